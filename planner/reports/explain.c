@@ -6,7 +6,6 @@
 #include "core/base/text.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/predict.h"
-#include "planner/problem/tensors/tying_groups.h"
 #include "planner/reports/explain_internal.h"
 
 enum {

@@ -24,10 +24,10 @@ static dtp_status solve_memory(dtp_planning *p, dtp_minimum_memory *least, int64
     dtp_tensor_round r;
     const dtp_certificate kept = p->certificate;
     cheap.start = least->assignment;
-    dtp_overlay_init(state->problem->select, &state->overlay);
-    state->overlay.problem.usage_limit = least->usage;
-    const dtp_status s = dtp_tensor__solve_once(p, &cheap, false, &r, err);
-    dtp_overlay_free(&state->overlay);
+    dtp_overlay_init(state->problem->select, &state->search.overlay);
+    state->search.overlay.problem.usage_limit = least->usage;
+    const dtp_status s = dtp_tensor__solve_once(p, &cheap, SOLVE_PLAIN, &r, err);
+    dtp_overlay_free(&state->search.overlay);
     *peak = r.peak;
     p->certificate = kept;
     return s;
@@ -56,14 +56,14 @@ static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t floo
     dtp_planning below = *p;
     request.memory_limit_bytes = limit;
     request.objective = DTP_OBJECTIVE_MEMORY;
-    tight.limit = limit;
-    tight.floor = floor;
+    tight.search.limit = limit;
+    tight.search.floor = floor;
     below.request = &request;
     below.state = &tight;
     below.has_best = false;
     dtp_status s = dtp_planning_offer_rules(&below, err);
     s = s == DTP_OK ? dtp_tensor__solve_limit(&below, limit, err) : s;
-    state->step_part = tight.step_part;
+    state->search.step_part = tight.search.step_part;
     *found = below.has_best;
     *out = below.best;
     return s;
@@ -75,7 +75,7 @@ static dtp_status step_down(dtp_planning *p, int64_t bound, int64_t *smallest, d
 {
     tensor_state *state = p->state;
     bool found = true;
-    state->step_part = FIRST_PART;
+    state->search.step_part = FIRST_PART;
     const bool any = p->request->objective == DTP_OBJECTIVE_TIME;
     for (int32_t i = 0; i < MAX_STEPS_DOWN && found && *smallest > bound && !(any && p->has_best);
          i++) {

@@ -13,17 +13,22 @@ static const double MOST_LOSS = 0.01;
 /* ---- begin and end ------------------------------------------------------------------------------
  */
 
+/* In place of the one before. */
 static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
 {
     tensor_state *state = p->state;
+    dtp_tensor_problem *made = NULL;
     dtp_tensor_options options = dtp_tensor_options_init();
     options.runs = runs;
+    options.redistributions = p->redistributions;
     options.stop = p->request->stop;
     options.memory_bytes = p->request->memory_limit_bytes;
     options.n_pins = state->pins.n_pins;
     options.pins = state->pins.pins;
-    DTP_TRY(dtp_tensor_problem_create(p->graph, &p->pricer, &options, &state->problem, err));
-    state->limit = p->request->memory_limit_bytes;
+    DTP_TRY(dtp_tensor_problem_create(p->graph, &p->pricer, &options, &made, err));
+    dtp_tensor_problem_destroy(state->problem);
+    state->problem = made;
+    state->search.limit = p->request->memory_limit_bytes;
     state->start =
         dtp_arena_alloc(p->arena, (size_t)state->problem->n_variables, sizeof *state->start);
     return state->start != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
@@ -84,7 +89,6 @@ static void finish(dtp_planning *p)
     tensor_state *state = p->state;
     if (state != NULL) {
         dtp_tensor_problem_destroy(state->problem);
-        dtp_tensor_problem_destroy(state->tied);
         dtp_graph_destroy(state->set);
         *state = (tensor_state){0};
     }
@@ -111,15 +115,8 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
 /* The problem in which fewer instances share their decisions, from the best plan so far on. */
 static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
 {
-    tensor_state *state = p->state;
-    state->tied = state->problem;
-    state->problem = NULL;
-    const dtp_status s = make_problem(p, runs, err);
-    if (state->problem == NULL) {
-        state->problem = state->tied;
-        state->tied = NULL;
-    }
-    DTP_TRY(s);
+    const tensor_state *state = p->state;
+    DTP_TRY(make_problem(p, runs, err));
     /* What was proven for the tied problem does not hold for this one. */
     p->certificate =
         (dtp_certificate){.status = DTP_CERT_TIME_LIMIT,

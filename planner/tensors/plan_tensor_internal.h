@@ -19,24 +19,33 @@
 #include "planner/tensors/exposed_communication.h"
 #include "planner/tensors/tying_bound.h"
 
+/* A search within a memory limit. */
+typedef struct limit_search {
+    dtp_overlay overlay;
+    int64_t limit;     /* bytes that programs must stay within; 0 = none */
+    int64_t floor;     /* a search for the smallest limit: none below this works; else 0 */
+    int64_t step_part; /* ... of what is above it the next step is a part, 1 / step_part */
+} limit_search;
+
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
     const dtp_graph *base; /* without, and */
     dtp_graph *set;        /* with the implementations of the styles */
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* NULL when the pins contradict each other */
-    dtp_tensor_problem *tied;    /* the one before, once fewer instances share decisions */
     int64_t tying_bound;         /* has_tying_bound: no plan costs less, whatever is shared */
     bool has_tying_bound;
     dtp_exposed exposed; /* of the programs that were evaluated */
     int32_t *start;      /* scratch, by variable: an assignment that is known beforehand */
-
-    dtp_overlay overlay; /* of the search under way */
-    int64_t limit;       /* bytes that programs must stay within; 0 = none */
-    bool correct;        /* memory corrections are added for programs that are too large */
-    int64_t floor;       /* a search for the smallest limit: none below this works; else 0 */
-    int64_t step_part;   /* ... of what is above it the next step is a part, 1 / step_part */
+    limit_search search; /* the one under way */
 } tensor_state;
+
+/* What a solve is for besides its solution. */
+typedef enum solve_kind {
+    SOLVE_PLAIN,
+    SOLVE_FIRST,    /* its status and bound are those of the certificate */
+    SOLVE_CORRECTED /* memory corrections are added when the program is too large */
+} solve_kind;
 
 /* What came of one solve. */
 typedef struct dtp_tensor_round {
@@ -48,10 +57,10 @@ typedef struct dtp_tensor_round {
 } dtp_tensor_round;
 
 dtp_solve_options dtp_tensor__solver_options(const dtp_planning *p);
-/* Solves the overlay and offers the solution. `first`: status and bound are those of the
- * certificate. */
-dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *options, bool first,
-                                  dtp_tensor_round *out, dtp_err *err) DTP_MUST_CHECK;
+/* Solves the overlay and offers the solution. */
+dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *options,
+                                  solve_kind kind, dtp_tensor_round *out,
+                                  dtp_err *err) DTP_MUST_CHECK;
 /* The loop: solves within the problem's limit until the program of a solution is within that of the
  * request, then with communication scaled by its exposed share. The overlay starts with
  * usage_limit. */

@@ -43,9 +43,9 @@ static const double HIDDEN = 0.02;
  */
 
 /* Lowers, predicts and offers what an assignment means; its schedule is noted where communication
- * overlaps. */
-static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, dtp_tensor_round *out,
-                           dtp_candidate *c, dtp_err *err)
+ * overlaps. `correct`: memory corrections are added when the program is too large. */
+static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool correct,
+                           dtp_tensor_round *out, dtp_candidate *c, dtp_err *err)
 {
     tensor_state *state = p->state;
     dtp_program *program = NULL;
@@ -58,7 +58,7 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, dtp_tenso
     DTP_TRY(dtp_sharding_program(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
                                  &program, err));
     out->peak = c->predicted.peak_bytes;
-    out->over = state->limit > 0 ? out->peak - state->limit : 0;
+    out->over = state->search.limit > 0 ? out->peak - state->search.limit : 0;
     if (p->machine->overlap) {
         s = dtp_exposed_note(&state->exposed, program, p->machine->overlap_slowdown,
                              out->over <= 0 ? c->predicted.step_time_s : (double)INFINITY, err);
@@ -68,9 +68,10 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, dtp_tenso
     DTP_TRY(
         dtp_additive_cost(p->graph, &p->pricer, &c->sharding, c->redistributor, &c->cost_ps, err));
     dtp_planning_offer(p, c);
-    return out->over > 0 && state->correct
+    return out->over > 0 && correct
                ? dtp_memory_correction_add(state->problem, assignment, &c->sharding, &options,
-                                           state->limit, &state->overlay, &out->corrected, err)
+                                           state->search.limit, &state->search.overlay,
+                                           &out->corrected, err)
                : DTP_OK;
 }
 
@@ -85,25 +86,26 @@ dtp_solve_options dtp_tensor__solver_options(const dtp_planning *p)
     return options;
 }
 
-dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *options, bool first,
-                                  dtp_tensor_round *out, dtp_err *err)
+dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *options,
+                                  solve_kind kind, dtp_tensor_round *out, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    const dtp_problem *problem = &state->overlay.problem;
+    const dtp_problem *problem = &state->search.overlay.problem;
     dtp_candidate c = {0};
     dtp_solve_result r;
     *out = (dtp_tensor_round){0};
     DTP_TRY(dtp_stop_check(p->request->stop, err));
     DTP_TRY(dtp_solve(problem, options, &r, err));
     p->certificate.nodes += r.nodes;
-    if (first) {
+    if (kind == SOLVE_FIRST) {
         p->certificate.status = r.status;
         p->certificate.bound = r.bound;
         p->pruned = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
     }
     out->found = r.assignment != NULL;
     out->usage = r.value.peak;
-    dtp_status s = out->found ? evaluate(p, r.assignment, out, &c, err) : DTP_OK;
+    dtp_status s =
+        out->found ? evaluate(p, r.assignment, kind == SOLVE_CORRECTED, out, &c, err) : DTP_OK;
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
             "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
             " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
@@ -170,14 +172,14 @@ static bool fits(const dtp_tensor_round *r)
 static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
 {
     tensor_state *state = p->state;
-    dtp_problem *s = &state->overlay.problem;
+    dtp_problem *s = &state->search.overlay.problem;
     dtp_solve_options options = dtp_tensor__solver_options(p);
     options.cutoff = cutoff_of(p);
     options.iterations = LOWERED_ITERATIONS;
     DTP_TRY(start_from_best(p, &options, err));
     for (int32_t i = 0; i < MAX_LOWERED && r->found && !fits(r) && s->usage_limit > r->over; i++) {
         s->usage_limit -= r->over;
-        DTP_TRY(dtp_tensor__solve_once(p, &options, false, r, err));
+        DTP_TRY(dtp_tensor__solve_once(p, &options, SOLVE_PLAIN, r, err));
     }
     return DTP_OK;
 }
@@ -187,7 +189,7 @@ static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *e
 static dtp_status solve_corrected(dtp_planning *p, dtp_tensor_round *last, dtp_err *err)
 {
     tensor_state *state = p->state;
-    dtp_problem *s = &state->overlay.problem;
+    dtp_problem *s = &state->search.overlay.problem;
     dtp_solve_options options = dtp_tensor__solver_options(p);
     int64_t part = FIRST_PART, above = s->usage_limit;
     bool left = true;
@@ -196,21 +198,19 @@ static dtp_status solve_corrected(dtp_planning *p, dtp_tensor_round *last, dtp_e
     options.iterations = LATER_ITERATIONS;
     options.gap = options.gap > LATER_GAP ? options.gap : LATER_GAP;
     options.lp_entries = 0;
-    options.iterations = state->floor > 0 ? BELOW_ITERATIONS : options.iterations;
+    options.iterations = state->search.floor > 0 ? BELOW_ITERATIONS : options.iterations;
     DTP_TRY(start_from_best(p, &options, err));
-    state->correct = true;
     *last = (dtp_tensor_round){0};
     for (int32_t i = 0; i < MAX_ROUNDS && !fits(last) && left; i++) {
-        DTP_TRY(dtp_tensor__solve_once(p, &options, false, last, err));
+        DTP_TRY(dtp_tensor__solve_once(p, &options, SOLVE_CORRECTED, last, err));
         if (last->found && !fits(last)) {
             above = s->usage_limit;
-            left = tighten(s, last, state->floor, &part);
+            left = tighten(s, last, state->search.floor, &part);
         } else if (!last->found) {
             left = s->usage_limit < above;
             s->usage_limit += (above - s->usage_limit + 1) / 2;
         }
     }
-    state->correct = false;
     return DTP_OK;
 }
 
@@ -222,12 +222,12 @@ static dtp_status descend(dtp_planning *p, dtp_err *err)
     dtp_tensor_round r;
     DTP_TRY(solve_corrected(p, &r, err));
     int64_t peak = fits(&r) ? r.peak : 0;
-    while (state->step_part <= LAST_STEP && peak > state->floor) {
-        state->limit = peak - 1 - (peak - 1 - state->floor) / state->step_part;
-        state->overlay.problem.usage_limit = state->limit;
+    while (state->search.step_part <= LAST_STEP && peak > state->search.floor) {
+        state->search.limit = peak - 1 - (peak - 1 - state->search.floor) / state->search.step_part;
+        state->search.overlay.problem.usage_limit = state->search.limit;
         DTP_TRY(solve_corrected(p, &r, err));
         peak = fits(&r) ? r.peak : peak;
-        state->step_part *= fits(&r) ? 1 : STEP_FACTOR;
+        state->search.step_part *= fits(&r) ? 1 : STEP_FACTOR;
     }
     return DTP_OK;
 }
@@ -237,7 +237,7 @@ static dtp_status descend(dtp_planning *p, dtp_err *err)
 static dtp_status make_fit(dtp_planning *p, int64_t usage_limit, dtp_tensor_round *r, dtp_err *err)
 {
     tensor_state *state = p->state;
-    dtp_problem *s = &state->overlay.problem;
+    dtp_problem *s = &state->search.overlay.problem;
     dtp_tensor_round lowered = *r;
     DTP_TRY(solve_lowered(p, &lowered, err));
     if (fits(&lowered) && p->has_best &&
@@ -267,8 +267,8 @@ static dtp_status solve_exposed(dtp_planning *p, dtp_err *err)
     options.gap = LATER_GAP;
     DTP_TRY(start_from_best(p, &options, err));
     for (int32_t i = 0; i < EXPOSED_ROUNDS && state->exposed.share < 1.0 - HIDDEN; i++) {
-        DTP_TRY(dtp_exposed_scale(&state->exposed, state->problem, &state->overlay, err));
-        DTP_TRY(dtp_tensor__solve_once(p, &options, false, &r, err));
+        DTP_TRY(dtp_exposed_scale(&state->exposed, state->problem, &state->search.overlay, err));
+        DTP_TRY(dtp_tensor__solve_once(p, &options, SOLVE_PLAIN, &r, err));
     }
     return DTP_OK;
 }
@@ -281,12 +281,12 @@ static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
     const tensor_state *state = p->state;
     dtp_solve_options options = dtp_tensor__solver_options(p);
     dtp_tensor_round r;
-    if (state->floor > 0) {
+    if (state->search.floor > 0) {
         return descend(p, err);
     }
     options.cutoff = cutoff_of(p);
     DTP_TRY(start_from_best(p, &options, err));
-    DTP_TRY(dtp_tensor__solve_once(p, &options, true, &r, err));
+    DTP_TRY(dtp_tensor__solve_once(p, &options, SOLVE_FIRST, &r, err));
     if (r.found && !fits(&r)) {
         DTP_TRY(make_fit(p, usage_limit, &r, err));
     }
@@ -298,11 +298,11 @@ static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
 dtp_status dtp_tensor__solve_limit(dtp_planning *p, int64_t usage_limit, dtp_err *err)
 {
     tensor_state *state = p->state;
-    const int64_t limit = state->limit;
-    dtp_overlay_init(state->problem->select, &state->overlay);
-    state->overlay.problem.usage_limit = usage_limit;
+    const int64_t limit = state->search.limit;
+    dtp_overlay_init(state->problem->select, &state->search.overlay);
+    state->search.overlay.problem.usage_limit = usage_limit;
     const dtp_status s = search(p, usage_limit, err);
-    dtp_overlay_free(&state->overlay);
-    state->limit = limit;
+    dtp_overlay_free(&state->search.overlay);
+    state->search.limit = limit;
     return s;
 }

@@ -16,7 +16,6 @@
 #include "planner/solver/solve.h"
 #include "planner/solver/dual_bound.h"
 #include "planner/tensors/tying_bound.h"
-#include "planner/problem/tensors/tying_groups.h"
 #include "tests/support/tensor_cases.h"
 
 static const tensor_case CASES[] = {

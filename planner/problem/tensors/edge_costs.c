@@ -1,12 +1,100 @@
 /* The cost matrix of an edge: redistributions between the layouts of two variables, each as
- * often as the step runs it. Edges whose matrices are equal by construction share one. */
+ * often as the step runs it. Edges whose matrices are equal by construction share one; the others
+ * ask for the same pairs of layouts again and again, two dozen times each on large meshes, so every
+ * price is found once. */
 #include "planner/problem/tensors/edge_costs.h"
 
 #include <stdlib.h>
 
 #include "core/transform/microbatch.h"
-#include "planner/problem/tensors/redistribution_costs.h"
 #include "core/plan/sharding_microbatch.h"
+
+/* ---- prices ------------------------------------------------------------------------------------
+ */
+
+enum { UNKNOWN = -1 };
+
+/* Costs from one layout, by the number of the layout that a redistribution leads to. */
+typedef struct prices_from {
+    int32_t n;
+    int64_t *ps;
+} prices_from;
+
+/* Of tensors of one size. */
+struct redistribution_costs {
+    struct redistribution_costs *next;
+    dtp_ttype type; /* names of dims do not matter */
+    layout_set layouts;
+    int32_t cap;
+    prices_from *from; /* by the number of a layout */
+};
+
+static bool same_sizes(const dtp_ttype *a, const dtp_ttype *b)
+{
+    bool same = a->dtype == b->dtype && a->rank == b->rank;
+    for (int32_t i = 0; i < a->rank && same; i++) {
+        same = a->dims[i].size == b->dims[i].size;
+    }
+    return same;
+}
+
+/* Brings the costs of the type to the head of the list. */
+static dtp_status find_prices(tensor_build *b, const dtp_ttype *type, dtp_err *err)
+{
+    redistribution_costs **at = &b->prices;
+    while (*at != NULL && !same_sizes(&(*at)->type, type)) {
+        at = &(*at)->next;
+    }
+    redistribution_costs *x = *at;
+    if (x != NULL) {
+        *at = x->next;
+    } else {
+        DTP_TRY(DTP_NEW(b->arena, x, 1, err));
+        x->type = *type;
+    }
+    x->next = b->prices;
+    b->prices = x;
+    return DTP_OK;
+}
+
+/* The number of a layout among those of the type at the head of the list. */
+static dtp_status number_layout(tensor_build *b, const dtp_layout *layout, int32_t *out,
+                                dtp_err *err)
+{
+    redistribution_costs *x = b->prices;
+    *out = dtp_tensor__find_layout(&x->layouts, layout);
+    if (*out >= 0) {
+        return DTP_OK;
+    }
+    *out = x->layouts.list.n;
+    DTP_TRY(dtp_tensor__add_layout(b, &x->layouts, layout, err));
+    return dtp_arena_grow(b->arena, &x->from, *out, *out + 1, &x->cap, sizeof *x->from, err);
+}
+
+/* Costs from a numbered layout, with room for those to all that have a number. */
+static dtp_status prices_of(tensor_build *b, int32_t from, int64_t **out, dtp_err *err)
+{
+    const redistribution_costs *x = b->prices;
+    prices_from *known = &x->from[from];
+    int32_t cap = known->n;
+    DTP_TRY(dtp_arena_grow(b->arena, &known->ps, known->n, x->layouts.list.n, &cap,
+                           sizeof *known->ps, err));
+    for (int32_t i = known->n; i < cap; i++) {
+        known->ps[i] = UNKNOWN;
+    }
+    known->n = cap;
+    *out = known->ps;
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor__redistribution(tensor_build *b, const dtp_ttype *type,
+                                      const dtp_layout *from, const dtp_layout *to, int64_t *ps,
+                                      dtp_err *err)
+{
+    DTP_TRY(dtp_redistribution_price(b->p->redistributions, type, from, to, ps, err));
+    *ps = *ps < DTP_FORBIDDEN ? *ps : DTP_FORBIDDEN;
+    return DTP_OK;
+}
 
 int64_t dtp_tensor__times(tensor_build *b, int64_t ps, int64_t count)
 {
@@ -24,39 +112,38 @@ int64_t dtp_tensor__plus(tensor_build *b, int64_t x, int64_t y)
     return sum;
 }
 
-/* An operand or output of a node: its layouts, and which of them a strategy wants or leaves. */
-typedef struct node_port {
-    const node_group *group;
-    const layout_list *layouts;
-    const int32_t *of_option;
-} node_port;
+/* ---- matrices ----------------------------------------------------------------------------------
+ */
 
-static node_port operand_of(const tensor_build *b, int32_t group, int32_t i)
-{
-    const class_strategies *c = dtp_tensor__class_of(b, group);
-    return (node_port){&b->node_groups[group], &c->in[i], c->in_of[i]};
-}
+enum { NOWHERE = -1 };
 
-static node_port output_of(const tensor_build *b, int32_t group, int32_t i)
-{
-    const class_strategies *c = dtp_tensor__class_of(b, group);
-    return (node_port){&b->node_groups[group], &c->out[i], c->out_of[i]};
-}
+/* One end of a redistribution: the number of the layout of every strategy, or NOWHERE. */
+typedef struct edge_end {
+    int32_t n;
+    int32_t *layout;
+} edge_end;
 
-/* Those that some strategy has. */
-static void list_port(const node_port *port, const dtp_layout **out)
+/* The layouts in which a tensor or a replica is kept. */
+static dtp_status end_at_variable(tensor_build *b, const dtp_tensor_variable *v, edge_end *out,
+                                  dtp_err *err)
 {
-    for (int32_t k = 0; k < port->group->n_strategies; k++) {
-        const int32_t i = port->of_option[port->group->option[k]];
-        out[i] = &port->layouts->items[i];
+    out->n = v->n_strategies;
+    for (int32_t k = 0; k < out->n; k++) {
+        DTP_TRY(number_layout(b, &v->strategies[k].layout, &out->layout[k], err));
     }
+    return DTP_OK;
 }
 
-static void list_variable(const dtp_tensor_variable *variable, const dtp_layout **out)
+/* The layouts in which the nodes of a group want an operand, or leave an output: of[option] is the
+ * index into the list. */
+static dtp_status end_at_node(tensor_build *b, const node_group *group, const layout_list *layouts,
+                              const int32_t *of, edge_end *out, dtp_err *err)
 {
-    for (int32_t k = 0; k < variable->n_strategies; k++) {
-        out[k] = &variable->strategies[k].layout;
+    out->n = group->n_strategies;
+    for (int32_t k = 0; k < out->n; k++) {
+        DTP_TRY(number_layout(b, &layouts->items[of[group->option[k]]], &out->layout[k], err));
     }
+    return DTP_OK;
 }
 
 /* A sum over microbatches is formed in place: it stays where it is made. */
@@ -64,49 +151,6 @@ static bool stays_where_made(const tensor_build *b, const link *l)
 {
     return l->kind == LINK_MADE &&
            dtp_is_accumulate(b->g, &b->g->nodes[b->node_groups[l->node].example]);
-}
-
-static void forbid_moves(const tensor_build *b, const link *l, const move_table *redistributions)
-{
-    if (!stays_where_made(b, l)) {
-        return;
-    }
-    for (int32_t i = 0; i < redistributions->n_from; i++) {
-        const dtp_layout *from = redistributions->layouts[i];
-        for (int32_t k = 0; k < redistributions->n_to; k++) {
-            if (from != NULL &&
-                !dtp_layout_equal(from, redistributions->layouts[redistributions->n_from + k])) {
-                redistributions->ps[(size_t)i * (size_t)redistributions->n_to + (size_t)k] =
-                    DTP_FORBIDDEN;
-            }
-        }
-    }
-}
-
-static dtp_status fill_made(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
-{
-    const dtp_tensor_variable *tensor = &b->p->variables[l->b];
-    const node_port from = output_of(b, l->node, (int32_t)l->operands);
-    move_table redistributions;
-    DTP_TRY(dtp_tensor__redistributions_create(from.layouts->n, tensor->n_strategies,
-                                               &redistributions, err));
-    list_port(&from, redistributions.layouts);
-    list_variable(tensor, redistributions.layouts + redistributions.n_from);
-    const dtp_status s =
-        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &redistributions, err);
-    if (s == DTP_OK) {
-        forbid_moves(b, l, &redistributions);
-    }
-    for (int32_t o = 0; o < from.group->n_strategies && s == DTP_OK; o++) {
-        const int32_t row = from.of_option[from.group->option[o]];
-        const int64_t *ps = redistributions.ps + (size_t)row * (size_t)redistributions.n_to;
-        for (int32_t k = 0; k < redistributions.n_to; k++) {
-            m[(size_t)o * (size_t)redistributions.n_to + (size_t)k] =
-                dtp_tensor__times(b, ps[k], l->count);
-        }
-    }
-    dtp_tensor__redistributions_free(&redistributions);
-    return s;
 }
 
 /* An earlier operand of the mask wants the same layout: brought once. */
@@ -121,95 +165,80 @@ static bool wanted_before(const class_strategies *c, uint32_t operands, int32_t 
     return false;
 }
 
-/* Row by row of the matrix: what it costs to bring operand i from one layout. */
-static void add_operand(tensor_build *b, const link *l, int32_t i, const int64_t *ps, int64_t *row)
+/* Adds what it costs to bring the tensor from every layout of one end to every one of the other.
+ * Replicas that are the tensor itself come first, in the tensor's order; a copy in the tensor's own
+ * layout is no copy. */
+static dtp_status add_prices(tensor_build *b, const link *l, const edge_end *from,
+                             const edge_end *to, int64_t *m, dtp_err *err)
 {
-    const node_port to = operand_of(b, l->node, i);
-    const class_strategies *c = dtp_tensor__class_of(b, l->node);
-    for (int32_t k = 0; k < to.group->n_strategies; k++) {
-        const int32_t option = to.group->option[k];
-        if (!wanted_before(c, l->operands, i, option)) {
-            const int64_t all = dtp_tensor__times(b, ps[to.of_option[option]], l->count);
-            row[k] = dtp_tensor__plus(b, row[k], all);
-        }
-    }
-}
-
-static dtp_status read_operand(tensor_build *b, const link *l, int32_t i, int64_t *m, dtp_err *err)
-{
-    const dtp_tensor_variable *tensor = &b->p->variables[l->a];
-    const node_port to = operand_of(b, l->node, i);
-    move_table redistributions;
-    DTP_TRY(dtp_tensor__redistributions_create(tensor->n_strategies, to.layouts->n,
-                                               &redistributions, err));
-    list_variable(tensor, redistributions.layouts);
-    list_port(&to, redistributions.layouts + redistributions.n_from);
-    const dtp_status s =
-        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &redistributions, err);
-    for (int32_t r = 0; r < redistributions.n_from && s == DTP_OK; r++) {
-        add_operand(b, l, i, redistributions.ps + (size_t)r * (size_t)redistributions.n_to,
-                    m + (size_t)r * (size_t)to.group->n_strategies);
-    }
-    dtp_tensor__redistributions_free(&redistributions);
-    return s;
-}
-
-/* From every layout in which the maker leaves the tensor. */
-static dtp_status pass_operand(tensor_build *b, const link *l, int32_t i, int64_t *m, dtp_err *err)
-{
-    const int32_t maker = b->group_of_node[b->g->tensors[l->tensor].producer];
-    const node_port from = output_of(b, maker, l->output), to = operand_of(b, l->node, i);
-    move_table redistributions;
-    DTP_TRY(
-        dtp_tensor__redistributions_create(from.layouts->n, to.layouts->n, &redistributions, err));
-    list_port(&from, redistributions.layouts);
-    list_port(&to, redistributions.layouts + redistributions.n_from);
-    const dtp_status s =
-        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &redistributions, err);
-    for (int32_t r = 0; r < from.group->n_strategies && s == DTP_OK; r++) {
-        const int32_t row = from.of_option[from.group->option[r]];
-        add_operand(b, l, i, redistributions.ps + (size_t)row * (size_t)redistributions.n_to,
-                    m + (size_t)r * (size_t)to.group->n_strategies);
-    }
-    dtp_tensor__redistributions_free(&redistributions);
-    return s;
-}
-
-static dtp_status fill_operands(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
-{
-    for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
-        if ((l->operands >> i & 1U) != 0) {
-            DTP_TRY(l->kind == LINK_READ ? read_operand(b, l, i, m, err)
-                                         : pass_operand(b, l, i, m, err));
+    const dtp_tensor_strategy *replicas =
+        l->kind == LINK_VIEWED ? b->p->variables[l->b].strategies : NULL;
+    const dtp_layout *layouts = b->prices->layouts.list.items;
+    const bool stays = stays_where_made(b, l);
+    for (int32_t r = 0; r < from->n; r++) {
+        int64_t *row = m + (size_t)r * (size_t)to->n, *known = NULL;
+        DTP_TRY(prices_of(b, from->layout[r], &known, err));
+        for (int32_t k = 0; k < to->n; k++) {
+            const int32_t at = to->layout[k];
+            if (at == NOWHERE) {
+                continue;
+            }
+            const bool same = at == from->layout[r];
+            const bool allowed = replicas != NULL ? replicas[k].own == same : same || !stays;
+            if (allowed && known[at] == UNKNOWN) {
+                DTP_TRY(dtp_tensor__redistribution(b, &b->prices->type, &layouts[from->layout[r]],
+                                                   &layouts[at], &known[at], err));
+            }
+            const int64_t ps = allowed ? known[at] : DTP_FORBIDDEN;
+            row[k] = dtp_tensor__plus(b, row[k], dtp_tensor__times(b, ps, l->count));
         }
     }
     return DTP_OK;
 }
 
-/* Replicas that are the tensor itself come first, in the tensor's order; a copy in the tensor's own
- * layout is no copy. */
-static dtp_status fill_viewed(tensor_build *b, const link *l, int64_t *m, dtp_err *err)
+/* From where the tensor is kept, or from where its maker leaves it. */
+static dtp_status begin_of(tensor_build *b, const link *l, edge_end *out, dtp_err *err)
 {
-    const dtp_tensor_variable *tensor = &b->p->variables[l->a], *view = &b->p->variables[l->b];
-    move_table redistributions;
-    DTP_TRY(dtp_tensor__redistributions_create(tensor->n_strategies, view->n_strategies,
-                                               &redistributions, err));
-    list_variable(tensor, redistributions.layouts);
-    for (int32_t j = 0; j < view->n_strategies; j++) {
-        redistributions.layouts[redistributions.n_from + j] =
-            view->strategies[j].own ? NULL : &view->strategies[j].layout;
+    if (l->kind == LINK_READ || l->kind == LINK_VIEWED) {
+        return end_at_variable(b, &b->p->variables[l->a], out, err);
     }
-    const dtp_status s =
-        dtp_tensor__redistributions_price(b, &b->g->tensors[l->tensor].type, &redistributions, err);
-    for (size_t x = 0;
-         s == DTP_OK && x < (size_t)redistributions.n_from * (size_t)redistributions.n_to; x++) {
-        const dtp_layout *from = &tensor->strategies[x / (size_t)redistributions.n_to].layout;
-        const dtp_tensor_strategy *to = &view->strategies[x % (size_t)redistributions.n_to];
-        const bool allowed = to->own == dtp_layout_equal(from, &to->layout);
-        m[x] = allowed ? dtp_tensor__times(b, redistributions.ps[x], l->count) : DTP_FORBIDDEN;
+    const dtp_graph_tensor *tensor = &b->g->tensors[l->tensor];
+    const int32_t maker = b->group_of_node[tensor->producer];
+    const class_strategies *c = dtp_tensor__class_of(b, maker);
+    return end_at_node(b, &b->node_groups[maker], &c->out[tensor->out_index],
+                       c->out_of[tensor->out_index], out, err);
+}
+
+/* To the operands of a reader, one after the other. */
+static dtp_status add_operands(tensor_build *b, const link *l, const edge_end *from, edge_end *to,
+                               int64_t *m, dtp_err *err)
+{
+    const node_group *group = &b->node_groups[l->node];
+    const class_strategies *c = dtp_tensor__class_of(b, l->node);
+    for (int32_t i = 0; i < DTP_MAX_OP_IN; i++) {
+        if ((l->operands >> i & 1U) == 0) {
+            continue;
+        }
+        DTP_TRY(end_at_node(b, group, &c->in[i], c->in_of[i], to, err));
+        for (int32_t k = 0; k < to->n; k++) {
+            const bool brought = wanted_before(c, l->operands, i, group->option[k]);
+            to->layout[k] = brought ? NOWHERE : to->layout[k];
+        }
+        DTP_TRY(add_prices(b, l, from, to, m, err));
     }
-    dtp_tensor__redistributions_free(&redistributions);
-    return s;
+    return DTP_OK;
+}
+
+static dtp_status fill_matrix(tensor_build *b, const link *l, edge_end *from, edge_end *to,
+                              int64_t *m, dtp_err *err)
+{
+    DTP_TRY(find_prices(b, &b->g->tensors[l->tensor].type, err));
+    DTP_TRY(begin_of(b, l, from, err));
+    if (l->kind == LINK_READ || l->kind == LINK_PASSED) {
+        return add_operands(b, l, from, to, m, err);
+    }
+    DTP_TRY(end_at_variable(b, &b->p->variables[l->b], to, err));
+    return add_prices(b, l, from, to, m, err);
 }
 
 /* ---- shared matrices ---------------------------------------------------------------------------
@@ -234,7 +263,7 @@ static bool same_key(const matrix_key *x, const matrix_key *y)
     return x->kind == y->kind && x->operands == y->operands && x->output == y->output &&
            x->stays == y->stays && x->node == y->node && x->maker == y->maker &&
            x->count == y->count && x->from == y->from && x->to == y->to &&
-           dtp_tensor__same_sizes(x->type, y->type);
+           same_sizes(x->type, y->type);
 }
 
 static dtp_status fill(tensor_build *b, const link *l, matrix_key *key, dtp_err *err)
@@ -242,21 +271,10 @@ static dtp_status fill(tensor_build *b, const link *l, matrix_key *key, dtp_err 
     const size_t rows = (size_t)b->p->variables[l->a].n_strategies;
     const size_t cols = (size_t)b->p->variables[l->b].n_strategies;
     int64_t *m = calloc(rows * cols + 1, sizeof *m);
-    dtp_status s = DTP_OK;
-    DTP_TRY(DTP_MEMORY(err, m));
-    switch (l->kind) {
-    case LINK_MADE:
-        s = fill_made(b, l, m, err);
-        break;
-    case LINK_VIEWED:
-        s = fill_viewed(b, l, m, err);
-        break;
-    case LINK_PASSED:
-    case LINK_READ:
-    default:
-        s = fill_operands(b, l, m, err);
-        break;
-    }
+    int32_t *layouts = calloc(rows + cols + 1, sizeof *layouts);
+    edge_end from = {.layout = layouts}, to = {.layout = layouts != NULL ? layouts + rows : NULL};
+    dtp_status s = DTP_MEMORY(err, m, layouts);
+    s = s == DTP_OK ? fill_matrix(b, l, &from, &to, m, err) : s;
     if (s == DTP_OK && l->a == l->b) {
         /* Instances of one node that follow each other decide alike: the diagonal is its cost. */
         const dtp_problem *p = b->p->select;
@@ -272,6 +290,7 @@ static dtp_status fill(tensor_build *b, const link *l, matrix_key *key, dtp_err 
         s = dtp_problem_add_edge(b->p->select, l->a, l->b, m, err);
     }
     free(m);
+    free(layouts);
     return s;
 }
 

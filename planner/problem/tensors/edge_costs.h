@@ -10,8 +10,8 @@ typedef enum link_kind { LINK_MADE, LINK_VIEWED, LINK_READ, LINK_PASSED } link_k
 typedef struct link {
     link_kind kind;
     int32_t a, b;      /* variables, in the direction of the data */
-    uint32_t operands; /* MADE: the output; READ, PASSED: bit i: operand i is the tensor */
-    int32_t output;    /* PASSED: of node a */
+    uint32_t operands; /* READ, PASSED: bit i: operand i is the tensor */
+    int32_t output;    /* MADE, PASSED: of node a */
     int32_t node;      /* MADE: group of the maker; READ, PASSED: of the reader */
     dtp_tensor_id tensor;
     dtp_node_id reader; /* READ, PASSED */

@@ -154,7 +154,7 @@ dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err)
             const link made = {.kind = LINK_MADE,
                                .a = p->variable_of_node[tensor->producer],
                                .b = p->variable_of_tensor[t],
-                               .operands = (uint32_t)tensor->out_index,
+                               .output = tensor->out_index,
                                .node = b->group_of_node[tensor->producer],
                                .tensor = t,
                                .count = runs_of(b, tensor->producer)};

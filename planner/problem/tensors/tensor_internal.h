@@ -4,12 +4,11 @@
  *
  *   strategies.c    dtp_tensor__strategies: strategies of every class of nodes, with their prices
  *   tying.c         dtp_tensor__groups: which nodes and tensors share a variable
- *                   (tying_groups.h: of which instances)
  *   variables.c     dtp_tensor__variables: the variables and their strategies; pins take some away
  *                   (layout_lists.c: layouts in which a tensor may be kept)
  *   memory.c        dtp_tensor__memory: usage over time
  *   edges.c         dtp_tensor__edges: which variables have an edge between them, and its matrix
- *                   (edge_costs.c, redistribution_costs.c)
+ *                   (edge_costs.c)
  */
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
 #define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
@@ -64,16 +63,14 @@ typedef struct node_group {
     int32_t n_strategies, *option; /* into those of the class */
 } node_group;
 
-typedef struct redistribution_costs
-    redistribution_costs; /* of tensors of one type (redistribution_costs.c) */
+typedef struct redistribution_costs redistribution_costs; /* edge_costs.c */
 
 typedef struct tensor_build {
     dtp_tensor_problem *p;
     const dtp_graph *g;
     const dtp_mesh *mesh;
-    dtp_arena *arena; /* scratch */
-    dtp_redistribution_pricer *redistributions;
-    redistribution_costs *prices; /* by type; those used last first */
+    dtp_arena *arena;             /* scratch */
+    redistribution_costs *prices; /* by size of tensors; those used last first */
     dtp_node_pricer *nodes;
     bool too_large; /* some cost that is not forbidden reaches DTP_FORBIDDEN */
     dtp_node_classes classes;
@@ -96,6 +93,8 @@ typedef struct tensor_build {
     dtp_node_id *reader;
 } tensor_build;
 
+/* Nodes of a phase that read a tensor. */
+int32_t dtp_tensor__count_readers(const tensor_build *b, dtp_tensor_id t, int phase);
 uint64_t dtp_tensor__hash_layout(const dtp_layout *layout);
 /* Index of a layout in a set, -1: it is not there. */
 int32_t dtp_tensor__find_layout(const layout_set *set, const dtp_layout *layout);

@@ -82,7 +82,7 @@ static dtp_status check_sum(const tensor_build *b, dtp_err *err)
 {
     const dtp_problem *s = b->p->select;
     const dtp_dearest *node = dtp_node_pricer_dearest(b->nodes);
-    const dtp_dearest *move = dtp_redistribution_pricer_dearest(b->redistributions);
+    const dtp_dearest *move = dtp_redistribution_pricer_dearest(b->p->redistributions);
     int64_t sum = b->dearest;
     bool fits = !b->too_large;
     for (int32_t i = 0; i < s->n_variables && fits; i++) {
@@ -129,15 +129,15 @@ static dtp_status build(dtp_tensor_problem *p, dtp_err *err)
 {
     tensor_build b = {.p = p, .g = p->graph, .mesh = &p->pricer->mesh};
     b.arena = dtp_arena_create();
-    dtp_status s = b.arena != NULL
-                       ? dtp_redistribution_pricer_create(p->pricer, &p->redistributions, err)
-                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
-    if (s == DTP_OK) {
-        b.redistributions = p->redistributions;
-        s = dtp_node_pricer_create(p->graph, p->pricer,
-                                   dtp_redistribution_pricer_redistributor(b.redistributions),
-                                   &b.nodes, err);
+    dtp_status s =
+        b.arena != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a problem");
+    p->redistributions = p->options.redistributions;
+    if (s == DTP_OK && p->redistributions == NULL) {
+        s = dtp_redistribution_pricer_create(p->pricer, &p->redistributions, err);
     }
+    s = s == DTP_OK ? dtp_node_pricer_create(p->graph, p->pricer, dtp_tensor_redistributor(p),
+                                             &b.nodes, err)
+                    : s;
     s = s == DTP_OK ? build_all(&b, err) : s;
     dtp_node_pricer_destroy(b.nodes);
     dtp_arena_destroy(b.arena);
@@ -183,7 +183,9 @@ void dtp_tensor_problem_destroy(dtp_tensor_problem *p)
         return;
     }
     dtp_problem_destroy(p->select);
-    dtp_redistribution_pricer_destroy(p->redistributions);
+    if (p->options.redistributions == NULL) {
+        dtp_redistribution_pricer_destroy(p->redistributions);
+    }
     dtp_arena_destroy(p->arena);
     free(p);
 }

@@ -66,6 +66,7 @@ typedef struct dtp_tensor_options {
     const dtp_pin *pins;
     const dtp_stop *stop; /* DTP_STOPPED when it fires; NULL = none */
     bool unpriced;        /* variables and their strategies alone: `select` stays NULL */
+    dtp_redistribution_pricer *redistributions; /* borrowed; NULL: one of the problem's own */
 } dtp_tensor_options;
 
 /* A tensor that an edge redistributes, and when; an edge of tied instances has several. */
@@ -88,7 +89,7 @@ typedef struct dtp_tensor_problem {
         *variable_of_replica[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
                                    it, from where it is kept */
     dtp_problem *select;         /* not changed once it is built */
-    dtp_redistribution_pricer *redistributions;
+    dtp_redistribution_pricer *redistributions; /* that of the options, or its own */
     int32_t n_sent;
     dtp_sent_tensor *sent;
 } dtp_tensor_problem;
@@ -96,8 +97,8 @@ typedef struct dtp_tensor_problem {
 /* All instances of a block together, nothing uneven, no limit, no pins. */
 dtp_tensor_options dtp_tensor_options_init(void);
 
-/* Borrows g and pricer; pins are copied. DTP_INVALID naming the pin when no strategy keeps it,
- * DTP_RANGE when there are too many strategies. */
+/* Borrows g, pricer and options->redistributions; pins are copied. DTP_INVALID naming the pin when
+ * no strategy keeps it, DTP_RANGE when there are too many strategies. */
 dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
                                      const dtp_tensor_options *options, dtp_tensor_problem **out,
                                      dtp_err *err) DTP_MUST_CHECK;
@@ -106,6 +107,11 @@ void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
 /* Who plans redistributions at the prices of the problem: a lowering with it, without passes, costs
  * exactly what dtp_problem_evaluate says. Borrowed from p. */
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
+
+/* The fewest runs, up to `most`, with which all that decides together is sharded alike. 0: more are
+ * needed. */
+dtp_status dtp_runs_needed(const dtp_graph *g, const dtp_sharding *s, int32_t most, int32_t *runs,
+                           dtp_err *err) DTP_MUST_CHECK;
 
 /* What an assignment (by variable) means, in `arena`; it has replicas. */
 dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *assignment,

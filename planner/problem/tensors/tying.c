@@ -2,12 +2,15 @@
  * one class and their instances in one group, and so do the tensors that they make, and the
  * parameters that they are the first to read. Without tying every node and tensor is a group of its
  * own. Who shares decisions is free to choose: costs and usage are added up over the members.
+ *
+ * The instances of a group (`runs`) are neighbours: the first group has half of the instances, the
+ * next half of the rest, the last all that is left. What n runs can decide, n + 1 can too.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/sort.h"
 #include "core/transform/microbatch.h"
-#include "planner/problem/tensors/tying_groups.h"
 #include "planner/problem/tensors/tensor_internal.h"
 #include "core/plan/sharding_microbatch.h"
 
@@ -44,15 +47,56 @@ static dtp_status number_groups(const place *places, int32_t n, dtp_arena *arena
 /* ---- nodes -------------------------------------------------------------------------------------
  */
 
+/* Where nodes stand in repeated blocks. */
+typedef struct block_places {
+    int32_t *position; /* by node: among those of its block, instance and phase, in graph order */
+    int32_t *n_instances; /* by block */
+} block_places;
+
+static dtp_status find_places(const tensor_build *b, block_places *out, dtp_err *err)
+{
+    const dtp_graph *g = b->g;
+    const size_t n = (size_t)g->n_nodes;
+    dtp_keyed *list = dtp_arena_alloc(b->arena, 2 * n, sizeof *list);
+    out->position = dtp_arena_alloc(b->arena, n, sizeof *out->position);
+    out->n_instances = dtp_arena_alloc(b->arena, (size_t)g->n_blocks, sizeof *out->n_instances);
+    DTP_TRY(DTP_MEMORY(err, list, out->position, out->n_instances));
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        const dtp_node *node = &g->nodes[id];
+        list[id] = (dtp_keyed){(uint64_t)(uint32_t)(node->block + 1) << 34 |
+                                   (uint64_t)node->phase << 32 | (uint32_t)node->instance,
+                               id};
+        if (node->block >= 0 && out->n_instances[node->block] <= node->instance) {
+            out->n_instances[node->block] = node->instance + 1;
+        }
+    }
+    dtp_sort_keyed(list, list + n, g->n_nodes);
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const bool next = i > 0 && list[i].key == list[i - 1].key;
+        out->position[list[i].item] = next ? out->position[list[i - 1].item] + 1 : 0;
+    }
+    return DTP_OK;
+}
+
+/* The run of an instance, 0 to runs - 1. */
+static int32_t run_of(int32_t instance, int32_t n_instances, int32_t runs)
+{
+    int32_t run = 0;
+    for (int32_t end = (n_instances + 1) / 2; run + 1 < runs && instance >= end; run++) {
+        end += (n_instances - end + 1) / 2;
+    }
+    return run;
+}
+
 /* Block, run and phase, position, class. */
-static place place_of_node(const tensor_build *b, const dtp_block_places *places, int32_t runs,
+static place place_of_node(const tensor_build *b, const block_places *places, int32_t runs,
                            dtp_node_id n)
 {
     const dtp_node *node = &b->g->nodes[n];
     if (runs == 0 || node->block < 0) {
         return (place){-1, -1, n, 0};
     }
-    const int32_t run = dtp_run_of(node->instance, places->n_instances[node->block], runs);
+    const int32_t run = run_of(node->instance, places->n_instances[node->block], runs);
     return (place){node->block, run * DTP_N_PHASES + (int32_t)node->phase, places->position[n],
                    b->classes.of_node[n]};
 }
@@ -61,12 +105,12 @@ static dtp_status group_nodes(tensor_build *b, int32_t runs, dtp_err *err)
 {
     const dtp_graph *g = b->g;
     const size_t n = (size_t)g->n_nodes;
-    dtp_block_places in_blocks;
+    block_places in_blocks;
     place *places = dtp_arena_alloc(b->arena, n, sizeof *places);
     b->group_of_node = dtp_arena_alloc(b->arena, n, sizeof *b->group_of_node);
     b->node_groups = dtp_arena_alloc(b->arena, n, sizeof *b->node_groups);
     DTP_TRY(DTP_MEMORY(err, places, b->group_of_node, b->node_groups));
-    DTP_TRY(dtp_block_places_find(g, b->arena, &in_blocks, err));
+    DTP_TRY(find_places(b, &in_blocks, err));
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
         places[id] = place_of_node(b, &in_blocks, runs, id);
     }
@@ -118,6 +162,15 @@ static dtp_status find_readers(tensor_build *b, dtp_err *err)
         }
     }
     return DTP_OK;
+}
+
+int32_t dtp_tensor__count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
+{
+    int32_t n = 0;
+    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
+        n += (int)b->g->nodes[b->reader[r]].phase == phase ? 1 : 0;
+    }
+    return n;
 }
 
 /* ---- tensors -----------------------------------------------------------------------------------
@@ -302,4 +355,60 @@ dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err)
         }
     }
     return DTP_OK;
+}
+
+/* ---- what a sharding needs ---------------------------------------------------------------------
+ */
+
+/* Only what two or more nodes of a phase read has a replica of its own. */
+static bool same_tensor(const tensor_build *b, const dtp_sharding *s, dtp_tensor_id x,
+                        dtp_tensor_id y)
+{
+    bool same = dtp_layout_equal(&s->layouts[x], &s->layouts[y]);
+    for (int phase = 0; phase < DTP_N_PHASES && same && dtp_sharding_has_replicas(s); phase++) {
+        same = dtp_tensor__count_readers(b, x, phase) < 2 ||
+               dtp_tensor__count_readers(b, y, phase) < 2 ||
+               dtp_layout_equal(&s->replicas[phase][x], &s->replicas[phase][y]);
+    }
+    return same;
+}
+
+/* Whether the members of every group are sharded as its example is. */
+static bool groups_agree(const tensor_build *b, const dtp_sharding *s)
+{
+    bool agree = true;
+    for (dtp_node_id id = 0; id < b->g->n_nodes && agree; id++) {
+        const dtp_node_id example = b->node_groups[b->group_of_node[id]].example;
+        agree = memcmp(&s->strategies[id], &s->strategies[example], sizeof *s->strategies) == 0;
+    }
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors && agree; t++) {
+        agree = same_tensor(b, s, t, b->tensor_groups[b->group_of_tensor[t]].example);
+    }
+    return agree;
+}
+
+static dtp_status find_needed(tensor_build *b, const dtp_sharding *s, int32_t most, int32_t *runs,
+                              dtp_err *err)
+{
+    DTP_TRY(dtp_node_classes_find(b->g, b->arena, &b->classes, err));
+    for (*runs = 1; *runs <= most; (*runs)++) {
+        b->p->options.runs = *runs;
+        DTP_TRY(dtp_tensor__groups(b, err));
+        if (groups_agree(b, s)) {
+            return DTP_OK;
+        }
+    }
+    *runs = 0;
+    return DTP_OK;
+}
+
+dtp_status dtp_runs_needed(const dtp_graph *g, const dtp_sharding *s, int32_t most, int32_t *runs,
+                           dtp_err *err)
+{
+    dtp_tensor_problem p = {.graph = g};
+    tensor_build b = {.p = &p, .g = g, .arena = dtp_arena_create()};
+    DTP_TRY(DTP_MEMORY(err, b.arena));
+    const dtp_status status = find_needed(&b, s, most, runs, err);
+    dtp_arena_destroy(b.arena);
+    return status;
 }

@@ -265,19 +265,10 @@ static dtp_status add_view(tensor_build *b, int32_t g, dtp_phase phase, const la
     return add_variable(b, variable, own.n_strategies + wanted->n, err);
 }
 
-static int32_t count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
-{
-    int32_t n = 0;
-    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
-        n += (int)b->g->nodes[b->reader[r]].phase == phase ? 1 : 0;
-    }
-    return n;
-}
-
 /* What the readers of a phase want of a tensor that two or more of them read. */
 static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, wishes *w, dtp_err *err)
 {
-    if (count_readers(b, t, phase) < 2) {
+    if (dtp_tensor__count_readers(b, t, phase) < 2) {
         return DTP_OK;
     }
     for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
@@ -303,7 +294,7 @@ static dtp_status add_replicas(tensor_build *b, const dtp_tensor_id *kind, int32
         for (int32_t k = 0; k < n && w->set.list.n > 0; k++) {
             const tensor_group *group = &b->tensor_groups[b->group_of_tensor[kind[k]]];
             if (group->variable >= 0 && group->view[phase] < 0 &&
-                count_readers(b, kind[k], phase) > 1) {
+                dtp_tensor__count_readers(b, kind[k], phase) > 1) {
                 DTP_TRY(
                     add_view(b, b->group_of_tensor[kind[k]], (dtp_phase)phase, &w->set.list, err));
             }
@@ -408,7 +399,7 @@ dtp_status dtp_tensor__variables(tensor_build *b, dtp_err *err)
         const tensor_group *tensors = &b->tensor_groups[b->group_of_tensor[t]];
         p->variable_of_tensor[t] = tensors->variable;
         for (int phase = 0; phase < DTP_N_PHASES; phase++) {
-            const bool shared = count_readers(b, t, phase) > 1;
+            const bool shared = dtp_tensor__count_readers(b, t, phase) > 1;
             p->variable_of_replica[phase][t] = shared ? tensors->view[phase] : -1;
         }
     }
