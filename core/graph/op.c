@@ -55,6 +55,18 @@ int32_t dtp_call_dims(const dtp_op_call *call, dtp_dim_id out[DTP_MAX_OP_DIMS])
     return n;
 }
 
+double dtp_call_bytes(const dtp_op_call *call)
+{
+    double bytes = 0.0;
+    for (int32_t i = 0; i < call->n_in; i++) {
+        bytes += (double)dtp_ttype_bytes(&call->in[i]);
+    }
+    for (int32_t i = 0; i < call->n_out; i++) {
+        bytes += (double)dtp_ttype_bytes(&call->out[i]);
+    }
+    return bytes;
+}
+
 void dtp_call_work(const dtp_op_call *call, dtp_work *out)
 {
     const dtp_op_def *op = call->op;
@@ -64,11 +76,11 @@ void dtp_call_work(const dtp_op_call *call, dtp_work *out)
         op->work(call, out);
         return;
     }
+    out->bytes = dtp_call_bytes(call);
     for (int32_t i = 0; i < call->n_in + call->n_out; i++) {
         const bool is_in = i < call->n_in;
         const dtp_ttype *type = is_in ? &call->in[i] : &call->out[i - call->n_in];
         const int64_t n = dtp_ttype_elems(type);
-        out->bytes += (double)dtp_ttype_bytes(type);
         made += is_in ? 0 : n;
         most = n > most ? n : most;
     }

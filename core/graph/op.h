@@ -135,6 +135,8 @@ struct dtp_op_def {
     const void *user; /* for the hooks and kernels of a registered op; borrowed */
 };
 
+/* Bytes of all operands and outputs of a call. */
+double dtp_call_bytes(const dtp_op_call *call);
 /* Work of a call with local types: op->work, or its default (see there). */
 void dtp_call_work(const dtp_op_call *call, dtp_work *out);
 

@@ -130,12 +130,7 @@ static void work_custom(const dtp_op_call *call, dtp_work *out)
         points *= (double)size;
     }
     out->flops = points * custom_of(call->op)->flops_per_point;
-    for (int32_t i = 0; i < call->n_in; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->in[i]);
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->out[i]);
-    }
+    out->bytes = dtp_call_bytes(call);
 }
 
 /* ---- strategies of opaque ops ------------------------------------------------------------------

@@ -40,8 +40,6 @@ static const dtp_attr_spec ATTRS[] = {
     {.key = "context", .kind = DTP_ATTR_ENUM, .choices = CONTEXT_CHOICES, .implementation = true},
     {.key = NULL}};
 
-enum { N_ATTRS = sizeof ATTRS / sizeof ATTRS[0] - 1 };
-
 static const dtp_attr_spec PART_ATTRS[] = {
     COMMON_ATTRS,
     {.key = "chunk", .kind = DTP_ATTR_DIM, .def = -1.0},
@@ -331,13 +329,10 @@ static dtp_status vjp_attention(dtp_vjp *v, dtp_err *err)
     if (v->d_out[0] < 0) {
         return DTP_OK;
     }
-    dtp_attr attrs[N_ATTRS];
-    for (int32_t i = 0; i < N_ATTRS; i++) {
-        attrs[i] = *dtp_vjp_attr(v, ATTRS[i].key);
-    }
+    const dtp_node *node = &v->g->nodes[v->node];
     const dtp_tensor_id in[] = {v->in[0], v->in[1], v->in[2], v->out[0], v->out[1], v->d_out[0]};
-    return dtp_vjp_emit_multi(v, &(dtp_vjp_op){"attention_grad", 6, in, N_ATTRS, attrs}, v->d_in,
-                              err);
+    const dtp_vjp_op op = {"attention_grad", 6, in, node->n_attrs, node->attrs};
+    return dtp_vjp_emit_multi(v, &op, v->d_in, err);
 }
 
 const dtp_op_def dtp_ops_attention[] = {

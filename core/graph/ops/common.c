@@ -1,5 +1,6 @@
 #include "core/graph/ops/common.h"
 
+#include <assert.h>
 #include <string.h>
 
 dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttype *want,
@@ -118,37 +119,6 @@ dtp_status dtp_op__declared(const dtp_op_call *call, bool has_out, dtp_dtype dty
     return DTP_OK;
 }
 
-double dtp_op__elems(const dtp_op_call *call)
-{
-    int64_t most = 0;
-    for (int32_t i = 0; i < call->n_in; i++) {
-        const int64_t n = dtp_ttype_elems(&call->in[i]);
-        most = n > most ? n : most;
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        const int64_t n = dtp_ttype_elems(&call->out[i]);
-        most = n > most ? n : most;
-    }
-    return (double)most;
-}
-
-void dtp_op__memory_work(const dtp_op_call *call, double flops_per_elem, dtp_work *out)
-{
-    *out = (dtp_work){.cls = DTP_WORK_MEMORY};
-    for (int32_t i = 0; i < call->n_in; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->in[i]);
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->out[i]);
-    }
-    out->flops = flops_per_elem * dtp_op__elems(call);
-}
-
-dtp_attr dtp_op__copy_attr(const dtp_vjp *v, const char *key)
-{
-    return *dtp_vjp_attr(v, key);
-}
-
 dtp_status dtp_op__infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     DTP_TRY(dtp_op__need_float(call, 0, err));
@@ -187,6 +157,24 @@ dtp_status dtp_op__emit_scale(dtp_vjp *v, dtp_tensor_id x, double factor, dtp_te
     return dtp_vjp_emit(v, &(dtp_vjp_op){"scale", 1, &x, 1, &attr}, like, out, err);
 }
 
+dtp_status dtp_op__self_grad(dtp_vjp *v, dtp_err *err)
+{
+    enum { MAX_ATTRS = 8 };
+    const dtp_node *node = &v->g->nodes[v->node];
+    dtp_attr attrs[MAX_ATTRS];
+    assert(node->n_attrs <= MAX_ATTRS);
+    for (int32_t i = 0; i < node->n_attrs; i++) {
+        attrs[i] = node->attrs[i];
+        if (attrs[i].kind == DTP_ATTR_BOOL) {
+            attrs[i].i = attrs[i].i == 0 ? 1 : 0;
+        } else if (strcmp(attrs[i].key, "shift") == 0) {
+            attrs[i].i = -attrs[i].i;
+        }
+    }
+    const dtp_vjp_op op = {node->op->name, 1, &v->d_out[0], node->n_attrs, attrs};
+    return dtp_vjp_emit(v, &op, v->in[0], &v->d_in[0], err);
+}
+
 dtp_status dtp_op__zero_grad(dtp_vjp *v, dtp_err *err)
 {
     const dtp_attr zero = dtp_attr_float("value", 0.0);
@@ -210,18 +198,16 @@ dtp_status dtp_op__enum_attr(const dtp_graph *g, const char *op, const char *key
     return DTP_FAIL(err, DTP_INTERNAL, "op '%s' has no %s '%s'", op, key, choice);
 }
 
-dtp_status dtp_op__share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
+dtp_status dtp_op__emit_mask(dtp_vjp *v, const char *cmp, dtp_tensor_id a, dtp_tensor_id b,
+                             dtp_tensor_id like, dtp_tensor_id *out, dtp_err *err)
 {
-    const dtp_attr cast = dtp_attr_int("dtype", (int64_t)v->g->tensors[x].type.dtype);
-    const dtp_tensor_id pair[] = {x, v->out[0]};
-    dtp_attr eq;
-    dtp_tensor_id mask, number, count, share;
-    DTP_TRY(dtp_op__enum_attr(v->g, "compare", "cmp", "eq", &eq, err));
-    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, pair, 1, &eq}, x, &mask, err));
-    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &mask, 1, &cast}, x, &number, err));
-    DTP_TRY(dtp_vjp_unbroadcast(v, number, v->out[0], &count, err));
-    DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], count, v->out[0], &share, err));
-    return dtp_op__emit2(v, "mul", number, share, x, out, err);
+    const dtp_attr cast = dtp_attr_int("dtype", (int64_t)v->g->tensors[v->in[0]].type.dtype);
+    const dtp_tensor_id pair[] = {a, b};
+    dtp_attr kind;
+    dtp_tensor_id mask;
+    DTP_TRY(dtp_op__enum_attr(v->g, "compare", "cmp", cmp, &kind, err));
+    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, pair, 1, &kind}, like, &mask, err));
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &mask, 1, &cast}, like, out, err);
 }
 
 dtp_dim_role dtp_op__role_along(const dtp_op_call *call, dtp_dim_id d)

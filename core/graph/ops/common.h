@@ -44,14 +44,6 @@ dtp_status dtp_op__axis(const dtp_op_call *call, const char *key, int32_t *axis,
 dtp_status dtp_op__declared(const dtp_op_call *call, bool has_out, dtp_dtype dtype, dtp_ttype *out,
                             dtp_err *err) DTP_MUST_CHECK;
 
-/* Elements of the largest operand or output of the call. */
-double dtp_op__elems(const dtp_op_call *call);
-/* MEMORY work: every operand and output moved once, `flops_per_elem` per output element. */
-void dtp_op__memory_work(const dtp_op_call *call, double flops_per_elem, dtp_work *out);
-
-/* One-operand rename of an attribute list: copies of the attributes of the forward node. */
-dtp_attr dtp_op__copy_attr(const dtp_vjp *v, const char *key);
-
 /* Backward nodes of one output: an op of one or two operands without attributes, and scale. The
  * output takes the dims of tensor `like`. */
 dtp_status dtp_op__emit1(dtp_vjp *v, const char *op, dtp_tensor_id x, dtp_tensor_id like,
@@ -60,13 +52,15 @@ dtp_status dtp_op__emit2(dtp_vjp *v, const char *op, dtp_tensor_id a, dtp_tensor
                          dtp_tensor_id like, dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_op__emit_scale(dtp_vjp *v, dtp_tensor_id x, double factor, dtp_tensor_id like,
                               dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
+/* 1 where `a cmp b`, else 0, in the dtype of operand 0. */
+dtp_status dtp_op__emit_mask(dtp_vjp *v, const char *cmp, dtp_tensor_id a, dtp_tensor_id b,
+                             dtp_tensor_id like, dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
 /* Index of a choice of an op's ENUM attribute, as that attribute. */
 dtp_status dtp_op__enum_attr(const dtp_graph *g, const char *op, const char *key,
                              const char *choice, dtp_attr *out, dtp_err *err) DTP_MUST_CHECK;
-/* The gradient of an extremum: d_out[0], which has the dims of out[0], shared evenly among the
- * elements of x that equal out[0]. */
-dtp_status dtp_op__share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *out,
-                                  dtp_err *err) DTP_MUST_CHECK;
+/* vjp hook of an op of one operand that is its own adjoint but for the direction: the op on dy with
+ * the same attributes, a flag the other way ("inverse", "reverse") and "shift" back. */
+dtp_status dtp_op__self_grad(dtp_vjp *v, dtp_err *err) DTP_MUST_CHECK;
 /* The vjp hook of a function of one operand that is constant piece by piece: zeros. */
 dtp_status dtp_op__zero_grad(dtp_vjp *v, dtp_err *err) DTP_MUST_CHECK;
 

@@ -102,17 +102,6 @@ static dtp_status vjp_own(dtp_vjp *v, dtp_err *err)
     return dtp_vjp_emit(v, &op, v->in[0], &v->d_in[0], err);
 }
 
-static dtp_status vjp_neg(dtp_vjp *v, dtp_err *err)
-{
-    return dtp_op__emit1(v, "neg", v->d_out[0], v->in[0], &v->d_in[0], err);
-}
-
-static dtp_status vjp_scale(dtp_vjp *v, dtp_err *err)
-{
-    return dtp_op__emit_scale(v, v->d_out[0], dtp_vjp_attr(v, "factor")->f, v->in[0], &v->d_in[0],
-                              err);
-}
-
 static dtp_status vjp_rsqrt(dtp_vjp *v, dtp_err *err)
 {
     dtp_tensor_id y2, y3, p;
@@ -202,29 +191,19 @@ static dtp_status vjp_div(dtp_vjp *v, dtp_err *err)
 static dtp_status vjp_extremum(dtp_vjp *v, dtp_err *err)
 {
     const char *wins = v->g->nodes[v->node].op->user;
-    const dtp_dtype dtype = v->g->tensors[v->in[0]].type.dtype;
+    const char *const kinds[] = {wins, wins[0] == 'g' ? "ge" : "le"};
     for (int32_t i = 0; i < 2; i++) {
-        dtp_tensor_id mask[2], number[2], sum, half, part;
-        const char *const kinds[] = {wins, wins[0] == 'g' ? "ge" : "le"};
-        const dtp_tensor_id in[] = {v->in[i], v->in[1 - i]};
-        const dtp_attr to = dtp_attr_int("dtype", (int64_t)dtype);
-        const dtp_attr factor = dtp_attr_float("factor", 0.5);
+        const dtp_tensor_id x = v->in[i], other = v->in[1 - i], y = v->out[0];
+        dtp_tensor_id number[2], sum, half;
         if (!v->need[i]) {
             continue;
         }
         for (int32_t k = 0; k < 2; k++) {
-            dtp_attr attr;
-            DTP_TRY(dtp_op__enum_attr(v->g, "compare", "cmp", kinds[k], &attr, err));
-            DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, in, 1, &attr}, v->out[0], &mask[k],
-                                 err));
-            DTP_TRY(
-                dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &mask[k], 1, &to}, -1, &number[k], err));
+            DTP_TRY(dtp_op__emit_mask(v, kinds[k], x, other, y, &number[k], err));
         }
-        DTP_TRY(dtp_op__emit2(v, "add", number[0], number[1], v->out[0], &sum, err));
-        DTP_TRY(
-            dtp_vjp_emit(v, &(dtp_vjp_op){"scale", 1, &sum, 1, &factor}, v->out[0], &half, err));
-        DTP_TRY(dtp_op__emit2(v, "einsum", v->d_out[0], half, v->in[i], &part, err));
-        v->d_in[i] = part;
+        DTP_TRY(dtp_op__emit2(v, "add", number[0], number[1], y, &sum, err));
+        DTP_TRY(dtp_op__emit_scale(v, sum, 0.5, y, &half, err));
+        DTP_TRY(dtp_op__emit2(v, "einsum", v->d_out[0], half, x, &v->d_in[i], err));
     }
     return DTP_OK;
 }
@@ -321,7 +300,7 @@ const dtp_op_def dtp_ops_elementwise[] = {
         .bench = {"#rc | dtype=f32"},
         .mtf_class = "CastOperation",
     },
-    {ROW1("scale", "factor x", dtp_op__infer_same, 1.0), .vjp = vjp_scale,
+    {ROW1("scale", "factor x", dtp_op__infer_same, 1.0), .vjp = dtp_op__self_grad,
      .linear = DTP_LINEAR_EACH, .attrs = SCALE_ATTRS, .bench = {"rc | factor=0.5"},
      .mtf_class = "ScalarMultiplyOperation"},
     {ROW1("pow", "x^exponent", dtp_op__infer_same, 10.0), .vjp = vjp_pow, .attrs = POW_ATTRS,

@@ -31,12 +31,7 @@ static dtp_status infer_fill(const dtp_op_call *call, bool has_out, dtp_ttype *o
  * a replicated result. */
 static void rules_fill(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
-    dtp_dim_id dims[DTP_MAX_OP_DIMS];
-    const int32_t n = dtp_call_dims(call, dims);
-    for (int32_t i = 0; i < n; i++) {
-        dtp_sharding_rules_add_role(out, call, dims[i],
-                                    (dtp_dim_role){DTP_ROLE_PARALLEL, DTP_REDUCE_SUM});
-    }
+    dtp_sharding_rules_add_roles(out, call);
     if (linear && call->in[0].dtype != DTP_BOOL) {
         dtp_sharding_rules_add_linear(out, call, 1U);
         out->rows[out->n - 1].out[0] = (dtp_placement){0};
@@ -101,14 +96,6 @@ static dtp_status infer_dropout(const dtp_op_call *call, bool has_out, dtp_ttype
         }
     }
     return DTP_OK;
-}
-
-/* The same mask from the same stream. */
-static dtp_status vjp_dropout(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr attrs[] = {dtp_op__copy_attr(v, "rate"), dtp_op__copy_attr(v, "stream")};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"dropout", 1, &v->d_out[0], 2, attrs}, v->in[0],
-                        &v->d_in[0], err);
 }
 
 static const dtp_attr_spec DROPOUT_ATTRS[] = {
@@ -180,7 +167,7 @@ const dtp_op_def dtp_ops_fill[] = {
         .infer = infer_dropout,
         .linear = DTP_LINEAR_EACH,
         .elem_flops = 40.0,
-        .vjp = vjp_dropout,
+        .vjp = dtp_op__self_grad,
         .inplace_in = {1},
         .bench = {"rc | rate=0.1"},
     },

@@ -46,44 +46,42 @@ static dtp_dim_role role_reduce(const dtp_op_call *call, dtp_dim_id d)
 static void rules_reduce(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     const int64_t kind = dtp_call_int(call, "kind");
-    dtp_dim_id dims[DTP_MAX_OP_DIMS];
-    const int32_t n = dtp_call_dims(call, dims);
-    for (int32_t i = 0; i < n; i++) {
-        dtp_sharding_rules_add_role(out, call, dims[i], role_reduce(call, dims[i]));
-    }
+    dtp_sharding_rules_add_roles(out, call);
     if (linear && (kind == KIND_SUM || kind == KIND_MEAN)) {
         dtp_sharding_rules_add_linear(out, call, 1U);
     }
 }
 
-/* Repeats a tensor of the output's shape over the reduced dims. */
-static dtp_status spread(dtp_vjp *v, dtp_tensor_id t, dtp_tensor_id *out, dtp_err *err)
+/* The gradient of an extremum: d_out[0], which has the dims of out[0], shared evenly among the
+ * elements of x that equal out[0]. */
+static dtp_status share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
 {
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"broadcast", 1, &t, 0, NULL}, v->in[0], out, err);
+    dtp_tensor_id number, count, share;
+    DTP_TRY(dtp_op__emit_mask(v, "eq", x, v->out[0], x, &number, err));
+    DTP_TRY(dtp_vjp_unbroadcast(v, number, v->out[0], &count, err));
+    DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], count, v->out[0], &share, err));
+    return dtp_op__emit2(v, "mul", number, share, x, out, err);
 }
 
 static dtp_status vjp_reduce(dtp_vjp *v, dtp_err *err)
 {
     const int64_t kind = dtp_vjp_attr(v, "kind")->i;
     if (kind == KIND_MAX || kind == KIND_MIN) {
-        return dtp_op__share_extremum(v, v->in[0], v->d_in, err);
+        return share_extremum(v, v->in[0], v->d_in, err);
     }
     if (kind == KIND_PROD) {
-        const dtp_attr over = dtp_op__copy_attr(v, "over");
+        const dtp_attr over = *dtp_vjp_attr(v, "over");
         const dtp_tensor_id in[] = {v->in[0], v->d_out[0]};
         return dtp_vjp_emit(v, &(dtp_vjp_op){"prod_grad", 2, in, 1, &over}, v->in[0], &v->d_in[0],
                             err);
     }
-    if (kind == KIND_SUM) {
-        return spread(v, v->d_out[0], &v->d_in[0], err);
+    dtp_tensor_id part = v->d_out[0];
+    if (kind == KIND_MEAN) {
+        const double n = (double)dtp_ttype_elems(&v->g->tensors[v->in[0]].type) /
+                         (double)dtp_ttype_elems(&v->g->tensors[v->out[0]].type);
+        DTP_TRY(dtp_op__emit_scale(v, part, 1.0 / n, v->out[0], &part, err));
     }
-    const double n = (double)dtp_ttype_elems(&v->g->tensors[v->in[0]].type) /
-                     (double)dtp_ttype_elems(&v->g->tensors[v->out[0]].type);
-    const dtp_attr factor = dtp_attr_float("factor", 1.0 / n);
-    dtp_tensor_id part;
-    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"scale", 1, &v->d_out[0], 1, &factor}, v->out[0], &part,
-                         err));
-    return spread(v, part, &v->d_in[0], err);
+    return dtp_op__emit1(v, "broadcast", part, v->in[0], &v->d_in[0], err);
 }
 
 static dtp_status infer_broadcast(const dtp_op_call *call, bool has_out, dtp_ttype *out,
@@ -253,7 +251,7 @@ static dtp_status vjp_norm(dtp_vjp *v, dtp_err *err)
     DTP_TRY(dtp_op__emit1(v, "sign", v->in[0], v->in[0], &sign, err));
     if (ord == NORM_INF) {
         DTP_TRY(dtp_op__emit1(v, "abs", v->in[0], v->in[0], &size, err));
-        DTP_TRY(dtp_op__share_extremum(v, size, &share, err));
+        DTP_TRY(share_extremum(v, size, &share, err));
     }
     return dtp_op__emit2(v, "mul", sign, share, v->in[0], &v->d_in[0], err);
 }
@@ -264,7 +262,7 @@ static dtp_status centred_grad(dtp_vjp *v, dtp_tensor_id d, double factor, dtp_e
     const dtp_ttype *x = &v->g->tensors[v->in[0]].type, *y = &v->g->tensors[v->out[0]].type;
     const int64_t n = dtp_ttype_elems(x) / dtp_ttype_elems(y);
     const double scale = factor / (double)(n - dtp_vjp_attr(v, "correction")->i);
-    dtp_attr attrs[2] = {dtp_op__copy_attr(v, "over")};
+    dtp_attr attrs[2] = {*dtp_vjp_attr(v, "over")};
     dtp_tensor_id mean, centred, q;
     DTP_TRY(dtp_op__enum_attr(v->g, "reduce", "kind", "mean", &attrs[1], err));
     DTP_TRY(
@@ -307,15 +305,6 @@ static dtp_status infer_cumsum(const dtp_op_call *call, bool has_out, dtp_ttype 
     return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
 }
 
-/* Sums from the other end. */
-static dtp_status vjp_cumsum(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr attrs[] = {dtp_op__copy_attr(v, "dim"),
-                              dtp_attr_int("reverse", 1 - dtp_vjp_attr(v, "reverse")->i)};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"cumsum", 1, &v->d_out[0], 2, attrs}, v->in[0],
-                        &v->d_in[0], err);
-}
-
 static dtp_status infer_prod_grad(const dtp_op_call *call, bool has_out, dtp_ttype *out,
                                   dtp_err *err)
 {
@@ -323,12 +312,6 @@ static dtp_status infer_prod_grad(const dtp_op_call *call, bool has_out, dtp_tty
     const dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
     DTP_TRY(dtp_rows__match(call, 1, "dy", &rows, true, err));
     return dtp_rows__set_out(call, has_out, &call->in[0], out, err);
-}
-
-static dtp_dim_role role_prod_grad(const dtp_op_call *call, dtp_dim_id d)
-{
-    const bool over = dtp_rows__is_over(call, d);
-    return (dtp_dim_role){over ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
 }
 
 static const dtp_attr_spec CUMSUM_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
@@ -383,14 +366,14 @@ const dtp_op_def dtp_ops_reduce[] = {
         .role = dtp_op__role_along,
         .linear = DTP_LINEAR_EACH,
         .elem_flops = 1.0,
-        .vjp = vjp_cumsum,
+        .vjp = dtp_op__self_grad,
     },
     {
         DTP_ROW("prod_grad", "dy times the product of the other elements of the row", 2, 2, 1),
         .flags = DTP_OP_INTERNAL_USE,
         .attrs = dtp_rows_over,
         .infer = infer_prod_grad,
-        .role = role_prod_grad,
+        .role = dtp_rows__role_whole,
         .elem_flops = 1.0,
         .no_grad = DTP_NO_GRAD_OF_GRAD,
         .bench = {"rc r | over=c"},

@@ -12,9 +12,10 @@
 #include "core/graph/ops/common.h"
 #include "core/graph/ops/sequence.h"
 
+/* Bytes alone. */
 static void work_move(const dtp_op_call *call, dtp_work *out)
 {
-    dtp_op__memory_work(call, 0.0, out);
+    *out = (dtp_work){.cls = DTP_WORK_MEMORY, .bytes = dtp_call_bytes(call)};
 }
 
 /* ---- permute, stack -----------------------------------------------------------------------------
@@ -26,11 +27,6 @@ static dtp_status infer_permute(const dtp_op_call *call, bool has_out, dtp_ttype
         return DTP_FAIL(err, DTP_INVALID, "'out' is missing: the order of the dims");
     }
     return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
-}
-
-static dtp_status vjp_permute(dtp_vjp *v, dtp_err *err)
-{
-    return dtp_op__emit1(v, "permute", v->d_out[0], v->in[0], &v->d_in[0], err);
 }
 
 /* The new dim comes first unless 'out' says otherwise. */
@@ -58,17 +54,11 @@ static dtp_status infer_stack(const dtp_op_call *call, bool has_out, dtp_ttype *
     return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
 }
 
-static dtp_dim_role role_stack(const dtp_op_call *call, dtp_dim_id d)
-{
-    const bool along = d == dtp_call_dim(call, "dim");
-    return (dtp_dim_role){along ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
-}
-
 /* A slice of one element for every operand, without the stacked dim. */
 static dtp_status vjp_stack(dtp_vjp *v, dtp_err *err)
 {
     const int32_t n = v->g->nodes[v->node].n_in;
-    const dtp_attr dim = dtp_op__copy_attr(v, "dim");
+    const dtp_attr dim = *dtp_vjp_attr(v, "dim");
     for (int32_t i = 0; i < n; i++) {
         const dtp_attr attrs[] = {dim, dtp_attr_int("start", i), dtp_attr_int("stop", i + 1)};
         dtp_tensor_id part;
@@ -157,7 +147,7 @@ static void work_slice(const dtp_op_call *call, dtp_work *out)
 static dtp_status vjp_slice(dtp_vjp *v, dtp_err *err)
 {
     const dtp_ttype *whole = &v->g->tensors[v->in[0]].type;
-    const dtp_attr dim = dtp_op__copy_attr(v, "dim");
+    const dtp_attr dim = *dtp_vjp_attr(v, "dim");
     const int64_t size = whole->dims[dtp_ttype_find(whole, (dtp_dim_id)dim.i)].size;
     const dtp_attr attrs[] = {dim, dtp_attr_int("before", dtp_vjp_attr(v, "start")->i),
                               dtp_attr_int("after", size - dtp_vjp_attr(v, "stop")->i)};
@@ -168,7 +158,7 @@ static dtp_status vjp_slice(dtp_vjp *v, dtp_err *err)
 static dtp_status emit_slice(dtp_vjp *v, int64_t start, int32_t operand, dtp_err *err)
 {
     const dtp_ttype *type = &v->g->tensors[v->in[operand]].type;
-    const dtp_attr dim = dtp_op__copy_attr(v, "dim");
+    const dtp_attr dim = *dtp_vjp_attr(v, "dim");
     const int64_t size = type->dims[dtp_ttype_find(type, (dtp_dim_id)dim.i)].size;
     const dtp_attr attrs[] = {dim, dtp_attr_int("start", start),
                               dtp_attr_int("stop", start + size)};
@@ -294,12 +284,6 @@ static void rules_relabel(const dtp_op_call *call, bool linear, dtp_sharding_rul
     }
 }
 
-static dtp_status vjp_relabel(dtp_vjp *v, dtp_err *err)
-{
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"relabel", 1, &v->d_out[0], 0, NULL}, v->in[0],
-                        &v->d_in[0], err);
-}
-
 /* ---- roll, reorder ------------------------------------------------------------------------------
  */
 
@@ -338,22 +322,6 @@ static bool rotates(const dtp_op_call *call, int64_t parts, int64_t *step)
     return true;
 }
 
-static dtp_status vjp_roll(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr attrs[] = {dtp_op__copy_attr(v, "dim"),
-                              dtp_attr_int("shift", -dtp_vjp_attr(v, "shift")->i)};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"roll", 1, &v->d_out[0], 2, attrs}, v->in[0], &v->d_in[0],
-                        err);
-}
-
-static dtp_status vjp_reorder(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr attrs[] = {dtp_op__copy_attr(v, "dim"), dtp_op__copy_attr(v, "chunks"),
-                              dtp_attr_int("inverse", dtp_vjp_attr(v, "inverse")->i == 0 ? 1 : 0)};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"reorder", 1, &v->d_out[0], 3, attrs}, v->in[0],
-                        &v->d_in[0], err);
-}
-
 static const dtp_attr_spec ROLL_ATTRS[] = {
     {.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
     {.key = "shift", .kind = DTP_ATTR_INT, .required = true, .min = -9e15, .max = 9e15},
@@ -370,7 +338,7 @@ const dtp_op_def dtp_ops_shape[] = {
         .infer = infer_permute,
         .linear = DTP_LINEAR_EACH,
         .elem_flops = 1.0,
-        .vjp = vjp_permute,
+        .vjp = dtp_op__self_grad,
         .bench = {"rc | out=cr"},
         .f32_error = DTP_EXACT,
         .flags = DTP_OP_ANY_DTYPE,
@@ -379,7 +347,7 @@ const dtp_op_def dtp_ops_shape[] = {
         DTP_ROW("stack", "operands of one shape along a new dim", 1, DTP_MAX_OP_IN, 1),
         .attrs = STACK_ATTRS,
         .infer = infer_stack,
-        .role = role_stack,
+        .role = dtp_op__role_along,
         .linear = DTP_LINEAR_JOINT,
         .elem_flops = 1.0,
         .vjp = vjp_stack,
@@ -433,7 +401,7 @@ const dtp_op_def dtp_ops_shape[] = {
         .rules = rules_relabel,
         .linear = DTP_LINEAR_EACH,
         .work = work_move,
-        .vjp = vjp_relabel,
+        .vjp = dtp_op__self_grad,
         .inplace_in = {1},
         .f32_error = DTP_EXACT,
         .mtf_class = "ReshapeOperation",
@@ -446,7 +414,7 @@ const dtp_op_def dtp_ops_shape[] = {
         .role = role_roll,
         .linear = DTP_LINEAR_EACH,
         .work = work_move,
-        .vjp = vjp_roll,
+        .vjp = dtp_op__self_grad,
         .rotates = rotates,
         .bench = {"rc | dim=r shift=1"},
         .f32_error = DTP_EXACT,
@@ -459,7 +427,7 @@ const dtp_op_def dtp_ops_shape[] = {
         .role = dtp_op__role_along,
         .linear = DTP_LINEAR_EACH,
         .work = work_move,
-        .vjp = vjp_reorder,
+        .vjp = dtp_op__self_grad,
         .bench = {"rc | dim=c chunks=2"},
         .f32_error = DTP_EXACT,
         .flags = DTP_OP_ANY_DTYPE,
