@@ -14,7 +14,7 @@ static dtp_status one_tensor(const dtp_device_mesh *mesh, const dtp_ttype *type,
     dtp_graph *g;
     dtp_tensor_id id;
     DTP_TRY(dtp_graph_create(WHAT, mesh->options.ops, &g, err));
-    dtp_tensor_spec spec = {.name = "in0", .kind = DTP_TENSOR_INPUT, .type = *type};
+    dtp_graph_tensor spec = {.name = "in0", .kind = DTP_TENSOR_INPUT, .type = *type};
     dtp_status status = DTP_OK;
     for (int32_t i = 0; i < type->rank && status == DTP_OK; i++) {
         status = dtp_dims_intern(&g->dims, dtp_dims_name(&mesh->dims, i), type->dims[i].size,

@@ -290,11 +290,13 @@ static dtp_status find_parts(micro_work *w, dtp_arena *scratch, dtp_err *err)
 /* ---- the new graph ------------------------------------------------------------------------------
  */
 
-static void cut_dims(const micro_work *w, int32_t rank, dtp_tdim *dims)
+static dtp_ttype cut_type(const micro_work *w, const dtp_ttype *type)
 {
-    for (int32_t i = 0; i < rank; i++) {
-        dims[i].size /= is_cut(w, dims[i].id) ? w->count : 1;
+    dtp_ttype part = *type;
+    for (int32_t i = 0; i < part.rank; i++) {
+        part.dims[i].size /= is_cut(w, part.dims[i].id) ? w->count : 1;
     }
+    return part;
 }
 
 static bool is_summed(const micro_work *w, dtp_tensor_id t)
@@ -314,7 +316,7 @@ static dtp_status accumulate(micro_work *w, dtp_node_id n, dtp_tensor_id t, dtp_
     }
     const char *name = dtp_arena_printf(to->arena, "accum.%s", of);
     DTP_TRY(DTP_MEMORY(err, name));
-    const dtp_tensor_spec state = {
+    const dtp_graph_tensor state = {
         .name = name, .kind = DTP_TENSOR_STATE, .type = w->g->tensors[t].type, .per_step = true};
     DTP_TRY(dtp_graph_add_tensor(to, &state, &in[0], err));
     dtp_node_spec spec = dtp_node_spec_init(w->g->tensors[t].name, "accumulate");
@@ -344,7 +346,8 @@ static dtp_status add_node(micro_work *w, dtp_node_id n, dtp_err *err)
         spec.name = dtp_arena_printf(w->copy.to->arena, "micro.%s", node->name);
     }
     DTP_TRY(DTP_MEMORY(err, spec.name));
-    cut_dims(w, spec.out_rank, spec.out_dims);
+    const dtp_ttype out = cut_type(w, spec.out);
+    spec.out = &out;
     DTP_TRY(dtp_graph_copy_node(&w->copy, n, &spec, err));
     for (int32_t i = 0; i < node->n_out; i++) {
         if (is_summed(w, node->out[i])) {
@@ -366,8 +369,7 @@ static dtp_status add_all(micro_work *w, dtp_err *err)
     for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &w->g->tensors[t];
         if (tensor->kind != DTP_TENSOR_VALUE) {
-            dtp_ttype type = tensor->type;
-            cut_dims(w, type.rank, type.dims);
+            const dtp_ttype type = cut_type(w, &tensor->type);
             DTP_TRY(dtp_graph_copy_source(&w->copy, t, &type, err));
         } else if (tensor->out_index == 0) {
             DTP_TRY(add_node(w, tensor->producer, err));

@@ -106,7 +106,7 @@ static dtp_status add_operand(dtp_graph *g, int32_t index, const char *text, dtp
     (void)snprintf(copy, sizeof copy, "%s", text);
     (void)snprintf(name, sizeof name, "in%d", index);
     int32_t n = split(copy, ' ', pieces, 2);
-    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT};
+    dtp_graph_tensor spec = {.name = name, .kind = DTP_TENSOR_INPUT};
     const char *how = n == 2 ? pieces[1] : "sym";
     spec.type.dtype = strncmp(how, "ids64", 5) == 0 ? DTP_I64
                       : strncmp(how, "ids", 3) == 0 ? DTP_I32
@@ -194,9 +194,10 @@ static dtp_status build(const dtp_op_case *c, attr_list *l, dtp_err *err)
             add_operand(l->g, spec.n_in, c->in[spec.n_in], l->float_dtype, &in[spec.n_in], err));
     }
     spec.def = l->op;
-    spec.has_out = c->out != NULL;
-    if (spec.has_out) {
-        DTP_TRY(read_dims(l->g, c->out, &spec.out_rank, spec.out_dims, err));
+    dtp_ttype declared;
+    if (c->out != NULL) {
+        spec.out = &declared;
+        DTP_TRY(read_dims(l->g, c->out, &declared.rank, declared.dims, err));
     }
     /* "key=value; key=value". */
     char copy[256], *pieces[MAX_ATTRS];

@@ -167,9 +167,10 @@ dtp_status dtp_model__node(dtp_model_reader *r, const dtp_model_scope *scope, co
     dtp_node_spec spec = dtp_node_spec_init(full, op->name);
     spec.def = op;
     DTP_TRY(read_operands(r, scope, v, op, in, &spec.n_in, err));
+    dtp_ttype declared;
     if (out != NULL) {
-        spec.has_out = true;
-        DTP_TRY(dtp_model__dim_list(r, out, &spec.out_rank, spec.out_dims, err));
+        spec.out = &declared;
+        DTP_TRY(dtp_model__dim_list(r, out, &declared.rank, declared.dims, err));
     }
     DTP_TRY(read_attrs(r, op, v, &attrs, err));
     spec.in = in;

@@ -161,7 +161,7 @@ static dtp_status check_operands(const dtp_op_call *call, const dtp_attention_di
         if (a->chunk >= 0) {
             DTP_TRY(need_dim(call, 0, "chunk", a->chunk, err));
             DTP_TRY(need_dim(call, 1, "chunk", a->chunk, err));
-            chunks = dtp_attention_size(&call->in[0], a->chunk);
+            chunks = dtp_ttype_size(&call->in[0], a->chunk);
             if (a->chunk == a->query || a->chunk == a->key || a->chunk == a->feature ||
                 a->shift >= chunks) {
                 return DTP_FAIL(err, DTP_INVALID, "chunk dim '%s' of size %lld with shift %lld",
@@ -172,7 +172,7 @@ static dtp_status check_operands(const dtp_op_call *call, const dtp_attention_di
         if (dtp_attention_values(call, a) < 1) {
             return DTP_FAIL(err, DTP_INVALID,
                             "operand 1 holds %lld features: no values behind the %lld of a key",
-                            (long long)dtp_attention_size(&call->in[1], a->feature),
+                            (long long)dtp_ttype_size(&call->in[1], a->feature),
                             (long long)dtp_attention_features(call, a));
         }
     } else {
@@ -180,8 +180,8 @@ static dtp_status check_operands(const dtp_op_call *call, const dtp_attention_di
         DTP_TRY(dims_in(call, 1, 2, feature, err));
         DTP_TRY(dims_in(call, 2, 1, value, err));
     }
-    return check_lengths(call, a, chunks * dtp_attention_size(&call->in[0], a->query),
-                         chunks * dtp_attention_size(&call->in[1], a->key), err);
+    return check_lengths(call, a, chunks * dtp_ttype_size(&call->in[0], a->query),
+                         chunks * dtp_ttype_size(&call->in[1], a->key), err);
 }
 
 /* Types of out and lse. The log-sum of half precision scores is kept in f32. */
@@ -276,8 +276,8 @@ static dtp_dim_role role_grad(const dtp_op_call *call, dtp_dim_id d)
  * ones. */
 static double keys_seen(const dtp_op_call *call, const dtp_attention_dims *a)
 {
-    double keys = (double)dtp_attention_size(&call->in[1], a->key);
-    double queries = (double)dtp_attention_size(&call->in[0], a->query);
+    double keys = (double)dtp_ttype_size(&call->in[1], a->key);
+    double queries = (double)dtp_ttype_size(&call->in[0], a->query);
     if (!a->causal) {
         return keys;
     }
@@ -313,7 +313,7 @@ static int64_t workspace_attention(const dtp_op_call *call)
 {
     dtp_attention_dims a = dtp_attention_dims_of(call);
     int64_t f = dtp_attention_features(call, &a), v = dtp_attention_values(call, &a);
-    int64_t queries = dtp_attention_size(&call->in[0], a.query);
+    int64_t queries = dtp_ttype_size(&call->in[0], a.query);
     int64_t heads = dtp_ttype_elems(&call->in[0]) / (f * queries > 0 ? f * queries : 1);
     int64_t blocks = (queries + DTP_ATTENTION_QUERIES - 1) / DTP_ATTENTION_QUERIES;
     int64_t threads = heads * blocks;

@@ -28,21 +28,34 @@ dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttyp
     return DTP_OK;
 }
 
+int32_t dtp_op__first_with(const dtp_op_call *call, int32_t end, dtp_dim_id id)
+{
+    for (int32_t i = 0; i < end; i++) {
+        if (dtp_ttype_find(&call->in[i], id) >= 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+dtp_status dtp_op__same_size(const dtp_op_call *call, int32_t i, dtp_tdim d, dtp_err *err)
+{
+    const int32_t first = dtp_op__first_with(call, call->n_in, d.id);
+    const int64_t size = dtp_ttype_size(&call->in[first], d.id);
+    if (size != d.size) {
+        return DTP_FAIL(err, DTP_INVALID, "dim '%s' is %lld in operand %d but %lld in operand %d",
+                        dtp_dims_name(call->dims, d.id), (long long)size, first, (long long)d.size,
+                        i);
+    }
+    return DTP_OK;
+}
+
 /* Adds the dims of operand i that `out` lacks. */
 static dtp_status merge_dims(const dtp_op_call *call, int32_t i, dtp_ttype *out, dtp_err *err)
 {
     for (int32_t k = 0; k < call->in[i].rank; k++) {
         const dtp_tdim d = call->in[i].dims[k];
-        int32_t j = 0; /* the first operand that has the dim */
-        while (dtp_ttype_find(&call->in[j], d.id) < 0) {
-            j++;
-        }
-        const int64_t size = call->in[j].dims[dtp_ttype_find(&call->in[j], d.id)].size;
-        if (size != d.size) {
-            return DTP_FAIL(
-                err, DTP_INVALID, "dim '%s' is %lld in operand %d but %lld in operand %d",
-                dtp_dims_name(call->dims, d.id), (long long)size, j, (long long)d.size, i);
-        }
+        DTP_TRY(dtp_op__same_size(call, i, d, err));
         if (dtp_ttype_find(out, d.id) >= 0) {
             continue;
         }

@@ -26,6 +26,11 @@ dtp_dim_role dtp_op__role_along(const dtp_op_call *call, dtp_dim_id d);
  * with the same sizes, and their order is kept. */
 dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttype *want,
                            dtp_dtype dtype, dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
+/* The first operand before `end` that has the dim, -1 when there is none. */
+int32_t dtp_op__first_with(const dtp_op_call *call, int32_t end, dtp_dim_id id);
+/* Dim d of operand i has the size that it has in the first operand with it. */
+dtp_status dtp_op__same_size(const dtp_op_call *call, int32_t i, dtp_tdim d,
+                             dtp_err *err) DTP_MUST_CHECK;
 /* The dims of all operands in order of first appearance, dtype of operand `dtype_of`; DTP_INVALID
  * when a dim has two sizes or the rank grows beyond DTP_MAX_RANK. */
 dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, int32_t dtype_of,

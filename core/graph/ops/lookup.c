@@ -79,7 +79,7 @@ static dtp_status vjp_gather(dtp_vjp *v, dtp_err *err)
         }
     }
     const dtp_attr attrs[] = {dtp_attr_dim("over", over), dtp_attr_dims("along", n, along),
-                              dtp_attr_int("size", x->dims[dtp_ttype_find(x, over)].size)};
+                              dtp_attr_int("size", dtp_ttype_size(x, over))};
     const dtp_tensor_id in[] = {v->in[1], v->d_out[0]};
     return dtp_vjp_emit(v, &(dtp_vjp_op){"scatter_add", 2, in, 3, attrs}, v->in[0], &v->d_in[0],
                         err);

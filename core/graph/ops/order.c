@@ -80,7 +80,7 @@ static dtp_status vjp_topk(dtp_vjp *v, dtp_err *err)
     const dtp_ttype *x = &v->g->tensors[v->in[0]].type;
     const dtp_dim_id over = (dtp_dim_id)dtp_vjp_attr(v, "over")->i;
     const dtp_attr attrs[] = {dtp_attr_dim("over", over), dtp_attr_dims("along", 1, &over),
-                              dtp_attr_int("size", x->dims[dtp_ttype_find(x, over)].size)};
+                              dtp_attr_int("size", dtp_ttype_size(x, over))};
     const dtp_tensor_id in[] = {v->out[1], v->d_out[0]};
     if (v->d_out[0] < 0) {
         return DTP_OK;

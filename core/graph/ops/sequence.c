@@ -96,7 +96,7 @@ static dtp_status infer_rope(const dtp_op_call *call, bool has_out, dtp_ttype *o
                         dtp_dims_name(call->dims, feature), (long long)x->dims[axis].size);
     }
     if (dtp_call_int(call, "order") == DTP_ORDER_ZIGZAG) {
-        DTP_TRY(dtp_sequence_check(call, position, x->dims[dtp_ttype_find(x, position)].size,
+        DTP_TRY(dtp_sequence_check(call, position, dtp_ttype_size(x, position),
                                    dtp_call_int(call, "chunks"), err));
     }
     return dtp_rows__set_out(call, has_out, x, out, err);

@@ -148,7 +148,7 @@ static dtp_status vjp_slice(dtp_vjp *v, dtp_err *err)
 {
     const dtp_ttype *whole = &v->g->tensors[v->in[0]].type;
     const dtp_attr dim = *dtp_vjp_attr(v, "dim");
-    const int64_t size = whole->dims[dtp_ttype_find(whole, (dtp_dim_id)dim.i)].size;
+    const int64_t size = dtp_ttype_size(whole, (dtp_dim_id)dim.i);
     const dtp_attr attrs[] = {dim, dtp_attr_int("before", dtp_vjp_attr(v, "start")->i),
                               dtp_attr_int("after", size - dtp_vjp_attr(v, "stop")->i)};
     return dtp_vjp_emit(v, &(dtp_vjp_op){"pad", 1, &v->d_out[0], 3, attrs}, v->in[0], &v->d_in[0],
@@ -159,7 +159,7 @@ static dtp_status emit_slice(dtp_vjp *v, int64_t start, int32_t operand, dtp_err
 {
     const dtp_ttype *type = &v->g->tensors[v->in[operand]].type;
     const dtp_attr dim = *dtp_vjp_attr(v, "dim");
-    const int64_t size = type->dims[dtp_ttype_find(type, (dtp_dim_id)dim.i)].size;
+    const int64_t size = dtp_ttype_size(type, (dtp_dim_id)dim.i);
     const dtp_attr attrs[] = {dim, dtp_attr_int("start", start),
                               dtp_attr_int("stop", start + size)};
     return dtp_vjp_emit(v, &(dtp_vjp_op){"slice", 1, &v->d_out[0], 3, attrs}, v->in[operand],
@@ -178,7 +178,7 @@ static dtp_status vjp_concat(dtp_vjp *v, dtp_err *err)
     int64_t at = 0;
     for (int32_t i = 0; i < n; i++) {
         const dtp_ttype *type = &v->g->tensors[v->in[i]].type;
-        const int64_t size = type->dims[dtp_ttype_find(type, d)].size;
+        const int64_t size = dtp_ttype_size(type, d);
         if (v->need[i]) {
             DTP_TRY(emit_slice(v, at, i, err));
         }
@@ -313,7 +313,7 @@ static dtp_dim_role role_roll(const dtp_op_call *call, dtp_dim_id d)
 static bool rotates(const dtp_op_call *call, int64_t parts, int64_t *step)
 {
     const dtp_ttype *x = &call->in[0];
-    const int64_t n = x->dims[dtp_ttype_find(x, dtp_call_dim(call, "dim"))].size;
+    const int64_t n = dtp_ttype_size(x, dtp_call_dim(call, "dim"));
     const int64_t shift = (dtp_call_int(call, "shift") % n + n) % n;
     if (n % parts != 0 || shift % (n / parts) != 0) {
         return false;
