@@ -4,14 +4,13 @@
 #include <string.h>
 
 dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttype *want,
-                           dtp_dtype dtype, dtp_ttype *out, dtp_err *err)
+                           dtp_ttype *out, dtp_err *err)
 {
     if (!has_out) {
         out[0] = *want;
-        out[0].dtype = dtype;
         return DTP_OK;
     }
-    out[0].dtype = dtype;
+    out[0].dtype = want->dtype;
     if (out[0].rank != want->rank) {
         return DTP_FAIL(err, DTP_INVALID, "'out' has %d dims, the result has %d", out[0].rank,
                         want->rank);
@@ -121,33 +120,13 @@ dtp_status dtp_op__axis(const dtp_op_call *call, const char *key, int32_t *axis,
     return DTP_OK;
 }
 
-dtp_status dtp_op__declared(const dtp_op_call *call, bool has_out, dtp_dtype dtype, dtp_ttype *out,
-                            dtp_err *err)
+dtp_status dtp_op__declared(bool has_out, dtp_dtype dtype, dtp_ttype *out, dtp_err *err)
 {
-    (void)call;
     if (!has_out) {
         return DTP_FAIL(err, DTP_INVALID, "'out' is missing: the dims of the result");
     }
     out[0].dtype = dtype;
     return DTP_OK;
-}
-
-dtp_status dtp_op__infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
-{
-    DTP_TRY(dtp_op__need_float(call, 0, err));
-    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
-}
-
-dtp_status dtp_op__infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
-{
-    DTP_TRY(dtp_op__need_float(call, 0, err));
-    DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
-    dtp_ttype want;
-    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
-    if (want.rank != call->in[0].rank || want.rank != call->in[1].rank) {
-        return DTP_FAIL(err, DTP_INVALID, "the two operands have different dims");
-    }
-    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
 }
 
 dtp_status dtp_op__emit1(dtp_vjp *v, const char *op, dtp_tensor_id x, dtp_tensor_id like,

@@ -12,20 +12,13 @@
 #define DTP_NO_BOOL_GRAD "its operands are truth values"
 #define DTP_NO_GRAD_OF_GRAD "gradients of gradients are not supported"
 
-/* infer hook: out[0] has dtype and dims of operand 0, a float. */
-dtp_status dtp_op__infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *out,
-                              dtp_err *err) DTP_MUST_CHECK;
-/* infer hook of a gradient from two operands of one float dtype and the same dims. */
-dtp_status dtp_op__infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out,
-                              dtp_err *err) DTP_MUST_CHECK;
-
 /* role hook: the dim of attribute `dim` is WHOLE, the others are PARALLEL. */
 dtp_dim_role dtp_op__role_along(const dtp_op_call *call, dtp_dim_id d);
 
-/* Sets out[0] to dtype and the dims of `want`; when dims were declared they must be the same set
- * with the same sizes, and their order is kept. */
+/* Sets out[0] to `want`; when dims were declared they must be the same set with the same sizes, and
+ * their order is kept. */
 dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttype *want,
-                           dtp_dtype dtype, dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
+                           dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
 /* The first operand before `end` that has the dim, -1 when there is none. */
 int32_t dtp_op__first_with(const dtp_op_call *call, int32_t end, dtp_dim_id id);
 /* Dim d of operand i has the size that it has in the first operand with it. */
@@ -45,8 +38,8 @@ dtp_status dtp_op__same_dtype(const dtp_op_call *call, int32_t i, int32_t j,
 /* Axis of the dim attribute `key` in operand 0; DTP_INVALID when it is not there. */
 dtp_status dtp_op__axis(const dtp_op_call *call, const char *key, int32_t *axis,
                         dtp_err *err) DTP_MUST_CHECK;
-/* Output declared for an op without operands; needs has_out. */
-dtp_status dtp_op__declared(const dtp_op_call *call, bool has_out, dtp_dtype dtype, dtp_ttype *out,
+/* An output whose dims must be declared. */
+dtp_status dtp_op__declared(bool has_out, dtp_dtype dtype, dtp_ttype *out,
                             dtp_err *err) DTP_MUST_CHECK;
 
 /* Backward nodes of one output: an op of one or two operands without attributes, and scale. The

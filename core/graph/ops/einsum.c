@@ -26,7 +26,7 @@ static dtp_status check_operands(const dtp_op_call *call, dtp_err *err)
 
 static dtp_status infer_einsum(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
-    DTP_TRY(dtp_op__declared(call, has_out, call->in[0].dtype, out, err));
+    DTP_TRY(dtp_op__declared(has_out, call->in[0].dtype, out, err));
     DTP_TRY(check_operands(call, err));
     for (int32_t k = 0; k < out->rank; k++) {
         const dtp_tdim d = out->dims[k];

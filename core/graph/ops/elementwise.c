@@ -5,10 +5,31 @@
 
 #include "core/graph/ops/common.h"
 
+/* Dtype and dims of operand 0, a float. */
+static dtp_status infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
+}
+
+/* The gradient of a function, from two operands of one float dtype and the same dims. */
+static dtp_status infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
+    dtp_ttype want;
+    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
+    if (want.rank != call->in[0].rank || want.rank != call->in[1].rank) {
+        return DTP_FAIL(err, DTP_INVALID, "the two operands have different dims");
+    }
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
+}
+
 static dtp_status infer_cast(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
-    const dtp_dtype to = (dtp_dtype)dtp_call_int(call, "dtype");
-    return dtp_op__set_out(call, has_out, &call->in[0], to, out, err);
+    dtp_ttype want = call->in[0];
+    want.dtype = (dtp_dtype)dtp_call_int(call, "dtype");
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_status infer_clamp(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -17,8 +38,8 @@ static dtp_status infer_clamp(const dtp_op_call *call, bool has_out, dtp_ttype *
     if (!(low <= high)) {
         return DTP_FAIL(err, DTP_INVALID, "'low' is %g, above 'high', which is %g", low, high);
     }
-    return call->n_in == 1 ? dtp_op__infer_same(call, has_out, out, err)
-                           : dtp_op__infer_pair(call, has_out, out, err);
+    return call->n_in == 1 ? infer_same(call, has_out, out, err)
+                           : infer_pair(call, has_out, out, err);
 }
 
 static dtp_status infer_binary(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -29,7 +50,7 @@ static dtp_status infer_binary(const dtp_op_call *call, bool has_out, dtp_ttype 
     }
     DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
     DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_status infer_div(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -43,7 +64,8 @@ static dtp_status infer_compare(const dtp_op_call *call, bool has_out, dtp_ttype
     dtp_ttype want;
     DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
     DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
-    return dtp_op__set_out(call, has_out, &want, DTP_BOOL, out, err);
+    want.dtype = DTP_BOOL;
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_status infer_select(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -55,7 +77,7 @@ static dtp_status infer_select(const dtp_op_call *call, bool has_out, dtp_ttype 
     }
     DTP_TRY(dtp_op__same_dtype(call, 2, 1, err));
     DTP_TRY(dtp_op__broadcast(call, 1, 1, &want, err));
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_status infer_logical(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -63,7 +85,8 @@ static dtp_status infer_logical(const dtp_op_call *call, bool has_out, dtp_ttype
     dtp_ttype want;
     DTP_TRY(dtp_op__need_bool(call, err));
     DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
-    return dtp_op__set_out(call, has_out, &want, DTP_BOOL, out, err);
+    want.dtype = DTP_BOOL;
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------
@@ -279,13 +302,12 @@ enum { X, Y };
     .flags = DTP_OP_ELEMENTWISE, .infer = infer_logical, .no_grad = DTP_NO_BOOL_GRAD,              \
     .f32_error = DTP_EXACT
 
-#define INFER_REAL dtp_op__infer_same
-#define INFER_POSITIVE dtp_op__infer_same
+#define INFER_REAL infer_same
+#define INFER_POSITIVE infer_same
 #define INFER_TRUTH infer_logical
 #define UNARY_ROW(op, text, domain, flops, ...)                                                    \
     {ROW1(#op, text, INFER_##domain, flops), __VA_ARGS__},
-#define GRADIENT_ROW(op, text, flops, ...)                                                         \
-    {ROW_GRAD(#op, text, dtp_op__infer_pair, flops), __VA_ARGS__},
+#define GRADIENT_ROW(op, text, flops, ...) {ROW_GRAD(#op, text, infer_pair, flops), __VA_ARGS__},
 #define BINARY_ROW(op, text, domain, flops, ...)                                                   \
     {DTP_ROW(#op, (text), 2, 2, 1), .elem_flops = (flops), .inplace_in = {1}, __VA_ARGS__},
 
@@ -300,15 +322,15 @@ const dtp_op_def dtp_ops_elementwise[] = {
         .bench = {"#rc | dtype=f32"},
         .mtf_class = "CastOperation",
     },
-    {ROW1("scale", "factor x", dtp_op__infer_same, 1.0), .vjp = dtp_op__self_grad,
+    {ROW1("scale", "factor x", infer_same, 1.0), .vjp = dtp_op__self_grad,
      .linear = DTP_LINEAR_EACH, .attrs = SCALE_ATTRS, .bench = {"rc | factor=0.5"},
      .mtf_class = "ScalarMultiplyOperation"},
-    {ROW1("pow", "x^exponent", dtp_op__infer_same, 10.0), .vjp = vjp_pow, .attrs = POW_ATTRS,
+    {ROW1("pow", "x^exponent", infer_same, 10.0), .vjp = vjp_pow, .attrs = POW_ATTRS,
      .bench = {"rc | exponent=2.5"}},
-    {ROW1("leaky_relu", "x, or slope x when negative", dtp_op__infer_same, 1.0),
-     OWN("leaky_relu_grad", X), .attrs = SLOPE_ATTRS},
-    {ROW1("elu", "x, or alpha (e^x - 1) when negative", dtp_op__infer_same, 10.0),
-     OWN("elu_grad", X), .attrs = ALPHA_ATTRS},
+    {ROW1("leaky_relu", "x, or slope x when negative", infer_same, 1.0), OWN("leaky_relu_grad", X),
+     .attrs = SLOPE_ATTRS},
+    {ROW1("elu", "x, or alpha (e^x - 1) when negative", infer_same, 10.0), OWN("elu_grad", X),
+     .attrs = ALPHA_ATTRS},
     {ROW1("clamp", "x limited to [low, high]", infer_clamp, 1.0), OWN("clamp_grad", X),
      .attrs = CLAMP_ATTRS, .f32_error = DTP_EXACT},
     {
@@ -330,9 +352,9 @@ const dtp_op_def dtp_ops_elementwise[] = {
         .bench = {"?rc rc rc"},
         .f32_error = DTP_EXACT,
     },
-    {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", dtp_op__infer_pair, 1.0),
+    {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", infer_pair, 1.0),
      .attrs = SLOPE_ATTRS},
-    {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", dtp_op__infer_pair, 1.0),
+    {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", infer_pair, 1.0),
      .attrs = ALPHA_ATTRS},
     {ROW_GRAD("clamp_grad", "dy where low <= x <= high", infer_clamp, 1.0), .attrs = CLAMP_ATTRS,
      .f32_error = DTP_EXACT},

@@ -52,7 +52,7 @@ static dtp_status infer_gather(const dtp_op_call *call, bool has_out, dtp_ttype 
             }
         }
     }
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 /* Summands cannot stand for truth values, and an `over` of two sizes cannot be split. */
@@ -150,7 +150,7 @@ static dtp_status infer_scatter(const dtp_op_call *call, bool has_out, dtp_ttype
             placed = true;
         }
     }
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_dim_role role_scatter(const dtp_op_call *call, dtp_dim_id d)

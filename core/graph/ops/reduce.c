@@ -29,7 +29,7 @@ static dtp_status infer_reduce(const dtp_op_call *call, bool has_out, dtp_ttype 
                             dtp_dims_name(call->dims, over->ids[i]));
         }
     }
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_dim_role role_reduce(const dtp_op_call *call, dtp_dim_id d)
@@ -87,7 +87,7 @@ static dtp_status vjp_reduce(dtp_vjp *v, dtp_err *err)
 static dtp_status infer_broadcast(const dtp_op_call *call, bool has_out, dtp_ttype *out,
                                   dtp_err *err)
 {
-    DTP_TRY(dtp_op__declared(call, has_out, call->in[0].dtype, out, err));
+    DTP_TRY(dtp_op__declared(has_out, call->in[0].dtype, out, err));
     for (int32_t i = 0; i < call->in[0].rank; i++) {
         const dtp_tdim d = call->in[0].dims[i];
         const int32_t at = dtp_ttype_find(&out[0], d.id);
@@ -152,7 +152,8 @@ static dtp_status infer_var(const dtp_op_call *call, bool has_out, dtp_ttype *ou
 {
     const int64_t correction = dtp_call_int(call, "correction");
     DTP_TRY(infer_rows(call, has_out, out, err));
-    const int64_t n = dtp_rows__length(call, &call->in[0]);
+    const dtp_ttype row = dtp_rows__inside(call, &call->in[0]);
+    const int64_t n = dtp_ttype_elems(&row);
     if (correction < 0 || correction >= n) {
         return DTP_FAIL(err, DTP_INVALID,
                         "'correction' is %lld, not in [0, %lld), for %lld elements",
@@ -203,7 +204,8 @@ static dtp_status split_var(dtp_graph *g, const dtp_op_call *call, const int32_t
                             int32_t *outs, dtp_err *err)
 {
     const dtp_attr *over = dtp_call_attr(call, "over");
-    const int64_t n = dtp_rows__length(call, &call->in[0]) - dtp_call_int(call, "correction");
+    const dtp_ttype row = dtp_rows__inside(call, &call->in[0]);
+    const int64_t n = dtp_ttype_elems(&row) - dtp_call_int(call, "correction");
     const dtp_attr factor = dtp_attr_float("factor", 1.0 / (double)n);
     dtp_tensor_id pair[2] = {ins[0], -1}, centred, squares, sum;
     DTP_TRY(dtp_rows__emit_reduce(g, "mean", ins[0], over, &pair[1], err));
@@ -302,7 +304,7 @@ static dtp_status infer_cumsum(const dtp_op_call *call, bool has_out, dtp_ttype 
     if (call->in[0].dtype == DTP_BOOL) {
         return DTP_FAIL(err, DTP_INVALID, "operand 0 is bool, numbers are needed");
     }
-    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
 }
 
 static dtp_status infer_prod_grad(const dtp_op_call *call, bool has_out, dtp_ttype *out,

@@ -72,12 +72,6 @@ dtp_ttype dtp_rows__inside(const dtp_op_call *call, const dtp_ttype *type)
     return keep(call, type, true);
 }
 
-int64_t dtp_rows__length(const dtp_op_call *call, const dtp_ttype *type)
-{
-    dtp_ttype row = keep(call, type, true);
-    return dtp_ttype_elems(&row);
-}
-
 bool dtp_rows__same_dims(const dtp_ttype *a, const dtp_ttype *b, bool any_order)
 {
     if (a->rank != b->rank) {
@@ -139,22 +133,6 @@ dtp_status dtp_rows__set_out(const dtp_op_call *call, bool has_out, const dtp_tt
                         got_text);
     }
     *out = *want;
-    return DTP_OK;
-}
-
-dtp_status dtp_rows__with_stat(const dtp_op_call *call, const dtp_ttype *rows, int64_t n,
-                               dtp_ttype *out, dtp_err *err)
-{
-    dtp_dim_id stat = dtp_dims_find(call->dims, DTP_STAT_DIM);
-    if (stat < 0) {
-        return DTP_FAIL(err, DTP_INTERNAL, "the dim '" DTP_STAT_DIM "' is not known");
-    }
-    if (rows->rank == DTP_MAX_RANK) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "%d row dims and '" DTP_STAT_DIM "' exceed rank %d",
-                        rows->rank, DTP_MAX_RANK);
-    }
-    *out = *rows;
-    out->dims[out->rank++] = (dtp_tdim){stat, n};
     return DTP_OK;
 }
 
@@ -227,12 +205,6 @@ dtp_attr dtp_rows__over_list(const dtp_attr *over, dtp_dim_id *id)
 {
     *id = (dtp_dim_id)over->i;
     return dtp_attr_dims("over", 1, id);
-}
-
-dtp_status dtp_rows__intern_stat(dtp_graph *g, dtp_err *err)
-{
-    dtp_dim_id id;
-    return dtp_dims_intern(&g->dims, DTP_STAT_DIM, 0, &id, err);
 }
 
 dtp_status dtp_rows__only_first(const dtp_vjp *v, dtp_err *err)
