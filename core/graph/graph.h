@@ -163,4 +163,8 @@ dtp_op_call dtp_node_call(const dtp_graph *g, const dtp_node *node, dtp_call_typ
  * DTP_INTERNAL naming the node when not. */
 dtp_status dtp_graph_check(const dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
 
+/* 64-bit hash of a graph's canonical content: dims, tensors, nodes, attributes. Tells whether two
+ * graphs are the same. */
+uint64_t dtp_graph_hash(const dtp_graph *g);
+
 #endif

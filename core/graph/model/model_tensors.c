@@ -43,8 +43,7 @@ dtp_status dtp_model__inputs(dtp_model_reader *r, dtp_err *err)
     static const char *const keys[] = {"dims", "dtype", "below", NULL};
     const dtp_json *inputs;
     dtp_model_scope scope = {.prefix = ""};
-    DTP_TRY(dtp_json_require(r->root, "inputs", &inputs, err));
-    DTP_TRY(dtp_json_expect(inputs, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_get_kind(r->root, "inputs", DTP_JSON_OBJECT, &inputs, err));
     for (int32_t i = 0; i < dtp_json_size(inputs); i++) {
         const dtp_json *v = dtp_json_at(inputs, i), *below = dtp_json_get(v, "below");
         char name[DTP_MODEL_MAX_FULL_NAME];

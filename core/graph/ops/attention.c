@@ -270,10 +270,9 @@ static dtp_dim_role role_grad(const dtp_op_call *call, dtp_dim_id d)
 }
 
 /* Keys that a query of the busiest rank sees. A causal mask halves those of the whole sequence. Of
- * a part, in a zigzag order every part of
- * the sequence sees half of every other part. In a contiguous one half of its own part and all of
- * an earlier part are seen; of all keys, the last n queries see all but the mean of their later
- * ones. */
+ * a part: in a zigzag order every part of the sequence sees half of every other part. In a
+ * contiguous one half of its own part and all of an earlier part are seen; of all keys, the last n
+ * queries see all but the mean of their later ones. */
 static double keys_seen(const dtp_op_call *call, const dtp_attention_dims *a)
 {
     double keys = (double)dtp_ttype_size(&call->in[1], a->key);
@@ -335,64 +334,31 @@ static dtp_status vjp_attention(dtp_vjp *v, dtp_err *err)
     return dtp_vjp_emit_multi(v, &op, v->d_in, err);
 }
 
+#define FORWARD(traits)                                                                            \
+    .flags = DTP_OP_ARITHMETIC | (traits), .out_names = LSE_NAME, .infer = infer_attention,        \
+    .role = role_attention, .work = work_attention, .workspace = workspace_attention,              \
+    .f32_error = 4e-6
+#define GRADIENT(traits)                                                                           \
+    .flags = DTP_OP_ARITHMETIC | DTP_OP_INTERNAL_USE | (traits), .infer = infer_grad,              \
+    .role = role_grad, .work = work_grad, .workspace = workspace_attention, .f32_error = 1e-5
+
 const dtp_op_def dtp_ops_attention[] = {
-    {
-        DTP_ROW("attention", "softmax(scale q.k) v without holding the scores; causal by default",
-                3, 3, 2),
-        .flags = DTP_OP_ARITHMETIC | DTP_OP_ATTENTION,
-        .attrs = ATTRS,
-        .out_names = LSE_NAME,
-        .infer = infer_attention,
-        .role = role_attention,
-        .work = work_attention,
-        .workspace = workspace_attention,
-        .vjp = vjp_attention,
-        .decompose = dtp_attention__split,
-        .bench = {"hsf hsf hsf | query=s feature=f"},
-        .f32_error = 4e-6,
-    },
-    {
-        DTP_ROW("attention_grad", "gradient of attention", 6, 6, 3),
-        .flags = DTP_OP_ARITHMETIC | DTP_OP_ATTENTION_GRAD | DTP_OP_INTERNAL_USE,
-        .attrs = ATTRS,
-        .out_names = GRAD_NAMES,
-        .infer = infer_grad,
-        .role = role_grad,
-        .work = work_grad,
-        .workspace = workspace_attention,
-        .no_grad = DTP_NO_GRAD_OF_GRAD,
-        .decompose = dtp_attention__split_grad,
-        .bench = {"hsf hsf hsf hsf hs hsf | query=s feature=f"},
-        .f32_error = 1e-5,
-    },
-    {
-        DTP_ROW("attention_part",
-                "attention to packed keys and values, all or those of another chunk", 2, 2, 2),
-        .flags = DTP_OP_ARITHMETIC | DTP_OP_INTERNAL_USE | DTP_OP_RENAMES,
-        .attrs = PART_ATTRS,
-        .out_names = LSE_NAME,
-        .infer = infer_attention,
-        .role = role_attention,
-        .work = work_attention,
-        .workspace = workspace_attention,
-        .no_grad = DTP_NO_PART_GRAD,
-        .bench = {"hsf hse | query=s feature=f"},
-        .f32_error = 4e-6,
-    },
-    {
-        DTP_ROW("attention_part_grad",
-                "what these keys and values add to the gradient of attention", 5, 5, 2),
-        .flags = DTP_OP_ARITHMETIC | DTP_OP_INTERNAL_USE | DTP_OP_RENAMES,
-        .attrs = PART_ATTRS,
-        .out_names = PART_GRAD_NAMES,
-        .infer = infer_grad,
-        .role = role_grad,
-        .work = work_grad,
-        .workspace = workspace_attention,
-        .no_grad = DTP_NO_PART_GRAD,
-        .bench = {"hsf hse hsf hs hsf | query=s feature=f"},
-        .f32_error = 1e-5,
-    },
+    {DTP_ROW("attention", "softmax(scale q.k) v without holding the scores; causal by default", 3,
+             3, 2),
+     FORWARD(DTP_OP_ATTENTION), .attrs = ATTRS, .vjp = vjp_attention,
+     .decompose = dtp_attention__split, .bench = {"hsf hsf hsf | query=s feature=f"}},
+    {DTP_ROW("attention_grad", "gradient of attention", 6, 6, 3), GRADIENT(DTP_OP_ATTENTION_GRAD),
+     .attrs = ATTRS, .out_names = GRAD_NAMES, .no_grad = DTP_NO_GRAD_OF_GRAD,
+     .decompose = dtp_attention__split_grad,
+     .bench = {"hsf hsf hsf hsf hs hsf | query=s feature=f"}},
+    {DTP_ROW("attention_part",
+             "attention to packed keys and values, all or those of another chunk", 2, 2, 2),
+     FORWARD(DTP_OP_INTERNAL_USE | DTP_OP_RENAMES), .attrs = PART_ATTRS,
+     .no_grad = DTP_NO_PART_GRAD, .bench = {"hsf hse | query=s feature=f"}},
+    {DTP_ROW("attention_part_grad",
+             "what these keys and values add to the gradient of attention", 5, 5, 2),
+     GRADIENT(DTP_OP_RENAMES), .attrs = PART_ATTRS, .out_names = PART_GRAD_NAMES,
+     .no_grad = DTP_NO_PART_GRAD, .bench = {"hsf hse hsf hs hsf | query=s feature=f"}},
     {
         DTP_ROW("attention_merge", "attention to the keys of two parts from that to each", 4, 4, 2),
         .flags = DTP_OP_INTERNAL_USE,

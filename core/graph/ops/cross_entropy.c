@@ -1,10 +1,11 @@
 /* Cross-entropy of integer labels (core/graph/ops/cross_entropy.h), its gradient, and the parts it
  * runs as when the class dim is split: three all-reduces forward (max, sum of exponentials, picked
- * logits), none backward. lse = log sum exp(logits);  loss = a lse - t, summed or averaged over
- * rows, or as is dlogits = (a exp(logits - lse) - dt/dlogits) dloss, times 1/rows or 1/total weight
- * for the mean A weighted mean needs the total weight before it can divide: then rows are INTERNAL
- * too, and `label_weight` sums the weights of the labels, a reduction over rows alone. The class
- * weights are whole on every rank, so that the weight of any label is known.
+ * logits), none backward.
+ *   lse = log sum exp(logits);  loss = a lse - t, summed or averaged over rows, or as it is
+ *   dlogits = (a exp(logits - lse) - dt/dlogits) dloss, for the mean times 1/rows or 1/total weight
+ * A weighted mean needs the total weight before it can divide: then rows are INTERNAL too, and
+ * `label_weight` sums the weights of the labels, a reduction over rows alone. The class weights are
+ * whole on every rank, so that the weight of any label is known.
  */
 #include "core/graph/ops/cross_entropy.h"
 
