@@ -2,9 +2,7 @@
  * hook for the nodes that carry the gradient on, and adds up contributions as they arrive. */
 #include "core/graph/autodiff.h"
 
-#include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { NAME_BYTES = 640 };
 
@@ -56,13 +54,7 @@ dtp_ttype dtp_vjp_type(const dtp_vjp *v, dtp_tensor_id t)
 const dtp_attr *dtp_vjp_attr(const dtp_vjp *v, const char *key)
 {
     const dtp_node *n = &v->g->nodes[v->node];
-    for (int32_t i = 0; i < n->n_attrs; i++) {
-        if (strcmp(n->attrs[i].key, key) == 0) {
-            return &n->attrs[i];
-        }
-    }
-    assert(!"the op has no such attribute");
-    return NULL;
+    return dtp_call_attr(&(dtp_op_call){.attrs = n->attrs, .n_attrs = n->n_attrs}, key);
 }
 
 dtp_status dtp_vjp_unbroadcast(dtp_vjp *v, dtp_tensor_id dy, dtp_tensor_id like, dtp_tensor_id *out,

@@ -29,6 +29,31 @@ dtp_dim_id dtp_call_dim(const dtp_op_call *call, const char *key)
     return (dtp_dim_id)dtp_call_attr(call, key)->i;
 }
 
+const dtp_attr_spec *dtp_op_attr(const dtp_op_def *op, const char *key)
+{
+    for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL; s++) {
+        if (strcmp(s->key, key) == 0) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+int32_t dtp_attr_choice(const dtp_attr_spec *spec, const char *name)
+{
+    for (int32_t i = 0; name != NULL && spec->choices[i] != NULL; i++) {
+        if (strcmp(spec->choices[i], name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+const char *dtp_call_choice(const dtp_op_call *call, const char *key)
+{
+    return dtp_op_attr(call->op, key)->choices[dtp_call_int(call, key)];
+}
+
 static int32_t add_dims(const dtp_ttype *type, dtp_dim_id *out, int32_t n)
 {
     for (int32_t i = 0; i < type->rank; i++) {

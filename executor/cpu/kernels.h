@@ -37,9 +37,6 @@ dtp_status dtp_cpu_check_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHE
 /* The same when any operand is not f32. */
 dtp_status dtp_cpu_check_all_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
 
-/* Text of an ENUM attribute. */
-const char *dtp_cpu_choice(const dtp_op_call *call, const char *key);
-
 /* One element of an i32, i64 or bool array; storing drops the high bits. */
 static inline int64_t dtp_cpu_int_at(dtp_dtype dtype, const void *data, int64_t index)
 {

@@ -150,10 +150,8 @@ static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text,
         a->f = strtod(text, NULL);
         break;
     case DTP_ATTR_ENUM:
-        while (spec->choices[a->i] != NULL && strcmp(spec->choices[a->i], text) != 0) {
-            a->i++;
-        }
-        if (spec->choices[a->i] == NULL) {
+        a->i = dtp_attr_choice(spec, text);
+        if (a->i < 0) {
             return DTP_FAIL(err, DTP_INVALID, "attribute '%s' has no choice '%s'", spec->key, text);
         }
         break;
@@ -208,11 +206,8 @@ static dtp_status build(const dtp_op_case *c, attr_list *l, dtp_err *err)
         if (value != NULL) {
             *value++ = '\0';
         }
-        const dtp_attr_spec *attr = l->op->attrs;
-        while (attr != NULL && attr->key != NULL && strcmp(attr->key, pieces[i]) != 0) {
-            attr++;
-        }
-        if (value == NULL || attr == NULL || attr->key == NULL) {
+        const dtp_attr_spec *attr = dtp_op_attr(l->op, pieces[i]);
+        if (value == NULL || attr == NULL) {
             return DTP_FAIL(err, DTP_INVALID, "op '%s' has no attribute '%s'", l->op->name,
                             pieces[i]);
         }

@@ -53,7 +53,7 @@ static dtp_status read_optimizer(const dtp_op_set *ops, const dtp_json *v, dtp_o
 
 /* "train": the loss and the optimizer. */
 static dtp_status read_train(const dtp_model_reader *r, const dtp_model_scope *scope,
-                            dtp_tensor_id *loss, dtp_optimizer_spec *opt, dtp_err *err)
+                             dtp_tensor_id *loss, dtp_optimizer_spec *opt, dtp_err *err)
 {
     static const char *const keys[] = {"loss", "optimizer", NULL};
     const dtp_json *train = dtp_json_get(r->root, "train");

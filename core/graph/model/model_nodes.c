@@ -1,6 +1,4 @@
 /* One node of a model file: id, op, in, out and the op's attributes as its table row says. */
-#include <string.h>
-
 #include "core/graph/model/model_internal.h"
 
 enum { MAX_ATTRS = 24 };

@@ -67,10 +67,9 @@ static dtp_status merge_dims(const dtp_op_call *call, int32_t i, dtp_ttype *out,
     return DTP_OK;
 }
 
-dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, int32_t dtype_of,
-                             dtp_ttype *out, dtp_err *err)
+dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, dtp_ttype *out, dtp_err *err)
 {
-    *out = (dtp_ttype){.dtype = call->in[dtype_of].dtype};
+    *out = (dtp_ttype){.dtype = call->in[first].dtype};
     for (int32_t i = first; i < call->n_in; i++) {
         DTP_TRY(merge_dims(call, i, out, err));
     }
@@ -178,16 +177,13 @@ dtp_status dtp_op__enum_attr(const dtp_graph *g, const char *op, const char *key
                              const char *choice, dtp_attr *out, dtp_err *err)
 {
     const dtp_op_def *def = dtp_op_set_find(g->ops, op);
-    for (const dtp_attr_spec *s = def == NULL ? NULL : def->attrs; s != NULL && s->key != NULL;
-         s++) {
-        for (int64_t i = 0; strcmp(s->key, key) == 0 && s->choices[i] != NULL; i++) {
-            if (strcmp(s->choices[i], choice) == 0) {
-                *out = dtp_attr_int(s->key, i);
-                return DTP_OK;
-            }
-        }
+    const dtp_attr_spec *spec = def == NULL ? NULL : dtp_op_attr(def, key);
+    const int32_t index = spec == NULL ? -1 : dtp_attr_choice(spec, choice);
+    if (index < 0) {
+        return DTP_FAIL(err, DTP_INTERNAL, "op '%s' has no %s '%s'", op, key, choice);
     }
-    return DTP_FAIL(err, DTP_INTERNAL, "op '%s' has no %s '%s'", op, key, choice);
+    *out = dtp_attr_int(spec->key, index);
+    return DTP_OK;
 }
 
 dtp_status dtp_op__emit_mask(dtp_vjp *v, const char *cmp, dtp_tensor_id a, dtp_tensor_id b,

@@ -24,10 +24,10 @@ int32_t dtp_op__first_with(const dtp_op_call *call, int32_t end, dtp_dim_id id);
 /* Dim d of operand i has the size that it has in the first operand with it. */
 dtp_status dtp_op__same_size(const dtp_op_call *call, int32_t i, dtp_tdim d,
                              dtp_err *err) DTP_MUST_CHECK;
-/* The dims of all operands in order of first appearance, dtype of operand `dtype_of`; DTP_INVALID
- * when a dim has two sizes or the rank grows beyond DTP_MAX_RANK. */
-dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, int32_t dtype_of,
-                             dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
+/* The dims of all operands in order of first appearance from operand `first` on, and its dtype;
+ * DTP_INVALID when a dim has two sizes or the rank grows beyond DTP_MAX_RANK. */
+dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, dtp_ttype *out,
+                             dtp_err *err) DTP_MUST_CHECK;
 /* Operand i has a floating-point dtype. */
 dtp_status dtp_op__need_float(const dtp_op_call *call, int32_t i, dtp_err *err) DTP_MUST_CHECK;
 /* All operands are bools. */

@@ -1,7 +1,5 @@
 #include "core/graph/ops/einsum_plan.h"
 
-#include <string.h>
-
 #include "core/base/safe_int.h"
 
 enum { WORKSPACE_ALIGN = 64, MIN_MATRIX_SIDE = 16 };

@@ -18,7 +18,7 @@ static dtp_status infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *o
     DTP_TRY(dtp_op__need_float(call, 0, err));
     DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
     dtp_ttype want;
-    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
+    DTP_TRY(dtp_op__broadcast(call, 0, &want, err));
     if (want.rank != call->in[0].rank || want.rank != call->in[1].rank) {
         return DTP_FAIL(err, DTP_INVALID, "the two operands have different dims");
     }
@@ -49,7 +49,7 @@ static dtp_status infer_binary(const dtp_op_call *call, bool has_out, dtp_ttype 
         return DTP_FAIL(err, DTP_INVALID, "operand 0 is bool, numbers are needed");
     }
     DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
-    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
+    DTP_TRY(dtp_op__broadcast(call, 0, &want, err));
     return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
@@ -63,7 +63,7 @@ static dtp_status infer_compare(const dtp_op_call *call, bool has_out, dtp_ttype
 {
     dtp_ttype want;
     DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
-    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
+    DTP_TRY(dtp_op__broadcast(call, 0, &want, err));
     want.dtype = DTP_BOOL;
     return dtp_op__set_out(call, has_out, &want, out, err);
 }
@@ -76,7 +76,7 @@ static dtp_status infer_select(const dtp_op_call *call, bool has_out, dtp_ttype 
                         dtp_dtype_name(call->in[0].dtype));
     }
     DTP_TRY(dtp_op__same_dtype(call, 2, 1, err));
-    DTP_TRY(dtp_op__broadcast(call, 1, 1, &want, err));
+    DTP_TRY(dtp_op__broadcast(call, 1, &want, err));
     return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
@@ -84,7 +84,7 @@ static dtp_status infer_logical(const dtp_op_call *call, bool has_out, dtp_ttype
 {
     dtp_ttype want;
     DTP_TRY(dtp_op__need_bool(call, err));
-    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
+    DTP_TRY(dtp_op__broadcast(call, 0, &want, err));
     want.dtype = DTP_BOOL;
     return dtp_op__set_out(call, has_out, &want, out, err);
 }
