@@ -107,7 +107,7 @@ static dtp_status build_graph(compilation *w, dtp_err *err)
             const dtp_canonical_call *c = w->call;
             char name[32];
             (void)snprintf(name, sizeof name, "in%d", i);
-            dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = c->types[i]};
+            dtp_graph_tensor spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = c->types[i]};
             for (int32_t k = 0; k < c->types[i].rank; k++) {
                 const int32_t label = c->types[i].dims[k].id;
                 char dim[DTP_LABEL_BYTES];

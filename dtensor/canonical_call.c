@@ -143,11 +143,12 @@ static dtp_status name_operand(const dtp_canonical_call *c, dtp_graph *g, const 
     const dtp_ttype *have = &g->tensors[*t].type, *want = &c->types[i];
     char name[NAME_BYTES];
     dtp_node_spec spec = dtp_node_spec_init(name, "relabel");
+    dtp_ttype type = {.rank = 0};
     bool same = true;
     for (int32_t k = 0; k < want->rank; k++) {
         const int32_t label = want->dims[k].id;
         if (label >= 0) {
-            spec.out_dims[spec.out_rank++] = (dtp_tdim){dims[label], want->dims[k].size};
+            type.dims[type.rank++] = (dtp_tdim){dims[label], want->dims[k].size};
         }
         same = same && label >= 0 && have->dims[k].id == dims[label];
     }
@@ -157,7 +158,7 @@ static dtp_status name_operand(const dtp_canonical_call *c, dtp_graph *g, const 
     (void)snprintf(name, sizeof name, "%s.in%d", prefix, i);
     spec.n_in = 1;
     spec.in = t;
-    spec.has_out = true;
+    spec.out = &type;
     return dtp_graph_add_node(g, &spec, t, err);
 }
 
@@ -199,10 +200,10 @@ dtp_status dtp_canonical__add(const dtp_canonical_call *c, dtp_graph *g, const c
     spec.in = operands;
     spec.n_attrs = c->n_attrs;
     spec.attrs = attrs;
-    spec.has_out = c->has_out;
-    spec.out_rank = c->out_rank;
+    dtp_ttype declared = {.rank = c->out_rank};
+    spec.out = c->has_out ? &declared : NULL;
     for (int32_t k = 0; k < c->out_rank; k++) {
-        spec.out_dims[k] = (dtp_tdim){dims[c->out[k].id], c->out[k].size};
+        declared.dims[k] = (dtp_tdim){dims[c->out[k].id], c->out[k].size};
     }
     return dtp_graph_add_node(g, &spec, outs, err);
 }

@@ -153,11 +153,10 @@ static dtp_status align(dtp_canonical_call *c, dtp_err *err)
 static dtp_status read_choice(const dtp_attr_spec *spec, const char *text, dtp_attr *out,
                               dtp_err *err)
 {
-    for (int32_t i = 0; text != NULL && spec->choices[i] != NULL; i++) {
-        if (strcmp(spec->choices[i], text) == 0) {
-            out->i = i;
-            return DTP_OK;
-        }
+    const int32_t index = dtp_attr_choice(spec, text);
+    if (index >= 0) {
+        out->i = index;
+        return DTP_OK;
     }
     char known[256];
     dtp_names_join(spec->choices, known, sizeof known);
@@ -194,11 +193,8 @@ static dtp_status read_dim_list(dtp_canonical_call *c, const dtp_attr_spec *spec
 
 static dtp_status read_arg(dtp_canonical_call *c, const dtp_arg *arg, dtp_err *err)
 {
-    const dtp_attr_spec *spec = c->op->attrs;
-    while (spec != NULL && spec->key != NULL && strcmp(spec->key, arg->key) != 0) {
-        spec++;
-    }
-    if (spec == NULL || spec->key == NULL) {
+    const dtp_attr_spec *spec = dtp_op_attr(c->op, arg->key);
+    if (spec == NULL) {
         const dtp_op_def *op = c->op;
         const char *key = arg->key;
         char known[256] = "none";

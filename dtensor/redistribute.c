@@ -12,7 +12,7 @@ static dtp_status compile(dtp_device_mesh *mesh, const void *user,
 {
     const dtp_tensor_key *r = user;
     dtp_tensor_id id;
-    dtp_tensor_spec spec = {.name = "in0", .kind = DTP_TENSOR_INPUT, .type = r->type};
+    dtp_graph_tensor spec = {.name = "in0", .kind = DTP_TENSOR_INPUT, .type = r->type};
     for (int32_t i = 0; i < r->type.rank; i++) {
         DTP_TRY(dtp_dims_intern(&x->graph->dims, dtp_dims_name(&mesh->dims, i),
                                 r->type.dims[i].size, &spec.type.dims[i].id, err));

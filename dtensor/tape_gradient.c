@@ -49,9 +49,7 @@ static dtp_status add_rename(playback *p, const dtp_tensor_id *of, const char *p
     DTP_TRY(named_type(p->g, &p->g->tensors[*of].type, prefix, &type, err));
     spec.n_in = 1;
     spec.in = of;
-    spec.has_out = true;
-    spec.out_rank = type.rank;
-    memcpy(spec.out_dims, type.dims, sizeof spec.out_dims);
+    spec.out = &type;
     return dtp_graph_add_node(p->g, &spec, out, err);
 }
 
@@ -70,7 +68,7 @@ static dtp_status need_value(playback *p, int32_t v, dtp_err *err)
         DTP_TRY(need_value(p, first, err));
         return add_rename(p, &p->ids[first], name, &p->ids[v], err);
     }
-    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT};
+    dtp_graph_tensor spec = {.name = name, .kind = DTP_TENSOR_INPUT};
     DTP_TRY(named_type(p->g, &t.mesh->slots[t.slot].type, name, &spec.type, err));
     return dtp_graph_add_tensor(p->g, &spec, &p->ids[v], err);
 }

@@ -7,7 +7,7 @@
 #include "cost_models/predict.h"
 #include "cost_models/redistribution_price.h"
 #include "planner/baselines/baselines.h"
-#include "core/graph/graph_hash.h"
+#include "core/graph/graph.h"
 #include "spmd/redistribute/redistribute_cache.h"
 
 /* ---- pins ---------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 #include "cost_models/plan_lowering.h"
 #include "planner/mesh_search.h"
 #include "cost_models/node_price.h"
-#include "core/graph/graph_hash.h"
+#include "core/graph/graph.h"
 
 dtp_plan_request dtp_plan_request_init(void)
 {

@@ -2,19 +2,20 @@
  * hook for the nodes that carry the gradient on, and adds up contributions as they arrive. */
 #include "core/graph/autodiff.h"
 
-#include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { NAME_BYTES = 640 };
 
 /* ---- helpers for vjp hooks ----------------------------------------------------------------------
  */
 
-static dtp_node_spec backward_spec(dtp_vjp *v, const dtp_vjp_op *op, char *name, size_t name_size)
+/* Emits a backward node; the dims of its first output are those of `shape`, NULL: inferred. */
+static dtp_status emit(dtp_vjp *v, const dtp_vjp_op *op, const dtp_ttype *shape,
+                       dtp_tensor_id *outs, dtp_err *err)
 {
     const dtp_node *n = &v->g->nodes[v->node];
-    (void)snprintf(name, name_size, "grad.%s.%d", n->name, v->emitted++);
+    char name[NAME_BYTES];
+    (void)snprintf(name, sizeof name, "grad.%s.%d", n->name, v->emitted++);
     dtp_node_spec spec = dtp_node_spec_init(name, op->name);
     spec.phase = DTP_BACKWARD;
     spec.origin = v->node;
@@ -24,40 +25,25 @@ static dtp_node_spec backward_spec(dtp_vjp *v, const dtp_vjp_op *op, char *name,
     spec.in = op->in;
     spec.n_attrs = op->n_attrs;
     spec.attrs = op->attrs;
-    return spec;
+    spec.out = shape;
+    return dtp_graph_add_node(v->g, &spec, outs, err);
 }
 
 dtp_status dtp_vjp_emit_multi(dtp_vjp *v, const dtp_vjp_op *op, dtp_tensor_id *outs, dtp_err *err)
 {
-    char name[NAME_BYTES];
-    dtp_node_spec spec = backward_spec(v, op, name, sizeof name);
-    return dtp_graph_add_node(v->g, &spec, outs, err);
+    return emit(v, op, NULL, outs, err);
 }
 
 dtp_status dtp_vjp_emit(dtp_vjp *v, const dtp_vjp_op *op, dtp_tensor_id like, dtp_tensor_id *out,
                         dtp_err *err)
 {
-    char name[NAME_BYTES];
-    dtp_node_spec spec = backward_spec(v, op, name, sizeof name);
-    if (like >= 0) {
-        const dtp_ttype *type = &v->g->tensors[like].type;
-        spec.has_out = true;
-        spec.out_rank = type->rank;
-        memcpy(spec.out_dims, type->dims, sizeof spec.out_dims);
-    }
-    return dtp_graph_add_node(v->g, &spec, out, err);
+    return emit(v, op, like >= 0 ? &v->g->tensors[like].type : NULL, out, err);
 }
 
 dtp_status dtp_vjp_emit_shaped(dtp_vjp *v, const char *op, int32_t n_in, const dtp_tensor_id *in,
                                const dtp_ttype *shape, dtp_tensor_id *out, dtp_err *err)
 {
-    char name[NAME_BYTES];
-    const dtp_vjp_op plain = {.name = op, .n_in = n_in, .in = in};
-    dtp_node_spec spec = backward_spec(v, &plain, name, sizeof name);
-    spec.has_out = true;
-    spec.out_rank = shape->rank;
-    memcpy(spec.out_dims, shape->dims, sizeof spec.out_dims);
-    return dtp_graph_add_node(v->g, &spec, out, err);
+    return emit(v, &(dtp_vjp_op){.name = op, .n_in = n_in, .in = in}, shape, out, err);
 }
 
 dtp_ttype dtp_vjp_type(const dtp_vjp *v, dtp_tensor_id t)
@@ -68,13 +54,7 @@ dtp_ttype dtp_vjp_type(const dtp_vjp *v, dtp_tensor_id t)
 const dtp_attr *dtp_vjp_attr(const dtp_vjp *v, const char *key)
 {
     const dtp_node *n = &v->g->nodes[v->node];
-    for (int32_t i = 0; i < n->n_attrs; i++) {
-        if (strcmp(n->attrs[i].key, key) == 0) {
-            return &n->attrs[i];
-        }
-    }
-    assert(!"the op has no such attribute");
-    return NULL;
+    return dtp_call_attr(&(dtp_op_call){.attrs = n->attrs, .n_attrs = n->n_attrs}, key);
 }
 
 dtp_status dtp_vjp_unbroadcast(dtp_vjp *v, dtp_tensor_id dy, dtp_tensor_id like, dtp_tensor_id *out,
@@ -203,7 +183,7 @@ dtp_status dtp_autodiff(dtp_graph *g, dtp_tensor_id loss, int32_t n_also, const 
     dtp_node_spec spec = dtp_node_spec_init(name, "constant");
     spec.n_attrs = 2;
     spec.attrs = attrs;
-    spec.has_out = true;
+    spec.out = &t->type;
     spec.phase = DTP_BACKWARD;
     spec.origin = t->producer;
     DTP_TRY(dtp_graph_add_node(g, &spec, &w.grads[loss], err));

@@ -79,19 +79,14 @@ static dtp_status append_tensor(dtp_graph *g, const dtp_graph_tensor *t, dtp_ten
     return DTP_OK;
 }
 
-dtp_status dtp_graph_add_tensor(dtp_graph *g, const dtp_tensor_spec *spec, dtp_tensor_id *out,
+dtp_status dtp_graph_add_tensor(dtp_graph *g, const dtp_graph_tensor *tensor, dtp_tensor_id *out,
                                 dtp_err *err)
 {
-    const char *name = dtp_arena_strdup(g->arena, spec->name);
-    DTP_TRY(DTP_MEMORY(err, name));
-    dtp_graph_tensor t = {.name = name,
-                          .kind = spec->kind,
-                          .type = spec->type,
-                          .producer = -1,
-                          .init = spec->init,
-                          .stream = dtp_stream_of(name),
-                          .below = spec->below,
-                          .per_step = spec->per_step};
+    dtp_graph_tensor t = *tensor;
+    t.name = dtp_arena_strdup(g->arena, tensor->name);
+    DTP_TRY(DTP_MEMORY(err, t.name));
+    t.producer = -1;
+    t.stream = dtp_stream_of(t.name);
     return append_tensor(g, &t, out, err);
 }
 
@@ -252,11 +247,12 @@ static dtp_status build_node(dtp_graph *g, const dtp_node_spec *spec, dtp_node *
     dtp_op_call call = dtp_node_call(g, node, &types);
     call.n_out = op->n_out;
     memset(types.out, 0, sizeof types.out);
-    if (spec->has_out) {
-        types.out[0].rank = spec->out_rank;
-        memcpy(types.out[0].dims, spec->out_dims, sizeof types.out[0].dims);
+    const int32_t rank = spec->out != NULL ? spec->out->rank : 0;
+    types.out[0].rank = rank;
+    for (int32_t i = 0; i < rank; i++) {
+        types.out[0].dims[i] = spec->out->dims[i];
     }
-    DTP_TRY(op->infer(&call, spec->has_out, types.out, err));
+    DTP_TRY(op->infer(&call, spec->out != NULL, types.out, err));
     DTP_TRY(dtp_arena_grow(g->arena, &g->nodes, g->n_nodes, g->n_nodes + 1, &g->cap_nodes,
                            sizeof *g->nodes, err));
     dtp_tensor_id ids[DTP_MAX_OP_OUT];

@@ -110,17 +110,9 @@ struct dtp_graph {
 dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph **out,
                             dtp_err *err) DTP_MUST_CHECK;
 
-typedef struct dtp_tensor_spec {
-    const char *name; /* copied */
-    dtp_tensor_kind kind;
-    dtp_ttype type;
-    dtp_init init;
-    int64_t below;
-    bool per_step;
-} dtp_tensor_spec;
-
-/* Adds an INPUT, PARAM or STATE. DTP_INVALID on a duplicate name or dim, DTP_RANGE on sizes. */
-dtp_status dtp_graph_add_tensor(dtp_graph *g, const dtp_tensor_spec *spec, dtp_tensor_id *out,
+/* Adds an INPUT, PARAM or STATE like `tensor`, whose name is copied; producer and stream follow.
+ * DTP_INVALID on a duplicate name or dim, DTP_RANGE on sizes. */
+dtp_status dtp_graph_add_tensor(dtp_graph *g, const dtp_graph_tensor *tensor, dtp_tensor_id *out,
                                 dtp_err *err) DTP_MUST_CHECK;
 
 typedef struct dtp_node_spec {
@@ -131,9 +123,7 @@ typedef struct dtp_node_spec {
     const dtp_tensor_id *in;
     int32_t n_attrs;       /* given attributes in any order; the rest takes its default */
     const dtp_attr *attrs; /* copied; build them with dtp_attr_* */
-    bool has_out;          /* out_dims are given */
-    int32_t out_rank;
-    dtp_tdim out_dims[DTP_MAX_RANK];
+    const dtp_ttype *out;  /* NULL: inferred; else it has the dims of output 0. Borrowed */
     dtp_phase phase;
     dtp_node_id origin; /* -1 = none */
     int32_t block, instance;
@@ -172,5 +162,9 @@ dtp_op_call dtp_node_call(const dtp_graph *g, const dtp_node *node, dtp_call_typ
  * names, each op's inference reproduces its output types, updates type-correct, loss scalar.
  * DTP_INTERNAL naming the node when not. */
 dtp_status dtp_graph_check(const dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
+
+/* 64-bit hash of a graph's canonical content: dims, tensors, nodes, attributes. Tells whether two
+ * graphs are the same. */
+uint64_t dtp_graph_hash(const dtp_graph *g);
 
 #endif

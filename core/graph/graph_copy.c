@@ -47,14 +47,9 @@ dtp_status dtp_graph_copy_begin(const dtp_graph *from, dtp_graph_copy *out, dtp_
 dtp_status dtp_graph_copy_source(dtp_graph_copy *c, dtp_tensor_id t, const dtp_ttype *type,
                                  dtp_err *err)
 {
-    const dtp_graph_tensor *tensor = &c->from->tensors[t];
-    const dtp_tensor_spec spec = {.name = tensor->name,
-                                  .kind = tensor->kind,
-                                  .type = type != NULL ? *type : tensor->type,
-                                  .init = tensor->init,
-                                  .below = tensor->below,
-                                  .per_step = tensor->per_step};
-    return dtp_graph_add_tensor(c->to, &spec, &c->tensor[t], err);
+    dtp_graph_tensor tensor = c->from->tensors[t];
+    tensor.type = type != NULL ? *type : tensor.type;
+    return dtp_graph_add_tensor(c->to, &tensor, &c->tensor[t], err);
 }
 
 dtp_node_spec dtp_graph_copy_spec(const dtp_graph_copy *c, dtp_node_id n,
@@ -62,7 +57,6 @@ dtp_node_spec dtp_graph_copy_spec(const dtp_graph_copy *c, dtp_node_id n,
 {
     const dtp_node *node = &c->from->nodes[n];
     dtp_node_spec spec = dtp_node_spec_init(node->name, node->op->name);
-    const dtp_ttype *out = &c->from->tensors[node->out[0]].type;
     for (int32_t i = 0; i < node->n_in; i++) {
         in[i] = c->tensor[node->in[i]];
     }
@@ -71,9 +65,7 @@ dtp_node_spec dtp_graph_copy_spec(const dtp_graph_copy *c, dtp_node_id n,
     spec.in = in;
     spec.n_attrs = node->n_attrs;
     spec.attrs = node->attrs;
-    spec.has_out = true;
-    spec.out_rank = out->rank;
-    memcpy(spec.out_dims, out->dims, sizeof spec.out_dims);
+    spec.out = &c->from->tensors[node->out[0]].type;
     spec.phase = node->phase;
     spec.origin = node->origin >= 0 ? c->node[node->origin] : -1;
     spec.block = node->block;

@@ -1,6 +1,6 @@
 /* The hash of a graph's content: what a plan or program depends on, in id order. The graph's name
  * is left out, and so are the sizes of dims that no tensor has. */
-#include "core/graph/graph_hash.h"
+#include "core/graph/graph.h"
 
 #include "core/base/hash.h"
 

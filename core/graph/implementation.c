@@ -5,22 +5,8 @@
 
 const dtp_attr_spec *dtp_implementation_spec(const dtp_op_def *op, const char *key)
 {
-    for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL; s++) {
-        if (s->implementation && strcmp(s->key, key) == 0) {
-            return s;
-        }
-    }
-    return NULL;
-}
-
-int64_t dtp_implementation_choice(const dtp_attr_spec *spec, const char *name)
-{
-    for (int64_t i = 0; spec->choices[i] != NULL; i++) {
-        if (strcmp(spec->choices[i], name) == 0) {
-            return i;
-        }
-    }
-    return -1;
+    const dtp_attr_spec *spec = dtp_op_attr(op, key);
+    return spec != NULL && spec->implementation ? spec : NULL;
 }
 
 dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n,

@@ -13,8 +13,6 @@ typedef struct dtp_implementation {
 
 /* The op's attribute of this name that a plan may set, NULL when it has none. */
 const dtp_attr_spec *dtp_implementation_spec(const dtp_op_def *op, const char *key);
-/* Index of a choice of such an attribute by name, -1 when there is none. */
-int64_t dtp_implementation_choice(const dtp_attr_spec *spec, const char *name);
 
 /* A graph like g except for the implementations; it borrows all else from g, which must outlive it.
  * DTP_INVALID when a node has no such implementation or choice. */

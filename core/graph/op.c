@@ -29,6 +29,31 @@ dtp_dim_id dtp_call_dim(const dtp_op_call *call, const char *key)
     return (dtp_dim_id)dtp_call_attr(call, key)->i;
 }
 
+const dtp_attr_spec *dtp_op_attr(const dtp_op_def *op, const char *key)
+{
+    for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL; s++) {
+        if (strcmp(s->key, key) == 0) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+int32_t dtp_attr_choice(const dtp_attr_spec *spec, const char *name)
+{
+    for (int32_t i = 0; name != NULL && spec->choices[i] != NULL; i++) {
+        if (strcmp(spec->choices[i], name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+const char *dtp_call_choice(const dtp_op_call *call, const char *key)
+{
+    return dtp_op_attr(call->op, key)->choices[dtp_call_int(call, key)];
+}
+
 static int32_t add_dims(const dtp_ttype *type, dtp_dim_id *out, int32_t n)
 {
     for (int32_t i = 0; i < type->rank; i++) {
@@ -55,6 +80,18 @@ int32_t dtp_call_dims(const dtp_op_call *call, dtp_dim_id out[DTP_MAX_OP_DIMS])
     return n;
 }
 
+double dtp_call_bytes(const dtp_op_call *call)
+{
+    double bytes = 0.0;
+    for (int32_t i = 0; i < call->n_in; i++) {
+        bytes += (double)dtp_ttype_bytes(&call->in[i]);
+    }
+    for (int32_t i = 0; i < call->n_out; i++) {
+        bytes += (double)dtp_ttype_bytes(&call->out[i]);
+    }
+    return bytes;
+}
+
 void dtp_call_work(const dtp_op_call *call, dtp_work *out)
 {
     const dtp_op_def *op = call->op;
@@ -64,11 +101,11 @@ void dtp_call_work(const dtp_op_call *call, dtp_work *out)
         op->work(call, out);
         return;
     }
+    out->bytes = dtp_call_bytes(call);
     for (int32_t i = 0; i < call->n_in + call->n_out; i++) {
         const bool is_in = i < call->n_in;
         const dtp_ttype *type = is_in ? &call->in[i] : &call->out[i - call->n_in];
         const int64_t n = dtp_ttype_elems(type);
-        out->bytes += (double)dtp_ttype_bytes(type);
         made += is_in ? 0 : n;
         most = n > most ? n : most;
     }

@@ -135,6 +135,14 @@ struct dtp_op_def {
     const void *user; /* for the hooks and kernels of a registered op; borrowed */
 };
 
+/* The op's attribute of this name, NULL when it has none. */
+const dtp_attr_spec *dtp_op_attr(const dtp_op_def *op, const char *key);
+/* Index of a choice of an ENUM attribute, -1 when there is none of this name (or it is NULL). */
+int32_t dtp_attr_choice(const dtp_attr_spec *spec, const char *name);
+/* The name of the choice that a call makes; the op must have the attribute. */
+const char *dtp_call_choice(const dtp_op_call *call, const char *key);
+/* Bytes of all operands and outputs of a call. */
+double dtp_call_bytes(const dtp_op_call *call);
 /* Work of a call with local types: op->work, or its default (see there). */
 void dtp_call_work(const dtp_op_call *call, dtp_work *out);
 

@@ -130,52 +130,35 @@ static void work_custom(const dtp_op_call *call, dtp_work *out)
         points *= (double)size;
     }
     out->flops = points * custom_of(call->op)->flops_per_point;
-    for (int32_t i = 0; i < call->n_in; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->in[i]);
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->out[i]);
-    }
+    out->bytes = dtp_call_bytes(call);
 }
 
 /* ---- strategies of opaque ops ------------------------------------------------------------------
  */
 
-/* Takes over the dim that a place splits; false when it is another than before. */
-static bool join_split(const dtp_ttype *type, const dtp_placement *p, dtp_dim_id *d)
-{
-    if (p->kind != DTP_SHARD) {
-        return true;
-    }
-    const dtp_dim_id here = type->dims[p->axis].id;
-    const bool same = *d < 0 || *d == here;
-    *d = here;
-    return same;
-}
-
-static bool splits_where_it_occurs(const dtp_ttype *type, const dtp_placement *p, dtp_dim_id d)
-{
-    return (dtp_ttype_find(type, d) >= 0) == (p->kind == DTP_SHARD);
-}
-
 /* The dim that a strategy splits wherever it occurs, -1 = none. */
 static dtp_dim_id dim_of(const dtp_op_call *call, const custom_strategy *s)
 {
+    const int32_t n = call->n_in + call->n_out;
+    const dtp_ttype *types[DTP_MAX_OP_IN + DTP_MAX_OP_OUT];
+    bool split[DTP_MAX_OP_IN + DTP_MAX_OP_OUT];
     dtp_dim_id d = -1;
-    bool one = true;
-    for (int32_t i = 0; i < call->n_in; i++) {
-        one = join_split(&call->in[i], &s->in[i], &d) && one;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t k = i - call->n_in;
+        const dtp_placement *p = k < 0 ? &s->in[i] : &s->out[k];
+        types[i] = k < 0 ? &call->in[i] : &call->out[k];
+        split[i] = p->kind == DTP_SHARD;
+        if (split[i] && d >= 0 && types[i]->dims[p->axis].id != d) {
+            return -1;
+        }
+        d = split[i] ? types[i]->dims[p->axis].id : d;
     }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        one = join_split(&call->out[i], &s->out[i], &d) && one;
+    for (int32_t i = 0; i < n; i++) {
+        if ((dtp_ttype_find(types[i], d) >= 0) != split[i]) {
+            return -1;
+        }
     }
-    for (int32_t i = 0; i < call->n_in && one; i++) {
-        one = splits_where_it_occurs(&call->in[i], &s->in[i], d);
-    }
-    for (int32_t i = 0; i < call->n_out && one; i++) {
-        one = splits_where_it_occurs(&call->out[i], &s->out[i], d);
-    }
-    return one ? d : -1;
+    return d;
 }
 
 static void rules_opaque(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)

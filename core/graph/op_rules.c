@@ -11,8 +11,9 @@ static dtp_placement place_of(const dtp_ttype *type, dtp_dim_id d, dtp_placement
     return axis < 0 ? otherwise : (dtp_placement){.kind = DTP_SHARD, .axis = (int8_t)axis};
 }
 
-void dtp_sharding_rules_add_role(dtp_sharding_rules *set, const dtp_op_call *call, dtp_dim_id d,
-                                 dtp_dim_role role)
+/* Adds the row that follows from the role when dim d is split. */
+static void add_role(dtp_sharding_rules *set, const dtp_op_call *call, dtp_dim_id d,
+                     dtp_dim_role role)
 {
     const dtp_placement replicate = {0};
     const dtp_placement missing = role.role == DTP_ROLE_REDUCED
@@ -31,6 +32,19 @@ void dtp_sharding_rules_add_role(dtp_sharding_rules *set, const dtp_op_call *cal
     }
     for (int32_t i = 0; i < call->n_out; i++) {
         row->out[i] = place_of(&call->out[i], d, missing);
+    }
+}
+
+void dtp_sharding_rules_add_roles(dtp_sharding_rules *set, const dtp_op_call *call)
+{
+    dtp_dim_id dims[DTP_MAX_OP_DIMS];
+    const int32_t n = dtp_call_dims(call, dims);
+    for (int32_t i = 0; i < n; i++) {
+        dtp_dim_role role = {DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+        if (call->op->role != NULL) {
+            role = call->op->role(call, dims[i]);
+        }
+        add_role(set, call, dims[i], role);
     }
 }
 
@@ -64,15 +78,7 @@ void dtp_sharding_rules_of(const dtp_op_call *call, bool linear, dtp_sharding_ru
         op->rules(call, linear, out);
         return;
     }
-    dtp_dim_id dims[DTP_MAX_OP_DIMS];
-    int32_t n = dtp_call_dims(call, dims);
-    for (int32_t i = 0; i < n; i++) {
-        dtp_dim_role role = {DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
-        if (op->role != NULL) {
-            role = op->role(call, dims[i]);
-        }
-        dtp_sharding_rules_add_role(out, call, dims[i], role);
-    }
+    dtp_sharding_rules_add_roles(out, call);
     if (linear && op->linear == DTP_LINEAR_JOINT && call->in[0].dtype != DTP_BOOL) {
         dtp_sharding_rules_add_linear(out, call, (1U << call->n_in) - 1U);
     }

@@ -9,9 +9,8 @@
  * mk,kn->mn has 4 rows without the pass-through rows. */
 void dtp_sharding_rules_of(const dtp_op_call *call, bool linear, dtp_sharding_rules *out);
 
-/* Adds the row that follows from roles when dim d is split; used by ops with rules of their own. */
-void dtp_sharding_rules_add_role(dtp_sharding_rules *set, const dtp_op_call *call, dtp_dim_id d,
-                                 dtp_dim_role role);
+/* Adds the rows that follow from the roles of the call's dims; for ops with rules of their own. */
+void dtp_sharding_rules_add_roles(dtp_sharding_rules *set, const dtp_op_call *call);
 
 /* Adds the pass-through row in which the operands of `mask` (bit i: operand i) and all outputs are
  * partial(sum). */

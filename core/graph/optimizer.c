@@ -90,7 +90,7 @@ dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *o, dtp_e
             const dtp_graph_tensor *param = &g->tensors[pg.param];
             (void)snprintf(name, sizeof name, "%s.%s.%s", o->op->name,
                            dtp_optimizer_state_name(o->op, i), param->name);
-            const dtp_tensor_spec state = {
+            const dtp_graph_tensor state = {
                 .name = name, .kind = DTP_TENSOR_STATE, .type = param->type};
             DTP_TRY(dtp_graph_add_tensor(g, &state, &in[2 + i], err));
         }

@@ -65,6 +65,12 @@ int32_t dtp_ttype_find(const dtp_ttype *type, dtp_dim_id id)
     return -1;
 }
 
+int64_t dtp_ttype_size(const dtp_ttype *type, dtp_dim_id id)
+{
+    const int32_t axis = dtp_ttype_find(type, id);
+    return axis < 0 ? 1 : type->dims[axis].size;
+}
+
 dtp_status dtp_ttype_check_size(const dtp_ttype *type, dtp_err *err)
 {
     int64_t n = dtp_dtype_bytes(type->dtype);

@@ -12,6 +12,8 @@ dtp_status dtp_dtype_check(int64_t code, dtp_err *err) DTP_MUST_CHECK;
 
 /* Position of a dim in the tensor, -1 when it is not there. */
 int32_t dtp_ttype_find(const dtp_ttype *type, dtp_dim_id id);
+/* Size along a dim, 1 without it. */
+int64_t dtp_ttype_size(const dtp_ttype *type, dtp_dim_id id);
 /* DTP_RANGE when the elements or their bytes do not fit into int64; dtp_ttype_elems and _bytes are
  * for types that passed. */
 dtp_status dtp_ttype_check_size(const dtp_ttype *type, dtp_err *err) DTP_MUST_CHECK;

@@ -4,7 +4,7 @@
 
 #include "core/files/file_in.h"
 #include "core/files/file_out.h"
-#include "core/graph/graph_hash.h"
+#include "core/graph/graph.h"
 #include "core/plan/plan.h"
 
 enum { MAX_FILE_BYTES = 1 << 28 };

@@ -19,7 +19,7 @@ void dtp_attention_mat_of(dtp_attention_mat *mat, const dtp_view *view, dtp_dim_
     mat->data = view->data;
     mat->row_step = dtp_view_stride(view, row);
     mat->col_step = dtp_view_stride(view, col);
-    mat->cols = view->local.dims[dtp_ttype_find(&view->local, col)].size;
+    mat->cols = dtp_ttype_size(&view->local, col);
 }
 
 const float *dtp_attention_block(const dtp_attention_mat *mat, int64_t at, int64_t rows,
@@ -158,7 +158,7 @@ void dtp_attention_shape_of(dtp_attention_shape *s, const dtp_kernel_args *args)
     s->queries = q->local.dims[at].size;
     s->first_query = q->offset[at];
     s->global_queries = q->global[at];
-    s->keys = k->local.dims[dtp_ttype_find(&k->local, s->dims.key)].size;
+    s->keys = dtp_ttype_size(&k->local, s->dims.key);
     s->features = dtp_attention_features(args->call, &s->dims);
     s->values = dtp_attention_values(args->call, &s->dims);
     s->tile_elems = dtp_attention_tile_elems(s->features, s->values);

@@ -13,7 +13,7 @@ typedef enum loss_form { LOSS_MEAN, LOSS_SUM, LOSS_NONE } loss_form;
 
 static loss_form form_of(const dtp_op_call *call)
 {
-    const char *reduce = dtp_cpu_choice(call, "reduce");
+    const char *reduce = dtp_call_choice(call, "reduce");
     return strcmp(reduce, "mean") == 0  ? LOSS_MEAN
            : strcmp(reduce, "sum") == 0 ? LOSS_SUM
                                         : LOSS_NONE;

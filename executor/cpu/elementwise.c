@@ -295,7 +295,7 @@ static dtp_status compare_kernel(const dtp_kernel_args *args, dtp_err *err)
         run_fn floats, ints;
     } relations[] = {RELATIONS(RELATION_ROW)};
     (void)err;
-    const char *cmp = dtp_cpu_choice(args->call, "cmp");
+    const char *cmp = dtp_call_choice(args->call, "cmp");
     const bool floats = args->in[0].local.dtype == DTP_F32;
     size_t i = 0;
     while (strcmp(cmp, relations[i].name) != 0) {

@@ -28,17 +28,6 @@ dtp_status dtp_cpu_check_all_f32(const dtp_op_call *call, dtp_err *err)
     return check(call, false, err);
 }
 
-const char *dtp_cpu_choice(const dtp_op_call *call, const char *key)
-{
-    const dtp_attr *attr = dtp_call_attr(call, key);
-    for (const dtp_attr_spec *s = call->op->attrs; s->key != NULL; s++) {
-        if (strcmp(s->key, key) == 0) {
-            return s->choices[attr->i];
-        }
-    }
-    return "";
-}
-
 void dtp_cpu_split(const dtp_op_call *call, const char *key, const dtp_view *x, dtp_cpu_over *out)
 {
     const dtp_attr *attr = dtp_call_attr(call, key);

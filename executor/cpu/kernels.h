@@ -36,9 +36,6 @@ dtp_status dtp_cpu_check_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHE
 /* The same when any operand is not f32. */
 dtp_status dtp_cpu_check_all_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
 
-/* Text of an ENUM attribute. */
-const char *dtp_cpu_choice(const dtp_op_call *call, const char *key);
-
 /* The dims of an attribute of kind DIM or DIMS and what is left of a view's dims. */
 typedef struct dtp_cpu_over {
     int32_t n_over, n_rows;

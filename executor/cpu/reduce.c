@@ -286,7 +286,7 @@ static dtp_status reduce_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     const dtp_view *x = &args->in[0], *y = &args->out[0], *views[] = {x, y};
-    const char *kind = dtp_cpu_choice(args->call, "kind");
+    const char *kind = dtp_call_choice(args->call, "kind");
     const dtp_cpu_fold fold = strcmp(kind, "max") == 0    ? DTP_FOLD_MAX
                               : strcmp(kind, "min") == 0  ? DTP_FOLD_MIN
                               : strcmp(kind, "prod") == 0 ? DTP_FOLD_PROD

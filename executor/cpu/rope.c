@@ -88,7 +88,7 @@ static void make_job(rope_job *job, const dtp_kernel_args *args, dtp_dim_id posi
         job->position[v] = dtp_view_stride(views[v], position);
         job->feature[v] = dtp_view_stride(views[v], feature);
     }
-    job->half = x->local.dims[dtp_ttype_find(&x->local, feature)].size / 2;
+    job->half = dtp_ttype_size(&x->local, feature) / 2;
     job->first = dtp_cpu_offset(x, position);
     job->offset = dtp_call_int(args->call, "offset");
     job->order = dtp_sequence_of(args->call, dtp_cpu_global(x, position));
@@ -103,7 +103,7 @@ static dtp_status rope_kernel(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     const dtp_view *x = &args->in[0];
     dtp_dim_id position = dtp_call_dim(args->call, "position");
-    int64_t n = x->local.dims[dtp_ttype_find(&x->local, position)].size;
+    int64_t n = dtp_ttype_size(&x->local, position);
     rope_job job;
     make_job(&job, args, position, dtp_call_dim(args->call, "feature"));
     int32_t team = dtp_cpu_team(args->threads, dtp_ttype_elems(&x->local));

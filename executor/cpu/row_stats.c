@@ -91,7 +91,7 @@ DTP_ROW_KERNEL(logsumexp)
 static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const char *ord = dtp_cpu_choice(args->call, "ord");
+    const char *ord = dtp_call_choice(args->call, "ord");
     dtp_row_fn fn = strcmp(ord, "1") == 0   ? norm_1_row
                     : strcmp(ord, "2") == 0 ? norm_2_row
                                             : norm_inf_row;

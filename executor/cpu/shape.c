@@ -85,7 +85,7 @@ static dtp_status concat_kernel(const dtp_kernel_args *args, dtp_err *err)
     for (int32_t i = 0; i < args->call->n_in; i++) {
         const dtp_view *x = &args->in[i];
         copy(args, x, y, at * stride, x, 0);
-        at += x->local.dims[dtp_ttype_find(&x->local, dim)].size;
+        at += dtp_ttype_size(&x->local, dim);
     }
     return DTP_OK;
 }
@@ -163,7 +163,7 @@ static dtp_status iota_kernel(const dtp_kernel_args *args, dtp_err *err)
     memset(&along, 0, sizeof along);
     along.local.rank = 1;
     along.local.dims[0].id = dim;
-    along.local.dims[0].size = y->local.dims[dtp_ttype_find(&y->local, dim)].size;
+    along.local.dims[0].size = dtp_ttype_size(&y->local, dim);
     const dtp_view *views[] = {y, &along};
     dtp_nest nest;
     dtp_nest_like(&nest, 2, views);

@@ -59,7 +59,7 @@ static dtp_status run_reduce(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     const dtp_view *x = &args->in[0], *y = &args->out[0];
-    const char *kind = dtp_ref__choice(args->call, "kind");
+    const char *kind = dtp_call_choice(args->call, "kind");
     const fold f = strcmp(kind, "max") == 0    ? MAX
                    : strcmp(kind, "min") == 0  ? MIN
                    : strcmp(kind, "prod") == 0 ? PROD

@@ -185,7 +185,7 @@ static bool holds(const char *cmp, double a, double b)
 static dtp_status run_compare(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const char *cmp = dtp_ref__choice(args->call, "cmp");
+    const char *cmp = dtp_call_choice(args->call, "cmp");
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         double a = dtp_ref__get(&args->in[0], &l), b = dtp_ref__get(&args->in[1], &l);

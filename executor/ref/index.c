@@ -241,17 +241,6 @@ double dtp_ref__row_count(const dtp_op_call *call, const dtp_view *view)
     return n;
 }
 
-const char *dtp_ref__choice(const dtp_op_call *call, const char *key)
-{
-    for (const dtp_attr_spec *s = call->op->attrs; s != NULL && s->key != NULL; s++) {
-        if (strcmp(s->key, key) == 0) {
-            return s->choices[dtp_call_int(call, key)];
-        }
-    }
-    assert(!"the op has no such attribute");
-    return "";
-}
-
 dtp_status dtp_ref__id(const dtp_view *ids, const dtp_ref_loop *loop, const char *what, int64_t n,
                        int64_t *out, dtp_err *err)
 {

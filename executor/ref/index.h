@@ -74,8 +74,6 @@ dtp_status dtp_ref__each_row(const dtp_kernel_args *args, dtp_ref_row_fn fn);
 /* Product of the global sizes of the dims of `view` in `over`. */
 double dtp_ref__row_count(const dtp_op_call *call, const dtp_view *view);
 
-/* Text of an ENUM attribute's value. */
-const char *dtp_ref__choice(const dtp_op_call *call, const char *key);
 /* The integer that `ids` holds at the coordinates; DTP_RANGE unless it lies in [0, n). */
 dtp_status dtp_ref__id(const dtp_view *ids, const dtp_ref_loop *loop, const char *what, int64_t n,
                        int64_t *out, dtp_err *err) DTP_MUST_CHECK;

@@ -169,13 +169,13 @@ static double row_weight(const dtp_op_call *call, const dtp_view *rows, dtp_dim_
     for (int32_t i = 0; i < rows->local.rank; i++) {
         n *= rows->local.dims[i].id == skip ? 1.0 : (double)rows->global[i];
     }
-    return strcmp(dtp_ref__choice(call, "reduce"), "mean") == 0 ? 1.0 / n : 1.0;
+    return strcmp(dtp_call_choice(call, "reduce"), "mean") == 0 ? 1.0 / n : 1.0;
 }
 
 /* Adds the loss of one row to the result. */
 static void add_loss(const dtp_kernel_args *args, const dtp_ref_loop *row, double loss)
 {
-    if (strcmp(dtp_ref__choice(args->call, "reduce"), "none") == 0) {
+    if (strcmp(dtp_call_choice(args->call, "reduce"), "none") == 0) {
         dtp_ref__set(&args->out[0], row, loss);
     } else {
         dtp_ref__accumulate(&args->out[0], row, loss);
@@ -190,7 +190,7 @@ static dtp_status run_cross_entropy(const dtp_kernel_args *args, dtp_err *err)
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, x, &rows);
     dtp_ref__clear(&args->out[0]);
-    if (strcmp(dtp_ref__choice(args->call, "reduce"), "mean") == 0 &&
+    if (strcmp(dtp_call_choice(args->call, "reduce"), "mean") == 0 &&
         (j.weights != NULL || j.terms.has_ignore)) {
         /* Of the whole batch, which is on this rank: 1 over the sum of the labels' weights. */
         double sum = 0.0;

@@ -8,7 +8,7 @@
 
 static double norm_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {
-    const char *ord = dtp_ref__choice(args->call, "ord");
+    const char *ord = dtp_call_choice(args->call, "ord");
     double sum = 0.0, squares = 0.0, most = 0.0;
     for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
         double a = fabs(dtp_ref__get(&args->in[0], l));

@@ -106,7 +106,7 @@ static dtp_status add_operand(dtp_graph *g, int32_t index, const char *text, dtp
     (void)snprintf(copy, sizeof copy, "%s", text);
     (void)snprintf(name, sizeof name, "in%d", index);
     int32_t n = split(copy, ' ', pieces, 2);
-    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT};
+    dtp_graph_tensor spec = {.name = name, .kind = DTP_TENSOR_INPUT};
     const char *how = n == 2 ? pieces[1] : "sym";
     spec.type.dtype = strncmp(how, "ids64", 5) == 0 ? DTP_I64
                       : strncmp(how, "ids", 3) == 0 ? DTP_I32
@@ -150,10 +150,8 @@ static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text,
         a->f = strtod(text, NULL);
         break;
     case DTP_ATTR_ENUM:
-        while (spec->choices[a->i] != NULL && strcmp(spec->choices[a->i], text) != 0) {
-            a->i++;
-        }
-        if (spec->choices[a->i] == NULL) {
+        a->i = dtp_attr_choice(spec, text);
+        if (a->i < 0) {
             return DTP_FAIL(err, DTP_INVALID, "attribute '%s' has no choice '%s'", spec->key, text);
         }
         break;
@@ -194,9 +192,10 @@ static dtp_status build(const dtp_op_case *c, attr_list *l, dtp_err *err)
             add_operand(l->g, spec.n_in, c->in[spec.n_in], l->float_dtype, &in[spec.n_in], err));
     }
     spec.def = l->op;
-    spec.has_out = c->out != NULL;
-    if (spec.has_out) {
-        DTP_TRY(read_dims(l->g, c->out, &spec.out_rank, spec.out_dims, err));
+    dtp_ttype declared;
+    if (c->out != NULL) {
+        spec.out = &declared;
+        DTP_TRY(read_dims(l->g, c->out, &declared.rank, declared.dims, err));
     }
     /* "key=value; key=value". */
     char copy[256], *pieces[MAX_ATTRS];
@@ -207,11 +206,8 @@ static dtp_status build(const dtp_op_case *c, attr_list *l, dtp_err *err)
         if (value != NULL) {
             *value++ = '\0';
         }
-        const dtp_attr_spec *attr = l->op->attrs;
-        while (attr != NULL && attr->key != NULL && strcmp(attr->key, pieces[i]) != 0) {
-            attr++;
-        }
-        if (value == NULL || attr == NULL || attr->key == NULL) {
+        const dtp_attr_spec *attr = dtp_op_attr(l->op, pieces[i]);
+        if (value == NULL || attr == NULL) {
             return DTP_FAIL(err, DTP_INVALID, "op '%s' has no attribute '%s'", l->op->name,
                             pieces[i]);
         }

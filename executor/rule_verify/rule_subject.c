@@ -33,6 +33,7 @@ static dtp_status add_gradients(dtp_case_graph *cg, dtp_dtype dtype, bool *appli
     dtp_graph *g = cg->g;
     const dtp_tensor_id y = g->nodes[cg->node].out[0];
     const dtp_tensor_id ins[2] = {y, y};
+    const dtp_ttype scalar = {.rank = 0};
     dtp_tensor_id also[DTP_OP_CASE_MAX_IN], grads[DTP_OP_CASE_MAX_IN], loss;
     int32_t n = 0;
     for (int32_t i = 0; i < cg->n_in; i++) {
@@ -50,7 +51,7 @@ static dtp_status add_gradients(dtp_case_graph *cg, dtp_dtype dtype, bool *appli
     dtp_node_spec spec = dtp_node_spec_init("loss", "einsum");
     spec.n_in = 2;
     spec.in = ins;
-    spec.has_out = true;
+    spec.out = &scalar;
     DTP_TRY(dtp_graph_add_node(g, &spec, &loss, err));
     DTP_TRY(dtp_autodiff(g, loss, n, also, grads, err));
     for (int32_t i = 0; i < n; i++) {

@@ -16,7 +16,7 @@
 #include "executor/files/safetensors.h"
 #include "executor/device/convert.h"
 #include "executor/session/session_internal.h"
-#include "core/graph/graph_hash.h"
+#include "core/graph/graph.h"
 
 /* ---- agreement ---- */
 

@@ -66,8 +66,7 @@ static dtp_status set_one(dtp_style_job *job, dtp_node_id n, dtp_err *err)
     if (spec == NULL) {
         return DTP_OK;
     }
-    const dtp_implementation s = {n, spec->key,
-                                  dtp_implementation_choice(spec, job->style->implementation)};
+    const dtp_implementation s = {n, spec->key, dtp_attr_choice(spec, job->style->implementation)};
     while (at > 0 && job->implementations[at - 1].node >= n) {
         at--;
     }

@@ -118,7 +118,7 @@ static dtp_status read_options(const char *open, dtp_arena *arena, dtp_style *st
             to = &style->output;
             value = option + sizeof OUTPUT - 1;
         } else if (style->def->attr != NULL &&
-                   dtp_implementation_choice(
+                   dtp_attr_choice(
                        dtp_implementation_spec(dtp_op_find(style->def->op), style->def->attr),
                        option) >= 0) { /* a choice of the attribute that the style may set */
             to = &style->implementation;

@@ -149,7 +149,7 @@ static void decide_vocab(survey *s)
             const dtp_ttype *type = &s->g->tensors[n->in[k]].type;
             if (is_einsum_param(s->g, n, k) && !by_rows(s, n, k) &&
                 dtp_baseline__use(s->g, n, k, v) == DTP_USE_MADE) {
-                made = type->dims[dtp_ttype_find(type, v)].size % s->parts == 0;
+                made = dtp_ttype_size(type, v) % s->parts == 0;
             }
         }
     }

@@ -30,7 +30,7 @@ static dtp_status build_graph(dtp_program *p, const dtp_op_call *outer, decompos
     for (int32_t i = 0; i < outer->n_in; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "in%d", i);
-        dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = outer->in[i]};
+        dtp_graph_tensor spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = outer->in[i]};
         DTP_TRY(dtp_graph_add_tensor(s->graph, &spec, &s->in[i], err));
     }
     dtp_op_call call = *outer;

@@ -40,7 +40,7 @@ typedef struct bench {
 static dtp_tensor_id add_input(dtp_graph *g, const char *name, int32_t n, const char *const *dims,
                                const int64_t *sizes)
 {
-    dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = {.dtype = DTP_F32}};
+    dtp_graph_tensor spec = {.name = name, .kind = DTP_TENSOR_INPUT, .type = {.dtype = DTP_F32}};
     dtp_tensor_id out = -1;
     dtp_err err = {0};
     for (int32_t i = 0; i < n; i++) {

@@ -160,7 +160,7 @@ static void check_gradients(const grad_row *row, int32_t only)
                           row->in[n]);
     }
     const dtp_tensor_id y = fx_add(g, "node", row->node, n, in);
-    const dtp_tensor_spec weight = {
+    const dtp_graph_tensor weight = {
         .name = "weight", .kind = DTP_TENSOR_INPUT, .type = g->tensors[y].type};
     dtp_tensor_id pair[2] = {y, -1};
     must(dtp_graph_add_tensor(g, &weight, &pair[1], &err), &err);

@@ -18,7 +18,6 @@
 #include "planner/plan_rules.h"
 #include "planner/problem/check.h"
 #include "planner/problem/rules/rules_problem.h"
-#include "core/graph/graph_hash.h"
 
 static dtp_graph *model(const char *name)
 {

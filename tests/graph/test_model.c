@@ -13,7 +13,6 @@
 #include "core/plan/plan.h"
 
 #include "tests/support/bad_files.h"
-#include "core/graph/graph_hash.h"
 
 #define MODELS DTP_SOURCE_DIR "/models/"
 

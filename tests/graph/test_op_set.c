@@ -193,7 +193,7 @@ static dtp_graph *graph(const dtp_op_set *set)
     dtp_graph *g = NULL;
     assert_int_equal(dtp_graph_create("g", set, &g, NULL), DTP_OK);
     for (size_t t = 0; t < sizeof tensors / sizeof tensors[0]; t++) {
-        dtp_tensor_spec spec = {.name = tensors[t].name, .kind = DTP_TENSOR_INPUT};
+        dtp_graph_tensor spec = {.name = tensors[t].name, .kind = DTP_TENSOR_INPUT};
         dtp_tensor_id id;
         spec.type.dtype = tensors[t].dtype;
         for (const char *d = tensors[t].dims; *d != '\0'; d++) {
@@ -318,10 +318,9 @@ static void test_op_set__rules_follow_from_roles(void **state)
     dtp_node_spec spec = dtp_node_spec_init("e", "einsum");
     spec.n_in = 2;
     spec.in = in;
-    spec.has_out = true;
-    spec.out_rank = 2;
-    spec.out_dims[0] = g->tensors[in[0]].type.dims[0];
-    spec.out_dims[1] = g->tensors[in[1]].type.dims[1];
+    const dtp_ttype out = {
+        .rank = 2, .dims = {g->tensors[in[0]].type.dims[0], g->tensors[in[1]].type.dims[1]}};
+    spec.out = &out;
     assert_int_equal(dtp_graph_add_node(g, &spec, NULL, NULL), DTP_OK);
     rules_of(g, 0, &mine);
     rules_of(g, 3, &theirs);

@@ -13,7 +13,6 @@
 #include "core/transform/graph_variant.h"
 #include "core/graph/graph.h"
 #include "core/plan/plan.h"
-#include "core/graph/graph_hash.h"
 
 static dtp_graph *model(const char *name, bool forward)
 {

@@ -66,7 +66,7 @@ static int32_t run_pairs(const char *mesh_text, const int64_t sizes[2])
     dtp_graph *g;
     dtp_mesh mesh;
     dtp_tensor_id t;
-    dtp_tensor_spec spec = {.name = "t", .kind = DTP_TENSOR_INPUT};
+    dtp_graph_tensor spec = {.name = "t", .kind = DTP_TENSOR_INPUT};
     double global[256];
     int32_t n = 0;
     assert_int_equal(dtp_graph_create("g", dtp_builtin_ops(), &g, NULL), DTP_OK);

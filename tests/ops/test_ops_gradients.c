@@ -32,13 +32,13 @@ static dtp_tensor_id append_loss(dtp_case_graph *cg, dtp_tensor_id *weights)
 {
     dtp_graph *g = cg->g;
     dtp_tensor_id y = g->nodes[cg->node].out[0], loss = -1;
-    dtp_tensor_spec w = {.name = "w", .kind = DTP_TENSOR_INPUT, .type = g->tensors[y].type};
+    dtp_graph_tensor w = {.name = "w", .kind = DTP_TENSOR_INPUT, .type = g->tensors[y].type};
     assert_int_equal(dtp_graph_add_tensor(g, &w, weights, NULL), DTP_OK);
     const dtp_tensor_id in[] = {y, *weights};
     dtp_node_spec spec = dtp_node_spec_init("loss", "einsum");
     spec.n_in = 2;
     spec.in = in;
-    spec.has_out = true;
+    spec.out = &(dtp_ttype){.rank = 0};
     assert_int_equal(dtp_graph_add_node(g, &spec, &loss, NULL), DTP_OK);
     return loss;
 }

@@ -15,7 +15,6 @@
 
 #include "tests/support/bad_files.h"
 #include "core/graph/op_rules.h"
-#include "core/graph/graph_hash.h"
 
 static dtp_graph *read_model(const char *name)
 {

@@ -64,7 +64,7 @@ static dtp_graph *inputs_graph(void)
     must(dtp_dims_intern(&g->dims, "batch", 8, &batch, &err), &err);
     must(dtp_dims_intern(&g->dims, "pixels", 6, &pixels, &err), &err);
     must(dtp_dims_intern(&g->dims, "seq", 5, &seq, &err), &err);
-    const dtp_tensor_spec specs[] = {
+    const dtp_graph_tensor specs[] = {
         {.name = "images", .type = {DTP_F32, 2, {{batch, 8}, {pixels, 6}}}},
         {.name = "labels", .type = {DTP_I32, 1, {{batch, 8}}}, .below = 10},
         {.name = "tokens", .type = {DTP_I32, 2, {{batch, 8}, {seq, 5}}}, .below = 256},

@@ -85,7 +85,7 @@ static dtp_tensor_id add_layers(dtp_graph *g, const context_model *m, dtp_tensor
 
 static void add_gradients(dtp_graph *g, dtp_tensor_id y, int32_t n, const dtp_tensor_id *inputs)
 {
-    const dtp_tensor_spec spec = {
+    const dtp_graph_tensor spec = {
         .name = "w", .kind = DTP_TENSOR_INPUT, .type = g->tensors[y].type};
     dtp_tensor_id pair[2] = {y, -1}, grads[3];
     dtp_err err = {0};

@@ -60,7 +60,7 @@ dtp_ttype fx_type(dtp_graph *g, const char *text)
 
 dtp_tensor_id fx_tensor(dtp_graph *g, const char *name, dtp_tensor_kind kind, const char *type)
 {
-    const dtp_tensor_spec spec = {.name = name, .kind = kind, .type = fx_type(g, type)};
+    const dtp_graph_tensor spec = {.name = name, .kind = kind, .type = fx_type(g, type)};
     dtp_tensor_id id;
     assert_int_equal(dtp_graph_add_tensor(g, &spec, &id, NULL), DTP_OK);
     return id;
@@ -111,9 +111,10 @@ dtp_status fx_try(dtp_graph *g, const char *name, fx_node node, int32_t n_in,
     spec.n_in = n_in;
     spec.in = in;
     spec.attrs = attrs;
-    spec.has_out = node.out != NULL;
+    dtp_ttype out;
     if (node.out != NULL) {
-        read_dims(g, node.out, &spec.out_rank, spec.out_dims);
+        spec.out = &out;
+        read_dims(g, node.out, &out.rank, out.dims);
     }
     return dtp_graph_add_node(g, &spec, outs, err);
 }

@@ -33,8 +33,7 @@ dtp_status dtp_model__blocks(dtp_model_reader *r, dtp_err *err)
         const dtp_json *nodes, *block = dtp_json_at(blocks, i);
         const dtp_json *out = dtp_json_get(block, "out");
         DTP_TRY(dtp_json_keys(block, keys, err));
-        DTP_TRY(dtp_json_require(block, "nodes", &nodes, err));
-        DTP_TRY(dtp_json_expect(nodes, DTP_JSON_ARRAY, err));
+        DTP_TRY(dtp_json_get_kind(block, "nodes", DTP_JSON_ARRAY, &nodes, err));
         if (out != NULL) {
             DTP_TRY(dtp_json_expect(out, DTP_JSON_OBJECT, err));
         }

@@ -85,8 +85,7 @@ static dtp_status evaluate(dtp_model_reader *r, const dtp_json *dims, dtp_dim_id
 dtp_status dtp_model__dims(dtp_model_reader *r, dtp_err *err)
 {
     const dtp_json *dims;
-    DTP_TRY(dtp_json_require(r->root, "dims", &dims, err));
-    DTP_TRY(dtp_json_expect(dims, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_get_kind(r->root, "dims", DTP_JSON_OBJECT, &dims, err));
     size_t n = (size_t)dtp_json_size(dims);
     uint8_t *states = dtp_arena_alloc(r->scratch, n, sizeof *states);
     dtp_dim_id *stack = dtp_arena_alloc(r->scratch, n, sizeof *stack);

@@ -116,11 +116,4 @@ dtp_status dtp_model__node_list(dtp_model_reader *r, dtp_model_scope *scope, con
 /* Every block is used. */
 dtp_status dtp_model__blocks_used(const dtp_model_reader *r, dtp_err *err) DTP_MUST_CHECK;
 
-/* model_train.c */
-
-/* Reads "train" into the loss and the optimizer. */
-dtp_status dtp_model__train(const dtp_model_reader *r, const dtp_model_scope *scope,
-                            dtp_tensor_id *loss, dtp_optimizer_spec *opt,
-                            dtp_err *err) DTP_MUST_CHECK;
-
 #endif

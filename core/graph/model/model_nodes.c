@@ -1,6 +1,4 @@
 /* One node of a model file: id, op, in, out and the op's attributes as its table row says. */
-#include <string.h>
-
 #include "core/graph/model/model_internal.h"
 
 enum { MAX_ATTRS = 24 };
@@ -143,14 +141,12 @@ static dtp_status read_operands(const dtp_model_reader *r, const dtp_model_scope
 dtp_status dtp_model__node(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
                            dtp_err *err)
 {
-    const dtp_json *id, *op_name, *out = dtp_json_get(v, "out");
-    const char *name, *id_text;
+    const dtp_json *op_name = dtp_json_get(v, "op"), *out = dtp_json_get(v, "out");
+    const char *name, *id;
     char full[DTP_MODEL_MAX_FULL_NAME];
     DTP_TRY(dtp_model__count(r, v, err));
-    DTP_TRY(dtp_json_require(v, "id", &id, err));
-    DTP_TRY(dtp_json_string(id, &id_text, err));
-    DTP_TRY(dtp_json_require(v, "op", &op_name, err));
-    DTP_TRY(dtp_json_string(op_name, &name, err));
+    DTP_TRY(dtp_json_get_string(v, "id", &id, err));
+    DTP_TRY(dtp_json_get_string(v, "op", &name, err));
     const dtp_op_def *op = dtp_op_set_find(r->g->ops, name);
     if (op == NULL) {
         char hint[DTP_OP_HINT_BYTES];
@@ -161,15 +157,16 @@ dtp_status dtp_model__node(dtp_model_reader *r, const dtp_model_scope *scope, co
         return dtp_json_fail(op_name, err, "op '%s' is made by the training graph only", name);
     }
     DTP_TRY(check_keys(v, op, err));
-    DTP_TRY(dtp_model__new_name(r, scope, id, id_text, full, err));
+    DTP_TRY(dtp_model__new_name(r, scope, dtp_json_get(v, "id"), id, full, err));
     node_attrs attrs;
     dtp_tensor_id in[DTP_MAX_OP_IN];
     dtp_node_spec spec = dtp_node_spec_init(full, op->name);
     spec.def = op;
     DTP_TRY(read_operands(r, scope, v, op, in, &spec.n_in, err));
+    dtp_ttype declared;
     if (out != NULL) {
-        spec.has_out = true;
-        DTP_TRY(dtp_model__dim_list(r, out, &spec.out_rank, spec.out_dims, err));
+        spec.out = &declared;
+        DTP_TRY(dtp_model__dim_list(r, out, &declared.rank, declared.dims, err));
     }
     DTP_TRY(read_attrs(r, op, v, &attrs, err));
     spec.in = in;

@@ -27,7 +27,7 @@ static dtp_status read_type(dtp_model_reader *r, const dtp_json *v, dtp_ttype *o
     return dtype == NULL ? DTP_OK : dtp_model__dtype(r, dtype, &out->dtype, err);
 }
 
-static dtp_status add_tensor(dtp_model_reader *r, const dtp_json *v, const dtp_tensor_spec *spec,
+static dtp_status add_tensor(dtp_model_reader *r, const dtp_json *v, const dtp_graph_tensor *spec,
                              dtp_err *err)
 {
     dtp_tensor_id id;
@@ -43,12 +43,11 @@ dtp_status dtp_model__inputs(dtp_model_reader *r, dtp_err *err)
     static const char *const keys[] = {"dims", "dtype", "below", NULL};
     const dtp_json *inputs;
     dtp_model_scope scope = {.prefix = ""};
-    DTP_TRY(dtp_json_require(r->root, "inputs", &inputs, err));
-    DTP_TRY(dtp_json_expect(inputs, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_get_kind(r->root, "inputs", DTP_JSON_OBJECT, &inputs, err));
     for (int32_t i = 0; i < dtp_json_size(inputs); i++) {
         const dtp_json *v = dtp_json_at(inputs, i), *below = dtp_json_get(v, "below");
         char name[DTP_MODEL_MAX_FULL_NAME];
-        dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_INPUT};
+        dtp_graph_tensor spec = {.name = name, .kind = DTP_TENSOR_INPUT};
         DTP_TRY(dtp_json_keys(v, keys, err));
         DTP_TRY(dtp_model__new_name(r, &scope, v, dtp_json_key(v), name, err));
         DTP_TRY(read_type(r, v, &spec.type, err));
@@ -128,7 +127,7 @@ dtp_status dtp_model__params(dtp_model_reader *r, const dtp_model_scope *scope,
     for (int32_t i = 0; i < dtp_json_size(params); i++) {
         const dtp_json *v = dtp_json_at(params, i), *init;
         char name[DTP_MODEL_MAX_FULL_NAME];
-        dtp_tensor_spec spec = {.name = name, .kind = DTP_TENSOR_PARAM};
+        dtp_graph_tensor spec = {.name = name, .kind = DTP_TENSOR_PARAM};
         DTP_TRY(dtp_json_keys(v, keys, err));
         DTP_TRY(dtp_model__new_name(r, scope, v, dtp_json_key(v), name, err));
         DTP_TRY(read_type(r, v, &spec.type, err));

@@ -40,8 +40,6 @@ static const dtp_attr_spec ATTRS[] = {
     {.key = "context", .kind = DTP_ATTR_ENUM, .choices = CONTEXT_CHOICES, .implementation = true},
     {.key = NULL}};
 
-enum { N_ATTRS = sizeof ATTRS / sizeof ATTRS[0] - 1 };
-
 static const dtp_attr_spec PART_ATTRS[] = {
     COMMON_ATTRS,
     {.key = "chunk", .kind = DTP_ATTR_DIM, .def = -1.0},
@@ -163,7 +161,7 @@ static dtp_status check_operands(const dtp_op_call *call, const dtp_attention_di
         if (a->chunk >= 0) {
             DTP_TRY(need_dim(call, 0, "chunk", a->chunk, err));
             DTP_TRY(need_dim(call, 1, "chunk", a->chunk, err));
-            chunks = dtp_attention_size(&call->in[0], a->chunk);
+            chunks = dtp_ttype_size(&call->in[0], a->chunk);
             if (a->chunk == a->query || a->chunk == a->key || a->chunk == a->feature ||
                 a->shift >= chunks) {
                 return DTP_FAIL(err, DTP_INVALID, "chunk dim '%s' of size %lld with shift %lld",
@@ -174,7 +172,7 @@ static dtp_status check_operands(const dtp_op_call *call, const dtp_attention_di
         if (dtp_attention_values(call, a) < 1) {
             return DTP_FAIL(err, DTP_INVALID,
                             "operand 1 holds %lld features: no values behind the %lld of a key",
-                            (long long)dtp_attention_size(&call->in[1], a->feature),
+                            (long long)dtp_ttype_size(&call->in[1], a->feature),
                             (long long)dtp_attention_features(call, a));
         }
     } else {
@@ -182,8 +180,8 @@ static dtp_status check_operands(const dtp_op_call *call, const dtp_attention_di
         DTP_TRY(dims_in(call, 1, 2, feature, err));
         DTP_TRY(dims_in(call, 2, 1, value, err));
     }
-    return check_lengths(call, a, chunks * dtp_attention_size(&call->in[0], a->query),
-                         chunks * dtp_attention_size(&call->in[1], a->key), err);
+    return check_lengths(call, a, chunks * dtp_ttype_size(&call->in[0], a->query),
+                         chunks * dtp_ttype_size(&call->in[1], a->key), err);
 }
 
 /* Types of out and lse. The log-sum of half precision scores is kept in f32. */
@@ -272,14 +270,13 @@ static dtp_dim_role role_grad(const dtp_op_call *call, dtp_dim_id d)
 }
 
 /* Keys that a query of the busiest rank sees. A causal mask halves those of the whole sequence. Of
- * a part, in a zigzag order every part of
- * the sequence sees half of every other part. In a contiguous one half of its own part and all of
- * an earlier part are seen; of all keys, the last n queries see all but the mean of their later
- * ones. */
+ * a part: in a zigzag order every part of the sequence sees half of every other part. In a
+ * contiguous one half of its own part and all of an earlier part are seen; of all keys, the last n
+ * queries see all but the mean of their later ones. */
 static double keys_seen(const dtp_op_call *call, const dtp_attention_dims *a)
 {
-    double keys = (double)dtp_attention_size(&call->in[1], a->key);
-    double queries = (double)dtp_attention_size(&call->in[0], a->query);
+    double keys = (double)dtp_ttype_size(&call->in[1], a->key);
+    double queries = (double)dtp_ttype_size(&call->in[0], a->query);
     if (!a->causal) {
         return keys;
     }
@@ -315,7 +312,7 @@ static int64_t workspace_attention(const dtp_op_call *call)
 {
     dtp_attention_dims a = dtp_attention_dims_of(call);
     int64_t f = dtp_attention_features(call, &a), v = dtp_attention_values(call, &a);
-    int64_t queries = dtp_attention_size(&call->in[0], a.query);
+    int64_t queries = dtp_ttype_size(&call->in[0], a.query);
     int64_t heads = dtp_ttype_elems(&call->in[0]) / (f * queries > 0 ? f * queries : 1);
     int64_t blocks = (queries + DTP_ATTENTION_QUERIES - 1) / DTP_ATTENTION_QUERIES;
     int64_t threads = heads * blocks;
@@ -331,73 +328,37 @@ static dtp_status vjp_attention(dtp_vjp *v, dtp_err *err)
     if (v->d_out[0] < 0) {
         return DTP_OK;
     }
-    dtp_attr attrs[N_ATTRS];
-    for (int32_t i = 0; i < N_ATTRS; i++) {
-        attrs[i] = *dtp_vjp_attr(v, ATTRS[i].key);
-    }
+    const dtp_node *node = &v->g->nodes[v->node];
     const dtp_tensor_id in[] = {v->in[0], v->in[1], v->in[2], v->out[0], v->out[1], v->d_out[0]};
-    return dtp_vjp_emit_multi(v, &(dtp_vjp_op){"attention_grad", 6, in, N_ATTRS, attrs}, v->d_in,
-                              err);
+    const dtp_vjp_op op = {"attention_grad", 6, in, node->n_attrs, node->attrs};
+    return dtp_vjp_emit_multi(v, &op, v->d_in, err);
 }
 
+#define FORWARD(traits)                                                                            \
+    .flags = DTP_OP_ARITHMETIC | (traits), .out_names = LSE_NAME, .infer = infer_attention,        \
+    .role = role_attention, .work = work_attention, .workspace = workspace_attention,              \
+    .f32_error = 4e-6
+#define GRADIENT(traits)                                                                           \
+    .flags = DTP_OP_ARITHMETIC | DTP_OP_INTERNAL_USE | (traits), .infer = infer_grad,              \
+    .role = role_grad, .work = work_grad, .workspace = workspace_attention, .f32_error = 1e-5
+
 const dtp_op_def dtp_ops_attention[] = {
-    {
-        DTP_ROW("attention", "softmax(scale q.k) v without holding the scores; causal by default",
-                3, 3, 2),
-        .flags = DTP_OP_ARITHMETIC | DTP_OP_ATTENTION,
-        .attrs = ATTRS,
-        .out_names = LSE_NAME,
-        .infer = infer_attention,
-        .role = role_attention,
-        .work = work_attention,
-        .workspace = workspace_attention,
-        .vjp = vjp_attention,
-        .decompose = dtp_attention__split,
-        .bench = {"hsf hsf hsf | query=s feature=f"},
-        .f32_error = 4e-6,
-    },
-    {
-        DTP_ROW("attention_grad", "gradient of attention", 6, 6, 3),
-        .flags = DTP_OP_ARITHMETIC | DTP_OP_ATTENTION_GRAD | DTP_OP_INTERNAL_USE,
-        .attrs = ATTRS,
-        .out_names = GRAD_NAMES,
-        .infer = infer_grad,
-        .role = role_grad,
-        .work = work_grad,
-        .workspace = workspace_attention,
-        .no_grad = DTP_NO_GRAD_OF_GRAD,
-        .decompose = dtp_attention__split_grad,
-        .bench = {"hsf hsf hsf hsf hs hsf | query=s feature=f"},
-        .f32_error = 1e-5,
-    },
-    {
-        DTP_ROW("attention_part",
-                "attention to packed keys and values, all or those of another chunk", 2, 2, 2),
-        .flags = DTP_OP_ARITHMETIC | DTP_OP_INTERNAL_USE | DTP_OP_RENAMES,
-        .attrs = PART_ATTRS,
-        .out_names = LSE_NAME,
-        .infer = infer_attention,
-        .role = role_attention,
-        .work = work_attention,
-        .workspace = workspace_attention,
-        .no_grad = DTP_NO_PART_GRAD,
-        .bench = {"hsf hse | query=s feature=f"},
-        .f32_error = 4e-6,
-    },
-    {
-        DTP_ROW("attention_part_grad",
-                "what these keys and values add to the gradient of attention", 5, 5, 2),
-        .flags = DTP_OP_ARITHMETIC | DTP_OP_INTERNAL_USE | DTP_OP_RENAMES,
-        .attrs = PART_ATTRS,
-        .out_names = PART_GRAD_NAMES,
-        .infer = infer_grad,
-        .role = role_grad,
-        .work = work_grad,
-        .workspace = workspace_attention,
-        .no_grad = DTP_NO_PART_GRAD,
-        .bench = {"hsf hse hsf hs hsf | query=s feature=f"},
-        .f32_error = 1e-5,
-    },
+    {DTP_ROW("attention", "softmax(scale q.k) v without holding the scores; causal by default", 3,
+             3, 2),
+     FORWARD(DTP_OP_ATTENTION), .attrs = ATTRS, .vjp = vjp_attention,
+     .decompose = dtp_attention__split, .bench = {"hsf hsf hsf | query=s feature=f"}},
+    {DTP_ROW("attention_grad", "gradient of attention", 6, 6, 3), GRADIENT(DTP_OP_ATTENTION_GRAD),
+     .attrs = ATTRS, .out_names = GRAD_NAMES, .no_grad = DTP_NO_GRAD_OF_GRAD,
+     .decompose = dtp_attention__split_grad,
+     .bench = {"hsf hsf hsf hsf hs hsf | query=s feature=f"}},
+    {DTP_ROW("attention_part", "attention to packed keys and values, all or those of another chunk",
+             2, 2, 2),
+     FORWARD(DTP_OP_INTERNAL_USE | DTP_OP_RENAMES), .attrs = PART_ATTRS,
+     .no_grad = DTP_NO_PART_GRAD, .bench = {"hsf hse | query=s feature=f"}},
+    {DTP_ROW("attention_part_grad", "what these keys and values add to the gradient of attention",
+             5, 5, 2),
+     GRADIENT(DTP_OP_RENAMES), .attrs = PART_ATTRS, .out_names = PART_GRAD_NAMES,
+     .no_grad = DTP_NO_PART_GRAD, .bench = {"hsf hse hsf hs hsf | query=s feature=f"}},
     {
         DTP_ROW("attention_merge", "attention to the keys of two parts from that to each", 4, 4, 2),
         .flags = DTP_OP_INTERNAL_USE,

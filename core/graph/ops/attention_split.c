@@ -19,12 +19,6 @@
 
 #include "core/graph/ops/rows.h"
 
-int64_t dtp_attention_size(const dtp_ttype *type, dtp_dim_id d)
-{
-    int32_t axis = dtp_ttype_find(type, d);
-    return axis < 0 ? 1 : type->dims[axis].size;
-}
-
 dtp_attention_dims dtp_attention_dims_of(const dtp_op_call *call)
 {
     dtp_attention_dims a = {.query = dtp_call_dim(call, "query"),
@@ -37,7 +31,7 @@ dtp_attention_dims dtp_attention_dims_of(const dtp_op_call *call)
     a.key = a.key < 0 ? a.query : a.key;
     a.value = a.value < 0 ? a.feature : a.value;
     if (a.scale == 0.0) {
-        a.scale = 1.0 / sqrt((double)dtp_attention_size(&call->in[0], a.feature));
+        a.scale = 1.0 / sqrt((double)dtp_ttype_size(&call->in[0], a.feature));
     }
     for (int32_t i = 0; i < call->n_attrs; i++) {
         if (strcmp(call->attrs[i].key, "chunk") == 0) {
@@ -51,14 +45,13 @@ dtp_attention_dims dtp_attention_dims_of(const dtp_op_call *call)
 
 int64_t dtp_attention_features(const dtp_op_call *call, const dtp_attention_dims *a)
 {
-    return dtp_attention_size(&call->in[0], a->feature);
+    return dtp_ttype_size(&call->in[0], a->feature);
 }
 
 int64_t dtp_attention_values(const dtp_op_call *call, const dtp_attention_dims *a)
 {
-    return a->packed
-               ? dtp_attention_size(&call->in[1], a->feature) - dtp_attention_features(call, a)
-               : dtp_attention_size(&call->in[2], a->value);
+    return a->packed ? dtp_ttype_size(&call->in[1], a->feature) - dtp_attention_features(call, a)
+                     : dtp_ttype_size(&call->in[2], a->value);
 }
 
 int64_t dtp_attention_tile_elems(int64_t feature, int64_t value)
@@ -89,7 +82,7 @@ static bool is_ring(const attention_split *s)
 static dtp_status begin(attention_split *s, dtp_graph *g, const dtp_op_call *call, dtp_err *err)
 {
     *s = (attention_split){.g = g, .call = call, .a = dtp_attention_dims_of(call)};
-    const int64_t n = dtp_attention_size(&call->in[0], s->a.query);
+    const int64_t n = dtp_ttype_size(&call->in[0], s->a.query);
     if (dtp_call_int(call, "context") == CONTEXT_RING && call->parts > 1 && n % call->parts == 0 &&
         call->in[0].rank < DTP_MAX_RANK) {
         s->parts = call->parts;
@@ -112,11 +105,7 @@ static dtp_status emit_shaped(const attention_split *s, const char *op, dtp_tens
     dtp_node_spec spec = dtp_node_spec_init(name, op);
     spec.n_in = 1;
     spec.in = &x;
-    spec.has_out = true;
-    spec.out_rank = shape->rank;
-    for (int32_t i = 0; i < shape->rank; i++) {
-        spec.out_dims[i] = shape->dims[i];
-    }
+    spec.out = shape;
     return dtp_graph_add_node(s->g, &spec, out, err);
 }
 
@@ -187,7 +176,7 @@ static dtp_status pack(const attention_split *s, dtp_tensor_id k, dtp_tensor_id 
     }
     const dtp_ttype *type = &s->g->tensors[kv].type;
     const dtp_ttype own =
-        renamed(type, s->a.query, (dtp_tdim){s->key, dtp_attention_size(type, s->a.query)});
+        renamed(type, s->a.query, (dtp_tdim){s->key, dtp_ttype_size(type, s->a.query)});
     return emit_shaped(s, "relabel", kv, &own, out, err);
 }
 

@@ -30,8 +30,6 @@ typedef struct dtp_attention_dims {
 
 dtp_attention_dims dtp_attention_dims_of(const dtp_op_call *call);
 
-/* Size along dim d, 1 without it. */
-int64_t dtp_attention_size(const dtp_ttype *type, dtp_dim_id d);
 /* Sizes along feature and value, from the operands of the call. */
 int64_t dtp_attention_features(const dtp_op_call *call, const dtp_attention_dims *a);
 int64_t dtp_attention_values(const dtp_op_call *call, const dtp_attention_dims *a);

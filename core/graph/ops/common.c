@@ -1,16 +1,16 @@
 #include "core/graph/ops/common.h"
 
+#include <assert.h>
 #include <string.h>
 
 dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttype *want,
-                           dtp_dtype dtype, dtp_ttype *out, dtp_err *err)
+                           dtp_ttype *out, dtp_err *err)
 {
     if (!has_out) {
         out[0] = *want;
-        out[0].dtype = dtype;
         return DTP_OK;
     }
-    out[0].dtype = dtype;
+    out[0].dtype = want->dtype;
     if (out[0].rank != want->rank) {
         return DTP_FAIL(err, DTP_INVALID, "'out' has %d dims, the result has %d", out[0].rank,
                         want->rank);
@@ -27,21 +27,34 @@ dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttyp
     return DTP_OK;
 }
 
+int32_t dtp_op__first_with(const dtp_op_call *call, int32_t end, dtp_dim_id id)
+{
+    for (int32_t i = 0; i < end; i++) {
+        if (dtp_ttype_find(&call->in[i], id) >= 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+dtp_status dtp_op__same_size(const dtp_op_call *call, int32_t i, dtp_tdim d, dtp_err *err)
+{
+    const int32_t first = dtp_op__first_with(call, call->n_in, d.id);
+    const int64_t size = dtp_ttype_size(&call->in[first], d.id);
+    if (size != d.size) {
+        return DTP_FAIL(err, DTP_INVALID, "dim '%s' is %lld in operand %d but %lld in operand %d",
+                        dtp_dims_name(call->dims, d.id), (long long)size, first, (long long)d.size,
+                        i);
+    }
+    return DTP_OK;
+}
+
 /* Adds the dims of operand i that `out` lacks. */
 static dtp_status merge_dims(const dtp_op_call *call, int32_t i, dtp_ttype *out, dtp_err *err)
 {
     for (int32_t k = 0; k < call->in[i].rank; k++) {
         const dtp_tdim d = call->in[i].dims[k];
-        int32_t j = 0; /* the first operand that has the dim */
-        while (dtp_ttype_find(&call->in[j], d.id) < 0) {
-            j++;
-        }
-        const int64_t size = call->in[j].dims[dtp_ttype_find(&call->in[j], d.id)].size;
-        if (size != d.size) {
-            return DTP_FAIL(
-                err, DTP_INVALID, "dim '%s' is %lld in operand %d but %lld in operand %d",
-                dtp_dims_name(call->dims, d.id), (long long)size, j, (long long)d.size, i);
-        }
+        DTP_TRY(dtp_op__same_size(call, i, d, err));
         if (dtp_ttype_find(out, d.id) >= 0) {
             continue;
         }
@@ -54,10 +67,9 @@ static dtp_status merge_dims(const dtp_op_call *call, int32_t i, dtp_ttype *out,
     return DTP_OK;
 }
 
-dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, int32_t dtype_of,
-                             dtp_ttype *out, dtp_err *err)
+dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, dtp_ttype *out, dtp_err *err)
 {
-    *out = (dtp_ttype){.dtype = call->in[dtype_of].dtype};
+    *out = (dtp_ttype){.dtype = call->in[first].dtype};
     for (int32_t i = first; i < call->n_in; i++) {
         DTP_TRY(merge_dims(call, i, out, err));
     }
@@ -107,64 +119,13 @@ dtp_status dtp_op__axis(const dtp_op_call *call, const char *key, int32_t *axis,
     return DTP_OK;
 }
 
-dtp_status dtp_op__declared(const dtp_op_call *call, bool has_out, dtp_dtype dtype, dtp_ttype *out,
-                            dtp_err *err)
+dtp_status dtp_op__declared(bool has_out, dtp_dtype dtype, dtp_ttype *out, dtp_err *err)
 {
-    (void)call;
     if (!has_out) {
         return DTP_FAIL(err, DTP_INVALID, "'out' is missing: the dims of the result");
     }
     out[0].dtype = dtype;
     return DTP_OK;
-}
-
-double dtp_op__elems(const dtp_op_call *call)
-{
-    int64_t most = 0;
-    for (int32_t i = 0; i < call->n_in; i++) {
-        const int64_t n = dtp_ttype_elems(&call->in[i]);
-        most = n > most ? n : most;
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        const int64_t n = dtp_ttype_elems(&call->out[i]);
-        most = n > most ? n : most;
-    }
-    return (double)most;
-}
-
-void dtp_op__memory_work(const dtp_op_call *call, double flops_per_elem, dtp_work *out)
-{
-    *out = (dtp_work){.cls = DTP_WORK_MEMORY};
-    for (int32_t i = 0; i < call->n_in; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->in[i]);
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->out[i]);
-    }
-    out->flops = flops_per_elem * dtp_op__elems(call);
-}
-
-dtp_attr dtp_op__copy_attr(const dtp_vjp *v, const char *key)
-{
-    return *dtp_vjp_attr(v, key);
-}
-
-dtp_status dtp_op__infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
-{
-    DTP_TRY(dtp_op__need_float(call, 0, err));
-    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
-}
-
-dtp_status dtp_op__infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
-{
-    DTP_TRY(dtp_op__need_float(call, 0, err));
-    DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
-    dtp_ttype want;
-    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
-    if (want.rank != call->in[0].rank || want.rank != call->in[1].rank) {
-        return DTP_FAIL(err, DTP_INVALID, "the two operands have different dims");
-    }
-    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
 }
 
 dtp_status dtp_op__emit1(dtp_vjp *v, const char *op, dtp_tensor_id x, dtp_tensor_id like,
@@ -187,6 +148,24 @@ dtp_status dtp_op__emit_scale(dtp_vjp *v, dtp_tensor_id x, double factor, dtp_te
     return dtp_vjp_emit(v, &(dtp_vjp_op){"scale", 1, &x, 1, &attr}, like, out, err);
 }
 
+dtp_status dtp_op__self_grad(dtp_vjp *v, dtp_err *err)
+{
+    enum { MAX_ATTRS = 8 };
+    const dtp_node *node = &v->g->nodes[v->node];
+    dtp_attr attrs[MAX_ATTRS];
+    assert(node->n_attrs <= MAX_ATTRS);
+    for (int32_t i = 0; i < node->n_attrs; i++) {
+        attrs[i] = node->attrs[i];
+        if (attrs[i].kind == DTP_ATTR_BOOL) {
+            attrs[i].i = attrs[i].i == 0 ? 1 : 0;
+        } else if (strcmp(attrs[i].key, "shift") == 0) {
+            attrs[i].i = -attrs[i].i;
+        }
+    }
+    const dtp_vjp_op op = {node->op->name, 1, &v->d_out[0], node->n_attrs, attrs};
+    return dtp_vjp_emit(v, &op, v->in[0], &v->d_in[0], err);
+}
+
 dtp_status dtp_op__zero_grad(dtp_vjp *v, dtp_err *err)
 {
     const dtp_attr zero = dtp_attr_float("value", 0.0);
@@ -198,30 +177,25 @@ dtp_status dtp_op__enum_attr(const dtp_graph *g, const char *op, const char *key
                              const char *choice, dtp_attr *out, dtp_err *err)
 {
     const dtp_op_def *def = dtp_op_set_find(g->ops, op);
-    for (const dtp_attr_spec *s = def == NULL ? NULL : def->attrs; s != NULL && s->key != NULL;
-         s++) {
-        for (int64_t i = 0; strcmp(s->key, key) == 0 && s->choices[i] != NULL; i++) {
-            if (strcmp(s->choices[i], choice) == 0) {
-                *out = dtp_attr_int(s->key, i);
-                return DTP_OK;
-            }
-        }
+    const dtp_attr_spec *spec = def == NULL ? NULL : dtp_op_attr(def, key);
+    const int32_t index = spec == NULL ? -1 : dtp_attr_choice(spec, choice);
+    if (index < 0) {
+        return DTP_FAIL(err, DTP_INTERNAL, "op '%s' has no %s '%s'", op, key, choice);
     }
-    return DTP_FAIL(err, DTP_INTERNAL, "op '%s' has no %s '%s'", op, key, choice);
+    *out = dtp_attr_int(spec->key, index);
+    return DTP_OK;
 }
 
-dtp_status dtp_op__share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
+dtp_status dtp_op__emit_mask(dtp_vjp *v, const char *cmp, dtp_tensor_id a, dtp_tensor_id b,
+                             dtp_tensor_id like, dtp_tensor_id *out, dtp_err *err)
 {
-    const dtp_attr cast = dtp_attr_int("dtype", (int64_t)v->g->tensors[x].type.dtype);
-    const dtp_tensor_id pair[] = {x, v->out[0]};
-    dtp_attr eq;
-    dtp_tensor_id mask, number, count, share;
-    DTP_TRY(dtp_op__enum_attr(v->g, "compare", "cmp", "eq", &eq, err));
-    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, pair, 1, &eq}, x, &mask, err));
-    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &mask, 1, &cast}, x, &number, err));
-    DTP_TRY(dtp_vjp_unbroadcast(v, number, v->out[0], &count, err));
-    DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], count, v->out[0], &share, err));
-    return dtp_op__emit2(v, "mul", number, share, x, out, err);
+    const dtp_attr cast = dtp_attr_int("dtype", (int64_t)v->g->tensors[v->in[0]].type.dtype);
+    const dtp_tensor_id pair[] = {a, b};
+    dtp_attr kind;
+    dtp_tensor_id mask;
+    DTP_TRY(dtp_op__enum_attr(v->g, "compare", "cmp", cmp, &kind, err));
+    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, pair, 1, &kind}, like, &mask, err));
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &mask, 1, &cast}, like, out, err);
 }
 
 dtp_dim_role dtp_op__role_along(const dtp_op_call *call, dtp_dim_id d)

@@ -12,24 +12,22 @@
 #define DTP_NO_BOOL_GRAD "its operands are truth values"
 #define DTP_NO_GRAD_OF_GRAD "gradients of gradients are not supported"
 
-/* infer hook: out[0] has dtype and dims of operand 0, a float. */
-dtp_status dtp_op__infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *out,
-                              dtp_err *err) DTP_MUST_CHECK;
-/* infer hook of a gradient from two operands of one float dtype and the same dims. */
-dtp_status dtp_op__infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out,
-                              dtp_err *err) DTP_MUST_CHECK;
-
 /* role hook: the dim of attribute `dim` is WHOLE, the others are PARALLEL. */
 dtp_dim_role dtp_op__role_along(const dtp_op_call *call, dtp_dim_id d);
 
-/* Sets out[0] to dtype and the dims of `want`; when dims were declared they must be the same set
- * with the same sizes, and their order is kept. */
+/* Sets out[0] to `want`; when dims were declared they must be the same set with the same sizes, and
+ * their order is kept. */
 dtp_status dtp_op__set_out(const dtp_op_call *call, bool has_out, const dtp_ttype *want,
-                           dtp_dtype dtype, dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
-/* The dims of all operands in order of first appearance, dtype of operand `dtype_of`; DTP_INVALID
- * when a dim has two sizes or the rank grows beyond DTP_MAX_RANK. */
-dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, int32_t dtype_of,
-                             dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
+                           dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
+/* The first operand before `end` that has the dim, -1 when there is none. */
+int32_t dtp_op__first_with(const dtp_op_call *call, int32_t end, dtp_dim_id id);
+/* Dim d of operand i has the size that it has in the first operand with it. */
+dtp_status dtp_op__same_size(const dtp_op_call *call, int32_t i, dtp_tdim d,
+                             dtp_err *err) DTP_MUST_CHECK;
+/* The dims of all operands in order of first appearance from operand `first` on, and its dtype;
+ * DTP_INVALID when a dim has two sizes or the rank grows beyond DTP_MAX_RANK. */
+dtp_status dtp_op__broadcast(const dtp_op_call *call, int32_t first, dtp_ttype *out,
+                             dtp_err *err) DTP_MUST_CHECK;
 /* Operand i has a floating-point dtype. */
 dtp_status dtp_op__need_float(const dtp_op_call *call, int32_t i, dtp_err *err) DTP_MUST_CHECK;
 /* All operands are bools. */
@@ -40,17 +38,9 @@ dtp_status dtp_op__same_dtype(const dtp_op_call *call, int32_t i, int32_t j,
 /* Axis of the dim attribute `key` in operand 0; DTP_INVALID when it is not there. */
 dtp_status dtp_op__axis(const dtp_op_call *call, const char *key, int32_t *axis,
                         dtp_err *err) DTP_MUST_CHECK;
-/* Output declared for an op without operands; needs has_out. */
-dtp_status dtp_op__declared(const dtp_op_call *call, bool has_out, dtp_dtype dtype, dtp_ttype *out,
+/* An output whose dims must be declared. */
+dtp_status dtp_op__declared(bool has_out, dtp_dtype dtype, dtp_ttype *out,
                             dtp_err *err) DTP_MUST_CHECK;
-
-/* Elements of the largest operand or output of the call. */
-double dtp_op__elems(const dtp_op_call *call);
-/* MEMORY work: every operand and output moved once, `flops_per_elem` per output element. */
-void dtp_op__memory_work(const dtp_op_call *call, double flops_per_elem, dtp_work *out);
-
-/* One-operand rename of an attribute list: copies of the attributes of the forward node. */
-dtp_attr dtp_op__copy_attr(const dtp_vjp *v, const char *key);
 
 /* Backward nodes of one output: an op of one or two operands without attributes, and scale. The
  * output takes the dims of tensor `like`. */
@@ -60,13 +50,15 @@ dtp_status dtp_op__emit2(dtp_vjp *v, const char *op, dtp_tensor_id a, dtp_tensor
                          dtp_tensor_id like, dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_op__emit_scale(dtp_vjp *v, dtp_tensor_id x, double factor, dtp_tensor_id like,
                               dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
+/* 1 where `a cmp b`, else 0, in the dtype of operand 0. */
+dtp_status dtp_op__emit_mask(dtp_vjp *v, const char *cmp, dtp_tensor_id a, dtp_tensor_id b,
+                             dtp_tensor_id like, dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
 /* Index of a choice of an op's ENUM attribute, as that attribute. */
 dtp_status dtp_op__enum_attr(const dtp_graph *g, const char *op, const char *key,
                              const char *choice, dtp_attr *out, dtp_err *err) DTP_MUST_CHECK;
-/* The gradient of an extremum: d_out[0], which has the dims of out[0], shared evenly among the
- * elements of x that equal out[0]. */
-dtp_status dtp_op__share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *out,
-                                  dtp_err *err) DTP_MUST_CHECK;
+/* vjp hook of an op of one operand that is its own adjoint but for the direction: the op on dy with
+ * the same attributes, a flag the other way ("inverse", "reverse") and "shift" back. */
+dtp_status dtp_op__self_grad(dtp_vjp *v, dtp_err *err) DTP_MUST_CHECK;
 /* The vjp hook of a function of one operand that is constant piece by piece: zeros. */
 dtp_status dtp_op__zero_grad(dtp_vjp *v, dtp_err *err) DTP_MUST_CHECK;
 

@@ -1,10 +1,11 @@
 /* Cross-entropy of integer labels (core/graph/ops/cross_entropy.h), its gradient, and the parts it
  * runs as when the class dim is split: three all-reduces forward (max, sum of exponentials, picked
- * logits), none backward. lse = log sum exp(logits);  loss = a lse - t, summed or averaged over
- * rows, or as is dlogits = (a exp(logits - lse) - dt/dlogits) dloss, times 1/rows or 1/total weight
- * for the mean A weighted mean needs the total weight before it can divide: then rows are INTERNAL
- * too, and `label_weight` sums the weights of the labels, a reduction over rows alone. The class
- * weights are whole on every rank, so that the weight of any label is known.
+ * logits), none backward.
+ *   lse = log sum exp(logits);  loss = a lse - t, summed or averaged over rows, or as it is
+ *   dlogits = (a exp(logits - lse) - dt/dlogits) dloss, for the mean times 1/rows or 1/total weight
+ * A weighted mean needs the total weight before it can divide: then rows are INTERNAL too, and
+ * `label_weight` sums the weights of the labels, a reduction over rows alone. The class weights are
+ * whole on every rank, so that the weight of any label is known.
  */
 #include "core/graph/ops/cross_entropy.h"
 
@@ -18,31 +19,24 @@ static const char *const REDUCE_CHOICES[] = {"mean", "sum", "none", NULL};
 static const char *const LSE_NAME[] = {"lse"};
 static const char *const TOTAL_NAME[] = {"total"};
 
-static const dtp_attr_spec LOSS[] = {
-    {.key = "over", .kind = DTP_ATTR_DIM, .required = true},
-    {.key = "reduce", .kind = DTP_ATTR_ENUM, .def = DTP_LOSS_MEAN, .choices = REDUCE_CHOICES},
-    {.key = "smoothing", .kind = DTP_ATTR_FLOAT, .min = 0.0, .max = 1.0},
-    {.key = "ignore", .kind = DTP_ATTR_INT, .def = -9e15, .min = -9e15, .max = 9e15},
-    {.key = NULL}};
-
-enum { N_LOSS = sizeof LOSS / sizeof LOSS[0] - 1 };
-
-static const dtp_attr_spec PICK[] = {
-    {.key = "over", .kind = DTP_ATTR_DIM, .required = true},
-    {.key = "smoothing", .kind = DTP_ATTR_FLOAT, .min = 0.0, .max = 1.0},
-    {.key = "ignore", .kind = DTP_ATTR_INT, .def = -9e15, .min = -9e15, .max = 9e15},
-    {.key = NULL}};
-
-static const dtp_attr_spec WEIGHT[] = {
-    {.key = "over", .kind = DTP_ATTR_DIM, .required = true},
-    {.key = "smoothing", .kind = DTP_ATTR_FLOAT, .min = 0.0, .max = 1.0},
-    {.key = "ignore", .kind = DTP_ATTR_INT, .def = -9e15, .min = -9e15, .max = 9e15},
-    {.key = "dtype", .kind = DTP_ATTR_DTYPE, .def = DTP_F32},
-    {.key = NULL}};
-
-static const dtp_attr_spec REDUCE[] = {
-    {.key = "reduce", .kind = DTP_ATTR_ENUM, .def = DTP_LOSS_MEAN, .choices = REDUCE_CHOICES},
-    {.key = NULL}};
+#define OVER                                                                                       \
+    {                                                                                              \
+        .key = "over", .kind = DTP_ATTR_DIM, .required = true                                      \
+    }
+#define REDUCE                                                                                     \
+    {                                                                                              \
+        .key = "reduce", .kind = DTP_ATTR_ENUM, .def = DTP_LOSS_MEAN, .choices = REDUCE_CHOICES    \
+    }
+#define TERMS                                                                                      \
+    {.key = "smoothing", .kind = DTP_ATTR_FLOAT, .min = 0.0, .max = 1.0},                          \
+    {                                                                                              \
+        .key = "ignore", .kind = DTP_ATTR_INT, .def = -9e15, .min = -9e15, .max = 9e15             \
+    }
+static const dtp_attr_spec LOSS_ATTRS[] = {OVER, REDUCE, TERMS, {.key = NULL}};
+static const dtp_attr_spec PICK_ATTRS[] = {OVER, TERMS, {.key = NULL}};
+static const dtp_attr_spec WEIGHT_ATTRS[] = {
+    OVER, TERMS, {.key = "dtype", .kind = DTP_ATTR_DTYPE, .def = DTP_F32}, {.key = NULL}};
+static const dtp_attr_spec FINISH_ATTRS[] = {REDUCE, {.key = NULL}};
 
 /* ---- terms -------------------------------------------------------------------------------------
  */
@@ -197,44 +191,15 @@ static dtp_dim_role role_weight(const dtp_op_call *call, dtp_dim_id d)
     return (dtp_dim_role){row ? DTP_ROLE_REDUCED : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
 }
 
-/* Adds a row for every dim by its role; the class weights stay whole. */
-static void add_rules(const dtp_op_call *call,
-                      dtp_dim_role (*role)(const dtp_op_call *, dtp_dim_id),
-                      dtp_sharding_rules *out)
+/* A row for every dim by its role; the class weights stay whole. */
+static void rules_weighted(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
-    dtp_dim_id dims[DTP_MAX_OP_DIMS];
-    int32_t n = dtp_call_dims(call, dims), weights = dtp_loss_terms_of(call).weights;
-    for (int32_t i = 0; i < n; i++) {
-        const int32_t before = out->n;
-        dtp_sharding_rules_add_role(out, call, dims[i], role(call, dims[i]));
-        if (weights >= 0 && out->n > before) {
-            out->rows[out->n - 1].in[weights] = (dtp_placement){0};
-        }
+    const int32_t weights = dtp_loss_terms_of(call).weights, before = out->n;
+    (void)linear;
+    dtp_sharding_rules_add_roles(out, call);
+    for (int32_t i = before; weights >= 0 && i < out->n; i++) {
+        out->rows[i].in[weights] = (dtp_placement){0};
     }
-}
-
-static void rules_cross_entropy(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
-{
-    (void)linear;
-    add_rules(call, role_cross_entropy, out);
-}
-
-static void rules_grad(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
-{
-    (void)linear;
-    add_rules(call, dtp_rows__role_parallel, out);
-}
-
-static void rules_pick(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
-{
-    (void)linear;
-    add_rules(call, dtp_rows__role_reduced, out);
-}
-
-static void rules_weight(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
-{
-    (void)linear;
-    add_rules(call, role_weight, out);
 }
 
 static dtp_dim_role role_finish(const dtp_op_call *call, dtp_dim_id d)
@@ -250,9 +215,7 @@ static void work_pick(const dtp_op_call *call, dtp_work *out)
         dtp_rows__work(call, 2.0 * (double)dtp_ttype_elems(&call->in[0]), out);
         return;
     }
-    *out = (dtp_work){.cls = DTP_WORK_MEMORY,
-                      .bytes = (double)dtp_ttype_bytes(&call->in[1]) +
-                               2.0 * (double)dtp_ttype_bytes(&call->out[0])};
+    dtp_rows__work_lookup(call, out);
 }
 
 static dtp_status vjp_cross_entropy(dtp_vjp *v, dtp_err *err)
@@ -273,12 +236,8 @@ static dtp_status vjp_cross_entropy(dtp_vjp *v, dtp_err *err)
     }
     dtp_call_types types;
     const dtp_op_call call = dtp_node_call(v->g, node, &types);
-    dtp_attr attrs[N_LOSS];
     dtp_tensor_id in[6] = {v->in[0], v->in[1], v->out[1], v->d_out[0]};
     int32_t n = 4;
-    for (int32_t i = 0; i < N_LOSS; i++) {
-        attrs[i] = *dtp_vjp_attr(v, LOSS[i].key);
-    }
     const bool total = weighted_mean(&call, weights);
     if (weights) {
         in[n++] = v->in[2];
@@ -292,8 +251,8 @@ static dtp_status vjp_cross_entropy(dtp_vjp *v, dtp_err *err)
                                    sums, err));
         in[n++] = sums[1];
     }
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"cross_entropy_grad", n, in, N_LOSS, attrs}, in[0],
-                        &v->d_in[0], err);
+    const dtp_vjp_op op = {"cross_entropy_grad", n, in, call.n_attrs, call.attrs};
+    return dtp_vjp_emit(v, &op, in[0], &v->d_in[0], err);
 }
 
 static dtp_status split_cross_entropy(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
@@ -326,10 +285,11 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
         DTP_ROW("cross_entropy", "negative log-likelihood of integer labels under softmax(logits)",
                 2, 3, 2),
         .flags = DTP_OP_SOFTMAX_LOSS | DTP_OP_CHECKS_DATA | DTP_OP_WHOLE_OPERAND,
-        .attrs = LOSS,
+        .attrs = LOSS_ATTRS,
         .out_names = LSE_NAME,
         .infer = infer_cross_entropy,
-        .rules = rules_cross_entropy,
+        .role = role_cross_entropy,
+        .rules = rules_weighted,
         .x_flops = 4.0,
         .vjp = vjp_cross_entropy,
         .decompose = split_cross_entropy,
@@ -338,9 +298,10 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
     {
         DTP_ROW("cross_entropy_grad", "gradient of cross_entropy", 4, 6, 1),
         .flags = DTP_OP_CHECKS_DATA | DTP_OP_INTERNAL_USE | DTP_OP_WHOLE_OPERAND,
-        .attrs = LOSS,
+        .attrs = LOSS_ATTRS,
         .infer = infer_grad,
-        .rules = rules_grad,
+        .role = dtp_rows__role_parallel,
+        .rules = rules_weighted,
         .x_flops = 4.0,
         .no_grad = DTP_NO_GRAD_OF_GRAD,
         .inplace_in = {1},
@@ -351,9 +312,10 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
                 "the element that a label names, 0 when it is not on this rank; weighted, smoothed",
                 2, 3, 1),
         .flags = DTP_OP_CHECKS_DATA | DTP_OP_INTERNAL_USE | DTP_OP_WHOLE_OPERAND,
-        .attrs = PICK,
+        .attrs = PICK_ATTRS,
         .infer = infer_pick,
-        .rules = rules_pick,
+        .role = dtp_rows__role_reduced,
+        .rules = rules_weighted,
         .work = work_pick,
         .no_grad = DTP_NO_PART_GRAD,
         .bench = {"rc #r | over=c"},
@@ -363,10 +325,11 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
                 "coefficient of lse in the loss of every row, and the sum of the labels' weights",
                 1, 2, 2),
         .flags = DTP_OP_CHECKS_DATA | DTP_OP_INTERNAL_USE | DTP_OP_WHOLE_OPERAND,
-        .attrs = WEIGHT,
+        .attrs = WEIGHT_ATTRS,
         .out_names = TOTAL_NAME,
         .infer = infer_weight,
-        .rules = rules_weight,
+        .role = role_weight,
+        .rules = rules_weighted,
         .no_grad = DTP_NO_PART_GRAD,
         .bench = {"#r c | over=c"},
     },
@@ -374,7 +337,7 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
         DTP_ROW("cross_entropy_finish",
                 "loss and lse from max, sum of exponentials and picked logit", 3, 5, 2),
         .flags = DTP_OP_INTERNAL_USE,
-        .attrs = REDUCE,
+        .attrs = FINISH_ATTRS,
         .out_names = LSE_NAME,
         .infer = infer_finish,
         .role = role_finish,

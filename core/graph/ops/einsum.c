@@ -5,22 +5,6 @@
 /* ---- inference ----------------------------------------------------------------------------------
  */
 
-/* The first operand before `end` that has the dim, -1 when there is none. */
-static int32_t first_with(const dtp_op_call *call, int32_t end, dtp_dim_id id)
-{
-    for (int32_t i = 0; i < end; i++) {
-        if (dtp_ttype_find(&call->in[i], id) >= 0) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-static int64_t size_in(const dtp_ttype *type, dtp_dim_id id)
-{
-    return type->dims[dtp_ttype_find(type, id)].size;
-}
-
 static dtp_status check_operands(const dtp_op_call *call, dtp_err *err)
 {
     int32_t n_dims = 0;
@@ -29,14 +13,8 @@ static dtp_status check_operands(const dtp_op_call *call, dtp_err *err)
         DTP_TRY(dtp_op__same_dtype(call, i, 0, err));
         for (int32_t k = 0; k < call->in[i].rank; k++) {
             const dtp_tdim d = call->in[i].dims[k];
-            const int32_t before = first_with(call, i, d.id);
-            if (before >= 0 && size_in(&call->in[before], d.id) != d.size) {
-                return DTP_FAIL(
-                    err, DTP_INVALID, "dim '%s' is %lld in operand %d but %lld in operand %d",
-                    dtp_dims_name(call->dims, d.id), (long long)size_in(&call->in[before], d.id),
-                    before, (long long)d.size, i);
-            }
-            n_dims += before < 0 ? 1 : 0;
+            DTP_TRY(dtp_op__same_size(call, i, d, err));
+            n_dims += dtp_op__first_with(call, i, d.id) < 0 ? 1 : 0;
         }
     }
     if (n_dims > DTP_MAX_OP_DIMS) {
@@ -48,20 +26,20 @@ static dtp_status check_operands(const dtp_op_call *call, dtp_err *err)
 
 static dtp_status infer_einsum(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
-    DTP_TRY(dtp_op__declared(call, has_out, call->in[0].dtype, out, err));
+    DTP_TRY(dtp_op__declared(has_out, call->in[0].dtype, out, err));
     DTP_TRY(check_operands(call, err));
     for (int32_t k = 0; k < out->rank; k++) {
         const dtp_tdim d = out->dims[k];
-        const int32_t in = first_with(call, call->n_in, d.id);
+        const int32_t in = dtp_op__first_with(call, call->n_in, d.id);
         if (in < 0) {
             return DTP_FAIL(err, DTP_INVALID,
                             "'out' has dim '%s', which no operand has (use broadcast)",
                             dtp_dims_name(call->dims, d.id));
         }
-        if (size_in(&call->in[in], d.id) != d.size) {
+        if (dtp_ttype_size(&call->in[in], d.id) != d.size) {
             return DTP_FAIL(err, DTP_INVALID, "dim '%s' is %lld in operand %d but %lld in 'out'",
                             dtp_dims_name(call->dims, d.id),
-                            (long long)size_in(&call->in[in], d.id), in, (long long)d.size);
+                            (long long)dtp_ttype_size(&call->in[in], d.id), in, (long long)d.size);
         }
     }
     if (call->n_in < 3) {

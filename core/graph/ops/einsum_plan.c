@@ -1,34 +1,112 @@
 #include "core/graph/ops/einsum_plan.h"
 
-#include <string.h>
-
-#include "core/graph/ops/einsum_ways.h"
 #include "core/base/safe_int.h"
 
-enum { WORKSPACE_ALIGN = 64 };
+enum { WORKSPACE_ALIGN = 64, MIN_MATRIX_SIDE = 16 };
 
 /* ---- tensors ------------------------------------------------------------------------------------
  */
 
-static dtp_einsum_tensor operand_tensor(const dtp_ttype *type, int32_t operand)
+/* An operand of a pair: its dims of size other than 1, with element strides. */
+typedef struct tensor {
+    dtp_einsum_buf buf;
+    int32_t rank;
+    dtp_dim_id id[DTP_MAX_OP_DIMS];
+    int64_t size[DTP_MAX_OP_DIMS], stride[DTP_MAX_OP_DIMS];
+} tensor;
+
+/* An ordered set of dims, outermost first. */
+typedef struct group {
+    int32_t n;
+    dtp_dim_id id[DTP_MAX_OP_DIMS];
+} group;
+
+/* A tensor seen as a matrix rows x cols. */
+typedef struct matrix {
+    bool packed;    /* it must be copied first */
+    bool row_major; /* rows x cols as stored; else cols x rows */
+    int64_t ld;
+} matrix;
+
+/* One way to run a pair as a batched GEMM. */
+typedef struct way {
+    group batch, m, n, k;
+    matrix part[DTP_EINSUM_PARTS]; /* first operand m x k, second k x n, result m x n */
+    double moved;                  /* elements of the packed parts */
+} way;
+
+static int32_t find(const tensor *t, dtp_dim_id id)
 {
-    dtp_einsum_tensor t = {.buf = {.operand = operand}};
+    for (int32_t i = 0; i < t->rank; i++) {
+        if (t->id[i] == id) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool has(const tensor *t, dtp_dim_id id)
+{
+    return find(t, id) >= 0;
+}
+
+static int64_t stride_of(const tensor *t, dtp_dim_id id)
+{
+    int32_t i = find(t, id);
+    return i < 0 ? 0 : t->stride[i];
+}
+
+/* Elements as a double: safe for shapes whose product is not. */
+static double elems(const tensor *t)
+{
+    double n = 1.0;
+    for (int32_t i = 0; i < t->rank; i++) {
+        n *= (double)t->size[i];
+    }
+    return n;
+}
+
+static void add_dim(tensor *t, dtp_dim_id id, int64_t size)
+{
+    if (size != 1) {
+        t->id[t->rank] = id;
+        t->size[t->rank++] = size;
+    }
+}
+
+/* Row-major strides; false when the number of elements does not fit. An empty tensor counts as one
+ * of size 1 along its empty dims. */
+static bool set_strides(tensor *t, int64_t *n_elems)
+{
+    int64_t n = 1;
+    for (int32_t i = t->rank - 1; i >= 0; i--) {
+        t->stride[i] = n;
+        if (!dtp_mul_i64(n, t->size[i] > 0 ? t->size[i] : 1, &n)) {
+            return false;
+        }
+    }
+    *n_elems = n;
+    return true;
+}
+
+static tensor operand_tensor(const dtp_ttype *type, int32_t operand)
+{
+    tensor t = {.buf = {.operand = operand}};
     int64_t n;
     for (int32_t i = 0; i < type->rank; i++) {
-        dtp_einsum__add_dim(&t, type->dims[i].id, type->dims[i].size);
+        add_dim(&t, type->dims[i].id, type->dims[i].size);
     }
-    if (!dtp_einsum__set_strides(&t, &n)) {
+    if (!set_strides(&t, &n)) {
         t.rank = 0;
     }
     return t;
 }
 
 /* Gives a tensor with dims a place in the workspace; false when it is too large. */
-static bool place_in_workspace(const dtp_op_call *call, dtp_einsum_plan *plan, dtp_einsum_tensor *t)
+static bool place_in_workspace(const dtp_op_call *call, dtp_einsum_plan *plan, tensor *t)
 {
     int64_t n, bytes, top;
-    if (!dtp_einsum__set_strides(t, &n) ||
-        !dtp_mul_i64(n, dtp_dtype_bytes(call->in[0].dtype), &bytes) ||
+    if (!set_strides(t, &n) || !dtp_mul_i64(n, dtp_dtype_bytes(call->in[0].dtype), &bytes) ||
         !dtp_add_i64(bytes, WORKSPACE_ALIGN - 1, &bytes) ||
         !dtp_add_i64(plan->workspace_bytes, bytes / WORKSPACE_ALIGN * WORKSPACE_ALIGN, &top)) {
         plan->too_large = true;
@@ -37,6 +115,132 @@ static bool place_in_workspace(const dtp_op_call *call, dtp_einsum_plan *plan, d
     t->buf = (dtp_einsum_buf){DTP_EINSUM_WORKSPACE, plan->workspace_bytes};
     plan->workspace_bytes = top;
     return true;
+}
+
+/* ---- ways ---------------------------------------------------------------------------------------
+ */
+
+/* The dims of `order` that are in `with` and not in `without` (NULL: none are). */
+static group select_dims(const tensor *order, const tensor *with, const tensor *without)
+{
+    group g = {.n = 0};
+    for (int32_t i = 0; i < order->rank; i++) {
+        if (has(with, order->id[i]) && (without == NULL || !has(without, order->id[i]))) {
+            g.id[g.n++] = order->id[i];
+        }
+    }
+    return g;
+}
+
+/* Size of a group, and its stride when the tensor holds it as one run. */
+static bool run_of(const tensor *t, const group *g, int64_t *size, int64_t *stride)
+{
+    *size = 1;
+    *stride = 1;
+    for (int32_t i = g->n - 1; i >= 0; i--) {
+        const int32_t at = find(t, g->id[i]);
+        if (i == g->n - 1) {
+            *stride = t->stride[at];
+        } else if (t->stride[at] != *stride * *size) {
+            return false;
+        }
+        *size *= t->size[at];
+    }
+    return true;
+}
+
+static matrix matrix_of(const tensor *t, const group *rows, const group *cols)
+{
+    int64_t nr, nc, sr, sc;
+    if (!run_of(t, rows, &nr, &sr) || !run_of(t, cols, &nc, &sc)) {
+        return (matrix){.packed = true};
+    }
+    if (nc == 1 || sc == 1) {
+        return (matrix){.row_major = true, .ld = nr > 1 ? sr : nc};
+    }
+    if (nr == 1 || sr == 1) {
+        return (matrix){.ld = nc > 1 ? sc : nr};
+    }
+    return (matrix){.packed = true};
+}
+
+/* Moves all dims of the group but the last to the end of `batch`; false when that is pointless. */
+static bool demote(group *g, group *batch, const tensor *t)
+{
+    if (g->n < 2 || batch->n + g->n - 1 > DTP_MAX_RANK ||
+        t->size[find(t, g->id[g->n - 1])] < MIN_MATRIX_SIDE) {
+        return false;
+    }
+    for (int32_t i = 0; i < g->n - 1; i++) {
+        batch->id[batch->n++] = g->id[i];
+    }
+    g->id[0] = g->id[g->n - 1];
+    g->n = 1;
+    return true;
+}
+
+/* Batch dims in the memory order of the result. */
+static void sort_batch(group *batch, const tensor *c)
+{
+    group sorted = {.n = 0};
+    for (int32_t i = 0; i < c->rank; i++) {
+        for (int32_t k = 0; k < batch->n; k++) {
+            if (batch->id[k] == c->id[i]) {
+                sorted.id[sorted.n++] = c->id[i];
+            }
+        }
+    }
+    *batch = sorted;
+}
+
+/* Bits of a way: which tensor the order of a group comes from, and which groups are demoted. */
+enum {
+    M_FROM_RESULT = 1,
+    N_FROM_RESULT = 2,
+    K_FROM_SECOND = 4,
+    M_DEMOTED = 8,
+    N_DEMOTED = 16,
+    N_WAYS = 32
+};
+
+static bool make_way(const tensor *a, const tensor *b, const tensor *c, int32_t bits, way *w)
+{
+    const tensor *const parts[DTP_EINSUM_PARTS] = {a, b, c};
+    const bool demote_m = (bits & M_DEMOTED) != 0, demote_n = (bits & N_DEMOTED) != 0;
+    const group both = select_dims(c, a, NULL);
+    w->batch.n = 0;
+    for (int32_t i = 0; i < both.n; i++) {
+        if (has(b, both.id[i])) {
+            w->batch.id[w->batch.n++] = both.id[i];
+        }
+    }
+    w->m = (bits & M_FROM_RESULT) != 0 || demote_m ? select_dims(c, a, b) : select_dims(a, c, b);
+    w->n = (bits & N_FROM_RESULT) != 0 || demote_n ? select_dims(c, b, a) : select_dims(b, c, a);
+    w->k = (bits & K_FROM_SECOND) != 0 ? select_dims(b, a, c) : select_dims(a, b, c);
+    if ((demote_m && !demote(&w->m, &w->batch, a)) || (demote_n && !demote(&w->n, &w->batch, b))) {
+        return false;
+    }
+    sort_batch(&w->batch, c);
+    w->part[DTP_EINSUM_A] = matrix_of(a, &w->m, &w->k);
+    w->part[DTP_EINSUM_B] = matrix_of(b, &w->k, &w->n);
+    w->part[DTP_EINSUM_C] = matrix_of(c, &w->m, &w->n);
+    w->moved = 0.0;
+    for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
+        w->moved += w->part[p].packed ? elems(parts[p]) : 0.0;
+    }
+    return true;
+}
+
+/* The way that packs the fewest elements. */
+static void best_way(const tensor *a, const tensor *b, const tensor *c, way *best)
+{
+    way w;
+    (void)make_way(a, b, c, 0, best);
+    for (int32_t bits = 1; bits < N_WAYS && best->moved > 0.0; bits++) {
+        if (make_way(a, b, c, bits, &w) && w.moved < best->moved) {
+            *best = w;
+        }
+    }
 }
 
 /* ---- loop steps ---------------------------------------------------------------------------------
@@ -58,19 +262,12 @@ static void merge_loop(dtp_einsum_loop *l)
     int32_t n = 0, n_out = 0;
     for (int32_t i = 0; i < l->n; i++) {
         const bool same_side = n > 0 && (i < l->n_out || n > n_out);
-        if (same_side && loop_dims_merge(l, n - 1, i)) {
-            l->size[n - 1] *= l->size[i];
-        } else {
-            l->size[n] = l->size[i];
-            for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-                l->stride[p][n] = l->stride[p][i];
-            }
-            n++;
-            n_out += i < l->n_out ? 1 : 0;
-            continue;
-        }
+        const bool joins = same_side && loop_dims_merge(l, n - 1, i);
+        const int32_t at = joins ? n - 1 : n++;
+        l->size[at] = joins ? l->size[at] * l->size[i] : l->size[i];
+        n_out += !joins && i < l->n_out ? 1 : 0;
         for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-            l->stride[p][n - 1] = l->stride[p][i];
+            l->stride[p][at] = l->stride[p][i];
         }
     }
     l->n = n;
@@ -78,20 +275,20 @@ static void merge_loop(dtp_einsum_loop *l)
 }
 
 static void add_loop_dim(dtp_einsum_loop *l, dtp_dim_id id, int64_t size,
-                         const dtp_einsum_tensor *const parts[DTP_EINSUM_PARTS])
+                         const tensor *const parts[DTP_EINSUM_PARTS])
 {
     l->size[l->n] = size;
     for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-        l->stride[p][l->n] = parts[p] == NULL ? 0 : dtp_einsum__stride_of(parts[p], id);
+        l->stride[p][l->n] = parts[p] == NULL ? 0 : stride_of(parts[p], id);
     }
     l->n++;
 }
 
 /* c = sum of a (times b, may be NULL) over the dims that c lacks. */
-static void add_loop(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_einsum_tensor *a,
-                     const dtp_einsum_tensor *b, const dtp_einsum_tensor *c)
+static void add_loop(const dtp_op_call *call, dtp_einsum_plan *plan, const tensor *a,
+                     const tensor *b, const tensor *c)
 {
-    const dtp_einsum_tensor *const parts[DTP_EINSUM_PARTS] = {a, b, c};
+    const tensor *const parts[DTP_EINSUM_PARTS] = {a, b, c};
     dtp_einsum_step *s = &plan->steps[plan->n_steps++];
     dtp_einsum_loop *l = &s->loop;
     double total = 1.0, touched = 0.0;
@@ -105,7 +302,7 @@ static void add_loop(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_e
     for (int32_t p = DTP_EINSUM_A; p <= DTP_EINSUM_B; p++) {
         for (int32_t i = 0; parts[p] != NULL && i < parts[p]->rank; i++) {
             const dtp_dim_id id = parts[p]->id[i];
-            if (!dtp_einsum__has(c, id) && (p == DTP_EINSUM_A || !dtp_einsum__has(a, id))) {
+            if (!has(c, id) && (p == DTP_EINSUM_A || !has(a, id))) {
                 add_loop_dim(l, id, parts[p]->size[i], parts);
             }
         }
@@ -117,7 +314,7 @@ static void add_loop(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_e
         s->part[p] = (dtp_einsum_buf){0};
         if (parts[p] != NULL) {
             s->part[p] = parts[p]->buf;
-            touched += dtp_einsum__elems(parts[p]);
+            touched += elems(parts[p]);
         }
     }
     plan->flops += total * ((l->two ? 1.0 : 0.0) + (l->n > l->n_out ? 1.0 : 0.0));
@@ -127,8 +324,8 @@ static void add_loop(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_e
 }
 
 /* A copy from or to matrix form. */
-static void add_pack(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_einsum_tensor *from,
-                     const dtp_einsum_tensor *to)
+static void add_pack(const dtp_op_call *call, dtp_einsum_plan *plan, const tensor *from,
+                     const tensor *to)
 {
     const double before = plan->inner_bytes;
     add_loop(call, plan, from, NULL, to);
@@ -140,56 +337,54 @@ static void add_pack(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_e
 /* ---- GEMM steps ---------------------------------------------------------------------------------
  */
 
-static void append_group(dtp_einsum_tensor *t, const dtp_einsum_group *g,
-                         const dtp_einsum_tensor *from)
+static void append_group(tensor *t, const group *g, const tensor *from)
 {
     for (int32_t i = 0; i < g->n; i++) {
-        const int32_t at = dtp_einsum__find(from, g->id[i]);
+        const int32_t at = find(from, g->id[i]);
         if (at >= 0) {
-            dtp_einsum__add_dim(t, g->id[i], from->size[at]);
+            add_dim(t, g->id[i], from->size[at]);
         }
     }
 }
 
-static int64_t group_size(const dtp_einsum_group *g, const dtp_einsum_tensor *t)
+static int64_t group_size(const group *g, const tensor *t)
 {
     int64_t n = 1;
     for (int32_t i = 0; i < g->n; i++) {
-        n *= t->size[dtp_einsum__find(t, g->id[i])];
+        n *= t->size[find(t, g->id[i])];
     }
     return n;
 }
 
-static void set_batch(dtp_einsum_gemm *g, const dtp_einsum_group *batch,
-                      const dtp_einsum_tensor *const parts[DTP_EINSUM_PARTS])
+static void set_batch(dtp_einsum_gemm *g, const group *batch,
+                      const tensor *const parts[DTP_EINSUM_PARTS])
 {
-    const dtp_einsum_tensor *c = parts[DTP_EINSUM_C];
+    const tensor *c = parts[DTP_EINSUM_C];
     g->n_batch = 0;
     for (int32_t i = 0; i < batch->n; i++) {
-        const int64_t size = c->size[dtp_einsum__find(c, batch->id[i])];
+        const int64_t size = c->size[find(c, batch->id[i])];
         bool merge = g->n_batch > 0;
         for (int32_t p = 0; p < DTP_EINSUM_PARTS && merge; p++) {
-            merge = g->stride[p][g->n_batch - 1] ==
-                    dtp_einsum__stride_of(parts[p], batch->id[i]) * size;
+            merge = g->stride[p][g->n_batch - 1] == stride_of(parts[p], batch->id[i]) * size;
         }
         const int32_t at = merge ? g->n_batch - 1 : g->n_batch++;
         g->batch[at] = merge ? g->batch[at] * size : size;
         for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-            g->stride[p][at] = dtp_einsum__stride_of(parts[p], batch->id[i]);
+            g->stride[p][at] = stride_of(parts[p], batch->id[i]);
         }
     }
 }
 
 /* The GEMM on parts in matrix form. A result stored n x m is computed as B^T A^T. */
-static void emit_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_einsum_way *w,
-                      const dtp_einsum_tensor *const t[DTP_EINSUM_PARTS])
+static void emit_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const way *w,
+                      const tensor *const t[DTP_EINSUM_PARTS])
 {
     dtp_einsum_step *s = &plan->steps[plan->n_steps++];
     dtp_einsum_gemm *g = &s->gemm;
     const bool swap = !w->part[DTP_EINSUM_C].row_major;
     const int32_t first = swap ? DTP_EINSUM_B : DTP_EINSUM_A;
     const int32_t second = swap ? DTP_EINSUM_A : DTP_EINSUM_B;
-    const dtp_einsum_tensor *const parts[DTP_EINSUM_PARTS] = {t[first], t[second], t[DTP_EINSUM_C]};
+    const tensor *const parts[DTP_EINSUM_PARTS] = {t[first], t[second], t[DTP_EINSUM_C]};
     double batch = 1.0, touched = 0.0;
     s->is_gemm = true;
     s->is_pack = false;
@@ -207,22 +402,22 @@ static void emit_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_
     }
     for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
         s->part[p] = parts[p]->buf;
-        touched += dtp_einsum__elems(parts[p]);
+        touched += elems(parts[p]);
     }
     plan->flops += 2.0 * batch * (double)g->m * (double)g->n * (double)g->k;
     plan->inner_bytes += touched * (double)dtp_dtype_bytes(call->in[0].dtype);
     plan->elementwise = false;
 }
 
-static bool add_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_einsum_tensor *a,
-                     const dtp_einsum_tensor *b, const dtp_einsum_tensor *c)
+static bool add_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const tensor *a,
+                     const tensor *b, const tensor *c)
 {
-    dtp_einsum_way w;
-    dtp_einsum__best_way(a, b, c, &w);
-    const dtp_einsum_group *const rows[DTP_EINSUM_PARTS] = {&w.m, &w.k, &w.m};
-    const dtp_einsum_group *const cols[DTP_EINSUM_PARTS] = {&w.k, &w.n, &w.n};
-    const dtp_einsum_tensor *t[DTP_EINSUM_PARTS] = {a, b, c};
-    dtp_einsum_tensor packed[DTP_EINSUM_PARTS];
+    way w;
+    best_way(a, b, c, &w);
+    const group *const rows[DTP_EINSUM_PARTS] = {&w.m, &w.k, &w.m};
+    const group *const cols[DTP_EINSUM_PARTS] = {&w.k, &w.n, &w.n};
+    const tensor *t[DTP_EINSUM_PARTS] = {a, b, c};
+    tensor packed[DTP_EINSUM_PARTS];
     for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
         if (!w.part[p].packed) {
             continue;
@@ -237,7 +432,7 @@ static bool add_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_e
         if (p != DTP_EINSUM_C) {
             add_pack(call, plan, t[p], &packed[p]);
         }
-        w.part[p] = dtp_einsum__matrix_of(&packed[p], rows[p], cols[p]);
+        w.part[p] = matrix_of(&packed[p], rows[p], cols[p]);
         t[p] = &packed[p];
     }
     emit_gemm(call, plan, &w, t);
@@ -251,13 +446,13 @@ static bool add_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const dtp_e
  */
 
 /* Sums dims of t that neither `other` nor `result` has. */
-static bool reduce_alone(const dtp_op_call *call, dtp_einsum_plan *plan, dtp_einsum_tensor *t,
-                         const dtp_einsum_tensor *other, const dtp_einsum_tensor *result)
+static bool reduce_alone(const dtp_op_call *call, dtp_einsum_plan *plan, tensor *t,
+                         const tensor *other, const tensor *result)
 {
-    dtp_einsum_tensor kept = {.rank = 0};
+    tensor kept = {.rank = 0};
     for (int32_t i = 0; i < t->rank; i++) {
-        if (dtp_einsum__has(other, t->id[i]) || dtp_einsum__has(result, t->id[i])) {
-            dtp_einsum__add_dim(&kept, t->id[i], t->size[i]);
+        if (has(other, t->id[i]) || has(result, t->id[i])) {
+            add_dim(&kept, t->id[i], t->size[i]);
         }
     }
     if (kept.rank == t->rank) {
@@ -271,17 +466,16 @@ static bool reduce_alone(const dtp_op_call *call, dtp_einsum_plan *plan, dtp_ein
     return true;
 }
 
-static bool add_pair(const dtp_op_call *call, dtp_einsum_plan *plan, dtp_einsum_tensor *a,
-                     dtp_einsum_tensor *b, const dtp_einsum_tensor *c)
+static bool add_pair(const dtp_op_call *call, dtp_einsum_plan *plan, tensor *a, tensor *b,
+                     const tensor *c)
 {
     if (!reduce_alone(call, plan, a, b, c) || !reduce_alone(call, plan, b, a, c)) {
         return false;
     }
-    const dtp_einsum_group k = dtp_einsum__select_dims(a, b, c);
-    const dtp_einsum_group m = dtp_einsum__select_dims(c, a, b);
-    const dtp_einsum_group n = dtp_einsum__select_dims(c, b, a);
-    if (k.n > 0 && m.n + n.n > 0 && dtp_einsum__elems(a) > 0.0 && dtp_einsum__elems(b) > 0.0 &&
-        dtp_einsum__elems(c) > 0.0) {
+    const group k = select_dims(a, b, c);
+    const group m = select_dims(c, a, b);
+    const group n = select_dims(c, b, a);
+    if (k.n > 0 && m.n + n.n > 0 && elems(a) > 0.0 && elems(b) > 0.0 && elems(c) > 0.0) {
         return add_gemm(call, plan, a, b, c);
     }
     add_loop(call, plan, a, b, c);
@@ -300,24 +494,23 @@ static bool needed_later(const dtp_op_call *call, int32_t operand, dtp_dim_id id
 
 /* The product of a and operand number `operand`, b, with the dims that are needed later. */
 static bool make_product(const dtp_op_call *call, dtp_einsum_plan *plan, int32_t operand,
-                         const dtp_einsum_tensor *a, const dtp_einsum_tensor *b,
-                         dtp_einsum_tensor *out)
+                         const tensor *a, const tensor *b, tensor *out)
 {
     int32_t n_union = a->rank;
     out->rank = 0;
     for (int32_t i = 0; i < a->rank; i++) {
         if (needed_later(call, operand, a->id[i])) {
-            dtp_einsum__add_dim(out, a->id[i], a->size[i]);
+            add_dim(out, a->id[i], a->size[i]);
         }
     }
     for (int32_t i = 0; i < b->rank; i++) {
-        n_union += dtp_einsum__has(a, b->id[i]) ? 0 : 1;
+        n_union += has(a, b->id[i]) ? 0 : 1;
         if (n_union > DTP_MAX_OP_DIMS) {
             plan->too_large = true;
             return false;
         }
-        if (!dtp_einsum__has(a, b->id[i]) && needed_later(call, operand, b->id[i])) {
-            dtp_einsum__add_dim(out, b->id[i], b->size[i]);
+        if (!has(a, b->id[i]) && needed_later(call, operand, b->id[i])) {
+            add_dim(out, b->id[i], b->size[i]);
         }
     }
     return place_in_workspace(call, plan, out);
@@ -325,15 +518,15 @@ static bool make_product(const dtp_op_call *call, dtp_einsum_plan *plan, int32_t
 
 static bool add_steps(const dtp_op_call *call, dtp_einsum_plan *plan)
 {
-    const dtp_einsum_tensor out = operand_tensor(&call->out[0], DTP_EINSUM_OUT);
-    dtp_einsum_tensor a = operand_tensor(&call->in[0], 0);
+    const tensor out = operand_tensor(&call->out[0], DTP_EINSUM_OUT);
+    tensor a = operand_tensor(&call->in[0], 0);
     if (call->n_in == 1) {
         add_loop(call, plan, &a, NULL, &out);
         return true;
     }
     for (int32_t i = 1; i < call->n_in; i++) {
-        dtp_einsum_tensor b = operand_tensor(&call->in[i], i);
-        dtp_einsum_tensor product = out;
+        tensor b = operand_tensor(&call->in[i], i);
+        tensor product = out;
         if (i < call->n_in - 1 && !make_product(call, plan, i, &a, &b, &product)) {
             return false;
         }

@@ -5,10 +5,31 @@
 
 #include "core/graph/ops/common.h"
 
+/* Dtype and dims of operand 0, a float. */
+static dtp_status infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
+}
+
+/* The gradient of a function, from two operands of one float dtype and the same dims. */
+static dtp_status infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
+    dtp_ttype want;
+    DTP_TRY(dtp_op__broadcast(call, 0, &want, err));
+    if (want.rank != call->in[0].rank || want.rank != call->in[1].rank) {
+        return DTP_FAIL(err, DTP_INVALID, "the two operands have different dims");
+    }
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
+}
+
 static dtp_status infer_cast(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
-    const dtp_dtype to = (dtp_dtype)dtp_call_int(call, "dtype");
-    return dtp_op__set_out(call, has_out, &call->in[0], to, out, err);
+    dtp_ttype want = call->in[0];
+    want.dtype = (dtp_dtype)dtp_call_int(call, "dtype");
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_status infer_clamp(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -17,8 +38,8 @@ static dtp_status infer_clamp(const dtp_op_call *call, bool has_out, dtp_ttype *
     if (!(low <= high)) {
         return DTP_FAIL(err, DTP_INVALID, "'low' is %g, above 'high', which is %g", low, high);
     }
-    return call->n_in == 1 ? dtp_op__infer_same(call, has_out, out, err)
-                           : dtp_op__infer_pair(call, has_out, out, err);
+    return call->n_in == 1 ? infer_same(call, has_out, out, err)
+                           : infer_pair(call, has_out, out, err);
 }
 
 static dtp_status infer_binary(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -28,8 +49,8 @@ static dtp_status infer_binary(const dtp_op_call *call, bool has_out, dtp_ttype 
         return DTP_FAIL(err, DTP_INVALID, "operand 0 is bool, numbers are needed");
     }
     DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
-    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    DTP_TRY(dtp_op__broadcast(call, 0, &want, err));
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_status infer_div(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -42,8 +63,9 @@ static dtp_status infer_compare(const dtp_op_call *call, bool has_out, dtp_ttype
 {
     dtp_ttype want;
     DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
-    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
-    return dtp_op__set_out(call, has_out, &want, DTP_BOOL, out, err);
+    DTP_TRY(dtp_op__broadcast(call, 0, &want, err));
+    want.dtype = DTP_BOOL;
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_status infer_select(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -54,16 +76,17 @@ static dtp_status infer_select(const dtp_op_call *call, bool has_out, dtp_ttype 
                         dtp_dtype_name(call->in[0].dtype));
     }
     DTP_TRY(dtp_op__same_dtype(call, 2, 1, err));
-    DTP_TRY(dtp_op__broadcast(call, 1, 1, &want, err));
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    DTP_TRY(dtp_op__broadcast(call, 1, &want, err));
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_status infer_logical(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     dtp_ttype want;
     DTP_TRY(dtp_op__need_bool(call, err));
-    DTP_TRY(dtp_op__broadcast(call, 0, 0, &want, err));
-    return dtp_op__set_out(call, has_out, &want, DTP_BOOL, out, err);
+    DTP_TRY(dtp_op__broadcast(call, 0, &want, err));
+    want.dtype = DTP_BOOL;
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------
@@ -100,17 +123,6 @@ static dtp_status vjp_own(dtp_vjp *v, dtp_err *err)
     const dtp_tensor_id in[] = {d->of_result ? v->out[0] : v->in[0], v->d_out[0]};
     const dtp_vjp_op op = {d->op, 2, in, node->n_attrs, node->attrs};
     return dtp_vjp_emit(v, &op, v->in[0], &v->d_in[0], err);
-}
-
-static dtp_status vjp_neg(dtp_vjp *v, dtp_err *err)
-{
-    return dtp_op__emit1(v, "neg", v->d_out[0], v->in[0], &v->d_in[0], err);
-}
-
-static dtp_status vjp_scale(dtp_vjp *v, dtp_err *err)
-{
-    return dtp_op__emit_scale(v, v->d_out[0], dtp_vjp_attr(v, "factor")->f, v->in[0], &v->d_in[0],
-                              err);
 }
 
 static dtp_status vjp_rsqrt(dtp_vjp *v, dtp_err *err)
@@ -202,29 +214,19 @@ static dtp_status vjp_div(dtp_vjp *v, dtp_err *err)
 static dtp_status vjp_extremum(dtp_vjp *v, dtp_err *err)
 {
     const char *wins = v->g->nodes[v->node].op->user;
-    const dtp_dtype dtype = v->g->tensors[v->in[0]].type.dtype;
+    const char *const kinds[] = {wins, wins[0] == 'g' ? "ge" : "le"};
     for (int32_t i = 0; i < 2; i++) {
-        dtp_tensor_id mask[2], number[2], sum, half, part;
-        const char *const kinds[] = {wins, wins[0] == 'g' ? "ge" : "le"};
-        const dtp_tensor_id in[] = {v->in[i], v->in[1 - i]};
-        const dtp_attr to = dtp_attr_int("dtype", (int64_t)dtype);
-        const dtp_attr factor = dtp_attr_float("factor", 0.5);
+        const dtp_tensor_id x = v->in[i], other = v->in[1 - i], y = v->out[0];
+        dtp_tensor_id number[2], sum, half;
         if (!v->need[i]) {
             continue;
         }
         for (int32_t k = 0; k < 2; k++) {
-            dtp_attr attr;
-            DTP_TRY(dtp_op__enum_attr(v->g, "compare", "cmp", kinds[k], &attr, err));
-            DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"compare", 2, in, 1, &attr}, v->out[0], &mask[k],
-                                 err));
-            DTP_TRY(
-                dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &mask[k], 1, &to}, -1, &number[k], err));
+            DTP_TRY(dtp_op__emit_mask(v, kinds[k], x, other, y, &number[k], err));
         }
-        DTP_TRY(dtp_op__emit2(v, "add", number[0], number[1], v->out[0], &sum, err));
-        DTP_TRY(
-            dtp_vjp_emit(v, &(dtp_vjp_op){"scale", 1, &sum, 1, &factor}, v->out[0], &half, err));
-        DTP_TRY(dtp_op__emit2(v, "einsum", v->d_out[0], half, v->in[i], &part, err));
-        v->d_in[i] = part;
+        DTP_TRY(dtp_op__emit2(v, "add", number[0], number[1], y, &sum, err));
+        DTP_TRY(dtp_op__emit_scale(v, sum, 0.5, y, &half, err));
+        DTP_TRY(dtp_op__emit2(v, "einsum", v->d_out[0], half, x, &v->d_in[i], err));
     }
     return DTP_OK;
 }
@@ -300,13 +302,12 @@ enum { X, Y };
     .flags = DTP_OP_ELEMENTWISE, .infer = infer_logical, .no_grad = DTP_NO_BOOL_GRAD,              \
     .f32_error = DTP_EXACT
 
-#define INFER_REAL dtp_op__infer_same
-#define INFER_POSITIVE dtp_op__infer_same
+#define INFER_REAL infer_same
+#define INFER_POSITIVE infer_same
 #define INFER_TRUTH infer_logical
 #define UNARY_ROW(op, text, domain, flops, ...)                                                    \
     {ROW1(#op, text, INFER_##domain, flops), __VA_ARGS__},
-#define GRADIENT_ROW(op, text, flops, ...)                                                         \
-    {ROW_GRAD(#op, text, dtp_op__infer_pair, flops), __VA_ARGS__},
+#define GRADIENT_ROW(op, text, flops, ...) {ROW_GRAD(#op, text, infer_pair, flops), __VA_ARGS__},
 #define BINARY_ROW(op, text, domain, flops, ...)                                                   \
     {DTP_ROW(#op, (text), 2, 2, 1), .elem_flops = (flops), .inplace_in = {1}, __VA_ARGS__},
 
@@ -321,15 +322,15 @@ const dtp_op_def dtp_ops_elementwise[] = {
         .bench = {"#rc | dtype=f32"},
         .mtf_class = "CastOperation",
     },
-    {ROW1("scale", "factor x", dtp_op__infer_same, 1.0), .vjp = vjp_scale,
+    {ROW1("scale", "factor x", infer_same, 1.0), .vjp = dtp_op__self_grad,
      .linear = DTP_LINEAR_EACH, .attrs = SCALE_ATTRS, .bench = {"rc | factor=0.5"},
      .mtf_class = "ScalarMultiplyOperation"},
-    {ROW1("pow", "x^exponent", dtp_op__infer_same, 10.0), .vjp = vjp_pow, .attrs = POW_ATTRS,
+    {ROW1("pow", "x^exponent", infer_same, 10.0), .vjp = vjp_pow, .attrs = POW_ATTRS,
      .bench = {"rc | exponent=2.5"}},
-    {ROW1("leaky_relu", "x, or slope x when negative", dtp_op__infer_same, 1.0),
-     OWN("leaky_relu_grad", X), .attrs = SLOPE_ATTRS},
-    {ROW1("elu", "x, or alpha (e^x - 1) when negative", dtp_op__infer_same, 10.0),
-     OWN("elu_grad", X), .attrs = ALPHA_ATTRS},
+    {ROW1("leaky_relu", "x, or slope x when negative", infer_same, 1.0), OWN("leaky_relu_grad", X),
+     .attrs = SLOPE_ATTRS},
+    {ROW1("elu", "x, or alpha (e^x - 1) when negative", infer_same, 10.0), OWN("elu_grad", X),
+     .attrs = ALPHA_ATTRS},
     {ROW1("clamp", "x limited to [low, high]", infer_clamp, 1.0), OWN("clamp_grad", X),
      .attrs = CLAMP_ATTRS, .f32_error = DTP_EXACT},
     {
@@ -351,9 +352,9 @@ const dtp_op_def dtp_ops_elementwise[] = {
         .bench = {"?rc rc rc"},
         .f32_error = DTP_EXACT,
     },
-    {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", dtp_op__infer_pair, 1.0),
+    {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", infer_pair, 1.0),
      .attrs = SLOPE_ATTRS},
-    {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", dtp_op__infer_pair, 1.0),
+    {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", infer_pair, 1.0),
      .attrs = ALPHA_ATTRS},
     {ROW_GRAD("clamp_grad", "dy where low <= x <= high", infer_clamp, 1.0), .attrs = CLAMP_ATTRS,
      .f32_error = DTP_EXACT},

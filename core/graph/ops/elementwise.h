@@ -15,8 +15,8 @@
 /* Of x. Gradients: PRODUCT(op, f, of, c): dx = c op(dy, f(t)); OWN(op, of): dx = op(t, dy); t is X
  * or the result, Y. */
 #define DTP_UNARY_OPS(OP)                                                                          \
-    OP(neg, "-x", REAL, 1, .vjp = vjp_neg, .linear = DTP_LINEAR_EACH, .f32_error = DTP_EXACT,      \
-       .mtf_class = "ScalarMultiplyOperation")                                                     \
+    OP(neg, "-x", REAL, 1, .vjp = dtp_op__self_grad, .linear = DTP_LINEAR_EACH,                    \
+       .f32_error = DTP_EXACT, .mtf_class = "ScalarMultiplyOperation")                             \
     OP(exp, "e^x", REAL, 10, PRODUCT("mul", NULL, Y, 1))                                           \
     OP(log, "natural logarithm", POSITIVE, 10, PRODUCT("div", NULL, X, 1))                         \
     OP(sqrt, "square root", POSITIVE, 1, PRODUCT("div", NULL, Y, 0.5))                             \

@@ -8,7 +8,7 @@
 static dtp_status infer_constant(const dtp_op_call *call, bool has_out, dtp_ttype *out,
                                  dtp_err *err)
 {
-    return dtp_op__declared(call, has_out, (dtp_dtype)dtp_call_int(call, "dtype"), out, err);
+    return dtp_op__declared(has_out, (dtp_dtype)dtp_call_int(call, "dtype"), out, err);
 }
 
 static dtp_status infer_iota(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -24,19 +24,14 @@ static dtp_status infer_iota(const dtp_op_call *call, bool has_out, dtp_ttype *o
 
 static dtp_status infer_fill(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
-    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
 }
 
 /* The operand's elements are not read: any split is kept, and partial sums are left alone and give
  * a replicated result. */
 static void rules_fill(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
-    dtp_dim_id dims[DTP_MAX_OP_DIMS];
-    const int32_t n = dtp_call_dims(call, dims);
-    for (int32_t i = 0; i < n; i++) {
-        dtp_sharding_rules_add_role(out, call, dims[i],
-                                    (dtp_dim_role){DTP_ROLE_PARALLEL, DTP_REDUCE_SUM});
-    }
+    dtp_sharding_rules_add_roles(out, call);
     if (linear && call->in[0].dtype != DTP_BOOL) {
         dtp_sharding_rules_add_linear(out, call, 1U);
         out->rows[out->n - 1].out[0] = (dtp_placement){0};
@@ -61,7 +56,8 @@ static dtp_status infer_one_hot(const dtp_op_call *call, bool has_out, dtp_ttype
     want.dims[want.rank].id = d;
     want.dims[want.rank].size = at >= 0 ? out[0].dims[at].size : call->dims->sizes[d];
     want.rank++;
-    return dtp_op__set_out(call, has_out, &want, DTP_F32, out, err);
+    want.dtype = DTP_F32;
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static const dtp_attr_spec CONSTANT_ATTRS[] = {
@@ -86,29 +82,17 @@ static dtp_status infer_random(const dtp_op_call *call, bool has_out, dtp_ttype 
         return DTP_FAIL(err, DTP_INVALID, "'dtype' is %s, a floating-point type is needed",
                         dtp_dtype_name(dtype));
     }
-    return dtp_op__declared(call, has_out, dtype, out, err);
+    return dtp_op__declared(has_out, dtype, out, err);
 }
 
 static dtp_status infer_dropout(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     DTP_TRY(dtp_op__need_float(call, 0, err));
-    dtp_ttype declared = out[0];
-    DTP_TRY(dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err));
-    if (has_out) {
-        declared.dtype = call->in[0].dtype;
-        if (!dtp_ttype_equal(&declared, &call->in[0])) {
-            return DTP_FAIL(err, DTP_INVALID, "'out' must list the dims in the operand's order");
-        }
+    DTP_TRY(dtp_op__set_out(call, has_out, &call->in[0], out, err));
+    if (!dtp_ttype_equal(&out[0], &call->in[0])) {
+        return DTP_FAIL(err, DTP_INVALID, "'out' must list the dims in the operand's order");
     }
     return DTP_OK;
-}
-
-/* The same mask from the same stream. */
-static dtp_status vjp_dropout(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr attrs[] = {dtp_op__copy_attr(v, "rate"), dtp_op__copy_attr(v, "stream")};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"dropout", 1, &v->d_out[0], 2, attrs}, v->in[0],
-                        &v->d_in[0], err);
 }
 
 static const dtp_attr_spec DROPOUT_ATTRS[] = {
@@ -128,51 +112,26 @@ static const dtp_attr_spec NORMAL_ATTRS[] = {
     {.key = "stream", .kind = DTP_ATTR_INT, .hidden = true},
     {.key = NULL}};
 
+#define EXACT(op, text, n, traits)                                                                 \
+    DTP_ROW(op, text, n, n, 1), .flags = (traits), .elem_flops = 1.0, .f32_error = DTP_EXACT
+#define RANDOM(op, text, attributes)                                                               \
+    DTP_ROW(op, text, 0, 0, 1),                                                                    \
+        .flags = DTP_OP_RANDOM, .attrs = (attributes), .infer = infer_random, .elem_flops = 40.0,  \
+        .no_grad = DTP_NO_OPERANDS, .bench = {"| out=rc"}, .mtf_class = "RandomOperation"
+
 const dtp_op_def dtp_ops_fill[] = {
-    {
-        DTP_ROW("constant", "one value everywhere", 0, 0, 1),
-        .flags = DTP_OP_ANY_DTYPE | DTP_OP_CONSTANT,
-        .attrs = CONSTANT_ATTRS,
-        .infer = infer_constant,
-        .elem_flops = 1.0,
-        .no_grad = DTP_NO_OPERANDS,
-        .bench = {"| out=rc value=1"},
-        .f32_error = DTP_EXACT,
-        .mtf_class = "ConstantOperation",
-    },
-    {
-        DTP_ROW("iota", "the index along a dim", 0, 0, 1),
-        .attrs = IOTA_ATTRS,
-        .infer = infer_iota,
-        .elem_flops = 1.0,
-        .no_grad = DTP_NO_OPERANDS,
-        .bench = {"| out=rc dim=c"},
-        .f32_error = DTP_EXACT,
-        .flags = DTP_OP_ANY_DTYPE,
-    },
-    {
-        DTP_ROW("fill", "one value in the shape and type of x", 1, 1, 1),
-        .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE,
-        .attrs = FILL_ATTRS,
-        .infer = infer_fill,
-        .rules = rules_fill,
-        .elem_flops = 1.0,
-        .vjp = dtp_op__zero_grad,
-        .inplace_in = {1},
-        .bench = {"rc | value=1"},
-        .f32_error = DTP_EXACT,
-    },
-    {
-        DTP_ROW("one_hot", "on at the index, off elsewhere", 1, 1, 1),
-        .attrs = ONE_HOT_ATTRS,
-        .flags = DTP_OP_CHECKS_DATA,
-        .infer = infer_one_hot,
-        .elem_flops = 1.0,
-        .no_grad = "its operand holds integers",
-        .bench = {"#r | out=rc dim=c"},
-        .f32_error = DTP_EXACT,
-        .mtf_class = "OneHotOperation",
-    },
+    {EXACT("constant", "one value everywhere", 0, DTP_OP_ANY_DTYPE | DTP_OP_CONSTANT),
+     .attrs = CONSTANT_ATTRS, .infer = infer_constant, .no_grad = DTP_NO_OPERANDS,
+     .bench = {"| out=rc value=1"}, .mtf_class = "ConstantOperation"},
+    {EXACT("iota", "the index along a dim", 0, DTP_OP_ANY_DTYPE), .attrs = IOTA_ATTRS,
+     .infer = infer_iota, .no_grad = DTP_NO_OPERANDS, .bench = {"| out=rc dim=c"}},
+    {EXACT("fill", "one value in the shape and type of x", 1,
+           DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE),
+     .attrs = FILL_ATTRS, .infer = infer_fill, .rules = rules_fill, .vjp = dtp_op__zero_grad,
+     .inplace_in = {1}, .bench = {"rc | value=1"}},
+    {EXACT("one_hot", "on at the index, off elsewhere", 1, DTP_OP_CHECKS_DATA),
+     .attrs = ONE_HOT_ATTRS, .infer = infer_one_hot, .no_grad = "its operand holds integers",
+     .bench = {"#r | out=rc dim=c"}, .mtf_class = "OneHotOperation"},
     {
         DTP_ROW("dropout", "zero with probability rate, else x / (1 - rate)", 1, 1, 1),
         .flags = DTP_OP_ELEMENTWISE | DTP_OP_RANDOM,
@@ -180,29 +139,11 @@ const dtp_op_def dtp_ops_fill[] = {
         .infer = infer_dropout,
         .linear = DTP_LINEAR_EACH,
         .elem_flops = 40.0,
-        .vjp = vjp_dropout,
+        .vjp = dtp_op__self_grad,
         .inplace_in = {1},
         .bench = {"rc | rate=0.1"},
     },
-    {
-        DTP_ROW("uniform", "uniform in [low, high)", 0, 0, 1),
-        .flags = DTP_OP_RANDOM,
-        .attrs = UNIFORM_ATTRS,
-        .infer = infer_random,
-        .elem_flops = 40.0,
-        .no_grad = DTP_NO_OPERANDS,
-        .bench = {"| out=rc"},
-        .mtf_class = "RandomOperation",
-    },
-    {
-        DTP_ROW("normal", "normal with mean and stddev", 0, 0, 1),
-        .flags = DTP_OP_RANDOM,
-        .attrs = NORMAL_ATTRS,
-        .infer = infer_random,
-        .elem_flops = 40.0,
-        .no_grad = DTP_NO_OPERANDS,
-        .bench = {"| out=rc"},
-        .mtf_class = "RandomOperation",
-    },
+    {RANDOM("uniform", "uniform in [low, high)", UNIFORM_ATTRS)},
+    {RANDOM("normal", "normal with mean and stddev", NORMAL_ATTRS)},
     {.name = NULL},
 };

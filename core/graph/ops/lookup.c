@@ -17,16 +17,6 @@
 static const dtp_attr_spec OVER[] = {{.key = "over", .kind = DTP_ATTR_DIM, .required = true},
                                      {.key = NULL}};
 
-static dtp_status need_ids(const dtp_op_call *call, int32_t i, dtp_err *err)
-{
-    char text[DTP_TTYPE_TEXT_BYTES];
-    if (call->in[i].dtype != DTP_I32 && call->in[i].dtype != DTP_I64) {
-        dtp_ttype_print(&call->in[i], call->dims, text);
-        return DTP_FAIL(err, DTP_INVALID, "ids (operand %d) is %s, expected i32 or i64", i, text);
-    }
-    return DTP_OK;
-}
-
 static dtp_status append(const dtp_op_call *call, dtp_ttype *type, dtp_tdim d, dtp_err *err)
 {
     if (type->rank == DTP_MAX_RANK) {
@@ -43,7 +33,7 @@ static dtp_status infer_gather(const dtp_op_call *call, bool has_out, dtp_ttype 
     const dtp_dim_id over = dtp_call_dim(call, "over");
     dtp_ttype want = {.dtype = x->dtype};
     DTP_TRY(dtp_rows__check_over(call, 0, err));
-    DTP_TRY(need_ids(call, 1, err));
+    DTP_TRY(dtp_rows__need_ints(call, 1, "ids", err));
     for (int32_t i = 0; i < x->rank; i++) {
         if (x->dims[i].id != over) {
             DTP_TRY(append(call, &want, x->dims[i], err));
@@ -62,7 +52,7 @@ static dtp_status infer_gather(const dtp_op_call *call, bool has_out, dtp_ttype 
             }
         }
     }
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 /* Summands cannot stand for truth values, and an `over` of two sizes cannot be split. */
@@ -74,14 +64,6 @@ static dtp_dim_role role_gather(const dtp_op_call *call, dtp_dim_id d)
         role.role = DTP_ROLE_WHOLE;
     }
     return role;
-}
-
-/* One element is read per element of the result. */
-static void work_gather(const dtp_op_call *call, dtp_work *out)
-{
-    *out = (dtp_work){.cls = DTP_WORK_MEMORY,
-                      .bytes = (double)dtp_ttype_bytes(&call->in[1]) +
-                               2.0 * (double)dtp_ttype_bytes(&call->out[0])};
 }
 
 static dtp_status vjp_gather(dtp_vjp *v, dtp_err *err)
@@ -97,7 +79,7 @@ static dtp_status vjp_gather(dtp_vjp *v, dtp_err *err)
         }
     }
     const dtp_attr attrs[] = {dtp_attr_dim("over", over), dtp_attr_dims("along", n, along),
-                              dtp_attr_int("size", x->dims[dtp_ttype_find(x, over)].size)};
+                              dtp_attr_int("size", dtp_ttype_size(x, over))};
     const dtp_tensor_id in[] = {v->in[1], v->d_out[0]};
     return dtp_vjp_emit(v, &(dtp_vjp_op){"scatter_add", 2, in, 3, attrs}, v->in[0], &v->d_in[0],
                         err);
@@ -122,7 +104,7 @@ static dtp_status check_scatter(const dtp_op_call *call, dtp_err *err)
 {
     const dtp_ttype *ids = &call->in[0], *src = &call->in[1];
     const dtp_attr *along = dtp_call_attr(call, "along");
-    DTP_TRY(need_ids(call, 0, err));
+    DTP_TRY(dtp_rows__need_ints(call, 0, "ids", err));
     if (src->dtype == DTP_BOOL) {
         return DTP_FAIL(err, DTP_INVALID, "operand 1 is bool, numbers are needed");
     }
@@ -168,7 +150,7 @@ static dtp_status infer_scatter(const dtp_op_call *call, bool has_out, dtp_ttype
             placed = true;
         }
     }
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_dim_role role_scatter(const dtp_op_call *call, dtp_dim_id d)
@@ -182,7 +164,7 @@ static dtp_dim_role role_scatter(const dtp_op_call *call, dtp_dim_id d)
 
 static dtp_status vjp_scatter(dtp_vjp *v, dtp_err *err)
 {
-    const dtp_attr over = dtp_op__copy_attr(v, "over");
+    const dtp_attr over = *dtp_vjp_attr(v, "over");
     const dtp_tensor_id in[] = {v->d_out[0], v->in[0]};
     return dtp_vjp_emit(v, &(dtp_vjp_op){"gather", 2, in, 1, &over}, v->in[1], &v->d_in[1], err);
 }
@@ -198,11 +180,6 @@ static const dtp_attr_spec OVER_SIZE[] = {
     {.key = "size", .kind = DTP_ATTR_INT, .required = true, .min = 1.0, .max = 9e15},
     {.key = NULL}};
 
-static bool is_ints(const dtp_ttype *t)
-{
-    return t->dtype == DTP_I32 || t->dtype == DTP_I64;
-}
-
 static dtp_status infer_embedding(const dtp_op_call *call, bool has_out, dtp_ttype *out,
                                   dtp_err *err)
 {
@@ -211,9 +188,7 @@ static dtp_status infer_embedding(const dtp_op_call *call, bool has_out, dtp_tty
     dtp_ttype_print(table, call->dims, table_text);
     dtp_ttype_print(ids, call->dims, ids_text);
     DTP_TRY(dtp_rows__check(call, 0, err));
-    if (!is_ints(ids)) {
-        return DTP_FAIL(err, DTP_INVALID, "ids (operand 1) is %s, expected i32 or i64", ids_text);
-    }
+    DTP_TRY(dtp_rows__need_ints(call, 1, "ids", err));
     dtp_ttype want = *ids, row = dtp_rows__outside(call, table);
     want.dtype = table->dtype;
     for (int32_t i = 0; i < table->rank; i++) {
@@ -240,7 +215,8 @@ static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *o
     char ids_text[DTP_TTYPE_TEXT_BYTES], dy_text[DTP_TTYPE_TEXT_BYTES];
     dtp_ttype_print(ids, call->dims, ids_text);
     dtp_ttype_print(dy, call->dims, dy_text);
-    if (!is_ints(ids) || !dtp_dtype_is_float(dy->dtype)) {
+    const bool ints = dtp_rows__need_ints(call, 0, "ids", NULL) == DTP_OK;
+    if (!ints || !dtp_dtype_is_float(dy->dtype)) {
         return DTP_FAIL(err, DTP_INVALID, "ids is %s and dy %s, expected integers and floats",
                         ids_text, dy_text);
     }
@@ -261,31 +237,17 @@ static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *o
         return DTP_FAIL(err, DTP_INVALID, "dy, %s, already has dim '%s'", dy_text,
                         dtp_dims_name(call->dims, over.id));
     }
-    if (!has_out) {
-        *out = want;
+    if (has_out && dtp_rows__same_dims(out, &want, true)) {
+        out->dtype = want.dtype;
         return DTP_OK;
     }
-    out->dtype = want.dtype;
-    bool same = out->rank == want.rank;
-    for (int32_t i = 0; i < out->rank && same; i++) {
-        int32_t at = dtp_ttype_find(&want, out->dims[i].id);
-        same = at >= 0 && want.dims[at].size == out->dims[i].size;
-    }
-    return same ? DTP_OK : dtp_rows__set_out(call, true, &want, out, err);
+    return dtp_rows__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_dim_role role_grad(const dtp_op_call *call, dtp_dim_id d)
 {
     bool summed = dtp_ttype_find(&call->in[0], d) >= 0;
     return (dtp_dim_role){summed ? DTP_ROLE_REDUCED : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
-}
-
-/* Reads one table row per id, not the table. */
-static void work_embedding(const dtp_op_call *call, dtp_work *out)
-{
-    *out = (dtp_work){.cls = DTP_WORK_MEMORY,
-                      .bytes = (double)dtp_ttype_bytes(&call->in[1]) +
-                               2.0 * (double)dtp_ttype_bytes(&call->out[0])};
 }
 
 /* Clears the table, then adds one row per id to it. */
@@ -320,7 +282,7 @@ const dtp_op_def dtp_ops_lookup[] = {
         .infer = infer_gather,
         .role = role_gather,
         .linear = DTP_LINEAR_EACH,
-        .work = work_gather,
+        .work = dtp_rows__work_lookup,
         .vjp = vjp_gather,
         .bench = {"tc #r | over=t"},
         .f32_error = DTP_EXACT,
@@ -343,7 +305,7 @@ const dtp_op_def dtp_ops_lookup[] = {
         .infer = infer_embedding,
         .role = dtp_rows__role_reduced,
         .linear = DTP_LINEAR_EACH,
-        .work = work_embedding,
+        .work = dtp_rows__work_lookup,
         .vjp = vjp_embedding,
         .bench = {"tc #r | over=t"},
         .f32_error = DTP_EXACT,

@@ -43,11 +43,21 @@ static dtp_status match_gamma(const dtp_op_call *call, int32_t i, dtp_err *err)
     return dtp_rows__match(call, i, "gamma", &row, true, err);
 }
 
-/* The type of the sums per row: two, without centring one. */
+/* The type of the sums per row: two, without centring one, along the statistics dim. */
 static dtp_status sums_type(const dtp_op_call *call, bool centred, dtp_ttype *out, dtp_err *err)
 {
-    dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
-    return dtp_rows__with_stat(call, &rows, centred ? 2 : 1, out, err);
+    const dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
+    const dtp_dim_id stat = dtp_dims_find(call->dims, DTP_STAT_DIM);
+    if (stat < 0) {
+        return DTP_FAIL(err, DTP_INTERNAL, "the dim '" DTP_STAT_DIM "' is not known");
+    }
+    if (rows.rank == DTP_MAX_RANK) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "%d row dims and '" DTP_STAT_DIM "' exceed rank %d",
+                        rows.rank, DTP_MAX_RANK);
+    }
+    *out = rows;
+    out->dims[out->rank++] = (dtp_tdim){stat, centred ? 2 : 1};
+    return DTP_OK;
 }
 
 static dtp_status match_sums(const dtp_op_call *call, int32_t i, const char *what, dtp_err *err)
@@ -175,7 +185,8 @@ static dtp_status split_forward(dtp_graph *g, const dtp_op_call *call, const int
                                   dtp_attr_int("center", form->centred ? 1 : 0)};
     const dtp_attr attrs[] = {*dtp_call_attr(call, "over"), *dtp_call_attr(call, "eps")};
     dtp_tensor_id parts[] = {ins[0], -1, ins[1], form->centred ? ins[2] : -1};
-    DTP_TRY(dtp_rows__intern_stat(g, err));
+    dtp_dim_id stat;
+    DTP_TRY(dtp_dims_intern(&g->dims, DTP_STAT_DIM, 0, &stat, err));
     DTP_TRY(dtp_rows__emit(g, "moments", 1, ins, 2, sum_attrs, &parts[1], err));
     return dtp_rows__emit(g, form->apply, call->n_in + 1, parts, 2, attrs, outs, err);
 }
@@ -187,10 +198,11 @@ static dtp_status split_grad(dtp_graph *g, const dtp_op_call *call, const int32_
     const dtp_attr over = *dtp_call_attr(call, "over");
     const int32_t n = call->n_in;
     dtp_tensor_id parts[6];
+    dtp_dim_id stat;
     for (int32_t i = 0; i < n; i++) {
         parts[i] = ins[i];
     }
-    DTP_TRY(dtp_rows__intern_stat(g, err));
+    DTP_TRY(dtp_dims_intern(&g->dims, DTP_STAT_DIM, 0, &stat, err));
     DTP_TRY(dtp_rows__emit(g, form->grad_sums, n, ins, 1, &over, &parts[n], err));
     return dtp_rows__emit(g, form->grad_apply, n + 1, parts, 1, &over, outs, err);
 }

@@ -10,7 +10,7 @@ static dtp_status infer_update(const dtp_op_call *call, bool has_out, dtp_ttype 
             return DTP_FAIL(err, DTP_INVALID, "operand %d has another type than the parameter", i);
         }
     }
-    DTP_TRY(dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err));
+    DTP_TRY(dtp_op__set_out(call, has_out, &call->in[0], out, err));
     for (int32_t i = 0; i < call->n_out; i++) {
         out[i] = call->in[0];
     }

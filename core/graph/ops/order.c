@@ -74,19 +74,13 @@ static dtp_status infer_topk(const dtp_op_call *call, bool has_out, dtp_ttype *o
     return DTP_OK;
 }
 
-static dtp_dim_role role_whole(const dtp_op_call *call, dtp_dim_id d)
-{
-    const bool over = dtp_rows__is_over(call, d);
-    return (dtp_dim_role){over ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
-}
-
 /* dy goes back to where the values came from. */
 static dtp_status vjp_topk(dtp_vjp *v, dtp_err *err)
 {
     const dtp_ttype *x = &v->g->tensors[v->in[0]].type;
     const dtp_dim_id over = (dtp_dim_id)dtp_vjp_attr(v, "over")->i;
     const dtp_attr attrs[] = {dtp_attr_dim("over", over), dtp_attr_dims("along", 1, &over),
-                              dtp_attr_int("size", x->dims[dtp_ttype_find(x, over)].size)};
+                              dtp_attr_int("size", dtp_ttype_size(x, over))};
     const dtp_tensor_id in[] = {v->out[1], v->d_out[0]};
     if (v->d_out[0] < 0) {
         return DTP_OK;
@@ -131,7 +125,7 @@ const dtp_op_def dtp_ops_order[] = {
         .attrs = TOPK_ATTRS,
         .out_names = TOPK_OUT,
         .infer = infer_topk,
-        .role = role_whole,
+        .role = dtp_rows__role_whole,
         .elem_flops = 10.0,
         .vjp = vjp_topk,
         .bench = {"rc | over=c k=8"},

@@ -29,7 +29,7 @@ static dtp_status infer_reduce(const dtp_op_call *call, bool has_out, dtp_ttype 
                             dtp_dims_name(call->dims, over->ids[i]));
         }
     }
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_dim_role role_reduce(const dtp_op_call *call, dtp_dim_id d)
@@ -46,50 +46,48 @@ static dtp_dim_role role_reduce(const dtp_op_call *call, dtp_dim_id d)
 static void rules_reduce(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
 {
     const int64_t kind = dtp_call_int(call, "kind");
-    dtp_dim_id dims[DTP_MAX_OP_DIMS];
-    const int32_t n = dtp_call_dims(call, dims);
-    for (int32_t i = 0; i < n; i++) {
-        dtp_sharding_rules_add_role(out, call, dims[i], role_reduce(call, dims[i]));
-    }
+    dtp_sharding_rules_add_roles(out, call);
     if (linear && (kind == KIND_SUM || kind == KIND_MEAN)) {
         dtp_sharding_rules_add_linear(out, call, 1U);
     }
 }
 
-/* Repeats a tensor of the output's shape over the reduced dims. */
-static dtp_status spread(dtp_vjp *v, dtp_tensor_id t, dtp_tensor_id *out, dtp_err *err)
+/* The gradient of an extremum: d_out[0], which has the dims of out[0], shared evenly among the
+ * elements of x that equal out[0]. */
+static dtp_status share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
 {
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"broadcast", 1, &t, 0, NULL}, v->in[0], out, err);
+    dtp_tensor_id number, count, share;
+    DTP_TRY(dtp_op__emit_mask(v, "eq", x, v->out[0], x, &number, err));
+    DTP_TRY(dtp_vjp_unbroadcast(v, number, v->out[0], &count, err));
+    DTP_TRY(dtp_op__emit2(v, "div", v->d_out[0], count, v->out[0], &share, err));
+    return dtp_op__emit2(v, "mul", number, share, x, out, err);
 }
 
 static dtp_status vjp_reduce(dtp_vjp *v, dtp_err *err)
 {
     const int64_t kind = dtp_vjp_attr(v, "kind")->i;
     if (kind == KIND_MAX || kind == KIND_MIN) {
-        return dtp_op__share_extremum(v, v->in[0], v->d_in, err);
+        return share_extremum(v, v->in[0], v->d_in, err);
     }
     if (kind == KIND_PROD) {
-        const dtp_attr over = dtp_op__copy_attr(v, "over");
+        const dtp_attr over = *dtp_vjp_attr(v, "over");
         const dtp_tensor_id in[] = {v->in[0], v->d_out[0]};
         return dtp_vjp_emit(v, &(dtp_vjp_op){"prod_grad", 2, in, 1, &over}, v->in[0], &v->d_in[0],
                             err);
     }
-    if (kind == KIND_SUM) {
-        return spread(v, v->d_out[0], &v->d_in[0], err);
+    dtp_tensor_id part = v->d_out[0];
+    if (kind == KIND_MEAN) {
+        const double n = (double)dtp_ttype_elems(&v->g->tensors[v->in[0]].type) /
+                         (double)dtp_ttype_elems(&v->g->tensors[v->out[0]].type);
+        DTP_TRY(dtp_op__emit_scale(v, part, 1.0 / n, v->out[0], &part, err));
     }
-    const double n = (double)dtp_ttype_elems(&v->g->tensors[v->in[0]].type) /
-                     (double)dtp_ttype_elems(&v->g->tensors[v->out[0]].type);
-    const dtp_attr factor = dtp_attr_float("factor", 1.0 / n);
-    dtp_tensor_id part;
-    DTP_TRY(dtp_vjp_emit(v, &(dtp_vjp_op){"scale", 1, &v->d_out[0], 1, &factor}, v->out[0], &part,
-                         err));
-    return spread(v, part, &v->d_in[0], err);
+    return dtp_op__emit1(v, "broadcast", part, v->in[0], &v->d_in[0], err);
 }
 
 static dtp_status infer_broadcast(const dtp_op_call *call, bool has_out, dtp_ttype *out,
                                   dtp_err *err)
 {
-    DTP_TRY(dtp_op__declared(call, has_out, call->in[0].dtype, out, err));
+    DTP_TRY(dtp_op__declared(has_out, call->in[0].dtype, out, err));
     for (int32_t i = 0; i < call->in[0].rank; i++) {
         const dtp_tdim d = call->in[0].dims[i];
         const int32_t at = dtp_ttype_find(&out[0], d.id);
@@ -154,7 +152,8 @@ static dtp_status infer_var(const dtp_op_call *call, bool has_out, dtp_ttype *ou
 {
     const int64_t correction = dtp_call_int(call, "correction");
     DTP_TRY(infer_rows(call, has_out, out, err));
-    const int64_t n = dtp_rows__length(call, &call->in[0]);
+    const dtp_ttype row = dtp_rows__inside(call, &call->in[0]);
+    const int64_t n = dtp_ttype_elems(&row);
     if (correction < 0 || correction >= n) {
         return DTP_FAIL(err, DTP_INVALID,
                         "'correction' is %lld, not in [0, %lld), for %lld elements",
@@ -205,7 +204,8 @@ static dtp_status split_var(dtp_graph *g, const dtp_op_call *call, const int32_t
                             int32_t *outs, dtp_err *err)
 {
     const dtp_attr *over = dtp_call_attr(call, "over");
-    const int64_t n = dtp_rows__length(call, &call->in[0]) - dtp_call_int(call, "correction");
+    const dtp_ttype row = dtp_rows__inside(call, &call->in[0]);
+    const int64_t n = dtp_ttype_elems(&row) - dtp_call_int(call, "correction");
     const dtp_attr factor = dtp_attr_float("factor", 1.0 / (double)n);
     dtp_tensor_id pair[2] = {ins[0], -1}, centred, squares, sum;
     DTP_TRY(dtp_rows__emit_reduce(g, "mean", ins[0], over, &pair[1], err));
@@ -253,7 +253,7 @@ static dtp_status vjp_norm(dtp_vjp *v, dtp_err *err)
     DTP_TRY(dtp_op__emit1(v, "sign", v->in[0], v->in[0], &sign, err));
     if (ord == NORM_INF) {
         DTP_TRY(dtp_op__emit1(v, "abs", v->in[0], v->in[0], &size, err));
-        DTP_TRY(dtp_op__share_extremum(v, size, &share, err));
+        DTP_TRY(share_extremum(v, size, &share, err));
     }
     return dtp_op__emit2(v, "mul", sign, share, v->in[0], &v->d_in[0], err);
 }
@@ -264,7 +264,7 @@ static dtp_status centred_grad(dtp_vjp *v, dtp_tensor_id d, double factor, dtp_e
     const dtp_ttype *x = &v->g->tensors[v->in[0]].type, *y = &v->g->tensors[v->out[0]].type;
     const int64_t n = dtp_ttype_elems(x) / dtp_ttype_elems(y);
     const double scale = factor / (double)(n - dtp_vjp_attr(v, "correction")->i);
-    dtp_attr attrs[2] = {dtp_op__copy_attr(v, "over")};
+    dtp_attr attrs[2] = {*dtp_vjp_attr(v, "over")};
     dtp_tensor_id mean, centred, q;
     DTP_TRY(dtp_op__enum_attr(v->g, "reduce", "kind", "mean", &attrs[1], err));
     DTP_TRY(
@@ -304,16 +304,7 @@ static dtp_status infer_cumsum(const dtp_op_call *call, bool has_out, dtp_ttype 
     if (call->in[0].dtype == DTP_BOOL) {
         return DTP_FAIL(err, DTP_INVALID, "operand 0 is bool, numbers are needed");
     }
-    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
-}
-
-/* Sums from the other end. */
-static dtp_status vjp_cumsum(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr attrs[] = {dtp_op__copy_attr(v, "dim"),
-                              dtp_attr_int("reverse", 1 - dtp_vjp_attr(v, "reverse")->i)};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"cumsum", 1, &v->d_out[0], 2, attrs}, v->in[0],
-                        &v->d_in[0], err);
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
 }
 
 static dtp_status infer_prod_grad(const dtp_op_call *call, bool has_out, dtp_ttype *out,
@@ -323,12 +314,6 @@ static dtp_status infer_prod_grad(const dtp_op_call *call, bool has_out, dtp_tty
     const dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
     DTP_TRY(dtp_rows__match(call, 1, "dy", &rows, true, err));
     return dtp_rows__set_out(call, has_out, &call->in[0], out, err);
-}
-
-static dtp_dim_role role_prod_grad(const dtp_op_call *call, dtp_dim_id d)
-{
-    const bool over = dtp_rows__is_over(call, d);
-    return (dtp_dim_role){over ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
 }
 
 static const dtp_attr_spec CUMSUM_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
@@ -383,14 +368,14 @@ const dtp_op_def dtp_ops_reduce[] = {
         .role = dtp_op__role_along,
         .linear = DTP_LINEAR_EACH,
         .elem_flops = 1.0,
-        .vjp = vjp_cumsum,
+        .vjp = dtp_op__self_grad,
     },
     {
         DTP_ROW("prod_grad", "dy times the product of the other elements of the row", 2, 2, 1),
         .flags = DTP_OP_INTERNAL_USE,
         .attrs = dtp_rows_over,
         .infer = infer_prod_grad,
-        .role = role_prod_grad,
+        .role = dtp_rows__role_whole,
         .elem_flops = 1.0,
         .no_grad = DTP_NO_GRAD_OF_GRAD,
         .bench = {"rc r | over=c"},

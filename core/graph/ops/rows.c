@@ -72,13 +72,7 @@ dtp_ttype dtp_rows__inside(const dtp_op_call *call, const dtp_ttype *type)
     return keep(call, type, true);
 }
 
-int64_t dtp_rows__length(const dtp_op_call *call, const dtp_ttype *type)
-{
-    dtp_ttype row = keep(call, type, true);
-    return dtp_ttype_elems(&row);
-}
-
-static bool same_dims(const dtp_ttype *a, const dtp_ttype *b, bool any_order)
+bool dtp_rows__same_dims(const dtp_ttype *a, const dtp_ttype *b, bool any_order)
 {
     if (a->rank != b->rank) {
         return false;
@@ -96,7 +90,7 @@ dtp_status dtp_rows__match(const dtp_op_call *call, int32_t i, const char *what,
                            const dtp_ttype *want, bool any_order, dtp_err *err)
 {
     const dtp_ttype *got = &call->in[i];
-    if (got->dtype == want->dtype && same_dims(got, want, any_order)) {
+    if (got->dtype == want->dtype && dtp_rows__same_dims(got, want, any_order)) {
         return DTP_OK;
     }
     char got_text[DTP_TTYPE_TEXT_BYTES], want_text[DTP_TTYPE_TEXT_BYTES];
@@ -106,30 +100,30 @@ dtp_status dtp_rows__match(const dtp_op_call *call, int32_t i, const char *what,
                     want_text);
 }
 
+dtp_status dtp_rows__need_ints(const dtp_op_call *call, int32_t i, const char *what, dtp_err *err)
+{
+    char text[DTP_TTYPE_TEXT_BYTES];
+    if (call->in[i].dtype != DTP_I32 && call->in[i].dtype != DTP_I64) {
+        dtp_ttype_print(&call->in[i], call->dims, text);
+        return DTP_FAIL(err, DTP_INVALID, "%s (operand %d) is %s, expected i32 or i64", what, i,
+                        text);
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_rows__match_ints(const dtp_op_call *call, int32_t i, const char *what,
                                 const dtp_ttype *want, dtp_err *err)
 {
-    const dtp_ttype *got = &call->in[i];
-    char got_text[DTP_TTYPE_TEXT_BYTES], want_text[DTP_TTYPE_TEXT_BYTES];
-    dtp_ttype_print(got, call->dims, got_text);
-    if (got->dtype != DTP_I32 && got->dtype != DTP_I64) {
-        return DTP_FAIL(err, DTP_INVALID, "%s (operand %d) is %s, expected i32 or i64", what, i,
-                        got_text);
-    }
+    DTP_TRY(dtp_rows__need_ints(call, i, what, err));
     dtp_ttype expected = *want;
-    expected.dtype = got->dtype;
-    if (!same_dims(got, &expected, true)) {
-        dtp_ttype_print(&expected, call->dims, want_text);
-        return DTP_FAIL(err, DTP_INVALID, "%s (operand %d) is %s, expected %s", what, i, got_text,
-                        want_text);
-    }
-    return DTP_OK;
+    expected.dtype = call->in[i].dtype;
+    return dtp_rows__match(call, i, what, &expected, true, err);
 }
 
 dtp_status dtp_rows__set_out(const dtp_op_call *call, bool has_out, const dtp_ttype *want,
                              dtp_ttype *out, dtp_err *err)
 {
-    if (has_out && !same_dims(out, want, false)) {
+    if (has_out && !dtp_rows__same_dims(out, want, false)) {
         char got_text[DTP_TTYPE_TEXT_BYTES], want_text[DTP_TTYPE_TEXT_BYTES];
         dtp_ttype declared = *out;
         declared.dtype = want->dtype;
@@ -139,22 +133,6 @@ dtp_status dtp_rows__set_out(const dtp_op_call *call, bool has_out, const dtp_tt
                         got_text);
     }
     *out = *want;
-    return DTP_OK;
-}
-
-dtp_status dtp_rows__with_stat(const dtp_op_call *call, const dtp_ttype *rows, int64_t n,
-                               dtp_ttype *out, dtp_err *err)
-{
-    dtp_dim_id stat = dtp_dims_find(call->dims, DTP_STAT_DIM);
-    if (stat < 0) {
-        return DTP_FAIL(err, DTP_INTERNAL, "the dim '" DTP_STAT_DIM "' is not known");
-    }
-    if (rows->rank == DTP_MAX_RANK) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "%d row dims and '" DTP_STAT_DIM "' exceed rank %d",
-                        rows->rank, DTP_MAX_RANK);
-    }
-    *out = *rows;
-    out->dims[out->rank++] = (dtp_tdim){stat, n};
     return DTP_OK;
 }
 
@@ -184,15 +162,22 @@ dtp_dim_role dtp_rows__role_parallel(const dtp_op_call *call, dtp_dim_id d)
     return role_with(call, d, DTP_ROLE_PARALLEL);
 }
 
+dtp_dim_role dtp_rows__role_whole(const dtp_op_call *call, dtp_dim_id d)
+{
+    const bool over = dtp_rows__is_over(call, d);
+    return (dtp_dim_role){over ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+}
+
 void dtp_rows__work(const dtp_op_call *call, double flops, dtp_work *out)
 {
-    *out = (dtp_work){.cls = DTP_WORK_MEMORY, .flops = flops};
-    for (int32_t i = 0; i < call->n_in; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->in[i]);
-    }
-    for (int32_t i = 0; i < call->n_out; i++) {
-        out->bytes += (double)dtp_ttype_bytes(&call->out[i]);
-    }
+    *out = (dtp_work){.cls = DTP_WORK_MEMORY, .flops = flops, .bytes = dtp_call_bytes(call)};
+}
+
+void dtp_rows__work_lookup(const dtp_op_call *call, dtp_work *out)
+{
+    *out = (dtp_work){.cls = DTP_WORK_MEMORY,
+                      .bytes = (double)dtp_ttype_bytes(&call->in[1]) +
+                               2.0 * (double)dtp_ttype_bytes(&call->out[0])};
 }
 
 dtp_status dtp_rows__emit(dtp_graph *g, const char *op, int32_t n_in, const dtp_tensor_id *in,
@@ -220,12 +205,6 @@ dtp_attr dtp_rows__over_list(const dtp_attr *over, dtp_dim_id *id)
 {
     *id = (dtp_dim_id)over->i;
     return dtp_attr_dims("over", 1, id);
-}
-
-dtp_status dtp_rows__intern_stat(dtp_graph *g, dtp_err *err)
-{
-    dtp_dim_id id;
-    return dtp_dims_intern(&g->dims, DTP_STAT_DIM, 0, &id, err);
 }
 
 dtp_status dtp_rows__only_first(const dtp_vjp *v, dtp_err *err)

@@ -29,31 +29,33 @@ dtp_status dtp_rows__check(const dtp_op_call *call, int32_t x, dtp_err *err) DTP
 dtp_ttype dtp_rows__outside(const dtp_op_call *call, const dtp_ttype *type);
 /* The dims of `type` inside `over`, in order. */
 dtp_ttype dtp_rows__inside(const dtp_op_call *call, const dtp_ttype *type);
-/* Product of the sizes of the dims of `type` inside `over`. */
-int64_t dtp_rows__length(const dtp_op_call *call, const dtp_ttype *type);
-
+/* The same dims with the same sizes: in any order or in the same order. */
+bool dtp_rows__same_dims(const dtp_ttype *a, const dtp_ttype *b, bool any_order);
 /* Operand `i`, called `what` in messages, has the dtype of `want` and its dims: in any order or in
  * that order. */
 dtp_status dtp_rows__match(const dtp_op_call *call, int32_t i, const char *what,
                            const dtp_ttype *want, bool any_order, dtp_err *err) DTP_MUST_CHECK;
+/* Operand `i` holds integers. */
+dtp_status dtp_rows__need_ints(const dtp_op_call *call, int32_t i, const char *what,
+                               dtp_err *err) DTP_MUST_CHECK;
 /* Operand `i` holds integers and has the dims of `want`, in any order. */
 dtp_status dtp_rows__match_ints(const dtp_op_call *call, int32_t i, const char *what,
                                 const dtp_ttype *want, dtp_err *err) DTP_MUST_CHECK;
 /* Sets out[0] to `want` after comparing it with the declared dims. */
 dtp_status dtp_rows__set_out(const dtp_op_call *call, bool has_out, const dtp_ttype *want,
                              dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
-/* `rows` with the statistics dim of size n appended; its name must be interned already. */
-dtp_status dtp_rows__with_stat(const dtp_op_call *call, const dtp_ttype *rows, int64_t n,
-                               dtp_ttype *out, dtp_err *err) DTP_MUST_CHECK;
-
 /* Roles: `over` is INTERNAL, REDUCED(sum) or PARALLEL, the statistics dim WHOLE, the others
  * PARALLEL. */
 dtp_dim_role dtp_rows__role_internal(const dtp_op_call *call, dtp_dim_id d);
 dtp_dim_role dtp_rows__role_reduced(const dtp_op_call *call, dtp_dim_id d);
 dtp_dim_role dtp_rows__role_parallel(const dtp_op_call *call, dtp_dim_id d);
+/* `over` is WHOLE, the others are PARALLEL. */
+dtp_dim_role dtp_rows__role_whole(const dtp_op_call *call, dtp_dim_id d);
 
 /* MEMORY work: every operand and output moved once. */
 void dtp_rows__work(const dtp_op_call *call, double flops, dtp_work *out);
+/* MEMORY work of a lookup by the ids of operand 1: of operand 0 what the result holds is read. */
+void dtp_rows__work_lookup(const dtp_op_call *call, dtp_work *out);
 
 /* Adds one node of a decomposition under a name made from the node count. */
 dtp_status dtp_rows__emit(dtp_graph *g, const char *op, int32_t n_in, const dtp_tensor_id *in,
@@ -65,9 +67,6 @@ dtp_status dtp_rows__emit_reduce(dtp_graph *g, const char *kind, dtp_tensor_id x
                                  dtp_err *err) DTP_MUST_CHECK;
 /* `over` of kind DIM as a list; `id` holds the list. */
 dtp_attr dtp_rows__over_list(const dtp_attr *over, dtp_dim_id *id);
-/* Makes the statistics dim known to the graph. */
-dtp_status dtp_rows__intern_stat(dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
-
 /* DTP_UNSUPPORTED when a gradient flows into an output other than the first. */
 dtp_status dtp_rows__only_first(const dtp_vjp *v, dtp_err *err) DTP_MUST_CHECK;
 

@@ -96,7 +96,7 @@ static dtp_status infer_rope(const dtp_op_call *call, bool has_out, dtp_ttype *o
                         dtp_dims_name(call->dims, feature), (long long)x->dims[axis].size);
     }
     if (dtp_call_int(call, "order") == DTP_ORDER_ZIGZAG) {
-        DTP_TRY(dtp_sequence_check(call, position, x->dims[dtp_ttype_find(x, position)].size,
+        DTP_TRY(dtp_sequence_check(call, position, dtp_ttype_size(x, position),
                                    dtp_call_int(call, "chunks"), err));
     }
     return dtp_rows__set_out(call, has_out, x, out, err);
@@ -108,22 +108,6 @@ static dtp_dim_role role_rope(const dtp_op_call *call, dtp_dim_id d)
     return (dtp_dim_role){whole ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
 }
 
-static dtp_status vjp_rope(dtp_vjp *v, dtp_err *err)
-{
-    if (v->d_out[0] < 0 || !v->need[0]) {
-        return DTP_OK;
-    }
-    const dtp_attr attrs[] = {*dtp_vjp_attr(v, "position"),
-                              *dtp_vjp_attr(v, "feature"),
-                              *dtp_vjp_attr(v, "base"),
-                              *dtp_vjp_attr(v, "offset"),
-                              *dtp_vjp_attr(v, "order"),
-                              *dtp_vjp_attr(v, "chunks"),
-                              dtp_attr_int("inverse", dtp_vjp_attr(v, "inverse")->i == 0 ? 1 : 0)};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"rope", 1, &v->d_out[0], 7, attrs}, v->in[0], &v->d_in[0],
-                        err);
-}
-
 const dtp_op_def dtp_ops_sequence[] = {
     {
         DTP_ROW("rope", "rotary position embedding of pairs of features", 1, 1, 1),
@@ -132,7 +116,7 @@ const dtp_op_def dtp_ops_sequence[] = {
         .role = role_rope,
         .linear = DTP_LINEAR_EACH,
         .x_flops = 3.0,
-        .vjp = vjp_rope,
+        .vjp = dtp_op__self_grad,
         .inplace_in = {1},
         .bench = {"qpf | position=p feature=f"},
         .f32_error = 2e-6,

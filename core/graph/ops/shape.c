@@ -12,9 +12,10 @@
 #include "core/graph/ops/common.h"
 #include "core/graph/ops/sequence.h"
 
+/* Bytes alone. */
 static void work_move(const dtp_op_call *call, dtp_work *out)
 {
-    dtp_op__memory_work(call, 0.0, out);
+    *out = (dtp_work){.cls = DTP_WORK_MEMORY, .bytes = dtp_call_bytes(call)};
 }
 
 /* ---- permute, stack -----------------------------------------------------------------------------
@@ -25,12 +26,7 @@ static dtp_status infer_permute(const dtp_op_call *call, bool has_out, dtp_ttype
     if (!has_out) {
         return DTP_FAIL(err, DTP_INVALID, "'out' is missing: the order of the dims");
     }
-    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
-}
-
-static dtp_status vjp_permute(dtp_vjp *v, dtp_err *err)
-{
-    return dtp_op__emit1(v, "permute", v->d_out[0], v->in[0], &v->d_in[0], err);
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
 }
 
 /* The new dim comes first unless 'out' says otherwise. */
@@ -55,20 +51,14 @@ static dtp_status infer_stack(const dtp_op_call *call, bool has_out, dtp_ttype *
     for (int32_t i = 0; i < x->rank; i++) {
         want.dims[want.rank++] = x->dims[i];
     }
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
-}
-
-static dtp_dim_role role_stack(const dtp_op_call *call, dtp_dim_id d)
-{
-    const bool along = d == dtp_call_dim(call, "dim");
-    return (dtp_dim_role){along ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 /* A slice of one element for every operand, without the stacked dim. */
 static dtp_status vjp_stack(dtp_vjp *v, dtp_err *err)
 {
     const int32_t n = v->g->nodes[v->node].n_in;
-    const dtp_attr dim = dtp_op__copy_attr(v, "dim");
+    const dtp_attr dim = *dtp_vjp_attr(v, "dim");
     for (int32_t i = 0; i < n; i++) {
         const dtp_attr attrs[] = {dim, dtp_attr_int("start", i), dtp_attr_int("stop", i + 1)};
         dtp_tensor_id part;
@@ -80,9 +70,6 @@ static dtp_status vjp_stack(dtp_vjp *v, dtp_err *err)
     }
     return DTP_OK;
 }
-
-static const dtp_attr_spec STACK_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
-                                            {.key = NULL}};
 
 /* ---- slice, pad, concat -------------------------------------------------------------------------
  */
@@ -100,7 +87,7 @@ static dtp_status infer_slice(const dtp_op_call *call, bool has_out, dtp_ttype *
             (long long)want.dims[axis].size);
     }
     want.dims[axis].size = stop - start;
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_status infer_pad(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -115,7 +102,7 @@ static dtp_status infer_pad(const dtp_op_call *call, bool has_out, dtp_ttype *ou
                         (long long)before, (long long)after);
     }
     want.dims[axis].size += before + after;
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 static dtp_status infer_concat(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -144,7 +131,7 @@ static dtp_status infer_concat(const dtp_op_call *call, bool has_out, dtp_ttype 
         }
         want.dims[axis].size += call->in[i].dims[axis].size;
     }
-    return dtp_op__set_out(call, has_out, &want, want.dtype, out, err);
+    return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
 /* Only what the output holds is read. */
@@ -157,8 +144,8 @@ static void work_slice(const dtp_op_call *call, dtp_work *out)
 static dtp_status vjp_slice(dtp_vjp *v, dtp_err *err)
 {
     const dtp_ttype *whole = &v->g->tensors[v->in[0]].type;
-    const dtp_attr dim = dtp_op__copy_attr(v, "dim");
-    const int64_t size = whole->dims[dtp_ttype_find(whole, (dtp_dim_id)dim.i)].size;
+    const dtp_attr dim = *dtp_vjp_attr(v, "dim");
+    const int64_t size = dtp_ttype_size(whole, (dtp_dim_id)dim.i);
     const dtp_attr attrs[] = {dim, dtp_attr_int("before", dtp_vjp_attr(v, "start")->i),
                               dtp_attr_int("after", size - dtp_vjp_attr(v, "stop")->i)};
     return dtp_vjp_emit(v, &(dtp_vjp_op){"pad", 1, &v->d_out[0], 3, attrs}, v->in[0], &v->d_in[0],
@@ -168,8 +155,8 @@ static dtp_status vjp_slice(dtp_vjp *v, dtp_err *err)
 static dtp_status emit_slice(dtp_vjp *v, int64_t start, int32_t operand, dtp_err *err)
 {
     const dtp_ttype *type = &v->g->tensors[v->in[operand]].type;
-    const dtp_attr dim = dtp_op__copy_attr(v, "dim");
-    const int64_t size = type->dims[dtp_ttype_find(type, (dtp_dim_id)dim.i)].size;
+    const dtp_attr dim = *dtp_vjp_attr(v, "dim");
+    const int64_t size = dtp_ttype_size(type, (dtp_dim_id)dim.i);
     const dtp_attr attrs[] = {dim, dtp_attr_int("start", start),
                               dtp_attr_int("stop", start + size)};
     return dtp_vjp_emit(v, &(dtp_vjp_op){"slice", 1, &v->d_out[0], 3, attrs}, v->in[operand],
@@ -188,7 +175,7 @@ static dtp_status vjp_concat(dtp_vjp *v, dtp_err *err)
     int64_t at = 0;
     for (int32_t i = 0; i < n; i++) {
         const dtp_ttype *type = &v->g->tensors[v->in[i]].type;
-        const int64_t size = type->dims[dtp_ttype_find(type, d)].size;
+        const int64_t size = dtp_ttype_size(type, d);
         if (v->need[i]) {
             DTP_TRY(emit_slice(v, at, i, err));
         }
@@ -205,8 +192,8 @@ static const dtp_attr_spec PAD_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .
                                           {.key = "before", .kind = DTP_ATTR_INT, .def = 0},
                                           {.key = "after", .kind = DTP_ATTR_INT, .def = 0},
                                           {.key = NULL}};
-static const dtp_attr_spec CONCAT_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
-                                             {.key = NULL}};
+static const dtp_attr_spec DIM_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
+                                          {.key = NULL}};
 
 /* ---- relabel ------------------------------------------------------------------------------------
  */
@@ -251,7 +238,7 @@ int32_t dtp_relabel_groups(const dtp_ttype *in, const dtp_ttype *out,
 static dtp_status infer_relabel(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     dtp_relabel_group groups[DTP_MAX_RANK + 1];
-    DTP_TRY(dtp_op__declared(call, has_out, call->in[0].dtype, out, err));
+    DTP_TRY(dtp_op__declared(has_out, call->in[0].dtype, out, err));
     DTP_TRY(dtp_ttype_check_size(&out[0], err));
     const long long a = (long long)dtp_ttype_elems(&call->in[0]);
     const long long b = (long long)dtp_ttype_elems(&out[0]);
@@ -294,12 +281,6 @@ static void rules_relabel(const dtp_op_call *call, bool linear, dtp_sharding_rul
     }
 }
 
-static dtp_status vjp_relabel(dtp_vjp *v, dtp_err *err)
-{
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"relabel", 1, &v->d_out[0], 0, NULL}, v->in[0],
-                        &v->d_in[0], err);
-}
-
 /* ---- roll, reorder ------------------------------------------------------------------------------
  */
 
@@ -307,7 +288,7 @@ static dtp_status infer_roll(const dtp_op_call *call, bool has_out, dtp_ttype *o
 {
     int32_t axis;
     DTP_TRY(dtp_op__axis(call, "dim", &axis, err));
-    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
 }
 
 static dtp_status infer_reorder(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -316,7 +297,7 @@ static dtp_status infer_reorder(const dtp_op_call *call, bool has_out, dtp_ttype
     DTP_TRY(dtp_op__axis(call, "dim", &axis, err));
     const dtp_tdim dim = call->in[0].dims[axis];
     DTP_TRY(dtp_sequence_check(call, dim.id, dim.size, dtp_call_int(call, "chunks"), err));
-    return dtp_op__set_out(call, has_out, &call->in[0], call->in[0].dtype, out, err);
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
 }
 
 static dtp_dim_role role_roll(const dtp_op_call *call, dtp_dim_id d)
@@ -329,29 +310,13 @@ static dtp_dim_role role_roll(const dtp_op_call *call, dtp_dim_id d)
 static bool rotates(const dtp_op_call *call, int64_t parts, int64_t *step)
 {
     const dtp_ttype *x = &call->in[0];
-    const int64_t n = x->dims[dtp_ttype_find(x, dtp_call_dim(call, "dim"))].size;
+    const int64_t n = dtp_ttype_size(x, dtp_call_dim(call, "dim"));
     const int64_t shift = (dtp_call_int(call, "shift") % n + n) % n;
     if (n % parts != 0 || shift % (n / parts) != 0) {
         return false;
     }
     *step = shift / (n / parts);
     return true;
-}
-
-static dtp_status vjp_roll(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr attrs[] = {dtp_op__copy_attr(v, "dim"),
-                              dtp_attr_int("shift", -dtp_vjp_attr(v, "shift")->i)};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"roll", 1, &v->d_out[0], 2, attrs}, v->in[0], &v->d_in[0],
-                        err);
-}
-
-static dtp_status vjp_reorder(dtp_vjp *v, dtp_err *err)
-{
-    const dtp_attr attrs[] = {dtp_op__copy_attr(v, "dim"), dtp_op__copy_attr(v, "chunks"),
-                              dtp_attr_int("inverse", dtp_vjp_attr(v, "inverse")->i == 0 ? 1 : 0)};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"reorder", 1, &v->d_out[0], 3, attrs}, v->in[0],
-                        &v->d_in[0], err);
 }
 
 static const dtp_attr_spec ROLL_ATTRS[] = {
@@ -364,105 +329,37 @@ static const dtp_attr_spec REORDER_ATTRS[] = {
     {.key = "inverse", .kind = DTP_ATTR_BOOL},
     {.key = NULL}};
 
+#define MOVE(op, text, most, traits)                                                               \
+    DTP_ROW(op, text, 1, most, 1), .flags = DTP_OP_ANY_DTYPE | (traits), .f32_error = DTP_EXACT
+#define ALONG(op, text, most, attributes)                                                          \
+    MOVE(op, text, most, 0), .attrs = (attributes), .role = dtp_op__role_along
+
 const dtp_op_def dtp_ops_shape[] = {
-    {
-        DTP_ROW("permute", "the dims in another order", 1, 1, 1),
-        .infer = infer_permute,
-        .linear = DTP_LINEAR_EACH,
-        .elem_flops = 1.0,
-        .vjp = vjp_permute,
-        .bench = {"rc | out=cr"},
-        .f32_error = DTP_EXACT,
-        .flags = DTP_OP_ANY_DTYPE,
-    },
-    {
-        DTP_ROW("stack", "operands of one shape along a new dim", 1, DTP_MAX_OP_IN, 1),
-        .attrs = STACK_ATTRS,
-        .infer = infer_stack,
-        .role = role_stack,
-        .linear = DTP_LINEAR_JOINT,
-        .elem_flops = 1.0,
-        .vjp = vjp_stack,
-        .bench = {"rc rc | dim=_stat"},
-        .f32_error = DTP_EXACT,
-        .flags = DTP_OP_ANY_DTYPE,
-    },
-    {
-        DTP_ROW("slice", "elements [start, stop) of a dim", 1, 1, 1),
-        .attrs = SLICE_ATTRS,
-        .infer = infer_slice,
-        .role = dtp_op__role_along,
-        .linear = DTP_LINEAR_EACH,
-        .work = work_slice,
-        .vjp = vjp_slice,
-        .bench = {"rc | dim=r start=0 stop=@u"},
-        .f32_error = DTP_EXACT,
-        .flags = DTP_OP_ANY_DTYPE,
-        .mtf_class = "SliceOperation",
-    },
-    {
-        DTP_ROW("pad", "zeros before and after", 1, 1, 1),
-        .attrs = PAD_ATTRS,
-        .infer = infer_pad,
-        .role = dtp_op__role_along,
-        .linear = DTP_LINEAR_EACH,
-        .work = work_slice,
-        .vjp = vjp_pad,
-        .bench = {"rc | dim=r before=0 after=@u"},
-        .f32_error = DTP_EXACT,
-        .flags = DTP_OP_ANY_DTYPE,
-        .mtf_class = "PadOperation",
-    },
-    {
-        DTP_ROW("concat", "operands one after another along a dim", 1, DTP_MAX_OP_IN, 1),
-        .attrs = CONCAT_ATTRS,
-        .infer = infer_concat,
-        .role = dtp_op__role_along,
-        .linear = DTP_LINEAR_JOINT,
-        .work = work_slice,
-        .vjp = vjp_concat,
-        .bench = {"rc rc | dim=r"},
-        .f32_error = DTP_EXACT,
-        .flags = DTP_OP_ANY_DTYPE,
-        .mtf_class = "ConcatOperation",
-    },
-    {
-        DTP_ROW("relabel", "row-major reshape to other dim names: rename, split, merge", 1, 1, 1),
-        .flags = DTP_OP_ANY_DTYPE | DTP_OP_RELABEL | DTP_OP_RENAMES,
-        .infer = infer_relabel,
-        .rules = rules_relabel,
-        .linear = DTP_LINEAR_EACH,
-        .work = work_move,
-        .vjp = vjp_relabel,
-        .inplace_in = {1},
-        .f32_error = DTP_EXACT,
-        .mtf_class = "ReshapeOperation",
-    },
-    {
-        DTP_ROW("roll", "elements of a dim moved on by `shift`, those beyond the end to its start",
-                1, 1, 1),
-        .attrs = ROLL_ATTRS,
-        .infer = infer_roll,
-        .role = role_roll,
-        .linear = DTP_LINEAR_EACH,
-        .work = work_move,
-        .vjp = vjp_roll,
-        .rotates = rotates,
-        .bench = {"rc | dim=r shift=1"},
-        .f32_error = DTP_EXACT,
-        .flags = DTP_OP_ANY_DTYPE,
-    },
-    {
-        DTP_ROW("reorder", "a sequence in zigzag order, or back", 1, 1, 1),
-        .attrs = REORDER_ATTRS,
-        .infer = infer_reorder,
-        .role = dtp_op__role_along,
-        .linear = DTP_LINEAR_EACH,
-        .work = work_move,
-        .vjp = vjp_reorder,
-        .bench = {"rc | dim=c chunks=2"},
-        .f32_error = DTP_EXACT,
-        .flags = DTP_OP_ANY_DTYPE,
-    },
+    {MOVE("permute", "the dims in another order", 1, 0), .infer = infer_permute,
+     .linear = DTP_LINEAR_EACH, .elem_flops = 1.0, .vjp = dtp_op__self_grad,
+     .bench = {"rc | out=cr"}},
+    {ALONG("stack", "operands of one shape along a new dim", DTP_MAX_OP_IN, DIM_ATTRS),
+     .infer = infer_stack, .linear = DTP_LINEAR_JOINT, .elem_flops = 1.0, .vjp = vjp_stack,
+     .bench = {"rc rc | dim=_stat"}},
+    {ALONG("slice", "elements [start, stop) of a dim", 1, SLICE_ATTRS), .infer = infer_slice,
+     .linear = DTP_LINEAR_EACH, .work = work_slice, .vjp = vjp_slice,
+     .bench = {"rc | dim=r start=0 stop=@u"}, .mtf_class = "SliceOperation"},
+    {ALONG("pad", "zeros before and after", 1, PAD_ATTRS), .infer = infer_pad,
+     .linear = DTP_LINEAR_EACH, .work = work_slice, .vjp = vjp_pad,
+     .bench = {"rc | dim=r before=0 after=@u"}, .mtf_class = "PadOperation"},
+    {ALONG("concat", "operands one after another along a dim", DTP_MAX_OP_IN, DIM_ATTRS),
+     .infer = infer_concat, .linear = DTP_LINEAR_JOINT, .work = work_slice, .vjp = vjp_concat,
+     .bench = {"rc rc | dim=r"}, .mtf_class = "ConcatOperation"},
+    {MOVE("relabel", "row-major reshape to other dim names: rename, split, merge", 1,
+          DTP_OP_RELABEL | DTP_OP_RENAMES),
+     .infer = infer_relabel, .rules = rules_relabel, .linear = DTP_LINEAR_EACH, .work = work_move,
+     .vjp = dtp_op__self_grad, .inplace_in = {1}, .mtf_class = "ReshapeOperation"},
+    {MOVE("roll", "elements of a dim moved on by `shift`, those beyond the end to its start", 1, 0),
+     .attrs = ROLL_ATTRS, .infer = infer_roll, .role = role_roll, .linear = DTP_LINEAR_EACH,
+     .work = work_move, .vjp = dtp_op__self_grad, .rotates = rotates,
+     .bench = {"rc | dim=r shift=1"}},
+    {ALONG("reorder", "a sequence in zigzag order, or back", 1, REORDER_ATTRS),
+     .infer = infer_reorder, .linear = DTP_LINEAR_EACH, .work = work_move, .vjp = dtp_op__self_grad,
+     .bench = {"rc | dim=c chunks=2"}},
     {.name = NULL},
 };
