@@ -31,7 +31,7 @@ static dtp_status named_type(dtp_graph *g, const dtp_ttype *from, const char *pr
 {
     *out = *from;
     for (int32_t k = 0; k < from->rank; k++) {
-        char name[NAME_BYTES];
+        char name[NAME_BYTES + 12];
         (void)snprintf(name, sizeof name, "%s%d", prefix, k);
         DTP_TRY(dtp_dims_intern(&g->dims, name, from->dims[k].size, &out->dims[k].id, err));
     }

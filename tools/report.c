@@ -150,7 +150,7 @@ void tool_row(tool_rows *rows, const tool_field *fields)
         tool_write_object(rows->w, NULL, fields);
         return;
     }
-    for (int32_t i = 0; rows->columns[i].head != NULL; i++) {
+    for (int32_t i = 0; fields[i].kind != FIELD_IS_END && rows->columns[i].head != NULL; i++) {
         const tool_field *f = &fields[i];
         const int width = rows->columns[i].width;
         char dims[DTP_MESH_TEXT_BYTES];

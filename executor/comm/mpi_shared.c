@@ -35,8 +35,9 @@ static dtp_status find_group(dtp_comm__shared *s, int32_t mailbox, dtp_comm__gro
     }
     g->n = dtp_mesh_set_size(&s->mesh, set);
     g->me = dtp_mesh_set_index(&s->mesh, set, s->rank);
-    DTP_TRY(DTP_NEW(s->arena, g->members, g->n, err));
-    DTP_TRY(DTP_NEW(s->arena, g->slots, g->n, err));
+    g->members = dtp_arena_alloc(s->arena, (size_t)g->n, sizeof(dtp_comm__segment *));
+    g->slots = dtp_arena_alloc(s->arena, (size_t)g->n, sizeof *g->slots);
+    DTP_TRY(DTP_MEMORY(err, g->members, g->slots));
     for (int32_t i = 0; i < g->n; i++) {
         g->members[i] = s->bases[dtp_mesh_set_member(&s->mesh, set, s->rank, i)];
     }

@@ -25,7 +25,7 @@ dtp_status dtp_comm__can_reduce(const dtp_coll *coll, dtp_err *err)
 /* combine_<name>(op, a, b, n): a[i] = a[i] op b[i]. Sums and products are formed in `wide`, which
  * is unsigned for integers: they wrap around. A NaN differs from itself and is kept. */
 #define COMBINE(name, type, wide)                                                                  \
-    static void combine_##name(dtp_reduce_op op, type *restrict a, const type *restrict b,         \
+    static void combine_##name(dtp_reduce_op op, type a[restrict], const type b[restrict],         \
                                int64_t n)                                                          \
     {                                                                                              \
         switch (op) {                                                                              \

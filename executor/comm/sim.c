@@ -210,17 +210,20 @@ static dtp_status divide_locked(world *w, dtp_mesh_set set, dtp_err *err)
 static dtp_status group_of(sim_comm *c, dtp_mesh_set set, group **out, dtp_err *err)
 {
     world *w = c->world;
-    dtp_status status = DTP_OK;
     DTP_TRY(dtp_comm__check_set(&c->base, set, err));
     pthread_mutex_lock(&w->lock);
     if (w->divisions[set] == NULL) {
-        status = divide_locked(w, set, err);
+        (void)divide_locked(w, set, NULL); /* its only error is said below */
     }
-    division *d = w->divisions[set];
+    const division *d = w->divisions[set];
     pthread_mutex_unlock(&w->lock);
+    if (d == NULL) {
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for the groups over mesh dims 0x%x",
+                        (unsigned)set);
+    }
     const dtp_mesh_set others = all_dims(w) & ~set;
-    *out = d == NULL ? NULL : &d->groups[dtp_mesh_set_index(&w->mesh, others, c->base.rank)];
-    return dtp_err_prefixed(status, err, "the groups over mesh dims 0x%x", (unsigned)set);
+    *out = &d->groups[dtp_mesh_set_index(&w->mesh, others, c->base.rank)];
+    return DTP_OK;
 }
 
 static dtp_status sim_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)

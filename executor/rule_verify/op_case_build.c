@@ -140,6 +140,7 @@ static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text,
     char *pieces[MAX_LIST];
     dtp_dtype dtype = l->float_dtype;
     dtp_dim_id dim = -1;
+    int32_t n;
     *a = (dtp_attr){.key = spec->key, .kind = spec->kind};
     switch (spec->kind) {
     case DTP_ATTR_INT:
@@ -166,11 +167,12 @@ static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text,
         a->i = (int64_t)dtype;
         break;
     case DTP_ATTR_DIMS:
-        a->n = split(text, ',', pieces, MAX_LIST);
-        a->ids = l->lists[l->n];
-        for (int32_t i = 0; i < a->n; i++) {
+        n = split(text, ',', pieces, MAX_LIST);
+        for (int32_t i = 0; i < n; i++) {
             DTP_TRY(dim_of(l->g, pieces[i], &l->lists[l->n][i], err));
         }
+        a->n = n;
+        a->ids = l->lists[l->n];
         break;
     }
     l->n++;

@@ -8,6 +8,7 @@ patterns  the styles that people know are found without pins where they are the 
 table   models on machines, the best of some meshes: the table of docs/results/plans.md
 """
 import sys
+import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -256,35 +257,38 @@ def best_mesh(dtplan, model, options, machine, meshes):
 
 
 def table_row(dtplan, model, options, machine, meshes):
-    """One row in markdown; what does not fit the device is planned without a limit."""
+    """One row in markdown and what the plan is; what does not fit the device is planned without a limit."""
     got, seconds, errors = best_mesh(dtplan, model, options, machine, meshes)
     least, note = got.smallest, ""
     if got.plan is None:
         got, more, errors = best_mesh(dtplan, model, options + ["--memory", "none"], machine, meshes)
         seconds += more
-        note = "does not fit (least %s); without a limit " % ("%.1f GB" % (least / 1e9) if least else "unknown")
-    head = "| %s | %s |" % (" ".join([model] + options[1::2]), machine)
+        note = "does not fit, least %s; " % ("%.1f GB" % (least / 1e9) if least else "unknown")
+    name = " ".join([model] + options[1::2])
+    head = "| %s | %s |" % (name, machine)
     if got.plan is None:
-        return "%s | | | | %s | | %.1f |" % (head, got.error, seconds)
+        return "%s | | | | %s | %.1f |" % (head, "; ".join(errors), seconds), "- %s on %s: no plan" % (name, machine)
     p = got.plan
     limit = p.get("memory_limit_bytes", 1 << 62)
-    prices = sorted((b["step_time_s"] / tool.step(p), name, b["peak_bytes"] > limit)
-                    for name, b in tool.fitting(p).items())
-    words = ", ".join("%s %.3f" % (name, ratio) + ("\\*" if too_large else "") for ratio, name, too_large in prices)
-    return "%s %s | %.6g | %.3g | %.2f %% | %s | %s | %.1f%s |" % (
-        head, ";".join("%s:%d" % tuple(m) for m in p["mesh"]), 1e3 * tool.step(p), tool.peak(p) / 1e9,
-        100 * tool.gap(p), note + plan_patterns.Layouts(model, p).words(), words, seconds,
-        "; ".join([""] + errors))
+    ratios = sorted((b["step_time_s"] / tool.step(p), name) for name, b in tool.fitting(p).items() if b["peak_bytes"] <= limit)
+    row = "%s %s | %.6g | %.3g | %.2f %% | %s | %.1f |" % (
+        head, ";".join("%s:%d" % tuple(m) for m in p["mesh"]), 1e3 * tool.step(p), tool.peak(p) / 1e9, 100 * tool.gap(p),
+        "%s %.3f" % ratios[0][::-1] if ratios else "none fits", seconds)
+    what = "- %s on %s: %s%s" % (name, machine, note, plan_patterns.Layouts(model, p).words())
+    return row, textwrap.fill("; ".join([what] + errors), 118, subsequent_indent="  ")
 
 
 def table(dtplan, names):
-    print("| model | machine | mesh | step, ms | peak, GB | gap | what it is | baselines, times the plan's step | planned in, s |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| model | machine | mesh | step, ms | peak, GB | gap | fastest baseline that fits | planned in, s |")
+    print("|---|---|---|---|---|---|---|---|")
     rows = [(model, options, machine, meshes) for model, options in TABLE if not names or model in names
             for machine, meshes in MACHINES]
+    plans = []
     with ThreadPoolExecutor(2) as pool:
-        for text in pool.map(lambda r: table_row(dtplan, *r), rows):
-            print(text, flush=True)
+        for row, what in pool.map(lambda r: table_row(dtplan, *r), rows):
+            print(row, flush=True)
+            plans.append(what)
+    print("\nWhat they are:\n\n" + "\n".join(plans))
     return []
 
 
