@@ -7,6 +7,7 @@
 #include "cost_models/plan_lowering.h"
 #include "cost_models/predict.h"
 #include "planner/reports/explain_internal.h"
+#include "planner/tensors/plan_tensor.h"
 
 enum {
     NEAR = 4,     /* edits within which a name is near another */
@@ -119,8 +120,8 @@ static dtp_status fail_selection(const dtp_explaining *e, dtp_err *err)
                     name, text);
 }
 
-/* Finds the plan as an assignment of the problem that it was made from, tied in as many groups as
- * it needs. */
+/* Finds the plan as an assignment of the problem that it was made from: tied in as many groups as
+ * it needs, and in two where the certificate says so, though the layers may be alike. */
 static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
 {
     const dtp_plan *plan = e->request->plan;
@@ -128,6 +129,10 @@ static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
     DTP_TRY(dtp_pin_set_read(plan->n_pins, plan->pins, e->request->graph, &plan->mesh, e->arena,
                              &e->pins, err));
     DTP_TRY(dtp_runs_needed(e->request->graph, &plan->sharding, MOST_RUNS, &e->out->runs, err));
+    const char *solver = plan->certificate.solver;
+    if (e->out->runs == 1 && solver != NULL && strcmp(solver, DTP_SOLVER_TWO_GROUPS) == 0) {
+        e->out->runs = 2;
+    }
     for (;;) {
         forget_problems(e);
         DTP_TRY(create_problem(e, true, &e->problem, err));

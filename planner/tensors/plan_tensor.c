@@ -10,6 +10,8 @@
 /* Share of the cost that tying may lose before the problem is solved again in two groups. */
 static const double MOST_LOSS = 0.01;
 
+const char DTP_SOLVER_TWO_GROUPS[] = "selection, tied in 2 groups";
+
 /* ---- begin and end ------------------------------------------------------------------------------
  */
 
@@ -118,10 +120,9 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     const tensor_state *state = p->state;
     DTP_TRY(make_problem(p, runs, err));
     /* What was proven for the tied problem does not hold for this one. */
-    p->certificate =
-        (dtp_certificate){.status = DTP_CERT_TIME_LIMIT,
-                          .solver = runs == 0 ? "selection" : "selection, tied in 2 groups",
-                          .nodes = p->certificate.nodes};
+    p->certificate = (dtp_certificate){.status = DTP_CERT_TIME_LIMIT,
+                                       .solver = runs == 0 ? "selection" : DTP_SOLVER_TWO_GROUPS,
+                                       .nodes = p->certificate.nodes};
     return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
