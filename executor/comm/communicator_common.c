@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "executor/comm/communicator_internal.h"
-#include "executor/device/host_memory.h"
 
 void dtp_comm_destroy(dtp_comm *c)
 {
@@ -118,7 +117,11 @@ dtp_status dtp_comm__relay(dtp_err *err, int32_t rank, int32_t failed, const cha
 
 void dtp_comm_abort(dtp_comm *c, const char *why)
 {
+    void (*stop)(dtp_transport *, const char *) = c->transport.ops->abort;
     void (*tell)(dtp_comm *, const char *) = c->ops->abort;
+    if (stop != NULL) {
+        stop(&c->transport, why);
+    }
     if (tell != NULL) {
         tell(c, why);
     }
@@ -134,28 +137,6 @@ dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *e
 {
     *n = c->size;
     return c->ops->alike_here != NULL ? c->ops->alike_here(c, key, n, err) : DTP_OK;
-}
-
-dtp_status dtp_comm_alloc(dtp_comm *c, dtp_backend *b, size_t bytes, void **out, dtp_err *err)
-{
-    bool host = b->ops->alloc == dtp_host_alloc;
-    void *registered =
-        host && c->ops->register_memory != NULL ? c->ops->register_memory(c, bytes) : NULL;
-    if (registered == NULL) {
-        return b->ops->alloc(b, bytes, out, err);
-    }
-    dtp_host_count(b, (int64_t)bytes);
-    *out = registered;
-    return DTP_OK;
-}
-
-void dtp_comm_free(dtp_comm *c, dtp_backend *b, void *ptr, size_t bytes)
-{
-    if (ptr != NULL && c->ops->release_memory != NULL && c->ops->release_memory(c, ptr)) {
-        dtp_host_count(b, -(int64_t)bytes);
-    } else {
-        b->ops->free(b, ptr, bytes);
-    }
 }
 
 const char *dtp_comm_environment(char *const *environment, const char *name)

@@ -44,10 +44,10 @@ static dtp_status make_sub(dtp_comm__mpi *c, dtp_mesh_set set, dtp_err *err)
 
 /* A group that shares memory may never need MPI; then its members make the sub-communicator when
  * one of their collectives does. */
-static dtp_status mpi_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
+static dtp_status mpi_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 {
-    dtp_comm__mpi *c = (dtp_comm__mpi *)base;
-    DTP_TRY(dtp_comm__check_set(base, set, err));
+    dtp_comm__mpi *c = t->self;
+    DTP_TRY(dtp_comm__check_set(&c->base, set, err));
     bool later = c->shared != NULL && dtp_comm__shared_reaches(c->shared, set);
     return later ? DTP_OK : make_sub(c, set, err);
 }
@@ -85,15 +85,30 @@ static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
     return status;
 }
 
-static void *mpi_register_memory(dtp_comm *base, size_t bytes)
+static dtp_status mpi_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+                            dtp_request *request, dtp_err *err)
 {
-    dtp_comm__mpi *c = (dtp_comm__mpi *)base;
+    request->pending = false;
+    return mpi_run(t->self, coll, in, out, err);
+}
+
+static dtp_status mpi_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
+{
+    (void)t;
+    (void)request;
+    (void)err;
+    return DTP_OK;
+}
+
+static void *mpi_register_memory(dtp_transport *t, size_t bytes)
+{
+    dtp_comm__mpi *c = t->self;
     return c->shared != NULL ? dtp_comm__shared_alloc(c->shared, bytes) : NULL;
 }
 
-static bool mpi_release_memory(dtp_comm *base, void *ptr)
+static bool mpi_release_memory(dtp_transport *t, void *ptr)
 {
-    dtp_comm__mpi *c = (dtp_comm__mpi *)base;
+    dtp_comm__mpi *c = t->self;
     return c->shared != NULL && dtp_comm__shared_free(c->shared, ptr);
 }
 
@@ -212,14 +227,20 @@ static void mpi_destroy(dtp_comm *base)
 static const dtp_comm_ops mpi_ops = {
     .name = "mpi",
     .run = mpi_run,
-    .prepare = mpi_prepare,
     .barrier = mpi_barrier,
     .conclude = mpi_conclude,
     .alike_here = mpi_alike_here,
     .abort = mpi_abort,
+    .destroy = mpi_destroy,
+};
+
+static const dtp_transport_ops mpi_transport = {
+    .name = "mpi",
+    .prepare = mpi_prepare,
+    .start = mpi_start,
+    .wait = mpi_wait,
     .register_memory = mpi_register_memory,
     .release_memory = mpi_release_memory,
-    .destroy = mpi_destroy,
 };
 
 static dtp_status start_mpi(dtp_err *err)
@@ -270,6 +291,8 @@ static dtp_status create(const dtp_mesh *mesh, dtp_comm__mpi **out, dtp_err *err
     *out = c;
     DTP_TRY(DTP_MEMORY(err, c));
     c->base = (dtp_comm){.ops = &mpi_ops, .mesh = *mesh};
+    c->base.transport =
+        (dtp_transport){.ops = &mpi_transport, .caps = {.strided = true}, .self = c};
     c->limit = INT_MAX;
     c->world = c->outcome = MPI_COMM_NULL;
     for (int32_t s = 0; s < DTP_COMM_SETS; s++) {

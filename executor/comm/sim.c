@@ -77,6 +77,7 @@ typedef struct sim_comm {
     dtp_comm base;
     world *world;
     dtp_comm__scratch scratch;
+    bool late; /* a collective is done when it is waited for */
 } sim_comm;
 
 static dtp_mesh_set all_dims(const world *w)
@@ -226,10 +227,10 @@ static dtp_status group_of(sim_comm *c, dtp_mesh_set set, group **out, dtp_err *
     return DTP_OK;
 }
 
-static dtp_status sim_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
+static dtp_status sim_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 {
     group *g;
-    return group_of((sim_comm *)base, set, &g, err);
+    return group_of(t->self, set, &g, err);
 }
 
 /* Every member sees all descriptions at the gate, so every one finds the same first difference. */
@@ -289,6 +290,23 @@ static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
     return status;
 }
 
+/* Does the collective at once, or late: when it is waited for. */
+static dtp_status sim_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+                            dtp_request *request, dtp_err *err)
+{
+    sim_comm *c = t->self;
+    *request = (dtp_request){.coll = *coll, .in = in, .out = out, .pending = c->late};
+    return c->late ? DTP_OK : sim_run(&c->base, coll, in, out, err);
+}
+
+static dtp_status sim_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
+{
+    sim_comm *c = t->self;
+    const bool pending = request->pending;
+    request->pending = false;
+    return pending ? sim_run(&c->base, &request->coll, request->in, request->out, err) : DTP_OK;
+}
+
 static dtp_status sim_barrier(dtp_comm *base, dtp_err *err)
 {
     sim_comm *c = (sim_comm *)base;
@@ -310,11 +328,23 @@ static void sim_destroy(dtp_comm *base)
 static const dtp_comm_ops sim_ops = {
     .name = "sim",
     .run = sim_run,
-    .prepare = sim_prepare,
     .barrier = sim_barrier,
     .abort = sim_abort,
     .destroy = sim_destroy,
 };
+
+static const dtp_transport_ops sim_transport = {
+    .name = "sim",
+    .prepare = sim_prepare,
+    .start = sim_start,
+    .wait = sim_wait,
+};
+
+void dtp_comm__sim_late(dtp_comm *c, bool late)
+{
+    ((sim_comm *)c)->late = late;
+    c->transport.caps.asynchronous = late;
+}
 
 /* One virtual rank. */
 struct rank_job {
@@ -370,6 +400,8 @@ static dtp_status start_ranks(world *w, dtp_err *err)
         sim_comm *c = calloc(1, sizeof *c);
         DTP_TRY(DTP_MEMORY(err, c));
         c->base = (dtp_comm){.ops = &sim_ops, .mesh = w->mesh, .rank = r, .size = w->size};
+        c->base.transport = (dtp_transport){
+            .ops = &sim_transport, .caps = {.strided = true, .deterministic = true}, .self = c};
         c->world = w;
         w->jobs[r].comm = &c->base;
     }

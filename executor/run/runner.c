@@ -48,7 +48,7 @@ void dtp_runner_destroy(dtp_runner *r)
 {
     if (r != NULL) {
         if (r->memory != NULL && !r->borrowed) {
-            dtp_comm_free(r->comm, r->backend, r->memory, (size_t)r->memory_bytes);
+            dtp_transport_free(&r->comm->transport, r->backend, r->memory, (size_t)r->memory_bytes);
         }
         dtp_arena_destroy(r->arena);
     }
@@ -56,8 +56,9 @@ void dtp_runner_destroy(dtp_runner *r)
 
 dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err)
 {
+    dtp_transport *t = &r->comm->transport;
     for (int32_t i = 0; i < r->n_stats; i++) {
-        DTP_TRY(r->comm->ops->prepare(r->comm, r->stats[i].set, err));
+        DTP_TRY(t->ops->prepare(t, r->stats[i].set, err));
     }
     return DTP_OK;
 }
@@ -137,7 +138,7 @@ static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__b
     case DTP_INSTR_KERNEL:
         return r->failure != NULL ? run_noted(r, b) : b->kernel(&b->args, err);
     case DTP_INSTR_COLLECTIVE:
-        return r->comm->ops->run(r->comm, &instr->coll, b->in->data, b->out->data, err);
+        return dtp_transport_run(&r->comm->transport, &instr->coll, b->in->data, b->out->data, err);
     default:
         return run_copy(r, instr, b, err);
     }

@@ -101,7 +101,8 @@ static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers 
     for (int64_t i = 0; i < n_in; i++) {
         dtp_element_set(coll->dtype, in, i, value(coll, c->rank, i));
     }
-    DTP_TRY(c->ops->run(c, coll, in, b->out, err));
+    DTP_TRY(in_place ? c->ops->run(c, coll, in, b->out, err)
+                     : dtp_transport_run(&c->transport, coll, in, b->out, err));
     for (int64_t i = 0; i < n_out; i++) {
         double got = dtp_element(coll->dtype, b->out, i), want = expected(c, coll, i);
         if (got != want) {
@@ -193,7 +194,7 @@ static dtp_status run_all(dtp_comm *c, buffers *b, dtp_err *err)
 {
     static const int64_t counts[] = {0, 1, 25, 2500};
     for (dtp_mesh_set set = 0; set < (dtp_mesh_set)1 << c->mesh.n_dims; set++) {
-        DTP_TRY(c->ops->prepare(c, set, err));
+        DTP_TRY(c->transport.ops->prepare(&c->transport, set, err));
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             DTP_TRY(all_kinds(c, set, counts[i], b, err));
         }
@@ -202,23 +203,24 @@ static dtp_status run_all(dtp_comm *c, buffers *b, dtp_err *err)
     return DTP_OK;
 }
 
-/* The suite in memory that the communicator lends, when it does. */
+/* The suite in memory that the transport lends, when it does. */
 static dtp_status run_lent(dtp_comm *c, buffers b, dtp_err *err)
 {
     dtp_status status = DTP_OK;
-    if (c->ops->register_memory == NULL) {
+    dtp_transport *t = &c->transport;
+    if (t->ops->register_memory == NULL) {
         return DTP_OK;
     }
-    b.in = c->ops->register_memory(c, (size_t)b.capacity);
-    b.out = c->ops->register_memory(c, (size_t)b.capacity);
+    b.in = t->ops->register_memory(t, (size_t)b.capacity);
+    b.out = t->ops->register_memory(t, (size_t)b.capacity);
     if (b.in != NULL && b.out != NULL) {
         status = run_all(c, &b, err);
     }
-    bool mine = c->ops->release_memory(c, b.in), none = c->ops->release_memory(c, &status);
+    bool mine = t->ops->release_memory(t, b.in), none = t->ops->release_memory(t, &status);
     if (status == DTP_OK && (mine != (b.in != NULL) || none)) {
         status = DTP_FAIL(err, DTP_INTERNAL, "lent memory was not taken back");
     }
-    (void)c->ops->release_memory(c, b.out);
+    (void)t->ops->release_memory(t, b.out);
     return status;
 }
 
@@ -332,6 +334,60 @@ dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err)
         }
     }
     return DTP_OK;
+}
+
+/* ---- several in flight ---- */
+
+/* Starts collectives of every kind, then waits for them in the order of the starts or backwards.
+ * Each has buffers of its own. */
+static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *err)
+{
+    enum { N = 2 * DTP_N_COLLS, COUNT = 600 };
+    dtp_request requests[N];
+    dtp_coll colls[N];
+    dtp_transport *t = &c->transport;
+    const int64_t room = b->capacity / N / 64 * 64;
+    for (int32_t i = 0; i < N; i++) {
+        colls[i] = (dtp_coll){.kind = (dtp_coll_kind)(i % DTP_N_COLLS),
+                              .set = dtp_comm_all(c),
+                              .dtype = DTP_F32,
+                              .count = COUNT,
+                              .shift = i};
+        float *in = (float *)(void *)(b->in + i * room);
+        for (int64_t k = 0; k < COUNT * dtp_coll_parts_in(&colls[i], c->size); k++) {
+            in[k] = (float)value(&colls[i], c->rank, k);
+        }
+        DTP_TRY(t->ops->start(t, &colls[i], in, b->out + i * room, &requests[i], err));
+    }
+    for (int32_t j = 0; j < N; j++) {
+        const int32_t i = backwards ? N - 1 - j : j;
+        DTP_TRY(t->ops->wait(t, &requests[i], err));
+        const float *out = (const float *)(const void *)(b->out + i * room);
+        for (int64_t k = 0; k < COUNT * dtp_coll_parts_out(&colls[i], c->size); k++) {
+            const double want = expected(c, &colls[i], k);
+            if ((double)out[k] != want) {
+                return DTP_FAIL(err, DTP_INTERNAL,
+                                "rank %d: %s in flight: element %" PRId64 " is %g, expected %g",
+                                c->rank, dtp_coll_name(colls[i].kind), k, (double)out[k], want);
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err)
+{
+    (void)user;
+    buffers b = {.capacity = 10 * (600 * comm->size * 4 + 64)};
+    b.in = malloc((size_t)b.capacity);
+    b.out = malloc((size_t)b.capacity);
+    dtp_status status = b.in != NULL && b.out != NULL ? DTP_OK : DTP_NOMEM;
+    for (int32_t backwards = 0; backwards < 2 && status == DTP_OK; backwards++) {
+        status = run_flight(comm, backwards != 0, &b, err);
+    }
+    free(b.in);
+    free(b.out);
+    return status;
 }
 
 /* ---- views ---- */

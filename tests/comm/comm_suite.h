@@ -16,6 +16,9 @@ dtp_status comm_suite_agree(dtp_comm *comm, void *user, dtp_err *err);
  * `user` not NULL: the all-reduce of types that MPI reduces itself is not looked at. */
 dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err);
 
+/* Collectives that are all started before the first is waited for. */
+dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err);
+
 /* Views: every sub-mesh of the mesh (run by all its slices, then by one slice alone) and the mesh
  * with its first two and its last two dims joined. The suite of collectives runs on each. */
 dtp_status comm_suite_views(dtp_comm *comm, void *user, dtp_err *err);

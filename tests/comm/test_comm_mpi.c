@@ -25,6 +25,9 @@ static dtp_status on_mesh(const char *text, int64_t limit, dtp_err *err)
         status = comm_suite_agree(c, NULL, err);
     }
     if (status == DTP_OK) {
+        status = comm_suite_flight(c, NULL, err);
+    }
+    if (status == DTP_OK) {
         status = comm_suite_views(c, NULL, err);
     }
     if (status == DTP_OK) {

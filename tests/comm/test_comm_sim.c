@@ -1,4 +1,5 @@
 /* self and sim communicators. */
+#include "executor/comm/communicator_internal.h"
 #include "tests/comm/comm_suite.h"
 
 #include <setjmp.h>
@@ -24,6 +25,7 @@ static void test_comm__self_conforms(void **state)
     must(dtp_comm_self_create(&c, &err), &err);
     must(comm_suite(c, NULL, &err), &err);
     must(comm_suite_agree(c, NULL, &err), &err);
+    must(comm_suite_flight(c, NULL, &err), &err);
     must(comm_suite_views(c, NULL, &err), &err);
     dtp_comm_destroy(c);
 }
@@ -40,7 +42,41 @@ static void test_comm__sim_conforms(void **state)
         must(dtp_mesh_parse(meshes[i], &mesh, &err), &err);
         must(dtp_comm_sim_run(&mesh, comm_suite, NULL, &err), &err);
         must(dtp_comm_sim_run(&mesh, comm_suite_agree, NULL, &err), &err);
+        must(dtp_comm_sim_run(&mesh, comm_suite_flight, NULL, &err), &err);
         must(dtp_comm_sim_run(&mesh, comm_suite_order, NULL, &err), &err);
+    }
+}
+
+/* A late transport reads operands when they are waited for: one that changed too early is seen. */
+static dtp_status conforms_late(dtp_comm *c, void *user, dtp_err *err)
+{
+    dtp_transport *t = &c->transport;
+    dtp_coll coll = {.kind = DTP_ALL_REDUCE, .set = dtp_comm_all(c), .dtype = DTP_F32, .count = 1};
+    dtp_request request;
+    float in = 1, out = -1;
+    dtp_comm__sim_late(c, true);
+    DTP_TRY(comm_suite(c, user, err));
+    DTP_TRY(comm_suite_flight(c, user, err));
+    DTP_TRY(t->ops->start(t, &coll, &in, &out, &request, err));
+    if (out != -1) {
+        return DTP_FAIL(err, DTP_INTERNAL, "rank %d: it was done early", c->rank);
+    }
+    in = 2; /* against the rules */
+    DTP_TRY(t->ops->wait(t, &request, err));
+    return out == (float)(2 * c->size)
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INTERNAL, "rank %d: a change was not seen", c->rank);
+}
+
+static void test_comm__sim_late_conforms(void **state)
+{
+    (void)state;
+    static const char *const late[] = {"x:1", "x:3", "x:2;y:2"};
+    for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+        dtp_err err = {0};
+        dtp_mesh mesh;
+        must(dtp_mesh_parse(late[i], &mesh, &err), &err);
+        must(dtp_comm_sim_run(&mesh, conforms_late, NULL, &err), &err);
     }
 }
 
@@ -332,6 +368,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_comm__self_conforms),
         cmocka_unit_test(test_comm__sim_conforms),
+        cmocka_unit_test(test_comm__sim_late_conforms),
         cmocka_unit_test(test_comm__sim_views_conform),
         cmocka_unit_test(test_comm__sim_ranks_see_equal_bits),
         cmocka_unit_test(test_comm__sim_failing_rank_wakes_the_others),
