@@ -38,8 +38,11 @@ struct dtp_comm {
     const dtp_comm_ops *ops;
     dtp_mesh mesh;
     int32_t rank, size;
+    double timeout_s;        /* deadline of every collective, of the transport too */
     dtp_transport transport; /* of the same ranks; often the same object is behind both */
 };
+
+#define DTP_COMM_TIMEOUT_S 600.0 /* unless another one is set */
 
 /* Virtual ranks that stay for further runs, by mesh: for many short runs. Owned by one thread.
  * DTP_NOMEM. */
@@ -54,7 +57,7 @@ dtp_status dtp_sim_pool_run(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_rank_b
  * here: `ready` says whether this process failed before (*err says how). Fails on all ranks as
  * dtp_comm_conclude does when one of them is not ready, or the mesh does not fit the job. *err is
  * not NULL. */
-dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, dtp_status ready,
+dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, double timeout_s, dtp_status ready,
                              const dtp_comm_reporter *reporter, dtp_comm **out,
                              dtp_err *err) DTP_MUST_CHECK;
 /* The value of NAME in a "NAME=value" list such as environ, NULL when absent. Borrowed. */

@@ -68,6 +68,7 @@ dtp_status dtp_comm_self_create(dtp_comm **out, dtp_err *err)
     DTP_TRY(DTP_MEMORY(err, c));
     c->ops = &self_ops;
     c->size = 1;
+    c->timeout_s = DTP_COMM_TIMEOUT_S;
     c->transport = (dtp_transport){
         .ops = &self_transport, .caps = {.strided = true, .deterministic = true}, .self = c};
     *out = c;

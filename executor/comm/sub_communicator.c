@@ -156,7 +156,7 @@ dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
     }
     sub_comm *s = calloc(1, sizeof *s);
     DTP_TRY(DTP_MEMORY(err, s));
-    s->base = (dtp_comm){.ops = &sub_ops, .mesh = *mesh};
+    s->base = (dtp_comm){.ops = &sub_ops, .mesh = *mesh, .timeout_s = parent->timeout_s};
     s->base.transport =
         (dtp_transport){.ops = &sub_transport, .caps = parent->transport.caps, .self = s};
     s->parent = parent;

@@ -12,8 +12,7 @@ dtp_status comm_suite(dtp_comm *comm, void *user, dtp_err *err);
 /* All ranks agree; then one deviates and all must notice. */
 dtp_status comm_suite_agree(dtp_comm *comm, void *user, dtp_err *err);
 
-/* Sums whose bits depend on the order: reductions combine in member order on every communicator.
- * `user` not NULL: the all-reduce of types that MPI reduces itself is not looked at. */
+/* Sums whose bits depend on the order: reductions combine in member order on every communicator. */
 dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err);
 
 /* Collectives that are all started before the first is waited for. */

@@ -31,7 +31,7 @@ static dtp_status on_mesh(const char *text, int64_t limit, dtp_err *err)
         status = comm_suite_views(c, NULL, err);
     }
     if (status == DTP_OK) {
-        status = comm_suite_order(c, limit > 0 ? c : NULL, err);
+        status = comm_suite_order(c, NULL, err);
     }
     if (status != DTP_OK) {
         dtp_comm_abort(c, err->msg);
