@@ -55,7 +55,7 @@ static int rank_of(const op *o, int32_t member)
     return dtp_mesh_set_member(&c->mesh, o->coll->set, c->rank, member);
 }
 
-/* Whether this member receives from, or sends to, another one. */
+/* Whether this member receives data from, or sends them to, another one. */
 static bool meets(const op *o, bool receives, int32_t member)
 {
     if (o->coll->kind != DTP_PERMUTE) {
@@ -111,37 +111,36 @@ static bool is_small(const op *o)
 static dtp_status open_all(const op *o, dtp_err *err)
 {
     MPI_Request *requests = wave_of(o, WAVE_OPENING, 0);
-    const int64_t data = is_small(o) ? part_bytes(o) : 0;
     const int64_t parts = dtp_coll_parts_in(o->coll, o->n);
+    const int64_t head = (int64_t)offsetof(opening, data);
     int code = MPI_SUCCESS;
-    for (int32_t i = 0; i < o->n; i++) {
+    for (int32_t i = 0; i < o->n && code == MPI_SUCCESS; i++) {
         opening *sent = i == o->me ? &o->opened[i] : &o->sent[i];
-        sent->coll = *o->coll;
+        const bool given = is_small(o) && (i == o->me || meets(o, false, i));
+        const int64_t data = given ? part_bytes(o) : 0;
         const dtp_comm__part from = dtp_comm__part_of(o->coll, true, o->n, parts > 1 ? i : 0);
         const dtp_comm__part to = {.run = data, .stride = data};
+        sent->coll = *o->coll;
         dtp_comm__copy(sent->data, to, 0, o->in, from, 0, data);
-        if (meets(o, true, i) && code == MPI_SUCCESS) {
+        if (i != o->me) {
             code = receive(o, requests, TAG_OPENING, i, &o->opened[i], sizeof *o->opened);
         }
-        if (meets(o, false, i) && code == MPI_SUCCESS) {
-            code = send(o, requests, TAG_OPENING, i, sent, (int64_t)offsetof(opening, data) + data);
+        if (i != o->me && code == MPI_SUCCESS) {
+            code = send(o, requests, TAG_OPENING, i, sent, head + data);
         }
     }
     DTP_TRY(check(o, code, err));
     return dtp_comm__remote_finish(o->r, requests, err);
 }
 
-/* All members that this one has met run the same. */
+/* All members run the same. */
 static dtp_status check_same(const op *o, dtp_err *err)
 {
     const dtp_comm *c = o->r->base;
     char why[DTP_ERR_MSG_BYTES];
-    const bool all = o->coll->kind != DTP_PERMUTE;
-    const int32_t first = all ? 0 : o->me;
-    for (int32_t i = 0; i < o->n; i++) {
-        const bool met = all || meets(o, true, i);
-        if (met && dtp_comm__differs(&c->mesh, c->rank, first, &o->opened[first].coll, i,
-                                     &o->opened[i].coll, why)) {
+    for (int32_t i = 1; i < o->n; i++) {
+        if (dtp_comm__differs(&c->mesh, c->rank, 0, &o->opened[0].coll, i, &o->opened[i].coll,
+                              why)) {
             return DTP_FAIL(err, DTP_COMM, "%s", why);
         }
     }

@@ -186,6 +186,13 @@ dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const
     g->turn++;
     post(s, g, coll, in, out);
     DTP_TRY(wait_members(s, g, (int32_t)coll->set, DTP_COMM_WAITS, err));
+    /* Members that have given this one up have posted, and use their buffers no more. */
+    for (int32_t i = 0; i < g->n; i++) {
+        if (atomic_load(&g->members[i]->published.kind) == DTP_COMM_LOST &&
+            dtp_comm__deadlock_hopeless(s)) {
+            return check_usable(s, err);
+        }
+    }
     dtp_status same = check_same(s, g, coll->set, why);
     /* Where the buffers of all members are in this process; false when some cannot be reached. */
     *ran = true;

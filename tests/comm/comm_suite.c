@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include "core/base/clock.h"
 
 #include "executor/comm/sub_communicator.h"
 #include "executor/device/convert.h"
@@ -387,6 +390,55 @@ dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err)
     free(b.in);
     free(b.out);
     return status;
+}
+
+/* ---- disputes ---- */
+
+#define A2A .kind = DTP_ALL_TO_ALL, .set = 1
+#define SUM .kind = DTP_ALL_REDUCE, .set = 1, .dtype = DTP_F32, .count = 4
+#define PASS .kind = DTP_PERMUTE, .set = 1, .dtype = DTP_F32, .count = 4
+#define GATHER .kind = DTP_ALL_GATHER, .set = 1
+#define FOUR .dtype = DTP_F32, .count = 4
+
+const comm_dispute comm_disputes[] = {
+    {{A2A, FOUR}, {GATHER, FOUR}, {"rank 0: all_to_all", "all_gather"}},
+    {{A2A, FOUR}, {A2A, .dtype = DTP_F32, .count = 3}, {"4 x f32", "3 x f32"}},
+    {{A2A, FOUR}, {A2A, .dtype = DTP_I32, .count = 4}, {"4 x f32", "4 x i32"}},
+    {{A2A, FOUR}, {A2A, FOUR, .in_outer = 2}, {"cut 0 to 0", "cut 2 to 0"}},
+    {{A2A, FOUR}, {A2A, FOUR, .out_outer = 4}, {"cut 0 to 0", "cut 0 to 4"}},
+    {{SUM}, {SUM, .op = DTP_REDUCE_MAX}, {"all_reduce sum", "all_reduce max"}},
+    {{PASS, .shift = 1}, {PASS, .shift = -1}, {"shift 1", "shift -1"}},
+};
+const int32_t comm_n_disputes = sizeof comm_disputes / sizeof *comm_disputes;
+
+/* ---- the deadline ---- */
+
+dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
+{
+    const struct timespec longer = {.tv_sec = 2};
+    const int32_t late = comm->size - 1;
+    float x = 1;
+    char words[32];
+    dtp_err said = {0};
+    const dtp_coll coll = {
+        .kind = DTP_ALL_REDUCE, .set = dtp_comm_all(comm), .dtype = DTP_F32, .count = 1};
+    (void)user;
+    DTP_TRY(dtp_transport_run(&comm->transport, &coll, &x, &x, err));
+    DTP_TRY(comm->ops->barrier(comm, err));
+    comm->timeout_s = 0.5;
+    if (comm->rank == late) {
+        nanosleep(&longer, NULL);
+    }
+    snprintf(words, sizeof words, "rank %d has not come", late);
+    const double start = dtp_now_s();
+    dtp_status got = dtp_transport_run(&comm->transport, &coll, &x, &x, &said);
+    const double took = dtp_now_s() - start;
+    if (got != DTP_COMM || strstr(said.msg, words) == NULL || took > 2.5) {
+        return DTP_FAIL(err, DTP_INTERNAL, "rank %d: '%.600s' after %g s does not say '%s'",
+                        comm->rank, got == DTP_OK ? "" : said.msg, took, words);
+    }
+    got = comm->ops->barrier(comm, &said);
+    return got == DTP_COMM ? DTP_OK : DTP_FAIL(err, DTP_INTERNAL, "rank %d: goes on", comm->rank);
 }
 
 /* ---- views ---- */

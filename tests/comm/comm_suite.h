@@ -18,6 +18,19 @@ dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err);
 /* Collectives that are all started before the first is waited for. */
 dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err);
 
+/* Two collectives that differ in one field, and how a message tells them apart. Rank 0 runs the
+ * first one, all others the other one: every rank must say so. */
+typedef struct comm_dispute {
+    dtp_coll first, other;
+    const char *words[2];
+} comm_dispute;
+extern const comm_dispute comm_disputes[];
+extern const int32_t comm_n_disputes;
+
+/* The last of several ranks comes after the deadline: every rank is told which one it is, and the
+ * communicator is of no more use. */
+dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err);
+
 /* Views: every sub-mesh of the mesh (run by all its slices, then by one slice alone) and the mesh
  * with its first two and its last two dims joined. The suite of collectives runs on each. */
 dtp_status comm_suite_views(dtp_comm *comm, void *user, dtp_err *err);

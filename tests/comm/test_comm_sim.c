@@ -80,6 +80,18 @@ static void test_comm__sim_late_conforms(void **state)
     }
 }
 
+static void test_comm__sim_deadline(void **state)
+{
+    (void)state;
+    static const char *const late[] = {"x:2", "x:2;y:2"};
+    for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+        dtp_err err = {0};
+        dtp_mesh mesh;
+        must(dtp_mesh_parse(late[i], &mesh, &err), &err);
+        must(dtp_comm_sim_run(&mesh, comm_suite_deadline, NULL, &err), &err);
+    }
+}
+
 static void test_comm__sim_views_conform(void **state)
 {
     (void)state;
@@ -263,25 +275,10 @@ static void check_dispute(const char *mesh_text, dispute d)
 static void test_comm__sim_every_difference_is_an_error_everywhere(void **state)
 {
     (void)state;
-    const dtp_coll a2a = {.kind = DTP_ALL_TO_ALL, .set = 1, .dtype = DTP_F32, .count = 4};
-    const dtp_coll sum = {.kind = DTP_ALL_REDUCE, .set = 1, .dtype = DTP_F32, .count = 4};
-    const dtp_coll pass = {.kind = DTP_PERMUTE, .set = 1, .dtype = DTP_F32, .count = 4, .shift = 1};
-    dtp_coll kind = a2a, count = a2a, dtype = a2a, cut_in = a2a, cut_out = a2a, op = sum,
-             shift = pass;
-    kind.kind = DTP_ALL_GATHER;
-    count.count = 3;
-    dtype.dtype = DTP_I32;
-    cut_in.in_outer = 2;
-    cut_out.out_outer = 4;
-    op.op = DTP_REDUCE_MAX;
-    shift.shift = -1;
-    check_dispute("x:4", (dispute){a2a, kind, {"rank 0: all_to_all", "all_gather"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){a2a, count, {"4 x f32", "3 x f32"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){a2a, dtype, {"4 x f32", "4 x i32"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){a2a, cut_in, {"cut 0 to 0", "cut 2 to 0"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){a2a, cut_out, {"cut 0 to 0", "cut 0 to 4"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){sum, op, {"all_reduce sum", "all_reduce max"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){pass, shift, {"shift 1", "shift -1"}, {0}, {{0}}});
+    for (int32_t i = 0; i < comm_n_disputes; i++) {
+        const comm_dispute *d = &comm_disputes[i];
+        check_dispute("x:4", (dispute){d->first, d->other, {d->words[0], d->words[1]}, {0}, {{0}}});
+    }
 }
 
 static void test_comm__sim_ranks_that_wait_for_each_other_are_told(void **state)
@@ -369,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_comm__self_conforms),
         cmocka_unit_test(test_comm__sim_conforms),
         cmocka_unit_test(test_comm__sim_late_conforms),
+        cmocka_unit_test(test_comm__sim_deadline),
         cmocka_unit_test(test_comm__sim_views_conform),
         cmocka_unit_test(test_comm__sim_ranks_see_equal_bits),
         cmocka_unit_test(test_comm__sim_failing_rank_wakes_the_others),
