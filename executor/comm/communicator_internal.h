@@ -84,8 +84,8 @@ void dtp_comm__single(const dtp_coll *coll, const void *in, void *out);
 dtp_status dtp_comm__relay(dtp_err *err, int32_t rank, int32_t failed,
                            const char *why) DTP_MUST_CHECK;
 
-/* For tests, on a simulated communicator: the transport does a collective when it is waited for,
- * and not when it is started. All ranks alike. */
+/* For tests, on a simulated communicator: the transport does a collective when it or a later one is
+ * waited for, and not when it is started. All ranks alike, until the end of the run. */
 void dtp_comm__sim_late(dtp_comm *c, bool late);
 /* Longest message, in elements, given to MPI in one call; for tests of the chunking of large
  * counts. */

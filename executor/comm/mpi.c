@@ -47,6 +47,7 @@ static dtp_status mpi_start(dtp_transport *t, const dtp_coll *coll, const void *
     if (c->shared != NULL && dtp_comm__shared_reaches(c->shared, coll->set)) {
         const void *safe;
         const int32_t me = dtp_mesh_set_index(mesh, coll->set, c->base.rank);
+        DTP_TRY(dtp_comm__remote_settle(c->remote, request, err));
         DTP_TRY(dtp_comm__unalias(&c->scratch, coll, n, me, in, out, &safe, err));
         DTP_TRY(dtp_comm__shared_run(c->shared, coll, safe, out, &ran, err));
     }

@@ -238,6 +238,9 @@ static bool find_late(dtp_comm__shared *s)
             const int32_t n = s->visits[r].state == DTP_COMM_VISIT_WAITS
                                   ? dtp_comm__deadlock_missing(s, r, MOST, missing, &coll)
                                   : 0;
+            if (n == 0 && s->visits[r].state == DTP_COMM_VISIT_WAITS && r != s->rank) {
+                s->visits[r].state = DTP_COMM_VISIT_LATE; /* it could go on */
+            }
             for (int32_t k = 0; k < n; k++) {
                 dtp_comm__visit *visit = &s->visits[missing[k]];
                 const int32_t kind = atomic_load(&s->bases[missing[k]]->published.kind);

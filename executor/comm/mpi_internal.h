@@ -204,6 +204,10 @@ dtp_status dtp_comm__remote_start(dtp_comm__remote *r, dtp_request *request,
                                   dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_comm__remote_wait(dtp_comm__remote *r, const dtp_request *request,
                                  dtp_err *err) DTP_MUST_CHECK;
+/* Waits until no collective of the queue writes what another one, which does not go through the
+ * queue, touches, or reads what it writes. */
+dtp_status dtp_comm__remote_settle(dtp_comm__remote *r, const dtp_request *other,
+                                   dtp_err *err) DTP_MUST_CHECK;
 /* Why no more collectives can run; DTP_OK: they can. */
 dtp_status dtp_comm__remote_failure(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
 /* For mpi_messages.c, on the thread: waits until all requests of a wave are done. */

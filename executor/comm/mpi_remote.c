@@ -232,6 +232,36 @@ dtp_status dtp_comm__remote_wait(dtp_comm__remote *r, const dtp_request *request
     return done ? DTP_OK : dtp_comm__remote_failure(r, err);
 }
 
+/* Whether bytes of the two overlap. */
+static bool meet(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes)
+{
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return x < y + (uintptr_t)b_bytes && y < x + (uintptr_t)a_bytes;
+}
+
+static bool depends(const dtp_comm__remote *r, const dtp_request *one, const dtp_request *other)
+{
+    const dtp_mesh *mesh = &r->base->mesh;
+    const int64_t a = dtp_dtype_bytes(one->coll.dtype), b = dtp_dtype_bytes(other->coll.dtype);
+    int64_t in, out, other_in, other_out;
+    dtp_comm__elems(&one->coll, dtp_mesh_set_size(mesh, one->coll.set), &in, &out);
+    dtp_comm__elems(&other->coll, dtp_mesh_set_size(mesh, other->coll.set), &other_in, &other_out);
+    return meet(one->out, out * a, other->in, other_in * b) ||
+           meet(one->out, out * a, other->out, other_out * b) ||
+           meet(one->in, in * a, other->out, other_out * b);
+}
+
+dtp_status dtp_comm__remote_settle(dtp_comm__remote *r, const dtp_request *other, dtp_err *err)
+{
+    const dtp_request *last = NULL;
+    pthread_mutex_lock(&r->lock);
+    for (const dtp_request *q = r->first; q != NULL; q = q->next) {
+        last = depends(r, q, other) ? q : last;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return last != NULL ? dtp_comm__remote_wait(r, last, err) : DTP_OK;
+}
+
 /* ---- its life ---- */
 
 dtp_status dtp_comm__remote_create(const dtp_comm *base, MPI_Comm world, dtp_comm__shared *shared,

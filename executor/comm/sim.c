@@ -87,7 +87,8 @@ typedef struct sim_comm {
     dtp_comm base;
     world *world;
     dtp_comm__scratch scratch;
-    bool late; /* a collective is done when it is waited for */
+    bool late;                 /* a collective is done when it or a later one is waited for */
+    dtp_request *first, *last; /* started and not done */
 } sim_comm;
 
 static dtp_mesh_set all_dims(const world *w)
@@ -333,21 +334,34 @@ static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
     return status;
 }
 
-/* Does the collective at once, or late: when it is waited for. */
+/* Does the collective at once, or late: when it or a later one is waited for. */
 static dtp_status sim_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
                             dtp_request *request, dtp_err *err)
 {
     sim_comm *c = t->self;
     *request = (dtp_request){.coll = *coll, .in = in, .out = out, .pending = c->late};
-    return c->late ? DTP_OK : sim_run(&c->base, coll, in, out, err);
+    if (!c->late) {
+        return sim_run(&c->base, coll, in, out, err);
+    }
+    if (c->first == NULL) {
+        c->first = request;
+    } else {
+        c->last->next = request;
+    }
+    c->last = request;
+    return DTP_OK;
 }
 
 static dtp_status sim_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
 {
     sim_comm *c = t->self;
-    const bool pending = request->pending;
-    request->pending = false;
-    return pending ? sim_run(&c->base, &request->coll, request->in, request->out, err) : DTP_OK;
+    while (request->pending) {
+        dtp_request *next = c->first;
+        c->first = next->next;
+        next->pending = false;
+        DTP_TRY(sim_run(&c->base, &next->coll, next->in, next->out, err));
+    }
+    return DTP_OK;
 }
 
 static dtp_status sim_barrier(dtp_comm *base, dtp_err *err)
@@ -391,6 +405,10 @@ void dtp_comm__sim_late(dtp_comm *c, bool late)
 
 static void run_rank(world *w, rank_job *job)
 {
+    sim_comm *c = (sim_comm *)job->comm;
+    c->first = c->last = NULL; /* a run that failed may have left some */
+    c->late = false;
+    c->base.transport.caps.asynchronous = false;
     job->err = (dtp_err){0};
     job->status = w->body(job->comm, w->user, &job->err);
     if (job->status != DTP_OK) {

@@ -26,7 +26,7 @@ typedef struct dtp_request {
     void *out;
     bool pending; /* not done when start returned */
     uint64_t turn;
-    struct dtp_request *next;
+    struct dtp_request *next; /* started after it */
 } dtp_request;
 
 typedef struct dtp_transport_ops {
@@ -36,8 +36,9 @@ typedef struct dtp_transport_ops {
     dtp_status (*prepare)(dtp_transport *t, dtp_mesh_set set, dtp_err *err);
     /* REQUIRED. Starts the collective of spmd/program/program.h over the group of this rank that
      * spans coll->set of the mesh. Every member starts the same collectives in the same order.
-     * Until wait returns, `in` must not change and `out` must not be touched. A transport that is
-     * not asynchronous is done here. DTP_COMM when a peer failed, did not come in time or the ranks
+     * Until wait returns, `in` must not change and `out` must not be touched, but that later
+     * collectives may read it: they run in the order of their starts. A transport that is not
+     * asynchronous is done here. DTP_COMM when a peer failed, did not come in time or the ranks
      * disagree; then the transport is broken, and so are later calls. */
     dtp_status (*start)(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
                         dtp_request *request, dtp_err *err);

@@ -134,11 +134,14 @@ static dtp_status run_noted(dtp_runner *r, dtp_runner__bound *b)
 static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
                             dtp_err *err)
 {
+    dtp_transport *t = &r->comm->transport;
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         return r->failure != NULL ? run_noted(r, b) : b->kernel(&b->args, err);
-    case DTP_INSTR_COLLECTIVE:
-        return dtp_transport_run(&r->comm->transport, &instr->coll, b->in->data, b->out->data, err);
+    case DTP_INSTR_START:
+        return t->ops->start(t, &instr->coll, b->in->data, b->out->data, &b->request, err);
+    case DTP_INSTR_WAIT:
+        return t->ops->wait(t, &r->instrs[instr->pair].request, err);
     default:
         return run_copy(r, instr, b, err);
     }
@@ -166,7 +169,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
     for (int32_t i = 0; i < n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         dtp_runner__bound *b = &r->instrs[i];
-        bool collective = instr->kind == DTP_INSTR_COLLECTIVE;
+        bool collective = instr->kind == DTP_INSTR_START || instr->kind == DTP_INSTR_WAIT;
         b->args.seed = seed;
         b->args.step = step;
         b->args.first = microbatch == 0;

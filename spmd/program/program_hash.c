@@ -56,7 +56,9 @@ static uint64_t hash_instr(uint64_t h, const dtp_instr *instr)
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         return hash_kernel(h, instr);
-    case DTP_INSTR_COLLECTIVE:
+    case DTP_INSTR_START:
+    case DTP_INSTR_WAIT:
+        h = dtp_hash_i64(h, instr->pair);
         h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, c->kind), c->set), c->op);
         h = dtp_hash_i64(dtp_hash_i64(h, c->dtype), c->count);
         h = dtp_hash_i64(dtp_hash_i64(h, c->in_outer), c->out_outer);

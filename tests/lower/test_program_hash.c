@@ -50,7 +50,7 @@ static dtp_instr *find(dtp_program *p, dtp_instr_kind kind, bool attrs)
 
 static void check_instrs(dtp_program *p)
 {
-    dtp_instr *coll = find(p, DTP_INSTR_COLLECTIVE, false), *copy = &p->instrs[0];
+    dtp_instr *coll = find(p, DTP_INSTR_START, false), *copy = &p->instrs[0];
     int32_t in = coll->in[0], out = coll->out[0];
     assert_true(copy->kind == DTP_INSTR_KERNEL);
     copy->kind = DTP_INSTR_COPY;
@@ -70,6 +70,7 @@ static void check_instrs(dtp_program *p)
         FIELD(coll, coll.in_outer),
         FIELD(coll, coll.out_outer),
         FIELD(coll, coll.shift),
+        FIELD(coll, pair),
         FIELD(copy, move.kind),
         FIELD(copy, move.axis),
         FIELD(copy, move.set),
