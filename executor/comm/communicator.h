@@ -19,8 +19,9 @@ typedef struct dtp_comm_ops {
     const char *name; /* "self", "sim", "mpi" */
     /* REQUIRED. A collective of spmd/program/program.h on host data, over the group of this rank
      * that spans coll->set of the mesh. Every member calls it in the same order. DTP_COMM when a
-     * peer failed or the ranks disagree; then the communicator is broken, and so are later calls.
-     * Ranks of several hosts that wait for each other are not noticed. */
+     * peer failed, did not come within timeout_s or the ranks disagree; then the communicator is
+     * broken, and so are later calls. Ranks of several hosts that wait for each other notice at the
+     * deadline. */
     dtp_status (*run)(dtp_comm *c, const dtp_coll *coll, const void *in, void *out, dtp_err *err);
     /* REQUIRED. All ranks. */
     dtp_status (*barrier)(dtp_comm *c, dtp_err *err);
@@ -55,8 +56,8 @@ dtp_status dtp_sim_pool_run(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_rank_b
 
 /* dtp_comm_mpi_create for a job whose ranks come to one outcome (dtp_comm_conclude), beginning
  * here: `ready` says whether this process failed before (*err says how). Fails on all ranks as
- * dtp_comm_conclude does when one of them is not ready, or the mesh does not fit the job. *err is
- * not NULL. */
+ * dtp_comm_conclude does when one of them is not ready, or the mesh does not fit the job. timeout_s
+ * is the communicator's, and holds for joining as well. *err is not NULL. */
 dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, double timeout_s, dtp_status ready,
                              const dtp_comm_reporter *reporter, dtp_comm **out,
                              dtp_err *err) DTP_MUST_CHECK;
