@@ -52,13 +52,15 @@ wait $run 2>/dev/null
 
 # two hosts
 hosts_up 2 1gbit || { echo "one host, $failed failed; no namespaces for two"; exit $((failed > 0 ? 1 : 77)); }
-for rules in batch:x 'heads:x;vocab:x'; do
+for rules in batch:x 'heads:x;vocab:x' 'batch:y;heads:x' 'batch:x;heads:y'; do
     run=("${job[@]}" --rules "$rules" --steps 4 --quiet)
+    [[ $rules = *y* ]] && run+=(--mesh 'x:2;y:2') && hosts_slots 2
     hosts_dtrun "${run[@]}" -o "$dir/hosts.json" >/dev/null 2>"$dir/said" || complain "$rules: a run"
     "$bin/dtrun" "${run[@]}" --comm sim -o "$dir/sim.json" >/dev/null || complain "$rules: sim"
     for way in hosts sim; do grep -o '"loss": *[^,}]*' "$dir/$way.json" >"$dir/$way"; done
     [ -s "$dir/sim" ] && cmp -s "$dir/hosts" "$dir/sim" || complain "$rules: losses differ"
 done
+hosts_slots 1
 for ((m = 0; m < moments; m++)); do
     how=$(printf '%s\n' kill stop link | sed -n $((m % 3 + 1))p) victim=$((RANDOM % 2)) pause=$((RANDOM % 1000))
     what="rank $victim: $how $pause ms after a step"

@@ -3,6 +3,7 @@
 #
 #   hosts_up N RATE       hosts 1..N and a head without ranks, RATE as tc says it (1gbit); false: not allowed here
 #   hosts_dtrun ARGS...   dtrun ($DTRUN) on the head, which starts one rank on each host
+#   hosts_slots N         it starts N ranks on each host
 #   hosts_link K up|down  the link of a host
 #   hosts_ranks K         process numbers of the ranks of a host
 #   hosts_down
@@ -32,9 +33,8 @@ hosts_up() {
             ip netns exec "$hosts_id-host$k" tc qdisc add dev eth0 root tbf rate "$2" burst 70kb latency 40ms &&
                 ip netns exec "$hosts_id-bridge" tc qdisc add dev "vhost$k" root tbf rate "$2" burst 70kb latency 40ms ||
                 return 1
-            echo "10.78.0.$k slots=1" >>"$hosts_dir/hosts"
         done
-        hosts_on head true
+        hosts_on head true && hosts_slots 1
     } >/dev/null 2>&1 || return 1
     # what mpirun starts its daemons with: AGENT ADDRESS COMMAND...
     cat >"$hosts_dir/agent" <<AGENT
@@ -49,8 +49,13 @@ AGENT
 hosts_dtrun() {
     hosts_on head env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm=rsh \
         OMPI_MCA_plm_rsh_agent="$hosts_dir/agent" OMPI_MCA_orte_default_hostfile="$hosts_dir/hosts" \
-        OMPI_MCA_btl=tcp,self OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=10.78.0.0/24 \
+        OMPI_MCA_btl=tcp,self,vader OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=10.78.0.0/24 \
         OMPI_MCA_oob_tcp_if_include=10.78.0.0/24 "${DTRUN:-dtrun}" "$@"
+}
+
+hosts_slots() {
+    local k
+    for k in $(seq 1 "$hosts_n"); do echo "10.78.0.$k slots=$1"; done >"$hosts_dir/hosts"
 }
 
 hosts_link() { ip -n "$hosts_id-bridge" link set "vhost$1" "$2"; }

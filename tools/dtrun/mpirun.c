@@ -76,7 +76,9 @@ static void pass_on(FILE *from)
         /* Open MPI frames each of its messages by lines of dashes. */
         const size_t dashes = strspn(line, "-");
         const bool bar = dashes > 60 && strcmp(line + dashes, "\n") == 0;
-        if (received != 0 && strncmp(line, forwards, sizeof forwards - 1) == 0) {
+        if ((received != 0 && strncmp(line, forwards, sizeof forwards - 1) == 0) ||
+            strstr(line, "sent help message help-mpi-api.txt") != NULL ||
+            strstr(line, "\"orte_base_help_aggregate\"") != NULL) {
             continue;
         }
         if (inside || bar) {
