@@ -52,9 +52,24 @@ wait $run 2>/dev/null
 
 # two hosts
 hosts_up 2 1gbit || { echo "one host, $failed failed; no namespaces for two"; exit $((failed > 0 ? 1 : 77)); }
-for rules in batch:x 'heads:x;vocab:x' 'batch:y;heads:x' 'batch:x;heads:y'; do
-    run=("${job[@]}" --rules "$rules" --steps 4 --quiet)
-    [[ $rules = *y* ]] && run+=(--mesh 'x:2;y:2') && hosts_slots 2
+cat >"$dir/machine.json" <<'MACHINE'
+{"format": "dtp.machine/1", "name": "two-hosts",
+ "device": {"kind": "cpu", "memory_bytes": 17179869184, "mem_bw_Bps": 8e9, "launch_s": 2e-6,
+   "flops": {"f32": 1e10, "f64": 5e9}, "overlap": true, "overlap_slowdown": 1.1},
+ "levels": [{"name": "host", "size": 2, "latency_s": 2e-6, "bw_Bps": 4e9},
+   {"name": "ethernet", "size": 2, "latency_s": 2e-4, "bw_Bps": 1.1e8}],
+ "provenance": {"how": "datasheet", "host": "two namespaces"}}
+MACHINE
+"$bin/dtplan" plan "${job[@]:1:7}" --mesh 'x:2;y:2' --machine "$dir/machine.json" --mode tensor -o "$dir/plan.json" >/dev/null ||
+    complain "a plan with overlap"
+for rules in batch:x 'heads:x;vocab:x' 'batch:y;heads:x' 'batch:x;heads:y' plan; do
+    run=("${job[@]:0:8}" --threads 1 --steps 4 --quiet)
+    case $rules in
+    plan) run+=(--plan "$dir/plan.json") ;;
+    *y*) run+=(--mesh 'x:2;y:2' --rules "$rules") ;;
+    *) run+=(--mesh x:2 --rules "$rules") ;;
+    esac
+    case "${run[*]}" in *y:2* | *plan.json*) hosts_slots 2 ;; esac
     hosts_dtrun "${run[@]}" -o "$dir/hosts.json" >/dev/null 2>"$dir/said" || complain "$rules: a run"
     "$bin/dtrun" "${run[@]}" --comm sim -o "$dir/sim.json" >/dev/null || complain "$rules: sim"
     for way in hosts sim; do grep -o '"loss": *[^,}]*' "$dir/$way.json" >"$dir/$way"; done

@@ -103,6 +103,35 @@ static void test_session__ref_backend_gives_equal_losses_on_all_meshes(void **un
     compare_jobs(false, "ref", 1e-6, 1e-5);
 }
 
+/* Collectives that are done when they start, or as late as they may be: the same bits, so no
+ * operand changes and no result is read in between. */
+static void test_session__overlap_changes_no_bit(void **unused)
+{
+    (void)unused;
+    dtp_err err = {0};
+    dtp_graph *g = NULL;
+    must(job_graph(false, &g, &err), &err);
+    for (int k = 0; k < N_PLACEMENTS; k++) {
+        double losses[3][STEPS];
+        float params[3][PARAMS];
+        for (int way = 0; way < 3; way++) {
+            job j = {.g = g,
+                     .mesh = placements[k].mesh,
+                     .rules = placements[k].rules,
+                     .backend = "cpu",
+                     .depth = way > 0 ? 8 : 0,
+                     .late = way == 2,
+                     .steps = STEPS,
+                     .losses = losses[way],
+                     .params = params[way]};
+            must(run_on(&j, job_run, &err), &err);
+            assert_memory_equal(losses[way], losses[0], sizeof losses[0]);
+            assert_memory_equal(params[way], params[0], sizeof params[0]);
+        }
+    }
+    dtp_graph_destroy(g);
+}
+
 static void test_session__cpu_backend_gives_equal_losses_on_all_meshes(void **unused)
 {
     (void)unused;
@@ -586,6 +615,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_session__ref_backend_gives_equal_losses_on_all_meshes),
         cmocka_unit_test(test_session__cpu_backend_gives_equal_losses_on_all_meshes),
+        cmocka_unit_test(test_session__overlap_changes_no_bit),
         cmocka_unit_test(test_session__dropout_does_not_depend_on_the_layout),
         cmocka_unit_test(test_verify__passes_on_all_meshes),
         cmocka_unit_test(test_verify__finds_one_wrong_element_of_one_rank),

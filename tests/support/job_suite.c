@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "executor/comm/communicator_internal.h"
 #include "executor/device/convert.h"
 #include "tools/run_report.h"
 #include "executor/verify/verify.h"
 #include "spmd/lower/lower.h"
+#include "spmd/lower/overlap.h"
 #include "dtp/device_mesh.h"
 
 static const char head[] =
@@ -162,8 +164,15 @@ dtp_status job_run(dtp_comm *comm, void *user, dtp_err *err)
     job_program p = {0};
     dtp_backend *backend = NULL;
     dtp_status status = job_lower(j->g, j->mesh, j->rules, &p, err);
+    if (status == DTP_OK && j->depth > 0) {
+        const dtp_overlap overlap = {.depth = j->depth};
+        status = dtp_program_overlap(p.program, &overlap, false, err);
+    }
     if (status == DTP_OK) {
         status = dtp_backend_create(j->backend, 1, &backend, err);
+    }
+    if (status == DTP_OK && j->late) {
+        dtp_comm__sim_late(comm, true);
     }
     if (status == DTP_OK) {
         status = with_session(p.program, backend, comm, j, err);

@@ -26,6 +26,8 @@ typedef struct job {
     const char *load, *save; /* may be NULL */
     int32_t keep;
     bool allow_nan;
+    int32_t depth; /* of overlap */
+    bool late;     /* virtual ranks run collectives when they are waited for */
     int32_t n_feeds;
     const dtp_feed_spec *feeds;
     double *losses; /* of `steps`, written by rank 0 */
