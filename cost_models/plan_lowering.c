@@ -33,7 +33,8 @@ dtp_status dtp_plan_list_redistributions(dtp_plan *plan, const dtp_graph *g,
 {
     dtp_redistribution_recorder recorder = {.inner = redistributor, .arena = plan->arena};
     const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
-    const dtp_lower_options plain = {.redistributor = &recording, .unplaced = true};
+    const dtp_lower_options plain = {
+        .redistributor = &recording, .unplaced = true, .target = &dtp_target_cpu};
     dtp_program *program = NULL;
     DTP_TRY(dtp_lower(g, &plan->sharding, &plain, &program, err));
     dtp_program_destroy(program);

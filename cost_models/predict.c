@@ -63,7 +63,8 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
 dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                              const dtp_redistributor *redistributor, int64_t *cost_ps, dtp_err *err)
 {
-    const dtp_lower_options plain = {.redistributor = redistributor, .unplaced = true};
+    const dtp_lower_options plain = {
+        .redistributor = redistributor, .target = pricer->target, .unplaced = true};
     dtp_program *program = NULL;
     DTP_TRY(dtp_lower(g, s, &plain, &program, err));
     dtp_dearest dearest = {0};

@@ -47,7 +47,8 @@ static dtp_status price_program(dtp_redistribution_pricer *m, const dtp_ttype *t
     for (int32_t i = 0; i < type->rank; i++) {
         named.dims[i].id = i;
     }
-    DTP_TRY(dtp_redistribute_program(m->names, &m->pricer->mesh, &named, before, &one, &job, err));
+    DTP_TRY(dtp_redistribute_program(m->names, &m->pricer->mesh, m->pricer->target, &named, before,
+                                     &one, &job, err));
     const dtp_status s = dtp_program_price(m->pricer, job.program, &m->dearest, ps, err);
     dtp_redistribute_job_free(&job);
     return s;

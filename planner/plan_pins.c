@@ -164,7 +164,7 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     DTP_TRY(fill_header(g, machine, request, plan, err));
     DTP_TRY(copy_implementations(request, plan, err));
     if (machine != NULL) {
-        DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
+        DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &dtp_target_cpu, &pricer, err));
     }
     if (request->variant != NULL) {
         DTP_TRY(dtp_graph_variant_copy(request->variant, plan->arena, &plan->variant, err));

@@ -174,7 +174,8 @@ static int compare_alternatives(const void *x, const void *y)
 static dtp_status explain(dtp_explaining *e, dtp_err *err)
 {
     DTP_TRY(find_name(e, err));
-    DTP_TRY(dtp_pricer_init(e->request->machine, &e->request->plan->mesh, &e->pricer, err));
+    DTP_TRY(dtp_pricer_init(e->request->machine, &e->request->plan->mesh, &dtp_target_cpu,
+                            &e->pricer, err));
     DTP_TRY(find_selection(e, err));
     /* The steps of a plan in tensor mode are the cheapest on its own machine only, those of other
      * plans need not be on any. On its own machine the certificate says what it costs. */

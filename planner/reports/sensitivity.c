@@ -61,7 +61,7 @@ static dtp_status compare_on(const asking *a, const dtp_machine *machine, bool *
     dtp_pricer pricer;
     dtp_prediction predicted;
     DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
-    DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
+    DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &dtp_target_cpu, &pricer, err));
     DTP_TRY(dtp_sharding_predict(a->request->graph, &pricer, &plan->sharding, &lowering.options,
                                  &predicted, NULL, err));
     DTP_TRY(a->request->search(a->request->model, machine, &a->search, &r, err));

@@ -133,11 +133,12 @@ static dtp_status fill(dtp_program *p, const dtp_ttype *type, const dtp_layout *
     return dtp_program__plan_memory(p, err);
 }
 
-dtp_status dtp_redistribute_program(const dtp_graph *g, const dtp_mesh *mesh, const dtp_ttype *type,
+dtp_status dtp_redistribute_program(const dtp_graph *g, const dtp_mesh *mesh,
+                                    const dtp_target *target, const dtp_ttype *type,
                                     const dtp_layout *from, const dtp_steps *steps,
                                     dtp_redistribute_job *out, dtp_err *err)
 {
-    DTP_TRY(dtp_program_create(g, mesh, &out->program, err));
+    DTP_TRY(dtp_program_create(g, mesh, target, &out->program, err));
     dtp_status s = fill(out->program, type, from, steps, out, err);
     if (s != DTP_OK) {
         dtp_redistribute_job_free(out);

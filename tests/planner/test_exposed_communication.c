@@ -41,7 +41,7 @@ static fixture make(const char *model, const char *mesh)
     const dtp_mesh parsed = fixture_mesh(mesh);
     f.machine->overlap_slowdown = SLOWDOWN;
     assert_non_null(f.arena);
-    assert_int_equal(dtp_pricer_init(f.machine, &parsed, &f.pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(f.machine, &parsed, &dtp_target_cpu, &f.pricer, NULL), DTP_OK);
     assert_int_equal(dtp_exposed_create(f.graph, f.arena, &f.x, NULL), DTP_OK);
     return f;
 }

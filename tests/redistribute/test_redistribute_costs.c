@@ -339,8 +339,8 @@ static int64_t lowered_price(const dtp_graph *g, const dtp_pricer *pricer,
     if (s == DTP_UNSUPPORTED) {
         return DTP_REDISTRIBUTION_IMPOSSIBLE;
     }
-    if (s != DTP_OK ||
-        dtp_redistribute_program(g, &pricer->mesh, type, from, &steps, &job, &err) != DTP_OK) {
+    if (s != DTP_OK || dtp_redistribute_program(g, &pricer->mesh, &dtp_target_cpu, type, from,
+                                                &steps, &job, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     for (int32_t i = 0; i < job.program->n_instrs; i++) {
@@ -362,7 +362,7 @@ static void check_machine(const dtp_graph *g, const char *name, const char *mesh
     (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/machines/%s.json", name);
     assert_int_equal(dtp_machine_read(path, &machine, NULL), DTP_OK);
     assert_int_equal(dtp_mesh_parse(mesh_text, &mesh, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(machine, &mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_redistribution_pricer_create(&pricer, &moves, NULL), DTP_OK);
     const dtp_redistributor *r = dtp_redistribution_pricer_redistributor(moves);
     dtp_ttype type = {0};

@@ -124,8 +124,8 @@ static void check_pair(const fixture *f, const planner *who, const dtp_layout *f
     dtp_steps steps = {0};
     dtp_redistribute_job job = {0};
     if (dtp_redistribute_by(who->r, &f->mesh, &f->type, from, to, &steps, &err) != DTP_OK ||
-        dtp_redistribute_program(f->graph, &f->mesh, &f->type, from, &steps, &job, &err) !=
-            DTP_OK) {
+        dtp_redistribute_program(f->graph, &f->mesh, &dtp_target_cpu, &f->type, from, &steps, &job,
+                                 &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     check_steps(f, from, to, &steps);

@@ -73,7 +73,7 @@ void tensor_fixture_create(const tensor_case *c, tensor_fixture *f)
     dtp_status s = change_graph(c, f, &err);
     s = s == DTP_OK ? read_machine(c, f, &err) : s;
     s = s == DTP_OK ? dtp_mesh_parse(c->mesh, &mesh, &err) : s;
-    s = s == DTP_OK ? dtp_pricer_init(f->machine, &mesh, &f->pricer, &err) : s;
+    s = s == DTP_OK ? dtp_pricer_init(f->machine, &mesh, &dtp_target_cpu, &f->pricer, &err) : s;
     s = s == DTP_OK ? dtp_redistribution_pricer_create(&f->pricer, &f->moves, &err) : s;
     if (s != DTP_OK) {
         fail_msg("%s", err.msg);
