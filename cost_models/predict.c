@@ -48,7 +48,7 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
     }
     out->step_time_s = out->cost_s;
     out->exposed_comm_s = out->comm_s;
-    if (pricer->machine->overlap) {
+    if (dtp_pricer_overlaps(pricer)) {
         dtp_schedule_result timeline;
         if (!dtp_schedule_program(p, pricer->machine->overlap_slowdown, &timeline, NULL)) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
@@ -106,7 +106,8 @@ dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
     for (int32_t i = 0; i < 2; i++) {
         dtp_candidate c = *candidate;
         c.redistributor = i == 0 ? machine : generic;
-        const dtp_lower_options options = dtp_lower_options_init(c.redistributor);
+        dtp_lower_options options = dtp_lower_options_init(c.redistributor);
+        options.target = pricer->target;
         DTP_TRY(dtp_sharding_predict(g, pricer, &c.sharding, &options, &c.predicted, NULL, err));
         if (i == 0 || c.predicted.step_time_s < candidate->predicted.step_time_s) {
             *candidate = c;

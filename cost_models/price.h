@@ -29,6 +29,12 @@ typedef struct dtp_pricer {
 dtp_status dtp_pricer_init(const dtp_machine *machine, const dtp_mesh *mesh,
                            const dtp_target *target, dtp_pricer *out, dtp_err *err) DTP_MUST_CHECK;
 
+/* Whether collectives go on beside kernels: machine and target say so. */
+static inline bool dtp_pricer_overlaps(const dtp_pricer *pricer)
+{
+    return pricer->machine->overlap && pricer->target->asynchronous;
+}
+
 /* Seconds that one instruction takes on the slowest rank (rank 0 has the largest shards). */
 double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr);
 /* The parts of it. */

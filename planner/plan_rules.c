@@ -63,7 +63,8 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
 /* Of the rules of a candidate; the cost is found unless it is known. */
 static dtp_status predict(const dtp_planning *p, dtp_candidate *c, dtp_err *err)
 {
-    const dtp_lower_options options = dtp_lower_options_init(c->redistributor);
+    dtp_lower_options options = dtp_lower_options_init(c->redistributor);
+    options.target = p->pricer.target;
     dtp_err why = {0};
     dtp_status s = dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c->rules, false, p->arena,
                                            &c->sharding, &why);

@@ -13,6 +13,7 @@ dtp_plan_request dtp_plan_request_init(void)
 {
     return (dtp_plan_request){.devices = 1,
                               .max_mesh_dims = 3,
+                              .target = &dtp_target_cpu,
                               .objective = DTP_OBJECTIVE_TIME,
                               .candidates = 6,
                               .margin = 0.05,
@@ -131,6 +132,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->pins = dtp_arena_alloc(p->arena, (size_t)p->request->n_texts + 3, sizeof *plan->pins);
     DTP_TRY(DTP_MEMORY(err, plan->model, plan->machine, plan->pins));
     plan->mesh = p->pricer.mesh;
+    plan->target = p->request->target->name;
     plan->objective = p->request->objective;
     plan->memory_limit_bytes = p->request->memory_limit_bytes;
     plan->predicted = p->best.predicted;
@@ -177,7 +179,7 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
 {
     dtp_plan *plan = NULL;
     memset(out, 0, sizeof *out);
-    DTP_TRY(dtp_pricer_init(p->machine, mesh, &dtp_target_cpu, &p->pricer, err));
+    DTP_TRY(dtp_pricer_init(p->machine, mesh, p->request->target, &p->pricer, err));
     DTP_TRY(dtp_plan_create(&plan, err));
     p->out = out;
     p->arena = plan->arena;

@@ -1,4 +1,4 @@
-/* The targets of the CPU kernels. */
+/* The targets of backends that compute on the CPU. */
 #include "spmd/target/cpu_attention.h"
 #include "spmd/target/cpu_einsum_plan.h"
 #include "spmd/target/target.h"
@@ -52,4 +52,27 @@ static const dtp_target_op cpu_ops[] = {
     {.op = NULL},
 };
 
-const dtp_target dtp_target_cpu = {.name = "cpu", .ops = cpu_ops};
+static const dtp_target_op no_ops[] = {{.op = NULL}};
+/* The reference kernels take what the CPU kernels take, and need no workspace. */
+static const char *const cpu_backends[] = {"cpu", "ref", NULL}, *const ref_backends[] = {"ref",
+                                                                                         NULL};
+
+const dtp_target dtp_target_cpu = {.name = "cpu",
+                                   .backends = cpu_backends,
+                                   .ops = cpu_ops,
+                                   .floats = 1U << DTP_F32,
+                                   .strided = true,
+                                   .asynchronous = true};
+
+const dtp_target dtp_target_cpu_packed = {.name = "cpu_packed",
+                                          .backends = cpu_backends,
+                                          .ops = cpu_ops,
+                                          .floats = 1U << DTP_F32,
+                                          .asynchronous = true};
+
+const dtp_target dtp_target_ref = {.name = "ref",
+                                   .backends = ref_backends,
+                                   .ops = no_ops,
+                                   .floats = 1U << DTP_F32 | 1U << DTP_F64,
+                                   .strided = true,
+                                   .asynchronous = true};
