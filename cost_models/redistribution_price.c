@@ -1,7 +1,8 @@
 /* Between two layouts that divide everything evenly no step leads to one that does not, so the
  * price of a step depends on bytes and on what it packs: it is kept by kind, mesh dims, packing and
- * bytes of the shard before and after. Redistributions between such layouts are looked up in tables of all of them
- * (spmd/redistribute/redistribute_tables.h); the few others are searched one by one. */
+ * bytes of the shard before and after. Redistributions between such layouts are looked up in tables
+ * of all of them (spmd/redistribute/redistribute_tables.h); the few others are searched one by one.
+ */
 #include "cost_models/redistribution_price.h"
 
 #include <math.h>
