@@ -172,8 +172,10 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
         DTP_TRY(dtp_graph_variant_copy(request->variant, plan->arena, &plan->variant, err));
     }
     DTP_TRY(dtp_plan_graph(plan, g, &set, err));
-    dtp_status s =
-        machine != NULL ? dtp_redistribution_pricer_create(&pricer, &redistributions, err) : DTP_OK;
+    dtp_status s = dtp_target_takes_graph(target, set, err);
+    if (s == DTP_OK && machine != NULL) {
+        s = dtp_redistribution_pricer_create(&pricer, &redistributions, err);
+    }
     if (redistributions != NULL) {
         redistributor = dtp_redistribution_pricer_redistributor(redistributions);
     }

@@ -340,7 +340,8 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
         DTP_TRY(dtp_graph_with_variant(g, request->variant, 0, NULL, &changed, err));
         p.graph = changed;
     }
-    dtp_status s = run(&p, out, err);
+    dtp_status s = dtp_target_takes_graph(request->target, p.graph, err);
+    s = s == DTP_OK ? run(&p, out, err) : s;
     dtp_graph_destroy(changed);
     if (s == DTP_STOPPED) {
         dtp_err_prefix(err, "no plan was found");

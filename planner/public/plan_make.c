@@ -45,7 +45,6 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                     m->arena, &m->variant, err));
     *r = dtp_plan_request_init();
     DTP_TRY(dtp_target_find(o->target != NULL ? o->target : "cpu", &r->target, err));
-    DTP_TRY(dtp_target_takes_graph(r->target, m->model, err));
     r->objective = o->objective;
     r->mesh = o->mesh;
     r->devices = o->devices;
