@@ -158,6 +158,9 @@ static dtp_status add_workspace(const node_work *w, dtp_instr *instr, dtp_err *e
     dtp_program *p = w->env->p;
     bool even = true; /* all ranks have the same local shapes */
     int64_t most = 0;
+    if (!dtp_target_has_workspace(p->target, instr->op)) {
+        return DTP_OK;
+    }
     for (int32_t i = 0; i < instr->n_in + instr->n_out && even; i++) {
         const dtp_value *v =
             &p->values[i < instr->n_in ? instr->in[i] : instr->out[i - instr->n_in]];

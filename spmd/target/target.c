@@ -64,6 +64,11 @@ static const dtp_target_op *find_op(const dtp_target *target, const dtp_op_def *
     return row;
 }
 
+bool dtp_target_has_workspace(const dtp_target *target, const dtp_op_def *op)
+{
+    return op->workspace != NULL || find_op(target, op)->workspace != NULL;
+}
+
 int64_t dtp_target_workspace(const dtp_target *target, const dtp_op_call *call)
 {
     const dtp_target_op *row = find_op(target, call->op);

@@ -50,7 +50,9 @@ dtp_status dtp_target_takes_graph(const dtp_target *target, const dtp_graph *g,
 dtp_status dtp_target_runs_on(const dtp_target *target, const char *backend,
                               dtp_err *err) DTP_MUST_CHECK;
 
-/* Scratch bytes of a call on local types: of a registered op what its row says. */
+/* Whether calls of an op may need scratch bytes, */
+bool dtp_target_has_workspace(const dtp_target *target, const dtp_op_def *op);
+/* and how many a call on local types does: of a registered op what its row says. */
 int64_t dtp_target_workspace(const dtp_target *target, const dtp_op_call *call);
 /* Work of a call on local types. */
 void dtp_target_work(const dtp_target *target, const dtp_op_call *call, dtp_work *out);
