@@ -62,8 +62,7 @@ static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_pr
     /* Results of all-reduces, and of kernels that may work in place. */
     for (int32_t k = 0; k < q->n_instrs; k++) {
         const dtp_instr *instr = &q->instrs[k];
-        const bool reduces =
-            instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE;
+        const bool reduces = instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE;
         for (int32_t o = 0; o < instr->n_out; o++) {
             np->lives[instr->out[o]].spare =
                 reduces || (instr->kind == DTP_INSTR_KERNEL && instr->op->inplace_in[o] != 0);

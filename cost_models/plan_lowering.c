@@ -29,6 +29,7 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
         l->redistributor = &l->decides;
     }
     l->options.redistributor = l->redistributor;
+    l->options.overlap = plan != NULL ? plan->overlap : (dtp_overlap){0};
     return DTP_OK;
 }
 

@@ -50,6 +50,12 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c)
     return limit > 0 ? c->predicted.peak_bytes - limit : 0;
 }
 
+int64_t dtp_planning_overlap_limit(const dtp_planning *p)
+{
+    /* The least memory: no more than is needed without overlap. */
+    return p->request->objective == DTP_OBJECTIVE_MEMORY ? 1 : p->request->memory_limit_bytes;
+}
+
 /* The makespan first for objective time, the peak first for objective memory; the other breaks
  * ties. */
 static bool better(const dtp_planning *p, const dtp_prediction *a, const dtp_prediction *b)
@@ -82,6 +88,7 @@ dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
                                           .generic = dtp_redistribute_cache_planner(p->generic),
                                           .rules_file = p->request->rules_file,
                                           .rules_only = p->planner->rules_only,
+                                          .limit = dtp_planning_overlap_limit(p),
                                           .stop = p->request->stop};
     return dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
                                 &p->baselines, err);
@@ -136,6 +143,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->objective = p->request->objective;
     plan->memory_limit_bytes = p->request->memory_limit_bytes;
     plan->predicted = p->best.predicted;
+    plan->overlap = p->best.overlap;
     DTP_TRY(certify(p, &plan->certificate, err));
     plan->model_hash = dtp_graph_hash(p->model);
     plan->machine_hash = dtp_machine_hash(p->machine);

@@ -54,6 +54,7 @@ struct dtp_plan {
     int64_t memory_limit_bytes;      /* 0 = none */
     dtp_layout_rules rules;          /* rules mode */
     dtp_sharding sharding;
+    dtp_overlap overlap;
     dtp_graph_variant variant; /* layouts, strategies, implementations are for the graph
                                   that they make of the model's */
     int32_t n_tried;           /* the search for a variant: what came of each, in its order */

@@ -45,6 +45,9 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
         dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "recomputed: " : ", ", c->remat.items[i],
                         i + 1 == c->remat.n ? "\n" : "");
     }
+    if (plan->overlap.depth > 0) {
+        dtp_strbuf_addf(out, "overlap: depth %d\n", plan->overlap.depth);
+    }
     if (c->microbatches > 1) {
         dtp_strbuf_addf(out, "microbatches: %d of '%s'\n", c->microbatches,
                         dtp_dims_name(&g->dims, g->micro_dims[0]));

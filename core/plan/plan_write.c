@@ -135,6 +135,12 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         dtp_json_write_string(w, "redistribution", "torch");
     }
+    if (plan->overlap.depth > 0) {
+        dtp_json_begin_object(w, "overlap");
+        dtp_json_write_int(w, "depth", plan->overlap.depth);
+        dtp_json_write_int(w, "memory_bytes", plan->overlap.memory_bytes);
+        dtp_json_end_object(w);
+    }
     if (plan->variant.remat.n > 0) {
         write_texts(w, "remat", true, plan->variant.remat.n, plan->variant.remat.items);
     }

@@ -137,8 +137,10 @@ static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__b
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         return r->failure != NULL ? run_noted(r, b) : b->kernel(&b->args, err);
-    case DTP_INSTR_COLLECTIVE:
+    case DTP_INSTR_START:
         return r->comm->ops->run(r->comm, &instr->coll, b->in->data, b->out->data, err);
+    case DTP_INSTR_WAIT:
+        return DTP_OK; /* it has ended at its START */
     default:
         return run_copy(r, instr, b, err);
     }
@@ -166,7 +168,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
     for (int32_t i = 0; i < n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         dtp_runner__bound *b = &r->instrs[i];
-        bool collective = instr->kind == DTP_INSTR_COLLECTIVE;
+        bool collective = instr->kind == DTP_INSTR_START;
         b->args.seed = seed;
         b->args.step = step;
         b->args.first = microbatch == 0;

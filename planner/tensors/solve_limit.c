@@ -52,15 +52,17 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool corr
     dtp_status s = DTP_OK;
     dtp_lower_options options = dtp_lower_options_init(dtp_tensor_redistributor(state->problem));
     options.target = p->pricer.target;
+    options.overlap = (dtp_overlap){DTP_OVERLAP_CHOOSE, dtp_planning_overlap_limit(p)};
     *c = (dtp_candidate){.legal = true, .redistributor = options.redistributor};
     DTP_TRY(dtp_tensor_sharding(state->problem, assignment, p->arena, &c->sharding, err));
     DTP_TRY(dtp_sharding_check(p->graph, &c->sharding, err));
     DTP_TRY(dtp_sharding_program(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
                                  &program, err));
+    c->overlap = options.overlap;
     out->peak = c->predicted.peak_bytes;
     out->over = state->search.limit > 0 ? out->peak - state->search.limit : 0;
     if (dtp_pricer_overlaps(&p->pricer)) {
-        s = dtp_exposed_note(&state->exposed, program, p->machine->overlap_slowdown,
+        s = dtp_exposed_note(&state->exposed, program, p->machine->slowdown,
                              out->over <= 0 ? c->predicted.step_time_s : (double)INFINITY, err);
     }
     dtp_program_destroy(program);

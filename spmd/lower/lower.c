@@ -6,7 +6,7 @@
 
 #include "spmd/lower/lower_internal.h"
 #include "spmd/lower/redistribute_program.h"
-#include "spmd/lower/memplan.h"
+#include "spmd/lower/overlap.h"
 #include "spmd/lower/passes/passes.h"
 
 static const int64_t DEFAULT_BUCKET_BYTES = 4 << 20;
@@ -186,8 +186,7 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if (options->external) {
         DTP_TRY(dtp_program__externalize(p, err));
     }
-    dtp_program__liveness(p);
-    return options->unplaced ? DTP_OK : dtp_program__plan_memory(p, err);
+    return dtp_program_overlap(p, &options->overlap, options->unplaced, err);
 }
 
 static dtp_status lower_all(lowering *l, dtp_err *err)

@@ -9,7 +9,7 @@
  */
 #include "spmd/lower/redistribute_program.h"
 
-#include "spmd/lower/memplan.h"
+#include "spmd/lower/overlap.h"
 #include "spmd/program/program_internal.h"
 
 /* What the instructions of one step have in common. */
@@ -44,7 +44,7 @@ static dtp_status emit_collective(const emitter *e, dtp_value_id to, dtp_err *er
     dtp_program *p = e->p;
     const dtp_step *step = e->step;
     const dtp_value from = p->values[e->from];
-    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_COLLECTIVE, e->node, e->phase);
+    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_START, e->node, e->phase);
     instr.coll = dtp_step_coll(&p->mesh, &from.type, &from.layout, step, p->target);
     const uint32_t packs = dtp_step_packs(&p->mesh, &from.type, &from.layout, step, p->target);
     const int64_t n = dtp_mesh_set_size(&p->mesh, step->set);
@@ -131,8 +131,8 @@ static dtp_status fill(dtp_program *p, const dtp_ttype *type, const dtp_layout *
     out->result = out->in;
     DTP_TRY(dtp_redistribute_emit(p, steps, -1, DTP_FORWARD, &out->result, err));
     p->values[out->result].keep = true;
-    dtp_program__liveness(p);
-    return dtp_program__plan_memory(p, err);
+    const dtp_overlap none = {0};
+    return dtp_program_overlap(p, &none, false, err);
 }
 
 dtp_status dtp_redistribute_program(const dtp_graph *g, const dtp_mesh *mesh,

@@ -43,9 +43,15 @@ typedef struct dtp_value {
                        for external values */
 } dtp_value;
 
+/* A collective is two instructions. START: the collective may run from here, on the communication
+ * queue, after the STARTs before it. WAIT: it has ended, compute may touch its buffers from here.
+ * Operands live until the WAIT, results from the START. Between the two only other STARTs read the
+ * results: the queue runs in order. */
 typedef enum dtp_instr_kind {
     DTP_INSTR_KERNEL,
-    DTP_INSTR_COLLECTIVE,
+    DTP_INSTR_START,
+    DTP_INSTR_WAIT, /* operands: those of its START that lie in no result's buffer, then its
+                       results; no results of its own */
     DTP_INSTR_COPY
 } dtp_instr_kind;
 
@@ -120,13 +126,17 @@ typedef struct dtp_instr {
     const dtp_attr *attrs;
     int32_t n_attrs;
     dtp_value_id workspace; /* -1 = none */
-    /* COLLECTIVE, MOVE */
+    /* START, WAIT */
     dtp_coll coll;
+    int32_t
+        pair; /* index of the WAIT of a START, of the START of a WAIT; -1 until lowering adds the
+                     WAITs, after all other passes */
+    /* COPY */
     dtp_copy move;
-    double time_s; /* predicted; filled by cost_models, 0 before */
+    double time_s; /* predicted; filled by cost_models, 0 before. START: of the collective */
 } dtp_instr;
 
-/* The name of its op, collective or copy. Borrowed. */
+/* The name of its op, collective or copy, "wait". Borrowed. */
 const char *dtp_instr_name(const dtp_instr *instr);
 
 typedef struct dtp_value_update {
@@ -150,7 +160,11 @@ struct dtp_program {
     dtp_value_id *tensor_value; /* by tensor id: the value with the planned layout, -1 = none */
     int32_t n_updates, cap_updates;
     dtp_value_update *updates;
-    int64_t peak_bytes;          /* size of the device arena per rank; set by the memory plan */
+    dtp_overlap overlap; /* what the order of the instructions was made with */
+    int32_t n_serial;
+    dtp_instr *serial;  /* the instructions with every WAIT behind its START: what other orders
+                                    are made from; NULL while passes run */
+    int64_t peak_bytes; /* size of the device arena per rank; set by the memory plan */
     dtp_value_id *tensor_latest; /* by tensor id: head of the chain of versions (value.previous) */
     dtp_value_id *id_pool;       /* storage of operand lists */
     int32_t n_ids, cap_ids;

@@ -287,7 +287,7 @@ static void test_extremes__machines_made_by_hand_obey_the_same_ranges(void **sta
     double *const fields[] = {&m->mem_bw_Bps,
                               &m->launch_s,
                               &m->flops[DTP_F32],
-                              &m->overlap_slowdown,
+                              &m->slowdown.compute,
                               &m->levels[1].latency_s,
                               &m->levels[1].bw_Bps,
                               &m->gemm[0].flops,

@@ -220,7 +220,7 @@ static void test_microbatch__reductions_wait(void **state)
     lower(m, "batch:x", true, &l);
     for (int32_t i = 0; i < l.program->n_instrs; i++) {
         const dtp_instr *instr = &l.program->instrs[i];
-        if (instr->kind == DTP_INSTR_COLLECTIVE) {
+        if (instr->kind == DTP_INSTR_START) {
             assert_int_equal(instr->phase, DTP_UPDATE);
             reduced += instr->coll.count;
         }
@@ -259,8 +259,8 @@ static void test_microbatch__sums_of_gradients_wait(void **state)
     lower(m, "b:x", true, &l);
     for (int32_t i = 0; i < l.program->n_instrs; i++) {
         const dtp_instr *instr = &l.program->instrs[i];
-        collectives += instr->kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
-        assert_true(instr->kind != DTP_INSTR_COLLECTIVE || instr->phase == DTP_UPDATE);
+        collectives += instr->kind == DTP_INSTR_START ? 1 : 0;
+        assert_true(instr->kind != DTP_INSTR_START || instr->phase == DTP_UPDATE);
     }
     assert_int_equal(collectives, 2); /* the gradient and the loss */
     free_lowered(&l);
@@ -283,8 +283,8 @@ static void test_microbatch__prediction_counts_runs(void **state)
         const dtp_instr *instr = &l.program->instrs[i];
         const bool once = instr->phase == DTP_UPDATE;
         *(once ? &tail : &body) += instr->time_s;
-        counts[once] += instr->kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
-        timeline += once ? 1 : 4;
+        counts[once] += instr->kind == DTP_INSTR_START ? 1 : 0;
+        timeline += instr->kind == DTP_INSTR_WAIT ? 0 : once ? 1 : 4;
     }
     int64_t all = 0;
     for (int32_t k = 0; k < DTP_N_COLLS; k++) {

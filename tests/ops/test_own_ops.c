@@ -266,7 +266,7 @@ static void check_local(const dtp_op_set *set, const local_case *c)
     must(dtp_program_check(p, &err), &err);
     int count = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        count += p->instrs[i].kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
+        count += p->instrs[i].kind == DTP_INSTR_START ? 1 : 0;
     }
     if (count != c->collectives) {
         fail_msg("%s with %s and %s: %d collectives, want %d", c->op, c->a, c->b, count,

@@ -13,6 +13,7 @@
 #include "cost_models/price.h"
 #include "executor/run/runner.h"
 #include "executor/verify/redistribute_check.h"
+#include "spmd/lower/overlap.h"
 #include "spmd/lower/redistribute_program.h"
 #include "tests/support/job_suite.h"
 #include "tests/support/layout_list.h"
@@ -22,7 +23,7 @@ enum { RANK = 3 };
 
 static bool is_strided(const dtp_instr *instr)
 {
-    return instr->kind == DTP_INSTR_COLLECTIVE &&
+    return instr->kind == DTP_INSTR_START &&
            (instr->coll.in_outer > 1 || instr->coll.out_outer > 1);
 }
 
@@ -200,6 +201,9 @@ static void test_packed__jobs_train_alike(void **state)
             must(job_lower(g, rows[i].mesh, rows[i].rules, target, &p, &err), &err);
             strided += k == 0 ? count_strided(p.program) : 0;
             assert_true(k == 0 || count_strided(p.program) == 0);
+            /* Staging buffers live until the WAIT of a collective that overlaps. */
+            must(dtp_program_overlap(p.program, &(dtp_overlap){.depth = 4}, false, &err), &err);
+            must(dtp_program_check(p.program, &err), &err);
             job_program_free(&p);
             assert_int_equal(dtp_mesh_parse(rows[i].mesh, &mesh, NULL), DTP_OK);
             must(dtp_comm_sim_run(&mesh, job_run, &j, &err), &err);
