@@ -118,7 +118,7 @@ dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
     DTP_TRY(DTP_MEMORY(err, np));
     np->pricer = pricer;
     np->arena = dtp_arena_create();
-    s = np->arena != NULL ? dtp_program_create(g, &pricer->mesh, &np->program, err)
+    s = np->arena != NULL ? dtp_program_create(g, &pricer->mesh, pricer->target, &np->program, err)
                           : DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of nodes");
     if (s != DTP_OK) {
         dtp_node_pricer_destroy(np);

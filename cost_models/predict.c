@@ -38,7 +38,7 @@ static dtp_status simulate(const dtp_pricer *pricer, const dtp_program *p, dtp_p
     out->peak_bytes = p->peak_bytes;
     out->step_time_s = out->cost_s;
     out->exposed_comm_s = out->comm_s;
-    if (pricer->machine->overlap) {
+    if (dtp_pricer_overlaps(pricer)) {
         dtp_schedule_result timeline;
         if (!dtp_schedule_program(p, pricer->machine->slowdown, &timeline, NULL)) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
@@ -72,7 +72,8 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
 dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                              const dtp_redistributor *redistributor, int64_t *cost_ps, dtp_err *err)
 {
-    const dtp_lower_options plain = {.redistributor = redistributor, .unplaced = true};
+    const dtp_lower_options plain = {
+        .redistributor = redistributor, .target = pricer->target, .unplaced = true};
     dtp_program *program = NULL;
     DTP_TRY(dtp_lower(g, s, &plain, &program, err));
     dtp_dearest dearest = {0};
@@ -142,7 +143,7 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
     DTP_TRY(dtp_lower(g, s, options, out, err));
     status = dtp_predict(pricer, *out, predicted, err);
     if (status == DTP_OK && options->overlap.depth == DTP_OVERLAP_CHOOSE) {
-        status = pricer->machine->overlap
+        status = dtp_pricer_overlaps(pricer)
                      ? choose_overlap(pricer, *out, options->overlap.memory_bytes, predicted, err)
                      : DTP_OK;
         options->overlap = (*out)->overlap;
@@ -175,6 +176,7 @@ dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
         dtp_candidate c = *candidate;
         c.redistributor = i == 0 ? machine : generic;
         dtp_lower_options options = dtp_lower_options_init(c.redistributor);
+        options.target = pricer->target;
         options.overlap = (dtp_overlap){DTP_OVERLAP_CHOOSE, limit};
         DTP_TRY(dtp_sharding_predict(g, pricer, &c.sharding, &options, &c.predicted, NULL, err));
         c.overlap = options.overlap;

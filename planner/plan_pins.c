@@ -168,15 +168,19 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     int64_t cost_ps = 0;
     DTP_TRY(fill_header(g, machine, request, plan, err));
     DTP_TRY(copy_implementations(request, plan, err));
+    const dtp_target *target = request->target != NULL ? request->target : &dtp_target_cpu;
+    plan->target = target->name;
     if (machine != NULL) {
-        DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
+        DTP_TRY(dtp_pricer_init(machine, &plan->mesh, target, &pricer, err));
     }
     if (request->variant != NULL) {
         DTP_TRY(dtp_graph_variant_copy(request->variant, plan->arena, &plan->variant, err));
     }
     DTP_TRY(dtp_plan_graph(plan, g, &set, err));
-    dtp_status s =
-        machine != NULL ? dtp_redistribution_pricer_create(&pricer, &redistributions, err) : DTP_OK;
+    dtp_status s = dtp_target_takes_graph(target, set, err);
+    if (s == DTP_OK && machine != NULL) {
+        s = dtp_redistribution_pricer_create(&pricer, &redistributions, err);
+    }
     if (redistributions != NULL) {
         redistributor = dtp_redistribution_pricer_redistributor(redistributions);
     }

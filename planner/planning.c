@@ -13,6 +13,7 @@ dtp_plan_request dtp_plan_request_init(void)
 {
     return (dtp_plan_request){.devices = 1,
                               .max_mesh_dims = 3,
+                              .target = &dtp_target_cpu,
                               .objective = DTP_OBJECTIVE_TIME,
                               .candidates = 6,
                               .margin = 0.05,
@@ -138,6 +139,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->pins = dtp_arena_alloc(p->arena, (size_t)p->request->n_texts + 3, sizeof *plan->pins);
     DTP_TRY(DTP_MEMORY(err, plan->model, plan->machine, plan->pins));
     plan->mesh = p->pricer.mesh;
+    plan->target = p->request->target->name;
     plan->objective = p->request->objective;
     plan->memory_limit_bytes = p->request->memory_limit_bytes;
     plan->predicted = p->best.predicted;
@@ -185,7 +187,7 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
 {
     dtp_plan *plan = NULL;
     memset(out, 0, sizeof *out);
-    DTP_TRY(dtp_pricer_init(p->machine, mesh, &p->pricer, err));
+    DTP_TRY(dtp_pricer_init(p->machine, mesh, p->request->target, &p->pricer, err));
     DTP_TRY(dtp_plan_create(&plan, err));
     p->out = out;
     p->arena = plan->arena;
@@ -346,7 +348,8 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
         DTP_TRY(dtp_graph_with_variant(g, request->variant, 0, NULL, &changed, err));
         p.graph = changed;
     }
-    dtp_status s = run(&p, out, err);
+    dtp_status s = dtp_target_takes_graph(request->target, p.graph, err);
+    s = s == DTP_OK ? run(&p, out, err) : s;
     dtp_graph_destroy(changed);
     if (s == DTP_STOPPED) {
         dtp_err_prefix(err, "no plan was found");

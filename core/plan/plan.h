@@ -45,6 +45,7 @@ struct dtp_plan {
     dtp_arena *arena;
     const char *model;
     const char *machine; /* name; NULL: made without a machine, so no times are predicted */
+    const char *target;  /* name (spmd/target/target.h); "cpu" in a file that says none */
     dtp_mesh mesh;
     bool rules_mode; /* else per tensor */
     bool uneven;     /* splits that do not divide a size are allowed */

@@ -354,6 +354,9 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     if (dtp_json_get(root, "machine") != NULL) {
         DTP_TRY(read_text(root, "machine", plan->arena, &plan->machine, err));
     }
+    if (dtp_json_get(root, "target") != NULL) {
+        DTP_TRY(read_text(root, "target", plan->arena, &plan->target, err));
+    }
     DTP_TRY(dtp_mesh_read(root, &plan->mesh, err));
     DTP_TRY(dtp_json_get_choice(root, "mode", modes, &mode, err));
     DTP_TRY(dtp_json_get_choice(root, "objective", dtp_plan__objectives, &objective, err));
@@ -380,6 +383,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
     static const char *const keys[] = {"format",
                                        "model",
                                        "machine",
+                                       "target",
                                        "mesh",
                                        "mode",
                                        "objective",

@@ -120,6 +120,9 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->machine != NULL) {
         dtp_json_write_string(w, "machine", plan->machine);
     }
+    if (strcmp(plan->target, dtp_plan__default_target) != 0) {
+        dtp_json_write_string(w, "target", plan->target);
+    }
     dtp_mesh_write(w, &plan->mesh);
     dtp_json_write_string(w, "mode", plan->rules_mode ? "rules" : "tensor");
     dtp_json_write_string(w, "objective", dtp_plan__objectives[plan->objective]);

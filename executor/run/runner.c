@@ -23,6 +23,13 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
                         "the program is for the mesh '%.200s', the ranks form '%.200s'", want,
                         have);
     }
+    DTP_TRY(dtp_target_runs_on(p->target, backend->ops->name, err));
+    if (p->target->strided && !comm->transport.caps.strided) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "target '%s' has collectives on strided parts, the transport '%s' takes "
+                        "contiguous ones only",
+                        p->target->name, comm->transport.ops->name);
+    }
     dtp_arena *arena = dtp_arena_create();
     dtp_runner *r = arena != NULL ? dtp_arena_alloc(arena, 1, sizeof *r) : NULL;
     if (r == NULL) {

@@ -34,8 +34,9 @@ typedef struct dtp_runner_options {
 
 /* Checks the program against backend and communicator and binds it. Borrows p, backend and comm.
  * Options NULL: none of them. DTP_UNSUPPORTED naming node and op when the backend lacks a kernel;
- * DTP_INVALID when the mesh does not have as many ranks as the communicator. Does not communicate:
- * sub-communicators are made on first use or by dtp_runner_prepare. */
+ * DTP_INVALID when the mesh does not have as many ranks as the communicator, and when backend or
+ * transport are not what the program's target is for. Does not communicate: see
+ * dtp_runner_prepare. */
 dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
                              const dtp_runner_options *options, dtp_runner **out,
                              dtp_err *err) DTP_MUST_CHECK;
@@ -47,7 +48,7 @@ void dtp_runner_set_memory(dtp_runner *r, void *memory);
  * be bound before a step. */
 void dtp_runner_bind(dtp_runner *r, dtp_value_id root, void *data);
 void dtp_runner_destroy(dtp_runner *r);
-/* Makes all sub-communicators; collective. */
+/* The transport makes what the program's groups need; collective. */
 dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
 
 /* Runs a step: all instructions once; with microbatches (spmd/program/program.h), every one of them

@@ -75,13 +75,14 @@ static dtp_status init_storage(dtp_program *p, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, dtp_program **out,
-                              dtp_err *err)
+dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, const dtp_target *target,
+                              dtp_program **out, dtp_err *err)
 {
     dtp_program *p = calloc(1, sizeof *p);
     DTP_TRY(DTP_MEMORY(err, p));
     p->graph = g;
     p->mesh = *mesh;
+    p->target = target;
     dtp_status s = init_storage(p, err);
     if (s != DTP_OK) {
         dtp_program_destroy(p);
@@ -104,6 +105,7 @@ dtp_status dtp_program_reset(dtp_program *p, dtp_err *err)
     if (p->pinned_bytes > PINNED_LIMIT_BYTES) {
         dtp_program fresh = {.graph = p->graph,
                              .mesh = p->mesh,
+                             .target = p->target,
                              .plain_names = p->plain_names,
                              .redistributor = p->redistributor};
         dtp_arena_destroy(p->arena);

@@ -13,6 +13,7 @@
 #include "core/graph/graph.h"
 #include "core/plan/sharding.h"
 #include "dtp/session.h"
+#include "spmd/target/target.h"
 
 typedef int32_t dtp_value_id;
 
@@ -150,7 +151,8 @@ struct dtp_program {
     const dtp_graph *graph;
     dtp_dims dims; /* those of the graph (same ids), then those that decompositions add */
     dtp_mesh mesh;
-    bool plain_names; /* values are named after their tensor alone: quicker, for pricing */
+    const dtp_target *target; /* what it was lowered for */
+    bool plain_names;         /* values are named after their tensor alone: quicker, for pricing */
     int32_t n_values, cap_values;
     dtp_value *values;
     int32_t n_instrs, cap_instrs;
@@ -170,8 +172,8 @@ struct dtp_program {
     const struct dtp_redistributor *redistributor; /* spmd/redistribute/redistribute.h */
 };
 
-dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, dtp_program **out,
-                              dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, const dtp_target *target,
+                              dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_program_destroy(dtp_program *p);
 /* Makes the program empty and keeps its storage: for lowering many single nodes one after the
  * other.

@@ -431,6 +431,10 @@ static dtp_status check_coll(const dtp_program *p, int32_t index, dtp_err *err)
         return DTP_FAIL(err, DTP_INTERNAL, "parts of %lld elements cannot be cut %lld to %lld",
                         (long long)c->count, (long long)c->in_outer, (long long)c->out_outer);
     }
+    if (!p->target->strided && (c->in_outer > 1 || c->out_outer > 1)) {
+        return DTP_FAIL(err, DTP_INTERNAL, "its parts are strided, and target '%s' takes none",
+                        p->target->name);
+    }
     if (c->kind == DTP_PERMUTE) {
         return permute_fits(p, instr)
                    ? DTP_OK

@@ -73,6 +73,7 @@ uint64_t dtp_program_hash(const dtp_program *p)
 {
     uint64_t h = dtp_hash_i64(DTP_HASH_SEED, (int64_t)dtp_graph_hash(p->graph));
     h = dtp_hash_i64(dtp_hash_i64(h, p->graph->microbatches), p->mesh.n_dims);
+    h = dtp_hash_text(h, p->target->name);
     for (int32_t m = 0; m < p->mesh.n_dims; m++) {
         h = dtp_hash_i64(dtp_hash_text(h, p->mesh.names[m]), p->mesh.sizes[m]);
     }

@@ -78,7 +78,7 @@ dtp_status dtp_propagate__inner(dtp_inner_pricer *pricer, const dtp_propagate_op
 {
     *cost = 0;
     if (pricer->program == NULL) {
-        DTP_TRY(dtp_program_create(pricer->graph, mesh, &pricer->program, err));
+        DTP_TRY(dtp_program_create(pricer->graph, mesh, &dtp_target_cpu, &pricer->program, err));
         pricer->program->redistributor = o->redistributor;
         pricer->program->plain_names = true;
     } else {

@@ -68,6 +68,7 @@ static void check_rules(const spmd_fixture *f, const rules_case *c)
     dtp_sharding s = spmd_fixture_rules(f, c->mesh, c->rules);
     for (int k = 0; k < 8; k++) {
         dtp_lower_options options = {.redistributor = dtp_redistributor_generic(),
+                                     .target = &dtp_target_cpu,
                                      .merge_collectives = (k & 1) != 0,
                                      .bucket_bytes = (k & 2) != 0 ? 1 << 20 : 0,
                                      .in_place = (k & 4) != 0};
@@ -487,7 +488,7 @@ static void test_lower_node__is_repeatable_after_reset(void **state)
     spmd_fixture f = spmd_fixture_mlp(sizes);
     dtp_sharding s = spmd_fixture_rules(&f, "x:2;y:2", "batch:x;cls:y");
     dtp_program *p;
-    assert_int_equal(dtp_program_create(f.graph, &s.mesh, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_program_create(f.graph, &s.mesh, &dtp_target_cpu, &p, NULL), DTP_OK);
     p->redistributor = dtp_redistributor_generic();
     p->plain_names = true;
     int32_t total[2] = {0, 0};
@@ -513,7 +514,8 @@ static void test_lower_node__is_repeatable_after_reset(void **state)
         total[round % 2] = sum;
     }
     assert_int_equal(total[0], total[1]);
-    dtp_lower_options options = {.redistributor = dtp_redistributor_generic()};
+    dtp_lower_options options = {.redistributor = dtp_redistributor_generic(),
+                                 .target = &dtp_target_cpu};
     dtp_program *whole = lower(&f, &s, &options);
     for (int32_t i = 0; i < whole->n_instrs; i++) { /* WAITs come with the passes */
         total[1] += whole->instrs[i].kind == DTP_INSTR_WAIT ? 1 : 0;
@@ -554,7 +556,7 @@ static void check_unplaced(const spmd_fixture *f, const dtp_machine *machine, co
     dtp_program *p = lower(f, &s, &options), *q = NULL;
     options.unplaced = true;
     assert_int_equal(dtp_lower(f->graph, &s, &options, &q, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(machine, &s.mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &s.mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_predict(&pricer, p, &predicted[0], NULL), DTP_OK);
     assert_int_equal(dtp_predict(&pricer, q, &predicted[1], NULL), DTP_OK);
     assert_int_equal(p->n_instrs, q->n_instrs);

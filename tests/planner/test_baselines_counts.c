@@ -65,7 +65,8 @@ typedef struct counts {
 
 static counts count(const fixture *f, const char *baseline, int64_t elements)
 {
-    const dtp_lower_options plain = {.redistributor = dtp_redistributor_generic()};
+    const dtp_lower_options plain = {.redistributor = dtp_redistributor_generic(),
+                                     .target = &dtp_target_cpu};
     const dtp_mesh *mesh = &f->pricer.pricer.mesh;
     dtp_program *p = NULL;
     counts c = {0};

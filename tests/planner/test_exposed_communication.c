@@ -41,7 +41,7 @@ static fixture make(const char *model, const char *mesh)
     const dtp_mesh parsed = fixture_mesh(mesh);
     f.machine->slowdown = SLOWDOWN;
     assert_non_null(f.arena);
-    assert_int_equal(dtp_pricer_init(f.machine, &parsed, &f.pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(f.machine, &parsed, &dtp_target_cpu, &f.pricer, NULL), DTP_OK);
     assert_int_equal(dtp_exposed_create(f.graph, f.arena, &f.x, NULL), DTP_OK);
     return f;
 }
@@ -95,6 +95,26 @@ static double sum_of(int32_t n, const double *parts)
         sum += parts[i];
     }
     return sum;
+}
+
+/* On a target whose collectives are done where they start, the machine's overlap hides nothing. */
+static void test_exposed__nothing_is_hidden_without_asynchronous_collectives(void **state)
+{
+    (void)state;
+    fixture f = make("gpt_bytes.json", "x:4");
+    dtp_target blocking = dtp_target_cpu;
+    blocking.asynchronous = false;
+    program hidden = lower(&f, "data_parallel", NULL);
+    f.pricer.target = &blocking;
+    program shown = lower(&f, "data_parallel", NULL);
+    const dtp_prediction *a = &hidden.predicted, *b = &shown.predicted;
+    assert_true(a->exposed_comm_s < 0.9 * a->comm_s);
+    assert_true(same(b->exposed_comm_s, b->comm_s) && same(a->comm_s, b->comm_s));
+    assert_true(same(b->step_time_s, b->compute_s + b->comm_s));
+    assert_true(a->step_time_s < b->step_time_s);
+    dtp_program_destroy(hidden.p);
+    dtp_program_destroy(shown.p);
+    destroy(&f);
 }
 
 /* ---- what a timeline shows ----------------------------------------------------------------------
@@ -443,6 +463,7 @@ static void test_exposure__edges_are_scaled_to_their_exposed_part(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exposed__nothing_is_hidden_without_asynchronous_collectives),
         cmocka_unit_test(test_exposure__adds_up_to_that_of_the_program),
         cmocka_unit_test(test_exposure__buckets_count_for_all_they_hold),
         cmocka_unit_test(test_exposure__share_is_one_where_nothing_is_sent),

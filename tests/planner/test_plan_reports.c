@@ -140,7 +140,7 @@ static double gain_at(const dtp_graph *g, const dtp_machine *m, const dtp_machin
     request.mesh = &plan->mesh;
     request.memory_limit_bytes = plan->memory_limit_bytes;
     assert_int_equal(dtp_machine_scaled(m, param, factor, &scaled, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(scaled, &plan->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(scaled, &plan->mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_plan_tensor(g, scaled, &request, &r, NULL), DTP_OK);
     dtp_plan_lowering lowering;
     assert_int_equal(dtp_plan_lowering_init(&lowering, plan, NULL), DTP_OK);

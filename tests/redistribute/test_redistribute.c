@@ -39,7 +39,8 @@ static fixture setup(const char *mesh, int32_t rank, const int64_t *sizes)
         assert_int_equal(
             dtp_dims_intern(&f.graph->dims, names[i], sizes[i], &f.type.dims[i].id, NULL), DTP_OK);
     }
-    assert_int_equal(dtp_program_create(f.graph, &f.mesh, &f.program, NULL), DTP_OK);
+    assert_int_equal(dtp_program_create(f.graph, &f.mesh, &dtp_target_cpu, &f.program, NULL),
+                     DTP_OK);
     f.program->plain_names = true;
     return f;
 }

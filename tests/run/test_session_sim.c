@@ -189,7 +189,7 @@ static dtp_status spoiled_body(dtp_comm *comm, void *user, dtp_err *err)
     spoiled_job *j = user;
     job_program p = {0};
     dtp_backend *b = NULL, *reference = NULL;
-    DTP_TRY(job_lower(j->g, "x:2", j->rules, &p, err));
+    DTP_TRY(job_lower(j->g, "x:2", j->rules, &dtp_target_cpu, &p, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &b, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &reference, err));
     const dtp_backend_ops *ops = b->ops;
@@ -452,7 +452,7 @@ static void test_counters__count_elements_of_all_ranks(void **unused)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         job_program p = {0};
         dtp_counters c;
-        must(job_lower(g, "x:2", cases[k].rules, &p, &err), &err);
+        must(job_lower(g, "x:2", cases[k].rules, &dtp_target_cpu, &p, &err), &err);
         must(dtp_counters_of(p.program, p.arena, &c, &err), &err);
         assert_true(dtp_counters_get(&c, "einsum") == cases[k].einsum);
         assert_true(dtp_counters_get(&c, "einsum_unique") == 240);
@@ -511,7 +511,7 @@ static dtp_status broken_body(dtp_comm *comm, void *user, dtp_err *err)
     failing_job *j = user;
     job_program p = {0};
     dtp_backend *b = NULL;
-    DTP_TRY(job_lower(j->g, "x:4", "batch:x", &p, err));
+    DTP_TRY(job_lower(j->g, "x:4", "batch:x", &dtp_target_cpu, &p, err));
     DTP_TRY(dtp_backend_create("ref", 1, &b, err));
     const dtp_backend_ops *ops = b->ops;
     dtp_backend_ops mine = *ops;
@@ -576,7 +576,7 @@ static dtp_status other_seed(dtp_comm *comm, void *user, dtp_err *err)
     dtp_session *s = NULL;
     dtp_session_options o = dtp_session_options_init();
     o.seed = (uint64_t)comm->rank;
-    DTP_TRY(job_lower(g, "x:2", "batch:x", &p, err));
+    DTP_TRY(job_lower(g, "x:2", "batch:x", &dtp_target_cpu, &p, err));
     DTP_TRY(dtp_backend_create("ref", 1, &b, err));
     dtp_status status = dtp_session_create(p.program, b, comm, &o, &s, err);
     dtp_session_destroy(status == DTP_OK ? s : NULL);
@@ -603,6 +603,37 @@ static void test_session__ranks_must_agree(void **unused)
     dtp_graph_destroy(g);
 }
 
+static dtp_status on_packed_transport(dtp_comm *comm, void *user, dtp_err *err)
+{
+    const bool strided = comm->transport.caps.strided;
+    comm->transport.caps.strided = false;
+    dtp_status status = job_run(comm, user, err);
+    comm->transport.caps.strided = strided;
+    return status;
+}
+
+static void test_session__target_and_transport_must_agree(void **unused)
+{
+    (void)unused;
+    dtp_err err = {0};
+    dtp_graph *g = NULL;
+    double losses[STEPS];
+    must(job_graph(false, &g, &err), &err);
+    job j = {.g = g,
+             .mesh = "x:2",
+             .rules = "hidden:x",
+             .backend = "cpu",
+             .target = &dtp_target_cpu_packed,
+             .steps = STEPS,
+             .losses = losses};
+    must(run_on(&j, on_packed_transport, &err), &err);
+    j.target = &dtp_target_cpu;
+    assert_int_equal(run_on(&j, on_packed_transport, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "target 'cpu'"));
+    assert_non_null(strstr(err.msg, "transport 'sim'"));
+    dtp_graph_destroy(g);
+}
+
 static int cleanup(void **unused)
 {
     (void)unused;
@@ -626,6 +657,7 @@ int main(void)
         cmocka_unit_test(test_runner__missing_kernel_is_found_before_the_first_step),
         cmocka_unit_test(test_runner__failing_kernel_stops_all_ranks),
         cmocka_unit_test(test_session__ranks_must_agree),
+        cmocka_unit_test(test_session__target_and_transport_must_agree),
     };
     return cmocka_run_group_tests(tests, NULL, cleanup);
 }

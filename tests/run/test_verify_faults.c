@@ -165,7 +165,7 @@ static dtp_status verify_faulty(dtp_comm *comm, void *user, dtp_err *err)
     dtp_backend *b = NULL, *reference = NULL;
     dtp_verify_options o = dtp_verify_options_init();
     dtp_verify_result r = {0};
-    DTP_TRY(job_lower(j->g, "x:2", now->rules, &p, err));
+    DTP_TRY(job_lower(j->g, "x:2", now->rules, &dtp_target_cpu, &p, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &b, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &reference, err));
     const bool everywhere = now->place != ONE_OF_IT;
