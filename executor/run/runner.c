@@ -175,6 +175,9 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
         b->args.step = step;
         b->args.first = microbatch == 0;
         dtp_status status = DTP_OK;
+        if (r->watch.event != NULL) {
+            r->watch.event(r->watch.user, r, i, false);
+        }
         if (sync != NULL && (collective || r->profile != NULL)) {
             status = sync(r->backend, err);
         }
@@ -187,6 +190,9 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
         if (status != DTP_OK) {
             name_instr(r, b, err);
             return status;
+        }
+        if (r->watch.event != NULL) {
+            r->watch.event(r->watch.user, r, i, true);
         }
         if (collective || r->profile != NULL) {
             double after = dtp_now_s();
@@ -208,6 +214,11 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
 }
 
 /* ---- what is known ---- */
+
+void dtp_runner_set_watch(dtp_runner *r, dtp_runner_watch watch)
+{
+    r->watch = watch;
+}
 
 const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v)
 {
