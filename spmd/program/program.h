@@ -199,6 +199,10 @@ void dtp_value_local(const dtp_program *p, dtp_value_id v, int32_t rank, dtp_tty
 dtp_op_call dtp_instr_call(const dtp_program *p, const dtp_instr *instr, int32_t rank,
                            dtp_call_types *types);
 
+/* Of everything that a rank runs and where it lies: programs that differ in anything but names and
+ * predictions have different hashes. */
+uint64_t dtp_program_hash(const dtp_program *p);
+
 /* Appends a readable listing, one line per instruction. */
 void dtp_program_print(const dtp_program *p, dtp_strbuf *out);
 
