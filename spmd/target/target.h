@@ -1,6 +1,6 @@
 /* Targets: what memory and prices must know of a backend and a transport, as plain data and host
  * functions (docs/targets.md). The planner and the lowering read them; the executor asserts when it
- * binds a program that its backend agrees.
+ * binds a program that its backend and its transport agree.
  */
 #ifndef DTP_SPMD_TARGET_TARGET_H
 #define DTP_SPMD_TARGET_TARGET_H
