@@ -23,7 +23,10 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
                         "the program is for the mesh '%.200s', the ranks form '%.200s'", want,
                         have);
     }
+    const dtp_transport *over = &comm->transport;
     DTP_TRY(dtp_target_runs_on(p->target, backend->ops->name, err));
+    DTP_TRY(dtp_target_runs_over(p->target, over->ops->name, over->caps.strided,
+                                 over->caps.deterministic, err));
     dtp_arena *arena = dtp_arena_create();
     dtp_runner *r = arena != NULL ? dtp_arena_alloc(arena, 1, sizeof *r) : NULL;
     if (r == NULL) {
