@@ -23,13 +23,10 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
                         "the program is for the mesh '%.200s', the ranks form '%.200s'", want,
                         have);
     }
+    const dtp_transport *over = &comm->transport;
     DTP_TRY(dtp_target_runs_on(p->target, backend->ops->name, err));
-    if (p->target->strided && !comm->transport.caps.strided) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "target '%s' has collectives on strided parts, the transport '%s' takes "
-                        "contiguous ones only",
-                        p->target->name, comm->transport.ops->name);
-    }
+    DTP_TRY(dtp_target_runs_over(p->target, over->ops->name, over->caps.strided,
+                                 over->caps.deterministic, err));
     dtp_arena *arena = dtp_arena_create();
     dtp_runner *r = arena != NULL ? dtp_arena_alloc(arena, 1, sizeof *r) : NULL;
     if (r == NULL) {
@@ -181,6 +178,9 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
         b->args.step = step;
         b->args.first = microbatch == 0;
         dtp_status status = DTP_OK;
+        if (r->watch.event != NULL) {
+            r->watch.event(r->watch.user, r, i, false);
+        }
         if (sync != NULL && (collective || r->profile != NULL)) {
             status = sync(r->backend, err);
         }
@@ -193,6 +193,9 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
         if (status != DTP_OK) {
             name_instr(r, b, err);
             return status;
+        }
+        if (r->watch.event != NULL) {
+            r->watch.event(r->watch.user, r, i, true);
         }
         if (collective || r->profile != NULL) {
             double after = dtp_now_s();
@@ -214,6 +217,11 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
 }
 
 /* ---- what is known ---- */
+
+void dtp_runner_set_watch(dtp_runner *r, dtp_runner_watch watch)
+{
+    r->watch = watch;
+}
 
 const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v)
 {

@@ -23,6 +23,12 @@ typedef struct dtp_coll_stat {
                       collective_permute, n*count of the others */
 } dtp_coll_stat;
 
+/* For logs and tests: called before and after every instruction that this rank runs. */
+typedef struct dtp_runner_watch {
+    void (*event)(void *user, dtp_runner *r, int32_t instr, bool after);
+    void *user;
+} dtp_runner_watch;
+
 typedef struct dtp_runner_options {
     bool profile;         /* keep the time of every instruction */
     bool borrowed_memory; /* the arena is the caller's, given by dtp_runner_set_memory */
@@ -63,6 +69,9 @@ dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runne
  * microbatch 0 is the step. */
 dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
                                  dtp_runner_times *times, dtp_err *err) DTP_MUST_CHECK;
+
+/* From the next step on; event NULL: nobody watches. */
+void dtp_runner_set_watch(dtp_runner *r, dtp_runner_watch watch);
 
 /* View of a value on this rank; borrowed. */
 const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v);

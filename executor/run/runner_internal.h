@@ -48,6 +48,7 @@ struct dtp_runner {
     dtp_view *views;       /* by value id */
     dtp_runner__bound *instrs;
     double *profile;
+    dtp_runner_watch watch;
     int32_t n_stats;
     dtp_coll_stat *stats;
 };

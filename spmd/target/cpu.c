@@ -62,17 +62,20 @@ const dtp_target dtp_target_cpu = {.name = "cpu",
                                    .ops = cpu_ops,
                                    .floats = 1U << DTP_F32,
                                    .strided = true,
-                                   .asynchronous = true};
+                                   .asynchronous = true,
+                                   .deterministic = true};
 
 const dtp_target dtp_target_cpu_packed = {.name = "cpu_packed",
                                           .backends = cpu_backends,
                                           .ops = cpu_ops,
                                           .floats = 1U << DTP_F32,
-                                          .asynchronous = true};
+                                          .asynchronous = true,
+                                          .deterministic = true};
 
 const dtp_target dtp_target_ref = {.name = "ref",
                                    .backends = ref_backends,
                                    .ops = no_ops,
                                    .floats = 1U << DTP_F32 | 1U << DTP_F64,
                                    .strided = true,
-                                   .asynchronous = true};
+                                   .asynchronous = true,
+                                   .deterministic = true};

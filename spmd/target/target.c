@@ -52,6 +52,19 @@ dtp_status dtp_target_runs_on(const dtp_target *target, const char *backend, dtp
                     target->name, list, backend);
 }
 
+dtp_status dtp_target_runs_over(const dtp_target *target, const char *transport, bool strided,
+                                bool deterministic, dtp_err *err)
+{
+    const char *lacks = target->strided && !strided               ? "parts that are strided"
+                        : target->deterministic && !deterministic ? "deterministic reductions"
+                                                                  : NULL;
+    return lacks == NULL ? DTP_OK
+                         : DTP_FAIL(err, DTP_INVALID,
+                                    "the program is for target '%s', which has %s; the transport "
+                                    "'%s' has not",
+                                    target->name, lacks, transport);
+}
+
 /* ---- ops ----------------------------------------------------------------------------------------
  */
 

@@ -1,6 +1,6 @@
 /* Targets: what memory and prices must know of a backend and a transport, as plain data and host
  * functions (docs/targets.md). The planner and the lowering read them; the executor asserts when it
- * binds a program that its backend agrees.
+ * binds a program that its backend and its transport agree.
  */
 #ifndef DTP_SPMD_TARGET_TARGET_H
 #define DTP_SPMD_TARGET_TARGET_H
@@ -25,6 +25,7 @@ typedef struct dtp_target {
     bool strided;      /* the parts of a collective may lie strided (dtp_coll); else they are packed
                           into staging buffers, and out of them */
     bool asynchronous; /* collectives go on beside kernels, where the machine overlaps them */
+    bool deterministic; /* reductions give the same bits in every run, over every transport */
 } dtp_target;
 
 /* `cpu`: the CPU kernels; collectives on parts where they lie. */
@@ -49,6 +50,11 @@ dtp_status dtp_target_takes_graph(const dtp_target *target, const dtp_graph *g,
 /* Whether a backend of this name runs programs of the target: DTP_INVALID naming both. */
 dtp_status dtp_target_runs_on(const dtp_target *target, const char *backend,
                               dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether a transport with these capabilities moves its tensors: DTP_INVALID naming both. One that
+ * is done where a collective starts, or takes strided parts that nobody has, is no reason. */
+dtp_status dtp_target_runs_over(const dtp_target *target, const char *transport, bool strided,
+                                bool deterministic, dtp_err *err) DTP_MUST_CHECK;
 
 /* Whether calls of an op may need scratch bytes, */
 bool dtp_target_has_workspace(const dtp_target *target, const dtp_op_def *op);

@@ -55,8 +55,9 @@ static dtp_status run(task *t, int argc, char **argv, dtp_err *err)
     DTP_TRY(dtp_machine_read(argv[3], &t->machine, err));
     DTP_TRY(dtp_plan_load(argv[2], t->model, &t->plan, err));
     DTP_TRY(dtp_plan_graph(t->plan, t->model, &t->graph, err));
-    DTP_TRY(dtp_pricer_init(t->machine, &t->plan->mesh, &t->pricer, err));
     DTP_TRY(dtp_plan_lowering_init(&t->lowering, t->plan, err));
+    DTP_TRY(
+        dtp_pricer_init(t->machine, &t->plan->mesh, t->lowering.options.target, &t->pricer, err));
     for (int32_t depth = 0; depth <= DTP_OVERLAP_MAX_DEPTH; depth = depth > 0 ? 2 * depth : 1) {
         DTP_TRY(line(t, depth, err));
     }

@@ -130,6 +130,9 @@ static void test_program_hash__sees_every_field(void **state)
     check_fields(p, fields, sizeof fields / sizeof *fields);
     check_attributes(p);
     check_instrs(p);
+    p->target = &dtp_target_ref;
+    assert_true(dtp_program_hash(p) != dtp_program_hash(same));
+    p->target = same->target;
     dtp_program_destroy(p);
     dtp_program_destroy(same);
     spmd_fixture_destroy(&f);

@@ -225,14 +225,17 @@ typedef struct binding {
     const dtp_graph *g;
     const dtp_target *target;
     const char *backend;
+    bool packed, any_order; /* of the transport: no strided parts, reductions in any order */
 } binding;
 
 static dtp_status bind(dtp_comm *comm, void *user, dtp_err *err)
 {
     const binding *b = user;
-    job_program p;
+    job_program p = {0};
     dtp_backend *backend = NULL;
     dtp_runner *r = NULL;
+    comm->transport.caps.strided = !b->packed;
+    comm->transport.caps.deterministic = !b->any_order;
     DTP_TRY(dtp_backend_create(b->backend, 1, &backend, err));
     dtp_status s = job_lower(b->g, "x:2", "batch:x", b->target, &p, err);
     s = s == DTP_OK ? dtp_runner_create(p.program, backend, comm, NULL, &r, err) : s;
@@ -247,19 +250,31 @@ static void test_targets__are_asserted_when_a_program_is_bound(void **state)
     (void)state;
     static const struct {
         const dtp_target *target;
-        const char *backend, *refused;
-    } rows[] = {{&dtp_target_cpu, "cpu", NULL},
-                {&dtp_target_cpu, "ref", NULL},
-                {&dtp_target_cpu_packed, "cpu", NULL},
-                {&dtp_target_ref, "ref", NULL},
-                {&dtp_target_ref, "cpu", "target 'ref', which runs on backend ref, not on 'cpu'"}};
+        const char *backend;
+        bool packed, any_order;
+        const char *refused;
+    } rows[] = {{&dtp_target_cpu, "cpu", false, false, NULL},
+                {&dtp_target_cpu, "ref", false, false, NULL},
+                {&dtp_target_cpu, "cpu", true, false,
+                 "target 'cpu', which has parts that are strided; the transport 'sim' has not"},
+                {&dtp_target_cpu, "cpu", false, true,
+                 "target 'cpu', which has deterministic reductions; the transport 'sim' has not"},
+                {&dtp_target_cpu_packed, "cpu", false, false, NULL},
+                {&dtp_target_cpu_packed, "cpu", true, false, NULL},
+                {&dtp_target_ref, "ref", false, false, NULL},
+                {&dtp_target_ref, "cpu", false, false,
+                 "target 'ref', which runs on backend ref, not on 'cpu'"}};
     dtp_graph *g;
     dtp_mesh mesh;
     dtp_err err = {0};
     must(job_graph(false, &g, &err), &err);
     assert_int_equal(dtp_mesh_parse("x:2", &mesh, NULL), DTP_OK);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        binding b = {.g = g, .target = rows[i].target, .backend = rows[i].backend};
+        binding b = {.g = g,
+                     .target = rows[i].target,
+                     .backend = rows[i].backend,
+                     .packed = rows[i].packed,
+                     .any_order = rows[i].any_order};
         const dtp_status s = dtp_comm_sim_run(&mesh, bind, &b, &err);
         assert_int_equal(s, rows[i].refused != NULL ? DTP_INVALID : DTP_OK);
         assert_true(rows[i].refused == NULL || strstr(err.msg, rows[i].refused) != NULL);
