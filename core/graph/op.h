@@ -2,7 +2,7 @@
  *
  * An op is a row of a family in core/graph/ops, or a registered one (core/graph/op_set.h): shape
  * inference, sharding rules, gradient, work (FLOPs, bytes), decomposition. Everything else loops
- * over the rows or asks for their flags; kernels are found by the op's name
+ * over the rows or asks for their flags; kernels are found by op and dtypes
  * (dtp_kernel in dtp/op.h). Tests are driven by the table, so an op without a rule, a gradient
  * (or an explicit "not differentiable") or a kernel fails.
  */

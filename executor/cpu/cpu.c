@@ -2,39 +2,17 @@
 #include "executor/cpu/cpu.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "executor/cpu/kernels.h"
 #include "executor/device/host_memory.h"
 
 #define LIST(family) dtp_cpu_##family,
-static const dtp_cpu_row *const LISTS[] = {DTP_CPU_FAMILIES(LIST)};
+static const dtp_kernel *const LISTS[] = {DTP_CPU_FAMILIES(LIST)};
 
-/* NULL when there is no such op. */
-static const dtp_cpu_row *row_of(const char *op)
-{
-    for (size_t i = 0; i < sizeof LISTS / sizeof LISTS[0]; i++) {
-        for (const dtp_cpu_row *row = LISTS[i]; row->op != NULL; row++) {
-            if (strcmp(row->op, op) == 0) {
-                return row;
-            }
-        }
-    }
-    return NULL;
-}
-
-static dtp_kernel_fn find_kernel(const dtp_backend *b, const char *op)
+static const dtp_kernel *kernel(const dtp_backend *b, const char *op, int32_t i)
 {
     (void)b;
-    const dtp_cpu_row *row = row_of(op);
-    return row != NULL ? row->run : NULL;
-}
-
-static dtp_status check_call(const dtp_backend *b, const dtp_op_call *call, dtp_err *err)
-{
-    (void)b;
-    const dtp_cpu_row *row = row_of(call->op->name);
-    return row != NULL && row->check != NULL ? row->check(call, err) : DTP_OK;
+    return dtp_host_kernel(LISTS, sizeof LISTS / sizeof LISTS[0], op, i);
 }
 
 static void destroy(dtp_backend *b)
@@ -48,8 +26,7 @@ static const dtp_backend_ops cpu_ops = {
     .free = dtp_host_free,
     .upload = dtp_host_upload,
     .download = dtp_host_download,
-    .kernel = find_kernel,
-    .check = check_call,
+    .kernel = kernel,
     .pack = dtp_host_pack,
     .unpack = dtp_host_unpack,
     .slice = dtp_host_slice,
