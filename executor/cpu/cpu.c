@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "executor/cpu/blas.h"
 #include "executor/cpu/kernels.h"
 #include "executor/device/host_memory.h"
 
@@ -37,6 +38,13 @@ static dtp_status check_call(const dtp_backend *b, const dtp_op_call *call, dtp_
     return row != NULL && row->check != NULL ? row->check(call, err) : DTP_OK;
 }
 
+static void say(const dtp_backend *b, const dtp_ctx *ctx)
+{
+    const dtp_blas *blas = dtp_blas_get();
+    dtp_log(ctx, DTP_LOG_INFO, "cpu", "blas", "kernels=%s loaded=%s threads=%d", blas->corename(),
+            blas->found_loaded ? "by_other_code" : "here", b->threads);
+}
+
 static void destroy(dtp_backend *b)
 {
     free(b);
@@ -54,6 +62,7 @@ static const dtp_backend_ops cpu_ops = {
     .unpack = dtp_host_unpack,
     .slice = dtp_host_slice,
     .scale = dtp_host_scale,
+    .say = say,
     .destroy = destroy,
 };
 
@@ -63,6 +72,7 @@ dtp_status dtp_backend_cpu_create(int32_t threads, dtp_backend **out, dtp_err *e
     if (threads < 1) {
         return DTP_FAIL(err, DTP_RANGE, "backend cpu: %d threads, at least 1 is needed", threads);
     }
+    DTP_TRY(dtp_blas_load(err));
     dtp_backend *b = calloc(1, sizeof *b);
     DTP_TRY(DTP_MEMORY(err, b));
     b->ops = &cpu_ops;

@@ -1,12 +1,10 @@
-/* Matrix products on OpenBLAS and its self-description: the one file that includes its header. */
 #include "executor/cpu/gemm.h"
 
-#include "executor/cpu/parallel.h"
-
 #include <assert.h>
-#include <cblas.h>
 #include <omp.h>
-#include <string.h>
+
+#include "executor/cpu/blas.h"
+#include "executor/cpu/parallel.h"
 
 int dtp_gemm_enter(void)
 {
@@ -37,19 +35,20 @@ typedef struct gemv {
     int64_t inc_y;
 } gemv;
 
-static void run_gemv(const gemv *v, float alpha, float beta)
+static void run_gemv(const dtp_blas *blas, const gemv *v, float alpha, float beta)
 {
     int64_t n = v->trans ? v->cols : v->rows;
     for (int64_t i = 0; beta == 0.0f && i < n; i++) {
         v->y[i * v->inc_y] = 0.0f; /* gemv multiplies what y holds, NaN included */
     }
-    cblas_sgemv(CblasRowMajor, v->trans ? CblasTrans : CblasNoTrans, (blasint)v->rows,
+    blas->sgemv(CblasRowMajor, v->trans ? CblasTrans : CblasNoTrans, (blasint)v->rows,
                 (blasint)v->cols, alpha, v->a, ld(v->lda, v->cols), v->x, (blasint)v->inc_x,
                 beta == 0.0f ? 1.0f : beta, v->y, (blasint)v->inc_y);
 }
 
 void dtp_gemm_serial(const dtp_gemm *g)
 {
+    const dtp_blas *blas = dtp_blas_get();
     if (g->m == 0 || g->n == 0) {
         return;
     }
@@ -67,16 +66,16 @@ void dtp_gemm_serial(const dtp_gemm *g)
         v.cols = g->trans_a ? g->m : g->k;
         v.inc_x = g->trans_b ? 1 : ld(g->ldb, 1);
         v.inc_y = ld(g->ldc, 1);
-        run_gemv(&v, g->alpha, g->beta);
+        run_gemv(blas, &v, g->alpha, g->beta);
     } else if (g->m == 1) {
         gemv v = {.trans = !g->trans_b, .a = g->b, .lda = g->ldb, .x = g->a, .y = g->c};
         v.rows = g->trans_b ? g->n : g->k;
         v.cols = g->trans_b ? g->k : g->n;
         v.inc_x = g->trans_a ? ld(g->lda, 1) : 1;
         v.inc_y = 1;
-        run_gemv(&v, g->alpha, g->beta);
+        run_gemv(blas, &v, g->alpha, g->beta);
     } else {
-        cblas_sgemm(CblasRowMajor, g->trans_a ? CblasTrans : CblasNoTrans,
+        blas->sgemm(CblasRowMajor, g->trans_a ? CblasTrans : CblasNoTrans,
                     g->trans_b ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
                     (blasint)g->k, g->alpha, g->a, ld(g->lda, g->trans_a ? g->m : g->k), g->b,
                     ld(g->ldb, g->trans_b ? g->k : g->n), g->beta, g->c, ld(g->ldc, g->n));
@@ -133,33 +132,4 @@ void dtp_gemm_run(const dtp_gemm *g, int32_t threads)
         dtp_gemm_serial(&part);
     }
     dtp_gemm_leave(entered);
-}
-
-const char *dtp_blas_corename(void)
-{
-    return openblas_get_corename();
-}
-
-const char *dtp_blas_config(void)
-{
-    return openblas_get_config();
-}
-
-static bool has_avx512(void)
-{
-#if defined(__GNUC__) && defined(__x86_64__)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-#else
-    return false;
-#endif
-}
-
-bool dtp_blas_wants_coretype(const char **value)
-{
-    *value = "SkylakeX";
-    /* Kernel sets of OpenBLAS that use AVX-512. */
-    const char *core = dtp_blas_corename();
-    return has_avx512() && strcmp(core, "SkylakeX") != 0 && strcmp(core, "Cooperlake") != 0 &&
-           strcmp(core, "Sapphirerapids") != 0;
 }

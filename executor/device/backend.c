@@ -37,6 +37,13 @@ dtp_status dtp_backend_check(const dtp_backend *b, const dtp_op_call *call, dtp_
     return b->ops->check != NULL ? b->ops->check(b, call, err) : DTP_OK;
 }
 
+void dtp_backend_say(const dtp_backend *b, const dtp_ctx *ctx)
+{
+    if (b->ops->say != NULL) {
+        b->ops->say(b, ctx);
+    }
+}
+
 static dtp_status add_kernel(dtp_backend *b, const dtp_kernel *kernel, dtp_err *err)
 {
     if (kernel->op == NULL || kernel->op[0] == '\0' || kernel->run == NULL) {

@@ -34,6 +34,8 @@ typedef struct dtp_backend_ops {
                         dtp_err *err);
     /* OPTIONAL. Waits for queued work; NULL: kernels are synchronous. */
     dtp_status (*sync)(dtp_backend *b, dtp_err *err);
+    /* OPTIONAL. Logs, at level info, what it computes with. */
+    void (*say)(const dtp_backend *b, const dtp_ctx *ctx);
     void (*destroy)(dtp_backend *b);
 } dtp_backend_ops;
 
@@ -51,4 +53,6 @@ dtp_kernel_fn dtp_backend_kernel(const dtp_backend *b, const char *op);
 /* Whether that kernel takes the types and attributes of a call (ops->check). */
 dtp_status dtp_backend_check(const dtp_backend *b, const dtp_op_call *call,
                              dtp_err *err) DTP_MUST_CHECK;
+/* What it computes with, to the log (ops->say). */
+void dtp_backend_say(const dtp_backend *b, const dtp_ctx *ctx);
 #endif

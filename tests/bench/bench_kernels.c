@@ -10,6 +10,7 @@
 #include "core/graph/graph.h"
 #include "core/graph/ops/op_table.h"
 #include "executor/device/backend.h"
+#include "executor/cpu/blas.h"
 #include "executor/cpu/gemm.h"
 
 enum { MAX_ATTRS = 16 };
@@ -303,7 +304,7 @@ int main(int argc, char **argv)
     }
     double copy = measure_copy(threads, 25165824.0), gemm = measure_gemm(threads);
     printf("threads %d, OpenBLAS %s, copy %.1f GB/s, sgemm %.1f GFLOP/s\n", threads,
-           dtp_blas_corename(), copy, gemm);
+           dtp_blas_get()->corename(), copy, gemm);
     for (size_t i = 0; i < sizeof BENCH / sizeof BENCH[0]; i++) {
         run_one(b, &BENCH[i], gemm);
     }

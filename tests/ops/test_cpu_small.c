@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "executor/cpu/blas.h"
 #include "executor/cpu/gemm.h"
 
 static int count_threads(void)
@@ -63,5 +64,5 @@ static void test_small__products_start_no_team(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_small__products_start_no_team)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return dtp_blas_load(NULL) == DTP_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }

@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "tests/ops/cpu_harness.h"
+#include "executor/cpu/blas.h"
 #include "executor/cpu/gemm.h"
 
 enum { CALLERS = 8, ROUNDS = 40 };
@@ -175,5 +176,7 @@ int main(void)
         cmocka_unit_test(test_gemm__shapes_transpositions_threads),
         cmocka_unit_test(test_gemm__beta),
     };
-    return cmocka_run_group_tests_name("cpu_threads", tests, NULL, NULL);
+    return dtp_blas_load(NULL) == DTP_OK
+               ? cmocka_run_group_tests_name("cpu_threads", tests, NULL, NULL)
+               : 1;
 }
