@@ -1,6 +1,5 @@
-/* einsum: runs the steps of core/graph/ops/einsum_plan.h. Matrix products go to OpenBLAS, batches
- * in parallel when there are enough of them; loop steps are copies, sums, products or batched
- * dots. */
+/* einsum: runs the steps of core/graph/ops/einsum_plan.h. Matrix products go to
+ * executor/cpu/gemm.h; loop steps are copies, sums, products or batched dots. */
 #include "core/graph/ops/einsum_plan.h"
 
 #include <string.h>
@@ -24,56 +23,29 @@ static float *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
 
 /* ---- matrix products ---- */
 
-static dtp_gemm product_at(const dtp_gemm *base, const dtp_nest *batches, int64_t index)
-{
-    int64_t off[DTP_NEST_VIEWS];
-    dtp_gemm part = *base;
-    dtp_nest_elem(batches, index, off);
-    part.a += off[DTP_EINSUM_A];
-    part.b += off[DTP_EINSUM_B];
-    part.c += off[DTP_EINSUM_C];
-    return part;
-}
-
-static void run_gemm(const dtp_kernel_args *args, const dtp_einsum_step *step)
+static dtp_status run_gemm(const dtp_kernel_args *args, const dtp_einsum_step *step, dtp_err *err)
 {
     const dtp_einsum_gemm *g = &step->gemm;
-    dtp_gemm base = {.trans_a = g->trans_a,
-                     .trans_b = g->trans_b,
-                     .m = g->m,
-                     .n = g->n,
-                     .k = g->k,
-                     .alpha = 1.0f,
-                     .a = address(args, &step->part[DTP_EINSUM_A]),
-                     .b = address(args, &step->part[DTP_EINSUM_B]),
-                     .c = address(args, &step->part[DTP_EINSUM_C]),
-                     .lda = g->ld[DTP_EINSUM_A],
-                     .ldb = g->ld[DTP_EINSUM_B],
-                     .ldc = g->ld[DTP_EINSUM_C]};
-    int64_t strides[DTP_EINSUM_PARTS][DTP_NEST_DIMS];
-    dtp_nest nest;
-    for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-        memcpy(strides[p], g->stride[p], sizeof g->stride[p]);
-    }
-    dtp_nest_raw(&nest, g->n_batch, g->batch, DTP_EINSUM_PARTS,
-                 (const int64_t(*)[DTP_NEST_DIMS])strides);
-    const int64_t batches = dtp_nest_total(&nest);
-    if (batches < args->threads || batches == 1) {
-        for (int64_t i = 0; i < batches; i++) {
-            dtp_gemm part = product_at(&base, &nest, i);
-            dtp_gemm_run(&part, args->threads);
-        }
-        return;
-    }
-    int entered = dtp_gemm_enter();
-    const double madds = (double)(batches * g->m) * (double)(g->n * g->k);
-    int32_t team = dtp_cpu_team_of_products(args->threads, madds);
-#pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
-    for (int64_t i = 0; i < batches; i++) {
-        dtp_gemm part = product_at(&base, &nest, i);
-        dtp_gemm_serial(&part);
-    }
-    dtp_gemm_leave(entered);
+    const dtp_gemm_desc gemm = {.trans_a = g->trans_a,
+                                .trans_b = g->trans_b,
+                                .m = g->m,
+                                .n = g->n,
+                                .k = g->k,
+                                .alpha = 1.0f,
+                                .lda = g->ld[DTP_EINSUM_A],
+                                .ldb = g->ld[DTP_EINSUM_B],
+                                .ldc = g->ld[DTP_EINSUM_C]};
+    dtp_gemm_batch batch = {.n = g->n_batch};
+    memcpy(batch.size, g->batch, sizeof batch.size);
+    memcpy(batch.stride, g->stride, sizeof batch.stride);
+    const dtp_gemm_options options = {.threads = args->threads};
+    dtp_gemm_plan *plan = NULL;
+    DTP_TRY(dtp_gemm_plan_create(&gemm, &batch, &options, &plan, err));
+    dtp_gemm_plan_run(plan, address(args, &step->part[DTP_EINSUM_A]),
+                      address(args, &step->part[DTP_EINSUM_B]),
+                      address(args, &step->part[DTP_EINSUM_C]));
+    dtp_gemm_plan_destroy(plan);
+    return DTP_OK;
 }
 
 /* ---- loops ---- */
@@ -149,7 +121,7 @@ static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
     }
     for (int32_t i = 0; i < plan.n_steps; i++) {
         if (plan.steps[i].is_gemm) {
-            run_gemm(args, &plan.steps[i]);
+            DTP_TRY(run_gemm(args, &plan.steps[i], err));
         } else {
             run_loop(args, &plan.steps[i]);
         }

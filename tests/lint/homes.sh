@@ -9,6 +9,7 @@ home() {
 }
 home 'glpk\.h' planner/solver/glpk_fence.c
 home 'cblas\.h' executor/cpu/blas.h
+home 'dnnl\.h' executor/cpu/gemm_onednn.c
 home 'mpi\.h' 'executor/comm/mpi*'
 home 'zlib\.h' '@(executor/*|planner/problem/json_stream.c)'
 finish
