@@ -1,6 +1,6 @@
 /* einsum: runs the steps of core/graph/ops/einsum_plan.h, planned when the call is bound. Matrix
- * products go to OpenBLAS, batches in parallel when there are enough of them; loop steps
- * are copies, sums, products or batched dots. */
+ * products are plans of executor/cpu/gemm.h; loop steps are copies, sums, products or batched dots.
+ */
 #include "core/graph/ops/einsum_plan.h"
 
 #include <string.h>
@@ -15,8 +15,8 @@
 typedef struct step {
     enum { PRODUCT, FOLD, MULTIPLY, COPY } kind;
     dtp_einsum_buf part[DTP_EINSUM_PARTS];
-    dtp_gemm product;
-    dtp_nest nest; /* PRODUCT: the batches; MULTIPLY, COPY: the elements */
+    dtp_gemm_plan *product;
+    dtp_nest nest; /* MULTIPLY, COPY */
     dtp_cpu_fold_job fold;
 } step;
 
@@ -40,60 +40,30 @@ static float *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
 
 /* ---- matrix products ---- */
 
-static void bind_product(step *s, const dtp_einsum_gemm *g)
+static void destroy_plan(void *plan)
 {
-    int64_t strides[DTP_EINSUM_PARTS][DTP_NEST_DIMS];
+    dtp_gemm_plan_destroy(plan);
+}
+
+static dtp_status bind_product(step *s, const dtp_einsum_gemm *g, const dtp_kernel_args *args,
+                               dtp_arena *arena, dtp_err *err)
+{
+    const dtp_gemm_desc gemm = {.trans_a = g->trans_a,
+                                .trans_b = g->trans_b,
+                                .m = g->m,
+                                .n = g->n,
+                                .k = g->k,
+                                .alpha = 1.0f,
+                                .lda = g->ld[DTP_EINSUM_A],
+                                .ldb = g->ld[DTP_EINSUM_B],
+                                .ldc = g->ld[DTP_EINSUM_C]};
+    const dtp_gemm_options options = {.threads = args->threads};
+    dtp_gemm_batch batch = {.n = g->n_batch};
+    memcpy(batch.size, g->batch, sizeof batch.size);
+    memcpy(batch.stride, g->stride, sizeof batch.stride);
     s->kind = PRODUCT;
-    s->product = (dtp_gemm){.trans_a = g->trans_a,
-                            .trans_b = g->trans_b,
-                            .m = g->m,
-                            .n = g->n,
-                            .k = g->k,
-                            .alpha = 1.0f,
-                            .lda = g->ld[DTP_EINSUM_A],
-                            .ldb = g->ld[DTP_EINSUM_B],
-                            .ldc = g->ld[DTP_EINSUM_C]};
-    for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-        memcpy(strides[p], g->stride[p], sizeof g->stride[p]);
-    }
-    dtp_nest_raw(&s->nest, g->n_batch, g->batch, DTP_EINSUM_PARTS,
-                 (const int64_t(*)[DTP_NEST_DIMS])strides);
-}
-
-static dtp_gemm product_at(const dtp_gemm *base, const dtp_nest *batches, int64_t index)
-{
-    int64_t off[DTP_NEST_VIEWS];
-    dtp_gemm part = *base;
-    dtp_nest_elem(batches, index, off);
-    part.a += off[DTP_EINSUM_A];
-    part.b += off[DTP_EINSUM_B];
-    part.c += off[DTP_EINSUM_C];
-    return part;
-}
-
-static void run_product(const dtp_kernel_args *args, const step *s)
-{
-    const int64_t batches = dtp_nest_total(&s->nest);
-    dtp_gemm base = s->product;
-    base.a = address(args, &s->part[DTP_EINSUM_A]);
-    base.b = address(args, &s->part[DTP_EINSUM_B]);
-    base.c = address(args, &s->part[DTP_EINSUM_C]);
-    if (batches < args->threads || batches == 1) {
-        for (int64_t i = 0; i < batches; i++) {
-            dtp_gemm part = product_at(&base, &s->nest, i);
-            dtp_gemm_run(&part, args->threads);
-        }
-        return;
-    }
-    int entered = dtp_gemm_enter();
-    const double madds = (double)(batches * base.m) * (double)(base.n * base.k);
-    int32_t team = dtp_cpu_team_of_products(args->threads, madds);
-#pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
-    for (int64_t i = 0; i < batches; i++) {
-        dtp_gemm part = product_at(&base, &s->nest, i);
-        dtp_gemm_serial(&part);
-    }
-    dtp_gemm_leave(entered);
+    DTP_TRY(dtp_gemm_plan_create(&gemm, &batch, &options, &s->product, err));
+    return dtp_arena_at_end(arena, destroy_plan, s->product, err);
 }
 
 /* ---- loops ---- */
@@ -178,7 +148,7 @@ static dtp_status einsum_bind(const dtp_kernel_args *args, dtp_arena *arena, voi
         step *s = &job->steps[i];
         memcpy(s->part, plan.steps[i].part, sizeof s->part);
         if (plan.steps[i].is_gemm) {
-            bind_product(s, &plan.steps[i].gemm);
+            DTP_TRY(bind_product(s, &plan.steps[i].gemm, args, arena, err));
         } else {
             bind_loop(s, &plan.steps[i].loop, args->threads);
         }
@@ -191,14 +161,17 @@ static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
     const einsum_job *job = args->state;
     (void)err;
     for (int32_t i = 0; i < job->n; i++) {
-        if (job->steps[i].kind == PRODUCT) {
-            run_product(args, &job->steps[i]);
+        step *s = &job->steps[i];
+        if (s->kind == PRODUCT) {
+            dtp_gemm_plan_run(s->product, address(args, &s->part[DTP_EINSUM_A]),
+                              address(args, &s->part[DTP_EINSUM_B]),
+                              address(args, &s->part[DTP_EINSUM_C]));
         } else {
-            run_loop(args, &job->steps[i]);
+            run_loop(args, s);
         }
     }
     return DTP_OK;
 }
 
-const dtp_kernel dtp_cpu_einsum[] = {{"einsum", einsum_kernel, einsum_bind, DTP_CPU_FLOATS},
-                                     {.op = NULL}};
+const dtp_kernel dtp_cpu_einsum[] = {
+    {"einsum", einsum_kernel, einsum_bind, DTP_CPU_FLOATS}, {.op = NULL}};

@@ -135,6 +135,13 @@ dtp_status dtp_bound_kernel_run(dtp_bound_kernel *k, dtp_err *err)
     return k->args.backend->ops->sync == NULL ? dtp_bound_kernel_check(k, err) : DTP_OK;
 }
 
+void dtp_backend_say(const dtp_backend *b, const dtp_ctx *ctx)
+{
+    if (b->ops->say != NULL) {
+        b->ops->say(b, ctx);
+    }
+}
+
 static dtp_status add_kernel(dtp_backend *b, const dtp_kernel *kernel, dtp_err *err)
 {
     if (kernel->op == NULL || kernel->op[0] == '\0' || kernel->run == NULL) {

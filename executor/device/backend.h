@@ -31,6 +31,8 @@ typedef struct dtp_backend_ops {
                         dtp_err *err);
     /* OPTIONAL. Waits for queued work; NULL: kernels are synchronous. */
     dtp_status (*sync)(dtp_backend *b, dtp_err *err);
+    /* OPTIONAL. Logs, at level info, what it computes with. */
+    void (*say)(const dtp_backend *b, const dtp_ctx *ctx);
     void (*destroy)(dtp_backend *b);
 } dtp_backend_ops;
 
@@ -63,5 +65,8 @@ dtp_status dtp_bound_kernel_check(dtp_bound_kernel *k, dtp_err *err) DTP_MUST_CH
 /* Runs it. Where kernels run when called, its data errors are reported too; else the caller checks
  * after ops->sync. */
 dtp_status dtp_bound_kernel_run(dtp_bound_kernel *k, dtp_err *err) DTP_MUST_CHECK;
+
+/* What it computes with, to the log (ops->say). */
+void dtp_backend_say(const dtp_backend *b, const dtp_ctx *ctx);
 
 #endif

@@ -10,6 +10,7 @@
 #include "core/graph/graph.h"
 #include "core/graph/ops/op_table.h"
 #include "executor/device/backend.h"
+#include "executor/cpu/blas.h"
 #include "executor/cpu/gemm.h"
 
 enum { MAX_ATTRS = 16 };
@@ -288,13 +289,20 @@ static double measure_gemm(int32_t threads)
     for (int i = 0; i < 3 * N * N; i++) {
         p[i] = (float)(i % 17);
     }
-    dtp_gemm g = {false, false, N, N, N, 1.0f, 0.0f, p, p + N * N, p + 2 * N * N, N, N, N};
+    const dtp_gemm_desc g = {.m = N, .n = N, .k = N, .alpha = 1.0f, .lda = N, .ldb = N, .ldc = N};
+    const dtp_gemm_options options = {.threads = threads};
+    dtp_gemm_plan *plan = NULL;
+    dtp_err err;
+    if (dtp_gemm_plan_create(&g, NULL, &options, &plan, &err) != DTP_OK) {
+        fail(err.msg);
+    }
     for (int i = 0; i < 10; i++) {
         double t = now_s(threads);
-        dtp_gemm_run(&g, threads);
+        dtp_gemm_plan_run(plan, p, p + N * N, p + 2 * N * N);
         t = now_s(threads) - t;
         best = t < best ? t : best;
     }
+    dtp_gemm_plan_destroy(plan);
     free(p);
     return 2.0 * N * N * (double)N / best * 1e-9;
 }
@@ -309,7 +317,7 @@ int main(int argc, char **argv)
     }
     double copy = measure_copy(threads, 25165824.0), gemm = measure_gemm(threads);
     printf("threads %d, OpenBLAS %s, copy %.1f GB/s, sgemm %.1f GFLOP/s\n", threads,
-           dtp_blas_corename(), copy, gemm);
+           dtp_blas_get()->corename(), copy, gemm);
     for (size_t i = 0; i < sizeof BENCH / sizeof BENCH[0]; i++) {
         run_one(b, &BENCH[i], gemm);
     }
