@@ -12,6 +12,7 @@ static dtp_status shard(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     if (o->plan != NULL) {
         job->sharding = o->plan->sharding;
         job->changed = dtp_graph_variant_any(&o->plan->variant);
+        job->precision = o->plan->variant.precision;
         DTP_TRY(dtp_plan_graph(o->plan, model, &job->graph, err));
         return dtp_sharding_check(job->graph, &job->sharding, err);
     }
@@ -22,6 +23,7 @@ static dtp_status shard(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     dtp_layout_rules rules;
     DTP_TRY(dtp_graph_variant_parse(&texts, model, job->arena, &variant, err));
     job->changed = dtp_graph_variant_any(&variant);
+    job->precision = variant.precision;
     DTP_TRY(dtp_graph_with_variant(model, &variant, 0, NULL, &job->graph, err));
     DTP_TRY(dtp_layout_rules_parse(o->rules == NULL ? "" : o->rules, mesh, &job->graph->dims,
                                    job->arena, &rules, err));
