@@ -406,8 +406,8 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_attention[] = {
-    {"attention", attention_kernel, dtp_cpu_check_all_f32},
-    {"attention_part", attention_kernel, dtp_cpu_check_all_f32},
-    {"attention_merge", attention_merge_kernel, dtp_cpu_check_all_f32},
+const dtp_kernel dtp_cpu_attention[] = {
+    {"attention", attention_kernel, NULL, DTP_CPU_FLOATS},
+    {"attention_part", attention_kernel, NULL, DTP_CPU_FLOATS},
+    {"attention_merge", attention_merge_kernel, NULL, DTP_CPU_FLOATS},
     {.op = NULL}};

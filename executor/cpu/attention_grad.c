@@ -187,7 +187,7 @@ static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *er
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_attention_grad[] = {
-    {"attention_grad", attention_grad_kernel, dtp_cpu_check_all_f32},
-    {"attention_part_grad", attention_grad_kernel, dtp_cpu_check_all_f32},
+const dtp_kernel dtp_cpu_attention_grad[] = {
+    {"attention_grad", attention_grad_kernel, NULL, DTP_CPU_FLOATS},
+    {"attention_part_grad", attention_grad_kernel, NULL, DTP_CPU_FLOATS},
     {.op = NULL}};

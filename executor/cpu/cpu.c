@@ -2,39 +2,25 @@
 #include "executor/cpu/cpu.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "executor/cpu/blas.h"
 #include "executor/cpu/kernels.h"
 #include "executor/device/host_memory.h"
 
 #define LIST(family) dtp_cpu_##family,
-static const dtp_cpu_row *const LISTS[] = {DTP_CPU_FAMILIES(LIST)};
+static const dtp_kernel *const LISTS[] = {DTP_CPU_FAMILIES(LIST)};
 
-/* NULL when there is no such op. */
-static const dtp_cpu_row *row_of(const char *op)
-{
-    for (size_t i = 0; i < sizeof LISTS / sizeof LISTS[0]; i++) {
-        for (const dtp_cpu_row *row = LISTS[i]; row->op != NULL; row++) {
-            if (strcmp(row->op, op) == 0) {
-                return row;
-            }
-        }
-    }
-    return NULL;
-}
-
-static dtp_kernel_fn find_kernel(const dtp_backend *b, const char *op)
+static const dtp_kernel *kernel(const dtp_backend *b, const char *op, int32_t i)
 {
     (void)b;
-    const dtp_cpu_row *row = row_of(op);
-    return row != NULL ? row->run : NULL;
+    return dtp_host_kernel(LISTS, sizeof LISTS / sizeof LISTS[0], op, i);
 }
 
-static dtp_status check_call(const dtp_backend *b, const dtp_op_call *call, dtp_err *err)
+static void say(const dtp_backend *b, const dtp_ctx *ctx)
 {
-    (void)b;
-    const dtp_cpu_row *row = row_of(call->op->name);
-    return row != NULL && row->check != NULL ? row->check(call, err) : DTP_OK;
+    const dtp_blas *blas = dtp_blas_get();
+    dtp_log(ctx, DTP_LOG_INFO, "cpu", "blas", "kernels=%s loaded=%s threads=%d", blas->corename(),
+            blas->found_loaded ? "by_other_code" : "here", b->threads);
 }
 
 static void destroy(dtp_backend *b)
@@ -48,12 +34,12 @@ static const dtp_backend_ops cpu_ops = {
     .free = dtp_host_free,
     .upload = dtp_host_upload,
     .download = dtp_host_download,
-    .kernel = find_kernel,
-    .check = check_call,
+    .kernel = kernel,
     .pack = dtp_host_pack,
     .unpack = dtp_host_unpack,
     .slice = dtp_host_slice,
     .scale = dtp_host_scale,
+    .say = say,
     .destroy = destroy,
 };
 
@@ -63,6 +49,7 @@ dtp_status dtp_backend_cpu_create(int32_t threads, dtp_backend **out, dtp_err *e
     if (threads < 1) {
         return DTP_FAIL(err, DTP_RANGE, "backend cpu: %d threads, at least 1 is needed", threads);
     }
+    DTP_TRY(dtp_blas_load(err));
     dtp_backend *b = calloc(1, sizeof *b);
     DTP_TRY(DTP_MEMORY(err, b));
     b->ops = &cpu_ops;

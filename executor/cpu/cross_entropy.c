@@ -19,20 +19,7 @@ static loss_form form_of(const dtp_op_call *call)
                                         : LOSS_NONE;
 }
 
-/* What rows need besides the row job (core/graph/ops/cross_entropy.h has the terms): labels count
- * from `first` locally; `size` is global. */
-typedef struct label_job {
-    dtp_row_job rows;
-    dtp_loss_terms terms;
-    dtp_dtype label_dtype;
-    const void *labels;
-    const float *weights; /* of all classes; NULL: 1 */
-    int64_t first, local, size;
-    double smooth;  /* smoothing per class */
-    double classes; /* sum of the class weights */
-    loss_form form;
-    double factor;
-} label_job;
+typedef struct label_job label_job;
 
 /* One row: its label as a local index (outside [0, local) when it is not here), the weight of the
  * label times 1 - smoothing, and the coefficient of lse. */
@@ -49,6 +36,25 @@ typedef struct part_result {
     bool bad;
 } part_result;
 
+typedef void (*label_row_fn)(const label_job *job, const int64_t row[DTP_NEST_VIEWS],
+                             const label_row *terms, part_result *part);
+
+/* What rows need besides the row job (core/graph/ops/cross_entropy.h has the terms): labels count
+ * from `first` locally; `size` is global. */
+struct label_job {
+    dtp_row_job rows;
+    label_row_fn fn;
+    dtp_loss_terms terms;
+    dtp_dtype label_dtype;
+    const void *labels;
+    const float *weights; /* of all classes; NULL: 1 */
+    int64_t first, local, size;
+    double smooth;  /* smoothing per class */
+    double classes; /* sum of the class weights */
+    loss_form form;
+    double factor;
+};
+
 enum { LOGITS, LABELS };
 
 static void set_weights(label_job *job, const dtp_kernel_args *args)
@@ -59,30 +65,38 @@ static void set_weights(label_job *job, const dtp_kernel_args *args)
     job->classes = w == NULL ? (double)job->size : dtp_row_sum(job->size, w->data, 1);
 }
 
-static void label_job_make(label_job *job, const dtp_kernel_args *args, int32_t n_views,
-                           const dtp_view *const *views)
+/* Binds a kernel that calls fn for every row of these views. */
+static dtp_status bind_labels(const dtp_kernel_args *args, int32_t n_views,
+                              const dtp_view *const *views, label_row_fn fn, dtp_arena *arena,
+                              void **state, dtp_err *err)
 {
-    dtp_dim_id over = dtp_call_dim(args->call, "over");
+    const dtp_dim_id over = dtp_call_dim(args->call, "over");
+    label_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
     dtp_row_job_make(&job->rows, args->call, "over", n_views, views);
+    job->fn = fn;
     job->terms = dtp_loss_terms_of(args->call);
     job->label_dtype = views[LABELS]->local.dtype;
-    job->labels = views[LABELS]->data;
-    job->first = dtp_cpu_offset(views[LOGITS], over);
     job->size = dtp_cpu_global(views[LOGITS], over);
     job->local = job->rows.dims.count;
     job->form = LOSS_NONE;
-    job->factor = 1.0;
-    set_weights(job, args);
+    return DTP_OK;
 }
 
-/* The factor of a mean over rows of weight 1. */
-static void set_form(label_job *job, const dtp_op_call *call, const dtp_view *rows_of)
+static label_job *load_labels(const dtp_kernel_args *args)
 {
-    job->form = form_of(call);
-    if (job->form == LOSS_MEAN) {
+    label_job *job = args->state;
+    dtp_row_job_load(&job->rows);
+    job->labels = job->rows.views[LABELS]->data;
+    job->first = dtp_cpu_offset(job->rows.views[LOGITS], job->rows.dims.over[0].id);
+    job->factor = 1.0;
+    if (job->form == LOSS_MEAN) { /* over rows of weight 1 */
         const dtp_cpu_over *d = &job->rows.dims;
-        job->factor = 1.0 / (double)dtp_cpu_global_rows(rows_of, d->n_rows, d->rows);
+        job->factor =
+            1.0 / (double)dtp_cpu_global_rows(job->rows.views[LOGITS], d->n_rows, d->rows);
     }
+    set_weights(job, args);
+    return job;
 }
 
 /* The terms of a row with this label; false when there is no such class. */
@@ -121,12 +135,8 @@ static double picked(const label_job *job, const label_row *row, const float *x,
     return job->smooth > 0.0 && row->counts ? t + job->smooth * weighted_sum(job, x, step) : t;
 }
 
-typedef void (*label_row_fn)(const label_job *job, const int64_t row[DTP_NEST_VIEWS],
-                             const label_row *terms, part_result *part);
-
-/* Runs every row with its label; *total (may be NULL) receives the sum of the parts. */
-static dtp_status each_label(const label_job *job, const dtp_kernel_args *args, label_row_fn fn,
-                             part_result *total, dtp_err *err)
+/* Runs every row with its label; the sum of the parts. */
+static part_result each_label(const label_job *job, const dtp_kernel_args *args)
 {
     part_result parts[DTP_CPU_PARTS];
     int64_t n = dtp_nest_total(&job->rows.rows), part = dtp_cpu_part(n, 8);
@@ -145,7 +155,7 @@ static dtp_status each_label(const label_job *job, const dtp_kernel_args *args, 
                 parts[p].bad = true;
                 parts[p].bad_label = label;
             } else {
-                fn(job, row, &terms, &parts[p]);
+                job->fn(job, row, &terms, &parts[p]);
                 parts[p].weight += terms.weight;
             }
         }
@@ -153,15 +163,12 @@ static dtp_status each_label(const label_job *job, const dtp_kernel_args *args, 
     part_result sum = {0};
     for (int64_t p = 0; p < n_parts; p++) {
         if (parts[p].bad) {
-            return dtp_cpu_bad_id(args->call, "label", parts[p].bad_label, job->size, err);
+            dtp_kernel_refuse(args, DTP_DATA_LABEL, 1, parts[p].bad_label, job->size);
         }
         sum.loss += parts[p].loss;
         sum.weight += parts[p].weight;
     }
-    if (total != NULL) {
-        *total = sum;
-    }
-    return DTP_OK;
+    return sum;
 }
 
 /* Views: logits, labels, lse, loss. */
@@ -180,19 +187,25 @@ static void forward_row(const label_job *job, const int64_t row[DTP_NEST_VIEWS],
     }
 }
 
-static dtp_status cross_entropy_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status cross_entropy_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                                     dtp_err *err)
 {
     const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[1], &args->out[0]};
-    label_job job;
-    part_result sum;
-    label_job_make(&job, args, 4, views);
-    set_form(&job, args->call, views[0]);
-    DTP_TRY(each_label(&job, args, forward_row, &sum, err));
-    if (job.form == LOSS_MEAN && (job.weights != NULL || job.terms.has_ignore)) {
-        job.factor = 1.0 / sum.weight;
+    DTP_TRY(bind_labels(args, 4, views, forward_row, arena, state, err));
+    ((label_job *)*state)->form = form_of(args->call);
+    return DTP_OK;
+}
+
+static dtp_status cross_entropy_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    label_job *job = load_labels(args);
+    const part_result sum = each_label(job, args);
+    if (job->form == LOSS_MEAN && (job->weights != NULL || job->terms.has_ignore)) {
+        job->factor = 1.0 / sum.weight;
     }
-    if (job.form != LOSS_NONE) {
-        *(float *)args->out[0].data = (float)(sum.loss * job.factor);
+    if (job->form != LOSS_NONE) {
+        *(float *)args->out[0].data = (float)(sum.loss * job->factor);
     }
     return DTP_OK;
 }
@@ -235,17 +248,25 @@ static void backward_row(const label_job *job, const int64_t row[DTP_NEST_VIEWS]
     }
 }
 
-static dtp_status cross_entropy_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status cross_entropy_grad_bind(const dtp_kernel_args *args, dtp_arena *arena,
+                                          void **state, dtp_err *err)
 {
     const dtp_view *in = args->in;
     const dtp_view *views[] = {&in[0], &in[1], &in[2], &in[3], &args->out[0]};
-    label_job job;
-    label_job_make(&job, args, 5, views);
-    set_form(&job, args->call, views[0]);
-    if (job.terms.total >= 0) {
-        job.factor = 1.0 / (double)*(const float *)in[job.terms.total].data;
+    DTP_TRY(bind_labels(args, 5, views, backward_row, arena, state, err));
+    ((label_job *)*state)->form = form_of(args->call);
+    return DTP_OK;
+}
+
+static dtp_status cross_entropy_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    label_job *job = load_labels(args);
+    if (job->terms.total >= 0) {
+        job->factor = 1.0 / (double)*(const float *)args->in[job->terms.total].data;
     }
-    return each_label(&job, args, backward_row, NULL, err);
+    (void)each_label(job, args);
+    return DTP_OK;
 }
 
 /* Views: x, labels, out. */
@@ -257,17 +278,24 @@ static void pick_row(const label_job *job, const int64_t row[DTP_NEST_VIEWS],
     r->data[2][row[2]] = (float)picked(job, terms, r->data[LOGITS] + row[LOGITS], r->step[LOGITS]);
 }
 
-static dtp_status pick_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status pick_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                            dtp_err *err)
 {
     const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[0]};
-    label_job job;
-    label_job_make(&job, args, 3, views);
-    return each_label(&job, args, pick_row, NULL, err);
+    return bind_labels(args, 3, views, pick_row, arena, state, err);
+}
+
+static dtp_status pick_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    (void)each_label(load_labels(args), args);
+    return DTP_OK;
 }
 
 /* One thread: a few numbers per row. Labels lie below the number of weights, if there are any. */
 static dtp_status label_weight_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
+    (void)err;
     const dtp_view *labels = &args->in[0];
     const dtp_view *views[] = {labels, &args->out[0]};
     label_job job = {.terms = dtp_loss_terms_of(args->call), .size = INT64_MAX};
@@ -284,7 +312,8 @@ static dtp_status label_weight_kernel(const dtp_kernel_args *args, dtp_err *err)
         dtp_nest_elem(&nest, i, off);
         int64_t label = dtp_element_int(labels->local.dtype, labels->data, off[0]);
         if (!label_row_of(&job, label, &row)) {
-            return dtp_cpu_bad_id(args->call, "label", label, job.size, err);
+            dtp_kernel_refuse(args, DTP_DATA_LABEL, 0, label, job.size);
+            return DTP_OK;
         }
         ((float *)args->out[0].data)[off[1]] = (float)row.a;
         total += row.weight;
@@ -328,10 +357,10 @@ static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_cross_entropy[] = {
-    {"cross_entropy", cross_entropy_kernel, dtp_cpu_check_f32},
-    {"cross_entropy_grad", cross_entropy_grad_kernel, dtp_cpu_check_f32},
-    {"pick", pick_kernel, dtp_cpu_check_f32},
-    {"label_weight", label_weight_kernel, dtp_cpu_check_f32},
-    {"cross_entropy_finish", finish_kernel, dtp_cpu_check_all_f32},
+const dtp_kernel dtp_cpu_cross_entropy[] = {
+    {"cross_entropy", cross_entropy_kernel, cross_entropy_bind, DTP_CPU_BOTH},
+    {"cross_entropy_grad", cross_entropy_grad_kernel, cross_entropy_grad_bind, DTP_CPU_BOTH},
+    {"pick", pick_kernel, pick_bind, DTP_CPU_BOTH},
+    {"label_weight", label_weight_kernel, NULL, DTP_CPU_BOTH},
+    {"cross_entropy_finish", finish_kernel, NULL, DTP_CPU_FLOATS},
     {.op = NULL}};

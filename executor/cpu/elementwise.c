@@ -26,6 +26,7 @@ typedef void (*run_fn)(const elementwise_run *run);
 typedef struct elementwise_job {
     run_fn fn;
     elementwise_run run; /* of all elements */
+    dtp_nest nest;       /* views: output, operands */
     int32_t n_in;
     int64_t bytes[1 + OPERANDS]; /* of an element: output, operands */
 } elementwise_job;
@@ -42,28 +43,39 @@ static void run_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VI
     job->fn(&run);
 }
 
-/* Calls fn for runs that cover the output; a and b are handed on to it. */
-static void elementwise_runs(const dtp_kernel_args *args, run_fn fn, float a, float b)
+/* Binds a kernel that calls fn for runs that cover the output; a and b are handed on to it. */
+static dtp_status bind_runs(const dtp_kernel_args *args, run_fn fn, float a, float b,
+                            dtp_arena *arena, void **state, dtp_err *err)
 {
     const dtp_view *views[1 + OPERANDS] = {&args->out[0]};
-    elementwise_job job = {.fn = fn, .n_in = args->call->n_in};
-    job.run = (elementwise_run){.out = views[0]->data,
-                                .a = a,
-                                .b = b,
-                                .operands = args->in,
-                                .dtype = views[0]->local.dtype};
-    job.bytes[0] = dtp_dtype_bytes(job.run.dtype);
-    for (int32_t k = 0; k < job.n_in; k++) {
+    elementwise_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
+    job->fn = fn;
+    job->n_in = args->call->n_in;
+    job->run =
+        (elementwise_run){.a = a, .b = b, .operands = args->in, .dtype = views[0]->local.dtype};
+    job->bytes[0] = dtp_dtype_bytes(job->run.dtype);
+    for (int32_t k = 0; k < job->n_in; k++) {
         views[k + 1] = &args->in[k];
-        job.run.in[k] = args->in[k].data;
-        job.bytes[k + 1] = dtp_dtype_bytes(args->in[k].local.dtype);
+        job->bytes[k + 1] = dtp_dtype_bytes(args->in[k].local.dtype);
     }
-    dtp_nest nest;
-    dtp_nest_like(&nest, 1 + job.n_in, views);
-    for (int32_t k = 0; k < job.n_in; k++) {
-        job.run.step[k] = dtp_nest_step(&nest, k + 1);
+    dtp_nest_like(&job->nest, 1 + job->n_in, views);
+    for (int32_t k = 0; k < job->n_in; k++) {
+        job->run.step[k] = dtp_nest_step(&job->nest, k + 1);
     }
-    dtp_nest_each(&nest, args->threads, run_piece, &job);
+    return DTP_OK;
+}
+
+static dtp_status elementwise_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    elementwise_job *job = args->state;
+    (void)err;
+    job->run.out = args->out[0].data;
+    for (int32_t k = 0; k < job->n_in; k++) {
+        job->run.in[k] = args->in[k].data;
+    }
+    dtp_nest_each(&job->nest, args->threads, run_piece, job);
+    return DTP_OK;
 }
 
 /* An attribute as f32; beyond its range, infinite: clamp's "no bound". */
@@ -148,14 +160,14 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     }
 #define SIMD_LOOP(value) _Pragma("omp simd") LOOP(value)
 
-#define KERNEL(op, key_a, key_b)                                                                   \
-    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
+#define BIND(op, fn, a, b)                                                                         \
+    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
+                                dtp_err *err)                                                      \
     {                                                                                              \
-        (void)err;                                                                                 \
-        elementwise_runs(args, op##_run, attribute(args->call, key_a),                             \
-                         attribute(args->call, key_b));                                            \
-        return DTP_OK;                                                                             \
+        return bind_runs(args, fn, a, b, arena, state, err);                                       \
     }
+#define KERNEL(op, key_a, key_b)                                                                   \
+    BIND(op, op##_run, attribute(args->call, key_a), attribute(args->call, key_b))
 
 #define UNARY_FUNCTIONS(op, key_a, key_b, value)                                                   \
     DTP_CPU_INLINE float op##_value(float x, float a, float b)                                     \
@@ -219,13 +231,7 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
             dtp_element_set_int(t, run->out, i, op##_int_value(x, y));                             \
         }                                                                                          \
     }                                                                                              \
-    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
-    {                                                                                              \
-        (void)err;                                                                                 \
-        bool floats = dtp_dtype_is_float(args->in[0].local.dtype);                                 \
-        elementwise_runs(args, floats ? op##_run : op##_int_run, 0.0f, 0.0f);                      \
-        return DTP_OK;                                                                             \
-    }
+    BIND(op, dtp_dtype_is_float(args->in[0].local.dtype) ? op##_run : op##_int_run, 0.0f, 0.0f)
 
 UNARY(UNARY_FUNCTIONS)
 BINARY(BINARY_FUNCTIONS)
@@ -276,33 +282,28 @@ void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const float *a, con
 
 RELATIONS(RELATION_RUNS)
 
-static dtp_status check_compare(const dtp_op_call *call, dtp_err *err)
-{
-    const dtp_dtype a = call->in[0].dtype, b = call->in[1].dtype;
-    if (dtp_dtype_is_float(a) != dtp_dtype_is_float(b)) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "compare on backend cpu: %s with %s",
-                        dtp_dtype_name(a), dtp_dtype_name(b));
-    }
-    return dtp_cpu_check_f32(call, err);
-}
-
 #define RELATION_ROW(name, holds) {#name, name##_floats, name##_ints},
 
-static dtp_status compare_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status compare_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                               dtp_err *err)
 {
     static const struct {
         const char *name;
         run_fn floats, ints;
     } relations[] = {RELATIONS(RELATION_ROW)};
-    (void)err;
     const char *cmp = dtp_call_choice(args->call, "cmp");
-    const bool floats = args->in[0].local.dtype == DTP_F32;
+    const dtp_dtype a = args->in[0].local.dtype, b = args->in[1].local.dtype;
+    const bool floats = dtp_dtype_is_float(a);
     size_t i = 0;
+    if (floats != dtp_dtype_is_float(b)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "compare on backend cpu: %s with %s",
+                        dtp_dtype_name(a), dtp_dtype_name(b));
+    }
     while (strcmp(cmp, relations[i].name) != 0) {
         i++;
     }
-    elementwise_runs(args, floats ? relations[i].floats : relations[i].ints, 0.0f, 0.0f);
-    return DTP_OK;
+    return bind_runs(args, floats ? relations[i].floats : relations[i].ints, 0.0f, 0.0f, arena,
+                     state, err);
 }
 
 /* ---- select: elements are copied without looking at their type ---- */
@@ -352,12 +353,7 @@ static void select_run(const elementwise_run *run)
     }
 }
 
-static dtp_status select_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    elementwise_runs(args, select_run, 0.0f, 0.0f);
-    return DTP_OK;
-}
+BIND(select, select_run, 0.0f, 0.0f)
 
 /* ---- truth values ---- */
 
@@ -378,16 +374,11 @@ static dtp_status select_kernel(const dtp_kernel_args *args, dtp_err *err)
             out[i] = value;                                                                        \
         }                                                                                          \
     }                                                                                              \
-    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
-    {                                                                                              \
-        (void)err;                                                                                 \
-        elementwise_runs(args, op##_run, 0.0f, 0.0f);                                              \
-        return DTP_OK;                                                                             \
-    }
+    BIND(op, op##_run, 0.0f, 0.0f)
 
 LOGICAL(LOGICAL_FUNCTIONS)
 
-#define LOGICAL_ROW(op, value) {#op, op##_kernel, NULL},
+#define LOGICAL_ROW(op, value) {#op, elementwise_kernel, op##_bind, DTP_CPU_INTS},
 
 /* ---- cast ---- */
 
@@ -434,24 +425,26 @@ static void cast_run(const elementwise_run *run)
     }
 }
 
+BIND(cast, cast_run, 0.0f, 0.0f)
+
 /* Every pair of dtypes. Not in place when elements change their size. */
 static dtp_status cast_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    (void)err;
     const dtp_view *x = &args->in[0], *y = &args->out[0];
     if (x->local.dtype != y->local.dtype) {
-        elementwise_runs(args, cast_run, 0.0f, 0.0f);
-    } else if (x->data != y->data) {
+        return elementwise_kernel(args, err);
+    }
+    if (x->data != y->data) {
         dtp_view_copy(&y->local, y, x, args->threads);
     }
     return DTP_OK;
 }
 
-#define FLOAT_ROW(op, ...) {#op, op##_kernel, dtp_cpu_check_all_f32},
-#define ROW(op, ...) {#op, op##_kernel, dtp_cpu_check_f32},
+#define FLOAT_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_CPU_FLOATS},
+#define ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_CPU_BOTH},
 
-const dtp_cpu_row dtp_cpu_elementwise[] = {{"cast", cast_kernel, NULL},
-                                           {"compare", compare_kernel, check_compare},
-                                           {"select", select_kernel, NULL},
-                                           LOGICAL(LOGICAL_ROW) UNARY(FLOAT_ROW) BINARY(FLOAT_ROW)
-                                               ARITHMETIC(ROW){.op = NULL}};
+const dtp_kernel dtp_cpu_elementwise[] = {
+    {"cast", cast_kernel, cast_bind, 0},
+    {"compare", elementwise_kernel, compare_bind, DTP_CPU_BOTH},
+    {"select", elementwise_kernel, select_bind, 0},
+    LOGICAL(LOGICAL_ROW) UNARY(FLOAT_ROW) BINARY(FLOAT_ROW) ARITHMETIC(ROW){.op = NULL}};

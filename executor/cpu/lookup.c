@@ -38,15 +38,17 @@ static void lookups_make(lookups *l, const dtp_op_call *call, const dtp_view *ea
     l->run = dtp_nest_step(&l->nest, 1) == 0 ? l->nest.inner : 1;
 }
 
-static dtp_status check_ids(const lookups *l, const dtp_op_call *call, dtp_err *err)
+/* Whether all ids, which are operand number `operand`, are in range. */
+static bool check_ids(const lookups *l, const dtp_kernel_args *args, int32_t operand)
 {
     for (int64_t i = 0, n = dtp_ttype_elems(&l->ids->local); i < n; i++) {
         int64_t id = dtp_element_int(l->ids->local.dtype, l->ids->data, i);
         if (id < 0 || id >= l->size) {
-            return dtp_cpu_bad_id(call, "id", id, l->size, err);
+            dtp_kernel_refuse(args, DTP_DATA_ID, operand, id, l->size);
+            return false;
         }
     }
-    return DTP_OK;
+    return true;
 }
 
 /* Local position of the id at an offset, -1 when it is elsewhere. */
@@ -100,9 +102,11 @@ static void gather_piece(const void *user, int64_t n, const int64_t off[DTP_NEST
 static dtp_status gather_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     lookups l;
+    (void)err;
     lookups_make(&l, args->call, &args->out[0], &args->in[1], &args->in[0]);
-    DTP_TRY(check_ids(&l, args->call, err));
-    dtp_nest_each(&l.nest, args->threads, gather_piece, &l);
+    if (check_ids(&l, args, 1)) {
+        dtp_nest_each(&l.nest, args->threads, gather_piece, &l);
+    }
     return DTP_OK;
 }
 
@@ -149,8 +153,11 @@ static dtp_status scatter_kernel(const dtp_kernel_args *args, dtp_err *err)
     const dtp_view *sum = &args->out[0];
     lookups l;
     dtp_nest all;
+    (void)err;
     lookups_make(&l, args->call, &args->in[1], &args->in[0], sum);
-    DTP_TRY(check_ids(&l, args->call, err));
+    if (!check_ids(&l, args, 0)) {
+        return DTP_OK;
+    }
     dtp_nest_like(&all, 1, &sum);
     dtp_nest_each(&all, args->threads, clear_piece, sum);
     const int64_t total = dtp_nest_total(&l.nest), rows = total == 0 ? 0 : l.nest.rows;
@@ -174,6 +181,7 @@ static dtp_status scatter_kernel(const dtp_kernel_args *args, dtp_err *err)
 
 static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
+    (void)err;
     const dtp_view *ids = &args->in[0], *y = &args->out[0];
     dtp_dim_id dim = dtp_call_dim(args->call, "dim");
     int64_t first = dtp_cpu_offset(y, dim), size = dtp_cpu_global(y, dim);
@@ -193,7 +201,8 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
         dtp_nest_elem(&nest, i, off);
         int64_t id = dtp_element_int(ids->local.dtype, ids->data, off[0]);
         if (id < 0 || id >= size) {
-            return dtp_cpu_bad_id(args->call, "id", id, size, err);
+            dtp_kernel_refuse(args, DTP_DATA_ID, 0, id, size);
+            return DTP_OK;
         }
         if (id >= first && id < first + local) {
             out[off[1] + (id - first) * stride] = on;
@@ -202,9 +211,9 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_lookup[] = {{"embedding", gather_kernel, dtp_cpu_check_f32},
-                                      {"embedding_grad", scatter_kernel, dtp_cpu_check_f32},
-                                      {"gather", gather_kernel, NULL},
-                                      {"scatter_add", scatter_kernel, dtp_cpu_check_f32},
-                                      {"one_hot", one_hot_kernel, dtp_cpu_check_f32},
-                                      {.op = NULL}};
+const dtp_kernel dtp_cpu_lookup[] = {{"embedding", gather_kernel, NULL, DTP_CPU_BOTH},
+                                     {"embedding_grad", scatter_kernel, NULL, DTP_CPU_BOTH},
+                                     {"gather", gather_kernel, NULL, 0},
+                                     {"scatter_add", scatter_kernel, NULL, DTP_CPU_BOTH},
+                                     {"one_hot", one_hot_kernel, NULL, DTP_CPU_BOTH},
+                                     {.op = NULL}};

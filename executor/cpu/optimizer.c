@@ -91,6 +91,11 @@ static void update_piece(const void *user, int64_t n, const int64_t off[DTP_NEST
     }
 }
 
+static double learning_rate(const dtp_kernel_args *args)
+{
+    return dtp_call_float(args->call, "lr") * args->record->lr_scale;
+}
+
 static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *err)
 {
     (void)err;
@@ -99,7 +104,7 @@ static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *
     job->g = args->in[1].data;
     job->p_out = args->out[0].data;
     if (job->rule != SUM && job->rule != FIRST) {
-        job->lr = (float)dtp_call_float(call, "lr");
+        job->lr = (float)learning_rate(args);
         job->decay = (float)dtp_call_float(call, "weight_decay");
     }
     if (call->n_in > 2) {
@@ -132,7 +137,7 @@ static dtp_status momentum_kernel(const dtp_kernel_args *args, dtp_err *err)
 
 static dtp_status accumulate_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    update_job job = {.rule = args->first ? FIRST : SUM};
+    update_job job = {.rule = args->record->microbatch == 0 ? FIRST : SUM};
     return update(args, &job, err);
 }
 
@@ -140,12 +145,12 @@ static dtp_status run_either_adam(const dtp_kernel_args *args, bool decoupled, d
 {
     const dtp_op_call *call = args->call;
     double b1 = dtp_call_float(call, "beta1"), b2 = dtp_call_float(call, "beta2");
-    double t = (double)(args->step + 1);
+    double t = (double)(args->record->step + 1);
     update_job job = {.rule = decoupled ? ADAMW : ADAM};
     job.beta1 = (float)b1;
     job.beta2 = (float)b2;
     job.eps = (float)dtp_call_float(call, "eps");
-    job.step = (float)(dtp_call_float(call, "lr") / (1.0 - pow(b1, t)));
+    job.step = (float)(learning_rate(args) / (1.0 - pow(b1, t)));
     job.root = (float)(1.0 / sqrt(1.0 - pow(b2, t)));
     return update(args, &job, err);
 }
@@ -160,9 +165,9 @@ static dtp_status adamw_kernel(const dtp_kernel_args *args, dtp_err *err)
     return run_either_adam(args, true, err);
 }
 
-const dtp_cpu_row dtp_cpu_optimizer[] = {{"sgd", sgd_kernel, dtp_cpu_check_all_f32},
-                                         {"momentum", momentum_kernel, dtp_cpu_check_all_f32},
-                                         {"adam", adam_kernel, dtp_cpu_check_all_f32},
-                                         {"adamw", adamw_kernel, dtp_cpu_check_all_f32},
-                                         {"accumulate", accumulate_kernel, dtp_cpu_check_all_f32},
-                                         {.op = NULL}};
+const dtp_kernel dtp_cpu_optimizer[] = {{"sgd", sgd_kernel, NULL, DTP_CPU_FLOATS},
+                                        {"momentum", momentum_kernel, NULL, DTP_CPU_FLOATS},
+                                        {"adam", adam_kernel, NULL, DTP_CPU_FLOATS},
+                                        {"adamw", adamw_kernel, NULL, DTP_CPU_FLOATS},
+                                        {"accumulate", accumulate_kernel, NULL, DTP_CPU_FLOATS},
+                                        {.op = NULL}};

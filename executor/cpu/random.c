@@ -139,9 +139,9 @@ static void run(const dtp_kernel_args *args, random_job *job, const dtp_view *vi
     dtp_nest nest;
     dtp_nest_raw(&nest, view->local.rank, sizes, 2, (const int64_t(*)[DTP_NEST_DIMS])strides);
     job->step = dtp_nest_step(&nest, 1);
-    job->key.seed = args->seed;
+    job->key.seed = args->record->seed;
     job->key.stream = (uint32_t)(uint64_t)dtp_call_int(args->call, "stream");
-    job->key.step = (uint32_t)(uint64_t)args->step;
+    job->key.step = (uint32_t)(uint64_t)args->record->step;
     job->y = args->out[0].data;
     dtp_nest_each(&nest, args->threads, fn, job);
 }
@@ -176,7 +176,7 @@ static dtp_status normal_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_random[] = {{"dropout", dropout_kernel, dtp_cpu_check_all_f32},
-                                      {"uniform", uniform_kernel, dtp_cpu_check_all_f32},
-                                      {"normal", normal_kernel, dtp_cpu_check_all_f32},
-                                      {.op = NULL}};
+const dtp_kernel dtp_cpu_random[] = {{"dropout", dropout_kernel, NULL, DTP_CPU_FLOATS},
+                                     {"uniform", uniform_kernel, NULL, DTP_CPU_FLOATS},
+                                     {"normal", normal_kernel, NULL, DTP_CPU_FLOATS},
+                                     {.op = NULL}};

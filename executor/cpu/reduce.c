@@ -282,29 +282,37 @@ static void reduce_ints(dtp_cpu_fold fold, const dtp_view *x, const dtp_view *ou
     }
 }
 
+static dtp_status reduce_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                              dtp_err *err)
+{
+    const dtp_view *x = &args->in[0], *views[] = {x, &args->out[0]};
+    const char *kind = dtp_call_choice(args->call, "kind");
+    dtp_cpu_over over;
+    fold_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
+    job->fold = strcmp(kind, "max") == 0    ? DTP_FOLD_MAX
+                : strcmp(kind, "min") == 0  ? DTP_FOLD_MIN
+                : strcmp(kind, "prod") == 0 ? DTP_FOLD_PROD
+                                            : DTP_FOLD_SUM;
+    dtp_cpu_split(args->call, "over", x, &over);
+    job->factor = strcmp(kind, "mean") == 0 ? 1.0 / (double)over.global_count : 1.0;
+    job->threads = args->threads;
+    dtp_nest_make(&job->kept, over.n_rows, over.rows, 2, views);
+    dtp_nest_make(&job->folded, over.n_over, over.over, 1, views);
+    return DTP_OK;
+}
+
 static dtp_status reduce_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
+    fold_job *job = args->state;
     (void)err;
-    const dtp_view *x = &args->in[0], *y = &args->out[0], *views[] = {x, y};
-    const char *kind = dtp_call_choice(args->call, "kind");
-    const dtp_cpu_fold fold = strcmp(kind, "max") == 0    ? DTP_FOLD_MAX
-                              : strcmp(kind, "min") == 0  ? DTP_FOLD_MIN
-                              : strcmp(kind, "prod") == 0 ? DTP_FOLD_PROD
-                                                          : DTP_FOLD_SUM;
-    if (!dtp_dtype_is_float(x->local.dtype)) {
-        reduce_ints(fold, x, y);
+    if (!dtp_dtype_is_float(args->in[0].local.dtype)) {
+        reduce_ints(job->fold, &args->in[0], &args->out[0]);
         return DTP_OK;
     }
-    dtp_cpu_over over;
-    dtp_cpu_split(args->call, "over", x, &over);
-    fold_job job = {.fold = fold,
-                    .factor = strcmp(kind, "mean") == 0 ? 1.0 / (double)over.global_count : 1.0,
-                    .x = x->data,
-                    .y = y->data,
-                    .threads = args->threads};
-    dtp_nest_make(&job.kept, over.n_rows, over.rows, 2, views);
-    dtp_nest_make(&job.folded, over.n_over, over.over, 1, views);
-    dtp_cpu_fold_run(&job);
+    job->x = args->in[0].data;
+    job->y = args->out[0].data;
+    dtp_cpu_fold_run(job);
     return DTP_OK;
 }
 
@@ -322,7 +330,7 @@ static dtp_status all_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_reduce[] = {{"reduce", reduce_kernel, dtp_cpu_check_f32},
-                                      {"any", any_kernel, NULL},
-                                      {"all", all_kernel, NULL},
-                                      {.op = NULL}};
+const dtp_kernel dtp_cpu_reduce[] = {{"reduce", reduce_kernel, reduce_bind, DTP_CPU_BOTH},
+                                     {"any", any_kernel, NULL, DTP_CPU_INTS},
+                                     {"all", all_kernel, NULL, DTP_CPU_INTS},
+                                     {.op = NULL}};

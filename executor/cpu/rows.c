@@ -310,7 +310,6 @@ void dtp_row_job_make(dtp_row_job *job, const dtp_op_call *call, const char *key
     job->n_views = n_views;
     for (int32_t v = 0; v < n_views; v++) {
         job->views[v] = views[v];
-        job->data[v] = views[v]->data;
         job->step[v] = dtp_nest_step(&job->over, v);
     }
 }
@@ -332,7 +331,14 @@ void dtp_row_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int6
     }
 }
 
-void dtp_row_job_each(const dtp_row_job *job, int32_t threads, dtp_row_fn fn)
+void dtp_row_job_load(dtp_row_job *job)
+{
+    for (int32_t v = 0; v < job->n_views; v++) {
+        job->data[v] = job->views[v]->data;
+    }
+}
+
+void dtp_row_job_each(const dtp_row_job *job, int32_t threads)
 {
     int64_t n = dtp_nest_total(&job->rows);
     int32_t team = dtp_cpu_team(threads, n * job->dims.count);
@@ -340,22 +346,31 @@ void dtp_row_job_each(const dtp_row_job *job, int32_t threads, dtp_row_fn fn)
     for (int64_t i = 0; i < n; i++) {
         int64_t row[DTP_NEST_VIEWS];
         dtp_nest_elem(&job->rows, i, row);
-        fn(job, row);
+        job->fn(job, row);
     }
 }
 
-dtp_status dtp_row_job_run(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
-                           const void *user)
+dtp_status dtp_row_job_bind(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
+                            int64_t option, dtp_arena *arena, void **state, dtp_err *err)
 {
     const dtp_op_call *call = args->call;
     const dtp_view *views[DTP_NEST_VIEWS] = {NULL};
+    dtp_row_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
     for (int32_t i = 0; i < call->n_in + call->n_out; i++) {
         views[i] = i < call->n_in ? &args->in[i] : &args->out[i - call->n_in];
     }
-    dtp_row_job job;
-    dtp_row_job_make(&job, call, key, call->n_in + call->n_out, views);
-    job.user = user;
-    dtp_row_job_each(&job, args->threads, fn);
+    dtp_row_job_make(job, call, key, call->n_in + call->n_out, views);
+    job->fn = fn;
+    job->option = option;
+    return DTP_OK;
+}
+
+dtp_status dtp_row_job_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    dtp_row_job_load(args->state);
+    dtp_row_job_each(args->state, args->threads);
     return DTP_OK;
 }
 

@@ -43,7 +43,8 @@ typedef struct dtp_row_job {
     int64_t step[DTP_NEST_VIEWS]; /* within a run */
     float *data[DTP_NEST_VIEWS];  /* of views that are f32 */
     const dtp_view *views[DTP_NEST_VIEWS];
-    const void *user;
+    void (*fn)(const struct dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]);
+    int64_t option; /* of fn */
 } dtp_row_job;
 
 /* Splits views[0] by the attribute `key` of the call, of kind DIM or DIMS. */
@@ -54,19 +55,25 @@ void dtp_row_job_make(dtp_row_job *job, const dtp_op_call *call, const char *key
 void dtp_row_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int64_t r,
                  float *at[DTP_NEST_VIEWS]);
 
-/* Calls fn for every row, on up to `threads` threads. */
+/* Calls job->fn for every row, on up to `threads` threads. */
 typedef void (*dtp_row_fn)(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]);
-void dtp_row_job_each(const dtp_row_job *job, int32_t threads, dtp_row_fn fn);
+void dtp_row_job_each(const dtp_row_job *job, int32_t threads);
+/* Takes the addresses of the views' data as they are now. */
+void dtp_row_job_load(dtp_row_job *job);
 
-/* Calls fn for every row of a call; the views are its operands, then its outputs. DTP_OK. */
-dtp_status dtp_row_job_run(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
-                           const void *user);
-/* The kernel of an op whose row function is NAME_row; rows are split off by `over`. */
-#define DTP_ROW_KERNEL(NAME)                                                                       \
-    static dtp_status NAME##_kernel(const dtp_kernel_args *args, dtp_err *err)                     \
+/* Binds a kernel that calls fn for every row of a call, split off by `key`; the views are its
+ * operands, then its outputs. */
+dtp_status dtp_row_job_bind(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
+                            int64_t option, dtp_arena *arena, void **state,
+                            dtp_err *err) DTP_MUST_CHECK;
+/* Runs it. */
+dtp_status dtp_row_job_kernel(const dtp_kernel_args *args, dtp_err *err) DTP_MUST_CHECK;
+/* The bind function NAME_bind of an op with a row function. */
+#define DTP_ROW_BIND(NAME, fn, key, option)                                                        \
+    static dtp_status NAME##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,     \
+                                  dtp_err *err)                                                    \
     {                                                                                              \
-        (void)err;                                                                                 \
-        return dtp_row_job_run(args, "over", NAME##_row, NULL);                                    \
+        return dtp_row_job_bind(args, key, fn, option, arena, state, err);                         \
     }
 
 /* Maximum of a row of view 0 (-inf when empty), and its sum of exp(x - m). */

@@ -3,7 +3,6 @@
 #include "executor/ref/ref.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "executor/device/host_memory.h"
 #include "executor/ref/kernels.h"
@@ -11,17 +10,10 @@
 #define LIST(family) dtp_ref__##family,
 static const dtp_kernel *const LISTS[] = {DTP_REF_FAMILIES(LIST)};
 
-static dtp_kernel_fn find_kernel(const dtp_backend *b, const char *op)
+static const dtp_kernel *kernel(const dtp_backend *b, const char *op, int32_t i)
 {
     (void)b;
-    for (size_t i = 0; i < sizeof LISTS / sizeof LISTS[0]; i++) {
-        for (const dtp_kernel *k = LISTS[i]; k->op != NULL; k++) {
-            if (strcmp(k->op, op) == 0) {
-                return k->run;
-            }
-        }
-    }
-    return NULL;
+    return dtp_host_kernel(LISTS, sizeof LISTS / sizeof LISTS[0], op, i);
 }
 
 static void destroy(dtp_backend *b)
@@ -34,7 +26,7 @@ static const dtp_backend_ops REF_OPS = {.name = "ref",
                                         .free = dtp_host_free,
                                         .upload = dtp_host_upload,
                                         .download = dtp_host_download,
-                                        .kernel = find_kernel,
+                                        .kernel = kernel,
                                         .pack = dtp_host_pack,
                                         .unpack = dtp_host_unpack,
                                         .slice = dtp_host_slice,

@@ -60,7 +60,7 @@ static const char *const cpu_backends[] = {"cpu", "ref", NULL}, *const ref_backe
 const dtp_target dtp_target_cpu = {.name = "cpu",
                                    .backends = cpu_backends,
                                    .ops = cpu_ops,
-                                   .floats = 1U << DTP_F32,
+                                   .floats = 1U << DTP_F32 | 1U << DTP_BF16 | 1U << DTP_F16,
                                    .strided = true,
                                    .asynchronous = true,
                                    .deterministic = true};
@@ -68,7 +68,7 @@ const dtp_target dtp_target_cpu = {.name = "cpu",
 const dtp_target dtp_target_cpu_packed = {.name = "cpu_packed",
                                           .backends = cpu_backends,
                                           .ops = cpu_ops,
-                                          .floats = 1U << DTP_F32,
+                                          .floats = 1U << DTP_F32 | 1U << DTP_BF16 | 1U << DTP_F16,
                                           .asynchronous = true,
                                           .deterministic = true};
 

@@ -189,7 +189,7 @@ static void result_types(const dtp_op_call *call, const dtp_attention_dims *a, d
 {
     const dtp_ttype *q = &call->in[0];
     out[0] = *q;
-    out[1] = (dtp_ttype){.dtype = q->dtype == DTP_F64 ? DTP_F64 : DTP_F32};
+    out[1] = (dtp_ttype){.dtype = dtp_op__sum_dtype(q->dtype)};
     for (int32_t i = 0; i < q->rank; i++) {
         if (q->dims[i].id == a->feature) {
             out[0].dims[i] = (dtp_tdim){a->value, dtp_attention_values(call, a)};
