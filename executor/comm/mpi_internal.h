@@ -157,38 +157,38 @@ struct dtp_comm__remote {
     MPI_Comm world;
     dtp_comm__shared *shared; /* NULL: none */
     int64_t limit;            /* largest count of one message */
-    bool threaded; /* MPI allows the thread; else collectives run when they are started */
-    bool runs;     /* it does */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    bool threaded; /* MPI allows the thread; else collectives run when they are started */
+    bool runs;     /* it does */
     /* with the lock held */
+    bool busy;      /* the thread is at a collective */
+    bool announced; /* the others know that ranks are lost */
+    bool unclean;   /* requests of a collective that failed are still under way */
+    int32_t issuer; /* once `lost`: the lowest rank that found out */
     dtp_request *first, *last;
     uint64_t started, done;
-    bool busy;       /* the thread is at a collective */
-    dtp_err failure; /* once `broken` */
-    int32_t issuer;  /* once `lost`: the lowest rank that found out */
+    dtp_err failure;        /* once `broken` */
+    const char *last_words; /* what the thread tells the peers when it is to end, unless NULL */
     _Atomic bool broken, lost;
-    _Atomic bool stop;       /* the thread is to end; */
-    const char *last_words;  /* and tells the peers this, unless NULL */
+    _Atomic bool stop;       /* the thread is to end */
     _Atomic int32_t waiting; /* a thread waits: no sleep between looks */
     /* of the thread alone */
-    double since_s;       /* when the collective at hand began */
-    const dtp_coll *coll; /* it; NULL: none */
     int32_t n_requests;
-    MPI_Request *requests; /* of it */
-    MPI_Request *awaited;  /* those of them that are waited for */
+    int32_t failed_rank;         /* the first rank heard of that runs no more collectives, */
+    char why[DTP_ERR_MSG_BYTES]; /* and why */
+    double since_s;              /* when the collective at hand began */
+    const dtp_coll *coll;        /* it; NULL: none */
+    MPI_Request *requests;       /* of it */
+    MPI_Request *awaited;        /* those of them that are waited for */
     dtp_comm__scratch openings, blocks, request_memory, indices, copy;
-    bool unclean; /* requests of a collective that failed are still under way */
     /* messages about the ranks */
     dtp_comm__control *heard, *said; /* said: those under way */
     MPI_Request hearing;
-    dtp_comm__answer *answers;   /* by rank */
-    dtp_comm__visit *visits;     /* by rank */
-    bool announced;              /* the others know that ranks are lost */
-    bool *failed;                /* by rank: it runs no more collectives */
-    int32_t failed_rank;         /* the first one heard of, */
-    char why[DTP_ERR_MSG_BYTES]; /* and why */
+    dtp_comm__answer *answers; /* by rank */
+    dtp_comm__visit *visits;   /* by rank */
+    bool *failed;              /* by rank: it runs no more collectives */
 };
 
 /* Borrows base and shared (may be NULL). */
