@@ -7,11 +7,6 @@
 
 enum { DTP_HALF_BLOCK = 1024 }; /* elements of a block */
 
-static inline bool dtp_is_half(dtp_dtype dtype)
-{
-    return dtype == DTP_BF16 || dtype == DTP_F16;
-}
-
 /* n elements of a 16-bit dtype, `step` apart, to f32 and back. */
 void dtp_widen(dtp_dtype dtype, int64_t n, const void *src, int64_t step, float *dst);
 void dtp_narrow(dtp_dtype dtype, int64_t n, const float *src, void *dst, int64_t step);
