@@ -1,6 +1,7 @@
-/* embedding, gather, their gradient scatter_add, and one_hot. Elements of any type are copied; floats
- * (in f32) and integers are added. In scatter_add a thread owns the positions that leave its own remainder
- * and adds in the order of src: no atomics, and the same result for any number of threads. */
+/* embedding, gather, their gradient scatter_add, and one_hot. Elements of any type are copied;
+ * floats (in f32) and integers are added. In scatter_add a thread owns the positions that leave its
+ * own remainder and adds in the order of src: no atomics, and the same result for any number of
+ * threads. */
 #include <string.h>
 
 #include "executor/cpu/halves.h"
@@ -195,7 +196,7 @@ static void add_all(const lookups *l, int32_t threads)
     }
 }
 
-/* ---- sums of 16-bit floats: a slab of positions after the other is made in f32 and narrowed ---- */
+/* ---- sums of 16-bit floats: one slab of positions after the other is made in f32 and narrowed */
 
 enum { SLAB = 1 << 20 }; /* elements, about */
 

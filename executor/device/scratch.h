@@ -1,5 +1,5 @@
-/* Working memory that the kernels of a backend share, since they run one after the other: as large as
- * the most that one of them needs. Like the buffers of a library it is part of no arena. */
+/* Working memory that the kernels of a backend share, since they run one after the other: as large
+ * as the most that one of them needs. Like the buffers of a library it is part of no arena. */
 #ifndef DTP_EXECUTOR_DEVICE_SCRATCH_H
 #define DTP_EXECUTOR_DEVICE_SCRATCH_H
 

@@ -13,7 +13,7 @@
 #define LIST(family) dtp_ref__##family,
 static const dtp_kernel *const LISTS[] = {DTP_REF_FAMILIES(LIST)};
 
-/* ---- 16-bit floats: the kernel runs on f64 copies of them, which are rounded once at the end ---- */
+/* ---- 16-bit floats: kernels run on f64 copies of them, which are rounded once at the end ---- */
 
 /* How a call is run: as it is, or with views of the copies. */
 typedef struct wide_job {
