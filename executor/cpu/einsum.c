@@ -10,6 +10,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/reduce.h"
+#include "executor/device/backend.h"
 
 /* A step of the plan, ready to run but for the addresses of its parts. */
 typedef struct step {
@@ -27,7 +28,7 @@ typedef struct einsum_job {
     step *steps;
 } einsum_job;
 
-static float *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
+static void *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
 {
     if (buf->operand == DTP_EINSUM_OUT) {
         return args->out[0].data;
@@ -56,8 +57,10 @@ static dtp_status bind_product(step *s, const dtp_einsum_gemm *g, const dtp_kern
                                 .alpha = 1.0f,
                                 .lda = g->ld[DTP_EINSUM_A],
                                 .ldb = g->ld[DTP_EINSUM_B],
-                                .ldc = g->ld[DTP_EINSUM_C]};
-    const dtp_gemm_options options = {.threads = args->threads};
+                                .ldc = g->ld[DTP_EINSUM_C],
+                                .ab_type = s->part[DTP_EINSUM_A].dtype,
+                                .c_type = s->part[DTP_EINSUM_C].dtype};
+    const dtp_gemm_options options = {.threads = args->threads, .scratch = &args->backend->scratch};
     dtp_gemm_batch batch = {.n = g->n_batch};
     memcpy(batch.size, g->batch, sizeof batch.size);
     memcpy(batch.stride, g->stride, sizeof batch.stride);
@@ -101,7 +104,11 @@ static void bind_loop(step *s, const dtp_einsum_loop *loop, int32_t threads)
     const int32_t extra = loop->two ? 1 : 0;
     if (loop->n > loop->n_out) {
         s->kind = FOLD;
-        s->fold = (dtp_cpu_fold_job){.fold = DTP_FOLD_SUM, .factor = 1.0, .threads = threads};
+        s->fold = (dtp_cpu_fold_job){.fold = DTP_FOLD_SUM,
+                                     .factor = 1.0,
+                                     .threads = threads,
+                                     .dtype = s->part[DTP_EINSUM_A].dtype,
+                                     .y_dtype = s->part[DTP_EINSUM_C].dtype};
         loop_nest(&s->fold.kept, loop, outer, 2 + extra, for_kept, true);
         loop_nest(&s->fold.folded, loop, inner, 1 + extra, for_folded, true);
     } else {
@@ -113,18 +120,22 @@ static void bind_loop(step *s, const dtp_einsum_loop *loop, int32_t threads)
 
 static void run_loop(const dtp_kernel_args *args, step *s)
 {
-    const float *a = address(args, &s->part[DTP_EINSUM_A]);
-    const float *b = address(args, &s->part[DTP_EINSUM_B]);
-    float *c = address(args, &s->part[DTP_EINSUM_C]);
+    const dtp_einsum_buf *part = s->part;
+    const dtp_dtype dtype[] = {part[DTP_EINSUM_C].dtype, part[DTP_EINSUM_A].dtype,
+                               part[DTP_EINSUM_B].dtype};
+    const void *a = address(args, &part[DTP_EINSUM_A]), *b = address(args, &part[DTP_EINSUM_B]);
+    void *c = address(args, &part[DTP_EINSUM_C]);
     if (s->kind == FOLD) {
         s->fold.x = a;
         s->fold.b = b;
         s->fold.y = c;
         dtp_cpu_fold_run(&s->fold);
     } else if (s->kind == MULTIPLY) {
-        dtp_cpu_multiply(&s->nest, args->threads, a, b, c);
+        dtp_cpu_multiply(&s->nest, args->threads, dtype, a, b, c);
+    } else if (dtype[0] == dtype[1]) {
+        dtp_nest_copy(&s->nest, args->threads, c, a, dtp_dtype_bytes(dtype[0]));
     } else {
-        dtp_nest_copy(&s->nest, args->threads, c, a, (int64_t)sizeof *c);
+        dtp_cpu_cast(&s->nest, args->threads, dtype[0], c, dtype[1], a);
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "executor/cpu/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/simd.h"
 #include "executor/device/convert.h"
@@ -17,11 +18,14 @@ typedef struct elementwise_run {
     int64_t n, step[OPERANDS];
     const void *in[OPERANDS];
     void *out;
-    float a, b;               /* attributes */
-    const dtp_view *operands; /* whole, for their types */
-    dtp_dtype dtype;          /* of the output */
+    float a, b;                      /* attributes */
+    dtp_dtype dtype, from[OPERANDS]; /* of the output, of the operands */
 } elementwise_run;
 typedef void (*run_fn)(const elementwise_run *run);
+
+/* These know 16-bit floats. */
+static void cast_run(const elementwise_run *run);
+static void select_run(const elementwise_run *run);
 
 typedef struct elementwise_job {
     run_fn fn;
@@ -29,7 +33,33 @@ typedef struct elementwise_job {
     dtp_nest nest;       /* views: output, operands */
     int32_t n_in;
     int64_t bytes[1 + OPERANDS]; /* of an element: output, operands */
+    bool halves;                 /* there are 16-bit floats, which fn does not know */
 } elementwise_job;
+
+/* Calls fn for a block after the other, with 16-bit operands widened and the output narrowed. */
+static void run_halves(const elementwise_job *job, const elementwise_run *whole)
+{
+    float in[OPERANDS][DTP_HALF_BLOCK], out[DTP_HALF_BLOCK];
+    for (int64_t at = 0; at < whole->n; at += DTP_HALF_BLOCK) {
+        elementwise_run run = *whole;
+        char *to = (char *)whole->out + at * job->bytes[0];
+        run.n = whole->n - at < DTP_HALF_BLOCK ? whole->n - at : DTP_HALF_BLOCK;
+        for (int32_t k = 0; k < job->n_in; k++) {
+            const dtp_dtype dtype = job->run.from[k];
+            run.in[k] = (const char *)whole->in[k] + at * run.step[k] * job->bytes[k + 1];
+            if (dtp_dtype_is_half(dtype)) {
+                dtp_widen(dtype, run.step[k] == 0 ? 1 : run.n, run.in[k], run.step[k], in[k]);
+                run.in[k] = in[k];
+                run.step[k] = run.step[k] != 0;
+            }
+        }
+        run.out = dtp_dtype_is_half(job->run.dtype) ? (void *)out : to;
+        job->fn(&run);
+        if (run.out != to) {
+            dtp_narrow(job->run.dtype, run.n, out, to, 1);
+        }
+    }
+}
 
 static void run_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
 {
@@ -40,7 +70,11 @@ static void run_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VI
     for (int32_t k = 0; k < job->n_in; k++) {
         run.in[k] = (const char *)run.in[k] + off[k + 1] * job->bytes[k + 1];
     }
-    job->fn(&run);
+    if (job->halves) {
+        run_halves(job, &run);
+    } else {
+        job->fn(&run);
+    }
 }
 
 /* Binds a kernel that calls fn for runs that cover the output; a and b are handed on to it. */
@@ -52,13 +86,16 @@ static dtp_status bind_runs(const dtp_kernel_args *args, run_fn fn, float a, flo
     DTP_CPU_STATE(arena, state, job, err);
     job->fn = fn;
     job->n_in = args->call->n_in;
-    job->run =
-        (elementwise_run){.a = a, .b = b, .operands = args->in, .dtype = views[0]->local.dtype};
+    job->run = (elementwise_run){.a = a, .b = b, .dtype = views[0]->local.dtype};
+    job->halves = dtp_dtype_is_half(job->run.dtype);
     job->bytes[0] = dtp_dtype_bytes(job->run.dtype);
     for (int32_t k = 0; k < job->n_in; k++) {
         views[k + 1] = &args->in[k];
-        job->bytes[k + 1] = dtp_dtype_bytes(args->in[k].local.dtype);
+        job->run.from[k] = args->in[k].local.dtype;
+        job->bytes[k + 1] = dtp_dtype_bytes(job->run.from[k]);
+        job->halves = job->halves || dtp_dtype_is_half(job->run.from[k]);
     }
+    job->halves = job->halves && fn != cast_run && fn != select_run;
     dtp_nest_like(&job->nest, 1 + job->n_in, views);
     for (int32_t k = 0; k < job->n_in; k++) {
         job->run.step[k] = dtp_nest_step(&job->nest, k + 1);
@@ -237,14 +274,30 @@ UNARY(UNARY_FUNCTIONS)
 BINARY(BINARY_FUNCTIONS)
 ARITHMETIC(ARITHMETIC_FUNCTIONS)
 
-void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const float *a, const float *b,
-                      float *y)
+void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const dtp_dtype dtype[3],
+                      const void *a, const void *b, void *y)
 {
     const elementwise_job job = {
         .fn = mul_run,
-        .run = {.in = {a, b}, .step = {dtp_nest_step(nest, 1), dtp_nest_step(nest, 2)}, .out = y},
+        .run = {.in = {a, b},
+                .step = {dtp_nest_step(nest, 1), dtp_nest_step(nest, 2)},
+                .out = y,
+                .dtype = dtype[0],
+                .from = {dtype[1], dtype[2]}},
         .n_in = 2,
-        .bytes = {sizeof *y, sizeof *a, sizeof *b}};
+        .bytes = {dtp_dtype_bytes(dtype[0]), dtp_dtype_bytes(dtype[1]), dtp_dtype_bytes(dtype[2])},
+        .halves = dtp_dtype_is_half(dtype[1])};
+    dtp_nest_each(nest, threads, run_piece, &job);
+}
+
+void dtp_cpu_cast(const dtp_nest *nest, int32_t threads, dtp_dtype to, void *y, dtp_dtype from,
+                  const void *x)
+{
+    const elementwise_job job = {
+        .fn = cast_run,
+        .run = {.in = {x}, .step = {dtp_nest_step(nest, 1)}, .out = y, .dtype = to, .from = {from}},
+        .n_in = 1,
+        .bytes = {dtp_dtype_bytes(to), dtp_dtype_bytes(from)}};
     dtp_nest_each(nest, threads, run_piece, &job);
 }
 
@@ -271,7 +324,7 @@ void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const float *a, con
     }                                                                                              \
     static void name##_ints(const elementwise_run *run)                                            \
     {                                                                                              \
-        const dtp_dtype ta = run->operands[0].local.dtype, tb = run->operands[1].local.dtype;      \
+        const dtp_dtype ta = run->from[0], tb = run->from[1];                                      \
         uint8_t *out = run->out;                                                                   \
         for (int64_t i = 0; i < run->n; i++) {                                                     \
             const int64_t x = dtp_element_int(ta, run->in[0], i * run->step[0]);                   \
@@ -382,38 +435,17 @@ LOGICAL(LOGICAL_FUNCTIONS)
 
 /* ---- cast ---- */
 
-DTP_CPU_CLONES static void f32_to_bf16(int64_t n, const float *x, uint16_t *y)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, &x[i], sizeof u);
-        uint32_t even = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-        uint32_t nan = (u >> 16) | 0x40u;
-        y[i] = (uint16_t)((u & 0x7FFFFFFFu) > 0x7F800000u ? nan : even);
-    }
-}
-
-DTP_CPU_CLONES static void bf16_to_f32(int64_t n, const uint16_t *x, float *y)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u = (uint32_t)x[i] << 16;
-        memcpy(&y[i], &u, sizeof u);
-    }
-}
-
 static void cast_run(const elementwise_run *run)
 {
-    const dtp_dtype from = run->operands[0].local.dtype, to = run->dtype;
+    const dtp_dtype from = run->from[0], to = run->dtype;
     const int64_t step = run->step[0];
     const bool ints = !dtp_dtype_is_float(from) && !dtp_dtype_is_float(to);
-    if (step == 1 && from == DTP_F32 && to == DTP_BF16) {
-        f32_to_bf16(run->n, run->in[0], run->out);
+    if (from == DTP_F32 && dtp_dtype_is_half(to) && step == 1) {
+        dtp_narrow(to, run->n, run->in[0], run->out, 1);
         return;
     }
-    if (step == 1 && from == DTP_BF16 && to == DTP_F32) {
-        bf16_to_f32(run->n, run->in[0], run->out);
+    if (dtp_dtype_is_half(from) && to == DTP_F32) {
+        dtp_widen(from, run->n, run->in[0], step, run->out);
         return;
     }
     for (int64_t i = 0; i < run->n; i++) {

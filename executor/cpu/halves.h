@@ -7,11 +7,6 @@
 
 enum { DTP_HALF_BLOCK = 1024 }; /* elements of a block */
 
-static inline bool dtp_is_half(dtp_dtype dtype)
-{
-    return dtype == DTP_BF16 || dtype == DTP_F16;
-}
-
 /* n elements of a 16-bit dtype, `step` apart, to f32 and back. */
 void dtp_widen(dtp_dtype dtype, int64_t n, const void *src, int64_t step, float *dst);
 void dtp_narrow(dtp_dtype dtype, int64_t n, const float *src, void *dst, int64_t step);
@@ -20,7 +15,7 @@ void dtp_narrow(dtp_dtype dtype, int64_t n, const float *src, void *dst, int64_t
 float dtp_float_at(dtp_dtype dtype, const void *data, int64_t index);
 void dtp_float_put(dtp_dtype dtype, void *data, int64_t index, float value);
 
-/* n contiguous elements of an f32 or 16-bit array from `at` on: in place, or widened to `buffer`. */
+/* n contiguous elements of such an array from `at` on: in place, or widened to `buffer`. */
 const float *dtp_floats(dtp_dtype dtype, int64_t n, const void *data, int64_t at, float *buffer);
 
 #endif

@@ -6,7 +6,7 @@
 #include "core/graph/op.h"
 
 /* Sets of dtypes. The op's own inference says which of them go together. */
-#define DTP_CPU_FLOATS DTP_DTYPE_BIT(DTP_F32)
+#define DTP_CPU_FLOATS (DTP_DTYPE_BIT(DTP_F32) | DTP_DTYPE_BIT(DTP_BF16) | DTP_DTYPE_BIT(DTP_F16))
 #define DTP_CPU_INTS (DTP_DTYPE_BIT(DTP_I32) | DTP_DTYPE_BIT(DTP_I64) | DTP_DTYPE_BIT(DTP_BOOL))
 #define DTP_CPU_BOTH (DTP_CPU_FLOATS | DTP_CPU_INTS)
 
@@ -28,6 +28,12 @@
     X(softmax)
 #define DTP_CPU_DECLARE(family) extern const dtp_kernel dtp_cpu_##family[];
 DTP_CPU_FAMILIES(DTP_CPU_DECLARE)
+
+/* Working memory of the threads, shared by all kernels of a backend, which run one after the other;
+ * as large as the most that one of them needs, and part of no arena. `bind` asks for so many floats
+ * per thread; `run` finds them, those of the next thread `stride` floats further. */
+dtp_status dtp_cpu_reserve(dtp_backend *b, int64_t floats, dtp_err *err) DTP_MUST_CHECK;
+float *dtp_cpu_scratch(const dtp_backend *b, int64_t *stride);
 
 /* The dims of an attribute of kind DIM or DIMS and what is left of a view's dims. */
 typedef struct dtp_cpu_over {

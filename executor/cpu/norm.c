@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "executor/cpu/halves.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/rows.h"
 #include "executor/cpu/simd.h"
@@ -21,7 +22,7 @@
 enum { X, Y, GAMMA, RSTD, MEAN, BETA, SUMS, N_VIEWS };
 enum { DX = Y, DY = BETA };
 
-/* A row job (first) and what its functions need besides. */
+/* A row job, first, and what its functions need besides. */
 typedef struct norm_job {
     dtp_row_job rows;
     bool centered; /* layer_norm */
@@ -32,7 +33,7 @@ typedef struct norm_job {
 
 static const norm_job *norm_of(const dtp_row_job *rows)
 {
-    return (const norm_job *)(const void *)rows;
+    return rows->user;
 }
 
 /* One run of a row. */
@@ -67,12 +68,13 @@ static dtp_status bind_forward(const dtp_kernel_args *args, bool moments, dtp_ro
                                [SUMS] = &in[1]};
     norm_job *job;
     DTP_CPU_STATE(arena, state, job, err);
-    dtp_row_job_make(&job->rows, args->call, "over",
-                     moments    ? N_VIEWS
-                     : centered ? SUMS
-                                : MEAN,
-                     views);
+    DTP_TRY(dtp_row_job_make(&job->rows, args, "over",
+                             moments    ? N_VIEWS
+                             : centered ? SUMS
+                                        : MEAN,
+                             views, err));
     job->rows.fn = fn;
+    job->rows.user = job;
     job->centered = centered;
     job->eps = dtp_call_float(args->call, "eps");
     job->last = last_sum(views[SUMS], views[X]);
@@ -92,8 +94,9 @@ static dtp_status bind_backward(const dtp_kernel_args *args, int32_t n, const dt
     const dtp_view *to[] = {&in[0], dgamma, centered ? dgamma + 1 : dgamma};
     norm_job *job;
     DTP_CPU_STATE(arena, state, job, err);
-    dtp_row_job_make(&job->rows, args->call, "over", N_VIEWS, views);
+    DTP_TRY(dtp_row_job_make(&job->rows, args, "over", N_VIEWS, views, err));
     job->rows.fn = fn;
+    job->rows.user = job;
     job->centered = centered;
     job->last = last_sum(sums, &in[0]);
     if (args->call->n_out > 1) {
@@ -358,27 +361,54 @@ DTP_CPU_CLONES static void flush_cols(int64_t n, float *part, double *sum)
     }
 }
 
-/* Adds up rows [begin, end) for n columns of run r from column `at` on. */
-static void sum_rows(const dtp_row_job *job, int64_t r, int64_t at, int64_t n,
-                     const int64_t range[2], col_sums *out)
+/* n columns from column `at` on of run `index` of the rows. */
+typedef struct column_run {
+    int64_t index, at, n;
+} column_run;
+
+/* These columns of one row, as f32, and how far apart they are. */
+static const float *columns(const dtp_row_job *job, int32_t v, const int64_t row[DTP_NEST_VIEWS],
+                            const column_run *run, float *buffer, int64_t *step)
 {
-    float g[COL_TILE] = {0}, b[COL_TILE] = {0};
-    const int64_t *s = job->step;
+    const dtp_view *view = job->views[v];
+    const int64_t stored = dtp_nest_step(&job->stored, v);
+    int64_t off[DTP_NEST_VIEWS];
+    dtp_nest_row(&job->stored, run->index, off);
+    const int64_t first = row[v] + off[v] + run->at * stored;
+    *step = dtp_dtype_is_half(view->local.dtype) ? 1 : stored;
+    if (!dtp_dtype_is_half(view->local.dtype)) {
+        return (const float *)view->data + first;
+    }
+    dtp_widen(view->local.dtype, run->n, (const uint16_t *)view->data + first, stored, buffer);
+    return buffer;
+}
+
+static float statistic(const dtp_row_job *job, int32_t v, const int64_t row[DTP_NEST_VIEWS])
+{
+    return dtp_float_at(job->views[v]->local.dtype, job->views[v]->data, row[v]);
+}
+
+/* Adds up rows [begin, end) of a run. */
+static void sum_rows(const dtp_row_job *job, const column_run *run, const int64_t range[2],
+                     col_sums *out)
+{
+    float g[COL_TILE] = {0}, b[COL_TILE] = {0}, x[COL_TILE], dy[COL_TILE];
+    const int64_t n = run->n;
     memset(out, 0, sizeof *out);
     for (int64_t i = range[0]; i < range[1]; i++) {
-        int64_t row[DTP_NEST_VIEWS];
-        norm_run a;
+        int64_t row[DTP_NEST_VIEWS], step_x, step_dy;
         dtp_nest_elem(&job->rows, i, row);
-        (void)grad_run(job, row, r, &a);
-        a.n = n;
-        a.x += at * s[X];
-        a.dy += at * s[DY];
-        if (s[X] == 1 && s[DY] == 1) {
+        const norm_run a = {.n = n,
+                            .x = columns(job, X, row, run, x, &step_x),
+                            .dy = columns(job, DY, row, run, dy, &step_dy),
+                            .mean = norm_of(job)->centered ? statistic(job, MEAN, row) : 0.0f,
+                            .rstd = statistic(job, RSTD, row)};
+        if (step_x == 1 && step_dy == 1) {
             add_cols(&a, g, b);
         } else {
             for (int64_t j = 0; j < n; j++) {
-                g[j] += a.dy[j * s[DY]] * ((a.x[j * s[X]] - a.mean) * a.rstd);
-                b[j] += a.dy[j * s[DY]];
+                g[j] += a.dy[j * step_dy] * ((a.x[j * step_x] - a.mean) * a.rstd);
+                b[j] += a.dy[j * step_dy];
             }
         }
         if ((i - range[0]) % FLUSH == FLUSH - 1 || i + 1 == range[1]) {
@@ -406,7 +436,7 @@ static void sum_over_rows(const dtp_row_job *job, const dtp_view *dgamma, int32_
 #pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
         for (int64_t p = 0; p < parts; p++) {
             int64_t range[2] = {p * part, (p + 1) * part < rows ? (p + 1) * part : rows};
-            sum_rows(job, u / tiles, at, n, range, &sums[p]);
+            sum_rows(job, &(column_run){u / tiles, at, n}, range, &sums[p]);
         }
         for (int64_t j = 0; j < n; j++) {
             int64_t off[DTP_NEST_VIEWS];
@@ -416,9 +446,9 @@ static void sum_over_rows(const dtp_row_job *job, const dtp_view *dgamma, int32_
                 b += sums[p].b[j];
             }
             dtp_nest_elem(to, u / tiles * job->over.inner + at + j, off);
-            ((float *)dgamma->data)[off[1]] = (float)g;
+            dtp_float_put(dgamma->local.dtype, dgamma->data, off[1], (float)g);
             if (centered) {
-                ((float *)dgamma[1].data)[off[2]] = (float)b;
+                dtp_float_put(dgamma->local.dtype, dgamma[1].data, off[2], (float)b);
             }
         }
     }
@@ -444,7 +474,7 @@ static dtp_status norm_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     dtp_row_job_load(args->state);
     sum_over_rows(args->state, &args->out[1], args->threads);
-    dtp_row_job_each(args->state, args->threads);
+    dtp_row_job_each(args->state, args);
     return DTP_OK;
 }
 

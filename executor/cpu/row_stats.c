@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "executor/cpu/halves.h"
 #include "executor/cpu/rows.h"
 #include "executor/device/convert.h"
 
@@ -125,7 +126,7 @@ static void cumsum_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]
     for (int64_t k = 0; k < n; k++) {
         const int64_t i = reverse ? n - 1 - k : k;
         const int64_t x = row[0] + i * job->step[0], y = row[1] + i * job->step[1];
-        if (dtype == DTP_F32) {
+        if (dtp_dtype_is_float(dtype)) {
             sum += (double)job->data[0][x];
             job->data[1][y] = (float)sum;
         } else {
@@ -284,7 +285,8 @@ static void topk_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
         sift_down(&h, 0);
     }
     for (int64_t i = 0; i < k; i++) {
-        job->data[1][row[1] + i * step] = h.x[h.index[i * h.step_index] * h.step_x];
+        dtp_float_put(values->local.dtype, values->data, row[1] + i * step,
+                      h.x[h.index[i * h.step_index] * h.step_x]);
     }
 }
 
@@ -296,8 +298,10 @@ static dtp_status topk_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
     if (call->in[0].dims[axis].size > INT32_MAX) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "topk: indices of a dim of more than 2^31 elements");
     }
-    return dtp_row_job_bind(args, "over", topk_row, dtp_call_int(call, "largest"), arena, state,
-                            err);
+    DTP_TRY(
+        dtp_row_job_bind(args, "over", topk_row, dtp_call_int(call, "largest"), arena, state, err));
+    ((dtp_row_job *)*state)->halves &= 1U; /* the function itself stores values */
+    return DTP_OK;
 }
 
 #define ROW(op, dtypes)                                                                            \

@@ -6,6 +6,7 @@
 
 #include "core/graph/op.h"
 #include "dtp/device_mesh.h"
+#include "executor/device/scratch.h"
 
 typedef struct dtp_backend_ops {
     const char *name; /* "cpu", "ref" */
@@ -43,6 +44,7 @@ struct dtp_backend {
     struct dtp_backend_extra *extra; /* kernels of dtp_backend_add_kernels */
     int32_t threads;
     int64_t allocated_bytes, peak_allocated_bytes; /* counted by alloc and free */
+    dtp_scratch scratch;                           /* of host kernels */
 };
 
 /* A kernel ready to run. It must stay where it was bound. */

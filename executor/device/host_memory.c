@@ -20,6 +20,12 @@ const dtp_kernel *dtp_host_kernel(const dtp_kernel *const *lists, size_t n, cons
     return NULL;
 }
 
+void dtp_host_destroy(dtp_backend *b)
+{
+    dtp_scratch_free(&b->scratch);
+    free(b);
+}
+
 void dtp_host_count(dtp_backend *b, int64_t bytes)
 {
     b->allocated_bytes += bytes;

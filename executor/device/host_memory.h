@@ -12,6 +12,9 @@
 const dtp_kernel *dtp_host_kernel(const dtp_kernel *const *lists, size_t n, const char *op,
                                   int32_t i);
 
+/* The slot `destroy`: frees scratch and backend. */
+void dtp_host_destroy(dtp_backend *b);
+
 /* Counts bytes that came to (left, when negative) the backend's memory. */
 void dtp_host_count(dtp_backend *b, int64_t bytes);
 /* 64-byte aligned memory, counted in the backend; 0 bytes give a valid pointer. DTP_NOMEM. */
