@@ -29,7 +29,7 @@ static void test_bench_recipes__cover_the_op_table(void **state)
         assert_true(n > 0 || (dtp_op_at(i)->flags & DTP_OP_RELABEL) != 0);
         for (int32_t r = 0; r < n; r++) {
             dtp_graph *g = NULL;
-            if (dtp_bench_recipe_graph(&recipes[r], &sizes, 256, &g, &err) != DTP_OK) {
+            if (dtp_bench_recipe_graph(&recipes[r], &sizes, DTP_F32, 256, &g, &err) != DTP_OK) {
                 fail_msg("%s", err.msg);
             }
             assert_int_equal(g->n_nodes, 1);
