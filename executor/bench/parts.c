@@ -10,8 +10,8 @@ typedef struct grid {
 
 /* ---- matrix products ---- */
 
-/* m, n, k from this grid, the coarser one for 16-bit floats; products up to MAX_VOLUME multiply-adds.
- */
+/* m, n, k from this grid, the coarser one for 16-bit floats; products up to MAX_VOLUME
+ * multiply-adds. */
 static const grid GEMM_SIZES[2] = {{7, {1, 4, 16, 64, 256, 1024, 4096}},
                                    {5, {1, 8, 64, 512, 4096}}};
 static const int64_t MAX_VOLUME = INT64_C(1) << 28;

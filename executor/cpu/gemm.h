@@ -77,8 +77,9 @@ typedef struct dtp_gemm_options {
     dtp_gemm_scratch *scratch; /* grows; outlives the plan */
 } dtp_gemm_options;
 
-/* A plan that lives as long as the arena. The pointers of g are not looked at. DTP_UNSUPPORTED naming the types when no provider, or not
- * the one asked for, multiplies them on this processor. batch NULL: one product. */
+/* A plan that lives as long as the arena. The pointers of g are not looked at. DTP_UNSUPPORTED
+ * naming the types when no provider, or not the one asked for, multiplies them on this processor.
+ * batch NULL: one product. */
 dtp_status dtp_gemm_plan_create(const dtp_gemm_desc *g, const dtp_gemm_batch *batch,
                                 const dtp_gemm_options *options, dtp_arena *arena,
                                 dtp_gemm_plan **out, dtp_err *err) DTP_MUST_CHECK;
