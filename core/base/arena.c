@@ -21,15 +21,8 @@ typedef struct block {
     alignas(max_align_t) unsigned char data[];
 } block;
 
-typedef struct deferred {
-    struct deferred *next;
-    void (*run)(void *user);
-    void *user;
-} deferred;
-
 struct dtp_arena {
     block *head;
-    deferred *deferred; /* the latest first */
 };
 
 dtp_arena *dtp_arena_create(void)
@@ -41,9 +34,6 @@ void dtp_arena_destroy(dtp_arena *arena)
 {
     if (arena == NULL) {
         return;
-    }
-    for (const deferred *d = arena->deferred; d != NULL; d = d->next) {
-        d->run(d->user);
     }
     block *b = arena->head;
     while (b != NULL) {
@@ -155,14 +145,5 @@ dtp_status dtp_arena_grow(dtp_arena *arena, void *array, int32_t used, int32_t n
     }
     memcpy(array, &fresh, sizeof fresh);
     *capacity = cap;
-    return DTP_OK;
-}
-
-dtp_status dtp_arena_defer(dtp_arena *arena, void (*run)(void *user), void *user, dtp_err *err)
-{
-    deferred *d;
-    DTP_TRY(DTP_NEW(arena, d, 1, err));
-    *d = (deferred){arena->deferred, run, user};
-    arena->deferred = d;
     return DTP_OK;
 }

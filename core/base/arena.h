@@ -25,11 +25,6 @@ dtp_status dtp_arena_new(dtp_arena *arena, void *out, size_t n, size_t size, con
 #define DTP_NEW(arena, pointer, n, err)                                                            \
     dtp_arena_new((arena), &(pointer), (size_t)(n), sizeof *(pointer), __FILE__, __LINE__, (err))
 
-/* Has run(user) called when the arena is destroyed, before its memory is freed, the latest first:
- * for what an object in the arena holds of libraries. DTP_NOMEM. */
-dtp_status dtp_arena_defer(dtp_arena *arena, void (*run)(void *user), void *user,
-                           dtp_err *err) DTP_MUST_CHECK;
-
 /* A copy of a string; NULL when out of memory. */
 char *dtp_arena_strdup(dtp_arena *arena, const char *text);
 

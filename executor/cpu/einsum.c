@@ -40,15 +40,12 @@ static dtp_status run_gemm(const dtp_kernel_args *args, const dtp_einsum_step *s
     memcpy(batch.stride, g->stride, sizeof batch.stride);
     const dtp_gemm_options options = {.threads = args->threads};
     dtp_gemm_plan *plan = NULL;
-    dtp_arena *arena = dtp_arena_create();
-    const dtp_status s = dtp_gemm_plan_create(&gemm, &batch, &options, arena, &plan, err);
-    if (s == DTP_OK) {
-        dtp_gemm_plan_run(plan, address(args, &step->part[DTP_EINSUM_A]),
-                          address(args, &step->part[DTP_EINSUM_B]),
-                          address(args, &step->part[DTP_EINSUM_C]));
-    }
-    dtp_arena_destroy(arena);
-    return s;
+    DTP_TRY(dtp_gemm_plan_create(&gemm, &batch, &options, &plan, err));
+    dtp_gemm_plan_run(plan, address(args, &step->part[DTP_EINSUM_A]),
+                      address(args, &step->part[DTP_EINSUM_B]),
+                      address(args, &step->part[DTP_EINSUM_C]));
+    dtp_gemm_plan_destroy(plan);
+    return DTP_OK;
 }
 
 /* ---- loops ---- */

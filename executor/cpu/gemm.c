@@ -103,12 +103,12 @@ static dtp_gemm_desc block_of(const dtp_gemm_plan *p, int64_t t, int64_t at[2])
     return block;
 }
 
-static void unbind(void *plan)
+static void unbind(dtp_gemm_plan *p)
 {
-    dtp_gemm_plan *p = plan;
     for (int64_t i = 0; i < p->n_states; i++) {
         p->provider->unbind(p->states[i]);
     }
+    free(p->states);
     p->states = NULL;
     p->n_states = 0;
     p->thread_bytes = 0;
@@ -116,11 +116,12 @@ static void unbind(void *plan)
 
 /* Binds every block for every member of the team. *fits is false when one needs too much scratch.
  */
-static dtp_status bind_blocks(dtp_gemm_plan *p, dtp_arena *arena, bool *fits, dtp_err *err)
+static dtp_status bind_blocks(dtp_gemm_plan *p, bool *fits, dtp_err *err)
 {
     const int64_t blocks = p->rows * p->cols;
     unbind(p);
-    DTP_TRY(DTP_NEW(arena, p->states, p->team * blocks, err));
+    p->states = calloc((size_t)(p->team * blocks), sizeof *p->states);
+    DTP_TRY(DTP_MEMORY(err, p->states));
     for (int64_t i = 0; i < p->team * blocks; i++) {
         int64_t at[2];
         size_t bytes = 0;
@@ -140,14 +141,13 @@ static dtp_status bind_blocks(dtp_gemm_plan *p, dtp_arena *arena, bool *fits, dt
 
 /* Cuts C until its blocks need no more scratch than they may: oneDNN sums strided blocks of 16-bit
  * C apart. */
-static dtp_status bind(dtp_gemm_plan *p, const dtp_gemm_provider *provider, dtp_arena *arena,
-                       dtp_err *err)
+static dtp_status bind(dtp_gemm_plan *p, const dtp_gemm_provider *provider, dtp_err *err)
 {
     enum { LEAST_ELEMS = 4096 };
     bool fits = provider->bind == NULL;
     p->provider = provider;
     while (!fits) {
-        DTP_TRY(bind_blocks(p, arena, &fits, err));
+        DTP_TRY(bind_blocks(p, &fits, err));
         const int64_t m = p->gemm.m / p->rows, n = p->gemm.n / p->cols;
         if (!fits && m * n < LEAST_ELEMS) {
             return DTP_FAIL(err, DTP_UNSUPPORTED,
@@ -162,14 +162,13 @@ static dtp_status bind(dtp_gemm_plan *p, const dtp_gemm_provider *provider, dtp_
 }
 
 /* The first provider that takes the product. */
-static dtp_status choose_provider(dtp_gemm_plan *p, const char *asked, dtp_arena *arena,
-                                  dtp_err *err)
+static dtp_status choose_provider(dtp_gemm_plan *p, const char *asked, dtp_err *err)
 {
     const dtp_gemm_desc *g = &p->gemm;
     DTP_TRY(dtp_blas_load(err));
     for (int32_t i = 0; i < N_PROVIDERS; i++) {
         if ((asked == NULL || strcmp(asked, PROVIDERS[i]->name) == 0) && PROVIDERS[i]->takes(g)) {
-            return bind(p, PROVIDERS[i], arena, err);
+            return bind(p, PROVIDERS[i], err);
         }
     }
     return DTP_FAIL(err, DTP_UNSUPPORTED, "no matrix product of %s to %s%s%s on this processor",
@@ -194,8 +193,7 @@ static void choose_threads(dtp_gemm_plan *p, int32_t threads)
 }
 
 dtp_status dtp_gemm_plan_create(const dtp_gemm_desc *g, const dtp_gemm_batch *batch,
-                                const dtp_gemm_options *options, dtp_arena *arena,
-                                dtp_gemm_plan **out, dtp_err *err)
+                                const dtp_gemm_options *options, dtp_gemm_plan **out, dtp_err *err)
 {
     static const dtp_gemm_batch one = {0};
     int64_t strides[3][DTP_NEST_DIMS] = {{0}};
@@ -203,16 +201,27 @@ dtp_status dtp_gemm_plan_create(const dtp_gemm_desc *g, const dtp_gemm_batch *ba
     for (int v = 0; v < 3; v++) {
         memcpy(strides[v], batch->stride[v], sizeof batch->stride[v]);
     }
-    dtp_gemm_plan *p;
-    DTP_TRY(DTP_NEW(arena, p, 1, err));
-    DTP_TRY(dtp_arena_defer(arena, unbind, p, err));
+    dtp_gemm_plan *p = calloc(1, sizeof *p);
+    DTP_TRY(DTP_MEMORY(err, p));
     p->gemm = *g;
     p->scratch = options->scratch;
     dtp_nest_raw(&p->batches, batch->n, batch->size, 3, (const int64_t(*)[DTP_NEST_DIMS])strides);
     choose_threads(p, options->threads);
-    DTP_TRY(choose_provider(p, options->provider, arena, err));
+    const dtp_status s = choose_provider(p, options->provider, err);
+    if (s != DTP_OK) {
+        dtp_gemm_plan_destroy(p);
+        return s;
+    }
     *out = p;
     return DTP_OK;
+}
+
+void dtp_gemm_plan_destroy(dtp_gemm_plan *p)
+{
+    if (p != NULL) {
+        unbind(p);
+        free(p);
+    }
 }
 
 const char *dtp_gemm_plan_provider(const dtp_gemm_plan *p)

@@ -19,7 +19,6 @@
 #ifndef DTP_EXECUTOR_CPU_GEMM_H
 #define DTP_EXECUTOR_CPU_GEMM_H
 
-#include "core/base/arena.h"
 #include "core/layout/tensor_type.h"
 
 /* C[m,n] = alpha A[m,k] B[k,n] + beta C. trans_a: A is stored k x m; trans_b: B is stored n x k.
@@ -77,12 +76,12 @@ typedef struct dtp_gemm_options {
     dtp_gemm_scratch *scratch; /* grows; outlives the plan */
 } dtp_gemm_options;
 
-/* A plan that lives as long as the arena. The pointers of g are not looked at. DTP_UNSUPPORTED
- * naming the types when no provider, or not the one asked for, multiplies them on this processor.
- * batch NULL: one product. */
+/* The pointers of g are not looked at. DTP_UNSUPPORTED naming the types when no provider, or not
+ * the one asked for, multiplies them on this processor. batch NULL: one product. */
 dtp_status dtp_gemm_plan_create(const dtp_gemm_desc *g, const dtp_gemm_batch *batch,
-                                const dtp_gemm_options *options, dtp_arena *arena,
-                                dtp_gemm_plan **out, dtp_err *err) DTP_MUST_CHECK;
+                                const dtp_gemm_options *options, dtp_gemm_plan **out,
+                                dtp_err *err) DTP_MUST_CHECK;
+void dtp_gemm_plan_destroy(dtp_gemm_plan *plan);
 void dtp_gemm_plan_run(const dtp_gemm_plan *plan, const void *a, const void *b, void *c);
 const char *dtp_gemm_plan_provider(const dtp_gemm_plan *plan); /* static text */
 

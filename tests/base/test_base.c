@@ -151,32 +151,6 @@ static void test_layout__text_round_trip_and_tiling(void **state)
     dtp_arena_destroy(arena);
 }
 
-static void count_calls(void *user)
-{
-    int *calls = user;
-    *calls = *calls * 10 + 1;
-}
-
-static void double_calls(void *user)
-{
-    int *calls = user;
-    *calls *= 2;
-}
-
-static void test_arena__runs_what_was_deferred_latest_first(void **state)
-{
-    (void)state;
-    int calls = 0;
-    dtp_arena *arena = dtp_arena_create();
-    assert_int_equal(dtp_arena_defer(arena, double_calls, &calls, NULL), DTP_OK);
-    assert_int_equal(dtp_arena_defer(arena, count_calls, &calls, NULL), DTP_OK);
-    assert_int_equal(dtp_arena_defer(arena, count_calls, &calls, NULL), DTP_OK);
-    assert_int_equal(calls, 0);
-    dtp_arena_destroy(arena);
-    assert_int_equal(calls, 22);
-    assert_int_equal(dtp_arena_defer(NULL, count_calls, &calls, NULL), DTP_NOMEM);
-}
-
 static void test_rules__layouts_and_conflicts(void **state)
 {
     (void)state;
@@ -263,7 +237,6 @@ int main(void)
         cmocka_unit_test(test_chunk__follows_torch),
         cmocka_unit_test(test_layout__nested_uneven_split),
         cmocka_unit_test(test_layout__text_round_trip_and_tiling),
-        cmocka_unit_test(test_arena__runs_what_was_deferred_latest_first),
         cmocka_unit_test(test_rules__layouts_and_conflicts),
         cmocka_unit_test(test_err__prefix_reads_outside_in),
         cmocka_unit_test(test_options__of_other_versions),

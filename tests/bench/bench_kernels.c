@@ -286,9 +286,8 @@ static double measure_gemm(int32_t threads)
     const dtp_gemm_desc g = {.m = N, .n = N, .k = N, .alpha = 1.0f, .lda = N, .ldb = N, .ldc = N};
     const dtp_gemm_options options = {.threads = threads};
     dtp_gemm_plan *plan = NULL;
-    dtp_arena *arena = dtp_arena_create();
     dtp_err err;
-    if (dtp_gemm_plan_create(&g, NULL, &options, arena, &plan, &err) != DTP_OK) {
+    if (dtp_gemm_plan_create(&g, NULL, &options, &plan, &err) != DTP_OK) {
         fail(err.msg);
     }
     for (int i = 0; i < 10; i++) {
@@ -297,7 +296,7 @@ static double measure_gemm(int32_t threads)
         t = now_s(threads) - t;
         best = t < best ? t : best;
     }
-    dtp_arena_destroy(arena);
+    dtp_gemm_plan_destroy(plan);
     free(p);
     return 2.0 * N * N * (double)N / best * 1e-9;
 }

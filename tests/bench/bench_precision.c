@@ -81,7 +81,6 @@ static void *make(dtp_dtype type, int64_t n)
 /* Least time of each way; below 0 where the processor cannot. */
 static void measure(const product *p, int32_t threads, double least[N_WAYS])
 {
-    dtp_arena *arena = dtp_arena_create();
     dtp_gemm_scratch scratch = {0};
     dtp_gemm_plan *plans[N_WAYS] = {NULL};
     void *a[DTP_N_DTYPES] = {NULL}, *b[DTP_N_DTYPES] = {NULL}, *c[DTP_N_DTYPES] = {NULL};
@@ -100,7 +99,7 @@ static void measure(const product *p, int32_t threads, double least[N_WAYS])
                                  .c_type = type};
         const dtp_gemm_options options = {threads, WAYS[w].provider, &scratch};
         dtp_err err = {0};
-        const dtp_status s = dtp_gemm_plan_create(&g, NULL, &options, arena, &plans[w], &err);
+        const dtp_status s = dtp_gemm_plan_create(&g, NULL, &options, &plans[w], &err);
         if (s != DTP_OK && s != DTP_UNSUPPORTED) {
             fail(err.msg);
         }
@@ -127,8 +126,10 @@ static void measure(const product *p, int32_t threads, double least[N_WAYS])
         free(b[d]);
         free(c[d]);
     }
+    for (int w = 0; w < N_WAYS; w++) {
+        dtp_gemm_plan_destroy(plans[w]);
+    }
     dtp_gemm_scratch_free(&scratch);
-    dtp_arena_destroy(arena);
 }
 
 int main(int argc, char **argv)

@@ -34,11 +34,10 @@ static int added_by_product(int64_t m, int64_t n, int64_t k)
     const dtp_gemm_desc g = {.m = m, .n = n, .k = k, .alpha = 1.0f, .lda = k, .ldb = n, .ldc = n};
     const dtp_gemm_options options = {.threads = 2};
     dtp_gemm_plan *plan = NULL;
-    dtp_arena *arena = dtp_arena_create();
-    assert_int_equal(dtp_gemm_plan_create(&g, NULL, &options, arena, &plan, NULL), DTP_OK);
+    assert_int_equal(dtp_gemm_plan_create(&g, NULL, &options, &plan, NULL), DTP_OK);
     const int before = count_threads();
     dtp_gemm_plan_run(plan, a, b, c);
-    dtp_arena_destroy(arena);
+    dtp_gemm_plan_destroy(plan);
     free(a);
     free(b);
     free(c);

@@ -69,13 +69,12 @@ static void multiply(const product *p, dtp_gemm_desc g, int rounds)
 {
     const dtp_gemm_options options = {.threads = p->threads};
     dtp_gemm_plan *plan = NULL;
-    dtp_arena *arena = dtp_arena_create();
-    if (dtp_gemm_plan_create(&g, NULL, &options, arena, &plan, NULL) == DTP_OK) {
+    if (dtp_gemm_plan_create(&g, NULL, &options, &plan, NULL) == DTP_OK) {
         for (int i = 0; i < rounds; i++) {
             dtp_gemm_plan_run(plan, p->a, p->b, p->c);
         }
+        dtp_gemm_plan_destroy(plan);
     }
-    dtp_arena_destroy(arena);
 }
 
 static bool is_right(const product *p)

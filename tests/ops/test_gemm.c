@@ -222,11 +222,9 @@ static void check_sample(const sample *s, const char *provider, uint64_t seed, i
     const dtp_gemm_options options = {
         .threads = s->threads, .provider = provider, .scratch = &scratch};
     dtp_gemm_plan *plan = NULL;
-    dtp_arena *arena = dtp_arena_create();
     dtp_err err = {0};
-    const dtp_status status = dtp_gemm_plan_create(&s->g, &s->batch, &options, arena, &plan, &err);
+    const dtp_status status = dtp_gemm_plan_create(&s->g, &s->batch, &options, &plan, &err);
     if (status == DTP_UNSUPPORTED) {
-        dtp_arena_destroy(arena);
         return;
     }
     assert_int_equal(status, DTP_OK);
@@ -245,7 +243,7 @@ static void check_sample(const sample *s, const char *provider, uint64_t seed, i
     }
     free(first);
     free(second);
-    dtp_arena_destroy(arena);
+    dtp_gemm_plan_destroy(plan);
     dtp_gemm_scratch_free(&scratch);
 }
 
@@ -278,11 +276,11 @@ static const char *provider_of(const dtp_gemm_desc *g, int32_t threads, const ch
 {
     const dtp_gemm_options options = {.threads = threads, .provider = asked, .scratch = scratch};
     dtp_gemm_plan *plan = NULL;
-    dtp_arena *arena = dtp_arena_create();
-    const char *name = dtp_gemm_plan_create(g, NULL, &options, arena, &plan, NULL) == DTP_OK
-                           ? dtp_gemm_plan_provider(plan)
-                           : "none";
-    dtp_arena_destroy(arena);
+    if (dtp_gemm_plan_create(g, NULL, &options, &plan, NULL) != DTP_OK) {
+        return "none";
+    }
+    const char *name = dtp_gemm_plan_provider(plan);
+    dtp_gemm_plan_destroy(plan);
     return name;
 }
 
@@ -324,16 +322,12 @@ static void test_gemm__unsupported(void **unused)
     (void)unused;
     const dtp_gemm_options options = {.threads = 1};
     dtp_gemm_plan *plan = NULL;
-    dtp_arena *arena = dtp_arena_create();
     dtp_err err = {0};
     const dtp_gemm_desc f64 = square(4, DTP_F64, DTP_F64), mixed = square(4, DTP_BF16, DTP_F16);
-    assert_int_equal(dtp_gemm_plan_create(&f64, NULL, &options, arena, &plan, &err),
-                     DTP_UNSUPPORTED);
+    assert_int_equal(dtp_gemm_plan_create(&f64, NULL, &options, &plan, &err), DTP_UNSUPPORTED);
     assert_string_equal(err.msg, "no matrix product of f64 to f64 on this processor");
-    assert_int_equal(dtp_gemm_plan_create(&mixed, NULL, &options, arena, &plan, &err),
-                     DTP_UNSUPPORTED);
+    assert_int_equal(dtp_gemm_plan_create(&mixed, NULL, &options, &plan, &err), DTP_UNSUPPORTED);
     assert_string_equal(err.msg, "no matrix product of bf16 to f16 on this processor");
-    dtp_arena_destroy(arena);
 }
 
 /* f32 needs no scratch memory, 16-bit products so much that oneDNN is never given up for it. */
@@ -382,9 +376,7 @@ static void *run_rounds(void *user)
         dtp_gemm_scratch scratch = {0};
         const dtp_gemm_options options = {.threads = c->s.threads, .scratch = &scratch};
         dtp_gemm_plan *plan = NULL;
-        dtp_arena *arena = dtp_arena_create();
-        if (dtp_gemm_plan_create(&c->s.g, &c->s.batch, &options, arena, &plan, NULL) != DTP_OK) {
-            dtp_arena_destroy(arena);
+        if (dtp_gemm_plan_create(&c->s.g, &c->s.batch, &options, &plan, NULL) != DTP_OK) {
             c->wrong = true;
             break;
         }
@@ -392,7 +384,7 @@ static void *run_rounds(void *user)
         c->wrong = c->wrong || (first != NULL && memcmp(first, out, bytes) != 0);
         free(i > 0 ? out : NULL);
         first = i == 0 ? out : first;
-        dtp_arena_destroy(arena);
+        dtp_gemm_plan_destroy(plan);
         dtp_gemm_scratch_free(&scratch);
     }
     c->wrong = c->wrong || first == NULL || worst_error(&c->s, first) > 1.0;
