@@ -372,6 +372,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "uneven",
                                        "redistribution",
                                        "redistributions",
+                                       "precision",
                                        "remat",
                                        "microbatches",
                                        "microbatch_dim",

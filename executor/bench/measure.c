@@ -68,12 +68,12 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
 /* A node bound to pool memory. */
 typedef struct kernel_case {
     dtp_bench *b;
-    dtp_kernel_fn kernel;
     dtp_op_call call;
     dtp_call_types types;
     dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
     size_t need[DTP_N_BENCH_POOLS]; /* bytes */
-    dtp_kernel_args args;
+    dtp_step_record record;
+    dtp_bound_kernel kernel;
 } kernel_case;
 
 static dtp_bench_pool_id pool_of(const dtp_ttype *type)
@@ -125,22 +125,16 @@ static dtp_status run_kernel(void *user, int32_t repeat, dtp_err *err)
             in_place ? c->in[c->call.op->inplace_in[i] - 1].data : at[DTP_BENCH_RESULTS];
         at[DTP_BENCH_RESULTS] += rounded_bytes(&c->types.out[i]);
     }
-    return c->kernel(&c->args, err);
+    return dtp_bound_kernel_run(&c->kernel, err);
 }
 
-static dtp_status measure_node(dtp_bench *b, const dtp_graph *g, dtp_sample_kind kind, bool *done,
+static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind, bool *done,
                                dtp_err *err)
 {
     kernel_case c = {.b = b};
     dtp_sample sample = {.kind = kind};
     c.call = dtp_node_call(g, &g->nodes[0], &c.types);
     sample.dtype = kind == DTP_SAMPLE_GEMM ? c.types.in[0].dtype : DTP_F32;
-    c.kernel = dtp_backend_kernel(b->backend, c.call.op->name);
-    if (c.kernel == NULL) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "bench: the '%s' backend has no kernel for op '%s'",
-                        b->backend->ops->name, c.call.op->name);
-    }
-    DTP_TRY(dtp_backend_check(b->backend, &c.call, err));
     dtp_call_work(&c.call, &sample.work);
     /* A transposition is another thing than a sum, though both are einsums. */
     bool copies = (c.call.op->flags & DTP_OP_CONTRACTION) != 0 && !(sample.work.flops > 0.0);
@@ -155,12 +149,16 @@ static dtp_status measure_node(dtp_bench *b, const dtp_graph *g, dtp_sample_kind
     for (int32_t i = 0; i < c.call.n_out; i++) {
         c.out[i] = dtp_view_whole(&c.types.out[i]);
     }
-    c.args = (dtp_kernel_args){.call = &c.call,
-                               .in = c.in,
-                               .out = c.out,
-                               .workspace = b->pools[DTP_BENCH_WORKSPACE].data,
-                               .workspace_bytes = (int64_t)c.need[DTP_BENCH_WORKSPACE],
-                               .threads = b->backend->threads};
+    c.record = dtp_step_record_init(0, 0);
+    c.record.microbatch = 1; /* `accumulate` adds */
+    const dtp_kernel_args args = {.call = &c.call,
+                                  .in = c.in,
+                                  .out = c.out,
+                                  .workspace = b->pools[DTP_BENCH_WORKSPACE].data,
+                                  .workspace_bytes = (int64_t)c.need[DTP_BENCH_WORKSPACE],
+                                  .record = &c.record};
+    DTP_TRY(dtp_err_prefixed(dtp_backend_bind(b->backend, &args, g->arena, &c.kernel, err), err,
+                             "bench"));
     return dtp_bench_measure(b, run_kernel, &c, sample, err);
 }
 

@@ -2,40 +2,19 @@
 #include "executor/cpu/cpu.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "core/base/safe_int.h"
 #include "executor/cpu/blas.h"
 #include "executor/cpu/kernels.h"
 #include "executor/device/host_memory.h"
 
 #define LIST(family) dtp_cpu_##family,
-static const dtp_cpu_row *const LISTS[] = {DTP_CPU_FAMILIES(LIST)};
+static const dtp_kernel *const LISTS[] = {DTP_CPU_FAMILIES(LIST)};
 
-/* NULL when there is no such op. */
-static const dtp_cpu_row *row_of(const char *op)
-{
-    for (size_t i = 0; i < sizeof LISTS / sizeof LISTS[0]; i++) {
-        for (const dtp_cpu_row *row = LISTS[i]; row->op != NULL; row++) {
-            if (strcmp(row->op, op) == 0) {
-                return row;
-            }
-        }
-    }
-    return NULL;
-}
-
-static dtp_kernel_fn find_kernel(const dtp_backend *b, const char *op)
+static const dtp_kernel *kernel(const dtp_backend *b, const char *op, int32_t i)
 {
     (void)b;
-    const dtp_cpu_row *row = row_of(op);
-    return row != NULL ? row->run : NULL;
-}
-
-static dtp_status check_call(const dtp_backend *b, const dtp_op_call *call, dtp_err *err)
-{
-    (void)b;
-    const dtp_cpu_row *row = row_of(call->op->name);
-    return row != NULL && row->check != NULL ? row->check(call, err) : DTP_OK;
+    return dtp_host_kernel(LISTS, sizeof LISTS / sizeof LISTS[0], op, i);
 }
 
 static void say(const dtp_backend *b, const dtp_ctx *ctx)
@@ -45,9 +24,20 @@ static void say(const dtp_backend *b, const dtp_ctx *ctx)
             blas->found_loaded ? "by_other_code" : "here", b->threads);
 }
 
-static void destroy(dtp_backend *b)
+dtp_status dtp_cpu_reserve(dtp_backend *b, int64_t floats, dtp_err *err)
 {
-    free(b);
+    int64_t bytes;
+    if (!dtp_add_i64(floats, 15, &floats) ||
+        !dtp_mul_i64(floats / 16 * 16, (int64_t)sizeof(float) * b->threads, &bytes)) {
+        return DTP_FAIL(err, DTP_NOMEM, "rows too long to be widened");
+    }
+    return dtp_scratch_reserve(&b->scratch, (size_t)bytes, err);
+}
+
+float *dtp_cpu_scratch(const dtp_backend *b, int64_t *stride)
+{
+    *stride = (int64_t)b->scratch.bytes / b->threads / (int64_t)sizeof(float) / 16 * 16;
+    return b->scratch.data;
 }
 
 static const dtp_backend_ops cpu_ops = {
@@ -56,14 +46,13 @@ static const dtp_backend_ops cpu_ops = {
     .free = dtp_host_free,
     .upload = dtp_host_upload,
     .download = dtp_host_download,
-    .kernel = find_kernel,
-    .check = check_call,
+    .kernel = kernel,
     .pack = dtp_host_pack,
     .unpack = dtp_host_unpack,
     .slice = dtp_host_slice,
     .scale = dtp_host_scale,
     .say = say,
-    .destroy = destroy,
+    .destroy = dtp_host_destroy,
 };
 
 dtp_status dtp_backend_cpu_create(int32_t threads, dtp_backend **out, dtp_err *err)

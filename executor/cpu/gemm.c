@@ -26,7 +26,7 @@ struct dtp_gemm_plan {
     int32_t threads;     /* that share a product, else 1 */
     int64_t rows, cols;  /* the grid of blocks that C is cut into */
     size_t thread_bytes; /* of scratch */
-    dtp_gemm_scratch *scratch;
+    dtp_scratch *scratch;
     int64_t n_states;
     void **states; /* [member of the team][block]; NULL when the provider has none */
 };
@@ -73,23 +73,6 @@ static int64_t cut(int64_t n, int64_t parts, int64_t i)
 }
 
 /* ---- making ---- */
-
-void dtp_gemm_scratch_free(dtp_gemm_scratch *scratch)
-{
-    free(scratch->data);
-    *scratch = (dtp_gemm_scratch){0};
-}
-
-static dtp_status grow(dtp_gemm_scratch *scratch, size_t bytes, dtp_err *err)
-{
-    if (bytes > 0 && bytes > scratch->bytes) {
-        void *data = aligned_alloc(64, bytes);
-        DTP_TRY(DTP_MEMORY(err, data));
-        dtp_gemm_scratch_free(scratch);
-        *scratch = (dtp_gemm_scratch){data, bytes};
-    }
-    return DTP_OK;
-}
 
 /* First row and column of block t of the grid, and its form. */
 static dtp_gemm_desc block_of(const dtp_gemm_plan *p, int64_t t, int64_t at[2])
@@ -158,7 +141,7 @@ static dtp_status bind(dtp_gemm_plan *p, const dtp_gemm_provider *provider, dtp_
         p->cols *= !fits && m < n ? 2 : 1;
     }
     const int32_t threads = p->team > p->threads ? p->team : p->threads;
-    return grow(p->scratch, p->thread_bytes * (size_t)threads, err);
+    return dtp_scratch_reserve(p->scratch, p->thread_bytes * (size_t)threads, err);
 }
 
 /* The first provider that takes the product. */

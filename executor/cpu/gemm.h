@@ -20,6 +20,7 @@
 #define DTP_EXECUTOR_CPU_GEMM_H
 
 #include "core/layout/tensor_type.h"
+#include "executor/device/scratch.h"
 
 /* C[m,n] = alpha A[m,k] B[k,n] + beta C. trans_a: A is stored k x m; trans_b: B is stored n x k.
  * Leading dims in elements. beta = 0 ignores what C holds. */
@@ -57,23 +58,15 @@ typedef struct dtp_gemm_batch {
     int64_t stride[3][DTP_MAX_RANK]; /* of A, B, C */
 } dtp_gemm_batch;
 
-/* Memory that the plans of one caller share, since they run one after the other; as large as the
- * most that one of them needs, at most DTP_GEMM_SCRATCH_MOST per thread and nothing for f32. It is
- * the libraries' own working memory, like the buffers that OpenBLAS has, and no part of an arena.
- */
-typedef struct dtp_gemm_scratch {
-    void *data;
-    size_t bytes;
-} dtp_gemm_scratch;
+/* Scratch memory of a thread, at most; none for f32. */
 enum { DTP_GEMM_SCRATCH_MOST = 4 << 20 };
-void dtp_gemm_scratch_free(dtp_gemm_scratch *scratch);
 
 typedef struct dtp_gemm_plan dtp_gemm_plan;
 
 typedef struct dtp_gemm_options {
-    int32_t threads;           /* at least 1 */
-    const char *provider;      /* "openblas", "onednn", "widened"; NULL: by the rule */
-    dtp_gemm_scratch *scratch; /* grows; outlives the plan */
+    int32_t threads;      /* at least 1 */
+    const char *provider; /* "openblas", "onednn", "widened"; NULL: by the rule */
+    dtp_scratch *scratch; /* of the caller, grows; outlives the plan */
 } dtp_gemm_options;
 
 /* The pointers of g are not looked at. DTP_UNSUPPORTED naming the types when no provider, or not

@@ -181,16 +181,20 @@ static void make_view(dtp_view *v, const dtp_ttype *type)
 }
 
 /* Best of some runs, in seconds. */
-static double time_op(const dtp_kernel_args *args, dtp_kernel_fn fn)
+static double time_op(dtp_backend *b, const dtp_kernel_args *args, dtp_arena *arena)
 {
-    double best = 1e9, start = now_s(args->threads);
+    double best = 1e9, start = now_s(b->threads);
     dtp_err err;
-    for (int i = 0; i < 5 || (i < 1000 && now_s(args->threads) - start < 0.25); i++) {
-        double t = now_s(args->threads);
-        if (fn(args, &err) != DTP_OK) {
+    dtp_bound_kernel kernel;
+    if (dtp_backend_bind(b, args, arena, &kernel, &err) != DTP_OK) {
+        fail(err.msg);
+    }
+    for (int i = 0; i < 5 || (i < 1000 && now_s(b->threads) - start < 0.25); i++) {
+        double t = now_s(b->threads);
+        if (dtp_bound_kernel_run(&kernel, &err) != DTP_OK) {
             fail(err.msg);
         }
-        t = now_s(args->threads) - t;
+        t = now_s(b->threads) - t;
         best = t < best ? t : best;
     }
     return best;
@@ -253,13 +257,15 @@ static void run_one(dtp_backend *b, const bench_op *bench, double gemm_rate)
         bytes += (double)dtp_ttype_bytes(&out[i]);
     }
     int64_t workspace = call.op->workspace != NULL ? call.op->workspace(&call) : 0;
+    dtp_step_record record = dtp_step_record_init(0, 0);
+    record.microbatch = 1; /* `accumulate` adds */
     dtp_kernel_args args = {.call = &call,
                             .in = in_views,
                             .out = out_views,
                             .workspace_bytes = workspace,
-                            .threads = b->threads};
+                            .record = &record};
     args.workspace = aligned_alloc(64, (size_t)(workspace + 127) / 64 * 64);
-    double t = time_op(&args, b->ops->kernel(b, bench->op));
+    double t = time_op(b, &args, g->arena);
     double rate = (bench->flops > 0.0 ? bench->flops : bytes) / t * 1e-9;
     printf("%-20s %-24s %9.1f us %8.1f %s %5.2f of %s\n", bench->op, bench->in[0], t * 1e6, rate,
            bench->flops > 0.0 ? "GFLOP/s" : "GB/s   ",

@@ -81,7 +81,7 @@ static void *make(dtp_dtype type, int64_t n)
 /* Least time of each way; below 0 where the processor cannot. */
 static void measure(const product *p, int32_t threads, double least[N_WAYS])
 {
-    dtp_gemm_scratch scratch = {0};
+    dtp_scratch scratch = {0};
     dtp_gemm_plan *plans[N_WAYS] = {NULL};
     void *a[DTP_N_DTYPES] = {NULL}, *b[DTP_N_DTYPES] = {NULL}, *c[DTP_N_DTYPES] = {NULL};
     for (int w = 0; w < N_WAYS; w++) {
@@ -129,7 +129,7 @@ static void measure(const product *p, int32_t threads, double least[N_WAYS])
     for (int w = 0; w < N_WAYS; w++) {
         dtp_gemm_plan_destroy(plans[w]);
     }
-    dtp_gemm_scratch_free(&scratch);
+    dtp_scratch_free(&scratch);
 }
 
 int main(int argc, char **argv)

@@ -218,7 +218,7 @@ static void *run_once(const sample *s, const dtp_gemm_plan *plan)
 
 static void check_sample(const sample *s, const char *provider, uint64_t seed, int *taken)
 {
-    dtp_gemm_scratch scratch = {0};
+    dtp_scratch scratch = {0};
     const dtp_gemm_options options = {
         .threads = s->threads, .provider = provider, .scratch = &scratch};
     dtp_gemm_plan *plan = NULL;
@@ -244,7 +244,7 @@ static void check_sample(const sample *s, const char *provider, uint64_t seed, i
     free(first);
     free(second);
     dtp_gemm_plan_destroy(plan);
-    dtp_gemm_scratch_free(&scratch);
+    dtp_scratch_free(&scratch);
 }
 
 static void test_gemm__providers_against_naive(void **unused)
@@ -272,7 +272,7 @@ static void test_gemm__providers_against_naive(void **unused)
 /* ---- the rule ---- */
 
 static const char *provider_of(const dtp_gemm_desc *g, int32_t threads, const char *asked,
-                               dtp_gemm_scratch *scratch)
+                               dtp_scratch *scratch)
 {
     const dtp_gemm_options options = {.threads = threads, .provider = asked, .scratch = scratch};
     dtp_gemm_plan *plan = NULL;
@@ -300,7 +300,7 @@ static dtp_gemm_desc square(int64_t n, dtp_dtype ab, dtp_dtype c)
 static void test_gemm__rule(void **unused)
 {
     (void)unused;
-    dtp_gemm_scratch scratch = {0};
+    dtp_scratch scratch = {0};
     for (int64_t n = 1; n < 3000; n = n * 3 + 1) {
         const dtp_gemm_desc f32 = square(n, DTP_F32, DTP_F32), f16 = square(n, DTP_F16, DTP_F32);
         const dtp_gemm_desc bf16 = square(n, DTP_BF16, DTP_BF16);
@@ -314,7 +314,7 @@ static void test_gemm__rule(void **unused)
         assert_string_equal(provider_of(&f16, 1, "onednn", &scratch), "none");
         assert_string_equal(provider_of(&bf16, 1, "openblas", &scratch), "none");
     }
-    dtp_gemm_scratch_free(&scratch);
+    dtp_scratch_free(&scratch);
 }
 
 static void test_gemm__unsupported(void **unused)
@@ -336,7 +336,7 @@ static void test_gemm__scratch_is_bounded(void **unused)
     (void)unused;
     static const int64_t sizes[] = {1, 30, 700, 8192, 50257};
     for (int i = 0; i < 125 * 4 * 3; i++) {
-        dtp_gemm_scratch scratch = {0};
+        dtp_scratch scratch = {0};
         const int32_t threads = 1 << i % 3 * 2;
         dtp_gemm_desc g = square(1, DTP_BF16, i / 3 % 2 == 0 ? DTP_BF16 : DTP_F32);
         g.m = sizes[i / 12 % 5];
@@ -353,7 +353,7 @@ static void test_gemm__scratch_is_bounded(void **unused)
         assert_true(scratch.bytes > 0 && scratch.bytes <= (size_t)threads * DTP_GEMM_SCRATCH_MOST);
         g.ab_type = g.c_type = DTP_F32;
         assert_string_equal(provider_of(&g, threads, NULL, NULL), "openblas");
-        dtp_gemm_scratch_free(&scratch);
+        dtp_scratch_free(&scratch);
     }
 }
 
@@ -373,7 +373,7 @@ static void *run_rounds(void *user)
     const size_t bytes = (size_t)(c->s.c.elems * dtp_dtype_bytes(c->s.g.c_type));
     void *first = NULL;
     for (int i = 0; i < ROUNDS; i++) {
-        dtp_gemm_scratch scratch = {0};
+        dtp_scratch scratch = {0};
         const dtp_gemm_options options = {.threads = c->s.threads, .scratch = &scratch};
         dtp_gemm_plan *plan = NULL;
         if (dtp_gemm_plan_create(&c->s.g, &c->s.batch, &options, &plan, NULL) != DTP_OK) {
@@ -385,7 +385,7 @@ static void *run_rounds(void *user)
         free(i > 0 ? out : NULL);
         first = i == 0 ? out : first;
         dtp_gemm_plan_destroy(plan);
-        dtp_gemm_scratch_free(&scratch);
+        dtp_scratch_free(&scratch);
     }
     c->wrong = c->wrong || first == NULL || worst_error(&c->s, first) > 1.0;
     free(first);

@@ -110,13 +110,13 @@ static void check_kernels(dtp_backend *b)
 {
     int32_t missing = 0;
     for (int32_t i = 0; i < dtp_op_count(); i++) {
-        if (b->ops->kernel(b, dtp_op_at(i)->name) == NULL) {
+        if (b->ops->kernel(b, dtp_op_at(i)->name, 0) == NULL) {
             print_error("backend '%s' has no kernel '%s'\n", b->ops->name, dtp_op_at(i)->name);
             missing++;
         }
     }
     assert_int_equal(missing, 0);
-    assert_null(b->ops->kernel(b, "no such op"));
+    assert_null(b->ops->kernel(b, "no such op", 0));
 }
 
 static void test_backends__have_every_kernel(void **state)
