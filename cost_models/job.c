@@ -12,15 +12,18 @@ static dtp_status shard(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     if (o->plan != NULL) {
         job->sharding = o->plan->sharding;
         job->changed = dtp_graph_variant_any(&o->plan->variant);
+        job->precision = o->plan->variant.precision;
         DTP_TRY(dtp_plan_graph(o->plan, model, &job->graph, err));
         return dtp_sharding_check(job->graph, &job->sharding, err);
     }
     const dtp_mesh one = {0};
     const dtp_mesh *mesh = o->mesh != NULL ? o->mesh : &one;
     dtp_graph_variant variant;
+    const dtp_variant_texts texts = {o->precision, o->remat, o->microbatches};
     dtp_layout_rules rules;
-    DTP_TRY(dtp_graph_variant_parse(o->remat, o->microbatches, model, job->arena, &variant, err));
+    DTP_TRY(dtp_graph_variant_parse(&texts, model, job->arena, &variant, err));
     job->changed = dtp_graph_variant_any(&variant);
+    job->precision = variant.precision;
     DTP_TRY(dtp_graph_with_variant(model, &variant, 0, NULL, &job->graph, err));
     DTP_TRY(dtp_layout_rules_parse(o->rules == NULL ? "" : o->rules, mesh, &job->graph->dims,
                                    job->arena, &rules, err));

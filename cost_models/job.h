@@ -7,8 +7,9 @@
 
 /* A job stays where it was created: the program refers to the lowering. */
 struct dtp_job {
-    dtp_graph *graph; /* with recomputation, microbatches and the plan's implementations */
-    bool changed;     /* recomputation or microbatches */
+    dtp_graph *graph;        /* with variant and the plan's implementations */
+    bool changed;            /* by a graph variant, */
+    dtp_precision precision; /* this one among others */
     dtp_arena *arena;
     dtp_sharding sharding;
     dtp_plan_lowering lowering;

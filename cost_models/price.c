@@ -20,14 +20,17 @@ static double flop_rate(const dtp_machine *m, dtp_dtype dtype)
     return rate;
 }
 
-/* launch + batch GEMMs + packing. Measured GEMM times contain the traffic of their operands;
- * without measurements it is max(FLOPs / rate, bytes / bandwidth). */
+/* launch + batch GEMMs + packing. Measured GEMM times contain the traffic of their operands; those
+ * of f32 are scaled for a dtype that was not measured; without measurements it is max(FLOPs / rate,
+ * bytes / bandwidth). */
 static double price_gemm(const dtp_machine *m, dtp_dtype dtype, const dtp_work *w)
 {
     double body;
-    if (m->gemm_grid != NULL) {
+    if (dtp_gemm_grid_has(m->gemm_grid, dtype)) {
+        body = (double)w->batch * dtp_gemm_grid_time(m->gemm_grid, dtype, w);
+    } else if (dtp_gemm_grid_has(m->gemm_grid, DTP_F32)) {
         double dtype_factor = flop_rate(m, DTP_F32) / flop_rate(m, dtype);
-        body = (double)w->batch * dtp_gemm_grid_time(m->gemm_grid, w) * dtype_factor;
+        body = (double)w->batch * dtp_gemm_grid_time(m->gemm_grid, DTP_F32, w) * dtype_factor;
     } else {
         body = fmax(w->flops / flop_rate(m, dtype), w->bytes / m->mem_bw_Bps);
     }

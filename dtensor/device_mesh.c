@@ -83,6 +83,7 @@ dtp_status dtp_device_mesh_create(dtp_comm *comm, dtp_backend *backend,
         dtp_device_mesh_destroy(mesh);
         return status;
     }
+    dtp_backend_say(backend, mesh->options.ctx);
     *out = mesh;
     return DTP_OK;
 }

@@ -47,7 +47,7 @@ static dtp_status distance_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_kernel KERNELS[] = {{"l1_distance", distance_kernel}};
+static const dtp_kernel KERNELS[] = {{.op = "l1_distance", .run = distance_kernel}};
 
 static dtp_status register_op(dtp_op_set *set, dtp_err *err)
 {

@@ -186,8 +186,8 @@ static dtp_status use(dtp_device_mesh *mesh, void *user, dtp_err *err)
 
 static int run(const dtp_op_set *set, int32_t ranks, const char *comm, outcome *out)
 {
-    static const dtp_kernel kernels[] = {{"squared_distance", run_squared_distance},
-                                         {"local_mm", run_local_mm}};
+    static const dtp_kernel kernels[] = {{.op = "squared_distance", .run = run_squared_distance},
+                                         {.op = "local_mm", .run = run_local_mm}};
     char mesh[32];
     dtp_err err = {0};
     dtp_world_options options = dtp_world_options_init();

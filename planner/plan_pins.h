@@ -23,7 +23,7 @@ typedef struct dtp_pins_request {
     int64_t memory_limit_bytes; /* per rank; 0 = none */
     const char *rules_file;     /* baselines; NULL = none */
     const dtp_graph_variant
-        *variant; /* recomputation, microbatches; NULL = none. Pins and implementations
+        *variant; /* precision, recomputation, microbatches; NULL = none. Pins and implementations
                                          refer to the changed graph */
 } dtp_pins_request;
 

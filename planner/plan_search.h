@@ -29,18 +29,19 @@ typedef struct dtp_plan_request {
     const char *pins;           /* rules mode: rules that must hold, "batch:x"; NULL = none */
     int32_t n_texts;            /* tensor mode: what must hold, "pin TENSOR: LAYOUT" and "style */
     const char *const *texts;   /* GLOB: STYLE" (interop/styles/pin_texts.h) */
-    const dtp_graph_variant *variant; /* recomputation, microbatches; NULL = none. Pins of tensor
+    const dtp_graph_variant
+        *variant;           /* precision, recomputation, microbatches; NULL = none. Pins of tensor
                                          mode name nodes of the changed graph */
-    const char *rules_file;           /* dtp.rules/1 with hand-written baselines; NULL = none */
-    int32_t candidates; /* rules mode: an optimum and its neighbours that are lowered, 1 to 8 */
-    double margin;      /* ... within this fraction of the optimum */
-    uint64_t seed;      /* tensor mode: of the solver's heuristic */
-    dtp_solver solver;  /* tensor mode */
-    int32_t threads;    /* tensor mode: of the solver; the plan does not depend on them */
-    double gap;         /* tensor mode: large problems need no closer certificate, as a share */
-    bool prices;        /* tensor mode: shadow prices of the constraints */
-    bool tying_bound;   /* tensor mode: bound what tying loses */
-    bool untie;         /* tensor mode: afterwards without layer tying */
+    const char *rules_file; /* dtp.rules/1 with hand-written baselines; NULL = none */
+    int32_t candidates;     /* rules mode: an optimum and its neighbours that are lowered, 1 to 8 */
+    double margin;          /* ... within this fraction of the optimum */
+    uint64_t seed;          /* tensor mode: of the solver's heuristic */
+    dtp_solver solver;      /* tensor mode */
+    int32_t threads;        /* tensor mode: of the solver; the plan does not depend on them */
+    double gap;             /* tensor mode: large problems need no closer certificate, as a share */
+    bool prices;            /* tensor mode: shadow prices of the constraints */
+    bool tying_bound;       /* tensor mode: bound what tying loses */
+    bool untie;             /* tensor mode: afterwards without layer tying */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     const dtp_plan
         *incumbent;       /* tensor mode, objective time: the incumbent of another graph, of which

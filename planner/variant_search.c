@@ -28,18 +28,23 @@ typedef struct search {
 
 const char *dtp_variant_text(const dtp_graph_variant *variant, dtp_arena *arena)
 {
+    char precision[DTP_PRECISION_TEXT_BYTES];
     const char *text = "";
     if (!dtp_graph_variant_any(variant)) {
         return "as it is";
     }
+    if (variant->precision.compute != DTP_F32) {
+        dtp_precision_print(&variant->precision, precision);
+        text = dtp_arena_printf(arena, " --precision %s", precision);
+    }
     for (int32_t i = 0; i < variant->remat.n && text != NULL; i++) {
-        text = dtp_arena_printf(arena, "%s%s%s", text, i == 0 ? "--remat " : ",",
+        text = dtp_arena_printf(arena, "%s%s%s", text, i == 0 ? " --remat " : ",",
                                 variant->remat.items[i]);
     }
-    return variant->microbatches <= 1 || text == NULL
-               ? text
-               : dtp_arena_printf(arena, "%s%s--microbatches %d", text,
-                                  variant->remat.n > 0 ? " " : "", variant->microbatches);
+    if (variant->microbatches > 1 && text != NULL) {
+        text = dtp_arena_printf(arena, "%s --microbatches %d", text, variant->microbatches);
+    }
+    return text != NULL ? text + 1 : NULL;
 }
 
 /* ---- the list of variants -----------------------------------------------------------------------
@@ -49,6 +54,8 @@ static dtp_status list_variants(search *s, dtp_err *err)
 {
     const dtp_graph_variant none = {.micro_dim = -1};
     const dtp_graph_variant given = s->request->variant != NULL ? *s->request->variant : none;
+    const dtp_precision all[] = {{DTP_F32, DTP_F32}, {DTP_BF16, DTP_BF16}, {DTP_BF16, DTP_F32}};
+    const dtp_precision *precisions = s->what->precision ? all : &given.precision;
     dtp_remat one = given.remat, *remat = &one;
     int32_t count = given.microbatches, *counts = &count, n_remat = 1, n_counts = 1;
     const int32_t max =
@@ -59,14 +66,18 @@ static dtp_status list_variants(search *s, dtp_err *err)
     if (s->what->microbatches) {
         DTP_TRY(dtp_microbatch_variants(s->g, max, s->arena, &n_counts, &counts, err));
     }
-    const size_t n = (size_t)n_remat * (size_t)n_counts;
+    const int32_t n_precisions = s->what->precision ? (int32_t)(sizeof all / sizeof *all) : 1;
+    const size_t n = (size_t)n_precisions * (size_t)n_remat * (size_t)n_counts;
     DTP_TRY(DTP_NEW(s->arena, s->variants, n, err));
     DTP_TRY(DTP_NEW(s->arena, s->tried, n, err));
-    for (int32_t i = 0; i < n_remat; i++) {
+    for (int32_t i = 0; i < n_precisions * n_remat; i++) {
         for (int32_t k = 0; k < n_counts; k++) {
-            const bool ends = (i == 0 || i == n_remat - 1) && (k == 0 || k == n_counts - 1);
-            const dtp_graph_variant c = {
-                .remat = remat[i], .microbatches = counts[k], .micro_dim = given.micro_dim};
+            const int32_t r = i % n_remat;
+            const bool ends = (r == 0 || r == n_remat - 1) && (k == 0 || k == n_counts - 1);
+            const dtp_graph_variant c = {.precision = precisions[i / n_remat],
+                                         .remat = remat[r],
+                                         .microbatches = counts[k],
+                                         .micro_dim = given.micro_dim};
             if (!s->what->first || (ends && dtp_graph_variant_any(&c))) {
                 s->variants[s->n++] = c;
             }

@@ -1,9 +1,9 @@
-/* The search for recomputation and microbatches: a mode of planning plans for one graph variant
- * after the other, the best plan stays.
+/* The search for precision, recomputation and microbatches: a mode of planning plans for one graph
+ * variant after the other, the best plan stays.
  *
  * Variants are tried in order of work: the model as it is, then more microbatches, then
- * recomputation (dtp_remat_variants x dtp_microbatch_variants). For objective time a variant is
- * dropped
+ * recomputation (dtp_remat_variants x dtp_microbatch_variants), then all of these in bf16, with
+ * gradients of parameters in bf16 and in f32. For objective time a variant is dropped
  *   - when its compute bound (planner/problem/tensors/compute_bound.h) is not below the makespan of
  *     the incumbent: then no plan for it is faster;
  *   - in tensor mode, when the model as it is has a plan, and no additive cost of the variant is
@@ -22,9 +22,9 @@ typedef dtp_status (*dtp_plan_mode)(const dtp_graph *g, const dtp_machine *machi
                                     dtp_err *err);
 
 typedef struct dtp_variant_search {
-    bool remat, microbatches; /* what is searched; the other is as request->variant says */
-    int32_t max_microbatches; /* 0: 16 */
-    bool first;               /* whether any variant helps: only the most that each option can do,
+    bool precision, remat, microbatches; /* what is searched; the rest is as the request says */
+    int32_t max_microbatches;            /* 0: 16 */
+    bool first; /* whether any variant helps: only the most that each option can do,
                                  alone and together, up to the first plan */
 } dtp_variant_search;
 
@@ -36,7 +36,8 @@ dtp_status dtp_plan_variants(dtp_plan_mode mode, const dtp_graph *g, const dtp_m
                              const dtp_plan_request *request, const dtp_variant_search *what,
                              dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* "--remat layer:0-3,head --microbatches 2", "as it is"; from `arena`, NULL when out of memory. */
+/* "--precision bf16 --remat layer:0-3,head --microbatches 2", "as it is"; from `arena`, NULL when
+ * out of memory. */
 const char *dtp_variant_text(const dtp_graph_variant *variant, dtp_arena *arena);
 
 #endif

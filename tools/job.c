@@ -25,7 +25,7 @@ dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *
     options.n_overrides = source->dims.n;
     options.overrides = overrides;
     options.forward_only = source->forward;
-    options.f64 = source->f64;
+    options.f64 = source->f64 && source->precision == NULL;
     return dtp_model_read(source->model, &options, out, err);
 }
 
@@ -34,6 +34,7 @@ static const char *decided(const tool_source *s)
 {
     return s->mesh != NULL           ? "mesh"
            : s->rules != NULL        ? "rules"
+           : s->precision != NULL    ? "precision"
            : s->remat != NULL        ? "remat"
            : s->microbatches != NULL ? "microbatches"
                                      : NULL;
@@ -58,11 +59,24 @@ bool tool_plan_is_current(const tool_source *source, const dtp_plan *plan, const
     return same_model && same_machine;
 }
 
+/* A plan in f32 is run in f64, on the model in f64. */
+static dtp_status read_wide(const tool_source *source, tool_job *job, dtp_err *err)
+{
+    dtp_plan_destroy(job->plan);
+    dtp_graph_destroy(job->model);
+    job->plan = NULL;
+    job->model = NULL;
+    DTP_TRY(tool_read_graph(source, &job->model, err));
+    return dtp_plan_load(source->plan, job->model, &job->plan, err);
+}
+
 static dtp_status build(const tool_source *source, dtp_job_options options, const dtp_ctx *ctx,
                         tool_job *job, dtp_err *err)
 {
     dtp_mesh mesh;
-    DTP_TRY(tool_read_graph(source, &job->model, err));
+    tool_source from = *source;
+    from.f64 = source->f64 && source->plan == NULL;
+    DTP_TRY(tool_read_graph(&from, &job->model, err));
     if (source->machine != NULL) {
         DTP_TRY(dtp_machine_read(source->machine, &job->machine, err));
     }
@@ -73,6 +87,9 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
                             decided(source));
         }
         DTP_TRY(dtp_plan_load(source->plan, job->model, &job->plan, err));
+        if (source->f64 && dtp_plan_compute_dtype(job->plan) == DTP_F32) {
+            DTP_TRY(read_wide(source, job, err));
+        }
         (void)tool_plan_is_current(source, job->plan, job->model, job->machine, ctx);
     }
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
@@ -80,6 +97,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     options.mesh = &mesh;
     options.rules = source->rules;
     options.uneven = source->uneven;
+    options.precision = source->precision;
     options.remat = source->remat;
     options.microbatches = source->microbatches;
     options.strict = source->strict;

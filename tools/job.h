@@ -14,6 +14,7 @@ typedef struct tool_source {
     const char *rules;        /* --rules batch:x */
     const char *plan;         /* --plan FILE: mesh and layouts */
     const char *machine;      /* --machine FILE: prices */
+    const char *precision;    /* --precision bf16 */
     const char *remat;        /* --remat layer */
     const char *microbatches; /* --microbatches 4 */
     bool forward;             /* --forward */
@@ -56,6 +57,9 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
 
 /* clang-format off */
 #define TOOL_CHOICE_OPTIONS(source)                                                                \
+    {"--precision", TOOL_STRING, "NAME", &(source).precision, 0, 0,                                \
+     "type of activations and their gradients: f32 (default), bf16 or f16; with ',gradients=f32' " \
+     "gradients of parameters are f32 from where they are made"},                                  \
     {"--remat", TOOL_STRING, "BLOCKS", &(source).remat, 0, 0,                                      \
      "recompute blocks in the backward pass: none, all, or names such as 'layer' or 'layer:0-3'"}, \
     {"--microbatches", TOOL_STRING, "N", &(source).microbatches, 0, 0,                             \

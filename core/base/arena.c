@@ -21,8 +21,16 @@ typedef struct block {
     alignas(max_align_t) unsigned char data[];
 } block;
 
+/* What is called at the end. */
+typedef struct at_end {
+    struct at_end *next;
+    void (*fn)(void *user);
+    void *user;
+} at_end;
+
 struct dtp_arena {
     block *head;
+    at_end *last;
 };
 
 dtp_arena *dtp_arena_create(void)
@@ -34,6 +42,9 @@ void dtp_arena_destroy(dtp_arena *arena)
 {
     if (arena == NULL) {
         return;
+    }
+    for (const at_end *e = arena->last; e != NULL; e = e->next) {
+        e->fn(e->user);
     }
     block *b = arena->head;
     while (b != NULL) {
@@ -89,6 +100,18 @@ dtp_status dtp_arena_new(dtp_arena *arena, void *out, size_t n, size_t size, con
     return p != NULL ? DTP_OK
                      : dtp_err_set(err, DTP_NOMEM, file, line,
                                    "out of memory for %zu elements of %zu bytes", n, size);
+}
+
+dtp_status dtp_arena_at_end(dtp_arena *arena, void (*fn)(void *user), void *user, dtp_err *err)
+{
+    at_end *e = dtp_arena_alloc(arena, 1, sizeof *e);
+    if (e == NULL) {
+        fn(user);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory");
+    }
+    *e = (at_end){arena->last, fn, user};
+    arena->last = e;
+    return DTP_OK;
 }
 
 char *dtp_arena_strdup(dtp_arena *arena, const char *text)

@@ -25,6 +25,11 @@ dtp_status dtp_arena_new(dtp_arena *arena, void *out, size_t n, size_t size, con
 #define DTP_NEW(arena, pointer, n, err)                                                            \
     dtp_arena_new((arena), &(pointer), (size_t)(n), sizeof *(pointer), __FILE__, __LINE__, (err))
 
+/* Calls fn(user) when the arena is destroyed, the last one first, before memory is freed; at once
+ * when there is no memory to remember it. */
+dtp_status dtp_arena_at_end(dtp_arena *arena, void (*fn)(void *user), void *user,
+                            dtp_err *err) DTP_MUST_CHECK;
+
 /* A copy of a string; NULL when out of memory. */
 char *dtp_arena_strdup(dtp_arena *arena, const char *text);
 

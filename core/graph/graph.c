@@ -328,6 +328,15 @@ dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err)
     return DTP_OK;
 }
 
+dtp_tensor_id dtp_graph_param_of(const dtp_graph *g, dtp_tensor_id t)
+{
+    const dtp_node_id n = g->tensors[t].producer;
+    if (n >= 0 && (g->nodes[n].op->flags & DTP_OP_CAST) != 0) {
+        t = g->nodes[n].in[0];
+    }
+    return g->tensors[t].kind == DTP_TENSOR_PARAM ? t : -1;
+}
+
 bool dtp_tensor_lasts(const dtp_graph_tensor *t)
 {
     return t->kind == DTP_TENSOR_PARAM || (t->kind == DTP_TENSOR_STATE && !t->per_step);

@@ -142,6 +142,9 @@ dtp_status dtp_graph_add_output(dtp_graph *g, dtp_tensor_id t, dtp_err *err) DTP
 dtp_status dtp_graph_add_update(dtp_graph *g, dtp_update u, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err) DTP_MUST_CHECK;
 
+/* The parameter that a tensor is, itself or cast to another type (core/transform/precision.h); -1 =
+ * none. */
+dtp_tensor_id dtp_graph_param_of(const dtp_graph *g, dtp_tensor_id t);
 /* Whether a tensor has contents from one step to the next: PARAM and STATE but no accumulators. */
 bool dtp_tensor_lasts(const dtp_graph_tensor *t);
 /* What a step computes: the loss, outputs and gradients; *n ids from `arena`. */

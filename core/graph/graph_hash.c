@@ -22,6 +22,9 @@ static uint64_t hash_node(uint64_t h, const dtp_graph *g, const dtp_node *node)
     }
     for (int32_t i = 0; i < node->n_attrs; i++) {
         const dtp_attr *a = &node->attrs[i];
+        if (a->kind == DTP_ATTR_DTYPE && a->i == DTP_NO_DTYPE) {
+            continue; /* says nothing */
+        }
         h = dtp_hash_text(h, a->key);
         if (a->kind == DTP_ATTR_DIM) {
             h = dtp_hash_text(h, a->i < 0 ? "" : dtp_dims_name(&g->dims, (dtp_dim_id)a->i));

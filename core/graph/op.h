@@ -2,7 +2,7 @@
  *
  * An op is a row of a family in core/graph/ops, or a registered one (core/graph/op_set.h): shape
  * inference, sharding rules, gradient, work (FLOPs, bytes), decomposition. Everything else loops
- * over the rows or asks for their flags; kernels are found by the op's name
+ * over the rows or asks for their flags; kernels are found by op and dtypes
  * (dtp_kernel in dtp/op.h). Tests are driven by the table, so an op without a rule, a gradient
  * (or an explicit "not differentiable") or a kernel fails.
  */
@@ -70,8 +70,13 @@ enum {
     DTP_OP_CONSTANT = 1 << 16,       /* no operands; every element is the attribute "value" */
     DTP_OP_REDUCTION = 1 << 17,      /* the dims of attribute "over" reduced by attribute "kind" */
     DTP_OP_ARITHMETIC = 1 << 18,     /* bound by arithmetic, not by bytes, in long sequences */
+    DTP_OP_CAST = 1 << 20,           /* the elements in another type, and no more */
+    DTP_OP_STATISTIC = 1 << 21,      /* of many elements: mixed precision keeps it in f32 */
     DTP_OP_ANY_DTYPE = 1 << 19       /* moves, fills or converts: kernels take every dtype */
 };
+
+/* A DTYPE attribute that says nothing: the element type is that of the operands. */
+enum { DTP_NO_DTYPE = -1 };
 
 /* f32_error of a row whose f32 kernel gives what f64 arithmetic gives: it moves or compares. */
 #define DTP_EXACT (-1.0)

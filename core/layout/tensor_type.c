@@ -30,6 +30,17 @@ bool dtp_dtype_is_float(dtp_dtype dtype)
     return TYPES[dtype].is_float;
 }
 
+bool dtp_dtype_is_half(dtp_dtype dtype)
+{
+    return dtp_dtype_is_float(dtype) && dtp_dtype_bytes(dtype) == 2;
+}
+
+bool dtp_dtype_widens(dtp_dtype from, dtp_dtype to)
+{
+    return dtp_dtype_is_float(from) && dtp_dtype_is_float(to) &&
+           dtp_dtype_bytes(from) < dtp_dtype_bytes(to);
+}
+
 dtp_status dtp_dtype_parse(const char *name, dtp_dtype *out, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, name, out));

@@ -7,6 +7,10 @@
 #include "dtp/layout.h"
 
 bool dtp_dtype_is_float(dtp_dtype dtype);
+/* bf16 and f16. */
+bool dtp_dtype_is_half(dtp_dtype dtype);
+/* Float types of which the second has every value of the first and is another one. */
+bool dtp_dtype_widens(dtp_dtype from, dtp_dtype to);
 /* DTP_INVALID when the number is none of the enumeration. */
 dtp_status dtp_dtype_check(int64_t code, dtp_err *err) DTP_MUST_CHECK;
 

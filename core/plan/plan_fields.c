@@ -380,33 +380,14 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
 
 dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
-    static const char *const keys[] = {"format",
-                                       "model",
-                                       "machine",
-                                       "target",
-                                       "mesh",
-                                       "mode",
-                                       "objective",
-                                       "memory_limit_bytes",
-                                       "uneven",
-                                       "redistribution",
-                                       "redistributions",
-                                       "overlap",
-                                       "remat",
-                                       "microbatches",
-                                       "microbatch_dim",
-                                       "rules",
-                                       "predicted",
-                                       "certificate",
-                                       "pins",
-                                       "tried",
-                                       "baselines",
-                                       "hashes",
-                                       "settings",
-                                       "strategies",
-                                       "views",
-                                       "tensors",
-                                       NULL};
+    static const char *const keys[] = {
+        "format",     "model",          "machine",         "target",
+        "mesh",       "mode",           "objective",       "memory_limit_bytes",
+        "uneven",     "redistribution", "redistributions", "overlap",
+        "precision",  "remat",          "microbatches",    "microbatch_dim",
+        "rules",      "predicted",      "certificate",     "pins",
+        "tried",      "baselines",      "hashes",          "settings",
+        "strategies", "views",          "tensors",         NULL};
     static const char *const predicted_keys[] = {"step_time_s",    "compute_s", "comm_s",
                                                  "exposed_comm_s", "cost_s",    "peak_bytes",
                                                  "collectives",    NULL};

@@ -68,6 +68,11 @@ const dtp_certificate *dtp_plan_certificate(const dtp_plan *plan)
     return &plan->certificate;
 }
 
+dtp_dtype dtp_plan_compute_dtype(const dtp_plan *plan)
+{
+    return plan->variant.precision.compute;
+}
+
 bool dtp_plan_is_for_model(const dtp_plan *plan, const dtp_graph *model)
 {
     return plan->model_hash == dtp_graph_hash(model);

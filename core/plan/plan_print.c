@@ -41,6 +41,11 @@ static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
 static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
 {
     const dtp_graph_variant *c = &plan->variant;
+    if (c->precision.compute != DTP_F32) {
+        dtp_strbuf_addf(out, "precision: %s, gradients of parameters %s\n",
+                        dtp_dtype_name(c->precision.compute),
+                        dtp_dtype_name(c->precision.gradients));
+    }
     for (int32_t i = 0; i < c->remat.n; i++) {
         dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "recomputed: " : ", ", c->remat.items[i],
                         i + 1 == c->remat.n ? "\n" : "");

@@ -269,6 +269,21 @@ static dtp_status read_decision(plan_reader *r, dtp_err *err)
 /* ---- graph variant ------------------------------------------------------------------------------
  */
 
+static dtp_status read_precision(const dtp_json *v, dtp_precision *out, dtp_err *err)
+{
+    static const char *const keys[] = {"compute", "gradients", NULL};
+    static const char *const names[] = {"bf16", "f16", "f32", NULL}; /* f32: of gradients alone */
+    static const dtp_dtype dtypes[] = {DTP_BF16, DTP_F16, DTP_F32};
+    int32_t compute, gradients;
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(dtp_json_get_choice(v, "compute", names, &compute, err));
+    DTP_TRY(dtp_json_get_choice(v, "gradients", names, &gradients, err));
+    *out = (dtp_precision){dtypes[compute], dtypes[gradients]};
+    return out->compute != DTP_F32 && (out->gradients == out->compute || out->gradients == DTP_F32)
+               ? DTP_OK
+               : dtp_json_fail(v, err, "'compute' is bf16 or f16, and 'gradients' the same or f32");
+}
+
 static dtp_status read_remat(const dtp_json *list, const plan_reader *r, dtp_err *err)
 {
     const char **items;
@@ -282,11 +297,15 @@ static dtp_status read_remat(const dtp_json *list, const plan_reader *r, dtp_err
 static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *err)
 {
     const dtp_graph *model = r->g;
+    const dtp_json *precision = dtp_json_get(r->root, "precision");
     const dtp_json *remat = dtp_json_get(r->root, "remat");
     const dtp_json *count = dtp_json_get(r->root, "microbatches");
     const dtp_json *dim = dtp_json_get(r->root, "microbatch_dim");
     dtp_graph_variant *c = &r->plan->variant;
     c->micro_dim = -1;
+    if (precision != NULL) {
+        DTP_TRY(read_precision(precision, &c->precision, err));
+    }
     if (remat != NULL) {
         DTP_TRY(read_remat(remat, r, err));
     }

@@ -141,6 +141,13 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
         dtp_json_write_int(w, "memory_bytes", plan->overlap.memory_bytes);
         dtp_json_end_object(w);
     }
+    if (plan->variant.precision.compute != DTP_F32) {
+        const dtp_precision *p = &plan->variant.precision;
+        dtp_json_begin_object(w, "precision");
+        dtp_json_write_string(w, "compute", dtp_dtype_name(p->compute));
+        dtp_json_write_string(w, "gradients", dtp_dtype_name(p->gradients));
+        dtp_json_end_object(w);
+    }
     if (plan->variant.remat.n > 0) {
         write_texts(w, "remat", true, plan->variant.remat.n, plan->variant.remat.items);
     }

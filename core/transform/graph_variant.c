@@ -2,40 +2,50 @@
 
 #include "core/transform/microbatch.h"
 
-dtp_status dtp_graph_variant_parse(const char *remat, const char *microbatches,
-                                   const dtp_graph *model, dtp_arena *arena, dtp_graph_variant *out,
-                                   dtp_err *err)
+dtp_status dtp_graph_variant_parse(const dtp_variant_texts *texts, const dtp_graph *model,
+                                   dtp_arena *arena, dtp_graph_variant *out, dtp_err *err)
 {
     *out = (dtp_graph_variant){.micro_dim = -1};
-    if (remat != NULL) {
-        DTP_TRY(dtp_remat_parse(remat, model, arena, &out->remat, err));
+    if (texts->precision != NULL) {
+        DTP_TRY(dtp_precision_parse(texts->precision, &out->precision, err));
     }
-    return microbatches == NULL ? DTP_OK
-                                : dtp_microbatches_parse(microbatches, model, &out->micro_dim,
-                                                         &out->microbatches, err);
+    if (texts->remat != NULL) {
+        DTP_TRY(dtp_remat_parse(texts->remat, model, arena, &out->remat, err));
+    }
+    return texts->microbatches == NULL
+               ? DTP_OK
+               : dtp_microbatches_parse(texts->microbatches, model, &out->micro_dim,
+                                        &out->microbatches, err);
 }
 
 bool dtp_graph_variant_any(const dtp_graph_variant *variant)
 {
-    return variant->remat.n > 0 || variant->microbatches > 1;
+    return variant->precision.compute != DTP_F32 || variant->remat.n > 0 ||
+           variant->microbatches > 1;
 }
 
 /* The changed graph; NULL in *out when nothing changes. */
 static dtp_status change(const dtp_graph *model, const dtp_graph_variant *c, dtp_graph **out,
                          dtp_err *err)
 {
-    dtp_graph *again = NULL;
-    *out = NULL;
+    dtp_graph *last = NULL, *next = NULL;
+    dtp_status s = DTP_OK;
+    if (c->precision.compute != DTP_F32) {
+        DTP_TRY(dtp_graph_with_precision(model, &c->precision, &last, err));
+    }
     if (c->remat.n > 0) {
-        DTP_TRY(dtp_graph_rematerialize(model, &c->remat, &again, err));
+        s = dtp_graph_rematerialize(last != NULL ? last : model, &c->remat, &next, err);
+        dtp_graph_destroy(last);
+        last = next;
     }
-    if (c->microbatches <= 1) {
-        *out = again;
-        return DTP_OK;
+    if (s == DTP_OK && c->microbatches > 1) {
+        next = NULL;
+        s = dtp_graph_microbatched(last != NULL ? last : model, c->micro_dim, c->microbatches,
+                                   &next, err);
+        dtp_graph_destroy(last);
+        last = next;
     }
-    dtp_status s = dtp_graph_microbatched(again != NULL ? again : model, c->micro_dim,
-                                          c->microbatches, out, err);
-    dtp_graph_destroy(again);
+    *out = last;
     return s;
 }
 

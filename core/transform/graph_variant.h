@@ -1,28 +1,35 @@
-/* What a plan may change about the graph of its model before tensors get layouts: recomputation and
- * microbatches, in this order. */
+/* What a plan may change about the graph of its model before tensors get layouts: precision,
+ * recomputation and microbatches, in this order (core/transform/precision.h says why). */
 #ifndef DTP_CORE_TRANSFORM_GRAPH_VARIANT_H
 #define DTP_CORE_TRANSFORM_GRAPH_VARIANT_H
 
+#include "core/transform/precision.h"
 #include "core/transform/recompute.h"
 #include "core/graph/implementation.h"
 
 typedef struct dtp_graph_variant {
+    dtp_precision precision;
     dtp_remat remat;
     int32_t microbatches; /* 0 and 1: none */
     dtp_dim_id micro_dim; /* with microbatches > 1; -1: dtp_microbatch_dim */
 } dtp_graph_variant;
 
-/* What texts say, "layer:0-3" and "4" or "batch=4" (dtp_remat_parse, dtp_microbatches_parse); NULL:
- * none. Texts from `arena`. */
-dtp_status dtp_graph_variant_parse(const char *remat, const char *microbatches,
-                                   const dtp_graph *model, dtp_arena *arena, dtp_graph_variant *out,
+/* A variant as texts: "bf16", "layer:0-3", and "4" or "batch=4" (dtp_precision_parse,
+ * dtp_remat_parse, dtp_microbatches_parse); NULL: none. */
+typedef struct dtp_variant_texts {
+    const char *precision, *remat, *microbatches;
+} dtp_variant_texts;
+
+/* What texts say. Texts of the result are from `arena`. */
+dtp_status dtp_graph_variant_parse(const dtp_variant_texts *texts, const dtp_graph *model,
+                                   dtp_arena *arena, dtp_graph_variant *out,
                                    dtp_err *err) DTP_MUST_CHECK;
 /* Whether they change anything. */
 bool dtp_graph_variant_any(const dtp_graph_variant *variant);
 
 /* The graph that programs are lowered from. It borrows from `model`, which must outlive it.
  * Settings refer to nodes of the changed graph. Without variant and implementations it is like the
- * model. Fails as dtp_graph_rematerialize, dtp_graph_microbatched and
+ * model. Fails as dtp_graph_with_precision, dtp_graph_rematerialize, dtp_graph_microbatched and
  * dtp_graph_with_implementations. */
 dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *variant,
                                   int32_t n_implementations,

@@ -130,10 +130,10 @@ static dtp_status fit_bandwidth(dtp_machine *m, const dtp_samples *samples, dtp_
     return largest > 0.0 ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "fit: no sample of move 'copy'");
 }
 
-static bool same_gemm(const dtp_gemm_point *p, const dtp_work *w)
+static bool same_gemm(const dtp_gemm_point *p, dtp_dtype dtype, const dtp_work *w)
 {
-    return p->m == w->m && p->n == w->n && p->k == w->k && p->trans_a == w->trans_a &&
-           p->trans_b == w->trans_b;
+    return p->dtype == dtype && p->m == w->m && p->n == w->n && p->k == w->k &&
+           p->trans_a == w->trans_a && p->trans_b == w->trans_b;
 }
 
 /* Rates without launch and packing, which prices add again. Repeated shapes keep the faster one. */
@@ -150,16 +150,17 @@ static dtp_status fit_gemm(dtp_machine *m, const dtp_samples *samples, dtp_err *
         double body = fmax(s->time_s - extra, 0.1 * usable_time(s));
         double rate = 2.0 * (double)w->m * (double)w->n * (double)w->k / body;
         int32_t k = 0;
-        while (k < m->n_gemm && !same_gemm(&m->gemm[k], w)) {
+        while (k < m->n_gemm && !same_gemm(&m->gemm[k], s->dtype, w)) {
             k++;
         }
         if (k == m->n_gemm) {
-            m->gemm[m->n_gemm++] = (dtp_gemm_point){w->m, w->n, w->k, w->trans_a, w->trans_b, rate};
+            m->gemm[m->n_gemm++] =
+                (dtp_gemm_point){w->m, w->n, w->k, w->trans_a, w->trans_b, rate, s->dtype};
         }
         m->gemm[k].flops = fmax(m->gemm[k].flops, rate);
-        m->flops[DTP_F32] = fmax(m->flops[DTP_F32], rate);
+        m->flops[s->dtype] = fmax(m->flops[s->dtype], rate);
     }
-    return m->n_gemm > 0 ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "fit: no GEMM sample");
+    return m->flops[DTP_F32] > 0.0 ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "fit: no GEMM sample");
 }
 
 /* ---- collectives ---- */

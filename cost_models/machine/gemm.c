@@ -9,9 +9,15 @@ typedef struct axis {
     double log_size[DTP_GEMM_MAX_AXIS]; /* ascending */
 } axis;
 
-struct dtp_gemm_grid {
+/* The grid of one dtype. */
+typedef struct table {
+    dtp_dtype dtype;
     axis axes[3];              /* m, n, k */
     double *log_t[N_VARIANTS]; /* row-major over (m, n, k); shared by variants without points */
+} table;
+
+struct dtp_gemm_grid {
+    table *of[DTP_N_DTYPES]; /* NULL: not measured */
 };
 
 static int32_t variant_of(bool trans_a, bool trans_b)
@@ -19,7 +25,7 @@ static int32_t variant_of(bool trans_a, bool trans_b)
     return (trans_a ? 2 : 0) + (trans_b ? 1 : 0);
 }
 
-static int64_t node_of(const dtp_gemm_grid *g, const int32_t at[3])
+static int64_t node_of(const table *g, const int32_t at[3])
 {
     return ((int64_t)at[0] * g->axes[1].n + at[1]) * g->axes[2].n + at[2];
 }
@@ -58,13 +64,14 @@ static double point_log_volume(const dtp_gemm_point *p)
 }
 
 /* log of 1 / rate of the measured node nearest to the one at the logs `x`. */
-static double nearest_log_cost(const dtp_machine *m, int32_t variant, const double x[3])
+static double nearest_log_cost(const dtp_machine *m, dtp_dtype dtype, int32_t variant,
+                               const double x[3])
 {
     double best = INFINITY;
     double cost = 0.0;
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
-        if (variant_of(p->trans_a, p->trans_b) != variant) {
+        if (p->dtype != dtype || variant_of(p->trans_a, p->trans_b) != variant) {
             continue;
         }
         double dm = log((double)p->m) - x[0];
@@ -80,7 +87,7 @@ static double nearest_log_cost(const dtp_machine *m, int32_t variant, const doub
 }
 
 /* Visits all nodes; writes log t of measured ones and fills the others. */
-static void fill_nodes(const dtp_machine *m, const dtp_gemm_grid *g, int32_t variant, double *log_t)
+static void fill_nodes(const dtp_machine *m, const table *g, int32_t variant, double *log_t)
 {
     int64_t nodes = (int64_t)g->axes[0].n * g->axes[1].n * g->axes[2].n;
     for (int64_t i = 0; i < nodes; i++) {
@@ -88,7 +95,7 @@ static void fill_nodes(const dtp_machine *m, const dtp_gemm_grid *g, int32_t var
     }
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
-        if (variant_of(p->trans_a, p->trans_b) == variant) {
+        if (p->dtype == g->dtype && variant_of(p->trans_a, p->trans_b) == variant) {
             int32_t at[3] = {axis_find(&g->axes[0], log((double)p->m)),
                              axis_find(&g->axes[1], log((double)p->n)),
                              axis_find(&g->axes[2], log((double)p->k))};
@@ -101,13 +108,13 @@ static void fill_nodes(const dtp_machine *m, const dtp_gemm_grid *g, int32_t var
             int32_t nn = g->axes[1].n;
             double x[3] = {g->axes[0].log_size[i / nk / nn], g->axes[1].log_size[i / nk % nn],
                            g->axes[2].log_size[i % nk]};
-            log_t[i] = log(2.0) + x[0] + x[1] + x[2] + nearest_log_cost(m, variant, x);
+            log_t[i] = log(2.0) + x[0] + x[1] + x[2] + nearest_log_cost(m, g->dtype, variant, x);
         }
     }
 }
 
 /* Running minimum from large to small sizes, in place. */
-static void clip_to_larger(const dtp_gemm_grid *g, double *log_t)
+static void clip_to_larger(const table *g, double *log_t)
 {
     int64_t nk = g->axes[2].n;
     int64_t stride[3] = {g->axes[1].n * nk, nk, 1};
@@ -121,18 +128,20 @@ static void clip_to_larger(const dtp_gemm_grid *g, double *log_t)
     }
 }
 
-dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
+/* The table of the dtype; none without points. */
+static dtp_status build_table(dtp_machine *m, dtp_dtype dtype, table **out, dtp_err *err)
 {
-    m->gemm_grid = NULL;
-    m->gemm_fit_error = 0.0;
-    if (m->n_gemm == 0) {
-        return DTP_OK;
-    }
-    dtp_gemm_grid *g;
-    DTP_TRY(DTP_NEW(m->arena, g, 1, err));
+    table *g = NULL;
     bool present[N_VARIANTS] = {false};
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
+        if (p->dtype != dtype) {
+            continue;
+        }
+        if (g == NULL) {
+            DTP_TRY(DTP_NEW(m->arena, g, 1, err));
+            g->dtype = dtype;
+        }
         DTP_TRY(axis_add(&g->axes[0], p->m, "m", err));
         DTP_TRY(axis_add(&g->axes[1], p->n, "n", err));
         DTP_TRY(axis_add(&g->axes[2], p->k, "k", err));
@@ -140,7 +149,7 @@ dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
     }
     double *first = NULL;
     for (int32_t v = 0; v < N_VARIANTS; v++) {
-        if (present[v]) {
+        if (g != NULL && present[v]) {
             size_t nodes = (size_t)g->axes[0].n * (size_t)g->axes[1].n * (size_t)g->axes[2].n;
             double *log_t;
             DTP_TRY(DTP_NEW(m->arena, log_t, nodes, err));
@@ -150,8 +159,24 @@ dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
             first = first == NULL ? g->log_t[v] : first;
         }
     }
-    for (int32_t v = 0; v < N_VARIANTS; v++) {
+    for (int32_t v = 0; g != NULL && v < N_VARIANTS; v++) {
         g->log_t[v] = g->log_t[v] == NULL ? first : g->log_t[v];
+    }
+    *out = g;
+    return DTP_OK;
+}
+
+dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
+{
+    dtp_gemm_grid *g;
+    m->gemm_grid = NULL;
+    m->gemm_fit_error = 0.0;
+    if (m->n_gemm == 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(DTP_NEW(m->arena, g, 1, err));
+    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+        DTP_TRY(build_table(m, (dtp_dtype)d, &g->of[d], err));
     }
     m->gemm_grid = g;
     double worst = 0.0;
@@ -160,10 +185,15 @@ dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
         dtp_work w = {
             .m = p->m, .n = p->n, .k = p->k, .trans_a = p->trans_a, .trans_b = p->trans_b};
         double measured = exp(point_log_volume(p)) / p->flops;
-        worst = fmax(worst, fabs(measured / dtp_gemm_grid_time(g, &w) - 1.0));
+        worst = fmax(worst, fabs(measured / dtp_gemm_grid_time(g, p->dtype, &w) - 1.0));
     }
     m->gemm_fit_error = worst;
     return DTP_OK;
+}
+
+bool dtp_gemm_grid_has(const dtp_gemm_grid *grid, dtp_dtype dtype)
+{
+    return grid != NULL && grid->of[dtype] != NULL;
 }
 
 /* Place of a size on an axis: node below, fraction of the way to the next one, and log of how far
@@ -187,8 +217,9 @@ static place locate(const axis *a, int64_t size)
     return (place){i, (x - a->log_size[i]) / (a->log_size[i + 1] - a->log_size[i]), 0.0};
 }
 
-double dtp_gemm_grid_time(const dtp_gemm_grid *grid, const dtp_work *work)
+double dtp_gemm_grid_time(const dtp_gemm_grid *all, dtp_dtype dtype, const dtp_work *work)
 {
+    const table *grid = all->of[dtype];
     place p[3] = {locate(&grid->axes[0], work->m), locate(&grid->axes[1], work->n),
                   locate(&grid->axes[2], work->k)};
     const double *log_t = grid->log_t[variant_of(work->trans_a, work->trans_b)];

@@ -25,11 +25,12 @@ typedef struct dtp_op_curve {
     double flops;     /* when positive, work.flops / flops seconds are added (attention) */
 } dtp_op_curve;
 
-/* Measured GEMM rate at one shape. */
+/* Measured GEMM rate at one shape and type of the operands. */
 typedef struct dtp_gemm_point {
     int64_t m, n, k;
     bool trans_a, trans_b;
     double flops; /* achieved FLOP/s */
+    dtp_dtype dtype;
 } dtp_gemm_point;
 
 /* Measured collective: time against buffer bytes for one group size. */
@@ -49,7 +50,7 @@ typedef struct dtp_level {
 
 enum { DTP_MAX_LEVELS = 6 };
 
-/* GEMM times on a grid, made from the points (cost_models/machine/gemm.h). */
+/* GEMM times on a grid per dtype, made from the points (cost_models/machine/gemm.h). */
 typedef struct dtp_gemm_grid dtp_gemm_grid;
 
 /* Factors, at least 1, by which compute and communication take longer while both run. */

@@ -236,6 +236,33 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
     return DTP_OK;
 }
 
+/* [m, n, k, trans_a, trans_b, flops, dtype] with 0 or 1 for the transpositions; without a dtype it
+ * is f32. */
+static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_err *err)
+{
+    int64_t trans_a = 0, trans_b = 0;
+    const bool typed = dtp_json_kind_of(row) == DTP_JSON_ARRAY && dtp_json_size(row) == 7;
+    DTP_TRY(read_row(row, typed ? 7 : 6, err));
+    DTP_TRY(dtp_json_int(dtp_json_at(row, 0), 1, INT32_MAX, &p->m, err));
+    DTP_TRY(dtp_json_int(dtp_json_at(row, 1), 1, INT32_MAX, &p->n, err));
+    DTP_TRY(dtp_json_int(dtp_json_at(row, 2), 1, INT32_MAX, &p->k, err));
+    DTP_TRY(dtp_json_int(dtp_json_at(row, 3), 0, 1, &trans_a, err));
+    DTP_TRY(dtp_json_int(dtp_json_at(row, 4), 0, 1, &trans_b, err));
+    p->trans_a = trans_a == 1;
+    p->trans_b = trans_b == 1;
+    DTP_TRY(read_number(dtp_json_at(row, 5), DTP_NUMBER_FLOPS, &p->flops, err));
+    if (typed) {
+        const dtp_json *v = dtp_json_at(row, 6);
+        const char *name = NULL;
+        DTP_TRY(dtp_json_string(v, &name, err));
+        DTP_TRY(dtp_json_prefixed(v, dtp_dtype_parse(name, &p->dtype, err), err));
+        if (!dtp_dtype_is_float(p->dtype)) {
+            return dtp_json_fail(v, err, "expected a float type, found %s", name);
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *err)
 {
     const dtp_json *curves = dtp_json_get(device, "curves");
@@ -276,20 +303,7 @@ static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *e
         DTP_TRY(read_list(gemm, "points", MAX_GEMM, &rows, &n_points, err));
         DTP_TRY(DTP_NEW(m->arena, m->gemm, n_points, err));
         for (int32_t i = 0; i < n_points; i++) {
-            /* [m, n, k, trans_a, trans_b, flops] with 0 or 1 for the transpositions. */
-            const dtp_json *row = dtp_json_at(rows, i);
-            dtp_gemm_point *p = &m->gemm[i];
-            int64_t trans_a = 0;
-            int64_t trans_b = 0;
-            DTP_TRY(read_row(row, 6, err));
-            DTP_TRY(dtp_json_int(dtp_json_at(row, 0), 1, INT32_MAX, &p->m, err));
-            DTP_TRY(dtp_json_int(dtp_json_at(row, 1), 1, INT32_MAX, &p->n, err));
-            DTP_TRY(dtp_json_int(dtp_json_at(row, 2), 1, INT32_MAX, &p->k, err));
-            DTP_TRY(dtp_json_int(dtp_json_at(row, 3), 0, 1, &trans_a, err));
-            DTP_TRY(dtp_json_int(dtp_json_at(row, 4), 0, 1, &trans_b, err));
-            p->trans_a = trans_a == 1;
-            p->trans_b = trans_b == 1;
-            DTP_TRY(read_number(dtp_json_at(row, 5), DTP_NUMBER_FLOPS, &p->flops, err));
+            DTP_TRY(read_gemm_point(dtp_json_at(rows, i), &m->gemm[i], err));
         }
         m->n_gemm = n_points;
     }

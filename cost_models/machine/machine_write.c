@@ -52,6 +52,9 @@ static void write_curves(dtp_json_writer *w, const dtp_machine *m)
             dtp_json_write_int(w, NULL, p->trans_a ? 1 : 0);
             dtp_json_write_int(w, NULL, p->trans_b ? 1 : 0);
             dtp_json_write_double(w, NULL, p->flops);
+            if (p->dtype != DTP_F32) {
+                dtp_json_write_string(w, NULL, dtp_dtype_name(p->dtype));
+            }
             dtp_json_end_array(w);
         }
         dtp_json_end_array(w);

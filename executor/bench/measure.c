@@ -69,19 +69,20 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
 /* A node bound to pool memory. */
 typedef struct kernel_case {
     dtp_bench *b;
-    dtp_kernel_fn kernel;
     dtp_op_call call;
     dtp_call_types types;
     dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
     size_t need[DTP_N_BENCH_POOLS]; /* bytes */
-    dtp_kernel_args args;
+    dtp_step_record record;
+    dtp_bound_kernel kernel;
 } kernel_case;
 
 static dtp_bench_pool_id pool_of(const dtp_ttype *type)
 {
-    return type->dtype == DTP_F32    ? DTP_BENCH_FLOATS
-           : type->dtype == DTP_BOOL ? DTP_BENCH_BOOLS
-                                     : DTP_BENCH_INTS;
+    return type->dtype == DTP_F32                              ? DTP_BENCH_FLOATS
+           : type->dtype == DTP_BF16 || type->dtype == DTP_F16 ? DTP_BENCH_HALVES
+           : type->dtype == DTP_BOOL                           ? DTP_BENCH_BOOLS
+                                                               : DTP_BENCH_INTS;
 }
 
 static size_t rounded_bytes(const dtp_ttype *type)
@@ -124,21 +125,16 @@ static dtp_status run_kernel(void *user, int32_t repeat, dtp_err *err)
             in_place ? c->in[c->call.op->inplace_in[i] - 1].data : at[DTP_BENCH_RESULTS];
         at[DTP_BENCH_RESULTS] += rounded_bytes(&c->types.out[i]);
     }
-    return c->kernel(&c->args, err);
+    return dtp_bound_kernel_run(&c->kernel, err);
 }
 
-static dtp_status measure_node(dtp_bench *b, const dtp_graph *g, dtp_sample_kind kind, bool *done,
+static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind, bool *done,
                                dtp_err *err)
 {
     kernel_case c = {.b = b};
     dtp_sample sample = {.kind = kind};
     c.call = dtp_node_call(g, &g->nodes[0], &c.types);
-    c.kernel = dtp_backend_kernel(b->backend, c.call.op->name);
-    if (c.kernel == NULL) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "bench: the '%s' backend has no kernel for op '%s'",
-                        b->backend->ops->name, c.call.op->name);
-    }
-    DTP_TRY(dtp_backend_check(b->backend, &c.call, err));
+    sample.dtype = kind == DTP_SAMPLE_GEMM ? c.types.in[0].dtype : DTP_F32;
     dtp_target_work(&dtp_target_cpu, &c.call, &sample.work);
     /* A transposition is another thing than a sum, though both are einsums. */
     bool copies = (c.call.op->flags & DTP_OP_CONTRACTION) != 0 && !(sample.work.flops > 0.0);
@@ -153,21 +149,25 @@ static dtp_status measure_node(dtp_bench *b, const dtp_graph *g, dtp_sample_kind
     for (int32_t i = 0; i < c.call.n_out; i++) {
         c.out[i] = dtp_view_whole(&c.types.out[i]);
     }
-    c.args = (dtp_kernel_args){.call = &c.call,
-                               .in = c.in,
-                               .out = c.out,
-                               .workspace = b->pools[DTP_BENCH_WORKSPACE].data,
-                               .workspace_bytes = (int64_t)c.need[DTP_BENCH_WORKSPACE],
-                               .threads = b->backend->threads};
+    c.record = dtp_step_record_init(0, 0);
+    c.record.microbatch = 1; /* `accumulate` adds */
+    const dtp_kernel_args args = {.call = &c.call,
+                                  .in = c.in,
+                                  .out = c.out,
+                                  .workspace = b->pools[DTP_BENCH_WORKSPACE].data,
+                                  .workspace_bytes = (int64_t)c.need[DTP_BENCH_WORKSPACE],
+                                  .record = &c.record};
+    DTP_TRY(dtp_err_prefixed(dtp_backend_bind(b->backend, &args, g->arena, &c.kernel, err), err,
+                             "bench"));
     return dtp_bench_measure(b, run_kernel, &c, sample, err);
 }
 
 dtp_status dtp_bench_measure_recipe(dtp_bench *b, const dtp_bench_recipe *recipe,
-                                    const dtp_bench_sizes *sizes, dtp_sample_kind kind, bool *done,
-                                    dtp_err *err)
+                                    const dtp_bench_sizes *sizes, dtp_dtype dtype,
+                                    dtp_sample_kind kind, bool *done, dtp_err *err)
 {
     dtp_graph *g = NULL;
-    DTP_TRY(dtp_bench_recipe_graph(recipe, sizes, DTP_BENCH_BELOW, &g, err));
+    DTP_TRY(dtp_bench_recipe_graph(recipe, sizes, dtype, DTP_BENCH_BELOW, &g, err));
     dtp_status status = measure_node(b, g, kind, done, err);
     dtp_graph_destroy(g);
     return status;

@@ -17,6 +17,7 @@ void dtp_attention_mat_of(dtp_attention_mat *mat, const dtp_view *view, dtp_dim_
                           dtp_dim_id col)
 {
     mat->data = view->data;
+    mat->dtype = view->local.dtype;
     mat->row_step = dtp_view_stride(view, row);
     mat->col_step = dtp_view_stride(view, col);
     mat->cols = dtp_ttype_size(&view->local, col);
@@ -25,7 +26,15 @@ void dtp_attention_mat_of(dtp_attention_mat *mat, const dtp_view *view, dtp_dim_
 const float *dtp_attention_block(const dtp_attention_mat *mat, int64_t at, int64_t rows,
                                  float *buffer, int64_t *ld)
 {
-    const float *from = mat->data + at;
+    if (dtp_dtype_is_half(mat->dtype)) {
+        *ld = mat->cols;
+        for (int64_t i = 0; i < rows; i++) {
+            dtp_widen(mat->dtype, mat->cols, (const uint16_t *)mat->data + at + i * mat->row_step,
+                      mat->col_step, buffer + i * mat->cols);
+        }
+        return buffer;
+    }
+    const float *from = (const float *)mat->data + at;
     if (mat->col_step == 1 || mat->cols == 1) {
         *ld = mat->row_step;
         return from;
@@ -40,10 +49,11 @@ const float *dtp_attention_block(const dtp_attention_mat *mat, int64_t at, int64
 }
 
 dtp_attention_keys dtp_attention_keys_of(const dtp_attention_mat *mat, int64_t at, int64_t rows,
-                                         float *buffer)
+                                         float *buffer, float *wide)
 {
     dtp_attention_keys keys;
-    keys.data = dtp_attention_block(mat, at, rows, buffer, &keys.ld);
+    keys.data =
+        dtp_attention_block(mat, at, rows, dtp_dtype_is_half(mat->dtype) ? wide : buffer, &keys.ld);
     if (keys.data == buffer) {
         keys.by = buffer;
         keys.by_trans = true;
@@ -61,8 +71,13 @@ void dtp_attention_put(const dtp_attention_mat *mat, int64_t at, int64_t rows, c
                        bool add)
 {
     for (int64_t i = 0; i < rows; i++) {
-        float *to = mat->data + at + i * mat->row_step;
         const float *from = buffer + i * mat->cols;
+        if (dtp_dtype_is_half(mat->dtype)) {
+            dtp_narrow(mat->dtype, mat->cols, from, (uint16_t *)mat->data + at + i * mat->row_step,
+                       mat->col_step);
+            continue;
+        }
+        float *to = (float *)mat->data + at + i * mat->row_step;
         if (!add && mat->col_step == 1) {
             memcpy(to, from, (size_t)mat->cols * sizeof *to);
             continue;
@@ -86,7 +101,8 @@ void dtp_attention_kv_mats(const dtp_attention_shape *s, const dtp_view *k, cons
     *v_mat = *k_mat;
     k_mat->cols = s->features;
     v_mat->cols = s->values;
-    v_mat->data += s->features * v_mat->col_step;
+    v_mat->data =
+        (char *)v_mat->data + s->features * v_mat->col_step * dtp_dtype_bytes(k->local.dtype);
 }
 
 dtp_attention_at dtp_attention_at_of(const dtp_attention_shape *s, int64_t index, int64_t n)
@@ -189,6 +205,7 @@ typedef struct forward_job {
 /* Scratch of one thread. */
 typedef struct forward_tile {
     float *s, *o, *q, *k, *v, *m, *l;
+    float *wide; /* a block of 16-bit keys */
 } forward_tile;
 
 static forward_tile tile_of(const forward_job *job, float *base)
@@ -239,7 +256,8 @@ static void add_keys(const forward_job *job, const int64_t off[DTP_NEST_VIEWS], 
     const dtp_attention_shape *sh = &job->shape;
     const forward_tile *t = rows->tile;
     int64_t ldv;
-    dtp_attention_keys k = dtp_attention_keys_of(&job->k, off[1] + key * job->k.row_step, nk, t->k);
+    dtp_attention_keys k =
+        dtp_attention_keys_of(&job->k, off[1] + key * job->k.row_step, nk, t->k, t->wide);
     const float *v = dtp_attention_block(&job->v, off[2] + key * job->v.row_step, nk, t->v, &ldv);
     dtp_gemm_serial(&(dtp_gemm){false, k.by_trans, rows->n, nk, sh->features, (float)sh->dims.scale,
                                 0.0f, rows->q, k.by, t->s, rows->ldq, k.by_ld, nk});
@@ -280,6 +298,17 @@ static void query_block(const forward_job *job, const int64_t off[DTP_NEST_VIEWS
     dtp_attention_put(&job->out, off[3] + first * job->out.row_step, nq, t->o, false);
 }
 
+/* A block of 16-bit keys, as f32. */
+static dtp_status attention_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                                 dtp_err *err)
+{
+    const dtp_attention_dims d = dtp_attention_dims_of(args->call);
+    dtp_attention_mat k;
+    (void)arena, (void)state;
+    dtp_attention_mat_of(&k, &args->in[1], d.key, d.feature);
+    return dtp_cpu_reserve(args->backend, dtp_attention_wide(&k), err);
+}
+
 static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     forward_job job;
@@ -306,8 +335,11 @@ static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
     int entered = dtp_gemm_enter();
 #pragma omp parallel num_threads(team) if (team > 1)
     {
+        int64_t stride;
         float *base = (float *)args->workspace + dtp_cpu_thread() * s->tile_elems;
         forward_tile tile = tile_of(&job, base);
+        tile.wide = dtp_cpu_scratch(args->backend, &stride);
+        tile.wide += tile.wide != NULL ? dtp_cpu_thread() * stride : 0;
 #pragma omp for schedule(dynamic)
         for (int64_t u = 0; u < units; u++) {
             int64_t off[DTP_NEST_VIEWS];
@@ -346,8 +378,11 @@ enum { B, A, MERGED, LSE_A, LSE_B, LSE, N_VIEWS };
 typedef struct merge_job {
     dtp_nest rows; /* of lse */
     dtp_nest values;
-    const float *a, *b, *lse_a, *lse_b;
-    float *out, *lse;
+    dtp_dtype dtype; /* of a, b, out: f32 or 16-bit */
+    const void *a, *b;
+    const float *lse_a, *lse_b;
+    void *out;
+    float *lse;
 } merge_job;
 
 static float share_of(float part, float all)
@@ -365,12 +400,32 @@ DTP_CPU_CLONES static void blend(int64_t n, int64_t step, const float *a, const 
     }
 }
 
+/* n elements from `at` on. */
+static void blend_run(const merge_job *job, int64_t n, int64_t at, const float share[2])
+{
+    const int64_t step = dtp_nest_step(&job->values, MERGED);
+    if (!dtp_dtype_is_half(job->dtype)) {
+        blend(n, step, (const float *)job->a + at, (const float *)job->b + at, share,
+              (float *)job->out + at);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += DTP_HALF_BLOCK) {
+        const int64_t m = n - i < DTP_HALF_BLOCK ? n - i : DTP_HALF_BLOCK, first = at + i * step;
+        float a[DTP_HALF_BLOCK], b[DTP_HALF_BLOCK];
+        dtp_widen(job->dtype, m, (const uint16_t *)job->a + first, step, a);
+        dtp_widen(job->dtype, m, (const uint16_t *)job->b + first, step, b);
+        blend(m, 1, a, b, share, a);
+        dtp_narrow(job->dtype, m, a, (uint16_t *)job->out + first, step);
+    }
+}
+
 static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     const dtp_view *in = args->in, *out = args->out;
     const dtp_view *views[] = {&in[2], &in[0], &out[0], &in[1], &in[3], &out[1]};
-    merge_job job = {.a = in[0].data,
+    merge_job job = {.dtype = out[0].local.dtype,
+                     .a = in[0].data,
                      .b = in[2].data,
                      .lse_a = in[1].data,
                      .lse_b = in[3].data,
@@ -394,20 +449,18 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
         float la = job.lse_a[row[LSE_A]], lb = job.lse_b[row[LSE_B]], m = fmaxf(la, lb);
         float lse = isinf(m) ? m : m + logf(expf(la - m) + expf(lb - m));
         const float share[] = {share_of(la, lse), share_of(lb, lse)};
-        int64_t at = row[MERGED], step = dtp_nest_step(&job.values, MERGED);
         for (int64_t r = 0; r < job.values.rows; r++) {
             int64_t off[DTP_NEST_VIEWS];
             dtp_nest_row(&job.values, r, off);
-            blend(job.values.inner, step, job.a + at + off[MERGED], job.b + at + off[MERGED], share,
-                  job.out + at + off[MERGED]);
+            blend_run(&job, job.values.inner, row[MERGED] + off[MERGED], share);
         }
         job.lse[row[LSE]] = lse;
     }
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_attention[] = {
-    {"attention", attention_kernel, dtp_cpu_check_all_f32},
-    {"attention_part", attention_kernel, dtp_cpu_check_all_f32},
-    {"attention_merge", attention_merge_kernel, dtp_cpu_check_all_f32},
+const dtp_kernel dtp_cpu_attention[] = {
+    {"attention", attention_kernel, attention_bind, DTP_CPU_FLOATS},
+    {"attention_part", attention_kernel, attention_bind, DTP_CPU_FLOATS},
+    {"attention_merge", attention_merge_kernel, NULL, DTP_CPU_FLOATS},
     {.op = NULL}};

@@ -4,6 +4,7 @@
 
 #include "core/graph/ops/attention_split.h"
 #include "core/graph/ops/sequence.h"
+#include "executor/cpu/halves.h"
 #include "executor/cpu/nest.h"
 #include "spmd/target/cpu_attention.h"
 
@@ -28,9 +29,10 @@ int32_t dtp_attention_team(const dtp_attention_shape *s, int64_t heads);
 dtp_status dtp_attention_check_workspace(const dtp_attention_shape *s, const dtp_kernel_args *args,
                                          dtp_err *err) DTP_MUST_CHECK;
 
-/* The matrix [row dim, column dim] of one head inside a view. */
+/* The matrix [row dim, column dim] of one head inside a view, of f32 or 16-bit floats. */
 typedef struct dtp_attention_mat {
-    float *data;
+    void *data;
+    dtp_dtype dtype;
     int64_t row_step, col_step, cols;
 } dtp_attention_mat;
 
@@ -40,7 +42,7 @@ void dtp_attention_kv_mats(const dtp_attention_shape *s, const dtp_view *k, cons
 void dtp_attention_mat_of(dtp_attention_mat *mat, const dtp_view *view, dtp_dim_id row,
                           dtp_dim_id col);
 /* Rows of the matrix from element `at` on, with contiguous columns: in place when they are, else
- * gathered into the buffer. */
+ * gathered into the buffer, as f32. */
 const float *dtp_attention_block(const dtp_attention_mat *mat, int64_t at, int64_t rows,
                                  float *buffer, int64_t *ld);
 /* A block of keys or values, as a product with its transpose needs it: products with the second
@@ -54,9 +56,15 @@ typedef struct dtp_attention_keys {
     int64_t by_ld;
 } dtp_attention_keys;
 
+/* `wide` holds the block of a 16-bit matrix; another needs none. */
 dtp_attention_keys dtp_attention_keys_of(const dtp_attention_mat *mat, int64_t at, int64_t rows,
-                                         float *buffer);
-/* Stores (or adds) a contiguous block. */
+                                         float *buffer, float *wide);
+/* Floats of such a block. */
+static inline int64_t dtp_attention_wide(const dtp_attention_mat *mat)
+{
+    return dtp_dtype_is_half(mat->dtype) ? DTP_ATTENTION_KEYS * mat->cols : 0;
+}
+/* Stores a contiguous block, or adds it to one of f32. */
 void dtp_attention_put(const dtp_attention_mat *mat, int64_t at, int64_t rows, const float *buffer,
                        bool add);
 

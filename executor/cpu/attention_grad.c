@@ -26,6 +26,7 @@ typedef struct backward_job {
 /* Scratch of one thread; p, ds: tiles; q to out: packed blocks; dq, dk, dv: sums. */
 typedef struct backward_tile {
     float *p, *ds, *q, *dq, *out, *dout, *k, *dk, *v, *dv, *d;
+    float *wide_k, *wide_v, *sum; /* of 16-bit floats: blocks of keys and values; dq of all heads */
 } backward_tile;
 
 static backward_tile tile_of(const dtp_attention_shape *s, float *base)
@@ -60,9 +61,30 @@ DTP_CPU_CLONES static void score_grads(int64_t n, const float *p, float *ds, flo
     }
 }
 
+/* Where dq of a head is collected: in its place, of 16-bit floats in f32. */
+typedef struct query_sum {
+    dtp_attention_mat mat;
+    int64_t at;
+} query_sum;
+
+/* Head number g of those that share the keys. */
+static query_sum query_sum_of(const backward_job *job, const backward_tile *t, int64_t g,
+                              int64_t at)
+{
+    const int64_t features = job->shape.features;
+    if (!dtp_dtype_is_half(job->dq.dtype)) {
+        return (query_sum){job->dq, at};
+    }
+    return (query_sum){.mat = {.data = t->sum + g * job->shape.queries * features,
+                               .dtype = DTP_F32,
+                               .row_step = features,
+                               .col_step = 1,
+                               .cols = features}};
+}
+
 /* Blocks of queries [first, first + nq) x keys: adds to dk, dv and dq. */
 static void block_pair(const backward_job *job, const backward_tile *t, const key_block *kb,
-                       const int64_t off[DTP_NEST_VIEWS], int64_t first)
+                       const int64_t off[DTP_NEST_VIEWS], int64_t first, const query_sum *dq)
 {
     const dtp_attention_shape *s = &job->shape;
     int64_t left = s->queries - first, nk = kb->n;
@@ -93,22 +115,22 @@ static void block_pair(const backward_job *job, const backward_tile *t, const ke
     dtp_gemm_serial(&(dtp_gemm){true, false, nk, f, nq, scale, 1.0f, t->ds, q, t->dk, nk, ldq, f});
     dtp_gemm_serial(&(dtp_gemm){false, false, nq, f, nk, scale, 0.0f, t->ds, kb->k.data, t->dq, nk,
                                 kb->k.ld, f});
-    dtp_attention_put(&job->dq, off[DQ] + first * job->dq.row_step, nq, t->dq, kb->first > 0);
+    dtp_attention_put(&dq->mat, dq->at + first * dq->mat.row_step, nq, t->dq, kb->first > 0);
 }
 
 /* All queries of one head against a block of keys; the first block of keys sets dq. */
 static void all_queries(const backward_job *job, const backward_tile *t, const key_block *kb,
-                        const int64_t off[DTP_NEST_VIEWS])
+                        const int64_t off[DTP_NEST_VIEWS], const query_sum *dq)
 {
     const dtp_attention_shape *s = &job->shape;
     for (int64_t first = 0; first < s->queries; first += DTP_ATTENTION_QUERIES) {
         int64_t left = s->queries - first;
         int64_t nq = left < DTP_ATTENTION_QUERIES ? left : DTP_ATTENTION_QUERIES;
         if (dtp_attention_block_sees(s, kb->at, first, nq, kb->first, kb->n) > 0) {
-            block_pair(job, t, kb, off, first);
+            block_pair(job, t, kb, off, first, dq);
         } else if (kb->first == 0) {
             memset(t->dq, 0, (size_t)(nq * job->shape.features) * sizeof *t->dq);
-            dtp_attention_put(&job->dq, off[DQ] + first * job->dq.row_step, nq, t->dq, false);
+            dtp_attention_put(&dq->mat, dq->at + first * dq->mat.row_step, nq, t->dq, false);
         }
     }
 }
@@ -122,8 +144,10 @@ static void one_head(const backward_job *job, const int64_t base[DTP_NEST_VIEWS]
     for (; kb.first < s->keys; kb.first += kb.n) {
         const int64_t key = kb.first;
         kb.n = dtp_attention_key_block(s, at, key);
-        kb.k = dtp_attention_keys_of(&job->k, base[K] + key * job->k.row_step, kb.n, t->k);
-        kb.v = dtp_attention_keys_of(&job->v, base[V] + key * job->v.row_step, kb.n, t->v);
+        kb.k =
+            dtp_attention_keys_of(&job->k, base[K] + key * job->k.row_step, kb.n, t->k, t->wide_k);
+        kb.v =
+            dtp_attention_keys_of(&job->v, base[V] + key * job->v.row_step, kb.n, t->v, t->wide_v);
         memset(t->dk, 0, (size_t)(kb.n * s->features) * sizeof *t->dk);
         memset(t->dv, 0, (size_t)(kb.n * s->values) * sizeof *t->dv);
         for (int64_t g = 0; g < n_grouped; g++) {
@@ -132,10 +156,17 @@ static void one_head(const backward_job *job, const int64_t base[DTP_NEST_VIEWS]
             for (int32_t v = 0; v < N_HEAD_VIEWS; v++) {
                 off[v] += base[v];
             }
-            all_queries(job, t, &kb, off);
+            const query_sum dq = query_sum_of(job, t, g, off[DQ]);
+            all_queries(job, t, &kb, off, &dq);
         }
         dtp_attention_put(&job->dk, base[K] + key * job->dk.row_step, kb.n, t->dk, false);
         dtp_attention_put(&job->dv, base[V] + key * job->dv.row_step, kb.n, t->dv, false);
+    }
+    for (int64_t g = 0; g < n_grouped && dtp_dtype_is_half(job->dq.dtype) && s->keys > 0; g++) {
+        int64_t off[DTP_NEST_VIEWS];
+        dtp_nest_elem(&job->grouped, g, off);
+        dtp_attention_put(&job->dq, base[DQ] + off[DQ], s->queries,
+                          t->sum + g * s->queries * s->features, false);
     }
 }
 
@@ -160,6 +191,20 @@ static void make_job(backward_job *job, const dtp_kernel_args *args)
     dtp_nest_make(&job->grouped, s->n_grouped, s->grouped, N_HEAD_VIEWS, views);
 }
 
+/* What a thread needs of scratch. */
+static dtp_status attention_grad_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                                      dtp_err *err)
+{
+    backward_job job;
+    (void)arena, (void)state;
+    make_job(&job, args);
+    const int64_t sums = dtp_dtype_is_half(job.dq.dtype) ? dtp_nest_total(&job.grouped) : 0;
+    return dtp_cpu_reserve(args->backend,
+                           dtp_attention_wide(&job.k) + dtp_attention_wide(&job.v) +
+                               sums * job.shape.queries * job.shape.features,
+                           err);
+}
+
 static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     backward_job job;
@@ -176,6 +221,13 @@ static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *er
     {
         backward_tile tile =
             tile_of(s, (float *)args->workspace + dtp_cpu_thread() * s->tile_elems);
+        int64_t stride;
+        float *scratch = dtp_cpu_scratch(args->backend, &stride);
+        if (scratch != NULL) {
+            tile.wide_k = scratch + dtp_cpu_thread() * stride;
+            tile.wide_v = tile.wide_k + dtp_attention_wide(&job.k);
+            tile.sum = tile.wide_v + dtp_attention_wide(&job.v);
+        }
 #pragma omp for schedule(dynamic)
         for (int64_t u = 0; u < units; u++) {
             int64_t base[DTP_NEST_VIEWS];
@@ -187,7 +239,7 @@ static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *er
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_attention_grad[] = {
-    {"attention_grad", attention_grad_kernel, dtp_cpu_check_all_f32},
-    {"attention_part_grad", attention_grad_kernel, dtp_cpu_check_all_f32},
+const dtp_kernel dtp_cpu_attention_grad[] = {
+    {"attention_grad", attention_grad_kernel, attention_grad_bind, DTP_CPU_FLOATS},
+    {"attention_part_grad", attention_grad_kernel, attention_grad_bind, DTP_CPU_FLOATS},
     {.op = NULL}};

@@ -2,44 +2,42 @@
 #include "executor/cpu/cpu.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "core/base/safe_int.h"
+#include "executor/cpu/blas.h"
 #include "executor/cpu/kernels.h"
 #include "executor/device/host_memory.h"
 
 #define LIST(family) dtp_cpu_##family,
-static const dtp_cpu_row *const LISTS[] = {DTP_CPU_FAMILIES(LIST)};
+static const dtp_kernel *const LISTS[] = {DTP_CPU_FAMILIES(LIST)};
 
-/* NULL when there is no such op. */
-static const dtp_cpu_row *row_of(const char *op)
+static const dtp_kernel *kernel(const dtp_backend *b, const char *op, int32_t i)
 {
-    for (size_t i = 0; i < sizeof LISTS / sizeof LISTS[0]; i++) {
-        for (const dtp_cpu_row *row = LISTS[i]; row->op != NULL; row++) {
-            if (strcmp(row->op, op) == 0) {
-                return row;
-            }
-        }
+    (void)b;
+    return dtp_host_kernel(LISTS, sizeof LISTS / sizeof LISTS[0], op, i);
+}
+
+static void say(const dtp_backend *b, const dtp_ctx *ctx)
+{
+    const dtp_blas *blas = dtp_blas_get();
+    dtp_log(ctx, DTP_LOG_INFO, "cpu", "blas", "kernels=%s loaded=%s threads=%d", blas->corename(),
+            blas->found_loaded ? "by_other_code" : "here", b->threads);
+}
+
+dtp_status dtp_cpu_reserve(dtp_backend *b, int64_t floats, dtp_err *err)
+{
+    int64_t bytes;
+    if (!dtp_add_i64(floats, 15, &floats) ||
+        !dtp_mul_i64(floats / 16 * 16, (int64_t)sizeof(float) * b->threads, &bytes)) {
+        return DTP_FAIL(err, DTP_NOMEM, "rows too long to be widened");
     }
-    return NULL;
+    return dtp_scratch_reserve(&b->scratch, (size_t)bytes, err);
 }
 
-static dtp_kernel_fn find_kernel(const dtp_backend *b, const char *op)
+float *dtp_cpu_scratch(const dtp_backend *b, int64_t *stride)
 {
-    (void)b;
-    const dtp_cpu_row *row = row_of(op);
-    return row != NULL ? row->run : NULL;
-}
-
-static dtp_status check_call(const dtp_backend *b, const dtp_op_call *call, dtp_err *err)
-{
-    (void)b;
-    const dtp_cpu_row *row = row_of(call->op->name);
-    return row != NULL && row->check != NULL ? row->check(call, err) : DTP_OK;
-}
-
-static void destroy(dtp_backend *b)
-{
-    free(b);
+    *stride = (int64_t)b->scratch.bytes / b->threads / (int64_t)sizeof(float) / 16 * 16;
+    return b->scratch.data;
 }
 
 static const dtp_backend_ops cpu_ops = {
@@ -48,13 +46,13 @@ static const dtp_backend_ops cpu_ops = {
     .free = dtp_host_free,
     .upload = dtp_host_upload,
     .download = dtp_host_download,
-    .kernel = find_kernel,
-    .check = check_call,
+    .kernel = kernel,
     .pack = dtp_host_pack,
     .unpack = dtp_host_unpack,
     .slice = dtp_host_slice,
     .scale = dtp_host_scale,
-    .destroy = destroy,
+    .say = say,
+    .destroy = dtp_host_destroy,
 };
 
 dtp_status dtp_backend_cpu_create(int32_t threads, dtp_backend **out, dtp_err *err)
@@ -63,6 +61,7 @@ dtp_status dtp_backend_cpu_create(int32_t threads, dtp_backend **out, dtp_err *e
     if (threads < 1) {
         return DTP_FAIL(err, DTP_RANGE, "backend cpu: %d threads, at least 1 is needed", threads);
     }
+    DTP_TRY(dtp_blas_load(err));
     dtp_backend *b = calloc(1, sizeof *b);
     DTP_TRY(DTP_MEMORY(err, b));
     b->ops = &cpu_ops;

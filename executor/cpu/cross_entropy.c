@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/graph/ops/cross_entropy.h"
+#include "executor/cpu/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/rows.h"
@@ -19,20 +20,7 @@ static loss_form form_of(const dtp_op_call *call)
                                         : LOSS_NONE;
 }
 
-/* What rows need besides the row job (core/graph/ops/cross_entropy.h has the terms): labels count
- * from `first` locally; `size` is global. */
-typedef struct label_job {
-    dtp_row_job rows;
-    dtp_loss_terms terms;
-    dtp_dtype label_dtype;
-    const void *labels;
-    const float *weights; /* of all classes; NULL: 1 */
-    int64_t first, local, size;
-    double smooth;  /* smoothing per class */
-    double classes; /* sum of the class weights */
-    loss_form form;
-    double factor;
-} label_job;
+typedef struct label_job label_job;
 
 /* One row: its label as a local index (outside [0, local) when it is not here), the weight of the
  * label times 1 - smoothing, and the coefficient of lse. */
@@ -49,40 +37,79 @@ typedef struct part_result {
     bool bad;
 } part_result;
 
+typedef void (*label_row_fn)(const label_job *job, const dtp_row_job *rows,
+                             const int64_t row[DTP_NEST_VIEWS], const label_row *terms,
+                             part_result *part);
+
+/* What rows need besides the row job (core/graph/ops/cross_entropy.h has the terms): labels count
+ * from `first` locally; `size` is global. */
+struct label_job {
+    dtp_row_job rows;
+    label_row_fn fn;
+    dtp_loss_terms terms;
+    dtp_dtype label_dtype;
+    const void *labels;
+    const float *weights;   /* of all classes; NULL: 1, or `halves` */
+    const dtp_view *halves; /* 16-bit ones, which label_weight alone may have */
+    int64_t first, local, size;
+    double smooth;  /* smoothing per class */
+    double classes; /* sum of the class weights */
+    loss_form form;
+    double factor;
+};
+
 enum { LOGITS, LABELS };
+
+static double number(const dtp_view *view, int64_t at)
+{
+    return (double)dtp_float_at(view->local.dtype, view->data, at);
+}
 
 static void set_weights(label_job *job, const dtp_kernel_args *args)
 {
     const dtp_view *w = job->terms.weights < 0 ? NULL : &args->in[job->terms.weights];
     job->smooth = job->terms.smoothing / (double)job->size;
-    job->weights = w == NULL ? NULL : w->data;
-    job->classes = w == NULL ? (double)job->size : dtp_row_sum(job->size, w->data, 1);
+    const bool half = w != NULL && dtp_dtype_is_half(w->local.dtype);
+    job->halves = half ? w : NULL;
+    job->weights = w == NULL || half ? NULL : w->data;
+    job->classes = w == NULL ? (double)job->size : half ? 0.0 : dtp_row_sum(job->size, w->data, 1);
+    for (int64_t c = 0; half && c < job->size; c++) {
+        job->classes += number(w, c);
+    }
 }
 
-static void label_job_make(label_job *job, const dtp_kernel_args *args, int32_t n_views,
-                           const dtp_view *const *views)
+/* Binds a kernel that calls fn for every row of these views. */
+static dtp_status bind_labels(const dtp_kernel_args *args, int32_t n_views,
+                              const dtp_view *const *views, label_row_fn fn, dtp_arena *arena,
+                              void **state, dtp_err *err)
 {
-    dtp_dim_id over = dtp_call_dim(args->call, "over");
-    dtp_row_job_make(&job->rows, args->call, "over", n_views, views);
+    const dtp_dim_id over = dtp_call_dim(args->call, "over");
+    label_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
+    DTP_TRY(dtp_row_job_make(&job->rows, args, "over", n_views, views, err));
+    job->fn = fn;
     job->terms = dtp_loss_terms_of(args->call);
     job->label_dtype = views[LABELS]->local.dtype;
-    job->labels = views[LABELS]->data;
-    job->first = dtp_cpu_offset(views[LOGITS], over);
     job->size = dtp_cpu_global(views[LOGITS], over);
     job->local = job->rows.dims.count;
     job->form = LOSS_NONE;
-    job->factor = 1.0;
-    set_weights(job, args);
+    return DTP_OK;
 }
 
-/* The factor of a mean over rows of weight 1. */
-static void set_form(label_job *job, const dtp_op_call *call, const dtp_view *rows_of)
+static label_job *load_labels(const dtp_kernel_args *args)
 {
-    job->form = form_of(call);
-    if (job->form == LOSS_MEAN) {
+    label_job *job = args->state;
+    dtp_row_job_load(&job->rows);
+    job->labels = job->rows.views[LABELS]->data;
+    job->first = dtp_cpu_offset(job->rows.views[LOGITS], job->rows.dims.over[0].id);
+    job->factor = 1.0;
+    if (job->form == LOSS_MEAN) { /* over rows of weight 1 */
         const dtp_cpu_over *d = &job->rows.dims;
-        job->factor = 1.0 / (double)dtp_cpu_global_rows(rows_of, d->n_rows, d->rows);
+        job->factor =
+            1.0 / (double)dtp_cpu_global_rows(job->rows.views[LOGITS], d->n_rows, d->rows);
     }
+    set_weights(job, args);
+    return job;
 }
 
 /* The terms of a row with this label; false when there is no such class. */
@@ -98,7 +125,9 @@ static bool label_row_of(const label_job *job, int64_t label, label_row *row)
     }
     row->at = label - job->first;
     row->counts = true;
-    row->weight = job->weights == NULL ? 1.0 : (double)job->weights[label];
+    row->weight = job->halves != NULL    ? number(job->halves, label)
+                  : job->weights == NULL ? 1.0
+                                         : (double)job->weights[label];
     row->hit = (1.0 - job->terms.smoothing) * row->weight;
     row->a = row->hit + job->smooth * job->classes;
     return true;
@@ -121,78 +150,91 @@ static double picked(const label_job *job, const label_row *row, const float *x,
     return job->smooth > 0.0 && row->counts ? t + job->smooth * weighted_sum(job, x, step) : t;
 }
 
-typedef void (*label_row_fn)(const label_job *job, const int64_t row[DTP_NEST_VIEWS],
-                             const label_row *terms, part_result *part);
+/* Runs row number i with its label. */
+static void run_label(const label_job *job, const dtp_row_job *mine, int64_t i, part_result *part)
+{
+    int64_t row[DTP_NEST_VIEWS];
+    label_row terms;
+    dtp_row_enter(mine, i, row);
+    const int64_t label = dtp_element_int(job->label_dtype, job->labels, row[LABELS]);
+    if (!label_row_of(job, label, &terms)) {
+        part->bad = true;
+        part->bad_label = label;
+        return;
+    }
+    job->fn(job, mine, row, &terms, part);
+    part->weight += terms.weight;
+    dtp_row_leave(mine, i);
+}
 
-/* Runs every row with its label; *total (may be NULL) receives the sum of the parts. */
-static dtp_status each_label(const label_job *job, const dtp_kernel_args *args, label_row_fn fn,
-                             part_result *total, dtp_err *err)
+/* Runs every row with its label; the sum of the parts. */
+static part_result each_label(const label_job *job, const dtp_kernel_args *args)
 {
     part_result parts[DTP_CPU_PARTS];
     int64_t n = dtp_nest_total(&job->rows.rows), part = dtp_cpu_part(n, 8);
     int64_t n_parts = (n + part - 1) / part;
     int32_t team = dtp_cpu_team(args->threads, n * job->local);
     memset(parts, 0, sizeof parts);
-#pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
-    for (int64_t p = 0; p < n_parts; p++) {
-        int64_t end = (p + 1) * part < n ? (p + 1) * part : n;
-        for (int64_t i = p * part; i < end && !parts[p].bad; i++) {
-            int64_t row[DTP_NEST_VIEWS];
-            dtp_nest_elem(&job->rows.rows, i, row);
-            int64_t label = dtp_element_int(job->label_dtype, job->labels, row[LABELS]);
-            label_row terms;
-            if (!label_row_of(job, label, &terms)) {
-                parts[p].bad = true;
-                parts[p].bad_label = label;
-            } else {
-                fn(job, row, &terms, &parts[p]);
-                parts[p].weight += terms.weight;
+#pragma omp parallel num_threads(team) if (team > 1)
+    {
+        dtp_row_job copy;
+        const dtp_row_job *mine = dtp_row_job_mine(&job->rows, args, &copy);
+#pragma omp for schedule(static)
+        for (int64_t p = 0; p < n_parts; p++) {
+            int64_t end = (p + 1) * part < n ? (p + 1) * part : n;
+            for (int64_t i = p * part; i < end && !parts[p].bad; i++) {
+                run_label(job, mine, i, &parts[p]);
             }
         }
     }
     part_result sum = {0};
     for (int64_t p = 0; p < n_parts; p++) {
         if (parts[p].bad) {
-            return dtp_cpu_bad_id(args->call, "label", parts[p].bad_label, job->size, err);
+            dtp_kernel_refuse(args, DTP_DATA_LABEL, 1, parts[p].bad_label, job->size);
         }
         sum.loss += parts[p].loss;
         sum.weight += parts[p].weight;
     }
-    if (total != NULL) {
-        *total = sum;
-    }
-    return DTP_OK;
+    return sum;
 }
 
 /* Views: logits, labels, lse, loss. */
-static void forward_row(const label_job *job, const int64_t row[DTP_NEST_VIEWS],
-                        const label_row *terms, part_result *part)
+static void forward_row(const label_job *job, const dtp_row_job *rows,
+                        const int64_t row[DTP_NEST_VIEWS], const label_row *terms,
+                        part_result *part)
 {
-    const float *x = job->rows.data[LOGITS] + row[LOGITS];
-    int64_t n = job->rows.over.inner, step = job->rows.step[LOGITS];
+    const float *x = rows->data[LOGITS] + row[LOGITS];
+    int64_t n = rows->over.inner, step = rows->step[LOGITS];
     float m = dtp_row_max(n, x, step);
     double lse = (double)m + log(dtp_row_exp_sum(n, x, step, m));
     double loss = terms->counts ? terms->a * lse - picked(job, terms, x, step) : 0.0;
-    job->rows.data[2][row[2]] = (float)lse;
+    rows->data[2][row[2]] = (float)lse;
     part->loss += loss;
     if (job->form == LOSS_NONE) {
-        job->rows.data[3][row[3]] = (float)loss;
+        rows->data[3][row[3]] = (float)loss;
     }
+}
+
+static dtp_status cross_entropy_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                                     dtp_err *err)
+{
+    const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[1], &args->out[0]};
+    DTP_TRY(bind_labels(args, 4, views, forward_row, arena, state, err));
+    ((label_job *)*state)->form = form_of(args->call);
+    return DTP_OK;
 }
 
 static dtp_status cross_entropy_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[1], &args->out[0]};
-    label_job job;
-    part_result sum;
-    label_job_make(&job, args, 4, views);
-    set_form(&job, args->call, views[0]);
-    DTP_TRY(each_label(&job, args, forward_row, &sum, err));
-    if (job.form == LOSS_MEAN && (job.weights != NULL || job.terms.has_ignore)) {
-        job.factor = 1.0 / sum.weight;
+    (void)err;
+    label_job *job = load_labels(args);
+    const part_result sum = each_label(job, args);
+    if (job->form == LOSS_MEAN && (job->weights != NULL || job->terms.has_ignore)) {
+        job->factor = 1.0 / sum.weight;
     }
-    if (job.form != LOSS_NONE) {
-        *(float *)args->out[0].data = (float)(sum.loss * job.factor);
+    if (job->form != LOSS_NONE) {
+        dtp_float_put(args->out[0].local.dtype, args->out[0].data, 0,
+                      (float)(sum.loss * job->factor));
     }
     return DTP_OK;
 }
@@ -211,63 +253,79 @@ static void subtract_smoothing(const label_job *job, double scale, float *dx, in
 }
 
 /* Views: logits, labels, lse, dloss, dx. */
-static void backward_row(const label_job *job, const int64_t row[DTP_NEST_VIEWS],
-                         const label_row *terms, part_result *part)
+static void backward_row(const label_job *job, const dtp_row_job *rows,
+                         const int64_t row[DTP_NEST_VIEWS], const label_row *terms,
+                         part_result *part)
 {
     (void)part;
-    const dtp_row_job *r = &job->rows;
-    double scale = (double)r->data[3][row[3]] * job->factor;
-    float lse = r->data[2][row[2]];
-    float *dx = r->data[4] + row[4];
+    double scale = (double)rows->data[3][row[3]] * job->factor;
+    float lse = rows->data[2][row[2]];
+    float *dx = rows->data[4] + row[4];
     if (!terms->counts) {
         for (int64_t i = 0; i < job->local; i++) {
-            dx[i * r->step[4]] = 0.0f;
+            dx[i * rows->step[4]] = 0.0f;
         }
         return;
     }
-    dtp_row_exp_scale(r->over.inner, r->data[LOGITS] + row[LOGITS], dx, r->step[LOGITS], lse,
-                      (float)(scale * terms->a));
+    dtp_row_exp_scale(rows->over.inner, rows->data[LOGITS] + row[LOGITS], dx, rows->step[LOGITS],
+                      lse, (float)(scale * terms->a));
     if (job->smooth > 0.0) {
-        subtract_smoothing(job, scale, dx, r->step[4]);
+        subtract_smoothing(job, scale, dx, rows->step[4]);
     }
     if (terms->at >= 0 && terms->at < job->local) {
-        dx[terms->at * r->step[4]] -= (float)(scale * terms->hit);
+        dx[terms->at * rows->step[4]] -= (float)(scale * terms->hit);
     }
+}
+
+static dtp_status cross_entropy_grad_bind(const dtp_kernel_args *args, dtp_arena *arena,
+                                          void **state, dtp_err *err)
+{
+    const dtp_view *in = args->in;
+    const dtp_view *views[] = {&in[0], &in[1], &in[2], &in[3], &args->out[0]};
+    DTP_TRY(bind_labels(args, 5, views, backward_row, arena, state, err));
+    ((label_job *)*state)->form = form_of(args->call);
+    return DTP_OK;
 }
 
 static dtp_status cross_entropy_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    const dtp_view *in = args->in;
-    const dtp_view *views[] = {&in[0], &in[1], &in[2], &in[3], &args->out[0]};
-    label_job job;
-    label_job_make(&job, args, 5, views);
-    set_form(&job, args->call, views[0]);
-    if (job.terms.total >= 0) {
-        job.factor = 1.0 / (double)*(const float *)in[job.terms.total].data;
+    (void)err;
+    label_job *job = load_labels(args);
+    if (job->terms.total >= 0) {
+        const dtp_view *total = &args->in[job->terms.total];
+        job->factor = 1.0 / (double)dtp_float_at(total->local.dtype, total->data, 0);
     }
-    return each_label(&job, args, backward_row, NULL, err);
+    (void)each_label(job, args);
+    return DTP_OK;
 }
 
 /* Views: x, labels, out. */
-static void pick_row(const label_job *job, const int64_t row[DTP_NEST_VIEWS],
-                     const label_row *terms, part_result *part)
+static void pick_row(const label_job *job, const dtp_row_job *rows,
+                     const int64_t row[DTP_NEST_VIEWS], const label_row *terms, part_result *part)
 {
     (void)part;
-    const dtp_row_job *r = &job->rows;
-    r->data[2][row[2]] = (float)picked(job, terms, r->data[LOGITS] + row[LOGITS], r->step[LOGITS]);
+    rows->data[2][row[2]] =
+        (float)picked(job, terms, rows->data[LOGITS] + row[LOGITS], rows->step[LOGITS]);
+}
+
+static dtp_status pick_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                            dtp_err *err)
+{
+    const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[0]};
+    return bind_labels(args, 3, views, pick_row, arena, state, err);
 }
 
 static dtp_status pick_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[0]};
-    label_job job;
-    label_job_make(&job, args, 3, views);
-    return each_label(&job, args, pick_row, NULL, err);
+    (void)err;
+    (void)each_label(load_labels(args), args);
+    return DTP_OK;
 }
 
 /* One thread: a few numbers per row. Labels lie below the number of weights, if there are any. */
 static dtp_status label_weight_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
+    (void)err;
     const dtp_view *labels = &args->in[0];
     const dtp_view *views[] = {labels, &args->out[0]};
     label_job job = {.terms = dtp_loss_terms_of(args->call), .size = INT64_MAX};
@@ -284,12 +342,13 @@ static dtp_status label_weight_kernel(const dtp_kernel_args *args, dtp_err *err)
         dtp_nest_elem(&nest, i, off);
         int64_t label = dtp_element_int(labels->local.dtype, labels->data, off[0]);
         if (!label_row_of(&job, label, &row)) {
-            return dtp_cpu_bad_id(args->call, "label", label, job.size, err);
+            dtp_kernel_refuse(args, DTP_DATA_LABEL, 0, label, job.size);
+            return DTP_OK;
         }
-        ((float *)args->out[0].data)[off[1]] = (float)row.a;
+        dtp_float_put(args->out[0].local.dtype, args->out[0].data, off[1], (float)row.a);
         total += row.weight;
     }
-    *(float *)args->out[1].data = (float)total;
+    dtp_float_put(args->out[1].local.dtype, args->out[1].data, 0, (float)total);
     return DTP_OK;
 }
 
@@ -308,30 +367,30 @@ static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
     for (int64_t i = 0, n = dtp_nest_total(&nest); i < n; i++) {
         int64_t off[DTP_NEST_VIEWS];
         dtp_nest_elem(&nest, i, off);
-        double lse = (double)((const float *)m->data)[off[0]] +
-                     log((double)((const float *)views[1]->data)[off[1]]);
-        double of_lse = weighted ? (double)((const float *)a->data)[off[5]] : 1.0;
-        double loss = of_lse * lse - (double)((const float *)views[2]->data)[off[2]];
-        ((float *)views[3]->data)[off[3]] = (float)lse;
+        double lse = number(m, off[0]) + log(number(views[1], off[1]));
+        double of_lse = weighted ? number(a, off[5]) : 1.0;
+        double loss = of_lse * lse - number(views[2], off[2]);
+        dtp_float_put(views[3]->local.dtype, views[3]->data, off[3], (float)lse);
         sum += loss;
         if (form == LOSS_NONE) {
-            ((float *)views[4]->data)[off[4]] = (float)loss;
+            dtp_float_put(views[4]->local.dtype, views[4]->data, off[4], (float)loss);
         }
     }
     if (form != LOSS_NONE) {
         double rows = (double)dtp_cpu_global_rows(m, m->local.rank, m->local.dims);
         if (args->call->n_in > 4) {
-            rows = (double)*(const float *)args->in[4].data;
+            rows = number(&args->in[4], 0);
         }
-        *(float *)args->out[0].data = (float)(form == LOSS_MEAN ? sum / rows : sum);
+        dtp_float_put(args->out[0].local.dtype, args->out[0].data, 0,
+                      (float)(form == LOSS_MEAN ? sum / rows : sum));
     }
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_cross_entropy[] = {
-    {"cross_entropy", cross_entropy_kernel, dtp_cpu_check_f32},
-    {"cross_entropy_grad", cross_entropy_grad_kernel, dtp_cpu_check_f32},
-    {"pick", pick_kernel, dtp_cpu_check_f32},
-    {"label_weight", label_weight_kernel, dtp_cpu_check_f32},
-    {"cross_entropy_finish", finish_kernel, dtp_cpu_check_all_f32},
+const dtp_kernel dtp_cpu_cross_entropy[] = {
+    {"cross_entropy", cross_entropy_kernel, cross_entropy_bind, DTP_CPU_BOTH},
+    {"cross_entropy_grad", cross_entropy_grad_kernel, cross_entropy_grad_bind, DTP_CPU_BOTH},
+    {"pick", pick_kernel, pick_bind, DTP_CPU_BOTH},
+    {"label_weight", label_weight_kernel, NULL, DTP_CPU_BOTH},
+    {"cross_entropy_finish", finish_kernel, NULL, DTP_CPU_FLOATS},
     {.op = NULL}};

@@ -1,6 +1,6 @@
-/* einsum: runs the steps of spmd/target/cpu_einsum_plan.h. Matrix products go to OpenBLAS, batches
- * in parallel when there are enough of them; loop steps are copies, sums, products or batched
- * dots. */
+/* einsum: runs the steps of spmd/target/cpu_einsum_plan.h, planned when the call is bound. Matrix
+ * products are plans of executor/cpu/gemm.h; loop steps are copies, sums, products or batched dots.
+ */
 #include "spmd/target/cpu_einsum_plan.h"
 
 #include <string.h>
@@ -10,8 +10,25 @@
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/reduce.h"
+#include "executor/device/backend.h"
 
-static float *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
+/* A step of the plan, ready to run but for the addresses of its parts. */
+typedef struct step {
+    enum { PRODUCT, FOLD, MULTIPLY, COPY } kind;
+    dtp_einsum_buf part[DTP_EINSUM_PARTS];
+    dtp_gemm_plan *product;
+    dtp_nest nest; /* MULTIPLY, COPY */
+    dtp_cpu_fold_job fold;
+} step;
+
+enum { NO_OPERAND = -3 }; /* of a loop over one tensor */
+
+typedef struct einsum_job {
+    int32_t n;
+    step *steps;
+} einsum_job;
+
+static void *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
 {
     if (buf->operand == DTP_EINSUM_OUT) {
         return args->out[0].data;
@@ -19,61 +36,37 @@ static float *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
     if (buf->operand == DTP_EINSUM_WORKSPACE) {
         return (void *)((char *)args->workspace + buf->offset);
     }
-    return args->in[buf->operand].data;
+    return buf->operand == NO_OPERAND ? NULL : args->in[buf->operand].data;
 }
 
 /* ---- matrix products ---- */
 
-static dtp_gemm product_at(const dtp_gemm *base, const dtp_nest *batches, int64_t index)
+static void destroy_plan(void *plan)
 {
-    int64_t off[DTP_NEST_VIEWS];
-    dtp_gemm part = *base;
-    dtp_nest_elem(batches, index, off);
-    part.a += off[DTP_EINSUM_A];
-    part.b += off[DTP_EINSUM_B];
-    part.c += off[DTP_EINSUM_C];
-    return part;
+    dtp_gemm_plan_destroy(plan);
 }
 
-static void run_gemm(const dtp_kernel_args *args, const dtp_einsum_step *step)
+static dtp_status bind_product(step *s, const dtp_einsum_gemm *g, const dtp_kernel_args *args,
+                               dtp_arena *arena, dtp_err *err)
 {
-    const dtp_einsum_gemm *g = &step->gemm;
-    dtp_gemm base = {.trans_a = g->trans_a,
-                     .trans_b = g->trans_b,
-                     .m = g->m,
-                     .n = g->n,
-                     .k = g->k,
-                     .alpha = 1.0f,
-                     .a = address(args, &step->part[DTP_EINSUM_A]),
-                     .b = address(args, &step->part[DTP_EINSUM_B]),
-                     .c = address(args, &step->part[DTP_EINSUM_C]),
-                     .lda = g->ld[DTP_EINSUM_A],
-                     .ldb = g->ld[DTP_EINSUM_B],
-                     .ldc = g->ld[DTP_EINSUM_C]};
-    int64_t strides[DTP_EINSUM_PARTS][DTP_NEST_DIMS];
-    dtp_nest nest;
-    for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-        memcpy(strides[p], g->stride[p], sizeof g->stride[p]);
-    }
-    dtp_nest_raw(&nest, g->n_batch, g->batch, DTP_EINSUM_PARTS,
-                 (const int64_t(*)[DTP_NEST_DIMS])strides);
-    const int64_t batches = dtp_nest_total(&nest);
-    if (batches < args->threads || batches == 1) {
-        for (int64_t i = 0; i < batches; i++) {
-            dtp_gemm part = product_at(&base, &nest, i);
-            dtp_gemm_run(&part, args->threads);
-        }
-        return;
-    }
-    int entered = dtp_gemm_enter();
-    const double madds = (double)(batches * g->m) * (double)(g->n * g->k);
-    int32_t team = dtp_cpu_team_of_products(args->threads, madds);
-#pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
-    for (int64_t i = 0; i < batches; i++) {
-        dtp_gemm part = product_at(&base, &nest, i);
-        dtp_gemm_serial(&part);
-    }
-    dtp_gemm_leave(entered);
+    const dtp_gemm_desc gemm = {.trans_a = g->trans_a,
+                                .trans_b = g->trans_b,
+                                .m = g->m,
+                                .n = g->n,
+                                .k = g->k,
+                                .alpha = 1.0f,
+                                .lda = g->ld[DTP_EINSUM_A],
+                                .ldb = g->ld[DTP_EINSUM_B],
+                                .ldc = g->ld[DTP_EINSUM_C],
+                                .ab_type = s->part[DTP_EINSUM_A].dtype,
+                                .c_type = s->part[DTP_EINSUM_C].dtype};
+    const dtp_gemm_options options = {.threads = args->threads, .scratch = &args->backend->scratch};
+    dtp_gemm_batch batch = {.n = g->n_batch};
+    memcpy(batch.size, g->batch, sizeof batch.size);
+    memcpy(batch.stride, g->stride, sizeof batch.stride);
+    s->kind = PRODUCT;
+    DTP_TRY(dtp_gemm_plan_create(&gemm, &batch, &options, &s->product, err));
+    return dtp_arena_at_end(arena, destroy_plan, s->product, err);
 }
 
 /* ---- loops ---- */
@@ -102,59 +95,94 @@ static void loop_nest(dtp_nest *nest, const dtp_einsum_loop *loop, const int32_t
     dtp_nest_raw(nest, n, sizes, n_parts, (const int64_t(*)[DTP_NEST_DIMS])strides);
 }
 
-static void run_loop(const dtp_kernel_args *args, const dtp_einsum_step *step)
+static void bind_loop(step *s, const dtp_einsum_loop *loop, int32_t threads)
 {
     static const int32_t for_copy[] = {DTP_EINSUM_C, DTP_EINSUM_A, DTP_EINSUM_B};
     static const int32_t for_kept[] = {DTP_EINSUM_A, DTP_EINSUM_C, DTP_EINSUM_B};
     static const int32_t for_folded[] = {DTP_EINSUM_A, DTP_EINSUM_B};
-    const dtp_einsum_loop *loop = &step->loop;
-    const float *a = address(args, &step->part[DTP_EINSUM_A]);
-    const float *b = loop->two ? address(args, &step->part[DTP_EINSUM_B]) : NULL;
-    float *c = address(args, &step->part[DTP_EINSUM_C]);
-    int32_t outer[2] = {0, loop->n_out}, inner[2] = {loop->n_out, loop->n};
-    int32_t extra = loop->two ? 1 : 0;
-    dtp_nest nest;
+    const int32_t outer[2] = {0, loop->n_out}, inner[2] = {loop->n_out, loop->n};
+    const int32_t extra = loop->two ? 1 : 0;
     if (loop->n > loop->n_out) {
-        dtp_cpu_fold_job job = {.fold = DTP_FOLD_SUM, .factor = 1.0, .x = a, .b = b, .y = c};
-        job.threads = args->threads;
-        loop_nest(&job.kept, loop, outer, 2 + extra, for_kept, true);
-        loop_nest(&job.folded, loop, inner, 1 + extra, for_folded, true);
-        dtp_cpu_fold_run(&job);
-    } else if (loop->two) {
-        loop_nest(&nest, loop, outer, 3, for_copy, false);
-        dtp_cpu_multiply(&nest, args->threads, a, b, c);
+        s->kind = FOLD;
+        s->fold = (dtp_cpu_fold_job){.fold = DTP_FOLD_SUM,
+                                     .factor = 1.0,
+                                     .threads = threads,
+                                     .dtype = s->part[DTP_EINSUM_A].dtype,
+                                     .y_dtype = s->part[DTP_EINSUM_C].dtype};
+        loop_nest(&s->fold.kept, loop, outer, 2 + extra, for_kept, true);
+        loop_nest(&s->fold.folded, loop, inner, 1 + extra, for_folded, true);
     } else {
-        loop_nest(&nest, loop, outer, 2, for_copy, false);
-        dtp_nest_copy(&nest, args->threads, c, a, (int64_t)sizeof *c);
+        s->kind = loop->two ? MULTIPLY : COPY;
+        loop_nest(&s->nest, loop, outer, 2 + extra, for_copy, false);
+    }
+    s->part[DTP_EINSUM_B].operand = loop->two ? s->part[DTP_EINSUM_B].operand : NO_OPERAND;
+}
+
+static void run_loop(const dtp_kernel_args *args, step *s)
+{
+    const dtp_einsum_buf *part = s->part;
+    const dtp_dtype dtype[] = {part[DTP_EINSUM_C].dtype, part[DTP_EINSUM_A].dtype,
+                               part[DTP_EINSUM_B].dtype};
+    const void *a = address(args, &part[DTP_EINSUM_A]), *b = address(args, &part[DTP_EINSUM_B]);
+    void *c = address(args, &part[DTP_EINSUM_C]);
+    if (s->kind == FOLD) {
+        s->fold.x = a;
+        s->fold.b = b;
+        s->fold.y = c;
+        dtp_cpu_fold_run(&s->fold);
+    } else if (s->kind == MULTIPLY) {
+        dtp_cpu_multiply(&s->nest, args->threads, dtype, a, b, c);
+    } else if (dtype[0] == dtype[1]) {
+        dtp_nest_copy(&s->nest, args->threads, c, a, dtp_dtype_bytes(dtype[0]));
+    } else {
+        dtp_cpu_cast(&s->nest, args->threads, dtype[0], c, dtype[1], a);
     }
 }
 
-static dtp_status check_einsum(const dtp_op_call *call, dtp_err *err)
+static dtp_status einsum_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                              dtp_err *err)
 {
     dtp_einsum_plan plan;
-    DTP_TRY(dtp_cpu_check_all_f32(call, err));
-    dtp_einsum_plan_make(call, &plan);
-    return plan.too_large
-               ? DTP_FAIL(err, DTP_UNSUPPORTED, "einsum: an intermediate product is too large")
-               : DTP_OK;
-}
-
-static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    dtp_einsum_plan plan;
+    einsum_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
     dtp_einsum_plan_make(args->call, &plan);
+    if (plan.too_large) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "einsum: an intermediate product is too large");
+    }
     if (plan.workspace_bytes > args->workspace_bytes) {
         return DTP_FAIL(err, DTP_INTERNAL, "einsum: workspace of %lld bytes, %lld are needed",
                         (long long)args->workspace_bytes, (long long)plan.workspace_bytes);
     }
-    for (int32_t i = 0; i < plan.n_steps; i++) {
+    job->n = plan.n_steps;
+    DTP_TRY(DTP_NEW(arena, job->steps, job->n, err));
+    for (int32_t i = 0; i < job->n; i++) {
+        step *s = &job->steps[i];
+        memcpy(s->part, plan.steps[i].part, sizeof s->part);
         if (plan.steps[i].is_gemm) {
-            run_gemm(args, &plan.steps[i]);
+            DTP_TRY(bind_product(s, &plan.steps[i].gemm, args, arena, err));
         } else {
-            run_loop(args, &plan.steps[i]);
+            bind_loop(s, &plan.steps[i].loop, args->threads);
         }
     }
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_einsum[] = {{"einsum", einsum_kernel, check_einsum}, {.op = NULL}};
+static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    const einsum_job *job = args->state;
+    (void)err;
+    for (int32_t i = 0; i < job->n; i++) {
+        step *s = &job->steps[i];
+        if (s->kind == PRODUCT) {
+            dtp_gemm_plan_run(s->product, address(args, &s->part[DTP_EINSUM_A]),
+                              address(args, &s->part[DTP_EINSUM_B]),
+                              address(args, &s->part[DTP_EINSUM_C]));
+        } else {
+            run_loop(args, s);
+        }
+    }
+    return DTP_OK;
+}
+
+const dtp_kernel dtp_cpu_einsum[] = {{"einsum", einsum_kernel, einsum_bind, DTP_CPU_FLOATS},
+                                     {.op = NULL}};

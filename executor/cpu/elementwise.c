@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "executor/cpu/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/simd.h"
 #include "executor/device/convert.h"
@@ -17,18 +18,48 @@ typedef struct elementwise_run {
     int64_t n, step[OPERANDS];
     const void *in[OPERANDS];
     void *out;
-    float a, b;               /* attributes */
-    const dtp_view *operands; /* whole, for their types */
-    dtp_dtype dtype;          /* of the output */
+    float a, b;                      /* attributes */
+    dtp_dtype dtype, from[OPERANDS]; /* of the output, of the operands */
 } elementwise_run;
 typedef void (*run_fn)(const elementwise_run *run);
+
+/* These know 16-bit floats. */
+static void cast_run(const elementwise_run *run);
+static void select_run(const elementwise_run *run);
 
 typedef struct elementwise_job {
     run_fn fn;
     elementwise_run run; /* of all elements */
+    dtp_nest nest;       /* views: output, operands */
     int32_t n_in;
     int64_t bytes[1 + OPERANDS]; /* of an element: output, operands */
+    bool halves;                 /* there are 16-bit floats, which fn does not know */
 } elementwise_job;
+
+/* Calls fn for a block after the other, with 16-bit operands widened and the output narrowed. */
+static void run_halves(const elementwise_job *job, const elementwise_run *whole)
+{
+    float in[OPERANDS][DTP_HALF_BLOCK], out[DTP_HALF_BLOCK];
+    for (int64_t at = 0; at < whole->n; at += DTP_HALF_BLOCK) {
+        elementwise_run run = *whole;
+        char *to = (char *)whole->out + at * job->bytes[0];
+        run.n = whole->n - at < DTP_HALF_BLOCK ? whole->n - at : DTP_HALF_BLOCK;
+        for (int32_t k = 0; k < job->n_in; k++) {
+            const dtp_dtype dtype = job->run.from[k];
+            run.in[k] = (const char *)whole->in[k] + at * run.step[k] * job->bytes[k + 1];
+            if (dtp_dtype_is_half(dtype)) {
+                dtp_widen(dtype, run.step[k] == 0 ? 1 : run.n, run.in[k], run.step[k], in[k]);
+                run.in[k] = in[k];
+                run.step[k] = run.step[k] != 0;
+            }
+        }
+        run.out = dtp_dtype_is_half(job->run.dtype) ? (void *)out : to;
+        job->fn(&run);
+        if (run.out != to) {
+            dtp_narrow(job->run.dtype, run.n, out, to, 1);
+        }
+    }
+}
 
 static void run_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
 {
@@ -39,31 +70,49 @@ static void run_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VI
     for (int32_t k = 0; k < job->n_in; k++) {
         run.in[k] = (const char *)run.in[k] + off[k + 1] * job->bytes[k + 1];
     }
-    job->fn(&run);
+    if (job->halves) {
+        run_halves(job, &run);
+    } else {
+        job->fn(&run);
+    }
 }
 
-/* Calls fn for runs that cover the output; a and b are handed on to it. */
-static void elementwise_runs(const dtp_kernel_args *args, run_fn fn, float a, float b)
+/* Binds a kernel that calls fn for runs that cover the output; a and b are handed on to it. */
+static dtp_status bind_runs(const dtp_kernel_args *args, run_fn fn, float a, float b,
+                            dtp_arena *arena, void **state, dtp_err *err)
 {
     const dtp_view *views[1 + OPERANDS] = {&args->out[0]};
-    elementwise_job job = {.fn = fn, .n_in = args->call->n_in};
-    job.run = (elementwise_run){.out = views[0]->data,
-                                .a = a,
-                                .b = b,
-                                .operands = args->in,
-                                .dtype = views[0]->local.dtype};
-    job.bytes[0] = dtp_dtype_bytes(job.run.dtype);
-    for (int32_t k = 0; k < job.n_in; k++) {
+    elementwise_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
+    job->fn = fn;
+    job->n_in = args->call->n_in;
+    job->run = (elementwise_run){.a = a, .b = b, .dtype = views[0]->local.dtype};
+    job->halves = dtp_dtype_is_half(job->run.dtype);
+    job->bytes[0] = dtp_dtype_bytes(job->run.dtype);
+    for (int32_t k = 0; k < job->n_in; k++) {
         views[k + 1] = &args->in[k];
-        job.run.in[k] = args->in[k].data;
-        job.bytes[k + 1] = dtp_dtype_bytes(args->in[k].local.dtype);
+        job->run.from[k] = args->in[k].local.dtype;
+        job->bytes[k + 1] = dtp_dtype_bytes(job->run.from[k]);
+        job->halves = job->halves || dtp_dtype_is_half(job->run.from[k]);
     }
-    dtp_nest nest;
-    dtp_nest_like(&nest, 1 + job.n_in, views);
-    for (int32_t k = 0; k < job.n_in; k++) {
-        job.run.step[k] = dtp_nest_step(&nest, k + 1);
+    job->halves = job->halves && fn != cast_run && fn != select_run;
+    dtp_nest_like(&job->nest, 1 + job->n_in, views);
+    for (int32_t k = 0; k < job->n_in; k++) {
+        job->run.step[k] = dtp_nest_step(&job->nest, k + 1);
     }
-    dtp_nest_each(&nest, args->threads, run_piece, &job);
+    return DTP_OK;
+}
+
+static dtp_status elementwise_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    elementwise_job *job = args->state;
+    (void)err;
+    job->run.out = args->out[0].data;
+    for (int32_t k = 0; k < job->n_in; k++) {
+        job->run.in[k] = args->in[k].data;
+    }
+    dtp_nest_each(&job->nest, args->threads, run_piece, job);
+    return DTP_OK;
 }
 
 /* An attribute as f32; beyond its range, infinite: clamp's "no bound". */
@@ -148,14 +197,14 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     }
 #define SIMD_LOOP(value) _Pragma("omp simd") LOOP(value)
 
-#define KERNEL(op, key_a, key_b)                                                                   \
-    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
+#define BIND(op, fn, a, b)                                                                         \
+    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
+                                dtp_err *err)                                                      \
     {                                                                                              \
-        (void)err;                                                                                 \
-        elementwise_runs(args, op##_run, attribute(args->call, key_a),                             \
-                         attribute(args->call, key_b));                                            \
-        return DTP_OK;                                                                             \
+        return bind_runs(args, fn, a, b, arena, state, err);                                       \
     }
+#define KERNEL(op, key_a, key_b)                                                                   \
+    BIND(op, op##_run, attribute(args->call, key_a), attribute(args->call, key_b))
 
 #define UNARY_FUNCTIONS(op, key_a, key_b, value)                                                   \
     DTP_CPU_INLINE float op##_value(float x, float a, float b)                                     \
@@ -219,26 +268,36 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
             dtp_element_set_int(t, run->out, i, op##_int_value(x, y));                             \
         }                                                                                          \
     }                                                                                              \
-    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
-    {                                                                                              \
-        (void)err;                                                                                 \
-        bool floats = dtp_dtype_is_float(args->in[0].local.dtype);                                 \
-        elementwise_runs(args, floats ? op##_run : op##_int_run, 0.0f, 0.0f);                      \
-        return DTP_OK;                                                                             \
-    }
+    BIND(op, dtp_dtype_is_float(args->in[0].local.dtype) ? op##_run : op##_int_run, 0.0f, 0.0f)
 
 UNARY(UNARY_FUNCTIONS)
 BINARY(BINARY_FUNCTIONS)
 ARITHMETIC(ARITHMETIC_FUNCTIONS)
 
-void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const float *a, const float *b,
-                      float *y)
+void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const dtp_dtype dtype[3],
+                      const void *a, const void *b, void *y)
 {
     const elementwise_job job = {
         .fn = mul_run,
-        .run = {.in = {a, b}, .step = {dtp_nest_step(nest, 1), dtp_nest_step(nest, 2)}, .out = y},
+        .run = {.in = {a, b},
+                .step = {dtp_nest_step(nest, 1), dtp_nest_step(nest, 2)},
+                .out = y,
+                .dtype = dtype[0],
+                .from = {dtype[1], dtype[2]}},
         .n_in = 2,
-        .bytes = {sizeof *y, sizeof *a, sizeof *b}};
+        .bytes = {dtp_dtype_bytes(dtype[0]), dtp_dtype_bytes(dtype[1]), dtp_dtype_bytes(dtype[2])},
+        .halves = dtp_dtype_is_half(dtype[1])};
+    dtp_nest_each(nest, threads, run_piece, &job);
+}
+
+void dtp_cpu_cast(const dtp_nest *nest, int32_t threads, dtp_dtype to, void *y, dtp_dtype from,
+                  const void *x)
+{
+    const elementwise_job job = {
+        .fn = cast_run,
+        .run = {.in = {x}, .step = {dtp_nest_step(nest, 1)}, .out = y, .dtype = to, .from = {from}},
+        .n_in = 1,
+        .bytes = {dtp_dtype_bytes(to), dtp_dtype_bytes(from)}};
     dtp_nest_each(nest, threads, run_piece, &job);
 }
 
@@ -265,7 +324,7 @@ void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const float *a, con
     }                                                                                              \
     static void name##_ints(const elementwise_run *run)                                            \
     {                                                                                              \
-        const dtp_dtype ta = run->operands[0].local.dtype, tb = run->operands[1].local.dtype;      \
+        const dtp_dtype ta = run->from[0], tb = run->from[1];                                      \
         uint8_t *out = run->out;                                                                   \
         for (int64_t i = 0; i < run->n; i++) {                                                     \
             const int64_t x = dtp_element_int(ta, run->in[0], i * run->step[0]);                   \
@@ -276,33 +335,28 @@ void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const float *a, con
 
 RELATIONS(RELATION_RUNS)
 
-static dtp_status check_compare(const dtp_op_call *call, dtp_err *err)
-{
-    const dtp_dtype a = call->in[0].dtype, b = call->in[1].dtype;
-    if (dtp_dtype_is_float(a) != dtp_dtype_is_float(b)) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "compare on backend cpu: %s with %s",
-                        dtp_dtype_name(a), dtp_dtype_name(b));
-    }
-    return dtp_cpu_check_f32(call, err);
-}
-
 #define RELATION_ROW(name, holds) {#name, name##_floats, name##_ints},
 
-static dtp_status compare_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status compare_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                               dtp_err *err)
 {
     static const struct {
         const char *name;
         run_fn floats, ints;
     } relations[] = {RELATIONS(RELATION_ROW)};
-    (void)err;
     const char *cmp = dtp_call_choice(args->call, "cmp");
-    const bool floats = args->in[0].local.dtype == DTP_F32;
+    const dtp_dtype a = args->in[0].local.dtype, b = args->in[1].local.dtype;
+    const bool floats = dtp_dtype_is_float(a);
     size_t i = 0;
+    if (floats != dtp_dtype_is_float(b)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "compare on backend cpu: %s with %s",
+                        dtp_dtype_name(a), dtp_dtype_name(b));
+    }
     while (strcmp(cmp, relations[i].name) != 0) {
         i++;
     }
-    elementwise_runs(args, floats ? relations[i].floats : relations[i].ints, 0.0f, 0.0f);
-    return DTP_OK;
+    return bind_runs(args, floats ? relations[i].floats : relations[i].ints, 0.0f, 0.0f, arena,
+                     state, err);
 }
 
 /* ---- select: elements are copied without looking at their type ---- */
@@ -352,12 +406,7 @@ static void select_run(const elementwise_run *run)
     }
 }
 
-static dtp_status select_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    elementwise_runs(args, select_run, 0.0f, 0.0f);
-    return DTP_OK;
-}
+BIND(select, select_run, 0.0f, 0.0f)
 
 /* ---- truth values ---- */
 
@@ -378,51 +427,25 @@ static dtp_status select_kernel(const dtp_kernel_args *args, dtp_err *err)
             out[i] = value;                                                                        \
         }                                                                                          \
     }                                                                                              \
-    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
-    {                                                                                              \
-        (void)err;                                                                                 \
-        elementwise_runs(args, op##_run, 0.0f, 0.0f);                                              \
-        return DTP_OK;                                                                             \
-    }
+    BIND(op, op##_run, 0.0f, 0.0f)
 
 LOGICAL(LOGICAL_FUNCTIONS)
 
-#define LOGICAL_ROW(op, value) {#op, op##_kernel, NULL},
+#define LOGICAL_ROW(op, value) {#op, elementwise_kernel, op##_bind, DTP_CPU_INTS},
 
 /* ---- cast ---- */
 
-DTP_CPU_CLONES static void f32_to_bf16(int64_t n, const float *x, uint16_t *y)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, &x[i], sizeof u);
-        uint32_t even = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-        uint32_t nan = (u >> 16) | 0x40u;
-        y[i] = (uint16_t)((u & 0x7FFFFFFFu) > 0x7F800000u ? nan : even);
-    }
-}
-
-DTP_CPU_CLONES static void bf16_to_f32(int64_t n, const uint16_t *x, float *y)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u = (uint32_t)x[i] << 16;
-        memcpy(&y[i], &u, sizeof u);
-    }
-}
-
 static void cast_run(const elementwise_run *run)
 {
-    const dtp_dtype from = run->operands[0].local.dtype, to = run->dtype;
+    const dtp_dtype from = run->from[0], to = run->dtype;
     const int64_t step = run->step[0];
     const bool ints = !dtp_dtype_is_float(from) && !dtp_dtype_is_float(to);
-    if (step == 1 && from == DTP_F32 && to == DTP_BF16) {
-        f32_to_bf16(run->n, run->in[0], run->out);
+    if (from == DTP_F32 && dtp_dtype_is_half(to) && step == 1) {
+        dtp_narrow(to, run->n, run->in[0], run->out, 1);
         return;
     }
-    if (step == 1 && from == DTP_BF16 && to == DTP_F32) {
-        bf16_to_f32(run->n, run->in[0], run->out);
+    if (dtp_dtype_is_half(from) && to == DTP_F32) {
+        dtp_widen(from, run->n, run->in[0], step, run->out);
         return;
     }
     for (int64_t i = 0; i < run->n; i++) {
@@ -434,24 +457,26 @@ static void cast_run(const elementwise_run *run)
     }
 }
 
+BIND(cast, cast_run, 0.0f, 0.0f)
+
 /* Every pair of dtypes. Not in place when elements change their size. */
 static dtp_status cast_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    (void)err;
     const dtp_view *x = &args->in[0], *y = &args->out[0];
     if (x->local.dtype != y->local.dtype) {
-        elementwise_runs(args, cast_run, 0.0f, 0.0f);
-    } else if (x->data != y->data) {
+        return elementwise_kernel(args, err);
+    }
+    if (x->data != y->data) {
         dtp_view_copy(&y->local, y, x, args->threads);
     }
     return DTP_OK;
 }
 
-#define FLOAT_ROW(op, ...) {#op, op##_kernel, dtp_cpu_check_all_f32},
-#define ROW(op, ...) {#op, op##_kernel, dtp_cpu_check_f32},
+#define FLOAT_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_CPU_FLOATS},
+#define ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_CPU_BOTH},
 
-const dtp_cpu_row dtp_cpu_elementwise[] = {{"cast", cast_kernel, NULL},
-                                           {"compare", compare_kernel, check_compare},
-                                           {"select", select_kernel, NULL},
-                                           LOGICAL(LOGICAL_ROW) UNARY(FLOAT_ROW) BINARY(FLOAT_ROW)
-                                               ARITHMETIC(ROW){.op = NULL}};
+const dtp_kernel dtp_cpu_elementwise[] = {
+    {"cast", cast_kernel, cast_bind, 0},
+    {"compare", elementwise_kernel, compare_bind, DTP_CPU_BOTH},
+    {"select", elementwise_kernel, select_bind, 0},
+    LOGICAL(LOGICAL_ROW) UNARY(FLOAT_ROW) BINARY(FLOAT_ROW) ARITHMETIC(ROW){.op = NULL}};

@@ -2,17 +2,15 @@
 #ifndef DTP_EXECUTOR_CPU_KERNELS_H
 #define DTP_EXECUTOR_CPU_KERNELS_H
 
+#include "core/base/arena.h"
 #include "core/graph/op.h"
 
-typedef struct dtp_cpu_row {
-    const char *op;
-    dtp_kernel_fn run;
-    /* Whether the kernel takes these types and attributes; asked once, before it runs. NULL: it
-     * takes all that the op does. */
-    dtp_status (*check)(const dtp_op_call *call, dtp_err *err);
-} dtp_cpu_row;
+/* Sets of dtypes. The op's own inference says which of them go together. */
+#define DTP_CPU_FLOATS (DTP_DTYPE_BIT(DTP_F32) | DTP_DTYPE_BIT(DTP_BF16) | DTP_DTYPE_BIT(DTP_F16))
+#define DTP_CPU_INTS (DTP_DTYPE_BIT(DTP_I32) | DTP_DTYPE_BIT(DTP_I64) | DTP_DTYPE_BIT(DTP_BOOL))
+#define DTP_CPU_BOTH (DTP_CPU_FLOATS | DTP_CPU_INTS)
 
-/* X(family) stands for the rows dtp_cpu_<family>[] of a file, ended by a row without an op. */
+/* X(family) stands for the kernels dtp_cpu_<family>[] of a file, ended by one without an op. */
 #define DTP_CPU_FAMILIES(X)                                                                        \
     X(attention)                                                                                   \
     X(attention_grad)                                                                              \
@@ -28,13 +26,14 @@ typedef struct dtp_cpu_row {
     X(row_stats)                                                                                   \
     X(shape)                                                                                       \
     X(softmax)
-#define DTP_CPU_DECLARE(family) extern const dtp_cpu_row dtp_cpu_##family[];
+#define DTP_CPU_DECLARE(family) extern const dtp_kernel dtp_cpu_##family[];
 DTP_CPU_FAMILIES(DTP_CPU_DECLARE)
 
-/* DTP_UNSUPPORTED naming op and dtype when a float operand is not f32. */
-dtp_status dtp_cpu_check_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
-/* The same when any operand is not f32. */
-dtp_status dtp_cpu_check_all_f32(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHECK;
+/* Working memory of the threads, shared by all kernels of a backend, which run one after the other;
+ * as large as the most that one of them needs, and part of no arena. `bind` asks for so many floats
+ * per thread; `run` finds them, those of the next thread `stride` floats further. */
+dtp_status dtp_cpu_reserve(dtp_backend *b, int64_t floats, dtp_err *err) DTP_MUST_CHECK;
+float *dtp_cpu_scratch(const dtp_backend *b, int64_t *stride);
 
 /* The dims of an attribute of kind DIM or DIMS and what is left of a view's dims. */
 typedef struct dtp_cpu_over {
@@ -53,8 +52,9 @@ int64_t dtp_cpu_global(const dtp_view *view, dtp_dim_id dim);
 /* Product of the global sizes of dims (those of a view). */
 int64_t dtp_cpu_global_rows(const dtp_view *view, int32_t n, const dtp_tdim *dims);
 
-/* DTP_RANGE for an id that is not in [0, size). */
-dtp_status dtp_cpu_bad_id(const dtp_op_call *call, const char *what, int64_t id, int64_t size,
-                          dtp_err *err) DTP_MUST_CHECK;
+/* Zeroed memory for the state of a kernel (`bind`). */
+#define DTP_CPU_STATE(arena, state, pointer, err)                                                  \
+    DTP_TRY(DTP_NEW(arena, pointer, 1, err));                                                      \
+    *(state) = (pointer)
 
 #endif

@@ -1,8 +1,10 @@
-/* embedding, gather, their gradient scatter_add, and one_hot. Elements of any type are copied; f32
- * and integers are added. In scatter_add a thread owns the positions that leave its own remainder
- * and adds in the order of src: no atomics, and the same result for any number of threads. */
+/* embedding, gather, their gradient scatter_add, and one_hot. Elements of any type are copied;
+ * floats (in f32) and integers are added. In scatter_add a thread owns the positions that leave its
+ * own remainder and adds in the order of src: no atomics, and the same result for any number of
+ * threads. */
 #include <string.h>
 
+#include "executor/cpu/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/parallel.h"
@@ -38,15 +40,17 @@ static void lookups_make(lookups *l, const dtp_op_call *call, const dtp_view *ea
     l->run = dtp_nest_step(&l->nest, 1) == 0 ? l->nest.inner : 1;
 }
 
-static dtp_status check_ids(const lookups *l, const dtp_op_call *call, dtp_err *err)
+/* Whether all ids, which are operand number `operand`, are in range. */
+static bool check_ids(const lookups *l, const dtp_kernel_args *args, int32_t operand)
 {
     for (int64_t i = 0, n = dtp_ttype_elems(&l->ids->local); i < n; i++) {
         int64_t id = dtp_element_int(l->ids->local.dtype, l->ids->data, i);
         if (id < 0 || id >= l->size) {
-            return dtp_cpu_bad_id(call, "id", id, l->size, err);
+            dtp_kernel_refuse(args, DTP_DATA_ID, operand, id, l->size);
+            return false;
         }
     }
-    return DTP_OK;
+    return true;
 }
 
 /* Local position of the id at an offset, -1 when it is elsewhere. */
@@ -100,9 +104,11 @@ static void gather_piece(const void *user, int64_t n, const int64_t off[DTP_NEST
 static dtp_status gather_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     lookups l;
+    (void)err;
     lookups_make(&l, args->call, &args->out[0], &args->in[1], &args->in[0]);
-    DTP_TRY(check_ids(&l, args->call, err));
-    dtp_nest_each(&l.nest, args->threads, gather_piece, &l);
+    if (check_ids(&l, args, 1)) {
+        dtp_nest_each(&l.nest, args->threads, gather_piece, &l);
+    }
     return DTP_OK;
 }
 
@@ -114,26 +120,47 @@ DTP_CPU_CLONES static void add_floats(int64_t n, const float *from, float *to)
     }
 }
 
-/* Adds a run of src to the sum. */
+/* Adds n floats of src to floats of the sum. */
+static void add_float_run(const lookups *l, int64_t n, float *sum, int64_t from)
+{
+    const dtp_dtype dtype = l->each->local.dtype;
+    const int64_t step_to = dtp_nest_step(&l->nest, 2), step_from = dtp_nest_step(&l->nest, 0);
+    const int64_t block = dtp_dtype_is_half(dtype) ? DTP_HALF_BLOCK : n;
+    for (int64_t at = 0; at < n; at += block) {
+        float buffer[DTP_HALF_BLOCK];
+        const int64_t m = n - at < block ? n - at : block;
+        const float *src = (const float *)l->each->data + from;
+        int64_t step = step_from;
+        if (dtp_dtype_is_half(dtype)) {
+            dtp_widen(dtype, m, (const uint16_t *)l->each->data + from + at * step_from, step_from,
+                      buffer);
+            src = buffer;
+            step = 1;
+        }
+        float *to = sum + at * step_to;
+        if (step_to == 1 && step == 1) {
+            add_floats(m, src, to);
+            continue;
+        }
+        for (int64_t i = 0; i < m; i++) {
+            to[i * step_to] += src[i * step];
+        }
+    }
+}
+
+/* Adds a run of src to the sum, of floats in f32. */
 static void add_run(const lookups *l, int64_t to, int64_t from)
 {
     const dtp_dtype dtype = l->each->local.dtype;
     const int64_t step_to = dtp_nest_step(&l->nest, 2), step_from = dtp_nest_step(&l->nest, 0);
-    float *sum = (float *)l->at->data + to;
-    const float *src = (const float *)l->each->data + from;
-    if (dtype == DTP_F32 && step_to == 1 && step_from == 1) {
-        add_floats(l->run, src, sum);
+    if (dtp_dtype_is_float(dtype)) {
+        add_float_run(l, l->run, (float *)l->at->data + to, from);
         return;
     }
     for (int64_t i = 0; i < l->run; i++) {
-        if (dtype == DTP_F32) {
-            sum[i * step_to] += src[i * step_from];
-        } else {
-            const uint64_t a = (uint64_t)dtp_element_int(dtype, l->at->data, to + i * step_to);
-            const uint64_t b =
-                (uint64_t)dtp_element_int(dtype, l->each->data, from + i * step_from);
-            dtp_element_set_int(dtype, l->at->data, to + i * step_to, (int64_t)(a + b));
-        }
+        const uint64_t a = (uint64_t)dtp_element_int(dtype, l->at->data, to + i * step_to);
+        const uint64_t b = (uint64_t)dtp_element_int(dtype, l->each->data, from + i * step_from);
+        dtp_element_set_int(dtype, l->at->data, to + i * step_to, (int64_t)(a + b));
     }
 }
 
@@ -144,36 +171,118 @@ static void clear_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_
     memset((char *)sum->data + off[0] * bytes, 0, (size_t)(n * bytes));
 }
 
-static dtp_status scatter_kernel(const dtp_kernel_args *args, dtp_err *err)
+/* Clears the sum and adds every element of src whose position it has. */
+static void add_all(const lookups *l, int32_t threads)
 {
-    const dtp_view *sum = &args->out[0];
-    lookups l;
+    const dtp_view *sum = l->at;
     dtp_nest all;
-    lookups_make(&l, args->call, &args->in[1], &args->in[0], sum);
-    DTP_TRY(check_ids(&l, args->call, err));
     dtp_nest_like(&all, 1, &sum);
-    dtp_nest_each(&all, args->threads, clear_piece, sum);
-    const int64_t total = dtp_nest_total(&l.nest), rows = total == 0 ? 0 : l.nest.rows;
-    const int32_t team = dtp_cpu_team(args->threads, total);
+    dtp_nest_each(&all, threads, clear_piece, sum);
+    const int64_t total = dtp_nest_total(&l->nest), rows = total == 0 ? 0 : l->nest.rows;
+    const int32_t team = dtp_cpu_team(threads, total);
 #pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
     for (int32_t owner = 0; owner < team; owner++) {
         for (int64_t r = 0; r < rows; r++) {
             int64_t off[DTP_NEST_VIEWS];
-            dtp_nest_row(&l.nest, r, off);
-            for (int64_t i = 0; i < l.nest.inner; i += l.run) {
-                const int64_t at = position(&l, off[1] + i * dtp_nest_step(&l.nest, 1));
+            dtp_nest_row(&l->nest, r, off);
+            for (int64_t i = 0; i < l->nest.inner; i += l->run) {
+                const int64_t at = position(l, off[1] + i * dtp_nest_step(&l->nest, 1));
                 if (at >= 0 && at % team == owner) {
-                    add_run(&l, off[2] + i * dtp_nest_step(&l.nest, 2) + at * l.stride,
-                            off[0] + i * dtp_nest_step(&l.nest, 0));
+                    add_run(l, off[2] + i * dtp_nest_step(&l->nest, 2) + at * l->stride,
+                            off[0] + i * dtp_nest_step(&l->nest, 0));
                 }
             }
         }
+    }
+}
+
+/* ---- sums of 16-bit floats: one slab of positions after the other is made in f32 and narrowed */
+
+enum { SLAB = 1 << 20 }; /* elements, about */
+
+/* Positions of a slab, and its elements. */
+static int64_t slab_positions(const dtp_op_call *call, int64_t *elems)
+{
+    const dtp_ttype *sum = &call->out[0];
+    const int64_t n = dtp_ttype_size(sum, dtp_call_dim(call, "over"));
+    const int64_t rest = n > 0 ? dtp_ttype_elems(sum) / n : 0;
+    int64_t positions = rest > 0 ? SLAB / rest : n;
+    positions = positions < 1 ? 1 : positions < n ? positions : n;
+    *elems = positions * rest;
+    return positions;
+}
+
+static dtp_status scatter_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                               dtp_err *err)
+{
+    const int32_t threads = args->threads;
+    int64_t elems;
+    (void)arena, (void)state;
+    if (!dtp_dtype_is_half(args->call->out[0].dtype)) {
+        return DTP_OK;
+    }
+    (void)slab_positions(args->call, &elems);
+    return dtp_cpu_reserve(args->backend, (elems + threads - 1) / threads, err);
+}
+
+typedef struct slab_job {
+    const float *slab;
+    uint16_t *sum;
+    dtp_dtype dtype;
+    int64_t step; /* of the sum */
+} slab_job;
+
+static void narrow_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
+{
+    const slab_job *job = user;
+    dtp_narrow(job->dtype, n, job->slab + off[0], job->sum + off[1], job->step);
+}
+
+static void add_slabs(const dtp_kernel_args *args)
+{
+    const dtp_view *sum = &args->out[0];
+    const int32_t axis = dtp_ttype_find(&sum->local, dtp_call_dim(args->call, "over"));
+    int64_t elems, stride, step = slab_positions(args->call, &elems);
+    for (int64_t first = 0; first < sum->local.dims[axis].size; first += step) {
+        const int64_t left = sum->local.dims[axis].size - first;
+        dtp_view slab = *sum;
+        lookups l;
+        dtp_nest nest;
+        slab.local.dtype = DTP_F32;
+        slab.local.dims[axis].size = left < step ? left : step;
+        slab.offset[axis] += first;
+        slab.data = dtp_cpu_scratch(args->backend, &stride);
+        lookups_make(&l, args->call, &args->in[1], &args->in[0], &slab);
+        add_all(&l, args->threads);
+        const dtp_view *views[] = {&slab, sum};
+        dtp_nest_like(&nest, 2, views);
+        const slab_job job = {slab.data,
+                              (uint16_t *)sum->data +
+                                  first * dtp_view_stride(sum, sum->local.dims[axis].id),
+                              sum->local.dtype, dtp_nest_step(&nest, 1)};
+        dtp_nest_each(&nest, args->threads, narrow_piece, &job);
+    }
+}
+
+static dtp_status scatter_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    lookups l;
+    (void)err;
+    lookups_make(&l, args->call, &args->in[1], &args->in[0], &args->out[0]);
+    if (!check_ids(&l, args, 0)) {
+        return DTP_OK;
+    }
+    if (dtp_dtype_is_half(args->out[0].local.dtype)) {
+        add_slabs(args);
+    } else {
+        add_all(&l, args->threads);
     }
     return DTP_OK;
 }
 
 static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
+    (void)err;
     const dtp_view *ids = &args->in[0], *y = &args->out[0];
     dtp_dim_id dim = dtp_call_dim(args->call, "dim");
     int64_t first = dtp_cpu_offset(y, dim), size = dtp_cpu_global(y, dim);
@@ -193,7 +302,8 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
         dtp_nest_elem(&nest, i, off);
         int64_t id = dtp_element_int(ids->local.dtype, ids->data, off[0]);
         if (id < 0 || id >= size) {
-            return dtp_cpu_bad_id(args->call, "id", id, size, err);
+            dtp_kernel_refuse(args, DTP_DATA_ID, 0, id, size);
+            return DTP_OK;
         }
         if (id >= first && id < first + local) {
             out[off[1] + (id - first) * stride] = on;
@@ -202,9 +312,9 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_lookup[] = {{"embedding", gather_kernel, dtp_cpu_check_f32},
-                                      {"embedding_grad", scatter_kernel, dtp_cpu_check_f32},
-                                      {"gather", gather_kernel, NULL},
-                                      {"scatter_add", scatter_kernel, dtp_cpu_check_f32},
-                                      {"one_hot", one_hot_kernel, dtp_cpu_check_f32},
-                                      {.op = NULL}};
+const dtp_kernel dtp_cpu_lookup[] = {{"embedding", gather_kernel, NULL, DTP_CPU_BOTH},
+                                     {"embedding_grad", scatter_kernel, scatter_bind, DTP_CPU_BOTH},
+                                     {"gather", gather_kernel, NULL, 0},
+                                     {"scatter_add", scatter_kernel, scatter_bind, DTP_CPU_BOTH},
+                                     {"one_hot", one_hot_kernel, NULL, DTP_CPU_BOTH},
+                                     {.op = NULL}};

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "executor/cpu/halves.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/rows.h"
 #include "executor/cpu/simd.h"
@@ -21,11 +22,19 @@
 enum { X, Y, GAMMA, RSTD, MEAN, BETA, SUMS, N_VIEWS };
 enum { DX = Y, DY = BETA };
 
-typedef struct norm_form {
+/* A row job, first, and what its functions need besides. */
+typedef struct norm_job {
+    dtp_row_job rows;
     bool centered; /* layer_norm */
     double eps;
     int64_t last; /* elements from the first sum of a row to the last */
-} norm_form;
+    dtp_nest to;  /* backward: the elements of a row; views: x, dgamma, dbeta */
+} norm_job;
+
+static const norm_job *norm_of(const dtp_row_job *rows)
+{
+    return rows->user;
+}
 
 /* One run of a row. */
 typedef struct norm_run {
@@ -47,9 +56,9 @@ static int64_t last_sum(const dtp_view *sums, const dtp_view *x)
     return 0;
 }
 
-/* The job of a forward op: x, [moments,] gamma, [beta]; y, [mean,] rstd. */
-static void forward_job(dtp_row_job *job, norm_form *form, const dtp_kernel_args *args,
-                        bool moments)
+/* A forward op: x, [moments,] gamma, [beta]; y, [mean,] rstd. */
+static dtp_status bind_forward(const dtp_kernel_args *args, bool moments, dtp_row_fn fn,
+                               dtp_arena *arena, void **state, dtp_err *err)
 {
     const dtp_view *in = args->in, *out = args->out, *gamma = &in[moments ? 2 : 1];
     const bool centered = args->call->n_out == 3;
@@ -57,22 +66,43 @@ static void forward_job(dtp_row_job *job, norm_form *form, const dtp_kernel_args
                                [GAMMA] = gamma,  [RSTD] = &out[centered ? 2 : 1],
                                [MEAN] = &out[1], [BETA] = centered ? gamma + 1 : gamma,
                                [SUMS] = &in[1]};
-    *form = (norm_form){.centered = centered, .eps = dtp_call_float(args->call, "eps")};
-    form->last = last_sum(views[SUMS], views[X]);
-    dtp_row_job_make(job, args->call, "over", moments ? N_VIEWS : centered ? SUMS : MEAN, views);
-    job->user = form;
+    norm_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
+    DTP_TRY(dtp_row_job_make(&job->rows, args, "over",
+                             moments    ? N_VIEWS
+                             : centered ? SUMS
+                                        : MEAN,
+                             views, err));
+    job->rows.fn = fn;
+    job->rows.user = job;
+    job->centered = centered;
+    job->eps = dtp_call_float(args->call, "eps");
+    job->last = last_sum(views[SUMS], views[X]);
+    return DTP_OK;
 }
 
-/* The job of a backward op: x, gamma, [mean,] rstd, dy, ... */
-static void backward_job(dtp_row_job *job, norm_form *form, const dtp_kernel_args *args,
-                         bool centered, const dtp_view *dx, const dtp_view *sums)
+/* A backward op: x, gamma, [mean,] rstd, dy, ...; with `n` operands it is of layer_norm. */
+static dtp_status bind_backward(const dtp_kernel_args *args, int32_t n, const dtp_view *dx,
+                                const dtp_view *sums, dtp_row_fn fn, dtp_arena *arena, void **state,
+                                dtp_err *err)
 {
+    const bool centered = args->call->n_in == n;
     const dtp_view *in = args->in, *rstd = &in[centered ? 3 : 2];
     const dtp_view *views[] = {[X] = &in[0],    [DX] = dx,       [GAMMA] = &in[1], [RSTD] = rstd,
                                [MEAN] = &in[2], [DY] = rstd + 1, [SUMS] = sums};
-    *form = (norm_form){.centered = centered, .last = last_sum(sums, &in[0])};
-    dtp_row_job_make(job, args->call, "over", N_VIEWS, views);
-    job->user = form;
+    const dtp_view *dgamma = &args->out[args->call->n_out > 1 ? 1 : 0];
+    const dtp_view *to[] = {&in[0], dgamma, centered ? dgamma + 1 : dgamma};
+    norm_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
+    DTP_TRY(dtp_row_job_make(&job->rows, args, "over", N_VIEWS, views, err));
+    job->rows.fn = fn;
+    job->rows.user = job;
+    job->centered = centered;
+    job->last = last_sum(sums, &in[0]);
+    if (args->call->n_out > 1) {
+        dtp_nest_make(&job->to, job->rows.dims.n_over, job->rows.dims.over, 3, to);
+    }
+    return DTP_OK;
 }
 
 /* ---- forward ---- */
@@ -103,7 +133,7 @@ DTP_CPU_CLONES static void write_plain(const norm_run *r)
 static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], float mean,
                       float rstd)
 {
-    const bool centered = ((const norm_form *)job->user)->centered;
+    const bool centered = norm_of(job)->centered;
     const int64_t *s = job->step;
     const bool fast = s[X] == 1 && s[GAMMA] == 1 && (!centered || s[BETA] == 1);
     for (int64_t r = 0; r < job->over.rows; r++) {
@@ -133,7 +163,7 @@ static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS],
 
 static void norm_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const norm_form *form = job->user;
+    const norm_job *form = norm_of(job);
     const double count = (double)job->dims.count;
     float *at[DTP_NEST_VIEWS];
     double sum = 0.0, square = 0.0;
@@ -149,20 +179,16 @@ static void norm_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     write_row(job, row, mean, (float)(1.0 / sqrt(square / count + form->eps)));
 }
 
-static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status norm_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                            dtp_err *err)
 {
-    (void)err;
-    dtp_row_job job;
-    norm_form form;
-    forward_job(&job, &form, args, false);
-    dtp_row_job_each(&job, args->threads, norm_row);
-    return DTP_OK;
+    return bind_forward(args, false, norm_row, arena, state, err);
 }
 
-/* Views: x, last the sums; user: elements from the first sum of a row to the last. */
+/* Views: x, last the sums; option: elements from the first sum of a row to the last. */
 static void moments_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const int64_t last = *(const int64_t *)job->user;
+    const int64_t last = job->option;
     double sum = 0.0, square = 0.0;
     for (int64_t r = 0; r < job->over.rows; r++) {
         float *at[DTP_NEST_VIEWS];
@@ -175,16 +201,11 @@ static void moments_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS
     out[last] = (float)square;
 }
 
-static dtp_status moments_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    const int64_t last = last_sum(&args->out[0], &args->in[0]);
-    return dtp_row_job_run(args, "over", moments_row, &last);
-}
+DTP_ROW_BIND(moments, moments_row, "over", last_sum(&args->out[0], &args->in[0]))
 
 static void norm_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const norm_form *form = job->user;
+    const norm_job *form = norm_of(job);
     const float *sums = job->data[SUMS] + row[SUMS];
     const double n = (double)job->dims.global_count;
     const double mean = form->centered ? (double)sums[0] / n : 0.0;
@@ -193,14 +214,10 @@ static void norm_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VI
     write_row(job, row, (float)mean, (float)(1.0 / sqrt(var + form->eps)));
 }
 
-static dtp_status norm_apply_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status norm_apply_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                                  dtp_err *err)
 {
-    (void)err;
-    dtp_row_job job;
-    norm_form form;
-    forward_job(&job, &form, args, true);
-    dtp_row_job_each(&job, args->threads, norm_apply_row);
-    return DTP_OK;
+    return bind_forward(args, true, norm_apply_row, arena, state, err);
 }
 
 /* ---- backward: rows ---- */
@@ -236,7 +253,7 @@ DTP_CPU_CLONES static void dx_run(const norm_run *r, float c0, float c1)
 static bool grad_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int64_t r,
                      norm_run *out)
 {
-    const norm_form *form = job->user;
+    const norm_job *form = norm_of(job);
     const int64_t *s = job->step;
     float *at[DTP_NEST_VIEWS];
     dtp_row_run(job, row, r, at);
@@ -274,7 +291,7 @@ static void row_sums(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], 
 static void write_dx(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS],
                      const double sums[2])
 {
-    const norm_form *form = job->user;
+    const norm_job *form = norm_of(job);
     const int64_t *s = job->step;
     const double n = (double)job->dims.global_count;
     const float c0 = form->centered ? (float)(sums[0] / n) : 0.0f, c1 = (float)(sums[1] / n);
@@ -305,13 +322,13 @@ static void grad_sums_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
     double sums[2];
     row_sums(job, row, sums);
     out[0] = (float)sums[0];
-    out[((const norm_form *)job->user)->last] = (float)sums[1];
+    out[norm_of(job)->last] = (float)sums[1];
 }
 
 static void grad_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     const float *s = job->data[SUMS] + row[SUMS];
-    const double sums[2] = {(double)s[0], (double)s[((const norm_form *)job->user)->last]};
+    const double sums[2] = {(double)s[0], (double)s[norm_of(job)->last]};
     write_dx(job, row, sums);
 }
 
@@ -344,27 +361,54 @@ DTP_CPU_CLONES static void flush_cols(int64_t n, float *part, double *sum)
     }
 }
 
-/* Adds up rows [begin, end) for n columns of run r from column `at` on. */
-static void sum_rows(const dtp_row_job *job, int64_t r, int64_t at, int64_t n,
-                     const int64_t range[2], col_sums *out)
+/* n columns from column `at` on of run `index` of the rows. */
+typedef struct column_run {
+    int64_t index, at, n;
+} column_run;
+
+/* These columns of one row, as f32, and how far apart they are. */
+static const float *columns(const dtp_row_job *job, int32_t v, const int64_t row[DTP_NEST_VIEWS],
+                            const column_run *run, float *buffer, int64_t *step)
 {
-    float g[COL_TILE] = {0}, b[COL_TILE] = {0};
-    const int64_t *s = job->step;
+    const dtp_view *view = job->views[v];
+    const int64_t stored = dtp_nest_step(&job->stored, v);
+    int64_t off[DTP_NEST_VIEWS];
+    dtp_nest_row(&job->stored, run->index, off);
+    const int64_t first = row[v] + off[v] + run->at * stored;
+    *step = dtp_dtype_is_half(view->local.dtype) ? 1 : stored;
+    if (!dtp_dtype_is_half(view->local.dtype)) {
+        return (const float *)view->data + first;
+    }
+    dtp_widen(view->local.dtype, run->n, (const uint16_t *)view->data + first, stored, buffer);
+    return buffer;
+}
+
+static float statistic(const dtp_row_job *job, int32_t v, const int64_t row[DTP_NEST_VIEWS])
+{
+    return dtp_float_at(job->views[v]->local.dtype, job->views[v]->data, row[v]);
+}
+
+/* Adds up rows [begin, end) of a run. */
+static void sum_rows(const dtp_row_job *job, const column_run *run, const int64_t range[2],
+                     col_sums *out)
+{
+    float g[COL_TILE] = {0}, b[COL_TILE] = {0}, x[COL_TILE], dy[COL_TILE];
+    const int64_t n = run->n;
     memset(out, 0, sizeof *out);
     for (int64_t i = range[0]; i < range[1]; i++) {
-        int64_t row[DTP_NEST_VIEWS];
-        norm_run a;
+        int64_t row[DTP_NEST_VIEWS], step_x, step_dy;
         dtp_nest_elem(&job->rows, i, row);
-        (void)grad_run(job, row, r, &a);
-        a.n = n;
-        a.x += at * s[X];
-        a.dy += at * s[DY];
-        if (s[X] == 1 && s[DY] == 1) {
+        const norm_run a = {.n = n,
+                            .x = columns(job, X, row, run, x, &step_x),
+                            .dy = columns(job, DY, row, run, dy, &step_dy),
+                            .mean = norm_of(job)->centered ? statistic(job, MEAN, row) : 0.0f,
+                            .rstd = statistic(job, RSTD, row)};
+        if (step_x == 1 && step_dy == 1) {
             add_cols(&a, g, b);
         } else {
             for (int64_t j = 0; j < n; j++) {
-                g[j] += a.dy[j * s[DY]] * ((a.x[j * s[X]] - a.mean) * a.rstd);
-                b[j] += a.dy[j * s[DY]];
+                g[j] += a.dy[j * step_dy] * ((a.x[j * step_x] - a.mean) * a.rstd);
+                b[j] += a.dy[j * step_dy];
             }
         }
         if ((i - range[0]) % FLUSH == FLUSH - 1 || i + 1 == range[1]) {
@@ -377,15 +421,12 @@ static void sum_rows(const dtp_row_job *job, int64_t r, int64_t at, int64_t n,
 /* dgamma and, of layer_norm, dbeta. */
 static void sum_over_rows(const dtp_row_job *job, const dtp_view *dgamma, int32_t threads)
 {
-    const bool centered = ((const norm_form *)job->user)->centered;
-    const dtp_view *dbeta = centered ? dgamma + 1 : dgamma;
+    const bool centered = norm_of(job)->centered;
+    const dtp_nest *to = &norm_of(job)->to;
     int64_t rows = dtp_nest_total(&job->rows), part = (rows + COL_PARTS - 1) / COL_PARTS;
     part = part < FLUSH ? FLUSH : part;
     int64_t parts = (rows + part - 1) / part;
     int64_t tiles = (job->over.inner + COL_TILE - 1) / COL_TILE;
-    const dtp_view *views[] = {job->views[X], dgamma, dbeta};
-    dtp_nest to;
-    dtp_nest_make(&to, job->dims.n_over, job->dims.over, 3, views);
     for (int64_t u = 0; u < job->over.rows * tiles; u++) {
         int64_t at = u % tiles * COL_TILE, left = job->over.inner - at;
         int64_t n = left < COL_TILE ? left : COL_TILE;
@@ -395,7 +436,7 @@ static void sum_over_rows(const dtp_row_job *job, const dtp_view *dgamma, int32_
 #pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
         for (int64_t p = 0; p < parts; p++) {
             int64_t range[2] = {p * part, (p + 1) * part < rows ? (p + 1) * part : rows};
-            sum_rows(job, u / tiles, at, n, range, &sums[p]);
+            sum_rows(job, &(column_run){u / tiles, at, n}, range, &sums[p]);
         }
         for (int64_t j = 0; j < n; j++) {
             int64_t off[DTP_NEST_VIEWS];
@@ -404,60 +445,60 @@ static void sum_over_rows(const dtp_row_job *job, const dtp_view *dgamma, int32_
                 g += sums[p].g[j];
                 b += sums[p].b[j];
             }
-            dtp_nest_elem(&to, u / tiles * job->over.inner + at + j, off);
-            ((float *)dgamma->data)[off[1]] = (float)g;
+            dtp_nest_elem(to, u / tiles * job->over.inner + at + j, off);
+            dtp_float_put(dgamma->local.dtype, dgamma->data, off[1], (float)g);
             if (centered) {
-                ((float *)dbeta->data)[off[2]] = (float)b;
+                dtp_float_put(dgamma->local.dtype, dgamma[1].data, off[2], (float)b);
             }
         }
     }
+}
+
+static dtp_status norm_grad_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                                 dtp_err *err)
+{
+    return bind_backward(args, 5, &args->out[0], &args->in[2], grad_row, arena, state, err);
+}
+
+/* The sums of the rows are the last operand. */
+static dtp_status norm_grad_apply_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                                       dtp_err *err)
+{
+    return bind_backward(args, 6, &args->out[0], &args->in[args->call->n_in - 1], grad_apply_row,
+                         arena, state, err);
 }
 
 /* The sums over rows come first: dx may overwrite x or dy. */
 static dtp_status norm_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    dtp_row_job job;
-    norm_form form;
-    backward_job(&job, &form, args, args->call->n_in == 5, &args->out[0], &args->in[2]);
-    sum_over_rows(&job, &args->out[1], args->threads);
-    dtp_row_job_each(&job, args->threads, grad_row);
+    dtp_row_job_load(args->state);
+    sum_over_rows(args->state, &args->out[1], args->threads);
+    dtp_row_job_each(args->state, args);
     return DTP_OK;
 }
 
-static dtp_status norm_grad_sums_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status norm_grad_sums_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                                      dtp_err *err)
 {
-    (void)err;
-    dtp_row_job job;
-    norm_form form;
-    backward_job(&job, &form, args, args->call->n_in == 5, &args->in[0], &args->out[0]);
-    dtp_row_job_each(&job, args->threads, grad_sums_row);
-    return DTP_OK;
+    return bind_backward(args, 5, &args->in[0], &args->out[0], grad_sums_row, arena, state, err);
 }
 
-/* The sums of the rows are the last operand. */
-static dtp_status norm_grad_apply_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    const int32_t n_in = args->call->n_in;
-    dtp_row_job job;
-    norm_form form;
-    backward_job(&job, &form, args, n_in == 6, &args->out[0], &args->in[n_in - 1]);
-    sum_over_rows(&job, &args->out[1], args->threads);
-    dtp_row_job_each(&job, args->threads, grad_apply_row);
-    return DTP_OK;
-}
+#define ROW(op, kernel, bind)                                                                      \
+    {                                                                                              \
+#op, kernel, bind, DTP_CPU_FLOATS                                                          \
+    }
 
-const dtp_cpu_row dtp_cpu_norm[] = {
-    {"layer_norm", norm_kernel, dtp_cpu_check_all_f32},
-    {"rms_norm", norm_kernel, dtp_cpu_check_all_f32},
-    {"layer_norm_grad", norm_grad_kernel, dtp_cpu_check_all_f32},
-    {"rms_norm_grad", norm_grad_kernel, dtp_cpu_check_all_f32},
-    {"moments", moments_kernel, dtp_cpu_check_all_f32},
-    {"layer_norm_apply", norm_apply_kernel, dtp_cpu_check_all_f32},
-    {"rms_norm_apply", norm_apply_kernel, dtp_cpu_check_all_f32},
-    {"layer_norm_grad_sums", norm_grad_sums_kernel, dtp_cpu_check_all_f32},
-    {"rms_norm_grad_sums", norm_grad_sums_kernel, dtp_cpu_check_all_f32},
-    {"layer_norm_grad_apply", norm_grad_apply_kernel, dtp_cpu_check_all_f32},
-    {"rms_norm_grad_apply", norm_grad_apply_kernel, dtp_cpu_check_all_f32},
+const dtp_kernel dtp_cpu_norm[] = {
+    ROW(layer_norm, dtp_row_job_kernel, norm_bind),
+    ROW(rms_norm, dtp_row_job_kernel, norm_bind),
+    ROW(layer_norm_grad, norm_grad_kernel, norm_grad_bind),
+    ROW(rms_norm_grad, norm_grad_kernel, norm_grad_bind),
+    ROW(moments, dtp_row_job_kernel, moments_bind),
+    ROW(layer_norm_apply, dtp_row_job_kernel, norm_apply_bind),
+    ROW(rms_norm_apply, dtp_row_job_kernel, norm_apply_bind),
+    ROW(layer_norm_grad_sums, dtp_row_job_kernel, norm_grad_sums_bind),
+    ROW(rms_norm_grad_sums, dtp_row_job_kernel, norm_grad_sums_bind),
+    ROW(layer_norm_grad_apply, norm_grad_kernel, norm_grad_apply_bind),
+    ROW(rms_norm_grad_apply, norm_grad_kernel, norm_grad_apply_bind),
     {.op = NULL}};

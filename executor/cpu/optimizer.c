@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "executor/cpu/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/simd.h"
@@ -15,6 +16,7 @@ typedef struct update_job {
     float lr, decay, momentum, beta1, beta2, eps, step, root;
     const float *p, *g, *m, *v;
     float *p_out, *m_out, *v_out;
+    dtp_dtype dtype; /* of all; 16-bit ones are widened before they are looked at */
 } update_job;
 
 DTP_CPU_CLONES static void sgd_run(const update_job *job, int64_t at, int64_t n)
@@ -69,26 +71,63 @@ DTP_CPU_CLONES static void sum_run(const update_job *job, int64_t at, int64_t n)
     }
 }
 
+static void update_run(const update_job *job, int64_t at, int64_t n)
+{
+    switch (job->rule) {
+    case SGD:
+        sgd_run(job, at, n);
+        break;
+    case MOMENTUM:
+        momentum_run(job, at, n);
+        break;
+    case SUM:
+        sum_run(job, at, n);
+        break;
+    case FIRST:
+        memcpy(job->p_out + at, job->g + at, (size_t)n * sizeof *job->g);
+        break;
+    default:
+        adam_run(job, at, n);
+        break;
+    }
+}
+
+/* A block of 16-bit floats. */
+static void update_halves(const update_job *job, int64_t at, int64_t n)
+{
+    const void *const in[] = {job->p, job->g, job->m, job->v};
+    void *const out[] = {job->p_out, job->m_out, job->v_out};
+    float from[4][DTP_HALF_BLOCK], to[3][DTP_HALF_BLOCK];
+    update_job block = *job;
+    for (int32_t k = 0; k < 4 && in[k] != NULL; k++) {
+        dtp_widen(job->dtype, n, (const uint16_t *)in[k] + at, 1, from[k]);
+    }
+    block.p = from[0];
+    block.g = from[1];
+    block.m = from[2];
+    block.v = from[3];
+    block.p_out = to[0];
+    block.m_out = to[1];
+    block.v_out = to[2];
+    update_run(&block, 0, n);
+    for (int32_t k = 0; k < 3 && out[k] != NULL; k++) {
+        dtp_narrow(job->dtype, n, to[k], (uint16_t *)out[k] + at, 1);
+    }
+}
+
 static void update_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
 {
     const update_job *job = user;
-    switch (job->rule) {
-    case SGD:
-        sgd_run(job, off[0], n);
-        break;
-    case MOMENTUM:
-        momentum_run(job, off[0], n);
-        break;
-    case SUM:
-        sum_run(job, off[0], n);
-        break;
-    case FIRST:
-        memcpy(job->p_out + off[0], job->g + off[0], (size_t)n * sizeof *job->g);
-        break;
-    default:
-        adam_run(job, off[0], n);
-        break;
+    const bool half = dtp_dtype_is_half(job->dtype);
+    const int64_t block = half ? DTP_HALF_BLOCK : n;
+    for (int64_t at = 0; at < n; at += block) {
+        (half ? update_halves : update_run)(job, off[0] + at, n - at < block ? n - at : block);
     }
+}
+
+static double learning_rate(const dtp_kernel_args *args)
+{
+    return dtp_call_float(args->call, "lr") * args->record->lr_scale;
 }
 
 static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *err)
@@ -97,9 +136,10 @@ static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *
     const dtp_op_call *call = args->call;
     job->p = args->in[0].data;
     job->g = args->in[1].data;
+    job->dtype = args->in[0].local.dtype;
     job->p_out = args->out[0].data;
     if (job->rule != SUM && job->rule != FIRST) {
-        job->lr = (float)dtp_call_float(call, "lr");
+        job->lr = (float)learning_rate(args);
         job->decay = (float)dtp_call_float(call, "weight_decay");
     }
     if (call->n_in > 2) {
@@ -132,7 +172,7 @@ static dtp_status momentum_kernel(const dtp_kernel_args *args, dtp_err *err)
 
 static dtp_status accumulate_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    update_job job = {.rule = args->first ? FIRST : SUM};
+    update_job job = {.rule = args->record->microbatch == 0 ? FIRST : SUM};
     return update(args, &job, err);
 }
 
@@ -140,12 +180,12 @@ static dtp_status run_either_adam(const dtp_kernel_args *args, bool decoupled, d
 {
     const dtp_op_call *call = args->call;
     double b1 = dtp_call_float(call, "beta1"), b2 = dtp_call_float(call, "beta2");
-    double t = (double)(args->step + 1);
+    double t = (double)(args->record->step + 1);
     update_job job = {.rule = decoupled ? ADAMW : ADAM};
     job.beta1 = (float)b1;
     job.beta2 = (float)b2;
     job.eps = (float)dtp_call_float(call, "eps");
-    job.step = (float)(dtp_call_float(call, "lr") / (1.0 - pow(b1, t)));
+    job.step = (float)(learning_rate(args) / (1.0 - pow(b1, t)));
     job.root = (float)(1.0 / sqrt(1.0 - pow(b2, t)));
     return update(args, &job, err);
 }
@@ -160,9 +200,9 @@ static dtp_status adamw_kernel(const dtp_kernel_args *args, dtp_err *err)
     return run_either_adam(args, true, err);
 }
 
-const dtp_cpu_row dtp_cpu_optimizer[] = {{"sgd", sgd_kernel, dtp_cpu_check_all_f32},
-                                         {"momentum", momentum_kernel, dtp_cpu_check_all_f32},
-                                         {"adam", adam_kernel, dtp_cpu_check_all_f32},
-                                         {"adamw", adamw_kernel, dtp_cpu_check_all_f32},
-                                         {"accumulate", accumulate_kernel, dtp_cpu_check_all_f32},
-                                         {.op = NULL}};
+const dtp_kernel dtp_cpu_optimizer[] = {{"sgd", sgd_kernel, NULL, DTP_CPU_FLOATS},
+                                        {"momentum", momentum_kernel, NULL, DTP_CPU_FLOATS},
+                                        {"adam", adam_kernel, NULL, DTP_CPU_FLOATS},
+                                        {"adamw", adamw_kernel, NULL, DTP_CPU_FLOATS},
+                                        {"accumulate", accumulate_kernel, NULL, DTP_CPU_FLOATS},
+                                        {.op = NULL}};

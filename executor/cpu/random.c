@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/philox.h"
+#include "executor/cpu/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/simd.h"
@@ -57,8 +58,9 @@ typedef struct random_job {
     double a, b;   /* uniform: low, high; normal: mean, stddev; dropout: rate */
     float keep;    /* dropout: 1 / (1 - rate) */
     float threshold;
-    const float *x;
-    float *y;
+    const void *x;
+    void *y;
+    dtp_dtype dtype; /* of both: f32 or 16-bit */
 } random_job;
 
 DTP_CPU_CLONES static void drop_run(int64_t n, const uint32_t *words, const random_job *job,
@@ -87,13 +89,19 @@ static void bits_piece(const random_job *job, int64_t n, int64_t local, int64_t 
 {
     uint32_t words[WORDS];
     while (n > 0) {
+        float x[WORDS], y[WORDS];
         uint64_t skip = (uint64_t)global % 4;
         int64_t take = n < WORDS - (int64_t)skip ? n : WORDS - (int64_t)skip;
+        const bool half = dtp_dtype_is_half(job->dtype);
+        float *to = half ? y : (float *)job->y + local;
         philox_words(&job->key, (uint64_t)global / 4, words);
         if (job->x != NULL) {
-            drop_run(take, words + skip, job, job->x + local, job->y + local);
+            drop_run(take, words + skip, job, dtp_floats(job->dtype, take, job->x, local, x), to);
         } else {
-            uniform_run(take, words + skip, job, job->y + local);
+            uniform_run(take, words + skip, job, to);
+        }
+        if (half) {
+            dtp_narrow(job->dtype, take, y, (uint16_t *)job->y + local, 1);
         }
         n -= take;
         local += take;
@@ -120,7 +128,7 @@ static void normal_piece(const void *user, int64_t n, const int64_t off[DTP_NEST
     for (int64_t i = 0; i < n; i++) {
         uint64_t at = (uint64_t)(job->first + off[1] + i * job->step);
         double z = dtp_normal_at(job->key.seed, job->key.stream, job->key.step, at);
-        job->y[off[0] + i] = (float)(job->a + job->b * z);
+        dtp_float_put(job->dtype, job->y, off[0] + i, (float)(job->a + job->b * z));
     }
 }
 
@@ -139,10 +147,11 @@ static void run(const dtp_kernel_args *args, random_job *job, const dtp_view *vi
     dtp_nest nest;
     dtp_nest_raw(&nest, view->local.rank, sizes, 2, (const int64_t(*)[DTP_NEST_DIMS])strides);
     job->step = dtp_nest_step(&nest, 1);
-    job->key.seed = args->seed;
+    job->key.seed = args->record->seed;
     job->key.stream = (uint32_t)(uint64_t)dtp_call_int(args->call, "stream");
-    job->key.step = (uint32_t)(uint64_t)args->step;
+    job->key.step = (uint32_t)(uint64_t)args->record->step;
     job->y = args->out[0].data;
+    job->dtype = args->out[0].local.dtype;
     dtp_nest_each(&nest, args->threads, fn, job);
 }
 
@@ -176,7 +185,7 @@ static dtp_status normal_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_random[] = {{"dropout", dropout_kernel, dtp_cpu_check_all_f32},
-                                      {"uniform", uniform_kernel, dtp_cpu_check_all_f32},
-                                      {"normal", normal_kernel, dtp_cpu_check_all_f32},
-                                      {.op = NULL}};
+const dtp_kernel dtp_cpu_random[] = {{"dropout", dropout_kernel, NULL, DTP_CPU_FLOATS},
+                                     {"uniform", uniform_kernel, NULL, DTP_CPU_FLOATS},
+                                     {"normal", normal_kernel, NULL, DTP_CPU_FLOATS},
+                                     {.op = NULL}};

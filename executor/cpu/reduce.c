@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "executor/cpu/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/parallel.h"
@@ -66,25 +67,54 @@ static double fold_row(dtp_cpu_fold fold, int64_t n, const float *x, int64_t ste
     }
 }
 
+/* Folds n elements of x from element x_at on, or their products with those of b from b_at on. */
+static double fold_run(const fold_job *job, int64_t n, int64_t x_at, int64_t b_at)
+{
+    const int64_t step = dtp_nest_step(&job->folded, 0);
+    const int64_t step_b = job->b != NULL ? dtp_nest_step(&job->folded, 1) : 0;
+    if (!dtp_dtype_is_half(job->dtype)) {
+        const float *x = (const float *)job->x + x_at;
+        return job->b != NULL ? dtp_row_dot(n, x, step, (const float *)job->b + b_at, step_b)
+                              : fold_row(job->fold, n, x, step);
+    }
+    double acc = start_value(job->fold);
+    for (int64_t at = 0; at < n; at += DTP_HALF_BLOCK) {
+        const int64_t m = n - at < DTP_HALF_BLOCK ? n - at : DTP_HALF_BLOCK;
+        float x[DTP_HALF_BLOCK], b[DTP_HALF_BLOCK];
+        dtp_widen(job->dtype, m, (const uint16_t *)job->x + x_at + at * step, step, x);
+        if (job->b != NULL) {
+            dtp_widen(job->dtype, m, (const uint16_t *)job->b + b_at + at * step_b, step_b, b);
+            acc += dtp_row_dot(m, x, 1, b, 1);
+        } else {
+            acc = combine(job->fold, acc, fold_row(job->fold, m, x, 1));
+        }
+    }
+    return acc;
+}
+
 /* Folds elements [begin, end) of the inner dim of every row of the folded nest; `at` is where x and
  * b start. */
 static double fold_part(const fold_job *job, const int64_t at[DTP_NEST_VIEWS], int64_t begin,
                         int64_t end)
 {
     double acc = start_value(job->fold);
-    int64_t n = end - begin, step = dtp_nest_step(&job->folded, 0);
     for (int64_t r = 0; r < job->folded.rows; r++) {
         int64_t off[DTP_NEST_VIEWS];
         dtp_nest_row(&job->folded, r, off);
-        const float *x = job->x + at[0] + off[0] + begin * step;
+        const int64_t x_at = at[0] + off[0] + begin * dtp_nest_step(&job->folded, 0);
         if (job->b != NULL) {
-            int64_t step_b = dtp_nest_step(&job->folded, 1);
-            acc += dtp_row_dot(n, x, step, job->b + at[2] + off[1] + begin * step_b, step_b);
+            acc += fold_run(job, end - begin, x_at,
+                            at[2] + off[1] + begin * dtp_nest_step(&job->folded, 1));
         } else {
-            acc = combine(job->fold, acc, fold_row(job->fold, n, x, step));
+            acc = combine(job->fold, acc, fold_run(job, end - begin, x_at, 0));
         }
     }
     return acc;
+}
+
+static void store(const fold_job *job, int64_t at, double acc)
+{
+    dtp_float_put(job->y_dtype, job->y, at, (float)(acc * job->factor));
 }
 
 enum { LONG_ROW = 65536 };
@@ -107,7 +137,7 @@ static void fold_long_rows(const fold_job *job)
         for (int64_t p = 0; p < parts; p++) {
             acc = combine(job->fold, acc, partial[p]);
         }
-        job->y[off[1]] = (float)(acc * job->factor);
+        store(job, off[1], acc);
     }
 }
 
@@ -124,37 +154,63 @@ static void fold_rows(const fold_job *job)
         int64_t off[DTP_NEST_VIEWS];
         dtp_nest_elem(&job->kept, k, off);
         double acc = fold_part(job, off, 0, job->folded.inner);
-        job->y[off[1]] = (float)(acc * job->factor);
+        store(job, off[1], acc);
     }
 }
 
 enum { COL_TILE = 512, COL_PARTS = 16 };
 
+/* Folds rows of n columns into acc; b may be NULL. */
+static void fold_cols_rows(dtp_cpu_fold fold, int64_t rows, int64_t n, const float *x, int64_t ld,
+                           const float *b, int64_t ld_b, double *acc)
+{
+    if (b != NULL) {
+        dtp_cols_dot(rows, n, x, ld, b, ld_b, acc);
+        return;
+    }
+    if (fold == DTP_FOLD_SUM) {
+        dtp_cols_sum(rows, n, x, ld, acc);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            acc[j] = combine(fold, acc[j], (double)x[i * ld + j]);
+        }
+    }
+}
+
 /* acc[j] = fold over the rows [begin, end) of the folded nest's inner dim. */
 static void fold_cols_part(const fold_job *job, const int64_t at[DTP_NEST_VIEWS], int64_t n,
                            const int64_t range[2], double *acc)
 {
-    int64_t ld = dtp_nest_step(&job->folded, 0), count = range[1] - range[0];
+    enum { ROWS = 4 }; /* that are widened at once */
+    const int64_t ld = dtp_nest_step(&job->folded, 0), count = range[1] - range[0];
+    const int64_t ld_b = job->b != NULL ? dtp_nest_step(&job->folded, 1) : 0;
     for (int64_t j = 0; j < n; j++) {
         acc[j] = start_value(job->fold);
     }
     for (int64_t r = 0; r < job->folded.rows; r++) {
         int64_t off[DTP_NEST_VIEWS];
         dtp_nest_row(&job->folded, r, off);
-        const float *from = job->x + at[0] + off[0] + range[0] * ld;
-        if (job->b != NULL) {
-            int64_t ld_b = dtp_nest_step(&job->folded, 1);
-            dtp_cols_dot(count, n, from, ld, job->b + at[2] + off[1] + range[0] * ld_b, ld_b, acc);
+        const int64_t x_at = at[0] + off[0] + range[0] * ld;
+        const int64_t b_at = job->b != NULL ? at[2] + off[1] + range[0] * ld_b : 0;
+        if (!dtp_dtype_is_half(job->dtype)) {
+            fold_cols_rows(job->fold, count, n, (const float *)job->x + x_at, ld,
+                           job->b != NULL ? (const float *)job->b + b_at : NULL, ld_b, acc);
             continue;
         }
-        if (job->fold == DTP_FOLD_SUM) {
-            dtp_cols_sum(count, n, from, ld, acc);
-            continue;
-        }
-        for (int64_t i = 0; i < count; i++) {
-            for (int64_t j = 0; j < n; j++) {
-                acc[j] = combine(job->fold, acc[j], (double)from[i * ld + j]);
+        for (int64_t i = 0; i < count; i += ROWS) {
+            const int64_t rows = count - i < ROWS ? count - i : ROWS;
+            float x[ROWS][COL_TILE], b[ROWS][COL_TILE];
+            for (int64_t k = 0; k < rows; k++) {
+                dtp_widen(job->dtype, n, (const uint16_t *)job->x + x_at + (i + k) * ld, 1, x[k]);
+                if (job->b != NULL) {
+                    dtp_widen(job->dtype, n, (const uint16_t *)job->b + b_at + (i + k) * ld_b, 1,
+                              b[k]);
+                }
             }
+            fold_cols_rows(job->fold, rows, n, x[0], COL_TILE, job->b != NULL ? b[0] : NULL,
+                           COL_TILE, acc);
         }
     }
 }
@@ -162,8 +218,11 @@ static void fold_cols_part(const fold_job *job, const int64_t at[DTP_NEST_VIEWS]
 static void store_cols(const fold_job *job, int64_t at, int64_t n, const double *acc)
 {
     int64_t step = dtp_nest_step(&job->kept, 1);
-    for (int64_t j = 0; j < n; j++) {
-        job->y[at + j * step] = (float)(acc[j] * job->factor);
+    for (int64_t j = 0; j < n && job->y_dtype != DTP_F32; j++) {
+        store(job, at + j * step, acc[j]);
+    }
+    for (int64_t j = 0; j < n && job->y_dtype == DTP_F32; j++) {
+        ((float *)job->y)[at + j * step] = (float)(acc[j] * job->factor);
     }
 }
 
@@ -282,29 +341,39 @@ static void reduce_ints(dtp_cpu_fold fold, const dtp_view *x, const dtp_view *ou
     }
 }
 
+static dtp_status reduce_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                              dtp_err *err)
+{
+    const dtp_view *x = &args->in[0], *views[] = {x, &args->out[0]};
+    const char *kind = dtp_call_choice(args->call, "kind");
+    dtp_cpu_over over;
+    fold_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
+    job->fold = strcmp(kind, "max") == 0    ? DTP_FOLD_MAX
+                : strcmp(kind, "min") == 0  ? DTP_FOLD_MIN
+                : strcmp(kind, "prod") == 0 ? DTP_FOLD_PROD
+                                            : DTP_FOLD_SUM;
+    dtp_cpu_split(args->call, "over", x, &over);
+    job->factor = strcmp(kind, "mean") == 0 ? 1.0 / (double)over.global_count : 1.0;
+    job->threads = args->threads;
+    job->dtype = x->local.dtype;
+    job->y_dtype = views[1]->local.dtype;
+    dtp_nest_make(&job->kept, over.n_rows, over.rows, 2, views);
+    dtp_nest_make(&job->folded, over.n_over, over.over, 1, views);
+    return DTP_OK;
+}
+
 static dtp_status reduce_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
+    fold_job *job = args->state;
     (void)err;
-    const dtp_view *x = &args->in[0], *y = &args->out[0], *views[] = {x, y};
-    const char *kind = dtp_call_choice(args->call, "kind");
-    const dtp_cpu_fold fold = strcmp(kind, "max") == 0    ? DTP_FOLD_MAX
-                              : strcmp(kind, "min") == 0  ? DTP_FOLD_MIN
-                              : strcmp(kind, "prod") == 0 ? DTP_FOLD_PROD
-                                                          : DTP_FOLD_SUM;
-    if (!dtp_dtype_is_float(x->local.dtype)) {
-        reduce_ints(fold, x, y);
+    if (!dtp_dtype_is_float(args->in[0].local.dtype)) {
+        reduce_ints(job->fold, &args->in[0], &args->out[0]);
         return DTP_OK;
     }
-    dtp_cpu_over over;
-    dtp_cpu_split(args->call, "over", x, &over);
-    fold_job job = {.fold = fold,
-                    .factor = strcmp(kind, "mean") == 0 ? 1.0 / (double)over.global_count : 1.0,
-                    .x = x->data,
-                    .y = y->data,
-                    .threads = args->threads};
-    dtp_nest_make(&job.kept, over.n_rows, over.rows, 2, views);
-    dtp_nest_make(&job.folded, over.n_over, over.over, 1, views);
-    dtp_cpu_fold_run(&job);
+    job->x = args->in[0].data;
+    job->y = args->out[0].data;
+    dtp_cpu_fold_run(job);
     return DTP_OK;
 }
 
@@ -322,7 +391,7 @@ static dtp_status all_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_reduce[] = {{"reduce", reduce_kernel, dtp_cpu_check_f32},
-                                      {"any", any_kernel, NULL},
-                                      {"all", all_kernel, NULL},
-                                      {.op = NULL}};
+const dtp_kernel dtp_cpu_reduce[] = {{"reduce", reduce_kernel, reduce_bind, DTP_CPU_BOTH},
+                                     {"any", any_kernel, NULL, DTP_CPU_INTS},
+                                     {"all", all_kernel, NULL, DTP_CPU_INTS},
+                                     {.op = NULL}};

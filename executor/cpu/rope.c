@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/graph/ops/sequence.h"
+#include "executor/cpu/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/parallel.h"
@@ -17,8 +18,9 @@ typedef struct rope_job {
     int64_t first, offset;           /* global place of local position 0; added to every position */
     dtp_sequence order;
     double base, sign;
-    const float *x;
-    float *y;
+    const void *x;
+    void *y;
+    dtp_dtype dtype; /* of both: f32 or 16-bit */
 } rope_job;
 
 /* Angles' cosines and sines of n pairs. */
@@ -53,6 +55,23 @@ static void rotate(const rope_turn *t, const float *x, float *y)
     }
 }
 
+/* The pairs at elements x_at and y_at of a 16-bit tensor, by way of buffers. */
+static void rotate_halves(const rope_job *job, const rope_turn *t, int64_t x_at, int64_t y_at)
+{
+    float x[2 * PAIRS], y[2 * PAIRS];
+    rope_turn packed = *t;
+    packed.half = PAIRS;
+    for (int64_t k = 0; k < 2; k++) {
+        dtp_widen(job->dtype, t->n, (const uint16_t *)job->x + x_at + k * t->half * t->sx, t->sx,
+                  x + k * PAIRS);
+    }
+    rotate_run(&packed, x, y);
+    for (int64_t k = 0; k < 2; k++) {
+        dtp_narrow(job->dtype, t->n, y + k * PAIRS, (uint16_t *)job->y + y_at + k * t->half * t->sy,
+                   t->sy);
+    }
+}
+
 static void one_position(const rope_job *job, int64_t position, int64_t pair, const double *rates,
                          rope_turn *t)
 {
@@ -67,7 +86,11 @@ static void one_position(const rope_job *job, int64_t position, int64_t pair, co
     for (int64_t r = 0, n = dtp_nest_total(&job->rest); r < n; r++) {
         int64_t off[DTP_NEST_VIEWS];
         dtp_nest_elem(&job->rest, r, off);
-        rotate(t, job->x + off[0] + x_at, job->y + off[1] + y_at);
+        if (dtp_dtype_is_half(job->dtype)) {
+            rotate_halves(job, t, off[0] + x_at, off[1] + y_at);
+        } else {
+            rotate(t, (const float *)job->x + off[0] + x_at, (float *)job->y + off[1] + y_at);
+        }
     }
 }
 
@@ -94,6 +117,7 @@ static void make_job(rope_job *job, const dtp_kernel_args *args, dtp_dim_id posi
     job->order = dtp_sequence_of(args->call, dtp_cpu_global(x, position));
     job->base = dtp_call_float(args->call, "base");
     job->sign = dtp_call_int(args->call, "inverse") != 0 ? -1.0 : 1.0;
+    job->dtype = x->local.dtype;
     job->x = x->data;
     job->y = args->out[0].data;
 }
@@ -122,4 +146,4 @@ static dtp_status rope_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_rope[] = {{"rope", rope_kernel, dtp_cpu_check_all_f32}, {.op = NULL}};
+const dtp_kernel dtp_cpu_rope[] = {{"rope", rope_kernel, NULL, DTP_CPU_FLOATS}, {.op = NULL}};

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "executor/cpu/halves.h"
 #include "executor/cpu/rows.h"
 #include "executor/device/convert.h"
 
@@ -66,15 +67,9 @@ static void norm_inf_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEW
     job->data[1][row[1]] = m;
 }
 
-typedef struct spread {
-    double divisor; /* elements less the correction */
-    bool root;
-} spread;
-
-/* Two passes: the mean, then the squares of what is left. */
-static void var_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+/* Two passes: the mean, then the squares of what is left. Option: the divisor. */
+static double variance(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const spread *how = job->user;
     float mean = (float)(sum_runs(job, row, dtp_row_sum) / (double)job->dims.count);
     double s = 0.0;
     for (int64_t r = 0; r < job->over.rows; r++) {
@@ -82,49 +77,48 @@ static void var_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
         dtp_row_run(job, row, r, at);
         s += dtp_row_square(job->over.inner, at[0], job->step[0], mean);
     }
-    s /= how->divisor;
-    job->data[1][row[1]] = (float)(how->root ? sqrt(s) : s);
+    return s / (double)job->option;
 }
 
-DTP_ROW_KERNEL(logsumexp)
-
-static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
+/* Elements of a row less the correction. */
+static int64_t divisor(const dtp_kernel_args *args)
 {
-    (void)err;
+    dtp_cpu_over over;
+    dtp_cpu_split(args->call, "over", &args->in[0], &over);
+    return over.global_count - dtp_call_int(args->call, "correction");
+}
+
+static void var_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    job->data[1][row[1]] = (float)variance(job, row);
+}
+
+static void std_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    job->data[1][row[1]] = (float)sqrt(variance(job, row));
+}
+
+DTP_ROW_BIND(logsumexp, logsumexp_row, "over", 0)
+DTP_ROW_BIND(var, var_row, "over", divisor(args))
+DTP_ROW_BIND(std, std_row, "over", divisor(args))
+
+static dtp_status norm_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                            dtp_err *err)
+{
     const char *ord = dtp_call_choice(args->call, "ord");
     dtp_row_fn fn = strcmp(ord, "1") == 0   ? norm_1_row
                     : strcmp(ord, "2") == 0 ? norm_2_row
                                             : norm_inf_row;
-    return dtp_row_job_run(args, "over", fn, NULL);
-}
-
-static dtp_status run_spread(const dtp_kernel_args *args, bool root)
-{
-    dtp_cpu_over over;
-    dtp_cpu_split(args->call, "over", &args->in[0], &over);
-    const spread how = {(double)(over.global_count - dtp_call_int(args->call, "correction")), root};
-    return dtp_row_job_run(args, "over", var_row, &how);
-}
-
-static dtp_status var_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    return run_spread(args, false);
-}
-
-static dtp_status std_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    return run_spread(args, true);
+    return dtp_row_job_bind(args, "over", fn, 0, arena, state, err);
 }
 
 /* ---- scans ---- */
 
-/* Views: x, y; user: whether the sums go backwards. The row is one run. Sums of f32 run in double,
- * sums of integers wrap around. */
+/* Views: x, y; option: whether the sums go backwards. The row is one run. Sums of floats run in
+ * double, sums of integers wrap around. */
 static void cumsum_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const bool reverse = *(const bool *)job->user;
+    const bool reverse = job->option != 0;
     const dtp_dtype dtype = job->views[0]->local.dtype;
     const int64_t n = job->over.inner;
     double sum = 0.0;
@@ -132,7 +126,7 @@ static void cumsum_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]
     for (int64_t k = 0; k < n; k++) {
         const int64_t i = reverse ? n - 1 - k : k;
         const int64_t x = row[0] + i * job->step[0], y = row[1] + i * job->step[1];
-        if (dtype == DTP_F32) {
+        if (dtp_dtype_is_float(dtype)) {
             sum += (double)job->data[0][x];
             job->data[1][y] = (float)sum;
         } else {
@@ -142,12 +136,7 @@ static void cumsum_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]
     }
 }
 
-static dtp_status cumsum_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    const bool reverse = dtp_call_int(args->call, "reverse") != 0;
-    return dtp_row_job_run(args, "dim", cumsum_row, &reverse);
-}
+DTP_ROW_BIND(cumsum, cumsum_row, "dim", dtp_call_int(args->call, "reverse"))
 
 /* Views: x, dy, dx. Products of what comes before, times products of what comes after, so that
  * zeros need no division. */
@@ -170,7 +159,7 @@ static void prod_grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
     }
 }
 
-DTP_ROW_KERNEL(prod_grad)
+DTP_ROW_BIND(prod_grad, prod_grad_row, "over", 0)
 
 /* ---- positions of large and small elements: a NaN counts as the largest of the large and the
  * smallest of the small; of equals the first wins ---- */
@@ -189,10 +178,10 @@ static void store_index(const dtp_row_job *job, int32_t view, int64_t at, int64_
     dtp_element_set_int(job->views[view]->local.dtype, job->views[view]->data, at, index);
 }
 
-/* Views: x, out. */
+/* Views: x, out; option: whether the largest. */
 static void arg_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const bool largest = *(const bool *)job->user;
+    const bool largest = job->option != 0;
     const float *x = job->data[0] + row[0];
     int64_t best = 0;
     for (int64_t i = 1; i < job->over.inner; i++) {
@@ -201,24 +190,10 @@ static void arg_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     store_index(job, 1, row[1], best);
 }
 
-static dtp_status run_arg_kernel(const dtp_kernel_args *args, bool largest)
-{
-    return dtp_row_job_run(args, "over", arg_row, &largest);
-}
+DTP_ROW_BIND(argmax, arg_row, "over", true)
+DTP_ROW_BIND(argmin, arg_row, "over", false)
 
-static dtp_status argmax_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    return run_arg_kernel(args, true);
-}
-
-static dtp_status argmin_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    return run_arg_kernel(args, false);
-}
-
-/* Views: x, m, out; user: global index of the first element. */
+/* Views: x, m, out; option: the axis of the row in x. */
 static void arg_first_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     const int64_t none = job->views[2]->local.dtype == DTP_I64 ? INT64_MAX : INT32_MAX;
@@ -231,40 +206,36 @@ static void arg_first_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
         }
         i++;
     }
-    store_index(job, 2, row[2], i < job->over.inner ? *(const int64_t *)job->user + i : none);
+    store_index(job, 2, row[2],
+                i < job->over.inner ? job->views[0]->offset[job->option] + i : none);
 }
 
-static dtp_status arg_first_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    const int64_t first = dtp_cpu_offset(&args->in[0], dtp_call_dim(args->call, "over"));
-    return dtp_row_job_run(args, "over", arg_first_row, &first);
-}
+DTP_ROW_BIND(arg_first, arg_first_row, "over",
+             dtp_ttype_find(&args->in[0].local, dtp_call_dim(args->call, "over")))
 
-/* The k elements kept so far, in the outputs: a heap whose root is the one to give up first. */
+/* The k elements kept so far, by index in the output: a heap whose root is the one to give up
+ * first. */
 typedef struct heap {
-    float *value;
+    const float *x;
     int32_t *index;
-    int64_t n, step_value, step_index;
+    int64_t n, step_x, step_index;
     bool largest;
 } heap;
 
 /* Does element i of the heap come before element j? */
 static bool before(const heap *h, int64_t i, int64_t j)
 {
-    float a = h->value[i * h->step_value], b = h->value[j * h->step_value];
+    const int32_t at = h->index[i * h->step_index], other = h->index[j * h->step_index];
+    const float a = h->x[at * h->step_x], b = h->x[other * h->step_x];
     if (better(a, b, h->largest) || better(b, a, h->largest)) {
         return better(a, b, h->largest);
     }
-    return h->index[i * h->step_index] < h->index[j * h->step_index];
+    return at < other;
 }
 
 static void swap(const heap *h, int64_t i, int64_t j)
 {
-    float *a = &h->value[i * h->step_value], *b = &h->value[j * h->step_value], v = *a;
     int32_t *c = &h->index[i * h->step_index], *d = &h->index[j * h->step_index], w = *c;
-    *a = *b;
-    *b = v;
     *c = *d;
     *d = w;
 }
@@ -284,23 +255,26 @@ static void sift_down(const heap *h, int64_t i)
     }
 }
 
-/* Views: x, values, indices; user: the heap without its data. */
+/* Views: x, values, indices; option: whether the largest. The outputs hold k elements per row. */
 static void topk_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    heap h = *(const heap *)job->user;
-    const float *x = job->data[0] + row[0];
-    h.value += row[1];
-    h.index += row[2];
+    const dtp_view *values = job->views[1], *indices = job->views[2];
+    const dtp_dim_id over = job->dims.over[0].id;
+    const int64_t k = dtp_ttype_size(&values->local, over), step = dtp_view_stride(values, over);
+    heap h = {.x = job->data[0] + row[0],
+              .index = (int32_t *)indices->data + row[2],
+              .n = k,
+              .step_x = job->step[0],
+              .step_index = dtp_view_stride(indices, over),
+              .largest = job->option != 0};
     for (int64_t i = 0; i < h.n; i++) {
-        h.value[i * h.step_value] = x[i * job->step[0]];
         h.index[i * h.step_index] = (int32_t)i;
     }
     for (int64_t i = h.n / 2; i > 0; i--) {
         sift_down(&h, i - 1);
     }
     for (int64_t i = h.n; i < job->over.inner; i++) {
-        if (better(x[i * job->step[0]], h.value[0], h.largest)) {
-            h.value[0] = x[i * job->step[0]];
+        if (better(h.x[i * h.step_x], h.x[h.index[0] * h.step_x], h.largest)) {
             h.index[0] = (int32_t)i;
             sift_down(&h, 0);
         }
@@ -310,39 +284,39 @@ static void topk_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
         swap(&h, 0, h.n);
         sift_down(&h, 0);
     }
+    for (int64_t i = 0; i < k; i++) {
+        dtp_float_put(values->local.dtype, values->data, row[1] + i * step,
+                      h.x[h.index[i * h.step_index] * h.step_x]);
+    }
 }
 
-static dtp_status check_topk(const dtp_op_call *call, dtp_err *err)
+static dtp_status topk_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                            dtp_err *err)
 {
+    const dtp_op_call *call = args->call;
     const int32_t axis = dtp_ttype_find(&call->in[0], dtp_call_dim(call, "over"));
     if (call->in[0].dims[axis].size > INT32_MAX) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "topk: indices of a dim of more than 2^31 elements");
     }
-    return dtp_cpu_check_f32(call, err);
+    DTP_TRY(
+        dtp_row_job_bind(args, "over", topk_row, dtp_call_int(call, "largest"), arena, state, err));
+    ((dtp_row_job *)*state)->halves &= 1U; /* the function itself stores values */
+    return DTP_OK;
 }
 
-static dtp_status topk_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    const dtp_view *out = args->out;
-    const dtp_dim_id over = dtp_call_dim(args->call, "over");
-    const heap h = {.value = out[0].data,
-                    .index = out[1].data,
-                    .n = dtp_call_int(args->call, "k"),
-                    .step_value = dtp_view_stride(&out[0], over),
-                    .step_index = dtp_view_stride(&out[1], over),
-                    .largest = dtp_call_int(args->call, "largest") != 0};
-    return dtp_row_job_run(args, "over", topk_row, &h);
-}
+#define ROW(op, dtypes)                                                                            \
+    {                                                                                              \
+#op, dtp_row_job_kernel, op##_bind, dtypes                                                 \
+    }
 
-const dtp_cpu_row dtp_cpu_row_stats[] = {{"logsumexp", logsumexp_kernel, dtp_cpu_check_all_f32},
-                                         {"norm", norm_kernel, dtp_cpu_check_all_f32},
-                                         {"var", var_kernel, dtp_cpu_check_all_f32},
-                                         {"std", std_kernel, dtp_cpu_check_all_f32},
-                                         {"cumsum", cumsum_kernel, dtp_cpu_check_f32},
-                                         {"prod_grad", prod_grad_kernel, dtp_cpu_check_all_f32},
-                                         {"argmax", argmax_kernel, dtp_cpu_check_f32},
-                                         {"argmin", argmin_kernel, dtp_cpu_check_f32},
-                                         {"arg_first", arg_first_kernel, dtp_cpu_check_f32},
-                                         {"topk", topk_kernel, check_topk},
-                                         {.op = NULL}};
+const dtp_kernel dtp_cpu_row_stats[] = {ROW(logsumexp, DTP_CPU_FLOATS),
+                                        ROW(norm, DTP_CPU_FLOATS),
+                                        ROW(var, DTP_CPU_FLOATS),
+                                        ROW(std, DTP_CPU_FLOATS),
+                                        ROW(cumsum, DTP_CPU_BOTH),
+                                        ROW(prod_grad, DTP_CPU_FLOATS),
+                                        ROW(argmax, DTP_CPU_BOTH),
+                                        ROW(argmin, DTP_CPU_BOTH),
+                                        ROW(arg_first, DTP_CPU_BOTH),
+                                        ROW(topk, DTP_CPU_BOTH),
+                                        {.op = NULL}};

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "executor/cpu/halves.h"
 #include "executor/cpu/parallel.h"
 #include "executor/cpu/simd.h"
 
@@ -300,19 +301,39 @@ void dtp_cols_dot(int64_t rows, int64_t n, const float *a, int64_t ld_a, const f
 /* ---- row jobs -----------------------------------------------------------------------------------
  */
 
-void dtp_row_job_make(dtp_row_job *job, const dtp_op_call *call, const char *key, int32_t n_views,
-                      const dtp_view *const *views)
+/* Gives a 16-bit view a buffer for what a row has of it. */
+static void make_buffer(dtp_row_job *job, int32_t v)
+{
+    int64_t n = 1;
+    for (int32_t i = job->over.rank - 1; i >= 0; i--) {
+        const bool has = job->over.stride[v][i] != 0;
+        job->over.stride[v][i] = has ? n : 0;
+        n *= has ? job->over.size[i] : 1;
+    }
+    job->halves |= 1U << v;
+    job->buffer[v] = job->floats;
+    job->floats += (n + 15) / 16 * 16;
+}
+
+dtp_status dtp_row_job_make(dtp_row_job *job, const dtp_kernel_args *args, const char *key,
+                            int32_t n_views, const dtp_view *const *views, dtp_err *err)
 {
     memset(job, 0, sizeof *job);
-    dtp_cpu_split(call, key, views[0], &job->dims);
+    dtp_cpu_split(args->call, key, views[0], &job->dims);
     dtp_nest_make(&job->rows, job->dims.n_rows, job->dims.rows, n_views, views);
     dtp_nest_make(&job->over, job->dims.n_over, job->dims.over, n_views, views);
+    job->stored = job->over;
     job->n_views = n_views;
     for (int32_t v = 0; v < n_views; v++) {
+        const bool is_out = views[v] >= args->out && views[v] < args->out + args->call->n_out;
         job->views[v] = views[v];
-        job->data[v] = views[v]->data;
+        job->outs |= is_out ? 1U << v : 0;
+        if (dtp_dtype_is_half(views[v]->local.dtype)) {
+            make_buffer(job, v);
+        }
         job->step[v] = dtp_nest_step(&job->over, v);
     }
+    return dtp_cpu_reserve(args->backend, job->floats, err);
 }
 
 void dtp_row_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int64_t r,
@@ -332,30 +353,112 @@ void dtp_row_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int6
     }
 }
 
-void dtp_row_job_each(const dtp_row_job *job, int32_t threads, dtp_row_fn fn)
+void dtp_row_job_load(dtp_row_job *job)
 {
-    int64_t n = dtp_nest_total(&job->rows);
-    int32_t team = dtp_cpu_team(threads, n * job->dims.count);
-#pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row[DTP_NEST_VIEWS];
-        dtp_nest_elem(&job->rows, i, row);
-        fn(job, row);
+    for (int32_t v = 0; v < job->n_views; v++) {
+        job->data[v] = job->views[v]->data;
     }
 }
 
-dtp_status dtp_row_job_run(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
-                           const void *user)
+const dtp_row_job *dtp_row_job_mine(const dtp_row_job *job, const dtp_kernel_args *args,
+                                    dtp_row_job *copy)
+{
+    int64_t stride;
+    if (job->halves == 0) {
+        return job;
+    }
+    float *base = dtp_cpu_scratch(args->backend, &stride);
+    base += dtp_cpu_thread() * stride;
+    *copy = *job;
+    for (int32_t v = 0; v < job->n_views; v++) {
+        copy->data[v] = (job->halves >> v & 1U) != 0 ? base + job->buffer[v] : job->data[v];
+    }
+    return copy;
+}
+
+/* Moves what a row has of 16-bit operands to the buffers, or of outputs from there. */
+static void move_row(const dtp_row_job *mine, const int64_t row[DTP_NEST_VIEWS], uint32_t views)
+{
+    for (int64_t r = 0; r < mine->over.rows; r++) {
+        int64_t stored[DTP_NEST_VIEWS], at[DTP_NEST_VIEWS];
+        dtp_nest_row(&mine->stored, r, stored);
+        dtp_nest_row(&mine->over, r, at);
+        for (int32_t v = 0; v < mine->n_views; v++) {
+            if ((views >> v & 1U) == 0) {
+                continue;
+            }
+            const dtp_dtype dtype = mine->views[v]->local.dtype;
+            const int64_t step = dtp_nest_step(&mine->stored, v);
+            const int64_t n = step == 0 ? 1 : mine->over.inner;
+            uint16_t *data = (uint16_t *)mine->views[v]->data + row[v] + stored[v];
+            if ((mine->outs >> v & 1U) != 0) {
+                dtp_narrow(dtype, n, mine->data[v] + at[v], data, step);
+            } else {
+                dtp_widen(dtype, n, data, step, mine->data[v] + at[v]);
+            }
+        }
+    }
+}
+
+void dtp_row_enter(const dtp_row_job *mine, int64_t i, int64_t row[DTP_NEST_VIEWS])
+{
+    dtp_nest_elem(&mine->rows, i, row);
+    if (mine->halves != 0) {
+        move_row(mine, row, mine->halves & ~mine->outs);
+        for (int32_t v = 0; v < mine->n_views; v++) {
+            row[v] = (mine->halves >> v & 1U) != 0 ? 0 : row[v];
+        }
+    }
+}
+
+void dtp_row_leave(const dtp_row_job *mine, int64_t i)
+{
+    if ((mine->halves & mine->outs) != 0) {
+        int64_t row[DTP_NEST_VIEWS];
+        dtp_nest_elem(&mine->rows, i, row);
+        move_row(mine, row, mine->halves & mine->outs);
+    }
+}
+
+void dtp_row_job_each(const dtp_row_job *job, const dtp_kernel_args *args)
+{
+    int64_t n = dtp_nest_total(&job->rows);
+    int32_t team = dtp_cpu_team(args->threads, n * job->dims.count);
+#pragma omp parallel num_threads(team) if (team > 1)
+    {
+        dtp_row_job copy;
+        const dtp_row_job *mine = dtp_row_job_mine(job, args, &copy);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n; i++) {
+            int64_t row[DTP_NEST_VIEWS];
+            dtp_row_enter(mine, i, row);
+            mine->fn(mine, row);
+            dtp_row_leave(mine, i);
+        }
+    }
+}
+
+dtp_status dtp_row_job_bind(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
+                            int64_t option, dtp_arena *arena, void **state, dtp_err *err)
 {
     const dtp_op_call *call = args->call;
     const dtp_view *views[DTP_NEST_VIEWS] = {NULL};
+    dtp_row_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
     for (int32_t i = 0; i < call->n_in + call->n_out; i++) {
         views[i] = i < call->n_in ? &args->in[i] : &args->out[i - call->n_in];
     }
-    dtp_row_job job;
-    dtp_row_job_make(&job, call, key, call->n_in + call->n_out, views);
-    job.user = user;
-    dtp_row_job_each(&job, args->threads, fn);
+    DTP_TRY(dtp_row_job_make(job, args, key, call->n_in + call->n_out, views, err));
+    job->fn = fn;
+    job->option = option;
+    return DTP_OK;
+}
+
+dtp_status dtp_row_job_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    dtp_row_job_load(args->state);
+    dtp_row_job_each(args->state, args);
     return DTP_OK;
 }
 

@@ -34,39 +34,61 @@ void dtp_cols_dot(int64_t rows, int64_t n, const float *a, int64_t ld_a, const f
 
 /* The first view has all dims; each other one has some of them (row values lack the dims of a row,
  * per-feature vectors lack the rows). A row is a number of runs of equal length; within a run the
- * elements of view v are step[v] apart. */
+ * elements of view v are step[v] apart. What a row has of a 16-bit view is widened into a buffer of
+ * the thread before its function is called, and narrowed from there behind it when the view is an
+ * output: functions see f32 alone. */
 typedef struct dtp_row_job {
     dtp_cpu_over dims;
-    dtp_nest rows; /* all rows: dtp_nest_total(rows) of them */
-    dtp_nest over; /* of one row: over.rows runs of over.inner elements */
+    dtp_nest rows;   /* all rows: dtp_nest_total(rows) of them */
+    dtp_nest over;   /* of one row: over.rows runs of over.inner elements; 16-bit views: buffers */
+    dtp_nest stored; /* the same, all views in memory */
+    uint32_t halves, outs;                  /* sets of views: 16-bit ones, outputs */
+    int64_t buffer[DTP_NEST_VIEWS], floats; /* where a thread has the buffers; size of all */
     int32_t n_views;
     int64_t step[DTP_NEST_VIEWS]; /* within a run */
     float *data[DTP_NEST_VIEWS];  /* of views that are f32 */
     const dtp_view *views[DTP_NEST_VIEWS];
-    const void *user;
+    void (*fn)(const struct dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]);
+    int64_t option;   /* of fn */
+    const void *user; /* the same */
 } dtp_row_job;
 
-/* Splits views[0] by the attribute `key` of the call, of kind DIM or DIMS. */
-void dtp_row_job_make(dtp_row_job *job, const dtp_op_call *call, const char *key, int32_t n_views,
-                      const dtp_view *const *views);
+/* Splits views[0] by the attribute `key` of the call, of kind DIM or DIMS; views are operands and
+ * outputs of the call. */
+dtp_status dtp_row_job_make(dtp_row_job *job, const dtp_kernel_args *args, const char *key,
+                            int32_t n_views, const dtp_view *const *views,
+                            dtp_err *err) DTP_MUST_CHECK;
 
 /* First elements of run r of a row, by view; `row` holds the offsets of the row. */
 void dtp_row_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int64_t r,
                  float *at[DTP_NEST_VIEWS]);
 
-/* Calls fn for every row, on up to `threads` threads. */
+/* Calls job->fn for every row. */
 typedef void (*dtp_row_fn)(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]);
-void dtp_row_job_each(const dtp_row_job *job, int32_t threads, dtp_row_fn fn);
+void dtp_row_job_each(const dtp_row_job *job, const dtp_kernel_args *args);
+/* Takes the addresses of the views' data as they are now. */
+void dtp_row_job_load(dtp_row_job *job);
 
-/* Calls fn for every row of a call; the views are its operands, then its outputs. DTP_OK. */
-dtp_status dtp_row_job_run(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
-                           const void *user);
-/* The kernel of an op whose row function is NAME_row; rows are split off by `over`. */
-#define DTP_ROW_KERNEL(NAME)                                                                       \
-    static dtp_status NAME##_kernel(const dtp_kernel_args *args, dtp_err *err)                     \
+/* What dtp_row_job_each does for one thread. The job itself, or *copy with the thread's buffers. */
+const dtp_row_job *dtp_row_job_mine(const dtp_row_job *job, const dtp_kernel_args *args,
+                                    dtp_row_job *copy);
+/* Before and behind the function of row number i; the offsets that it needs. */
+void dtp_row_enter(const dtp_row_job *mine, int64_t i, int64_t row[DTP_NEST_VIEWS]);
+void dtp_row_leave(const dtp_row_job *mine, int64_t i);
+
+/* Binds a kernel that calls fn for every row of a call, split off by `key`; the views are its
+ * operands, then its outputs. */
+dtp_status dtp_row_job_bind(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
+                            int64_t option, dtp_arena *arena, void **state,
+                            dtp_err *err) DTP_MUST_CHECK;
+/* Runs it. */
+dtp_status dtp_row_job_kernel(const dtp_kernel_args *args, dtp_err *err) DTP_MUST_CHECK;
+/* The bind function NAME_bind of an op with a row function. */
+#define DTP_ROW_BIND(NAME, fn, key, option)                                                        \
+    static dtp_status NAME##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,     \
+                                  dtp_err *err)                                                    \
     {                                                                                              \
-        (void)err;                                                                                 \
-        return dtp_row_job_run(args, "over", NAME##_row, NULL);                                    \
+        return dtp_row_job_bind(args, key, fn, option, arena, state, err);                         \
     }
 
 /* Maximum of a row of view 0 (-inf when empty), and its sum of exp(x - m). */

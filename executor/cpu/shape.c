@@ -186,16 +186,16 @@ static dtp_status constant_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_cpu_row dtp_cpu_shape[] = {{"broadcast", broadcast_kernel, NULL},
-                                     {"permute", permute_kernel, NULL},
-                                     {"stack", stack_kernel, NULL},
-                                     {"relabel", relabel_kernel, NULL},
-                                     {"slice", slice_kernel, NULL},
-                                     {"pad", pad_kernel, NULL},
-                                     {"concat", concat_kernel, NULL},
-                                     {"roll", roll_kernel, NULL},
-                                     {"reorder", reorder_kernel, NULL},
-                                     {"iota", iota_kernel, NULL},
-                                     {"constant", constant_kernel, NULL},
-                                     {"fill", constant_kernel, NULL},
-                                     {.op = NULL}};
+const dtp_kernel dtp_cpu_shape[] = {{"broadcast", broadcast_kernel, NULL, 0},
+                                    {"permute", permute_kernel, NULL, 0},
+                                    {"stack", stack_kernel, NULL, 0},
+                                    {"relabel", relabel_kernel, NULL, 0},
+                                    {"slice", slice_kernel, NULL, 0},
+                                    {"pad", pad_kernel, NULL, 0},
+                                    {"concat", concat_kernel, NULL, 0},
+                                    {"roll", roll_kernel, NULL, 0},
+                                    {"reorder", reorder_kernel, NULL, 0},
+                                    {"iota", iota_kernel, NULL, 0},
+                                    {"constant", constant_kernel, NULL, 0},
+                                    {"fill", constant_kernel, NULL, 0},
+                                    {.op = NULL}};

@@ -40,8 +40,8 @@ static void log_softmax_row(const dtp_row_job *job, const int64_t row[DTP_NEST_V
     write_row(job, row, 1, true, m, -lse);
 }
 
-DTP_ROW_KERNEL(softmax)
-DTP_ROW_KERNEL(log_softmax)
+DTP_ROW_BIND(softmax, softmax_row, "over", 0)
+DTP_ROW_BIND(log_softmax, log_softmax_row, "over", 0)
 
 /* ---- gradients: dx = y (dy - d), d = sum of y dy; with the logarithm dx = dy - exp(y) d, d = sum
  * of dy. Views: y, dy; last dx ---- */
@@ -104,10 +104,10 @@ static void log_softmax_grad_row(const dtp_row_job *job, const int64_t row[DTP_N
     write_grad(job, row, true, (float)grad_sum(job, row, true));
 }
 
-DTP_ROW_KERNEL(softmax_grad)
-DTP_ROW_KERNEL(log_softmax_grad)
+DTP_ROW_BIND(softmax_grad, softmax_grad_row, "over", 0)
+DTP_ROW_BIND(log_softmax_grad, log_softmax_grad_row, "over", 0)
 
-/* ---- parts of decompositions; user: whether with the logarithm ---- */
+/* ---- parts of decompositions; option: whether with the logarithm ---- */
 
 /* Views: x, m, out. */
 static void sum_exp_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
@@ -121,13 +121,13 @@ static void row_dot_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS
     job->data[2][row[2]] = (float)grad_sum(job, row, false);
 }
 
-DTP_ROW_KERNEL(sum_exp)
-DTP_ROW_KERNEL(row_dot)
+DTP_ROW_BIND(sum_exp, sum_exp_row, "over", 0)
+DTP_ROW_BIND(row_dot, row_dot_row, "over", 0)
 
 /* Views: x, m, s, y. */
 static void softmax_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    bool log_form = *(const bool *)job->user;
+    const bool log_form = job->option != 0;
     float m = job->data[1][row[1]], s = job->data[2][row[2]];
     write_row(job, row, 3, log_form, m, log_form ? (float)-((double)m + log((double)s)) : 1.0f / s);
 }
@@ -135,30 +135,17 @@ static void softmax_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST
 /* Views: y, dy, d, dx. */
 static void softmax_grad_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    write_grad(job, row, *(const bool *)job->user, job->data[2][row[2]]);
+    write_grad(job, row, job->option != 0, job->data[2][row[2]]);
 }
 
-static dtp_status softmax_apply_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    const bool log_form = dtp_call_int(args->call, "log") != 0;
-    return dtp_row_job_run(args, "over", softmax_apply_row, &log_form);
-}
+DTP_ROW_BIND(softmax_apply, softmax_apply_row, "over", dtp_call_int(args->call, "log"))
+DTP_ROW_BIND(softmax_grad_apply, softmax_grad_apply_row, "over", dtp_call_int(args->call, "log"))
 
-static dtp_status softmax_grad_apply_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    const bool log_form = dtp_call_int(args->call, "log") != 0;
-    return dtp_row_job_run(args, "over", softmax_grad_apply_row, &log_form);
-}
+#define ROW(op)                                                                                    \
+    {                                                                                              \
+#op, dtp_row_job_kernel, op##_bind, DTP_CPU_FLOATS                                         \
+    }
 
-const dtp_cpu_row dtp_cpu_softmax[] = {
-    {"softmax", softmax_kernel, dtp_cpu_check_all_f32},
-    {"log_softmax", log_softmax_kernel, dtp_cpu_check_all_f32},
-    {"softmax_grad", softmax_grad_kernel, dtp_cpu_check_all_f32},
-    {"log_softmax_grad", log_softmax_grad_kernel, dtp_cpu_check_all_f32},
-    {"sum_exp", sum_exp_kernel, dtp_cpu_check_all_f32},
-    {"row_dot", row_dot_kernel, dtp_cpu_check_all_f32},
-    {"softmax_apply", softmax_apply_kernel, dtp_cpu_check_all_f32},
-    {"softmax_grad_apply", softmax_grad_apply_kernel, dtp_cpu_check_all_f32},
-    {.op = NULL}};
+const dtp_kernel dtp_cpu_softmax[] = {
+    ROW(softmax), ROW(log_softmax),   ROW(softmax_grad),       ROW(log_softmax_grad), ROW(sum_exp),
+    ROW(row_dot), ROW(softmax_apply), ROW(softmax_grad_apply), {.op = NULL}};

@@ -6,6 +6,7 @@
 
 #include "core/graph/op.h"
 #include "dtp/device_mesh.h"
+#include "executor/device/scratch.h"
 
 typedef struct dtp_backend_ops {
     const char *name; /* "cpu", "ref" */
@@ -17,11 +18,8 @@ typedef struct dtp_backend_ops {
                          dtp_err *err);
     dtp_status (*download)(dtp_backend *b, void *host, const void *device, size_t bytes,
                            dtp_err *err);
-    /* REQUIRED. NULL when the backend has no kernel for the op. */
-    dtp_kernel_fn (*kernel)(const dtp_backend *b, const char *op);
-    /* OPTIONAL. Whether the kernel takes these types and attributes, asked once when a program is
-     * bound (the kernel does not ask again): DTP_UNSUPPORTED naming op and type. NULL: it does. */
-    dtp_status (*check)(const dtp_backend *b, const dtp_op_call *call, dtp_err *err);
+    /* REQUIRED. Kernel number i of an op, in the order in which they are tried; else NULL. */
+    const dtp_kernel *(*kernel)(const dtp_backend *b, const char *op, int32_t i);
     /* REQUIRED. Staging copies (spmd/program/program.h): src and dst as views; parts and index of
      * this rank in the group for pack, unpack, slice, keep_first. */
     dtp_status (*pack)(dtp_backend *b, const dtp_view *src, int32_t axis, int32_t parts,
@@ -34,6 +32,8 @@ typedef struct dtp_backend_ops {
                         dtp_err *err);
     /* OPTIONAL. Waits for queued work; NULL: kernels are synchronous. */
     dtp_status (*sync)(dtp_backend *b, dtp_err *err);
+    /* OPTIONAL. Logs, at level info, what it computes with. */
+    void (*say)(const dtp_backend *b, const dtp_ctx *ctx);
     void (*destroy)(dtp_backend *b);
 } dtp_backend_ops;
 
@@ -44,11 +44,31 @@ struct dtp_backend {
     struct dtp_backend_extra *extra; /* kernels of dtp_backend_add_kernels */
     int32_t threads;
     int64_t allocated_bytes, peak_allocated_bytes; /* counted by alloc and free */
+    dtp_scratch scratch;                           /* of host kernels */
 };
 
-/* The kernel of an op: the backend's own, else an added one, else NULL. */
-dtp_kernel_fn dtp_backend_kernel(const dtp_backend *b, const char *op);
-/* Whether that kernel takes the types and attributes of a call (ops->check). */
-dtp_status dtp_backend_check(const dtp_backend *b, const dtp_op_call *call,
-                             dtp_err *err) DTP_MUST_CHECK;
+/* A kernel ready to run. It must stay where it was bound. */
+typedef struct dtp_bound_kernel {
+    dtp_kernel_fn run;
+    dtp_kernel_args args;
+    dtp_error_word error;
+} dtp_bound_kernel;
+
+/* The kernel that takes the dtypes of a call: one of the backend's own, else an added one.
+ * DTP_UNSUPPORTED: the op has none, or none for these dtypes; the message says which it takes. */
+dtp_status dtp_backend_kernel(const dtp_backend *b, const dtp_op_call *call, const dtp_kernel **out,
+                              dtp_err *err) DTP_MUST_CHECK;
+/* Finds and binds the kernel of args->call. Everything that args point to must stay as long as *out
+ * is run; state, error, backend, queue and threads are filled in. */
+dtp_status dtp_backend_bind(dtp_backend *b, const dtp_kernel_args *args, dtp_arena *arena,
+                            dtp_bound_kernel *out, dtp_err *err) DTP_MUST_CHECK;
+/* What a kernel that has run found wrong in its data, once; DTP_RANGE. */
+dtp_status dtp_bound_kernel_check(dtp_bound_kernel *k, dtp_err *err) DTP_MUST_CHECK;
+/* Runs it. Where kernels run when called, its data errors are reported too; else the caller checks
+ * after ops->sync. */
+dtp_status dtp_bound_kernel_run(dtp_bound_kernel *k, dtp_err *err) DTP_MUST_CHECK;
+
+/* What it computes with, to the log (ops->say). */
+void dtp_backend_say(const dtp_backend *b, const dtp_ctx *ctx);
+
 #endif

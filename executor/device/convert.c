@@ -59,11 +59,15 @@ static uint16_t double_to_half(double v)
     return (uint16_t)(sign | bits);
 }
 
+/* By way of an f32 that was rounded to odd, which keeps on which side of a tie v is. */
 static uint16_t double_to_bf16(double v)
 {
     float f = (float)v;
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
+    if ((double)f != v && isfinite(f) && (bits & 1) == 0) {
+        bits += fabs((double)f) < fabs(v) ? 1 : (uint32_t)-1;
+    }
     if (isnan(f)) {
         return (uint16_t)(bits >> 16 | 0x40);
     }

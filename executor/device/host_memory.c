@@ -7,6 +7,25 @@
 
 enum { ALIGNMENT = 64 };
 
+const dtp_kernel *dtp_host_kernel(const dtp_kernel *const *lists, size_t n, const char *op,
+                                  int32_t i)
+{
+    for (size_t l = 0; l < n; l++) {
+        for (const dtp_kernel *k = lists[l]; k->op != NULL; k++) {
+            if (strcmp(k->op, op) == 0 && i-- == 0) {
+                return k;
+            }
+        }
+    }
+    return NULL;
+}
+
+void dtp_host_destroy(dtp_backend *b)
+{
+    dtp_scratch_free(&b->scratch);
+    free(b);
+}
+
 void dtp_host_count(dtp_backend *b, int64_t bytes)
 {
     b->allocated_bytes += bytes;

@@ -1,11 +1,19 @@
-/* Memory and staging copies of backends whose device memory is host memory: entries for the slots
- * of dtp_backend_ops (executor/device/backend.h), semantics in spmd/program/program.h. They move
- * elements of any type by size; scale alone does arithmetic and takes float types only.
+/* Memory, lists of kernels and staging copies of backends whose device memory is host memory:
+ * entries for the slots of dtp_backend_ops (executor/device/backend.h), semantics of the copies in
+ * spmd/program/program.h. They move elements of any type by size; scale alone does arithmetic and
+ * takes float types only.
  */
 #ifndef DTP_EXECUTOR_DEVICE_HOST_MEMORY_H
 #define DTP_EXECUTOR_DEVICE_HOST_MEMORY_H
 
 #include "executor/device/backend.h"
+
+/* Kernel number i of an op in n lists, each ended by a kernel without an op: the slot `kernel`. */
+const dtp_kernel *dtp_host_kernel(const dtp_kernel *const *lists, size_t n, const char *op,
+                                  int32_t i);
+
+/* The slot `destroy`: frees scratch and backend. */
+void dtp_host_destroy(dtp_backend *b);
 
 /* Counts bytes that came to (left, when negative) the backend's memory. */
 void dtp_host_count(dtp_backend *b, int64_t bytes);

@@ -225,10 +225,10 @@ static dtp_status run_rope(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__attention[] = {{"attention", run_attention},
-                                         {"attention_grad", run_attention_grad},
-                                         {"attention_part", run_attention},
-                                         {"attention_part_grad", run_attention_grad},
-                                         {"attention_merge", run_merge},
-                                         {"rope", run_rope},
-                                         {NULL, NULL}};
+const dtp_kernel dtp_ref__attention[] = {{.op = "attention", .run = run_attention},
+                                         {.op = "attention_grad", .run = run_attention_grad},
+                                         {.op = "attention_part", .run = run_attention},
+                                         {.op = "attention_part_grad", .run = run_attention_grad},
+                                         {.op = "attention_merge", .run = run_merge},
+                                         {.op = "rope", .run = run_rope},
+                                         {.op = NULL}};

@@ -92,4 +92,4 @@ static dtp_status run_reduce(const dtp_kernel_args *args, dtp_err *err)
 }
 
 const dtp_kernel dtp_ref__contract[] = {
-    {"einsum", run_einsum}, {"reduce", run_reduce}, {NULL, NULL}};
+    {.op = "einsum", .run = run_einsum}, {.op = "reduce", .run = run_reduce}, {.op = NULL}};

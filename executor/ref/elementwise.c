@@ -229,8 +229,8 @@ static double all_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows
 DTP_REF_ROW_KERNEL(any)
 DTP_REF_ROW_KERNEL(all)
 
-#define ROW(op, ...) {#op, run_##op},
+#define ROW(name, ...) {.op = #name, .run = run_##name},
 const dtp_kernel dtp_ref__elementwise[] = {
-    {"cast", run_cast},     {"compare", run_compare},
-    {"select", run_select}, {"any", run_any},
-    {"all", run_all},       UNARY(ROW) BINARY(ROW) ARITHMETIC(ROW){NULL, NULL}};
+    {.op = "cast", .run = run_cast},     {.op = "compare", .run = run_compare},
+    {.op = "select", .run = run_select}, {.op = "any", .run = run_any},
+    {.op = "all", .run = run_all},       UNARY(ROW) BINARY(ROW) ARITHMETIC(ROW){.op = NULL}};

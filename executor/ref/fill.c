@@ -20,8 +20,9 @@ static double random_value(const dtp_kernel_args *args, const dtp_ref_loop *l, b
 {
     uint32_t stream = (uint32_t)dtp_call_int(args->call, "stream");
     uint64_t index = dtp_ref__global_element(&args->out[0], l);
-    return is_normal ? dtp_normal_at(args->seed, stream, (uint32_t)args->step, index)
-                     : dtp_uniform_at(args->seed, stream, (uint32_t)args->step, index);
+    const dtp_step_record *r = args->record;
+    return is_normal ? dtp_normal_at(r->seed, stream, (uint32_t)r->step, index)
+                     : dtp_uniform_at(r->seed, stream, (uint32_t)r->step, index);
 }
 
 static double dropout_value(const dtp_kernel_args *args, const dtp_ref_loop *l)
@@ -61,19 +62,23 @@ FILL(normal)
 
 static dtp_status run_one_hot(const dtp_kernel_args *args, dtp_err *err)
 {
+    (void)err;
     const dtp_view *out = &args->out[0];
     dtp_dim_id dim = dtp_call_dim(args->call, "dim");
     double on = dtp_call_float(args->call, "on"), off = dtp_call_float(args->call, "off");
     dtp_ref_loop l = dtp_ref__over(&out->local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         int64_t id;
-        DTP_TRY(dtp_ref__id(&args->in[0], &l, "id", dtp_ref__global(out, dim), &id, err));
+        if (!dtp_ref__id(args, 0, &l, DTP_DATA_ID, dtp_ref__global(out, dim), &id)) {
+            return DTP_OK;
+        }
         dtp_ref__set(out, &l, dtp_ref__global_index(out, &l, dim) == id ? on : off);
     }
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__fill[] = {{"iota", run_iota},       {"constant", run_constant},
-                                    {"fill", run_constant},   {"one_hot", run_one_hot},
-                                    {"dropout", run_dropout}, {"uniform", run_uniform},
-                                    {"normal", run_normal},   {NULL, NULL}};
+const dtp_kernel dtp_ref__fill[] = {
+    {.op = "iota", .run = run_iota},       {.op = "constant", .run = run_constant},
+    {.op = "fill", .run = run_constant},   {.op = "one_hot", .run = run_one_hot},
+    {.op = "dropout", .run = run_dropout}, {.op = "uniform", .run = run_uniform},
+    {.op = "normal", .run = run_normal},   {.op = NULL}};

@@ -241,13 +241,13 @@ double dtp_ref__row_count(const dtp_op_call *call, const dtp_view *view)
     return n;
 }
 
-dtp_status dtp_ref__id(const dtp_view *ids, const dtp_ref_loop *loop, const char *what, int64_t n,
-                       int64_t *out, dtp_err *err)
+bool dtp_ref__id(const dtp_kernel_args *args, int32_t operand, const dtp_ref_loop *loop,
+                 dtp_data_error code, int64_t n, int64_t *out)
 {
-    double id = dtp_ref__get(ids, loop);
-    if (!(id >= 0.0 && id < (double)n)) {
-        return DTP_FAIL(err, DTP_RANGE, "%s %.0f is not in 0..%lld", what, id, (long long)n - 1);
+    *out = dtp_ref__get_int(&args->in[operand], loop);
+    if (*out >= 0 && *out < n) {
+        return true;
     }
-    *out = (int64_t)id;
-    return DTP_OK;
+    dtp_kernel_refuse(args, code, operand, *out, n);
+    return false;
 }

@@ -74,8 +74,9 @@ dtp_status dtp_ref__each_row(const dtp_kernel_args *args, dtp_ref_row_fn fn);
 /* Product of the global sizes of the dims of `view` in `over`. */
 double dtp_ref__row_count(const dtp_op_call *call, const dtp_view *view);
 
-/* The integer that `ids` holds at the coordinates; DTP_RANGE unless it lies in [0, n). */
-dtp_status dtp_ref__id(const dtp_view *ids, const dtp_ref_loop *loop, const char *what, int64_t n,
-                       int64_t *out, dtp_err *err) DTP_MUST_CHECK;
+/* The integer that an operand holds at the coordinates; false, with the error word set to `code`,
+ * unless it lies in [0, n). */
+bool dtp_ref__id(const dtp_kernel_args *args, int32_t operand, const dtp_ref_loop *loop,
+                 dtp_data_error code, int64_t n, int64_t *out);
 
 #endif

@@ -17,12 +17,15 @@ static int64_t here(const dtp_view *view, dtp_dim_id d, int64_t id)
 /* Also embedding; scatter_add also as its gradient. */
 static dtp_status run_gather(const dtp_kernel_args *args, dtp_err *err)
 {
+    (void)err;
     const dtp_view *x = &args->in[0];
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         int64_t id;
-        DTP_TRY(dtp_ref__id(&args->in[1], &l, "id", dtp_ref__global(x, over), &id, err));
+        if (!dtp_ref__id(args, 1, &l, DTP_DATA_ID, dtp_ref__global(x, over), &id)) {
+            return DTP_OK;
+        }
         dtp_ref_loop from = l;
         int64_t at = here(x, over, id);
         dtp_ref__put(&from, over, at);
@@ -37,13 +40,16 @@ static dtp_status run_gather(const dtp_kernel_args *args, dtp_err *err)
 
 static dtp_status run_scatter_add(const dtp_kernel_args *args, dtp_err *err)
 {
+    (void)err;
     const dtp_view *src = &args->in[1], *sum = &args->out[0];
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
     dtp_ref_loop l = dtp_ref__over(&src->local);
     dtp_ref__clear(sum);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         int64_t id;
-        DTP_TRY(dtp_ref__id(&args->in[0], &l, "id", dtp_ref__global(sum, over), &id, err));
+        if (!dtp_ref__id(args, 0, &l, DTP_DATA_ID, dtp_ref__global(sum, over), &id)) {
+            return DTP_OK;
+        }
         dtp_ref_loop to = l;
         int64_t at = here(sum, over, id);
         dtp_ref__put(&to, over, at);
@@ -66,8 +72,10 @@ static dtp_status run_scatter_add(const dtp_kernel_args *args, dtp_err *err)
 
 /* What the loss depends on besides the logits. */
 typedef struct loss_job {
+    const dtp_kernel_args *args;
     dtp_loss_terms terms;
-    const dtp_view *x, *labels, *weights; /* x and weights may be NULL */
+    const dtp_view *x, *weights; /* may be NULL */
+    int32_t labels;              /* operand */
     dtp_dim_id over;
     int64_t classes; /* labels lie below */
     double total;    /* sum of the class weights */
@@ -80,9 +88,9 @@ static double class_weight(const loss_job *j, int64_t c)
     return j->weights == NULL ? 1.0 : dtp_ref__get(j->weights, &at);
 }
 
-static loss_job loss_job_of(const dtp_kernel_args *args, const dtp_view *x, const dtp_view *labels)
+static loss_job loss_job_of(const dtp_kernel_args *args, const dtp_view *x, int32_t labels)
 {
-    loss_job j = {.terms = dtp_loss_terms_of(args->call), .x = x, .labels = labels};
+    loss_job j = {.args = args, .terms = dtp_loss_terms_of(args->call), .x = x, .labels = labels};
     j.over = dtp_call_dim(args->call, "over");
     j.weights = j.terms.weights < 0 ? NULL : &args->in[j.terms.weights];
     j.classes = x != NULL           ? dtp_ref__global(x, j.over)
@@ -101,18 +109,20 @@ typedef struct row_terms {
     double weight, a;
 } row_terms;
 
-static dtp_status row_terms_at(const loss_job *j, const dtp_ref_loop *row, row_terms *out,
-                               dtp_err *err)
+/* False when there is no such label. */
+static bool row_terms_at(const loss_job *j, const dtp_ref_loop *row, row_terms *out)
 {
     const double e = j->terms.smoothing;
     *out = (row_terms){.label = -1};
-    if (j->terms.has_ignore && dtp_ref__get(j->labels, row) == (double)j->terms.ignore) {
-        return DTP_OK;
+    if (j->terms.has_ignore && dtp_ref__get_int(&j->args->in[j->labels], row) == j->terms.ignore) {
+        return true;
     }
-    DTP_TRY(dtp_ref__id(j->labels, row, "label", j->classes, &out->label, err));
+    if (!dtp_ref__id(j->args, j->labels, row, DTP_DATA_LABEL, j->classes, &out->label)) {
+        return false;
+    }
     out->weight = class_weight(j, out->label);
     out->a = (1.0 - e) * out->weight + e / (double)j->classes * j->total;
-    return DTP_OK;
+    return true;
 }
 
 /* Coefficient of the logit at `l` in t. */
@@ -137,12 +147,15 @@ static double picked(const loss_job *j, const row_terms *r, dtp_ref_loop *l, int
 
 static dtp_status run_pick(const dtp_kernel_args *args, dtp_err *err)
 {
-    const loss_job j = loss_job_of(args, &args->in[0], &args->in[1]);
+    (void)err;
+    const loss_job j = loss_job_of(args, &args->in[0], 1);
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, j.x, &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
         row_terms r;
-        DTP_TRY(row_terms_at(&j, &l, &r, err));
+        if (!row_terms_at(&j, &l, &r)) {
+            return DTP_OK;
+        }
         dtp_ref__set(&args->out[0], &l, picked(&j, &r, &l, rows));
     }
     return DTP_OK;
@@ -150,12 +163,15 @@ static dtp_status run_pick(const dtp_kernel_args *args, dtp_err *err)
 
 static dtp_status run_label_weight(const dtp_kernel_args *args, dtp_err *err)
 {
-    const loss_job j = loss_job_of(args, NULL, &args->in[0]);
+    (void)err;
+    const loss_job j = loss_job_of(args, NULL, 0);
     dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
     dtp_ref__clear(&args->out[1]);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         row_terms r;
-        DTP_TRY(row_terms_at(&j, &l, &r, err));
+        if (!row_terms_at(&j, &l, &r)) {
+            return DTP_OK;
+        }
         dtp_ref__set(&args->out[0], &l, r.a);
         dtp_ref__accumulate(&args->out[1], &l, r.weight);
     }
@@ -184,8 +200,9 @@ static void add_loss(const dtp_kernel_args *args, const dtp_ref_loop *row, doubl
 
 static dtp_status run_cross_entropy(const dtp_kernel_args *args, dtp_err *err)
 {
+    (void)err;
     const dtp_view *x = &args->in[0];
-    const loss_job j = loss_job_of(args, x, &args->in[1]);
+    const loss_job j = loss_job_of(args, x, 1);
     double weight = row_weight(args->call, x, j.over);
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, x, &rows);
@@ -194,10 +211,12 @@ static dtp_status run_cross_entropy(const dtp_kernel_args *args, dtp_err *err)
         (j.weights != NULL || j.terms.has_ignore)) {
         /* Of the whole batch, which is on this rank: 1 over the sum of the labels' weights. */
         double sum = 0.0;
-        dtp_ref_loop all = dtp_ref__over(&j.labels->local);
+        dtp_ref_loop all = dtp_ref__over(&args->in[j.labels].local);
         for (bool go = dtp_ref__first(&all, 0, all.n); go; go = dtp_ref__next(&all, 0, all.n)) {
             row_terms r;
-            DTP_TRY(row_terms_at(&j, &all, &r, err));
+            if (!row_terms_at(&j, &all, &r)) {
+                return DTP_OK;
+            }
             sum += r.weight;
         }
         weight = 1.0 / sum;
@@ -211,7 +230,9 @@ static dtp_status run_cross_entropy(const dtp_kernel_args *args, dtp_err *err)
         for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
             s += exp(dtp_ref__get(x, &l) - m);
         }
-        DTP_TRY(row_terms_at(&j, &l, &r, err));
+        if (!row_terms_at(&j, &l, &r)) {
+            return DTP_OK;
+        }
         dtp_ref__set(&args->out[1], &l, m + log(s));
         add_loss(args, &l, weight * (r.a * (m + log(s)) - picked(&j, &r, &l, rows)));
     }
@@ -238,14 +259,17 @@ static dtp_status run_cross_entropy_finish(const dtp_kernel_args *args, dtp_err 
 
 static dtp_status run_cross_entropy_grad(const dtp_kernel_args *args, dtp_err *err)
 {
+    (void)err;
     const dtp_view *x = &args->in[0];
-    const loss_job j = loss_job_of(args, x, &args->in[1]);
+    const loss_job j = loss_job_of(args, x, 1);
     dtp_ref_loop l = dtp_ref__over(&x->local);
     double weight = j.terms.total >= 0 ? 1.0 / dtp_ref__get(&args->in[j.terms.total], &l)
                                        : row_weight(args->call, x, j.over);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         row_terms r;
-        DTP_TRY(row_terms_at(&j, &l, &r, err));
+        if (!row_terms_at(&j, &l, &r)) {
+            return DTP_OK;
+        }
         double p = exp(dtp_ref__get(x, &l) - dtp_ref__get(&args->in[2], &l));
         dtp_ref__set(&args->out[0], &l,
                      (r.a * p - coefficient(&j, &r, &l)) * weight * dtp_ref__get(&args->in[3], &l));
@@ -253,13 +277,14 @@ static dtp_status run_cross_entropy_grad(const dtp_kernel_args *args, dtp_err *e
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__lookup[] = {{"gather", run_gather},
-                                      {"scatter_add", run_scatter_add},
-                                      {"embedding", run_gather},
-                                      {"embedding_grad", run_scatter_add},
-                                      {"pick", run_pick},
-                                      {"label_weight", run_label_weight},
-                                      {"cross_entropy", run_cross_entropy},
-                                      {"cross_entropy_finish", run_cross_entropy_finish},
-                                      {"cross_entropy_grad", run_cross_entropy_grad},
-                                      {NULL, NULL}};
+const dtp_kernel dtp_ref__lookup[] = {
+    {.op = "gather", .run = run_gather},
+    {.op = "scatter_add", .run = run_scatter_add},
+    {.op = "embedding", .run = run_gather},
+    {.op = "embedding_grad", .run = run_scatter_add},
+    {.op = "pick", .run = run_pick},
+    {.op = "label_weight", .run = run_label_weight},
+    {.op = "cross_entropy", .run = run_cross_entropy},
+    {.op = "cross_entropy_finish", .run = run_cross_entropy_finish},
+    {.op = "cross_entropy_grad", .run = run_cross_entropy_grad},
+    {.op = NULL}};

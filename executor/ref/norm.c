@@ -188,15 +188,15 @@ static dtp_status run_grad_sums(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__norm[] = {{"layer_norm", run_norm},
-                                    {"rms_norm", run_norm},
-                                    {"moments", run_moments},
-                                    {"layer_norm_apply", run_apply},
-                                    {"rms_norm_apply", run_apply},
-                                    {"layer_norm_grad", run_norm_grad},
-                                    {"rms_norm_grad", run_norm_grad},
-                                    {"layer_norm_grad_sums", run_grad_sums},
-                                    {"rms_norm_grad_sums", run_grad_sums},
-                                    {"layer_norm_grad_apply", run_norm_grad},
-                                    {"rms_norm_grad_apply", run_norm_grad},
-                                    {NULL, NULL}};
+const dtp_kernel dtp_ref__norm[] = {{.op = "layer_norm", .run = run_norm},
+                                    {.op = "rms_norm", .run = run_norm},
+                                    {.op = "moments", .run = run_moments},
+                                    {.op = "layer_norm_apply", .run = run_apply},
+                                    {.op = "rms_norm_apply", .run = run_apply},
+                                    {.op = "layer_norm_grad", .run = run_norm_grad},
+                                    {.op = "rms_norm_grad", .run = run_norm_grad},
+                                    {.op = "layer_norm_grad_sums", .run = run_grad_sums},
+                                    {.op = "rms_norm_grad_sums", .run = run_grad_sums},
+                                    {.op = "layer_norm_grad_apply", .run = run_norm_grad},
+                                    {.op = "rms_norm_grad_apply", .run = run_norm_grad},
+                                    {.op = NULL}};

@@ -119,8 +119,9 @@ PLACED(concat)
 PLACED(roll)
 PLACED(reorder)
 
-const dtp_kernel dtp_ref__shape[] = {{"broadcast", run_broadcast}, {"permute", run_broadcast},
-                                     {"relabel", run_relabel},     {"stack", run_stack},
-                                     {"slice", run_slice},         {"pad", run_pad},
-                                     {"concat", run_concat},       {"roll", run_roll},
-                                     {"reorder", run_reorder},     {NULL, NULL}};
+const dtp_kernel dtp_ref__shape[] = {
+    {.op = "broadcast", .run = run_broadcast}, {.op = "permute", .run = run_broadcast},
+    {.op = "relabel", .run = run_relabel},     {.op = "stack", .run = run_stack},
+    {.op = "slice", .run = run_slice},         {.op = "pad", .run = run_pad},
+    {.op = "concat", .run = run_concat},       {.op = "roll", .run = run_roll},
+    {.op = "reorder", .run = run_reorder},     {.op = NULL}};

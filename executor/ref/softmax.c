@@ -127,13 +127,13 @@ static dtp_status run_softmax_grad_apply(const dtp_kernel_args *args, dtp_err *e
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__softmax[] = {{"softmax", run_plain_softmax},
-                                       {"log_softmax", run_log_softmax},
-                                       {"softmax_grad", run_plain_softmax_grad},
-                                       {"log_softmax_grad", run_log_softmax_grad},
-                                       {"sum_exp", run_sum_exp},
-                                       {"logsumexp", run_logsumexp},
-                                       {"softmax_apply", run_softmax_apply},
-                                       {"row_dot", run_row_dot},
-                                       {"softmax_grad_apply", run_softmax_grad_apply},
-                                       {NULL, NULL}};
+const dtp_kernel dtp_ref__softmax[] = {{.op = "softmax", .run = run_plain_softmax},
+                                       {.op = "log_softmax", .run = run_log_softmax},
+                                       {.op = "softmax_grad", .run = run_plain_softmax_grad},
+                                       {.op = "log_softmax_grad", .run = run_log_softmax_grad},
+                                       {.op = "sum_exp", .run = run_sum_exp},
+                                       {.op = "logsumexp", .run = run_logsumexp},
+                                       {.op = "softmax_apply", .run = run_softmax_apply},
+                                       {.op = "row_dot", .run = run_row_dot},
+                                       {.op = "softmax_grad_apply", .run = run_softmax_grad_apply},
+                                       {.op = NULL}};

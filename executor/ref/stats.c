@@ -206,13 +206,13 @@ static dtp_status run_topk(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__stats[] = {{"norm", run_norm},
-                                     {"var", run_var},
-                                     {"std", run_std},
-                                     {"cumsum", run_cumsum},
-                                     {"prod_grad", run_prod_grad},
-                                     {"argmax", run_argmax},
-                                     {"argmin", run_argmin},
-                                     {"arg_first", run_arg_first},
-                                     {"topk", run_topk},
-                                     {NULL, NULL}};
+const dtp_kernel dtp_ref__stats[] = {{.op = "norm", .run = run_norm},
+                                     {.op = "var", .run = run_var},
+                                     {.op = "std", .run = run_std},
+                                     {.op = "cumsum", .run = run_cumsum},
+                                     {.op = "prod_grad", .run = run_prod_grad},
+                                     {.op = "argmax", .run = run_argmax},
+                                     {.op = "argmin", .run = run_argmin},
+                                     {.op = "arg_first", .run = run_arg_first},
+                                     {.op = "topk", .run = run_topk},
+                                     {.op = NULL}};

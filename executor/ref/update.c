@@ -5,10 +5,15 @@
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
+static double learning_rate(const dtp_kernel_args *args)
+{
+    return dtp_call_float(args->call, "lr") * args->record->lr_scale;
+}
+
 static dtp_status run_sgd(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    double lr = dtp_call_float(args->call, "lr"), wd = dtp_call_float(args->call, "weight_decay");
+    double lr = learning_rate(args), wd = dtp_call_float(args->call, "weight_decay");
     dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         double p = dtp_ref__get(&args->in[0], &l), g = dtp_ref__get(&args->in[1], &l);
@@ -20,7 +25,7 @@ static dtp_status run_sgd(const dtp_kernel_args *args, dtp_err *err)
 static dtp_status run_momentum(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    double lr = dtp_call_float(args->call, "lr"), wd = dtp_call_float(args->call, "weight_decay");
+    double lr = learning_rate(args), wd = dtp_call_float(args->call, "weight_decay");
     double momentum = dtp_call_float(args->call, "momentum");
     dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
@@ -36,9 +41,9 @@ static dtp_status run_either_adam(const dtp_kernel_args *args, bool decoupled, d
 {
     (void)err;
     const dtp_op_call *call = args->call;
-    double lr = dtp_call_float(call, "lr"), wd = dtp_call_float(call, "weight_decay");
+    double lr = learning_rate(args), wd = dtp_call_float(call, "weight_decay");
     double b1 = dtp_call_float(call, "beta1"), b2 = dtp_call_float(call, "beta2");
-    double eps = dtp_call_float(call, "eps"), t = (double)(args->step + 1);
+    double eps = dtp_call_float(call, "eps"), t = (double)(args->record->step + 1);
     dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         double p = dtp_ref__get(&args->in[0], &l), g = dtp_ref__get(&args->in[1], &l);
@@ -69,12 +74,15 @@ static dtp_status run_accumulate(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        double sum = args->first ? 0.0 : dtp_ref__get(&args->in[0], &l);
+        double sum = args->record->microbatch == 0 ? 0.0 : dtp_ref__get(&args->in[0], &l);
         dtp_ref__set(&args->out[0], &l, sum + dtp_ref__get(&args->in[1], &l));
     }
     return DTP_OK;
 }
 
-const dtp_kernel dtp_ref__update[] = {
-    {"sgd", run_sgd},     {"momentum", run_momentum},     {"adam", run_adam},
-    {"adamw", run_adamw}, {"accumulate", run_accumulate}, {NULL, NULL}};
+const dtp_kernel dtp_ref__update[] = {{.op = "sgd", .run = run_sgd},
+                                      {.op = "momentum", .run = run_momentum},
+                                      {.op = "adam", .run = run_adam},
+                                      {.op = "adamw", .run = run_adamw},
+                                      {.op = "accumulate", .run = run_accumulate},
+                                      {.op = NULL}};

@@ -17,7 +17,8 @@ typedef struct dtp_case_graph {
     bool is_float[DTP_OP_CASE_MAX_IN];
 } dtp_case_graph;
 
-/* The graph alone: operands in0, in1, .. with floats of this dtype. `op`: the definition to use,
+/* The graph alone: operands in0, in1, .. with floats of this dtype; beside 16-bit ones those are
+ * f32 that inference wants so, such as statistics. `op`: the definition to use,
  * NULL: the table's row of that name. DTP_INVALID when the text of the case is malformed or
  * inference refuses it; then there is no graph. */
 dtp_status dtp_case_build_graph(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype float_dtype,

@@ -129,6 +129,7 @@ typedef struct attr_list {
     dtp_graph *g;
     const dtp_op_def *op;
     dtp_dtype float_dtype;
+    uint32_t wide; /* set of operands whose floats are f32 */
     int32_t n;
     dtp_attr attrs[MAX_ATTRS];
     dtp_dim_id lists[MAX_ATTRS][MAX_LIST];
@@ -190,8 +191,9 @@ static dtp_status build(const dtp_op_case *c, attr_list *l, dtp_err *err)
     /* Ops that keep sums name the dim of their outputs so. */
     DTP_TRY(dtp_dims_intern(&l->g->dims, "_stat", 0, &stat, err));
     for (; spec.n_in < DTP_OP_CASE_MAX_IN && c->in[spec.n_in] != NULL; spec.n_in++) {
-        DTP_TRY(
-            add_operand(l->g, spec.n_in, c->in[spec.n_in], l->float_dtype, &in[spec.n_in], err));
+        DTP_TRY(add_operand(l->g, spec.n_in, c->in[spec.n_in],
+                            (l->wide >> spec.n_in & 1U) != 0 ? DTP_F32 : l->float_dtype,
+                            &in[spec.n_in], err));
     }
     spec.def = l->op;
     dtp_ttype declared;
@@ -224,19 +226,25 @@ static dtp_status build(const dtp_op_case *c, attr_list *l, dtp_err *err)
 dtp_status dtp_case_build_graph(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype float_dtype,
                                 dtp_graph **out, dtp_err *err)
 {
-    attr_list l = {.op = op != NULL ? op : dtp_op_find(c->op), .float_dtype = float_dtype};
-    dtp_status s = l.op == NULL ? DTP_FAIL(err, DTP_INVALID, "there is no such op")
-                                : dtp_graph_create("case", dtp_builtin_ops(), &l.g, err);
-    if (s == DTP_OK) {
-        s = build(c, &l, err);
-    }
-    if (s != DTP_OK) {
+    const uint32_t end = dtp_dtype_is_half(float_dtype) ? 1U << DTP_OP_CASE_MAX_IN : 1U;
+    dtp_status first = DTP_OK;
+    /* The first set of operands that inference accepts in f32 beside 16-bit ones. */
+    for (uint32_t wide = 0; wide < end; wide++) {
+        attr_list l = {
+            .op = op != NULL ? op : dtp_op_find(c->op), .float_dtype = float_dtype, .wide = wide};
+        dtp_err *to = wide == 0 ? err : NULL;
+        dtp_status s = l.op == NULL ? DTP_FAIL(to, DTP_INVALID, "there is no such op")
+                                    : dtp_graph_create("case", dtp_builtin_ops(), &l.g, to);
+        s = s == DTP_OK ? build(c, &l, to) : s;
+        if (s == DTP_OK) {
+            *out = l.g;
+            return DTP_OK;
+        }
         dtp_graph_destroy(l.g);
-        dtp_err_prefix(err, "case of '%s'", c->op);
-        return s;
+        first = wide == 0 ? s : first;
     }
-    *out = l.g;
-    return DTP_OK;
+    dtp_err_prefix(err, "case of '%s'", c->op);
+    return first;
 }
 
 dtp_status dtp_case_build(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype float_dtype,

@@ -39,6 +39,7 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
     r->comm = comm;
     r->borrowed = options->borrowed_memory;
     r->failure = options->failure;
+    r->record = dtp_step_record_init(0, 0);
     dtp_status status = dtp_runner__bind_all(r, options->profile, err);
     if (status != DTP_OK) {
         dtp_runner_destroy(r);
@@ -117,20 +118,46 @@ static void name_instr(const dtp_runner *r, const dtp_runner__bound *b, dtp_err 
     const int32_t i = (int32_t)(b - r->instrs);
     const dtp_instr *instr = &r->program->instrs[i];
     dtp_err_prefix(err, "rank %d: step %" PRId64 ": instruction %d (%s, node '%s')", r->comm->rank,
-                   b->args.step, i, dtp_instr_name(instr),
+                   r->record.step, i, dtp_instr_name(instr),
                    dtp_runner__node_name(r->program, instr));
 }
 
-/* A kernel whose failure is noted. */
-static dtp_status run_noted(dtp_runner *r, dtp_runner__bound *b)
+/* Runs a kernel, or checks one that has run for errors in its data. A failure is noted, if the
+ * caller wishes so, and the step goes on. */
+static dtp_status call_kernel(dtp_runner *r, dtp_runner__bound *b,
+                              dtp_status (*call)(dtp_bound_kernel *, dtp_err *), dtp_err *err)
 {
+    if (r->failure == NULL) {
+        return call(&b->kernel, err);
+    }
     const bool first = r->failure->code == DTP_OK;
-    const dtp_status status = b->kernel(&b->args, first ? r->failure : NULL);
+    const dtp_status status = call(&b->kernel, first ? r->failure : NULL);
     if (status != DTP_OK && first) {
         if (r->failure->code != status) {
             (void)DTP_FAIL(r->failure, status, "%s", dtp_status_text(status));
         }
         name_instr(r, b, r->failure);
+    }
+    return DTP_OK;
+}
+
+/* Waits for queued kernels, if the backend has a queue, and checks those from instruction *checked
+ * up to `end` for errors in their data. */
+static dtp_status sync_kernels(dtp_runner *r, int32_t *checked, int32_t end, dtp_err *err)
+{
+    if (r->backend->ops->sync == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(r->backend->ops->sync(r->backend, err));
+    for (; *checked < end; ++*checked) {
+        dtp_runner__bound *b = &r->instrs[*checked];
+        if (r->program->instrs[*checked].kind == DTP_INSTR_KERNEL) {
+            const dtp_status status = call_kernel(r, b, dtp_bound_kernel_check, err);
+            if (status != DTP_OK) {
+                name_instr(r, b, err);
+                return status;
+            }
+        }
     }
     return DTP_OK;
 }
@@ -141,7 +168,7 @@ static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__b
     dtp_transport *t = &r->comm->transport;
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
-        return r->failure != NULL ? run_noted(r, b) : b->kernel(&b->args, err);
+        return call_kernel(r, b, dtp_bound_kernel_run, err);
     case DTP_INSTR_START:
         return t->ops->start(t, &instr->coll, b->in->data, b->out->data, &b->request, err);
     case DTP_INSTR_WAIT:
@@ -167,29 +194,25 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
     const dtp_program *p = r->program;
     const bool last = microbatch + 1 == dtp_program_microbatches(p);
     const int32_t n_instrs = last ? p->n_instrs : dtp_program_body(p);
-    dtp_status (*sync)(dtp_backend *, dtp_err *) = r->backend->ops->sync;
+    int32_t checked = 0;
     double start = dtp_now_s(), before = start, comm_s = 0;
     dtp_runner__shift(r, microbatch);
+    r->record.seed = seed;
+    r->record.step = step;
     for (int32_t i = 0; i < n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         dtp_runner__bound *b = &r->instrs[i];
         bool collective = instr->kind == DTP_INSTR_START || instr->kind == DTP_INSTR_WAIT;
-        b->args.seed = seed;
-        b->args.step = step;
-        b->args.first = microbatch == 0;
-        dtp_status status = DTP_OK;
         if (r->watch.event != NULL) {
             r->watch.event(r->watch.user, r, i, false);
         }
-        if (sync != NULL && (collective || r->profile != NULL)) {
-            status = sync(r->backend, err);
+        if (collective || r->profile != NULL) {
+            DTP_TRY(sync_kernels(r, &checked, i, err));
         }
         if (collective) {
             before = dtp_now_s();
         }
-        if (status == DTP_OK) {
-            status = run_instr(r, instr, b, err);
-        }
+        const dtp_status status = run_instr(r, instr, b, err);
         if (status != DTP_OK) {
             name_instr(r, b, err);
             return status;
@@ -206,9 +229,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
             before = after;
         }
     }
-    if (sync != NULL) {
-        DTP_TRY(sync(r->backend, err));
-    }
+    DTP_TRY(sync_kernels(r, &checked, n_instrs, err));
     double total = dtp_now_s() - start;
     times->total_s += total;
     times->compute_s += total - comm_s;
@@ -221,6 +242,11 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
 void dtp_runner_set_watch(dtp_runner *r, dtp_runner_watch watch)
 {
     r->watch = watch;
+}
+
+dtp_step_record *dtp_runner_record(dtp_runner *r)
+{
+    return &r->record;
 }
 
 const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v)

@@ -73,6 +73,10 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
 /* From the next step on; event NULL: nobody watches. */
 void dtp_runner_set_watch(dtp_runner *r, dtp_runner_watch watch);
 
+/* The record of its steps, for the scalars that a caller may set; seed, step and microbatch are
+ * those of the last call. */
+dtp_step_record *dtp_runner_record(dtp_runner *r);
+
 /* View of a value on this rank; borrowed. */
 const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v);
 /* Piece of the tensor that a value holds on this rank. */

@@ -93,11 +93,11 @@ void dtp_runner_set_memory(dtp_runner *r, void *memory)
 
 void dtp_runner__shift(dtp_runner *r, int32_t microbatch)
 {
-    const int64_t by = (int64_t)microbatch - r->at_microbatch;
+    const int64_t by = (int64_t)microbatch - r->record.microbatch;
     for (int32_t i = 0; i < r->n_shifted; i++) {
         *r->shifted[i].offset += by * r->shifted[i].part;
     }
-    r->at_microbatch = microbatch;
+    r->record.microbatch = microbatch;
 }
 
 static dtp_status bind_value(dtp_runner *r, dtp_value_id v, dtp_err *err)
@@ -170,11 +170,6 @@ static dtp_status bind_kernel(dtp_runner *r, const dtp_instr *instr, dtp_runner_
                               dtp_err *err)
 {
     dtp_call_types types;
-    b->kernel = dtp_backend_kernel(r->backend, instr->op->name);
-    if (b->kernel == NULL) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "the '%s' backend has no kernel for op '%s'",
-                        r->backend->ops->name, instr->op->name);
-    }
     b->call = dtp_instr_call(r->program, instr, r->comm->rank, &types);
     size_t n_in = (size_t)b->call.n_in, n_out = (size_t)b->call.n_out;
     dtp_ttype *in;
@@ -183,16 +178,14 @@ static dtp_status bind_kernel(dtp_runner *r, const dtp_instr *instr, dtp_runner_
     memcpy(in + n_in, types.out, n_out * sizeof *in);
     b->call.in = in;
     b->call.out = in + n_in;
-    DTP_TRY(dtp_backend_check(r->backend, &b->call, err));
-    b->args = (dtp_kernel_args){
-        .call = &b->call, .in = b->in, .out = b->out, .threads = r->backend->threads};
+    dtp_kernel_args args = {.call = &b->call, .in = b->in, .out = b->out, .record = &r->record};
     if (instr->workspace >= 0) {
-        b->args.workspace = r->views[instr->workspace].data;
-        b->args.workspace_bytes = r->program->values[instr->workspace].bytes;
-        DTP_TRY(keep_moving(r, instr->workspace, &b->args.workspace, err));
+        args.workspace = r->views[instr->workspace].data;
+        args.workspace_bytes = r->program->values[instr->workspace].bytes;
+        DTP_TRY(keep_moving(r, instr->workspace, &b->kernel.args.workspace, err));
         touch(r, instr->workspace);
     }
-    return DTP_OK;
+    return dtp_backend_bind(r->backend, &args, r->arena, &b->kernel, err);
 }
 
 static dtp_status bind_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,

@@ -4,11 +4,10 @@
 
 #include "executor/run/runner.h"
 
-/* One instruction bound to this rank: views instead of ids, kernel instead of op name. */
+/* One instruction bound to this rank: views instead of ids, bound kernel instead of op name. */
 typedef struct dtp_runner__bound {
-    dtp_kernel_fn kernel;
+    dtp_bound_kernel kernel;
     dtp_op_call call;
-    dtp_kernel_args args;
     int32_t n_in, n_out;
     dtp_view *in, *out;
     int32_t parts, index; /* MOVE: group size, own place in it */
@@ -44,8 +43,8 @@ struct dtp_runner {
     int32_t *moving_start;      /* by buffer; n_values + 2 entries */
     int32_t n_shifted, cap_shifted;
     dtp_runner__shifted *shifted;
-    int32_t at_microbatch; /* what they are shifted to */
-    dtp_view *views;       /* by value id */
+    dtp_step_record record; /* of the microbatch that runs; views are shifted to it */
+    dtp_view *views;        /* by value id */
     dtp_runner__bound *instrs;
     double *profile;
     dtp_runner_watch watch;

@@ -167,6 +167,7 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
     s->keep = known.keep;
     s->log = known.ctx != NULL;
     s->ctx = s->log ? *known.ctx : dtp_ctx_default();
+    dtp_backend_say(backend, known.ctx);
     dtp_status status = setup(s, &known, err);
     if (status != DTP_OK) {
         dtp_session_destroy(s);

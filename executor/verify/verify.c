@@ -25,17 +25,34 @@
 #include "executor/verify/verify_internal.h"
 #include "spmd/lower/lower.h"
 
-static const double tiny = 1e-30;
+static const double tiny = 1e-30, TOLERANCE = 2e-5;
 
 dtp_verify_options dtp_verify_options_init(void)
 {
-    return (dtp_verify_options){.steps = 3, .tolerance = 2e-5};
+    return (dtp_verify_options){.steps = 3, .tolerance = -1.0};
 }
 
 const char *dtp_verify_kind_name(dtp_verify_kind kind)
 {
     static const char *const names[] = {"initial", "outputs", "gradients", "updates"};
     return names[kind];
+}
+
+double dtp_verify_bound(const dtp_verify_result *r, dtp_verify_kind kind)
+{
+    const bool computed = kind == DTP_VERIFY_OUTPUT || kind == DTP_VERIFY_GRADIENT;
+    return computed ? r->compute_tolerance : r->tolerance;
+}
+
+/* The unit roundoff of what a graph computes in; at least that of f32, the type of its losses. */
+static double unit_of(const dtp_graph *g)
+{
+    double unit = dtp_verify__unit(DTP_F32);
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_dtype dtype = g->tensors[t].type.dtype;
+        unit = dtp_dtype_is_half(dtype) ? fmax(unit, dtp_verify__unit(dtype)) : unit;
+    }
+    return unit;
 }
 
 const dtp_verify_item *dtp_verify_worst(const dtp_verify_result *r, dtp_verify_kind kind)
@@ -112,6 +129,8 @@ typedef struct verification {
     subject *subjects;          /* by item */
     void *host[N_HOSTS];
     dtp_verify__update update;
+    bool half; /* the graph computes in 16 bits, of this unit roundoff */
+    double unit;
     int32_t failed; /* the first step with an error past the tolerance; on rank 0. -1 = none */
     dtp_verify_result *out;
 } verification;
@@ -288,9 +307,10 @@ static void merge(verification *v, dtp_verify_kind kind, int32_t step)
     for (int32_t i = 0; i < v->out->n; i++) {
         dtp_verify_item *item = &v->out->items[i];
         const dtp_verify__error *now = &v->subjects[i].now;
-        const double unit = dtp_verify__unit(v->g->tensors[item->tensor].type.dtype);
-        const double least =
-            kind == DTP_VERIFY_GRADIENT ? unit / fmax(v->out->tolerance, unit) * top : 0.0;
+        const double bound = dtp_verify_bound(v->out, kind);
+        const dtp_dtype dtype = v->g->tensors[item->tensor].type.dtype;
+        const double unit = v->half ? v->unit : dtp_verify__unit(dtype);
+        const double least = kind == DTP_VERIFY_GRADIENT ? unit / fmax(bound, unit) * top : 0.0;
         const double rel =
             now->broken ? (double)INFINITY : now->beyond / fmax(fmax(now->scale, least), tiny);
         if (item->kind == kind && rel > item->rel_err) {
@@ -299,7 +319,7 @@ static void merge(verification *v, dtp_verify_kind kind, int32_t step)
             item->ref_max = now->scale;
             item->step = step;
         }
-        v->failed = item->rel_err > v->out->tolerance ? step : v->failed;
+        v->failed = item->rel_err > bound ? step : v->failed;
     }
 }
 
@@ -357,8 +377,8 @@ static dtp_status share(verification *v, dtp_err *err)
         item->ref_max = x[2];
         item->step = (int32_t)x[3];
         r->max_rel_err = fmax(r->max_rel_err, item->rel_err);
+        r->pass = r->pass && item->rel_err <= dtp_verify_bound(r, item->kind);
     }
-    r->pass = r->max_rel_err <= r->tolerance;
     return dtp_session_peaks(v->s, r->peak_bytes, err);
 }
 
@@ -404,10 +424,15 @@ dtp_status dtp_verify(const dtp_graph *g, const dtp_program *sharded, dtp_backen
 {
     dtp_err local = {0};
     err = err != NULL ? err : &local;
-    *out = (dtp_verify_result){.ranks = comm->size,
-                               .steps = options->steps,
-                               .tolerance = options->tolerance,
-                               .predicted_peak_bytes = sharded->peak_bytes};
+    const double unit = unit_of(g);
+    const bool given = options->tolerance >= 0.0, half = unit > dtp_verify__unit(DTP_F32);
+    *out = (dtp_verify_result){
+        .ranks = comm->size,
+        .steps = options->steps,
+        .tolerance = given ? options->tolerance : TOLERANCE,
+        .compute_tolerance = given ? options->tolerance : fmax(TOLERANCE, half ? 16.0 * unit : 0.0),
+        .pass = true,
+        .predicted_peak_bytes = sharded->peak_bytes};
     if (options->steps < 1) {
         return DTP_FAIL(err, DTP_INVALID, "verify: %d steps, expected at least 1", options->steps);
     }
@@ -420,6 +445,8 @@ dtp_status dtp_verify(const dtp_graph *g, const dtp_program *sharded, dtp_backen
                       .ref_graph = options->reference_graph != NULL ? options->reference_graph : g,
                       .update = {.node = -1},
                       .failed = -1,
+                      .half = half,
+                      .unit = unit,
                       .out = out};
     DTP_TRY(dtp_session_create(sharded, backend, comm, &so, &v.s, err));
     dtp_status status = with_reference(&v, options, err);

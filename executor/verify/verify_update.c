@@ -52,21 +52,21 @@ static dtp_status call_kernel(const dtp_verify__update_job *job, const dtp_node 
 {
     dtp_call_types types;
     const dtp_op_call call = dtp_node_call(job->g, node, &types);
-    const dtp_kernel_fn kernel = dtp_backend_kernel(u->backend, node->op->name);
-    if (kernel == NULL || dtp_target_workspace(job->ref->program->target, &call) > 0) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "the '%s' backend has no kernel without workspace for op '%s'",
-                        u->backend->ops->name, node->op->name);
+    if (dtp_target_has_workspace(job->ref->program->target, node->op)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "op '%s' needs a workspace", node->op->name);
     }
-    const dtp_kernel_args args = {.call = &call,
-                                  .in = u->in,
-                                  .out = u->out,
-                                  .seed = job->ref->session->seed,
-                                  .step = job->step,
-                                  .threads = u->backend->threads,
-                                  .first = true};
-    DTP_TRY(kernel(&args, err));
-    return u->backend->ops->sync != NULL ? u->backend->ops->sync(u->backend, err) : DTP_OK;
+    const dtp_step_record record = dtp_step_record_init(job->ref->session->seed, job->step);
+    const dtp_kernel_args args = {.call = &call, .in = u->in, .out = u->out, .record = &record};
+    dtp_bound_kernel kernel;
+    dtp_arena *arena = dtp_arena_create();
+    dtp_status status = DTP_MEMORY(err, arena);
+    status = status == DTP_OK ? dtp_backend_bind(u->backend, &args, arena, &kernel, err) : status;
+    status = status == DTP_OK ? dtp_bound_kernel_run(&kernel, err) : status;
+    if (status == DTP_OK && u->backend->ops->sync != NULL) {
+        status = u->backend->ops->sync(u->backend, err);
+    }
+    dtp_arena_destroy(arena);
+    return status;
 }
 
 dtp_status dtp_verify__update_run(const dtp_verify__update_job *job, dtp_node_id id,

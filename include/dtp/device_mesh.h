@@ -19,15 +19,15 @@ DTP_API_BEGIN
 
 /* ---- backends and communicators ------------------------------------------------------------- */
 
-/* Where memory lives and how kernels run. */
-typedef struct dtp_backend dtp_backend;
-
-/* "cpu" or "ref"; `threads` counts for the first alone. */
+/* "cpu" or "ref"; `threads` counts for the first alone. The first "cpu" backend of the process
+ * loads OpenBLAS, with the environment variable OPENBLAS_CORETYPE set meanwhile when the processor
+ * needs it: no other thread may then use the environment. DTP_UNSUPPORTED when it cannot be loaded.
+ */
 dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **out,
                               dtp_err *err) DTP_MUST_CHECK;
 void dtp_backend_destroy(dtp_backend *b);
 /* Gives this backend kernels for registered ops (dtp/op.h). The names are copied. DTP_INVALID when
- * an op has a kernel already or is a built-in one; then none is added. */
+ * an op has a kernel for one of the dtypes already or is a built-in one; then none is added. */
 dtp_status dtp_backend_add_kernels(dtp_backend *b, const dtp_kernel *kernels, int32_t n,
                                    dtp_err *err) DTP_MUST_CHECK;
 

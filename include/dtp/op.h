@@ -169,29 +169,96 @@ static inline int64_t dtp_view_global_index(const dtp_view *v, int64_t local)
     return index;
 }
 
+/* What changes from step to step. All kernels of a runner read one record; its address stays. */
+typedef struct dtp_step_record {
+    uint64_t seed; /* random ops */
+    int64_t step;  /* training step, from 0: random ops and Adam's bias correction (t = step + 1) */
+    double lr_scale;    /* factor of the learning rate in optimizer updates */
+    int32_t microbatch; /* of the step, from 0: `accumulate` begins a new sum at 0 */
+} dtp_step_record;
+DTP_ASSERT_SIZE(dtp_step_record, 32);
+
+static inline dtp_step_record dtp_step_record_init(uint64_t seed, int64_t step)
+{
+    dtp_step_record record;
+    memset(&record, 0, sizeof record);
+    record.seed = seed;
+    record.step = step;
+    record.lr_scale = 1.0;
+    return record;
+}
+
+/* What a kernel found wrong in the values of an operand. It only sets numbers; the runner makes the
+ * message, DTP_RANGE with node and value, when it next looks. */
+typedef enum dtp_data_error {
+    DTP_DATA_OK,
+    DTP_DATA_ID,   /* an id is not in [0, limit) */
+    DTP_DATA_LABEL /* a label is not */
+} dtp_data_error;
+
+typedef struct dtp_error_word {
+    int32_t code;    /* dtp_data_error */
+    int32_t operand; /* its number */
+    int64_t value, limit;
+} dtp_error_word;
+DTP_ASSERT_SIZE(dtp_error_word, 24);
+
+typedef struct dtp_backend dtp_backend; /* where memory lives and how kernels run */
+typedef struct dtp_queue dtp_queue;     /* of a device; NULL: kernels have run when they return */
+typedef struct dtp_arena dtp_arena;     /* memory that is freed as one */
+
+/* A kernel bound to a call. Types, sizes, workspace, threads and addresses of the arrays stay from
+ * run to run; data and offsets of views may change. */
 typedef struct dtp_kernel_args {
     const dtp_op_call *call; /* op, attributes, local types */
     const dtp_view *in;      /* call->n_in */
     const dtp_view *out;     /* call->n_out; out[i].data == in[j].data when run in place */
     void *workspace;         /* what target and op ask for, 64-byte aligned */
     int64_t workspace_bytes;
-    uint64_t seed; /* random ops */
-    int64_t step;  /* training step, from 0: random ops and Adam's bias correction (t = step + 1) */
+    void *state;                   /* what `bind` made, for this call alone; NULL without bind */
+    const dtp_step_record *record; /* not to be read by `bind` */
+    dtp_error_word *error;
+    dtp_backend *backend;
+    dtp_queue *queue;
     int32_t threads; /* OpenMP threads this rank may use */
-    bool first;      /* the first microbatch of a step: `accumulate` begins a new sum */
 } dtp_kernel_args;
-DTP_ASSERT_SIZE(dtp_kernel_args, 64);
+DTP_ASSERT_SIZE(dtp_kernel_args, 88);
 
-/* Kernels neither allocate nor communicate. An empty local shape is legal. Data-dependent misuse (a
- * label out of range) is DTP_RANGE with the value. */
+/* Sets the error word, unless it is set. */
+static inline void dtp_kernel_refuse(const dtp_kernel_args *args, dtp_data_error code,
+                                     int32_t operand, int64_t value, int64_t limit)
+{
+    if (args->error->code == DTP_DATA_OK) {
+        args->error->code = code;
+        args->error->operand = operand;
+        args->error->value = value;
+        args->error->limit = limit;
+    }
+}
+
+/* Kernels neither allocate nor communicate. An empty local shape is legal. Misuse that depends on
+ * data sets the error word (dtp_kernel_refuse); what has no code there is returned as a failure. */
 typedef dtp_status (*dtp_kernel_fn)(const dtp_kernel_args *args, dtp_err *err);
 
-/* Kernels are found by (backend, op name). */
+/* Called once, when a program is bound: refuses what the kernel does not take, and keeps in *state
+ * what does not change from run to run (plans, descriptors, splits), in memory from
+ * dtp_kernel_alloc. */
+typedef dtp_status (*dtp_kernel_bind_fn)(const dtp_kernel_args *args, dtp_arena *arena,
+                                         void **state, dtp_err *err);
+
+/* Zeroed, aligned for any type, freed with what the kernel is bound for; NULL: no memory. */
+void *dtp_kernel_alloc(dtp_arena *arena, size_t bytes);
+
+#define DTP_DTYPE_BIT(dtype) (1U << (unsigned)(dtype))
+
+/* Kernels are found by op and dtypes: the first of the op that takes all dtypes of the call. */
 typedef struct dtp_kernel {
     const char *op;
     dtp_kernel_fn run;
+    dtp_kernel_bind_fn bind; /* NULL: there is nothing to keep */
+    uint32_t dtypes; /* of operands and outputs, a set of DTP_DTYPE_BIT; 0: the kernel takes all */
 } dtp_kernel;
-DTP_ASSERT_SIZE(dtp_kernel, 16);
+DTP_ASSERT_SIZE(dtp_kernel, 32);
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 

@@ -109,6 +109,8 @@ const dtp_mesh *dtp_plan_mesh(const dtp_plan *plan);
 const dtp_prediction *dtp_plan_predicted(const dtp_plan *plan);
 const dtp_certificate *dtp_plan_certificate(const dtp_plan *plan);
 
+/* Type of activations and their gradients: DTP_F32 without mixed precision. */
+dtp_dtype dtp_plan_compute_dtype(const dtp_plan *plan);
 /* Whether the plan was made for this version of the model, and for this machine. */
 bool dtp_plan_is_for_model(const dtp_plan *plan, const dtp_graph *model);
 bool dtp_plan_is_for_machine(const dtp_plan *plan, const dtp_machine *machine);

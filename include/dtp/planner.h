@@ -29,15 +29,15 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     const char *const *style_names;
     int32_t n_pins; /* and "TENSOR: LAYOUT" */
     const char *const *pins;
-    bool strict;                      /* pins mode: operands are sent only where one asked */
-    bool torch;                       /* pins mode: decide as PyTorch's DTensor */
-    const char *remat, *microbatches; /* as in dtp_job_options, or "auto": searched */
-    const char *rules_file;           /* hand-written baselines, dtp.rules/1 */
-    int32_t candidates;               /* rules mode: plans compared by their makespan; 0: 6 */
-    uint64_t seed;                    /* of the solver of tensor mode */
-    int32_t threads;                  /* of that solver, 0: 2; the plan does not depend on it */
-    double gap;                       /* tensor mode: of large problems; 0.001 */
-    bool prices;                      /* tensor mode: say what each constraint costs */
+    bool strict; /* pins mode: operands are sent only where one asked */
+    bool torch;  /* pins mode: decide as PyTorch's DTensor */
+    const char *precision, *remat, *microbatches; /* as in dtp_job_options, or "auto": searched */
+    const char *rules_file;                       /* hand-written baselines, dtp.rules/1 */
+    int32_t candidates; /* rules mode: plans compared by their makespan; 0: 6 */
+    uint64_t seed;      /* of the solver of tensor mode */
+    int32_t threads;    /* of that solver, 0: 2; the plan does not depend on it */
+    double gap;         /* tensor mode: of large problems; 0.001 */
+    bool prices;        /* tensor mode: say what each constraint costs */
     bool untie;         /* tensor mode: every instance of a repeated block decides for itself */
     const char *solver; /* tensor mode: "auto" (NULL), "exact", "large" or "glpk" */
     double limit_s;     /* planning ends after so many seconds with the best plan so far; 0: none */
@@ -86,7 +86,7 @@ typedef struct dtp_plan_result {
     int32_t n_conflict;          /* infeasible: a smallest set of constraints that cannot hold */
     const char **conflict;       /* together: "pin h: batch@x", "memory 1024" */
     int64_t cut_bound;           /* neither plan nor infeasible: nothing costs less on the mesh */
-    int32_t n_tried; /* the search for recomputation and microbatches: a text for each variant */
+    int32_t n_tried;             /* the search for a graph variant: a text for each */
     const char **tried;
     int32_t n_meshes; /* the mesh search, in its order; 0 without */
     dtp_mesh_report *meshes;

@@ -7,7 +7,7 @@
 
 static bool is_param(const dtp_style_job *job, dtp_tensor_id t)
 {
-    return job->g->tensors[t].kind == DTP_TENSOR_PARAM;
+    return dtp_graph_param_of(job->g, t) >= 0;
 }
 
 /* ---- sequence, replicate ------------------------------------------------------------------------

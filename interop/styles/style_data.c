@@ -88,6 +88,16 @@ static int32_t zero_axis(const dtp_style_job *job, dtp_tensor_id t)
     return even < 0 && type->rank > 0 ? 0 : even;
 }
 
+/* A parameter is cast split, and gathered where it is read. */
+static dtp_status gather_copy(dtp_style_job *job, dtp_tensor_id copy, int32_t axis, dtp_err *err)
+{
+    DTP_TRY(pin_all(job, copy, -1, axis, err));
+    for (int32_t i = job->readers.first[copy]; i < job->readers.first[copy + 1]; i++) {
+        DTP_TRY(pin_all(job, copy, job->readers.nodes[i], -1, err));
+    }
+    return DTP_OK;
+}
+
 /* Stage 3: every node but the update reads the parameter whole. The update reads its states, and
  * from stage 2 the gradient, split; it makes new states in the layout of the old ones. */
 static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *err)
@@ -120,12 +130,20 @@ static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *e
         job->m = own;
         DTP_TRY(s);
         DTP_TRY(pin_all(job, grad, -1, stage >= 2 ? axis : -1, err));
+        /* a gradient in 16 bits is reduced as such */
+        const dtp_node_id cast = g->tensors[grad].producer;
+        if (cast >= 0 && (g->nodes[cast].op->flags & DTP_OP_CAST) != 0) {
+            DTP_TRY(pin_all(job, g->nodes[cast].in[0], -1, stage >= 2 ? axis : -1, err));
+        }
     }
     for (int32_t i = job->readers.first[param]; i < job->readers.first[param + 1]; i++) {
         const dtp_node_id n = job->readers.nodes[i];
         const dtp_node *node = &g->nodes[n];
         const bool update = node->phase == DTP_UPDATE;
-        if (stage == 3) {
+        if (stage == 3 && (node->op->flags & DTP_OP_CAST) != 0) {
+            DTP_TRY(pin_all(job, param, n, axis, err));
+            DTP_TRY(gather_copy(job, node->out[0], axis, err));
+        } else if (stage == 3) {
             DTP_TRY(pin_all(job, param, n, update ? axis : -1, err));
         }
         for (int32_t k = 0; k < node->n_in && update; k++) {
@@ -142,6 +160,21 @@ static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *e
     return DTP_OK;
 }
 
+/* Whether a matched node reads the parameter where it is cast. */
+static bool reads_copy(const dtp_style_job *job, dtp_tensor_id param)
+{
+    for (int32_t i = job->readers.first[param]; i < job->readers.first[param + 1]; i++) {
+        const dtp_tensor_id copy = job->g->nodes[job->readers.nodes[i]].out[0];
+        for (int32_t k = job->readers.first[copy];
+             k < job->readers.first[copy + 1] && dtp_graph_param_of(job->g, copy) == param; k++) {
+            if (job->node[job->readers.nodes[k]]) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* The parameters that are matched or that a matched node reads. */
 dtp_status dtp_style__zero(dtp_style_job *job, dtp_err *err)
 {
@@ -151,7 +184,9 @@ dtp_status dtp_style__zero(dtp_style_job *job, dtp_err *err)
         for (int32_t i = job->readers.first[t]; i < job->readers.first[t + 1] && !matched; i++) {
             matched = job->node[job->readers.nodes[i]];
         }
-        if (matched && job->g->tensors[t].kind == DTP_TENSOR_PARAM) {
+        const bool param = job->g->tensors[t].kind == DTP_TENSOR_PARAM;
+        matched = matched || (param && reads_copy(job, t));
+        if (matched && param) {
             DTP_TRY(zero_param(job, t, err));
             found++;
         }

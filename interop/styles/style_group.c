@@ -102,9 +102,9 @@ dtp_status dtp_style__set(dtp_style_job *job, dtp_node_id n, dtp_err *err)
 bool dtp_style__is_target(const dtp_style_job *job, dtp_node_id n, int32_t operand)
 {
     const dtp_node *node = &job->g->nodes[n];
-    const dtp_tensor_id t = node->in[operand];
-    return node->phase == DTP_FORWARD && job->g->tensors[t].kind == DTP_TENSOR_PARAM &&
-           (job->node[n] || job->param[t]);
+    const dtp_tensor_id param = dtp_graph_param_of(job->g, node->in[operand]);
+    return node->phase == DTP_FORWARD && (node->op->flags & DTP_OP_CAST) == 0 && param >= 0 &&
+           (job->node[n] || job->param[param]);
 }
 
 bool dtp_style__in_group(const dtp_style_job *job, dtp_node_id n)

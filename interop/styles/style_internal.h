@@ -69,6 +69,10 @@ dtp_status dtp_style__match(dtp_style_job *job, dtp_err *err) DTP_MUST_CHECK;
  * otherwise before. */
 dtp_status dtp_style__pin(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
                           dtp_err *err) DTP_MUST_CHECK;
+/* The same of a parameter and of what it is cast to, if t is a cast, everywhere but at t's readers.
+ */
+dtp_status dtp_style__pin_param(dtp_style_job *job, dtp_tensor_id t, int32_t axis,
+                                dtp_err *err) DTP_MUST_CHECK;
 /* Place that mesh dim m of a tensor, or of the tensor as node >= 0 reads it, has by the pins so
  * far; NULL = not pinned. */
 const dtp_placement *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
@@ -78,7 +82,7 @@ const dtp_placement *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t,
  * as they have the attribute. DTP_INVALID when another style set it otherwise. */
 dtp_status dtp_style__set(dtp_style_job *job, dtp_node_id n, dtp_err *err);
 
-/* A parameter operand of a forward node that the glob matched, by either name. */
+/* A parameter operand of a forward node, cast or not, that the glob matched by either name. */
 bool dtp_style__is_target(const dtp_style_job *job, dtp_node_id n, int32_t operand);
 /* The node was matched or has a matched parameter. */
 bool dtp_style__in_group(const dtp_style_job *job, dtp_node_id n);

@@ -145,6 +145,17 @@ dtp_status dtp_style__pin(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
     return DTP_OK;
 }
 
+dtp_status dtp_style__pin_param(dtp_style_job *job, dtp_tensor_id t, int32_t axis, dtp_err *err)
+{
+    const dtp_tensor_id param = dtp_graph_param_of(job->g, t);
+    DTP_TRY(dtp_style__pin(job, t, -1, axis, err));
+    if (param == t) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_style__pin(job, param, -1, axis, err));
+    return dtp_style__pin(job, param, job->g->tensors[t].producer, axis, err);
+}
+
 const dtp_placement *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,
                                       int32_t m)
 {

@@ -17,7 +17,7 @@
 
 #include "interop/styles/style_internal.h"
 
-/* A parameter operand that a style applies to. */
+/* A parameter operand that a style applies to, as the node reads it: perhaps cast. */
 typedef struct target {
     dtp_style_job *job;
     const dtp_node *node;
@@ -143,7 +143,7 @@ static dtp_status apply(const target *t, dtp_err *err)
     }
     /* The parameter: where it is stored, and where the node and its backward nodes read it. */
     const dtp_style_job *job = t->job;
-    DTP_TRY(dtp_style__pin(t->job, t->param, -1, axis, err));
+    DTP_TRY(dtp_style__pin_param(t->job, t->param, axis, err));
     DTP_TRY(dtp_style__pin(t->job, t->param, t->id, axis, err));
     for (int32_t i = job->gradients.first[t->id]; i < job->gradients.first[t->id + 1]; i++) {
         const dtp_node_id b = job->gradients.nodes[i];

@@ -19,7 +19,7 @@ typedef struct survey {
 static bool is_einsum_param(const dtp_graph *g, const dtp_node *n, int32_t operand)
 {
     return n->phase == DTP_FORWARD && (n->op->flags & DTP_OP_CONTRACTION) != 0 &&
-           g->tensors[n->in[operand]].kind == DTP_TENSOR_PARAM;
+           dtp_graph_param_of(g, n->in[operand]) >= 0;
 }
 
 dtp_feature_use dtp_baseline__use(const dtp_graph *g, const dtp_node *n, int32_t operand,

@@ -72,7 +72,8 @@ static bool meant_for(const dtp_baseline_recipe *r, const dtp_graph *g, const dt
         const dtp_node *n = &g->nodes[i];
         for (int32_t k = 0; k < n->n_in && (n->op->flags & DTP_OP_CONTRACTION) != 0; k++) {
             const dtp_graph_tensor *p = &g->tensors[n->in[k]];
-            for (int32_t a = 0; a < p->type.rank && p->kind == DTP_TENSOR_PARAM; a++) {
+            const bool param = dtp_graph_param_of(g, n->in[k]) >= 0;
+            for (int32_t a = 0; a < p->type.rank && param; a++) {
                 experts =
                     experts || dtp_baseline__use(g, n, k, p->type.dims[a].id) == DTP_USE_SHARED;
             }

@@ -159,7 +159,7 @@ static bool has_sequence(const dtp_baseline_writing *w, const dtp_node *n)
 static dtp_status add_bias(dtp_baseline_writing *w, const dtp_node *n, int32_t operand,
                            dtp_err *err)
 {
-    const dtp_graph_tensor *p = &w->g->tensors[n->in[operand]];
+    const dtp_graph_tensor *p = &w->g->tensors[dtp_graph_param_of(w->g, n->in[operand])];
     for (int32_t a = 0; a < p->type.rank; a++) {
         const dtp_dim_id d = p->type.dims[a].id;
         if (w->dims.feature[d] || d == w->dims.vocab) {
@@ -196,8 +196,9 @@ static dtp_status add_param_use(dtp_baseline_writing *w, const dtp_node *n, int3
 static dtp_status add_feature_node(dtp_baseline_writing *w, const dtp_node *n, dtp_err *err)
 {
     const bool norm = (n->op->flags & DTP_OP_NORM) != 0;
-    for (int32_t k = 0; k < n->n_in && !norm; k++) {
-        if (w->g->tensors[n->in[k]].kind == DTP_TENSOR_PARAM) {
+    const bool cast = (n->op->flags & DTP_OP_CAST) != 0;
+    for (int32_t k = 0; k < n->n_in && !norm && !cast; k++) {
+        if (dtp_graph_param_of(w->g, n->in[k]) >= 0) {
             DTP_TRY(add_param_use(w, n, k, err));
         }
     }
@@ -235,7 +236,7 @@ static dtp_status add_expert_node(dtp_baseline_writing *w, const dtp_node *n, dt
         return DTP_OK;
     }
     for (int32_t k = 0; k < n->n_in && (n->op->flags & DTP_OP_CONTRACTION) != 0; k++) {
-        if (w->g->tensors[n->in[k]].kind == DTP_TENSOR_PARAM &&
+        if (dtp_graph_param_of(w->g, n->in[k]) >= 0 &&
             dtp_baseline__use(w->g, n, k, w->dims.experts) == DTP_USE_SHARED) {
             DTP_TRY(add_split(w, n->name, "colwise", w->experts_from, w->dims.experts, false, err));
         }

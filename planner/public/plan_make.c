@@ -38,11 +38,13 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                    .pins = o->pins};
     const char **texts = NULL;
     dtp_plan_request *r = &m->request;
-    m->search =
-        (dtp_variant_search){.remat = is_auto(o->remat), .microbatches = is_auto(o->microbatches)};
-    DTP_TRY(dtp_graph_variant_parse(m->search.remat ? NULL : o->remat,
-                                    m->search.microbatches ? NULL : o->microbatches, m->model,
-                                    m->arena, &m->variant, err));
+    m->search = (dtp_variant_search){.precision = is_auto(o->precision),
+                                     .remat = is_auto(o->remat),
+                                     .microbatches = is_auto(o->microbatches)};
+    const dtp_variant_texts variant = {m->search.precision ? NULL : o->precision,
+                                       m->search.remat ? NULL : o->remat,
+                                       m->search.microbatches ? NULL : o->microbatches};
+    DTP_TRY(dtp_graph_variant_parse(&variant, m->model, m->arena, &m->variant, err));
     *r = dtp_plan_request_init();
     DTP_TRY(dtp_target_find(o->target != NULL ? o->target : "cpu", &r->target, err));
     r->objective = o->objective;
@@ -84,7 +86,7 @@ static dtp_status check(const plan_maker *m, dtp_err *err)
     if ((o->strict || o->torch) && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID, "dtp_plan_make: strict and torch are for pins mode");
     }
-    if (by_pins && (is_auto(o->remat) || is_auto(o->microbatches))) {
+    if (by_pins && (is_auto(o->precision) || is_auto(o->remat) || is_auto(o->microbatches))) {
         return DTP_FAIL(err, DTP_INVALID, "dtp_plan_make: pins mode searches nothing: no 'auto'");
     }
     return DTP_OK;
@@ -125,7 +127,7 @@ static dtp_status plan(const plan_maker *m, dtp_plan_result *out, dtp_err *err)
     }
     const dtp_plan_mode mode =
         m->options.mode == DTP_PLAN_TENSOR ? dtp_plan_tensor : dtp_plan_rules;
-    return m->search.remat || m->search.microbatches
+    return m->search.precision || m->search.remat || m->search.microbatches
                ? dtp_plan_variants(mode, m->model, m->machine, &m->request, &m->search, out, err)
                : mode(m->model, m->machine, &m->request, out, err);
 }

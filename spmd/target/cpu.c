@@ -52,6 +52,8 @@ static const dtp_target_op cpu_ops[] = {
     {.op = NULL},
 };
 
+enum { FLOATS = 1U << DTP_F32 | 1U << DTP_BF16 | 1U << DTP_F16 };
+
 static const dtp_target_op no_ops[] = {{.op = NULL}};
 /* The reference kernels take what the CPU kernels take, and need no workspace. */
 static const char *const cpu_backends[] = {"cpu", "ref", NULL}, *const ref_backends[] = {"ref",
@@ -60,7 +62,7 @@ static const char *const cpu_backends[] = {"cpu", "ref", NULL}, *const ref_backe
 const dtp_target dtp_target_cpu = {.name = "cpu",
                                    .backends = cpu_backends,
                                    .ops = cpu_ops,
-                                   .floats = 1U << DTP_F32,
+                                   .floats = FLOATS,
                                    .strided = true,
                                    .asynchronous = true,
                                    .deterministic = true};
@@ -68,14 +70,14 @@ const dtp_target dtp_target_cpu = {.name = "cpu",
 const dtp_target dtp_target_cpu_packed = {.name = "cpu_packed",
                                           .backends = cpu_backends,
                                           .ops = cpu_ops,
-                                          .floats = 1U << DTP_F32,
+                                          .floats = FLOATS,
                                           .asynchronous = true,
                                           .deterministic = true};
 
 const dtp_target dtp_target_ref = {.name = "ref",
                                    .backends = ref_backends,
                                    .ops = no_ops,
-                                   .floats = 1U << DTP_F32 | 1U << DTP_F64,
+                                   .floats = FLOATS | 1U << DTP_F64,
                                    .strided = true,
                                    .asynchronous = true,
                                    .deterministic = true};

@@ -91,7 +91,7 @@ static bool set_strides(tensor *t, int64_t *n_elems)
 
 static tensor operand_tensor(const dtp_ttype *type, int32_t operand)
 {
-    tensor t = {.buf = {.operand = operand}};
+    tensor t = {.buf = {.operand = operand, .dtype = type->dtype}};
     int64_t n;
     for (int32_t i = 0; i < type->rank; i++) {
         add_dim(&t, type->dims[i].id, type->dims[i].size);
@@ -103,16 +103,16 @@ static tensor operand_tensor(const dtp_ttype *type, int32_t operand)
 }
 
 /* Gives a tensor with dims a place in the workspace; false when it is too large. */
-static bool place_in_workspace(const dtp_op_call *call, dtp_einsum_plan *plan, tensor *t)
+static bool place_in_workspace(dtp_einsum_plan *plan, tensor *t, dtp_dtype dtype)
 {
     int64_t n, bytes, top;
-    if (!set_strides(t, &n) || !dtp_mul_i64(n, dtp_dtype_bytes(call->in[0].dtype), &bytes) ||
+    if (!set_strides(t, &n) || !dtp_mul_i64(n, dtp_dtype_bytes(dtype), &bytes) ||
         !dtp_add_i64(bytes, WORKSPACE_ALIGN - 1, &bytes) ||
         !dtp_add_i64(plan->workspace_bytes, bytes / WORKSPACE_ALIGN * WORKSPACE_ALIGN, &top)) {
         plan->too_large = true;
         return false;
     }
-    t->buf = (dtp_einsum_buf){DTP_EINSUM_WORKSPACE, plan->workspace_bytes};
+    t->buf = (dtp_einsum_buf){DTP_EINSUM_WORKSPACE, dtype, plan->workspace_bytes};
     plan->workspace_bytes = top;
     return true;
 }
@@ -285,8 +285,7 @@ static void add_loop_dim(dtp_einsum_loop *l, dtp_dim_id id, int64_t size,
 }
 
 /* c = sum of a (times b, may be NULL) over the dims that c lacks. */
-static void add_loop(const dtp_op_call *call, dtp_einsum_plan *plan, const tensor *a,
-                     const tensor *b, const tensor *c)
+static void add_loop(dtp_einsum_plan *plan, const tensor *a, const tensor *b, const tensor *c)
 {
     const tensor *const parts[DTP_EINSUM_PARTS] = {a, b, c};
     dtp_einsum_step *s = &plan->steps[plan->n_steps++];
@@ -314,21 +313,20 @@ static void add_loop(const dtp_op_call *call, dtp_einsum_plan *plan, const tenso
         s->part[p] = (dtp_einsum_buf){0};
         if (parts[p] != NULL) {
             s->part[p] = parts[p]->buf;
-            touched += elems(parts[p]);
+            touched += elems(parts[p]) * (double)dtp_dtype_bytes(parts[p]->buf.dtype);
         }
     }
     plan->flops += total * ((l->two ? 1.0 : 0.0) + (l->n > l->n_out ? 1.0 : 0.0));
-    plan->inner_bytes += touched * (double)dtp_dtype_bytes(call->in[0].dtype);
+    plan->inner_bytes += touched;
     plan->elementwise = plan->n_steps == 1 && l->n == l->n_out;
     merge_loop(l);
 }
 
 /* A copy from or to matrix form. */
-static void add_pack(const dtp_op_call *call, dtp_einsum_plan *plan, const tensor *from,
-                     const tensor *to)
+static void add_pack(dtp_einsum_plan *plan, const tensor *from, const tensor *to)
 {
     const double before = plan->inner_bytes;
-    add_loop(call, plan, from, NULL, to);
+    add_loop(plan, from, NULL, to);
     plan->steps[plan->n_steps - 1].is_pack = true;
     plan->pack_bytes += plan->inner_bytes - before;
     plan->inner_bytes = before;
@@ -376,8 +374,7 @@ static void set_batch(dtp_einsum_gemm *g, const group *batch,
 }
 
 /* The GEMM on parts in matrix form. A result stored n x m is computed as B^T A^T. */
-static void emit_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const way *w,
-                      const tensor *const t[DTP_EINSUM_PARTS])
+static void emit_gemm(dtp_einsum_plan *plan, const way *w, const tensor *const t[DTP_EINSUM_PARTS])
 {
     dtp_einsum_step *s = &plan->steps[plan->n_steps++];
     dtp_einsum_gemm *g = &s->gemm;
@@ -402,15 +399,14 @@ static void emit_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const way 
     }
     for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
         s->part[p] = parts[p]->buf;
-        touched += elems(parts[p]);
+        touched += elems(parts[p]) * (double)dtp_dtype_bytes(parts[p]->buf.dtype);
     }
     plan->flops += 2.0 * batch * (double)g->m * (double)g->n * (double)g->k;
-    plan->inner_bytes += touched * (double)dtp_dtype_bytes(call->in[0].dtype);
+    plan->inner_bytes += touched;
     plan->elementwise = false;
 }
 
-static bool add_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const tensor *a,
-                     const tensor *b, const tensor *c)
+static bool add_gemm(dtp_einsum_plan *plan, const tensor *a, const tensor *b, const tensor *c)
 {
     way w;
     best_way(a, b, c, &w);
@@ -426,18 +422,18 @@ static bool add_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const tenso
         append_group(&packed[p], &w.batch, t[p]);
         append_group(&packed[p], rows[p], t[p]);
         append_group(&packed[p], cols[p], t[p]);
-        if (!place_in_workspace(call, plan, &packed[p])) {
+        if (!place_in_workspace(plan, &packed[p], t[p]->buf.dtype)) {
             return false;
         }
         if (p != DTP_EINSUM_C) {
-            add_pack(call, plan, t[p], &packed[p]);
+            add_pack(plan, t[p], &packed[p]);
         }
         w.part[p] = matrix_of(&packed[p], rows[p], cols[p]);
         t[p] = &packed[p];
     }
-    emit_gemm(call, plan, &w, t);
+    emit_gemm(plan, &w, t);
     if (t[DTP_EINSUM_C] != c) {
-        add_pack(call, plan, t[DTP_EINSUM_C], c);
+        add_pack(plan, t[DTP_EINSUM_C], c);
     }
     return true;
 }
@@ -446,8 +442,8 @@ static bool add_gemm(const dtp_op_call *call, dtp_einsum_plan *plan, const tenso
  */
 
 /* Sums dims of t that neither `other` nor `result` has. */
-static bool reduce_alone(const dtp_op_call *call, dtp_einsum_plan *plan, tensor *t,
-                         const tensor *other, const tensor *result)
+static bool reduce_alone(dtp_einsum_plan *plan, tensor *t, const tensor *other,
+                         const tensor *result)
 {
     tensor kept = {.rank = 0};
     for (int32_t i = 0; i < t->rank; i++) {
@@ -458,27 +454,26 @@ static bool reduce_alone(const dtp_op_call *call, dtp_einsum_plan *plan, tensor 
     if (kept.rank == t->rank) {
         return true;
     }
-    if (!place_in_workspace(call, plan, &kept)) {
+    if (!place_in_workspace(plan, &kept, t->buf.dtype)) {
         return false;
     }
-    add_loop(call, plan, t, NULL, &kept);
+    add_loop(plan, t, NULL, &kept);
     *t = kept;
     return true;
 }
 
-static bool add_pair(const dtp_op_call *call, dtp_einsum_plan *plan, tensor *a, tensor *b,
-                     const tensor *c)
+static bool add_pair(dtp_einsum_plan *plan, tensor *a, tensor *b, const tensor *c)
 {
-    if (!reduce_alone(call, plan, a, b, c) || !reduce_alone(call, plan, b, a, c)) {
+    if (!reduce_alone(plan, a, b, c) || !reduce_alone(plan, b, a, c)) {
         return false;
     }
     const group k = select_dims(a, b, c);
     const group m = select_dims(c, a, b);
     const group n = select_dims(c, b, a);
     if (k.n > 0 && m.n + n.n > 0 && elems(a) > 0.0 && elems(b) > 0.0 && elems(c) > 0.0) {
-        return add_gemm(call, plan, a, b, c);
+        return add_gemm(plan, a, b, c);
     }
-    add_loop(call, plan, a, b, c);
+    add_loop(plan, a, b, c);
     return true;
 }
 
@@ -513,7 +508,7 @@ static bool make_product(const dtp_op_call *call, dtp_einsum_plan *plan, int32_t
             add_dim(out, b->id[i], b->size[i]);
         }
     }
-    return place_in_workspace(call, plan, out);
+    return place_in_workspace(plan, out, a->buf.dtype);
 }
 
 static bool add_steps(const dtp_op_call *call, dtp_einsum_plan *plan)
@@ -521,7 +516,7 @@ static bool add_steps(const dtp_op_call *call, dtp_einsum_plan *plan)
     const tensor out = operand_tensor(&call->out[0], DTP_EINSUM_OUT);
     tensor a = operand_tensor(&call->in[0], 0);
     if (call->n_in == 1) {
-        add_loop(call, plan, &a, NULL, &out);
+        add_loop(plan, &a, NULL, &out);
         return true;
     }
     for (int32_t i = 1; i < call->n_in; i++) {
@@ -530,7 +525,7 @@ static bool add_steps(const dtp_op_call *call, dtp_einsum_plan *plan)
         if (i < call->n_in - 1 && !make_product(call, plan, i, &a, &b, &product)) {
             return false;
         }
-        if (!add_pair(call, plan, &a, &b, &product)) {
+        if (!add_pair(plan, &a, &b, &product)) {
             return false;
         }
         a = product;

@@ -18,7 +18,8 @@
  * that stays is large enough for a useful matrix. Of all these ways, and the possible orders within
  * the groups, the plan takes the one that moves the fewest elements; the fewest batch dims on ties.
  *
- * Steps run in order. Every intermediate has the dtype of the operands.
+ * Steps run in order. Every intermediate has the dtype of the operands, but a result in matrix form
+ * has that of what it is copied to.
  */
 #ifndef DTP_SPMD_TARGET_CPU_EINSUM_PLAN_H
 #define DTP_SPMD_TARGET_CPU_EINSUM_PLAN_H
@@ -34,7 +35,8 @@ enum {
 /* Where an operand of a step starts. */
 typedef struct dtp_einsum_buf {
     int32_t operand; /* >= 0: that operand of the call */
-    int64_t offset;  /* WORKSPACE: first byte, a multiple of 64; else 0 */
+    dtp_dtype dtype;
+    int64_t offset; /* WORKSPACE: first byte, a multiple of 64; else 0 */
 } dtp_einsum_buf;
 
 /* Operands of a step, and the index of their strides below. */

@@ -228,9 +228,44 @@ static void test_options__of_other_versions(void **state)
                         "f: options of 0 bytes; they were not made by their _init function");
 }
 
+typedef struct end_note {
+    int *list, *n;
+    int number;
+} end_note;
+
+static void add_note(void *user)
+{
+    const end_note *note = user;
+    note->list[(*note->n)++] = note->number;
+}
+
+/* The last one first, while its memory is there; at once when there is no arena. */
+static void test_arena__calls_functions_at_its_end(void **state)
+{
+    (void)state;
+    int list[4] = {0}, n = 0;
+    dtp_arena *arena = dtp_arena_create();
+    for (int i = 0; i < 3; i++) {
+        end_note *note = dtp_arena_alloc(arena, 1, sizeof *note);
+        *note = (end_note){list, &n, i};
+        assert_int_equal(dtp_arena_at_end(arena, add_note, note, NULL), DTP_OK);
+    }
+    assert_int_equal(n, 0);
+    dtp_arena_destroy(arena);
+    assert_int_equal(n, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(list[i], 2 - i);
+    }
+    end_note note = {list, &n, 7};
+    assert_int_equal(dtp_arena_at_end(NULL, add_note, &note, NULL), DTP_NOMEM);
+    assert_int_equal(n, 4);
+    assert_int_equal(list[3], 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_arena__calls_functions_at_its_end),
         cmocka_unit_test(test_mesh__parses_all_separators),
         cmocka_unit_test(test_mesh__rejects_bad_text),
         cmocka_unit_test(test_mesh__groups_partition_the_ranks),

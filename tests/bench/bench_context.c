@@ -32,7 +32,7 @@ static double now_s(void)
 /* One kind of run: a node of attention_part on global types and its kernel. */
 typedef struct bench {
     dtp_graph *g;
-    dtp_kernel_fn run;
+    dtp_backend *backend;
     dtp_dim_id cut; /* split over the ranks: queries, or the chunk dim */
     dtp_call_types types;
     dtp_op_call call;
@@ -83,7 +83,7 @@ static void open_bench(bench *b, dtp_backend *backend, int64_t ranks, int64_t si
     spec.attrs = attrs;
     must(dtp_graph_add_node(b->g, &spec, NULL, &err), &err);
     b->call = dtp_node_call(b->g, &b->g->nodes[0], &b->types);
-    b->run = backend->ops->kernel(backend, "attention_part");
+    b->backend = backend;
     b->cut = gather ? s : c;
 }
 
@@ -121,12 +121,15 @@ static double time_rank(const bench *b, int64_t ranks, int64_t rank)
         out[i] = make_view(b, &local.types.out[i], ranks, rank);
     }
     int64_t bytes = dtp_target_workspace(&dtp_target_cpu, &local.call);
-    dtp_kernel_args args = {.call = &local.call, .in = in, .out = out, .threads = 1};
+    const dtp_step_record record = dtp_step_record_init(0, 0);
+    dtp_kernel_args args = {.call = &local.call, .in = in, .out = out, .record = &record};
+    dtp_bound_kernel kernel;
     args.workspace_bytes = bytes;
     args.workspace = aligned_alloc(64, (size_t)(bytes + 127) / 64 * 64);
+    must(dtp_backend_bind(b->backend, &args, b->g->arena, &kernel, &err), &err);
     for (int32_t k = 0; k < REPEATS; k++) {
         double t = now_s();
-        must(b->run(&args, &err), &err);
+        must(dtp_bound_kernel_run(&kernel, &err), &err);
         t = now_s() - t;
         best = t < best ? t : best;
     }

@@ -11,6 +11,7 @@
 #include "core/graph/ops/op_table.h"
 #include "spmd/target/target.h"
 #include "executor/device/backend.h"
+#include "executor/cpu/blas.h"
 #include "executor/cpu/gemm.h"
 
 enum { MAX_ATTRS = 16 };
@@ -181,16 +182,20 @@ static void make_view(dtp_view *v, const dtp_ttype *type)
 }
 
 /* Best of some runs, in seconds. */
-static double time_op(const dtp_kernel_args *args, dtp_kernel_fn fn)
+static double time_op(dtp_backend *b, const dtp_kernel_args *args, dtp_arena *arena)
 {
-    double best = 1e9, start = now_s(args->threads);
+    double best = 1e9, start = now_s(b->threads);
     dtp_err err;
-    for (int i = 0; i < 5 || (i < 1000 && now_s(args->threads) - start < 0.25); i++) {
-        double t = now_s(args->threads);
-        if (fn(args, &err) != DTP_OK) {
+    dtp_bound_kernel kernel;
+    if (dtp_backend_bind(b, args, arena, &kernel, &err) != DTP_OK) {
+        fail(err.msg);
+    }
+    for (int i = 0; i < 5 || (i < 1000 && now_s(b->threads) - start < 0.25); i++) {
+        double t = now_s(b->threads);
+        if (dtp_bound_kernel_run(&kernel, &err) != DTP_OK) {
             fail(err.msg);
         }
-        t = now_s(args->threads) - t;
+        t = now_s(b->threads) - t;
         best = t < best ? t : best;
     }
     return best;
@@ -253,13 +258,15 @@ static void run_one(dtp_backend *b, const bench_op *bench, double gemm_rate)
         bytes += (double)dtp_ttype_bytes(&out[i]);
     }
     int64_t workspace = dtp_target_workspace(&dtp_target_cpu, &call);
+    dtp_step_record record = dtp_step_record_init(0, 0);
+    record.microbatch = 1; /* `accumulate` adds */
     dtp_kernel_args args = {.call = &call,
                             .in = in_views,
                             .out = out_views,
                             .workspace_bytes = workspace,
-                            .threads = b->threads};
+                            .record = &record};
     args.workspace = aligned_alloc(64, (size_t)(workspace + 127) / 64 * 64);
-    double t = time_op(&args, b->ops->kernel(b, bench->op));
+    double t = time_op(b, &args, g->arena);
     double rate = (bench->flops > 0.0 ? bench->flops : bytes) / t * 1e-9;
     printf("%-20s %-24s %9.1f us %8.1f %s %5.2f of %s\n", bench->op, bench->in[0], t * 1e6, rate,
            bench->flops > 0.0 ? "GFLOP/s" : "GB/s   ",
@@ -283,13 +290,20 @@ static double measure_gemm(int32_t threads)
     for (int i = 0; i < 3 * N * N; i++) {
         p[i] = (float)(i % 17);
     }
-    dtp_gemm g = {false, false, N, N, N, 1.0f, 0.0f, p, p + N * N, p + 2 * N * N, N, N, N};
+    const dtp_gemm_desc g = {.m = N, .n = N, .k = N, .alpha = 1.0f, .lda = N, .ldb = N, .ldc = N};
+    const dtp_gemm_options options = {.threads = threads};
+    dtp_gemm_plan *plan = NULL;
+    dtp_err err;
+    if (dtp_gemm_plan_create(&g, NULL, &options, &plan, &err) != DTP_OK) {
+        fail(err.msg);
+    }
     for (int i = 0; i < 10; i++) {
         double t = now_s(threads);
-        dtp_gemm_run(&g, threads);
+        dtp_gemm_plan_run(plan, p, p + N * N, p + 2 * N * N);
         t = now_s(threads) - t;
         best = t < best ? t : best;
     }
+    dtp_gemm_plan_destroy(plan);
     free(p);
     return 2.0 * N * N * (double)N / best * 1e-9;
 }
@@ -304,7 +318,7 @@ int main(int argc, char **argv)
     }
     double copy = measure_copy(threads, 25165824.0), gemm = measure_gemm(threads);
     printf("threads %d, OpenBLAS %s, copy %.1f GB/s, sgemm %.1f GFLOP/s\n", threads,
-           dtp_blas_corename(), copy, gemm);
+           dtp_blas_get()->corename(), copy, gemm);
     for (size_t i = 0; i < sizeof BENCH / sizeof BENCH[0]; i++) {
         run_one(b, &BENCH[i], gemm);
     }

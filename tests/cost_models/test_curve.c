@@ -129,7 +129,8 @@ static dtp_machine *noisy_gemm_machine(uint64_t seed)
         }
         m->gemm[m->n_gemm++] = (dtp_gemm_point){sizes[i / 16], sizes[i / 4 % 4],
                                                 sizes[i % 4],  false,
-                                                false,         1e9 * (1.0 + 40.0 * uniform(&seed))};
+                                                false,         1e9 * (1.0 + 40.0 * uniform(&seed)),
+                                                DTP_F32};
     }
     assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
     return m;
@@ -138,7 +139,7 @@ static dtp_machine *noisy_gemm_machine(uint64_t seed)
 static double gemm_at(const dtp_machine *m, double a, double b, double c)
 {
     dtp_work w = {.m = (int64_t)a, .n = (int64_t)b, .k = (int64_t)c};
-    return dtp_gemm_grid_time(m->gemm_grid, &w);
+    return dtp_gemm_grid_time(m->gemm_grid, DTP_F32, &w);
 }
 
 static void test_gemm__more_work_never_costs_less(void **state)

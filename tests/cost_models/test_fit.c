@@ -28,7 +28,7 @@ static double ring(dtp_coll_kind kind, double ranks, double bytes)
     return rounds * ((ranks - 1.0) * ALPHA + (ranks - 1.0) / ranks * bytes / LINK);
 }
 
-static void add_gemms(dtp_samples *s)
+static void add_gemms(dtp_samples *s, dtp_dtype dtype, double rate)
 {
     for (int64_t m = 1; m <= 512; m *= 8) {
         for (int64_t n = 1; n <= 512; n *= 8) {
@@ -39,7 +39,8 @@ static void add_gemms(dtp_samples *s)
                 add(s, (dtp_sample){.kind = DTP_SAMPLE_GEMM,
                                     .name = "einsum",
                                     .work = w,
-                                    .time_s = LAUNCH + flops / RATE});
+                                    .dtype = dtype,
+                                    .time_s = LAUNCH + flops / rate});
             }
         }
     }
@@ -61,7 +62,7 @@ static dtp_samples synthetic(void)
     s.items = calloc(MAX_SAMPLES, sizeof *s.items);
     assert_non_null(s.items);
     add(&s, (dtp_sample){.kind = DTP_SAMPLE_LAUNCH, .name = "neg", .time_s = LAUNCH});
-    add_gemms(&s);
+    add_gemms(&s, DTP_F32, RATE);
     add_memory(&s, DTP_SAMPLE_OP, "add", 1.0);
     add_memory(&s, DTP_SAMPLE_OP, "attention", 2.0);
     add_memory(&s, DTP_SAMPLE_MOVE, "copy", 1.0);
@@ -158,6 +159,40 @@ static void test_fit__one_disturbed_gemm_does_not_raise_the_others(void **state)
     free(s.items);
 }
 
+/* A dtype that was measured has a grid of its own, also where its rate is another one for each
+ * shape; one that was not is priced as f32. */
+static void test_fit__prices_gemms_by_dtype(void **state)
+{
+    (void)state;
+    dtp_samples s = synthetic();
+    add_gemms(&s, DTP_BF16, 2.0 * RATE);
+    s.items[s.n - 1].time_s = LAUNCH + s.items[s.n - 1].work.flops / (3.0 * RATE);
+    dtp_fit_options o = {.memory_bytes = 1 << 30};
+    dtp_machine *m = NULL, *again = NULL;
+    char *text = NULL;
+    assert_int_equal(dtp_machine_fit(&s, &o, &m, NULL), DTP_OK);
+    assert_int_equal(dtp_machine_write(m, &text, NULL), DTP_OK);
+    assert_int_equal(dtp_machine_parse("again", text, strlen(text), &again, NULL), DTP_OK);
+    dtp_machine *const both[] = {m, again};
+    for (int i = 0; i < 2; i++) {
+        dtp_work small = {.cls = DTP_WORK_GEMM, .batch = 1, .m = 64, .n = 64, .k = 64};
+        dtp_work large = {.cls = DTP_WORK_GEMM, .batch = 1, .m = 512, .n = 512, .k = 512};
+        const double least = 2.0 * 262144.0 / RATE, most = 2.0 * 512 * 512 * 512 / RATE;
+        const dtp_machine *at = both[i];
+        assert_true(close_to(at->flops[DTP_BF16], 3.0 * RATE, 1e-6));
+        assert_true(close_to(at->flops[DTP_F32], RATE, 1e-6));
+        assert_true(close_to(dtp_price_work(at, "einsum", DTP_F32, &large), LAUNCH + most, 1e-6));
+        assert_true(
+            close_to(dtp_price_work(at, "einsum", DTP_BF16, &small), LAUNCH + least / 2.0, 1e-6));
+        assert_true(
+            close_to(dtp_price_work(at, "einsum", DTP_BF16, &large), LAUNCH + most / 3.0, 1e-6));
+        assert_true(close_to(dtp_price_work(at, "einsum", DTP_F16, &small), LAUNCH + least, 1e-6));
+        dtp_machine_destroy(both[i]);
+    }
+    free(text);
+    free(s.items);
+}
+
 static void test_fit__says_what_is_missing(void **state)
 {
     (void)state;
@@ -192,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_fit__recovers_the_machine_it_was_sampled_from),
         cmocka_unit_test(test_fit__prices_collectives_as_measured),
         cmocka_unit_test(test_fit__one_disturbed_gemm_does_not_raise_the_others),
+        cmocka_unit_test(test_fit__prices_gemms_by_dtype),
         cmocka_unit_test(test_fit__says_what_is_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

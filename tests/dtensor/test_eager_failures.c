@@ -320,7 +320,7 @@ static dtp_status run_careful(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static const dtp_kernel CAREFUL = {"careful", run_careful};
+static const dtp_kernel CAREFUL = {.op = "careful", .run = run_careful};
 
 static dtp_status careful(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {

@@ -51,6 +51,9 @@ typedef struct valid {
     dtp_op_set *ops;
     dtp_custom_op custom;
     dtp_kernel kernel;
+    const dtp_kernel *found_kernel;
+    dtp_kernel_args args;
+    dtp_bound_kernel bound;
     dtp_graph *graph;
     dtp_plan_options plan;
     dtp_cross_entropy_options entropy;
@@ -133,7 +136,7 @@ static dtp_status make_valid(valid *v, dtp_err *err)
     v->op_call = (dtp_op_call){
         .op = dtp_op_find("exp"), .n_in = 1, .n_out = 1, .in = &v->type, .out = &v->type};
     v->custom = dtp_custom_op_init("mine", "a->a");
-    v->kernel = (dtp_kernel){"mine", NULL};
+    v->kernel = (dtp_kernel){.op = "mine"};
     v->entropy = dtp_cross_entropy_options_init();
     v->attention = dtp_attention_options_init();
     v->plan = dtp_plan_options_init();

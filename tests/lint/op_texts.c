@@ -46,6 +46,12 @@ static void add_attr(dtp_strbuf *b, const dtp_attr_spec *s)
     }
 }
 
+/* Attributes that decompositions and passes alone set stand last and are not told. */
+static bool is_told(const dtp_attr_spec *s)
+{
+    return s->key != NULL && !(s->kind == DTP_ATTR_DTYPE && (int)s->def == DTP_NO_DTYPE);
+}
+
 /* The row of the table; with `below` in place of the attributes. */
 static void add_row(dtp_strbuf *b, const dtp_op_def *op, bool below)
 {
@@ -54,7 +60,7 @@ static void add_row(dtp_strbuf *b, const dtp_op_def *op, bool below)
         dtp_strbuf_addf(b, "–%d", op->max_in);
     }
     dtp_strbuf_add(b, " | ");
-    for (const dtp_attr_spec *s = op->attrs; !below && s != NULL && s->key != NULL; s++) {
+    for (const dtp_attr_spec *s = op->attrs; !below && s != NULL && is_told(s); s++) {
         dtp_strbuf_add(b, s == op->attrs ? "" : ", ");
         add_attr(b, s);
     }
@@ -84,7 +90,7 @@ static bool is_wide(const dtp_op_def *op)
 static void print_attrs(const dtp_op_def *op)
 {
     size_t column = (size_t)printf("- `%s`:", op->name);
-    for (const dtp_attr_spec *s = op->attrs; s->key != NULL; s++) {
+    for (const dtp_attr_spec *s = op->attrs; is_told(s); s++) {
         dtp_strbuf text = {0};
         add_attr(&text, s);
         const char *comma = s == op->attrs ? "" : ",";

@@ -1,4 +1,6 @@
 #include "tests/ops/cpu_harness.h"
+#include "core/base/arena.h"
+#include "executor/device/backend.h"
 #include "core/graph/ops/op_table.h"
 #include "spmd/target/target.h"
 
@@ -198,18 +200,19 @@ static dtp_status run(const cpu_case *c, const char *name, int32_t threads, void
     int64_t bytes = dtp_target_workspace(&dtp_target_cpu, &c->call);
     void *workspace = NULL;
     assert_int_equal(b->ops->alloc(b, (size_t)bytes, &workspace, err), DTP_OK);
-    dtp_kernel_args args = {.call = &c->call,
-                            .in = in,
-                            .out = outs,
-                            .workspace = workspace,
-                            .workspace_bytes = bytes,
-                            .seed = c->seed,
-                            .step = c->step,
-                            .threads = threads};
-    dtp_kernel_fn fn = b->ops->kernel(b, c->call.op->name);
-    assert_non_null(fn);
-    dtp_status status = dtp_backend_check(b, &c->call, err);
-    status = status == DTP_OK ? fn(&args, err) : status;
+    dtp_step_record record = dtp_step_record_init(c->seed, c->step);
+    record.microbatch = 1; /* `accumulate` adds */
+    const dtp_kernel_args args = {.call = &c->call,
+                                  .in = in,
+                                  .out = outs,
+                                  .workspace = workspace,
+                                  .workspace_bytes = bytes,
+                                  .record = &record};
+    dtp_arena *arena = dtp_arena_create();
+    dtp_bound_kernel kernel;
+    dtp_status status = dtp_backend_bind(b, &args, arena, &kernel, err);
+    status = status == DTP_OK ? dtp_bound_kernel_run(&kernel, err) : status;
+    dtp_arena_destroy(arena);
     b->ops->free(b, workspace, (size_t)bytes);
     dtp_backend_destroy(b);
     return status;

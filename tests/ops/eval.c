@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/arena.h"
 #include "executor/device/convert.h"
 #include "spmd/target/target.h"
 
@@ -62,23 +63,22 @@ dtp_view eval_view(const dtp_ttype *type, void *data)
 dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_view *in,
                        const dtp_view *out, dtp_err *err)
 {
-    dtp_kernel_fn run = backend->ops->kernel(backend, call->op->name);
-    int64_t bytes = dtp_target_workspace(&dtp_target_cpu, call);
+    const int64_t bytes = dtp_target_workspace(&dtp_target_cpu, call);
     void *workspace = NULL;
-    if (run == NULL) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "backend '%s' has no kernel '%s'", backend->ops->name,
-                        call->op->name);
-    }
     DTP_TRY(backend->ops->alloc(backend, (size_t)bytes, &workspace, err));
-    dtp_kernel_args args = {.call = call,
-                            .in = in,
-                            .out = out,
-                            .workspace = workspace,
-                            .workspace_bytes = bytes,
-                            .seed = EVAL_SEED,
-                            .step = EVAL_STEP,
-                            .threads = backend->threads};
-    dtp_status s = run(&args, err);
+    dtp_step_record record = dtp_step_record_init(EVAL_SEED, EVAL_STEP);
+    record.microbatch = 1; /* `accumulate` adds */
+    const dtp_kernel_args args = {.call = call,
+                                  .in = in,
+                                  .out = out,
+                                  .workspace = workspace,
+                                  .workspace_bytes = bytes,
+                                  .record = &record};
+    dtp_arena *arena = dtp_arena_create();
+    dtp_bound_kernel kernel;
+    dtp_status s = dtp_backend_bind(backend, &args, arena, &kernel, err);
+    s = s == DTP_OK ? dtp_bound_kernel_run(&kernel, err) : s;
+    dtp_arena_destroy(arena);
     backend->ops->free(backend, workspace, (size_t)bytes);
     return s;
 }

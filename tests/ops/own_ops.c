@@ -98,8 +98,9 @@ static dtp_status run_dot(const dtp_kernel_args *a, dtp_err *err)
 }
 
 const dtp_kernel own_ops_kernels[OWN_OPS] = {
-    {"my_matmul", run_matmul}, {"my_scale", run_scale},  {"my_reverse", run_reverse},
-    {"my_max", run_max},       {"local_mm", run_matmul}, {"local_dot", run_dot},
+    {.op = "my_matmul", .run = run_matmul},   {.op = "my_scale", .run = run_scale},
+    {.op = "my_reverse", .run = run_reverse}, {.op = "my_max", .run = run_max},
+    {.op = "local_mm", .run = run_matmul},    {.op = "local_dot", .run = run_dot},
 };
 
 /* ---- gradients ---------------------------------------------------------------------------------

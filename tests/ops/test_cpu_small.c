@@ -31,18 +31,13 @@ static int added_by_product(int64_t m, int64_t n, int64_t k)
     float *a = calloc((size_t)(m * k), sizeof *a), *b = calloc((size_t)(k * n), sizeof *b);
     float *c = calloc((size_t)(m * n), sizeof *c);
     assert_true(a != NULL && b != NULL && c != NULL);
-    const dtp_gemm g = {.m = m,
-                        .n = n,
-                        .k = k,
-                        .alpha = 1.0f,
-                        .a = a,
-                        .lda = k,
-                        .b = b,
-                        .ldb = n,
-                        .c = c,
-                        .ldc = n};
+    const dtp_gemm_desc g = {.m = m, .n = n, .k = k, .alpha = 1.0f, .lda = k, .ldb = n, .ldc = n};
+    const dtp_gemm_options options = {.threads = 2};
+    dtp_gemm_plan *plan = NULL;
+    assert_int_equal(dtp_gemm_plan_create(&g, NULL, &options, &plan, NULL), DTP_OK);
     const int before = count_threads();
-    dtp_gemm_run(&g, 2);
+    dtp_gemm_plan_run(plan, a, b, c);
+    dtp_gemm_plan_destroy(plan);
     free(a);
     free(b);
     free(c);

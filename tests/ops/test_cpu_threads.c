@@ -52,20 +52,29 @@ static void drop(product *p)
     free(p->c);
 }
 
-static dtp_gemm gemm_of(const product *p)
+static dtp_gemm_desc gemm_of(const product *p)
 {
-    return (dtp_gemm){.trans_a = p->trans_a,
-                      .trans_b = p->trans_b,
-                      .m = p->m,
-                      .n = p->n,
-                      .k = p->k,
-                      .alpha = 1.0f,
-                      .a = p->a,
-                      .b = p->b,
-                      .c = p->c,
-                      .lda = p->trans_a ? p->m : p->k,
-                      .ldb = p->trans_b ? p->k : p->n,
-                      .ldc = p->n};
+    return (dtp_gemm_desc){.trans_a = p->trans_a,
+                           .trans_b = p->trans_b,
+                           .m = p->m,
+                           .n = p->n,
+                           .k = p->k,
+                           .alpha = 1.0f,
+                           .lda = p->trans_a ? p->m : p->k,
+                           .ldb = p->trans_b ? p->k : p->n,
+                           .ldc = p->n};
+}
+
+static void multiply(const product *p, dtp_gemm_desc g, int rounds)
+{
+    const dtp_gemm_options options = {.threads = p->threads};
+    dtp_gemm_plan *plan = NULL;
+    if (dtp_gemm_plan_create(&g, NULL, &options, &plan, NULL) == DTP_OK) {
+        for (int i = 0; i < rounds; i++) {
+            dtp_gemm_plan_run(plan, p->a, p->b, p->c);
+        }
+        dtp_gemm_plan_destroy(plan);
+    }
 }
 
 static bool is_right(const product *p)
@@ -91,8 +100,7 @@ static void *run_rounds(void *user)
     int before = omp_get_max_threads();
     for (int round = 0; round < ROUNDS; round++) {
         memset(p->c, 0xFF, (size_t)(p->m * p->n) * sizeof *p->c);
-        dtp_gemm g = gemm_of(p);
-        dtp_gemm_run(&g, p->threads);
+        multiply(p, gemm_of(p), 1 + round % 2);
         p->wrong = p->wrong || (round % 10 == 0 && !is_right(p));
     }
     p->wrong = p->wrong || !is_right(p);
@@ -155,11 +163,11 @@ static void test_gemm__beta(void **state)
         for (int64_t j = 0; j < n; j++) {
             p.c[j] = NAN;
         }
-        dtp_gemm g = gemm_of(&p);
-        dtp_gemm_run(&g, 1);
+        dtp_gemm_desc g = gemm_of(&p);
+        multiply(&p, g, 1);
         assert_true(is_right(&p));
         g.beta = 1.0f;
-        dtp_gemm_run(&g, 1);
+        multiply(&p, g, 1);
         for (int64_t j = 0; j < n; j++) {
             p.c[j] *= 0.5f;
         }

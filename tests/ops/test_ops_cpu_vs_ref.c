@@ -1,5 +1,6 @@
-/* Every op case on the cpu backend in f32 against the reference backend in f64 on the same values,
- * and the cpu kernel run in place against itself. A missing kernel is a failure.
+/* Every op case on the cpu backend in f32, bf16 and f16 against the reference backend in f64 on the
+ * same values, and the cpu kernel run in place against itself. A missing kernel is a failure. So is
+ * more than one rounding of a 16-bit result, of either backend.
  * Usage: test_cpu_vs_ref [seed]
  */
 #include <math.h>
@@ -14,13 +15,17 @@
 #include <cmocka.h>
 
 #include "tests/ops/eval.h"
+#include "spmd/target/cpu_einsum_plan.h"
 #include "core/graph/ops/op_table.h"
 #include "tests/ops/cases.h"
 #include "dtp/device_mesh.h"
 #include "executor/cpu/cpu.h"
+#include "executor/device/convert.h"
 #include "executor/ref/ref.h"
 
-enum { PERTURBED = 3 };
+enum { PERTURBED = 3, N_HALVES = 2 };
+
+static const dtp_dtype HALVES[N_HALVES] = {DTP_BF16, DTP_F16};
 
 static uint64_t seed = 20240517;
 
@@ -30,11 +35,19 @@ typedef struct loaded {
     eval e;
 } loaded;
 
-static void load(loaded *l, const dtp_op_case *c, dtp_dtype float_dtype, dtp_backend *b)
+/* With the float operands rounded to `values`. */
+static void load(loaded *l, const dtp_op_case *c, dtp_dtype float_dtype, dtp_dtype values,
+                 dtp_backend *b)
 {
     case_build(c, float_dtype, seed, &l->cg);
     eval_init(&l->e, l->cg.g, b);
     for (int32_t i = 0; i < l->cg.n_in; i++) {
+        const dtp_ttype *type = &l->cg.g->tensors[i].type;
+        for (int64_t k = 0; k < dtp_ttype_elems(type) && dtp_dtype_is_float(type->dtype); k++) {
+            double rounded;
+            dtp_element_set(values, &rounded, 0, l->cg.values[i][k]);
+            l->cg.values[i][k] = dtp_element(values, &rounded, 0);
+        }
         eval_set(&l->e, i, l->cg.values[i]);
     }
 }
@@ -46,9 +59,10 @@ static void unload(loaded *l)
 }
 
 /* The operands rounded once more: every float operand moved by up to one f32 rounding step. */
-static void load_perturbed(loaded *l, const dtp_op_case *c, dtp_backend *b, uint64_t *state)
+static void load_perturbed(loaded *l, const dtp_op_case *c, dtp_dtype values, dtp_backend *b,
+                           uint64_t *state)
 {
-    load(l, c, DTP_F64, b);
+    load(l, c, DTP_F64, values, b);
     for (int32_t i = 0; i < l->cg.n_in; i++) {
         for (int64_t k = 0; k < dtp_ttype_elems(&l->cg.g->tensors[i].type); k++) {
             double u = 2.0 * dtp_case_uniform(state) - 1.0;
@@ -76,6 +90,30 @@ static double largest(const loaded *a, const loaded *b, int32_t o)
     return most;
 }
 
+/* What rounding to a dtype costs, relative to the element. */
+static double rounding(dtp_dtype dtype)
+{
+    return dtype == DTP_BF16 ? 0x1p-8 : dtype == DTP_F16 ? 0x1p-11 : 0.0;
+}
+
+/* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too; they may be larger
+ * than the result. */
+static double roundings(const loaded *l, int32_t o)
+{
+    static dtp_einsum_plan plan;
+    const dtp_node *node = &l->cg.g->nodes[l->cg.node];
+    int32_t n = 0;
+    if ((node->op->flags & DTP_OP_CONTRACTION) != 0) {
+        dtp_call_types types;
+        const dtp_op_call call = dtp_node_call(l->cg.g, node, &types);
+        dtp_einsum_plan_make(&call, &plan);
+        for (int32_t i = 0; i < plan.n_steps; i++) {
+            n += plan.steps[i].is_pack ? 0 : 1;
+        }
+    }
+    return (n > 1 ? 4.0 * n : 1.0) * rounding(l->cg.g->tensors[node->out[o]].type.dtype);
+}
+
 /* Allowed are the op's own roundings, and a few times what rounding the operands once more does:
  * a sum that cancels cannot be better than that. Ops that only move data must be exact. */
 static void check_output(const dtp_op_case *c, const loaded *cpu, const loaded *ref,
@@ -87,23 +125,28 @@ static void check_output(const dtp_op_case *c, const loaded *cpu, const loaded *
     for (int32_t k = 0; k < PERTURBED && allowed > 0.0; k++) {
         allowed = fmax(allowed, 8.0 * largest(ref, &perturbed[k], o));
     }
+    allowed += roundings(cpu, o) * size;
     if (!(isfinite(size) && error <= allowed)) {
-        fail_msg("'%s' (%s; out %s): output %d is off by %g, allowed %g, seed %llu", c->op,
-                 c->attrs == NULL ? "" : c->attrs, c->out == NULL ? "-" : c->out, o, error, allowed,
-                 (unsigned long long)seed);
+        const dtp_tensor_id in = cpu->cg.n_in > 0 ? 0 : cpu->cg.g->nodes[cpu->cg.node].out[0];
+        fail_msg("'%s' (%s; out %s) of %s on %s: output %d is off by %g, allowed %g, seed %llu",
+                 c->op, c->attrs == NULL ? "" : c->attrs, c->out == NULL ? "-" : c->out,
+                 dtp_dtype_name(cpu->cg.g->tensors[in].type.dtype), cpu->e.backend->ops->name, o,
+                 error, allowed, (unsigned long long)seed);
     }
 }
 
-static void check_case(const dtp_op_case *c, dtp_backend *cpu, dtp_backend *ref)
+/* Floats of a dtype on a backend, against f64. */
+static void check_case(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *backend,
+                       dtp_backend *ref)
 {
     loaded a, b, p[PERTURBED];
     uint64_t state = seed + 1;
-    load(&a, c, DTP_F32, cpu);
-    load(&b, c, DTP_F64, ref);
+    load(&a, c, dtype, dtype, backend);
+    load(&b, c, DTP_F64, dtype, ref);
     eval_run(&a.e);
     eval_run(&b.e);
     for (int32_t k = 0; k < PERTURBED; k++) {
-        load_perturbed(&p[k], c, ref, &state);
+        load_perturbed(&p[k], c, dtype, ref, &state);
     }
     for (int32_t o = 0; o < b.cg.g->nodes[b.cg.node].n_out; o++) {
         check_output(c, &a, &b, p, o);
@@ -121,7 +164,11 @@ static void run_all(int32_t threads)
     assert_int_equal(dtp_backend_cpu_create(threads, &cpu, NULL), DTP_OK);
     assert_int_equal(dtp_backend_ref_create(&ref, NULL), DTP_OK);
     for (int32_t i = 0; i < DTP_OP_CASE_COUNT; i++) {
-        check_case(&DTP_OP_CASES[i], cpu, ref);
+        check_case(&DTP_OP_CASES[i], DTP_F32, cpu, ref);
+        for (int32_t k = 0; k < N_HALVES; k++) {
+            check_case(&DTP_OP_CASES[i], HALVES[k], cpu, ref);
+            check_case(&DTP_OP_CASES[i], HALVES[k], ref, ref);
+        }
     }
     assert_int_equal(cpu->allocated_bytes, 0);
     assert_int_equal(ref->allocated_bytes, 0);
@@ -146,8 +193,8 @@ static void test_cpu__equals_ref_on_two_threads(void **state)
 static void check_in_place(const dtp_op_case *c, dtp_dtype float_dtype, dtp_backend *b, int32_t o)
 {
     loaded plain, shared;
-    load(&plain, c, float_dtype, b);
-    load(&shared, c, float_dtype, b);
+    load(&plain, c, float_dtype, float_dtype, b);
+    load(&shared, c, float_dtype, float_dtype, b);
     const dtp_node *node = &shared.cg.g->nodes[shared.cg.node];
     int32_t j = node->op->inplace_in[o] - 1;
     dtp_call_types types;
@@ -188,6 +235,7 @@ static void test_kernels__run_in_place(void **state)
         int32_t n_out = dtp_op_find(DTP_OP_CASES[i].op)->n_out;
         for (int32_t o = 0; o < n_out; o++) {
             check_in_place(&DTP_OP_CASES[i], DTP_F32, cpu, o);
+            check_in_place(&DTP_OP_CASES[i], DTP_BF16, cpu, o);
             check_in_place(&DTP_OP_CASES[i], DTP_F64, ref, o);
         }
     }
@@ -221,7 +269,7 @@ static void test_kernels__refuse_ids_out_of_range(void **state)
             dtp_err err;
             char text[32];
             assert_int_equal(dtp_backend_create(backends[i], 1, &b, NULL), DTP_OK);
-            load(&l, c, i == 0 ? DTP_F64 : DTP_F32, b);
+            load(&l, c, i == 0 ? DTP_F64 : DTP_F32, DTP_F64, b);
             l.cg.values[refused[k].operand][1] = refused[k].bad;
             eval_set(&l.e, refused[k].operand, l.cg.values[refused[k].operand]);
             const dtp_node *node = &l.cg.g->nodes[l.cg.node];

@@ -357,25 +357,59 @@ static void test_own_ops__can_be_called_on_distributed_tensors(void **state)
     dtp_op_set_destroy(set);
 }
 
+/* Is there a kernel for the op with operands of a dtype? */
+static bool finds(const dtp_backend *b, const char *op, dtp_dtype dtype, dtp_err *err)
+{
+    const dtp_op_def def = {.name = op};
+    const dtp_ttype type = {.dtype = dtype};
+    const dtp_op_call call = {.op = &def, .n_in = 1, .n_out = 1, .in = &type, .out = &type};
+    const dtp_kernel *found = NULL;
+    return dtp_backend_kernel(b, &call, &found, err) == DTP_OK && strcmp(found->op, op) == 0;
+}
+
 static void test_own_ops__kernels_must_be_new(void **state)
 {
-    static const dtp_kernel built_in[] = {{"my_new", NULL}, {"gelu", NULL}};
+    static const dtp_kernel built_in[] = {{.op = "my_new"}};
     dtp_kernel two[2] = {own_ops_kernels[0], own_ops_kernels[0]};
     dtp_backend *b = NULL;
     dtp_err err = {0};
     (void)state;
     must(dtp_backend_create("cpu", 1, &b, &err), &err);
-    assert_null(dtp_backend_kernel(b, "my_matmul"));
+    assert_false(finds(b, "my_matmul", DTP_F32, &err));
     assert_int_equal(dtp_backend_add_kernels(b, two, 2, &err), DTP_INVALID);
     assert_non_null(strstr(err.msg, "'my_matmul' has a kernel already"));
-    assert_null(dtp_backend_kernel(b, "my_matmul"));
+    assert_false(finds(b, "my_matmul", DTP_F32, &err));
     two[1].op = "gelu";
     assert_int_equal(dtp_backend_add_kernels(b, two, 2, &err), DTP_INVALID);
     assert_non_null(strstr(err.msg, "'gelu' is built in"));
     assert_int_equal(dtp_backend_add_kernels(b, built_in, 1, &err), DTP_INVALID);
     must(dtp_backend_add_kernels(b, own_ops_kernels, OWN_OPS, &err), &err);
-    assert_ptr_equal(dtp_backend_kernel(b, "my_matmul"), own_ops_kernels[0].run);
-    assert_non_null(dtp_backend_kernel(b, "gelu"));
+    assert_true(finds(b, "my_matmul", DTP_F32, &err));
+    assert_true(finds(b, "gelu", DTP_F32, &err));
+    dtp_backend_destroy(b);
+}
+
+/* An op may have a kernel per dtype; a call of another dtype is told what there is. */
+static void test_own_ops__kernels_are_found_by_dtype(void **state)
+{
+    static const uint32_t first = DTP_DTYPE_BIT(DTP_F32) | DTP_DTYPE_BIT(DTP_I32);
+    dtp_kernel pair[2] = {own_ops_kernels[0], own_ops_kernels[0]};
+    dtp_backend *b = NULL;
+    dtp_err err = {0};
+    (void)state;
+    pair[0].dtypes = first;
+    pair[1].dtypes = DTP_DTYPE_BIT(DTP_F64);
+    must(dtp_backend_create("cpu", 1, &b, &err), &err);
+    must(dtp_backend_add_kernels(b, pair, 2, &err), &err);
+    assert_true(finds(b, "my_matmul", DTP_F32, &err));
+    assert_true(finds(b, "my_matmul", DTP_F64, &err));
+    assert_false(finds(b, "my_matmul", DTP_BF16, &err));
+    assert_non_null(strstr(err.msg, "'my_matmul' on backend cpu: operand 0 has dtype bf16"));
+    assert_non_null(strstr(err.msg, "f64; f32, i32"));
+    pair[0].dtypes = DTP_DTYPE_BIT(DTP_BF16) | DTP_DTYPE_BIT(DTP_F64);
+    assert_int_equal(dtp_backend_add_kernels(b, pair, 1, &err), DTP_INVALID);
+    pair[0].dtypes = 0;
+    assert_int_equal(dtp_backend_add_kernels(b, pair, 1, &err), DTP_INVALID);
     dtp_backend_destroy(b);
 }
 
@@ -472,6 +506,7 @@ int main(void)
         cmocka_unit_test(test_own_ops__opaque_ops_run_in_declared_layouts),
         cmocka_unit_test(test_own_ops__can_be_called_on_distributed_tensors),
         cmocka_unit_test(test_own_ops__kernels_must_be_new),
+        cmocka_unit_test(test_own_ops__kernels_are_found_by_dtype),
         cmocka_unit_test(test_own_ops__every_rule_is_verified),
         cmocka_unit_test(test_own_ops__a_wrong_role_is_caught),
         cmocka_unit_test(test_own_ops__a_missing_kernel_is_named),

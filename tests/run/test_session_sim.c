@@ -163,19 +163,20 @@ static void test_verify__passes_on_all_meshes(void **unused)
 
 /* A rank whose gelu is wrong in one element, by a relative 1e-3 or by a NaN, is found. */
 static const dtp_backend_ops *cpu_ops;
+static dtp_kernel spoiled;
 static double spoil;
 
 static dtp_status spoiled_gelu(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(cpu_ops->kernel(NULL, "gelu")(args, err));
+    DTP_TRY(cpu_ops->kernel(NULL, "gelu", 0)->run(args, err));
     float *y = args->out[0].data;
     y[dtp_ttype_elems(&args->out[0].local) - 1] *= (float)spoil;
     return DTP_OK;
 }
 
-static dtp_kernel_fn spoiled_kernel(const dtp_backend *b, const char *op)
+static const dtp_kernel *spoiled_kernel(const dtp_backend *b, const char *op, int32_t i)
 {
-    return strcmp(op, "gelu") == 0 ? spoiled_gelu : cpu_ops->kernel(b, op);
+    return strcmp(op, "gelu") == 0 && i == 0 ? &spoiled : cpu_ops->kernel(b, op, i);
 }
 
 typedef struct spoiled_job {
@@ -224,6 +225,8 @@ static void test_verify__finds_one_wrong_element_of_one_rank(void **unused)
     must(job_graph(false, &g, &err), &err);
     must(dtp_backend_create("cpu", 1, &b, &err), &err);
     cpu_ops = b->ops;
+    spoiled = *cpu_ops->kernel(b, "gelu", 0);
+    spoiled.run = spoiled_gelu;
     dtp_backend_destroy(b);
     must(dtp_mesh_parse("x:2", &mesh, &err), &err);
     for (int k = 0; k < 9; k++) {
@@ -470,9 +473,9 @@ static void test_counters__count_elements_of_all_ranks(void **unused)
 
 static const dtp_backend_ops *real_ops;
 
-static dtp_kernel_fn lacks_gelu(const dtp_backend *b, const char *op)
+static const dtp_kernel *lacks_gelu(const dtp_backend *b, const char *op, int32_t i)
 {
-    return strcmp(op, "gelu") == 0 ? NULL : real_ops->kernel(b, op);
+    return strcmp(op, "gelu") == 0 ? NULL : real_ops->kernel(b, op, i);
 }
 
 static dtp_status failing_kernel(const dtp_kernel_args *args, dtp_err *err)
@@ -481,9 +484,10 @@ static dtp_status failing_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_FAIL(err, DTP_RANGE, "on purpose");
 }
 
-static dtp_kernel_fn fails_gelu(const dtp_backend *b, const char *op)
+static const dtp_kernel *fails_gelu(const dtp_backend *b, const char *op, int32_t i)
 {
-    return strcmp(op, "gelu") == 0 ? failing_kernel : real_ops->kernel(b, op);
+    static const dtp_kernel mine = {.op = "gelu", .run = failing_kernel};
+    return strcmp(op, "gelu") == 0 && i == 0 ? &mine : real_ops->kernel(b, op, i);
 }
 
 typedef struct failing_job {

@@ -66,12 +66,13 @@ static const fault *now;
 static const dtp_backend_ops *cpu_ops;
 static const dtp_transport_ops *sim_ops;
 static int uploads; /* of rank 1 */
+static _Thread_local dtp_kernel faulty;
 
 /* ---- kernels ---- */
 
 static dtp_status wrong_results(const dtp_kernel_args *args, dtp_err *err)
 {
-    DTP_TRY(cpu_ops->kernel(NULL, args->call->op->name)(args, err));
+    DTP_TRY(cpu_ops->kernel(NULL, args->call->op->name, 0)->run(args, err));
     for (int32_t o = 0; o < (now->place == ONE_OF_IT ? 1 : args->call->n_out); o++) {
         float *y = args->out[o].data;
         const int64_t n = dtp_ttype_elems(&args->out[o].local);
@@ -87,6 +88,7 @@ static dtp_status wrong_update(const dtp_kernel_args *args, dtp_err *err)
     dtp_attr attrs[8];
     dtp_op_call call = *args->call;
     dtp_kernel_args mine = *args;
+    dtp_step_record record = *args->record;
     assert_true(call.n_attrs <= 8);
     for (int32_t i = 0; i < call.n_attrs; i++) {
         attrs[i] = call.attrs[i];
@@ -97,18 +99,23 @@ static dtp_status wrong_update(const dtp_kernel_args *args, dtp_err *err)
     }
     call.attrs = attrs;
     mine.call = &call;
-    mine.step += now->place == STEP;
-    return cpu_ops->kernel(NULL, call.op->name)(&mine, err);
+    mine.record = &record;
+    record.step += now->place == STEP;
+    return cpu_ops->kernel(NULL, call.op->name, 0)->run(&mine, err);
 }
 
-static dtp_kernel_fn faulty_kernel(const dtp_backend *b, const char *op)
+static const dtp_kernel *faulty_kernel(const dtp_backend *b, const char *op, int32_t i)
 {
+    const dtp_kernel *real = cpu_ops->kernel(b, op, i);
     const bool update = now->place == ATTRIBUTE || now->place == STEP;
     const bool results = now->place == ALL_OF_IT || now->place == ONE_OF_IT;
-    if (update && strcmp(op, "adamw") == 0) {
-        return wrong_update;
+    const bool wrong = real != NULL && ((update && strcmp(op, "adamw") == 0) ||
+                                        (results && strcmp(op, now->what) == 0));
+    if (wrong) {
+        faulty = *real;
+        faulty.run = update ? wrong_update : wrong_results;
     }
-    return results && strcmp(op, now->what) == 0 ? wrong_results : cpu_ops->kernel(b, op);
+    return wrong ? &faulty : real;
 }
 
 static dtp_status faulty_upload(dtp_backend *b, void *device, const void *host, size_t bytes,

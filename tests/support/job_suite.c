@@ -193,7 +193,7 @@ static dtp_status verify_with(const job *j, const dtp_program *p, dtp_backend *b
     o.seed = 11;
     dtp_status status = dtp_verify(j->g, p, backend, comm, &o, &r, err);
     for (int32_t i = 0; status == DTP_OK && i < r.n; i++) {
-        if (!(r.items[i].rel_err <= o.tolerance)) {
+        if (!(r.items[i].rel_err <= dtp_verify_bound(&r, r.items[i].kind))) {
             status = DTP_FAIL(err, DTP_INTERNAL, "%s '%s' differs by %g",
                               dtp_verify_kind_name(r.items[i].kind), r.items[i].name,
                               r.items[i].rel_err);

@@ -10,12 +10,12 @@ enum { NAME_BYTES = 64 };
 dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
                              dtp_err *err)
 {
+    const dtp_variant_texts texts = {source->precision, source->remat, source->microbatches};
     dtp_graph_variant variant;
     DTP_TRY(tool_read_graph(source, model, err));
     dtp_arena *arena = dtp_arena_create();
     dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
-                                 : dtp_graph_variant_parse(source->remat, source->microbatches,
-                                                           *model, arena, &variant, err);
+                                 : dtp_graph_variant_parse(&texts, *model, arena, &variant, err);
     if (s == DTP_OK) {
         s = dtp_graph_with_variant(*model, &variant, 0, NULL, out, err);
     }

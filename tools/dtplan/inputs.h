@@ -22,7 +22,8 @@ dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_pl
                           dtp_err *err) DTP_MUST_CHECK;
 void tool_plan_free(tool_plan *plan);
 
-/* The model and the graph that --remat and --microbatches make of it, which borrows from it. */
+/* The model and the graph that --precision, --remat and --microbatches make of it, which borrows
+ * from it. */
 dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -190,6 +190,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     o->n_pins = c->source.pins.n;
     o->pins = c->source.pins.items;
     o->strict = c->source.strict;
+    o->precision = c->source.precision;
     o->remat = c->source.remat;
     o->microbatches = c->source.microbatches;
     o->rules_file = find_rules_file(c, buffer, sizeof buffer);
@@ -288,9 +289,11 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
     if (by_pins && (c->source.mesh == NULL || c->source.rules != NULL)) {
         return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh and no --rules");
     }
-    if (by_pins && (is_auto(c->source.remat) || is_auto(c->source.microbatches))) {
+    if (by_pins && (is_auto(c->source.precision) || is_auto(c->source.remat) ||
+                    is_auto(c->source.microbatches))) {
         return DTP_FAIL(err, DTP_INVALID,
-                        "--remat auto and --microbatches auto are for --mode rules and tensor");
+                        "auto of --precision, --remat and --microbatches is for --mode rules and "
+                        "tensor");
     }
     if (c->source.strict && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID, "--strict is for plans from --style and --pin");
@@ -343,6 +346,9 @@ int dtplan_plan(int argc, char **argv)
         TOOL_STYLE_OPTIONS(c.source),
         {"--strict", TOOL_FLAG, NULL, &c.source.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},
+        {"--precision", TOOL_STRING, "NAME", &c.source.precision, 0, 0,
+         "type of activations and their gradients: f32 (default), bf16 or f16, with "
+         "',gradients=f32' for gradients of parameters in f32; or auto: f32 or bf16"},
         {"--remat", TOOL_STRING, "BLOCKS", &c.source.remat, 0, 0,
          "recompute blocks in the backward pass: none, all, names such as 'layer' or 'layer:0-3', "
          "or auto"},

@@ -35,7 +35,9 @@ static void print_attr(const dtp_graph *g, const dtp_op_def *op, int32_t index, 
         dtp_strbuf_addf(out, " %s=%s", a->key, op->attrs[index].choices[a->i]);
         break;
     case DTP_ATTR_DTYPE:
-        dtp_strbuf_addf(out, " %s=%s", a->key, dtp_dtype_name((dtp_dtype)a->i));
+        if (a->i != DTP_NO_DTYPE) {
+            dtp_strbuf_addf(out, " %s=%s", a->key, dtp_dtype_name((dtp_dtype)a->i));
+        }
         break;
     case DTP_ATTR_DIM:
         dtp_strbuf_addf(out, " %s=%s", a->key, dtp_dims_name(&g->dims, (dtp_dim_id)a->i));

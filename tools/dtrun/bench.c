@@ -8,7 +8,7 @@
 #include "core/files/file_out.h"
 #include "cost_models/machine/fit.h"
 #include "executor/bench/bench.h"
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/blas.h"
 #include "tools/dtrun/options.h"
 
 typedef struct bench_command {
@@ -37,12 +37,13 @@ static dtp_status write_machine(const bench_command *c, const dtp_samples *sampl
     }
     const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     const int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_C(1) << 30;
-    const dtp_fit_options options = {.name = c->name,
-                                     .date = date,
-                                     .host = host,
-                                     .tool = "dtrun bench",
-                                     .blas = dtp_blas_config(),
-                                     .memory_bytes = all / samples->ranks};
+    const dtp_fit_options options = {
+        .name = c->name,
+        .date = date,
+        .host = host,
+        .tool = "dtrun bench",
+        .blas = dtp_blas_load(NULL) == DTP_OK ? dtp_blas_get()->config() : "",
+        .memory_bytes = all / samples->ranks};
     dtp_machine *machine = NULL;
     DTP_TRY(dtp_machine_fit(samples, &options, &machine, err));
     dtp_status s = dtp_machine_write(machine, &text, err);

@@ -10,6 +10,6 @@ int main(int argc, char **argv)
         {"bench", "", "measure this machine and write a machine file", dtrun_bench},
         {NULL, NULL, NULL, NULL},
     };
-    tool_set_environment(argv);
+    tool_set_spin_count(argv);
     return tool_main("dtrun", commands, argc, argv);
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "executor/cpu/gemm.h"
 #include "executor/device/cpus.h"
 #include "executor/run/launch.h"
 #include "tools/dtrun/mpirun.h"
@@ -83,17 +82,10 @@ int tool_ranks_command(tool_ranks *ranks, const tool_parse *spec, int argc, char
  * processes have them nothing is gained by looking on. */
 static const char spin_count[] = "2000";
 
-void tool_set_environment(char **argv)
+void tool_set_spin_count(char **argv)
 {
-    const char *coretype;
-    bool changed = false;
-    if (getenv("OPENBLAS_CORETYPE") == NULL && dtp_blas_wants_coretype(&coretype)) {
-        changed = setenv("OPENBLAS_CORETYPE", coretype, 1) == 0;
-    }
-    if (getenv("GOMP_SPINCOUNT") == NULL && getenv("OMP_WAIT_POLICY") == NULL) {
-        changed = setenv("GOMP_SPINCOUNT", spin_count, 1) == 0 || changed;
-    }
-    if (changed) {
+    if (getenv("GOMP_SPINCOUNT") == NULL && getenv("OMP_WAIT_POLICY") == NULL &&
+        setenv("GOMP_SPINCOUNT", spin_count, 1) == 0) {
         (void)execv("/proc/self/exe", argv);
     }
 }

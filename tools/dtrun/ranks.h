@@ -31,11 +31,10 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
 int tool_ranks_command(tool_ranks *ranks, const tool_parse *spec, int argc, char **argv,
                        tool_body body, void *command);
 
-/* What libraries read from the environment while they load: OpenBLAS's kernel set for this
- * processor, and how long threads look for work before they sleep. The process starts itself again
- * once with OPENBLAS_CORETYPE and GOMP_SPINCOUNT set, unless the user has (docs/architecture.md).
- */
-void tool_set_environment(char **argv);
+/* How long threads look for work before they sleep, which OpenMP reads from the environment when it
+ * is loaded: the process starts itself again once with GOMP_SPINCOUNT set, unless the user has said
+ * how threads wait (docs/architecture.md). */
+void tool_set_spin_count(char **argv);
 
 /* --feed texts, parsed. */
 typedef struct dtrun_feeds {

@@ -15,6 +15,8 @@ typedef struct verify_command {
     bool json;
     dtrun_feeds feed_specs;
     tool_job job;
+    dtp_graph *precise;         /* the model in the job's precision; NULL: it is f32 */
+    const dtp_graph *reference; /* without recomputation and microbatches; NULL: the job's */
     dtp_ctx ctx;
 } verify_command;
 
@@ -30,7 +32,7 @@ static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     options.n_feeds = c->feed_specs.n;
     options.feeds = c->feed_specs.specs;
     options.reference = reference;
-    options.reference_graph = c->job.run->changed ? c->job.model : NULL;
+    options.reference_graph = c->reference;
     const dtp_job *job = c->job.run;
     dtp_strbuf text = {0};
     dtp_status s = dtp_verify(job->graph, job->program, backend, comm, &options, &result, err);
@@ -61,6 +63,11 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.f64 = strcmp(c->ranks.backend, "ref") == 0;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
+    const dtp_precision *precision = &c->job.run->precision;
+    if (precision->compute != DTP_F32) {
+        DTP_TRY(dtp_graph_with_precision(c->job.model, precision, &c->precise, err));
+    }
+    c->reference = c->precise != NULL ? c->precise : c->job.run->changed ? c->job.model : NULL;
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), verify_rank, c, err);
 }
 
@@ -71,7 +78,7 @@ int dtrun_verify(int argc, char **argv)
         DTRUN_SOURCE_OPTIONS(c.source),
         {"--steps", TOOL_COUNT, "N", &c.options.steps, 1, 1e6, "steps to compare (default 3)"},
         {"--tolerance", TOOL_REAL, "X", &c.options.tolerance, 0, 1,
-         "largest relative error (default 2e-5)"},
+         "largest relative error (default 2e-5; 16 bits: docs/precision.md)"},
         {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15,
          "seed of weights, dropout and data order"},
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0, "data of an input, as for run"},
@@ -82,6 +89,7 @@ int dtrun_verify(int argc, char **argv)
     const tool_parse parse = {"dtrun verify MODEL [options]", options, 1, 1};
     c.ctx = dtp_ctx_default();
     const int code = tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);
+    dtp_graph_destroy(c.precise);
     tool_job_free(&c.job);
     dtrun_feeds_free(&c.feed_specs);
     return code;

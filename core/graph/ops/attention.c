@@ -189,7 +189,7 @@ static void result_types(const dtp_op_call *call, const dtp_attention_dims *a, d
 {
     const dtp_ttype *q = &call->in[0];
     out[0] = *q;
-    out[1] = (dtp_ttype){.dtype = q->dtype == DTP_F64 ? DTP_F64 : DTP_F32};
+    out[1] = (dtp_ttype){.dtype = dtp_op__sum_dtype(q->dtype)};
     for (int32_t i = 0; i < q->rank; i++) {
         if (q->dims[i].id == a->feature) {
             out[0].dims[i] = (dtp_tdim){a->value, dtp_attention_values(call, a)};
@@ -235,7 +235,10 @@ static dtp_status infer_merge(const dtp_op_call *call, bool has_out, dtp_ttype *
     const dtp_ttype *lse = &call->in[1];
     const dtp_dim_id none[] = {-1, -1};
     DTP_TRY(dtp_op__need_float(call, 0, err));
-    DTP_TRY(dtp_op__need_float(call, 1, err));
+    if (lse->dtype != dtp_op__sum_dtype(call->in[0].dtype)) {
+        return DTP_FAIL(err, DTP_INVALID, "lse of a (operand 1) is %s beside a of %s",
+                        dtp_dtype_name(lse->dtype), dtp_dtype_name(call->in[0].dtype));
+    }
     DTP_TRY(dims_in(call, 1, 0, none, err));
     DTP_TRY(dtp_rows__match(call, 2, "b", &call->in[0], false, err));
     DTP_TRY(dtp_rows__match(call, 3, "lse of b", lse, false, err));

@@ -97,6 +97,22 @@ dtp_status dtp_op__same_dtype(const dtp_op_call *call, int32_t i, int32_t j, dtp
     return DTP_OK;
 }
 
+dtp_dtype dtp_op__sum_dtype(dtp_dtype dtype)
+{
+    return dtp_dtype_is_half(dtype) ? DTP_F32 : dtype;
+}
+
+dtp_status dtp_op__result(const dtp_op_call *call, dtp_dtype dtype, dtp_dtype *out, dtp_err *err)
+{
+    const int64_t result = dtp_call_int(call, "result");
+    *out = result == DTP_NO_DTYPE ? dtype : (dtp_dtype)result;
+    if (*out != dtype && !dtp_dtype_widens(dtype, *out)) {
+        return DTP_FAIL(err, DTP_INVALID, "a result of %s from operands of %s",
+                        dtp_dtype_name(*out), dtp_dtype_name(dtype));
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_op__need_bool(const dtp_op_call *call, dtp_err *err)
 {
     for (int32_t i = 0; i < call->n_in; i++) {
@@ -146,6 +162,16 @@ dtp_status dtp_op__emit_scale(dtp_vjp *v, dtp_tensor_id x, double factor, dtp_te
 {
     const dtp_attr attr = dtp_attr_float("factor", factor);
     return dtp_vjp_emit(v, &(dtp_vjp_op){"scale", 1, &x, 1, &attr}, like, out, err);
+}
+
+dtp_status dtp_op__emit_cast(dtp_vjp *v, dtp_tensor_id x, dtp_dtype dtype, dtp_tensor_id *out,
+                             dtp_err *err)
+{
+    const dtp_attr attr = dtp_attr_int("dtype", (int64_t)dtype);
+    *out = x;
+    return v->g->tensors[x].type.dtype == dtype
+               ? DTP_OK
+               : dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &x, 1, &attr}, x, out, err);
 }
 
 dtp_status dtp_op__self_grad(dtp_vjp *v, dtp_err *err)

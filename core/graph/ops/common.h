@@ -8,6 +8,11 @@
 #define DTP_ROW(op, text, least, most, outs)                                                       \
     .name = (op), .summary = (text), .min_in = (least), .max_in = (most), .n_out = (outs)
 
+/* The attribute of ops whose result may have a wider float type than the operands. */
+#define DTP_RESULT_ATTR                                                                            \
+    {                                                                                              \
+        .key = "result", .kind = DTP_ATTR_DTYPE, .hidden = true, .def = DTP_NO_DTYPE               \
+    }
 #define DTP_NO_OPERANDS "it has no operands"
 #define DTP_NO_BOOL_GRAD "its operands are truth values"
 #define DTP_NO_GRAD_OF_GRAD "gradients of gradients are not supported"
@@ -35,6 +40,12 @@ dtp_status dtp_op__need_bool(const dtp_op_call *call, dtp_err *err) DTP_MUST_CHE
 /* Operands i and j have the same dtype. */
 dtp_status dtp_op__same_dtype(const dtp_op_call *call, int32_t i, int32_t j,
                               dtp_err *err) DTP_MUST_CHECK;
+/* Element type of sums, statistics and losses of elements of a float type: f32 for 16-bit ones. */
+dtp_dtype dtp_op__sum_dtype(dtp_dtype dtype);
+/* The dtype of a result: what attribute "result" says, else `dtype`; DTP_INVALID unless it is a
+ * float type at least as wide. */
+dtp_status dtp_op__result(const dtp_op_call *call, dtp_dtype dtype, dtp_dtype *out,
+                          dtp_err *err) DTP_MUST_CHECK;
 /* Axis of the dim attribute `key` in operand 0; DTP_INVALID when it is not there. */
 dtp_status dtp_op__axis(const dtp_op_call *call, const char *key, int32_t *axis,
                         dtp_err *err) DTP_MUST_CHECK;
@@ -50,6 +61,9 @@ dtp_status dtp_op__emit2(dtp_vjp *v, const char *op, dtp_tensor_id a, dtp_tensor
                          dtp_tensor_id like, dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_op__emit_scale(dtp_vjp *v, dtp_tensor_id x, double factor, dtp_tensor_id like,
                               dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
+/* x in another float type; x itself when it has that already. */
+dtp_status dtp_op__emit_cast(dtp_vjp *v, dtp_tensor_id x, dtp_dtype dtype, dtp_tensor_id *out,
+                             dtp_err *err) DTP_MUST_CHECK;
 /* 1 where `a cmp b`, else 0, in the dtype of operand 0. */
 dtp_status dtp_op__emit_mask(dtp_vjp *v, const char *cmp, dtp_tensor_id a, dtp_tensor_id b,
                              dtp_tensor_id like, dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;

@@ -3,6 +3,7 @@
  * logits), none backward.
  *   lse = log sum exp(logits);  loss = a lse - t, summed or averaged over rows, or as it is
  *   dlogits = (a exp(logits - lse) - dt/dlogits) dloss, for the mean times 1/rows or 1/total weight
+ * Of 16-bit logits everything but the logits and their maxima is f32, class weights too.
  * A weighted mean needs the total weight before it can divide: then rows are INTERNAL too, and
  * `label_weight` sums the weights of the labels, a reduction over rows alone. The class weights are
  * whole on every rank, so that the weight of any label is known.
@@ -72,6 +73,7 @@ static dtp_status check_weights(const dtp_op_call *call, int32_t i, dtp_err *err
         return DTP_OK;
     }
     dtp_ttype want = dtp_rows__inside(call, &call->in[0]);
+    want.dtype = dtp_op__sum_dtype(want.dtype);
     return dtp_rows__match(call, i, "weights", &want, false, err);
 }
 
@@ -89,7 +91,7 @@ static dtp_status infer_cross_entropy(const dtp_op_call *call, bool has_out, dtp
                                       dtp_err *err)
 {
     DTP_TRY(dtp_rows__check(call, 0, err));
-    dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
+    dtp_ttype rows = dtp_rows__stats(call, &call->in[0]);
     dtp_ttype loss = loss_type(call, &rows);
     DTP_TRY(dtp_rows__match_ints(call, 1, "labels", &rows, err));
     DTP_TRY(check_weights(call, dtp_loss_terms_of(call).weights, err));
@@ -101,7 +103,7 @@ static dtp_status infer_cross_entropy(const dtp_op_call *call, bool has_out, dtp
 static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     DTP_TRY(dtp_rows__check(call, 0, err));
-    dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
+    dtp_ttype rows = dtp_rows__stats(call, &call->in[0]);
     dtp_ttype loss = loss_type(call, &rows);
     DTP_TRY(dtp_rows__match_ints(call, 1, "labels", &rows, err));
     DTP_TRY(dtp_rows__match(call, 2, "lse", &rows, true, err));
@@ -122,7 +124,7 @@ static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *o
 static dtp_status infer_pick(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     DTP_TRY(dtp_rows__check(call, 0, err));
-    dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
+    dtp_ttype rows = dtp_rows__stats(call, &call->in[0]);
     DTP_TRY(dtp_rows__match_ints(call, 1, "labels", &rows, err));
     DTP_TRY(check_weights(call, dtp_loss_terms_of(call).weights, err));
     return dtp_rows__set_out(call, has_out, &rows, out, err);
@@ -151,13 +153,14 @@ static dtp_status infer_weight(const dtp_op_call *call, bool has_out, dtp_ttype 
 
 static dtp_status infer_finish(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
-    const dtp_ttype *rows = &call->in[0];
-    dtp_ttype loss = loss_type(call, rows);
-    if (!dtp_dtype_is_float(rows->dtype)) {
-        return DTP_FAIL(err, DTP_INVALID, "m (operand 0) is %s, expected floats",
-                        dtp_dtype_name(rows->dtype));
+    const dtp_ttype *rows = &call->in[1];
+    dtp_ttype loss = loss_type(call, rows), maxima = *rows;
+    maxima.dtype = call->in[0].dtype; /* of the logits */
+    if (!dtp_dtype_is_float(rows->dtype) || dtp_op__sum_dtype(maxima.dtype) != rows->dtype) {
+        return DTP_FAIL(err, DTP_INVALID, "m and s (operands 0 and 1) are %s and %s",
+                        dtp_dtype_name(maxima.dtype), dtp_dtype_name(rows->dtype));
     }
-    DTP_TRY(dtp_rows__match(call, 1, "s", rows, true, err));
+    DTP_TRY(dtp_rows__match(call, 0, "m", &maxima, true, err));
     DTP_TRY(dtp_rows__match(call, 2, "t", rows, true, err));
     if (call->n_in > 3) {
         DTP_TRY(dtp_rows__match(call, 3, "a", rows, true, err));
@@ -244,7 +247,7 @@ static dtp_status vjp_cross_entropy(dtp_vjp *v, dtp_err *err)
     }
     if (total) {
         const dtp_attr of[] = {*dtp_vjp_attr(v, "over"), *dtp_vjp_attr(v, "ignore"),
-                               dtp_attr_int("dtype", types.in[0].dtype)};
+                               dtp_attr_int("dtype", dtp_op__sum_dtype(types.in[0].dtype))};
         const dtp_tensor_id labels[] = {v->in[1], weights ? v->in[2] : -1};
         dtp_tensor_id sums[2];
         DTP_TRY(dtp_vjp_emit_multi(v, &(dtp_vjp_op){"label_weight", weights ? 2 : 1, labels, 3, of},
@@ -264,7 +267,7 @@ static dtp_status split_cross_entropy(dtp_graph *g, const dtp_op_call *call, con
     const dtp_attr reduce = *dtp_call_attr(call, "reduce");
     const dtp_attr attrs[] = {*dtp_call_attr(call, "over"), *dtp_call_attr(call, "smoothing"),
                               *dtp_call_attr(call, "ignore"),
-                              dtp_attr_int("dtype", call->in[0].dtype)};
+                              dtp_attr_int("dtype", dtp_op__sum_dtype(call->in[0].dtype))};
     const dtp_attr list = dtp_rows__over_list(&attrs[0], &id);
     dtp_tensor_id parts[5] = {-1, -1, -1, -1, -1};
     DTP_TRY(dtp_rows__emit_reduce(g, "max", ins[0], &list, &parts[0], err));

@@ -67,8 +67,10 @@ static dtp_status check_operands(const dtp_op_call *call, dtp_err *err)
 
 static dtp_status infer_einsum(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
-    DTP_TRY(dtp_op__declared(has_out, call->in[0].dtype, out, err));
+    dtp_dtype result;
     DTP_TRY(check_operands(call, err));
+    DTP_TRY(dtp_op__result(call, call->in[0].dtype, &result, err));
+    DTP_TRY(dtp_op__declared(has_out, result, out, err));
     for (int32_t k = 0; k < out->rank; k++) {
         const dtp_tdim d = out->dims[k];
         const int32_t in = dtp_op__first_with(call, call->n_in, d.id);
@@ -160,11 +162,11 @@ static void work_einsum(const dtp_op_call *call, dtp_work *out)
 
 /* The gradient of operand i is the einsum of dy with the other operands, repeated over the dims
  * that only operand i has. */
-static dtp_status vjp_operand(dtp_vjp *v, int32_t i, int32_t n_in, dtp_err *err)
+static dtp_status vjp_operand(dtp_vjp *v, dtp_tensor_id dy, int32_t i, int32_t n_in, dtp_err *err)
 {
     const dtp_graph_tensor *tensors = v->g->tensors;
     const dtp_ttype *want = &tensors[v->in[i]].type;
-    dtp_tensor_id in[DTP_MAX_OP_IN] = {v->d_out[0]};
+    dtp_tensor_id in[DTP_MAX_OP_IN] = {dy};
     dtp_ttype covered = {.dtype = want->dtype};
     int32_t n = 1;
     for (int32_t k = 0; k < n_in; k++) {
@@ -184,7 +186,7 @@ static dtp_status vjp_operand(dtp_vjp *v, int32_t i, int32_t n_in, dtp_err *err)
     if (covered.rank == want->rank) {
         return dtp_vjp_emit(v, &(dtp_vjp_op){"einsum", n, in, 0, NULL}, v->in[i], &v->d_in[i], err);
     }
-    dtp_tensor_id part = v->d_out[0];
+    dtp_tensor_id part = dy;
     if (n > 1) {
         DTP_TRY(dtp_vjp_emit_shaped(v, "einsum", n, in, &covered, &part, err));
     }
@@ -195,9 +197,12 @@ static dtp_status vjp_operand(dtp_vjp *v, int32_t i, int32_t n_in, dtp_err *err)
 static dtp_status vjp_einsum(dtp_vjp *v, dtp_err *err)
 {
     const int32_t n_in = v->g->nodes[v->node].n_in;
+    const dtp_dtype dtype = v->g->tensors[v->in[0]].type.dtype;
+    dtp_tensor_id dy; /* in the type of the operands */
+    DTP_TRY(dtp_op__emit_cast(v, v->d_out[0], dtype, &dy, err));
     for (int32_t i = 0; i < n_in; i++) {
         if (v->need[i]) {
-            DTP_TRY(vjp_operand(v, i, n_in, err));
+            DTP_TRY(vjp_operand(v, dy, i, n_in, err));
         }
     }
     return DTP_OK;
@@ -206,11 +211,14 @@ static dtp_status vjp_einsum(dtp_vjp *v, dtp_err *err)
 /* ---- row ----------------------------------------------------------------------------------------
  */
 
+static const dtp_attr_spec EINSUM_ATTRS[] = {DTP_RESULT_ATTR, {.key = NULL}};
+
 const dtp_op_def dtp_ops_einsum[] = {
     {
         DTP_ROW("einsum", "product of the operands summed over the dims that the result lacks", 1,
                 DTP_MAX_OP_IN, 1),
         .flags = DTP_OP_CONTRACTION,
+        .attrs = EINSUM_ATTRS,
         .infer = infer_einsum,
         .role = role_einsum,
         .linear = DTP_LINEAR_EACH,

@@ -3,6 +3,7 @@
  */
 #include "core/graph/ops/elementwise.h"
 
+#include "core/graph/op_rules.h"
 #include "core/graph/ops/common.h"
 
 /* Dtype and dims of operand 0, a float. */
@@ -30,6 +31,15 @@ static dtp_status infer_cast(const dtp_op_call *call, bool has_out, dtp_ttype *o
     dtp_ttype want = call->in[0];
     want.dtype = (dtp_dtype)dtp_call_int(call, "dtype");
     return dtp_op__set_out(call, has_out, &want, out, err);
+}
+
+/* A widening cast of a partial sum is a partial sum; a narrowing one rounds. */
+static void rules_cast(const dtp_op_call *call, bool linear, dtp_sharding_rules *out)
+{
+    dtp_sharding_rules_add_roles(out, call);
+    if (linear && dtp_dtype_widens(call->in[0].dtype, call->out[0].dtype)) {
+        dtp_sharding_rules_add_linear(out, call, 1U);
+    }
 }
 
 static dtp_status infer_clamp(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
@@ -155,9 +165,7 @@ static dtp_status vjp_cast(dtp_vjp *v, dtp_err *err)
     if (!dtp_dtype_is_float(from)) {
         return DTP_OK;
     }
-    const dtp_attr attr = dtp_attr_int("dtype", (int64_t)from);
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"cast", 1, &v->d_out[0], 1, &attr}, v->in[0], &v->d_in[0],
-                        err);
+    return dtp_op__emit_cast(v, v->d_out[0], from, &v->d_in[0], err);
 }
 
 static dtp_status vjp_add(dtp_vjp *v, dtp_err *err)
@@ -314,9 +322,11 @@ enum { X, Y };
 const dtp_op_def dtp_ops_elementwise[] = {
     {
         DTP_ROW("cast", "another element type", 1, 1, 1),
-        .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE,
+        .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE | DTP_OP_CAST,
         .attrs = CAST_ATTRS,
         .infer = infer_cast,
+        .rules = rules_cast,
+        .linear = DTP_LINEAR_EACH,
         .elem_flops = 1.0,
         .vjp = vjp_cast,
         .bench = {"#rc | dtype=f32"},

@@ -178,6 +178,7 @@ static const dtp_attr_spec SCATTER_ATTRS[] = {
 static const dtp_attr_spec OVER_SIZE[] = {
     {.key = "over", .kind = DTP_ATTR_DIM, .required = true},
     {.key = "size", .kind = DTP_ATTR_INT, .required = true, .min = 1.0, .max = 9e15},
+    DTP_RESULT_ATTR,
     {.key = NULL}};
 
 static dtp_status infer_embedding(const dtp_op_call *call, bool has_out, dtp_ttype *out,
@@ -227,7 +228,8 @@ static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *o
                             ids_text);
         }
     }
-    dtp_ttype want = {.dtype = dy->dtype, .rank = 1, .dims = {over}};
+    dtp_ttype want = {.rank = 1, .dims = {over}};
+    DTP_TRY(dtp_op__result(call, dy->dtype, &want.dtype, err));
     for (int32_t i = 0; i < dy->rank; i++) {
         if (dtp_ttype_find(ids, dy->dims[i].id) < 0 && want.rank < DTP_MAX_RANK) {
             want.dims[want.rank++] = dy->dims[i];

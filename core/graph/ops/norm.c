@@ -10,6 +10,7 @@
  * rms_norm is the same without mean, beta and the first of the two sums:
  *   rstd = 1 / sqrt(sum x^2 / n + eps);  xhat = x rstd;  y = gamma xhat
  *   dx = rstd (g - xhat sum(g xhat) / n);  dgamma = sum over rows of dy xhat
+ * Statistics and sums of 16-bit floats are f32; gradients of gamma and beta may be.
  * From the sums of `moments` the variance of layer_norm is sum x^2 / n - mean^2, never below 0.
  */
 #include "core/graph/ops/norm.h"
@@ -46,7 +47,7 @@ static dtp_status match_gamma(const dtp_op_call *call, int32_t i, dtp_err *err)
 /* The type of the sums per row: two, without centring one, along the statistics dim. */
 static dtp_status sums_type(const dtp_op_call *call, bool centred, dtp_ttype *out, dtp_err *err)
 {
-    const dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
+    const dtp_ttype rows = dtp_rows__stats(call, &call->in[0]);
     const dtp_dim_id stat = dtp_dims_find(call->dims, DTP_STAT_DIM);
     if (stat < 0) {
         return DTP_FAIL(err, DTP_INTERNAL, "the dim '" DTP_STAT_DIM "' is not known");
@@ -77,7 +78,7 @@ static dtp_status infer_from(const dtp_op_call *call, int32_t gamma, bool has_ou
     }
     DTP_TRY(dtp_rows__set_out(call, has_out, &call->in[0], out, err));
     for (int32_t i = 1; i < call->op->n_out; i++) {
-        out[i] = dtp_rows__outside(call, &call->in[0]);
+        out[i] = dtp_rows__stats(call, &call->in[0]);
     }
     return DTP_OK;
 }
@@ -107,7 +108,7 @@ static dtp_status infer_moments(const dtp_op_call *call, bool has_out, dtp_ttype
 static dtp_status match_grad_operands(const dtp_op_call *call, int32_t *n, dtp_err *err)
 {
     const bool centred = dtp_norm_is_centred(call->op);
-    dtp_ttype rows = dtp_rows__outside(call, &call->in[0]);
+    dtp_ttype rows = dtp_rows__stats(call, &call->in[0]);
     *n = centred ? 5 : 4;
     DTP_TRY(dtp_rows__check(call, 0, err));
     DTP_TRY(match_gamma(call, 1, err));
@@ -125,6 +126,7 @@ static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *o
     DTP_TRY(dtp_rows__set_out(call, has_out, &call->in[0], out, err));
     for (int32_t i = 1; i < call->op->n_out; i++) {
         out[i] = call->in[1];
+        DTP_TRY(dtp_op__result(call, call->in[1].dtype, &out[i].dtype, err));
     }
     return call->n_in > n ? match_sums(call, n, "sums", err) : DTP_OK;
 }
@@ -195,7 +197,7 @@ static dtp_status split_grad(dtp_graph *g, const dtp_op_call *call, const int32_
                              int32_t *outs, dtp_err *err)
 {
     const norm_form *form = call->op->user;
-    const dtp_attr over = *dtp_call_attr(call, "over");
+    const dtp_attr attrs[] = {*dtp_call_attr(call, "over"), *dtp_call_attr(call, "result")};
     const int32_t n = call->n_in;
     dtp_tensor_id parts[6];
     dtp_dim_id stat;
@@ -203,8 +205,8 @@ static dtp_status split_grad(dtp_graph *g, const dtp_op_call *call, const int32_
         parts[i] = ins[i];
     }
     DTP_TRY(dtp_dims_intern(&g->dims, DTP_STAT_DIM, 0, &stat, err));
-    DTP_TRY(dtp_rows__emit(g, form->grad_sums, n, ins, 1, &over, &parts[n], err));
-    return dtp_rows__emit(g, form->grad_apply, n + 1, parts, 1, &over, outs, err);
+    DTP_TRY(dtp_rows__emit(g, form->grad_sums, n, ins, 1, &attrs[0], &parts[n], err));
+    return dtp_rows__emit(g, form->grad_apply, n + 1, parts, 2, attrs, outs, err);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------
@@ -220,6 +222,8 @@ static const dtp_attr_spec RMS_EPS[] = {
     {.key = NULL}};
 static const dtp_attr_spec OVER_CENTER[] = {
     DTP_ROWS_OVER, {.key = "center", .kind = DTP_ATTR_BOOL, .def = 1.0}, {.key = NULL}};
+
+static const dtp_attr_spec OVER_RESULT[] = {DTP_ROWS_OVER, DTP_RESULT_ATTR, {.key = NULL}};
 
 static const char *const LAYER_STATS[] = {"mean", "rstd"}, *const RMS_STATS[] = {"rstd"};
 static const char *const LAYER_GRADS[] = {"dgamma", "dbeta"}, *const RMS_GRADS[] = {"dgamma"};
@@ -243,8 +247,8 @@ const dtp_op_def dtp_ops_norm[] = {
     {NORM("layer_norm", "normalises over dims to mean 0 and variance 1, then scales and shifts",
           LAYER, 3, 3, LAYER_EPS, LAYER_STATS),
      FORWARD, .x_flops = 8.0, .bench = {"rc c c | over=c"}, .f32_error = 4e-6},
-    {NORM("layer_norm_grad", "gradient of layer_norm", LAYER, 5, 3, dtp_rows_over, LAYER_GRADS),
-     GRAD, .x_flops = 15.0, .bench = {"rc c r r rc | over=c"}, .f32_error = 4e-6},
+    {NORM("layer_norm_grad", "gradient of layer_norm", LAYER, 5, 3, OVER_RESULT, LAYER_GRADS), GRAD,
+     .x_flops = 15.0, .bench = {"rc c r r rc | over=c"}, .f32_error = 4e-6},
     {
         DTP_ROW("moments", "per row: sum of x (when centered) and sum of x^2", 1, 1, 1),
         .attrs = OVER_CENTER,
@@ -259,19 +263,19 @@ const dtp_op_def dtp_ops_norm[] = {
     {NORM("layer_norm_grad_sums", "per row: sum of gamma dy and sum of gamma dy xhat", LAYER, 5, 1,
           dtp_rows_over, NULL),
      SUMS, .x_flops = 9.0, .bench = {"rc c r r rc | over=c"}},
-    {NORM("layer_norm_grad_apply", "layer_norm_grad from its row sums", LAYER, 6, 3, dtp_rows_over,
+    {NORM("layer_norm_grad_apply", "layer_norm_grad from its row sums", LAYER, 6, 3, OVER_RESULT,
           LAYER_GRADS),
      GRAD_APPLY, .x_flops = 9.0, .bench = {"rc c r r rc rz | over=c"}},
     {NORM("rms_norm", "divides by the root mean square over dims, then scales", RMS, 2, 2, RMS_EPS,
           RMS_STATS),
      FORWARD, .x_flops = 4.0, .bench = {"rc c | over=c"}, .f32_error = 4e-6},
-    {NORM("rms_norm_grad", "gradient of rms_norm", RMS, 4, 2, dtp_rows_over, RMS_GRADS), GRAD,
+    {NORM("rms_norm_grad", "gradient of rms_norm", RMS, 4, 2, OVER_RESULT, RMS_GRADS), GRAD,
      .x_flops = 10.0, .bench = {"rc c r rc | over=c"}, .f32_error = 4e-6},
     {NORM("rms_norm_apply", "rms_norm from the sums of moments", RMS, 3, 2, RMS_EPS, RMS_STATS),
      APPLY, .x_flops = 2.0, .bench = {"rc ry c | over=c"}},
     {NORM("rms_norm_grad_sums", "per row: sum of gamma dy xhat", RMS, 4, 1, dtp_rows_over, NULL),
      SUMS, .x_flops = 6.0, .bench = {"rc c r rc | over=c"}},
-    {NORM("rms_norm_grad_apply", "rms_norm_grad from its row sums", RMS, 5, 2, dtp_rows_over,
+    {NORM("rms_norm_grad_apply", "rms_norm_grad from its row sums", RMS, 5, 2, OVER_RESULT,
           RMS_GRADS),
      GRAD_APPLY, .x_flops = 6.0, .bench = {"rc c r rc ry | over=c"}},
     {.name = NULL},

@@ -15,12 +15,21 @@
 
 enum { KIND_SUM, KIND_MEAN, KIND_MAX, KIND_MIN, KIND_PROD };
 
+/* A sum may have a wider type than its terms. */
+static bool linear_kind(int64_t kind)
+{
+    return kind == KIND_SUM || kind == KIND_MEAN;
+}
+
 static dtp_status infer_reduce(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     const dtp_attr *over = dtp_call_attr(call, "over");
-    const dtp_ttype want = dtp_rows__outside(call, &call->in[0]);
+    dtp_ttype want = dtp_rows__outside(call, &call->in[0]);
     if (dtp_call_int(call, "kind") == KIND_MEAN || want.dtype == DTP_BOOL) {
         DTP_TRY(dtp_op__need_float(call, 0, err));
+    }
+    if (linear_kind(dtp_call_int(call, "kind"))) {
+        DTP_TRY(dtp_op__result(call, want.dtype, &want.dtype, err));
     }
     for (int32_t i = 0; i < over->n; i++) {
         if (dtp_ttype_find(&call->in[0], over->ids[i]) < 0) {
@@ -47,7 +56,7 @@ static void rules_reduce(const dtp_op_call *call, bool linear, dtp_sharding_rule
 {
     const int64_t kind = dtp_call_int(call, "kind");
     dtp_sharding_rules_add_roles(out, call);
-    if (linear && (kind == KIND_SUM || kind == KIND_MEAN)) {
+    if (linear && linear_kind(kind)) {
         dtp_sharding_rules_add_linear(out, call, 1U);
     }
 }
@@ -66,6 +75,7 @@ static dtp_status share_extremum(dtp_vjp *v, dtp_tensor_id x, dtp_tensor_id *out
 static dtp_status vjp_reduce(dtp_vjp *v, dtp_err *err)
 {
     const int64_t kind = dtp_vjp_attr(v, "kind")->i;
+    const dtp_dtype dtype = v->g->tensors[v->in[0]].type.dtype;
     if (kind == KIND_MAX || kind == KIND_MIN) {
         return share_extremum(v, v->in[0], v->d_in, err);
     }
@@ -81,6 +91,7 @@ static dtp_status vjp_reduce(dtp_vjp *v, dtp_err *err)
                          (double)dtp_ttype_elems(&v->g->tensors[v->out[0]].type);
         DTP_TRY(dtp_op__emit_scale(v, part, 1.0 / n, v->out[0], &part, err));
     }
+    DTP_TRY(dtp_op__emit_cast(v, part, dtype, &part, err));
     return dtp_op__emit1(v, "broadcast", part, v->in[0], &v->d_in[0], err);
 }
 
@@ -110,6 +121,7 @@ static const char *const KINDS[] = {"sum", "mean", "max", "min", "prod", NULL};
 static const dtp_attr_spec REDUCE_ATTRS[] = {
     {.key = "kind", .kind = DTP_ATTR_ENUM, .required = true, .choices = KINDS},
     {.key = "over", .kind = DTP_ATTR_DIMS, .required = true},
+    DTP_RESULT_ATTR,
     {.key = NULL}};
 
 /* ---- truth values -------------------------------------------------------------------------------
@@ -351,18 +363,21 @@ const dtp_op_def dtp_ops_reduce[] = {
     {OVER_DIMS("any", "is one element over dims true?", "max"), .f32_error = DTP_EXACT},
     {OVER_DIMS("all", "are all elements over dims true?", "min"), .f32_error = DTP_EXACT},
     {DTP_ROW("logsumexp", "logarithm of the sum of exp(x) over dims", 1, 1, 1),
-     .attrs = dtp_rows_over, .infer = infer_rows, .role = dtp_rows__role_internal, .x_flops = 10.0,
-     .vjp = vjp_logsumexp, .decompose = split_logsumexp},
-    {DTP_ROW("norm", "vector norm over dims: 1, 2 or inf", 1, 1, 1), .attrs = OVER_ORD,
-     .infer = infer_rows, .role = role_norm, .x_flops = 2.0, .vjp = vjp_norm,
+     .flags = DTP_OP_STATISTIC, .attrs = dtp_rows_over, .infer = infer_rows,
+     .role = dtp_rows__role_internal, .x_flops = 10.0, .vjp = vjp_logsumexp,
+     .decompose = split_logsumexp},
+    {DTP_ROW("norm", "vector norm over dims: 1, 2 or inf", 1, 1, 1), .flags = DTP_OP_STATISTIC,
+     .attrs = OVER_ORD, .infer = infer_rows, .role = role_norm, .x_flops = 2.0, .vjp = vjp_norm,
      .decompose = split_norm},
-    {DTP_ROW("var", "variance over dims", 1, 1, 1), .attrs = OVER_CORRECTION, .infer = infer_var,
-     .role = dtp_rows__role_internal, .x_flops = 2.0, .vjp = vjp_var, .decompose = split_var},
-    {DTP_ROW("std", "standard deviation over dims", 1, 1, 1), .attrs = OVER_CORRECTION,
-     .infer = infer_var, .role = dtp_rows__role_internal, .x_flops = 2.0, .vjp = vjp_std,
-     .decompose = split_std},
+    {DTP_ROW("var", "variance over dims", 1, 1, 1), .flags = DTP_OP_STATISTIC,
+     .attrs = OVER_CORRECTION, .infer = infer_var, .role = dtp_rows__role_internal, .x_flops = 2.0,
+     .vjp = vjp_var, .decompose = split_var},
+    {DTP_ROW("std", "standard deviation over dims", 1, 1, 1), .flags = DTP_OP_STATISTIC,
+     .attrs = OVER_CORRECTION, .infer = infer_var, .role = dtp_rows__role_internal, .x_flops = 2.0,
+     .vjp = vjp_std, .decompose = split_std},
     {
         DTP_ROW("cumsum", "sum of the elements up to each along a dim", 1, 1, 1),
+        .flags = DTP_OP_STATISTIC,
         .attrs = CUMSUM_ATTRS,
         .infer = infer_cumsum,
         .role = dtp_op__role_along,

@@ -67,6 +67,13 @@ dtp_ttype dtp_rows__outside(const dtp_op_call *call, const dtp_ttype *type)
     return keep(call, type, false);
 }
 
+dtp_ttype dtp_rows__stats(const dtp_op_call *call, const dtp_ttype *type)
+{
+    dtp_ttype out = keep(call, type, false);
+    out.dtype = dtp_op__sum_dtype(out.dtype);
+    return out;
+}
+
 dtp_ttype dtp_rows__inside(const dtp_op_call *call, const dtp_ttype *type)
 {
     return keep(call, type, true);
@@ -199,6 +206,15 @@ dtp_status dtp_rows__emit_reduce(dtp_graph *g, const char *kind, dtp_tensor_id x
     dtp_attr attrs[2] = {*over};
     DTP_TRY(dtp_op__enum_attr(g, "reduce", "kind", kind, &attrs[1], err));
     return dtp_rows__emit(g, "reduce", 1, &x, 2, attrs, out, err);
+}
+
+dtp_status dtp_rows__emit_sum(dtp_graph *g, dtp_tensor_id x, const dtp_attr *over,
+                              dtp_tensor_id *out, dtp_err *err)
+{
+    const dtp_dtype dtype = dtp_op__sum_dtype(g->tensors[x].type.dtype);
+    dtp_attr attrs[3] = {*over, {0}, dtp_attr_int("result", (int64_t)dtype)};
+    DTP_TRY(dtp_op__enum_attr(g, "reduce", "kind", "sum", &attrs[1], err));
+    return dtp_rows__emit(g, "reduce", 1, &x, 3, attrs, out, err);
 }
 
 dtp_attr dtp_rows__over_list(const dtp_attr *over, dtp_dim_id *id)

@@ -27,6 +27,8 @@ dtp_status dtp_rows__check_over(const dtp_op_call *call, int32_t x, dtp_err *err
 dtp_status dtp_rows__check(const dtp_op_call *call, int32_t x, dtp_err *err) DTP_MUST_CHECK;
 /* The dims of `type` outside `over`, in order. */
 dtp_ttype dtp_rows__outside(const dtp_op_call *call, const dtp_ttype *type);
+/* The same, for statistics: of their element type (dtp_op__sum_dtype). */
+dtp_ttype dtp_rows__stats(const dtp_op_call *call, const dtp_ttype *type);
 /* The dims of `type` inside `over`, in order. */
 dtp_ttype dtp_rows__inside(const dtp_op_call *call, const dtp_ttype *type);
 /* The same dims with the same sizes: in any order or in the same order. */
@@ -65,6 +67,9 @@ dtp_status dtp_rows__emit(dtp_graph *g, const char *op, int32_t n_in, const dtp_
 dtp_status dtp_rows__emit_reduce(dtp_graph *g, const char *kind, dtp_tensor_id x,
                                  const dtp_attr *over, dtp_tensor_id *out,
                                  dtp_err *err) DTP_MUST_CHECK;
+/* Sum over the dims of `over`, in the element type of sums. */
+dtp_status dtp_rows__emit_sum(dtp_graph *g, dtp_tensor_id x, const dtp_attr *over,
+                              dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
 /* `over` of kind DIM as a list; `id` holds the list. */
 dtp_attr dtp_rows__over_list(const dtp_attr *over, dtp_dim_id *id);
 /* DTP_UNSUPPORTED when a gradient flows into an output other than the first. */

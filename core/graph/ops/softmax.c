@@ -10,16 +10,21 @@ static const dtp_attr_spec OVER_LOG[] = {
     DTP_ROWS_OVER, {.key = "log", .kind = DTP_ATTR_BOOL}, {.key = NULL}};
 
 /* Checks x and the operands `first` and `second` behind it, which messages call so: `like` of them
- * have the type of x, in any order of dims when `any_order`, the rest that of the rows. */
+ * have the type of x, in any order of dims when `any_order`, the rest that of the rows: a maximum
+ * "m" in the elements of x, sums in those of sums. */
 static dtp_status check(const dtp_op_call *call, int32_t like, bool any_order, const char *first,
                         const char *second, dtp_ttype *rows, dtp_err *err)
 {
     const char *const names[] = {"x", first, second};
     DTP_TRY(dtp_rows__check(call, 0, err));
-    *rows = dtp_rows__outside(call, &call->in[0]);
+    const dtp_ttype maxima = dtp_rows__outside(call, &call->in[0]);
+    *rows = dtp_rows__stats(call, &call->in[0]);
     for (int32_t i = 1; i < call->n_in && i <= 2; i++) {
         const bool is_like = i <= like;
-        DTP_TRY(dtp_rows__match(call, i, names[i], is_like ? &call->in[0] : rows,
+        DTP_TRY(dtp_rows__match(call, i, names[i],
+                                is_like              ? &call->in[0]
+                                : names[i][0] == 'm' ? &maxima
+                                                     : rows,
                                 !is_like || any_order, err));
     }
     return DTP_OK;
@@ -91,7 +96,7 @@ static dtp_status split_grad(dtp_graph *g, const dtp_op_call *call, const int32_
     const softmax_form *form = call->op->user;
     const dtp_attr attrs[] = {*dtp_call_attr(call, "over"), dtp_attr_int("log", form->log ? 1 : 0)};
     dtp_tensor_id parts[3] = {ins[0], ins[1], -1};
-    DTP_TRY(form->log ? dtp_rows__emit_reduce(g, "sum", ins[1], &attrs[0], &parts[2], err)
+    DTP_TRY(form->log ? dtp_rows__emit_sum(g, ins[1], &attrs[0], &parts[2], err)
                       : dtp_rows__emit(g, "row_dot", 2, ins, 1, attrs, &parts[2], err));
     return dtp_rows__emit(g, "softmax_grad_apply", 3, parts, 2, attrs, outs, err);
 }

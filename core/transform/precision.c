@@ -1,0 +1,381 @@
+/* The forward nodes are copied with casts where types differ, differentiated again, and updated as
+ * before. For gradients in f32 the backward nodes are then copied once more: from every cast of a
+ * parameter's gradient back through what is linear, up to the node that makes it. */
+#include "core/transform/precision.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/graph/autodiff.h"
+#include "core/graph/graph_copy.h"
+#include "core/graph/optimizer.h"
+
+/* ---- texts --------------------------------------------------------------------------------------
+ */
+
+dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *err)
+{
+    static const dtp_precision known[] = {{DTP_F32, DTP_F32},
+                                          {DTP_BF16, DTP_BF16},
+                                          {DTP_F16, DTP_F16},
+                                          {DTP_BF16, DTP_F32},
+                                          {DTP_F16, DTP_F32}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        char name[DTP_PRECISION_TEXT_BYTES];
+        dtp_precision_print(&known[i], name);
+        if (strcmp(text, name) == 0) {
+            *out = known[i];
+            return DTP_OK;
+        }
+    }
+    return DTP_FAIL(err, DTP_INVALID,
+                    "precision '%.80s': expected f32, bf16 or f16, the last two also with "
+                    "',gradients=f32'",
+                    text);
+}
+
+void dtp_precision_print(const dtp_precision *p, char out[DTP_PRECISION_TEXT_BYTES])
+{
+    (void)snprintf(out, DTP_PRECISION_TEXT_BYTES, "%s%s", dtp_dtype_name(p->compute),
+                   p->gradients != p->compute ? ",gradients=f32" : "");
+}
+
+/* ---- forward ------------------------------------------------------------------------------------
+ */
+
+typedef struct forward_work {
+    const dtp_graph *g;
+    dtp_dtype compute;
+    dtp_graph_copy copy;
+    dtp_tensor_id *other;    /* by tensor: its copy in the other of the two types, -1 = none */
+    const dtp_node **reader; /* by tensor: the first forward node that reads it */
+    bool *shared;            /* by tensor: nodes of several instances of blocks read it */
+    bool *wide;              /* by tensor: a node that computes in f32 reads it */
+} forward_work;
+
+static const dtp_ttype *type_of(const dtp_graph *g, dtp_tensor_id t)
+{
+    return &g->tensors[t].type;
+}
+
+static bool has_result(const dtp_node *node)
+{
+    return dtp_op_attr(node->op, "result") != NULL;
+}
+
+/* Nodes that are in f32 whatever they read: statistics, and what makes a scalar of scalars or
+ * cannot give f32 for 16-bit operands. */
+static bool stays_wide(const dtp_graph *g, const dtp_node *node)
+{
+    bool scalars = type_of(g, node->out[0])->rank == 0;
+    const bool sums = has_result(node) || (node->op->flags & DTP_OP_SOFTMAX_LOSS) != 0;
+    for (int32_t i = 0; i < node->n_in && scalars && sums; i++) {
+        scalars = type_of(g, node->in[i])->rank == 0;
+    }
+    return scalars || (node->op->flags & DTP_OP_STATISTIC) != 0;
+}
+
+/* Nodes without float results, such as comparisons, that read only what is in f32 anyway. */
+static bool compares_wide(const forward_work *w, const dtp_node *node)
+{
+    bool wide = true;
+    for (int32_t i = 0; i < node->n_out; i++) {
+        wide = wide && !dtp_dtype_is_float(type_of(w->g, node->out[i])->dtype);
+    }
+    for (int32_t i = 0; i < node->n_in && wide; i++) {
+        wide = type_of(w->copy.to, w->copy.tensor[node->in[i]])->dtype != w->compute;
+    }
+    return wide;
+}
+
+/* The operand in this float type: as it is, or cast, once. */
+static dtp_status operand(forward_work *w, dtp_tensor_id t, dtp_dtype dtype, dtp_tensor_id *out,
+                          dtp_err *err)
+{
+    const dtp_node *reader = w->reader[t];
+    dtp_graph *to = w->copy.to;
+    *out = w->copy.tensor[t];
+    if (type_of(w->g, t)->dtype != DTP_F32 || type_of(to, *out)->dtype == dtype) {
+        return DTP_OK;
+    }
+    if (w->other[t] < 0) {
+        const dtp_attr attr = dtp_attr_int("dtype", (int64_t)dtype);
+        const char *name =
+            dtp_arena_printf(to->arena, "%s.%s", dtp_dtype_name(dtype), w->g->tensors[t].name);
+        DTP_TRY(DTP_MEMORY(err, name));
+        dtp_node_spec spec = dtp_node_spec_init(name, "cast");
+        spec.n_in = 1;
+        spec.in = out;
+        spec.n_attrs = 1;
+        spec.attrs = &attr;
+        spec.block = w->shared[t] ? -1 : reader->block;
+        spec.instance = w->shared[t] ? 0 : reader->instance;
+        DTP_TRY(dtp_graph_add_node(to, &spec, &w->other[t], err));
+    }
+    *out = w->other[t];
+    return DTP_OK;
+}
+
+enum { MAX_ATTRS = 16 };
+
+/* The node's attributes with another value of a DTYPE attribute. */
+static dtp_status set_dtype(dtp_node_spec *spec, dtp_attr attrs[MAX_ATTRS], const char *key,
+                            dtp_dtype dtype, dtp_err *err)
+{
+    if (spec->n_attrs > MAX_ATTRS) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "node '%s' has more than %d attributes", spec->name,
+                        MAX_ATTRS);
+    }
+    for (int32_t i = 0; i < spec->n_attrs; i++) {
+        attrs[i] = spec->attrs[i];
+        attrs[i].i = strcmp(attrs[i].key, key) == 0 ? (int64_t)dtype : attrs[i].i;
+    }
+    spec->attrs = attrs;
+    return DTP_OK;
+}
+
+/* Numbers made of none, which only nodes in the compute type read, are made in it. Random ones are
+ * drawn in f32: comparisons with them come out the same. */
+static bool makes_numbers(const forward_work *w, const dtp_node *node)
+{
+    bool makes = dtp_op_attr(node->op, "dtype") != NULL && (node->op->flags & DTP_OP_RANDOM) == 0 &&
+                 !w->wide[node->out[0]] && type_of(w->g, node->out[0])->dtype == DTP_F32;
+    for (int32_t i = 0; i < node->n_in && makes; i++) {
+        makes = !dtp_dtype_is_float(type_of(w->g, node->in[i])->dtype);
+    }
+    return makes;
+}
+
+static dtp_status copy_forward(forward_work *w, dtp_node_id n, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[n];
+    dtp_tensor_id in[DTP_MAX_OP_IN];
+    dtp_attr attrs[MAX_ATTRS];
+    dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
+    const bool wide = stays_wide(w->g, node) || compares_wide(w, node);
+    for (int32_t i = 0; i < node->n_in; i++) {
+        const bool weights = (node->op->flags & DTP_OP_SOFTMAX_LOSS) != 0 && i > 0;
+        DTP_TRY(operand(w, node->in[i], wide || weights ? DTP_F32 : w->compute, &in[i], err));
+    }
+    if (makes_numbers(w, node)) {
+        DTP_TRY(set_dtype(&spec, attrs, "dtype", w->compute, err));
+    } else if (!wide && has_result(node) && type_of(w->g, node->out[0])->rank == 0 &&
+               type_of(w->g, node->in[0])->dtype == DTP_F32) {
+        DTP_TRY(set_dtype(&spec, attrs, "result", DTP_F32, err));
+    }
+    return dtp_graph_copy_node(&w->copy, n, &spec, err);
+}
+
+/* Who reads what. */
+static void find_readers(forward_work *w)
+{
+    for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
+        const dtp_node *node = &w->g->nodes[n];
+        const bool wide =
+            stays_wide(w->g, node) || !dtp_dtype_is_float(type_of(w->g, node->out[0])->dtype);
+        for (int32_t i = 0; i < node->n_in && node->phase == DTP_FORWARD; i++) {
+            const dtp_tensor_id t = node->in[i];
+            const dtp_node *first = w->reader[t];
+            w->shared[t] = w->shared[t] || (first != NULL && (first->block != node->block ||
+                                                              first->instance != node->instance));
+            w->reader[t] = first != NULL ? first : node;
+            w->wide[t] = w->wide[t] || wide;
+        }
+    }
+}
+
+/* Tensors come in the order of their ids, which keeps sources where they were. */
+static dtp_status add_forward(forward_work *w, dtp_err *err)
+{
+    const dtp_graph *g = w->g;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        if (tensor->kind == DTP_TENSOR_INPUT || tensor->kind == DTP_TENSOR_PARAM) {
+            DTP_TRY(dtp_graph_copy_source(&w->copy, t, NULL, err));
+        } else if (tensor->producer >= 0 && tensor->out_index == 0 &&
+                   g->nodes[tensor->producer].phase == DTP_FORWARD) {
+            DTP_TRY(copy_forward(w, tensor->producer, err));
+        }
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        DTP_TRY(dtp_graph_add_output(w->copy.to, w->copy.tensor[g->outputs[i]], err));
+    }
+    w->copy.to->loss = g->loss >= 0 ? w->copy.tensor[g->loss] : -1;
+    return DTP_OK;
+}
+
+static dtp_status forward(const dtp_graph *g, const dtp_precision *p, dtp_arena *scratch,
+                          dtp_graph **out, dtp_err *err)
+{
+    forward_work w = {.g = g, .compute = p->compute};
+    const size_t n = (size_t)g->n_tensors;
+    DTP_TRY(DTP_NEW(scratch, w.other, n, err));
+    DTP_TRY(DTP_NEW(scratch, w.reader, n, err));
+    DTP_TRY(DTP_NEW(scratch, w.shared, n, err));
+    DTP_TRY(DTP_NEW(scratch, w.wide, n, err));
+    for (size_t t = 0; t < n; t++) {
+        w.other[t] = -1;
+    }
+    find_readers(&w);
+    DTP_TRY(dtp_graph_copy_begin(g, &w.copy, err));
+    *out = w.copy.to;
+    return add_forward(&w, err);
+}
+
+/* ---- gradients in f32 ---------------------------------------------------------------------------
+ */
+
+/* How a node gives f32 where it gave 16 bits. */
+typedef enum widening { AS_IT_IS, BY_RESULT, BY_OPERANDS } widening;
+
+typedef struct gradient_work {
+    const dtp_graph *g;
+    dtp_graph_copy copy;
+    int32_t *readers; /* by tensor */
+    bool *wanted;     /* by tensor: its reader wants it in f32 */
+    widening *by_node;
+} gradient_work;
+
+static bool is_widening_cast(const dtp_graph *g, const dtp_node *node)
+{
+    return (node->op->flags & DTP_OP_CAST) != 0 &&
+           dtp_dtype_is_half(type_of(g, node->in[0])->dtype) &&
+           type_of(g, node->out[0])->dtype == DTP_F32;
+}
+
+/* Backward nodes in reverse order: the readers of a result are known before the node that makes it.
+ * Of several results of a norm's gradient, all but the first belong to parameters. */
+static void find_widenings(gradient_work *w)
+{
+    for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
+        for (int32_t i = 0; i < w->g->nodes[n].n_in; i++) {
+            w->readers[w->g->nodes[n].in[i]]++;
+        }
+    }
+    for (dtp_node_id n = w->g->n_nodes - 1; n >= 0; n--) {
+        const dtp_node *node = &w->g->nodes[n];
+        bool wanted = node->phase == DTP_BACKWARD;
+        for (int32_t i = node->n_out > 1 ? 1 : 0; i < node->n_out; i++) {
+            wanted = wanted && w->wanted[node->out[i]] && w->readers[node->out[i]] == 1;
+        }
+        if (node->phase == DTP_BACKWARD && is_widening_cast(w->g, node)) {
+            w->wanted[node->in[0]] = true;
+        } else if (wanted && has_result(node)) {
+            w->by_node[n] = BY_RESULT;
+        } else if (wanted && node->n_out == 1 && node->op->linear != DTP_LINEAR_NONE &&
+                   (node->op->flags & DTP_OP_CAST) == 0) {
+            w->by_node[n] = BY_OPERANDS;
+            for (int32_t i = 0; i < node->n_in; i++) {
+                w->wanted[node->in[i]] = true;
+            }
+        }
+    }
+}
+
+static dtp_status widen(gradient_work *w, const dtp_node_spec *of, dtp_tensor_id *t, dtp_err *err)
+{
+    dtp_graph *to = w->copy.to;
+    const dtp_attr attr = dtp_attr_int("dtype", DTP_F32);
+    if (!dtp_dtype_is_half(type_of(to, *t)->dtype)) {
+        return DTP_OK;
+    }
+    const char *name = dtp_arena_printf(to->arena, "f32.%d.%s", to->n_nodes, to->tensors[*t].name);
+    DTP_TRY(DTP_MEMORY(err, name));
+    dtp_node_spec spec = *of;
+    spec.name = name;
+    spec.op = "cast";
+    spec.def = NULL;
+    spec.n_in = 1;
+    spec.in = t;
+    spec.n_attrs = 1;
+    spec.attrs = &attr;
+    spec.out = NULL;
+    return dtp_graph_add_node(to, &spec, t, err);
+}
+
+static dtp_status copy_backward(gradient_work *w, dtp_node_id n, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[n];
+    dtp_tensor_id in[DTP_MAX_OP_IN];
+    dtp_attr attrs[MAX_ATTRS];
+    dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
+    if (is_widening_cast(w->g, node) && type_of(w->copy.to, in[0])->dtype == DTP_F32) {
+        w->copy.tensor[node->out[0]] = in[0];
+        return DTP_OK;
+    }
+    if (w->by_node[n] == BY_RESULT) {
+        DTP_TRY(set_dtype(&spec, attrs, "result", DTP_F32, err));
+    }
+    for (int32_t i = 0; i < node->n_in && w->by_node[n] == BY_OPERANDS; i++) {
+        DTP_TRY(widen(w, &spec, &in[i], err));
+    }
+    return dtp_graph_copy_node(&w->copy, n, &spec, err);
+}
+
+static dtp_status widen_gradients(const dtp_graph *g, dtp_arena *scratch, dtp_graph **out,
+                                  dtp_err *err)
+{
+    gradient_work w = {.g = g};
+    DTP_TRY(DTP_NEW(scratch, w.readers, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(scratch, w.wanted, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(scratch, w.by_node, g->n_nodes, err));
+    find_widenings(&w);
+    DTP_TRY(dtp_graph_copy_begin(g, &w.copy, err));
+    *out = w.copy.to;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        if (tensor->kind != DTP_TENSOR_VALUE) {
+            DTP_TRY(dtp_graph_copy_source(&w.copy, t, NULL, err));
+        } else if (tensor->out_index == 0) {
+            DTP_TRY(copy_backward(&w, tensor->producer, err));
+        }
+    }
+    return dtp_graph_copy_results(&w.copy, err);
+}
+
+/* ---- all ----------------------------------------------------------------------------------------
+ */
+
+/* *out is replaced; on failure it is what there is to destroy. */
+static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *scratch,
+                        dtp_graph **out, dtp_err *err)
+{
+    DTP_TRY(forward(g, p, scratch, out, err));
+    if (g->loss < 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_autodiff(*out, (*out)->loss, 0, NULL, NULL, err));
+    if (p->gradients == DTP_F32) {
+        dtp_graph *narrow = *out;
+        *out = NULL;
+        const dtp_status s = widen_gradients(narrow, scratch, out, err);
+        dtp_graph_destroy(narrow);
+        DTP_TRY(s);
+    }
+    return dtp_optimizer_append(*out, &(*out)->optimizer, err);
+}
+
+dtp_status dtp_graph_with_precision(const dtp_graph *g, const dtp_precision *p, dtp_graph **out,
+                                    dtp_err *err)
+{
+    bool any = false;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        any =
+            any || (g->tensors[t].kind == DTP_TENSOR_PARAM && g->tensors[t].type.dtype == DTP_F32);
+    }
+    if (!any) {
+        return DTP_FAIL(err, DTP_INVALID, "precision: the model '%s' has no f32 parameter",
+                        g->name);
+    }
+    dtp_graph *made = NULL;
+    dtp_arena *scratch = dtp_arena_create();
+    const dtp_status s = scratch == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for casts")
+                                         : build(g, p, scratch, &made, err);
+    dtp_arena_destroy(scratch);
+    if (s != DTP_OK) {
+        dtp_graph_destroy(made);
+        return s;
+    }
+    *out = made;
+    return DTP_OK;
+}

@@ -1,0 +1,39 @@
+/* Mixed precision: activations and their gradients in a 16-bit type, everything that adds up over
+ * many steps or elements in f32 (Micikevicius et al. 2018; PyTorch AMP and FSDP MixedPrecision).
+ *
+ *   parameters, optimizer states, accumulators of microbatches   f32
+ *   statistics, sums of exponentials, losses and other scalars   f32
+ *   activations and their gradients                              `compute`
+ *   gradients of parameters when they leave the backward pass    `gradients`; f32 for the update
+ *
+ * A parameter is cast once per step, "bf16.<parameter>", where it is first read, so that a plan
+ * may split it before and gather the 16-bit copy. The backward pass is that of the graph with
+ * casts. The gradient of a parameter is cast to f32: that passes partial sums, so a plan chooses
+ * whether ranks add up in 16 bits or in f32. With `gradients` f32 the ops that make gradients of
+ * parameters give f32 themselves, and no sum over ranks is of 16 bits.
+ *
+ * The pass comes before recomputation and microbatches, which work on whatever types they find: a
+ * recomputed block casts its parameters again, and accumulators have the type of the f32 gradients.
+ */
+#ifndef DTP_CORE_TRANSFORM_PRECISION_H
+#define DTP_CORE_TRANSFORM_PRECISION_H
+
+#include "core/graph/graph.h"
+
+typedef struct dtp_precision {
+    dtp_dtype compute;   /* DTP_F32: the graph as it is */
+    dtp_dtype gradients; /* compute or DTP_F32 */
+} dtp_precision;
+
+/* Reads "f32", "bf16", "f16", or one of the last two with ",gradients=f32". DTP_INVALID. */
+dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *err) DTP_MUST_CHECK;
+
+enum { DTP_PRECISION_TEXT_BYTES = 32 };
+void dtp_precision_print(const dtp_precision *p, char out[DTP_PRECISION_TEXT_BYTES]);
+
+/* A graph like g, whose nodes compute in p->compute; it borrows g->ops alone. g is as a model is
+ * read: without recomputation or microbatches. DTP_INVALID when it has no f32 parameter. */
+dtp_status dtp_graph_with_precision(const dtp_graph *g, const dtp_precision *p, dtp_graph **out,
+                                    dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,410 @@
+/* Graphs in mixed precision: what has which type, casts, gradients, and the other variants behind
+ * it. */
+#include "core/transform/precision.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/graph/op_rules.h"
+#include "core/transform/graph_variant.h"
+
+static const char *const MODELS[] = {"mlp_digits", "gpt_bytes_dropout", "llama3_8b", "mixtral_8x7b",
+                                     "bert_large", "vit_b16",           "mtf_lm",    "gpt2_small"};
+static const char *const NAMES[] = {"bf16", "f16", "bf16,gradients=f32", "f16,gradients=f32"};
+
+enum { N_MODELS = sizeof MODELS / sizeof *MODELS, N_NAMES = sizeof NAMES / sizeof *NAMES };
+
+static dtp_graph *model(const char *name)
+{
+    char path[512];
+    dtp_graph *g = NULL;
+    dtp_err err = {0};
+    (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/%s.json", name);
+    if (dtp_model_read(path, NULL, &g, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return g;
+}
+
+static dtp_precision named(const char *text)
+{
+    dtp_err err = {0};
+    dtp_precision p;
+    if (dtp_precision_parse(text, &p, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return p;
+}
+
+static dtp_graph *changed(const dtp_graph *g, const char *text)
+{
+    dtp_err err = {0};
+    dtp_graph *out = NULL;
+    const dtp_precision p = named(text);
+    if (dtp_graph_with_precision(g, &p, &out, &err) != DTP_OK ||
+        dtp_graph_check(out, &err) != DTP_OK) {
+        fail_msg("%s: %s", text, err.msg);
+    }
+    return out;
+}
+
+static bool is_cast(const dtp_graph *g, dtp_tensor_id t)
+{
+    const dtp_node_id n = g->tensors[t].producer;
+    return n >= 0 && (g->nodes[n].op->flags & DTP_OP_CAST) != 0;
+}
+
+/* Casts of the tensor to 16 bits, and other readers of it in the forward pass. */
+static void count_readers(const dtp_graph *g, dtp_tensor_id t, int32_t *casts, int32_t *others)
+{
+    *casts = *others = 0;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        for (int32_t i = 0; i < node->n_in && node->phase == DTP_FORWARD; i++) {
+            const bool reads = node->in[i] == t;
+            *casts += reads && is_cast(g, node->out[0]) ? 1 : 0;
+            *others += reads && !is_cast(g, node->out[0]) ? 1 : 0;
+        }
+    }
+}
+
+static void check_sources(const dtp_graph *g)
+{
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        int32_t casts, others;
+        assert_true(tensor->kind != DTP_TENSOR_STATE || tensor->type.dtype == DTP_F32);
+        if (tensor->kind != DTP_TENSOR_PARAM) {
+            continue;
+        }
+        count_readers(g, t, &casts, &others);
+        if (tensor->type.dtype != DTP_F32 || casts != 1 || others != 0) {
+            fail_msg("%s: %d casts, %d other readers", tensor->name, casts, others);
+        }
+    }
+}
+
+/* What nodes read and give: one float type for products and sums of activations, f32 behind them.
+ */
+static void check_nodes(const dtp_graph *g, const dtp_precision *p)
+{
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        const dtp_dtype in = node->n_in > 0 ? g->tensors[node->in[0]].type.dtype : DTP_F32;
+        const dtp_dtype out = g->tensors[node->out[0]].type.dtype;
+        const uint32_t flags = node->op->flags;
+        if ((flags & DTP_OP_CAST) != 0) {
+            assert_true(in != out);
+            assert_false(is_cast(g, node->in[0])); /* no cast of a cast */
+        } else if (node->phase == DTP_FORWARD &&
+                   (flags & (DTP_OP_CONTRACTION | DTP_OP_ATTENTION)) != 0) {
+            assert_int_equal(in, p->compute);
+            assert_int_equal(out, p->compute);
+        } else if ((flags & DTP_OP_NORM) != 0) {
+            assert_int_equal(out, p->compute);
+            assert_int_equal(g->tensors[node->out[1]].type.dtype, DTP_F32);
+        } else if ((flags & DTP_OP_SOFTMAX_LOSS) != 0) {
+            assert_int_equal(in, p->compute);
+            assert_int_equal(out, DTP_F32);
+            assert_int_equal(g->tensors[node->out[1]].type.dtype, DTP_F32);
+        } else if ((flags & DTP_OP_STATISTIC) != 0) {
+            assert_int_equal(in, DTP_F32);
+        }
+    }
+}
+
+/* Random numbers, names and counts are those of the graph in f32. */
+static void check_like(const dtp_graph *g, const dtp_graph *f32)
+{
+    for (dtp_node_id n = 0; n < f32->n_nodes; n++) {
+        const dtp_node *node = &f32->nodes[n];
+        if (node->phase == DTP_BACKWARD) {
+            continue;
+        }
+        const dtp_tensor_id t = dtp_graph_find(g, node->name);
+        assert_true(t >= 0);
+        const dtp_node *same = &g->nodes[g->tensors[t].producer];
+        assert_ptr_equal(same->op, node->op);
+        assert_int_equal(same->block, node->block);
+        assert_int_equal(same->instance, node->instance);
+        for (int32_t i = 0; i < node->n_attrs; i++) {
+            assert_true(node->attrs[i].kind == DTP_ATTR_DTYPE ||
+                        same->attrs[i].i == node->attrs[i].i);
+        }
+    }
+    assert_int_equal(g->n_grads, f32->n_grads);
+    assert_int_equal(g->n_updates, f32->n_updates);
+    assert_int_equal(g->n_outputs, f32->n_outputs);
+    assert_string_equal(g->tensors[g->loss].name, f32->tensors[f32->loss].name);
+    assert_int_equal(g->tensors[g->loss].type.dtype, DTP_F32);
+}
+
+/* In f32: no cast of a gradient is left, and what makes one gives f32. In 16 bits: there is one. */
+static void check_gradients(const dtp_graph *g, const dtp_precision *p)
+{
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        const dtp_tensor_id t = g->grads[i].grad;
+        assert_int_equal(g->tensors[t].type.dtype, DTP_F32);
+        if (is_cast(g, t) == (p->gradients == DTP_F32)) {
+            fail_msg("the gradient of '%s' comes from %s", g->tensors[g->grads[i].param].name,
+                     g->nodes[g->tensors[t].producer].op->name);
+        }
+    }
+}
+
+static void test_precision__types(void **state)
+{
+    (void)state;
+    for (int32_t m = 0; m < N_MODELS; m++) {
+        dtp_graph *f32 = model(MODELS[m]);
+        for (int32_t k = 0; k < N_NAMES; k++) {
+            const dtp_precision p = named(NAMES[k]);
+            dtp_graph *g = changed(f32, NAMES[k]);
+            print_message("%s %s: %d nodes\n", MODELS[m], NAMES[k], g->n_nodes);
+            check_sources(g);
+            check_nodes(g, &p);
+            check_like(g, f32);
+            check_gradients(g, &p);
+            dtp_graph_destroy(g);
+        }
+        dtp_graph_destroy(f32);
+    }
+}
+
+/* A cast of a block's parameter belongs to the block, one of a shared parameter to none. */
+static void test_precision__blocks_of_casts(void **state)
+{
+    (void)state;
+    dtp_graph *f32 = model("gpt2_small"), *g = changed(f32, "bf16");
+    const dtp_tensor_id own = dtp_graph_find(g, "bf16.layers.3.mlp.w1");
+    const dtp_tensor_id tied = dtp_graph_find(g, "bf16.token_table");
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        if (node->out[0] == own) {
+            assert_true(node->block >= 0);
+            assert_int_equal(node->instance, 3);
+        }
+        assert_true(node->out[0] != tied || node->block == -1);
+    }
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(f32);
+}
+
+#define MODEL(params, nodes)                                                                       \
+    "{\"format\": \"dtp.model/1\", \"name\": \"t\", \"dims\": {\"b\": 6, \"f\": 4, \"g\": 4},"     \
+    "\"inputs\": {\"x\": {\"dims\": [\"b\", \"f\"], \"dtype\": \"f32\"}},"                         \
+    "\"params\": {" params "}, \"nodes\": [" nodes "],"                                            \
+    "\"train\": {\"loss\": \"loss\", \"optimizer\": {\"sgd\": {\"lr\": 0.1}}}}"
+#define W "\"w\": {\"dims\": [\"f\"], \"init\": \"ones\"}"
+
+static dtp_graph *parse(const char *text)
+{
+    dtp_err err = {0};
+    dtp_graph *g = NULL;
+    if (dtp_model_parse("t", text, strlen(text), NULL, &g, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return g;
+}
+
+static dtp_dtype dtype_of(const dtp_graph *g, const char *name)
+{
+    const dtp_tensor_id t = dtp_graph_find(g, name);
+    if (t < 0) {
+        fail_msg("no tensor '%s'", name);
+    }
+    return g->tensors[t].type.dtype;
+}
+
+/* A loss by sums, masks from random numbers, statistics, a scalar parameter. */
+static void test_precision__what_stays_wide(void **state)
+{
+    (void)state;
+    dtp_graph *f32 = parse(
+        MODEL(W ", \"s\": {\"dims\": [], \"init\": \"ones\"}",
+              "{\"id\": \"y\", \"op\": \"mul\", \"in\": [\"x\", \"w\"]},"
+              "{\"id\": \"u\", \"op\": \"uniform\", \"out\": [\"b\", \"f\"]},"
+              "{\"id\": \"rate\", \"op\": \"constant\", \"value\": 0.3, \"out\": []},"
+              "{\"id\": \"keep\", \"op\": \"compare\", \"cmp\": \"lt\", \"in\": [\"u\", \"rate\"]},"
+              "{\"id\": \"mask\", \"op\": \"cast\", \"dtype\": \"f32\", \"in\": [\"keep\"]},"
+              "{\"id\": \"z\", \"op\": \"mul\", \"in\": [\"y\", \"mask\"]},"
+              "{\"id\": \"count\", \"op\": \"cumsum\", \"dim\": \"f\", \"in\": [\"z\"]},"
+              "{\"id\": \"spread\", \"op\": \"std\", \"over\": [\"f\"], \"in\": [\"z\"]},"
+              "{\"id\": \"q\", \"op\": \"mul\", \"in\": [\"count\", \"spread\"]},"
+              "{\"id\": \"sq\", \"op\": \"square\", \"in\": [\"q\"]},"
+              "{\"id\": \"mse\", \"op\": \"reduce\", \"kind\": \"mean\", \"over\": [\"b\", \"f\"], "
+              "\"in\": [\"sq\"]},"
+              "{\"id\": \"t\", \"op\": \"exp\", \"in\": [\"s\"]},"
+              "{\"id\": \"loss\", \"op\": \"mul\", \"in\": [\"mse\", \"t\"]}"));
+    dtp_graph *g = changed(f32, "bf16");
+    static const char *const wide[] = {"u", "rate", "count", "spread", "mse", "t", "loss"};
+    static const char *const narrow[] = {"y", "mask", "z", "q", "sq"};
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        assert_int_equal(dtype_of(g, wide[i]), DTP_F32);
+    }
+    for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) {
+        assert_int_equal(dtype_of(g, narrow[i]), DTP_BF16);
+    }
+    assert_true(dtp_graph_find(g, "bf16.s") < 0); /* read by what stays in f32 */
+    assert_true(dtp_graph_find(g, "bf16.x") >= 0);
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(f32);
+}
+
+/* A parameter that is used twice and moved: the gradients in f32 are added and moved in f32. */
+static void test_precision__gradients_in_f32_through_linear_nodes(void **state)
+{
+    (void)state;
+    dtp_graph *f32 = parse(MODEL(
+        "\"w\": {\"dims\": [\"f\", \"g\"], \"init\": \"ones\"}",
+        "{\"id\": \"p\", \"op\": \"permute\", \"in\": [\"w\"], \"out\": [\"g\", \"f\"]},"
+        "{\"id\": \"y\", \"op\": \"einsum\", \"in\": [\"x\", \"p\"], \"out\": [\"b\", \"g\"]},"
+        "{\"id\": \"y2\", \"op\": \"einsum\", \"in\": [\"x\", \"w\"], \"out\": [\"b\", \"g\"]},"
+        "{\"id\": \"z\", \"op\": \"mul\", \"in\": [\"y\", \"y2\"]},"
+        "{\"id\": \"loss\", \"op\": \"reduce\", \"kind\": \"sum\", \"over\": [\"b\", \"g\"], "
+        "\"in\": [\"z\"]}"));
+    const dtp_precision p = named("bf16,gradients=f32");
+    dtp_graph *g = changed(f32, "bf16,gradients=f32");
+    check_gradients(g, &p);
+    int32_t sums = 0;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        const bool backward = node->phase == DTP_BACKWARD;
+        sums += backward && (node->op->flags & DTP_OP_SUM) != 0 &&
+                        g->tensors[node->out[0]].type.dtype == DTP_F32
+                    ? 1
+                    : 0;
+        assert_true(!backward || (node->op->flags & DTP_OP_CAST) == 0 ||
+                    g->tensors[node->out[0]].type.rank == 0); /* of the loss's gradient alone */
+    }
+    assert_int_equal(sums, 1);
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(f32);
+}
+
+static void test_precision__texts_and_refusals(void **state)
+{
+    static const char *const bad[] = {
+        "",     "auto", "fp16", "f64", "bf16,", "bf16,gradients=bf16", "i32", "f32,gradients=f32",
+        "bf16 "};
+    (void)state;
+    dtp_err err = {0};
+    dtp_precision p;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(dtp_precision_parse(bad[i], &p, &err), DTP_INVALID);
+        assert_non_null(strstr(err.msg, "expected f32, bf16 or f16"));
+    }
+    for (int32_t k = 0; k < N_NAMES; k++) {
+        char text[DTP_PRECISION_TEXT_BYTES];
+        p = named(NAMES[k]);
+        dtp_precision_print(&p, text);
+        assert_string_equal(text, NAMES[k]);
+    }
+    assert_int_equal(named("f32").compute, DTP_F32);
+    /* a model in f64, and names that the casts need */
+    dtp_graph *out = NULL, *g = NULL;
+    const dtp_model_options f64 = {.size = sizeof f64, .f64 = true};
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/mlp_digits.json", &f64, &g, &err),
+                     DTP_OK);
+    p = named("bf16");
+    assert_int_equal(dtp_graph_with_precision(g, &p, &out, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "no f32 parameter"));
+    dtp_graph_destroy(g);
+    g = parse(MODEL(W, "{\"id\": \"bf16.w\", \"op\": \"neg\", \"in\": [\"w\"]},"
+                       "{\"id\": \"y\", \"op\": \"mul\", \"in\": [\"x\", \"bf16.w\"]},"
+                       "{\"id\": \"loss\", \"op\": \"reduce\", \"kind\": \"sum\", \"over\": "
+                       "[\"b\", \"f\"], \"in\": [\"y\"]}"));
+    assert_int_equal(dtp_graph_with_precision(g, &p, &out, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "'bf16.w' is used twice"));
+    dtp_graph_destroy(g);
+}
+
+/* Precision, recomputation and microbatches together. */
+static void test_precision__with_other_variants(void **state)
+{
+    (void)state;
+    dtp_err err = {0};
+    dtp_arena *arena = dtp_arena_create();
+    dtp_graph *model_f32 = model("gpt_bytes"), *g = NULL;
+    dtp_graph_variant v;
+    const dtp_variant_texts texts = {"bf16", "layer", "4"};
+    if (dtp_graph_variant_parse(&texts, model_f32, arena, &v, &err) != DTP_OK ||
+        dtp_graph_with_variant(model_f32, &v, 0, NULL, &g, &err) != DTP_OK ||
+        dtp_graph_check(g, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    int32_t accumulators = 0, casts_again = 0;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        accumulators += tensor->per_step ? 1 : 0;
+        assert_true(!tensor->per_step || tensor->type.dtype == DTP_F32);
+        casts_again += strncmp(tensor->name, "remat.bf16.layers.", 18) == 0 ? 1 : 0;
+    }
+    assert_int_equal(accumulators, g->n_grads + 1);
+    assert_true(casts_again > 0);
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(model_f32);
+    dtp_arena_destroy(arena);
+}
+
+/* The rows of a cast between two types that pass partial sums. */
+static int32_t linear_rows(dtp_dtype from, dtp_dtype to)
+{
+    const dtp_attr attr = dtp_attr_int("dtype", (int64_t)to);
+    dtp_dims dims;
+    dtp_arena *arena = dtp_arena_create();
+    dtp_dim_id d;
+    dtp_sharding_rules set;
+    dtp_dims_init(&dims, arena);
+    assert_int_equal(dtp_dims_intern(&dims, "d", 8, &d, NULL), DTP_OK);
+    const dtp_ttype in = {.dtype = from, .rank = 1, .dims = {{d, 8}}},
+                    out = {.dtype = to, .rank = 1, .dims = {{d, 8}}};
+    const dtp_op_call call = {.op = dtp_op_set_find(dtp_builtin_ops(), "cast"),
+                              .dims = &dims,
+                              .attrs = &attr,
+                              .n_attrs = 1,
+                              .n_in = 1,
+                              .n_out = 1,
+                              .in = &in,
+                              .out = &out};
+    int32_t linear = 0;
+    dtp_sharding_rules_of(&call, true, &set);
+    for (int32_t r = 0; r < set.n; r++) {
+        linear += set.rows[r].linear ? 1 : 0;
+    }
+    dtp_arena_destroy(arena);
+    return linear;
+}
+
+static void test_precision__widening_casts_pass_sums(void **state)
+{
+    (void)state;
+    assert_int_equal(linear_rows(DTP_BF16, DTP_F32), 1);
+    assert_int_equal(linear_rows(DTP_F16, DTP_F32), 1);
+    assert_int_equal(linear_rows(DTP_F32, DTP_F64), 1);
+    assert_int_equal(linear_rows(DTP_F32, DTP_BF16), 0);
+    assert_int_equal(linear_rows(DTP_BF16, DTP_F16), 0);
+    assert_int_equal(linear_rows(DTP_F32, DTP_F32), 0);
+    assert_int_equal(linear_rows(DTP_I32, DTP_F32), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_precision__types),
+        cmocka_unit_test(test_precision__blocks_of_casts),
+        cmocka_unit_test(test_precision__what_stays_wide),
+        cmocka_unit_test(test_precision__gradients_in_f32_through_linear_nodes),
+        cmocka_unit_test(test_precision__texts_and_refusals),
+        cmocka_unit_test(test_precision__with_other_variants),
+        cmocka_unit_test(test_precision__widening_casts_pass_sums),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
