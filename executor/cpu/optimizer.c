@@ -6,6 +6,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/simd.h"
+#include "executor/device/loss_scale.h"
 
 typedef enum rule { SGD, MOMENTUM, ADAM, ADAMW, SUM, FIRST } rule;
 
@@ -13,6 +14,7 @@ typedef enum rule { SGD, MOMENTUM, ADAM, ADAMW, SUM, FIRST } rule;
 typedef struct update_job {
     rule rule;
     float lr, decay, momentum, beta1, beta2, eps, step, root;
+    float factor; /* of the gradient */
     const float *p, *g, *m, *v;
     float *p_out, *m_out, *v_out;
 } update_job;
@@ -69,26 +71,66 @@ DTP_CPU_CLONES static void sum_run(const update_job *job, int64_t at, int64_t n)
     }
 }
 
-static void update_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
+static void run_rule(const update_job *job, int64_t at, int64_t n)
 {
-    const update_job *job = user;
     switch (job->rule) {
     case SGD:
-        sgd_run(job, off[0], n);
+        sgd_run(job, at, n);
         break;
     case MOMENTUM:
-        momentum_run(job, off[0], n);
+        momentum_run(job, at, n);
         break;
     case SUM:
-        sum_run(job, off[0], n);
+        sum_run(job, at, n);
         break;
     case FIRST:
-        memcpy(job->p_out + off[0], job->g + off[0], (size_t)n * sizeof *job->g);
+        memcpy(job->p_out + at, job->g + at, (size_t)n * sizeof *job->g);
         break;
     default:
-        adam_run(job, off[0], n);
+        adam_run(job, at, n);
         break;
     }
+}
+
+static void update_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
+{
+    run_rule(user, off[0], n);
+}
+
+/* Gradients times the factor, a block at a time. */
+static void scaled_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
+{
+    enum { BLOCK = 512 };
+    const update_job *job = user;
+    float g[BLOCK];
+    for (int64_t at = off[0], end = off[0] + n; at < end; at += BLOCK) {
+        const int64_t m = end - at < BLOCK ? end - at : BLOCK;
+        update_job block = *job;
+        for (int64_t i = 0; i < m; i++) {
+            g[i] = job->factor * job->g[at + i];
+        }
+        block.g = g;
+        block.p += at;
+        block.p_out += at;
+        block.m += job->m != NULL ? at : 0;
+        block.m_out += job->m != NULL ? at : 0;
+        block.v += job->v != NULL ? at : 0;
+        block.v_out += job->v != NULL ? at : 0;
+        run_rule(&block, 0, m);
+    }
+}
+
+/* The outputs are the operands. */
+static dtp_status skip(const dtp_kernel_args *args)
+{
+    const dtp_op_call *call = args->call;
+    for (int32_t o = 0; o < call->n_out; o++) {
+        const dtp_view *from = &args->in[call->op->inplace_in[o] - 1];
+        if (from->data != args->out[o].data) {
+            memcpy(args->out[o].data, from->data, (size_t)dtp_ttype_bytes(&from->local));
+        }
+    }
+    return DTP_OK;
 }
 
 static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *err)
@@ -102,18 +144,23 @@ static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *
         job->lr = (float)dtp_call_float(call, "lr");
         job->decay = (float)dtp_call_float(call, "weight_decay");
     }
-    if (call->n_in > 2) {
+    if (call->n_out > 1) {
         job->m = args->in[2].data;
         job->m_out = args->out[1].data;
     }
-    if (call->n_in > 3) {
+    if (call->n_out > 2) {
         job->v = args->in[3].data;
         job->v_out = args->out[2].data;
+    }
+    const bool scaled = call->n_in > call->n_out + 1;
+    job->factor = scaled ? *(const float *)args->in[call->n_in - 1].data : 1.0f;
+    if (job->factor == 0.0f) {
+        return skip(args);
     }
     const dtp_view *views[] = {&args->out[0]};
     dtp_nest nest;
     dtp_nest_like(&nest, 1, views);
-    dtp_nest_each(&nest, args->threads, update_piece, job);
+    dtp_nest_each(&nest, args->threads, scaled ? scaled_piece : update_piece, job);
     return DTP_OK;
 }
 
@@ -160,9 +207,24 @@ static dtp_status adamw_kernel(const dtp_kernel_args *args, dtp_err *err)
     return run_either_adam(args, true, err);
 }
 
+static dtp_status loss_scale_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    double in[4], out[4];
+    for (int32_t i = 0; i < 4; i++) {
+        in[i] = (double)*(const float *)args->in[i].data;
+    }
+    dtp_loss_scale_next(args->call, in, out);
+    for (int32_t i = 0; i < 4; i++) {
+        *(float *)args->out[i].data = (float)out[i];
+    }
+    return DTP_OK;
+}
+
 const dtp_cpu_row dtp_cpu_optimizer[] = {{"sgd", sgd_kernel, dtp_cpu_check_all_f32},
                                          {"momentum", momentum_kernel, dtp_cpu_check_all_f32},
                                          {"adam", adam_kernel, dtp_cpu_check_all_f32},
                                          {"adamw", adamw_kernel, dtp_cpu_check_all_f32},
                                          {"accumulate", accumulate_kernel, dtp_cpu_check_all_f32},
+                                         {"loss_scale", loss_scale_kernel, dtp_cpu_check_all_f32},
                                          {.op = NULL}};
