@@ -47,10 +47,10 @@ typedef struct forward_work {
     const dtp_graph *g;
     dtp_dtype compute;
     dtp_graph_copy copy;
-    dtp_tensor_id *other;    /* by tensor: its copy in the other of the two types, -1 = none */
-    const dtp_node **reader; /* by tensor: the first forward node that reads it */
-    bool *shared;            /* by tensor: nodes of several instances of blocks read it */
-    bool *wide;              /* by tensor: a node that computes in f32 reads it */
+    dtp_tensor_id *other; /* by tensor: its copy in the other of the two types, -1 = none */
+    dtp_node_id *reader;  /* by tensor: the first forward node that reads it, -1 = none */
+    bool *shared;         /* by tensor: nodes of several instances of blocks read it */
+    bool *wide;           /* by tensor: a node that computes in f32 reads it */
 } forward_work;
 
 static const dtp_ttype *type_of(const dtp_graph *g, dtp_tensor_id t)
@@ -92,7 +92,7 @@ static bool compares_wide(const forward_work *w, const dtp_node *node)
 static dtp_status operand(forward_work *w, dtp_tensor_id t, dtp_dtype dtype, dtp_tensor_id *out,
                           dtp_err *err)
 {
-    const dtp_node *reader = w->reader[t];
+    const dtp_node *reader = &w->g->nodes[w->reader[t]];
     dtp_graph *to = w->copy.to;
     *out = w->copy.tensor[t];
     if (type_of(w->g, t)->dtype != DTP_F32 || type_of(to, *out)->dtype == dtype) {
@@ -175,10 +175,10 @@ static void find_readers(forward_work *w)
             stays_wide(w->g, node) || !dtp_dtype_is_float(type_of(w->g, node->out[0])->dtype);
         for (int32_t i = 0; i < node->n_in && node->phase == DTP_FORWARD; i++) {
             const dtp_tensor_id t = node->in[i];
-            const dtp_node *first = w->reader[t];
+            const dtp_node *first = w->reader[t] >= 0 ? &w->g->nodes[w->reader[t]] : NULL;
             w->shared[t] = w->shared[t] || (first != NULL && (first->block != node->block ||
                                                               first->instance != node->instance));
-            w->reader[t] = first != NULL ? first : node;
+            w->reader[t] = first != NULL ? w->reader[t] : n;
             w->wide[t] = w->wide[t] || wide;
         }
     }
@@ -215,6 +215,7 @@ static dtp_status forward(const dtp_graph *g, const dtp_precision *p, dtp_arena 
     DTP_TRY(DTP_NEW(scratch, w.wide, n, err));
     for (size_t t = 0; t < n; t++) {
         w.other[t] = -1;
+        w.reader[t] = -1;
     }
     find_readers(&w);
     DTP_TRY(dtp_graph_copy_begin(g, &w.copy, err));

@@ -112,10 +112,10 @@ static void scaled_piece(const void *user, int64_t n, const int64_t off[DTP_NEST
         block.g = g;
         block.p += at;
         block.p_out += at;
-        block.m += job->m != NULL ? at : 0;
-        block.m_out += job->m != NULL ? at : 0;
-        block.v += job->v != NULL ? at : 0;
-        block.v_out += job->v != NULL ? at : 0;
+        block.m += at;
+        block.m_out += at;
+        block.v += at;
+        block.v_out += at;
         run_rule(&block, 0, m);
     }
 }
@@ -140,6 +140,8 @@ static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *
     job->p = args->in[0].data;
     job->g = args->in[1].data;
     job->p_out = args->out[0].data;
+    job->m = job->v = job->p; /* where there are no slots: not read */
+    job->m_out = job->v_out = job->p_out;
     if (job->rule != SUM && job->rule != FIRST) {
         job->lr = (float)dtp_call_float(call, "lr");
         job->decay = (float)dtp_call_float(call, "weight_decay");

@@ -341,6 +341,7 @@ static void test_precision__with_other_variants(void **state)
         dtp_graph_check(g, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
+    assert_non_null(g);
     int32_t accumulators = 0, casts_again = 0;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &g->tensors[t];
