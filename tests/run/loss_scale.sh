@@ -22,6 +22,17 @@ rows = [1, 2, 3, 0.5, 0, 0, 0, 1, 0, 0, 0, 0.25]
 open(sys.argv[1], "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<12f", *rows))
 P
 failed=0
+# A checkpoint of another precision: the scale keeps its first value. 16-bit tensors are written as f32.
+for precision in bf16 f32 f16; do
+    "$bin/dtrun" run models/mlp_digits.json --backend ref --precision $precision --steps 1 --quiet \
+        --save "$dir/$precision.safetensors" --fetch logits="$dir/$precision.npy" >"$dir/out.txt" 2>&1 &&
+        [ "$(stat -c %s "$dir/$precision.npy")" = 3968 ] && # 96 x 10 of f32 behind 128 bytes
+
+        "$bin/dtrun" run models/mlp_digits.json --backend ref --precision f16 --steps 1 --quiet \
+            --load "$dir/$precision.safetensors" 2>&1 | grep -q "^loss scale 65536, 0 steps skipped" && continue
+    echo "FAIL: f16 from a checkpoint of $precision"
+    failed=1
+done
 run() { # NAME, STEPS, options
     "$bin/dtrun" run "$dir/model.json" --precision f16 --feed x="$dir/x.npy" --steps "$2" --quiet --json \
         --fetch w="$dir/$1.npy" -o "$dir/$1.json" "${@:3}" || failed=1
