@@ -1,7 +1,7 @@
-/* einsum: runs the steps of core/graph/ops/einsum_plan.h. Matrix products go to OpenBLAS, batches
+/* einsum: runs the steps of spmd/target/cpu_einsum_plan.h. Matrix products go to OpenBLAS, batches
  * in parallel when there are enough of them; loop steps are copies, sums, products or batched
  * dots. */
-#include "core/graph/ops/einsum_plan.h"
+#include "spmd/target/cpu_einsum_plan.h"
 
 #include <string.h>
 

@@ -53,7 +53,7 @@ static dtp_status call_kernel(const dtp_verify__update_job *job, const dtp_node 
     dtp_call_types types;
     const dtp_op_call call = dtp_node_call(job->g, node, &types);
     const dtp_kernel_fn kernel = dtp_backend_kernel(u->backend, node->op->name);
-    if (kernel == NULL || node->op->workspace != NULL) {
+    if (kernel == NULL || dtp_target_workspace(job->ref->program->target, &call) > 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED,
                         "the '%s' backend has no kernel without workspace for op '%s'",
                         u->backend->ops->name, node->op->name);

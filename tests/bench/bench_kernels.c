@@ -9,6 +9,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/ops/op_table.h"
+#include "spmd/target/target.h"
 #include "executor/device/backend.h"
 #include "executor/cpu/gemm.h"
 
@@ -251,7 +252,7 @@ static void run_one(dtp_backend *b, const bench_op *bench, double gemm_rate)
         make_view(&out_views[i], &out[i]);
         bytes += (double)dtp_ttype_bytes(&out[i]);
     }
-    int64_t workspace = call.op->workspace != NULL ? call.op->workspace(&call) : 0;
+    int64_t workspace = dtp_target_workspace(&dtp_target_cpu, &call);
     dtp_kernel_args args = {.call = &call,
                             .in = in_views,
                             .out = out_views,

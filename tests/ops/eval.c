@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "executor/device/convert.h"
+#include "spmd/target/target.h"
 
 static size_t buffer_bytes(const dtp_graph *g, dtp_tensor_id t)
 {
@@ -62,7 +63,7 @@ dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_
                        const dtp_view *out, dtp_err *err)
 {
     dtp_kernel_fn run = backend->ops->kernel(backend, call->op->name);
-    int64_t bytes = call->op->workspace == NULL ? 0 : call->op->workspace(call);
+    int64_t bytes = dtp_target_workspace(&dtp_target_cpu, call);
     void *workspace = NULL;
     if (run == NULL) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "backend '%s' has no kernel '%s'", backend->ops->name,

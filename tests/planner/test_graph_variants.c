@@ -294,6 +294,7 @@ static void test_graph_variants__precision_is_searched(void **state)
     double best_s = 1e30, f32_s = 0.0;
     int64_t f32_bytes = 0;
     create(&x, "x:2", dtp_plan_tensor);
+    x.request.target = &dtp_target_ref;
     for (int i = 0; i < 3; i++) {
         const dtp_graph_variant c = {
             .precision = all[i], .microbatches = i == 2 ? 2 : 1, .micro_dim = -1};

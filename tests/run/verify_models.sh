@@ -42,8 +42,8 @@ backend=(--threads 1)
 if [ "$which" = half ]; then
     backend=(--backend ref --steps 1)
     plans=(
-        "x:2|--rules batch:x --precision bf16"
-        "x:2;y:2|--mode rules --objective memory --machine models/machines/l4_16.json --precision f16,gradients=f32"
+        "x:2|--rules batch:x --precision bf16 --target ref"
+        "x:2;y:2|--mode rules --objective memory --machine models/machines/l4_16.json --precision f16,gradients=f32 --target ref"
     )
     models=("${models[@]/*experts=8*/}") # a rounding that changes which experts are chosen is no small error
 fi

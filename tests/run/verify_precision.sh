@@ -13,7 +13,7 @@ count=0 failed=0
 while IFS='|' read -r layouts choices; do
     count=$((count + 1))
     # shellcheck disable=SC2086
-    "$bin/dtplan" plan models/gpt_bytes_dropout.json $small $layouts $choices --machine models/machines/a100_8.json \
+    "$bin/dtplan" plan models/gpt_bytes_dropout.json $small $layouts $choices --target ref --machine models/machines/a100_8.json \
         -o "$dir/plan.json" >"$dir/plan.txt" &&
         "$bin/dtrun" verify models/gpt_bytes_dropout.json $small --plan "$dir/plan.json" --backend ref --comm sim $feed \
             >"$dir/verify.txt" &&
@@ -48,10 +48,10 @@ CASES
 while IFS='|' read -r style precision kind dtypes; do
     count=$((count + 1))
     # shellcheck disable=SC2086
-    "$bin/dtplan" plan models/gpt_bytes.json $small --mesh x:2 --style "**:data" --style "**:$style" --precision $precision \
+    "$bin/dtplan" plan models/gpt_bytes.json $small --mesh x:2 --style "**:data" --style "**:$style" --precision $precision --target ref \
         -o "$dir/plan.json" >"$dir/plan.txt" &&
         "$bin/dtplan" show models/gpt_bytes.json $small --plan "$dir/plan.json" --stage program >"$dir/program.txt"
-    found=$(sed -n "s/.*\(forward\|backward\) *collective $kind.*, [0-9]* x \([a-z0-9]*\) .*/\1 \2/p" "$dir/program.txt" |
+    found=$(sed -n "s/.*\(forward\|backward\) *start *$kind.*, [0-9]* x \([a-z0-9]*\) .*/\1 \2/p" "$dir/program.txt" |
         sort -u | paste -sd, -)
     [ "$found" = "$dtypes" ] && continue
     echo "FAIL: $style in $precision: $kind of '$found', not '$dtypes'"
