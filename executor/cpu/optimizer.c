@@ -7,6 +7,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/nest.h"
 #include "executor/cpu/simd.h"
+#include "executor/device/loss_scale.h"
 
 typedef enum rule { SGD, MOMENTUM, ADAM, ADAMW, SUM, FIRST } rule;
 
@@ -16,6 +17,8 @@ typedef struct update_job {
     float lr, decay, momentum, beta1, beta2, eps, step, root;
     const float *p, *g, *m, *v;
     float *p_out, *m_out, *v_out;
+    bool scaled;
+    float factor;    /* scaled: of the gradient */
     dtp_dtype dtype; /* of all; 16-bit ones are widened before they are looked at */
 } update_job;
 
@@ -92,37 +95,58 @@ static void update_run(const update_job *job, int64_t at, int64_t n)
     }
 }
 
-/* A block of 16-bit floats. */
-static void update_halves(const update_job *job, int64_t at, int64_t n)
+/* A block of 16-bit floats, or of gradients that take a factor. */
+static void update_block(const update_job *job, int64_t at, int64_t n)
 {
-    const void *const in[] = {job->p, job->g, job->m, job->v};
-    void *const out[] = {job->p_out, job->m_out, job->v_out};
+    const bool half = dtp_dtype_is_half(job->dtype);
     float from[4][DTP_HALF_BLOCK], to[3][DTP_HALF_BLOCK];
     update_job block = *job;
-    for (int32_t k = 0; k < 4 && in[k] != NULL; k++) {
-        dtp_widen(job->dtype, n, (const uint16_t *)in[k] + at, 1, from[k]);
+    const float **in[] = {&block.p, &block.g, &block.m, &block.v};
+    float **out[] = {&block.p_out, &block.m_out, &block.v_out};
+    void *const results[] = {job->p_out, job->m_out, job->v_out};
+    for (int32_t k = 0; k < 4; k++) {
+        const void *whole = *in[k];
+        if (half && whole != NULL) {
+            dtp_widen(job->dtype, n, (const uint16_t *)whole + at, 1, from[k]);
+        }
+        *in[k] = half || whole == NULL ? from[k] : *in[k] + at;
     }
-    block.p = from[0];
-    block.g = from[1];
-    block.m = from[2];
-    block.v = from[3];
-    block.p_out = to[0];
-    block.m_out = to[1];
-    block.v_out = to[2];
+    for (int32_t k = 0; k < 3; k++) {
+        *out[k] = half || *out[k] == NULL ? to[k] : *out[k] + at;
+    }
+    if (job->scaled) {
+        for (int64_t i = 0; i < n; i++) {
+            from[1][i] = job->factor * block.g[i];
+        }
+        block.g = from[1];
+    }
     update_run(&block, 0, n);
-    for (int32_t k = 0; k < 3 && out[k] != NULL; k++) {
-        dtp_narrow(job->dtype, n, to[k], (uint16_t *)out[k] + at, 1);
+    for (int32_t k = 0; k < 3 && half && results[k] != NULL; k++) {
+        dtp_narrow(job->dtype, n, to[k], (uint16_t *)results[k] + at, 1);
     }
 }
 
 static void update_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
 {
     const update_job *job = user;
-    const bool half = dtp_dtype_is_half(job->dtype);
-    const int64_t block = half ? DTP_HALF_BLOCK : n;
+    const bool blocks = job->scaled || dtp_dtype_is_half(job->dtype);
+    const int64_t block = blocks ? DTP_HALF_BLOCK : n;
     for (int64_t at = 0; at < n; at += block) {
-        (half ? update_halves : update_run)(job, off[0] + at, n - at < block ? n - at : block);
+        (blocks ? update_block : update_run)(job, off[0] + at, n - at < block ? n - at : block);
     }
+}
+
+/* The outputs are the operands. */
+static dtp_status skip(const dtp_kernel_args *args)
+{
+    const dtp_op_call *call = args->call;
+    for (int32_t o = 0; o < call->n_out; o++) {
+        const dtp_view *from = &args->in[call->op->inplace_in[o] - 1];
+        if (from->data != args->out[o].data) {
+            memcpy(args->out[o].data, from->data, (size_t)dtp_ttype_bytes(&from->local));
+        }
+    }
+    return DTP_OK;
 }
 
 static double learning_rate(const dtp_kernel_args *args)
@@ -142,13 +166,18 @@ static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *
         job->lr = (float)learning_rate(args);
         job->decay = (float)dtp_call_float(call, "weight_decay");
     }
-    if (call->n_in > 2) {
+    if (call->n_out > 1) {
         job->m = args->in[2].data;
         job->m_out = args->out[1].data;
     }
-    if (call->n_in > 3) {
+    if (call->n_out > 2) {
         job->v = args->in[3].data;
         job->v_out = args->out[2].data;
+    }
+    job->scaled = call->n_in > call->n_out + 1;
+    job->factor = job->scaled ? *(const float *)args->in[call->n_in - 1].data : 1.0f;
+    if (job->factor == 0.0f) {
+        return skip(args);
     }
     const dtp_view *views[] = {&args->out[0]};
     dtp_nest nest;
@@ -200,9 +229,25 @@ static dtp_status adamw_kernel(const dtp_kernel_args *args, dtp_err *err)
     return run_either_adam(args, true, err);
 }
 
-const dtp_kernel dtp_cpu_optimizer[] = {{"sgd", sgd_kernel, NULL, DTP_CPU_FLOATS},
-                                        {"momentum", momentum_kernel, NULL, DTP_CPU_FLOATS},
-                                        {"adam", adam_kernel, NULL, DTP_CPU_FLOATS},
-                                        {"adamw", adamw_kernel, NULL, DTP_CPU_FLOATS},
-                                        {"accumulate", accumulate_kernel, NULL, DTP_CPU_FLOATS},
-                                        {.op = NULL}};
+static dtp_status loss_scale_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    double in[4], out[4];
+    for (int32_t i = 0; i < 4; i++) {
+        in[i] = (double)*(const float *)args->in[i].data;
+    }
+    dtp_loss_scale_next(args->call, in, out);
+    for (int32_t i = 0; i < 4; i++) {
+        *(float *)args->out[i].data = (float)out[i];
+    }
+    return DTP_OK;
+}
+
+const dtp_kernel dtp_cpu_optimizer[] = {
+    {"sgd", sgd_kernel, NULL, DTP_CPU_FLOATS},
+    {"momentum", momentum_kernel, NULL, DTP_CPU_FLOATS},
+    {"adam", adam_kernel, NULL, DTP_CPU_FLOATS},
+    {"adamw", adamw_kernel, NULL, DTP_CPU_FLOATS},
+    {"accumulate", accumulate_kernel, NULL, DTP_CPU_FLOATS},
+    {"loss_scale", loss_scale_kernel, NULL, DTP_DTYPE_BIT(DTP_F32)},
+    {.op = NULL}};
