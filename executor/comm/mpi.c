@@ -160,7 +160,7 @@ static dtp_status mpi_conclude(dtp_comm *base, dtp_status mine, const dtp_comm_r
     }
     if (mine != DTP_OK && (atomic_load(&c->remote->lost) || c->remote->unclean)) {
         /* Others may have found out as well, and say so at this moment. */
-        const struct timespec pause = {.tv_nsec = 300000000};
+        const struct timespec pause = {.tv_nsec = 200000000};
         (void)nanosleep(&pause, NULL);
         dtp_comm__mpi_end_lost(c->outcome, is_first(c, err), reporter, err);
     }

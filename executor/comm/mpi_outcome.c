@@ -13,7 +13,7 @@ enum {
     GRACE_PER_RANK_MS = 250,
     GRACE_RANKS = 8,
     SPINS = 1000,  /* looks before it sleeps between them */
-    LOST_MS = 1500 /* how long a rank leaves the end of the job to another one */
+    LOST_MS = 1000 /* how long a rank leaves the end of the job to another one */
 };
 
 typedef struct outcome {
@@ -97,7 +97,7 @@ static void end_job(MPI_Comm world, const dtp_comm_reporter *reporter, const dtp
 void dtp_comm__mpi_end_lost(MPI_Comm world, bool first, const dtp_comm_reporter *reporter,
                             const dtp_err *err)
 {
-    const struct timespec pause = {.tv_sec = LOST_MS / 1000, .tv_nsec = LOST_MS % 1000 * 1000000L};
+    const struct timespec pause = {.tv_sec = LOST_MS / 1000};
     if (first) {
         end_job(world, reporter, err);
     }

@@ -23,8 +23,10 @@ enum {
     PAUSE_WAITED_NS = 20000,
     SPINS = 100,
     IDLE_NS = 10000000, /* with nothing to run */
-    /* ms that a collective that failed has to end what is under way */
-    ABANDON_MS = 300
+    /* ms that a collective that failed has to end what is under way; nothing more comes from ranks
+     * that are lost */
+    ABANDON_MS = 300,
+    ABANDON_LOST_MS = 100
 };
 
 /* ---- looks ---- */
@@ -74,13 +76,14 @@ dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave, dtp_e
 static void abandon(dtp_comm__remote *r)
 {
     const int32_t members = dtp_mesh_set_size(&r->base->mesh, r->coll->set);
+    const int32_t limit_ms = atomic_load(&r->lost) ? ABANDON_LOST_MS : ABANDON_MS;
     int done = 0;
     for (int32_t i = 0; i < r->n_requests; i++) {
         if (i / members % 2 == 0 && r->requests[i] != MPI_REQUEST_NULL) {
             (void)MPI_Cancel(&r->requests[i]);
         }
     }
-    for (int32_t ms = 0; ms < ABANDON_MS && !r->unclean; ms++) {
+    for (int32_t ms = 0; ms < limit_ms && !r->unclean; ms++) {
         for (int32_t i = 0; i < r->n_requests; i++) {
             (void)MPI_Test(&r->requests[i], &done, MPI_STATUS_IGNORE);
         }

@@ -232,7 +232,8 @@ static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dt
                                       (size_t)dtp_dtype_bytes(value->type.dtype), err));
     out->loss = *own = dtp_element(value->type.dtype, &raw, 0);
     const dtp_collection loss = dtp_session__collection(s, v);
-    return dtp_collect_reduce(&loss, DTP_F64, 1, &out->loss, err);
+    return dtp_err_prefixed(dtp_collect_reduce(&loss, DTP_F64, 1, &out->loss, err), err,
+                            "rank %d: step %" PRId64 ": loss", s->comm->rank, s->step);
 }
 
 dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)

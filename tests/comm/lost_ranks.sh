@@ -94,7 +94,8 @@ for ((m = 0; m < moments; m++)); do
     ended $((1000 * timeout + 5000)) "${ranks[1 - victim]}" || complain "$what: the other one goes on"
     [ $how != link ] || ended $((1000 * timeout + 5000)) "${ranks[victim]}" || complain "$what: it goes on"
     ended $((1000 * timeout + 10000)) $run || complain "$what: dtrun goes on"
-    words="^dtrun: rank $((1 - victim)): step .*: instruction .*node .*: rank $victim does not answer"
+    # an instruction, or host data at the end of the step
+    words="^dtrun: rank $((1 - victim)): \(step .*: instruction .*node\|step .*: loss\|after step\).*rank $victim does not answer"
     [ $how = kill ] && words="process rank $victim .* exited on signal 9"
     grep -q "$words" "$dir/said" || complain "$what: no '$words'"
     kill -9 $run "${ranks[@]}" 2>/dev/null

@@ -104,7 +104,9 @@ static dtp_status train(const run_command *c, dtp_session *session, dtp_comm *co
         DTP_TRY(dtp_session_step(session, &step, err));
         int64_t noted = *tool_interrupt_signal(); /* the ranks agree on it */
         if (comm->size > 1) {
-            DTP_TRY(dtp_comm_all_reduce(comm, DTP_REDUCE_MAX, DTP_I64, 1, &noted, err));
+            const dtp_status s = dtp_comm_all_reduce(comm, DTP_REDUCE_MAX, DTP_I64, 1, &noted, err);
+            DTP_TRY(
+                dtp_err_prefixed(s, err, "rank %d: after step %" PRId64, comm->rank, step.step));
         }
         *sig = (int)noted;
         DTP_TRY(dtp_report_add(report, &step, err));
