@@ -39,6 +39,11 @@ static double share(const dtp_rule_run *r, const dtp_value *value, int64_t index
     if (op == DTP_REDUCE_PROD) {
         return mine < n - 1 ? 2.0 : ldexp(whole, 1 - n);
     }
+    if (dtp_dtype_is_half(value->type.dtype)) {
+        /* 2, -2, 2, .. times the element, the last one what is left: exact in 16 bits. */
+        const double rest_of_all = n % 2 == 0 ? -rest : rest;
+        return mine == n - 1 ? rest_of_all : mine % 2 == 0 ? 2.0 * rest : -2.0 * rest;
+    }
     if (mine < n - 1) {
         return summand(r, value, index, mine);
     }

@@ -8,9 +8,10 @@
 #include "core/graph/autodiff.h"
 #include "core/base/strbuf.h"
 #include "core/graph/op_rules.h"
+#include "executor/device/convert.h"
 
-dtp_status dtp_rule_target_init(dtp_rule_target *t, const char *backend, uint64_t seed,
-                                dtp_err *err)
+dtp_status dtp_rule_target_init(dtp_rule_target *t, const char *backend, const char *dtype,
+                                uint64_t seed, dtp_err *err)
 {
     const bool ref = strcmp(backend, "ref") == 0;
     if (!ref && strcmp(backend, "cpu") != 0) {
@@ -21,6 +22,13 @@ dtp_status dtp_rule_target_init(dtp_rule_target *t, const char *backend, uint64_
                            .seed = seed,
                            .float_dtype = ref ? DTP_F64 : DTP_F32,
                            .bound = ref ? 1e-12 : 2e-5};
+    if (dtype != NULL) {
+        DTP_TRY(dtp_dtype_parse(dtype, &t->float_dtype, err));
+        if (!dtp_dtype_is_half(t->float_dtype)) {
+            return DTP_FAIL(err, DTP_INVALID, "verification in %s: bf16 or f16 is expected", dtype);
+        }
+        t->bound = 16.0 * (t->float_dtype == DTP_BF16 ? 0x1p-8 : 0x1p-11);
+    }
     return DTP_OK;
 }
 
@@ -96,6 +104,14 @@ static dtp_status prepare(const dtp_op_case *c, const dtp_op_def *op, bool gradi
     DTP_TRY(dtp_case_build(c, op, dtype, t->seed, cg, err));
     if (t->ops != NULL) {
         cg->g->ops = t->ops;
+    }
+    for (int32_t i = 0; i < cg->n_in && dtp_dtype_is_half(t->float_dtype); i++) {
+        const dtp_ttype *type = &cg->g->tensors[i].type;
+        for (int64_t k = 0; k < dtp_ttype_elems(type) && dtp_dtype_is_float(type->dtype); k++) {
+            uint16_t rounded;
+            dtp_element_set(t->float_dtype, &rounded, 0, cg->values[i][k]);
+            cg->values[i][k] = dtp_element(t->float_dtype, &rounded, 0);
+        }
     }
     *applies = true;
     if (gradients) {

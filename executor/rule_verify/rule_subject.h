@@ -11,7 +11,7 @@ enum { DTP_RULE_MAX_TENSORS = 192 };
 
 /* How to compute, and how much it may be off. */
 typedef struct dtp_rule_target {
-    const char *backend; /* "ref" computes in f64, "cpu" in f32 */
+    const char *backend; /* "ref" computes in f64, "cpu" in f32, unless floats have 16 bits */
     uint64_t seed;
     dtp_dtype float_dtype;
     double bound;          /* largest relative error */
@@ -21,9 +21,11 @@ typedef struct dtp_rule_target {
     dtp_sim_pool *pool; /* virtual ranks to run on; NULL after init: new ones for every run */
 } dtp_rule_target;
 
-/* DTP_INVALID when the backend is none of the two. */
-dtp_status dtp_rule_target_init(dtp_rule_target *t, const char *backend, uint64_t seed,
-                                dtp_err *err) DTP_MUST_CHECK;
+/* DTP_INVALID when the backend is none of the two, or `dtype` no 16-bit float; it may be NULL.
+ * Results of 16-bit floats may be off by 16 roundings: those of the parts of sums over ranks, of
+ * pieces of a decomposition, and of every op of a gradient. */
+dtp_status dtp_rule_target_init(dtp_rule_target *t, const char *backend, const char *dtype,
+                                uint64_t seed, dtp_err *err) DTP_MUST_CHECK;
 
 /* A graph with its values, and what its outputs should be. */
 typedef struct dtp_rule_subject {
@@ -34,8 +36,8 @@ typedef struct dtp_rule_subject {
 
 /* A case of one op (`op` NULL: the table's); all its outputs are compared, or, with `gradients`,
  * those of the float operands under loss = sum(y * y), y the first output. *applies is false when
- * the op has no gradient. The answers are computed in f64 on one device without any sharding. Free
- * the subject either way. */
+ * the op has no gradient. The answers are computed in f64 on one device without any sharding, from
+ * operands rounded to the target's floats. Free the subject either way. */
 dtp_status dtp_rule_subject_create(const dtp_op_case *c, const dtp_op_def *op, bool gradients,
                                    const dtp_rule_target *t, dtp_rule_subject *out, bool *applies,
                                    dtp_err *err) DTP_MUST_CHECK;

@@ -155,7 +155,7 @@ static dtp_status verify_case(const dtp_op_case *c, const dtp_op_def *op,
 {
     verification v = {.report = report, .random = o->seed};
     bool applies = false;
-    DTP_TRY(dtp_rule_target_init(&v.target, o->backend, o->seed, err));
+    DTP_TRY(dtp_rule_target_init(&v.target, o->backend, o->dtype, o->seed, err));
     v.target.ops = o->ops;
     v.target.n_kernels = o->n_kernels;
     v.target.kernels = o->kernels;

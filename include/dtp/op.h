@@ -407,6 +407,7 @@ DTP_ASSERT_SIZE(dtp_op_case, 80);
 typedef struct dtp_rule_verify_options {
     size_t size;
     const char *backend; /* "ref" (f64; NULL too) or "cpu" (f32) */
+    const char *dtype;   /* "bf16" or "f16": of the case's floats in place of these; NULL: none */
     uint64_t seed;       /* of values and random choices; default 20240517 */
     int32_t n_cases;     /* 0: the cases of the table */
     const dtp_op_case *cases;

@@ -114,7 +114,7 @@ static void check(const count_case *k)
     dtp_err err = {0};
     bool applies;
     double error;
-    assert_int_equal(dtp_rule_target_init(&t, "ref", SEED, NULL), DTP_OK);
+    assert_int_equal(dtp_rule_target_init(&t, "ref", NULL, SEED, NULL), DTP_OK);
     assert_int_equal(dtp_rule_subject_create(&k->c, NULL, false, &t, &s, &applies, NULL), DTP_OK);
     assert_int_equal(dtp_rule_choice_init(&choice, s.cg.g, "x:4", NULL), DTP_OK);
     lay_out(s.cg.g, k, &choice);

@@ -20,14 +20,16 @@ static uint64_t seed = 20240517;
 /* ---- every rule of every op --------------------------------------------------------------------
  */
 
-static void verify_table(const char *backend)
+static void verify_table(const char *backend, const char *dtype)
 {
+    double most = 0.0;
     int64_t programs = 0, gradients = 0, refused = 0;
     for (int32_t i = 0; i < dtp_op_count(); i++) {
         dtp_rule_verify_options o = dtp_rule_verify_options_init();
         dtp_rule_report r;
         dtp_err err = {0};
         o.backend = backend;
+        o.dtype = dtype;
         o.seed = seed;
         if (dtp_rule_verify(dtp_op_at(i), &o, &r, &err) != DTP_OK) {
             fail_msg("%s", err.msg);
@@ -40,22 +42,37 @@ static void verify_table(const char *backend)
         programs += r.programs;
         gradients += r.gradient_programs;
         refused += r.refused;
+        most = r.max_error > most ? r.max_error : most;
     }
-    (void)printf("%s: %lld programs and %lld with gradients equal the unsharded op, %lld refused\n",
-                 backend, (long long)programs, (long long)gradients, (long long)refused);
+    (void)printf("%s %s: %lld programs and %lld with gradients equal the unsharded op to %.2g, "
+                 "%lld refused\n",
+                 backend, dtype != NULL ? dtype : "", (long long)programs, (long long)gradients,
+                 most, (long long)refused);
     assert_true(gradients > 500 && programs > 2 * refused);
 }
 
 static void test_strategies__every_rule_on_ref(void **state)
 {
     (void)state;
-    verify_table("ref");
+    verify_table("ref", NULL);
 }
 
 static void test_strategies__every_rule_on_cpu(void **state)
 {
     (void)state;
-    verify_table("cpu");
+    verify_table("cpu", NULL);
+}
+
+static void test_strategies__every_rule_in_bf16(void **state)
+{
+    (void)state;
+    verify_table("cpu", "bf16");
+}
+
+static void test_strategies__every_rule_in_f16(void **state)
+{
+    (void)state;
+    verify_table("cpu", "f16");
 }
 
 /* ---- the verifier sees a wrong rule -------------------------------------------------------------
@@ -191,7 +208,7 @@ static void check_spoiled(const dtp_op_case *c, int16_t row, int32_t kind)
     dtp_program *p = NULL;
     bool applies;
     double error;
-    assert_int_equal(dtp_rule_target_init(&t, "ref", seed, NULL), DTP_OK);
+    assert_int_equal(dtp_rule_target_init(&t, "ref", NULL, seed, NULL), DTP_OK);
     assert_int_equal(dtp_rule_subject_create(c, NULL, false, &t, &s, &applies, NULL), DTP_OK);
     assert_int_equal(dtp_rule_choice_init(&pick, s.cg.g, "x:2", NULL), DTP_OK);
     pick.strategies[0].row[0] = row;
@@ -220,6 +237,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_strategies__a_broken_rule_is_caught),
         cmocka_unit_test(test_strategies__every_rule_on_ref),
         cmocka_unit_test(test_strategies__every_rule_on_cpu),
+        cmocka_unit_test(test_strategies__every_rule_in_bf16),
+        cmocka_unit_test(test_strategies__every_rule_in_f16),
     };
     if (argc > 1) {
         seed = strtoull(argv[1], NULL, 10);

@@ -65,6 +65,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->json) {
         tool_report(&w, "dtp.verify_rules/1",
                     TOOL_FIELDS(FIELD_TEXT("backend", c->options.backend),
+                                FIELD_TEXT_IF(c->options.dtype != NULL, "dtype", c->options.dtype),
                                 FIELD_INT("seed", (int64_t)c->options.seed),
                                 FIELD_BOOL("pass", all_pass(c)),
                                 FIELD_LIST("ops", c->n, rule_row, c)));
@@ -92,6 +93,8 @@ int dtplan_verify_rules(int argc, char **argv)
     const tool_option options[] = {
         {"--backend", TOOL_STRING, "ref|cpu", &c.options.backend, 0, 0,
          "arithmetic of the sharded runs: f64 (default) or the f32 kernels"},
+        {"--dtype", TOOL_STRING, "bf16|f16", &c.options.dtype, 0, 0,
+         "16-bit floats in place of these; results may be off by 16 roundings"},
         {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15, "seed of values and random choices"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
         TOOL_END_OPTIONS,

@@ -186,6 +186,17 @@ static dtp_dim_role role_norm(const dtp_op_call *call, dtp_dim_id d)
     return role;
 }
 
+/* x in another float type; x itself when it has that already. */
+static dtp_status emit_cast(dtp_graph *g, dtp_tensor_id x, dtp_dtype dtype, dtp_tensor_id *out,
+                            dtp_err *err)
+{
+    const dtp_attr attr = dtp_attr_int("dtype", (int64_t)dtype);
+    *out = x;
+    return g->tensors[x].type.dtype == dtype ? DTP_OK
+                                             : dtp_rows__emit(g, "cast", 1, &x, 1, &attr, out, err);
+}
+
+/* The sum of exponentials of 16-bit floats is f32, and so is its logarithm. */
 static dtp_status split_logsumexp(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
                                   int32_t *outs, dtp_err *err)
 {
@@ -193,9 +204,10 @@ static dtp_status split_logsumexp(dtp_graph *g, const dtp_op_call *call, const i
     dtp_tensor_id parts[2] = {ins[0], -1}, sum, terms[2];
     DTP_TRY(dtp_rows__emit_reduce(g, "max", ins[0], over, &parts[1], err));
     DTP_TRY(dtp_rows__emit(g, "sum_exp", 2, parts, 1, over, &sum, err));
-    terms[0] = parts[1];
+    DTP_TRY(emit_cast(g, parts[1], dtp_op__sum_dtype(call->in[0].dtype), &terms[0], err));
     DTP_TRY(dtp_rows__emit(g, "log", 1, &sum, 0, NULL, &terms[1], err));
-    return dtp_rows__emit(g, "add", 2, terms, 0, NULL, outs, err);
+    DTP_TRY(dtp_rows__emit(g, "add", 2, terms, 0, NULL, &sum, err));
+    return emit_cast(g, sum, call->out[0].dtype, outs, err);
 }
 
 static dtp_status split_norm(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
