@@ -210,7 +210,7 @@ static dtp_status prepare(making *k, dtp_err *err)
     const dtp_graph *g = p->graph;
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        n += p->instrs[i].kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
+        n += p->instrs[i].kind == DTP_INSTR_START ? 1 : 0;
     }
     DTP_TRY(DTP_NEW(k->arena, k->packed, p->n_values, err));
     DTP_TRY(DTP_NEW(k->arena, k->gradient, g->n_tensors, err));
@@ -240,7 +240,7 @@ dtp_status dtp_comm_report_make(const dtp_program *p, dtp_arena *arena, dtp_comm
     DTP_TRY(prepare(&k, err));
     DTP_TRY(add_module(&k, -1, "", 0, &root, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
+        if (p->instrs[i].kind == DTP_INSTR_START) {
             dtp_comm_entry *e = &out->entries[out->n_entries++];
             DTP_TRY(describe(&k, i, e, err));
             DTP_TRY(count_along(&k, e, err));

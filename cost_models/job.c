@@ -84,7 +84,7 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     DTP_TRY(dtp_program_check(job->program, err));
     if (o->machine != NULL) {
         dtp_pricer pricer;
-        DTP_TRY(dtp_pricer_init(o->machine, &job->sharding.mesh, &pricer, err));
+        DTP_TRY(dtp_pricer_init(o->machine, &job->sharding.mesh, options.target, &pricer, err));
         DTP_TRY(dtp_predict(&pricer, job->program, &job->predicted, err));
         job->has_prediction = true;
     } else if (o->plan != NULL && o->plan->machine != NULL) {

@@ -62,8 +62,7 @@ static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_pr
     /* Results of all-reduces, and of kernels that may work in place. */
     for (int32_t k = 0; k < q->n_instrs; k++) {
         const dtp_instr *instr = &q->instrs[k];
-        const bool reduces =
-            instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE;
+        const bool reduces = instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE;
         for (int32_t o = 0; o < instr->n_out; o++) {
             np->lives[instr->out[o]].spare =
                 reduces || (instr->kind == DTP_INSTR_KERNEL && instr->op->inplace_in[o] != 0);
@@ -119,7 +118,7 @@ dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
     DTP_TRY(DTP_MEMORY(err, np));
     np->pricer = pricer;
     np->arena = dtp_arena_create();
-    s = np->arena != NULL ? dtp_program_create(g, &pricer->mesh, &np->program, err)
+    s = np->arena != NULL ? dtp_program_create(g, &pricer->mesh, pricer->target, &np->program, err)
                           : DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of nodes");
     if (s != DTP_OK) {
         dtp_node_pricer_destroy(np);

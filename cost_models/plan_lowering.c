@@ -5,6 +5,10 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
     *l = (dtp_plan_lowering){.cost = dtp_torch_cost_init(),
                              .redistributor = dtp_redistributor_generic(),
                              .options = dtp_lower_options_init(dtp_redistributor_generic())};
+    if (plan != NULL) {
+        DTP_TRY(dtp_err_prefixed(dtp_target_find(plan->target, &l->options.target, err), err,
+                                 "the plan's target"));
+    }
     if (plan != NULL && plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         l->planner.options.price = dtp_torch_step_price;
         l->planner.options.price_user = &l->cost;
@@ -25,6 +29,7 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
         l->redistributor = &l->decides;
     }
     l->options.redistributor = l->redistributor;
+    l->options.overlap = plan != NULL ? plan->overlap : (dtp_overlap){0};
     return DTP_OK;
 }
 
@@ -33,7 +38,8 @@ dtp_status dtp_plan_list_redistributions(dtp_plan *plan, const dtp_graph *g,
 {
     dtp_redistribution_recorder recorder = {.inner = redistributor, .arena = plan->arena};
     const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
-    const dtp_lower_options plain = {.redistributor = &recording, .unplaced = true};
+    const dtp_lower_options plain = {
+        .redistributor = &recording, .unplaced = true, .target = &dtp_target_cpu};
     dtp_program *program = NULL;
     DTP_TRY(dtp_lower(g, &plan->sharding, &plain, &program, err));
     dtp_program_destroy(program);

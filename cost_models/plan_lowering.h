@@ -20,7 +20,8 @@ typedef struct dtp_plan_lowering {
 } dtp_plan_lowering;
 
 /* Borrows the plan (NULL: none, redistributions of the generic machine), of which it reads mesh,
- * redistribution and redistributions. DTP_INVALID for listed steps that are none. */
+ * target, redistribution and redistributions. DTP_INVALID for a target or listed steps that are
+ * none. */
 dtp_status dtp_plan_lowering_init(dtp_plan_lowering *lowering, const dtp_plan *plan,
                                   dtp_err *err) DTP_MUST_CHECK;
 

@@ -3,6 +3,7 @@
 #include "core/base/safe_int.h"
 #include "cost_models/price_limit.h"
 #include "cost_models/timeline.h"
+#include "spmd/lower/overlap.h"
 
 dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err *err)
 {
@@ -12,7 +13,7 @@ dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
-        if (instr->kind == DTP_INSTR_COLLECTIVE) {
+        if (instr->kind == DTP_INSTR_START) {
             const dtp_coll *coll = &instr->coll;
             int32_t runs = dtp_instr_runs(p, instr);
             const int32_t ranks = dtp_mesh_set_size(&p->mesh, coll->set);
@@ -30,27 +31,16 @@ dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err
     return DTP_OK;
 }
 
-dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out, dtp_err *err)
+/* Times of a program whose instructions have prices. */
+static dtp_status simulate(const dtp_pricer *pricer, const dtp_program *p, dtp_prediction *out,
+                           dtp_err *err)
 {
-    DTP_TRY(dtp_predict_counts(p, out, err));
-    dtp_dearest dearest = {0};
-    int64_t sum = 0;
-    DTP_TRY(dtp_program_price(pricer, p, &dearest, &sum, err));
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        const dtp_instr *instr = &p->instrs[i];
-        const double all_s = dtp_instr_runs(p, instr) * instr->time_s;
-        if (instr->kind == DTP_INSTR_COLLECTIVE) {
-            out->comm_s += all_s;
-        } else {
-            out->compute_s += all_s;
-        }
-        out->cost_s += all_s;
-    }
+    out->peak_bytes = p->peak_bytes;
     out->step_time_s = out->cost_s;
     out->exposed_comm_s = out->comm_s;
-    if (pricer->machine->overlap) {
+    if (dtp_pricer_overlaps(pricer)) {
         dtp_schedule_result timeline;
-        if (!dtp_schedule_program(p, pricer->machine->overlap_slowdown, &timeline, NULL)) {
+        if (!dtp_schedule_program(p, pricer->machine->slowdown, &timeline, NULL)) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
                             p->n_instrs);
         }
@@ -60,10 +50,30 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
     return DTP_OK;
 }
 
+dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out, dtp_err *err)
+{
+    DTP_TRY(dtp_predict_counts(p, out, err));
+    dtp_dearest dearest = {0};
+    int64_t sum = 0;
+    DTP_TRY(dtp_program_price(pricer, p, &dearest, &sum, err));
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        const double all_s = dtp_instr_runs(p, instr) * instr->time_s;
+        if (instr->kind == DTP_INSTR_START) {
+            out->comm_s += all_s;
+        } else {
+            out->compute_s += all_s;
+        }
+        out->cost_s += all_s;
+    }
+    return simulate(pricer, p, out, err);
+}
+
 dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                              const dtp_redistributor *redistributor, int64_t *cost_ps, dtp_err *err)
 {
-    const dtp_lower_options plain = {.redistributor = redistributor, .unplaced = true};
+    const dtp_lower_options plain = {
+        .redistributor = redistributor, .target = pricer->target, .unplaced = true};
     dtp_program *program = NULL;
     DTP_TRY(dtp_lower(g, s, &plain, &program, err));
     dtp_dearest dearest = {0};
@@ -72,13 +82,73 @@ dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const
     return status;
 }
 
+/* Depths that are tried, the least of equal ones first. */
+static const int32_t DEPTHS[] = {1, 2, 4, 8, 16, 32, DTP_OVERLAP_MAX_DEPTH};
+static const double GAIN = 0.001; /* what a deeper one must save, a part of the step */
+enum { N_DEPTHS = sizeof DEPTHS / sizeof DEPTHS[0], MAX_LOWERED = 3 };
+
+/* The step time of a priced program, were it in the order of `overlap`. */
+static dtp_status try_overlap(const dtp_pricer *pricer, const dtp_program *p,
+                              const dtp_overlap *overlap, double *step_s, dtp_err *err)
+{
+    dtp_arena *arena = dtp_arena_create();
+    dtp_program trial = *p;
+    dtp_schedule_result timeline = {0};
+    dtp_status s = dtp_overlap_order(p, overlap, arena, &trial.instrs, &trial.n_instrs, err);
+    if (s == DTP_OK && !dtp_schedule_program(&trial, pricer->machine->slowdown, &timeline, NULL)) {
+        s = DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
+                     p->n_instrs);
+    }
+    dtp_arena_destroy(arena);
+    *step_s = timeline.end_s;
+    return s;
+}
+
+/* Gives a priced serial program the best order within `limit` bytes, or within its peak where that
+ * is larger. The arena has gaps, so it may need more than the bytes that are needed at a time: then
+ * the order has to do with less of these. */
+static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64_t limit,
+                                 dtp_prediction *predicted, dtp_err *err)
+{
+    limit = limit > 0 ? limit : pricer->machine->memory_bytes;
+    limit = limit > p->peak_bytes ? limit : p->peak_bytes;
+    dtp_overlap best = {.memory_bytes = limit};
+    double best_s = predicted->step_time_s;
+    for (int32_t i = 0; i < N_DEPTHS; i++) {
+        const dtp_overlap overlap = {.depth = DEPTHS[i], .memory_bytes = limit};
+        double step_s;
+        DTP_TRY(try_overlap(pricer, p, &overlap, &step_s, err));
+        if (step_s < best_s * (1.0 - GAIN)) {
+            best = overlap;
+            best_s = step_s;
+        }
+    }
+    for (int32_t i = 0; best.depth > 0; i++) {
+        DTP_TRY(dtp_program_overlap(p, &best, false, err));
+        const int64_t over = p->peak_bytes - limit;
+        if (over <= 0) {
+            return simulate(pricer, p, predicted, err);
+        }
+        best.memory_bytes -= over;
+        best.depth = i < MAX_LOWERED && best.memory_bytes > 0 ? best.depth : best.depth / 2;
+    }
+    return dtp_program_overlap(p, &best, false, err);
+}
+
 dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
-                                const dtp_lower_options *options, dtp_prediction *predicted,
+                                dtp_lower_options *options, dtp_prediction *predicted,
                                 dtp_program **out, dtp_err *err)
 {
+    dtp_status status;
     DTP_TRY(dtp_lower(g, s, options, out, err));
-    dtp_status status = dtp_program_check(*out, err);
-    status = status == DTP_OK ? dtp_predict(pricer, *out, predicted, err) : status;
+    status = dtp_predict(pricer, *out, predicted, err);
+    if (status == DTP_OK && options->overlap.depth == DTP_OVERLAP_CHOOSE) {
+        status = dtp_pricer_overlaps(pricer)
+                     ? choose_overlap(pricer, *out, options->overlap.memory_bytes, predicted, err)
+                     : DTP_OK;
+        options->overlap = (*out)->overlap;
+    }
+    status = status == DTP_OK ? dtp_program_check(*out, err) : status;
     if (status != DTP_OK) {
         dtp_program_destroy(*out);
         *out = NULL;
@@ -87,7 +157,7 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
 }
 
 dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
-                                const dtp_sharding *sharding, const dtp_lower_options *options,
+                                const dtp_sharding *sharding, dtp_lower_options *options,
                                 dtp_prediction *predicted, int64_t *cost_ps, dtp_err *err)
 {
     dtp_program *program = NULL;
@@ -100,13 +170,16 @@ dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
 
 dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_redistributor *machine, const dtp_redistributor *generic,
-                                dtp_candidate *candidate, dtp_err *err)
+                                int64_t limit, dtp_candidate *candidate, dtp_err *err)
 {
     for (int32_t i = 0; i < 2; i++) {
         dtp_candidate c = *candidate;
         c.redistributor = i == 0 ? machine : generic;
-        const dtp_lower_options options = dtp_lower_options_init(c.redistributor);
+        dtp_lower_options options = dtp_lower_options_init(c.redistributor);
+        options.target = pricer->target;
+        options.overlap = (dtp_overlap){DTP_OVERLAP_CHOOSE, limit};
         DTP_TRY(dtp_sharding_predict(g, pricer, &c.sharding, &options, &c.predicted, NULL, err));
+        c.overlap = options.overlap;
         if (i == 0 || c.predicted.step_time_s < candidate->predicted.step_time_s) {
             *candidate = c;
         }

@@ -22,14 +22,16 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
                        dtp_err *err) DTP_MUST_CHECK;
 
 /* Lowers a sharding (with options->redistributor), checks and predicts the program, which is
- * the caller's then. */
+ * the caller's then. When options->overlap.depth is DTP_OVERLAP_CHOOSE it becomes the depth with
+ * the shortest step, of a short list, as far as overlap.memory_bytes (0: the memory of the device)
+ * or the peak without overlap allow; options->overlap says which. */
 dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
-                                const dtp_lower_options *options, dtp_prediction *predicted,
+                                dtp_lower_options *options, dtp_prediction *predicted,
                                 dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* What is predicted of that program; *cost_ps (may be NULL) is the dtp_additive_cost. */
 dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
-                                const dtp_lower_options *options, dtp_prediction *predicted,
+                                dtp_lower_options *options, dtp_prediction *predicted,
                                 int64_t *cost_ps, dtp_err *err) DTP_MUST_CHECK;
 
 /* Sum of the prices of all instructions of the plain lowering of a sharding: no merging, no
@@ -46,6 +48,7 @@ typedef struct dtp_candidate {
     const char *const *styles;              /* what it was made from when not from rules */
     dtp_sharding sharding;                  /* nothing in it: not made */
     const dtp_redistributor *redistributor; /* whose steps it is priced with */
+    dtp_overlap overlap;
     bool legal;
     const char *why;          /* not legal: the reason */
     int64_t cost_ps;          /* additive cost of the nodes, without passes */
@@ -54,9 +57,11 @@ typedef struct dtp_candidate {
 
 /* Predicts candidate->sharding, lowered with the redistributions of the machine and with those of
  * the generic machine, mostly single all-reduces, which passes merge; the candidate is the faster
- * one. Fills redistributor, predicted and cost_ps. */
+ * one. `limit` bytes bind the overlap (dtp_sharding_program). Fills redistributor, overlap,
+ * predicted and cost_ps. */
 dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_redistributor *machine, const dtp_redistributor *generic,
-                                dtp_candidate *candidate, dtp_err *err) DTP_MUST_CHECK;
+                                int64_t limit, dtp_candidate *candidate,
+                                dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -84,8 +84,11 @@ double dtp_price_move(const dtp_machine *machine, dtp_copy_kind kind, double byt
 
 double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr)
 {
-    if (instr->kind == DTP_INSTR_COLLECTIVE) {
+    if (instr->kind == DTP_INSTR_START) {
         return dtp_price_coll(pricer, &instr->coll);
+    }
+    if (instr->kind == DTP_INSTR_WAIT) {
+        return 0.0; /* what it waits for has its price at the START */
     }
     if (instr->kind == DTP_INSTR_COPY) {
         double in = (double)p->values[instr->in[0]].bytes;
@@ -96,7 +99,7 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
     dtp_call_types types;
     dtp_work work;
     dtp_op_call call = dtp_instr_call(p, instr, 0, &types);
-    dtp_call_work(&call, &work);
+    dtp_target_work(p->target, &call, &work);
     dtp_dtype dtype = call.n_in > 0 ? call.in[0].dtype : call.out[0].dtype;
     return dtp_price_work(pricer->machine, instr->op->name, dtype, &work);
 }

@@ -16,17 +16,24 @@ typedef struct dtp_group_shape {
 } dtp_group_shape;
 
 /* How mesh dims lie on the network levels, and what follows from it. Plain data; borrows the
- * machine. */
+ * machine and target. */
 typedef struct dtp_pricer {
     const dtp_machine *machine;
+    const dtp_target *target; /* what programs that are made to be priced are for */
     dtp_mesh mesh;
     dtp_group_shape groups[1 << DTP_MAX_MESH_DIMS]; /* by mesh set */
 } dtp_pricer;
 
 /* Row-major mapping: the last mesh dim is innermost. DTP_INVALID when the machine has fewer devices
  * than the mesh (a machine without levels has one device). */
-dtp_status dtp_pricer_init(const dtp_machine *machine, const dtp_mesh *mesh, dtp_pricer *out,
-                           dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_pricer_init(const dtp_machine *machine, const dtp_mesh *mesh,
+                           const dtp_target *target, dtp_pricer *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether collectives go on beside kernels: machine and target say so. */
+static inline bool dtp_pricer_overlaps(const dtp_pricer *pricer)
+{
+    return pricer->machine->overlap && pricer->target->asynchronous;
+}
 
 /* Seconds that one instruction takes on the slowest rank (rank 0 has the largest shards). */
 double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr);

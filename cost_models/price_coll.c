@@ -63,8 +63,8 @@ static dtp_group_shape group_shape(const dtp_machine *machine, const dtp_mesh *m
     return g;
 }
 
-dtp_status dtp_pricer_init(const dtp_machine *machine, const dtp_mesh *mesh, dtp_pricer *out,
-                           dtp_err *err)
+dtp_status dtp_pricer_init(const dtp_machine *machine, const dtp_mesh *mesh,
+                           const dtp_target *target, dtp_pricer *out, dtp_err *err)
 {
     int64_t devices = dtp_machine_devices(machine);
     if (dtp_mesh_ranks(mesh) > devices) {
@@ -75,7 +75,7 @@ dtp_status dtp_pricer_init(const dtp_machine *machine, const dtp_mesh *mesh, dtp
                         machine->place, text, dtp_mesh_ranks(mesh), machine->name, devices,
                         devices == 1 ? "" : "s");
     }
-    *out = (dtp_pricer){.machine = machine, .mesh = *mesh};
+    *out = (dtp_pricer){.machine = machine, .target = target, .mesh = *mesh};
     for (dtp_mesh_set set = 0; set < 1U << mesh->n_dims; set++) {
         out->groups[set] = group_shape(machine, mesh, set);
     }

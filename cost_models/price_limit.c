@@ -81,7 +81,7 @@ dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dt
             m.levels[l].bw_Bps = best_of(DTP_NUMBER_BW);
         }
         if (2.0 * price_on(&b, &m) >= b.out->time_s) {
-            const char *list = b.instr->kind == DTP_INSTR_COLLECTIVE ? "collectives" : "ops";
+            const char *list = b.instr->kind == DTP_INSTR_START ? "collectives" : "ops";
             if (b.instr->kind == DTP_INSTR_KERNEL) {
                 m.gemm_grid = NULL;
                 list = 2.0 * price_on(&b, &m) < b.out->time_s ? "gemm" : list;

@@ -1,7 +1,8 @@
 /* Between two layouts that divide everything evenly no step leads to one that does not, so the
- * price of a step depends on bytes: it is kept by kind, mesh dims and bytes of the shard before and
- * after. Redistributions between such layouts are looked up in tables of all of them
- * (spmd/redistribute/redistribute_tables.h); the few others are searched one by one. */
+ * price of a step depends on bytes and on what it packs: it is kept by kind, mesh dims, packing and
+ * bytes of the shard before and after. Redistributions between such layouts are looked up in tables
+ * of all of them (spmd/redistribute/redistribute_tables.h); the few others are searched one by one.
+ */
 #include "cost_models/redistribution_price.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 #include "spmd/redistribute/redistribute_tables.h"
 
 typedef struct step_price {
-    uint64_t what;         /* kind, reduction, element type, mesh dims */
+    uint64_t what;         /* kind, reduction, packing, element type, mesh dims */
     int64_t before, after; /* bytes of a shard */
     int64_t ps;
 } step_price;
@@ -47,7 +48,8 @@ static dtp_status price_program(dtp_redistribution_pricer *m, const dtp_ttype *t
     for (int32_t i = 0; i < type->rank; i++) {
         named.dims[i].id = i;
     }
-    DTP_TRY(dtp_redistribute_program(m->names, &m->pricer->mesh, &named, before, &one, &job, err));
+    DTP_TRY(dtp_redistribute_program(m->names, &m->pricer->mesh, m->pricer->target, &named, before,
+                                     &one, &job, err));
     const dtp_status s = dtp_program_price(m->pricer, job.program, &m->dearest, ps, err);
     dtp_redistribute_job_free(&job);
     return s;
@@ -84,7 +86,8 @@ static dtp_status price_even_step(dtp_redistribution_pricer *m, const dtp_ttype 
                                   const dtp_layout *before, const dtp_step *step,
                                   int64_t after_bytes, int64_t *ps, dtp_err *err)
 {
-    step_price known = {.what = (uint64_t)step->kind | (uint64_t)step->op << 8 |
+    const uint32_t packs = dtp_step_packs(&m->pricer->mesh, type, before, step, m->pricer->target);
+    step_price known = {.what = (uint64_t)step->kind | (uint64_t)step->op << 8 | packs << 16 |
                                 (uint64_t)type->dtype << 24 | (uint64_t)step->set << 32,
                         .before = even_bytes(&m->pricer->mesh, type, before),
                         .after = after_bytes};
@@ -220,7 +223,8 @@ static dtp_status fill(dtp_redistribution_pricer *m, dtp_err *err)
         DTP_TRY(dtp_dims_intern(&m->names->dims, names[i], 0, &id, err));
     }
     DTP_TRY(dtp_redistribute_cache_create(&search, 0, &m->cache, err));
-    return dtp_redistribute_tables_create(&m->pricer->mesh, even_step_price, m, &m->even, err);
+    return dtp_redistribute_tables_create(&m->pricer->mesh, m->pricer->target, even_step_price, m,
+                                          &m->even, err);
 }
 
 dtp_status dtp_redistribution_pricer_create(const dtp_pricer *pricer,

@@ -32,7 +32,7 @@ static void start_if_ready(queue *q, const queue queues[2], int32_t n,
     }
 }
 
-dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, double slowdown)
+dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, dtp_slowdown slowdown)
 {
     dtp_schedule_result r = {0};
     queue q[2] = {{.comm = false}, {.comm = true}};
@@ -45,10 +45,11 @@ dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, double
         start_if_ready(&q[0], q, n, tasks);
         start_if_ready(&q[1], q, n, tasks);
         assert(q[0].running || q[1].running);
-        bool both = q[0].running && q[1].running;
-        double advance =
-            both ? fmin(q[0].left_s, q[1].left_s) : (q[0].running ? q[0].left_s : q[1].left_s);
-        double wall = both ? advance * slowdown : advance;
+        const bool both = q[0].running && q[1].running;
+        const double factor[2] = {both ? slowdown.compute : 1.0, both ? slowdown.comm : 1.0};
+        const double ends[2] = {q[0].running ? q[0].left_s * factor[0] : (double)INFINITY,
+                                q[1].running ? q[1].left_s * factor[1] : (double)INFINITY};
+        const double wall = fmin(ends[0], ends[1]);
         r.end_s += wall;
         r.overlapped_s += both ? wall : 0.0;
         r.exposed_comm_s += q[0].running ? 0.0 : wall;
@@ -56,71 +57,63 @@ dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, double
             tasks[q[1].at].exposed_s += wall;
         }
         for (int i = 0; i < 2; i++) {
-            if (q[i].running && !(q[i].left_s > advance)) {
+            if (q[i].running && !(ends[i] > wall)) {
                 q[i].ended++;
                 next_task(&q[i], q[i].at + 1, n, tasks);
             } else if (q[i].running) {
-                q[i].left_s -= advance;
+                q[i].left_s -= wall / factor[i];
             }
         }
     }
     return r;
 }
 
-/* Counts of tasks per resource up to and including the last writer and the last reader of a buffer.
- */
-typedef struct hazard {
-    int32_t written[2], read[2];
-} hazard;
-
-static void raise_to(int32_t need[2], const int32_t by[2])
+/* WAITs take no time and no task. */
+static int64_t count_tasks(const dtp_program *p, int32_t from, int32_t to)
 {
-    need[0] = need[0] > by[0] ? need[0] : by[0];
-    need[1] = need[1] > by[1] ? need[1] : by[1];
+    int64_t n = 0;
+    for (int32_t i = from; i < to; i++) {
+        n += p->instrs[i].kind != DTP_INSTR_WAIT ? 1 : 0;
+    }
+    return n;
 }
 
 int64_t dtp_schedule_count(const dtp_program *p)
 {
-    return p->n_instrs + (dtp_program_microbatches(p) - 1) * (int64_t)dtp_program_body(p);
+    const int32_t body = dtp_program_body(p);
+    return dtp_program_microbatches(p) * count_tasks(p, 0, body) +
+           count_tasks(p, body, p->n_instrs);
 }
 
 bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks)
 {
     const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
-    hazard *hazards = calloc((size_t)p->n_values + 1, sizeof *hazards);
-    if (hazards == NULL) {
+    int32_t *started = calloc((size_t)p->n_instrs + 1, sizeof *started); /* by START: its number */
+    if (started == NULL) {
         return false;
     }
-    int32_t count[2] = {0, 0};
+    int32_t count[2] = {0, 0}, waited = 0;
     for (int32_t j = 0; j < runs; j++) {
         const int32_t end = j + 1 < runs ? body : p->n_instrs;
         for (int32_t i = 0; i < end; i++) {
             const dtp_instr *instr = &p->instrs[i];
-            dtp_schedule_task *t = tasks++;
-            const bool comm = instr->kind == DTP_INSTR_COLLECTIVE;
-            *t = (dtp_schedule_task){.comm = comm, .instr = i, .time_s = instr->time_s};
-            for (int32_t o = 0; o < instr->n_in; o++) {
-                raise_to(t->need, hazards[dtp_value_root(p, instr->in[o])].written);
+            if (instr->kind == DTP_INSTR_WAIT) {
+                waited = waited > started[instr->pair] ? waited : started[instr->pair];
+                continue;
             }
-            for (int32_t o = 0; o < instr->n_out; o++) {
-                const hazard *h = &hazards[dtp_value_root(p, instr->out[o])];
-                raise_to(t->need, h->written);
-                raise_to(t->need, h->read);
-            }
-            count[comm]++;
-            for (int32_t o = 0; o < instr->n_in; o++) {
-                hazards[dtp_value_root(p, instr->in[o])].read[comm] = count[comm];
-            }
-            for (int32_t o = 0; o < instr->n_out; o++) {
-                hazards[dtp_value_root(p, instr->out[o])].written[comm] = count[comm];
-            }
+            const bool comm = instr->kind == DTP_INSTR_START;
+            *tasks = (dtp_schedule_task){.comm = comm, .instr = i, .time_s = instr->time_s};
+            /* Compute goes on after the WAITs before it, a collective runs after its START. */
+            tasks->need[comm ? 0 : 1] = comm ? count[0] : waited;
+            tasks++;
+            started[i] = ++count[comm];
         }
     }
-    free(hazards);
+    free(started);
     return true;
 }
 
-bool dtp_schedule_program(const dtp_program *p, double slowdown, dtp_schedule_result *out,
+bool dtp_schedule_program(const dtp_program *p, dtp_slowdown slowdown, dtp_schedule_result *out,
                           double *exposed_s)
 {
     const int64_t n = dtp_schedule_count(p);

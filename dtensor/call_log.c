@@ -49,7 +49,7 @@ void dtp_call__log(const dtp_device_mesh *mesh, const dtp_program *p)
         return;
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
+        if (p->instrs[i].kind == DTP_INSTR_START) {
             const dtp_instr *instr = &p->instrs[i];
             const dtp_value *from = &p->values[unstaged(p, instr->in[0])];
             const dtp_value *to = &p->values[unstaged(p, instr->out[0])];

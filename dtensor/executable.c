@@ -35,7 +35,7 @@ static dtp_status bind(dtp_executable *x, const dtp_device_mesh *mesh, dtp_err *
     }
     /* A reduction that the communicator does not have is known before anything is sent. */
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
+        if (p->instrs[i].kind == DTP_INSTR_START) {
             DTP_TRY(dtp_comm__can_reduce(&p->instrs[i].coll, err));
         }
     }

@@ -59,8 +59,7 @@ static dtp_status gather(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, int
             takes_part =
                 takes_part || dtp_mesh_set_member(&comm->mesh, c.set, comm->rank, j) == root;
         }
-        status = comm->ops->prepare(comm, c.set, err);
-        status = status == DTP_OK && takes_part ? dtp_collect_run(&c, err) : status;
+        status = takes_part ? dtp_collect_run(&c, err) : DTP_OK;
         status = status != DTP_OK ? dtp_call__abort(mesh, status, err) : DTP_OK;
     }
     dtp_collect_free(&c);

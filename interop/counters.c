@@ -183,7 +183,7 @@ static dtp_status count_instr(dtp_counters *c, const dtp_program *p, const dtp_i
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         return count_kernel(c, p, instr, err);
-    case DTP_INSTR_COLLECTIVE:
+    case DTP_INSTR_START:
         return count_collective(c, p, instr, err);
     default:
         return DTP_OK;

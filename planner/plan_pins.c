@@ -96,7 +96,8 @@ static dtp_status add_baselines(const dtp_graph *g, const dtp_pricer *pricer,
     DTP_TRY(dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, err));
     const dtp_baseline_options options = {.machine = machine,
                                           .generic = dtp_redistribute_cache_planner(cache),
-                                          .rules_file = request->rules_file};
+                                          .rules_file = request->rules_file,
+                                          .limit = request->memory_limit_bytes};
     dtp_candidate *baselines;
     int32_t n;
     const dtp_status s =
@@ -143,11 +144,15 @@ static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
     if (machine == NULL) {
         DTP_TRY(count(g, &lowering, plan, err));
     } else if (request->torch) {
-        return dtp_sharding_predict(g, pricer, &plan->sharding, &lowering.options, &plan->predicted,
-                                    cost_ps, err);
+        lowering.options.overlap = (dtp_overlap){DTP_OVERLAP_CHOOSE, request->memory_limit_bytes};
+        DTP_TRY(dtp_sharding_predict(g, pricer, &plan->sharding, &lowering.options,
+                                     &plan->predicted, cost_ps, err));
+        plan->overlap = lowering.options.overlap;
     } else {
-        DTP_TRY(dtp_candidate_faster(g, pricer, machine, lowering.redistributor, &c, err));
+        DTP_TRY(dtp_candidate_faster(g, pricer, machine, lowering.redistributor,
+                                     request->memory_limit_bytes, &c, err));
         plan->predicted = c.predicted;
+        plan->overlap = c.overlap;
         *cost_ps = c.cost_ps;
     }
     return request->torch ? DTP_OK : dtp_plan_list_redistributions(plan, g, c.redistributor, err);
@@ -163,15 +168,19 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     int64_t cost_ps = 0;
     DTP_TRY(fill_header(g, machine, request, plan, err));
     DTP_TRY(copy_implementations(request, plan, err));
+    const dtp_target *target = request->target != NULL ? request->target : &dtp_target_cpu;
+    plan->target = target->name;
     if (machine != NULL) {
-        DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
+        DTP_TRY(dtp_pricer_init(machine, &plan->mesh, target, &pricer, err));
     }
     if (request->variant != NULL) {
         DTP_TRY(dtp_graph_variant_copy(request->variant, plan->arena, &plan->variant, err));
     }
     DTP_TRY(dtp_plan_graph(plan, g, &set, err));
-    dtp_status s =
-        machine != NULL ? dtp_redistribution_pricer_create(&pricer, &redistributions, err) : DTP_OK;
+    dtp_status s = dtp_target_takes_graph(target, set, err);
+    if (s == DTP_OK && machine != NULL) {
+        s = dtp_redistribution_pricer_create(&pricer, &redistributions, err);
+    }
     if (redistributions != NULL) {
         redistributor = dtp_redistribution_pricer_redistributor(redistributions);
     }

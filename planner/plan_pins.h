@@ -10,6 +10,7 @@
 
 typedef struct dtp_pins_request {
     const dtp_mesh *mesh;
+    const dtp_target *target; /* what the program is for; NULL: `cpu` */
     int32_t n_pins;
     const dtp_pin *pins;
     int32_t n_implementations; /* in the order of the nodes */

@@ -63,13 +63,16 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
 /* Of the rules of a candidate; the cost is found unless it is known. */
 static dtp_status predict(const dtp_planning *p, dtp_candidate *c, dtp_err *err)
 {
-    const dtp_lower_options options = dtp_lower_options_init(c->redistributor);
+    dtp_lower_options options = dtp_lower_options_init(c->redistributor);
+    options.target = p->pricer.target;
     dtp_err why = {0};
+    options.overlap = (dtp_overlap){DTP_OVERLAP_CHOOSE, dtp_planning_overlap_limit(p)};
     dtp_status s = dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c->rules, false, p->arena,
                                            &c->sharding, &why);
     if (s == DTP_OK) {
         s = dtp_sharding_predict(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
                                  c->cost_ps == 0 ? &c->cost_ps : NULL, &why);
+        c->overlap = options.overlap;
     }
     if (dtp_lowering_refuses(s)) {
         return DTP_FAIL(err, DTP_INTERNAL, "a solution of the problem is illegal: %s", why.msg);

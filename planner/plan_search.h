@@ -23,6 +23,7 @@ typedef struct dtp_plan_request {
     const dtp_mesh *mesh; /* NULL: search over all factorisations of `devices` into up to
                              `max_mesh_dims` dims */
     int32_t devices, max_mesh_dims;
+    const dtp_target *target; /* what the program is for */
     dtp_plan_objective objective;
     int64_t memory_limit_bytes; /* per rank; 0 = none */
     const char *pins;           /* rules mode: rules that must hold, "batch:x"; NULL = none */
@@ -51,8 +52,8 @@ typedef struct dtp_plan_request {
     const dtp_ctx *ctx;
 } dtp_plan_request;
 
-/* No mesh, one device, up to 3 dims, objective time, no limit, 6 candidates within 5 %, seed 1,
- * 2 threads, gap 0.001, with the bound of what tying loses. */
+/* No mesh, one device, up to 3 dims, target `cpu`, objective time, no limit, 6 candidates
+ * within 5 %, seed 1, 2 threads, gap 0.001, with the bound of what tying loses. */
 dtp_plan_request dtp_plan_request_init(void);
 
 #endif

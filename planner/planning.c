@@ -13,6 +13,7 @@ dtp_plan_request dtp_plan_request_init(void)
 {
     return (dtp_plan_request){.devices = 1,
                               .max_mesh_dims = 3,
+                              .target = &dtp_target_cpu,
                               .objective = DTP_OBJECTIVE_TIME,
                               .candidates = 6,
                               .margin = 0.05,
@@ -49,6 +50,12 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c)
     return limit > 0 ? c->predicted.peak_bytes - limit : 0;
 }
 
+int64_t dtp_planning_overlap_limit(const dtp_planning *p)
+{
+    /* The least memory: no more than is needed without overlap. */
+    return p->request->objective == DTP_OBJECTIVE_MEMORY ? 1 : p->request->memory_limit_bytes;
+}
+
 /* The makespan first for objective time, the peak first for objective memory; the other breaks
  * ties. */
 static bool better(const dtp_planning *p, const dtp_prediction *a, const dtp_prediction *b)
@@ -81,6 +88,7 @@ dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
                                           .generic = dtp_redistribute_cache_planner(p->generic),
                                           .rules_file = p->request->rules_file,
                                           .rules_only = p->planner->rules_only,
+                                          .limit = dtp_planning_overlap_limit(p),
                                           .stop = p->request->stop};
     return dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
                                 &p->baselines, err);
@@ -131,9 +139,11 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->pins = dtp_arena_alloc(p->arena, (size_t)p->request->n_texts + 3, sizeof *plan->pins);
     DTP_TRY(DTP_MEMORY(err, plan->model, plan->machine, plan->pins));
     plan->mesh = p->pricer.mesh;
+    plan->target = p->request->target->name;
     plan->objective = p->request->objective;
     plan->memory_limit_bytes = p->request->memory_limit_bytes;
     plan->predicted = p->best.predicted;
+    plan->overlap = p->best.overlap;
     DTP_TRY(certify(p, &plan->certificate, err));
     plan->model_hash = dtp_graph_hash(p->model);
     plan->machine_hash = dtp_machine_hash(p->machine);
@@ -177,7 +187,7 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
 {
     dtp_plan *plan = NULL;
     memset(out, 0, sizeof *out);
-    DTP_TRY(dtp_pricer_init(p->machine, mesh, &p->pricer, err));
+    DTP_TRY(dtp_pricer_init(p->machine, mesh, p->request->target, &p->pricer, err));
     DTP_TRY(dtp_plan_create(&plan, err));
     p->out = out;
     p->arena = plan->arena;
@@ -338,7 +348,8 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
         DTP_TRY(dtp_graph_with_variant(g, request->variant, 0, NULL, &changed, err));
         p.graph = changed;
     }
-    dtp_status s = run(&p, out, err);
+    dtp_status s = dtp_target_takes_graph(request->target, p.graph, err);
+    s = s == DTP_OK ? run(&p, out, err) : s;
     dtp_graph_destroy(changed);
     if (s == DTP_STOPPED) {
         dtp_err_prefix(err, "no plan was found");

@@ -80,6 +80,8 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);
 /* Keeps a predicted candidate if it is legal, fits, keeps the pins, and is better than the
  * incumbent by the one objective: for time the simulated makespan, for memory the peak; the other
  * breaks ties. */
+/* Bytes that may be needed for overlap, as dtp_sharding_program wants it. */
+int64_t dtp_planning_overlap_limit(const dtp_planning *p);
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c);
 /* Prices the baselines, the first candidates: by `begin`, before anything that takes long. */
 dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;

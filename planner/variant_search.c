@@ -107,7 +107,7 @@ static dtp_status least_over(const search *s, const dtp_graph *g, int32_t n, con
     for (int32_t i = 0; i < n; i++) {
         dtp_pricer pricer;
         double here;
-        DTP_TRY(dtp_pricer_init(s->machine, &meshes[i], &pricer, err));
+        DTP_TRY(dtp_pricer_init(s->machine, &meshes[i], s->request->target, &pricer, err));
         DTP_TRY(dtp_compute_bound(g, &pricer, &here, err));
         *seconds = i == 0 || here < *seconds ? here : *seconds;
     }

@@ -225,7 +225,7 @@ static void collective_row(tool_rows *rows, const void *user, int32_t i)
 
 static void instruction_row(tool_rows *rows, const void *user, int32_t i)
 {
-    static const char *const kinds[] = {"kernel", "collective", "copy"};
+    static const char *const kinds[] = {"kernel", "collective", "wait", "copy"};
     const dtp_report *r = user;
     const dtp_program *p = dtp_runner_program(r->runner);
     const dtp_instr *in = &p->instrs[i];

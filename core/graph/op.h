@@ -106,7 +106,8 @@ struct dtp_op_def {
      * of the outputs when neither is set. */
     void (*work)(const dtp_op_call *call, dtp_work *out);
     double elem_flops, x_flops;
-    /* Scratch bytes that a kernel may use on these local types; NULL: 0. */
+    /* Of a registered op: scratch bytes that its kernels may use on these local types; NULL: 0. For
+     * built-in ops the target says it (spmd/target/target.h). */
     int64_t (*workspace)(const dtp_op_call *call);
 
     /* Appends nodes computing the gradients of the inputs. NULL: not differentiable, and then
@@ -148,7 +149,8 @@ int32_t dtp_attr_choice(const dtp_attr_spec *spec, const char *name);
 const char *dtp_call_choice(const dtp_op_call *call, const char *key);
 /* Bytes of all operands and outputs of a call. */
 double dtp_call_bytes(const dtp_op_call *call);
-/* Work of a call with local types: op->work, or its default (see there). */
+/* Work of a call with local types: op->work, or its default (see there), whatever the kernels do
+ * besides. */
 void dtp_call_work(const dtp_op_call *call, dtp_work *out);
 
 /* Distinct dims of a call in order of first appearance (inputs, then outputs); returns how many. */

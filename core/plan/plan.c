@@ -17,6 +17,7 @@ dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err)
     plan->arena = arena;
     plan->model = "";
     plan->machine = "";
+    plan->target = dtp_plan__default_target;
     plan->certificate.solver = "";
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
         plan->predicted.collectives[i].kind = dtp_plan__collectives[i];
@@ -45,6 +46,7 @@ dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_grap
                                   plan->implementations, out, err);
 }
 
+const char dtp_plan__default_target[] = "cpu";
 const char *const dtp_plan__collectives[] = {"all_reduce", "all_gather",         "reduce_scatter",
                                              "all_to_all", "collective_permute", NULL};
 const char *const dtp_plan__cert_statuses[] = {"optimal", "feasible", "infeasible", "time_limit",

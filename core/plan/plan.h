@@ -45,6 +45,7 @@ struct dtp_plan {
     dtp_arena *arena;
     const char *model;
     const char *machine; /* name; NULL: made without a machine, so no times are predicted */
+    const char *target;  /* name (spmd/target/target.h); "cpu" in a file that says none */
     dtp_mesh mesh;
     bool rules_mode; /* else per tensor */
     bool uneven;     /* splits that do not divide a size are allowed */
@@ -53,6 +54,7 @@ struct dtp_plan {
     int64_t memory_limit_bytes;      /* 0 = none */
     dtp_layout_rules rules;          /* rules mode */
     dtp_sharding sharding;
+    dtp_overlap overlap;
     dtp_graph_variant variant; /* layouts, strategies, implementations are for the graph
                                   that they make of the model's */
     int32_t n_tried;           /* the search for a variant: what came of each, in its order */

@@ -329,6 +329,17 @@ static dtp_status read_redistributions(const dtp_json *root, dtp_plan *plan, dtp
 /* ---- the whole ---------------------------------------------------------------------------------
  */
 
+static dtp_status read_overlap(const dtp_json *v, dtp_overlap *out, dtp_err *err)
+{
+    static const char *const keys[] = {"depth", "memory_bytes", NULL};
+    int64_t depth = 0;
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(dtp_json_get_int(v, "depth", 1, DTP_OVERLAP_MAX_DEPTH, &depth, err));
+    out->depth = (int32_t)depth;
+    return dtp_json_get_int(v, "memory_bytes", 1, INT64_MAX, &out->memory_bytes, err);
+}
+
 static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
     static const char *const modes[] = {"rules", "tensor", NULL};
@@ -336,11 +347,15 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     const dtp_json *limit = dtp_json_get(root, "memory_limit_bytes");
     const dtp_json *uneven = dtp_json_get(root, "uneven");
     const dtp_json *chooser = dtp_json_get(root, "redistribution"); /* absent: our own */
+    const dtp_json *overlap = dtp_json_get(root, "overlap");
     int32_t mode = 0, objective = 0, torch = 0;
     DTP_TRY(read_text(root, "model", plan->arena, &plan->model, err));
     plan->machine = NULL;
     if (dtp_json_get(root, "machine") != NULL) {
         DTP_TRY(read_text(root, "machine", plan->arena, &plan->machine, err));
+    }
+    if (dtp_json_get(root, "target") != NULL) {
+        DTP_TRY(read_text(root, "target", plan->arena, &plan->target, err));
     }
     DTP_TRY(dtp_mesh_read(root, &plan->mesh, err));
     DTP_TRY(dtp_json_get_choice(root, "mode", modes, &mode, err));
@@ -357,37 +372,22 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
         }
         plan->redistribution = DTP_REDISTRIBUTION_TORCH;
     }
+    if (overlap != NULL) {
+        DTP_TRY(read_overlap(overlap, &plan->overlap, err));
+    }
     return uneven == NULL ? DTP_OK : dtp_json_bool(uneven, &plan->uneven, err);
 }
 
 dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
-    static const char *const keys[] = {"format",
-                                       "model",
-                                       "machine",
-                                       "mesh",
-                                       "mode",
-                                       "objective",
-                                       "memory_limit_bytes",
-                                       "uneven",
-                                       "redistribution",
-                                       "redistributions",
-                                       "precision",
-                                       "remat",
-                                       "microbatches",
-                                       "microbatch_dim",
-                                       "rules",
-                                       "predicted",
-                                       "certificate",
-                                       "pins",
-                                       "tried",
-                                       "baselines",
-                                       "hashes",
-                                       "settings",
-                                       "strategies",
-                                       "views",
-                                       "tensors",
-                                       NULL};
+    static const char *const keys[] = {
+        "format",     "model",          "machine",         "target",
+        "mesh",       "mode",           "objective",       "memory_limit_bytes",
+        "uneven",     "redistribution", "redistributions", "precision",
+        "overlap",    "remat",          "microbatches",    "microbatch_dim",
+        "rules",      "predicted",      "certificate",     "pins",
+        "tried",      "baselines",      "hashes",          "settings",
+        "strategies", "views",          "tensors",         NULL};
     static const char *const predicted_keys[] = {"step_time_s",    "compute_s", "comm_s",
                                                  "exposed_comm_s", "cost_s",    "peak_bytes",
                                                  "collectives",    NULL};

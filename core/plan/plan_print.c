@@ -1,7 +1,7 @@
 /* A plan as text for people. */
 #include <inttypes.h>
 
-#include "core/plan/plan.h"
+#include "core/plan/plan_internal.h"
 
 void dtp_bounds_print(int64_t cost, const char *unit, int64_t bound, double gap, dtp_strbuf *out)
 {
@@ -50,6 +50,9 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
         dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "recomputed: " : ", ", c->remat.items[i],
                         i + 1 == c->remat.n ? "\n" : "");
     }
+    if (plan->overlap.depth > 0) {
+        dtp_strbuf_addf(out, "overlap: depth %d\n", plan->overlap.depth);
+    }
     if (c->microbatches > 1) {
         dtp_strbuf_addf(out, "microbatches: %d of '%s'\n", c->microbatches,
                         dtp_dims_name(&g->dims, g->micro_dims[0]));
@@ -63,6 +66,9 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     dtp_strbuf_addf(out, "model %s on mesh '%s', %s%s\n", plan->model, mesh,
                     plan->machine != NULL ? "machine " : "no machine",
                     plan->machine != NULL ? plan->machine : "");
+    if (strcmp(plan->target, dtp_plan__default_target) != 0) {
+        dtp_strbuf_addf(out, "target %s\n", plan->target);
+    }
     if (plan->rules_mode) {
         const char *rules =
             dtp_layout_rules_print(&plan->rules, &plan->mesh, &g->dims, plan->arena);

@@ -120,6 +120,9 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->machine != NULL) {
         dtp_json_write_string(w, "machine", plan->machine);
     }
+    if (strcmp(plan->target, dtp_plan__default_target) != 0) {
+        dtp_json_write_string(w, "target", plan->target);
+    }
     dtp_mesh_write(w, &plan->mesh);
     dtp_json_write_string(w, "mode", plan->rules_mode ? "rules" : "tensor");
     dtp_json_write_string(w, "objective", dtp_plan__objectives[plan->objective]);
@@ -137,6 +140,12 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
         dtp_json_begin_object(w, "precision");
         dtp_json_write_string(w, "compute", dtp_dtype_name(p->compute));
         dtp_json_write_string(w, "gradients", dtp_dtype_name(p->gradients));
+        dtp_json_end_object(w);
+    }
+    if (plan->overlap.depth > 0) {
+        dtp_json_begin_object(w, "overlap");
+        dtp_json_write_int(w, "depth", plan->overlap.depth);
+        dtp_json_write_int(w, "memory_bytes", plan->overlap.memory_bytes);
         dtp_json_end_object(w);
     }
     if (plan->variant.remat.n > 0) {

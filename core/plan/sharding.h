@@ -33,6 +33,16 @@ typedef struct dtp_sharding {
     dtp_layout *replicas[3];
 } dtp_sharding;
 
+/* How far the collectives of a program run beside compute (spmd/lower/overlap.h). */
+typedef struct dtp_overlap {
+    int32_t depth; /* collectives that a START moves ahead of and a WAIT stays behind; 0: every
+                             collective ends where it starts */
+    int64_t memory_bytes; /* bytes that may be needed at a time; what is needed with depth 0 always
+                             may. 0: no limit */
+} dtp_overlap;
+
+enum { DTP_OVERLAP_MAX_DEPTH = 64, DTP_OVERLAP_CHOOSE = -1 /* cost_models/predict.h */ };
+
 /* True when readers take tensors from replicas. */
 static inline bool dtp_sharding_has_replicas(const dtp_sharding *s)
 {

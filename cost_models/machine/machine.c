@@ -20,7 +20,7 @@ dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
     m->name = copy;
     m->place = place;
     m->kind = "cpu";
-    m->overlap_slowdown = 1.0;
+    m->slowdown = (dtp_slowdown){1.0, 1.0};
     m->provenance_how = m->provenance_date = m->provenance_host = m->provenance_tool = "";
     m->blas = "";
     *out = m;
@@ -95,7 +95,8 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
         h = hash_double(h, m->flops[d]);
     }
     h = dtp_hash_i64(h, m->overlap ? 1 : 0);
-    h = hash_double(h, m->overlap_slowdown);
+    h = hash_double(h, m->slowdown.compute);
+    h = hash_double(h, m->slowdown.comm);
     h = dtp_hash_i64(h, m->n_levels);
     for (int32_t l = 0; l < m->n_levels; l++) {
         h = dtp_hash_text(h, m->levels[l].name);

@@ -53,6 +53,11 @@ enum { DTP_MAX_LEVELS = 6 };
 /* GEMM times on a grid per dtype, made from the points (cost_models/machine/gemm.h). */
 typedef struct dtp_gemm_grid dtp_gemm_grid;
 
+/* Factors, at least 1, by which compute and communication take longer while both run. */
+typedef struct dtp_slowdown {
+    double compute, comm;
+} dtp_slowdown;
+
 struct dtp_machine {
     dtp_arena *arena;
     const char *name, *kind; /* kind: "cpu" | "cuda" */
@@ -66,7 +71,7 @@ struct dtp_machine {
     dtp_coll_curve *coll_curves;
     dtp_level levels[DTP_MAX_LEVELS]; /* innermost first */
     bool overlap;                     /* communication runs beside compute */
-    double overlap_slowdown;          /* factor on both while they overlap, >= 1 */
+    dtp_slowdown slowdown;            /* while they overlap */
     const char *provenance_how, *provenance_date, *provenance_host, *provenance_tool;
     const char *blas; /* GEMM kernel set the measurements used, "" = not stated */
     int32_t provenance_threads, provenance_ranks; /* of the measurement; 0 = not stated */

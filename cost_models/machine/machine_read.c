@@ -225,7 +225,15 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
         DTP_TRY(dtp_json_bool(v, &m->overlap, err));
     }
     v = dtp_json_get(device, "overlap_slowdown");
-    return v == NULL ? DTP_OK : read_number(v, DTP_NUMBER_SLOWDOWN, &m->overlap_slowdown, err);
+    if (v != NULL && dtp_json_kind_of(v) == DTP_JSON_OBJECT) {
+        DTP_TRY(read_member(v, "compute", DTP_NUMBER_SLOWDOWN, &m->slowdown.compute, err));
+        return read_member(v, "comm", DTP_NUMBER_SLOWDOWN, &m->slowdown.comm, err);
+    }
+    if (v != NULL) { /* one number for both */
+        DTP_TRY(read_number(v, DTP_NUMBER_SLOWDOWN, &m->slowdown.compute, err));
+        m->slowdown.comm = m->slowdown.compute;
+    }
+    return DTP_OK;
 }
 
 /* [m, n, k, trans_a, trans_b, flops, dtype] with 0 or 1 for the transpositions; without a dtype it

@@ -91,7 +91,10 @@ static void write_device(dtp_json_writer *w, const dtp_machine *m)
     }
     dtp_json_end_object(w);
     dtp_json_write_bool(w, "overlap", m->overlap);
-    dtp_json_write_double(w, "overlap_slowdown", m->overlap_slowdown);
+    dtp_json_begin_object(w, "overlap_slowdown");
+    dtp_json_write_double(w, "compute", m->slowdown.compute);
+    dtp_json_write_double(w, "comm", m->slowdown.comm);
+    dtp_json_end_object(w);
     write_curves(w, m);
     dtp_json_end_object(w);
 }

@@ -70,7 +70,8 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
                                   [DTP_BENCH_RESULTS] = {72, DTP_F32},
                                   [DTP_BENCH_WORKSPACE] = {72, DTP_F32}};
     if (b->comm->size > 1) {
-        DTP_TRY(b->comm->ops->prepare(b->comm, (1U << b->comm->mesh.n_dims) - 1U, err));
+        dtp_transport *t = &b->comm->transport;
+        DTP_TRY(t->ops->prepare(t, dtp_comm_all(b->comm), err));
     }
     for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
         DTP_TRY(make_pool(b, (size_t)pools[i].mib << 20, pools[i].dtype, &b->pools[i], err));

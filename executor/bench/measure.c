@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "spmd/target/target.h"
 
 enum { MIN_REPEATS = 3, MAX_REPEATS = 40 };
 
@@ -98,8 +99,7 @@ static bool fits(kernel_case *c)
     for (int32_t i = 0; i < c->call.n_out; i++) {
         c->need[DTP_BENCH_RESULTS] += rounded_bytes(&c->types.out[i]);
     }
-    c->need[DTP_BENCH_WORKSPACE] =
-        c->call.op->workspace != NULL ? (size_t)c->call.op->workspace(&c->call) : 0;
+    c->need[DTP_BENCH_WORKSPACE] = (size_t)dtp_target_workspace(&dtp_target_cpu, &c->call);
     for (int32_t p = 0; p < DTP_N_BENCH_POOLS; p++) {
         all = all && c->need[p] <= c->b->pools[p].bytes;
     }
@@ -133,7 +133,7 @@ static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind,
     kernel_case c = {.b = b};
     dtp_sample sample = {.kind = kind};
     c.call = dtp_node_call(g, &g->nodes[0], &c.types);
-    dtp_call_work(&c.call, &sample.work);
+    dtp_target_work(&dtp_target_cpu, &c.call, &sample.work);
     /* A transposition is another thing than a sum, though both are einsums. */
     bool copies = (c.call.op->flags & DTP_OP_CONTRACTION) != 0 && !(sample.work.flops > 0.0);
     sample.name = copies ? "einsum.copy" : c.call.op->name;

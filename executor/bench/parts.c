@@ -151,13 +151,14 @@ static dtp_status run_coll(void *user, int32_t repeat, dtp_err *err)
     coll_case *c = user;
     (void)repeat;
     dtp_bench *b = c->b;
-    return b->comm->ops->run(b->comm, &c->coll, b->pools[DTP_BENCH_FLOATS].data,
+    return dtp_transport_run(&b->comm->transport, &c->coll, b->pools[DTP_BENCH_FLOATS].data,
                              b->pools[DTP_BENCH_RESULTS].data, err);
 }
 
 dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
 {
     const dtp_mesh *mesh = &b->comm->mesh;
+    dtp_transport *t = &b->comm->transport;
     for (dtp_mesh_set set = 1; set < 1U << mesh->n_dims; set++) {
         int32_t ranks = dtp_mesh_set_size(mesh, set);
         bool known = ranks == 1;
@@ -167,7 +168,7 @@ dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
         if (known) {
             continue;
         }
-        DTP_TRY(b->comm->ops->prepare(b->comm, set, err));
+        DTP_TRY(t->ops->prepare(t, set, err));
         const int64_t largest = b->options.quick ? 8 << 20 : 32 << 20;
         const int64_t factor = b->options.quick ? 8 : 4;
         for (int k = 0; k < DTP_N_COLLS; k++) {

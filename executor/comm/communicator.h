@@ -1,10 +1,11 @@
-/* A communicator: how ranks exchange data. One handle per rank. Orthogonal to the backend; buffers
- * are host memory (a device backend stages). */
+/* The host communicator: what the ranks of a job agree on and tell each other, in host memory:
+ * verdicts, checkpoints, tensors that are read. The tensors of a program move through the transport
+ * of the same ranks (transport.h). One handle per rank. */
 #ifndef DTP_EXECUTOR_COMM_COMMUNICATOR_H
 #define DTP_EXECUTOR_COMM_COMMUNICATOR_H
 
 #include "dtp/device_mesh.h"
-#include "executor/device/backend.h"
+#include "executor/comm/transport.h"
 #include "spmd/program/program.h"
 
 /* Prints the failure of a job, on one rank, while the others wait; gives the exit code of the
@@ -16,15 +17,12 @@ typedef struct dtp_comm_reporter {
 
 typedef struct dtp_comm_ops {
     const char *name; /* "self", "sim", "mpi" */
-    /* REQUIRED. The collective of spmd/program/program.h over the group of this rank that spans
-     * coll->set of the mesh; sub-communicators are made on first use (dtp_comm_prepare). Every
-     * member calls it in the same order. DTP_COMM when a peer failed or the ranks disagree; then
-     * the communicator is broken, and so are later calls. Ranks of several hosts that wait for each
-     * other are not noticed. */
+    /* REQUIRED. A collective of spmd/program/program.h on host data, over the group of this rank
+     * that spans coll->set of the mesh. Every member calls it in the same order. DTP_COMM when a
+     * peer failed, did not come within timeout_s or the ranks disagree; then the communicator is
+     * broken, and so are later calls. Ranks of several hosts that wait for each other notice at the
+     * deadline. */
     dtp_status (*run)(dtp_comm *c, const dtp_coll *coll, const void *in, void *out, dtp_err *err);
-    /* REQUIRED. Makes the sub-communicator for a set of mesh dims; collective over the ranks of
-     * this rank's group. */
-    dtp_status (*prepare)(dtp_comm *c, dtp_mesh_set set, dtp_err *err);
     /* REQUIRED. All ranks. */
     dtp_status (*barrier)(dtp_comm *c, dtp_err *err);
     /* OPTIONAL. See dtp_comm_conclude. */
@@ -32,11 +30,6 @@ typedef struct dtp_comm_ops {
                            dtp_err *err);
     /* OPTIONAL. Tells the peers that this rank fails, so that none hangs. */
     void (*abort)(dtp_comm *c, const char *why);
-    /* OPTIONAL, both or none. Host memory, 64-byte aligned, that peers can reach: collectives
-     * between such buffers move every byte once. NULL when there is none (left). release_memory is
-     * false when ptr is not such memory. See dtp_comm_alloc. */
-    void *(*register_memory)(dtp_comm *c, size_t bytes);
-    bool (*release_memory)(dtp_comm *c, void *ptr);
     /* OPTIONAL. See dtp_comm_alike_here. */
     dtp_status (*alike_here)(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err);
     void (*destroy)(dtp_comm *c);
@@ -46,7 +39,11 @@ struct dtp_comm {
     const dtp_comm_ops *ops;
     dtp_mesh mesh;
     int32_t rank, size;
+    double timeout_s;        /* deadline of every collective, of the transport too */
+    dtp_transport transport; /* of the same ranks; often the same object is behind both */
 };
+
+#define DTP_COMM_TIMEOUT_S 600.0 /* unless another one is set */
 
 /* Virtual ranks that stay for further runs, by mesh: for many short runs. Owned by one thread.
  * DTP_NOMEM. */
@@ -59,9 +56,9 @@ dtp_status dtp_sim_pool_run(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_rank_b
 
 /* dtp_comm_mpi_create for a job whose ranks come to one outcome (dtp_comm_conclude), beginning
  * here: `ready` says whether this process failed before (*err says how). Fails on all ranks as
- * dtp_comm_conclude does when one of them is not ready, or the mesh does not fit the job. *err is
- * not NULL. */
-dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, dtp_status ready,
+ * dtp_comm_conclude does when one of them is not ready, or the mesh does not fit the job. timeout_s
+ * is the communicator's, and holds for joining as well. *err is not NULL. */
+dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, double timeout_s, dtp_status ready,
                              const dtp_comm_reporter *reporter, dtp_comm **out,
                              dtp_err *err) DTP_MUST_CHECK;
 /* The value of NAME in a "NAME=value" list such as environ, NULL when absent. Borrowed. */
@@ -94,7 +91,7 @@ dtp_status dtp_comm_agree_status(dtp_comm *c, dtp_status mine, dtp_err *err) DTP
  * gets the code and message of the lowest rank that failed. */
 dtp_status dtp_comm_agree_status_alike(dtp_comm *c, dtp_status mine, dtp_err *err) DTP_MUST_CHECK;
 
-/* Tells the peers of a failure on this rank alone (comm->ops->abort where there is one): they get
+/* Tells the peers of a failure on this rank alone, over host communicator and transport: they get
  * DTP_COMM with `why` once they wait for this rank. mpi ranks that do not all share memory, or do
  * not learn of it in time, cannot be told: then `why` is printed and the job ends, at once or, on a
  * communicator of dtp_comm_mpi_join, at its conclusion. */
@@ -113,13 +110,5 @@ dtp_status dtp_comm_conclude(dtp_comm *c, dtp_status mine, const dtp_comm_report
 /* On how many ranks of this machine `key` is the same, this one included; at least 1. Collective
  * over all ranks of an mpi communicator; virtual ranks are all alike. */
 dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
-
-/* Like b->ops->alloc, from memory that the ranks of this host share when there is some and the
- * backend computes in host memory; counted in the backend either way. Free it with dtp_comm_free
- * before the communicator is destroyed. DTP_NOMEM. */
-dtp_status dtp_comm_alloc(dtp_comm *c, dtp_backend *b, size_t bytes, void **out,
-                          dtp_err *err) DTP_MUST_CHECK;
-/* `bytes` as given to dtp_comm_alloc; NULL is accepted. */
-void dtp_comm_free(dtp_comm *c, dtp_backend *b, void *ptr, size_t bytes);
 
 #endif

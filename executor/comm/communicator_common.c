@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "executor/comm/communicator_internal.h"
-#include "executor/device/host_memory.h"
 
 void dtp_comm_destroy(dtp_comm *c)
 {
@@ -118,7 +117,11 @@ dtp_status dtp_comm__relay(dtp_err *err, int32_t rank, int32_t failed, const cha
 
 void dtp_comm_abort(dtp_comm *c, const char *why)
 {
+    void (*stop)(dtp_transport *, const char *) = c->transport.ops->abort;
     void (*tell)(dtp_comm *, const char *) = c->ops->abort;
+    if (stop != NULL) {
+        stop(&c->transport, why);
+    }
     if (tell != NULL) {
         tell(c, why);
     }
@@ -134,28 +137,6 @@ dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *e
 {
     *n = c->size;
     return c->ops->alike_here != NULL ? c->ops->alike_here(c, key, n, err) : DTP_OK;
-}
-
-dtp_status dtp_comm_alloc(dtp_comm *c, dtp_backend *b, size_t bytes, void **out, dtp_err *err)
-{
-    bool host = b->ops->alloc == dtp_host_alloc;
-    void *registered =
-        host && c->ops->register_memory != NULL ? c->ops->register_memory(c, bytes) : NULL;
-    if (registered == NULL) {
-        return b->ops->alloc(b, bytes, out, err);
-    }
-    dtp_host_count(b, (int64_t)bytes);
-    *out = registered;
-    return DTP_OK;
-}
-
-void dtp_comm_free(dtp_comm *c, dtp_backend *b, void *ptr, size_t bytes)
-{
-    if (ptr != NULL && c->ops->release_memory != NULL && c->ops->release_memory(c, ptr)) {
-        dtp_host_count(b, -(int64_t)bytes);
-    } else {
-        b->ops->free(b, ptr, bytes);
-    }
 }
 
 const char *dtp_comm_environment(char *const *environment, const char *name)
@@ -237,15 +218,15 @@ static bool is_same(const dtp_coll *a, const dtp_coll *b)
            a->shift == b->shift;
 }
 
-bool dtp_comm__differs(const dtp_mesh *mesh, int32_t rank, int32_t member, const dtp_coll *first,
-                       const dtp_coll *other, char why[DTP_ERR_MSG_BYTES])
+bool dtp_comm__differs(const dtp_mesh *mesh, int32_t rank, int32_t member, const dtp_coll *coll,
+                       int32_t other, const dtp_coll *others, char why[DTP_ERR_MSG_BYTES])
 {
     char a[256], b[256];
-    if (is_same(first, other)) {
+    if (is_same(coll, others)) {
         return false;
     }
-    describe(dtp_mesh_set_member(mesh, first->set, rank, 0), first, a, sizeof a);
-    describe(dtp_mesh_set_member(mesh, first->set, rank, member), other, b, sizeof b);
+    describe(dtp_mesh_set_member(mesh, coll->set, rank, member), coll, a, sizeof a);
+    describe(dtp_mesh_set_member(mesh, coll->set, rank, other), others, b, sizeof b);
     snprintf(why, DTP_ERR_MSG_BYTES, "the ranks run different collectives: %s; %s", a, b);
     return true;
 }
@@ -295,4 +276,23 @@ void dtp_comm__describe_waits(int32_t n, const dtp_comm__visit *visits, char out
             (size_t)snprintf(out + used, DTP_ERR_MSG_BYTES - used, "%s%s%s", between, what, others);
         between = "; ";
     }
+}
+
+void dtp_comm__describe_late(int32_t n, const dtp_comm__visit *visits, int32_t rank,
+                             const dtp_coll *coll, double limit_s, char out[DTP_ERR_MSG_BYTES])
+{
+    size_t used = 0;
+    char what[192];
+    out[0] = '\0';
+    for (int32_t r = 0; r < n && used < DTP_ERR_MSG_BYTES - 320; r++) {
+        const bool silent = visits[r].state == DTP_COMM_VISIT_SILENT;
+        if (silent || visits[r].state == DTP_COMM_VISIT_LATE) {
+            used += (size_t)snprintf(out + used, DTP_ERR_MSG_BYTES - used, "%srank %d %s",
+                                     used > 0 ? "; " : "", r,
+                                     silent ? "does not answer" : "has not come");
+        }
+    }
+    describe(rank, coll, what, sizeof what);
+    (void)snprintf(out + used, DTP_ERR_MSG_BYTES - used, ": %s is not done after %g s", what,
+                   limit_s);
 }

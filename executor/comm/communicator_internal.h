@@ -18,19 +18,30 @@ void dtp_comm__combine(dtp_reduce_op op, dtp_dtype dtype, void *acc, const void 
 /* Elements of the two buffers of a collective over n members. */
 void dtp_comm__elems(const dtp_coll *coll, int32_t n, int64_t *in, int64_t *out);
 
-/* Whether a member of this rank's group runs another collective than member 0; `why` says which. */
-bool dtp_comm__differs(const dtp_mesh *mesh, int32_t rank, int32_t member, const dtp_coll *first,
-                       const dtp_coll *other, char why[DTP_ERR_MSG_BYTES]);
+/* Whether two members of this rank's group run different collectives; `why` says which. */
+bool dtp_comm__differs(const dtp_mesh *mesh, int32_t rank, int32_t member, const dtp_coll *coll,
+                       int32_t other, const dtp_coll *others, char why[DTP_ERR_MSG_BYTES]);
 
 /* What a rank does while others can never go on. */
 typedef struct dtp_comm__visit {
-    enum { DTP_COMM_VISIT_NONE, DTP_COMM_VISIT_WAITS, DTP_COMM_VISIT_ENDED } state;
+    enum {
+        DTP_COMM_VISIT_NONE,
+        DTP_COMM_VISIT_WAITS,
+        DTP_COMM_VISIT_ENDED,
+        DTP_COMM_VISIT_LATE,  /* it is waited for, and has not come */
+        DTP_COMM_VISIT_SILENT /* nor does it answer */
+    } state;
     const dtp_coll *coll; /* it waits in; NULL: the barrier */
 } dtp_comm__visit;
 /* "the ranks wait for each other: rank 0: ...; rank 1: has ended", by rank, each kind of visit
  * once. */
 void dtp_comm__describe_waits(int32_t n, const dtp_comm__visit *visits,
                               char out[DTP_ERR_MSG_BYTES]);
+
+/* "rank 3 does not answer; rank 5 has not come: rank 0: all_reduce ... is not done after 5 s"; coll
+ * NULL: the barrier. */
+void dtp_comm__describe_late(int32_t n, const dtp_comm__visit *visits, int32_t rank,
+                             const dtp_coll *coll, double limit_s, char out[DTP_ERR_MSG_BYTES]);
 
 /* Where one part of a buffer lies, in bytes: runs of `run` bytes at start, start + stride, ... */
 typedef struct dtp_comm__part {
@@ -73,6 +84,9 @@ void dtp_comm__single(const dtp_coll *coll, const void *in, void *out);
 dtp_status dtp_comm__relay(dtp_err *err, int32_t rank, int32_t failed,
                            const char *why) DTP_MUST_CHECK;
 
+/* For tests, on a simulated communicator: the transport does a collective when it or a later one is
+ * waited for, and not when it is started. All ranks alike, until the end of the run. */
+void dtp_comm__sim_late(dtp_comm *c, bool late);
 /* Longest message, in elements, given to MPI in one call; for tests of the chunking of large
  * counts. */
 void dtp_comm__mpi_limit(dtp_comm *c, int64_t max_count);

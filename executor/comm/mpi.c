@@ -1,64 +1,41 @@
-/* The MPI communicator. A set of mesh dims is one MPI sub-communicator, made by its members on
- * first use (other ranks need not take part); its members are ordered as dtp_mesh_set_index says.
- */
+/* Host communicator and transport over MPI: collectives go through memory that the ranks of a host
+ * share where they can (mpi_shared.c), else by messages (mpi_remote.c). The members of a group are
+ * ordered as dtp_mesh_set_index says. */
 #include "executor/comm/mpi_internal.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-/* The ranks of this rank's group over a set of mesh dims, in member order. */
-static dtp_status group_of(const dtp_comm__mpi *c, MPI_Group all, dtp_mesh_set set, MPI_Group *out,
-                           dtp_err *err)
+dtp_status dtp_comm__mpi_check(int code, int32_t rank, const char *what, dtp_err *err)
 {
-    int32_t n = dtp_mesh_set_size(&c->base.mesh, set);
-    int *ranks = calloc((size_t)n, sizeof *ranks);
-    DTP_TRY(DTP_MEMORY(err, ranks));
-    for (int32_t i = 0; i < n; i++) {
-        ranks[i] = dtp_mesh_set_member(&c->base.mesh, set, c->base.rank, i);
-    }
-    dtp_status status =
-        dtp_comm__mpi_check(MPI_Group_incl(all, n, ranks, out), c, "MPI_Group_incl", err);
-    free(ranks);
-    return status;
-}
-
-static dtp_status make_sub(dtp_comm__mpi *c, dtp_mesh_set set, dtp_err *err)
-{
-    if (c->subs[set] != MPI_COMM_NULL) {
+    if (code == MPI_SUCCESS) {
         return DTP_OK;
     }
-    MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
-    DTP_TRY(dtp_comm__mpi_check(MPI_Comm_group(c->world, &all), c, "MPI_Comm_group", err));
-    dtp_status status = group_of(c, all, set, &members, err);
-    if (status == DTP_OK) {
-        status =
-            dtp_comm__mpi_check(MPI_Comm_create_group(c->world, members, (int)set, &c->subs[set]),
-                                c, "MPI_Comm_create_group", err);
-        MPI_Group_free(&members);
-    }
-    MPI_Group_free(&all);
-    return status;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n = 0;
+    MPI_Error_string(code, text, &n);
+    return DTP_FAIL(err, DTP_COMM, "rank %d: %s: %.*s", rank, what, n, text);
 }
 
-/* A group that shares memory may never need MPI; then its members make the sub-communicator when
- * one of their collectives does. */
-static dtp_status mpi_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
+static dtp_status mpi_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 {
-    dtp_comm__mpi *c = (dtp_comm__mpi *)base;
-    DTP_TRY(dtp_comm__check_set(base, set, err));
-    bool later = c->shared != NULL && dtp_comm__shared_reaches(c->shared, set);
-    return later ? DTP_OK : make_sub(c, set, err);
+    const dtp_comm__mpi *c = t->self;
+    return dtp_comm__check_set(&c->base, set, err);
 }
 
-static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, void *out,
-                          dtp_err *err)
+/* Through shared memory it is done here; messages between hosts go on beside the caller. */
+static dtp_status mpi_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+                            dtp_request *request, dtp_err *err)
 {
-    dtp_comm__mpi *c = (dtp_comm__mpi *)base;
-    DTP_TRY(dtp_comm__check_set(base, coll->set, err));
+    dtp_comm__mpi *c = t->self;
+    const dtp_mesh *mesh = &c->base.mesh;
+    *request = (dtp_request){.coll = *coll, .in = in, .out = out};
+    DTP_TRY(dtp_comm__check_set(&c->base, coll->set, err));
     DTP_TRY(dtp_comm__can_reduce(coll, err));
-    int32_t n = dtp_mesh_set_size(&base->mesh, coll->set);
+    const int32_t n = dtp_mesh_set_size(mesh, coll->set);
     if (n == 1) {
         dtp_comm__single(coll, in, out);
         return DTP_OK;
@@ -66,63 +43,107 @@ static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
     if (coll->count == 0) {
         return DTP_OK;
     }
-    const void *safe;
-    DTP_TRY(dtp_comm__unalias(&c->scratch, coll, n,
-                              dtp_mesh_set_index(&base->mesh, coll->set, base->rank), in, out,
-                              &safe, err));
     bool ran = false;
-    if (c->shared != NULL) {
+    if (c->shared != NULL && dtp_comm__shared_reaches(c->shared, coll->set)) {
+        const void *safe;
+        const int32_t me = dtp_mesh_set_index(mesh, coll->set, c->base.rank);
+        DTP_TRY(dtp_comm__remote_settle(c->remote, request, err));
+        DTP_TRY(dtp_comm__unalias(&c->scratch, coll, n, me, in, out, &safe, err));
         DTP_TRY(dtp_comm__shared_run(c->shared, coll, safe, out, &ran, err));
     }
-    if (ran) {
-        return DTP_OK;
-    }
-    dtp_status status = make_sub(c, coll->set, err);
-    if (status == DTP_OK) {
-        status = dtp_comm__mpi_call(c, coll, safe, out, err);
-    }
-    c->lost = c->lost || status != DTP_OK;
-    return status;
+    return ran ? DTP_OK : dtp_comm__remote_start(c->remote, request, err);
 }
 
-static void *mpi_register_memory(dtp_comm *base, size_t bytes)
+static dtp_status mpi_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
 {
-    dtp_comm__mpi *c = (dtp_comm__mpi *)base;
+    dtp_comm__mpi *c = t->self;
+    return request->pending ? dtp_comm__remote_wait(c->remote, request, err) : DTP_OK;
+}
+
+static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, void *out,
+                          dtp_err *err)
+{
+    return dtp_transport_run(&base->transport, coll, in, out, err);
+}
+
+static void *mpi_register_memory(dtp_transport *t, size_t bytes)
+{
+    dtp_comm__mpi *c = t->self;
     return c->shared != NULL ? dtp_comm__shared_alloc(c->shared, bytes) : NULL;
 }
 
-static bool mpi_release_memory(dtp_comm *base, void *ptr)
+static bool mpi_release_memory(dtp_transport *t, void *ptr)
 {
-    dtp_comm__mpi *c = (dtp_comm__mpi *)base;
+    dtp_comm__mpi *c = t->self;
     return c->shared != NULL && dtp_comm__shared_free(c->shared, ptr);
 }
 
+/* Between hosts, a reduction of one number. */
 static dtp_status mpi_barrier(dtp_comm *base, dtp_err *err)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
     bool ran = false;
+    int32_t here = 1;
     if (c->shared != NULL) {
         DTP_TRY(dtp_comm__shared_barrier(c->shared, &ran, err));
     }
-    return ran ? DTP_OK : dtp_comm__mpi_check(MPI_Barrier(c->world), c, "MPI_Barrier", err);
+    return ran ? DTP_OK : dtp_comm_all_reduce(base, DTP_REDUCE_MIN, DTP_I32, 1, &here, err);
 }
 
 static void end_job(const dtp_comm__mpi *c, const char *why)
 {
     fprintf(stderr, "error comm abort rank=%d %s\n", c->base.rank, why);
-    fflush(stderr);
-    MPI_Abort(c->world, 1);
+    dtp_comm__mpi_end_job(c->world, 1);
 }
 
-/* Ranks that all share memory learn of the failure when they wait for this one, and end by
- * themselves; others would wait in MPI for ever. */
+/* Peers that wait for this rank learn of the failure through shared memory or by a message, and end
+ * by themselves. Where not all can, the job ends: here, or when it is concluded. */
 static void mpi_abort(dtp_comm *base, const char *why)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
-    bool told = !c->lost && c->shared != NULL && dtp_comm__shared_fail(c->shared, why);
+    const bool lost = atomic_load(&c->remote->lost);
+    if (c->aborted) {
+        return;
+    }
+    c->aborted = true;
+    if (lost && c->shared != NULL) {
+        (void)dtp_comm__deadlock_hopeless(c->shared); /* says so to the ranks of this host */
+    }
+    const bool near = c->shared != NULL && dtp_comm__shared_fail(c->shared, why);
+    const bool afar = c->remote->runs;
+    if (!lost) {
+        dtp_comm__remote_end(c->remote, why);
+    }
+    const bool told = !lost && (near || afar) && !c->remote->unclean;
     if (!told && c->outcome == MPI_COMM_NULL) {
         end_job(c, why);
     }
+}
+
+/* Once it is here no buffer of a collective is touched. */
+static void mpi_stop(dtp_transport *t, const char *why)
+{
+    dtp_comm__mpi *c = t->self;
+    mpi_abort(&c->base, why);
+}
+
+/* Of the ranks that found out that others are lost, as far as this one knows. */
+static bool is_first(dtp_comm__mpi *c, const dtp_err *err)
+{
+    if (!atomic_load(&c->remote->lost)) {
+        return !err->told;
+    }
+    pthread_mutex_lock(&c->remote->lock);
+    int32_t issuer = c->remote->issuer;
+    pthread_mutex_unlock(&c->remote->lock);
+    for (int32_t r = 0; c->shared != NULL && r < issuer; r++) {
+        const dtp_comm__segment *base = c->shared->bases[r];
+        if (base != NULL && atomic_load(&base->published.kind) == DTP_COMM_LOST &&
+            (int32_t)atomic_load(&base->published.turn) < issuer) {
+            issuer = (int32_t)atomic_load(&base->published.turn);
+        }
+    }
+    return issuer == c->base.rank;
 }
 
 static dtp_status mpi_conclude(dtp_comm *base, dtp_status mine, const dtp_comm_reporter *reporter,
@@ -137,8 +158,15 @@ static dtp_status mpi_conclude(dtp_comm *base, dtp_status mine, const dtp_comm_r
     } else if (c->shared != NULL) {
         dtp_comm__shared_end(c->shared);
     }
+    if (mine != DTP_OK && (atomic_load(&c->remote->lost) || c->remote->unclean)) {
+        /* Others may have found out as well, and say so at this moment. */
+        const struct timespec pause = {.tv_nsec = 300000000};
+        (void)nanosleep(&pause, NULL);
+        dtp_comm__mpi_end_lost(c->outcome, is_first(c, err), reporter, err);
+    }
+    dtp_comm__remote_end(c->remote, NULL);
     c->concluded = true;
-    return dtp_comm__mpi_outcome(c->outcome, mine, reporter, err);
+    return dtp_comm__mpi_outcome(c->outcome, base->timeout_s, mine, reporter, err);
 }
 
 /* The ranks that can share memory are those of one machine. */
@@ -158,7 +186,7 @@ static dtp_status mpi_alike_here(dtp_comm *base, uint64_t key, int32_t *n, dtp_e
         MPI_Comm_free(&alike);
     }
     *n = same;
-    return dtp_comm__mpi_check(code, c, "MPI_Comm_split", err);
+    return dtp_comm__mpi_check(code, base->rank, "MPI_Comm_split", err);
 }
 
 /* MPI starts and ends once per process, so it may only end with the last communicator that was made
@@ -189,11 +217,11 @@ static void mpi_destroy(dtp_comm *base)
     if (c->shared != NULL && !c->concluded && !dtp_comm__shared_leave(c->shared)) {
         end_job(c, "has failed, and not every other rank knows");
     }
-    for (int32_t s = 0; s < DTP_COMM_SETS; s++) {
-        if (c->subs[s] != MPI_COMM_NULL) {
-            MPI_Comm_free(&c->subs[s]);
-        }
+    if (c->remote != NULL && c->remote->unclean && !c->concluded) {
+        end_job(c, "left a collective");
     }
+    dtp_comm__remote_destroy(c->remote);
+    dtp_comm__guard *guard = dtp_comm__guard_begin(base->timeout_s, "MPI_Finalize", 1);
     if (c->outcome != MPI_COMM_NULL) {
         MPI_Comm_free(&c->outcome);
     }
@@ -202,24 +230,31 @@ static void mpi_destroy(dtp_comm *base)
     }
     dtp_comm__shared_destroy(c->shared);
     free(c->scratch.data);
-    free(c->blocks.data);
     if (count_users(-1, false) == 0) {
         MPI_Finalize();
     }
+    dtp_comm__guard_end(guard);
     free(c);
 }
 
 static const dtp_comm_ops mpi_ops = {
     .name = "mpi",
     .run = mpi_run,
-    .prepare = mpi_prepare,
     .barrier = mpi_barrier,
     .conclude = mpi_conclude,
     .alike_here = mpi_alike_here,
     .abort = mpi_abort,
+    .destroy = mpi_destroy,
+};
+
+static const dtp_transport_ops mpi_transport = {
+    .name = "mpi",
+    .prepare = mpi_prepare,
+    .start = mpi_start,
+    .wait = mpi_wait,
+    .abort = mpi_stop,
     .register_memory = mpi_register_memory,
     .release_memory = mpi_release_memory,
-    .destroy = mpi_destroy,
 };
 
 static dtp_status start_mpi(dtp_err *err)
@@ -230,7 +265,7 @@ static dtp_status start_mpi(dtp_err *err)
     if (over) {
         return DTP_FAIL(err, DTP_COMM, "MPI was already shut down in this process");
     }
-    if (!done && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    if (!done && MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
         return DTP_FAIL(err, DTP_COMM, "MPI_Init_thread failed");
     }
     count_users(1, !done);
@@ -239,8 +274,9 @@ static dtp_status start_mpi(dtp_err *err)
 
 static dtp_status dup_world(MPI_Comm *out, const dtp_comm__mpi *c, dtp_err *err)
 {
-    DTP_TRY(dtp_comm__mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, out), c, "MPI_Comm_dup", err));
-    return dtp_comm__mpi_check(MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN), c,
+    const int32_t rank = c->base.rank;
+    DTP_TRY(dtp_comm__mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, out), rank, "MPI_Comm_dup", err));
+    return dtp_comm__mpi_check(MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN), rank,
                                "MPI_Comm_set_errhandler", err);
 }
 
@@ -249,8 +285,8 @@ static dtp_status join(dtp_comm__mpi *c, dtp_err *err)
 {
     DTP_TRY(dup_world(&c->world, c, err));
     int rank = 0, size = 0;
-    DTP_TRY(dtp_comm__mpi_check(MPI_Comm_rank(c->world, &rank), c, "MPI_Comm_rank", err));
-    DTP_TRY(dtp_comm__mpi_check(MPI_Comm_size(c->world, &size), c, "MPI_Comm_size", err));
+    (void)MPI_Comm_rank(c->world, &rank); /* fail on no communicator alone */
+    (void)MPI_Comm_size(c->world, &size);
     c->base.rank = rank;
     c->base.size = size;
     if (size != dtp_mesh_ranks(&c->base.mesh)) {
@@ -260,21 +296,30 @@ static dtp_status join(dtp_comm__mpi *c, dtp_err *err)
                         text, dtp_mesh_ranks(&c->base.mesh), size,
                         size == 1 ? " (under srun: --mpi=pmix)" : "");
     }
-    return dtp_comm__shared_create(c->world, &c->base.mesh, &c->shared, err);
+    DTP_TRY(dtp_comm__shared_create(&c->base, c->world, &c->shared, err));
+    DTP_TRY(dtp_comm__remote_create(&c->base, c->world, c->shared, &c->remote, err));
+    bool afar = c->shared == NULL;
+    for (int32_t r = 0; r < size && !afar; r++) {
+        afar = c->shared->bases[r] == NULL;
+    }
+    if (c->shared != NULL) {
+        c->shared->remote = c->remote;
+    }
+    c->base.transport.caps.asynchronous = afar && c->remote->threaded;
+    return afar && size > 1 ? dtp_comm__remote_begin(c->remote, err) : DTP_OK;
 }
 
 /* MPI runs, and nothing else is there yet. */
-static dtp_status create(const dtp_mesh *mesh, dtp_comm__mpi **out, dtp_err *err)
+static dtp_status create(const dtp_mesh *mesh, double timeout_s, dtp_comm__mpi **out, dtp_err *err)
 {
     dtp_comm__mpi *c = calloc(1, sizeof *c);
     *out = c;
     DTP_TRY(DTP_MEMORY(err, c));
     c->base = (dtp_comm){.ops = &mpi_ops, .mesh = *mesh};
-    c->limit = INT_MAX;
+    c->base.transport = (dtp_transport){
+        .ops = &mpi_transport, .caps = {.strided = true, .deterministic = true}, .self = c};
+    c->base.timeout_s = timeout_s;
     c->world = c->outcome = MPI_COMM_NULL;
-    for (int32_t s = 0; s < DTP_COMM_SETS; s++) {
-        c->subs[s] = MPI_COMM_NULL;
-    }
     dtp_status status = start_mpi(err);
     if (status != DTP_OK) {
         free(c);
@@ -298,30 +343,32 @@ dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *er
 {
     dtp_comm__mpi *c;
     DTP_TRY(DTP_NOT_NULL(err, mesh, out));
-    DTP_TRY(create(mesh, &c, err));
+    DTP_TRY(create(mesh, DTP_COMM_TIMEOUT_S, &c, err));
     return deliver(c, join(c, err), out);
 }
 
-dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, dtp_status ready,
+dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, double timeout_s, dtp_status ready,
                              const dtp_comm_reporter *reporter, dtp_comm **out, dtp_err *err)
 {
     dtp_comm__mpi *c;
     dtp_err own = *err;
-    DTP_TRY(create(mesh, &c, err));
-    dtp_status status = dup_world(&c->outcome, c, err);
+    dtp_comm__guard *guard = dtp_comm__guard_begin(timeout_s, "MPI_Init", 1);
+    dtp_status status = create(mesh, timeout_s, &c, err);
+    status = status == DTP_OK ? dup_world(&c->outcome, c, err) : status;
     if (status == DTP_OK) {
         *err = own;
-        status = dtp_comm__mpi_outcome(c->outcome, ready, reporter, err);
+        status = dtp_comm__mpi_outcome(c->outcome, timeout_s, ready, reporter, err);
     }
     if (status == DTP_OK) {
-        status = dtp_comm__mpi_outcome(c->outcome, join(c, err), reporter, err);
+        status = dtp_comm__mpi_outcome(c->outcome, timeout_s, join(c, err), reporter, err);
     }
-    return deliver(c, status, out);
+    dtp_comm__guard_end(guard);
+    return c != NULL ? deliver(c, status, out) : status;
 }
 
 void dtp_comm__mpi_limit(dtp_comm *c, int64_t max_count)
 {
-    ((dtp_comm__mpi *)c)->limit = max_count;
+    ((dtp_comm__mpi *)c)->remote->limit = max_count;
 }
 
 void dtp_comm__mpi_share(dtp_comm *c, bool share)

@@ -26,7 +26,7 @@ static dtp_comm__published *own_published(dtp_comm__shared *s)
 
 static bool has_stopped(int32_t kind)
 {
-    return kind == DTP_COMM_FAILED || kind == DTP_COMM_STUCK;
+    return kind == DTP_COMM_FAILED || kind == DTP_COMM_STUCK || kind == DTP_COMM_LOST;
 }
 
 static void publish(dtp_comm__shared *s, dtp_comm__published_kind kind, int32_t mailbox,
@@ -40,25 +40,33 @@ static void publish(dtp_comm__shared *s, dtp_comm__published_kind kind, int32_t 
     atomic_fetch_add(&own->version, 1);
 }
 
-void dtp_comm__deadlock_begin(dtp_comm__shared *s, int32_t mailbox, uint64_t turn)
+void dtp_comm__deadlock_begin(dtp_comm__shared *s, dtp_comm__published_kind kind, int32_t mailbox,
+                              uint64_t turn)
 {
-    publish(s, DTP_COMM_WAITS, mailbox, turn);
+    if (!has_stopped(atomic_load(&own_published(s)->kind))) {
+        publish(s, kind, mailbox, turn);
+    }
 }
 
 void dtp_comm__deadlock_end(dtp_comm__shared *s)
 {
-    publish(s, DTP_COMM_RUNS, 0, 0);
+    dtp_comm__deadlock_begin(s, DTP_COMM_RUNS, 0, 0);
 }
 
-bool dtp_comm__deadlock_stop(dtp_comm__shared *s, dtp_comm__published_kind kind, const char *why)
+static bool stop(dtp_comm__shared *s, dtp_comm__published_kind kind, uint64_t turn, const char *why)
 {
     dtp_comm__published *own = own_published(s);
     if (has_stopped(atomic_load(&own->kind))) {
         return false;
     }
     snprintf(own->why, sizeof own->why, "%s", why);
-    publish(s, kind, 0, 0);
+    publish(s, kind, 0, turn);
     return true;
+}
+
+bool dtp_comm__deadlock_stop(dtp_comm__shared *s, dtp_comm__published_kind kind, const char *why)
+{
+    return stop(s, kind, (uint64_t)s->rank, why);
 }
 
 /* ---- observed states of the others ---- */
@@ -76,7 +84,9 @@ static void look_at(dtp_comm__shared *s, int32_t r)
     o->mailbox = atomic_load(&at->mailbox);
     o->turn = atomic_load(&at->turn);
     bool sane = o->mailbox >= 0 && o->mailbox < DTP_COMM_MAILBOXES;
-    o->held = o->kind != DTP_COMM_RUNS && o->version % 2 == 0 && sane;
+    const bool goes_on =
+        o->kind == DTP_COMM_RUNS || o->kind == DTP_COMM_WORKS || o->kind == DTP_COMM_WAITS_AFAR;
+    o->held = !goes_on && o->version % 2 == 0 && sane;
     if (o->held && o->kind == DTP_COMM_WAITS) {
         o->coll = s->bases[r]->mailboxes[o->mailbox].coll;
     }
@@ -115,9 +125,29 @@ static bool take_over(dtp_comm__shared *s)
 {
     for (int32_t r = 0; r < s->size; r++) {
         if (s->observed[r].held && has_stopped(s->observed[r].kind)) {
-            return dtp_comm__deadlock_stop(s, (dtp_comm__published_kind)s->observed[r].kind,
-                                           s->bases[r]->published.why);
+            return stop(s, (dtp_comm__published_kind)s->observed[r].kind, s->observed[r].turn,
+                        s->bases[r]->published.why);
         }
+    }
+    return false;
+}
+
+/* Ranks are lost: somebody on this host or, through messages, on another one has found out. */
+static bool is_lost(dtp_comm__shared *s)
+{
+    for (int32_t r = 0; r < s->size; r++) {
+        const dtp_comm__observed *o = &s->observed[r];
+        if (r != s->rank && o->held && o->kind == DTP_COMM_LOST) {
+            const dtp_comm__published *theirs = &s->bases[r]->published;
+            (void)stop(s, DTP_COMM_LOST, o->turn, theirs->why);
+            dtp_comm__remote_lose(s->remote, (int32_t)o->turn, theirs->why);
+            return true;
+        }
+    }
+    dtp_err said = {0};
+    if (atomic_load(&s->remote->lost) && dtp_comm__remote_failure(s->remote, &said) != DTP_OK) {
+        (void)stop(s, DTP_COMM_LOST, (uint64_t)s->remote->issuer, said.msg);
+        return true;
     }
     return false;
 }
@@ -126,6 +156,9 @@ bool dtp_comm__deadlock_hopeless(dtp_comm__shared *s)
 {
     for (int32_t r = 0; r < s->size; r++) {
         look_at(s, r);
+    }
+    if (is_lost(s)) {
+        return true;
     }
     /* Takes out the ranks that wait for running ones only. */
     for (bool changed = true; changed;) {
@@ -156,6 +189,89 @@ bool dtp_comm__deadlock_hopeless(dtp_comm__shared *s)
         dtp_comm__describe_waits(s->size, s->visits, text);
         (void)dtp_comm__deadlock_stop(s, DTP_COMM_STUCK, text);
     }
+    return true;
+}
+
+/* ---- the deadline ---- */
+
+int32_t dtp_comm__deadlock_missing(const dtp_comm__shared *s, int32_t rank, int32_t most,
+                                   int32_t *missing, dtp_coll *coll)
+{
+    const dtp_comm__published *at = &s->bases[rank]->published;
+    const int32_t kind = atomic_load(&at->kind), mailbox = atomic_load(&at->mailbox);
+    const uint64_t turn = atomic_load(&at->turn);
+    const bool waits = kind == DTP_COMM_WAITS || kind == DTP_COMM_WORKS;
+    int32_t found = 0;
+    if (!waits || mailbox < 0 || mailbox >= DTP_COMM_MAILBOXES) {
+        return 0;
+    }
+    const dtp_mesh_set set = dtp_comm__mailbox_set(s, mailbox);
+    const int32_t n = dtp_mesh_set_size(&s->mesh, set);
+    *coll = s->bases[rank]->mailboxes[mailbox].coll;
+    for (int32_t i = 0; i < n && found < most; i++) {
+        const int32_t m = dtp_mesh_set_member(&s->mesh, set, rank, i);
+        const dtp_comm__mailbox *theirs = &s->bases[m]->mailboxes[mailbox];
+        const uint64_t reached =
+            atomic_load(kind == DTP_COMM_WAITS ? &theirs->posted : &theirs->done);
+        if (m != rank && reached < turn) {
+            missing[found++] = m;
+        }
+    }
+    return found;
+}
+
+/* Marks those that keep this rank waiting as late, through the ranks that wait for them; whether
+ * one waits for ranks of another host. */
+static bool find_late(dtp_comm__shared *s)
+{
+    enum { MOST = 64 };
+    bool afar = false;
+    for (int32_t r = 0; r < s->size; r++) {
+        s->visits[r] = (dtp_comm__visit){.state = DTP_COMM_VISIT_NONE};
+    }
+    s->visits[s->rank].state = DTP_COMM_VISIT_WAITS;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int32_t r = 0; r < s->size; r++) {
+            int32_t missing[MOST];
+            dtp_coll coll;
+            const int32_t n = s->visits[r].state == DTP_COMM_VISIT_WAITS
+                                  ? dtp_comm__deadlock_missing(s, r, MOST, missing, &coll)
+                                  : 0;
+            if (n == 0 && s->visits[r].state == DTP_COMM_VISIT_WAITS && r != s->rank) {
+                s->visits[r].state = DTP_COMM_VISIT_LATE; /* it could go on */
+            }
+            for (int32_t k = 0; k < n; k++) {
+                dtp_comm__visit *visit = &s->visits[missing[k]];
+                const int32_t kind = atomic_load(&s->bases[missing[k]]->published.kind);
+                if (visit->state != DTP_COMM_VISIT_NONE) {
+                    continue;
+                }
+                changed = true;
+                afar = afar || kind == DTP_COMM_WAITS_AFAR;
+                visit->state = kind == DTP_COMM_WAITS || kind == DTP_COMM_WORKS
+                                   ? DTP_COMM_VISIT_WAITS
+                                   : DTP_COMM_VISIT_LATE;
+            }
+        }
+    }
+    return afar;
+}
+
+bool dtp_comm__deadlock_overdue(dtp_comm__shared *s, double waited_s)
+{
+    static const double grace_s = 3; /* for a rank with a deadline of its own to find out more */
+    const double limit_s = s->base->timeout_s;
+    char text[DTP_ERR_MSG_BYTES];
+    if (waited_s < limit_s || (find_late(s) && waited_s < limit_s + grace_s)) {
+        return false;
+    }
+    const int32_t mailbox = atomic_load(&own_published(s)->mailbox);
+    const dtp_coll *coll = &s->bases[s->rank]->mailboxes[mailbox].coll;
+    dtp_comm__describe_late(s->size, s->visits, s->rank, mailbox == DTP_COMM_BARRIER ? NULL : coll,
+                            limit_s, text);
+    (void)stop(s, DTP_COMM_LOST, (uint64_t)s->rank, text);
+    dtp_comm__remote_lose(s->remote, s->rank, text);
     return true;
 }
 

@@ -3,6 +3,7 @@
 #define DTP_EXECUTOR_COMM_MPI_INTERNAL_H
 
 #include <mpi.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "executor/comm/communicator_internal.h"
@@ -11,17 +12,17 @@
 enum { DTP_COMM_SETS = 1 << DTP_MAX_MESH_DIMS };
 
 typedef struct dtp_comm__shared dtp_comm__shared;
+typedef struct dtp_comm__remote dtp_comm__remote;
 
 typedef struct dtp_comm__mpi {
     dtp_comm base;
     MPI_Comm world;
-    MPI_Comm outcome; /* for dtp_comm_conclude alone; MPI_COMM_NULL: there is no conclusion */
-    MPI_Comm subs[DTP_COMM_SETS];
-    int64_t limit;            /* largest count given to MPI in one call */
-    bool lost;                /* a call to MPI failed: what the peers do in theirs is unknown */
+    MPI_Comm outcome;         /* for dtp_comm_conclude alone; MPI_COMM_NULL: no conclusion */
+    bool aborted;             /* this rank failed, and the others were told */
     bool concluded;           /* all ranks know the outcome */
     dtp_comm__shared *shared; /* NULL: no memory is shared with other ranks */
-    dtp_comm__scratch scratch, blocks;
+    dtp_comm__remote *remote;
+    dtp_comm__scratch scratch;
 } dtp_comm__mpi;
 
 /* ---- memory shared by the ranks of a host ---- */
@@ -47,10 +48,14 @@ typedef struct dtp_comm__mailbox {
 
 typedef enum dtp_comm__published_kind {
     DTP_COMM_RUNS,
-    DTP_COMM_WAITS,  /* for the others to post `turn` in mailbox `mailbox` */
-    DTP_COMM_LEFT,   /* ended without a failure */
-    DTP_COMM_FAILED, /* runs no more collectives because of a failure of its own: `why` */
-    DTP_COMM_STUCK   /* runs no more collectives because the ranks disagree: `why` */
+    DTP_COMM_WAITS,      /* for the others to post `turn` in mailbox `mailbox` */
+    DTP_COMM_WORKS,      /* on a posted turn, and waits for the others to be done with it */
+    DTP_COMM_WAITS_AFAR, /* for ranks of other hosts, which has a deadline of its own */
+    DTP_COMM_LEFT,       /* ended without a failure */
+    DTP_COMM_FAILED,     /* runs no more collectives because of a failure of its own: `why` */
+    DTP_COMM_STUCK,      /* runs no more collectives because the ranks disagree: `why` */
+    DTP_COMM_LOST /* nobody does, because ranks did not come in time: `why`; rank `turn` found
+                            out */
 } dtp_comm__published_kind;
 
 /* Published state of a rank, read by the others. Odd version: it is being changed. */
@@ -89,6 +94,8 @@ typedef struct dtp_comm__observed {
 
 struct dtp_comm__shared {
     dtp_arena *arena; /* of all arrays below */
+    const dtp_comm *base;
+    dtp_comm__remote *remote;
     MPI_Comm world;
     dtp_mesh mesh;
     int32_t rank, size;
@@ -107,24 +114,119 @@ struct dtp_comm__shared {
 
 /* ---- mpi_outcome.c: one outcome of a job ---- */
 
-/* dtp_comm_conclude over the ranks of `world`, which nothing else uses meanwhile. */
-dtp_status dtp_comm__mpi_outcome(MPI_Comm world, dtp_status mine, const dtp_comm_reporter *reporter,
-                                 dtp_err *err) DTP_MUST_CHECK;
+/* dtp_comm_conclude over the ranks of `world`, which nothing else uses meanwhile; each waits for
+ * the others at most limit_s. */
+dtp_status dtp_comm__mpi_outcome(MPI_Comm world, double limit_s, dtp_status mine,
+                                 const dtp_comm_reporter *reporter, dtp_err *err) DTP_MUST_CHECK;
+/* The same once ranks are lost: the `first` of those that found out reports and ends the job. Does
+ * not return. */
+void dtp_comm__mpi_end_lost(MPI_Comm world, bool first, const dtp_comm_reporter *reporter,
+                            const dtp_err *err);
 
-/* ---- mpi_blocks.c: collectives through MPI calls ---- */
+/* A limit on calls of MPI that may never return: the process ends with `code` unless
+ * dtp_comm__guard_end comes in time. `what` (static) is printed then; NULL: nothing. */
+typedef struct dtp_comm__guard dtp_comm__guard;
+dtp_comm__guard *dtp_comm__guard_begin(double limit_s, const char *what, int code);
+void dtp_comm__guard_end(dtp_comm__guard *guard);
+/* MPI_Abort, and the end of this process in any case. */
+void dtp_comm__mpi_end_job(MPI_Comm world, int code);
 
 /* DTP_COMM unless MPI returned success. */
-dtp_status dtp_comm__mpi_check(int code, const dtp_comm__mpi *c, const char *what,
+dtp_status dtp_comm__mpi_check(int code, int32_t rank, const char *what,
                                dtp_err *err) DTP_MUST_CHECK;
-/* The collective over sub-communicator coll->set, which has more than one member; count > 0, in and
- * out do not overlap but where allowed in place. */
-dtp_status dtp_comm__mpi_call(dtp_comm__mpi *c, const dtp_coll *coll, const void *in, void *out,
-                              dtp_err *err) DTP_MUST_CHECK;
+
+/* ---- mpi_remote.c: collectives between hosts ---- */
+
+enum { DTP_COMM_MISSING = 8 };
+
+/* What a rank says of itself when it is asked. */
+typedef struct dtp_comm__answer {
+    bool answered;
+    int32_t kind;                                 /* dtp_comm__published_kind: RUNS or WAITS */
+    int32_t n_missing, missing[DTP_COMM_MISSING]; /* ranks that it waits for */
+    dtp_coll coll;                                /* in this */
+} dtp_comm__answer;
+
+typedef struct dtp_comm__control dtp_comm__control;
+
+/* A queue of collectives and the thread that runs them, one after the other, in the order of their
+ * starts. It makes all MPI calls of the collectives, and sleeps between looks so that kernels have
+ * the core. */
+struct dtp_comm__remote {
+    const dtp_comm *base;
+    MPI_Comm world;
+    dtp_comm__shared *shared; /* NULL: none */
+    int64_t limit;            /* largest count of one message */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool threaded; /* MPI allows the thread; else collectives run when they are started */
+    bool runs;     /* it does */
+    /* with the lock held */
+    bool busy;      /* the thread is at a collective */
+    bool announced; /* the others know that ranks are lost */
+    bool unclean;   /* requests of a collective that failed are still under way */
+    int32_t issuer; /* once `lost`: the lowest rank that found out */
+    dtp_request *first, *last;
+    uint64_t started, done;
+    dtp_err failure;        /* once `broken` */
+    const char *last_words; /* what the thread tells the peers when it is to end, unless NULL */
+    _Atomic bool broken, lost;
+    _Atomic bool stop;       /* the thread is to end */
+    _Atomic int32_t waiting; /* a thread waits: no sleep between looks */
+    /* of the thread alone */
+    int32_t n_requests;
+    int32_t failed_rank;         /* the first rank heard of that runs no more collectives, */
+    char why[DTP_ERR_MSG_BYTES]; /* and why */
+    double since_s;              /* when the collective at hand began */
+    const dtp_coll *coll;        /* it; NULL: none */
+    MPI_Request *requests;       /* of it */
+    MPI_Request *awaited;        /* those of them that are waited for */
+    dtp_comm__scratch openings, blocks, request_memory, indices, copy;
+    /* messages about the ranks */
+    dtp_comm__control *heard, *said; /* said: those under way */
+    MPI_Request hearing;
+    dtp_comm__answer *answers; /* by rank */
+    dtp_comm__visit *visits;   /* by rank */
+    bool *failed;              /* by rank: it runs no more collectives */
+};
+
+/* Borrows base and shared (may be NULL). */
+dtp_status dtp_comm__remote_create(const dtp_comm *base, MPI_Comm world, dtp_comm__shared *shared,
+                                   dtp_comm__remote **out, dtp_err *err) DTP_MUST_CHECK;
+void dtp_comm__remote_destroy(dtp_comm__remote *r);
+/* Starts the thread; the first collective does, too. */
+dtp_status dtp_comm__remote_begin(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
+/* Ends the thread; nothing is touched any more. `why`, unless NULL: what the peers are told. */
+void dtp_comm__remote_end(dtp_comm__remote *r, const char *why);
+/* See dtp_transport_ops. */
+dtp_status dtp_comm__remote_start(dtp_comm__remote *r, dtp_request *request,
+                                  dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_comm__remote_wait(dtp_comm__remote *r, const dtp_request *request,
+                                 dtp_err *err) DTP_MUST_CHECK;
+/* Waits until no collective of the queue writes what another one, which does not go through the
+ * queue, touches, or reads what it writes. */
+dtp_status dtp_comm__remote_settle(dtp_comm__remote *r, const dtp_request *other,
+                                   dtp_err *err) DTP_MUST_CHECK;
+/* Why no more collectives can run; DTP_OK: they can. */
+dtp_status dtp_comm__remote_failure(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
+/* For mpi_messages.c, on the thread: waits until all requests of a wave are done. */
+dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave,
+                                   dtp_err *err) DTP_MUST_CHECK;
+/* The ranks are lost; takes over the verdict, which the thread tells the others when it is this
+ * rank's. */
+void dtp_comm__remote_lose(dtp_comm__remote *r, int32_t issuer, const char *why);
+
+/* ---- mpi_messages.c ---- */
+
+/* The collective over a group of more than one; count > 0. */
+dtp_status dtp_comm__messages_run(dtp_comm__remote *r, const dtp_coll *coll, const void *in,
+                                  void *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* ---- mpi_segment.c: memory shared by the ranks of a host ---- */
 
 /* Collective over all ranks. *out is NULL when the ranks of this host cannot share memory. */
-dtp_status dtp_comm__shared_create(MPI_Comm world, const dtp_mesh *mesh, dtp_comm__shared **out,
+dtp_status dtp_comm__shared_create(const dtp_comm *base, MPI_Comm world, dtp_comm__shared **out,
                                    dtp_err *err) DTP_MUST_CHECK;
 void dtp_comm__shared_destroy(dtp_comm__shared *s);
 /* For tests: false = everything goes through MPI calls from now on. All ranks alike. */
@@ -153,12 +255,20 @@ dtp_status dtp_comm__shared_barrier(dtp_comm__shared *s, bool *ran, dtp_err *err
 
 /* ---- mpi_deadlock.c: ranks that can never go on ---- */
 
-/* This rank waits in vain so far: the others see it until dtp_comm__deadlock_end. */
-void dtp_comm__deadlock_begin(dtp_comm__shared *s, int32_t mailbox, uint64_t turn);
+/* This rank waits in vain so far: the others see it until dtp_comm__deadlock_end. `kind` is WAITS,
+ * WORKS or WAITS_AFAR. */
+void dtp_comm__deadlock_begin(dtp_comm__shared *s, dtp_comm__published_kind kind, int32_t mailbox,
+                              uint64_t turn);
 void dtp_comm__deadlock_end(dtp_comm__shared *s);
-/* Between the two: whether what this rank waits for will never come. Then it publishes STUCK or
- * FAILED, with the reason, for good. */
+/* Between the two: whether what this rank waits for will never come. Then it publishes STUCK,
+ * FAILED or LOST, with the reason, for good. */
 bool dtp_comm__deadlock_hopeless(dtp_comm__shared *s);
+/* Between the two: whether this rank has waited for longer than the deadline. Then it publishes
+ * LOST, with the ranks that keep it waiting. */
+bool dtp_comm__deadlock_overdue(dtp_comm__shared *s, double waited_s);
+/* The ranks of this host that a rank waits for, by its published state; returns how many. */
+int32_t dtp_comm__deadlock_missing(const dtp_comm__shared *s, int32_t rank, int32_t most,
+                                   int32_t *missing, dtp_coll *coll);
 /* This rank runs no more collectives; false: nor did it before, and the first reason is kept. */
 bool dtp_comm__deadlock_stop(dtp_comm__shared *s, dtp_comm__published_kind kind, const char *why);
 /* This rank runs no more collectives because of a failure of its own; false when not all ranks can

@@ -12,7 +12,8 @@ enum {
     GRACE_MS = 2000,
     GRACE_PER_RANK_MS = 250,
     GRACE_RANKS = 8,
-    SPINS = 1000 /* looks before it sleeps between them */
+    SPINS = 1000,  /* looks before it sleeps between them */
+    LOST_MS = 1500 /* how long a rank leaves the end of the job to another one */
 };
 
 typedef struct outcome {
@@ -25,15 +26,14 @@ static int report(const dtp_comm_reporter *reporter, const dtp_err *err)
     return reporter != NULL && reporter->report != NULL ? reporter->report(reporter->user, err) : 1;
 }
 
-/* Waits for a collective of all ranks, which may still be at their work; false: for too long.
- * limit_ms < 0: for ever. */
+/* Waits for a collective of all ranks, which may still be at their work; false: for too long. */
 static bool wait_for_all(MPI_Request *request, int64_t limit_ms)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     int done = 0;
     for (int64_t looks = 0; !done; looks++) {
         if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
-            (limit_ms >= 0 && looks > SPINS + limit_ms)) {
+            looks > SPINS + limit_ms) {
             return false;
         }
         if (!done && looks > SPINS) {
@@ -45,7 +45,7 @@ static bool wait_for_all(MPI_Request *request, int64_t limit_ms)
 
 /* The lowest rank with a failure of its own, else the lowest with any; the number of ranks: none
  * failed. False: not all came. */
-static bool find_cause(MPI_Comm world, dtp_status mine, bool own, int *cause)
+static bool find_cause(MPI_Comm world, double limit_s, dtp_status mine, bool own, int *cause)
 {
     int rank = 0, size = 0, lowest[2];
     MPI_Comm_rank(world, &rank);
@@ -54,7 +54,8 @@ static bool find_cause(MPI_Comm world, dtp_status mine, bool own, int *cause)
     const int64_t place = rank < GRACE_RANKS ? rank : GRACE_RANKS;
     MPI_Request request = MPI_REQUEST_NULL;
     if (MPI_Iallreduce(failed, lowest, 2, MPI_INT, MPI_MIN, world, &request) != MPI_SUCCESS ||
-        !wait_for_all(&request, own ? GRACE_MS + GRACE_PER_RANK_MS * place : -1)) {
+        !wait_for_all(&request, own ? GRACE_MS + GRACE_PER_RANK_MS * place
+                                    : (int64_t)(limit_s * 1e3) + GRACE_MS)) {
         return false; /* NOLINT(clang-analyzer-optin.mpi.MPI-Checker): the job ends now */
     }
     (void)MPI_Wait(&request, MPI_STATUS_IGNORE); /* has ended */
@@ -84,19 +85,36 @@ static dtp_status share(MPI_Comm world, int cause, const dtp_comm_reporter *repo
     return (dtp_status)o.code;
 }
 
-dtp_status dtp_comm__mpi_outcome(MPI_Comm world, dtp_status mine, const dtp_comm_reporter *reporter,
-                                 dtp_err *err)
+/* Reports and ends the job. */
+static void end_job(MPI_Comm world, const dtp_comm_reporter *reporter, const dtp_err *err)
+{
+    if (reporter == NULL) {
+        fprintf(stderr, "error comm conclude %s\n", err->msg);
+    }
+    dtp_comm__mpi_end_job(world, report(reporter, err));
+}
+
+void dtp_comm__mpi_end_lost(MPI_Comm world, bool first, const dtp_comm_reporter *reporter,
+                            const dtp_err *err)
+{
+    const struct timespec pause = {.tv_sec = LOST_MS / 1000, .tv_nsec = LOST_MS % 1000 * 1000000L};
+    if (first) {
+        end_job(world, reporter, err);
+    }
+    (void)nanosleep(&pause, NULL);
+    dtp_comm__mpi_end_job(world, 1);
+}
+
+dtp_status dtp_comm__mpi_outcome(MPI_Comm world, double limit_s, dtp_status mine,
+                                 const dtp_comm_reporter *reporter, dtp_err *err)
 {
     int size = 0, cause = 0;
     MPI_Comm_size(world, &size);
-    if (!find_cause(world, mine, mine != DTP_OK && !err->told, &cause)) {
-        if (reporter == NULL) {
-            fprintf(stderr, "error comm conclude %s\n", mine != DTP_OK ? err->msg : "MPI failed");
-        }
-        int code = report(reporter, err);
-        fflush(stderr);
-        MPI_Abort(world, code);
-        return mine != DTP_OK ? mine : DTP_FAIL(err, DTP_COMM, "MPI_Iallreduce failed");
+    if (!find_cause(world, limit_s, mine, mine != DTP_OK && !err->told, &cause)) {
+        dtp_status status =
+            mine != DTP_OK ? mine : DTP_FAIL(err, DTP_COMM, "the ranks did not end in time");
+        end_job(world, reporter, err);
+        return status;
     }
     return cause == size ? DTP_OK : share(world, cause, reporter, err);
 }

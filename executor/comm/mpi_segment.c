@@ -137,7 +137,7 @@ static int exchange_segments(dtp_comm__shared *s, MPI_Comm host, bool *ok)
     return code;
 }
 
-dtp_status dtp_comm__shared_create(MPI_Comm world, const dtp_mesh *mesh, dtp_comm__shared **out,
+dtp_status dtp_comm__shared_create(const dtp_comm *base, MPI_Comm world, dtp_comm__shared **out,
                                    dtp_err *err)
 {
     MPI_Comm host = MPI_COMM_NULL;
@@ -151,7 +151,8 @@ dtp_status dtp_comm__shared_create(MPI_Comm world, const dtp_mesh *mesh, dtp_com
     }
     s->arena = arena;
     s->world = world;
-    s->mesh = *mesh;
+    s->base = base;
+    s->mesh = base->mesh;
     s->fd = -1;
     s->use = true;
     MPI_Comm_rank(world, &s->rank);

@@ -16,6 +16,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/clock.h"
+
 enum {
     YIELDS_PER_PROGRESS = 64, /* then MPI may need to move something for another rank */
     /* between two looks for the reason of a wait. Not so many yields: on a busy machine each of
@@ -62,25 +64,25 @@ bool dtp_comm__shared_reaches(dtp_comm__shared *s, dtp_mesh_set set)
 static dtp_status check_usable(const dtp_comm__shared *s, dtp_err *err)
 {
     const dtp_comm__published *own = &s->bases[s->rank]->published;
-    int32_t kind = atomic_load(&own->kind);
-    if (kind != DTP_COMM_STUCK && kind != DTP_COMM_FAILED) {
+    const int32_t kind = atomic_load(&own->kind);
+    if (kind != DTP_COMM_STUCK && kind != DTP_COMM_FAILED && kind != DTP_COMM_LOST) {
         return DTP_OK;
     }
     dtp_status status =
-        kind == DTP_COMM_STUCK
-            ? DTP_FAIL(err, DTP_COMM, "%s", own->why)
-            : DTP_FAIL(err, DTP_COMM, "rank %d gives up because %.900s", s->rank, own->why);
+        kind == DTP_COMM_FAILED
+            ? DTP_FAIL(err, DTP_COMM, "rank %d gives up because %.900s", s->rank, own->why)
+            : DTP_FAIL(err, DTP_COMM, "%s", own->why);
     if (err != NULL) {
-        err->told = true;
+        err->told = kind != DTP_COMM_LOST || atomic_load(&own->turn) != (uint64_t)s->rank;
     }
     return status;
 }
 
-/* Lets others use the core, and MPI move what other ranks wait for. */
+/* Lets others use the core, and MPI move what other ranks wait for when no thread does. */
 static void give_way(const dtp_comm__shared *s, int32_t yields)
 {
     sched_yield();
-    if (yields % YIELDS_PER_PROGRESS == 0) {
+    if (yields % YIELDS_PER_PROGRESS == 0 && !s->remote->runs) {
         int flag;
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, s->world, &flag, MPI_STATUS_IGNORE);
     }
@@ -93,21 +95,24 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Waits until all members have posted the turn. */
-static dtp_status wait_posted(dtp_comm__shared *s, const dtp_comm__group *g, int32_t mailbox,
-                              dtp_err *err)
+/* Waits until all members have posted the turn (WAITS) or are done with it (WORKS). */
+static dtp_status wait_members(dtp_comm__shared *s, const dtp_comm__group *g, int32_t mailbox,
+                               dtp_comm__published_kind kind, dtp_err *err)
 {
     int32_t looks = 0, yields = 0;
     int64_t watched_ns = 0;
+    double since_s = 0;
     for (int32_t i = 0; i < g->n; i++) {
-        _Atomic uint64_t *posted = &g->members[i]->mailboxes[mailbox].posted;
-        while (atomic_load_explicit(posted, memory_order_acquire) < g->turn) {
+        dtp_comm__mailbox *theirs = &g->members[i]->mailboxes[mailbox];
+        _Atomic uint64_t *reached = kind == DTP_COMM_WAITS ? &theirs->posted : &theirs->done;
+        while (atomic_load_explicit(reached, memory_order_acquire) < g->turn) {
             if (++looks < s->spins) {
                 continue;
             }
             if (yields++ == 0) {
-                dtp_comm__deadlock_begin(s, mailbox, g->turn);
+                dtp_comm__deadlock_begin(s, kind, mailbox, g->turn);
                 watched_ns = now_ns();
+                since_s = dtp_now_s();
             }
             give_way(s, yields);
             /* Looks for the reason of the wait when it is time to. */
@@ -116,7 +121,8 @@ static dtp_status wait_posted(dtp_comm__shared *s, const dtp_comm__group *g, int
                 continue;
             }
             watched_ns = now;
-            if (dtp_comm__deadlock_hopeless(s)) {
+            if (dtp_comm__deadlock_hopeless(s) ||
+                dtp_comm__deadlock_overdue(s, dtp_now_s() - since_s)) {
                 return check_usable(s, err);
             }
         }
@@ -125,20 +131,6 @@ static dtp_status wait_posted(dtp_comm__shared *s, const dtp_comm__group *g, int
         dtp_comm__deadlock_end(s);
     }
     return DTP_OK;
-}
-
-/* Waits until all members have done the turn's work; all of them are at it. */
-static void wait_done(const dtp_comm__shared *s, const dtp_comm__group *g, int32_t mailbox)
-{
-    int32_t looks = 0, yields = 0;
-    for (int32_t i = 0; i < g->n; i++) {
-        _Atomic uint64_t *done = &g->members[i]->mailboxes[mailbox].done;
-        while (atomic_load_explicit(done, memory_order_acquire) < g->turn) {
-            if (++looks >= s->spins) {
-                give_way(s, ++yields);
-            }
-        }
-    }
 }
 
 /* Posts what this member runs. Inputs must be in reach; outputs only where others write them. */
@@ -173,7 +165,7 @@ static dtp_status check_same(dtp_comm__shared *s, const dtp_comm__group *g, dtp_
     const dtp_coll *first = &g->members[0]->mailboxes[set].coll;
     for (int32_t i = 1; i < g->n; i++) {
         const dtp_coll *other = &g->members[i]->mailboxes[set].coll;
-        if (dtp_comm__differs(&s->mesh, s->rank, i, first, other, why)) {
+        if (dtp_comm__differs(&s->mesh, s->rank, 0, first, i, other, why)) {
             return DTP_COMM;
         }
     }
@@ -193,7 +185,14 @@ dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const
     DTP_TRY(find_group(s, (int32_t)coll->set, &g, err));
     g->turn++;
     post(s, g, coll, in, out);
-    DTP_TRY(wait_posted(s, g, (int32_t)coll->set, err));
+    DTP_TRY(wait_members(s, g, (int32_t)coll->set, DTP_COMM_WAITS, err));
+    /* Members that have given this one up have posted, and use their buffers no more. */
+    for (int32_t i = 0; i < g->n; i++) {
+        if (atomic_load(&g->members[i]->published.kind) == DTP_COMM_LOST &&
+            dtp_comm__deadlock_hopeless(s)) {
+            return check_usable(s, err);
+        }
+    }
     dtp_status same = check_same(s, g, coll->set, why);
     /* Where the buffers of all members are in this process; false when some cannot be reached. */
     *ran = true;
@@ -211,7 +210,7 @@ dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const
     }
     atomic_store_explicit(&s->bases[s->rank]->mailboxes[coll->set].done, g->turn,
                           memory_order_release);
-    wait_done(s, g, (int32_t)coll->set);
+    DTP_TRY(wait_members(s, g, (int32_t)coll->set, DTP_COMM_WORKS, err));
     if (same != DTP_OK) {
         (void)dtp_comm__deadlock_stop(s, DTP_COMM_STUCK, why);
         return check_usable(s, err);
@@ -236,5 +235,5 @@ dtp_status dtp_comm__shared_barrier(dtp_comm__shared *s, bool *ran, dtp_err *err
     atomic_store_explicit(&s->bases[s->rank]->mailboxes[DTP_COMM_BARRIER].posted, g->turn,
                           memory_order_release);
     *ran = true;
-    return wait_posted(s, g, DTP_COMM_BARRIER, err);
+    return wait_members(s, g, DTP_COMM_BARRIER, DTP_COMM_WAITS, err);
 }

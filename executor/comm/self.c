@@ -1,4 +1,4 @@
-/* The communicator of one rank: every collective is a copy. */
+/* Communicator and transport of one rank: every collective is a copy. */
 #include "executor/comm/communicator_internal.h"
 
 #include <stdlib.h>
@@ -12,9 +12,24 @@ static dtp_status self_run(dtp_comm *c, const dtp_coll *coll, const void *in, vo
     return DTP_OK;
 }
 
-static dtp_status self_prepare(dtp_comm *c, dtp_mesh_set set, dtp_err *err)
+static dtp_status self_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+                             dtp_request *request, dtp_err *err)
 {
-    (void)c;
+    request->pending = false;
+    return self_run(t->self, coll, in, out, err);
+}
+
+static dtp_status self_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
+{
+    (void)t;
+    (void)request;
+    (void)err;
+    return DTP_OK;
+}
+
+static dtp_status self_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
+{
+    (void)t;
     (void)set;
     (void)err;
     return DTP_OK;
@@ -35,9 +50,15 @@ static void self_destroy(dtp_comm *c)
 static const dtp_comm_ops self_ops = {
     .name = "self",
     .run = self_run,
-    .prepare = self_prepare,
     .barrier = self_barrier,
     .destroy = self_destroy,
+};
+
+static const dtp_transport_ops self_transport = {
+    .name = "self",
+    .prepare = self_prepare,
+    .start = self_start,
+    .wait = self_wait,
 };
 
 dtp_status dtp_comm_self_create(dtp_comm **out, dtp_err *err)
@@ -47,6 +68,9 @@ dtp_status dtp_comm_self_create(dtp_comm **out, dtp_err *err)
     DTP_TRY(DTP_MEMORY(err, c));
     c->ops = &self_ops;
     c->size = 1;
+    c->timeout_s = DTP_COMM_TIMEOUT_S;
+    c->transport = (dtp_transport){
+        .ops = &self_transport, .caps = {.strided = true, .deterministic = true}, .self = c};
     *out = c;
     return DTP_OK;
 }

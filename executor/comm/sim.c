@@ -11,11 +11,13 @@
  */
 #include "executor/comm/communicator_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct gate {
     int32_t arrived;
@@ -41,11 +43,19 @@ enum { N_SETS = 1 << DTP_MAX_MESH_DIMS };
 /* A rank that runs no more collectives, and the failure that it is about. */
 typedef struct halt {
     bool on;
+    bool late;     /* because others did not come in time */
     int32_t cause; /* whose failure; the rank itself, or one that it waited for */
     char why[DTP_ERR_MSG_BYTES];
 } halt;
 
-typedef struct rank_job rank_job;
+/* One virtual rank. */
+typedef struct rank_job {
+    dtp_comm *comm;
+    dtp_status status;
+    dtp_err err;
+    pthread_t thread;
+    bool started; /* it has a thread of its own */
+} rank_job;
 
 /* The virtual ranks of one mesh: started once, run as often as wanted, by one thread at a time. A
  * run that failed leaves no trace. */
@@ -77,6 +87,8 @@ typedef struct sim_comm {
     dtp_comm base;
     world *world;
     dtp_comm__scratch scratch;
+    bool late;                 /* a collective is done when it or a later one is waited for */
+    dtp_request *first, *last; /* started and not done */
 } sim_comm;
 
 static dtp_mesh_set all_dims(const world *w)
@@ -133,6 +145,32 @@ static int32_t halted_locked(const world *w, dtp_mesh_set set, int32_t rank)
     return any;
 }
 
+static struct timespec deadline(double limit_s)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    const int64_t ns = t.tv_nsec + (int64_t)(limit_s * 1e9);
+    return (struct timespec){.tv_sec = t.tv_sec + ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+/* A rank whose peers have not come in time halts; they run kernels. */
+static void halt_late_locked(world *w, int32_t rank, const dtp_coll *coll)
+{
+    char text[DTP_ERR_MSG_BYTES];
+    dtp_comm__visit *visits = w->visits;
+    for (int32_t r = 0; r < w->size; r++) {
+        const bool runs = visits[r].state == DTP_COMM_VISIT_NONE;
+        visits[r].state = runs ? DTP_COMM_VISIT_LATE : visits[r].state;
+    }
+    dtp_comm__describe_late(w->size, visits, rank, coll, w->jobs[rank].comm->timeout_s, text);
+    for (int32_t r = 0; r < w->size; r++) {
+        const bool late = visits[r].state == DTP_COMM_VISIT_LATE;
+        visits[r].state = late ? DTP_COMM_VISIT_NONE : visits[r].state;
+    }
+    halt_locked(w, rank, rank, text);
+    w->halts[rank].late = true;
+}
+
 /* Waits until all n members of a group have arrived; false when they never will, unless all are
  * `sure` to come. `coll` NULL: the barrier. Called with the lock held. */
 static bool pass_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_coll *coll, bool sure)
@@ -152,8 +190,13 @@ static bool pass_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_co
     w->visits[rank] = (dtp_comm__visit){.state = DTP_COMM_VISIT_WAITS, .coll = coll};
     w->n_waiting++;
     check_stuck_locked(w);
+    const struct timespec until = deadline(w->jobs[rank].comm->timeout_s);
+    int timed_out = 0;
     while (g->generation == generation && (sure || (!w->over && halted_locked(w, set, rank) < 0))) {
-        pthread_cond_wait(&w->changed, &w->lock);
+        timed_out = pthread_cond_timedwait(&w->changed, &w->lock, &until);
+        if (timed_out == ETIMEDOUT && !sure && g->generation == generation) {
+            halt_late_locked(w, rank, coll);
+        }
     }
     w->visits[rank].state = DTP_COMM_VISIT_NONE;
     if (g->generation == generation) {
@@ -170,7 +213,9 @@ static dtp_status rendezvous(sim_comm *c, gate *g, int32_t n, const dtp_coll *co
     dtp_status status = DTP_OK;
     pthread_mutex_lock(&w->lock);
     if (!pass_locked(w, g, n, rank, coll, false)) {
-        if (w->stuck) {
+        if (w->halts[rank].late) {
+            status = DTP_FAIL(err, DTP_COMM, "%s", w->halts[rank].why);
+        } else if (w->stuck) {
             status = DTP_FAIL(err, DTP_COMM, "%.1000s", w->why);
             if (err != NULL) {
                 err->told = true;
@@ -226,10 +271,10 @@ static dtp_status group_of(sim_comm *c, dtp_mesh_set set, group **out, dtp_err *
     return DTP_OK;
 }
 
-static dtp_status sim_prepare(dtp_comm *base, dtp_mesh_set set, dtp_err *err)
+static dtp_status sim_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 {
     group *g;
-    return group_of((sim_comm *)base, set, &g, err);
+    return group_of(t->self, set, &g, err);
 }
 
 /* Every member sees all descriptions at the gate, so every one finds the same first difference. */
@@ -237,7 +282,7 @@ static dtp_status check_same(const sim_comm *c, const group *g, dtp_err *err)
 {
     char why[DTP_ERR_MSG_BYTES];
     for (int32_t j = 1; j < g->n; j++) {
-        if (dtp_comm__differs(&c->base.mesh, c->base.rank, j, &g->colls[0], &g->colls[j], why)) {
+        if (dtp_comm__differs(&c->base.mesh, c->base.rank, 0, &g->colls[0], j, &g->colls[j], why)) {
             return DTP_FAIL(err, DTP_COMM, "%s", why);
         }
     }
@@ -289,6 +334,36 @@ static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
     return status;
 }
 
+/* Does the collective at once, or late: when it or a later one is waited for. */
+static dtp_status sim_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+                            dtp_request *request, dtp_err *err)
+{
+    sim_comm *c = t->self;
+    *request = (dtp_request){.coll = *coll, .in = in, .out = out, .pending = c->late};
+    if (!c->late) {
+        return sim_run(&c->base, coll, in, out, err);
+    }
+    if (c->first == NULL) {
+        c->first = request;
+    } else {
+        c->last->next = request;
+    }
+    c->last = request;
+    return DTP_OK;
+}
+
+static dtp_status sim_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
+{
+    sim_comm *c = t->self;
+    while (request->pending) {
+        dtp_request *next = c->first;
+        c->first = next->next;
+        next->pending = false;
+        DTP_TRY(sim_run(&c->base, &next->coll, next->in, next->out, err));
+    }
+    return DTP_OK;
+}
+
 static dtp_status sim_barrier(dtp_comm *base, dtp_err *err)
 {
     sim_comm *c = (sim_comm *)base;
@@ -310,23 +385,30 @@ static void sim_destroy(dtp_comm *base)
 static const dtp_comm_ops sim_ops = {
     .name = "sim",
     .run = sim_run,
-    .prepare = sim_prepare,
     .barrier = sim_barrier,
     .abort = sim_abort,
     .destroy = sim_destroy,
 };
 
-/* One virtual rank. */
-struct rank_job {
-    dtp_comm *comm;
-    dtp_status status;
-    dtp_err err;
-    pthread_t thread;
-    bool started; /* it has a thread of its own */
+static const dtp_transport_ops sim_transport = {
+    .name = "sim",
+    .prepare = sim_prepare,
+    .start = sim_start,
+    .wait = sim_wait,
 };
+
+void dtp_comm__sim_late(dtp_comm *c, bool late)
+{
+    ((sim_comm *)c)->late = late;
+    c->transport.caps.asynchronous = late;
+}
 
 static void run_rank(world *w, rank_job *job)
 {
+    sim_comm *c = (sim_comm *)job->comm;
+    c->first = c->last = NULL; /* a run that failed may have left some */
+    c->late = false;
+    c->base.transport.caps.asynchronous = false;
     job->err = (dtp_err){0};
     job->status = w->body(job->comm, w->user, &job->err);
     if (job->status != DTP_OK) {
@@ -369,7 +451,13 @@ static dtp_status start_ranks(world *w, dtp_err *err)
     for (int32_t r = 0; r < w->size; r++) {
         sim_comm *c = calloc(1, sizeof *c);
         DTP_TRY(DTP_MEMORY(err, c));
-        c->base = (dtp_comm){.ops = &sim_ops, .mesh = w->mesh, .rank = r, .size = w->size};
+        c->base = (dtp_comm){.ops = &sim_ops,
+                             .mesh = w->mesh,
+                             .rank = r,
+                             .size = w->size,
+                             .timeout_s = DTP_COMM_TIMEOUT_S};
+        c->base.transport = (dtp_transport){
+            .ops = &sim_transport, .caps = {.strided = true, .deterministic = true}, .self = c};
         c->world = w;
         w->jobs[r].comm = &c->base;
     }
@@ -471,7 +559,11 @@ static dtp_status world_create(const dtp_mesh *mesh, world **out, dtp_err *err)
                  .halts = halts,
                  .jobs = jobs};
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->changed, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&w->begins, NULL);
     pthread_cond_init(&w->ends, NULL);
     status = start_ranks(w, err);

@@ -25,6 +25,72 @@ static dtp_mesh_set whole(const sub_comm *s)
     return to_parent(s, dtp_comm_all(&s->base));
 }
 
+/* ---- the transport ---- */
+
+static dtp_transport *parent_of(const dtp_transport *t)
+{
+    return &((const sub_comm *)t->self)->parent->transport;
+}
+
+static dtp_status sub_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
+{
+    const sub_comm *s = t->self;
+    dtp_transport *parent = parent_of(t);
+    DTP_TRY(dtp_comm__check_set(&s->base, set, err));
+    return parent->ops->prepare(parent, to_parent(s, set), err);
+}
+
+static dtp_status sub_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+                            dtp_request *request, dtp_err *err)
+{
+    const sub_comm *s = t->self;
+    dtp_transport *parent = parent_of(t);
+    dtp_coll mapped = *coll;
+    DTP_TRY(dtp_comm__check_set(&s->base, coll->set, err));
+    mapped.set = to_parent(s, coll->set);
+    return parent->ops->start(parent, &mapped, in, out, request, err);
+}
+
+static dtp_status sub_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
+{
+    dtp_transport *parent = parent_of(t);
+    return parent->ops->wait(parent, request, err);
+}
+
+static void sub_stop(dtp_transport *t, const char *why)
+{
+    dtp_transport *parent = parent_of(t);
+    void (*stop)(dtp_transport *, const char *) = parent->ops->abort;
+    if (stop != NULL) {
+        stop(parent, why);
+    }
+}
+
+static void *sub_register_memory(dtp_transport *t, size_t bytes)
+{
+    dtp_transport *parent = parent_of(t);
+    return parent->ops->register_memory != NULL ? parent->ops->register_memory(parent, bytes)
+                                                : NULL;
+}
+
+static bool sub_release_memory(dtp_transport *t, void *ptr)
+{
+    dtp_transport *parent = parent_of(t);
+    return parent->ops->release_memory != NULL && parent->ops->release_memory(parent, ptr);
+}
+
+static const dtp_transport_ops sub_transport = {
+    .name = "view",
+    .prepare = sub_prepare,
+    .start = sub_start,
+    .wait = sub_wait,
+    .abort = sub_stop,
+    .register_memory = sub_register_memory,
+    .release_memory = sub_release_memory,
+};
+
+/* ---- the host communicator ---- */
+
 static dtp_status sub_run(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
                           dtp_err *err)
 {
@@ -33,13 +99,6 @@ static dtp_status sub_run(dtp_comm *c, const dtp_coll *coll, const void *in, voi
     DTP_TRY(dtp_comm__check_set(c, coll->set, err));
     mapped.set = to_parent(s, coll->set);
     return s->parent->ops->run(s->parent, &mapped, in, out, err);
-}
-
-static dtp_status sub_prepare(dtp_comm *c, dtp_mesh_set set, dtp_err *err)
-{
-    const sub_comm *s = (const sub_comm *)c;
-    DTP_TRY(dtp_comm__check_set(c, set, err));
-    return s->parent->ops->prepare(s->parent, to_parent(s, set), err);
 }
 
 /* The parent's barrier is one of all its ranks; a reduction of one number is one of its group. */
@@ -60,19 +119,6 @@ static void sub_abort(dtp_comm *c, const char *why)
     dtp_comm_abort(((sub_comm *)c)->parent, why);
 }
 
-static void *sub_register_memory(dtp_comm *c, size_t bytes)
-{
-    dtp_comm *parent = ((sub_comm *)c)->parent;
-    return parent->ops->register_memory != NULL ? parent->ops->register_memory(parent, bytes)
-                                                : NULL;
-}
-
-static bool sub_release_memory(dtp_comm *c, void *ptr)
-{
-    dtp_comm *parent = ((sub_comm *)c)->parent;
-    return parent->ops->release_memory != NULL && parent->ops->release_memory(parent, ptr);
-}
-
 static void sub_destroy(dtp_comm *c)
 {
     free(c);
@@ -81,11 +127,8 @@ static void sub_destroy(dtp_comm *c)
 static const dtp_comm_ops sub_ops = {
     .name = "view",
     .run = sub_run,
-    .prepare = sub_prepare,
     .barrier = sub_barrier,
     .abort = sub_abort,
-    .register_memory = sub_register_memory,
-    .release_memory = sub_release_memory,
     .destroy = sub_destroy,
 };
 
@@ -113,7 +156,9 @@ dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
     }
     sub_comm *s = calloc(1, sizeof *s);
     DTP_TRY(DTP_MEMORY(err, s));
-    s->base = (dtp_comm){.ops = &sub_ops, .mesh = *mesh};
+    s->base = (dtp_comm){.ops = &sub_ops, .mesh = *mesh, .timeout_s = parent->timeout_s};
+    s->base.transport =
+        (dtp_transport){.ops = &sub_transport, .caps = parent->transport.caps, .self = s};
     s->parent = parent;
     for (int32_t m = 0; m < mesh->n_dims; m++) {
         s->sets[m] = parent_sets[m];

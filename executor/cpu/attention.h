@@ -6,6 +6,7 @@
 #include "core/graph/ops/sequence.h"
 #include "executor/cpu/halves.h"
 #include "executor/cpu/nest.h"
+#include "spmd/target/cpu_attention.h"
 
 /* Sizes of a call on this rank and the dims that tell heads apart. With a chunk dim a head is one
  * chunk of one, and the chunk dim is the first of `shared`. */

@@ -26,6 +26,11 @@ typedef struct ranks {
     int32_t here; /* ranks that share the processors of this one, itself included */
 } ranks;
 
+static double timeout_of(const dtp_ranks_options *options)
+{
+    return options->timeout_s > 0 ? options->timeout_s : DTP_COMM_TIMEOUT_S;
+}
+
 static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
 {
     const ranks *w = user;
@@ -35,6 +40,7 @@ static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
         threads = dtp_cpus_usable() / w->here;
         threads = threads < 1 ? 1 : threads;
     }
+    comm->timeout_s = timeout_of(w->options);
     DTP_TRY(dtp_backend_create(w->options->backend, threads, &backend, err));
     dtp_status s = w->body(comm, backend, w->user, err);
     dtp_backend_destroy(backend);
@@ -45,7 +51,7 @@ dtp_status dtp_ranks_fail(const dtp_ranks_options *options, dtp_status failed, d
 {
     const dtp_mesh none = {0};
     dtp_comm *comm = NULL;
-    return dtp_comm_mpi_join(&none, failed, options->reporter, &comm, err);
+    return dtp_comm_mpi_join(&none, timeout_of(options), failed, options->reporter, &comm, err);
 }
 
 dtp_status dtp_ranks_run(const dtp_ranks_options *options, const dtp_mesh *mesh,
@@ -73,7 +79,7 @@ dtp_status dtp_ranks_run(const dtp_ranks_options *options, const dtp_mesh *mesh,
     if (strcmp(options->comm, "mpi") == 0) {
         const dtp_comm_reporter *reporter = w.options->reporter;
         dtp_comm *comm = NULL;
-        DTP_TRY(dtp_comm_mpi_join(mesh, DTP_OK, reporter, &comm, err));
+        DTP_TRY(dtp_comm_mpi_join(mesh, timeout_of(options), DTP_OK, reporter, &comm, err));
         dtp_status s = dtp_comm_alike_here(comm, dtp_cpus_key(), &w.here, err);
         if (s == DTP_OK) {
             s = run_rank(comm, &w, err);

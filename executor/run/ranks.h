@@ -9,8 +9,9 @@
 typedef struct dtp_ranks_options {
     const char *comm;    /* "self", "sim" or "mpi" */
     const char *backend; /* "cpu", "ref" */
-    int32_t threads; /* per rank; 0: the processors that this rank may use, shared with the ranks
+    int32_t threads;  /* per rank; 0: the processors that this rank may use, shared with the ranks
                         of this machine that may use the very same ones */
+    double timeout_s; /* deadline of every collective; 0: DTP_COMM_TIMEOUT_S */
     const dtp_comm_reporter *reporter; /* of a failure of an MPI job; NULL: none */
 } dtp_ranks_options;
 

@@ -23,6 +23,7 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
                         "the program is for the mesh '%.200s', the ranks form '%.200s'", want,
                         have);
     }
+    DTP_TRY(dtp_target_runs_on(p->target, backend->ops->name, err));
     dtp_arena *arena = dtp_arena_create();
     dtp_runner *r = arena != NULL ? dtp_arena_alloc(arena, 1, sizeof *r) : NULL;
     if (r == NULL) {
@@ -49,7 +50,7 @@ void dtp_runner_destroy(dtp_runner *r)
 {
     if (r != NULL) {
         if (r->memory != NULL && !r->borrowed) {
-            dtp_comm_free(r->comm, r->backend, r->memory, (size_t)r->memory_bytes);
+            dtp_transport_free(&r->comm->transport, r->backend, r->memory, (size_t)r->memory_bytes);
         }
         dtp_arena_destroy(r->arena);
     }
@@ -57,8 +58,9 @@ void dtp_runner_destroy(dtp_runner *r)
 
 dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err)
 {
+    dtp_transport *t = &r->comm->transport;
     for (int32_t i = 0; i < r->n_stats; i++) {
-        DTP_TRY(r->comm->ops->prepare(r->comm, r->stats[i].set, err));
+        DTP_TRY(t->ops->prepare(t, r->stats[i].set, err));
     }
     return DTP_OK;
 }
@@ -160,11 +162,14 @@ static dtp_status sync_kernels(dtp_runner *r, int32_t *checked, int32_t end, dtp
 static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
                             dtp_err *err)
 {
+    dtp_transport *t = &r->comm->transport;
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         return call_kernel(r, b, dtp_bound_kernel_run, err);
-    case DTP_INSTR_COLLECTIVE:
-        return r->comm->ops->run(r->comm, &instr->coll, b->in->data, b->out->data, err);
+    case DTP_INSTR_START:
+        return t->ops->start(t, &instr->coll, b->in->data, b->out->data, &b->request, err);
+    case DTP_INSTR_WAIT:
+        return t->ops->wait(t, &r->instrs[instr->pair].request, err);
     default:
         return run_copy(r, instr, b, err);
     }
@@ -194,7 +199,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
     for (int32_t i = 0; i < n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         dtp_runner__bound *b = &r->instrs[i];
-        bool collective = instr->kind == DTP_INSTR_COLLECTIVE;
+        bool collective = instr->kind == DTP_INSTR_START || instr->kind == DTP_INSTR_WAIT;
         if (collective || r->profile != NULL) {
             DTP_TRY(sync_kernels(r, &checked, i, err));
         }

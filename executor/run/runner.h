@@ -34,7 +34,8 @@ typedef struct dtp_runner_options {
 
 /* Checks the program against backend and communicator and binds it. Borrows p, backend and comm.
  * Options NULL: none of them. DTP_UNSUPPORTED naming node and op when the backend lacks a kernel;
- * DTP_INVALID when the mesh does not have as many ranks as the communicator. Does not communicate:
+ * DTP_INVALID when the mesh does not have as many ranks as the communicator, and when the
+ * backend is not one that the program's target is for. Does not communicate:
  * sub-communicators are made on first use or by dtp_runner_prepare. */
 dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
                              const dtp_runner_options *options, dtp_runner **out,

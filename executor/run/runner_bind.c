@@ -249,8 +249,10 @@ static dtp_status bind_instr(dtp_runner *r, int32_t index, dtp_err *err)
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         return bind_kernel(r, instr, b, err);
-    case DTP_INSTR_COLLECTIVE:
+    case DTP_INSTR_START:
         return bind_collective(r, instr, err);
+    case DTP_INSTR_WAIT:
+        return DTP_OK;
     default:
         return bind_copy(r, instr, b, err);
     }
@@ -262,7 +264,7 @@ static dtp_status count_collectives(dtp_runner *r, dtp_err *err)
     DTP_TRY(DTP_NEW(r->arena, r->stats, p->n_instrs, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_coll *c = &p->instrs[i].coll;
-        if (p->instrs[i].kind != DTP_INSTR_COLLECTIVE) {
+        if (p->instrs[i].kind != DTP_INSTR_START) {
             continue;
         }
         int32_t s = 0;
@@ -294,7 +296,8 @@ dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err)
     }
     if (p->peak_bytes > 0 && !r->borrowed) {
         void *memory = NULL;
-        DTP_TRY(dtp_comm_alloc(r->comm, r->backend, (size_t)p->peak_bytes, &memory, err));
+        DTP_TRY(dtp_transport_alloc(&r->comm->transport, r->backend, (size_t)p->peak_bytes, &memory,
+                                    err));
         r->memory = memory;
         r->memory_bytes = p->peak_bytes;
     }

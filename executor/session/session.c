@@ -23,37 +23,9 @@
 /* Everything that must be the same on all ranks. */
 static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
 {
-    uint64_t h = dtp_hash_i64(DTP_HASH_SEED, (int64_t)dtp_graph_hash(p->graph));
-    h = dtp_hash_i64(h, p->graph->microbatches);
-    h = dtp_hash_i64(h, (int64_t)o->seed);
-    for (int32_t m = 0; m < p->mesh.n_dims; m++) {
-        h = dtp_hash_i64(h, p->mesh.sizes[m]);
-    }
-    for (dtp_value_id v = 0; v < p->n_values; v++) {
-        const dtp_value *value = &p->values[v];
-        h = dtp_hash_i64(dtp_hash_i64(h, value->kind), value->tensor);
-        h = dtp_hash_i64(dtp_hash_i64(h, value->bytes), value->offset);
-        h = dtp_hash_bytes(h, &value->layout, sizeof value->layout);
-    }
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        const dtp_instr *instr = &p->instrs[i];
-        const dtp_coll *c = &instr->coll;
-        h = dtp_hash_i64(dtp_hash_i64(h, instr->kind), instr->node);
-        for (int32_t k = 0; k < instr->n_in; k++) {
-            h = dtp_hash_i64(h, instr->in[k]);
-        }
-        for (int32_t k = 0; k < instr->n_out; k++) {
-            h = dtp_hash_i64(h, instr->out[k]);
-        }
-        if (instr->kind == DTP_INSTR_KERNEL) {
-            h = dtp_hash_text(h, instr->op->name);
-            continue;
-        }
-        h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, c->kind), c->set), c->op);
-        h = dtp_hash_i64(dtp_hash_i64(h, c->dtype), c->count);
-        h = dtp_hash_i64(h, instr->move.kind);
-        h = dtp_hash_i64(dtp_hash_i64(h, instr->move.axis), instr->move.set);
-    }
+    uint64_t h = dtp_hash_i64(dtp_program_hash(p), (int64_t)o->seed);
+    h = dtp_hash_i64(dtp_hash_i64(h, o->keep), o->allow_nan);
+    h = dtp_hash_i64(h, o->n_feeds);
     for (int32_t i = 0; i < o->n_feeds; i++) {
         h = dtp_hash_text(dtp_hash_text(h, o->feeds[i].input), o->feeds[i].file);
         h = dtp_hash_i64(h, o->feeds[i].shift);

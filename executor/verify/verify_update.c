@@ -52,7 +52,7 @@ static dtp_status call_kernel(const dtp_verify__update_job *job, const dtp_node 
 {
     dtp_call_types types;
     const dtp_op_call call = dtp_node_call(job->g, node, &types);
-    if (node->op->workspace != NULL) {
+    if (dtp_target_workspace(job->ref->program->target, &call) > 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "op '%s' needs a workspace", node->op->name);
     }
     const dtp_step_record record = dtp_step_record_init(job->ref->session->seed, job->step);

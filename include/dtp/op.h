@@ -213,7 +213,7 @@ typedef struct dtp_kernel_args {
     const dtp_op_call *call; /* op, attributes, local types */
     const dtp_view *in;      /* call->n_in */
     const dtp_view *out;     /* call->n_out; out[i].data == in[j].data when run in place */
-    void *workspace;         /* at least the op's workspace(call) bytes, 64-byte aligned */
+    void *workspace;         /* what target and op ask for, 64-byte aligned */
     int64_t workspace_bytes;
     void *state;                   /* what `bind` made, for this call alone; NULL without bind */
     const dtp_step_record *record; /* not to be read by `bind` */

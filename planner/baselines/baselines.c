@@ -127,7 +127,8 @@ static dtp_status price(const dtp_graph *g, const dtp_pricer *pricer,
                                                                    &c->sharding, &why)
                                          : shard_styles(g, mesh, options->generic, arena, c, &why);
     if (s == DTP_OK) {
-        s = dtp_candidate_faster(g, pricer, options->machine, options->generic, c, &why);
+        s = dtp_candidate_faster(g, pricer, options->machine, options->generic, options->limit, c,
+                                 &why);
     }
     c->legal = s == DTP_OK;
     if (s == DTP_OK) {

@@ -29,6 +29,7 @@ typedef struct dtp_baseline_options {
     const dtp_redistributor *machine, *generic;
     const char *rules_file; /* sets written by hand; NULL = none */
     bool rules_only;        /* only "replicated", "data_parallel" and the sets of rules_file */
+    int64_t limit;          /* of dtp_candidate_faster */
     const dtp_stop *stop;   /* once it fires the rest do not apply; NULL = none */
 } dtp_baseline_options;
 

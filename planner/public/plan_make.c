@@ -46,6 +46,7 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                        m->search.microbatches ? NULL : o->microbatches};
     DTP_TRY(dtp_graph_variant_parse(&variant, m->model, m->arena, &m->variant, err));
     *r = dtp_plan_request_init();
+    DTP_TRY(dtp_target_find(o->target != NULL ? o->target : "cpu", &r->target, err));
     r->objective = o->objective;
     r->mesh = o->mesh;
     r->devices = o->devices;
@@ -103,6 +104,7 @@ static dtp_status plan_by_pins(const plan_maker *m, dtp_plan_result *out, dtp_er
     dtp_graph_destroy(changed);
     DTP_TRY(s);
     const dtp_pins_request by_pins = {.mesh = r->mesh,
+                                      .target = r->target,
                                       .n_pins = pins.n_pins,
                                       .pins = pins.pins,
                                       .n_implementations = pins.n_implementations,

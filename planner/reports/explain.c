@@ -174,15 +174,16 @@ static int compare_alternatives(const void *x, const void *y)
 static dtp_status explain(dtp_explaining *e, dtp_err *err)
 {
     DTP_TRY(find_name(e, err));
-    DTP_TRY(dtp_pricer_init(e->request->machine, &e->request->plan->mesh, &e->pricer, err));
+    const dtp_plan *plan = e->request->plan;
+    dtp_plan_lowering lowering;
+    DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
+    DTP_TRY(dtp_pricer_init(e->request->machine, &plan->mesh, lowering.options.target, &e->pricer,
+                            err));
     DTP_TRY(find_selection(e, err));
     /* The steps of a plan in tensor mode are the cheapest on its own machine only, those of other
      * plans need not be on any. On its own machine the certificate says what it costs. */
-    const dtp_plan *plan = e->request->plan;
     e->out->plan_ps = plan->certificate.cost;
     if (!e->request->plan_is_current || plan->objective != DTP_OBJECTIVE_TIME) {
-        dtp_plan_lowering lowering;
-        DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
         DTP_TRY(dtp_additive_cost(e->request->graph, &e->pricer, &plan->sharding,
                                   lowering.redistributor, &e->out->plan_ps, err));
     }

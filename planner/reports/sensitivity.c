@@ -61,7 +61,7 @@ static dtp_status compare_on(const asking *a, const dtp_machine *machine, bool *
     dtp_pricer pricer;
     dtp_prediction predicted;
     DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
-    DTP_TRY(dtp_pricer_init(machine, &plan->mesh, &pricer, err));
+    DTP_TRY(dtp_pricer_init(machine, &plan->mesh, lowering.options.target, &pricer, err));
     DTP_TRY(dtp_sharding_predict(a->request->graph, &pricer, &plan->sharding, &lowering.options,
                                  &predicted, NULL, err));
     DTP_TRY(a->request->search(a->request->model, machine, &a->search, &r, err));
@@ -126,6 +126,7 @@ dtp_status dtp_sensitivity_find(const dtp_sensitivity_request *request, dtp_aren
     a.search = dtp_plan_request_init();
     a.search.tying_bound = false;
     a.search.mesh = &plan->mesh;
+    DTP_TRY(dtp_target_find(plan->target, &a.search.target, err));
     a.search.objective = DTP_OBJECTIVE_TIME;
     a.search.memory_limit_bytes = plan->memory_limit_bytes;
     a.search.variant = &plan->variant;

@@ -39,8 +39,8 @@ typedef struct shown {
     double all_s, *sent_s, *alone_s; /* by place */
 } shown;
 
-dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, double slowdown, double step_s,
-                            dtp_err *err)
+dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, dtp_slowdown slowdown,
+                            double step_s, dtp_err *err)
 {
     dtp_schedule_result r;
     double *by_instr = calloc((size_t)p->n_instrs + 1, sizeof *by_instr);
@@ -49,7 +49,7 @@ dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, double slowdow
     const bool ok = by_instr != NULL && s.sent_s != NULL && s.alone_s != NULL &&
                     dtp_schedule_program(p, slowdown, &r, by_instr);
     for (int32_t i = 0; i < p->n_instrs && ok; i++) {
-        if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
+        if (p->instrs[i].kind == DTP_INSTR_START) {
             const dtp_instr *instr = &p->instrs[i];
             const double sent_s = dtp_instr_runs(p, instr) * instr->time_s;
             s.all_s += sent_s;

@@ -50,17 +50,19 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool corr
     tensor_state *state = p->state;
     dtp_program *program = NULL;
     dtp_status s = DTP_OK;
-    const dtp_lower_options options =
-        dtp_lower_options_init(dtp_tensor_redistributor(state->problem));
+    dtp_lower_options options = dtp_lower_options_init(dtp_tensor_redistributor(state->problem));
+    options.target = p->pricer.target;
+    options.overlap = (dtp_overlap){DTP_OVERLAP_CHOOSE, dtp_planning_overlap_limit(p)};
     *c = (dtp_candidate){.legal = true, .redistributor = options.redistributor};
     DTP_TRY(dtp_tensor_sharding(state->problem, assignment, p->arena, &c->sharding, err));
     DTP_TRY(dtp_sharding_check(p->graph, &c->sharding, err));
     DTP_TRY(dtp_sharding_program(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
                                  &program, err));
+    c->overlap = options.overlap;
     out->peak = c->predicted.peak_bytes;
     out->over = state->search.limit > 0 ? out->peak - state->search.limit : 0;
-    if (p->machine->overlap) {
-        s = dtp_exposed_note(&state->exposed, program, p->machine->overlap_slowdown,
+    if (dtp_pricer_overlaps(&p->pricer)) {
+        s = dtp_exposed_note(&state->exposed, program, p->machine->slowdown,
                              out->over <= 0 ? c->predicted.step_time_s : (double)INFINITY, err);
     }
     dtp_program_destroy(program);
@@ -290,7 +292,8 @@ static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
     if (r.found && !fits(&r)) {
         DTP_TRY(make_fit(p, usage_limit, &r, err));
     }
-    return fits(&r) && p->machine->overlap && p->request->objective == DTP_OBJECTIVE_TIME
+    return fits(&r) && dtp_pricer_overlaps(&p->pricer) &&
+                   p->request->objective == DTP_OBJECTIVE_TIME
                ? solve_exposed(p, err)
                : DTP_OK;
 }

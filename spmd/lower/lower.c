@@ -6,7 +6,7 @@
 
 #include "spmd/lower/lower_internal.h"
 #include "spmd/lower/redistribute_program.h"
-#include "spmd/lower/memplan.h"
+#include "spmd/lower/overlap.h"
 #include "spmd/lower/passes/passes.h"
 
 static const int64_t DEFAULT_BUCKET_BYTES = 4 << 20;
@@ -16,7 +16,8 @@ dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor)
     return (dtp_lower_options){.merge_collectives = true,
                                .bucket_bytes = DEFAULT_BUCKET_BYTES,
                                .in_place = true,
-                               .redistributor = redistributor};
+                               .redistributor = redistributor,
+                               .target = &dtp_target_cpu};
 }
 
 /* A lowering under way. */
@@ -185,8 +186,7 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if (options->external) {
         DTP_TRY(dtp_program__externalize(p, err));
     }
-    dtp_program__liveness(p);
-    return options->unplaced ? DTP_OK : dtp_program__plan_memory(p, err);
+    return dtp_program_overlap(p, &options->overlap, options->unplaced, err);
 }
 
 static dtp_status lower_all(lowering *l, dtp_err *err)
@@ -231,11 +231,12 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
                      dtp_program **out, dtp_err *err)
 {
     lowering l = {.g = g, .s = s, .options = options};
-    if (options == NULL || options->redistributor == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "a lowering without one who plans its redistributions");
+    if (options == NULL || options->redistributor == NULL || options->target == NULL) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "a lowering without a target or one who plans its redistributions");
     }
     DTP_TRY(dtp_sharding_check(g, s, err));
-    DTP_TRY(dtp_program_create(g, &s->mesh, &l.p, err));
+    DTP_TRY(dtp_program_create(g, &s->mesh, options->target, &l.p, err));
     l.p->redistributor = options->redistributor;
     l.p->plain_names = options->unplaced;
     l.scratch = dtp_arena_create();
@@ -258,7 +259,7 @@ dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
     *out = (dtp_redistributions){.arena = dtp_arena_create()};
     dtp_status status = DTP_MEMORY(err, l.scratch, out->arena);
     if (status == DTP_OK) {
-        status = dtp_program_create(g, &s->mesh, &l.p, err);
+        status = dtp_program_create(g, &s->mesh, &dtp_target_cpu, &l.p, err); /* any will do */
     }
     if (status == DTP_OK) {
         l.p->redistributor = r;
@@ -304,7 +305,7 @@ dtp_status dtp_lower_redistribution(const dtp_graph *g, const dtp_mesh *mesh,
     }
     DTP_TRY(dtp_layout_check(from, mesh, &g->tensors[0].type, err));
     DTP_TRY(dtp_layout_check(to, mesh, &g->tensors[0].type, err));
-    DTP_TRY(dtp_program_create(g, mesh, &p, err));
+    DTP_TRY(dtp_program_create(g, mesh, options->target, &p, err));
     p->redistributor = options->redistributor;
     const dtp_status status = redistribute_tensor(p, from, to, options, err);
     if (status != DTP_OK) {

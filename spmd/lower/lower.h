@@ -13,18 +13,21 @@ typedef struct dtp_lower_options {
                                memory, in buffers that the caller binds; inputs are not written. A
                                result that only renames an input stays in its buffer. The graph has
                                neither parameters nor state then */
+    dtp_overlap overlap;    /* how far collectives run beside compute (spmd/lower/overlap.h);
+                               DTP_OVERLAP_CHOOSE: not at all, until a prediction chooses */
     bool unplaced;          /* no memory plan: for prices and timelines */
     bool keep_partial;      /* what survives the step may stay partial; else it is reduced */
     const dtp_redistributor *redistributor; /* who plans redistributions; not NULL */
+    const dtp_target *target;               /* what the program is for; not NULL */
     int32_t n_fetch;                        /* extra tensors that must survive the step */
     const dtp_tensor_id *fetch;
 } dtp_lower_options;
 
-/* Everything on, bucket_bytes 4 MiB, no fetch. */
+/* Everything on but overlap, bucket_bytes 4 MiB, no fetch, for target `cpu`. */
 dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor);
 
 /* Lowers, runs the passes, liveness and, unless `unplaced`, the memory plan. The program borrows g
- * and the redistributor. DTP_INVALID without one. */
+ * and the redistributor. DTP_INVALID without one, or without a target. */
 dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_options *options,
                      dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
 

@@ -158,7 +158,7 @@ static dtp_status add_workspace(const node_work *w, dtp_instr *instr, dtp_err *e
     dtp_program *p = w->env->p;
     bool even = true; /* all ranks have the same local shapes */
     int64_t most = 0;
-    if (instr->op->workspace == NULL) {
+    if (!dtp_target_has_workspace(p->target, instr->op)) {
         return DTP_OK;
     }
     for (int32_t i = 0; i < instr->n_in + instr->n_out && even; i++) {
@@ -169,7 +169,7 @@ static dtp_status add_workspace(const node_work *w, dtp_instr *instr, dtp_err *e
     for (int32_t r = 0; r < (even ? 1 : dtp_mesh_ranks(&p->mesh)); r++) {
         dtp_call_types types;
         dtp_op_call call = dtp_instr_call(p, instr, r, &types);
-        const int64_t bytes = instr->op->workspace(&call);
+        const int64_t bytes = dtp_target_workspace(p->target, &call);
         most = bytes > most ? bytes : most;
     }
     if (most == 0) {

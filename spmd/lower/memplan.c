@@ -13,11 +13,6 @@
 #include "spmd/lower/memplan.h"
 #include "spmd/program/program_internal.h"
 
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + DTP_BUFFER_ALIGN - 1) / DTP_BUFFER_ALIGN * DTP_BUFFER_ALIGN;
-}
-
 /* ---- lower bound --------------------------------------------------------------------------------
  */
 
@@ -27,7 +22,7 @@ static int64_t find_bound(const dtp_interval *items, int32_t n, dtp_keyed *event
 {
     int64_t sum = 0, most = 0;
     for (int32_t i = 0; i < n; i++) {
-        const int64_t bytes = aligned(items[i].bytes);
+        const int64_t bytes = dtp_program__aligned(items[i].bytes);
         events[i] = (dtp_keyed){dtp_sort_key((int64_t)items[i].last + 1), -bytes};
         events[n + i] = (dtp_keyed){dtp_sort_key(items[i].first), bytes};
     }
@@ -85,7 +80,7 @@ static dtp_status place(dtp_arena *arena, dtp_interval *items, int32_t n, int64_
         dtp_first_fit_clear(fit);
         for (int32_t i = 0; i < n; i++) {
             const dtp_interval *x = &items[order[i].item];
-            const int64_t bytes = aligned(x->bytes);
+            const int64_t bytes = dtp_program__aligned(x->bytes);
             const int64_t at = dtp_first_fit_place(fit, bytes, x->first, x->last);
             offset[order[i].item] = at;
             got = at + bytes > got ? at + bytes : got;
@@ -103,7 +98,7 @@ dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp
     int64_t total = 0;
     for (int32_t i = 0; i < n; i++) {
         if (items[i].bytes > INT64_MAX - DTP_BUFFER_ALIGN ||
-            !dtp_add_i64(total, aligned(items[i].bytes), &total)) {
+            !dtp_add_i64(total, dtp_program__aligned(items[i].bytes), &total)) {
             return DTP_FAIL(err, DTP_RANGE, "the buffers of one rank exceed 2^63 bytes");
         }
     }
@@ -145,7 +140,7 @@ static dtp_status place_program(dtp_program *p, dtp_arena *arena, dtp_err *err)
         if (p->values[v].kind == DTP_VALUE_RESIDENT) {
             p->values[v].offset = base;
             if (p->values[v].bytes > INT64_MAX - DTP_BUFFER_ALIGN ||
-                !dtp_add_i64(base, aligned(p->values[v].bytes), &base)) {
+                !dtp_add_i64(base, dtp_program__aligned(p->values[v].bytes), &base)) {
                 return DTP_FAIL(err, DTP_RANGE, "parameters and state exceed 2^63 bytes");
             }
             continue;

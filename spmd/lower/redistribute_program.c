@@ -3,12 +3,13 @@
  * A collective works on equal parts, one per member of the group. When every shard has the same
  * size, they are the pieces of the tensor's own buffer along the dim that is split
  * (dtp_coll.in_outer and out_outer say where they lie); otherwise the parts are packed into
- * (unpacked from) a staging buffer, each zero padded to the largest part of any rank. A step over
- * one rank only renames.
+ * (unpacked from) a staging buffer, each zero padded to the largest part of any rank. So are pieces
+ * that do not lie one after the other, on a target without strided collectives. A step over one
+ * rank only renames.
  */
 #include "spmd/lower/redistribute_program.h"
 
-#include "spmd/lower/memplan.h"
+#include "spmd/lower/overlap.h"
 #include "spmd/program/program_internal.h"
 
 /* What the instructions of one step have in common. */
@@ -43,12 +44,9 @@ static dtp_status emit_collective(const emitter *e, dtp_value_id to, dtp_err *er
     dtp_program *p = e->p;
     const dtp_step *step = e->step;
     const dtp_value from = p->values[e->from];
-    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_COLLECTIVE, e->node, e->phase);
-    instr.coll = dtp_step_coll(&p->mesh, &from.type, &from.layout, step);
-    if (!dtp_step_packs(&p->mesh, &from.type, &from.layout, step)) {
-        return add(e, instr, e->from, to, err);
-    }
-    /* Between two staging buffers of padded parts. */
+    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_START, e->node, e->phase);
+    instr.coll = dtp_step_coll(&p->mesh, &from.type, &from.layout, step, p->target);
+    const uint32_t packs = dtp_step_packs(&p->mesh, &from.type, &from.layout, step, p->target);
     const int64_t n = dtp_mesh_set_size(&p->mesh, step->set);
     const int64_t parts_in = dtp_coll_parts_in(&instr.coll, n);
     const int64_t parts_out = dtp_coll_parts_out(&instr.coll, n);
@@ -57,14 +55,18 @@ static dtp_status emit_collective(const emitter *e, dtp_value_id to, dtp_err *er
                            .set = parts_in > 1 ? step->set : 0};
     const dtp_copy unpack = {
         .kind = DTP_COPY_UNPACK, .axis = step->axis, .set = parts_out > 1 ? step->set : 0};
-    dtp_value_id in, out;
-    DTP_TRY(dtp_program__add_staging(p, "staging.send", instr.coll.dtype, parts_in,
-                                     instr.coll.count, &in, err));
-    DTP_TRY(add_copy(e, pack, e->from, in, err));
-    DTP_TRY(dtp_program__add_staging(p, "staging.receive", instr.coll.dtype, parts_out,
-                                     instr.coll.count, &out, err));
+    dtp_value_id in = e->from, out = to;
+    if ((packs & DTP_PACKS_IN) != 0) {
+        DTP_TRY(dtp_program__add_staging(p, "staging.send", instr.coll.dtype, parts_in,
+                                         instr.coll.count, &in, err));
+        DTP_TRY(add_copy(e, pack, e->from, in, err));
+    }
+    if ((packs & DTP_PACKS_OUT) != 0) {
+        DTP_TRY(dtp_program__add_staging(p, "staging.receive", instr.coll.dtype, parts_out,
+                                         instr.coll.count, &out, err));
+    }
     DTP_TRY(add(e, instr, in, out, err));
-    return add_copy(e, unpack, out, to, err);
+    return out != to ? add_copy(e, unpack, out, to, err) : DTP_OK;
 }
 
 /* One step; *value becomes its result. */
@@ -129,15 +131,16 @@ static dtp_status fill(dtp_program *p, const dtp_ttype *type, const dtp_layout *
     out->result = out->in;
     DTP_TRY(dtp_redistribute_emit(p, steps, -1, DTP_FORWARD, &out->result, err));
     p->values[out->result].keep = true;
-    dtp_program__liveness(p);
-    return dtp_program__plan_memory(p, err);
+    const dtp_overlap none = {0};
+    return dtp_program_overlap(p, &none, false, err);
 }
 
-dtp_status dtp_redistribute_program(const dtp_graph *g, const dtp_mesh *mesh, const dtp_ttype *type,
+dtp_status dtp_redistribute_program(const dtp_graph *g, const dtp_mesh *mesh,
+                                    const dtp_target *target, const dtp_ttype *type,
                                     const dtp_layout *from, const dtp_steps *steps,
                                     dtp_redistribute_job *out, dtp_err *err)
 {
-    DTP_TRY(dtp_program_create(g, mesh, &out->program, err));
+    DTP_TRY(dtp_program_create(g, mesh, target, &out->program, err));
     dtp_status s = fill(out->program, type, from, steps, out, err);
     if (s != DTP_OK) {
         dtp_redistribute_job_free(out);

@@ -21,7 +21,8 @@ typedef struct dtp_redistribute_job {
 
 /* Lowers, with liveness and memory plan. `g` (borrowed by the program) has the dim names of `type`.
  */
-dtp_status dtp_redistribute_program(const dtp_graph *g, const dtp_mesh *mesh, const dtp_ttype *type,
+dtp_status dtp_redistribute_program(const dtp_graph *g, const dtp_mesh *mesh,
+                                    const dtp_target *target, const dtp_ttype *type,
                                     const dtp_layout *from, const dtp_steps *steps,
                                     dtp_redistribute_job *out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_redistribute_job_free(dtp_redistribute_job *job);

@@ -47,9 +47,10 @@ const char *dtp_copy_name(dtp_copy_kind kind)
 
 const char *dtp_instr_name(const dtp_instr *instr)
 {
-    return instr->kind == DTP_INSTR_KERNEL       ? instr->op->name
-           : instr->kind == DTP_INSTR_COLLECTIVE ? dtp_coll_name(instr->coll.kind)
-                                                 : dtp_copy_name(instr->move.kind);
+    return instr->kind == DTP_INSTR_KERNEL  ? instr->op->name
+           : instr->kind == DTP_INSTR_START ? dtp_coll_name(instr->coll.kind)
+           : instr->kind == DTP_INSTR_WAIT  ? "wait"
+                                            : dtp_copy_name(instr->move.kind);
 }
 
 /* ---- the program ------------------------------------------------------------------------------
@@ -74,13 +75,14 @@ static dtp_status init_storage(dtp_program *p, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, dtp_program **out,
-                              dtp_err *err)
+dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, const dtp_target *target,
+                              dtp_program **out, dtp_err *err)
 {
     dtp_program *p = calloc(1, sizeof *p);
     DTP_TRY(DTP_MEMORY(err, p));
     p->graph = g;
     p->mesh = *mesh;
+    p->target = target;
     dtp_status s = init_storage(p, err);
     if (s != DTP_OK) {
         dtp_program_destroy(p);
@@ -103,6 +105,7 @@ dtp_status dtp_program_reset(dtp_program *p, dtp_err *err)
     if (p->pinned_bytes > PINNED_LIMIT_BYTES) {
         dtp_program fresh = {.graph = p->graph,
                              .mesh = p->mesh,
+                             .target = p->target,
                              .plain_names = p->plain_names,
                              .redistributor = p->redistributor};
         dtp_arena_destroy(p->arena);
@@ -117,6 +120,7 @@ dtp_status dtp_program_reset(dtp_program *p, dtp_err *err)
     }
     p->n_values = p->n_instrs = p->n_updates = p->n_ids = 0;
     p->peak_bytes = 0;
+    p->serial = NULL;
     return DTP_OK;
 }
 
@@ -232,7 +236,7 @@ dtp_status dtp_program__add_version(dtp_program *p, dtp_value_id of, const dtp_l
 
 dtp_instr dtp_program__instr_init(dtp_instr_kind kind, dtp_node_id node, dtp_phase phase)
 {
-    return (dtp_instr){.kind = kind, .node = node, .phase = phase, .workspace = -1};
+    return (dtp_instr){.kind = kind, .node = node, .phase = phase, .workspace = -1, .pair = -1};
 }
 
 dtp_status dtp_program__alloc_ids(dtp_program *p, int32_t n, dtp_value_id **out, dtp_err *err)
@@ -293,7 +297,7 @@ dtp_status dtp_program__emit_permute(dtp_program *p, dtp_value_id value, dtp_mes
         to.layout = from.layout;
         DTP_TRY(dtp_program__add_value(p, &to, out, err));
     }
-    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_COLLECTIVE, node, phase);
+    dtp_instr instr = dtp_program__instr_init(DTP_INSTR_START, node, phase);
     instr.coll = (dtp_coll){.kind = DTP_PERMUTE,
                             .set = set,
                             .dtype = from.type.dtype,

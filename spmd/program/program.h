@@ -13,6 +13,7 @@
 #include "core/graph/graph.h"
 #include "core/plan/sharding.h"
 #include "dtp/session.h"
+#include "spmd/target/target.h"
 
 typedef int32_t dtp_value_id;
 
@@ -42,9 +43,15 @@ typedef struct dtp_value {
                        for external values */
 } dtp_value;
 
+/* A collective is two instructions. START: the collective may run from here, on the communication
+ * queue, after the STARTs before it. WAIT: it has ended, compute may touch its buffers from here.
+ * Operands live until the WAIT, results from the START. Between the two only other STARTs read the
+ * results: the queue runs in order. */
 typedef enum dtp_instr_kind {
     DTP_INSTR_KERNEL,
-    DTP_INSTR_COLLECTIVE,
+    DTP_INSTR_START,
+    DTP_INSTR_WAIT, /* operands: those of its START that lie in no result's buffer, then its
+                       results; no results of its own */
     DTP_INSTR_COPY
 } dtp_instr_kind;
 
@@ -119,13 +126,17 @@ typedef struct dtp_instr {
     const dtp_attr *attrs;
     int32_t n_attrs;
     dtp_value_id workspace; /* -1 = none */
-    /* COLLECTIVE, MOVE */
+    /* START, WAIT */
     dtp_coll coll;
+    int32_t
+        pair; /* index of the WAIT of a START, of the START of a WAIT; -1 until lowering adds the
+                     WAITs, after all other passes */
+    /* COPY */
     dtp_copy move;
-    double time_s; /* predicted; filled by cost_models, 0 before */
+    double time_s; /* predicted; filled by cost_models, 0 before. START: of the collective */
 } dtp_instr;
 
-/* The name of its op, collective or copy. Borrowed. */
+/* The name of its op, collective or copy, "wait". Borrowed. */
 const char *dtp_instr_name(const dtp_instr *instr);
 
 typedef struct dtp_value_update {
@@ -140,7 +151,8 @@ struct dtp_program {
     const dtp_graph *graph;
     dtp_dims dims; /* those of the graph (same ids), then those that decompositions add */
     dtp_mesh mesh;
-    bool plain_names; /* values are named after their tensor alone: quicker, for pricing */
+    const dtp_target *target; /* what it was lowered for */
+    bool plain_names;         /* values are named after their tensor alone: quicker, for pricing */
     int32_t n_values, cap_values;
     dtp_value *values;
     int32_t n_instrs, cap_instrs;
@@ -148,7 +160,11 @@ struct dtp_program {
     dtp_value_id *tensor_value; /* by tensor id: the value with the planned layout, -1 = none */
     int32_t n_updates, cap_updates;
     dtp_value_update *updates;
-    int64_t peak_bytes;          /* size of the device arena per rank; set by the memory plan */
+    dtp_overlap overlap; /* what the order of the instructions was made with */
+    int32_t n_serial;
+    dtp_instr *serial;  /* the instructions with every WAIT behind its START: what other orders
+                                    are made from; NULL while passes run */
+    int64_t peak_bytes; /* size of the device arena per rank; set by the memory plan */
     dtp_value_id *tensor_latest; /* by tensor id: head of the chain of versions (value.previous) */
     dtp_value_id *id_pool;       /* storage of operand lists */
     int32_t n_ids, cap_ids;
@@ -156,8 +172,8 @@ struct dtp_program {
     const struct dtp_redistributor *redistributor; /* spmd/redistribute/redistribute.h */
 };
 
-dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, dtp_program **out,
-                              dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_program_create(const dtp_graph *g, const dtp_mesh *mesh, const dtp_target *target,
+                              dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_program_destroy(dtp_program *p);
 /* Makes the program empty and keeps its storage: for lowering many single nodes one after the
  * other.
@@ -182,6 +198,10 @@ void dtp_value_local(const dtp_program *p, dtp_value_id v, int32_t rank, dtp_tty
 /* The call of a KERNEL instruction with the local types at a rank. */
 dtp_op_call dtp_instr_call(const dtp_program *p, const dtp_instr *instr, int32_t rank,
                            dtp_call_types *types);
+
+/* Of everything that a rank runs and where it lies: programs that differ in anything but names and
+ * predictions have different hashes. */
+uint64_t dtp_program_hash(const dtp_program *p);
 
 /* Appends a readable listing, one line per instruction. */
 void dtp_program_print(const dtp_program *p, dtp_strbuf *out);

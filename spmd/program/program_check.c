@@ -6,7 +6,9 @@
  *  - a run over memory: it keeps, for every value, whether its bytes in the arena still hold its
  *    contents. Writing a value makes all others invalid whose bytes it overlaps (those it shares a
  *    buffer with included); reading an invalid value is an error. This covers definitions before
- *    uses, buffers that overlap while live, and in-place writes over something still needed;
+ *    uses, buffers that overlap while live, and in-place writes over something still needed. What a
+ *    collective writes is pending from its START to its WAIT: only other STARTs may read it; and at
+ *    the WAIT its operands must still be there;
  *  - what must hold at the end: kept values intact, every updated parameter in its place.
  *
  * Buffers of the caller (external values) have no place in the arena; for the run over memory they
@@ -23,6 +25,7 @@ typedef struct checker {
     const dtp_program *p;
     bool *valid;   /* by value: the arena holds what was written to it (or fed) */
     bool *written; /* by value: some instruction writes it */
+    bool *pending; /* by value: a result of a collective that is not waited for yet */
     bool *bucket; /* by value: the buffer of a bucketed all-reduce; its members hold the contents */
     int64_t *at;  /* by value: its first byte */
     int32_t n_active;
@@ -160,6 +163,15 @@ static bool is_valid(const checker *c, dtp_value_id v)
     return v >= 0 && (c->valid[v] || c->bucket[v]);
 }
 
+/* Whether a collective under way writes v. */
+static bool is_pending(const checker *c, dtp_value_id v)
+{
+    while (c->p->values[v].parent >= 0 && !c->written[v] && !c->bucket[v]) {
+        v = c->p->values[v].parent;
+    }
+    return c->pending[v];
+}
+
 /* First place in `active` whose value ends after `offset`. */
 static int32_t find_active(const checker *c, int64_t offset)
 {
@@ -205,10 +217,14 @@ static dtp_status write_value(checker *c, dtp_value_id v, int32_t i, bool stays,
 static dtp_status check_reads(const checker *c, int32_t i, dtp_err *err)
 {
     const dtp_instr *instr = &c->p->instrs[i];
+    const bool compute = instr->kind == DTP_INSTR_KERNEL || instr->kind == DTP_INSTR_COPY;
     for (int32_t k = 0; k < instr->n_in; k++) {
         const dtp_value *v = &c->p->values[instr->in[k]];
         if (!is_valid(c, instr->in[k])) {
             return DTP_FAIL(err, DTP_INTERNAL, "it reads '%s', which is not there", v->name);
+        }
+        if (compute && is_pending(c, instr->in[k])) {
+            return DTP_FAIL(err, DTP_INTERNAL, "it reads '%s' before the WAIT for it", v->name);
         }
         if (i < v->first || i > v->last) {
             return DTP_FAIL(err, DTP_INTERNAL, "it reads '%s', which is live from %d to %d",
@@ -222,11 +238,11 @@ static dtp_status check_sharing(const checker *c, const dtp_instr *instr, int32_
 {
     const dtp_program *p = c->p;
     const dtp_value *out = &p->values[instr->out[o]];
-    bool reduces = instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE;
+    bool reduces = instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE;
     /* which operand the output may overwrite; -1 = none */
     int32_t may = instr->kind == DTP_INSTR_KERNEL ? instr->op->inplace_in[o] - 1 : reduces ? o : -1;
     may = may < instr->n_in ? may : -1;
-    bool in_bucket = instr->kind == DTP_INSTR_COLLECTIVE && instr->n_in > 1;
+    bool in_bucket = instr->kind == DTP_INSTR_START && instr->n_in > 1;
     for (int32_t k = 0; k < instr->n_in; k++) {
         const dtp_value *in = &p->values[instr->in[k]];
         bool allowed = may >= 0 && (instr->in[k] == instr->in[may] || (in_bucket && k == 0)) &&
@@ -270,6 +286,10 @@ static dtp_status run_instr(checker *c, int32_t i, dtp_err *err)
         if (!c->bucket[v]) {
             DTP_TRY(write_value(c, v, i, true, err));
         }
+    }
+    const dtp_instr *start = instr->kind == DTP_INSTR_WAIT ? &c->p->instrs[instr->pair] : instr;
+    for (int32_t o = 0; o < start->n_out; o++) {
+        c->pending[start->out[o]] = instr->kind == DTP_INSTR_START;
     }
     for (int32_t o = 0; o < instr->n_out; o++) {
         if (!is_valid(c, instr->out[o])) {
@@ -377,7 +397,7 @@ static dtp_status check_ids(checker *c, int32_t i, dtp_err *err)
         }
         c->written[instr->out[k]] = true;
     }
-    if (instr->kind == DTP_INSTR_COLLECTIVE && instr->n_in > 1 && instr->n_out > 1) {
+    if (instr->kind == DTP_INSTR_START && instr->n_in > 1 && instr->n_out > 1) {
         c->bucket[instr->in[0]] = c->bucket[instr->out[0]] = true;
     }
     return DTP_OK;
@@ -400,6 +420,7 @@ static dtp_status check(checker *c, dtp_arena *arena, dtp_err *err)
     DTP_TRY(DTP_NEW(arena, c->valid, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->written, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->bucket, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, c->pending, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->at, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->active, p->n_values, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {

@@ -251,12 +251,17 @@ static dtp_status check_move(const dtp_program *p, const dtp_instr *instr, dtp_e
               : DTP_FAIL(err, DTP_INTERNAL, "'%s' to '%s' is no such move", in->name, out->name);
 }
 
-/* The tensor at one end of a collective, looking through its staging buffer. `uses` = index of the
- * instruction. A staging buffer is filled just before and emptied just after. */
+/* A staging buffer is filled just before the START and emptied just after the WAIT. */
+static int32_t copy_at(const dtp_program *p, int32_t start, bool input)
+{
+    return input ? start - 1 : p->instrs[start].pair + 1;
+}
+
+/* The tensor at one end of a collective, looking through its staging buffer. */
 static const dtp_value *tensor_end(const dtp_program *p, int32_t index, bool input)
 {
     dtp_value_id id = input ? p->instrs[index].in[0] : p->instrs[index].out[0];
-    int32_t other = input ? index - 1 : index + 1;
+    int32_t other = copy_at(p, index, input);
     if (!dtp_check__is_flat(&p->values[id])) {
         return &p->values[id];
     }
@@ -318,7 +323,7 @@ static bool end_fits(const dtp_program *p, int32_t index, bool input, int32_t ax
     if (!dtp_check__is_flat(end)) {
         return even && (set == 0 || parts_in_place(p, end, axis, outer));
     }
-    const dtp_copy *move = &p->instrs[input ? index - 1 : index + 1].move;
+    const dtp_copy *move = &p->instrs[copy_at(p, index, input)].move;
     return outer == 1 && move->set == set && (set == 0 || move->axis == axis);
 }
 
@@ -426,6 +431,10 @@ static dtp_status check_coll(const dtp_program *p, int32_t index, dtp_err *err)
         return DTP_FAIL(err, DTP_INTERNAL, "parts of %lld elements cannot be cut %lld to %lld",
                         (long long)c->count, (long long)c->in_outer, (long long)c->out_outer);
     }
+    if (!p->target->strided && (c->in_outer > 1 || c->out_outer > 1)) {
+        return DTP_FAIL(err, DTP_INTERNAL, "its parts are strided, and target '%s' takes none",
+                        p->target->name);
+    }
     if (c->kind == DTP_PERMUTE) {
         return permute_fits(p, instr)
                    ? DTP_OK
@@ -445,6 +454,42 @@ static dtp_status check_coll(const dtp_program *p, int32_t index, dtp_err *err)
     return DTP_OK;
 }
 
+/* Whether a result lies in the buffer of an operand. */
+static bool is_replaced(const dtp_program *p, const dtp_instr *start, dtp_value_id operand)
+{
+    bool found = false;
+    for (int32_t k = 0; k < start->n_out; k++) {
+        found = found || dtp_value_root(p, start->out[k]) == dtp_value_root(p, operand);
+    }
+    return found;
+}
+
+/* A WAIT behind its START, in the same part of a step, on the same operands. */
+static dtp_status check_pair(const dtp_program *p, int32_t index, dtp_err *err)
+{
+    const dtp_instr *instr = &p->instrs[index];
+    const bool start = instr->kind == DTP_INSTR_START;
+    const bool inside = instr->pair >= 0 && instr->pair < p->n_instrs;
+    const dtp_instr *other = &p->instrs[inside ? instr->pair : index];
+    bool fits =
+        inside && other->pair == index && (start ? instr->pair > index : instr->pair < index) &&
+        other->kind == (start ? DTP_INSTR_WAIT : DTP_INSTR_START) && other->phase == instr->phase;
+    const dtp_instr *s = start ? instr : other, *w = start ? other : instr;
+    fits = fits && w->n_out == 0 && w->workspace < 0;
+    int32_t n = 0;
+    for (int32_t k = 0; fits && k < s->n_in + s->n_out; k++) {
+        const dtp_value_id v = k < s->n_in ? s->in[k] : s->out[k - s->n_in];
+        if (k >= s->n_in || !is_replaced(p, s, v)) {
+            fits = n < w->n_in && w->in[n] == v;
+            n++;
+        }
+    }
+    fits = fits && n == w->n_in;
+    return fits ? DTP_OK
+                : DTP_FAIL(err, DTP_INTERNAL, "%s %d is not its %s", dtp_instr_name(other),
+                           instr->pair, start ? "WAIT" : "START");
+}
+
 dtp_status dtp_check__instr(const dtp_program *p, int32_t index, dtp_err *err)
 {
     const dtp_instr *instr = &p->instrs[index];
@@ -453,8 +498,11 @@ dtp_status dtp_check__instr(const dtp_program *p, int32_t index, dtp_err *err)
         return check_kernel(p, instr, err);
     case DTP_INSTR_COPY:
         return check_move(p, instr, err);
-    case DTP_INSTR_COLLECTIVE:
+    case DTP_INSTR_START:
+        DTP_TRY(check_pair(p, index, err));
         return check_coll(p, index, err);
+    case DTP_INSTR_WAIT:
+        return check_pair(p, index, err);
     default:
         return DTP_FAIL(err, DTP_INTERNAL, "no such kind of instruction");
     }

@@ -6,6 +6,12 @@
 
 enum { DTP_BUFFER_ALIGN = 64 };
 
+/* What a buffer takes in the arena. The caller has seen to overflow. */
+static inline int64_t dtp_program__aligned(int64_t bytes)
+{
+    return (bytes + DTP_BUFFER_ALIGN - 1) / DTP_BUFFER_ALIGN * DTP_BUFFER_ALIGN;
+}
+
 /* A value with nothing set: no tensor, no parent, no offset, not live. */
 dtp_value dtp_program__value_init(const char *name, dtp_value_kind kind);
 /* Appends a value; `bytes` is computed from type and layout. */

@@ -1,7 +1,8 @@
 /* Readable listing of a program, one line per instruction:
  *
- *   12 backward collective all_reduce(sum) x n=4 2048 B  dw1@+sum(x)[784,512] ->
- * dw1[784,512]  1.2us
+ *   12 backward start      all_reduce(sum) over x (4 ranks), ... : %7:dw1@(+sum(x))[784,512] ->
+ *      %8:dw1[784,512]  1.2 us
+ *   15 backward wait       all_reduce of 12
  *
  * Shapes are local ones, those of rank 0 (the largest). "external": in a buffer of the caller.
  */
@@ -69,7 +70,7 @@ static void print_parts(const dtp_coll *c, const char *name, int64_t outer, int3
 static void print_coll(const dtp_program *p, const dtp_coll *c, dtp_strbuf *out)
 {
     int32_t n = dtp_mesh_set_size(&p->mesh, c->set);
-    dtp_strbuf_addf(out, "collective %s", dtp_coll_name(c->kind));
+    dtp_strbuf_addf(out, "start      %s", dtp_coll_name(c->kind));
     if (dtp_coll_reduces(c->kind)) {
         dtp_strbuf_addf(out, "(%s)", dtp_reduce_op_name(c->op));
     }
@@ -93,9 +94,12 @@ static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)
     case DTP_INSTR_KERNEL:
         dtp_strbuf_addf(out, "kernel     %s", instr->op->name);
         break;
-    case DTP_INSTR_COLLECTIVE:
+    case DTP_INSTR_START:
         print_coll(p, &instr->coll, out);
         break;
+    case DTP_INSTR_WAIT:
+        dtp_strbuf_addf(out, "wait       %s of %d\n", dtp_coll_name(instr->coll.kind), instr->pair);
+        return;
     default:
         dtp_strbuf_addf(out, "move       %s axis %d", dtp_copy_name(instr->move.kind),
                         instr->move.axis);

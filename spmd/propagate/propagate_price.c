@@ -78,7 +78,7 @@ dtp_status dtp_propagate__inner(dtp_inner_pricer *pricer, const dtp_propagate_op
 {
     *cost = 0;
     if (pricer->program == NULL) {
-        DTP_TRY(dtp_program_create(pricer->graph, mesh, &pricer->program, err));
+        DTP_TRY(dtp_program_create(pricer->graph, mesh, &dtp_target_cpu, &pricer->program, err));
         pricer->program->redistributor = o->redistributor;
         pricer->program->plain_names = true;
     } else {
@@ -88,7 +88,7 @@ dtp_status dtp_propagate__inner(dtp_inner_pricer *pricer, const dtp_propagate_op
         dtp_lower_node(pricer->program, pricer->node, strategy, layouts->in, layouts->out, err));
     for (int32_t i = 0; i < pricer->program->n_instrs; i++) {
         const dtp_instr *instr = &pricer->program->instrs[i];
-        if (instr->kind == DTP_INSTR_COLLECTIVE) {
+        if (instr->kind == DTP_INSTR_START) {
             *cost += collective_price(o, mesh, &instr->coll);
         }
     }

@@ -2,7 +2,8 @@
  *
  *   graph_entry  even layouts and steps between them, by the number of even parts of every tensor
  *                dim
- *   size_tables  costs of these steps, by dtype, reduction and bytes of the tensor
+ *   size_tables  costs of these steps, by dtype, reduction and bytes of the tensor; on a target
+ *                without strided collectives by its shape
  *   tables       by target: costs from every layout, by Dijkstra's algorithm over reversed steps
  *
  * A question is first renumbered (read_pair): tensor dims get numbers in an order that depends on
@@ -14,7 +15,7 @@
 #include "core/base/safe_int.h"
 #include "spmd/redistribute/redistribute_even.h"
 
-enum { MAX_LAYOUTS = 1 << 13, STOPOVERS = 2 };
+enum { MAX_LAYOUTS = 1 << 13, STOPOVERS = 2, PACK_BITS = 2, UNKNOWN = 1 << PACK_BITS };
 
 /* A graph, or the fact that it would be too large. */
 typedef struct graph_entry {
@@ -31,13 +32,19 @@ typedef struct size_tables {
     dtp_dtype dtype;
     dtp_reduce_op op;
     int64_t bytes;
-    int64_t *step_cost; /* by kind, mesh dims and splits before; -1 = not known yet */
+    /* Without strided collectives, else NULL: by step of the graph what it packs (dtp_step_packs),
+     * UNKNOWN = not found yet; for tensors of this shape whose dims have these numbers. */
+    uint8_t *packs;
+    dtp_ttype shape;
+    int8_t axis[DTP_MAX_RANK];
+    int64_t *step_cost; /* by kind, mesh dims, splits before and packing; -1 = not known yet */
     int64_t **tables;   /* by target: costs by source; NULL = not made yet */
 } size_tables;
 
 struct dtp_redistribute_tables {
     dtp_arena *arena;
     const dtp_mesh *mesh;
+    const dtp_target *target;
     int64_t ranks;
     dtp_even_step_cost price;
     void *user;
@@ -134,20 +141,31 @@ static bool has_axes(const graph_entry *e, const table_pair *p)
            memcmp(e->parts, p->parts, (size_t)p->n_axes * sizeof p->parts[0]) == 0;
 }
 
+/* Whether the steps of the pair pack what those of the tables pack. */
+static bool packs_alike(const size_tables *s, const table_pair *p)
+{
+    bool alike = s->shape.rank == p->type->rank &&
+                 memcmp(s->axis, p->axis, (size_t)p->n_axes * sizeof p->axis[0]) == 0;
+    for (int32_t i = 0; i < p->type->rank && alike; i++) {
+        alike = s->shape.dims[i].size == p->type->dims[i].size;
+    }
+    return alike;
+}
+
 /* Brings the tables of the pair to the head of the list. */
 static dtp_status find_size(dtp_redistribute_tables *c, const table_pair *p, dtp_err *err)
 {
     size_tables **at = &c->sizes, *s;
     for (; (s = *at) != NULL; at = &s->next) {
         if (s->bytes == c->type_bytes && s->dtype == p->type->dtype && (int32_t)s->op == p->op &&
-            has_axes(s->of, p)) {
+            has_axes(s->of, p) && (c->target->strided || packs_alike(s, p))) {
             *at = s->next;
             s->next = c->sizes;
             c->sizes = s;
             return DTP_OK;
         }
     }
-    const size_t n_costs = (size_t)(DTP_STEP_KEEP_FIRST + 1) << 2 * c->mesh->n_dims;
+    const size_t n_costs = (size_t)(DTP_STEP_KEEP_FIRST + 1) << (2 * c->mesh->n_dims + PACK_BITS);
     graph_entry *of = c->graphs;
     while (of != NULL && !has_axes(of, p)) {
         of = of->next;
@@ -166,7 +184,14 @@ static dtp_status find_size(dtp_redistribute_tables *c, const table_pair *p, dtp
                        .of = of,
                        .dtype = p->type->dtype,
                        .op = (dtp_reduce_op)p->op,
-                       .bytes = c->type_bytes};
+                       .bytes = c->type_bytes,
+                       .shape = *p->type};
+    memcpy(s->axis, p->axis, sizeof s->axis);
+    if (!c->target->strided && of->graph != NULL) {
+        const int32_t n_steps = of->graph->first[of->graph->n_layouts];
+        DTP_TRY(DTP_NEW(c->arena, s->packs, n_steps, err));
+        memset(s->packs, UNKNOWN, (size_t)n_steps);
+    }
     DTP_TRY(DTP_NEW(c->arena, s->step_cost, n_costs, err));
     DTP_TRY(DTP_NEW(c->arena, s->tables, of->graph != NULL ? of->graph->n_layouts : 0, err));
     memset(s->step_cost, 0xff, n_costs * sizeof *s->step_cost);
@@ -202,6 +227,27 @@ static dtp_layout layout_of(const table_search *t, uint64_t key)
     return layout;
 }
 
+/* Step i of the graph, which leads to a layout, in the tensor's own dims; *before is where it
+ * starts. */
+static dtp_step step_of(const table_search *t, int32_t i, int32_t to, dtp_layout *before)
+{
+    const dtp_even_step *e = &t->g->steps[i];
+    *before = layout_of(t, t->g->keys[e->from]);
+    dtp_step step = {
+        .kind = (dtp_step_kind)e->kind, .set = e->set, .after = layout_of(t, t->g->keys[to])};
+    int32_t m = 0;
+    while ((e->set >> m & 1U) == 0) {
+        m++;
+    }
+    step.to_axis = step.kind == DTP_STEP_ALL_TO_ALL ? step.after.placement[m].axis : 0;
+    step.axis = before->placement[m].kind == DTP_SHARD ? before->placement[m].axis
+                                                       : step.after.placement[m].axis;
+    if (before->placement[m].kind == DTP_PARTIAL || step.kind == DTP_STEP_KEEP_FIRST) {
+        step.op = t->s->op;
+    }
+    return step;
+}
+
 /* Offers the ways through a layout to those that lead to it. */
 static dtp_status relax_into(const table_search *t, int32_t to, dtp_err *err)
 {
@@ -216,26 +262,21 @@ static dtp_status relax_into(const table_search *t, int32_t to, dtp_err *err)
     forbidden[DTP_STEP_KEEP_FIRST] = (t->partial & ~summed) == 0 ? ~t->partial : ~0U;
     for (int32_t i = g->first[to]; i < g->first[to + 1]; i++) {
         const dtp_even_step *e = &g->steps[i];
-        int64_t *step_cost = &t->s->step_cost[((((size_t)e->kind << n) | e->set) << n) | e->splits];
+        dtp_layout before;
         int64_t cost;
         if ((e->set & forbidden[e->kind]) != 0) {
             continue;
         }
+        if (t->s->packs != NULL && t->s->packs[i] == UNKNOWN) {
+            const dtp_step step = step_of(t, i, to, &before);
+            t->s->packs[i] =
+                (uint8_t)dtp_step_packs(t->c->mesh, t->p->type, &before, &step, t->c->target);
+        }
+        const size_t kind = ((((size_t)e->kind << n) | e->set) << n) | e->splits;
+        int64_t *step_cost =
+            &t->s->step_cost[kind << PACK_BITS | (t->s->packs != NULL ? t->s->packs[i] : 0U)];
         if (*step_cost < 0) {
-            const dtp_layout before = layout_of(t, t->g->keys[e->from]);
-            dtp_step step = {.kind = (dtp_step_kind)e->kind,
-                             .set = e->set,
-                             .after = layout_of(t, t->g->keys[to])};
-            int32_t m = 0;
-            while ((e->set >> m & 1U) == 0) {
-                m++;
-            }
-            step.to_axis = step.kind == DTP_STEP_ALL_TO_ALL ? step.after.placement[m].axis : 0;
-            step.axis = before.placement[m].kind == DTP_SHARD ? before.placement[m].axis
-                                                              : step.after.placement[m].axis;
-            if (before.placement[m].kind == DTP_PARTIAL || step.kind == DTP_STEP_KEEP_FIRST) {
-                step.op = t->s->op;
-            }
+            const dtp_step step = step_of(t, i, to, &before);
             DTP_TRY(t->c->price(t->c->user, t->p->type, &before, &step, step_cost, err));
             if (*step_cost < 0) {
                 return DTP_FAIL(err, DTP_INTERNAL,
@@ -285,8 +326,9 @@ static dtp_status make_table(dtp_redistribute_tables *c, const table_pair *p, in
 /* ---- entry -------------------------------------------------------------------------------------
  */
 
-dtp_status dtp_redistribute_tables_create(const dtp_mesh *mesh, dtp_even_step_cost price,
-                                          void *user, dtp_redistribute_tables **out, dtp_err *err)
+dtp_status dtp_redistribute_tables_create(const dtp_mesh *mesh, const dtp_target *target,
+                                          dtp_even_step_cost price, void *user,
+                                          dtp_redistribute_tables **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_redistribute_tables *c;
@@ -298,6 +340,7 @@ dtp_status dtp_redistribute_tables_create(const dtp_mesh *mesh, dtp_even_step_co
     }
     *c = (dtp_redistribute_tables){.arena = arena,
                                    .mesh = mesh,
+                                   .target = target,
                                    .ranks = dtp_mesh_ranks(mesh),
                                    .price = price,
                                    .user = user,

@@ -9,6 +9,9 @@
  * spmd/redistribute/redistribute_graph.h, and the table serves all tensors of one size: tensor dims
  * are numbered by how they may be split evenly, and those that are alike in that by their first
  * appearance in the target, then in the source, then as stopovers.
+ *
+ * On a target without strided collectives a step also packs what does not lie in one piece, which
+ * depends on the order of the tensor dims: there a table serves tensors of one shape.
  */
 #ifndef DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_TABLES_H
 #define DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_TABLES_H
@@ -26,9 +29,10 @@ typedef dtp_status (*dtp_even_step_cost)(void *user, const dtp_ttype *type,
 
 typedef struct dtp_redistribute_tables dtp_redistribute_tables;
 
-/* Borrows mesh and user. Not shared between threads. DTP_NOMEM. */
-dtp_status dtp_redistribute_tables_create(const dtp_mesh *mesh, dtp_even_step_cost price,
-                                          void *user, dtp_redistribute_tables **out,
+/* Borrows mesh, target and user. Not shared between threads. DTP_NOMEM. */
+dtp_status dtp_redistribute_tables_create(const dtp_mesh *mesh, const dtp_target *target,
+                                          dtp_even_step_cost price, void *user,
+                                          dtp_redistribute_tables **out,
                                           dtp_err *err) DTP_MUST_CHECK;
 void dtp_redistribute_tables_destroy(dtp_redistribute_tables *c);
 

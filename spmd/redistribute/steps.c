@@ -6,15 +6,6 @@
 #include "core/base/safe_int.h"
 #include "spmd/redistribute/redistribute_internal.h"
 
-bool dtp_step_packs(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
-                    const dtp_step *step)
-{
-    const bool cuts = step->kind == DTP_STEP_ALL_GATHER || step->kind == DTP_STEP_REDUCE_SCATTER ||
-                      step->kind == DTP_STEP_ALL_TO_ALL;
-    return cuts && !(dtp_layout_is_even(before, mesh, type) &&
-                     dtp_layout_is_even(&step->after, mesh, type));
-}
-
 int64_t dtp_step_count(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
                        const dtp_step *step)
 {
@@ -58,28 +49,51 @@ bool dtp_step_sends(const dtp_mesh *mesh, const dtp_step *step)
     return dtp_step_collective(step->kind, &kind) && dtp_mesh_set_size(mesh, step->set) > 1;
 }
 
+/* The parts of the buffers as they lie in even shards: dtp_coll.in_outer and out_outer. */
+static void find_outers(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
+                        const dtp_step *step, int64_t *in_outer, int64_t *out_outer)
+{
+    const bool exchange = step->kind == DTP_STEP_ALL_TO_ALL;
+    *in_outer = *out_outer = 1;
+    if (exchange || step->kind == DTP_STEP_REDUCE_SCATTER) {
+        *in_outer = outer_of(before, mesh, type, exchange ? step->to_axis : step->axis);
+    }
+    if (exchange || step->kind == DTP_STEP_ALL_GATHER) {
+        *out_outer = outer_of(&step->after, mesh, type, step->axis);
+    }
+}
+
+uint32_t dtp_step_packs(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
+                        const dtp_step *step, const dtp_target *target)
+{
+    const bool cuts = step->kind == DTP_STEP_ALL_GATHER || step->kind == DTP_STEP_REDUCE_SCATTER ||
+                      step->kind == DTP_STEP_ALL_TO_ALL;
+    if (cuts &&
+        !(dtp_layout_is_even(before, mesh, type) && dtp_layout_is_even(&step->after, mesh, type))) {
+        return DTP_PACKS_IN | DTP_PACKS_OUT;
+    }
+    int64_t in_outer, out_outer;
+    if (target->strided || !cuts) {
+        return 0;
+    }
+    find_outers(mesh, type, before, step, &in_outer, &out_outer);
+    return (in_outer > 1 ? DTP_PACKS_IN : 0U) | (out_outer > 1 ? DTP_PACKS_OUT : 0U);
+}
+
 dtp_coll dtp_step_coll(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
-                       const dtp_step *step)
+                       const dtp_step *step, const dtp_target *target)
 {
     dtp_coll coll = {.set = step->set,
                      .op = step->op,
                      .dtype = type->dtype,
-                     .count = dtp_step_count(mesh, type, before, step),
-                     .in_outer = 1,
-                     .out_outer = 1};
+                     .count = dtp_step_count(mesh, type, before, step)};
+    const uint32_t packs = dtp_step_packs(mesh, type, before, step, target);
     const bool collective = dtp_step_collective(step->kind, &coll.kind);
     assert(collective);
     (void)collective;
-    if (dtp_step_packs(mesh, type, before, step)) {
-        return coll;
-    }
-    bool exchange = step->kind == DTP_STEP_ALL_TO_ALL;
-    if (exchange || step->kind == DTP_STEP_REDUCE_SCATTER) {
-        coll.in_outer = outer_of(before, mesh, type, exchange ? step->to_axis : step->axis);
-    }
-    if (exchange || step->kind == DTP_STEP_ALL_GATHER) {
-        coll.out_outer = outer_of(&step->after, mesh, type, step->axis);
-    }
+    find_outers(mesh, type, before, step, &coll.in_outer, &coll.out_outer);
+    coll.in_outer = (packs & DTP_PACKS_IN) != 0 ? 1 : coll.in_outer;
+    coll.out_outer = (packs & DTP_PACKS_OUT) != 0 ? 1 : coll.out_outer;
     return coll;
 }
 
@@ -122,9 +136,9 @@ double dtp_step_generic_price(void *user, const dtp_mesh *mesh, const dtp_ttype 
 {
     (void)user;
     const double part = (double)dtp_step_count(mesh, type, before, step);
-    return dtp_step__generic_seconds(step->kind, dtp_mesh_set_size(mesh, step->set),
-                                     part * (double)dtp_dtype_bytes(type->dtype),
-                                     dtp_step_packs(mesh, type, before, step));
+    return dtp_step__generic_seconds(
+        step->kind, dtp_mesh_set_size(mesh, step->set), part * (double)dtp_dtype_bytes(type->dtype),
+        dtp_step_packs(mesh, type, before, step, &dtp_target_cpu) != 0);
 }
 
 /* ---- text ---------------------------------------------------------------------------------------

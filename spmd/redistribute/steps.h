@@ -32,10 +32,12 @@ typedef struct dtp_steps {
     dtp_step steps[DTP_MAX_STEPS];
 } dtp_steps;
 
-/* Whether the collective of a step packs its input into a staging buffer and unpacks its output:
- * some shard is uneven. False for local steps and all-reduces. */
-bool dtp_step_packs(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
-                    const dtp_step *step);
+enum { DTP_PACKS_IN = 1, DTP_PACKS_OUT = 2 };
+/* Whether the collective of a step packs its input into a staging buffer, and unpacks its output
+ * from one: both when some shard is uneven; on a target without strided collectives those whose
+ * parts are strided. 0 for local steps and all-reduces. */
+uint32_t dtp_step_packs(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
+                        const dtp_step *step, const dtp_target *target);
 /* The collective that a step runs; false for local steps. */
 bool dtp_step_collective(dtp_step_kind kind, dtp_coll_kind *out);
 /* Whether data is sent: a collective over more than one rank. */
@@ -43,17 +45,18 @@ bool dtp_step_sends(const dtp_mesh *mesh, const dtp_step *step);
 /* Elements of one part of the collective: `count` of spmd/program/program.h. */
 int64_t dtp_step_count(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
                        const dtp_step *step);
-/* The collective of a step that is none of the local ones. */
+/* The collective of a step that is none of the local ones, between the buffers that
+ * dtp_step_packs says. */
 dtp_coll dtp_step_coll(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_layout *before,
-                       const dtp_step *step);
+                       const dtp_step *step, const dtp_target *target);
 
 /* Price of one step, in seconds: from `before` to step->after. */
 typedef double (*dtp_step_price)(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                                  const dtp_layout *before, const dtp_step *step);
 
 /* The price on the generic machine: 5 us per collective (an all-reduce counts as two), 10 us per
- * doubling of its group, 10 GB/s for what a rank receives, 40 GB/s for local copies. `user` is
- * ignored. */
+ * doubling of its group, 10 GB/s for what a rank receives, 40 GB/s for local copies. Its
+ * collectives take strided parts. `user` is ignored. */
 double dtp_step_generic_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                               const dtp_layout *before, const dtp_step *step);
 

@@ -9,6 +9,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/ops/op_table.h"
+#include "spmd/target/target.h"
 #include "executor/cpu/cpu.h"
 
 enum { HEADS = 4, FEATURES = 64, REPEATS = 3, MAX_RANKS = 64 };
@@ -119,7 +120,7 @@ static double time_rank(const bench *b, int64_t ranks, int64_t rank)
         in[i] = make_view(b, &local.types.in[i], ranks, rank);
         out[i] = make_view(b, &local.types.out[i], ranks, rank);
     }
-    int64_t bytes = local.call.op->workspace(&local.call);
+    int64_t bytes = dtp_target_workspace(&dtp_target_cpu, &local.call);
     const dtp_step_record record = dtp_step_record_init(0, 0);
     dtp_kernel_args args = {.call = &local.call, .in = in, .out = out, .record = &record};
     dtp_bound_kernel kernel;

@@ -9,6 +9,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/ops/op_table.h"
+#include "spmd/target/target.h"
 #include "executor/device/backend.h"
 #include "executor/cpu/blas.h"
 #include "executor/cpu/gemm.h"
@@ -256,7 +257,7 @@ static void run_one(dtp_backend *b, const bench_op *bench, double gemm_rate)
         make_view(&out_views[i], &out[i]);
         bytes += (double)dtp_ttype_bytes(&out[i]);
     }
-    int64_t workspace = call.op->workspace != NULL ? call.op->workspace(&call) : 0;
+    int64_t workspace = dtp_target_workspace(&dtp_target_cpu, &call);
     dtp_step_record record = dtp_step_record_init(0, 0);
     record.microbatch = 1; /* `accumulate` adds */
     dtp_kernel_args args = {.call = &call,

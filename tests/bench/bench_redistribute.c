@@ -210,7 +210,8 @@ static dtp_status run_case(world *w, const bench_case *c, int64_t bytes, dtp_err
                     : dtp_redistribute_plan(&w->mesh, &type, &layouts[0], &layouts[1],
                                             dtp_step_generic_price, NULL, &steps, err);
     s = s != DTP_OK ? s
-                    : dtp_redistribute_program(g, &w->mesh, &type, &layouts[0], &steps, &made, err);
+                    : dtp_redistribute_program(g, &w->mesh, &dtp_target_cpu, &type, &layouts[0],
+                                               &steps, &made, err);
     if (s == DTP_OK) {
         s = run_job(w, c, &made, &type, layouts, err);
         dtp_redistribute_job_free(&made);

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include "core/base/clock.h"
 
 #include "executor/comm/sub_communicator.h"
 #include "executor/device/convert.h"
@@ -101,7 +104,8 @@ static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers 
     for (int64_t i = 0; i < n_in; i++) {
         dtp_element_set(coll->dtype, in, i, value(coll, c->rank, i));
     }
-    DTP_TRY(c->ops->run(c, coll, in, b->out, err));
+    DTP_TRY(in_place ? c->ops->run(c, coll, in, b->out, err)
+                     : dtp_transport_run(&c->transport, coll, in, b->out, err));
     for (int64_t i = 0; i < n_out; i++) {
         double got = dtp_element(coll->dtype, b->out, i), want = expected(c, coll, i);
         if (got != want) {
@@ -193,7 +197,7 @@ static dtp_status run_all(dtp_comm *c, buffers *b, dtp_err *err)
 {
     static const int64_t counts[] = {0, 1, 25, 2500};
     for (dtp_mesh_set set = 0; set < (dtp_mesh_set)1 << c->mesh.n_dims; set++) {
-        DTP_TRY(c->ops->prepare(c, set, err));
+        DTP_TRY(c->transport.ops->prepare(&c->transport, set, err));
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             DTP_TRY(all_kinds(c, set, counts[i], b, err));
         }
@@ -202,23 +206,24 @@ static dtp_status run_all(dtp_comm *c, buffers *b, dtp_err *err)
     return DTP_OK;
 }
 
-/* The suite in memory that the communicator lends, when it does. */
+/* The suite in memory that the transport lends, when it does. */
 static dtp_status run_lent(dtp_comm *c, buffers b, dtp_err *err)
 {
     dtp_status status = DTP_OK;
-    if (c->ops->register_memory == NULL) {
+    dtp_transport *t = &c->transport;
+    if (t->ops->register_memory == NULL) {
         return DTP_OK;
     }
-    b.in = c->ops->register_memory(c, (size_t)b.capacity);
-    b.out = c->ops->register_memory(c, (size_t)b.capacity);
+    b.in = t->ops->register_memory(t, (size_t)b.capacity);
+    b.out = t->ops->register_memory(t, (size_t)b.capacity);
     if (b.in != NULL && b.out != NULL) {
         status = run_all(c, &b, err);
     }
-    bool mine = c->ops->release_memory(c, b.in), none = c->ops->release_memory(c, &status);
+    bool mine = t->ops->release_memory(t, b.in), none = t->ops->release_memory(t, &status);
     if (status == DTP_OK && (mine != (b.in != NULL) || none)) {
         status = DTP_FAIL(err, DTP_INTERNAL, "lent memory was not taken back");
     }
-    (void)c->ops->release_memory(c, b.out);
+    (void)t->ops->release_memory(t, b.out);
     return status;
 }
 
@@ -307,6 +312,7 @@ static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, const void *in,
 
 dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err)
 {
+    (void)user;
     enum { COUNT = 60, MAX_RANKS = 16 };
     static const dtp_dtype types[] = {DTP_F32, DTP_BF16, DTP_F16};
     float in[COUNT * MAX_RANKS], out[COUNT];
@@ -327,11 +333,112 @@ dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err)
         DTP_TRY(check_order(comm, &coll, in, out, err));
         coll.kind = DTP_ALL_REDUCE;
         coll.in_outer = 0;
-        if (user == NULL || types[t] != DTP_F32) {
-            DTP_TRY(check_order(comm, &coll, in, out, err));
+        DTP_TRY(check_order(comm, &coll, in, out, err));
+    }
+    return DTP_OK;
+}
+
+/* ---- several in flight ---- */
+
+/* Starts collectives of every kind, then waits for them in the order of the starts or backwards.
+ * Each has buffers of its own. */
+static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *err)
+{
+    enum { N = 2 * DTP_N_COLLS, COUNT = 600 };
+    dtp_request requests[N];
+    dtp_coll colls[N];
+    dtp_transport *t = &c->transport;
+    const int64_t room = b->capacity / N / 64 * 64;
+    for (int32_t i = 0; i < N; i++) {
+        colls[i] = (dtp_coll){.kind = (dtp_coll_kind)(i % DTP_N_COLLS),
+                              .set = dtp_comm_all(c),
+                              .dtype = DTP_F32,
+                              .count = COUNT,
+                              .shift = i};
+        float *in = (float *)(void *)(b->in + i * room);
+        for (int64_t k = 0; k < COUNT * dtp_coll_parts_in(&colls[i], c->size); k++) {
+            in[k] = (float)value(&colls[i], c->rank, k);
+        }
+        DTP_TRY(t->ops->start(t, &colls[i], in, b->out + i * room, &requests[i], err));
+    }
+    for (int32_t j = 0; j < N; j++) {
+        const int32_t i = backwards ? N - 1 - j : j;
+        DTP_TRY(t->ops->wait(t, &requests[i], err));
+        const float *out = (const float *)(const void *)(b->out + i * room);
+        for (int64_t k = 0; k < COUNT * dtp_coll_parts_out(&colls[i], c->size); k++) {
+            const double want = expected(c, &colls[i], k);
+            if ((double)out[k] != want) {
+                return DTP_FAIL(err, DTP_INTERNAL,
+                                "rank %d: %s in flight: element %" PRId64 " is %g, expected %g",
+                                c->rank, dtp_coll_name(colls[i].kind), k, (double)out[k], want);
+            }
         }
     }
     return DTP_OK;
+}
+
+dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err)
+{
+    (void)user;
+    buffers b = {.capacity = 10 * (600 * comm->size * 4 + 64)};
+    b.in = malloc((size_t)b.capacity);
+    b.out = malloc((size_t)b.capacity);
+    dtp_status status = b.in != NULL && b.out != NULL ? DTP_OK : DTP_NOMEM;
+    for (int32_t backwards = 0; backwards < 2 && status == DTP_OK; backwards++) {
+        status = run_flight(comm, backwards != 0, &b, err);
+    }
+    free(b.in);
+    free(b.out);
+    return status;
+}
+
+/* ---- disputes ---- */
+
+#define A2A .kind = DTP_ALL_TO_ALL, .set = 1
+#define SUM .kind = DTP_ALL_REDUCE, .set = 1, .dtype = DTP_F32, .count = 4
+#define PASS .kind = DTP_PERMUTE, .set = 1, .dtype = DTP_F32, .count = 4
+#define GATHER .kind = DTP_ALL_GATHER, .set = 1
+#define FOUR .dtype = DTP_F32, .count = 4
+
+const comm_dispute comm_disputes[] = {
+    {{A2A, FOUR}, {GATHER, FOUR}, {"rank 0: all_to_all", "all_gather"}},
+    {{A2A, FOUR}, {A2A, .dtype = DTP_F32, .count = 3}, {"4 x f32", "3 x f32"}},
+    {{A2A, FOUR}, {A2A, .dtype = DTP_I32, .count = 4}, {"4 x f32", "4 x i32"}},
+    {{A2A, FOUR}, {A2A, FOUR, .in_outer = 2}, {"cut 0 to 0", "cut 2 to 0"}},
+    {{A2A, FOUR}, {A2A, FOUR, .out_outer = 4}, {"cut 0 to 0", "cut 0 to 4"}},
+    {{SUM}, {SUM, .op = DTP_REDUCE_MAX}, {"all_reduce sum", "all_reduce max"}},
+    {{PASS, .shift = 1}, {PASS, .shift = -1}, {"shift 1", "shift -1"}},
+};
+const int32_t comm_n_disputes = sizeof comm_disputes / sizeof *comm_disputes;
+
+/* ---- the deadline ---- */
+
+dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
+{
+    const struct timespec longer = {.tv_sec = 2};
+    const int32_t late = comm->size - 1;
+    float x = 1;
+    char words[32];
+    dtp_err said = {0};
+    const dtp_coll coll = {
+        .kind = DTP_ALL_REDUCE, .set = dtp_comm_all(comm), .dtype = DTP_F32, .count = 1};
+    (void)user;
+    DTP_TRY(dtp_transport_run(&comm->transport, &coll, &x, &x, err));
+    DTP_TRY(comm->ops->barrier(comm, err));
+    comm->timeout_s = 0.5;
+    if (comm->rank == late) {
+        nanosleep(&longer, NULL);
+    }
+    snprintf(words, sizeof words, "rank %d has not come", late);
+    const double start = dtp_now_s();
+    dtp_status got = dtp_transport_run(&comm->transport, &coll, &x, &x, &said);
+    const double took = dtp_now_s() - start;
+    if (got != DTP_COMM || strstr(said.msg, words) == NULL || took > 2.5) {
+        return DTP_FAIL(err, DTP_INTERNAL, "rank %d: '%.600s' after %g s does not say '%s'",
+                        comm->rank, got == DTP_OK ? "" : said.msg, took, words);
+    }
+    got = comm->ops->barrier(comm, &said);
+    return got == DTP_COMM ? DTP_OK : DTP_FAIL(err, DTP_INTERNAL, "rank %d: goes on", comm->rank);
 }
 
 /* ---- views ---- */

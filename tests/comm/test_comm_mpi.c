@@ -25,14 +25,51 @@ static dtp_status on_mesh(const char *text, int64_t limit, dtp_err *err)
         status = comm_suite_agree(c, NULL, err);
     }
     if (status == DTP_OK) {
+        status = comm_suite_flight(c, NULL, err);
+    }
+    if (status == DTP_OK) {
         status = comm_suite_views(c, NULL, err);
     }
     if (status == DTP_OK) {
-        status = comm_suite_order(c, limit > 0 ? c : NULL, err);
+        status = comm_suite_order(c, NULL, err);
     }
     if (status != DTP_OK) {
         dtp_comm_abort(c, err->msg);
     }
+    dtp_comm_destroy(c);
+    return status;
+}
+
+static dtp_status dispute_on(const char *text, const comm_dispute *d, bool share, dtp_err *err)
+{
+    float in[32] = {0}, out[32];
+    dtp_mesh mesh;
+    dtp_comm *c = NULL;
+    dtp_err said = {0};
+    DTP_TRY(dtp_mesh_parse(text, &mesh, err));
+    DTP_TRY(dtp_comm_mpi_create(&mesh, &c, err));
+    dtp_comm__mpi_share(c, share);
+    dtp_status got =
+        dtp_transport_run(&c->transport, c->rank == 0 ? &d->first : &d->other, in, out, &said);
+    const bool right = got == DTP_COMM && strstr(said.msg, d->words[0]) != NULL &&
+                       strstr(said.msg, d->words[1]) != NULL;
+    dtp_status status =
+        right ? DTP_OK
+              : DTP_FAIL(err, DTP_INTERNAL, "rank %d: '%.600s' is not '%s', '%s'", c->rank,
+                         got == DTP_OK ? "" : said.msg, d->words[0], d->words[1]);
+    dtp_comm_destroy(c);
+    return status;
+}
+
+/* One rank is late, through shared memory or messages; nobody aborts, so that all can tell. */
+static dtp_status late_on(const char *text, bool share, dtp_err *err)
+{
+    dtp_mesh mesh;
+    dtp_comm *c = NULL;
+    DTP_TRY(dtp_mesh_parse(text, &mesh, err));
+    DTP_TRY(dtp_comm_mpi_create(&mesh, &c, err));
+    dtp_comm__mpi_share(c, share);
+    dtp_status status = comm_suite_deadline(c, NULL, err);
     dtp_comm_destroy(c);
     return status;
 }
@@ -70,6 +107,15 @@ static dtp_status run(int ranks, bool fail, dtp_err *err)
     }
     if (status == DTP_OK && ranks == 4) {
         status = on_mesh("x:1;y:2;z:2", 1000, err);
+    }
+    for (int32_t i = 0; i < 2 * comm_n_disputes && status == DTP_OK && ranks > 1; i++) {
+        status = dispute_on(line, &comm_disputes[i / 2], i % 2 == 0, err);
+    }
+    if (status == DTP_OK && ranks > 1) {
+        status = late_on(line, true, err);
+    }
+    if (status == DTP_OK && ranks > 1) {
+        status = late_on(line, false, err);
     }
     dtp_err quiet = {0};
     if (status == DTP_OK && on_mesh(wrong, 0, &quiet) != DTP_INVALID) {

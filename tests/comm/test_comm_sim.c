@@ -1,4 +1,5 @@
 /* self and sim communicators. */
+#include "executor/comm/communicator_internal.h"
 #include "tests/comm/comm_suite.h"
 
 #include <setjmp.h>
@@ -24,6 +25,7 @@ static void test_comm__self_conforms(void **state)
     must(dtp_comm_self_create(&c, &err), &err);
     must(comm_suite(c, NULL, &err), &err);
     must(comm_suite_agree(c, NULL, &err), &err);
+    must(comm_suite_flight(c, NULL, &err), &err);
     must(comm_suite_views(c, NULL, &err), &err);
     dtp_comm_destroy(c);
 }
@@ -40,7 +42,53 @@ static void test_comm__sim_conforms(void **state)
         must(dtp_mesh_parse(meshes[i], &mesh, &err), &err);
         must(dtp_comm_sim_run(&mesh, comm_suite, NULL, &err), &err);
         must(dtp_comm_sim_run(&mesh, comm_suite_agree, NULL, &err), &err);
+        must(dtp_comm_sim_run(&mesh, comm_suite_flight, NULL, &err), &err);
         must(dtp_comm_sim_run(&mesh, comm_suite_order, NULL, &err), &err);
+    }
+}
+
+/* A late transport reads operands when they are waited for: one that changed too early is seen. */
+static dtp_status conforms_late(dtp_comm *c, void *user, dtp_err *err)
+{
+    dtp_transport *t = &c->transport;
+    dtp_coll coll = {.kind = DTP_ALL_REDUCE, .set = dtp_comm_all(c), .dtype = DTP_F32, .count = 1};
+    dtp_request request;
+    float in = 1, out = -1;
+    dtp_comm__sim_late(c, true);
+    DTP_TRY(comm_suite(c, user, err));
+    DTP_TRY(comm_suite_flight(c, user, err));
+    DTP_TRY(t->ops->start(t, &coll, &in, &out, &request, err));
+    if (out != -1) {
+        return DTP_FAIL(err, DTP_INTERNAL, "rank %d: it was done early", c->rank);
+    }
+    in = 2; /* against the rules */
+    DTP_TRY(t->ops->wait(t, &request, err));
+    return out == (float)(2 * c->size)
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INTERNAL, "rank %d: a change was not seen", c->rank);
+}
+
+static void test_comm__sim_late_conforms(void **state)
+{
+    (void)state;
+    static const char *const late[] = {"x:1", "x:3", "x:2;y:2"};
+    for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+        dtp_err err = {0};
+        dtp_mesh mesh;
+        must(dtp_mesh_parse(late[i], &mesh, &err), &err);
+        must(dtp_comm_sim_run(&mesh, conforms_late, NULL, &err), &err);
+    }
+}
+
+static void test_comm__sim_deadline(void **state)
+{
+    (void)state;
+    static const char *const late[] = {"x:2", "x:2;y:2"};
+    for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+        dtp_err err = {0};
+        dtp_mesh mesh;
+        must(dtp_mesh_parse(late[i], &mesh, &err), &err);
+        must(dtp_comm_sim_run(&mesh, comm_suite_deadline, NULL, &err), &err);
     }
 }
 
@@ -227,25 +275,10 @@ static void check_dispute(const char *mesh_text, dispute d)
 static void test_comm__sim_every_difference_is_an_error_everywhere(void **state)
 {
     (void)state;
-    const dtp_coll a2a = {.kind = DTP_ALL_TO_ALL, .set = 1, .dtype = DTP_F32, .count = 4};
-    const dtp_coll sum = {.kind = DTP_ALL_REDUCE, .set = 1, .dtype = DTP_F32, .count = 4};
-    const dtp_coll pass = {.kind = DTP_PERMUTE, .set = 1, .dtype = DTP_F32, .count = 4, .shift = 1};
-    dtp_coll kind = a2a, count = a2a, dtype = a2a, cut_in = a2a, cut_out = a2a, op = sum,
-             shift = pass;
-    kind.kind = DTP_ALL_GATHER;
-    count.count = 3;
-    dtype.dtype = DTP_I32;
-    cut_in.in_outer = 2;
-    cut_out.out_outer = 4;
-    op.op = DTP_REDUCE_MAX;
-    shift.shift = -1;
-    check_dispute("x:4", (dispute){a2a, kind, {"rank 0: all_to_all", "all_gather"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){a2a, count, {"4 x f32", "3 x f32"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){a2a, dtype, {"4 x f32", "4 x i32"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){a2a, cut_in, {"cut 0 to 0", "cut 2 to 0"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){a2a, cut_out, {"cut 0 to 0", "cut 0 to 4"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){sum, op, {"all_reduce sum", "all_reduce max"}, {0}, {{0}}});
-    check_dispute("x:4", (dispute){pass, shift, {"shift 1", "shift -1"}, {0}, {{0}}});
+    for (int32_t i = 0; i < comm_n_disputes; i++) {
+        const comm_dispute *d = &comm_disputes[i];
+        check_dispute("x:4", (dispute){d->first, d->other, {d->words[0], d->words[1]}, {0}, {{0}}});
+    }
 }
 
 static void test_comm__sim_ranks_that_wait_for_each_other_are_told(void **state)
@@ -332,6 +365,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_comm__self_conforms),
         cmocka_unit_test(test_comm__sim_conforms),
+        cmocka_unit_test(test_comm__sim_late_conforms),
+        cmocka_unit_test(test_comm__sim_deadline),
         cmocka_unit_test(test_comm__sim_views_conform),
         cmocka_unit_test(test_comm__sim_ranks_see_equal_bits),
         cmocka_unit_test(test_comm__sim_failing_rank_wakes_the_others),

@@ -126,7 +126,7 @@ static void test_fit__prices_collectives_as_measured(void **state)
     dtp_pricer p;
     assert_int_equal(dtp_machine_fit(&s, &o, &m, NULL), DTP_OK);
     assert_int_equal(dtp_mesh_parse("x:4", &mesh, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(m, &mesh, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(m, &mesh, &dtp_target_cpu, &p, NULL), DTP_OK);
     for (int64_t count = 16; count < 1 << 24; count *= 4) {
         dtp_coll c = {.kind = DTP_ALL_REDUCE, .set = 1, .dtype = DTP_F32, .count = count};
         assert_true(

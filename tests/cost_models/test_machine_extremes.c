@@ -128,7 +128,8 @@ static dtp_graph *read_model(int64_t size)
 static long double cost_of(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                            const dtp_redistributor *redistributor)
 {
-    const dtp_lower_options plain = {.redistributor = redistributor, .unplaced = true};
+    const dtp_lower_options plain = {
+        .redistributor = redistributor, .unplaced = true, .target = &dtp_target_cpu};
     dtp_program *p = NULL;
     long double sum = 0;
     assert_int_equal(dtp_lower(g, s, &plain, &p, NULL), DTP_OK);
@@ -161,7 +162,7 @@ static void check_plan(const dtp_graph *g, const dtp_machine *m, const dtp_plan 
     dtp_plan_lowering lowering;
     dtp_pricer pricer;
     assert_int_equal(dtp_plan_lowering_init(&lowering, plan, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(m, &plan->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(m, &plan->mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     assert_true(c->status == DTP_CERT_OPTIMAL || c->status == DTP_CERT_FEASIBLE);
     assert_true(c->bound >= 0 && c->bound <= c->cost);
     assert_true(c->status != DTP_CERT_OPTIMAL || c->bound == c->cost);
@@ -286,7 +287,7 @@ static void test_extremes__machines_made_by_hand_obey_the_same_ranges(void **sta
     double *const fields[] = {&m->mem_bw_Bps,
                               &m->launch_s,
                               &m->flops[DTP_F32],
-                              &m->overlap_slowdown,
+                              &m->slowdown.compute,
                               &m->levels[1].latency_s,
                               &m->levels[1].bw_Bps,
                               &m->gemm[0].flops,

@@ -32,7 +32,7 @@ static dtp_pricer pricer(const dtp_machine *m, const char *mesh_text)
     dtp_mesh mesh;
     dtp_pricer p;
     assert_int_equal(dtp_mesh_parse(mesh_text, &mesh, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(m, &mesh, &p, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(m, &mesh, &dtp_target_cpu, &p, NULL), DTP_OK);
     return p;
 }
 
@@ -105,7 +105,7 @@ static void test_price__mesh_must_fit_the_machine(void **state)
     dtp_pricer p;
     dtp_err err = {0};
     assert_int_equal(dtp_mesh_parse("x:5", &mesh, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(m, &mesh, &p, &err), DTP_INVALID);
+    assert_int_equal(dtp_pricer_init(m, &mesh, &dtp_target_cpu, &p, &err), DTP_INVALID);
     assert_non_null(strstr(err.msg, "5 ranks"));
     assert_non_null(strstr(err.msg, "4 devices"));
     dtp_machine_destroy(m);

@@ -13,6 +13,8 @@
 
 enum { SEED = 77, MAX_TASKS = 40 };
 
+static const dtp_slowdown FULL_SPEED = {1.0, 1.0}, SLOWER = {1.5, 1.5};
+
 static uint32_t draw(uint64_t *state, uint32_t below)
 {
     *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -68,12 +70,12 @@ static void check_exposed(int n, const dtp_schedule_task *tasks, const double *e
     dtp_schedule_task run[MAX_TASKS + 1];
     memcpy(run, tasks, (size_t)n * sizeof *run);
     run[n].exposed_s = -1.0;
-    dtp_schedule_result r = dtp_schedule_run(n, run, 1.0);
+    dtp_schedule_result r = dtp_schedule_run(n, run, FULL_SPEED);
     for (int i = 0; i < n; i++) {
         assert_true(fabs(run[i].exposed_s - exposed_part(n, tasks, end, i)) < 1e-9);
     }
     assert_true(fabs(sum_of(n, run) - r.exposed_comm_s) < 1e-9);
-    r = dtp_schedule_run(n, run, 1.5);
+    r = dtp_schedule_run(n, run, SLOWER);
     assert_true(fabs(sum_of(n, run) - r.exposed_comm_s) < 1e-9);
     for (int i = 0; i < n; i++) {
         assert_true(run[i].exposed_s <= (tasks[i].comm ? tasks[i].time_s + 1e-9 : 0.0));
@@ -102,11 +104,11 @@ static void test_timeline__is_the_longest_path(void **state)
             total += tasks[i].time_s;
             compute += tasks[i].comm ? 0.0 : tasks[i].time_s;
         }
-        dtp_schedule_result r = dtp_schedule_run(n, tasks, 1.0);
+        dtp_schedule_result r = dtp_schedule_run(n, tasks, FULL_SPEED);
         assert_true(fabs(r.end_s - last) < 1e-9);
         assert_true(fabs(r.exposed_comm_s - (last - compute)) < 1e-9);
         assert_true(fabs(r.overlapped_s - (total - last)) < 1e-9);
-        dtp_schedule_result slow = dtp_schedule_run(n, tasks, 1.5);
+        dtp_schedule_result slow = dtp_schedule_run(n, tasks, SLOWER);
         assert_true(slow.end_s >= r.end_s - 1e-9);
         assert_true(slow.end_s <= 1.5 * r.end_s + 1e-9);
         check_exposed(n, tasks, end);
@@ -117,82 +119,101 @@ static void test_timeline__slows_both_while_they_overlap(void **state)
 {
     (void)state;
     dtp_schedule_task tasks[] = {{.comm = false, .time_s = 4.0}, {.comm = true, .time_s = 2.0}};
-    dtp_schedule_result r = dtp_schedule_run(2, tasks, 2.0);
+    dtp_schedule_result r = dtp_schedule_run(2, tasks, (dtp_slowdown){2.0, 2.0});
     assert_true(fabs(r.end_s - 6.0) < 1e-12);
     assert_true(fabs(r.overlapped_s - 4.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s) < 1e-12);
+    /* 3 s until the collective has ended, in which 2 of 4 s are computed; 2 s are left. */
+    r = dtp_schedule_run(2, tasks, (dtp_slowdown){1.5, 1.5});
+    assert_true(fabs(r.end_s - 5.0) < 1e-12);
+    /* Compute does not notice, the collective takes twice as long. */
+    r = dtp_schedule_run(2, tasks, (dtp_slowdown){1.0, 2.0});
+    assert_true(fabs(r.end_s - 4.0) < 1e-12);
+    assert_true(fabs(r.overlapped_s - 4.0) < 1e-12);
+    /* 2 s for the collective, in which half of 4 s is computed at half the speed: 3 s are left. */
+    r = dtp_schedule_run(2, tasks, (dtp_slowdown){2.0, 1.0});
+    assert_true(fabs(r.end_s - 5.0) < 1e-12);
+    assert_true(fabs(r.overlapped_s - 2.0) < 1e-12);
 }
 
 static void check_by_instr(const dtp_program *p, const double *expected)
 {
-    double exposed[5];
+    double exposed[8];
     dtp_schedule_result r;
-    assert_true(dtp_schedule_program(p, 1.0, &r, exposed));
+    assert_true(dtp_schedule_program(p, FULL_SPEED, &r, exposed));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         assert_true(fabs(exposed[i] - expected[i]) < 1e-12);
     }
 }
 
-/* v0 -> kernel -> v1 -> all-reduce in place -> v1; kernel on v0 -> v2; kernel on v1, v2 -> v3; then
- * a kernel that overwrites v2 (through its child v4) after it was read. */
-static void test_timeline__depends_through_buffers(void **state)
+/* A kernel, a START, a kernel beside it, its WAIT, a kernel; then a START that nothing runs beside,
+ * of which compute does not wait before the end. */
+static void test_timeline__compute_stops_at_waits_alone(void **state)
 {
     (void)state;
-    dtp_value values[5] = {
-        {.parent = -1}, {.parent = -1}, {.parent = -1}, {.parent = -1}, {.parent = 2}};
-    const dtp_value_id v0[] = {0}, v1[] = {1}, v2[] = {2}, v3[] = {3}, v4[] = {4}, v12[] = {1, 2};
     dtp_instr instrs[] = {
-        {.kind = DTP_INSTR_KERNEL, .n_in = 1, .in = v0, .n_out = 1, .out = v1, .time_s = 1.0},
-        {.kind = DTP_INSTR_COLLECTIVE, .n_in = 1, .in = v1, .n_out = 1, .out = v1, .time_s = 5.0},
-        {.kind = DTP_INSTR_KERNEL, .n_in = 1, .in = v0, .n_out = 1, .out = v2, .time_s = 2.0},
-        {.kind = DTP_INSTR_KERNEL, .n_in = 2, .in = v12, .n_out = 1, .out = v3, .time_s = 1.0},
-        {.kind = DTP_INSTR_COLLECTIVE, .n_in = 1, .in = v0, .n_out = 1, .out = v4, .time_s = 1.0},
+        {.kind = DTP_INSTR_KERNEL, .time_s = 1.0},
+        {.kind = DTP_INSTR_START, .pair = 3, .time_s = 5.0},
+        {.kind = DTP_INSTR_KERNEL, .time_s = 2.0},
+        {.kind = DTP_INSTR_WAIT, .pair = 1},
+        {.kind = DTP_INSTR_KERNEL, .time_s = 1.0},
+        {.kind = DTP_INSTR_START, .pair = 6, .time_s = 1.0},
+        {.kind = DTP_INSTR_WAIT, .pair = 5},
     };
-    dtp_program p = {.n_values = 5, .values = values, .n_instrs = 5, .instrs = instrs};
+    dtp_program p = {.n_instrs = 7, .instrs = instrs};
     dtp_schedule_task tasks[5];
+    assert_int_equal(dtp_schedule_count(&p), 5);
     assert_true(dtp_schedule_tasks(&p, tasks));
     assert_int_equal(tasks[1].need[0], 1);
-    assert_int_equal(tasks[2].need[0], 0);
     assert_int_equal(tasks[2].need[1], 0);
-    assert_int_equal(tasks[3].need[0], 2);
     assert_int_equal(tasks[3].need[1], 1);
-    assert_int_equal(tasks[4].need[0], 3); /* v2 was written by kernel 2 and read by kernel 3 */
+    assert_int_equal(tasks[4].need[0], 3);
     dtp_schedule_result r;
-    assert_true(dtp_schedule_program(&p, 1.0, &r, NULL));
+    assert_true(dtp_schedule_program(&p, FULL_SPEED, &r, NULL));
     assert_true(fabs(r.end_s - 8.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s - 4.0) < 1e-12);
-    check_by_instr(&p, (double[]){0.0, 3.0, 0.0, 0.0, 1.0});
+    check_by_instr(&p, (double[]){0.0, 3.0, 0.0, 0.0, 0.0, 1.0, 0.0});
 }
 
-/* Three times: a collective on v0 -> v1, a kernel v1 -> v2, a kernel v2 -> v3; then a collective on
- * v3. All of the first collective is exposed in the first run, and 1 of 4 in the others, where it
- * runs beside the second kernel of the run before. */
+/* A WAIT for the second of two collectives is one for the first: the queue runs in order. */
+static void test_timeline__the_queue_runs_in_order(void **state)
+{
+    (void)state;
+    dtp_instr instrs[] = {
+        {.kind = DTP_INSTR_START, .pair = 4, .time_s = 2.0},
+        {.kind = DTP_INSTR_START, .pair = 2, .time_s = 3.0},
+        {.kind = DTP_INSTR_WAIT, .pair = 1},
+        {.kind = DTP_INSTR_KERNEL, .time_s = 1.0},
+        {.kind = DTP_INSTR_WAIT, .pair = 0},
+    };
+    dtp_program p = {.n_instrs = 5, .instrs = instrs};
+    dtp_schedule_result r;
+    assert_true(dtp_schedule_program(&p, FULL_SPEED, &r, NULL));
+    assert_true(fabs(r.end_s - 6.0) < 1e-12);
+    assert_true(fabs(r.exposed_comm_s - 5.0) < 1e-12);
+}
+
+/* Three times: a collective beside the first of two kernels; then a collective. A collective of a
+ * microbatch does not begin before the microbatch does. */
 static void test_timeline__adds_up_runs_of_an_instruction(void **state)
 {
     (void)state;
-    dtp_value values[5] = {
-        {.parent = -1}, {.parent = -1}, {.parent = -1}, {.parent = -1}, {.parent = -1}};
-    const dtp_value_id v0[] = {0}, v1[] = {1}, v2[] = {2}, v3[] = {3}, v4[] = {4};
     dtp_instr instrs[] = {
-        {.kind = DTP_INSTR_COLLECTIVE, .n_in = 1, .in = v0, .n_out = 1, .out = v1, .time_s = 4.0},
-        {.kind = DTP_INSTR_KERNEL, .n_in = 1, .in = v1, .n_out = 1, .out = v2, .time_s = 1.0},
-        {.kind = DTP_INSTR_KERNEL, .n_in = 1, .in = v2, .n_out = 1, .out = v3, .time_s = 3.0},
-        {.kind = DTP_INSTR_COLLECTIVE,
-         .phase = DTP_UPDATE,
-         .n_in = 1,
-         .in = v3,
-         .n_out = 1,
-         .out = v4,
-         .time_s = 2.0},
+        {.kind = DTP_INSTR_START, .pair = 2, .time_s = 4.0},
+        {.kind = DTP_INSTR_KERNEL, .time_s = 1.0},
+        {.kind = DTP_INSTR_WAIT, .pair = 0},
+        {.kind = DTP_INSTR_KERNEL, .time_s = 3.0},
+        {.kind = DTP_INSTR_START, .phase = DTP_UPDATE, .pair = 5, .time_s = 2.0},
+        {.kind = DTP_INSTR_WAIT, .phase = DTP_UPDATE, .pair = 4},
     };
     const dtp_graph g = {.microbatches = 3};
-    dtp_program p = {.graph = &g, .n_values = 5, .values = values, .n_instrs = 4, .instrs = instrs};
+    dtp_program p = {.graph = &g, .n_instrs = 6, .instrs = instrs};
     dtp_schedule_result r;
     assert_int_equal(dtp_schedule_count(&p), 10);
-    assert_true(dtp_schedule_program(&p, 1.0, &r, NULL));
-    assert_true(fabs(r.end_s - 20.0) < 1e-12);
-    assert_true(fabs(r.exposed_comm_s - 8.0) < 1e-12);
-    check_by_instr(&p, (double[]){6.0, 0.0, 0.0, 2.0});
+    assert_true(dtp_schedule_program(&p, FULL_SPEED, &r, NULL));
+    assert_true(fabs(r.end_s - 23.0) < 1e-12);
+    assert_true(fabs(r.exposed_comm_s - 11.0) < 1e-12);
+    check_by_instr(&p, (double[]){9.0, 0.0, 0.0, 0.0, 2.0, 0.0});
 }
 
 int main(void)
@@ -200,7 +221,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_timeline__is_the_longest_path),
         cmocka_unit_test(test_timeline__slows_both_while_they_overlap),
-        cmocka_unit_test(test_timeline__depends_through_buffers),
+        cmocka_unit_test(test_timeline__compute_stops_at_waits_alone),
+        cmocka_unit_test(test_timeline__the_queue_runs_in_order),
         cmocka_unit_test(test_timeline__adds_up_runs_of_an_instruction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,13 +184,14 @@ static void lower(const dtp_graph *g, const char *rules_text, bool passes, lower
     dtp_err err = {0};
     dtp_mesh mesh;
     dtp_layout_rules rules;
-    const dtp_lower_options none = {.redistributor = dtp_redistributor_generic()};
+    const dtp_lower_options none = {.redistributor = dtp_redistributor_generic(),
+                                    .target = &dtp_target_cpu};
     const dtp_lower_options all = dtp_lower_options_init(dtp_redistributor_generic());
     l->arena = dtp_arena_create();
     dtp_status s =
         dtp_machine_read(DTP_SOURCE_DIR "/models/machines/h100_64.json", &l->machine, &err);
     s = s == DTP_OK ? dtp_mesh_parse("x:2;y:2", &mesh, &err) : s;
-    s = s == DTP_OK ? dtp_pricer_init(l->machine, &mesh, &l->pricer, &err) : s;
+    s = s == DTP_OK ? dtp_pricer_init(l->machine, &mesh, &dtp_target_cpu, &l->pricer, &err) : s;
     s = s == DTP_OK ? dtp_layout_rules_parse(rules_text, &mesh, &g->dims, l->arena, &rules, &err)
                     : s;
     s = s == DTP_OK ? dtp_sharding_from_rules(g, &mesh, &rules, false, l->arena, &l->sharding, &err)
@@ -219,7 +220,7 @@ static void test_microbatch__reductions_wait(void **state)
     lower(m, "batch:x", true, &l);
     for (int32_t i = 0; i < l.program->n_instrs; i++) {
         const dtp_instr *instr = &l.program->instrs[i];
-        if (instr->kind == DTP_INSTR_COLLECTIVE) {
+        if (instr->kind == DTP_INSTR_START) {
             assert_int_equal(instr->phase, DTP_UPDATE);
             reduced += instr->coll.count;
         }
@@ -258,8 +259,8 @@ static void test_microbatch__sums_of_gradients_wait(void **state)
     lower(m, "b:x", true, &l);
     for (int32_t i = 0; i < l.program->n_instrs; i++) {
         const dtp_instr *instr = &l.program->instrs[i];
-        collectives += instr->kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
-        assert_true(instr->kind != DTP_INSTR_COLLECTIVE || instr->phase == DTP_UPDATE);
+        collectives += instr->kind == DTP_INSTR_START ? 1 : 0;
+        assert_true(instr->kind != DTP_INSTR_START || instr->phase == DTP_UPDATE);
     }
     assert_int_equal(collectives, 2); /* the gradient and the loss */
     free_lowered(&l);
@@ -282,8 +283,8 @@ static void test_microbatch__prediction_counts_runs(void **state)
         const dtp_instr *instr = &l.program->instrs[i];
         const bool once = instr->phase == DTP_UPDATE;
         *(once ? &tail : &body) += instr->time_s;
-        counts[once] += instr->kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
-        timeline += once ? 1 : 4;
+        counts[once] += instr->kind == DTP_INSTR_START ? 1 : 0;
+        timeline += instr->kind == DTP_INSTR_WAIT ? 0 : once ? 1 : 4;
     }
     int64_t all = 0;
     for (int32_t k = 0; k < DTP_N_COLLS; k++) {
@@ -374,7 +375,7 @@ static void test_microbatch__plans_keep_choices(void **state)
     dtp_prediction p;
     const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
     assert_int_equal(dtp_lower(again, &read->sharding, &passes, &l.program, &err), DTP_OK);
-    assert_int_equal(dtp_pricer_init(machine, &mesh, &l.pricer, &err), DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &mesh, &dtp_target_cpu, &l.pricer, &err), DTP_OK);
     assert_int_equal(dtp_predict(&l.pricer, l.program, &p, NULL), DTP_OK);
     assert_int_equal(p.peak_bytes, read->predicted.peak_bytes);
     assert_true(fabs(p.step_time_s - read->predicted.step_time_s) <= 1e-9 * p.step_time_s);

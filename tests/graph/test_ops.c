@@ -454,8 +454,6 @@ static void test_ops__einsum_work_is_that_of_its_product(void **state)
     assert_int_equal(work.m, 32);
     assert_int_equal(work.n, 5);
     assert_int_equal(work.k, 6);
-    assert_true(!work.trans_a && work.trans_b);
-    assert_int_equal(call.op->workspace(&call), 0);
     types.in[0].dims[2].size = types.in[1].dims[1].size = 0; /* an empty shard */
     call.op->work(&call, &work);
     assert_int_equal(work.cls, DTP_WORK_MEMORY);

@@ -173,12 +173,13 @@ dtp_sharding spmd_fixture_rules(const spmd_fixture *f, const char *mesh, const c
     return s;
 }
 
-bool spmd_fixture_agrees(const spmd_fixture *f, const dtp_program *p)
+static bool agrees_when(const spmd_fixture *f, const dtp_program *p, bool late)
 {
     const dtp_graph *g = f->graph;
     uint64_t seed = 3;
     bool agrees = true;
     spmd_sim sim = spmd_sim_create(p, spmd_kernels_run);
+    sim.late = late;
     for (int32_t t = 0; t < g->n_tensors; t++) {
         if (f->start[t] != NULL) {
             spmd_sim_scatter(&sim, p->tensor_value[t], f->start[t], &seed);
@@ -205,11 +206,16 @@ bool spmd_fixture_agrees(const spmd_fixture *f, const dtp_program *p)
     return agrees;
 }
 
+bool spmd_fixture_agrees(const spmd_fixture *f, const dtp_program *p)
+{
+    return agrees_when(f, p, false) && (p->overlap.depth == 0 || agrees_when(f, p, true));
+}
+
 int32_t spmd_count(const dtp_program *p, dtp_coll_kind kind)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        n += p->instrs[i].kind == DTP_INSTR_COLLECTIVE && p->instrs[i].coll.kind == kind;
+        n += p->instrs[i].kind == DTP_INSTR_START && p->instrs[i].coll.kind == kind;
     }
     return n;
 }

@@ -5,6 +5,7 @@
 
 #include "core/plan/sharding.h"
 #include "spmd/lower/lower.h"
+#include "spmd/lower/overlap.h"
 
 typedef struct spmd_fixture {
     dtp_graph *graph;
@@ -24,8 +25,9 @@ void spmd_fixture_destroy(spmd_fixture *f);
 /* Layout rules on a mesh, allocated in the graph's arena. Fails the test when they are illegal. */
 dtp_sharding spmd_fixture_rules(const spmd_fixture *f, const char *mesh, const char *rules);
 
-/* Runs the program on all virtual ranks and compares every kept value and every updated parameter;
- * false (and a line on stderr) when one differs. */
+/* Runs the program on all virtual ranks and compares every kept value and every updated parameter,
+ * with collectives that run at their START, and at their WAIT where they differ; false (and a line
+ * on stderr) when one differs. */
 bool spmd_fixture_agrees(const spmd_fixture *f, const dtp_program *p);
 
 int32_t spmd_count(const dtp_program *p, dtp_coll_kind kind);

@@ -47,7 +47,7 @@ static dtp_instr *find_coll(dtp_program *p, dtp_coll_kind kind, bool bucket)
 {
     for (int32_t i = 0; i < p->n_instrs; i++) {
         dtp_instr *instr = &p->instrs[i];
-        if (instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == kind &&
+        if (instr->kind == DTP_INSTR_START && instr->coll.kind == kind &&
             (instr->n_in > 1) == bucket) {
             return instr;
         }
@@ -169,9 +169,10 @@ static void cut_one_part(dtp_program *p)
 
 static void cut_staging(dtp_program *p)
 {
-    dtp_instr *pack = find_move(p, DTP_COPY_UNPACK);
-    dtp_coll *c = &pack[-1].coll;
-    assert_true(pack[-1].kind == DTP_INSTR_COLLECTIVE && c->count % 2 == 0);
+    const dtp_instr *wait = find_move(p, DTP_COPY_UNPACK) - 1;
+    assert_int_equal(wait->kind, DTP_INSTR_WAIT);
+    dtp_coll *c = &p->instrs[wait->pair].coll;
+    assert_int_equal(c->count % 2, 0);
     c->out_outer = 2;
 }
 
@@ -449,7 +450,7 @@ static void move_buffer(dtp_program *p, uint64_t *seed)
 static void share_buffer(dtp_program *p, uint64_t *seed)
 {
     dtp_instr *instr = &p->instrs[spmd_sim_random(seed) % (uint64_t)p->n_instrs];
-    if (instr->n_in == 0 || p->values[instr->out[0]].parent >= 0) {
+    if (instr->n_in == 0 || instr->n_out == 0 || p->values[instr->out[0]].parent >= 0) {
         return;
     }
     dtp_value_id in = instr->in[spmd_sim_random(seed) % (uint64_t)instr->n_in];
@@ -469,12 +470,17 @@ static void swap_instrs(dtp_program *p, uint64_t *seed)
     dtp_instr t = p->instrs[i];
     p->instrs[i] = p->instrs[i + 1];
     p->instrs[i + 1] = t;
+    for (int32_t k = i; k < i + 2; k++) { /* a START and its WAIT know each other */
+        if (p->instrs[k].pair >= 0 && p->instrs[k].pair != i && p->instrs[k].pair != i + 1) {
+            p->instrs[p->instrs[k].pair].pair = k;
+        }
+    }
 }
 
 static void change_coll(dtp_program *p, uint64_t *seed)
 {
     dtp_instr *instr = &p->instrs[spmd_sim_random(seed) % (uint64_t)p->n_instrs];
-    if (instr->kind == DTP_INSTR_COLLECTIVE) {
+    if (instr->kind == DTP_INSTR_START) {
         instr->coll.set = 1 + (dtp_mesh_set)(spmd_sim_random(seed) % 3);
         instr->coll.op = (dtp_reduce_op)(spmd_sim_random(seed) % DTP_N_REDUCE_OPS);
         instr->coll.in_outer = (int64_t)(spmd_sim_random(seed) % 5);
@@ -495,6 +501,8 @@ static void test_check__what_passes_is_right(void **state)
     for (uint64_t seed = 1; seed <= 1500; seed++) {
         uint64_t at = seed;
         dtp_program *p = make(&f);
+        const dtp_overlap overlap = {.depth = (int32_t)(seed / 4 % 3) * 4};
+        assert_int_equal(dtp_program_overlap(p, &overlap, false, NULL), DTP_OK);
         damages[seed % 4](p, &at);
         if (dtp_program_check(p, NULL) == DTP_OK) {
             passed++;

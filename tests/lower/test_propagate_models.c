@@ -75,7 +75,7 @@ static void count(const dtp_program *p, int out[DTP_N_COLLS])
 {
     memset(out, 0, DTP_N_COLLS * sizeof *out);
     for (int32_t i = 0; p != NULL && i < p->n_instrs; i++) {
-        if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE && p->instrs[i].coll.count > 1) {
+        if (p->instrs[i].kind == DTP_INSTR_START && p->instrs[i].coll.count > 1) {
             out[p->instrs[i].coll.kind]++;
         }
     }

@@ -2,6 +2,7 @@
 #include "core/base/arena.h"
 #include "executor/device/backend.h"
 #include "core/graph/ops/op_table.h"
+#include "spmd/target/target.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -196,7 +197,7 @@ static dtp_status run(const cpu_case *c, const char *name, int32_t threads, void
         memset(out[i], 0xFF, (size_t)dtp_ttype_bytes(&c->out[i])); /* NaN: all must be written */
         view_of(&outs[i], &c->out[i], out[i]);
     }
-    int64_t bytes = c->call.op->workspace != NULL ? c->call.op->workspace(&c->call) : 0;
+    int64_t bytes = dtp_target_workspace(&dtp_target_cpu, &c->call);
     void *workspace = NULL;
     assert_int_equal(b->ops->alloc(b, (size_t)bytes, &workspace, err), DTP_OK);
     dtp_step_record record = dtp_step_record_init(c->seed, c->step);

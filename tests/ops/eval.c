@@ -11,6 +11,7 @@
 
 #include "core/base/arena.h"
 #include "executor/device/convert.h"
+#include "spmd/target/target.h"
 
 static size_t buffer_bytes(const dtp_graph *g, dtp_tensor_id t)
 {
@@ -62,7 +63,7 @@ dtp_view eval_view(const dtp_ttype *type, void *data)
 dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_view *in,
                        const dtp_view *out, dtp_err *err)
 {
-    const int64_t bytes = call->op->workspace == NULL ? 0 : call->op->workspace(call);
+    const int64_t bytes = dtp_target_workspace(&dtp_target_cpu, call);
     void *workspace = NULL;
     DTP_TRY(backend->ops->alloc(backend, (size_t)bytes, &workspace, err));
     dtp_step_record record = dtp_step_record_init(EVAL_SEED, EVAL_STEP);

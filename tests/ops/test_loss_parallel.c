@@ -162,7 +162,7 @@ static int32_t count_over(const dtp_program *p, dtp_phase phase, dtp_mesh_set se
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *in = &p->instrs[i];
-        n += in->kind == DTP_INSTR_COLLECTIVE && in->phase == phase && in->coll.set == set ? 1 : 0;
+        n += in->kind == DTP_INSTR_START && in->phase == phase && in->coll.set == set ? 1 : 0;
     }
     return n;
 }
@@ -178,7 +178,7 @@ static counts count(const loss_case *c, const char *mesh, const char *rules, dtp
     dtp_program *p = context_lower(g, mesh, rules);
     counts n = {count_over(p, DTP_FORWARD, set), count_over(p, DTP_BACKWARD, set)};
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        assert_true(p->instrs[i].kind != DTP_INSTR_COLLECTIVE ||
+        assert_true(p->instrs[i].kind != DTP_INSTR_START ||
                     p->instrs[i].coll.kind == DTP_ALL_REDUCE);
     }
     dtp_program_destroy(p);

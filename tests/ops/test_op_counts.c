@@ -100,7 +100,7 @@ static int32_t count(const dtp_program *p, dtp_coll_kind kind)
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *in = &p->instrs[i];
-        n += in->kind == DTP_INSTR_COLLECTIVE && in->coll.kind == kind ? 1 : 0;
+        n += in->kind == DTP_INSTR_START && in->coll.kind == kind ? 1 : 0;
     }
     return n;
 }

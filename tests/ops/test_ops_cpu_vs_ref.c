@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "tests/ops/eval.h"
-#include "core/graph/ops/einsum_plan.h"
+#include "spmd/target/cpu_einsum_plan.h"
 #include "core/graph/ops/op_table.h"
 #include "tests/ops/cases.h"
 #include "dtp/device_mesh.h"

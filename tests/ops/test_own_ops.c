@@ -107,7 +107,7 @@ static void test_own_ops__every_rule_set_equals_one_device(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         job_program p;
         dtp_err err = {0};
-        must(job_lower(g, rows[i][0], rows[i][1], &p, &err), &err);
+        must(job_lower(g, rows[i][0], rows[i][1], &dtp_target_cpu, &p, &err), &err);
         for (int k = 0; k < 2; k++) {
             verify(g, p.program, backends[k], NULL);
         }
@@ -126,7 +126,7 @@ static void test_own_ops__train_as_the_built_in_ones(void **state)
         dtp_graph *g = classifier(set, own == 1, false);
         job_program p;
         dtp_err err = {0};
-        must(job_lower(g, "x:2", "batch:x", &p, &err), &err);
+        must(job_lower(g, "x:2", "batch:x", &dtp_target_cpu, &p, &err), &err);
         verify(g, p.program, "cpu", losses[own]);
         job_program_free(&p);
         dtp_graph_destroy(g);
@@ -145,7 +145,7 @@ static void test_own_ops__a_whole_dim_cannot_be_split(void **state)
     dtp_graph *g = classifier(set, true, true);
     job_program p;
     dtp_err err = {0};
-    assert_int_equal(job_lower(g, "x:3", "classes:x", &p, &err), DTP_INVALID);
+    assert_int_equal(job_lower(g, "x:3", "classes:x", &dtp_target_cpu, &p, &err), DTP_INVALID);
     assert_non_null(strstr(err.msg, "'r' (my_reverse)"));
     assert_non_null(strstr(err.msg, "dim 'classes' must be whole"));
     job_program_free(&p);
@@ -266,7 +266,7 @@ static void check_local(const dtp_op_set *set, const local_case *c)
     must(dtp_program_check(p, &err), &err);
     int count = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        count += p->instrs[i].kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
+        count += p->instrs[i].kind == DTP_INSTR_START ? 1 : 0;
     }
     if (count != c->collectives) {
         fail_msg("%s with %s and %s: %d collectives, want %d", c->op, c->a, c->b, count,
@@ -420,7 +420,7 @@ static void test_own_ops__a_missing_kernel_is_named(void **state)
     dtp_graph *g = classifier(set, true, true);
     job_program p;
     dtp_err err = {0};
-    must(job_lower(g, "x:2", "batch:x", &p, &err), &err);
+    must(job_lower(g, "x:2", "batch:x", &dtp_target_cpu, &p, &err), &err);
     job j = {.g = g, .mesh = "x:2", .rules = "batch:x", .backend = "cpu", .steps = 1};
     dtp_mesh mesh;
     must(dtp_mesh_parse("x:2", &mesh, &err), &err);

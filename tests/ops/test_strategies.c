@@ -186,7 +186,7 @@ static bool spoil(dtp_program *p, int32_t kind)
 {
     for (int32_t i = 0; i < p->n_instrs; i++) {
         dtp_instr *in = &p->instrs[i];
-        if (kind == SPOIL_REDUCE_OP && in->kind == DTP_INSTR_COLLECTIVE &&
+        if (kind == SPOIL_REDUCE_OP && in->kind == DTP_INSTR_START &&
             in->coll.kind == DTP_ALL_REDUCE) {
             in->coll.op = DTP_REDUCE_MAX;
             return true;

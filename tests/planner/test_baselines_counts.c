@@ -65,7 +65,8 @@ typedef struct counts {
 
 static counts count(const fixture *f, const char *baseline, int64_t elements)
 {
-    const dtp_lower_options plain = {.redistributor = dtp_redistributor_generic()};
+    const dtp_lower_options plain = {.redistributor = dtp_redistributor_generic(),
+                                     .target = &dtp_target_cpu};
     const dtp_mesh *mesh = &f->pricer.pricer.mesh;
     dtp_program *p = NULL;
     counts c = {0};
@@ -75,7 +76,7 @@ static counts count(const fixture *f, const char *baseline, int64_t elements)
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *x = &p->instrs[i];
-        if (x->kind != DTP_INSTR_COLLECTIVE || x->coll.count <= 1) {
+        if (x->kind != DTP_INSTR_START || x->coll.count <= 1) {
             continue;
         }
         const double bytes = dtp_coll_full_bytes(x->coll.kind, x->coll.count, x->coll.dtype,
@@ -309,7 +310,7 @@ static void test_baselines__rules_only(void **state)
         dtp_baselines_create(f.g, &f.pricer.pricer, &options, f.arena, &n, &list, &err), DTP_OK);
     assert_int_equal(n, 6);
     for (int32_t i = 0; i < n; i++) {
-        const dtp_lower_options lowering = dtp_lower_options_init(list[i].redistributor);
+        dtp_lower_options lowering = dtp_lower_options_init(list[i].redistributor);
         dtp_sharding again;
         dtp_prediction predicted;
         int64_t cost_ps = 0;

@@ -60,7 +60,7 @@ static solved solve_pinned(const dtp_graph *g, const dtp_plan *plan, int32_t run
     assert_int_equal(
         dtp_layout_parse(layout, &plan->mesh, &g->tensors[t].type, &g->dims, &pin.layout, NULL),
         DTP_OK);
-    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     options.runs = runs;
     options.memory_bytes = plan->memory_limit_bytes;
     options.n_pins = 1;
@@ -170,7 +170,7 @@ static int32_t check_node_again(const dtp_graph *g, const dtp_plan *plan, dtp_no
     request.exact = exact;
     request.node = true;
     assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     options.memory_bytes = plan->memory_limit_bytes;
     assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
     const int32_t c = p->variable_of_node[n];
@@ -309,7 +309,8 @@ static void price_setup(price_fixture *f, const dtp_graph *g, const dtp_plan *pl
 {
     const dtp_tensor_options options = dtp_tensor_options_init();
     bool found = false;
-    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &f->pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &dtp_target_cpu, &f->pricer, NULL),
+                     DTP_OK);
     assert_int_equal(dtp_tensor_problem_create(g, &f->pricer, &options, &f->problem, NULL), DTP_OK);
     assert_int_equal(dtp_redistribution_pricer_create(&f->pricer, &f->moves, NULL), DTP_OK);
     f->selection = calloc((size_t)f->problem->n_variables, sizeof *f->selection);

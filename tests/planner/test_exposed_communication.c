@@ -31,7 +31,7 @@ typedef struct program {
     dtp_prediction predicted;
 } program;
 
-static const double SLOWDOWN = 1.25;
+static const dtp_slowdown SLOWDOWN = {1.25, 1.25};
 
 static fixture make(const char *model, const char *mesh)
 {
@@ -39,9 +39,9 @@ static fixture make(const char *model, const char *mesh)
                  .graph = fixture_model(model),
                  .arena = dtp_arena_create()};
     const dtp_mesh parsed = fixture_mesh(mesh);
-    f.machine->overlap_slowdown = SLOWDOWN;
+    f.machine->slowdown = SLOWDOWN;
     assert_non_null(f.arena);
-    assert_int_equal(dtp_pricer_init(f.machine, &parsed, &f.pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(f.machine, &parsed, &dtp_target_cpu, &f.pricer, NULL), DTP_OK);
     assert_int_equal(dtp_exposed_create(f.graph, f.arena, &f.x, NULL), DTP_OK);
     return f;
 }
@@ -54,11 +54,12 @@ static void destroy(fixture *f)
 }
 
 /* The program of a baseline; `options` NULL: with all passes. */
-static program lower(const fixture *f, const char *baseline, const dtp_lower_options *options)
+static program lower(const fixture *f, const char *baseline, dtp_lower_options *options)
 {
     const dtp_baseline_options all = {.machine = dtp_redistributor_generic(),
                                       .generic = dtp_redistributor_generic()};
-    const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+    dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+    passes.overlap.depth = DTP_OVERLAP_CHOOSE;
     dtp_candidate *list = NULL;
     program out = {0};
     int32_t n = 0;
@@ -96,6 +97,26 @@ static double sum_of(int32_t n, const double *parts)
     return sum;
 }
 
+/* On a target whose collectives are done where they start, the machine's overlap hides nothing. */
+static void test_exposed__nothing_is_hidden_without_asynchronous_collectives(void **state)
+{
+    (void)state;
+    fixture f = make("gpt_bytes.json", "x:4");
+    dtp_target blocking = dtp_target_cpu;
+    blocking.asynchronous = false;
+    program hidden = lower(&f, "data_parallel", NULL);
+    f.pricer.target = &blocking;
+    program shown = lower(&f, "data_parallel", NULL);
+    const dtp_prediction *a = &hidden.predicted, *b = &shown.predicted;
+    assert_true(a->exposed_comm_s < 0.9 * a->comm_s);
+    assert_true(same(b->exposed_comm_s, b->comm_s) && same(a->comm_s, b->comm_s));
+    assert_true(same(b->step_time_s, b->compute_s + b->comm_s));
+    assert_true(a->step_time_s < b->step_time_s);
+    dtp_program_destroy(hidden.p);
+    dtp_program_destroy(shown.p);
+    destroy(&f);
+}
+
 /* ---- what a timeline shows ----------------------------------------------------------------------
  */
 
@@ -106,7 +127,7 @@ static bool *places_of(const fixture *f, const dtp_program *p)
     assert_non_null(sent);
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
-        for (int32_t k = 0; k < instr->n_in && instr->kind == DTP_INSTR_COLLECTIVE; k++) {
+        for (int32_t k = 0; k < instr->n_in && instr->kind == DTP_INSTR_START; k++) {
             const dtp_tensor_id t = p->values[instr->in[k]].tensor;
             if (t >= 0) {
                 sent[3 * t + (int32_t)instr->phase] = true;
@@ -143,7 +164,7 @@ static sums inside_ops(const dtp_program *p)
     assert_true(dtp_schedule_program(p, SLOWDOWN, &r, alone_s));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
-        if (instr->kind == DTP_INSTR_COLLECTIVE && p->values[instr->in[0]].tensor < 0) {
+        if (instr->kind == DTP_INSTR_START && p->values[instr->in[0]].tensor < 0) {
             out.sent_s += instr->time_s;
             out.alone_s += alone_s[i];
         }
@@ -159,6 +180,7 @@ static void test_exposure__adds_up_to_that_of_the_program(void **state)
     static const char *const baselines[] = {"data_parallel", "zero3", "megatron", "data_megatron"};
     dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
     options.bucket_bytes = 0;
+    options.overlap.depth = DTP_OVERLAP_CHOOSE;
     int32_t partly = 0, with_inside = 0;
     for (size_t k = 0; k < sizeof baselines / sizeof baselines[0]; k++) {
         fixture f = make("gpt_bytes.json", "x:2;y:2");
@@ -200,7 +222,7 @@ static void test_exposure__buckets_count_for_all_they_hold(void **state)
     assert_true(sum_of(f.x.n_places, f.x.sent_s) > p.predicted.comm_s * (1.0 + 1e-9));
     for (int32_t i = 0; i < p.p->n_instrs; i++) {
         const dtp_instr *instr = &p.p->instrs[i];
-        const bool bucket = instr->kind == DTP_INSTR_COLLECTIVE && instr->n_in > 1;
+        const bool bucket = instr->kind == DTP_INSTR_START && instr->n_in > 1;
         double alone_s = -1.0;
         for (int32_t k = 1; k < instr->n_in && bucket; k++) {
             const int32_t place = 3 * p.p->values[instr->in[k]].tensor + (int32_t)instr->phase;
@@ -441,6 +463,7 @@ static void test_exposure__edges_are_scaled_to_their_exposed_part(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exposed__nothing_is_hidden_without_asynchronous_collectives),
         cmocka_unit_test(test_exposure__adds_up_to_that_of_the_program),
         cmocka_unit_test(test_exposure__buckets_count_for_all_they_hold),
         cmocka_unit_test(test_exposure__share_is_one_where_nothing_is_sent),

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "cost_models/plan_lowering.h"
 #include "core/files/file_in.h"
 #include "core/graph/graph.h"
 #include "core/plan/plan.h"
@@ -206,6 +207,33 @@ static void test_plan__every_strategy_round_trips(void **state)
     }
     assert_true(longest > 4);
     dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
+/* Without the key a plan is for `cpu`; one that names no target of ours is not lowered. */
+static void test_plan__records_its_target(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cpu", "cpu_packed", "gpu"};
+    dtp_graph *g = read_model("mlp_digits.json");
+    for (int32_t k = 0; k < 3; k++) {
+        dtp_plan *plan = make_plan(g, "x:2;y:2", "batch:x hidden:y", true);
+        dtp_plan_lowering lowering;
+        dtp_err err = {0};
+        plan->target = names[k];
+        char *text = write_ok(plan, g);
+        assert_int_equal(strstr(text, "\"target\"") != NULL, k > 0);
+        dtp_plan *again = read_ok(text, g);
+        assert_string_equal(again->target, names[k]);
+        const dtp_status s = dtp_plan_lowering_init(&lowering, again, &err);
+        assert_int_equal(s, k < 2 ? DTP_OK : DTP_INVALID);
+        assert_true(k == 2 || strcmp(lowering.options.target->name, names[k]) == 0);
+        assert_true(k < 2 || strcmp(err.msg, "the plan's target: there is no target 'gpu'; targets "
+                                             "are cpu, cpu_packed, ref") == 0);
+        free(text);
+        dtp_plan_destroy(again);
+        dtp_plan_destroy(plan);
+    }
     dtp_graph_destroy(g);
 }
 
@@ -509,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_plan__round_trips_in_both_modes),
         cmocka_unit_test(test_plan__views_round_trip),
         cmocka_unit_test(test_plan__every_strategy_round_trips),
+        cmocka_unit_test(test_plan__records_its_target),
         cmocka_unit_test(test_plan__timings_are_optional),
         cmocka_unit_test(test_plan__settings_are_kept),
         cmocka_unit_test(test_graph_with_settings__refuses_what_is_no_setting),

@@ -77,7 +77,7 @@ static void test_plan_diff__nothing_between_equal_plans(void **state)
     dtp_plan_result a = fixture_plan_on(g, machine, "x:2;y:2", 114688);
     dtp_arena *arena = dtp_arena_create();
     dtp_plan_diff diff;
-    const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+    dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
     const dtp_diff_input inputs[2] = {{g, &a.plan->sharding, &passes},
                                       {g, &a.plan->sharding, &passes}};
     assert_int_equal(dtp_plan_diff_make(inputs, machine, arena, &diff, NULL), DTP_OK);
@@ -140,7 +140,7 @@ static double gain_at(const dtp_graph *g, const dtp_machine *m, const dtp_machin
     request.mesh = &plan->mesh;
     request.memory_limit_bytes = plan->memory_limit_bytes;
     assert_int_equal(dtp_machine_scaled(m, param, factor, &scaled, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(scaled, &plan->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(scaled, &plan->mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_plan_tensor(g, scaled, &request, &r, NULL), DTP_OK);
     dtp_plan_lowering lowering;
     assert_int_equal(dtp_plan_lowering_init(&lowering, plan, NULL), DTP_OK);

@@ -278,6 +278,34 @@ static void test_plan_rules__splits_one_dim_over_two_mesh_dims(void **state)
     dtp_graph_destroy(g);
 }
 
+/* In every mode, before anything is planned; another target has the kernels. */
+static void test_plan_make__dtypes_without_kernels_are_refused(void **state)
+{
+    (void)state;
+    const dtp_model_options f64 = {.size = sizeof f64, .f64 = true};
+    const dtp_planning_mode modes[] = {DTP_PLAN_RULES, DTP_PLAN_TENSOR, DTP_PLAN_PINS};
+    dtp_graph *g = NULL;
+    dtp_mesh mesh;
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/mlp_digits.json", &f64, &g, NULL),
+                     DTP_OK);
+    assert_int_equal(dtp_mesh_parse("x:2", &mesh, NULL), DTP_OK);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        dtp_plan_options o = dtp_plan_options_init();
+        dtp_plan_result r = {0};
+        dtp_err err = {0};
+        o.mode = modes[i];
+        o.mesh = &mesh;
+        assert_int_equal(dtp_plan_make(g, machine, &o, &r, &err), DTP_UNSUPPORTED);
+        assert_non_null(strstr(err.msg, "target 'cpu' has no kernel of"));
+        assert_non_null(strstr(err.msg, "for f64, only for f32"));
+        o.target = "ref";
+        assert_int_equal(dtp_plan_make(g, machine, &o, &r, &err), DTP_OK);
+        assert_string_equal(r.plan->target, "ref");
+        dtp_plan_result_free(&r);
+    }
+    dtp_graph_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_plan_rules__search_is_the_best_of_its_meshes),
         cmocka_unit_test(test_mesh_factorisations__counts),
         cmocka_unit_test(test_plan_rules__splits_one_dim_over_two_mesh_dims),
+        cmocka_unit_test(test_plan_make__dtypes_without_kernels_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -71,7 +71,7 @@ static void check_file(const dtp_graph *g, const dtp_plan *p)
     int64_t cost;
     char *text = fixture_text(p, g);
     assert_int_equal(dtp_plan_read("plan", text, strlen(text), g, &again, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(h100, &p->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(h100, &p->mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_plan_lowering_init(&lowering, again, NULL), DTP_OK);
     assert_int_equal(dtp_sharding_predict(g, &pricer, &again->sharding, &lowering.options,
                                           &predicted, &cost, NULL),
@@ -318,7 +318,7 @@ static dtp_solve_result solve_untied(const dtp_graph *g, const dtp_plan_request 
     const dtp_solve_options solver = dtp_solve_options_init();
     options.runs = 0;
     options.memory_bytes = request->memory_limit_bytes;
-    assert_int_equal(dtp_pricer_init(a100, request->mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(a100, request->mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
     assert_int_equal(dtp_solve(p->select, &solver, &r, NULL), DTP_OK);
     assert_non_null(r.assignment);

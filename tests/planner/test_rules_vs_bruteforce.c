@@ -401,8 +401,8 @@ static int32_t check_graph(const dtp_machine *machine, uint64_t seed)
                   g->n_nodes, g->dims.n);
     find_last_reads(&b);
     assert_int_equal(dtp_mesh_parse(mesh_text, &mesh, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(machine, &mesh, &b.pricer, NULL), DTP_OK);
-    assert_int_equal(dtp_program_create(g, &mesh, &b.scratch, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &mesh, &dtp_target_cpu, &b.pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_program_create(g, &mesh, &dtp_target_cpu, &b.scratch, NULL), DTP_OK);
     b.scratch->redistributor = dtp_redistributor_generic();
     assert_int_equal(dtp_layout_rules_create(g->arena, g->dims.n, &b.rules, NULL), DTP_OK);
     if (dtp_rules_problem_create(g, &b.pricer, b.scratch->redistributor, NULL, &p, &err) !=

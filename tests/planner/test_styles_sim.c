@@ -282,7 +282,7 @@ static void check_sums(const dtp_program *p, const dtp_comm_report *r)
 {
     int64_t program = 0, totals = 0, total_bytes = 0, root = 0, root_bytes = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        program += p->instrs[i].kind == DTP_INSTR_COLLECTIVE ? 1 : 0;
+        program += p->instrs[i].kind == DTP_INSTR_START ? 1 : 0;
     }
     for (int32_t i = 0; i < r->n_totals; i++) {
         totals += r->totals[i].sum.count;
@@ -415,7 +415,7 @@ static void test_styles_sim__zero_stages(void **state)
         dtp_program *program = NULL;
         dtp_comm_report r;
         print_message("%s\n", c.id);
-        const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+        dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
         assert_int_equal(dtp_lower(g, &p->sharding, &passes, &program, NULL), DTP_OK);
         assert_int_equal(dtp_comm_report_make(program, arena, &r, NULL), DTP_OK);
         const counts forward = count_phase(&r, DTP_FORWARD);
@@ -448,7 +448,7 @@ static int count_inside(const dtp_graph *g, const dtp_program *p, dtp_phase phas
     int n = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
-        n += instr->kind == DTP_INSTR_COLLECTIVE && (int)instr->coll.kind == kind &&
+        n += instr->kind == DTP_INSTR_START && (int)instr->coll.kind == kind &&
                      instr->phase == phase && instr->node >= 0 &&
                      strncmp(g->nodes[instr->node].op->name, "attention", 9) == 0
                  ? 1
@@ -464,7 +464,7 @@ static void check_context(const context_case *x, const dtp_graph *g, const dtp_p
     assert_int_equal(
         dtp_graph_with_implementations(g, p->n_implementations, p->implementations, &set, NULL),
         DTP_OK);
-    const dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
+    dtp_lower_options passes = dtp_lower_options_init(dtp_redistributor_generic());
     assert_int_equal(dtp_lower(set, &p->sharding, &passes, &program, NULL), DTP_OK);
     for (int k = 0; k < DTP_N_COLLS; k++) {
         assert_int_equal(count_inside(set, program, DTP_FORWARD, k), layers * x->forward.of[k]);

@@ -35,6 +35,7 @@ static void verify(const tensor_fixture *f, const dtp_tensor_problem *p, const i
     dtp_arena *arena = dtp_arena_create();
     dtp_lower_options options = dtp_lower_options_init(dtp_tensor_redistributor(p));
     dtp_sharding s;
+    options.target = f->pricer.target;
     assert_int_equal(dtp_tensor_sharding(p, selection, arena, &s, NULL), DTP_OK);
     run(f, &s, &options, what);
     dtp_arena_destroy(arena);
@@ -93,6 +94,11 @@ static void test_tensor_plans__gpt(void **state)
     check_case(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2", .dims = TENSOR_GPT_DIMS}, 8);
     check_case(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:4", .dims = TENSOR_GPT_DIMS}, 8);
     check_case(&(tensor_case){.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = TENSOR_GPT_DIMS}, 8);
+    check_case(&(tensor_case){.model = TENSOR_GPT,
+                              .mesh = "x:2;y:2",
+                              .dims = TENSOR_GPT_DIMS,
+                              .target = &dtp_target_cpu_packed},
+               8);
 }
 
 static void test_tensor_plans__microbatches_and_recomputation(void **state)

@@ -113,6 +113,7 @@ static void check_selection(const tensor_fixture *f, dtp_tensor_problem *p,
     dtp_lower_options options = dtp_lower_options_init(f->redistributor);
     dtp_err err = {0};
     int64_t cost = 0;
+    options.target = f->pricer.target;
     assert_int_equal(dtp_problem_evaluate(p->select, selection, &value, NULL), DTP_OK);
     dtp_status st = dtp_tensor_sharding(p, selection, arena, &s, &err);
     st = st == DTP_OK ? dtp_additive_cost(f->graph, &f->pricer, &s, f->redistributor, &cost, &err)
@@ -166,8 +167,11 @@ static void test_tensor_problem__selections_cost_what_their_programs_cost(void *
 {
     (void)state;
     for (int32_t i = 0; i < N_CASES; i++) {
+        tensor_case packed = CASES[i];
+        packed.target = &dtp_target_cpu_packed;
         check_case(&CASES[i], false);
         check_case(&CASES[i], true);
+        check_case(&packed, false);
     }
     check_case(&(tensor_case){.model = RELABEL, .mesh = "x:2;y:2", .dims = NULL}, false);
 }

@@ -16,7 +16,7 @@
 #include "spmd/redistribute/redistribute.h"
 #include "tests/support/spmd_sim.h"
 #include "tests/support/layout_list.h"
-#include "spmd/lower/memplan.h"
+#include "spmd/lower/overlap.h"
 
 enum { MAX_ELEMS = 4096 };
 
@@ -39,7 +39,8 @@ static fixture setup(const char *mesh, int32_t rank, const int64_t *sizes)
         assert_int_equal(
             dtp_dims_intern(&f.graph->dims, names[i], sizes[i], &f.type.dims[i].id, NULL), DTP_OK);
     }
-    assert_int_equal(dtp_program_create(f.graph, &f.mesh, &f.program, NULL), DTP_OK);
+    assert_int_equal(dtp_program_create(f.graph, &f.mesh, &dtp_target_cpu, &f.program, NULL),
+                     DTP_OK);
     f.program->plain_names = true;
     return f;
 }
@@ -57,7 +58,7 @@ static int32_t count_collectives(const dtp_program *p, dtp_coll_kind kind)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        n += p->instrs[i].kind == DTP_INSTR_COLLECTIVE &&
+        n += p->instrs[i].kind == DTP_INSTR_START &&
              (kind == DTP_N_COLLS || p->instrs[i].coll.kind == kind);
     }
     return n;
@@ -130,7 +131,7 @@ static void test_redistribute__even_shards_are_never_packed(void **state)
             bool packs = instr->kind == DTP_INSTR_COPY &&
                          (instr->move.kind == DTP_COPY_PACK || instr->move.kind == DTP_COPY_UNPACK);
             assert_false(packs);
-            strided += instr->kind == DTP_INSTR_COLLECTIVE &&
+            strided += instr->kind == DTP_INSTR_START &&
                        (instr->coll.in_outer > 1 || instr->coll.out_outer > 1);
         }
     }
@@ -156,8 +157,8 @@ static void check_permute(const char *mesh, const char *layout, dtp_mesh_set set
     assert_int_equal(
         dtp_program__emit_permute(f.program, in, set, shift, -1, DTP_FORWARD, &out, NULL), DTP_OK);
     f.program->values[out].keep = true;
-    dtp_program__liveness(f.program);
-    assert_int_equal(dtp_program__plan_memory(f.program, NULL), DTP_OK);
+    const dtp_overlap none = {0};
+    assert_int_equal(dtp_program_overlap(f.program, &none, false, NULL), DTP_OK);
     dtp_err err = {0};
     if (dtp_program_check(f.program, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
@@ -303,7 +304,7 @@ static int64_t moved_elems(const fixture *f)
     int64_t n = 0;
     for (int32_t i = 0; i < f->program->n_instrs; i++) {
         const dtp_coll *c = &f->program->instrs[i].coll;
-        if (f->program->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
+        if (f->program->instrs[i].kind == DTP_INSTR_START) {
             n += (dtp_mesh_set_size(&f->mesh, c->set) - 1) * c->count;
         }
     }

@@ -182,7 +182,9 @@ static int32_t check_mesh(uint64_t seed, int32_t max_dims, int32_t pairs)
     costs c = {.mesh = &mesh, .seed = seed, .range = 1 + draw(&at, 1000), .fails_after = -1};
     dtp_redistribute_tables *tables;
     int32_t n = 0;
-    assert_int_equal(dtp_redistribute_tables_create(&mesh, table_cost, &c, &tables, NULL), DTP_OK);
+    assert_int_equal(
+        dtp_redistribute_tables_create(&mesh, &dtp_target_cpu, table_cost, &c, &tables, NULL),
+        DTP_OK);
     dtp_ttype type = random_type(&at, &mesh);
     for (int32_t i = 0; i < pairs; i++) {
         static const dtp_reduce_op ops[] = {DTP_REDUCE_SUM, DTP_REDUCE_SUM, DTP_REDUCE_MIN,
@@ -241,8 +243,9 @@ static void test_redistribute_costs__every_pair_of_a_small_tensor(void **state)
         for (int32_t k = 0; k < type.rank; k++) {
             type.dims[k] = (dtp_tdim){.id = k, .size = implementations[i].sizes[k]};
         }
-        assert_int_equal(dtp_redistribute_tables_create(&mesh, table_cost, &c, &tables, NULL),
-                         DTP_OK);
+        assert_int_equal(
+            dtp_redistribute_tables_create(&mesh, &dtp_target_cpu, table_cost, &c, &tables, NULL),
+            DTP_OK);
         layout_list list = layout_list_all(type.rank, mesh.n_dims, true, DTP_REDUCE_SUM);
         for (int64_t pair = 0; pair < (int64_t)list.n * list.n; pair++) {
             const dtp_layout *from = &list.items[pair / list.n], *to = &list.items[pair % list.n];
@@ -274,7 +277,9 @@ static void test_redistribute_costs__failures_are_passed_on(void **state)
     dtp_layout_split(&from, 0, 0);
     dtp_layout_split(&from, 1, 1);
     costs c = {.mesh = &mesh, .seed = 7, .range = 1000, .fails_after = 3};
-    assert_int_equal(dtp_redistribute_tables_create(&mesh, table_cost, &c, &tables, NULL), DTP_OK);
+    assert_int_equal(
+        dtp_redistribute_tables_create(&mesh, &dtp_target_cpu, table_cost, &c, &tables, NULL),
+        DTP_OK);
     assert_int_equal(dtp_redistribute_tables_find(tables, &type, &from, &to, &known, &cost, &err),
                      DTP_RANGE);
     assert_non_null(strstr(err.msg, "no cost"));
@@ -339,8 +344,8 @@ static int64_t lowered_price(const dtp_graph *g, const dtp_pricer *pricer,
     if (s == DTP_UNSUPPORTED) {
         return DTP_REDISTRIBUTION_IMPOSSIBLE;
     }
-    if (s != DTP_OK ||
-        dtp_redistribute_program(g, &pricer->mesh, type, from, &steps, &job, &err) != DTP_OK) {
+    if (s != DTP_OK || dtp_redistribute_program(g, &pricer->mesh, pricer->target, type, from,
+                                                &steps, &job, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     for (int32_t i = 0; i < job.program->n_instrs; i++) {
@@ -351,7 +356,7 @@ static int64_t lowered_price(const dtp_graph *g, const dtp_pricer *pricer,
 }
 
 static void check_machine(const dtp_graph *g, const char *name, const char *mesh_text,
-                          uint64_t seed)
+                          const dtp_target *target, uint64_t seed)
 {
     char path[512];
     dtp_machine *machine;
@@ -362,7 +367,7 @@ static void check_machine(const dtp_graph *g, const char *name, const char *mesh
     (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/machines/%s.json", name);
     assert_int_equal(dtp_machine_read(path, &machine, NULL), DTP_OK);
     assert_int_equal(dtp_mesh_parse(mesh_text, &mesh, NULL), DTP_OK);
-    assert_int_equal(dtp_pricer_init(machine, &mesh, &pricer, NULL), DTP_OK);
+    assert_int_equal(dtp_pricer_init(machine, &mesh, target, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_redistribution_pricer_create(&pricer, &moves, NULL), DTP_OK);
     const dtp_redistributor *r = dtp_redistribution_pricer_redistributor(moves);
     dtp_ttype type = {0};
@@ -400,8 +405,9 @@ static void test_move_price__is_that_of_the_program(void **state)
         assert_int_equal(dtp_dims_intern(&g->dims, names[i], 0, &id, NULL), DTP_OK);
     }
     for (size_t i = 0; i < sizeof implementations / sizeof implementations[0]; i++) {
-        for (uint64_t seed = 1; seed <= 4; seed++) {
-            check_machine(g, implementations[i].machine, implementations[i].mesh, seed);
+        for (uint64_t seed = 1; seed <= 8; seed++) {
+            check_machine(g, implementations[i].machine, implementations[i].mesh,
+                          seed % 2 == 0 ? &dtp_target_cpu : &dtp_target_cpu_packed, seed);
         }
     }
     dtp_graph_destroy(g);

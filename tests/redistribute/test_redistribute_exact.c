@@ -70,8 +70,8 @@ static double described_price(void *user, const dtp_mesh *mesh, const dtp_ttype 
     double bytes = part * (n - 1), copied = 0;
     double in = step->kind == DTP_STEP_ALL_GATHER ? 1 : n;
     double out = step->kind == DTP_STEP_REDUCE_SCATTER ? 1 : n;
-    copied += dtp_step_packs(mesh, type, before, step) ? 2 * part * in : 0;
-    copied += dtp_step_packs(mesh, type, before, step) ? 2 * part * out : 0;
+    copied += dtp_step_packs(mesh, type, before, step, &dtp_target_cpu) != 0 ? 2 * part * in : 0;
+    copied += dtp_step_packs(mesh, type, before, step, &dtp_target_cpu) != 0 ? 2 * part * out : 0;
     return 5e-6 + 10e-6 * ceil_log2(n) + bytes / 10e9 + copied / 40e9;
 }
 

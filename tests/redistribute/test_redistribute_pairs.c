@@ -123,8 +123,10 @@ static void check_pair(const fixture *f, const planner *who, const dtp_layout *f
     dtp_err err = {0};
     dtp_steps steps = {0};
     dtp_redistribute_job job = {0};
+    const bool packed = spmd_sim_random(seed) % 2 == 0;
+    const dtp_target *target = packed ? &dtp_target_cpu_packed : &dtp_target_cpu;
     if (dtp_redistribute_by(who->r, &f->mesh, &f->type, from, to, &steps, &err) != DTP_OK ||
-        dtp_redistribute_program(f->graph, &f->mesh, &f->type, from, &steps, &job, &err) !=
+        dtp_redistribute_program(f->graph, &f->mesh, target, &f->type, from, &steps, &job, &err) !=
             DTP_OK) {
         fail_msg("%s", err.msg);
     }

@@ -322,8 +322,8 @@ static counts run(const fixture *f, const dtp_redistributor *r, const char *from
     dtp_redistribute_verdict verdict = {0};
     dtp_layout from = layout_of(f, from_text), to = layout_of(f, to_text);
     if (dtp_redistribute_by(r, &f->mesh, &f->type, &from, &to, &steps, &err) != DTP_OK ||
-        dtp_redistribute_program(f->graph, &f->mesh, &f->type, &from, &steps, &job, &err) !=
-            DTP_OK ||
+        dtp_redistribute_program(f->graph, &f->mesh, &dtp_target_cpu, &f->type, &from, &steps, &job,
+                                 &err) != DTP_OK ||
         dtp_redistribute_check(&job, "cpu", 3, &verdict, &err) != DTP_OK) {
         fail_msg("(%s) to (%s): %s", from_text, to_text, err.msg);
     }

@@ -104,9 +104,10 @@ static void run(const sample *s, const dtp_redistributor *r, uint64_t seed)
     dtp_redistribute_job job = {0};
     dtp_redistribute_verdict v = {0};
     dtp_err err = {0};
+    const dtp_target *target = seed % 3 == 0 ? &dtp_target_cpu : &dtp_target_cpu_packed;
     if (dtp_redistribute_by(r, &s->mesh, &s->type, &s->from, &s->to, &steps, &err) != DTP_OK ||
-        dtp_redistribute_program(s->graph, &s->mesh, &s->type, &s->from, &steps, &job, &err) !=
-            DTP_OK ||
+        dtp_redistribute_program(s->graph, &s->mesh, target, &s->type, &s->from, &steps, &job,
+                                 &err) != DTP_OK ||
         dtp_program_check(job.program, &err) != DTP_OK ||
         dtp_redistribute_check(&job, seed % 2 == 0 ? "cpu" : "ref", seed, &v, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
@@ -165,9 +166,9 @@ static void test_redistribute_check__sees_wrong_pieces(void **state)
         assert_int_equal(dtp_redistribute_plan(&s.mesh, &s.type, &s.from, &s.to,
                                                dtp_step_generic_price, NULL, &steps, NULL),
                          DTP_OK);
-        assert_int_equal(
-            dtp_redistribute_program(s.graph, &s.mesh, &s.type, &s.from, &steps, &job, NULL),
-            DTP_OK);
+        assert_int_equal(dtp_redistribute_program(s.graph, &s.mesh, &dtp_target_cpu, &s.type,
+                                                  &s.from, &steps, &job, NULL),
+                         DTP_OK);
         assert_int_equal(dtp_redistribute_check(&job, "cpu", 9, &v, NULL), DTP_OK);
         assert_int_equal(v.wrong, 0);
         assert_int_equal(v.index, -1);

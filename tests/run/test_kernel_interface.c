@@ -15,6 +15,7 @@
 #include "dtp/model.h"
 #include "executor/comm/communicator.h"
 #include "executor/run/runner.h"
+#include "spmd/target/target.h"
 
 static void must(dtp_status status, const dtp_err *err)
 {
@@ -80,7 +81,7 @@ static void test_kernels__are_bound_once_and_read_the_record(void **state)
     must(dtp_op_set_create(dtp_builtin_ops(), &ops, &err), &err);
     must(dtp_custom_op_register(ops, &op, &err), &err);
     dtp_graph *g = parse(text, ops);
-    must(job_lower(g, "", "", &p, &err), &err);
+    must(job_lower(g, "", "", &dtp_target_cpu, &p, &err), &err);
     must(dtp_comm_self_create(&comm, &err), &err);
     must(dtp_backend_create("cpu", 1, &b, &err), &err);
     must(dtp_backend_add_kernels(b, &kernel, 1, &err), &err);
@@ -131,7 +132,9 @@ static void look_up(const char *backend, bool queued, bool noted)
     dtp_runner_times times;
     job_program p;
     dtp_graph *g = parse(text, NULL);
-    must(job_lower(g, "", "", &p, &err), &err);
+    must(job_lower(g, "", "", strcmp(backend, "ref") == 0 ? &dtp_target_ref : &dtp_target_cpu, &p,
+                   &err),
+         &err);
     must(dtp_comm_self_create(&comm, &err), &err);
     must(dtp_backend_create(backend, 1, &b, &err), &err);
     const dtp_backend_ops *own = b->ops;
@@ -180,7 +183,7 @@ static dtp_status session_of(dtp_comm *comm, void *user, dtp_err *err)
     dtp_backend *b = NULL;
     dtp_session *s = NULL;
     const dtp_session_options o = dtp_session_options_init();
-    DTP_TRY(job_lower(user, "x:4", "a:x", &p, err));
+    DTP_TRY(job_lower(user, "x:4", "a:x", &dtp_target_cpu, &p, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &b, err));
     const dtp_status status = dtp_session_create(p.program, b, comm, &o, &s, err);
     statuses[comm->rank] = (int)status;

@@ -100,7 +100,7 @@ static dtp_status failing_job(dtp_comm *c, const char *mesh, const dtp_graph *g,
     dtp_session *s = NULL;
     dtp_session_options o = dtp_session_options_init();
     dtp_step_result result;
-    DTP_TRY(job_lower(g, mesh, "batch:x", &p, err));
+    DTP_TRY(job_lower(g, mesh, "batch:x", &dtp_target_cpu, &p, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &b, err));
     real_ops = b->ops;
     dtp_backend_ops mine = *real_ops;

@@ -161,7 +161,7 @@ static dtp_status spoiled_body(dtp_comm *comm, void *user, dtp_err *err)
     spoiled_job *j = user;
     job_program p = {0};
     dtp_backend *b = NULL, *reference = NULL;
-    DTP_TRY(job_lower(j->g, "x:2", j->rules, &p, err));
+    DTP_TRY(job_lower(j->g, "x:2", j->rules, &dtp_target_cpu, &p, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &b, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &reference, err));
     const dtp_backend_ops *ops = b->ops;
@@ -426,7 +426,7 @@ static void test_counters__count_elements_of_all_ranks(void **unused)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         job_program p = {0};
         dtp_counters c;
-        must(job_lower(g, "x:2", cases[k].rules, &p, &err), &err);
+        must(job_lower(g, "x:2", cases[k].rules, &dtp_target_cpu, &p, &err), &err);
         must(dtp_counters_of(p.program, p.arena, &c, &err), &err);
         assert_true(dtp_counters_get(&c, "einsum") == cases[k].einsum);
         assert_true(dtp_counters_get(&c, "einsum_unique") == 240);
@@ -486,7 +486,7 @@ static dtp_status broken_body(dtp_comm *comm, void *user, dtp_err *err)
     failing_job *j = user;
     job_program p = {0};
     dtp_backend *b = NULL;
-    DTP_TRY(job_lower(j->g, "x:4", "batch:x", &p, err));
+    DTP_TRY(job_lower(j->g, "x:4", "batch:x", &dtp_target_cpu, &p, err));
     DTP_TRY(dtp_backend_create("ref", 1, &b, err));
     const dtp_backend_ops *ops = b->ops;
     dtp_backend_ops mine = *ops;
@@ -551,7 +551,7 @@ static dtp_status other_seed(dtp_comm *comm, void *user, dtp_err *err)
     dtp_session *s = NULL;
     dtp_session_options o = dtp_session_options_init();
     o.seed = (uint64_t)comm->rank;
-    DTP_TRY(job_lower(g, "x:2", "batch:x", &p, err));
+    DTP_TRY(job_lower(g, "x:2", "batch:x", &dtp_target_cpu, &p, err));
     DTP_TRY(dtp_backend_create("ref", 1, &b, err));
     dtp_status status = dtp_session_create(p.program, b, comm, &o, &s, err);
     dtp_session_destroy(status == DTP_OK ? s : NULL);

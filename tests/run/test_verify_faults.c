@@ -64,7 +64,7 @@ static const fault faults[] = {
 /* The fault under test; set while no rank runs. */
 static const fault *now;
 static const dtp_backend_ops *cpu_ops;
-static const dtp_comm_ops *sim_ops;
+static const dtp_transport_ops *sim_ops;
 static int uploads; /* of rank 1 */
 static _Thread_local dtp_kernel faulty;
 
@@ -131,10 +131,10 @@ static dtp_status faulty_upload(dtp_backend *b, void *device, const void *host, 
 
 /* ---- collectives ---- */
 
-static dtp_status faulty_run(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
-                             dtp_err *err)
+static dtp_status faulty_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+                               dtp_request *request, dtp_err *err)
 {
-    DTP_TRY(sim_ops->run(c, coll, in, out, err));
+    DTP_TRY(sim_ops->start(t, coll, in, out, request, err));
     if (now->place == REDUCTION && coll->kind == DTP_ALL_REDUCE && coll->dtype == DTP_F32 &&
         coll->count > 1) {
         float *x = out;
@@ -172,27 +172,27 @@ static dtp_status verify_faulty(dtp_comm *comm, void *user, dtp_err *err)
     dtp_backend *b = NULL, *reference = NULL;
     dtp_verify_options o = dtp_verify_options_init();
     dtp_verify_result r = {0};
-    DTP_TRY(job_lower(j->g, "x:2", now->rules, &p, err));
+    DTP_TRY(job_lower(j->g, "x:2", now->rules, &dtp_target_cpu, &p, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &b, err));
     DTP_TRY(dtp_backend_create("cpu", 1, &reference, err));
     const bool everywhere = now->place != ONE_OF_IT;
     dtp_backend_ops backend_ops = *cpu_ops;
-    dtp_comm_ops comm_ops = *sim_ops;
+    dtp_transport_ops transport_ops = *sim_ops;
     if (comm->rank == 1 || everywhere) {
         backend_ops.kernel = faulty_kernel;
     }
     if (comm->rank == 1) {
         backend_ops.upload = faulty_upload;
-        comm_ops.run = faulty_run;
+        transport_ops.start = faulty_start;
     }
     b->ops = &backend_ops;
-    comm->ops = &comm_ops;
+    comm->transport.ops = &transport_ops;
     o.reference = reference;
     dtp_status status = dtp_verify(j->g, p.program, b, comm, &o, &r, err);
     if (comm->rank == 1) {
         note(j, &r);
     }
-    comm->ops = sim_ops;
+    comm->transport.ops = sim_ops;
     b->ops = cpu_ops;
     dtp_verify_result_free(&r);
     dtp_backend_destroy(b);
@@ -207,7 +207,7 @@ static dtp_status learn_ops(dtp_comm *comm, void *user, dtp_err *err)
     (void)user;
     DTP_TRY(dtp_backend_create("cpu", 1, &b, err));
     cpu_ops = b->ops;
-    sim_ops = comm->ops;
+    sim_ops = comm->transport.ops;
     dtp_backend_destroy(b);
     return DTP_OK;
 }

@@ -183,7 +183,7 @@ int32_t context_count(const dtp_program *p, dtp_phase phase, dtp_coll_kind kind)
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *in = &p->instrs[i];
-        n += in->kind == DTP_INSTR_COLLECTIVE && in->phase == phase &&
+        n += in->kind == DTP_INSTR_START && in->phase == phase &&
                      (kind == DTP_N_COLLS || in->coll.kind == kind)
                  ? 1
                  : 0;

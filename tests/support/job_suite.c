@@ -49,13 +49,14 @@ dtp_status job_graph(bool dropout, dtp_graph **out, dtp_err *err)
     return status;
 }
 
-dtp_status job_lower(const dtp_graph *g, const char *mesh, const char *rules, job_program *out,
-                     dtp_err *err)
+dtp_status job_lower(const dtp_graph *g, const char *mesh, const char *rules,
+                     const dtp_target *target, job_program *out, dtp_err *err)
 {
     dtp_mesh m;
     dtp_layout_rules r;
     dtp_sharding s;
     dtp_lower_options o = dtp_lower_options_init(dtp_redistributor_generic());
+    o.target = target;
     *out = (job_program){.arena = dtp_arena_create()};
     DTP_TRY(dtp_mesh_parse(mesh, &m, err));
     DTP_TRY(dtp_layout_rules_parse(rules, &m, &g->dims, out->arena, &r, err));
@@ -106,7 +107,7 @@ static dtp_status check_report(const dtp_report *r, dtp_err *err)
     bool ok = strstr(dtp_strbuf_text(&json), "\"format\": \"dtp.report/1\"") != NULL &&
               strstr(dtp_strbuf_text(&json), "\"einsum_unique\"") != NULL &&
               strstr(dtp_strbuf_text(&text), "(equal)") != NULL &&
-              strstr(line, "samples/s") != NULL;
+              (strstr(line, "samples/s") != NULL || strstr(line, "tokens/s") != NULL);
     dtp_strbuf_free(&json);
     dtp_strbuf_free(&text);
     return ok ? DTP_OK : DTP_FAIL(err, DTP_INTERNAL, "the report lacks fields: %s", line);
@@ -161,7 +162,8 @@ dtp_status job_run(dtp_comm *comm, void *user, dtp_err *err)
     const job *j = user;
     job_program p = {0};
     dtp_backend *backend = NULL;
-    dtp_status status = job_lower(j->g, j->mesh, j->rules, &p, err);
+    dtp_status status = job_lower(j->g, j->mesh, j->rules,
+                                  j->target != NULL ? j->target : &dtp_target_cpu, &p, err);
     if (status == DTP_OK) {
         status = dtp_backend_create(j->backend, 1, &backend, err);
     }
@@ -207,7 +209,8 @@ dtp_status job_verify(dtp_comm *comm, void *user, dtp_err *err)
     const job *j = user;
     job_program p = {0};
     dtp_backend *backend = NULL, *reference = NULL;
-    dtp_status status = job_lower(j->g, j->mesh, j->rules, &p, err);
+    dtp_status status = job_lower(j->g, j->mesh, j->rules,
+                                  j->target != NULL ? j->target : &dtp_target_cpu, &p, err);
     if (status == DTP_OK) {
         status = dtp_backend_create(j->backend, 1, &backend, err);
     }

@@ -14,13 +14,14 @@ typedef struct job_program {
     dtp_arena *arena;
     dtp_program *program;
 } job_program;
-dtp_status job_lower(const dtp_graph *g, const char *mesh, const char *rules, job_program *out,
-                     dtp_err *err);
+dtp_status job_lower(const dtp_graph *g, const char *mesh, const char *rules,
+                     const dtp_target *target, job_program *out, dtp_err *err);
 void job_program_free(job_program *p);
 
 typedef struct job {
     const dtp_graph *g;
     const char *mesh, *rules;
+    const dtp_target *target; /* NULL: cpu */
     const char *backend;
     int32_t steps;
     const char *load, *save; /* may be NULL */

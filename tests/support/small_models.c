@@ -92,7 +92,7 @@ small_pricer small_pricer_read(const char *machine, const char *mesh_text)
     (void)snprintf(path, sizeof path, MODELS "machines/%s.json", machine);
     dtp_status s = dtp_machine_read(path, &p.machine, &err);
     s = s == DTP_OK ? dtp_mesh_parse(mesh_text, &mesh, &err) : s;
-    s = s == DTP_OK ? dtp_pricer_init(p.machine, &mesh, &p.pricer, &err) : s;
+    s = s == DTP_OK ? dtp_pricer_init(p.machine, &mesh, &dtp_target_cpu, &p.pricer, &err) : s;
     if (s != DTP_OK) {
         fail_msg("%s on '%s': %s", machine, mesh_text, err.msg);
     }

@@ -276,12 +276,26 @@ static void run_kernel(const spmd_sim *sim, const dtp_instr *instr, int32_t rank
     sim->kernel(sim, instr, rank, in, out);
 }
 
+/* Runs the collectives from instruction `from` up to that of `to`: the queue is in order. */
+static int32_t run_queue(const spmd_sim *sim, int32_t from, int32_t to)
+{
+    for (; from <= to; from++) {
+        if (sim->p->instrs[from].kind == DTP_INSTR_START) {
+            run_collective(sim, &sim->p->instrs[from]);
+        }
+    }
+    return from;
+}
+
 void spmd_sim_run(spmd_sim *sim)
 {
+    int32_t next = 0; /* of the queue */
     for (int32_t i = 0; i < sim->p->n_instrs; i++) {
         const dtp_instr *instr = &sim->p->instrs[i];
-        if (instr->kind == DTP_INSTR_COLLECTIVE) {
-            run_collective(sim, instr);
+        if (instr->kind == (sim->late ? DTP_INSTR_WAIT : DTP_INSTR_START)) {
+            next = run_queue(sim, next, sim->late ? instr->pair : i);
+        }
+        if (instr->kind == DTP_INSTR_START || instr->kind == DTP_INSTR_WAIT) {
             continue;
         }
         for (int32_t r = 0; r < sim->ranks; r++) {

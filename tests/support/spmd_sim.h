@@ -19,6 +19,7 @@ struct spmd_sim {
     spmd_sim_kernel kernel;
     double **buffers; /* by rank * n_values + root value; NULL for values inside others or arenas */
     double **arenas;  /* by rank; NULL without a memory plan; external values are not in it */
+    bool late;        /* collectives run when they are waited for, else when they start */
 };
 
 spmd_sim spmd_sim_create(const dtp_program *p, spmd_sim_kernel kernel);

@@ -69,11 +69,12 @@ void tensor_fixture_create(const tensor_case *c, tensor_fixture *f)
     *f = (tensor_fixture){0};
     dtp_mesh mesh;
     dtp_err err = {0};
+    const dtp_target *target = c->target != NULL ? c->target : &dtp_target_cpu;
     read_graph(c, &f->model);
     dtp_status s = change_graph(c, f, &err);
     s = s == DTP_OK ? read_machine(c, f, &err) : s;
     s = s == DTP_OK ? dtp_mesh_parse(c->mesh, &mesh, &err) : s;
-    s = s == DTP_OK ? dtp_pricer_init(f->machine, &mesh, &f->pricer, &err) : s;
+    s = s == DTP_OK ? dtp_pricer_init(f->machine, &mesh, target, &f->pricer, &err) : s;
     s = s == DTP_OK ? dtp_redistribution_pricer_create(&f->pricer, &f->moves, &err) : s;
     if (s != DTP_OK) {
         fail_msg("%s", err.msg);

@@ -15,7 +15,8 @@ typedef struct tensor_case {
     const char *dims; /* "batch=8 length=4" */
     bool remat;       /* all blocks */
     int32_t microbatches;
-    const char *machine; /* file under models/machines/; NULL: slow arithmetic, quick links */
+    const char *machine;      /* file under models/machines/; NULL: slow arithmetic, quick links */
+    const dtp_target *target; /* NULL: cpu */
 } tensor_case;
 
 typedef struct tensor_fixture {

@@ -334,6 +334,8 @@ int dtplan_plan(int argc, char **argv)
          "search the mesh shape for N devices"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
          "machine file; plans that follow --style and --pin need none and then say no times"},
+        {"--target", TOOL_STRING, "NAME", &c.options.target, 0, 0,
+         "what the program is for: cpu (default), cpu_packed or ref"},
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
          "rules (default): layout rules; tensor: a layout per tensor. Without it --style and --pin "
          "are followed, nothing is searched"},

@@ -409,7 +409,7 @@ dtp_status tool_print_trace(const dtp_graph *g, const dtp_sharding *s, const dtp
         /* What the passes leave of them, with the collectives inside ops: counts by phase. */
         int32_t counts[DTP_N_PHASES][DTP_N_COLLS] = {{0}};
         for (int32_t i = 0; i < p->n_instrs; i++) {
-            if (p->instrs[i].kind == DTP_INSTR_COLLECTIVE) {
+            if (p->instrs[i].kind == DTP_INSTR_START) {
                 counts[p->instrs[i].phase][p->instrs[i].coll.kind]++;
             }
         }

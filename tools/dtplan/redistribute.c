@@ -61,7 +61,8 @@ static double machine_step_price(void *user, const dtp_mesh *mesh, const dtp_tty
     const dtp_steps steps = {.n = 1, .steps[0] = *step};
     dtp_redistribute_job job;
     double sum = 0;
-    if (dtp_redistribute_program(c->graph, mesh, type, before, &steps, &job, err) != DTP_OK) {
+    if (dtp_redistribute_program(c->graph, mesh, &dtp_target_cpu, type, before, &steps, &job,
+                                 err) != DTP_OK) {
         return (double)INFINITY;
     }
     for (int32_t i = 0; i < job.program->n_instrs; i++) {
@@ -283,7 +284,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         c->pricer = malloc(sizeof *c->pricer);
         DTP_TRY(DTP_MEMORY(err, c->pricer));
         DTP_TRY(dtp_machine_read(c->machine_file, &c->machine, err));
-        DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, c->pricer, err));
+        DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, &dtp_target_cpu, c->pricer, err));
         c->price = machine_step_price;
         c->price_user = c;
         c->price_name = c->machine->name;
@@ -295,8 +296,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                                         c->price_user, &c->steps, err));
     if (c->run) {
         dtp_redistribute_job job;
-        DTP_TRY(
-            dtp_redistribute_program(c->graph, &c->mesh, &c->type, &c->from, &c->steps, &job, err));
+        DTP_TRY(dtp_redistribute_program(c->graph, &c->mesh, &dtp_target_cpu, &c->type, &c->from,
+                                         &c->steps, &job, err));
         dtp_status s = dtp_redistribute_check(&job, "cpu", (uint64_t)c->seed, &c->verdict, err);
         dtp_redistribute_job_free(&job);
         DTP_TRY(s);

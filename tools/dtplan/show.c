@@ -96,7 +96,7 @@ static dtp_status print_problem(const show_command *c, const dtp_graph *g,
         return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
     }
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
-    DTP_TRY(dtp_pricer_init(machine, &mesh, &pricer, err));
+    DTP_TRY(dtp_pricer_init(machine, &mesh, &dtp_target_cpu, &pricer, err));
     return tensors ? print_tensors(g, &pricer, out, err) : print_rules(g, &pricer, out, err);
 }
 

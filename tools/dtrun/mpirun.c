@@ -13,6 +13,7 @@
 
 #include "core/base/strbuf.h"
 #include "tools/interrupt.h"
+#include "tools/options.h"
 
 /* For the signal handler. */
 static volatile sig_atomic_t job;      /* process of mpirun */
@@ -25,6 +26,15 @@ static void forward(int sig)
     received = received == 0 ? sig : received;
 }
 
+/* A rank has ended the job, but mpirun waits for a host that it cannot reach, whose daemon keeps
+ * the pipes open. What the ranks said was passed on. */
+static void end_now(int sig)
+{
+    (void)sig;
+    (void)kill(job, SIGKILL);
+    _exit(TOOL_FAILURE);
+}
+
 static void handle(int sig, void (*handler)(int))
 {
     struct sigaction a = {.sa_handler = handler, .sa_flags = SA_RESTART};
@@ -34,13 +44,15 @@ static void handle(int sig, void (*handler)(int))
 
 /* ---- what mpirun says ---- */
 
+static const char aborted[] = "MPI_ABORT was invoked on rank";
+
 /* Words of messages about ranks that ended as they meant to, and of the one about a signal that
  * this process passed on. */
 static bool is_noise(const char *text)
 {
     static const char *const words[] = {"Primary job  terminated normally, but",
-                                        "processes exited with non-zero status",
-                                        "MPI_ABORT was invoked on rank", "exited on signal"};
+                                        "processes exited with non-zero status", aborted,
+                                        "unexpectedly disconnected", "exited on signal"};
     const size_t n = sizeof words / sizeof *words - (received != 0 ? 0 : 1);
     for (size_t i = 0; i < n; i++) {
         if (strstr(text, words[i]) != NULL) {
@@ -49,6 +61,8 @@ static bool is_noise(const char *text)
     }
     return false;
 }
+
+enum { END_S = 4 }; /* how long mpirun has to end after a rank ended the job */
 
 /* Passes lines on until mpirun and what it started have ended. */
 static void pass_on(FILE *from)
@@ -71,6 +85,9 @@ static void pass_on(FILE *from)
             (void)fputs(line, stderr);
         }
         if (inside && bar) {
+            if (strstr(dtp_strbuf_text(&framed), aborted) != NULL) {
+                (void)alarm(END_S);
+            }
             if (!is_noise(dtp_strbuf_text(&framed))) {
                 (void)fputs(dtp_strbuf_text(&framed), stderr);
             }
@@ -206,8 +223,10 @@ dtp_status tool_mpirun(char *const *argv, int *code, dtp_err *err)
     DTP_TRY(start(argv, pipes, err));
     handle(SIGINT, forward);
     handle(SIGTERM, forward);
+    handle(SIGALRM, end_now);
     const dtp_status s = follow(pipes, err);
     *code = finish();
+    (void)alarm(0);
     handle(SIGINT, SIG_DFL);
     handle(SIGTERM, SIG_DFL);
     return s;

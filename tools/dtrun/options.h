@@ -30,6 +30,8 @@ int dtrun_bench(int argc, char **argv);
     {"--backend", TOOL_STRING, "NAME", &(ranks).backend, 0, 0, "cpu (default) or ref (f64)"},      \
     {"--threads", TOOL_INT, "N", &(ranks).threads, 1, 4096,                                        \
      "threads per rank (default: usable cores / ranks)"},                                          \
+    {"--timeout", TOOL_REAL, "SECONDS", &(ranks).timeout_s, 0.1, 1e7,                              \
+     "how long ranks wait for each other in a collective (default 600)"},                          \
     {"--allow-run-as-root", TOOL_FLAG, NULL, &(ranks).allow_root, 0, 0,                            \
      "let Open MPI start ranks as root"}
 /* clang-format on */

@@ -311,20 +311,6 @@ static void work_grad(const dtp_op_call *call, dtp_work *out)
     work_pairs(call, 3.0, 2.0, out);
 }
 
-static int64_t workspace_attention(const dtp_op_call *call)
-{
-    dtp_attention_dims a = dtp_attention_dims_of(call);
-    int64_t f = dtp_attention_features(call, &a), v = dtp_attention_values(call, &a);
-    int64_t queries = dtp_ttype_size(&call->in[0], a.query);
-    int64_t heads = dtp_ttype_elems(&call->in[0]) / (f * queries > 0 ? f * queries : 1);
-    int64_t blocks = (queries + DTP_ATTENTION_QUERIES - 1) / DTP_ATTENTION_QUERIES;
-    int64_t threads = heads * blocks;
-    threads = threads < 1 ? 1 : threads;
-    threads = threads > DTP_ATTENTION_MAX_THREADS ? DTP_ATTENTION_MAX_THREADS : threads;
-    int64_t bytes = call->in[0].dtype == DTP_F64 ? 8 : 4;
-    return threads * dtp_attention_tile_elems(f, v) * bytes;
-}
-
 static dtp_status vjp_attention(dtp_vjp *v, dtp_err *err)
 {
     DTP_TRY(dtp_rows__only_first(v, err));
@@ -339,11 +325,10 @@ static dtp_status vjp_attention(dtp_vjp *v, dtp_err *err)
 
 #define FORWARD(traits)                                                                            \
     .flags = DTP_OP_ARITHMETIC | (traits), .out_names = LSE_NAME, .infer = infer_attention,        \
-    .role = role_attention, .work = work_attention, .workspace = workspace_attention,              \
-    .f32_error = 4e-6
+    .role = role_attention, .work = work_attention, .f32_error = 4e-6
 #define GRADIENT(traits)                                                                           \
     .flags = DTP_OP_ARITHMETIC | DTP_OP_INTERNAL_USE | (traits), .infer = infer_grad,              \
-    .role = role_grad, .work = work_grad, .workspace = workspace_attention, .f32_error = 1e-5
+    .role = role_grad, .work = work_grad, .f32_error = 1e-5
 
 const dtp_op_def dtp_ops_attention[] = {
     {DTP_ROW("attention", "softmax(scale q.k) v without holding the scores; causal by default", 3,

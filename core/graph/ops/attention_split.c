@@ -54,12 +54,6 @@ int64_t dtp_attention_values(const dtp_op_call *call, const dtp_attention_dims *
                      : dtp_ttype_size(&call->in[2], a->value);
 }
 
-int64_t dtp_attention_tile_elems(int64_t feature, int64_t value)
-{
-    const int64_t q = DTP_ATTENTION_QUERIES, k = DTP_ATTENTION_KEYS;
-    return 2 * q * k + 2 * (q + k) * (feature + value) + 4 * q;
-}
-
 static const char CHUNK[] = "_chunk", WITHIN[] = "_within", KEY[] = "_key";
 
 enum { CONTEXT_GATHER, CONTEXT_RING, N_PART_ATTRS = 10 };

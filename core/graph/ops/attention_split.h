@@ -4,19 +4,11 @@
  * those of its value, along the feature dim. With a chunk dim the sequence is cut: q and kv are
  * [.., chunk, query, ..]; the queries of chunk c attend to the keys in chunk c of kv, which are
  * those of chunk (c - shift) mod chunks of the sequence. Without one, kv has a key dim of its own.
- *
- * Workspace of the kernels: one tile set per thread, never the scores of a whole head. A kernel
- * walks blocks of DTP_ATTENTION_QUERIES query rows x DTP_ATTENTION_KEYS keys; the set holds two
- * score tiles (p and its gradient) and packed blocks of q, k, v, out and their gradients, in
- * elements of 4 bytes (8 for f64):
- *   2 Q K + 2 (Q + K) (feature + value) + 4 Q
  */
 #ifndef DTP_CORE_GRAPH_OPS_ATTENTION_SPLIT_H
 #define DTP_CORE_GRAPH_OPS_ATTENTION_SPLIT_H
 
 #include "core/graph/graph.h"
-
-enum { DTP_ATTENTION_QUERIES = 64, DTP_ATTENTION_KEYS = 128, DTP_ATTENTION_MAX_THREADS = 16 };
 
 /* The dims of a call of attention, attention_part or one of their gradients, defaults filled in. */
 typedef struct dtp_attention_dims {
@@ -33,9 +25,6 @@ dtp_attention_dims dtp_attention_dims_of(const dtp_op_call *call);
 /* Sizes along feature and value, from the operands of the call. */
 int64_t dtp_attention_features(const dtp_op_call *call, const dtp_attention_dims *a);
 int64_t dtp_attention_values(const dtp_op_call *call, const dtp_attention_dims *a);
-
-/* Elements of one thread's tile set. */
-int64_t dtp_attention_tile_elems(int64_t feature, int64_t value);
 
 /* The decompositions of attention and attention_grad over a split sequence. Private to
  * core/graph/ops. */

@@ -1,6 +1,47 @@
 /* einsum: the product of 1 to 16 operands, summed over the dims that the result lacks. */
 #include "core/graph/ops/common.h"
-#include "core/graph/ops/einsum_plan.h"
+
+/* The dims of a call as bits, those of size 1 left out, and which of them an operand has. */
+typedef struct dim_bits {
+    int32_t n;
+    int64_t size[DTP_MAX_OP_DIMS];
+    uint32_t in[DTP_MAX_OP_IN], out;
+} dim_bits;
+
+static void read_dims(const dtp_op_call *call, dim_bits *d)
+{
+    dtp_dim_id ids[DTP_MAX_OP_DIMS];
+    *d = (dim_bits){.n = dtp_call_dims(call, ids)};
+    for (int32_t i = 0; i < d->n; i++) {
+        d->size[i] =
+            dtp_ttype_size(&call->in[dtp_op__first_with(call, call->n_in, ids[i])], ids[i]);
+        for (int32_t k = 0; k < call->n_in && d->size[i] != 1; k++) {
+            d->in[k] |= dtp_ttype_find(&call->in[k], ids[i]) >= 0 ? 1U << i : 0U;
+        }
+        d->out |= d->size[i] != 1 && dtp_ttype_find(&call->out[0], ids[i]) >= 0 ? 1U << i : 0U;
+    }
+}
+
+/* Elements of a tensor with these dims. */
+static double elems(const dim_bits *d, uint32_t dims)
+{
+    double n = 1.0;
+    for (int32_t i = 0; i < d->n; i++) {
+        n *= (dims >> i & 1U) != 0 ? (double)d->size[i] : 1.0;
+    }
+    return n;
+}
+
+/* Operands are multiplied from left to right: the dims of the product of `a`, the operands before
+ * operand i, and operand i that the result or an operand after it has. */
+static uint32_t product_dims(const dtp_op_call *call, const dim_bits *d, uint32_t a, int32_t i)
+{
+    uint32_t needed = d->out;
+    for (int32_t k = i + 1; k < call->n_in; k++) {
+        needed |= d->in[k];
+    }
+    return (a | d->in[i]) & needed;
+}
 
 /* ---- inference ----------------------------------------------------------------------------------
  */
@@ -47,17 +88,22 @@ static dtp_status infer_einsum(const dtp_op_call *call, bool has_out, dtp_ttype 
     if (call->n_in < 3) {
         return DTP_OK;
     }
-    /* Operands are multiplied from left to right, so there are intermediates. */
-    dtp_einsum_plan plan;
+    /* There are intermediates. */
+    dim_bits d;
     dtp_op_call typed = *call;
     typed.out = out;
     typed.n_out = 1;
-    dtp_einsum_plan_make(&typed, &plan);
-    if (plan.too_large) {
-        return DTP_FAIL(err, DTP_RANGE,
-                        "a product of the operands, taken from left to right, is too large");
+    read_dims(&typed, &d);
+    double bytes = 0.0;
+    uint32_t a = d.in[0];
+    for (int32_t i = 1; i < call->n_in - 1; i++) {
+        a = product_dims(call, &d, a, i);
+        bytes += elems(&d, a) * (double)dtp_dtype_bytes(out->dtype);
     }
-    return DTP_OK;
+    return bytes < 0x1p63 ? DTP_OK
+                          : DTP_FAIL(err, DTP_RANGE,
+                                     "a product of the operands, taken from left to right, is too "
+                                     "large");
 }
 
 /* ---- rules and work -----------------------------------------------------------------------------
@@ -69,44 +115,46 @@ static dtp_dim_role role_einsum(const dtp_op_call *call, dtp_dim_id d)
     return (dtp_dim_role){kept ? DTP_ROLE_PARALLEL : DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
 }
 
-/* Matrix sizes are those of the product with the most multiplications. */
+/* A product of two tensors with a sum is a GEMM. Matrix sizes are those of the one with the most
+ * multiplications. */
 static void work_einsum(const dtp_op_call *call, dtp_work *out)
 {
-    dtp_einsum_plan plan;
+    const double elem_bytes = (double)dtp_dtype_bytes(call->in[0].dtype);
+    dim_bits d;
     double most = 0.0;
-    dtp_einsum_plan_make(call, &plan);
-    *out = (dtp_work){.cls = DTP_WORK_MEMORY,
-                      .flops = plan.flops,
-                      .bytes = plan.inner_bytes,
-                      .pack_bytes = plan.pack_bytes};
-    for (int32_t i = 0; i < plan.n_steps; i++) {
-        const dtp_einsum_gemm *g = &plan.steps[i].gemm;
-        if (!plan.steps[i].is_gemm) {
-            continue;
+    read_dims(call, &d);
+    *out = (dtp_work){.cls = DTP_WORK_MEMORY};
+    uint32_t a = d.in[0];
+    if (call->n_in == 1 && elems(&d, d.out) > 0.0) { /* a sum or a copy */
+        out->flops = (a & ~d.out) != 0 ? elems(&d, a) : 0.0;
+        out->bytes = elem_bytes * (elems(&d, a) + elems(&d, d.out));
+    }
+    for (int32_t i = 1; i < call->n_in && elems(&d, d.out) > 0.0; i++) {
+        uint32_t b = d.in[i];
+        const uint32_t c = product_dims(call, &d, a, i), alone[2] = {a & ~b & ~c, b & ~a & ~c};
+        for (int32_t k = 0; k < 2; k++) { /* dims that only one of them has are summed before */
+            uint32_t *of = k == 0 ? &a : &b;
+            if (alone[k] != 0) {
+                out->flops += elems(&d, *of);
+                out->bytes += elem_bytes * (elems(&d, *of) + elems(&d, *of & ~alone[k]));
+                *of &= ~alone[k];
+            }
         }
-        int64_t batch = 1;
-        for (int32_t b = 0; b < g->n_batch; b++) {
-            batch *= g->batch[b];
-        }
-        const double size = (double)batch * (double)g->m * (double)g->n * (double)g->k;
-        if (size > most) {
+        const uint32_t k = a & b & ~c, m = a & ~b, n = b & ~a;
+        const double size = elems(&d, a | b);
+        const bool gemm = k != 0 && (m | n) != 0 && size > 0.0;
+        out->flops += size * (k != 0 ? 2.0 : 1.0);
+        out->bytes += elem_bytes * (elems(&d, a) + elems(&d, b) + elems(&d, c));
+        if (gemm && size > most) {
             most = size;
             out->cls = DTP_WORK_GEMM;
-            out->batch = batch;
-            out->m = g->m;
-            out->n = g->n;
-            out->k = g->k;
-            out->trans_a = g->trans_a;
-            out->trans_b = g->trans_b;
+            out->batch = (int64_t)elems(&d, a & b & c);
+            out->m = (int64_t)elems(&d, m);
+            out->n = (int64_t)elems(&d, n);
+            out->k = (int64_t)elems(&d, k);
         }
+        a = c;
     }
-}
-
-static int64_t workspace_einsum(const dtp_op_call *call)
-{
-    dtp_einsum_plan plan;
-    dtp_einsum_plan_make(call, &plan);
-    return plan.workspace_bytes;
 }
 
 /* ---- gradient -----------------------------------------------------------------------------------
@@ -175,7 +223,6 @@ const dtp_op_def dtp_ops_einsum[] = {
         .role = role_einsum,
         .linear = DTP_LINEAR_EACH,
         .work = work_einsum,
-        .workspace = workspace_einsum,
         .vjp = vjp_einsum,
         .bench = {"rc | out=r", "rc | out=c", "rc | out=cr"},
         .mtf_class = "EinsumOperation",

@@ -33,15 +33,10 @@ typedef struct bucketing {
     bool *dropped;    /* by instruction: member of a bucket */
 } bucketing;
 
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + DTP_BUFFER_ALIGN - 1) / DTP_BUFFER_ALIGN * DTP_BUFFER_ALIGN;
-}
-
 static bool may_join(const bucketing *b, int32_t i)
 {
     const dtp_instr *instr = &b->p->instrs[i];
-    if (instr->kind != DTP_INSTR_COLLECTIVE || instr->coll.kind != DTP_ALL_REDUCE ||
+    if (instr->kind != DTP_INSTR_START || instr->coll.kind != DTP_ALL_REDUCE ||
         instr->coll.op != DTP_REDUCE_SUM || instr->phase == DTP_FORWARD || instr->n_in != 1) {
         return false;
     }
@@ -49,7 +44,7 @@ static bool may_join(const bucketing *b, int32_t i)
     const dtp_usage *used = &b->usage[instr->in[0]];
     return in->kind == DTP_VALUE_TEMP && in->parent < 0 && !in->keep && used->reads == 1 &&
            used->replicas == 0 && used->written >= 0 && out->kind == DTP_VALUE_TEMP &&
-           out->parent < 0 && aligned(in->bytes) <= b->limit;
+           out->parent < 0 && dtp_program__aligned(in->bytes) <= b->limit;
 }
 
 /* ---- closing a bucket ---------------------------------------------------------------------------
@@ -90,7 +85,7 @@ static dtp_status close_bucket(bucketing *b, bucket *k, dtp_err *err)
         ids[k->n + 2 + i] = member->out[0];
         place_member(p, member->in[0], buffers[0], offset);
         place_member(p, member->out[0], buffers[1], offset);
-        offset += aligned(p->values[member->in[0]].bytes);
+        offset += dtp_program__aligned(p->values[member->in[0]].bytes);
         b->dropped[k->members[i]] = true;
     }
     b->fused[last] = fused;
@@ -127,7 +122,7 @@ static dtp_status find_bucket(bucketing *b, int32_t i, bucket **out, dtp_err *er
 static dtp_status join(bucketing *b, int32_t i, dtp_err *err)
 {
     const dtp_instr *instr = &b->p->instrs[i];
-    int64_t bytes = aligned(b->p->values[instr->in[0]].bytes);
+    int64_t bytes = dtp_program__aligned(b->p->values[instr->in[0]].bytes);
     bucket *k;
     DTP_TRY(find_bucket(b, i, &k, err));
     if (k->n > 0 && (k->closes <= i || k->bytes + bytes > b->limit || k->n == MAX_MEMBERS)) {

@@ -158,12 +158,18 @@ static void try_share(dtp_program *p, int32_t i, int32_t o, int32_t j, int32_t *
 dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *err)
 {
     int32_t *last_read;
+    bool *by_collective; /* by value */
     DTP_TRY(find_last_reads(p, scratch, &last_read, err));
+    DTP_TRY(DTP_NEW(scratch, by_collective, p->n_values, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
-        if (instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE &&
-            instr->n_in == 1) {
+        /* What another collective made stays until that one ends: the two need no WAIT between. */
+        if (instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE &&
+            instr->n_in == 1 && !by_collective[instr->in[0]]) {
             try_share(p, i, 0, 0, last_read);
+        }
+        for (int32_t o = 0; o < instr->n_out && instr->kind == DTP_INSTR_START; o++) {
+            by_collective[instr->out[o]] = true;
         }
         for (int32_t o = 0; o < instr->n_out && instr->kind == DTP_INSTR_KERNEL; o++) {
             int32_t j = instr->op->inplace_in[o] - 1;

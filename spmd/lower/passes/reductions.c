@@ -18,8 +18,7 @@
 
 static bool is_all_reduce(const dtp_instr *instr)
 {
-    return instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE &&
-           instr->n_in == 1;
+    return instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE && instr->n_in == 1;
 }
 
 /* Copies those of n instructions that are not dropped (collectives without operands); returns how
@@ -28,7 +27,7 @@ static int32_t keep_instrs(dtp_instr *to, const dtp_instr *from, int32_t n)
 {
     int32_t kept = 0;
     for (int32_t i = 0; i < n; i++) {
-        if (from[i].kind != DTP_INSTR_COLLECTIVE || from[i].n_in > 0) {
+        if (from[i].kind != DTP_INSTR_START || from[i].n_in > 0) {
             to[kept++] = from[i];
         }
     }
@@ -169,7 +168,7 @@ dtp_status dtp_program__sink_reductions(dtp_program *p, dtp_arena *scratch, dtp_
             sunk++;
             continue;
         }
-        if (instr->kind == DTP_INSTR_COLLECTIVE && instr->coll.kind == DTP_ALL_REDUCE) {
+        if (instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE) {
             s.writer[instr->out[0]] = s.n;
         }
         s.instrs[s.n++] = *instr;

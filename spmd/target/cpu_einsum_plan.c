@@ -1,4 +1,4 @@
-#include "core/graph/ops/einsum_plan.h"
+#include "spmd/target/cpu_einsum_plan.h"
 
 #include "core/base/safe_int.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/graph/ops/einsum_plan.h"
+#include "spmd/target/cpu_einsum_plan.h"
 #include "core/graph/ops/op_table.h"
 
 enum { POOL = 8 };
@@ -315,6 +315,18 @@ static void test_einsum_plan__random_cases_match_the_definition(void **state)
             continue;
         }
         check_case(&c, &plan, seed);
+        /* The row's work: the same arithmetic and traffic, without packing. */
+        dtp_work row;
+        dtp_call_work(&c.call, &row);
+        bool product = false;
+        for (int32_t i = 0; i < plan.n_steps; i++) {
+            product = product || plan.steps[i].is_gemm;
+        }
+        if (row.flops != plan.flops || row.bytes != plan.inner_bytes || row.pack_bytes != 0.0 ||
+            product != (row.cls == DTP_WORK_GEMM)) {
+            fail_msg("seed %u: %g FLOPs and %g bytes, the plan has %g and %g", seed, row.flops,
+                     row.bytes, plan.flops, plan.inner_bytes);
+        }
         for (int32_t i = 0; i < plan.n_steps; i++) {
             gemms += plan.steps[i].is_gemm ? 1 : 0;
             packs += plan.steps[i].is_pack ? 1 : 0;

@@ -1,4 +1,5 @@
-/* How an einsum runs on one rank: a list of steps, each a loop nest or a batched matrix product.
+/* How the CPU kernels run an einsum on one rank: a list of steps, each a loop nest or a batched
+ * matrix product.
  *
  * Operands are multiplied pairwise from left to right. For each pair every dim of size > 1 is
  *   batch  in both operands and in the result
@@ -20,8 +21,8 @@
  * Steps run in order. Every intermediate has the dtype of the operands, but a result in matrix form
  * has that of what it is copied to.
  */
-#ifndef DTP_CORE_GRAPH_OPS_EINSUM_PLAN_H
-#define DTP_CORE_GRAPH_OPS_EINSUM_PLAN_H
+#ifndef DTP_SPMD_TARGET_CPU_EINSUM_PLAN_H
+#define DTP_SPMD_TARGET_CPU_EINSUM_PLAN_H
 
 #include "core/graph/op.h"
 

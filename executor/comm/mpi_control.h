@@ -1,0 +1,20 @@
+/* What ranks of several hosts say of themselves: the far side of the deadlock detector. Called on
+ * the thread of the collectives alone. */
+#ifndef DTP_EXECUTOR_COMM_MPI_CONTROL_H
+#define DTP_EXECUTOR_COMM_MPI_CONTROL_H
+
+#include "executor/comm/mpi_internal.h"
+
+dtp_status dtp_comm__control_create(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
+void dtp_comm__control_destroy(dtp_comm__remote *r);
+/* Hears the others from now on. */
+dtp_status dtp_comm__control_begin(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
+/* Takes what has come, answers questions, says that ranks are lost. */
+void dtp_comm__control_listen(dtp_comm__remote *r);
+/* During a collective: DTP_COMM when a rank that it waits for runs no more collectives, or when it
+ * is not done within the deadline: then the ranks are lost. */
+dtp_status dtp_comm__control_check(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
+/* Tells the others r->last_words, unless NULL; hears nobody any more. */
+void dtp_comm__control_end(dtp_comm__remote *r);
+
+#endif

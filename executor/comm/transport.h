@@ -1,0 +1,76 @@
+/* A transport: how the tensors of a program move between ranks. A collective is started and waited
+ * for; between the two it may go on beside kernels. Host data (agreement, reads, checkpoints) go
+ * over the host communicator instead (communicator.h). One handle per rank.
+ */
+#ifndef DTP_EXECUTOR_COMM_TRANSPORT_H
+#define DTP_EXECUTOR_COMM_TRANSPORT_H
+
+#include "executor/device/backend.h"
+#include "spmd/program/program.h"
+
+typedef struct dtp_transport dtp_transport;
+
+/* What a program may expect of a transport. */
+typedef struct dtp_transport_caps {
+    bool asynchronous;  /* a started collective goes on beside kernels */
+    bool strided;       /* the parts of a buffer may be strided; else contiguous ones only */
+    bool deterministic; /* a reduction combines in member order: the same bits in every run, and on
+                           every such transport */
+} dtp_transport_caps;
+
+/* A started collective. The memory is the caller's and stays where it is from start to wait;
+ * the contents are the transport's. */
+typedef struct dtp_request {
+    dtp_coll coll;
+    const void *in;
+    void *out;
+    bool pending; /* not done when start returned */
+    uint64_t turn;
+    struct dtp_request *next; /* started after it */
+} dtp_request;
+
+typedef struct dtp_transport_ops {
+    const char *name;
+    /* REQUIRED. Makes what the group of this rank over a set of mesh dims needs; called for every
+     * set before the steps. Collective over the group. */
+    dtp_status (*prepare)(dtp_transport *t, dtp_mesh_set set, dtp_err *err);
+    /* REQUIRED. Starts the collective of spmd/program/program.h over the group of this rank that
+     * spans coll->set of the mesh. Every member starts the same collectives in the same order.
+     * Until wait returns, `in` must not change and `out` must not be touched, but that later
+     * collectives may read it: they run in the order of their starts. A transport that is not
+     * asynchronous is done here. DTP_COMM when a peer failed, did not come in time or the ranks
+     * disagree; then the transport is broken, and so are later calls. */
+    dtp_status (*start)(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+                        dtp_request *request, dtp_err *err);
+    /* REQUIRED. Waits until a started collective is done; once per request, in the order of the
+     * starts or another. Errors as for start. */
+    dtp_status (*wait)(dtp_transport *t, dtp_request *request, dtp_err *err);
+    /* OPTIONAL. Gives up what was started: no buffer is touched once it returns, and peers that
+     * wait for this rank learn `why`. */
+    void (*abort)(dtp_transport *t, const char *why);
+    /* OPTIONAL, both or none. Memory, 64-byte aligned, that peers can reach: collectives between
+     * such buffers move every byte once. NULL when there is none (left). release_memory is false
+     * when ptr is not such memory. */
+    void *(*register_memory)(dtp_transport *t, size_t bytes);
+    bool (*release_memory)(dtp_transport *t, void *ptr);
+} dtp_transport_ops;
+
+struct dtp_transport {
+    const dtp_transport_ops *ops;
+    dtp_transport_caps caps;
+    void *self; /* the object behind it */
+};
+
+/* Start and wait. */
+dtp_status dtp_transport_run(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+/* Like b->ops->alloc, from registered memory when there is some and the backend computes in host
+ * memory; counted in the backend either way. Free it with dtp_transport_free before the transport
+ * ends. DTP_NOMEM. */
+dtp_status dtp_transport_alloc(dtp_transport *t, dtp_backend *b, size_t bytes, void **out,
+                               dtp_err *err) DTP_MUST_CHECK;
+/* `bytes` as given to dtp_transport_alloc; NULL is accepted. */
+void dtp_transport_free(dtp_transport *t, dtp_backend *b, void *ptr, size_t bytes);
+
+#endif

@@ -1,0 +1,24 @@
+/* Where the START and the WAIT of every collective stand in a program (spmd/program/program.h).
+ *
+ * Passes work on a serial program: every collective ends where it starts. Overlap then moves STARTs
+ * up, so that what compute needs later is already under way, and WAITs down, so that compute goes
+ * on while results are on their way. The order of kernels and copies stays. Buffers are needed
+ * longer: results from the START, operands until the WAIT, so how far they move is bound by memory
+ * as well.
+ */
+#ifndef DTP_SPMD_LOWER_OVERLAP_H
+#define DTP_SPMD_LOWER_OVERLAP_H
+
+#include "spmd/program/program.h"
+
+/* The instructions of a program that was lowered, in the order of `overlap`, in *instrs and *n; the
+ * program stays as it is. Storage and the operands of WAITs from `arena`. */
+dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, dtp_arena *arena,
+                             dtp_instr **instrs, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
+
+/* Gives a program this order, and liveness and memory plan (unless `unplaced`) for it. Prices are
+ * kept that were set when every WAIT stood behind its START. */
+dtp_status dtp_program_overlap(dtp_program *p, const dtp_overlap *overlap, bool unplaced,
+                               dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,60 @@
+/* Targets: what memory and prices must know of a backend and a transport, as plain data and host
+ * functions (docs/targets.md). The planner and the lowering read them; the executor asserts when it
+ * binds a program that its backend agrees.
+ */
+#ifndef DTP_SPMD_TARGET_TARGET_H
+#define DTP_SPMD_TARGET_TARGET_H
+
+#include "core/graph/graph.h"
+
+/* How the kernels run a built-in op, where that matters before they run. */
+typedef struct dtp_target_op {
+    const char *op;
+    /* Scratch bytes that a call on local types needs; NULL: 0. */
+    int64_t (*workspace)(const dtp_op_call *call);
+    /* Work of a call on local types, packing included; NULL: that of the op's row. */
+    void (*work)(const dtp_op_call *call, dtp_work *out);
+} dtp_target_op;
+
+typedef struct dtp_target {
+    const char *name;
+    const char *const *backends; /* names of those that run its programs, ended by NULL */
+    const dtp_target_op *ops;    /* ended by a NULL op; ops that are not listed need nothing */
+    uint32_t floats;   /* bit d: kernels take float dtype d. Those of ops with DTP_OP_ANY_DTYPE take
+                          every dtype, those of registered ops answer for themselves */
+    bool strided;      /* the parts of a collective may lie strided (dtp_coll); else they are packed
+                          into staging buffers, and out of them */
+    bool asynchronous; /* collectives go on beside kernels, where the machine overlaps them */
+} dtp_target;
+
+/* `cpu`: the CPU kernels; collectives on parts where they lie. */
+extern const dtp_target dtp_target_cpu;
+/* `cpu_packed`: the same kernels; collectives on contiguous parts only. */
+extern const dtp_target dtp_target_cpu_packed;
+/* `ref`: the reference kernels, which need no workspace and also take f64. */
+extern const dtp_target dtp_target_ref;
+
+/* NULL when i is beyond the last one. */
+const dtp_target *dtp_target_at(int32_t i);
+/* The target of a name; DTP_INVALID with the names that there are. */
+dtp_status dtp_target_find(const char *name, const dtp_target **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether kernels take the dtypes of a call: DTP_UNSUPPORTED naming op, dtype and what they take.
+ */
+dtp_status dtp_target_takes(const dtp_target *target, const dtp_op_call *call,
+                            dtp_err *err) DTP_MUST_CHECK;
+/* Those of all nodes of a graph; the message names the node. */
+dtp_status dtp_target_takes_graph(const dtp_target *target, const dtp_graph *g,
+                                  dtp_err *err) DTP_MUST_CHECK;
+/* Whether a backend of this name runs programs of the target: DTP_INVALID naming both. */
+dtp_status dtp_target_runs_on(const dtp_target *target, const char *backend,
+                              dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether calls of an op may need scratch bytes, */
+bool dtp_target_has_workspace(const dtp_target *target, const dtp_op_def *op);
+/* and how many a call on local types does: of a registered op what its row says. */
+int64_t dtp_target_workspace(const dtp_target *target, const dtp_op_call *call);
+/* Work of a call on local types. */
+void dtp_target_work(const dtp_target *target, const dtp_op_call *call, dtp_work *out);
+
+#endif
