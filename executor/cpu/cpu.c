@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "core/base/safe_int.h"
 #include "executor/cpu/blas.h"
 #include "executor/cpu/kernels.h"
 #include "executor/device/host_memory.h"
@@ -22,22 +21,6 @@ static void say(const dtp_backend *b, const dtp_ctx *ctx)
     const dtp_blas *blas = dtp_blas_get();
     dtp_log(ctx, DTP_LOG_INFO, "cpu", "blas", "kernels=%s loaded=%s threads=%d", blas->corename(),
             blas->found_loaded ? "by_other_code" : "here", b->threads);
-}
-
-dtp_status dtp_cpu_reserve(dtp_backend *b, int64_t floats, dtp_err *err)
-{
-    int64_t bytes;
-    if (!dtp_add_i64(floats, 15, &floats) ||
-        !dtp_mul_i64(floats / 16 * 16, (int64_t)sizeof(float) * b->threads, &bytes)) {
-        return DTP_FAIL(err, DTP_NOMEM, "rows too long to be widened");
-    }
-    return dtp_scratch_reserve(&b->scratch, (size_t)bytes, err);
-}
-
-float *dtp_cpu_scratch(const dtp_backend *b, int64_t *stride)
-{
-    *stride = (int64_t)b->scratch.bytes / b->threads / (int64_t)sizeof(float) / 16 * 16;
-    return b->scratch.data;
 }
 
 static const dtp_backend_ops cpu_ops = {

@@ -15,6 +15,7 @@
 #include "dtp/model.h"
 #include "executor/comm/communicator.h"
 #include "executor/run/runner.h"
+#include "spmd/target/target.h"
 
 static void must(dtp_status status, const dtp_err *err)
 {
@@ -131,7 +132,9 @@ static void look_up(const char *backend, bool queued, bool noted)
     dtp_runner_times times;
     job_program p;
     dtp_graph *g = parse(text, NULL);
-    must(job_lower(g, "", "", &dtp_target_cpu, &p, &err), &err);
+    must(job_lower(g, "", "", strcmp(backend, "ref") == 0 ? &dtp_target_ref : &dtp_target_cpu, &p,
+                   &err),
+         &err);
     must(dtp_comm_self_create(&comm, &err), &err);
     must(dtp_backend_create(backend, 1, &b, &err), &err);
     const dtp_backend_ops *own = b->ops;

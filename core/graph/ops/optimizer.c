@@ -32,6 +32,10 @@ static dtp_status infer_loss_scale(const dtp_op_call *call, bool has_out, dtp_tt
 {
     const dtp_ttype one = {.dtype = call->in[0].dtype};
     DTP_TRY(dtp_op__need_float(call, 0, err));
+    if (dtp_dtype_is_half(one.dtype)) {
+        return DTP_FAIL(err, DTP_INVALID, "a scale of %s, which cannot hold it",
+                        dtp_dtype_name(one.dtype));
+    }
     for (int32_t i = 0; i < call->n_in; i++) {
         if (!dtp_ttype_equal(&call->in[i], &one)) {
             return DTP_FAIL(err, DTP_INVALID, "operand %d is not one %s", i,
