@@ -43,19 +43,19 @@ def row(binaries, other, model, options, machine, meshes):
     p = predict(binaries, model, options, machine, plan)
     serial, (depth, step, comm, exposed, peak) = p[0], p["chosen"]
     words = [model, machine, ";".join("%s:%d" % tuple(m) for m in plan["mesh"]), "%.5g" % serial[1], "%.5g" % step,
-             "%d" % depth, "%.0f %%" % (100 * (1 - exposed / comm) if comm > 0 else 0), "%.3g" % (serial[4] / 1e9), "%.3g" % (peak / 1e9)]
+             "%d" % depth, "%.0f %%" % (100 * (1 - exposed / comm) if comm > 0 else 0), "%.3g" % (peak / 1e9)]
     if other:
         before = best(other, model, options, machine, meshes)
         was = predict(binaries, model, options, machine, before)
-        words += ["%.5g" % (1e3 * tool.step(before)), "%.5g" % was[0][1], "%.5g" % was["chosen"][1],
+        words += ["%.5g" % (1e3 * tool.step(before)), "%.5g" % was["chosen"][1],
                   "%+.2f %%" % (100 * (step / was["chosen"][1] - 1))]
     print("| " + " | ".join(words) + " |", flush=True)
 
 
 def main():
     binaries, other = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
-    head = ["model", "machine", "mesh", "serial, ms", "step, ms", "depth", "hidden", "serial, GB", "peak, GB"]
-    head += ["its step, ms", "serial", "with overlap", "choosing"] if other else []
+    head = ["model", "machine", "mesh", "serial, ms", "step, ms", "depth", "hidden", "peak, GB"]
+    head += ["its step, ms", "overlapped", "choosing"] if other else []
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for case in PURPOSE:
         row(binaries, other, *case)
