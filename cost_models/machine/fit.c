@@ -270,6 +270,13 @@ static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
         }
     }
     DTP_TRY(fit_colls(m, samples, p, err));
+    for (int32_t i = 0; i < samples->n; i++) {
+        const dtp_sample *s = &samples->items[i];
+        if (s->kind == DTP_SAMPLE_BESIDE) { /* only where collectives go on beside kernels */
+            m->overlap = true;
+            m->slowdown = (dtp_slowdown){s->slower[0], s->slower[1]};
+        }
+    }
     return dtp_machine_index(m, err);
 }
 

@@ -62,7 +62,8 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
     } parts[] = {{"gemm", b->options.no_kernels, dtp_bench_gemms},
                  {"ops", b->options.no_kernels, dtp_bench_ops},
                  {"moves", false, dtp_bench_moves},
-                 {"collectives", false, dtp_bench_collectives}};
+                 {"collectives", false, dtp_bench_collectives},
+                 {"overlap", false, dtp_bench_beside}};
     static const struct {
         int32_t mib;
         dtp_dtype dtype;

@@ -55,6 +55,11 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
     sample.time_s = fmax(times[repeats / 10], 1e-9);
     sample.repeats = repeats;
     DTP_TRY(dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 1, &sample.time_s, err));
+    return dtp_bench_add(b, &sample, err);
+}
+
+dtp_status dtp_bench_add(dtp_bench *b, const dtp_sample *sample, dtp_err *err)
+{
     if (b->samples->n == b->samples->capacity) {
         int32_t capacity = b->samples->capacity > 0 ? 2 * b->samples->capacity : 256;
         dtp_sample *items = realloc(b->samples->items, (size_t)capacity * sizeof *items);
@@ -62,7 +67,7 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
         b->samples->items = items;
         b->samples->capacity = capacity;
     }
-    b->samples->items[b->samples->n++] = sample;
+    b->samples->items[b->samples->n++] = *sample;
     return DTP_OK;
 }
 
@@ -159,7 +164,8 @@ static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind,
                                   .record = &c.record};
     DTP_TRY(dtp_err_prefixed(dtp_backend_bind(b->backend, &args, g->arena, &c.kernel, err), err,
                              "bench"));
-    return dtp_bench_measure(b, run_kernel, &c, sample, err);
+    return kind == DTP_SAMPLE_BESIDE ? dtp_bench_measure_beside(b, run_kernel, &c, sample, err)
+                                     : dtp_bench_measure(b, run_kernel, &c, sample, err);
 }
 
 dtp_status dtp_bench_measure_recipe(dtp_bench *b, const dtp_bench_recipe *recipe,

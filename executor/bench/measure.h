@@ -56,5 +56,13 @@ dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_bench_moves(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
+/* Nothing where collectives end as they start. */
+dtp_status dtp_bench_beside(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
+
+/* Adds a sample that has its values. */
+dtp_status dtp_bench_add(dtp_bench *b, const dtp_sample *sample, dtp_err *err) DTP_MUST_CHECK;
+/* Measures an action beside an all-reduce over all ranks, in executor/bench/beside.c. */
+dtp_status dtp_bench_measure_beside(dtp_bench *b, dtp_bench_action action, void *user,
+                                    dtp_sample sample, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

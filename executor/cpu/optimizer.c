@@ -174,8 +174,14 @@ static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *
         job->v = args->in[3].data;
         job->v_out = args->out[2].data;
     }
+    const dtp_view *last = &args->in[call->n_in - 1];
     job->scaled = call->n_in > call->n_out + 1;
-    job->factor = job->scaled ? *(const float *)args->in[call->n_in - 1].data : 1.0f;
+    job->factor = 1.0f;
+    if (job->scaled && dtp_dtype_is_half(last->local.dtype)) {
+        dtp_widen(last->local.dtype, 1, last->data, 1, &job->factor);
+    } else if (job->scaled) {
+        job->factor = *(const float *)last->data;
+    }
     if (job->factor == 0.0f) {
         return skip(args);
     }

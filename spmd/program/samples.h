@@ -12,6 +12,7 @@ typedef enum dtp_sample_kind {
     DTP_SAMPLE_MOVE,   /* staging copy: name, work.bytes = read plus written */
     DTP_SAMPLE_COLL,   /* coll, ranks, work.bytes = full buffer (docs/cost-model.md) */
     DTP_SAMPLE_LAUNCH, /* a kernel with next to nothing to do */
+    DTP_SAMPLE_BESIDE, /* products beside a collective: slower */
     DTP_N_SAMPLE_KINDS
 } dtp_sample_kind;
 
@@ -21,8 +22,9 @@ typedef struct dtp_sample {
     dtp_work work;
     dtp_dtype dtype; /* GEMM: of the operands */
     dtp_coll_kind coll;
-    int32_t ranks; /* COLL: group size */
-    double time_s; /* lower decile of the repeats, of the slowest rank */
+    int32_t ranks;    /* COLL: group size */
+    double slower[2]; /* BESIDE: factors on the time of products and collective while both run */
+    double time_s;    /* lower decile of the repeats, of the slowest rank */
     int32_t repeats;
 } dtp_sample;
 

@@ -112,6 +112,12 @@ static void test_fit__recovers_the_machine_it_was_sampled_from(void **state)
                          2.0 * 3e5 / BANDWIDTH + 7e6 / 2e9, 1e-6));
     dtp_work memory = {.cls = DTP_WORK_MEMORY, .flops = 1.0, .bytes = 123456.0};
     assert_true(close_to(dtp_price_work(m, "mul", DTP_F32, &memory), 123456.0 / BANDWIDTH, 1e-9));
+    assert_false(m->overlap);
+    dtp_machine_destroy(m);
+    add(&s, (dtp_sample){.kind = DTP_SAMPLE_BESIDE, .name = "einsum", .slower = {1.125, 1.5}});
+    assert_int_equal(dtp_machine_fit(&s, &o, &m, NULL), DTP_OK);
+    assert_true(m->overlap && close_to(m->slowdown.compute, 1.125, 1e-12));
+    assert_true(close_to(m->slowdown.comm, 1.5, 1e-12));
     dtp_machine_destroy(m);
     free(s.items);
 }

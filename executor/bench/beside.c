@@ -1,0 +1,125 @@
+/* How much products and collectives slow each other down while both run.
+ *
+ * In turn: products alone, an all-reduce alone, and both, the all-reduce started before the products
+ * and waited for after them. There are so many products that they take about half as long as the
+ * all-reduce, so they run beside it from first to last. With k, c the times alone, k' that of the
+ * products beside it and t that of both, the all-reduce got k'/f done beside the products and the
+ * rest alone: t = k' + c - k'/f. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/clock.h"
+#include "executor/bench/measure.h"
+
+enum { ROUNDS = 9, MAX_PRODUCTS = 400, BYTES = 4 << 20 };
+
+static const double MOST = 100.0; /* of a factor */
+
+typedef struct beside {
+    dtp_bench *b;
+    dtp_bench_action action;
+    void *user;
+    dtp_coll coll;
+    int32_t products;
+} beside;
+
+static dtp_status run_products(const beside *x, dtp_err *err)
+{
+    for (int32_t i = 0; i < x->products; i++) {
+        DTP_TRY(x->action(x->user, i, err));
+    }
+    return x->b->backend->ops->sync != NULL ? x->b->backend->ops->sync(x->b->backend, err) : DTP_OK;
+}
+
+/* Seconds until the products are done and until both are; of what is left out 0. */
+static dtp_status run_round(const beside *x, bool products, bool collective, double *products_s,
+                            double *both_s, dtp_err *err)
+{
+    dtp_transport *t = &x->b->comm->transport;
+    dtp_request request;
+    DTP_TRY(x->b->comm->ops->barrier(x->b->comm, err));
+    const double start = dtp_now_s();
+    if (collective) {
+        char *pool = x->b->pools[DTP_BENCH_HALVES].data; /* of products in f32 none */
+        DTP_TRY(t->ops->start(t, &x->coll, pool, pool + BYTES, &request, err));
+    }
+    if (products) {
+        DTP_TRY(run_products(x, err));
+    }
+    *products_s = dtp_now_s() - start;
+    if (collective) {
+        DTP_TRY(t->ops->wait(t, &request, err));
+    }
+    *both_s = dtp_now_s() - start;
+    return DTP_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The median of this rank, the longest of all ranks. */
+static dtp_status settle_time(dtp_bench *b, double *times, double *out, dtp_err *err)
+{
+    qsort(times, ROUNDS, sizeof *times, ascending);
+    *out = fmax(times[ROUNDS / 2], 1e-9);
+    return dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 1, out, err);
+}
+
+static dtp_status choose_products(beside *x, dtp_err *err)
+{
+    double k, c, times[2][ROUNDS];
+    x->products = 1;
+    for (int32_t i = 0; i < ROUNDS; i++) {
+        double unused;
+        DTP_TRY(run_round(x, true, false, &times[0][i], &unused, err));
+        DTP_TRY(run_round(x, false, true, &unused, &times[1][i], err));
+    }
+    DTP_TRY(settle_time(x->b, times[0], &k, err));
+    DTP_TRY(settle_time(x->b, times[1], &c, err));
+    const double n = fmax(1.0, c / 2.0 / k);
+    x->products = n < (double)MAX_PRODUCTS ? (int32_t)n : MAX_PRODUCTS;
+    return DTP_OK;
+}
+
+dtp_status dtp_bench_measure_beside(dtp_bench *b, dtp_bench_action action, void *user,
+                                    dtp_sample sample, dtp_err *err)
+{
+    enum { ALONE, COLL, BESIDE, BOTH, N };
+    double times[N][ROUNDS], of[N], unused;
+    beside x = {.b = b, .action = action, .user = user};
+    x.coll = (dtp_coll){.kind = DTP_ALL_REDUCE,
+                        .set = dtp_comm_all(b->comm),
+                        .op = DTP_REDUCE_SUM,
+                        .dtype = DTP_F32,
+                        .count = BYTES / (int64_t)sizeof(float)};
+    DTP_TRY(choose_products(&x, err));
+    for (int32_t i = 0; i < ROUNDS; i++) {
+        DTP_TRY(run_round(&x, true, false, &times[ALONE][i], &unused, err));
+        DTP_TRY(run_round(&x, false, true, &unused, &times[COLL][i], err));
+        DTP_TRY(run_round(&x, true, true, &times[BESIDE][i], &times[BOTH][i], err));
+    }
+    for (int32_t k = 0; k < N; k++) {
+        DTP_TRY(settle_time(b, times[k], &of[k], err));
+    }
+    const double done_s = of[BESIDE] + of[COLL] - of[BOTH]; /* of the collective, beside products */
+    sample.slower[0] = fmin(fmax(of[BESIDE] / of[ALONE], 1.0), MOST);
+    sample.slower[1] = done_s > of[BESIDE] / MOST ? fmax(of[BESIDE] / done_s, 1.0) : MOST;
+    sample.time_s = of[BOTH];
+    sample.repeats = ROUNDS;
+    return dtp_bench_add(b, &sample, err);
+}
+
+dtp_status dtp_bench_beside(dtp_bench *b, dtp_err *err)
+{
+    static const dtp_bench_recipe PRODUCT = {"einsum", "mk kn | out=mn"};
+    dtp_bench_sizes s = {{0}};
+    bool done = false;
+    if (b->comm->size == 1 || !b->comm->transport.caps.asynchronous) {
+        return DTP_OK;
+    }
+    s.of['m' - 'a'] = s.of['k' - 'a'] = s.of['n' - 'a'] = 256;
+    return dtp_bench_measure_recipe(b, &PRODUCT, &s, DTP_F32, DTP_SAMPLE_BESIDE, &done, err);
+}
