@@ -1,13 +1,13 @@
 /* GEMM times from measured points.
  *
- * The distinct m, n and k of the points of a dtype span its grid. Per transposition variant, log t (without
- * launch) at a node comes from the point there, or, where none was measured, from the rate of the
- * measured node nearest in (log m, log n, log k). Then no node may cost more than a larger one: a
- * running minimum from large to small sizes. (Disturbances only ever make a measurement slower, and
- * a small product can be computed as part of a larger one.) Between nodes log t is linear in log m,
- * log n and log k (eight corners), below the grid constant, above it proportional. A time
- * interpolated this way is continuous and never descends when m, n or k grows; the same is not true
- * of an interpolated rate.
+ * The distinct m, n and k of the points of a dtype span its grid. Per transposition variant, log t
+ * (without launch) at a node comes from the point there, or, where none was measured, from the
+ * rate of the measured node nearest in (log m, log n, log k). Then no node may cost more than a
+ * larger one: a running minimum from large to small sizes. (Disturbances only ever make a
+ * measurement slower, and a small product can be computed as part of a larger one.) Between nodes
+ * log t is linear in log m, log n and log k (eight corners), below the grid constant, above it
+ * proportional. A time interpolated this way is continuous and never descends when m, n or k
+ * grows; the same is not true of an interpolated rate.
  */
 #ifndef DTP_COST_MODELS_GEMM_H
 #define DTP_COST_MODELS_GEMM_H

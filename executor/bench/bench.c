@@ -4,7 +4,7 @@
 
 #include "executor/bench/measure.h"
 
-enum { EXPECTED_SAMPLES = 3000, EXPECTED_SAMPLES_QUICK = 1200 };
+enum { EXPECTED_SAMPLES = 4000, EXPECTED_SAMPLES_QUICK = 1600 };
 
 dtp_bench_options dtp_bench_options_init(bool quick)
 {
@@ -23,6 +23,8 @@ static void fill_pattern(dtp_dtype dtype, int32_t n, void *chunk)
     for (int32_t i = 0; i < n; i++) {
         if (dtype == DTP_F32) {
             ((float *)chunk)[i] = (float)(i * 37 % 1021 + 1) / 1024.0F;
+        } else if (dtype == DTP_BF16) {
+            ((uint16_t *)chunk)[i] = (uint16_t)(0x3f80 + i * 37 % 128); /* in f16 1.875 to 2 */
         } else if (dtype == DTP_I32) {
             ((int32_t *)chunk)[i] = i * 37 % DTP_BENCH_BELOW;
         } else {
@@ -64,11 +66,10 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
     static const struct {
         int32_t mib;
         dtp_dtype dtype;
-    } pools[DTP_N_BENCH_POOLS] = {[DTP_BENCH_FLOATS] = {96, DTP_F32},
-                                  [DTP_BENCH_INTS] = {16, DTP_I32},
-                                  [DTP_BENCH_BOOLS] = {8, DTP_BOOL},
-                                  [DTP_BENCH_RESULTS] = {72, DTP_F32},
-                                  [DTP_BENCH_WORKSPACE] = {72, DTP_F32}};
+    } pools[DTP_N_BENCH_POOLS] = {
+        [DTP_BENCH_FLOATS] = {96, DTP_F32},  [DTP_BENCH_HALVES] = {48, DTP_BF16},
+        [DTP_BENCH_INTS] = {16, DTP_I32},    [DTP_BENCH_BOOLS] = {8, DTP_BOOL},
+        [DTP_BENCH_RESULTS] = {72, DTP_F32}, [DTP_BENCH_WORKSPACE] = {72, DTP_F32}};
     if (b->comm->size > 1) {
         dtp_transport *t = &b->comm->transport;
         DTP_TRY(t->ops->prepare(t, dtp_comm_all(b->comm), err));

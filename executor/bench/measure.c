@@ -79,9 +79,10 @@ typedef struct kernel_case {
 
 static dtp_bench_pool_id pool_of(const dtp_ttype *type)
 {
-    return type->dtype == DTP_F32    ? DTP_BENCH_FLOATS
-           : type->dtype == DTP_BOOL ? DTP_BENCH_BOOLS
-                                     : DTP_BENCH_INTS;
+    return type->dtype == DTP_F32                              ? DTP_BENCH_FLOATS
+           : type->dtype == DTP_BF16 || type->dtype == DTP_F16 ? DTP_BENCH_HALVES
+           : type->dtype == DTP_BOOL                           ? DTP_BENCH_BOOLS
+                                                               : DTP_BENCH_INTS;
 }
 
 static size_t rounded_bytes(const dtp_ttype *type)
@@ -133,6 +134,7 @@ static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind,
     kernel_case c = {.b = b};
     dtp_sample sample = {.kind = kind};
     c.call = dtp_node_call(g, &g->nodes[0], &c.types);
+    sample.dtype = kind == DTP_SAMPLE_GEMM ? c.types.in[0].dtype : DTP_F32;
     dtp_target_work(&dtp_target_cpu, &c.call, &sample.work);
     /* A transposition is another thing than a sum, though both are einsums. */
     bool copies = (c.call.op->flags & DTP_OP_CONTRACTION) != 0 && !(sample.work.flops > 0.0);
@@ -161,11 +163,11 @@ static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind,
 }
 
 dtp_status dtp_bench_measure_recipe(dtp_bench *b, const dtp_bench_recipe *recipe,
-                                    const dtp_bench_sizes *sizes, dtp_sample_kind kind, bool *done,
-                                    dtp_err *err)
+                                    const dtp_bench_sizes *sizes, dtp_dtype dtype,
+                                    dtp_sample_kind kind, bool *done, dtp_err *err)
 {
     dtp_graph *g = NULL;
-    DTP_TRY(dtp_bench_recipe_graph(recipe, sizes, DTP_BENCH_BELOW, &g, err));
+    DTP_TRY(dtp_bench_recipe_graph(recipe, sizes, dtype, DTP_BENCH_BELOW, &g, err));
     dtp_status status = measure_node(b, g, kind, done, err);
     dtp_graph_destroy(g);
     return status;

@@ -12,9 +12,10 @@ typedef struct dtp_bench_pool {
     size_t bytes;
 } dtp_bench_pool;
 
-/* Operands are read from the first three, by their element type. */
+/* Operands are read from the first four, by their element type. */
 typedef enum dtp_bench_pool_id {
     DTP_BENCH_FLOATS, /* f32 in (0, 1], read only apart from in-place updates */
+    DTP_BENCH_HALVES, /* 16-bit floats: bits that are numbers in [1, 2) of either type */
     DTP_BENCH_INTS,   /* i32 in [0, DTP_BENCH_BELOW) */
     DTP_BENCH_BOOLS,  /* bytes 0 and 1 */
     DTP_BENCH_RESULTS,
@@ -43,11 +44,12 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
 /* Where `bytes` of a pool lie at a repeat: a multiple of 64 that wanders through the pool. */
 char *dtp_bench_at(const dtp_bench *b, dtp_bench_pool_id pool, size_t bytes, int32_t repeat);
 
-/* Measures the node of a recipe; *done is false when it does not fit the pools. `kind` GEMM is
+/* Measures the node of a recipe with floats of a dtype; DTP_UNSUPPORTED when the backend does not
+ * take it. *done is false when it does not fit the pools. `kind` GEMM is
  * taken only when the op runs as one matrix product. */
 dtp_status dtp_bench_measure_recipe(dtp_bench *b, const dtp_bench_recipe *recipe,
-                                    const dtp_bench_sizes *sizes, dtp_sample_kind kind, bool *done,
-                                    dtp_err *err) DTP_MUST_CHECK;
+                                    const dtp_bench_sizes *sizes, dtp_dtype dtype,
+                                    dtp_sample_kind kind, bool *done, dtp_err *err) DTP_MUST_CHECK;
 
 /* The parts. */
 dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;

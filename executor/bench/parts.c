@@ -10,7 +10,8 @@ typedef struct grid {
 
 /* ---- matrix products ---- */
 
-/* m, n, k from this grid, products up to MAX_VOLUME multiply-adds. */
+/* m, n, k from this grid, the coarser one for 16-bit floats; products up to MAX_VOLUME
+ * multiply-adds. */
 static const grid GEMM_SIZES[2] = {{7, {1, 4, 16, 64, 256, 1024, 4096}},
                                    {5, {1, 8, 64, 512, 4096}}};
 static const int64_t MAX_VOLUME = INT64_C(1) << 28;
@@ -19,20 +20,32 @@ static const dtp_bench_recipe GEMMS[] = {
     {"einsum", "mk kn | out=mn"}, {"einsum", "mk nk | out=mn"}, {"einsum", "km kn | out=mn"}};
 enum { N_GEMMS = sizeof GEMMS / sizeof GEMMS[0] };
 
-dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
+static dtp_status gemms_of(dtp_bench *b, dtp_dtype dtype, const grid *sizes, dtp_err *err)
 {
-    const int64_t *list = GEMM_SIZES[b->options.quick].sizes;
-    const int32_t n = GEMM_SIZES[b->options.quick].n;
+    const int32_t n = sizes->n;
     for (int32_t i = 0; i < n * n * n; i++) {
         dtp_bench_sizes s = {{0}};
-        int64_t m = s.of['m' - 'a'] = list[i / n / n];
-        int64_t k = s.of['k' - 'a'] = list[i / n % n];
-        int64_t cols = s.of['n' - 'a'] = list[i % n];
-        if (m * k * cols <= MAX_VOLUME) {
-            for (int32_t v = 0; v < N_GEMMS; v++) {
-                bool done = false;
-                DTP_TRY(dtp_bench_measure_recipe(b, &GEMMS[v], &s, DTP_SAMPLE_GEMM, &done, err));
-            }
+        int64_t m = s.of['m' - 'a'] = sizes->sizes[i / n / n];
+        int64_t k = s.of['k' - 'a'] = sizes->sizes[i / n % n];
+        int64_t cols = s.of['n' - 'a'] = sizes->sizes[i % n];
+        for (int32_t v = 0; v < N_GEMMS && m * k * cols <= MAX_VOLUME; v++) {
+            bool done = false;
+            DTP_TRY(dtp_bench_measure_recipe(b, &GEMMS[v], &s, dtype, DTP_SAMPLE_GEMM, &done, err));
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
+{
+    static const dtp_dtype halves[] = {DTP_BF16, DTP_F16};
+    DTP_TRY(gemms_of(b, DTP_F32, &GEMM_SIZES[b->options.quick], err));
+    for (int32_t i = 0; i < 2; i++) {
+        const dtp_status s = gemms_of(b, halves[i], &GEMM_SIZES[1], err);
+        if (s == DTP_UNSUPPORTED) {
+            dtp_err_clear(err); /* the backend has no products of this type */
+        } else if (s != DTP_OK) {
+            return s;
         }
     }
     return DTP_OK;
@@ -54,7 +67,7 @@ dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
     const grid *elems = &OP_ELEMS[b->options.quick];
     bool done = false;
     dtp_bench_sizes one = dtp_bench_sizes_for(16, 0);
-    DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_SAMPLE_LAUNCH, &done, err));
+    DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_F32, DTP_SAMPLE_LAUNCH, &done, err));
     for (int32_t o = 0; o < dtp_op_count(); o++) {
         dtp_bench_recipe recipes[DTP_MAX_OP_BENCH];
         const dtp_op_def *op = dtp_op_at(o);
@@ -63,12 +76,14 @@ dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
         for (int32_t r = 0; r < n_recipes; r++) {
             for (int32_t i = 0; i < elems->n; i++) {
                 dtp_bench_sizes s = dtp_bench_sizes_for(elems->sizes[i], 0);
-                DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_SAMPLE_OP, &done, err));
+                DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_F32, DTP_SAMPLE_OP, &done,
+                                                 err));
             }
             const bool arithmetic = (op->flags & DTP_OP_ARITHMETIC) != 0;
             for (int32_t i = 0; i < N_RATE_SHAPES && arithmetic; i++) {
                 dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
-                DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_SAMPLE_RATE, &done, err));
+                DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_F32, DTP_SAMPLE_RATE,
+                                                 &done, err));
             }
         }
     }

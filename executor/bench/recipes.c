@@ -64,7 +64,7 @@ static void append_dims(case_text *t, const dtp_bench_sizes *sizes, const char *
 }
 
 dtp_status dtp_bench_recipe_graph(const dtp_bench_recipe *recipe, const dtp_bench_sizes *sizes,
-                                  int64_t below, dtp_graph **out, dtp_err *err)
+                                  dtp_dtype dtype, int64_t below, dtp_graph **out, dtp_err *err)
 {
     case_text in[DTP_OP_CASE_MAX_IN] = {0}, attrs = {0}, dims = {0};
     dtp_op_case c = {.op = recipe->op, .attrs = attrs.text};
@@ -98,7 +98,7 @@ dtp_status dtp_bench_recipe_graph(const dtp_bench_recipe *recipe, const dtp_benc
     }
     c.out = dims.n > 0 ? dims.text : NULL;
     attrs.text[attrs.n > 0 ? attrs.n - 2 : 0] = '\0';
-    DTP_TRY(dtp_case_build_graph(&c, NULL, DTP_F32, out, err));
+    DTP_TRY(dtp_case_build_graph(&c, NULL, dtype, out, err));
     for (int32_t i = 0; i < n_in; i++) {
         dtp_graph_tensor *t = &(*out)->tensors[(*out)->nodes[0].in[i]];
         t->below = t->type.dtype == DTP_I32 ? below : 0;
@@ -127,7 +127,7 @@ static bool find_form(const dtp_op_def *op, dtp_bench_recipe *out)
         out->op = op->name;
         (void)snprintf(out->text, sizeof out->text, "%s%s", FORM_OPERANDS[k / N_FORM_ATTRS][n_in],
                        FORM_ATTRS[k % N_FORM_ATTRS]);
-        if (dtp_bench_recipe_graph(out, &sizes, 1, &g, NULL) == DTP_OK) {
+        if (dtp_bench_recipe_graph(out, &sizes, DTP_F32, 1, &g, NULL) == DTP_OK) {
             dtp_graph_destroy(g);
             return true;
         }

@@ -32,8 +32,9 @@ typedef struct dtp_bench_sizes {
  * attention. */
 dtp_bench_sizes dtp_bench_sizes_for(int64_t elems, int64_t seq);
 
-/* A graph with the one node; integer operands lie below `below`. */
+/* A graph with the one node; its floats are of `dtype`, integer operands lie below `below`. */
 dtp_status dtp_bench_recipe_graph(const dtp_bench_recipe *recipe, const dtp_bench_sizes *sizes,
-                                  int64_t below, dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
+                                  dtp_dtype dtype, int64_t below, dtp_graph **out,
+                                  dtp_err *err) DTP_MUST_CHECK;
 
 #endif

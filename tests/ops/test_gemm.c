@@ -15,6 +15,7 @@
 #include "executor/cpu/gemm.h"
 #include "executor/cpu/widen.h"
 #include "executor/device/convert.h"
+#include "tests/ops/cpu_harness.h"
 
 static const char *const PROVIDERS[] = {"openblas", "onednn", "widened"};
 enum { N_PROVIDERS = sizeof PROVIDERS / sizeof PROVIDERS[0] };
@@ -85,7 +86,7 @@ static int64_t batch_strides(draws *d, const dtp_gemm_batch *batch, int64_t bloc
 static sample make_sample(draws *d, const dtp_dtype types[2])
 {
     static const float scales[] = {1.0f, 0.5f, -1.25f}, betas[] = {0.0f, 1.0f, 0.75f};
-    sample s = {.threads = (int32_t)draw(d, 4) + 1, .n_batch = 1};
+    sample s = {.threads = (int32_t)draw(d, CPU_TEAM) + 1, .n_batch = 1};
     dtp_gemm_desc *g = &s.g;
     do {
         g->m = draw_size(d);

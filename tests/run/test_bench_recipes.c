@@ -29,7 +29,7 @@ static void test_bench_recipes__cover_the_op_table(void **state)
         assert_true(n > 0 || (dtp_op_at(i)->flags & DTP_OP_RELABEL) != 0);
         for (int32_t r = 0; r < n; r++) {
             dtp_graph *g = NULL;
-            if (dtp_bench_recipe_graph(&recipes[r], &sizes, 256, &g, &err) != DTP_OK) {
+            if (dtp_bench_recipe_graph(&recipes[r], &sizes, DTP_F32, 256, &g, &err) != DTP_OK) {
                 fail_msg("%s", err.msg);
             }
             assert_int_equal(g->n_nodes, 1);
@@ -117,6 +117,30 @@ static void test_bench__ranks_agree_on_every_sample(void **state)
     assert_true(!(s.times[0] < s.times[1]) && !(s.times[0] > s.times[1]));
 }
 
+/* Products are measured in every float type that the backend multiplies, over the same grid. */
+static void test_bench__products_of_every_float_type(void **state)
+{
+    (void)state;
+    dtp_comm *comm = NULL;
+    dtp_backend *backend = NULL;
+    dtp_samples samples = {0};
+    dtp_bench_options options = dtp_bench_options_init(true);
+    options.budget_s = 0.1;
+    int32_t products[DTP_N_DTYPES] = {0};
+    assert_int_equal(dtp_comm_self_create(&comm, NULL), DTP_OK);
+    assert_int_equal(dtp_backend_cpu_create(1, &backend, NULL), DTP_OK);
+    assert_int_equal(dtp_bench_run(comm, backend, &options, &samples, NULL), DTP_OK);
+    for (int32_t i = 0; i < samples.n; i++) {
+        products[samples.items[i].dtype] += samples.items[i].kind == DTP_SAMPLE_GEMM ? 1 : 0;
+    }
+    assert_true(products[DTP_F32] > 100);
+    assert_int_equal(products[DTP_BF16], products[DTP_F32]);
+    assert_int_equal(products[DTP_F16], products[DTP_F32]);
+    dtp_bench_samples_free(&samples);
+    dtp_backend_destroy(backend);
+    dtp_comm_destroy(comm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +148,7 @@ int main(void)
         cmocka_unit_test(test_bench_recipes__follow_from_the_op),
         cmocka_unit_test(test_bench_recipes__an_odd_op_needs_a_row),
         cmocka_unit_test(test_bench__ranks_agree_on_every_sample),
+        cmocka_unit_test(test_bench__products_of_every_float_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
