@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/transform/microbatch.h"
+#include "core/transform/precision.h"
 #include "cost_models/comm_report.h"
 #include "tools/report.h"
 
@@ -70,12 +71,27 @@ dtp_status dtp_report_add(dtp_report *r, const dtp_step_result *step, dtp_err *e
     return DTP_OK;
 }
 
+/* States of loss scaling, where the graph has them. */
+static dtp_status read_loss_scale(dtp_report *r, dtp_session *s, dtp_err *err)
+{
+    const dtp_graph *g = dtp_runner_program(r->runner)->graph;
+    const dtp_tensor_id scale = dtp_graph_find(g, DTP_LOSS_SCALE),
+                        skipped = dtp_graph_find(g, DTP_LOSS_SKIPPED);
+    r->scales_loss = scale >= 0 && skipped >= 0 && g->tensors[scale].kind == DTP_TENSOR_STATE &&
+                     g->tensors[skipped].kind == DTP_TENSOR_STATE;
+    if (!r->scales_loss) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_session_gather(s, scale, &r->loss_scale, err));
+    return dtp_session_gather(s, skipped, &r->skipped, err);
+}
+
 dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err)
 {
     r->peak_bytes = calloc((size_t)r->ranks, sizeof *r->peak_bytes);
     dtp_status status = r->peak_bytes != NULL ? dtp_session_peaks(s, r->peak_bytes, err)
                                               : DTP_FAIL(err, DTP_NOMEM, "no memory for a report");
-    return status;
+    return status == DTP_OK ? read_loss_scale(r, s, err) : status;
 }
 
 void dtp_report_free(dtp_report *r)
@@ -181,6 +197,10 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
         dtp_strbuf_addf(out, "loss %.6f -> %.6f\n", r->steps[0].loss,
                         r->steps[r->n_steps - 1].loss);
     }
+    if (r->scales_loss) {
+        dtp_strbuf_addf(out, "loss scale %g, %g steps skipped\n", (double)r->loss_scale,
+                        (double)r->skipped);
+    }
     dtp_strbuf_addf(out, "  %-14s %12s %12s\n", "seconds", "predicted", "measured");
     spread step = spread_of(r, STEP_S, out);
     row(out, "step", r->has_prediction, r->predicted.step_time_s, step.median);
@@ -265,6 +285,9 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
         TOOL_FIELDS(HEAD_FIELDS(r->model, &r->mesh, r->ranks), FIELD_TEXT("backend", r->backend),
                     FIELD_TEXT("comm", r->comm), FIELD_INT("steps", r->n_steps),
                     FIELD_REALS("loss", n_losses, losses),
+                    FIELD_OBJECT_IF(r->scales_loss, "loss_scale",
+                                    FIELD_REAL("scale", (double)r->loss_scale),
+                                    FIELD_INT("skipped_steps", (int64_t)r->skipped)),
                     FIELD_OBJECT("step_time_s", FIELD_REAL("median", step.median),
                                  FIELD_REAL("min", step.min), FIELD_REAL("max", step.max)),
                     FIELD_OBJECT_OR_NULL(

@@ -20,6 +20,8 @@ typedef struct dtp_report {
     bool has_prediction;
     int64_t *peak_bytes; /* per rank; NULL until dtp_report_finish */
     int64_t program_peak_bytes;
+    bool scales_loss; /* f16: the scale of the loss and the steps skipped, at the end; rank 0 */
+    float loss_scale, skipped;
     int64_t tokens_per_step; /* elements of the first input's dims that count as work; see unit */
     const char *unit;        /* "tokens" or "samples" */
     dtp_arena *arena;

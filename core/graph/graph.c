@@ -351,7 +351,9 @@ dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
                              const dtp_tensor_id **out, dtp_err *err)
 {
     dtp_tensor_id *ids;
-    DTP_TRY(DTP_NEW(arena, ids, g->n_outputs + g->n_grads + 1, err));
+    bool *listed;
+    DTP_TRY(DTP_NEW(arena, ids, g->n_outputs + g->n_grads + g->n_tensors + 1, err));
+    DTP_TRY(DTP_NEW(arena, listed, g->n_tensors, err));
     *n = 0;
     if (g->loss >= 0) {
         ids[(*n)++] = g->loss;
@@ -361,6 +363,18 @@ dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
     }
     for (int32_t i = 0; i < g->n_grads; i++) {
         ids[(*n)++] = g->grads[i].grad;
+        listed[g->grads[i].grad] = true;
+    }
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        const dtp_node_id producer = g->tensors[g->updates[i].value].producer;
+        const bool lasts = dtp_tensor_lasts(&g->tensors[g->updates[i].target]);
+        for (int32_t k = 0; lasts && producer >= 0 && k < g->nodes[producer].n_in; k++) {
+            const dtp_tensor_id t = g->nodes[producer].in[k];
+            if (g->tensors[t].kind == DTP_TENSOR_VALUE && !listed[t]) {
+                ids[(*n)++] = t;
+                listed[t] = true;
+            }
+        }
     }
     *out = ids;
     return DTP_OK;

@@ -77,12 +77,13 @@ dtp_status dtp_optimizer_spec_set(dtp_optimizer_spec *spec, const char *key, dou
 /* ---- in graphs: states are STATE tensors, one update node per parameter -------------------------
  */
 
-dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *o, dtp_err *err)
+dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *o, dtp_tensor_id factor,
+                                dtp_err *err)
 {
     const int32_t n = o->op != NULL ? g->n_grads : 0;
     for (int32_t k = 0; k < n; k++) {
         const dtp_param_grad pg = g->grads[k];
-        dtp_tensor_id in[1 + DTP_MAX_OP_OUT] = {pg.param, pg.grad}, out[DTP_MAX_OP_OUT];
+        dtp_tensor_id in[2 + DTP_MAX_OP_OUT] = {pg.param, pg.grad}, out[DTP_MAX_OP_OUT];
         dtp_attr attrs[DTP_OPTIMIZER_MAX_HYPERS];
         char name[NAME_BYTES];
         const int32_t states = o->op->n_out - 1;
@@ -101,7 +102,8 @@ dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *o, dtp_e
             attrs[i] = dtp_attr_float(o->op->attrs[i].key, o->hyper[i]);
         }
         const dtp_node_id producer = g->tensors[pg.grad].producer;
-        spec.n_in = 2 + states;
+        in[2 + states] = factor;
+        spec.n_in = 2 + states + (factor >= 0 ? 1 : 0);
         spec.in = in;
         spec.attrs = attrs;
         spec.phase = DTP_UPDATE;
@@ -139,5 +141,5 @@ dtp_status dtp_training_graph(dtp_graph *g, dtp_err *err)
         return DTP_OK;
     }
     DTP_TRY(dtp_autodiff(g, g->loss, 0, NULL, NULL, err));
-    return dtp_optimizer_append(g, &g->optimizer, err);
+    return dtp_optimizer_append(g, &g->optimizer, -1, err);
 }

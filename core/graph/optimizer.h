@@ -1,7 +1,7 @@
 /* Optimizers. Each is one op of the table with DTP_OP_UPDATE and attributes: these are its
- * hyperparameters, with defaults and ranges; its operands are the parameter, the gradient and the
- * states; its outputs the new parameter and the new states, which are named by op->out_names. There
- * is no other list of optimizers. */
+ * hyperparameters, with defaults and ranges; its operands are the parameter, the gradient, the
+ * states and perhaps a factor of the gradient; its outputs the new parameter and the new states,
+ * which are named by op->out_names. There is no other list of optimizers. */
 #ifndef DTP_CORE_GRAPH_OPTIMIZER_H
 #define DTP_CORE_GRAPH_OPTIMIZER_H
 
@@ -21,8 +21,9 @@ dtp_optimizer_spec dtp_optimizer_spec_of(const dtp_op_def *op);
 dtp_status dtp_optimizer_spec_set(dtp_optimizer_spec *spec, const char *key, double value,
                                   dtp_err *err) DTP_MUST_CHECK;
 
-/* Appends states, update nodes and g->updates for every entry of g->grads. */
-dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *opt,
+/* Appends states, update nodes and g->updates for every entry of g->grads. `factor`: of all
+ * gradients, one number; -1 = none. */
+dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *opt, dtp_tensor_id factor,
                                 dtp_err *err) DTP_MUST_CHECK;
 
 /* Whether `name` is that of a state that some optimizer keeps for a parameter of g: "adamw.m.w1".

@@ -47,10 +47,10 @@ typedef struct forward_work {
     const dtp_graph *g;
     dtp_dtype compute;
     dtp_graph_copy copy;
-    dtp_tensor_id *other;    /* by tensor: its copy in the other of the two types, -1 = none */
-    const dtp_node **reader; /* by tensor: the first forward node that reads it */
-    bool *shared;            /* by tensor: nodes of several instances of blocks read it */
-    bool *wide;              /* by tensor: a node that computes in f32 reads it */
+    dtp_tensor_id *other; /* by tensor: its copy in the other of the two types, -1 = none */
+    dtp_node_id *reader;  /* by tensor: the first forward node that reads it, -1 = none */
+    bool *shared;         /* by tensor: nodes of several instances of blocks read it */
+    bool *wide;           /* by tensor: a node that computes in f32 reads it */
 } forward_work;
 
 static const dtp_ttype *type_of(const dtp_graph *g, dtp_tensor_id t)
@@ -92,7 +92,7 @@ static bool compares_wide(const forward_work *w, const dtp_node *node)
 static dtp_status operand(forward_work *w, dtp_tensor_id t, dtp_dtype dtype, dtp_tensor_id *out,
                           dtp_err *err)
 {
-    const dtp_node *reader = w->reader[t];
+    const dtp_node *reader = &w->g->nodes[w->reader[t]];
     dtp_graph *to = w->copy.to;
     *out = w->copy.tensor[t];
     if (type_of(w->g, t)->dtype != DTP_F32 || type_of(to, *out)->dtype == dtype) {
@@ -175,10 +175,10 @@ static void find_readers(forward_work *w)
             stays_wide(w->g, node) || !dtp_dtype_is_float(type_of(w->g, node->out[0])->dtype);
         for (int32_t i = 0; i < node->n_in && node->phase == DTP_FORWARD; i++) {
             const dtp_tensor_id t = node->in[i];
-            const dtp_node *first = w->reader[t];
+            const dtp_node *first = w->reader[t] >= 0 ? &w->g->nodes[w->reader[t]] : NULL;
             w->shared[t] = w->shared[t] || (first != NULL && (first->block != node->block ||
                                                               first->instance != node->instance));
-            w->reader[t] = first != NULL ? first : node;
+            w->reader[t] = first != NULL ? w->reader[t] : n;
             w->wide[t] = w->wide[t] || wide;
         }
     }
@@ -215,6 +215,7 @@ static dtp_status forward(const dtp_graph *g, const dtp_precision *p, dtp_arena 
     DTP_TRY(DTP_NEW(scratch, w.wide, n, err));
     for (size_t t = 0; t < n; t++) {
         w.other[t] = -1;
+        w.reader[t] = -1;
     }
     find_readers(&w);
     DTP_TRY(dtp_graph_copy_begin(g, &w.copy, err));
@@ -333,6 +334,81 @@ static dtp_status widen_gradients(const dtp_graph *g, dtp_arena *scratch, dtp_gr
     return dtp_graph_copy_results(&w.copy, err);
 }
 
+/* ---- loss scaling -------------------------------------------------------------------------------
+ */
+
+enum { SCALE, GOOD, SKIPPED, N_SCALE_STATES };
+
+typedef struct loss_scale {
+    dtp_tensor_id loss;   /* what is differentiated */
+    dtp_tensor_id factor; /* of the gradients in updates; -1 = none */
+} loss_scale;
+
+static const char *const STATES[N_SCALE_STATES] = {DTP_LOSS_SCALE, DTP_LOSS_SCALE ".good",
+                                                   DTP_LOSS_SKIPPED};
+static const dtp_ttype NUMBER = {.dtype = DTP_F32};
+
+/* One number from `n_in` operands. */
+static dtp_status add_number(dtp_graph *g, dtp_node_spec *spec, const char *op, int32_t n_in,
+                             const dtp_tensor_id *in, dtp_tensor_id *out, dtp_err *err)
+{
+    DTP_TRY(DTP_MEMORY(err, spec->name));
+    spec->op = op;
+    spec->n_in = n_in;
+    spec->in = in;
+    spec->out = &NUMBER;
+    return dtp_graph_add_node(g, spec, out, err);
+}
+
+static dtp_status scale_loss(dtp_graph *g, loss_scale *scale, dtp_err *err)
+{
+    enum { FIRST_SCALE = 65536 };
+    dtp_tensor_id in[] = {scale->loss, -1}, state;
+    for (int32_t i = 0; i < N_SCALE_STATES; i++) {
+        const dtp_graph_tensor tensor = {
+            .name = STATES[i],
+            .kind = DTP_TENSOR_STATE,
+            .type = NUMBER,
+            .init = {.kind = i == SCALE ? DTP_INIT_CONSTANT : DTP_INIT_ZEROS, .a = FIRST_SCALE}};
+        DTP_TRY(dtp_graph_add_tensor(g, &tensor, i == SCALE ? &in[1] : &state, err));
+    }
+    dtp_node_spec spec = dtp_node_spec_init(DTP_LOSS_SCALE ".loss", NULL);
+    return add_number(g, &spec, "mul", 2, in, &scale->loss, err);
+}
+
+/* The sum over all gradients is finite only if all of them are. Nodes of a parameter stand in the
+ * block in which its gradient is made. */
+static dtp_status check_gradients(dtp_graph *g, loss_scale *scale, dtp_err *err)
+{
+    dtp_tensor_id in[N_SCALE_STATES + 1], out[N_SCALE_STATES + 1], pair[2] = {-1, -1};
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        const char *param = g->tensors[g->grads[i].param].name;
+        const dtp_node *maker = &g->nodes[g->tensors[g->grads[i].grad].producer];
+        dtp_node_spec spec = dtp_node_spec_init(NULL, NULL);
+        spec.name = dtp_arena_printf(g->arena, "sum.%s", param);
+        spec.phase = DTP_UPDATE;
+        spec.block = maker->block;
+        spec.instance = maker->instance;
+        DTP_TRY(add_number(g, &spec, "einsum", 1, &g->grads[i].grad, &pair[i == 0 ? 0 : 1], err));
+        if (i > 0) {
+            spec.name = dtp_arena_printf(g->arena, "sums.%s", param);
+            DTP_TRY(add_number(g, &spec, "add", 2, pair, &pair[0], err));
+        }
+    }
+    for (int32_t i = 0; i < N_SCALE_STATES; i++) {
+        in[i] = dtp_graph_find(g, STATES[i]);
+    }
+    in[N_SCALE_STATES] = pair[0];
+    dtp_node_spec spec = dtp_node_spec_init("update." DTP_LOSS_SCALE, NULL);
+    spec.phase = DTP_UPDATE;
+    DTP_TRY(add_number(g, &spec, "loss_scale", N_SCALE_STATES + 1, in, out, err));
+    for (int32_t i = 0; i < N_SCALE_STATES; i++) {
+        DTP_TRY(dtp_graph_add_update(g, (dtp_update){.target = in[i], .value = out[i]}, err));
+    }
+    scale->factor = out[N_SCALE_STATES];
+    return DTP_OK;
+}
+
 /* ---- all ----------------------------------------------------------------------------------------
  */
 
@@ -344,7 +420,11 @@ static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *s
     if (g->loss < 0) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_autodiff(*out, (*out)->loss, 0, NULL, NULL, err));
+    loss_scale scale = {.loss = (*out)->loss, .factor = -1};
+    if (p->compute == DTP_F16) {
+        DTP_TRY(scale_loss(*out, &scale, err));
+    }
+    DTP_TRY(dtp_autodiff(*out, scale.loss, 0, NULL, NULL, err));
     if (p->gradients == DTP_F32) {
         dtp_graph *narrow = *out;
         *out = NULL;
@@ -352,7 +432,10 @@ static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *s
         dtp_graph_destroy(narrow);
         DTP_TRY(s);
     }
-    return dtp_optimizer_append(*out, &(*out)->optimizer, err);
+    if (p->compute == DTP_F16) {
+        DTP_TRY(check_gradients(*out, &scale, err));
+    }
+    return dtp_optimizer_append(*out, &(*out)->optimizer, scale.factor, err);
 }
 
 dtp_status dtp_graph_with_precision(const dtp_graph *g, const dtp_precision *p, dtp_graph **out,

@@ -12,6 +12,11 @@
  * whether ranks add up in 16 bits or in f32. With `gradients` f32 the ops that make gradients of
  * parameters give f32 themselves, and no sum over ranks is of 16 bits.
  *
+ * f16 has loss scaling: the loss is multiplied by a state, DTP_LOSS_SCALE, before differentiation.
+ * Updates take gradients times a factor, 1 / scale. The sum over all gradients says whether one of
+ * them is not finite; then the factor is 0, which skips the updates, and the scale is halved. After
+ * 2000 finite steps it is doubled.
+ *
  * The pass comes before recomputation and microbatches, which work on whatever types they find: a
  * recomputed block casts its parameters again, and accumulators have the type of the f32 gradients.
  */
@@ -19,6 +24,9 @@
 #define DTP_CORE_TRANSFORM_PRECISION_H
 
 #include "core/graph/graph.h"
+
+#define DTP_LOSS_SCALE "loss_scale"
+#define DTP_LOSS_SKIPPED "loss_scale.skipped" /* steps so far whose updates were skipped */
 
 typedef struct dtp_precision {
     dtp_dtype compute;   /* DTP_F32: the graph as it is */

@@ -122,7 +122,8 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
     return status;
 }
 
-/* Parameters always, states when there are any. */
+/* Parameters always, states when there are any; those of no optimizer, a loss scale, where they are
+ * there. */
 static bool is_loaded(const loader *l, const dtp_program *p, dtp_value_id v)
 {
     const dtp_value *value = &p->values[v];
@@ -131,7 +132,10 @@ static bool is_loaded(const loader *l, const dtp_program *p, dtp_value_id v)
         return false;
     }
     const dtp_graph_tensor *t = &p->graph->tensors[value->tensor];
-    return t->kind == DTP_TENSOR_PARAM || (l->states && dtp_tensor_lasts(t));
+    const dtp_slice *ignored;
+    return t->kind == DTP_TENSOR_PARAM || (l->states && dtp_tensor_lasts(t) &&
+                                           (dtp_optimizer_is_state(p->graph, t->name) ||
+                                            dtp_catalog_find(&l->catalog, t->name, &ignored) > 0));
 }
 
 static dtp_status load_all(loader *l, dtp_err *err)

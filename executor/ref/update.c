@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "executor/device/loss_scale.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
@@ -10,13 +11,47 @@ static double learning_rate(const dtp_kernel_args *args)
     return dtp_call_float(args->call, "lr") * args->record->lr_scale;
 }
 
+/* The factor of the gradient. 0: the outputs are the operands. */
+static double factor_of(const dtp_kernel_args *args)
+{
+    const dtp_op_call *call = args->call;
+    const dtp_ref_loop none = {0};
+    const double factor =
+        call->n_in > call->n_out + 1 ? dtp_ref__get(&args->in[call->n_in - 1], &none) : 1.0;
+    for (int32_t o = 0; o < call->n_out && factor == 0.0; o++) {
+        const dtp_view *from = &args->in[call->op->inplace_in[o] - 1];
+        dtp_ref_loop l = dtp_ref__over(&from->local);
+        for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
+            dtp_ref__copy(&args->out[o], &l, from, &l);
+        }
+    }
+    return factor;
+}
+
+static dtp_status run_loss_scale(const dtp_kernel_args *args, dtp_err *err)
+{
+    (void)err;
+    const dtp_ref_loop none = {0};
+    double in[4], out[4];
+    for (int32_t i = 0; i < 4; i++) {
+        in[i] = dtp_ref__get(&args->in[i], &none);
+    }
+    dtp_loss_scale_next(args->call, in, out);
+    for (int32_t i = 0; i < 4; i++) {
+        dtp_ref__set(&args->out[i], &none, out[i]);
+    }
+    return DTP_OK;
+}
+
 static dtp_status run_sgd(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     double lr = learning_rate(args), wd = dtp_call_float(args->call, "weight_decay");
+    const double factor = factor_of(args);
     dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        double p = dtp_ref__get(&args->in[0], &l), g = dtp_ref__get(&args->in[1], &l);
+    for (bool go = factor != 0.0 && dtp_ref__first(&l, 0, l.n); go;
+         go = dtp_ref__next(&l, 0, l.n)) {
+        double p = dtp_ref__get(&args->in[0], &l), g = factor * dtp_ref__get(&args->in[1], &l);
         dtp_ref__set(&args->out[0], &l, p - lr * (g + wd * p));
     }
     return DTP_OK;
@@ -27,9 +62,11 @@ static dtp_status run_momentum(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     double lr = learning_rate(args), wd = dtp_call_float(args->call, "weight_decay");
     double momentum = dtp_call_float(args->call, "momentum");
+    const double factor = factor_of(args);
     dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        double p = dtp_ref__get(&args->in[0], &l), g = dtp_ref__get(&args->in[1], &l);
+    for (bool go = factor != 0.0 && dtp_ref__first(&l, 0, l.n); go;
+         go = dtp_ref__next(&l, 0, l.n)) {
+        double p = dtp_ref__get(&args->in[0], &l), g = factor * dtp_ref__get(&args->in[1], &l);
         double m = momentum * dtp_ref__get(&args->in[2], &l) + g + wd * p;
         dtp_ref__set(&args->out[0], &l, p - lr * m);
         dtp_ref__set(&args->out[1], &l, m);
@@ -44,9 +81,11 @@ static dtp_status run_either_adam(const dtp_kernel_args *args, bool decoupled, d
     double lr = learning_rate(args), wd = dtp_call_float(call, "weight_decay");
     double b1 = dtp_call_float(call, "beta1"), b2 = dtp_call_float(call, "beta2");
     double eps = dtp_call_float(call, "eps"), t = (double)(args->record->step + 1);
+    const double factor = factor_of(args);
     dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
-    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        double p = dtp_ref__get(&args->in[0], &l), g = dtp_ref__get(&args->in[1], &l);
+    for (bool go = factor != 0.0 && dtp_ref__first(&l, 0, l.n); go;
+         go = dtp_ref__next(&l, 0, l.n)) {
+        double p = dtp_ref__get(&args->in[0], &l), g = factor * dtp_ref__get(&args->in[1], &l);
         g += decoupled ? 0.0 : wd * p;
         double m = b1 * dtp_ref__get(&args->in[2], &l) + (1.0 - b1) * g;
         double v = b2 * dtp_ref__get(&args->in[3], &l) + (1.0 - b2) * g * g;
@@ -85,4 +124,5 @@ const dtp_kernel dtp_ref__update[] = {{.op = "sgd", .run = run_sgd},
                                       {.op = "adam", .run = run_adam},
                                       {.op = "adamw", .run = run_adamw},
                                       {.op = "accumulate", .run = run_accumulate},
+                                      {.op = "loss_scale", .run = run_loss_scale},
                                       {.op = NULL}};

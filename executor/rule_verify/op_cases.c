@@ -472,7 +472,12 @@ const dtp_op_case DTP_OP_CASES[] = {
     {.op = "adamw",
      .in = {"a=1", "a=1", "a=1", "a=1 pos"},
      .attrs = "lr=0.1; beta1=0.9; beta2=0.99; eps=1e-3; weight_decay=0"},
+    {.op = "adamw",
+     .in = {"a=3,b=7", "a=3,b=7", "a=3,b=7", "a=3,b=7 pos", "- pos"},
+     .attrs = "lr=0.1; beta1=0.9; beta2=0.99; eps=1e-8; weight_decay=0.01"},
+    {.op = "sgd", .in = {"a=3,b=7", "a=3,b=7", "- pos"}, .attrs = "lr=0.1; weight_decay=0.01"},
     {.op = "accumulate", .in = {"a=3,b=7", "a=3,b=7"}},
+    {.op = "loss_scale", .in = {"- pos", "- pos", "- pos", "- pos"}, .attrs = "interval=3"},
     DTP_UNARY_OPS(UNARY_CASES) DTP_BINARY_OPS(BINARY_CASES) DTP_GRADIENT_OPS(GRADIENT_CASES)};
 const int32_t DTP_OP_CASE_COUNT = sizeof DTP_OP_CASES / sizeof DTP_OP_CASES[0];
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "executor/device/convert.h"
 #include "executor/files/npy.h"
 #include "executor/session/session_internal.h"
 
@@ -64,6 +65,23 @@ dtp_status dtp_session__gather_new(dtp_session *s, dtp_tensor_id t, void **out, 
     return dtp_session_gather(s, t, *out, err);
 }
 
+/* 16-bit floats are written as f32. */
+static dtp_status write_npy(const char *path, const dtp_ttype *type, const void *data, dtp_err *err)
+{
+    if (!dtp_dtype_is_half(type->dtype)) {
+        return dtp_npy_write(path, type, data, err);
+    }
+    const int64_t n = dtp_ttype_elems(type);
+    dtp_ttype wide = *type;
+    wide.dtype = DTP_F32;
+    float *copy = malloc((size_t)n * sizeof *copy + 1);
+    DTP_TRY(DTP_MEMORY(err, copy));
+    dtp_status status = dtp_convert((dtp_store)type->dtype, data, DTP_F32, copy, n, err);
+    status = status == DTP_OK ? dtp_npy_write(path, &wide, copy, err) : status;
+    free(copy);
+    return status;
+}
+
 dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *path, dtp_err *err)
 {
     dtp_err local = {0};
@@ -73,7 +91,7 @@ dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *pa
     dtp_status status = dtp_session__gather_new(s, t, &whole, err);
     if (status == DTP_OK) {
         if (s->comm->rank == 0) {
-            status = dtp_npy_write(path, &s->program->graph->tensors[t].type, whole, err);
+            status = write_npy(path, &s->program->graph->tensors[t].type, whole, err);
         }
         status = dtp_comm_agree_status(s->comm, status, err);
     }

@@ -88,9 +88,22 @@ static int32_t zero_axis(const dtp_style_job *job, dtp_tensor_id t)
     return even < 0 && type->rank > 0 ? 0 : even;
 }
 
-/* A parameter is cast split, and gathered where it is read. */
+static bool is_cast(const dtp_style_job *job, dtp_tensor_id param)
+{
+    bool cast = false;
+    for (int32_t i = job->readers.first[param]; i < job->readers.first[param + 1] && !cast; i++) {
+        cast = (job->g->nodes[job->readers.nodes[i]].op->flags & DTP_OP_CAST) != 0;
+    }
+    return cast;
+}
+
+/* A parameter is cast split: the master copy of mixed precision belongs to the optimizer. Up to
+ * stage 2 what it is cast to is kept whole, in stage 3 gathered where it is read. */
 static dtp_status gather_copy(dtp_style_job *job, dtp_tensor_id copy, int32_t axis, dtp_err *err)
 {
+    if (job->style->def->stage < 3) {
+        return pin_all(job, copy, -1, -1, err);
+    }
     DTP_TRY(pin_all(job, copy, -1, axis, err));
     for (int32_t i = job->readers.first[copy]; i < job->readers.first[copy + 1]; i++) {
         DTP_TRY(pin_all(job, copy, job->readers.nodes[i], -1, err));
@@ -107,7 +120,8 @@ static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *e
     if (axis < 0) {
         return DTP_OK;
     }
-    if (stage == 3) {
+    const bool split = stage == 3 || is_cast(job, param);
+    if (split) {
         DTP_TRY(pin_all(job, param, -1, axis, err));
     }
     if (job->grad[param] >= 0) {
@@ -140,10 +154,10 @@ static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *e
         const dtp_node_id n = job->readers.nodes[i];
         const dtp_node *node = &g->nodes[n];
         const bool update = node->phase == DTP_UPDATE;
-        if (stage == 3 && (node->op->flags & DTP_OP_CAST) != 0) {
+        if ((node->op->flags & DTP_OP_CAST) != 0) {
             DTP_TRY(pin_all(job, param, n, axis, err));
             DTP_TRY(gather_copy(job, node->out[0], axis, err));
-        } else if (stage == 3) {
+        } else if (split) {
             DTP_TRY(pin_all(job, param, n, update ? axis : -1, err));
         }
         for (int32_t k = 0; k < node->n_in && update; k++) {

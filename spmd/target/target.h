@@ -31,7 +31,7 @@ typedef struct dtp_target {
 extern const dtp_target dtp_target_cpu;
 /* `cpu_packed`: the same kernels; collectives on contiguous parts only. */
 extern const dtp_target dtp_target_cpu_packed;
-/* `ref`: the reference kernels, which need no workspace and also take f64. */
+/* `ref`: the reference kernels, which need no workspace and take every float type. */
 extern const dtp_target dtp_target_ref;
 
 /* NULL when i is beyond the last one. */

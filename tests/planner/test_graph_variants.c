@@ -260,6 +260,76 @@ static void test_graph_variants__one_is_given(void **state)
     tensor_fixture_destroy(&x.f);
 }
 
+/* The plan as a file and back. */
+static void check_round_trip(const fixture *x, const dtp_plan *plan)
+{
+    dtp_err err = {0};
+    char *text[2] = {NULL, NULL};
+    dtp_plan *back = NULL;
+    dtp_graph *graph = NULL;
+    assert_int_equal(dtp_plan_graph(plan, x->f.model, &graph, &err), DTP_OK);
+    assert_int_equal(dtp_plan_write(plan, graph, false, &text[0], &err), DTP_OK);
+    if (dtp_plan_read("plan", text[0], strlen(text[0]), x->f.model, &back, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    assert_int_equal(back->variant.precision.compute, plan->variant.precision.compute);
+    assert_int_equal(back->variant.precision.gradients, plan->variant.precision.gradients);
+    assert_int_equal(dtp_plan_compute_dtype(back), plan->variant.precision.compute);
+    assert_int_equal(dtp_plan_write(back, graph, false, &text[1], &err), DTP_OK);
+    assert_string_equal(text[0], text[1]);
+    dtp_plan_destroy(back);
+    dtp_graph_destroy(graph);
+    free(text[0]);
+    free(text[1]);
+}
+
+/* f32, bf16 with gradients of parameters in bf16 and in f32: the fastest is taken. */
+static void test_graph_variants__precision_is_searched(void **state)
+{
+    static const dtp_precision all[] = {
+        {DTP_F32, DTP_F32}, {DTP_BF16, DTP_BF16}, {DTP_BF16, DTP_F32}};
+    (void)state;
+    fixture x;
+    dtp_plan_result r;
+    double best_s = 1e30, f32_s = 0.0;
+    int64_t f32_bytes = 0;
+    create(&x, "x:2", dtp_plan_tensor);
+    x.request.target = &dtp_target_ref;
+    for (int i = 0; i < 3; i++) {
+        const dtp_graph_variant c = {
+            .precision = all[i], .microbatches = i == 2 ? 2 : 1, .micro_dim = -1};
+        plan_fixed(&x, &c, &r);
+        assert_non_null(r.plan);
+        const dtp_prediction *p = &r.plan->predicted;
+        f32_s = i == 0 ? p->step_time_s : f32_s;
+        f32_bytes = i == 0 ? p->peak_bytes : f32_bytes;
+        assert_true(i == 0 || p->peak_bytes < f32_bytes);
+        check_round_trip(&x, r.plan);
+        dtp_plan_result_free(&r);
+    }
+    for (int i = 0; i < 3; i++) {
+        const dtp_graph_variant c = {.precision = all[i], .micro_dim = -1};
+        plan_fixed(&x, &c, &r);
+        best_s = r.plan->predicted.step_time_s < best_s ? r.plan->predicted.step_time_s : best_s;
+        dtp_plan_result_free(&r);
+    }
+    search(&x, &(dtp_variant_search){.precision = true}, &r);
+    assert_non_null(r.plan);
+    assert_int_equal(r.n_tried, 3);
+    assert_int_equal(strncmp(r.tried[0], "as it is: ", 10), 0);
+    assert_int_equal(strncmp(r.tried[1], "--precision bf16: ", 18), 0);
+    assert_int_equal(strncmp(r.tried[2], "--precision bf16,gradients=f32: ", 32), 0);
+    assert_true(r.plan->predicted.step_time_s == best_s && best_s < f32_s);
+    assert_int_equal(r.plan->variant.precision.compute, DTP_BF16);
+    dtp_plan_result_free(&r);
+    /* what f32 cannot fit, bf16 does */
+    x.request.objective = DTP_OBJECTIVE_MEMORY;
+    search(&x, &(dtp_variant_search){.precision = true}, &r);
+    assert_int_equal(r.plan->variant.precision.compute, DTP_BF16);
+    dtp_plan_result_free(&r);
+    tensor_fixture_destroy(&x.f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_graph_variants__nothing_without_need),
         cmocka_unit_test(test_graph_variants__least_memory),
         cmocka_unit_test(test_graph_variants__one_is_given),
+        cmocka_unit_test(test_graph_variants__precision_is_searched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

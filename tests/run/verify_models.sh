@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every model of models/ in a small size, in f32 on virtual ranks against one device: planned and data-parallel by rules.
-# Usage: verify_models.sh BIN_DIR quick|all
+# Every model of models/ in a small size on virtual ranks against one device, planned and data-parallel by rules: in f32,
+# or in 16 bits (half: on the reference backend). Usage: verify_models.sh BIN_DIR quick|all|half
 set -u
 bin=$1 which=$2
 export OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0
@@ -38,9 +38,19 @@ plans=(
     "x:2|--mode tensor --objective memory --machine models/machines/h100_64.json"
     "x:2;y:2|--mode tensor --objective memory --machine models/machines/l4_16.json"
 )
+backend=(--threads 1)
+if [ "$which" = half ]; then
+    backend=(--backend ref --steps 1)
+    plans=(
+        "x:2|--rules batch:x --precision bf16 --target ref"
+        "x:2;y:2|--mode rules --objective memory --machine models/machines/l4_16.json --precision f16,gradients=f32 --target ref"
+    )
+    models=("${models[@]/*experts=8*/}") # a rounding that changes which experts are chosen is no small error
+fi
 
 count=0 failed=0
 for entry in "${models[@]}"; do
+    [ -n "$entry" ] || continue
     IFS='|' read -r model sizes <<<"$entry"
     feed=()
     [[ $model == gpt_bytes* ]] && feed=(--feed text=models/data/text.txt)
@@ -50,7 +60,7 @@ for entry in "${models[@]}"; do
         count=$((count + 1))
         # shellcheck disable=SC2086
         "$bin/dtplan" plan "models/$model.json" $sizes --mesh "$mesh" $options -o "$dir/plan.json" >"$dir/plan.txt" &&
-            "$bin/dtrun" verify "models/$model.json" $sizes --plan "$dir/plan.json" --comm sim --threads 1 "${feed[@]}" \
+            "$bin/dtrun" verify "models/$model.json" $sizes --plan "$dir/plan.json" --comm sim "${backend[@]}" "${feed[@]}" \
                 >"$dir/verify.txt" &&
             echo "$model on '$mesh' $options: $(tail -1 "$dir/verify.txt")" && continue
         echo "FAIL: $model on '$mesh' $options"

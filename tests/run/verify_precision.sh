@@ -13,7 +13,7 @@ count=0 failed=0
 while IFS='|' read -r layouts choices; do
     count=$((count + 1))
     # shellcheck disable=SC2086
-    "$bin/dtplan" plan models/gpt_bytes_dropout.json $small $layouts $choices --machine models/machines/a100_8.json \
+    "$bin/dtplan" plan models/gpt_bytes_dropout.json $small $layouts $choices --target ref --machine models/machines/a100_8.json \
         -o "$dir/plan.json" >"$dir/plan.txt" &&
         "$bin/dtrun" verify models/gpt_bytes_dropout.json $small --plan "$dir/plan.json" --backend ref --comm sim $feed \
             >"$dir/verify.txt" &&
@@ -43,6 +43,26 @@ done <<'CASES'
 --mesh x:2 --style **:data --style **:fsdp|--precision f16,gradients=f32 --microbatches 2
 --mesh tp:2 --style layers.*.{attn.{q,k,v}*,mlp.up*}:colwise --style layers.*.{attn.mm,mlp.down.mm}:rowwise(output=length) --style {layers.*.ln_*,ln_f}:sequence|--precision bf16
 --mesh cp:2 --style layers.*.attn:context(ring) --pin x0:length@cp|--precision bf16
+CASES
+# What FSDP and data parallelism send: parameters in 16 bits, gradients in 16 bits or in f32.
+while IFS='|' read -r style precision kind dtypes; do
+    count=$((count + 1))
+    # shellcheck disable=SC2086
+    "$bin/dtplan" plan models/gpt_bytes.json $small --mesh x:2 --style "**:data" --style "**:$style" --precision $precision --target ref \
+        -o "$dir/plan.json" >"$dir/plan.txt" &&
+        "$bin/dtplan" show models/gpt_bytes.json $small --plan "$dir/plan.json" --stage program >"$dir/program.txt"
+    found=$(sed -n "s/.*\(forward\|backward\) *start *$kind.*, [0-9]* x \([a-z0-9]*\) .*/\1 \2/p" "$dir/program.txt" |
+        sort -u | paste -sd, -)
+    [ "$found" = "$dtypes" ] && continue
+    echo "FAIL: $style in $precision: $kind of '$found', not '$dtypes'"
+    failed=$((failed + 1))
+done <<'CASES'
+fsdp|bf16|all_gather|forward bf16
+fsdp|bf16|reduce_scatter|backward bf16
+fsdp|bf16,gradients=f32|all_gather|forward bf16
+fsdp|bf16,gradients=f32|reduce_scatter|backward f32
+zero2|f16|reduce_scatter|backward f16
+zero1|bf16|all_reduce|backward bf16,forward f32
 CASES
 echo "$count plans verified, $failed failed"
 [ $failed -eq 0 ]

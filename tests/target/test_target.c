@@ -76,8 +76,9 @@ static void test_target__refuses_dtypes_without_kernels(void **state)
     }
     assert_int_equal(dtp_target_takes_graph(&dtp_target_ref, f64, &err), DTP_OK);
     assert_int_equal(dtp_target_takes_graph(&dtp_target_cpu, f64, &err), DTP_UNSUPPORTED);
-    assert_string_equal(err.msg,
-                        "node 'c': target 'cpu' has no kernel of 'einsum' for f64, only for f32, bf16, f16");
+    assert_string_equal(
+        err.msg,
+        "node 'c': target 'cpu' has no kernel of 'einsum' for f64, only for f32, bf16, f16");
     dtp_graph_destroy(f32);
     dtp_graph_destroy(f64);
 }

@@ -56,7 +56,7 @@ says() { # file words
     run auto_none 3 plan $gpt --mode tensor --memory 8M --remat auto --microbatches auto
     says auto_none.err "infeasible; the limit named is that of this variant"
     run auto_pins 2 plan models/gpt_bytes.json $machine $mesh --pin 'head: vocab@x' --remat auto
-    says auto_pins.err "--remat auto and --microbatches auto are for --mode rules and tensor"
+    says auto_pins.err "auto of --precision, --remat and --microbatches is for --mode rules and tensor"
     run explain 0 explain $model "$here/a.plan" w2 $machine --json
     run explain_exact 0 explain $model "$here/a.plan" h.mm $machine --exact --json
     run explain_text 0 explain $model "$here/a.plan" w2 $machine

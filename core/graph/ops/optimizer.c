@@ -1,13 +1,22 @@
 /* Optimizer updates as ops: parameter, gradient and slots in, parameter and slots out, in place.
- * And the sum of a gradient over microbatches. */
+ * And the sum of a gradient over microbatches, and dynamic loss scaling
+ * (core/transform/precision.h).
+ *
+ * The last operand of an update, which may be left out, is a factor of the gradient, one number;
+ * with 0 the parameter and its slots stay as they are, whatever the gradient is. */
 #include "core/graph/ops/common.h"
 
 static dtp_status infer_update(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     DTP_TRY(dtp_op__need_float(call, 0, err));
     for (int32_t i = 1; i < call->n_in; i++) {
-        if (!dtp_ttype_equal(&call->in[i], &call->in[0])) {
-            return DTP_FAIL(err, DTP_INVALID, "operand %d has another type than the parameter", i);
+        const bool factor = i > call->op->n_out;
+        const dtp_ttype one = {.dtype = call->in[0].dtype};
+        if (!dtp_ttype_equal(&call->in[i], factor ? &one : &call->in[0])) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            factor ? "operand %d, the factor of the gradient, is not one number"
+                                   : "operand %d has another type than the parameter",
+                            i);
         }
     }
     DTP_TRY(dtp_op__set_out(call, has_out, &call->in[0], out, err));
@@ -16,6 +25,29 @@ static dtp_status infer_update(const dtp_op_call *call, bool has_out, dtp_ttype 
     }
     return DTP_OK;
 }
+
+/* Scale, finite steps since it changed, steps skipped, sum over all gradients. */
+static dtp_status infer_loss_scale(const dtp_op_call *call, bool has_out, dtp_ttype *out,
+                                   dtp_err *err)
+{
+    const dtp_ttype one = {.dtype = call->in[0].dtype};
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    for (int32_t i = 0; i < call->n_in; i++) {
+        if (!dtp_ttype_equal(&call->in[i], &one)) {
+            return DTP_FAIL(err, DTP_INVALID, "operand %d is not one %s", i,
+                            dtp_dtype_name(one.dtype));
+        }
+        out[i] = i > 0 ? one : out[i];
+    }
+    return dtp_op__set_out(call, has_out, &one, out, err);
+}
+
+static const dtp_attr_spec SCALE_ATTRS[] = {
+    {.key = "growth", .kind = DTP_ATTR_FLOAT, .def = 2.0, .min = 1.0, .max = 1e6},
+    {.key = "backoff", .kind = DTP_ATTR_FLOAT, .def = 0.5, .min = 1e-6, .max = 1.0},
+    {.key = "interval", .kind = DTP_ATTR_INT, .def = 2000, .min = 1.0, .max = 1e9},
+    {.key = NULL}};
+static const char *const SCALE_OUTS[] = {"good", "skipped", "factor"};
 
 /* A hyperparameter with its default; low <= value < high. */
 #define HYPER(name, value, low, high)                                                              \
@@ -43,7 +75,7 @@ static const char *const MOMENTUM_OUTS[] = {"m"};
 static const char *const ADAM_OUTS[] = {"m", "v"};
 
 #define ROW_UPDATE(op, text, n)                                                                    \
-    DTP_ROW(op, text, (n) + 1, (n) + 1, (n)),                                                      \
+    DTP_ROW(op, text, (n) + 1, (n) + 2, (n)),                                                      \
         .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE, .infer = infer_update,  \
         .elem_flops = 4.0 * (n), .no_grad = "it ends a step", .inplace_in = {1, 3, 4}
 
@@ -67,6 +99,17 @@ const dtp_op_def dtp_ops_optimizer[] = {
         .no_grad = "it ends a microbatch",
         .inplace_in = {1},
         .bench = {"rc rc"},
+    },
+    {
+        DTP_ROW("loss_scale", "the next scale of the loss, and the factor of this step's gradients",
+                4, 4, 4),
+        .flags = DTP_OP_INTERNAL_USE,
+        .attrs = SCALE_ATTRS,
+        .out_names = SCALE_OUTS,
+        .infer = infer_loss_scale,
+        .elem_flops = 1.0,
+        .no_grad = "it ends a step",
+        .bench = {"_ _ _ _"},
     },
     {.name = NULL},
 };
