@@ -9,17 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-dtp_status dtp_comm__mpi_check(int code, int32_t rank, const char *what, dtp_err *err)
-{
-    if (code == MPI_SUCCESS) {
-        return DTP_OK;
-    }
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int n = 0;
-    MPI_Error_string(code, text, &n);
-    return DTP_FAIL(err, DTP_COMM, "rank %d: %s: %.*s", rank, what, n, text);
-}
-
 static dtp_status mpi_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 {
     const dtp_comm__mpi *c = t->self;
@@ -302,6 +291,7 @@ static dtp_status join(dtp_comm__mpi *c, dtp_err *err)
     for (int32_t r = 0; r < size && !afar; r++) {
         afar = c->shared->bases[r] == NULL;
     }
+    c->remote->run = dtp_comm__messages_run;
     if (c->shared != NULL) {
         c->shared->remote = c->remote;
     }

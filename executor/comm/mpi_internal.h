@@ -157,6 +157,9 @@ struct dtp_comm__remote {
     MPI_Comm world;
     dtp_comm__shared *shared; /* NULL: none */
     int64_t limit;            /* largest count of one message */
+    /* dtp_comm__messages_run */
+    dtp_status (*run)(dtp_comm__remote *r, const dtp_coll *coll, const void *in, void *out,
+                      dtp_err *err);
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -213,6 +216,8 @@ dtp_status dtp_comm__remote_failure(dtp_comm__remote *r, dtp_err *err) DTP_MUST_
 /* For mpi_messages.c, on the thread: waits until all requests of a wave are done. */
 dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave,
                                    dtp_err *err) DTP_MUST_CHECK;
+/* No more collectives can run; called with the lock held. */
+void dtp_comm__remote_break_locked(dtp_comm__remote *r, const dtp_err *why);
 /* The ranks are lost; takes over the verdict, which the thread tells the others when it is this
  * rank's. */
 void dtp_comm__remote_lose(dtp_comm__remote *r, int32_t issuer, const char *why);

@@ -101,49 +101,12 @@ static void abandon(dtp_comm__remote *r)
 
 /* ---- the queue ---- */
 
-dtp_status dtp_comm__remote_failure(dtp_comm__remote *r, dtp_err *err)
-{
-    if (!atomic_load(&r->broken)) {
-        return DTP_OK;
-    }
-    pthread_mutex_lock(&r->lock);
-    dtp_status status = DTP_FAIL(err, r->failure.code, "%s", r->failure.msg);
-    if (err != NULL) {
-        err->told = r->failure.told;
-    }
-    pthread_mutex_unlock(&r->lock);
-    return status;
-}
-
-static void break_locked(dtp_comm__remote *r, const dtp_err *why)
-{
-    if (!atomic_load(&r->broken)) {
-        r->failure = *why;
-        atomic_store(&r->broken, true);
-    }
-    r->first = r->last = NULL;
-    pthread_cond_broadcast(&r->changed);
-}
-
-void dtp_comm__remote_lose(dtp_comm__remote *r, int32_t issuer, const char *why)
-{
-    dtp_err err = {0};
-    dtp_status status = DTP_FAIL(&err, DTP_COMM, "%s", why);
-    (void)status;
-    err.told = issuer != r->base->rank;
-    pthread_mutex_lock(&r->lock);
-    break_locked(r, &err);
-    r->issuer = !atomic_load(&r->lost) || issuer < r->issuer ? issuer : r->issuer;
-    atomic_store(&r->lost, true);
-    pthread_mutex_unlock(&r->lock);
-}
-
 static dtp_status run_one(dtp_comm__remote *r, const dtp_request *request, dtp_err *err)
 {
     r->since_s = dtp_now_s();
     r->coll = &request->coll;
     r->n_requests = 0;
-    dtp_status status = dtp_comm__messages_run(r, r->coll, request->in, request->out, err);
+    dtp_status status = r->run(r, r->coll, request->in, request->out, err);
     if (status != DTP_OK) {
         abandon(r);
     }
@@ -182,7 +145,7 @@ static void *thread_main(void *arg)
             r->done = request->turn;
         }
         if (status != DTP_OK) {
-            break_locked(r, &err);
+            dtp_comm__remote_break_locked(r, &err);
         }
         r->busy = false;
         pthread_cond_broadcast(&r->changed);
@@ -327,7 +290,7 @@ void dtp_comm__remote_end(dtp_comm__remote *r, const char *why)
     dtp_status status = DTP_FAIL(&err, DTP_COMM, "rank %d runs no more collectives%s%.900s",
                                  r->base->rank, why != NULL ? ": " : "", why != NULL ? why : "");
     (void)status;
-    break_locked(r, &err);
+    dtp_comm__remote_break_locked(r, &err);
     pthread_mutex_unlock(&r->lock);
     if (r->runs) {
         (void)pthread_join(r->thread, NULL);

@@ -29,7 +29,7 @@ begun() {
 }
 # ended MS PROCESS: within so many ms after $start
 ended() {
-    while kill -0 "$2" 2>/dev/null; do
+    while grep -q '^State:[[:space:]]*[^Z[:space:]]' "/proc/$2/status" 2>/dev/null; do
         [ $(($(now_ms) - start)) -gt "$1" ] && return 1
         sleep 0.05
     done
@@ -100,7 +100,7 @@ for ((m = 0; m < moments; m++)); do
     grep -q "$words" "$dir/said" || complain "$what: no '$words'"
     kill -9 $run "${ranks[@]}" 2>/dev/null
     wait $run 2>/dev/null
-    hosts_link $((victim + 1)) up
+    [ $how != link ] || { hosts_link $((victim + 1)) up && sleep 0.5; }
 done
 echo "$moments moments, $failed failed"
 [ $failed -eq 0 ]
