@@ -11,12 +11,6 @@ dtp_bench_options dtp_bench_options_init(bool quick)
     return (dtp_bench_options){.budget_s = quick ? 20.0 : 60.0, .quick = quick};
 }
 
-void dtp_bench_samples_free(dtp_samples *samples)
-{
-    free(samples->items);
-    *samples = (dtp_samples){0};
-}
-
 /* Element i of a pool is that of its pattern. */
 static void fill_pattern(dtp_dtype dtype, int32_t n, void *chunk)
 {

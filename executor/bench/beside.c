@@ -1,8 +1,8 @@
 /* How much products and collectives slow each other down while both run.
  *
- * In turn: products alone, an all-reduce alone, and both, the all-reduce started before the products
- * and waited for after them. There are so many products that they take about half as long as the
- * all-reduce, so they run beside it from first to last. With k, c the times alone, k' that of the
+ * In turn: products alone, an all-reduce alone, and both, the all-reduce started before the
+ * products and waited for after them. There are so many products that they take about half as long as the
+ * all-reduce, so they run beside it from first to last. With k, c the times alone, k' that of
  * products beside it and t that of both, the all-reduce got k'/f done beside the products and the
  * rest alone: t = k' + c - k'/f. */
 #include <math.h>
@@ -110,16 +110,4 @@ dtp_status dtp_bench_measure_beside(dtp_bench *b, dtp_bench_action action, void 
     sample.time_s = of[BOTH];
     sample.repeats = ROUNDS;
     return dtp_bench_add(b, &sample, err);
-}
-
-dtp_status dtp_bench_beside(dtp_bench *b, dtp_err *err)
-{
-    static const dtp_bench_recipe PRODUCT = {"einsum", "mk kn | out=mn"};
-    dtp_bench_sizes s = {{0}};
-    bool done = false;
-    if (b->comm->size == 1 || !b->comm->transport.caps.asynchronous) {
-        return DTP_OK;
-    }
-    s.of['m' - 'a'] = s.of['k' - 'a'] = s.of['n' - 'a'] = 256;
-    return dtp_bench_measure_recipe(b, &PRODUCT, &s, DTP_F32, DTP_SAMPLE_BESIDE, &done, err);
 }

@@ -209,3 +209,17 @@ dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
     }
     return DTP_OK;
 }
+
+/* ---- products beside a collective ---- */
+
+dtp_status dtp_bench_beside(dtp_bench *b, dtp_err *err)
+{
+    static const dtp_bench_recipe PRODUCT = {"einsum", "mk kn | out=mn"};
+    dtp_bench_sizes s = {{0}};
+    bool done = false;
+    if (b->comm->size == 1 || !b->comm->transport.caps.asynchronous) {
+        return DTP_OK;
+    }
+    s.of['m' - 'a'] = s.of['k' - 'a'] = s.of['n' - 'a'] = 256;
+    return dtp_bench_measure_recipe(b, &PRODUCT, &s, DTP_F32, DTP_SAMPLE_BESIDE, &done, err);
+}

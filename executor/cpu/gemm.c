@@ -2,7 +2,6 @@
 #include "executor/cpu/gemm.h"
 
 #include <assert.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,18 +29,6 @@ struct dtp_gemm_plan {
     int64_t n_states;
     void **states; /* [member of the team][block]; NULL when the provider has none */
 };
-
-int dtp_gemm_enter(void)
-{
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(1);
-    return before;
-}
-
-void dtp_gemm_leave(int entered)
-{
-    omp_set_num_threads(entered);
-}
 
 /* Cuts C into rows x cols blocks for `threads` threads: the grid that reads least of A and B,
  * blocks not thinner than 32. */

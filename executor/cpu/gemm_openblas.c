@@ -1,8 +1,21 @@
 #include "executor/cpu/gemm_provider.h"
 
 #include <assert.h>
+#include <omp.h>
 
 #include "executor/cpu/blas.h"
+
+int dtp_gemm_enter(void)
+{
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(1);
+    return before;
+}
+
+void dtp_gemm_leave(int entered)
+{
+    omp_set_num_threads(entered);
+}
 
 static blasint ld(int64_t given, int64_t least)
 {

@@ -3,8 +3,8 @@
  * Time: a log of what a rank runs, replayed with the predicted time of every instruction, takes the
  * predicted step, and so does the order of every model at its full size. Memory: with every byte
  * poisoned that no value needs, and collectives that move data at the START or not before the WAIT,
- * a step gives the same bits, within the predicted peak. A WAIT that comes too late for a reader and
- * memory that is used again too early are noticed. */
+ * a step gives the same bits, within the predicted peak. A WAIT that comes too late for a reader
+ * and memory that is used again too early are noticed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,8 +84,8 @@ static dtp_program *lower(const subject *s, int32_t i, dtp_overlap overlap,
 /* ---- time ---------------------------------------------------------------------------------------
  */
 
-/* What a step takes: compute goes from one instruction to the next, the queue from one collective to
- * the next. */
+/* What a step takes: compute goes from one instruction to the next, the queue from one collective
+ * to the next. */
 typedef struct clocks {
     double compute_s, queue_s;
     double *ended_s; /* by START */
@@ -351,7 +351,7 @@ static void test_overlap__poisoned_memory_and_late_collectives_change_nothing(vo
 /* ---- faults -------------------------------------------------------------------------------------
  */
 
-/* Exchanges a WAIT with the instruction behind it that reads its result; false when there is none. */
+/* Exchanges a WAIT with the instruction behind it that reads its result; false: there is none. */
 static bool delay_wait(dtp_program *p, int32_t i)
 {
     const dtp_instr *start = &p->instrs[p->instrs[i].pair];
