@@ -1,10 +1,10 @@
 /* How much products and collectives slow each other down while both run.
  *
  * In turn: products alone, an all-reduce alone, and both, the all-reduce started before the
- * products and waited for after them. There are so many products that they take about half as long as the
- * all-reduce, so they run beside it from first to last. With k, c the times alone, k' that of
- * products beside it and t that of both, the all-reduce got k'/f done beside the products and the
- * rest alone: t = k' + c - k'/f. */
+ * products and waited for after them. There are so many products that they take about half as long
+ * as the all-reduce, so they run beside it from first to last. With k, c the times alone, k' that
+ * of products beside it and t that of both, the all-reduce got k'/f done beside the products and
+ * the rest alone: t = k' + c - k'/f. */
 #include <math.h>
 #include <stdlib.h>
 
