@@ -112,7 +112,7 @@ static void update_block(const update_job *job, int64_t at, int64_t n)
         *in[k] = half || whole == NULL ? from[k] : *in[k] + at;
     }
     for (int32_t k = 0; k < 3; k++) {
-        *out[k] = half || *out[k] == NULL ? to[k] : *out[k] + at;
+        *out[k] = half || *out[k] == NULL ? &to[k][0] : *out[k] + at;
     }
     if (job->scaled) {
         for (int64_t i = 0; i < n; i++) {

@@ -55,6 +55,7 @@ static void check_instrs(dtp_program *p)
     assert_true(copy->kind == DTP_INSTR_KERNEL);
     copy->kind = DTP_INSTR_COPY;
     dtp_instr *kernel = find(p, DTP_INSTR_KERNEL, false);
+    const dtp_value_id *const lists[] = {coll->in, coll->out};
     coll->in = &in;
     coll->out = &out;
     const field fields[] = {
@@ -78,6 +79,8 @@ static void check_instrs(dtp_program *p)
         {"workspace", &kernel->workspace},
     };
     check_fields(p, fields, sizeof fields / sizeof *fields);
+    coll->in = lists[0];
+    coll->out = lists[1];
 }
 
 static void check_attributes(dtp_program *p)

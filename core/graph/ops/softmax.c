@@ -22,9 +22,9 @@ static dtp_status check(const dtp_op_call *call, int32_t like, bool any_order, c
     for (int32_t i = 1; i < call->n_in && i <= 2; i++) {
         const bool is_like = i <= like;
         DTP_TRY(dtp_rows__match(call, i, names[i],
-                                is_like              ? &call->in[0]
-                                : names[i][0] == 'm' ? &maxima
-                                                     : rows,
+                                is_like                                  ? &call->in[0]
+                                : names[i] != NULL && names[i][0] == 'm' ? &maxima
+                                                                         : rows,
                                 !is_like || any_order, err));
     }
     return DTP_OK;
