@@ -46,7 +46,7 @@ start=$(now_ms)
 kill -STOP "${ranks[1]}"
 ended $((1000 * timeout + 5000)) "${ranks[0]}" || complain "one host: rank 0 goes on"
 ended $((1000 * timeout + 10000)) $run || complain "one host: dtrun goes on"
-grep -q '^dtrun: rank [01]: step .*: instruction .*node .*: rank [01] has not come' "$dir/said" || complain "one host: no message"
+grep -q '^dtrun: rank [01]: \(step .*: instruction .*node\|step .*: loss\|after step\).*rank [01] has not come' "$dir/said" || complain "one host: no message"
 kill -9 $run "${ranks[@]}" 2>/dev/null
 wait $run 2>/dev/null
 
