@@ -67,17 +67,31 @@ static size_t common_prefix(const char *a, size_t n, const char *b)
     return whole ? n : same;
 }
 
-/* A fused all-reduce: in[1..] are its members. */
-static dtp_status describe_fused(const making *k, const dtp_instr *instr, dtp_comm_entry *e,
-                                 dtp_err *err)
+/* The graph tensor that operand i of a collective is a version of; -1 = none. */
+static dtp_tensor_id moved_tensor(const making *k, const dtp_instr *instr, int32_t i)
 {
+    dtp_value_id v = instr->in[i];
+    v = k->p->values[v].kind == DTP_VALUE_STAGING ? k->packed[v] : v;
+    return v < 0 ? -1 : k->p->values[v].tensor;
+}
+
+/* A bucket goes by what the names of its members have in common; each is named by the node that
+ * made the tensor, a parameter by itself. Reductions are of gradients when all of them are. */
+static dtp_status describe_bucket(const making *k, const dtp_instr *instr, dtp_comm_entry *e,
+                                  dtp_err *err)
+{
+    const dtp_graph *g = k->p->graph;
     const char *name = NULL;
     size_t n = 0;
-    e->members = instr->n_in - 1;
-    e->cause = instr->phase == DTP_UPDATE ? DTP_COMM_UPDATE : DTP_COMM_GRADIENT;
-    for (int32_t i = 1; i < instr->n_in; i++) {
-        const dtp_tensor_id t = k->p->values[instr->in[i]].tensor;
-        const char *module = module_of(k->p->graph, t < 0 ? -1 : k->p->graph->tensors[t].producer);
+    e->members = instr->n_in;
+    e->cause = cause_of(k, instr, moved_tensor(k, instr, 0));
+    if (dtp_coll_reduces(e->kind) && instr->phase != DTP_UPDATE) {
+        e->cause = DTP_COMM_GRADIENT;
+    }
+    for (int32_t i = 0; i < instr->n_in; i++) {
+        const dtp_tensor_id t = moved_tensor(k, instr, i);
+        const dtp_node_id producer = t < 0 ? -1 : g->tensors[t].producer;
+        const char *module = t >= 0 && producer < 0 ? g->tensors[t].name : module_of(g, producer);
         if (e->cause == DTP_COMM_GRADIENT && (t < 0 || !k->gradient[t])) {
             e->cause = DTP_COMM_OUTPUT;
         }
@@ -105,15 +119,10 @@ static dtp_status describe(const making *k, int32_t i, dtp_comm_entry *e, dtp_er
                               dtp_mesh_set_size(&k->p->mesh, instr->coll.set)),
                           .members = 1};
     if (instr->n_in > 1) {
-        return describe_fused(k, instr, e, err);
+        return describe_bucket(k, instr, e, err);
     }
     e->node = instr->node;
-    /* The graph tensor that an operand of a collective is a version of; -1 = none. */
-    dtp_value_id v = instr->in[0];
-    if (k->p->values[v].kind == DTP_VALUE_STAGING) {
-        v = k->packed[v];
-    }
-    e->tensor = v < 0 ? -1 : k->p->values[v].tensor;
+    e->tensor = moved_tensor(k, instr, 0);
     e->cause = cause_of(k, instr, e->tensor);
     e->module = module_of(k->p->graph, instr->node);
     return DTP_OK;

@@ -29,9 +29,9 @@ typedef struct dtp_comm_entry {
     dtp_comm_cause cause;
     dtp_node_id node;     /* -1 = none */
     dtp_tensor_id tensor; /* what is moved; -1: something inside an op, or several tensors */
-    int32_t members;      /* tensors that share a fused all-reduce; 1 otherwise */
-    const char *module;   /* dotted name of the forward node or parameter; of fused ones what
-                             their names have in common */
+    int32_t members;      /* of a bucket; 1 otherwise */
+    const char *module;   /* dotted name of the forward node or parameter; of a bucket what
+                             the names of its members have in common */
 } dtp_comm_entry;
 
 typedef struct dtp_comm_amount {

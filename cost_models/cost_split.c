@@ -21,9 +21,10 @@ static void add(dtp_cost_split *to, const dtp_cost_split *c)
 static dtp_tensor_id moved_tensor(const dtp_program *p, const dtp_instr *instr,
                                   dtp_tensor_id *tensor)
 {
-    const dtp_value *in = &p->values[instr->in[0]];
-    const dtp_tensor_id t = in->kind == DTP_VALUE_STAGING ? tensor[instr->in[0]] : in->tensor;
-    for (int32_t i = 0; i < instr->n_out; i++) {
+    dtp_tensor_id t = -1;
+    for (int32_t i = instr->n_out - 1; i >= 0; i--) { /* result i is made of operand i */
+        const dtp_value *in = &p->values[instr->in[i]];
+        t = in->kind == DTP_VALUE_STAGING ? tensor[instr->in[i]] : in->tensor;
         tensor[instr->out[i]] = t;
     }
     return t;

@@ -151,25 +151,24 @@ static dtp_status count_collective(dtp_counters *c, const dtp_program *p, const 
                                    dtp_err *err)
 {
     const dtp_coll *coll = &instr->coll;
+    const double n = (double)dtp_mesh_set_size(&p->mesh, coll->set);
+    const double parts = coll->kind == DTP_ALL_REDUCE ? 1.0 : n;
     if (instr->n_in > 1) {
-        /* The members of a fused all-reduce count one by one, each for the node that made it. */
-        for (int32_t i = 1; i < instr->n_in; i++) {
+        /* The members of a bucket count one by one, each for the node that made it. */
+        for (int32_t i = 0; i < instr->n_in; i++) {
             const dtp_value *v = &p->values[instr->in[i]];
             const dtp_node_id node = v->tensor >= 0 ? p->graph->tensors[v->tensor].producer : -1;
-            dtp_ttype local;
-            dtp_value_local(p, instr->in[i], 0, &local, NULL);
-            DTP_TRY(add_moved(c, p, &instr->coll, node, (double)dtp_ttype_elems(&local), err));
+            const dtp_coll *one = dtp_coll_at(coll, i);
+            DTP_TRY(add_moved(c, p, one, node, (double)one->count * parts, err));
         }
         return DTP_OK;
     }
-    double n = (double)dtp_mesh_set_size(&p->mesh, coll->set);
     if (coll->kind == DTP_PERMUTE) {
         char key[32];
         snprintf(key, sizeof key, "shift[%d]", abs(coll->shift));
         return add(c, key, (double)coll->count * (double)dtp_mesh_ranks(&p->mesh), err);
     }
-    double elems = (double)coll->count * (coll->kind == DTP_ALL_REDUCE ? 1.0 : n);
-    return add_moved(c, p, coll, instr->node, elems, err);
+    return add_moved(c, p, coll, instr->node, (double)coll->count * parts, err);
 }
 
 static int by_name(const void *a, const void *b)

@@ -37,11 +37,13 @@ static dtp_status run_round(const beside *x, bool products, bool collective, dou
 {
     dtp_transport *t = &x->b->comm->transport;
     dtp_request request;
+    dtp_coll_ends ends;
     DTP_TRY(x->b->comm->ops->barrier(x->b->comm, err));
     const double start = dtp_now_s();
     if (collective) {
         char *pool = x->b->pools[DTP_BENCH_HALVES].data; /* of products in f32 none */
-        DTP_TRY(t->ops->start(t, &x->coll, pool, pool + BYTES, &request, err));
+        ends = (dtp_coll_ends){pool, pool + BYTES};
+        DTP_TRY(t->ops->start(t, &x->coll, &ends, &request, err));
     }
     if (products) {
         DTP_TRY(run_products(x, err));

@@ -202,12 +202,16 @@ static void describe(int32_t rank, const dtp_coll *coll, char *out, size_t room)
         return;
     }
     bool reduces = dtp_coll_reduces(coll->kind);
+    char bucket[32] = "";
+    if (coll->n_bucket > 0) {
+        snprintf(bucket, sizeof bucket, " in %d tensors", coll->n_bucket);
+    }
     snprintf(out, room,
-             "rank %d: %s%s%s over mesh dims 0x%x of %" PRId64 " x %s, cut %" PRId64 " to %" PRId64
-             ", shift %d",
+             "rank %d: %s%s%s over mesh dims 0x%x of %" PRId64 " x %s%s, cut %" PRId64
+             " to %" PRId64 ", shift %d",
              rank, dtp_coll_name(coll->kind), reduces ? " " : "",
              reduces ? dtp_reduce_op_name(coll->op) : "", (unsigned)coll->set, coll->count,
-             dtp_dtype_name(coll->dtype), coll->in_outer, coll->out_outer, coll->shift);
+             dtp_dtype_name(coll->dtype), bucket, coll->in_outer, coll->out_outer, coll->shift);
 }
 
 /* All members run the same collective. */
@@ -215,7 +219,7 @@ static bool is_same(const dtp_coll *a, const dtp_coll *b)
 {
     return a->kind == b->kind && a->set == b->set && a->op == b->op && a->dtype == b->dtype &&
            a->count == b->count && a->in_outer == b->in_outer && a->out_outer == b->out_outer &&
-           a->shift == b->shift;
+           a->shift == b->shift && a->n_bucket == b->n_bucket;
 }
 
 bool dtp_comm__differs(const dtp_mesh *mesh, int32_t rank, int32_t member, const dtp_coll *coll,

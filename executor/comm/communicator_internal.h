@@ -53,17 +53,14 @@ dtp_comm__part dtp_comm__part_of(const dtp_coll *coll, bool input, int64_t n, in
 void dtp_comm__copy(void *to, dtp_comm__part to_part, int64_t to_start, const void *from,
                     dtp_comm__part from_part, int64_t from_start, int64_t bytes);
 
-/* The buffers of a member, as this process sees them. */
-typedef struct dtp_comm__slot {
-    const void *in;
-    void *out;
-} dtp_comm__slot;
 /* Whether members write to each other's outputs; otherwise each takes what it needs from the
  * inputs. Reading rows of another core's memory brings much along that is not wanted, so strided
  * parts are read by their owner. */
 bool dtp_comm__pushes(const dtp_coll *coll);
-/* What member `me` of n has to do when it can reach all buffers; see transfer.c. */
-void dtp_comm__transfer(const dtp_coll *coll, int32_t n, int32_t me, const dtp_comm__slot *slots);
+/* What member `me` of n has to do when it can reach all buffers, by member as this process sees
+ * them; see transfer.c. */
+void dtp_comm__transfer(const dtp_coll *coll, int32_t n, int32_t me,
+                        const dtp_coll_ends *const *ends);
 
 /* Memory that grows. */
 typedef struct dtp_comm__scratch {
@@ -71,14 +68,14 @@ typedef struct dtp_comm__scratch {
     size_t capacity;
 } dtp_comm__scratch;
 dtp_status dtp_comm__reserve(dtp_comm__scratch *scratch, size_t bytes, dtp_err *err) DTP_MUST_CHECK;
-/* Gives a private copy of `in` when it overlaps `out` in a way that the collective does not allow
- * in place, else `in` itself. */
+/* Gives a single collective a private copy of its input when that overlaps the output in a way that
+ * the collective does not allow in place: *copy is then in *ends. */
 dtp_status dtp_comm__unalias(dtp_comm__scratch *scratch, const dtp_coll *coll, int32_t n,
-                             int32_t index, const void *in, const void *out, const void **safe,
+                             int32_t index, const dtp_coll_ends **ends, dtp_coll_ends *copy,
                              dtp_err *err) DTP_MUST_CHECK;
 
-/* The collective over a group of one: a copy. */
-void dtp_comm__single(const dtp_coll *coll, const void *in, void *out);
+/* The collective over a group of one: copies. */
+void dtp_comm__single(const dtp_coll *coll, const dtp_coll_ends *ends);
 
 /* DTP_COMM: what rank `rank` reports of the failure of another one; `why` may be "". */
 dtp_status dtp_comm__relay(dtp_err *err, int32_t rank, int32_t failed,

@@ -16,17 +16,17 @@ static dtp_status mpi_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 }
 
 /* Through shared memory it is done here; messages between hosts go on beside the caller. */
-static dtp_status mpi_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+static dtp_status mpi_start(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,
                             dtp_request *request, dtp_err *err)
 {
     dtp_comm__mpi *c = t->self;
     const dtp_mesh *mesh = &c->base.mesh;
-    *request = (dtp_request){.coll = *coll, .in = in, .out = out};
+    *request = (dtp_request){.coll = *coll, .ends = ends};
     DTP_TRY(dtp_comm__check_set(&c->base, coll->set, err));
     DTP_TRY(dtp_comm__can_reduce(coll, err));
     const int32_t n = dtp_mesh_set_size(mesh, coll->set);
     if (n == 1) {
-        dtp_comm__single(coll, in, out);
+        dtp_comm__single(coll, ends);
         return DTP_OK;
     }
     if (coll->count == 0) {
@@ -34,11 +34,11 @@ static dtp_status mpi_start(dtp_transport *t, const dtp_coll *coll, const void *
     }
     bool ran = false;
     if (c->shared != NULL && dtp_comm__shared_reaches(c->shared, coll->set)) {
-        const void *safe;
+        dtp_coll_ends copy;
         const int32_t me = dtp_mesh_set_index(mesh, coll->set, c->base.rank);
         DTP_TRY(dtp_comm__remote_settle(c->remote, request, err));
-        DTP_TRY(dtp_comm__unalias(&c->scratch, coll, n, me, in, out, &safe, err));
-        DTP_TRY(dtp_comm__shared_run(c->shared, coll, safe, out, &ran, err));
+        DTP_TRY(dtp_comm__unalias(&c->scratch, coll, n, me, &ends, &copy, err));
+        DTP_TRY(dtp_comm__shared_run(c->shared, coll, ends, &ran, err));
     }
     return ran ? DTP_OK : dtp_comm__remote_start(c->remote, request, err);
 }

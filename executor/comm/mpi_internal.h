@@ -42,7 +42,8 @@ enum {
 typedef struct dtp_comm__mailbox {
     _Alignas(DTP_COMM_LINE_BYTES) _Atomic uint64_t posted; /* the turn that the rest is about */
     dtp_coll coll;
-    int64_t in, out; /* offsets in the owner's segment; -1 = elsewhere */
+    /* offsets in the owner's segment, of each end of a bucket; -1 = elsewhere */
+    int64_t in[DTP_MAX_BUCKET], out[DTP_MAX_BUCKET];
     _Alignas(DTP_COMM_LINE_BYTES) _Atomic uint64_t done; /* last turn whose work is done */
 } dtp_comm__mailbox;
 
@@ -81,7 +82,8 @@ typedef struct dtp_comm__group {
     int32_t n, me;
     uint64_t turn;
     dtp_comm__segment **members;
-    dtp_comm__slot *slots;
+    const dtp_coll_ends **ends; /* by member */
+    dtp_coll_ends *ends_of;     /* DTP_MAX_BUCKET for each */
 } dtp_comm__group;
 
 /* Observed state of another rank; see mpi_deadlock.c. */
@@ -158,7 +160,7 @@ struct dtp_comm__remote {
     dtp_comm__shared *shared; /* NULL: none */
     int64_t limit;            /* largest count of one message */
     /* dtp_comm__messages_run */
-    dtp_status (*run)(dtp_comm__remote *r, const dtp_coll *coll, const void *in, void *out,
+    dtp_status (*run)(dtp_comm__remote *r, const dtp_coll *coll, const dtp_coll_ends *ends,
                       dtp_err *err);
     pthread_t thread;
     pthread_mutex_t lock;
@@ -185,7 +187,7 @@ struct dtp_comm__remote {
     const dtp_coll *coll;        /* it; NULL: none */
     MPI_Request *requests;       /* of it */
     MPI_Request *awaited;        /* those of them that are waited for */
-    dtp_comm__scratch openings, blocks, request_memory, indices, copy;
+    dtp_comm__scratch openings, blocks, request_memory, indices, copy, bucket;
     /* messages about the ranks */
     dtp_comm__control *heard, *said; /* said: those under way */
     MPI_Request hearing;
@@ -225,8 +227,8 @@ void dtp_comm__remote_lose(dtp_comm__remote *r, int32_t issuer, const char *why)
 /* ---- mpi_messages.c ---- */
 
 /* The collective over a group of more than one; count > 0. */
-dtp_status dtp_comm__messages_run(dtp_comm__remote *r, const dtp_coll *coll, const void *in,
-                                  void *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_comm__messages_run(dtp_comm__remote *r, const dtp_coll *coll,
+                                  const dtp_coll_ends *ends, dtp_err *err) DTP_MUST_CHECK;
 
 /* ---- mpi_segment.c: memory shared by the ranks of a host ---- */
 
@@ -253,8 +255,8 @@ bool dtp_comm__shared_reaches(dtp_comm__shared *s, dtp_mesh_set set);
 /* Runs the collective when its group lies on one host and all members can reach all buffers;
  * *ran says whether. Every member of the group calls it for every collective. DTP_COMM when the
  * ranks disagree: on every rank that waits, then or later, and on every later call. */
-dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const void *in,
-                                void *out, bool *ran, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll,
+                                const dtp_coll_ends *ends, bool *ran, dtp_err *err) DTP_MUST_CHECK;
 /* The barrier of all ranks when they are on one host; *ran says whether. */
 dtp_status dtp_comm__shared_barrier(dtp_comm__shared *s, bool *ran, dtp_err *err) DTP_MUST_CHECK;
 

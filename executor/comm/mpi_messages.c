@@ -369,20 +369,20 @@ static dtp_status reserve(op *o, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_comm__messages_run(dtp_comm__remote *r, const dtp_coll *coll, const void *in,
-                                  void *out, dtp_err *err)
+static dtp_status run_single(dtp_comm__remote *r, const dtp_coll *coll, const dtp_coll_ends *ends,
+                             dtp_err *err)
 {
     const dtp_comm *c = r->base;
     op o = {.r = r,
             .coll = coll,
-            .out = out,
+            .out = ends->out,
             .n = dtp_mesh_set_size(&c->mesh, coll->set),
             .me = dtp_mesh_set_index(&c->mesh, coll->set, c->rank),
             .width = dtp_dtype_bytes(coll->dtype),
             .reduces = dtp_coll_reduces(coll->kind)};
-    const void *safe;
-    DTP_TRY(dtp_comm__unalias(&r->copy, coll, o.n, o.me, in, out, &safe, err));
-    o.in = safe;
+    dtp_coll_ends copy;
+    DTP_TRY(dtp_comm__unalias(&r->copy, coll, o.n, o.me, &ends, &copy, err));
+    o.in = ends->in;
     choose_segment(&o);
     DTP_TRY(reserve(&o, err));
     DTP_TRY(open_all(&o, err));
@@ -392,4 +392,52 @@ dtp_status dtp_comm__messages_run(dtp_comm__remote *r, const dtp_coll *coll, con
         return DTP_OK;
     }
     return run_segments(&o, err);
+}
+
+/* ---- buckets ---- */
+
+/* Copies between the inputs (or outputs) of a bucket and one buffer of `parts` parts, each of which
+ * has that part of every collective. */
+static void pack(const dtp_coll *coll, const dtp_coll_ends *ends, bool input, int64_t n,
+                 char *packed)
+{
+    const int64_t parts = input ? dtp_coll_parts_in(coll, n) : dtp_coll_parts_out(coll, n);
+    const int64_t width = dtp_dtype_bytes(coll->dtype);
+    int64_t start = 0;
+    for (int64_t p = 0; p < parts; p++) {
+        for (int32_t k = 0; k < coll->n_bucket; k++) {
+            const dtp_coll *one = &coll->bucket[k];
+            const int64_t bytes = one->count * width;
+            const dtp_comm__part at = dtp_comm__part_of(one, input, n, p);
+            const dtp_comm__part here = {.start = start, .run = bytes, .stride = bytes};
+            if (input) {
+                dtp_comm__copy(packed, here, 0, ends[k].in, at, 0, bytes);
+            } else {
+                dtp_comm__copy(ends[k].out, at, 0, packed, here, 0, bytes);
+            }
+            start += bytes;
+        }
+    }
+}
+
+dtp_status dtp_comm__messages_run(dtp_comm__remote *r, const dtp_coll *coll,
+                                  const dtp_coll_ends *ends, dtp_err *err)
+{
+    const int32_t n = dtp_mesh_set_size(&r->base->mesh, coll->set);
+    if (coll->n_bucket == 0) {
+        return run_single(r, coll, ends, err);
+    }
+    int64_t in, out;
+    dtp_coll one = *coll;
+    one.n_bucket = 0;
+    one.bucket = NULL;
+    dtp_comm__elems(&one, n, &in, &out);
+    const int64_t width = dtp_dtype_bytes(coll->dtype);
+    DTP_TRY(dtp_comm__reserve(&r->bucket, (size_t)((in + out) * width), err));
+    char *packed = r->bucket.data;
+    const dtp_coll_ends whole = {.in = packed, .out = packed + in * width};
+    pack(coll, ends, true, n, packed);
+    DTP_TRY(run_single(r, &one, &whole, err));
+    pack(coll, ends, false, n, whole.out);
+    return DTP_OK;
 }

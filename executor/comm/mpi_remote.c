@@ -106,7 +106,7 @@ static dtp_status run_one(dtp_comm__remote *r, const dtp_request *request, dtp_e
     r->since_s = dtp_now_s();
     r->coll = &request->coll;
     r->n_requests = 0;
-    dtp_status status = r->run(r, r->coll, request->in, request->out, err);
+    dtp_status status = r->run(r, r->coll, request->ends, err);
     if (status != DTP_OK) {
         abandon(r);
     }
@@ -205,16 +205,30 @@ static bool meet(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes)
     return x < y + (uintptr_t)b_bytes && y < x + (uintptr_t)a_bytes;
 }
 
+/* Whether collective i of one writes what j of the other touches, or reads what it writes. */
+static bool ends_meet(const dtp_mesh *mesh, const dtp_request *one, int32_t i,
+                      const dtp_request *other, int32_t j)
+{
+    const int64_t a = dtp_dtype_bytes(one->coll.dtype), b = dtp_dtype_bytes(other->coll.dtype);
+    const dtp_coll_ends *x = &one->ends[i], *y = &other->ends[j];
+    int64_t in, out, other_in, other_out;
+    dtp_comm__elems(dtp_coll_at(&one->coll, i), dtp_mesh_set_size(mesh, one->coll.set), &in, &out);
+    dtp_comm__elems(dtp_coll_at(&other->coll, j), dtp_mesh_set_size(mesh, other->coll.set),
+                    &other_in, &other_out);
+    return meet(x->out, out * a, y->in, other_in * b) ||
+           meet(x->out, out * a, y->out, other_out * b) ||
+           meet(x->in, in * a, y->out, other_out * b);
+}
+
 static bool depends(const dtp_comm__remote *r, const dtp_request *one, const dtp_request *other)
 {
-    const dtp_mesh *mesh = &r->base->mesh;
-    const int64_t a = dtp_dtype_bytes(one->coll.dtype), b = dtp_dtype_bytes(other->coll.dtype);
-    int64_t in, out, other_in, other_out;
-    dtp_comm__elems(&one->coll, dtp_mesh_set_size(mesh, one->coll.set), &in, &out);
-    dtp_comm__elems(&other->coll, dtp_mesh_set_size(mesh, other->coll.set), &other_in, &other_out);
-    return meet(one->out, out * a, other->in, other_in * b) ||
-           meet(one->out, out * a, other->out, other_out * b) ||
-           meet(one->in, in * a, other->out, other_out * b);
+    bool found = false;
+    for (int32_t i = 0; i < dtp_coll_buffers(&one->coll); i++) {
+        for (int32_t j = 0; j < dtp_coll_buffers(&other->coll); j++) {
+            found = found || ends_meet(&r->base->mesh, one, i, other, j);
+        }
+    }
+    return found;
 }
 
 dtp_status dtp_comm__remote_settle(dtp_comm__remote *r, const dtp_request *other, dtp_err *err)
@@ -262,6 +276,7 @@ void dtp_comm__remote_destroy(dtp_comm__remote *r)
     free(r->request_memory.data);
     free(r->indices.data);
     free(r->copy.data);
+    free(r->bucket.data);
     free(r);
 }
 

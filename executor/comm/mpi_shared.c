@@ -38,9 +38,11 @@ static dtp_status find_group(dtp_comm__shared *s, int32_t mailbox, dtp_comm__gro
     g->n = dtp_mesh_set_size(&s->mesh, set);
     g->me = dtp_mesh_set_index(&s->mesh, set, s->rank);
     g->members = dtp_arena_alloc(s->arena, (size_t)g->n, sizeof(dtp_comm__segment *));
-    g->slots = dtp_arena_alloc(s->arena, (size_t)g->n, sizeof *g->slots);
-    DTP_TRY(DTP_MEMORY(err, g->members, g->slots));
+    g->ends = dtp_arena_alloc(s->arena, (size_t)g->n, sizeof *g->ends);
+    g->ends_of = dtp_arena_alloc(s->arena, (size_t)g->n * DTP_MAX_BUCKET, sizeof *g->ends_of);
+    DTP_TRY(DTP_MEMORY(err, g->members, g->ends, g->ends_of));
     for (int32_t i = 0; i < g->n; i++) {
+        g->ends[i] = g->ends_of + (ptrdiff_t)i * DTP_MAX_BUCKET;
         g->members[i] = s->bases[dtp_mesh_set_member(&s->mesh, set, s->rank, i)];
     }
     g->known = true;
@@ -133,28 +135,60 @@ static dtp_status wait_members(dtp_comm__shared *s, const dtp_comm__group *g, in
     return DTP_OK;
 }
 
+/* A buffer of the caller as the others find it: where it is, or at *used of a bounce buffer that it
+ * fits into. */
+static int64_t reach(const dtp_comm__shared *s, const void *data, char *bounce, int64_t bytes,
+                     int64_t *used)
+{
+    const int64_t offset = dtp_comm__shared_offset(s, data);
+    if (offset >= 0 || bytes > DTP_COMM_BOUNCE_BYTES - *used) {
+        return offset;
+    }
+    const int64_t at = *used;
+    *used += (bytes + DTP_COMM_LINE_BYTES - 1) / DTP_COMM_LINE_BYTES * DTP_COMM_LINE_BYTES;
+    return dtp_comm__shared_offset(s, bounce + at);
+}
+
 /* Posts what this member runs. Inputs must be in reach; outputs only where others write them. */
-static void post(dtp_comm__shared *s, dtp_comm__group *g, const dtp_coll *coll, const void *in,
-                 void *out)
+static void post(dtp_comm__shared *s, dtp_comm__group *g, const dtp_coll *coll,
+                 const dtp_coll_ends *ends)
 {
     dtp_comm__segment *own = s->bases[s->rank];
     dtp_comm__mailbox *mailbox = &own->mailboxes[coll->set];
-    int64_t width = dtp_dtype_bytes(coll->dtype), n_in, n_out;
-    dtp_comm__elems(coll, g->n, &n_in, &n_out);
+    int64_t width = dtp_dtype_bytes(coll->dtype), used_in = 0, used_out = 0;
     mailbox->coll = *coll;
-    mailbox->in = dtp_comm__shared_offset(s, in);
-    if (mailbox->in < 0 && n_in * width <= DTP_COMM_BOUNCE_BYTES) {
-        memcpy(own->bounce_in, in, (size_t)(n_in * width));
-        mailbox->in = dtp_comm__shared_offset(s, own->bounce_in);
-    }
-    mailbox->out = 0;
-    if (dtp_comm__pushes(coll)) {
-        mailbox->out = dtp_comm__shared_offset(s, out);
-        if (mailbox->out < 0 && n_out * width <= DTP_COMM_BOUNCE_BYTES) {
-            mailbox->out = dtp_comm__shared_offset(s, own->bounce_out);
+    mailbox->coll.bucket = NULL; /* means nothing to the others */
+    for (int32_t k = 0; k < dtp_coll_buffers(coll); k++) {
+        int64_t n_in, n_out;
+        dtp_comm__elems(dtp_coll_at(coll, k), g->n, &n_in, &n_out);
+        const int64_t before = used_in;
+        mailbox->in[k] = reach(s, ends[k].in, own->bounce_in, n_in * width, &used_in);
+        if (used_in > before) {
+            memcpy(own->bounce_in + before, ends[k].in, (size_t)(n_in * width));
         }
+        mailbox->out[k] = dtp_comm__pushes(coll)
+                              ? reach(s, ends[k].out, own->bounce_out, n_out * width, &used_out)
+                              : 0;
     }
     atomic_store_explicit(&mailbox->posted, g->turn, memory_order_release);
+}
+
+/* Finds where the buffers of all members are in this process; false when some cannot be reached. */
+static bool find_ends(dtp_comm__group *g, const dtp_coll *coll, const dtp_coll_ends *own)
+{
+    bool found = true;
+    for (int32_t i = 0; i < g->n; i++) {
+        const dtp_comm__mailbox *mailbox = &g->members[i]->mailboxes[coll->set];
+        dtp_coll_ends *ends = g->ends_of + (ptrdiff_t)i * DTP_MAX_BUCKET;
+        char *base = (char *)g->members[i];
+        for (int32_t k = 0; k < dtp_coll_buffers(coll); k++) {
+            found = found && mailbox->in[k] >= 0 && mailbox->out[k] >= 0;
+            ends[k] = (dtp_coll_ends){
+                .in = base + mailbox->in[k],
+                .out = i == g->me && !dtp_comm__pushes(coll) ? own[k].out : base + mailbox->out[k]};
+        }
+    }
+    return found;
 }
 
 /* Every member sees what all run, so every one finds the same first difference; the ranks that it
@@ -172,8 +206,8 @@ static dtp_status check_same(dtp_comm__shared *s, const dtp_comm__group *g, dtp_
     return DTP_OK;
 }
 
-dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const void *in,
-                                void *out, bool *ran, dtp_err *err)
+dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll,
+                                const dtp_coll_ends *ends, bool *ran, dtp_err *err)
 {
     dtp_comm__group *g;
     char why[DTP_ERR_MSG_BYTES];
@@ -184,7 +218,7 @@ dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const
     }
     DTP_TRY(find_group(s, (int32_t)coll->set, &g, err));
     g->turn++;
-    post(s, g, coll, in, out);
+    post(s, g, coll, ends);
     DTP_TRY(wait_members(s, g, (int32_t)coll->set, DTP_COMM_WAITS, err));
     /* Members that have given this one up have posted, and use their buffers no more. */
     for (int32_t i = 0; i < g->n; i++) {
@@ -194,19 +228,9 @@ dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const
         }
     }
     dtp_status same = check_same(s, g, coll->set, why);
-    /* Where the buffers of all members are in this process; false when some cannot be reached. */
-    *ran = true;
-    for (int32_t i = 0; i < g->n; i++) {
-        const dtp_comm__mailbox *mailbox = &g->members[i]->mailboxes[coll->set];
-        char *base = (char *)g->members[i];
-        *ran = *ran && mailbox->in >= 0 && mailbox->out >= 0;
-        g->slots[i] = (dtp_comm__slot){.in = base + mailbox->in, .out = base + mailbox->out};
-    }
-    if (!dtp_comm__pushes(coll)) {
-        g->slots[g->me].out = out;
-    }
-    if (*ran && same == DTP_OK) {
-        dtp_comm__transfer(coll, g->n, g->me, g->slots);
+    *ran = same == DTP_OK && find_ends(g, coll, ends);
+    if (*ran) {
+        dtp_comm__transfer(coll, g->n, g->me, g->ends);
     }
     atomic_store_explicit(&s->bases[s->rank]->mailboxes[coll->set].done, g->turn,
                           memory_order_release);
@@ -215,9 +239,13 @@ dtp_status dtp_comm__shared_run(dtp_comm__shared *s, const dtp_coll *coll, const
         (void)dtp_comm__deadlock_stop(s, DTP_COMM_STUCK, why);
         return check_usable(s, err);
     }
-    if (*ran && dtp_comm__pushes(coll) && dtp_comm__shared_offset(s, out) < 0) {
-        int64_t elems = coll->count * dtp_coll_parts_out(coll, g->n);
-        memcpy(out, s->bases[s->rank]->bounce_out, (size_t)(elems * dtp_dtype_bytes(coll->dtype)));
+    for (int32_t k = 0; k < dtp_coll_buffers(coll) && *ran && dtp_comm__pushes(coll); k++) {
+        const dtp_coll *one = dtp_coll_at(coll, k);
+        const void *pushed = g->ends[g->me][k].out;
+        const int64_t elems = one->count * dtp_coll_parts_out(one, g->n);
+        if (pushed != ends[k].out) {
+            memcpy(ends[k].out, pushed, (size_t)(elems * dtp_dtype_bytes(coll->dtype)));
+        }
     }
     return DTP_OK;
 }

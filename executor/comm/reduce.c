@@ -127,14 +127,16 @@ dtp_status dtp_comm__reserve(dtp_comm__scratch *scratch, size_t bytes, dtp_err *
 }
 
 dtp_status dtp_comm__unalias(dtp_comm__scratch *scratch, const dtp_coll *coll, int32_t n,
-                             int32_t index, const void *in, const void *out, const void **safe,
+                             int32_t index, const dtp_coll_ends **ends, dtp_coll_ends *copy,
                              dtp_err *err)
 {
+    if (coll->n_bucket > 0) {
+        return DTP_OK;
+    }
     int64_t width = dtp_dtype_bytes(coll->dtype), n_in, n_out;
     dtp_comm__elems(coll, n, &n_in, &n_out);
-    uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
+    uintptr_t a = (uintptr_t)(*ends)->in, b = (uintptr_t)(*ends)->out;
     uintptr_t a_bytes = (uintptr_t)(n_in * width), b_bytes = (uintptr_t)(n_out * width);
-    *safe = in;
     bool in_place = (coll->kind == DTP_ALL_REDUCE && a == b) ||
                     (coll->kind == DTP_ALL_GATHER && coll->out_outer <= 1 &&
                      a == b + (uintptr_t)index * a_bytes);
@@ -142,14 +144,18 @@ dtp_status dtp_comm__unalias(dtp_comm__scratch *scratch, const dtp_coll *coll, i
         return DTP_OK;
     }
     DTP_TRY(dtp_comm__reserve(scratch, a_bytes, err));
-    memcpy(scratch->data, in, a_bytes);
-    *safe = scratch->data;
+    memcpy(scratch->data, (*ends)->in, a_bytes);
+    *copy = (dtp_coll_ends){.in = scratch->data, .out = (*ends)->out};
+    *ends = copy;
     return DTP_OK;
 }
 
-void dtp_comm__single(const dtp_coll *coll, const void *in, void *out)
+void dtp_comm__single(const dtp_coll *coll, const dtp_coll_ends *ends)
 {
-    if (in != out && coll->count > 0) {
-        memmove(out, in, (size_t)(coll->count * dtp_dtype_bytes(coll->dtype)));
+    for (int32_t k = 0; k < dtp_coll_buffers(coll); k++) {
+        const int64_t count = dtp_coll_at(coll, k)->count;
+        if (ends[k].in != ends[k].out && count > 0) {
+            memmove(ends[k].out, ends[k].in, (size_t)(count * dtp_dtype_bytes(coll->dtype)));
+        }
     }
 }

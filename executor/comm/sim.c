@@ -28,7 +28,7 @@ typedef struct gate {
 typedef struct group {
     int32_t n;
     gate gate;
-    dtp_comm__slot *slots;
+    const dtp_coll_ends **ends;
     dtp_coll *colls;
 } group;
 
@@ -236,16 +236,16 @@ static dtp_status divide_locked(world *w, dtp_mesh_set set, dtp_err *err)
 {
     const int32_t n = dtp_mesh_set_size(&w->mesh, set);
     division *d;
-    dtp_comm__slot *slots;
+    const dtp_coll_ends **ends;
     dtp_coll *colls;
     DTP_TRY(DTP_NEW(w->arena, d, 1, err));
     d->n_groups = w->size / n;
     DTP_TRY(DTP_NEW(w->arena, d->groups, d->n_groups, err));
-    DTP_TRY(DTP_NEW(w->arena, slots, w->size, err));
+    DTP_TRY(DTP_NEW(w->arena, ends, w->size, err));
     DTP_TRY(DTP_NEW(w->arena, colls, w->size, err));
     for (int32_t i = 0; i < d->n_groups; i++) {
         ptrdiff_t first = (ptrdiff_t)i * n;
-        d->groups[i] = (group){.n = n, .slots = slots + first, .colls = colls + first};
+        d->groups[i] = (group){.n = n, .ends = ends + first, .colls = colls + first};
     }
     w->divisions[set] = d;
     return DTP_OK;
@@ -289,20 +289,20 @@ static dtp_status check_same(const sim_comm *c, const group *g, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const void *in, void *out,
+static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const dtp_coll_ends *ends,
                             dtp_err *err)
 {
     int32_t me = dtp_mesh_set_index(&c->base.mesh, coll->set, c->base.rank);
-    const void *safe;
-    DTP_TRY(dtp_comm__unalias(&c->scratch, coll, g->n, me, in, out, &safe, err));
-    g->slots[me] = (dtp_comm__slot){.in = safe, .out = out};
+    dtp_coll_ends copy;
+    DTP_TRY(dtp_comm__unalias(&c->scratch, coll, g->n, me, &ends, &copy, err));
+    g->ends[me] = ends;
     g->colls[me] = *coll;
     DTP_TRY(rendezvous(c, &g->gate, g->n, coll, err));
     /* every member finds a difference by itself: all leave the gate together, so that each of them
      * reports it and none reports only the failure of a peer */
     dtp_status status = check_same(c, g, err);
     if (status == DTP_OK) {
-        dtp_comm__transfer(coll, g->n, me, g->slots);
+        dtp_comm__transfer(coll, g->n, me, g->ends);
     }
     /* Members that passed the gate pass it again, whatever happens elsewhere: until then each may
      * be in the buffers of the others. */
@@ -312,21 +312,20 @@ static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const v
     return status;
 }
 
-static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, void *out,
-                          dtp_err *err)
+static dtp_status run_ends(sim_comm *c, const dtp_coll *coll, const dtp_coll_ends *ends,
+                           dtp_err *err)
 {
-    sim_comm *c = (sim_comm *)base;
     group *g;
     DTP_TRY(group_of(c, coll->set, &g, err));
     DTP_TRY(dtp_comm__can_reduce(coll, err));
     if (g->n == 1) {
-        dtp_comm__single(coll, in, out);
+        dtp_comm__single(coll, ends);
         return DTP_OK;
     }
     dtp_err local = {0};
-    dtp_status status = run_group(c, g, coll, in, out, &local);
+    dtp_status status = run_group(c, g, coll, ends, &local);
     if (status != DTP_OK) {
-        fail(c->world, base->rank, local.msg);
+        fail(c->world, c->base.rank, local.msg);
         if (err != NULL) {
             *err = local;
         }
@@ -334,14 +333,20 @@ static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, 
     return status;
 }
 
+static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, void *out,
+                          dtp_err *err)
+{
+    return run_ends((sim_comm *)base, coll, &(dtp_coll_ends){in, out}, err);
+}
+
 /* Does the collective at once, or late: when it or a later one is waited for. */
-static dtp_status sim_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+static dtp_status sim_start(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,
                             dtp_request *request, dtp_err *err)
 {
     sim_comm *c = t->self;
-    *request = (dtp_request){.coll = *coll, .in = in, .out = out, .pending = c->late};
+    *request = (dtp_request){.coll = *coll, .ends = ends, .pending = c->late};
     if (!c->late) {
-        return sim_run(&c->base, coll, in, out, err);
+        return run_ends(c, coll, ends, err);
     }
     if (c->first == NULL) {
         c->first = request;
@@ -359,7 +364,7 @@ static dtp_status sim_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
         dtp_request *next = c->first;
         c->first = next->next;
         next->pending = false;
-        DTP_TRY(sim_run(&c->base, &next->coll, next->in, next->out, err));
+        DTP_TRY(run_ends(c, &next->coll, next->ends, err));
     }
     return DTP_OK;
 }

@@ -40,7 +40,7 @@ static dtp_status sub_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
     return parent->ops->prepare(parent, to_parent(s, set), err);
 }
 
-static dtp_status sub_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+static dtp_status sub_start(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,
                             dtp_request *request, dtp_err *err)
 {
     const sub_comm *s = t->self;
@@ -48,7 +48,7 @@ static dtp_status sub_start(dtp_transport *t, const dtp_coll *coll, const void *
     dtp_coll mapped = *coll;
     DTP_TRY(dtp_comm__check_set(&s->base, coll->set, err));
     mapped.set = to_parent(s, coll->set);
-    return parent->ops->start(parent, &mapped, in, out, request, err);
+    return parent->ops->start(parent, &mapped, ends, request, err);
 }
 
 static dtp_status sub_wait(dtp_transport *t, dtp_request *request, dtp_err *err)

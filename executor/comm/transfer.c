@@ -115,7 +115,8 @@ typedef union block {
 
 /* Every member's output gets this member's share of the elements. Inputs may be the outputs (in
  * place): the sum is built in a block on the stack. */
-static void all_reduce(const dtp_coll *coll, int32_t n, int32_t me, const dtp_comm__slot *slots)
+static void all_reduce(const dtp_coll *coll, int32_t n, int32_t me,
+                       const dtp_coll_ends *const *ends, int32_t at_end)
 {
     block b;
     int64_t width = dtp_dtype_bytes(coll->dtype), start, size;
@@ -123,19 +124,20 @@ static void all_reduce(const dtp_coll *coll, int32_t n, int32_t me, const dtp_co
     for (int64_t i = start; i < start + size; i += BLOCK_BYTES / width) {
         int64_t elems = least(start + size - i, BLOCK_BYTES / width);
         size_t bytes = (size_t)(elems * width);
-        memcpy(b.bytes, at_const(slots[0].in, i * width), bytes);
+        memcpy(b.bytes, at_const(ends[0][at_end].in, i * width), bytes);
         for (int32_t j = 1; j < n; j++) {
-            dtp_comm__combine(coll->op, coll->dtype, b.bytes, at_const(slots[j].in, i * width),
-                              elems);
+            dtp_comm__combine(coll->op, coll->dtype, b.bytes,
+                              at_const(ends[j][at_end].in, i * width), elems);
         }
         for (int32_t j = 0; j < n; j++) {
-            memcpy(at(slots[j].out, i * width), b.bytes, bytes);
+            memcpy(at(ends[j][at_end].out, i * width), b.bytes, bytes);
         }
     }
 }
 
 /* Part `me` of all inputs, run by run, a block of a run at a time. */
-static void reduce_scatter(const dtp_coll *coll, int32_t n, int32_t me, const dtp_comm__slot *slots)
+static void reduce_scatter(const dtp_coll *coll, int32_t n, int32_t me,
+                           const dtp_coll_ends *const *ends, int32_t at_end)
 {
     int64_t width = dtp_dtype_bytes(coll->dtype);
     dtp_comm__part part = dtp_comm__part_of(coll, true, n, me);
@@ -143,11 +145,11 @@ static void reduce_scatter(const dtp_coll *coll, int32_t n, int32_t me, const dt
     for (int64_t i = 0, bytes; i < coll->count * width; i += bytes) {
         int64_t in_run = i % part.run;
         int64_t from = part.start + i / part.run * part.stride + in_run;
-        char *out = at(slots[me].out, i);
+        char *out = at(ends[me][at_end].out, i);
         bytes = least(part.run - in_run, block_bytes);
-        memcpy(out, at_const(slots[0].in, from), (size_t)bytes);
+        memcpy(out, at_const(ends[0][at_end].in, from), (size_t)bytes);
         for (int32_t j = 1; j < n; j++) {
-            dtp_comm__combine(coll->op, coll->dtype, out, at_const(slots[j].in, from),
+            dtp_comm__combine(coll->op, coll->dtype, out, at_const(ends[j][at_end].in, from),
                               bytes / width);
         }
     }
@@ -156,13 +158,13 @@ static void reduce_scatter(const dtp_coll *coll, int32_t n, int32_t me, const dt
 /* ---- moves ---- */
 
 /* Bytes [start, start + bytes) of what member `source` has for member `target`. */
-static void hand_over(const dtp_coll *coll, int32_t n, const dtp_comm__slot *slots, int32_t source,
-                      int32_t target, int64_t start, int64_t bytes)
+static void hand_over(const dtp_coll *coll, int32_t n, const dtp_coll_ends *const *ends,
+                      int32_t at_end, int32_t source, int32_t target, int64_t start, int64_t bytes)
 {
     dtp_comm__part from = dtp_comm__part_of(coll, true, n, target);
     dtp_comm__part to = dtp_comm__part_of(coll, false, n, source);
-    const void *in = slots[source].in;
-    void *out = slots[target].out;
+    const void *in = ends[source][at_end].in;
+    void *out = ends[target][at_end].out;
     int64_t all = coll->count * dtp_dtype_bytes(coll->dtype);
     bool in_place =
         at_const(in, from.start) == at(out, to.start) && from.run == all && to.run == all;
@@ -176,40 +178,47 @@ bool dtp_comm__pushes(const dtp_coll *coll)
     return coll->kind == DTP_ALL_REDUCE || (coll->kind == DTP_ALL_TO_ALL && coll->in_outer > 1);
 }
 
-void dtp_comm__transfer(const dtp_coll *coll, int32_t n, int32_t me, const dtp_comm__slot *slots)
+static void run_one(const dtp_coll *coll, int32_t n, int32_t me, const dtp_coll_ends *const *ends,
+                    int32_t at_end)
 {
+    const int64_t bytes = coll->count * dtp_dtype_bytes(coll->dtype);
     if (coll->count == 0) {
         return;
     }
     switch (coll->kind) {
     case DTP_ALL_REDUCE:
-        all_reduce(coll, n, me, slots);
+        all_reduce(coll, n, me, ends, at_end);
         break;
     case DTP_REDUCE_SCATTER:
-        reduce_scatter(coll, n, me, slots);
+        reduce_scatter(coll, n, me, ends, at_end);
         break;
     case DTP_PERMUTE:
-        hand_over(coll, n, slots, dtp_coll_source(coll, n, me), me, 0,
-                  coll->count * dtp_dtype_bytes(coll->dtype));
+        hand_over(coll, n, ends, at_end, dtp_coll_source(coll, n, me), me, 0, bytes);
         break;
     default:
         if (dtp_comm__pushes(coll)) {
             /* Rows of all parts side by side, some at a time: they share cache lines and pages. */
             enum { STRETCH_BYTES = 32 << 10 };
-            int64_t bytes = coll->count * dtp_dtype_bytes(coll->dtype);
             for (int64_t start = 0; start < bytes; start += STRETCH_BYTES) {
                 for (int32_t k = 0; k < n; k++) {
-                    hand_over(coll, n, slots, me, (me + k) % n, start,
+                    hand_over(coll, n, ends, at_end, me, (me + k) % n, start,
                               least(bytes - start, STRETCH_BYTES));
                 }
             }
         } else {
             /* Members begin with themselves, so that they do not crowd one buffer. */
-            int64_t bytes = coll->count * dtp_dtype_bytes(coll->dtype);
             for (int32_t k = 0; k < n; k++) {
-                hand_over(coll, n, slots, (me + k) % n, me, 0, bytes);
+                hand_over(coll, n, ends, at_end, (me + k) % n, me, 0, bytes);
             }
         }
         break;
+    }
+}
+
+void dtp_comm__transfer(const dtp_coll *coll, int32_t n, int32_t me,
+                        const dtp_coll_ends *const *ends)
+{
+    for (int32_t k = 0; k < dtp_coll_buffers(coll); k++) {
+        run_one(dtp_coll_at(coll, k), n, me, ends, k);
     }
 }

@@ -5,8 +5,9 @@
 dtp_status dtp_transport_run(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
                              dtp_err *err)
 {
+    const dtp_coll_ends ends = {in, out};
     dtp_request request;
-    DTP_TRY(t->ops->start(t, coll, in, out, &request, err));
+    DTP_TRY(t->ops->start(t, coll, &ends, &request, err));
     return t->ops->wait(t, &request, err);
 }
 

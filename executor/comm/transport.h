@@ -18,13 +18,18 @@ typedef struct dtp_transport_caps {
                            every such transport */
 } dtp_transport_caps;
 
+/* Where the input and the output of a collective lie. */
+typedef struct dtp_coll_ends {
+    const void *in;
+    void *out;
+} dtp_coll_ends;
+
 /* A started collective. The memory is the caller's and stays where it is from start to wait;
  * the contents are the transport's. */
 typedef struct dtp_request {
     dtp_coll coll;
-    const void *in;
-    void *out;
-    bool pending; /* not done when start returned */
+    const dtp_coll_ends *ends; /* the caller's */
+    bool pending;              /* not done when start returned */
     uint64_t turn;
     struct dtp_request *next; /* started after it */
 } dtp_request;
@@ -36,11 +41,13 @@ typedef struct dtp_transport_ops {
     dtp_status (*prepare)(dtp_transport *t, dtp_mesh_set set, dtp_err *err);
     /* REQUIRED. Starts the collective of spmd/program/program.h over the group of this rank that
      * spans coll->set of the mesh. Every member starts the same collectives in the same order.
-     * Until wait returns, `in` must not change and `out` must not be touched, but that later
-     * collectives may read it: they run in the order of their starts. A transport that is not
-     * asynchronous is done here. DTP_COMM when a peer failed, did not come in time or the ranks
-     * disagree; then the transport is broken, and so are later calls. */
-    dtp_status (*start)(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+     * `ends` has an element for every collective of a bucket, no two of which share memory; it and
+     * coll->bucket are used until wait returns. Until then inputs must not change and outputs must
+     * not be touched, but that later collectives may read them: they run in the order of their
+     * starts. A transport that is not asynchronous is done here. DTP_COMM when a peer failed, did
+     * not come in time or the ranks disagree; then the transport is broken, and so are later calls.
+     */
+    dtp_status (*start)(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,
                         dtp_request *request, dtp_err *err);
     /* REQUIRED. Waits until a started collective is done; once per request, in the order of the
      * starts or another. Errors as for start. */
@@ -61,7 +68,7 @@ struct dtp_transport {
     void *self; /* the object behind it */
 };
 
-/* Start and wait. */
+/* Start and wait of a single collective. */
 dtp_status dtp_transport_run(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -170,7 +170,10 @@ static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__b
     case DTP_INSTR_KERNEL:
         return call_kernel(r, b, dtp_bound_kernel_run, err);
     case DTP_INSTR_START:
-        return t->ops->start(t, &instr->coll, b->in->data, b->out->data, &b->request, err);
+        for (int32_t k = 0; k < instr->n_in; k++) {
+            b->ends[k] = (dtp_coll_ends){b->in[k].data, b->out[k].data};
+        }
+        return t->ops->start(t, &instr->coll, b->ends, &b->request, err);
     case DTP_INSTR_WAIT:
         return t->ops->wait(t, &r->instrs[instr->pair].request, err);
     default:

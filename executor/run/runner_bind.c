@@ -16,15 +16,13 @@ const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i)
     return i->node >= 0 ? p->graph->nodes[i->node].name : "-";
 }
 
-/* Place of a value in the arena: its own, or inside its parent's. */
+/* Place of a value in the arena: its own, or that of the value it lies in; -1 = none. */
 static int64_t place_of(const dtp_program *p, dtp_value_id v)
 {
-    int64_t inner = 0;
     while (p->values[v].offset < 0 && p->values[v].parent >= 0) {
-        inner += p->values[v].parent_offset;
         v = p->values[v].parent;
     }
-    return p->values[v].offset < 0 ? -1 : p->values[v].offset + inner;
+    return p->values[v].offset;
 }
 
 /* Remembers that *pointer is the address of value v when that may change. */
@@ -32,11 +30,7 @@ static dtp_status keep_moving(dtp_runner *r, dtp_value_id v, void **pointer, dtp
 {
     const dtp_program *p = r->program;
     bool external = p->values[v].external;
-    int64_t inside = external ? 0 : place_of(p, v);
-    /* Bytes between the start of the external buffer that v lies in and v. */
-    for (dtp_value_id at = v; external && p->values[at].parent >= 0; at = p->values[at].parent) {
-        inside += p->values[at].parent_offset;
-    }
+    const int64_t inside = external ? 0 : place_of(p, v);
     if (inside < 0 || (!external && !r->borrowed)) {
         return DTP_OK;
     }
@@ -218,11 +212,12 @@ static dtp_status bind_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__b
     return DTP_OK;
 }
 
-static dtp_status bind_collective(dtp_runner *r, const dtp_instr *instr, dtp_err *err)
+/* Collective k of a START: its count fits its buffers. */
+static dtp_status check_counts(const dtp_runner *r, const dtp_instr *instr, int32_t k, dtp_err *err)
 {
-    const dtp_coll *c = &instr->coll;
-    const dtp_value *in = &r->program->values[instr->in[0]],
-                    *out = &r->program->values[instr->out[0]];
+    const dtp_coll *c = dtp_coll_at(&instr->coll, k);
+    const dtp_value *in = &r->program->values[instr->in[k]],
+                    *out = &r->program->values[instr->out[k]];
     int64_t n = dtp_mesh_set_size(&r->program->mesh, c->set), bytes;
     if (c->count < 0 || !dtp_mul_i64(c->count, dtp_dtype_bytes(c->dtype) * n, &bytes)) {
         return DTP_FAIL(err, DTP_RANGE, "a collective of %" PRId64 " elements", c->count);
@@ -234,6 +229,16 @@ static dtp_status bind_collective(dtp_runner *r, const dtp_instr *instr, dtp_err
                         "needs %" PRId64 " and %" PRId64 " bytes, the buffers have %" PRId64
                         " and %" PRId64,
                         need_in, need_out, in->bytes, out->bytes);
+    }
+    return DTP_OK;
+}
+
+static dtp_status bind_collective(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
+                                  dtp_err *err)
+{
+    DTP_TRY(DTP_NEW(r->arena, b->ends, instr->n_in, err));
+    for (int32_t k = 0; k < instr->n_in; k++) {
+        DTP_TRY(check_counts(r, instr, k, err));
     }
     return DTP_OK;
 }
@@ -250,7 +255,7 @@ static dtp_status bind_instr(dtp_runner *r, int32_t index, dtp_err *err)
     case DTP_INSTR_KERNEL:
         return bind_kernel(r, instr, b, err);
     case DTP_INSTR_START:
-        return bind_collective(r, instr, err);
+        return bind_collective(r, instr, b, err);
     case DTP_INSTR_WAIT:
         return DTP_OK;
     default:

@@ -13,6 +13,7 @@ typedef struct dtp_runner__bound {
     int32_t parts, index; /* MOVE: group size, own place in it */
     int64_t start;        /* SLICE */
     dtp_ttype part;       /* PACK, UNPACK */
+    dtp_coll_ends *ends;  /* START */
     dtp_request request;  /* START; waited for by its WAIT */
 } dtp_runner__bound;
 

@@ -2,7 +2,6 @@
  * instruction that writes it (parameters, state and inputs: before the first one) and ends with its
  * last reader (kept values, parameters and state: with the program). A value that no instruction
  * writes is a view: it begins with the value it lies in, which lives at least as long as the view.
- * A bucket begins with its first member.
  */
 #include "spmd/lower/memplan.h"
 
@@ -28,15 +27,6 @@ void dtp_program__liveness(dtp_program *p)
         }
         if (instr->workspace >= 0) {
             p->values[instr->workspace].first = p->values[instr->workspace].last = i;
-        }
-    }
-    /* A bucket is written piece by piece, by the writers of its members. */
-    for (int32_t v = 0; v < p->n_values; v++) {
-        dtp_value *parent = p->values[v].parent >= 0 ? &p->values[p->values[v].parent] : NULL;
-        int32_t first = p->values[v].first;
-        if (parent != NULL && parent->kind == DTP_VALUE_STAGING && parent->parent < 0 &&
-            first >= 0 && (parent->first < 0 || first < parent->first)) {
-            parent->first = first;
         }
     }
     for (int32_t v = 0; v < p->n_values; v++) {

@@ -177,11 +177,11 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
         DTP_TRY(dtp_program__sink_reductions(p, scratch, err));
         DTP_TRY(dtp_program__merge_collectives(p, scratch, err));
     }
-    if (options->bucket_bytes > 0) {
-        DTP_TRY(dtp_program__bucket(p, options->bucket_bytes, scratch, err));
-    }
     if (options->in_place) {
         DTP_TRY(dtp_program__in_place(p, scratch, err));
+    }
+    if (options->bucket_bytes > 0) {
+        DTP_TRY(dtp_program__bucket(p, options->bucket_bytes, scratch, err));
     }
     if (options->external) {
         DTP_TRY(dtp_program__externalize(p, err));

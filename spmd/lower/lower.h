@@ -7,7 +7,7 @@
 typedef struct dtp_lower_options {
     bool merge_collectives; /* consecutive collectives of one kind over several mesh dims become
                                one, and so do the all-reduces of the terms of a sum */
-    int64_t bucket_bytes;   /* gradient all-reduces are fused up to this size; 0 = off */
+    int64_t bucket_bytes;   /* buckets of collectives have at most so many; 0 = none */
     bool in_place;          /* in-place reuse of dying operands */
     bool external;          /* INPUT values and what survives the step lie outside the program's
                                memory, in buffers that the caller binds; inputs are not written. A

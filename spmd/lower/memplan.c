@@ -153,14 +153,7 @@ static dtp_status place_program(dtp_program *p, dtp_arena *arena, dtp_err *err)
         p->values[ids[i]].offset = base + spans[i].offset;
     }
     for (int32_t v = 0; v < p->n_values; v++) {
-        int64_t inside = 0;
-        for (dtp_value_id up = v; p->values[up].parent >= 0; up = p->values[up].parent) {
-            inside += p->values[up].parent_offset;
-        }
-        int64_t offset = p->values[dtp_value_root(p, v)].offset;
-        if (p->values[v].parent >= 0 && offset >= 0) {
-            p->values[v].offset = offset + inside;
-        }
+        p->values[v].offset = p->values[dtp_value_root(p, v)].offset;
     }
     return dtp_add_i64(base, peak, &p->peak_bytes)
                ? DTP_OK

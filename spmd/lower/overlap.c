@@ -1,7 +1,7 @@
 /* The order of a program with overlap.
  *
- * A unit is a collective with the copies that pack its operand and unpack its result: its head
- * (pack, START) moves up and its tail (WAIT, unpack) moves down among the other instructions, the
+ * A unit is a collective with the copies that pack its operands and unpack its results: its head
+ * (packs, START) moves up and its tail (WAIT, unpacks) moves down among the other instructions, the
  * serial ones, which keep their order. Places are gaps: gap g lies before serial instruction g. In
  * a gap tails come before heads, each in serial order.
  *
@@ -21,13 +21,13 @@
 #include "spmd/lower/overlap.h"
 
 #include "spmd/lower/memplan.h"
+#include "spmd/program/needed.h"
 #include "spmd/program/program_internal.h"
 
-/* Serial instructions head..tail of a collective, and the gaps that its parts go to. */
-typedef struct unit {
-    int32_t head, start, tail;
+/* The gaps that the head and the tail of a unit go to. */
+typedef struct gaps {
     int32_t from, to;
-} unit;
+} gaps;
 
 /* Gaps before which (or behind which) accesses to a buffer lie: of kernels and copies, of STARTs,
  * and of WAITs, which stand for the end of what STARTs do. */
@@ -37,26 +37,18 @@ typedef struct accesses {
     int32_t wait_read, wait_write;
 } accesses;
 
-/* When a buffer is needed in the serial order. */
-typedef struct span {
-    int32_t first, last; /* last < first: never */
-    int64_t bytes;
-} span;
-
 typedef struct ordering {
     const dtp_program *p;
     const dtp_overlap *overlap;
     int32_t n, body;
     dtp_instr *serial;
     int32_t n_units;
-    unit *units;
-    int32_t *unit_of;    /* by serial instruction; -1 = none */
-    dtp_value_id *roots; /* by value */
-    accesses *at;        /* by root */
-    span *spans;         /* by root */
-    int64_t *needed;     /* bytes, by serial instruction */
-    int64_t limit;       /* of them; INT64_MAX = none */
-    dtp_value_id *held;  /* buffers of one unit */
+    dtp_comm_unit *units;
+    gaps *gaps;       /* by unit */
+    int32_t *unit_of; /* by serial instruction; -1 = none */
+    accesses *at;     /* by root */
+    dtp_needed needed;
+    dtp_value_id *held; /* buffers of one unit */
 } ordering;
 
 static int32_t least(int32_t a, int32_t b)
@@ -69,43 +61,12 @@ static int32_t most(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* ---- units --------------------------------------------------------------------------------------
- */
-
-/* Whether the copy is of this kind and lies between the staging buffer and a tensor. */
-static bool copies(const ordering *o, int32_t i, dtp_copy_kind kind, dtp_value_id staging)
-{
-    if (i < 0 || i >= o->n || o->serial[i].kind != DTP_INSTR_COPY || o->unit_of[i] >= 0) {
-        return false;
-    }
-    const dtp_instr *copy = &o->serial[i];
-    return copy->move.kind == kind && (kind == DTP_COPY_PACK ? copy->out : copy->in)[0] == staging;
-}
-
-static void find_units(ordering *o)
-{
-    for (int32_t i = 0; i < o->n; i++) {
-        const dtp_instr *instr = &o->serial[i];
-        if (instr->kind != DTP_INSTR_START) {
-            continue;
-        }
-        const bool packs = instr->n_in == 1 && copies(o, i - 1, DTP_COPY_PACK, instr->in[0]);
-        const bool unpacks = instr->n_out == 1 && copies(o, i + 1, DTP_COPY_UNPACK, instr->out[0]);
-        unit *u = &o->units[o->n_units];
-        *u = (unit){.head = packs ? i - 1 : i, .start = i, .tail = unpacks ? i + 1 : i};
-        for (int32_t k = u->head; k <= u->tail; k++) {
-            o->unit_of[k] = o->n_units;
-        }
-        o->n_units++;
-    }
-}
-
 /* ---- limits by dependence -----------------------------------------------------------------------
  */
 
 static const accesses *of(const ordering *o, dtp_value_id v)
 {
-    return &o->at[o->roots[v]];
+    return &o->at[o->needed.roots[v]];
 }
 
 /* Notes a place; `later`: of instructions behind, so the least counts, not the most. */
@@ -117,10 +78,10 @@ static void note(int32_t *field, int32_t place, bool later)
 static void note_compute(ordering *o, const dtp_instr *instr, int32_t place, bool later)
 {
     for (int32_t k = 0; k < instr->n_in; k++) {
-        note(&o->at[o->roots[instr->in[k]]].read, place, later);
+        note(&o->at[o->needed.roots[instr->in[k]]].read, place, later);
     }
     for (int32_t k = 0; k < instr->n_out; k++) {
-        note(&o->at[o->roots[instr->out[k]]].write, place, later);
+        note(&o->at[o->needed.roots[instr->out[k]]].write, place, later);
     }
 }
 
@@ -128,12 +89,12 @@ static void note_collective(ordering *o, const dtp_instr *start, int32_t from, i
                             bool later)
 {
     for (int32_t k = 0; k < start->n_in; k++) {
-        accesses *a = &o->at[o->roots[start->in[k]]];
+        accesses *a = &o->at[o->needed.roots[start->in[k]]];
         note(&a->start_read, from, later);
         note(&a->wait_read, to, later);
     }
     for (int32_t k = 0; k < start->n_out; k++) {
-        accesses *a = &o->at[o->roots[start->out[k]]];
+        accesses *a = &o->at[o->needed.roots[start->out[k]]];
         note(&a->start_write, from, later);
         note(&a->wait_write, to, later);
     }
@@ -148,7 +109,7 @@ static void clear_accesses(ordering *o, int32_t place)
 
 /* The lowest gap before which nothing touches the results of the collective and nothing writes its
  * operands, from what is noted of the instructions behind it. */
-static int32_t lowest(const ordering *o, const unit *u)
+static int32_t lowest(const ordering *o, const dtp_comm_unit *u)
 {
     const dtp_instr *start = &o->serial[u->start];
     int32_t gap = u->head < o->body ? o->body : o->n;
@@ -161,9 +122,8 @@ static int32_t lowest(const ordering *o, const unit *u)
         gap = least(gap, least(least(a->write, a->read), a->start_write));
         gap = least(gap, a->wait_read); /* no need to keep it longer than who reads it */
     }
-    if (u->tail > u->start) {
-        const dtp_instr *unpack = &o->serial[u->tail];
-        const accesses *a = of(o, unpack->out[0]), *from = of(o, unpack->in[0]);
+    for (int32_t i = u->start + 1; i <= u->tail; i++) { /* what it unpacks */
+        const accesses *a = of(o, o->serial[i].out[0]), *from = of(o, o->serial[i].in[0]);
         gap = least(gap, least(least(a->write, a->read), least(a->start_read, a->start_write)));
         gap = least(gap, least(from->write, from->start_write));
     }
@@ -171,11 +131,11 @@ static int32_t lowest(const ordering *o, const unit *u)
 }
 
 /* The highest gap behind everything that the head depends on, from what is noted before it. */
-static int32_t highest(const ordering *o, const unit *u)
+static int32_t highest(const ordering *o, const dtp_comm_unit *u)
 {
     const dtp_instr *start = &o->serial[u->start];
     int32_t gap = u->head < o->body ? 0 : o->body;
-    for (int32_t k = 0; k < start->n_in && u->head == u->start; k++) {
+    for (int32_t k = 0; k < start->n_in; k++) {
         const accesses *a = of(o, start->in[k]);
         gap = most(gap, most(a->write, a->start_write));
     }
@@ -183,9 +143,8 @@ static int32_t highest(const ordering *o, const unit *u)
         const accesses *a = of(o, start->out[k]);
         gap = most(gap, most(most(a->read, a->write), most(a->wait_read, a->wait_write)));
     }
-    if (u->head < u->start) {
-        const dtp_instr *pack = &o->serial[u->head];
-        const accesses *a = of(o, pack->in[0]), *to = of(o, pack->out[0]);
+    for (int32_t i = u->head; i < u->start; i++) { /* what it packs */
+        const accesses *a = of(o, o->serial[i].in[0]), *to = of(o, o->serial[i].out[0]);
         gap = most(gap, most(a->write, a->wait_write));
         gap = most(gap, most(to->read, to->write));
         gap = most(gap, most(to->wait_read, to->wait_write));
@@ -204,15 +163,16 @@ static void find_tails(ordering *o)
             note_compute(o, &o->serial[i], i, true);
             continue;
         }
-        unit *u = &o->units[k];
-        u->to = lowest(o, u);
+        const dtp_comm_unit *u = &o->units[k];
+        int32_t to = lowest(o, u);
         if (k + depth < o->n_units) {
-            u->to = most(least(u->to, o->units[k + depth].head), u->tail + 1);
+            to = most(least(to, o->units[k + depth].head), u->tail + 1);
         }
-        note_collective(o, &o->serial[u->start], u->head, u->to, true);
+        o->gaps[k].to = to;
+        note_collective(o, &o->serial[u->start], u->head, to, true);
         for (int32_t j = u->tail; j >= u->head; j--) {
             if (j != u->start) {
-                note_compute(o, &o->serial[j], j, true);
+                note_compute(o, &o->serial[j], j < u->start ? u->head : u->start + 1, true);
             }
         }
         i = u->head;
@@ -222,113 +182,31 @@ static void find_tails(ordering *o)
 /* ---- limits by memory ---------------------------------------------------------------------------
  */
 
-static void touch(ordering *o, dtp_value_id v, int32_t i)
-{
-    span *s = &o->spans[o->roots[v]];
-    s->first = least(s->first, i);
-    s->last = most(s->last, i);
-}
-
-/* As liveness does for buffers, over serial instructions. */
-static void find_spans(ordering *o)
-{
-    const dtp_program *p = o->p;
-    for (int32_t v = 0; v < p->n_values; v++) {
-        o->spans[v] = (span){INT32_MAX, -1, 0};
-    }
-    for (int32_t i = 0; i < o->n; i++) {
-        const dtp_instr *instr = &o->serial[i];
-        for (int32_t k = 0; k < instr->n_in; k++) {
-            touch(o, instr->in[k], i);
-        }
-        for (int32_t k = 0; k < instr->n_out; k++) {
-            touch(o, instr->out[k], i);
-        }
-        if (instr->workspace >= 0) {
-            touch(o, instr->workspace, i);
-        }
-    }
-    for (int32_t v = 0; v < p->n_values; v++) {
-        const dtp_value *value = &p->values[v];
-        if (value->kind == DTP_VALUE_RESIDENT || value->kind == DTP_VALUE_INPUT) {
-            touch(o, v, 0);
-        }
-        if (value->kind == DTP_VALUE_RESIDENT || value->keep) {
-            touch(o, v, most(o->n - 1, 0));
-        }
-    }
-    int64_t peak = 0, now = 0;
-    for (int32_t v = 0; v < p->n_values; v++) {
-        span *s = &o->spans[v];
-        if (s->last >= s->first && !p->values[v].external) {
-            s->bytes = dtp_program__aligned(p->values[v].bytes);
-            o->needed[s->first] += s->bytes;
-            o->needed[s->last + 1] -= s->bytes;
-        }
-    }
-    for (int32_t i = 0; i <= o->n; i++) {
-        now += o->needed[i];
-        o->needed[i] = now;
-        peak = now > peak ? now : peak;
-    }
-    o->limit = o->overlap->memory_bytes <= 0     ? INT64_MAX
-               : o->overlap->memory_bytes > peak ? o->overlap->memory_bytes
-                                                 : peak;
-}
-
-static int32_t hold(const ordering *o, int32_t n, dtp_value_id v)
-{
-    int32_t j = 0;
-    while (j < n && o->held[j] != o->roots[v]) {
-        j++;
-    }
-    o->held[j] = o->roots[v];
-    return most(n, j + 1);
-}
-
-/* Lists in o->held the buffers that the tail of a unit holds or its head takes; how many. */
-static int32_t find_held(const ordering *o, const unit *u, bool tail)
-{
-    const dtp_instr *start = &o->serial[u->start];
-    int32_t n = 0;
-    /* An operand that is not packed is there before the head anyway. */
-    for (int32_t k = 0; k < start->n_in && (tail || u->head < u->start); k++) {
-        n = hold(o, n, start->in[k]);
-    }
-    for (int32_t k = 0; k < start->n_out; k++) {
-        n = hold(o, n, start->out[k]);
-    }
-    return tail && u->tail > u->start ? hold(o, n, o->serial[u->tail].out[0]) : n;
-}
-
-/* Moves the WAIT (or START) of a unit towards its place, a serial instruction at a time, as long as
+/* Moves the tail (or head) of a unit towards its place, a serial instruction at a time, as long as
  * memory allows. */
-static void give_way(ordering *o, unit *u, bool tail)
+static void give_way(ordering *o, int32_t unit, bool tail)
 {
-    const int32_t n = find_held(o, u, tail);
-    const int32_t step = tail ? 1 : -1;
+    const dtp_comm_unit *u = &o->units[unit];
+    const int32_t n = dtp_needed_buffers(&o->needed, o->serial, tail ? u->start : u->head,
+                                         tail ? u->tail : u->start, 0, o->held);
+    int32_t *place = tail ? &o->gaps[unit].to : &o->gaps[unit].from;
     int32_t gap = tail ? u->start + 1 : u->start;
-    const int32_t goal = tail ? u->to : u->from;
-    for (; gap != goal; gap += step) {
-        const int32_t i = tail ? gap : gap - 1; /* passed by the next step */
-        int64_t more = 0;
-        for (int32_t k = 0; k < n; k++) {
-            const span *s = &o->spans[o->held[k]];
-            more += (tail ? s->last < i : s->first > i) ? s->bytes : 0;
-        }
-        if (more > o->limit - o->needed[i]) {
+    for (int32_t passed; gap != *place; gap += tail ? 1 : -1) {
+        passed = tail ? gap : gap - 1;
+        if (!dtp_needed_hold(&o->needed, n, o->held, passed, passed)) {
             break;
-        }
-        o->needed[i] += more;
-        for (int32_t k = 0; k < n; k++) {
-            touch(o, o->held[k], i);
         }
     }
     gap = tail ? most(gap, u->tail + 1) : least(gap, u->head);
-    if (tail && gap < o->n && o->unit_of[gap] >= 0 && o->units[o->unit_of[gap]].start == gap) {
-        gap = o->units[o->unit_of[gap]].head; /* its START follows its pack at once */
+    /* Not between the copies of another unit, which stay together. */
+    const dtp_comm_unit *in =
+        gap < o->n && o->unit_of[gap] >= 0 ? &o->units[o->unit_of[gap]] : NULL;
+    if (in != NULL && in != u) {
+        gap = tail && gap <= in->start       ? in->head
+              : !tail && gap > in->start + 1 ? in->tail + 1
+                                             : gap;
     }
-    *(tail ? &u->to : &u->from) = gap;
+    *place = gap;
 }
 
 /* ---- the order ----------------------------------------------------------------------------------
@@ -338,7 +216,6 @@ static void find_places(ordering *o)
 {
     const int32_t depth = o->overlap->depth;
     find_tails(o);
-    find_spans(o);
     clear_accesses(o, 0);
     for (int32_t i = 0; i < o->n; i++) {
         const int32_t k = o->unit_of[i];
@@ -346,17 +223,18 @@ static void find_places(ordering *o)
             note_compute(o, &o->serial[i], i + 1, false);
             continue;
         }
-        unit *u = &o->units[k];
-        give_way(o, u, true);
-        u->from = highest(o, u);
+        const dtp_comm_unit *u = &o->units[k];
+        gaps *g = &o->gaps[k];
+        give_way(o, k, true);
+        g->from = highest(o, u);
         if (k >= depth) {
-            u->from = most(u->from, o->units[k - depth].head);
+            g->from = most(g->from, o->units[k - depth].head);
         }
-        give_way(o, u, false);
-        note_collective(o, &o->serial[u->start], u->from, u->to, false);
+        give_way(o, k, false);
+        note_collective(o, &o->serial[u->start], g->from, g->to, false);
         for (int32_t j = u->head; j <= u->tail; j++) {
             if (j != u->start) {
-                note_compute(o, &o->serial[j], j < u->start ? u->from : u->to, false);
+                note_compute(o, &o->serial[j], j < u->start ? g->from : g->to, false);
             }
         }
         i = u->tail;
@@ -371,13 +249,13 @@ static dtp_status sort_units(const ordering *o, bool tail, dtp_arena *arena, int
     DTP_TRY(DTP_NEW(arena, start, (size_t)o->n + 3, err));
     DTP_TRY(DTP_NEW(arena, items, (size_t)o->n_units + 1, err));
     for (int32_t k = 0; k < o->n_units; k++) {
-        start[(tail ? o->units[k].to : o->units[k].from) + 2]++;
+        start[(tail ? o->gaps[k].to : o->gaps[k].from) + 2]++;
     }
     for (int32_t g = 0; g <= o->n; g++) {
         start[g + 2] += start[g + 1];
     }
     for (int32_t k = 0; k < o->n_units; k++) {
-        items[start[(tail ? o->units[k].to : o->units[k].from) + 1]++] = k;
+        items[start[(tail ? o->gaps[k].to : o->gaps[k].from) + 1]++] = k;
     }
     *first = start;
     *list = items;
@@ -389,7 +267,7 @@ static bool in_place(const ordering *o, const dtp_instr *start, dtp_value_id ope
 {
     bool found = false;
     for (int32_t k = 0; k < start->n_out; k++) {
-        found = found || o->roots[start->out[k]] == o->roots[operand];
+        found = found || o->needed.roots[start->out[k]] == o->needed.roots[operand];
     }
     return found;
 }
@@ -430,19 +308,18 @@ static dtp_status write_order(const ordering *o, dtp_arena *arena, dtp_instr **o
     DTP_TRY(DTP_NEW(arena, instrs, (size_t)o->n + (size_t)o->n_units + 1, err));
     for (int32_t g = 0; g <= o->n; g++) {
         for (int32_t k = tails[g]; k < tails[g + 1]; k++) {
-            const unit *u = &o->units[by_tail[k]];
+            const dtp_comm_unit *u = &o->units[by_tail[k]];
             DTP_TRY(add_wait(o, instrs, place[by_tail[k]], n++, arena, err));
-            if (u->tail > u->start) {
-                instrs[n++] = o->serial[u->tail];
+            for (int32_t i = u->start + 1; i <= u->tail; i++) {
+                instrs[n++] = o->serial[i];
             }
         }
         for (int32_t k = heads[g]; k < heads[g + 1]; k++) {
-            const unit *u = &o->units[by_head[k]];
-            if (u->head < u->start) {
-                instrs[n++] = o->serial[u->head];
+            const dtp_comm_unit *u = &o->units[by_head[k]];
+            for (int32_t i = u->head; i <= u->start; i++) {
+                place[by_head[k]] = n;
+                instrs[n++] = o->serial[i];
             }
-            place[by_head[k]] = n;
-            instrs[n++] = o->serial[u->start];
         }
         if (g < o->n && o->unit_of[g] < 0) {
             instrs[n++] = o->serial[g];
@@ -463,14 +340,11 @@ dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, d
     int32_t operands = 0;
     DTP_TRY(DTP_NEW(arena, o.serial, all, err));
     DTP_TRY(DTP_NEW(arena, o.units, all, err));
+    DTP_TRY(DTP_NEW(arena, o.gaps, all, err));
     DTP_TRY(DTP_NEW(arena, o.unit_of, all, err));
-    DTP_TRY(DTP_NEW(arena, o.needed, all + 2, err));
-    DTP_TRY(DTP_NEW(arena, o.roots, n_values, err));
     DTP_TRY(DTP_NEW(arena, o.at, n_values, err));
-    DTP_TRY(DTP_NEW(arena, o.spans, n_values, err));
     for (int32_t i = 0; i < n_from; i++) {
         if (from[i].kind != DTP_INSTR_WAIT) {
-            o.unit_of[o.n] = -1;
             o.serial[o.n++] = from[i];
             operands = most(operands, from[i].n_in + from[i].n_out);
         }
@@ -480,11 +354,11 @@ dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, d
            o.serial[o.body - 1].phase == DTP_UPDATE) {
         o.body--;
     }
-    DTP_TRY(DTP_NEW(arena, o.held, (size_t)operands + 2, err));
-    for (dtp_value_id v = 0; v < p->n_values; v++) {
-        o.roots[v] = dtp_value_root(p, v);
-    }
-    find_units(&o);
+    DTP_TRY(DTP_NEW(arena, o.held, 2 * (size_t)operands + 2, err));
+    o.n_units = dtp_comm_units_find(o.serial, o.n, o.units, o.unit_of);
+    DTP_TRY(dtp_needed_find(p, o.serial, o.n, arena, &o.needed, err));
+    const int64_t allowed = overlap->memory_bytes > 0 ? overlap->memory_bytes : INT64_MAX;
+    o.needed.limit = allowed > o.needed.peak ? allowed : o.needed.peak;
     find_places(&o);
     return write_order(&o, arena, instrs, n, err);
 }

@@ -17,6 +17,16 @@ const char *dtp_coll_name(dtp_coll_kind kind)
     return names[kind];
 }
 
+int32_t dtp_coll_buffers(const dtp_coll *coll)
+{
+    return coll->n_bucket > 0 ? coll->n_bucket : 1;
+}
+
+const dtp_coll *dtp_coll_at(const dtp_coll *coll, int32_t k)
+{
+    return coll->n_bucket > 0 ? &coll->bucket[k] : coll;
+}
+
 int64_t dtp_coll_parts_in(const dtp_coll *coll, int64_t n)
 {
     return coll->kind == DTP_REDUCE_SCATTER || coll->kind == DTP_ALL_TO_ALL ? n : 1;

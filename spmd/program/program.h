@@ -28,12 +28,11 @@ typedef enum dtp_value_kind {
 typedef struct dtp_value {
     const char *name;
     dtp_value_kind kind;
-    dtp_tensor_id tensor; /* graph tensor that it is a version of; -1 = none */
-    dtp_ttype type;       /* global; flat local for STAGING and WORKSPACE (dims[0].id = -1) */
-    dtp_layout layout;    /* of type.rank; replicated for STAGING and WORKSPACE */
-    int64_t bytes;        /* buffer size, the largest of any rank */
-    dtp_value_id parent; /* lives inside that value's buffer (in place, rename, bucket); -1 = own */
-    int64_t parent_offset;
+    dtp_tensor_id tensor;  /* graph tensor that it is a version of; -1 = none */
+    dtp_ttype type;        /* global; flat local for STAGING and WORKSPACE (dims[0].id = -1) */
+    dtp_layout layout;     /* of type.rank; replicated for STAGING and WORKSPACE */
+    int64_t bytes;         /* buffer size, the largest of any rank */
+    dtp_value_id parent;   /* lives inside that value's buffer (in place, rename); -1 = own */
     int32_t first, last;   /* instructions between which the contents matter (liveness) */
     bool keep;             /* must survive the step: outputs, fetches */
     bool external;         /* it lies in a buffer of the caller, not in the device arena; so do all
@@ -64,18 +63,28 @@ typedef enum dtp_instr_kind {
  * A buffer of n parts is a row-major array [outer, n, count/outer] and part p is [:, p, :]: with
  * outer = 1 the parts lie one after the other, else they are the pieces of a tensor cut along a dim
  * that is not the leading one. outer divides count. A buffer of one part is contiguous.
- * A bucketed all_reduce runs on in[0] and out[0], which share one buffer; the values that lie
- * inside it follow as in[1..] and out[1..] so that definitions and uses stay visible. */
+ *
+ * A bucket of all_reduces, reduce_scatters or all_gathers runs as one: the collectives have the same
+ * kind, set, op and dtype, and collective k takes in[k] to out[k]. */
 typedef struct dtp_coll {
     dtp_coll_kind kind;
     dtp_mesh_set set;
     dtp_reduce_op op; /* all_reduce, reduce_scatter: SUM PROD MIN MAX */
     dtp_dtype dtype;
-    int64_t count;
+    int64_t count;     /* of a bucket: the sum of its counts */
     int64_t in_outer;  /* of the input of reduce_scatter and all_to_all; 0 and 1 mean the same */
     int64_t out_outer; /* of the output of all_gather and all_to_all */
     int32_t shift;     /* collective_permute; any sign */
+    int32_t n_bucket;  /* collectives of the bucket, at least 2; 0: it is a single one */
+    const struct dtp_coll *bucket; /* they; borrowed */
 } dtp_coll;
+
+enum { DTP_MAX_BUCKET = 64 };
+
+/* How many inputs, and outputs, a collective has: one, or one for each of its bucket. */
+int32_t dtp_coll_buffers(const dtp_coll *coll);
+/* Collective k of a bucket; a single one itself. */
+const dtp_coll *dtp_coll_at(const dtp_coll *coll, int32_t k);
 
 /* How many parts a member's input and output have, n = group size. */
 int64_t dtp_coll_parts_in(const dtp_coll *coll, int64_t n);

@@ -26,8 +26,7 @@ typedef struct checker {
     bool *valid;   /* by value: the arena holds what was written to it (or fed) */
     bool *written; /* by value: some instruction writes it */
     bool *pending; /* by value: a result of a collective that is not waited for yet */
-    bool *bucket; /* by value: the buffer of a bucketed all-reduce; its members hold the contents */
-    int64_t *at;  /* by value: its first byte */
+    int64_t *at;   /* by value: its first byte */
     int32_t n_active;
     dtp_value_id *active; /* the valid values by offset; their bytes are disjoint */
 } checker;
@@ -54,11 +53,9 @@ static dtp_status check_external(const checker *c, dtp_value_id id, dtp_err *err
         v->kind == DTP_VALUE_WORKSPACE) {
         return DTP_FAIL(err, DTP_INTERNAL, "in part in a buffer of the caller");
     }
-    if (up != NULL && (v->parent_offset < 0 || v->parent_offset + v->bytes > up->bytes ||
-                       v->parent_offset % dtp_dtype_bytes(v->type.dtype) != 0)) {
-        return DTP_FAIL(err, DTP_INTERNAL, "%lld bytes at %lld do not lie inside '%s' (%lld)",
-                        (long long)v->bytes, (long long)v->parent_offset, up->name,
-                        (long long)up->bytes);
+    if (up != NULL && v->bytes > up->bytes) {
+        return DTP_FAIL(err, DTP_INTERNAL, "%lld bytes do not lie inside '%s' (%lld)",
+                        (long long)v->bytes, up->name, (long long)up->bytes);
     }
     return root->kind == DTP_VALUE_INPUT && c->written[id]
                ? DTP_FAIL(err, DTP_INTERNAL, "written into '%s', an input of the caller",
@@ -79,9 +76,7 @@ static dtp_status check_place(const dtp_program *p, const dtp_value *v, dtp_err 
                               (long long)v->offset);
     }
     const dtp_value *up = &p->values[v->parent];
-    if (v->offset != up->offset + v->parent_offset || v->parent_offset < 0 ||
-        v->parent_offset + v->bytes > up->bytes ||
-        v->parent_offset % dtp_dtype_bytes(v->type.dtype) != 0) {
+    if (v->offset != up->offset || v->bytes > up->bytes) {
         return DTP_FAIL(err, DTP_INTERNAL,
                         "%lld bytes at %lld do not lie inside '%s' (%lld at "
                         "%lld)",
@@ -157,16 +152,16 @@ static bool overlap(const checker *c, dtp_value_id a, dtp_value_id b)
 /* Whether the bytes of v still hold its contents; a view's contents are its parent's. */
 static bool is_valid(const checker *c, dtp_value_id v)
 {
-    while (v >= 0 && !c->valid[v] && !c->written[v] && !c->bucket[v]) {
+    while (v >= 0 && !c->valid[v] && !c->written[v]) {
         v = c->p->values[v].parent;
     }
-    return v >= 0 && (c->valid[v] || c->bucket[v]);
+    return v >= 0 && c->valid[v];
 }
 
 /* Whether a collective under way writes v. */
 static bool is_pending(const checker *c, dtp_value_id v)
 {
-    while (c->p->values[v].parent >= 0 && !c->written[v] && !c->bucket[v]) {
+    while (c->p->values[v].parent >= 0 && !c->written[v]) {
         v = c->p->values[v].parent;
     }
     return c->pending[v];
@@ -242,17 +237,16 @@ static dtp_status check_sharing(const checker *c, const dtp_instr *instr, int32_
     /* which operand the output may overwrite; -1 = none */
     int32_t may = instr->kind == DTP_INSTR_KERNEL ? instr->op->inplace_in[o] - 1 : reduces ? o : -1;
     may = may < instr->n_in ? may : -1;
-    bool in_bucket = instr->kind == DTP_INSTR_START && instr->n_in > 1;
     for (int32_t k = 0; k < instr->n_in; k++) {
         const dtp_value *in = &p->values[instr->in[k]];
-        bool allowed = may >= 0 && (instr->in[k] == instr->in[may] || (in_bucket && k == 0)) &&
+        bool allowed = may >= 0 && instr->in[k] == instr->in[may] &&
                        c->at[instr->in[k]] == c->at[instr->out[o]] &&
                        root_of(p, instr->in[k]) == root_of(p, instr->out[o]);
         bool meet = overlap(c, instr->in[k], instr->out[o]);
-        if (meet && !allowed && !(in_bucket && (k == 0 || o == 0))) {
+        if (meet && !allowed) {
             return DTP_FAIL(err, DTP_INTERNAL, "'%s' overwrites operand '%s'", out->name, in->name);
         }
-        if (meet && allowed && in->bytes != out->bytes && !in_bucket) {
+        if (meet && allowed && in->bytes != out->bytes) {
             return DTP_FAIL(err, DTP_INTERNAL, "'%s' takes the buffer of '%s' but not its size",
                             out->name, in->name);
         }
@@ -283,9 +277,7 @@ static dtp_status run_instr(checker *c, int32_t i, dtp_err *err)
             return DTP_FAIL(err, DTP_INTERNAL, "it writes '%s', which is live from %d",
                             c->p->values[v].name, c->p->values[v].first);
         }
-        if (!c->bucket[v]) {
-            DTP_TRY(write_value(c, v, i, true, err));
-        }
+        DTP_TRY(write_value(c, v, i, true, err));
     }
     const dtp_instr *start = instr->kind == DTP_INSTR_WAIT ? &c->p->instrs[instr->pair] : instr;
     for (int32_t o = 0; o < start->n_out; o++) {
@@ -397,9 +389,6 @@ static dtp_status check_ids(checker *c, int32_t i, dtp_err *err)
         }
         c->written[instr->out[k]] = true;
     }
-    if (instr->kind == DTP_INSTR_START && instr->n_in > 1 && instr->n_out > 1) {
-        c->bucket[instr->in[0]] = c->bucket[instr->out[0]] = true;
-    }
     return DTP_OK;
 }
 
@@ -419,7 +408,6 @@ static dtp_status check(checker *c, dtp_arena *arena, dtp_err *err)
     const dtp_program *p = c->p;
     DTP_TRY(DTP_NEW(arena, c->valid, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->written, p->n_values, err));
-    DTP_TRY(DTP_NEW(arena, c->bucket, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->pending, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->at, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->active, p->n_values, err));
@@ -430,7 +418,6 @@ static dtp_status check(checker *c, dtp_arena *arena, dtp_err *err)
         DTP_TRY(dtp_err_prefixed(check_value(c, v, err), err, "program: value %d '%s'", v,
                                  p->values[v].name));
     }
-    /* Finds c->at: parents come first or not, so every value adds up its own chain. */
     int64_t behind = p->peak_bytes;
     for (int32_t v = 0; v < p->n_values; v++) {
         c->at[v] = p->values[v].external ? behind : p->values[v].offset;
@@ -442,9 +429,6 @@ static dtp_status check(checker *c, dtp_arena *arena, dtp_err *err)
     for (int32_t v = 0; v < p->n_values; v++) {
         if (p->values[v].external && p->values[v].parent >= 0) {
             c->at[v] = c->at[root_of(p, v)];
-            for (dtp_value_id up = v; p->values[up].parent >= 0; up = p->values[up].parent) {
-                c->at[v] += p->values[up].parent_offset;
-            }
         }
     }
     for (int32_t v = 0; v < p->n_values; v++) {

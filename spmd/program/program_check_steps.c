@@ -251,31 +251,35 @@ static dtp_status check_move(const dtp_program *p, const dtp_instr *instr, dtp_e
               : DTP_FAIL(err, DTP_INTERNAL, "'%s' to '%s' is no such move", in->name, out->name);
 }
 
-/* A staging buffer is filled just before the START and emptied just after the WAIT. */
-static int32_t copy_at(const dtp_program *p, int32_t start, bool input)
+/* The copy between staging buffer `id` and its tensor: among those that pack just before the START
+ * or those that unpack just after the WAIT. NULL = none. */
+static const dtp_instr *copy_of(const dtp_program *p, int32_t start, bool input, dtp_value_id id)
 {
-    return input ? start - 1 : p->instrs[start].pair + 1;
+    const dtp_copy_kind kind = input ? DTP_COPY_PACK : DTP_COPY_UNPACK;
+    const int32_t step = input ? -1 : 1;
+    for (int32_t i = (input ? start : p->instrs[start].pair) + step; i >= 0 && i < p->n_instrs;
+         i += step) {
+        const dtp_instr *copy = &p->instrs[i];
+        if (copy->kind != DTP_INSTR_COPY || copy->move.kind != kind || copy->n_in != 1 ||
+            copy->n_out != 1) {
+            return NULL;
+        }
+        if ((input ? copy->out : copy->in)[0] == id) {
+            return copy;
+        }
+    }
+    return NULL;
 }
 
-/* The tensor at one end of a collective, looking through its staging buffer. */
-static const dtp_value *tensor_end(const dtp_program *p, int32_t index, bool input)
+/* The tensor at one end of collective k of a START, looking through its staging buffer. */
+static const dtp_value *tensor_end(const dtp_program *p, int32_t index, int32_t k, bool input)
 {
-    dtp_value_id id = input ? p->instrs[index].in[0] : p->instrs[index].out[0];
-    int32_t other = copy_at(p, index, input);
+    const dtp_value_id id = (input ? p->instrs[index].in : p->instrs[index].out)[k];
     if (!dtp_check__is_flat(&p->values[id])) {
         return &p->values[id];
     }
-    if (other < 0 || other >= p->n_instrs || p->instrs[other].kind != DTP_INSTR_COPY ||
-        p->instrs[other].n_in != 1 || p->instrs[other].n_out != 1) {
-        return NULL;
-    }
-    const dtp_instr *move = &p->instrs[other];
-    if (input) {
-        return move->move.kind == DTP_COPY_PACK && move->out[0] == id ? &p->values[move->in[0]]
-                                                                      : NULL;
-    }
-    return move->move.kind == DTP_COPY_UNPACK && move->in[0] == id ? &p->values[move->out[0]]
-                                                                   : NULL;
+    const dtp_instr *copy = copy_of(p, index, input, id);
+    return copy != NULL ? &p->values[(input ? copy->in : copy->out)[0]] : NULL;
 }
 
 /* The axis that `set` splits in v; -1 when it is not one axis. */
@@ -312,74 +316,56 @@ static int64_t at_least_one(int64_t n)
     return n > 1 ? n : 1;
 }
 
-/* One end of a collective lies in memory as it should: either packed by a move over the same axis
+/* One end of a collective lies in memory as it should: either packed by a copy over the same axis
  * and mesh dims, or directly. A set of 0 stands for one part, which has no order. */
-static bool end_fits(const dtp_program *p, int32_t index, bool input, int32_t axis,
+static bool end_fits(const dtp_program *p, int32_t index, int32_t k, bool input, int32_t axis,
                      dtp_mesh_set set, bool even)
 {
     const dtp_instr *instr = &p->instrs[index];
-    const dtp_value *end = &p->values[input ? instr->in[0] : instr->out[0]];
-    int64_t outer = at_least_one(input ? instr->coll.in_outer : instr->coll.out_outer);
-    if (!dtp_check__is_flat(end)) {
-        return even && (set == 0 || parts_in_place(p, end, axis, outer));
+    const dtp_coll *c = dtp_coll_at(&instr->coll, k);
+    const dtp_value_id id = (input ? instr->in : instr->out)[k];
+    int64_t outer = at_least_one(input ? c->in_outer : c->out_outer);
+    if (!dtp_check__is_flat(&p->values[id])) {
+        return even && (set == 0 || parts_in_place(p, &p->values[id], axis, outer));
     }
-    const dtp_copy *move = &p->instrs[copy_at(p, index, input)].move;
+    const dtp_copy *move = &copy_of(p, index, input, id)->move;
     return outer == 1 && move->set == set && (set == 0 || move->axis == axis);
 }
 
-static bool coll_fits(const dtp_program *p, int32_t index, const dtp_value *in,
+static bool coll_fits(const dtp_program *p, int32_t index, int32_t k, const dtp_value *in,
                       const dtp_value *out)
 {
-    const dtp_coll *c = &p->instrs[index].coll;
+    const dtp_instr *instr = &p->instrs[index];
+    const dtp_coll *c = dtp_coll_at(&instr->coll, k);
     int64_t n = dtp_mesh_set_size(&p->mesh, c->set);
     bool even = dtp_layout_is_even(&in->layout, &p->mesh, &in->type) &&
                 dtp_layout_is_even(&out->layout, &p->mesh, &out->type);
     int32_t from = split_axis(in, c->set), to = split_axis(out, c->set);
     switch (c->kind) {
     case DTP_ALL_REDUCE:
-        return !dtp_check__is_flat(&p->values[p->instrs[index].in[0]]) &&
-               !dtp_check__is_flat(&p->values[p->instrs[index].out[0]]) &&
-               equal_outside(in, out, c->set) && placed(in, c->set, DTP_PARTIAL, c->op) &&
+        return !dtp_check__is_flat(&p->values[instr->in[k]]) &&
+               !dtp_check__is_flat(&p->values[instr->out[k]]) && equal_outside(in, out, c->set) &&
+               placed(in, c->set, DTP_PARTIAL, c->op) &&
                placed(out, c->set, DTP_REPLICATE, DTP_REDUCE_SUM);
     case DTP_ALL_GATHER:
         return from >= 0 && placed(out, c->set, DTP_REPLICATE, DTP_REDUCE_SUM) &&
                is_split_step(p, out, in, from, c->set) && c->count == part_elems(p, out, from, n) &&
-               end_fits(p, index, true, from, 0, even) &&
-               end_fits(p, index, false, from, c->set, even);
+               end_fits(p, index, k, true, from, 0, even) &&
+               end_fits(p, index, k, false, from, c->set, even);
     case DTP_REDUCE_SCATTER:
         return to >= 0 && placed(in, c->set, DTP_PARTIAL, c->op) &&
                is_split_step(p, in, out, to, c->set) && c->count == part_elems(p, in, to, n) &&
-               end_fits(p, index, true, to, c->set, even) && end_fits(p, index, false, to, 0, even);
+               end_fits(p, index, k, true, to, c->set, even) &&
+               end_fits(p, index, k, false, to, 0, even);
     case DTP_ALL_TO_ALL: /* from one split axis to another */
         return from >= 0 && to >= 0 && from != to && equal_outside(in, out, c->set) &&
                differs_by(p, in, out, from, c->set) && differs_by(p, out, in, to, c->set) &&
-               c->count == part_elems(p, in, to, n) && end_fits(p, index, true, to, c->set, even) &&
-               end_fits(p, index, false, from, c->set, even);
+               c->count == part_elems(p, in, to, n) &&
+               end_fits(p, index, k, true, to, c->set, even) &&
+               end_fits(p, index, k, false, from, c->set, even);
     default:
         return false;
     }
-}
-
-/* A bucketed all-reduce: operand 0 is the buffer, the members lie inside it at equal places. */
-static bool bucket_fits(const dtp_program *p, const dtp_instr *instr)
-{
-    const dtp_value *buffer = &p->values[instr->in[0]], *reduced = &p->values[instr->out[0]];
-    if (instr->n_in != instr->n_out || instr->coll.kind != DTP_ALL_REDUCE ||
-        !dtp_check__is_flat(buffer) || !dtp_check__is_flat(reduced) ||
-        reduced->parent != instr->in[0] || reduced->parent_offset != 0) {
-        return false;
-    }
-    for (int32_t k = 1; k < instr->n_in; k++) {
-        const dtp_value *in = &p->values[instr->in[k]], *out = &p->values[instr->out[k]];
-        if (in->parent != instr->in[0] || out->parent != instr->out[0] ||
-            in->parent_offset != out->parent_offset || in->type.dtype != instr->coll.dtype ||
-            !equal_outside(in, out, instr->coll.set) ||
-            !placed(in, instr->coll.set, DTP_PARTIAL, instr->coll.op) ||
-            !placed(out, instr->coll.set, DTP_REPLICATE, DTP_REDUCE_SUM)) {
-            return false;
-        }
-    }
-    return true;
 }
 
 /* The shards of a group of a collective_permute have one shape and both ends are cut alike. */
@@ -404,23 +390,21 @@ static bool outers_fit(const dtp_coll *c)
            c->count % at_least_one(c->out_outer) == 0;
 }
 
-static dtp_status check_coll(const dtp_program *p, int32_t index, dtp_err *err)
+/* Collective k of a START. */
+static dtp_status check_coll(const dtp_program *p, int32_t index, int32_t k, dtp_err *err)
 {
     const dtp_instr *instr = &p->instrs[index];
-    const dtp_coll *c = &instr->coll;
-    if (instr->n_in < 1 || instr->n_out < 1 || c->kind < 0 || c->kind >= DTP_N_COLLS ||
-        c->set == 0 || c->set >> p->mesh.n_dims != 0 || c->count < 1 || c->op == DTP_REDUCE_AVG ||
-        (c->kind != DTP_PERMUTE && c->shift != 0)) {
+    const dtp_coll *c = dtp_coll_at(&instr->coll, k);
+    if (c->kind < 0 || c->kind >= DTP_N_COLLS || c->set == 0 || c->set >> p->mesh.n_dims != 0 ||
+        c->count < 1 || c->op == DTP_REDUCE_AVG || (c->kind != DTP_PERMUTE && c->shift != 0)) {
         return DTP_FAIL(err, DTP_INTERNAL, "a malformed collective");
     }
     int64_t n = dtp_mesh_set_size(&p->mesh, c->set);
-    bool many_in = c->kind == DTP_REDUCE_SCATTER || c->kind == DTP_ALL_TO_ALL;
-    bool many_out = c->kind == DTP_ALL_GATHER || c->kind == DTP_ALL_TO_ALL;
-    const dtp_value *in = &p->values[instr->in[0]], *out = &p->values[instr->out[0]];
+    const dtp_value *in = &p->values[instr->in[k]], *out = &p->values[instr->out[k]];
     int64_t elem = dtp_dtype_bytes(c->dtype);
     if (in->type.dtype != c->dtype || out->type.dtype != c->dtype ||
-        in->bytes != (many_in ? n : 1) * c->count * elem ||
-        out->bytes != (many_out ? n : 1) * c->count * elem) {
+        in->bytes != dtp_coll_parts_in(c, n) * c->count * elem ||
+        out->bytes != dtp_coll_parts_out(c, n) * c->count * elem) {
         return DTP_FAIL(err, DTP_INTERNAL,
                         "%lld elements of %s over %lld ranks do not fit '%s' (%lld bytes) and '%s' "
                         "(%lld bytes)",
@@ -441,17 +425,38 @@ static dtp_status check_coll(const dtp_program *p, int32_t index, dtp_err *err)
                    : DTP_FAIL(err, DTP_INTERNAL, "'%s' does not become '%s' by passing shards on",
                               in->name, out->name);
     }
-    if (instr->n_in > 1) {
-        return bucket_fits(p, instr) ? DTP_OK : DTP_FAIL(err, DTP_INTERNAL, "a malformed bucket");
-    }
-    in = tensor_end(p, index, true);
-    out = tensor_end(p, index, false);
-    if (in == NULL || out == NULL || instr->n_out != 1 || !coll_fits(p, index, in, out)) {
+    in = tensor_end(p, index, k, true);
+    out = tensor_end(p, index, k, false);
+    if (in == NULL || out == NULL || !coll_fits(p, index, k, in, out)) {
         return DTP_FAIL(err, DTP_INTERNAL, "it does not lead from '%s' to '%s'",
                         in != NULL ? in->name : "a staging buffer without pack",
                         out != NULL ? out->name : "a staging buffer without unpack");
     }
     return DTP_OK;
+}
+
+/* One operand and result for each collective; those of a bucket are of a kind, and count together
+ * what the bucket counts. */
+static dtp_status check_bucket(const dtp_program *p, int32_t index, dtp_err *err)
+{
+    const dtp_instr *instr = &p->instrs[index];
+    const dtp_coll *c = &instr->coll;
+    const bool may =
+        c->kind == DTP_ALL_REDUCE || c->kind == DTP_REDUCE_SCATTER || c->kind == DTP_ALL_GATHER;
+    bool fits = c->n_bucket >= 0 && c->n_bucket <= DTP_MAX_BUCKET &&
+                (c->n_bucket == 0 || (c->n_bucket > 1 && may && c->bucket != NULL &&
+                                      c->in_outer == 0 && c->out_outer == 0 && c->shift == 0)) &&
+                instr->n_in == dtp_coll_buffers(c) && instr->n_out == instr->n_in;
+    int64_t count = 0;
+    for (int32_t k = 0; k < c->n_bucket && fits; k++) {
+        const dtp_coll *one = &c->bucket[k];
+        fits = one->kind == c->kind && one->set == c->set && one->op == c->op &&
+               one->dtype == c->dtype && one->n_bucket == 0 &&
+               dtp_add_i64(count, one->count, &count);
+    }
+    return fits && (c->n_bucket == 0 || count == c->count)
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INTERNAL, "a malformed bucket");
 }
 
 /* Whether a result lies in the buffer of an operand. */
@@ -490,6 +495,16 @@ static dtp_status check_pair(const dtp_program *p, int32_t index, dtp_err *err)
                            instr->pair, start ? "WAIT" : "START");
 }
 
+static dtp_status check_start(const dtp_program *p, int32_t index, dtp_err *err)
+{
+    DTP_TRY(check_pair(p, index, err));
+    DTP_TRY(check_bucket(p, index, err));
+    for (int32_t k = 0; k < p->instrs[index].n_in; k++) {
+        DTP_TRY(check_coll(p, index, k, err));
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_check__instr(const dtp_program *p, int32_t index, dtp_err *err)
 {
     const dtp_instr *instr = &p->instrs[index];
@@ -499,8 +514,7 @@ dtp_status dtp_check__instr(const dtp_program *p, int32_t index, dtp_err *err)
     case DTP_INSTR_COPY:
         return check_move(p, instr, err);
     case DTP_INSTR_START:
-        DTP_TRY(check_pair(p, index, err));
-        return check_coll(p, index, err);
+        return check_start(p, index, err);
     case DTP_INSTR_WAIT:
         return check_pair(p, index, err);
     default:

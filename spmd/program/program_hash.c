@@ -31,7 +31,7 @@ static uint64_t hash_value(uint64_t h, const dtp_value *v)
     h = hash_type(h, &v->type);
     h = dtp_hash_bytes(h, &v->layout, sizeof v->layout);
     h = dtp_hash_i64(dtp_hash_i64(h, v->bytes), v->offset);
-    h = dtp_hash_i64(dtp_hash_i64(h, v->parent), v->parent_offset);
+    h = dtp_hash_i64(h, v->parent);
     return dtp_hash_i64(dtp_hash_i64(h, v->keep), v->external);
 }
 
@@ -46,6 +46,14 @@ static uint64_t hash_kernel(uint64_t h, const dtp_instr *instr)
     return h;
 }
 
+static uint64_t hash_coll(uint64_t h, const dtp_coll *c)
+{
+    h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, c->kind), c->set), c->op);
+    h = dtp_hash_i64(dtp_hash_i64(h, c->dtype), c->count);
+    h = dtp_hash_i64(dtp_hash_i64(h, c->in_outer), c->out_outer);
+    return dtp_hash_i64(dtp_hash_i64(h, c->shift), c->n_bucket);
+}
+
 static uint64_t hash_instr(uint64_t h, const dtp_instr *instr)
 {
     const dtp_coll *c = &instr->coll;
@@ -58,11 +66,11 @@ static uint64_t hash_instr(uint64_t h, const dtp_instr *instr)
         return hash_kernel(h, instr);
     case DTP_INSTR_START:
     case DTP_INSTR_WAIT:
-        h = dtp_hash_i64(h, instr->pair);
-        h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, c->kind), c->set), c->op);
-        h = dtp_hash_i64(dtp_hash_i64(h, c->dtype), c->count);
-        h = dtp_hash_i64(dtp_hash_i64(h, c->in_outer), c->out_outer);
-        return dtp_hash_i64(h, c->shift);
+        h = hash_coll(dtp_hash_i64(h, instr->pair), c);
+        for (int32_t k = 0; k < c->n_bucket; k++) {
+            h = hash_coll(h, &c->bucket[k]);
+        }
+        return h;
     default:
         h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, m->kind), m->axis), m->set);
         return hash_double(h, m->factor);

@@ -50,9 +50,6 @@ static void print_value(const dtp_program *p, dtp_value_id id, dtp_strbuf *out)
     }
     if (v->parent >= 0) {
         dtp_strbuf_addf(out, "in%%%d", v->parent);
-        if (v->parent_offset > 0) {
-            dtp_strbuf_addf(out, "+%" PRId64, v->parent_offset);
-        }
     }
 }
 
@@ -81,8 +78,13 @@ static void print_coll(const dtp_program *p, const dtp_coll *c, dtp_strbuf *out)
     print_set(p, c->set, out);
     dtp_strbuf_addf(out, " (%d ranks), %" PRId64 " x %s = %" PRId64 " B", n, c->count,
                     dtp_dtype_name(c->dtype), c->count * dtp_dtype_bytes(c->dtype));
-    print_parts(c, "in", c->in_outer, n, out);
-    print_parts(c, "out", c->out_outer, n, out);
+    if (c->n_bucket > 0) {
+        dtp_strbuf_addf(out, ", %d tensors", c->n_bucket);
+    }
+    for (int32_t k = 0; k < dtp_coll_buffers(c); k++) {
+        print_parts(dtp_coll_at(c, k), "in", dtp_coll_at(c, k)->in_outer, n, out);
+        print_parts(dtp_coll_at(c, k), "out", dtp_coll_at(c, k)->out_outer, n, out);
+    }
 }
 
 static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)

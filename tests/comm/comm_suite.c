@@ -346,6 +346,7 @@ static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *e
 {
     enum { N = 2 * DTP_N_COLLS, COUNT = 600 };
     dtp_request requests[N];
+    dtp_coll_ends ends[N];
     dtp_coll colls[N];
     dtp_transport *t = &c->transport;
     const int64_t room = b->capacity / N / 64 * 64;
@@ -359,7 +360,8 @@ static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *e
         for (int64_t k = 0; k < COUNT * dtp_coll_parts_in(&colls[i], c->size); k++) {
             in[k] = (float)value(&colls[i], c->rank, k);
         }
-        DTP_TRY(t->ops->start(t, &colls[i], in, b->out + i * room, &requests[i], err));
+        ends[i] = (dtp_coll_ends){in, b->out + i * room};
+        DTP_TRY(t->ops->start(t, &colls[i], &ends[i], &requests[i], err));
     }
     for (int32_t j = 0; j < N; j++) {
         const int32_t i = backwards ? N - 1 - j : j;
@@ -377,6 +379,59 @@ static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *e
     return DTP_OK;
 }
 
+enum { BUCKET = 4 };
+
+/* A bucket of collectives, contiguous and strided; every other all-reduce is in place. */
+static dtp_status run_bucket(dtp_comm *c, dtp_coll_kind kind, const int64_t *counts, buffers *b,
+                             dtp_err *err)
+{
+    static const int64_t outers[BUCKET] = {0, 5, 1, 25};
+    dtp_transport *t = &c->transport;
+    const int64_t room = b->capacity / BUCKET / 64 * 64;
+    dtp_coll each[BUCKET];
+    dtp_coll_ends ends[BUCKET];
+    dtp_request request;
+    dtp_coll all = {
+        .kind = kind, .set = dtp_comm_all(c), .dtype = DTP_F32, .n_bucket = BUCKET, .bucket = each};
+    for (int32_t k = 0; k < BUCKET; k++) {
+        each[k] = (dtp_coll){.kind = kind, .set = all.set, .dtype = DTP_F32, .count = counts[k]};
+        each[k].in_outer = kind == DTP_REDUCE_SCATTER ? outers[k] : 0;
+        each[k].out_outer = kind == DTP_ALL_GATHER ? outers[k] : 0;
+        all.count += counts[k];
+        const bool in_place = kind == DTP_ALL_REDUCE && k % 2 == 1;
+        float *in = (float *)(void *)((in_place ? b->out : b->in) + k * room);
+        for (int64_t i = 0; i < counts[k] * dtp_coll_parts_in(&each[k], c->size); i++) {
+            in[i] = (float)value(&each[k], c->rank, i);
+        }
+        ends[k] = (dtp_coll_ends){in, b->out + k * room};
+    }
+    DTP_TRY(t->ops->start(t, &all, ends, &request, err));
+    DTP_TRY(t->ops->wait(t, &request, err));
+    for (int32_t k = 0; k < BUCKET; k++) {
+        const float *out = ends[k].out;
+        for (int64_t i = 0; i < counts[k] * dtp_coll_parts_out(&each[k], c->size); i++) {
+            const double want = expected(c, &each[k], i);
+            if ((double)out[i] != want) {
+                return DTP_FAIL(err, DTP_INTERNAL,
+                                "rank %d: %s %d of a bucket: element %" PRId64
+                                " is %g, expected %g",
+                                c->rank, dtp_coll_name(kind), k, i, (double)out[i], want);
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status run_buckets(dtp_comm *c, buffers *b, dtp_err *err)
+{
+    static const int64_t counts[][BUCKET] = {{1, 5, 7, 25}, {1300, 600, 1, 1200}};
+    static const dtp_coll_kind kinds[] = {DTP_ALL_REDUCE, DTP_REDUCE_SCATTER, DTP_ALL_GATHER};
+    for (size_t k = 0; k < 6; k++) {
+        DTP_TRY(run_bucket(c, kinds[k / 2], counts[k % 2], b, err));
+    }
+    return DTP_OK;
+}
+
 dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err)
 {
     (void)user;
@@ -387,6 +442,7 @@ dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err)
     for (int32_t backwards = 0; backwards < 2 && status == DTP_OK; backwards++) {
         status = run_flight(comm, backwards != 0, &b, err);
     }
+    status = status == DTP_OK ? run_buckets(comm, &b, err) : status;
     free(b.in);
     free(b.out);
     return status;

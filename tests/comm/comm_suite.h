@@ -15,7 +15,7 @@ dtp_status comm_suite_agree(dtp_comm *comm, void *user, dtp_err *err);
 /* Sums whose bits depend on the order: reductions combine in member order on every communicator. */
 dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err);
 
-/* Collectives that are all started before the first is waited for. */
+/* Collectives that are all started before the first is waited for; buckets. */
 dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err);
 
 /* Two collectives that differ in one field, and how a message tells them apart. Rank 0 runs the

@@ -54,10 +54,11 @@ static dtp_status conforms_late(dtp_comm *c, void *user, dtp_err *err)
     dtp_coll coll = {.kind = DTP_ALL_REDUCE, .set = dtp_comm_all(c), .dtype = DTP_F32, .count = 1};
     dtp_request request;
     float in = 1, out = -1;
+    const dtp_coll_ends ends = {&in, &out};
     dtp_comm__sim_late(c, true);
     DTP_TRY(comm_suite(c, user, err));
     DTP_TRY(comm_suite_flight(c, user, err));
-    DTP_TRY(t->ops->start(t, &coll, &in, &out, &request, err));
+    DTP_TRY(t->ops->start(t, &coll, &ends, &request, err));
     if (out != -1) {
         return DTP_FAIL(err, DTP_INTERNAL, "rank %d: it was done early", c->rank);
     }
@@ -281,6 +282,24 @@ static void test_comm__sim_every_difference_is_an_error_everywhere(void **state)
     }
 }
 
+static void test_comm__a_bucket_is_not_its_sum(void **state)
+{
+    (void)state;
+    const dtp_coll one = {.kind = DTP_ALL_REDUCE, .set = 1, .dtype = DTP_F32, .count = 4};
+    const dtp_coll half = {.kind = DTP_ALL_REDUCE, .set = 1, .dtype = DTP_F32, .count = 2};
+    const dtp_coll halves[] = {half, half};
+    dtp_coll bucket = one;
+    bucket.n_bucket = 2;
+    bucket.bucket = halves;
+    dtp_mesh mesh;
+    char why[DTP_ERR_MSG_BYTES];
+    must(dtp_mesh_parse("x:2", &mesh, NULL), NULL);
+    assert_false(dtp_comm__differs(&mesh, 0, 0, &bucket, 1, &bucket, why));
+    assert_true(dtp_comm__differs(&mesh, 0, 0, &one, 1, &bucket, why));
+    assert_non_null(strstr(why, "4 x f32, cut"));
+    assert_non_null(strstr(why, "4 x f32 in 2 tensors"));
+}
+
 static void test_comm__sim_ranks_that_wait_for_each_other_are_told(void **state)
 {
     (void)state;
@@ -374,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_comm__sim_giving_up_is_seen),
         cmocka_unit_test(test_comm__sim_different_collectives_are_an_error),
         cmocka_unit_test(test_comm__sim_every_difference_is_an_error_everywhere),
+        cmocka_unit_test(test_comm__a_bucket_is_not_its_sum),
         cmocka_unit_test(test_comm__sim_ranks_that_wait_for_each_other_are_told),
         cmocka_unit_test(test_comm__sim_a_rank_that_leaves_wakes_the_others),
         cmocka_unit_test(test_comm__unknown_mesh_dims_are_refused),

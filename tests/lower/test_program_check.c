@@ -257,22 +257,57 @@ static void bad_in_place(dtp_program *p)
     dtp_instr *relu = find_kernel(p, "softmax_grad_apply");
     dtp_value *out = &p->values[relu->out[0]];
     out->parent = relu->in[0];
-    out->parent_offset = 0;
     out->offset = p->values[relu->in[0]].offset;
 }
 
 static void outside_parent(dtp_program *p)
 {
-    dtp_instr *bucket = find_coll(p, DTP_ALL_REDUCE, true);
-    p->values[bucket->in[2]].parent_offset += p->values[bucket->in[0]].bytes;
-    p->values[bucket->in[2]].offset += p->values[bucket->in[0]].bytes;
+    p->values[find_coll(p, DTP_ALL_REDUCE, true)->out[1]].offset += 64;
 }
 
-static void displaced_member(dtp_program *p)
+/* Collective k of a bucket, to be changed. */
+static dtp_coll *member(dtp_program *p, dtp_instr *bucket, int32_t k)
+{
+    dtp_coll *colls = dtp_arena_alloc(p->arena, (size_t)bucket->coll.n_bucket, sizeof *colls);
+    memcpy(colls, bucket->coll.bucket, (size_t)bucket->coll.n_bucket * sizeof *colls);
+    bucket->coll.bucket = colls;
+    return &colls[k];
+}
+
+static void other_member(dtp_program *p)
 {
     dtp_instr *bucket = find_coll(p, DTP_ALL_REDUCE, true);
-    p->values[bucket->out[2]].parent_offset -= 64;
-    p->values[bucket->out[2]].offset -= 64;
+    member(p, bucket, 1)->op = DTP_REDUCE_MAX;
+}
+
+static void fewer_members(dtp_program *p)
+{
+    find_coll(p, DTP_ALL_REDUCE, true)->coll.n_bucket--;
+}
+
+static void other_sum(dtp_program *p)
+{
+    find_coll(p, DTP_ALL_REDUCE, true)->coll.count++;
+}
+
+static void smaller_member(dtp_program *p)
+{
+    dtp_instr *bucket = find_coll(p, DTP_ALL_REDUCE, true);
+    member(p, bucket, 1)->count--;
+    bucket->coll.count--;
+}
+
+static void swapped_members(dtp_program *p)
+{
+    dtp_instr *bucket = find_coll(p, DTP_ALL_REDUCE, true);
+    dtp_instr *wait = &p->instrs[bucket->pair];
+    const dtp_value_id a = bucket->out[0], b = bucket->out[1];
+    for (int32_t k = 0; k < wait->n_in; k++) {
+        const dtp_value_id v = wait->in[k];
+        set_operand(p, wait, k, v == a ? b : v == b ? a : v);
+    }
+    set_result(p, bucket, 0, b);
+    set_result(p, bucket, 1, a);
 }
 
 static void parent_cycle(dtp_program *p)
@@ -398,7 +433,11 @@ static void test_check__finds_every_kind_of_damage(void **state)
         {"over_parameter", "", over_parameter},
         {"bad_in_place", "", bad_in_place},
         {"outside_parent", "do not lie inside", outside_parent},
-        {"displaced_member", "", displaced_member},
+        {"other_member", "malformed bucket", other_member},
+        {"fewer_members", "malformed bucket", fewer_members},
+        {"other_sum", "malformed bucket", other_sum},
+        {"smaller_member", "do not fit", smaller_member},
+        {"swapped_members", "", swapped_members},
         {"parent_cycle", "do not end", parent_cycle},
         {"no_update", "is not updated", no_update},
         {"update_elsewhere", "does not reach", update_elsewhere},

@@ -224,7 +224,7 @@ static void test_exposure__buckets_count_for_all_they_hold(void **state)
         const dtp_instr *instr = &p.p->instrs[i];
         const bool bucket = instr->kind == DTP_INSTR_START && instr->n_in > 1;
         double alone_s = -1.0;
-        for (int32_t k = 1; k < instr->n_in && bucket; k++) {
+        for (int32_t k = 0; k < instr->n_in && bucket; k++) {
             const int32_t place = 3 * p.p->values[instr->in[k]].tensor + (int32_t)instr->phase;
             assert_true(same(f.x.sent_s[place], instr->time_s));
             assert_true(alone_s < 0.0 || same(alone_s, f.x.alone_s[place]));

@@ -131,14 +131,14 @@ static dtp_status faulty_upload(dtp_backend *b, void *device, const void *host, 
 
 /* ---- collectives ---- */
 
-static dtp_status faulty_start(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
+static dtp_status faulty_start(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,
                                dtp_request *request, dtp_err *err)
 {
-    DTP_TRY(sim_ops->start(t, coll, in, out, request, err));
+    DTP_TRY(sim_ops->start(t, coll, ends, request, err));
     if (now->place == REDUCTION && coll->kind == DTP_ALL_REDUCE && coll->dtype == DTP_F32 &&
         coll->count > 1) {
-        float *x = out;
-        x[coll->count - 1] *= (float)(1 + now->relative);
+        float *x = ends->out;
+        x[dtp_coll_at(coll, 0)->count - 1] *= (float)(1 + now->relative);
     }
     return DTP_OK;
 }

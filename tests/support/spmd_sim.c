@@ -76,14 +76,13 @@ void spmd_sim_destroy(spmd_sim *sim)
 
 double *spmd_sim_data(const spmd_sim *sim, dtp_value_id v, int32_t rank)
 {
-    int64_t offset = 0;
     if (sim->arenas != NULL && !sim->p->values[v].external) {
         return sim->arenas[rank] + sim->p->values[v].offset / (int64_t)sizeof(double);
     }
-    for (; sim->p->values[v].parent >= 0; v = sim->p->values[v].parent) {
-        offset += sim->p->values[v].parent_offset / dtp_dtype_bytes(sim->p->values[v].type.dtype);
+    while (sim->p->values[v].parent >= 0) {
+        v = sim->p->values[v].parent;
     }
-    return sim->buffers[rank * sim->p->n_values + v] + offset;
+    return sim->buffers[rank * sim->p->n_values + v];
 }
 
 /* ---- moves --------------------------------------------------------------------------------------
@@ -237,9 +236,10 @@ static double received(const spmd_sim *sim, const dtp_coll *c, int32_t rank, int
     return x;
 }
 
-static void run_collective(const spmd_sim *sim, const dtp_instr *instr)
+/* Collective k of a START. */
+static void run_collective(const spmd_sim *sim, const dtp_instr *instr, int32_t k)
 {
-    const dtp_coll *c = &instr->coll;
+    const dtp_coll *c = dtp_coll_at(&instr->coll, k);
     int64_t n = dtp_mesh_set_size(&sim->p->mesh, c->set);
     int64_t n_in = c->kind == DTP_REDUCE_SCATTER || c->kind == DTP_ALL_TO_ALL ? n : 1;
     int64_t n_out = c->kind == DTP_ALL_GATHER || c->kind == DTP_ALL_TO_ALL ? n : 1;
@@ -247,11 +247,11 @@ static void run_collective(const spmd_sim *sim, const dtp_instr *instr)
     for (int32_t r = 0; r < sim->ranks; r++) {
         size_t bytes = (size_t)(n_in * c->count) * sizeof(double);
         in[r] = malloc(bytes + 1);
-        memcpy(in[r], spmd_sim_data(sim, instr->in[0], r), bytes);
+        memcpy(in[r], spmd_sim_data(sim, instr->in[k], r), bytes);
     }
     for (int32_t r = 0; r < sim->ranks; r++) {
         for (int64_t i = 0; i < n_out * c->count; i++) {
-            spmd_sim_data(sim, instr->out[0], r)[i] = received(sim, c, r, i, in);
+            spmd_sim_data(sim, instr->out[k], r)[i] = received(sim, c, r, i, in);
         }
     }
     for (int32_t r = 0; r < sim->ranks; r++) {
@@ -280,8 +280,9 @@ static void run_kernel(const spmd_sim *sim, const dtp_instr *instr, int32_t rank
 static int32_t run_queue(const spmd_sim *sim, int32_t from, int32_t to)
 {
     for (; from <= to; from++) {
-        if (sim->p->instrs[from].kind == DTP_INSTR_START) {
-            run_collective(sim, &sim->p->instrs[from]);
+        const dtp_instr *instr = &sim->p->instrs[from];
+        for (int32_t k = 0; k < instr->n_in && instr->kind == DTP_INSTR_START; k++) {
+            run_collective(sim, instr, k);
         }
     }
     return from;

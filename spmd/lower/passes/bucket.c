@@ -1,177 +1,272 @@
-/* Fuses the all-reduces of gradients into buckets.
+/* Fuses collectives into buckets, so that many small tensors cost the latency of one.
  *
- * A member's partial value is given a place inside the bucket's buffer, so that the op that makes
- * it writes there directly; one all-reduce over the whole buffer runs where the last member's was,
- * and the reduced values lie in the same places. Nothing is copied.
+ * All-gathers of a bucket run where the first one was: what they gather, mostly parameters, has
+ * been there before. Reductions, mostly of gradients, run where the last one was. Members have the
+ * same kind, set, operation and dtype, and lie in the same phase, so they run equally often. Copies
+ * that pack an operand or unpack a result go with their collective. No member passes an instruction
+ * that writes what it reads, or touches what it writes.
  *
- * An all-reduce may wait for later ones as long as nobody reads its output in between, so a bucket
- * is closed before the first reader of any member. Members reduce over the same mesh dims with the
- * same element type, and run equally often. Gaps from alignment are reduced with the rest and never
- * read.
+ * Members are needed for longer than before; a bucket never makes the serial program need more
+ * memory at its peak.
+ *
+ * Gathers only move up and reductions only move down, each in a sweep of its own, so places of the
+ * list before the sweep say enough: whoever depends on a member that moved up lies behind it still.
  */
 #include "spmd/lower/passes/passes.h"
+#include "spmd/program/needed.h"
 #include "spmd/program/program_internal.h"
 
-enum { MAX_OPEN = 8, MAX_MEMBERS = 1024 };
-
 typedef struct bucket {
-    int32_t n;
-    int32_t *members; /* instructions, room for MAX_MEMBERS */
-    int64_t bytes;    /* with every member aligned */
-    int32_t closes;   /* first reader of any member */
+    int32_t n;      /* members: units */
+    int32_t place;  /* the first one of gathers, the last one of reductions */
+    int32_t closes; /* reductions: the first instruction that none may pass */
+    int64_t bytes;  /* of the larger sides of all members */
 } bucket;
 
-typedef struct bucketing {
+typedef struct sweep {
     dtp_program *p;
+    bool up; /* gathers; else reductions */
     int64_t limit;
-    dtp_usage *usage;
-    int32_t *first_read; /* by root value: of anything inside */
-    int32_t n_open;
-    bucket open[MAX_OPEN];
-    int32_t *members; /* the storage of all buckets */
-    dtp_instr *fused; /* by instruction: n_in > 0 = runs in its place */
-    bool *dropped;    /* by instruction: member of a bucket */
-} bucketing;
+    int32_t n_units;
+    dtp_comm_unit *units;
+    int32_t *unit_of; /* by instruction, -1 = none */
+    int32_t *bound;   /* by unit: where it may move to: up to behind, or down to before this
+                              instruction */
+    dtp_needed needed;
+    dtp_value_id *roots; /* of one unit */
+    int32_t n_buckets;
+    bucket *buckets;
+    int32_t *bucket_of; /* by unit, -1 = none */
+} sweep;
 
-static bool may_join(const bucketing *b, int32_t i)
-{
-    const dtp_instr *instr = &b->p->instrs[i];
-    if (instr->kind != DTP_INSTR_START || instr->coll.kind != DTP_ALL_REDUCE ||
-        instr->coll.op != DTP_REDUCE_SUM || instr->phase == DTP_FORWARD || instr->n_in != 1) {
-        return false;
-    }
-    const dtp_value *in = &b->p->values[instr->in[0]], *out = &b->p->values[instr->out[0]];
-    const dtp_usage *used = &b->usage[instr->in[0]];
-    return in->kind == DTP_VALUE_TEMP && in->parent < 0 && !in->keep && used->reads == 1 &&
-           used->replicas == 0 && used->written >= 0 && out->kind == DTP_VALUE_TEMP &&
-           out->parent < 0 && dtp_program__aligned(in->bytes) <= b->limit;
-}
-
-/* ---- closing a bucket ---------------------------------------------------------------------------
+/* ---- how far members may move -------------------------------------------------------------------
  */
 
-static void place_member(dtp_program *p, dtp_value_id v, dtp_value_id buffer, int64_t offset)
+/* The nearest instructions that write and that touch a buffer. */
+typedef struct nearest {
+    int32_t write, touch;
+} nearest;
+
+static int32_t nearer(const sweep *s, int32_t a, int32_t b)
 {
-    p->values[v].parent = buffer;
-    p->values[v].parent_offset = offset;
+    return s->up == (a > b) ? a : b;
 }
 
-static dtp_status close_bucket(bucketing *b, bucket *k, dtp_err *err)
+static void note(const sweep *s, nearest *at, int32_t i)
 {
-    dtp_program *p = b->p;
-    dtp_value_id buffers[2], *ids;
-    int64_t offset = 0;
-    if (k->n < 2) {
-        k->n = 0;
-        return DTP_OK;
+    const dtp_instr *instr = &s->p->instrs[i];
+    for (int32_t k = 0; k < instr->n_in; k++) {
+        at[s->needed.roots[instr->in[k]]].touch = i;
     }
-    int32_t last = k->members[k->n - 1];
-    dtp_instr fused = p->instrs[last];
-    fused.coll.count = k->bytes / dtp_dtype_bytes(fused.coll.dtype);
-    for (int i = 0; i < 2; i++) {
-        DTP_TRY(dtp_program__add_staging(p, i == 0 ? "bucket" : "bucket.reduced", fused.coll.dtype,
-                                         1, fused.coll.count, &buffers[i], err));
+    for (int32_t k = 0; k < instr->n_out; k++) {
+        at[s->needed.roots[instr->out[k]]] = (nearest){i, i};
     }
-    p->values[buffers[1]].parent = buffers[0];
-    DTP_TRY(dtp_program__alloc_ids(p, 2 * (k->n + 1), &ids, err));
-    fused.n_in = fused.n_out = k->n + 1;
-    fused.in = ids;
-    fused.out = ids + k->n + 1;
-    ids[0] = buffers[0];
-    ids[k->n + 1] = buffers[1];
-    for (int32_t i = 0; i < k->n; i++) {
-        const dtp_instr *member = &p->instrs[k->members[i]];
-        ids[1 + i] = member->in[0];
-        ids[k->n + 2 + i] = member->out[0];
-        place_member(p, member->in[0], buffers[0], offset);
-        place_member(p, member->out[0], buffers[1], offset);
-        offset += dtp_program__aligned(p->values[member->in[0]].bytes);
-        b->dropped[k->members[i]] = true;
+    if (instr->workspace >= 0) {
+        at[s->needed.roots[instr->workspace]] = (nearest){i, i};
     }
-    b->fused[last] = fused;
-    k->n = 0;
-    return DTP_OK;
 }
 
-/* ---- scanning -----------------------------------------------------------------------------------
- */
-
-/* The open bucket that instruction i belongs to by its key, or an empty one. */
-static dtp_status find_bucket(bucketing *b, int32_t i, bucket **out, dtp_err *err)
+/* From what is noted of the instructions that it would pass. */
+static int32_t bound_of(const sweep *s, const nearest *at, const dtp_comm_unit *u)
 {
-    const dtp_instr *instrs = b->p->instrs, *instr = &instrs[i];
-    for (int32_t k = 0; k < b->n_open; k++) {
-        bucket *at = &b->open[k];
-        const dtp_instr *first = at->n > 0 ? &instrs[at->members[0]] : instr;
-        if (first->coll.set == instr->coll.set && first->coll.dtype == instr->coll.dtype &&
-            dtp_instr_runs(b->p, first) == dtp_instr_runs(b->p, instr)) {
-            *out = at;
-            return DTP_OK;
+    int32_t bound = s->up ? -1 : s->p->n_instrs;
+    for (int32_t i = u->head; i <= u->tail; i++) {
+        const dtp_instr *instr = &s->p->instrs[i];
+        for (int32_t k = 0; k < instr->n_in; k++) {
+            bound = nearer(s, bound, at[s->needed.roots[instr->in[k]]].write);
+        }
+        for (int32_t k = 0; k < instr->n_out; k++) {
+            bound = nearer(s, bound, at[s->needed.roots[instr->out[k]]].touch);
         }
     }
-    if (b->n_open == MAX_OPEN) {
-        *out = &b->open[0];
-        return close_bucket(b, *out, err);
+    return bound;
+}
+
+static dtp_status find_bounds(sweep *s, dtp_arena *scratch, dtp_err *err)
+{
+    const int32_t n = s->p->n_instrs;
+    nearest *at;
+    DTP_TRY(DTP_NEW(scratch, at, s->p->n_values, err));
+    for (int32_t v = 0; v < s->p->n_values; v++) {
+        at[v] = s->up ? (nearest){-1, -1} : (nearest){n, n};
     }
-    *out = &b->open[b->n_open];
-    (*out)->members = b->members + (size_t)b->n_open * MAX_MEMBERS;
-    b->n_open++;
+    for (int32_t k = 0; k < n; k++) {
+        const int32_t i = s->up ? k : n - 1 - k;
+        const dtp_comm_unit *u = s->unit_of[i] >= 0 ? &s->units[s->unit_of[i]] : NULL;
+        if (u != NULL && i == (s->up ? u->head : u->tail)) {
+            s->bound[s->unit_of[i]] = bound_of(s, at, u);
+        }
+        note(s, at, i);
+    }
     return DTP_OK;
 }
 
-static dtp_status join(bucketing *b, int32_t i, dtp_err *err)
+/* ---- joining ------------------------------------------------------------------------------------
+ */
+
+static const dtp_instr *start_of(const sweep *s, int32_t unit)
 {
-    const dtp_instr *instr = &b->p->instrs[i];
-    int64_t bytes = dtp_program__aligned(b->p->values[instr->in[0]].bytes);
-    bucket *k;
-    DTP_TRY(find_bucket(b, i, &k, err));
-    if (k->n > 0 && (k->closes <= i || k->bytes + bytes > b->limit || k->n == MAX_MEMBERS)) {
-        DTP_TRY(close_bucket(b, k, err));
+    return &s->p->instrs[s->units[unit].start];
+}
+
+static int64_t bytes_of(const sweep *s, int32_t unit)
+{
+    const dtp_instr *start = start_of(s, unit);
+    const int64_t in = s->p->values[start->in[0]].bytes, out = s->p->values[start->out[0]].bytes;
+    return in > out ? in : out;
+}
+
+static bool may_join(const sweep *s, int32_t unit)
+{
+    const dtp_instr *start = start_of(s, unit);
+    return s->up ? start->coll.kind == DTP_ALL_GATHER
+                 : dtp_coll_reduces(start->coll.kind) && start->coll.op == DTP_REDUCE_SUM &&
+                       start->phase != DTP_FORWARD;
+}
+
+static bool alike(const dtp_instr *a, const dtp_instr *b)
+{
+    return a->coll.kind == b->coll.kind && a->coll.set == b->coll.set &&
+           a->coll.dtype == b->coll.dtype && a->phase == b->phase;
+}
+
+/* Keeps all that a unit touches at instructions first..last. */
+static bool hold(sweep *s, int32_t unit, int32_t first, int32_t last)
+{
+    const dtp_comm_unit *u = &s->units[unit];
+    const int32_t n = dtp_needed_buffers(&s->needed, s->p->instrs, u->head, u->tail, 0, s->roots);
+    return dtp_needed_hold(&s->needed, n, s->roots, first, last);
+}
+
+static bool join(sweep *s, int32_t id, int32_t unit)
+{
+    bucket *b = &s->buckets[id];
+    const dtp_comm_unit *at = &s->units[b->place], *u = &s->units[unit];
+    bool fits = b->n < DTP_MAX_BUCKET && bytes_of(s, unit) <= s->limit - b->bytes &&
+                (s->up ? s->bound[unit] < at->head : b->closes > u->tail);
+    if (s->up) {
+        fits = fits && hold(s, unit, at->head, u->tail);
     }
-    if (k->n == 0) {
-        k->bytes = 0;
-        k->closes = INT32_MAX;
+    for (int32_t k = 0; k < unit && !s->up && fits; k++) {
+        fits = s->bucket_of[k] != id || hold(s, k, at->head, u->tail);
     }
-    int32_t first = b->first_read[instr->out[0]];
-    k->members[k->n++] = i;
-    k->bytes += bytes;
-    k->closes = first < k->closes ? first : k->closes;
+    if (fits) {
+        b->n++;
+        b->bytes += bytes_of(s, unit);
+        b->place = s->up ? b->place : unit;
+        b->closes = s->bound[unit] < b->closes ? s->bound[unit] : b->closes;
+        s->bucket_of[unit] = id;
+    }
+    return fits;
+}
+
+static void fill_buckets(sweep *s)
+{
+    for (int32_t unit = 0; unit < s->n_units; unit++) {
+        s->bucket_of[unit] = -1;
+        if (!may_join(s, unit)) {
+            continue;
+        }
+        int32_t id = s->n_buckets - 1; /* the latest of its kind */
+        while (id >= 0 && !alike(start_of(s, s->buckets[id].place), start_of(s, unit))) {
+            id--;
+        }
+        if (id < 0 || !join(s, id, unit)) {
+            s->bucket_of[unit] = s->n_buckets;
+            s->buckets[s->n_buckets++] = (bucket){
+                .n = 1, .place = unit, .closes = s->bound[unit], .bytes = bytes_of(s, unit)};
+        }
+    }
+}
+
+/* ---- the new list -------------------------------------------------------------------------------
+ */
+
+static dtp_status fuse(const sweep *s, int32_t id, dtp_instr *to, int32_t *n_to, dtp_err *err)
+{
+    const bucket *b = &s->buckets[id];
+    dtp_instr fused = *start_of(s, b->place);
+    dtp_value_id *ids;
+    dtp_coll *colls;
+    int32_t m = 0;
+    DTP_TRY(dtp_program__alloc_ids(s->p, 2 * b->n, &ids, err));
+    DTP_TRY(DTP_NEW(s->p->arena, colls, b->n, err));
+    fused.coll.count = 0;
+    fused.coll.in_outer = fused.coll.out_outer = 0;
+    fused.coll.n_bucket = b->n;
+    fused.coll.bucket = colls;
+    fused.n_in = fused.n_out = b->n;
+    fused.in = ids;
+    fused.out = ids + b->n;
+    for (int32_t unit = 0; unit < s->n_units; unit++) {
+        const dtp_comm_unit *u = &s->units[unit];
+        for (int32_t i = u->head; i < u->start && s->bucket_of[unit] == id; i++) {
+            to[(*n_to)++] = s->p->instrs[i];
+        }
+        if (s->bucket_of[unit] == id) {
+            const dtp_instr *start = start_of(s, unit);
+            ids[m] = start->in[0];
+            ids[b->n + m] = start->out[0];
+            fused.coll.count += start->coll.count;
+            colls[m++] = start->coll;
+        }
+    }
+    to[(*n_to)++] = fused;
+    for (int32_t unit = 0; unit < s->n_units; unit++) {
+        const dtp_comm_unit *u = &s->units[unit];
+        for (int32_t i = u->start + 1; i <= u->tail && s->bucket_of[unit] == id; i++) {
+            to[(*n_to)++] = s->p->instrs[i];
+        }
+    }
     return DTP_OK;
+}
+
+static dtp_status write_list(sweep *s, dtp_arena *scratch, dtp_err *err)
+{
+    const int32_t n = s->p->n_instrs;
+    int32_t kept = 0;
+    dtp_instr *list;
+    DTP_TRY(DTP_NEW(scratch, list, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t unit = s->unit_of[i], id = unit >= 0 ? s->bucket_of[unit] : -1;
+        if (id < 0 || s->buckets[id].n == 1) {
+            list[kept++] = s->p->instrs[i];
+        } else if (s->buckets[id].place == unit && i == s->units[unit].head) {
+            DTP_TRY(fuse(s, id, list, &kept, err));
+        }
+    }
+    for (int32_t i = 0; i < kept; i++) {
+        s->p->instrs[i] = list[i];
+    }
+    s->p->n_instrs = kept;
+    return DTP_OK;
+}
+
+static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, dtp_arena *scratch,
+                            dtp_err *err)
+{
+    const int32_t n = p->n_instrs;
+    sweep s = {.p = p, .up = up, .limit = limit};
+    int32_t most = 0;
+    DTP_TRY(DTP_NEW(scratch, s.units, n, err));
+    DTP_TRY(DTP_NEW(scratch, s.unit_of, n, err));
+    s.n_units = dtp_comm_units_find(p->instrs, n, s.units, s.unit_of);
+    DTP_TRY(dtp_needed_find(p, p->instrs, n, scratch, &s.needed, err));
+    for (int32_t unit = 0; unit < s.n_units; unit++) {
+        const int32_t size = s.units[unit].tail - s.units[unit].head + 1;
+        most = size > most ? size : most;
+    }
+    DTP_TRY(DTP_NEW(scratch, s.roots, 2 * (size_t)most + 1, err)); /* each has one in, one out */
+    DTP_TRY(DTP_NEW(scratch, s.bound, s.n_units, err));
+    DTP_TRY(DTP_NEW(scratch, s.buckets, s.n_units, err));
+    DTP_TRY(DTP_NEW(scratch, s.bucket_of, s.n_units, err));
+    DTP_TRY(find_bounds(&s, scratch, err));
+    fill_buckets(&s);
+    return write_list(&s, scratch, err);
 }
 
 dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch, dtp_err *err)
 {
-    const int32_t nv = p->n_values, n = p->n_instrs;
-    bucketing b = {.p = p, .limit = bytes};
-    int32_t kept = 0;
-    DTP_TRY(dtp_program__count_uses(p, scratch, &b.usage, err));
-    DTP_TRY(DTP_NEW(scratch, b.first_read, nv, err));
-    DTP_TRY(DTP_NEW(scratch, b.fused, n, err));
-    DTP_TRY(DTP_NEW(scratch, b.dropped, n, err));
-    DTP_TRY(DTP_NEW(scratch, b.members, MAX_OPEN * MAX_MEMBERS, err));
-    for (int32_t v = 0; v < nv; v++) {
-        b.first_read[v] = n;
-    }
-    for (int32_t i = n - 1; i >= 0; i--) {
-        for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
-            b.first_read[dtp_value_root(p, p->instrs[i].in[k])] = i;
-        }
-    }
-    for (int32_t i = 0; i < n; i++) {
-        if (may_join(&b, i)) {
-            DTP_TRY(join(&b, i, err));
-        }
-    }
-    for (int32_t k = 0; k < b.n_open; k++) {
-        DTP_TRY(close_bucket(&b, &b.open[k], err));
-    }
-    for (int32_t i = 0; i < n; i++) {
-        if (b.fused[i].n_in > 0) {
-            p->instrs[kept++] = b.fused[i];
-        } else if (!b.dropped[i]) {
-            p->instrs[kept++] = p->instrs[i];
-        }
-    }
-    p->n_instrs = kept;
-    return DTP_OK;
+    DTP_TRY(run_sweep(p, true, bytes, scratch, err));
+    return run_sweep(p, false, bytes, scratch, err);
 }

@@ -8,16 +8,6 @@
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/program_internal.h"
 
-/* Bytes between the start of the buffer that v lies in and v. */
-static int64_t inside(const dtp_program *p, dtp_value_id v)
-{
-    int64_t offset = 0;
-    for (; p->values[v].parent >= 0; v = p->values[v].parent) {
-        offset += p->values[v].parent_offset;
-    }
-    return offset;
-}
-
 dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err)
 {
     for (int32_t v = 0; v < p->n_values; v++) {
@@ -35,11 +25,10 @@ dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err)
             continue;
         }
         dtp_value *buffer = &p->values[dtp_value_root(p, v)];
-        const bool starts = inside(p, v) == 0;
-        if (buffer->kind == DTP_VALUE_INPUT && starts) {
+        if (buffer->kind == DTP_VALUE_INPUT) {
             continue; /* a renaming */
         }
-        if (!buffer->external && starts && buffer->bytes == p->values[v].bytes) {
+        if (!buffer->external && buffer->bytes == p->values[v].bytes) {
             buffer->external = true;
             continue;
         }

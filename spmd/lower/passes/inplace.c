@@ -165,7 +165,7 @@ dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *er
         const dtp_instr *instr = &p->instrs[i];
         /* What another collective made stays until that one ends: the two need no WAIT between. */
         if (instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE &&
-            instr->n_in == 1 && !by_collective[instr->in[0]]) {
+            !by_collective[instr->in[0]]) {
             try_share(p, i, 0, 0, last_read);
         }
         for (int32_t o = 0; o < instr->n_out && instr->kind == DTP_INSTR_START; o++) {

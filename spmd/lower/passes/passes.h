@@ -15,11 +15,11 @@ dtp_status dtp_program__merge_collectives(dtp_program *p, dtp_arena *scratch,
 /* Sums of all-reduced values become one all-reduce of the sum. */
 dtp_status dtp_program__sink_reductions(dtp_program *p, dtp_arena *scratch,
                                         dtp_err *err) DTP_MUST_CHECK;
-/* Fuses gradient all-reduces into buckets of at most `bytes`. */
-dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch,
-                               dtp_err *err) DTP_MUST_CHECK;
 /* Outputs take the buffers of dying operands. */
 dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
+/* Fuses all-gathers, and reductions of gradients, into buckets of at most `bytes`. */
+dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch,
+                               dtp_err *err) DTP_MUST_CHECK;
 /* Moves operands and results out of the program's memory (value.external). DTP_INVALID when there
  * are parameters or state. */
 dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;

@@ -18,7 +18,7 @@
 
 static bool is_all_reduce(const dtp_instr *instr)
 {
-    return instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE && instr->n_in == 1;
+    return instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE;
 }
 
 /* Copies those of n instructions that are not dropped (collectives without operands); returns how

@@ -1,0 +1,162 @@
+#include "spmd/program/needed.h"
+
+#include "spmd/program/program_internal.h"
+
+/* ---- the bytes ----------------------------------------------------------------------------------
+ */
+
+static void touch(dtp_needed *needed, dtp_value_id v, int32_t i)
+{
+    dtp_need *need = &needed->needs[needed->roots[v]];
+    need->first = i < need->first ? i : need->first;
+    need->last = i > need->last ? i : need->last;
+}
+
+static void find_needs(dtp_needed *needed, const dtp_program *p, const dtp_instr *instrs, int32_t n)
+{
+    for (int32_t v = 0; v < p->n_values; v++) {
+        needed->needs[v] = (dtp_need){INT32_MAX, -1, 0};
+    }
+    for (int32_t i = 0; i < n; i++) {
+        for (int32_t k = 0; k < instrs[i].n_in; k++) {
+            touch(needed, instrs[i].in[k], i);
+        }
+        for (int32_t k = 0; k < instrs[i].n_out; k++) {
+            touch(needed, instrs[i].out[k], i);
+        }
+        if (instrs[i].workspace >= 0) {
+            touch(needed, instrs[i].workspace, i);
+        }
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        const dtp_value *value = &p->values[v];
+        if (value->kind == DTP_VALUE_RESIDENT || value->kind == DTP_VALUE_INPUT) {
+            touch(needed, v, 0);
+        }
+        if (value->kind == DTP_VALUE_RESIDENT || value->keep) {
+            touch(needed, v, n > 0 ? n - 1 : 0);
+        }
+    }
+}
+
+dtp_status dtp_needed_find(const dtp_program *p, const dtp_instr *instrs, int32_t n,
+                           dtp_arena *arena, dtp_needed *out, dtp_err *err)
+{
+    int64_t now = 0;
+    *out = (dtp_needed){0};
+    DTP_TRY(DTP_NEW(arena, out->roots, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, out->needs, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, out->bytes, (size_t)n + 2, err));
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        out->roots[v] = dtp_value_root(p, v);
+    }
+    find_needs(out, p, instrs, n);
+    for (int32_t v = 0; v < p->n_values; v++) {
+        dtp_need *need = &out->needs[v];
+        if (need->last >= need->first && !p->values[v].external) {
+            need->bytes = dtp_program__aligned(p->values[v].bytes);
+            out->bytes[need->first] += need->bytes;
+            out->bytes[need->last + 1] -= need->bytes;
+        }
+    }
+    for (int32_t i = 0; i <= n; i++) {
+        now += out->bytes[i];
+        out->bytes[i] = now;
+        out->peak = now > out->peak ? now : out->peak;
+    }
+    out->limit = out->peak;
+    return DTP_OK;
+}
+
+static int32_t add_buffer(dtp_value_id root, int32_t n, dtp_value_id *roots)
+{
+    int32_t k = 0;
+    while (k < n && roots[k] != root) {
+        k++;
+    }
+    roots[k] = root;
+    return k < n ? n : n + 1;
+}
+
+int32_t dtp_needed_buffers(const dtp_needed *needed, const dtp_instr *instrs, int32_t first,
+                           int32_t last, int32_t n, dtp_value_id *roots)
+{
+    for (int32_t i = first; i <= last; i++) {
+        for (int32_t k = 0; k < instrs[i].n_in; k++) {
+            n = add_buffer(needed->roots[instrs[i].in[k]], n, roots);
+        }
+        for (int32_t k = 0; k < instrs[i].n_out; k++) {
+            n = add_buffer(needed->roots[instrs[i].out[k]], n, roots);
+        }
+    }
+    return n;
+}
+
+bool dtp_needed_hold(dtp_needed *needed, int32_t n, const dtp_value_id *roots, int32_t first,
+                     int32_t last)
+{
+    for (int pass = 0; pass < 2; pass++) { /* looks, then holds */
+        for (int32_t i = first; i <= last; i++) {
+            int64_t more = 0;
+            for (int32_t k = 0; k < n; k++) {
+                const dtp_need *need = &needed->needs[roots[k]];
+                more += i < need->first || i > need->last ? need->bytes : 0;
+            }
+            if (more > needed->limit - needed->bytes[i]) {
+                return false;
+            }
+            needed->bytes[i] += pass == 1 ? more : 0;
+        }
+    }
+    for (int32_t k = 0; k < n && first <= last; k++) {
+        touch(needed, roots[k], first);
+        touch(needed, roots[k], last);
+    }
+    return true;
+}
+
+/* ---- units --------------------------------------------------------------------------------------
+ */
+
+/* Whether a copy of this kind has one of these staging buffers at its other end. */
+static bool copies(const dtp_instr *copy, dtp_copy_kind kind, int32_t n,
+                   const dtp_value_id *staging)
+{
+    bool found = false;
+    if (copy->kind == DTP_INSTR_COPY && copy->move.kind == kind) {
+        const dtp_value_id v = kind == DTP_COPY_PACK ? copy->out[0] : copy->in[0];
+        for (int32_t k = 0; k < n && !found; k++) {
+            found = staging[k] == v;
+        }
+    }
+    return found;
+}
+
+int32_t dtp_comm_units_find(const dtp_instr *instrs, int32_t n, dtp_comm_unit *units,
+                            int32_t *unit_of)
+{
+    int32_t n_units = 0;
+    for (int32_t i = 0; i < n; i++) {
+        unit_of[i] = -1;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_instr *start = &instrs[i];
+        if (start->kind != DTP_INSTR_START) {
+            continue;
+        }
+        dtp_comm_unit u = {.head = i, .start = i, .tail = i};
+        while (u.head > 0 && unit_of[u.head - 1] < 0 &&
+               copies(&instrs[u.head - 1], DTP_COPY_PACK, start->n_in, start->in)) {
+            u.head--;
+        }
+        while (u.tail + 1 < n &&
+               copies(&instrs[u.tail + 1], DTP_COPY_UNPACK, start->n_out, start->out)) {
+            u.tail++;
+        }
+        for (int32_t k = u.head; k <= u.tail; k++) {
+            unit_of[k] = n_units;
+        }
+        units[n_units++] = u;
+    }
+    return n_units;
+}
