@@ -15,7 +15,6 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
         l->decides = dtp_torch_redistributor(&l->planner);
         l->redistributor = &l->decides;
         l->options.merge_collectives = false;
-        l->options.bucket_bytes = 0;
     } else if (plan != NULL && plan->redistribution == DTP_REDISTRIBUTION_LISTED) {
         dtp_steps steps;
         for (int32_t i = 0; i < plan->n_redistributions; i++) {
@@ -29,7 +28,9 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
         l->redistributor = &l->decides;
     }
     l->options.redistributor = l->redistributor;
-    l->options.overlap = plan != NULL ? plan->overlap : (dtp_overlap){0};
+    if (plan != NULL) {
+        l->options.overlap = plan->overlap;
+    }
     return DTP_OK;
 }
 

@@ -104,6 +104,26 @@ static dtp_status try_overlap(const dtp_pricer *pricer, const dtp_program *p,
     return s;
 }
 
+/* Bytes of an all-reduce over all ranks that takes BUCKET_LATENCIES times its latency, a power of
+ * two in the range of buckets. */
+static int64_t choose_bucket(const dtp_pricer *pricer)
+{
+    enum { MANY = 16 << 20, BUCKET_LATENCIES = 16 };
+    dtp_coll coll = {.kind = DTP_ALL_REDUCE,
+                     .set = ((dtp_mesh_set)1 << pricer->mesh.n_dims) - 1,
+                     .dtype = DTP_F32,
+                     .count = 1};
+    const double latency_s = dtp_price_coll(pricer, &coll);
+    coll.count = MANY;
+    const double moving_s = dtp_price_coll(pricer, &coll) - latency_s;
+    int64_t bytes = DTP_BUCKET_BYTES;
+    while (bytes < DTP_MAX_BUCKET_BYTES &&
+           moving_s * (double)bytes < BUCKET_LATENCIES * latency_s * (4.0 * MANY)) {
+        bytes *= 2;
+    }
+    return bytes;
+}
+
 /* Gives a priced serial program the best order within `limit` bytes, or within its peak where that
  * is larger. The arena has gaps, so it may need more than the bytes that are needed at a time: then
  * the order has to do with less of these. */
@@ -112,10 +132,12 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
 {
     limit = limit > 0 ? limit : pricer->machine->memory_bytes;
     limit = limit > p->peak_bytes ? limit : p->peak_bytes;
-    dtp_overlap best = {.memory_bytes = limit};
+    dtp_overlap best = p->overlap;
+    best.memory_bytes = limit;
     double best_s = predicted->step_time_s;
     for (int32_t i = 0; i < N_DEPTHS; i++) {
-        const dtp_overlap overlap = {.depth = DEPTHS[i], .memory_bytes = limit};
+        dtp_overlap overlap = best;
+        overlap.depth = DEPTHS[i];
         double step_s;
         DTP_TRY(try_overlap(pricer, p, &overlap, &step_s, err));
         if (step_s < best_s * (1.0 - GAIN)) {
@@ -140,6 +162,9 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
                                 dtp_program **out, dtp_err *err)
 {
     dtp_status status;
+    if (options->overlap.depth == DTP_OVERLAP_CHOOSE && options->overlap.bucket_bytes > 0) {
+        options->overlap.bucket_bytes = choose_bucket(pricer);
+    }
     DTP_TRY(dtp_lower(g, s, options, out, err));
     status = dtp_predict(pricer, *out, predicted, err);
     if (status == DTP_OK && options->overlap.depth == DTP_OVERLAP_CHOOSE) {
@@ -177,7 +202,8 @@ dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
         c.redistributor = i == 0 ? machine : generic;
         dtp_lower_options options = dtp_lower_options_init(c.redistributor);
         options.target = pricer->target;
-        options.overlap = (dtp_overlap){DTP_OVERLAP_CHOOSE, limit};
+        options.overlap.depth = DTP_OVERLAP_CHOOSE;
+        options.overlap.memory_bytes = limit;
         DTP_TRY(dtp_sharding_predict(g, pricer, &c.sharding, &options, &c.predicted, NULL, err));
         c.overlap = options.overlap;
         if (i == 0 || c.predicted.step_time_s < candidate->predicted.step_time_s) {

@@ -49,6 +49,7 @@ static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
     plan->mesh = *request->mesh;
     plan->objective = machine != NULL ? request->objective : DTP_OBJECTIVE_MEMORY;
     plan->redistribution = request->torch ? DTP_REDISTRIBUTION_TORCH : DTP_REDISTRIBUTION_GENERIC;
+    plan->overlap.bucket_bytes = request->torch ? 0 : plan->overlap.bucket_bytes;
     plan->memory_limit_bytes = request->memory_limit_bytes;
     plan->model_hash = dtp_graph_hash(g);
     plan->machine_hash = machine != NULL ? dtp_machine_hash(machine) : 0;
@@ -144,7 +145,8 @@ static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
     if (machine == NULL) {
         DTP_TRY(count(g, &lowering, plan, err));
     } else if (request->torch) {
-        lowering.options.overlap = (dtp_overlap){DTP_OVERLAP_CHOOSE, request->memory_limit_bytes};
+        lowering.options.overlap.depth = DTP_OVERLAP_CHOOSE;
+        lowering.options.overlap.memory_bytes = request->memory_limit_bytes;
         DTP_TRY(dtp_sharding_predict(g, pricer, &plan->sharding, &lowering.options,
                                      &plan->predicted, cost_ps, err));
         plan->overlap = lowering.options.overlap;

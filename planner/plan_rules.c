@@ -66,7 +66,8 @@ static dtp_status predict(const dtp_planning *p, dtp_candidate *c, dtp_err *err)
     dtp_lower_options options = dtp_lower_options_init(c->redistributor);
     options.target = p->pricer.target;
     dtp_err why = {0};
-    options.overlap = (dtp_overlap){DTP_OVERLAP_CHOOSE, dtp_planning_overlap_limit(p)};
+    options.overlap.depth = DTP_OVERLAP_CHOOSE;
+    options.overlap.memory_bytes = dtp_planning_overlap_limit(p);
     dtp_status s = dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c->rules, false, p->arena,
                                            &c->sharding, &why);
     if (s == DTP_OK) {

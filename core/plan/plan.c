@@ -18,6 +18,7 @@ dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err)
     plan->model = "";
     plan->machine = "";
     plan->target = dtp_plan__default_target;
+    plan->overlap.bucket_bytes = DTP_BUCKET_BYTES;
     plan->certificate.solver = "";
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
         plan->predicted.collectives[i].kind = dtp_plan__collectives[i];

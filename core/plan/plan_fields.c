@@ -348,6 +348,7 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     const dtp_json *uneven = dtp_json_get(root, "uneven");
     const dtp_json *chooser = dtp_json_get(root, "redistribution"); /* absent: our own */
     const dtp_json *overlap = dtp_json_get(root, "overlap");
+    const dtp_json *bucket = dtp_json_get(root, "bucket_bytes");
     int32_t mode = 0, objective = 0, torch = 0;
     DTP_TRY(read_text(root, "model", plan->arena, &plan->model, err));
     plan->machine = NULL;
@@ -370,24 +371,54 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
         if (plan->rules_mode) {
             return dtp_json_fail(chooser, err, "a plan in rules mode redistributes in our own way");
         }
+        if (bucket != NULL) {
+            return dtp_json_fail(bucket, err,
+                                 "a plan with PyTorch's redistributions has no buckets");
+        }
         plan->redistribution = DTP_REDISTRIBUTION_TORCH;
     }
+    plan->overlap.bucket_bytes = chooser != NULL ? 0 : DTP_BUCKET_BYTES;
     if (overlap != NULL) {
         DTP_TRY(read_overlap(overlap, &plan->overlap, err));
+    }
+    if (bucket != NULL) {
+        DTP_TRY(dtp_json_int(bucket, DTP_BUCKET_BYTES, DTP_MAX_BUCKET_BYTES,
+                             &plan->overlap.bucket_bytes, err));
     }
     return uneven == NULL ? DTP_OK : dtp_json_bool(uneven, &plan->uneven, err);
 }
 
 dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
-    static const char *const keys[] = {
-        "format",     "model",          "machine",         "target",
-        "mesh",       "mode",           "objective",       "memory_limit_bytes",
-        "uneven",     "redistribution", "redistributions", "overlap",
-        "precision",  "remat",          "microbatches",    "microbatch_dim",
-        "rules",      "predicted",      "certificate",     "pins",
-        "tried",      "baselines",      "hashes",          "settings",
-        "strategies", "views",          "tensors",         NULL};
+    static const char *const keys[] = {"format",
+                                       "model",
+                                       "machine",
+                                       "target",
+                                       "mesh",
+                                       "mode",
+                                       "objective",
+                                       "memory_limit_bytes",
+                                       "uneven",
+                                       "redistribution",
+                                       "redistributions",
+                                       "overlap",
+                                       "bucket_bytes",
+                                       "precision",
+                                       "remat",
+                                       "microbatches",
+                                       "microbatch_dim",
+                                       "rules",
+                                       "predicted",
+                                       "certificate",
+                                       "pins",
+                                       "tried",
+                                       "baselines",
+                                       "hashes",
+                                       "settings",
+                                       "strategies",
+                                       "views",
+                                       "tensors",
+                                       NULL};
     static const char *const predicted_keys[] = {"step_time_s",    "compute_s", "comm_s",
                                                  "exposed_comm_s", "cost_s",    "peak_bytes",
                                                  "collectives",    NULL};

@@ -53,6 +53,9 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
     if (plan->overlap.depth > 0) {
         dtp_strbuf_addf(out, "overlap: depth %d\n", plan->overlap.depth);
     }
+    if (plan->overlap.bucket_bytes > DTP_BUCKET_BYTES) {
+        dtp_strbuf_addf(out, "buckets: %lld bytes\n", (long long)plan->overlap.bucket_bytes);
+    }
     if (c->microbatches > 1) {
         dtp_strbuf_addf(out, "microbatches: %d of '%s'\n", c->microbatches,
                         dtp_dims_name(&g->dims, g->micro_dims[0]));

@@ -33,15 +33,22 @@ typedef struct dtp_sharding {
     dtp_layout *replicas[3];
 } dtp_sharding;
 
-/* How far the collectives of a program run beside compute (spmd/lower/overlap.h). */
+/* How far the collectives of a program run beside compute (spmd/lower/overlap.h), and which of them
+ * run as one. */
 typedef struct dtp_overlap {
     int32_t depth; /* collectives that a START moves ahead of and a WAIT stays behind; 0: every
                              collective ends where it starts */
     int64_t memory_bytes; /* bytes that may be needed at a time; what is needed with depth 0 always
                              may. 0: no limit */
+    int64_t bucket_bytes; /* a bucket of collectives has at most so many; 0: there are none */
 } dtp_overlap;
 
-enum { DTP_OVERLAP_MAX_DEPTH = 64, DTP_OVERLAP_CHOOSE = -1 /* cost_models/predict.h */ };
+enum {
+    DTP_OVERLAP_MAX_DEPTH = 64,
+    DTP_OVERLAP_CHOOSE = -1,    /* cost_models/predict.h */
+    DTP_BUCKET_BYTES = 4 << 20, /* unless more is chosen */
+    DTP_MAX_BUCKET_BYTES = 32 << 20
+};
 
 /* True when readers take tensors from replicas. */
 static inline bool dtp_sharding_has_replicas(const dtp_sharding *s)

@@ -52,7 +52,8 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool corr
     dtp_status s = DTP_OK;
     dtp_lower_options options = dtp_lower_options_init(dtp_tensor_redistributor(state->problem));
     options.target = p->pricer.target;
-    options.overlap = (dtp_overlap){DTP_OVERLAP_CHOOSE, dtp_planning_overlap_limit(p)};
+    options.overlap.depth = DTP_OVERLAP_CHOOSE;
+    options.overlap.memory_bytes = dtp_planning_overlap_limit(p);
     *c = (dtp_candidate){.legal = true, .redistributor = options.redistributor};
     DTP_TRY(dtp_tensor_sharding(state->problem, assignment, p->arena, &c->sharding, err));
     DTP_TRY(dtp_sharding_check(p->graph, &c->sharding, err));

@@ -9,12 +9,10 @@
 #include "spmd/lower/overlap.h"
 #include "spmd/lower/passes/passes.h"
 
-static const int64_t DEFAULT_BUCKET_BYTES = 4 << 20;
-
 dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor)
 {
     return (dtp_lower_options){.merge_collectives = true,
-                               .bucket_bytes = DEFAULT_BUCKET_BYTES,
+                               .overlap = {.bucket_bytes = DTP_BUCKET_BYTES},
                                .in_place = true,
                                .redistributor = redistributor,
                                .target = &dtp_target_cpu};
@@ -180,8 +178,8 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if (options->in_place) {
         DTP_TRY(dtp_program__in_place(p, scratch, err));
     }
-    if (options->bucket_bytes > 0) {
-        DTP_TRY(dtp_program__bucket(p, options->bucket_bytes, scratch, err));
+    if (options->overlap.bucket_bytes > 0) {
+        DTP_TRY(dtp_program__bucket(p, options->overlap.bucket_bytes, scratch, err));
     }
     if (options->external) {
         DTP_TRY(dtp_program__externalize(p, err));

@@ -7,14 +7,14 @@
 typedef struct dtp_lower_options {
     bool merge_collectives; /* consecutive collectives of one kind over several mesh dims become
                                one, and so do the all-reduces of the terms of a sum */
-    int64_t bucket_bytes;   /* buckets of collectives have at most so many; 0 = none */
     bool in_place;          /* in-place reuse of dying operands */
     bool external;          /* INPUT values and what survives the step lie outside the program's
                                memory, in buffers that the caller binds; inputs are not written. A
                                result that only renames an input stays in its buffer. The graph has
                                neither parameters nor state then */
-    dtp_overlap overlap;    /* how far collectives run beside compute (spmd/lower/overlap.h);
-                               DTP_OVERLAP_CHOOSE: not at all, until a prediction chooses */
+    dtp_overlap overlap;    /* buckets, and how far collectives run beside compute
+                               (spmd/lower/overlap.h); DTP_OVERLAP_CHOOSE: not at all, until a
+                               prediction chooses */
     bool unplaced;          /* no memory plan: for prices and timelines */
     bool keep_partial;      /* what survives the step may stay partial; else it is reduced */
     const dtp_redistributor *redistributor; /* who plans redistributions; not NULL */
@@ -23,7 +23,7 @@ typedef struct dtp_lower_options {
     const dtp_tensor_id *fetch;
 } dtp_lower_options;
 
-/* Everything on but overlap, bucket_bytes 4 MiB, no fetch, for target `cpu`. */
+/* Everything on but overlap, buckets of DTP_BUCKET_BYTES, no fetch, for target `cpu`. */
 dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor);
 
 /* Lowers, runs the passes, liveness and, unless `unplaced`, the memory plan. The program borrows g

@@ -201,10 +201,8 @@ static void give_way(ordering *o, int32_t unit, bool tail)
     /* Not between the copies of another unit, which stay together. */
     const dtp_comm_unit *in =
         gap < o->n && o->unit_of[gap] >= 0 ? &o->units[o->unit_of[gap]] : NULL;
-    if (in != NULL && in != u) {
-        gap = tail && gap <= in->start       ? in->head
-              : !tail && gap > in->start + 1 ? in->tail + 1
-                                             : gap;
+    if (in != NULL && in != u && tail == (gap <= in->start)) {
+        gap = tail ? in->head : in->tail + 1;
     }
     *place = gap;
 }
@@ -366,7 +364,7 @@ dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, d
 dtp_status dtp_program_overlap(dtp_program *p, const dtp_overlap *overlap, bool unplaced,
                                dtp_err *err)
 {
-    const dtp_overlap none = {0};
+    const dtp_overlap none = {.bucket_bytes = overlap->bucket_bytes};
     if (p->serial == NULL) {
         dtp_instr *serial;
         int32_t n_serial;

@@ -64,8 +64,8 @@ typedef enum dtp_instr_kind {
  * outer = 1 the parts lie one after the other, else they are the pieces of a tensor cut along a dim
  * that is not the leading one. outer divides count. A buffer of one part is contiguous.
  *
- * A bucket of all_reduces, reduce_scatters or all_gathers runs as one: the collectives have the same
- * kind, set, op and dtype, and collective k takes in[k] to out[k]. */
+ * A bucket of all_reduces, reduce_scatters or all_gathers runs as one: the collectives have the
+ * same kind, set, op and dtype, and collective k takes in[k] to out[k]. */
 typedef struct dtp_coll {
     dtp_coll_kind kind;
     dtp_mesh_set set;

@@ -25,7 +25,8 @@ static dtp_status line(task *t, int32_t depth, dtp_err *err)
 {
     dtp_prediction p;
     dtp_lower_options options = t->lowering.options;
-    options.overlap = (dtp_overlap){depth, t->plan->memory_limit_bytes};
+    options.overlap.depth = depth;
+    options.overlap.memory_bytes = t->plan->memory_limit_bytes;
     if (depth > 0 && options.overlap.memory_bytes == 0) {
         options.overlap.memory_bytes = t->machine->memory_bytes;
     }

@@ -70,7 +70,7 @@ static void check_rules(const spmd_fixture *f, const rules_case *c)
         dtp_lower_options options = {.redistributor = dtp_redistributor_generic(),
                                      .target = &dtp_target_cpu,
                                      .merge_collectives = (k & 1) != 0,
-                                     .bucket_bytes = (k & 2) != 0 ? 1 << 20 : 0,
+                                     .overlap = {.bucket_bytes = (k & 2) != 0 ? 1 << 20 : 0},
                                      .in_place = (k & 4) != 0};
         dtp_program *p = lower(f, &s, &options);
         if (!spmd_fixture_agrees(f, p)) {
@@ -148,7 +148,7 @@ static void test_lower__collective_counts(void **state)
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         dtp_sharding s = spmd_fixture_rules(&f, cases[c].rules.mesh, cases[c].rules.rules);
         dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
-        options.bucket_bytes = cases[c].bucket;
+        options.overlap.bucket_bytes = cases[c].bucket;
         dtp_program *p = lower(&f, &s, &options);
         if (spmd_count(p, DTP_ALL_REDUCE) != cases[c].all_reduce) {
             fail_msg("rules '%s': %d all-reduces, expected %d", cases[c].rules.rules,
@@ -437,7 +437,7 @@ static void check_random(const spmd_fixture *f, const char *mesh, uint64_t first
         }
         options.fetch = fetch;
         options.n_fetch = (int32_t)(seed % 9);
-        options.bucket_bytes = seed % 3 == 0 ? 0 : 2000;
+        options.overlap.bucket_bytes = seed % 3 == 0 ? 0 : 2000;
         dtp_program *p = lower(f, &s, &options);
         if (!spmd_fixture_agrees(f, p)) {
             fail_msg("mesh '%s', seed %llu", mesh, (unsigned long long)seed);

@@ -179,7 +179,7 @@ static void test_exposure__adds_up_to_that_of_the_program(void **state)
     (void)state;
     static const char *const baselines[] = {"data_parallel", "zero3", "megatron", "data_megatron"};
     dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
-    options.bucket_bytes = 0;
+    options.overlap.bucket_bytes = 0;
     options.overlap.depth = DTP_OVERLAP_CHOOSE;
     int32_t partly = 0, with_inside = 0;
     for (size_t k = 0; k < sizeof baselines / sizeof baselines[0]; k++) {

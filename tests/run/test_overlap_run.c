@@ -151,7 +151,10 @@ static void test_overlap__orders_of_all_models_replay_to_their_prediction(void *
             subject s = setup(fixture_model(file), cases[m].machine, cases[m].meshes[k]);
             for (int32_t i = 0; i < s.n; i++) {
                 dtp_prediction predicted;
-                dtp_program *p = lower(&s, i, (dtp_overlap){DTP_OVERLAP_CHOOSE, 0}, &predicted);
+                dtp_program *p = lower(
+                    &s, i,
+                    (dtp_overlap){.depth = DTP_OVERLAP_CHOOSE, .bucket_bytes = DTP_BUCKET_BYTES},
+                    &predicted);
                 if (p == NULL) {
                     continue;
                 }
@@ -318,7 +321,8 @@ static void test_overlap__poisoned_memory_and_late_collectives_change_nothing(vo
             for (int32_t i = 0; i < s.n; i++) {
                 dtp_prediction predicted[2];
                 const dtp_overlap overlap = {.depth = 1 << (i + k) % 6};
-                dtp_program *serial = lower(&s, i, (dtp_overlap){0}, &predicted[0]);
+                dtp_program *serial =
+                    lower(&s, i, (dtp_overlap){.bucket_bytes = DTP_BUCKET_BYTES}, &predicted[0]);
                 dtp_program *p = lower(&s, i, overlap, &predicted[1]);
                 if (p == NULL) {
                     continue;

@@ -1,16 +1,17 @@
 /* Fuses collectives into buckets, so that many small tensors cost the latency of one.
  *
  * All-gathers of a bucket run where the first one was: what they gather, mostly parameters, has
- * been there before. Reductions, mostly of gradients, run where the last one was. Members have the
- * same kind, set, operation and dtype, and lie in the same phase, so they run equally often. Copies
- * that pack an operand or unpack a result go with their collective. No member passes an instruction
- * that writes what it reads, or touches what it writes.
+ * been there before. Reductions, mostly of gradients, run where the last one was, and so do gathers
+ * that cannot run earlier, mostly of updated parameters. Members have the same kind, set, operation
+ * and dtype, and lie in the same phase, so they run equally often. Copies that pack an operand or
+ * unpack a result go with their collective. No member passes an instruction that writes what it
+ * reads, or touches what it writes.
  *
- * Members are needed for longer than before; a bucket never makes the serial program need more
- * memory at its peak.
+ * Members are needed for longer than before: the serial program may need 1 % more memory at its
+ * peak, and no more than a bucket.
  *
- * Gathers only move up and reductions only move down, each in a sweep of its own, so places of the
- * list before the sweep say enough: whoever depends on a member that moved up lies behind it still.
+ * There are two sweeps, the first of which only moves collectives up, the second only down. So the
+ * places before a sweep say enough: whoever depends on a member that moved up lies behind it still.
  */
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/needed.h"
@@ -18,14 +19,14 @@
 
 typedef struct bucket {
     int32_t n;      /* members: units */
-    int32_t place;  /* the first one of gathers, the last one of reductions */
-    int32_t closes; /* reductions: the first instruction that none may pass */
+    int32_t place;  /* the first member where they move up, the last one where they move down */
+    int32_t closes; /* where they move down: the first instruction that none may pass */
     int64_t bytes;  /* of the larger sides of all members */
 } bucket;
 
 typedef struct sweep {
     dtp_program *p;
-    bool up; /* gathers; else reductions */
+    bool up; /* the first sweep */
     int64_t limit;
     int32_t n_units;
     dtp_comm_unit *units;
@@ -119,9 +120,11 @@ static int64_t bytes_of(const sweep *s, int32_t unit)
 static bool may_join(const sweep *s, int32_t unit)
 {
     const dtp_instr *start = start_of(s, unit);
-    return s->up ? start->coll.kind == DTP_ALL_GATHER
-                 : dtp_coll_reduces(start->coll.kind) && start->coll.op == DTP_REDUCE_SUM &&
-                       start->phase != DTP_FORWARD;
+    const bool gathers = start->coll.kind == DTP_ALL_GATHER;
+    const bool reduces = dtp_coll_reduces(start->coll.kind) && start->coll.op == DTP_REDUCE_SUM &&
+                         start->phase != DTP_FORWARD;
+    return start->coll.n_bucket == 0 && bytes_of(s, unit) <= s->limit &&
+           (gathers || (reduces && !s->up));
 }
 
 static bool alike(const dtp_instr *a, const dtp_instr *b)
@@ -252,6 +255,8 @@ static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, dtp_arena *s
     DTP_TRY(DTP_NEW(scratch, s.unit_of, n, err));
     s.n_units = dtp_comm_units_find(p->instrs, n, s.units, s.unit_of);
     DTP_TRY(dtp_needed_find(p, p->instrs, n, scratch, &s.needed, err));
+    const int64_t slack = s.needed.peak / 100;
+    s.needed.limit += slack < limit ? slack : limit;
     for (int32_t unit = 0; unit < s.n_units; unit++) {
         const int32_t size = s.units[unit].tail - s.units[unit].head + 1;
         most = size > most ? size : most;
