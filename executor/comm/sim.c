@@ -64,7 +64,7 @@ typedef struct world {
     dtp_mesh mesh;
     int32_t size;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t *wake; /* by rank: for one that waits at a gate */
     gate all;
     division *divisions[N_SETS];
     int32_t n_waiting, n_ended; /* ranks at a gate that is not complete; ranks that are done */
@@ -96,6 +96,14 @@ static dtp_mesh_set all_dims(const world *w)
     return ((dtp_mesh_set)1 << w->mesh.n_dims) - 1;
 }
 
+/* All ranks that wait at gates look whether they can go on. */
+static void wake_all_locked(world *w)
+{
+    for (int32_t r = 0; r < w->size; r++) {
+        pthread_cond_signal(&w->wake[r]);
+    }
+}
+
 /* A rank that runs no more collectives: those that wait for it are woken. */
 static void halt_locked(world *w, int32_t rank, int32_t cause, const char *why)
 {
@@ -104,7 +112,7 @@ static void halt_locked(world *w, int32_t rank, int32_t cause, const char *why)
         *h = (halt){.on = true, .cause = cause};
         snprintf(h->why, sizeof h->why, "%s", why);
         w->failed = true;
-        pthread_cond_broadcast(&w->changed);
+        wake_all_locked(w);
     }
 }
 
@@ -126,7 +134,7 @@ static void check_stuck_locked(world *w)
     if (w->stuck) {
         dtp_comm__describe_waits(w->size, w->visits, w->why);
     }
-    pthread_cond_broadcast(&w->changed);
+    wake_all_locked(w);
 }
 
 /* The rank whose failure keeps a group from passing its gate, -1: none. A failure elsewhere does
@@ -184,7 +192,9 @@ static bool pass_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_co
         g->arrived = 0;
         g->generation++;
         w->n_waiting -= n - 1;
-        pthread_cond_broadcast(&w->changed);
+        for (int32_t j = 0; j < n; j++) {
+            pthread_cond_signal(&w->wake[dtp_mesh_set_member(&w->mesh, set, rank, j)]);
+        }
         return true;
     }
     w->visits[rank] = (dtp_comm__visit){.state = DTP_COMM_VISIT_WAITS, .coll = coll};
@@ -193,7 +203,7 @@ static bool pass_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_co
     const struct timespec until = deadline(w->jobs[rank].comm->timeout_s);
     int timed_out = 0;
     while (g->generation == generation && (sure || (!w->over && halted_locked(w, set, rank) < 0))) {
-        timed_out = pthread_cond_timedwait(&w->changed, &w->lock, &until);
+        timed_out = pthread_cond_timedwait(&w->wake[rank], &w->lock, &until);
         if (timed_out == ETIMEDOUT && !sure && g->generation == generation) {
             halt_late_locked(w, rank, coll);
         }
@@ -539,7 +549,9 @@ static void world_destroy(world *w)
     }
     pthread_cond_destroy(&w->ends);
     pthread_cond_destroy(&w->begins);
-    pthread_cond_destroy(&w->changed);
+    for (int32_t r = 0; r < w->size; r++) {
+        pthread_cond_destroy(&w->wake[r]);
+    }
     pthread_mutex_destroy(&w->lock);
     dtp_arena_destroy(w->arena);
 }
@@ -552,7 +564,8 @@ static dtp_status world_create(const dtp_mesh *mesh, world **out, dtp_err *err)
     dtp_comm__visit *visits = dtp_arena_alloc(arena, (size_t)size, sizeof *visits);
     halt *halts = dtp_arena_alloc(arena, (size_t)size, sizeof *halts);
     rank_job *jobs = dtp_arena_alloc(arena, (size_t)size, sizeof *jobs);
-    dtp_status status = DTP_MEMORY(err, w, visits, halts, jobs);
+    pthread_cond_t *wake = dtp_arena_alloc(arena, (size_t)size, sizeof *wake);
+    dtp_status status = DTP_MEMORY(err, w, visits, halts, jobs, wake);
     if (status != DTP_OK) {
         dtp_arena_destroy(arena);
         return status;
@@ -560,6 +573,7 @@ static dtp_status world_create(const dtp_mesh *mesh, world **out, dtp_err *err)
     *w = (world){.arena = arena,
                  .mesh = *mesh,
                  .size = size,
+                 .wake = wake,
                  .visits = visits,
                  .halts = halts,
                  .jobs = jobs};
@@ -567,7 +581,9 @@ static dtp_status world_create(const dtp_mesh *mesh, world **out, dtp_err *err)
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->changed, &monotonic);
+    for (int32_t r = 0; r < size; r++) {
+        pthread_cond_init(&wake[r], &monotonic);
+    }
     pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&w->begins, NULL);
     pthread_cond_init(&w->ends, NULL);

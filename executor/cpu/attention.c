@@ -7,11 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/gemm/gemm.h"
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/parallel.h"
+#include "executor/cpu/loops/parallel.h"
 #include "executor/cpu/rows.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/simd.h"
 
 void dtp_attention_mat_of(dtp_attention_mat *mat, const dtp_view *view, dtp_dim_id row,
                           dtp_dim_id col)

@@ -4,8 +4,8 @@
 
 #include "core/graph/ops/attention_split.h"
 #include "core/graph/ops/sequence.h"
-#include "executor/cpu/halves.h"
-#include "executor/cpu/nest.h"
+#include "executor/cpu/loops/halves.h"
+#include "executor/cpu/loops/nest.h"
 #include "spmd/target/cpu_attention.h"
 
 /* Sizes of a call on this rank and the dims that tell heads apart. With a chunk dim a head is one

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "executor/cpu/attention.h"
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/gemm/gemm.h"
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/parallel.h"
+#include "executor/cpu/loops/parallel.h"
 #include "executor/cpu/rows.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/simd.h"
 
 enum { Q, K, V, OUT, LSE, DOUT, DQ, N_HEAD_VIEWS };
 

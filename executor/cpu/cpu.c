@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "executor/cpu/blas.h"
+#include "executor/cpu/gemm/blas.h"
 #include "executor/cpu/kernels.h"
 #include "executor/device/host_memory.h"
 

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "core/graph/ops/cross_entropy.h"
-#include "executor/cpu/halves.h"
+#include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/parallel.h"
+#include "executor/cpu/loops/parallel.h"
 #include "executor/cpu/rows.h"
 #include "executor/device/convert.h"
 

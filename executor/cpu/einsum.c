@@ -1,14 +1,14 @@
 /* einsum: runs the steps of spmd/target/cpu_einsum_plan.h, planned when the call is bound. Matrix
- * products are plans of executor/cpu/gemm.h; loop steps are copies, sums, products or batched dots.
- */
+ * products are plans of executor/cpu/gemm/gemm.h; loop steps are copies, sums, products or batched
+ * dots. */
 #include "spmd/target/cpu_einsum_plan.h"
 
 #include <string.h>
 
 #include "executor/cpu/elementwise.h"
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/gemm/gemm.h"
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/parallel.h"
+#include "executor/cpu/loops/parallel.h"
 #include "executor/cpu/reduce.h"
 #include "executor/device/backend.h"
 

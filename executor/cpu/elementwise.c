@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-#include "executor/cpu/halves.h"
+#include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/simd.h"
 #include "executor/device/convert.h"
 
 enum { OPERANDS = 3 };

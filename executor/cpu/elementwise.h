@@ -2,7 +2,7 @@
 #ifndef DTP_EXECUTOR_CPU_ELEMENTWISE_H
 #define DTP_EXECUTOR_CPU_ELEMENTWISE_H
 
-#include "executor/cpu/nest.h"
+#include "executor/cpu/loops/nest.h"
 
 /* y = a * b over a nest of the views y (inner step 1), a, b with these dtypes. */
 void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const dtp_dtype dtype[3],

@@ -4,11 +4,11 @@
  * threads. */
 #include <string.h>
 
-#include "executor/cpu/halves.h"
+#include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/nest.h"
-#include "executor/cpu/parallel.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/nest.h"
+#include "executor/cpu/loops/parallel.h"
+#include "executor/cpu/loops/simd.h"
 #include "executor/device/convert.h"
 
 /* A loop over the tensor that holds one element per look-up (out of gather and embedding, src of

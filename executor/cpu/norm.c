@@ -13,10 +13,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "executor/cpu/halves.h"
-#include "executor/cpu/parallel.h"
+#include "executor/cpu/loops/halves.h"
+#include "executor/cpu/loops/parallel.h"
 #include "executor/cpu/rows.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/simd.h"
 
 /* Positions of views in a row job; forward and backward. */
 enum { X, Y, GAMMA, RSTD, MEAN, BETA, SUMS, N_VIEWS };

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "executor/cpu/halves.h"
+#include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/nest.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/nest.h"
+#include "executor/cpu/loops/simd.h"
 #include "executor/device/loss_scale.h"
 
 typedef enum rule { SGD, MOMENTUM, ADAM, ADAMW, SUM, FIRST } rule;

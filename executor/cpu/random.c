@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "core/base/philox.h"
-#include "executor/cpu/halves.h"
+#include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/nest.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/nest.h"
+#include "executor/cpu/loops/simd.h"
 
 enum { BLOCKS = 64, WORDS = 4 * BLOCKS };
 

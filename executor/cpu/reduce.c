@@ -7,10 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "executor/cpu/halves.h"
+#include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/nest.h"
-#include "executor/cpu/parallel.h"
+#include "executor/cpu/loops/nest.h"
+#include "executor/cpu/loops/parallel.h"
 #include "executor/cpu/rows.h"
 #include "executor/device/convert.h"
 

@@ -2,7 +2,7 @@
 #ifndef DTP_EXECUTOR_CPU_REDUCE_H
 #define DTP_EXECUTOR_CPU_REDUCE_H
 
-#include "executor/cpu/nest.h"
+#include "executor/cpu/loops/nest.h"
 
 typedef enum dtp_cpu_fold { DTP_FOLD_SUM, DTP_FOLD_MAX, DTP_FOLD_MIN, DTP_FOLD_PROD } dtp_cpu_fold;
 

@@ -3,11 +3,11 @@
 #include <math.h>
 
 #include "core/graph/ops/sequence.h"
-#include "executor/cpu/halves.h"
+#include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/nest.h"
-#include "executor/cpu/parallel.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/nest.h"
+#include "executor/cpu/loops/parallel.h"
+#include "executor/cpu/loops/simd.h"
 
 enum { PAIRS = 128 }; /* pairs handled at once */
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "executor/cpu/halves.h"
+#include "executor/cpu/loops/halves.h"
 #include "executor/cpu/rows.h"
 #include "executor/device/convert.h"
 

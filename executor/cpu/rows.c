@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "executor/cpu/halves.h"
-#include "executor/cpu/parallel.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/halves.h"
+#include "executor/cpu/loops/parallel.h"
+#include "executor/cpu/loops/simd.h"
 
 enum { BLOCK = 1024 };
 

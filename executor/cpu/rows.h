@@ -5,7 +5,7 @@
 #define DTP_EXECUTOR_CPU_ROWS_H
 
 #include "executor/cpu/kernels.h"
-#include "executor/cpu/nest.h"
+#include "executor/cpu/loops/nest.h"
 
 /* Sum, maximum (-inf when empty), minimum (inf). */
 double dtp_row_sum(int64_t n, const float *x, int64_t step);

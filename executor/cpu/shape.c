@@ -6,8 +6,8 @@
 
 #include "core/graph/ops/sequence.h"
 #include "executor/device/convert.h"
-#include "executor/cpu/nest.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/nest.h"
+#include "executor/cpu/loops/simd.h"
 
 /* Copies x into y over the dims of `shape`, from element x_at of x on and y_at of y. */
 static void copy(const dtp_kernel_args *args, const dtp_view *shape, const dtp_view *y,

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "executor/cpu/rows.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/simd.h"
 
 /* y = exp(x - m) * factor, or, with the logarithm, y = x + factor. */
 static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int32_t y,

@@ -11,8 +11,8 @@
 #include "core/graph/ops/op_table.h"
 #include "spmd/target/target.h"
 #include "executor/device/backend.h"
-#include "executor/cpu/blas.h"
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/gemm/blas.h"
+#include "executor/cpu/gemm/gemm.h"
 
 enum { MAX_ATTRS = 16 };
 

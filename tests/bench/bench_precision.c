@@ -1,14 +1,14 @@
 /* Matrix products of one training step of models/gpt2_small.json (batch 4, length 256) in f32 and
- * in 16-bit floats, by every provider of executor/cpu/gemm.h, measured in turn in one run. Not a
- * test: prints a table. One thread is timed by its processor time, which other programs on the
+ * in 16-bit floats, by every provider of executor/cpu/gemm/gemm.h, measured in turn in one run. Not
+ * a test: prints a table. One thread is timed by its processor time, which other programs on the
  * machine do not stretch; more threads by the clock. bench_precision [THREADS] */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "executor/cpu/blas.h"
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/gemm/blas.h"
+#include "executor/cpu/gemm/gemm.h"
 
 enum { TOKENS = 4 * 256, WIDTH = 768, FF = 4 * WIDTH, VOCAB = 50257, LAYERS = 12, ROUNDS = 5 };
 

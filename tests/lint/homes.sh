@@ -8,8 +8,8 @@ home() {
     done < <(product c h | xargs grep -lE "#\s*include\s*[<\"](cjson/)?$header[>\"]")
 }
 home 'glpk\.h' planner/solver/glpk_fence.c
-home 'cblas\.h' executor/cpu/blas.h
-home 'dnnl\.h' executor/cpu/gemm_onednn.c
+home 'cblas\.h' executor/cpu/gemm/blas.h
+home 'dnnl\.h' executor/cpu/gemm/gemm_onednn.c
 home 'mpi\.h' 'executor/comm/mpi*'
 home 'zlib\.h' '@(executor/*|planner/problem/json_stream.c)'
 finish

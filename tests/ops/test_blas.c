@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "executor/cpu/blas.h"
+#include "executor/cpu/gemm/blas.h"
 #include "executor/cpu/cpu.h"
 #include "executor/device/backend.h"
 

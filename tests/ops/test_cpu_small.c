@@ -1,5 +1,6 @@
-/* Small work stays on the calling thread: products and loops below the limits of cpu/parallel.h
- * start no team, larger ones do. Counts the threads of this process. */
+/* Small work stays on the calling thread: products and loops below the limits of
+ * executor/cpu/loops/parallel.h start no team, larger ones do. Counts the threads of this process.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/gemm/gemm.h"
 
 static int count_threads(void)
 {

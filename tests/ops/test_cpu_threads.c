@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 #include "tests/ops/cpu_harness.h"
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/gemm/gemm.h"
 
 enum { CALLERS = 8, ROUNDS = 40 };
 

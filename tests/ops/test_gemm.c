@@ -12,8 +12,8 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "executor/cpu/gemm.h"
-#include "executor/cpu/widen.h"
+#include "executor/cpu/gemm/gemm.h"
+#include "executor/cpu/loops/widen.h"
 #include "executor/device/convert.h"
 #include "tests/ops/cpu_harness.h"
 

@@ -1,5 +1,6 @@
 /* The rule verifier (executor/rule_verify): every op of the table under every sharding rule, and
- * that the verifier sees wrong rules and wrong programs. Usage: test_strategies [seed]
+ * that the verifier sees wrong rules and wrong programs.
+ * Usage: test_strategies verifier|ref|cpu|bf16|f16 [seed]; bf16 and f16 on the CPU backend
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,16 +21,18 @@ static uint64_t seed = 20240517;
 /* ---- every rule of every op --------------------------------------------------------------------
  */
 
-static void verify_table(const char *backend, const char *dtype)
+static void test_strategies__every_rule(void **state)
 {
+    const char *part = *state;
+    const bool is_backend = strcmp(part, "ref") == 0 || strcmp(part, "cpu") == 0;
     double most = 0.0;
     int64_t programs = 0, gradients = 0, refused = 0;
     for (int32_t i = 0; i < dtp_op_count(); i++) {
         dtp_rule_verify_options o = dtp_rule_verify_options_init();
         dtp_rule_report r;
         dtp_err err = {0};
-        o.backend = backend;
-        o.dtype = dtype;
+        o.backend = is_backend ? part : "cpu";
+        o.dtype = is_backend ? NULL : part;
         o.seed = seed;
         if (dtp_rule_verify(dtp_op_at(i), &o, &r, &err) != DTP_OK) {
             fail_msg("%s", err.msg);
@@ -44,35 +47,10 @@ static void verify_table(const char *backend, const char *dtype)
         refused += r.refused;
         most = r.max_error > most ? r.max_error : most;
     }
-    (void)printf("%s %s: %lld programs and %lld with gradients equal the unsharded op to %.2g, "
+    (void)printf("%s: %lld programs and %lld with gradients equal the unsharded op to %.2g, "
                  "%lld refused\n",
-                 backend, dtype != NULL ? dtype : "", (long long)programs, (long long)gradients,
-                 most, (long long)refused);
+                 part, (long long)programs, (long long)gradients, most, (long long)refused);
     assert_true(gradients > 500 && programs > 2 * refused);
-}
-
-static void test_strategies__every_rule_on_ref(void **state)
-{
-    (void)state;
-    verify_table("ref", NULL);
-}
-
-static void test_strategies__every_rule_on_cpu(void **state)
-{
-    (void)state;
-    verify_table("cpu", NULL);
-}
-
-static void test_strategies__every_rule_in_bf16(void **state)
-{
-    (void)state;
-    verify_table("cpu", "bf16");
-}
-
-static void test_strategies__every_rule_in_f16(void **state)
-{
-    (void)state;
-    verify_table("cpu", "f16");
 }
 
 /* ---- the verifier sees a wrong rule -------------------------------------------------------------
@@ -232,17 +210,21 @@ static void test_strategies__a_wrong_program_is_seen(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest verifier[] = {
         cmocka_unit_test(test_strategies__a_wrong_program_is_seen),
         cmocka_unit_test(test_strategies__a_broken_rule_is_caught),
-        cmocka_unit_test(test_strategies__every_rule_on_ref),
-        cmocka_unit_test(test_strategies__every_rule_on_cpu),
-        cmocka_unit_test(test_strategies__every_rule_in_bf16),
-        cmocka_unit_test(test_strategies__every_rule_in_f16),
     };
-    if (argc > 1) {
-        seed = strtoull(argv[1], NULL, 10);
+    if (argc < 2) {
+        (void)fprintf(stderr, "usage: test_strategies verifier|ref|cpu|bf16|f16 [seed]\n");
+        return 2;
+    }
+    const struct CMUnitTest rules[] = {
+        cmocka_unit_test_prestate(test_strategies__every_rule, argv[1]),
+    };
+    if (argc > 2) {
+        seed = strtoull(argv[2], NULL, 10);
     }
     (void)printf("seed %llu\n", (unsigned long long)seed);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return strcmp(argv[1], "verifier") == 0 ? cmocka_run_group_tests(verifier, NULL, NULL)
+                                            : cmocka_run_group_tests(rules, NULL, NULL);
 }

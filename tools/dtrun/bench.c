@@ -8,7 +8,7 @@
 #include "core/files/file_out.h"
 #include "cost_models/machine/fit.h"
 #include "executor/bench/bench.h"
-#include "executor/cpu/blas.h"
+#include "executor/cpu/gemm/blas.h"
 #include "tools/dtrun/options.h"
 
 typedef struct bench_command {

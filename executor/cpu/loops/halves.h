@@ -1,7 +1,7 @@
 /* 16-bit floats in kernels that compute in f32: elements are widened, a block or row at a time, and
  * results are rounded to nearest even once. A NaN stays one. */
-#ifndef DTP_EXECUTOR_CPU_HALVES_H
-#define DTP_EXECUTOR_CPU_HALVES_H
+#ifndef DTP_EXECUTOR_CPU_LOOPS_HALVES_H
+#define DTP_EXECUTOR_CPU_LOOPS_HALVES_H
 
 #include "core/layout/tensor_type.h"
 

@@ -16,8 +16,8 @@
  * many threads to take, so a caller of dtp_gemm_serial outside of a parallel region brackets its
  * products with dtp_gemm_enter and dtp_gemm_leave, which are local to the thread; plans do so
  * themselves. */
-#ifndef DTP_EXECUTOR_CPU_GEMM_H
-#define DTP_EXECUTOR_CPU_GEMM_H
+#ifndef DTP_EXECUTOR_CPU_GEMM_GEMM_H
+#define DTP_EXECUTOR_CPU_GEMM_GEMM_H
 
 #include "core/layout/tensor_type.h"
 #include "executor/device/scratch.h"

@@ -1,15 +1,15 @@
 /* Plans: which provider multiplies, and how products and batches of them are shared. */
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/gemm/gemm.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/status.h"
-#include "executor/cpu/blas.h"
-#include "executor/cpu/gemm_provider.h"
-#include "executor/cpu/nest.h"
-#include "executor/cpu/parallel.h"
+#include "executor/cpu/gemm/blas.h"
+#include "executor/cpu/gemm/gemm_provider.h"
+#include "executor/cpu/loops/nest.h"
+#include "executor/cpu/loops/parallel.h"
 
 /* The rule: of those that take a product, the first. oneDNN multiplies f32 about as fast as
  * OpenBLAS does. */

@@ -1,6 +1,6 @@
-#include "executor/cpu/halves.h"
+#include "executor/cpu/loops/halves.h"
 
-#include "executor/cpu/widen.h"
+#include "executor/cpu/loops/widen.h"
 
 #define CONVERSIONS(type)                                                                          \
     DTP_CPU_CLONES static void widen_##type(int64_t n, const uint16_t *restrict x,                 \

@@ -1,9 +1,9 @@
 /* bf16 and f16 as bit patterns, to f32 and back. Branch-free, so that loops vectorise; the same
  * bits as dtp_convert (executor/device/convert.h). */
-#ifndef DTP_EXECUTOR_CPU_WIDEN_H
-#define DTP_EXECUTOR_CPU_WIDEN_H
+#ifndef DTP_EXECUTOR_CPU_LOOPS_WIDEN_H
+#define DTP_EXECUTOR_CPU_LOOPS_WIDEN_H
 
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/simd.h"
 
 DTP_CPU_INLINE float dtp_float_of_bits(uint32_t bits)
 {

@@ -7,8 +7,8 @@
  * before a sanitizer's runtime is up: sanitizer builds and other compilers get one plain copy.
  *
  * Math functions here are branch-free, so that loops around them vectorise. */
-#ifndef DTP_EXECUTOR_CPU_SIMD_H
-#define DTP_EXECUTOR_CPU_SIMD_H
+#ifndef DTP_EXECUTOR_CPU_LOOPS_SIMD_H
+#define DTP_EXECUTOR_CPU_LOOPS_SIMD_H
 
 #include <math.h>
 #include <stdint.h>

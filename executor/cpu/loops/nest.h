@@ -1,6 +1,6 @@
 /* Loop nests over the dims of several views that are matched by name. */
-#ifndef DTP_EXECUTOR_CPU_NEST_H
-#define DTP_EXECUTOR_CPU_NEST_H
+#ifndef DTP_EXECUTOR_CPU_LOOPS_NEST_H
+#define DTP_EXECUTOR_CPU_LOOPS_NEST_H
 
 #include "core/graph/op.h"
 

@@ -1,4 +1,4 @@
-#include "executor/cpu/blas.h"
+#include "executor/cpu/gemm/blas.h"
 
 #include <assert.h>
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 /* Products of 16-bit operands by blocks that are widened to f32 and multiplied by OpenBLAS. A block
  * of C sums its k blocks in f32, in their order, and is rounded once. */
-#include "executor/cpu/gemm_provider.h"
+#include "executor/cpu/gemm/gemm_provider.h"
 
-#include "executor/cpu/widen.h"
+#include "executor/cpu/loops/widen.h"
 
 /* Of m, n and k: three f32 blocks fill most of a private cache, and widening an operand costs a few
  * per cent of the arithmetic. */

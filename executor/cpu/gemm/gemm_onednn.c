@@ -1,5 +1,5 @@
 /* Products of bf16 on oneDNN 2; f32 too, to compare with. */
-#include "executor/cpu/gemm_provider.h"
+#include "executor/cpu/gemm/gemm_provider.h"
 
 #include <stdlib.h>
 

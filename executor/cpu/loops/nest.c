@@ -1,10 +1,10 @@
 /* Loop nests: construction and drivers. */
-#include "executor/cpu/nest.h"
+#include "executor/cpu/loops/nest.h"
 
 #include <string.h>
 
-#include "executor/cpu/parallel.h"
-#include "executor/cpu/simd.h"
+#include "executor/cpu/loops/parallel.h"
+#include "executor/cpu/loops/simd.h"
 
 void dtp_view_strides(const dtp_view *view, int64_t strides[DTP_MAX_RANK])
 {

@@ -5,8 +5,8 @@
  * OPENBLAS_CORETYPE; so it is not linked but loaded, with that variable set for as long as this
  * takes where the processor needs it. The user's own OPENBLAS_CORETYPE wins. A library that other
  * code of the process has loaded before is used as it is. */
-#ifndef DTP_EXECUTOR_CPU_BLAS_H
-#define DTP_EXECUTOR_CPU_BLAS_H
+#ifndef DTP_EXECUTOR_CPU_GEMM_BLAS_H
+#define DTP_EXECUTOR_CPU_GEMM_BLAS_H
 
 #include <stdbool.h>
 

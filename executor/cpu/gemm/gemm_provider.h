@@ -1,8 +1,8 @@
 /* Who computes a matrix product: a row of the table in gemm.c. */
-#ifndef DTP_EXECUTOR_CPU_GEMM_PROVIDER_H
-#define DTP_EXECUTOR_CPU_GEMM_PROVIDER_H
+#ifndef DTP_EXECUTOR_CPU_GEMM_GEMM_PROVIDER_H
+#define DTP_EXECUTOR_CPU_GEMM_GEMM_PROVIDER_H
 
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/gemm/gemm.h"
 
 /* A provider runs on the calling thread; plans share products between threads. */
 typedef struct dtp_gemm_provider {

@@ -1,9 +1,9 @@
-#include "executor/cpu/gemm_provider.h"
+#include "executor/cpu/gemm/gemm_provider.h"
 
 #include <assert.h>
 #include <omp.h>
 
-#include "executor/cpu/blas.h"
+#include "executor/cpu/gemm/blas.h"
 
 int dtp_gemm_enter(void)
 {

@@ -1,5 +1,5 @@
 /* Built without oneDNN: bf16 is widened. */
-#include "executor/cpu/gemm_provider.h"
+#include "executor/cpu/gemm/gemm_provider.h"
 
 static bool takes(const dtp_gemm_desc *g)
 {

@@ -1,7 +1,7 @@
 /* How CPU kernels share work between threads. Every partition depends on shapes only, never on the
  * number of threads, so results do not either. */
-#ifndef DTP_EXECUTOR_CPU_PARALLEL_H
-#define DTP_EXECUTOR_CPU_PARALLEL_H
+#ifndef DTP_EXECUTOR_CPU_LOOPS_PARALLEL_H
+#define DTP_EXECUTOR_CPU_LOOPS_PARALLEL_H
 
 #include <omp.h>
 #include <stdint.h>
