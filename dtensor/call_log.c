@@ -43,36 +43,41 @@ static void name_operand(const dtp_program *p, dtp_value_id v, char out[OPERAND_
     (void)snprintf(out, OPERAND_BYTES, "%s", input ? g->tensors[t].name + 2 : "result");
 }
 
+/* Collective k of a START. */
+static void log_collective(const dtp_device_mesh *mesh, const dtp_program *p,
+                           const dtp_instr *instr, int32_t k)
+{
+    const dtp_coll *coll = dtp_coll_at(&instr->coll, k);
+    const dtp_value *from = &p->values[unstaged(p, instr->in[k])];
+    const dtp_value *to = &p->values[unstaged(p, instr->out[k])];
+    char before[DTP_TENSOR_TEXT_BYTES], after[DTP_LAYOUT_TEXT_BYTES], over[DTP_MESH_TEXT_BYTES];
+    char operand[OPERAND_BYTES];
+    dtp_ttype type = from->type;
+    for (int32_t d = 0; d < type.rank; d++) {
+        type.dims[d].id = d;
+    }
+    dtp_tensor__text(mesh, &type, &from->layout, before);
+    dtp_layout_print(&to->layout, &p->mesh, &type, &mesh->dims, after);
+    dtp_mesh_set_print(&p->mesh, coll->set, "+", over);
+    name_operand(p, (dtp_value_id)(from - p->values), operand);
+    const int64_t n = dtp_mesh_set_size(&p->mesh, coll->set);
+    const int64_t in = dtp_coll_parts_in(coll, n), out = dtp_coll_parts_out(coll, n);
+    const int64_t bytes = (in > out ? in : out) * coll->count * dtp_dtype_bytes(coll->dtype);
+    dtp_log(mesh->options.ctx, DTP_LOG_INFO, "tensor", "collective",
+            "op=%s operand=%s from=\"%.300s\" to=\"%.300s\" kind=%s over=%.150s bytes=%lld",
+            p->graph->name, operand, before, after, dtp_coll_name(coll->kind), over,
+            (long long)bytes);
+}
+
 void dtp_call__log(const dtp_device_mesh *mesh, const dtp_program *p)
 {
     if (mesh->options.ctx == NULL || mesh->options.ctx->level < DTP_LOG_INFO) {
         return;
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        if (p->instrs[i].kind == DTP_INSTR_START) {
-            const dtp_instr *instr = &p->instrs[i];
-            const dtp_value *from = &p->values[unstaged(p, instr->in[0])];
-            const dtp_value *to = &p->values[unstaged(p, instr->out[0])];
-            char before[DTP_TENSOR_TEXT_BYTES], after[DTP_LAYOUT_TEXT_BYTES],
-                over[DTP_MESH_TEXT_BYTES];
-            char operand[OPERAND_BYTES];
-            dtp_ttype type = from->type;
-            for (int32_t d = 0; d < type.rank; d++) {
-                type.dims[d].id = d;
-            }
-            dtp_tensor__text(mesh, &type, &from->layout, before);
-            dtp_layout_print(&to->layout, &p->mesh, &type, &mesh->dims, after);
-            dtp_mesh_set_print(&p->mesh, instr->coll.set, "+", over);
-            name_operand(p, (dtp_value_id)(from - p->values), operand);
-            const int64_t n = dtp_mesh_set_size(&p->mesh, instr->coll.set);
-            const int64_t in = dtp_coll_parts_in(&instr->coll, n),
-                          out = dtp_coll_parts_out(&instr->coll, n);
-            const int64_t bytes =
-                (in > out ? in : out) * instr->coll.count * dtp_dtype_bytes(instr->coll.dtype);
-            dtp_log(mesh->options.ctx, DTP_LOG_INFO, "tensor", "collective",
-                    "op=%s operand=%s from=\"%.300s\" to=\"%.300s\" kind=%s over=%.150s bytes=%lld",
-                    p->graph->name, operand, before, after, dtp_coll_name(instr->coll.kind), over,
-                    (long long)bytes);
+        const bool start = p->instrs[i].kind == DTP_INSTR_START;
+        for (int32_t k = 0; k < p->instrs[i].n_in && start; k++) {
+            log_collective(mesh, p, &p->instrs[i], k);
         }
     }
 }

@@ -1,11 +1,11 @@
 """Tables of `./dev bench plans`: plans of tensor mode next to baselines, and what memory limits are named.
 
-Usage: plans.py DTPLAN sweep|quick|patterns|table [MODEL ...]
+Usage: plans.py DTPLAN sweep|quick|patterns|table|table-bf16 [MODEL ...]
 
 sweep   every model of models/ on six meshes and more, without a limit, with 1.2 and 1.02 of the smallest that works, and with that itself
 quick   the same on small models; and how near plans come to their bounds under tight limits
 patterns  the styles that people know are found without pins where they are the cheapest, and cost no more than their baseline
-table   models on machines, the best of some meshes: the table of docs/results/plans.md
+table   models on machines, the best of some meshes: the table of docs/results/plans.md; table-bf16: in mixed precision
 """
 import sys
 import textwrap
@@ -258,12 +258,13 @@ def best_mesh(dtplan, model, options, machine, meshes):
     return best, sum(t.seconds for t in tried), [t.error for t in tried if t.error]
 
 
-def table_row(dtplan, model, options, machine, meshes):
+def table_row(dtplan, model, options, precision, machine, meshes):
     """One row in markdown and what the plan is; what does not fit the device is planned without a limit."""
-    got, seconds, errors = best_mesh(dtplan, model, options, machine, meshes)
+    wanted = options + ["--precision", precision]
+    got, seconds, errors = best_mesh(dtplan, model, wanted, machine, meshes)
     least, note = got.smallest, ""
     if got.plan is None:
-        got, more, errors = best_mesh(dtplan, model, options + ["--memory", "none"], machine, meshes)
+        got, more, errors = best_mesh(dtplan, model, wanted + ["--memory", "none"], machine, meshes)
         seconds += more
         note = "does not fit, least %s; " % ("%.1f GB" % (least / 1e9) if least else "unknown")
     name = " ".join([model] + options[1::2])
@@ -280,10 +281,10 @@ def table_row(dtplan, model, options, machine, meshes):
     return row, textwrap.fill("; ".join([what] + errors), 118, subsequent_indent="  ")
 
 
-def table(dtplan, names):
+def table(dtplan, names, precision="f32"):
     print("| model | machine | mesh | step, ms | peak, GB | gap | fastest baseline that fits | planned in, s |")
     print("|---|---|---|---|---|---|---|---|")
-    rows = [(model, options, machine, meshes) for model, options in TABLE if not names or model in names
+    rows = [(model, options, precision, machine, meshes) for model, options in TABLE if not names or model in names
             for machine, meshes in MACHINES]
     plans = []
     with ThreadPoolExecutor(2) as pool:
@@ -297,7 +298,7 @@ def table(dtplan, names):
 def main():
     dtplan, mode = sys.argv[1:3]
     modes = {"sweep": lambda d, names: sweep(d, SWEEP, names), "quick": lambda d, names: sweep(d, QUICK, names) + tight(d),
-             "patterns": find_patterns, "table": table}
+             "patterns": find_patterns, "table": table, "table-bf16": lambda d, names: table(d, names, "bf16")}
     start = time.monotonic()
     wrong = modes[mode](dtplan, sys.argv[3:])
     print("%.0f s" % (time.monotonic() - start), file=sys.stderr)

@@ -2,8 +2,8 @@
  *
  * All-gathers of a bucket run where the first one was: what they gather, mostly parameters, has
  * been there before. Reductions, mostly of gradients, run where the last one was, and so do gathers
- * that cannot run earlier, mostly of updated parameters. Members have the same kind, set, operation
- * and dtype, and lie in the same phase, so they run equally often. Copies that pack an operand or
+ * into parameters, which are updated before. Members have the same kind, set, operation and dtype,
+ * and lie in the same phase, so they run equally often. Copies that pack an operand or
  * unpack a result go with their collective. No member passes an instruction that writes what it
  * reads, or touches what it writes.
  *
@@ -123,8 +123,11 @@ static bool may_join(const sweep *s, int32_t unit)
     const bool gathers = start->coll.kind == DTP_ALL_GATHER;
     const bool reduces = dtp_coll_reduces(start->coll.kind) && start->coll.op == DTP_REDUCE_SUM &&
                          start->phase != DTP_FORWARD;
+    /* A result that is needed later than before could need less memory than the problem says. */
+    const dtp_value_id root = dtp_value_root(s->p, s->p->instrs[s->units[unit].tail].out[0]);
+    const bool stays = s->p->values[root].kind == DTP_VALUE_RESIDENT;
     return start->coll.n_bucket == 0 && bytes_of(s, unit) <= s->limit &&
-           (gathers || (reduces && !s->up));
+           (s->up ? gathers : reduces || (gathers && stays));
 }
 
 static bool alike(const dtp_instr *a, const dtp_instr *b)
