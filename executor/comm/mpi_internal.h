@@ -177,11 +177,13 @@ struct dtp_comm__remote {
     _Atomic bool broken, lost;
     _Atomic bool stop;       /* the thread is to end */
     _Atomic int32_t waiting; /* a thread waits: no sleep between looks */
+    _Atomic uint64_t looks;  /* at MPI, in all */
     /* of the thread alone */
     int32_t n_requests;
     int32_t failed_rank;         /* the first rank heard of that runs no more collectives, */
     char why[DTP_ERR_MSG_BYTES]; /* and why */
     double since_s;              /* when the collective at hand began */
+    bool asked;                  /* the others, because the process ends */
     const dtp_coll *coll;        /* it; NULL: none */
     MPI_Request *requests;       /* of it */
     MPI_Request *awaited;        /* those of them that are waited for */
