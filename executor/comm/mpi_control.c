@@ -311,9 +311,9 @@ void dtp_comm__control_lose(dtp_comm__remote *r, const dtp_coll *coll, double wa
     const dtp_mesh *mesh = &r->base->mesh;
     const int32_t size = r->base->size, me = r->base->rank;
     int32_t missing[MOST], n = 0;
-    if (r->coll != NULL && r->awaited != NULL) {
+    if (r->coll != NULL) {
         coll = r->coll;
-        n = missing_here(r, MOST, missing);
+        n = r->awaited != NULL ? missing_here(r, MOST, missing) : 0;
     }
     if (n == 0) { /* before or between its messages */
         for (; n < MOST && n < dtp_mesh_set_size(mesh, coll->set); n++) {

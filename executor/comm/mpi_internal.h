@@ -215,6 +215,9 @@ dtp_status dtp_comm__remote_settle(dtp_comm__remote *r, const dtp_request *other
                                    dtp_err *err) DTP_MUST_CHECK;
 /* Why no more collectives can run; DTP_OK: they can. */
 dtp_status dtp_comm__remote_failure(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
+/* For mpi_messages.c, on the thread: unless MPI returned success, the ranks that the collective
+ * waits for are lost. */
+dtp_status dtp_comm__remote_check(dtp_comm__remote *r, int code, dtp_err *err) DTP_MUST_CHECK;
 /* For mpi_messages.c, on the thread: waits until all requests of a wave are done. */
 dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave,
                                    dtp_err *err) DTP_MUST_CHECK;

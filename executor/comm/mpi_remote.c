@@ -49,6 +49,19 @@ static dtp_status look_around(dtp_comm__remote *r, dtp_err *err)
     return dtp_comm__control_check(r, err);
 }
 
+dtp_status dtp_comm__remote_check(dtp_comm__remote *r, int code, dtp_err *err)
+{
+    if (code == MPI_SUCCESS) {
+        return DTP_OK;
+    }
+    dtp_err why = {0};
+    dtp_status status =
+        dtp_comm__mpi_check(code, r->base->rank, dtp_coll_name(r->coll->kind), &why);
+    (void)status;
+    dtp_comm__control_lose(r, r->coll, dtp_now_s() - r->since_s, why.msg);
+    return dtp_comm__remote_failure(r, err);
+}
+
 dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave, dtp_err *err)
 {
     const int32_t n = 2 * dtp_mesh_set_size(&r->base->mesh, r->coll->set);
@@ -58,13 +71,7 @@ dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave, dtp_e
         int done = 0;
         (void)atomic_fetch_add(&r->looks, 1);
         const int code = MPI_Testsome(n, wave, &done, r->indices.data, MPI_STATUSES_IGNORE);
-        if (code != MPI_SUCCESS) {
-            dtp_err why = {0};
-            dtp_status status = dtp_comm__mpi_check(code, r->base->rank, "MPI_Testsome", &why);
-            (void)status;
-            dtp_comm__control_lose(r, r->coll, dtp_now_s() - r->since_s, why.msg);
-            return dtp_comm__remote_failure(r, err);
-        }
+        DTP_TRY(dtp_comm__remote_check(r, code, err));
         if (done == MPI_UNDEFINED) {
             return DTP_OK;
         }
@@ -123,6 +130,7 @@ static struct timespec after_ns(long ns)
 static dtp_status run_one(dtp_comm__remote *r, const dtp_request *request, dtp_err *err)
 {
     r->since_s = dtp_now_s();
+    r->awaited = NULL;
     r->coll = &request->coll;
     r->n_requests = 0;
     dtp_status status = r->run(r, r->coll, request->in, request->out, err);
@@ -199,9 +207,9 @@ dtp_status dtp_comm__remote_start(dtp_comm__remote *r, dtp_request *request, dtp
     return DTP_OK;
 }
 
-/* Waits for a change, with the lock held. True: the thread is stuck in MPI, and the process is about
- * to be killed. Open MPI sees that a peer has ended and waits for its daemon to take the message
- * about it, while the daemon waits to kill the process. */
+/* Waits for a change, with the lock held. True: the thread is stuck in MPI, and the process is
+ * about to be killed. Open MPI sees that a peer has ended and waits for its daemon to take the
+ * message about it, while the daemon waits to kill the process. */
 static bool stuck(dtp_comm__remote *r)
 {
     const uint64_t looks = atomic_load(&r->looks);
