@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-static atomic_int noted; /* lock-free: a handler may write it, any thread reads it */
+static atomic_int noted, killed; /* lock-free: a handler may write it, any thread reads it */
 
 static void note(int sig)
 {
@@ -11,6 +11,7 @@ static void note(int sig)
         (void)signal(sig, SIG_DFL);
         (void)raise(sig); /* delivered when this handler returns */
     }
+    killed = sig == SIGTERM;
     noted = sig == SIGINT || sig == SIGUSR1 ? SIGINT : SIGTERM;
 }
 
@@ -27,6 +28,11 @@ void tool_interrupt_catch(void)
 const atomic_int *tool_interrupt_signal(void)
 {
     return &noted;
+}
+
+const atomic_int *tool_interrupt_killed(void)
+{
+    return &killed;
 }
 
 bool tool_interrupted(void *user)

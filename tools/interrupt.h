@@ -10,6 +10,8 @@
 void tool_interrupt_catch(void);
 /* The signal noted, 0: none. */
 const atomic_int *tool_interrupt_signal(void);
+/* Not 0 once SIGTERM itself came, after which mpirun leaves a rank about a second. */
+const atomic_int *tool_interrupt_killed(void);
 /* Whether one was, for what asks by a hook. */
 bool tool_interrupted(void *user);
 /* "SIGINT", "SIGTERM". */

@@ -4,6 +4,8 @@
 #ifndef DTP_EXECUTOR_COMM_COMMUNICATOR_H
 #define DTP_EXECUTOR_COMM_COMMUNICATOR_H
 
+#include <stdatomic.h>
+
 #include "dtp/device_mesh.h"
 #include "executor/comm/transport.h"
 #include "spmd/program/program.h"
@@ -40,6 +42,7 @@ struct dtp_comm {
     dtp_mesh mesh;
     int32_t rank, size;
     double timeout_s;        /* deadline of every collective, of the transport too */
+    const atomic_int *ends;  /* not 0: the process is about to be killed; NULL: never */
     dtp_transport transport; /* of the same ranks; often the same object is behind both */
 };
 

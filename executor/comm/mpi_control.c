@@ -3,10 +3,12 @@
  * A rank whose collective is not done within the deadline asks all others what they do. Those that
  * do not answer within a second are stopped, dead or cut off; those that wait are asked for whom,
  * and so on: what remains are ranks that do not answer or have not come, or a circle. The rank
- * tells all others this verdict, which ends the job on each of them at its next look.
+ * tells all others this verdict, which ends the job on each of them at its next look. A rank whose
+ * process is about to be killed, as mpirun does when another one ended, asks at once.
  */
 #include "executor/comm/mpi_control.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -15,8 +17,9 @@
 
 enum {
     TAG_CONTROL = 9,
-    ANSWER_MS = 1000, /* for answers to arrive */
-    SAY_MS = 200      /* for messages to leave */
+    ANSWER_MS = 1000,     /* for answers to arrive */
+    ANSWER_ENDS_MS = 200, /* the same when the process is about to be killed */
+    SAY_MS = 200          /* for messages to leave */
 };
 
 typedef enum control_kind { ASK, ANSWER, FAILS, LOST } control_kind;
@@ -207,12 +210,17 @@ void dtp_comm__control_listen(dtp_comm__remote *r)
 
 /* ---- the deadline ---- */
 
+static double tenths(double s)
+{
+    return (double)(int64_t)(10 * s) / 10;
+}
+
 /* Who keeps this rank waiting: those that do not answer or have not come, through the ranks that
- * wait for them. */
-static void find_late(dtp_comm__remote *r, char text[DTP_ERR_MSG_BYTES])
+ * wait for them. Whether one does not answer. */
+static bool find_late(dtp_comm__remote *r, double waited_s, char text[DTP_ERR_MSG_BYTES])
 {
     const int32_t size = r->base->size, me = r->base->rank;
-    bool found = false;
+    bool found = false, silent = false;
     r->answers[me] = state_of(r);
     for (int32_t i = 0; i < size; i++) {
         r->visits[i] = (dtp_comm__visit){.state = DTP_COMM_VISIT_NONE};
@@ -235,24 +243,29 @@ static void find_late(dtp_comm__remote *r, char text[DTP_ERR_MSG_BYTES])
                                      : its->kind == DTP_COMM_WAITS ? DTP_COMM_VISIT_WAITS
                                                                    : DTP_COMM_VISIT_LATE;
                 found = found || r->visits[m].state != DTP_COMM_VISIT_WAITS;
+                silent = silent || !its->answered;
             }
         }
     }
     if (found) {
-        dtp_comm__describe_late(size, r->visits, me, r->coll, r->base->timeout_s, text);
+        dtp_comm__describe_late(size, r->visits, me, r->coll, waited_s, text);
     } else {
         dtp_comm__describe_waits(size, r->visits, text);
     }
+    return silent;
 }
 
-static dtp_status fail_late(dtp_comm__remote *r, dtp_err *err)
+/* After `waited_s`: asks all others. When they have answered, or after limit_ms, the ranks are
+ * lost; unless `late`, only if one that this rank waits for does not answer. */
+static dtp_status ask_all(dtp_comm__remote *r, double waited_s, int32_t limit_ms, bool late,
+                          dtp_err *err)
 {
     char text[DTP_ERR_MSG_BYTES];
     const dtp_comm__control ask = {.kind = ASK};
     int32_t silent = r->base->size - 1;
     memset(r->answers, 0, (size_t)r->base->size * sizeof *r->answers);
     say_all(r, &ask);
-    for (int32_t ms = 0; ms < ANSWER_MS && silent > 0; ms++) {
+    for (int32_t ms = 0; ms < limit_ms && silent > 0; ms++) {
         dtp_comm__control_listen(r);
         DTP_TRY(dtp_comm__remote_failure(r, err));
         pause_ms();
@@ -261,7 +274,9 @@ static dtp_status fail_late(dtp_comm__remote *r, dtp_err *err)
             silent -= i != r->base->rank && r->answers[i].answered ? 1 : 0;
         }
     }
-    find_late(r, text);
+    if (!find_late(r, waited_s, text) && !late) {
+        return DTP_OK;
+    }
     dtp_comm__remote_lose(r, r->base->rank, text);
     dtp_comm__control_listen(r);
     return dtp_comm__remote_failure(r, err);
@@ -277,7 +292,43 @@ dtp_status dtp_comm__control_check(dtp_comm__remote *r, dtp_err *err)
             return dtp_comm__relay(err, r->base->rank, r->failed_rank, r->why);
         }
     }
-    return dtp_now_s() - r->since_s < r->base->timeout_s ? DTP_OK : fail_late(r, err);
+    const double waited_s = dtp_now_s() - r->since_s;
+    if (waited_s >= r->base->timeout_s) {
+        return ask_all(r, r->base->timeout_s, ANSWER_MS, true, err);
+    }
+    if (r->base->ends != NULL && atomic_load(r->base->ends) != 0 && !r->asked) {
+        r->asked = true;
+        return ask_all(r, tenths(waited_s), ANSWER_ENDS_MS, false, err);
+    }
+    return DTP_OK;
+}
+
+void dtp_comm__control_lose(dtp_comm__remote *r, const dtp_coll *coll, double waited_s,
+                            const char *why)
+{
+    enum { MOST = 64 };
+    char text[DTP_ERR_MSG_BYTES];
+    const dtp_mesh *mesh = &r->base->mesh;
+    const int32_t size = r->base->size, me = r->base->rank;
+    int32_t missing[MOST], n = 0;
+    if (r->coll != NULL) {
+        coll = r->coll;
+        n = r->awaited != NULL ? missing_here(r, MOST, missing) : 0;
+    }
+    if (n == 0) { /* before or between its messages */
+        for (; n < MOST && n < dtp_mesh_set_size(mesh, coll->set); n++) {
+            missing[n] = dtp_mesh_set_member(mesh, coll->set, me, n);
+        }
+    }
+    memset(r->visits, 0, (size_t)size * sizeof *r->visits);
+    for (int32_t i = 0; i < n; i++) {
+        r->visits[missing[i]].state = missing[i] != me ? DTP_COMM_VISIT_LATE : DTP_COMM_VISIT_NONE;
+    }
+    dtp_comm__describe_late(size, r->visits, me, coll, tenths(waited_s), text);
+    const size_t len = strlen(text);
+    (void)snprintf(text + len, sizeof text - len, "%s%s", why != NULL ? ": " : "",
+                   why != NULL ? why : "");
+    dtp_comm__remote_lose(r, me, text);
 }
 
 void dtp_comm__control_end(dtp_comm__remote *r)

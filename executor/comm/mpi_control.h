@@ -1,5 +1,5 @@
 /* What ranks of several hosts say of themselves: the far side of the deadlock detector. Called on
- * the thread of the collectives alone. */
+ * the thread of the collectives unless said. */
 #ifndef DTP_EXECUTOR_COMM_MPI_CONTROL_H
 #define DTP_EXECUTOR_COMM_MPI_CONTROL_H
 
@@ -14,6 +14,11 @@ void dtp_comm__control_listen(dtp_comm__remote *r);
 /* During a collective: DTP_COMM when a rank that it waits for runs no more collectives, or when it
  * is not done within the deadline: then the ranks are lost. */
 dtp_status dtp_comm__control_check(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
+/* The ranks are lost whose part of the collective at hand has not come after waited_s; where none
+ * is at hand, all others of `coll`. `why` may be NULL. On the thread of the collectives, or on
+ * another one while that does not return from MPI. */
+void dtp_comm__control_lose(dtp_comm__remote *r, const dtp_coll *coll, double waited_s,
+                            const char *why);
 /* Tells the others r->last_words, unless NULL; hears nobody any more. */
 void dtp_comm__control_end(dtp_comm__remote *r);
 

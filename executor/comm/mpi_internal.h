@@ -179,11 +179,13 @@ struct dtp_comm__remote {
     _Atomic bool broken, lost;
     _Atomic bool stop;       /* the thread is to end */
     _Atomic int32_t waiting; /* a thread waits: no sleep between looks */
+    _Atomic uint64_t looks;  /* at MPI, in all */
     /* of the thread alone */
     int32_t n_requests;
     int32_t failed_rank;         /* the first rank heard of that runs no more collectives, */
     char why[DTP_ERR_MSG_BYTES]; /* and why */
     double since_s;              /* when the collective at hand began */
+    bool asked;                  /* the others, because the process ends */
     const dtp_coll *coll;        /* it; NULL: none */
     MPI_Request *requests;       /* of it */
     MPI_Request *awaited;        /* those of them that are waited for */
@@ -215,6 +217,9 @@ dtp_status dtp_comm__remote_settle(dtp_comm__remote *r, const dtp_request *other
                                    dtp_err *err) DTP_MUST_CHECK;
 /* Why no more collectives can run; DTP_OK: they can. */
 dtp_status dtp_comm__remote_failure(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
+/* For mpi_messages.c, on the thread: unless MPI returned success, the ranks that the collective
+ * waits for are lost. */
+dtp_status dtp_comm__remote_check(dtp_comm__remote *r, int code, dtp_err *err) DTP_MUST_CHECK;
 /* For mpi_messages.c, on the thread: waits until all requests of a wave are done. */
 dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave,
                                    dtp_err *err) DTP_MUST_CHECK;

@@ -92,7 +92,7 @@ static int send(const op *o, MPI_Request *requests, int tag, int32_t member, con
 
 static dtp_status check(const op *o, int code, dtp_err *err)
 {
-    return dtp_comm__mpi_check(code, o->r->base->rank, dtp_coll_name(o->coll->kind), err);
+    return dtp_comm__remote_check(o->r, code, err);
 }
 
 /* ---- openings ---- */

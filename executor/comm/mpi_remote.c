@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -22,7 +23,8 @@ enum {
     PAUSE_NS = 200000,
     PAUSE_WAITED_NS = 20000,
     SPINS = 100,
-    IDLE_NS = 10000000, /* with nothing to run */
+    IDLE_NS = 10000000,   /* with nothing to run */
+    STUCK_NS = 300000000, /* without a look */
     /* ms that a collective that failed has to end what is under way; nothing more comes from ranks
      * that are lost */
     ABANDON_MS = 300,
@@ -47,6 +49,19 @@ static dtp_status look_around(dtp_comm__remote *r, dtp_err *err)
     return dtp_comm__control_check(r, err);
 }
 
+dtp_status dtp_comm__remote_check(dtp_comm__remote *r, int code, dtp_err *err)
+{
+    if (code == MPI_SUCCESS) {
+        return DTP_OK;
+    }
+    dtp_err why = {0};
+    dtp_status status =
+        dtp_comm__mpi_check(code, r->base->rank, dtp_coll_name(r->coll->kind), &why);
+    (void)status;
+    dtp_comm__control_lose(r, r->coll, dtp_now_s() - r->since_s, why.msg);
+    return dtp_comm__remote_failure(r, err);
+}
+
 dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave, dtp_err *err)
 {
     const int32_t n = 2 * dtp_mesh_set_size(&r->base->mesh, r->coll->set);
@@ -54,8 +69,9 @@ dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave, dtp_e
     r->awaited = wave;
     for (int64_t looks = 0;; looks++) {
         int done = 0;
+        (void)atomic_fetch_add(&r->looks, 1);
         const int code = MPI_Testsome(n, wave, &done, r->indices.data, MPI_STATUSES_IGNORE);
-        DTP_TRY(dtp_comm__mpi_check(code, r->base->rank, dtp_coll_name(r->coll->kind), err));
+        DTP_TRY(dtp_comm__remote_check(r, code, err));
         if (done == MPI_UNDEFINED) {
             return DTP_OK;
         }
@@ -101,9 +117,20 @@ static void abandon(dtp_comm__remote *r)
 
 /* ---- the queue ---- */
 
+static struct timespec after_ns(long ns)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_nsec += ns;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
 static dtp_status run_one(dtp_comm__remote *r, const dtp_request *request, dtp_err *err)
 {
     r->since_s = dtp_now_s();
+    r->awaited = NULL;
     r->coll = &request->coll;
     r->n_requests = 0;
     dtp_status status = r->run(r, r->coll, request->ends, err);
@@ -117,12 +144,14 @@ static dtp_status run_one(dtp_comm__remote *r, const dtp_request *request, dtp_e
 static void *thread_main(void *arg)
 {
     dtp_comm__remote *r = arg;
+    sigset_t broken_pipe;
+    /* of a peer that has ended: an error of MPI, not the end of this process */
+    (void)sigemptyset(&broken_pipe);
+    (void)sigaddset(&broken_pipe, SIGPIPE);
+    (void)pthread_sigmask(SIG_BLOCK, &broken_pipe, NULL);
     while (!atomic_load(&r->stop)) {
-        struct timespec until;
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += IDLE_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        const struct timespec until = after_ns(IDLE_NS);
+        (void)atomic_fetch_add(&r->looks, 1);
         pthread_mutex_lock(&r->lock);
         int code = 0;
         while (r->first == NULL && !atomic_load(&r->stop) && code == 0) {
@@ -178,6 +207,18 @@ dtp_status dtp_comm__remote_start(dtp_comm__remote *r, dtp_request *request, dtp
     return DTP_OK;
 }
 
+/* Waits for a change, with the lock held. True: the thread is stuck in MPI, and the process is
+ * about to be killed. Open MPI sees that a peer has ended and waits for its daemon to take the
+ * message about it, while the daemon waits to kill the process. */
+static bool stuck(dtp_comm__remote *r)
+{
+    const uint64_t looks = atomic_load(&r->looks);
+    const struct timespec until = after_ns(STUCK_NS);
+    return pthread_cond_timedwait(&r->changed, &r->lock, &until) == ETIMEDOUT &&
+           looks == atomic_load(&r->looks) && r->base->ends != NULL &&
+           atomic_load(r->base->ends) != 0;
+}
+
 dtp_status dtp_comm__remote_wait(dtp_comm__remote *r, const dtp_request *request, dtp_err *err)
 {
     pthread_mutex_lock(&r->lock);
@@ -186,14 +227,19 @@ dtp_status dtp_comm__remote_wait(dtp_comm__remote *r, const dtp_request *request
     if (waits) {
         dtp_comm__deadlock_begin(r->shared, DTP_COMM_WAITS_AFAR, 0, 0);
     }
-    while (r->done < request->turn && (r->busy || !atomic_load(&r->broken))) {
-        pthread_cond_wait(&r->changed, &r->lock);
+    const double since_s = dtp_now_s();
+    bool ends = false;
+    while (r->done < request->turn && (r->busy || !atomic_load(&r->broken)) && !ends) {
+        ends = stuck(r);
     }
     const bool done = r->done >= request->turn;
     (void)atomic_fetch_add(&r->waiting, -1);
     pthread_mutex_unlock(&r->lock);
     if (waits) {
         dtp_comm__deadlock_end(r->shared);
+    }
+    if (ends && !done) {
+        dtp_comm__control_lose(r, &request->coll, dtp_now_s() - since_s, NULL);
     }
     return done ? DTP_OK : dtp_comm__remote_failure(r, err);
 }

@@ -41,6 +41,7 @@ static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
         threads = threads < 1 ? 1 : threads;
     }
     comm->timeout_s = timeout_of(w->options);
+    comm->ends = w->options->ends;
     DTP_TRY(dtp_backend_create(w->options->backend, threads, &backend, err));
     dtp_status s = w->body(comm, backend, w->user, err);
     dtp_backend_destroy(backend);

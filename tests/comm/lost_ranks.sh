@@ -9,38 +9,41 @@ cd "$(dirname "$0")/../.." || exit 1
 export DTRUN=$bin/dtrun OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0
 dir=$(mktemp -d)
 trap 'hosts_down; rm -rf "$dir"' EXIT
-root=()
-[ "$(id -u)" -eq 0 ] && root=(--allow-run-as-root)
 timeout=2 failed=0
 job=(run models/gpt_bytes.json --dim length=64 --dim layers=2 --dim batch=8 --mesh x:2 --threads 1)
-steps=(--rules batch:x --log-every 1 --steps 1000000 --timeout $timeout)
+steps=(--rules batch:x --log-every 1 --steps 1000000 --timeout $timeout --comm mpi)
+[ "$(id -u)" -eq 0 ] && steps+=(--allow-run-as-root)
 complain() {
     echo "FAIL: $*"
-    tail -12 "$dir/said"
+    grep -v '^step' "$dir/said" | tail -30
     failed=$((failed + 1))
 }
 now_ms() { date +%s%3N; }
-begun() {
-    for ((i = 0; i < 600; i++)); do
-        grep -q '^step 2/' "$dir/said" && return
-        sleep 0.05
-    done
-    complain "no steps"
-}
+goes_on() { grep -q '^State:[[:space:]]*[^Z[:space:]]' "/proc/$1/status" 2>/dev/null; }
 # ended MS PROCESS: within so many ms after $start
 ended() {
-    while grep -q '^State:[[:space:]]*[^Z[:space:]]' "/proc/$2/status" 2>/dev/null; do
+    while goes_on "$2"; do
         [ $(($(now_ms) - start)) -gt "$1" ] && return 1
         sleep 0.05
     done
 }
 children() { grep -l "^PPid:[[:space:]]*$1\$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3; }
 
+# begin COMMAND...: starts a job, $run; false: it does not come to its second step
+begin() {
+    : >"$dir/said"
+    "$@" "${job[@]}" "${steps[@]}" >"$dir/said" 2>&1 &
+    run=$!
+    for ((i = 0; i < 600; i++)); do
+        grep -q '^step 2/' "$dir/said" && return
+        goes_on $run || return
+        sleep 0.05
+    done
+    return 1
+}
+
 # one host
-: >"$dir/said"
-"$bin/dtrun" "${job[@]}" "${steps[@]}" --comm mpi "${root[@]}" >"$dir/said" 2>&1 &
-run=$!
-begun
+begin "$bin/dtrun" || complain "one host: no steps"
 mapfile -t ranks < <(children "$(children $run)")
 start=$(now_ms)
 kill -STOP "${ranks[1]}"
@@ -75,32 +78,66 @@ for rules in batch:x 'heads:x;vocab:x' 'batch:y;heads:x' 'batch:x;heads:y' plan;
     for way in hosts sim; do grep -o '"loss": *[^,}]*' "$dir/$way.json" >"$dir/$way"; done
     [ -s "$dir/sim" ] && cmp -s "$dir/hosts" "$dir/sim" || complain "$rules: losses differ"
 done
-hosts_slots 1
+hosts_down
+
+# begin_on_hosts: a job on new hosts, on which nothing is left of the moment before; false: it did not begin
+begin_on_hosts() {
+    hosts_up 2 1gbit || return
+    begin hosts_dtrun && ranks=("$(hosts_ranks 1)" "$(hosts_ranks 2)") && [ -n "${ranks[0]}" ] && [ -n "${ranks[1]}" ]
+}
+# follow RANK0 RANK1 DTRUN: waits for the processes; says in $times when each ended; false: a rank goes on 5 s after the
+# deadline, or 10 s after it what mpirun ends: dtrun (it waits for a host that is cut off) and a rank that is $stopped
+follow() {
+    local limits=(5000 5000 10000) ms=(- - -) left i now ok=0
+    [ -z "$stopped" ] || limits[stopped]=10000
+    for ((left = 3; left > 0; )); do
+        sleep 0.02
+        now=$(($(now_ms) - start - 1000 * timeout))
+        for i in 0 1 2; do
+            [ "${ms[i]}" = - ] || continue
+            if ! goes_on "${@:i+1:1}"; then
+                ms[i]=$now left=$((left - 1))
+                [ $now -le "${latest[i]}" ] || latest[i]=$now
+            elif [ $now -gt ${limits[i]} ]; then
+                ms[i]="goes on" left=$((left - 1)) ok=1
+            fi
+        done
+    done
+    times="ended in ms after the deadline: rank 0 ${ms[0]}, rank 1 ${ms[1]}, dtrun ${ms[2]}"
+    return $ok
+}
+begun=0 idle=0 latest=(-$((1000 * timeout)) -$((1000 * timeout)) -$((1000 * timeout)))
 for ((m = 0; m < moments; m++)); do
     how=$(printf '%s\n' kill stop link | sed -n $((m % 3 + 1))p) victim=$((RANDOM % 2)) pause=$((RANDOM % 1000))
-    what="rank $victim: $how $pause ms after a step"
-    : >"$dir/said"
-    hosts_dtrun "${job[@]}" "${steps[@]}" >"$dir/said" 2>&1 &
-    run=$!
-    begun
-    ranks=("$(hosts_ranks 1)" "$(hosts_ranks 2)")
+    what="moment $m: rank $victim: $how $pause ms after a step" times=
+    # a job that does not begin is no moment in a step
+    if ! begin_on_hosts; then
+        idle=$((idle + 1))
+        echo "$what: the job did not begin"
+        cat "$dir/said"
+        hosts_down
+        begin_on_hosts || { complain "$what: nor did another job"; hosts_down; continue; }
+    fi
+    begun=$((begun + 1))
     sleep "0.$(printf %03d $pause)"
-    start=$(now_ms)
+    start=$(now_ms) stopped=
     case $how in
     kill) kill -9 "${ranks[victim]}" ;;
-    stop) kill -STOP "${ranks[victim]}" ;;
+    stop) kill -STOP "${ranks[victim]}" && stopped=$victim ;;
     link) hosts_link $((victim + 1)) down ;;
     esac
-    ended $((1000 * timeout + 5000)) "${ranks[1 - victim]}" || complain "$what: the other one goes on"
-    [ $how != link ] || ended $((1000 * timeout + 5000)) "${ranks[victim]}" || complain "$what: it goes on"
-    ended $((1000 * timeout + 10000)) $run || complain "$what: dtrun goes on"
+    follow "${ranks[@]}" $run || complain "$what: $times"
     # an instruction, or host data at the end of the step
     words="^dtrun: rank $((1 - victim)): \(step .*: instruction .*node\|step .*: loss\|after step\).*rank $victim does not answer"
-    [ $how = kill ] && words="process rank $victim .* exited on signal 9"
-    grep -q "$words" "$dir/said" || complain "$what: no '$words'"
+    if [ $how = kill ]; then
+        words=${words/does not answer/\\(does not answer\\|has not come\\)}
+        grep -q "process rank $victim .* exited on signal 9" "$dir/said" || complain "$what: mpirun names no rank: $times"
+    fi
+    grep -q "$words" "$dir/said" || complain "$what: no '$words': $times"
     kill -9 $run "${ranks[@]}" 2>/dev/null
+    hosts_down
     wait $run 2>/dev/null
-    [ $how != link ] || { hosts_link $((victim + 1)) up && sleep 0.5; }
 done
-echo "$moments moments, $failed failed"
-[ $failed -eq 0 ]
+echo "$begun of $moments moments, $failed failed, $idle jobs that did not begin at first; at the latest, rank 0 ended" \
+    "${latest[0]} ms after the deadline, rank 1 ${latest[1]} ms, dtrun ${latest[2]} ms"
+[ $failed -eq 0 ] && [ $begun -eq "$moments" ]

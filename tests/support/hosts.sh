@@ -1,12 +1,13 @@
 # Hosts on one machine, to be sourced: network and host name of each are its own (namespaces of Linux), joined by a bridge
 # whose links have a rate. The disk and the process numbers are shared. Ranks of different hosts share no memory.
 #
-#   hosts_up N RATE       hosts 1..N and a head without ranks, RATE as tc says it (1gbit); false: not allowed here
+#   hosts_up N RATE       hosts 1..N and a head without ranks, RATE as tc says it (1gbit), all of which reach each other;
+#                         false: not allowed here
 #   hosts_dtrun ARGS...   dtrun ($DTRUN) on the head, which starts one rank on each host
 #   hosts_slots N         it starts N ranks on each host
 #   hosts_link K up|down  the link of a host
 #   hosts_ranks K         process numbers of the ranks of a host
-#   hosts_down
+#   hosts_down            kills what runs on them, too
 hosts_id=dtp$$ hosts_n=0 hosts_dir=
 
 hosts_on() { # NAME COMMAND...: on a host or the head
@@ -22,6 +23,23 @@ hosts_add() { # NAME ADDRESS
         ip -n "$ns" link set eth0 up && ip -n "$ns" addr add "10.78.0.$2/24" dev eth0
 }
 
+# Waits until every host gets an answer from every other one. A link passes nothing for up to a second after it came up,
+# and an address that was asked for meanwhile counts as unreachable.
+hosts_meet() {
+    local from to tries
+    for from in head $(seq -f host%g 1 "$hosts_n"); do
+        for to in 254 $(seq 1 "$hosts_n"); do
+            for ((tries = 0; ; tries++)); do
+                # nobody listens there
+                [[ $(hosts_on "$from" env LC_ALL=C timeout 1 bash -c ": </dev/tcp/10.78.0.$to/9" 2>&1) != *refused* ]] ||
+                    break
+                [ $tries -lt 100 ] || return 1
+                sleep 0.05
+            done
+        done
+    done
+}
+
 hosts_up() {
     hosts_n=$1
     hosts_dir=$(mktemp -d)
@@ -34,7 +52,7 @@ hosts_up() {
                 ip netns exec "$hosts_id-bridge" tc qdisc add dev "vhost$k" root tbf rate "$2" burst 70kb latency 40ms ||
                 return 1
         done
-        hosts_on head true && hosts_slots 1
+        hosts_on head true && hosts_slots 1 && hosts_meet || return 1
     } >/dev/null 2>&1 || return 1
     # what mpirun starts its daemons with: AGENT ADDRESS COMMAND...
     cat >"$hosts_dir/agent" <<AGENT
@@ -50,7 +68,7 @@ hosts_dtrun() {
     hosts_on head env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm=rsh \
         OMPI_MCA_plm_rsh_agent="$hosts_dir/agent" OMPI_MCA_orte_default_hostfile="$hosts_dir/hosts" \
         OMPI_MCA_btl=tcp,self,vader OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=10.78.0.0/24 \
-        OMPI_MCA_oob_tcp_if_include=10.78.0.0/24 "${DTRUN:-dtrun}" "$@"
+        OMPI_MCA_oob_tcp_if_include=10.78.0.0/24 OMPI_MCA_orte_tmpdir_base="$hosts_dir" "${DTRUN:-dtrun}" "$@"
 }
 
 hosts_slots() {

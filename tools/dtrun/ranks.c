@@ -7,6 +7,7 @@
 #include "executor/device/cpus.h"
 #include "executor/run/launch.h"
 #include "tools/dtrun/mpirun.h"
+#include "tools/interrupt.h"
 
 extern char **environ;
 
@@ -52,6 +53,7 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
                                        .backend = ranks->backend,
                                        .threads = (int32_t)ranks->threads,
                                        .timeout_s = ranks->timeout_s,
+                                       .ends = tool_interrupt_killed(),
                                        .reporter = &reporter};
     ranks->met = true;
     if (strcmp(comm, "mpi") == 0 && in_mpi) {
