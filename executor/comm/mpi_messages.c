@@ -2,7 +2,7 @@
  *
  * Every member first sends every other one an opening: what it runs, and its data when they are
  * few. So each knows who has come and that all run the same before data move. The rest goes in
- * segments, the next of which is under way while one is combined. An all-reduce is a
+ * segments, the next of which are under way while one is combined. An all-reduce is a
  * reduce-scatter and an all-gather of chunks (Rabenseifner 2004, by direct exchange). Reductions
  * combine here, in member order: the bits are those of transfer.c. There is no limit on counts.
  */
@@ -16,8 +16,9 @@
 enum {
     INLINE_BYTES = 4096, /* data of an opening */
     /* of a segment that is packed or combined */
-    SEGMENT_BYTES = 1 << 20,
+    SEGMENT_BYTES = 512 << 10,
     SEGMENT_LEAST = 64 << 10,
+    FLIGHT = 16, /* segments under way: a message is announced behind the data of those before it */
     MESSAGE_BYTES = 1 << 30, /* of one message that needs neither */
     TAG_OPENING = 1,
     TAG_EXCHANGE,
@@ -41,7 +42,7 @@ typedef struct op {
     bool reduces, direct;    /* direct: nothing is packed or combined */
     int64_t segment;         /* elements */
     opening *sent, *opened;  /* by member */
-    char *packed, *received; /* of two segments, by segment and member */
+    char *packed, *received; /* of FLIGHT segments, by segment and member */
 } op;
 
 static int64_t least(int64_t a, int64_t b)
@@ -68,11 +69,16 @@ static bool meets(const op *o, bool receives, int32_t member)
 /* ---- requests ---- */
 
 /* Requests of one exchange: received from each member, then sent to each. */
-typedef enum wave { WAVE_OPENING, WAVE_EXCHANGE, WAVE_GATHER = 3, N_WAVES = 5 } wave;
+typedef enum wave {
+    WAVE_OPENING,
+    WAVE_EXCHANGE,
+    WAVE_GATHER = WAVE_EXCHANGE + FLIGHT,
+    N_WAVES = WAVE_GATHER + FLIGHT
+} wave;
 
 static MPI_Request *wave_of(const op *o, wave kind, int64_t segment)
 {
-    const int32_t w = (int32_t)kind + (kind == WAVE_OPENING ? 0 : (int32_t)(segment % 2));
+    const int32_t w = (int32_t)kind + (kind == WAVE_OPENING ? 0 : (int32_t)(segment % FLIGHT));
     return o->r->requests + (ptrdiff_t)w * 2 * o->n;
 }
 
@@ -198,7 +204,7 @@ static int64_t cut(const op *o, int64_t segment, int64_t elems, int64_t *first)
 
 static char *block_of(const op *o, char *blocks, int64_t segment, int32_t member)
 {
-    return blocks + ((segment % 2) * o->n + member) * o->segment * o->width;
+    return blocks + ((segment % FLIGHT) * o->n + member) * o->segment * o->width;
 }
 
 static bool is_whole(const op *o, const dtp_comm__part *part, int64_t elems)
@@ -315,10 +321,12 @@ static dtp_status run_segments(const op *o, dtp_err *err)
         n = segments > n ? segments : n;
     }
     copy_own(o);
-    DTP_TRY(start_exchange(o, 0, err));
+    for (int64_t s = 0; s < n && s + 1 < FLIGHT; s++) {
+        DTP_TRY(start_exchange(o, s, err));
+    }
     for (int64_t s = 0; s < n; s++) {
-        if (s + 1 < n) {
-            DTP_TRY(start_exchange(o, s + 1, err));
+        if (s + FLIGHT - 1 < n) {
+            DTP_TRY(start_exchange(o, s + FLIGHT - 1, err));
         }
         DTP_TRY(dtp_comm__remote_finish(o->r, wave_of(o, WAVE_EXCHANGE, s), err));
         use_exchange(o, s);
@@ -327,8 +335,10 @@ static dtp_status run_segments(const op *o, dtp_err *err)
             DTP_TRY(start_gather(o, s, err));
         }
     }
-    DTP_TRY(dtp_comm__remote_finish(o->r, wave_of(o, WAVE_GATHER, 0), err));
-    return dtp_comm__remote_finish(o->r, wave_of(o, WAVE_GATHER, 1), err);
+    for (int64_t s = 0; s < FLIGHT; s++) {
+        DTP_TRY(dtp_comm__remote_finish(o->r, wave_of(o, WAVE_GATHER, s), err));
+    }
+    return DTP_OK;
 }
 
 /* ---- a collective ---- */
@@ -356,9 +366,9 @@ static dtp_status reserve(op *o, dtp_err *err)
     o->opened = o->sent + n;
     const size_t block = n * (size_t)(o->segment * o->width);
     if (!o->direct && !is_small(o)) {
-        DTP_TRY(dtp_comm__reserve(&r->blocks, 4 * block, err));
+        DTP_TRY(dtp_comm__reserve(&r->blocks, 2 * FLIGHT * block, err));
         o->packed = r->blocks.data;
-        o->received = o->packed + 2 * block;
+        o->received = o->packed + FLIGHT * block;
     }
     DTP_TRY(dtp_comm__reserve(&r->request_memory, n_requests * sizeof(MPI_Request), err));
     r->requests = r->request_memory.data;
