@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "executor/bench/measure.h"
 
-enum { ROUNDS = 9, MAX_PRODUCTS = 400, BYTES = 4 << 20 };
+enum { ROUNDS = 9, MAX_PRODUCTS = 400, BYTES = 24 << 20 };
 
 static const double MOST = 100.0; /* of a factor */
 

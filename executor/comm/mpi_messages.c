@@ -212,33 +212,46 @@ static bool is_whole(const op *o, const dtp_comm__part *part, int64_t elems)
     return part->run == elems * o->width;
 }
 
-/* Starts a segment: from each member what it has for this one, to each what this one has for it. */
+/* Sends to a member what this one has for it in a segment. */
+static int send_shard(const op *o, int64_t segment, int32_t member)
+{
+    int64_t elems, first;
+    const dtp_comm__part from = shard_of(o, true, o->me, member, &elems);
+    const int64_t k = cut(o, segment, elems, &first), bytes = k * o->width;
+    const char *at = o->in + from.start + first * o->width;
+    if (k > 0 && !is_whole(o, &from, elems)) {
+        char *packed = block_of(o, o->packed, segment, member);
+        const dtp_comm__part to = {.run = bytes, .stride = bytes};
+        dtp_comm__copy(packed, to, 0, o->in, from, first * o->width, bytes);
+        at = packed;
+    }
+    return k > 0 ? send(o, wave_of(o, WAVE_EXCHANGE, segment), TAG_EXCHANGE, member, at, bytes)
+                 : MPI_SUCCESS;
+}
+
+static int receive_shard(const op *o, int64_t segment, int32_t member)
+{
+    int64_t elems, first;
+    const dtp_comm__part to = shard_of(o, false, member, o->me, &elems);
+    const int64_t k = cut(o, segment, elems, &first);
+    char *at = o->reduces || !is_whole(o, &to, elems) ? block_of(o, o->received, segment, member)
+                                                      : o->out + to.start + first * o->width;
+    return k > 0 ? receive(o, wave_of(o, WAVE_EXCHANGE, segment), TAG_EXCHANGE, member, at,
+                           k * o->width)
+                 : MPI_SUCCESS;
+}
+
+/* Starts a segment. Sends come first: MPI announces a long message, and the peer asks for it. What
+ * this rank announces must not wait behind data that a peer has asked for already, or the two
+ * directions take turns. */
 static dtp_status start_exchange(const op *o, int64_t segment, dtp_err *err)
 {
-    MPI_Request *requests = wave_of(o, WAVE_EXCHANGE, segment);
     int code = MPI_SUCCESS;
     for (int32_t i = 0; i < o->n && code == MPI_SUCCESS; i++) {
-        int64_t elems, first;
-        if (meets(o, true, i)) {
-            const dtp_comm__part to = shard_of(o, false, i, o->me, &elems);
-            const int64_t k = cut(o, segment, elems, &first);
-            char *at = o->reduces || !is_whole(o, &to, elems)
-                           ? block_of(o, o->received, segment, i)
-                           : o->out + to.start + first * o->width;
-            code = k > 0 ? receive(o, requests, TAG_EXCHANGE, i, at, k * o->width) : code;
-        }
-        if (meets(o, false, i) && code == MPI_SUCCESS) {
-            const dtp_comm__part from = shard_of(o, true, o->me, i, &elems);
-            const int64_t k = cut(o, segment, elems, &first), bytes = k * o->width;
-            const char *at = o->in + from.start + first * o->width;
-            if (!is_whole(o, &from, elems)) {
-                char *packed = block_of(o, o->packed, segment, i);
-                const dtp_comm__part to = {.run = bytes, .stride = bytes};
-                dtp_comm__copy(packed, to, 0, o->in, from, first * o->width, bytes);
-                at = packed;
-            }
-            code = k > 0 ? send(o, requests, TAG_EXCHANGE, i, at, bytes) : code;
-        }
+        code = meets(o, false, i) ? send_shard(o, segment, i) : code;
+    }
+    for (int32_t i = 0; i < o->n && code == MPI_SUCCESS; i++) {
+        code = meets(o, true, i) ? receive_shard(o, segment, i) : code;
     }
     return check(o, code, err);
 }
@@ -275,22 +288,22 @@ static void use_exchange(const op *o, int64_t segment)
     }
 }
 
-/* Of an all-reduce: each member hands its part of the sum to all others. */
+/* Of an all-reduce: each member hands its part of the sum to all others; sends first, as above. */
 static dtp_status start_gather(const op *o, int64_t segment, dtp_err *err)
 {
     MPI_Request *requests = wave_of(o, WAVE_GATHER, segment);
     int code = MPI_SUCCESS;
-    for (int32_t i = 0; i < o->n && code == MPI_SUCCESS; i++) {
-        int64_t theirs, mine, first;
-        const dtp_comm__part to = shard_of(o, false, o->me, i, &theirs);
-        const dtp_comm__part from = shard_of(o, false, i, o->me, &mine);
-        const int64_t here = cut(o, segment, theirs, &first), there = cut(o, segment, mine, &first);
-        const int64_t at = first * o->width;
-        if (i != o->me && here > 0) {
-            code = receive(o, requests, TAG_GATHER, i, o->out + to.start + at, here * o->width);
-        }
-        if (i != o->me && there > 0 && code == MPI_SUCCESS) {
-            code = send(o, requests, TAG_GATHER, i, o->out + from.start + at, there * o->width);
+    int64_t elems, first;
+    for (int32_t j = 0; j < 2 * o->n && code == MPI_SUCCESS; j++) {
+        const bool sends = j < o->n;
+        const int32_t i = j % o->n;
+        const dtp_comm__part shard =
+            shard_of(o, false, sends ? i : o->me, sends ? o->me : i, &elems);
+        const int64_t bytes = cut(o, segment, elems, &first) * o->width;
+        char *at = o->out + shard.start + first * o->width;
+        if (i != o->me && bytes > 0) {
+            code = sends ? send(o, requests, TAG_GATHER, i, at, bytes)
+                         : receive(o, requests, TAG_GATHER, i, at, bytes);
         }
     }
     return check(o, code, err);
