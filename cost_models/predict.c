@@ -84,7 +84,7 @@ dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const
 
 /* Depths that are tried, the least of equal ones first. */
 static const int32_t DEPTHS[] = {1, 2, 4, 8, 16, 32, DTP_OVERLAP_MAX_DEPTH};
-static const double GAIN = 0.001; /* what a deeper one must save, a part of the step */
+static const double GAIN = 0.001; /* what a deeper one, or a larger bucket, must save of the step */
 enum { N_DEPTHS = sizeof DEPTHS / sizeof DEPTHS[0], MAX_LOWERED = 3 };
 
 /* The step time of a priced program, were it in the order of `overlap`. */
@@ -104,9 +104,17 @@ static dtp_status try_overlap(const dtp_pricer *pricer, const dtp_program *p,
     return s;
 }
 
+/* The bytes that overlap may need: those of a limit, or of the device where there is none (0), and
+ * what is needed anyway. */
+static int64_t memory_for(const dtp_pricer *pricer, int64_t limit, int64_t peak)
+{
+    limit = limit > 0 ? limit : pricer->machine->memory_bytes;
+    return limit > peak ? limit : peak;
+}
+
 /* Bytes of an all-reduce over all ranks that takes BUCKET_LATENCIES times its latency, a power of
  * two in the range of buckets. */
-static int64_t choose_bucket(const dtp_pricer *pricer)
+static int64_t bucket_for(const dtp_pricer *pricer)
 {
     enum { MANY = 16 << 20, BUCKET_LATENCIES = 16 };
     dtp_coll coll = {.kind = DTP_ALL_REDUCE,
@@ -130,8 +138,7 @@ static int64_t choose_bucket(const dtp_pricer *pricer)
 static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64_t limit,
                                  dtp_prediction *predicted, dtp_err *err)
 {
-    limit = limit > 0 ? limit : pricer->machine->memory_bytes;
-    limit = limit > p->peak_bytes ? limit : p->peak_bytes;
+    limit = memory_for(pricer, limit, p->peak_bytes);
     dtp_overlap best = p->overlap;
     best.memory_bytes = limit;
     double best_s = predicted->step_time_s;
@@ -157,14 +164,12 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
     return dtp_program_overlap(p, &best, false, err);
 }
 
-dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
-                                dtp_lower_options *options, dtp_prediction *predicted,
-                                dtp_program **out, dtp_err *err)
+/* dtp_sharding_program with buckets of options->overlap.bucket_bytes. */
+static dtp_status lower_with(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                             dtp_lower_options *options, dtp_prediction *predicted,
+                             dtp_program **out, dtp_err *err)
 {
     dtp_status status;
-    if (options->overlap.depth == DTP_OVERLAP_CHOOSE && options->overlap.bucket_bytes > 0) {
-        options->overlap.bucket_bytes = choose_bucket(pricer);
-    }
     DTP_TRY(dtp_lower(g, s, options, out, err));
     status = dtp_predict(pricer, *out, predicted, err);
     if (status == DTP_OK && options->overlap.depth == DTP_OVERLAP_CHOOSE) {
@@ -179,6 +184,39 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
         *out = NULL;
     }
     return status;
+}
+
+dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                                dtp_lower_options *options, dtp_prediction *predicted,
+                                dtp_program **out, dtp_err *err)
+{
+    dtp_lower_options larger = *options;
+    dtp_prediction with;
+    dtp_program *p;
+    DTP_TRY(lower_with(g, pricer, s, options, predicted, out, err));
+    if (larger.overlap.depth != DTP_OVERLAP_CHOOSE || larger.overlap.bucket_bytes == 0) {
+        return DTP_OK;
+    }
+    const int64_t limit = memory_for(pricer, larger.overlap.memory_bytes, predicted->peak_bytes);
+    larger.overlap.bucket_bytes = bucket_for(pricer);
+    if (larger.overlap.bucket_bytes == options->overlap.bucket_bytes) {
+        return DTP_OK;
+    }
+    const dtp_status status = lower_with(g, pricer, s, &larger, &with, &p, err);
+    if (status != DTP_OK) {
+        dtp_program_destroy(*out);
+        *out = NULL;
+        return status;
+    }
+    const bool better =
+        with.step_time_s < predicted->step_time_s * (1.0 - GAIN) && with.peak_bytes <= limit;
+    dtp_program_destroy(better ? *out : p);
+    if (better) {
+        *out = p;
+        *predicted = with;
+        *options = larger;
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,

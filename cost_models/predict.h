@@ -24,8 +24,8 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
 /* Lowers a sharding (with options->redistributor), checks and predicts the program, which is
  * the caller's then. When options->overlap.depth is DTP_OVERLAP_CHOOSE it becomes the depth with
  * the shortest step, of a short list, as far as overlap.memory_bytes (0: the memory of the device)
- * or the peak without overlap allow, and buckets, if there are any, get a size that suits latency
- * and bandwidth; options->overlap says which. */
+ * or the peak without overlap allow; and buckets, if there are any, get a size that suits latency
+ * and bandwidth where that is faster. options->overlap says which. */
 dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                                 dtp_lower_options *options, dtp_prediction *predicted,
                                 dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
