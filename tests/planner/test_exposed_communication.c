@@ -109,7 +109,8 @@ static void test_exposed__nothing_is_hidden_without_asynchronous_collectives(voi
     program shown = lower(&f, "data_parallel", NULL);
     const dtp_prediction *a = &hidden.predicted, *b = &shown.predicted;
     assert_true(a->exposed_comm_s < 0.9 * a->comm_s);
-    assert_true(same(b->exposed_comm_s, b->comm_s) && same(a->comm_s, b->comm_s));
+    /* where all of it is exposed, larger buckets may be worth their latency */
+    assert_true(same(b->exposed_comm_s, b->comm_s) && b->comm_s <= a->comm_s);
     assert_true(same(b->step_time_s, b->compute_s + b->comm_s));
     assert_true(a->step_time_s < b->step_time_s);
     dtp_program_destroy(hidden.p);
