@@ -135,7 +135,7 @@ static int64_t bucket_for(const dtp_pricer *pricer)
 /* Gives a priced serial program the best order within `limit` bytes, or within its peak where that
  * is larger. The arena has gaps, so it may need more than the bytes that are needed at a time: then
  * the order has to do with less of these. */
-static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64_t limit,
+static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64_t limit, bool fits,
                                  dtp_prediction *predicted, dtp_err *err)
 {
     limit = memory_for(pricer, limit, p->peak_bytes);
@@ -151,6 +151,10 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
             best = overlap;
             best_s = step_s;
         }
+    }
+    if (!fits) {
+        DTP_TRY(dtp_program_overlap(p, &best, true, err));
+        return simulate(pricer, p, predicted, err);
     }
     for (int32_t i = 0; best.depth > 0; i++) {
         DTP_TRY(dtp_program_overlap(p, &best, false, err));
@@ -169,16 +173,18 @@ static dtp_status lower_with(const dtp_graph *g, const dtp_pricer *pricer, const
                              dtp_lower_options *options, dtp_prediction *predicted,
                              dtp_program **out, dtp_err *err)
 {
-    dtp_status status;
+    const bool choose = options->overlap.depth == DTP_OVERLAP_CHOOSE;
     DTP_TRY(dtp_lower(g, s, options, out, err));
-    status = dtp_predict(pricer, *out, predicted, err);
-    if (status == DTP_OK && options->overlap.depth == DTP_OVERLAP_CHOOSE) {
-        status = dtp_pricer_overlaps(pricer)
-                     ? choose_overlap(pricer, *out, options->overlap.memory_bytes, predicted, err)
-                     : DTP_OK;
-        options->overlap = (*out)->overlap;
+    const bool fits = options->fit_bytes == 0 || (*out)->peak_bytes <= options->fit_bytes;
+    dtp_status status = dtp_predict(pricer, *out, predicted, err);
+    const dtp_overlap serial = (*out)->overlap;
+    if (status == DTP_OK && choose && dtp_pricer_overlaps(pricer)) {
+        status = choose_overlap(pricer, *out, options->overlap.memory_bytes, fits, predicted, err);
     }
-    status = status == DTP_OK ? dtp_program_check(*out, err) : status;
+    if (choose) {
+        options->overlap = fits ? (*out)->overlap : serial;
+    }
+    status = status == DTP_OK && (fits || !choose) ? dtp_program_check(*out, err) : status;
     if (status != DTP_OK) {
         dtp_program_destroy(*out);
         *out = NULL;
@@ -194,7 +200,8 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
     dtp_prediction with;
     dtp_program *p;
     DTP_TRY(lower_with(g, pricer, s, options, predicted, out, err));
-    if (larger.overlap.depth != DTP_OVERLAP_CHOOSE || larger.overlap.bucket_bytes == 0) {
+    if (larger.overlap.depth != DTP_OVERLAP_CHOOSE || larger.overlap.bucket_bytes == 0 ||
+        (larger.fit_bytes > 0 && predicted->peak_bytes > larger.fit_bytes)) {
         return DTP_OK;
     }
     const int64_t limit = memory_for(pricer, larger.overlap.memory_bytes, predicted->peak_bytes);

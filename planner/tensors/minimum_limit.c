@@ -58,6 +58,7 @@ static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t floo
     request.objective = DTP_OBJECTIVE_MEMORY;
     tight.search.limit = limit;
     tight.search.floor = floor;
+    tight.search.peaks_only = true;
     below.request = &request;
     below.state = &tight;
     below.has_best = false;
@@ -67,6 +68,23 @@ static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t floo
     *found = below.has_best;
     *out = below.best;
     return s;
+}
+
+/* Offers what was found by its peak alone, with the overlap that it can have. */
+static dtp_status offer(dtp_planning *p, dtp_candidate *c, dtp_err *err)
+{
+    dtp_lower_options options = dtp_lower_options_init(c->redistributor);
+    options.target = p->pricer.target;
+    options.overlap.depth = DTP_OVERLAP_CHOOSE;
+    options.overlap.memory_bytes = dtp_planning_overlap_limit(p);
+    if (p->request->objective == DTP_OBJECTIVE_TIME && dtp_planning_excess(p, c) > 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c->sharding, &options, &c->predicted, NULL,
+                                 err));
+    c->overlap = options.overlap;
+    dtp_planning_offer(p, c);
+    return DTP_OK;
 }
 
 /* Plans with ever smaller limits from one that works, until nothing is found; what is named as the
@@ -86,7 +104,7 @@ static dtp_status step_down(dtp_planning *p, int64_t bound, int64_t *smallest, d
         }
         if (found) {
             *smallest = c.predicted.peak_bytes;
-            dtp_planning_offer(p, &c);
+            DTP_TRY(offer(p, &c, err));
         }
     }
     return DTP_OK;

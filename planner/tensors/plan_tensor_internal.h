@@ -24,6 +24,7 @@ typedef struct limit_search {
     dtp_overlay overlay;
     int64_t limit;     /* bytes that programs must stay within; 0 = none */
     int64_t floor;     /* a search for the smallest limit: none below this works; else 0 */
+    bool peaks_only;   /* ... where peaks decide alone: programs are not placed with overlap */
     int64_t step_part; /* ... of what is above it the next step is a part, 1 / step_part */
 } limit_search;
 

@@ -54,6 +54,10 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool corr
     options.target = p->pricer.target;
     options.overlap.depth = DTP_OVERLAP_CHOOSE;
     options.overlap.memory_bytes = dtp_planning_overlap_limit(p);
+    options.fit_bytes = state->search.peaks_only ? 1
+                        : p->request->objective == DTP_OBJECTIVE_TIME
+                            ? p->request->memory_limit_bytes
+                            : 0;
     *c = (dtp_candidate){.legal = true, .redistributor = options.redistributor};
     DTP_TRY(dtp_tensor_sharding(state->problem, assignment, p->arena, &c->sharding, err));
     DTP_TRY(dtp_sharding_check(p->graph, &c->sharding, err));

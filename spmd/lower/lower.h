@@ -15,6 +15,8 @@ typedef struct dtp_lower_options {
     dtp_overlap overlap;    /* buckets, and how far collectives run beside compute
                                (spmd/lower/overlap.h); DTP_OVERLAP_CHOOSE: not at all, until a
                                prediction chooses */
+    int64_t fit_bytes;      /* when overlap is to be chosen: a program that needs more before is
+                               only simulated with it, and keeps the peak without; 0: none */
     bool unplaced;          /* no memory plan: for prices and timelines */
     bool keep_partial;      /* what survives the step may stay partial; else it is reduced */
     const dtp_redistributor *redistributor; /* who plans redistributions; not NULL */
