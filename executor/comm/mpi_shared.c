@@ -38,7 +38,7 @@ static dtp_status find_group(dtp_comm__shared *s, int32_t mailbox, dtp_comm__gro
     g->n = dtp_mesh_set_size(&s->mesh, set);
     g->me = dtp_mesh_set_index(&s->mesh, set, s->rank);
     g->members = dtp_arena_alloc(s->arena, (size_t)g->n, sizeof(dtp_comm__segment *));
-    g->ends = dtp_arena_alloc(s->arena, (size_t)g->n, sizeof *g->ends);
+    g->ends = dtp_arena_alloc(s->arena, (size_t)g->n, sizeof(const dtp_coll_ends *));
     g->ends_of = dtp_arena_alloc(s->arena, (size_t)g->n * DTP_MAX_BUCKET, sizeof *g->ends_of);
     DTP_TRY(DTP_MEMORY(err, g->members, g->ends, g->ends_of));
     for (int32_t i = 0; i < g->n; i++) {

@@ -251,8 +251,9 @@ static dtp_status divide_locked(world *w, dtp_mesh_set set, dtp_err *err)
     DTP_TRY(DTP_NEW(w->arena, d, 1, err));
     d->n_groups = w->size / n;
     DTP_TRY(DTP_NEW(w->arena, d->groups, d->n_groups, err));
-    DTP_TRY(DTP_NEW(w->arena, ends, w->size, err));
     DTP_TRY(DTP_NEW(w->arena, colls, w->size, err));
+    ends = dtp_arena_alloc(w->arena, (size_t)w->size, sizeof(const dtp_coll_ends *));
+    DTP_TRY(DTP_MEMORY(err, ends));
     for (int32_t i = 0; i < d->n_groups; i++) {
         ptrdiff_t first = (ptrdiff_t)i * n;
         d->groups[i] = (group){.n = n, .ends = ends + first, .colls = colls + first};
