@@ -63,11 +63,8 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
 /* Of the rules of a candidate; the cost is found unless it is known. */
 static dtp_status predict(const dtp_planning *p, dtp_candidate *c, dtp_err *err)
 {
-    dtp_lower_options options = dtp_lower_options_init(c->redistributor);
-    options.target = p->pricer.target;
+    dtp_lower_options options = dtp_planning_lowering(p, c->redistributor);
     dtp_err why = {0};
-    options.overlap.depth = DTP_OVERLAP_CHOOSE;
-    options.overlap.memory_bytes = dtp_planning_overlap_limit(p);
     dtp_status s = dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c->rules, false, p->arena,
                                            &c->sharding, &why);
     if (s == DTP_OK) {

@@ -50,10 +50,16 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c)
     return limit > 0 ? c->predicted.peak_bytes - limit : 0;
 }
 
-int64_t dtp_planning_overlap_limit(const dtp_planning *p)
+dtp_lower_options dtp_planning_lowering(const dtp_planning *p,
+                                        const dtp_redistributor *redistributor)
 {
+    const bool least = p->request->objective == DTP_OBJECTIVE_MEMORY;
+    dtp_lower_options options = dtp_lower_options_init(redistributor);
+    options.target = p->pricer.target;
+    options.overlap.depth = DTP_OVERLAP_CHOOSE;
     /* The least memory: no more than is needed without overlap. */
-    return p->request->objective == DTP_OBJECTIVE_MEMORY ? 1 : p->request->memory_limit_bytes;
+    options.overlap.memory_bytes = least ? 1 : p->request->memory_limit_bytes;
+    return options;
 }
 
 /* The makespan first for objective time, the peak first for objective memory; the other breaks
@@ -88,7 +94,8 @@ dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
                                           .generic = dtp_redistribute_cache_planner(p->generic),
                                           .rules_file = p->request->rules_file,
                                           .rules_only = p->planner->rules_only,
-                                          .limit = dtp_planning_overlap_limit(p),
+                                          .limit =
+                                              dtp_planning_lowering(p, NULL).overlap.memory_bytes,
                                           .stop = p->request->stop};
     return dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
                                 &p->baselines, err);

@@ -77,11 +77,13 @@ const dtp_redistributor *dtp_planning_redistributor(const dtp_planning *p);
 
 /* Bytes by which a predicted candidate exceeds the memory limit; not positive when it fits. */
 int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);
+/* How a candidate is lowered: for the target, with the overlap that suits it best within the memory
+ * that it may need. */
+dtp_lower_options dtp_planning_lowering(const dtp_planning *p,
+                                        const dtp_redistributor *redistributor);
 /* Keeps a predicted candidate if it is legal, fits, keeps the pins, and is better than the
  * incumbent by the one objective: for time the simulated makespan, for memory the peak; the other
  * breaks ties. */
-/* Bytes that may be needed for overlap, as dtp_sharding_program wants it. */
-int64_t dtp_planning_overlap_limit(const dtp_planning *p);
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c);
 /* Prices the baselines, the first candidates: by `begin`, before anything that takes long. */
 dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;

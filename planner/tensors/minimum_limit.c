@@ -73,10 +73,7 @@ static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t floo
 /* Offers what was found by its peak alone, with the overlap that it can have. */
 static dtp_status offer(dtp_planning *p, dtp_candidate *c, dtp_err *err)
 {
-    dtp_lower_options options = dtp_lower_options_init(c->redistributor);
-    options.target = p->pricer.target;
-    options.overlap.depth = DTP_OVERLAP_CHOOSE;
-    options.overlap.memory_bytes = dtp_planning_overlap_limit(p);
+    dtp_lower_options options = dtp_planning_lowering(p, c->redistributor);
     if (p->request->objective == DTP_OBJECTIVE_TIME && dtp_planning_excess(p, c) > 0) {
         return DTP_OK;
     }

@@ -50,10 +50,7 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool corr
     tensor_state *state = p->state;
     dtp_program *program = NULL;
     dtp_status s = DTP_OK;
-    dtp_lower_options options = dtp_lower_options_init(dtp_tensor_redistributor(state->problem));
-    options.target = p->pricer.target;
-    options.overlap.depth = DTP_OVERLAP_CHOOSE;
-    options.overlap.memory_bytes = dtp_planning_overlap_limit(p);
+    dtp_lower_options options = dtp_planning_lowering(p, dtp_tensor_redistributor(state->problem));
     options.fit_bytes = state->search.peaks_only ? 1
                         : p->request->objective == DTP_OBJECTIVE_TIME
                             ? p->request->memory_limit_bytes

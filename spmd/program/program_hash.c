@@ -85,7 +85,6 @@ uint64_t dtp_program_hash(const dtp_program *p)
     for (int32_t m = 0; m < p->mesh.n_dims; m++) {
         h = dtp_hash_i64(dtp_hash_text(h, p->mesh.names[m]), p->mesh.sizes[m]);
     }
-    h = dtp_hash_text(h, p->target->name);
     h = dtp_hash_i64(dtp_hash_i64(h, p->peak_bytes), p->n_values);
     for (dtp_value_id v = 0; v < p->n_values; v++) {
         h = hash_value(h, &p->values[v]);

@@ -86,10 +86,9 @@ begin_on_hosts() {
     begin hosts_dtrun && ranks=("$(hosts_ranks 1)" "$(hosts_ranks 2)") && [ -n "${ranks[0]}" ] && [ -n "${ranks[1]}" ]
 }
 # follow RANK0 RANK1 DTRUN: waits for the processes; says in $times when each ended; false: a rank goes on 5 s after the
-# deadline, or 10 s after it what mpirun ends: dtrun (it waits for a host that is cut off) and a rank that is $stopped
+# deadline, or dtrun, which waits for a host that is cut off, 10 s after it
 follow() {
     local limits=(5000 5000 10000) ms=(- - -) left i now ok=0
-    [ -z "$stopped" ] || limits[stopped]=10000
     for ((left = 3; left > 0; )); do
         sleep 0.02
         now=$(($(now_ms) - start - 1000 * timeout))
@@ -120,10 +119,10 @@ for ((m = 0; m < moments; m++)); do
     fi
     begun=$((begun + 1))
     sleep "0.$(printf %03d $pause)"
-    start=$(now_ms) stopped=
+    start=$(now_ms)
     case $how in
     kill) kill -9 "${ranks[victim]}" ;;
-    stop) kill -STOP "${ranks[victim]}" && stopped=$victim ;;
+    stop) kill -STOP "${ranks[victim]}" ;;
     link) hosts_link $((victim + 1)) down ;;
     esac
     follow "${ranks[@]}" $run || complain "$what: $times"

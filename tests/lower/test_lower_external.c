@@ -210,10 +210,20 @@ static void placed_anyway(dtp_program *p)
     p->values[value_of(p, "y")].offset = 0;
 }
 
+/* The buffer of what lies in another's is the smaller one. */
+static void beyond_the_buffer(dtp_program *p)
+{
+    const dtp_value_id sum = value_of(p, "sum"), same = value_of(p, "same");
+    const bool first = p->values[sum].bytes < p->values[same].bytes;
+    assert_true(p->values[sum].bytes != p->values[same].bytes);
+    p->values[first ? same : sum].parent = first ? sum : same;
+}
+
 static void test_external__damage_is_found(void **state)
 {
     (void)state;
-    void (*const damage[])(dtp_program *) = {write_into_operand, inside_only, placed_anyway};
+    void (*const damage[])(dtp_program *) = {write_into_operand, inside_only, placed_anyway,
+                                             beyond_the_buffer};
     for (size_t i = 0; i < sizeof damage / sizeof damage[0]; i++) {
         dtp_lower_options options = external();
         dtp_err err = {0};
