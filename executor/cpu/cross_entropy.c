@@ -90,7 +90,7 @@ static dtp_status bind_labels(const dtp_kernel_args *args, int32_t n_views,
     job->fn = fn;
     job->terms = dtp_loss_terms_of(args->call);
     job->label_dtype = views[LABELS]->local.dtype;
-    job->size = dtp_cpu_global(views[LOGITS], over);
+    job->size = dtp_view_global(views[LOGITS], over);
     job->local = job->rows.dims.count;
     job->form = LOSS_NONE;
     return DTP_OK;
@@ -101,12 +101,12 @@ static label_job *load_labels(const dtp_kernel_args *args)
     label_job *job = args->state;
     dtp_row_job_load(&job->rows);
     job->labels = job->rows.views[LABELS]->data;
-    job->first = dtp_cpu_offset(job->rows.views[LOGITS], job->rows.dims.over[0].id);
+    job->first = dtp_view_offset(job->rows.views[LOGITS], job->rows.dims.over[0].id);
     job->factor = 1.0;
     if (job->form == LOSS_MEAN) { /* over rows of weight 1 */
-        const dtp_cpu_over *d = &job->rows.dims;
+        const dtp_view_over *d = &job->rows.dims;
         job->factor =
-            1.0 / (double)dtp_cpu_global_rows(job->rows.views[LOGITS], d->n_rows, d->rows);
+            1.0 / (double)dtp_view_global_rows(job->rows.views[LOGITS], d->n_rows, d->rows);
     }
     set_weights(job, args);
     return job;
@@ -377,7 +377,7 @@ static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
         }
     }
     if (form != LOSS_NONE) {
-        double rows = (double)dtp_cpu_global_rows(m, m->local.rank, m->local.dims);
+        double rows = (double)dtp_view_global_rows(m, m->local.rank, m->local.dims);
         if (args->call->n_in > 4) {
             rows = number(&args->in[4], 0);
         }

@@ -35,23 +35,6 @@ DTP_CPU_FAMILIES(DTP_CPU_DECLARE)
 dtp_status dtp_cpu_reserve(dtp_backend *b, int64_t floats, dtp_err *err) DTP_MUST_CHECK;
 float *dtp_cpu_scratch(const dtp_backend *b, int64_t *stride);
 
-/* The dims of an attribute of kind DIM or DIMS and what is left of a view's dims. */
-typedef struct dtp_cpu_over {
-    int32_t n_over, n_rows;
-    dtp_tdim over[DTP_MAX_RANK]; /* in the order of the view */
-    dtp_tdim rows[DTP_MAX_RANK];
-    int64_t count;        /* local elements of `over` */
-    int64_t global_count; /* global ones */
-} dtp_cpu_over;
-
-void dtp_cpu_split(const dtp_op_call *call, const char *key, const dtp_view *x, dtp_cpu_over *out);
-
-/* Index of the first element of `dim` in a view, and the global size of it. */
-int64_t dtp_cpu_offset(const dtp_view *view, dtp_dim_id dim);
-int64_t dtp_cpu_global(const dtp_view *view, dtp_dim_id dim);
-/* Product of the global sizes of dims (those of a view). */
-int64_t dtp_cpu_global_rows(const dtp_view *view, int32_t n, const dtp_tdim *dims);
-
 /* Zeroed memory for the state of a kernel (`bind`). */
 #define DTP_CPU_STATE(arena, state, pointer, err)                                                  \
     DTP_TRY(DTP_NEW(arena, pointer, 1, err));                                                      \

@@ -285,7 +285,7 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     const dtp_view *ids = &args->in[0], *y = &args->out[0];
     dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    int64_t first = dtp_cpu_offset(y, dim), size = dtp_cpu_global(y, dim);
+    int64_t first = dtp_view_offset(y, dim), size = dtp_view_global(y, dim);
     int64_t local = dtp_ttype_size(&y->local, dim);
     float on = (float)dtp_call_float(args->call, "on");
     float off_value = (float)dtp_call_float(args->call, "off");

@@ -346,14 +346,14 @@ static dtp_status reduce_bind(const dtp_kernel_args *args, dtp_arena *arena, voi
 {
     const dtp_view *x = &args->in[0], *views[] = {x, &args->out[0]};
     const char *kind = dtp_call_choice(args->call, "kind");
-    dtp_cpu_over over;
+    dtp_view_over over;
     fold_job *job;
     DTP_CPU_STATE(arena, state, job, err);
     job->fold = strcmp(kind, "max") == 0    ? DTP_FOLD_MAX
                 : strcmp(kind, "min") == 0  ? DTP_FOLD_MIN
                 : strcmp(kind, "prod") == 0 ? DTP_FOLD_PROD
                                             : DTP_FOLD_SUM;
-    dtp_cpu_split(args->call, "over", x, &over);
+    dtp_view_split(args->call, "over", x, &over);
     job->factor = strcmp(kind, "mean") == 0 ? 1.0 / (double)over.global_count : 1.0;
     job->threads = args->threads;
     job->dtype = x->local.dtype;

@@ -112,9 +112,9 @@ static void make_job(rope_job *job, const dtp_kernel_args *args, dtp_dim_id posi
         job->feature[v] = dtp_view_stride(views[v], feature);
     }
     job->half = dtp_ttype_size(&x->local, feature) / 2;
-    job->first = dtp_cpu_offset(x, position);
+    job->first = dtp_view_offset(x, position);
     job->offset = dtp_call_int(args->call, "offset");
-    job->order = dtp_sequence_of(args->call, dtp_cpu_global(x, position));
+    job->order = dtp_sequence_of(args->call, dtp_view_global(x, position));
     job->base = dtp_call_float(args->call, "base");
     job->sign = dtp_call_int(args->call, "inverse") != 0 ? -1.0 : 1.0;
     job->dtype = x->local.dtype;

@@ -83,8 +83,8 @@ static double variance(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]
 /* Elements of a row less the correction. */
 static int64_t divisor(const dtp_kernel_args *args)
 {
-    dtp_cpu_over over;
-    dtp_cpu_split(args->call, "over", &args->in[0], &over);
+    dtp_view_over over;
+    dtp_view_split(args->call, "over", &args->in[0], &over);
     return over.global_count - dtp_call_int(args->call, "correction");
 }
 

@@ -319,7 +319,7 @@ dtp_status dtp_row_job_make(dtp_row_job *job, const dtp_kernel_args *args, const
                             int32_t n_views, const dtp_view *const *views, dtp_err *err)
 {
     memset(job, 0, sizeof *job);
-    dtp_cpu_split(args->call, key, views[0], &job->dims);
+    dtp_view_split(args->call, key, views[0], &job->dims);
     dtp_nest_make(&job->rows, job->dims.n_rows, job->dims.rows, n_views, views);
     dtp_nest_make(&job->over, job->dims.n_over, job->dims.over, n_views, views);
     job->stored = job->over;

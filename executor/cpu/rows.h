@@ -38,7 +38,7 @@ void dtp_cols_dot(int64_t rows, int64_t n, const float *a, int64_t ld_a, const f
  * the thread before its function is called, and narrowed from there behind it when the view is an
  * output: functions see f32 alone. */
 typedef struct dtp_row_job {
-    dtp_cpu_over dims;
+    dtp_view_over dims;
     dtp_nest rows;   /* all rows: dtp_nest_total(rows) of them */
     dtp_nest over;   /* of one row: over.rows runs of over.inner elements; 16-bit views: buffers */
     dtp_nest stored; /* the same, all views in memory */

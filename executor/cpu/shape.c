@@ -167,7 +167,7 @@ static dtp_status iota_kernel(const dtp_kernel_args *args, dtp_err *err)
     const dtp_view *views[] = {y, &along};
     dtp_nest nest;
     dtp_nest_like(&nest, 2, views);
-    fill_job job = {y, (double)dtp_cpu_offset(y, dim), (double)dtp_nest_step(&nest, 1)};
+    fill_job job = {y, (double)dtp_view_offset(y, dim), (double)dtp_nest_step(&nest, 1)};
     dtp_nest_each(&nest, args->threads, fill_piece, &job);
     return DTP_OK;
 }

@@ -111,6 +111,13 @@ dtp_status dtp_backend_bind(dtp_backend *b, const dtp_kernel_args *args, dtp_are
     out->args.error = &out->error;
     out->args.backend = b;
     out->args.queue = NULL;
+    if (b->ops->queue != NULL) {
+        out->args.queue = b->ops->queue(b);
+        DTP_TRY(b->ops->record_of(b, args->record, &out->args.record, err));
+        if ((args->call->op->flags & DTP_OP_CHECKS_DATA) != 0) {
+            DTP_TRY(b->ops->error_word(b, &out->args.error, err));
+        }
+    }
     out->args.threads = b->threads;
     return k->bind != NULL ? k->bind(&out->args, arena, &out->args.state, err) : DTP_OK;
 }
@@ -118,11 +125,11 @@ dtp_status dtp_backend_bind(dtp_backend *b, const dtp_kernel_args *args, dtp_are
 dtp_status dtp_bound_kernel_check(dtp_bound_kernel *k, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, k));
-    const dtp_error_word found = k->error;
+    const dtp_error_word found = *k->args.error;
     if (found.code == DTP_DATA_OK) {
         return DTP_OK;
     }
-    k->error.code = DTP_DATA_OK;
+    k->args.error->code = DTP_DATA_OK;
     return DTP_FAIL(err, DTP_RANGE, "%s: %s %lld is not in [0, %lld)", k->args.call->op->name,
                     found.code == DTP_DATA_LABEL ? "label" : "id", (long long)found.value,
                     (long long)found.limit);

@@ -32,6 +32,16 @@ typedef struct dtp_backend_ops {
                         dtp_err *err);
     /* OPTIONAL. Waits for queued work; NULL: kernels are synchronous. */
     dtp_status (*sync)(dtp_backend *b, dtp_err *err);
+    /* OPTIONAL, all four or none; with sync.
+     * The queue that kernels and staging copies are put on. */
+    dtp_queue *(*queue)(dtp_backend *b);
+    /* An error word that kernels can write and the host can read after sync. */
+    dtp_status (*error_word)(dtp_backend *b, dtp_error_word **out, dtp_err *err);
+    /* The device's copy of a record of steps, which kernels read; the same for the same `host`. */
+    dtp_status (*record_of)(dtp_backend *b, const dtp_step_record *host,
+                            const dtp_step_record **out, dtp_err *err);
+    /* Puts an update of that copy on the queue. *host may change once it returns. */
+    dtp_status (*record_put)(dtp_backend *b, const dtp_step_record *host, dtp_err *err);
     /* OPTIONAL. Logs, at level info, what it computes with. */
     void (*say)(const dtp_backend *b, const dtp_ctx *ctx);
     void (*destroy)(dtp_backend *b);

@@ -4,6 +4,7 @@
 
 #include "dtp/device_mesh.h"
 #include "executor/cpu/cpu.h"
+#include "executor/cuda/cuda.h"
 #include "executor/device/cpus.h"
 #include "executor/ref/ref.h"
 
@@ -16,7 +17,10 @@ dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **o
     if (strcmp(name, "ref") == 0) {
         return dtp_backend_ref_create(out, err);
     }
-    return DTP_FAIL(err, DTP_INVALID, "no backend '%s'; there are: cpu, ref", name);
+    if (strcmp(name, "cuda") == 0) {
+        return dtp_backend_cuda_create(0, out, err);
+    }
+    return DTP_FAIL(err, DTP_INVALID, "no backend '%s'; there are: cpu, ref, cuda", name);
 }
 
 typedef struct ranks {

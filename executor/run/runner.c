@@ -202,6 +202,9 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
     dtp_runner__shift(r, microbatch);
     r->record.seed = seed;
     r->record.step = step;
+    if (r->backend->ops->record_put != NULL) {
+        DTP_TRY(r->backend->ops->record_put(r->backend, &r->record, err));
+    }
     for (int32_t i = 0; i < n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         dtp_runner__bound *b = &r->instrs[i];

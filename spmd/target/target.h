@@ -35,6 +35,9 @@ extern const dtp_target dtp_target_cpu_packed;
 /* `ref`: the reference kernels, which need no workspace and take every float type. */
 extern const dtp_target dtp_target_ref;
 
+/* `cuda`: the CUDA kernels; collectives of NCCL, on contiguous parts only. */
+extern const dtp_target dtp_target_cuda;
+
 /* NULL when i is beyond the last one. */
 const dtp_target *dtp_target_at(int32_t i);
 /* The target of a name; DTP_INVALID with the names that there are. */

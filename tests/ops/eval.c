@@ -18,15 +18,31 @@ static size_t buffer_bytes(const dtp_graph *g, dtp_tensor_id t)
     return (size_t)dtp_ttype_bytes(&g->tensors[t].type);
 }
 
+/* The target that a backend's workspaces follow. */
+static const dtp_target *target_of(const dtp_backend *b)
+{
+    const dtp_target *t = &dtp_target_cpu;
+    for (int32_t i = 0; dtp_target_at(i) != NULL; i++) {
+        t = strcmp(dtp_target_at(i)->name, b->ops->name) == 0 ? dtp_target_at(i) : t;
+    }
+    return t == &dtp_target_ref ? &dtp_target_cpu : t;
+}
+
 void eval_init(eval *e, const dtp_graph *g, dtp_backend *backend)
 {
     *e = (eval){.g = g, .backend = backend};
     e->data = calloc((size_t)g->n_tensors, sizeof *e->data);
+    e->host = calloc((size_t)g->n_tensors, sizeof *e->host);
     assert_non_null(e->data);
+    assert_non_null(e->host);
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         size_t bytes = buffer_bytes(g, t);
         assert_int_equal(backend->ops->alloc(backend, bytes, &e->data[t], NULL), DTP_OK);
-        memset(e->data[t], 0xcb, bytes);
+        e->host[t] = malloc(bytes + 1);
+        assert_non_null(e->host[t]);
+        memset(e->host[t], 0xcb, bytes);
+        assert_int_equal(backend->ops->upload(backend, e->data[t], e->host[t], bytes, NULL),
+                         DTP_OK);
     }
 }
 
@@ -34,21 +50,34 @@ void eval_free(eval *e)
 {
     for (dtp_tensor_id t = 0; t < e->g->n_tensors; t++) {
         e->backend->ops->free(e->backend, e->data[t], buffer_bytes(e->g, t));
+        free(e->host[t]);
     }
     free(e->data);
+    free(e->host);
 }
 
 void eval_set(eval *e, dtp_tensor_id t, const double *values)
 {
     const dtp_ttype *type = &e->g->tensors[t].type;
     for (int64_t i = 0; i < dtp_ttype_elems(type); i++) {
-        dtp_element_set(type->dtype, e->data[t], i, values[i]);
+        dtp_element_set(type->dtype, e->host[t], i, values[i]);
     }
+    assert_int_equal(
+        e->backend->ops->upload(e->backend, e->data[t], e->host[t], buffer_bytes(e->g, t), NULL),
+        DTP_OK);
+}
+
+const void *eval_fetch(eval *e, dtp_tensor_id t)
+{
+    assert_int_equal(
+        e->backend->ops->download(e->backend, e->host[t], e->data[t], buffer_bytes(e->g, t), NULL),
+        DTP_OK);
+    return e->host[t];
 }
 
 double eval_get(const eval *e, dtp_tensor_id t, int64_t index)
 {
-    return dtp_element(e->g->tensors[t].type.dtype, e->data[t], index);
+    return dtp_element(e->g->tensors[t].type.dtype, e->host[t], index);
 }
 
 dtp_view eval_view(const dtp_ttype *type, void *data)
@@ -63,7 +92,7 @@ dtp_view eval_view(const dtp_ttype *type, void *data)
 dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_view *in,
                        const dtp_view *out, dtp_err *err)
 {
-    const int64_t bytes = dtp_target_workspace(&dtp_target_cpu, call);
+    const int64_t bytes = dtp_target_workspace(target_of(backend), call);
     void *workspace = NULL;
     DTP_TRY(backend->ops->alloc(backend, (size_t)bytes, &workspace, err));
     dtp_step_record record = dtp_step_record_init(EVAL_SEED, EVAL_STEP);
@@ -77,7 +106,14 @@ dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_
     dtp_arena *arena = dtp_arena_create();
     dtp_bound_kernel kernel;
     dtp_status s = dtp_backend_bind(backend, &args, arena, &kernel, err);
+    if (s == DTP_OK && backend->ops->record_put != NULL) {
+        s = backend->ops->record_put(backend, &record, err);
+    }
     s = s == DTP_OK ? dtp_bound_kernel_run(&kernel, err) : s;
+    if (s == DTP_OK && backend->ops->sync != NULL) {
+        s = backend->ops->sync(backend, err);
+        s = s == DTP_OK ? dtp_bound_kernel_check(&kernel, err) : s;
+    }
     dtp_arena_destroy(arena);
     backend->ops->free(backend, workspace, (size_t)bytes);
     return s;
@@ -100,5 +136,8 @@ void eval_run(eval *e)
         if (eval_kernel(e->backend, &call, in, out, &err) != DTP_OK) {
             fail_msg("node '%s' (%s): %s", node->name, node->op->name, err.msg);
         }
+    }
+    for (dtp_tensor_id t = 0; t < e->g->n_tensors; t++) {
+        (void)eval_fetch(e, t);
     }
 }

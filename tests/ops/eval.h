@@ -11,7 +11,8 @@ enum { EVAL_SEED = 7, EVAL_STEP = 2 };
 typedef struct eval {
     const dtp_graph *g;
     dtp_backend *backend;
-    void **data;
+    void **data; /* in device memory */
+    void **host; /* copies: what eval_set wrote, what eval_run left */
 } eval;
 
 /* Allocates a buffer for every tensor, filled with bytes that are no useful value. */
@@ -25,7 +26,10 @@ double eval_get(const eval *e, dtp_tensor_id t, int64_t index);
 /* Runs all nodes. Fails the test on an error. */
 void eval_run(eval *e);
 
-/* Runs the kernel of one call on views. */
+/* The copy of a tensor on the host, fetched anew. */
+const void *eval_fetch(eval *e, dtp_tensor_id t);
+
+/* Runs the kernel of one call on views of device memory, to its end. */
 dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_view *in,
                        const dtp_view *out, dtp_err *err);
 /* The whole tensor of this type. */

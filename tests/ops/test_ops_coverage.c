@@ -142,7 +142,10 @@ static void test_targets__take_what_their_backends_take(void **state)
     for (int32_t t = 0; dtp_target_at(t) != NULL; t++) {
         const dtp_target *target = dtp_target_at(t);
         dtp_backend *b = NULL;
-        assert_int_equal(dtp_backend_create(target->backends[0], 1, &b, NULL), DTP_OK);
+        if (dtp_backend_create(target->backends[0], 1, &b, NULL) == DTP_UNSUPPORTED) {
+            continue;
+        }
+        assert_non_null(b);
         for (int32_t i = 0; i < N * DTP_OP_CASE_COUNT; i++) {
             const dtp_op_case *c = &DTP_OP_CASES[i / N];
             dtp_case_graph cg;

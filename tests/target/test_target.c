@@ -18,11 +18,11 @@ static void test_target__found_by_name_and_listed_when_unknown(void **state)
         assert_int_equal(dtp_target_find(dtp_target_at(n)->name, &found, NULL), DTP_OK);
         assert_ptr_equal(found, dtp_target_at(n));
     }
-    assert_int_equal(n, 3);
+    assert_int_equal(n, 4);
     const dtp_target *none = NULL;
     dtp_err err = {0};
     assert_int_equal(dtp_target_find("gpu", &none, &err), DTP_INVALID);
-    assert_string_equal(err.msg, "there is no target 'gpu'; targets are cpu, cpu_packed, ref");
+    assert_string_equal(err.msg, "there is no target 'gpu'; targets are cpu, cpu_packed, ref, cuda");
     assert_null(none);
 }
 

@@ -1,0 +1,13 @@
+/* The CUDA backend: one device per rank. Kernels run on a compute queue of the device, in the order
+ * in which they are put there; the host goes on meanwhile. Matrix products are cuBLASLt's. Without
+ * the CUDA toolkit the library is built with cuda_absent.c. */
+#ifndef DTP_EXECUTOR_CUDA_CUDA_H
+#define DTP_EXECUTOR_CUDA_CUDA_H
+
+#include "executor/device/backend.h"
+
+/* A backend on device number `device` of those that this process sees. DTP_UNSUPPORTED when the
+ * library was built without CUDA, or driver or device are missing: the message says which. */
+dtp_status dtp_backend_cuda_create(int32_t device, dtp_backend **out, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

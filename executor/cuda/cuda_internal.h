@@ -1,0 +1,43 @@
+/* Shared by the files of the CUDA backend. */
+#ifndef DTP_EXECUTOR_CUDA_CUDA_INTERNAL_H
+#define DTP_EXECUTOR_CUDA_CUDA_INTERNAL_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include "executor/cuda/cuda.h"
+
+enum { DTP_CUDA_RECORDS = 64, DTP_CUDA_ERRORS = 4096 };
+
+typedef struct dtp_cuda {
+    dtp_backend base;
+    int32_t device;
+    cudaStream_t compute;
+    cublasLtHandle_t blas;
+    dtp_step_record *records; /* in device memory */
+    const dtp_step_record *record_hosts[DTP_CUDA_RECORDS];
+    int32_t n_records;
+    dtp_error_word *errors; /* in pinned memory */
+    int32_t n_errors;
+} dtp_cuda;
+
+static inline dtp_cuda *dtp_cuda_of(dtp_backend *b)
+{
+    return (dtp_cuda *)b;
+}
+
+/* The status of a call of the CUDA runtime: DTP_NOMEM, or DTP_INTERNAL naming the call. */
+dtp_status dtp_cuda_status(cudaError_t code, const char *call, dtp_err *err) DTP_MUST_CHECK;
+#define DTP_CUDA_TRY(err, call) DTP_TRY(dtp_cuda_status(call, #call, err))
+
+/* Slots of dtp_backend_ops (staging.c); they are put on the compute queue. */
+dtp_status dtp_cuda_pack(dtp_backend *b, const dtp_view *src, int32_t axis, int32_t parts,
+                         const dtp_ttype *part, void *staging, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_cuda_unpack(dtp_backend *b, const void *staging, int32_t axis, int32_t parts,
+                           const dtp_ttype *part, const dtp_view *dst, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_cuda_slice(dtp_backend *b, const dtp_view *src, int32_t axis, int64_t start,
+                          const dtp_view *dst, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_cuda_scale(dtp_backend *b, const dtp_view *src, double factor, const dtp_view *dst,
+                          dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,41 @@
+/* The kernels of the CUDA backend: one table per family, and what the families share. A family is a
+ * C file that binds calls (sizes, strides, constants) and puts launches on the queue, and
+ * kernels/FAMILY.cu with a plain C header. */
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_H
+#define DTP_EXECUTOR_CUDA_KERNELS_H
+
+#include "core/base/arena.h"
+#include "core/graph/op.h"
+#include "executor/cuda/cuda_internal.h"
+#include "executor/cuda/kernels/nest.h"
+#include "executor/device/nest.h"
+
+#define DTP_CUDA_FLOATS (DTP_DTYPE_BIT(DTP_F32) | DTP_DTYPE_BIT(DTP_BF16) | DTP_DTYPE_BIT(DTP_F16))
+#define DTP_CUDA_INTS (DTP_DTYPE_BIT(DTP_I32) | DTP_DTYPE_BIT(DTP_I64) | DTP_DTYPE_BIT(DTP_BOOL))
+#define DTP_CUDA_BOTH (DTP_CUDA_FLOATS | DTP_CUDA_INTS)
+
+/* X(family) stands for the kernels dtp_cuda_<family>[] of a file, ended by one without an op. */
+#define DTP_CUDA_FAMILIES(X) X(shape)
+#define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
+DTP_CUDA_FAMILIES(DTP_CUDA_DECLARE)
+
+/* The compute queue that a kernel is put on. */
+static inline cudaStream_t dtp_cuda_stream(const dtp_kernel_args *args)
+{
+    return (cudaStream_t)args->queue;
+}
+
+/* A nest as kernels take it. DTP_UNSUPPORTED when more than DTP_CUDA_DIMS dims are left after
+ * merging. */
+dtp_status dtp_cuda_nest_of(const dtp_nest *nest, dtp_cuda_nest *out, dtp_err *err) DTP_MUST_CHECK;
+/* dst = src over the dims of `shape`, elements of dst's type, from element dst_at and src_at on. */
+dtp_status dtp_cuda_view_copy(cudaStream_t queue, const dtp_ttype *shape, const dtp_view *dst,
+                              int64_t dst_at, const dtp_view *src, int64_t src_at,
+                              dtp_err *err) DTP_MUST_CHECK;
+
+/* Zeroed memory for the state of a kernel (`bind`). */
+#define DTP_CUDA_STATE(arena, state, pointer, err)                                                 \
+    DTP_TRY(DTP_NEW(arena, pointer, 1, err));                                                      \
+    *(state) = (pointer)
+
+#endif

@@ -1,0 +1,118 @@
+/* Staging copies (executor/device/backend.h) and copies between views. */
+#include <string.h>
+
+#include "core/base/safe_int.h"
+#include "executor/cuda/kernels.h"
+#include "executor/cuda/kernels/copy.h"
+
+dtp_status dtp_cuda_nest_of(const dtp_nest *nest, dtp_cuda_nest *out, dtp_err *err)
+{
+    if (nest->rank > DTP_CUDA_DIMS) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "backend cuda: a loop over %d dims that do not merge, at most %d",
+                        nest->rank, DTP_CUDA_DIMS);
+    }
+    memset(out, 0, sizeof *out);
+    out->rank = nest->rank;
+    out->n_views = nest->n_views;
+    out->total = dtp_nest_total(nest);
+    for (int32_t i = 0; i < nest->rank; i++) {
+        out->size[i] = nest->size[i];
+        for (int32_t v = 0; v < nest->n_views; v++) {
+            out->stride[v][i] = nest->stride[v][i];
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_cuda_view_copy(cudaStream_t queue, const dtp_ttype *shape, const dtp_view *dst,
+                              int64_t dst_at, const dtp_view *src, int64_t src_at, dtp_err *err)
+{
+    const dtp_view *views[] = {dst, src};
+    const int64_t bytes = dtp_dtype_bytes(dst->local.dtype);
+    dtp_nest nest;
+    dtp_cuda_nest device;
+    dtp_nest_make(&nest, shape->rank, shape->dims, 2, views);
+    DTP_TRY(dtp_cuda_nest_of(&nest, &device, err));
+    if (device.total > 0) {
+        DTP_CUDA_TRY(err, dtp_cuda_copy(queue, &device, (int32_t)bytes,
+                                        (char *)dst->data + dst_at * bytes,
+                                        (const char *)src->data + src_at * bytes));
+    }
+    return DTP_OK;
+}
+
+/* ---- chunks of an axis ---- */
+
+/* A view of the whole type, its axes numbered instead of named. */
+static dtp_view numbered(const dtp_ttype *type, const void *data)
+{
+    dtp_view v = dtp_view_whole(type);
+    for (int32_t i = 0; i < type->rank; i++) {
+        v.local.dims[i].id = i;
+    }
+    memcpy(&v.data, &data, sizeof v.data);
+    return v;
+}
+
+/* The parts of a staging buffer, the other way when `unpack`. */
+static dtp_status move_parts(dtp_backend *b, const dtp_ttype *local, void *data, int32_t axis,
+                             int32_t parts, const dtp_ttype *part, void *staging, bool unpack,
+                             dtp_err *err)
+{
+    const cudaStream_t queue = dtp_cuda_of(b)->compute;
+    const size_t bytes = (size_t)dtp_ttype_bytes(part);
+    const dtp_view tensor = numbered(local, data);
+    const int64_t stride = local->rank > 0 ? dtp_view_stride(&tensor, axis) : 1;
+    for (int32_t p = 0; p < parts; p++) {
+        dtp_view to = numbered(part, (char *)staging + (size_t)p * bytes);
+        dtp_ttype shape = tensor.local;
+        int64_t start = 0;
+        if (local->rank > 0) {
+            dtp_chunk(local->dims[axis].size, parts, p, &start, &shape.dims[axis].size);
+        }
+        if (!unpack && dtp_ttype_elems(&shape) != dtp_ttype_elems(part) && bytes > 0) {
+            DTP_CUDA_TRY(err, cudaMemsetAsync(to.data, 0, bytes, queue));
+        }
+        DTP_TRY(unpack ? dtp_cuda_view_copy(queue, &shape, &tensor, start * stride, &to, 0, err)
+                       : dtp_cuda_view_copy(queue, &shape, &to, 0, &tensor, start * stride, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_cuda_pack(dtp_backend *b, const dtp_view *src, int32_t axis, int32_t parts,
+                         const dtp_ttype *part, void *staging, dtp_err *err)
+{
+    return move_parts(b, &src->local, src->data, axis, parts, part, staging, false, err);
+}
+
+dtp_status dtp_cuda_unpack(dtp_backend *b, const void *staging, int32_t axis, int32_t parts,
+                           const dtp_ttype *part, const dtp_view *dst, dtp_err *err)
+{
+    void *from;
+    memcpy(&from, &staging, sizeof from);
+    return move_parts(b, &dst->local, dst->data, axis, parts, part, from, true, err);
+}
+
+dtp_status dtp_cuda_slice(dtp_backend *b, const dtp_view *src, int32_t axis, int64_t start,
+                          const dtp_view *dst, dtp_err *err)
+{
+    const dtp_view from = numbered(&src->local, src->data), to = numbered(&dst->local, dst->data);
+    return dtp_cuda_view_copy(dtp_cuda_of(b)->compute, &to.local, &to, 0, &from,
+                              start * dtp_view_stride(&from, axis), err);
+}
+
+dtp_status dtp_cuda_scale(dtp_backend *b, const dtp_view *src, double factor, const dtp_view *dst,
+                          dtp_err *err)
+{
+    const int64_t n = dtp_ttype_elems(&dst->local);
+    if (!dtp_dtype_is_float(src->local.dtype)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "scaling %s", dtp_dtype_name(src->local.dtype));
+    }
+    if (n > 0) {
+        DTP_CUDA_TRY(err,
+                     dtp_cuda_scale_elements(dtp_cuda_of(b)->compute, n, (int32_t)src->local.dtype,
+                                             factor, dst->data, src->data));
+    }
+    return DTP_OK;
+}

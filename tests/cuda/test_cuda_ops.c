@@ -1,0 +1,101 @@
+/* Every op case on the emulated CUDA device in f32, bf16 and f16 against the reference backend in
+ * f64 on the same values, and the kernel run in place against itself. A missing kernel is a
+ * failure. Usage: test_cuda_ops [seed [op...]]
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/graph/ops/op_table.h"
+#include "executor/cuda/cuda.h"
+#include "executor/ref/ref.h"
+#include "tests/ops/against_ref.h"
+
+static const dtp_dtype FLOATS[] = {DTP_F32, DTP_BF16, DTP_F16};
+enum { N_FLOATS = sizeof FLOATS / sizeof FLOATS[0] };
+
+static int32_t n_wanted;
+static char **wanted;
+static dtp_backend *cuda, *ref;
+
+static bool is_wanted(const char *op)
+{
+    bool found = n_wanted == 0;
+    for (int32_t i = 0; i < n_wanted; i++) {
+        found = found || strcmp(wanted[i], op) == 0;
+    }
+    return found;
+}
+
+static int make_backends(void **state)
+{
+    dtp_err err;
+    (void)state;
+    if (dtp_backend_cuda_create(0, &cuda, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    assert_int_equal(dtp_backend_ref_create(&ref, NULL), DTP_OK);
+    return 0;
+}
+
+static int drop_backends(void **state)
+{
+    (void)state;
+    assert_int_equal(cuda->allocated_bytes, 0);
+    dtp_backend_destroy(cuda);
+    dtp_backend_destroy(ref);
+    return 0;
+}
+
+static void test_cuda__equals_ref(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < DTP_OP_CASE_COUNT; i++) {
+        for (int32_t k = 0; k < N_FLOATS && is_wanted(DTP_OP_CASES[i].op); k++) {
+            against_ref_case(&DTP_OP_CASES[i], FLOATS[k], cuda, ref);
+        }
+    }
+}
+
+static void test_cuda__runs_in_place(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < DTP_OP_CASE_COUNT; i++) {
+        const int32_t n_out =
+            is_wanted(DTP_OP_CASES[i].op) ? dtp_op_find(DTP_OP_CASES[i].op)->n_out : 0;
+        for (int32_t o = 0; o < n_out; o++) {
+            against_ref_in_place(&DTP_OP_CASES[i], DTP_F32, cuda, o);
+            against_ref_in_place(&DTP_OP_CASES[i], DTP_BF16, cuda, o);
+        }
+    }
+}
+
+static void test_cuda__refuses_ids_out_of_range(void **state)
+{
+    (void)state;
+    if (n_wanted == 0) {
+        against_ref_refuses(cuda, DTP_F32);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuda__equals_ref),
+        cmocka_unit_test(test_cuda__runs_in_place),
+        cmocka_unit_test(test_cuda__refuses_ids_out_of_range),
+    };
+    if (argc > 1) {
+        against_ref_seed = strtoull(argv[1], NULL, 10);
+    }
+    n_wanted = argc > 2 ? argc - 2 : 0;
+    wanted = argv + 2;
+    printf("seed %llu\n", (unsigned long long)against_ref_seed);
+    return cmocka_run_group_tests(tests, make_backends, drop_backends);
+}

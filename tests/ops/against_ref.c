@@ -1,0 +1,227 @@
+#include "tests/ops/against_ref.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/graph/ops/op_table.h"
+#include "executor/device/convert.h"
+#include "spmd/target/cpu_einsum_plan.h"
+#include "tests/ops/eval.h"
+
+enum { PERTURBED = 3 };
+
+uint64_t against_ref_seed = 20240517;
+
+/* A case with its operands loaded on a backend. */
+typedef struct loaded {
+    dtp_case_graph cg;
+    eval e;
+} loaded;
+
+/* With the float operands rounded to `values`. */
+static void load(loaded *l, const dtp_op_case *c, dtp_dtype float_dtype, dtp_dtype values,
+                 dtp_backend *b)
+{
+    case_build(c, float_dtype, against_ref_seed, &l->cg);
+    eval_init(&l->e, l->cg.g, b);
+    for (int32_t i = 0; i < l->cg.n_in; i++) {
+        const dtp_ttype *type = &l->cg.g->tensors[i].type;
+        for (int64_t k = 0; k < dtp_ttype_elems(type) && dtp_dtype_is_float(type->dtype); k++) {
+            double rounded;
+            dtp_element_set(values, &rounded, 0, l->cg.values[i][k]);
+            l->cg.values[i][k] = dtp_element(values, &rounded, 0);
+        }
+        eval_set(&l->e, i, l->cg.values[i]);
+    }
+}
+
+static void unload(loaded *l)
+{
+    eval_free(&l->e);
+    dtp_case_free(&l->cg);
+}
+
+/* The operands rounded once more: every float operand moved by up to one f32 rounding step. */
+static void load_perturbed(loaded *l, const dtp_op_case *c, dtp_dtype values, dtp_backend *b,
+                           uint64_t *state)
+{
+    load(l, c, DTP_F64, values, b);
+    for (int32_t i = 0; i < l->cg.n_in; i++) {
+        for (int64_t k = 0; k < dtp_ttype_elems(&l->cg.g->tensors[i].type); k++) {
+            double u = 2.0 * dtp_case_uniform(state) - 1.0;
+            l->cg.values[i][k] *= l->cg.is_float[i] ? 1.0 + u * 0x1p-23 : 1.0;
+        }
+        eval_set(&l->e, i, l->cg.values[i]);
+    }
+    eval_run(&l->e);
+}
+
+/* Largest element of output o of `a`, or of its difference from `b` when b is not NULL; infinite
+ * when an element is not finite. */
+static double largest(const loaded *a, const loaded *b, int32_t o)
+{
+    dtp_tensor_id t = a->cg.g->nodes[a->cg.node].out[o];
+    double most = 0.0;
+    for (int64_t i = 0; i < dtp_ttype_elems(&a->cg.g->tensors[t].type); i++) {
+        double of_a = eval_get(&a->e, t, i), of_b = b == NULL ? 0.0 : eval_get(&b->e, t, i);
+        if (isinf(of_a) && (b == NULL || of_a == of_b)) {
+            continue; /* -inf: the log-sum of no keys */
+        }
+        double x = of_a - of_b;
+        most = isfinite(x) ? fmax(most, fabs(x)) : (double)INFINITY;
+    }
+    return most;
+}
+
+/* What rounding to a dtype costs, relative to the element. */
+static double rounding(dtp_dtype dtype)
+{
+    return dtype == DTP_BF16 ? 0x1p-8 : dtype == DTP_F16 ? 0x1p-11 : 0.0;
+}
+
+/* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too; they may be larger
+ * than the result. */
+static double roundings(const loaded *l, int32_t o)
+{
+    static dtp_einsum_plan plan;
+    const dtp_node *node = &l->cg.g->nodes[l->cg.node];
+    int32_t n = 0;
+    if ((node->op->flags & DTP_OP_CONTRACTION) != 0) {
+        dtp_call_types types;
+        const dtp_op_call call = dtp_node_call(l->cg.g, node, &types);
+        dtp_einsum_plan_make(&call, &plan);
+        for (int32_t i = 0; i < plan.n_steps; i++) {
+            n += plan.steps[i].is_pack ? 0 : 1;
+        }
+    }
+    return (n > 1 ? 4.0 * n : 1.0) * rounding(l->cg.g->tensors[node->out[o]].type.dtype);
+}
+
+/* Allowed are the op's own roundings, and a few times what rounding the operands once more does:
+ * a sum that cancels cannot be better than that. Ops that only move data must be exact. */
+static void check_output(const dtp_op_case *c, const loaded *cpu, const loaded *ref,
+                         const loaded *perturbed, int32_t o)
+{
+    const double bound = dtp_op_find(c->op)->f32_error;
+    double size = largest(ref, NULL, o), error = largest(ref, cpu, o);
+    double allowed = (bound > 0.0 ? bound : bound < 0.0 ? 0.0 : 1e-6) * size;
+    for (int32_t k = 0; k < PERTURBED && allowed > 0.0; k++) {
+        allowed = fmax(allowed, 8.0 * largest(ref, &perturbed[k], o));
+    }
+    allowed += roundings(cpu, o) * size;
+    if (!(isfinite(size) && error <= allowed)) {
+        const dtp_tensor_id in = cpu->cg.n_in > 0 ? 0 : cpu->cg.g->nodes[cpu->cg.node].out[0];
+        fail_msg("'%s' (%s; out %s) of %s on %s: output %d is off by %g, allowed %g, seed %llu",
+                 c->op, c->attrs == NULL ? "" : c->attrs, c->out == NULL ? "-" : c->out,
+                 dtp_dtype_name(cpu->cg.g->tensors[in].type.dtype), cpu->e.backend->ops->name, o,
+                 error, allowed, (unsigned long long)against_ref_seed);
+    }
+}
+
+/* Floats of a dtype on a backend, against f64. */
+void against_ref_case(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *backend, dtp_backend *ref)
+{
+    loaded a, b, p[PERTURBED];
+    uint64_t state = against_ref_seed + 1;
+    load(&a, c, dtype, dtype, backend);
+    load(&b, c, DTP_F64, dtype, ref);
+    eval_run(&a.e);
+    eval_run(&b.e);
+    for (int32_t k = 0; k < PERTURBED; k++) {
+        load_perturbed(&p[k], c, dtype, ref, &state);
+    }
+    for (int32_t o = 0; o < b.cg.g->nodes[b.cg.node].n_out; o++) {
+        check_output(c, &a, &b, p, o);
+    }
+    for (int32_t k = 0; k < PERTURBED; k++) {
+        unload(&p[k]);
+    }
+    unload(&a);
+    unload(&b);
+}
+
+/* Runs the node with output o in the buffer of the operand that the op allows; the outputs must be
+ * bitwise those of the ordinary run. */
+void against_ref_in_place(const dtp_op_case *c, dtp_dtype float_dtype, dtp_backend *b, int32_t o)
+{
+    loaded plain, shared;
+    load(&plain, c, float_dtype, float_dtype, b);
+    load(&shared, c, float_dtype, float_dtype, b);
+    const dtp_node *node = &shared.cg.g->nodes[shared.cg.node];
+    int32_t j = node->op->inplace_in[o] - 1;
+    dtp_call_types types;
+    dtp_op_call call = dtp_node_call(shared.cg.g, node, &types);
+    if (j >= 0 && j < node->n_in && dtp_ttype_equal(&types.in[j], &types.out[o])) {
+        dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+        dtp_err err;
+        for (int32_t i = 0; i < node->n_in; i++) {
+            in[i] = eval_view(&types.in[i], shared.e.data[node->in[i]]);
+        }
+        for (int32_t i = 0; i < node->n_out; i++) {
+            out[i] = eval_view(&types.out[i], shared.e.data[node->out[i]]);
+        }
+        out[o].data = in[j].data;
+        eval_run(&plain.e);
+        if (eval_kernel(b, &call, in, out, &err) != DTP_OK) {
+            fail_msg("'%s' in place: %s", c->op, err.msg);
+        }
+        for (int32_t i = 0; i < node->n_out; i++) {
+            size_t bytes = (size_t)dtp_ttype_bytes(&types.out[i]);
+            const dtp_tensor_id at = i == o ? node->in[j] : node->out[i];
+            if (memcmp(eval_fetch(&shared.e, at), plain.e.host[node->out[i]], bytes) != 0) {
+                fail_msg("'%s' on '%s': output %d differs when output %d is in place", c->op,
+                         b->ops->name, i, o);
+            }
+        }
+    }
+    unload(&plain);
+    unload(&shared);
+}
+
+/* Ids and labels out of range are DTP_RANGE with the value. */
+void against_ref_refuses(dtp_backend *b, dtp_dtype dtype)
+{
+    static const struct {
+        const char *op;
+        int32_t operand;
+        double bad;
+    } refused[] = {{"embedding", 1, 5},     {"embedding_grad", 0, -1},
+                   {"cross_entropy", 1, 7}, {"cross_entropy_grad", 1, -2},
+                   {"pick", 1, 7},          {"one_hot", 0, 7},
+                   {"gather", 1, 7},        {"scatter_add", 0, -1}};
+    for (size_t k = 0; k < sizeof refused / sizeof refused[0]; k++) {
+        const dtp_op_case *c = DTP_OP_CASES;
+        while (strcmp(c->op, refused[k].op) != 0) {
+            c++;
+        }
+        loaded l;
+        dtp_call_types types;
+        dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+        dtp_err err;
+        char text[32];
+        load(&l, c, dtype, DTP_F64, b);
+        l.cg.values[refused[k].operand][1] = refused[k].bad;
+        eval_set(&l.e, refused[k].operand, l.cg.values[refused[k].operand]);
+        const dtp_node *node = &l.cg.g->nodes[l.cg.node];
+        dtp_op_call call = dtp_node_call(l.cg.g, node, &types);
+        for (int32_t n = 0; n < node->n_in; n++) {
+            in[n] = eval_view(&types.in[n], l.e.data[node->in[n]]);
+        }
+        for (int32_t n = 0; n < node->n_out; n++) {
+            out[n] = eval_view(&types.out[n], l.e.data[node->out[n]]);
+        }
+        if (eval_kernel(b, &call, in, out, &err) != DTP_RANGE) {
+            fail_msg("'%s' on '%s' takes %g", c->op, b->ops->name, refused[k].bad);
+        }
+        (void)snprintf(text, sizeof text, "%g", refused[k].bad);
+        assert_non_null(strstr(err.msg, text));
+        unload(&l);
+    }
+}
