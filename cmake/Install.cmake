@@ -2,7 +2,6 @@
 # the headers of include/dtp; a CMake package (find_package(dtp), targets dtp::dtp and dtp::planner) and a pkg-config file for each.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON) # to libraries of the CUDA toolkit outside of the system folders
 
 # dtp_shared(<target> <export name> <static library>...): a shared library of whole static ones. What it exports, the public headers say.
 file(WRITE ${CMAKE_BINARY_DIR}/anchor.c "/* A shared library consists of static ones. */\ntypedef int dtp_anchor;\n")
