@@ -73,7 +73,8 @@ struct dtp_machine {
     bool overlap;                     /* communication runs beside compute */
     dtp_slowdown slowdown;            /* while they overlap */
     const char *provenance_how, *provenance_date, *provenance_host, *provenance_tool;
-    const char *blas; /* GEMM kernel set the measurements used, "" = not stated */
+    const char *provenance_device; /* name, clocks and driver of the device */
+    const char *blas;              /* GEMM kernel set the measurements used, "" = not stated */
     int32_t provenance_threads, provenance_ranks; /* of the measurement; 0 = not stated */
     double gemm_fit_error;          /* largest relative deviation of a GEMM sample from the grid */
     const dtp_gemm_grid *gemm_grid; /* made by dtp_machine_index; NULL when there are no points */

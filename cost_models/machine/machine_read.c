@@ -25,7 +25,7 @@ static const char *const OP_KEYS[] = {"op", "flops", "fit_error", "points", NULL
 static const char *const GEMM_KEYS[] = {"fit_error", "points", NULL};
 static const char *const COLL_KEYS[] = {"kind", "level", "ranks", "fit_error", "points", NULL};
 static const char *const LEVEL_KEYS[] = {"name", "size", "latency_s", "bw_Bps", NULL};
-static const char *const PROVENANCE_KEYS[] = {"how",  "date",    "host",  "tool",
+static const char *const PROVENANCE_KEYS[] = {"how",  "date",    "host",  "tool", "device",
                                               "blas", "threads", "ranks", NULL};
 
 static dtp_status read_number(const dtp_json *v, dtp_machine_number number, double *out,
@@ -356,6 +356,7 @@ static dtp_status read_provenance(dtp_machine *m, const dtp_json *root, dtp_err 
     } texts[] = {{"date", &m->provenance_date},
                  {"host", &m->provenance_host},
                  {"tool", &m->provenance_tool},
+                 {"device", &m->provenance_device},
                  {"blas", &m->blas}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const dtp_json *v = dtp_json_get(p, texts[i].key);
