@@ -37,5 +37,6 @@ function(dtp_add_library name)
     add_library(${name} STATIC ${ARGN})
     target_link_libraries(${name} PUBLIC dtp_flags)
     # Shared libraries made of it export what include/dtp declares, and nothing else (DTP_API in dtp/status.h).
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden
+        CUDA_VISIBILITY_PRESET hidden)
 endfunction()
