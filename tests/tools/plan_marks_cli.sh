@@ -75,7 +75,7 @@ grep -q another "$here/err" && bad "a plan without a machine was made for anothe
 for needs in "" "--mode tensor" "--rules batch:x" "--mode tensor --pin images:batch@x"; do
     # shellcheck disable=SC2086
     XDG_CACHE_HOME='' HOME='' "$bin/dtplan" plan $model --mesh x:2 $needs >"$here/out" 2>"$here/err"
-    [ $? -eq 1 ] && grep -q 'neither XDG_CACHE_HOME nor HOME' "$here/err" || bad "'$needs' without a machine: $(head -1 "$here/err")"
+    [ $? -eq 2 ] && grep -q 'neither XDG_CACHE_HOME nor HOME' "$here/err" || bad "'$needs' without a machine: $(head -1 "$here/err")"
 done
 
 # ---- optimizer states of a checkpoint, forward
