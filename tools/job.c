@@ -1,4 +1,5 @@
 #include "tools/job.h"
+#include "tools/machines.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -86,7 +87,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     from.backend = source->plan == NULL ? source->backend : NULL;
     DTP_TRY(tool_read_graph(&from, &job->model, err));
     if (source->machine != NULL) {
-        DTP_TRY(dtp_machine_read(source->machine, &job->machine, err));
+        DTP_TRY(tool_machine_read(source->machine, &job->machine, err));
     }
     if (source->plan != NULL) {
         if (decided(source) != NULL) {

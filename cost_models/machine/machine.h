@@ -60,7 +60,7 @@ typedef struct dtp_slowdown {
 
 struct dtp_machine {
     dtp_arena *arena;
-    const char *name, *kind; /* kind: "cpu" | "cuda" */
+    const char *name, *kind; /* kind: "cpu" | "cuda" | "hip" | "tpu" */
     const char *place; /* how messages begin: the file it was read from, or "machine 'NAME'" */
     int64_t memory_bytes;
     double mem_bw_Bps, launch_s;

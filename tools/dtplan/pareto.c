@@ -10,6 +10,7 @@
 #include "planner/tensors/plan_tensor.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
+#include "tools/machines.h"
 
 static const char *mode_name(dtp_plan_mode plan)
 {
@@ -115,7 +116,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
     }
     DTP_TRY(tool_read_graph(&c->source, &c->graph, err));
-    DTP_TRY(dtp_machine_read(c->source.machine, &c->machine, err));
+    DTP_TRY(tool_machine_read(c->source.machine, &c->machine, err));
     c->arena = dtp_arena_create();
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();

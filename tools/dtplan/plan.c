@@ -12,6 +12,7 @@
 #include "tools/dtplan/print.h"
 #include "tools/interrupt.h"
 #include "tools/job.h"
+#include "tools/machines.h"
 
 typedef struct plan_command {
     tool_source source;
@@ -314,13 +315,14 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if ((c->source.mesh != NULL) == (c->options.devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }
-    if (c->source.machine == NULL && !is_by_pins(c)) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "--machine FILE is missing ('dtrun bench -o FILE' measures this machine)");
-    }
     DTP_TRY(tool_read_graph(&c->source, &c->model, err));
     if (c->source.machine != NULL) {
-        DTP_TRY(dtp_machine_read(c->source.machine, &c->machine, err));
+        DTP_TRY(tool_machine_read(c->source.machine, &c->machine, err));
+    } else if (!is_by_pins(c)) {
+        dtp_mesh mesh;
+        DTP_TRY(dtp_mesh_parse(c->source.mesh == NULL ? "" : c->source.mesh, &mesh, err));
+        const int32_t ranks = c->source.mesh != NULL ? dtp_mesh_ranks(&mesh) : c->options.devices;
+        DTP_TRY(tool_machine_here(ranks, &c->machine, err));
     }
     return run_planner(c, err);
 }
@@ -333,7 +335,9 @@ int dtplan_plan(int argc, char **argv)
         {"--devices", TOOL_COUNT, "N", &c.options.devices, 1, 1 << 20,
          "search the mesh shape for N devices"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
-         "machine file; plans that follow --style and --pin need none and then say no times"},
+         "machine file or name (default: this machine); plans that follow --style and --pin need "
+         "none "
+         "and then say no times"},
         {"--target", TOOL_STRING, "NAME", &c.options.target, 0, 0,
          "what the program is for: cpu (default), cpu_packed or ref"},
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,

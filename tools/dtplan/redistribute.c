@@ -13,6 +13,7 @@
 #include "spmd/redistribute/steps.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
+#include "tools/machines.h"
 #include "core/layout/placement_text.h"
 
 enum { WARNING_BYTES = 192 };
@@ -283,7 +284,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->machine_file != NULL) {
         c->pricer = malloc(sizeof *c->pricer);
         DTP_TRY(DTP_MEMORY(err, c->pricer));
-        DTP_TRY(dtp_machine_read(c->machine_file, &c->machine, err));
+        DTP_TRY(tool_machine_read(c->machine_file, &c->machine, err));
         DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, &dtp_target_cpu, c->pricer, err));
         c->price = machine_step_price;
         c->price_user = c;

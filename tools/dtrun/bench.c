@@ -10,6 +10,7 @@
 #include "executor/bench/bench.h"
 #include "executor/cpu/gemm/blas.h"
 #include "tools/dtrun/options.h"
+#include "tools/machines.h"
 
 typedef struct bench_command {
     tool_ranks ranks;
@@ -55,6 +56,14 @@ static dtp_status write_machine(const bench_command *c, const dtp_backend *backe
     DTP_TRY(dtp_machine_fit(samples, &options, &machine, err));
     dtp_status s = dtp_machine_write(machine, &text, err);
     dtp_machine_destroy(machine);
+    /* kept for the next 'dtplan plan' without --machine, where there is a place for it */
+    char kept[4096];
+    dtp_err unkept = {0};
+    if (s == DTP_OK && device.text[0] == '\0' &&
+        (tool_machine_cache(samples->ranks, kept, sizeof kept, &unkept) != DTP_OK ||
+         dtp_file_write(kept, text, strlen(text), &unkept) != DTP_OK)) {
+        (void)fprintf(stderr, "not kept for plans without --machine: %s\n", unkept.msg);
+    }
     if (s == DTP_OK && c->output != NULL) {
         s = dtp_file_write(c->output, text, strlen(text), err);
         if (s == DTP_OK) {
