@@ -1,5 +1,7 @@
 /* A plan as text for people. */
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/base/units.h"
 #include "core/plan/plan_internal.h"
@@ -96,7 +98,10 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     }
     print_choices(plan, g, out);
     for (int32_t i = 0; i < plan->n_pins; i++) {
-        dtp_strbuf_addf(out, "pin: %s\n", plan->pins[i]);
+        const char *pin = plan->pins[i];
+        const bool memory = strncmp(pin, "memory ", 7) == 0; /* a number of bytes follows */
+        dtp_strbuf_addf(out, "pin: %s%s\n", memory ? "memory " : pin,
+                        memory ? dtp_byte_count(strtod(pin + 7, NULL)).text : "");
     }
     for (int32_t i = 0; i < plan->n_tried; i++) {
         dtp_strbuf_addf(out, "tried: %s\n", plan->tried[i]);
