@@ -47,7 +47,7 @@ PYTHON
 # ---- pins need no machine
 "$bin/dtplan" plan $model --mesh x:2 --pin "images: batch@x" -o "$here/pins.plan" >"$here/pins.txt" 2>"$here/err" ||
     bad "--pin without --machine: $(head -1 "$here/err")"
-grep -q 'peak bytes' "$here/pins.txt" || bad "the peak of memory is not said"
+grep -q 'peak per rank' "$here/pins.txt" || bad "the peak of memory is not said"
 grep -Eq '(^| )[0-9.]+ s|total s|compute s|vs plan| ps' "$here/pins.txt" && bad "times without a machine"
 "$bin/dtplan" plan $model --mesh x:2 --pin "images: batch@x" --machine $machine -o "$here/priced.plan" >/dev/null || bad "with a machine"
 /usr/bin/env python3 - "$here" <<'PYTHON' || bad "the plan without a machine"

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "dtp/planner.h"
+#include "core/base/units.h"
 #include "dtp/session.h"
 #include "planner/mtf/mtf_layout.h"
 #include "tools/dtplan/options.h"
@@ -63,6 +64,13 @@ static dtp_status describe(const plan_command *c, const dtp_plan *plan, dtp_plan
     return DTP_OK;
 }
 
+/* A cost: picoseconds or, of the memory objective, bytes. */
+static dtp_quantity cost_text(const plan_command *c, int64_t cost)
+{
+    return strcmp(c->objective, "memory") == 0 ? dtp_byte_count((double)cost)
+                                               : dtp_seconds(1e-12 * (double)cost);
+}
+
 /* The communication report takes the place of the plan on standard output. */
 static dtp_status put_planned(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
 {
@@ -84,10 +92,11 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         dtp_mesh_print(&r->mesh, mesh);
         dtp_strbuf_addf(&report, "%-22s %-10s", mesh, dtp_mesh_outcome_name(r->outcome));
         if (r->outcome == DTP_MESH_PLANNED) {
-            dtp_strbuf_addf(&report, " %12.6f s, cost %" PRId64 ", bound %" PRId64, r->step_time_s,
-                            r->cost, r->bound);
+            dtp_strbuf_addf(&report, " %10s, cost %s, bound %s", dtp_seconds(r->step_time_s).text,
+                            cost_text(c, r->cost).text, cost_text(c, r->bound).text);
         } else if (r->outcome == DTP_MESH_PRUNED) {
-            dtp_strbuf_addf(&report, " nothing costs less than %" PRId64 " there", r->bound);
+            dtp_strbuf_addf(&report, " nothing costs less than %s there",
+                            cost_text(c, r->bound).text);
         }
         dtp_strbuf_add(&report, "\n");
     }
@@ -114,15 +123,18 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *r
         dtp_strbuf_addf(&text, " with '%s'", c->source.rules);
     }
     if (result->memory_limit_bytes > 0) {
-        dtp_strbuf_addf(&text, " fit into %" PRId64 " bytes per rank", result->memory_limit_bytes);
+        dtp_strbuf_addf(&text, " fit into %s per rank",
+                        dtp_byte_count((double)result->memory_limit_bytes).text);
     }
     if (result->smallest_peak_bytes > 0) {
-        dtp_strbuf_addf(&text, "; the smallest memory limit that works is %s%" PRId64,
+        dtp_strbuf_addf(&text, "; the smallest memory limit that works is %s%s (--memory %" PRId64,
                         result->smallest_bound == result->smallest_peak_bytes ? "" : "about ",
+                        dtp_byte_count((double)result->smallest_peak_bytes).text,
                         result->smallest_peak_bytes);
         if (result->smallest_bound > 0 && result->smallest_bound < result->smallest_peak_bytes) {
-            dtp_strbuf_addf(&text, " (none below %" PRId64 " does)", result->smallest_bound);
+            dtp_strbuf_addf(&text, "; none below %" PRId64 " does", result->smallest_bound);
         }
+        dtp_strbuf_add(&text, ")");
     }
     dtp_strbuf_add(&text, "\n");
     for (int32_t i = 0; i < result->n_tried; i++) {
