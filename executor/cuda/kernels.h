@@ -19,6 +19,7 @@
     X(elementwise)                                                                                 \
     X(optimizer)                                                                                   \
     X(random)                                                                                      \
+    X(reduce)                                                                                      \
     X(shape)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
 DTP_CUDA_FAMILIES(DTP_CUDA_DECLARE)
