@@ -67,6 +67,9 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     if (o->plan != NULL && !dtp_plan_is_for_model(o->plan, model)) { /* tensors of other sizes */
         job->lowering.listed.unlisted = dtp_redistributor_generic();
     }
+    if (o->plan == NULL && o->target != NULL) {
+        DTP_TRY(dtp_target_find(o->target, &job->lowering.options.target, err));
+    }
     if (o->strict) {
         /* Pins are those that the plan was made from; rules have none. */
         const dtp_plan *plan = o->plan;

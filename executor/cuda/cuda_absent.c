@@ -1,4 +1,4 @@
-/* The CUDA backend of a library that was built without the CUDA toolkit. */
+/* The CUDA backend of a library that was built without the CUDA toolkit, and of dtplan. */
 #include "executor/cuda/cuda.h"
 
 dtp_status dtp_backend_cuda_create(int32_t device, dtp_backend **out, dtp_err *err)
