@@ -392,7 +392,7 @@ void settle(clique &group)
 ncclResult_t wait_ready(guard &lock, member &m)
 {
     run_until(lock, [&m] { return m.ready || m.aborted; });
-    return m.aborted ? ncclInvalidUsage : m.error;
+    return m.aborted || m.group->failed ? ncclInvalidUsage : ncclSuccess;
 }
 
 /* Blocking communicators wait at once, or at the end of the group. */
