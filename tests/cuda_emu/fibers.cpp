@@ -481,3 +481,8 @@ void cuda_emu_warp(unsigned mask, void *mine, cuda_emu_combine combine, const ch
     thread.line = line;
     emu::park(emu::at::warp);
 }
+
+void cuda_emu_stop(const char *text)
+{
+    emu::stop_block(text);
+}
