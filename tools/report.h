@@ -6,6 +6,8 @@
 #include "core/base/json_writer.h"
 #include "core/layout/mesh.h"
 
+enum { TOOL_COLUMNS = 80 }; /* that text takes */
+
 typedef enum tool_field_kind {
     FIELD_IS_END, /* ends a list of fields */
     FIELD_IS_ABSENT,

@@ -29,8 +29,7 @@ static void print_prediction(const char *name, const dtp_prediction *p, double b
     dtp_strbuf_addf(out, "%-22s %10s %10s %10s %10s %8.2fx%s\n", name,
                     dtp_seconds(p->step_time_s).text, dtp_seconds(p->compute_s).text,
                     dtp_seconds(p->comm_s).text, dtp_byte_count((double)p->peak_bytes).text,
-                    best > 0.0 ? p->step_time_s / best : 1.0,
-                    fits ? "" : "  over the memory limit");
+                    best > 0.0 ? p->step_time_s / best : 1.0, fits ? "" : "*");
 }
 
 static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
@@ -44,14 +43,18 @@ static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
     dtp_strbuf_addf(out, "\n%-22s %10s %10s %10s %10s %9s\n", "predicted per step", "step",
                     "compute", "comm", "peak", "vs plan");
     print_prediction("this plan", &plan->predicted, best, true, out);
+    bool all_fit = true;
     for (int32_t i = 0; i < plan->n_baselines; i++) {
         const dtp_baseline *b = &plan->baselines[i];
         if (b->legal) {
-            print_prediction(b->name, &b->predicted, best, dtp_plan_baseline_fits(plan, b), out);
+            const bool fits = dtp_plan_baseline_fits(plan, b);
+            print_prediction(b->name, &b->predicted, best, fits, out);
+            all_fit = all_fit && fits;
         } else {
             dtp_strbuf_addf(out, "%-22s not applicable: %s\n", b->name, b->why);
         }
     }
+    dtp_strbuf_add(out, all_fit ? "" : "* over the memory limit\n");
 }
 
 static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)

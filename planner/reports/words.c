@@ -209,7 +209,7 @@ void dtp_words_dim_print(const dtp_graph *g, const dtp_words_dim *d, dtp_strbuf 
         dtp_strbuf_addf(out, "%scontext parallel: attention by %s", between,
                         dtp_dims_name(&g->dims, d->context));
         between = "; ";
-    } else if (d->norms >= 0 && d->ways[DTP_WAY_SEQUENCE] <= SOME) {
+    } else if (d->norms >= 0 && d->ways[DTP_WAY_TENSOR] > SOME) {
         dtp_strbuf_addf(out, "%ssequence parallel: norms by %s", between,
                         dtp_dims_name(&g->dims, d->norms));
         between = "; ";

@@ -7,40 +7,15 @@
 #include "cost_models/comm_report.h"
 #include "spmd/program/peak.h"
 
-enum { WIDTH = 80, DEAREST = 3, NAME_BYTES = 160 };
-
-/* Appends text in lines of WIDTH columns; those after the first are indented. */
-static void wrap(const char *text, int32_t indent, dtp_strbuf *out)
-{
-    int32_t column = 0;
-    while (*text != '\0') {
-        const int32_t n = (int32_t)strcspn(text, " \n");
-        if (column > indent && column + 1 + n > WIDTH) {
-            dtp_strbuf_addf(out, "\n%*s", indent, "");
-            column = indent;
-        } else if (column > 0 && column != indent) {
-            dtp_strbuf_add(out, " ");
-            column++;
-        }
-        dtp_strbuf_addf(out, "%.*s", n, text);
-        column += n;
-        text += n + (text[n] != '\0' ? 1 : 0);
-    }
-    dtp_strbuf_add(out, "\n");
-}
+enum { DEAREST = 3, NAME_BYTES = 160 };
 
 static void print_mesh_dims(const dtp_graph *g, const dtp_sharding *s, const dtp_words_dim *dims,
                             dtp_strbuf *out)
 {
     dtp_strbuf_add(out, "\nwhat it does\n");
     for (int32_t m = 0; m < s->mesh.n_dims; m++) {
-        dtp_strbuf line = {0};
-        dtp_strbuf_addf(&line, "%s (%d): ", s->mesh.names[m], (int)s->mesh.sizes[m]);
-        dtp_words_dim_print(g, &dims[m], &line);
-        dtp_strbuf_add(out, "  ");
-        wrap(line.text != NULL ? line.text : "", 4, out);
-        out->failed = out->failed || line.failed;
-        dtp_strbuf_free(&line);
+        dtp_strbuf_addf(out, "  %s (%d): ", s->mesh.names[m], (int)s->mesh.sizes[m]);
+        dtp_words_dim_print(g, &dims[m], out);
     }
 }
 

@@ -117,6 +117,9 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         }
         dtp_strbuf_add(&report, "\n");
     }
+    if (!c->comm_report && !c->json) {
+        dtp_strbuf_wrap(&report, 0, TOOL_COLUMNS);
+    }
     s = s == DTP_OK ? tool_put_both(c->output, &text, &report, err) : s;
     dtp_strbuf_free(&text);
     dtp_strbuf_free(&report);
