@@ -20,7 +20,8 @@
     X(optimizer)                                                                                   \
     X(random)                                                                                      \
     X(reduce)                                                                                      \
-    X(shape)
+    X(shape)                                                                                       \
+    X(softmax)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
 DTP_CUDA_FAMILIES(DTP_CUDA_DECLARE)
 
