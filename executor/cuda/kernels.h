@@ -23,7 +23,8 @@
     X(random)                                                                                      \
     X(reduce)                                                                                      \
     X(rope)                                                                                        \
-    X(shape)
+    X(shape)                                                                                       \
+    X(softmax)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
 DTP_CUDA_FAMILIES(DTP_CUDA_DECLARE)
 
