@@ -118,8 +118,11 @@ static void cuda_destroy(dtp_backend *b)
     if (c->blas != NULL) {
         (void)cublasLtDestroy(c->blas);
     }
-    if (c->compute != NULL) {
-        (void)cudaStreamDestroy(c->compute);
+    const cudaStream_t queues[] = {c->compute, c->comm, c->copy};
+    for (int32_t i = 0; i < 3; i++) {
+        if (queues[i] != NULL) {
+            (void)cudaStreamDestroy(queues[i]);
+        }
     }
     (void)cudaFree(c->records);
     (void)cudaFreeHost(c->errors);
@@ -149,6 +152,8 @@ static dtp_status open(dtp_cuda *c, dtp_err *err)
 {
     DTP_CUDA_TRY(err, cudaSetDevice(c->device));
     DTP_CUDA_TRY(err, cudaStreamCreateWithFlags(&c->compute, cudaStreamNonBlocking));
+    DTP_CUDA_TRY(err, cudaStreamCreateWithFlags(&c->comm, cudaStreamNonBlocking));
+    DTP_CUDA_TRY(err, cudaStreamCreateWithFlags(&c->copy, cudaStreamNonBlocking));
     void *records = NULL, *errors = NULL;
     DTP_CUDA_TRY(err, cudaMalloc(&records, DTP_CUDA_RECORDS * sizeof *c->records));
     c->records = records;

@@ -12,7 +12,7 @@ enum { DTP_CUDA_RECORDS = 64, DTP_CUDA_ERRORS = 4096 };
 typedef struct dtp_cuda {
     dtp_backend base;
     int32_t device;
-    cudaStream_t compute;
+    cudaStream_t compute, comm, copy; /* kernels; collectives; feeds */
     cublasLtHandle_t blas;
     dtp_step_record *records; /* in device memory */
     const dtp_step_record *record_hosts[DTP_CUDA_RECORDS];
