@@ -79,6 +79,9 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
             dtp_pins_strict(job->graph, &job->sharding, job->lowering.redistributor, &pins, err));
     }
     dtp_lower_options options = job->lowering.options;
+    if (o->plan == NULL && o->target != NULL) {
+        DTP_TRY(dtp_target_find(o->target, &options.target, err));
+    }
     DTP_TRY(find_fetches(job, o, &options.n_fetch, &options.fetch, err));
     DTP_TRY(dtp_lower(job->graph, &job->sharding, &options, &job->program, err));
     DTP_TRY(dtp_program_check(job->program, err));

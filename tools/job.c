@@ -101,6 +101,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     options.remat = source->remat;
     options.microbatches = source->microbatches;
     options.strict = source->strict;
+    options.target = source->target;
     options.machine = job->machine;
     return dtp_job_create(job->model, &options, &job->run, err);
 }

@@ -33,7 +33,7 @@ typedef struct dtp_comm_ops {
     /* OPTIONAL. Tells the peers that this rank fails, so that none hangs. */
     void (*abort)(dtp_comm *c, const char *why);
     /* OPTIONAL. See dtp_comm_alike_here. */
-    dtp_status (*alike_here)(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err);
+    dtp_status (*alike_here)(dtp_comm *c, uint64_t key, int32_t *index, int32_t *n, dtp_err *err);
     void (*destroy)(dtp_comm *c);
 } dtp_comm_ops;
 
@@ -110,8 +110,10 @@ void dtp_comm_abort(dtp_comm *c, const char *why);
 dtp_status dtp_comm_conclude(dtp_comm *c, dtp_status mine, const dtp_comm_reporter *reporter,
                              dtp_err *err) DTP_MUST_CHECK;
 
-/* On how many ranks of this machine `key` is the same, this one included; at least 1. Collective
- * over all ranks of an mpi communicator; virtual ranks are all alike. */
-dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
+/* On how many ranks of this machine `key` is the same, this one included; at least 1. *index: the
+ * number of this one among them, by rank. Collective over all ranks of an mpi communicator; virtual
+ * ranks are all alike. */
+dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *index, int32_t *n,
+                               dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -63,9 +63,9 @@ typedef struct dtp_transport_ops {
     /* OPTIONAL. Gives up what was started: no buffer is touched once it returns, and peers that
      * wait for this rank learn `why`. */
     void (*abort)(dtp_transport *t, const char *why);
-    /* OPTIONAL, of a queued transport. Looks, without waiting, how the collectives on the queues are
-     * doing; called again and again while the host waits for a queue, waited_s seconds so far, and
-     * once at the end. DTP_COMM when a collective failed, or a peer is lost: then abort comes. */
+    /* OPTIONAL, of a queued transport. Looks, without waiting, at the collectives on the queues;
+     * called again and again while the host waits for a queue, waited_s seconds so far, and once at
+     * the end. DTP_COMM when a collective failed, or a peer is lost: then abort comes. */
     dtp_status (*poll)(dtp_transport *t, double waited_s, dtp_err *err);
     /* OPTIONAL. Of a transport that is not part of a communicator; the queues are idle. */
     void (*destroy)(dtp_transport *t);

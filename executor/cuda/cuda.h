@@ -7,9 +7,11 @@
 #include "executor/comm/communicator.h"
 #include "executor/device/backend.h"
 
-/* A backend on device number `device` of those that this process sees. DTP_UNSUPPORTED when the
- * library was built without CUDA, or driver or device are missing: the message says which. */
-dtp_status dtp_backend_cuda_create(int32_t device, dtp_backend **out, dtp_err *err) DTP_MUST_CHECK;
+/* A backend for rank number `local_rank` of those on this machine: on that device of those that
+ * this process sees, counted in circles. DTP_UNSUPPORTED when the library was built without CUDA,
+ * or driver or device are missing: the message says which. */
+dtp_status dtp_backend_cuda_create(int32_t local_rank, dtp_backend **out,
+                                   dtp_err *err) DTP_MUST_CHECK;
 /* A transport between the device memories of the ranks of `comm`; `b` is the CUDA backend of this
  * rank. Collective over all ranks. Borrows both; ended by (*out).ops->destroy, before them. */
 dtp_status dtp_cuda_transport_create(dtp_comm *comm, dtp_backend *b, dtp_transport *out,

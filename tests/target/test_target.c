@@ -22,7 +22,8 @@ static void test_target__found_by_name_and_listed_when_unknown(void **state)
     const dtp_target *none = NULL;
     dtp_err err = {0};
     assert_int_equal(dtp_target_find("gpu", &none, &err), DTP_INVALID);
-    assert_string_equal(err.msg, "there is no target 'gpu'; targets are cpu, cpu_packed, ref, cuda");
+    assert_string_equal(err.msg,
+                        "there is no target 'gpu'; targets are cpu, cpu_packed, ref, cuda");
     assert_null(none);
 }
 

@@ -27,7 +27,8 @@ int dtrun_bench(int argc, char **argv);
 #define DTRUN_RANK_OPTIONS(ranks)                                                                  \
     {"--comm", TOOL_STRING, "KIND", &(ranks).comm, 0, 0,                                           \
      "self, sim (threads) or mpi (default: mpi when several ranks are needed)"},                   \
-    {"--backend", TOOL_STRING, "NAME", &(ranks).backend, 0, 0, "cpu (default) or ref (f64)"},      \
+    {"--backend", TOOL_STRING, "NAME", &(ranks).backend, 0, 0,                                     \
+     "cpu (default), cuda or ref (f64)"},                                                          \
     {"--threads", TOOL_INT, "N", &(ranks).threads, 1, 4096,                                        \
      "threads per rank (default: usable cores / ranks)"},                                          \
     {"--timeout", TOOL_REAL, "SECONDS", &(ranks).timeout_s, 0.1, 1e7,                              \

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cost_models/job.h"
+#include "executor/device/cpus.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
 #include "dtp/device_mesh.h"
@@ -26,7 +27,9 @@ static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     dtp_backend *reference = NULL;
     dtp_verify_result result = {0};
     if (comm->rank == 0) {
-        DTP_TRY(dtp_backend_create(c->ranks.backend, backend->threads, &reference, err));
+        const bool cuda = strcmp(c->ranks.backend, "cuda") == 0; /* against the CPU */
+        const int32_t threads = cuda ? dtp_cpus_usable() : backend->threads;
+        DTP_TRY(dtp_backend_create(cuda ? "cpu" : c->ranks.backend, threads, &reference, err));
     }
     dtp_verify_options options = c->options; /* of this rank */
     options.n_feeds = c->feed_specs.n;
@@ -61,6 +64,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         c->ranks.backend = "cpu";
     }
     c->source.f64 = strcmp(c->ranks.backend, "ref") == 0;
+    c->source.target = strcmp(c->ranks.backend, "cuda") == 0 ? "cuda" : NULL;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
     const dtp_precision *precision = &c->job.run->precision;

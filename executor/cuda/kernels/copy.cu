@@ -43,3 +43,14 @@ cudaError_t dtp_cuda_scale_elements(cudaStream_t queue, int64_t n, int32_t dtype
     return dtp_launch(scale_kernel, dtp_grid(n, DTP_CUDA_BLOCK, 4), DTP_CUDA_BLOCK, 0, queue, n,
                       dtype, (float)factor, dst, src);
 }
+
+static __global__ void record_kernel(dtp_step_record record, dtp_step_record *dst)
+{
+    *dst = record;
+}
+
+cudaError_t dtp_cuda_put_record(cudaStream_t queue, const dtp_step_record *record,
+                                dtp_step_record *dst)
+{
+    return dtp_launch(record_kernel, 1, 1, 0, queue, *record, dst);
+}
