@@ -1,0 +1,68 @@
+/* Control of the emulated CUDA device, for tests alone. Plain C.
+ *
+ * The emulated device runs CUDA sources on the CPU: kernels as fibers, streams in any order that events allow. All choices
+ * follow from one seed, so a failure repeats with its seed as long as one host thread issues the work.
+ *
+ * Costs on one core of a server: a launch 1 µs to enqueue and run, 8 ns a thread, 70 ns more for each barrier or
+ * warp operation that a thread takes part in (1 µs under the address sanitizer). */
+#ifndef CUDA_EMU_H
+#define CUDA_EMU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cuda_emu_counters {
+    uint64_t launches;       /* of kernels by the host, captured ones included */
+    uint64_t kernels;        /* that ran, graphs included */
+    uint64_t graph_launches; /* by the host */
+    uint64_t
+        host_syncs; /* calls in which the host waits for the device, blocking copies included */
+    uint64_t event_waits;  /* calls of cudaStreamWaitEvent */
+    uint64_t copies;       /* copies and fills that ran */
+    uint64_t products;     /* cuBLASLt products that ran */
+    uint64_t collectives;  /* NCCL operations of one rank that ran */
+    uint64_t errors;       /* faults that the emulator reported */
+    uint64_t live_device;  /* device allocations not freed */
+    uint64_t live_host;    /* pinned allocations not freed */
+    uint64_t live_objects; /* streams, events, graphs, communicators not destroyed */
+    size_t device_bytes;   /* allocated on all devices now */
+    size_t device_peak;    /* the largest device_bytes since reset */
+};
+
+enum cuda_emu_fault {
+    CUDA_EMU_DROP_WAIT,    /* the n-th cudaStreamWaitEvent does nothing */
+    CUDA_EMU_DROP_BARRIER, /* the n-th barrier line that kernels reach is passed without waiting */
+    CUDA_EMU_FAIL_MALLOC,  /* the n-th cudaMalloc finds no memory */
+    CUDA_EMU_FAIL_LAUNCH,  /* the n-th launch ends in cudaErrorLaunchFailure when it runs */
+    CUDA_EMU_FAULTS
+};
+
+/* The state of a new process: no memory, no streams, counters zero, faults off, one device, seed 1. Device memory is
+ * given up; streams, events, graphs and communicators must not be used any more. */
+void cuda_emu_reset(void);
+/* Order of streams, blocks, threads and fragment cells from here on. */
+void cuda_emu_seed(uint64_t seed);
+/* Number of devices, 0 to 16; at 0 every call returns cudaErrorNoDevice. */
+void cuda_emu_devices(int count);
+/* Memory of each device; allocations beyond it fail. At the start 8 GiB. */
+void cuda_emu_memory(size_t bytes);
+/* Streams run in the order of their calls at once: what a device does that is never late. At the start 0. */
+void cuda_emu_in_order(int on);
+/* Count from 1; 0 turns the fault off. */
+void cuda_emu_set_fault(enum cuda_emu_fault fault, uint64_t n);
+struct cuda_emu_counters cuda_emu_count(void);
+/* The last fault in words, of any thread; "" when there was none. Each one is printed to stderr as well, unless quiet. */
+const char *cuda_emu_message(void);
+void cuda_emu_quiet(int on);
+/* Whether all bytes lie in one live allocation of a device. */
+int cuda_emu_is_device(const void *address, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
