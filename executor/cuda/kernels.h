@@ -17,8 +17,10 @@
 /* X(family) stands for the kernels dtp_cuda_<family>[] of a file, ended by one without an op. */
 #define DTP_CUDA_FAMILIES(X)                                                                       \
     X(elementwise)                                                                                 \
+    X(lookup)                                                                                      \
     X(optimizer)                                                                                   \
     X(random)                                                                                      \
+    X(rope)                                                                                        \
     X(shape)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
 DTP_CUDA_FAMILIES(DTP_CUDA_DECLARE)
