@@ -20,6 +20,7 @@
     X(lookup)                                                                                      \
     X(optimizer)                                                                                   \
     X(random)                                                                                      \
+    X(reduce)                                                                                      \
     X(rope)                                                                                        \
     X(shape)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];

@@ -41,7 +41,10 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
     r->borrowed = options->borrowed_memory;
     r->failure = options->failure;
     r->graphs = !options->no_graph && !options->profile;
-    dtp_status status = DTP_NEW(arena, r->flights[0].raw, DTP_RUNNER_RAW, err);
+    dtp_status status = DTP_OK;
+    if (backend->ops->queue == NULL) {
+        status = DTP_NEW(arena, r->flights[0].raw, DTP_RUNNER_RAW, err);
+    }
     status = status == DTP_OK ? dtp_runner__bind_all(r, options->profile, err) : status;
     if (status != DTP_OK) {
         dtp_runner_destroy(r);

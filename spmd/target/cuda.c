@@ -1,4 +1,5 @@
 /* The target of the CUDA backend. */
+#include "spmd/target/cuda_fold.h"
 #include "spmd/target/cuda_workspace.h"
 #include "spmd/target/target.h"
 
@@ -15,7 +16,15 @@ static int64_t workspace_scatter(const dtp_op_call *call)
 }
 
 static const dtp_target_op cuda_ops[] = {
+    {"all", dtp_cuda_fold_workspace, NULL},
+    {"any", dtp_cuda_fold_workspace, NULL},
     {"embedding_grad", workspace_scatter, NULL},
+    {"layer_norm_grad", dtp_cuda_norm_grad_workspace, NULL},
+    {"layer_norm_grad_apply", dtp_cuda_norm_grad_workspace, NULL},
+    {"norm", dtp_cuda_fold_workspace, NULL},
+    {"reduce", dtp_cuda_fold_workspace, NULL},
+    {"rms_norm_grad", dtp_cuda_norm_grad_workspace, NULL},
+    {"rms_norm_grad_apply", dtp_cuda_norm_grad_workspace, NULL},
     {"scatter_add", workspace_scatter, NULL},
     {.op = NULL},
 };
