@@ -12,7 +12,7 @@ dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err)
 {
     const dtp_queue_ops *queue = r->backend->ops->queue;
     const size_t n = (size_t)dtp_program_microbatches(r->program);
-    const size_t words = (size_t)r->state.n_words * sizeof(dtp_error_word);
+    const size_t words = 2 * (size_t)r->state.n_words * sizeof(dtp_error_word);
     DTP_TRY(DTP_NEW(r->arena, r->recordings, n, err));
     DTP_TRY(DTP_NEW(r->arena, r->ran, n, err));
     for (int32_t k = 0; k < DTP_RUNNER_AHEAD; k++) {
