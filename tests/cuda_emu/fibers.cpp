@@ -1,8 +1,9 @@
 /* Execution of the threads of a block.
  *
- * A fiber calls the kernel for one thread after another. When a thread blocks, at a barrier or in a warp operation, its
- * fiber is parked with it and another fiber goes on. So a kernel without barriers needs one fiber and no switch. Which
- * thread goes on is drawn at every such point. */
+ * A fiber calls the kernel for one thread after another. When a thread blocks, at a barrier or
+ * in a warp operation, its fiber is parked with it and another fiber goes on. So a kernel
+ * without barriers needs one fiber and no switch. Which thread goes on is drawn at every such
+ * point. */
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -73,8 +74,9 @@ struct block_state {
     fiber main;
     fiber *active;
     std::vector<fiber *> idle;
-    std::vector<fiber *> pool;
 } block;
+/* Of all fibers ever made; it outlives the static objects. */
+std::vector<fiber *> &pool = *new std::vector<fiber *>;
 
 void enter(fiber *f);
 
@@ -249,7 +251,7 @@ fiber *idle_fiber()
         f->stack = static_cast<char *>(stack) + 4096;
         f->bottom = f->stack;
         f->bytes = stack_bytes;
-        block.pool.push_back(f);
+        pool.push_back(f);
         block.idle.push_back(f);
         enter(f);
     }
@@ -405,7 +407,7 @@ std::string run_grid(cuda_emu_call *call, dim3 grid, dim3 threads, size_t dynami
     }
     /* Parked fibers hold frames of threads that never end. */
     block.idle.clear();
-    for (fiber *f : block.pool) {
+    for (fiber *f : pool) {
         enter(f);
         block.idle.push_back(f);
     }

@@ -1,6 +1,7 @@
-/* Streams, events and the scheduler. Work waits in the FIFO of its stream. At calls that wait, and now and then at
- * calls that issue work, the scheduler draws one of the heads that can run. Weights of the streams are drawn anew
- * now and then; a stream of weight 0 runs only when nothing else can, so work comes as late as the events allow. */
+/* Streams, events and the scheduler. Work waits in the FIFO of its stream. At calls that wait, and
+ * now and then at calls that issue work, the scheduler draws one of the heads that can run. The
+ * weights of the streams lie powers of 8 apart and are drawn anew now and then: most of the time
+ * one stream runs as early and another as late as the events allow. */
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,22 +16,20 @@ namespace
 
 void redraw(state &s)
 {
-    static const unsigned eagerness[] = {0, 0, 24, 256};
-    static const uint32_t weights[] = {0, 1, 1, 8};
+    static const unsigned eagerness[] = {0, 0, 0, 0, 16, 256};
     if (s.until_redraw-- > 0) {
         return;
     }
     s.until_redraw = 20 + s.random.below(200);
-    s.eager = eagerness[s.random.below(4)];
+    s.eager = eagerness[s.random.below(6)];
     for (CUstream_st *stream : s.streams) {
-        stream->weight = weights[s.random.below(4)];
+        stream->weight = 1u << 3 * s.random.below(8);
     }
 }
 
 uint32_t weight_of(const task &t)
 {
-    const task *launch = t.graph ? nullptr : &t;
-    return launch ? t.stream->weight : 1;
+    return t.graph ? 64 : t.stream->weight;
 }
 
 void sweep(state &s)
@@ -47,9 +46,14 @@ void sweep(state &s)
 
 struct record_work final : work {
     std::shared_ptr<event_record> record;
+    void issued(task &t) override
+    {
+        record->by = &t;
+    }
     bool start(task &t) override
     {
         record->done = true;
+        record->by = nullptr;
         record->time_s = t.begin_s;
         return true;
     }
@@ -96,6 +100,21 @@ void describe_heads()
 }
 
 } // namespace
+
+void blockers_of(task &t, std::vector<task *> &found)
+{
+    if (t.graph) {
+        graph_blockers_of(t, found);
+    } else if (&t != t.stream->queue.front().get()) {
+        found.push_back(t.stream->queue.front().get());
+    } else if (wait_work *waits = dynamic_cast<wait_work *>(t.what.get())) {
+        if (!waits->record->done) {
+            found.push_back(waits->record->by);
+        }
+    } else if (t.started) {
+        launched_tasks(t, found);
+    }
+}
 
 bool idle(const CUstream_st &stream)
 {
@@ -151,17 +170,13 @@ bool step(guard &)
         total += weight_of(*t);
     }
     task *chosen = nullptr;
-    if (total == 0) {
-        chosen = candidates[s.random.below(static_cast<uint32_t>(candidates.size()))];
-    } else {
-        uint32_t left = s.random.below(total);
-        for (task *t : candidates) {
-            if (left < weight_of(*t)) {
-                chosen = t;
-                break;
-            }
-            left -= weight_of(*t);
+    uint32_t left = s.random.below(total);
+    for (task *t : candidates) {
+        if (left < weight_of(*t)) {
+            chosen = t;
+            break;
         }
+        left -= weight_of(*t);
     }
     chosen->started = true;
     if (!chosen->graph) {
@@ -183,6 +198,7 @@ void run_until(guard &lock, const std::function<bool()> &done)
             continue;
         }
         close_memory();
+        find_deadlock();
         std::cv_status status = all().changed.wait_for(lock, std::chrono::seconds(20));
         if (status == std::cv_status::timeout && !described) {
             described = true;

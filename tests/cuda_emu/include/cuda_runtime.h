@@ -1,8 +1,9 @@
-/* CUDA C++ for the emulated device: qualifiers, built-in variables, shared memory, warp operations, atomics, math
- * and launches. In C it is the runtime API alone, as in CUDA.
+/* CUDA C++ for the emulated device: qualifiers, built-in variables, shared memory, warp
+ * operations, atomics, math and launches. In C it is the runtime API alone, as in CUDA.
  *
- * Blocks of a kernel run one after another in shuffled order, so a block must not wait for another one. Threads of a
- * block run one at a time; each runs until it reaches a barrier or a warp operation. */
+ * Blocks of a kernel run one after another in shuffled order, so a block must not wait for
+ * another one. Threads of a block run one at a time; each runs until it reaches a barrier or a
+ * warp operation. */
 #ifndef CUDA_EMU_CUDA_RUNTIME_H
 #define CUDA_EMU_CUDA_RUNTIME_H
 
@@ -17,6 +18,7 @@
 #include <cmath>
 #include <new>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #define __global__
@@ -137,7 +139,12 @@ template <typename T> inline void __stcs(T *address, T value)
     *address = value;
 }
 
-/* A launch keeps a copy of the arguments, whose bytes (`words`) are searched for host pointers. */
+/* A launch keeps a copy of the arguments. Pointers and structures among them are searched for host
+ * addresses. */
+struct cuda_emu_span {
+    const void *address;
+    size_t bytes;
+};
 struct cuda_emu_call {
     virtual void run() = 0;
     virtual ~cuda_emu_call() = default;
@@ -145,20 +152,27 @@ struct cuda_emu_call {
 template <typename... P> struct cuda_emu_call_of final : cuda_emu_call {
     void (*kernel)(P...);
     std::tuple<P...> arguments;
-    template <typename... A>
-    explicit cuda_emu_call_of(void (*k)(P...), A &&...a)
-        : kernel(k), arguments(std::forward<A>(a)...)
+    cuda_emu_span spans[sizeof...(P) + 1];
+    size_t n_spans = 0;
+    explicit cuda_emu_call_of(void (*k)(P...), const P &...a) : kernel(k), arguments(a...)
     {
+        std::apply([this](const P &...argument) { (add(argument), ...); }, arguments);
     }
     void run() override
     {
         std::apply(kernel, arguments);
     }
+    template <typename T> void add(const T &argument)
+    {
+        if (std::is_pointer<T>::value || std::is_class<T>::value) {
+            spans[n_spans++] = {&argument, sizeof argument};
+        }
+    }
 };
 void *cuda_emu_call_storage(size_t bytes); /* zeroed, of operator new */
 /* Takes the call. */
 cudaError_t cuda_emu_launch(const cudaLaunchConfig_t *config, const void *kernel,
-                            cuda_emu_call *call, const void *words, size_t bytes);
+                            cuda_emu_call *call, const cuda_emu_span *spans, size_t n);
 
 template <typename... P, typename... A>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...),
@@ -168,8 +182,8 @@ inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*k
         typedef cuda_emu_call_of<P...> call_type;
         void *storage = cuda_emu_call_storage(sizeof(call_type));
         call_type *call = new (storage) call_type(kernel, converted...);
-        return cuda_emu_launch(config, reinterpret_cast<const void *>(kernel), call,
-                               &call->arguments, sizeof(call->arguments));
+        return cuda_emu_launch(config, reinterpret_cast<const void *>(kernel), call, call->spans,
+                               call->n_spans);
     }(std::forward<A>(args)...);
 }
 
