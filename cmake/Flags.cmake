@@ -8,13 +8,17 @@ target_compile_definitions(dtp_flags INTERFACE _POSIX_C_SOURCE=200809L)
 target_link_libraries(dtp_flags INTERFACE m)
 
 if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
-    target_compile_options(dtp_flags INTERFACE
-        -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes
+    set(warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes
         -Wmissing-prototypes -Wformat=2 -Wundef -Wcast-qual -Wvla -Wdouble-promotion
         -fno-math-errno $<$<BOOL:${DTP_WERROR}>:-Werror>)
+    target_compile_options(dtp_flags INTERFACE "$<$<COMPILE_LANGUAGE:C>:${warnings}>")
+    # Kernels: the host part with the usual warnings; registers that are spilled are a warning of ptxas.
+    target_compile_options(dtp_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--std=c++17;-Xcompiler=-Wall,-Wextra;-Xptxas=--warn-on-spills>")
+    if(DTP_WERROR)
+        target_compile_options(dtp_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--Werror;all-warnings>")
+    endif()
     if(DTP_SANITIZE)
-        target_compile_options(dtp_flags INTERFACE
-            -fsanitize=${DTP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+        target_compile_options(dtp_flags INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${DTP_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
         if(DTP_SANITIZE MATCHES "thread" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
             # of fences, which order what processes share; the sanitizer sees one process
             target_compile_options(dtp_flags INTERFACE -Wno-tsan)
@@ -33,5 +37,6 @@ function(dtp_add_library name)
     add_library(${name} STATIC ${ARGN})
     target_link_libraries(${name} PUBLIC dtp_flags)
     # Shared libraries made of it export what include/dtp declares, and nothing else (DTP_API in dtp/status.h).
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden
+        CUDA_VISIBILITY_PRESET hidden)
 endfunction()

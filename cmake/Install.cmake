@@ -28,6 +28,10 @@ foreach(part ${runtime})
 endforeach()
 
 install(TARGETS dtplan dtrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY models/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.json")
+# Tools find machines beside themselves, in the build folder as where they are installed.
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models ${CMAKE_BINARY_DIR}/share/dtp SYMBOLIC)
 install(EXPORT dtp-targets NAMESPACE dtp:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dtp)
 install(DIRECTORY include/dtp/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp FILES_MATCHING PATTERN "*.h")
 

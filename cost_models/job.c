@@ -67,6 +67,9 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     if (o->plan != NULL && !dtp_plan_is_for_model(o->plan, model)) { /* tensors of other sizes */
         job->lowering.listed.unlisted = dtp_redistributor_generic();
     }
+    if (o->plan == NULL && o->target != NULL) {
+        DTP_TRY(dtp_target_find(o->target, &job->lowering.options.target, err));
+    }
     if (o->strict) {
         /* Pins are those that the plan was made from; rules have none. */
         const dtp_plan *plan = o->plan;
@@ -79,9 +82,6 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
             dtp_pins_strict(job->graph, &job->sharding, job->lowering.redistributor, &pins, err));
     }
     dtp_lower_options options = job->lowering.options;
-    if (o->plan == NULL && o->target != NULL) {
-        DTP_TRY(dtp_target_find(o->target, &options.target, err));
-    }
     DTP_TRY(find_fetches(job, o, &options.n_fetch, &options.fetch, err));
     DTP_TRY(dtp_lower(job->graph, &job->sharding, &options, &job->program, err));
     DTP_TRY(dtp_program_check(job->program, err));

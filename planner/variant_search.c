@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/units.h"
 #include "core/transform/microbatch.h"
 #include "planner/mesh_search.h"
 #include "planner/planning.h"
@@ -140,14 +141,14 @@ static dtp_status compute_bound(const search *s, const dtp_graph_variant *varian
 static const char *describe(const search *s, const dtp_plan_result *r)
 {
     if (r->plan != NULL) {
-        return dtp_arena_printf(s->arena, "%.6f s, %" PRId64 " bytes",
-                                r->plan->predicted.step_time_s, r->plan->predicted.peak_bytes);
+        return dtp_arena_printf(s->arena, "%s, %s",
+                                dtp_seconds(r->plan->predicted.step_time_s).text,
+                                dtp_byte_count((double)r->plan->predicted.peak_bytes).text);
     }
     if (!r->infeasible) {
         return r->cut_bound > 0
-                   ? dtp_arena_printf(s->arena,
-                                      "dropped, no prices add up to less than %" PRId64 " ps",
-                                      r->cut_bound)
+                   ? dtp_arena_printf(s->arena, "dropped, no prices add up to less than %s",
+                                      dtp_seconds(1e-12 * (double)r->cut_bound).text)
                    : "dropped, no prices add up to less than those without";
     }
     return "infeasible";

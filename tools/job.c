@@ -1,10 +1,19 @@
 #include "tools/job.h"
+#include "tools/machines.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "spmd/target/target.h"
+
+/* The reference backend computes what is f32 in f64. */
+static bool is_wide(const tool_source *source)
+{
+    return source->backend != NULL && strcmp(source->backend, "ref") == 0;
+}
 
 dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err)
 {
@@ -25,7 +34,7 @@ dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *
     options.n_overrides = source->dims.n;
     options.overrides = overrides;
     options.forward_only = source->forward;
-    options.f64 = source->f64 && source->precision == NULL;
+    options.f64 = is_wide(source) && source->precision == NULL;
     return dtp_model_read(source->model, &options, out, err);
 }
 
@@ -75,10 +84,10 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
 {
     dtp_mesh mesh;
     tool_source from = *source;
-    from.f64 = source->f64 && source->plan == NULL;
+    from.backend = source->plan == NULL ? source->backend : NULL;
     DTP_TRY(tool_read_graph(&from, &job->model, err));
     if (source->machine != NULL) {
-        DTP_TRY(dtp_machine_read(source->machine, &job->machine, err));
+        DTP_TRY(tool_machine_read(source->machine, &job->machine, err));
     }
     if (source->plan != NULL) {
         if (decided(source) != NULL) {
@@ -87,7 +96,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
                             decided(source));
         }
         DTP_TRY(dtp_plan_load(source->plan, job->model, &job->plan, err));
-        if (source->f64 && dtp_plan_compute_dtype(job->plan) == DTP_F32) {
+        if (is_wide(source) && dtp_plan_compute_dtype(job->plan) == DTP_F32) {
             DTP_TRY(read_wide(source, job, err));
         }
         (void)tool_plan_is_current(source, job->plan, job->model, job->machine, ctx);
@@ -100,8 +109,10 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     options.precision = source->precision;
     options.remat = source->remat;
     options.microbatches = source->microbatches;
+    const dtp_target *target =
+        source->backend != NULL ? dtp_target_of_backend(source->backend) : NULL;
+    options.target = target != NULL ? target->name : NULL;
     options.strict = source->strict;
-    options.target = source->target;
     options.machine = job->machine;
     return dtp_job_create(job->model, &options, &job->run, err);
 }

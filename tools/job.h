@@ -19,8 +19,7 @@ typedef struct tool_source {
     const char *microbatches; /* --microbatches 4 */
     bool forward;             /* --forward */
     bool uneven;              /* --uneven */
-    bool f64;                 /* reference backend */
-    const char *target;       /* NULL: the plan's, or that of the CPU */
+    const char *backend;      /* --backend NAME; NULL: no programs are run */
     bool strict;              /* --strict: operands move only where a pin asked for it */
     tool_list styles;         /* --style "GLOB: STYLE" */
     tool_list style_files;    /* --style-file: of Hugging Face's transformers */

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/base/units.h"
 #include "core/files/file_out.h"
 #include "dtp/plan.h"
 #include "interop/counters.h"
@@ -56,6 +57,7 @@ static void write_field(dtp_json_writer *w, const tool_field *f)
 {
     switch (f->kind) {
     case FIELD_IS_INT:
+    case FIELD_IS_BYTES:
         dtp_json_write_int(w, f->key, f->i);
         break;
     case FIELD_IS_REAL:
@@ -157,6 +159,8 @@ void tool_row(tool_rows *rows, const tool_field *fields)
         dtp_strbuf_add(rows->out, i == 0 ? "" : width == 0 ? "  " : " ");
         if (f->kind == FIELD_IS_INT) {
             dtp_strbuf_addf(rows->out, "%*" PRId64, width, f->i);
+        } else if (f->kind == FIELD_IS_BYTES) {
+            dtp_strbuf_addf(rows->out, "%*s", width, dtp_byte_count((double)f->i).text);
         } else if (f->kind == FIELD_IS_DIMS) {
             dtp_mesh_set_print(f->mesh, f->set, "+", dims);
             dtp_strbuf_addf(rows->out, "%*s", width, dims);

@@ -6,11 +6,14 @@
 #include "core/base/json_writer.h"
 #include "core/layout/mesh.h"
 
+enum { TOOL_COLUMNS = 80 }; /* that text takes */
+
 typedef enum tool_field_kind {
     FIELD_IS_END, /* ends a list of fields */
     FIELD_IS_ABSENT,
     FIELD_IS_NULL,
     FIELD_IS_INT,
+    FIELD_IS_BYTES, /* an integer; with its unit in tables */
     FIELD_IS_REAL,
     FIELD_IS_BOOL,
     FIELD_IS_TEXT,   /* null when NULL */
@@ -57,6 +60,7 @@ typedef struct tool_field {
 #define FIELD_OF(is, k, member, value) {.kind = (is), .key = (k), .member = (value)}
 #define FIELD_IF(on, is) ((on) ? (is) : FIELD_IS_ABSENT)
 #define FIELD_INT(k, value) FIELD_OF(FIELD_IS_INT, k, i, value)
+#define FIELD_BYTES(k, value) FIELD_OF(FIELD_IS_BYTES, k, i, value)
 #define FIELD_REAL(k, value) FIELD_OF(FIELD_IS_REAL, k, x, value)
 #define FIELD_BOOL(k, value) FIELD_OF(FIELD_IS_BOOL, k, b, value)
 #define FIELD_TEXT(k, value) FIELD_OF(FIELD_IS_TEXT, k, text, value)

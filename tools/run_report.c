@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/units.h"
 #include "core/transform/microbatch.h"
 #include "core/transform/precision.h"
 #include "cost_models/comm_report.h"
@@ -181,11 +182,12 @@ void dtp_report_progress(const dtp_report *r, int64_t total, char *out, size_t b
 static void row(dtp_strbuf *out, const char *name, bool known, double predicted, double measured)
 {
     if (!known) {
-        dtp_strbuf_addf(out, "  %-14s %12s %12.6f\n", name, "-", measured);
+        dtp_strbuf_addf(out, "  %-14s %12s %12s\n", name, "-", dtp_seconds(measured).text);
         return;
     }
     double off = measured > 0 ? 100.0 * (predicted - measured) / measured : 0.0;
-    dtp_strbuf_addf(out, "  %-14s %12.6f %12.6f %+8.1f %%\n", name, predicted, measured, off);
+    dtp_strbuf_addf(out, "  %-14s %12s %12s %+8.1f %%\n", name, dtp_seconds(predicted).text,
+                    dtp_seconds(measured).text, off);
 }
 
 void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
@@ -203,7 +205,7 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
         dtp_strbuf_addf(out, "loss scale %g, %g steps skipped\n", (double)r->loss_scale,
                         (double)r->skipped);
     }
-    dtp_strbuf_addf(out, "  %-14s %12s %12s\n", "seconds", "predicted", "measured");
+    dtp_strbuf_addf(out, "  %-14s %12s %12s\n", "per step", "predicted", "measured");
     spread step = spread_of(r, STEP_S, out);
     row(out, "step", r->has_prediction, r->predicted.step_time_s, step.median);
     row(out, "compute", r->has_prediction, r->predicted.compute_s,
@@ -211,13 +213,15 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
     row(out, "comm", r->has_prediction, r->predicted.comm_s, spread_of(r, COMM_S, out).median);
     row(out, "exposed comm", r->has_prediction, r->predicted.exposed_comm_s,
         spread_of(r, COMM_S, out).median);
-    dtp_strbuf_addf(out, "  step time median %.6f, fastest %.6f, slowest %.6f; inputs %.6f\n",
-                    step.median, step.min, step.max, spread_of(r, FEED_S, out).median);
+    dtp_strbuf_addf(out, "  step time median %s, fastest %s, slowest %s; inputs %s\n",
+                    dtp_seconds(step.median).text, dtp_seconds(step.min).text,
+                    dtp_seconds(step.max).text, dtp_seconds(spread_of(r, FEED_S, out).median).text);
     if (r->peak_bytes != NULL) {
         int64_t predicted = r->has_prediction ? r->predicted.peak_bytes : r->program_peak_bytes;
         int64_t peak = highest_peak(r);
-        dtp_strbuf_addf(out, "peak bytes per rank: predicted %" PRId64 ", measured %" PRId64 "%s\n",
-                        predicted, peak, predicted == peak ? " (equal)" : " (DIFFERENT)");
+        dtp_strbuf_addf(out, "peak per rank: predicted %s, measured %s%s\n",
+                        dtp_byte_count((double)predicted).text, dtp_byte_count((double)peak).text,
+                        predicted == peak ? " (equal)" : " (DIFFERENT)");
     }
     const dtp_coll_stat *stats;
     int32_t n = dtp_runner_coll_stats(r->runner, &stats);
@@ -225,8 +229,9 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
     for (int32_t i = 0; i < n; i++) {
         char dims[DTP_MESH_TEXT_BYTES];
         dtp_mesh_set_print(&r->mesh, stats[i].set, ",", dims);
-        dtp_strbuf_addf(out, "  %-14s over %-10s %6" PRId64 " calls %14" PRId64 " bytes\n",
-                        dtp_coll_name(stats[i].kind), dims, stats[i].count, stats[i].bytes);
+        dtp_strbuf_addf(out, "  %-18s over %-10s %6" PRId64 " calls %10s\n",
+                        dtp_coll_name(stats[i].kind), dims, stats[i].count,
+                        dtp_byte_count((double)stats[i].bytes).text);
     }
 }
 

@@ -69,3 +69,50 @@ const char *dtp_strbuf_text(const dtp_strbuf *b)
 {
     return b->text == NULL ? "" : b->text;
 }
+
+/* Appends a line of n bytes, broken. */
+static void add_broken(dtp_strbuf *b, const char *line, size_t n, size_t width)
+{
+    static const char indent[] = "    ";
+    size_t room = width;
+    while (n > room) {
+        size_t cut = room;
+        while (cut > 0 && line[cut] != ' ') {
+            cut--;
+        }
+        while (cut == 0 && line[room] != ' ' && room < n) { /* a word longer than a line */
+            room++;
+        }
+        cut = cut == 0 ? room : cut;
+        if (cut == n) {
+            break;
+        }
+        size_t end = cut;
+        while (end > 0 && line[end - 1] == ' ') {
+            end--;
+        }
+        dtp_strbuf_addf(b, "%.*s\n%s", (int)end, line, indent);
+        line += cut + 1;
+        n -= cut + 1;
+        room = width - (sizeof indent - 1);
+    }
+    dtp_strbuf_addf(b, "%.*s", (int)n, line);
+}
+
+void dtp_strbuf_wrap(dtp_strbuf *b, size_t from, size_t width)
+{
+    dtp_strbuf out = {0};
+    if (b->failed || b->text == NULL) {
+        return;
+    }
+    dtp_strbuf_addf(&out, "%.*s", (int)from, b->text);
+    for (const char *line = b->text + from; *line != '\0';) {
+        const size_t n = strcspn(line, "\n");
+        add_broken(&out, line, n, width);
+        dtp_strbuf_add(&out, line[n] == '\n' ? "\n" : "");
+        line += n + (line[n] == '\n' ? 1 : 0);
+    }
+    out.failed = out.failed || (b->len > 0 && out.text == NULL);
+    dtp_strbuf_free(b);
+    *b = out;
+}

@@ -21,4 +21,8 @@ void dtp_strbuf_free(dtp_strbuf *b);
 /* "" while empty. Borrowed. */
 const char *dtp_strbuf_text(const dtp_strbuf *b);
 
+/* Breaks lines of more than `width` bytes at spaces, from byte `from` of the text on; what follows
+ * is indented by 4. */
+void dtp_strbuf_wrap(dtp_strbuf *b, size_t from, size_t width);
+
 #endif

@@ -98,8 +98,6 @@ dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const d
 
 /* For people: certificate, predictions, baselines. g is the plan's graph. */
 void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out);
-/* "cost 12 ps, bound 10, gap 16.6667 %"; unit: " ps", " bytes" or "". */
-void dtp_bounds_print(int64_t cost, const char *unit, int64_t bound, double gap, dtp_strbuf *out);
 
 enum { DTP_STRATEGY_TEXT_BYTES = DTP_MAX_MESH_DIMS * (DTP_MESH_NAME_BYTES + 200) };
 /* How a node runs, in words: "x: batch, y: d_ff" (docs/formats/plan.md); "replicated". */

@@ -1,41 +1,60 @@
 /* A plan as text for people. */
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "core/base/units.h"
 #include "core/plan/plan_internal.h"
 
-void dtp_bounds_print(int64_t cost, const char *unit, int64_t bound, double gap, dtp_strbuf *out)
+/* Of an additive cost, in picoseconds. */
+static dtp_quantity cost_text(int64_t ps)
 {
-    dtp_strbuf_addf(out, "cost %" PRId64 "%s, bound %" PRId64 ", gap %.4f %%", cost, unit, bound,
-                    100.0 * gap);
+    return dtp_seconds(1e-12 * (double)ps);
+}
+
+/* Cost and bound are picoseconds or, of the memory objective, bytes. */
+static void print_bounds(const dtp_plan *plan, dtp_strbuf *out)
+{
+    const dtp_certificate *c = &plan->certificate;
+    const bool time = plan->objective == DTP_OBJECTIVE_TIME;
+    dtp_strbuf_addf(out, "cost %s, bound %s, gap %.4f %%",
+                    time ? cost_text(c->cost).text : dtp_byte_count((double)c->cost).text,
+                    time ? cost_text(c->bound).text : dtp_byte_count((double)c->bound).text,
+                    100.0 * c->gap);
 }
 
 static void print_prediction(const char *name, const dtp_prediction *p, double best, bool fits,
                              dtp_strbuf *out)
 {
-    dtp_strbuf_addf(out, "%-22s %12.6f %12.6f %12.6f %14" PRId64 " %8.2fx%s\n", name,
-                    p->step_time_s, p->compute_s, p->comm_s, p->peak_bytes,
-                    best > 0.0 ? p->step_time_s / best : 1.0,
-                    fits ? "" : "  over the memory limit");
+    dtp_strbuf_addf(out, "%-22s %10s %10s %10s %10s %8.2fx%s\n", name,
+                    dtp_seconds(p->step_time_s).text, dtp_seconds(p->compute_s).text,
+                    dtp_seconds(p->comm_s).text, dtp_byte_count((double)p->peak_bytes).text,
+                    best > 0.0 ? p->step_time_s / best : 1.0, fits ? "" : "*");
 }
 
 static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
 {
     const double best = plan->predicted.step_time_s;
     if (plan->machine == NULL) {
-        dtp_strbuf_addf(out, "\npeak bytes per rank: %" PRId64 "\n", plan->predicted.peak_bytes);
+        dtp_strbuf_addf(out, "\npeak per rank: %s\n",
+                        dtp_byte_count((double)plan->predicted.peak_bytes).text);
         return;
     }
-    dtp_strbuf_addf(out, "\n%-22s %12s %12s %12s %14s %9s\n", "predicted per step", "total s",
-                    "compute s", "comm s", "peak bytes", "vs plan");
+    dtp_strbuf_addf(out, "\n%-22s %10s %10s %10s %10s %9s\n", "predicted per step", "step",
+                    "compute", "comm", "peak", "vs plan");
     print_prediction("this plan", &plan->predicted, best, true, out);
+    bool all_fit = true;
     for (int32_t i = 0; i < plan->n_baselines; i++) {
         const dtp_baseline *b = &plan->baselines[i];
         if (b->legal) {
-            print_prediction(b->name, &b->predicted, best, dtp_plan_baseline_fits(plan, b), out);
+            const bool fits = dtp_plan_baseline_fits(plan, b);
+            print_prediction(b->name, &b->predicted, best, fits, out);
+            all_fit = all_fit && fits;
         } else {
             dtp_strbuf_addf(out, "%-22s not applicable: %s\n", b->name, b->why);
         }
     }
+    dtp_strbuf_add(out, all_fit ? "" : "* over the memory limit\n");
 }
 
 static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
@@ -54,7 +73,8 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
         dtp_strbuf_addf(out, "overlap: depth %d\n", plan->overlap.depth);
     }
     if (plan->overlap.bucket_bytes > DTP_BUCKET_BYTES) {
-        dtp_strbuf_addf(out, "buckets: %lld bytes\n", (long long)plan->overlap.bucket_bytes);
+        dtp_strbuf_addf(out, "buckets: %s\n",
+                        dtp_byte_count((double)plan->overlap.bucket_bytes).text);
     }
     if (c->microbatches > 1) {
         dtp_strbuf_addf(out, "microbatches: %d of '%s'\n", c->microbatches,
@@ -81,15 +101,17 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     }
     print_choices(plan, g, out);
     for (int32_t i = 0; i < plan->n_pins; i++) {
-        dtp_strbuf_addf(out, "pin: %s\n", plan->pins[i]);
+        const char *pin = plan->pins[i];
+        const bool memory = strncmp(pin, "memory ", 7) == 0; /* a number of bytes follows */
+        dtp_strbuf_addf(out, "pin: %s%s\n", memory ? "memory " : pin,
+                        memory ? dtp_byte_count(strtod(pin + 7, NULL)).text : "");
     }
     for (int32_t i = 0; i < plan->n_tried; i++) {
         dtp_strbuf_addf(out, "tried: %s\n", plan->tried[i]);
     }
     const dtp_certificate *c = &plan->certificate;
-    const bool time = plan->objective == DTP_OBJECTIVE_TIME;
     dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
-    dtp_bounds_print(c->cost, time ? " ps" : " bytes", c->bound, c->gap, out);
+    print_bounds(plan, out);
     dtp_strbuf_addf(out, " (%s, %" PRId64 " nodes)\n", c->solver, c->nodes);
     if (c->ended != DTP_STOP_NONE) {
         dtp_strbuf_addf(out, "ended early: %s; the plan is the best one found so far\n",
@@ -98,29 +120,30 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     if (c->least_cost < c->cost) {
         dtp_strbuf_addf(
             out,
-            "makespan: the plan is taken for its step time; the least cost found is %" PRId64
-            " ps, gap %.4f %%\n",
-            c->least_cost, 100.0 * dtp_gap(c->least_cost, c->bound));
+            "makespan: the plan is taken for its step time; the least cost found is %s, "
+            "gap %.4f %%\n",
+            cost_text(c->least_cost).text, 100.0 * dtp_gap(c->least_cost, c->bound));
     }
     if (c->has_untied) {
         dtp_strbuf_addf(out,
-                        "layer tying: bound %" PRId64 " if every instance of a block decided for "
-                        "itself, so it costs at most %" PRId64 " ps, %.4f %%\n",
-                        c->untied_bound, c->least_cost - c->untied_bound, 100.0 * c->untied_gap);
+                        "layer tying: bound %s if every instance of a block decided for itself, "
+                        "so it costs at most %s, %.4f %%\n",
+                        cost_text(c->untied_bound).text,
+                        cost_text(c->least_cost - c->untied_bound).text, 100.0 * c->untied_gap);
     }
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_shadow_price *p = &c->prices[i];
-        dtp_strbuf_addf(out, "shadow price of '%s': %" PRId64 " ps%s%s\n", p->constraint,
-                        p->saves_ps, p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
-                        p->exact ? "" : " (not proven)");
+        dtp_strbuf_addf(
+            out, "shadow price of '%s': %s%s%s\n", p->constraint, cost_text(p->saves_ps).text,
+            p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "", p->exact ? "" : " (not proven)");
     }
     print_predictions(plan, out);
     dtp_strbuf_add(out, "\ncollectives per step:");
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
         const dtp_coll_total *t = &plan->predicted.collectives[i];
         if (t->count > 0) {
-            dtp_strbuf_addf(out, " %s %" PRId64 " (%" PRId64 " bytes)", t->kind, t->count,
-                            t->bytes);
+            dtp_strbuf_addf(out, " %s %" PRId64 " (%s)", t->kind, t->count,
+                            dtp_byte_count((double)t->bytes).text);
         }
     }
     dtp_strbuf_add(out, "\n");

@@ -8,7 +8,8 @@
 /* What samples do not say. Texts are copied; NULL or "" = not stated. */
 typedef struct dtp_fit_options {
     const char *name; /* of the machine; NULL: "measured" */
-    const char *date, *host, *tool, *blas;
+    const char *date, *host, *tool, *blas, *device;
+    const char *kind;     /* of the device; NULL: "cpu" */
     int64_t memory_bytes; /* per device, at least 1 */
 } dtp_fit_options;
 

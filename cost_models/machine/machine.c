@@ -21,7 +21,8 @@ dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
     m->place = place;
     m->kind = "cpu";
     m->slowdown = (dtp_slowdown){1.0, 1.0};
-    m->provenance_how = m->provenance_date = m->provenance_host = m->provenance_tool = "";
+    m->provenance_how = m->provenance_date = m->provenance_host = m->provenance_tool =
+        m->provenance_device = "";
     m->blas = "";
     *out = m;
     return DTP_OK;

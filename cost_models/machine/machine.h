@@ -60,7 +60,7 @@ typedef struct dtp_slowdown {
 
 struct dtp_machine {
     dtp_arena *arena;
-    const char *name, *kind; /* kind: "cpu" | "cuda" */
+    const char *name, *kind; /* kind: "cpu" | "cuda" | "hip" | "tpu" */
     const char *place; /* how messages begin: the file it was read from, or "machine 'NAME'" */
     int64_t memory_bytes;
     double mem_bw_Bps, launch_s;
@@ -73,7 +73,8 @@ struct dtp_machine {
     bool overlap;                     /* communication runs beside compute */
     dtp_slowdown slowdown;            /* while they overlap */
     const char *provenance_how, *provenance_date, *provenance_host, *provenance_tool;
-    const char *blas; /* GEMM kernel set the measurements used, "" = not stated */
+    const char *provenance_device; /* name, clocks and driver of the device */
+    const char *blas;              /* GEMM kernel set the measurements used, "" = not stated */
     int32_t provenance_threads, provenance_ranks; /* of the measurement; 0 = not stated */
     double gemm_fit_error;          /* largest relative deviation of a GEMM sample from the grid */
     const dtp_gemm_grid *gemm_grid; /* made by dtp_machine_index; NULL when there are no points */

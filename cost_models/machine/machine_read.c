@@ -16,6 +16,7 @@ enum {
     MAX_LEVEL_SIZE = 1 << 20
 };
 
+static const char *const KINDS[] = {"cpu", "cuda", "hip", "tpu"};
 static const char *const ROOT_KEYS[] = {"format", "name", "device", "levels", "provenance", NULL};
 static const char *const DEVICE_KEYS[] = {"kind",  "memory_bytes", "mem_bw_Bps",       "launch_s",
                                           "flops", "overlap",      "overlap_slowdown", "curves",
@@ -25,7 +26,7 @@ static const char *const OP_KEYS[] = {"op", "flops", "fit_error", "points", NULL
 static const char *const GEMM_KEYS[] = {"fit_error", "points", NULL};
 static const char *const COLL_KEYS[] = {"kind", "level", "ranks", "fit_error", "points", NULL};
 static const char *const LEVEL_KEYS[] = {"name", "size", "latency_s", "bw_Bps", NULL};
-static const char *const PROVENANCE_KEYS[] = {"how",  "date",    "host",  "tool",
+static const char *const PROVENANCE_KEYS[] = {"how",  "date",    "host",  "tool", "device",
                                               "blas", "threads", "ranks", NULL};
 
 static dtp_status read_number(const dtp_json *v, dtp_machine_number number, double *out,
@@ -200,10 +201,13 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
     const char *kind = NULL;
     DTP_TRY(dtp_json_require(device, "kind", &v, err));
     DTP_TRY(dtp_json_string(v, &kind, err));
-    if (strcmp(kind, "cpu") != 0 && strcmp(kind, "cuda") != 0) {
-        return dtp_json_fail(v, err, "expected \"cpu\" or \"cuda\", found \"%s\"", kind);
+    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++) {
+        m->kind = strcmp(kind, KINDS[i]) == 0 ? KINDS[i] : m->kind;
     }
-    m->kind = strcmp(kind, "cpu") == 0 ? "cpu" : "cuda";
+    if (strcmp(kind, m->kind) != 0) {
+        return dtp_json_fail(v, err, "expected \"cpu\", \"cuda\", \"hip\" or \"tpu\", found \"%s\"",
+                             kind);
+    }
     DTP_TRY(dtp_json_get_int(device, "memory_bytes", 1,
                              (int64_t)dtp_machine_range_of(DTP_NUMBER_MEMORY)->most,
                              &m->memory_bytes, err));
@@ -356,6 +360,7 @@ static dtp_status read_provenance(dtp_machine *m, const dtp_json *root, dtp_err 
     } texts[] = {{"date", &m->provenance_date},
                  {"host", &m->provenance_host},
                  {"tool", &m->provenance_tool},
+                 {"device", &m->provenance_device},
                  {"blas", &m->blas}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const dtp_json *v = dtp_json_get(p, texts[i].key);

@@ -129,6 +129,7 @@ dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err)
     write_text(&w, "date", m->provenance_date);
     write_text(&w, "host", m->provenance_host);
     write_text(&w, "tool", m->provenance_tool);
+    write_text(&w, "device", m->provenance_device);
     write_text(&w, "blas", m->blas);
     if (m->provenance_threads > 0) {
         dtp_json_write_int(&w, "threads", m->provenance_threads);

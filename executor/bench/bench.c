@@ -58,13 +58,16 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
                  {"moves", false, dtp_bench_moves},
                  {"collectives", false, dtp_bench_collectives},
                  {"overlap", false, dtp_bench_beside}};
-    static const struct {
+    const dtp_bench_scale *scale = b->scale;
+    const struct {
         int32_t mib;
         dtp_dtype dtype;
-    } pools[DTP_N_BENCH_POOLS] = {
-        [DTP_BENCH_FLOATS] = {96, DTP_F32},  [DTP_BENCH_HALVES] = {48, DTP_BF16},
-        [DTP_BENCH_INTS] = {16, DTP_I32},    [DTP_BENCH_BOOLS] = {8, DTP_BOOL},
-        [DTP_BENCH_RESULTS] = {72, DTP_F32}, [DTP_BENCH_WORKSPACE] = {72, DTP_F32}};
+    } pools[DTP_N_BENCH_POOLS] = {[DTP_BENCH_FLOATS] = {scale->floats_mib, DTP_F32},
+                                  [DTP_BENCH_HALVES] = {scale->halves_mib, DTP_BF16},
+                                  [DTP_BENCH_INTS] = {scale->ints_mib, DTP_I32},
+                                  [DTP_BENCH_BOOLS] = {scale->bools_mib, DTP_BOOL},
+                                  [DTP_BENCH_RESULTS] = {scale->results_mib, DTP_F32},
+                                  [DTP_BENCH_WORKSPACE] = {scale->workspace_mib, DTP_F32}};
     if (b->comm->size > 1) {
         dtp_transport *t = &b->comm->transport;
         DTP_TRY(t->ops->prepare(t, dtp_comm_all(b->comm), err));
@@ -87,7 +90,15 @@ dtp_status dtp_bench_run(dtp_comm *comm, dtp_backend *backend, const dtp_bench_o
                          dtp_samples *out, dtp_err *err)
 {
     *out = (dtp_samples){.ranks = comm->size, .threads = backend->threads};
-    dtp_bench b = {.comm = comm, .backend = backend, .options = *options, .samples = out};
+    dtp_bench b = {.comm = comm,
+                   .backend = backend,
+                   .target = dtp_target_of_backend(backend->ops->name),
+                   .options = *options,
+                   .scale = options->scale,
+                   .samples = out};
+    if (b.scale == NULL) {
+        b.scale = dtp_bench_scale_of(backend->ops->queue != NULL, options->quick);
+    }
     b.sample_s = options->budget_s / (options->quick ? EXPECTED_SAMPLES_QUICK : EXPECTED_SAMPLES);
     dtp_status status = run_parts(&b, err);
     for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {

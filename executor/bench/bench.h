@@ -13,10 +13,32 @@
 #include "executor/comm/communicator.h"
 #include "spmd/program/samples.h"
 
+enum { DTP_BENCH_GRID = 8 };
+
+typedef struct dtp_bench_grid {
+    int32_t n;
+    int64_t sizes[DTP_BENCH_GRID];
+} dtp_bench_grid;
+
+/* How much a device is given to do (executor/bench/scale.c). */
+typedef struct dtp_bench_scale {
+    int32_t floats_mib, halves_mib, ints_mib, bools_mib, results_mib, workspace_mib; /* pools */
+    dtp_bench_grid gemm, gemm_halves; /* m, n and k, of f32 and of 16-bit floats */
+    int64_t gemm_volume;              /* most multiply-adds of one product */
+    dtp_bench_grid op_elems;
+    int64_t coll_bytes;                /* most of a collective */
+    int64_t coll_factor;               /* from one size of a collective to the next */
+    int64_t beside_bytes, beside_size; /* of the collective and of the products beside it */
+} dtp_bench_scale;
+
+/* The scale of hosts and of devices with a queue, with coarser grids or not. */
+const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick);
+
 typedef struct dtp_bench_options {
-    double budget_s; /* about how long all of it may take */
-    bool quick;      /* coarser grids */
-    bool no_kernels; /* only moves and collectives */
+    double budget_s;              /* about how long all of it may take */
+    bool quick;                   /* coarser grids */
+    const dtp_bench_scale *scale; /* NULL: that of the backend */
+    bool no_kernels;              /* only moves and collectives */
     /* Called on every rank after each part with its name and the samples so far; NULL: silent. */
     void (*progress)(void *user, const char *part, int32_t samples);
     void *user;

@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "executor/bench/measure.h"
 
-enum { ROUNDS = 9, MAX_PRODUCTS = 400, BYTES = 24 << 20 };
+enum { ROUNDS = 9, MAX_PRODUCTS = 400 };
 
 static const double MOST = 100.0; /* of a factor */
 
@@ -42,7 +42,7 @@ static dtp_status run_round(const beside *x, bool products, bool collective, dou
     const double start = dtp_now_s();
     if (collective) {
         char *pool = x->b->pools[DTP_BENCH_HALVES].data; /* of products in f32 none */
-        ends = (dtp_coll_ends){pool, pool + BYTES};
+        ends = (dtp_coll_ends){pool, pool + x->b->scale->beside_bytes};
         DTP_TRY(t->ops->start(t, &x->coll, &ends, &request, err));
     }
     if (products) {
@@ -51,6 +51,9 @@ static dtp_status run_round(const beside *x, bool products, bool collective, dou
     *products_s = dtp_now_s() - start;
     if (collective) {
         DTP_TRY(t->ops->wait(t, &request, err));
+        if (x->b->backend->ops->sync != NULL) {
+            DTP_TRY(x->b->backend->ops->sync(x->b->backend, err));
+        }
     }
     *both_s = dtp_now_s() - start;
     return DTP_OK;
@@ -96,7 +99,7 @@ dtp_status dtp_bench_measure_beside(dtp_bench *b, dtp_bench_action action, void 
                         .set = dtp_comm_all(b->comm),
                         .op = DTP_REDUCE_SUM,
                         .dtype = DTP_F32,
-                        .count = BYTES / (int64_t)sizeof(float)};
+                        .count = b->scale->beside_bytes / (int64_t)sizeof(float)};
     DTP_TRY(choose_products(&x, err));
     for (int32_t i = 0; i < ROUNDS; i++) {
         DTP_TRY(run_round(&x, true, false, &times[ALONE][i], &unused, err));

@@ -5,6 +5,7 @@
 #include "core/graph/graph.h"
 #include "executor/bench/bench.h"
 #include "executor/bench/recipes.h"
+#include "spmd/target/target.h"
 
 /* Device memory that operands are placed in. */
 typedef struct dtp_bench_pool {
@@ -26,7 +27,9 @@ typedef enum dtp_bench_pool_id {
 typedef struct dtp_bench {
     dtp_comm *comm;
     dtp_backend *backend;
+    const dtp_target *target; /* whose workspaces and work calls have */
     dtp_bench_options options;
+    const dtp_bench_scale *scale;
     dtp_samples *samples;
     double sample_s; /* time that one sample may take */
     dtp_bench_pool pools[DTP_N_BENCH_POOLS];
@@ -37,7 +40,8 @@ enum { DTP_BENCH_BELOW = 256 };
 /* Something to be timed; `repeat` counts the runs of one sample from 0. */
 typedef dtp_status (*dtp_bench_action)(void *user, int32_t repeat, dtp_err *err);
 
-/* Runs the action behind barriers on all ranks and adds the sample with its time. */
+/* Runs the action behind barriers on all ranks and adds the sample with its time. On a device with
+ * a queue many runs follow each other there, and the time is that of one of them. */
 dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, dtp_sample sample,
                              dtp_err *err) DTP_MUST_CHECK;
 

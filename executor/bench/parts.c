@@ -2,25 +2,13 @@
 #include "executor/bench/measure.h"
 #include "core/graph/ops/op_table.h"
 
-/* A grid and its coarser form, indexed by options.quick. */
-typedef struct grid {
-    int32_t n;
-    int64_t sizes[7];
-} grid;
-
 /* ---- matrix products ---- */
-
-/* m, n, k from this grid, the coarser one for 16-bit floats; products up to MAX_VOLUME
- * multiply-adds. */
-static const grid GEMM_SIZES[2] = {{7, {1, 4, 16, 64, 256, 1024, 4096}},
-                                   {5, {1, 8, 64, 512, 4096}}};
-static const int64_t MAX_VOLUME = INT64_C(1) << 28;
 
 static const dtp_bench_recipe GEMMS[] = {
     {"einsum", "mk kn | out=mn"}, {"einsum", "mk nk | out=mn"}, {"einsum", "km kn | out=mn"}};
 enum { N_GEMMS = sizeof GEMMS / sizeof GEMMS[0] };
 
-static dtp_status gemms_of(dtp_bench *b, dtp_dtype dtype, const grid *sizes, dtp_err *err)
+static dtp_status gemms_of(dtp_bench *b, dtp_dtype dtype, const dtp_bench_grid *sizes, dtp_err *err)
 {
     const int32_t n = sizes->n;
     for (int32_t i = 0; i < n * n * n; i++) {
@@ -28,7 +16,7 @@ static dtp_status gemms_of(dtp_bench *b, dtp_dtype dtype, const grid *sizes, dtp
         int64_t m = s.of['m' - 'a'] = sizes->sizes[i / n / n];
         int64_t k = s.of['k' - 'a'] = sizes->sizes[i / n % n];
         int64_t cols = s.of['n' - 'a'] = sizes->sizes[i % n];
-        for (int32_t v = 0; v < N_GEMMS && m * k * cols <= MAX_VOLUME; v++) {
+        for (int32_t v = 0; v < N_GEMMS && m * k * cols <= b->scale->gemm_volume; v++) {
             bool done = false;
             DTP_TRY(dtp_bench_measure_recipe(b, &GEMMS[v], &s, dtype, DTP_SAMPLE_GEMM, &done, err));
         }
@@ -39,9 +27,9 @@ static dtp_status gemms_of(dtp_bench *b, dtp_dtype dtype, const grid *sizes, dtp
 dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
 {
     static const dtp_dtype halves[] = {DTP_BF16, DTP_F16};
-    DTP_TRY(gemms_of(b, DTP_F32, &GEMM_SIZES[b->options.quick], err));
+    DTP_TRY(gemms_of(b, DTP_F32, &b->scale->gemm, err));
     for (int32_t i = 0; i < 2; i++) {
-        const dtp_status s = gemms_of(b, halves[i], &GEMM_SIZES[1], err);
+        const dtp_status s = gemms_of(b, halves[i], &b->scale->gemm_halves, err);
         if (s == DTP_UNSUPPORTED) {
             dtp_err_clear(err); /* the backend has no products of this type */
         } else if (s != DTP_OK) {
@@ -53,9 +41,6 @@ dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
 
 /* ---- memory-bound ops ---- */
 
-static const grid OP_ELEMS[2] = {{5, {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22}},
-                                 {4, {1 << 10, 1 << 14, 1 << 18, 1 << 21}}};
-
 /* Elements and sequence length of the shapes in which attention is bound by arithmetic. */
 static const int64_t RATE_SHAPES[][2] = {
     {1 << 16, 128}, {1 << 18, 256}, {1 << 18, 512}, {1 << 18, 1024}};
@@ -64,7 +49,7 @@ enum { N_RATE_SHAPES = sizeof RATE_SHAPES / sizeof RATE_SHAPES[0] };
 dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
 {
     static const dtp_bench_recipe LAUNCH = {"neg", "v"};
-    const grid *elems = &OP_ELEMS[b->options.quick];
+    const dtp_bench_grid *elems = &b->scale->op_elems;
     bool done = false;
     dtp_bench_sizes one = dtp_bench_sizes_for(16, 0);
     DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_F32, DTP_SAMPLE_LAUNCH, &done, err));
@@ -139,7 +124,7 @@ static dtp_status run_copy(void *user, int32_t repeat, dtp_err *err)
 dtp_status dtp_bench_moves(dtp_bench *b, dtp_err *err)
 {
     const int64_t cols = 256;
-    const grid *elems = &OP_ELEMS[b->options.quick];
+    const dtp_bench_grid *elems = &b->scale->op_elems;
     for (int k = 0; k < DTP_N_COPY_KINDS; k++) {
         for (int32_t i = 0; i < elems->n; i++) {
             move_case c = {b, (dtp_copy_kind)k, elems->sizes[i] / cols, cols};
@@ -184,8 +169,7 @@ dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
             continue;
         }
         DTP_TRY(t->ops->prepare(t, set, err));
-        const int64_t largest = b->options.quick ? 8 << 20 : 32 << 20;
-        const int64_t factor = b->options.quick ? 8 : 4;
+        const int64_t largest = b->scale->coll_bytes, factor = b->scale->coll_factor;
         for (int k = 0; k < DTP_N_COLLS; k++) {
             for (int64_t bytes = 64; bytes <= largest; bytes *= factor) {
                 int64_t share = k == DTP_ALL_REDUCE || k == DTP_PERMUTE ? 1 : ranks;
@@ -220,6 +204,6 @@ dtp_status dtp_bench_beside(dtp_bench *b, dtp_err *err)
     if (b->comm->size == 1 || !b->comm->transport.caps.asynchronous) {
         return DTP_OK;
     }
-    s.of['m' - 'a'] = s.of['k' - 'a'] = s.of['n' - 'a'] = 256;
+    s.of['m' - 'a'] = s.of['k' - 'a'] = s.of['n' - 'a'] = b->scale->beside_size;
     return dtp_bench_measure_recipe(b, &PRODUCT, &s, DTP_F32, DTP_SAMPLE_BESIDE, &done, err);
 }

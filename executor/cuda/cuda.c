@@ -1,4 +1,5 @@
 /* The CUDA backend: device, memory, queue. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,23 @@ static dtp_status cuda_sync(dtp_backend *b, dtp_err *err)
     return DTP_OK;
 }
 
+static dtp_status cuda_describe(const dtp_backend *b, dtp_device_info *out, dtp_err *err)
+{
+    const int device = ((const dtp_cuda *)b)->device;
+    struct cudaDeviceProp p;
+    int driver = 0, mhz = 0;
+    size_t free_bytes = 0, bytes = 0;
+    DTP_CUDA_TRY(err, cudaGetDeviceProperties(&p, device));
+    DTP_CUDA_TRY(err, cudaDriverGetVersion(&driver));
+    DTP_CUDA_TRY(err, cudaDeviceGetAttribute(&mhz, cudaDevAttrClockRate, device));
+    DTP_CUDA_TRY(err, cudaMemGetInfo(&free_bytes, &bytes));
+    out->kind = "cuda";
+    out->memory_bytes = (int64_t)free_bytes; /* context and libraries have taken theirs */
+    (void)snprintf(out->text, sizeof out->text, "%.100s, %d MHz, driver %d.%d", p.name, mhz / 1000,
+                   driver / 1000, driver % 1000 / 10);
+    return DTP_OK;
+}
+
 static void cuda_destroy(dtp_backend *b)
 {
     dtp_cuda *c = dtp_cuda_of(b);
@@ -97,6 +115,7 @@ static const dtp_backend_ops cuda_ops = {
     .unpack = dtp_cuda_unpack,
     .slice = dtp_cuda_slice,
     .scale = dtp_cuda_scale,
+    .describe = cuda_describe,
     .sync = cuda_sync,
     .queue = &dtp_cuda_queue,
     .destroy = cuda_destroy,

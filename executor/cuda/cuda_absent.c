@@ -1,4 +1,4 @@
-/* The CUDA backend of a library that was built without the CUDA toolkit. */
+/* The CUDA backend of a library that was built without the CUDA toolkit, and of dtplan. */
 #include "executor/cuda/cuda.h"
 
 static dtp_status absent(dtp_err *err)

@@ -9,6 +9,13 @@
 #include "executor/device/queue.h"
 #include "executor/device/scratch.h"
 
+/* A device that a machine file describes. */
+typedef struct dtp_device_info {
+    const char *kind;     /* "cpu", "cuda" */
+    int64_t memory_bytes; /* 0: those of the host, shared by its ranks */
+    char text[160];       /* its name, clocks and driver; "": nothing to say */
+} dtp_device_info;
+
 typedef struct dtp_backend_ops {
     const char *name; /* "cpu", "ref" */
     /* REQUIRED. Device memory, 64-byte aligned; every byte goes through these two. */
@@ -35,6 +42,8 @@ typedef struct dtp_backend_ops {
      * Waits for all queued work. */
     dtp_status (*sync)(dtp_backend *b, dtp_err *err);
     const dtp_queue_ops *queue;
+    /* OPTIONAL. What machine files say of the device; *out has its defaults (dtp_device_info). */
+    dtp_status (*describe)(const dtp_backend *b, dtp_device_info *out, dtp_err *err);
     /* OPTIONAL. Logs, at level info, what it computes with. */
     void (*say)(const dtp_backend *b, const dtp_ctx *ctx);
     void (*destroy)(dtp_backend *b);

@@ -1,5 +1,5 @@
 /* Loop nests over the dims of several views that are matched by name, and what kernels ask of the
- * dims of views. The loops themselves are the backends'. */
+ * dims of views. The loops themselves are those of the backends. */
 #ifndef DTP_EXECUTOR_DEVICE_NEST_H
 #define DTP_EXECUTOR_DEVICE_NEST_H
 

@@ -101,6 +101,7 @@ static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o
         r->sharding.layouts[t] = dtp_layout_replicated(r->graph.tensors[t].type.rank, 0);
     }
     DTP_TRY(dtp_graph_results(&r->graph, r->arena, &lower.n_fetch, &lower.fetch, err));
+    lower.target = dtp_target_of_backend(o->reference->ops->name);
     DTP_TRY(dtp_lower(&r->graph, &r->sharding, &lower, &r->program, err));
     DTP_TRY(dtp_comm_self_create(&r->comm, err));
     session.seed = o->seed;

@@ -19,7 +19,7 @@ typedef struct dtp_program dtp_program; /* what every rank runs */
 
 typedef struct dtp_job_options {
     size_t size;
-    const dtp_plan *plan;     /* borrowed; says all that the next six do. NULL: they do */
+    const dtp_plan *plan;     /* borrowed; says all that the next seven do. NULL: they do */
     const dtp_mesh *mesh;     /* NULL: one device */
     const char *rules;        /* layout rules, "batch:x"; NULL: replicated */
     bool uneven;              /* rules may split sizes that do not divide evenly */
@@ -27,12 +27,12 @@ typedef struct dtp_job_options {
                                  */
     const char *remat;        /* blocks to recompute, "layer:0-3"; NULL: none */
     const char *microbatches; /* "4", "batch=4"; NULL: none */
+    const char *target;       /* what programs are for (docs/targets.md); NULL: "cpu" */
     bool strict;              /* operands may be sent only where a pin of the plan asked */
     const dtp_machine *machine; /* to predict with; NULL: the plan's prediction */
     int32_t n_fetch;            /* tensors to read after a step, by name, beside parameters, */
     const char *const *fetch;   /* states, outputs and the loss */
     bool results;               /* loss, outputs and gradients can be read too */
-    const char *target;         /* docs/targets.md; NULL: the plan's, "cpu" without one */
 } dtp_job_options;
 
 static inline dtp_job_options dtp_job_options_init(void)

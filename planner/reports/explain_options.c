@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/units.h"
 #include "cost_models/node_price.h"
 #include "core/plan/node_layouts.h"
 
@@ -194,9 +195,9 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
     DTP_TRY(dtp_evaluator_run(v->evaluator, v->plan, &v->value, err));
     if (!v->value.feasible) {
         return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "the plan needs %" PRId64 " bytes, or breaks a pin, where its limit is "
-                        "%" PRId64 " bytes",
-                        v->value.peak, e->request->plan->memory_limit_bytes);
+                        "the plan needs %s, or breaks a pin, where its limit is %s",
+                        dtp_byte_count((double)v->value.peak).text,
+                        dtp_byte_count((double)e->request->plan->memory_limit_bytes).text);
     }
     x->cost_ps = v->value.cost;
     x->peak_bytes = v->value.peak;

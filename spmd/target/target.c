@@ -38,13 +38,31 @@ dtp_status dtp_target_find(const char *name, const dtp_target **out, dtp_err *er
     return DTP_FAIL(err, DTP_INVALID, "there is no target '%.40s'; targets are %s", name, list);
 }
 
+static bool runs_on(const dtp_target *target, const char *backend)
+{
+    const char *const *b = target->backends;
+    while (*b != NULL && strcmp(*b, backend) != 0) {
+        b++;
+    }
+    return *b != NULL;
+}
+
+const dtp_target *dtp_target_of_backend(const char *backend)
+{
+    size_t i = 0;
+    while (i < N_TARGETS && !runs_on(targets[i], backend)) {
+        i++;
+    }
+    return i < N_TARGETS ? targets[i] : NULL;
+}
+
 dtp_status dtp_target_runs_on(const dtp_target *target, const char *backend, dtp_err *err)
 {
     char list[LIST_BYTES] = "";
+    if (runs_on(target, backend)) {
+        return DTP_OK;
+    }
     for (const char *const *b = target->backends; *b != NULL; b++) {
-        if (strcmp(*b, backend) == 0) {
-            return DTP_OK;
-        }
         append(list, *b);
     }
     return DTP_FAIL(err, DTP_INVALID,

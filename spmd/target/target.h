@@ -40,6 +40,8 @@ extern const dtp_target dtp_target_cuda;
 
 /* NULL when i is beyond the last one. */
 const dtp_target *dtp_target_at(int32_t i);
+/* The first target whose programs a backend of this name runs; NULL when there is none. */
+const dtp_target *dtp_target_of_backend(const char *backend);
 /* The target of a name; DTP_INVALID with the names that there are. */
 dtp_status dtp_target_find(const char *name, const dtp_target **out, dtp_err *err) DTP_MUST_CHECK;
 

@@ -64,10 +64,11 @@ struct thread_state {
 struct block_state {
     cuda_emu_call *call;
     random_source *random;
-    int size, started, ended, waiting, in_warp;
+    int size, started, ended, waiting;
     uint32_t first, stride;
     thread_state threads[most_threads];
     int ready[most_threads], n_ready;
+    int parked_lanes[most_threads / 32], ended_lanes[most_threads / 32]; /* per warp */
     int current;
     int votes, vote_result;
     std::string error;
@@ -155,10 +156,15 @@ bool try_warp(int t)
 {
     int base = t & ~31;
     thread_state &mine = block.threads[t];
+    int lanes_here = block.size - base < 32 ? block.size - base : 32;
+    unsigned wanted = mine.mask & (0xffffffffu >> (32 - lanes_here));
+    if (block.parked_lanes[t / 32] + block.ended_lanes[t / 32] < __builtin_popcount(wanted)) {
+        return false;
+    }
     void *lanes[32] = {};
     unsigned present = 0;
     for (int lane = 0; lane < 32; lane++) {
-        if (!(mine.mask >> lane & 1) || base + lane >= block.size) {
+        if (!(wanted >> lane & 1)) {
             continue;
         }
         const thread_state &other = block.threads[base + lane];
@@ -175,7 +181,7 @@ bool try_warp(int t)
     mine.combine(lanes, present);
     for (int lane = 0; lane < 32; lane++) {
         if (present >> lane & 1) {
-            block.in_warp--;
+            block.parked_lanes[t / 32]--;
             make_ready(base + lane);
         }
     }
@@ -250,7 +256,8 @@ fiber *idle_fiber()
         }
         f->stack = static_cast<char *>(stack) + 4096;
         f->bottom = f->stack;
-        f->bytes = stack_bytes;
+        /* Tops at different offsets of a page, else all frames share the same few cache sets. */
+        f->bytes = stack_bytes - pool.size() * 832 % 16384;
         pool.push_back(f);
         block.idle.push_back(f);
         enter(f);
@@ -305,8 +312,10 @@ void fiber_main()
             t = block.current;
             block.threads[t].where = at::ended;
             block.ended++;
+            block.ended_lanes[t / 32]++;
             int base = t & ~31;
-            for (int i = base; block.in_warp > 0 && i < base + 32 && i < block.size; i++) {
+            for (int i = base; block.parked_lanes[t / 32] > 0 && i < base + 32 && i < block.size;
+                 i++) {
                 if (block.threads[i].where == at::warp && block.threads[i].mask >> (t - base) & 1) {
                     try_warp(i);
                 }
@@ -349,7 +358,7 @@ void park(at where)
         block.waiting++;
         try_barrier();
     } else {
-        block.in_warp++;
+        block.parked_lanes[t / 32]++;
         try_warp(t);
     }
     yield_from(self);
@@ -361,7 +370,9 @@ void run_block()
     draw_order(static_cast<uint32_t>(block.size), &first, &stride);
     block.first = first;
     block.stride = stride;
-    block.started = block.ended = block.waiting = block.in_warp = 0;
+    block.started = block.ended = block.waiting = 0;
+    memset(block.parked_lanes, 0, sizeof block.parked_lanes);
+    memset(block.ended_lanes, 0, sizeof block.ended_lanes);
     block.n_ready = block.votes = 0;
     for (int t = 0; t < block.size; t++) {
         block.threads[t].where = at::nowhere;
@@ -377,7 +388,7 @@ void run_block()
 } // namespace
 
 std::string run_grid(cuda_emu_call *call, dim3 grid, dim3 threads, size_t dynamic_bytes,
-                     random_source &random)
+                     bool raised, random_source &random)
 {
     block.call = call;
     block.random = &random;
@@ -390,7 +401,7 @@ std::string run_grid(cuda_emu_call *call, dim3 grid, dim3 threads, size_t dynami
 #endif
     blockDim = threads;
     gridDim = grid;
-    set_dynamic_shared(dynamic_bytes);
+    set_dynamic_shared(dynamic_bytes, raised);
     uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
     uint32_t n = static_cast<uint32_t>(blocks);
     uint32_t first, stride;

@@ -91,7 +91,7 @@ std::map<std::string, std::shared_ptr<clique>> &meeting_places()
 }
 
 thread_local int group_depth = 0;
-thread_local std::vector<std::pair<cudaStream_t, call>> group_calls;
+thread_local std::vector<std::pair<cudaStream_t, call>> group_calls, held_calls;
 thread_local std::vector<std::shared_ptr<member>> group_inits;
 
 ncclResult_t refuse(ncclResult_t result, member *m, const char *text)
@@ -392,7 +392,7 @@ void settle(clique &group)
 ncclResult_t wait_ready(guard &lock, member &m)
 {
     run_until(lock, [&m] { return m.ready || m.aborted; });
-    return m.aborted ? ncclInvalidUsage : m.error;
+    return m.aborted || m.group->failed ? ncclInvalidUsage : ncclSuccess;
 }
 
 /* Blocking communicators wait at once, or at the end of the group. */
@@ -546,12 +546,24 @@ ncclResult_t issue(ncclComm_t comm, call c, cudaStream_t stream, size_t from_cou
     if (result != ncclSuccess) {
         return result;
     }
-    if (group_depth > 0) {
-        group_calls.push_back({stream, c});
+    if (c.who->rank == 0 && fault_now(CUDA_EMU_SWAP_CALLS)) {
+        held_calls.push_back({stream, c});
         return ncclSuccess;
     }
-    std::vector<std::pair<cudaStream_t, call>> one = {{stream, c}};
-    return submit_calls(lock, one);
+    group_calls.push_back({stream, c});
+    group_calls.insert(group_calls.end(), held_calls.begin(), held_calls.end());
+    held_calls.clear();
+    if (group_depth > 0) {
+        return ncclSuccess;
+    }
+    /* Calls outside of a group do not belong together. */
+    std::vector<std::pair<cudaStream_t, call>> calls = std::move(group_calls);
+    group_calls.clear();
+    for (auto &one : calls) {
+        std::vector<std::pair<cudaStream_t, call>> alone = {one};
+        result = result == ncclSuccess ? submit_calls(lock, alone) : result;
+    }
+    return result;
 }
 
 } // namespace

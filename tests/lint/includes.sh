@@ -13,6 +13,6 @@ for folder in "${!allowed[@]}"; do
         top=${target%%/*}
         [ "$top" != "$target" ] || { bad "$file:$line: include \"$target\" lacks its folder"; continue; }
         [[ " dtp ${allowed[$folder]} " == *" $top "* ]] || bad "$file:$line: $folder may not include $target"
-    done < <(sources "$folder/*.c" "$folder/*.h" | xargs -r grep -nE '^\s*#\s*include\s*"' /dev/null)
+    done < <(sources "$folder/*.c" "$folder/*.h" "$folder/*.cu" "$folder/*.cuh" | xargs -r grep -nE '^\s*#\s*include\s*"' /dev/null)
 done
 finish

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/common.sh"
 while read -r n file; do
     [ "$file" = total ] || [ "$n" -le 700 ] || bad "$file: $n lines, the limit is 700"
-done < <(sources '*.c' '*.h' | xargs wc -l)
+done < <(sources '*.c' '*.h' '*.cu' '*.cuh' | xargs wc -l)
 while IFS= read -r place; do bad "$place: longer than 100 columns"; done < <(
-    sources '*.c' '*.h' | xargs grep -nE '^.{101,}$' | cut -d: -f1,2)
+    sources '*.c' '*.h' '*.cu' '*.cuh' | xargs grep -nE '^.{101,}$' | cut -d: -f1,2)
 finish

@@ -3,7 +3,7 @@
 # of docs/decisions/0038-matrix-products.md; no identifiers that the glossary (docs/glossary.md) has replaced.
 . "$(dirname "$0")/common.sh"
 while IFS= read -r hit; do bad "$hit"; done < <(
-    sources '*.c' '*.h' | xargs grep -nE '\b(TODO|FIXME|XXX)\b' | cut -c1-140)
+    sources '*.c' '*.h' '*.cu' '*.cuh' | xargs grep -nE '\b(TODO|FIXME|XXX)\b' | cut -c1-140)
 while IFS= read -r hit; do bad "library: $hit"; done < <(
     library c h | xargs grep -nE '\b(abort|exit|getenv|secure_getenv|rand|srand|strtok|gets|sprintf|strcpy)\(' |
         grep -vE '^executor/cpu/gemm/blas[.]c:[0-9]+:.*getenv\(CORETYPE\)' | cut -c1-140)

@@ -19,16 +19,6 @@ static size_t buffer_bytes(const dtp_graph *g, dtp_tensor_id t)
     return (size_t)dtp_ttype_bytes(&g->tensors[t].type);
 }
 
-/* The target that a backend's workspaces follow. */
-static const dtp_target *target_of(const dtp_backend *b)
-{
-    const dtp_target *t = &dtp_target_cpu;
-    for (int32_t i = 0; dtp_target_at(i) != NULL; i++) {
-        t = strcmp(dtp_target_at(i)->name, b->ops->name) == 0 ? dtp_target_at(i) : t;
-    }
-    return t == &dtp_target_ref ? &dtp_target_cpu : t;
-}
-
 void eval_init(eval *e, const dtp_graph *g, dtp_backend *backend)
 {
     *e = (eval){.g = g, .backend = backend};
@@ -93,7 +83,7 @@ dtp_view eval_view(const dtp_ttype *type, void *data)
 dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_view *in,
                        const dtp_view *out, dtp_err *err)
 {
-    const int64_t bytes = dtp_target_workspace(target_of(backend), call);
+    const int64_t bytes = dtp_target_workspace(dtp_target_of_backend(backend->ops->name), call);
     void *workspace = NULL;
     DTP_TRY(backend->ops->alloc(backend, (size_t)bytes, &workspace, err));
     dtp_step_state state;

@@ -35,6 +35,9 @@ missing=$(comm -23 "$here/declared" <(sort -u "$here/all" "$here/inline"))
 # GLPK is linked by the planner and by dtplan, and by nothing else (docs/decisions/0032-licence.md).
 needs_glpk() { readelf -d "$1" | grep -q 'NEEDED.*glpk'; }
 for file in "$prefix/bin/dtplan" "$libdir/libdtp_planner.so"; do needs_glpk "$file" || fail "$file does not link GLPK"; done
+for file in "$prefix/bin/dtplan" "$libdir/libdtp_planner.so"; do
+    ! readelf -d "$file" | grep -qE 'NEEDED.*(libcu|nccl)' || fail "$file links CUDA"
+done
 for file in "$prefix/bin/dtrun" "$libdir/libdtp.so"; do
     ! needs_glpk "$file" || fail "$file links GLPK"
     ! ldd "$file" | grep -q glpk || fail "$file loads GLPK"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/json_writer.h"
+#include "core/base/units.h"
 #include "planner/reports/plan_diff.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
@@ -86,8 +87,9 @@ static void node_row(tool_rows *rows, const void *user, int32_t i)
 
 static void print_row(dtp_strbuf *out, const char *name, int64_t a, int64_t b)
 {
-    dtp_strbuf_addf(out, "%-24s %18.9f %18.9f %+18.9f\n", name, 1e-12 * (double)a,
-                    1e-12 * (double)b, 1e-12 * (double)(b - a));
+    dtp_strbuf_addf(out, "%-24s %12s %12s %12s\n", name, dtp_seconds(1e-12 * (double)a).text,
+                    dtp_seconds(1e-12 * (double)b).text,
+                    dtp_seconds_more(1e-12 * (double)(b - a)).text);
 }
 
 /* Rows by the size of their difference, largest first, ties in the order of the graph. */
@@ -115,8 +117,8 @@ static void print_tensor(const dtp_plan_diff *diff, const dtp_diff_tensor *t, dt
     dtp_strbuf_addf(out, "%-6s %s: %s | %s", tool_tensor_kind(t->kind), t->name,
                     text_or_none(t->layout[0]), text_or_none(t->layout[1]));
     if (diff->priced && (t->peak_bytes[0] != 0 || t->peak_bytes[1] != 0)) {
-        dtp_strbuf_addf(out, "  (at the peak %+" PRId64 " bytes)",
-                        t->peak_bytes[1] - t->peak_bytes[0]);
+        dtp_strbuf_addf(out, "  (at the peak %s)",
+                        dtp_bytes_more((double)(t->peak_bytes[1] - t->peak_bytes[0])).text);
     }
     dtp_strbuf_add(out, "\n");
 }
@@ -127,11 +129,12 @@ static void print_node(const dtp_plan_diff *diff, const dtp_diff_node *n, dtp_st
     dtp_strbuf_addf(out, "%s (%s): %s | %s", n->name, n->op, text_or_none(n->strategy[0]),
                     text_or_none(n->strategy[1]));
     if (diff->priced) {
-        dtp_strbuf_addf(out, "  %+.9f s (compute %+.9f, communication %+.9f, redistribution %+.9f)",
-                        1e-12 * (double)(dtp_cost_split_sum(b) - dtp_cost_split_sum(a)),
-                        1e-12 * (double)(b->compute - a->compute),
-                        1e-12 * (double)(b->communication - a->communication),
-                        1e-12 * (double)(b->redistribution - a->redistribution));
+        dtp_strbuf_addf(
+            out, "  %s (compute %s, communication %s, redistribution %s)",
+            dtp_seconds_more(1e-12 * (double)(dtp_cost_split_sum(b) - dtp_cost_split_sum(a))).text,
+            dtp_seconds_more(1e-12 * (double)(b->compute - a->compute)).text,
+            dtp_seconds_more(1e-12 * (double)(b->communication - a->communication)).text,
+            dtp_seconds_more(1e-12 * (double)(b->redistribution - a->redistribution)).text);
     }
     dtp_strbuf_add(out, "\n");
 }
@@ -203,12 +206,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     if (diff->priced) {
         const dtp_diff_side *a = &diff->side[0], *b = &diff->side[1];
-        dtp_strbuf_addf(out, "%-24s %18s %18s %18s\n", "", "A", "B", "B - A");
-        dtp_strbuf_addf(out, "%-24s %18.9f %18.9f %+18.9f\n", "step, s", a->predicted.step_time_s,
-                        b->predicted.step_time_s,
-                        b->predicted.step_time_s - a->predicted.step_time_s);
-        print_row(out, "additive cost, s", dtp_cost_split_sum(&a->cost),
-                  dtp_cost_split_sum(&b->cost));
+        dtp_strbuf_addf(out, "%-24s %12s %12s %12s\n", "", "A", "B", "B - A");
+        dtp_strbuf_addf(out, "%-24s %12s %12s %12s\n", "step",
+                        dtp_seconds(a->predicted.step_time_s).text,
+                        dtp_seconds(b->predicted.step_time_s).text,
+                        dtp_seconds_more(b->predicted.step_time_s - a->predicted.step_time_s).text);
+        print_row(out, "additive cost", dtp_cost_split_sum(&a->cost), dtp_cost_split_sum(&b->cost));
         print_row(out, "  compute", a->cost.compute, b->cost.compute);
         print_row(out, "  communication in ops", a->cost.communication, b->cost.communication);
         print_row(out, "  redistribution", a->cost.redistribution, b->cost.redistribution);
@@ -216,15 +219,17 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         const dtp_plan *p = jobs[0].plan, *q = jobs[1].plan;
         if (p->objective == DTP_OBJECTIVE_TIME && q->objective == DTP_OBJECTIVE_TIME &&
             p->certificate.bound > 0 && q->certificate.bound > 0) {
-            print_row(out, "bound, s", p->certificate.bound, q->certificate.bound);
+            print_row(out, "bound", p->certificate.bound, q->certificate.bound);
         }
         if (p->certificate.has_untied && q->certificate.has_untied) {
             print_row(out, "  without layer tying", p->certificate.untied_bound,
                       q->certificate.untied_bound);
         }
-        dtp_strbuf_addf(out, "%-24s %18" PRId64 " %18" PRId64 " %+18" PRId64 "\n", "peak, bytes",
-                        a->predicted.peak_bytes, b->predicted.peak_bytes,
-                        b->predicted.peak_bytes - a->predicted.peak_bytes);
+        const double more = (double)(b->predicted.peak_bytes - a->predicted.peak_bytes);
+        dtp_strbuf_addf(out, "%-24s %12s %12s %12s\n", "peak",
+                        dtp_byte_count((double)a->predicted.peak_bytes).text,
+                        dtp_byte_count((double)b->predicted.peak_bytes).text,
+                        dtp_bytes_more(more).text);
     }
     print_list(c, diff, false, out);
     print_list(c, diff, true, out);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/base/json_writer.h"
+#include "core/base/units.h"
 #include "planner/reports/explain.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
@@ -43,9 +44,15 @@ static void alternative_row(tool_rows *rows, const void *user, int32_t i)
 /* ---- text ---------------------------------------------------------------------------------------
  */
 
-static double micro(int64_t ps)
+/* A cost, a difference of costs; in picoseconds. */
+static dtp_quantity cost(int64_t ps)
 {
-    return 1e-6 * (double)ps;
+    return dtp_seconds(1e-12 * (double)ps);
+}
+
+static dtp_quantity more(int64_t ps)
+{
+    return dtp_seconds_more(1e-12 * (double)ps);
 }
 
 static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
@@ -56,21 +63,21 @@ static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
     }
     dtp_strbuf_addf(out, "%-32s", a->text);
     if (a->apart) {
-        dtp_strbuf_addf(out, " %12s %48s", "not alone", "");
+        dtp_strbuf_addf(out, " %10s %43s", "not alone", "");
     } else {
-        dtp_strbuf_addf(out, " %+12.3f %+12.3f %+12.3f %+12.3f %+12" PRId64,
-                        micro(dtp_cost_split_sum(&a->alone)), micro(a->alone.compute),
-                        micro(a->alone.communication), micro(a->alone.redistribution),
-                        a->alone_memory);
+        dtp_strbuf_addf(out, " %10s %10s %10s %10s %10s", more(dtp_cost_split_sum(&a->alone)).text,
+                        more(a->alone.compute).text, more(a->alone.communication).text,
+                        more(a->alone.redistribution).text,
+                        dtp_bytes_more((double)a->alone_memory).text);
     }
     if (!a->none) {
-        dtp_strbuf_addf(out, " %+12.3f", micro(a->at_least));
+        dtp_strbuf_addf(out, " %10s", more(a->at_least).text);
         if (a->at_least_is_best) {
-            dtp_strbuf_addf(out, " %12s", "exact");
+            dtp_strbuf_addf(out, " %10s", "exact");
         } else if (a->known) {
-            dtp_strbuf_addf(out, " %+12.3f", micro(a->at_most));
+            dtp_strbuf_addf(out, " %10s", more(a->at_most).text);
         } else {
-            dtp_strbuf_addf(out, " %12s", "?");
+            dtp_strbuf_addf(out, " %10s", "?");
         }
     }
     dtp_strbuf_addf(out, "%s%s%s\n", a->chosen ? "  chosen" : "",
@@ -91,17 +98,16 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
                         "all of them\n",
                         x->instances);
     }
-    dtp_strbuf_addf(out, "the plan costs %.3f us, no plan less than %.3f us (additive cost)\n",
-                    micro(x->plan_ps), micro(x->bound_ps));
+    dtp_strbuf_addf(out, "the plan costs %s, no plan less than %s (additive cost)\n",
+                    cost(x->plan_ps).text, cost(x->bound_ps).text);
     if (x->plan_ps != x->cost_ps) {
         dtp_strbuf_addf(out,
-                        "differences are from %.3f us: the plan with the cheapest redistributions "
+                        "differences are from %s: the plan with the cheapest redistributions "
                         "on this machine\n",
-                        micro(x->cost_ps));
+                        cost(x->cost_ps).text);
     }
-    dtp_strbuf_addf(out, "\n%-32s %12s %12s %12s %12s %12s %12s %12s\n",
-                    "difference, us, if it were", "alone", "compute", "inside ops", "moving",
-                    "bytes", "at least", "at most");
+    dtp_strbuf_addf(out, "\n%-32s %10s %10s %10s %10s %10s %10s %10s\n", "difference if it were",
+                    "alone", "compute", "inside ops", "moving", "memory", "at least", "at most");
     for (int32_t i = 0; i < x->n && i < c->rows; i++) {
         print_alternative(&x->alternatives[i], out);
     }

@@ -1,4 +1,5 @@
 #include "tools/dtplan/inputs.h"
+#include "tools/machines.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +36,7 @@ dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_pl
         return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
     }
     DTP_TRY(tool_read_graph(source, &out->model, err));
-    DTP_TRY(dtp_machine_read(source->machine, &out->machine, err));
+    DTP_TRY(tool_machine_read(source->machine, &out->machine, err));
     DTP_TRY(dtp_plan_load(source->plan, out->model, &out->plan, err));
     DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));
     out->current = tool_plan_is_current(source, out->plan, out->model, out->machine, ctx);

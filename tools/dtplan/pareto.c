@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "core/base/json_writer.h"
+#include "core/base/units.h"
 #include "interop/styles/pin_texts.h"
 #include "planner/reports/pareto.h"
 #include "planner/plan_rules.h"
 #include "planner/tensors/plan_tensor.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
+#include "tools/machines.h"
 
 static const char *mode_name(dtp_plan_mode plan)
 {
@@ -56,10 +58,10 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
     DTP_TRY(dtp_pareto_find(g, c->machine, request, plan, c->points, &pareto, err));
     if (pareto.n == 0) {
         (void)fprintf(stderr,
-                      "dtplan: infeasible: nothing fits into %" PRId64
-                      " bytes per rank; the smallest memory limit that works is about %" PRId64
-                      "\n",
-                      request->memory_limit_bytes, pareto.least_bytes);
+                      "dtplan: infeasible: nothing fits into %s per rank; the smallest memory "
+                      "limit that works is about %s (--memory %" PRId64 ")\n",
+                      dtp_byte_count((double)request->memory_limit_bytes).text,
+                      dtp_byte_count((double)pareto.least_bytes).text, pareto.least_bytes);
         c->exit_code = TOOL_INFEASIBLE;
     } else if (c->json) {
         tool_report(&w, "dtp.pareto/1",
@@ -72,15 +74,15 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
         dtp_strbuf_addf(
             out,
             "%s, %s mode: memory against time, each point the fastest plan found within "
-            "its memory\n\n%14s %12s %8s  %-14s %s\n",
-            g->name, mode_name(plan), "peak bytes", "step s", "slower", "mesh",
-            "largest at the peak");
+            "its memory\n\n%10s %10s %8s  %-14s %s\n",
+            g->name, mode_name(plan), "peak", "step", "slower", "mesh", "largest at the peak");
         for (int32_t i = 0; i < pareto.n; i++) {
             const dtp_pareto_point *x = &pareto.points[i];
             char mesh[DTP_MESH_TEXT_BYTES];
             dtp_mesh_print(&x->plan->mesh, mesh);
-            dtp_strbuf_addf(out, "%14" PRId64 " %12.6f %+7.2f%%  %-14s",
-                            x->plan->predicted.peak_bytes, x->plan->predicted.step_time_s,
+            dtp_strbuf_addf(out, "%10s %10s %+7.2f%%  %-14s",
+                            dtp_byte_count((double)x->plan->predicted.peak_bytes).text,
+                            dtp_seconds(x->plan->predicted.step_time_s).text,
                             100.0 * (x->plan->predicted.step_time_s /
                                          pareto.points[0].plan->predicted.step_time_s -
                                      1.0),
@@ -115,7 +117,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
     }
     DTP_TRY(tool_read_graph(&c->source, &c->graph, err));
-    DTP_TRY(dtp_machine_read(c->source.machine, &c->machine, err));
+    DTP_TRY(tool_machine_read(c->source.machine, &c->machine, err));
     c->arena = dtp_arena_create();
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();

@@ -6,12 +6,16 @@
 #include <unistd.h>
 
 #include "dtp/planner.h"
+#include "core/base/units.h"
 #include "dtp/session.h"
+#include "cost_models/job.h"
 #include "planner/mtf/mtf_layout.h"
+#include "planner/reports/words.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 #include "tools/interrupt.h"
 #include "tools/job.h"
+#include "tools/machines.h"
 
 typedef struct plan_command {
     tool_source source;
@@ -51,6 +55,20 @@ static dtp_status print_comm_report(const plan_command *c, const dtp_plan *plan,
     return s;
 }
 
+/* What the plan means, appended. */
+static dtp_status print_words(const plan_command *c, const dtp_plan *plan, dtp_strbuf *out,
+                              dtp_err *err)
+{
+    dtp_job_options options = dtp_job_options_init();
+    dtp_job *job = NULL;
+    options.plan = plan;
+    options.machine = c->machine;
+    DTP_TRY(dtp_job_create(c->model, &options, &job, err));
+    const dtp_status s = dtp_words_print(job->graph, &job->sharding, job->program, out, err);
+    dtp_job_destroy(job);
+    return s;
+}
+
 /* The plan in one of its forms, appended. */
 static dtp_status describe(const plan_command *c, const dtp_plan *plan, dtp_plan_form form,
                            dtp_strbuf *out, dtp_err *err)
@@ -60,6 +78,13 @@ static dtp_status describe(const plan_command *c, const dtp_plan *plan, dtp_plan
     dtp_strbuf_add(out, text);
     free(text);
     return DTP_OK;
+}
+
+/* A cost: picoseconds or, of the memory objective, bytes. */
+static dtp_quantity cost_text(const plan_command *c, int64_t cost)
+{
+    return strcmp(c->objective, "memory") == 0 ? dtp_byte_count((double)cost)
+                                               : dtp_seconds(1e-12 * (double)cost);
 }
 
 /* The communication report takes the place of the plan on standard output. */
@@ -72,6 +97,7 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         s = print_comm_report(c, result->plan, &report, err);
     } else if (s == DTP_OK) {
         s = describe(c, result->plan, c->json ? file : DTP_PLAN_TEXT, &report, err);
+        s = s == DTP_OK && !c->json ? print_words(c, result->plan, &report, err) : s;
     }
     const int32_t n_meshes = c->comm_report || c->json ? 0 : result->n_meshes;
     if (n_meshes > 0) {
@@ -83,12 +109,16 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         dtp_mesh_print(&r->mesh, mesh);
         dtp_strbuf_addf(&report, "%-22s %-10s", mesh, dtp_mesh_outcome_name(r->outcome));
         if (r->outcome == DTP_MESH_PLANNED) {
-            dtp_strbuf_addf(&report, " %12.6f s, cost %" PRId64 ", bound %" PRId64, r->step_time_s,
-                            r->cost, r->bound);
+            dtp_strbuf_addf(&report, " %10s, cost %s, bound %s", dtp_seconds(r->step_time_s).text,
+                            cost_text(c, r->cost).text, cost_text(c, r->bound).text);
         } else if (r->outcome == DTP_MESH_PRUNED) {
-            dtp_strbuf_addf(&report, " nothing costs less than %" PRId64 " there", r->bound);
+            dtp_strbuf_addf(&report, " nothing costs less than %s there",
+                            cost_text(c, r->bound).text);
         }
         dtp_strbuf_add(&report, "\n");
+    }
+    if (!c->comm_report && !c->json) {
+        dtp_strbuf_wrap(&report, 0, TOOL_COLUMNS);
     }
     s = s == DTP_OK ? tool_put_both(c->output, &text, &report, err) : s;
     dtp_strbuf_free(&text);
@@ -113,15 +143,18 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *r
         dtp_strbuf_addf(&text, " with '%s'", c->source.rules);
     }
     if (result->memory_limit_bytes > 0) {
-        dtp_strbuf_addf(&text, " fit into %" PRId64 " bytes per rank", result->memory_limit_bytes);
+        dtp_strbuf_addf(&text, " fit into %s per rank",
+                        dtp_byte_count((double)result->memory_limit_bytes).text);
     }
     if (result->smallest_peak_bytes > 0) {
-        dtp_strbuf_addf(&text, "; the smallest memory limit that works is %s%" PRId64,
+        dtp_strbuf_addf(&text, "; the smallest memory limit that works is %s%s (--memory %" PRId64,
                         result->smallest_bound == result->smallest_peak_bytes ? "" : "about ",
+                        dtp_byte_count((double)result->smallest_peak_bytes).text,
                         result->smallest_peak_bytes);
         if (result->smallest_bound > 0 && result->smallest_bound < result->smallest_peak_bytes) {
-            dtp_strbuf_addf(&text, " (none below %" PRId64 " does)", result->smallest_bound);
+            dtp_strbuf_addf(&text, "; none below %" PRId64 " does", result->smallest_bound);
         }
+        dtp_strbuf_add(&text, ")");
     }
     dtp_strbuf_add(&text, "\n");
     for (int32_t i = 0; i < result->n_tried; i++) {
@@ -314,13 +347,14 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if ((c->source.mesh != NULL) == (c->options.devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }
-    if (c->source.machine == NULL && !is_by_pins(c)) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "--machine FILE is missing ('dtrun bench -o FILE' measures this machine)");
-    }
     DTP_TRY(tool_read_graph(&c->source, &c->model, err));
     if (c->source.machine != NULL) {
-        DTP_TRY(dtp_machine_read(c->source.machine, &c->machine, err));
+        DTP_TRY(tool_machine_read(c->source.machine, &c->machine, err));
+    } else if (!is_by_pins(c)) {
+        dtp_mesh mesh;
+        DTP_TRY(dtp_mesh_parse(c->source.mesh == NULL ? "" : c->source.mesh, &mesh, err));
+        const int32_t ranks = c->source.mesh != NULL ? dtp_mesh_ranks(&mesh) : c->options.devices;
+        DTP_TRY(tool_machine_here(ranks, &c->machine, err));
     }
     return run_planner(c, err);
 }
@@ -333,7 +367,9 @@ int dtplan_plan(int argc, char **argv)
         {"--devices", TOOL_COUNT, "N", &c.options.devices, 1, 1 << 20,
          "search the mesh shape for N devices"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
-         "machine file; plans that follow --style and --pin need none and then say no times"},
+         "machine file or name (default: this machine); plans that follow --style and --pin need "
+         "none "
+         "and then say no times"},
         {"--target", TOOL_STRING, "NAME", &c.options.target, 0, 0,
          "what the program is for: cpu (default), cpu_packed or ref"},
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,

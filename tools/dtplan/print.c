@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/units.h"
 #include "core/graph/op_rules.h"
 #include "cost_models/comm_report.h"
 #include "cost_models/price.h"
@@ -180,13 +181,15 @@ void tool_print_memory(const dtp_program *p, dtp_strbuf *out)
         }
     }
     qsort(list, (size_t)n, sizeof *list, by_offset);
-    dtp_strbuf_addf(out, "# peak %" PRId64 " bytes per rank, %d buffers\n", p->peak_bytes, n);
-    dtp_strbuf_addf(out, "%14s %14s %10s %7s..%-7s %s\n", "offset", "bytes", "kind", "first",
-                    "last", "value");
+    dtp_strbuf_addf(out, "# peak %s per rank, %d buffers\n",
+                    dtp_byte_count((double)p->peak_bytes).text, n);
+    dtp_strbuf_addf(out, "%10s %10s %10s %7s..%-7s %s\n", "offset", "size", "kind", "first", "last",
+                    "value");
     for (int32_t i = 0; i < n; i++) {
         const dtp_value *v = &p->values[list[i].value];
-        dtp_strbuf_addf(out, "%14" PRId64 " %14" PRId64 " %10s %7d..%-7d %s\n", v->offset, v->bytes,
-                        kinds[v->kind], v->first, v->last, v->name);
+        dtp_strbuf_addf(
+            out, "%10s %10s %10s %7d..%-7d %s\n", dtp_byte_count((double)v->offset).text,
+            dtp_byte_count((double)v->bytes).text, kinds[v->kind], v->first, v->last, v->name);
     }
     free(list);
 }
@@ -206,10 +209,11 @@ static void total_row(tool_rows *rows, const void *user, int32_t i)
 {
     const comm_lists *c = user;
     const dtp_comm_total *t = &c->r->totals[i];
-    tool_row(rows, TOOL_FIELDS(FIELD_TEXT("phase", dtp_phase_name(t->phase)),
-                               FIELD_TEXT("kind", dtp_coll_name(t->kind)),
-                               FIELD_DIMS("mesh_dims", &c->p->mesh, t->set),
-                               FIELD_INT("count", t->sum.count), FIELD_INT("bytes", t->sum.bytes)));
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("phase", dtp_phase_name(t->phase)),
+                         FIELD_TEXT("kind", dtp_coll_name(t->kind)),
+                         FIELD_DIMS("mesh_dims", &c->p->mesh, t->set),
+                         FIELD_INT("count", t->sum.count), FIELD_BYTES("bytes", t->sum.bytes)));
 }
 
 /* "AR 6 AG 1 (2048 B)", "-" when there is nothing. */
@@ -261,15 +265,15 @@ static void entry_row(tool_rows *rows, const void *user, int32_t i)
     const dtp_comm_entry *e = &c->r->entries[i];
     dtp_strbuf cause = {0};
     print_cause(c->p, e, &cause);
-    tool_row(rows,
-             TOOL_FIELDS(FIELD_TEXT("phase", dtp_phase_name(e->phase)),
-                         FIELD_TEXT("kind", dtp_coll_name(e->kind)),
-                         FIELD_DIMS("mesh_dims", &c->p->mesh, e->set), FIELD_INT("bytes", e->bytes),
-                         FIELD_NOTE(&cause), FIELD_TEXT("cause", dtp_comm_cause_name(e->cause)),
-                         FIELD_TEXT("module", e->module),
-                         FIELD_TEXT("node", e->node >= 0 ? g->nodes[e->node].name : NULL),
-                         FIELD_TEXT("tensor", e->tensor >= 0 ? g->tensors[e->tensor].name : NULL),
-                         FIELD_INT("members", e->members)));
+    tool_row(rows, TOOL_FIELDS(
+                       FIELD_TEXT("phase", dtp_phase_name(e->phase)),
+                       FIELD_TEXT("kind", dtp_coll_name(e->kind)),
+                       FIELD_DIMS("mesh_dims", &c->p->mesh, e->set), FIELD_BYTES("bytes", e->bytes),
+                       FIELD_NOTE(&cause), FIELD_TEXT("cause", dtp_comm_cause_name(e->cause)),
+                       FIELD_TEXT("module", e->module),
+                       FIELD_TEXT("node", e->node >= 0 ? g->nodes[e->node].name : NULL),
+                       FIELD_TEXT("tensor", e->tensor >= 0 ? g->tensors[e->tensor].name : NULL),
+                       FIELD_INT("members", e->members)));
 }
 
 /* The counts of a module by phase and kind. */
@@ -298,9 +302,9 @@ static void module_row(tool_rows *rows, const void *user, int32_t i)
 static void put_report(const dtp_program *p, const dtp_comm_report *r, bool json, dtp_strbuf *out)
 {
     static const tool_column totals[] = {{"phase", -9}, {"collective", -15}, {"mesh dims", -12},
-                                         {"count", 7},  {"bytes", 14},       {NULL, 0}};
+                                         {"count", 7},  {"size", 10},        {NULL, 0}};
     static const tool_column entries[] = {{"phase", -9}, {"collective", -15}, {"mesh dims", -12},
-                                          {"bytes", 14}, {"cause", 0},        {NULL, 0}};
+                                          {"size", 10},  {"cause", 0},        {NULL, 0}};
     const comm_lists lists = {p, r};
     if (!json) {
         tool_print_table(out, totals, r->n_totals, total_row, &lists);
@@ -400,8 +404,8 @@ dtp_status tool_print_trace(const dtp_graph *g, const dtp_sharding *s, const dtp
         const dtp_graph_tensor *t = &g->tensors[m->tensor];
         dtp_strbuf_addf(out, "%-9s ", dtp_phase_name(node->phase));
         dtp_steps_trace(&m->from, &m->steps, out);
-        dtp_strbuf_addf(out, "  %" PRId64 " B  %s '%s' of '%s'\n",
-                        collective_bytes(&s->mesh, &t->type, m),
+        dtp_strbuf_addf(out, "  %s  %s '%s' of '%s'\n",
+                        dtp_byte_count((double)collective_bytes(&s->mesh, &t->type, m)).text,
                         m->operand < 0 ? "output" : "operand", t->name, node->name);
     }
     dtp_redistributions_free(&redistributions);

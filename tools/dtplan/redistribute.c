@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/json_writer.h"
+#include "core/base/units.h"
 #include "interop/layout_forms.h"
 #include "cost_models/price.h"
 #include "interop/torch_cost.h"
@@ -13,6 +14,7 @@
 #include "spmd/redistribute/steps.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
+#include "tools/machines.h"
 #include "core/layout/placement_text.h"
 
 enum { WARNING_BYTES = 192 };
@@ -182,9 +184,9 @@ static void print_text(const redistribute_command *c, dtp_strbuf *trace, dtp_str
         step_facts f = facts_of(c, i);
         char names[DTP_MESH_TEXT_BYTES];
         dtp_mesh_set_print(&c->mesh, step->set, "+", names);
-        dtp_strbuf_addf(out, "%3d  %-14s %-10s %12lld bytes  %12lld moved  %10.3f us  ", i + 1,
-                        dtp_step_name(step->kind), names, (long long)f.bytes, (long long)f.moved,
-                        f.price_s * 1e6);
+        dtp_strbuf_addf(out, "%3d  %-14s %-10s %10s  %10s moved  %10s  ", i + 1,
+                        dtp_step_name(step->kind), names, dtp_byte_count((double)f.bytes).text,
+                        dtp_byte_count((double)f.moved).text, dtp_seconds(f.price_s).text);
         dtp_placements_print(&step->after, out);
         dtp_strbuf_add(out, "\n");
     }
@@ -195,7 +197,7 @@ static void print_text(const redistribute_command *c, dtp_strbuf *trace, dtp_str
                             (long long)counts[k]);
         }
     }
-    dtp_strbuf_addf(out, " %.3f us (%s prices)\n", price_s * 1e6, c->price_name);
+    dtp_strbuf_addf(out, " %s (%s prices)\n", dtp_seconds(price_s).text, c->price_name);
     for (int32_t i = 0; i < c->n_warnings; i++) {
         dtp_strbuf_addf(out, "warning: %s\n", c->warnings[i]);
     }
@@ -283,7 +285,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->machine_file != NULL) {
         c->pricer = malloc(sizeof *c->pricer);
         DTP_TRY(DTP_MEMORY(err, c->pricer));
-        DTP_TRY(dtp_machine_read(c->machine_file, &c->machine, err));
+        DTP_TRY(tool_machine_read(c->machine_file, &c->machine, err));
         DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, &dtp_target_cpu, c->pricer, err));
         c->price = machine_step_price;
         c->price_user = c;

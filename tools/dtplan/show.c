@@ -8,6 +8,7 @@
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
+#include "tools/machines.h"
 #include "spmd/program/program.h"
 
 typedef struct show_command {
@@ -109,7 +110,7 @@ static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *
         return DTP_FAIL(err, DTP_INVALID, "--stage problem needs --mesh and --machine");
     }
     DTP_TRY(tool_read_changed(&c->source, &model, &g, err));
-    dtp_status s = dtp_machine_read(c->source.machine, &machine, err);
+    dtp_status s = tool_machine_read(c->source.machine, &machine, err);
     if (s == DTP_OK) {
         s = print_problem(c, g, machine, out, err);
     }

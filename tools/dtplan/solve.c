@@ -110,8 +110,9 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
     const dtp_presolve_size *a = &r->presolve.before, *b = &r->presolve.after;
     dtp_strbuf_addf(out, "%s: %s\n", c->problem->name, dtp_cert_status_name(r->status));
     if (r->assignment != NULL) {
-        dtp_bounds_print(r->value.cost, "", r->bound, dtp_solve_gap(r), out);
-        dtp_strbuf_addf(out, "\npeak %" PRId64 " of %" PRId64 "\n", r->value.peak,
+        dtp_strbuf_addf(out, "cost %" PRId64 ", bound %" PRId64 ", gap %.4f %%\n", r->value.cost,
+                        r->bound, 100.0 * dtp_solve_gap(r));
+        dtp_strbuf_addf(out, "peak %" PRId64 " of %" PRId64 "\n", r->value.peak,
                         c->problem->usage_limit);
     }
     dtp_strbuf_addf(

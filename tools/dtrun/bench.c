@@ -10,6 +10,7 @@
 #include "executor/bench/bench.h"
 #include "executor/cpu/gemm/blas.h"
 #include "tools/dtrun/options.h"
+#include "tools/machines.h"
 
 typedef struct bench_command {
     tool_ranks ranks;
@@ -24,8 +25,13 @@ static void show_progress(void *user, const char *part, int32_t samples)
     (void)fprintf(stderr, "%s: %d samples so far\n", part, samples);
 }
 
-static dtp_status write_machine(const bench_command *c, const dtp_samples *samples, dtp_err *err)
+static dtp_status write_machine(const bench_command *c, const dtp_backend *backend,
+                                const dtp_samples *samples, dtp_err *err)
 {
+    dtp_device_info device = {.kind = "cpu"};
+    if (backend->ops->describe != NULL) {
+        DTP_TRY(backend->ops->describe(backend, &device, err));
+    }
     char host[256] = "", date[32] = "", *text = NULL;
     const time_t now = time(NULL);
     struct tm utc;
@@ -43,11 +49,21 @@ static dtp_status write_machine(const bench_command *c, const dtp_samples *sampl
         .host = host,
         .tool = "dtrun bench",
         .blas = dtp_blas_load(NULL) == DTP_OK ? dtp_blas_get()->config() : "",
-        .memory_bytes = all / samples->ranks};
+        .device = device.text,
+        .kind = device.kind,
+        .memory_bytes = device.memory_bytes > 0 ? device.memory_bytes : all / samples->ranks};
     dtp_machine *machine = NULL;
     DTP_TRY(dtp_machine_fit(samples, &options, &machine, err));
     dtp_status s = dtp_machine_write(machine, &text, err);
     dtp_machine_destroy(machine);
+    /* kept for the next 'dtplan plan' without --machine, where there is a place for it */
+    char kept[4096];
+    dtp_err unkept = {0};
+    if (s == DTP_OK && device.text[0] == '\0' &&
+        (tool_machine_cache(samples->ranks, kept, sizeof kept, &unkept) != DTP_OK ||
+         dtp_file_write(kept, text, strlen(text), &unkept) != DTP_OK)) {
+        (void)fprintf(stderr, "not kept for plans without --machine: %s\n", unkept.msg);
+    }
     if (s == DTP_OK && c->output != NULL) {
         s = dtp_file_write(c->output, text, strlen(text), err);
         if (s == DTP_OK) {
@@ -69,7 +85,7 @@ static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, d
     options.progress = comm->rank == 0 && !c->quiet ? show_progress : NULL;
     dtp_status s = dtp_bench_run(comm, backend, &options, &samples, err);
     if (s == DTP_OK && comm->rank == 0) {
-        s = write_machine(c, &samples, err);
+        s = write_machine(c, backend, &samples, err);
     }
     dtp_bench_samples_free(&samples);
     return s;

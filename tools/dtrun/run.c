@@ -191,8 +191,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->ranks.backend == NULL) {
         c->ranks.backend = "cpu";
     }
-    c->source.f64 = strcmp(c->ranks.backend, "ref") == 0;
-    c->source.target = strcmp(c->ranks.backend, "cuda") == 0 ? "cuda" : NULL;
+    c->source.backend = c->ranks.backend;
     if (c->options.keep > 0 &&
         (c->options.save == NULL || ends_with(c->options.save, ".safetensors"))) {
         return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cost_models/job.h"
-#include "executor/device/cpus.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
 #include "dtp/device_mesh.h"
@@ -13,6 +12,7 @@ typedef struct verify_command {
     tool_ranks ranks;
     tool_list feeds;
     dtp_verify_options options;
+    const char *one_device; /* --reference NAME: its backend */
     bool json;
     dtrun_feeds feed_specs;
     tool_job job;
@@ -27,9 +27,7 @@ static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     dtp_backend *reference = NULL;
     dtp_verify_result result = {0};
     if (comm->rank == 0) {
-        const bool cuda = strcmp(c->ranks.backend, "cuda") == 0; /* against the CPU */
-        const int32_t threads = cuda ? dtp_cpus_usable() : backend->threads;
-        DTP_TRY(dtp_backend_create(cuda ? "cpu" : c->ranks.backend, threads, &reference, err));
+        DTP_TRY(dtp_backend_create(c->one_device, backend->threads, &reference, err));
     }
     dtp_verify_options options = c->options; /* of this rank */
     options.n_feeds = c->feed_specs.n;
@@ -63,8 +61,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->ranks.backend == NULL) {
         c->ranks.backend = "cpu";
     }
-    c->source.f64 = strcmp(c->ranks.backend, "ref") == 0;
-    c->source.target = strcmp(c->ranks.backend, "cuda") == 0 ? "cuda" : NULL;
+    c->source.backend = c->ranks.backend;
+    c->one_device = c->one_device != NULL ? c->one_device : c->ranks.backend;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
     const dtp_precision *precision = &c->job.run->precision;
@@ -86,6 +84,8 @@ int dtrun_verify(int argc, char **argv)
         {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15,
          "seed of weights, dropout and data order"},
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0, "data of an input, as for run"},
+        {"--reference", TOOL_STRING, "NAME", &c.one_device, 0, 0,
+         "backend of the one device (default: that of --backend)"},
         DTRUN_RANK_OPTIONS(c.ranks),
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
         TOOL_END_OPTIONS,

@@ -1,0 +1,66 @@
+/* The sizes that the bench measures. Operands wander through pools larger than the caches; the
+ * largest product of a device is 2^38 multiply-adds, which takes it about a millisecond. */
+#include "executor/bench/bench.h"
+
+const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
+{
+    static const dtp_bench_scale host[2] = {
+        {.floats_mib = 96,
+         .halves_mib = 48,
+         .ints_mib = 16,
+         .bools_mib = 8,
+         .results_mib = 72,
+         .workspace_mib = 72,
+         .gemm = {7, {1, 4, 16, 64, 256, 1024, 4096}},
+         .gemm_halves = {5, {1, 8, 64, 512, 4096}},
+         .gemm_volume = INT64_C(1) << 28,
+         .op_elems = {5, {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22}},
+         .coll_bytes = 32 << 20,
+         .coll_factor = 4,
+         .beside_bytes = 24 << 20,
+         .beside_size = 256},
+        {.floats_mib = 96,
+         .halves_mib = 48,
+         .ints_mib = 16,
+         .bools_mib = 8,
+         .results_mib = 72,
+         .workspace_mib = 72,
+         .gemm = {5, {1, 8, 64, 512, 4096}},
+         .gemm_halves = {5, {1, 8, 64, 512, 4096}},
+         .gemm_volume = INT64_C(1) << 28,
+         .op_elems = {4, {1 << 10, 1 << 14, 1 << 18, 1 << 21}},
+         .coll_bytes = 8 << 20,
+         .coll_factor = 8,
+         .beside_bytes = 24 << 20,
+         .beside_size = 256}};
+    static const dtp_bench_scale devices[2] = {
+        {.floats_mib = 2048,
+         .halves_mib = 1024,
+         .ints_mib = 512,
+         .bools_mib = 256,
+         .results_mib = 1536,
+         .workspace_mib = 1024,
+         .gemm = {7, {1, 16, 64, 256, 1024, 4096, 16384}},
+         .gemm_halves = {8, {1, 16, 64, 256, 1024, 4096, 8192, 16384}},
+         .gemm_volume = INT64_C(1) << 38,
+         .op_elems = {6, {1 << 10, 1 << 14, 1 << 18, 1 << 21, 1 << 24, 1 << 26}},
+         .coll_bytes = 512 << 20,
+         .coll_factor = 4,
+         .beside_bytes = 512 << 20,
+         .beside_size = 4096},
+        {.floats_mib = 1024,
+         .halves_mib = 512,
+         .ints_mib = 256,
+         .bools_mib = 128,
+         .results_mib = 768,
+         .workspace_mib = 512,
+         .gemm = {5, {1, 16, 256, 2048, 8192}},
+         .gemm_halves = {6, {1, 16, 256, 1024, 4096, 8192}},
+         .gemm_volume = INT64_C(1) << 38,
+         .op_elems = {4, {1 << 10, 1 << 16, 1 << 21, 1 << 25}},
+         .coll_bytes = 128 << 20,
+         .coll_factor = 8,
+         .beside_bytes = 128 << 20,
+         .beside_size = 4096}};
+    return &(device ? devices : host)[quick];
+}

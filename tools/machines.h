@@ -1,0 +1,23 @@
+/* Machine files by name: those that are shipped, and that of this machine which was measured last. */
+#ifndef DTP_TOOLS_MACHINES_H
+#define DTP_TOOLS_MACHINES_H
+
+#include "dtp/plan.h"
+
+/* `name` is a file when it has a '/' or ends with .json or there is one of this name; else it is
+ * the name of a shipped machine. DTP_INVALID naming the shipped ones when there is none. */
+dtp_status tool_machine_read(const char *name, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Names of the shipped machines in order, ended by NULL; free with tool_machine_names_free. */
+dtp_status tool_machine_names(char ***out, dtp_err *err) DTP_MUST_CHECK;
+void tool_machine_names_free(char **names);
+
+/* Where the machine that was measured last with so many ranks is kept, in the user's cache
+ * ($XDG_CACHE_HOME or ~/.cache, folder dtp, made here). DTP_IO when there is no such folder. */
+dtp_status tool_machine_cache(int32_t ranks, char *path, size_t size, dtp_err *err) DTP_MUST_CHECK;
+
+/* This machine with so many ranks: from the cache, else measured by `dtrun bench --quick`, which is
+ * said on standard error. DTP_INVALID when there are more ranks than this machine can stand for. */
+dtp_status tool_machine_here(int32_t ranks, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
+
+#endif
