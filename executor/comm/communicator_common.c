@@ -298,6 +298,6 @@ void dtp_comm__describe_late(int32_t n, const dtp_comm__visit *visits, int32_t r
         }
     }
     describe(rank, coll, what, sizeof what);
-    (void)snprintf(out + used, DTP_ERR_MSG_BYTES - used, ": %s is not done after %g s", what,
-                   limit_s);
+    (void)snprintf(out + used, DTP_ERR_MSG_BYTES - used, "%s%s is not done after %g s",
+                   used > 0 ? ": " : "", what, limit_s);
 }

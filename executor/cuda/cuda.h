@@ -13,8 +13,14 @@
 dtp_status dtp_backend_cuda_create(int32_t local_rank, dtp_backend **out,
                                    dtp_err *err) DTP_MUST_CHECK;
 /* A transport between the device memories of the ranks of `comm`; `b` is the CUDA backend of this
- * rank. Collective over all ranks. Borrows both; ended by (*out).ops->destroy, before them. */
-dtp_status dtp_cuda_transport_create(dtp_comm *comm, dtp_backend *b, dtp_transport *out,
-                                     dtp_err *err) DTP_MUST_CHECK;
+ * rank. By name, the same on all ranks:
+ *   device  copies and kernels between ranks that are threads of one process, on any cards
+ *   nccl    NCCL between ranks that each have a card
+ *   staged  the transport of `comm` on copies in host memory
+ *   auto    or NULL: the first of them that can be
+ * Collective over all ranks. Borrows comm and b; ended by (*out).ops->destroy, before them.
+ * DTP_INVALID for another name and for one that cannot be. */
+dtp_status dtp_cuda_transport_create(dtp_comm *comm, dtp_backend *b, const char *name,
+                                     dtp_transport *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

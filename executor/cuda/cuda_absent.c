@@ -16,11 +16,12 @@ dtp_status dtp_backend_cuda_create(int32_t local_rank, dtp_backend **out, dtp_er
     return absent(err);
 }
 
-dtp_status dtp_cuda_transport_create(dtp_comm *comm, dtp_backend *b, dtp_transport *out,
-                                     dtp_err *err)
+dtp_status dtp_cuda_transport_create(dtp_comm *comm, dtp_backend *b, const char *name,
+                                     dtp_transport *out, dtp_err *err)
 {
     (void)comm;
     (void)b;
+    (void)name;
     (void)out;
     return absent(err);
 }

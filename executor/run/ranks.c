@@ -45,9 +45,13 @@ static dtp_status run_on_cuda(dtp_comm *comm, const ranks *w, dtp_err *err)
     int32_t index, n;
     DTP_TRY(dtp_comm_alike_here(comm, 0, &index, &n, err));
     DTP_TRY(dtp_backend_cuda_create(index, &backend, err));
-    dtp_status s = dtp_cuda_transport_create(comm, backend, &comm->transport, err);
+    dtp_status s =
+        dtp_cuda_transport_create(comm, backend, w->options->transport, &comm->transport, err);
     if (s == DTP_OK) {
         s = w->body(comm, backend, w->user, err);
+        if (s != DTP_OK && comm->transport.ops->abort != NULL) {
+            comm->transport.ops->abort(&comm->transport, err->msg);
+        }
         comm->transport.ops->destroy(&comm->transport);
     }
     comm->transport = of_comm;
