@@ -16,6 +16,7 @@
 
 /* X(family) stands for the kernels dtp_cuda_<family>[] of a file, ended by one without an op. */
 #define DTP_CUDA_FAMILIES(X)                                                                       \
+    X(cross_entropy)                                                                               \
     X(elementwise)                                                                                 \
     X(lookup)                                                                                      \
     X(optimizer)                                                                                   \

@@ -16,7 +16,7 @@ enum row_sum_kind {
     ROW_SUM_DIVERGENT,  /* half of the threads leave before the barrier */
     ROW_SUM_TWO_LINES,  /* threads wait at two barriers */
     ROW_SUM_BEYOND,     /* a write beyond the shared array */
-    ROW_SUM_LANE_GONE, /* a shuffle that half of the warp takes no part in, the rest waits at a barrier */
+    ROW_SUM_LANE_GONE,  /* half of a warp shuffles, the rest waits at a barrier */
 };
 cudaError_t test_row_sum(enum row_sum_kind kind, const float *x, float *y, int rows, int columns,
                          cudaStream_t stream);

@@ -8,6 +8,7 @@
 
 int dtrun_run(int argc, char **argv);
 int dtrun_verify(int argc, char **argv);
+int dtrun_regress(int argc, char **argv);
 int dtrun_bench(int argc, char **argv);
 
 /* clang-format off */
