@@ -159,11 +159,12 @@ static dtp_status mpi_conclude(dtp_comm *base, dtp_status mine, const dtp_comm_r
 }
 
 /* The ranks that can share memory are those of one machine. */
-static dtp_status mpi_alike_here(dtp_comm *base, uint64_t key, int32_t *n, dtp_err *err)
+static dtp_status mpi_alike_here(dtp_comm *base, uint64_t key, int32_t *index, int32_t *n,
+                                 dtp_err *err)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
     MPI_Comm here = MPI_COMM_NULL, alike = MPI_COMM_NULL;
-    int same = 1;
+    int same = 1, number = 0;
     int code =
         MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &here);
     if (code == MPI_SUCCESS) {
@@ -172,8 +173,10 @@ static dtp_status mpi_alike_here(dtp_comm *base, uint64_t key, int32_t *n, dtp_e
     }
     if (code == MPI_SUCCESS) {
         MPI_Comm_size(alike, &same);
+        MPI_Comm_rank(alike, &number);
         MPI_Comm_free(&alike);
     }
+    *index = number;
     *n = same;
     return dtp_comm__mpi_check(code, base->rank, "MPI_Comm_split", err);
 }

@@ -12,10 +12,87 @@
 #include "executor/comm/sub_communicator.h"
 #include "executor/device/convert.h"
 
+/* Host memory, and as much of a backend with a queue when there is one. */
 typedef struct buffers {
     char *in, *out;
     int64_t capacity; /* bytes of each */
+    dtp_backend *backend;
+    char *device_in, *device_out;
 } buffers;
+
+static void destroy_buffers(buffers *b)
+{
+    free(b->in);
+    free(b->out);
+    if (b->backend != NULL) {
+        b->backend->ops->free(b->backend, b->device_in, (size_t)b->capacity);
+        b->backend->ops->free(b->backend, b->device_out, (size_t)b->capacity);
+    }
+}
+
+static dtp_status make_buffers(buffers *b, int64_t capacity, dtp_backend *backend, dtp_err *err)
+{
+    void *in = NULL, *out = NULL;
+    *b = (buffers){.capacity = capacity, .backend = backend};
+    b->in = malloc((size_t)capacity);
+    b->out = malloc((size_t)capacity);
+    dtp_status status = DTP_MEMORY(err, b->in, b->out);
+    if (status == DTP_OK && backend != NULL) {
+        status = backend->ops->alloc(backend, (size_t)capacity, &in, err);
+        b->device_in = in;
+        status =
+            status == DTP_OK ? backend->ops->alloc(backend, (size_t)capacity, &out, err) : status;
+        b->device_out = out;
+    }
+    if (status != DTP_OK) {
+        destroy_buffers(b);
+    }
+    return status;
+}
+
+/* Where the transport finds what is at `p` of the host memory. */
+static void *place_of(const buffers *b, void *p)
+{
+    char *at = p;
+    return b->backend == NULL                        ? p
+           : at >= b->in && at < b->in + b->capacity ? b->device_in + (at - b->in)
+                                                     : b->device_out + (at - b->out);
+}
+
+static dtp_status upload(const buffers *b, dtp_err *err)
+{
+    dtp_backend *d = b->backend;
+    if (d == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(d->ops->upload(d, b->device_in, b->in, (size_t)b->capacity, err));
+    return d->ops->upload(d, b->device_out, b->out, (size_t)b->capacity, err);
+}
+
+/* Waits for the queue as a runner does, and brings the outputs. */
+static dtp_status download(dtp_comm *c, const buffers *b, dtp_err *err)
+{
+    dtp_backend *d = b->backend;
+    dtp_transport *t = &c->transport;
+    dtp_event *end = NULL;
+    dtp_status status = DTP_OK;
+    if (d == NULL) {
+        return DTP_OK;
+    }
+    const double start = dtp_now_s();
+    DTP_TRY(d->ops->queue->event_create(d, &end, err));
+    DTP_TRY(d->ops->queue->event_put(d, DTP_QUEUE_COMPUTE, end, err));
+    for (bool passed = false; !passed && status == DTP_OK;) {
+        status = d->ops->queue->event_passed(d, end, &passed, err);
+        if (status == DTP_OK && t->ops->poll != NULL) {
+            status = t->ops->poll(t, dtp_now_s() - start, err);
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = passed ? 0 : 20000}, NULL);
+    }
+    d->ops->queue->event_destroy(d, end);
+    DTP_TRY(status);
+    return d->ops->download(d, b->out, b->device_out, (size_t)b->capacity, err);
+}
 
 /* Input of a rank at element i. Products stay exact: values are -1, 1 or 2 there. */
 static double value(const dtp_coll *coll, int32_t rank, int64_t i)
@@ -104,8 +181,13 @@ static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers 
     for (int64_t i = 0; i < n_in; i++) {
         dtp_element_set(coll->dtype, in, i, value(coll, c->rank, i));
     }
-    DTP_TRY(in_place ? c->ops->run(c, coll, in, b->out, err)
-                     : dtp_transport_run(&c->transport, coll, in, b->out, err));
+    if (in_place && b->backend == NULL) {
+        DTP_TRY(c->ops->run(c, coll, in, b->out, err));
+    } else {
+        DTP_TRY(upload(b, err));
+        DTP_TRY(dtp_transport_run(&c->transport, coll, place_of(b, in), place_of(b, b->out), err));
+        DTP_TRY(download(c, b, err));
+    }
     for (int64_t i = 0; i < n_out; i++) {
         double got = dtp_element(coll->dtype, b->out, i), want = expected(c, coll, i);
         if (got != want) {
@@ -129,7 +211,8 @@ static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers 
 static dtp_status both(dtp_comm *c, const dtp_coll *coll, buffers *b, dtp_err *err)
 {
     DTP_TRY(one(c, coll, false, b, err));
-    return one(c, coll, true, b, err);
+    /* a transport does nothing else in place */
+    return b->backend == NULL || coll->kind == DTP_ALL_REDUCE ? one(c, coll, true, b, err) : DTP_OK;
 }
 
 static dtp_status all_ops(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
@@ -143,7 +226,10 @@ static dtp_status all_ops(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
         coll.op = ops[o];
         if (coll.dtype == DTP_BOOL && coll.op == DTP_REDUCE_SUM) {
             dtp_err quiet = {0};
-            if (c->ops->run(c, &coll, b->in, b->out, &quiet) != DTP_UNSUPPORTED) {
+            if ((b->backend == NULL
+                     ? c->ops->run(c, &coll, b->in, b->out, &quiet)
+                     : dtp_transport_run(&c->transport, &coll, b->device_in, b->device_out,
+                                         &quiet)) != DTP_UNSUPPORTED) {
                 return DTP_FAIL(err, DTP_INTERNAL, "a sum of bools was not refused");
             }
             continue;
@@ -171,7 +257,8 @@ static dtp_status all_forms(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err
             coll.out_outer = many_out ? outers[o] : 0;
             bool whole = (coll.in_outer < 1 || coll.count % coll.in_outer == 0) &&
                          (coll.out_outer < 1 || coll.count % coll.out_outer == 0);
-            if (whole) {
+            bool strided = coll.in_outer > 1 || coll.out_outer > 1;
+            if (whole && (c->transport.caps.strided || !strided)) {
                 DTP_TRY(all_ops(c, coll, b, err));
             }
         }
@@ -211,7 +298,7 @@ static dtp_status run_lent(dtp_comm *c, buffers b, dtp_err *err)
 {
     dtp_status status = DTP_OK;
     dtp_transport *t = &c->transport;
-    if (t->ops->register_memory == NULL) {
+    if (t->ops->register_memory == NULL || b.backend != NULL) {
         return DTP_OK;
     }
     b.in = t->ops->register_memory(t, (size_t)b.capacity);
@@ -229,16 +316,13 @@ static dtp_status run_lent(dtp_comm *c, buffers b, dtp_err *err)
 
 dtp_status comm_suite(dtp_comm *comm, void *user, dtp_err *err)
 {
-    (void)user;
-    buffers b = {.capacity = (2500 * comm->size + 1) * 8};
-    b.in = malloc((size_t)b.capacity);
-    b.out = malloc((size_t)b.capacity);
-    dtp_status status = b.in != NULL && b.out != NULL ? run_all(comm, &b, err) : DTP_NOMEM;
+    buffers b;
+    DTP_TRY(make_buffers(&b, (2500 * comm->size + 1) * 8, user, err));
+    dtp_status status = run_all(comm, &b, err);
     if (status == DTP_OK) {
         status = run_lent(comm, b, err);
     }
-    free(b.in);
-    free(b.out);
+    destroy_buffers(&b);
     return status;
 }
 
@@ -277,12 +361,16 @@ static float uneven_value(int32_t rank, int64_t i)
     return (float)((rank * 37 + i * 11) % 101 - 50) * powf(3.0F, (float)((rank + i) % 13));
 }
 
-static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
-                              dtp_err *err)
+static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, buffers *b, dtp_err *err)
 {
     int32_t n = dtp_mesh_set_size(&c->mesh, coll->set);
     int32_t me = dtp_mesh_set_index(&c->mesh, coll->set, c->rank);
-    DTP_TRY(c->ops->run(c, coll, in, out, err));
+    const void *out = b->out;
+    DTP_TRY(upload(b, err));
+    DTP_TRY(b->backend == NULL
+                ? c->ops->run(c, coll, b->in, b->out, err)
+                : dtp_transport_run(&c->transport, coll, b->device_in, b->device_out, err));
+    DTP_TRY(download(c, b, err));
     for (int64_t i = 0; i < coll->count; i++) {
         uint16_t bits[2] = {0};
         float sum = 0;
@@ -310,32 +398,35 @@ static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, const void *in,
     return DTP_OK;
 }
 
-dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err)
+static dtp_status run_order(dtp_comm *comm, buffers *b, int64_t count, dtp_err *err)
 {
-    (void)user;
-    enum { COUNT = 60, MAX_RANKS = 16 };
     static const dtp_dtype types[] = {DTP_F32, DTP_BF16, DTP_F16};
-    float in[COUNT * MAX_RANKS], out[COUNT];
-    int64_t n = (int64_t)COUNT * comm->size;
-    if (comm->size > MAX_RANKS) {
-        return DTP_FAIL(err, DTP_INTERNAL, "%d ranks are too many here", comm->size);
-    }
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        for (int64_t i = 0; i < n; i++) {
-            dtp_element_set(types[t], in, i, (double)uneven_value(comm->rank, i));
+        for (int64_t i = 0; i < count * comm->size; i++) {
+            dtp_element_set(types[t], b->in, i, (double)uneven_value(comm->rank, i));
         }
         dtp_coll coll = {.set = ((dtp_mesh_set)1 << comm->mesh.n_dims) - 1,
                          .kind = DTP_REDUCE_SCATTER,
                          .op = DTP_REDUCE_SUM,
                          .dtype = types[t],
-                         .count = COUNT,
+                         .count = count,
                          .in_outer = 4};
-        DTP_TRY(check_order(comm, &coll, in, out, err));
+        DTP_TRY(check_order(comm, &coll, b, err));
         coll.kind = DTP_ALL_REDUCE;
         coll.in_outer = 0;
-        DTP_TRY(check_order(comm, &coll, in, out, err));
+        DTP_TRY(check_order(comm, &coll, b, err));
     }
     return DTP_OK;
+}
+
+dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err)
+{
+    enum { COUNT = 60 };
+    buffers b;
+    DTP_TRY(make_buffers(&b, COUNT * comm->size * 4, user, err));
+    const dtp_status status = run_order(comm, &b, COUNT, err);
+    destroy_buffers(&b);
+    return status;
 }
 
 /* ---- several in flight ---- */
@@ -360,12 +451,16 @@ static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *e
         for (int64_t k = 0; k < COUNT * dtp_coll_parts_in(&colls[i], c->size); k++) {
             in[k] = (float)value(&colls[i], c->rank, k);
         }
-        ends[i] = (dtp_coll_ends){in, b->out + i * room};
+        ends[i] = (dtp_coll_ends){place_of(b, in), place_of(b, b->out + i * room)};
+    }
+    DTP_TRY(upload(b, err));
+    for (int32_t i = 0; i < N; i++) {
         DTP_TRY(t->ops->start(t, &colls[i], &ends[i], &requests[i], err));
     }
     for (int32_t j = 0; j < N; j++) {
         const int32_t i = backwards ? N - 1 - j : j;
         DTP_TRY(t->ops->wait(t, &requests[i], err));
+        DTP_TRY(download(c, b, err));
         const float *out = (const float *)(const void *)(b->out + i * room);
         for (int64_t k = 0; k < COUNT * dtp_coll_parts_out(&colls[i], c->size); k++) {
             const double want = expected(c, &colls[i], k);
@@ -395,20 +490,23 @@ static dtp_status run_bucket(dtp_comm *c, dtp_coll_kind kind, const int64_t *cou
         .kind = kind, .set = dtp_comm_all(c), .dtype = DTP_F32, .n_bucket = BUCKET, .bucket = each};
     for (int32_t k = 0; k < BUCKET; k++) {
         each[k] = (dtp_coll){.kind = kind, .set = all.set, .dtype = DTP_F32, .count = counts[k]};
-        each[k].in_outer = kind == DTP_REDUCE_SCATTER ? outers[k] : 0;
-        each[k].out_outer = kind == DTP_ALL_GATHER ? outers[k] : 0;
+        const int64_t outer = t->caps.strided ? outers[k] : 0;
+        each[k].in_outer = kind == DTP_REDUCE_SCATTER ? outer : 0;
+        each[k].out_outer = kind == DTP_ALL_GATHER ? outer : 0;
         all.count += counts[k];
         const bool in_place = kind == DTP_ALL_REDUCE && k % 2 == 1;
         float *in = (float *)(void *)((in_place ? b->out : b->in) + k * room);
         for (int64_t i = 0; i < counts[k] * dtp_coll_parts_in(&each[k], c->size); i++) {
             in[i] = (float)value(&each[k], c->rank, i);
         }
-        ends[k] = (dtp_coll_ends){in, b->out + k * room};
+        ends[k] = (dtp_coll_ends){place_of(b, in), place_of(b, b->out + k * room)};
     }
+    DTP_TRY(upload(b, err));
     DTP_TRY(t->ops->start(t, &all, ends, &request, err));
     DTP_TRY(t->ops->wait(t, &request, err));
+    DTP_TRY(download(c, b, err));
     for (int32_t k = 0; k < BUCKET; k++) {
-        const float *out = ends[k].out;
+        const float *out = (const float *)(const void *)(b->out + k * room);
         for (int64_t i = 0; i < counts[k] * dtp_coll_parts_out(&each[k], c->size); i++) {
             const double want = expected(c, &each[k], i);
             if ((double)out[i] != want) {
@@ -434,17 +532,14 @@ static dtp_status run_buckets(dtp_comm *c, buffers *b, dtp_err *err)
 
 dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err)
 {
-    (void)user;
-    buffers b = {.capacity = 10 * (600 * comm->size * 4 + 64)};
-    b.in = malloc((size_t)b.capacity);
-    b.out = malloc((size_t)b.capacity);
-    dtp_status status = b.in != NULL && b.out != NULL ? DTP_OK : DTP_NOMEM;
+    buffers b;
+    dtp_status status = DTP_OK;
+    DTP_TRY(make_buffers(&b, 10 * (600 * comm->size * 4 + 64), user, err));
     for (int32_t backwards = 0; backwards < 2 && status == DTP_OK; backwards++) {
         status = run_flight(comm, backwards != 0, &b, err);
     }
     status = status == DTP_OK ? run_buckets(comm, &b, err) : status;
-    free(b.in);
-    free(b.out);
+    destroy_buffers(&b);
     return status;
 }
 
@@ -469,17 +564,26 @@ const int32_t comm_n_disputes = sizeof comm_disputes / sizeof *comm_disputes;
 
 /* ---- the deadline ---- */
 
-dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
+/* A sum of one number, until it is known to be done. */
+static dtp_status sum_of_one(dtp_comm *comm, buffers *b, dtp_err *err)
+{
+    const dtp_coll coll = {
+        .kind = DTP_ALL_REDUCE, .set = dtp_comm_all(comm), .dtype = DTP_F32, .count = 1};
+    void *x = place_of(b, b->out);
+    DTP_TRY(dtp_transport_run(&comm->transport, &coll, x, x, err));
+    return download(comm, b, err);
+}
+
+static dtp_status run_deadline(dtp_comm *comm, buffers *b, dtp_err *err)
 {
     const struct timespec longer = {.tv_sec = 2};
     const int32_t late = comm->size - 1;
-    float x = 1;
     char words[32];
     dtp_err said = {0};
-    const dtp_coll coll = {
-        .kind = DTP_ALL_REDUCE, .set = dtp_comm_all(comm), .dtype = DTP_F32, .count = 1};
-    (void)user;
-    DTP_TRY(dtp_transport_run(&comm->transport, &coll, &x, &x, err));
+    memset(b->out, 0, (size_t)b->capacity);
+    DTP_TRY(comm->transport.ops->prepare(&comm->transport, dtp_comm_all(comm), err));
+    DTP_TRY(upload(b, err));
+    DTP_TRY(sum_of_one(comm, b, err));
     DTP_TRY(comm->ops->barrier(comm, err));
     comm->timeout_s = 0.5;
     if (comm->rank == late) {
@@ -487,7 +591,7 @@ dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
     }
     snprintf(words, sizeof words, "rank %d has not come", late);
     const double start = dtp_now_s();
-    dtp_status got = dtp_transport_run(&comm->transport, &coll, &x, &x, &said);
+    dtp_status got = sum_of_one(comm, b, &said);
     const double took = dtp_now_s() - start;
     if (got != DTP_COMM || strstr(said.msg, words) == NULL || took > 2.5) {
         return DTP_FAIL(err, DTP_INTERNAL, "rank %d: '%.600s' after %g s does not say '%s'",
@@ -495,6 +599,15 @@ dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
     }
     got = comm->ops->barrier(comm, &said);
     return got == DTP_COMM ? DTP_OK : DTP_FAIL(err, DTP_INTERNAL, "rank %d: goes on", comm->rank);
+}
+
+dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
+{
+    buffers b;
+    DTP_TRY(make_buffers(&b, 8, user, err));
+    const dtp_status status = run_deadline(comm, &b, err);
+    destroy_buffers(&b);
+    return status;
 }
 
 /* ---- views ---- */
@@ -540,6 +653,7 @@ static dtp_status on_view(dtp_comm *c, const dtp_mesh_set *sets, int32_t n, buff
     dtp_status status = check_place(c, v, sets, err);
     for (dtp_mesh_set set = 0; set < (dtp_mesh_set)1 << n && status == DTP_OK; set++) {
         dtp_coll coll = {.set = set, .dtype = DTP_F64, .count = 10};
+        status = v->transport.ops->prepare(&v->transport, set, err);
         for (int32_t kind = 0; kind < DTP_N_COLLS && status == DTP_OK; kind++) {
             coll.kind = (dtp_coll_kind)kind;
             status = all_forms(v, coll, b, err);
@@ -611,12 +725,9 @@ static dtp_status run_views(dtp_comm *c, buffers *b, dtp_err *err)
 
 dtp_status comm_suite_views(dtp_comm *comm, void *user, dtp_err *err)
 {
-    (void)user;
-    buffers b = {.capacity = (10 * comm->size + 1) * 8};
-    b.in = malloc((size_t)b.capacity);
-    b.out = malloc((size_t)b.capacity);
-    dtp_status status = b.in != NULL && b.out != NULL ? run_views(comm, &b, err) : DTP_NOMEM;
-    free(b.in);
-    free(b.out);
+    buffers b;
+    DTP_TRY(make_buffers(&b, (10 * comm->size + 1) * 8, user, err));
+    const dtp_status status = run_views(comm, &b, err);
+    destroy_buffers(&b);
     return status;
 }

@@ -104,17 +104,8 @@ static void test_kernels__are_bound_once_and_read_the_record(void **state)
 
 /* ---- errors in data ---- */
 
-static int32_t syncs;
-
-static dtp_status count_syncs(dtp_backend *b, dtp_err *err)
-{
-    (void)b, (void)err;
-    syncs++;
-    return DTP_OK;
-}
-
 /* Row 9 of a table of 4: the step fails with node and value, or, noted, goes on to its end. */
-static void look_up(const char *backend, bool queued, bool noted)
+static void look_up(const char *backend, bool noted)
 {
     static const char text[] =
         "{\"format\": \"dtp.model/1\", \"name\": \"m\", \"dims\": {\"v\": 4, \"d\": 2, \"t\": 3},"
@@ -137,11 +128,6 @@ static void look_up(const char *backend, bool queued, bool noted)
          &err);
     must(dtp_comm_self_create(&comm, &err), &err);
     must(dtp_backend_create(backend, 1, &b, &err), &err);
-    const dtp_backend_ops *own = b->ops;
-    dtp_backend_ops mine = *own;
-    mine.sync = queued ? count_syncs : NULL;
-    b->ops = &mine;
-    syncs = 0;
     must(dtp_runner_create(p.program, b, comm, &options, &runner, &err), &err);
     const dtp_value_id v = p.program->tensor_value[dtp_graph_find(g, "ids")];
     memcpy(dtp_runner_view(runner, v)->data, ids, sizeof ids);
@@ -151,14 +137,12 @@ static void look_up(const char *backend, bool queued, bool noted)
     assert_non_null(strstr(said->msg, "step 5"));
     assert_non_null(strstr(said->msg, "node 'rows'"));
     assert_non_null(strstr(said->msg, "embedding: id 9 is not in [0, 4)"));
-    assert_true(queued == (syncs > 0));
     /* The word is clear again: the next step judges its own data. */
     memset(dtp_runner_view(runner, v)->data, 0, sizeof ids);
     dtp_err_clear(&failure);
     must(dtp_runner_step(runner, 0, 6, &times, &err), &err);
     assert_int_equal(failure.code, DTP_OK);
     dtp_runner_destroy(runner);
-    b->ops = own;
     dtp_backend_destroy(b);
     dtp_comm_destroy(comm);
     job_program_free(&p);
@@ -168,8 +152,8 @@ static void look_up(const char *backend, bool queued, bool noted)
 static void test_kernels__errors_in_data_name_node_and_value(void **state)
 {
     (void)state;
-    for (int32_t i = 0; i < 8; i++) {
-        look_up((i & 1) != 0 ? "ref" : "cpu", (i & 2) != 0, (i & 4) != 0);
+    for (int32_t i = 0; i < 4; i++) {
+        look_up((i & 1) != 0 ? "ref" : "cpu", (i & 2) != 0);
     }
 }
 

@@ -51,6 +51,7 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
     }
     const dtp_ranks_options options = {.comm = comm,
                                        .backend = ranks->backend,
+                                       .transport = ranks->transport,
                                        .threads = (int32_t)ranks->threads,
                                        .timeout_s = ranks->timeout_s,
                                        .ends = tool_interrupt_killed(),

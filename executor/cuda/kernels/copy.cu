@@ -179,3 +179,14 @@ cudaError_t dtp_cuda_copy(cudaStream_t queue, const dtp_cuda_nest *nest, int32_t
     }
     return copy_words(queue, nest, elem_bytes, dst, src);
 }
+
+static __global__ void record_kernel(dtp_step_record record, dtp_step_record *dst)
+{
+    *dst = record;
+}
+
+cudaError_t dtp_cuda_put_record(cudaStream_t queue, const dtp_step_record *record,
+                                dtp_step_record *dst)
+{
+    return dtp_launch(record_kernel, 1, 1, 0, queue, *record, dst);
+}
