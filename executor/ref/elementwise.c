@@ -262,8 +262,11 @@ DTP_REF_ROW_KERNEL(any)
 DTP_REF_ROW_KERNEL(all)
 
 #define ROW(name, ...) {.op = #name, .run = run_##name},
-const dtp_kernel dtp_ref__elementwise[] = {
-    {.op = "cast", .run = run_cast},     {.op = "compare", .run = run_compare},
-    {.op = "select", .run = run_select}, {.op = "any", .run = run_any},
-    {.op = "all", .run = run_all},       {.op = "fused_elementwise", .run = run_fused},
-    {.op = "fused_elementwise2", .run = run_fused}, UNARY(ROW) BINARY(ROW) ARITHMETIC(ROW){.op = NULL}};
+const dtp_kernel dtp_ref__elementwise[] = {{.op = "cast", .run = run_cast},
+                                           {.op = "compare", .run = run_compare},
+                                           {.op = "select", .run = run_select},
+                                           {.op = "any", .run = run_any},
+                                           {.op = "all", .run = run_all},
+                                           {.op = "fused_elementwise", .run = run_fused},
+                                           {.op = "fused_elementwise2", .run = run_fused},
+                                           UNARY(ROW) BINARY(ROW) ARITHMETIC(ROW){.op = NULL}};

@@ -479,9 +479,7 @@ const dtp_op_case DTP_OP_CASES[] = {
     {.op = "accumulate", .in = {"a=3,b=7", "a=3,b=7"}},
     {.op = "loss_scale", .in = {"- pos", "- pos", "- pos", "- pos"}, .attrs = "interval=3"},
     /* gelu(x + bias) */
-    {.op = "fused_elementwise",
-     .in = {"a=3,b=7", "b=7"},
-     .attrs = "step0=1000100; step1=17060000"},
+    {.op = "fused_elementwise", .in = {"a=3,b=7", "b=7"}, .attrs = "step0=1000100; step1=17060000"},
     /* c (x + y) dy, y with its dims in another order */
     {.op = "fused_elementwise",
      .in = {"a=3,b=17", "b=17,a=3", "a=3,b=17"},

@@ -49,27 +49,24 @@ const char *dtp_fused_key(int32_t function)
 /* ---- attributes ---------------------------------------------------------------------------------
  */
 
-#define STEP(k) {.key = "step" #k, .kind = DTP_ATTR_INT, .hidden = true, .def = -1.0}
-#define CONSTANT(k) {.key = "c" #k, .kind = DTP_ATTR_FLOAT, .hidden = true}
+#define STEP(k)                                                                                    \
+    {                                                                                              \
+        .key = "step" #k, .kind = DTP_ATTR_INT, .hidden = true, .def = -1.0                        \
+    }
+#define CONSTANT(k)                                                                                \
+    {                                                                                              \
+        .key = "c" #k, .kind = DTP_ATTR_FLOAT, .hidden = true                                      \
+    }
 static const dtp_attr_spec ATTRS[DTP_FUSED_ATTRS + 1] = {
-    STEP(0),
-    STEP(1),
-    STEP(2),
-    STEP(3),
-    STEP(4),
-    STEP(5),
-    STEP(6),
-    STEP(7),
-    STEP(8),
-    STEP(9),
-    STEP(10),
-    STEP(11),
-    CONSTANT(0),
-    CONSTANT(1),
-    CONSTANT(2),
-    CONSTANT(3),
-    DTP_RESULT_ATTR,
-    {.key = "also", .kind = DTP_ATTR_INT, .hidden = true, .def = -1.0},
+    STEP(0),         STEP(1),
+    STEP(2),         STEP(3),
+    STEP(4),         STEP(5),
+    STEP(6),         STEP(7),
+    STEP(8),         STEP(9),
+    STEP(10),        STEP(11),
+    CONSTANT(0),     CONSTANT(1),
+    CONSTANT(2),     CONSTANT(3),
+    DTP_RESULT_ATTR, {.key = "also", .kind = DTP_ATTR_INT, .hidden = true, .def = -1.0},
     {.key = NULL}};
 
 enum { CONSTANTS = DTP_FUSED_STEPS, RESULT = CONSTANTS + DTP_FUSED_CONSTANTS, ALSO };
@@ -179,9 +176,9 @@ static void work_expr(const dtp_op_call *call, dtp_work *out)
 static const char *const ALSO_NAME[] = {"also"};
 
 #define FUSED(op, text, outs)                                                                      \
-    DTP_ROW(op, text, 1, DTP_FUSED_IN, outs), .attrs = ATTRS, .infer = infer_expr,                 \
-        .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE, .work = work_expr, .inplace_in = {1},   \
-        .no_grad = "the lowering makes it"
+    DTP_ROW(op, text, 1, DTP_FUSED_IN, outs),                                                      \
+        .attrs = ATTRS, .infer = infer_expr, .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE,    \
+        .work = work_expr, .inplace_in = {1}, .no_grad = "the lowering makes it"
 
 const dtp_op_def dtp_ops_fused[] = {
     {FUSED("fused_elementwise", "an expression of elementwise functions", 1),
