@@ -1,5 +1,6 @@
-/* cuBLASLt: products of column-major and row-major matrices, accumulated in float. An algorithm demands a
- * workspace as large as the preference allows up to a drawn size, and fills it: nobody else may use it meanwhile. */
+/* cuBLASLt: products of column-major and row-major matrices, accumulated in float. An algorithm
+ * demands a workspace as large as the preference allows up to a drawn size, and fills it: nobody
+ * else may use it meanwhile. */
 #include <cmath>
 #include <cstring>
 

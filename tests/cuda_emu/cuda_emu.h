@@ -1,10 +1,11 @@
 /* Control of the emulated CUDA device, for tests alone. Plain C.
  *
- * The emulated device runs CUDA sources on the CPU: kernels as fibers, streams in any order that events allow. All choices
- * follow from one seed, so a failure repeats with its seed as long as one host thread issues the work.
+ * The emulated device runs CUDA sources on the CPU: kernels as fibers, streams in any order that
+ * events allow. All choices follow from one seed, so a failure repeats with its seed as long as
+ * one host thread issues the work.
  *
- * Costs on one core of a server: a launch 1 µs to enqueue and run, 8 ns a thread, 70 ns more for each barrier or
- * warp operation that a thread takes part in (1 µs under the address sanitizer). */
+ * Costs on one core of a server: a launch 1 µs to enqueue and run, 8 ns a thread, 70 ns more for
+ * each barrier or warp operation that a thread takes part in (1 µs under the address sanitizer). */
 #ifndef CUDA_EMU_H
 #define CUDA_EMU_H
 
@@ -41,8 +42,9 @@ enum cuda_emu_fault {
     CUDA_EMU_FAULTS
 };
 
-/* The state of a new process: no memory, no streams, counters zero, faults off, one device, seed 1. Device memory is
- * given up; streams, events, graphs and communicators must not be used any more. */
+/* The state of a new process: no memory, no streams, counters zero, faults off, one device, seed
+ * 1. Device memory is given up; streams, events, graphs and communicators must not be used any
+ * more. */
 void cuda_emu_reset(void);
 /* Order of streams, blocks, threads and fragment cells from here on. */
 void cuda_emu_seed(uint64_t seed);
@@ -50,12 +52,14 @@ void cuda_emu_seed(uint64_t seed);
 void cuda_emu_devices(int count);
 /* Memory of each device; allocations beyond it fail. At the start 8 GiB. */
 void cuda_emu_memory(size_t bytes);
-/* Streams run in the order of their calls at once: what a device does that is never late. At the start 0. */
+/* Streams run in the order of their calls at once: what a device does that is never late. At the
+ * start 0. */
 void cuda_emu_in_order(int on);
 /* Count from 1; 0 turns the fault off. */
 void cuda_emu_set_fault(enum cuda_emu_fault fault, uint64_t n);
 struct cuda_emu_counters cuda_emu_count(void);
-/* The last fault in words, of any thread; "" when there was none. Each one is printed to stderr as well, unless quiet. */
+/* The last fault in words, of any thread; "" when there was none. Each one is printed to stderr
+ * as well, unless quiet. */
 const char *cuda_emu_message(void);
 void cuda_emu_quiet(int on);
 /* Whether all bytes lie in one live allocation of a device. */

@@ -322,6 +322,7 @@ void cuda_emu_reset(void)
         }
         s.streams.clear();
         drop_graphs();
+        drop_communicators();
         s.devices.clear();
         s.memory_bytes = size_t{8} << 30;
         s.dynamic_limit.clear();

@@ -1,8 +1,9 @@
 /* Execution of the threads of a block.
  *
- * A fiber calls the kernel for one thread after another. When a thread blocks, at a barrier or in a warp operation, its
- * fiber is parked with it and another fiber goes on. So a kernel without barriers needs one fiber and no switch. Which
- * thread goes on is drawn at every such point. */
+ * A fiber calls the kernel for one thread after another. When a thread blocks, at a barrier or
+ * in a warp operation, its fiber is parked with it and another fiber goes on. So a kernel
+ * without barriers needs one fiber and no switch. Which thread goes on is drawn at every such
+ * point. */
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>

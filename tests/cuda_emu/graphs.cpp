@@ -1,5 +1,5 @@
-/* Stream capture and graphs. A captured operation depends on the frontier of its stream: the nodes that its next
- * operation would wait for. */
+/* Stream capture and graphs. A captured operation depends on the frontier of its stream: the
+ * nodes that its next operation would wait for. */
 #include <algorithm>
 
 #include "internal.h"
@@ -200,6 +200,31 @@ void add_ready(std::vector<task *> &candidates)
             task *t = run->tasks[i].get();
             if (t && !t->started && run->missing[i] == 0 && t->what->ready(*t)) {
                 candidates.push_back(t);
+            }
+        }
+    }
+}
+
+void graph_blockers_of(task &t, std::vector<task *> &found)
+{
+    graph_run &run = *t.graph;
+    if (!run.started) {
+        found.push_back(run.launch);
+        return;
+    }
+    for (size_t before : run.exec->nodes[t.index].before) {
+        if (run.tasks[before]) {
+            found.push_back(run.tasks[before].get());
+        }
+    }
+}
+
+void launched_tasks(task &launch, std::vector<task *> &found)
+{
+    for (graph_run *run : all().runs) {
+        for (size_t i = 0; run->launch == &launch && i < run->tasks.size(); i++) {
+            if (run->tasks[i]) {
+                found.push_back(run->tasks[i].get());
             }
         }
     }

@@ -1,5 +1,5 @@
-/* The parts of the emulated device. One lock covers all state; operations run under it, on whatever host thread
- * waits, so exactly one kernel runs at a time. */
+/* The parts of the emulated device. One lock covers all state; operations run under it, on
+ * whatever host thread waits, so exactly one kernel runs at a time. */
 #ifndef CUDA_EMU_INTERNAL_H
 #define CUDA_EMU_INTERNAL_H
 
@@ -72,6 +72,7 @@ struct task {
 
 struct event_record {
     bool done = false;
+    task *by = nullptr;
     double time_s = 0;
 };
 
@@ -163,13 +164,16 @@ void host_waits();
 /* The host has seen the end of work at this time. */
 void host_saw(double time_s);
 bool idle(const CUstream_st &stream);
+/* Tasks issued before that keep `t` from starting, or a graph's launch from ending. */
+void blockers_of(task &t, std::vector<task *> &found);
 
 /* launch.cpp, copies.cpp: work of a device that is lost is left out. */
 bool lost(const work &what);
 
 /* graphs.cpp */
 cudaError_t capture_work(CUstream_st &stream, std::shared_ptr<work> what);
-/* What cudaStreamWaitEvent and cudaEventRecord do when a capture is involved; true: nothing else is to be done. */
+/* What cudaStreamWaitEvent and cudaEventRecord do when a capture is involved; true: nothing else
+ * is to be done. */
 bool capture_wait(CUstream_st &stream, CUevent_st &event, cudaError_t *error);
 bool capture_record(CUstream_st &stream, CUevent_st &event, cudaError_t *error);
 void invalidate(capture &c, cudaError_t error);
@@ -177,7 +181,14 @@ void invalidate(capture &c, cudaError_t error);
 cudaError_t forbidden_in_capture(const char *call);
 void graph_task_done(task &t, double end_s);
 void add_ready(std::vector<task *> &candidates);
+void graph_blockers_of(task &t, std::vector<task *> &found);
+/* The tasks of the graph that `launch` runs, if it does. */
+void launched_tasks(task &launch, std::vector<task *> &found);
 void drop_graphs();
+
+/* nccl.cpp: communicators whose ranks wait for each other in a circle get an error. */
+void find_deadlock();
+void drop_communicators();
 
 } // namespace emu
 

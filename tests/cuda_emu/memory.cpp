@@ -1,5 +1,6 @@
-/* Memory. Each device owns a region of addresses that the host may touch only while operations run: it is opened
- * before the first one of a call and closed when the call returns to the host. Freed memory is not used again. */
+/* Memory. Each device owns a region of addresses that the host may touch only while operations
+ * run: it is opened before the first one of a call and closed when the call returns to the host.
+ * Freed memory is not used again. */
 #include <cstdio>
 #include <cstring>
 #include <sys/mman.h>

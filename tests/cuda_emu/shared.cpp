@@ -1,5 +1,5 @@
-/* Shared memory: every array of a block with a red zone on both sides, filled with 0xff bytes, which are a NaN in
- * every float type. */
+/* Shared memory: every array of a block with a red zone on both sides, filled with 0xff bytes,
+ * which are a NaN in every float type. */
 #include <cstdio>
 #include <cstring>
 

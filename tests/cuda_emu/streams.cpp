@@ -1,6 +1,7 @@
-/* Streams, events and the scheduler. Work waits in the FIFO of its stream. At calls that wait, and now and then at
- * calls that issue work, the scheduler draws one of the heads that can run. Weights of the streams are drawn anew
- * now and then; a stream of weight 0 runs only when nothing else can, so work comes as late as the events allow. */
+/* Streams, events and the scheduler. Work waits in the FIFO of its stream. At calls that wait,
+ * and now and then at calls that issue work, the scheduler draws one of the heads that can run.
+ * Weights of the streams are drawn anew now and then; a stream of weight 0 runs only when
+ * nothing else can, so work comes as late as the events allow. */
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -47,9 +48,14 @@ void sweep(state &s)
 
 struct record_work final : work {
     std::shared_ptr<event_record> record;
+    void issued(task &t) override
+    {
+        record->by = &t;
+    }
     bool start(task &t) override
     {
         record->done = true;
+        record->by = nullptr;
         record->time_s = t.begin_s;
         return true;
     }
@@ -96,6 +102,21 @@ void describe_heads()
 }
 
 } // namespace
+
+void blockers_of(task &t, std::vector<task *> &found)
+{
+    if (t.graph) {
+        graph_blockers_of(t, found);
+    } else if (&t != t.stream->queue.front().get()) {
+        found.push_back(t.stream->queue.front().get());
+    } else if (wait_work *waits = dynamic_cast<wait_work *>(t.what.get())) {
+        if (!waits->record->done) {
+            found.push_back(waits->record->by);
+        }
+    } else if (t.started) {
+        launched_tasks(t, found);
+    }
+}
 
 bool idle(const CUstream_st &stream)
 {
@@ -183,6 +204,7 @@ void run_until(guard &lock, const std::function<bool()> &done)
             continue;
         }
         close_memory();
+        find_deadlock();
         std::cv_status status = all().changed.wait_for(lock, std::chrono::seconds(20));
         if (status == std::cv_status::timeout && !described) {
             described = true;

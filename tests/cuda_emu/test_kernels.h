@@ -23,7 +23,8 @@ cudaError_t test_row_sum(enum row_sum_kind kind, const float *x, float *y, int r
 cudaError_t test_add(float *x, float value, int n, cudaStream_t stream);
 /* y[i] = x[i] for i < n + beyond: wrong unless beyond is 0. */
 cudaError_t test_copy(const float *x, float *y, int n, int beyond, cudaStream_t stream);
-/* out[warp * 8 ...]: ballot, any, all, sum by xor, value from lane 3, from below, from above, syncthreads_count. */
+/* out[warp * 8 ...]: ballot, any, all, sum by xor, value from lane 3, from below, from above,
+ * syncthreads_count. */
 cudaError_t test_votes(unsigned *out, int warps, cudaStream_t stream);
 /* c = a b, 16 x 16 x 16, bf16 and half bits, row-major a, column-major b. */
 cudaError_t test_wmma_bf16(const unsigned short *a, const unsigned short *b, float *c,

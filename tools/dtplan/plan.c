@@ -8,7 +8,9 @@
 #include "dtp/planner.h"
 #include "core/base/units.h"
 #include "dtp/session.h"
+#include "cost_models/job.h"
 #include "planner/mtf/mtf_layout.h"
+#include "planner/reports/words.h"
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 #include "tools/interrupt.h"
@@ -53,6 +55,20 @@ static dtp_status print_comm_report(const plan_command *c, const dtp_plan *plan,
     return s;
 }
 
+/* What the plan means, appended. */
+static dtp_status print_words(const plan_command *c, const dtp_plan *plan, dtp_strbuf *out,
+                              dtp_err *err)
+{
+    dtp_job_options options = dtp_job_options_init();
+    dtp_job *job = NULL;
+    options.plan = plan;
+    options.machine = c->machine;
+    DTP_TRY(dtp_job_create(c->model, &options, &job, err));
+    const dtp_status s = dtp_words_print(job->graph, &job->sharding, job->program, out, err);
+    dtp_job_destroy(job);
+    return s;
+}
+
 /* The plan in one of its forms, appended. */
 static dtp_status describe(const plan_command *c, const dtp_plan *plan, dtp_plan_form form,
                            dtp_strbuf *out, dtp_err *err)
@@ -81,6 +97,7 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         s = print_comm_report(c, result->plan, &report, err);
     } else if (s == DTP_OK) {
         s = describe(c, result->plan, c->json ? file : DTP_PLAN_TEXT, &report, err);
+        s = s == DTP_OK && !c->json ? print_words(c, result->plan, &report, err) : s;
     }
     const int32_t n_meshes = c->comm_report || c->json ? 0 : result->n_meshes;
     if (n_meshes > 0) {

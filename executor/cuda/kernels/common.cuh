@@ -16,6 +16,13 @@
 #define DTP_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
 
+/* Before a loop whose arrays are to stay in registers. */
+#ifdef __CUDACC__
+#define DTP_UNROLL _Pragma("unroll")
+#else
+#define DTP_UNROLL
+#endif
+
 enum { DTP_CUDA_WARP = 32, DTP_CUDA_BLOCK = 256 };
 
 /* ---- elements ---- */
@@ -71,6 +78,33 @@ static __device__ __forceinline__ int64_t dtp_thread(void)
 static __device__ __forceinline__ int64_t dtp_threads(void)
 {
     return (int64_t)gridDim.x * blockDim.x;
+}
+
+/* Element offsets of the first N views at element `index` of the nest. Divisions of 32 bits where
+ * they do. */
+template <int N>
+static __device__ __forceinline__ void dtp_offsets(const dtp_cuda_nest &nest, int64_t index,
+                                                   int64_t (&at)[N])
+{
+    const bool narrow = nest.total <= INT32_MAX;
+    DTP_UNROLL
+    for (int v = 0; v < N; v++) {
+        at[v] = 0;
+    }
+    for (int i = nest.rank - 1; i > 0; i--) {
+        const int64_t rest =
+            narrow ? (int64_t)((uint32_t)index / (uint32_t)nest.size[i]) : index / nest.size[i];
+        const int64_t place = index - rest * nest.size[i];
+        DTP_UNROLL
+        for (int v = 0; v < N; v++) {
+            at[v] += place * nest.stride[v][i];
+        }
+        index = rest;
+    }
+    DTP_UNROLL
+    for (int v = 0; v < N; v++) {
+        at[v] += index * nest.stride[v][0];
+    }
 }
 
 /* Element offset of view v at element `index` of the nest. */

@@ -1,5 +1,5 @@
-/* Math of device code. Functions of CUDA with the names of C come from <math.h>; their errors are those of the host's
- * library, within the bounds that CUDA gives. */
+/* Math of device code. Functions of CUDA with the names of C come from <math.h>; their errors
+ * are those of the host's library, within the bounds that CUDA gives. */
 #ifndef CUDA_EMU_MATH_H
 #define CUDA_EMU_MATH_H
 

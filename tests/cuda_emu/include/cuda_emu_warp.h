@@ -1,5 +1,5 @@
-/* Barriers and warp operations. Every warp operation parks its lanes until all lanes of the mask have come; the last
- * one combines what the lanes brought. */
+/* Barriers and warp operations. Every warp operation parks its lanes until all lanes of the mask
+ * have come; the last one combines what the lanes brought. */
 #ifndef CUDA_EMU_WARP_H
 #define CUDA_EMU_WARP_H
 

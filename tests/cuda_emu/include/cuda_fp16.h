@@ -1,4 +1,5 @@
-/* IEEE half precision of device code: storage and conversions, rounded to nearest even. Nothing in C. */
+/* IEEE half precision of device code: storage and conversions, rounded to nearest even. Nothing
+ * in C. */
 #ifndef CUDA_EMU_CUDA_FP16_H
 #define CUDA_EMU_CUDA_FP16_H
 

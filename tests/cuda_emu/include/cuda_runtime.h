@@ -1,8 +1,9 @@
-/* CUDA C++ for the emulated device: qualifiers, built-in variables, shared memory, warp operations, atomics, math
- * and launches. In C it is the runtime API alone, as in CUDA.
+/* CUDA C++ for the emulated device: qualifiers, built-in variables, shared memory, warp
+ * operations, atomics, math and launches. In C it is the runtime API alone, as in CUDA.
  *
- * Blocks of a kernel run one after another in shuffled order, so a block must not wait for another one. Threads of a
- * block run one at a time; each runs until it reaches a barrier or a warp operation. */
+ * Blocks of a kernel run one after another in shuffled order, so a block must not wait for
+ * another one. Threads of a block run one at a time; each runs until it reaches a barrier or a
+ * warp operation. */
 #ifndef CUDA_EMU_CUDA_RUNTIME_H
 #define CUDA_EMU_CUDA_RUNTIME_H
 

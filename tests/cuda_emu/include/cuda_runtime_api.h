@@ -1,4 +1,5 @@
-/* The CUDA runtime calls of the emulated device (tests/cuda_emu), with the signatures of CUDA 13. C17 and C++. */
+/* The CUDA runtime calls of the emulated device (tests/cuda_emu), with the signatures of CUDA
+ * 13. C17 and C++. */
 #ifndef CUDA_EMU_CUDA_RUNTIME_API_H
 #define CUDA_EMU_CUDA_RUNTIME_API_H
 

@@ -1,5 +1,5 @@
-/* The types of the CUDA runtime that the emulated device knows; names, values and member order of used
- * members are those of CUDA 13. */
+/* The types of the CUDA runtime that the emulated device knows; names, values and member order
+ * of used members are those of CUDA 13. */
 #ifndef CUDA_EMU_DRIVER_TYPES_H
 #define CUDA_EMU_DRIVER_TYPES_H
 

@@ -8,8 +8,8 @@
 
 #include <type_traits>
 
-/* Element i of a lane is cell [use][elements of a lane == 8][lane * elements + i] of the matrix, whose cells are
- * numbered row by row. Uses: 0 A, 1 B, 2 accumulator. */
+/* Element i of a lane is cell [use][elements of a lane == 8][lane * elements + i] of the matrix,
+ * whose cells are numbered row by row. Uses: 0 A, 1 B, 2 accumulator. */
 extern unsigned short cuda_emu_fragment_cells[3][2][256];
 
 namespace nvcuda

@@ -1,0 +1,44 @@
+/* What a plan means: the parallelism that each mesh dim amounts to, layouts of a block, the dearest
+ * communication, where memory peaks. */
+#ifndef DTP_PLANNER_WORDS_H
+#define DTP_PLANNER_WORDS_H
+
+#include "core/base/strbuf.h"
+#include "core/plan/sharding.h"
+#include "spmd/program/program.h"
+
+/* Ways of splitting the work of a matrix product over a mesh dim. */
+typedef enum dtp_way {
+    DTP_WAY_NONE,     /* every rank does all of it */
+    DTP_WAY_DATA,     /* the batch is split */
+    DTP_WAY_SEQUENCE, /* another dim that no parameter has */
+    DTP_WAY_TENSOR,   /* a dim of the parameter that the product makes or contracts */
+    DTP_WAY_EXPERT,   /* a dim that parameter, other operand and output share */
+    DTP_N_WAYS
+} dtp_way;
+
+enum { DTP_WORDS_DIMS = 8 };
+
+/* A mesh dim. Shares are in [0, 1]. */
+typedef struct dtp_words_dim {
+    double ways[DTP_N_WAYS];    /* of the FLOPs of forward products with a parameter */
+    int32_t n_dims[DTP_N_WAYS]; /* tensor dims that are split so, at most DTP_WORDS_DIMS */
+    dtp_dim_id dims[DTP_N_WAYS][DTP_WORDS_DIMS];
+    double params_split; /* of the bytes of parameters: kept split and made whole for their use */
+    double states_split; /* of the bytes of optimizer states: split where their parameter is not */
+    dtp_dim_id context;  /* dim of the queries of attention that is split; -1: none */
+    dtp_dim_id norms;    /* dim that norms split and products with parameters do not; -1: none */
+} dtp_words_dim;
+
+/* Facts about one mesh dim. `g` and `s` are those of the plan. */
+dtp_status dtp_words_dim_of(const dtp_graph *g, const dtp_sharding *s, int32_t mesh_dim,
+                            dtp_words_dim *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* The sentence about a mesh dim, and a line end. */
+void dtp_words_dim_print(const dtp_graph *g, const dtp_words_dim *d, dtp_strbuf *out);
+
+/* All of it as text. `p` is the plan's program; with times when it was predicted. */
+dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_program *p,
+                           dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
+
+#endif
