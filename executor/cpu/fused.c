@@ -5,6 +5,7 @@
 #include "executor/cpu/elementwise.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/halves.h"
+#include "executor/device/backend.h"
 
 enum { BLOCK = 512, VIEWS = DTP_FUSED_OUT + DTP_FUSED_IN };
 
@@ -100,6 +101,52 @@ static dtp_status expr_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
+/* ---- norms: the expression, then the kernel of the norm ---- */
+
+typedef struct parts {
+    dtp_op_call expr_call, norm_call;
+    dtp_ttype types[3];
+    dtp_view norm_in[3]; /* the expression's result and the norm's other operands */
+    dtp_bound_kernel expr, norm;
+} parts;
+
+/* Data and offsets of the norm's operands are those of this run. */
+static void set_operands(parts *p, const dtp_kernel_args *args)
+{
+    p->norm_in[0] = args->out[args->call->n_out - 1];
+    for (int32_t i = 1; i < p->norm_call.n_in; i++) {
+        p->norm_in[i] = args->in[args->call->n_in - p->norm_call.n_in + i];
+    }
+}
+
+static dtp_status norm_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                            dtp_err *err)
+{
+    parts *p;
+    DTP_CPU_STATE(arena, state, p, err);
+    p->expr_call = dtp_fused_norm_expression(args->call);
+    p->norm_call = dtp_fused_norm_call(args->call, p->types);
+    set_operands(p, args);
+    const dtp_kernel_args expr = {.call = &p->expr_call,
+                                  .in = args->in,
+                                  .out = &args->out[args->call->n_out - 1],
+                                  .record = args->record};
+    const dtp_kernel_args norm = {
+        .call = &p->norm_call, .in = p->norm_in, .out = args->out, .record = args->record};
+    DTP_TRY(dtp_backend_bind(args->backend, &expr, arena, &p->expr, err));
+    return dtp_backend_bind(args->backend, &norm, arena, &p->norm, err);
+}
+
+static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    parts *p = args->state;
+    set_operands(p, args);
+    DTP_TRY(dtp_bound_kernel_run(&p->expr, err));
+    return dtp_bound_kernel_run(&p->norm, err);
+}
+
 const dtp_kernel dtp_cpu_fused[] = {{"fused_elementwise", expr_kernel, expr_bind, DTP_CPU_FLOATS},
                                     {"fused_elementwise2", expr_kernel, expr_bind, DTP_CPU_FLOATS},
+                                    {"fused_layer_norm", norm_kernel, norm_bind, DTP_CPU_FLOATS},
+                                    {"fused_rms_norm", norm_kernel, norm_bind, DTP_CPU_FLOATS},
                                     {.op = NULL}};

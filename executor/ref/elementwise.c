@@ -197,6 +197,31 @@ static dtp_status run_fused(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
+/* The expression, then the kernel of the norm. */
+static dtp_status run_fused_norm(const dtp_kernel_args *args, dtp_err *err)
+{
+    dtp_ttype types[3];
+    const dtp_op_call *call = args->call, expr = dtp_fused_norm_expression(call),
+                      norm = dtp_fused_norm_call(call, types);
+    const dtp_view *x = &args->out[call->n_out - 1];
+    dtp_view in[3] = {*x};
+    dtp_kernel_args part = *args;
+    const dtp_kernel *kernel = dtp_ref__norm;
+    for (int32_t i = 1; i < norm.n_in; i++) {
+        in[i] = args->in[expr.n_in + i - 1];
+    }
+    part.call = &expr;
+    part.out = x;
+    DTP_TRY(run_fused(&part, err));
+    part.call = &norm;
+    part.in = in;
+    part.out = args->out;
+    while (strcmp(kernel->op, norm.op->name) != 0) {
+        kernel++;
+    }
+    return kernel->run(&part, err);
+}
+
 static bool holds(const char *cmp, double a, double b)
 {
     if (strcmp(cmp, "lt") == 0) {
@@ -269,4 +294,6 @@ const dtp_kernel dtp_ref__elementwise[] = {{.op = "cast", .run = run_cast},
                                            {.op = "all", .run = run_all},
                                            {.op = "fused_elementwise", .run = run_fused},
                                            {.op = "fused_elementwise2", .run = run_fused},
+                                           {.op = "fused_layer_norm", .run = run_fused_norm},
+                                           {.op = "fused_rms_norm", .run = run_fused_norm},
                                            UNARY(ROW) BINARY(ROW) ARITHMETIC(ROW){.op = NULL}};

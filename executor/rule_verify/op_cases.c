@@ -499,6 +499,15 @@ const dtp_op_case DTP_OP_CASES[] = {
     {.op = "fused_elementwise2",
      .in = {"a=3,b=600", "a=3,b=600", "a=3", "b=600"},
      .attrs = "step0=1000100; step1=3060200; step2=2070300; step3=14080000; also=1"},
+    {.op = "fused_layer_norm",
+     .in = {"a=3,b=37", "a=3,b=37", "b=37", "b=37"},
+     .attrs = "over=b; eps=1e-5; step0=1000100"},
+    {.op = "fused_layer_norm",
+     .in = {"a=3,b=4,c=5", "b=4,c=5", "a=3", "c=5,b=4", "c=5,b=4"},
+     .attrs = "over=b,c; eps=0.1; step0=1000100; step1=3060200"},
+    {.op = "fused_rms_norm",
+     .in = {"a=3,b=37", "b=37", "b=37"},
+     .attrs = "over=b; eps=1e-6; step0=1000100"},
     DTP_UNARY_OPS(UNARY_CASES) DTP_BINARY_OPS(BINARY_CASES) DTP_GRADIENT_OPS(GRADIENT_CASES)};
 const int32_t DTP_OP_CASE_COUNT = sizeof DTP_OP_CASES / sizeof DTP_OP_CASES[0];
 

@@ -18,7 +18,8 @@ typedef struct dtp_target_op {
 
 /* What the lowering fuses (spmd/lower/passes/fuse.c). */
 enum {
-    DTP_FUSE_ELEMENTWISE = 1 /* expressions of elementwise functions */
+    DTP_FUSE_ELEMENTWISE = 1, /* expressions of elementwise functions */
+    DTP_FUSE_NORM = 2         /* norms of expressions */
 };
 
 typedef struct dtp_target {

@@ -56,13 +56,29 @@ static bool same_dims(const dtp_ttype *a, const dtp_ttype *b, bool order)
     return same;
 }
 
+/* The function that a kernel is, -1 = none. A contraction that sums over nothing is a product. */
+static int32_t function_of(const dtp_program *p, const dtp_instr *instr)
+{
+    if (instr->kind != DTP_INSTR_KERNEL || (instr->op->flags & DTP_OP_CONTRACTION) == 0) {
+        return instr->kind == DTP_INSTR_KERNEL ? dtp_fused_find(instr->op) : -1;
+    }
+    for (int32_t k = 0; k < instr->n_in; k++) {
+        const dtp_ttype *in = &p->values[instr->in[k]].type;
+        for (int32_t i = 0; i < in->rank; i++) {
+            if (dtp_ttype_find(&p->values[instr->out[0]].type, in->dims[i].id) < 0) {
+                return -1;
+            }
+        }
+    }
+    return instr->n_in == 2 ? DTP_FUSED_mul : -1;
+}
+
 /* Whether the instruction is a function of floats for the root's expression. */
 static bool is_function(const fuser *f, int32_t i, int32_t root)
 {
     const dtp_program *p = f->p;
     const dtp_instr *instr = &p->instrs[i], *to = &p->instrs[root];
-    if (instr->kind != DTP_INSTR_KERNEL || f->taken[i] || instr->phase != to->phase ||
-        dtp_fused_find(instr->op) < 0 ||
+    if (function_of(p, instr) < 0 || f->taken[i] || instr->phase != to->phase ||
         !same_dims(&p->values[instr->out[0]].type, &p->values[to->out[0]].type, false)) {
         return false;
     }
@@ -218,7 +234,7 @@ static dtp_fused_expr steps_of(const fuser *f, const expression *e)
     for (int32_t m = 0; m < e->n; m++) {
         const dtp_instr *instr = &f->p->instrs[e->member[m]];
         dtp_fused_step *s = &out.step[m];
-        s->function = dtp_fused_find(instr->op);
+        s->function = function_of(f->p, instr);
         const char *key = dtp_fused_key(s->function);
         const dtp_op_call call = {
             .op = instr->op, .attrs = instr->attrs, .n_attrs = instr->n_attrs};
@@ -238,42 +254,83 @@ static dtp_fused_expr steps_of(const fuser *f, const expression *e)
     return out;
 }
 
-/* The instruction at e->at becomes the fused one; members other than it go. */
-static dtp_status replace(fuser *f, const expression *e, bool *done, dtp_err *err)
+/* The instruction at e->at becomes the fused one; members other than it go. A norm at e->at reads
+ * the root. */
+static dtp_status replace(fuser *f, const expression *e, bool *removed, dtp_err *err)
 {
     dtp_program *p = f->p;
     dtp_instr *instr = &p->instrs[e->at];
+    const bool norm = e->at != e->root;
     const dtp_value_id root = p->instrs[e->root].out[0];
     const dtp_fused_expr expr = steps_of(f, e);
-    dtp_attr attrs[DTP_FUSED_ATTRS];
+    dtp_attr attrs[DTP_FUSED_NORM_ATTRS + DTP_FUSED_ATTRS], *own = attrs;
     dtp_value_id *ids;
-    *done = dtp_fused_attrs(&expr, p->values[root].type.dtype, attrs);
-    if (!*done) {
+    for (int32_t k = 0; k < DTP_FUSED_NORM_ATTRS && norm; k++) {
+        *own++ = instr->attrs[k];
+    }
+    if (!dtp_fused_attrs(&expr, p->values[root].type.dtype, own)) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_program__copy_attrs(p, attrs, DTP_FUSED_ATTRS, &instr->attrs, err));
-    DTP_TRY(dtp_program__alloc_ids(p, e->n_in + DTP_FUSED_OUT, &ids, err));
+    instr->n_attrs = (int32_t)(own - attrs) + DTP_FUSED_ATTRS;
+    DTP_TRY(dtp_program__copy_attrs(p, attrs, instr->n_attrs, &instr->attrs, err));
+    DTP_TRY(dtp_program__alloc_ids(p, e->n_in + instr->n_in + instr->n_out + 2, &ids, err));
+    const dtp_instr old = *instr;
+    instr->in = ids;
+    instr->n_in = e->n_in;
+    instr->out = ids + e->n_in + old.n_in;
+    instr->n_out = 0;
+    dtp_value_id *out = ids + e->n_in + old.n_in;
     for (int32_t k = 0; k < e->n_in; k++) {
         ids[k] = e->in[k];
     }
-    instr->n_attrs = DTP_FUSED_ATTRS;
-    instr->n_in = e->n_in;
-    instr->in = ids;
-    instr->out = ids + e->n_in;
-    ids[e->n_in] = root;
-    instr->n_out = 1;
-    if (e->also >= 0) {
-        ids[e->n_in + instr->n_out++] = e->also;
+    for (int32_t k = 1; k < old.n_in && norm; k++) {
+        ids[instr->n_in++] = old.in[k];
     }
-    instr->op = dtp_fused_elementwise(instr->n_out);
+    for (int32_t k = 0; k < old.n_out && norm; k++) {
+        out[instr->n_out++] = old.out[k];
+    }
+    out[instr->n_out++] = root;
+    if (e->also >= 0) {
+        out[instr->n_out++] = e->also;
+    }
+    instr->op = norm ? dtp_fused_norm(old.op) : dtp_fused_elementwise(instr->n_out);
     for (int32_t m = 0; m < e->n; m++) {
         const int32_t i = e->member[m];
+        const dtp_value_id v = p->instrs[i].out[0];
         f->taken[i] = true;
-        if (i != e->at) {
-            f->gone[p->instrs[i].out[0]] = p->instrs[i].out[0] != e->also;
+        removed[i] = i != e->at;
+        if (i != e->at && i != e->root) {
+            f->gone[v] = v != e->also;
         }
     }
     return DTP_OK;
+}
+
+/* The expression of operand 0 of a norm: others read it behind the norm. */
+static bool grow_norm(const fuser *f, int32_t i, expression *e)
+{
+    const dtp_program *p = f->p;
+    const dtp_instr *norm = &p->instrs[i];
+    if (norm->kind != DTP_INSTR_KERNEL || dtp_fused_norm(norm->op) == NULL) {
+        return false;
+    }
+    const dtp_value_id x = norm->in[0];
+    const int32_t root = f->usage[x].written;
+    bool before;
+    if (root < 0 || p->values[x].parent >= 0 || f->usage[x].replicas > 0 ||
+        p->instrs[root].phase != norm->phase || !is_function(f, root, root)) {
+        return false;
+    }
+    *e = (expression){.root = root, .at = i};
+    (void)reads_inside(f, e, x, &before);
+    for (int32_t k = 1; k < norm->n_in; k++) {
+        before = before || norm->in[k] == x;
+    }
+    if (before) {
+        return false;
+    }
+    grow(f, root, i, false, e);
+    return moves_well(f, e, root);
 }
 
 dtp_status dtp_program__fuse(dtp_program *p, dtp_arena *scratch, dtp_err *err)
@@ -292,15 +349,13 @@ dtp_status dtp_program__fuse(dtp_program *p, dtp_arena *scratch, dtp_err *err)
     }
     for (int32_t i = p->n_instrs - 1; i >= 0; i--) {
         expression e = {.n = 0};
-        bool done = false;
-        if ((p->target->fuse & DTP_FUSE_ELEMENTWISE) != 0 && is_function(&f, i, i)) {
+        if ((p->target->fuse & DTP_FUSE_NORM) != 0 && grow_norm(&f, i, &e)) {
+            DTP_TRY(replace(&f, &e, removed, err));
+        } else if ((p->target->fuse & DTP_FUSE_ELEMENTWISE) != 0 && is_function(&f, i, i)) {
             grow(&f, i, i, true, &e);
-        }
-        if (e.n > 1) {
-            DTP_TRY(replace(&f, &e, &done, err));
-        }
-        for (int32_t m = 0; m < e.n && done; m++) {
-            removed[e.member[m]] = e.member[m] != i;
+            if (e.n > 1) {
+                DTP_TRY(replace(&f, &e, removed, err));
+            }
         }
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
