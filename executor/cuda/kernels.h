@@ -17,6 +17,7 @@
 /* X(family) stands for the kernels dtp_cuda_<family>[] of a file, ended by one without an op. */
 #define DTP_CUDA_FAMILIES(X)                                                                       \
     X(elementwise)                                                                                 \
+    X(norm)                                                                                        \
     X(optimizer)                                                                                   \
     X(random)                                                                                      \
     X(reduce)                                                                                      \
