@@ -21,6 +21,7 @@
     X(optimizer)                                                                                   \
     X(random)                                                                                      \
     X(reduce)                                                                                      \
+    X(row_stats)                                                                                   \
     X(shape)                                                                                       \
     X(softmax)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
