@@ -20,10 +20,12 @@
     X(elementwise)                                                                                 \
     X(fused)                                                                                       \
     X(lookup)                                                                                      \
+    X(norm)                                                                                        \
     X(optimizer)                                                                                   \
     X(random)                                                                                      \
     X(reduce)                                                                                      \
     X(rope)                                                                                        \
+    X(row_stats)                                                                                   \
     X(shape)                                                                                       \
     X(softmax)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
