@@ -139,6 +139,7 @@ static void cuda_destroy(dtp_backend *b)
     if (c->compute != NULL) {
         (void)cudaStreamDestroy(c->compute);
     }
+    (void)cudaFree(c->blas_workspace);
     (void)cudaFree(c->records);
     (void)cudaFreeHost(c->errors);
     free(c);

@@ -14,6 +14,8 @@ typedef struct dtp_cuda {
     int32_t device;
     cudaStream_t compute;
     cublasLtHandle_t blas;
+    void *blas_workspace; /* of cuBLASLt, from the first product that is bound on */
+    bool tf32; /* products of f32 round their operands to tf32; read when calls are bound */
     dtp_step_record *records; /* in device memory */
     const dtp_step_record *record_hosts[DTP_CUDA_RECORDS];
     int32_t n_records;

@@ -15,7 +15,10 @@
 #define DTP_CUDA_BOTH (DTP_CUDA_FLOATS | DTP_CUDA_INTS)
 
 /* X(family) stands for the kernels dtp_cuda_<family>[] of a file, ended by one without an op. */
-#define DTP_CUDA_FAMILIES(X) X(shape)
+#define DTP_CUDA_FAMILIES(X)                                                                       \
+    X(attention)                                                                                   \
+    X(einsum)                                                                                      \
+    X(shape)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
 DTP_CUDA_FAMILIES(DTP_CUDA_DECLARE)
 

@@ -12,7 +12,7 @@
 
 #include "core/graph/ops/op_table.h"
 #include "executor/device/convert.h"
-#include "spmd/target/cpu_einsum_plan.h"
+#include "spmd/target/einsum_plan.h"
 #include "tests/ops/eval.h"
 
 enum { PERTURBED = 3 };
