@@ -86,8 +86,8 @@ static double rounding(dtp_dtype dtype)
     return dtype == DTP_BF16 ? 0x1p-8 : dtype == DTP_F16 ? 0x1p-11 : 0.0;
 }
 
-/* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too; they may be larger
- * than the result. */
+/* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too, and so may be the
+ * weights and their gradients in a gradient of attention; they may be larger than the result. */
 static double roundings(const loaded *l, int32_t o)
 {
     static dtp_einsum_plan plan;
@@ -100,6 +100,10 @@ static double roundings(const loaded *l, int32_t o)
         for (int32_t i = 0; i < plan.n_steps; i++) {
             n += plan.steps[i].is_pack ? 0 : 1;
         }
+    }
+    if ((node->op->flags & DTP_OP_ATTENTION_GRAD) != 0 ||
+        strcmp(node->op->name, "attention_part_grad") == 0) {
+        n = 2;
     }
     return (n > 1 ? 4.0 * n : 1.0) * rounding(l->cg.g->tensors[node->out[o]].type.dtype);
 }
