@@ -87,7 +87,7 @@ static double rounding(dtp_dtype dtype)
 }
 
 /* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too, and so may be the
- * weights and their gradients in a gradient of attention; they may be larger than the result. */
+ * weights of attention and their gradients; they may be larger than the result. */
 static double roundings(const loaded *l, int32_t o)
 {
     static dtp_einsum_plan plan;
@@ -101,11 +101,9 @@ static double roundings(const loaded *l, int32_t o)
             n += plan.steps[i].is_pack ? 0 : 1;
         }
     }
-    if ((node->op->flags & DTP_OP_ATTENTION_GRAD) != 0 ||
-        strcmp(node->op->name, "attention_part_grad") == 0) {
-        n = 2;
-    }
-    return (n > 1 ? 4.0 * n : 1.0) * rounding(l->cg.g->tensors[node->out[o]].type.dtype);
+    const bool attention = strncmp(node->op->name, "attention", strlen("attention")) == 0;
+    const double least = !attention ? 1.0 : strstr(node->op->name, "_grad") == NULL ? 2.0 : 8.0;
+    return (n > 1 ? 4.0 * n : least) * rounding(l->cg.g->tensors[node->out[o]].type.dtype);
 }
 
 /* Allowed are the op's own roundings, and a few times what rounding the operands once more does:
