@@ -135,6 +135,7 @@ struct place {
     where kind;
     int device;
     size_t bytes; /* from the address to the end of its allocation */
+    bool live;    /* in an allocation, or at its end */
 };
 place place_of(const void *address);
 /* Whether [address, address + bytes) may be used by a kernel or a library on `device`. */
@@ -143,11 +144,12 @@ cudaError_t check_device_range(const char *what, const void *address, size_t byt
 void open_memory();
 void close_memory();
 void drop_memory();
+bool could_be_address(uintptr_t word);
 bool host_mapped(uintptr_t address);
 
 /* fibers.cpp: one kernel over all its blocks; an error text or "". */
 std::string run_grid(struct cuda_emu_call *call, dim3 grid, dim3 block, size_t dynamic_bytes,
-                     random_source &random);
+                     bool raised, random_source &random);
 void shuffle_fragments(random_source &random);
 
 /* streams.cpp */

@@ -30,8 +30,9 @@ struct kernel_work final : work {
         }
         open_memory();
         all().counters.kernels++;
-        std::string error =
-            broken ? "injected fault" : run_grid(call, grid, block, dynamic_bytes, all().random);
+        std::string error = broken ? "injected fault"
+                                   : run_grid(call, grid, block, dynamic_bytes,
+                                              all().dynamic_limit.count(kernel) > 0, all().random);
         if (!error.empty()) {
             fail_device(device, cudaErrorLaunchFailure, "kernel %s: %s", symbol_of(kernel).c_str(),
                         error.c_str());
@@ -56,46 +57,48 @@ size_t dynamic_limit(const void *kernel)
                                               : static_cast<size_t>(found->second);
 }
 
-/* Words that are addresses must be of device memory or of pinned memory. */
-cudaError_t check_words(const void *kernel, const void *words, size_t bytes, int index)
+/* A word that is an address must be one of device memory or of pinned memory. */
+cudaError_t check_word(const void *kernel, uintptr_t word, int index)
 {
-    for (size_t i = 0; i + 8 <= bytes; i += 8) {
-        uintptr_t word;
-        memcpy(&word, static_cast<const unsigned char *>(words) + i, 8);
-        if (word < uintptr_t{1} << 32 || word >= uintptr_t{1} << 47) {
-            continue;
-        }
-        const void *address = reinterpret_cast<const void *>(word);
-        place p = place_of(address);
-        if (p.kind == where::pinned) {
-            continue;
-        }
-        if (p.kind == where::device) {
-            const device &d = device_at(p.device);
-            auto next = d.live.upper_bound(static_cast<const unsigned char *>(address));
-            bool live = next != d.live.begin() && (--next, address <= next->first + next->second);
-            if (!live) {
-                return fail(cudaErrorIllegalAddress,
-                            "kernel %s: the arguments hold %p, freed device memory or none",
-                            symbol_of(kernel).c_str(), address);
+    if (!could_be_address(word)) {
+        return cudaSuccess;
+    }
+    const void *address = reinterpret_cast<const void *>(word);
+    place p = place_of(address);
+    if (p.kind == where::device && !p.live) {
+        return fail(cudaErrorIllegalAddress,
+                    "kernel %s: the arguments hold %p, freed device memory or none",
+                    symbol_of(kernel).c_str(), address);
+    }
+    if (p.kind == where::device && p.device != index && !device_at(index).peers.count(p.device)) {
+        return fail(cudaErrorIllegalAddress,
+                    "kernel %s: the arguments hold %p of device %d, device %d has no peer access",
+                    symbol_of(kernel).c_str(), address, p.device, index);
+    }
+    if (p.kind == where::pageable && host_mapped(word)) {
+        return fail(cudaErrorIllegalAddress, "kernel %s: the arguments hold the host address %p",
+                    symbol_of(kernel).c_str(), address);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t check_words(const void *kernel, const cuda_emu_span *spans, size_t n, int index)
+{
+    for (size_t k = 0; k < n; k++) {
+        for (size_t i = 0; i + 8 <= spans[k].bytes; i += 8) {
+            uintptr_t word;
+            memcpy(&word, static_cast<const unsigned char *>(spans[k].address) + i, 8);
+            cudaError_t error = check_word(kernel, word, index);
+            if (error != cudaSuccess) {
+                return error;
             }
-            if (p.device != index && !device_at(index).peers.count(p.device)) {
-                return fail(cudaErrorIllegalAddress,
-                            "kernel %s: the arguments hold %p of device %d, device %d has no peer "
-                            "access",
-                            symbol_of(kernel).c_str(), address, p.device, index);
-            }
-        } else if (host_mapped(word)) {
-            return fail(cudaErrorIllegalAddress,
-                        "kernel %s: the arguments hold the host address %p",
-                        symbol_of(kernel).c_str(), address);
         }
     }
     return cudaSuccess;
 }
 
-cudaError_t check_launch(const cudaLaunchConfig_t &config, const void *kernel, const void *words,
-                         size_t bytes)
+cudaError_t check_launch(const cudaLaunchConfig_t &config, const void *kernel,
+                         const cuda_emu_span *spans, size_t n)
 {
     cudaError_t error = check_stream(config.stream);
     device *d = error == cudaSuccess ? current_device(&error) : nullptr;
@@ -118,7 +121,7 @@ cudaError_t check_launch(const cudaLaunchConfig_t &config, const void *kernel, c
                     "kernel %s: %zu bytes of dynamic shared memory, limit %zu",
                     symbol_of(kernel).c_str(), config.dynamicSmemBytes, dynamic_limit(kernel));
     }
-    return check_words(kernel, words, bytes, d->index);
+    return check_words(kernel, spans, n, d->index);
 }
 
 } // namespace
@@ -133,14 +136,14 @@ void *cuda_emu_call_storage(size_t bytes)
 }
 
 cudaError_t cuda_emu_launch(const cudaLaunchConfig_t *config, const void *kernel,
-                            cuda_emu_call *call, const void *words, size_t bytes)
+                            cuda_emu_call *call, const cuda_emu_span *spans, size_t n)
 {
     guard lock(all().mutex);
     auto what = std::make_shared<kernel_work>();
     what->name = "kernel";
     what->call = call;
     what->kernel = kernel;
-    cudaError_t error = check_launch(*config, kernel, words, bytes);
+    cudaError_t error = check_launch(*config, kernel, spans, n);
     if (error != cudaSuccess) {
         return said(error);
     }

@@ -125,15 +125,15 @@ place place_of(const void *address)
     const unsigned char *p = static_cast<const unsigned char *>(address);
     if (device *d = owner(p)) {
         auto found = entry_of(d->live, p);
-        size_t left =
-            found == d->live.end() ? 0 : static_cast<size_t>(found->first + found->second - p);
-        return {where::device, d->index, left};
+        bool live = found != d->live.end();
+        size_t left = live ? static_cast<size_t>(found->first + found->second - p) : 0;
+        return {where::device, d->index, left, live};
     }
     auto found = entry_of(all().pinned, p);
     if (found != all().pinned.end() && p < found->first + found->second) {
-        return {where::pinned, -1, static_cast<size_t>(found->first + found->second - p)};
+        return {where::pinned, -1, static_cast<size_t>(found->first + found->second - p), true};
     }
-    return {where::pageable, -1, 0};
+    return {where::pageable, -1, 0, false};
 }
 
 cudaError_t check_device_range(const char *what, const void *address, size_t bytes, int index,
@@ -157,6 +157,17 @@ cudaError_t check_device_range(const char *what, const void *address, size_t byt
                     address, p.device, index);
     }
     return cudaSuccess;
+}
+
+/* Where user addresses of 64-bit systems lie, less the shadow of the address sanitizer. */
+bool could_be_address(uintptr_t word)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    if (word >= 0x7fff8000u && word < 0x10007fff8000u) {
+        return false;
+    }
+#endif
+    return word >= uintptr_t{1} << 32 && word < uintptr_t{1} << 47;
 }
 
 bool host_mapped(uintptr_t address)
@@ -201,7 +212,7 @@ cudaError_t allocate(device &d, void **address, size_t bytes)
     d.used += need + zone;
     protect(d, PROT_READ | PROT_WRITE);
     d.open = true;
-    UNPOISON(p, need + zone);
+    UNPOISON(p - zone, need + 2 * zone);
     memset(p - zone, zone_byte, zone);
     memset(p, 0xff, bytes);
     memset(p + bytes, zone_byte, need - bytes + zone);

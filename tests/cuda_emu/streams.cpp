@@ -1,7 +1,7 @@
-/* Streams, events and the scheduler. Work waits in the FIFO of its stream. At calls that wait,
- * and now and then at calls that issue work, the scheduler draws one of the heads that can run.
- * Weights of the streams are drawn anew now and then; a stream of weight 0 runs only when
- * nothing else can, so work comes as late as the events allow. */
+/* Streams, events and the scheduler. Work waits in the FIFO of its stream. At calls that wait, and
+ * now and then at calls that issue work, the scheduler draws one of the heads that can run. The
+ * weights of the streams lie powers of 8 apart and are drawn anew now and then: most of the time
+ * one stream runs as early and another as late as the events allow. */
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -16,22 +16,20 @@ namespace
 
 void redraw(state &s)
 {
-    static const unsigned eagerness[] = {0, 0, 24, 256};
-    static const uint32_t weights[] = {0, 1, 1, 8};
+    static const unsigned eagerness[] = {0, 0, 0, 0, 16, 256};
     if (s.until_redraw-- > 0) {
         return;
     }
     s.until_redraw = 20 + s.random.below(200);
-    s.eager = eagerness[s.random.below(4)];
+    s.eager = eagerness[s.random.below(6)];
     for (CUstream_st *stream : s.streams) {
-        stream->weight = weights[s.random.below(4)];
+        stream->weight = 1u << 3 * s.random.below(8);
     }
 }
 
 uint32_t weight_of(const task &t)
 {
-    const task *launch = t.graph ? nullptr : &t;
-    return launch ? t.stream->weight : 1;
+    return t.graph ? 64 : t.stream->weight;
 }
 
 void sweep(state &s)
@@ -172,17 +170,13 @@ bool step(guard &)
         total += weight_of(*t);
     }
     task *chosen = nullptr;
-    if (total == 0) {
-        chosen = candidates[s.random.below(static_cast<uint32_t>(candidates.size()))];
-    } else {
-        uint32_t left = s.random.below(total);
-        for (task *t : candidates) {
-            if (left < weight_of(*t)) {
-                chosen = t;
-                break;
-            }
-            left -= weight_of(*t);
+    uint32_t left = s.random.below(total);
+    for (task *t : candidates) {
+        if (left < weight_of(*t)) {
+            chosen = t;
+            break;
         }
+        left -= weight_of(*t);
     }
     chosen->started = true;
     if (!chosen->graph) {
@@ -245,8 +239,8 @@ cudaError_t submit(guard &lock, cudaStream_t stream, std::shared_ptr<work> what)
     queued.what->issued(queued);
     redraw(s);
     if (s.in_order) {
-        run_until(lock,
-                  [stream] { return stream->queue.empty() || stream->queue.front()->started; });
+        while (!stream->queue.empty() && !stream->queue.front()->started && step(lock)) {
+        }
     } else if (s.random.below(256) < s.eager) {
         for (uint32_t n = 1 + s.random.below(8); n > 0 && step(lock); n--) {
         }

@@ -16,8 +16,10 @@
 #include <string.h>
 
 #include <cmath>
+#include <limits>
 #include <new>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #define __global__
@@ -111,6 +113,11 @@ CUDA_EMU_ATOMICS(double)
 #undef CUDA_EMU_INTEGER_ATOMICS
 #undef CUDA_EMU_ATOMICS
 
+[[noreturn]] inline void __trap()
+{
+    cuda_emu_stop("trap");
+}
+
 inline void __threadfence_block()
 {
 }
@@ -138,7 +145,12 @@ template <typename T> inline void __stcs(T *address, T value)
     *address = value;
 }
 
-/* A launch keeps a copy of the arguments, whose bytes (`words`) are searched for host pointers. */
+/* A launch keeps a copy of the arguments. Pointers and structures among them are searched for host
+ * addresses. */
+struct cuda_emu_span {
+    const void *address;
+    size_t bytes;
+};
 struct cuda_emu_call {
     virtual void run() = 0;
     virtual ~cuda_emu_call() = default;
@@ -146,20 +158,27 @@ struct cuda_emu_call {
 template <typename... P> struct cuda_emu_call_of final : cuda_emu_call {
     void (*kernel)(P...);
     std::tuple<P...> arguments;
-    template <typename... A>
-    explicit cuda_emu_call_of(void (*k)(P...), A &&...a)
-        : kernel(k), arguments(std::forward<A>(a)...)
+    cuda_emu_span spans[sizeof...(P) + 1];
+    size_t n_spans = 0;
+    explicit cuda_emu_call_of(void (*k)(P...), const P &...a) : kernel(k), arguments(a...)
     {
+        std::apply([this](const P &...argument) { (add(argument), ...); }, arguments);
     }
     void run() override
     {
         std::apply(kernel, arguments);
     }
+    template <typename T> void add(const T &argument)
+    {
+        if (std::is_pointer<T>::value || std::is_class<T>::value) {
+            spans[n_spans++] = {&argument, sizeof argument};
+        }
+    }
 };
 void *cuda_emu_call_storage(size_t bytes); /* zeroed, of operator new */
 /* Takes the call. */
 cudaError_t cuda_emu_launch(const cudaLaunchConfig_t *config, const void *kernel,
-                            cuda_emu_call *call, const void *words, size_t bytes);
+                            cuda_emu_call *call, const cuda_emu_span *spans, size_t n);
 
 template <typename... P, typename... A>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...),
@@ -169,8 +188,8 @@ inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*k
         typedef cuda_emu_call_of<P...> call_type;
         void *storage = cuda_emu_call_storage(sizeof(call_type));
         call_type *call = new (storage) call_type(kernel, converted...);
-        return cuda_emu_launch(config, reinterpret_cast<const void *>(kernel), call,
-                               &call->arguments, sizeof(call->arguments));
+        return cuda_emu_launch(config, reinterpret_cast<const void *>(kernel), call, call->spans,
+                               call->n_spans);
     }(std::forward<A>(args)...);
 }
 
