@@ -1,6 +1,7 @@
 /* The targets of backends that compute on the CPU. */
 #include "spmd/target/cpu_attention.h"
 #include "spmd/target/cpu_einsum_plan.h"
+#include "spmd/target/linear_loss.h"
 #include "spmd/target/target.h"
 
 /* Matrix sizes are those of the product with the most multiplications. */
@@ -43,12 +44,19 @@ static int64_t workspace_einsum(const dtp_op_call *call)
     return plan.workspace_bytes;
 }
 
+static int64_t workspace_linear_loss(const dtp_op_call *call)
+{
+    return dtp_linear_workspace(&dtp_target_cpu, call);
+}
+
 static const dtp_target_op cpu_ops[] = {
     {"einsum", workspace_einsum, work_einsum},
     {"attention", dtp_attention_workspace, NULL},
     {"attention_grad", dtp_attention_workspace, NULL},
     {"attention_part", dtp_attention_workspace, NULL},
     {"attention_part_grad", dtp_attention_workspace, NULL},
+    {"linear_loss", workspace_linear_loss, NULL},
+    {"linear_loss_grad", workspace_linear_loss, NULL},
     {.op = NULL},
 };
 

@@ -88,7 +88,8 @@ static double rounding(dtp_dtype dtype)
 }
 
 /* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too; they may be larger
- * than the result. A fused norm, statistics included, is that of a rounded expression. */
+ * than the result. A fused norm, statistics included, is that of a rounded expression, a loss that
+ * of rounded logits. */
 static double roundings(const loaded *l, int32_t o)
 {
     static dtp_einsum_plan plan;
@@ -101,6 +102,9 @@ static double roundings(const loaded *l, int32_t o)
         for (int32_t i = 0; i < plan.n_steps; i++) {
             n += plan.steps[i].is_pack ? 0 : 1;
         }
+    }
+    if (strncmp(node->op->name, "linear_loss", 11) == 0) { /* e^logit */
+        return 16.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
     }
     if (dtp_fused_norm_of(node->op) != NULL) {
         return 4.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
