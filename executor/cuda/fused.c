@@ -3,6 +3,7 @@
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/kernels/elementwise.h"
 #include "executor/cuda/kernels/fused.h"
+#include "executor/device/linear_loss.h"
 
 #define OP_NUMBER(op, ...) DTP_CUDA_OP_##op,
 static const int32_t OPS[] = {DTP_FUSED_FUNCTIONS(OP_NUMBER)};
@@ -129,4 +130,6 @@ const dtp_kernel dtp_cuda_fused[] = {
     {"fused_elementwise2", expr_kernel, expr_bind, DTP_CUDA_FLOATS},
     {"fused_layer_norm", norm_kernel, norm_bind, DTP_CUDA_FLOATS},
     {"fused_rms_norm", norm_kernel, norm_bind, DTP_CUDA_FLOATS},
+    {"linear_loss", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_CUDA_BOTH},
+    {"linear_loss_grad", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_CUDA_BOTH},
     {.op = NULL}};

@@ -5,6 +5,7 @@
 #include "spmd/target/cuda_fold.h"
 #include "spmd/target/cuda_workspace.h"
 #include "spmd/target/einsum_plan.h"
+#include "spmd/target/linear_loss.h"
 #include "spmd/target/target.h"
 
 enum { FLOATS = 1U << DTP_F32 | 1U << DTP_BF16 | 1U << DTP_F16 };
@@ -38,6 +39,11 @@ static int64_t workspace_label_weight(const dtp_op_call *call)
     return 4 * dtp_ttype_elems(&call->in[0]);
 }
 
+static int64_t workspace_linear_loss(const dtp_op_call *call)
+{
+    return dtp_linear_workspace(&dtp_target_cuda, call);
+}
+
 static const dtp_target_op cuda_ops[] = {
     {"all", dtp_cuda_fold_workspace, NULL},
     {"any", dtp_cuda_fold_workspace, NULL},
@@ -50,6 +56,8 @@ static const dtp_target_op cuda_ops[] = {
     {"label_weight", workspace_label_weight, NULL},
     {"layer_norm_grad", dtp_cuda_norm_grad_workspace, NULL},
     {"layer_norm_grad_apply", dtp_cuda_norm_grad_workspace, NULL},
+    {"linear_loss", workspace_linear_loss, NULL},
+    {"linear_loss_grad", workspace_linear_loss, NULL},
     {"norm", dtp_cuda_fold_workspace, NULL},
     {"reduce", dtp_cuda_fold_workspace, NULL},
     {"rms_norm_grad", dtp_cuda_norm_grad_workspace, NULL},
@@ -64,4 +72,5 @@ const dtp_target dtp_target_cuda = {.name = "cuda",
                                     .ops = cuda_ops,
                                     .floats = FLOATS,
                                     .fuse = DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM,
+                                    .loss_chunk = (int64_t)128 << 20,
                                     .asynchronous = true};

@@ -88,8 +88,9 @@ static double rounding(dtp_dtype dtype)
 }
 
 /* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too; they may be larger
- * than the result. So are, on the tensor cores of a CUDA device, the weights of attention and their
- * gradients. */
+ * than the result. A fused norm, statistics included, is that of a rounded expression, a loss that
+ * of rounded logits. On the tensor cores of a CUDA device the weights of attention and their
+ * gradients are rounded, too. */
 static double roundings(const loaded *l, int32_t o)
 {
     static dtp_einsum_plan plan;
@@ -102,6 +103,9 @@ static double roundings(const loaded *l, int32_t o)
         for (int32_t i = 0; i < plan.n_steps; i++) {
             n += plan.steps[i].is_pack ? 0 : 1;
         }
+    }
+    if (strncmp(node->op->name, "linear_loss", 11) == 0) { /* e^logit */
+        return 16.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
     }
     if (dtp_fused_norm_of(node->op) != NULL) {
         return 4.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);

@@ -65,6 +65,34 @@ dtp_status dtp_program__copy_value(dtp_program *p, dtp_value_id v, dtp_phase pha
     return dtp_program__add_instr(p, &instr, err);
 }
 
+/* As much as the hungriest rank needs: a kernel may use more on a smaller shard. */
+dtp_status dtp_program__add_workspace(dtp_program *p, dtp_instr *instr, dtp_err *err)
+{
+    bool even = true; /* all ranks have the same local shapes */
+    int64_t most = 0;
+    if (!dtp_target_has_workspace(p->target, instr->op)) {
+        return DTP_OK;
+    }
+    for (int32_t i = 0; i < instr->n_in + instr->n_out && even; i++) {
+        const dtp_value *v =
+            &p->values[i < instr->n_in ? instr->in[i] : instr->out[i - instr->n_in]];
+        even = dtp_layout_is_even(&v->layout, &p->mesh, &v->type);
+    }
+    for (int32_t r = 0; r < (even ? 1 : dtp_mesh_ranks(&p->mesh)); r++) {
+        dtp_call_types types;
+        dtp_op_call call = dtp_instr_call(p, instr, r, &types);
+        const int64_t bytes = dtp_target_workspace(p->target, &call);
+        most = bytes > most ? bytes : most;
+    }
+    if (most == 0) {
+        return DTP_OK;
+    }
+    dtp_value v = dtp_program__value_init("workspace", DTP_VALUE_WORKSPACE);
+    v.type = (dtp_ttype){.dtype = DTP_BOOL, .rank = 1, .dims = {{-1, most}}};
+    v.layout = dtp_layout_replicated(1, p->mesh.n_dims);
+    return dtp_program__add_value(p, &v, &instr->workspace, err);
+}
+
 /* ---- removing values ----------------------------------------------------------------------------
  */
 

@@ -70,7 +70,7 @@ static int32_t function_of(const dtp_program *p, const dtp_instr *instr)
             }
         }
     }
-    return instr->n_in == 2 ? DTP_FUSED_mul : -1;
+    return instr->n_in == 2 && instr->workspace < 0 ? DTP_FUSED_mul : -1;
 }
 
 /* Whether the instruction is a function of floats for the root's expression. */
