@@ -19,11 +19,13 @@
     X(cross_entropy)                                                                               \
     X(elementwise)                                                                                 \
     X(lookup)                                                                                      \
+    X(norm)                                                                                        \
     X(optimizer)                                                                                   \
     X(random)                                                                                      \
     X(reduce)                                                                                      \
     X(rope)                                                                                        \
-    X(shape)
+    X(shape)                                                                                       \
+    X(softmax)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
 DTP_CUDA_FAMILIES(DTP_CUDA_DECLARE)
 

@@ -1,6 +1,8 @@
 /* Rows: nests, the threads that treat a row, parts of rows. */
 #include "executor/cuda/rows.h"
 
+#include <string.h>
+
 #include "spmd/target/cuda_fold.h"
 
 enum {
@@ -79,6 +81,15 @@ dtp_status dtp_cuda_rows_of_call(dtp_cuda_rows *out, const dtp_kernel_args *args
     }
     dtp_view_split(args->call, key, views[0], &split);
     return dtp_cuda_rows_make(out, &split, n, views, err);
+}
+
+void dtp_cuda_rows_flip(dtp_view_over *split)
+{
+    const dtp_view_over was = *split;
+    split->n_rows = was.n_over;
+    split->n_over = was.n_rows;
+    memcpy(split->rows, was.over, sizeof was.over);
+    memcpy(split->over, was.rows, sizeof was.rows);
 }
 
 void dtp_cuda_rows_cut(dtp_cuda_rows *r, const dtp_kernel_args *args)

@@ -12,6 +12,8 @@ dtp_status dtp_cuda_rows_make(dtp_cuda_rows *out, const dtp_view_over *split, in
 /* The same of a call's operands, then outputs, split by its attribute `key`. */
 dtp_status dtp_cuda_rows_of_call(dtp_cuda_rows *out, const dtp_kernel_args *args, const char *key,
                                  dtp_err *err) DTP_MUST_CHECK;
+/* Makes rows of what were the elements of a row, and the reverse. The counts stay. */
+void dtp_cuda_rows_flip(dtp_view_over *split);
 /* Rows of a fold: cut into parts where there are too few of them to fill a device, as far as the
  * workspace of the call allows (spmd/target/cuda_fold.h). */
 void dtp_cuda_rows_cut(dtp_cuda_rows *rows, const dtp_kernel_args *args);

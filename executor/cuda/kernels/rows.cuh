@@ -259,7 +259,7 @@ struct dtp_block_team {
 /* ---- kernels ---- */
 
 template <class Op, class P, int V, class Team>
-static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK)
+static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK, 1)
     dtp_rows_map_kernel(dtp_cuda_rows job, P params)
 {
     for (int64_t r = Team::number(); r < job.rows.total; r += Team::count()) {
@@ -268,7 +268,7 @@ static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK)
 }
 
 template <class Op, class P, int V, class Team>
-static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK)
+static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK, 1)
     dtp_rows_fold_kernel(dtp_cuda_rows job, P params)
 {
     for (int64_t u = Team::number(); u < job.rows.total * job.parts; u += Team::count()) {
@@ -302,7 +302,7 @@ static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK)
 
 /* Combines the parts of rows, a warp per row. */
 template <class Op, class P>
-static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK)
+static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK, 1)
     dtp_rows_finish_kernel(dtp_cuda_rows job, P params)
 {
     typedef dtp_warp_team Team;
