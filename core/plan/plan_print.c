@@ -139,9 +139,11 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     }
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_shadow_price *p = &c->prices[i];
-        dtp_strbuf_addf(
-            out, "shadow price of '%s': %s%s%s\n", p->constraint, cost_text(p->saves_ps).text,
-            p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "", p->exact ? "" : " (not proven)");
+        dtp_strbuf_add(out, "shadow price of '");
+        dtp_pin_print(p->constraint, out);
+        dtp_strbuf_addf(out, "': %s%s%s\n", cost_text(p->saves_ps).text,
+                        p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
+                        p->exact ? "" : " (not proven)");
     }
     print_predictions(plan, out);
     dtp_strbuf_add(out, "\ncollectives per step:");

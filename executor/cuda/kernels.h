@@ -18,6 +18,7 @@
 #define DTP_CUDA_FAMILIES(X)                                                                       \
     X(cross_entropy)                                                                               \
     X(elementwise)                                                                                 \
+    X(fused)                                                                                       \
     X(lookup)                                                                                      \
     X(norm)                                                                                        \
     X(optimizer)                                                                                   \

@@ -58,4 +58,5 @@ const dtp_target dtp_target_cuda = {.name = "cuda",
                                     .backends = cuda_backends,
                                     .ops = cuda_ops,
                                     .floats = FLOATS,
+                                    .fuse = DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM,
                                     .asynchronous = true};

@@ -42,6 +42,11 @@ cudaError_t test_uninitialised(float *y, cudaStream_t stream);
 /* Counts with atomics; *counter ends at blocks * threads. */
 cudaError_t test_atomics(int *counter, unsigned *most, int blocks, int threads,
                          cudaStream_t stream);
+/* out[lane * 4 ...]: sum, largest and smallest of lane % 5 - 2, lanes of the same value. */
+cudaError_t test_reductions(int *out, cudaStream_t stream);
+/* Integers of x, nearest and down, and the sine of pi x as an integer times 1000. */
+cudaError_t test_integers(const float *x, int *out, int n, cudaStream_t stream);
+cudaError_t test_trap(cudaStream_t stream);
 cudaError_t test_empty(int blocks, int threads, cudaStream_t stream);
 cudaError_t test_barriers(int blocks, int threads, int n, cudaStream_t stream);
 /* Bits of x as bf16 and half, and back. */
