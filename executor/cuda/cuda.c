@@ -101,6 +101,7 @@ static void cuda_destroy(dtp_backend *b)
             (void)cudaStreamDestroy(queues[i]);
         }
     }
+    (void)cudaFree(c->blas_workspace);
     free(c);
 }
 

@@ -16,7 +16,9 @@
 
 /* X(family) stands for the kernels dtp_cuda_<family>[] of a file, ended by one without an op. */
 #define DTP_CUDA_FAMILIES(X)                                                                       \
+    X(attention)                                                                                   \
     X(cross_entropy)                                                                               \
+    X(einsum)                                                                                      \
     X(elementwise)                                                                                 \
     X(fused)                                                                                       \
     X(lookup)                                                                                      \
@@ -25,6 +27,7 @@
     X(random)                                                                                      \
     X(reduce)                                                                                      \
     X(rope)                                                                                        \
+    X(row_stats)                                                                                   \
     X(shape)                                                                                       \
     X(softmax)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];

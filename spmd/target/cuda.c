@@ -1,8 +1,10 @@
 /* The target of the CUDA backend. */
 #include <string.h>
 
+#include "spmd/target/cuda_attention.h"
 #include "spmd/target/cuda_fold.h"
 #include "spmd/target/cuda_workspace.h"
+#include "spmd/target/einsum_plan.h"
 #include "spmd/target/target.h"
 
 enum { FLOATS = 1U << DTP_F32 | 1U << DTP_BF16 | 1U << DTP_F16 };
@@ -39,8 +41,11 @@ static int64_t workspace_label_weight(const dtp_op_call *call)
 static const dtp_target_op cuda_ops[] = {
     {"all", dtp_cuda_fold_workspace, NULL},
     {"any", dtp_cuda_fold_workspace, NULL},
+    {"attention_grad", dtp_cuda_attention_grad_workspace, NULL},
+    {"attention_part_grad", dtp_cuda_attention_grad_workspace, NULL},
     {"cross_entropy", workspace_loss, NULL},
     {"cross_entropy_finish", workspace_finish, NULL},
+    {"einsum", dtp_einsum_workspace, dtp_einsum_work},
     {"embedding_grad", workspace_scatter, NULL},
     {"label_weight", workspace_label_weight, NULL},
     {"layer_norm_grad", dtp_cuda_norm_grad_workspace, NULL},

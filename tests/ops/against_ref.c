@@ -13,7 +13,7 @@
 #include "core/graph/ops/op_table.h"
 #include "core/graph/ops/fused_ops.h"
 #include "executor/device/convert.h"
-#include "spmd/target/cpu_einsum_plan.h"
+#include "spmd/target/einsum_plan.h"
 #include "tests/ops/eval.h"
 
 enum { PERTURBED = 3 };

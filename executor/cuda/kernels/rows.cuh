@@ -55,13 +55,14 @@ static __device__ __forceinline__ void dtp_row_load(const dtp_cuda_rows &job, co
     }
 }
 
-template <int V>
+/* C: int64_t or uint64_t. */
+template <int V, class C>
 static __device__ __forceinline__ void dtp_row_load(const dtp_cuda_rows &job, const dtp_row_view &x,
-                                                    int64_t i, int64_t (&out)[V])
+                                                    int64_t i, C (&out)[V])
 {
     DTP_UNROLL
     for (int k = 0; k < V; k++) {
-        out[k] = dtp_load_int(x.data, x.dtype, dtp_row_at(job, x, i + k));
+        out[k] = (C)dtp_load_int(x.data, x.dtype, dtp_row_at(job, x, i + k));
     }
 }
 
@@ -81,13 +82,13 @@ dtp_row_store(const dtp_cuda_rows &job, const dtp_row_view &x, int64_t i, const 
     }
 }
 
-template <int V>
+template <int V, class C>
 static __device__ __forceinline__ void
-dtp_row_store(const dtp_cuda_rows &job, const dtp_row_view &x, int64_t i, const int64_t (&in)[V])
+dtp_row_store(const dtp_cuda_rows &job, const dtp_row_view &x, int64_t i, const C (&in)[V])
 {
     DTP_UNROLL
     for (int k = 0; k < V; k++) {
-        dtp_store_int(x.data, x.dtype, dtp_row_at(job, x, i + k), in[k]);
+        dtp_store_int(x.data, x.dtype, dtp_row_at(job, x, i + k), (int64_t)in[k]);
     }
 }
 
@@ -111,7 +112,8 @@ static __device__ __forceinline__ void dtp_row_put_int(const dtp_cuda_rows &job,
 }
 
 /* ---- teams: numbers of threads; fold: every thread gets the result; scan: what the threads before
- * hold, combined, and the total of all. `of` is associative with identity `none`. ---- */
+ * hold, combined, and the total of all; mirror: the value of the thread as far from the last one as
+ * this from the first. `of` is associative with identity `none`. ---- */
 
 struct dtp_add {
     template <class T> __device__ __forceinline__ T operator()(T a, T b) const
@@ -162,6 +164,10 @@ struct dtp_thread_team {
         *total = x;
         return none;
     }
+    static __device__ __forceinline__ float mirror(float x)
+    {
+        return x;
+    }
 };
 
 struct dtp_warp_team {
@@ -199,6 +205,10 @@ struct dtp_warp_team {
         *total = __shfl_sync(0xffffffffu, x, DTP_CUDA_WARP - 1);
         const T before = __shfl_up_sync(0xffffffffu, x, 1u);
         return lane() == 0 ? none : before;
+    }
+    static __device__ __forceinline__ float mirror(float x)
+    {
+        return __shfl_xor_sync(0xffffffffu, x, DTP_CUDA_WARP - 1);
     }
 };
 
@@ -246,6 +256,15 @@ struct dtp_block_team {
         sum = warp_lane < lanes() / DTP_CUDA_WARP ? of_warp[warp_lane] : none;
         const T before = dtp_warp_team::scan(sum, none, of, total);
         x = of(__shfl_sync(0xffffffffu, before, warp), x);
+        __syncthreads();
+        return x;
+    }
+    static __device__ __forceinline__ float mirror(float x)
+    {
+        DTP_SHARED(float, of_thread, DTP_ROWS_MAX_BLOCK);
+        of_thread[lane()] = x;
+        __syncthreads();
+        x = of_thread[lanes() - 1 - lane()];
         __syncthreads();
         return x;
     }
