@@ -284,6 +284,7 @@ static const run JOBS[] = {
     {.model = "mlp_digits", .mesh = "x:2", .rules = "batch:x", .depth = 4},
     {.model = "mlp_digits", .mesh = "x:2;y:2", .rules = "batch:x;hidden:y", .transport = "nccl"},
     {.model = "mlp_digits", .microbatches = "batch=4"},
+    {.model = "gpt_bytes", .precision = "bf16"},
 };
 enum { N_JOBS = sizeof JOBS / sizeof JOBS[0] };
 

@@ -638,39 +638,6 @@ static void test_session__target_and_transport_must_agree(void **unused)
     dtp_graph_destroy(g);
 }
 
-/* Without a queue a step has run once it is started, and the next one waits until it is finished. */
-static void test_session__steps_start_and_finish(void **unused)
-{
-    (void)unused;
-    dtp_err err = {0};
-    dtp_graph *g = NULL;
-    dtp_comm *comm = NULL;
-    dtp_backend *b = NULL;
-    dtp_session *s = NULL;
-    job_program p = {0};
-    dtp_step_result first, second;
-    const dtp_session_options o = dtp_session_options_init();
-    must(job_graph(false, &g, &err), &err);
-    must(job_lower(g, "", "", &dtp_target_cpu, &p, &err), &err);
-    must(dtp_comm_self_create(&comm, &err), &err);
-    must(dtp_backend_create("cpu", 1, &b, &err), &err);
-    must(dtp_session_create(p.program, b, comm, &o, &s, &err), &err);
-    assert_int_equal(dtp_session_ahead(s), 1);
-    assert_int_equal(dtp_session_finish_step(s, &first, &err), DTP_INVALID);
-    must(dtp_session_start_step(s, &err), &err);
-    assert_int_equal(dtp_session_start_step(s, &err), DTP_INVALID);
-    assert_int_equal(dtp_session_step(s, &second, &err), DTP_INVALID);
-    assert_int_equal(dtp_session_next_step(s), 1);
-    must(dtp_session_finish_step(s, &first, &err), &err);
-    must(dtp_session_step(s, &second, &err), &err);
-    assert_true(first.step == 0 && second.step == 1 && first.loss != second.loss);
-    dtp_session_destroy(s);
-    dtp_backend_destroy(b);
-    dtp_comm_destroy(comm);
-    job_program_free(&p);
-    dtp_graph_destroy(g);
-}
-
 static int cleanup(void **unused)
 {
     (void)unused;
@@ -685,7 +652,6 @@ int main(void)
         cmocka_unit_test(test_session__cpu_backend_gives_equal_losses_on_all_meshes),
         cmocka_unit_test(test_session__overlap_changes_no_bit),
         cmocka_unit_test(test_session__dropout_does_not_depend_on_the_layout),
-        cmocka_unit_test(test_session__steps_start_and_finish),
         cmocka_unit_test(test_verify__passes_on_all_meshes),
         cmocka_unit_test(test_verify__finds_one_wrong_element_of_one_rank),
         cmocka_unit_test(test_checkpoint__continues_under_every_other_layout),
