@@ -49,8 +49,9 @@ static dtp_status run_on_cuda(dtp_comm *comm, const ranks *w, dtp_err *err)
         dtp_cuda_transport_create(comm, backend, w->options->transport, &comm->transport, err);
     if (s == DTP_OK) {
         s = w->body(comm, backend, w->user, err);
-        if (s != DTP_OK && comm->transport.ops->abort != NULL) {
-            comm->transport.ops->abort(&comm->transport, err->msg);
+        void (*tell)(dtp_transport *, const char *) = comm->transport.ops->abort;
+        if (s != DTP_OK && tell != NULL) {
+            tell(&comm->transport, err->msg);
         }
         comm->transport.ops->destroy(&comm->transport);
     }

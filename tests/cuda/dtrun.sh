@@ -30,8 +30,10 @@ for case in "${cases[@]}"; do
     [ -n "$mesh" ] && comm=sim
     args=("models/$model.json" --backend cuda --comm "$comm" --mesh "$mesh")
     [ -n "$rules" ] && args+=(--rules "$rules")
+    tolerance=1e-4
+    [[ $options == *bf16* ]] && tolerance=2e-2
     # shellcheck disable=SC2086 # options are words
-    out=$("$dtrun" verify "${args[@]}" $options --reference cpu --steps 3 --tolerance 1e-4 2>&1) || complain "verify $case" "$out"
+    out=$("$dtrun" verify "${args[@]}" $options --reference cpu --steps 3 --tolerance $tolerance 2>&1) || complain "verify $case" "$out"
     # shellcheck disable=SC2086
     run=$("$dtrun" run "${args[@]}" $options --steps 4 --quiet 2>&1) || complain "run $case" "$run"
     # shellcheck disable=SC2086

@@ -38,7 +38,7 @@ typedef struct run {
     int32_t depth;         /* of overlap */
     uint64_t order;        /* seed of the order of streams */
     bool no_graph;
-    bool watched;     /* without graphs */
+    bool watched, profiled; /* without graphs */
     uint64_t dropped; /* event wait that does nothing, from 1; then a failure of the run is none of
                          the test */
     /* results: */
@@ -48,12 +48,19 @@ typedef struct run {
     int32_t n_microbatches, ranks;
     int64_t allocated, touched, peak_bytes;
     dtp_prediction predicted;
-    double replayed_s; /* the log with the predicted times */
+    double replayed_s;         /* the log with the predicted times */
+    double total_s, profile_s; /* of all steps */
     dtp_status status;
     const dtp_program *program;
     int32_t n_log;
     int32_t log[MAX_LOG]; /* instructions of the last step of rank 0 */
 } run;
+
+/* Ranks of one process meet on the host: only one rank, and NCCL, can be recorded. */
+static bool is_recorded(const run *r)
+{
+    return !r->no_graph && !r->watched && !r->profiled && (r->ranks == 1 || r->transport != NULL);
+}
 
 static void note(void *user, dtp_runner *r, int32_t instr, bool after)
 {
@@ -110,6 +117,10 @@ static dtp_status train(run *of, dtp_comm *comm, dtp_session *s, dtp_err *err)
         if (comm->rank == 0) {
             assert_int_equal(result.step, k);
             assert_true(result.has_loss && result.times.total_s > 0);
+            /* a graph does not tell how long compute waited for collectives */
+            assert_true(isnan(result.times.comm_s) == (k > 0 && of->ranks > 1 && is_recorded(of)));
+            assert_true(isnan(result.times.comm_s) || result.times.compute_s >= 0);
+            of->total_s += result.times.total_s;
             of->losses[k] = result.loss;
         }
     }
@@ -123,6 +134,7 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     dtp_session *s = NULL;
     options.allow_nan = true;
     options.no_graph = of->no_graph;
+    options.profile = of->profiled;
     DTP_TRY(dtp_session_create(of->program, backend, comm, &options, &s, err));
     if (of->watched) {
         run *noted = comm->rank == 0 ? of : NULL;
@@ -130,6 +142,11 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     }
     dtp_status status = train(of, comm, s, err);
     if (status == DTP_OK && comm->rank == 0) {
+        const double *profile = dtp_runner_profile(dtp_session_runner(s));
+        for (int32_t i = 0; profile != NULL && i < of->program->n_instrs; i++) {
+            assert_true(profile[i] >= 0);
+            of->profile_s += profile[i];
+        }
         dtp_session_peak(s, &of->allocated, &of->touched);
         status = hash_state(of, s, backend, err);
     }
@@ -261,18 +278,13 @@ static int rest(void **state)
 
 /* ---- jobs ---- */
 
-/* Ranks of one process meet on the host: only one rank, and NCCL, can be recorded. */
-static bool is_recorded(const run *r)
-{
-    return !r->no_graph && (r->ranks == 1 || r->transport != NULL);
-}
-
 static const run JOBS[] = {
     {.model = "scalars"},
     {.model = "mlp_digits"},
     {.model = "mlp_digits", .mesh = "x:2", .rules = "batch:x", .depth = 4},
     {.model = "mlp_digits", .mesh = "x:2;y:2", .rules = "batch:x;hidden:y", .transport = "nccl"},
     {.model = "mlp_digits", .microbatches = "batch=4"},
+    {.model = "gpt_bytes", .precision = "bf16"},
 };
 enum { N_JOBS = sizeof JOBS / sizeof JOBS[0] };
 
@@ -376,6 +388,17 @@ static void test_runtime__the_log_replays_to_the_predicted_time(void **state)
         if (r.microbatches == NULL) {
             assert_true(fabs(r.replayed_s - r.predicted.step_time_s) < 1e-9 * r.replayed_s);
         }
+    }
+}
+
+static void test_runtime__instructions_take_the_time_of_the_step(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < N_JOBS; i++) {
+        run r = JOBS[i];
+        r.profiled = true;
+        execute(&r);
+        assert_true(r.profile_s > 0.5 * r.total_s && r.profile_s <= r.total_s);
     }
 }
 
@@ -540,6 +563,7 @@ int main(int argc, char **argv)
         TEST(every_order_of_streams_gives_the_same_bits),
         TEST(a_missing_wait_is_noticed),
         TEST(the_log_replays_to_the_predicted_time),
+        TEST(instructions_take_the_time_of_the_step),
         TEST(errors_in_data_are_those_of_their_step),
         TEST(runners_come_and_go),
         TEST(moved_memory_is_recorded_anew),
