@@ -13,6 +13,7 @@
 
 #include "core/base/arena.h"
 #include "cuda_emu.h"
+#include "executor/device/step_state.h"
 #include "executor/cpu/cpu.h"
 #include "executor/cuda/cuda.h"
 #include "executor/cuda/kernels/optimizer.h"
@@ -128,14 +129,16 @@ static void *put_tensor(dtp_backend *b, const dtp_ttype *type, const setting *s,
 static void run_bound(dtp_backend *b, const dtp_op_call *call, const dtp_view *in,
                       const dtp_view *out, const dtp_step_record *record)
 {
-    const dtp_kernel_args args = {.call = call, .in = in, .out = out, .record = record};
+    dtp_kernel_args args = {.call = call, .in = in, .out = out};
+    dtp_step_state state;
     dtp_arena *arena = dtp_arena_create();
     dtp_bound_kernel kernel;
     dtp_err err;
-    dtp_status done = dtp_backend_bind(b, &args, arena, &kernel, &err);
-    if (done == DTP_OK && b->ops->record_put != NULL) {
-        done = b->ops->record_put(b, record, &err);
-    }
+    dtp_status done = dtp_step_state_init(&state, b, 1, &err);
+    dtp_step_state_link(&state, &args);
+    state.record = *record;
+    done = done == DTP_OK ? dtp_backend_bind(b, &args, arena, &kernel, &err) : done;
+    done = done == DTP_OK ? dtp_step_state_put(&state, &err) : done;
     done = done == DTP_OK ? dtp_bound_kernel_run(&kernel, &err) : done;
     if (done == DTP_OK && b->ops->sync != NULL) {
         done = b->ops->sync(b, &err);
@@ -143,6 +146,7 @@ static void run_bound(dtp_backend *b, const dtp_op_call *call, const dtp_view *i
     if (done != DTP_OK) {
         fail_msg("%s: %s", call->op->name, err.msg);
     }
+    dtp_step_state_free(&state);
     dtp_arena_destroy(arena);
 }
 
@@ -367,7 +371,7 @@ static void test_update__takes_many_tensors(void **state)
     static dtp_cuda_update updates[TENSORS];
     const dtp_step_record record = {.lr_scale = 0.5};
     const size_t bytes = sizeof p[0];
-    const dtp_step_record *device = NULL;
+    dtp_step_state step;
     void *factor = NULL, *at = NULL;
     (void)state;
     assert_int_equal(cuda->ops->alloc(cuda, sizeof(float), &factor, NULL), DTP_OK);
@@ -389,17 +393,20 @@ static void test_update__takes_many_tensors(void **state)
         assert_int_equal(cuda->ops->upload(cuda, (char *)at + bytes, g[t], bytes, NULL), DTP_OK);
     }
     const uint64_t launches = cuda_emu_count().launches;
-    assert_int_equal(cuda->ops->record_of(cuda, &record, &device, NULL), DTP_OK);
-    assert_int_equal(cuda->ops->record_put(cuda, &record, NULL), DTP_OK);
-    assert_int_equal(
-        dtp_cuda_update_tensors((cudaStream_t)cuda->ops->queue(cuda), TENSORS, updates, device),
-        cudaSuccess);
+    assert_int_equal(dtp_step_state_init(&step, cuda, 0, NULL), DTP_OK);
+    step.record = record;
+    assert_int_equal(dtp_step_state_put(&step, NULL), DTP_OK);
+    assert_int_equal(dtp_cuda_update_tensors((cudaStream_t)cuda->ops->queue->compute(cuda), TENSORS,
+                                             updates, step.on_device),
+                     cudaSuccess);
     assert_true(cuda_emu_count().launches - launches < 5);
+    assert_int_equal(cuda->ops->sync(cuda, NULL), DTP_OK);
+    dtp_step_state_free(&step);
     for (int32_t t = 0; t < TENSORS; t++) {
         float result[LONGEST];
         assert_int_equal(cuda->ops->download(cuda, result, updates[t].p_out, bytes, NULL), DTP_OK);
         for (int64_t i = 0; i < LONGEST; i++) {
-            const float step =
+            const float rate =
                 i < updates[t].n && t != 7 ? 0.25f * (g[t][i] + 0.25f * p[t][i]) : 0.0f;
             assert_true(result[i] == p[t][i] - step);
         }

@@ -18,6 +18,7 @@
 #include "core/base/arena.h"
 #include "core/layout/layout.h"
 #include "cuda_emu.h"
+#include "executor/device/step_state.h"
 #include "executor/cpu/cpu.h"
 #include "executor/cuda/cuda.h"
 #include "executor/device/convert.h"
@@ -161,6 +162,7 @@ typedef struct side {
     void *workspace;
     int64_t workspace_bytes;
     dtp_arena *arena;
+    dtp_step_state step;
     dtp_bound_kernel kernel;
 } side;
 
@@ -242,6 +244,8 @@ static void unbind(side *e)
 {
     e->b->ops->free(e->b, e->workspace, (size_t)e->workspace_bytes);
     dtp_arena_destroy(e->arena);
+    dtp_step_state_free(&e->step);
+    memset(&e->step, 0, sizeof e->step);
     e->workspace = NULL;
     e->arena = NULL;
 }
@@ -285,12 +289,14 @@ static void bind(shards *s, side *e)
     assert_int_equal(e->b->ops->alloc(e->b, (size_t)e->workspace_bytes, &e->workspace, NULL),
                      DTP_OK);
     e->arena = dtp_arena_create();
-    const dtp_kernel_args args = {.call = &s->call,
-                                  .in = e->views,
-                                  .out = e->views + s->call.n_in,
-                                  .workspace = e->workspace,
-                                  .workspace_bytes = e->workspace_bytes,
-                                  .record = &record};
+    dtp_kernel_args args = {.call = &s->call,
+                            .in = e->views,
+                            .out = e->views + s->call.n_in,
+                            .workspace = e->workspace,
+                            .workspace_bytes = e->workspace_bytes};
+    assert_int_equal(dtp_step_state_init(&e->step, e->b, 1, NULL), DTP_OK);
+    e->step.record = record;
+    dtp_step_state_link(&e->step, &args);
     if (dtp_backend_bind(e->b, &args, e->arena, &e->kernel, &err) != DTP_OK) {
         fail_msg("%s: %s", s->c->c.op, err.msg);
     }
@@ -327,15 +333,9 @@ static void load(const shards *s, int32_t p)
 static void run(const shards *s, side *e)
 {
     dtp_err err;
-    dtp_status status = DTP_OK;
-    if (e->b->ops->record_put != NULL) {
-        status = e->b->ops->record_put(e->b, &record, &err);
-    }
+    dtp_status status = dtp_step_state_put(&e->step, &err);
     status = status == DTP_OK ? dtp_bound_kernel_run(&e->kernel, &err) : status;
-    if (status == DTP_OK && e->b->ops->sync != NULL) {
-        status = e->b->ops->sync(e->b, &err);
-        status = status == DTP_OK ? dtp_bound_kernel_check(&e->kernel, &err) : status;
-    }
+    status = status == DTP_OK ? dtp_bound_kernel_check(&e->kernel, &err) : status;
     if (status != DTP_OK) {
         fail_msg("%s on %s: %s", s->c->c.op, e->b->ops->name, err.msg);
     }
