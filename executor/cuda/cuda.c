@@ -9,15 +9,6 @@
 #define LIST(family) dtp_cuda_##family,
 static const dtp_kernel *const LISTS[] = {DTP_CUDA_FAMILIES(LIST)};
 
-dtp_status dtp_cuda_status(cudaError_t code, const char *call, dtp_err *err)
-{
-    if (code == cudaSuccess) {
-        return DTP_OK;
-    }
-    return DTP_FAIL(err, code == cudaErrorMemoryAllocation ? DTP_NOMEM : DTP_INTERNAL, "%.200s: %s",
-                    call, cudaGetErrorString(code));
-}
-
 static dtp_status cuda_alloc(dtp_backend *b, size_t bytes, void **out, dtp_err *err)
 {
     DTP_CUDA_TRY(err, cudaMalloc(out, bytes > 0 ? bytes : 1));

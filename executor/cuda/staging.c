@@ -1,4 +1,4 @@
-/* Staging copies (executor/device/backend.h) and copies between views. */
+/* Staging copies (executor/device/backend.h), copies between views, and what kernels share. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +6,15 @@
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/kernels/copy.h"
 #include "executor/cuda/kernels/elementwise.h"
+
+dtp_status dtp_cuda_status(cudaError_t code, const char *call, dtp_err *err)
+{
+    if (code == cudaSuccess) {
+        return DTP_OK;
+    }
+    return DTP_FAIL(err, code == cudaErrorMemoryAllocation ? DTP_NOMEM : DTP_INTERNAL, "%.200s: %s",
+                    call, cudaGetErrorString(code));
+}
 
 dtp_status dtp_cuda_nest_of(const dtp_nest *nest, dtp_cuda_nest *out, dtp_err *err)
 {

@@ -88,7 +88,8 @@ static double rounding(dtp_dtype dtype)
 }
 
 /* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too; they may be larger
- * than the result. A fused norm, statistics included, is that of a rounded expression. */
+ * than the result. So are, on the tensor cores of a CUDA device, the weights of attention and their
+ * gradients. */
 static double roundings(const loaded *l, int32_t o)
 {
     static dtp_einsum_plan plan;
@@ -105,7 +106,10 @@ static double roundings(const loaded *l, int32_t o)
     if (dtp_fused_norm_of(node->op) != NULL) {
         return 4.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
     }
-    return (n > 1 ? 4.0 * n : 1.0) * rounding(l->cg.g->tensors[node->out[o]].type.dtype);
+    const bool cores = strcmp(l->e.backend->ops->name, "cuda") == 0 &&
+                       strncmp(node->op->name, "attention", strlen("attention")) == 0;
+    const double least = !cores ? 1.0 : strstr(node->op->name, "_grad") == NULL ? 2.0 : 8.0;
+    return (n > 1 ? 4.0 * n : least) * rounding(l->cg.g->tensors[node->out[o]].type.dtype);
 }
 
 /* Allowed are the op's own roundings, and a few times what rounding the operands once more does:

@@ -94,7 +94,7 @@ static __device__ void weigh(row_state *row, const float *s, T *w, int cols, flo
 }
 
 template <class T, int N>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 1)
     forward_kernel(dtp_cuda_attention_call a, dtp_tile_sizes t)
 {
     DTP_DYNAMIC_SHARED(shared);
@@ -228,7 +228,7 @@ static __device__ void weigh_gradient(const float *s, const float *d, T *p, T *d
 
 /* FIRST: dq, or dk with KEYS; SECOND: dv. */
 template <class T, int N, bool KEYS, bool FIRST, bool SECOND>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 1)
     backward_kernel(dtp_cuda_attention_call a, dtp_tile_sizes t)
 {
     DTP_DYNAMIC_SHARED(shared);

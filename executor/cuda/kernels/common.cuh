@@ -80,20 +80,24 @@ static __device__ __forceinline__ int64_t dtp_threads(void)
     return (int64_t)gridDim.x * blockDim.x;
 }
 
-/* Element offsets of the first N views at element `index` of the nest. Divisions of 32 bits where
- * they do. */
+/* index / size, 0 <= index < nest.total; in 32 bits where they do. */
+static __device__ __forceinline__ int64_t dtp_quotient(const dtp_cuda_nest &nest, int64_t index,
+                                                       int64_t size)
+{
+    return nest.total <= INT32_MAX ? (int64_t)((uint32_t)index / (uint32_t)size) : index / size;
+}
+
+/* Element offsets of the first N views at element `index` of the nest. */
 template <int N>
 static __device__ __forceinline__ void dtp_offsets(const dtp_cuda_nest &nest, int64_t index,
                                                    int64_t (&at)[N])
 {
-    const bool narrow = nest.total <= INT32_MAX;
     DTP_UNROLL
     for (int v = 0; v < N; v++) {
         at[v] = 0;
     }
     for (int i = nest.rank - 1; i > 0; i--) {
-        const int64_t rest =
-            narrow ? (int64_t)((uint32_t)index / (uint32_t)nest.size[i]) : index / nest.size[i];
+        const int64_t rest = dtp_quotient(nest, index, nest.size[i]);
         const int64_t place = index - rest * nest.size[i];
         DTP_UNROLL
         for (int v = 0; v < N; v++) {
@@ -113,8 +117,9 @@ static __device__ __forceinline__ int64_t dtp_offset(const dtp_cuda_nest &nest, 
 {
     int64_t at = 0;
     for (int i = nest.rank - 1; i > 0; i--) {
-        at += index % nest.size[i] * nest.stride[v][i];
-        index /= nest.size[i];
+        const int64_t rest = dtp_quotient(nest, index, nest.size[i]);
+        at += (index - rest * nest.size[i]) * nest.stride[v][i];
+        index = rest;
     }
     return at + index * nest.stride[v][0];
 }

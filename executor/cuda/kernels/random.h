@@ -28,7 +28,7 @@ typedef struct dtp_cuda_random_call {
 extern "C" {
 #endif
 
-/* y over a nest that is not empty; x: of dropout, may be y. Seed and step are read on the device. */
+/* y over a nest that is not empty; x: of dropout, may be y. The device reads seed and step. */
 cudaError_t dtp_cuda_random_run(cudaStream_t queue, const dtp_cuda_random_call *r,
                                 const dtp_step_record *record, void *y, const void *x);
 

@@ -64,8 +64,26 @@ static __device__ __forceinline__ void dtp_narrow(int64_t x, int64_t *out)
 
 /* ---- groups ---- */
 
-template <class T, int V> struct alignas(sizeof(T) * V) dtp_pack {
-    T of[V];
+/* A group in memory: n words, each of one access. */
+template <int bytes> struct dtp_word {
+    typedef uint4 type;
+    enum { n = bytes / 16 };
+};
+template <> struct dtp_word<1> {
+    typedef uint8_t type;
+    enum { n = 1 };
+};
+template <> struct dtp_word<2> {
+    typedef uint16_t type;
+    enum { n = 1 };
+};
+template <> struct dtp_word<4> {
+    typedef uint32_t type;
+    enum { n = 1 };
+};
+template <> struct dtp_word<8> {
+    typedef uint2 type;
+    enum { n = 1 };
 };
 
 /* The first n of V elements, `step` apart from p on. `packed`: a group that is whole and has step 1
@@ -75,11 +93,13 @@ static __device__ __forceinline__ void dtp_load_group(T (&x)[V], const T *p, int
                                                       bool packed)
 {
     if (packed && step == 1 && n == V) {
-        const dtp_pack<T, V> whole = *(const dtp_pack<T, V> *)p;
+        typedef dtp_word<sizeof(T) * V> words;
+        typename words::type word[words::n];
         DTP_UNROLL
-        for (int j = 0; j < V; j++) {
-            x[j] = whole.of[j];
+        for (int k = 0; k < words::n; k++) {
+            word[k] = ((const typename words::type *)p)[k];
         }
+        memcpy(x, word, sizeof word);
         return;
     }
     x[0] = p[0];
@@ -94,12 +114,13 @@ static __device__ __forceinline__ void dtp_store_group(T *p, const T (&x)[V], in
                                                        bool packed)
 {
     if (packed && step == 1 && n == V) {
-        dtp_pack<T, V> whole;
+        typedef dtp_word<sizeof(T) * V> words;
+        typename words::type word[words::n];
+        memcpy(word, x, sizeof word);
         DTP_UNROLL
-        for (int j = 0; j < V; j++) {
-            whole.of[j] = x[j];
+        for (int k = 0; k < words::n; k++) {
+            ((typename words::type *)p)[k] = word[k];
         }
-        *(dtp_pack<T, V> *)p = whole;
         return;
     }
     DTP_UNROLL
