@@ -401,6 +401,7 @@ static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, buffers *b, dtp
 static dtp_status run_order(dtp_comm *comm, buffers *b, int64_t count, dtp_err *err)
 {
     static const dtp_dtype types[] = {DTP_F32, DTP_BF16, DTP_F16};
+    DTP_TRY(comm->transport.ops->prepare(&comm->transport, dtp_comm_all(comm), err));
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         for (int64_t i = 0; i < count * comm->size; i++) {
             dtp_element_set(types[t], b->in, i, (double)uneven_value(comm->rank, i));
@@ -534,6 +535,7 @@ dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err)
 {
     buffers b;
     dtp_status status = DTP_OK;
+    DTP_TRY(comm->transport.ops->prepare(&comm->transport, dtp_comm_all(comm), err));
     DTP_TRY(make_buffers(&b, 10 * (600 * comm->size * 4 + 64), user, err));
     for (int32_t backwards = 0; backwards < 2 && status == DTP_OK; backwards++) {
         status = run_flight(comm, backwards != 0, &b, err);

@@ -96,10 +96,222 @@ static void test_cuda_comm__conforms(void **state)
     }
 }
 
+static void test_cuda_comm__conforms_in_flight_and_on_views(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        for (int32_t k = 0; k < N_KINDS; k++) {
+            dtp_err err = {0};
+            const bool ordered = strcmp(KINDS[k].name, "nccl") != 0;
+            begin(k, seed);
+            must(run(MESHES[seed % N_MESHES], KINDS[k].name, comm_suite_flight, &err), &err);
+            must(ordered ? run(MESHES[seed % N_MESHES], KINDS[k].name, comm_suite_order, &err)
+                         : DTP_OK,
+                 &err);
+            must(seed == 1 ? run("x:3;y:2", KINDS[k].name, comm_suite_views, &err) : DTP_OK, &err);
+            nothing_left();
+        }
+    }
+}
+
+/* ---- the order of queues ---- */
+
+enum { ELEMS = 24, MAX_RANKS = 4, ROUNDS = 4 };
+
+/* What ranks end with, by rank. */
+static float results[MAX_RANKS][2 * MAX_RANKS * ELEMS];
+
+static dtp_view flat(void *data, int64_t n)
+{
+    dtp_view v = {.data = data};
+    v.local = (dtp_ttype){.dtype = DTP_F32, .rank = 1, .dims = {{-1, n}}};
+    v.global[0] = n;
+    return v;
+}
+
+static dtp_status scale(dtp_backend *b, float *from, double factor, float *to, int64_t n,
+                        dtp_err *err)
+{
+    const dtp_view in = flat(from, n), out = flat(to, n);
+    return b->ops->scale(b, &in, factor, &out, err);
+}
+
+/* Kernels and collectives without a wait of the host: inputs are made right before START and
+ * overwritten right after WAIT, results are read right after WAIT. In a chain the second collective
+ * reads the results of the first, else every wait for an event is needed. All values are exact,
+ * whatever the order of a sum. */
+static dtp_status run_rounds(dtp_comm *c, dtp_backend *b, float *const m[6], bool is_chain,
+                             dtp_err *err)
+{
+    dtp_transport *t = &c->transport;
+    const int64_t n = (int64_t)MAX_RANKS * ELEMS;
+    const dtp_mesh_set all = dtp_comm_all(c), one = c->mesh.n_dims > 1 ? 2 : all;
+    for (int32_t round = 0; round < ROUNDS; round++) {
+        const dtp_coll first = {
+            .kind = DTP_ALL_REDUCE, .set = all, .dtype = DTP_F32, .count = n - 1};
+        const dtp_coll second = {.kind = (dtp_coll_kind)(1 + round % (DTP_N_COLLS - 1)),
+                                 .set = one,
+                                 .dtype = DTP_F32,
+                                 .count = ELEMS,
+                                 .shift = 1};
+        const dtp_coll_ends ends[2] = {{m[1], m[2]}, {is_chain ? m[2] : m[5], m[3]}};
+        dtp_request requests[2];
+        DTP_TRY(scale(b, m[0], 0.5, m[1], n, err));
+        DTP_TRY(t->ops->start(t, &first, &ends[0], &requests[0], err));
+        DTP_TRY(scale(b, m[0] + n / 2, -1.0, m[5], n / 2, err));
+        DTP_TRY(scale(b, m[0], -1.0, m[5] + n / 2, n / 2, err));
+        DTP_TRY(t->ops->start(t, &second, &ends[1], &requests[1], err));
+        DTP_TRY(scale(b, m[0], 2.0, m[4], n, err));
+        if (is_chain) {
+            DTP_TRY(t->ops->wait(t, &requests[1], err));
+            DTP_TRY(scale(b, m[3], 0.5, m[0], n, err));
+            DTP_TRY(t->ops->wait(t, &requests[0], err));
+            DTP_TRY(scale(b, m[4], 0.25, m[2], n / 2, err));
+        } else {
+            DTP_TRY(t->ops->wait(t, &requests[0], err));
+            DTP_TRY(scale(b, m[2], 0.25, m[0], n / 2, err));
+            DTP_TRY(scale(b, m[4], 16.0, m[1], n, err));
+            DTP_TRY(t->ops->wait(t, &requests[1], err));
+            DTP_TRY(scale(b, m[3], 0.5, m[0] + n / 2, n / 2, err));
+            DTP_TRY(scale(b, m[4], 8.0, m[5], n, err));
+        }
+        DTP_TRY(scale(b, m[4], 0.25, m[1], n, err));
+        DTP_TRY(scale(b, m[4], -1.0, m[3], n / 2, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status rounds_on(dtp_comm *c, dtp_backend *b, bool is_chain, dtp_err *err)
+{
+    float start[MAX_RANKS * ELEMS], *m[6] = {0};
+    const int64_t n = (int64_t)MAX_RANKS * ELEMS;
+    dtp_status s = DTP_OK;
+    for (int64_t i = 0; i < n; i++) {
+        start[i] = (float)((c->rank * 7 + i * 3) % 11 - 5);
+    }
+    for (int32_t k = 0; k < 6 && s == DTP_OK; k++) {
+        void *p = NULL;
+        s = b->ops->alloc(b, sizeof start, &p, err);
+        m[k] = p;
+        s = s == DTP_OK ? b->ops->upload(b, p, start, sizeof start, err) : s;
+    }
+    for (dtp_mesh_set set = 1; set <= dtp_comm_all(c) && s == DTP_OK; set++) {
+        s = c->transport.ops->prepare(&c->transport, set, err);
+    }
+    s = s == DTP_OK ? run_rounds(c, b, m, is_chain, err) : s;
+    s = s == DTP_OK ? b->ops->download(b, results[c->rank], m[0], sizeof start, err) : s;
+    s = s == DTP_OK ? b->ops->download(b, results[c->rank] + n, m[2], sizeof start, err) : s;
+    for (int32_t k = 0; k < 6; k++) {
+        b->ops->free(b, m[k], sizeof start);
+    }
+    return s;
+}
+
+static dtp_status chain(dtp_comm *c, void *backend, dtp_err *err)
+{
+    return rounds_on(c, backend, true, err);
+}
+
+static dtp_status pairs(dtp_comm *c, void *backend, dtp_err *err)
+{
+    return rounds_on(c, backend, false, err);
+}
+
+static dtp_status run_on_cpu(dtp_comm *c, void *user, dtp_err *err)
+{
+    dtp_backend *b = NULL;
+    DTP_TRY(dtp_backend_cpu_create(1, &b, err));
+    const dtp_status s = ((const job *)user)->body(c, b, err);
+    dtp_backend_destroy(b);
+    return s;
+}
+
+/* The results of virtual ranks on the CPU. */
+static void expect_of_cpu(const char *mesh_text,
+                          dtp_status (*body)(dtp_comm *comm, void *backend, dtp_err *err),
+                          void *expected)
+{
+    dtp_mesh mesh;
+    job j = {NULL, body};
+    dtp_err err = {0};
+    memset(results, 0, sizeof results);
+    must(dtp_mesh_parse(mesh_text, &mesh, &err), &err);
+    must(dtp_comm_sim_run(&mesh, run_on_cpu, &j, &err), &err);
+    memcpy(expected, results, sizeof results);
+}
+
+static void test_cuda_comm__any_order_of_queues_gives_the_same_bits(void **state)
+{
+    static float expected[MAX_RANKS][2 * MAX_RANKS * ELEMS];
+    (void)state;
+    for (size_t m = 0; m < N_MESHES; m++) {
+        for (int32_t i = 0; i < N_KINDS * 40; i++) {
+            const int32_t k = i % N_KINDS;
+            dtp_status (*body)(dtp_comm *, void *, dtp_err *) = i < N_KINDS * 20 ? chain : pairs;
+            {
+                if (i % (N_KINDS * 20) == 0) {
+                    expect_of_cpu(MESHES[m], body, expected);
+                }
+                dtp_err err = {0};
+                begin(k, (uint64_t)(i / N_KINDS) % 20 + 1);
+                memset(results, 0, sizeof results);
+                must(run(MESHES[m], KINDS[k].name, body, &err), &err);
+                assert_memory_equal(results, expected, sizeof results);
+                nothing_left();
+            }
+        }
+    }
+}
+
+/* Whether a wait for an event that is left out shows, in one of several orders. */
+static bool shows(int32_t kind, uint64_t wait, const void *expected)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        dtp_err err = {0};
+        begin(kind, seed);
+        cuda_emu_quiet(1);
+        cuda_emu_set_fault(CUDA_EMU_DROP_WAIT, wait);
+        memset(results, 0, sizeof results);
+        if (run("x:2", KINDS[kind].name, pairs, &err) != DTP_OK ||
+            memcmp(results, expected, sizeof results) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void test_cuda_comm__a_wait_left_out_shows(void **state)
+{
+    static float expected[MAX_RANKS][2 * MAX_RANKS * ELEMS];
+    (void)state;
+    expect_of_cpu("x:2", pairs, expected);
+    for (int32_t k = 0; k < N_KINDS; k++) {
+        dtp_err err = {0};
+        if (strcmp(KINDS[k].name, "staged") == 0) {
+            continue; /* it has none */
+        }
+        begin(k, 1);
+        must(run("x:2", KINDS[k].name, pairs, &err), &err);
+        const uint64_t n = cuda_emu_count().event_waits;
+        uint64_t shown = 0;
+        for (uint64_t wait = 1; wait <= n; wait++) {
+            const bool seen = shows(k, wait, expected);
+            shown += seen;
+            if (!seen) {
+                fprintf(stderr, "kind %d wait %d\n", k, (int)wait);
+            }
+        }
+        fprintf(stderr, "%s: %d of %d\n", KINDS[k].name, (int)shown, (int)n);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_comm__conforms),
+        cmocka_unit_test(test_cuda_comm__conforms_in_flight_and_on_views),
+        cmocka_unit_test(test_cuda_comm__any_order_of_queues_gives_the_same_bits),
+        cmocka_unit_test(test_cuda_comm__a_wait_left_out_shows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
