@@ -29,6 +29,8 @@ int dtrun_bench(int argc, char **argv);
      "self, sim (threads) or mpi (default: mpi when several ranks are needed)"},                   \
     {"--backend", TOOL_STRING, "NAME", &(ranks).backend, 0, 0,                                     \
      "cpu (default), cuda or ref (f64)"},                                                          \
+    {"--transport", TOOL_STRING, "NAME", &(ranks).transport, 0, 0,                                 \
+     "backend cuda: device (threads), nccl, staged or auto, the first that can be (default)"},     \
     {"--threads", TOOL_INT, "N", &(ranks).threads, 1, 4096,                                        \
      "threads per rank (default: usable cores / ranks)"},                                          \
     {"--timeout", TOOL_REAL, "SECONDS", &(ranks).timeout_s, 0.1, 1e7,                              \
