@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-#include "core/base/clock.h"
 #include "cuda_emu.h"
 #include "executor/comm/communicator_internal.h"
 #include "executor/cpu/cpu.h"
 #include "executor/cuda/cuda.h"
+#include "tests/comm/comm_buffers.h"
 #include "tests/comm/comm_suite.h"
 
 static void must(dtp_status status, const dtp_err *err)
@@ -325,23 +325,6 @@ static void all_fail(int32_t kind, const char *mesh,
     cuda_emu_quiet(0);
 }
 
-/* Waits for the compute queue, as a runner does. */
-static dtp_status await(dtp_comm *c, dtp_backend *b, dtp_err *err)
-{
-    dtp_transport *t = &c->transport;
-    dtp_event *end = NULL;
-    const double start = dtp_now_s();
-    DTP_TRY(b->ops->queue->event_create(b, &end, err));
-    dtp_status s = b->ops->queue->event_put(b, DTP_QUEUE_COMPUTE, end, err);
-    for (bool passed = false; !passed && s == DTP_OK;) {
-        s = b->ops->queue->event_passed(b, end, &passed, err);
-        s = s == DTP_OK && t->ops->poll != NULL ? t->ops->poll(t, dtp_now_s() - start, err) : s;
-        (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-    }
-    b->ops->queue->event_destroy(b, end);
-    return s;
-}
-
 /* Runs collectives one after the other and notes how that ends. */
 static dtp_status run_colls(dtp_comm *c, dtp_backend *b, int32_t n, const dtp_coll *colls,
                             dtp_err *err)
@@ -356,7 +339,7 @@ static dtp_status run_colls(dtp_comm *c, dtp_backend *b, int32_t n, const dtp_co
     for (int32_t i = 0; i < n && s == DTP_OK; i++) {
         s = dtp_transport_run(&c->transport, &colls[i], in, out, err);
     }
-    s = s == DTP_OK ? await(c, b, err) : s;
+    s = s == DTP_OK ? comm_await(c, b, err) : s;
     s = s == DTP_OK ? c->ops->barrier(c, err) : s; /* a rank whose own part was done learns there */
     said[c->rank] = s;
     (void)snprintf(words[c->rank], sizeof words[0], "%s", s != DTP_OK ? err->msg : "");
@@ -447,7 +430,7 @@ static dtp_status recorded_in(dtp_comm *c, dtp_backend *b, float *x, dtp_recordi
     DTP_TRY(s);
     DTP_TRY(queue->recording_put(b, *made, err));
     DTP_TRY(queue->recording_put(b, *made, err));
-    DTP_TRY(await(c, b, err));
+    DTP_TRY(comm_await(c, b, err));
     DTP_TRY(b->ops->download(b, got, x, sizeof got, err));
     for (int32_t i = 0; i < 4; i++) {
         assert_true(got[i] == (float)(c->size * c->size * c->size));
@@ -458,7 +441,7 @@ static dtp_status recorded_in(dtp_comm *c, dtp_backend *b, float *x, dtp_recordi
         return DTP_OK;
     }
     DTP_TRY(queue->recording_put(b, *made, err));
-    const dtp_status ended = await(c, b, &late);
+    const dtp_status ended = comm_await(c, b, &late);
     assert_int_equal(ended, DTP_COMM);
     assert_non_null(strstr(late.msg, "rank 1 has not come"));
     return DTP_OK;

@@ -1,6 +1,6 @@
-/* The staged transport: collectives of the host's transport on copies in pinned host memory. For ranks
- * that share a card and are processes, and where NCCL is not wanted. The caller waits for the compute
- * queue before START and WAIT (dtp_transport_caps.queued is false). */
+/* The staged transport: collectives of the host's transport on copies in pinned host memory. For
+ * ranks that share a card and are processes, and where NCCL is not wanted. The caller waits for the
+ * compute queue before START and WAIT (dtp_transport_caps.queued is false). */
 #include <stdlib.h>
 
 #include "executor/cuda/comm/comm.h"
@@ -169,8 +169,9 @@ static dtp_status staged_wait(dtp_transport *t, dtp_request *request, dtp_err *e
 static void staged_abort(dtp_transport *t, const char *why)
 {
     staged_transport *d = t->self;
-    if (d->host.ops->abort != NULL) {
-        d->host.ops->abort(&d->host, why);
+    void (*stop)(dtp_transport *, const char *) = d->host.ops->abort;
+    if (stop != NULL) {
+        stop(&d->host, why);
     }
 }
 
