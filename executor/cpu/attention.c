@@ -149,51 +149,6 @@ int64_t dtp_attention_block_sees(const dtp_attention_shape *s, dtp_attention_at 
     return most;
 }
 
-static void set_chunks(dtp_attention_shape *s, const dtp_kernel_args *args)
-{
-    const dtp_view *q = &args->in[0], *k = &args->in[1];
-    int64_t keys = k->global[dtp_ttype_find(&k->local, s->dims.key)];
-    s->chunks = s->local_chunks = 1;
-    if (s->dims.chunk >= 0) {
-        int32_t axis = dtp_ttype_find(&q->local, s->dims.chunk);
-        s->chunks = q->global[axis];
-        s->first_chunk = q->offset[axis];
-        s->local_chunks = q->local.dims[axis].size;
-        s->shared[s->n_shared++] = q->local.dims[axis];
-    }
-    s->order = dtp_sequence_of(args->call, s->chunks * keys);
-    s->ahead = s->chunks * (keys - s->global_queries);
-}
-
-void dtp_attention_shape_of(dtp_attention_shape *s, const dtp_kernel_args *args)
-{
-    const dtp_view *q = &args->in[0], *k = &args->in[1];
-    memset(s, 0, sizeof *s);
-    s->dims = dtp_attention_dims_of(args->call);
-    int32_t at = dtp_ttype_find(&q->local, s->dims.query);
-    s->queries = q->local.dims[at].size;
-    s->first_query = q->offset[at];
-    s->global_queries = q->global[at];
-    s->keys = dtp_ttype_size(&k->local, s->dims.key);
-    s->features = dtp_attention_features(args->call, &s->dims);
-    s->values = dtp_attention_values(args->call, &s->dims);
-    s->tile_elems = dtp_attention_tile_elems(s->features, s->values);
-    int64_t slots = args->workspace_bytes / (s->tile_elems * (int64_t)sizeof(float));
-    s->threads = args->threads < slots ? args->threads : (int32_t)slots;
-    set_chunks(s, args);
-    for (int32_t i = 0; i < q->local.rank; i++) {
-        dtp_tdim dim = q->local.dims[i];
-        if (dim.id == s->dims.query || dim.id == s->dims.feature || dim.id == s->dims.chunk) {
-            continue;
-        }
-        if (dtp_ttype_find(&k->local, dim.id) >= 0) {
-            s->shared[s->n_shared++] = dim;
-        } else {
-            s->grouped[s->n_grouped++] = dim;
-        }
-    }
-}
-
 typedef struct forward_job {
     dtp_attention_shape shape;
     dtp_attention_mat q, k, v, out;
@@ -327,7 +282,7 @@ static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
     dtp_nest_make(&job.heads, s->n_shared + s->n_grouped, dims, 5, views);
     int64_t blocks = (s->queries + DTP_ATTENTION_QUERIES - 1) / DTP_ATTENTION_QUERIES;
     int64_t heads = dtp_nest_total(&job.heads), units = heads * blocks;
-    int32_t team = dtp_attention_team(s, heads);
+    int32_t team = dtp_attention_team(s, args, heads);
     if (units == 0) {
         return DTP_OK;
     }
@@ -336,7 +291,8 @@ static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
 #pragma omp parallel num_threads(team) if (team > 1)
     {
         int64_t stride;
-        float *base = (float *)args->workspace + dtp_cpu_thread() * s->tile_elems;
+        float *base = (float *)args->workspace +
+                      dtp_cpu_thread() * dtp_attention_tile_elems(s->features, s->values);
         forward_tile tile = tile_of(&job, base);
         tile.wide = dtp_cpu_scratch(args->backend, &stride);
         tile.wide += tile.wide != NULL ? dtp_cpu_thread() * stride : 0;
@@ -352,19 +308,26 @@ static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-int32_t dtp_attention_team(const dtp_attention_shape *s, int64_t heads)
+static int64_t tile_bytes(const dtp_attention_shape *s)
+{
+    return dtp_attention_tile_elems(s->features, s->values) * (int64_t)sizeof(float);
+}
+
+int32_t dtp_attention_team(const dtp_attention_shape *s, const dtp_kernel_args *args, int64_t heads)
 {
     const double pairs = (double)(heads * s->queries) * (double)s->keys;
-    return dtp_cpu_team_of_products(s->threads, pairs * (double)(s->features + s->values));
+    const int64_t slots = args->workspace_bytes / tile_bytes(s);
+    const int32_t threads = args->threads < slots ? args->threads : (int32_t)slots;
+    return dtp_cpu_team_of_products(threads, pairs * (double)(s->features + s->values));
 }
 
 dtp_status dtp_attention_check_workspace(const dtp_attention_shape *s, const dtp_kernel_args *args,
                                          dtp_err *err)
 {
-    if (s->threads < 1) {
+    if (args->workspace_bytes < tile_bytes(s)) {
         return DTP_FAIL(err, DTP_INTERNAL, "%s: workspace of %lld bytes, at least %lld are needed",
                         args->call->op->name, (long long)args->workspace_bytes,
-                        (long long)(s->tile_elems * (int64_t)sizeof(float)));
+                        (long long)tile_bytes(s));
     }
     return DTP_OK;
 }

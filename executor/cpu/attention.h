@@ -2,30 +2,15 @@
 #ifndef DTP_EXECUTOR_CPU_ATTENTION_H
 #define DTP_EXECUTOR_CPU_ATTENTION_H
 
-#include "core/graph/ops/attention_split.h"
-#include "core/graph/ops/sequence.h"
 #include "executor/cpu/loops/halves.h"
 #include "executor/cpu/loops/nest.h"
+#include "executor/device/attention_shape.h"
 #include "spmd/target/cpu_attention.h"
 
-/* Sizes of a call on this rank and the dims that tell heads apart. With a chunk dim a head is one
- * chunk of one, and the chunk dim is the first of `shared`. */
-typedef struct dtp_attention_shape {
-    dtp_attention_dims dims;
-    int64_t queries, first_query, global_queries, keys, features, values;
-    int64_t chunks, local_chunks, first_chunk; /* 1, 1, 0 without a chunk dim */
-    dtp_sequence order;                        /* of all keys */
-    int64_t ahead;                             /* keys before the first query's own */
-    int64_t tile_elems;                        /* workspace of one thread */
-    int32_t threads; /* as many as the workspace allows; 0 when it is too small */
-    int32_t n_shared, n_grouped;
-    dtp_tdim shared[DTP_MAX_RANK];  /* in q, k and v */
-    dtp_tdim grouped[DTP_MAX_RANK]; /* in q only */
-} dtp_attention_shape;
-
-void dtp_attention_shape_of(dtp_attention_shape *s, const dtp_kernel_args *args);
-/* Threads for so many heads of queries. */
-int32_t dtp_attention_team(const dtp_attention_shape *s, int64_t heads);
+/* Threads of a team for so many heads of queries, at most as many as the workspace has tile sets
+ * for. */
+int32_t dtp_attention_team(const dtp_attention_shape *s, const dtp_kernel_args *args,
+                           int64_t heads);
 dtp_status dtp_attention_check_workspace(const dtp_attention_shape *s, const dtp_kernel_args *args,
                                          dtp_err *err) DTP_MUST_CHECK;
 

@@ -211,7 +211,7 @@ static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *er
     make_job(&job, args);
     const dtp_attention_shape *s = &job.shape;
     int64_t units = dtp_nest_total(&job.shared);
-    int32_t team = dtp_attention_team(s, units * dtp_nest_total(&job.grouped));
+    int32_t team = dtp_attention_team(s, args, units * dtp_nest_total(&job.grouped));
     if (units == 0) {
         return DTP_OK;
     }
@@ -220,7 +220,8 @@ static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *er
 #pragma omp parallel num_threads(team) if (team > 1)
     {
         backward_tile tile =
-            tile_of(s, (float *)args->workspace + dtp_cpu_thread() * s->tile_elems);
+            tile_of(s, (float *)args->workspace +
+                           dtp_cpu_thread() * dtp_attention_tile_elems(s->features, s->values));
         int64_t stride;
         float *scratch = dtp_cpu_scratch(args->backend, &stride);
         if (scratch != NULL) {

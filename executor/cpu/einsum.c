@@ -1,7 +1,7 @@
-/* einsum: runs the steps of spmd/target/cpu_einsum_plan.h, planned when the call is bound. Matrix
+/* einsum: runs the steps of spmd/target/einsum_plan.h, planned when the call is bound. Matrix
  * products are plans of executor/cpu/gemm/gemm.h; loop steps are copies, sums, products or batched
  * dots. */
-#include "spmd/target/cpu_einsum_plan.h"
+#include "spmd/target/einsum_plan.h"
 
 #include <string.h>
 

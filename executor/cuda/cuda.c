@@ -101,6 +101,7 @@ static void cuda_destroy(dtp_backend *b)
             (void)cudaStreamDestroy(queues[i]);
         }
     }
+    (void)cudaFree(c->blas_workspace);
     free(c);
 }
 
@@ -141,7 +142,7 @@ static dtp_status count_devices(int *n, dtp_err *err)
     if (code == cudaSuccess && *n > 0) {
         return DTP_OK;
     }
-    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+    if (code != cudaErrorNoDevice && cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED,
                         "backend cuda: there is no NVIDIA driver on this machine");
     }

@@ -12,6 +12,8 @@ typedef struct dtp_cuda {
     int32_t device;
     cudaStream_t compute, comm, copy; /* kernels; collectives; feeds */
     cublasLtHandle_t blas;
+    void *blas_workspace; /* of cuBLASLt, from the first product that is bound on */
+    bool tf32; /* products of f32 round their operands to tf32; read when calls are bound */
 } dtp_cuda;
 
 static inline dtp_cuda *dtp_cuda_of(dtp_backend *b)

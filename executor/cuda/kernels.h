@@ -16,12 +16,20 @@
 
 /* X(family) stands for the kernels dtp_cuda_<family>[] of a file, ended by one without an op. */
 #define DTP_CUDA_FAMILIES(X)                                                                       \
+    X(attention)                                                                                   \
+    X(cross_entropy)                                                                               \
+    X(einsum)                                                                                      \
     X(elementwise)                                                                                 \
+    X(fused)                                                                                       \
     X(lookup)                                                                                      \
+    X(norm)                                                                                        \
     X(optimizer)                                                                                   \
     X(random)                                                                                      \
+    X(reduce)                                                                                      \
     X(rope)                                                                                        \
-    X(shape)
+    X(row_stats)                                                                                   \
+    X(shape)                                                                                       \
+    X(softmax)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
 DTP_CUDA_FAMILIES(DTP_CUDA_DECLARE)
 

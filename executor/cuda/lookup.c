@@ -5,8 +5,7 @@
 /* ---- gather ------------------------------------------------------------------------------------
  */
 
-/* Ids of operand number `operand`, which index dim `dim` of a view. Address and offset are read when
- * the kernel runs. */
+/* Ids of operand number `operand`, which index dim `dim` of a view, as they are in this run. */
 static void load_ids(dtp_cuda_ids *ids, const dtp_kernel_args *args, int32_t operand,
                      const dtp_view *at, dtp_dim_id dim)
 {

@@ -478,6 +478,36 @@ const dtp_op_case DTP_OP_CASES[] = {
     {.op = "sgd", .in = {"a=3,b=7", "a=3,b=7", "- pos"}, .attrs = "lr=0.1; weight_decay=0.01"},
     {.op = "accumulate", .in = {"a=3,b=7", "a=3,b=7"}},
     {.op = "loss_scale", .in = {"- pos", "- pos", "- pos", "- pos"}, .attrs = "interval=3"},
+    /* gelu(x + bias) */
+    {.op = "fused_elementwise", .in = {"a=3,b=7", "b=7"}, .attrs = "step0=1000100; step1=17060000"},
+    /* c (x + y) dy, y with its dims in another order */
+    {.op = "fused_elementwise",
+     .in = {"a=3,b=17", "b=17,a=3", "a=3,b=17"},
+     .attrs = "step0=1000100; step1=7060000; step2=3070200; c0=-1.25"},
+    /* x^c0 / (x + 1) with the operand before last of a scalar; leaky_relu twice */
+    {.op = "fused_elementwise",
+     .in = {"a=5,b=37 pos", "-"},
+     .attrs = "step0=25000000; step1=1000100; step2=26070001; step3=26080001; step4=3060900; "
+              "c0=2.5; c1=0.3"},
+    {.op = "fused_elementwise",
+     .in = {"a=3,b=700"},
+     .attrs = "step0=0; step1=18060000; result=f32",
+     .no_fd = true},
+    {.op = "fused_elementwise2",
+     .in = {"a=3,b=7", "b=7"},
+     .attrs = "step0=1000100; step1=17060000; also=0"},
+    {.op = "fused_elementwise2",
+     .in = {"a=3,b=600", "a=3,b=600", "a=3", "b=600"},
+     .attrs = "step0=1000100; step1=3060200; step2=2070300; step3=14080000; also=1"},
+    {.op = "fused_layer_norm",
+     .in = {"a=3,b=37", "a=3,b=37", "b=37", "b=37"},
+     .attrs = "over=b; eps=1e-5; step0=1000100"},
+    {.op = "fused_layer_norm",
+     .in = {"a=3,b=4,c=5", "b=4,c=5", "a=3", "c=5,b=4", "c=5,b=4"},
+     .attrs = "over=b,c; eps=0.1; step0=1000100; step1=3060200"},
+    {.op = "fused_rms_norm",
+     .in = {"a=3,b=37", "b=37", "b=37"},
+     .attrs = "over=b; eps=1e-6; step0=1000100"},
     DTP_UNARY_OPS(UNARY_CASES) DTP_BINARY_OPS(BINARY_CASES) DTP_GRADIENT_OPS(GRADIENT_CASES)};
 const int32_t DTP_OP_CASE_COUNT = sizeof DTP_OP_CASES / sizeof DTP_OP_CASES[0];
 

@@ -48,10 +48,10 @@ static dtp_status run_on_cuda(dtp_comm *comm, const ranks *w, dtp_err *err)
     dtp_status s =
         dtp_cuda_transport_create(comm, backend, w->options->transport, &comm->transport, err);
     if (s == DTP_OK) {
-        void (*stop)(dtp_transport *, const char *) = comm->transport.ops->abort;
         s = w->body(comm, backend, w->user, err);
-        if (s != DTP_OK && stop != NULL) {
-            stop(&comm->transport, err->msg);
+        void (*tell)(dtp_transport *, const char *) = comm->transport.ops->abort;
+        if (s != DTP_OK && tell != NULL) {
+            tell(&comm->transport, err->msg);
         }
         comm->transport.ops->destroy(&comm->transport);
     }

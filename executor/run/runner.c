@@ -41,7 +41,10 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
     r->borrowed = options->borrowed_memory;
     r->failure = options->failure;
     r->graphs = !options->no_graph && !options->profile;
-    dtp_status status = DTP_NEW(arena, r->flights[0].raw, DTP_RUNNER_RAW, err);
+    dtp_status status = DTP_OK;
+    if (backend->ops->queue == NULL) {
+        status = DTP_NEW(arena, r->flights[0].raw, DTP_RUNNER_RAW, err);
+    }
     status = status == DTP_OK ? dtp_runner__bind_all(r, options->profile, err) : status;
     if (status != DTP_OK) {
         dtp_runner_destroy(r);
@@ -273,20 +276,20 @@ dtp_status dtp_runner_end(dtp_runner *r, dtp_value_id read, dtp_err *err)
     if (queue == NULL) {
         DTP_TRY(bytes > 0 ? b->ops->download(b, f->raw, from, bytes, err) : DTP_OK);
     } else {
-        const size_t words = (size_t)r->state.used_words * sizeof *r->state.words;
+        const size_t n = (size_t)r->state.used_words * sizeof *r->state.words;
+        char *words = f->raw + DTP_RUNNER_RAW;
         DTP_TRY(queue->copy(b, DTP_QUEUE_COMPUTE, f->raw, from, bytes, err));
-        DTP_TRY(
-            queue->copy(b, DTP_QUEUE_COMPUTE, f->raw + DTP_RUNNER_RAW, r->state.words, words, err));
+        DTP_TRY(queue->copy(b, DTP_QUEUE_COMPUTE, words, r->state.words, n, err));
+        DTP_TRY(queue->copy(b, DTP_QUEUE_COMPUTE, r->state.words, words + n, n, err));
         DTP_TRY(queue->event_put(b, DTP_QUEUE_COMPUTE, f->end, err));
     }
     r->n_ended++;
     return DTP_OK;
 }
 
-/* What the kernels of a step on a queue noted in their error words, which are clear afterwards. */
+/* What the kernels of a step on a queue noted in their error words. */
 static dtp_status judge(dtp_runner *r, const dtp_runner__flight *f, dtp_err *err)
 {
-    static const dtp_error_word clear = {0};
     for (int32_t i = 0; i < r->program->n_instrs; i++) {
         dtp_bound_kernel *k = &r->instrs[i].kernel;
         if (r->program->instrs[i].kind != DTP_INSTR_KERNEL || k->args.error == &k->error) {
@@ -298,7 +301,6 @@ static dtp_status judge(dtp_runner *r, const dtp_runner__flight *f, dtp_err *err
                sizeof found);
         if (found.code != DTP_DATA_OK) {
             dtp_err *at = noted_in(r, err);
-            DTP_TRY(r->backend->ops->upload(r->backend, k->args.error, &clear, sizeof clear, err));
             DTP_TRY(note(r, f->step, i, dtp_bound_kernel_judge(k, &found, at), at));
         }
     }

@@ -37,7 +37,8 @@ enum { DTP_RUNNER_AHEAD = 2, DTP_RUNNER_RAW = 8 };
 typedef struct dtp_runner__flight {
     int64_t step;
     dtp_runner_times times;
-    char *raw; /* DTP_RUNNER_RAW bytes: the element that is read; on a queue, error words follow */
+    char *raw; /* DTP_RUNNER_RAW bytes: the element that is read; on a queue, error words follow,
+                and as many bytes of zeros */
     /* On a queue: */
     dtp_event *begin, *end;
     dtp_event **marks; /* before instruction i of microbatch j: j (n_instrs + 1) + i; NULL: none */

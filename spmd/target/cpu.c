@@ -1,50 +1,10 @@
 /* The targets of backends that compute on the CPU. */
 #include "spmd/target/cpu_attention.h"
-#include "spmd/target/cpu_einsum_plan.h"
+#include "spmd/target/einsum_plan.h"
 #include "spmd/target/target.h"
 
-/* Matrix sizes are those of the product with the most multiplications. */
-static void work_einsum(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_einsum_plan plan;
-    double most = 0.0;
-    dtp_einsum_plan_make(call, &plan);
-    *out = (dtp_work){.cls = DTP_WORK_MEMORY,
-                      .flops = plan.flops,
-                      .bytes = plan.inner_bytes,
-                      .pack_bytes = plan.pack_bytes};
-    for (int32_t i = 0; i < plan.n_steps; i++) {
-        const dtp_einsum_gemm *g = &plan.steps[i].gemm;
-        if (!plan.steps[i].is_gemm) {
-            continue;
-        }
-        int64_t batch = 1;
-        for (int32_t b = 0; b < g->n_batch; b++) {
-            batch *= g->batch[b];
-        }
-        const double size = (double)batch * (double)g->m * (double)g->n * (double)g->k;
-        if (size > most) {
-            most = size;
-            out->cls = DTP_WORK_GEMM;
-            out->batch = batch;
-            out->m = g->m;
-            out->n = g->n;
-            out->k = g->k;
-            out->trans_a = g->trans_a;
-            out->trans_b = g->trans_b;
-        }
-    }
-}
-
-static int64_t workspace_einsum(const dtp_op_call *call)
-{
-    dtp_einsum_plan plan;
-    dtp_einsum_plan_make(call, &plan);
-    return plan.workspace_bytes;
-}
-
 static const dtp_target_op cpu_ops[] = {
-    {"einsum", workspace_einsum, work_einsum},
+    {"einsum", dtp_einsum_workspace, dtp_einsum_work},
     {"attention", dtp_attention_workspace, NULL},
     {"attention_grad", dtp_attention_workspace, NULL},
     {"attention_part", dtp_attention_workspace, NULL},

@@ -21,7 +21,7 @@
 #include "spmd/target/target.h"
 #include "tests/support/small_models.h"
 
-enum { STEPS = 6, SEEDS = 20, MAX_LOG = 1 << 14 };
+enum { STEPS = 6, RECORDED = 4, DEVICES = 4, SEEDS = 20, MAX_LOG = 1 << 14 };
 
 static void must(dtp_status status, const dtp_err *err)
 {
@@ -34,29 +34,39 @@ static void must(dtp_status status, const dtp_err *err)
 
 typedef struct run {
     const char *model, *mesh, *rules, *microbatches, *precision;
-    int32_t depth;  /* of overlap */
-    uint64_t order; /* seed of the order of streams */
+    const char *transport; /* nccl: a device for every rank */
+    int32_t depth;         /* of overlap */
+    uint64_t order;        /* seed of the order of streams */
     bool no_graph;
-    bool watched; /* without graphs */
-    bool lenient; /* a failure of the run is no failure of the test */
+    bool watched, profiled; /* without graphs */
+    uint64_t dropped; /* event wait that does nothing, from 1; then a failure of the run is none of
+                         the test */
     /* results: */
     double losses[STEPS];
     uint64_t hash;                        /* of parameters and states on rank 0 */
-    struct cuda_emu_counters first, last; /* after two steps, and after all */
+    struct cuda_emu_counters first, last; /* once RECORDED steps are started, and after all */
+    int32_t n_microbatches, ranks;
     int64_t allocated, touched, peak_bytes;
     dtp_prediction predicted;
-    double replayed_s; /* the log with the predicted times */
+    double replayed_s;         /* the log with the predicted times */
+    double total_s, profile_s; /* of all steps */
     dtp_status status;
     const dtp_program *program;
     int32_t n_log;
     int32_t log[MAX_LOG]; /* instructions of the last step of rank 0 */
 } run;
 
+/* Ranks of one process meet on the host: only one rank, and NCCL, can be recorded. */
+static bool is_recorded(const run *r)
+{
+    return !r->no_graph && !r->watched && !r->profiled && (r->ranks == 1 || r->transport != NULL);
+}
+
 static void note(void *user, dtp_runner *r, int32_t instr, bool after)
 {
     run *of = user;
     (void)r;
-    if (!after) {
+    if (!after && of != NULL) {
         assert_true(of->n_log < MAX_LOG);
         of->log[of->n_log++] = instr;
     }
@@ -81,6 +91,16 @@ static dtp_status hash_state(run *of, dtp_session *s, dtp_backend *b, dtp_err *e
     return DTP_OK;
 }
 
+/* What all ranks have done so far. */
+static dtp_status count(dtp_comm *comm, struct cuda_emu_counters *out, dtp_err *err)
+{
+    DTP_TRY(comm->ops->barrier(comm, err));
+    if (comm->rank == 0) {
+        *out = cuda_emu_count();
+    }
+    return comm->ops->barrier(comm, err);
+}
+
 /* One step ahead of the one whose loss is read. */
 static dtp_status train(run *of, dtp_comm *comm, dtp_session *s, dtp_err *err)
 {
@@ -91,21 +111,20 @@ static dtp_status train(run *of, dtp_comm *comm, dtp_session *s, dtp_err *err)
             of->n_log = comm->rank == 0 ? 0 : of->n_log;
             DTP_TRY(dtp_session_start_step(s, err));
             started++;
-            if (comm->rank == 0 && started == 2 * dtp_session_ahead(s)) {
-                of->first = cuda_emu_count();
-            }
+            DTP_TRY(started == RECORDED ? count(comm, &of->first, err) : DTP_OK);
         }
         DTP_TRY(dtp_session_finish_step(s, &result, err));
         if (comm->rank == 0) {
             assert_int_equal(result.step, k);
             assert_true(result.has_loss && result.times.total_s > 0);
+            /* a graph does not tell how long compute waited for collectives */
+            assert_true(isnan(result.times.comm_s) == (k > 0 && of->ranks > 1 && is_recorded(of)));
+            assert_true(isnan(result.times.comm_s) || result.times.compute_s >= 0);
+            of->total_s += result.times.total_s;
             of->losses[k] = result.loss;
         }
     }
-    if (comm->rank == 0) {
-        of->last = cuda_emu_count();
-    }
-    return DTP_OK;
+    return count(comm, &of->last, err);
 }
 
 static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
@@ -115,12 +134,19 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     dtp_session *s = NULL;
     options.allow_nan = true;
     options.no_graph = of->no_graph;
+    options.profile = of->profiled;
     DTP_TRY(dtp_session_create(of->program, backend, comm, &options, &s, err));
-    if (of->watched && comm->rank == 0) {
-        dtp_runner_set_watch(dtp_session_runner(s), (dtp_runner_watch){note, of});
+    if (of->watched) {
+        run *noted = comm->rank == 0 ? of : NULL;
+        dtp_runner_set_watch(dtp_session_runner(s), (dtp_runner_watch){note, noted});
     }
     dtp_status status = train(of, comm, s, err);
     if (status == DTP_OK && comm->rank == 0) {
+        const double *profile = dtp_runner_profile(dtp_session_runner(s));
+        for (int32_t i = 0; profile != NULL && i < of->program->n_instrs; i++) {
+            assert_true(profile[i] >= 0);
+            of->profile_s += profile[i];
+        }
         dtp_session_peak(s, &of->allocated, &of->touched);
         status = hash_state(of, s, backend, err);
     }
@@ -134,9 +160,9 @@ static const char SCALARS[] =
     " \"inputs\": {\"x\": {\"dims\": []}, \"y\": {\"dims\": []}, \"z\": {\"dims\": [\"n\"]}},"
     " \"params\": {\"w\": {\"dims\": [], \"init\": \"ones\"},"
     " \"b\": {\"dims\": [], \"init\": \"ones\"}},"
-    " \"nodes\": [{\"id\": \"xw\", \"op\": \"mul\", \"in\": [\"x\", \"w\"]},"
+    " \"nodes\": [{\"id\": \"xw\", \"op\": \"add\", \"in\": [\"x\", \"w\"]},"
     " {\"id\": \"p\", \"op\": \"tanh\", \"in\": [\"xw\"]},"
-    " {\"id\": \"q\", \"op\": \"mul\", \"in\": [\"p\", \"b\"]},"
+    " {\"id\": \"q\", \"op\": \"add\", \"in\": [\"p\", \"b\"]},"
     " {\"id\": \"d\", \"op\": \"sub\", \"in\": [\"q\", \"y\"]},"
     " {\"id\": \"e\", \"op\": \"exp\", \"in\": [\"z\"]},"
     " {\"id\": \"loss\", \"op\": \"square\", \"in\": [\"d\"]}], \"outputs\": [\"e\"],"
@@ -174,6 +200,14 @@ static double replay(const dtp_program *p, int32_t n, const int32_t *log)
     return fmax(compute_s, queue_s);
 }
 
+/* Nothing is left on the device or pinned, and the device found no fault. */
+static void check_rest(void)
+{
+    const struct cuda_emu_counters c = cuda_emu_count();
+    assert_int_equal(c.errors, 0);
+    assert_int_equal(c.live_device + c.live_host + c.live_objects, 0);
+}
+
 static void execute(run *of)
 {
     dtp_err err = {0};
@@ -185,7 +219,8 @@ static void execute(run *of)
     const char *on = of->mesh != NULL ? of->mesh : "";
     small_pricer machine = small_pricer_read("a100_8", on);
     dtp_job_options options = dtp_job_options_init();
-    const dtp_ranks_options ranks = {.comm = of->mesh != NULL ? "sim" : "self", .backend = "cuda"};
+    const dtp_ranks_options ranks = {
+        .comm = of->mesh != NULL ? "sim" : "self", .backend = "cuda", .transport = of->transport};
     must(dtp_mesh_parse(on, &mesh, &err), &err);
     options.mesh = &mesh;
     options.rules = of->rules;
@@ -201,11 +236,17 @@ static void execute(run *of)
          &err);
     of->program = program;
     of->peak_bytes = program->peak_bytes;
+    of->ranks = dtp_mesh_ranks(&mesh);
+    of->n_microbatches = dtp_program_microbatches(program);
+    cuda_emu_reset();
+    cuda_emu_devices(of->transport != NULL ? DEVICES : 1);
     cuda_emu_seed(of->order + 1);
+    cuda_emu_quiet(of->dropped > 0);
+    cuda_emu_set_fault(CUDA_EMU_DROP_WAIT, of->dropped);
     of->status = dtp_ranks_run(&ranks, &mesh, run_rank, of, &err);
-    if (!of->lenient) {
+    if (of->dropped == 0) {
         must(of->status, &err);
-        assert_int_equal(cuda_emu_count().errors, 0);
+        check_rest();
     }
     if (of->watched) {
         of->replayed_s = replay(program, of->n_log, of->log);
@@ -228,12 +269,11 @@ static int reset(void **state)
     return 0;
 }
 
-/* Nothing is left on the device or pinned when a test has ended. */
-static int check_leaks(void **state)
+static int rest(void **state)
 {
     (void)state;
-    const struct cuda_emu_counters c = cuda_emu_count();
-    return c.live_device + c.live_host + c.live_objects == 0 ? 0 : -1;
+    check_rest();
+    return 0;
 }
 
 /* ---- jobs ---- */
@@ -241,6 +281,8 @@ static int check_leaks(void **state)
 static const run JOBS[] = {
     {.model = "scalars"},
     {.model = "mlp_digits"},
+    {.model = "mlp_digits", .mesh = "x:2", .rules = "batch:x", .depth = 4},
+    {.model = "mlp_digits", .mesh = "x:2;y:2", .rules = "batch:x;hidden:y", .transport = "nccl"},
     {.model = "mlp_digits", .microbatches = "batch=4"},
     {.model = "gpt_bytes", .precision = "bf16"},
 };
@@ -254,11 +296,11 @@ static void test_runtime__graphs_change_no_bit(void **state)
         plain.no_graph = true;
         watched.watched = true;
         execute(&recorded);
-        assert_true(recorded.last.graph_launches > recorded.first.graph_launches);
-        const uint64_t before = cuda_emu_count().graph_launches;
+        assert_true(is_recorded(&recorded) ==
+                    (recorded.last.graph_launches > recorded.first.graph_launches));
         execute(&plain);
         execute(&watched);
-        assert_int_equal(cuda_emu_count().graph_launches, before);
+        assert_int_equal(plain.last.graph_launches + watched.last.graph_launches, 0);
         if (!same(&recorded, &plain) || !same(&recorded, &watched)) {
             fail_msg("%s: losses %.9g with graphs, %.9g without, %.9g watched", JOBS[i].model,
                      recorded.losses[STEPS - 1], plain.losses[STEPS - 1],
@@ -276,8 +318,10 @@ static void test_runtime__a_step_waits_for_nothing(void **state)
         r.no_graph = i % 2 == 1;
         execute(&r);
         assert_int_equal(r.first.host_syncs, r.last.host_syncs);
-        /* a graph is all that a microbatch launches, beside its record */
-        assert_true(r.no_graph == (r.last.launches - r.first.launches > 8 * STEPS));
+        /* beside its graph, a microbatch launches the update of its record */
+        const uint64_t launches = r.last.launches - r.first.launches;
+        const uint64_t records = (uint64_t)((STEPS - RECORDED) * r.n_microbatches * r.ranks);
+        assert_true(is_recorded(&r) ? launches == records : launches > 4 * records);
     }
 }
 
@@ -319,14 +363,10 @@ static void test_runtime__a_missing_wait_is_noticed(void **state)
     (void)state;
     run right = {.model = "scalars"};
     execute(&right);
-    cuda_emu_quiet(1);
     for (uint64_t n = 1; n <= 2 * STEPS; n++) {
         bool noticed = false;
         for (uint64_t order = 0; order < 10 * SEEDS && !noticed; order++) {
-            run r = {.model = "scalars", .order = order, .lenient = true};
-            cuda_emu_reset();
-            cuda_emu_quiet(1);
-            cuda_emu_set_fault(CUDA_EMU_DROP_WAIT, n);
+            run r = {.model = "scalars", .order = order, .dropped = n};
             execute(&r);
             noticed = r.status != DTP_OK || !same(&right, &r);
         }
@@ -334,7 +374,6 @@ static void test_runtime__a_missing_wait_is_noticed(void **state)
             fail_msg("wait %llu is not missed", (unsigned long long)n);
         }
     }
-    cuda_emu_reset();
 }
 
 /* ---- times ---- */
@@ -349,6 +388,17 @@ static void test_runtime__the_log_replays_to_the_predicted_time(void **state)
         if (r.microbatches == NULL) {
             assert_true(fabs(r.replayed_s - r.predicted.step_time_s) < 1e-9 * r.replayed_s);
         }
+    }
+}
+
+static void test_runtime__instructions_take_the_time_of_the_step(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < N_JOBS; i++) {
+        run r = JOBS[i];
+        r.profiled = true;
+        execute(&r);
+        assert_true(r.profile_s > 0.5 * r.total_s && r.profile_s <= r.total_s);
     }
 }
 
@@ -505,7 +555,7 @@ static void test_runtime__says_that_there_is_no_card(void **state)
 
 int main(int argc, char **argv)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_runtime__##name, reset, check_leaks)
+#define TEST(name) cmocka_unit_test_setup_teardown(test_runtime__##name, reset, rest)
     const struct CMUnitTest tests[] = {
         TEST(graphs_change_no_bit),
         TEST(a_step_waits_for_nothing),
@@ -513,6 +563,7 @@ int main(int argc, char **argv)
         TEST(every_order_of_streams_gives_the_same_bits),
         TEST(a_missing_wait_is_noticed),
         TEST(the_log_replays_to_the_predicted_time),
+        TEST(instructions_take_the_time_of_the_step),
         TEST(errors_in_data_are_those_of_their_step),
         TEST(runners_come_and_go),
         TEST(moved_memory_is_recorded_anew),

@@ -5,8 +5,8 @@
  * one host thread issues the work.
  *
  * Costs on one core of a server: a launch 0.4 us to issue and run, 10 ns a thread, 50 to 100 ns for
- * each barrier or warp operation of a thread (1 us under the address sanitizer), 5 to 50 us for a
- * call that waits, which opens and closes the device memory.*/
+ * each barrier or warp operation of a thread (150 ns under the address sanitizer), 5 to 50 us for a
+ * call that waits, which opens and closes the device memory. */
 #ifndef CUDA_EMU_H
 #define CUDA_EMU_H
 

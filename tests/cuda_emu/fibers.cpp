@@ -4,7 +4,6 @@
  * in a warp operation, its fiber is parked with it and another fiber goes on. So a kernel
  * without barriers needs one fiber and no switch. Which thread goes on is drawn at every such
  * point. */
-#include <csetjmp>
 #include <cstdio>
 #include <cstring>
 #include <ucontext.h>
@@ -41,7 +40,7 @@ enum class at { nowhere, running, ready, barrier, warp, ended };
 
 struct fiber {
     ucontext_t context;
-    jmp_buf registers;
+    void *registers[5];
     bool entered = false;
     char *stack = nullptr;
     const void *bottom = nullptr;
@@ -90,28 +89,44 @@ void enter(fiber *f);
     }
 }
 
+#define UNCHECKED                                                                                  \
+    __attribute__((noinline, no_sanitize("address"), no_sanitize("thread"),                        \
+                   no_sanitize("undefined")))
+
+[[noreturn]] UNCHECKED void jump(fiber *to)
+{
+    __builtin_longjmp(to->registers, 1);
+}
+
+/* The built-in jumps: those of the library are replaced by the sanitizers, which take them for
+ * jumps within one stack. */
+UNCHECKED void swap_registers(fiber *from, fiber *to)
+{
+    if (__builtin_setjmp(from->registers) == 0) {
+        if (!to->entered) {
+            to->entered = true;
+            setcontext(&to->context);
+        }
+        jump(to);
+    }
+}
+
 /* Leaves `from`; comes back when somebody switches to it. */
 void switch_fiber(fiber *from, fiber *to)
 {
     block.active = to;
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&from->fake_stack, to->bottom, to->bytes);
-    swapcontext(&from->context, &to->context);
+    swap_registers(from, to);
     const void *bottom;
     size_t bytes;
     __sanitizer_finish_switch_fiber(from->fake_stack, &bottom, &bytes);
     note_main_stack(bottom, bytes);
-#elif defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(to->tsan, 0);
-    swapcontext(&from->context, &to->context);
 #else
-    if (_setjmp(from->registers) == 0) {
-        if (!to->entered) {
-            to->entered = true;
-            setcontext(&to->context);
-        }
-        _longjmp(to->registers, 1);
-    }
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(to->tsan, 0);
+#endif
+    swap_registers(from, to);
 #endif
 }
 
@@ -480,4 +495,9 @@ void cuda_emu_warp(unsigned mask, void *mine, cuda_emu_combine combine, const ch
     thread.file = file;
     thread.line = line;
     emu::park(emu::at::warp);
+}
+
+void cuda_emu_stop(const char *text)
+{
+    emu::stop_block(text);
 }

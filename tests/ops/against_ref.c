@@ -11,8 +11,9 @@
 #include <cmocka.h>
 
 #include "core/graph/ops/op_table.h"
+#include "core/graph/ops/fused_ops.h"
 #include "executor/device/convert.h"
-#include "spmd/target/cpu_einsum_plan.h"
+#include "spmd/target/einsum_plan.h"
 #include "tests/ops/eval.h"
 
 enum { PERTURBED = 3 };
@@ -87,7 +88,7 @@ static double rounding(dtp_dtype dtype)
 }
 
 /* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too; they may be larger
- * than the result. */
+ * than the result. A fused norm, statistics included, is that of a rounded expression. */
 static double roundings(const loaded *l, int32_t o)
 {
     static dtp_einsum_plan plan;
@@ -100,6 +101,9 @@ static double roundings(const loaded *l, int32_t o)
         for (int32_t i = 0; i < plan.n_steps; i++) {
             n += plan.steps[i].is_pack ? 0 : 1;
         }
+    }
+    if (dtp_fused_norm_of(node->op) != NULL) {
+        return 4.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
     }
     return (n > 1 ? 4.0 * n : 1.0) * rounding(l->cg.g->tensors[node->out[o]].type.dtype);
 }

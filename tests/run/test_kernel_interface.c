@@ -157,6 +157,42 @@ static void test_kernels__errors_in_data_name_node_and_value(void **state)
     }
 }
 
+/* ---- steps in two parts ---- */
+
+/* Without a queue a step has run once it is started, and the next one waits until it is
+ * finished. */
+static void test_kernels__steps_start_and_finish(void **state)
+{
+    (void)state;
+    dtp_err err = {0};
+    dtp_graph *g = NULL;
+    dtp_comm *comm = NULL;
+    dtp_backend *b = NULL;
+    dtp_session *s = NULL;
+    job_program p = {0};
+    dtp_step_result first, second;
+    const dtp_session_options o = dtp_session_options_init();
+    must(job_graph(false, &g, &err), &err);
+    must(job_lower(g, "", "", &dtp_target_cpu, &p, &err), &err);
+    must(dtp_comm_self_create(&comm, &err), &err);
+    must(dtp_backend_create("cpu", 1, &b, &err), &err);
+    must(dtp_session_create(p.program, b, comm, &o, &s, &err), &err);
+    assert_int_equal(dtp_session_ahead(s), 1);
+    assert_int_equal(dtp_session_finish_step(s, &first, &err), DTP_INVALID);
+    must(dtp_session_start_step(s, &err), &err);
+    assert_int_equal(dtp_session_start_step(s, &err), DTP_INVALID);
+    assert_int_equal(dtp_session_step(s, &second, &err), DTP_INVALID);
+    assert_int_equal(dtp_session_next_step(s), 1);
+    must(dtp_session_finish_step(s, &first, &err), &err);
+    must(dtp_session_step(s, &second, &err), &err);
+    assert_true(first.step == 0 && second.step == 1 && first.loss != second.loss);
+    dtp_session_destroy(s);
+    dtp_backend_destroy(b);
+    dtp_comm_destroy(comm);
+    job_program_free(&p);
+    dtp_graph_destroy(g);
+}
+
 /* ---- dtypes ---- */
 
 static int statuses[4];
@@ -202,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels__are_bound_once_and_read_the_record),
+        cmocka_unit_test(test_kernels__steps_start_and_finish),
         cmocka_unit_test(test_kernels__errors_in_data_name_node_and_value),
         cmocka_unit_test(test_kernels__a_missing_dtype_is_found_on_every_rank_before_a_step),
     };

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "spmd/target/cpu_einsum_plan.h"
+#include "spmd/target/einsum_plan.h"
 #include "core/graph/ops/op_table.h"
 
 enum { POOL = 8 };

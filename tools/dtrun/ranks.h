@@ -12,7 +12,7 @@
 typedef struct tool_ranks {
     const char *comm;      /* --comm self|sim|mpi; NULL: what the situation asks for */
     const char *backend;   /* --backend cpu|cuda|ref */
-    const char *transport; /* --transport auto|device|nccl|staged */
+    const char *transport; /* --transport; NULL: auto */
     int64_t threads;       /* --threads per rank; 0: see executor/run/ranks.h */
     double timeout_s;      /* --timeout */
     bool allow_root;       /* --allow-run-as-root */

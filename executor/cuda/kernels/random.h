@@ -19,7 +19,7 @@ typedef struct dtp_cuda_random_call {
     uint32_t stream;
     dtp_cuda_distribution distribution;
     int32_t dtype;
-    double a, b;    /* uniform: low, high; normal: mean, standard deviation */
+    double a, b;    /* uniform: low, high; normal: mean, stddev */
     float keep;     /* dropout: 1 / (1 - rate) */
     float at_least; /* dropout: elements with u below it become 0 */
 } dtp_cuda_random_call;

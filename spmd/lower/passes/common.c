@@ -1,4 +1,4 @@
-/* What several passes need: how values are used, copies, and removing values that nothing uses any
+/* What several passes need: how values are used and when last, copies, and removing values that nothing uses any
  * more. */
 #include <string.h>
 
@@ -27,6 +27,28 @@ dtp_status dtp_program__count_uses(const dtp_program *p, dtp_arena *scratch, dtp
         }
     }
     *out = u;
+    return DTP_OK;
+}
+
+dtp_status dtp_program__last_reads(const dtp_program *p, dtp_arena *scratch, int32_t **out,
+                                   dtp_err *err)
+{
+    int32_t *last;
+    DTP_TRY(DTP_NEW(scratch, last, p->n_values, err));
+    for (int32_t v = 0; v < p->n_values; v++) {
+        last[v] = -1;
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
+            last[dtp_value_root(p, p->instrs[i].in[k])] = i;
+        }
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        if (p->values[v].keep && p->values[v].kind != DTP_VALUE_RESIDENT) {
+            last[dtp_value_root(p, v)] = p->n_instrs;
+        }
+    }
+    *out = last;
     return DTP_OK;
 }
 

@@ -6,6 +6,8 @@
 
 /* In the order in which dtp_lower runs them. What a pass needs for itself is from `scratch`. */
 
+/* Puts one kernel in the place of several, as the target lists (dtp_target.fuse). */
+dtp_status dtp_program__fuse(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
 /* Puts updated parameters into their resident buffers, in place or by a COPY at the end. */
 dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch,
                                         dtp_err *err) DTP_MUST_CHECK;
@@ -35,6 +37,11 @@ typedef struct dtp_usage {
 
 /* By value id; from `scratch`. */
 dtp_status dtp_program__count_uses(const dtp_program *p, dtp_arena *scratch, dtp_usage **out,
+                                   dtp_err *err) DTP_MUST_CHECK;
+/* Index of the last instruction that reads any value in the buffer of each root, -1 = none; kept
+ * values count as read after the end (n_instrs), unless they are parameters themselves. By value id
+ * (set for roots). */
+dtp_status dtp_program__last_reads(const dtp_program *p, dtp_arena *scratch, int32_t **out,
                                    dtp_err *err) DTP_MUST_CHECK;
 /* Appends a copy of v in a buffer of its own. */
 dtp_status dtp_program__copy_value(dtp_program *p, dtp_value_id v, dtp_phase phase,

@@ -1,4 +1,4 @@
-#include "spmd/target/cpu_einsum_plan.h"
+#include "spmd/target/einsum_plan.h"
 
 #include "core/base/safe_int.h"
 
@@ -543,4 +543,43 @@ void dtp_einsum_plan_make(const dtp_op_call *call, dtp_einsum_plan *plan)
         plan->n_steps = 0;
         plan->workspace_bytes = 0;
     }
+}
+
+void dtp_einsum_work(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_einsum_plan plan;
+    double most = 0.0;
+    dtp_einsum_plan_make(call, &plan);
+    *out = (dtp_work){.cls = DTP_WORK_MEMORY,
+                      .flops = plan.flops,
+                      .bytes = plan.inner_bytes,
+                      .pack_bytes = plan.pack_bytes};
+    for (int32_t i = 0; i < plan.n_steps; i++) {
+        const dtp_einsum_gemm *g = &plan.steps[i].gemm;
+        if (!plan.steps[i].is_gemm) {
+            continue;
+        }
+        int64_t batch = 1;
+        for (int32_t b = 0; b < g->n_batch; b++) {
+            batch *= g->batch[b];
+        }
+        const double size = (double)batch * (double)g->m * (double)g->n * (double)g->k;
+        if (size > most) {
+            most = size;
+            out->cls = DTP_WORK_GEMM;
+            out->batch = batch;
+            out->m = g->m;
+            out->n = g->n;
+            out->k = g->k;
+            out->trans_a = g->trans_a;
+            out->trans_b = g->trans_b;
+        }
+    }
+}
+
+int64_t dtp_einsum_workspace(const dtp_op_call *call)
+{
+    dtp_einsum_plan plan;
+    dtp_einsum_plan_make(call, &plan);
+    return plan.workspace_bytes;
 }

@@ -1,4 +1,4 @@
-/* How the CPU kernels run an einsum on one rank: a list of steps, each a loop nest or a batched
+/* How the kernels of a backend run an einsum on one rank: a list of steps, each a loop nest or a batched
  * matrix product.
  *
  * Operands are multiplied pairwise from left to right. For each pair every dim of size > 1 is
@@ -21,8 +21,8 @@
  * Steps run in order. Every intermediate has the dtype of the operands, but a result in matrix form
  * has that of what it is copied to.
  */
-#ifndef DTP_SPMD_TARGET_CPU_EINSUM_PLAN_H
-#define DTP_SPMD_TARGET_CPU_EINSUM_PLAN_H
+#ifndef DTP_SPMD_TARGET_EINSUM_PLAN_H
+#define DTP_SPMD_TARGET_EINSUM_PLAN_H
 
 #include "core/graph/op.h"
 
@@ -87,5 +87,10 @@ typedef struct dtp_einsum_plan {
 /* Plan of an einsum call with local (or global) types. An output without elements has no steps. The
  * struct is large (about 100 KiB): one on the stack is fine, many are not. */
 void dtp_einsum_plan_make(const dtp_op_call *call, dtp_einsum_plan *plan);
+
+/* For rows of targets: bytes of the workspace; work, whose matrix sizes are those of the product
+ * with the most multiplications. */
+int64_t dtp_einsum_workspace(const dtp_op_call *call);
+void dtp_einsum_work(const dtp_op_call *call, dtp_work *out);
 
 #endif

@@ -1,0 +1,28 @@
+/* Matrix products by cuBLASLt: descriptors and algorithm are chosen once, when a call is bound. */
+#ifndef DTP_EXECUTOR_CUDA_GEMM_H
+#define DTP_EXECUTOR_CUDA_GEMM_H
+
+#include "executor/cuda/cuda_internal.h"
+#include "executor/cuda/kernels/nest.h"
+#include "spmd/target/einsum_plan.h"
+
+/* Row-major C = A B is column-major C' = B' A': B is the library's first operand. One batch dim is
+ * that of the library, the others are a loop of products. */
+typedef struct dtp_cuda_gemm {
+    cublasLtMatmulDescOpaque_t desc;
+    cublasLtMatrixLayoutOpaque_t layout[DTP_EINSUM_PARTS];
+    cublasLtMatmulAlgo_t algo;
+    int64_t bytes[DTP_EINSUM_PARTS]; /* of an element */
+    int64_t n_outer;                 /* products */
+    int32_t n;                       /* dims of the loop */
+    int64_t size[DTP_MAX_RANK], stride[DTP_EINSUM_PARTS][DTP_MAX_RANK];
+} dtp_cuda_gemm;
+
+/* A and B of one dtype, C of the same or f32. DTP_UNSUPPORTED when the library has no algorithm. */
+dtp_status dtp_cuda_gemm_bind(dtp_cuda *c, const dtp_einsum_gemm *shape, dtp_dtype ab_type,
+                              dtp_dtype c_type, dtp_cuda_gemm *out, dtp_err *err) DTP_MUST_CHECK;
+/* Puts the products on the compute queue. */
+dtp_status dtp_cuda_gemm_run(dtp_cuda *c, const dtp_cuda_gemm *gemm,
+                             void *const data[DTP_EINSUM_PARTS], dtp_err *err) DTP_MUST_CHECK;
+
+#endif
