@@ -11,88 +11,7 @@
 
 #include "executor/comm/sub_communicator.h"
 #include "executor/device/convert.h"
-
-/* Host memory, and as much of a backend with a queue when there is one. */
-typedef struct buffers {
-    char *in, *out;
-    int64_t capacity; /* bytes of each */
-    dtp_backend *backend;
-    char *device_in, *device_out;
-} buffers;
-
-static void destroy_buffers(buffers *b)
-{
-    free(b->in);
-    free(b->out);
-    if (b->backend != NULL) {
-        b->backend->ops->free(b->backend, b->device_in, (size_t)b->capacity);
-        b->backend->ops->free(b->backend, b->device_out, (size_t)b->capacity);
-    }
-}
-
-static dtp_status make_buffers(buffers *b, int64_t capacity, dtp_backend *backend, dtp_err *err)
-{
-    void *in = NULL, *out = NULL;
-    *b = (buffers){.capacity = capacity, .backend = backend};
-    b->in = malloc((size_t)capacity);
-    b->out = malloc((size_t)capacity);
-    dtp_status status = DTP_MEMORY(err, b->in, b->out);
-    if (status == DTP_OK && backend != NULL) {
-        status = backend->ops->alloc(backend, (size_t)capacity, &in, err);
-        b->device_in = in;
-        status =
-            status == DTP_OK ? backend->ops->alloc(backend, (size_t)capacity, &out, err) : status;
-        b->device_out = out;
-    }
-    if (status != DTP_OK) {
-        destroy_buffers(b);
-    }
-    return status;
-}
-
-/* Where the transport finds what is at `p` of the host memory. */
-static void *place_of(const buffers *b, void *p)
-{
-    char *at = p;
-    return b->backend == NULL                        ? p
-           : at >= b->in && at < b->in + b->capacity ? b->device_in + (at - b->in)
-                                                     : b->device_out + (at - b->out);
-}
-
-static dtp_status upload(const buffers *b, dtp_err *err)
-{
-    dtp_backend *d = b->backend;
-    if (d == NULL) {
-        return DTP_OK;
-    }
-    DTP_TRY(d->ops->upload(d, b->device_in, b->in, (size_t)b->capacity, err));
-    return d->ops->upload(d, b->device_out, b->out, (size_t)b->capacity, err);
-}
-
-/* Waits for the queue as a runner does, and brings the outputs. */
-static dtp_status download(dtp_comm *c, const buffers *b, dtp_err *err)
-{
-    dtp_backend *d = b->backend;
-    dtp_transport *t = &c->transport;
-    dtp_event *end = NULL;
-    dtp_status status = DTP_OK;
-    if (d == NULL) {
-        return DTP_OK;
-    }
-    const double start = dtp_now_s();
-    DTP_TRY(d->ops->queue->event_create(d, &end, err));
-    DTP_TRY(d->ops->queue->event_put(d, DTP_QUEUE_COMPUTE, end, err));
-    for (bool passed = false; !passed && status == DTP_OK;) {
-        status = d->ops->queue->event_passed(d, end, &passed, err);
-        if (status == DTP_OK && t->ops->poll != NULL) {
-            status = t->ops->poll(t, dtp_now_s() - start, err);
-        }
-        (void)nanosleep(&(struct timespec){.tv_nsec = passed ? 0 : 20000}, NULL);
-    }
-    d->ops->queue->event_destroy(d, end);
-    DTP_TRY(status);
-    return d->ops->download(d, b->out, b->device_out, (size_t)b->capacity, err);
-}
+#include "tests/comm/comm_buffers.h"
 
 /* Input of a rank at element i. Products stay exact: values are -1, 1 or 2 there. */
 static double value(const dtp_coll *coll, int32_t rank, int64_t i)
@@ -168,7 +87,8 @@ static double expected(const dtp_comm *c, const dtp_coll *coll, int64_t i)
     return sum;
 }
 
-static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers *b, dtp_err *err)
+static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, comm_buffers *b,
+                      dtp_err *err)
 {
     int32_t n = dtp_mesh_set_size(&c->mesh, coll->set);
     bool many_in = coll->kind == DTP_REDUCE_SCATTER || coll->kind == DTP_ALL_TO_ALL;
@@ -184,9 +104,10 @@ static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers 
     if (in_place && b->backend == NULL) {
         DTP_TRY(c->ops->run(c, coll, in, b->out, err));
     } else {
-        DTP_TRY(upload(b, err));
-        DTP_TRY(dtp_transport_run(&c->transport, coll, place_of(b, in), place_of(b, b->out), err));
-        DTP_TRY(download(c, b, err));
+        DTP_TRY(comm_buffers_upload(b, err));
+        DTP_TRY(dtp_transport_run(&c->transport, coll, comm_buffers_place(b, in),
+                                  comm_buffers_place(b, b->out), err));
+        DTP_TRY(comm_buffers_download(c, b, err));
     }
     for (int64_t i = 0; i < n_out; i++) {
         double got = dtp_element(coll->dtype, b->out, i), want = expected(c, coll, i);
@@ -208,14 +129,14 @@ static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers 
     return DTP_OK;
 }
 
-static dtp_status both(dtp_comm *c, const dtp_coll *coll, buffers *b, dtp_err *err)
+static dtp_status both(dtp_comm *c, const dtp_coll *coll, comm_buffers *b, dtp_err *err)
 {
     DTP_TRY(one(c, coll, false, b, err));
     /* a transport does nothing else in place */
     return b->backend == NULL || coll->kind == DTP_ALL_REDUCE ? one(c, coll, true, b, err) : DTP_OK;
 }
 
-static dtp_status all_ops(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
+static dtp_status all_ops(dtp_comm *c, dtp_coll coll, comm_buffers *b, dtp_err *err)
 {
     static const dtp_reduce_op ops[] = {DTP_REDUCE_PROD, DTP_REDUCE_MIN, DTP_REDUCE_MAX,
                                         DTP_REDUCE_SUM};
@@ -240,7 +161,7 @@ static dtp_status all_ops(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
 }
 
 /* Every way to cut the buffers of several parts that the count allows, and every shift. */
-static dtp_status all_forms(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
+static dtp_status all_forms(dtp_comm *c, dtp_coll coll, comm_buffers *b, dtp_err *err)
 {
     static const int64_t outers[] = {0, 5, 25, 1};
     static const int32_t shifts[] = {1, -8, 0, -1, 2, 7};
@@ -266,7 +187,8 @@ static dtp_status all_forms(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err
     return DTP_OK;
 }
 
-static dtp_status all_kinds(dtp_comm *c, dtp_mesh_set set, int64_t count, buffers *b, dtp_err *err)
+static dtp_status all_kinds(dtp_comm *c, dtp_mesh_set set, int64_t count, comm_buffers *b,
+                            dtp_err *err)
 {
     static const dtp_dtype types[] = {DTP_F32, DTP_BF16, DTP_F64, DTP_I32,
                                       DTP_I64, DTP_F16,  DTP_BOOL};
@@ -280,7 +202,7 @@ static dtp_status all_kinds(dtp_comm *c, dtp_mesh_set set, int64_t count, buffer
     return DTP_OK;
 }
 
-static dtp_status run_all(dtp_comm *c, buffers *b, dtp_err *err)
+static dtp_status run_all(dtp_comm *c, comm_buffers *b, dtp_err *err)
 {
     static const int64_t counts[] = {0, 1, 25, 2500};
     for (dtp_mesh_set set = 0; set < (dtp_mesh_set)1 << c->mesh.n_dims; set++) {
@@ -294,7 +216,7 @@ static dtp_status run_all(dtp_comm *c, buffers *b, dtp_err *err)
 }
 
 /* The suite in memory that the transport lends, when it does. */
-static dtp_status run_lent(dtp_comm *c, buffers b, dtp_err *err)
+static dtp_status run_lent(dtp_comm *c, comm_buffers b, dtp_err *err)
 {
     dtp_status status = DTP_OK;
     dtp_transport *t = &c->transport;
@@ -316,13 +238,13 @@ static dtp_status run_lent(dtp_comm *c, buffers b, dtp_err *err)
 
 dtp_status comm_suite(dtp_comm *comm, void *user, dtp_err *err)
 {
-    buffers b;
-    DTP_TRY(make_buffers(&b, (2500 * comm->size + 1) * 8, user, err));
+    comm_buffers b;
+    DTP_TRY(comm_buffers_make(&b, (2500 * comm->size + 1) * 8, user, err));
     dtp_status status = run_all(comm, &b, err);
     if (status == DTP_OK) {
         status = run_lent(comm, b, err);
     }
-    destroy_buffers(&b);
+    comm_buffers_destroy(&b);
     return status;
 }
 
@@ -361,16 +283,16 @@ static float uneven_value(int32_t rank, int64_t i)
     return (float)((rank * 37 + i * 11) % 101 - 50) * powf(3.0F, (float)((rank + i) % 13));
 }
 
-static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, buffers *b, dtp_err *err)
+static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, comm_buffers *b, dtp_err *err)
 {
     int32_t n = dtp_mesh_set_size(&c->mesh, coll->set);
     int32_t me = dtp_mesh_set_index(&c->mesh, coll->set, c->rank);
     const void *out = b->out;
-    DTP_TRY(upload(b, err));
+    DTP_TRY(comm_buffers_upload(b, err));
     DTP_TRY(b->backend == NULL
                 ? c->ops->run(c, coll, b->in, b->out, err)
                 : dtp_transport_run(&c->transport, coll, b->device_in, b->device_out, err));
-    DTP_TRY(download(c, b, err));
+    DTP_TRY(comm_buffers_download(c, b, err));
     for (int64_t i = 0; i < coll->count; i++) {
         uint16_t bits[2] = {0};
         float sum = 0;
@@ -398,9 +320,10 @@ static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, buffers *b, dtp
     return DTP_OK;
 }
 
-static dtp_status run_order(dtp_comm *comm, buffers *b, int64_t count, dtp_err *err)
+static dtp_status run_order(dtp_comm *comm, comm_buffers *b, int64_t count, dtp_err *err)
 {
     static const dtp_dtype types[] = {DTP_F32, DTP_BF16, DTP_F16};
+    DTP_TRY(comm->transport.ops->prepare(&comm->transport, dtp_comm_all(comm), err));
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         for (int64_t i = 0; i < count * comm->size; i++) {
             dtp_element_set(types[t], b->in, i, (double)uneven_value(comm->rank, i));
@@ -422,10 +345,10 @@ static dtp_status run_order(dtp_comm *comm, buffers *b, int64_t count, dtp_err *
 dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err)
 {
     enum { COUNT = 60 };
-    buffers b;
-    DTP_TRY(make_buffers(&b, COUNT * comm->size * 4, user, err));
+    comm_buffers b;
+    DTP_TRY(comm_buffers_make(&b, COUNT * comm->size * 4, user, err));
     const dtp_status status = run_order(comm, &b, COUNT, err);
-    destroy_buffers(&b);
+    comm_buffers_destroy(&b);
     return status;
 }
 
@@ -433,7 +356,7 @@ dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err)
 
 /* Starts collectives of every kind, then waits for them in the order of the starts or backwards.
  * Each has buffers of its own. */
-static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *err)
+static dtp_status run_flight(dtp_comm *c, bool backwards, comm_buffers *b, dtp_err *err)
 {
     enum { N = 2 * DTP_N_COLLS, COUNT = 600 };
     dtp_request requests[N];
@@ -451,16 +374,17 @@ static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *e
         for (int64_t k = 0; k < COUNT * dtp_coll_parts_in(&colls[i], c->size); k++) {
             in[k] = (float)value(&colls[i], c->rank, k);
         }
-        ends[i] = (dtp_coll_ends){place_of(b, in), place_of(b, b->out + i * room)};
+        ends[i] =
+            (dtp_coll_ends){comm_buffers_place(b, in), comm_buffers_place(b, b->out + i * room)};
     }
-    DTP_TRY(upload(b, err));
+    DTP_TRY(comm_buffers_upload(b, err));
     for (int32_t i = 0; i < N; i++) {
         DTP_TRY(t->ops->start(t, &colls[i], &ends[i], &requests[i], err));
     }
     for (int32_t j = 0; j < N; j++) {
         const int32_t i = backwards ? N - 1 - j : j;
         DTP_TRY(t->ops->wait(t, &requests[i], err));
-        DTP_TRY(download(c, b, err));
+        DTP_TRY(comm_buffers_download(c, b, err));
         const float *out = (const float *)(const void *)(b->out + i * room);
         for (int64_t k = 0; k < COUNT * dtp_coll_parts_out(&colls[i], c->size); k++) {
             const double want = expected(c, &colls[i], k);
@@ -477,8 +401,8 @@ static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *e
 enum { BUCKET = 4 };
 
 /* A bucket of collectives, contiguous and strided; every other all-reduce is in place. */
-static dtp_status run_bucket(dtp_comm *c, dtp_coll_kind kind, const int64_t *counts, buffers *b,
-                             dtp_err *err)
+static dtp_status run_bucket(dtp_comm *c, dtp_coll_kind kind, const int64_t *counts,
+                             comm_buffers *b, dtp_err *err)
 {
     static const int64_t outers[BUCKET] = {0, 5, 1, 25};
     dtp_transport *t = &c->transport;
@@ -499,12 +423,13 @@ static dtp_status run_bucket(dtp_comm *c, dtp_coll_kind kind, const int64_t *cou
         for (int64_t i = 0; i < counts[k] * dtp_coll_parts_in(&each[k], c->size); i++) {
             in[i] = (float)value(&each[k], c->rank, i);
         }
-        ends[k] = (dtp_coll_ends){place_of(b, in), place_of(b, b->out + k * room)};
+        ends[k] =
+            (dtp_coll_ends){comm_buffers_place(b, in), comm_buffers_place(b, b->out + k * room)};
     }
-    DTP_TRY(upload(b, err));
+    DTP_TRY(comm_buffers_upload(b, err));
     DTP_TRY(t->ops->start(t, &all, ends, &request, err));
     DTP_TRY(t->ops->wait(t, &request, err));
-    DTP_TRY(download(c, b, err));
+    DTP_TRY(comm_buffers_download(c, b, err));
     for (int32_t k = 0; k < BUCKET; k++) {
         const float *out = (const float *)(const void *)(b->out + k * room);
         for (int64_t i = 0; i < counts[k] * dtp_coll_parts_out(&each[k], c->size); i++) {
@@ -520,7 +445,7 @@ static dtp_status run_bucket(dtp_comm *c, dtp_coll_kind kind, const int64_t *cou
     return DTP_OK;
 }
 
-static dtp_status run_buckets(dtp_comm *c, buffers *b, dtp_err *err)
+static dtp_status run_buckets(dtp_comm *c, comm_buffers *b, dtp_err *err)
 {
     static const int64_t counts[][BUCKET] = {{1, 5, 7, 25}, {1300, 600, 1, 1200}};
     static const dtp_coll_kind kinds[] = {DTP_ALL_REDUCE, DTP_REDUCE_SCATTER, DTP_ALL_GATHER};
@@ -532,14 +457,15 @@ static dtp_status run_buckets(dtp_comm *c, buffers *b, dtp_err *err)
 
 dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err)
 {
-    buffers b;
+    comm_buffers b;
     dtp_status status = DTP_OK;
-    DTP_TRY(make_buffers(&b, 10 * (600 * comm->size * 4 + 64), user, err));
+    DTP_TRY(comm->transport.ops->prepare(&comm->transport, dtp_comm_all(comm), err));
+    DTP_TRY(comm_buffers_make(&b, 10 * (600 * comm->size * 4 + 64), user, err));
     for (int32_t backwards = 0; backwards < 2 && status == DTP_OK; backwards++) {
         status = run_flight(comm, backwards != 0, &b, err);
     }
     status = status == DTP_OK ? run_buckets(comm, &b, err) : status;
-    destroy_buffers(&b);
+    comm_buffers_destroy(&b);
     return status;
 }
 
@@ -565,16 +491,16 @@ const int32_t comm_n_disputes = sizeof comm_disputes / sizeof *comm_disputes;
 /* ---- the deadline ---- */
 
 /* A sum of one number, until it is known to be done. */
-static dtp_status sum_of_one(dtp_comm *comm, buffers *b, dtp_err *err)
+static dtp_status sum_of_one(dtp_comm *comm, comm_buffers *b, dtp_err *err)
 {
     const dtp_coll coll = {
         .kind = DTP_ALL_REDUCE, .set = dtp_comm_all(comm), .dtype = DTP_F32, .count = 1};
-    void *x = place_of(b, b->out);
+    void *x = comm_buffers_place(b, b->out);
     DTP_TRY(dtp_transport_run(&comm->transport, &coll, x, x, err));
-    return download(comm, b, err);
+    return comm_buffers_download(comm, b, err);
 }
 
-static dtp_status run_deadline(dtp_comm *comm, buffers *b, dtp_err *err)
+static dtp_status run_deadline(dtp_comm *comm, comm_buffers *b, dtp_err *err)
 {
     const struct timespec longer = {.tv_sec = 2};
     const int32_t late = comm->size - 1;
@@ -582,7 +508,7 @@ static dtp_status run_deadline(dtp_comm *comm, buffers *b, dtp_err *err)
     dtp_err said = {0};
     memset(b->out, 0, (size_t)b->capacity);
     DTP_TRY(comm->transport.ops->prepare(&comm->transport, dtp_comm_all(comm), err));
-    DTP_TRY(upload(b, err));
+    DTP_TRY(comm_buffers_upload(b, err));
     DTP_TRY(sum_of_one(comm, b, err));
     DTP_TRY(comm->ops->barrier(comm, err));
     comm->timeout_s = 0.5;
@@ -603,10 +529,10 @@ static dtp_status run_deadline(dtp_comm *comm, buffers *b, dtp_err *err)
 
 dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
 {
-    buffers b;
-    DTP_TRY(make_buffers(&b, 8, user, err));
+    comm_buffers b;
+    DTP_TRY(comm_buffers_make(&b, 8, user, err));
     const dtp_status status = run_deadline(comm, &b, err);
-    destroy_buffers(&b);
+    comm_buffers_destroy(&b);
     return status;
 }
 
@@ -644,7 +570,7 @@ static dtp_status check_place(const dtp_comm *parent, const dtp_comm *v, const d
                           v->rank, v->size, rank, size);
 }
 
-static dtp_status on_view(dtp_comm *c, const dtp_mesh_set *sets, int32_t n, buffers *b,
+static dtp_status on_view(dtp_comm *c, const dtp_mesh_set *sets, int32_t n, comm_buffers *b,
                           dtp_err *err)
 {
     dtp_comm *v = NULL;
@@ -670,7 +596,7 @@ static dtp_status on_view(dtp_comm *c, const dtp_mesh_set *sets, int32_t n, buff
 }
 
 /* The view over the parent's dims of `set`, one each. */
-static dtp_status on_sub_mesh(dtp_comm *c, dtp_mesh_set set, buffers *b, dtp_err *err)
+static dtp_status on_sub_mesh(dtp_comm *c, dtp_mesh_set set, comm_buffers *b, dtp_err *err)
 {
     dtp_mesh_set sets[DTP_MAX_MESH_DIMS] = {0};
     int32_t n = 0;
@@ -700,7 +626,7 @@ static dtp_status refuses_bad_views(dtp_comm *c, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run_views(dtp_comm *c, buffers *b, dtp_err *err)
+static dtp_status run_views(dtp_comm *c, comm_buffers *b, dtp_err *err)
 {
     dtp_mesh_set all = ((dtp_mesh_set)1 << c->mesh.n_dims) - 1;
     if (c->mesh.n_dims >= 2) {
@@ -725,9 +651,9 @@ static dtp_status run_views(dtp_comm *c, buffers *b, dtp_err *err)
 
 dtp_status comm_suite_views(dtp_comm *comm, void *user, dtp_err *err)
 {
-    buffers b;
-    DTP_TRY(make_buffers(&b, (10 * comm->size + 1) * 8, user, err));
+    comm_buffers b;
+    DTP_TRY(comm_buffers_make(&b, (10 * comm->size + 1) * 8, user, err));
     const dtp_status status = run_views(comm, &b, err);
-    destroy_buffers(&b);
+    comm_buffers_destroy(&b);
     return status;
 }

@@ -408,7 +408,7 @@ static void test_update__takes_many_tensors(void **state)
         for (int64_t i = 0; i < LONGEST; i++) {
             const float rate =
                 i < updates[t].n && t != 7 ? 0.25f * (g[t][i] + 0.25f * p[t][i]) : 0.0f;
-            assert_true(result[i] == p[t][i] - step);
+            assert_true(result[i] == p[t][i] - rate);
         }
         cuda->ops->free(cuda, updates[t].p_out, 2 * bytes);
     }

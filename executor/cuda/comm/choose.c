@@ -34,7 +34,8 @@ static dtp_status own_cards(dtp_comm *comm, const dtp_cuda *cuda, bool *out, dtp
     return DTP_OK;
 }
 
-/* Whether the ranks are threads of this process whose devices reach each other; the same on all ranks. */
+/* Whether the ranks are threads of this process whose devices reach each other; the same on all
+ * ranks. */
 static dtp_status device_goes(dtp_comm *comm, const dtp_cuda *cuda, bool *out, dtp_err *err)
 {
     int32_t goes = 0;

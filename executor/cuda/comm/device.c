@@ -4,9 +4,10 @@
  * that results are bitwise those of virtual ranks on the CPU (executor/comm/transfer.c).
  *
  * The share of a member begins after the event `ready` of every member and ends with its event
- * `done`; the collective ends on a member's queue after `done` of all. Members pass two gates of the
- * host (dtp_comm_ops.meet): `ready` are recorded before the first one and waited for before the second
- * one, after which `done` are waited for. So no event is recorded anew before all wait for it.
+ * `done`; the collective ends on a member's queue after `done` of all. Members pass two gates of
+ * the host (dtp_comm_ops.meet): `ready` are recorded before the first one and waited for before the
+ * second one, after which `done` are waited for. So no event is recorded anew before all wait for
+ * it.
  */
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
-/* The NCCL transport: one card per rank, of one host or several. A bucket is one group of calls. NCCL
- * moves contiguous parts only and chooses the order of its sums.
+/* The NCCL transport: one card per rank, of one host or several. A bucket is one group of calls.
+ * NCCL moves contiguous parts only and chooses the order of its sums.
  *
- * Groups of ranks get communicators of their own, each from an identifier that its member 0 makes and
- * that goes over the host communicator: making one concerns the members alone
- * (docs/decisions/0047-cuda-transports.md). Calls do not block; where one is in progress the host asks
- * again until the deadline.
+ * Groups of ranks get communicators of their own, each from an identifier that its member 0 makes
+ * and that goes over the host communicator: making one concerns the members alone
+ * (docs/decisions/0047-cuda-transports.md). Calls do not block; where one is in progress the host
+ * asks again until the deadline.
  *
- * NCCL does not tell whom a rank waits for. A rank that is late gives up its communicators and asks the
- * ranks over the host communicator which collective they are at: those that do not answer, or are at
- * another one, are named.
+ * NCCL does not tell whom a rank waits for. A rank that is late gives up its communicators and asks
+ * the ranks over the host communicator which collective they are at: those that do not answer, or
+ * are at another one, are named.
  */
 #include <math.h>
 #include <nccl.h>

@@ -1,6 +1,6 @@
-/* The staged transport: collectives of the host's transport on copies in pinned host memory. For ranks
- * that share a card and are processes, and where NCCL is not wanted. The caller waits for the compute
- * queue before START and WAIT (dtp_transport_caps.queued is false). */
+/* The staged transport: collectives of the host's transport on copies in pinned host memory. For
+ * ranks that share a card and are processes, and where NCCL is not wanted. The caller waits for the
+ * compute queue before START and WAIT (dtp_transport_caps.queued is false). */
 #include <stdlib.h>
 
 #include "executor/cuda/comm/comm.h"
@@ -11,9 +11,11 @@ enum { ALIGN = 64 };
 typedef struct slab {
     char *memory;
     size_t bytes;
+    dtp_coll coll;
     const dtp_coll_ends *device; /* the caller's */
     dtp_coll_ends host[DTP_MAX_BUCKET];
     dtp_request request;
+    bool done; /* the results are on their way to the device */
     struct slab *next;
 } slab;
 
@@ -60,8 +62,6 @@ static dtp_status take(staged_transport *d, size_t bytes, slab **out, dtp_err *e
         s->bytes = bytes;
     }
     *best = s->next;
-    s->next = d->busy;
-    d->busy = s;
     *out = s;
     return DTP_OK;
 }
@@ -75,6 +75,40 @@ static void give_back(staged_transport *d, slab *s)
     *at = s->next;
     s->next = d->unused;
     d->unused = s;
+}
+
+/* Waits for the host's transport and puts the results on the compute queue. */
+static dtp_status finish(staged_transport *d, slab *s, dtp_err *err)
+{
+    if (s->done) {
+        return DTP_OK;
+    }
+    DTP_TRY(d->host.ops->wait(&d->host, &s->request, err));
+    s->done = true;
+    for (int32_t k = 0; k < dtp_coll_buffers(&s->coll); k++) {
+        const int64_t out = bytes_of(d, &s->coll, false, k);
+        if (out > 0) {
+            DTP_CUDA_TRY(err, cudaMemcpyAsync(s->device[k].out, s->host[k].out, (size_t)out,
+                                              cudaMemcpyHostToDevice, d->cuda->compute));
+        }
+    }
+    return DTP_OK;
+}
+
+/* Whether a collective reads results of an earlier one. */
+static bool reads(const staged_transport *d, const dtp_coll *coll, const dtp_coll_ends *ends,
+                  const slab *s)
+{
+    for (int32_t k = 0; k < dtp_coll_buffers(coll); k++) {
+        const char *in = ends[k].in, *end = in + bytes_of(d, coll, true, k);
+        for (int32_t j = 0; j < dtp_coll_buffers(&s->coll); j++) {
+            const char *out = s->device[j].out;
+            if (in < out + bytes_of(d, &s->coll, false, j) && out < end) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 /* ---- the transport ---- */
@@ -94,6 +128,9 @@ static dtp_status staged_start(dtp_transport *t, const dtp_coll *coll, const dtp
     size_t bytes = 0;
     slab *s = NULL;
     DTP_TRY(dtp_comm__check_set(d->comm, coll->set, err));
+    for (slab *earlier = d->busy; earlier != NULL; earlier = earlier->next) {
+        DTP_TRY(reads(d, coll, ends, earlier) ? finish(d, earlier, err) : DTP_OK);
+    }
     for (int32_t k = 0; k < n; k++) {
         bytes += aligned(bytes_of(d, coll, true, k)) + aligned(bytes_of(d, coll, false, k));
     }
@@ -109,7 +146,11 @@ static dtp_status staged_start(dtp_transport *t, const dtp_coll *coll, const dtp
         at += aligned(in) + aligned(out);
     }
     DTP_CUDA_TRY(err, cudaStreamSynchronize(queue));
+    s->next = d->busy;
+    d->busy = s;
+    s->coll = *coll;
     s->device = ends;
+    s->done = false;
     *request =
         (dtp_request){.coll = *coll, .ends = ends, .pending = true, .turn = (uint64_t)(uintptr_t)s};
     return d->host.ops->start(&d->host, coll, s->host, &s->request, err);
@@ -119,15 +160,7 @@ static dtp_status staged_wait(dtp_transport *t, dtp_request *request, dtp_err *e
 {
     staged_transport *d = t->self;
     slab *s = (slab *)(uintptr_t)request->turn;
-    const dtp_coll *coll = &request->coll;
-    DTP_TRY(d->host.ops->wait(&d->host, &s->request, err));
-    for (int32_t k = 0; k < dtp_coll_buffers(coll); k++) {
-        const int64_t out = bytes_of(d, coll, false, k);
-        if (out > 0) {
-            DTP_CUDA_TRY(err, cudaMemcpyAsync(s->device[k].out, s->host[k].out, (size_t)out,
-                                              cudaMemcpyHostToDevice, d->cuda->compute));
-        }
-    }
+    DTP_TRY(finish(d, s, err));
     request->pending = false;
     give_back(d, s); /* the next START waits for the compute queue before it writes there */
     return DTP_OK;
@@ -136,8 +169,9 @@ static dtp_status staged_wait(dtp_transport *t, dtp_request *request, dtp_err *e
 static void staged_abort(dtp_transport *t, const char *why)
 {
     staged_transport *d = t->self;
-    if (d->host.ops->abort != NULL) {
-        d->host.ops->abort(&d->host, why);
+    void (*stop)(dtp_transport *, const char *) = d->host.ops->abort;
+    if (stop != NULL) {
+        stop(&d->host, why);
     }
 }
 
