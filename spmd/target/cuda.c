@@ -6,7 +6,7 @@ enum { FLOATS = 1U << DTP_F32 | 1U << DTP_BF16 | 1U << DTP_F16 };
 
 static int64_t workspace_linear_loss(const dtp_op_call *call)
 {
-    return dtp_linear_workspace(&dtp_target_cuda, call);
+    return dtp_linear_workspace(dtp_target_cuda.ops, call);
 }
 
 static const dtp_target_op cuda_ops[] = {{"linear_loss", workspace_linear_loss, NULL},
