@@ -1,7 +1,5 @@
 #include "spmd/target/linear_loss.h"
 
-#include <string.h>
-
 #include "core/graph/op_set.h"
 #include "core/graph/ops/cross_entropy.h"
 #include "core/graph/ops/op_table.h"
@@ -182,9 +180,9 @@ dtp_op_call dtp_linear_call(const dtp_linear_plan *p, const dtp_linear_part *par
                          .out = types + part->n_in};
 }
 
-static int64_t part_workspace(const dtp_target_op *row, const char *op, const dtp_op_call *call)
+static int64_t part_workspace(const dtp_target_op *row, const dtp_op_call *call)
 {
-    while (row->op != NULL && strcmp(row->op, op) != 0) {
+    while (row->op != NULL && dtp_op_find(row->op) != call->op) {
         row++;
     }
     return row->workspace != NULL ? row->workspace(call) : 0;
@@ -202,7 +200,7 @@ int64_t dtp_linear_workspace(const dtp_target_op *ops, const dtp_op_call *call)
             dtp_ttype types[6];
             const dtp_linear_part *part = end ? &p.end[i - p.n_parts] : &p.parts[i];
             const dtp_op_call sub = dtp_linear_call(&p, part, call->dims, sizes[k], types);
-            const int64_t bytes = part_workspace(ops, part->op, &sub);
+            const int64_t bytes = part_workspace(ops, &sub);
             most = bytes > most ? bytes : most;
         }
     }

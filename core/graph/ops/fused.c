@@ -8,8 +8,8 @@
  *                        the expression's rounded result
  *
  * Attributes: "step0" .. are function * 10^6 + arg0 * 10^4 + arg1 * 10^2 + constant, where an arg
- * is an operand, or DTP_FUSED_IN + the number of an earlier step, and constant one of "c0" ..; -1 ends
- * the list. "result" is the dtype of the results (default: of operand 0), "also" the step of the
+ * is an operand, or DTP_FUSED_IN + the number of an earlier step, and constant one of "c0" ..; -1
+ * ends the list. "result" is the dtype of the results (default: of operand 0), "also" the step of the
  * second one.
  */
 #include "core/graph/ops/fused_ops.h"
