@@ -7,9 +7,9 @@
  *   fused_rms_norm       norm behind those of the expression. Rows are whole; the norm is that of
  *                        the expression's rounded result
  *
- * Attributes: "step0" .. are function * 10^6 + arg0 * 10^4 + arg1 * 10^2 + constant, where an arg
- * is an operand, or DTP_FUSED_IN + the number of an earlier step, and constant one of "c0" ..; -1
- * ends the list. "result" is the dtype of the results (default: of operand 0), "also" the step of the
+ * Attributes: "step0" .. are function * 10^6 + arg0 * 10^4 + arg1 * 10^2 + constant. An arg is an
+ * operand, or DTP_FUSED_IN + the number of an earlier step; the constant is one of "c0" ..; -1 ends
+ * the list. "result" is the dtype of the results (default: of operand 0), "also" the step of the
  * second one.
  */
 #include "core/graph/ops/fused_ops.h"
