@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/graph/ops/fused_ops.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
@@ -216,7 +217,7 @@ static dtp_status run_fused_norm(const dtp_kernel_args *args, dtp_err *err)
     part.call = &norm;
     part.in = in;
     part.out = args->out;
-    while (strcmp(kernel->op, norm.op->name) != 0) {
+    while (dtp_op_find(kernel->op) != norm.op) {
         kernel++;
     }
     return kernel->run(&part, err);

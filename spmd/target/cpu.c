@@ -6,7 +6,7 @@
 
 static int64_t workspace_linear_loss(const dtp_op_call *call)
 {
-    return dtp_linear_workspace(&dtp_target_cpu, call);
+    return dtp_linear_workspace(dtp_target_cpu.ops, call);
 }
 
 static const dtp_target_op cpu_ops[] = {

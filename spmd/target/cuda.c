@@ -41,7 +41,7 @@ static int64_t workspace_label_weight(const dtp_op_call *call)
 
 static int64_t workspace_linear_loss(const dtp_op_call *call)
 {
-    return dtp_linear_workspace(&dtp_target_cuda, call);
+    return dtp_linear_workspace(dtp_target_cuda.ops, call);
 }
 
 static const dtp_target_op cuda_ops[] = {

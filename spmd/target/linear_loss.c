@@ -180,7 +180,15 @@ dtp_op_call dtp_linear_call(const dtp_linear_plan *p, const dtp_linear_part *par
                          .out = types + part->n_in};
 }
 
-int64_t dtp_linear_workspace(const dtp_target *target, const dtp_op_call *call)
+static int64_t part_workspace(const dtp_target_op *row, const dtp_op_call *call)
+{
+    while (row->op != NULL && dtp_op_find(row->op) != call->op) {
+        row++;
+    }
+    return row->workspace != NULL ? row->workspace(call) : 0;
+}
+
+int64_t dtp_linear_workspace(const dtp_target_op *ops, const dtp_op_call *call)
 {
     dtp_linear_plan p;
     int64_t most = 0;
@@ -190,9 +198,9 @@ int64_t dtp_linear_workspace(const dtp_target *target, const dtp_op_call *call)
         const int64_t left = p.rows % p.chunk, sizes[] = {end ? p.rows : p.chunk, left};
         for (int32_t k = 0; k < (end || left == 0 ? 1 : 2); k++) {
             dtp_ttype types[6];
-            const dtp_op_call part = dtp_linear_call(&p, end ? &p.end[i - p.n_parts] : &p.parts[i],
-                                                     call->dims, sizes[k], types);
-            const int64_t bytes = dtp_target_workspace(target, &part);
+            const dtp_linear_part *part = end ? &p.end[i - p.n_parts] : &p.parts[i];
+            const dtp_op_call sub = dtp_linear_call(&p, part, call->dims, sizes[k], types);
+            const int64_t bytes = part_workspace(ops, &sub);
             most = bytes > most ? bytes : most;
         }
     }

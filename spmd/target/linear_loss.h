@@ -50,7 +50,7 @@ bool dtp_linear_has_rows(const dtp_linear_plan *plan, dtp_linear_buffer buffer);
 /* The call of a part for n rows; types has room for its operands and outputs. */
 dtp_op_call dtp_linear_call(const dtp_linear_plan *plan, const dtp_linear_part *part,
                             const dtp_dims *dims, int64_t n, dtp_ttype types[6]);
-/* Workspace of a call on a target. */
-int64_t dtp_linear_workspace(const dtp_target *target, const dtp_op_call *call);
+/* Workspace of a call on the target of these ops. */
+int64_t dtp_linear_workspace(const dtp_target_op *ops, const dtp_op_call *call);
 
 #endif

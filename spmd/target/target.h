@@ -31,7 +31,7 @@ typedef struct dtp_target {
     bool strided;      /* the parts of a collective may lie strided (dtp_coll); else they are packed
                           into staging buffers, and out of them */
     bool asynchronous; /* collectives go on beside kernels, where the machine overlaps them */
-    uint32_t fuse;      /* set of DTP_FUSE_* */
+    uint32_t fuse;     /* set of DTP_FUSE_* */
     int64_t loss_chunk; /* > 0: a linear layer and the loss of its result are fused where a rank's
                            logits are more bytes than this, into chunks of so many bytes */
     bool deterministic; /* reductions give the same bits in every run, over every transport */

@@ -293,7 +293,7 @@ static dtp_status split_cross_entropy(dtp_graph *g, const dtp_op_call *call, con
     return dtp_rows__emit(g, "cross_entropy_finish", n, parts, 1, &reduce, outs, err);
 }
 
-/* ---- of a linear layer, in chunks of rows --------------------------------------------------------
+/* ---- of a linear layer, in chunks of rows -------------------------------------------------------
  */
 
 /* x: dims of the labels, then those that w has besides the classes. */
@@ -357,7 +357,8 @@ static dtp_dim_role role_linear_grad(const dtp_op_call *call, dtp_dim_id d)
     return (dtp_dim_role){row ? DTP_ROLE_REDUCED : DTP_ROLE_WHOLE, DTP_REDUCE_SUM};
 }
 
-/* As the products: one forward, three backward. Logits of a chunk do not count as moved. */
+/* The products, one forward, three backward, and the logits that go through memory: written and
+ * read, backward also read and written by the gradient and read by two products. */
 static void work_linear(const dtp_op_call *call, dtp_work *out)
 {
     const int64_t rows = dtp_ttype_elems(&call->in[2]), inner = dtp_ttype_elems(&call->in[0]);
@@ -371,6 +372,8 @@ static void work_linear(const dtp_op_call *call, dtp_work *out)
     out->k = rows > 0 ? inner / rows : 0;
     out->trans_b = at == 0;
     out->flops = 2.0 * (double)out->batch * (double)inner * (double)classes;
+    out->pack_bytes = (call->n_in == 3 ? 2.0 : 5.0) * (double)rows * (double)classes *
+                      (double)dtp_dtype_bytes(call->in[0].dtype);
 }
 
 static const char *const LINEAR_GRADS[] = {"dw"};

@@ -1,22 +1,23 @@
 /* Fused ops, which the lowering puts in the place of several kernels (spmd/lower/passes/fuse.c):
  *
- *   fused_elementwise    an expression of elementwise functions of floats of one shape. Operands may
- *                        lack dims. Arithmetic is f32 (ref: f64); results are rounded once
+ *   fused_elementwise    an expression of elementwise functions of floats of one shape. Operands
+ *                        may lack dims. Arithmetic is f32 (ref: f64); results are rounded once
  *   fused_elementwise2   the same with the result of an earlier step as a second result
  *   fused_layer_norm     the norm of an expression, which is its last result; the operands of the
  *   fused_rms_norm       norm behind those of the expression. Rows are whole; the norm is that of
  *                        the expression's rounded result
  *
- * Attributes: "step0" .. are function * 10^6 + arg0 * 10^4 + arg1 * 10^2 + constant, where an arg is
- * an operand, or DTP_FUSED_IN + the number of an earlier step, and constant one of "c0" ..; -1 ends
+ * Attributes: "step0" .. are function * 10^6 + arg0 * 10^4 + arg1 * 10^2 + constant. An arg is an
+ * operand, or DTP_FUSED_IN + the number of an earlier step; the constant is one of "c0" ..; -1 ends
  * the list. "result" is the dtype of the results (default: of operand 0), "also" the step of the
  * second one.
  */
 #include "core/graph/ops/fused_ops.h"
 
+#include <string.h>
+
 #include "core/graph/ops/common.h"
 #include "core/graph/ops/norm.h"
-#include "core/graph/ops/op_table.h"
 #include "core/graph/ops/rows.h"
 
 typedef struct fused_function {
@@ -27,9 +28,19 @@ typedef struct fused_function {
 #define FUNCTION_ROW(name, n, attribute) {#name, attribute, n},
 static const fused_function FUNCTIONS[] = {DTP_FUSED_FUNCTIONS(FUNCTION_ROW)};
 
+extern const dtp_op_def dtp_ops_elementwise[], dtp_ops_norm[];
+
+static const dtp_op_def *find_row(const dtp_op_def *row, const char *name)
+{
+    while (strcmp(row->name, name) != 0) {
+        row++;
+    }
+    return row;
+}
+
 const dtp_op_def *dtp_fused_op(int32_t function)
 {
-    return dtp_op_find(FUNCTIONS[function].op);
+    return find_row(dtp_ops_elementwise, FUNCTIONS[function].op);
 }
 
 int32_t dtp_fused_find(const dtp_op_def *op)
@@ -108,7 +119,7 @@ bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[D
 
 const dtp_op_def *dtp_fused_norm_of(const dtp_op_def *op)
 {
-    return op->attrs == NORM_ATTRS ? dtp_op_find(op->user) : NULL;
+    return op->attrs == NORM_ATTRS ? find_row(dtp_ops_norm, op->user) : NULL;
 }
 
 /* The attributes of the expression of a fused op, behind those of a norm. */

@@ -1,5 +1,5 @@
-/* What several passes need: how values are used and when last, copies, and removing values that nothing uses any
- * more. */
+/* What several passes need: how values are used and when last, copies, workspaces, and removing
+ * values that nothing uses any more. */
 #include <string.h>
 
 #include "spmd/lower/passes/passes.h"

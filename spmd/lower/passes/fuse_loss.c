@@ -3,9 +3,9 @@
  * time, and the backward pass computes them again. Only where logits of a rank are large
  * (dtp_target.loss_chunk), and only rows are split.
  *
- *   L = x w; loss, lse = cross_entropy(L, labels)         linear_loss(x, w, labels)
+ *   L = x w; loss, lse = cross_entropy(L, labels)           linear_loss(x, w, labels)
  *   D = cross_entropy_grad(L, labels, lse, dloss)
- *   dx = D w; dw = x D                                    linear_loss_grad(x, w, labels, lse, dloss)
+ *   dx = D w; dw = x D                      linear_loss_grad(x, w, labels, lse, dloss)
  */
 #include "core/graph/ops/cross_entropy.h"
 #include "spmd/lower/passes/passes.h"
