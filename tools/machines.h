@@ -1,4 +1,5 @@
-/* Machine files by name: those that are shipped, and that of this machine which was measured last. */
+/* Machine files by name: those that are shipped, and that of this machine which was measured
+ * last. */
 #ifndef DTP_TOOLS_MACHINES_H
 #define DTP_TOOLS_MACHINES_H
 

@@ -80,8 +80,9 @@ static dtp_status set_layouts(const dtp_einsum_gemm *g, int32_t batch, const dtp
     return DTP_OK;
 }
 
-static dtp_status set_preference(cublasLtMatmulPreference_t pref, const dtp_cuda_gemm *gemm,
-                                 dtp_err *err)
+/* For addresses that are multiples of so many bytes. */
+static dtp_status set_preference(cublasLtMatmulPreference_t pref,
+                                 const uint32_t alignments[DTP_EINSUM_PARTS], dtp_err *err)
 {
     static const cublasLtMatmulPreferenceAttributes_t of_part[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
@@ -94,37 +95,44 @@ static dtp_status set_preference(cublasLtMatmulPreference_t pref, const dtp_cuda
     BLAS_TRY(err, cublasLtMatmulPreferenceSetAttribute(
                       pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
     for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-        const uint32_t least = alignment(gemm, p);
-        BLAS_TRY(err, cublasLtMatmulPreferenceSetAttribute(pref, of_part[p], &least, sizeof least));
+        BLAS_TRY(err, cublasLtMatmulPreferenceSetAttribute(pref, of_part[p], &alignments[p],
+                                                           sizeof alignments[p]));
     }
-    const uint32_t of_c = alignment(gemm, DTP_EINSUM_C);
+    const uint32_t *of_c = &alignments[DTP_EINSUM_C];
     BLAS_TRY(err, cublasLtMatmulPreferenceSetAttribute(
-                      pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &of_c, sizeof of_c));
+                      pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_c, sizeof *of_c));
     return DTP_OK;
 }
 
 static dtp_status choose(dtp_cuda *c, dtp_cuda_gemm *gemm, cublasLtMatmulPreference_t pref,
+                         const uint32_t alignments[DTP_EINSUM_PARTS], cublasLtMatmulAlgo_t *out,
                          dtp_err *err)
 {
     cublasLtMatmulHeuristicResult_t found;
     int n = 0;
     cublasLtMatrixLayout_t of_c = &gemm->layout[DTP_EINSUM_C];
-    DTP_TRY(set_preference(pref, gemm, err));
+    DTP_TRY(set_preference(pref, alignments, err));
     BLAS_TRY(err, cublasLtMatmulAlgoGetHeuristic(c->blas, &gemm->desc, &gemm->layout[DTP_EINSUM_B],
                                                  &gemm->layout[DTP_EINSUM_A], of_c, of_c, pref, 1,
                                                  &found, &n));
     if (n == 0 || found.state != CUBLAS_STATUS_SUCCESS) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "backend cuda: cuBLASLt has no algorithm");
     }
-    gemm->algo = found.algo;
+    *out = found.algo;
     return DTP_OK;
 }
 
-static dtp_status choose_algorithm(dtp_cuda *c, dtp_cuda_gemm *gemm, dtp_err *err)
+static dtp_status choose_algorithms(dtp_cuda *c, dtp_cuda_gemm *gemm, dtp_err *err)
 {
     cublasLtMatmulPreference_t pref = NULL;
+    uint32_t least[DTP_EINSUM_PARTS];
+    for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
+        gemm->alignment[p] = alignment(gemm, p);
+        least[p] = (uint32_t)gemm->bytes[p];
+    }
     BLAS_TRY(err, cublasLtMatmulPreferenceCreate(&pref));
-    const dtp_status s = choose(c, gemm, pref, err);
+    dtp_status s = choose(c, gemm, pref, gemm->alignment, &gemm->algo, err);
+    s = s == DTP_OK ? choose(c, gemm, pref, least, &gemm->unaligned, err) : s;
     (void)cublasLtMatmulPreferenceDestroy(pref);
     return s;
 }
@@ -150,7 +158,7 @@ dtp_status dtp_cuda_gemm_bind(dtp_cuda *c, const dtp_einsum_gemm *shape, dtp_dty
     BLAS_TRY(err, cublasLtMatmulDescSetAttribute(&out->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second,
                                                  sizeof second));
     DTP_TRY(set_layouts(shape, split_batch(shape, out), dtype, out, err));
-    return dtp_err_prefixed(choose_algorithm(c, out, err), err,
+    return dtp_err_prefixed(choose_algorithms(c, out, err), err,
                             "product of %lld x %lld x %lld in %s", (long long)shape->m,
                             (long long)shape->n, (long long)shape->k, dtp_dtype_name(ab_type));
 }
@@ -163,6 +171,7 @@ dtp_status dtp_cuda_gemm_run(dtp_cuda *c, const dtp_cuda_gemm *gemm,
     dtp_cuda_gemm g = *gemm;
     for (int64_t i = 0; i < g.n_outer; i++) {
         char *at[DTP_EINSUM_PARTS];
+        bool aligned = true;
         for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
             int64_t index = i, elem = 0;
             for (int32_t d = g.n - 1; d >= 0; d--) {
@@ -170,13 +179,14 @@ dtp_status dtp_cuda_gemm_run(dtp_cuda *c, const dtp_cuda_gemm *gemm,
                 index /= g.size[d];
             }
             at[p] = (char *)data[p] + elem * g.bytes[p];
+            aligned = aligned && (uintptr_t)at[p] % g.alignment[p] == 0;
         }
         cublasLtMatrixLayout_t of_c = &g.layout[DTP_EINSUM_C];
         BLAS_TRY(err,
                  cublasLtMatmul(c->blas, &g.desc, &one, at[DTP_EINSUM_B], &g.layout[DTP_EINSUM_B],
                                 at[DTP_EINSUM_A], &g.layout[DTP_EINSUM_A], &zero, at[DTP_EINSUM_C],
-                                of_c, at[DTP_EINSUM_C], of_c, &g.algo, c->blas_workspace,
-                                WORKSPACE_BYTES, c->compute));
+                                of_c, at[DTP_EINSUM_C], of_c, aligned ? &g.algo : &g.unaligned,
+                                c->blas_workspace, WORKSPACE_BYTES, c->compute));
     }
     return DTP_OK;
 }

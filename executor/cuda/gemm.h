@@ -11,7 +11,9 @@
 typedef struct dtp_cuda_gemm {
     cublasLtMatmulDescOpaque_t desc;
     cublasLtMatrixLayoutOpaque_t layout[DTP_EINSUM_PARTS];
-    cublasLtMatmulAlgo_t algo;
+    cublasLtMatmulAlgo_t algo,
+        unaligned; /* of addresses that are multiples of `alignment`; of any */
+    uint32_t alignment[DTP_EINSUM_PARTS];
     int64_t bytes[DTP_EINSUM_PARTS]; /* of an element */
     int64_t n_outer;                 /* products */
     int32_t n;                       /* dims of the loop */

@@ -1,5 +1,6 @@
-/* The words about a plan against plans whose parallelism is known: every baseline of GPT-2 small and of a mixture of
- * experts. Where memory peaks, against a sum over the values that live at each instruction. */
+/* The words about a plan against plans whose parallelism is known: baselines of GPT-2 small and of
+ * a mixture of experts. Where memory peaks, against a sum over the values that live at each
+ * instruction. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

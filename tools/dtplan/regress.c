@@ -81,7 +81,7 @@ static void general_name(const char *name, char *out, size_t size)
     out[n] = '\0';
 }
 
-/* Layouts of the plan, those of a block said once where its instances are alike: the layout, or how many there are. */
+/* Layouts of the plan, those of a block said once where its instances are alike. */
 static dtp_status add_layouts(suite *s, suite_case *c, const dtp_json *root, dtp_err *err)
 {
     const dtp_json *tensors, *rules = dtp_json_get(root, "rules");

@@ -1,5 +1,6 @@
-/* dtrun regress: runs the jobs of a suite one after the other and says what moved. Step times are judged as ratios to that
- * of a reference case of the same run, so that a slow machine is no regression. */
+/* dtrun regress: runs the jobs of a suite one after the other and says what moved. Step times are
+ * judged as ratios to that of a reference case of the same run, so that a slow machine is no
+ * regression. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* Runs the cases of a suite as processes of their own, some at a time, and does what was asked for with the results. */
+/* Runs the cases of a suite as processes of their own, some at a time, and does what was asked for
+ * with the results. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* A suite (docs/formats/suite.md): cases of a command with what they gave when they were recorded, and how much worse
- * they may become. `dtplan regress` plans the cases, `dtrun regress` runs them. */
+/* A suite (docs/regress.md): cases of a command with what they gave when they were recorded, and
+ * how much worse they may become. `dtplan regress` plans the cases, `dtrun regress` runs them. */
 #ifndef DTP_TOOLS_REGRESS_SUITE_H
 #define DTP_TOOLS_REGRESS_SUITE_H
 
@@ -71,11 +71,13 @@ typedef struct suite {
     suite_case *cases;
 } suite;
 
-/* Reads a suite of this format; `text` NULL: from the file. Free with suite_free, also after a failure. */
+/* Reads a suite of this format; `text` NULL: from the file. Free with suite_free, also after a
+ * failure. */
 dtp_status suite_read(const char *file, const char *text, const char *format,
                       const suite_metric *metrics, suite *out, dtp_err *err) DTP_MUST_CHECK;
 void suite_free(suite *s);
-/* Takes what was recorded from another version of the suite, by the names of cases; cases that it lacks have nothing. */
+/* Takes what was recorded from another version of the suite, by the names of cases; cases that it
+ * lacks have nothing. */
 dtp_status suite_take_recorded(suite *s, const suite *from, dtp_err *err) DTP_MUST_CHECK;
 /* The file with what the cases gave now as what is recorded. */
 dtp_status suite_write(const suite *s, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
@@ -90,7 +92,8 @@ int32_t suite_metric_at(const suite_metric *metrics, const char *name);
 
 /* ---- comparing (regress/compare.c) ---- */
 
-/* Whether metric m became worse than allowed; whether it changed. False when either is not known. */
+/* Whether metric m became worse than allowed; whether it changed. False when either is not
+ * known. */
 bool suite_is_worse(const suite *s, const suite_case *c, int32_t m);
 bool suite_has_changed(const suite *s, const suite_case *c, int32_t m);
 /* A case that fails, or has a metric that is worse. */
@@ -99,7 +102,8 @@ bool suite_case_regressed(const suite *s, const suite_case *c);
 void suite_why(const suite *s, const suite_case *c, dtp_strbuf *out);
 void suite_value_print(suite_unit unit, double value, dtp_strbuf *out);
 
-/* The table of all cases with causes, as text for a terminal, as Markdown for a comment, as JUnit's XML. */
+/* The table of all cases with causes, as text for a terminal, as Markdown for a comment, as
+ * JUnit's XML. */
 void suite_text(const suite *s, dtp_strbuf *out);
 void suite_markdown(const suite *s, dtp_strbuf *out);
 void suite_junit(const suite *s, dtp_strbuf *out);

@@ -1,4 +1,5 @@
-/* What the kernels of attention do with tiles in shared memory: loads, products of a warp of 16 rows,
+/* What the kernels of attention do with tiles in shared memory: loads, products of a warp of 16
+ * rows,
  * places and positions. Products of 16-bit floats are those of tensor cores with f32 sums; how a
  * warp holds a fragment is not known, so the row of each of its elements is read from one that
  * holds numbers of rows. */

@@ -365,13 +365,13 @@ static inline unsigned dtp_rows_grid(int32_t team, int64_t teams, unsigned block
         if (job->rows.total == 0) {                                                                \
             return cudaSuccess;                                                                    \
         }                                                                                          \
-        const int team = job->team;                                                                \
+        const bool whole = job->team == DTP_TEAM_BLOCK;                                            \
         void (*launched)(dtp_cuda_rows, P) =                                                       \
-            job->grouped ? (team == DTP_TEAM_BLOCK ? kernel<Op, P, DTP_CUDA_GROUP, dtp_block_team> \
-                                                   : kernel<Op, P, DTP_CUDA_GROUP, dtp_warp_team>) \
-            : team == DTP_TEAM_BLOCK ? kernel<Op, P, 1, dtp_block_team>                            \
-            : team == DTP_TEAM_WARP  ? kernel<Op, P, 1, dtp_warp_team>                             \
-                                     : kernel<Op, P, 1, dtp_thread_team>;                           \
+            job->grouped && whole        ? kernel<Op, P, DTP_CUDA_GROUP, dtp_block_team>           \
+            : job->grouped               ? kernel<Op, P, DTP_CUDA_GROUP, dtp_warp_team>            \
+            : whole                      ? kernel<Op, P, 1, dtp_block_team>                        \
+            : job->team == DTP_TEAM_WARP ? kernel<Op, P, 1, dtp_warp_team>                         \
+                                         : kernel<Op, P, 1, dtp_thread_team>;                      \
         return dtp_launch(launched, grid, block, 0, queue, *job, params);                          \
     }
 

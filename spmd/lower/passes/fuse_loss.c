@@ -145,6 +145,7 @@ static bool match(const dtp_program *p, const dtp_usage *u, int32_t i, linear *l
     l->w = in[swapped ? 0 : 1];
     const int64_t row = types.in[0].dims[at].size * dtp_dtype_bytes(types.in[0].dtype);
     *chunk = row < p->target->loss_chunk ? p->target->loss_chunk / row : 1;
+    *chunk -= *chunk > 16 ? *chunk % 16 : 0; /* rows that begin where vectors may */
     const bool inner = fits(p, over, l->x, l->w, l->labels) &&
                        types.in[0].dtype == p->values[l->x].type.dtype &&
                        same_dims(&p->values[loss->out[1]].type, &p->values[l->labels].type) &&
