@@ -25,7 +25,8 @@ static bool may_fail(const dtp_program *p)
 
 static dtp_status bind(dtp_executable *x, const dtp_device_mesh *mesh, dtp_err *err)
 {
-    const dtp_runner_options options = {.borrowed_memory = true, .failure = &x->failure};
+    const dtp_runner_options options = {
+        .borrowed_memory = true, .failure = &x->failure, .no_graph = true};
     const dtp_program *p = x->program;
     for (int32_t i = 0; i < x->n_out; i++) {
         x->shares[i] = -1;

@@ -117,26 +117,28 @@ typedef struct spread {
     double median, min, max;
 } spread;
 
-/* Over all steps; zeros when there are none. `out`, where it goes, fails when memory runs out. */
+/* Over all steps in which it is known; zeros when there are none. `out`, where it goes, fails when
+ * memory runs out. */
 static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
 {
     spread s = {0};
-    int32_t n = r->n_steps;
-    double *values = n > 0 ? malloc((size_t)n * sizeof *values) : NULL;
-    if (values != NULL) {
-        for (int32_t i = 0; i < n; i++) {
-            const dtp_step_result *step = &r->steps[i];
-            values[i] = f == COMPUTE_S ? step->times.compute_s
-                        : f == COMM_S  ? step->times.comm_s
-                        : f == FEED_S  ? step->feed_s
-                                       : step->times.total_s;
-        }
+    int32_t n = 0;
+    double *values = r->n_steps > 0 ? malloc((size_t)r->n_steps * sizeof *values) : NULL;
+    for (int32_t i = 0; values != NULL && i < r->n_steps; i++) {
+        const dtp_step_result *step = &r->steps[i];
+        values[n] = f == COMPUTE_S ? step->times.compute_s
+                    : f == COMM_S  ? step->times.comm_s
+                    : f == FEED_S  ? step->feed_s
+                                   : step->times.total_s;
+        n += isnan(values[n]) ? 0 : 1;
+    }
+    if (n > 0) {
         qsort(values, (size_t)n, sizeof *values, by_value);
         s = (spread){.median = (values[n / 2] + values[(n - 1) / 2]) / 2,
                      .min = values[0],
                      .max = values[n - 1]};
     }
-    out->failed = out->failed || (n > 0 && values == NULL);
+    out->failed = out->failed || (r->n_steps > 0 && values == NULL);
     free(values);
     return s;
 }

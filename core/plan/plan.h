@@ -98,6 +98,8 @@ dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const d
 
 /* For people: certificate, predictions, baselines. g is the plan's graph. */
 void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out);
+/* A pin or another constraint; a memory limit with its unit. */
+void dtp_pin_print(const char *pin, dtp_strbuf *out);
 
 enum { DTP_STRATEGY_TEXT_BYTES = DTP_MAX_MESH_DIMS * (DTP_MESH_NAME_BYTES + 200) };
 /* How a node runs, in words: "x: batch, y: d_ff" (docs/formats/plan.md); "replicated". */

@@ -6,6 +6,13 @@
 #include "core/base/units.h"
 #include "core/plan/plan_internal.h"
 
+void dtp_pin_print(const char *pin, dtp_strbuf *out)
+{
+    const bool memory = strncmp(pin, "memory ", 7) == 0; /* a number of bytes follows */
+    dtp_strbuf_addf(out, "%s%s", memory ? "memory " : pin,
+                    memory ? dtp_byte_count(strtod(pin + 7, NULL)).text : "");
+}
+
 /* Of an additive cost, in picoseconds. */
 static dtp_quantity cost_text(int64_t ps)
 {
@@ -101,10 +108,9 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     }
     print_choices(plan, g, out);
     for (int32_t i = 0; i < plan->n_pins; i++) {
-        const char *pin = plan->pins[i];
-        const bool memory = strncmp(pin, "memory ", 7) == 0; /* a number of bytes follows */
-        dtp_strbuf_addf(out, "pin: %s%s\n", memory ? "memory " : pin,
-                        memory ? dtp_byte_count(strtod(pin + 7, NULL)).text : "");
+        dtp_strbuf_add(out, "pin: ");
+        dtp_pin_print(plan->pins[i], out);
+        dtp_strbuf_add(out, "\n");
     }
     for (int32_t i = 0; i < plan->n_tried; i++) {
         dtp_strbuf_addf(out, "tried: %s\n", plan->tried[i]);
@@ -133,9 +139,11 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     }
     for (int32_t i = 0; i < c->n_prices; i++) {
         const dtp_shadow_price *p = &c->prices[i];
-        dtp_strbuf_addf(
-            out, "shadow price of '%s': %s%s%s\n", p->constraint, cost_text(p->saves_ps).text,
-            p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "", p->exact ? "" : " (not proven)");
+        dtp_strbuf_add(out, "shadow price of '");
+        dtp_pin_print(p->constraint, out);
+        dtp_strbuf_addf(out, "': %s%s%s\n", cost_text(p->saves_ps).text,
+                        p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
+                        p->exact ? "" : " (not proven)");
     }
     print_predictions(plan, out);
     dtp_strbuf_add(out, "\ncollectives per step:");

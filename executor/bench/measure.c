@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "executor/device/step_state.h"
 
 enum { MIN_REPEATS = 3, MAX_REPEATS = 40, MAX_ROW = 100 };
 
@@ -72,7 +73,7 @@ typedef struct kernel_case {
     dtp_call_types types;
     dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
     size_t need[DTP_N_BENCH_POOLS]; /* bytes */
-    dtp_step_record record;
+    dtp_step_state state;
     dtp_bound_kernel kernel;
 } kernel_case;
 
@@ -148,21 +149,25 @@ static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind,
     for (int32_t i = 0; i < c.call.n_out; i++) {
         c.out[i] = dtp_view_whole(&c.types.out[i]);
     }
-    c.record = dtp_step_record_init(0, 0);
-    c.record.microbatch = 1; /* `accumulate` adds */
-    const dtp_kernel_args args = {.call = &c.call,
-                                  .in = c.in,
-                                  .out = c.out,
-                                  .workspace = b->pools[DTP_BENCH_WORKSPACE].data,
-                                  .workspace_bytes = (int64_t)c.need[DTP_BENCH_WORKSPACE],
-                                  .record = &c.record};
-    DTP_TRY(dtp_err_prefixed(dtp_backend_bind(b->backend, &args, g->arena, &c.kernel, err), err,
-                             "bench"));
-    if (b->backend->ops->record_put != NULL) {
-        DTP_TRY(b->backend->ops->record_put(b->backend, &c.record, err));
+    dtp_kernel_args args = {.call = &c.call,
+                            .in = c.in,
+                            .out = c.out,
+                            .workspace = b->pools[DTP_BENCH_WORKSPACE].data,
+                            .workspace_bytes = (int64_t)c.need[DTP_BENCH_WORKSPACE]};
+    DTP_TRY(dtp_step_state_init(&c.state, b->backend, 1, err));
+    dtp_step_state_link(&c.state, &args);
+    c.state.record.microbatch = 1; /* `accumulate` adds */
+    dtp_status status = dtp_backend_bind(b->backend, &args, g->arena, &c.kernel, err);
+    status = status == DTP_OK ? dtp_step_state_put(&c.state, err) : status;
+    if (status != DTP_OK) {
+        dtp_err_prefix(err, "bench");
+    } else {
+        status = kind == DTP_SAMPLE_BESIDE
+                     ? dtp_bench_measure_beside(b, run_kernel, &c, sample, err)
+                     : dtp_bench_measure(b, run_kernel, &c, sample, err);
     }
-    return kind == DTP_SAMPLE_BESIDE ? dtp_bench_measure_beside(b, run_kernel, &c, sample, err)
-                                     : dtp_bench_measure(b, run_kernel, &c, sample, err);
+    dtp_step_state_free(&c.state);
+    return status;
 }
 
 dtp_status dtp_bench_measure_recipe(dtp_bench *b, const dtp_bench_recipe *recipe,

@@ -17,6 +17,11 @@ typedef struct dtp_comm_reporter {
     void *user;
 } dtp_comm_reporter;
 
+/* What member `me` of the n of a group does for a collective; `ends`: the buffers of all, by
+ * member. */
+typedef dtp_status (*dtp_comm_transfer)(void *user, const dtp_coll *coll, int32_t n, int32_t me,
+                                        const dtp_coll_ends *const *ends, dtp_err *err);
+
 typedef struct dtp_comm_ops {
     const char *name; /* "self", "sim", "mpi" */
     /* REQUIRED. A collective of spmd/program/program.h on host data, over the group of this rank
@@ -33,7 +38,14 @@ typedef struct dtp_comm_ops {
     /* OPTIONAL. Tells the peers that this rank fails, so that none hangs. */
     void (*abort)(dtp_comm *c, const char *why);
     /* OPTIONAL. See dtp_comm_alike_here. */
-    dtp_status (*alike_here)(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err);
+    dtp_status (*alike_here)(dtp_comm *c, uint64_t key, int32_t *index, int32_t *n, dtp_err *err);
+    /* OPTIONAL, of ranks that are threads of one process. A collective of a transport of their own:
+     * every member shows the others its buffers and calls `transfer`, and none returns before all
+     * have called it. Errors as for run; then `transfer` may not have been called. */
+    dtp_status (*meet)(dtp_comm *c, const dtp_coll *coll, const dtp_coll_ends *ends,
+                       dtp_comm_transfer transfer, void *user, dtp_err *err);
+    /* OPTIONAL. Looks, without waiting, whether a peer is known to have failed: DTP_COMM. */
+    dtp_status (*look)(dtp_comm *c, dtp_err *err);
     void (*destroy)(dtp_comm *c);
 } dtp_comm_ops;
 
@@ -110,8 +122,10 @@ void dtp_comm_abort(dtp_comm *c, const char *why);
 dtp_status dtp_comm_conclude(dtp_comm *c, dtp_status mine, const dtp_comm_reporter *reporter,
                              dtp_err *err) DTP_MUST_CHECK;
 
-/* On how many ranks of this machine `key` is the same, this one included; at least 1. Collective
- * over all ranks of an mpi communicator; virtual ranks are all alike. */
-dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
+/* On how many ranks of this machine `key` is the same, this one included; at least 1. *index: the
+ * number of this one among them, by rank. Collective over all ranks of an mpi communicator; virtual
+ * ranks are all alike. */
+dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *index, int32_t *n,
+                               dtp_err *err) DTP_MUST_CHECK;
 
 #endif

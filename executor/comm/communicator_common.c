@@ -133,10 +133,11 @@ dtp_status dtp_comm_conclude(dtp_comm *c, dtp_status mine, const dtp_comm_report
     return c->ops->conclude != NULL ? c->ops->conclude(c, mine, reporter, err) : mine;
 }
 
-dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *n, dtp_err *err)
+dtp_status dtp_comm_alike_here(dtp_comm *c, uint64_t key, int32_t *index, int32_t *n, dtp_err *err)
 {
+    *index = c->rank;
     *n = c->size;
-    return c->ops->alike_here != NULL ? c->ops->alike_here(c, key, n, err) : DTP_OK;
+    return c->ops->alike_here != NULL ? c->ops->alike_here(c, key, index, n, err) : DTP_OK;
 }
 
 const char *dtp_comm_environment(char *const *environment, const char *name)
@@ -297,6 +298,6 @@ void dtp_comm__describe_late(int32_t n, const dtp_comm__visit *visits, int32_t r
         }
     }
     describe(rank, coll, what, sizeof what);
-    (void)snprintf(out + used, DTP_ERR_MSG_BYTES - used, ": %s is not done after %g s", what,
-                   limit_s);
+    (void)snprintf(out + used, DTP_ERR_MSG_BYTES - used, "%s%s is not done after %g s",
+                   used > 0 ? ": " : "", what, limit_s);
 }

@@ -39,7 +39,7 @@ void dtp_comm__describe_waits(int32_t n, const dtp_comm__visit *visits,
                               char out[DTP_ERR_MSG_BYTES]);
 
 /* "rank 3 does not answer; rank 5 has not come: rank 0: all_reduce ... is not done after 5 s"; coll
- * NULL: the barrier. */
+ * NULL: the barrier. n = 0: without the ranks. */
 void dtp_comm__describe_late(int32_t n, const dtp_comm__visit *visits, int32_t rank,
                              const dtp_coll *coll, double limit_s, char out[DTP_ERR_MSG_BYTES]);
 

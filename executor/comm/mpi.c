@@ -52,7 +52,12 @@ static dtp_status mpi_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
 static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, void *out,
                           dtp_err *err)
 {
-    return dtp_transport_run(&base->transport, coll, in, out, err);
+    /* another transport may stand in the place of this one */
+    dtp_transport own = {.self = base};
+    const dtp_coll_ends ends = {in, out};
+    dtp_request request;
+    DTP_TRY(mpi_start(&own, coll, &ends, &request, err));
+    return mpi_wait(&own, &request, err);
 }
 
 static void *mpi_register_memory(dtp_transport *t, size_t bytes)
@@ -159,11 +164,12 @@ static dtp_status mpi_conclude(dtp_comm *base, dtp_status mine, const dtp_comm_r
 }
 
 /* The ranks that can share memory are those of one machine. */
-static dtp_status mpi_alike_here(dtp_comm *base, uint64_t key, int32_t *n, dtp_err *err)
+static dtp_status mpi_alike_here(dtp_comm *base, uint64_t key, int32_t *index, int32_t *n,
+                                 dtp_err *err)
 {
     dtp_comm__mpi *c = (dtp_comm__mpi *)base;
     MPI_Comm here = MPI_COMM_NULL, alike = MPI_COMM_NULL;
-    int same = 1;
+    int same = 1, number = 0;
     int code =
         MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &here);
     if (code == MPI_SUCCESS) {
@@ -172,8 +178,10 @@ static dtp_status mpi_alike_here(dtp_comm *base, uint64_t key, int32_t *n, dtp_e
     }
     if (code == MPI_SUCCESS) {
         MPI_Comm_size(alike, &same);
+        MPI_Comm_rank(alike, &number);
         MPI_Comm_free(&alike);
     }
+    *index = number;
     *n = same;
     return dtp_comm__mpi_check(code, base->rank, "MPI_Comm_split", err);
 }

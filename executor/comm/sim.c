@@ -300,12 +300,10 @@ static dtp_status check_same(const sim_comm *c, const group *g, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const dtp_coll_ends *ends,
-                            dtp_err *err)
+static dtp_status meet_group(sim_comm *c, group *g, const dtp_coll *coll, const dtp_coll_ends *ends,
+                             dtp_comm_transfer share, void *user, dtp_err *err)
 {
-    int32_t me = dtp_mesh_set_index(&c->base.mesh, coll->set, c->base.rank);
-    dtp_coll_ends copy;
-    DTP_TRY(dtp_comm__unalias(&c->scratch, coll, g->n, me, &ends, &copy, err));
+    const int32_t me = dtp_mesh_set_index(&c->base.mesh, coll->set, c->base.rank);
     g->ends[me] = ends;
     g->colls[me] = *coll;
     DTP_TRY(rendezvous(c, &g->gate, g->n, coll, err));
@@ -313,7 +311,7 @@ static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const d
      * reports it and none reports only the failure of a peer */
     dtp_status status = check_same(c, g, err);
     if (status == DTP_OK) {
-        dtp_comm__transfer(coll, g->n, me, g->ends);
+        status = share(user, coll, g->n, me, g->ends, err);
     }
     /* Members that passed the gate pass it again, whatever happens elsewhere: until then each may
      * be in the buffers of the others. */
@@ -323,24 +321,55 @@ static dtp_status run_group(sim_comm *c, group *g, const dtp_coll *coll, const d
     return status;
 }
 
+static dtp_status sim_meet(dtp_comm *base, const dtp_coll *coll, const dtp_coll_ends *ends,
+                           dtp_comm_transfer share, void *user, dtp_err *err)
+{
+    sim_comm *c = (sim_comm *)base;
+    group *g;
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    DTP_TRY(group_of(c, coll->set, &g, err));
+    const dtp_status status = meet_group(c, g, coll, ends, share, user, err);
+    if (status != DTP_OK) {
+        fail(c->world, base->rank, err->msg);
+    }
+    return status;
+}
+
+static dtp_status transfer(void *user, const dtp_coll *coll, int32_t n, int32_t me,
+                           const dtp_coll_ends *const *ends, dtp_err *err)
+{
+    (void)user, (void)err;
+    dtp_comm__transfer(coll, n, me, ends);
+    return DTP_OK;
+}
+
 static dtp_status run_ends(sim_comm *c, const dtp_coll *coll, const dtp_coll_ends *ends,
                            dtp_err *err)
 {
-    group *g;
-    DTP_TRY(group_of(c, coll->set, &g, err));
+    dtp_coll_ends copy;
+    DTP_TRY(dtp_comm__check_set(&c->base, coll->set, err));
     DTP_TRY(dtp_comm__can_reduce(coll, err));
-    if (g->n == 1) {
+    const int32_t n = dtp_mesh_set_size(&c->base.mesh, coll->set);
+    if (n == 1) {
         dtp_comm__single(coll, ends);
         return DTP_OK;
     }
-    dtp_err local = {0};
-    dtp_status status = run_group(c, g, coll, ends, &local);
-    if (status != DTP_OK) {
-        fail(c->world, c->base.rank, local.msg);
-        if (err != NULL) {
-            *err = local;
-        }
+    const int32_t me = dtp_mesh_set_index(&c->base.mesh, coll->set, c->base.rank);
+    DTP_TRY(dtp_comm__unalias(&c->scratch, coll, n, me, &ends, &copy, err));
+    return sim_meet(&c->base, coll, ends, transfer, NULL, err);
+}
+
+/* Whether a rank that this one may wait for has halted. */
+static dtp_status sim_look(dtp_comm *base, dtp_err *err)
+{
+    world *w = ((sim_comm *)base)->world;
+    dtp_status status = DTP_OK;
+    pthread_mutex_lock(&w->lock);
+    for (const halt *h = w->halts; status == DTP_OK && h < w->halts + w->size; h++) {
+        status = h->on ? dtp_comm__relay(err, base->rank, h->cause, h->why) : DTP_OK;
     }
+    pthread_mutex_unlock(&w->lock);
     return status;
 }
 
@@ -403,6 +432,8 @@ static const dtp_comm_ops sim_ops = {
     .run = sim_run,
     .barrier = sim_barrier,
     .abort = sim_abort,
+    .meet = sim_meet,
+    .look = sim_look,
     .destroy = sim_destroy,
 };
 

@@ -16,6 +16,14 @@ typedef struct dtp_transport_caps {
     bool strided;       /* the parts of a buffer may be strided; else contiguous ones only */
     bool deterministic; /* a reduction combines in member order: the same bits in every run, and on
                            every such transport */
+    /* start and wait put work on queues of the backend that the transport was made for, and return:
+     * a collective begins after what is on the compute queue at START, and what is put there after
+     * WAIT begins after the collective. Failures of what was put there come from `poll`. Else the
+     * caller waits for the compute queue before start and wait. */
+    bool queued;
+    /* Of a queued one: start and wait may be recorded into a graph of the backend, which then runs
+     * them in any number of steps. */
+    bool captured;
 } dtp_transport_caps;
 
 /* Where the input and the output of a collective lie. */
@@ -55,6 +63,12 @@ typedef struct dtp_transport_ops {
     /* OPTIONAL. Gives up what was started: no buffer is touched once it returns, and peers that
      * wait for this rank learn `why`. */
     void (*abort)(dtp_transport *t, const char *why);
+    /* OPTIONAL, of a queued transport. Looks, without waiting, at the collectives on the queues;
+     * called again and again while the host waits for a queue, waited_s seconds so far, and once at
+     * the end. DTP_COMM when a collective failed, or a peer is lost: then abort comes. */
+    dtp_status (*poll)(dtp_transport *t, double waited_s, dtp_err *err);
+    /* OPTIONAL. Of a transport that is not part of a communicator; the queues are idle. */
+    void (*destroy)(dtp_transport *t);
     /* OPTIONAL, both or none. Memory, 64-byte aligned, that peers can reach: collectives between
      * such buffers move every byte once. NULL when there is none (left). release_memory is false
      * when ptr is not such memory. */

@@ -11,17 +11,9 @@
 #include "executor/cpu/loops/simd.h"
 #include "executor/device/convert.h"
 
-enum { OPERANDS = 3 };
-
-/* n elements of every operand, `step` elements apart (0: the same one), and a contiguous output. */
-typedef struct elementwise_run {
-    int64_t n, step[OPERANDS];
-    const void *in[OPERANDS];
-    void *out;
-    float a, b;                      /* attributes */
-    dtp_dtype dtype, from[OPERANDS]; /* of the output, of the operands */
-} elementwise_run;
-typedef void (*run_fn)(const elementwise_run *run);
+enum { OPERANDS = DTP_ELEMENTWISE_IN };
+typedef dtp_elementwise_run elementwise_run;
+typedef dtp_elementwise_fn run_fn;
 
 /* These know 16-bit floats. */
 static void cast_run(const elementwise_run *run);
@@ -440,6 +432,14 @@ static void cast_run(const elementwise_run *run)
     const dtp_dtype from = run->from[0], to = run->dtype;
     const int64_t step = run->step[0];
     const bool ints = !dtp_dtype_is_float(from) && !dtp_dtype_is_float(to);
+    if (from == DTP_F32 && to == DTP_F32) {
+        const float *x = run->in[0];
+        float *y = run->out;
+        for (int64_t i = 0; i < run->n; i++) {
+            y[i] = x[i * step];
+        }
+        return;
+    }
     if (from == DTP_F32 && dtp_dtype_is_half(to) && step == 1) {
         dtp_narrow(to, run->n, run->in[0], run->out, 1);
         return;
@@ -471,6 +471,9 @@ static dtp_status cast_kernel(const dtp_kernel_args *args, dtp_err *err)
     }
     return DTP_OK;
 }
+
+#define FUSED_RUN(op, ...) op##_run,
+const dtp_elementwise_fn dtp_cpu_functions[DTP_N_FUSED] = {DTP_FUSED_FUNCTIONS(FUSED_RUN)};
 
 #define FLOAT_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_CPU_FLOATS},
 #define ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_CPU_BOTH},

@@ -1,8 +1,24 @@
-/* Loops over elements, for einsum. Dtypes are f32 or 16-bit. */
+/* Loops over elements, for einsum (dtypes are f32 or 16-bit) and for fused ops. */
 #ifndef DTP_EXECUTOR_CPU_ELEMENTWISE_H
 #define DTP_EXECUTOR_CPU_ELEMENTWISE_H
 
+#include "core/graph/ops/fused.h"
 #include "executor/cpu/loops/nest.h"
+
+enum { DTP_ELEMENTWISE_IN = 3 };
+
+/* n elements of every operand, `step` elements apart (0: the same one), and a contiguous output. */
+typedef struct dtp_elementwise_run {
+    int64_t n, step[DTP_ELEMENTWISE_IN];
+    const void *in[DTP_ELEMENTWISE_IN];
+    void *out;
+    float a, b;                                /* attributes */
+    dtp_dtype dtype, from[DTP_ELEMENTWISE_IN]; /* of the output, of the operands */
+} dtp_elementwise_run;
+typedef void (*dtp_elementwise_fn)(const dtp_elementwise_run *run);
+
+/* The functions of fused expressions on f32. */
+extern const dtp_elementwise_fn dtp_cpu_functions[DTP_N_FUSED];
 
 /* y = a * b over a nest of the views y (inner step 1), a, b with these dtypes. */
 void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const dtp_dtype dtype[3],

@@ -17,6 +17,7 @@
     X(cross_entropy)                                                                               \
     X(einsum)                                                                                      \
     X(elementwise)                                                                                 \
+    X(fused)                                                                                       \
     X(lookup)                                                                                      \
     X(norm)                                                                                        \
     X(optimizer)                                                                                   \

@@ -9,15 +9,6 @@
 #define LIST(family) dtp_cuda_##family,
 static const dtp_kernel *const LISTS[] = {DTP_CUDA_FAMILIES(LIST)};
 
-dtp_status dtp_cuda_status(cudaError_t code, const char *call, dtp_err *err)
-{
-    if (code == cudaSuccess) {
-        return DTP_OK;
-    }
-    return DTP_FAIL(err, code == cudaErrorMemoryAllocation ? DTP_NOMEM : DTP_INTERNAL, "%.200s: %s",
-                    call, cudaGetErrorString(code));
-}
-
 static dtp_status cuda_alloc(dtp_backend *b, size_t bytes, void **out, dtp_err *err)
 {
     DTP_CUDA_TRY(err, cudaMalloc(out, bytes > 0 ? bytes : 1));
@@ -65,51 +56,10 @@ static const dtp_kernel *kernel(const dtp_backend *b, const char *op, int32_t i)
 
 static dtp_status cuda_sync(dtp_backend *b, dtp_err *err)
 {
-    DTP_CUDA_TRY(err, cudaStreamSynchronize(dtp_cuda_of(b)->compute));
-    return DTP_OK;
-}
-
-static dtp_queue *cuda_queue(dtp_backend *b)
-{
-    return (dtp_queue *)dtp_cuda_of(b)->compute;
-}
-
-static dtp_status cuda_error_word(dtp_backend *b, dtp_error_word **out, dtp_err *err)
-{
-    dtp_cuda *c = dtp_cuda_of(b);
-    if (c->n_errors == DTP_CUDA_ERRORS) {
-        return DTP_FAIL(err, DTP_NOMEM, "backend cuda: more than %d kernels that check data",
-                        DTP_CUDA_ERRORS);
-    }
-    *out = &c->errors[c->n_errors++];
-    return DTP_OK;
-}
-
-static dtp_status cuda_record_of(dtp_backend *b, const dtp_step_record *host,
-                                 const dtp_step_record **out, dtp_err *err)
-{
-    dtp_cuda *c = dtp_cuda_of(b);
-    int32_t i = 0;
-    while (i < c->n_records && c->record_hosts[i] != host) {
-        i++;
-    }
-    if (i == DTP_CUDA_RECORDS) {
-        return DTP_FAIL(err, DTP_NOMEM, "backend cuda: more than %d runners", DTP_CUDA_RECORDS);
-    }
-    c->n_records = i == c->n_records ? i + 1 : c->n_records;
-    c->record_hosts[i] = host;
-    *out = &c->records[i];
-    return DTP_OK;
-}
-
-static dtp_status cuda_record_put(dtp_backend *b, const dtp_step_record *host, dtp_err *err)
-{
-    const dtp_step_record *device = NULL;
-    DTP_TRY(cuda_record_of(b, host, &device, err));
-    dtp_cuda *c = dtp_cuda_of(b);
-    /* of pageable memory: read before the call returns */
-    DTP_CUDA_TRY(err, cudaMemcpyAsync(c->records + (device - c->records), host, sizeof *host,
-                                      cudaMemcpyHostToDevice, c->compute));
+    const dtp_cuda *c = dtp_cuda_of(b);
+    DTP_CUDA_TRY(err, cudaStreamSynchronize(c->copy));
+    DTP_CUDA_TRY(err, cudaStreamSynchronize(c->compute));
+    DTP_CUDA_TRY(err, cudaStreamSynchronize(c->comm));
     return DTP_OK;
 }
 
@@ -136,12 +86,13 @@ static void cuda_destroy(dtp_backend *b)
     if (c->blas != NULL) {
         (void)cublasLtDestroy(c->blas);
     }
-    if (c->compute != NULL) {
-        (void)cudaStreamDestroy(c->compute);
+    const cudaStream_t queues[] = {c->compute, c->comm, c->copy};
+    for (int32_t i = 0; i < 3; i++) {
+        if (queues[i] != NULL) {
+            (void)cudaStreamDestroy(queues[i]);
+        }
     }
     (void)cudaFree(c->blas_workspace);
-    (void)cudaFree(c->records);
-    (void)cudaFreeHost(c->errors);
     free(c);
 }
 
@@ -158,10 +109,7 @@ static const dtp_backend_ops cuda_ops = {
     .scale = dtp_cuda_scale,
     .describe = cuda_describe,
     .sync = cuda_sync,
-    .queue = cuda_queue,
-    .error_word = cuda_error_word,
-    .record_of = cuda_record_of,
-    .record_put = cuda_record_put,
+    .queue = &dtp_cuda_queue,
     .destroy = cuda_destroy,
 };
 
@@ -169,33 +117,44 @@ static dtp_status open(dtp_cuda *c, dtp_err *err)
 {
     DTP_CUDA_TRY(err, cudaSetDevice(c->device));
     DTP_CUDA_TRY(err, cudaStreamCreateWithFlags(&c->compute, cudaStreamNonBlocking));
-    void *records = NULL, *errors = NULL;
-    DTP_CUDA_TRY(err, cudaMalloc(&records, DTP_CUDA_RECORDS * sizeof *c->records));
-    c->records = records;
-    DTP_CUDA_TRY(err, cudaMallocHost(&errors, DTP_CUDA_ERRORS * sizeof *c->errors));
-    c->errors = errors;
-    memset(errors, 0, DTP_CUDA_ERRORS * sizeof *c->errors);
+    DTP_CUDA_TRY(err, cudaStreamCreateWithFlags(&c->comm, cudaStreamNonBlocking));
+    DTP_CUDA_TRY(err, cudaStreamCreateWithFlags(&c->copy, cudaStreamNonBlocking));
     return cublasLtCreate(&c->blas) == CUBLAS_STATUS_SUCCESS
                ? DTP_OK
                : DTP_FAIL(err, DTP_INTERNAL, "backend cuda: cuBLASLt cannot be used on device %d",
                           c->device);
 }
 
-dtp_status dtp_backend_cuda_create(int32_t device, dtp_backend **out, dtp_err *err)
+/* Without a driver its version is 0, and the count fails as with one that is too old. */
+static dtp_status count_devices(int *n, dtp_err *err)
+{
+    const cudaError_t code = cudaGetDeviceCount(n);
+    int driver = 0;
+    if (code == cudaSuccess && *n > 0) {
+        return DTP_OK;
+    }
+    if (code != cudaErrorNoDevice && cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "backend cuda: there is no NVIDIA driver on this machine");
+    }
+    return code == cudaSuccess || code == cudaErrorNoDevice
+               ? DTP_FAIL(err, DTP_UNSUPPORTED,
+                          "backend cuda: there is no GPU on this machine, or "
+                          "CUDA_VISIBLE_DEVICES hides it")
+               : DTP_FAIL(err, DTP_UNSUPPORTED, "backend cuda: the GPUs cannot be used: %s",
+                          cudaGetErrorString(code));
+}
+
+dtp_status dtp_backend_cuda_create(int32_t local_rank, dtp_backend **out, dtp_err *err)
 {
     int n = 0;
     DTP_TRY(DTP_NOT_NULL(err, out));
-    const cudaError_t found = cudaGetDeviceCount(&n);
-    if (found != cudaSuccess || device < 0 || device >= n) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "backend cuda: device %d of %d: %s", device, n,
-                        found != cudaSuccess ? cudaGetErrorString(found)
-                                             : "there is no such device");
-    }
+    DTP_TRY(count_devices(&n, err));
     dtp_cuda *c = calloc(1, sizeof *c);
     DTP_TRY(DTP_MEMORY(err, c));
     c->base.ops = &cuda_ops;
     c->base.threads = 1;
-    c->device = device;
+    c->device = local_rank % n;
     const dtp_status s = open(c, err);
     if (s != DTP_OK) {
         cuda_destroy(&c->base);

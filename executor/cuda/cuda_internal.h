@@ -7,20 +7,13 @@
 
 #include "executor/cuda/cuda.h"
 
-enum { DTP_CUDA_RECORDS = 64, DTP_CUDA_ERRORS = 4096 };
-
 typedef struct dtp_cuda {
     dtp_backend base;
     int32_t device;
-    cudaStream_t compute;
+    cudaStream_t compute, comm, copy; /* kernels; collectives; feeds */
     cublasLtHandle_t blas;
     void *blas_workspace; /* of cuBLASLt, from the first product that is bound on */
     bool tf32; /* products of f32 round their operands to tf32; read when calls are bound */
-    dtp_step_record *records; /* in device memory */
-    const dtp_step_record *record_hosts[DTP_CUDA_RECORDS];
-    int32_t n_records;
-    dtp_error_word *errors; /* in pinned memory */
-    int32_t n_errors;
 } dtp_cuda;
 
 static inline dtp_cuda *dtp_cuda_of(dtp_backend *b)
@@ -31,6 +24,8 @@ static inline dtp_cuda *dtp_cuda_of(dtp_backend *b)
 /* The status of a call of the CUDA runtime: DTP_NOMEM, or DTP_INTERNAL naming the call. */
 dtp_status dtp_cuda_status(cudaError_t code, const char *call, dtp_err *err) DTP_MUST_CHECK;
 #define DTP_CUDA_TRY(err, call) DTP_TRY(dtp_cuda_status(call, #call, err))
+
+extern const dtp_queue_ops dtp_cuda_queue; /* queue.c */
 
 /* Slots of dtp_backend_ops (staging.c); they are put on the compute queue. */
 dtp_status dtp_cuda_pack(dtp_backend *b, const dtp_view *src, int32_t axis, int32_t parts,

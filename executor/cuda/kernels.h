@@ -17,8 +17,19 @@
 /* X(family) stands for the kernels dtp_cuda_<family>[] of a file, ended by one without an op. */
 #define DTP_CUDA_FAMILIES(X)                                                                       \
     X(attention)                                                                                   \
+    X(cross_entropy)                                                                               \
     X(einsum)                                                                                      \
-    X(shape)
+    X(elementwise)                                                                                 \
+    X(fused)                                                                                       \
+    X(lookup)                                                                                      \
+    X(norm)                                                                                        \
+    X(optimizer)                                                                                   \
+    X(random)                                                                                      \
+    X(reduce)                                                                                      \
+    X(rope)                                                                                        \
+    X(row_stats)                                                                                   \
+    X(shape)                                                                                       \
+    X(softmax)
 #define DTP_CUDA_DECLARE(family) extern const dtp_kernel dtp_cuda_##family[];
 DTP_CUDA_FAMILIES(DTP_CUDA_DECLARE)
 
@@ -35,6 +46,10 @@ dtp_status dtp_cuda_nest_of(const dtp_nest *nest, dtp_cuda_nest *out, dtp_err *e
 dtp_status dtp_cuda_view_copy(cudaStream_t queue, const dtp_ttype *shape, const dtp_view *dst,
                               int64_t dst_at, const dtp_view *src, int64_t src_at,
                               dtp_err *err) DTP_MUST_CHECK;
+/* The same of sizes and strides as given: strides[0] of dst, strides[1] of src. */
+dtp_status dtp_cuda_strided_copy(cudaStream_t queue, int32_t n_dims, const int64_t *sizes,
+                                 const int64_t (*strides)[DTP_NEST_DIMS], int64_t elem_bytes,
+                                 void *dst, const void *src, dtp_err *err) DTP_MUST_CHECK;
 
 /* Zeroed memory for the state of a kernel (`bind`). */
 #define DTP_CUDA_STATE(arena, state, pointer, err)                                                 \

@@ -1,9 +1,20 @@
-/* Staging copies (executor/device/backend.h) and copies between views. */
+/* Staging copies (executor/device/backend.h), copies between views, and what kernels share. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/safe_int.h"
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/kernels/copy.h"
+#include "executor/cuda/kernels/elementwise.h"
+
+dtp_status dtp_cuda_status(cudaError_t code, const char *call, dtp_err *err)
+{
+    if (code == cudaSuccess) {
+        return DTP_OK;
+    }
+    return DTP_FAIL(err, code == cudaErrorMemoryAllocation ? DTP_NOMEM : DTP_INTERNAL, "%.200s: %s",
+                    call, cudaGetErrorString(code));
+}
 
 dtp_status dtp_cuda_nest_of(const dtp_nest *nest, dtp_cuda_nest *out, dtp_err *err)
 {
@@ -25,21 +36,46 @@ dtp_status dtp_cuda_nest_of(const dtp_nest *nest, dtp_cuda_nest *out, dtp_err *e
     return DTP_OK;
 }
 
+/* Dims are walked in the order in which they lie in dst. */
+dtp_status dtp_cuda_strided_copy(cudaStream_t queue, int32_t n_dims, const int64_t *sizes,
+                                 const int64_t (*strides)[DTP_NEST_DIMS], int64_t elem_bytes,
+                                 void *dst, const void *src, dtp_err *err)
+{
+    int64_t size[DTP_NEST_DIMS], stride[2][DTP_NEST_DIMS];
+    dtp_nest nest;
+    dtp_cuda_nest device;
+    for (int32_t i = 0; i < n_dims; i++) {
+        int32_t at = i;
+        for (; at > 0 && llabs(stride[0][at - 1]) < llabs(strides[0][i]); at--) {
+            size[at] = size[at - 1];
+            stride[0][at] = stride[0][at - 1];
+            stride[1][at] = stride[1][at - 1];
+        }
+        size[at] = sizes[i];
+        stride[0][at] = strides[0][i];
+        stride[1][at] = strides[1][i];
+    }
+    dtp_nest_raw(&nest, n_dims, size, 2, (const int64_t(*)[DTP_NEST_DIMS])stride);
+    DTP_TRY(dtp_cuda_nest_of(&nest, &device, err));
+    if (device.total > 0) {
+        DTP_CUDA_TRY(err, dtp_cuda_copy(queue, &device, (int32_t)elem_bytes, dst, src));
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_cuda_view_copy(cudaStream_t queue, const dtp_ttype *shape, const dtp_view *dst,
                               int64_t dst_at, const dtp_view *src, int64_t src_at, dtp_err *err)
 {
-    const dtp_view *views[] = {dst, src};
     const int64_t bytes = dtp_dtype_bytes(dst->local.dtype);
-    dtp_nest nest;
-    dtp_cuda_nest device;
-    dtp_nest_make(&nest, shape->rank, shape->dims, 2, views);
-    DTP_TRY(dtp_cuda_nest_of(&nest, &device, err));
-    if (device.total > 0) {
-        DTP_CUDA_TRY(err, dtp_cuda_copy(queue, &device, (int32_t)bytes,
-                                        (char *)dst->data + dst_at * bytes,
-                                        (const char *)src->data + src_at * bytes));
+    int64_t sizes[DTP_MAX_RANK], strides[2][DTP_NEST_DIMS];
+    for (int32_t i = 0; i < shape->rank; i++) {
+        sizes[i] = shape->dims[i].size;
+        strides[0][i] = dtp_view_stride(dst, shape->dims[i].id);
+        strides[1][i] = dtp_view_stride(src, shape->dims[i].id);
     }
-    return DTP_OK;
+    return dtp_cuda_strided_copy(
+        queue, shape->rank, sizes, (const int64_t(*)[DTP_NEST_DIMS])strides, bytes,
+        (char *)dst->data + dst_at * bytes, (const char *)src->data + src_at * bytes, err);
 }
 
 /* ---- chunks of an axis ---- */
@@ -110,9 +146,15 @@ dtp_status dtp_cuda_scale(dtp_backend *b, const dtp_view *src, double factor, co
         return DTP_FAIL(err, DTP_UNSUPPORTED, "scaling %s", dtp_dtype_name(src->local.dtype));
     }
     if (n > 0) {
-        DTP_CUDA_TRY(err,
-                     dtp_cuda_scale_elements(dtp_cuda_of(b)->compute, n, (int32_t)src->local.dtype,
-                                             factor, dst->data, src->data));
+        const int32_t dtype = (int32_t)src->local.dtype;
+        const dtp_cuda_elementwise_call scale = {
+            .nest = {.rank = 1, .n_views = 2, .total = n, .size = {n}, .stride = {{1}, {1}}},
+            .op = DTP_CUDA_OP_scale,
+            .n_in = 1,
+            .dtype = {dtype, dtype},
+            .a = (float)factor};
+        const void *const in[DTP_CUDA_OPERANDS] = {src->data};
+        DTP_CUDA_TRY(err, dtp_cuda_elementwise_run(dtp_cuda_of(b)->compute, &scale, dst->data, in));
     }
     return DTP_OK;
 }

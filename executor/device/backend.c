@@ -108,38 +108,48 @@ dtp_status dtp_backend_bind(dtp_backend *b, const dtp_kernel_args *args, dtp_are
     DTP_TRY(DTP_NOT_NULL(err, b, args, arena, out));
     DTP_TRY(dtp_backend_kernel(b, args->call, &k, err));
     *out = (dtp_bound_kernel){.run = k->run, .args = *args};
-    out->args.error = &out->error;
+    out->args.error = args->error != NULL ? args->error : &out->error;
     out->args.backend = b;
-    out->args.queue = NULL;
-    if (b->ops->queue != NULL) {
-        out->args.queue = b->ops->queue(b);
-        DTP_TRY(b->ops->record_of(b, args->record, &out->args.record, err));
-        if ((args->call->op->flags & DTP_OP_CHECKS_DATA) != 0) {
-            DTP_TRY(b->ops->error_word(b, &out->args.error, err));
-        }
-    }
+    out->args.queue = b->ops->queue != NULL ? b->ops->queue->compute(b) : NULL;
     out->args.threads = b->threads;
     return k->bind != NULL ? k->bind(&out->args, arena, &out->args.state, err) : DTP_OK;
 }
 
+dtp_status dtp_bound_kernel_judge(const dtp_bound_kernel *k, const dtp_error_word *found,
+                                  dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, k, found));
+    return found->code == DTP_DATA_OK
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_RANGE, "%s: %s %lld is not in [0, %lld)", k->args.call->op->name,
+                          found->code == DTP_DATA_LABEL ? "label" : "id", (long long)found->value,
+                          (long long)found->limit);
+}
+
 dtp_status dtp_bound_kernel_check(dtp_bound_kernel *k, dtp_err *err)
 {
+    static const dtp_error_word nothing = {0};
     DTP_TRY(DTP_NOT_NULL(err, k));
-    const dtp_error_word found = *k->args.error;
-    if (found.code == DTP_DATA_OK) {
-        return DTP_OK;
+    dtp_backend *b = k->args.backend;
+    dtp_error_word found = nothing;
+    if (b->ops->sync != NULL) {
+        DTP_TRY(b->ops->sync(b, err));
     }
-    k->args.error->code = DTP_DATA_OK;
-    return DTP_FAIL(err, DTP_RANGE, "%s: %s %lld is not in [0, %lld)", k->args.call->op->name,
-                    found.code == DTP_DATA_LABEL ? "label" : "id", (long long)found.value,
-                    (long long)found.limit);
+    if (k->args.error == &k->error) {
+        found = k->error;
+        k->error = nothing;
+    } else {
+        DTP_TRY(b->ops->download(b, &found, k->args.error, sizeof found, err));
+        DTP_TRY(b->ops->upload(b, k->args.error, &nothing, sizeof nothing, err));
+    }
+    return dtp_bound_kernel_judge(k, &found, err);
 }
 
 dtp_status dtp_bound_kernel_run(dtp_bound_kernel *k, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, k));
     DTP_TRY(k->run(&k->args, err));
-    return k->args.backend->ops->sync == NULL ? dtp_bound_kernel_check(k, err) : DTP_OK;
+    return k->args.backend->ops->queue == NULL ? dtp_bound_kernel_check(k, err) : DTP_OK;
 }
 
 void dtp_backend_say(const dtp_backend *b, const dtp_ctx *ctx)

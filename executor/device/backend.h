@@ -6,6 +6,7 @@
 
 #include "core/graph/op.h"
 #include "dtp/device_mesh.h"
+#include "executor/device/queue.h"
 #include "executor/device/scratch.h"
 
 /* A device that a machine file describes. */
@@ -37,18 +38,10 @@ typedef struct dtp_backend_ops {
                         const dtp_view *dst, dtp_err *err);
     dtp_status (*scale)(dtp_backend *b, const dtp_view *src, double factor, const dtp_view *dst,
                         dtp_err *err);
-    /* OPTIONAL. Waits for queued work; NULL: kernels are synchronous. */
+    /* OPTIONAL, both or none. NULL: kernels, copies and staging copies are done when they return.
+     * Waits for all queued work. */
     dtp_status (*sync)(dtp_backend *b, dtp_err *err);
-    /* OPTIONAL, all four or none; with sync.
-     * The queue that kernels and staging copies are put on. */
-    dtp_queue *(*queue)(dtp_backend *b);
-    /* An error word that kernels can write and the host can read after sync. */
-    dtp_status (*error_word)(dtp_backend *b, dtp_error_word **out, dtp_err *err);
-    /* The device's copy of a record of steps, which kernels read; the same for the same `host`. */
-    dtp_status (*record_of)(dtp_backend *b, const dtp_step_record *host,
-                            const dtp_step_record **out, dtp_err *err);
-    /* Puts an update of that copy on the queue. *host may change once it returns. */
-    dtp_status (*record_put)(dtp_backend *b, const dtp_step_record *host, dtp_err *err);
+    const dtp_queue_ops *queue;
     /* OPTIONAL. What machine files say of the device; *out has its defaults (dtp_device_info). */
     dtp_status (*describe)(const dtp_backend *b, dtp_device_info *out, dtp_err *err);
     /* OPTIONAL. Logs, at level info, what it computes with. */
@@ -78,13 +71,17 @@ typedef struct dtp_bound_kernel {
 dtp_status dtp_backend_kernel(const dtp_backend *b, const dtp_op_call *call, const dtp_kernel **out,
                               dtp_err *err) DTP_MUST_CHECK;
 /* Finds and binds the kernel of args->call. Everything that args point to must stay as long as *out
- * is run; state, error, backend, queue and threads are filled in. */
+ * is run; state, backend, queue and threads are filled in. Record and error word are where kernels
+ * see them (dtp_step_state_link); without an error word the kernel gets its own. */
 dtp_status dtp_backend_bind(dtp_backend *b, const dtp_kernel_args *args, dtp_arena *arena,
                             dtp_bound_kernel *out, dtp_err *err) DTP_MUST_CHECK;
-/* What a kernel that has run found wrong in its data, once; DTP_RANGE. */
+/* What its error word says that it found wrong in its data: DTP_RANGE. */
+dtp_status dtp_bound_kernel_judge(const dtp_bound_kernel *k, const dtp_error_word *found,
+                                  dtp_err *err) DTP_MUST_CHECK;
+/* Waits for a kernel that was run, and judges it. */
 dtp_status dtp_bound_kernel_check(dtp_bound_kernel *k, dtp_err *err) DTP_MUST_CHECK;
-/* Runs it. Where kernels run when called, its data errors are reported too; else the caller checks
- * after ops->sync. */
+/* Runs it, or puts it on the queue. Where kernels run when called, its data errors are reported
+ * too; else the caller checks. */
 dtp_status dtp_bound_kernel_run(dtp_bound_kernel *k, dtp_err *err) DTP_MUST_CHECK;
 
 /* What it computes with, to the log (ops->say). */

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/graph/ops/fused_ops.h"
+#include "core/graph/ops/op_table.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
@@ -165,6 +167,62 @@ static dtp_status run_cast(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
+static double cast_value(double x, double y, double a, double b)
+{
+    (void)y, (void)a, (void)b;
+    return x;
+}
+
+#define FUSED_VALUE(name, ...) name##_value,
+static dtp_status run_fused(const dtp_kernel_args *args, dtp_err *err)
+{
+    static const value_fn functions[] = {DTP_FUSED_FUNCTIONS(FUSED_VALUE)};
+    dtp_fused_expr e;
+    DTP_TRY(dtp_fused_expr_of(args->call, &e, err));
+    dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
+    for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
+        double v[DTP_FUSED_IN + DTP_FUSED_STEPS] = {0};
+        for (int32_t i = 0; i < args->call->n_in; i++) {
+            v[i] = dtp_ref__get(&args->in[i], &l);
+        }
+        for (int32_t k = 0; k < e.n; k++) {
+            const dtp_fused_step *s = &e.step[k];
+            v[DTP_FUSED_IN + k] =
+                functions[s->function](v[s->arg[0]], v[s->arg[1]], s->constant, 0.0);
+        }
+        dtp_ref__set(&args->out[0], &l, v[DTP_FUSED_IN + e.n - 1]);
+        if (e.also >= 0) {
+            dtp_ref__set(&args->out[1], &l, v[DTP_FUSED_IN + e.also]);
+        }
+    }
+    return DTP_OK;
+}
+
+/* The expression, then the kernel of the norm. */
+static dtp_status run_fused_norm(const dtp_kernel_args *args, dtp_err *err)
+{
+    dtp_ttype types[3];
+    const dtp_op_call *call = args->call, expr = dtp_fused_norm_expression(call),
+                      norm = dtp_fused_norm_call(call, types);
+    const dtp_view *x = &args->out[call->n_out - 1];
+    dtp_view in[3] = {*x};
+    dtp_kernel_args part = *args;
+    const dtp_kernel *kernel = dtp_ref__norm;
+    for (int32_t i = 1; i < norm.n_in; i++) {
+        in[i] = args->in[expr.n_in + i - 1];
+    }
+    part.call = &expr;
+    part.out = x;
+    DTP_TRY(run_fused(&part, err));
+    part.call = &norm;
+    part.in = in;
+    part.out = args->out;
+    while (dtp_op_find(kernel->op) != norm.op) {
+        kernel++;
+    }
+    return kernel->run(&part, err);
+}
+
 static bool holds(const char *cmp, double a, double b)
 {
     if (strcmp(cmp, "lt") == 0) {
@@ -230,7 +288,13 @@ DTP_REF_ROW_KERNEL(any)
 DTP_REF_ROW_KERNEL(all)
 
 #define ROW(name, ...) {.op = #name, .run = run_##name},
-const dtp_kernel dtp_ref__elementwise[] = {
-    {.op = "cast", .run = run_cast},     {.op = "compare", .run = run_compare},
-    {.op = "select", .run = run_select}, {.op = "any", .run = run_any},
-    {.op = "all", .run = run_all},       UNARY(ROW) BINARY(ROW) ARITHMETIC(ROW){.op = NULL}};
+const dtp_kernel dtp_ref__elementwise[] = {{.op = "cast", .run = run_cast},
+                                           {.op = "compare", .run = run_compare},
+                                           {.op = "select", .run = run_select},
+                                           {.op = "any", .run = run_any},
+                                           {.op = "all", .run = run_all},
+                                           {.op = "fused_elementwise", .run = run_fused},
+                                           {.op = "fused_elementwise2", .run = run_fused},
+                                           {.op = "fused_layer_norm", .run = run_fused_norm},
+                                           {.op = "fused_rms_norm", .run = run_fused_norm},
+                                           UNARY(ROW) BINARY(ROW) ARITHMETIC(ROW){.op = NULL}};

@@ -15,6 +15,7 @@
     X(fill)                                                                                        \
     X(softmax)                                                                                     \
     X(norm)                                                                                        \
+    X(linear_loss)                                                                                 \
     X(lookup)                                                                                      \
     X(attention)                                                                                   \
     X(update)

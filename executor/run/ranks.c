@@ -8,6 +8,8 @@
 #include "executor/device/cpus.h"
 #include "executor/ref/ref.h"
 
+static const char CUDA[] = "cuda";
+
 dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **out, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, name, out));
@@ -17,7 +19,7 @@ dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **o
     if (strcmp(name, "ref") == 0) {
         return dtp_backend_ref_create(out, err);
     }
-    if (strcmp(name, "cuda") == 0) {
+    if (strcmp(name, CUDA) == 0) {
         return dtp_backend_cuda_create(0, out, err);
     }
     return DTP_FAIL(err, DTP_INVALID, "no backend '%s'; there are: cpu, ref, cuda", name);
@@ -35,6 +37,29 @@ static double timeout_of(const dtp_ranks_options *options)
     return options->timeout_s > 0 ? options->timeout_s : DTP_COMM_TIMEOUT_S;
 }
 
+/* Every rank has the device of its number on this machine; tensors move between devices. */
+static dtp_status run_on_cuda(dtp_comm *comm, const ranks *w, dtp_err *err)
+{
+    const dtp_transport of_comm = comm->transport;
+    dtp_backend *backend = NULL;
+    int32_t index, n;
+    DTP_TRY(dtp_comm_alike_here(comm, 0, &index, &n, err));
+    DTP_TRY(dtp_backend_cuda_create(index, &backend, err));
+    dtp_status s =
+        dtp_cuda_transport_create(comm, backend, w->options->transport, &comm->transport, err);
+    if (s == DTP_OK) {
+        s = w->body(comm, backend, w->user, err);
+        void (*tell)(dtp_transport *, const char *) = comm->transport.ops->abort;
+        if (s != DTP_OK && tell != NULL) {
+            tell(&comm->transport, err->msg);
+        }
+        comm->transport.ops->destroy(&comm->transport);
+    }
+    comm->transport = of_comm;
+    dtp_backend_destroy(backend);
+    return s;
+}
+
 static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
 {
     const ranks *w = user;
@@ -46,6 +71,9 @@ static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
     }
     comm->timeout_s = timeout_of(w->options);
     comm->ends = w->options->ends;
+    if (strcmp(w->options->backend, CUDA) == 0) {
+        return run_on_cuda(comm, w, err);
+    }
     DTP_TRY(dtp_backend_create(w->options->backend, threads, &backend, err));
     dtp_status s = w->body(comm, backend, w->user, err);
     dtp_backend_destroy(backend);
@@ -85,7 +113,8 @@ dtp_status dtp_ranks_run(const dtp_ranks_options *options, const dtp_mesh *mesh,
         const dtp_comm_reporter *reporter = w.options->reporter;
         dtp_comm *comm = NULL;
         DTP_TRY(dtp_comm_mpi_join(mesh, timeout_of(options), DTP_OK, reporter, &comm, err));
-        dtp_status s = dtp_comm_alike_here(comm, dtp_cpus_key(), &w.here, err);
+        int32_t index;
+        dtp_status s = dtp_comm_alike_here(comm, dtp_cpus_key(), &index, &w.here, err);
         if (s == DTP_OK) {
             s = run_rank(comm, &w, err);
         }

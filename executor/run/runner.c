@@ -1,6 +1,7 @@
 #include "executor/run/runner_internal.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "core/base/clock.h"
 #include "executor/comm/communicator.h"
@@ -39,8 +40,12 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
     r->comm = comm;
     r->borrowed = options->borrowed_memory;
     r->failure = options->failure;
-    r->record = dtp_step_record_init(0, 0);
-    dtp_status status = dtp_runner__bind_all(r, options->profile, err);
+    r->graphs = !options->no_graph && !options->profile;
+    dtp_status status = DTP_OK;
+    if (backend->ops->queue == NULL) {
+        status = DTP_NEW(arena, r->flights[0].raw, DTP_RUNNER_RAW, err);
+    }
+    status = status == DTP_OK ? dtp_runner__bind_all(r, options->profile, err) : status;
     if (status != DTP_OK) {
         dtp_runner_destroy(r);
         return status;
@@ -52,6 +57,8 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
 void dtp_runner_destroy(dtp_runner *r)
 {
     if (r != NULL) {
+        dtp_runner__close_queue(r);
+        dtp_step_state_free(&r->state);
         if (r->memory != NULL && !r->borrowed) {
             dtp_transport_free(&r->comm->transport, r->backend, r->memory, (size_t)r->memory_bytes);
         }
@@ -112,63 +119,37 @@ static dtp_status run_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__bo
     }
 }
 
-/* "rank 1: step 0: instruction 12 (exp, node 'h'): ..." */
-static void name_instr(const dtp_runner *r, const dtp_runner__bound *b, dtp_err *err)
+static void name_instr(const dtp_runner *r, int64_t step, int32_t i, dtp_err *err)
 {
-    const int32_t i = (int32_t)(b - r->instrs);
     const dtp_instr *instr = &r->program->instrs[i];
     dtp_err_prefix(err, "rank %d: step %" PRId64 ": instruction %d (%s, node '%s')", r->comm->rank,
-                   r->record.step, i, dtp_instr_name(instr),
-                   dtp_runner__node_name(r->program, instr));
+                   step, i, dtp_instr_name(instr), dtp_runner__node_name(r->program, instr));
 }
 
-/* Runs a kernel, or checks one that has run for errors in its data. A failure is noted, if the
- * caller wishes so, and the step goes on. */
-static dtp_status call_kernel(dtp_runner *r, dtp_runner__bound *b,
-                              dtp_status (*call)(dtp_bound_kernel *, dtp_err *), dtp_err *err)
+/* A failure of a kernel in `at`. It ends the step, or is noted if the caller wishes so. */
+static dtp_status note(dtp_runner *r, int64_t step, int32_t i, dtp_status status, dtp_err *at)
 {
-    if (r->failure == NULL) {
-        return call(&b->kernel, err);
-    }
-    const bool first = r->failure->code == DTP_OK;
-    const dtp_status status = call(&b->kernel, first ? r->failure : NULL);
-    if (status != DTP_OK && first) {
-        if (r->failure->code != status) {
-            (void)DTP_FAIL(r->failure, status, "%s", dtp_status_text(status));
+    if (status != DTP_OK && at != NULL) {
+        if (at->code != status) {
+            (void)DTP_FAIL(at, status, "%s", dtp_status_text(status));
         }
-        name_instr(r, b, r->failure);
+        name_instr(r, step, i, at);
     }
-    return DTP_OK;
+    return r->failure == NULL ? status : DTP_OK;
 }
 
-/* Waits for queued kernels, if the backend has a queue, and checks those from instruction *checked
- * up to `end` for errors in their data. */
-static dtp_status sync_kernels(dtp_runner *r, int32_t *checked, int32_t end, dtp_err *err)
+/* Where the next failure of a kernel is noted; NULL: there was one. */
+static dtp_err *noted_in(const dtp_runner *r, dtp_err *err)
 {
-    if (r->backend->ops->sync == NULL) {
-        return DTP_OK;
-    }
-    DTP_TRY(r->backend->ops->sync(r->backend, err));
-    for (; *checked < end; ++*checked) {
-        dtp_runner__bound *b = &r->instrs[*checked];
-        if (r->program->instrs[*checked].kind == DTP_INSTR_KERNEL) {
-            const dtp_status status = call_kernel(r, b, dtp_bound_kernel_check, err);
-            if (status != DTP_OK) {
-                name_instr(r, b, err);
-                return status;
-            }
-        }
-    }
-    return DTP_OK;
+    return r->failure == NULL ? err : r->failure->code == DTP_OK ? r->failure : NULL;
 }
 
-static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
-                            dtp_err *err)
+static dtp_status run_instr(dtp_runner *r, int32_t i, dtp_err *err)
 {
+    const dtp_instr *instr = &r->program->instrs[i];
+    dtp_runner__bound *b = &r->instrs[i];
     dtp_transport *t = &r->comm->transport;
     switch (instr->kind) {
-    case DTP_INSTR_KERNEL:
-        return call_kernel(r, b, dtp_bound_kernel_run, err);
     case DTP_INSTR_START:
         for (int32_t k = 0; k < instr->n_in; k++) {
             b->ends[k] = (dtp_coll_ends){b->in[k].data, b->out[k].data};
@@ -181,66 +162,183 @@ static dtp_status run_instr(dtp_runner *r, const dtp_instr *instr, dtp_runner__b
     }
 }
 
+/* Instructions [0, n) of a microbatch, one by one. */
+static dtp_status run_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dtp_err *err)
+{
+    const bool queue = r->backend->ops->queue != NULL;
+    const bool by_host = !queue || !r->comm->transport.caps.queued; /* collectives are timed */
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_instr_kind kind = r->program->instrs[i].kind;
+        const bool collective = kind == DTP_INSTR_START || kind == DTP_INSTR_WAIT;
+        if (r->watch.event != NULL) {
+            r->watch.event(r->watch.user, r, i, false);
+        }
+        if (queue && collective && by_host) {
+            DTP_TRY(r->backend->ops->sync(r->backend, err));
+        }
+        DTP_TRY(queue ? dtp_runner__mark(r, f, i, err) : DTP_OK);
+        const bool timed = by_host && (collective || (r->profile != NULL && !queue));
+        const double before = timed ? dtp_now_s() : 0;
+        if (kind == DTP_INSTR_KERNEL) {
+            dtp_err *at = noted_in(r, err);
+            const dtp_status run = dtp_bound_kernel_run(&r->instrs[i].kernel, at);
+            DTP_TRY(note(r, f->step, i, run, at));
+        } else {
+            const dtp_status run = run_instr(r, i, err);
+            if (run != DTP_OK) {
+                name_instr(r, f->step, i, err);
+                return run;
+            }
+        }
+        if (r->watch.event != NULL) {
+            r->watch.event(r->watch.user, r, i, true);
+        }
+        if (timed) {
+            const double s = dtp_now_s() - before;
+            f->times.comm_s += collective ? s : 0;
+            if (r->profile != NULL && !queue) {
+                r->profile[i] += s;
+            }
+        }
+    }
+    return queue ? dtp_runner__mark(r, f, n, err) : DTP_OK;
+}
+
+/* The same on a queue, as a graph where that can be. */
+static dtp_status put_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dtp_err *err)
+{
+    const dtp_queue_ops *queue = r->backend->ops->queue;
+    const int32_t j = r->state.record.microbatch;
+    const dtp_transport_caps caps = r->comm->transport.caps;
+    if (!r->graphs || !r->ran[j] || r->watch.event != NULL ||
+        (r->n_stats > 0 && !(caps.queued && caps.captured))) {
+        r->ran[j] = true;
+        return run_instrs(r, f, n, err);
+    }
+    f->marked = false;
+    if (r->recordings[j] == NULL) {
+        DTP_TRY(queue->recording_begin(r->backend, err));
+        r->recording = true;
+        const dtp_status status = run_instrs(r, f, n, err);
+        r->recording = false;
+        if (status != DTP_OK) {
+            (void)queue->recording_end(r->backend, NULL, NULL);
+            return status;
+        }
+        DTP_TRY(queue->recording_end(r->backend, &r->recordings[j], err));
+    }
+    return queue->recording_put(r->backend, r->recordings[j], err);
+}
+
+/* The step that is being started. */
+static dtp_runner__flight *next_flight(dtp_runner *r)
+{
+    return &r->flights[r->n_ended % dtp_runner_ahead(r)];
+}
+
+dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
+                                 dtp_err *err)
+{
+    const dtp_program *p = r->program;
+    const bool last = microbatch + 1 == dtp_program_microbatches(p);
+    const int32_t n = last ? p->n_instrs : dtp_program_body(p);
+    const dtp_queue_ops *queue = r->backend->ops->queue;
+    dtp_runner__flight *f = next_flight(r);
+    if (r->n_ended - r->n_finished >= dtp_runner_ahead(r)) {
+        return DTP_FAIL(err, DTP_INVALID, "step %" PRId64 ": %d steps are not finished", step,
+                        dtp_runner_ahead(r));
+    }
+    const double start = dtp_now_s();
+    if (microbatch == 0) {
+        f->step = step;
+        f->times = (dtp_runner_times){0};
+        f->marked = true;
+        DTP_TRY(queue != NULL ? queue->event_put(r->backend, DTP_QUEUE_COMPUTE, f->begin, err)
+                              : DTP_OK);
+    }
+    dtp_runner__shift(r, microbatch);
+    r->state.record.seed = seed;
+    r->state.record.step = step;
+    DTP_TRY(dtp_step_state_put(&r->state, err));
+    DTP_TRY(queue != NULL ? put_instrs(r, f, n, err) : run_instrs(r, f, n, err));
+    f->times.total_s += dtp_now_s() - start;
+    return DTP_OK;
+}
+
+dtp_status dtp_runner_end(dtp_runner *r, dtp_value_id read, dtp_err *err)
+{
+    dtp_backend *b = r->backend;
+    const dtp_queue_ops *queue = b->ops->queue;
+    dtp_runner__flight *f = next_flight(r);
+    const size_t bytes =
+        read >= 0 ? (size_t)dtp_dtype_bytes(r->program->values[read].type.dtype) : 0;
+    const void *from = read >= 0 ? r->views[read].data : NULL;
+    if (queue == NULL) {
+        DTP_TRY(bytes > 0 ? b->ops->download(b, f->raw, from, bytes, err) : DTP_OK);
+    } else {
+        const size_t n = (size_t)r->state.used_words * sizeof *r->state.words;
+        char *words = f->raw + DTP_RUNNER_RAW;
+        DTP_TRY(queue->copy(b, DTP_QUEUE_COMPUTE, f->raw, from, bytes, err));
+        DTP_TRY(queue->copy(b, DTP_QUEUE_COMPUTE, words, r->state.words, n, err));
+        DTP_TRY(queue->copy(b, DTP_QUEUE_COMPUTE, r->state.words, words + n, n, err));
+        DTP_TRY(queue->event_put(b, DTP_QUEUE_COMPUTE, f->end, err));
+    }
+    r->n_ended++;
+    return DTP_OK;
+}
+
+/* What the kernels of a step on a queue noted in their error words. */
+static dtp_status judge(dtp_runner *r, const dtp_runner__flight *f, dtp_err *err)
+{
+    for (int32_t i = 0; i < r->program->n_instrs; i++) {
+        dtp_bound_kernel *k = &r->instrs[i].kernel;
+        if (r->program->instrs[i].kind != DTP_INSTR_KERNEL || k->args.error == &k->error) {
+            continue;
+        }
+        dtp_error_word found;
+        memcpy(&found,
+               f->raw + DTP_RUNNER_RAW + (size_t)(k->args.error - r->state.words) * sizeof found,
+               sizeof found);
+        if (found.code != DTP_DATA_OK) {
+            dtp_err *at = noted_in(r, err);
+            DTP_TRY(note(r, f->step, i, dtp_bound_kernel_judge(k, &found, at), at));
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_runner_finish(dtp_runner *r, dtp_runner_times *times, void *raw, dtp_err *err)
+{
+    dtp_runner__flight *f = &r->flights[r->n_finished % dtp_runner_ahead(r)];
+    if (r->n_finished == r->n_ended) {
+        return DTP_FAIL(err, DTP_INVALID, "there is no step to finish");
+    }
+    if (r->backend->ops->queue != NULL) {
+        DTP_TRY(dtp_runner__await(r, f, err));
+    }
+    f->times.compute_s = f->times.total_s - f->times.comm_s;
+    *times = f->times;
+    if (raw != NULL) {
+        memcpy(raw, f->raw, DTP_RUNNER_RAW);
+    }
+    r->n_finished++;
+    return r->backend->ops->queue != NULL ? judge(r, f, err) : DTP_OK;
+}
+
 dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runner_times *times,
                            dtp_err *err)
 {
     *times = (dtp_runner_times){0};
     for (int32_t j = 0; j < dtp_program_microbatches(r->program); j++) {
-        DTP_TRY(dtp_runner_microbatch(r, seed, step, j, times, err));
+        DTP_TRY(dtp_runner_microbatch(r, seed, step, j, err));
     }
-    return DTP_OK;
+    DTP_TRY(dtp_runner_end(r, -1, err));
+    return dtp_runner_finish(r, times, NULL, err);
 }
 
-dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
-                                 dtp_runner_times *times, dtp_err *err)
+int32_t dtp_runner_ahead(const dtp_runner *r)
 {
-    const dtp_program *p = r->program;
-    const bool last = microbatch + 1 == dtp_program_microbatches(p);
-    const int32_t n_instrs = last ? p->n_instrs : dtp_program_body(p);
-    int32_t checked = 0;
-    double start = dtp_now_s(), before = start, comm_s = 0;
-    dtp_runner__shift(r, microbatch);
-    r->record.seed = seed;
-    r->record.step = step;
-    if (r->backend->ops->record_put != NULL) {
-        DTP_TRY(r->backend->ops->record_put(r->backend, &r->record, err));
-    }
-    for (int32_t i = 0; i < n_instrs; i++) {
-        const dtp_instr *instr = &p->instrs[i];
-        dtp_runner__bound *b = &r->instrs[i];
-        bool collective = instr->kind == DTP_INSTR_START || instr->kind == DTP_INSTR_WAIT;
-        if (r->watch.event != NULL) {
-            r->watch.event(r->watch.user, r, i, false);
-        }
-        if (collective || r->profile != NULL) {
-            DTP_TRY(sync_kernels(r, &checked, i, err));
-        }
-        if (collective) {
-            before = dtp_now_s();
-        }
-        const dtp_status status = run_instr(r, instr, b, err);
-        if (status != DTP_OK) {
-            name_instr(r, b, err);
-            return status;
-        }
-        if (r->watch.event != NULL) {
-            r->watch.event(r->watch.user, r, i, true);
-        }
-        if (collective || r->profile != NULL) {
-            double after = dtp_now_s();
-            comm_s += collective ? after - before : 0;
-            if (r->profile != NULL) {
-                r->profile[i] += after - before;
-            }
-            before = after;
-        }
-    }
-    DTP_TRY(sync_kernels(r, &checked, n_instrs, err));
-    double total = dtp_now_s() - start;
-    times->total_s += total;
-    times->compute_s += total - comm_s;
-    times->comm_s += comm_s;
-    return DTP_OK;
+    return r->backend->ops->queue != NULL ? DTP_RUNNER_AHEAD : 1;
 }
 
 /* ---- what is known ---- */
@@ -252,7 +350,7 @@ void dtp_runner_set_watch(dtp_runner *r, dtp_runner_watch watch)
 
 dtp_step_record *dtp_runner_record(dtp_runner *r)
 {
-    return &r->record;
+    return &r->state.record;
 }
 
 const dtp_view *dtp_runner_view(const dtp_runner *r, dtp_value_id v)

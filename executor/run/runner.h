@@ -32,6 +32,7 @@ typedef struct dtp_runner_watch {
 typedef struct dtp_runner_options {
     bool profile;         /* keep the time of every instruction */
     bool borrowed_memory; /* the arena is the caller's, given by dtp_runner_set_memory */
+    bool no_graph;        /* on a queue, put every instruction there in every step */
     /* Where the first failure of a kernel is noted. The step goes on, on what the kernel left, so
      * that the peers are not left alone in a collective. Borrowed; the caller clears it before a
      * step. NULL: the step ends with the failure. */
@@ -63,14 +64,31 @@ dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runner_times *times,
                            dtp_err *err) DTP_MUST_CHECK;
 
-/* Runs one microbatch of a step, 0 <= microbatch < dtp_program_microbatches; the last one
- * ends the step. They are run in order, each after its inputs were filled. Views give kernels the
- * sizes of the whole batch and the microbatch's place in it. Adds to *times. Without microbatches
- * microbatch 0 is the step. */
-dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
-                                 dtp_runner_times *times, dtp_err *err) DTP_MUST_CHECK;
+/* The same in parts: the microbatches of a step, `end`, and `finish`. Where kernels run on a queue
+ * the first two only put work there; the next steps may be put there before one is finished, up to
+ * dtp_runner_ahead unfinished ones.
+ *
+ * On a queue whose transport is queued the second run of a microbatch is recorded as a graph, and
+ * later ones put the graph there, until a buffer lies elsewhere. Not with no_graph, with a profile,
+ * while somebody watches, or when the transport cannot be recorded. */
 
-/* From the next step on; event NULL: nobody watches. */
+/* Runs one microbatch of a step, 0 <= microbatch < dtp_program_microbatches, in order, each after
+ * its inputs were filled. Views give kernels the sizes of the whole batch and the microbatch's
+ * place in it. Without microbatches microbatch 0 is the step. */
+dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
+                                 dtp_err *err) DTP_MUST_CHECK;
+/* Ends a step after its last microbatch. The first element of value `read`, which is kept, is
+ * noted; -1: none. */
+dtp_status dtp_runner_end(dtp_runner *r, dtp_value_id read, dtp_err *err) DTP_MUST_CHECK;
+/* Waits for the oldest step that was ended and not finished, and checks what its kernels found in
+ * their data. `raw`: 8 bytes, the element as it is. */
+dtp_status dtp_runner_finish(dtp_runner *r, dtp_runner_times *times, void *raw,
+                             dtp_err *err) DTP_MUST_CHECK;
+/* 1, or 2 on a queue. */
+int32_t dtp_runner_ahead(const dtp_runner *r);
+
+/* From the next step on; event NULL: nobody watches. On a queue instructions are watched as they
+ * are put there. */
 void dtp_runner_set_watch(dtp_runner *r, dtp_runner_watch watch);
 
 /* The record of its steps, for the scalars that a caller may set; seed, step and microbatch are

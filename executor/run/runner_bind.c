@@ -69,8 +69,14 @@ static dtp_status sort_moving(dtp_runner *r, dtp_err *err)
 
 static void place_moving(dtp_runner *r, int32_t buffer, void *data)
 {
+    bool moved = false;
     for (int32_t i = r->moving_start[buffer]; i < r->moving_start[buffer + 1]; i++) {
-        *r->moving[i].pointer = data == NULL ? NULL : (char *)data + r->moving[i].inside;
+        void *to = data == NULL ? NULL : (char *)data + r->moving[i].inside;
+        moved = moved || *r->moving[i].pointer != to;
+        *r->moving[i].pointer = to;
+    }
+    if (moved) {
+        dtp_runner__forget(r);
     }
 }
 
@@ -87,11 +93,11 @@ void dtp_runner_set_memory(dtp_runner *r, void *memory)
 
 void dtp_runner__shift(dtp_runner *r, int32_t microbatch)
 {
-    const int64_t by = (int64_t)microbatch - r->record.microbatch;
+    const int64_t by = (int64_t)microbatch - r->state.record.microbatch;
     for (int32_t i = 0; i < r->n_shifted; i++) {
         *r->shifted[i].offset += by * r->shifted[i].part;
     }
-    r->record.microbatch = microbatch;
+    r->state.record.microbatch = microbatch;
 }
 
 static dtp_status bind_value(dtp_runner *r, dtp_value_id v, dtp_err *err)
@@ -172,7 +178,8 @@ static dtp_status bind_kernel(dtp_runner *r, const dtp_instr *instr, dtp_runner_
     memcpy(in + n_in, types.out, n_out * sizeof *in);
     b->call.in = in;
     b->call.out = in + n_in;
-    dtp_kernel_args args = {.call = &b->call, .in = b->in, .out = b->out, .record = &r->record};
+    dtp_kernel_args args = {.call = &b->call, .in = b->in, .out = b->out};
+    dtp_step_state_link(&r->state, &args);
     if (instr->workspace >= 0) {
         args.workspace = r->views[instr->workspace].data;
         args.workspace_bytes = r->program->values[instr->workspace].bytes;
@@ -306,6 +313,12 @@ dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err)
         r->memory = memory;
         r->memory_bytes = p->peak_bytes;
     }
+    int32_t n_words = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        n_words += p->instrs[i].kind == DTP_INSTR_KERNEL &&
+                   (p->instrs[i].op->flags & DTP_OP_CHECKS_DATA) != 0;
+    }
+    DTP_TRY(dtp_step_state_init(&r->state, r->backend, n_words, err));
     for (dtp_value_id v = 0; v < p->n_values; v++) {
         DTP_TRY(bind_value(r, v, err));
         bool fed = p->values[v].kind == DTP_VALUE_RESIDENT || p->values[v].kind == DTP_VALUE_INPUT;
@@ -319,5 +332,6 @@ dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err)
                                  dtp_runner__node_name(p, &p->instrs[i])));
     }
     DTP_TRY(sort_moving(r, err));
-    return count_collectives(r, err);
+    DTP_TRY(count_collectives(r, err));
+    return r->backend->ops->queue != NULL ? dtp_runner__open_queue(r, err) : DTP_OK;
 }

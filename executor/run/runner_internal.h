@@ -2,6 +2,7 @@
 #ifndef DTP_EXECUTOR_RUN_RUNNER_INTERNAL_H
 #define DTP_EXECUTOR_RUN_RUNNER_INTERNAL_H
 
+#include "executor/device/step_state.h"
 #include "executor/run/runner.h"
 
 /* One instruction bound to this rank: views instead of ids, bound kernel instead of op name. */
@@ -30,6 +31,20 @@ typedef struct dtp_runner__shifted {
     int64_t part; /* rows of a microbatch */
 } dtp_runner__shifted;
 
+enum { DTP_RUNNER_AHEAD = 2, DTP_RUNNER_RAW = 8 };
+
+/* A step from its first microbatch until it is finished. */
+typedef struct dtp_runner__flight {
+    int64_t step;
+    dtp_runner_times times;
+    char *raw; /* DTP_RUNNER_RAW bytes: the element that is read; on a queue, error words follow,
+                and as many bytes of zeros */
+    /* On a queue: */
+    dtp_event *begin, *end;
+    dtp_event **marks; /* before instruction i of microbatch j: j (n_instrs + 1) + i; NULL: none */
+    bool marked;       /* its marks were put there */
+} dtp_runner__flight;
+
 struct dtp_runner {
     const dtp_program *program;
     dtp_backend *backend;
@@ -44,8 +59,13 @@ struct dtp_runner {
     int32_t *moving_start;      /* by buffer; n_values + 2 entries */
     int32_t n_shifted, cap_shifted;
     dtp_runner__shifted *shifted;
-    dtp_step_record record; /* of the microbatch that runs; views are shifted to it */
-    dtp_view *views;        /* by value id */
+    dtp_step_state state; /* record of the microbatch that runs; views are shifted to it */
+    dtp_runner__flight flights[DTP_RUNNER_AHEAD];
+    int64_t n_ended, n_finished; /* steps */
+    bool graphs, recording;
+    dtp_recording **recordings; /* by microbatch; NULL: there is none yet */
+    bool *ran;                  /* by microbatch: as it is bound now */
+    dtp_view *views;            /* by value id */
     dtp_runner__bound *instrs;
     double *profile;
     dtp_runner_watch watch;
@@ -57,6 +77,16 @@ struct dtp_runner {
 const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i);
 /* Takes memory, binds every value and instruction; r has program, backend, communicator, arena. */
 dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err) DTP_MUST_CHECK;
+/* Events, host memory and graphs of a backend with a queue. */
+dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
+void dtp_runner__close_queue(dtp_runner *r);
+/* Addresses have changed: forgets the graphs. */
+void dtp_runner__forget(dtp_runner *r);
+/* Puts an event before instruction i on the queue, where times are taken from it. */
+dtp_status dtp_runner__mark(dtp_runner *r, dtp_runner__flight *f, int32_t i,
+                            dtp_err *err) DTP_MUST_CHECK;
+/* Waits for the end of a step on a queue, and takes its times. */
+dtp_status dtp_runner__await(dtp_runner *r, dtp_runner__flight *f, dtp_err *err) DTP_MUST_CHECK;
 /* Points the views of microbatches at a microbatch. */
 void dtp_runner__shift(dtp_runner *r, int32_t microbatch);
 

@@ -107,7 +107,7 @@ static dtp_status initialise(dtp_session *s, dtp_err *err)
 
 static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
 {
-    const dtp_runner_options runner = {.profile = o->profile};
+    const dtp_runner_options runner = {.profile = o->profile, .no_graph = o->no_graph};
     DTP_TRY(dtp_runner_create(s->program, s->backend, s->comm, &runner, &s->runner, err));
     /* What a reader of a tensor gets: the resident value, or a value that survives the step. */
     const dtp_program *p = s->program;
@@ -129,6 +129,7 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
     }
     s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
     DTP_TRY(DTP_MEMORY(err, s->host));
+    DTP_TRY(dtp_session__feed_open(s, err));
     DTP_TRY(dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, o->seed, &s->feed, err));
     return o->load == NULL ? initialise(s, err) : DTP_OK;
 }
@@ -180,7 +181,8 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
 void dtp_session_destroy(dtp_session *s)
 {
     if (s != NULL) {
-        dtp_runner_destroy(s->runner);
+        dtp_runner_destroy(s->runner); /* nothing is on the queue afterwards */
+        dtp_session__feed_close(s);
         dtp_feed_destroy(s->feed);
         unlock(s);
         free(s->tensor_value);
@@ -191,64 +193,90 @@ void dtp_session_destroy(dtp_session *s)
 
 /* ---- steps ---- */
 
-static dtp_status run_step(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
+static dtp_status start(dtp_session *s, dtp_session__started *started, dtp_err *err)
 {
-    *out = (dtp_step_result){.step = s->step};
-    for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
-        double start = dtp_now_s();
-        const dtp_program *p = s->program;
-        for (dtp_value_id v = 0; v < p->n_values; v++) {
-            const dtp_value *value = &p->values[v];
-            if (value->kind != DTP_VALUE_INPUT || dtp_runner_view(s->runner, v)->data == NULL) {
-                continue;
-            }
-            dtp_shard shard = dtp_runner_shard(s->runner, v);
-            /* The shard of the whole batch that a shard of a microbatch is. */
-            const dtp_graph *g = p->graph;
-            const dtp_ttype *type = &value->type;
-            for (int32_t d = 0; d < type->rank; d++) {
-                if (dtp_is_micro_dim(g, type->dims[d].id)) {
-                    shard.global[d] *= g->microbatches;
-                    shard.offset[d] += j * type->dims[d].size;
-                }
-            }
-            DTP_TRY(dtp_feed_fill(s->feed, value->tensor, s->step, &shard, s->host, err));
-            DTP_TRY(upload(s, v, err));
-        }
-        out->feed_s += dtp_now_s() - start;
-        DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, &out->times, err));
-    }
-    /* Loss of the step on every rank, and this rank's part: all of it when it is not partial. */
     const dtp_graph *g = s->program->graph;
+    *started = (dtp_session__started){.step = s->step};
+    for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
+        const double before = dtp_now_s();
+        DTP_TRY(dtp_session__feed(s, j, err));
+        started->feed_s += dtp_now_s() - before;
+        DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, err));
+    }
+    return dtp_runner_end(s->runner, g->loss >= 0 ? s->tensor_value[g->loss] : -1, err);
+}
+
+dtp_status dtp_session_start_step(dtp_session *s, dtp_err *err)
+{
+    dtp_err local = {0};
+    err = err != NULL ? err : &local;
+    DTP_TRY(DTP_NOT_NULL(err, s));
+    if (s->n_started - s->n_finished == dtp_session_ahead(s)) {
+        return DTP_FAIL(err, DTP_INVALID, "step %" PRId64 ": %d started steps are not finished",
+                        s->step, dtp_session_ahead(s));
+    }
+    const dtp_status status = start(s, &s->started[s->n_started % 2], err);
+    if (status != DTP_OK) {
+        dtp_comm_abort(s->comm, err->msg);
+        return status;
+    }
+    s->n_started++;
+    s->step++;
+    return DTP_OK;
+}
+
+/* The step's result on every rank, and this rank's part of the loss: all of it when it is not
+ * partial. */
+static dtp_status finish(dtp_session *s, dtp_step_result *out, double *own, dtp_err *err)
+{
+    const dtp_graph *g = s->program->graph;
+    const dtp_session__started *started = &s->started[s->n_finished % 2];
+    double raw = 0;
+    *out = (dtp_step_result){.step = started->step, .feed_s = started->feed_s};
+    DTP_TRY(dtp_runner_finish(s->runner, &out->times, &raw, err));
     out->has_loss = g->loss >= 0 && s->tensor_value[g->loss] >= 0;
     if (!out->has_loss) {
         return DTP_OK;
     }
-    dtp_value_id v = s->tensor_value[g->loss];
-    const dtp_value *value = &s->program->values[v];
-    const dtp_view *view = dtp_runner_view(s->runner, v);
-    double raw = 0;
-    DTP_TRY(s->backend->ops->download(s->backend, &raw, view->data,
-                                      (size_t)dtp_dtype_bytes(value->type.dtype), err));
-    out->loss = *own = dtp_element(value->type.dtype, &raw, 0);
+    const dtp_value_id v = s->tensor_value[g->loss];
+    out->loss = *own = dtp_element(s->program->values[v].type.dtype, &raw, 0);
     const dtp_collection loss = dtp_session__collection(s, v);
     return dtp_err_prefixed(dtp_collect_reduce(&loss, DTP_F64, 1, &out->loss, err), err,
-                            "rank %d: step %" PRId64 ": loss", s->comm->rank, s->step);
+                            "rank %d: step %" PRId64 ": loss", s->comm->rank, out->step);
 }
 
-dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
+dtp_status dtp_session_finish_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
 {
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     double own = 0;
     DTP_TRY(DTP_NOT_NULL(err, s, out));
-    dtp_status status = run_step(s, out, &own, err);
+    if (s->n_started == s->n_finished) {
+        return DTP_FAIL(err, DTP_INVALID, "no step is started");
+    }
+    const dtp_status status = finish(s, out, &own, err);
     if (status != DTP_OK) {
         dtp_comm_abort(s->comm, err->msg);
         return status;
     }
-    s->step++;
+    s->n_finished++;
     return s->allow_nan ? DTP_OK : dtp_session__check_loss(s, out, own, err);
+}
+
+dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, s, out));
+    if (s->n_started != s->n_finished) {
+        return DTP_FAIL(err, DTP_INVALID, "step %" PRId64 ": a started step is not finished",
+                        s->step);
+    }
+    DTP_TRY(dtp_session_start_step(s, err));
+    return dtp_session_finish_step(s, out, err);
+}
+
+int32_t dtp_session_ahead(const dtp_session *s)
+{
+    return dtp_runner_ahead(s->runner);
 }
 
 int64_t dtp_session_next_step(const dtp_session *s)

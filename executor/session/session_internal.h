@@ -6,6 +6,20 @@
 #include "executor/run/collect.h"
 #include "executor/session/session.h"
 
+/* Inputs on their way to the queue of a device: host memory for every microbatch of the steps that
+ * may be started, so that none is overtaken, and the events that order copies and kernels. */
+typedef struct dtp_session__feeds {
+    char *ring; /* NULL: there is no queue */
+    int64_t slot_bytes;
+    dtp_event *free, *fed; /* the last microbatch has been computed; the inputs are there */
+} dtp_session__feeds;
+
+/* A step that is started. */
+typedef struct dtp_session__started {
+    int64_t step;
+    double feed_s;
+} dtp_session__started;
+
 struct dtp_session {
     const dtp_program *program;
     dtp_backend *backend;
@@ -19,6 +33,9 @@ struct dtp_session {
     void *host;                 /* for the largest shard that is fed or initialised */
     int64_t host_bytes;
     int64_t step;
+    dtp_session__feeds feeds;
+    dtp_session__started started[2]; /* by step, in turn */
+    int64_t n_started, n_finished;
     bool allow_nan;
     int32_t keep;
     dtp_file_lock *lock; /* on rank 0, of the checkpoint that the job is to write; else NULL */
@@ -30,6 +47,11 @@ struct dtp_session {
  */
 dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result, double own,
                                    dtp_err *err) DTP_MUST_CHECK;
+
+/* Fills the inputs of microbatch j of the step to start, or puts that on the queue. */
+dtp_status dtp_session__feed(dtp_session *s, int32_t j, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_session__feed_open(dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
+void dtp_session__feed_close(dtp_session *s);
 
 /* The collection of a value, over no mesh dims yet. */
 dtp_collection dtp_session__collection(const dtp_session *s, dtp_value_id v);

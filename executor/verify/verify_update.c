@@ -1,5 +1,6 @@
 /* The optimizer of one device: the kernel of an update node on whole tensors. Parameters and states
  * are read where the reference has them; gradients come from the ranks. */
+#include "executor/device/step_state.h"
 #include "executor/verify/verify_internal.h"
 
 enum { ALIGN = 64 };
@@ -55,15 +56,20 @@ static dtp_status call_kernel(const dtp_verify__update_job *job, const dtp_node 
     if (dtp_target_has_workspace(job->ref->program->target, node->op)) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "op '%s' needs a workspace", node->op->name);
     }
-    const dtp_step_record record = dtp_step_record_init(job->ref->session->seed, job->step);
-    const dtp_kernel_args args = {.call = &call, .in = u->in, .out = u->out, .record = &record};
+    dtp_kernel_args args = {.call = &call, .in = u->in, .out = u->out};
     dtp_bound_kernel kernel;
+    dtp_step_state state;
     dtp_arena *arena = dtp_arena_create();
     dtp_status status = DTP_MEMORY(err, arena);
-    status = status == DTP_OK ? dtp_backend_bind(u->backend, &args, arena, &kernel, err) : status;
-    status = status == DTP_OK ? dtp_bound_kernel_run(&kernel, err) : status;
-    if (status == DTP_OK && u->backend->ops->sync != NULL) {
-        status = u->backend->ops->sync(u->backend, err);
+    status = status == DTP_OK ? dtp_step_state_init(&state, u->backend, 1, err) : status;
+    if (status == DTP_OK) {
+        dtp_step_state_link(&state, &args);
+        state.record = dtp_step_record_init(job->ref->session->seed, job->step);
+        status = dtp_backend_bind(u->backend, &args, arena, &kernel, err);
+        status = status == DTP_OK ? dtp_step_state_put(&state, err) : status;
+        status = status == DTP_OK ? dtp_bound_kernel_run(&kernel, err) : status;
+        status = status == DTP_OK ? dtp_bound_kernel_check(&kernel, err) : status;
+        dtp_step_state_free(&state);
     }
     dtp_arena_destroy(arena);
     return status;

@@ -19,10 +19,10 @@ DTP_API_BEGIN
 
 /* ---- backends and communicators ------------------------------------------------------------- */
 
-/* "cpu" or "ref"; `threads` counts for the first alone. The first "cpu" backend of the process
- * loads OpenBLAS, with the environment variable OPENBLAS_CORETYPE set meanwhile when the processor
- * needs it: no other thread may then use the environment. DTP_UNSUPPORTED when it cannot be loaded.
- */
+/* "cpu", "ref" or "cuda" (the first device); `threads` counts for "cpu" alone. The first "cpu"
+ * backend of the process loads OpenBLAS, with the environment variable OPENBLAS_CORETYPE set
+ * meanwhile when the processor needs it: no other thread may then use the environment.
+ * DTP_UNSUPPORTED when it cannot be loaded, and when there is no such device. */
 dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **out,
                               dtp_err *err) DTP_MUST_CHECK;
 void dtp_backend_destroy(dtp_backend *b);

@@ -90,6 +90,7 @@ typedef struct dtp_session_options {
     bool allow_nan;   /* go on when the loss is not finite */
     bool profile;
     const dtp_ctx *ctx; /* log; NULL: silent */
+    bool no_graph;      /* backend cuda: steps are not recorded and put on the queue as one graph */
 } dtp_session_options;
 
 static inline dtp_session_options dtp_session_options_init(void)
@@ -108,7 +109,9 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
 void dtp_session_destroy(dtp_session *s);
 
 typedef struct dtp_runner_times {
-    double total_s, compute_s, comm_s; /* compute: kernels and moves; comm: inside collectives */
+    /* compute: kernels and moves; comm: inside collectives, on a queue what compute waits for them;
+     * both NaN of a step that ran as a graph with collectives */
+    double total_s, compute_s, comm_s;
 } dtp_runner_times;
 DTP_ASSERT_SIZE(dtp_runner_times, 24);
 
@@ -126,10 +129,18 @@ DTP_ASSERT_SIZE(dtp_step_result, 56);
  * told to the peers: under sim they return DTP_COMM, under mpi the job is aborted after printing
  * the error. */
 dtp_status dtp_session_step(dtp_session *s, dtp_step_result *out, dtp_err *err) DTP_MUST_CHECK;
+/* The same in two parts. Where kernels run on a queue, start puts the step there and returns, and
+ * the next step may be started before finish waits for this one: up to dtp_session_ahead steps may
+ * be started and not finished. Elsewhere that is one, and start runs it. A loss that is not finite
+ * is then noticed a step late. Finish is for the oldest; DTP_INVALID when there is none. */
+dtp_status dtp_session_start_step(dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_session_finish_step(dtp_session *s, dtp_step_result *out,
+                                   dtp_err *err) DTP_MUST_CHECK;
+int32_t dtp_session_ahead(const dtp_session *s);
 /* Looks at all parameters and optimizer states that steps change. DTP_NOT_FINITE, with the same
  * message on all ranks, names step, node, tensor and the lowest rank that holds such a value. */
 dtp_status dtp_session_check(dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
-/* Next step. */
+/* Next step to start. */
 int64_t dtp_session_next_step(const dtp_session *s);
 
 /* A tensor that can be read after a step, whole, on rank 0 (`out` is ignored elsewhere and may be

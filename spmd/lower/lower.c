@@ -169,6 +169,12 @@ static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
 static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, dtp_arena *scratch,
                              dtp_err *err)
 {
+    if (p->target->loss_chunk > 0) {
+        DTP_TRY(dtp_program__fuse_loss(p, scratch, err));
+    }
+    if (p->target->fuse != 0) {
+        DTP_TRY(dtp_program__fuse(p, scratch, err));
+    }
     DTP_TRY(dtp_program__resolve_updates(p, scratch, err));
     if (options->merge_collectives) {
         DTP_TRY(dtp_program__merge_collectives(p, scratch, err));

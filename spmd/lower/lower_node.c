@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "spmd/lower/lower_internal.h"
+#include "spmd/lower/passes/passes.h"
 #include "spmd/lower/redistribute_program.h"
 
 /* A node about to be lowered. */
@@ -152,35 +153,6 @@ static dtp_status add_output(const node_work *w, int32_t i, const dtp_layout *la
 /* ---- ways to run --------------------------------------------------------------------------------
  */
 
-/* As much as the hungriest rank needs: a kernel may use more on a smaller shard. */
-static dtp_status add_workspace(const node_work *w, dtp_instr *instr, dtp_err *err)
-{
-    dtp_program *p = w->env->p;
-    bool even = true; /* all ranks have the same local shapes */
-    int64_t most = 0;
-    if (!dtp_target_has_workspace(p->target, instr->op)) {
-        return DTP_OK;
-    }
-    for (int32_t i = 0; i < instr->n_in + instr->n_out && even; i++) {
-        const dtp_value *v =
-            &p->values[i < instr->n_in ? instr->in[i] : instr->out[i - instr->n_in]];
-        even = dtp_layout_is_even(&v->layout, &p->mesh, &v->type);
-    }
-    for (int32_t r = 0; r < (even ? 1 : dtp_mesh_ranks(&p->mesh)); r++) {
-        dtp_call_types types;
-        dtp_op_call call = dtp_instr_call(p, instr, r, &types);
-        const int64_t bytes = dtp_target_workspace(p->target, &call);
-        most = bytes > most ? bytes : most;
-    }
-    if (most == 0) {
-        return DTP_OK;
-    }
-    dtp_value v = dtp_program__value_init("workspace", DTP_VALUE_WORKSPACE);
-    v.type = (dtp_ttype){.dtype = DTP_BOOL, .rank = 1, .dims = {{-1, most}}};
-    v.layout = dtp_layout_replicated(1, p->mesh.n_dims);
-    return dtp_program__add_value(p, &v, &instr->workspace, err);
-}
-
 static dtp_status run_kernel(const node_work *w, const dtp_node_layouts *layouts,
                              const dtp_value_id *in, dtp_value_id *out, dtp_err *err)
 {
@@ -199,7 +171,7 @@ static dtp_status run_kernel(const node_work *w, const dtp_node_layouts *layouts
     instr.n_out = w->call.n_out;
     instr.in = in;
     instr.out = out;
-    DTP_TRY(add_workspace(w, &instr, err));
+    DTP_TRY(dtp_program__add_workspace(p, &instr, err));
     return dtp_program__add_instr(p, &instr, err);
 }
 

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/graph/ops/fused_ops.h"
 #include "spmd/program/program.h"
 
 static void print_set(const dtp_program *p, dtp_mesh_set set, dtp_strbuf *out)
@@ -95,6 +96,8 @@ static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         dtp_strbuf_addf(out, "kernel     %s", instr->op->name);
+        dtp_fused_print(&(dtp_op_call){.op = instr->op, .attrs = instr->attrs, .n_in = instr->n_in},
+                        out);
         break;
     case DTP_INSTR_START:
         print_coll(p, &instr->coll, out);

@@ -1,7 +1,13 @@
 /* The targets of backends that compute on the CPU. */
 #include "spmd/target/cpu_attention.h"
 #include "spmd/target/einsum_plan.h"
+#include "spmd/target/linear_loss.h"
 #include "spmd/target/target.h"
+
+static int64_t workspace_linear_loss(const dtp_op_call *call)
+{
+    return dtp_linear_workspace(dtp_target_cpu.ops, call);
+}
 
 static const dtp_target_op cpu_ops[] = {
     {"einsum", dtp_einsum_workspace, dtp_einsum_work},
@@ -9,6 +15,8 @@ static const dtp_target_op cpu_ops[] = {
     {"attention_grad", dtp_attention_workspace, NULL},
     {"attention_part", dtp_attention_workspace, NULL},
     {"attention_part_grad", dtp_attention_workspace, NULL},
+    {"linear_loss", workspace_linear_loss, NULL},
+    {"linear_loss_grad", workspace_linear_loss, NULL},
     {.op = NULL},
 };
 

@@ -16,6 +16,12 @@ typedef struct dtp_target_op {
     void (*work)(const dtp_op_call *call, dtp_work *out);
 } dtp_target_op;
 
+/* What the lowering fuses (spmd/lower/passes/fuse.c). */
+enum {
+    DTP_FUSE_ELEMENTWISE = 1, /* expressions of elementwise functions */
+    DTP_FUSE_NORM = 2         /* norms of expressions */
+};
+
 typedef struct dtp_target {
     const char *name;
     const char *const *backends; /* names of those that run its programs, ended by NULL */
@@ -25,6 +31,9 @@ typedef struct dtp_target {
     bool strided;      /* the parts of a collective may lie strided (dtp_coll); else they are packed
                           into staging buffers, and out of them */
     bool asynchronous; /* collectives go on beside kernels, where the machine overlaps them */
+    uint32_t fuse;     /* set of DTP_FUSE_* */
+    int64_t loss_chunk; /* > 0: a linear layer and the loss of its result are fused where a rank's
+                           logits are more bytes than this, into chunks of so many bytes */
     bool deterministic; /* reductions give the same bits in every run, over every transport */
 } dtp_target;
 

@@ -11,11 +11,7 @@
 
 #include "executor/comm/sub_communicator.h"
 #include "executor/device/convert.h"
-
-typedef struct buffers {
-    char *in, *out;
-    int64_t capacity; /* bytes of each */
-} buffers;
+#include "tests/comm/comm_buffers.h"
 
 /* Input of a rank at element i. Products stay exact: values are -1, 1 or 2 there. */
 static double value(const dtp_coll *coll, int32_t rank, int64_t i)
@@ -91,7 +87,8 @@ static double expected(const dtp_comm *c, const dtp_coll *coll, int64_t i)
     return sum;
 }
 
-static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers *b, dtp_err *err)
+static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, comm_buffers *b,
+                      dtp_err *err)
 {
     int32_t n = dtp_mesh_set_size(&c->mesh, coll->set);
     bool many_in = coll->kind == DTP_REDUCE_SCATTER || coll->kind == DTP_ALL_TO_ALL;
@@ -104,8 +101,14 @@ static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers 
     for (int64_t i = 0; i < n_in; i++) {
         dtp_element_set(coll->dtype, in, i, value(coll, c->rank, i));
     }
-    DTP_TRY(in_place ? c->ops->run(c, coll, in, b->out, err)
-                     : dtp_transport_run(&c->transport, coll, in, b->out, err));
+    if (in_place && b->backend == NULL) {
+        DTP_TRY(c->ops->run(c, coll, in, b->out, err));
+    } else {
+        DTP_TRY(comm_buffers_upload(b, err));
+        DTP_TRY(dtp_transport_run(&c->transport, coll, comm_buffers_place(b, in),
+                                  comm_buffers_place(b, b->out), err));
+        DTP_TRY(comm_buffers_download(c, b, err));
+    }
     for (int64_t i = 0; i < n_out; i++) {
         double got = dtp_element(coll->dtype, b->out, i), want = expected(c, coll, i);
         if (got != want) {
@@ -126,13 +129,14 @@ static dtp_status one(dtp_comm *c, const dtp_coll *coll, bool in_place, buffers 
     return DTP_OK;
 }
 
-static dtp_status both(dtp_comm *c, const dtp_coll *coll, buffers *b, dtp_err *err)
+static dtp_status both(dtp_comm *c, const dtp_coll *coll, comm_buffers *b, dtp_err *err)
 {
     DTP_TRY(one(c, coll, false, b, err));
-    return one(c, coll, true, b, err);
+    /* a transport does nothing else in place */
+    return b->backend == NULL || coll->kind == DTP_ALL_REDUCE ? one(c, coll, true, b, err) : DTP_OK;
 }
 
-static dtp_status all_ops(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
+static dtp_status all_ops(dtp_comm *c, dtp_coll coll, comm_buffers *b, dtp_err *err)
 {
     static const dtp_reduce_op ops[] = {DTP_REDUCE_PROD, DTP_REDUCE_MIN, DTP_REDUCE_MAX,
                                         DTP_REDUCE_SUM};
@@ -143,7 +147,10 @@ static dtp_status all_ops(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
         coll.op = ops[o];
         if (coll.dtype == DTP_BOOL && coll.op == DTP_REDUCE_SUM) {
             dtp_err quiet = {0};
-            if (c->ops->run(c, &coll, b->in, b->out, &quiet) != DTP_UNSUPPORTED) {
+            if ((b->backend == NULL
+                     ? c->ops->run(c, &coll, b->in, b->out, &quiet)
+                     : dtp_transport_run(&c->transport, &coll, b->device_in, b->device_out,
+                                         &quiet)) != DTP_UNSUPPORTED) {
                 return DTP_FAIL(err, DTP_INTERNAL, "a sum of bools was not refused");
             }
             continue;
@@ -154,7 +161,7 @@ static dtp_status all_ops(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
 }
 
 /* Every way to cut the buffers of several parts that the count allows, and every shift. */
-static dtp_status all_forms(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err)
+static dtp_status all_forms(dtp_comm *c, dtp_coll coll, comm_buffers *b, dtp_err *err)
 {
     static const int64_t outers[] = {0, 5, 25, 1};
     static const int32_t shifts[] = {1, -8, 0, -1, 2, 7};
@@ -171,7 +178,8 @@ static dtp_status all_forms(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err
             coll.out_outer = many_out ? outers[o] : 0;
             bool whole = (coll.in_outer < 1 || coll.count % coll.in_outer == 0) &&
                          (coll.out_outer < 1 || coll.count % coll.out_outer == 0);
-            if (whole) {
+            bool strided = coll.in_outer > 1 || coll.out_outer > 1;
+            if (whole && (c->transport.caps.strided || !strided)) {
                 DTP_TRY(all_ops(c, coll, b, err));
             }
         }
@@ -179,7 +187,8 @@ static dtp_status all_forms(dtp_comm *c, dtp_coll coll, buffers *b, dtp_err *err
     return DTP_OK;
 }
 
-static dtp_status all_kinds(dtp_comm *c, dtp_mesh_set set, int64_t count, buffers *b, dtp_err *err)
+static dtp_status all_kinds(dtp_comm *c, dtp_mesh_set set, int64_t count, comm_buffers *b,
+                            dtp_err *err)
 {
     static const dtp_dtype types[] = {DTP_F32, DTP_BF16, DTP_F64, DTP_I32,
                                       DTP_I64, DTP_F16,  DTP_BOOL};
@@ -193,7 +202,7 @@ static dtp_status all_kinds(dtp_comm *c, dtp_mesh_set set, int64_t count, buffer
     return DTP_OK;
 }
 
-static dtp_status run_all(dtp_comm *c, buffers *b, dtp_err *err)
+static dtp_status run_all(dtp_comm *c, comm_buffers *b, dtp_err *err)
 {
     static const int64_t counts[] = {0, 1, 25, 2500};
     for (dtp_mesh_set set = 0; set < (dtp_mesh_set)1 << c->mesh.n_dims; set++) {
@@ -207,11 +216,11 @@ static dtp_status run_all(dtp_comm *c, buffers *b, dtp_err *err)
 }
 
 /* The suite in memory that the transport lends, when it does. */
-static dtp_status run_lent(dtp_comm *c, buffers b, dtp_err *err)
+static dtp_status run_lent(dtp_comm *c, comm_buffers b, dtp_err *err)
 {
     dtp_status status = DTP_OK;
     dtp_transport *t = &c->transport;
-    if (t->ops->register_memory == NULL) {
+    if (t->ops->register_memory == NULL || b.backend != NULL) {
         return DTP_OK;
     }
     b.in = t->ops->register_memory(t, (size_t)b.capacity);
@@ -229,16 +238,13 @@ static dtp_status run_lent(dtp_comm *c, buffers b, dtp_err *err)
 
 dtp_status comm_suite(dtp_comm *comm, void *user, dtp_err *err)
 {
-    (void)user;
-    buffers b = {.capacity = (2500 * comm->size + 1) * 8};
-    b.in = malloc((size_t)b.capacity);
-    b.out = malloc((size_t)b.capacity);
-    dtp_status status = b.in != NULL && b.out != NULL ? run_all(comm, &b, err) : DTP_NOMEM;
+    comm_buffers b;
+    DTP_TRY(comm_buffers_make(&b, (2500 * comm->size + 1) * 8, user, err));
+    dtp_status status = run_all(comm, &b, err);
     if (status == DTP_OK) {
         status = run_lent(comm, b, err);
     }
-    free(b.in);
-    free(b.out);
+    comm_buffers_destroy(&b);
     return status;
 }
 
@@ -277,12 +283,16 @@ static float uneven_value(int32_t rank, int64_t i)
     return (float)((rank * 37 + i * 11) % 101 - 50) * powf(3.0F, (float)((rank + i) % 13));
 }
 
-static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, const void *in, void *out,
-                              dtp_err *err)
+static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, comm_buffers *b, dtp_err *err)
 {
     int32_t n = dtp_mesh_set_size(&c->mesh, coll->set);
     int32_t me = dtp_mesh_set_index(&c->mesh, coll->set, c->rank);
-    DTP_TRY(c->ops->run(c, coll, in, out, err));
+    const void *out = b->out;
+    DTP_TRY(comm_buffers_upload(b, err));
+    DTP_TRY(b->backend == NULL
+                ? c->ops->run(c, coll, b->in, b->out, err)
+                : dtp_transport_run(&c->transport, coll, b->device_in, b->device_out, err));
+    DTP_TRY(comm_buffers_download(c, b, err));
     for (int64_t i = 0; i < coll->count; i++) {
         uint16_t bits[2] = {0};
         float sum = 0;
@@ -310,39 +320,43 @@ static dtp_status check_order(dtp_comm *c, const dtp_coll *coll, const void *in,
     return DTP_OK;
 }
 
-dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err)
+static dtp_status run_order(dtp_comm *comm, comm_buffers *b, int64_t count, dtp_err *err)
 {
-    (void)user;
-    enum { COUNT = 60, MAX_RANKS = 16 };
     static const dtp_dtype types[] = {DTP_F32, DTP_BF16, DTP_F16};
-    float in[COUNT * MAX_RANKS], out[COUNT];
-    int64_t n = (int64_t)COUNT * comm->size;
-    if (comm->size > MAX_RANKS) {
-        return DTP_FAIL(err, DTP_INTERNAL, "%d ranks are too many here", comm->size);
-    }
+    DTP_TRY(comm->transport.ops->prepare(&comm->transport, dtp_comm_all(comm), err));
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        for (int64_t i = 0; i < n; i++) {
-            dtp_element_set(types[t], in, i, (double)uneven_value(comm->rank, i));
+        for (int64_t i = 0; i < count * comm->size; i++) {
+            dtp_element_set(types[t], b->in, i, (double)uneven_value(comm->rank, i));
         }
         dtp_coll coll = {.set = ((dtp_mesh_set)1 << comm->mesh.n_dims) - 1,
                          .kind = DTP_REDUCE_SCATTER,
                          .op = DTP_REDUCE_SUM,
                          .dtype = types[t],
-                         .count = COUNT,
+                         .count = count,
                          .in_outer = 4};
-        DTP_TRY(check_order(comm, &coll, in, out, err));
+        DTP_TRY(check_order(comm, &coll, b, err));
         coll.kind = DTP_ALL_REDUCE;
         coll.in_outer = 0;
-        DTP_TRY(check_order(comm, &coll, in, out, err));
+        DTP_TRY(check_order(comm, &coll, b, err));
     }
     return DTP_OK;
+}
+
+dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err)
+{
+    enum { COUNT = 60 };
+    comm_buffers b;
+    DTP_TRY(comm_buffers_make(&b, COUNT * comm->size * 4, user, err));
+    const dtp_status status = run_order(comm, &b, COUNT, err);
+    comm_buffers_destroy(&b);
+    return status;
 }
 
 /* ---- several in flight ---- */
 
 /* Starts collectives of every kind, then waits for them in the order of the starts or backwards.
  * Each has buffers of its own. */
-static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *err)
+static dtp_status run_flight(dtp_comm *c, bool backwards, comm_buffers *b, dtp_err *err)
 {
     enum { N = 2 * DTP_N_COLLS, COUNT = 600 };
     dtp_request requests[N];
@@ -360,12 +374,17 @@ static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *e
         for (int64_t k = 0; k < COUNT * dtp_coll_parts_in(&colls[i], c->size); k++) {
             in[k] = (float)value(&colls[i], c->rank, k);
         }
-        ends[i] = (dtp_coll_ends){in, b->out + i * room};
+        ends[i] =
+            (dtp_coll_ends){comm_buffers_place(b, in), comm_buffers_place(b, b->out + i * room)};
+    }
+    DTP_TRY(comm_buffers_upload(b, err));
+    for (int32_t i = 0; i < N; i++) {
         DTP_TRY(t->ops->start(t, &colls[i], &ends[i], &requests[i], err));
     }
     for (int32_t j = 0; j < N; j++) {
         const int32_t i = backwards ? N - 1 - j : j;
         DTP_TRY(t->ops->wait(t, &requests[i], err));
+        DTP_TRY(comm_buffers_download(c, b, err));
         const float *out = (const float *)(const void *)(b->out + i * room);
         for (int64_t k = 0; k < COUNT * dtp_coll_parts_out(&colls[i], c->size); k++) {
             const double want = expected(c, &colls[i], k);
@@ -382,8 +401,8 @@ static dtp_status run_flight(dtp_comm *c, bool backwards, buffers *b, dtp_err *e
 enum { BUCKET = 4 };
 
 /* A bucket of collectives, contiguous and strided; every other all-reduce is in place. */
-static dtp_status run_bucket(dtp_comm *c, dtp_coll_kind kind, const int64_t *counts, buffers *b,
-                             dtp_err *err)
+static dtp_status run_bucket(dtp_comm *c, dtp_coll_kind kind, const int64_t *counts,
+                             comm_buffers *b, dtp_err *err)
 {
     static const int64_t outers[BUCKET] = {0, 5, 1, 25};
     dtp_transport *t = &c->transport;
@@ -395,20 +414,24 @@ static dtp_status run_bucket(dtp_comm *c, dtp_coll_kind kind, const int64_t *cou
         .kind = kind, .set = dtp_comm_all(c), .dtype = DTP_F32, .n_bucket = BUCKET, .bucket = each};
     for (int32_t k = 0; k < BUCKET; k++) {
         each[k] = (dtp_coll){.kind = kind, .set = all.set, .dtype = DTP_F32, .count = counts[k]};
-        each[k].in_outer = kind == DTP_REDUCE_SCATTER ? outers[k] : 0;
-        each[k].out_outer = kind == DTP_ALL_GATHER ? outers[k] : 0;
+        const int64_t outer = t->caps.strided ? outers[k] : 0;
+        each[k].in_outer = kind == DTP_REDUCE_SCATTER ? outer : 0;
+        each[k].out_outer = kind == DTP_ALL_GATHER ? outer : 0;
         all.count += counts[k];
         const bool in_place = kind == DTP_ALL_REDUCE && k % 2 == 1;
         float *in = (float *)(void *)((in_place ? b->out : b->in) + k * room);
         for (int64_t i = 0; i < counts[k] * dtp_coll_parts_in(&each[k], c->size); i++) {
             in[i] = (float)value(&each[k], c->rank, i);
         }
-        ends[k] = (dtp_coll_ends){in, b->out + k * room};
+        ends[k] =
+            (dtp_coll_ends){comm_buffers_place(b, in), comm_buffers_place(b, b->out + k * room)};
     }
+    DTP_TRY(comm_buffers_upload(b, err));
     DTP_TRY(t->ops->start(t, &all, ends, &request, err));
     DTP_TRY(t->ops->wait(t, &request, err));
+    DTP_TRY(comm_buffers_download(c, b, err));
     for (int32_t k = 0; k < BUCKET; k++) {
-        const float *out = ends[k].out;
+        const float *out = (const float *)(const void *)(b->out + k * room);
         for (int64_t i = 0; i < counts[k] * dtp_coll_parts_out(&each[k], c->size); i++) {
             const double want = expected(c, &each[k], i);
             if ((double)out[i] != want) {
@@ -422,7 +445,7 @@ static dtp_status run_bucket(dtp_comm *c, dtp_coll_kind kind, const int64_t *cou
     return DTP_OK;
 }
 
-static dtp_status run_buckets(dtp_comm *c, buffers *b, dtp_err *err)
+static dtp_status run_buckets(dtp_comm *c, comm_buffers *b, dtp_err *err)
 {
     static const int64_t counts[][BUCKET] = {{1, 5, 7, 25}, {1300, 600, 1, 1200}};
     static const dtp_coll_kind kinds[] = {DTP_ALL_REDUCE, DTP_REDUCE_SCATTER, DTP_ALL_GATHER};
@@ -434,17 +457,15 @@ static dtp_status run_buckets(dtp_comm *c, buffers *b, dtp_err *err)
 
 dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err)
 {
-    (void)user;
-    buffers b = {.capacity = 10 * (600 * comm->size * 4 + 64)};
-    b.in = malloc((size_t)b.capacity);
-    b.out = malloc((size_t)b.capacity);
-    dtp_status status = b.in != NULL && b.out != NULL ? DTP_OK : DTP_NOMEM;
+    comm_buffers b;
+    dtp_status status = DTP_OK;
+    DTP_TRY(comm->transport.ops->prepare(&comm->transport, dtp_comm_all(comm), err));
+    DTP_TRY(comm_buffers_make(&b, 10 * (600 * comm->size * 4 + 64), user, err));
     for (int32_t backwards = 0; backwards < 2 && status == DTP_OK; backwards++) {
         status = run_flight(comm, backwards != 0, &b, err);
     }
     status = status == DTP_OK ? run_buckets(comm, &b, err) : status;
-    free(b.in);
-    free(b.out);
+    comm_buffers_destroy(&b);
     return status;
 }
 
@@ -469,17 +490,26 @@ const int32_t comm_n_disputes = sizeof comm_disputes / sizeof *comm_disputes;
 
 /* ---- the deadline ---- */
 
-dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
+/* A sum of one number, until it is known to be done. */
+static dtp_status sum_of_one(dtp_comm *comm, comm_buffers *b, dtp_err *err)
+{
+    const dtp_coll coll = {
+        .kind = DTP_ALL_REDUCE, .set = dtp_comm_all(comm), .dtype = DTP_F32, .count = 1};
+    void *x = comm_buffers_place(b, b->out);
+    DTP_TRY(dtp_transport_run(&comm->transport, &coll, x, x, err));
+    return comm_buffers_download(comm, b, err);
+}
+
+static dtp_status run_deadline(dtp_comm *comm, comm_buffers *b, dtp_err *err)
 {
     const struct timespec longer = {.tv_sec = 2};
     const int32_t late = comm->size - 1;
-    float x = 1;
     char words[32];
     dtp_err said = {0};
-    const dtp_coll coll = {
-        .kind = DTP_ALL_REDUCE, .set = dtp_comm_all(comm), .dtype = DTP_F32, .count = 1};
-    (void)user;
-    DTP_TRY(dtp_transport_run(&comm->transport, &coll, &x, &x, err));
+    memset(b->out, 0, (size_t)b->capacity);
+    DTP_TRY(comm->transport.ops->prepare(&comm->transport, dtp_comm_all(comm), err));
+    DTP_TRY(comm_buffers_upload(b, err));
+    DTP_TRY(sum_of_one(comm, b, err));
     DTP_TRY(comm->ops->barrier(comm, err));
     comm->timeout_s = 0.5;
     if (comm->rank == late) {
@@ -487,7 +517,7 @@ dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
     }
     snprintf(words, sizeof words, "rank %d has not come", late);
     const double start = dtp_now_s();
-    dtp_status got = dtp_transport_run(&comm->transport, &coll, &x, &x, &said);
+    dtp_status got = sum_of_one(comm, b, &said);
     const double took = dtp_now_s() - start;
     if (got != DTP_COMM || strstr(said.msg, words) == NULL || took > 2.5) {
         return DTP_FAIL(err, DTP_INTERNAL, "rank %d: '%.600s' after %g s does not say '%s'",
@@ -495,6 +525,15 @@ dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
     }
     got = comm->ops->barrier(comm, &said);
     return got == DTP_COMM ? DTP_OK : DTP_FAIL(err, DTP_INTERNAL, "rank %d: goes on", comm->rank);
+}
+
+dtp_status comm_suite_deadline(dtp_comm *comm, void *user, dtp_err *err)
+{
+    comm_buffers b;
+    DTP_TRY(comm_buffers_make(&b, 8, user, err));
+    const dtp_status status = run_deadline(comm, &b, err);
+    comm_buffers_destroy(&b);
+    return status;
 }
 
 /* ---- views ---- */
@@ -531,7 +570,7 @@ static dtp_status check_place(const dtp_comm *parent, const dtp_comm *v, const d
                           v->rank, v->size, rank, size);
 }
 
-static dtp_status on_view(dtp_comm *c, const dtp_mesh_set *sets, int32_t n, buffers *b,
+static dtp_status on_view(dtp_comm *c, const dtp_mesh_set *sets, int32_t n, comm_buffers *b,
                           dtp_err *err)
 {
     dtp_comm *v = NULL;
@@ -540,6 +579,7 @@ static dtp_status on_view(dtp_comm *c, const dtp_mesh_set *sets, int32_t n, buff
     dtp_status status = check_place(c, v, sets, err);
     for (dtp_mesh_set set = 0; set < (dtp_mesh_set)1 << n && status == DTP_OK; set++) {
         dtp_coll coll = {.set = set, .dtype = DTP_F64, .count = 10};
+        status = v->transport.ops->prepare(&v->transport, set, err);
         for (int32_t kind = 0; kind < DTP_N_COLLS && status == DTP_OK; kind++) {
             coll.kind = (dtp_coll_kind)kind;
             status = all_forms(v, coll, b, err);
@@ -556,7 +596,7 @@ static dtp_status on_view(dtp_comm *c, const dtp_mesh_set *sets, int32_t n, buff
 }
 
 /* The view over the parent's dims of `set`, one each. */
-static dtp_status on_sub_mesh(dtp_comm *c, dtp_mesh_set set, buffers *b, dtp_err *err)
+static dtp_status on_sub_mesh(dtp_comm *c, dtp_mesh_set set, comm_buffers *b, dtp_err *err)
 {
     dtp_mesh_set sets[DTP_MAX_MESH_DIMS] = {0};
     int32_t n = 0;
@@ -586,7 +626,7 @@ static dtp_status refuses_bad_views(dtp_comm *c, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run_views(dtp_comm *c, buffers *b, dtp_err *err)
+static dtp_status run_views(dtp_comm *c, comm_buffers *b, dtp_err *err)
 {
     dtp_mesh_set all = ((dtp_mesh_set)1 << c->mesh.n_dims) - 1;
     if (c->mesh.n_dims >= 2) {
@@ -611,12 +651,9 @@ static dtp_status run_views(dtp_comm *c, buffers *b, dtp_err *err)
 
 dtp_status comm_suite_views(dtp_comm *comm, void *user, dtp_err *err)
 {
-    (void)user;
-    buffers b = {.capacity = (10 * comm->size + 1) * 8};
-    b.in = malloc((size_t)b.capacity);
-    b.out = malloc((size_t)b.capacity);
-    dtp_status status = b.in != NULL && b.out != NULL ? run_views(comm, &b, err) : DTP_NOMEM;
-    free(b.in);
-    free(b.out);
+    comm_buffers b;
+    DTP_TRY(comm_buffers_make(&b, (10 * comm->size + 1) * 8, user, err));
+    const dtp_status status = run_views(comm, &b, err);
+    comm_buffers_destroy(&b);
     return status;
 }

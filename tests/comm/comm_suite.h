@@ -1,4 +1,5 @@
-/* The conformance suite of communicators: the same checks for self, sim and mpi. */
+/* The conformance suite of communicators and transports: the same checks for all. `user` is NULL,
+ * or a backend with a queue in whose memory the transport moves tensors. */
 #ifndef DTP_TESTS_COMM_COMM_SUITE_H
 #define DTP_TESTS_COMM_COMM_SUITE_H
 

@@ -4,7 +4,6 @@
  * in a warp operation, its fiber is parked with it and another fiber goes on. So a kernel
  * without barriers needs one fiber and no switch. Which thread goes on is drawn at every such
  * point. */
-#include <csetjmp>
 #include <cstdio>
 #include <cstring>
 #include <ucontext.h>
@@ -41,7 +40,7 @@ enum class at { nowhere, running, ready, barrier, warp, ended };
 
 struct fiber {
     ucontext_t context;
-    jmp_buf registers;
+    void *registers[5];
     bool entered = false;
     char *stack = nullptr;
     const void *bottom = nullptr;
@@ -64,10 +63,11 @@ struct thread_state {
 struct block_state {
     cuda_emu_call *call;
     random_source *random;
-    int size, started, ended, waiting, in_warp;
+    int size, started, ended, waiting;
     uint32_t first, stride;
     thread_state threads[most_threads];
     int ready[most_threads], n_ready;
+    int parked_lanes[most_threads / 32], ended_lanes[most_threads / 32]; /* per warp */
     int current;
     int votes, vote_result;
     std::string error;
@@ -89,28 +89,44 @@ void enter(fiber *f);
     }
 }
 
+#define UNCHECKED                                                                                  \
+    __attribute__((noinline, no_sanitize("address"), no_sanitize("thread"),                        \
+                   no_sanitize("undefined")))
+
+[[noreturn]] UNCHECKED void jump(fiber *to)
+{
+    __builtin_longjmp(to->registers, 1);
+}
+
+/* The built-in jumps: those of the library are replaced by the sanitizers, which take them for
+ * jumps within one stack. */
+UNCHECKED void swap_registers(fiber *from, fiber *to)
+{
+    if (__builtin_setjmp(from->registers) == 0) {
+        if (!to->entered) {
+            to->entered = true;
+            setcontext(&to->context);
+        }
+        jump(to);
+    }
+}
+
 /* Leaves `from`; comes back when somebody switches to it. */
 void switch_fiber(fiber *from, fiber *to)
 {
     block.active = to;
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&from->fake_stack, to->bottom, to->bytes);
-    swapcontext(&from->context, &to->context);
+    swap_registers(from, to);
     const void *bottom;
     size_t bytes;
     __sanitizer_finish_switch_fiber(from->fake_stack, &bottom, &bytes);
     note_main_stack(bottom, bytes);
-#elif defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(to->tsan, 0);
-    swapcontext(&from->context, &to->context);
 #else
-    if (_setjmp(from->registers) == 0) {
-        if (!to->entered) {
-            to->entered = true;
-            setcontext(&to->context);
-        }
-        _longjmp(to->registers, 1);
-    }
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(to->tsan, 0);
+#endif
+    swap_registers(from, to);
 #endif
 }
 
@@ -155,10 +171,15 @@ bool try_warp(int t)
 {
     int base = t & ~31;
     thread_state &mine = block.threads[t];
+    int lanes_here = block.size - base < 32 ? block.size - base : 32;
+    unsigned wanted = mine.mask & (0xffffffffu >> (32 - lanes_here));
+    if (block.parked_lanes[t / 32] + block.ended_lanes[t / 32] < __builtin_popcount(wanted)) {
+        return false;
+    }
     void *lanes[32] = {};
     unsigned present = 0;
     for (int lane = 0; lane < 32; lane++) {
-        if (!(mine.mask >> lane & 1) || base + lane >= block.size) {
+        if (!(wanted >> lane & 1)) {
             continue;
         }
         const thread_state &other = block.threads[base + lane];
@@ -175,7 +196,7 @@ bool try_warp(int t)
     mine.combine(lanes, present);
     for (int lane = 0; lane < 32; lane++) {
         if (present >> lane & 1) {
-            block.in_warp--;
+            block.parked_lanes[t / 32]--;
             make_ready(base + lane);
         }
     }
@@ -250,7 +271,8 @@ fiber *idle_fiber()
         }
         f->stack = static_cast<char *>(stack) + 4096;
         f->bottom = f->stack;
-        f->bytes = stack_bytes;
+        /* Tops at different offsets of a page, else all frames share the same few cache sets. */
+        f->bytes = stack_bytes - pool.size() * 832 % 16384;
         pool.push_back(f);
         block.idle.push_back(f);
         enter(f);
@@ -305,8 +327,10 @@ void fiber_main()
             t = block.current;
             block.threads[t].where = at::ended;
             block.ended++;
+            block.ended_lanes[t / 32]++;
             int base = t & ~31;
-            for (int i = base; block.in_warp > 0 && i < base + 32 && i < block.size; i++) {
+            for (int i = base; block.parked_lanes[t / 32] > 0 && i < base + 32 && i < block.size;
+                 i++) {
                 if (block.threads[i].where == at::warp && block.threads[i].mask >> (t - base) & 1) {
                     try_warp(i);
                 }
@@ -349,7 +373,7 @@ void park(at where)
         block.waiting++;
         try_barrier();
     } else {
-        block.in_warp++;
+        block.parked_lanes[t / 32]++;
         try_warp(t);
     }
     yield_from(self);
@@ -361,7 +385,9 @@ void run_block()
     draw_order(static_cast<uint32_t>(block.size), &first, &stride);
     block.first = first;
     block.stride = stride;
-    block.started = block.ended = block.waiting = block.in_warp = 0;
+    block.started = block.ended = block.waiting = 0;
+    memset(block.parked_lanes, 0, sizeof block.parked_lanes);
+    memset(block.ended_lanes, 0, sizeof block.ended_lanes);
     block.n_ready = block.votes = 0;
     for (int t = 0; t < block.size; t++) {
         block.threads[t].where = at::nowhere;
@@ -377,7 +403,7 @@ void run_block()
 } // namespace
 
 std::string run_grid(cuda_emu_call *call, dim3 grid, dim3 threads, size_t dynamic_bytes,
-                     random_source &random)
+                     bool raised, random_source &random)
 {
     block.call = call;
     block.random = &random;
@@ -390,7 +416,7 @@ std::string run_grid(cuda_emu_call *call, dim3 grid, dim3 threads, size_t dynami
 #endif
     blockDim = threads;
     gridDim = grid;
-    set_dynamic_shared(dynamic_bytes);
+    set_dynamic_shared(dynamic_bytes, raised);
     uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
     uint32_t n = static_cast<uint32_t>(blocks);
     uint32_t first, stride;
@@ -469,4 +495,9 @@ void cuda_emu_warp(unsigned mask, void *mine, cuda_emu_combine combine, const ch
     thread.file = file;
     thread.line = line;
     emu::park(emu::at::warp);
+}
+
+void cuda_emu_stop(const char *text)
+{
+    emu::stop_block(text);
 }

@@ -8,7 +8,8 @@
 namespace emu
 {
 
-void set_dynamic_shared(size_t bytes);
+/* Of the launch; `raised`: the kernel may have more than 48 KiB in all. */
+void set_dynamic_shared(size_t bytes, bool raised);
 /* A new block: nothing is laid out yet. */
 void begin_shared();
 /* A text when a red zone was written, "" otherwise. */

@@ -149,7 +149,7 @@ bool host_mapped(uintptr_t address);
 
 /* fibers.cpp: one kernel over all its blocks; an error text or "". */
 std::string run_grid(struct cuda_emu_call *call, dim3 grid, dim3 block, size_t dynamic_bytes,
-                     random_source &random);
+                     bool raised, random_source &random);
 void shuffle_fragments(random_source &random);
 
 /* streams.cpp */

@@ -30,8 +30,9 @@ struct kernel_work final : work {
         }
         open_memory();
         all().counters.kernels++;
-        std::string error =
-            broken ? "injected fault" : run_grid(call, grid, block, dynamic_bytes, all().random);
+        std::string error = broken ? "injected fault"
+                                   : run_grid(call, grid, block, dynamic_bytes,
+                                              all().dynamic_limit.count(kernel) > 0, all().random);
         if (!error.empty()) {
             fail_device(device, cudaErrorLaunchFailure, "kernel %s: %s", symbol_of(kernel).c_str(),
                         error.c_str());

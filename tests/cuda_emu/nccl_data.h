@@ -1,5 +1,5 @@
-/* What collectives do to the buffers of all ranks, which may be in place. Sums run as around a ring: each part begins
- * at another rank, and every partial sum is rounded to the type. */
+/* What collectives do to the buffers of all ranks, which may be in place. Sums run around a ring:
+ * each part begins at another rank, and every partial sum is rounded to the type. */
 #ifndef CUDA_EMU_NCCL_DATA_H
 #define CUDA_EMU_NCCL_DATA_H
 

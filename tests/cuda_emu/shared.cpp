@@ -17,8 +17,8 @@ namespace emu
 namespace
 {
 
-constexpr size_t static_limit = 48 << 10, zone = 64, arrays = 64;
-constexpr size_t room = static_limit + (227 << 10) + zone * (2 * arrays + 4);
+constexpr size_t static_limit = 48 << 10, most_in_all = 227 << 10, zone = 64, arrays = 64;
+constexpr size_t room = static_limit + most_in_all + zone * (2 * arrays + 4);
 
 struct array {
     size_t offset, bytes;
@@ -27,7 +27,7 @@ struct array {
 
 alignas(256) unsigned char memory[room];
 array laid_out[arrays];
-size_t n_arrays, used, static_bytes, dynamic_bytes;
+size_t n_arrays, used, static_bytes, dynamic_bytes, total_limit;
 unsigned char *dynamic_start;
 unsigned char zone_bytes[zone];
 const char *dropped_file;
@@ -53,9 +53,10 @@ unsigned char *lay_out(size_t bytes, const char *name)
 
 } // namespace
 
-void set_dynamic_shared(size_t bytes)
+void set_dynamic_shared(size_t bytes, bool raised)
 {
     dynamic_bytes = bytes;
+    total_limit = raised ? most_in_all : static_limit;
     memset(zone_bytes, 0xa5, zone);
 }
 
@@ -120,6 +121,9 @@ void *cuda_emu_shared_lay_out(cuda_emu_shared_key *key, size_t bytes, const char
     emu::static_bytes += bytes;
     if (emu::static_bytes > emu::static_limit || emu::n_arrays == emu::arrays) {
         emu::stop_block("more than 48 KiB of static shared memory, or more than 64 arrays");
+    }
+    if (emu::static_bytes + emu::dynamic_bytes > emu::total_limit) {
+        emu::stop_block("static and dynamic shared memory are more than the limit of the kernel");
     }
     key->address = emu::lay_out(bytes, name);
     key->block = cuda_emu_block_serial;

@@ -239,8 +239,8 @@ cudaError_t submit(guard &lock, cudaStream_t stream, std::shared_ptr<work> what)
     queued.what->issued(queued);
     redraw(s);
     if (s.in_order) {
-        run_until(lock,
-                  [stream] { return stream->queue.empty() || stream->queue.front()->started; });
+        while (!stream->queue.empty() && !stream->queue.front()->started && step(lock)) {
+        }
     } else if (s.random.below(256) < s.eager) {
         for (uint32_t n = 1 + s.random.below(8); n > 0 && step(lock); n--) {
         }

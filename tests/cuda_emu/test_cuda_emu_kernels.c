@@ -1,4 +1,5 @@
 /* Kernels and memory of the emulated device. */
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -208,6 +209,46 @@ static void test_kernel__votes_and_shuffles(void **state)
     }
 }
 
+static void test_kernel__reductions_of_a_warp(void **state)
+{
+    (void)state;
+    int out[32 * 4];
+    int *d = device_copy(NULL, sizeof out);
+    OK(test_reductions(d, stream));
+    fetch(out, d, sizeof out);
+    unsigned same[5] = {0};
+    for (int lane = 0; lane < 32; lane++) {
+        same[lane % 5] |= 1u << lane;
+    }
+    for (int lane = 0; lane < 32; lane++) {
+        const int expected[] = {-3, 2, -2, (int)same[lane % 5]};
+        assert_memory_equal(out + lane * 4, expected, sizeof expected);
+    }
+}
+
+static void test_kernel__integers_saturate(void **state)
+{
+    (void)state;
+    const float x[] = {2.5f, -1.25f, 3e9f, -3e9f, NAN, 0.5f};
+    const int expected[] = {2,       2,       1000, -1, -2, 707, INT_MAX, INT_MAX, 0,
+                            INT_MIN, INT_MIN, 0,    0,  0,  0,   0,       0,       1000};
+    int out[18];
+    float *dx = device_copy(x, sizeof x);
+    int *d = device_copy(NULL, sizeof out);
+    OK(test_integers(dx, d, 6, stream));
+    fetch(out, d, sizeof out);
+    assert_memory_equal(out, expected, sizeof expected);
+}
+
+static void test_kernel__trap_is_an_error(void **state)
+{
+    (void)state;
+    cuda_emu_quiet(1);
+    OK(test_trap(stream));
+    assert_int_equal(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
+    assert_non_null(strstr(cuda_emu_message(), "trap"));
+}
+
 static unsigned short bf16_of(float x)
 {
     uint32_t bits;
@@ -254,6 +295,18 @@ static void test_wmma__product_for_any_lane_mapping(void **state)
         }
     }
     assert_true(differs > 500);
+}
+
+static void test_wmma__checks_alignment(void **state)
+{
+    (void)state;
+    unsigned short a16[512] = {0};
+    unsigned short *d = device_copy(a16, sizeof a16);
+    float *dc = device_copy(NULL, 1024);
+    cuda_emu_quiet(1);
+    OK(test_wmma_bf16(d, d + 8, dc, stream));
+    assert_int_equal(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
+    assert_non_null(strstr(cuda_emu_message(), "32 bytes"));
 }
 
 static void test_wmma__half_and_tf32(void **state)
@@ -511,7 +564,11 @@ int main(void)
         cmocka_unit_test_setup(test_kernel__write_beyond_a_shared_array_is_found, set_up),
         cmocka_unit_test_setup(test_kernel__write_beyond_an_allocation_is_found, set_up),
         cmocka_unit_test_setup(test_kernel__votes_and_shuffles, set_up),
+        cmocka_unit_test_setup(test_kernel__reductions_of_a_warp, set_up),
+        cmocka_unit_test_setup(test_kernel__integers_saturate, set_up),
+        cmocka_unit_test_setup(test_kernel__trap_is_an_error, set_up),
         cmocka_unit_test_setup(test_wmma__product_for_any_lane_mapping, set_up),
+        cmocka_unit_test_setup(test_wmma__checks_alignment, set_up),
         cmocka_unit_test_setup(test_wmma__half_and_tf32, set_up),
         cmocka_unit_test_setup(test_convert__rounds_to_nearest_even, set_up),
         cmocka_unit_test_setup(test_shared__dynamic_beyond_48_KiB_needs_the_attribute, set_up),

@@ -26,9 +26,12 @@ struct rank {
 };
 
 #define CHECK(condition)                                                                           \
-    ((condition) ? (void)0                                                                         \
-                 : (print_message("rank %d, line %d: %s\n", r->me, __LINE__, #condition),          \
-                    (void)r->fails++))
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            print_message("rank %d, line %d: %s\n", r->me, __LINE__, #condition);                  \
+            r->fails++;                                                                            \
+        }                                                                                          \
+    } while (0)
 
 static void open_rank(struct rank *r)
 {
@@ -290,6 +293,20 @@ static void *absent(void *argument)
     return NULL;
 }
 
+/* Two calls of different kinds, which the fault swaps on rank 0. */
+static void *swapped(void *argument)
+{
+    struct rank *r = argument;
+    cuda_emu_quiet(1);
+    cuda_emu_set_fault(CUDA_EMU_SWAP_CALLS, 1);
+    open_rank(r);
+    CHECK(ncclAllReduce(r->x, r->y, N, ncclFloat, ncclSum, r->comm, r->stream) == ncclSuccess);
+    CHECK(ncclAllGather(r->x, r->y, N, ncclFloat, r->comm, r->stream) == ncclSuccess);
+    expect_error(r, ncclInvalidUsage, "differs between ranks");
+    close_aborted(r);
+    return NULL;
+}
+
 static void test_nccl__mismatches_are_errors(void **state)
 {
     (void)state;
@@ -297,6 +314,7 @@ static void test_nccl__mismatches_are_errors(void **state)
         run_ranks(other_count, RANKS, RANKS, seed);
         run_ranks(other_order, RANKS, RANKS, seed);
         run_ranks(crossed, RANKS, RANKS, seed);
+        run_ranks(swapped, RANKS, RANKS, seed);
     }
 }
 

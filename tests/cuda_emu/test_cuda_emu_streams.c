@@ -108,7 +108,7 @@ static void test_streams__dropped_wait_shows(void **state)
     assert_true(wrong > 5);
 }
 
-/* A host buffer of a copy that is changed too early; true when the device got the value of the call. */
+/* Changes the source of a copy too early: whether the device got the value of the call. */
 static int copy_sees_the_call(float *host)
 {
     float got = 0;
@@ -188,7 +188,7 @@ static void test_streams__in_order_mode_leaves_nothing_late(void **state)
     }
 }
 
-/* x += 1 in `a`; y += 2 in `b`, forked and joined; x = x + y afterwards is a copy of y to x and one more. */
+/* x += 3 by way of y: forked from `a` to `b` and joined. */
 static cudaGraphExec_t captured(void)
 {
     cudaGraph_t graph;

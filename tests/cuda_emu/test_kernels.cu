@@ -214,6 +214,34 @@ __global__ void atomics(int *counter, unsigned *most)
     atomicMax(most, blockIdx.x * blockDim.x + threadIdx.x);
 }
 
+__global__ void reductions(int *out)
+{
+    int value = static_cast<int>(threadIdx.x) % 5 - 2, *o = out + threadIdx.x * 4;
+    o[0] = __reduce_add_sync(0xffffffffu, value);
+    o[1] = __reduce_max_sync(0xffffffffu, value);
+    o[2] = __reduce_min_sync(0xffffffffu, value);
+    o[3] = static_cast<int>(__match_any_sync(0xffffffffu, value));
+}
+
+__global__ void integers(const float *x, int *out, int n)
+{
+    int i = static_cast<int>(threadIdx.x);
+    if (i < n) {
+        out[i * 3] = __float2int_rn(x[i]);
+        out[i * 3 + 1] = __float2int_rd(x[i]);
+        out[i * 3 + 2] = __float2int_rn(1000.0f * sinpif(x[i]));
+    }
+}
+
+__global__ void trap()
+{
+    __syncthreads();
+    if (threadIdx.x == 9) {
+        __trap();
+    }
+    __syncthreads();
+}
+
 __global__ void empty()
 {
 }
@@ -320,6 +348,21 @@ cudaError_t test_uninitialised(float *y, cudaStream_t stream)
 cudaError_t test_atomics(int *counter, unsigned *most, int blocks, int threads, cudaStream_t stream)
 {
     return launch(atomics, blocks, threads, 0, stream, counter, most);
+}
+
+cudaError_t test_reductions(int *out, cudaStream_t stream)
+{
+    return launch(reductions, 1, 32, 0, stream, out);
+}
+
+cudaError_t test_integers(const float *x, int *out, int n, cudaStream_t stream)
+{
+    return launch(integers, 1, 32, 0, stream, x, out, n);
+}
+
+cudaError_t test_trap(cudaStream_t stream)
+{
+    return launch(trap, 2, 32, 0, stream);
 }
 
 cudaError_t test_empty(int blocks, int threads, cudaStream_t stream)

@@ -16,7 +16,7 @@ enum row_sum_kind {
     ROW_SUM_DIVERGENT,  /* half of the threads leave before the barrier */
     ROW_SUM_TWO_LINES,  /* threads wait at two barriers */
     ROW_SUM_BEYOND,     /* a write beyond the shared array */
-    ROW_SUM_LANE_GONE, /* a shuffle that half of the warp takes no part in, the rest waits at a barrier */
+    ROW_SUM_LANE_GONE,  /* half of a warp shuffles, the rest waits at a barrier */
 };
 cudaError_t test_row_sum(enum row_sum_kind kind, const float *x, float *y, int rows, int columns,
                          cudaStream_t stream);
@@ -42,6 +42,11 @@ cudaError_t test_uninitialised(float *y, cudaStream_t stream);
 /* Counts with atomics; *counter ends at blocks * threads. */
 cudaError_t test_atomics(int *counter, unsigned *most, int blocks, int threads,
                          cudaStream_t stream);
+/* out[lane * 4 ...]: sum, largest and smallest of lane % 5 - 2, lanes of the same value. */
+cudaError_t test_reductions(int *out, cudaStream_t stream);
+/* Integers of x, nearest and down, and the sine of pi x as an integer times 1000. */
+cudaError_t test_integers(const float *x, int *out, int n, cudaStream_t stream);
+cudaError_t test_trap(cudaStream_t stream);
 cudaError_t test_empty(int blocks, int threads, cudaStream_t stream);
 cudaError_t test_barriers(int blocks, int threads, int n, cudaStream_t stream);
 /* Bits of x as bf16 and half, and back. */

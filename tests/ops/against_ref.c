@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "core/graph/ops/op_table.h"
+#include "core/graph/ops/fused_ops.h"
 #include "executor/device/convert.h"
 #include "spmd/target/einsum_plan.h"
 #include "tests/ops/eval.h"
@@ -86,8 +87,10 @@ static double rounding(dtp_dtype dtype)
     return dtype == DTP_BF16 ? 0x1p-8 : dtype == DTP_F16 ? 0x1p-11 : 0.0;
 }
 
-/* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too, and so may be the
- * weights of attention and their gradients; they may be larger than the result. */
+/* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too; they may be larger
+ * than the result. A fused norm, statistics included, is that of a rounded expression, a loss that
+ * of rounded logits. On the tensor cores of a CUDA device the weights of attention and their
+ * gradients are rounded, too. */
 static double roundings(const loaded *l, int32_t o)
 {
     static dtp_einsum_plan plan;
@@ -101,8 +104,15 @@ static double roundings(const loaded *l, int32_t o)
             n += plan.steps[i].is_pack ? 0 : 1;
         }
     }
-    const bool attention = strncmp(node->op->name, "attention", strlen("attention")) == 0;
-    const double least = !attention ? 1.0 : strstr(node->op->name, "_grad") == NULL ? 2.0 : 8.0;
+    if (strncmp(node->op->name, "linear_loss", 11) == 0) { /* e^logit */
+        return 16.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
+    }
+    if (dtp_fused_norm_of(node->op) != NULL) {
+        return 4.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
+    }
+    const bool cores = strcmp(l->e.backend->ops->name, "cuda") == 0 &&
+                       strncmp(node->op->name, "attention", strlen("attention")) == 0;
+    const double least = !cores ? 1.0 : strstr(node->op->name, "_grad") == NULL ? 2.0 : 8.0;
     return (n > 1 ? 4.0 * n : least) * rounding(l->cg.g->tensors[node->out[o]].type.dtype);
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/base/arena.h"
 #include "executor/device/convert.h"
+#include "executor/device/step_state.h"
 #include "spmd/target/target.h"
 
 static size_t buffer_bytes(const dtp_graph *g, dtp_tensor_id t)
@@ -85,25 +86,20 @@ dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_
     const int64_t bytes = dtp_target_workspace(dtp_target_of_backend(backend->ops->name), call);
     void *workspace = NULL;
     DTP_TRY(backend->ops->alloc(backend, (size_t)bytes, &workspace, err));
-    dtp_step_record record = dtp_step_record_init(EVAL_SEED, EVAL_STEP);
-    record.microbatch = 1; /* `accumulate` adds */
-    const dtp_kernel_args args = {.call = call,
-                                  .in = in,
-                                  .out = out,
-                                  .workspace = workspace,
-                                  .workspace_bytes = bytes,
-                                  .record = &record};
+    dtp_step_state state;
+    dtp_kernel_args args = {
+        .call = call, .in = in, .out = out, .workspace = workspace, .workspace_bytes = bytes};
     dtp_arena *arena = dtp_arena_create();
     dtp_bound_kernel kernel;
-    dtp_status s = dtp_backend_bind(backend, &args, arena, &kernel, err);
-    if (s == DTP_OK && backend->ops->record_put != NULL) {
-        s = backend->ops->record_put(backend, &record, err);
-    }
+    dtp_status s = dtp_step_state_init(&state, backend, 1, err);
+    dtp_step_state_link(&state, &args);
+    state.record = dtp_step_record_init(EVAL_SEED, EVAL_STEP);
+    state.record.microbatch = 1; /* `accumulate` adds */
+    s = s == DTP_OK ? dtp_backend_bind(backend, &args, arena, &kernel, err) : s;
+    s = s == DTP_OK ? dtp_step_state_put(&state, err) : s;
     s = s == DTP_OK ? dtp_bound_kernel_run(&kernel, err) : s;
-    if (s == DTP_OK && backend->ops->sync != NULL) {
-        s = backend->ops->sync(backend, err);
-        s = s == DTP_OK ? dtp_bound_kernel_check(&kernel, err) : s;
-    }
+    s = s == DTP_OK ? dtp_bound_kernel_check(&kernel, err) : s;
+    dtp_step_state_free(&state);
     dtp_arena_destroy(arena);
     backend->ops->free(backend, workspace, (size_t)bytes);
     return s;

@@ -19,6 +19,7 @@ int main(int argc, char **argv)
          dtplan_pareto},
         {"sensitivity", "MODEL PLAN",
          "how far the machine may be off before another plan is better", dtplan_sensitivity},
+        {"regress", "SUITE", "plan the cases of a suite: what moved, and why", dtplan_regress},
         {"machines", "", "the machines that have a name", dtplan_machines},
         {"solve", "FILE", "solve a selection problem, with a bound", dtplan_solve},
         {"export", "FILE", "write a selection problem as iopddl JSON or CPLEX-LP", dtplan_export},

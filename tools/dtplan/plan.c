@@ -161,8 +161,9 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *r
         dtp_strbuf_addf(&text, "%s%s\n", i == 0 ? "tried:\n  " : "  ", result->tried[i]);
     }
     for (int32_t i = 0; i < result->n_conflict; i++) {
-        dtp_strbuf_addf(&text, "%s%s\n", i == 0 ? "these cannot hold together:\n  " : "  ",
-                        result->conflict[i]);
+        dtp_strbuf_add(&text, i == 0 ? "these cannot hold together:\n  " : "  ");
+        dtp_pin_print(result->conflict[i], &text);
+        dtp_strbuf_add(&text, "\n");
     }
     if (helps != NULL) {
         dtp_strbuf_addf(&text, "it fits with %s; 'auto' for both looks for the fastest\n", helps);

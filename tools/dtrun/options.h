@@ -8,6 +8,7 @@
 
 int dtrun_run(int argc, char **argv);
 int dtrun_verify(int argc, char **argv);
+int dtrun_regress(int argc, char **argv);
 int dtrun_bench(int argc, char **argv);
 
 /* clang-format off */
@@ -29,6 +30,8 @@ int dtrun_bench(int argc, char **argv);
      "self, sim (threads) or mpi (default: mpi when several ranks are needed)"},                   \
     {"--backend", TOOL_STRING, "NAME", &(ranks).backend, 0, 0,                                     \
      "cpu (default), cuda or ref (f64)"},                                                          \
+    {"--transport", TOOL_STRING, "NAME", &(ranks).transport, 0, 0,                                 \
+     "of backend cuda: device, nccl or staged (default: what the ranks allow)"},                   \
     {"--threads", TOOL_INT, "N", &(ranks).threads, 1, 4096,                                        \
      "threads per rank (default: usable cores / ranks)"},                                          \
     {"--timeout", TOOL_REAL, "SECONDS", &(ranks).timeout_s, 0.1, 1e7,                              \

@@ -51,10 +51,15 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
     }
     const dtp_ranks_options options = {.comm = comm,
                                        .backend = ranks->backend,
+                                       .transport = ranks->transport,
                                        .threads = (int32_t)ranks->threads,
                                        .timeout_s = ranks->timeout_s,
                                        .ends = tool_interrupt_killed(),
                                        .reporter = &reporter};
+    if (ranks->transport != NULL && strcmp(ranks->backend, "cuda") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "transport '%.40s' is of backend cuda, not of '%.40s'",
+                        ranks->transport, ranks->backend);
+    }
     ranks->met = true;
     if (strcmp(comm, "mpi") == 0 && in_mpi) {
         DTP_TRY(dtp_comm_check_launcher(environ, err));

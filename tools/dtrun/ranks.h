@@ -10,12 +10,13 @@
 #include "tools/options.h"
 
 typedef struct tool_ranks {
-    const char *comm;    /* --comm self|sim|mpi; NULL: what the situation asks for */
-    const char *backend; /* --backend cpu|cuda|ref */
-    int64_t threads;     /* --threads per rank; 0: see executor/run/ranks.h */
-    double timeout_s;    /* --timeout */
-    bool allow_root;     /* --allow-run-as-root */
-    char **argv;         /* the whole command line, to start it again under mpirun */
+    const char *comm;      /* --comm self|sim|mpi; NULL: what the situation asks for */
+    const char *backend;   /* --backend cpu|cuda|ref */
+    const char *transport; /* --transport; NULL: auto */
+    int64_t threads;       /* --threads per rank; 0: see executor/run/ranks.h */
+    double timeout_s;      /* --timeout */
+    bool allow_root;       /* --allow-run-as-root */
+    char **argv;           /* the whole command line, to start it again under mpirun */
     int argc;
     bool met;        /* the ranks came to one outcome, or mpirun ran them */
     atomic_int code; /* exit code when nothing failed; a body sets it on every rank alike */

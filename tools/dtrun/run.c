@@ -99,16 +99,21 @@ static dtp_status train(const run_command *c, dtp_session *session, dtp_comm *co
 {
     const bool terminal = isatty(STDERR_FILENO) != 0, print = comm->rank == 0;
     *sig = 0;
-    for (int64_t i = 0; i < c->steps && *sig == 0; i++) {
+    int64_t started = 0;
+    for (int64_t i = 0; i < c->steps && (*sig == 0 || i < started); i++) {
         dtp_step_result step;
-        DTP_TRY(dtp_session_step(session, &step, err));
+        while (*sig == 0 && started < c->steps && started < i + dtp_session_ahead(session)) {
+            DTP_TRY(dtp_session_start_step(session, err));
+            started++;
+        }
+        DTP_TRY(dtp_session_finish_step(session, &step, err));
         int64_t noted = *tool_interrupt_signal(); /* the ranks agree on it */
         if (comm->size > 1) {
             const dtp_status s = dtp_comm_all_reduce(comm, DTP_REDUCE_MAX, DTP_I64, 1, &noted, err);
             DTP_TRY(
                 dtp_err_prefixed(s, err, "rank %d: after step %" PRId64, comm->rank, step.step));
         }
-        *sig = (int)noted;
+        *sig = *sig == 0 ? (int)noted : *sig;
         DTP_TRY(dtp_report_add(report, &step, err));
         bool shown = (i + 1) % c->log_every == 0 || i + 1 == c->steps || i == 0;
         if (print && !c->quiet && (terminal || shown)) {
@@ -226,6 +231,8 @@ int dtrun_run(int argc, char **argv)
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "JSON report into a file (-o)"},
         {"--profile", TOOL_FLAG, NULL, &c.options.profile, 0, 0, "time every instruction"},
+        {"--no-graph", TOOL_FLAG, NULL, &c.options.no_graph, 0, 0,
+         "backend cuda: put every instruction on the queue in every step, not a graph of them"},
         {"--log-every", TOOL_INT, "N", &c.log_every, 1, 1e9, "steps between progress lines"},
         {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
         TOOL_END_OPTIONS,

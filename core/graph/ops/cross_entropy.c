@@ -34,6 +34,16 @@ static const char *const TOTAL_NAME[] = {"total"};
         .key = "ignore", .kind = DTP_ATTR_INT, .def = -9e15, .min = -9e15, .max = 9e15             \
     }
 static const dtp_attr_spec LOSS_ATTRS[] = {OVER, REDUCE, TERMS, {.key = NULL}};
+static const dtp_attr_spec LINEAR_ATTRS[] = {OVER,
+                                             REDUCE,
+                                             TERMS,
+                                             {.key = "chunk",
+                                              .kind = DTP_ATTR_INT,
+                                              .required = true,
+                                              .hidden = true,
+                                              .min = 1.0,
+                                              .max = 9e15},
+                                             {.key = NULL}};
 static const dtp_attr_spec PICK_ATTRS[] = {OVER, TERMS, {.key = NULL}};
 static const dtp_attr_spec WEIGHT_ATTRS[] = {
     OVER, TERMS, {.key = "dtype", .kind = DTP_ATTR_DTYPE, .def = DTP_F32}, {.key = NULL}};
@@ -283,7 +293,114 @@ static dtp_status split_cross_entropy(dtp_graph *g, const dtp_op_call *call, con
     return dtp_rows__emit(g, "cross_entropy_finish", n, parts, 1, &reduce, outs, err);
 }
 
+/* ---- of a linear layer, in chunks of rows -------------------------------------------------------
+ */
+
+/* x: dims of the labels, then those that w has besides the classes. */
+static dtp_status check_linear(const dtp_op_call *call, dtp_err *err)
+{
+    const dtp_ttype *x = &call->in[0], *w = &call->in[1], *labels = &call->in[2];
+    const int32_t inner = x->rank - labels->rank;
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
+    DTP_TRY(dtp_rows__need_ints(call, 2, "labels", err));
+    bool fits = (double)dtp_call_int(call, "ignore") == NO_IGNORE && inner > 0 &&
+                labels->rank > 0 && w->rank == inner + 1 &&
+                dtp_ttype_find(w, dtp_call_dim(call, "over")) >= 0;
+    for (int32_t i = 0; i < x->rank && fits; i++) {
+        const dtp_tdim *d = &x->dims[i];
+        const int32_t at = dtp_ttype_find(w, d->id);
+        fits = i < labels->rank
+                   ? d->id == labels->dims[i].id && d->size == labels->dims[i].size && at < 0
+                   : at >= 0 && w->dims[at].size == d->size;
+    }
+    return fits ? DTP_OK
+                : DTP_FAIL(err, DTP_INVALID,
+                           "x (operand 0) has other dims than labels and w, or labels are ignored");
+}
+
+static dtp_status infer_linear(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
+{
+    DTP_TRY(check_linear(call, err));
+    dtp_ttype rows = call->in[2];
+    rows.dtype = dtp_op__sum_dtype(call->in[0].dtype);
+    const dtp_ttype loss = loss_type(call, &rows);
+    DTP_TRY(dtp_op__set_out(call, has_out, &loss, out, err));
+    out[1] = rows;
+    return DTP_OK;
+}
+
+static dtp_status infer_linear_grad(const dtp_op_call *call, bool has_out, dtp_ttype *out,
+                                    dtp_err *err)
+{
+    DTP_TRY(check_linear(call, err));
+    dtp_ttype rows = call->in[2];
+    rows.dtype = dtp_op__sum_dtype(call->in[0].dtype);
+    const dtp_ttype loss = loss_type(call, &rows);
+    DTP_TRY(dtp_rows__match(call, 3, "lse", &rows, false, err));
+    DTP_TRY(dtp_rows__match(call, 4, "dloss", &loss, false, err));
+    DTP_TRY(dtp_op__set_out(call, has_out, &call->in[0], out, err));
+    out[1] = call->in[1];
+    return DTP_OK;
+}
+
+/* Rows are split; of the gradient they are summed into dw. */
+static dtp_dim_role role_linear(const dtp_op_call *call, dtp_dim_id d)
+{
+    const bool row = dtp_ttype_find(&call->in[2], d) >= 0;
+    return row ? row_role(call) : (dtp_dim_role){DTP_ROLE_WHOLE, DTP_REDUCE_SUM};
+}
+
+static dtp_dim_role role_linear_grad(const dtp_op_call *call, dtp_dim_id d)
+{
+    const bool row = dtp_ttype_find(&call->in[2], d) >= 0;
+    return (dtp_dim_role){row ? DTP_ROLE_REDUCED : DTP_ROLE_WHOLE, DTP_REDUCE_SUM};
+}
+
+/* The products, one forward, three backward, and the logits that go through memory: written and
+ * read, backward also read and written by the gradient and read by two products. */
+static void work_linear(const dtp_op_call *call, dtp_work *out)
+{
+    const int64_t rows = dtp_ttype_elems(&call->in[2]), inner = dtp_ttype_elems(&call->in[0]);
+    const int32_t at = dtp_ttype_find(&call->in[1], dtp_call_dim(call, "over"));
+    const int64_t classes = call->in[1].dims[at].size;
+    out->cls = DTP_WORK_GEMM;
+    out->bytes = dtp_call_bytes(call);
+    out->batch = call->n_in == 3 ? 1 : 3;
+    out->m = rows;
+    out->n = classes;
+    out->k = rows > 0 ? inner / rows : 0;
+    out->trans_b = at == 0;
+    out->flops = 2.0 * (double)out->batch * (double)inner * (double)classes;
+    out->pack_bytes = (call->n_in == 3 ? 2.0 : 5.0) * (double)rows * (double)classes *
+                      (double)dtp_dtype_bytes(call->in[0].dtype);
+}
+
+static const char *const LINEAR_GRADS[] = {"dw"};
+
+#define LINEAR                                                                                     \
+    .flags = DTP_OP_CHECKS_DATA | DTP_OP_INTERNAL_USE, .attrs = LINEAR_ATTRS, .work = work_linear, \
+    .no_grad = "the lowering makes it"
+
 const dtp_op_def dtp_ops_cross_entropy[] = {
+    {
+        DTP_ROW("linear_loss", "cross_entropy of x w, whose logits exist a chunk of rows at a time",
+                3, 3, 2),
+        LINEAR,
+        .out_names = LSE_NAME,
+        .infer = infer_linear,
+        .role = role_linear,
+        .bench = {"rt ct #r | over=c reduce=mean chunk=1024"},
+    },
+    {
+        DTP_ROW("linear_loss_grad", "gradients of linear_loss, which computes the logits again", 5,
+                5, 2),
+        LINEAR,
+        .out_names = LINEAR_GRADS,
+        .infer = infer_linear_grad,
+        .role = role_linear_grad,
+        .bench = {"rt ct #r r _ | over=c reduce=mean chunk=1024"},
+    },
     {
         DTP_ROW("cross_entropy", "negative log-likelihood of integer labels under softmax(logits)",
                 2, 3, 2),
@@ -350,3 +467,8 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
     },
     {.name = NULL},
 };
+
+const dtp_op_def *dtp_linear_loss(bool grad)
+{
+    return &dtp_ops_cross_entropy[grad ? 1 : 0];
+}

@@ -15,7 +15,8 @@
     X(cross_entropy)                                                                               \
     X(attention)                                                                                   \
     X(sequence)                                                                                    \
-    X(optimizer)
+    X(optimizer)                                                                                   \
+    X(fused)
 
 #define DECLARE(family) extern const dtp_op_def dtp_ops_##family[];
 FAMILIES(DECLARE)

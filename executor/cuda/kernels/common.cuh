@@ -16,6 +16,13 @@
 #define DTP_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
 
+/* Before a loop whose arrays are to stay in registers. */
+#ifdef __CUDACC__
+#define DTP_UNROLL _Pragma("unroll")
+#else
+#define DTP_UNROLL
+#endif
+
 enum { DTP_CUDA_WARP = 32, DTP_CUDA_BLOCK = 256 };
 
 /* ---- elements ---- */
@@ -73,14 +80,46 @@ static __device__ __forceinline__ int64_t dtp_threads(void)
     return (int64_t)gridDim.x * blockDim.x;
 }
 
+/* index / size, 0 <= index < nest.total; in 32 bits where they do. */
+static __device__ __forceinline__ int64_t dtp_quotient(const dtp_cuda_nest &nest, int64_t index,
+                                                       int64_t size)
+{
+    return nest.total <= INT32_MAX ? (int64_t)((uint32_t)index / (uint32_t)size) : index / size;
+}
+
+/* Element offsets of the first N views at element `index` of the nest. */
+template <int N>
+static __device__ __forceinline__ void dtp_offsets(const dtp_cuda_nest &nest, int64_t index,
+                                                   int64_t (&at)[N])
+{
+    DTP_UNROLL
+    for (int v = 0; v < N; v++) {
+        at[v] = 0;
+    }
+    for (int i = nest.rank - 1; i > 0; i--) {
+        const int64_t rest = dtp_quotient(nest, index, nest.size[i]);
+        const int64_t place = index - rest * nest.size[i];
+        DTP_UNROLL
+        for (int v = 0; v < N; v++) {
+            at[v] += place * nest.stride[v][i];
+        }
+        index = rest;
+    }
+    DTP_UNROLL
+    for (int v = 0; v < N; v++) {
+        at[v] += index * nest.stride[v][0];
+    }
+}
+
 /* Element offset of view v at element `index` of the nest. */
 static __device__ __forceinline__ int64_t dtp_offset(const dtp_cuda_nest &nest, int v,
                                                      int64_t index)
 {
     int64_t at = 0;
     for (int i = nest.rank - 1; i > 0; i--) {
-        at += index % nest.size[i] * nest.stride[v][i];
-        index /= nest.size[i];
+        const int64_t rest = dtp_quotient(nest, index, nest.size[i]);
+        at += (index - rest * nest.size[i]) * nest.stride[v][i];
+        index = rest;
     }
     return at + index * nest.stride[v][0];
 }

@@ -1,9 +1,10 @@
-/* Copies of elements between views of one dtype, and scaling. */
+/* Copies of elements between views of one dtype, and updates of step records. */
 #ifndef DTP_EXECUTOR_CUDA_KERNELS_COPY_H
 #define DTP_EXECUTOR_CUDA_KERNELS_COPY_H
 
 #include <cuda_runtime_api.h>
 
+#include "dtp/op.h"
 #include "executor/cuda/kernels/nest.h"
 
 #ifdef __cplusplus
@@ -13,9 +14,9 @@ extern "C" {
 /* dst[nest] = src[nest] for elements of 1, 2, 4 or 8 bytes; view 0 is dst, view 1 src. */
 cudaError_t dtp_cuda_copy(cudaStream_t queue, const dtp_cuda_nest *nest, int32_t elem_bytes,
                           void *dst, const void *src);
-/* dst = factor * src, n elements of a float dtype; both may be the same memory. */
-cudaError_t dtp_cuda_scale_elements(cudaStream_t queue, int64_t n, int32_t dtype, double factor,
-                                    void *dst, const void *src);
+/* *dst = record; it is read before the call returns. */
+cudaError_t dtp_cuda_put_record(cudaStream_t queue, const dtp_step_record *record,
+                                dtp_step_record *dst);
 
 #ifdef __cplusplus
 }

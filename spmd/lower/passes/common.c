@@ -1,5 +1,5 @@
-/* What several passes need: how values are used, copies, and removing values that nothing uses any
- * more. */
+/* What several passes need: how values are used and when last, copies, workspaces, and removing
+ * values that nothing uses any more. */
 #include <string.h>
 
 #include "spmd/lower/passes/passes.h"
@@ -30,6 +30,28 @@ dtp_status dtp_program__count_uses(const dtp_program *p, dtp_arena *scratch, dtp
     return DTP_OK;
 }
 
+dtp_status dtp_program__last_reads(const dtp_program *p, dtp_arena *scratch, int32_t **out,
+                                   dtp_err *err)
+{
+    int32_t *last;
+    DTP_TRY(DTP_NEW(scratch, last, p->n_values, err));
+    for (int32_t v = 0; v < p->n_values; v++) {
+        last[v] = -1;
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
+            last[dtp_value_root(p, p->instrs[i].in[k])] = i;
+        }
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        if (p->values[v].keep && p->values[v].kind != DTP_VALUE_RESIDENT) {
+            last[dtp_value_root(p, v)] = p->n_instrs;
+        }
+    }
+    *out = last;
+    return DTP_OK;
+}
+
 dtp_status dtp_program__copy_value(dtp_program *p, dtp_value_id v, dtp_phase phase,
                                    dtp_value_id *out, dtp_err *err)
 {
@@ -41,6 +63,34 @@ dtp_status dtp_program__copy_value(dtp_program *p, dtp_value_id v, dtp_phase pha
     instr.in = &v;
     instr.out = out;
     return dtp_program__add_instr(p, &instr, err);
+}
+
+/* As much as the hungriest rank needs: a kernel may use more on a smaller shard. */
+dtp_status dtp_program__add_workspace(dtp_program *p, dtp_instr *instr, dtp_err *err)
+{
+    bool even = true; /* all ranks have the same local shapes */
+    int64_t most = 0;
+    if (!dtp_target_has_workspace(p->target, instr->op)) {
+        return DTP_OK;
+    }
+    for (int32_t i = 0; i < instr->n_in + instr->n_out && even; i++) {
+        const dtp_value *v =
+            &p->values[i < instr->n_in ? instr->in[i] : instr->out[i - instr->n_in]];
+        even = dtp_layout_is_even(&v->layout, &p->mesh, &v->type);
+    }
+    for (int32_t r = 0; r < (even ? 1 : dtp_mesh_ranks(&p->mesh)); r++) {
+        dtp_call_types types;
+        dtp_op_call call = dtp_instr_call(p, instr, r, &types);
+        const int64_t bytes = dtp_target_workspace(p->target, &call);
+        most = bytes > most ? bytes : most;
+    }
+    if (most == 0) {
+        return DTP_OK;
+    }
+    dtp_value v = dtp_program__value_init("workspace", DTP_VALUE_WORKSPACE);
+    v.type = (dtp_ttype){.dtype = DTP_BOOL, .rank = 1, .dims = {{-1, most}}};
+    v.layout = dtp_layout_replicated(1, p->mesh.n_dims);
+    return dtp_program__add_value(p, &v, &instr->workspace, err);
 }
 
 /* ---- removing values ----------------------------------------------------------------------------

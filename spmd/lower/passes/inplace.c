@@ -26,31 +26,6 @@ static bool same_shape(const dtp_value *a, const dtp_value *b)
     return same;
 }
 
-/* Index of the last instruction that reads any value in the buffer of each root, -1 = none; kept
- * values count as read after the end (n_instrs), unless they are parameters themselves. By value id
- * (set for roots). */
-static dtp_status find_last_reads(const dtp_program *p, dtp_arena *scratch, int32_t **out,
-                                  dtp_err *err)
-{
-    int32_t *last;
-    DTP_TRY(DTP_NEW(scratch, last, p->n_values, err));
-    for (int32_t v = 0; v < p->n_values; v++) {
-        last[v] = -1;
-    }
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
-            last[dtp_value_root(p, p->instrs[i].in[k])] = i;
-        }
-    }
-    for (int32_t v = 0; v < p->n_values; v++) {
-        if (p->values[v].keep && p->values[v].kind != DTP_VALUE_RESIDENT) {
-            last[dtp_value_root(p, v)] = p->n_instrs;
-        }
-    }
-    *out = last;
-    return DTP_OK;
-}
-
 /* Whether output o of instruction i may take the buffer of its operand j, lifetimes apart. */
 static bool operand_fits(const dtp_program *p, int32_t i, int32_t o, int32_t j)
 {
@@ -110,7 +85,7 @@ dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch, dtp_
 {
     int32_t *last_read;
     dtp_usage *usage;
-    DTP_TRY(find_last_reads(p, scratch, &last_read, err));
+    DTP_TRY(dtp_program__last_reads(p, scratch, &last_read, err));
     DTP_TRY(dtp_program__count_uses(p, scratch, &usage, err));
     for (int32_t i = 0; i < p->n_updates; i++) {
         dtp_value_update *u = &p->updates[i];
@@ -159,7 +134,7 @@ dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *er
 {
     int32_t *last_read;
     bool *by_collective; /* by value */
-    DTP_TRY(find_last_reads(p, scratch, &last_read, err));
+    DTP_TRY(dtp_program__last_reads(p, scratch, &last_read, err));
     DTP_TRY(DTP_NEW(scratch, by_collective, p->n_values, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];

@@ -6,6 +6,10 @@
 
 /* In the order in which dtp_lower runs them. What a pass needs for itself is from `scratch`. */
 
+/* Puts the loss of a linear layer in chunks in the place of its logits (dtp_target.loss_chunk). */
+dtp_status dtp_program__fuse_loss(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
+/* Puts one kernel in the place of several, as the target lists (dtp_target.fuse). */
+dtp_status dtp_program__fuse(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
 /* Puts updated parameters into their resident buffers, in place or by a COPY at the end. */
 dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch,
                                         dtp_err *err) DTP_MUST_CHECK;
@@ -36,9 +40,17 @@ typedef struct dtp_usage {
 /* By value id; from `scratch`. */
 dtp_status dtp_program__count_uses(const dtp_program *p, dtp_arena *scratch, dtp_usage **out,
                                    dtp_err *err) DTP_MUST_CHECK;
+/* Index of the last instruction that reads any value in the buffer of each root, -1 = none; kept
+ * values count as read after the end (n_instrs), unless they are parameters themselves. By value id
+ * (set for roots). */
+dtp_status dtp_program__last_reads(const dtp_program *p, dtp_arena *scratch, int32_t **out,
+                                   dtp_err *err) DTP_MUST_CHECK;
 /* Appends a copy of v in a buffer of its own. */
 dtp_status dtp_program__copy_value(dtp_program *p, dtp_value_id v, dtp_phase phase,
                                    dtp_value_id *out, dtp_err *err) DTP_MUST_CHECK;
+/* Gives a kernel the workspace that the target says: as much as the rank that needs most. */
+dtp_status dtp_program__add_workspace(dtp_program *p, dtp_instr *instr,
+                                      dtp_err *err) DTP_MUST_CHECK;
 /* Removes values that no instruction, update or parent refers to, and renumbers the others. */
 dtp_status dtp_program__remove_values(dtp_program *p, const bool *gone, dtp_arena *scratch,
                                       dtp_err *err) DTP_MUST_CHECK;

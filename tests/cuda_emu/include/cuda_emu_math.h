@@ -78,6 +78,33 @@ CUDA_EMU_BINARY(double, __ddiv_rn, x / y)
 #undef CUDA_EMU_UNARY
 #undef CUDA_EMU_BINARY
 
+/* sin and cos of pi x, exact at multiples of 1/2. */
+inline void sincospif(float x, float *s, float *c)
+{
+    double turn = std::fmod(static_cast<double>(x), 2.0);
+    double quarter = std::rint(2 * turn);
+    double rest = (turn - quarter / 2) * 3.14159265358979323846;
+    int q = static_cast<int>(quarter) & 3;
+    double sines[] = {std::sin(rest), std::cos(rest), -std::sin(rest), -std::cos(rest)};
+    *s = static_cast<float>(sines[q]);
+    *c = static_cast<float>(sines[(q + 1) & 3]);
+}
+inline float sinpif(float x)
+{
+    float s, c;
+    sincospif(x, &s, &c);
+    return s;
+}
+inline float cospif(float x)
+{
+    float s, c;
+    sincospif(x, &s, &c);
+    return c;
+}
+inline float normcdff(float x)
+{
+    return static_cast<float>(0.5 * std::erfc(-static_cast<double>(x) * 0.70710678118654752440));
+}
 inline float __fmaf_rn(float x, float y, float z)
 {
     return fmaf(x, y, z);
@@ -145,19 +172,39 @@ inline unsigned __brev(unsigned x)
     }
     return result;
 }
-#define CUDA_EMU_ROUND(T, name, x_type)                                                            \
-    inline T __##name##_rn(x_type x)                                                               \
+/* Values beyond the range give its ends, a NaN gives 0. */
+template <typename T, typename F> inline T cuda_emu_saturate(F x)
+{
+    constexpr F two = 2;
+    const F end = std::ldexp(two, std::numeric_limits<T>::digits - 1);
+    return std::isnan(x)                                         ? 0
+           : x >= end                                            ? std::numeric_limits<T>::max()
+           : x <= (std::numeric_limits<T>::is_signed ? -end : 0) ? std::numeric_limits<T>::min()
+                                                                 : static_cast<T>(x);
+}
+#define CUDA_EMU_ROUND(T, name, F)                                                                 \
+    inline T __##name##_rn(F x)                                                                    \
     {                                                                                              \
-        return static_cast<T>(llrint(static_cast<double>(x)));                                     \
+        return cuda_emu_saturate<T>(std::rint(x));                                                 \
     }                                                                                              \
-    inline T __##name##_rz(x_type x)                                                               \
+    inline T __##name##_rz(F x)                                                                    \
     {                                                                                              \
-        return static_cast<T>(x);                                                                  \
+        return cuda_emu_saturate<T>(std::trunc(x));                                                \
+    }                                                                                              \
+    inline T __##name##_rd(F x)                                                                    \
+    {                                                                                              \
+        return cuda_emu_saturate<T>(std::floor(x));                                                \
+    }                                                                                              \
+    inline T __##name##_ru(F x)                                                                    \
+    {                                                                                              \
+        return cuda_emu_saturate<T>(std::ceil(x));                                                 \
     }
 CUDA_EMU_ROUND(int, float2int, float)
 CUDA_EMU_ROUND(unsigned, float2uint, float)
 CUDA_EMU_ROUND(long long, float2ll, float)
+CUDA_EMU_ROUND(unsigned long long, float2ull, float)
 CUDA_EMU_ROUND(int, double2int, double)
+CUDA_EMU_ROUND(long long, double2ll, double)
 #undef CUDA_EMU_ROUND
 #define CUDA_EMU_TO_FLOAT(name, x_type)                                                            \
     inline float __##name##_rn(x_type x)                                                           \

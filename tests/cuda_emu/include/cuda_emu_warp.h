@@ -10,6 +10,8 @@ int cuda_emu_block_barrier(enum cuda_emu_vote vote, int predicate, const char *f
 typedef void (*cuda_emu_combine)(void *const *lanes, unsigned present);
 void cuda_emu_warp(unsigned mask, void *mine, cuda_emu_combine combine, const char *file, int line);
 int cuda_emu_lane();
+/* Ends the kernel with an error. */
+[[noreturn]] void cuda_emu_stop(const char *text);
 
 #define CUDA_EMU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
@@ -133,6 +135,82 @@ inline int __all_sync(unsigned mask, int predicate, CUDA_EMU_HERE)
     cuda_emu_ballot mine = {predicate, 0};
     cuda_emu_warp(mask, &mine, cuda_emu_ballot::combine, file, line);
     return mine.predicate;
+}
+
+/* Every lane gets the reduction over the mask, or the lanes that brought the same value. */
+enum cuda_emu_reduction {
+    cuda_emu_reduce_add,
+    cuda_emu_reduce_min,
+    cuda_emu_reduce_max,
+    cuda_emu_reduce_and,
+    cuda_emu_reduce_or
+};
+template <typename T> struct cuda_emu_reduce {
+    T value, result;
+    cuda_emu_reduction how;
+    unsigned same;
+    static T apply(cuda_emu_reduction how, T a, T b)
+    {
+        switch (how) {
+        case cuda_emu_reduce_add:
+            return static_cast<T>(a + b);
+        case cuda_emu_reduce_min:
+            return a < b ? a : b;
+        case cuda_emu_reduce_max:
+            return a > b ? a : b;
+        case cuda_emu_reduce_and:
+            return a & b;
+        default:
+            return a | b;
+        }
+    }
+    static void combine(void *const *lanes, unsigned present)
+    {
+        for (unsigned i = 0; i < 32; i++) {
+            if (!(present >> i & 1)) {
+                continue;
+            }
+            cuda_emu_reduce *mine = static_cast<cuda_emu_reduce *>(lanes[i]);
+            mine->result = mine->value;
+            mine->same = 0;
+            for (unsigned k = 0; k < 32; k++) {
+                if (present >> k & 1) {
+                    T other = static_cast<cuda_emu_reduce *>(lanes[k])->value;
+                    mine->same |= other == mine->value ? 1u << k : 0u;
+                    mine->result = k == i ? mine->result : apply(mine->how, mine->result, other);
+                }
+            }
+        }
+    }
+};
+template <typename T>
+inline cuda_emu_reduce<T> cuda_emu_reduce_over(unsigned mask, T value, cuda_emu_reduction how,
+                                               const char *file, int line)
+{
+    cuda_emu_reduce<T> mine = {value, value, how, 0};
+    cuda_emu_warp(mask, &mine, cuda_emu_reduce<T>::combine, file, line);
+    return mine;
+}
+#define CUDA_EMU_REDUCE(T, name)                                                                   \
+    inline T __reduce_##name##_sync(unsigned mask, T value, CUDA_EMU_HERE)                         \
+    {                                                                                              \
+        return cuda_emu_reduce_over(mask, value, cuda_emu_reduce_##name, file, line).result;       \
+    }
+CUDA_EMU_REDUCE(unsigned, add)
+CUDA_EMU_REDUCE(unsigned, min)
+CUDA_EMU_REDUCE(unsigned, max)
+CUDA_EMU_REDUCE(unsigned, and)
+CUDA_EMU_REDUCE(unsigned, or)
+CUDA_EMU_REDUCE(int, min)
+CUDA_EMU_REDUCE(int, max)
+#undef CUDA_EMU_REDUCE
+inline int __reduce_add_sync(unsigned mask, int value, CUDA_EMU_HERE)
+{
+    return static_cast<int>(__reduce_add_sync(mask, static_cast<unsigned>(value), file, line));
+}
+template <typename T> inline unsigned __match_any_sync(unsigned mask, T value, CUDA_EMU_HERE)
+{
+    return cuda_emu_reduce_over(mask, value, cuda_emu_reduce_min, file, line).same;
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* IEEE half precision of device code: storage and conversions, rounded to nearest even. Nothing
- * in C. */
+/* IEEE half precision of device code: storage and conversions, rounded to nearest even. Without the
+ * short names half and half2, which local variables may have. Nothing in C. */
 #ifndef CUDA_EMU_CUDA_FP16_H
 #define CUDA_EMU_CUDA_FP16_H
 
@@ -54,11 +54,9 @@ struct alignas(2) __half {
         return cuda_emu_half_to_float(__x);
     }
 };
-typedef __half half;
 struct alignas(4) __half2 {
     __half x, y;
 };
-typedef __half2 half2;
 
 inline __half __float2half_rn(float value)
 {

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include <cmath>
+#include <limits>
 #include <new>
 #include <tuple>
 #include <type_traits>
@@ -111,6 +112,11 @@ CUDA_EMU_ATOMICS(float)
 CUDA_EMU_ATOMICS(double)
 #undef CUDA_EMU_INTEGER_ATOMICS
 #undef CUDA_EMU_ATOMICS
+
+[[noreturn]] inline void __trap()
+{
+    cuda_emu_stop("trap");
+}
 
 inline void __threadfence_block()
 {

@@ -90,12 +90,22 @@ inline float __float_to_tf32(float value)
     return cuda_emu_bits<float>((bits + 0x1000u) & 0xffffe000u);
 }
 
+/* What the warp's loads and stores ask of an address and a leading dimension. */
+template <typename E> inline void cuda_emu_check_matrix(const E *p, unsigned ld)
+{
+    if (reinterpret_cast<uintptr_t>(p) % 32 != 0 || ld * sizeof(E) % 16 != 0) {
+        cuda_emu_stop("wmma: an address that 32 bytes do not divide, or a leading dimension that "
+                      "16 bytes do not");
+    }
+}
+
 /* `E`: the type in memory. */
 template <typename Use, int m, int n, int k, typename T, typename Layout, typename E>
 inline void cuda_emu_load(fragment<Use, m, n, k, T, Layout> &f, const E *p, unsigned ld, bool rows,
                           const char *file, int line)
 {
     typedef fragment<Use, m, n, k, T, Layout> F;
+    cuda_emu_check_matrix(p, ld);
     __syncwarp(0xffffffffu, file, line);
     for (int i = 0; i < F::num_elements; i++) {
         int cell = F::cell(cuda_emu_lane(), i);
@@ -121,6 +131,7 @@ template <int m, int n, int k, typename T>
 inline void store_matrix_sync(T *p, const fragment<accumulator, m, n, k, T> &f, unsigned ld,
                               layout_t layout, CUDA_EMU_HERE)
 {
+    cuda_emu_check_matrix(p, ld);
     __syncwarp(0xffffffffu, file, line);
     for (int i = 0; i < f.num_elements; i++) {
         int cell = f.cell(cuda_emu_lane(), i);

@@ -1,0 +1,39 @@
+/* Fused ops: what the pass that makes them (spmd/lower/passes/fuse.c) and their kernels ask. */
+#ifndef DTP_CORE_GRAPH_OPS_FUSED_OPS_H
+#define DTP_CORE_GRAPH_OPS_FUSED_OPS_H
+
+#include "core/base/strbuf.h"
+#include "core/graph/op.h"
+#include "core/graph/ops/fused.h"
+
+/* Attributes of an expression; of a norm before them: over, eps. */
+enum { DTP_FUSED_ATTRS = DTP_FUSED_STEPS + DTP_FUSED_CONSTANTS + 2, DTP_FUSED_NORM_ATTRS = 2 };
+
+/* The op that a function is; the function that an op is, -1 = none. */
+const dtp_op_def *dtp_fused_op(int32_t function);
+int32_t dtp_fused_find(const dtp_op_def *op);
+/* The operands of a function, without the attribute; the attribute, NULL = none. */
+int32_t dtp_fused_operands(int32_t function);
+const char *dtp_fused_key(int32_t function);
+
+/* The op of expressions with so many results. */
+const dtp_op_def *dtp_fused_elementwise(int32_t n_out);
+/* Its attributes; false when the expression has too many constants. */
+bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[DTP_FUSED_ATTRS]);
+/* The expression of a call; DTP_INVALID when its attributes are none. */
+dtp_status dtp_fused_expr_of(const dtp_op_call *call, dtp_fused_expr *out,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+/* The fused op of a norm, NULL = none. Its outputs are those of the norm and the expression's. */
+const dtp_op_def *dtp_fused_norm(const dtp_op_def *norm);
+/* The norm of such an op, NULL = it is another one. */
+const dtp_op_def *dtp_fused_norm_of(const dtp_op_def *op);
+/* The parts of a call of it: the expression, and the norm of its result, with room for the types of
+ * its operands. */
+dtp_op_call dtp_fused_norm_expression(const dtp_op_call *call);
+dtp_op_call dtp_fused_norm_call(const dtp_op_call *call, dtp_ttype in[3]);
+
+/* Appends the functions of a call of a fused op in order, "(add gelu)"; of other ops nothing. */
+void dtp_fused_print(const dtp_op_call *call, dtp_strbuf *out);
+
+#endif

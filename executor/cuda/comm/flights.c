@@ -1,0 +1,176 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/base/clock.h"
+#include "executor/cuda/comm/comm.h"
+
+struct dtp_cuda_flight {
+    cudaEvent_t begin, end;
+    dtp_coll coll; /* without its bucket */
+    bool waited, passed, recorded;
+    double since_s; /* when it was seen to have begun; 0: not yet */
+    dtp_cuda_flight *next;
+};
+
+static dtp_cuda_flight *flight_of(const dtp_request *request)
+{
+    return (dtp_cuda_flight *)(uintptr_t)request->turn;
+}
+
+static void give_back(dtp_cuda_flights *f, dtp_cuda_flight *flight)
+{
+    flight->next = f->unused;
+    f->unused = flight;
+}
+
+/* Those at the head of the queue that have ended leave it. */
+static dtp_status retire(dtp_cuda_flights *f, dtp_err *err)
+{
+    while (f->first != NULL) {
+        dtp_cuda_flight *flight = f->first;
+        const cudaError_t code = cudaEventQuery(flight->end);
+        if (code == cudaErrorNotReady) {
+            return DTP_OK;
+        }
+        DTP_TRY(dtp_cuda_status(code, dtp_coll_name(flight->coll.kind), err));
+        f->first = flight->next;
+        f->last = f->first != NULL ? f->last : NULL;
+        flight->passed = true;
+        if (flight->waited) {
+            give_back(f, flight);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status take(dtp_cuda_flights *f, dtp_cuda_flight **out, dtp_err *err)
+{
+    dtp_cuda_flight *flight = f->unused;
+    if (flight == NULL) {
+        flight = calloc(1, sizeof *flight);
+        DTP_TRY(DTP_MEMORY(err, flight));
+        give_back(f, flight);
+    }
+    cudaEvent_t *events[] = {&flight->begin, &flight->end};
+    for (int32_t i = 0; i < 2; i++) {
+        if (*events[i] == NULL) {
+            DTP_CUDA_TRY(err, cudaEventCreateWithFlags(events[i], cudaEventDisableTiming));
+        }
+    }
+    f->unused = flight->next;
+    *out = flight;
+    return DTP_OK;
+}
+
+dtp_status dtp_cuda_flight_begin(dtp_cuda_flights *f, const dtp_coll *coll,
+                                 const dtp_coll_ends *ends, dtp_request *request, dtp_err *err)
+{
+    const cudaStream_t compute = f->cuda->compute, comm = f->cuda->comm;
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    dtp_cuda_flight *flight = NULL;
+    DTP_CUDA_TRY(err, cudaStreamIsCapturing(compute, &capture));
+    const bool recorded = capture != cudaStreamCaptureStatusNone;
+    DTP_TRY(recorded ? DTP_OK : retire(f, err));
+    DTP_TRY(take(f, &flight, err));
+    const cudaEvent_t begin = flight->begin, end = flight->end;
+    *flight = (dtp_cuda_flight){.begin = begin, .end = end, .coll = *coll, .recorded = recorded};
+    flight->coll.bucket = NULL;
+    if (recorded) {
+        f->recorded = true;
+    } else {
+        *(f->first != NULL ? &f->last->next : &f->first) = flight;
+        f->last = flight;
+    }
+    *request = (dtp_request){
+        .coll = *coll, .ends = ends, .pending = true, .turn = (uint64_t)(uintptr_t)flight};
+    DTP_CUDA_TRY(err, cudaEventRecord(begin, compute));
+    DTP_CUDA_TRY(err, cudaStreamWaitEvent(comm, begin, 0));
+    return DTP_OK;
+}
+
+dtp_status dtp_cuda_flight_end(dtp_cuda_flights *f, dtp_request *request, dtp_err *err)
+{
+    DTP_CUDA_TRY(err, cudaEventRecord(flight_of(request)->end, f->cuda->comm));
+    return DTP_OK;
+}
+
+dtp_status dtp_cuda_flight_wait(dtp_cuda_flights *f, dtp_request *request, dtp_err *err)
+{
+    dtp_cuda_flight *flight = flight_of(request);
+    DTP_CUDA_TRY(err, cudaStreamWaitEvent(f->cuda->compute, flight->end, 0));
+    flight->waited = true;
+    request->pending = false;
+    if (flight->passed ||
+        flight->recorded) { /* what was put on the queue needs the event no more */
+        give_back(f, flight);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_cuda_flights_look(dtp_cuda_flights *f, double waited_s, char late[DTP_ERR_MSG_BYTES],
+                                 const dtp_coll **coll, dtp_err *err)
+{
+    const double limit_s = f->comm->timeout_s;
+    late[0] = '\0';
+    *coll = NULL;
+    f->longest_s = waited_s < f->waited_s ? fmax(f->longest_s, f->waited_s) : f->longest_s;
+    f->waited_s = waited_s;
+    DTP_TRY(retire(f, err));
+    dtp_cuda_flight *flight = f->first;
+    if (flight == NULL) {
+        if (f->recorded && waited_s > limit_s + f->longest_s) {
+            (void)snprintf(late, DTP_ERR_MSG_BYTES,
+                           "rank %d: the collectives of a recorded step are not done after %g s",
+                           f->comm->rank, waited_s);
+        }
+        return DTP_OK;
+    }
+    const cudaError_t begun = cudaEventQuery(flight->begin);
+    if (begun == cudaErrorNotReady) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_cuda_status(begun, dtp_coll_name(flight->coll.kind), err));
+    const double now = dtp_now_s();
+    flight->since_s = flight->since_s > 0 ? flight->since_s : now;
+    if (now - flight->since_s > limit_s) {
+        *coll = &flight->coll;
+        dtp_comm__describe_late(0, NULL, f->comm->rank, *coll, limit_s, late);
+    }
+    return DTP_OK;
+}
+
+static void destroy_list(dtp_cuda_flight *flight)
+{
+    while (flight != NULL) {
+        dtp_cuda_flight *next = flight->next;
+        if (flight->begin != NULL) {
+            (void)cudaEventDestroy(flight->begin);
+        }
+        if (flight->end != NULL) {
+            (void)cudaEventDestroy(flight->end);
+        }
+        free(flight);
+        flight = next;
+    }
+}
+
+void dtp_cuda_flights_close(dtp_cuda_flights *f)
+{
+    destroy_list(f->first);
+    destroy_list(f->unused);
+    f->first = f->last = f->unused = NULL;
+}
+
+dtp_status dtp_cuda_put_single(dtp_cuda *cuda, const dtp_coll *coll, const dtp_coll_ends *ends,
+                               dtp_err *err)
+{
+    for (int32_t k = 0; k < dtp_coll_buffers(coll); k++) {
+        const int64_t bytes = dtp_coll_at(coll, k)->count * dtp_dtype_bytes(coll->dtype);
+        if (bytes > 0 && ends[k].in != ends[k].out) {
+            DTP_CUDA_TRY(err, cudaMemcpyAsync(ends[k].out, ends[k].in, (size_t)bytes,
+                                              cudaMemcpyDeviceToDevice, cuda->comm));
+        }
+    }
+    return DTP_OK;
+}

@@ -1,0 +1,342 @@
+/* The NCCL transport: one card per rank, of one host or several. A bucket is one group of calls.
+ * NCCL moves contiguous parts only and chooses the order of its sums.
+ *
+ * Groups of ranks get communicators of their own, each from an identifier that its member 0 makes
+ * and that goes over the host communicator: making one concerns the members alone
+ * (docs/decisions/0047-cuda-transports.md). Calls do not block; where one is in progress the host
+ * asks again until the deadline.
+ *
+ * NCCL does not tell whom a rank waits for. A rank that is late gives up its communicators and asks
+ * the ranks over the host communicator which collective they are at: those that do not answer, or
+ * are at another one, are named.
+ */
+#include <math.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/base/clock.h"
+#include "executor/cuda/comm/comm.h"
+
+enum { N_SETS = 1 << DTP_MAX_MESH_DIMS };
+
+typedef struct nccl_transport {
+    dtp_cuda_flights flights;
+    ncclComm_t comms[N_SETS]; /* by set of mesh dims; NULL: none yet */
+    bool broken;
+} nccl_transport;
+
+/* ---- calls ---- */
+
+/* Gives up what was started: nothing is touched any more. */
+static void stop(nccl_transport *x)
+{
+    x->broken = true;
+    for (int32_t s = 0; s < N_SETS; s++) {
+        if (x->comms[s] != NULL) {
+            (void)ncclCommAbort(x->comms[s]);
+            x->comms[s] = NULL;
+        }
+    }
+}
+
+static dtp_status fail(const nccl_transport *x, ncclResult_t code, const char *call, ncclComm_t c,
+                       dtp_err *err)
+{
+    const char *more = c != NULL ? ncclGetLastError(c) : "";
+    return DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: %s: %s%s%.500s", x->flights.comm->rank, call,
+                    ncclGetErrorString(code), more[0] != '\0' ? ": " : "", more);
+}
+
+/* Whether a peer is known to have failed. */
+static dtp_status look(const nccl_transport *x, dtp_err *err)
+{
+    dtp_comm *comm = x->flights.comm;
+    return comm->ops->look != NULL ? comm->ops->look(comm, err) : DTP_OK;
+}
+
+/* The result of a call on c, once it is there. */
+static dtp_status settle(const nccl_transport *x, ncclComm_t c, ncclResult_t code, const char *call,
+                         dtp_err *err)
+{
+    const double start = dtp_now_s(), limit_s = x->flights.comm->timeout_s;
+    while (code == ncclInProgress) {
+        const ncclResult_t asked = ncclCommGetAsyncError(c, &code);
+        code = asked != ncclSuccess ? asked : code;
+        if (code == ncclInProgress) {
+            DTP_TRY(look(x, err));
+            if (dtp_now_s() - start > limit_s) {
+                return DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: %s is not done after %g s",
+                                x->flights.comm->rank, call, limit_s);
+            }
+            (void)nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        }
+    }
+    return code == ncclSuccess ? DTP_OK : fail(x, code, call, c, err);
+}
+
+/* ---- communicators ---- */
+
+static dtp_status nccl_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
+{
+    enum { WORDS = sizeof(ncclUniqueId) / sizeof(int64_t) };
+    nccl_transport *x = t->self;
+    dtp_comm *comm = x->flights.comm;
+    DTP_TRY(dtp_comm__check_set(comm, set, err));
+    const int32_t n = dtp_mesh_set_size(&comm->mesh, set);
+    const int32_t me = dtp_mesh_set_index(&comm->mesh, set, comm->rank);
+    if (n == 1 || x->comms[set] != NULL) {
+        return DTP_OK;
+    }
+    ncclUniqueId id;
+    ncclResult_t code = ncclSuccess;
+    int64_t words[WORDS + 1] = {0}; /* the others add nothing; the last one: it was made */
+    if (me == 0) {
+        code = ncclGetUniqueId(&id);
+        memcpy(words, &id, sizeof id);
+        words[WORDS] = code == ncclSuccess;
+    }
+    const dtp_coll share = {.kind = DTP_ALL_REDUCE,
+                            .set = set,
+                            .op = DTP_REDUCE_SUM,
+                            .dtype = DTP_I64,
+                            .count = WORDS + 1};
+    DTP_TRY(comm->ops->run(comm, &share, words, words, err));
+    if (words[WORDS] != 1) {
+        return me == 0 ? fail(x, code, "ncclGetUniqueId", NULL, err)
+                       : DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: member 0 made no identifier",
+                                  comm->rank);
+    }
+    memcpy(&id, words, sizeof id);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    code = ncclCommInitRankConfig(&x->comms[set], n, id, me, &config);
+    return settle(x, x->comms[set], code, "ncclCommInitRankConfig", err);
+}
+
+/* ---- collectives ---- */
+
+static ncclDataType_t type_of(dtp_dtype dtype)
+{
+    static const ncclDataType_t types[DTP_N_DTYPES] = {
+        [DTP_F32] = ncclFloat32, [DTP_F64] = ncclFloat64, [DTP_BF16] = ncclBfloat16,
+        [DTP_F16] = ncclFloat16, [DTP_I32] = ncclInt32,   [DTP_I64] = ncclInt64,
+        [DTP_BOOL] = ncclUint8};
+    return types[dtype];
+}
+
+/* Of bools, which are 0 or 1, products and minima are and, maxima are or. */
+static ncclRedOp_t operation_of(dtp_reduce_op op)
+{
+    return op == DTP_REDUCE_SUM    ? ncclSum
+           : op == DTP_REDUCE_PROD ? ncclProd
+           : op == DTP_REDUCE_MIN  ? ncclMin
+                                   : ncclMax;
+}
+
+/* all_to_all and collective_permute. */
+static ncclResult_t exchange(const dtp_coll *coll, int32_t n, int32_t me, const dtp_coll_ends *ends,
+                             ncclComm_t c, cudaStream_t queue)
+{
+    const size_t count = (size_t)coll->count, bytes = count * (size_t)dtp_dtype_bytes(coll->dtype);
+    const ncclDataType_t type = type_of(coll->dtype);
+    const bool one = coll->kind == DTP_PERMUTE;
+    const int32_t source = one ? dtp_coll_source(coll, n, me) : -1;
+    ncclResult_t code = ncclSuccess;
+    for (int32_t j = 0; j < n && code == ncclSuccess; j++) {
+        const size_t at = one ? 0 : (size_t)j * bytes;
+        if (!one || dtp_coll_source(coll, n, j) == me) {
+            code = ncclSend((const char *)ends->in + at, count, type, j, c, queue);
+        }
+        if (code == ncclSuccess && (!one || source == j)) {
+            code = ncclRecv((char *)ends->out + at, count, type, j, c, queue);
+        }
+    }
+    return code;
+}
+
+static ncclResult_t put_one(const dtp_coll *coll, int32_t n, int32_t me, const dtp_coll_ends *ends,
+                            ncclComm_t c, cudaStream_t queue)
+{
+    const size_t count = (size_t)coll->count;
+    const ncclDataType_t type = type_of(coll->dtype);
+    const ncclRedOp_t op = operation_of(coll->op);
+    switch (coll->kind) {
+    case DTP_ALL_REDUCE:
+        return ncclAllReduce(ends->in, ends->out, count, type, op, c, queue);
+    case DTP_REDUCE_SCATTER:
+        return ncclReduceScatter(ends->in, ends->out, count, type, op, c, queue);
+    case DTP_ALL_GATHER:
+        return ncclAllGather(ends->in, ends->out, count, type, c, queue);
+    default:
+        return exchange(coll, n, me, ends, c, queue);
+    }
+}
+
+static dtp_status put_group(const nccl_transport *x, const dtp_coll *coll,
+                            const dtp_coll_ends *ends, dtp_err *err)
+{
+    const dtp_comm *comm = x->flights.comm;
+    const int32_t n = dtp_mesh_set_size(&comm->mesh, coll->set);
+    const int32_t me = dtp_mesh_set_index(&comm->mesh, coll->set, comm->rank);
+    const ncclComm_t c = x->comms[coll->set];
+    ncclResult_t code = ncclGroupStart();
+    for (int32_t k = 0; k < dtp_coll_buffers(coll) && code == ncclSuccess; k++) {
+        const dtp_coll *one = dtp_coll_at(coll, k);
+        if (one->count > 0) {
+            code = put_one(one, n, me, &ends[k], c, x->flights.cuda->comm);
+        }
+    }
+    const ncclResult_t end = ncclGroupEnd();
+    return settle(x, c, code != ncclSuccess ? code : end, dtp_coll_name(coll->kind), err);
+}
+
+static bool is_strided(const dtp_coll *coll)
+{
+    bool strided = false;
+    for (int32_t k = 0; k < dtp_coll_buffers(coll); k++) {
+        const dtp_coll *one = dtp_coll_at(coll, k);
+        strided = strided || one->in_outer > 1 || one->out_outer > 1;
+    }
+    return strided;
+}
+
+static dtp_status nccl_start(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,
+                             dtp_request *request, dtp_err *err)
+{
+    nccl_transport *x = t->self;
+    dtp_cuda_flights *f = &x->flights;
+    DTP_TRY(dtp_comm__can_reduce(coll, err));
+    DTP_TRY(dtp_comm__check_set(f->comm, coll->set, err));
+    const bool alone = dtp_mesh_set_size(&f->comm->mesh, coll->set) == 1;
+    if (x->broken || is_strided(coll) || (!alone && x->comms[coll->set] == NULL)) {
+        return DTP_FAIL(err, x->broken ? DTP_COMM : DTP_UNSUPPORTED, "rank %d: NCCL: %s",
+                        f->comm->rank,
+                        x->broken          ? "its communicators were given up"
+                        : is_strided(coll) ? "strided parts"
+                                           : "a set of mesh dims that was not prepared");
+    }
+    DTP_TRY(dtp_cuda_flight_begin(f, coll, ends, request, err));
+    DTP_TRY(alone ? dtp_cuda_put_single(f->cuda, coll, ends, err) : put_group(x, coll, ends, err));
+    return dtp_cuda_flight_end(f, request, err);
+}
+
+static dtp_status nccl_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
+{
+    nccl_transport *x = t->self;
+    return dtp_cuda_flight_wait(&x->flights, request, err);
+}
+
+/* ---- failures ---- */
+
+/* What another rank does while this one is late in `coll`, NULL: one of a recording. Ends with a
+ * message in any case. */
+static dtp_status ask(nccl_transport *x, const char *late, const dtp_coll *coll, dtp_err *err)
+{
+    enum { WORDS = sizeof(dtp_coll) / sizeof(int64_t), PATIENCE_S = 5 };
+    dtp_comm *comm = x->flights.comm;
+    const double timeout_s = comm->timeout_s;
+    dtp_coll mine = {.kind = DTP_N_COLLS}, *all = calloc((size_t)comm->size, sizeof *all);
+    char why[DTP_ERR_MSG_BYTES] = "the others are late, too";
+    dtp_err said = {0};
+    DTP_TRY(DTP_MEMORY(err, all));
+    mine = coll != NULL ? *coll : mine;
+    const dtp_coll gather = {
+        .kind = DTP_ALL_GATHER, .set = dtp_comm_all(comm), .dtype = DTP_I64, .count = WORDS};
+    comm->timeout_s = fmin(timeout_s, PATIENCE_S);
+    const dtp_status s = comm->ops->run(comm, &gather, &mine, all, &said);
+    comm->timeout_s = timeout_s;
+    if (s != DTP_OK) {
+        memcpy(why, said.msg, sizeof why);
+    }
+    const int32_t n = coll != NULL ? dtp_mesh_set_size(&comm->mesh, coll->set) : 0;
+    const int32_t me = coll != NULL ? dtp_mesh_set_index(&comm->mesh, coll->set, comm->rank) : 0;
+    bool found = false;
+    for (int32_t j = 0; j < n && s == DTP_OK && !found; j++) {
+        const dtp_coll *theirs = &all[dtp_mesh_set_member(&comm->mesh, coll->set, comm->rank, j)];
+        found = theirs->kind != DTP_N_COLLS &&
+                dtp_comm__differs(&comm->mesh, comm->rank, me, &mine, j, theirs, why);
+    }
+    free(all);
+    return DTP_FAIL(err, DTP_COMM, "%.300s: %.700s", late, why);
+}
+
+static dtp_status check(nccl_transport *x, double waited_s, dtp_err *err)
+{
+    char late[DTP_ERR_MSG_BYTES];
+    const dtp_coll *coll;
+    DTP_TRY(look(x, err));
+    for (int32_t s = 0; s < N_SETS; s++) {
+        ncclResult_t code = ncclSuccess;
+        if (x->comms[s] != NULL) {
+            const ncclResult_t asked = ncclCommGetAsyncError(x->comms[s], &code);
+            code = asked != ncclSuccess ? asked : code;
+        }
+        if (code != ncclSuccess && code != ncclInProgress) {
+            return fail(x, code, "a collective", x->comms[s], err);
+        }
+    }
+    DTP_TRY(dtp_cuda_flights_look(&x->flights, waited_s, late, &coll, err));
+    if (late[0] == '\0') {
+        return DTP_OK;
+    }
+    stop(x);
+    return ask(x, late, coll, err);
+}
+
+static dtp_status nccl_poll(dtp_transport *t, double waited_s, dtp_err *err)
+{
+    nccl_transport *x = t->self;
+    if (x->broken) {
+        return DTP_OK;
+    }
+    const dtp_status s = check(x, waited_s, err);
+    if (s != DTP_OK) {
+        stop(x); /* the queues run empty */
+    }
+    return s;
+}
+
+static void nccl_abort(dtp_transport *t, const char *why)
+{
+    (void)why; /* the host communicator tells it */
+    stop(t->self);
+}
+
+static void nccl_destroy(dtp_transport *t)
+{
+    nccl_transport *x = t->self;
+    for (int32_t s = 0; s < N_SETS; s++) {
+        const ncclComm_t c = x->comms[s];
+        if (c != NULL && settle(x, c, ncclCommFinalize(c), "ncclCommFinalize", NULL) == DTP_OK) {
+            (void)ncclCommDestroy(c);
+            x->comms[s] = NULL;
+        }
+    }
+    stop(x);
+    dtp_cuda_flights_close(&x->flights);
+    free(x);
+}
+
+static const dtp_transport_ops nccl_ops = {
+    .name = "nccl",
+    .prepare = nccl_prepare,
+    .start = nccl_start,
+    .wait = nccl_wait,
+    .abort = nccl_abort,
+    .poll = nccl_poll,
+    .destroy = nccl_destroy,
+};
+
+dtp_status dtp_cuda_nccl_create(dtp_comm *comm, dtp_cuda *cuda, dtp_transport *out, dtp_err *err)
+{
+    nccl_transport *x = calloc(1, sizeof *x);
+    DTP_TRY(DTP_MEMORY(err, x));
+    x->flights = (dtp_cuda_flights){.cuda = cuda, .comm = comm};
+    *out = (dtp_transport){.ops = &nccl_ops,
+                           .caps = {.asynchronous = true, .queued = true, .captured = true},
+                           .self = x};
+    return DTP_OK;
+}

@@ -1,0 +1,209 @@
+/* The staged transport: collectives of the host's transport on copies in pinned host memory. For
+ * ranks that share a card and are processes, and where NCCL is not wanted. The caller waits for the
+ * compute queue before START and WAIT (dtp_transport_caps.queued is false). */
+#include <stdlib.h>
+
+#include "executor/cuda/comm/comm.h"
+
+enum { ALIGN = 64 };
+
+/* The copies of a collective: inputs, then outputs. */
+typedef struct slab {
+    char *memory;
+    size_t bytes;
+    dtp_coll coll;
+    const dtp_coll_ends *device; /* the caller's */
+    dtp_coll_ends host[DTP_MAX_BUCKET];
+    dtp_request request;
+    bool done; /* the results are on their way to the device */
+    struct slab *next;
+} slab;
+
+typedef struct staged_transport {
+    dtp_cuda *cuda;
+    dtp_comm *comm;
+    dtp_transport host;
+    slab *unused, *busy;
+} staged_transport;
+
+static size_t aligned(int64_t bytes)
+{
+    return ((size_t)bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Bytes of input or output k. */
+static int64_t bytes_of(const staged_transport *d, const dtp_coll *coll, bool input, int32_t k)
+{
+    const dtp_coll *one = dtp_coll_at(coll, k);
+    int64_t in, out;
+    dtp_comm__elems(one, dtp_mesh_set_size(&d->comm->mesh, coll->set), &in, &out);
+    return (input ? in : out) * dtp_dtype_bytes(coll->dtype);
+}
+
+/* One with room for `bytes`: the largest that is free, which grows if it has to. */
+static dtp_status take(staged_transport *d, size_t bytes, slab **out, dtp_err *err)
+{
+    slab **best = &d->unused;
+    for (slab **s = &d->unused; *s != NULL; s = &(*s)->next) {
+        best = (*s)->bytes > (*best)->bytes ? s : best;
+    }
+    if (*best == NULL) {
+        *best = calloc(1, sizeof **best);
+        DTP_TRY(DTP_MEMORY(err, *best));
+    }
+    slab *s = *best;
+    if (s->bytes < bytes) {
+        void *memory = NULL;
+        (void)cudaFreeHost(s->memory);
+        s->memory = NULL;
+        s->bytes = 0;
+        DTP_CUDA_TRY(err, cudaMallocHost(&memory, bytes));
+        s->memory = memory;
+        s->bytes = bytes;
+    }
+    *best = s->next;
+    *out = s;
+    return DTP_OK;
+}
+
+static void give_back(staged_transport *d, slab *s)
+{
+    slab **at = &d->busy;
+    while (*at != s) {
+        at = &(*at)->next;
+    }
+    *at = s->next;
+    s->next = d->unused;
+    d->unused = s;
+}
+
+/* Waits for the host's transport and puts the results on the compute queue. */
+static dtp_status finish(staged_transport *d, slab *s, dtp_err *err)
+{
+    if (s->done) {
+        return DTP_OK;
+    }
+    DTP_TRY(d->host.ops->wait(&d->host, &s->request, err));
+    s->done = true;
+    for (int32_t k = 0; k < dtp_coll_buffers(&s->coll); k++) {
+        const int64_t out = bytes_of(d, &s->coll, false, k);
+        if (out > 0) {
+            DTP_CUDA_TRY(err, cudaMemcpyAsync(s->device[k].out, s->host[k].out, (size_t)out,
+                                              cudaMemcpyHostToDevice, d->cuda->compute));
+        }
+    }
+    return DTP_OK;
+}
+
+/* Whether a collective reads results of an earlier one. */
+static bool reads(const staged_transport *d, const dtp_coll *coll, const dtp_coll_ends *ends,
+                  const slab *s)
+{
+    for (int32_t k = 0; k < dtp_coll_buffers(coll); k++) {
+        const char *in = ends[k].in, *end = in + bytes_of(d, coll, true, k);
+        for (int32_t j = 0; j < dtp_coll_buffers(&s->coll); j++) {
+            const char *out = s->device[j].out;
+            if (in < out + bytes_of(d, &s->coll, false, j) && out < end) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- the transport ---- */
+
+static dtp_status staged_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
+{
+    staged_transport *d = t->self;
+    return d->host.ops->prepare(&d->host, set, err);
+}
+
+static dtp_status staged_start(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,
+                               dtp_request *request, dtp_err *err)
+{
+    staged_transport *d = t->self;
+    const int32_t n = dtp_coll_buffers(coll);
+    const cudaStream_t queue = d->cuda->compute;
+    size_t bytes = 0;
+    slab *s = NULL;
+    DTP_TRY(dtp_comm__check_set(d->comm, coll->set, err));
+    for (slab *earlier = d->busy; earlier != NULL; earlier = earlier->next) {
+        DTP_TRY(reads(d, coll, ends, earlier) ? finish(d, earlier, err) : DTP_OK);
+    }
+    for (int32_t k = 0; k < n; k++) {
+        bytes += aligned(bytes_of(d, coll, true, k)) + aligned(bytes_of(d, coll, false, k));
+    }
+    DTP_TRY(take(d, bytes > 0 ? bytes : ALIGN, &s, err));
+    char *at = s->memory;
+    for (int32_t k = 0; k < n; k++) {
+        const int64_t in = bytes_of(d, coll, true, k), out = bytes_of(d, coll, false, k);
+        s->host[k] = (dtp_coll_ends){.in = at, .out = at + aligned(in)};
+        if (in > 0) {
+            DTP_CUDA_TRY(
+                err, cudaMemcpyAsync(at, ends[k].in, (size_t)in, cudaMemcpyDeviceToHost, queue));
+        }
+        at += aligned(in) + aligned(out);
+    }
+    DTP_CUDA_TRY(err, cudaStreamSynchronize(queue));
+    s->next = d->busy;
+    d->busy = s;
+    s->coll = *coll;
+    s->device = ends;
+    s->done = false;
+    *request =
+        (dtp_request){.coll = *coll, .ends = ends, .pending = true, .turn = (uint64_t)(uintptr_t)s};
+    return d->host.ops->start(&d->host, coll, s->host, &s->request, err);
+}
+
+static dtp_status staged_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
+{
+    staged_transport *d = t->self;
+    slab *s = (slab *)(uintptr_t)request->turn;
+    DTP_TRY(finish(d, s, err));
+    request->pending = false;
+    give_back(d, s); /* the next START waits for the compute queue before it writes there */
+    return DTP_OK;
+}
+
+static void staged_abort(dtp_transport *t, const char *why)
+{
+    staged_transport *d = t->self;
+    void (*stop)(dtp_transport *, const char *) = d->host.ops->abort;
+    if (stop != NULL) {
+        stop(&d->host, why);
+    }
+}
+
+static void staged_destroy(dtp_transport *t)
+{
+    staged_transport *d = t->self;
+    slab *lists[] = {d->unused, d->busy};
+    for (int32_t i = 0; i < 2; i++) {
+        while (lists[i] != NULL) {
+            slab *next = lists[i]->next;
+            (void)cudaFreeHost(lists[i]->memory);
+            free(lists[i]);
+            lists[i] = next;
+        }
+    }
+    free(d);
+}
+
+static const dtp_transport_ops staged_ops = {
+    .name = "staged",
+    .prepare = staged_prepare,
+    .start = staged_start,
+    .wait = staged_wait,
+    .abort = staged_abort,
+    .destroy = staged_destroy,
+};
+
+dtp_status dtp_cuda_staged_create(dtp_comm *comm, dtp_cuda *cuda, dtp_transport *out, dtp_err *err)
+{
+    staged_transport *d = calloc(1, sizeof *d);
+    DTP_TRY(DTP_MEMORY(err, d));
+    *d = (staged_transport){.cuda = cuda, .comm = comm, .host = comm->transport};
+    *out = (dtp_transport){.ops = &staged_ops, .caps = comm->transport.caps, .self = d};
+    return DTP_OK;
+}

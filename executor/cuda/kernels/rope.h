@@ -1,0 +1,31 @@
+/* Rotation of feature pairs (j, j + f/2) by their position (core/graph/ops/sequence.c). */
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROPE_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ROPE_H
+
+#include <cuda_runtime_api.h>
+
+#include "executor/cuda/kernels/nest.h"
+
+typedef struct dtp_cuda_rope_call {
+    dtp_cuda_nest rest;              /* dims other than position and feature; views: x, y */
+    int64_t position[2], feature[2]; /* element strides in x and y */
+    int64_t positions, half;         /* places here; pairs of the feature dim */
+    int64_t first, offset;           /* global place of place 0; added to every position */
+    int64_t size, run;               /* of the sequence (dtp_sequence) */
+    double base, sign;
+    int32_t dtype;
+} dtp_cuda_rope_call;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* y may be x; neither is empty. */
+cudaError_t dtp_cuda_rope_run(cudaStream_t queue, const dtp_cuda_rope_call *call, void *y,
+                              const void *x);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

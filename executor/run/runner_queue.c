@@ -1,0 +1,140 @@
+/* What a runner has on the queue of a device: graphs of recorded microbatches, the ends of steps,
+ * and times from events. */
+#include "executor/run/runner_internal.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/base/clock.h"
+
+dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err)
+{
+    const dtp_queue_ops *queue = r->backend->ops->queue;
+    const size_t n = (size_t)dtp_program_microbatches(r->program);
+    const size_t words = 2 * (size_t)r->state.n_words * sizeof(dtp_error_word);
+    DTP_TRY(DTP_NEW(r->arena, r->recordings, n, err));
+    DTP_TRY(DTP_NEW(r->arena, r->ran, n, err));
+    for (int32_t k = 0; k < DTP_RUNNER_AHEAD; k++) {
+        dtp_runner__flight *f = &r->flights[k];
+        void *raw = NULL;
+        DTP_TRY(queue->take(r->backend, false, DTP_RUNNER_RAW + words, &raw, err));
+        f->raw = raw;
+        DTP_TRY(DTP_NEW(r->arena, f->marks, n * (size_t)(r->program->n_instrs + 1), err));
+        DTP_TRY(queue->event_create(r->backend, &f->begin, err));
+        DTP_TRY(queue->event_create(r->backend, &f->end, err));
+    }
+    return DTP_OK;
+}
+
+void dtp_runner__forget(dtp_runner *r)
+{
+    for (int32_t j = 0; r->recordings != NULL && j < dtp_program_microbatches(r->program); j++) {
+        r->backend->ops->queue->recording_destroy(r->backend, r->recordings[j]);
+        r->recordings[j] = NULL;
+        r->ran[j] = false;
+    }
+}
+
+void dtp_runner__close_queue(dtp_runner *r)
+{
+    const dtp_queue_ops *queue = r->backend->ops->queue;
+    const int32_t n = dtp_program_microbatches(r->program) * (r->program->n_instrs + 1);
+    if (queue == NULL) {
+        return;
+    }
+    (void)r->backend->ops->sync(r->backend, NULL); /* of steps that nobody finished */
+    dtp_runner__forget(r);
+    for (int32_t k = 0; k < DTP_RUNNER_AHEAD; k++) {
+        dtp_runner__flight *f = &r->flights[k];
+        for (int32_t i = 0; f->marks != NULL && i < n; i++) {
+            queue->event_destroy(r->backend, f->marks[i]);
+        }
+        queue->event_destroy(r->backend, f->begin);
+        queue->event_destroy(r->backend, f->end);
+        queue->give(r->backend, false, f->raw);
+    }
+}
+
+/* ---- marks ---- */
+
+/* Mark i of the microbatch that runs. */
+static dtp_event **mark_of(const dtp_runner *r, const dtp_runner__flight *f, int32_t microbatch,
+                           int32_t i)
+{
+    return &f->marks[microbatch * (r->program->n_instrs + 1) + i];
+}
+
+static bool is_wait(const dtp_runner *r, int32_t i)
+{
+    return i >= 0 && i < r->program->n_instrs && r->program->instrs[i].kind == DTP_INSTR_WAIT;
+}
+
+dtp_status dtp_runner__mark(dtp_runner *r, dtp_runner__flight *f, int32_t i, dtp_err *err)
+{
+    const dtp_queue_ops *queue = r->backend->ops->queue;
+    const bool waits = r->comm->transport.caps.queued && (is_wait(r, i) || is_wait(r, i - 1));
+    dtp_event **mark = mark_of(r, f, r->state.record.microbatch, i);
+    if (r->recording || (r->profile == NULL && !waits)) {
+        return DTP_OK;
+    }
+    if (*mark == NULL) {
+        DTP_TRY(queue->event_create(r->backend, mark, err));
+    }
+    return queue->event_put(r->backend, DTP_QUEUE_COMPUTE, *mark, err);
+}
+
+/* ---- the end of a step ---- */
+
+/* Times from the marks: those of instructions, and what compute waited for collectives. */
+static dtp_status read_marks(dtp_runner *r, dtp_runner__flight *f, dtp_err *err)
+{
+    const int32_t n = dtp_program_microbatches(r->program);
+    for (int32_t j = 0; j < n; j++) {
+        const int32_t n_instrs = j + 1 == n ? r->program->n_instrs : dtp_program_body(r->program);
+        for (int32_t i = 0; i < n_instrs; i++) {
+            dtp_event *from = *mark_of(r, f, j, i), *to = *mark_of(r, f, j, i + 1);
+            const bool exposed = r->comm->transport.caps.queued && is_wait(r, i);
+            double s = 0;
+            if (r->profile != NULL || exposed) {
+                DTP_TRY(r->backend->ops->queue->event_time(r->backend, from, to, &s, err));
+                f->times.comm_s += exposed ? s : 0;
+            }
+            if (r->profile != NULL) {
+                r->profile[i] += s;
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_runner__await(dtp_runner *r, dtp_runner__flight *f, dtp_err *err)
+{
+    const dtp_queue_ops *queue = r->backend->ops->queue;
+    dtp_transport *t = &r->comm->transport;
+    const double start = dtp_now_s();
+    for (bool passed = false; !passed;) {
+        DTP_TRY(queue->event_passed(r->backend, f->end, &passed, err));
+        const double waited_s = dtp_now_s() - start;
+        if (t->caps.queued && t->ops->poll != NULL) {
+            DTP_TRY(t->ops->poll(t, waited_s, err));
+        }
+        if (!passed) {
+            /* looks on for a sixteenth of the wait, 0.2 ms at most */
+            const double pause_s = fmin(waited_s / 16, 2e-4);
+            (void)nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * pause_s)}, NULL);
+        }
+    }
+    if (r->n_stats > 0 && !t->caps.queued) { /* the host took part, and has timed it */
+        f->times.total_s += dtp_now_s() - start;
+    } else {
+        DTP_TRY(queue->event_time(r->backend, f->begin, f->end, &f->times.total_s, err));
+    }
+    if (f->marked) {
+        return read_marks(r, f, err);
+    }
+    if (r->n_stats > 0) {
+        f->times.comm_s = (double)NAN; /* a graph does not tell */
+    }
+    return DTP_OK;
+}

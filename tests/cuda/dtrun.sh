@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# dtrun on the emulated CUDA device, against the CPU: ranks of one process on one device. Every verification must exit with 0
+# and measure the predicted peak on every rank; a run gives the same losses with graphs and without. Usage: dtrun.sh DTRUN
+set -u
+dtrun=$1
+gpt="--dim batch=4 --dim length=8 --dim vocab=32 --dim layers=2 --dim heads=4 --dim d_head=4"
+mlp="--dim batch=16 --dim pixels=16 --dim hidden=24 --dim classes=12"
+fail=0
+# model | options | mesh | rules
+cases=(
+    "mlp_digits|$mlp||"
+    "mlp_digits|$mlp --precision bf16||"
+    "mlp_digits|$mlp --microbatches 4||"
+    "gpt_bytes|$gpt||"
+    "gpt_bytes|$gpt --precision bf16||"
+    "gpt_bytes_dropout|$gpt||"
+    "mlp_digits|$mlp|x:2|batch:x"
+    "mlp_digits|$mlp|x:4|hidden:x"
+    "gpt_bytes|$gpt|x:2|heads:x;d_ff:x;vocab:x"
+    "gpt_bytes|$gpt --precision bf16|x:2;y:2|batch:x;heads:y;d_ff:y;vocab:y"
+)
+complain() { # case, output
+    echo "FAIL: $1"
+    echo "$2" | head -30
+    fail=1
+}
+for case in "${cases[@]}"; do
+    IFS='|' read -r model options mesh rules <<<"$case"
+    comm=self
+    [ -n "$mesh" ] && comm=sim
+    args=("models/$model.json" --backend cuda --comm "$comm" --mesh "$mesh")
+    [ -n "$rules" ] && args+=(--rules "$rules")
+    tolerance=1e-4
+    [[ $options == *bf16* ]] && tolerance=2e-2
+    # shellcheck disable=SC2086 # options are words
+    out=$("$dtrun" verify "${args[@]}" $options --reference cpu --steps 3 --tolerance $tolerance 2>&1) || complain "verify $case" "$out"
+    # shellcheck disable=SC2086
+    run=$("$dtrun" run "${args[@]}" $options --steps 4 --quiet 2>&1) || complain "run $case" "$run"
+    # shellcheck disable=SC2086
+    plain=$("$dtrun" run "${args[@]}" $options --steps 4 --quiet --no-graph 2>&1) || complain "run --no-graph $case" "$plain"
+    [ "$(echo "$run" | grep '^loss')" = "$(echo "$plain" | grep '^loss')" ] || complain "losses of $case" "$run$plain"
+    echo "$run" | grep -q "(equal)" || complain "peak of $case" "$run"
+done
+exit $fail

@@ -1,0 +1,526 @@
+/* The transports of the CUDA backend on emulated devices. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "cuda_emu.h"
+#include "executor/comm/communicator_internal.h"
+#include "executor/cpu/cpu.h"
+#include "executor/cuda/cuda.h"
+#include "tests/comm/comm_buffers.h"
+#include "tests/comm/comm_suite.h"
+
+static void must(dtp_status status, const dtp_err *err)
+{
+    if (status != DTP_OK) {
+        fail_msg("%s", err->msg);
+    }
+}
+
+/* A body that every rank runs with a transport of its own. */
+typedef struct job {
+    const char *transport;
+    dtp_status (*body)(dtp_comm *comm, void *backend, dtp_err *err);
+} job;
+
+static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
+{
+    const job *j = user;
+    const dtp_transport of_comm = comm->transport;
+    dtp_backend *backend = NULL;
+    DTP_TRY(dtp_backend_cuda_create(comm->rank, &backend, err));
+    dtp_status s = dtp_cuda_transport_create(comm, backend, j->transport, &comm->transport, err);
+    if (s == DTP_OK) {
+        s = j->body(comm, backend, err);
+        if (s != DTP_OK && comm->transport.ops->abort != NULL) {
+            comm->transport.ops->abort(&comm->transport, err->msg);
+        }
+        const dtp_status idle = backend->ops->sync(backend, s == DTP_OK ? err : NULL);
+        s = s == DTP_OK ? idle : s;
+        comm->transport.ops->destroy(&comm->transport);
+    }
+    comm->transport = of_comm;
+    dtp_backend_destroy(backend);
+    return s;
+}
+
+static dtp_status run(const char *mesh_text, const char *transport,
+                      dtp_status (*body)(dtp_comm *comm, void *backend, dtp_err *err), dtp_err *err)
+{
+    dtp_mesh mesh;
+    job j = {transport, body};
+    DTP_TRY(dtp_mesh_parse(mesh_text, &mesh, err));
+    return dtp_comm_sim_run(&mesh, run_rank, &j, err);
+}
+
+/* Devices, and the transports that ranks on them can have. */
+static const struct {
+    const char *name;
+    int devices;
+} KINDS[] = {{"device", 1}, {"device", 3}, {"nccl", 6}, {"staged", 1}};
+enum { N_KINDS = sizeof KINDS / sizeof KINDS[0] };
+
+static void begin(int32_t kind, uint64_t seed)
+{
+    cuda_emu_reset();
+    cuda_emu_devices(KINDS[kind].devices);
+    cuda_emu_seed(seed);
+}
+
+static void nothing_left(void)
+{
+    const struct cuda_emu_counters n = cuda_emu_count();
+    assert_int_equal(n.live_device, 0);
+    assert_int_equal(n.live_host, 0);
+    assert_int_equal(n.live_objects, 0);
+    assert_string_equal(cuda_emu_message(), "");
+}
+
+static const char *const MESHES[] = {"x:1", "x:2", "x:4", "x:2;y:2"};
+enum { N_MESHES = sizeof MESHES / sizeof MESHES[0] };
+
+static void test_cuda_comm__conforms(void **state)
+{
+    (void)state;
+    for (int32_t k = 0; k < N_KINDS; k++) {
+        for (size_t m = 0; m < N_MESHES; m++) {
+            dtp_err err = {0};
+            begin(k, 1 + m);
+            must(run(MESHES[m], KINDS[k].name, comm_suite, &err), &err);
+            nothing_left();
+        }
+    }
+}
+
+static void test_cuda_comm__conforms_in_flight_and_on_views(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        for (int32_t k = 0; k < N_KINDS; k++) {
+            dtp_err err = {0};
+            const bool ordered = strcmp(KINDS[k].name, "nccl") != 0;
+            begin(k, seed);
+            must(run(MESHES[seed % N_MESHES], KINDS[k].name, comm_suite_flight, &err), &err);
+            must(ordered ? run(MESHES[seed % N_MESHES], KINDS[k].name, comm_suite_order, &err)
+                         : DTP_OK,
+                 &err);
+            must(seed == 1 ? run("x:3;y:2", KINDS[k].name, comm_suite_views, &err) : DTP_OK, &err);
+            nothing_left();
+        }
+    }
+}
+
+/* ---- the order of queues ---- */
+
+enum { ELEMS = 24, MAX_RANKS = 4, ROUNDS = 4 };
+
+/* What ranks end with, by rank. */
+static float results[MAX_RANKS][2 * MAX_RANKS * ELEMS];
+
+static dtp_view flat(void *data, int64_t n)
+{
+    dtp_view v = {.data = data};
+    v.local = (dtp_ttype){.dtype = DTP_F32, .rank = 1, .dims = {{-1, n}}};
+    v.global[0] = n;
+    return v;
+}
+
+static dtp_status scale(dtp_backend *b, float *from, double factor, float *to, int64_t n,
+                        dtp_err *err)
+{
+    const dtp_view in = flat(from, n), out = flat(to, n);
+    return b->ops->scale(b, &in, factor, &out, err);
+}
+
+/* Kernels and collectives without a wait of the host: inputs are made right before START and
+ * overwritten right after WAIT, results are read right after WAIT. In a chain the second collective
+ * reads the results of the first, else every wait for an event is needed. All values are exact,
+ * whatever the order of a sum. */
+static dtp_status run_rounds(dtp_comm *c, dtp_backend *b, float *const m[6], bool is_chain,
+                             dtp_err *err)
+{
+    dtp_transport *t = &c->transport;
+    const int64_t n = (int64_t)MAX_RANKS * ELEMS;
+    const dtp_mesh_set all = dtp_comm_all(c), one = c->mesh.n_dims > 1 ? 2 : all;
+    for (int32_t round = 0; round < ROUNDS; round++) {
+        const dtp_coll first = {
+            .kind = DTP_ALL_REDUCE, .set = all, .dtype = DTP_F32, .count = n - 1};
+        const dtp_coll second = {.kind = (dtp_coll_kind)(1 + round % (DTP_N_COLLS - 1)),
+                                 .set = one,
+                                 .dtype = DTP_F32,
+                                 .count = ELEMS,
+                                 .shift = 1};
+        const dtp_coll_ends ends[2] = {{m[1], m[2]}, {is_chain ? m[2] : m[5], m[3]}};
+        dtp_request requests[2];
+        DTP_TRY(scale(b, m[0], 0.5, m[1], n, err));
+        DTP_TRY(t->ops->start(t, &first, &ends[0], &requests[0], err));
+        DTP_TRY(scale(b, m[0] + n / 2, -1.0, m[5], n / 2, err));
+        DTP_TRY(scale(b, m[0], -1.0, m[5] + n / 2, n / 2, err));
+        DTP_TRY(t->ops->start(t, &second, &ends[1], &requests[1], err));
+        DTP_TRY(scale(b, m[0], 2.0, m[4], n, err));
+        if (is_chain) {
+            DTP_TRY(t->ops->wait(t, &requests[1], err));
+            DTP_TRY(scale(b, m[3], 0.5, m[0], n, err));
+            DTP_TRY(t->ops->wait(t, &requests[0], err));
+            DTP_TRY(scale(b, m[4], 0.25, m[2], n / 2, err));
+        } else {
+            DTP_TRY(t->ops->wait(t, &requests[0], err));
+            DTP_TRY(scale(b, m[2], 0.25, m[0], n / 2, err));
+            DTP_TRY(scale(b, m[4], 16.0, m[1], n, err));
+            DTP_TRY(t->ops->wait(t, &requests[1], err));
+            DTP_TRY(scale(b, m[3], 0.5, m[0] + n / 2, n / 2, err));
+            DTP_TRY(scale(b, m[4], 8.0, m[5], n, err));
+        }
+        DTP_TRY(scale(b, m[4], 0.25, m[1], n, err));
+        DTP_TRY(scale(b, m[4], -1.0, m[3], n / 2, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status rounds_on(dtp_comm *c, dtp_backend *b, bool is_chain, dtp_err *err)
+{
+    float start[MAX_RANKS * ELEMS], *m[6] = {0};
+    const int64_t n = (int64_t)MAX_RANKS * ELEMS;
+    dtp_status s = DTP_OK;
+    for (int64_t i = 0; i < n; i++) {
+        start[i] = (float)((c->rank * 7 + i * 3) % 11 - 5);
+    }
+    for (int32_t k = 0; k < 6 && s == DTP_OK; k++) {
+        void *p = NULL;
+        s = b->ops->alloc(b, sizeof start, &p, err);
+        m[k] = p;
+        s = s == DTP_OK ? b->ops->upload(b, p, start, sizeof start, err) : s;
+    }
+    for (dtp_mesh_set set = 1; set <= dtp_comm_all(c) && s == DTP_OK; set++) {
+        s = c->transport.ops->prepare(&c->transport, set, err);
+    }
+    s = s == DTP_OK ? run_rounds(c, b, m, is_chain, err) : s;
+    s = s == DTP_OK ? b->ops->download(b, results[c->rank], m[0], sizeof start, err) : s;
+    s = s == DTP_OK ? b->ops->download(b, results[c->rank] + n, m[2], sizeof start, err) : s;
+    for (int32_t k = 0; k < 6; k++) {
+        b->ops->free(b, m[k], sizeof start);
+    }
+    return s;
+}
+
+static dtp_status chain(dtp_comm *c, void *backend, dtp_err *err)
+{
+    return rounds_on(c, backend, true, err);
+}
+
+static dtp_status pairs(dtp_comm *c, void *backend, dtp_err *err)
+{
+    return rounds_on(c, backend, false, err);
+}
+
+static dtp_status run_on_cpu(dtp_comm *c, void *user, dtp_err *err)
+{
+    dtp_backend *b = NULL;
+    DTP_TRY(dtp_backend_cpu_create(1, &b, err));
+    const dtp_status s = ((const job *)user)->body(c, b, err);
+    dtp_backend_destroy(b);
+    return s;
+}
+
+/* The results of virtual ranks on the CPU. */
+static void expect_of_cpu(const char *mesh_text,
+                          dtp_status (*body)(dtp_comm *comm, void *backend, dtp_err *err),
+                          void *expected)
+{
+    dtp_mesh mesh;
+    job j = {NULL, body};
+    dtp_err err = {0};
+    memset(results, 0, sizeof results);
+    must(dtp_mesh_parse(mesh_text, &mesh, &err), &err);
+    must(dtp_comm_sim_run(&mesh, run_on_cpu, &j, &err), &err);
+    memcpy(expected, results, sizeof results);
+}
+
+static void test_cuda_comm__any_order_of_queues_gives_the_same_bits(void **state)
+{
+    static float expected[MAX_RANKS][2 * MAX_RANKS * ELEMS];
+    (void)state;
+    for (size_t m = 0; m < N_MESHES; m++) {
+        for (int32_t i = 0; i < N_KINDS * 40; i++) {
+            const int32_t k = i % N_KINDS;
+            dtp_status (*body)(dtp_comm *, void *, dtp_err *) = i < N_KINDS * 20 ? chain : pairs;
+            {
+                if (i % (N_KINDS * 20) == 0) {
+                    expect_of_cpu(MESHES[m], body, expected);
+                }
+                dtp_err err = {0};
+                begin(k, (uint64_t)(i / N_KINDS) % 20 + 1);
+                memset(results, 0, sizeof results);
+                must(run(MESHES[m], KINDS[k].name, body, &err), &err);
+                assert_memory_equal(results, expected, sizeof results);
+                nothing_left();
+            }
+        }
+    }
+}
+
+/* Whether a wait for an event that is left out shows, in one of several orders. */
+static bool shows(int32_t kind, uint64_t wait, const void *expected)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        dtp_err err = {0};
+        begin(kind, seed);
+        cuda_emu_quiet(1);
+        cuda_emu_set_fault(CUDA_EMU_DROP_WAIT, wait);
+        memset(results, 0, sizeof results);
+        if (run("x:2", KINDS[kind].name, pairs, &err) != DTP_OK ||
+            memcmp(results, expected, sizeof results) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void test_cuda_comm__a_wait_left_out_shows(void **state)
+{
+    static float expected[MAX_RANKS][2 * MAX_RANKS * ELEMS];
+    (void)state;
+    expect_of_cpu("x:2", pairs, expected);
+    for (int32_t k = 0; k < N_KINDS; k++) {
+        dtp_err err = {0};
+        if (strcmp(KINDS[k].name, "staged") == 0) {
+            continue; /* it has none */
+        }
+        begin(k, 1);
+        must(run("x:2", KINDS[k].name, pairs, &err), &err);
+        const uint64_t n = cuda_emu_count().event_waits;
+        uint64_t shown = 0;
+        for (uint64_t wait = 1; wait <= n; wait++) {
+            shown += shows(k, wait, expected);
+        }
+        /* a few need an order that 40 seeds do not draw */
+        assert_true(n > 0 && 4 * shown >= 3 * n);
+    }
+}
+
+/* ---- failures ---- */
+
+static dtp_status said[MAX_RANKS];
+static char words[MAX_RANKS][DTP_ERR_MSG_BYTES];
+
+/* Runs a body that no rank may survive: each must end with DTP_COMM. */
+static void all_fail(int32_t kind, const char *mesh,
+                     dtp_status (*body)(dtp_comm *comm, void *backend, dtp_err *err))
+{
+    dtp_err err = {0};
+    begin(kind, 1);
+    cuda_emu_quiet(1);
+    memset(said, 0, sizeof said);
+    memset(words, 0, sizeof words);
+    const dtp_status s = run(mesh, KINDS[kind].name, body, &err);
+    if (s != DTP_COMM) {
+        fail_msg("%s: %d: '%s'", KINDS[kind].name, (int)s, err.msg);
+    }
+    cuda_emu_quiet(0);
+}
+
+/* Runs collectives one after the other and notes how that ends. */
+static dtp_status run_colls(dtp_comm *c, dtp_backend *b, int32_t n, const dtp_coll *colls,
+                            dtp_err *err)
+{
+    enum { BYTES = 1024 };
+    void *in = NULL, *out = NULL;
+    dtp_status s = c->transport.ops->prepare(&c->transport, 1, err);
+    s = s == DTP_OK ? c->transport.ops->prepare(&c->transport, dtp_comm_all(c), err) : s;
+    s = s == DTP_OK ? c->ops->barrier(c, err) : s;
+    s = s == DTP_OK ? b->ops->alloc(b, BYTES, &in, err) : s;
+    s = s == DTP_OK ? b->ops->alloc(b, BYTES, &out, err) : s;
+    for (int32_t i = 0; i < n && s == DTP_OK; i++) {
+        s = dtp_transport_run(&c->transport, &colls[i], in, out, err);
+    }
+    s = s == DTP_OK ? comm_await(c, b, err) : s;
+    s = s == DTP_OK ? c->ops->barrier(c, err) : s; /* a rank whose own part was done learns there */
+    said[c->rank] = s;
+    (void)snprintf(words[c->rank], sizeof words[0], "%s", s != DTP_OK ? err->msg : "");
+    if (s != DTP_OK && c->transport.ops->abort != NULL) {
+        c->transport.ops->abort(&c->transport, err->msg);
+    }
+    b->ops->free(b, out, BYTES);
+    b->ops->free(b, in, BYTES);
+    return s;
+}
+
+static int32_t dispute_at;
+
+static dtp_status dispute(dtp_comm *c, void *backend, dtp_err *err)
+{
+    const comm_dispute *d = &comm_disputes[dispute_at];
+    c->timeout_s = 0.5;
+    return run_colls(c, backend, 1, c->rank == 0 ? &d->first : &d->other, err);
+}
+
+static void test_cuda_comm__different_collectives_end_every_rank(void **state)
+{
+    (void)state;
+    for (int32_t k = 0; k < N_KINDS; k++) {
+        for (dispute_at = 0; dispute_at < comm_n_disputes; dispute_at++) {
+            const comm_dispute *d = &comm_disputes[dispute_at];
+            const bool nccl = strcmp(KINDS[k].name, "nccl") == 0;
+            if (nccl && (d->other.in_outer > 1 || d->other.out_outer > 1)) {
+                continue; /* it takes no strided parts */
+            }
+            all_fail(k, "x:4", dispute);
+            for (int32_t r = 0; r < 4; r++) {
+                if (said[r] != DTP_COMM || (!nccl && (strstr(words[r], d->words[0]) == NULL ||
+                                                      strstr(words[r], d->words[1]) == NULL))) {
+                    fail_msg("%s: rank %d: %d: '%s'", KINDS[k].name, r, (int)said[r], words[r]);
+                }
+            }
+        }
+    }
+}
+
+/* The last rank has two collectives the other way round. */
+static dtp_status other_order(dtp_comm *c, void *backend, dtp_err *err)
+{
+    const dtp_coll a = {.kind = DTP_ALL_REDUCE, .set = 1, .dtype = DTP_F32, .count = 8};
+    const dtp_coll b = {.kind = DTP_ALL_GATHER, .set = 3, .dtype = DTP_F32, .count = 4};
+    const dtp_coll colls[] = {a, b, a};
+    c->timeout_s = 1;
+    return run_colls(c, backend, 2, c->rank == 3 ? colls + 1 : colls, err);
+}
+
+static void test_cuda_comm__another_order_ends_every_rank(void **state)
+{
+    (void)state;
+    for (int32_t k = 0; k < N_KINDS; k++) {
+        all_fail(k, "x:2;y:2", other_order);
+        for (int32_t r = 0; r < 4; r++) {
+            assert_int_equal(said[r], DTP_COMM);
+        }
+    }
+}
+
+static void test_cuda_comm__a_rank_that_does_not_come_is_named(void **state)
+{
+    (void)state;
+    for (int32_t k = 0; k < N_KINDS; k++) {
+        dtp_err err = {0};
+        begin(k, 1);
+        must(run("x:2;y:2", KINDS[k].name, comm_suite_deadline, &err), &err);
+    }
+}
+
+/* A step that is recorded, put on the queue again by all, then by all but the last rank. */
+static dtp_status recorded_in(dtp_comm *c, dtp_backend *b, float *x, dtp_recording **made,
+                              dtp_err *err)
+{
+    const dtp_queue_ops *queue = b->ops->queue;
+    const dtp_coll sum = {
+        .kind = DTP_ALL_REDUCE, .set = dtp_comm_all(c), .dtype = DTP_F32, .count = 4};
+    float got[4] = {1, 1, 1, 1};
+    dtp_err late = {0};
+    DTP_TRY(c->transport.ops->prepare(&c->transport, sum.set, err));
+    DTP_TRY(b->ops->upload(b, x, got, sizeof got, err));
+    DTP_TRY(dtp_transport_run(&c->transport, &sum, x, x, err));
+    DTP_TRY(queue->recording_begin(b, err));
+    const dtp_status s = dtp_transport_run(&c->transport, &sum, x, x, err);
+    DTP_TRY(queue->recording_end(b, s == DTP_OK ? made : NULL, err));
+    DTP_TRY(s);
+    DTP_TRY(queue->recording_put(b, *made, err));
+    DTP_TRY(queue->recording_put(b, *made, err));
+    DTP_TRY(comm_await(c, b, err));
+    DTP_TRY(b->ops->download(b, got, x, sizeof got, err));
+    for (int32_t i = 0; i < 4; i++) {
+        assert_true(got[i] == (float)(c->size * c->size * c->size));
+    }
+    c->timeout_s = 0.3;
+    if (c->rank == c->size - 1) {
+        (void)nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+        return DTP_OK;
+    }
+    DTP_TRY(queue->recording_put(b, *made, err));
+    const dtp_status ended = comm_await(c, b, &late);
+    assert_int_equal(ended, DTP_COMM);
+    assert_non_null(strstr(late.msg, "rank 1 has not come"));
+    return DTP_OK;
+}
+
+static dtp_status recorded(dtp_comm *c, void *backend, dtp_err *err)
+{
+    dtp_backend *b = backend;
+    dtp_recording *made = NULL;
+    void *x = NULL;
+    DTP_TRY(b->ops->alloc(b, 16, &x, err));
+    const dtp_status s = recorded_in(c, b, x, &made, err);
+    b->ops->queue->recording_destroy(b, made);
+    b->ops->free(b, x, 16);
+    return s;
+}
+
+static void test_cuda_comm__recorded_collectives_have_a_deadline(void **state)
+{
+    dtp_err err = {0};
+    (void)state;
+    begin(2, 3);
+    must(run("x:2", "nccl", recorded, &err), &err);
+    nothing_left();
+}
+
+/* ---- the choice ---- */
+
+static const char *wanted;
+
+static dtp_status has_name(dtp_comm *c, void *backend, dtp_err *err)
+{
+    (void)backend;
+    return strcmp(c->transport.ops->name, wanted) == 0
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INTERNAL, "%s instead of %s", c->transport.ops->name, wanted);
+}
+
+static void test_cuda_comm__chooses(void **state)
+{
+    static const struct {
+        int devices;
+        const char *mesh, *name, *gets, *says;
+    } cases[] = {{1, "x:2", NULL, "device", NULL},
+                 {2, "x:2", "auto", "device", NULL},
+                 {1, "", "auto", "device", NULL},
+                 {2, "x:2", "nccl", "nccl", NULL},
+                 {2, "x:2", "staged", "staged", NULL},
+                 {1, "x:2", "nccl", NULL, "a card for every rank"},
+                 {1, "x:2", "magic", NULL, "there are: auto, device, nccl, staged"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        dtp_err err = {0};
+        begin(0, 1);
+        cuda_emu_devices(cases[i].devices);
+        wanted = cases[i].gets;
+        const dtp_status s = run(cases[i].mesh, cases[i].name, has_name, &err);
+        if (cases[i].says == NULL) {
+            must(s, &err);
+        } else {
+            assert_int_equal(s, DTP_INVALID);
+            assert_non_null(strstr(err.msg, cases[i].says));
+        }
+        nothing_left();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuda_comm__conforms),
+        cmocka_unit_test(test_cuda_comm__conforms_in_flight_and_on_views),
+        cmocka_unit_test(test_cuda_comm__any_order_of_queues_gives_the_same_bits),
+        cmocka_unit_test(test_cuda_comm__a_wait_left_out_shows),
+        cmocka_unit_test(test_cuda_comm__different_collectives_end_every_rank),
+        cmocka_unit_test(test_cuda_comm__another_order_ends_every_rank),
+        cmocka_unit_test(test_cuda_comm__a_rank_that_does_not_come_is_named),
+        cmocka_unit_test(test_cuda_comm__recorded_collectives_have_a_deadline),
+        cmocka_unit_test(test_cuda_comm__chooses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,338 @@
+/* What moved between what was recorded and now, and why; as text, Markdown and JUnit's XML. */
+#include <math.h>
+#include <string.h>
+
+#include "core/base/units.h"
+#include "tools/regress/suite.h"
+#include "tools/report.h"
+
+enum { SHOWN_FACTS = 6, NAME_WIDTH = 34 };
+
+/* ---- metrics ---- */
+
+static bool known(const suite_case *c, int32_t m)
+{
+    return c->recorded.there && c->now.there && !isnan(c->recorded.values[m]) &&
+           !isnan(c->now.values[m]);
+}
+
+bool suite_has_changed(const suite *s, const suite_case *c, int32_t m)
+{
+    (void)s;
+    return known(c, m) && c->now.values[m] != c->recorded.values[m];
+}
+
+bool suite_is_worse(const suite *s, const suite_case *c, int32_t m)
+{
+    const suite_metric *metric = &s->metrics[m];
+    if (!known(c, m) || !metric->judged) {
+        return false;
+    }
+    const double before = c->recorded.values[m], allowed = s->tolerance[m];
+    const double most =
+        metric->unit == SUITE_SHARE ? before + allowed : before + fabs(before) * allowed;
+    return c->now.values[m] > most;
+}
+
+bool suite_case_regressed(const suite *s, const suite_case *c)
+{
+    const bool had = c->recorded.there && !isnan(c->recorded.values[0]);
+    bool worse = c->failure != NULL || (had && c->now.there && isnan(c->now.values[0]));
+    for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+        worse = worse || suite_is_worse(s, c, m);
+    }
+    return worse;
+}
+
+void suite_value_print(suite_unit unit, double value, dtp_strbuf *out)
+{
+    if (isnan(value)) {
+        dtp_strbuf_add(out, "-");
+        return;
+    }
+    switch (unit) {
+    case SUITE_SECONDS:
+        dtp_strbuf_add(out, dtp_seconds(value).text);
+        break;
+    case SUITE_BYTES:
+        dtp_strbuf_add(out, dtp_byte_count(value).text);
+        break;
+    case SUITE_SHARE:
+        dtp_strbuf_addf(out, "%.4f %%", 100.0 * value);
+        break;
+    case SUITE_NUMBER:
+    case SUITE_UNITS:
+        dtp_strbuf_addf(out, "%.6g", value);
+        break;
+    }
+}
+
+/* ---- causes ---- */
+
+static const suite_fact *fact_of(const suite_result *r, suite_group group, const char *key)
+{
+    for (int32_t i = 0; i < r->n_facts[group]; i++) {
+        if (strcmp(r->facts[group][i].key, key) == 0) {
+            return &r->facts[group][i];
+        }
+    }
+    return NULL;
+}
+
+/* Facts of a group that differ: "batch 4 -> 8; ..."; returns how many. */
+static int32_t print_changes(const suite_case *c, suite_group group, dtp_strbuf *out)
+{
+    const suite_result *a = &c->recorded, *b = &c->now;
+    int32_t n = 0;
+    for (int32_t i = 0; i < b->n_facts[group]; i++) {
+        const suite_fact *now = &b->facts[group][i], *then = fact_of(a, group, now->key);
+        if (then != NULL && strcmp(then->value, now->value) == 0) {
+            continue;
+        }
+        if (out != NULL && n < SHOWN_FACTS) {
+            dtp_strbuf_addf(out, "%s%s %s -> %s", n > 0 ? "; " : "", now->key,
+                            then != NULL ? then->value : "(not there)", now->value);
+        }
+        n++;
+    }
+    for (int32_t i = 0; i < a->n_facts[group]; i++) {
+        const suite_fact *then = &a->facts[group][i];
+        if (fact_of(b, group, then->key) == NULL) {
+            if (out != NULL && n < SHOWN_FACTS) {
+                dtp_strbuf_addf(out, "%s%s %s -> (not there)", n > 0 ? "; " : "", then->key,
+                                then->value);
+            }
+            n++;
+        }
+    }
+    if (out != NULL && n > SHOWN_FACTS) {
+        dtp_strbuf_addf(out, "; and %d more", n - SHOWN_FACTS);
+    }
+    return n;
+}
+
+void suite_why(const suite *s, const suite_case *c, dtp_strbuf *out)
+{
+    static const char *const causes[SUITE_GROUPS] = {"the options of the case changed",
+                                                     "the model changed", "the machine changed",
+                                                     "layouts changed"};
+    bool inputs = false, moved = false;
+    if (c->failure != NULL) {
+        dtp_strbuf_addf(out, "it failed: %s\n", c->failure);
+        return;
+    }
+    if (!c->recorded.there) {
+        dtp_strbuf_add(out, "not recorded yet (--update)\n");
+        return;
+    }
+    for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+        moved = moved || suite_has_changed(s, c, m);
+    }
+    for (int32_t group = 0; group < (int32_t)SUITE_LAYOUTS; group++) {
+        if (print_changes(c, (suite_group)group, NULL) > 0) {
+            inputs = true;
+            dtp_strbuf_addf(out, "%s: ", causes[group]);
+            print_changes(c, (suite_group)group, out);
+            dtp_strbuf_add(out, "\n");
+        }
+    }
+    const int32_t layouts = print_changes(c, SUITE_LAYOUTS, NULL);
+    if (!inputs && (moved || layouts > 0)) {
+        dtp_strbuf_addf(out, "options, model and machine are the same: this version %s\n",
+                        layouts > 0 ? "plans otherwise" : "prices or measures otherwise");
+    }
+    if (layouts > 0) {
+        dtp_strbuf_addf(out, "%s: ", causes[SUITE_LAYOUTS]);
+        print_changes(c, SUITE_LAYOUTS, out);
+        dtp_strbuf_add(out, "\n");
+    }
+}
+
+/* ---- reports ---- */
+
+static const char *verdict(const suite *s, const suite_case *c)
+{
+    bool moved = false;
+    for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+        moved = moved || suite_has_changed(s, c, m);
+    }
+    return c->failure != NULL                          ? "FAILED"
+           : suite_case_regressed(s, c)                ? "WORSE"
+           : !c->recorded.there                        ? "new"
+           : moved                                     ? "moved"
+           : print_changes(c, SUITE_LAYOUTS, NULL) > 0 ? "otherwise"
+                                                       : "same";
+}
+
+/* "12.3 ms -> 14.1 ms (+14.6 %)" of a metric that changed. */
+static void print_change(const suite *s, const suite_case *c, int32_t m, dtp_strbuf *out)
+{
+    const double before = c->recorded.values[m], now = c->now.values[m];
+    suite_value_print(s->metrics[m].unit, before, out);
+    dtp_strbuf_add(out, " -> ");
+    suite_value_print(s->metrics[m].unit, now, out);
+    if (before != 0.0 && s->metrics[m].unit != SUITE_SHARE) {
+        dtp_strbuf_addf(out, " (%+.2f %%)", 100.0 * (now / before - 1.0));
+    }
+}
+
+/* Every metric that changed, a line each. */
+static void print_moves(const suite *s, const suite_case *c, const char *begin, dtp_strbuf *out)
+{
+    for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+        if (suite_has_changed(s, c, m)) {
+            dtp_strbuf_addf(out, "%s%s ", begin, s->metrics[m].name);
+            print_change(s, c, m, out);
+            dtp_strbuf_addf(out, "%s\n", suite_is_worse(s, c, m) ? ", more than allowed" : "");
+        }
+    }
+}
+
+/* The lines of `text`, each with something before it. */
+static void add_lines(const char *text, const char *begin, dtp_strbuf *out)
+{
+    while (*text != '\0') {
+        const size_t n = strcspn(text, "\n");
+        dtp_strbuf_addf(out, "%s%.*s\n", begin, (int)n, text);
+        text += n + (text[n] == '\n' ? 1 : 0);
+    }
+}
+
+static void print_totals(const suite *s, dtp_strbuf *out)
+{
+    int32_t worse = 0, moved = 0;
+    for (int32_t i = 0; i < s->n; i++) {
+        const char *v = verdict(s, &s->cases[i]);
+        worse += suite_case_regressed(s, &s->cases[i]) ? 1 : 0;
+        moved += strcmp(v, "moved") == 0 || strcmp(v, "otherwise") == 0 ? 1 : 0;
+    }
+    dtp_strbuf_addf(out, "%d case%s: %d regressed, %d moved within tolerance\n", s->n,
+                    s->n == 1 ? "" : "s", worse, moved);
+}
+
+void suite_text(const suite *s, dtp_strbuf *out)
+{
+    dtp_strbuf_addf(out, "%-*s", NAME_WIDTH, "case");
+    for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+        if (s->metrics[m].shown) {
+            dtp_strbuf_addf(out, " %11s", s->metrics[m].name);
+        }
+    }
+    dtp_strbuf_add(out, "  \n");
+    for (int32_t i = 0; i < s->n; i++) {
+        const suite_case *c = &s->cases[i];
+        dtp_strbuf why = {0};
+        dtp_strbuf_addf(out, "%-*s", NAME_WIDTH, c->name);
+        for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+            dtp_strbuf value = {0};
+            if (s->metrics[m].shown) {
+                suite_value_print(s->metrics[m].unit, c->now.values[m], &value);
+                dtp_strbuf_addf(out, " %11s", dtp_strbuf_text(&value));
+            }
+            out->failed = out->failed || value.failed;
+            dtp_strbuf_free(&value);
+        }
+        dtp_strbuf_addf(out, "  %s\n", verdict(s, c));
+        print_moves(s, c, "    ", out);
+        suite_why(s, c, &why);
+        add_lines(dtp_strbuf_text(&why), "    ", out);
+        dtp_strbuf_free(&why);
+    }
+    print_totals(s, out);
+    dtp_strbuf_wrap(out, 0, TOOL_COLUMNS);
+}
+
+void suite_markdown(const suite *s, dtp_strbuf *out)
+{
+    bool any = false;
+    dtp_strbuf_addf(out, "### %s\n\n", s->file);
+    print_totals(s, out);
+    for (int32_t i = 0; i < s->n; i++) {
+        const suite_case *c = &s->cases[i];
+        dtp_strbuf why = {0};
+        if (strcmp(verdict(s, c), "same") == 0) {
+            continue;
+        }
+        dtp_strbuf_add(out,
+                       any ? "" : "\n| case | verdict | what moved | why |\n|---|---|---|---|\n");
+        any = true;
+        dtp_strbuf_addf(out, "| %s | %s | ", c->name, verdict(s, c));
+        const char *between = "";
+        for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+            if (suite_has_changed(s, c, m)) {
+                dtp_strbuf_addf(out, "%s%s ", between, s->metrics[m].name);
+                print_change(s, c, m, out);
+                between = "<br>";
+            }
+        }
+        suite_why(s, c, &why);
+        dtp_strbuf_add(out, " | ");
+        for (const char *at = dtp_strbuf_text(&why); *at != '\0'; at++) {
+            if (*at == '\n') {
+                dtp_strbuf_add(out, at[1] != '\0' ? "<br>" : "");
+            } else {
+                dtp_strbuf_addf(out, "%s%c", *at == '|' ? "\\" : "", *at);
+            }
+        }
+        dtp_strbuf_add(out, " |\n");
+        dtp_strbuf_free(&why);
+    }
+}
+
+/* Text in XML. */
+static void add_xml(const char *text, dtp_strbuf *out)
+{
+    for (; *text != '\0'; text++) {
+        switch (*text) {
+        case '&':
+            dtp_strbuf_add(out, "&amp;");
+            break;
+        case '<':
+            dtp_strbuf_add(out, "&lt;");
+            break;
+        case '>':
+            dtp_strbuf_add(out, "&gt;");
+            break;
+        case '"':
+            dtp_strbuf_add(out, "&quot;");
+            break;
+        default:
+            dtp_strbuf_addf(out, "%c", *text);
+            break;
+        }
+    }
+}
+
+void suite_junit(const suite *s, dtp_strbuf *out)
+{
+    int32_t failures = 0;
+    for (int32_t i = 0; i < s->n; i++) {
+        failures += suite_case_regressed(s, &s->cases[i]) ? 1 : 0;
+    }
+    dtp_strbuf_add(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"");
+    add_xml(s->file, out);
+    dtp_strbuf_addf(out, "\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\" time=\"0\">\n",
+                    s->n, failures);
+    for (int32_t i = 0; i < s->n; i++) {
+        const suite_case *c = &s->cases[i];
+        dtp_strbuf why = {0};
+        dtp_strbuf_add(out, "  <testcase classname=\"regress\" name=\"");
+        add_xml(c->name, out);
+        dtp_strbuf_add(out, "\" time=\"0\"");
+        print_moves(s, c, "", &why);
+        suite_why(s, c, &why);
+        if (suite_case_regressed(s, c)) {
+            dtp_strbuf_addf(out, ">\n    <failure message=\"%s\">", verdict(s, c));
+            add_xml(dtp_strbuf_text(&why), out);
+            dtp_strbuf_add(out, "</failure>\n  </testcase>\n");
+        } else if (why.len > 0) {
+            dtp_strbuf_add(out, ">\n    <system-out>");
+            add_xml(dtp_strbuf_text(&why), out);
+            dtp_strbuf_add(out, "</system-out>\n  </testcase>\n");
+        } else {
+            dtp_strbuf_add(out, "/>\n");
+        }
+        dtp_strbuf_free(&why);
+    }
+    dtp_strbuf_add(out, "</testsuite>\n");
+}

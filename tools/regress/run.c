@@ -1,0 +1,237 @@
+/* Runs the cases of a suite as processes of their own, some at a time, and does what was asked for with the results. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/files/file_in.h"
+#include "core/files/file_out.h"
+#include "tools/options.h"
+#include "tools/regress/suite.h"
+#include "tools/report.h"
+
+enum { MAX_BYTES = 256 << 20, PATH_BYTES = 64, GIT_BYTES = 64 << 20 };
+
+/* A case that runs. */
+typedef struct child {
+    pid_t pid;                             /* 0: none */
+    int32_t at;                            /* the case */
+    char out[PATH_BYTES], err[PATH_BYTES]; /* files of what it prints */
+} child;
+
+static dtp_status make_file(char path[PATH_BYTES], int *fd, dtp_err *err)
+{
+    (void)snprintf(path, PATH_BYTES, "/tmp/dtp-regress-XXXXXX");
+    *fd = mkstemp(path);
+    return *fd >= 0 ? DTP_OK : DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
+}
+
+static dtp_status start(const suite *s, const suite_run *run, int32_t at, child *c, dtp_err *err)
+{
+    char *argv[SUITE_MAX_ARGS + 16];
+    int32_t n = 0;
+    int out = -1, errors = -1;
+    memcpy(&argv[n++], &run->program, sizeof *argv);
+    for (int32_t i = 0; run->before[i] != NULL; i++) {
+        memcpy(&argv[n++], &run->before[i], sizeof *argv);
+    }
+    for (int32_t i = 0; i < s->cases[at].n_args; i++) {
+        memcpy(&argv[n++], &s->cases[at].args[i], sizeof *argv);
+    }
+    argv[n] = NULL;
+    DTP_TRY(make_file(c->out, &out, err));
+    const dtp_status status = make_file(c->err, &errors, err);
+    c->at = at;
+    (void)fflush(NULL);
+    c->pid = status == DTP_OK ? fork() : -1;
+    if (c->pid == 0) {
+        const int none = open("/dev/null", O_RDONLY);
+        if (none < 0 || dup2(none, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+            dup2(errors, STDERR_FILENO) < 0) {
+            _exit(127);
+        }
+        (void)execv(run->program, argv);
+        (void)fprintf(stderr, "%s: %s\n", run->program, strerror(errno));
+        (void)fflush(stderr);
+        _exit(127);
+    }
+    (void)close(out);
+    (void)close(errors);
+    return status != DTP_OK ? status
+           : c->pid < 0     ? DTP_FAIL(err, DTP_IO, "fork: %s", strerror(errno))
+                            : DTP_OK;
+}
+
+/* The first line that a case printed on standard error, from the arena. */
+static const char *first_line(suite *s, const char *path)
+{
+    char *text = NULL;
+    size_t n = 0;
+    if (dtp_file_read(path, MAX_BYTES, &text, &n, NULL) != DTP_OK) {
+        return "it cannot be read what it said";
+    }
+    text[strcspn(text, "\n")] = '\0';
+    const char *copy = dtp_arena_strdup(s->arena, text);
+    free(text);
+    return copy != NULL && copy[0] != '\0' ? copy : "it said nothing";
+}
+
+static dtp_status read_output(suite *s, const suite_run *run, child *c, int code, dtp_err *err)
+{
+    suite_case *one = &s->cases[c->at];
+    char *text = NULL;
+    size_t n = 0;
+    dtp_json_doc *doc = NULL;
+    if (WIFEXITED(code) && WEXITSTATUS(code) == TOOL_INFEASIBLE) {
+        one->now.there = true; /* a result, without values */
+        return suite_add_fact(s, &one->now, SUITE_LAYOUTS, "plan", "infeasible", err);
+    }
+    if (!WIFEXITED(code) || WEXITSTATUS(code) != 0) {
+        one->failure = first_line(s, c->err);
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_file_read(c->out, MAX_BYTES, &text, &n, err));
+    dtp_status status = dtp_json_parse(one->name, text, n, &doc, err);
+    status = status == DTP_OK ? run->read(s, one, dtp_json_root(doc), err) : status;
+    dtp_json_destroy(doc);
+    free(text);
+    one->now.there = status == DTP_OK;
+    suite_sort_facts(&one->now);
+    return status;
+}
+
+static void say_progress(const suite *s, const suite_run *run, int32_t done)
+{
+    if (!run->quiet && isatty(STDERR_FILENO) != 0) {
+        (void)fprintf(stderr, "\r%d of %d cases%s", done, s->n, done == s->n ? "\n" : "");
+        (void)fflush(stderr);
+    }
+}
+
+dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err)
+{
+    dtp_status status = DTP_OK;
+    int32_t next = 0, done = 0, running = 0;
+    child *list = dtp_arena_alloc(s->arena, (size_t)run->jobs, sizeof *list);
+    DTP_TRY(DTP_MEMORY(err, list));
+    while (running > 0 || (next < s->n && status == DTP_OK)) {
+        int code = 0;
+        while (running < run->jobs && next < s->n && status == DTP_OK) {
+            int32_t k = 0;
+            while (list[k].pid > 0) {
+                k++;
+            }
+            status = start(s, run, next++, &list[k], err);
+            list[k].pid = status == DTP_OK ? list[k].pid : 0;
+            running += status == DTP_OK ? 1 : 0;
+        }
+        const pid_t ended = running > 0 ? wait(&code) : -1;
+        for (int32_t k = 0; k < run->jobs && ended > 0; k++) {
+            if (list[k].pid == ended) {
+                status = status == DTP_OK ? read_output(s, run, &list[k], code, err) : status;
+                (void)unlink(list[k].out);
+                (void)unlink(list[k].err);
+                list[k].pid = 0;
+                running--;
+                say_progress(s, run, ++done);
+            }
+        }
+    }
+    return status;
+}
+
+/* ---- the command ---- */
+
+/* The text of the suite at a revision of git; free it. */
+static dtp_status at_revision(const char *file, const char *revision, char **out, dtp_err *err)
+{
+    char path[PATH_BYTES];
+    int fd = -1, code = 0;
+    size_t n;
+    char *spec = malloc(strlen(file) + strlen(revision) + 4);
+    DTP_TRY(DTP_MEMORY(err, spec));
+    (void)sprintf(spec, "%s:%s%s", revision, file[0] == '/' ? "" : "./", file);
+    dtp_status s = make_file(path, &fd, err);
+    if (s == DTP_OK) {
+        const pid_t git = fork();
+        if (git == 0) {
+            char *argv[] = {(char[]){"git"}, (char[]){"show"}, spec, NULL};
+            if (dup2(fd, STDOUT_FILENO) >= 0) {
+                (void)execvp("git", argv);
+            }
+            _exit(127);
+        }
+        (void)close(fd);
+        s = git > 0 && waitpid(git, &code, 0) == git && WIFEXITED(code) && WEXITSTATUS(code) == 0
+                ? dtp_file_read(path, GIT_BYTES, out, &n, err)
+                : DTP_FAIL(err, DTP_INVALID, "--baseline %s: git has no %s there", revision, file);
+        (void)unlink(path);
+    }
+    free(spec);
+    return s;
+}
+
+static dtp_status take_baseline(const suite_command *c, suite *s, dtp_err *err)
+{
+    char *text = NULL;
+    suite then = {0};
+    DTP_TRY(at_revision(c->file, c->baseline, &text, err));
+    dtp_status status = suite_read(c->file, text, s->format, s->metrics, &then, err);
+    status = status == DTP_OK ? suite_take_recorded(s, &then, err) : status;
+    suite_free(&then);
+    free(text);
+    return status;
+}
+
+static dtp_status put_file(const char *path, const suite *s,
+                           void (*print)(const suite *, dtp_strbuf *), dtp_err *err)
+{
+    dtp_strbuf text = {0};
+    if (path == NULL) {
+        return DTP_OK;
+    }
+    print(s, &text);
+    return tool_put_in(path, &text, err);
+}
+
+static dtp_status perform(suite_command *c, suite *s, suite_run *run, dtp_err *err)
+{
+    dtp_strbuf text = {0};
+    if (c->baseline != NULL) {
+        DTP_TRY(take_baseline(c, s, err));
+    }
+    DTP_TRY(suite_run_all(s, run, err));
+    if (run->finish != NULL) {
+        DTP_TRY(run->finish(s, err));
+    }
+    for (int32_t i = 0; i < s->n; i++) {
+        c->exit_code = suite_case_regressed(s, &s->cases[i]) ? 1 : c->exit_code;
+    }
+    DTP_TRY(put_file(c->junit, s, suite_junit, err));
+    DTP_TRY(put_file(c->markdown, s, suite_markdown, err));
+    if (c->update) {
+        dtp_strbuf file = {0};
+        bool failed = false;
+        for (int32_t i = 0; i < s->n; i++) {
+            failed = failed || s->cases[i].failure != NULL;
+        }
+        c->exit_code = failed ? 1 : 0;
+        DTP_TRY(suite_write(s, &file, err));
+        DTP_TRY(tool_put_in(c->file, &file, err));
+    }
+    suite_text(s, &text);
+    return tool_put(&text, err);
+}
+
+dtp_status suite_perform(suite_command *c, const char *format, const suite_metric *metrics,
+                         suite_run *run, dtp_err *err)
+{
+    suite s;
+    dtp_status status = suite_read(c->file, NULL, format, metrics, &s, err);
+    status = status == DTP_OK ? perform(c, &s, run, err) : status;
+    suite_free(&s);
+    return status;
+}

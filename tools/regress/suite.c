@@ -1,0 +1,357 @@
+/* Reading and writing suites. */
+#include "tools/regress/suite.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/json_writer.h"
+#include "core/files/file_in.h"
+
+enum { MAX_BYTES = 64 << 20 };
+
+const char *const suite_group_names[SUITE_GROUPS] = {"options", "model", "machine", "layouts"};
+
+static const char *const ROOT_KEYS[] = {"format", "tolerance", "cases", NULL};
+static const char *const CASE_KEYS[] = {"name",    "model",     "dims",     "machine", "mesh",
+                                        "devices", "mode",      "memory",   "rules",   "precision",
+                                        "options", "reference", "recorded", NULL};
+static const char *const RECORDED_KEYS[] = {"metrics", "options", "model",
+                                            "machine", "layouts", NULL};
+
+int32_t suite_metric_at(const suite_metric *metrics, const char *name)
+{
+    int32_t m = 0;
+    while (metrics[m].name != NULL && strcmp(metrics[m].name, name) != 0) {
+        m++;
+    }
+    return metrics[m].name != NULL ? m : -1;
+}
+
+/* ---- facts ---- */
+
+dtp_status suite_add_fact(suite *s, suite_result *r, suite_group group, const char *key,
+                          const char *value, dtp_err *err)
+{
+    const int32_t n = r->n_facts[group];
+    if ((n & (n - 1)) == 0) { /* room for the next power of two */
+        suite_fact *more = dtp_arena_alloc(s->arena, (size_t)(n == 0 ? 1 : 2 * n), sizeof *more);
+        DTP_TRY(DTP_MEMORY(err, more));
+        if (n > 0) {
+            memcpy(more, r->facts[group], (size_t)n * sizeof *more);
+        }
+        r->facts[group] = more;
+    }
+    suite_fact *fact = &r->facts[group][n];
+    fact->key = dtp_arena_strdup(s->arena, key);
+    fact->value = dtp_arena_strdup(s->arena, value);
+    DTP_TRY(DTP_MEMORY(err, fact->key, fact->value));
+    r->n_facts[group]++;
+    return DTP_OK;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const suite_fact *)a)->key, ((const suite_fact *)b)->key);
+}
+
+void suite_sort_facts(suite_result *r)
+{
+    for (int32_t group = 0; group < (int32_t)SUITE_GROUPS; group++) {
+        if (r->n_facts[group] > 1) {
+            qsort(r->facts[group], (size_t)r->n_facts[group], sizeof(suite_fact), by_key);
+        }
+    }
+}
+
+/* ---- reading ---- */
+
+static dtp_status add_arg(suite_case *c, const dtp_json *at, const char *arg, dtp_err *err)
+{
+    if (c->n_args == SUITE_MAX_ARGS) {
+        return dtp_json_fail(at, err, "more than %d arguments", SUITE_MAX_ARGS);
+    }
+    c->args[c->n_args++] = arg;
+    return DTP_OK;
+}
+
+/* "--mesh x:2" of a member that is a text. */
+static dtp_status add_option(suite_case *c, const dtp_json *at, const char *key, const char *option,
+                             dtp_err *err)
+{
+    const dtp_json *v = dtp_json_get(at, key);
+    const char *text = NULL;
+    if (v == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_string(v, &text, err));
+    DTP_TRY(add_arg(c, v, option, err));
+    return add_arg(c, v, text, err);
+}
+
+static dtp_status read_recorded(suite *s, suite_case *c, const dtp_json *v, dtp_err *err)
+{
+    suite_result *r = &c->recorded;
+    const dtp_json *metrics;
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, RECORDED_KEYS, err));
+    DTP_TRY(dtp_json_get_kind(v, "metrics", DTP_JSON_OBJECT, &metrics, err));
+    r->there = true;
+    for (int32_t i = 0; i < dtp_json_size(metrics); i++) {
+        const dtp_json *value = dtp_json_at(metrics, i);
+        const int32_t m = suite_metric_at(s->metrics, dtp_json_key(value));
+        if (m >= 0) { /* one that this version does not know is left alone */
+            DTP_TRY(dtp_json_double(value, &r->values[m], err));
+        }
+    }
+    for (int32_t group = 0; group < (int32_t)SUITE_GROUPS; group++) {
+        const dtp_json *facts = dtp_json_get(v, suite_group_names[group]);
+        for (int32_t i = 0; facts != NULL && i < dtp_json_size(facts); i++) {
+            const dtp_json *fact = dtp_json_at(facts, i);
+            const char *text = NULL;
+            DTP_TRY(dtp_json_string(fact, &text, err));
+            DTP_TRY(suite_add_fact(s, r, (suite_group)group, dtp_json_key(fact), text, err));
+        }
+    }
+    suite_sort_facts(r);
+    return DTP_OK;
+}
+
+static dtp_status read_case(suite *s, suite_case *c, const dtp_json *v, dtp_err *err)
+{
+    static const char *const options[][2] = {
+        {"machine", "--machine"}, {"mesh", "--mesh"},   {"mode", "--mode"},
+        {"memory", "--memory"},   {"rules", "--rules"}, {"precision", "--precision"}};
+    const dtp_json *list;
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, CASE_KEYS, err));
+    c->source = v;
+    for (int32_t m = 0; m < SUITE_MAX_METRICS; m++) {
+        c->recorded.values[m] = c->now.values[m] = (double)NAN;
+    }
+    DTP_TRY(dtp_json_get_string(v, "name", &c->name, err));
+    DTP_TRY(dtp_json_get_string(v, "model", &c->model, err));
+    DTP_TRY(add_arg(c, v, c->model, err));
+    if ((list = dtp_json_get(v, "dims")) != NULL) {
+        DTP_TRY(dtp_json_expect(list, DTP_JSON_OBJECT, err));
+        for (int32_t i = 0; i < dtp_json_size(list); i++) {
+            const dtp_json *dim = dtp_json_at(list, i);
+            int64_t size;
+            DTP_TRY(dtp_json_int(dim, 1, INT64_MAX, &size, err));
+            char *text = dtp_arena_printf(s->arena, "%s=%lld", dtp_json_key(dim), (long long)size);
+            DTP_TRY(DTP_MEMORY(err, text));
+            DTP_TRY(add_arg(c, dim, "--dim", err));
+            DTP_TRY(add_arg(c, dim, text, err));
+        }
+    }
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        DTP_TRY(add_option(c, v, options[i][0], options[i][1], err));
+    }
+    if (dtp_json_get(v, "machine") != NULL) {
+        DTP_TRY(dtp_json_get_string(v, "machine", &c->machine, err));
+    }
+    if (dtp_json_get(v, "reference") != NULL) {
+        DTP_TRY(dtp_json_get_string(v, "reference", &c->reference, err));
+    }
+    if ((list = dtp_json_get(v, "devices")) != NULL) {
+        int64_t devices;
+        DTP_TRY(dtp_json_int(list, 1, 1 << 20, &devices, err));
+        char *text = dtp_arena_printf(s->arena, "%lld", (long long)devices);
+        DTP_TRY(DTP_MEMORY(err, text));
+        DTP_TRY(add_arg(c, list, "--devices", err));
+        DTP_TRY(add_arg(c, list, text, err));
+    }
+    if ((list = dtp_json_get(v, "options")) != NULL) {
+        DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
+        for (int32_t i = 0; i < dtp_json_size(list); i++) {
+            const char *text = NULL;
+            DTP_TRY(dtp_json_string(dtp_json_at(list, i), &text, err));
+            DTP_TRY(add_arg(c, list, text, err));
+        }
+    }
+    const dtp_json *recorded = dtp_json_get(v, "recorded");
+    return recorded != NULL && dtp_json_kind_of(recorded) != DTP_JSON_NULL
+               ? read_recorded(s, c, recorded, err)
+               : DTP_OK;
+}
+
+static dtp_status read_all(suite *s, dtp_err *err)
+{
+    const dtp_json *root = dtp_json_root(s->doc), *list = NULL;
+    DTP_TRY(dtp_json_format(root, s->format, ROOT_KEYS, err));
+    for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+        s->tolerance[m] = s->metrics[m].tolerance;
+    }
+    const dtp_json *tolerance = dtp_json_get(root, "tolerance");
+    for (int32_t i = 0; tolerance != NULL && i < dtp_json_size(tolerance); i++) {
+        const dtp_json *v = dtp_json_at(tolerance, i);
+        const int32_t m = suite_metric_at(s->metrics, dtp_json_key(v));
+        if (m < 0 || !s->metrics[m].judged) {
+            return dtp_json_fail(v, err, "there is no metric of this name that is judged");
+        }
+        DTP_TRY(dtp_json_double(v, &s->tolerance[m], err));
+    }
+    DTP_TRY(dtp_json_get_kind(root, "cases", DTP_JSON_ARRAY, &list, err));
+    s->cases = dtp_arena_alloc(s->arena, (size_t)dtp_json_size(list) + 1, sizeof *s->cases);
+    DTP_TRY(DTP_MEMORY(err, s->cases));
+    for (int32_t i = 0; i < dtp_json_size(list); i++) {
+        DTP_TRY(read_case(s, &s->cases[i], dtp_json_at(list, i), err));
+        s->n++;
+        for (int32_t k = 0; k < i; k++) {
+            if (strcmp(s->cases[k].name, s->cases[i].name) == 0) {
+                return dtp_json_fail(dtp_json_at(list, i), err, "a second case '%s'",
+                                     s->cases[i].name);
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status suite_read(const char *file, const char *text, const char *format,
+                      const suite_metric *metrics, suite *out, dtp_err *err)
+{
+    char *read = NULL;
+    size_t n = text != NULL ? strlen(text) : 0;
+    memset(out, 0, sizeof *out);
+    out->file = file;
+    out->format = format;
+    out->metrics = metrics;
+    out->arena = dtp_arena_create();
+    DTP_TRY(DTP_MEMORY(err, out->arena));
+    if (text == NULL) {
+        DTP_TRY(dtp_file_read(file, MAX_BYTES, &read, &n, err));
+    }
+    dtp_status s = dtp_json_parse(file, text != NULL ? text : read, n, &out->doc, err);
+    free(read);
+    return s == DTP_OK ? read_all(out, err) : s;
+}
+
+void suite_free(suite *s)
+{
+    dtp_json_destroy(s->doc);
+    dtp_arena_destroy(s->arena);
+    s->doc = NULL;
+    s->arena = NULL;
+}
+
+dtp_status suite_take_recorded(suite *s, const suite *from, dtp_err *err)
+{
+    for (int32_t i = 0; i < s->n; i++) {
+        suite_result *to = &s->cases[i].recorded;
+        int32_t k = 0;
+        while (k < from->n && strcmp(from->cases[k].name, s->cases[i].name) != 0) {
+            k++;
+        }
+        to->there = k < from->n && from->cases[k].recorded.there;
+        memset(to->n_facts, 0, sizeof to->n_facts);
+        if (!to->there) {
+            continue;
+        }
+        const suite_result *r = &from->cases[k].recorded;
+        memcpy(to->values, r->values, sizeof to->values);
+        for (int32_t group = 0; group < (int32_t)SUITE_GROUPS; group++) {
+            for (int32_t f = 0; f < r->n_facts[group]; f++) {
+                DTP_TRY(suite_add_fact(s, to, (suite_group)group, r->facts[group][f].key,
+                                       r->facts[group][f].value, err));
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- writing ---- */
+
+static void write_value(dtp_json_writer *w, const char *key, const dtp_json *v, dtp_err *err,
+                        dtp_status *status)
+{
+    const char *text = NULL;
+    double number;
+    bool on;
+    switch (dtp_json_kind_of(v)) {
+    case DTP_JSON_NULL:
+        dtp_json_write_null(w, key);
+        break;
+    case DTP_JSON_BOOL:
+        *status = *status == DTP_OK ? dtp_json_bool(v, &on, err) : *status;
+        dtp_json_write_bool(w, key, *status == DTP_OK && on);
+        break;
+    case DTP_JSON_NUMBER:
+        *status = *status == DTP_OK ? dtp_json_double(v, &number, err) : *status;
+        dtp_json_write_double(w, key, *status == DTP_OK ? number : 0.0);
+        break;
+    case DTP_JSON_STRING:
+        *status = *status == DTP_OK ? dtp_json_string(v, &text, err) : *status;
+        dtp_json_write_string(w, key, text);
+        break;
+    case DTP_JSON_ARRAY:
+        dtp_json_begin_array(w, key, true);
+        for (int32_t i = 0; i < dtp_json_size(v); i++) {
+            write_value(w, NULL, dtp_json_at(v, i), err, status);
+        }
+        dtp_json_end_array(w);
+        break;
+    case DTP_JSON_OBJECT:
+        dtp_json_begin_object(w, key);
+        for (int32_t i = 0; i < dtp_json_size(v); i++) {
+            write_value(w, dtp_json_key(dtp_json_at(v, i)), dtp_json_at(v, i), err, status);
+        }
+        dtp_json_end_object(w);
+        break;
+    }
+}
+
+static void write_result(const suite *s, const suite_result *r, dtp_json_writer *w)
+{
+    dtp_json_begin_object(w, "recorded");
+    dtp_json_begin_object(w, "metrics");
+    for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+        if (!isnan(r->values[m])) {
+            dtp_json_write_double(w, s->metrics[m].name, r->values[m]);
+        }
+    }
+    dtp_json_end_object(w);
+    for (int32_t group = 0; group < (int32_t)SUITE_GROUPS; group++) {
+        dtp_json_begin_object(w, suite_group_names[group]);
+        for (int32_t f = 0; f < r->n_facts[group]; f++) {
+            dtp_json_write_string(w, r->facts[group][f].key, r->facts[group][f].value);
+        }
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_object(w);
+}
+
+dtp_status suite_write(const suite *s, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_json_writer w = {0};
+    dtp_status status = DTP_OK;
+    const dtp_json *root = dtp_json_root(s->doc);
+    dtp_json_begin_object(&w, NULL);
+    dtp_json_write_string(&w, "format", s->format);
+    const dtp_json *tolerance = dtp_json_get(root, "tolerance");
+    if (tolerance != NULL) {
+        write_value(&w, "tolerance", tolerance, err, &status);
+    }
+    dtp_json_begin_array(&w, "cases", false);
+    for (int32_t i = 0; i < s->n; i++) {
+        const suite_case *c = &s->cases[i];
+        dtp_json_begin_object(&w, NULL);
+        for (int32_t k = 0; k < dtp_json_size(c->source); k++) {
+            const dtp_json *member = dtp_json_at(c->source, k);
+            if (strcmp(dtp_json_key(member), "recorded") != 0) {
+                write_value(&w, dtp_json_key(member), member, err, &status);
+            }
+        }
+        if (c->now.there || c->recorded.there) { /* a case that failed keeps what it had */
+            write_result(s, c->now.there ? &c->now : &c->recorded, &w);
+        }
+        dtp_json_end_object(&w);
+    }
+    dtp_json_end_array(&w);
+    dtp_json_end_object(&w);
+    dtp_strbuf_add(&w.buf, "\n");
+    dtp_strbuf_join(out, &w.buf);
+    return status != DTP_OK ? status
+           : out->failed    ? DTP_FAIL(err, DTP_NOMEM, "no memory for the suite")
+                            : DTP_OK;
+}
