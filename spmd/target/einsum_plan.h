@@ -1,6 +1,5 @@
 /* How the kernels of a backend run an einsum on one rank: a list of steps, each a loop nest or a
- * batched
- * matrix product.
+ * batched matrix product.
  *
  * Operands are multiplied pairwise from left to right. For each pair every dim of size > 1 is
  *   batch  in both operands and in the result

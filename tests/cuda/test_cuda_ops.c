@@ -1,6 +1,6 @@
-/* Every op case on a CUDA device, the emulated one or a card, in f32, bf16 and f16 against the reference backend in
- * f64 on the same values, and the kernel run in place against itself. A missing kernel is a
- * failure. Usage: test_cuda_ops [seed [op...]]
+/* Every op case on a CUDA device, the emulated one or a card, in f32, bf16 and f16 against the
+ * reference backend in f64 on the same values, and the kernel run in place against itself. A
+ * missing kernel is a failure. Usage: test_cuda_ops [seed [op...]]
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,6 +59,33 @@ static void test_cuda__equals_ref(void **state)
     }
 }
 
+/* Heads as wide as models have them: several tiles, several launches, sizes that fill no tile. */
+static const dtp_op_case WIDE[] = {
+    {.op = "attention",
+     .in = {"s=70,f=130", "s=70,f=130", "s=70,f=130"},
+     .attrs = "query=s; feature=f"},
+    {.op = "attention",
+     .in = {"q=33,f=256", "k=65,f=256", "k=65,v=72"},
+     .attrs = "query=q; key=k; feature=f; value=v; causal=0"},
+    {.op = "attention_grad",
+     .in = {"s=35,f=136", "s=35,f=136", "s=35,v=256", "s=35,v=256", "s=35 pos", "s=35,v=256"},
+     .attrs = "query=s; feature=f; value=v"},
+    {.op = "attention_grad",
+     .in = {"s=66,f=64", "s=66,f=64", "s=66,v=80", "s=66,v=80", "s=66 pos", "s=66,v=80"},
+     .attrs = "query=s; feature=f; value=v"},
+    {.op = "einsum", .in = {"b=3,s=9,h=2,m=24", "h=2,m=24,b=3,t=10"}, .out = "b=3,h=2,s=9,t=10"},
+};
+
+static void test_cuda__equals_ref_on_wide_heads(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof WIDE / sizeof WIDE[0]; i++) {
+        for (int32_t k = 0; k < N_FLOATS && is_wanted(WIDE[i].op); k++) {
+            against_ref_case(&WIDE[i], FLOATS[k], cuda, ref);
+        }
+    }
+}
+
 static void test_cuda__runs_in_place(void **state)
 {
     (void)state;
@@ -84,6 +111,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda__equals_ref),
+        cmocka_unit_test(test_cuda__equals_ref_on_wide_heads),
         cmocka_unit_test(test_cuda__runs_in_place),
         cmocka_unit_test(test_cuda__refuses_ids_out_of_range),
     };

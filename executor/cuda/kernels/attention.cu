@@ -10,8 +10,7 @@
 enum {
     WARPS = 4,
     THREADS = WARPS * DTP_CUDA_WARP,
-    SHARED_BYTES = 99 << 10, /* on every device from sm_80 on */
-    SHARED_MOST = 163 << 10  /* on sm_80 and sm_90 */
+    SHARED_BYTES = 99 << 10 /* on every device from sm_80 on; sm_80 and sm_90 have more */
 };
 
 static __device__ __forceinline__ int64_t least(int64_t a, int64_t b)
@@ -143,7 +142,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
                           {&a.v, h.at[DTP_CUDA_V], key, nk, a.values});
             __syncthreads();
             sum.scale_rows(factor + top);
-            sum.add(w, t.ld_w, t.cols, kv, t.ld_v, t.values);
+            sum.add(w, t.ld_w, t.cols, kv + t.first, t.ld_v, t.values - t.first);
         }
         const float total = state.total + __shfl_xor_sync(0xffffffffu, state.total, 1);
         if (threadIdx.x % 2 == 0) {
@@ -154,8 +153,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
         }
         __syncwarp();
         sum.store(s, t.ld_s,
-                  {&a.out, h.at[DTP_CUDA_ATTENTION_OUT], first + top, n - top, a.values, 1.0f,
-                   factor + top});
+                  {&a.out, h.at[DTP_CUDA_ATTENTION_OUT] + t.first * a.out.col_step, first + top,
+                   n - top, a.values - t.first, 1.0f, factor + top});
         __syncthreads();
     }
 }
@@ -304,21 +303,25 @@ static __global__ void __launch_bounds__(THREADS, 1)
                                         p + row * t.ld_w, ds + row * t.ld_w, t.cols, a.scale, row,
                                         marks);
                 if (FIRST) {
-                    sum_1.add(ds + top * t.ld_w, t.ld_w, t.cols, col_1, t.ld_f, t.features);
+                    sum_1.add(ds + top * t.ld_w, t.ld_w, t.cols, col_1 + t.first, t.ld_f,
+                              t.features - t.first);
                 }
                 if (SECOND) {
-                    sum_2.add(p + top * t.ld_w, t.ld_w, t.cols, col_2, t.ld_v, t.values);
+                    sum_2.add(p + top * t.ld_w, t.ld_w, t.cols, col_2 + t.first, t.ld_v,
+                              t.values - t.first);
                 }
             }
         }
         if (FIRST) {
+            const dtp_cuda_mat *to = KEYS ? &a.dk : &a.dq;
             sum_1.store(s, t.ld_s,
-                        {KEYS ? &a.dk : &a.dq, h.at[KEYS ? DTP_CUDA_K : DTP_CUDA_DQ], first + top,
-                         n - top, a.features, a.scale, NULL});
+                        {to, h.at[KEYS ? DTP_CUDA_K : DTP_CUDA_DQ] + t.first * to->col_step,
+                         first + top, n - top, a.features - t.first, a.scale, NULL});
         }
         if (SECOND) {
             sum_2.store(s, t.ld_s,
-                        {&a.dv, h.at[DTP_CUDA_V], first + top, n - top, a.values, 1.0f, NULL});
+                        {&a.dv, h.at[DTP_CUDA_V] + t.first * a.dv.col_step, first + top, n - top,
+                         a.values - t.first, 1.0f, NULL});
         }
         __syncthreads();
     }
@@ -371,72 +374,65 @@ static dtp_tile_sizes choose_tiles(const dtp_cuda_attention_call *a, bool gradie
 
 typedef void (*tile_kernel)(dtp_cuda_attention_call, dtp_tile_sizes);
 
+/* Tiles of columns of a sum in registers; wider sums take several launches. */
+enum { NARROW = 4, WIDE = 8, NARROW_COLUMNS = NARROW * DTP_TILE, WIDE_COLUMNS = WIDE * DTP_TILE };
+
 static cudaError_t launch(cudaStream_t queue, tile_kernel kernel, const dtp_cuda_attention_call *a,
-                          const dtp_tile_sizes &t, int64_t heads, int64_t rows)
+                          dtp_tile_sizes t, int64_t units, int width)
 {
-    const int64_t units = heads * ((rows + t.rows - 1) / t.rows);
-    if (units == 0) {
-        return cudaSuccess;
-    }
-    const cudaError_t code =
+    cudaError_t code =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)t.bytes);
-    return code != cudaSuccess
-               ? code
-               : dtp_launch(kernel, (unsigned)(units < INT32_MAX ? units : INT32_MAX),
-                            (unsigned)(t.rows / DTP_TILE * DTP_CUDA_WARP), t.bytes, queue, *a, t);
+    for (; t.first < width && units > 0 && code == cudaSuccess; t.first += WIDE_COLUMNS) {
+        code = dtp_launch(kernel, (unsigned)(units < INT32_MAX ? units : INT32_MAX),
+                          (unsigned)(t.rows / DTP_TILE * DTP_CUDA_WARP), t.bytes, queue, *a, t);
+    }
+    return code;
 }
 
-/* Columns of sums: 64, 128 or 256. */
-static int width_of(const dtp_cuda_attention_call *a)
+static int64_t tiles_of(int64_t n, const dtp_tile_sizes &t)
 {
-    const int most = a->features > a->values ? a->features : a->values;
-    return most <= 64 ? 64 : most <= 128 ? 128 : DTP_CUDA_HEAD_MOST;
+    return (n + t.rows - 1) / t.rows;
 }
 
 template <class T> static cudaError_t forward(cudaStream_t queue, const dtp_cuda_attention_call *a)
 {
-    const int width = width_of(a);
-    const tile_kernel kernel = width == 64    ? forward_kernel<T, 4>
-                               : width == 128 ? forward_kernel<T, 8>
-                                              : forward_kernel<T, 16>;
-    return launch(queue, kernel, a, choose_tiles<T>(a, false), a->shared.total * a->grouped.total,
-                  a->queries);
+    const dtp_tile_sizes t = choose_tiles<T>(a, false);
+    const int64_t heads = a->shared.total * a->grouped.total;
+    const tile_kernel kernel =
+        a->values <= NARROW_COLUMNS ? forward_kernel<T, NARROW> : forward_kernel<T, WIDE>;
+    return launch(queue, kernel, a, t, heads * tiles_of(a->queries, t), a->values);
 }
 
-/* The sums of dk and dv of large heads do not fit the registers together. */
+/* The sums of dk and dv of wide heads do not fit the registers together. */
 template <class T>
 static cudaError_t backward_keys(cudaStream_t queue, const dtp_cuda_attention_call *a)
 {
     const dtp_tile_sizes t = choose_tiles<T>(a, true);
-    const int64_t heads = a->shared.total;
-    const int width = width_of(a);
-    if (width < DTP_CUDA_HEAD_MOST) {
-        return launch(queue,
-                      width == 64 ? backward_kernel<T, 4, true, true, true>
-                                  : backward_kernel<T, 8, true, true, true>,
-                      a, t, heads, a->keys);
+    const int64_t units = a->shared.total * tiles_of(a->keys, t);
+    if (a->features <= NARROW_COLUMNS && a->values <= NARROW_COLUMNS) {
+        return launch(queue, backward_kernel<T, NARROW, true, true, true>, a, t, units, 1);
     }
     const cudaError_t code =
-        launch(queue, backward_kernel<T, 16, true, true, false>, a, t, heads, a->keys);
+        launch(queue, backward_kernel<T, WIDE, true, true, false>, a, t, units, a->features);
     return code != cudaSuccess
                ? code
-               : launch(queue, backward_kernel<T, 16, true, false, true>, a, t, heads, a->keys);
+               : launch(queue, backward_kernel<T, WIDE, true, false, true>, a, t, units, a->values);
 }
 
 template <class T> static cudaError_t backward(cudaStream_t queue, const dtp_cuda_attention_call *a)
 {
+    const dtp_tile_sizes t = choose_tiles<T>(a, true);
     const int64_t heads = a->shared.total * a->grouped.total;
-    const int width = width_of(a);
-    const tile_kernel kernel = width == 64    ? backward_kernel<T, 4, false, true, false>
-                               : width == 128 ? backward_kernel<T, 8, false, true, false>
-                                              : backward_kernel<T, 16, false, true, false>;
+    const tile_kernel kernel = a->features <= NARROW_COLUMNS
+                                   ? backward_kernel<T, NARROW, false, true, false>
+                                   : backward_kernel<T, WIDE, false, true, false>;
     cudaError_t code = cudaSuccess;
     if (heads * a->queries > 0) {
         code = dtp_launch(dot_kernel<T>, dtp_grid(heads * a->queries, WARPS, 1), THREADS, 0, queue,
                           *a);
     }
     if (code == cudaSuccess) {
-        code = launch(queue, kernel, a, choose_tiles<T>(a, true), heads, a->queries);
+        code = launch(queue, kernel, a, t, heads * tiles_of(a->queries, t), a->features);
     }
     return code == cudaSuccess ? backward_keys<T>(queue, a) : code;
 }

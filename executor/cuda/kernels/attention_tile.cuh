@@ -1,8 +1,7 @@
 /* What the kernels of attention do with tiles in shared memory: loads, products of a warp of 16
- * rows,
- * places and positions. Products of 16-bit floats are those of tensor cores with f32 sums; how a
- * warp holds a fragment is not known, so the row of each of its elements is read from one that
- * holds numbers of rows. */
+ * rows, places and positions. Products of 16-bit floats are those of tensor cores with f32 sums;
+ * how a warp holds a fragment is not known, so the row of each of its elements is read from one
+ * that holds numbers of rows. */
 #ifndef DTP_EXECUTOR_CUDA_KERNELS_ATTENTION_TILE_CUH
 #define DTP_EXECUTOR_CUDA_KERNELS_ATTENTION_TILE_CUH
 
@@ -17,6 +16,7 @@ enum { DTP_TILE = 16, DTP_TILE_STEP = 32 }; /* rows of a warp; columns of scores
  * leading dims: of those, of scores (f32) and of weights. */
 struct dtp_tile_sizes {
     int rows, cols, features, values, ld_f, ld_v, ld_s, ld_w;
+    int first; /* column of features or values from which a launch sums */
     size_t bytes;
 };
 
@@ -62,6 +62,7 @@ static __device__ void dtp_tile_load(T *to, int ld, int rows, int cols, const dt
     const bool whole = col_step == 1 && s.cols % VECTOR == 0 && row_step % VECTOR == 0 &&
                        (uintptr_t)from % 16 == 0;
     const int per_row = whole ? cols / VECTOR : cols;
+#pragma unroll 2
     for (int i = (int)threadIdx.x; i < rows * per_row; i += (int)blockDim.x) {
         const bool down =
             !whole && row_step < col_step; /* neighbours of a row step are neighbours */
@@ -106,10 +107,12 @@ static __device__ void dtp_tile_scores(float *s, int ld_s, const T *a, const T *
                                        int depth)
 {
     using namespace nvcuda;
+#pragma unroll 1
     for (int c = 0; c < cols; c += DTP_TILE_STEP) {
         wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum[2];
         wmma::fill_fragment(sum[0], 0.0f);
         wmma::fill_fragment(sum[1], 0.0f);
+#pragma unroll 1
         for (int k = 0; k < depth; k += DTP_TILE) {
             wmma::fragment<wmma::matrix_a, 16, 16, 16, T, wmma::row_major> x;
             wmma::load_matrix_sync(x, a + k, (unsigned)ld);
@@ -138,8 +141,10 @@ static __device__ void dtp_tile_scores(float *s, int ld_s, const float *a, const
                                        int cols, int depth)
 {
     const int lane = (int)threadIdx.x % DTP_CUDA_WARP;
+#pragma unroll 1
     for (int c = lane; c < cols; c += DTP_TILE_STEP) {
         float sum[DTP_TILE] = {};
+#pragma unroll 1
         for (int k = 0; k < depth; k += 4) {
             const float4 y = *(const float4 *)(b + c * ld + k);
 #pragma unroll
@@ -193,6 +198,7 @@ template <class T, int N> struct dtp_tile_sum {
                                         int width)
     {
         using namespace nvcuda;
+#pragma unroll 1
         for (int k = 0; k < depth; k += DTP_TILE) {
             wmma::fragment<wmma::matrix_a, 16, 16, 16, T, wmma::row_major> x;
             wmma::load_matrix_sync(x, w + k, (unsigned)ld_w);
