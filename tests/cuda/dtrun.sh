@@ -3,10 +3,12 @@
 # and measure the predicted peak on every rank; a run gives the same losses with graphs and without. Usage: dtrun.sh DTRUN
 set -u
 dtrun=$1
+llama="--dim batch=4 --dim length=8 --dim vocab=32 --dim layers=1 --dim kv_heads=4 --dim group=2 --dim d_head=8 --dim d_ff=32"
+moe="$llama --dim experts=4"
 gpt="--dim batch=4 --dim length=8 --dim vocab=32 --dim layers=2 --dim heads=4 --dim d_head=4"
 mlp="--dim batch=16 --dim pixels=16 --dim hidden=24 --dim classes=12"
 fail=0
-# model | options | mesh | rules
+# model | options | mesh | rules | transport (one device for each rank)
 cases=(
     "mlp_digits|$mlp||"
     "mlp_digits|$mlp --precision bf16||"
@@ -18,18 +20,34 @@ cases=(
     "mlp_digits|$mlp|x:4|hidden:x"
     "gpt_bytes|$gpt|x:2|heads:x;d_ff:x;vocab:x"
     "gpt_bytes|$gpt --precision bf16|x:2;y:2|batch:x;heads:y;d_ff:y;vocab:y"
+    "llama3_8b|$llama||"
+    "llama3_8b|$llama --precision bf16|x:2|kv_heads:x;d_ff:x"
+    "llama3_8b|$llama|x:4|batch:x"
+    "mixtral_8x7b|$moe||"
+    "mixtral_8x7b|$moe --precision bf16|x:2|batch:x"
+    "mixtral_8x7b|$moe|x:4|batch:x"
+    "mlp_digits|$mlp|x:4|hidden:x|nccl"
+    "gpt_bytes|$gpt --precision bf16|x:2|batch:x|nccl"
+    "llama3_8b|$llama|x:2;y:2|batch:x;kv_heads:y;d_ff:y|nccl"
+    "mixtral_8x7b|$moe|x:2|batch:x|nccl"
 )
+seed=0
 complain() { # case, output
     echo "FAIL: $1"
     echo "$2" | head -30
     fail=1
 }
 for case in "${cases[@]}"; do
-    IFS='|' read -r model options mesh rules <<<"$case"
+    IFS='|' read -r model options mesh rules transport <<<"$case"
+    export CUDA_EMU_SEED=$((++seed)) CUDA_EMU_DEVICES=1
     comm=self
     [ -n "$mesh" ] && comm=sim
     args=("models/$model.json" --backend cuda --comm "$comm" --mesh "$mesh")
     [ -n "$rules" ] && args+=(--rules "$rules")
+    if [ -n "$transport" ]; then
+        args+=(--transport "$transport")
+        export CUDA_EMU_DEVICES=4
+    fi
     tolerance=1e-4
     [[ $options == *bf16* ]] && tolerance=2e-2
     # shellcheck disable=SC2086 # options are words

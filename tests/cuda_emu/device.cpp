@@ -1,4 +1,5 @@
 /* Devices: how many, what they say about themselves, peers; control of the emulator. */
+#include <cstdlib>
 #include <cstdio>
 #include <cstring>
 
@@ -13,14 +14,23 @@ namespace
 thread_local int current = 0;
 constexpr int most_devices = 16;
 
+uint64_t from_environment(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text != nullptr ? strtoull(text, nullptr, 10) : otherwise;
+}
+
 } // namespace
 
 state &all()
 {
     static state *s = [] {
         state *made = new state;
-        made->random.state = 0x9e3779b97f4a7c15ull;
-        made->devices.push_back(std::make_unique<device>());
+        made->random.state = (from_environment("CUDA_EMU_SEED", 0) + 1) * 0x9e3779b97f4a7c15ull | 1;
+        for (uint64_t i = 0; i < from_environment("CUDA_EMU_DEVICES", 1); i++) {
+            made->devices.push_back(std::make_unique<device>());
+            made->devices.back()->index = static_cast<int>(i);
+        }
         shuffle_fragments(made->random);
         return made;
     }();
