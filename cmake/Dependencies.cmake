@@ -53,7 +53,7 @@ if(NOT DTP_CUDA STREQUAL "OFF")
             set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real)
             execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
             if(known MATCHES "compute_100\n")
-                list(APPEND CMAKE_CUDA_ARCHITECTURES 100)
+                list(APPEND CMAKE_CUDA_ARCHITECTURES 100-virtual) # as PTX, which drivers compile
             endif()
         endif()
         enable_language(CUDA)

@@ -13,7 +13,7 @@ if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
         -fno-math-errno $<$<BOOL:${DTP_WERROR}>:-Werror>)
     target_compile_options(dtp_flags INTERFACE "$<$<COMPILE_LANGUAGE:C>:${warnings}>")
     # Kernels: the host part with the usual warnings; registers that are spilled are a warning of ptxas.
-    target_compile_options(dtp_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--std=c++17;-Xcompiler=-Wall,-Wextra;-Xptxas=--warn-on-spills>")
+    target_compile_options(dtp_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--std=c++17;--threads=2;-Xcompiler=-Wall,-Wextra;-Xptxas=--warn-on-spills>")
     if(DTP_WERROR)
         target_compile_options(dtp_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--Werror;all-warnings>")
     endif()
