@@ -12,6 +12,7 @@
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
 #include "tools/machines.h"
+#include "tools/progress.h"
 
 static const char *mode_name(dtp_plan_mode plan)
 {
@@ -55,7 +56,10 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
     const dtp_plan_mode plan = strcmp(c->mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
     dtp_pareto pareto;
     dtp_json_writer w = {0};
-    DTP_TRY(dtp_pareto_find(g, c->machine, request, plan, c->points, &pareto, err));
+    tool_progress_begin("planning");
+    const dtp_status found = dtp_pareto_find(g, c->machine, request, plan, c->points, &pareto, err);
+    tool_progress_end();
+    DTP_TRY(found);
     if (pareto.n == 0) {
         (void)fprintf(stderr,
                       "dtplan: infeasible: nothing fits into %s per rank; the smallest memory "

@@ -16,6 +16,7 @@
 #include "tools/interrupt.h"
 #include "tools/job.h"
 #include "tools/machines.h"
+#include "tools/progress.h"
 
 typedef struct plan_command {
     tool_source source;
@@ -233,7 +234,10 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
         o->interrupted = tool_interrupted;
     }
     o->ctx = &c->ctx;
-    DTP_TRY(dtp_plan_make(c->model, c->machine, o, &result, err));
+    tool_progress_begin("planning");
+    const dtp_status made = dtp_plan_make(c->model, c->machine, o, &result, err);
+    tool_progress_end();
+    DTP_TRY(made);
     c->exit_code = result.infeasible ? TOOL_INFEASIBLE : TOOL_OK;
     const dtp_status s =
         result.infeasible ? say_infeasible(c, &result, err) : put_planned(c, &result, err);

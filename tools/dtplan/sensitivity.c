@@ -7,6 +7,7 @@
 #include "planner/reports/sensitivity.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
+#include "tools/progress.h"
 
 typedef struct sensitivity_command {
     tool_source source;
@@ -99,7 +100,10 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->request.machine = c->input.machine;
     c->request.plan = c->input.plan;
     c->request.search = c->input.plan->rules_mode ? dtp_plan_rules : dtp_plan_tensor;
-    DTP_TRY(dtp_sensitivity_find(&c->request, c->arena, &result, err));
+    tool_progress_begin("planning on other machines");
+    const dtp_status found = dtp_sensitivity_find(&c->request, c->arena, &result, err);
+    tool_progress_end();
+    DTP_TRY(found);
     if (c->json) {
         tool_report(
             &w, "dtp.sensitivity/1",

@@ -5,6 +5,7 @@
 #include "cost_models/job.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
+#include "tools/progress.h"
 #include "dtp/device_mesh.h"
 
 typedef struct verify_command {
@@ -36,7 +37,13 @@ static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     options.reference_graph = c->reference;
     const dtp_job *job = c->job.run;
     dtp_strbuf text = {0};
+    if (comm->rank == 0) {
+        tool_progress_begin("verifying");
+    }
     dtp_status s = dtp_verify(job->graph, job->program, backend, comm, &options, &result, err);
+    if (comm->rank == 0) {
+        tool_progress_end();
+    }
     if (s == DTP_OK && comm->rank == 0) {
         if (c->json) {
             s = dtp_verify_json(&result, c->job.model->name, dtp_job_mesh(job), &text, err);

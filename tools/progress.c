@@ -1,0 +1,71 @@
+#include "tools/progress.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FIRST_S = 2 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+static pthread_t thread;
+static const char *doing; /* NULL: nothing */
+static bool shown;
+
+/* Waits until the work has ended or a second is over; says whether it goes on. */
+static bool wait_until(const struct timespec *when)
+{
+    int code = 0;
+    while (doing != NULL && code != ETIMEDOUT) {
+        code = pthread_cond_timedwait(&ended, &lock, when);
+    }
+    return doing != NULL;
+}
+
+static void *show(void *user)
+{
+    struct timespec when;
+    (void)user;
+    (void)clock_gettime(CLOCK_REALTIME, &when);
+    (void)pthread_mutex_lock(&lock);
+    when.tv_sec += FIRST_S;
+    for (int s = FIRST_S; wait_until(&when); s++) {
+        shown = true;
+        (void)fprintf(stderr, "\r%s, %d s ", doing, s);
+        (void)fflush(stderr);
+        when.tv_sec++;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+void tool_progress_begin(const char *what)
+{
+    if (isatty(STDERR_FILENO) == 0 || doing != NULL) {
+        return;
+    }
+    doing = what;
+    shown = false;
+    if (pthread_create(&thread, NULL, show, NULL) != 0) {
+        doing = NULL;
+    }
+}
+
+void tool_progress_end(void)
+{
+    if (doing == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&lock);
+    doing = NULL;
+    (void)pthread_cond_signal(&ended);
+    (void)pthread_mutex_unlock(&lock);
+    (void)pthread_join(thread, NULL);
+    if (shown) {
+        (void)fprintf(stderr, "\r%*s\r", 40, "");
+        (void)fflush(stderr);
+    }
+}

@@ -1,0 +1,11 @@
+/* A line on standard error that says what takes long: "planning, 12 s", from two seconds on, on a
+ * terminal alone. */
+#ifndef DTP_TOOLS_PROGRESS_H
+#define DTP_TOOLS_PROGRESS_H
+
+/* From here on the command does `what`, a text that stays; one at a time. */
+void tool_progress_begin(const char *what);
+/* The line goes away. To be called before anything is printed; harmless when there is none. */
+void tool_progress_end(void);
+
+#endif
