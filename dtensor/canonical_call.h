@@ -7,7 +7,7 @@
 #include "core/graph/graph.h"
 #include "dtensor/internal.h"
 
-enum { DTP_CALL_MAX_ATTRS = 12, DTP_CALL_MAX_IDS = 24, DTP_CALL_MAX_LABELS = 32 };
+enum { DTP_CALL_MAX_ATTRS = 24, DTP_CALL_MAX_IDS = 24, DTP_CALL_MAX_LABELS = 32 };
 
 typedef struct dtp_canonical_call {
     const dtp_op_def *op;

@@ -90,7 +90,7 @@ awk 'length($0) > 80 { print; found = 1 } END { exit !found }' "$here/out" && ba
 # ---- what takes long says so, on a terminal alone
 python3 - "$bin/dtplan" <<'P' || bad "the line about progress"
 import os, pty, subprocess, sys
-command = [sys.argv[1], "plan", "models/gpt3_175b.json", "--mesh", "x:2;y:8", "--machine", "v100_16", "--mode", "tensor"]
+command = [sys.argv[1], "plan", "models/llama3_70b.json", "--mesh", "x:8;y:8", "--machine", "h100_64", "--mode", "tensor"]
 main, end = pty.openpty()
 run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=end)
 os.close(end)

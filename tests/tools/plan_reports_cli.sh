@@ -41,7 +41,7 @@ says() { # file words
     says search.out "x:2;y:2"
     run smallest 3 plan $model $machine $mesh --mode tensor --memory 50K
     says smallest.err "the smallest memory limit that works is"
-    says smallest.err "  memory 51200"
+    says smallest.err "  memory 50.00 KiB"
     run conflict 3 plan $model $machine $mesh --mode tensor --memory 128K --pin 'w1: replicated' --pin 'w2: hidden@x'
     says conflict.err "  pin w1: replicated"
     grep -qF 'w2' "$here/conflict.err" && fail "a pin that is harmless is named"
