@@ -286,6 +286,9 @@ static void test_cuda_comm__a_wait_left_out_shows(void **state)
 {
     static float expected[MAX_RANKS][2 * MAX_RANKS * ELEMS];
     (void)state;
+#if defined(__SANITIZE_ADDRESS__)
+    skip(); /* the sanitizer ends the program where a wait is missing */
+#endif
     expect_of_cpu("x:2", pairs, expected);
     for (int32_t k = 0; k < N_KINDS; k++) {
         dtp_err err = {0};
