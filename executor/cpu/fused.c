@@ -23,8 +23,8 @@ typedef struct expr_job {
 static void run_block(const expr_job *job, int64_t n, const int64_t off[VIEWS])
 {
     float in[DTP_FUSED_IN][BLOCK], value[DTP_FUSED_STEPS][BLOCK];
-    const float *at[DTP_FUSED_IN + DTP_FUSED_STEPS];
-    int64_t step[DTP_FUSED_IN + DTP_FUSED_STEPS];
+    const float *at[DTP_FUSED_IN + DTP_FUSED_STEPS] = {NULL};
+    int64_t step[DTP_FUSED_IN + DTP_FUSED_STEPS] = {0};
     for (int32_t i = 0; i < job->n_in; i++) {
         const int32_t v = job->n_out + i;
         at[i] = (const float *)job->data[v] + off[v];
@@ -40,7 +40,7 @@ static void run_block(const expr_job *job, int64_t n, const int64_t off[VIEWS])
         const dtp_fused_step *s = &job->expr.step[k];
         const int32_t result = k == job->expr.n - 1 ? 0 : k == job->expr.also ? 1 : -1;
         const bool direct = result >= 0 && job->dtype[result] == DTP_F32;
-        float *to = direct ? (float *)job->data[result] + off[result] : value[k];
+        float *to = direct ? (float *)job->data[result] + off[result] : &value[k][0];
         const dtp_elementwise_run run = {.n = n,
                                          .in = {at[s->arg[0]], at[s->arg[1]]},
                                          .step = {step[s->arg[0]], step[s->arg[1]]},
@@ -63,7 +63,7 @@ static void run_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VI
 {
     const expr_job *job = user;
     for (int64_t from = 0; from < n; from += BLOCK) {
-        int64_t at[VIEWS];
+        int64_t at[VIEWS] = {0};
         for (int32_t v = 0; v < job->n_out + job->n_in; v++) {
             at[v] = off[v] + from * job->step[v];
         }

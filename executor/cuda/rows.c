@@ -73,13 +73,13 @@ dtp_status dtp_cuda_rows_make(dtp_cuda_rows *out, const dtp_view_over *split, in
 dtp_status dtp_cuda_rows_of_call(dtp_cuda_rows *out, const dtp_kernel_args *args, const char *key,
                                  dtp_err *err)
 {
-    const dtp_view *views[DTP_CUDA_VIEWS];
+    const dtp_view *views[DTP_CUDA_VIEWS] = {NULL};
     const int32_t n_in = args->call->n_in, n = n_in + args->call->n_out;
     dtp_view_over split;
     for (int32_t i = 0; i < n; i++) {
         views[i] = i < n_in ? &args->in[i] : &args->out[i - n_in];
     }
-    dtp_view_split(args->call, key, views[0], &split);
+    dtp_view_split(args->call, key, &args->in[0], &split);
     return dtp_cuda_rows_make(out, &split, n, views, err);
 }
 

@@ -91,21 +91,29 @@ static dtp_view numbered(const dtp_ttype *type, const void *data)
     return v;
 }
 
-/* The parts of a staging buffer, the other way when `unpack`. */
-static dtp_status move_parts(dtp_backend *b, const dtp_ttype *local, void *data, int32_t axis,
-                             int32_t parts, const dtp_ttype *part, void *staging, bool unpack,
-                             dtp_err *err)
+/* The parts of a staging buffer. */
+typedef struct parts_of {
+    void *data;
+    int32_t axis, n;
+    const dtp_ttype *type; /* of one */
+} parts_of;
+
+/* A tensor to its parts, the other way when `unpack`. */
+static dtp_status move_parts(dtp_backend *b, const dtp_view *whole, const parts_of *parts,
+                             bool unpack, dtp_err *err)
 {
     const cudaStream_t queue = dtp_cuda_of(b)->compute;
+    const dtp_ttype *local = &whole->local, *part = parts->type;
+    const int32_t axis = parts->axis;
     const size_t bytes = (size_t)dtp_ttype_bytes(part);
-    const dtp_view tensor = numbered(local, data);
+    const dtp_view tensor = numbered(local, whole->data);
     const int64_t stride = local->rank > 0 ? dtp_view_stride(&tensor, axis) : 1;
-    for (int32_t p = 0; p < parts; p++) {
-        dtp_view to = numbered(part, (char *)staging + (size_t)p * bytes);
+    for (int32_t p = 0; p < parts->n; p++) {
+        dtp_view to = numbered(part, (char *)parts->data + (size_t)p * bytes);
         dtp_ttype shape = tensor.local;
         int64_t start = 0;
         if (local->rank > 0) {
-            dtp_chunk(local->dims[axis].size, parts, p, &start, &shape.dims[axis].size);
+            dtp_chunk(local->dims[axis].size, parts->n, p, &start, &shape.dims[axis].size);
         }
         if (!unpack && dtp_ttype_elems(&shape) != dtp_ttype_elems(part) && bytes > 0) {
             DTP_CUDA_TRY(err, cudaMemsetAsync(to.data, 0, bytes, queue));
@@ -119,7 +127,8 @@ static dtp_status move_parts(dtp_backend *b, const dtp_ttype *local, void *data,
 dtp_status dtp_cuda_pack(dtp_backend *b, const dtp_view *src, int32_t axis, int32_t parts,
                          const dtp_ttype *part, void *staging, dtp_err *err)
 {
-    return move_parts(b, &src->local, src->data, axis, parts, part, staging, false, err);
+    const parts_of list = {staging, axis, parts, part};
+    return move_parts(b, src, &list, false, err);
 }
 
 dtp_status dtp_cuda_unpack(dtp_backend *b, const void *staging, int32_t axis, int32_t parts,
@@ -127,7 +136,8 @@ dtp_status dtp_cuda_unpack(dtp_backend *b, const void *staging, int32_t axis, in
 {
     void *from;
     memcpy(&from, &staging, sizeof from);
-    return move_parts(b, &dst->local, dst->data, axis, parts, part, from, true, err);
+    const parts_of list = {from, axis, parts, part};
+    return move_parts(b, dst, &list, true, err);
 }
 
 dtp_status dtp_cuda_slice(dtp_backend *b, const dtp_view *src, int32_t axis, int64_t start,

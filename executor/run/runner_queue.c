@@ -13,14 +13,17 @@ dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err)
     const dtp_queue_ops *queue = r->backend->ops->queue;
     const size_t n = (size_t)dtp_program_microbatches(r->program);
     const size_t words = 2 * (size_t)r->state.n_words * sizeof(dtp_error_word);
-    DTP_TRY(DTP_NEW(r->arena, r->recordings, n, err));
+    r->recordings = dtp_arena_alloc(r->arena, n, sizeof(void *));
+    DTP_TRY(DTP_MEMORY(err, r->recordings));
     DTP_TRY(DTP_NEW(r->arena, r->ran, n, err));
     for (int32_t k = 0; k < DTP_RUNNER_AHEAD; k++) {
         dtp_runner__flight *f = &r->flights[k];
         void *raw = NULL;
         DTP_TRY(queue->take(r->backend, false, DTP_RUNNER_RAW + words, &raw, err));
         f->raw = raw;
-        DTP_TRY(DTP_NEW(r->arena, f->marks, n * (size_t)(r->program->n_instrs + 1), err));
+        f->marks =
+            dtp_arena_alloc(r->arena, n * (size_t)(r->program->n_instrs + 1), sizeof(void *));
+        DTP_TRY(DTP_MEMORY(err, f->marks));
         DTP_TRY(queue->event_create(r->backend, &f->begin, err));
         DTP_TRY(queue->event_create(r->backend, &f->end, err));
     }

@@ -44,7 +44,8 @@ enum cuda_emu_fault {
     CUDA_EMU_FAULTS
 };
 
-/* A program that does not call these takes CUDA_EMU_DEVICES and CUDA_EMU_SEED of its environment. */
+/* A program that does not call these takes CUDA_EMU_DEVICES and CUDA_EMU_SEED of its
+ * environment. */
 /* The state of a new process: no memory, no streams, counters zero, faults off, one device, seed
  * 1. Device memory is given up; streams, events, graphs and communicators must not be used any
  * more. */
