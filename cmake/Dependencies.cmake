@@ -50,7 +50,12 @@ if(NOT DTP_CUDA STREQUAL "OFF")
     check_language(CUDA)
     if(CMAKE_CUDA_COMPILER)
         if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-            set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real)
+            # Machine code of every architecture takes minutes: builds for development have that of one, and PTX of the others.
+            if(CMAKE_BUILD_TYPE STREQUAL "Release")
+                set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real)
+            else()
+                set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90-real)
+            endif()
             execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
             if(known MATCHES "compute_100\n")
                 list(APPEND CMAKE_CUDA_ARCHITECTURES 100-virtual) # as PTX, which drivers compile

@@ -94,9 +94,10 @@ static int drop_backends(void **state)
     return 0;
 }
 
-static void check_dtype(dtp_dtype dtype)
+/* Every `each`-th case: another one of every shape. */
+static void check_dtype(dtp_dtype dtype, size_t each)
 {
-    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i += each) {
         against_ref_case(&CASES[i], dtype, cuda, ref);
     }
 }
@@ -104,19 +105,19 @@ static void check_dtype(dtp_dtype dtype)
 static void test_cuda_rows__equal_ref_in_f32(void **state)
 {
     (void)state;
-    check_dtype(DTP_F32);
+    check_dtype(DTP_F32, 1);
 }
 
 static void test_cuda_rows__equal_ref_in_bf16(void **state)
 {
     (void)state;
-    check_dtype(DTP_BF16);
+    check_dtype(DTP_BF16, 3);
 }
 
 static void test_cuda_rows__run_in_place(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i += 3) {
         for (int32_t o = 0; o < dtp_op_find(CASES[i].op)->n_out; o++) {
             against_ref_in_place(&CASES[i], DTP_F32, cuda, o);
         }
