@@ -132,3 +132,16 @@ void dtp_names_join(const char *const *names, char *out, size_t size)
         n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", *names);
     }
 }
+
+void dtp_general_name(const char *name, char *out, size_t size)
+{
+    size_t n = 0;
+    for (const char *at = name; *at != '\0' && n + 1 < size;) {
+        const size_t digits = strspn(at, "0123456789");
+        const bool whole = digits > 0 && (at == name || at[-1] == '.') &&
+                           (at[digits] == '.' || at[digits] == '\0');
+        out[n++] = whole ? '*' : *at;
+        at += whole ? digits : 1;
+    }
+    out[n] = '\0';
+}

@@ -25,6 +25,10 @@ enum { DTP_NAME_MOST = 512 };
  * `limit` + 1; texts longer than DTP_NAME_MOST count as far apart. For "did you mean". */
 int32_t dtp_name_distance(const char *a, const char *b, int32_t limit);
 
+/* The name of a tensor or node without the numbers of its blocks: "layers.12.attn.wq" becomes
+ * "layers.*.attn.wq". Cut to the buffer. */
+void dtp_general_name(const char *name, char *out, size_t size);
+
 /* Writes "a, b, c", cut to the buffer, of a list that ends with NULL. */
 void dtp_names_join(const char *const *names, char *out, size_t size);
 

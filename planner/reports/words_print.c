@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/base/units.h"
 #include "planner/reports/words.h"
 #include "cost_models/comm_report.h"
@@ -81,20 +82,6 @@ static int by_time(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* "layers.12.attn.wq" becomes "layers.*.attn.wq". */
-static void general_name(const char *name, char out[NAME_BYTES])
-{
-    size_t n = 0;
-    for (const char *at = name; *at != '\0' && n + 1 < NAME_BYTES;) {
-        const size_t digits = strspn(at, "0123456789");
-        const bool whole = digits > 0 && (at == name || at[-1] == '.') &&
-                           (at[digits] == '.' || at[digits] == '\0');
-        out[n++] = whole ? '*' : *at;
-        at += whole ? digits : 1;
-    }
-    out[n] = '\0';
-}
-
 static dtp_status print_communication(const dtp_program *p, dtp_arena *arena, dtp_strbuf *out,
                                       dtp_err *err)
 {
@@ -114,7 +101,7 @@ static dtp_status print_communication(const dtp_program *p, dtp_arena *arena, dt
                                             : "-";
         char name[NAME_BYTES];
         int32_t k = 0;
-        general_name(of, name);
+        dtp_general_name(of, name, sizeof name);
         while (k < n && (strcmp(list[k].name, name) != 0 || strcmp(list[k].kind, kind) != 0)) {
             k++;
         }

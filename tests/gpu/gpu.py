@@ -108,7 +108,7 @@ class Card:
                                  f"--comm {'sim' if layout else 'self'} --machine {self.machine[ranks]} --steps 12 --quiet")
                 rows.append({"model": f"{model} {dims}", "layout": name, "measured": r["step_time_s"]["median"],
                              "predicted": r["predicted"]["step_time_s"],
-                             "peak exact": r["peak_bytes"] == r["predicted"]["peak_bytes"]})
+                             "peak exact": r["measured"]["peak_bytes"] == r["predicted"]["peak_bytes"]})
         error = statistics.mean(abs(r["predicted"] / r["measured"] - 1) for r in rows)
         return {"rows": rows, "mean_error": error, "spearman": spearman(rows)}
 

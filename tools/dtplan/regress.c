@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/graph/graph.h"
 #include "cost_models/machine/machine.h"
 #include "executor/device/cpus.h"
@@ -18,7 +19,7 @@ static const suite_metric METRICS[] = {{"step", SUITE_SECONDS, true, true, 0.001
                                        {"bound", SUITE_SECONDS, false, false, 0.0},
                                        {"compute", SUITE_SECONDS, false, false, 0.0},
                                        {"comm", SUITE_SECONDS, false, false, 0.0},
-                                       {"effort", SUITE_UNITS, true, false, 0.5},
+                                       {"effort", SUITE_NUMBER, true, false, 0.5},
                                        {"all_reduce", SUITE_BYTES, false, false, 0.0},
                                        {"all_gather", SUITE_BYTES, false, false, 0.0},
                                        {"reduce_scatter", SUITE_BYTES, false, false, 0.0},
@@ -67,20 +68,6 @@ static dtp_status read_metrics(const dtp_json *root, suite_result *r, dtp_err *e
 
 /* ---- facts ---- */
 
-/* "layers.12.attn.wq" becomes "layers.*.attn.wq". */
-static void general_name(const char *name, char *out, size_t size)
-{
-    size_t n = 0;
-    for (const char *at = name; *at != '\0' && n + 1 < size;) {
-        const size_t digits = strspn(at, "0123456789");
-        const bool whole = digits > 0 && (at == name || at[-1] == '.') &&
-                           (at[digits] == '.' || at[digits] == '\0');
-        out[n++] = whole ? '*' : *at;
-        at += whole ? digits : 1;
-    }
-    out[n] = '\0';
-}
-
 /* Layouts of the plan, those of a block said once where its instances are alike. */
 static dtp_status add_layouts(suite *s, suite_case *c, const dtp_json *root, dtp_err *err)
 {
@@ -104,7 +91,7 @@ static dtp_status add_layouts(suite *s, suite_case *c, const dtp_json *root, dtp
         const dtp_json *tensor = dtp_json_at(tensors, i);
         char name[256];
         const char *layout = NULL;
-        general_name(dtp_json_key(tensor), name, sizeof name);
+        dtp_general_name(dtp_json_key(tensor), name, sizeof name);
         if (dtp_json_kind_of(tensor) != DTP_JSON_STRING) {
             continue;
         }

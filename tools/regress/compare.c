@@ -61,7 +61,6 @@ void suite_value_print(suite_unit unit, double value, dtp_strbuf *out)
         dtp_strbuf_addf(out, "%.4f %%", 100.0 * value);
         break;
     case SUITE_NUMBER:
-    case SUITE_UNITS:
         dtp_strbuf_addf(out, "%.6g", value);
         break;
     }

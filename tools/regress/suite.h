@@ -8,13 +8,7 @@
 #include "core/base/strbuf.h"
 
 /* How the value of a metric is written, and how much more is a regression. */
-typedef enum suite_unit {
-    SUITE_SECONDS,
-    SUITE_BYTES,
-    SUITE_NUMBER,
-    SUITE_SHARE,
-    SUITE_UNITS
-} suite_unit;
+typedef enum suite_unit { SUITE_SECONDS, SUITE_BYTES, SUITE_NUMBER, SUITE_SHARE } suite_unit;
 
 /* A metric of a kind of suites. */
 typedef struct suite_metric {
