@@ -1,6 +1,6 @@
 /* attention, attention_part, their gradients and attention_merge. Kernels keep no scores
- * (kernels/attention.cu). */
-#include "executor/cuda/kernels/attention.h"
+ * (kernels/attention). */
+#include "executor/cuda/kernels/attention/attention.h"
 
 #include <string.h>
 

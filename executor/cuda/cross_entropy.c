@@ -3,7 +3,7 @@
 #include "core/graph/ops/cross_entropy.h"
 
 #include "executor/cuda/kernels.h"
-#include "executor/cuda/kernels/cross_entropy.h"
+#include "executor/cuda/kernels/rows/cross_entropy.h"
 
 static dtp_cuda_numbers numbers_of(const dtp_view *view)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "executor/cuda/kernels.h"
-#include "executor/cuda/kernels/elementwise.h"
+#include "executor/cuda/kernels/elementwise/elementwise.h"
 
 /* An attribute as f32; beyond its range, infinite: clamp's "no bound". */
 static float attribute(const dtp_op_call *call, const char *key)

@@ -1,8 +1,8 @@
 /* Fused ops: expressions as a nest of results and operands; norms of expressions, a block a row. */
 #include "core/graph/ops/fused_ops.h"
 #include "executor/cuda/kernels.h"
-#include "executor/cuda/kernels/elementwise.h"
-#include "executor/cuda/kernels/fused.h"
+#include "executor/cuda/kernels/elementwise/elementwise.h"
+#include "executor/cuda/kernels/elementwise/fused.h"
 #include "executor/device/linear_loss.h"
 
 #define OP_NUMBER(op, ...) DTP_CUDA_OP_##op,

@@ -1,7 +1,7 @@
 /* layer_norm and rms_norm, their gradients, and the parts that they decompose into when a dim of
  * `over` is split. The sums of a row lie along the one dim ("_stat") that x does not have: two of
  * layer_norm, one of rms_norm. */
-#include "executor/cuda/kernels/norm.h"
+#include "executor/cuda/kernels/rows/norm.h"
 
 #include "executor/cuda/rows.h"
 

@@ -1,7 +1,7 @@
 /* Optimizer updates, one pass over parameter, gradient and slots each, and dynamic loss scaling.
  * Outputs may be the operands themselves: element i is read before it is written. */
 #include "executor/cuda/kernels.h"
-#include "executor/cuda/kernels/optimizer.h"
+#include "executor/cuda/kernels/elementwise/optimizer.h"
 
 static dtp_status bind_update(const dtp_kernel_args *args, const dtp_cuda_update *like,
                               dtp_arena *arena, void **state, dtp_err *err)

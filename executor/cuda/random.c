@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "executor/cuda/kernels.h"
-#include "executor/cuda/kernels/random.h"
+#include "executor/cuda/kernels/elementwise/random.h"
 
 /* Walks the local elements of the output beside their global indices. */
 static dtp_status bind_call(const dtp_kernel_args *args, const dtp_cuda_random_call *like,

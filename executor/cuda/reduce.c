@@ -1,5 +1,5 @@
 /* reduce, any and all. */
-#include "executor/cuda/kernels/reduce.h"
+#include "executor/cuda/kernels/rows/reduce.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* rope: rotates feature pairs (j, j + f/2). */
 #include "core/graph/ops/sequence.h"
 #include "executor/cuda/kernels.h"
-#include "executor/cuda/kernels/rope.h"
+#include "executor/cuda/kernels/attention/rope.h"
 
 static dtp_status rope_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
                             dtp_err *err)

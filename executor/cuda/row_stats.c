@@ -1,6 +1,6 @@
 /* Statistics of rows: logsumexp, vector norms, variance and standard deviation; cumulative sums;
  * the gradient of a product; argmax, argmin, arg_first and topk. */
-#include "executor/cuda/kernels/row_stats.h"
+#include "executor/cuda/kernels/rows/row_stats.h"
 
 #include <string.h>
 

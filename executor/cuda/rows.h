@@ -1,9 +1,9 @@
-/* Binding of kernels over rows (executor/cuda/kernels/rows.h). */
+/* Binding of kernels over rows (executor/cuda/kernels/rows/rows.h). */
 #ifndef DTP_EXECUTOR_CUDA_ROWS_H
 #define DTP_EXECUTOR_CUDA_ROWS_H
 
 #include "executor/cuda/kernels.h"
-#include "executor/cuda/kernels/rows.h"
+#include "executor/cuda/kernels/rows/rows.h"
 
 /* Rows over split->over, one for every element of split->rows, of views that each have some of
  * these dims; the first has all. Views keep the addresses that they have now. */

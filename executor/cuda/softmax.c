@@ -1,5 +1,5 @@
 /* softmax and log_softmax, their gradients, and the parts they decompose into. */
-#include "executor/cuda/kernels/softmax.h"
+#include "executor/cuda/kernels/rows/softmax.h"
 
 #include "executor/cuda/rows.h"
 

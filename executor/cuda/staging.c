@@ -5,7 +5,7 @@
 #include "core/base/safe_int.h"
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/kernels/copy.h"
-#include "executor/cuda/kernels/elementwise.h"
+#include "executor/cuda/kernels/elementwise/elementwise.h"
 
 dtp_status dtp_cuda_status(cudaError_t code, const char *call, dtp_err *err)
 {

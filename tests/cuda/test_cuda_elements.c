@@ -16,7 +16,7 @@
 #include "executor/device/step_state.h"
 #include "executor/cpu/cpu.h"
 #include "executor/cuda/cuda.h"
-#include "executor/cuda/kernels/optimizer.h"
+#include "executor/cuda/kernels/elementwise/optimizer.h"
 #include "executor/device/convert.h"
 #include "executor/ref/ref.h"
 #include "tests/ops/against_ref.h"

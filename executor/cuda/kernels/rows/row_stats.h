@@ -1,8 +1,8 @@
 /* Statistics of rows, scans along rows, positions of extreme elements. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROW_STATS_H
-#define DTP_EXECUTOR_CUDA_KERNELS_ROW_STATS_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_ROW_STATS_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_ROW_STATS_H
 
-#include "executor/cuda/kernels/rows.h"
+#include "executor/cuda/kernels/rows/rows.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,4 +1,4 @@
-#include "executor/cuda/kernels/optimizer.h"
+#include "executor/cuda/kernels/elementwise/optimizer.h"
 #include "executor/cuda/kernels/vector.cuh"
 
 enum {

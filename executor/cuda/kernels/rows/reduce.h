@@ -1,8 +1,8 @@
 /* Reductions of floats, integers and truth values. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_REDUCE_H
-#define DTP_EXECUTOR_CUDA_KERNELS_REDUCE_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_REDUCE_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_REDUCE_H
 
-#include "executor/cuda/kernels/rows.h"
+#include "executor/cuda/kernels/rows/rows.h"
 
 #ifdef __cplusplus
 extern "C" {

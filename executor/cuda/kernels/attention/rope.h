@@ -1,6 +1,6 @@
 /* Rotation of feature pairs (j, j + f/2) by their position (core/graph/ops/sequence.c). */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROPE_H
-#define DTP_EXECUTOR_CUDA_KERNELS_ROPE_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ATTENTION_ROPE_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ATTENTION_ROPE_H
 
 #include <cuda_runtime_api.h>
 

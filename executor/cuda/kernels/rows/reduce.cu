@@ -1,5 +1,5 @@
-#include "executor/cuda/kernels/reduce.h"
-#include "executor/cuda/kernels/rows.cuh"
+#include "executor/cuda/kernels/rows/reduce.h"
+#include "executor/cuda/kernels/rows/rows.cuh"
 
 template <class C> static __device__ __forceinline__ C combine(int fold, C a, C b)
 {

@@ -1,5 +1,5 @@
-#include "executor/cuda/kernels/row_stats.h"
-#include "executor/cuda/kernels/rows_math.cuh"
+#include "executor/cuda/kernels/rows/row_stats.h"
+#include "executor/cuda/kernels/rows/rows_math.cuh"
 
 struct logsumexp_map {
     template <int V, class Team>

@@ -1,6 +1,6 @@
 /* cross_entropy, its gradient and parts (core/graph/ops/cross_entropy.h has the terms). */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_CROSS_ENTROPY_H
-#define DTP_EXECUTOR_CUDA_KERNELS_CROSS_ENTROPY_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_CROSS_ENTROPY_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_CROSS_ENTROPY_H
 
 #include <cuda_runtime_api.h>
 

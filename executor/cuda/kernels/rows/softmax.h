@@ -1,8 +1,8 @@
 /* softmax, its gradient, and the parts they decompose into; with and without the logarithm. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_SOFTMAX_H
-#define DTP_EXECUTOR_CUDA_KERNELS_SOFTMAX_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_SOFTMAX_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_SOFTMAX_H
 
-#include "executor/cuda/kernels/rows.h"
+#include "executor/cuda/kernels/rows/rows.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,6 +1,6 @@
 /* Fused ops: expressions of elementwise functions, and norms of them. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_FUSED_H
-#define DTP_EXECUTOR_CUDA_KERNELS_FUSED_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_FUSED_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_FUSED_H
 
 #include <cuda_runtime_api.h>
 

@@ -1,7 +1,7 @@
 /* Rows of several views: a row is all elements over some dims, one row for every element of the
  * other dims. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_H
-#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_ROWS_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_ROWS_H
 
 #include <cuda_runtime_api.h>
 

@@ -1,8 +1,8 @@
 /* The values of elementwise.h in device code, for one element and for groups. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_CUH
-#define DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_CUH
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_ELEMENTWISE_CUH
+#define DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_ELEMENTWISE_CUH
 
-#include "executor/cuda/kernels/elementwise.h"
+#include "executor/cuda/kernels/elementwise/elementwise.h"
 #include "executor/cuda/kernels/vector.cuh"
 
 static __device__ __forceinline__ float dtp_sigmoid(float x)

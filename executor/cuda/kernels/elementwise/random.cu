@@ -1,4 +1,4 @@
-#include "executor/cuda/kernels/random.h"
+#include "executor/cuda/kernels/elementwise/random.h"
 #include "executor/cuda/kernels/vector.cuh"
 
 /* The four words of elements 4 block .. 4 block + 3: dtp_philox_block. */

@@ -1,4 +1,4 @@
-#include "executor/cuda/kernels/elementwise.cuh"
+#include "executor/cuda/kernels/elementwise/elementwise.cuh"
 #include "executor/cuda/kernels/convert.cuh"
 
 /* Of one or two operands of one dtype. */

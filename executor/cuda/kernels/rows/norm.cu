@@ -2,8 +2,8 @@
  *   y  = xhat * gamma + beta
  *   dx = rstd (dy gamma - s0 / n - xhat s1 / n), s0 = sum of dy gamma, s1 = sum of dy gamma xhat
  *   dgamma = sum over rows of dy xhat, dbeta = sum over rows of dy */
-#include "executor/cuda/kernels/norm.h"
-#include "executor/cuda/kernels/rows_math.cuh"
+#include "executor/cuda/kernels/rows/norm.h"
+#include "executor/cuda/kernels/rows/rows_math.cuh"
 
 /* The first and the last sum of a row. */
 static __device__ __forceinline__ void load_sums(const dtp_cuda_rows &job, const dtp_row &row,

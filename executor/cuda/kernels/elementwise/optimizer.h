@@ -1,6 +1,6 @@
 /* Optimizer updates of many tensors in one launch. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_OPTIMIZER_H
-#define DTP_EXECUTOR_CUDA_KERNELS_OPTIMIZER_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_OPTIMIZER_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_OPTIMIZER_H
 
 #include <cuda_runtime_api.h>
 

@@ -1,8 +1,8 @@
 /* Functions of elements, over nests. Every op is one row of a list below: its name, the attributes
  * that its value calls a and b, its value in device code (elementwise.cuh). From the lists come the
  * numbers of the ops, their kernels and their rows in the kernel table. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_H
-#define DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_ELEMENTWISE_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_ELEMENTWISE_H
 
 #include <cuda_runtime_api.h>
 

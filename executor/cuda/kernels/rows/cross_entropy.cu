@@ -1,4 +1,4 @@
-#include "executor/cuda/kernels/cross_entropy.h"
+#include "executor/cuda/kernels/rows/cross_entropy.h"
 #include "executor/cuda/kernels/vector.cuh"
 
 /* A row is treated by a warp, or by a block when it is long. */

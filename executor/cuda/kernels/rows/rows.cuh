@@ -5,10 +5,10 @@
  *     add<V>(i, a) for the group of V elements from i on, of(a, b) to combine, finish(a) to write.
  *     A row may be cut into parts whose values a second kernel combines, always in one order.
  * V is 1 or DTP_CUDA_GROUP. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_CUH
-#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_CUH
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_ROWS_CUH
+#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_ROWS_CUH
 
-#include "executor/cuda/kernels/rows.h"
+#include "executor/cuda/kernels/rows/rows.h"
 #include "executor/cuda/kernels/vector.cuh"
 
 enum { DTP_ROWS_MAX_BLOCK = 512 };

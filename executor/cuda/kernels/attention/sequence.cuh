@@ -1,6 +1,6 @@
 /* The order in which a sequence is stored, on the device. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_SEQUENCE_CUH
-#define DTP_EXECUTOR_CUDA_KERNELS_SEQUENCE_CUH
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ATTENTION_SEQUENCE_CUH
+#define DTP_EXECUTOR_CUDA_KERNELS_ATTENTION_SEQUENCE_CUH
 
 #include "executor/cuda/kernels/common.cuh"
 

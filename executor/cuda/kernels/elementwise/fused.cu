@@ -1,5 +1,5 @@
-#include "executor/cuda/kernels/fused.h"
-#include "executor/cuda/kernels/elementwise.cuh"
+#include "executor/cuda/kernels/elementwise/fused.h"
+#include "executor/cuda/kernels/elementwise/elementwise.cuh"
 
 /* Values of an expression lie in shared memory, a slot for every operand and step, so that steps
  * may name them: [slot][element of the group][thread]. Shared by no two threads. */

@@ -1,8 +1,8 @@
 /* What a team computes of one row; every thread gets the result. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_MATH_CUH
-#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_MATH_CUH
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_ROWS_MATH_CUH
+#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_ROWS_MATH_CUH
 
-#include "executor/cuda/kernels/rows.cuh"
+#include "executor/cuda/kernels/rows/rows.cuh"
 
 /* The fold of f(x) by `of` over a row. */
 template <int V, class Team, class F, class Of>

@@ -7,7 +7,7 @@
 
 #include <mma.h>
 
-#include "executor/cuda/kernels/attention.h"
+#include "executor/cuda/kernels/attention/attention.h"
 #include "executor/cuda/kernels/common.cuh"
 
 enum { DTP_TILE = 16, DTP_TILE_STEP = 32 }; /* rows of a warp; columns of scores at a time */

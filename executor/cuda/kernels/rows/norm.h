@@ -1,8 +1,8 @@
 /* layer_norm and rms_norm (without mean and beta), their gradients and parts. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_NORM_H
-#define DTP_EXECUTOR_CUDA_KERNELS_NORM_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ROWS_NORM_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ROWS_NORM_H
 
-#include "executor/cuda/kernels/rows.h"
+#include "executor/cuda/kernels/rows/rows.h"
 
 #ifdef __cplusplus
 extern "C" {

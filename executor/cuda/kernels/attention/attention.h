@@ -1,6 +1,6 @@
 /* Attention and its gradient, a tile of scores at a time. */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_ATTENTION_H
-#define DTP_EXECUTOR_CUDA_KERNELS_ATTENTION_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ATTENTION_ATTENTION_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ATTENTION_ATTENTION_H
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>

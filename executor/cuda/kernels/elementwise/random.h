@@ -1,6 +1,6 @@
 /* Random values by global element index (core/base/philox.h). */
-#ifndef DTP_EXECUTOR_CUDA_KERNELS_RANDOM_H
-#define DTP_EXECUTOR_CUDA_KERNELS_RANDOM_H
+#ifndef DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_RANDOM_H
+#define DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_RANDOM_H
 
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,5 @@
-#include "executor/cuda/kernels/rope.h"
-#include "executor/cuda/kernels/sequence.cuh"
+#include "executor/cuda/kernels/attention/rope.h"
+#include "executor/cuda/kernels/attention/sequence.cuh"
 
 /* Rows of a thread: so often is an angle used that is made in double. */
 enum { ROWS = 16 };

@@ -1,5 +1,5 @@
-#include "executor/cuda/kernels/softmax.h"
-#include "executor/cuda/kernels/rows_math.cuh"
+#include "executor/cuda/kernels/rows/softmax.h"
+#include "executor/cuda/kernels/rows/rows_math.cuh"
 
 /* y = exp(x - m) * factor, or, with the logarithm, y = x + factor. */
 template <int V, class Team>
