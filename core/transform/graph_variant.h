@@ -32,8 +32,9 @@ bool dtp_graph_variant_any(const dtp_graph_variant *variant);
 
 /* The graph that programs are lowered from. It borrows from `model`, which must outlive it.
  * Settings refer to nodes of the changed graph. Without variant and implementations it is like the
- * model. Fails as dtp_graph_with_outputs, dtp_graph_with_precision, dtp_graph_rematerialize, dtp_graph_microbatched and
- * dtp_graph_with_implementations. */
+ * model. Fails as dtp_graph_with_outputs, dtp_graph_with_precision, dtp_graph_rematerialize,
+ * dtp_graph_microbatched and dtp_graph_with_implementations; DTP_INVALID where microbatches do not
+ * keep an output that was named. */
 dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *variant,
                                   int32_t n_implementations,
                                   const dtp_implementation *implementations, dtp_graph **out,

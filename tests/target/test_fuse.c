@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "core/transform/outputs.h"
 #include "core/transform/precision.h"
 #include "dtp/model.h"
 #include "cost_models/price.h"
@@ -145,6 +146,20 @@ static void test_fuse__halves_train_within_rounding(void **state)
     dtp_graph_destroy(whole);
 }
 
+/* A model that is trained for its loss alone. */
+static dtp_graph *read_without_outputs(const char *name, const dtp_model_options *options)
+{
+    const dtp_outputs none = {.chosen = true};
+    char path[512];
+    dtp_graph *g = NULL, *out = NULL;
+    dtp_err err = {0};
+    (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/%s.json", name);
+    must(dtp_model_read(path, options, &g, &err), &err);
+    must(dtp_graph_with_outputs(g, &none, &out, &err), &err);
+    dtp_graph_destroy(g);
+    return out;
+}
+
 /* Logits are never whole: no value has their size, and the peak is smaller by most of them. */
 static void check_loss(const dtp_graph *g, const char *mesh, const char *rules,
                        const dtp_target *fused, int64_t logits)
@@ -178,11 +193,8 @@ static void test_fuse__losses_in_chunks(void **state)
     const dtp_model_options options = {
         .size = sizeof options, .overrides = dims, .n_overrides = sizeof dims / sizeof dims[0]};
     dtp_target fused = dtp_target_cpu;
-    dtp_graph *g = NULL;
-    dtp_err err = {0};
+    dtp_graph *g = read_without_outputs("gpt_bytes", &options);
     fused.loss_chunk = 5 * VOCAB * 4; /* the last chunk is smaller */
-    must(dtp_model_read(DTP_SOURCE_DIR "/models/gpt_bytes.json", &options, &g, &err), &err);
-    g->n_outputs = 0; /* it lists its logits, which would have to survive the step */
     check_loss(g, "x:1", "", &fused, (int64_t)BATCH * LENGTH * VOCAB * 4);
     check_loss(g, "x:2", "batch:x", &fused, (int64_t)BATCH * LENGTH * VOCAB * 2);
     assert_true(compare(g, "x:1", "", &fused, 1e-6) < 1e-10);
@@ -194,6 +206,35 @@ static void test_fuse__losses_in_chunks(void **state)
         dtp_graph_destroy(half);
     }
     dtp_graph_destroy(g);
+}
+
+/* gpt2_small lists its logits: they are whole unless outputs are left out, and on a target without
+ * losses in chunks they are there for the step only. */
+static void test_fuse__outputs_keep_logits_whole(void **state)
+{
+    (void)state;
+    enum { BATCH = 8 };
+    static const dtp_dim_override dims[] = {{"batch", BATCH}};
+    const dtp_model_options options = {.size = sizeof options, .overrides = dims, .n_overrides = 1};
+    static const dtp_target *const targets[] = {&dtp_target_cpu, &dtp_target_cuda};
+    dtp_graph *g = NULL, *none = read_without_outputs("gpt2_small", &options);
+    dtp_err err = {0};
+    must(dtp_model_read(DTP_SOURCE_DIR "/models/gpt2_small.json", &options, &g, &err), &err);
+    const int64_t logits = dtp_ttype_bytes(&g->tensors[dtp_graph_find(g, "logits")].type);
+    for (size_t t = 0; t < sizeof targets / sizeof targets[0]; t++) {
+        job_program all, least;
+        const bool chunks = targets[t]->loss_chunk > 0;
+        must(job_lower(g, "x:1", "", targets[t], &all, &err), &err);
+        must(job_lower(none, "x:1", "", targets[t], &least, &err), &err);
+        assert_int_equal(count(all.program, "linear_loss"), 0);
+        assert_int_equal(count(least.program, "linear_loss"), chunks ? 1 : 0);
+        assert_int_equal(count(least.program, "linear_loss_grad"), chunks ? 1 : 0);
+        assert_true(least.program->peak_bytes <= all.program->peak_bytes - logits / 2);
+        job_program_free(&all);
+        job_program_free(&least);
+    }
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(none);
 }
 
 /* Fused kernels are there, the checker takes them, they cost less and need no more memory. */
@@ -241,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_fuse__f32_trains_to_the_bit),
         cmocka_unit_test(test_fuse__halves_train_within_rounding),
         cmocka_unit_test(test_fuse__losses_in_chunks),
+        cmocka_unit_test(test_fuse__outputs_keep_logits_whole),
         cmocka_unit_test(test_fuse__programs_are_cheaper_and_no_larger),
     };
     return cmocka_run_group_tests_name("fuse", tests, NULL, NULL);
