@@ -53,6 +53,18 @@ done <<'CASES'
 --mesh x:1 --remat layer:0
 CASES
 
+# The loss in chunks, with its gradients in the place of two products: what only the forward one read is not gathered.
+large="models/gpt_bytes.json --dim vocab=65536 --dim batch=64 --dim length=128"
+# shellcheck disable=SC2086
+for outputs in all none; do
+    "$bin/dtplan" plan $large --mesh x:2 $machine --target cuda --style '**:data' --style '**:fsdp' --outputs $outputs \
+        -o "$dir/$outputs.plan" >/dev/null &&
+        "$bin/dtplan" show $large --plan "$dir/$outputs.plan" --stage program >"$dir/$outputs.program" || fail "fsdp $outputs"
+    gathers=$(grep -c "all_gather .* -> %[0-9]*:head\[" "$dir/$outputs.program")
+    kernels=$(grep -c "kernel  *linear_loss_grad" "$dir/$outputs.program")
+    [ "$gathers $kernels" = "$([ $outputs = all ] && echo 2 0 || echo 1 1)" ] || fail "fsdp $outputs: $gathers gathers, $kernels kernels"
+done
+
 # All variants of a search keep the same; a plan of microbatches keeps no rows of the batch anyway.
 # shellcheck disable=SC2086
 "$bin/dtplan" plan $model --mesh x:2 $machine --remat auto --microbatches auto --outputs none -o "$dir/auto.plan" >"$dir/out" ||
