@@ -9,8 +9,8 @@
  *   D = cross_entropy_grad(L, labels, lse, dloss)
  *   dx = D w; dw = x D                  dx, dw, loss = linear_loss_grad(x, w, labels, dloss)
  *
- * The loss then comes into being in the backward pass. Instructions between that read it, or what is
- * made of it, move behind; where dloss depends on the loss itself, nothing is fused.
+ * The loss then comes into being in the backward pass. Instructions between that read it, or what
+ * is made of it, move behind; where dloss depends on the loss itself, nothing is fused.
  */
 #include <string.h>
 
