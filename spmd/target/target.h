@@ -33,7 +33,7 @@ typedef struct dtp_target {
     bool asynchronous; /* collectives go on beside kernels, where the machine overlaps them */
     uint32_t fuse;     /* set of DTP_FUSE_* */
     int64_t loss_chunk; /* > 0: a linear layer and the loss of its result are fused where a rank's
-                           logits are more bytes than this, into chunks of so many bytes */
+                           logits are four times as many bytes or more, into chunks of so many */
     bool deterministic; /* reductions give the same bits in every run, over every transport */
 } dtp_target;
 

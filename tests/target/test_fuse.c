@@ -263,7 +263,7 @@ static void check_total(const char *total, int32_t kernels)
     dtp_err err = {0};
     (void)snprintf(
         text, sizeof text,
-        "{\"format\": \"dtp.model/1\", \"name\": \"t\", \"dims\": {\"b\": 12, \"f\": 3, \"c\": %d},"
+        "{\"format\": \"dtp.model/1\", \"name\": \"t\", \"dims\": {\"b\": 48, \"f\": 3, \"c\": %d},"
         "\"inputs\": {\"x\": {\"dims\": [\"b\", \"f\"]},"
         "\"y\": {\"dims\": [\"b\"], \"dtype\": \"i32\", \"below\": \"c\"}},"
         "\"params\": {\"u\": {\"dims\": [\"f\"], \"init\": \"ones\"},"
@@ -304,7 +304,7 @@ static void test_fuse__losses_that_need_each_other(void **state)
 static void test_fuse__outputs_keep_logits_whole(void **state)
 {
     (void)state;
-    static const dtp_dim_override dims[] = {{"batch", BATCH}};
+    static const dtp_dim_override dims[] = {{"batch", 4 * BATCH}};
     const dtp_model_options options = {.size = sizeof options, .overrides = dims, .n_overrides = 1};
     static const dtp_target *const targets[] = {&dtp_target_cpu, &dtp_target_cuda};
     dtp_graph *g = NULL, *none = read_without_outputs("gpt2_small", &options);
