@@ -54,6 +54,20 @@ static dtp_status record_put(dtp_backend *b, const dtp_step_record *record, dtp_
     return DTP_OK;
 }
 
+static void join_begin(dtp_backend *b)
+{
+    dtp_cuda_of(b)->joining = true;
+    dtp_cuda_of(b)->n_joined = 0;
+}
+
+static dtp_status join_end(dtp_backend *b, dtp_err *err)
+{
+    dtp_cuda *c = dtp_cuda_of(b);
+    c->joining = false;
+    DTP_CUDA_TRY(err, dtp_cuda_update_tensors(c->compute, c->n_joined, c->joined, c->record));
+    return DTP_OK;
+}
+
 /* ---- events ---- */
 
 static dtp_status event_create(dtp_backend *b, dtp_event **out, dtp_err *err)
@@ -150,6 +164,8 @@ const dtp_queue_ops dtp_cuda_queue = {
     .give = give,
     .copy = copy,
     .record_put = record_put,
+    .join_begin = join_begin,
+    .join_end = join_end,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_put = event_put,

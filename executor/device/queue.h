@@ -34,6 +34,11 @@ typedef struct dtp_queue_ops {
     dtp_status (*record_put)(dtp_backend *b, const dtp_step_record *record, dtp_step_record *device,
                              dtp_err *err);
 
+    /* Updates that are put on the compute queue between begin and end, as
+     * many as the target joins, run as one launch. */
+    void (*join_begin)(dtp_backend *b);
+    dtp_status (*join_end)(dtp_backend *b, dtp_err *err);
+
     dtp_status (*event_create)(dtp_backend *b, dtp_event **out, dtp_err *err);
     void (*event_destroy)(dtp_backend *b, dtp_event *event);
     /* The event is where the queue is now. */

@@ -162,6 +162,24 @@ static dtp_status run_instr(dtp_runner *r, int32_t i, dtp_err *err)
     }
 }
 
+/* Kernels that are joined run as one launch, unless someone watches what each does. */
+static bool joins(const dtp_runner *r, int32_t i)
+{
+    return i < r->program->n_instrs && r->program->instrs[i].joined && r->watch.event == NULL &&
+           r->backend->ops->queue != NULL;
+}
+
+static dtp_status run_kernel(dtp_runner *r, int32_t i, dtp_err *err)
+{
+    const dtp_queue_ops *queue = r->backend->ops->queue;
+    const bool before = joins(r, i), after = joins(r, i + 1);
+    if (!before && after) {
+        queue->join_begin(r->backend);
+    }
+    DTP_TRY(dtp_bound_kernel_run(&r->instrs[i].kernel, err));
+    return before && !after ? queue->join_end(r->backend, err) : DTP_OK;
+}
+
 /* Instructions [0, n) of a microbatch, one by one. */
 static dtp_status run_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dtp_err *err)
 {
@@ -181,8 +199,7 @@ static dtp_status run_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dt
         const double before = timed ? dtp_now_s() : 0;
         if (kind == DTP_INSTR_KERNEL) {
             dtp_err *at = noted_in(r, err);
-            const dtp_status run = dtp_bound_kernel_run(&r->instrs[i].kernel, at);
-            DTP_TRY(note(r, f->step, i, run, at));
+            DTP_TRY(note(r, f->step, i, run_kernel(r, i, at), at));
         } else {
             const dtp_status run = run_instr(r, i, err);
             if (run != DTP_OK) {

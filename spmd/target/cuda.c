@@ -72,5 +72,6 @@ const dtp_target dtp_target_cuda = {.name = "cuda",
                                     .ops = cuda_ops,
                                     .floats = FLOATS,
                                     .fuse = DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM,
+                                    .join = DTP_CUDA_UPDATES,
                                     .loss_chunk = (int64_t)128 << 20,
                                     .asynchronous = true};

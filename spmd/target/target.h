@@ -32,6 +32,8 @@ typedef struct dtp_target {
                           into staging buffers, and out of them */
     bool asynchronous; /* collectives go on beside kernels, where the machine overlaps them */
     uint32_t fuse;     /* set of DTP_FUSE_* */
+    int32_t join;      /* so many updates of parameters that stand one after the other run in one
+                          launch (spmd/lower/passes/join.c); 0: each in its own */
     int64_t loss_chunk; /* > 0: a linear layer and the loss of its result are fused where a rank's
                            logits are more bytes than this, into chunks of so many bytes */
     bool deterministic; /* reductions give the same bits in every run, over every transport */

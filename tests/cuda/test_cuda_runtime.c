@@ -39,6 +39,7 @@ typedef struct run {
     uint64_t order;        /* seed of the order of streams */
     bool no_graph;
     bool watched, profiled; /* without graphs */
+    bool apart;             /* every update is a launch */
     uint64_t dropped; /* event wait that does nothing, from 1; then a failure of the run is none of
                          the test */
     /* results: */
@@ -46,6 +47,7 @@ typedef struct run {
     uint64_t hash;                        /* of parameters and states on rank 0 */
     struct cuda_emu_counters first, last; /* once RECORDED steps are started, and after all */
     int32_t n_microbatches, ranks;
+    int32_t n_joined; /* instructions */
     int64_t allocated, touched, peak_bytes;
     dtp_prediction predicted;
     double replayed_s;         /* the log with the predicted times */
@@ -230,10 +232,17 @@ static void execute(run *of)
     must(dtp_job_create(g, &options, &job, &err), &err);
     dtp_lower_options lower = job->lowering.options;
     lower.overlap.depth = of->depth;
+    dtp_target apart = *lower.target;
+    apart.join = 0;
+    lower.target = of->apart ? &apart : lower.target;
     must(dtp_pricer_init(machine.machine, &mesh, lower.target, &pricer, &err), &err);
     must(dtp_sharding_program(job->graph, &pricer, &job->sharding, &lower, &of->predicted, &program,
                               &err),
          &err);
+    of->n_joined = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        of->n_joined += program->instrs[i].joined ? 1 : 0;
+    }
     of->program = program;
     of->peak_bytes = program->peak_bytes;
     of->ranks = dtp_mesh_ranks(&mesh);
@@ -334,6 +343,28 @@ static void test_runtime__memory_is_what_is_predicted(void **state)
         assert_int_equal(r.allocated, r.peak_bytes);
         assert_int_equal(r.touched, r.peak_bytes);
         assert_int_equal(r.predicted.peak_bytes, r.peak_bytes);
+    }
+}
+
+/* Updates in launches of many give the same bits as alone, in the same memory; graphs too. */
+static void test_runtime__joined_updates_are_one_launch(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < 2 * N_JOBS; i++) {
+        run joined = JOBS[i / 2];
+        joined.no_graph = i % 2 == 1;
+        run alone = joined;
+        alone.apart = true;
+        execute(&joined);
+        execute(&alone);
+        assert_true(joined.n_joined > 0 && alone.n_joined == 0);
+        assert_true(same(&joined, &alone) && joined.peak_bytes == alone.peak_bytes);
+        assert_true(joined.predicted.step_time_s < alone.predicted.step_time_s);
+        const uint64_t saved = (uint64_t)(joined.ranks * joined.n_joined);
+        if (joined.microbatches == NULL) {
+            assert_int_equal(alone.last.kernels - joined.last.kernels, STEPS * saved);
+        }
+        assert_true(alone.last.kernels > joined.last.kernels);
     }
 }
 
@@ -559,6 +590,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(graphs_change_no_bit),
         TEST(a_step_waits_for_nothing),
+        TEST(joined_updates_are_one_launch),
         TEST(memory_is_what_is_predicted),
         TEST(every_order_of_streams_gives_the_same_bits),
         TEST(a_missing_wait_is_noticed),
