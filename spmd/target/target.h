@@ -19,7 +19,8 @@ typedef struct dtp_target_op {
 /* What the lowering fuses (spmd/lower/passes/fuse.c). */
 enum {
     DTP_FUSE_ELEMENTWISE = 1, /* expressions of elementwise functions */
-    DTP_FUSE_NORM = 2         /* norms of expressions */
+    DTP_FUSE_NORM = 2,        /* norms of expressions */
+    DTP_FUSE_CAST = 4         /* casts to f32 of what an op gives (spmd/lower/passes/fuse_cast.c) */
 };
 
 typedef struct dtp_target {

@@ -15,6 +15,7 @@ cases=(
     "mlp_digits|$mlp --microbatches 4||"
     "gpt_bytes|$gpt||"
     "gpt_bytes|$gpt --precision bf16||"
+    "gpt_bytes|$gpt --precision bf16 --microbatches 2||"
     "gpt_bytes_dropout|$gpt||"
     "mlp_digits|$mlp|x:2|batch:x"
     "mlp_digits|$mlp|x:4|hidden:x"
