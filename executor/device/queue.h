@@ -51,6 +51,10 @@ typedef struct dtp_queue_ops {
     dtp_status (*event_time)(dtp_backend *b, dtp_event *from, dtp_event *to, double *out,
                              dtp_err *err);
 
+    /* A named range of what this thread puts on queues, for profilers; ranges nest. */
+    void (*range_begin)(dtp_backend *b, const char *name);
+    void (*range_end)(dtp_backend *b);
+
     /* From begin to end what this thread puts on the compute queue, and on queues that wait for it,
      * is recorded. End with out NULL discards it. */
     dtp_status (*recording_begin)(dtp_backend *b, dtp_err *err);
