@@ -13,6 +13,7 @@
 #include "core/transform/precision.h"
 #include "dtp/model.h"
 #include "cost_models/price.h"
+#include "planner/problem/tensors/compute_bound.h"
 #include "spmd/program/peak.h"
 #include "spmd/program/program.h"
 #include "tests/support/job_suite.h"
@@ -297,6 +298,13 @@ static void test_fuse__programs_are_cheaper_and_no_larger(void **state)
         assert_true(two >= r->two && one >= r->one && norms >= r->norms);
         assert_int_equal(count(p[0].program, "fused_elementwise2"), 0);
         assert_true(sum[1] < sum[0]);
+        if (strcmp(r->mesh, "x:1") == 0) {
+            double bound;
+            prices.pricer.target = &fused;
+            must(dtp_compute_bound(g, &prices.pricer, &bound, &err), &err);
+            print_message("bound %.4g s\n", bound);
+            assert_true(bound > 0.5 * sum[1] && bound <= sum[1]);
+        }
         assert_true(p[1].program->peak_bytes <= p[0].program->peak_bytes);
         job_program_free(&p[0]);
         job_program_free(&p[1]);
