@@ -15,6 +15,8 @@
 #include "core/transform/precision.h"
 #include "dtp/model.h"
 #include "cost_models/price.h"
+#include "planner/problem/tensors/compute_bound.h"
+#include "spmd/program/peak.h"
 #include "spmd/program/program.h"
 #include "tests/support/job_suite.h"
 #include "tests/support/small_models.h"
@@ -75,10 +77,12 @@ static const row ROWS[] = {
     {"gpt_bytes", "x:2", "length:x", 2, 0, 4}, {"vit_b16", "x:2", "batch:x", 2, 0, 4},
     {"llama3_8b", "x:2", "batch:x", 2, 0, 4},  {"mlp_digits", "x:3", "batch:x", 1, 0, 0}};
 
-/* Trains on both targets; the relative error of the parameters. */
-static double compare(const dtp_graph *g, const char *mesh_text, const char *rules,
-                      const dtp_target *fused, double tolerance)
+/* Trains a graph on the CPU's target and one on a fused target; the relative error of the
+ * parameters. */
+static double compare_graphs(const dtp_graph *g, const dtp_graph *of_fused, const char *mesh_text,
+                             const char *rules, const dtp_target *fused, double tolerance)
 {
+    const dtp_graph *const graphs[2] = {g, of_fused};
     const dtp_target *const targets[2] = {&dtp_target_cpu, fused};
     const int64_t n = param_count(g);
     double losses[2][STEPS];
@@ -87,7 +91,7 @@ static double compare(const dtp_graph *g, const char *mesh_text, const char *rul
     for (int32_t k = 0; k < 2; k++) {
         dtp_mesh mesh;
         params[k] = calloc((size_t)n, sizeof *params[k]);
-        job j = {.g = g,
+        job j = {.g = graphs[k],
                  .mesh = mesh_text,
                  .rules = rules,
                  .target = targets[k],
@@ -105,6 +109,12 @@ static double compare(const dtp_graph *g, const char *mesh_text, const char *rul
     free(params[0]);
     free(params[1]);
     return error;
+}
+
+static double compare(const dtp_graph *g, const char *mesh, const char *rules,
+                      const dtp_target *fused, double tolerance)
+{
+    return compare_graphs(g, g, mesh, rules, fused, tolerance);
 }
 
 static dtp_graph *in_bf16(const dtp_graph *g, dtp_dtype gradients)
@@ -159,6 +169,67 @@ static dtp_graph *read_without_outputs(const char *name, const dtp_model_options
     must(dtp_graph_with_outputs(g, &none, &out, &err), &err);
     dtp_graph_destroy(g);
     return out;
+}
+
+/* A small model with a batch of 64, beside whose activations gradients are small. */
+static dtp_graph *read_wide(const char *name)
+{
+    small_model m = *small_model_find(name);
+    assert_string_equal(m.dims[0].name, "batch");
+    m.dims[0].size = 64;
+    return small_model_read(&m, false);
+}
+
+static int64_t needed_bytes(const job_program *p)
+{
+    dtp_peak peak;
+    dtp_err err = {0};
+    must(dtp_peak_find(p->program, p->arena, &peak, &err), &err);
+    return peak.bytes;
+}
+
+/* Gradients that are only cast to f32 are those of a graph that makes them in f32, to the bit. */
+static void test_fuse__gradients_are_made_in_f32(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *mesh, *rules;
+        int32_t left; /* casts of gradients */
+    } rows[] = {{"llama3_8b", "x:1", "", 0},
+                {"gpt_bytes", "x:1", "", 0},
+                {"gpt_bytes", "x:2", "heads:x d_ff:x", 0},
+                {"mlp_digits", "x:1", "", 1},         /* where most bytes are needed */
+                {"mlp_digits", "x:2", "batch:x", 4}}; /* sums of 16 bits over ranks */
+    dtp_target fused = dtp_target_cpu;
+    fused.fuse = DTP_FUSE_CAST;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        dtp_graph *g = read_wide(rows[i].model);
+        dtp_graph *half = in_bf16(g, DTP_BF16), *wide = in_bf16(g, DTP_F32);
+        job_program p[3];
+        dtp_err err = {0};
+        must(job_lower(half, rows[i].mesh, rows[i].rules, &dtp_target_cpu, &p[0], &err), &err);
+        must(job_lower(half, rows[i].mesh, rows[i].rules, &fused, &p[1], &err), &err);
+        must(job_lower(wide, rows[i].mesh, rows[i].rules, &dtp_target_cpu, &p[2], &err), &err);
+        const int32_t before = count(p[0].program, "cast"), after = count(p[1].program, "cast");
+        const int32_t least = count(p[2].program, "cast");
+        print_message("%s on %s, '%s': %d casts of %d, %d at least; %lld B needed of %lld B\n",
+                      rows[i].model, rows[i].mesh, rows[i].rules, after, before, least,
+                      (long long)needed_bytes(&p[1]), (long long)needed_bytes(&p[0]));
+        assert_int_equal(after, least + rows[i].left);
+        assert_true(needed_bytes(&p[1]) <= needed_bytes(&p[0]));
+        if (after == least) {
+            assert_true(compare_graphs(wide, half, rows[i].mesh, rows[i].rules, &fused, 0.0) ==
+                        0.0);
+        } else {
+            assert_true(compare(half, rows[i].mesh, rows[i].rules, &fused, 4e-3) < 1e-4);
+        }
+        for (int32_t k = 0; k < 3; k++) {
+            job_program_free(&p[k]);
+        }
+        dtp_graph_destroy(half);
+        dtp_graph_destroy(wide);
+        dtp_graph_destroy(g);
+    }
 }
 
 /* Logits are never whole: no value has their size, and the peak is smaller by most of them. */
@@ -357,6 +428,13 @@ static void test_fuse__programs_are_cheaper_and_no_larger(void **state)
         assert_true(two >= r->two && one >= r->one && norms >= r->norms);
         assert_int_equal(count(p[0].program, "fused_elementwise2"), 0);
         assert_true(sum[1] < sum[0]);
+        if (strcmp(r->mesh, "x:1") == 0) {
+            double bound;
+            prices.pricer.target = &fused;
+            must(dtp_compute_bound(g, &prices.pricer, &bound, &err), &err);
+            print_message("bound %.4g s\n", bound);
+            assert_true(bound > 0.5 * sum[1] && bound <= sum[1]);
+        }
         assert_true(p[1].program->peak_bytes <= p[0].program->peak_bytes);
         job_program_free(&p[0]);
         job_program_free(&p[1]);
@@ -370,6 +448,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fuse__f32_trains_to_the_bit),
         cmocka_unit_test(test_fuse__halves_train_within_rounding),
+        cmocka_unit_test(test_fuse__gradients_are_made_in_f32),
         cmocka_unit_test(test_fuse__losses_in_chunks),
         cmocka_unit_test(test_fuse__readers_of_the_loss_move_behind),
         cmocka_unit_test(test_fuse__losses_that_need_each_other),
