@@ -24,8 +24,8 @@ run() {
     "$dtplan" "$@" >"$here/$name.out" 2>"$here/$name.err"
     expect "$name: exit code" $? "$want"
 }
-says() { # file words
-    grep -qF -- "$2" "$here/$1" || fail "$1 does not say '$2': $(head -3 "$here/$1")"
+says() { # file words, which may be on two lines
+    grep -qF -- "$2" "$here/$1" || tr -s ' \n' ' ' <"$here/$1" | grep -qF -- "$2" || fail "$1 does not say '$2': $(head -3 "$here/$1")"
 }
 
 # shellcheck disable=SC2086

@@ -224,7 +224,7 @@ static dtp_status perform(suite_command *c, suite *s, suite_run *run, dtp_err *e
         DTP_TRY(tool_put_in(c->file, &file, err));
     }
     suite_text(s, &text);
-    return tool_put(&text, err);
+    return tool_put_text(&text, err);
 }
 
 dtp_status suite_perform(suite_command *c, const char *format, const suite_metric *metrics,
