@@ -134,6 +134,24 @@ dtp_status tool_bytes_parse(const char *name, const char *text, int64_t *out, dt
     return DTP_OK;
 }
 
+dtp_quantity tool_bytes_print(int64_t bytes, bool up, bool exact)
+{
+    static const char suffixes[] = "KMGT";
+    double v = (double)bytes, digits = 1.0;
+    int unit = -1, decimals = 0;
+    dtp_quantity q;
+    for (; !exact && unit < 3 && v >= 1000.0; unit++) {
+        v /= 1024.0;
+    }
+    for (; unit >= 0 && v * digits < 1000.0; decimals++) {
+        digits *= 10.0;
+    }
+    v = (up ? ceil(v * digits) : floor(v * digits)) / digits;
+    (void)snprintf(q.text, sizeof q.text, "%.*f%.*s", decimals, v, unit >= 0 ? 1 : 0,
+                   unit >= 0 ? &suffixes[unit] : "");
+    return q;
+}
+
 /* The option that `arg` names ("--mesh", "--mesh=x:2"); *value is the text after '=', or NULL. */
 static const tool_option *find_option(const tool_parse *spec, const char *arg, const char **value)
 {

@@ -63,9 +63,10 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
     if (pareto.n == 0) {
         (void)fprintf(stderr,
                       "dtplan: infeasible: nothing fits into %s per rank; the smallest memory "
-                      "limit that works is about %s (--memory %" PRId64 ")\n",
+                      "limit that works is about %s (--memory %s)\n",
                       dtp_byte_count((double)request->memory_limit_bytes).text,
-                      dtp_byte_count((double)pareto.least_bytes).text, pareto.least_bytes);
+                      dtp_byte_count((double)pareto.least_bytes).text,
+                      tool_bytes_print(pareto.least_bytes, true, c->json).text);
         c->exit_code = TOOL_INFEASIBLE;
     } else if (c->json) {
         tool_report(&w, "dtp.pareto/1",

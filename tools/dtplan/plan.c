@@ -146,12 +146,13 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *r
                         dtp_byte_count((double)result->memory_limit_bytes).text);
     }
     if (result->smallest_peak_bytes > 0) {
-        dtp_strbuf_addf(&text, "; the smallest memory limit that works is %s%s (--memory %" PRId64,
+        dtp_strbuf_addf(&text, "; the smallest memory limit that works is %s%s (--memory %s",
                         result->smallest_bound == result->smallest_peak_bytes ? "" : "about ",
                         dtp_byte_count((double)result->smallest_peak_bytes).text,
-                        result->smallest_peak_bytes);
+                        tool_bytes_print(result->smallest_peak_bytes, true, c->json).text);
         if (result->smallest_bound > 0 && result->smallest_bound < result->smallest_peak_bytes) {
-            dtp_strbuf_addf(&text, "; none below %" PRId64 " does", result->smallest_bound);
+            dtp_strbuf_addf(&text, "; none below %s does",
+                            tool_bytes_print(result->smallest_bound, false, c->json).text);
         }
         dtp_strbuf_add(&text, ")");
     }
