@@ -75,6 +75,8 @@ SUITES = {
         {"name": "a case that is worse", "model": "models/mlp_digits.json", "machine": "h100_64", "mesh": "x:2",
          "mode": "rules", "recorded": {"metrics": {"step": 5e-05, "peak": 434276}, "options": {"--mesh": "x:4"},
          "model": {}, "machine": {}, "layouts": {"w1": "hidden@x"}}}]}""",
+    "slow.json": """{"format": "dtp.suite/1", "cases": [{"name": "slow", "model": "models/llama3_70b.json",
+        "machine": "h100_64", "mesh": "x:8;y:8", "mode": "tensor", "options": ["--untie", "--limit-s", "6"]}]}""",
     "jobs.json": """{"format": "dtp.jobs/1", "cases": [{"name": "a job", "model": "models/mlp_digits.json",
         "options": ["--steps", "1", "--threads", "1"]}]}""",
 }
@@ -86,6 +88,7 @@ SLOW = [
     ("dtplan solve models/selection/S.json.gz", "solving"),
     ("dtplan verify-rules", "running rules"),
     ("dtrun bench --comm self", "measuring"),
+    ("dtplan regress slow.json", "running cases"),
     (f"dtrun verify {MLP} {RULES} --comm sim --steps 100000", "verifying"),
 ]
 
@@ -104,6 +107,13 @@ def start(command, here, bin_dir, out, err, **more):
     env.update({"TERM": "xterm", "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": here} | more)
     return subprocess.Popen([os.path.join(bin_dir, argv[0])] + argv[1:], cwd=here, env=env, stdin=subprocess.DEVNULL,
                             stdout=out, stderr=err)
+
+
+def end_it(child, command):
+    """Ends what goes on; a suite ends by itself and removes its files."""
+    if "regress" not in command:
+        child.kill()
+    child.wait()
 
 
 def piped(command, here, bin_dir):
@@ -127,10 +137,8 @@ def on_terminal(command, here, bin_dir, columns=80, enough=None, **more):
         text += part
         if not part:
             break
+    end_it(child, command)
     os.close(ours)
-    if enough is not None:
-        child.kill()
-    child.wait()
     return text.decode().replace("\r\n", "\n")
 
 
@@ -186,9 +194,6 @@ def check_widths(here, bin_dir):
 
 
 def check_text(here, bin_dir, update):
-    for name, text in SUITES.items():
-        with open(os.path.join(here, name), "w", encoding="utf-8") as f:
-            f.write(text)
     commands = [f"dtplan {c} --help" for c in DTPLAN] + [f"dtrun {c} --help" for c in DTRUN] + COMMANDS
     # Plans first: others read them.
     commands.sort(key=lambda c: not c.startswith("dtplan plan"))
@@ -228,7 +233,7 @@ def slow(what, here, bin_dir):
     try:
         fail(f"{command}: it ends at once with {child.wait(3.5)}")
     except subprocess.TimeoutExpired:
-        child.kill()
+        end_it(child, command)
     said = child.stderr.read().decode()
     if said != "":
         fail(f"{command}: progress in a pipe: {said}")
@@ -239,12 +244,15 @@ def main():
     what = sys.argv[2] if len(sys.argv) > 2 else "text"
     with tempfile.TemporaryDirectory() as here:
         os.symlink(os.path.join(ROOT, "models"), os.path.join(here, "models"))
+        for name, text in SUITES.items():
+            with open(os.path.join(here, name), "w", encoding="utf-8") as f:
+                f.write(text)
         if what == "progress":
             with concurrent.futures.ThreadPoolExecutor(len(SLOW)) as pool:
                 list(pool.map(lambda s: slow(s, here, bin_dir), SLOW))
-            ended = on_terminal(f"dtplan plan models/llama3_70b.json {H100} --mesh 'x:8;y:8' --mode tensor --json", here,
-                                bin_dir)
-            if not re.match(r"\rplanning, 2 s[^{]* \r\{", ended):
+            ended = on_terminal(f"dtplan plan models/llama3_70b.json {H100} --mesh 'x:8;y:8' --mode tensor --untie "
+                                "--limit-s 4 --json", here, bin_dir)
+            if not re.fullmatch(r"(\rplanning, \d+ s)+\r *\r[^\r]+", ended):
                 fail(f"the line of progress stays: {ended[:200]!r}")
         else:
             check_text(here, bin_dir, what == "--update")
