@@ -16,7 +16,7 @@ enum { COLUMNS = 80, LEAST_COLUMNS = 60, MOST_COLUMNS = 1000 };
 #define GREEN "\033[32m"
 #define PLAIN "\033[0m"
 
-size_t tool_columns(FILE *file)
+static size_t columns_of(FILE *file)
 {
     const char *given = getenv("COLUMNS");
     struct winsize size;
@@ -78,34 +78,43 @@ static void add_coloured(const char *line, bool heading, dtp_strbuf *out)
     dtp_strbuf_add(out, note || bold ? PLAIN : "");
 }
 
-dtp_status tool_show(FILE *file, const dtp_strbuf *text, dtp_err *err)
+void tool_look(FILE *file, dtp_strbuf *text)
 {
     const bool colour = has_colour(file);
-    const size_t columns = tool_columns(file);
+    const size_t columns = columns_of(file);
     dtp_strbuf out = {.failed = text->failed};
     bool heading = true;
-    tool_progress_end();
-    for (const char *at = dtp_strbuf_text(text); *at != '\0';) {
-        const size_t n = strcspn(at, "\n"), end = at[n] == '\n' ? 1 : 0;
+    for (const char *at = dtp_strbuf_text(text); colour && *at != '\0';) {
+        const size_t n = strcspn(at, "\n");
         dtp_strbuf line = {0};
         dtp_strbuf_addf(&line, "%.*s", (int)n, at);
         dtp_strbuf_wrap(&line, 0, columns);
-        if (colour && n > 0) {
+        if (n > 0) {
             add_coloured(dtp_strbuf_text(&line), heading, &out);
-            out.failed = out.failed || line.failed;
-            dtp_strbuf_free(&line);
-        } else {
-            dtp_strbuf_join(&out, &line);
         }
-        dtp_strbuf_add(&out, end != 0 ? "\n" : "");
+        out.failed = out.failed || line.failed;
+        dtp_strbuf_free(&line);
+        dtp_strbuf_add(&out, at[n] == '\n' ? "\n" : "");
         heading = n == 0;
-        at += n + end;
+        at += n + (at[n] == '\n' ? 1 : 0);
     }
+    if (colour) {
+        dtp_strbuf_free(text);
+        *text = out;
+    } else {
+        dtp_strbuf_wrap(text, 0, columns);
+    }
+}
+
+dtp_status tool_show(FILE *file, dtp_strbuf *text, dtp_err *err)
+{
+    tool_look(file, text);
     const dtp_status s =
-        out.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
+        text->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
     if (s == DTP_OK) {
-        (void)fputs(dtp_strbuf_text(&out), file);
+        tool_progress_end();
+        (void)fputs(dtp_strbuf_text(text), file);
     }
-    dtp_strbuf_free(&out);
+    dtp_strbuf_free(text);
     return s;
 }

@@ -7,12 +7,12 @@
 
 #include "core/base/strbuf.h"
 
-/* Columns of text: 80; on a terminal COLUMNS, else as many as it has, at least 60. */
-size_t tool_columns(FILE *file);
-
-/* Prints text, its lines broken to the width. A terminal, unless NO_COLOR is set or TERM is "dumb",
- * has the first line of a paragraph in bold up to a colon, verdicts (pass, WRONG) in green and red,
- * lines that begin with '#' or '*' dimmed. */
-dtp_status tool_show(FILE *file, const dtp_strbuf *text, dtp_err *err) DTP_MUST_CHECK;
+/* Gives a text the look that it has on `file`. Lines are broken to 80 columns; on a terminal to
+ * COLUMNS, else as many as it has, at least 60. A terminal, unless NO_COLOR is set or TERM is
+ * "dumb", has the first line of a paragraph in bold up to a colon, verdicts (pass, WRONG) in green
+ * and red, lines that begin with '#' or '*' dimmed. */
+void tool_look(FILE *file, dtp_strbuf *text);
+/* Prints the text so and frees it. */
+dtp_status tool_show(FILE *file, dtp_strbuf *text, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -37,9 +37,7 @@ static dtp_status print_commands(const char *program, const tool_command *comman
         dtp_strbuf_addf(&out, "  %-12s  %-15s  %s\n", c->name, c->operands, c->summary);
     }
     dtp_strbuf_addf(&out, "\n'%s COMMAND --help' lists the options of a command.\n", program);
-    const dtp_status s = tool_show(file, &out, err);
-    dtp_strbuf_free(&out);
-    return s;
+    return tool_show(file, &out, err);
 }
 
 static int run_command(const char *program, const tool_command *commands, int argc, char **argv)
@@ -235,9 +233,7 @@ dtp_status tool_options_parse(const tool_parse *spec, int argc, char **argv, con
                 dtp_strbuf_addf(&out, "  %-25s  %s\n", left, o->help);
             }
             *done = true;
-            const dtp_status s = tool_show(stdout, &out, err);
-            dtp_strbuf_free(&out);
-            return s;
+            return tool_show(stdout, &out, err);
         }
         if (!only_operands && strcmp(argv[i], "--") == 0) {
             only_operands = true;

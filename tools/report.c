@@ -228,17 +228,18 @@ dtp_status tool_put(dtp_strbuf *report, dtp_err *err)
 
 dtp_status tool_put_text(dtp_strbuf *report, dtp_err *err)
 {
-    const dtp_status s = tool_show(stdout, report, err);
-    dtp_strbuf_free(report);
-    return s;
+    return tool_show(stdout, report, err);
 }
 
 dtp_status tool_put_both(const char *file, dtp_strbuf *product, dtp_strbuf *report, bool text,
                          dtp_err *err)
 {
+    if (text) {
+        tool_look(stdout, report);
+    }
     dtp_status s = report->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
     s = s == DTP_OK && file != NULL ? tool_put_in(file, product, err) : s;
-    s = s == DTP_OK ? (text ? tool_put_text : tool_put)(report, err) : s;
+    s = s == DTP_OK ? tool_put(report, err) : s;
     dtp_strbuf_free(product);
     dtp_strbuf_free(report);
     return s;

@@ -169,9 +169,7 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *r
         dtp_strbuf_addf(&text, "it fits with %s; 'auto' for both looks for the fastest\n", helps);
     }
     free(helps);
-    const dtp_status s = tool_show(stderr, &text, err);
-    dtp_strbuf_free(&text);
-    return s;
+    return tool_show(stderr, &text, err);
 }
 
 /* ---- planning ---- */
