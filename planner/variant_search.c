@@ -201,8 +201,10 @@ static dtp_status try_variant(search *s, int32_t i, dtp_err *err)
     double seconds = 0.0;
     dtp_status st = s->best->plan != NULL ? compute_bound(s, variant, &seconds, &why) : DTP_OK;
     if (st == DTP_OK && s->best->plan != NULL && seconds >= s->best->plan->predicted.step_time_s) {
-        return note(s, text,
-                    dtp_arena_printf(s->arena, "dropped, kernels alone take %.6f s", seconds), err);
+        return note(
+            s, text,
+            dtp_arena_printf(s->arena, "dropped, kernels alone take %s", dtp_seconds(seconds).text),
+            err);
     }
     st = st == DTP_OK ? plan_one(s, i, text, &why) : st;
     if (st == DTP_STOPPED) {

@@ -1,5 +1,6 @@
 #include "tools/job.h"
 #include "tools/machines.h"
+#include "tools/progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -116,7 +117,10 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     options.target = target != NULL ? target->name : NULL;
     options.strict = source->strict;
     options.machine = job->machine;
-    return dtp_job_create(job->model, &options, &job->run, err);
+    tool_progress_begin("lowering");
+    const dtp_status s = dtp_job_create(job->model, &options, &job->run, err);
+    tool_progress_end();
+    return s;
 }
 
 dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const char *const *fetch,

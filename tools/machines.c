@@ -11,6 +11,7 @@
 
 #include "core/base/strbuf.h"
 #include "executor/device/cpus.h"
+#include "tools/progress.h"
 
 enum { PATH_BYTES = 4096, RANKS_PER_CPU = 4 };
 
@@ -145,6 +146,7 @@ static dtp_status measure(int32_t ranks, dtp_err *err)
     (void)snprintf(number, sizeof number, "%d", (int)ranks);
     (void)fprintf(stderr, "no --machine: measuring this machine on %s rank(s), about 20 s\n",
                   number);
+    tool_progress_begin("measuring");
     const pid_t child = fork();
     if (child == 0) {
         char *argv[] = {dtrun,
@@ -161,7 +163,9 @@ static dtp_status measure(int32_t ranks, dtp_err *err)
         (void)execv(dtrun, argv);
         _exit(127);
     }
-    if (child < 0 || waitpid(child, &code, 0) != child || code != 0) {
+    const bool ended = child > 0 && waitpid(child, &code, 0) == child;
+    tool_progress_end();
+    if (!ended || code != 0) {
         return DTP_FAIL(err, DTP_IO, "'%s bench' could not measure this machine; give --machine",
                         dtrun);
     }

@@ -12,10 +12,13 @@
 #include "core/base/status.h"
 #include "core/files/file_out.h"
 #include "dtp/version.h"
+#include "tools/look.h"
+#include "tools/progress.h"
 
 /* A file that cannot be read or written is one that the command line named. */
 int tool_fail(const char *program, const dtp_err *err)
 {
+    tool_progress_end();
     if (!err->told) {
         (void)fprintf(stderr, "%s: %s\n", program, err->msg);
     }
@@ -25,25 +28,29 @@ int tool_fail(const char *program, const dtp_err *err)
     return dtp_status_is_input(err->code) || err->code == DTP_IO ? TOOL_USAGE : TOOL_FAILURE;
 }
 
-static void print_commands(const char *program, const tool_command *commands, FILE *out)
+static dtp_status print_commands(const char *program, const tool_command *commands, FILE *file,
+                                 dtp_err *err)
 {
-    (void)fprintf(out, "usage: %s COMMAND [options]\n\n", program);
+    dtp_strbuf out = {0};
+    dtp_strbuf_addf(&out, "usage: %s COMMAND [options]\n\n", program);
     for (const tool_command *c = commands; c->name != NULL; c++) {
-        (void)fprintf(out, "  %-12s %-16s %s\n", c->name, c->operands, c->summary);
+        dtp_strbuf_addf(&out, "  %-12s  %-15s  %s\n", c->name, c->operands, c->summary);
     }
-    (void)fprintf(out, "\n'%s COMMAND --help' lists the options of a command.\n", program);
+    dtp_strbuf_addf(&out, "\n'%s COMMAND --help' lists the options of a command.\n", program);
+    return tool_show(file, &out, err);
 }
 
 static int run_command(const char *program, const tool_command *commands, int argc, char **argv)
 {
+    dtp_err err = {0};
     if (argc < 2) {
-        print_commands(program, commands, stderr);
-        return TOOL_USAGE;
+        const dtp_status s = print_commands(program, commands, stderr, &err);
+        return s == DTP_OK ? TOOL_USAGE : tool_fail(program, &err);
     }
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0) {
-        print_commands(program, commands, stdout);
-        return TOOL_OK;
+        const dtp_status s = print_commands(program, commands, stdout, &err);
+        return s == DTP_OK ? TOOL_OK : tool_fail(program, &err);
     }
     if (strcmp(argv[1], "--version") == 0) {
         (void)printf("%s %s\n", program, dtp_version());
@@ -54,7 +61,6 @@ static int run_command(const char *program, const tool_command *commands, int ar
             return c->run(argc - 1, argv + 1);
         }
     }
-    dtp_err err;
     (void)DTP_FAIL(&err, DTP_INVALID, "unknown command '%s' (see '%s help')", argv[1], program);
     return tool_fail(program, &err);
 }
@@ -124,6 +130,24 @@ dtp_status tool_bytes_parse(const char *name, const char *text, int64_t *out, dt
     }
     *out = (int64_t)v;
     return DTP_OK;
+}
+
+dtp_quantity tool_bytes_print(int64_t bytes, bool up, bool exact)
+{
+    static const char suffixes[] = "KMGT";
+    double v = (double)bytes, digits = 1.0;
+    int unit = -1, decimals = 0;
+    dtp_quantity q;
+    for (; !exact && unit < 3 && v >= 1000.0; unit++) {
+        v /= 1024.0;
+    }
+    for (; unit >= 0 && v * digits < 1000.0; decimals++) {
+        digits *= 10.0;
+    }
+    v = (up ? ceil(v * digits) : floor(v * digits)) / digits;
+    (void)snprintf(q.text, sizeof q.text, "%.*f%.*s", decimals, v, unit >= 0 ? 1 : 0,
+                   unit >= 0 ? &suffixes[unit] : "");
+    return q;
 }
 
 /* The option that `arg` names ("--mesh", "--mesh=x:2"); *value is the text after '=', or NULL. */
@@ -200,15 +224,16 @@ dtp_status tool_options_parse(const tool_parse *spec, int argc, char **argv, con
     *done = false;
     for (int i = 1; i < argc; i++) {
         if (!only_operands && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
-            (void)printf("usage: %s\n\n", spec->usage);
+            dtp_strbuf out = {0};
+            dtp_strbuf_addf(&out, "usage: %s\n\n", spec->usage);
             for (const tool_option *o = spec->options; o->name != NULL; o++) {
                 char left[64];
                 (void)snprintf(left, sizeof left, "%s%s%s", o->name, o->arg != NULL ? " " : "",
                                o->arg != NULL ? o->arg : "");
-                (void)printf("  %-26s %s\n", left, o->help);
+                dtp_strbuf_addf(&out, "  %-25s  %s\n", left, o->help);
             }
             *done = true;
-            return DTP_OK;
+            return tool_show(stdout, &out, err);
         }
         if (!only_operands && strcmp(argv[i], "--") == 0) {
             only_operands = true;

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/units.h"
 #include "dtp/status.h"
 
 typedef enum tool_option_kind {
@@ -91,6 +92,10 @@ dtp_status tool_split_pair(const char *text, char *name, size_t name_size, const
 /* Reads a positive size with an optional suffix, as for TOOL_BYTES; `name` is for the message. */
 dtp_status tool_bytes_parse(const char *name, const char *text, int64_t *out,
                             dtp_err *err) DTP_MUST_CHECK;
+
+/* Such a size as text proposes it, with four digits: "145.1K", rounded up so that it suffices or
+ * down; `exact`: the number of bytes. */
+dtp_quantity tool_bytes_print(int64_t bytes, bool up, bool exact);
 
 /* Prints "program: message" on stderr, unless others did, and gives the exit code of the failure.
  */

@@ -13,7 +13,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static const char *doing; /* NULL: nothing */
-static bool shown;
+static char noted[48];
+static int shown; /* columns of the line, 0: not shown */
 
 /* Waits until the work has ended or a second is over; says whether it goes on. */
 static bool wait_until(const struct timespec *when)
@@ -33,8 +34,10 @@ static void *show(void *user)
     (void)pthread_mutex_lock(&lock);
     when.tv_sec += FIRST_S;
     for (int s = FIRST_S; wait_until(&when); s++) {
-        shown = true;
-        (void)fprintf(stderr, "\r%s, %d s ", doing, s);
+        const int columns =
+            fprintf(stderr, "\r%s, %d s%s%s", doing, s, noted[0] != '\0' ? ": " : "", noted);
+        (void)fprintf(stderr, "%*s", shown > columns ? shown - columns : 0, "");
+        shown = columns > shown ? columns : shown;
         (void)fflush(stderr);
         when.tv_sec++;
     }
@@ -48,10 +51,18 @@ void tool_progress_begin(const char *what)
         return;
     }
     doing = what;
-    shown = false;
+    noted[0] = '\0';
+    shown = 0;
     if (pthread_create(&thread, NULL, show, NULL) != 0) {
         doing = NULL;
     }
+}
+
+void tool_progress_note(const char *note)
+{
+    (void)pthread_mutex_lock(&lock);
+    (void)snprintf(noted, sizeof noted, "%s", note);
+    (void)pthread_mutex_unlock(&lock);
 }
 
 void tool_progress_end(void)
@@ -64,8 +75,8 @@ void tool_progress_end(void)
     (void)pthread_cond_signal(&ended);
     (void)pthread_mutex_unlock(&lock);
     (void)pthread_join(thread, NULL);
-    if (shown) {
-        (void)fprintf(stderr, "\r%*s\r", 40, "");
+    if (shown > 0) {
+        (void)fprintf(stderr, "\r%*s\r", shown, "");
         (void)fflush(stderr);
     }
 }

@@ -7,6 +7,8 @@
 #include "core/files/file_out.h"
 #include "dtp/plan.h"
 #include "interop/counters.h"
+#include "tools/look.h"
+#include "tools/progress.h"
 
 void tool_report_begin(dtp_json_writer *w, const char *format)
 {
@@ -212,6 +214,7 @@ dtp_status tool_put_in(const char *file, dtp_strbuf *report, dtp_err *err)
     if (s == DTP_OK && file != NULL) {
         s = dtp_file_write(file, dtp_strbuf_text(report), report->len, err);
     } else if (s == DTP_OK) {
+        tool_progress_end();
         (void)fputs(dtp_strbuf_text(report), stdout);
     }
     dtp_strbuf_free(report);
@@ -223,8 +226,17 @@ dtp_status tool_put(dtp_strbuf *report, dtp_err *err)
     return tool_put_in(NULL, report, err);
 }
 
-dtp_status tool_put_both(const char *file, dtp_strbuf *product, dtp_strbuf *report, dtp_err *err)
+dtp_status tool_put_text(dtp_strbuf *report, dtp_err *err)
 {
+    return tool_show(stdout, report, err);
+}
+
+dtp_status tool_put_both(const char *file, dtp_strbuf *product, dtp_strbuf *report, bool text,
+                         dtp_err *err)
+{
+    if (text) {
+        tool_look(stdout, report);
+    }
     dtp_status s = report->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
     s = s == DTP_OK && file != NULL ? tool_put_in(file, product, err) : s;
     s = s == DTP_OK ? tool_put(report, err) : s;

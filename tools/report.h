@@ -6,8 +6,6 @@
 #include "core/base/json_writer.h"
 #include "core/layout/mesh.h"
 
-enum { TOOL_COLUMNS = 80 }; /* that text takes */
-
 typedef enum tool_field_kind {
     FIELD_IS_END, /* ends a list of fields */
     FIELD_IS_ABSENT,
@@ -125,12 +123,15 @@ typedef struct tool_column {
 void tool_print_table(dtp_strbuf *out, const tool_column *columns, int32_t n, tool_row_of row,
                       const void *user);
 
-/* Prints a report on standard output, or writes it to a file, and frees it. */
+/* Prints a report on standard output and frees it: text for people as tools/look.h says; JSON,
+ * drawings and what other programs read as it is. */
+dtp_status tool_put_text(dtp_strbuf *report, dtp_err *err) DTP_MUST_CHECK;
 dtp_status tool_put(dtp_strbuf *report, dtp_err *err) DTP_MUST_CHECK;
+/* As it is into a file (NULL: standard output). */
 dtp_status tool_put_in(const char *file, dtp_strbuf *report, dtp_err *err) DTP_MUST_CHECK;
-/* Writes a product to a file (NULL: leaves it out), then prints a report; frees both. Nothing is
- * written when memory ran out for either. */
-dtp_status tool_put_both(const char *file, dtp_strbuf *product, dtp_strbuf *report,
+/* Writes a product to a file (NULL: leaves it out), then prints a report, which is text or goes out
+ * as it is; frees both. Nothing is written when memory ran out for either. */
+dtp_status tool_put_both(const char *file, dtp_strbuf *product, dtp_strbuf *report, bool text,
                          dtp_err *err) DTP_MUST_CHECK;
 
 #endif

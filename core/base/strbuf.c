@@ -70,31 +70,82 @@ const char *dtp_strbuf_text(const dtp_strbuf *b)
     return b->text == NULL ? "" : b->text;
 }
 
-/* Appends a line of n bytes, broken. */
+/* The column where what continues a line begins: that of the last column of a table (after two
+ * spaces, not beyond 3/5 of the width), else a little more than the line's own indent. */
+static size_t continued_at(const char *line, size_t n, size_t width)
+{
+    const size_t own = strspn(line, " ");
+    size_t found = own > 0 ? own + 2 : 4, column = own;
+    for (size_t i = own; i < n && column <= 3 * width / 5; i++) {
+        if (i > own + 1 && line[i] != ' ' && line[i - 1] == ' ' && line[i - 2] == ' ') {
+            found = column;
+        }
+        column += ((unsigned char)line[i] & 0xC0U) != 0x80U ? 1 : 0;
+    }
+    return found < width / 2 + width / 8 ? found : 4;
+}
+
+/* Bytes of the text that take `room` columns, up to n. */
+static size_t fitting(const char *text, size_t n, size_t room)
+{
+    size_t i = 0;
+    for (size_t columns = 0; i < n; i++) {
+        columns += ((unsigned char)text[i] & 0xC0U) != 0x80U ? 1 : 0;
+        if (columns > room) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* Whether a line may end at its space i: not between a number and its unit. */
+static bool may_break(const char *line, size_t i)
+{
+    static const char *const units[] = {"s",   "ms",  "us",  "ns",  "%",   "B",
+                                        "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    if (line[i] != ' ' || i == 0 || line[i - 1] < '0' || line[i - 1] > '9') {
+        return line[i] == ' ';
+    }
+    const size_t n = strcspn(line + i + 1, " ,;:).\n");
+    for (size_t k = 0; k < sizeof units / sizeof units[0]; k++) {
+        if (strlen(units[k]) == n && strncmp(units[k], line + i + 1, n) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Appends a line of n bytes, broken, without spaces at its end. */
 static void add_broken(dtp_strbuf *b, const char *line, size_t n, size_t width)
 {
-    static const char indent[] = "    ";
-    size_t room = width;
-    while (n > room) {
-        size_t cut = room;
-        while (cut > 0 && line[cut] != ' ') {
+    while (n > 0 && line[n - 1] == ' ') {
+        n--;
+    }
+    const size_t indent = continued_at(line, n, width);
+    size_t room = width, lead = strspn(line, " ");
+    for (size_t fits = fitting(line, n, room); fits < n; fits = fitting(line, n, room)) {
+        size_t cut = fits;
+        while (cut > lead && !may_break(line, cut)) {
             cut--;
         }
-        while (cut == 0 && line[room] != ' ' && room < n) { /* a word longer than a line */
-            room++;
+        if (cut <= lead) { /* a word longer than a line */
+            cut = fits;
+            while (cut < n && !may_break(line, cut)) {
+                cut++;
+            }
         }
-        cut = cut == 0 ? room : cut;
         if (cut == n) {
             break;
         }
-        size_t end = cut;
-        while (end > 0 && line[end - 1] == ' ') {
-            end--;
+        const size_t next = cut + strspn(line + cut, " ");
+        while (cut > 0 && line[cut - 1] == ' ') {
+            cut--;
         }
-        dtp_strbuf_addf(b, "%.*s\n%s", (int)end, line, indent);
-        line += cut + 1;
-        n -= cut + 1;
-        room = width - (sizeof indent - 1);
+        dtp_strbuf_addf(b, "%.*s\n%*s", (int)cut, line, (int)indent, "");
+        line += next;
+        n -= next;
+        room = width - indent;
+        lead = 0;
     }
     dtp_strbuf_addf(b, "%.*s", (int)n, line);
 }

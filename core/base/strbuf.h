@@ -21,8 +21,9 @@ void dtp_strbuf_free(dtp_strbuf *b);
 /* "" while empty. Borrowed. */
 const char *dtp_strbuf_text(const dtp_strbuf *b);
 
-/* Breaks lines of more than `width` bytes at spaces, from byte `from` of the text on; what follows
- * is indented by 4. */
+/* Breaks lines of more than `width` characters at spaces, from byte `from` of the text on, but not
+ * between a number and its unit. What follows begins below the last column of a table, else it is
+ * indented a little. Spaces at ends of lines go. */
 void dtp_strbuf_wrap(dtp_strbuf *b, size_t from, size_t width);
 
 #endif

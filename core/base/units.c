@@ -1,6 +1,7 @@
 #include "core/base/units.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 /* A number in a unit, with four digits. */
@@ -65,6 +66,19 @@ dtp_quantity dtp_seconds(double value)
 dtp_quantity dtp_byte_count(double value)
 {
     return bytes(value, 0);
+}
+
+dtp_quantity dtp_amount(double count)
+{
+    dtp_quantity q;
+    if (count < 1e6) {
+        (void)snprintf(q.text, sizeof q.text, "%.0f", count);
+    } else {
+        const bool billions = count >= 999.5e6;
+        (void)snprintf(q.text, sizeof q.text, "%.3g %s", count / (billions ? 1e9 : 1e6),
+                       billions ? "billion" : "million");
+    }
+    return q;
 }
 
 dtp_quantity dtp_seconds_more(double value)

@@ -13,6 +13,8 @@ typedef struct dtp_quantity {
 dtp_quantity dtp_seconds(double seconds);
 /* "512 B", "1.500 KiB", "52.01 GiB": powers of 1024. */
 dtp_quantity dtp_byte_count(double bytes);
+/* Of things: "5120", "12.4 million", "8.03 billion". */
+dtp_quantity dtp_amount(double count);
 /* The same with a sign: of differences. */
 dtp_quantity dtp_seconds_more(double seconds);
 dtp_quantity dtp_bytes_more(double bytes);

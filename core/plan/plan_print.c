@@ -151,13 +151,15 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
                         p->exact ? "" : " (not proven)");
     }
     print_predictions(plan, out);
+    bool none = true;
     dtp_strbuf_add(out, "\ncollectives per step:");
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
         const dtp_coll_total *t = &plan->predicted.collectives[i];
         if (t->count > 0) {
             dtp_strbuf_addf(out, " %s %" PRId64 " (%s)", t->kind, t->count,
                             dtp_byte_count((double)t->bytes).text);
+            none = false;
         }
     }
-    dtp_strbuf_add(out, "\n");
+    dtp_strbuf_add(out, none ? " none\n" : "\n");
 }

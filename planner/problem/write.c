@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/json_writer.h"
+#include "core/base/units.h"
 
 static void add_number(dtp_strbuf *out, const char *before, int64_t value)
 {
@@ -240,12 +241,12 @@ dtp_status dtp_problem_write_lp(const dtp_problem *p, dtp_strbuf *out, dtp_err *
 
 /* ---- for reading ----------------------------------------------------------------------------- */
 
-static void print_cost(int64_t cost, int width, dtp_strbuf *out)
+static void print_cost(int64_t cost, dtp_strbuf *out)
 {
     if (cost < DTP_FORBIDDEN) {
-        dtp_strbuf_addf(out, " %*" PRId64, width, cost);
+        dtp_strbuf_addf(out, " %10s", dtp_seconds(1e-12 * (double)cost).text);
     } else {
-        dtp_strbuf_addf(out, " %*s", width, "-");
+        dtp_strbuf_addf(out, " %10s", "-");
     }
 }
 
@@ -268,10 +269,10 @@ dtp_status dtp_problem_print(const dtp_problem *p, const dtp_problem_names *name
     for (int32_t i = 0; i < p->n_variables; i++) {
         dtp_strbuf_addf(out, "\nvariable %d: ", i);
         names->variable(names->user, i, out);
-        dtp_strbuf_addf(out, "\n %20s %16s  strategy\n", "cost", "most usage");
+        dtp_strbuf_addf(out, "\n %10s %10s  strategy\n", "cost", "most usage");
         for (int32_t s = 0; s < dtp_problem_n_strategies(p, i); s++) {
-            print_cost(p->cost[p->first[i] + s], 20, out);
-            dtp_strbuf_addf(out, " %16" PRId64 "  ", most[p->first[i] + s]);
+            print_cost(p->cost[p->first[i] + s], out);
+            dtp_strbuf_addf(out, " %10s  ", dtp_byte_count((double)most[p->first[i] + s]).text);
             names->strategy(names->user, i, s, out);
             dtp_strbuf_add(out, "\n");
         }
@@ -291,7 +292,7 @@ dtp_status dtp_problem_print(const dtp_problem *p, const dtp_problem_names *name
         }
         for (int64_t k = 0; like == e && k < (int64_t)rows * cols; k++) {
             dtp_strbuf_add(out, k % cols == 0 ? "\n" : "");
-            print_cost(p->edge_cost[p->edge_first[e] + k], 1, out);
+            print_cost(p->edge_cost[p->edge_first[e] + k], out);
         }
     }
     dtp_strbuf_add(out, "\n");

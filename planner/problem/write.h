@@ -19,8 +19,9 @@ typedef struct dtp_problem_names {
     void (*strategy)(const void *user, int32_t variable, int32_t strategy, dtp_strbuf *out);
 } dtp_problem_names;
 
-/* For reading: every variable with its strategies, their costs and the most that they use at one
- * time by one interval; every matrix once, `-` for what is forbidden. DTP_NOMEM. */
+/* For reading, of a problem in picoseconds and bytes: every variable with its strategies, their
+ * costs and the most that they use at one time by one interval; every matrix once, `-` for what is
+ * forbidden. DTP_NOMEM. */
 dtp_status dtp_problem_print(const dtp_problem *p, const dtp_problem_names *names, dtp_strbuf *out,
                              dtp_err *err) DTP_MUST_CHECK;
 

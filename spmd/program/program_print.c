@@ -1,7 +1,7 @@
 /* Readable listing of a program, one line per instruction:
  *
  *   12 backward start      all_reduce(sum) over x (4 ranks), ... : %7:dw1@(+sum(x))[784,512] ->
- *      %8:dw1[784,512]  1.2 us
+ *      %8:dw1[784,512]  1.200 us
  *   15 backward wait       all_reduce of 12
  *
  * Shapes are local ones, those of rank 0 (the largest). "external": in a buffer of the caller.
@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/units.h"
 #include "core/graph/ops/fused_ops.h"
 #include "spmd/program/program.h"
 
@@ -78,8 +79,9 @@ static void print_coll(const dtp_program *p, const dtp_coll *c, dtp_strbuf *out)
     }
     dtp_strbuf_add(out, " over ");
     print_set(p, c->set, out);
-    dtp_strbuf_addf(out, " (%d ranks), %" PRId64 " x %s = %" PRId64 " B", n, c->count,
-                    dtp_dtype_name(c->dtype), c->count * dtp_dtype_bytes(c->dtype));
+    dtp_strbuf_addf(out, " (%d ranks), %" PRId64 " x %s = %s", n, c->count,
+                    dtp_dtype_name(c->dtype),
+                    dtp_byte_count((double)(c->count * dtp_dtype_bytes(c->dtype))).text);
     if (c->n_bucket > 0) {
         dtp_strbuf_addf(out, ", %d tensors", c->n_bucket);
     }
@@ -128,7 +130,7 @@ static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)
         print_value(p, instr->out[k], out);
     }
     if (instr->time_s > 0) {
-        dtp_strbuf_addf(out, "  %.3g us", instr->time_s * 1e6);
+        dtp_strbuf_addf(out, "  %s", dtp_seconds(instr->time_s).text);
     }
     dtp_strbuf_add(out, "\n");
 }
@@ -138,10 +140,9 @@ void dtp_program_print(const dtp_program *p, dtp_strbuf *out)
     char mesh[DTP_MESH_TEXT_BYTES];
     dtp_mesh_print(&p->mesh, mesh);
     dtp_strbuf_addf(out,
-                    "program %s on mesh '%s' (%d ranks): %d instructions, %d values, %" PRId64
-                    " bytes per rank\n",
+                    "program %s on mesh '%s' (%d ranks): %d instructions, %d values, %s per rank\n",
                     p->graph->name, mesh, dtp_mesh_ranks(&p->mesh), p->n_instrs, p->n_values,
-                    p->peak_bytes);
+                    dtp_byte_count((double)p->peak_bytes).text);
     for (int32_t i = 0; i < p->n_instrs; i++) {
         print_instr(p, i, out);
     }

@@ -1,4 +1,5 @@
-/* Texts of others in messages: one line, no control characters, cut between characters. */
+/* Texts of others in messages: one line, no control characters, cut between characters; lines of a
+ * report within a width. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 #include <cmocka.h>
 
 #include "dtp/status.h"
+#include "core/base/strbuf.h"
 #include "core/base/text.h"
 #include "core/base/philox.h"
 
@@ -128,6 +130,66 @@ static void test_one_line__log(void **state)
     assert_string_equal(line, "warn io skip name=a\\n\\x1b");
 }
 
+/* ---- lines of a width ---- */
+
+static void test_wrap__breaks_lines(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"short  \n\nlines\n", "short\n\nlines\n"},
+        {"one two three four five", "one two three four\n    five"},
+        {"  one two three four five", "  one two three four\n    five"},
+        {"the size is now 12 KiB", "the size is now\n    12 KiB"}, /* a number keeps its unit */
+        {"the sizes are now 12 kept", "the sizes are now 12\n    kept"},
+        {"--name  what it is called", "--name  what it is\n        called"}, /* below its column */
+        {"a_name_that_is_longer_than_a_line then", "a_name_that_is_longer_than_a_line\n    then"},
+        {"S(0)\u2192R S(1)\u2192R S(2)", "S(0)\u2192R S(1)\u2192R S(2)"}, /* 20 characters */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        dtp_strbuf b = {0};
+        dtp_strbuf_add(&b, "begin\n");
+        dtp_strbuf_add(&b, cases[i][0]);
+        dtp_strbuf_wrap(&b, 6, 20);
+        assert_string_equal(dtp_strbuf_text(&b) + 6, cases[i][1]);
+        dtp_strbuf_free(&b);
+    }
+}
+
+/* Random words: nothing is lost, and a line that is too long is one word. */
+static void test_wrap__keeps_every_word(void **state)
+{
+    (void)state;
+    static const char alphabet[] = "aaaaaa1  \n";
+    for (uint32_t run = 0; run < 300; run++) {
+        dtp_strbuf in = {0}, out = {0};
+        for (uint32_t i = 0; i < 200; i++) {
+            uint32_t words[4];
+            dtp_philox_block(7, run, 0, i, words);
+            const char c = alphabet[words[0] % (sizeof alphabet - 1)];
+            dtp_strbuf_addf(&in, "%c", c);
+            dtp_strbuf_addf(&out, "%c", c);
+        }
+        dtp_strbuf_wrap(&out, 0, 12);
+        const char *a = dtp_strbuf_text(&in), *b = dtp_strbuf_text(&out);
+        for (;; a++, b++) {
+            a += strspn(a, " \n");
+            b += strspn(b, " \n");
+            assert_int_equal(*a, *b);
+            if (*a == '\0') {
+                break;
+            }
+        }
+        for (const char *line = dtp_strbuf_text(&out); *line != '\0';) {
+            const size_t n = strcspn(line, "\n"), lead = strspn(line, " ");
+            assert_true(n <= 12 || strcspn(line + lead, " \n") == n - lead);
+            line += n + (line[n] == '\n' ? 1 : 0);
+        }
+        dtp_strbuf_free(&in);
+        dtp_strbuf_free(&out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +198,8 @@ int main(void)
         cmocka_unit_test(test_one_line__random_bytes),
         cmocka_unit_test(test_one_line__errors),
         cmocka_unit_test(test_one_line__log),
+        cmocka_unit_test(test_wrap__breaks_lines),
+        cmocka_unit_test(test_wrap__keeps_every_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

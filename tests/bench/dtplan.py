@@ -32,7 +32,8 @@ def plan(dtplan, model, machine, options, limit_s=300):
     if run.returncode == 0:
         out.plan = json.loads(run.stdout)
         return out
-    named = re.search(r"smallest memory limit that works is [^(]*\(--memory (\d+)(?:; none below (\d+) does)?\)", run.stderr)
+    said = " ".join(run.stderr.split())
+    named = re.search(r"smallest memory limit that works is [^(]*\(--memory (\d+)(?:; none below (\d+) does)?\)", said)
     if run.returncode == 3 and named:
         out.smallest = int(named.group(1))
         out.bound = int(named.group(2) or named.group(1))

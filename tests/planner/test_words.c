@@ -178,6 +178,10 @@ static void test_units__have_four_digits(void **state)
             assert_string_equal(dtp_byte_count(cases[i].value).text, cases[i].bytes);
         }
     }
+    assert_string_equal(dtp_amount(999999).text, "999999");
+    assert_string_equal(dtp_amount(12.36e6).text, "12.4 million");
+    assert_string_equal(dtp_amount(999.6e6).text, "1 billion");
+    assert_string_equal(dtp_amount(8.03e9).text, "8.03 billion");
     assert_string_equal(dtp_seconds_more(0.25).text, "+250.0 ms");
     assert_string_equal(dtp_bytes_more(-2048).text, "-2.000 KiB");
 }

@@ -12,7 +12,7 @@ bad() { echo "$*"; failures=$((failures + 1)); }
 
 cmake --install "$bin/.." --prefix "$here/prefix" >"$here/install.log" || bad "the tools cannot be installed"
 for at in "$bin" "$here/prefix/bin"; do
-    names=$("$at/dtplan" machines | awk 'NR > 1 { print $1 }')
+    names=$("$at/dtplan" machines | awk 'NR > 1 && !/^ / { print $1 }')
     [ "$names" = "$(ls models/machines | sed 's/\.json$//')" ] || bad "$at/dtplan machines lists" $names
     "$at/dtplan" plan models/llama3_8b.json --mesh 'x:8;y:8' --machine h100_64 -o "$here/plan.json" >/dev/null ||
         bad "$at: --machine h100_64 is not found"

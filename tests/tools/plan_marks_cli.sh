@@ -87,24 +87,6 @@ grep -q '^  cp (2): .*context parallel: attention by length$' "$here/out" || bad
 grep -q '^  y (8): mixed: ' "$here/out" || bad "it is not said that a plan mixes"
 awk 'length($0) > 80 { print; found = 1 } END { exit !found }' "$here/out" && bad "lines of more than 80 columns"
 
-# ---- what takes long says so, on a terminal alone
-python3 - "$bin/dtplan" <<'P' || bad "the line about progress"
-import os, pty, subprocess, sys
-command = [sys.argv[1], "plan", "models/llama3_70b.json", "--mesh", "x:8;y:8", "--machine", "h100_64", "--mode", "tensor"]
-main, end = pty.openpty()
-run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=end)
-os.close(end)
-text = b""
-try:
-    while piece := os.read(main, 4096):
-        text += piece
-except OSError:
-    pass
-assert run.wait() == 0 and text.startswith(b"\rplanning, 2 s ") and text.endswith(b" \r"), text
-quiet = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-assert quiet.returncode == 0 and quiet.stderr == b"", quiet.stderr
-P
-
 # ---- optimizer states of a checkpoint, forward
 adam=models/mlp_digits.json
 dtplan_states=("$bin/dtrun" run "$adam" --comm sim --steps 1)

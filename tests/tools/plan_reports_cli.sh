@@ -24,8 +24,8 @@ run() {
     "$dtplan" "$@" >"$here/$name.out" 2>"$here/$name.err"
     expect "$name: exit code" $? "$want"
 }
-says() { # file words
-    grep -qF -- "$2" "$here/$1" || fail "$1 does not say '$2': $(head -3 "$here/$1")"
+says() { # file words, which may be on two lines
+    grep -qF -- "$2" "$here/$1" || tr -s ' \n' ' ' <"$here/$1" | grep -qF -- "$2" || fail "$1 does not say '$2': $(head -3 "$here/$1")"
 }
 
 # shellcheck disable=SC2086
@@ -42,6 +42,11 @@ says() { # file words
     run smallest 3 plan $model $machine $mesh --mode tensor --memory 50K
     says smallest.err "the smallest memory limit that works is"
     says smallest.err "  memory 50.00 KiB"
+    run named 0 plan $model $machine $mesh --mode tensor --memory "$(grep -o 'memory [0-9.]*K' "$here/smallest.err" | cut -d' ' -f2)"
+    run exact 3 plan $model $machine $mesh --mode tensor --memory 50K --json
+    limit=$(grep -o 'memory [0-9]*[;)]' "$here/exact.err" | tr -dc 0-9)
+    run named_exact 0 plan $model $machine $mesh --mode tensor --memory "$limit"
+    run one_less 3 plan $model $machine $mesh --mode tensor --memory $((limit - 1))
     run conflict 3 plan $model $machine $mesh --mode tensor --memory 128K --pin 'w1: replicated' --pin 'w2: hidden@x'
     says conflict.err "  pin w1: replicated"
     grep -qF 'w2' "$here/conflict.err" && fail "a pin that is harmless is named"

@@ -130,7 +130,7 @@ static void print_node(const dtp_plan_diff *diff, const dtp_diff_node *n, dtp_st
                     text_or_none(n->strategy[1]));
     if (diff->priced) {
         dtp_strbuf_addf(
-            out, "  %s (compute %s, communication %s, redistribution %s)",
+            out, "\n    %s: compute %s, communication %s, redistribution %s",
             dtp_seconds_more(1e-12 * (double)(dtp_cost_split_sum(b) - dtp_cost_split_sum(a))).text,
             dtp_seconds_more(1e-12 * (double)(b->compute - a->compute)).text,
             dtp_seconds_more(1e-12 * (double)(b->communication - a->communication)).text,
@@ -233,7 +233,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     print_list(c, diff, false, out);
     print_list(c, diff, true, out);
-    return tool_put(out, err);
+    return tool_put_text(out, err);
 }
 
 int dtplan_diff(int argc, char **argv)

@@ -8,6 +8,7 @@
 #include "planner/reports/explain.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/options.h"
+#include "tools/progress.h"
 
 typedef struct explain_command {
     tool_source source;
@@ -58,10 +59,12 @@ static dtp_quantity more(int64_t ps)
 static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
 {
     if (a->excluded != NULL && (!a->priced || a->apart)) {
-        dtp_strbuf_addf(out, "%-32s excluded: %s\n", a->text, a->excluded);
+        dtp_strbuf_addf(out, "%s: excluded: %s\n", a->text, a->excluded);
         return;
     }
-    dtp_strbuf_addf(out, "%-32s", a->text);
+    dtp_strbuf_addf(out, "%s%s%s%s\n", a->text, a->chosen ? ": chosen" : "",
+                    !a->apart && !a->alone_fits ? ": alone it exceeds the memory limit" : "",
+                    a->excluded != NULL ? ": excluded: nothing within limits and pins has it" : "");
     if (a->apart) {
         dtp_strbuf_addf(out, " %10s %43s", "not alone", "");
     } else {
@@ -80,9 +83,7 @@ static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
             dtp_strbuf_addf(out, " %10s", "?");
         }
     }
-    dtp_strbuf_addf(out, "%s%s%s\n", a->chosen ? "  chosen" : "",
-                    !a->apart && !a->alone_fits ? "  alone it exceeds the memory limit" : "",
-                    a->excluded != NULL ? "  excluded: nothing within limits and pins has it" : "");
+    dtp_strbuf_add(out, "\n");
 }
 
 static void print_explanation(const explain_command *c, const dtp_explanation *x, dtp_strbuf *out)
@@ -106,8 +107,8 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
                         "on this machine\n",
                         cost(x->cost_ps).text);
     }
-    dtp_strbuf_addf(out, "\n%-32s %10s %10s %10s %10s %10s %10s %10s\n", "difference if it were",
-                    "alone", "compute", "inside ops", "moving", "memory", "at least", "at most");
+    dtp_strbuf_addf(out, "\ndifference if it were\n %10s %10s %10s %10s %10s %10s %10s\n", "alone",
+                    "compute", "inside ops", "moving", "memory", "at least", "at most");
     for (int32_t i = 0; i < x->n && i < c->rows; i++) {
         print_alternative(&x->alternatives[i], out);
     }
@@ -142,6 +143,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->request.plan_is_current = c->input.current;
     c->request.name = operands[2];
     dtp_json_writer w = {0};
+    tool_progress_begin("solving");
     DTP_TRY(dtp_explain(&c->request, c->arena, &x, err));
     if (c->json) {
         tool_report(
@@ -156,7 +158,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     } else {
         print_explanation(c, &x, &w.buf);
     }
-    return tool_put(&w.buf, err);
+    return (c->json ? tool_put : tool_put_text)(&w.buf, err);
 }
 
 int dtplan_explain(int argc, char **argv)

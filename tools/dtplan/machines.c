@@ -22,7 +22,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         }
         dtp_machine_destroy(machine);
     }
-    s = s == DTP_OK ? tool_put(&text, err) : s;
+    s = s == DTP_OK ? tool_put_text(&text, err) : s;
     dtp_strbuf_free(&text);
     tool_machine_names_free(names);
     return s;

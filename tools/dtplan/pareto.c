@@ -63,9 +63,10 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
     if (pareto.n == 0) {
         (void)fprintf(stderr,
                       "dtplan: infeasible: nothing fits into %s per rank; the smallest memory "
-                      "limit that works is about %s (--memory %" PRId64 ")\n",
+                      "limit that works is about %s (--memory %s)\n",
                       dtp_byte_count((double)request->memory_limit_bytes).text,
-                      dtp_byte_count((double)pareto.least_bytes).text, pareto.least_bytes);
+                      dtp_byte_count((double)pareto.least_bytes).text,
+                      tool_bytes_print(pareto.least_bytes, true, c->json).text);
         c->exit_code = TOOL_INFEASIBLE;
     } else if (c->json) {
         tool_report(&w, "dtp.pareto/1",
@@ -78,13 +79,13 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
         dtp_strbuf_addf(
             out,
             "%s, %s mode: memory against time, each point the fastest plan found within "
-            "its memory\n\n%10s %10s %8s  %-14s %s\n",
-            g->name, mode_name(plan), "peak", "step", "slower", "mesh", "largest at the peak");
+            "its memory\n\n%10s %10s %8s  %s\n",
+            g->name, mode_name(plan), "peak", "step", "slower", "mesh; largest at the peak");
         for (int32_t i = 0; i < pareto.n; i++) {
             const dtp_pareto_point *x = &pareto.points[i];
             char mesh[DTP_MESH_TEXT_BYTES];
             dtp_mesh_print(&x->plan->mesh, mesh);
-            dtp_strbuf_addf(out, "%10s %10s %+7.2f%%  %-14s",
+            dtp_strbuf_addf(out, "%10s %10s %+7.2f%%  %s",
                             dtp_byte_count((double)x->plan->predicted.peak_bytes).text,
                             dtp_seconds(x->plan->predicted.step_time_s).text,
                             100.0 * (x->plan->predicted.step_time_s /
@@ -92,14 +93,14 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
                                      1.0),
                             mesh);
             for (int32_t k = 0; k < x->n_top && k < 3; k++) {
-                dtp_strbuf_addf(out, "%s %s %.1f%%", k > 0 ? "," : "", x->top[k].name,
+                dtp_strbuf_addf(out, "%s %s %.1f%%", k > 0 ? "," : "\n   ", x->top[k].name,
                                 100.0 * (double)x->top[k].bytes / (double)x->needed_bytes);
             }
             dtp_strbuf_add(out, "\n");
         }
     }
     dtp_pareto_free(&pareto);
-    return tool_put(&w.buf, err);
+    return (c->json ? tool_put : tool_put_text)(&w.buf, err);
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)

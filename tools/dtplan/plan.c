@@ -15,6 +15,7 @@
 #include "tools/dtplan/print.h"
 #include "tools/interrupt.h"
 #include "tools/job.h"
+#include "tools/look.h"
 #include "tools/machines.h"
 #include "tools/progress.h"
 
@@ -118,10 +119,7 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         }
         dtp_strbuf_add(&report, "\n");
     }
-    if (!c->comm_report && !c->json) {
-        dtp_strbuf_wrap(&report, 0, TOOL_COLUMNS);
-    }
-    s = s == DTP_OK ? tool_put_both(c->output, &text, &report, err) : s;
+    s = s == DTP_OK ? tool_put_both(c->output, &text, &report, !c->json, err) : s;
     dtp_strbuf_free(&text);
     dtp_strbuf_free(&report);
     return s;
@@ -148,12 +146,13 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *r
                         dtp_byte_count((double)result->memory_limit_bytes).text);
     }
     if (result->smallest_peak_bytes > 0) {
-        dtp_strbuf_addf(&text, "; the smallest memory limit that works is %s%s (--memory %" PRId64,
+        dtp_strbuf_addf(&text, "; the smallest memory limit that works is %s%s (--memory %s",
                         result->smallest_bound == result->smallest_peak_bytes ? "" : "about ",
                         dtp_byte_count((double)result->smallest_peak_bytes).text,
-                        result->smallest_peak_bytes);
+                        tool_bytes_print(result->smallest_peak_bytes, true, c->json).text);
         if (result->smallest_bound > 0 && result->smallest_bound < result->smallest_peak_bytes) {
-            dtp_strbuf_addf(&text, "; none below %" PRId64 " does", result->smallest_bound);
+            dtp_strbuf_addf(&text, "; none below %s does",
+                            tool_bytes_print(result->smallest_bound, false, c->json).text);
         }
         dtp_strbuf_add(&text, ")");
     }
@@ -170,13 +169,7 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *r
         dtp_strbuf_addf(&text, "it fits with %s; 'auto' for both looks for the fastest\n", helps);
     }
     free(helps);
-    const dtp_status s =
-        text.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
-    if (s == DTP_OK) {
-        (void)fputs(dtp_strbuf_text(&text), stderr);
-    }
-    dtp_strbuf_free(&text);
-    return s;
+    return tool_show(stderr, &text, err);
 }
 
 /* ---- planning ---- */
@@ -236,9 +229,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     }
     o->ctx = &c->ctx;
     tool_progress_begin("planning");
-    const dtp_status made = dtp_plan_make(c->model, c->machine, o, &result, err);
-    tool_progress_end();
-    DTP_TRY(made);
+    DTP_TRY(dtp_plan_make(c->model, c->machine, o, &result, err));
     c->exit_code = result.infeasible ? TOOL_INFEASIBLE : TOOL_OK;
     const dtp_status s =
         result.infeasible ? say_infeasible(c, &result, err) : put_planned(c, &result, err);
@@ -268,12 +259,11 @@ static dtp_status solve_mtf(const plan_command *c, const dtp_mtf_graph *graph, d
                                       FIELD_INT("variables", problem->n_variables)));
         dtp_strbuf_add(&w.buf, "\n");
     } else if (s == DTP_OK) {
-        dtp_strbuf_addf(&w.buf,
-                        "rules: %s\npeak bytes in auto_mtf's model: %" PRId64
-                        "\nobjective: %" PRId64 ", variables: %d\n",
-                        solution.layout, solution.peak, solution.objective, problem->n_variables);
+        dtp_strbuf_addf(&w.buf, "rules: %s\npeak in auto_mtf's model: %s, %d variables\n",
+                        solution.layout, dtp_byte_count((double)solution.peak).text,
+                        problem->n_variables);
     }
-    s = s == DTP_OK ? tool_put(&w.buf, err) : s;
+    s = s == DTP_OK ? (c->json ? tool_put : tool_put_text)(&w.buf, err) : s;
     dtp_mtf_problem_destroy(problem);
     return s;
 }
@@ -374,8 +364,7 @@ int dtplan_plan(int argc, char **argv)
          "search the mesh shape for N devices"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
          "machine file or name (default: this machine); plans that follow --style and --pin need "
-         "none "
-         "and then say no times"},
+         "none and then say no times"},
         {"--target", TOOL_STRING, "NAME", &c.options.target, 0, 0,
          "what the program is for: cpu (default), cpu_packed or ref"},
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,

@@ -89,9 +89,10 @@ void tool_print_graph(const dtp_graph *g, dtp_strbuf *out)
         dtp_strbuf_add(out, "\n");
     }
     dtp_strbuf_addf(out,
-                    "# %s: %d tensors, %d nodes, %" PRId64 " parameters, %" PRId64
-                    " bytes of parameters and optimizer state\n",
-                    g->name, g->n_tensors, g->n_nodes, elems, bytes);
+                    "# %s: %d tensors, %d nodes, %s parameters, %s of parameters and optimizer "
+                    "state\n",
+                    g->name, g->n_tensors, g->n_nodes, dtp_amount((double)elems).text,
+                    dtp_byte_count((double)bytes).text);
 }
 
 /* ---- strategies ---------------------------------------------------------------------------------
@@ -216,20 +217,28 @@ static void total_row(tool_rows *rows, const void *user, int32_t i)
                          FIELD_INT("count", t->sum.count), FIELD_BYTES("bytes", t->sum.bytes)));
 }
 
-/* "AR 6 AG 1 (2048 B)", "-" when there is nothing. */
-static void print_counts(const dtp_comm_amount counts[DTP_N_COLLS], char *out, size_t room)
+/* What a module communicates, a line for each phase: "loss  forward   AR 6, AG 1 (2.000 KiB)". */
+static void print_module(const dtp_comm_module *m, const char *name, dtp_strbuf *out)
 {
-    size_t used = 0;
-    int64_t bytes = 0;
-    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
-        if (counts[k].count > 0 && used < room) {
-            used += (size_t)snprintf(out + used, room - used, "%s%s %" PRId64, used > 0 ? " " : "",
-                                     SHORT[k], counts[k].count);
-            bytes += counts[k].bytes;
+    for (int32_t phase = 0; phase < DTP_N_PHASES; phase++) {
+        const dtp_comm_amount *counts = m->counts[phase];
+        const char *between = "";
+        int64_t bytes = 0;
+        for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+            if (counts[k].count > 0) {
+                if (between[0] == '\0') {
+                    dtp_strbuf_addf(out, "%-36s  %-9s ", name, dtp_phase_name((dtp_phase)phase));
+                    name = "";
+                }
+                dtp_strbuf_addf(out, "%s %s %" PRId64, between, SHORT[k], counts[k].count);
+                between = ",";
+                bytes += counts[k].bytes;
+            }
+        }
+        if (between[0] != '\0') {
+            dtp_strbuf_addf(out, " (%s)\n", dtp_byte_count((double)bytes).text);
         }
     }
-    (void)snprintf(out + (used < room ? used : room - 1), used < room ? room - used : 1,
-                   used > 0 ? " (%" PRId64 " B)" : "-", bytes);
 }
 
 static void print_cause(const dtp_program *p, const dtp_comm_entry *e, dtp_strbuf *out)
@@ -311,17 +320,13 @@ static void put_report(const dtp_program *p, const dtp_comm_report *r, bool json
         dtp_strbuf_add(out, r->n_totals == 0 ? "none\n" : "");
         /* Depth first, in the order in which modules first communicate. */
         int32_t at = 0;
-        dtp_strbuf_addf(out, "\n%-28s %-26s %-26s %s\n", "module", "forward", "backward", "update");
+        dtp_strbuf_addf(out, "\n%-36s  %-9s  %s\n", "module", "phase", "collectives");
         while (at >= 0) {
             const dtp_comm_module *m = &r->modules[at];
-            char name[160], counts[DTP_N_PHASES][96];
+            char name[160];
             (void)snprintf(name, sizeof name, "%*s%s", m->depth > 32 ? 64 : 2 * m->depth, "",
                            at == 0 ? "(model)" : m->label);
-            for (int32_t k = 0; k < DTP_N_PHASES; k++) {
-                print_counts(m->counts[k], counts[k], sizeof counts[k]);
-            }
-            dtp_strbuf_addf(out, "%-28s %-26s %-26s %s\n", name, counts[DTP_FORWARD],
-                            counts[DTP_BACKWARD], counts[DTP_UPDATE]);
+            print_module(m, name, out);
             if (r->modules[at].first_child >= 0) {
                 at = r->modules[at].first_child;
                 continue;

@@ -307,7 +307,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_steps_trace(&c->from, &c->steps, &trace);
     (c->json ? print_json : print_text)(c, &trace, &out);
     const dtp_status s = c->no_price.code == DTP_OK
-                             ? tool_put(&out, err)
+                             ? (c->json ? tool_put : tool_put_text)(&out, err)
                              : DTP_FAIL(err, c->no_price.code, "%s", c->no_price.msg);
     dtp_strbuf_free(&trace);
     dtp_strbuf_free(&out);

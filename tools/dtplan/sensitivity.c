@@ -101,9 +101,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->request.plan = c->input.plan;
     c->request.search = c->input.plan->rules_mode ? dtp_plan_rules : dtp_plan_tensor;
     tool_progress_begin("planning on other machines");
-    const dtp_status found = dtp_sensitivity_find(&c->request, c->arena, &result, err);
-    tool_progress_end();
-    DTP_TRY(found);
+    DTP_TRY(dtp_sensitivity_find(&c->request, c->arena, &result, err));
     if (c->json) {
         tool_report(
             &w, "dtp.sensitivity/1",
@@ -115,7 +113,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     } else {
         print_sensitivity(c, &result, &w.buf);
     }
-    return tool_put(&w.buf, err);
+    return (c->json ? tool_put : tool_put_text)(&w.buf, err);
 }
 
 int dtplan_sensitivity(int argc, char **argv)

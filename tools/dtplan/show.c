@@ -9,6 +9,7 @@
 #include "tools/dtplan/options.h"
 #include "tools/dtplan/print.h"
 #include "tools/machines.h"
+#include "tools/progress.h"
 #include "spmd/program/program.h"
 
 typedef struct show_command {
@@ -98,6 +99,7 @@ static dtp_status print_problem(const show_command *c, const dtp_graph *g,
     }
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
     DTP_TRY(dtp_pricer_init(machine, &mesh, &dtp_target_cpu, &pricer, err));
+    tool_progress_begin("pricing");
     return tensors ? print_tensors(g, &pricer, out, err) : print_rules(g, &pricer, out, err);
 }
 
@@ -155,7 +157,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_strbuf out = {0};
     c->source.model = operands[0];
     dtp_status s = run_stage(c, &out, err);
-    s = s == DTP_OK ? tool_put(&out, err) : s;
+    s = s == DTP_OK ? (c->json ? tool_put : tool_put_text)(&out, err) : s;
     dtp_strbuf_free(&out);
     return s;
 }

@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/units.h"
 #include "planner/problem/read.h"
 #include "planner/solver/solve.h"
 #include "planner/problem/write.h"
 #include "tools/dtplan/options.h"
 #include "tools/interrupt.h"
+#include "tools/progress.h"
 
 static const char USAGE[] = "dtplan solve FILE [options]";
 
@@ -115,16 +117,17 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
         dtp_strbuf_addf(out, "peak %" PRId64 " of %" PRId64 "\n", r->value.peak,
                         c->problem->usage_limit);
     }
-    dtp_strbuf_addf(
-        out,
-        "presolve: %" PRId64 " nodes to %" PRId64 ", %" PRId64 " entries to %" PRId64 ", %" PRId64
-        " memory rows to %" PRId64 "\n"
-        "          %" PRId64 " nodes merged, %" PRId64 " eliminated; strategies: %" PRId64
-        " inconsistent, %" PRId64 " dominated, %" PRId64 " above the cap, %" PRId64
-        " too large\n%" PRId64 " nodes of branch and bound, %.2f s\n",
-        a->variables, b->variables, a->entries, b->entries, a->rows, b->rows,
-        r->presolve.merged_variables, r->presolve.eliminated_variables, r->presolve.inconsistent,
-        r->presolve.dominated, r->presolve.filtered, r->presolve.oversized, r->nodes, c->time_s);
+    dtp_strbuf_addf(out,
+                    "presolve: %" PRId64 " nodes to %" PRId64 ", %" PRId64 " entries to %" PRId64
+                    ", %" PRId64 " memory rows to %" PRId64 "\n"
+                    "          %" PRId64 " nodes merged, %" PRId64
+                    " eliminated; strategies: %" PRId64 " inconsistent, %" PRId64
+                    " dominated, %" PRId64 " above the cap, %" PRId64 " too large\n%" PRId64
+                    " nodes of branch and bound, %s\n",
+                    a->variables, b->variables, a->entries, b->entries, a->rows, b->rows,
+                    r->presolve.merged_variables, r->presolve.eliminated_variables,
+                    r->presolve.inconsistent, r->presolve.dominated, r->presolve.filtered,
+                    r->presolve.oversized, r->nodes, dtp_seconds(c->time_s).text);
 }
 
 static dtp_status solve(void *command, const char *const *operands, dtp_err *err)
@@ -139,12 +142,13 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     if (c->show_parameters) {
         dtp_strbuf out = {0};
         dtp_solver_parameters_print(&c->parameters, &out);
-        return tool_put(&out, err);
+        return tool_put_text(&out, err);
     }
     if (operands[0] == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)", USAGE);
     }
     c->options.parameters = &c->parameters;
+    tool_progress_begin("solving");
     DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &c->problem, err));
     tool_interrupt_catch();
     c->stop.interrupted = tool_interrupted;
@@ -172,7 +176,7 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     } else {
         print_report(c, &w.buf);
     }
-    return tool_put_both(c->output, &solution.buf, &w.buf, err);
+    return tool_put_both(c->output, &solution.buf, &w.buf, !c->json, err);
 }
 
 int dtplan_solve(int argc, char **argv)
@@ -187,7 +191,7 @@ int dtplan_solve(int argc, char **argv)
         {"--iterations", TOOL_INT, "N", &c.options.iterations, 1, 1e12,
          "rounds of search, nodes of branch and bound (default: 400, with --limit-s none)"},
         {"--solver", TOOL_STRING, "NAME", &c.solver, 0, 0,
-         "exact (branch and bound), large (search and bound), glpk (one integer program) or auto\n"
+         "exact (branch and bound), large (search and bound), glpk (one integer program) or auto "
          "(by size, default)"},
         {"--threads", TOOL_COUNT, "N", &c.options.threads, 1, 64,
          "two are used at most (default 2)"},

@@ -8,6 +8,7 @@
 #include "core/graph/ops/op_table.h"
 #include "dtp/op.h"
 #include "tools/dtplan/options.h"
+#include "tools/progress.h"
 
 enum { MAX_OPS = 256 };
 
@@ -20,6 +21,7 @@ typedef struct verify_rules_command {
 
 static dtp_status verify_one(verify_rules_command *c, const dtp_op_def *op, dtp_err *err)
 {
+    tool_progress_note(op->name);
     return dtp_rule_verify(op, &c->options, &c->reports[c->n++], err);
 }
 
@@ -49,6 +51,7 @@ static void rule_row(tool_rows *rows, const void *user, int32_t i)
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     verify_rules_command *c = command;
+    tool_progress_begin("running rules");
     if (operands[0] != NULL) {
         const dtp_op_def *op = dtp_op_find(operands[0]);
         char hint[DTP_OP_HINT_BYTES];
@@ -83,7 +86,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                         c->n, programs, gradients,
                         all_pass(c) ? "all equal the unsharded op" : "WRONG");
     }
-    return tool_put(&w.buf, err);
+    return (c->json ? tool_put : tool_put_text)(&w.buf, err);
 }
 
 int dtplan_verify_rules(int argc, char **argv)

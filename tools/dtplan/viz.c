@@ -161,7 +161,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.model = operands[0];
     c->arena = dtp_arena_create();
     dtp_status s = draw(c, &out, &svg, err);
-    s = s == DTP_OK ? tool_put_both(c->svg, &svg, &out, err) : s;
+    s = s == DTP_OK ? tool_put_both(c->svg, &svg, &out, false, err) : s;
     dtp_strbuf_free(&out);
     dtp_strbuf_free(&svg);
     tool_job_free(&c->job);

@@ -11,6 +11,7 @@
 #include "executor/cpu/gemm/blas.h"
 #include "tools/dtrun/options.h"
 #include "tools/machines.h"
+#include "tools/progress.h"
 
 typedef struct bench_command {
     tool_ranks ranks;
@@ -21,8 +22,10 @@ typedef struct bench_command {
 
 static void show_progress(void *user, const char *part, int32_t samples)
 {
+    char note[64];
     (void)user;
-    (void)fprintf(stderr, "%s: %d samples so far\n", part, samples);
+    (void)snprintf(note, sizeof note, "%.32s, %d samples", part, samples);
+    tool_progress_note(note);
 }
 
 static dtp_status write_machine(const bench_command *c, const dtp_backend *backend,
@@ -83,7 +86,13 @@ static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, d
     dtp_samples samples = {0};
     dtp_bench_options options = dtp_bench_options_init(c->quick);
     options.progress = comm->rank == 0 && !c->quiet ? show_progress : NULL;
+    if (options.progress != NULL) {
+        tool_progress_begin("measuring");
+    }
     dtp_status s = dtp_bench_run(comm, backend, &options, &samples, err);
+    if (comm->rank == 0) {
+        tool_progress_end();
+    }
     if (s == DTP_OK && comm->rank == 0) {
         s = write_machine(c, backend, &samples, err);
     }
@@ -114,7 +123,7 @@ int dtrun_bench(int argc, char **argv)
         {"--name", TOOL_STRING, "NAME", &c.name, 0, 0, "name of the machine (default: measured)"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "machine file (-o; default: stdout)"},
         DTRUN_RANK_OPTIONS(c.ranks),
-        {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
+        {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress line"},
         TOOL_END_OPTIONS,
     };
     const tool_parse parse = {"dtrun bench [options]", options, 0, 0};

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/units.h"
 #include "core/files/file_in.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
@@ -49,7 +50,8 @@ static bool ends_with(const char *text, const char *tail)
 }
 
 /* For every byte file fed: what its single bytes say about the loss to expect. */
-static dtp_status print_entropies(const run_command *c, double last_loss, dtp_err *err)
+static dtp_status print_entropies(const run_command *c, double last_loss, dtp_strbuf *out,
+                                  dtp_err *err)
 {
     for (int32_t i = 0; i < c->feed_specs.n; i++) {
         char *text = NULL;
@@ -66,8 +68,9 @@ static dtp_status print_entropies(const run_command *c, double last_loss, dtp_er
             continue; /* it was fed, so it is larger than that, or gone since */
         }
         double h = byte_entropy((const unsigned char *)text, n);
-        (void)printf("%s: %zu bytes, entropy of single bytes %.4f nats; final loss %.4f (%s)\n",
-                     file, n, h, last_loss, last_loss < h ? "below" : "not below");
+        dtp_strbuf_addf(out, "%s: %s, entropy of single bytes %.4f nats; final loss %.4f (%s)\n",
+                        file, dtp_byte_count((double)n).text, h, last_loss,
+                        last_loss < h ? "below" : "not below");
         free(text);
     }
     return DTP_OK;
@@ -85,10 +88,13 @@ static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err
     if (!c->json) {
         dtp_strbuf text = {0};
         dtp_report_text(report, &text);
-        DTP_TRY(tool_put(&text, err));
+        dtp_status s = DTP_OK;
         if (report->n_steps > 0 && report->steps[report->n_steps - 1].has_loss) {
-            DTP_TRY(print_entropies(c, report->steps[report->n_steps - 1].loss, err));
+            s = print_entropies(c, report->steps[report->n_steps - 1].loss, &text, err);
         }
+        s = s == DTP_OK ? tool_put_text(&text, err) : s;
+        dtp_strbuf_free(&text);
+        return s;
     }
     return DTP_OK;
 }

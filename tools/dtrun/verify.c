@@ -50,7 +50,7 @@ static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
         } else {
             dtp_verify_text(&result, &text);
         }
-        s = s == DTP_OK ? tool_put(&text, err) : s;
+        s = s == DTP_OK ? (c->json ? tool_put : tool_put_text)(&text, err) : s;
         dtp_strbuf_free(&text);
     }
     if (s == DTP_OK && !result.pass) {

@@ -6,7 +6,7 @@
 #include "tools/regress/suite.h"
 #include "tools/report.h"
 
-enum { SHOWN_FACTS = 6, NAME_WIDTH = 34 };
+enum { SHOWN_FACTS = 6, NAME_WIDTH = 28 };
 
 /* ---- metrics ---- */
 
@@ -159,7 +159,7 @@ static const char *verdict(const suite *s, const suite_case *c)
            : suite_case_regressed(s, c)                ? "WORSE"
            : !c->recorded.there                        ? "new"
            : moved                                     ? "moved"
-           : print_changes(c, SUITE_LAYOUTS, NULL) > 0 ? "otherwise"
+           : print_changes(c, SUITE_LAYOUTS, NULL) > 0 ? "layout"
                                                        : "same";
 }
 
@@ -203,7 +203,7 @@ static void print_totals(const suite *s, dtp_strbuf *out)
     for (int32_t i = 0; i < s->n; i++) {
         const char *v = verdict(s, &s->cases[i]);
         worse += suite_case_regressed(s, &s->cases[i]) ? 1 : 0;
-        moved += strcmp(v, "moved") == 0 || strcmp(v, "otherwise") == 0 ? 1 : 0;
+        moved += strcmp(v, "moved") == 0 || strcmp(v, "layout") == 0 ? 1 : 0;
     }
     dtp_strbuf_addf(out, "%d case%s: %d regressed, %d moved within tolerance\n", s->n,
                     s->n == 1 ? "" : "s", worse, moved);
@@ -214,10 +214,10 @@ void suite_text(const suite *s, dtp_strbuf *out)
     dtp_strbuf_addf(out, "%-*s", NAME_WIDTH, "case");
     for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
         if (s->metrics[m].shown) {
-            dtp_strbuf_addf(out, " %11s", s->metrics[m].name);
+            dtp_strbuf_addf(out, " %10s", s->metrics[m].name);
         }
     }
-    dtp_strbuf_add(out, "  \n");
+    dtp_strbuf_add(out, "\n");
     for (int32_t i = 0; i < s->n; i++) {
         const suite_case *c = &s->cases[i];
         dtp_strbuf why = {0};
@@ -226,7 +226,7 @@ void suite_text(const suite *s, dtp_strbuf *out)
             dtp_strbuf value = {0};
             if (s->metrics[m].shown) {
                 suite_value_print(s->metrics[m].unit, c->now.values[m], &value);
-                dtp_strbuf_addf(out, " %11s", dtp_strbuf_text(&value));
+                dtp_strbuf_addf(out, " %10s", dtp_strbuf_text(&value));
             }
             out->failed = out->failed || value.failed;
             dtp_strbuf_free(&value);
@@ -238,7 +238,6 @@ void suite_text(const suite *s, dtp_strbuf *out)
         dtp_strbuf_free(&why);
     }
     print_totals(s, out);
-    dtp_strbuf_wrap(out, 0, TOOL_COLUMNS);
 }
 
 void suite_markdown(const suite *s, dtp_strbuf *out)

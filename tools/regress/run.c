@@ -11,6 +11,7 @@
 #include "core/files/file_in.h"
 #include "core/files/file_out.h"
 #include "tools/options.h"
+#include "tools/progress.h"
 #include "tools/regress/suite.h"
 #include "tools/report.h"
 
@@ -104,12 +105,11 @@ static dtp_status read_output(suite *s, const suite_run *run, child *c, int code
     return status;
 }
 
-static void say_progress(const suite *s, const suite_run *run, int32_t done)
+static void note_progress(const suite *s, int32_t done)
 {
-    if (!run->quiet && isatty(STDERR_FILENO) != 0) {
-        (void)fprintf(stderr, "\r%d of %d cases%s", done, s->n, done == s->n ? "\n" : "");
-        (void)fflush(stderr);
-    }
+    char note[32];
+    (void)snprintf(note, sizeof note, "%d of %d", done, s->n);
+    tool_progress_note(note);
 }
 
 dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err)
@@ -118,6 +118,10 @@ dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err)
     int32_t next = 0, done = 0, running = 0;
     child *list = dtp_arena_alloc(s->arena, (size_t)run->jobs, sizeof *list);
     DTP_TRY(DTP_MEMORY(err, list));
+    if (!run->quiet) {
+        tool_progress_begin("running cases");
+        note_progress(s, 0);
+    }
     while (running > 0 || (next < s->n && status == DTP_OK)) {
         int code = 0;
         while (running < run->jobs && next < s->n && status == DTP_OK) {
@@ -137,7 +141,7 @@ dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err)
                 (void)unlink(list[k].err);
                 list[k].pid = 0;
                 running--;
-                say_progress(s, run, ++done);
+                note_progress(s, ++done);
             }
         }
     }
@@ -224,7 +228,7 @@ static dtp_status perform(suite_command *c, suite *s, suite_run *run, dtp_err *e
         DTP_TRY(tool_put_in(c->file, &file, err));
     }
     suite_text(s, &text);
-    return tool_put(&text, err);
+    return tool_put_text(&text, err);
 }
 
 dtp_status suite_perform(suite_command *c, const char *format, const suite_metric *metrics,
