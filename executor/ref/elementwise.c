@@ -223,6 +223,24 @@ static dtp_status run_fused_norm(const dtp_kernel_args *args, dtp_err *err)
     return kernel->run(&part, err);
 }
 
+/* The product, then the expression in its place. */
+static dtp_status run_fused_product(const dtp_kernel_args *args, dtp_err *err)
+{
+    dtp_ttype types[DTP_FUSED_IN];
+    const dtp_op_call product = dtp_fused_product_of(args->call),
+                      expr = dtp_fused_product_expression(args->call, types);
+    dtp_view in[DTP_FUSED_IN] = {args->out[0]};
+    dtp_kernel_args part = *args;
+    for (int32_t i = 1; i < expr.n_in; i++) {
+        in[i] = args->in[i + 1];
+    }
+    part.call = &product;
+    DTP_TRY(dtp_ref__contract[0].run(&part, err)); /* einsum */
+    part.call = &expr;
+    part.in = in;
+    return run_fused(&part, err);
+}
+
 static bool holds(const char *cmp, double a, double b)
 {
     if (strcmp(cmp, "lt") == 0) {
@@ -295,6 +313,8 @@ const dtp_kernel dtp_ref__elementwise[] = {{.op = "cast", .run = run_cast},
                                            {.op = "all", .run = run_all},
                                            {.op = "fused_elementwise", .run = run_fused},
                                            {.op = "fused_elementwise2", .run = run_fused},
+                                           {.op = "fused_product", .run = run_fused_product},
+                                           {.op = "fused_product2", .run = run_fused_product},
                                            {.op = "fused_layer_norm", .run = run_fused_norm},
                                            {.op = "fused_rms_norm", .run = run_fused_norm},
                                            UNARY(ROW) BINARY(ROW) ARITHMETIC(ROW){.op = NULL}};

@@ -33,6 +33,17 @@ const dtp_op_def *dtp_fused_norm_of(const dtp_op_def *op);
 dtp_op_call dtp_fused_norm_expression(const dtp_op_call *call);
 dtp_op_call dtp_fused_norm_call(const dtp_op_call *call, dtp_ttype in[3]);
 
+/* The op of an expression of a product with so many results. */
+const dtp_op_def *dtp_fused_product(int32_t n_out);
+bool dtp_fused_is_product(const dtp_op_def *op);
+/* The parts of a call of it: the product, of the type of the result; the expression, whose operand
+ * 0 it is, with room for the types of its operands. */
+dtp_op_call dtp_fused_product_of(const dtp_op_call *call);
+dtp_op_call dtp_fused_product_expression(const dtp_op_call *call, dtp_ttype in[DTP_FUSED_IN]);
+/* The product's work as given, and the expression's: what it reads and writes besides. */
+void dtp_fused_product_work(const dtp_op_call *call,
+                            void (*product)(const dtp_op_call *call, dtp_work *out), dtp_work *out);
+
 /* Appends the functions of a call of a fused op in order, "(add gelu)"; of other ops nothing. */
 void dtp_fused_print(const dtp_op_call *call, dtp_strbuf *out);
 
