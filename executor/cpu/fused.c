@@ -152,6 +152,8 @@ const dtp_kernel dtp_cpu_fused[] = {
     {"fused_elementwise2", expr_kernel, expr_bind, DTP_CPU_FLOATS},
     {"fused_product", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
     {"fused_product2", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
+    {"fused_product_sum", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
+    {"fused_operand_sum", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
     {"fused_layer_norm", norm_kernel, norm_bind, DTP_CPU_FLOATS},
     {"fused_rms_norm", norm_kernel, norm_bind, DTP_CPU_FLOATS},
     {"linear_loss", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_CPU_BOTH},

@@ -1,5 +1,5 @@
-/* einsum: runs the steps of spmd/target/einsum_plan.h, planned when the call is bound. An
- * expression of a product is the epilogue of its last step, where cuBLASLt has it. */
+/* einsum: runs the steps of spmd/target/einsum_plan.h, planned when the call is bound. What
+ * is fused with a product is the epilogue of the last step, where cuBLASLt has it. */
 #include <string.h>
 
 #include "core/graph/ops/fused_ops.h"
@@ -143,7 +143,7 @@ static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
     return run_job(args, args->state, NULL, NULL, err);
 }
 
-/* ---- expressions of products ---- */
+/* ---- products and more ---- */
 
 /* Views by number: operands, then results. -1 = none. */
 typedef struct fused_job {
@@ -166,12 +166,12 @@ static bool is_row(const dtp_view *view, const dtp_view *result, int64_t columns
 }
 
 /* The library's epilogue for an expression: bias, gelu or both, gelu_grad; DEFAULT: it has none. */
-static cublasLtEpilogue_t epilogue_of(const dtp_kernel_args *args, int64_t columns, fused_job *job)
+static cublasLtEpilogue_t epilogue_of_expression(const dtp_kernel_args *args,
+                                                 const dtp_einsum_gemm *gemm, fused_job *job)
 {
     const dtp_op_call *call = args->call;
-    const bool two = call->n_out == DTP_FUSED_OUT;
+    const dtp_view *result = &args->out[0];
     dtp_fused_expr e;
-    job->vector = job->matrix = -1;
     if (dtp_fused_expr_of(call, &e, NULL) != DTP_OK) {
         return CUBLASLT_EPILOGUE_DEFAULT;
     }
@@ -180,20 +180,39 @@ static cublasLtEpilogue_t epilogue_of(const dtp_kernel_args *args, int64_t colum
     const dtp_fused_step *last = &s[bias ? 1 : 0];
     const bool gelu = e.n == (bias ? 2 : 1) && last->function == DTP_FUSED_gelu &&
                       last->arg[0] == (bias ? DTP_FUSED_IN : 0);
+    const bool sums = call->op == dtp_fused_product(DTP_FUSED_PRODUCT_SUM);
     if (e.n == 1 && s[0].function == DTP_FUSED_gelu_grad && s[0].arg[0] == 1 && s[0].arg[1] == 0 &&
-        dtp_ttype_equal(&args->in[2].local, &args->out[0].local)) {
+        dtp_ttype_equal(&args->in[2].local, &result->local)) {
         job->matrix = 2;
-        return CUBLASLT_EPILOGUE_DGELU;
+        job->vector = sums ? call->n_in + 1 : -1;
+        return !sums ? CUBLASLT_EPILOGUE_DGELU
+               : gemm->n_batch == 0 && is_row(&args->out[1], result, gemm->n)
+                   ? CUBLASLT_EPILOGUE_DGELU_BGRAD
+                   : CUBLASLT_EPILOGUE_DEFAULT;
     }
-    if (bias ? !is_row(&args->in[2], &args->out[0], columns) : two) {
+    if (sums || (bias ? !is_row(&args->in[2], result, gemm->n) : e.also >= 0)) {
         return CUBLASLT_EPILOGUE_DEFAULT;
     }
     job->vector = bias ? 2 : -1;
-    job->matrix = two ? call->n_in + 1 : -1;
-    return gelu && two ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
-           : gelu      ? (bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU)
-           : e.n == 1  ? (bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT)
-                       : CUBLASLT_EPILOGUE_DEFAULT;
+    job->matrix = e.also >= 0 ? call->n_in + 1 : -1;
+    return gelu && e.also >= 0 ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+           : gelu              ? (bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU)
+           : bias && e.n == 1  ? CUBLASLT_EPILOGUE_BIAS
+                               : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/* That for the sum of operand 1, which is A or B as it lies. */
+static cublasLtEpilogue_t epilogue_of_sum(const dtp_kernel_args *args, const dtp_einsum_step *last,
+                                          fused_job *job)
+{
+    const int64_t elems = dtp_ttype_elems(&args->out[1].local);
+    job->vector = args->call->n_in + 1;
+    return last->gemm.n_batch > 0 ? CUBLASLT_EPILOGUE_DEFAULT
+           : last->part[DTP_EINSUM_B].operand == 1 && elems == last->gemm.n
+               ? CUBLASLT_EPILOGUE_BGRADA /* the library's A */
+           : last->part[DTP_EINSUM_A].operand == 1 && elems == last->gemm.m
+               ? CUBLASLT_EPILOGUE_BGRADB
+               : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 static dtp_status fused_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
@@ -204,10 +223,14 @@ static dtp_status fused_bind(const dtp_kernel_args *args, dtp_arena *arena, void
     dtp_err none;
     fused_job *job;
     DTP_CUDA_STATE(arena, state, job, err);
+    job->vector = job->matrix = -1;
     dtp_einsum_plan_make(&product, &plan);
     const dtp_einsum_step *last = plan.n_steps > 0 ? &plan.steps[plan.n_steps - 1] : NULL;
     if (last != NULL && last->is_gemm && last->part[DTP_EINSUM_C].operand == DTP_EINSUM_OUT) {
-        const cublasLtEpilogue_t epilogue = epilogue_of(args, last->gemm.n, job);
+        const cublasLtEpilogue_t epilogue =
+            args->call->op == dtp_fused_product(DTP_FUSED_OPERAND_SUM)
+                ? epilogue_of_sum(args, last, job)
+                : epilogue_of_expression(args, &last->gemm, job);
         const dtp_status s = epilogue == CUBLASLT_EPILOGUE_DEFAULT
                                  ? DTP_UNSUPPORTED
                                  : bind_job(args, &plan, epilogue, &job->job, arena, &none);
@@ -239,7 +262,10 @@ static dtp_status fused_kernel(const dtp_kernel_args *args, dtp_err *err)
     return dtp_fused_product_run(&apart, err);
 }
 
-const dtp_kernel dtp_cuda_einsum[] = {{"einsum", einsum_kernel, einsum_bind, DTP_CUDA_FLOATS},
-                                      {"fused_product", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
-                                      {"fused_product2", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
-                                      {.op = NULL}};
+const dtp_kernel dtp_cuda_einsum[] = {
+    {"einsum", einsum_kernel, einsum_bind, DTP_CUDA_FLOATS},
+    {"fused_product", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
+    {"fused_product2", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
+    {"fused_product_sum", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
+    {"fused_operand_sum", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
+    {.op = NULL}};

@@ -130,7 +130,8 @@ static dtp_status set_epilogue(const dtp_einsum_gemm *g, int32_t batch, uint32_t
     out->epilogue = epilogue != CUBLASLT_EPILOGUE_DEFAULT;
     BLAS_TRY(err, cublasLtMatmulDescSetAttribute(&out->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                                  &epilogue, sizeof epilogue));
-    if (epilogue != CUBLASLT_EPILOGUE_GELU_AUX_BIAS && epilogue != CUBLASLT_EPILOGUE_DGELU) {
+    if (epilogue != CUBLASLT_EPILOGUE_GELU_AUX_BIAS && epilogue != CUBLASLT_EPILOGUE_DGELU &&
+        epilogue != CUBLASLT_EPILOGUE_DGELU_BGRAD) {
         return DTP_OK;
     }
     for (int32_t i = 0; i < out->n; i++) {

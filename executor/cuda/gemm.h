@@ -6,8 +6,8 @@
 #include "executor/cuda/kernels/nest.h"
 #include "spmd/target/einsum_plan.h"
 
-/* What a product reads and writes: A, B and C, and for an epilogue a vector as long as a row of C,
- * the same for every product, and a matrix of the shape and strides of C. */
+/* What a product reads and writes: A, B and C, and for an epilogue a vector as long as a row of C
+ * (BGRADB: a column), the same for every product, and a matrix of the shape and strides of C. */
 enum {
     DTP_CUDA_VECTOR = DTP_EINSUM_PARTS,
     DTP_CUDA_MATRIX,

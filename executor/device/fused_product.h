@@ -1,5 +1,5 @@
-/* An expression of a product (core/graph/ops/fused.c) as two kernels of the backend: the product,
- * in the result's memory, and the expression in its place. */
+/* A product and more (core/graph/ops/fused.c) by single kernels of the backend: the product, in the
+ * result's memory, the expression in its place, the sum. */
 #ifndef DTP_EXECUTOR_DEVICE_FUSED_PRODUCT_H
 #define DTP_EXECUTOR_DEVICE_FUSED_PRODUCT_H
 

@@ -17,6 +17,8 @@ static const dtp_target_op cpu_ops[] = {
     {"attention_part_grad", dtp_attention_workspace, NULL},
     {"fused_product", dtp_einsum_fused_workspace, dtp_einsum_fused_work},
     {"fused_product2", dtp_einsum_fused_workspace, dtp_einsum_fused_work},
+    {"fused_product_sum", dtp_einsum_fused_workspace, dtp_einsum_fused_work},
+    {"fused_operand_sum", dtp_einsum_fused_workspace, dtp_einsum_fused_work},
     {"linear_loss", workspace_linear_loss, NULL},
     {"linear_loss_grad", workspace_linear_loss, NULL},
     {.op = NULL},

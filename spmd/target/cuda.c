@@ -55,6 +55,8 @@ static const dtp_target_op cuda_ops[] = {
     {"embedding_grad", workspace_scatter, NULL},
     {"fused_product", dtp_einsum_fused_workspace, dtp_einsum_fused_work},
     {"fused_product2", dtp_einsum_fused_workspace, dtp_einsum_fused_work},
+    {"fused_product_sum", dtp_einsum_fused_workspace, dtp_einsum_fused_work},
+    {"fused_operand_sum", dtp_einsum_fused_workspace, dtp_einsum_fused_work},
     {"label_weight", workspace_label_weight, NULL},
     {"layer_norm_grad", dtp_cuda_norm_grad_workspace, NULL},
     {"layer_norm_grad_apply", dtp_cuda_norm_grad_workspace, NULL},

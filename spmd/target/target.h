@@ -20,7 +20,7 @@ typedef struct dtp_target_op {
 enum {
     DTP_FUSE_ELEMENTWISE = 1, /* expressions of elementwise functions */
     DTP_FUSE_NORM = 2,        /* norms of expressions */
-    DTP_FUSE_PRODUCT = 4      /* bias and gelu of products, gelu's gradient (fuse_product.c) */
+    DTP_FUSE_PRODUCT = 4      /* biases, gelu and their gradients with products (fuse_product.c) */
 };
 
 typedef struct dtp_target {

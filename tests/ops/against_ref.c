@@ -107,7 +107,8 @@ static double roundings(const loaded *l, int32_t o)
     if (strncmp(node->op->name, "linear_loss", 11) == 0) { /* e^logit */
         return 16.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
     }
-    if (dtp_fused_norm_of(node->op) != NULL || dtp_fused_is_product(node->op)) {
+    if (dtp_fused_norm_of(node->op) != NULL ||
+        dtp_fused_product_kind_of(node->op) < DTP_N_FUSED_PRODUCTS) {
         return 4.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
     }
     const bool cores = strcmp(l->e.backend->ops->name, "cuda") == 0 &&

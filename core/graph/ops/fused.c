@@ -28,7 +28,7 @@ typedef struct fused_function {
 #define FUNCTION_ROW(name, n, attribute) {#name, attribute, n},
 static const fused_function FUNCTIONS[] = {DTP_FUSED_FUNCTIONS(FUNCTION_ROW)};
 
-extern const dtp_op_def dtp_ops_einsum[], dtp_ops_elementwise[], dtp_ops_norm[];
+extern const dtp_op_def dtp_ops_elementwise[], dtp_ops_norm[];
 
 static const dtp_op_def *find_row(const dtp_op_def *row, const char *name)
 {
@@ -80,21 +80,22 @@ const char *dtp_fused_key(int32_t function)
     {                                                                                              \
         .key = "also", .kind = DTP_ATTR_INT, .hidden = true, .def = -1.0                           \
     }
-static const dtp_attr_spec ATTRS[] = {EXPRESSION, {.key = NULL}};
+const dtp_attr_spec dtp_fused_expression_attrs[] = {EXPRESSION, {.key = NULL}};
 static const dtp_attr_spec NORM_ATTRS[] = {
     DTP_ROWS_OVER,
     {.key = "eps", .kind = DTP_ATTR_FLOAT, .required = true, .min = 0.0, .max = 1e30},
     EXPRESSION,
     {.key = NULL}};
 
-enum { CONSTANTS = DTP_FUSED_STEPS, RESULT = CONSTANTS + DTP_FUSED_CONSTANTS, ALSO };
+enum { CONSTANTS = DTP_FUSED_STEPS, RESULT = DTP_FUSED_RESULT, ALSO };
 
 bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[DTP_FUSED_ATTRS])
 {
     int32_t constants = 0;
     for (int32_t k = 0; k < DTP_FUSED_ATTRS; k++) {
-        out[k] = ATTRS[k].kind == DTP_ATTR_FLOAT ? dtp_attr_float(ATTRS[k].key, 0.0)
-                                                 : dtp_attr_int(ATTRS[k].key, -1);
+        out[k] = dtp_fused_expression_attrs[k].kind == DTP_ATTR_FLOAT
+                     ? dtp_attr_float(dtp_fused_expression_attrs[k].key, 0.0)
+                     : dtp_attr_int(dtp_fused_expression_attrs[k].key, -1);
     }
     for (int32_t k = 0; k < expr->n; k++) {
         const dtp_fused_step *s = &expr->step[k];
@@ -111,7 +112,7 @@ bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[D
         }
         out[k].i = s->function * 1000000 + s->arg[0] * 10000 + s->arg[1] * 100 + c;
     }
-    out[RESULT] = dtp_attr_int(ATTRS[RESULT].key, (int64_t)dtype);
+    out[RESULT] = dtp_attr_int(dtp_fused_expression_attrs[RESULT].key, (int64_t)dtype);
     out[RESULT].kind = DTP_ATTR_DTYPE;
     out[ALSO].i = expr->also;
     return true;
@@ -149,7 +150,8 @@ dtp_status dtp_fused_expr_of(const dtp_op_call *call, dtp_fused_expr *out, dtp_e
         }
         out->n++;
     }
-    const bool two = call->op->n_out == DTP_FUSED_OUT;
+    const bool two = call->op == dtp_fused_elementwise(2) ||
+                     call->op == dtp_fused_product(DTP_FUSED_PRODUCT_ALSO);
     return out->n > 0 && (two ? out->also >= 0 && out->also < out->n - 1 : out->also == -1)
                ? DTP_OK
                : DTP_FAIL(err, DTP_INVALID, "%d steps, second result %d", out->n, out->also);
@@ -158,7 +160,7 @@ dtp_status dtp_fused_expr_of(const dtp_op_call *call, dtp_fused_expr *out, dtp_e
 void dtp_fused_print(const dtp_op_call *call, dtp_strbuf *out)
 {
     dtp_fused_expr expr;
-    if ((call->op->attrs != ATTRS && dtp_fused_norm_of(call->op) == NULL) ||
+    if ((call->op->attrs != dtp_fused_expression_attrs && dtp_fused_norm_of(call->op) == NULL) ||
         dtp_fused_expr_of(call, &expr, NULL) != DTP_OK) {
         return;
     }
@@ -239,8 +241,8 @@ static dtp_status infer_norm(const dtp_op_call *call, bool has_out, dtp_ttype *o
     return DTP_OK;
 }
 
-/* Per element of the result. */
-static double expression_flops(const dtp_op_call *call)
+/* Every operand and result moved once. */
+static void work_expr(const dtp_op_call *call, dtp_work *out)
 {
     dtp_fused_expr expr;
     double flops = 0.0;
@@ -249,13 +251,6 @@ static double expression_flops(const dtp_op_call *call)
             flops += dtp_fused_op(expr.step[k].function)->elem_flops;
         }
     }
-    return flops;
-}
-
-/* Every operand and result moved once. */
-static void work_expr(const dtp_op_call *call, dtp_work *out)
-{
-    double flops = expression_flops(call);
     if (dtp_fused_norm_of(call->op) != NULL) {
         flops += dtp_fused_norm_of(call->op)->x_flops;
     }
@@ -263,88 +258,19 @@ static void work_expr(const dtp_op_call *call, dtp_work *out)
     out->flops = flops * (double)dtp_ttype_elems(&call->out[0]);
 }
 
-/* ---- products ---- */
-
-dtp_op_call dtp_fused_product_of(const dtp_op_call *call)
-{
-    dtp_op_call product = *call;
-    product.op = dtp_ops_einsum;
-    product.attrs = &call->attrs[RESULT];
-    product.n_attrs = 1;
-    product.n_in = 2;
-    product.n_out = 1;
-    return product;
-}
-
-dtp_op_call dtp_fused_product_expression(const dtp_op_call *call, dtp_ttype in[DTP_FUSED_IN])
-{
-    dtp_op_call expr = *call;
-    expr.op = dtp_fused_elementwise(call->op->n_out);
-    expr.n_in = call->n_in - 1;
-    expr.in = in;
-    for (int32_t i = 1; i < expr.n_in; i++) {
-        in[i] = call->in[i + 1];
-    }
-    if (call->out != NULL) {
-        in[0] = call->out[0];
-    }
-    return expr;
-}
-
-static dtp_status infer_product(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
-{
-    dtp_ttype in[DTP_FUSED_IN];
-    dtp_op_call untyped = *call;
-    untyped.out = NULL;
-    const dtp_op_call product = dtp_fused_product_of(&untyped),
-                      expr = dtp_fused_product_expression(&untyped, in);
-    DTP_TRY(product.op->infer(&product, has_out, out, err));
-    in[0] = out[0];
-    return infer_expr(&expr, true, out, err);
-}
-
-/* What the product sums over is whole: its result is what the functions are of. */
-static dtp_dim_role role_product(const dtp_op_call *call, dtp_dim_id d)
-{
-    const bool kept = dtp_ttype_find(&call->out[0], d) >= 0;
-    return (dtp_dim_role){kept ? DTP_ROLE_PARALLEL : DTP_ROLE_WHOLE, DTP_REDUCE_SUM};
-}
-
-void dtp_fused_product_work(const dtp_op_call *call,
-                            void (*product)(const dtp_op_call *call, dtp_work *out), dtp_work *out)
-{
-    dtp_ttype in[DTP_FUSED_IN];
-    const dtp_op_call expr = dtp_fused_product_expression(call, in),
-                      of = dtp_fused_product_of(call);
-    product(&of, out);
-    const double more = dtp_call_bytes(call) - dtp_call_bytes(&of);
-    out->pack_bytes += out->cls == DTP_WORK_GEMM ? more : 0.0;
-    out->bytes += more;
-    out->flops += expression_flops(&expr) * (double)dtp_ttype_elems(&call->out[0]);
-}
-
-static void work_product(const dtp_op_call *call, dtp_work *out)
-{
-    dtp_fused_product_work(call, dtp_ops_einsum->work, out);
-}
-
 static const char *const ALSO_NAME[] = {"also"};
 
 #define FUSED(op, text, outs)                                                                      \
     DTP_ROW(op, text, 1, DTP_FUSED_IN, outs),                                                      \
-        .attrs = ATTRS, .infer = infer_expr, .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE,    \
-        .work = work_expr, .inplace_in = {1}, .no_grad = "the lowering makes it"
+        .attrs = dtp_fused_expression_attrs, .infer = infer_expr,                                  \
+        .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE, .work = work_expr, .inplace_in = {1},   \
+        .no_grad = "the lowering makes it"
 
 #define FUSED_NORM(op, of, more, outs, names)                                                      \
     DTP_ROW(op, of " of an expression", 1 + (more), DTP_FUSED_IN + (more), outs),                  \
         .user = (of), .attrs = NORM_ATTRS, .infer = infer_norm, .flags = DTP_OP_INTERNAL_USE,      \
         .role = dtp_rows__role_whole, .work = work_expr, .out_names = (names),                     \
         .no_grad = "the lowering makes it", .f32_error = 4e-6
-
-#define FUSED_PRODUCT(op, text, outs)                                                              \
-    DTP_ROW(op, text, 2, DTP_FUSED_IN + 1, outs),                                                  \
-        .attrs = ATTRS, .infer = infer_product, .flags = DTP_OP_INTERNAL_USE,                      \
-        .role = role_product, .work = work_product, .no_grad = "the lowering makes it"
 
 static const char *const LAYER_NAMES[] = {"mean", "rstd", "x"}, *const RMS_NAMES[] = {"rstd", "x"};
 
@@ -353,10 +279,6 @@ const dtp_op_def dtp_ops_fused[] = {
      .bench = {"rc rc | step0=1000100 step1=17060000"}},
     {FUSED("fused_elementwise2", "the same, and the result of an earlier step", 2),
      .out_names = ALSO_NAME, .bench = {"rc c | step0=1000100 step1=17060000 also=0"}},
-    {FUSED_PRODUCT("fused_product", "an expression of the product of two operands", 1),
-     .bench = {"rt tc c | out=rc step0=1000100"}},
-    {FUSED_PRODUCT("fused_product2", "the same, and the result of an earlier step", 2),
-     .out_names = ALSO_NAME, .bench = {"rt tc c | out=rc step0=1000100 step1=17060000 also=0"}},
     {FUSED_NORM("fused_layer_norm", "layer_norm", 2, 4, LAYER_NAMES), .inplace_in = {0, 0, 0, 1},
      .bench = {"rc rc c c | over=c eps=1e-5 step0=1000100"}},
     {FUSED_NORM("fused_rms_norm", "rms_norm", 1, 3, RMS_NAMES), .inplace_in = {0, 0, 1},
@@ -369,19 +291,9 @@ const dtp_op_def *dtp_fused_elementwise(int32_t n_out)
     return &dtp_ops_fused[n_out - 1];
 }
 
-const dtp_op_def *dtp_fused_product(int32_t n_out)
-{
-    return &dtp_ops_fused[DTP_FUSED_OUT + n_out - 1];
-}
-
-bool dtp_fused_is_product(const dtp_op_def *op)
-{
-    return op->infer == infer_product;
-}
-
 const dtp_op_def *dtp_fused_norm(const dtp_op_def *norm)
 {
-    const dtp_op_def *op = &dtp_ops_fused[2 * DTP_FUSED_OUT];
+    const dtp_op_def *op = &dtp_ops_fused[DTP_FUSED_OUT];
     while (op->name != NULL && dtp_fused_norm_of(op) != norm) {
         op++;
     }
