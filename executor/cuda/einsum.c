@@ -180,7 +180,7 @@ static cublasLtEpilogue_t epilogue_of_expression(const dtp_kernel_args *args,
     const dtp_fused_step *last = &s[bias ? 1 : 0];
     const bool gelu = e.n == (bias ? 2 : 1) && last->function == DTP_FUSED_gelu &&
                       last->arg[0] == (bias ? DTP_FUSED_IN : 0);
-    const bool sums = call->op == dtp_fused_product(DTP_FUSED_PRODUCT_SUM);
+    const bool sums = dtp_fused_product_kind_of(call->op) == DTP_FUSED_PRODUCT_SUM;
     if (e.n == 1 && s[0].function == DTP_FUSED_gelu_grad && s[0].arg[0] == 1 && s[0].arg[1] == 0 &&
         dtp_ttype_equal(&args->in[2].local, &result->local)) {
         job->matrix = 2;
@@ -228,7 +228,7 @@ static dtp_status fused_bind(const dtp_kernel_args *args, dtp_arena *arena, void
     const dtp_einsum_step *last = plan.n_steps > 0 ? &plan.steps[plan.n_steps - 1] : NULL;
     if (last != NULL && last->is_gemm && last->part[DTP_EINSUM_C].operand == DTP_EINSUM_OUT) {
         const cublasLtEpilogue_t epilogue =
-            args->call->op == dtp_fused_product(DTP_FUSED_OPERAND_SUM)
+            dtp_fused_product_kind_of(args->call->op) == DTP_FUSED_OPERAND_SUM
                 ? epilogue_of_sum(args, last, job)
                 : epilogue_of_expression(args, &last->gemm, job);
         const dtp_status s = epilogue == CUBLASLT_EPILOGUE_DEFAULT

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "core/transform/precision.h"
+#include "core/base/arena.h"
+#include "core/transform/graph_variant.h"
 #include "dtp/model.h"
 #include "cost_models/price.h"
 #include "spmd/program/program.h"
@@ -135,6 +136,41 @@ static void test_fuse__f32_trains_to_the_bit(void **state)
         }
         dtp_graph_destroy(g);
     }
+}
+
+/* The same of recomputed blocks and of steps in microbatches, on whole parameters and on shards;
+ * they need no more memory. */
+static void test_fuse__variants_train_to_the_bit(void **state)
+{
+    (void)state;
+    static const dtp_variant_texts texts[] = {
+        {.remat = "all"}, {.microbatches = "2"}, {.remat = "all", .microbatches = "2"}};
+    static const char *const rules[] = {"batch:x", "heads:x d_ff:x"};
+    const dtp_target fused = fusing(2);
+    dtp_graph *whole = small_model_read(small_model_find("gpt_bytes"), false);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_err err = {0};
+    for (int32_t i = 0; i < 3 * 2; i++) {
+        dtp_graph_variant variant;
+        dtp_graph *g = NULL;
+        must(dtp_graph_variant_parse(&texts[i / 2], whole, arena, &variant, &err), &err);
+        must(dtp_graph_with_variant(whole, &variant, 0, NULL, &g, &err), &err);
+        assert_true(compare(g, "x:2", rules[i % 2], &fused, 0.0) == 0.0);
+        job_program p[2];
+        must(job_lower(g, "x:2", rules[i % 2], &dtp_target_cpu, &p[0], &err), &err);
+        must(job_lower(g, "x:2", rules[i % 2], &fused, &p[1], &err), &err);
+        print_message("remat %s, microbatches %s, '%s': %lld B of %lld B\n",
+                      texts[i / 2].remat == NULL ? "none" : "all",
+                      texts[i / 2].microbatches == NULL ? "1" : "2", rules[i % 2],
+                      (long long)p[1].program->peak_bytes, (long long)p[0].program->peak_bytes);
+        assert_true(p[1].program->peak_bytes <= p[0].program->peak_bytes);
+        assert_true(count(p[1].program, "fused_operand_sum") > 0);
+        job_program_free(&p[0]);
+        job_program_free(&p[1]);
+        dtp_graph_destroy(g);
+    }
+    dtp_arena_destroy(arena);
+    dtp_graph_destroy(whole);
 }
 
 /* In 16 bits a value inside of an expression is not rounded. */
@@ -263,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fuse__f32_trains_to_the_bit),
+        cmocka_unit_test(test_fuse__variants_train_to_the_bit),
         cmocka_unit_test(test_fuse__halves_train_within_rounding),
         cmocka_unit_test(test_fuse__losses_in_chunks),
         cmocka_unit_test(test_fuse__programs_are_cheaper_and_no_larger),

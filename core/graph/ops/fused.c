@@ -87,6 +87,8 @@ static const dtp_attr_spec NORM_ATTRS[] = {
     EXPRESSION,
     {.key = NULL}};
 
+const char *const dtp_fused_also[] = {"also"};
+
 enum { CONSTANTS = DTP_FUSED_STEPS, RESULT = DTP_FUSED_RESULT, ALSO };
 
 bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[DTP_FUSED_ATTRS])
@@ -150,8 +152,7 @@ dtp_status dtp_fused_expr_of(const dtp_op_call *call, dtp_fused_expr *out, dtp_e
         }
         out->n++;
     }
-    const bool two = call->op == dtp_fused_elementwise(2) ||
-                     call->op == dtp_fused_product(DTP_FUSED_PRODUCT_ALSO);
+    const bool two = call->op->out_names == dtp_fused_also;
     return out->n > 0 && (two ? out->also >= 0 && out->also < out->n - 1 : out->also == -1)
                ? DTP_OK
                : DTP_FAIL(err, DTP_INVALID, "%d steps, second result %d", out->n, out->also);
@@ -258,8 +259,6 @@ static void work_expr(const dtp_op_call *call, dtp_work *out)
     out->flops = flops * (double)dtp_ttype_elems(&call->out[0]);
 }
 
-static const char *const ALSO_NAME[] = {"also"};
-
 #define FUSED(op, text, outs)                                                                      \
     DTP_ROW(op, text, 1, DTP_FUSED_IN, outs),                                                      \
         .attrs = dtp_fused_expression_attrs, .infer = infer_expr,                                  \
@@ -278,7 +277,7 @@ const dtp_op_def dtp_ops_fused[] = {
     {FUSED("fused_elementwise", "an expression of elementwise functions", 1),
      .bench = {"rc rc | step0=1000100 step1=17060000"}},
     {FUSED("fused_elementwise2", "the same, and the result of an earlier step", 2),
-     .out_names = ALSO_NAME, .bench = {"rc c | step0=1000100 step1=17060000 also=0"}},
+     .out_names = dtp_fused_also, .bench = {"rc c | step0=1000100 step1=17060000 also=0"}},
     {FUSED_NORM("fused_layer_norm", "layer_norm", 2, 4, LAYER_NAMES), .inplace_in = {0, 0, 0, 1},
      .bench = {"rc rc c c | over=c eps=1e-5 step0=1000100"}},
     {FUSED_NORM("fused_rms_norm", "rms_norm", 1, 3, RMS_NAMES), .inplace_in = {0, 0, 1},

@@ -17,7 +17,9 @@ int32_t dtp_fused_find(const dtp_op_def *op);
 int32_t dtp_fused_operands(int32_t function);
 const char *dtp_fused_key(int32_t function);
 
+/* Attributes of rows that are an expression; the output name of those with attribute "also". */
 extern const dtp_attr_spec dtp_fused_expression_attrs[];
+extern const char *const dtp_fused_also[];
 /* The op of expressions with so many results. */
 const dtp_op_def *dtp_fused_elementwise(int32_t n_out);
 /* Its attributes; false when the expression has too many constants. */

@@ -14,6 +14,8 @@
 
 extern const dtp_op_def dtp_ops_einsum[], dtp_ops_fused_product[];
 
+/* What the rows are, found by `user`, as an op may be a copy of its row. */
+static const char KINDS[DTP_N_FUSED_PRODUCTS];
 static const dtp_attr_spec SUM_ATTRS[] = {DTP_RESULT_ATTR, {.key = NULL}};
 
 const dtp_op_def *dtp_fused_product(dtp_fused_product_kind kind)
@@ -24,7 +26,7 @@ const dtp_op_def *dtp_fused_product(dtp_fused_product_kind kind)
 dtp_fused_product_kind dtp_fused_product_kind_of(const dtp_op_def *op)
 {
     int32_t kind = 0;
-    while (kind < (int32_t)DTP_N_FUSED_PRODUCTS && &dtp_ops_fused_product[kind] != op) {
+    while (kind < (int32_t)DTP_N_FUSED_PRODUCTS && op->user != &KINDS[kind]) {
         kind++;
     }
     return (dtp_fused_product_kind)kind;
@@ -44,7 +46,7 @@ dtp_op_call dtp_fused_product_of(const dtp_op_call *call)
 dtp_op_call dtp_fused_product_expression(const dtp_op_call *call, dtp_ttype in[DTP_FUSED_IN])
 {
     dtp_op_call expr = *call;
-    expr.n_out = call->op == dtp_fused_product(DTP_FUSED_PRODUCT_ALSO) ? 2 : 1;
+    expr.n_out = dtp_fused_product_kind_of(call->op) == DTP_FUSED_PRODUCT_ALSO ? 2 : 1;
     expr.op = dtp_fused_elementwise(expr.n_out);
     expr.n_in = call->n_in - 1;
     expr.in = in;
@@ -59,7 +61,7 @@ dtp_op_call dtp_fused_product_expression(const dtp_op_call *call, dtp_ttype in[D
 
 dtp_op_call dtp_fused_product_sum(const dtp_op_call *call)
 {
-    const bool of_operand = call->op == dtp_fused_product(DTP_FUSED_OPERAND_SUM);
+    const bool of_operand = dtp_fused_product_kind_of(call->op) == DTP_FUSED_OPERAND_SUM;
     dtp_op_call sum = dtp_fused_product_of(call);
     sum.n_in = 1;
     sum.in = of_operand ? &call->in[1] : &call->out[0];
@@ -89,7 +91,7 @@ static dtp_status infer_product(const dtp_op_call *call, bool has_out, dtp_ttype
     DTP_TRY(product.op->infer(&product, has_out, out, err));
     in[0] = out[0];
     DTP_TRY(expr.op->infer(&expr, true, out, err));
-    if (call->op == dtp_fused_product(DTP_FUSED_PRODUCT_SUM)) {
+    if (dtp_fused_product_kind_of(call->op) == DTP_FUSED_PRODUCT_SUM) {
         out[1] = sum_type(&out[0], &call->in[1], out[0].dtype);
     }
     return DTP_OK;
@@ -108,7 +110,7 @@ static dtp_status infer_operand_sum(const dtp_op_call *call, bool has_out, dtp_t
 static dtp_dim_role role_product(const dtp_op_call *call, dtp_dim_id d)
 {
     const bool kept = dtp_ttype_find(&call->out[0], d) >= 0;
-    const bool summed = call->op == dtp_fused_product(DTP_FUSED_PRODUCT_SUM) &&
+    const bool summed = dtp_fused_product_kind_of(call->op) == DTP_FUSED_PRODUCT_SUM &&
                         dtp_ttype_find(&call->out[1], d) < 0;
     return (dtp_dim_role){!kept    ? DTP_ROLE_WHOLE
                           : summed ? DTP_ROLE_REDUCED
@@ -149,25 +151,29 @@ static void work_product(const dtp_op_call *call, dtp_work *out)
     dtp_fused_product_work(call, dtp_ops_einsum->work, out);
 }
 
-static const char *const ALSO_NAME[] = {"also"}, *const SUM_NAME[] = {"sum"};
+static const char *const SUM_NAME[] = {"sum"};
 
-#define PRODUCT(op, text, least, most, outs)                                                       \
-    DTP_ROW(op, text, least, most, outs), .flags = DTP_OP_INTERNAL_USE, .work = work_product,      \
-                                          .no_grad = "the lowering makes it"
-#define EXPRESSION(op, text, outs)                                                                 \
-    PRODUCT(op, text, 2, DTP_FUSED_IN + 1, outs), .attrs = dtp_fused_expression_attrs,             \
-                                                  .infer = infer_product, .role = role_product
+#define PRODUCT(kind, op, text, least, most, outs)                                                 \
+    DTP_ROW(op, text, least, most, outs), .user = &KINDS[kind], .flags = DTP_OP_INTERNAL_USE,      \
+                                          .work = work_product, .no_grad = "the lowering makes it"
+#define EXPRESSION(kind, op, text, outs)                                                           \
+    PRODUCT(kind, op, text, 2, DTP_FUSED_IN + 1, outs),                                            \
+        .attrs = dtp_fused_expression_attrs, .infer = infer_product, .role = role_product
 
 /* In the order of dtp_fused_product_kind. */
 const dtp_op_def dtp_ops_fused_product[] = {
-    {EXPRESSION("fused_product", "an expression of the product of two operands", 1),
+    {EXPRESSION(DTP_FUSED_PRODUCT, "fused_product", "an expression of the product of two operands",
+                1),
      .bench = {"rt tc c | out=rc step0=1000100"}},
-    {EXPRESSION("fused_product2", "the same, and the result of an earlier step", 2),
-     .out_names = ALSO_NAME, .bench = {"rt tc c | out=rc step0=1000100 step1=17060000 also=0"}},
-    {EXPRESSION("fused_product_sum", "the same, and the sum of the result over rows", 2),
+    {EXPRESSION(DTP_FUSED_PRODUCT_ALSO, "fused_product2",
+                "the same, and the result of an earlier step", 2),
+     .out_names = dtp_fused_also,
+     .bench = {"rt tc c | out=rc step0=1000100 step1=17060000 also=0"}},
+    {EXPRESSION(DTP_FUSED_PRODUCT_SUM, "fused_product_sum",
+                "the same, and the sum of the result over rows", 2),
      .out_names = SUM_NAME, .bench = {"rt tc rc | out=rc step0=31010000"}},
-    {PRODUCT("fused_operand_sum", "a product, and the sum of its second operand over rows", 2, 2,
-             2),
+    {PRODUCT(DTP_FUSED_OPERAND_SUM, "fused_operand_sum",
+             "a product, and the sum of its second operand over rows", 2, 2, 2),
      .attrs = SUM_ATTRS, .infer = infer_operand_sum, .role = role_operand_sum,
      .out_names = SUM_NAME, .bench = {"rt rc | out=tc"}},
     {.name = NULL},

@@ -24,7 +24,8 @@
 #include "spmd/program/program_internal.h"
 #include "spmd/target/einsum_plan.h"
 
-enum { MEMBERS = 3, MOVES = 6 }; /* instructions that vanish, that move, by product */
+/* Instructions that vanish, that move, between a value and its next reader. */
+enum { MEMBERS = 3, MOVES = 6, DISTANCE = 64 };
 
 typedef struct fuser {
     dtp_program *p;
@@ -108,10 +109,10 @@ static bool is_inner(const fuser *f, dtp_value_id v)
     return inner;
 }
 
-/* The first instruction behind `from` that reads v as operand *k, -1 = none. */
+/* The first instruction within DISTANCE behind `from` that reads v as operand *k, -1 = none. */
 static int32_t reader(const fuser *f, dtp_value_id v, int32_t from, int32_t *k)
 {
-    for (int32_t i = from + 1; i < f->p->n_instrs; i++) {
+    for (int32_t i = from < 0 ? 0 : from + 1; i < f->p->n_instrs && i <= from + DISTANCE; i++) {
         for (*k = 0; *k < f->p->instrs[i].n_in; ++*k) {
             if (f->p->instrs[i].in[*k] == v && !f->removed[i]) {
                 return i;
@@ -348,8 +349,10 @@ static bool match_operand(const fuser *f, match *m)
             continue;
         }
         const dtp_value_id d = m->in[m->part[part]], a = m->in[1 - m->part[part]];
-        int32_t k;
-        for (int32_t r = reader(f, d, writer(f, d), &k); r >= 0; r = reader(f, d, r, &k)) {
+        int32_t k, w = writer(f, d);
+        w = w > m->product - DISTANCE ? w : m->product - DISTANCE; /* the product reads d, too */
+        for (int32_t r = reader(f, d, w, &k); r >= 0 && r <= m->product + DISTANCE;
+             r = reader(f, d, r, &k)) {
             const dtp_instr *instr = &f->p->instrs[r];
             *m = none;
             if (is_kernel(f, r, m) && (instr->op->flags & DTP_OP_CONTRACTION) != 0 &&
