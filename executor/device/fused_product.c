@@ -20,7 +20,7 @@ static bool has_part(const job *j, int32_t part)
            (part == SUM ? j->kind >= DTP_FUSED_PRODUCT_SUM : j->kind != DTP_FUSED_OPERAND_SUM);
 }
 
-/* Data and offsets are those of this run. */
+/* Data and offsets are those of this run; so is the workspace. */
 static void set_operands(job *j, const dtp_kernel_args *args)
 {
     j->in[0] = args->out[0];
@@ -60,6 +60,7 @@ dtp_status dtp_fused_product_run(const dtp_kernel_args *args, dtp_err *err)
     set_operands(j, args);
     for (int32_t i = 0; i < PARTS; i++) {
         if (has_part(j, i)) {
+            j->kernel[i].args.workspace = args->workspace;
             DTP_TRY(j->kernel[i].run(&j->kernel[i].args, err));
         }
     }
