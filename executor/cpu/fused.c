@@ -6,6 +6,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/halves.h"
 #include "executor/device/backend.h"
+#include "executor/device/fused_product.h"
 #include "executor/device/linear_loss.h"
 
 enum { BLOCK = 512, VIEWS = DTP_FUSED_OUT + DTP_FUSED_IN };
@@ -149,6 +150,10 @@ static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
 const dtp_kernel dtp_cpu_fused[] = {
     {"fused_elementwise", expr_kernel, expr_bind, DTP_CPU_FLOATS},
     {"fused_elementwise2", expr_kernel, expr_bind, DTP_CPU_FLOATS},
+    {"fused_product", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
+    {"fused_product2", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
+    {"fused_product_sum", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
+    {"fused_operand_sum", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
     {"fused_layer_norm", norm_kernel, norm_bind, DTP_CPU_FLOATS},
     {"fused_rms_norm", norm_kernel, norm_bind, DTP_CPU_FLOATS},
     {"linear_loss", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_CPU_BOTH},

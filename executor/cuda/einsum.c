@@ -1,10 +1,13 @@
-/* einsum: runs the steps of spmd/target/einsum_plan.h, planned when the call is bound. */
+/* einsum: runs the steps of spmd/target/einsum_plan.h, planned when the call is bound. What
+ * is fused with a product is the epilogue of the last step, where cuBLASLt has it. */
 #include <string.h>
 
+#include "core/graph/ops/fused_ops.h"
 #include "executor/cuda/gemm.h"
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/kernels/copy.h"
 #include "executor/cuda/kernels/einsum.h"
+#include "executor/device/fused_product.h"
 
 /* A step of the plan, ready to run but for the addresses of its parts. */
 typedef struct step {
@@ -54,8 +57,8 @@ static dtp_status loop_nest(const dtp_einsum_loop *loop, int32_t first, int32_t 
     return dtp_cuda_nest_of(&nest, out, err);
 }
 
-static dtp_status bind_step(const dtp_kernel_args *args, const dtp_einsum_step *from, step *s,
-                            dtp_arena *arena, dtp_err *err)
+static dtp_status bind_step(const dtp_kernel_args *args, const dtp_einsum_step *from,
+                            cublasLtEpilogue_t epilogue, step *s, dtp_arena *arena, dtp_err *err)
 {
     const dtp_einsum_loop *loop = &from->loop;
     const dtp_dtype a_type = from->part[DTP_EINSUM_A].dtype;
@@ -64,7 +67,7 @@ static dtp_status bind_step(const dtp_kernel_args *args, const dtp_einsum_step *
     if (from->is_gemm) {
         s->kind = PRODUCT;
         DTP_TRY(DTP_NEW(arena, s->product, 1, err));
-        return dtp_cuda_gemm_bind(dtp_cuda_of(args->backend), &from->gemm, a_type, c_type,
+        return dtp_cuda_gemm_bind(dtp_cuda_of(args->backend), &from->gemm, a_type, c_type, epilogue,
                                   s->product, err);
     }
     const bool sums = loop->n > loop->n_out;
@@ -78,38 +81,39 @@ static dtp_status bind_step(const dtp_kernel_args *args, const dtp_einsum_step *
     return loop_nest(loop, loop->n_out, loop->n, true, &s->loop->summed, err);
 }
 
-static dtp_status einsum_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                              dtp_err *err)
+/* The epilogue is that of the last step. */
+static dtp_status bind_job(const dtp_kernel_args *args, const dtp_einsum_plan *plan,
+                           cublasLtEpilogue_t epilogue, einsum_job *job, dtp_arena *arena,
+                           dtp_err *err)
 {
-    dtp_einsum_plan plan;
-    einsum_job *job;
-    DTP_CUDA_STATE(arena, state, job, err);
-    dtp_einsum_plan_make(args->call, &plan);
-    if (plan.too_large) {
+    if (plan->too_large) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "einsum: an intermediate product is too large");
     }
-    if (plan.workspace_bytes > args->workspace_bytes) {
+    if (plan->workspace_bytes > args->workspace_bytes) {
         return DTP_FAIL(err, DTP_INTERNAL, "einsum: workspace of %lld bytes, %lld are needed",
-                        (long long)args->workspace_bytes, (long long)plan.workspace_bytes);
+                        (long long)args->workspace_bytes, (long long)plan->workspace_bytes);
     }
-    job->n = plan.n_steps;
+    job->n = plan->n_steps;
     DTP_TRY(DTP_NEW(arena, job->steps, job->n, err));
     for (int32_t i = 0; i < job->n; i++) {
-        DTP_TRY(bind_step(args, &plan.steps[i], &job->steps[i], arena, err));
+        DTP_TRY(bind_step(args, &plan->steps[i],
+                          i == job->n - 1 ? epilogue : CUBLASLT_EPILOGUE_DEFAULT, &job->steps[i],
+                          arena, err));
     }
     return DTP_OK;
 }
 
-static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
+static dtp_status run_job(const dtp_kernel_args *args, const einsum_job *job, void *vector,
+                          void *matrix, dtp_err *err)
 {
-    const einsum_job *job = args->state;
     const cudaStream_t queue = dtp_cuda_stream(args);
     for (int32_t i = 0; i < job->n; i++) {
         const step *s = &job->steps[i];
-        void *const data[DTP_EINSUM_PARTS] = {
+        const bool last = i == job->n - 1;
+        void *const data[DTP_CUDA_GEMM_DATA] = {
             address(args, &s->part[DTP_EINSUM_A]),
             s->kind == PRODUCT || s->two ? address(args, &s->part[DTP_EINSUM_B]) : NULL,
-            address(args, &s->part[DTP_EINSUM_C])};
+            address(args, &s->part[DTP_EINSUM_C]), last ? vector : NULL, last ? matrix : NULL};
         if (s->kind == PRODUCT) {
             DTP_TRY(dtp_cuda_gemm_run(dtp_cuda_of(args->backend), s->product, data, err));
         } else if (s->kind == LOOP) {
@@ -124,5 +128,144 @@ static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_cuda_einsum[] = {{"einsum", einsum_kernel, einsum_bind, DTP_CUDA_FLOATS},
-                                      {.op = NULL}};
+static dtp_status einsum_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                              dtp_err *err)
+{
+    dtp_einsum_plan plan;
+    einsum_job *job;
+    DTP_CUDA_STATE(arena, state, job, err);
+    dtp_einsum_plan_make(args->call, &plan);
+    return bind_job(args, &plan, CUBLASLT_EPILOGUE_DEFAULT, job, arena, err);
+}
+
+static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    return run_job(args, args->state, NULL, NULL, err);
+}
+
+/* ---- products and more ---- */
+
+/* Views by number: operands, then results. -1 = none. */
+typedef struct fused_job {
+    bool fused;
+    einsum_job job;
+    int32_t vector, matrix; /* of the epilogue */
+    void *apart;            /* state of the two kernels that run where the epilogue cannot */
+} fused_job;
+
+/* Whether a view has the last dims of the result, which are the rows of the product's matrix. */
+static bool is_row(const dtp_view *view, const dtp_view *result, int64_t columns)
+{
+    const int32_t first = result->local.rank - view->local.rank;
+    bool same = first >= 0 && dtp_ttype_elems(&view->local) == columns &&
+                view->local.dtype == result->local.dtype;
+    for (int32_t i = 0; i < view->local.rank && same; i++) {
+        same = view->local.dims[i].id == result->local.dims[first + i].id;
+    }
+    return same;
+}
+
+/* The library's epilogue for an expression: bias, gelu or both, gelu_grad; DEFAULT: it has none. */
+static cublasLtEpilogue_t epilogue_of_expression(const dtp_kernel_args *args,
+                                                 const dtp_einsum_gemm *gemm, fused_job *job)
+{
+    const dtp_op_call *call = args->call;
+    const dtp_view *result = &args->out[0];
+    dtp_fused_expr e;
+    if (dtp_fused_expr_of(call, &e, NULL) != DTP_OK) {
+        return CUBLASLT_EPILOGUE_DEFAULT;
+    }
+    const dtp_fused_step *s = e.step;
+    const bool bias = s[0].function == DTP_FUSED_add && s[0].arg[0] == 0 && s[0].arg[1] == 1;
+    const dtp_fused_step *last = &s[bias ? 1 : 0];
+    const bool gelu = e.n == (bias ? 2 : 1) && last->function == DTP_FUSED_gelu &&
+                      last->arg[0] == (bias ? DTP_FUSED_IN : 0);
+    const bool sums = dtp_fused_product_kind_of(call->op) == DTP_FUSED_PRODUCT_SUM;
+    if (e.n == 1 && s[0].function == DTP_FUSED_gelu_grad && s[0].arg[0] == 1 && s[0].arg[1] == 0 &&
+        dtp_ttype_equal(&args->in[2].local, &result->local)) {
+        job->matrix = 2;
+        job->vector = sums ? call->n_in + 1 : -1;
+        return !sums ? CUBLASLT_EPILOGUE_DGELU
+               : gemm->n_batch == 0 && is_row(&args->out[1], result, gemm->n)
+                   ? CUBLASLT_EPILOGUE_DGELU_BGRAD
+                   : CUBLASLT_EPILOGUE_DEFAULT;
+    }
+    if (sums || (bias ? !is_row(&args->in[2], result, gemm->n) : e.also >= 0)) {
+        return CUBLASLT_EPILOGUE_DEFAULT;
+    }
+    job->vector = bias ? 2 : -1;
+    job->matrix = e.also >= 0 ? call->n_in + 1 : -1;
+    return gelu && e.also >= 0 ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+           : gelu              ? (bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU)
+           : bias && e.n == 1  ? CUBLASLT_EPILOGUE_BIAS
+                               : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/* That for the sum of operand 1, which is A or B as it lies. */
+static cublasLtEpilogue_t epilogue_of_sum(const dtp_kernel_args *args, const dtp_einsum_step *last,
+                                          fused_job *job)
+{
+    const int64_t elems = dtp_ttype_elems(&args->out[1].local);
+    job->vector = args->call->n_in + 1;
+    return last->gemm.n_batch > 0 ? CUBLASLT_EPILOGUE_DEFAULT
+           : last->part[DTP_EINSUM_B].operand == 1 && elems == last->gemm.n
+               ? CUBLASLT_EPILOGUE_BGRADA /* the library's A */
+           : last->part[DTP_EINSUM_A].operand == 1 && elems == last->gemm.m
+               ? CUBLASLT_EPILOGUE_BGRADB
+               : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static dtp_status fused_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                             dtp_err *err)
+{
+    const dtp_op_call product = dtp_fused_product_of(args->call);
+    dtp_einsum_plan plan;
+    dtp_err none;
+    fused_job *job;
+    DTP_CUDA_STATE(arena, state, job, err);
+    job->vector = job->matrix = -1;
+    dtp_einsum_plan_make(&product, &plan);
+    const dtp_einsum_step *last = plan.n_steps > 0 ? &plan.steps[plan.n_steps - 1] : NULL;
+    if (last != NULL && last->is_gemm && last->part[DTP_EINSUM_C].operand == DTP_EINSUM_OUT) {
+        const cublasLtEpilogue_t epilogue =
+            dtp_fused_product_kind_of(args->call->op) == DTP_FUSED_OPERAND_SUM
+                ? epilogue_of_sum(args, last, job)
+                : epilogue_of_expression(args, &last->gemm, job);
+        const dtp_status s = epilogue == CUBLASLT_EPILOGUE_DEFAULT
+                                 ? DTP_UNSUPPORTED
+                                 : bind_job(args, &plan, epilogue, &job->job, arena, &none);
+        job->fused = s == DTP_OK;
+        if (s != DTP_OK && s != DTP_UNSUPPORTED) {
+            *err = none;
+            return s;
+        }
+    }
+    return job->fused && job->matrix < 0 ? DTP_OK
+                                         : dtp_fused_product_bind(args, arena, &job->apart, err);
+}
+
+static void *view_data(const dtp_kernel_args *args, int32_t v)
+{
+    const int32_t n_in = args->call->n_in;
+    return v < 0 ? NULL : v < n_in ? args->in[v].data : args->out[v - n_in].data;
+}
+
+static dtp_status fused_kernel(const dtp_kernel_args *args, dtp_err *err)
+{
+    const fused_job *job = args->state;
+    void *matrix = view_data(args, job->matrix);
+    if (job->fused && (uintptr_t)matrix % DTP_CUDA_MATRIX_ALIGNMENT == 0) {
+        return run_job(args, &job->job, view_data(args, job->vector), matrix, err);
+    }
+    dtp_kernel_args apart = *args;
+    apart.state = job->apart;
+    return dtp_fused_product_run(&apart, err);
+}
+
+const dtp_kernel dtp_cuda_einsum[] = {
+    {"einsum", einsum_kernel, einsum_bind, DTP_CUDA_FLOATS},
+    {"fused_product", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
+    {"fused_product2", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
+    {"fused_product_sum", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
+    {"fused_operand_sum", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
+    {.op = NULL}};

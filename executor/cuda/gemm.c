@@ -36,6 +36,7 @@ static int32_t split_batch(const dtp_einsum_gemm *g, dtp_cuda_gemm *out)
             for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
                 out->stride[p][out->n] = g->stride[p][i];
             }
+            out->stride[DTP_CUDA_MATRIX][out->n] = g->stride[DTP_EINSUM_C][i];
             out->n++;
         }
     }
@@ -104,14 +105,61 @@ static dtp_status set_preference(cublasLtMatmulPreference_t pref,
     return DTP_OK;
 }
 
+/* Those of the epilogue. */
+static dtp_status set_operands(dtp_cuda_gemm *gemm, void *vector, void *matrix, dtp_err *err)
+{
+    if (!gemm->epilogue) {
+        return DTP_OK;
+    }
+    BLAS_TRY(err, cublasLtMatmulDescSetAttribute(&gemm->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                 &vector, sizeof vector));
+    BLAS_TRY(err,
+             cublasLtMatmulDescSetAttribute(&gemm->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                            &matrix, sizeof matrix));
+    return DTP_OK;
+}
+
+/* The epilogue, whose matrix lies as C does. */
+static dtp_status set_epilogue(const dtp_einsum_gemm *g, int32_t batch, uint32_t epilogue,
+                               dtp_cuda_gemm *out, dtp_err *err)
+{
+    enum { LD_MULTIPLE = 8 }; /* the library's rule for leading dimension and stride */
+    const int64_t ld = g->ld[DTP_EINSUM_C];
+    const int64_t stride = g->n_batch > 0 ? g->stride[DTP_EINSUM_C][batch] : 0;
+    int64_t all = ld | stride;
+    out->epilogue = epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+    BLAS_TRY(err, cublasLtMatmulDescSetAttribute(&out->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                                 &epilogue, sizeof epilogue));
+    if (epilogue != CUBLASLT_EPILOGUE_GELU_AUX_BIAS && epilogue != CUBLASLT_EPILOGUE_DGELU &&
+        epilogue != CUBLASLT_EPILOGUE_DGELU_BGRAD) {
+        return DTP_OK;
+    }
+    for (int32_t i = 0; i < out->n; i++) {
+        all |= out->stride[DTP_CUDA_MATRIX][i];
+    }
+    if (all % LD_MULTIPLE != 0) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "backend cuda: rows of %lld elements in an epilogue",
+                        (long long)ld);
+    }
+    BLAS_TRY(err, cublasLtMatmulDescSetAttribute(&out->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                                                 &ld, sizeof ld));
+    BLAS_TRY(err, cublasLtMatmulDescSetAttribute(&out->desc,
+                                                 CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE,
+                                                 &stride, sizeof stride));
+    return DTP_OK;
+}
+
 static dtp_status choose(dtp_cuda *c, dtp_cuda_gemm *gemm, cublasLtMatmulPreference_t pref,
-                         const uint32_t alignments[DTP_EINSUM_PARTS], cublasLtMatmulAlgo_t *out,
+                         const uint32_t alignments[DTP_CUDA_GEMM_DATA], cublasLtMatmulAlgo_t *out,
                          dtp_err *err)
 {
     cublasLtMatmulHeuristicResult_t found;
     int n = 0;
     cublasLtMatrixLayout_t of_c = &gemm->layout[DTP_EINSUM_C];
     DTP_TRY(set_preference(pref, alignments, err));
+    /* of these addresses the library looks at the alignment alone */
+    DTP_TRY(set_operands(gemm, (void *)(uintptr_t)alignments[DTP_CUDA_VECTOR],
+                         (void *)(uintptr_t)alignments[DTP_CUDA_MATRIX], err));
     BLAS_TRY(err, cublasLtMatmulAlgoGetHeuristic(c->blas, &gemm->desc, &gemm->layout[DTP_EINSUM_B],
                                                  &gemm->layout[DTP_EINSUM_A], of_c, of_c, pref, 1,
                                                  &found, &n));
@@ -125,11 +173,12 @@ static dtp_status choose(dtp_cuda *c, dtp_cuda_gemm *gemm, cublasLtMatmulPrefere
 static dtp_status choose_algorithms(dtp_cuda *c, dtp_cuda_gemm *gemm, dtp_err *err)
 {
     cublasLtMatmulPreference_t pref = NULL;
-    uint32_t least[DTP_EINSUM_PARTS];
-    for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
+    uint32_t least[DTP_CUDA_GEMM_DATA];
+    for (int32_t p = 0; p < DTP_CUDA_GEMM_DATA; p++) {
         gemm->alignment[p] = alignment(gemm, p);
         least[p] = (uint32_t)gemm->bytes[p];
     }
+    least[DTP_CUDA_MATRIX] = DTP_CUDA_MATRIX_ALIGNMENT;
     BLAS_TRY(err, cublasLtMatmulPreferenceCreate(&pref));
     dtp_status s = choose(c, gemm, pref, gemm->alignment, &gemm->algo, err);
     s = s == DTP_OK ? choose(c, gemm, pref, least, &gemm->unaligned, err) : s;
@@ -138,9 +187,10 @@ static dtp_status choose_algorithms(dtp_cuda *c, dtp_cuda_gemm *gemm, dtp_err *e
 }
 
 dtp_status dtp_cuda_gemm_bind(dtp_cuda *c, const dtp_einsum_gemm *shape, dtp_dtype ab_type,
-                              dtp_dtype c_type, dtp_cuda_gemm *out, dtp_err *err)
+                              dtp_dtype c_type, cublasLtEpilogue_t epilogue, dtp_cuda_gemm *out,
+                              dtp_err *err)
 {
-    const dtp_dtype dtype[] = {ab_type, ab_type, c_type};
+    const dtp_dtype dtype[DTP_CUDA_GEMM_DATA] = {ab_type, ab_type, c_type, c_type, c_type};
     const cublasOperation_t first = shape->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = shape->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasComputeType_t compute =
@@ -149,7 +199,7 @@ dtp_status dtp_cuda_gemm_bind(dtp_cuda *c, const dtp_einsum_gemm *shape, dtp_dty
         DTP_CUDA_TRY(err, cudaMalloc(&c->blas_workspace, WORKSPACE_BYTES));
     }
     memset(out, 0, sizeof *out);
-    for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
+    for (int32_t p = 0; p < DTP_CUDA_GEMM_DATA; p++) {
         out->bytes[p] = dtp_dtype_bytes(dtype[p]);
     }
     BLAS_TRY(err, cublasLtMatmulDescInit(&out->desc, compute, CUDA_R_32F));
@@ -157,31 +207,34 @@ dtp_status dtp_cuda_gemm_bind(dtp_cuda *c, const dtp_einsum_gemm *shape, dtp_dty
                                                  sizeof first));
     BLAS_TRY(err, cublasLtMatmulDescSetAttribute(&out->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second,
                                                  sizeof second));
-    DTP_TRY(set_layouts(shape, split_batch(shape, out), dtype, out, err));
+    const int32_t batch = split_batch(shape, out);
+    DTP_TRY(set_layouts(shape, batch, dtype, out, err));
+    DTP_TRY(set_epilogue(shape, batch, (uint32_t)epilogue, out, err));
     return dtp_err_prefixed(choose_algorithms(c, out, err), err,
                             "product of %lld x %lld x %lld in %s", (long long)shape->m,
                             (long long)shape->n, (long long)shape->k, dtp_dtype_name(ab_type));
 }
 
 dtp_status dtp_cuda_gemm_run(dtp_cuda *c, const dtp_cuda_gemm *gemm,
-                             void *const data[DTP_EINSUM_PARTS], dtp_err *err)
+                             void *const data[DTP_CUDA_GEMM_DATA], dtp_err *err)
 {
     const float one = 1.0f, zero = 0.0f;
     /* the library takes descriptors as not const */
     dtp_cuda_gemm g = *gemm;
     for (int64_t i = 0; i < g.n_outer; i++) {
-        char *at[DTP_EINSUM_PARTS];
+        char *at[DTP_CUDA_GEMM_DATA];
         bool aligned = true;
-        for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
+        for (int32_t p = 0; p < DTP_CUDA_GEMM_DATA; p++) {
             int64_t index = i, elem = 0;
             for (int32_t d = g.n - 1; d >= 0; d--) {
                 elem += index % g.size[d] * g.stride[p][d];
                 index /= g.size[d];
             }
-            at[p] = (char *)data[p] + elem * g.bytes[p];
+            at[p] = data[p] == NULL ? NULL : (char *)data[p] + elem * g.bytes[p];
             aligned = aligned && (uintptr_t)at[p] % g.alignment[p] == 0;
         }
         cublasLtMatrixLayout_t of_c = &g.layout[DTP_EINSUM_C];
+        DTP_TRY(set_operands(&g, at[DTP_CUDA_VECTOR], at[DTP_CUDA_MATRIX], err));
         BLAS_TRY(err,
                  cublasLtMatmul(c->blas, &g.desc, &one, at[DTP_EINSUM_B], &g.layout[DTP_EINSUM_B],
                                 at[DTP_EINSUM_A], &g.layout[DTP_EINSUM_A], &zero, at[DTP_EINSUM_C],

@@ -223,6 +223,36 @@ static dtp_status run_fused_norm(const dtp_kernel_args *args, dtp_err *err)
     return kernel->run(&part, err);
 }
 
+/* The product, then the expression in its place, then the sum. */
+static dtp_status run_fused_product(const dtp_kernel_args *args, dtp_err *err)
+{
+    const dtp_kernel_fn einsum = dtp_ref__contract[0].run;
+    const dtp_fused_product_kind kind = dtp_fused_product_kind_of(args->call->op);
+    dtp_ttype types[DTP_FUSED_IN];
+    dtp_view in[DTP_FUSED_IN] = {args->out[0]};
+    const dtp_op_call product = dtp_fused_product_of(args->call);
+    dtp_kernel_args part = *args;
+    part.call = &product;
+    DTP_TRY(einsum(&part, err));
+    if (kind != DTP_FUSED_OPERAND_SUM) {
+        const dtp_op_call expr = dtp_fused_product_expression(args->call, types);
+        for (int32_t i = 1; i < expr.n_in; i++) {
+            in[i] = args->in[i + 1];
+        }
+        part.call = &expr;
+        part.in = in;
+        DTP_TRY(run_fused(&part, err));
+    }
+    if (kind < DTP_FUSED_PRODUCT_SUM) {
+        return DTP_OK;
+    }
+    const dtp_op_call sum = dtp_fused_product_sum(args->call);
+    part.call = &sum;
+    part.in = kind == DTP_FUSED_OPERAND_SUM ? &args->in[1] : args->out;
+    part.out = &args->out[1];
+    return einsum(&part, err);
+}
+
 static bool holds(const char *cmp, double a, double b)
 {
     if (strcmp(cmp, "lt") == 0) {
@@ -295,6 +325,10 @@ const dtp_kernel dtp_ref__elementwise[] = {{.op = "cast", .run = run_cast},
                                            {.op = "all", .run = run_all},
                                            {.op = "fused_elementwise", .run = run_fused},
                                            {.op = "fused_elementwise2", .run = run_fused},
+                                           {.op = "fused_product", .run = run_fused_product},
+                                           {.op = "fused_product2", .run = run_fused_product},
+                                           {.op = "fused_product_sum", .run = run_fused_product},
+                                           {.op = "fused_operand_sum", .run = run_fused_product},
                                            {.op = "fused_layer_norm", .run = run_fused_norm},
                                            {.op = "fused_rms_norm", .run = run_fused_norm},
                                            UNARY(ROW) BINARY(ROW) ARITHMETIC(ROW){.op = NULL}};

@@ -172,6 +172,9 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if (p->target->loss_chunk > 0) {
         DTP_TRY(dtp_program__fuse_loss(p, scratch, err));
     }
+    if ((p->target->fuse & DTP_FUSE_PRODUCT) != 0) {
+        DTP_TRY(dtp_program__fuse_product(p, scratch, err));
+    }
     if (p->target->fuse != 0) {
         DTP_TRY(dtp_program__fuse(p, scratch, err));
     }

@@ -1,6 +1,7 @@
 #include "spmd/target/einsum_plan.h"
 
 #include "core/base/safe_int.h"
+#include "core/graph/ops/fused_ops.h"
 
 enum { WORKSPACE_ALIGN = 64, MIN_MATRIX_SIDE = 16 };
 
@@ -582,4 +583,15 @@ int64_t dtp_einsum_workspace(const dtp_op_call *call)
     dtp_einsum_plan plan;
     dtp_einsum_plan_make(call, &plan);
     return plan.workspace_bytes;
+}
+
+int64_t dtp_einsum_fused_workspace(const dtp_op_call *call)
+{
+    const dtp_op_call product = dtp_fused_product_of(call);
+    return dtp_einsum_workspace(&product);
+}
+
+void dtp_einsum_fused_work(const dtp_op_call *call, dtp_work *out)
+{
+    dtp_fused_product_work(call, dtp_einsum_work, out);
 }

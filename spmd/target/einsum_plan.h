@@ -93,4 +93,8 @@ void dtp_einsum_plan_make(const dtp_op_call *call, dtp_einsum_plan *plan);
 int64_t dtp_einsum_workspace(const dtp_op_call *call);
 void dtp_einsum_work(const dtp_op_call *call, dtp_work *out);
 
+/* The same of an expression of a product (core/graph/ops/fused.c). */
+int64_t dtp_einsum_fused_workspace(const dtp_op_call *call);
+void dtp_einsum_fused_work(const dtp_op_call *call, dtp_work *out);
+
 #endif

@@ -20,7 +20,8 @@ typedef struct dtp_target_op {
 enum {
     DTP_FUSE_ELEMENTWISE = 1, /* expressions of elementwise functions */
     DTP_FUSE_NORM = 2,        /* norms of expressions */
-    DTP_FUSE_CAST = 4         /* casts to f32 of what an op gives (spmd/lower/passes/fuse_cast.c) */
+    DTP_FUSE_PRODUCT = 4,     /* biases, gelu and their gradients with products (fuse_product.c) */
+    DTP_FUSE_CAST = 8         /* casts to f32 of what an op gives (spmd/lower/passes/fuse_cast.c) */
 };
 
 typedef struct dtp_target {

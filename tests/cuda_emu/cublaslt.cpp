@@ -20,7 +20,7 @@ struct preference {
 
 struct algorithm {
     uint64_t magic, workspace;
-    uint32_t alignment[4];
+    uint32_t alignment[4], of_bias, of_aux;
 };
 constexpr uint64_t magic = 0x656d756c61746564ull;
 
@@ -118,6 +118,15 @@ cublasStatus_t check_shapes(const description &d, const layout &a, const layout 
         (out.order != CUBLASLT_ORDER_COL || c.order != CUBLASLT_ORDER_COL)) {
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an epilogue on a row-major matrix");
     }
+    if ((d.bias_type >= 0 && d.bias_type != out.type) ||
+        (d.aux_type >= 0 && d.aux_type != out.type)) {
+        return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an epilogue in another type than D");
+    }
+    if ((d.epilogue & 128) &&
+        (d.aux_ld < static_cast<int64_t>(m) || d.aux_ld % 8 != 0 || d.aux_stride % 8 != 0)) {
+        return refuse(CUBLAS_STATUS_INVALID_VALUE,
+                      "the leading dimension or the stride of the auxiliary matrix");
+    }
     if (d.compute != CUBLAS_COMPUTE_32F && d.compute != CUBLAS_COMPUTE_32F_PEDANTIC &&
         !(d.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && floats)) {
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "a compute type");
@@ -135,7 +144,14 @@ bool in_range(const char *what, const void *p, size_t bytes, int device, uint32_
     return check_device_range(what, p, bytes, device, false) == cudaSuccess;
 }
 
-bool epilogue_in_range(const product_work &w, int device)
+/* What the heuristic takes the alignment of an epilogue's operand to be. */
+uint32_t alignment_of(const void *p)
+{
+    uintptr_t bits = reinterpret_cast<uintptr_t>(p) | 16;
+    return static_cast<uint32_t>(bits & -bits);
+}
+
+bool epilogue_in_range(const product_work &w, const algorithm &algo, int device)
 {
     const description &d = w.d;
     uint32_t e = d.epilogue;
@@ -147,21 +163,17 @@ bool epilogue_in_range(const product_work &w, int device)
     if (bias &&
         !in_range("cublasLt bias", d.bias,
                   (batches * static_cast<size_t>(d.bias_stride) + length) * bytes_of(bias_type),
-                  device, static_cast<uint32_t>(bytes_of(bias_type)))) {
+                  device, algo.of_bias)) {
         return false;
     }
     if (!(e & 128)) {
         return true;
     }
-    if (d.aux_ld < static_cast<int64_t>(m) || d.aux_ld % 8 != 0) {
-        refuse(CUBLAS_STATUS_INVALID_VALUE, "the leading dimension of the auxiliary matrix");
-        return false;
-    }
     return in_range("cublasLt auxiliary matrix", d.aux,
                     (batches * static_cast<size_t>(d.aux_stride) +
                      (n - 1) * static_cast<size_t>(d.aux_ld) + m) *
                         bytes_of(aux_type),
-                    device, 16);
+                    device, algo.of_aux < 16 ? 16 : algo.of_aux);
 }
 
 bool overlaps(const void *p, size_t n, const void *q, size_t k)
@@ -179,7 +191,7 @@ cublasStatus_t check_ranges(const product_work &w, const algorithm &algo, size_t
         !in_range("cublasLt B", w.b, extent(w.lb), device, algo.alignment[1]) ||
         (uses_c && !in_range("cublasLt C", w.c, extent(w.lc), device, algo.alignment[2])) ||
         !in_range("cublasLt D", w.out, out_bytes, device, algo.alignment[3]) ||
-        !epilogue_in_range(w, device)) {
+        !epilogue_in_range(w, algo, device)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     if (overlaps(w.out, out_bytes, w.a, extent(w.la)) ||
@@ -200,7 +212,7 @@ cublasStatus_t check_ranges(const product_work &w, const algorithm &algo, size_t
     return CUBLAS_STATUS_SUCCESS;
 }
 
-algorithm choose(const preference &p, random_source &random)
+algorithm choose(const preference &p, const description &d, random_source &random)
 {
     algorithm algo = {};
     algo.magic = magic;
@@ -209,6 +221,8 @@ algorithm choose(const preference &p, random_source &random)
     for (int i = 0; i < 4; i++) {
         algo.alignment[i] = p.alignment[i] < 16 ? p.alignment[i] : 16;
     }
+    algo.of_bias = alignment_of(d.bias);
+    algo.of_aux = alignment_of(d.aux);
     return algo;
 }
 
@@ -451,7 +465,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (status != CUBLAS_STATUS_SUCCESS) {
         return status;
     }
-    algorithm algo = choose(read_opaque<preference>(pref), all().random);
+    if (fault_now(CUDA_EMU_NO_ALGORITHM)) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    algorithm algo =
+        choose(read_opaque<preference>(pref), read_opaque<description>(desc), all().random);
     results[0] = {};
     write_opaque(&results[0].algo, algo);
     results[0].workspaceSize = algo.workspace;
@@ -488,8 +506,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (status != CUBLAS_STATUS_SUCCESS) {
         return status;
     }
-    algorithm chosen = algo ? read_opaque<algorithm>(algo)
-                            : choose(preference{workspace_bytes, {16, 16, 16, 16}}, all().random);
+    algorithm chosen =
+        algo ? read_opaque<algorithm>(algo)
+             : choose(preference{workspace_bytes, {16, 16, 16, 16}}, what->d, all().random);
     if (chosen.magic != magic) {
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "an algorithm that no heuristic returned");
     }

@@ -42,6 +42,7 @@ enum cuda_emu_fault {
     CUDA_EMU_FAIL_MALLOC,  /* the n-th cudaMalloc finds no memory */
     CUDA_EMU_FAIL_LAUNCH,  /* the n-th launch ends in cudaErrorLaunchFailure when it runs */
     CUDA_EMU_SWAP_CALLS, /* the n-th NCCL call of a rank 0 comes after the next one of its thread */
+    CUDA_EMU_NO_ALGORITHM, /* the n-th heuristic of cuBLASLt finds nothing */
     CUDA_EMU_FAULTS
 };
 

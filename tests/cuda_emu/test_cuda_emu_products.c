@@ -407,6 +407,72 @@ static void test_product__refuses_bad_operands(void **state)
     drop(&d);
 }
 
+/* Rows of the auxiliary matrix that are no multiple of 8, a bias in another type, one that lies at
+ * another alignment than the heuristic was told, and a heuristic that finds nothing. */
+static void test_product__refuses_bad_epilogues(void **state)
+{
+    (void)state;
+    struct product p = {16,
+                        16,
+                        16,
+                        0,
+                        0,
+                        0,
+                        1,
+                        CUDA_R_32F,
+                        CUDA_R_32F,
+                        CUBLAS_COMPUTE_32F,
+                        CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+                        1,
+                        0};
+    static struct matrix a, b, d;
+    make(&a, &p, p.m, p.k, p.type, 5);
+    make(&b, &p, p.k, p.n, p.type, 7);
+    make(&d, &p, p.m, p.n, p.type, 1);
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t result;
+    int found;
+    OK(cublasLtMatmulPreferenceCreate(&preference));
+    cuda_emu_quiet(1);
+    for (int i = 0; i < 4; i++) {
+        const int32_t bf16 = CUDA_R_16BF;
+        const int64_t stride = 12;
+        cublasLtMatmulDesc_t desc = describe(&p, b.device, a.device, i == 0 ? 20 : 16);
+        if (i == 1) {
+            OK(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE,
+                                              &stride, sizeof stride));
+        } else if (i == 2) {
+            OK(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bf16,
+                                              sizeof bf16));
+        }
+        cuda_emu_set_fault(CUDA_EMU_NO_ALGORITHM, i == 3);
+        assert_int_equal(cublasLtMatmulAlgoGetHeuristic(handle, desc, a.layout, b.layout, d.layout,
+                                                        d.layout, preference, 1, &result, &found),
+                         i < 2 ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_NOT_SUPPORTED);
+        assert_int_equal(found, 0);
+        OK(cublasLtMatmulDescDestroy(desc));
+    }
+    cuda_emu_set_fault(CUDA_EMU_NO_ALGORITHM, 0);
+    p.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    cublasLtMatmulDesc_t desc = describe(&p, b.device, NULL, 0);
+    result = choose(desc, &a, &b, &d, &d);
+    for (int shift = 1; shift >= 0; shift--) {
+        const float *bias = b.device + shift;
+        OK(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                          sizeof bias));
+        assert_int_equal(cublasLtMatmul(handle, desc, &p.alpha, a.device, a.layout, b.device,
+                                        b.layout, &p.beta, d.device, d.layout, d.device, d.layout,
+                                        &result.algo, workspace, WORKSPACE, stream),
+                         shift ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS);
+    }
+    OK(cudaStreamSynchronize(stream));
+    OK(cublasLtMatmulDescDestroy(desc));
+    OK(cublasLtMatmulPreferenceDestroy(preference));
+    drop(&a);
+    drop(&b);
+    drop(&d);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -415,6 +481,7 @@ int main(void)
         TEST(test_product__gelu_with_bias_and_its_gradient),
         TEST(test_product__sums_of_the_operands),
         TEST(test_product__refuses_bad_operands),
+        TEST(test_product__refuses_bad_epilogues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

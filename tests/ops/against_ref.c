@@ -89,8 +89,8 @@ static double rounding(dtp_dtype dtype)
 
 /* Roundings to 16 bits: one. Intermediate results of an einsum are rounded too; they may be larger
  * than the result. A fused norm, statistics included, is that of a rounded expression, a loss that
- * of rounded logits. On the tensor cores of a CUDA device the weights of attention and their
- * gradients are rounded, too. */
+ * of rounded logits; an expression of a product may be that of a rounded product. On the tensor
+ * cores of a CUDA device the weights of attention and their gradients are rounded, too. */
 static double roundings(const loaded *l, int32_t o)
 {
     static dtp_einsum_plan plan;
@@ -107,7 +107,8 @@ static double roundings(const loaded *l, int32_t o)
     if (strncmp(node->op->name, "linear_loss", 11) == 0) { /* e^logit */
         return 16.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
     }
-    if (dtp_fused_norm_of(node->op) != NULL) {
+    if (dtp_fused_norm_of(node->op) != NULL ||
+        dtp_fused_product_kind_of(node->op) < DTP_N_FUSED_PRODUCTS) {
         return 4.0 * rounding(l->cg.g->tensors[node->in[0]].type.dtype);
     }
     const bool cores = strcmp(l->e.backend->ops->name, "cuda") == 0 &&

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "core/base/arena.h"
+#include "core/transform/graph_variant.h"
 #include "core/transform/microbatch.h"
 #include "core/transform/outputs.h"
 #include "core/transform/precision.h"
@@ -21,7 +23,7 @@
 #include "tests/support/job_suite.h"
 #include "tests/support/small_models.h"
 
-enum { STEPS = 3 };
+enum { STEPS = 3, TARGETS = 3 };
 
 static void must(dtp_status s, const dtp_err *err)
 {
@@ -30,11 +32,11 @@ static void must(dtp_status s, const dtp_err *err)
     }
 }
 
-/* The CPU's target with every pattern. */
-static dtp_target fusing(void)
+/* The CPU's target with no pattern, with those of elementwise functions, with every one. */
+static dtp_target fusing(int32_t k)
 {
     dtp_target t = dtp_target_cpu;
-    t.fuse = dtp_target_cuda.fuse;
+    t.fuse = k == 0 ? 0U : dtp_target_cuda.fuse & (k == 1 ? ~(uint32_t)DTP_FUSE_PRODUCT : ~0U);
     return t;
 }
 
@@ -69,13 +71,19 @@ static double error_of(const float *a, const float *b, int64_t n)
 typedef struct row {
     const char *model, *mesh, *rules;
     int32_t two, one, norms; /* least numbers of fused kernels */
+    /* With every pattern: a product with functions, with a second result, with their sum, with that
+     * of an operand. A partial sum has no functions. */
+    int32_t products, products_two, sums, operands;
 } row;
 
-static const row ROWS[] = {
-    {"gpt_bytes", "x:1", "", 2, 0, 4},         {"mixtral_8x7b", "x:2", "batch:x", 2, 0, 4},
-    {"gpt_bytes", "x:2", "batch:x", 2, 0, 4},  {"gpt_bytes", "x:2;y:2", "batch:x heads:y", 2, 0, 0},
-    {"gpt_bytes", "x:2", "length:x", 2, 0, 4}, {"vit_b16", "x:2", "batch:x", 2, 0, 4},
-    {"llama3_8b", "x:2", "batch:x", 2, 0, 4},  {"mlp_digits", "x:3", "batch:x", 1, 0, 0}};
+static const row ROWS[] = {{"gpt_bytes", "x:1", "", 2, 0, 4, 8, 2, 2, 8},
+                           {"gpt_bytes", "x:2", "batch:x", 2, 0, 4, 8, 2, 2, 8},
+                           {"gpt_bytes", "x:2;y:2", "batch:x heads:y", 2, 0, 0, 6, 2, 2, 8},
+                           {"gpt_bytes", "x:2", "length:x", 2, 0, 4, 8, 2, 2, 8},
+                           {"vit_b16", "x:2", "batch:x", 2, 0, 4, 11, 2, 2, 11},
+                           {"mixtral_8x7b", "x:2", "batch:x", 2, 0, 4, 0, 0, 0, 0},
+                           {"llama3_8b", "x:2", "batch:x", 2, 0, 4, 0, 0, 0, 0},
+                           {"mlp_digits", "x:3", "batch:x", 1, 0, 0, 2, 0, 0, 2}};
 
 /* Trains a graph on the CPU's target and one on a fused target; the relative error of the
  * parameters. */
@@ -130,9 +138,9 @@ static dtp_graph *in_bf16(const dtp_graph *g, dtp_dtype gradients)
 static void test_fuse__f32_trains_to_the_bit(void **state)
 {
     (void)state;
-    const dtp_target fused = fusing();
-    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        const row *r = &ROWS[i];
+    for (size_t i = 0; i < 2 * (sizeof ROWS / sizeof ROWS[0]); i++) {
+        const row *r = &ROWS[i / 2];
+        const dtp_target fused = fusing(1 + (int32_t)(i % 2));
         dtp_graph *g = small_model_read(small_model_find(r->model), false);
         const double error = compare(g, r->mesh, r->rules, &fused, 0.0);
         if (error > 0.0) {
@@ -143,11 +151,46 @@ static void test_fuse__f32_trains_to_the_bit(void **state)
     }
 }
 
+/* The same of recomputed blocks and of steps in microbatches, on whole parameters and on shards;
+ * they need no more memory. */
+static void test_fuse__variants_train_to_the_bit(void **state)
+{
+    (void)state;
+    static const dtp_variant_texts texts[] = {
+        {.remat = "all"}, {.microbatches = "2"}, {.remat = "all", .microbatches = "2"}};
+    static const char *const rules[] = {"batch:x", "heads:x d_ff:x"};
+    const dtp_target fused = fusing(2);
+    dtp_graph *whole = small_model_read(small_model_find("gpt_bytes"), false);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_err err = {0};
+    for (int32_t i = 0; i < 3 * 2; i++) {
+        dtp_graph_variant variant;
+        dtp_graph *g = NULL;
+        must(dtp_graph_variant_parse(&texts[i / 2], whole, arena, &variant, &err), &err);
+        must(dtp_graph_with_variant(whole, &variant, 0, NULL, &g, &err), &err);
+        assert_true(compare(g, "x:2", rules[i % 2], &fused, 0.0) == 0.0);
+        job_program p[2];
+        must(job_lower(g, "x:2", rules[i % 2], &dtp_target_cpu, &p[0], &err), &err);
+        must(job_lower(g, "x:2", rules[i % 2], &fused, &p[1], &err), &err);
+        print_message("remat %s, microbatches %s, '%s': %lld B of %lld B\n",
+                      texts[i / 2].remat == NULL ? "none" : "all",
+                      texts[i / 2].microbatches == NULL ? "1" : "2", rules[i % 2],
+                      (long long)p[1].program->peak_bytes, (long long)p[0].program->peak_bytes);
+        assert_true(p[1].program->peak_bytes <= p[0].program->peak_bytes);
+        assert_true(count(p[1].program, "fused_operand_sum") > 0);
+        job_program_free(&p[0]);
+        job_program_free(&p[1]);
+        dtp_graph_destroy(g);
+    }
+    dtp_arena_destroy(arena);
+    dtp_graph_destroy(whole);
+}
+
 /* In 16 bits a value inside of an expression is not rounded. */
 static void test_fuse__halves_train_within_rounding(void **state)
 {
     (void)state;
-    const dtp_target fused = fusing();
+    const dtp_target fused = fusing(2);
     dtp_graph *whole = small_model_read(small_model_find("gpt_bytes"), false);
     dtp_graph *g = in_bf16(whole, DTP_BF16);
     const double error = compare(g, "x:2", "batch:x", &fused, 4e-3);
@@ -397,47 +440,67 @@ static void test_fuse__outputs_keep_logits_whole(void **state)
     dtp_graph_destroy(none);
 }
 
+/* The fused kernels of a row are there. */
+static void check_kernels(const row *r, int32_t k, const dtp_program *p)
+{
+    const int32_t two = count(p, "fused_elementwise2"), one = count(p, "fused_elementwise");
+    const int32_t norms = count(p, "fused_layer_norm") + count(p, "fused_rms_norm");
+    const int32_t products = count(p, "fused_product"), products_two = count(p, "fused_product2");
+    const int32_t sums = count(p, "fused_product_sum"), operands = count(p, "fused_operand_sum");
+    print_message("%s on %s, '%s': %d and %d expressions, %d norms, %d, %d, %d and %d products\n",
+                  r->model, r->mesh, r->rules, one, two, norms, products, products_two, sums,
+                  operands);
+    if (k == 1) {
+        assert_true(two >= r->two && one >= r->one && norms >= r->norms);
+        assert_int_equal(products + products_two + sums + operands, 0);
+    } else if (k == 2) {
+        assert_int_equal(products, r->products);
+        assert_int_equal(products_two, r->products_two);
+        assert_int_equal(sums, r->sums);
+        assert_int_equal(operands, r->operands);
+    } else {
+        assert_int_equal(one + two + norms + products + products_two + sums + operands, 0);
+    }
+}
+
 /* Fused kernels are there, the checker takes them, they cost less and need no more memory. */
 static void test_fuse__programs_are_cheaper_and_no_larger(void **state)
 {
     (void)state;
     dtp_err err = {0};
-    const dtp_target fused = fusing();
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         const row *r = &ROWS[i];
         small_pricer prices = small_pricer_read("a100_8", r->mesh);
         dtp_graph *g = small_model_read(small_model_find(r->model), false);
-        job_program p[2];
-        double sum[2] = {0.0, 0.0};
-        for (int32_t k = 0; k < 2; k++) {
-            must(job_lower(g, r->mesh, r->rules, k == 0 ? &dtp_target_cpu : &fused, &p[k], &err),
-                 &err);
-            must(dtp_program_check(p[k].program, &err), &err);
-            for (int32_t n = 0; n < p[k].program->n_instrs; n++) {
-                sum[k] += dtp_price_instr(&prices.pricer, p[k].program, &p[k].program->instrs[n]);
+        double before = 0.0;
+        int64_t peak = 0;
+        for (int32_t k = 0; k < TARGETS; k++) {
+            const dtp_target target = fusing(k);
+            job_program j;
+            double sum = 0.0;
+            must(job_lower(g, r->mesh, r->rules, &target, &j, &err), &err);
+            const dtp_program *p = j.program;
+            must(dtp_program_check(p, &err), &err);
+            for (int32_t n = 0; n < p->n_instrs; n++) {
+                sum += dtp_price_instr(&prices.pricer, p, &p->instrs[n]);
             }
+            if (k > 0 && strcmp(r->mesh, "x:1") == 0) {
+                double bound;
+                small_pricer bounds = small_pricer_read("a100_8", r->mesh);
+                bounds.pricer.target = &target;
+                must(dtp_compute_bound(g, &bounds.pricer, &bound, &err), &err);
+                print_message("bound %.4g s\n", bound);
+                assert_true(bound > 0.5 * sum && bound <= sum);
+                small_pricer_free(&bounds);
+            }
+            check_kernels(r, k, p);
+            print_message("%.4g s, %lld B\n", sum, (long long)p->peak_bytes);
+            assert_true(k == 0 || sum < before || (k == 2 && r->products == 0 && sum <= before));
+            assert_true(k == 0 || p->peak_bytes <= peak);
+            before = sum;
+            peak = p->peak_bytes;
+            job_program_free(&j);
         }
-        const int32_t two = count(p[1].program, "fused_elementwise2");
-        const int32_t one = count(p[1].program, "fused_elementwise");
-        const int32_t norms =
-            count(p[1].program, "fused_layer_norm") + count(p[1].program, "fused_rms_norm");
-        print_message(
-            "%s on %s, '%s': %d and %d expressions, %d norms, %.4g s of %.4g s, %lld B of %lld B\n",
-            r->model, r->mesh, r->rules, one, two, norms, sum[1], sum[0],
-            (long long)p[1].program->peak_bytes, (long long)p[0].program->peak_bytes);
-        assert_true(two >= r->two && one >= r->one && norms >= r->norms);
-        assert_int_equal(count(p[0].program, "fused_elementwise2"), 0);
-        assert_true(sum[1] < sum[0]);
-        if (strcmp(r->mesh, "x:1") == 0) {
-            double bound;
-            prices.pricer.target = &fused;
-            must(dtp_compute_bound(g, &prices.pricer, &bound, &err), &err);
-            print_message("bound %.4g s\n", bound);
-            assert_true(bound > 0.5 * sum[1] && bound <= sum[1]);
-        }
-        assert_true(p[1].program->peak_bytes <= p[0].program->peak_bytes);
-        job_program_free(&p[0]);
-        job_program_free(&p[1]);
         dtp_graph_destroy(g);
         small_pricer_free(&prices);
     }
@@ -447,6 +510,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fuse__f32_trains_to_the_bit),
+        cmocka_unit_test(test_fuse__variants_train_to_the_bit),
         cmocka_unit_test(test_fuse__halves_train_within_rounding),
         cmocka_unit_test(test_fuse__gradients_are_made_in_f32),
         cmocka_unit_test(test_fuse__losses_in_chunks),

@@ -80,21 +80,24 @@ const char *dtp_fused_key(int32_t function)
     {                                                                                              \
         .key = "also", .kind = DTP_ATTR_INT, .hidden = true, .def = -1.0                           \
     }
-static const dtp_attr_spec ATTRS[] = {EXPRESSION, {.key = NULL}};
+const dtp_attr_spec dtp_fused_expression_attrs[] = {EXPRESSION, {.key = NULL}};
 static const dtp_attr_spec NORM_ATTRS[] = {
     DTP_ROWS_OVER,
     {.key = "eps", .kind = DTP_ATTR_FLOAT, .required = true, .min = 0.0, .max = 1e30},
     EXPRESSION,
     {.key = NULL}};
 
-enum { CONSTANTS = DTP_FUSED_STEPS, RESULT = CONSTANTS + DTP_FUSED_CONSTANTS, ALSO };
+const char *const dtp_fused_also[] = {"also"};
+
+enum { CONSTANTS = DTP_FUSED_STEPS, RESULT = DTP_FUSED_RESULT, ALSO };
 
 bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[DTP_FUSED_ATTRS])
 {
     int32_t constants = 0;
     for (int32_t k = 0; k < DTP_FUSED_ATTRS; k++) {
-        out[k] = ATTRS[k].kind == DTP_ATTR_FLOAT ? dtp_attr_float(ATTRS[k].key, 0.0)
-                                                 : dtp_attr_int(ATTRS[k].key, -1);
+        out[k] = dtp_fused_expression_attrs[k].kind == DTP_ATTR_FLOAT
+                     ? dtp_attr_float(dtp_fused_expression_attrs[k].key, 0.0)
+                     : dtp_attr_int(dtp_fused_expression_attrs[k].key, -1);
     }
     for (int32_t k = 0; k < expr->n; k++) {
         const dtp_fused_step *s = &expr->step[k];
@@ -111,7 +114,7 @@ bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[D
         }
         out[k].i = s->function * 1000000 + s->arg[0] * 10000 + s->arg[1] * 100 + c;
     }
-    out[RESULT] = dtp_attr_int(ATTRS[RESULT].key, (int64_t)dtype);
+    out[RESULT] = dtp_attr_int(dtp_fused_expression_attrs[RESULT].key, (int64_t)dtype);
     out[RESULT].kind = DTP_ATTR_DTYPE;
     out[ALSO].i = expr->also;
     return true;
@@ -149,7 +152,7 @@ dtp_status dtp_fused_expr_of(const dtp_op_call *call, dtp_fused_expr *out, dtp_e
         }
         out->n++;
     }
-    const bool two = call->op == dtp_fused_elementwise(2);
+    const bool two = call->op->out_names == dtp_fused_also;
     return out->n > 0 && (two ? out->also >= 0 && out->also < out->n - 1 : out->also == -1)
                ? DTP_OK
                : DTP_FAIL(err, DTP_INVALID, "%d steps, second result %d", out->n, out->also);
@@ -158,7 +161,7 @@ dtp_status dtp_fused_expr_of(const dtp_op_call *call, dtp_fused_expr *out, dtp_e
 void dtp_fused_print(const dtp_op_call *call, dtp_strbuf *out)
 {
     dtp_fused_expr expr;
-    if ((call->op->attrs != ATTRS && dtp_fused_norm_of(call->op) == NULL) ||
+    if ((call->op->attrs != dtp_fused_expression_attrs && dtp_fused_norm_of(call->op) == NULL) ||
         dtp_fused_expr_of(call, &expr, NULL) != DTP_OK) {
         return;
     }
@@ -256,12 +259,11 @@ static void work_expr(const dtp_op_call *call, dtp_work *out)
     out->flops = flops * (double)dtp_ttype_elems(&call->out[0]);
 }
 
-static const char *const ALSO_NAME[] = {"also"};
-
 #define FUSED(op, text, outs)                                                                      \
     DTP_ROW(op, text, 1, DTP_FUSED_IN, outs),                                                      \
-        .attrs = ATTRS, .infer = infer_expr, .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE,    \
-        .work = work_expr, .inplace_in = {1}, .no_grad = "the lowering makes it"
+        .attrs = dtp_fused_expression_attrs, .infer = infer_expr,                                  \
+        .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE, .work = work_expr, .inplace_in = {1},   \
+        .no_grad = "the lowering makes it"
 
 #define FUSED_NORM(op, of, more, outs, names)                                                      \
     DTP_ROW(op, of " of an expression", 1 + (more), DTP_FUSED_IN + (more), outs),                  \
@@ -275,7 +277,7 @@ const dtp_op_def dtp_ops_fused[] = {
     {FUSED("fused_elementwise", "an expression of elementwise functions", 1),
      .bench = {"rc rc | step0=1000100 step1=17060000"}},
     {FUSED("fused_elementwise2", "the same, and the result of an earlier step", 2),
-     .out_names = ALSO_NAME, .bench = {"rc c | step0=1000100 step1=17060000 also=0"}},
+     .out_names = dtp_fused_also, .bench = {"rc c | step0=1000100 step1=17060000 also=0"}},
     {FUSED_NORM("fused_layer_norm", "layer_norm", 2, 4, LAYER_NAMES), .inplace_in = {0, 0, 0, 1},
      .bench = {"rc rc c c | over=c eps=1e-5 step0=1000100"}},
     {FUSED_NORM("fused_rms_norm", "rms_norm", 1, 3, RMS_NAMES), .inplace_in = {0, 0, 1},

@@ -6,7 +6,8 @@
 #include "core/graph/op.h"
 #include "core/graph/ops/fused.h"
 
-/* Attributes of an expression; of a norm before them: over, eps. */
+/* Attributes of an expression, where "result" is among them; of a norm before them: over, eps. */
+enum { DTP_FUSED_RESULT = DTP_FUSED_STEPS + DTP_FUSED_CONSTANTS };
 enum { DTP_FUSED_ATTRS = DTP_FUSED_STEPS + DTP_FUSED_CONSTANTS + 2, DTP_FUSED_NORM_ATTRS = 2 };
 
 /* The op that a function is; the function that an op is, -1 = none. */
@@ -16,6 +17,9 @@ int32_t dtp_fused_find(const dtp_op_def *op);
 int32_t dtp_fused_operands(int32_t function);
 const char *dtp_fused_key(int32_t function);
 
+/* Attributes of rows that are an expression; the output name of those with attribute "also". */
+extern const dtp_attr_spec dtp_fused_expression_attrs[];
+extern const char *const dtp_fused_also[];
 /* The op of expressions with so many results. */
 const dtp_op_def *dtp_fused_elementwise(int32_t n_out);
 /* Its attributes; false when the expression has too many constants. */
@@ -32,6 +36,26 @@ const dtp_op_def *dtp_fused_norm_of(const dtp_op_def *op);
  * its operands. */
 dtp_op_call dtp_fused_norm_expression(const dtp_op_call *call);
 dtp_op_call dtp_fused_norm_call(const dtp_op_call *call, dtp_ttype in[3]);
+
+/* Ops that are a product and more. */
+typedef enum dtp_fused_product_kind {
+    DTP_FUSED_PRODUCT,      /* an expression of it */
+    DTP_FUSED_PRODUCT_ALSO, /* with a second result */
+    DTP_FUSED_PRODUCT_SUM,  /* an expression, and its sum over the dims that operand 1 lacks */
+    DTP_FUSED_OPERAND_SUM,  /* the product, and operand 1 summed over the dims that it lacks */
+    DTP_N_FUSED_PRODUCTS
+} dtp_fused_product_kind;
+const dtp_op_def *dtp_fused_product(dtp_fused_product_kind kind);
+/* Of another op: DTP_N_FUSED_PRODUCTS. */
+dtp_fused_product_kind dtp_fused_product_kind_of(const dtp_op_def *op);
+/* The parts of a call: the product, of the type of result 0; the expression, whose operand 0 it is,
+ * with room for the types of its operands; the sum, as a product of one operand. */
+dtp_op_call dtp_fused_product_of(const dtp_op_call *call);
+dtp_op_call dtp_fused_product_expression(const dtp_op_call *call, dtp_ttype in[DTP_FUSED_IN]);
+dtp_op_call dtp_fused_product_sum(const dtp_op_call *call);
+/* The product's work as given, and the expression's: what it reads and writes besides. */
+void dtp_fused_product_work(const dtp_op_call *call,
+                            void (*product)(const dtp_op_call *call, dtp_work *out), dtp_work *out);
 
 /* Appends the functions of a call of a fused op in order, "(add gelu)"; of other ops nothing. */
 void dtp_fused_print(const dtp_op_call *call, dtp_strbuf *out);

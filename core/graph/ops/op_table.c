@@ -16,7 +16,8 @@
     X(attention)                                                                                   \
     X(sequence)                                                                                    \
     X(optimizer)                                                                                   \
-    X(fused)
+    X(fused)                                                                                       \
+    X(fused_product)
 
 #define DECLARE(family) extern const dtp_op_def dtp_ops_##family[];
 FAMILIES(DECLARE)

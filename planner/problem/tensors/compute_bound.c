@@ -7,7 +7,7 @@
 static const double ROUNDING = 1e-9;
 
 /* Whether the lowering may put the kernel of a node into another one: a function of an expression,
- * which a product that sums over nothing is too, or a cast. */
+ * which a product that sums over nothing is too, a cast, or a sum, which a product may do. */
 static bool may_vanish(const tensor_build *b, const dtp_node *node)
 {
     const uint32_t fuse = b->p->pricer->target->fuse;
@@ -18,9 +18,10 @@ static bool may_vanish(const tensor_build *b, const dtp_node *node)
             sums = sums || dtp_ttype_find(&b->g->tensors[node->out[0]].type, in->dims[d].id) < 0;
         }
     }
-    const bool function =
-        dtp_fused_find(node->op) >= 0 || ((node->op->flags & DTP_OP_CONTRACTION) != 0 && !sums);
+    const bool contraction = (node->op->flags & DTP_OP_CONTRACTION) != 0;
+    const bool function = dtp_fused_find(node->op) >= 0 || (contraction && !sums);
     return ((fuse & (DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM)) != 0 && function) ||
+           ((fuse & DTP_FUSE_PRODUCT) != 0 && (function || (contraction && node->n_in == 1))) ||
            ((fuse & DTP_FUSE_CAST) != 0 && (node->op->flags & DTP_OP_CAST) != 0);
 }
 

@@ -8,6 +8,9 @@
 
 /* Puts the loss of a linear layer in chunks in the place of its logits (dtp_target.loss_chunk). */
 dtp_status dtp_program__fuse_loss(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
+/* Fuses biases, gelu and their gradients with products. */
+dtp_status dtp_program__fuse_product(dtp_program *p, dtp_arena *scratch,
+                                     dtp_err *err) DTP_MUST_CHECK;
 /* Puts one kernel in the place of several, as the target lists (dtp_target.fuse). */
 dtp_status dtp_program__fuse(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
 /* Puts updated parameters into their resident buffers, in place or by a COPY at the end. */
