@@ -11,29 +11,43 @@ static dtp_status shard(const dtp_graph *model, const dtp_job_options *o, dtp_jo
 {
     if (o->plan != NULL) {
         job->sharding = o->plan->sharding;
-        job->changed = dtp_graph_variant_any(&o->plan->variant);
-        job->precision = o->plan->variant.precision;
+        job->variant = o->plan->variant;
         DTP_TRY(dtp_plan_graph(o->plan, model, &job->graph, err));
         return dtp_sharding_check(job->graph, &job->sharding, err);
     }
     const dtp_mesh one = {0};
     const dtp_mesh *mesh = o->mesh != NULL ? o->mesh : &one;
-    dtp_graph_variant variant;
-    const dtp_variant_texts texts = {o->precision, o->remat, o->microbatches};
+    const dtp_variant_texts texts = {o->outputs, o->precision, o->remat, o->microbatches};
     dtp_layout_rules rules;
-    DTP_TRY(dtp_graph_variant_parse(&texts, model, job->arena, &variant, err));
-    job->changed = dtp_graph_variant_any(&variant);
-    job->precision = variant.precision;
-    DTP_TRY(dtp_graph_with_variant(model, &variant, 0, NULL, &job->graph, err));
+    DTP_TRY(dtp_graph_variant_parse(&texts, model, job->arena, &job->variant, err));
+    DTP_TRY(dtp_graph_with_variant(model, &job->variant, 0, NULL, &job->graph, err));
     DTP_TRY(dtp_layout_rules_parse(o->rules == NULL ? "" : o->rules, mesh, &job->graph->dims,
                                    job->arena, &rules, err));
     return dtp_sharding_from_rules(job->graph, mesh, &rules, o->uneven, job->arena, &job->sharding,
                                    err);
 }
 
+/* A tensor to be read after a step. Outputs that the graph does not keep are refused: the program
+ * would be another one than was planned. */
+static dtp_status find_fetch(const dtp_graph *model, const dtp_job *job, const char *name,
+                             dtp_tensor_id *out, dtp_err *err)
+{
+    if (dtp_graph_output(model, name) < 0 || dtp_graph_output(job->graph, name) >= 0) {
+        return dtp_job_tensor(job, name, out, NULL, err);
+    }
+    return job->variant.outputs.chosen
+               ? DTP_FAIL(err, DTP_INVALID,
+                          "the output '%s' is not kept; plan with '--outputs %s' or all outputs",
+                          name, name)
+               : DTP_FAIL(err, DTP_INVALID,
+                          "the output '%s' is not kept in microbatches; plan without "
+                          "--microbatches",
+                          name);
+}
+
 /* The ids of the tensors to be read after a step. */
-static dtp_status find_fetches(const dtp_job *job, const dtp_job_options *o, int32_t *n,
-                               const dtp_tensor_id **out, dtp_err *err)
+static dtp_status find_fetches(const dtp_graph *model, const dtp_job *job, const dtp_job_options *o,
+                               int32_t *n, const dtp_tensor_id **out, dtp_err *err)
 {
     const dtp_tensor_id *results = NULL;
     *n = 0;
@@ -47,11 +61,8 @@ static dtp_status find_fetches(const dtp_job *job, const dtp_job_options *o, int
         ids[i] = results[i];
     }
     for (int32_t i = 0; i < o->n_fetch; i++) {
-        const dtp_status s = dtp_job_tensor(job, o->fetch[i], &ids[(*n)++], NULL, err);
-        if (s != DTP_OK) {
-            dtp_err_prefix(err, "--fetch");
-            return s;
-        }
+        DTP_TRY(dtp_err_prefixed(find_fetch(model, job, o->fetch[i], &ids[(*n)++], err), err,
+                                 "--fetch"));
     }
     *out = ids;
     return DTP_OK;
@@ -82,7 +93,7 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
             dtp_pins_strict(job->graph, &job->sharding, job->lowering.redistributor, &pins, err));
     }
     dtp_lower_options options = job->lowering.options;
-    DTP_TRY(find_fetches(job, o, &options.n_fetch, &options.fetch, err));
+    DTP_TRY(find_fetches(model, job, o, &options.n_fetch, &options.fetch, err));
     DTP_TRY(dtp_lower(job->graph, &job->sharding, &options, &job->program, err));
     DTP_TRY(dtp_program_check(job->program, err));
     if (o->machine != NULL) {

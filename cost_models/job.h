@@ -7,9 +7,8 @@
 
 /* A job stays where it was created: the program refers to the lowering. */
 struct dtp_job {
-    dtp_graph *graph;        /* with variant and the plan's implementations */
-    bool changed;            /* by a graph variant, */
-    dtp_precision precision; /* this one among others */
+    dtp_graph *graph;          /* with variant and the plan's implementations */
+    dtp_graph_variant variant; /* texts are the plan's, or the arena's */
     dtp_arena *arena;
     dtp_sharding sharding;
     dtp_plan_lowering lowering;

@@ -99,6 +99,9 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
         const bool kernel = q->instrs[k].kind == DTP_INSTR_KERNEL;
         int64_t ps = 0;
         runs = kernel ? all : runs;
+        /* Updates share launches: all but one of each. */
+        q->instrs[k].joined =
+            kernel && np->pricer->target->join > 0 && (q->instrs[k].op->flags & DTP_OP_UPDATE) != 0;
         DTP_TRY(dtp_price_instr_ps(np->pricer, q, &q->instrs[k], &np->dearest, &ps, err));
         if (!dtp_cost_add(&out->every_ps, ps, all)) { /* the others are not larger */
             return dtp_cost_fail(np->pricer, &np->dearest, err);

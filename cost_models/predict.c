@@ -132,6 +132,13 @@ static int64_t bucket_for(const dtp_pricer *pricer)
     return bytes;
 }
 
+/* Times of a priced program in another order, in which other kernels may be joined. */
+static dtp_status predict_order(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out,
+                                dtp_err *err)
+{
+    return p->target->join > 0 ? dtp_predict(pricer, p, out, err) : simulate(pricer, p, out, err);
+}
+
 /* Gives a priced serial program the best order within `limit` bytes, or within its peak where that
  * is larger. The arena has gaps, so it may need more than the bytes that are needed at a time: then
  * the order has to do with less of these. */
@@ -154,13 +161,13 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
     }
     if (!fits) {
         DTP_TRY(dtp_program_overlap(p, &best, true, err));
-        return simulate(pricer, p, predicted, err);
+        return predict_order(pricer, p, predicted, err);
     }
     for (int32_t i = 0; best.depth > 0; i++) {
         DTP_TRY(dtp_program_overlap(p, &best, false, err));
         const int64_t over = p->peak_bytes - limit;
         if (over <= 0) {
-            return simulate(pricer, p, predicted, err);
+            return predict_order(pricer, p, predicted, err);
         }
         best.memory_bytes -= over;
         best.depth = i < MAX_LOWERED && best.memory_bytes > 0 ? best.depth : best.depth / 2;

@@ -101,7 +101,12 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
     dtp_op_call call = dtp_instr_call(p, instr, 0, &types);
     dtp_target_work(p->target, &call, &work);
     dtp_dtype dtype = call.n_in > 0 ? call.in[0].dtype : call.out[0].dtype;
-    return dtp_price_work(pricer->machine, instr->op->name, dtype, &work);
+    const double alone_s = dtp_price_work(pricer->machine, instr->op->name, dtype, &work);
+    if (!instr->joined) {
+        return alone_s;
+    }
+    const dtp_work nothing = {.cls = work.cls}; /* the launch, which is that of another */
+    return fmax(alone_s - dtp_price_work(pricer->machine, instr->op->name, dtype, &nothing), 0.0);
 }
 
 int64_t dtp_picoseconds(double seconds)

@@ -35,7 +35,8 @@ static inline bool dtp_pricer_overlaps(const dtp_pricer *pricer)
     return pricer->machine->overlap && pricer->target->asynchronous;
 }
 
-/* Seconds that one instruction takes on the slowest rank (rank 0 has the largest shards). */
+/* Seconds that one instruction takes on the slowest rank (rank 0 has the largest shards); without
+ * its launch where it is joined. */
 double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr);
 /* The parts of it. */
 double dtp_price_work(const dtp_machine *machine, const char *op, dtp_dtype dtype,

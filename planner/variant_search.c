@@ -27,11 +27,19 @@ typedef struct search {
     dtp_plan_result *best;
 } search;
 
+/* Whether it changes nothing that the search could: outputs are the same in all variants. */
+static bool is_plain(const dtp_graph_variant *variant)
+{
+    dtp_graph_variant c = *variant;
+    c.outputs = (dtp_outputs){0};
+    return !dtp_graph_variant_any(&c);
+}
+
 const char *dtp_variant_text(const dtp_graph_variant *variant, dtp_arena *arena)
 {
     char precision[DTP_PRECISION_TEXT_BYTES];
     const char *text = "";
-    if (!dtp_graph_variant_any(variant)) {
+    if (is_plain(variant)) {
         return "as it is";
     }
     if (variant->precision.compute != DTP_F32) {
@@ -75,11 +83,12 @@ static dtp_status list_variants(search *s, dtp_err *err)
         for (int32_t k = 0; k < n_counts; k++) {
             const int32_t r = i % n_remat;
             const bool ends = (r == 0 || r == n_remat - 1) && (k == 0 || k == n_counts - 1);
-            const dtp_graph_variant c = {.precision = precisions[i / n_remat],
+            const dtp_graph_variant c = {.outputs = given.outputs,
+                                         .precision = precisions[i / n_remat],
                                          .remat = remat[r],
                                          .microbatches = counts[k],
                                          .micro_dim = given.micro_dim};
-            if (!s->what->first || (ends && dtp_graph_variant_any(&c))) {
+            if (!s->what->first || (ends && !is_plain(&c))) {
                 s->variants[s->n++] = c;
             }
         }
@@ -157,7 +166,7 @@ static const char *describe(const search *s, const dtp_plan_result *r)
 static void keep_better(search *s, int32_t i, dtp_plan_result *next)
 {
     const dtp_graph_variant *variant = &s->variants[i];
-    if (!dtp_graph_variant_any(variant) && next->plan != NULL) {
+    if (is_plain(variant) && next->plan != NULL) {
         s->incumbent =
             (dtp_plan){.certificate = next->plan->certificate, .predicted = next->plan->predicted};
         s->has_incumbent = true;

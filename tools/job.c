@@ -44,6 +44,7 @@ static const char *decided(const tool_source *s)
 {
     return s->mesh != NULL           ? "mesh"
            : s->rules != NULL        ? "rules"
+           : s->outputs != NULL      ? "outputs"
            : s->precision != NULL    ? "precision"
            : s->remat != NULL        ? "remat"
            : s->microbatches != NULL ? "microbatches"
@@ -107,6 +108,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     options.mesh = &mesh;
     options.rules = source->rules;
     options.uneven = source->uneven;
+    options.outputs = source->outputs;
     options.precision = source->precision;
     options.remat = source->remat;
     options.microbatches = source->microbatches;

@@ -14,6 +14,7 @@ typedef struct tool_source {
     const char *rules;        /* --rules batch:x */
     const char *plan;         /* --plan FILE: mesh and layouts */
     const char *machine;      /* --machine FILE: prices */
+    const char *outputs;      /* --outputs logits */
     const char *precision;    /* --precision bf16 */
     const char *remat;        /* --remat layer */
     const char *microbatches; /* --microbatches 4 */
@@ -56,7 +57,11 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
                            dtp_err *err) DTP_MUST_CHECK;
 
 /* clang-format off */
+#define TOOL_OUTPUTS_OPTION(source)                                                                \
+    {"--outputs", TOOL_STRING, "NAMES", &(source).outputs, 0, 0,                                   \
+     "outputs of the model to keep: all (default), none or names such as 'logits'"}
 #define TOOL_CHOICE_OPTIONS(source)                                                                \
+    TOOL_OUTPUTS_OPTION(source),                                                                   \
     {"--precision", TOOL_STRING, "NAME", &(source).precision, 0, 0,                                \
      "type of activations and their gradients: f32 (default), bf16 or f16; with ',gradients=f32' " \
      "gradients of parameters are f32 from where they are made"},                                  \

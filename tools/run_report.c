@@ -260,6 +260,7 @@ static void instruction_row(tool_rows *rows, const void *user, int32_t i)
              TOOL_FIELDS(FIELD_TEXT("kind", kinds[in->kind]), FIELD_TEXT("op", dtp_instr_name(in)),
                          FIELD_TEXT("node", in->node >= 0 ? p->graph->nodes[in->node].name : NULL),
                          FIELD_TEXT("phase", dtp_phase_name(in->phase)),
+                         FIELD_BOOL_IF(in->joined, "joined", true),
                          FIELD_REAL("predicted_s", dtp_instr_runs(p, in) * in->time_s),
                          FIELD_REAL("measured_s", dtp_runner_profile(r->runner)[i] / r->n_steps)));
 }

@@ -337,6 +337,16 @@ dtp_tensor_id dtp_graph_param_of(const dtp_graph *g, dtp_tensor_id t)
     return g->tensors[t].kind == DTP_TENSOR_PARAM ? t : -1;
 }
 
+dtp_tensor_id dtp_graph_output(const dtp_graph *g, const char *name)
+{
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        if (strcmp(g->tensors[g->outputs[i]].name, name) == 0) {
+            return g->outputs[i];
+        }
+    }
+    return -1;
+}
+
 bool dtp_tensor_lasts(const dtp_graph_tensor *t)
 {
     return t->kind == DTP_TENSOR_PARAM || (t->kind == DTP_TENSOR_STATE && !t->per_step);

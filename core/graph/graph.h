@@ -147,6 +147,8 @@ dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err) DTP
 dtp_tensor_id dtp_graph_param_of(const dtp_graph *g, dtp_tensor_id t);
 /* Whether a tensor has contents from one step to the next: PARAM and STATE but no accumulators. */
 bool dtp_tensor_lasts(const dtp_graph_tensor *t);
+/* The output of this name; -1 = none. */
+dtp_tensor_id dtp_graph_output(const dtp_graph *g, const char *name);
 /* What a step computes: the loss, outputs, gradients and what else updates read; *n ids from
  * `arena`. */
 dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,

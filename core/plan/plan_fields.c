@@ -404,6 +404,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "overlap",
                                        "bucket_bytes",
                                        "precision",
+                                       "outputs",
                                        "remat",
                                        "microbatches",
                                        "microbatch_dim",

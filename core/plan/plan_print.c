@@ -67,6 +67,11 @@ static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
 static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
 {
     const dtp_graph_variant *c = &plan->variant;
+    dtp_strbuf_add(out,
+                   c->outputs.chosen ? c->outputs.n > 0 ? "outputs: " : "outputs: none\n" : "");
+    for (int32_t i = 0; i < c->outputs.n; i++) {
+        dtp_strbuf_addf(out, "%s%s", c->outputs.names[i], i + 1 == c->outputs.n ? "\n" : ", ");
+    }
     if (c->precision.compute != DTP_F32) {
         dtp_strbuf_addf(out, "precision: %s, gradients of parameters %s\n",
                         dtp_dtype_name(c->precision.compute),

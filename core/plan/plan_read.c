@@ -293,16 +293,30 @@ static dtp_status read_remat(const dtp_json *list, const plan_reader *r, dtp_err
     return dtp_json_prefixed(list, dtp_remat_check(remat, r->g, err), err);
 }
 
+static dtp_status read_outputs(const dtp_json *list, const plan_reader *r, dtp_err *err)
+{
+    const char **names;
+    dtp_outputs *outputs = &r->plan->variant.outputs;
+    DTP_TRY(dtp_plan__texts(list, r->plan->arena, &outputs->n, &names, err));
+    outputs->chosen = true;
+    outputs->names = names;
+    return dtp_json_prefixed(list, dtp_outputs_check(outputs, r->g, err), err);
+}
+
 /* The graph that the rest of the plan is about: in *out, NULL when it is the model's. */
 static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *err)
 {
     const dtp_graph *model = r->g;
+    const dtp_json *outputs = dtp_json_get(r->root, "outputs");
     const dtp_json *precision = dtp_json_get(r->root, "precision");
     const dtp_json *remat = dtp_json_get(r->root, "remat");
     const dtp_json *count = dtp_json_get(r->root, "microbatches");
     const dtp_json *dim = dtp_json_get(r->root, "microbatch_dim");
     dtp_graph_variant *c = &r->plan->variant;
     c->micro_dim = -1;
+    if (outputs != NULL) {
+        DTP_TRY(read_outputs(outputs, r, err));
+    }
     if (precision != NULL) {
         DTP_TRY(read_precision(precision, &c->precision, err));
     }

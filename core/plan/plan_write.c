@@ -144,6 +144,9 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->overlap.bucket_bytes > DTP_BUCKET_BYTES) {
         dtp_json_write_int(w, "bucket_bytes", plan->overlap.bucket_bytes);
     }
+    if (plan->variant.outputs.chosen) {
+        write_texts(w, "outputs", true, plan->variant.outputs.n, plan->variant.outputs.names);
+    }
     if (plan->variant.precision.compute != DTP_F32) {
         const dtp_precision *p = &plan->variant.precision;
         dtp_json_begin_object(w, "precision");

@@ -6,6 +6,9 @@ dtp_status dtp_graph_variant_parse(const dtp_variant_texts *texts, const dtp_gra
                                    dtp_arena *arena, dtp_graph_variant *out, dtp_err *err)
 {
     *out = (dtp_graph_variant){.micro_dim = -1};
+    if (texts->outputs != NULL) {
+        DTP_TRY(dtp_outputs_parse(texts->outputs, model, arena, &out->outputs, err));
+    }
     if (texts->precision != NULL) {
         DTP_TRY(dtp_precision_parse(texts->precision, &out->precision, err));
     }
@@ -20,8 +23,23 @@ dtp_status dtp_graph_variant_parse(const dtp_variant_texts *texts, const dtp_gra
 
 bool dtp_graph_variant_any(const dtp_graph_variant *variant)
 {
-    return variant->precision.compute != DTP_F32 || variant->remat.n > 0 ||
-           variant->microbatches > 1;
+    return variant->outputs.chosen || variant->precision.compute != DTP_F32 ||
+           variant->remat.n > 0 || variant->microbatches > 1;
+}
+
+/* A step holds one microbatch of rows of the batch: such outputs are left out, unless they were
+ * asked for. */
+static dtp_status check_microbatched(const dtp_graph *g, const dtp_outputs *outputs, dtp_err *err)
+{
+    for (int32_t i = 0; i < outputs->n; i++) {
+        if (dtp_graph_output(g, outputs->names[i]) < 0) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "outputs: '%s' has one row per row of the batch, and a step of "
+                            "microbatches keeps no such output",
+                            outputs->names[i]);
+        }
+    }
+    return DTP_OK;
 }
 
 /* The changed graph; NULL in *out when nothing changes. */
@@ -30,10 +48,16 @@ static dtp_status change(const dtp_graph *model, const dtp_graph_variant *c, dtp
 {
     dtp_graph *last = NULL, *next = NULL;
     dtp_status s = DTP_OK;
-    if (c->precision.compute != DTP_F32) {
-        DTP_TRY(dtp_graph_with_precision(model, &c->precision, &last, err));
+    if (c->outputs.chosen) {
+        DTP_TRY(dtp_graph_with_outputs(model, &c->outputs, &last, err));
     }
-    if (c->remat.n > 0) {
+    if (c->precision.compute != DTP_F32) {
+        s = dtp_graph_with_precision(last != NULL ? last : model, &c->precision, &next, err);
+        dtp_graph_destroy(last);
+        last = next;
+    }
+    if (s == DTP_OK && c->remat.n > 0) {
+        next = NULL;
         s = dtp_graph_rematerialize(last != NULL ? last : model, &c->remat, &next, err);
         dtp_graph_destroy(last);
         last = next;
@@ -44,9 +68,14 @@ static dtp_status change(const dtp_graph *model, const dtp_graph_variant *c, dtp
                                    &next, err);
         dtp_graph_destroy(last);
         last = next;
+        s = s == DTP_OK ? check_microbatched(last, &c->outputs, err) : s;
+    }
+    if (s != DTP_OK) {
+        dtp_graph_destroy(last);
+        return s;
     }
     *out = last;
-    return s;
+    return DTP_OK;
 }
 
 dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *variant,
@@ -68,16 +97,23 @@ dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_varian
     return DTP_OK;
 }
 
+static dtp_status copy_texts(dtp_arena *arena, int32_t n, const char *const *from,
+                             const char *const **out, dtp_err *err)
+{
+    const char **texts = dtp_arena_alloc(arena, (size_t)n, sizeof *texts);
+    bool ok = texts != NULL;
+    for (int32_t i = 0; i < n && ok; i++) {
+        texts[i] = dtp_arena_strdup(arena, from[i]);
+        ok = texts[i] != NULL;
+    }
+    *out = texts;
+    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a graph variant");
+}
+
 dtp_status dtp_graph_variant_copy(const dtp_graph_variant *from, dtp_arena *arena,
                                   dtp_graph_variant *out, dtp_err *err)
 {
-    const char **items = dtp_arena_alloc(arena, (size_t)from->remat.n, sizeof *items);
-    bool ok = items != NULL;
-    for (int32_t i = 0; i < from->remat.n && ok; i++) {
-        items[i] = dtp_arena_strdup(arena, from->remat.items[i]);
-        ok = items[i] != NULL;
-    }
     *out = *from;
-    out->remat.items = items;
-    return ok ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of blocks");
+    DTP_TRY(copy_texts(arena, from->outputs.n, from->outputs.names, &out->outputs.names, err));
+    return copy_texts(arena, from->remat.n, from->remat.items, &out->remat.items, err);
 }

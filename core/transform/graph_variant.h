@@ -1,23 +1,26 @@
-/* What a plan may change about the graph of its model before tensors get layouts: precision,
- * recomputation and microbatches, in this order (core/transform/precision.h says why). */
+/* What a plan may change about the graph of its model before tensors get layouts: outputs that are
+ * kept, precision, recomputation and microbatches, in this order: what no output needs is changed
+ * by none, and core/transform/precision.h says why of the others. */
 #ifndef DTP_CORE_TRANSFORM_GRAPH_VARIANT_H
 #define DTP_CORE_TRANSFORM_GRAPH_VARIANT_H
 
+#include "core/transform/outputs.h"
 #include "core/transform/precision.h"
 #include "core/transform/recompute.h"
 #include "core/graph/implementation.h"
 
 typedef struct dtp_graph_variant {
+    dtp_outputs outputs;
     dtp_precision precision;
     dtp_remat remat;
     int32_t microbatches; /* 0 and 1: none */
     dtp_dim_id micro_dim; /* with microbatches > 1; -1: dtp_microbatch_dim */
 } dtp_graph_variant;
 
-/* A variant as texts: "bf16", "layer:0-3", and "4" or "batch=4" (dtp_precision_parse,
- * dtp_remat_parse, dtp_microbatches_parse); NULL: none. */
+/* A variant as texts: "logits", "bf16", "layer:0-3", and "4" or "batch=4" (dtp_outputs_parse,
+ * dtp_precision_parse, dtp_remat_parse, dtp_microbatches_parse); NULL: none. */
 typedef struct dtp_variant_texts {
-    const char *precision, *remat, *microbatches;
+    const char *outputs, *precision, *remat, *microbatches;
 } dtp_variant_texts;
 
 /* What texts say. Texts of the result are from `arena`. */
@@ -29,8 +32,9 @@ bool dtp_graph_variant_any(const dtp_graph_variant *variant);
 
 /* The graph that programs are lowered from. It borrows from `model`, which must outlive it.
  * Settings refer to nodes of the changed graph. Without variant and implementations it is like the
- * model. Fails as dtp_graph_with_precision, dtp_graph_rematerialize, dtp_graph_microbatched and
- * dtp_graph_with_implementations. */
+ * model. Fails as dtp_graph_with_outputs, dtp_graph_with_precision, dtp_graph_rematerialize,
+ * dtp_graph_microbatched and dtp_graph_with_implementations; DTP_INVALID where microbatches do not
+ * keep an output that was named. */
 dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *variant,
                                   int32_t n_implementations,
                                   const dtp_implementation *implementations, dtp_graph **out,

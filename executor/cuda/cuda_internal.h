@@ -6,6 +6,8 @@
 #include <cuda_runtime_api.h>
 
 #include "executor/cuda/cuda.h"
+#include "executor/cuda/kernels/elementwise/optimizer.h"
+#include "spmd/target/cuda_workspace.h"
 
 typedef struct dtp_cuda {
     dtp_backend base;
@@ -13,7 +15,11 @@ typedef struct dtp_cuda {
     cudaStream_t compute, comm, copy; /* kernels; collectives; feeds */
     cublasLtHandle_t blas;
     void *blas_workspace; /* of cuBLASLt, from the first product that is bound on */
-    bool tf32; /* products of f32 round their operands to tf32; read when calls are bound */
+    bool tf32;    /* products of f32 round their operands to tf32; read when calls are bound */
+    bool joining; /* updates are kept for one launch */
+    int32_t n_joined;
+    dtp_cuda_update joined[DTP_CUDA_UPDATES];
+    const dtp_step_record *record; /* of the joined updates */
 } dtp_cuda;
 
 static inline dtp_cuda *dtp_cuda_of(dtp_backend *b)

@@ -76,6 +76,12 @@ static dtp_status update_kernel(const dtp_kernel_args *args, dtp_err *err)
         u.v_out = args->out[2].data;
     }
     u.factor = call->n_in > call->n_out + 1 ? args->in[call->n_in - 1].data : NULL;
+    dtp_cuda *c = dtp_cuda_of(args->backend);
+    if (c->joining && c->n_joined < DTP_CUDA_UPDATES) {
+        c->joined[c->n_joined++] = u;
+        c->record = args->record;
+        return DTP_OK;
+    }
     DTP_CUDA_TRY(err, dtp_cuda_update_tensors(dtp_cuda_stream(args), 1, &u, args->record));
     return DTP_OK;
 }

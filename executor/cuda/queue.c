@@ -5,6 +5,13 @@
 #include "executor/cuda/cuda_internal.h"
 #include "executor/cuda/kernels/copy.h"
 
+#if __has_include(<nvtx3/nvToolsExt.h>) /* some toolkits come without it */
+#include <nvtx3/nvToolsExt.h>
+#else
+#define nvtxRangePushA(name) (void)(name)
+#define nvtxRangePop() (void)0
+#endif
+
 static cudaStream_t stream_of(dtp_backend *b, dtp_queue_kind queue)
 {
     const dtp_cuda *c = dtp_cuda_of(b);
@@ -51,6 +58,20 @@ static dtp_status record_put(dtp_backend *b, const dtp_step_record *record, dtp_
                              dtp_err *err)
 {
     DTP_CUDA_TRY(err, dtp_cuda_put_record(dtp_cuda_of(b)->compute, record, device));
+    return DTP_OK;
+}
+
+static void join_begin(dtp_backend *b)
+{
+    dtp_cuda_of(b)->joining = true;
+    dtp_cuda_of(b)->n_joined = 0;
+}
+
+static dtp_status join_end(dtp_backend *b, dtp_err *err)
+{
+    dtp_cuda *c = dtp_cuda_of(b);
+    c->joining = false;
+    DTP_CUDA_TRY(err, dtp_cuda_update_tensors(c->compute, c->n_joined, c->joined, c->record));
     return DTP_OK;
 }
 
@@ -103,6 +124,20 @@ static dtp_status event_time(dtp_backend *b, dtp_event *from, dtp_event *to, dou
     return DTP_OK;
 }
 
+/* ---- ranges ---- */
+
+static void range_begin(dtp_backend *b, const char *name)
+{
+    (void)b;
+    (void)nvtxRangePushA(name);
+}
+
+static void range_end(dtp_backend *b)
+{
+    (void)b;
+    (void)nvtxRangePop();
+}
+
 /* ---- recordings ---- */
 
 static dtp_status recording_begin(dtp_backend *b, dtp_err *err)
@@ -150,12 +185,16 @@ const dtp_queue_ops dtp_cuda_queue = {
     .give = give,
     .copy = copy,
     .record_put = record_put,
+    .join_begin = join_begin,
+    .join_end = join_end,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_put = event_put,
     .event_await = event_await,
     .event_passed = event_passed,
     .event_time = event_time,
+    .range_begin = range_begin,
+    .range_end = range_end,
     .recording_begin = recording_begin,
     .recording_end = recording_end,
     .recording_put = recording_put,

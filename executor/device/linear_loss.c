@@ -23,21 +23,23 @@ typedef struct job {
 
 static void *address(const job *j, const dtp_kernel_args *args, dtp_linear_buffer b)
 {
-    const bool backward = args->call->n_in == 5;
+    const bool gradients = args->call->n_in == 4;
     switch (b) {
     case DTP_LINEAR_X:
     case DTP_LINEAR_W:
     case DTP_LINEAR_LABELS:
+    case DTP_LINEAR_DLOSS:
         return args->in[b].data;
-    case DTP_LINEAR_LSE:
-        return backward ? args->in[3].data : args->out[1].data;
     case DTP_LINEAR_LOSS:
-        return backward ? args->in[4].data : args->out[0].data;
+        return args->out[gradients ? 2 : 0].data;
     case DTP_LINEAR_DX:
         return args->out[0].data;
     case DTP_LINEAR_DW:
         return args->out[1].data;
     default:
+        if (b == DTP_LINEAR_LSE && !gradients) {
+            return args->out[1].data;
+        }
         return (char *)args->workspace + j->plan.offset[b];
     }
 }

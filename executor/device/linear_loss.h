@@ -1,4 +1,4 @@
-/* linear_loss and its gradient on any backend: chunk after chunk by the backend's own kernels
+/* linear_loss and linear_loss_grad on any backend: chunk after chunk by the backend's own kernels
  * (spmd/target/linear_loss.h). */
 #ifndef DTP_EXECUTOR_DEVICE_LINEAR_LOSS_H
 #define DTP_EXECUTOR_DEVICE_LINEAR_LOSS_H

@@ -34,6 +34,11 @@ typedef struct dtp_queue_ops {
     dtp_status (*record_put)(dtp_backend *b, const dtp_step_record *record, dtp_step_record *device,
                              dtp_err *err);
 
+    /* Updates that are put on the compute queue between begin and end, as
+     * many as the target joins, run as one launch. */
+    void (*join_begin)(dtp_backend *b);
+    dtp_status (*join_end)(dtp_backend *b, dtp_err *err);
+
     dtp_status (*event_create)(dtp_backend *b, dtp_event **out, dtp_err *err);
     void (*event_destroy)(dtp_backend *b, dtp_event *event);
     /* The event is where the queue is now. */
@@ -45,6 +50,10 @@ typedef struct dtp_queue_ops {
     /* Seconds between two events that are passed. */
     dtp_status (*event_time)(dtp_backend *b, dtp_event *from, dtp_event *to, double *out,
                              dtp_err *err);
+
+    /* A named range of what this thread puts on queues, for profilers; ranges nest. */
+    void (*range_begin)(dtp_backend *b, const char *name);
+    void (*range_end)(dtp_backend *b);
 
     /* From begin to end what this thread puts on the compute queue, and on queues that wait for it,
      * is recorded. End with out NULL discards it. */

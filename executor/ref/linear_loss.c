@@ -1,4 +1,4 @@
-/* Reference kernels of linear_loss and its gradient. Logits are computed where they are needed.
+/* Reference kernels of linear_loss and linear_loss_grad. Logits are computed where they are needed.
  * Loops: the rows first, then the class, then the dims that x and w share. */
 #include <math.h>
 
@@ -98,23 +98,31 @@ static dtp_status run_linear_loss_grad(const dtp_kernel_args *args, dtp_err *err
 {
     linear s = start(args);
     const int32_t c = s.rows, inner = s.rows + 1;
+    const bool none = dtp_call_int(args->call, "reduce") == DTP_LOSS_NONE;
+    double loss = 0.0;
     (void)err;
     dtp_ref__clear(&args->out[0]);
     dtp_ref__clear(&args->out[1]);
     for (bool go = dtp_ref__first(&s.l, 0, s.rows); go; go = dtp_ref__next(&s.l, 0, s.rows)) {
-        if (!dtp_ref__id(args, 2, &s.l, DTP_DATA_LABEL, s.classes, &s.label)) {
+        if (!read_row(&s)) {
             return DTP_OK;
         }
-        const double lse = dtp_ref__get(&args->in[3], &s.l);
-        const double dloss = dtp_ref__get(&args->in[4], &s.l) * s.share;
+        loss += s.lse - s.target;
+        if (none) {
+            dtp_ref__set(&args->out[2], &s.l, s.lse - s.target);
+        }
+        const double dloss = dtp_ref__get(&args->in[3], &s.l) * s.share;
         for (bool k = dtp_ref__first(&s.l, c, inner); k; k = dtp_ref__next(&s.l, c, inner)) {
-            const double d = (exp(logit(&s) - lse) - weight(&s)) * dloss;
+            const double d = (exp(logit(&s) - s.lse) - weight(&s)) * dloss;
             for (bool i = dtp_ref__first(&s.l, inner, s.n); i;
                  i = dtp_ref__next(&s.l, inner, s.n)) {
                 dtp_ref__accumulate(&args->out[0], &s.l, d * dtp_ref__get(&args->in[1], &s.l));
                 dtp_ref__accumulate(&args->out[1], &s.l, d * dtp_ref__get(&args->in[0], &s.l));
             }
         }
+    }
+    if (!none) {
+        dtp_ref__set(&args->out[2], &s.l, loss * s.share);
     }
     return DTP_OK;
 }

@@ -518,13 +518,13 @@ const dtp_op_case DTP_OP_CASES[] = {
      .in = {"a=6,d=7", "d=7,v=9", "a=6 ids:9"},
      .attrs = "over=v; reduce=none; chunk=3"},
     {.op = "linear_loss_grad",
-     .in = {"a=3,b=5,d=3", "v=11,d=3", "a=3,b=5 ids:11", "a=3,b=5 pos", "-"},
+     .in = {"a=3,b=5,d=3", "v=11,d=3", "a=3,b=5 ids:11", "-"},
      .attrs = "over=v; reduce=mean; chunk=4"},
     {.op = "linear_loss_grad",
-     .in = {"a=5,d=3", "d=3,v=9", "a=5 ids64:9", "a=5 pos", "-"},
+     .in = {"a=5,d=3", "d=3,v=9", "a=5 ids64:9", "-"},
      .attrs = "over=v; reduce=sum; smoothing=0.1; chunk=100"},
     {.op = "linear_loss_grad",
-     .in = {"a=6,d=3", "d=3,v=9", "a=6 ids:9", "a=6 pos", "a=6"},
+     .in = {"a=6,d=3", "d=3,v=9", "a=6 ids:9", "a=6"},
      .attrs = "over=v; reduce=none; chunk=3"},
     DTP_UNARY_OPS(UNARY_CASES) DTP_BINARY_OPS(BINARY_CASES) DTP_GRADIENT_OPS(GRADIENT_CASES)};
 const int32_t DTP_OP_CASE_COUNT = sizeof DTP_OP_CASES / sizeof DTP_OP_CASES[0];

@@ -1,6 +1,7 @@
 #include "executor/run/runner_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/clock.h"
@@ -162,46 +163,78 @@ static dtp_status run_instr(dtp_runner *r, int32_t i, dtp_err *err)
     }
 }
 
-/* Instructions [0, n) of a microbatch, one by one. */
-static dtp_status run_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dtp_err *err)
+/* Kernels that are joined run as one launch, unless someone watches what each does. */
+static bool joins(const dtp_runner *r, int32_t i)
+{
+    return i < r->program->n_instrs && r->program->instrs[i].joined && r->watch.event == NULL &&
+           r->backend->ops->queue != NULL;
+}
+
+static dtp_status run_kernel(dtp_runner *r, int32_t i, dtp_err *err)
+{
+    const dtp_queue_ops *queue = r->backend->ops->queue;
+    const bool before = joins(r, i), after = joins(r, i + 1);
+    if (!before && after) {
+        queue->join_begin(r->backend);
+    }
+    DTP_TRY(dtp_bound_kernel_run(&r->instrs[i].kernel, err));
+    return before && !after ? queue->join_end(r->backend, err) : DTP_OK;
+}
+
+/* An instruction, with what is noted of it. */
+static dtp_status run_one(dtp_runner *r, dtp_runner__flight *f, int32_t i, dtp_err *err)
 {
     const bool queue = r->backend->ops->queue != NULL;
     const bool by_host = !queue || !r->comm->transport.caps.queued; /* collectives are timed */
-    for (int32_t i = 0; i < n; i++) {
-        const dtp_instr_kind kind = r->program->instrs[i].kind;
-        const bool collective = kind == DTP_INSTR_START || kind == DTP_INSTR_WAIT;
-        if (r->watch.event != NULL) {
-            r->watch.event(r->watch.user, r, i, false);
-        }
-        if (queue && collective && by_host) {
-            DTP_TRY(r->backend->ops->sync(r->backend, err));
-        }
-        DTP_TRY(queue ? dtp_runner__mark(r, f, i, err) : DTP_OK);
-        const bool timed = by_host && (collective || (r->profile != NULL && !queue));
-        const double before = timed ? dtp_now_s() : 0;
-        if (kind == DTP_INSTR_KERNEL) {
-            dtp_err *at = noted_in(r, err);
-            const dtp_status run = dtp_bound_kernel_run(&r->instrs[i].kernel, at);
-            DTP_TRY(note(r, f->step, i, run, at));
-        } else {
-            const dtp_status run = run_instr(r, i, err);
-            if (run != DTP_OK) {
-                name_instr(r, f->step, i, err);
-                return run;
-            }
-        }
-        if (r->watch.event != NULL) {
-            r->watch.event(r->watch.user, r, i, true);
-        }
-        if (timed) {
-            const double s = dtp_now_s() - before;
-            f->times.comm_s += collective ? s : 0;
-            if (r->profile != NULL && !queue) {
-                r->profile[i] += s;
-            }
+    const dtp_instr_kind kind = r->program->instrs[i].kind;
+    const bool collective = kind == DTP_INSTR_START || kind == DTP_INSTR_WAIT;
+    if (r->watch.event != NULL) {
+        r->watch.event(r->watch.user, r, i, false);
+    }
+    if (queue && collective && by_host) {
+        DTP_TRY(r->backend->ops->sync(r->backend, err));
+    }
+    DTP_TRY(queue ? dtp_runner__mark(r, f, i, err) : DTP_OK);
+    const bool timed = by_host && (collective || (r->profile != NULL && !queue));
+    const double before = timed ? dtp_now_s() : 0;
+    if (kind == DTP_INSTR_KERNEL) {
+        dtp_err *at = noted_in(r, err);
+        DTP_TRY(note(r, f->step, i, run_kernel(r, i, at), at));
+    } else {
+        const dtp_status run = run_instr(r, i, err);
+        if (run != DTP_OK) {
+            name_instr(r, f->step, i, err);
+            return run;
         }
     }
-    return queue ? dtp_runner__mark(r, f, n, err) : DTP_OK;
+    if (r->watch.event != NULL) {
+        r->watch.event(r->watch.user, r, i, true);
+    }
+    if (timed) {
+        const double s = dtp_now_s() - before;
+        f->times.comm_s += collective ? s : 0;
+        if (r->profile != NULL && !queue) {
+            r->profile[i] += s;
+        }
+    }
+    return DTP_OK;
+}
+
+/* Instructions [0, n) of a microbatch, one by one. */
+static dtp_status run_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dtp_err *err)
+{
+    const dtp_queue_ops *queue = r->backend->ops->queue;
+    for (int32_t i = 0; i < n; i++) {
+        if (queue != NULL) {
+            queue->range_begin(r->backend, r->instrs[i].range);
+        }
+        const dtp_status status = run_one(r, f, i, err);
+        if (queue != NULL) {
+            queue->range_end(r->backend);
+        }
+        DTP_TRY(status);
+    }
+    return queue != NULL ? dtp_runner__mark(r, f, n, err) : DTP_OK;
 }
 
 /* The same on a queue, as a graph where that can be. */
@@ -260,7 +293,16 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
     r->state.record.seed = seed;
     r->state.record.step = step;
     DTP_TRY(dtp_step_state_put(&r->state, err));
-    DTP_TRY(queue != NULL ? put_instrs(r, f, n, err) : run_instrs(r, f, n, err));
+    if (queue == NULL) {
+        DTP_TRY(run_instrs(r, f, n, err));
+    } else {
+        char range[64];
+        (void)snprintf(range, sizeof range, "step %" PRId64 ", microbatch %d", step, microbatch);
+        queue->range_begin(r->backend, range);
+        const dtp_status status = put_instrs(r, f, n, err);
+        queue->range_end(r->backend);
+        DTP_TRY(status);
+    }
     f->times.total_s += dtp_now_s() - start;
     return DTP_OK;
 }

@@ -105,7 +105,8 @@ dtp_shard dtp_runner_shard(const dtp_runner *r, dtp_value_id v);
 int64_t dtp_runner_touched_bytes(const dtp_runner *r);
 /* Statistics of one step, from the program; returns how many, *out is borrowed. */
 int32_t dtp_runner_coll_stats(const dtp_runner *r, const dtp_coll_stat **out);
-/* Seconds spent in each instruction, summed over the steps so far; NULL without profile. */
+/* Seconds spent in each instruction, summed over the steps so far; NULL without profile. The launch
+ * of joined kernels counts for the last of them. */
 const double *dtp_runner_profile(const dtp_runner *r);
 const dtp_program *dtp_runner_program(const dtp_runner *r);
 

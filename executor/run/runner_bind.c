@@ -256,6 +256,11 @@ static dtp_status bind_instr(dtp_runner *r, int32_t index, dtp_err *err)
     dtp_runner__bound *b = &r->instrs[index];
     b->n_in = instr->n_in;
     b->n_out = instr->n_out;
+    if (r->backend->ops->queue != NULL) {
+        b->range = dtp_arena_printf(r->arena, "%d %s %s", index, dtp_instr_name(instr),
+                                    dtp_runner__node_name(r->program, instr));
+        DTP_TRY(DTP_MEMORY(err, b->range));
+    }
     DTP_TRY(copy_replicas(r, instr->n_in, instr->in, &b->in, err));
     DTP_TRY(copy_replicas(r, instr->n_out, instr->out, &b->out, err));
     switch (instr->kind) {

@@ -16,6 +16,7 @@ typedef struct dtp_runner__bound {
     dtp_ttype part;       /* PACK, UNPACK */
     dtp_coll_ends *ends;  /* START */
     dtp_request request;  /* START; waited for by its WAIT */
+    const char *range;    /* on a queue: its name for profilers */
 } dtp_runner__bound;
 
 /* A pointer into a buffer that may move, and where in the buffer it points. */

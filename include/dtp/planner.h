@@ -44,7 +44,8 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     bool (*interrupted)(void *user); /* or once this is true; called from several threads */
     void *user;
     const dtp_ctx *ctx;
-    const char *target; /* what the program is for (docs/targets.md); NULL: "cpu" */
+    const char *target;  /* what the program is for (docs/targets.md); NULL: "cpu" */
+    const char *outputs; /* as in dtp_job_options */
 } dtp_plan_options;
 
 static inline dtp_plan_options dtp_plan_options_init(void)

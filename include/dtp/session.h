@@ -19,7 +19,8 @@ typedef struct dtp_program dtp_program; /* what every rank runs */
 
 typedef struct dtp_job_options {
     size_t size;
-    const dtp_plan *plan;     /* borrowed; says all that the next seven do. NULL: they do */
+    const dtp_plan
+        *plan; /* borrowed; says all that the next seven do, and `outputs`. NULL: they do */
     const dtp_mesh *mesh;     /* NULL: one device */
     const char *rules;        /* layout rules, "batch:x"; NULL: replicated */
     bool uneven;              /* rules may split sizes that do not divide evenly */
@@ -33,6 +34,8 @@ typedef struct dtp_job_options {
     int32_t n_fetch;            /* tensors to read after a step, by name, beside parameters, */
     const char *const *fetch;   /* states, outputs and the loss */
     bool results;               /* loss, outputs and gradients can be read too */
+    const char *outputs;        /* outputs of the model that are kept, "logits" or "none"
+                                   (docs/formats/model.md); NULL: all */
 } dtp_job_options;
 
 static inline dtp_job_options dtp_job_options_init(void)

@@ -41,7 +41,7 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
     m->search = (dtp_variant_search){.precision = is_auto(o->precision),
                                      .remat = is_auto(o->remat),
                                      .microbatches = is_auto(o->microbatches)};
-    const dtp_variant_texts variant = {m->search.precision ? NULL : o->precision,
+    const dtp_variant_texts variant = {o->outputs, m->search.precision ? NULL : o->precision,
                                        m->search.remat ? NULL : o->remat,
                                        m->search.microbatches ? NULL : o->microbatches};
     DTP_TRY(dtp_graph_variant_parse(&variant, m->model, m->arena, &m->variant, err));

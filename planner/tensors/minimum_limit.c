@@ -109,14 +109,18 @@ static dtp_status step_down(dtp_planning *p, int64_t bound, int64_t *smallest, d
 
 dtp_status dtp_tensor__find_minimum(dtp_planning *p, dtp_err *err)
 {
-    dtp_minimum_memory least;
+    dtp_minimum_memory least = {0};
     int64_t smallest = 0;
-    DTP_TRY(solve_memory(p, &least, &smallest, err));
+    dtp_status s = solve_memory(p, &least, &smallest, err);
+    if (s != DTP_OK) {
+        dtp_minimum_memory_free(&least);
+        return s;
+    }
     dtp_tensor__compare_baselines(p, &smallest);
     /* What no solution of the problem needs less than, no program does: then nothing is below. */
-    dtp_status s = p->incumbent == NULL && smallest > least.bound
-                       ? step_down(p, least.bound, &smallest, err)
-                       : DTP_OK;
+    if (p->incumbent == NULL && smallest > least.bound) {
+        s = step_down(p, least.bound, &smallest, err);
+    }
     if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
         const bool tight = least.assignment != NULL && least.bound == least.usage;
         p->certificate.status = tight ? DTP_CERT_OPTIMAL : DTP_CERT_FEASIBLE;

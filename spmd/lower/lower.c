@@ -184,6 +184,9 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if (options->in_place) {
         DTP_TRY(dtp_program__in_place(p, scratch, err));
     }
+    if ((p->target->fuse & DTP_FUSE_CAST) != 0) {
+        DTP_TRY(dtp_program__fuse_casts(p, scratch, err));
+    }
     if (options->overlap.bucket_bytes > 0) {
         DTP_TRY(dtp_program__bucket(p, options->overlap.bucket_bytes, scratch, err));
     }

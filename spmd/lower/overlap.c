@@ -21,6 +21,7 @@
 #include "spmd/lower/overlap.h"
 
 #include "spmd/lower/memplan.h"
+#include "spmd/lower/passes/passes.h"
 #include "spmd/program/needed.h"
 #include "spmd/program/program_internal.h"
 
@@ -380,6 +381,12 @@ dtp_status dtp_program_overlap(dtp_program *p, const dtp_overlap *overlap, bool 
     p->instrs = instrs;
     p->n_instrs = p->cap_instrs = n;
     p->overlap = overlap->depth > 0 ? *overlap : none;
+    if (p->target->join > 0) {
+        dtp_arena *scratch = dtp_arena_create();
+        const dtp_status status = dtp_program__join(p, scratch, err);
+        dtp_arena_destroy(scratch);
+        DTP_TRY(status);
+    }
     dtp_program__liveness(p);
     return unplaced ? DTP_OK : dtp_program__plan_memory(p, err);
 }

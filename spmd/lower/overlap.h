@@ -17,7 +17,8 @@ dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, d
                              dtp_instr **instrs, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
 
 /* Gives a program this order, and liveness and memory plan (unless `unplaced`) for it. Prices are
- * kept that were set when every WAIT stood behind its START. */
+ * kept that were set when every WAIT stood behind its START; where the target joins kernels
+ * (dtp_target.join) they are to be set anew. */
 dtp_status dtp_program_overlap(dtp_program *p, const dtp_overlap *overlap, bool unplaced,
                                dtp_err *err) DTP_MUST_CHECK;
 

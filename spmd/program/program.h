@@ -135,6 +135,7 @@ typedef struct dtp_instr {
     const dtp_attr *attrs;
     int32_t n_attrs;
     dtp_value_id workspace; /* -1 = none */
+    bool joined; /* it runs in one launch with the kernel before it: an update, as that one */
     /* START, WAIT */
     dtp_coll coll;
     int32_t

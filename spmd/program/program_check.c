@@ -3,6 +3,7 @@
  *
  *  - every value and every instruction by itself: ids, layouts, sizes, counts, and what each step
  *    means for the layouts of its operands;
+ *  - kernels of one launch do not touch what another one of them writes;
  *  - a run over memory: it keeps, for every value, whether its bytes in the arena still hold its
  *    contents. Writing a value makes all others invalid whose bytes it overlaps (those it shares a
  *    buffer with included); reading an invalid value is an error. This covers definitions before
@@ -254,6 +255,48 @@ static dtp_status check_sharing(const checker *c, const dtp_instr *instr, int32_
     return DTP_OK;
 }
 
+static bool any_overlap(const checker *c, int32_t n, const dtp_value_id *a, int32_t m,
+                        const dtp_value_id *b)
+{
+    bool found = false;
+    for (int32_t k = 0; k < n * m; k++) {
+        found = found || overlap(c, a[k / m], b[k % m]);
+    }
+    return found;
+}
+
+/* Kernels of one launch are updates whose results lie in their operands. */
+static bool may_join(const dtp_program *p, const dtp_instr *instr)
+{
+    bool may = instr->kind == DTP_INSTR_KERNEL && (instr->op->flags & DTP_OP_UPDATE) != 0 &&
+               instr->workspace < 0;
+    for (int32_t o = 0; may && o < instr->n_out; o++) {
+        const int32_t j = instr->op->inplace_in[o] - 1;
+        may = j >= 0 && j < instr->n_in && root_of(p, instr->out[o]) == root_of(p, instr->in[j]);
+    }
+    return may;
+}
+
+static dtp_status check_joined(const checker *c, int32_t i, dtp_err *err)
+{
+    const dtp_instr *instrs = c->p->instrs, *instr = &instrs[i];
+    int32_t before = i;
+    do {
+        before--;
+        const dtp_instr *other = before >= 0 ? &instrs[before] : NULL;
+        if (other == NULL || i - before >= c->p->target->join || other->phase != instr->phase ||
+            !may_join(c->p, instr) || !may_join(c->p, other)) {
+            return DTP_FAIL(err, DTP_INTERNAL, "it cannot run in the launch before it");
+        }
+        if (any_overlap(c, instr->n_in, instr->in, other->n_out, other->out) ||
+            any_overlap(c, other->n_in, other->in, instr->n_out, instr->out)) {
+            return DTP_FAIL(err, DTP_INTERNAL, "it needs instruction %d, of the same launch",
+                            before);
+        }
+    } while (instrs[before].joined);
+    return DTP_OK;
+}
+
 static dtp_status run_instr(checker *c, int32_t i, dtp_err *err)
 {
     const dtp_instr *instr = &c->p->instrs[i];
@@ -436,6 +479,9 @@ static dtp_status check(checker *c, dtp_arena *arena, dtp_err *err)
         if (kind == DTP_VALUE_RESIDENT || kind == DTP_VALUE_INPUT) {
             DTP_TRY(write_value(c, v, -1, true, err));
         }
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        DTP_TRY(in_instr(p, i, p->instrs[i].joined ? check_joined(c, i, err) : DTP_OK, err));
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
         DTP_TRY(in_instr(p, i, dtp_check__instr(p, i, err), err));

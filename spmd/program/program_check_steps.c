@@ -82,8 +82,16 @@ static dtp_status check_pieces(const dtp_program *p, const dtp_instr *instr, dtp
     return DTP_OK;
 }
 
-/* A kernel of a node of the graph works on that node's tensors; kernels of its decomposition have
- * another op. */
+/* Whether t is a tensor, or `of` in another type. */
+static bool is_result(const dtp_graph *g, dtp_tensor_id t, dtp_tensor_id of)
+{
+    const dtp_node_id node = t >= 0 && t != of ? g->tensors[t].producer : -1;
+    return t == of || (node >= 0 && (g->nodes[node].op->flags & DTP_OP_CAST) != 0 &&
+                       g->nodes[node].in[0] == of);
+}
+
+/* A kernel of a node of the graph works on that node's tensors, and may give results that the node
+ * of a cast would; kernels of its decomposition have another op. */
 static bool works_on_its_node(const dtp_program *p, const dtp_instr *instr)
 {
     if (instr->node < 0 || instr->node >= p->graph->n_nodes) {
@@ -95,7 +103,7 @@ static bool works_on_its_node(const dtp_program *p, const dtp_instr *instr)
         same = p->values[instr->in[i]].tensor == node->in[i];
     }
     for (int32_t i = 0; i < instr->n_out && same && node->op == instr->op; i++) {
-        same = p->values[instr->out[i]].tensor == node->out[i];
+        same = is_result(p->graph, p->values[instr->out[i]].tensor, node->out[i]);
     }
     return same;
 }

@@ -38,6 +38,7 @@ static uint64_t hash_value(uint64_t h, const dtp_value *v)
 static uint64_t hash_kernel(uint64_t h, const dtp_instr *instr)
 {
     h = dtp_hash_i64(dtp_hash_text(h, instr->op->name), instr->workspace);
+    h = dtp_hash_i64(h, instr->joined);
     for (int32_t i = 0; i < instr->n_attrs; i++) {
         const dtp_attr *a = &instr->attrs[i];
         h = dtp_hash_i64(dtp_hash_text(h, a->key), a->i);

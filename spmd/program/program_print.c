@@ -5,6 +5,7 @@
  *   15 backward wait       all_reduce of 12
  *
  * Shapes are local ones, those of rank 0 (the largest). "external": in a buffer of the caller.
+ * "joined": in one launch with the kernel before it.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -100,6 +101,7 @@ static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)
         dtp_strbuf_addf(out, "kernel     %s", instr->op->name);
         dtp_fused_print(&(dtp_op_call){.op = instr->op, .attrs = instr->attrs, .n_in = instr->n_in},
                         out);
+        dtp_strbuf_add(out, instr->joined ? " joined" : "");
         break;
     case DTP_INSTR_START:
         print_coll(p, &instr->coll, out);

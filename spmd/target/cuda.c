@@ -71,6 +71,7 @@ const dtp_target dtp_target_cuda = {.name = "cuda",
                                     .backends = cuda_backends,
                                     .ops = cuda_ops,
                                     .floats = FLOATS,
-                                    .fuse = DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM,
+                                    .fuse = DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM | DTP_FUSE_CAST,
+                                    .join = DTP_CUDA_UPDATES,
                                     .loss_chunk = (int64_t)128 << 20,
                                     .asynchronous = true};

@@ -44,18 +44,18 @@ static dtp_linear_part product(const dtp_linear_plan *p, dtp_linear_buffer a, dt
     return part;
 }
 
-static void plan_forward(const dtp_op_call *call, int64_t global_rows, dtp_linear_plan *p)
+static void plan_loss(const dtp_op_call *call, int64_t global_rows, dtp_linear_plan *p)
 {
     const int64_t reduce = dtp_call_int(call, "reduce");
     const dtp_linear_buffer to = reduce == DTP_LOSS_NONE ? DTP_LINEAR_LOSS : DTP_LINEAR_ROW_LOSS;
-    p->parts[0] = product(p, DTP_LINEAR_X, DTP_LINEAR_W, 2, DTP_LINEAR_LOGITS);
-    p->parts[1] = loss_part(call, "cross_entropy", DTP_LOSS_NONE);
-    p->parts[1].n_in = p->parts[1].n_out = 2;
-    p->parts[1].in[0] = DTP_LINEAR_LOGITS;
-    p->parts[1].in[1] = DTP_LINEAR_LABELS;
-    p->parts[1].out[0] = to;
-    p->parts[1].out[1] = DTP_LINEAR_LSE;
-    p->n_parts = 2;
+    p->parts[p->n_parts++] = product(p, DTP_LINEAR_X, DTP_LINEAR_W, 2, DTP_LINEAR_LOGITS);
+    dtp_linear_part *loss = &p->parts[p->n_parts++];
+    *loss = loss_part(call, "cross_entropy", DTP_LOSS_NONE);
+    loss->n_in = loss->n_out = 2;
+    loss->in[0] = DTP_LINEAR_LOGITS;
+    loss->in[1] = DTP_LINEAR_LABELS;
+    loss->out[0] = to;
+    loss->out[1] = DTP_LINEAR_LSE;
     if (reduce != DTP_LOSS_NONE) {
         place(p, DTP_LINEAR_ROW_LOSS, p->rows);
         p->end[p->n_end++] = product(p, DTP_LINEAR_ROW_LOSS, DTP_LINEAR_X, 1, DTP_LINEAR_LOSS);
@@ -72,22 +72,24 @@ static void plan_forward(const dtp_op_call *call, int64_t global_rows, dtp_linea
     }
 }
 
-static void plan_backward(const dtp_op_call *call, dtp_linear_plan *p)
+/* Behind those of the loss. */
+static void plan_gradients(const dtp_op_call *call, dtp_linear_plan *p)
 {
     const bool several = p->chunk < p->rows;
     const bool direct = p->types[DTP_LINEAR_DW].dtype == p->types[DTP_LINEAR_SUM].dtype;
     const dtp_linear_buffer sum = direct || !several ? DTP_LINEAR_DW : DTP_LINEAR_SUM;
-    p->parts[0] = product(p, DTP_LINEAR_X, DTP_LINEAR_W, 2, DTP_LINEAR_LOGITS);
-    p->parts[1] = loss_part(call, "cross_entropy_grad", dtp_call_int(call, "reduce"));
-    p->parts[1].n_in = 4;
-    p->parts[1].n_out = 1;
-    p->parts[1].in[0] = p->parts[1].out[0] = DTP_LINEAR_LOGITS;
-    p->parts[1].in[1] = DTP_LINEAR_LABELS;
-    p->parts[1].in[2] = DTP_LINEAR_LSE;
-    p->parts[1].in[3] = DTP_LINEAR_LOSS;
-    p->parts[2] = product(p, DTP_LINEAR_LOGITS, DTP_LINEAR_W, 2, DTP_LINEAR_DX);
-    p->parts[3] = product(p, DTP_LINEAR_X, DTP_LINEAR_LOGITS, 2, sum);
-    p->n_parts = 4;
+    place(p, DTP_LINEAR_LSE, p->rows);
+    dtp_linear_part *grad = &p->parts[p->n_parts++];
+    *grad = loss_part(call, "cross_entropy_grad", dtp_call_int(call, "reduce"));
+    grad->n_in = 4;
+    grad->n_out = 1;
+    grad->in[0] = grad->out[0] = DTP_LINEAR_LOGITS;
+    grad->in[1] = DTP_LINEAR_LABELS;
+    grad->in[2] = DTP_LINEAR_LSE;
+    grad->in[3] = DTP_LINEAR_DLOSS;
+    p->parts[p->n_parts++] = product(p, DTP_LINEAR_LOGITS, DTP_LINEAR_W, 2, DTP_LINEAR_DX);
+    dtp_linear_part *first = &p->parts[p->n_parts++];
+    *first = product(p, DTP_LINEAR_X, DTP_LINEAR_LOGITS, 2, sum);
     if (!several) {
         return;
     }
@@ -95,27 +97,27 @@ static void plan_backward(const dtp_op_call *call, dtp_linear_plan *p)
         place(p, DTP_LINEAR_SUM, 0);
     }
     place(p, DTP_LINEAR_TERM, 0);
-    p->parts[3].runs = 1;
-    p->parts[4] = product(p, DTP_LINEAR_X, DTP_LINEAR_LOGITS, 2, DTP_LINEAR_TERM);
-    p->parts[4].runs = -1;
-    p->parts[5] = (dtp_linear_part){
+    first->runs = 1;
+    dtp_linear_part *term = &p->parts[p->n_parts++];
+    *term = product(p, DTP_LINEAR_X, DTP_LINEAR_LOGITS, 2, DTP_LINEAR_TERM);
+    term->runs = -1;
+    p->parts[p->n_parts++] = (dtp_linear_part){
         .op = "add", .n_in = 2, .n_out = 1, .in = {sum, DTP_LINEAR_TERM}, .out = {sum}, .runs = -1};
-    p->n_parts = 6;
     if (!direct) {
-        p->end[0] = (dtp_linear_part){
+        dtp_linear_part *cast = &p->end[p->n_end++];
+        *cast = (dtp_linear_part){
             .op = "cast", .n_in = 1, .n_out = 1, .in = {sum}, .out = {DTP_LINEAR_DW}, .n_attrs = 1};
-        p->end[0].attrs[0] = dtp_attr_int("dtype", (int64_t)p->types[DTP_LINEAR_DW].dtype);
-        p->end[0].attrs[0].kind = DTP_ATTR_DTYPE;
-        p->n_end = 1;
+        cast->attrs[0] = dtp_attr_int("dtype", (int64_t)p->types[DTP_LINEAR_DW].dtype);
+        cast->attrs[0].kind = DTP_ATTR_DTYPE;
     }
 }
 
 void dtp_linear_plan_make(const dtp_op_call *call, int64_t global_rows, dtp_linear_plan *p)
 {
-    const bool backward = call->n_in == 5;
+    const bool gradients = call->n_in == 4;
     const dtp_ttype *x = &call->in[0], *w = &call->in[1], *labels = &call->in[2];
     const int32_t n_rows = labels->rank;
-    const dtp_dtype wide = (backward ? call->in[3] : call->out[1]).dtype;
+    const dtp_dtype wide = call->out[gradients ? 2 : 0].dtype;
     *p = (dtp_linear_plan){.rows = dtp_ttype_elems(labels)};
     const int64_t chunk = dtp_call_int(call, "chunk");
     p->chunk = chunk < p->rows ? chunk : p->rows;
@@ -130,19 +132,19 @@ void dtp_linear_plan_make(const dtp_op_call *call, int64_t global_rows, dtp_line
     p->types[DTP_LINEAR_W] = *w;
     p->types[DTP_LINEAR_LABELS] = merged(labels, n_rows, p->rows);
     p->types[DTP_LINEAR_LSE] = p->types[DTP_LINEAR_ROW_LOSS] = row;
-    p->types[DTP_LINEAR_LOSS] = kept ? row : (dtp_ttype){.dtype = wide};
+    p->types[DTP_LINEAR_LOSS] = p->types[DTP_LINEAR_DLOSS] =
+        kept ? row : (dtp_ttype){.dtype = wide};
     p->types[DTP_LINEAR_LOGITS] = row;
     p->types[DTP_LINEAR_LOGITS].dtype = x->dtype;
     p->types[DTP_LINEAR_LOGITS].dims[1] = w->dims[at];
     p->types[DTP_LINEAR_LOGITS].rank = 2;
-    p->types[DTP_LINEAR_DW] = backward ? call->out[1] : *w;
+    p->types[DTP_LINEAR_DW] = gradients ? call->out[1] : *w;
     p->types[DTP_LINEAR_SUM] = p->types[DTP_LINEAR_TERM] = p->types[DTP_LINEAR_DW];
     p->types[DTP_LINEAR_SUM].dtype = p->types[DTP_LINEAR_TERM].dtype = wide;
     place(p, DTP_LINEAR_LOGITS, p->chunk);
-    if (backward) {
-        plan_backward(call, p);
-    } else {
-        plan_forward(call, global_rows, p);
+    plan_loss(call, global_rows, p);
+    if (gradients) {
+        plan_gradients(call, p);
     }
 }
 

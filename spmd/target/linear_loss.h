@@ -1,5 +1,5 @@
-/* How linear_loss and its gradient run in chunks of rows: the calls of a chunk and the workspace,
- * for memory, prices and kernels. */
+/* How linear_loss and linear_loss_grad run in chunks of rows: the calls of a chunk and the
+ * workspace, for memory, prices and kernels. */
 #ifndef DTP_SPMD_TARGET_LINEAR_LOSS_H
 #define DTP_SPMD_TARGET_LINEAR_LOSS_H
 
@@ -11,18 +11,19 @@ typedef enum dtp_linear_buffer {
     DTP_LINEAR_X,
     DTP_LINEAR_W,
     DTP_LINEAR_LABELS,
-    DTP_LINEAR_LSE,  /* forward: output 1 */
-    DTP_LINEAR_LOSS, /* forward: output 0; backward: its gradient */
+    DTP_LINEAR_DLOSS, /* with gradients */
+    DTP_LINEAR_LOSS,
+    DTP_LINEAR_LSE, /* an output; with gradients in the workspace */
     DTP_LINEAR_DX,
     DTP_LINEAR_DW,
-    DTP_LINEAR_LOGITS,   /* workspace: of a chunk; backward: their gradient too */
+    DTP_LINEAR_LOGITS,   /* workspace: of a chunk; then their gradient */
     DTP_LINEAR_ROW_LOSS, /* workspace: losses of rows */
     DTP_LINEAR_SUM,      /* workspace: dw of the chunks so far */
     DTP_LINEAR_TERM,     /* workspace: dw of a chunk */
     DTP_LINEAR_BUFFERS
 } dtp_linear_buffer;
 
-enum { DTP_LINEAR_CHUNK_PARTS = 6, DTP_LINEAR_END_PARTS = 2, DTP_LINEAR_ATTRS = 4 };
+enum { DTP_LINEAR_CHUNK_PARTS = 7, DTP_LINEAR_END_PARTS = 3, DTP_LINEAR_ATTRS = 4 };
 
 typedef struct dtp_linear_part {
     const char *op;

@@ -19,7 +19,8 @@ typedef struct dtp_target_op {
 /* What the lowering fuses (spmd/lower/passes/fuse.c). */
 enum {
     DTP_FUSE_ELEMENTWISE = 1, /* expressions of elementwise functions */
-    DTP_FUSE_NORM = 2         /* norms of expressions */
+    DTP_FUSE_NORM = 2,        /* norms of expressions */
+    DTP_FUSE_CAST = 4         /* casts to f32 of what an op gives (spmd/lower/passes/fuse_cast.c) */
 };
 
 typedef struct dtp_target {
@@ -32,8 +33,10 @@ typedef struct dtp_target {
                           into staging buffers, and out of them */
     bool asynchronous; /* collectives go on beside kernels, where the machine overlaps them */
     uint32_t fuse;     /* set of DTP_FUSE_* */
+    int32_t join;      /* so many updates of parameters that stand one after the other run in one
+                          launch (spmd/lower/passes/join.c); 0: each in its own */
     int64_t loss_chunk; /* > 0: a linear layer and the loss of its result are fused where a rank's
-                           logits are more bytes than this, into chunks of so many bytes */
+                           logits are four times as many bytes or more, into chunks of so many */
     bool deterministic; /* reductions give the same bits in every run, over every transport */
 } dtp_target;
 

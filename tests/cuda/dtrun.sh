@@ -15,6 +15,8 @@ cases=(
     "mlp_digits|$mlp --microbatches 4||"
     "gpt_bytes|$gpt||"
     "gpt_bytes|$gpt --precision bf16||"
+    "gpt_bytes|$gpt --outputs none||"
+    "gpt_bytes|$gpt --precision bf16 --microbatches 2||"
     "gpt_bytes_dropout|$gpt||"
     "mlp_digits|$mlp|x:2|batch:x"
     "mlp_digits|$mlp|x:4|hidden:x"
@@ -58,5 +60,25 @@ for case in "${cases[@]}"; do
     plain=$("$dtrun" run "${args[@]}" $options --steps 4 --quiet --no-graph 2>&1) || complain "run --no-graph $case" "$plain"
     [ "$(echo "$run" | grep '^loss')" = "$(echo "$plain" | grep '^loss')" ] || complain "losses of $case" "$run$plain"
     echo "$run" | grep -q "(equal)" || complain "peak of $case" "$run"
+done
+
+# The time of every instruction: joined updates count for the last one of their launch.
+for mesh in "" x:2; do
+    export CUDA_EMU_SEED=$((++seed)) CUDA_EMU_DEVICES=1
+    args=(models/gpt_bytes.json --backend cuda --comm self --steps 3 --quiet --profile --json --mesh "$mesh")
+    [ -n "$mesh" ] && args+=(--comm sim --rules batch:x)
+    # shellcheck disable=SC2086
+    json=$("$dtrun" run "${args[@]}" $gpt 2>&1) || complain "profile on '$mesh'" "$json"
+    found=$(python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+rows = r["instructions"]
+assert all(i["measured_s"] >= 0 for i in rows)
+alone = [i for k, i in enumerate(rows) if i["kind"] == "kernel" and not (rows + [{}])[k + 1].get("joined")]
+assert all(i["measured_s"] > 0 for i in alone), [i for i in alone if not i["measured_s"] > 0]
+assert sum("joined" in i for i in rows) > 10
+assert 0.5 * r["step_time_s"]["min"] < sum(i["measured_s"] for i in rows) <= r["step_time_s"]["max"]
+print("well")' <<<"$json" 2>&1)
+    [ "$found" = well ] || complain "profile on '$mesh'" "$found"
 done
 exit $fail

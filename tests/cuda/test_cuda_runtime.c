@@ -39,6 +39,7 @@ typedef struct run {
     uint64_t order;        /* seed of the order of streams */
     bool no_graph;
     bool watched, profiled; /* without graphs */
+    bool apart;             /* every update is a launch */
     uint64_t dropped; /* event wait that does nothing, from 1; then a failure of the run is none of
                          the test */
     /* results: */
@@ -46,6 +47,7 @@ typedef struct run {
     uint64_t hash;                        /* of parameters and states on rank 0 */
     struct cuda_emu_counters first, last; /* once RECORDED steps are started, and after all */
     int32_t n_microbatches, ranks;
+    int32_t n_instrs, n_joined;
     int64_t allocated, touched, peak_bytes;
     dtp_prediction predicted;
     double replayed_s;         /* the log with the predicted times */
@@ -65,8 +67,15 @@ static bool is_recorded(const run *r)
 static void note(void *user, dtp_runner *r, int32_t instr, bool after)
 {
     run *of = user;
-    (void)r;
     if (!after && of != NULL) {
+        const dtp_program *p = dtp_runner_program(r);
+        const dtp_instr *in = &p->instrs[instr];
+        char range[200];
+        (void)snprintf(range, sizeof range, "%d %s %s", instr, dtp_instr_name(in),
+                       in->node >= 0 ? p->graph->nodes[in->node].name : "-");
+        assert_string_equal(cuda_emu_range(0), range);
+        assert_true(strncmp(cuda_emu_range(1), "step ", 5) == 0);
+        assert_string_equal(cuda_emu_range(2), "");
         assert_true(of->n_log < MAX_LOG);
         of->log[of->n_log++] = instr;
     }
@@ -230,10 +239,18 @@ static void execute(run *of)
     must(dtp_job_create(g, &options, &job, &err), &err);
     dtp_lower_options lower = job->lowering.options;
     lower.overlap.depth = of->depth;
+    dtp_target apart = *lower.target;
+    apart.join = 0;
+    lower.target = of->apart ? &apart : lower.target;
     must(dtp_pricer_init(machine.machine, &mesh, lower.target, &pricer, &err), &err);
     must(dtp_sharding_program(job->graph, &pricer, &job->sharding, &lower, &of->predicted, &program,
                               &err),
          &err);
+    of->n_instrs = program->n_instrs;
+    of->n_joined = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        of->n_joined += program->instrs[i].joined ? 1 : 0;
+    }
     of->program = program;
     of->peak_bytes = program->peak_bytes;
     of->ranks = dtp_mesh_ranks(&mesh);
@@ -334,6 +351,53 @@ static void test_runtime__memory_is_what_is_predicted(void **state)
         assert_int_equal(r.allocated, r.peak_bytes);
         assert_int_equal(r.touched, r.peak_bytes);
         assert_int_equal(r.predicted.peak_bytes, r.peak_bytes);
+    }
+}
+
+/* Every instruction that the host puts on the queue is a range inside of that of its step; in a
+ * step that is a graph there is none. check_rest sees that they are closed. */
+static void test_runtime__instructions_are_ranges(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < N_JOBS; i++) {
+        for (int32_t k = 0; k < 2; k++) {
+            run r = JOBS[i];
+            r.no_graph = k == 0;
+            r.profiled = k == 0;
+            execute(&r);
+            const uint64_t parts = (uint64_t)(r.n_microbatches * r.ranks);
+            const uint64_t steps = (uint64_t)(STEPS - RECORDED) * parts;
+            const uint64_t opened = r.last.ranges - r.first.ranges;
+            if (is_recorded(&r)) {
+                assert_int_equal(opened, steps);
+            } else if (r.n_microbatches == 1) {
+                assert_int_equal(opened, steps * (1 + (uint64_t)r.n_instrs));
+            } else {
+                assert_true(opened > 2 * steps);
+            }
+        }
+    }
+}
+
+/* Updates in launches of many give the same bits as alone, in the same memory; graphs too. */
+static void test_runtime__joined_updates_are_one_launch(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < 2 * N_JOBS; i++) {
+        run joined = JOBS[i / 2];
+        joined.no_graph = i % 2 == 1;
+        run alone = joined;
+        alone.apart = true;
+        execute(&joined);
+        execute(&alone);
+        assert_true(joined.n_joined > 0 && alone.n_joined == 0);
+        assert_true(same(&joined, &alone) && joined.peak_bytes == alone.peak_bytes);
+        assert_true(joined.predicted.step_time_s < alone.predicted.step_time_s);
+        const uint64_t saved = (uint64_t)(joined.ranks * joined.n_joined);
+        if (joined.microbatches == NULL) {
+            assert_int_equal(alone.last.kernels - joined.last.kernels, STEPS * saved);
+        }
+        assert_true(alone.last.kernels > joined.last.kernels);
     }
 }
 
@@ -559,6 +623,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(graphs_change_no_bit),
         TEST(a_step_waits_for_nothing),
+        TEST(joined_updates_are_one_launch),
+        TEST(instructions_are_ranges),
         TEST(memory_is_what_is_predicted),
         TEST(every_order_of_streams_gives_the_same_bits),
         TEST(a_missing_wait_is_noticed),

@@ -27,10 +27,11 @@ struct cuda_emu_counters {
     uint64_t copies;       /* copies and fills that ran */
     uint64_t products;     /* cuBLASLt products that ran */
     uint64_t collectives;  /* NCCL operations of one rank that ran */
+    uint64_t ranges;       /* of NVTX that were opened */
     uint64_t errors;       /* faults that the emulator reported */
     uint64_t live_device;  /* device allocations not freed */
     uint64_t live_host;    /* pinned allocations not freed */
-    uint64_t live_objects; /* streams, events, graphs, communicators not destroyed */
+    uint64_t live_objects; /* streams, events, graphs, communicators not destroyed; open ranges */
     size_t device_bytes;   /* allocated on all devices now */
     size_t device_peak;    /* the largest device_bytes since reset */
 };
@@ -66,6 +67,8 @@ struct cuda_emu_counters cuda_emu_count(void);
  * as well, unless quiet. */
 const char *cuda_emu_message(void);
 void cuda_emu_quiet(int on);
+/* The range of NVTX that this thread has opened last, or so many further out; "": none. */
+const char *cuda_emu_range(int outer);
 /* Whether all bytes lie in one live allocation of a device. */
 int cuda_emu_is_device(const void *address, size_t bytes);
 

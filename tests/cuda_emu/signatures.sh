@@ -7,7 +7,7 @@ nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || exit 77
 real=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include
 scratch=$(mktemp -d) && trap 'rm -rf "$scratch"' EXIT
 headers=(cuda_runtime_api.h library_types.h)
-for header in cublasLt.h nccl.h; do
+for header in cublasLt.h nccl.h nvtx3/nvToolsExt.h; do
     if [ -f "$real/$header" ]; then headers+=("$header"); fi
 done
 compared=0

@@ -113,22 +113,25 @@ class Card:
         return {"rows": rows, "mean_error": error, "spearman": spearman(rows)}
 
     def torch(self):
-        r = self.json_of(f"{self.bin}/dtrun run models/gpt2_small.json --dim batch=32 --dim length=1024 --backend cuda "
-                         f"--comm self --precision bf16 --steps 20 --quiet")
-        ours = 32 * 1024 / r["step_time_s"]["median"]
+        rows = {}
+        for outputs in ("all", "none"):
+            r = self.json_of(f"{self.bin}/dtrun run models/gpt2_small.json --dim batch=32 --dim length=1024 --backend cuda "
+                             f"--comm self --precision bf16 --outputs {outputs} --steps 20 --quiet")
+            rows[outputs] = {"tokens_per_s": 32 * 1024 / r["step_time_s"]["median"], "peak_bytes": r["measured"]["peak_bytes"]}
+        ours = rows["none"]["tokens_per_s"]  # as in PyTorch, where the loss alone is left of a step
         _, text = self.run(f"{sys.executable} tests/gpu/torch_gpt2.py")
         theirs = json.loads(text.strip().splitlines()[-1])
         with open(self.machine[1], encoding="utf-8") as f:
             peak = json.load(f)["device"]["flops"].get("bf16", 0)
         flops = 6 * 124e6 + 12 * 12 * 768 * 1024
-        return {"tokens_per_s": ours, "torch": theirs, "ratio": ours / theirs["tokens_per_s"],
+        return {"tokens_per_s": ours, "outputs": rows, "torch": theirs, "ratio": ours / theirs["tokens_per_s"],
                 "share of measured matmul peak": ours * flops / peak if peak else None}
 
     def training(self):
         rows = {}
         for precision in ("f32", "bf16"):
             r = self.json_of(f"{self.bin}/dtrun run models/gpt2_small.json --dim batch=8 --dim length=512 --backend cuda --comm self "
-                             f"--feed text=models/data/text.txt --precision {precision} --steps 200 --quiet")
+                             f"--feed text=models/data/text.txt --outputs none --precision {precision} --steps 200 --quiet")
             rows[precision] = r["loss"][-1]
         return {**rows, "difference": rows["bf16"] / rows["f32"] - 1}
 

@@ -57,7 +57,8 @@ def main():
         torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
     step = sorted(times[5:])[len(times[5:]) // 2]
-    print(json.dumps({"torch": torch.__version__, "step_s": step, "tokens_per_s": BATCH * LENGTH / step}))
+    print(json.dumps({"torch": torch.__version__, "step_s": step, "tokens_per_s": BATCH * LENGTH / step,
+                      "peak_bytes": torch.cuda.max_memory_allocated()}))
 
 
 main()

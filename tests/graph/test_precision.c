@@ -335,7 +335,7 @@ static void test_precision__with_other_variants(void **state)
     dtp_arena *arena = dtp_arena_create();
     dtp_graph *model_f32 = model("gpt_bytes"), *g = NULL;
     dtp_graph_variant v;
-    const dtp_variant_texts texts = {"bf16", "layer", "4"};
+    const dtp_variant_texts texts = {NULL, "bf16", "layer", "4"};
     if (dtp_graph_variant_parse(&texts, model_f32, arena, &v, &err) != DTP_OK ||
         dtp_graph_with_variant(model_f32, &v, 0, NULL, &g, &err) != DTP_OK ||
         dtp_graph_check(g, &err) != DTP_OK) {

@@ -11,7 +11,7 @@ home 'glpk\.h' planner/solver/glpk_fence.c
 home 'cblas\.h' executor/cpu/gemm/blas.h
 home 'dnnl\.h' executor/cpu/gemm/gemm_onednn.c
 home 'mpi\.h' 'executor/comm/mpi*'
-home '(cuda_runtime(_api)?|cuda_bf16|cuda_fp16|cublasLt|mma)\.h' 'executor/cuda/*'
+home '(nvtx3/nvToolsExt|cuda_runtime(_api)?|cuda_bf16|cuda_fp16|cublasLt|mma)\.h' 'executor/cuda/*'
 home 'nccl\.h' 'executor/cuda/comm/*'
 home 'zlib\.h' '@(executor/*|planner/problem/json_stream.c)'
 finish

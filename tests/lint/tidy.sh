@@ -8,10 +8,14 @@
 command -v clang-tidy >/dev/null || exit 77
 [ -f "$1/compile_commands.json" ] || { echo "$1/compile_commands.json is missing"; exit 1; }
 
+# The analyzer walks this many states of a function; by default 225,000, which takes 3.4 times as long.
+export STATES=60000
+
 # Prints the findings of file $2; a run that fails without a finding is one itself.
 tidy_one() {
     local out rc
-    out=$(clang-tidy -p "$1" --quiet "$2" 2>&1)
+    out=$(clang-tidy -p "$1" --quiet "$2" --extra-arg=-Xclang --extra-arg=-analyzer-config \
+        --extra-arg=-Xclang --extra-arg=max-nodes="$STATES" 2>&1)
     rc=$?
     grep -E '(warning|error): ' <<<"$out" ||
         [ "$rc" -eq 0 ] || echo "$2: error: clang-tidy exited with $rc: $(tail -n 1 <<<"$out")"

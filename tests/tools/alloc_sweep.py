@@ -38,6 +38,7 @@ plan_tensor_prices|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tens
 plan_pins|dtplan plan {MLP} --mesh x:2 --machine {A100} --pin w1:hidden@x --comm-report
 plan_style|dtplan plan {GPT} --mesh x:2 --machine {A100} --style layers.*.mlp.up.mm:colwise --style layers.*.mlp.down.mm:rowwise --style **:zero1 -o {{out/plan}}
 plan_style_file|dtplan plan {GPT} --mesh x:2 --machine {A100} --style-file models/styles/gpt_bytes.tp.json --style-names self_attn=attn --style-names q_proj=q --style-names k_proj=k --style-names v_proj=v --style-names o_proj={{mm,out}} --style-names up_proj=up --style-names down_proj={{down,out}} --style-names lm_head=logits -o {{out/plan}}
+plan_outputs|dtplan plan {MLP} --mesh x:2 --machine {A100} --outputs logits -o {{out/plan}}
 plan_remat|dtplan plan {GPT} --mesh x:2 --machine {A100} --rules batch:x --remat all --microbatches 2 -o {{out/plan}}
 plan_remat_auto|dtplan plan {GPT} --mesh x:2 --machine {A100} --remat auto --microbatches auto -o {{out/plan}}
 plan_gpt|dtplan plan {GPT} --mesh x:2;y:2 --machine {A100} -o {{out/plan}}

@@ -87,7 +87,8 @@ while IFS= read -r command; do
     $command >"$here/out" 2>&1 || grep -q 'ratio .*more than allowed' "$here/out" || { bad "$command:"; cat "$here/out"; }
     grep -q ' 0 moved within' "$here/out" || grep -q 'ratio .* -> ' "$here/out" || { bad "$command: something moved"; cat "$here/out"; }
 done <"$here/different"
-grep -q 'loss .* -> \|peak .* -> ' "$here/out" && { bad "losses or peaks of jobs are not as recorded:"; cat "$here/out"; }
+# losses in bf16 depend on how the compiler contracts multiply-adds
+grep -q 'loss .*more than allowed\|peak .* -> ' "$here/out" && { bad "losses or peaks of jobs are not as recorded:"; cat "$here/out"; }
 python3 - "$here/plans.xml" <<'P' || bad "the XML of JUnit"
 import sys, xml.etree.ElementTree as tree
 root = tree.parse(sys.argv[1]).getroot()

@@ -11,7 +11,8 @@ enum { NAME_BYTES = 64 };
 dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
                              dtp_err *err)
 {
-    const dtp_variant_texts texts = {source->precision, source->remat, source->microbatches};
+    const dtp_variant_texts texts = {source->outputs, source->precision, source->remat,
+                                     source->microbatches};
     dtp_graph_variant variant;
     DTP_TRY(tool_read_graph(source, model, err));
     dtp_arena *arena = dtp_arena_create();

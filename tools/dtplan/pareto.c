@@ -149,7 +149,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     request.tying_bound = false;
     request.devices = c->devices;
     request.pins = c->source.rules;
-    const dtp_variant_texts choice = {c->source.precision, c->source.remat, c->source.microbatches};
+    const dtp_variant_texts choice = {c->source.outputs, c->source.precision, c->source.remat,
+                                      c->source.microbatches};
     DTP_TRY(dtp_graph_variant_parse(&choice, c->graph, c->arena, &variant, err));
     request.variant = &variant;
     return dtp_pin_place(&styles, run_pareto(c, &request, err), err);

@@ -218,6 +218,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     o->n_pins = c->source.pins.n;
     o->pins = c->source.pins.items;
     o->strict = c->source.strict;
+    o->outputs = c->source.outputs;
     o->precision = c->source.precision;
     o->remat = c->source.remat;
     o->microbatches = c->source.microbatches;
@@ -376,6 +377,7 @@ int dtplan_plan(int argc, char **argv)
         TOOL_STYLE_OPTIONS(c.source),
         {"--strict", TOOL_FLAG, NULL, &c.source.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},
+        TOOL_OUTPUTS_OPTION(c.source),
         {"--precision", TOOL_STRING, "NAME", &c.source.precision, 0, 0,
          "type of activations and their gradients: f32 (default), bf16 or f16, with "
          "',gradients=f32' for gradients of parameters in f32; or auto: f32 or bf16"},

@@ -72,11 +72,13 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->one_device = c->one_device != NULL ? c->one_device : c->ranks.backend;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
-    const dtp_precision *precision = &c->job.run->precision;
+    const dtp_precision *precision = &c->job.run->variant.precision;
     if (precision->compute != DTP_F32) {
         DTP_TRY(dtp_graph_with_precision(c->job.model, precision, &c->precise, err));
     }
-    c->reference = c->precise != NULL ? c->precise : c->job.run->changed ? c->job.model : NULL;
+    c->reference = c->precise != NULL                            ? c->precise
+                   : dtp_graph_variant_any(&c->job.run->variant) ? c->job.model
+                                                                 : NULL;
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), verify_rank, c, err);
 }
 

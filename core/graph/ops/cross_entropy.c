@@ -337,14 +337,14 @@ static dtp_status infer_linear_grad(const dtp_op_call *call, bool has_out, dtp_t
     dtp_ttype rows = call->in[2];
     rows.dtype = dtp_op__sum_dtype(call->in[0].dtype);
     const dtp_ttype loss = loss_type(call, &rows);
-    DTP_TRY(dtp_rows__match(call, 3, "lse", &rows, false, err));
-    DTP_TRY(dtp_rows__match(call, 4, "dloss", &loss, false, err));
+    DTP_TRY(dtp_rows__match(call, 3, "dloss", &loss, false, err));
     DTP_TRY(dtp_op__set_out(call, has_out, &call->in[0], out, err));
     out[1] = call->in[1];
+    out[2] = loss;
     return DTP_OK;
 }
 
-/* Rows are split; of the gradient they are summed into dw. */
+/* Rows are split; of the gradient they are summed into dw, and into the loss. */
 static dtp_dim_role role_linear(const dtp_op_call *call, dtp_dim_id d)
 {
     const bool row = dtp_ttype_find(&call->in[2], d) >= 0;
@@ -357,8 +357,8 @@ static dtp_dim_role role_linear_grad(const dtp_op_call *call, dtp_dim_id d)
     return (dtp_dim_role){row ? DTP_ROLE_REDUCED : DTP_ROLE_WHOLE, DTP_REDUCE_SUM};
 }
 
-/* The products, one forward, three backward, and the logits that go through memory: written and
- * read, backward also read and written by the gradient and read by two products. */
+/* The products, one or, with gradients, three, and the logits that go through memory: written and
+ * read, with gradients also read and written by theirs and read by two products. */
 static void work_linear(const dtp_op_call *call, dtp_work *out)
 {
     const int64_t rows = dtp_ttype_elems(&call->in[2]), inner = dtp_ttype_elems(&call->in[0]);
@@ -372,11 +372,11 @@ static void work_linear(const dtp_op_call *call, dtp_work *out)
     out->k = rows > 0 ? inner / rows : 0;
     out->trans_b = at == 0;
     out->flops = 2.0 * (double)out->batch * (double)inner * (double)classes;
-    out->pack_bytes = (call->n_in == 3 ? 2.0 : 5.0) * (double)rows * (double)classes *
+    out->pack_bytes = (call->n_in == 3 ? 2.0 : 6.0) * (double)rows * (double)classes *
                       (double)dtp_dtype_bytes(call->in[0].dtype);
 }
 
-static const char *const LINEAR_GRADS[] = {"dw"};
+static const char *const LINEAR_GRADS[] = {"dw", "loss"};
 
 #define LINEAR                                                                                     \
     .flags = DTP_OP_CHECKS_DATA | DTP_OP_INTERNAL_USE, .attrs = LINEAR_ATTRS, .work = work_linear, \
@@ -393,13 +393,13 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
         .bench = {"rt ct #r | over=c reduce=mean chunk=1024"},
     },
     {
-        DTP_ROW("linear_loss_grad", "gradients of linear_loss, which computes the logits again", 5,
-                5, 2),
+        DTP_ROW("linear_loss_grad",
+                "gradients of linear_loss, and the loss, in one pass over the logits", 4, 4, 3),
         LINEAR,
         .out_names = LINEAR_GRADS,
         .infer = infer_linear_grad,
         .role = role_linear_grad,
-        .bench = {"rt ct #r r _ | over=c reduce=mean chunk=1024"},
+        .bench = {"rt ct #r _ | over=c reduce=mean chunk=1024"},
     },
     {
         DTP_ROW("cross_entropy", "negative log-likelihood of integer labels under softmax(logits)",

@@ -23,7 +23,7 @@ typedef struct dtp_loss_terms {
 
 dtp_loss_terms dtp_loss_terms_of(const dtp_op_call *call);
 
-/* linear_loss, or its gradient; their attributes are those of cross_entropy and "chunk". */
+/* linear_loss, or with its gradients; their attributes are those of cross_entropy and "chunk". */
 const dtp_op_def *dtp_linear_loss(bool grad);
 
 #endif

@@ -1,9 +1,28 @@
 #include "planner/problem/tensors/compute_bound.h"
 
+#include "core/graph/ops/fused_ops.h"
 #include "planner/problem/tensors/tensor_internal.h"
 
 /* Prices of kernels are rounded to picoseconds, one by one. */
 static const double ROUNDING = 1e-9;
+
+/* Whether the lowering may put the kernel of a node into another one: a function of an expression,
+ * which a product that sums over nothing is too, or a cast. */
+static bool may_vanish(const tensor_build *b, const dtp_node *node)
+{
+    const uint32_t fuse = b->p->pricer->target->fuse;
+    bool sums = false;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        const dtp_ttype *in = &b->g->tensors[node->in[i]].type;
+        for (int32_t d = 0; d < in->rank; d++) {
+            sums = sums || dtp_ttype_find(&b->g->tensors[node->out[0]].type, in->dims[d].id) < 0;
+        }
+    }
+    const bool function =
+        dtp_fused_find(node->op) >= 0 || ((node->op->flags & DTP_OP_CONTRACTION) != 0 && !sums);
+    return ((fuse & (DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM)) != 0 && function) ||
+           ((fuse & DTP_FUSE_CAST) != 0 && (node->op->flags & DTP_OP_CAST) != 0);
+}
 
 static dtp_status sum_classes(tensor_build *b, double *seconds, dtp_err *err)
 {
@@ -11,7 +30,8 @@ static dtp_status sum_classes(tensor_build *b, double *seconds, dtp_err *err)
     DTP_TRY(dtp_node_classes_find(b->g, b->arena, &b->classes, err));
     DTP_TRY(dtp_tensor__strategies(b, err));
     for (int32_t k = 0; k < b->classes.n; k++) {
-        ps += (double)b->classes.count[k] * (double)b->options[k].least_kernel_ps;
+        const bool stays = !may_vanish(b, &b->g->nodes[b->classes.example[k]]);
+        ps += stays ? (double)b->classes.count[k] * (double)b->options[k].least_kernel_ps : 0.0;
     }
     *seconds = ps * 1e-12 * (1.0 - ROUNDING);
     return DTP_OK;

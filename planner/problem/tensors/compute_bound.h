@@ -5,7 +5,8 @@
 #include "cost_models/price.h"
 
 /* Seconds of a step in kernels when every node takes its fastest strategy on the pricer's mesh,
- * even splits alone. No timeline is shorter. */
+ * even splits alone, without kernels that the target may fuse into others. No timeline is
+ * shorter. */
 dtp_status dtp_compute_bound(const dtp_graph *g, const dtp_pricer *pricer, double *seconds,
                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -1,23 +1,36 @@
-/* A linear layer whose result only its cross-entropy reads becomes one kernel with it, and the
- * gradient of the loss one with the two products that read it: logits exist a chunk of rows at a
- * time, and the backward pass computes them again. Only where logits of a rank are large
- * (dtp_target.loss_chunk), and only rows are split.
+/* A linear layer whose result only its cross-entropy reads becomes one kernel with it, and with the
+ * gradient of the loss and the two products that read it where there are such: logits exist a chunk
+ * of rows at a time, once. Only where logits of a rank are large (dtp_target.loss_chunk), and only
+ * rows are split.
  *
- *   L = x w; loss, lse = cross_entropy(L, labels)           linear_loss(x, w, labels)
+ *   L = x w; loss = cross_entropy(L, labels)                loss = linear_loss(x, w, labels)
+ *
+ *   L = x w; loss, lse = cross_entropy(L, labels)
  *   D = cross_entropy_grad(L, labels, lse, dloss)
- *   dx = D w; dw = x D                      linear_loss_grad(x, w, labels, lse, dloss)
+ *   dx = D w; dw = x D                  dx, dw, loss = linear_loss_grad(x, w, labels, dloss)
+ *
+ * The loss then comes into being in the backward pass. Instructions between that read it, or what
+ * is made of it, move behind; where dloss depends on the loss itself, nothing is fused.
  */
+#include <string.h>
+
 #include "core/graph/ops/cross_entropy.h"
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/program_internal.h"
 
-enum { TERMS = 4 }; /* attributes of cross_entropy */
+/* Attributes of cross_entropy; a rank has at least so many chunks: with the sums of dw, which the
+ * kernel needs besides a chunk, fewer logits may take less memory whole. */
+enum { TERMS = 4, LEAST_CHUNKS = 4 };
 
 typedef struct linear {
     dtp_value_id logits, x, w, labels;
     int32_t product, loss;
     /* Backward; grad -1: there is none. */
     int32_t grad, to_x, to_w;
+    /* The kernel: which instruction it becomes, operands, results. */
+    int32_t at, n_in, n_out;
+    dtp_value_id in[4], out[3], loss_value;
+    int64_t chunk; /* in rows */
 } linear;
 
 static bool is_product(const dtp_instr *instr)
@@ -116,12 +129,17 @@ static bool match_grad(const dtp_program *p, const dtp_usage *u, dtp_dim_id over
     for (int32_t i = 0; i < dw->type.rank && good; i++) {
         good = dtp_ttype_find(&p->values[w].type, dw->type.dims[i].id) >= 0;
     }
-    return good && same_dims(&p->values[grad->in[2]].type, &p->values[grad->in[1]].type) &&
+    l->at = late;
+    l->n_in = 4;
+    l->n_out = 3;
+    memcpy(l->in, (dtp_value_id[]){x, w, grad->in[1], grad->in[3]}, sizeof l->in);
+    memcpy(l->out, (dtp_value_id[]){to_x->out[0], to_w->out[0], l->loss_value}, sizeof l->out);
+    return good && grad->in[2] == loss->out[1] && is_inner(p, u, loss->out[1], 1) &&
            reader(p, p->instrs[early].out[0], early) > late;
 }
 
-/* Whether instruction i is a loss of a linear layer with large logits; *chunk: in rows. */
-static bool match(const dtp_program *p, const dtp_usage *u, int32_t i, linear *l, int64_t *chunk)
+/* Whether instruction i is a loss of a linear layer with large logits. */
+static bool match(const dtp_program *p, const dtp_usage *u, int32_t i, linear *l)
 {
     const dtp_instr *loss = &p->instrs[i];
     if (loss->kind != DTP_INSTR_KERNEL || (loss->op->flags & DTP_OP_SOFTMAX_LOSS) == 0 ||
@@ -131,12 +149,17 @@ static bool match(const dtp_program *p, const dtp_usage *u, int32_t i, linear *l
     dtp_call_types types;
     const dtp_op_call call = dtp_instr_call(p, loss, 0, &types);
     const dtp_dim_id over = dtp_call_dim(&call, "over");
-    *l = (linear){.logits = loss->in[0], .labels = loss->in[1], .loss = i, .grad = -1};
+    *l = (linear){.logits = loss->in[0],
+                  .labels = loss->in[1],
+                  .loss = i,
+                  .grad = -1,
+                  .at = i,
+                  .loss_value = loss->out[0]};
     l->product = u[l->logits].written;
     const int32_t at = dtp_ttype_find(&types.in[0], over);
     if (at < 0 || l->product < 0 || !is_product(&p->instrs[l->product]) ||
         dtp_loss_terms_of(&call).has_ignore ||
-        dtp_ttype_bytes(&types.in[0]) <= p->target->loss_chunk) {
+        dtp_ttype_bytes(&types.in[0]) / LEAST_CHUNKS < p->target->loss_chunk) {
         return false;
     }
     const dtp_value_id *in = p->instrs[l->product].in;
@@ -144,91 +167,186 @@ static bool match(const dtp_program *p, const dtp_usage *u, int32_t i, linear *l
     l->x = in[swapped ? 1 : 0];
     l->w = in[swapped ? 0 : 1];
     const int64_t row = types.in[0].dims[at].size * dtp_dtype_bytes(types.in[0].dtype);
-    *chunk = row < p->target->loss_chunk ? p->target->loss_chunk / row : 1;
-    *chunk -= *chunk > 16 ? *chunk % 16 : 0; /* rows that begin where vectors may */
+    l->chunk = row < p->target->loss_chunk ? p->target->loss_chunk / row : 1;
+    l->chunk -= l->chunk > 16 ? l->chunk % 16 : 0; /* rows that begin where vectors may */
     const bool inner = fits(p, over, l->x, l->w, l->labels) &&
                        types.in[0].dtype == p->values[l->x].type.dtype &&
                        same_dims(&p->values[loss->out[1]].type, &p->values[l->labels].type) &&
                        p->instrs[l->product].phase == loss->phase;
-    return inner && (is_inner(p, u, l->logits, 1) ||
-                     (is_inner(p, u, l->logits, 2) && match_grad(p, u, over, l)));
+    if (inner && is_inner(p, u, l->logits, 1)) {
+        l->n_in = 3;
+        l->n_out = 2;
+        memcpy(l->in, (dtp_value_id[]){l->x, l->w, l->labels}, 3 * sizeof *l->in);
+        memcpy(l->out, loss->out, 2 * sizeof *l->out);
+        return true;
+    }
+    return inner && is_inner(p, u, l->logits, 2) && match_grad(p, u, over, l);
 }
 
-/* Instruction `at` becomes linear_loss or its gradient on these operands and results. */
-static dtp_status replace(dtp_program *p, int32_t at, const dtp_instr *of, bool grad,
-                          const dtp_value_id ids[7], bool *gone, dtp_err *err)
+/* ---- the change ---------------------------------------------------------------------------------
+ */
+
+typedef struct fusing {
+    dtp_program *p;
+    dtp_usage *u;
+    bool *gone, *lost; /* by value: goes; has one reader less */
+    bool *removed;     /* by instruction */
+    int32_t *ready;    /* by value: the kernel behind which it is there, -1 = where it was */
+    int32_t *place;    /* by instruction: the kernel behind which it comes, -1 = where it is */
+    int32_t n;
+    linear *kernels;
+} fusing;
+
+/* Moves what reads the losses of the kernels behind them. False: one would have to come behind
+ * itself or another one. */
+static bool find_places(const fusing *f)
 {
-    dtp_instr *instr = &p->instrs[at];
+    const dtp_program *p = f->p;
+    for (int32_t v = 0; v < p->n_values; v++) {
+        f->ready[v] = -1;
+    }
+    for (int32_t n = 0; n < f->n; n++) {
+        f->ready[f->kernels[n].loss_value] = f->kernels[n].at;
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        f->place[i] = -1;
+        for (int32_t k = 0; k < instr->n_in; k++) {
+            const int32_t after = f->ready[instr->in[k]];
+            f->place[i] = after > i && after > f->place[i] ? after : f->place[i];
+        }
+        for (int32_t k = 0; k < instr->n_out && f->place[i] >= 0; k++) {
+            f->ready[instr->out[k]] = f->place[i];
+        }
+    }
+    bool good = true;
+    for (int32_t n = 0; n < f->n; n++) {
+        for (int32_t k = 0; k < f->kernels[n].n_in; k++) {
+            good = good && f->ready[f->kernels[n].in[k]] < f->kernels[n].at;
+        }
+    }
+    return good;
+}
+
+/* The instructions whose place the kernel takes go, and with them what only they needed. */
+static void remove_parts(const fusing *f, const linear *l)
+{
+    const dtp_program *p = f->p;
+    const int32_t parts[] = {l->product, l->loss, l->grad, l->to_x, l->to_w};
+    for (int32_t k = 0; k < (l->grad >= 0 ? 5 : 2); k++) {
+        f->removed[parts[k]] = true;
+        for (int32_t i = 0; i < p->instrs[parts[k]].n_in; i++) {
+            f->u[p->instrs[parts[k]].in[i]].reads--;
+            f->lost[p->instrs[parts[k]].in[i]] = true;
+        }
+    }
+    for (int32_t k = 0; k < l->n_in; k++) {
+        f->u[l->in[k]].reads++;
+    }
+    f->gone[l->logits] = true;
+    if (l->grad >= 0) {
+        f->gone[p->instrs[l->loss].out[1]] = f->gone[p->instrs[l->grad].out[0]] = true;
+    }
+    for (int32_t i = l->product - 1; i >= 0; i--) { /* such as a gather for the forward pass */
+        const dtp_instr *instr = &p->instrs[i];
+        const dtp_value_id v = instr->out[0];
+        if (instr->n_out > 1 || !f->lost[v] || f->gone[v] || !is_inner(p, f->u, v, 0)) {
+            continue;
+        }
+        f->removed[i] = f->gone[v] = true;
+        for (int32_t k = 0; k < instr->n_in; k++) {
+            f->u[instr->in[k]].reads--;
+            f->lost[instr->in[k]] = true;
+        }
+    }
+}
+
+static dtp_status put_kernel(const fusing *f, const linear *l, dtp_err *err)
+{
+    dtp_program *p = f->p;
+    const dtp_instr loss = p->instrs[l->loss];
+    dtp_instr *instr = &p->instrs[l->at];
+    dtp_attr attrs[TERMS + 1];
     dtp_value_id *own;
-    DTP_TRY(dtp_program__alloc_ids(p, 7, &own, err));
-    for (int32_t k = 0; k < 7; k++) {
-        own[k] = ids[k];
+    for (int32_t k = 0; k < TERMS; k++) {
+        attrs[k] = loss.attrs[k];
     }
-    if (instr->workspace >= 0) {
-        gone[instr->workspace] = true;
-        instr->workspace = -1;
+    attrs[TERMS] = dtp_attr_int("chunk", l->chunk);
+    DTP_TRY(dtp_program__copy_attrs(p, attrs, TERMS + 1, &instr->attrs, err));
+    DTP_TRY(dtp_program__alloc_ids(p, l->n_in + l->n_out, &own, err));
+    for (int32_t k = 0; k < l->n_in + l->n_out; k++) {
+        own[k] = k < l->n_in ? l->in[k] : l->out[k - l->n_in];
     }
-    instr->op = dtp_linear_loss(grad);
-    instr->attrs = of->attrs;
-    instr->n_attrs = of->n_attrs;
-    instr->n_in = grad ? 5 : 3;
-    instr->n_out = 2;
+    instr->op = dtp_linear_loss(l->grad >= 0);
+    instr->n_attrs = TERMS + 1;
+    instr->n_in = l->n_in;
+    instr->n_out = l->n_out;
     instr->in = own;
-    instr->out = own + instr->n_in;
+    instr->out = own + l->n_in;
+    instr->workspace = -1;
+    f->removed[l->at] = false;
     return dtp_program__add_workspace(p, instr, err);
+}
+
+/* The instructions that stay, in their new order. */
+static dtp_status order(const fusing *f, dtp_arena *scratch, dtp_err *err)
+{
+    dtp_program *p = f->p;
+    dtp_instr *all;
+    int32_t n = 0;
+    DTP_TRY(DTP_NEW(scratch, all, p->n_instrs, err));
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        all[i] = p->instrs[i];
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        if (!f->removed[i] && f->place[i] < 0) {
+            p->instrs[n++] = all[i];
+        }
+        for (int32_t k = 0; k < f->n; k++) {
+            for (int32_t m = f->kernels[k].loss; m < i && f->kernels[k].at == i; m++) {
+                if (!f->removed[m] && f->place[m] == i) {
+                    p->instrs[n++] = all[m];
+                }
+            }
+        }
+    }
+    p->n_instrs = n;
+    return DTP_OK;
 }
 
 dtp_status dtp_program__fuse_loss(dtp_program *p, dtp_arena *scratch, dtp_err *err)
 {
-    dtp_usage *u;
-    bool *gone, *removed;
-    int32_t kept = 0;
-    DTP_TRY(dtp_program__count_uses(p, scratch, &u, err));
-    DTP_TRY(DTP_NEW(scratch, gone, p->n_values + p->n_instrs, err)); /* workspaces are added */
-    DTP_TRY(DTP_NEW(scratch, removed, p->n_instrs, err));
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        linear l;
-        int64_t chunk;
-        if (!match(p, u, i, &l, &chunk)) {
-            continue;
-        }
-        dtp_instr of = p->instrs[i];
-        dtp_attr attrs[TERMS + 1];
-        for (int32_t k = 0; k < TERMS; k++) {
-            attrs[k] = of.attrs[k];
-        }
-        attrs[TERMS] = dtp_attr_int("chunk", chunk);
-        of.n_attrs = TERMS + 1;
-        DTP_TRY(dtp_program__copy_attrs(p, attrs, of.n_attrs, &of.attrs, err));
-        removed[l.product] = gone[l.logits] = true;
-        if (l.grad >= 0) {
-            const dtp_instr grad = p->instrs[l.grad], to_x = p->instrs[l.to_x],
-                            to_w = p->instrs[l.to_w];
-            const dtp_value_id d = grad.out[0];
-            const dtp_value_id ids[7] = {to_w.in[to_w.in[0] == d ? 1 : 0],
-                                         to_x.in[to_x.in[0] == d ? 1 : 0],
-                                         grad.in[1],
-                                         grad.in[2],
-                                         grad.in[3],
-                                         to_x.out[0],
-                                         to_w.out[0]};
-            removed[l.grad] = removed[l.to_x] = removed[l.to_w] = gone[d] = true;
-            const int32_t at = l.to_x > l.to_w ? l.to_x : l.to_w;
-            removed[at] = false;
-            DTP_TRY(replace(p, at, &of, true, ids, gone, err));
-        }
-        const dtp_value_id ids[7] = {l.x, l.w, l.labels, of.out[0], of.out[1], -1, -1};
-        DTP_TRY(replace(p, i, &of, false, ids, gone, err));
+    fusing f = {.p = p};
+    DTP_TRY(dtp_program__count_uses(p, scratch, &f.u, err));
+    DTP_TRY(DTP_NEW(scratch, f.gone, p->n_values + p->n_instrs, err)); /* workspaces are added */
+    DTP_TRY(DTP_NEW(scratch, f.lost, p->n_values, err));
+    DTP_TRY(DTP_NEW(scratch, f.ready, p->n_values, err));
+    DTP_TRY(DTP_NEW(scratch, f.removed, p->n_instrs, err));
+    DTP_TRY(DTP_NEW(scratch, f.place, p->n_instrs, err));
+    DTP_TRY(DTP_NEW(scratch, f.kernels, p->n_instrs, err));
+    for (int32_t i = 0; i < p->n_updates; i++) {
+        f.u[p->updates[i].value].reads++;
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        if (removed[i] && p->instrs[i].workspace >= 0) {
-            gone[p->instrs[i].workspace] = true;
-        }
-        if (!removed[i]) {
-            p->instrs[kept++] = p->instrs[i];
+        if (match(p, f.u, i, &f.kernels[f.n])) {
+            f.n++;
+            f.n -= find_places(&f) ? 0 : 1;
         }
     }
-    const bool any = kept < p->n_instrs;
-    p->n_instrs = kept;
-    return any ? dtp_program__remove_values(p, gone, scratch, err) : DTP_OK;
+    if (f.n == 0 || !find_places(&f)) {
+        return DTP_OK;
+    }
+    for (int32_t k = 0; k < f.n; k++) {
+        remove_parts(&f, &f.kernels[k]);
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        if (f.removed[i] && p->instrs[i].workspace >= 0) {
+            f.gone[p->instrs[i].workspace] = true;
+        }
+    }
+    for (int32_t k = 0; k < f.n; k++) {
+        DTP_TRY(put_kernel(&f, &f.kernels[k], err));
+    }
+    DTP_TRY(order(&f, scratch, err));
+    return dtp_program__remove_values(p, f.gone, scratch, err);
 }

@@ -21,12 +21,17 @@ dtp_status dtp_program__sink_reductions(dtp_program *p, dtp_arena *scratch,
                                         dtp_err *err) DTP_MUST_CHECK;
 /* Outputs take the buffers of dying operands. */
 dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
+/* Lets ops give in f32 what would only be cast to it (DTP_FUSE_CAST). */
+dtp_status dtp_program__fuse_casts(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
 /* Fuses all-gathers, and reductions of gradients, into buckets of at most `bytes`. */
 dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch,
                                dtp_err *err) DTP_MUST_CHECK;
 /* Moves operands and results out of the program's memory (value.external). DTP_INVALID when there
  * are parameters or state. */
 dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+
+/* Marks kernels that run in the launch of the one before them (dtp_target.join). */
+dtp_status dtp_program__join(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
 
 /* ---- shared by the passes ------------------------------------------------------------------- */
 

@@ -1,16 +1,16 @@
 #include "executor/cuda/kernels/elementwise/optimizer.h"
 #include "executor/cuda/kernels/vector.cuh"
+#include "spmd/target/cuda_workspace.h"
 
 enum {
     V = 4,
-    CHUNK = 4096, /* elements of a block */
-    UPDATES = 30  /* of a launch: parameters of a kernel have at most 4096 bytes */
+    CHUNK = 4096 /* elements of a block */
 };
 
 typedef struct update_list {
     int32_t n;
-    int32_t first_block[UPDATES + 1];
-    dtp_cuda_update of[UPDATES];
+    int32_t first_block[DTP_CUDA_UPDATES + 1];
+    dtp_cuda_update of[DTP_CUDA_UPDATES];
 } update_list;
 
 /* What an update needs of the step. Adam: rate = lr / (1 - beta1^t), root = 1 / sqrt(1 - beta2^t).
@@ -151,7 +151,7 @@ cudaError_t dtp_cuda_update_tensors(cudaStream_t queue, int32_t n, const dtp_cud
     for (int32_t at = 0; at < n && done == cudaSuccess;) {
         update_list list;
         memset(&list, 0, sizeof list);
-        while (at < n && list.n < UPDATES) {
+        while (at < n && list.n < DTP_CUDA_UPDATES) {
             const int64_t blocks = (updates[at].n + CHUNK - 1) / CHUNK;
             list.of[list.n] = updates[at++];
             list.first_block[list.n + 1] = list.first_block[list.n] + (int32_t)blocks;

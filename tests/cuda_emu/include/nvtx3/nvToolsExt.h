@@ -1,21 +1,16 @@
-/* NVTX ranges that do nothing. C17 and C++. */
+/* The calls of NVTX 3 that we use, with its signatures. C17 and C++. */
 #ifndef CUDA_EMU_NVTOOLSEXT_H
 #define CUDA_EMU_NVTOOLSEXT_H
 
-static inline int nvtxRangePushA(const char *message)
-{
-    (void)message;
-    return 0;
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+int nvtxRangePushA(const char *message);
+int nvtxRangePop(void);
+
+#ifdef __cplusplus
 }
-static inline int nvtxRangePop(void)
-{
-    return 0;
-}
-static inline void nvtxMarkA(const char *message)
-{
-    (void)message;
-}
-#define nvtxRangePush nvtxRangePushA
-#define nvtxMark nvtxMarkA
+#endif
 
 #endif
