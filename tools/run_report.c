@@ -194,9 +194,9 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
     dtp_mesh_print(&r->mesh, mesh);
-    dtp_strbuf_addf(out, "%s: %d steps on %d rank%s (mesh '%s', %s backend, %s communicator)\n",
-                    r->model, r->n_steps, r->ranks, r->ranks == 1 ? "" : "s", mesh, r->backend,
-                    r->comm);
+    dtp_strbuf_addf(out, "%s: %d step%s on %d rank%s (mesh '%s', %s backend, %s communicator)\n",
+                    r->model, r->n_steps, r->n_steps == 1 ? "" : "s", r->ranks,
+                    r->ranks == 1 ? "" : "s", mesh, r->backend, r->comm);
     if (r->n_steps > 0 && r->steps[0].has_loss) {
         dtp_strbuf_addf(out, "loss %.6f -> %.6f\n", r->steps[0].loss,
                         r->steps[r->n_steps - 1].loss);
@@ -342,8 +342,8 @@ void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
 {
     const char *failed[DTP_VERIFY_N_KINDS];
     const int32_t n_failed = failed_kinds(v, failed);
-    dtp_strbuf_addf(out, "verify: %d rank%s against one device, %d steps, tolerance %g", v->ranks,
-                    v->ranks == 1 ? "" : "s", v->steps, v->tolerance);
+    dtp_strbuf_addf(out, "verify: %d rank%s against one device, %d step%s, tolerance %g", v->ranks,
+                    v->ranks == 1 ? "" : "s", v->steps, v->steps == 1 ? "" : "s", v->tolerance);
     if (v->compute_tolerance != v->tolerance) {
         dtp_strbuf_addf(out, ", %g of outputs and gradients", v->compute_tolerance);
     }

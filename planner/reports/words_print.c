@@ -118,9 +118,10 @@ static dtp_status print_communication(const dtp_program *p, dtp_arena *arena, dt
         dtp_strbuf_addf(out, "\ndearest communication, of %s\n", dtp_seconds(all_s).text);
     }
     for (int32_t k = 0; k < n && k < DEAREST; k++) {
-        dtp_strbuf_addf(out, "  %-10s %4.0f %%  %s of %s, %lld times\n",
+        dtp_strbuf_addf(out, "  %-10s %4.0f %%  %s of %s, %lld time%s\n",
                         dtp_seconds(list[k].time_s).text, 100.0 * list[k].time_s / all_s,
-                        list[k].kind, list[k].name, (long long)list[k].times);
+                        list[k].kind, list[k].name, (long long)list[k].times,
+                        list[k].times == 1 ? "" : "s");
     }
     return DTP_OK;
 }
