@@ -49,12 +49,13 @@ static dtp_status allocate(dtp_device_mesh *mesh, int64_t bytes, void **out, dtp
     while (mesh->n_kept > 0 && b->allocated_bytes > b->peak_allocated_bytes - bytes) {
         free_storage(mesh, unkeep(mesh, 0));
     }
-    dtp_status status = dtp_transport_alloc(&mesh->comm->transport, b, (size_t)bytes, out, err);
+    dtp_status status =
+        dtp_transport_alloc(&mesh->comm->transport, b, (size_t)bytes, false, out, err);
     if (status == DTP_OK || mesh->n_kept == 0) {
         return status;
     }
     dtp_storage__drop_kept(mesh);
-    return dtp_transport_alloc(&mesh->comm->transport, b, (size_t)bytes, out, err);
+    return dtp_transport_alloc(&mesh->comm->transport, b, (size_t)bytes, false, out, err);
 }
 
 dtp_status dtp_storage__create(dtp_device_mesh *mesh, int64_t bytes, dtp_storage **out,

@@ -66,6 +66,12 @@ static void sub_stop(dtp_transport *t, const char *why)
     }
 }
 
+static dtp_status sub_poll(dtp_transport *t, double waited_s, const dtp_request **at, dtp_err *err)
+{
+    dtp_transport *parent = parent_of(t);
+    return parent->ops->poll != NULL ? parent->ops->poll(parent, waited_s, at, err) : DTP_OK;
+}
+
 static void *sub_register_memory(dtp_transport *t, size_t bytes)
 {
     dtp_transport *parent = parent_of(t);
@@ -85,6 +91,7 @@ static const dtp_transport_ops sub_transport = {
     .start = sub_start,
     .wait = sub_wait,
     .abort = sub_stop,
+    .poll = sub_poll,
     .register_memory = sub_register_memory,
     .release_memory = sub_release_memory,
 };

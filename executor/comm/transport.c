@@ -11,12 +11,12 @@ dtp_status dtp_transport_run(dtp_transport *t, const dtp_coll *coll, const void 
     return t->ops->wait(t, &request, err);
 }
 
-dtp_status dtp_transport_alloc(dtp_transport *t, dtp_backend *b, size_t bytes, void **out,
-                               dtp_err *err)
+dtp_status dtp_transport_alloc(dtp_transport *t, dtp_backend *b, size_t bytes, bool alike,
+                               void **out, dtp_err *err)
 {
-    const bool host = b->ops->alloc == dtp_host_alloc;
+    const bool fits = t->caps.queued ? alike : b->ops->alloc == dtp_host_alloc;
     void *registered =
-        host && t->ops->register_memory != NULL ? t->ops->register_memory(t, bytes) : NULL;
+        fits && t->ops->register_memory != NULL ? t->ops->register_memory(t, bytes) : NULL;
     if (registered == NULL) {
         return b->ops->alloc(b, bytes, out, err);
     }

@@ -33,7 +33,7 @@ typedef struct dtp_coll_ends {
 } dtp_coll_ends;
 
 /* A started collective. The memory is the caller's and stays where it is from start to wait;
- * the contents are the transport's. */
+ * the contents are the transport's. Its address is its name until the collective is done. */
 typedef struct dtp_request {
     dtp_coll coll;
     const dtp_coll_ends *ends; /* the caller's */
@@ -61,17 +61,19 @@ typedef struct dtp_transport_ops {
      * starts or another. Errors as for start. */
     dtp_status (*wait)(dtp_transport *t, dtp_request *request, dtp_err *err);
     /* OPTIONAL. Gives up what was started: no buffer is touched once it returns, and peers that
-     * wait for this rank learn `why`. */
+     * wait for this rank learn `why`. Recordings that hold collectives are destroyed before. */
     void (*abort)(dtp_transport *t, const char *why);
     /* OPTIONAL, of a queued transport. Looks, without waiting, at the collectives on the queues;
      * called again and again while the host waits for a queue, waited_s seconds so far, and once at
-     * the end. DTP_COMM when a collective failed, or a peer is lost: then abort comes. */
-    dtp_status (*poll)(dtp_transport *t, double waited_s, dtp_err *err);
+     * the end. DTP_COMM when a collective failed, or a peer is lost: then abort comes. *at names
+     * the request that the queue is at, NULL: none or not known; also on failure. `at` NULL: the
+     * queue is through, and a peer that is lost is no failure of it. */
+    dtp_status (*poll)(dtp_transport *t, double waited_s, const dtp_request **at, dtp_err *err);
     /* OPTIONAL. Of a transport that is not part of a communicator; the queues are idle. */
     void (*destroy)(dtp_transport *t);
     /* OPTIONAL, both or none. Memory, 64-byte aligned, that peers can reach: collectives between
-     * such buffers move every byte once. NULL when there is none (left). release_memory is false
-     * when ptr is not such memory. */
+     * such buffers move every byte once. Of the device, of a queued transport; else of the host.
+     * NULL when there is none (left). release_memory is false when ptr is not such memory. */
     void *(*register_memory)(dtp_transport *t, size_t bytes);
     bool (*release_memory)(dtp_transport *t, void *ptr);
 } dtp_transport_ops;
@@ -86,11 +88,12 @@ struct dtp_transport {
 dtp_status dtp_transport_run(dtp_transport *t, const dtp_coll *coll, const void *in, void *out,
                              dtp_err *err) DTP_MUST_CHECK;
 
-/* Like b->ops->alloc, from registered memory when there is some and the backend computes in host
- * memory; counted in the backend either way. Free it with dtp_transport_free before the transport
- * ends. DTP_NOMEM. */
-dtp_status dtp_transport_alloc(dtp_transport *t, dtp_backend *b, size_t bytes, void **out,
-                               dtp_err *err) DTP_MUST_CHECK;
+/* Like b->ops->alloc, from registered memory when there is some where the backend computes; counted
+ * in the backend either way. `alike`: all ranks of the transport do so now, with the same number of
+ * bytes; registered memory of a device is for such alone. Free it with dtp_transport_free before
+ * the transport ends. DTP_NOMEM. */
+dtp_status dtp_transport_alloc(dtp_transport *t, dtp_backend *b, size_t bytes, bool alike,
+                               void **out, dtp_err *err) DTP_MUST_CHECK;
 /* `bytes` as given to dtp_transport_alloc; NULL is accepted. */
 void dtp_transport_free(dtp_transport *t, dtp_backend *b, void *ptr, size_t bytes);
 

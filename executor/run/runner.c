@@ -120,8 +120,12 @@ static dtp_status run_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__bo
     }
 }
 
-static void name_instr(const dtp_runner *r, int64_t step, int32_t i, dtp_err *err)
+void dtp_runner__name_instr(const dtp_runner *r, int64_t step, int32_t i, dtp_err *err)
 {
+    if (i < 0) {
+        dtp_err_prefix(err, "rank %d: step %" PRId64, r->comm->rank, step);
+        return;
+    }
     const dtp_instr *instr = &r->program->instrs[i];
     dtp_err_prefix(err, "rank %d: step %" PRId64 ": instruction %d (%s, node '%s')", r->comm->rank,
                    step, i, dtp_instr_name(instr), dtp_runner__node_name(r->program, instr));
@@ -134,7 +138,7 @@ static dtp_status note(dtp_runner *r, int64_t step, int32_t i, dtp_status status
         if (at->code != status) {
             (void)DTP_FAIL(at, status, "%s", dtp_status_text(status));
         }
-        name_instr(r, step, i, at);
+        dtp_runner__name_instr(r, step, i, at);
     }
     return r->failure == NULL ? status : DTP_OK;
 }
@@ -203,7 +207,7 @@ static dtp_status run_one(dtp_runner *r, dtp_runner__flight *f, int32_t i, dtp_e
     } else {
         const dtp_status run = run_instr(r, i, err);
         if (run != DTP_OK) {
-            name_instr(r, f->step, i, err);
+            dtp_runner__name_instr(r, f->step, i, err);
             return run;
         }
     }
@@ -376,6 +380,12 @@ dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runne
     }
     DTP_TRY(dtp_runner_end(r, -1, err));
     return dtp_runner_finish(r, times, NULL, err);
+}
+
+void dtp_runner_give_up(dtp_runner *r, const char *why)
+{
+    dtp_runner__forget(r);
+    dtp_comm_abort(r->comm, why);
 }
 
 int32_t dtp_runner_ahead(const dtp_runner *r)

@@ -60,9 +60,14 @@ dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
 
 /* Runs a step: all instructions once; with microbatches (spmd/program/program.h), every one of them
  * on the inputs as they are. A failure reads "rank 1: instruction 12 (node 'h'): ..."; the caller
- * must then tell the peers (dtp_comm_abort). */
+ * must then give up. */
 dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runner_times *times,
                            dtp_err *err) DTP_MUST_CHECK;
+
+/* After a failure of this rank alone: tells the peers (dtp_comm_abort), once no recording is left
+ * that holds collectives. Before memory is freed, for which CUDA may wait for all devices of the
+ * process, the peers' too. */
+void dtp_runner_give_up(dtp_runner *r, const char *why);
 
 /* The same in parts: the microbatches of a step, `end`, and `finish`. Where kernels run on a queue
  * the first two only put work there; the next steps may be put there before one is finished, up to

@@ -313,8 +313,8 @@ dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err)
     }
     if (p->peak_bytes > 0 && !r->borrowed) {
         void *memory = NULL;
-        DTP_TRY(dtp_transport_alloc(&r->comm->transport, r->backend, (size_t)p->peak_bytes, &memory,
-                                    err));
+        DTP_TRY(dtp_transport_alloc(&r->comm->transport, r->backend, (size_t)p->peak_bytes, true,
+                                    &memory, err));
         r->memory = memory;
         r->memory_bytes = p->peak_bytes;
     }

@@ -76,12 +76,14 @@ struct dtp_runner {
 
 /* For messages. */
 const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i);
+/* Prefixes a message with rank, step and instruction i; -1: it is not known. */
+void dtp_runner__name_instr(const dtp_runner *r, int64_t step, int32_t i, dtp_err *err);
 /* Takes memory, binds every value and instruction; r has program, backend, communicator, arena. */
 dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err) DTP_MUST_CHECK;
 /* Events, host memory and graphs of a backend with a queue. */
 dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
 void dtp_runner__close_queue(dtp_runner *r);
-/* Addresses have changed: forgets the graphs. */
+/* Forgets the graphs: addresses have changed, or the transport is about to be given up. */
 void dtp_runner__forget(dtp_runner *r);
 /* Puts an event before instruction i on the queue, where times are taken from it. */
 dtp_status dtp_runner__mark(dtp_runner *r, dtp_runner__flight *f, int32_t i,

@@ -39,6 +39,68 @@ void dtp_runner__forget(dtp_runner *r)
     }
 }
 
+/* ---- waiting ---- */
+
+/* The START whose request that is; -1: none of this program. */
+static int32_t start_of(const dtp_runner *r, const dtp_request *request)
+{
+    for (int32_t i = 0; i < r->program->n_instrs; i++) {
+        if (&r->instrs[i].request == request) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Waits until the compute queue has passed an event of a step, or a collective has failed. */
+static dtp_status pass(dtp_runner *r, dtp_event *event, int64_t step, dtp_err *err)
+{
+    dtp_transport *t = &r->comm->transport;
+    const double start = dtp_now_s();
+    dtp_status s = DTP_OK;
+    for (bool passed = false; s == DTP_OK && !passed;) {
+        const dtp_request *at = NULL;
+        s = r->backend->ops->queue->event_passed(r->backend, event, &passed, err);
+        const double waited_s = dtp_now_s() - start;
+        if (s == DTP_OK && t->caps.queued && t->ops->poll != NULL) {
+            s = t->ops->poll(t, waited_s, passed ? NULL : &at, err);
+        }
+        if (s != DTP_OK && err != NULL) {
+            dtp_runner__name_instr(r, step, start_of(r, at), err);
+        }
+        /* looks on for a sixteenth of the wait, 0.2 ms at most */
+        const double pause_s = passed ? 0 : fmin(waited_s / 16, 2e-4);
+        (void)nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * pause_s)}, NULL);
+    }
+    return s;
+}
+
+/* Waits for what steps that nobody finished have on the queues. A collective of a step that failed
+ * half-way, or that fails now, would never end: then the transport is given up. */
+static void drain(dtp_runner *r)
+{
+    dtp_transport *t = &r->comm->transport;
+    void (*stop)(dtp_transport *, const char *) = t->ops->abort;
+    dtp_event *end = r->flights[0].end;
+    dtp_err why = {0};
+    bool ends = true;
+    for (int32_t i = 0; r->instrs != NULL && i < r->program->n_instrs; i++) {
+        ends = ends && !r->instrs[i].request.pending;
+    }
+    if (!ends) {
+        (void)DTP_FAIL(&why, DTP_COMM, "rank %d: a step failed half-way", r->comm->rank);
+    } else if (end != NULL) {
+        ends =
+            r->backend->ops->queue->event_put(r->backend, DTP_QUEUE_COMPUTE, end, &why) == DTP_OK &&
+            pass(r, end, r->flights[0].step, &why) == DTP_OK;
+    }
+    if (!ends && stop != NULL) {
+        dtp_runner__forget(r);
+        stop(t, why.msg);
+    }
+    (void)r->backend->ops->sync(r->backend, NULL);
+}
+
 void dtp_runner__close_queue(dtp_runner *r)
 {
     const dtp_queue_ops *queue = r->backend->ops->queue;
@@ -46,7 +108,7 @@ void dtp_runner__close_queue(dtp_runner *r)
     if (queue == NULL) {
         return;
     }
-    (void)r->backend->ops->sync(r->backend, NULL); /* of steps that nobody finished */
+    drain(r);
     dtp_runner__forget(r);
     for (int32_t k = 0; k < DTP_RUNNER_AHEAD; k++) {
         dtp_runner__flight *f = &r->flights[k];
@@ -113,25 +175,13 @@ static dtp_status read_marks(dtp_runner *r, dtp_runner__flight *f, dtp_err *err)
 
 dtp_status dtp_runner__await(dtp_runner *r, dtp_runner__flight *f, dtp_err *err)
 {
-    const dtp_queue_ops *queue = r->backend->ops->queue;
-    dtp_transport *t = &r->comm->transport;
     const double start = dtp_now_s();
-    for (bool passed = false; !passed;) {
-        DTP_TRY(queue->event_passed(r->backend, f->end, &passed, err));
-        const double waited_s = dtp_now_s() - start;
-        if (t->caps.queued && t->ops->poll != NULL) {
-            DTP_TRY(t->ops->poll(t, waited_s, err));
-        }
-        if (!passed) {
-            /* looks on for a sixteenth of the wait, 0.2 ms at most */
-            const double pause_s = fmin(waited_s / 16, 2e-4);
-            (void)nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * pause_s)}, NULL);
-        }
-    }
-    if (r->n_stats > 0 && !t->caps.queued) { /* the host took part, and has timed it */
+    DTP_TRY(pass(r, f->end, f->step, err));
+    if (r->n_stats > 0 && !r->comm->transport.caps.queued) { /* the host took part: it timed it */
         f->times.total_s += dtp_now_s() - start;
     } else {
-        DTP_TRY(queue->event_time(r->backend, f->begin, f->end, &f->times.total_s, err));
+        DTP_TRY(r->backend->ops->queue->event_time(r->backend, f->begin, f->end, &f->times.total_s,
+                                                   err));
     }
     if (f->marked) {
         return read_marks(r, f, err);

@@ -217,7 +217,7 @@ dtp_status dtp_session_start_step(dtp_session *s, dtp_err *err)
     }
     const dtp_status status = start(s, &s->started[s->n_started % 2], err);
     if (status != DTP_OK) {
-        dtp_comm_abort(s->comm, err->msg);
+        dtp_runner_give_up(s->runner, err->msg);
         return status;
     }
     s->n_started++;
@@ -256,7 +256,7 @@ dtp_status dtp_session_finish_step(dtp_session *s, dtp_step_result *out, dtp_err
     }
     const dtp_status status = finish(s, out, &own, err);
     if (status != DTP_OK) {
-        dtp_comm_abort(s->comm, err->msg);
+        dtp_runner_give_up(s->runner, err->msg);
         return status;
     }
     s->n_finished++;

@@ -61,8 +61,11 @@ dtp_status comm_await(dtp_comm *c, dtp_backend *b, dtp_err *err)
     DTP_TRY(b->ops->queue->event_create(b, &end, err));
     dtp_status s = b->ops->queue->event_put(b, DTP_QUEUE_COMPUTE, end, err);
     for (bool passed = false; !passed && s == DTP_OK;) {
+        const dtp_request *at = NULL;
         s = b->ops->queue->event_passed(b, end, &passed, err);
-        s = s == DTP_OK && t->ops->poll != NULL ? t->ops->poll(t, dtp_now_s() - start, err) : s;
+        if (s == DTP_OK && t->ops->poll != NULL) {
+            s = t->ops->poll(t, dtp_now_s() - start, passed ? NULL : &at, err);
+        }
         (void)nanosleep(&(struct timespec){.tv_nsec = passed ? 0 : 20000}, NULL);
     }
     b->ops->queue->event_destroy(b, end);
@@ -75,6 +78,10 @@ dtp_status comm_buffers_download(dtp_comm *c, const comm_buffers *b, dtp_err *er
     if (d == NULL) {
         return DTP_OK;
     }
-    DTP_TRY(comm_await(c, d, err));
+    const dtp_status s = comm_await(c, d, err);
+    if (s != DTP_OK && c->transport.ops->abort != NULL) {
+        c->transport.ops->abort(&c->transport, "a collective failed");
+    }
+    DTP_TRY(s);
     return d->ops->download(d, b->out, b->device_out, (size_t)b->capacity, err);
 }

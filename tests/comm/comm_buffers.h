@@ -18,7 +18,7 @@ void comm_buffers_destroy(comm_buffers *b);
 void *comm_buffers_place(const comm_buffers *b, void *p);
 /* Brings both to the backend. */
 dtp_status comm_buffers_upload(const comm_buffers *b, dtp_err *err);
-/* Waits for the queue, and brings the outputs. */
+/* Waits for the queue, and brings the outputs; gives up the transport when that fails. */
 dtp_status comm_buffers_download(dtp_comm *c, const comm_buffers *b, dtp_err *err);
 /* Waits for the compute queue of a backend, as a runner does. */
 dtp_status comm_await(dtp_comm *c, dtp_backend *b, dtp_err *err);

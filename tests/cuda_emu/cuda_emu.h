@@ -30,6 +30,7 @@ struct cuda_emu_counters {
     uint64_t ranges;       /* of NVTX that were opened */
     uint64_t errors;       /* faults that the emulator reported */
     uint64_t live_device;  /* device allocations not freed */
+    uint64_t live_nccl;    /* those of ncclMemAlloc among them */
     uint64_t live_host;    /* pinned allocations not freed */
     uint64_t live_objects; /* streams, events, graphs, communicators not destroyed; open ranges */
     size_t device_bytes;   /* allocated on all devices now */
@@ -37,7 +38,8 @@ struct cuda_emu_counters {
 };
 
 enum cuda_emu_fault {
-    CUDA_EMU_DROP_WAIT,    /* the n-th cudaStreamWaitEvent does nothing */
+    CUDA_EMU_DROP_WAIT,    /* the n-th cudaStreamWaitEvent of the thread that sets the fault does
+                              nothing */
     CUDA_EMU_DROP_BARRIER, /* the n-th barrier line that kernels reach is passed without waiting */
     CUDA_EMU_FAIL_MALLOC,  /* the n-th cudaMalloc finds no memory */
     CUDA_EMU_FAIL_LAUNCH,  /* the n-th launch ends in cudaErrorLaunchFailure when it runs */

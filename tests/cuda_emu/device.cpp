@@ -299,6 +299,7 @@ void cuda_emu_set_fault(enum cuda_emu_fault fault, uint64_t n)
     guard lock(all().mutex);
     all().fault[fault] = n;
     all().seen[fault] = 0;
+    all().fault_by[fault] = std::this_thread::get_id();
 }
 
 struct cuda_emu_counters cuda_emu_count(void)

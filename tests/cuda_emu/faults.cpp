@@ -64,7 +64,9 @@ void fail_device(int device, cudaError_t error, const char *format, ...)
 bool fault_now(cuda_emu_fault fault)
 {
     state &s = all();
-    return s.fault[fault] > 0 && ++s.seen[fault] == s.fault[fault];
+    const bool counts =
+        fault != CUDA_EMU_DROP_WAIT || s.fault_by[fault] == std::this_thread::get_id();
+    return s.fault[fault] > 0 && counts && ++s.seen[fault] == s.fault[fault];
 }
 
 cudaError_t said(cudaError_t error)

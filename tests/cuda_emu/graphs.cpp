@@ -249,6 +249,18 @@ void graph_task_done(task &t, double end_s)
     }
 }
 
+bool in_graphs(const std::function<bool(const work &)> &such)
+{
+    for (auto &[handle, exec] : execs) {
+        for (const CUgraphNode_st &node : exec->nodes) {
+            if (such(*node.what)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 void drop_graphs()
 {
     for (graph_run *run : all().runs) {

@@ -103,6 +103,7 @@ struct state {
     std::map<const void *, int> dynamic_limit;
     cuda_emu_counters counters = {};
     uint64_t fault[CUDA_EMU_FAULTS] = {}, seen[CUDA_EMU_FAULTS] = {};
+    std::thread::id fault_by[CUDA_EMU_FAULTS];
     std::string message;
     bool quiet = false, in_order = false;
     unsigned eager = 64; /* of 256: how often a call runs work at once; drawn anew now and then */
@@ -187,6 +188,8 @@ void graph_blockers_of(task &t, std::vector<task *> &found);
 /* The tasks of the graph that `launch` runs, if it does. */
 void launched_tasks(task &launch, std::vector<task *> &found);
 void drop_graphs();
+/* Whether a live executable graph has such a work. */
+bool in_graphs(const std::function<bool(const work &)> &such);
 
 /* nccl.cpp: communicators whose ranks wait for each other in a circle get an error. */
 void find_deadlock();

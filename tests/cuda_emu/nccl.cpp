@@ -31,9 +31,16 @@ ncclResult_t refuse(ncclResult_t result, member *m, const char *text)
 }
 } // namespace
 
+std::set<void *> &nccl_memory()
+{
+    static std::set<void *> addresses;
+    return addresses;
+}
+
 void drop_communicators()
 {
     meeting_places().clear();
+    nccl_memory().clear();
 }
 
 namespace
@@ -115,10 +122,14 @@ void split_now(clique &group, std::map<int, split_request> &requests)
     all().changed.notify_all();
 }
 
-/* The handle goes; the last one breaks the circle of references. */
+/* The handle goes; the last one breaks the circle of references. NCCL waits here, destroyed or
+ * aborted, until no graph holds calls of the communicator. */
 void hand_back(ncclComm_t comm)
 {
     std::shared_ptr<member> m = comm->m;
+    if (in_graphs(*m)) {
+        fail(cudaErrorUnknown, "NCCL: a communicator ends, and a graph with its calls does not");
+    }
     m->outside = true;
     delete comm;
     all().counters.live_objects--;
@@ -250,11 +261,24 @@ ncclResult_t ncclGetVersion(int *version)
 
 ncclResult_t ncclMemAlloc(void **address, size_t bytes)
 {
-    return cudaMalloc(address, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+    if (cudaMalloc(address, bytes) != cudaSuccess) {
+        return ncclUnhandledCudaError;
+    }
+    guard lock(all().mutex);
+    nccl_memory().insert(*address);
+    all().counters.live_nccl++;
+    return ncclSuccess;
 }
 
 ncclResult_t ncclMemFree(void *address)
 {
+    {
+        guard lock(all().mutex);
+        if (nccl_memory().erase(address) == 0) {
+            return refuse(ncclInvalidArgument, nullptr, "memory that ncclMemAlloc has not given");
+        }
+        all().counters.live_nccl--;
+    }
     return cudaFree(address) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 

@@ -68,6 +68,8 @@ bool collective(const call &c);
 void end_piece(piece &p, double end_s, const task *posting);
 /* Calls of one group in one stream. */
 std::shared_ptr<work> make_nccl_work(const std::vector<call> &calls);
+/* Whether a live graph holds calls of this rank. */
+bool in_graphs(const member &m);
 
 } // namespace emu
 

@@ -263,6 +263,15 @@ std::shared_ptr<work> make_nccl_work(const std::vector<call> &calls)
     return what;
 }
 
+bool in_graphs(const member &m)
+{
+    return in_graphs([&m](const work &what) {
+        const nccl_work *calls = dynamic_cast<const nccl_work *>(&what);
+        return calls && std::any_of(calls->calls.begin(), calls->calls.end(),
+                                    [&m](const call &c) { return c.who.get() == &m; });
+    });
+}
+
 void find_deadlock()
 {
     std::map<task *, int> marks;

@@ -13,9 +13,12 @@ typedef struct dtp_cuda_flight dtp_cuda_flight;
 typedef struct dtp_cuda_flights {
     dtp_cuda *cuda;
     dtp_comm *comm;
-    dtp_cuda_flight *first, *last, *unused; /* on the queue, in their order; the others */
-    bool recorded;                          /* some are in recordings, which do not tell */
-    double waited_s, longest_s;             /* the host's present wait, its longest one before */
+    dtp_cuda_flight *first, *last, *unused; /* on the queue, in their order; free ones */
+    dtp_cuda_flight *made;                  /* all */
+    bool recorded;                          /* some are in recordings */
+    uint64_t *at; /* pinned: the address of the request that the queue is at, of a recording whose
+                     events do not tell; NULL: not kept */
+    double waited_s, longest_s; /* the host's present wait, its longest one before */
 } dtp_cuda_flights;
 
 /* START, first half: the communication queue waits for the compute queue. */
@@ -30,9 +33,11 @@ dtp_status dtp_cuda_flight_wait(dtp_cuda_flights *f, dtp_request *request,
                                 dtp_err *err) DTP_MUST_CHECK;
 /* Looks whether a collective has been at work for longer than the communicator's deadline: `late`
  * says so, else it is empty; *coll is it, NULL when it is one of a recording: those count from the
- * end of the host's longest wait before. The host has waited for waited_s. */
+ * end of the host's longest wait before. The host has waited for waited_s. *at as for poll
+ * (transport.h). */
 dtp_status dtp_cuda_flights_look(dtp_cuda_flights *f, double waited_s, char late[DTP_ERR_MSG_BYTES],
-                                 const dtp_coll **coll, dtp_err *err) DTP_MUST_CHECK;
+                                 const dtp_request **at, const dtp_coll **coll,
+                                 dtp_err *err) DTP_MUST_CHECK;
 void dtp_cuda_flights_close(dtp_cuda_flights *f);
 
 /* A collective of a group of one: copies on the communication queue. */

@@ -191,12 +191,13 @@ static dtp_status device_wait(dtp_transport *t, dtp_request *request, dtp_err *e
     return dtp_cuda_flight_wait(&d->flights, request, err);
 }
 
-static dtp_status device_poll(dtp_transport *t, double waited_s, dtp_err *err)
+static dtp_status device_poll(dtp_transport *t, double waited_s, const dtp_request **at,
+                              dtp_err *err)
 {
     device_transport *d = t->self;
     char late[DTP_ERR_MSG_BYTES];
     const dtp_coll *coll;
-    DTP_TRY(dtp_cuda_flights_look(&d->flights, waited_s, late, &coll, err));
+    DTP_TRY(dtp_cuda_flights_look(&d->flights, waited_s, late, at, &coll, err));
     return late[0] == '\0' ? DTP_OK : DTP_FAIL(err, DTP_COMM, "%s", late);
 }
 

@@ -4,13 +4,15 @@
 
 #include "core/base/clock.h"
 #include "executor/cuda/comm/comm.h"
+#include "executor/cuda/kernels/copy.h"
 
 struct dtp_cuda_flight {
     cudaEvent_t begin, end;
     dtp_coll coll; /* without its bucket */
     bool waited, passed, recorded;
-    double since_s; /* when it was seen to have begun; 0: not yet */
-    dtp_cuda_flight *next;
+    double since_s;             /* when it was seen to have begun; 0: not yet */
+    const dtp_request *request; /* its name */
+    dtp_cuda_flight *next, *older;
 };
 
 static dtp_cuda_flight *flight_of(const dtp_request *request)
@@ -50,6 +52,8 @@ static dtp_status take(dtp_cuda_flights *f, dtp_cuda_flight **out, dtp_err *err)
     if (flight == NULL) {
         flight = calloc(1, sizeof *flight);
         DTP_TRY(DTP_MEMORY(err, flight));
+        flight->older = f->made;
+        f->made = flight;
         give_back(f, flight);
     }
     cudaEvent_t *events[] = {&flight->begin, &flight->end};
@@ -63,18 +67,41 @@ static dtp_status take(dtp_cuda_flights *f, dtp_cuda_flight **out, dtp_err *err)
     return DTP_OK;
 }
 
+static dtp_status is_recorded(cudaStream_t queue, bool *out, dtp_err *err)
+{
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    DTP_CUDA_TRY(err, cudaStreamIsCapturing(queue, &capture));
+    *out = capture != cudaStreamCaptureStatusNone;
+    return DTP_OK;
+}
+
+/* Of a recording: the queue comes to a collective. */
+static dtp_status come_to(dtp_cuda_flights *f, const dtp_request *request, dtp_err *err)
+{
+    if (f->at != NULL) {
+        DTP_CUDA_TRY(err, dtp_cuda_put_word(f->cuda->comm, (uint64_t)(uintptr_t)request, f->at));
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_cuda_flight_begin(dtp_cuda_flights *f, const dtp_coll *coll,
                                  const dtp_coll_ends *ends, dtp_request *request, dtp_err *err)
 {
     const cudaStream_t compute = f->cuda->compute, comm = f->cuda->comm;
-    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     dtp_cuda_flight *flight = NULL;
-    DTP_CUDA_TRY(err, cudaStreamIsCapturing(compute, &capture));
-    const bool recorded = capture != cudaStreamCaptureStatusNone;
+    bool recorded, first;
+    DTP_TRY(is_recorded(compute, &recorded, err));
+    DTP_TRY(is_recorded(comm, &first, err));
+    first = !first;
     DTP_TRY(recorded ? DTP_OK : retire(f, err));
     DTP_TRY(take(f, &flight, err));
     const cudaEvent_t begin = flight->begin, end = flight->end;
-    *flight = (dtp_cuda_flight){.begin = begin, .end = end, .coll = *coll, .recorded = recorded};
+    *flight = (dtp_cuda_flight){.begin = begin,
+                                .end = end,
+                                .coll = *coll,
+                                .recorded = recorded,
+                                .request = request,
+                                .older = flight->older};
     flight->coll.bucket = NULL;
     if (recorded) {
         f->recorded = true;
@@ -85,8 +112,11 @@ dtp_status dtp_cuda_flight_begin(dtp_cuda_flights *f, const dtp_coll *coll,
     *request = (dtp_request){
         .coll = *coll, .ends = ends, .pending = true, .turn = (uint64_t)(uintptr_t)flight};
     DTP_CUDA_TRY(err, cudaEventRecord(begin, compute));
+    /* before the wait: compute goes on meanwhile; but the first wait makes the queue part of the
+     * recording */
+    DTP_TRY(recorded && !first ? come_to(f, request, err) : DTP_OK);
     DTP_CUDA_TRY(err, cudaStreamWaitEvent(comm, begin, 0));
-    return DTP_OK;
+    return recorded && first ? come_to(f, request, err) : DTP_OK;
 }
 
 dtp_status dtp_cuda_flight_end(dtp_cuda_flights *f, dtp_request *request, dtp_err *err)
@@ -109,16 +139,20 @@ dtp_status dtp_cuda_flight_wait(dtp_cuda_flights *f, dtp_request *request, dtp_e
 }
 
 dtp_status dtp_cuda_flights_look(dtp_cuda_flights *f, double waited_s, char late[DTP_ERR_MSG_BYTES],
-                                 const dtp_coll **coll, dtp_err *err)
+                                 const dtp_request **at, const dtp_coll **coll, dtp_err *err)
 {
     const double limit_s = f->comm->timeout_s;
+    const dtp_request *nobody_asks;
+    at = at != NULL ? at : &nobody_asks;
     late[0] = '\0';
+    *at = NULL;
     *coll = NULL;
     f->longest_s = waited_s < f->waited_s ? fmax(f->longest_s, f->waited_s) : f->longest_s;
     f->waited_s = waited_s;
     DTP_TRY(retire(f, err));
     dtp_cuda_flight *flight = f->first;
     if (flight == NULL) {
+        *at = f->at != NULL ? (const dtp_request *)(uintptr_t) * (volatile uint64_t *)f->at : NULL;
         if (f->recorded && waited_s > limit_s + f->longest_s) {
             (void)snprintf(late, DTP_ERR_MSG_BYTES,
                            "rank %d: the collectives of a recorded step are not done after %g s",
@@ -126,6 +160,7 @@ dtp_status dtp_cuda_flights_look(dtp_cuda_flights *f, double waited_s, char late
         }
         return DTP_OK;
     }
+    *at = flight->request;
     const cudaError_t begun = cudaEventQuery(flight->begin);
     if (begun == cudaErrorNotReady) {
         return DTP_OK;
@@ -140,10 +175,12 @@ dtp_status dtp_cuda_flights_look(dtp_cuda_flights *f, double waited_s, char late
     return DTP_OK;
 }
 
-static void destroy_list(dtp_cuda_flight *flight)
+void dtp_cuda_flights_close(dtp_cuda_flights *f)
 {
-    while (flight != NULL) {
-        dtp_cuda_flight *next = flight->next;
+    (void)cudaFreeHost(f->at);
+    while (f->made != NULL) {
+        dtp_cuda_flight *flight = f->made;
+        f->made = flight->older;
         if (flight->begin != NULL) {
             (void)cudaEventDestroy(flight->begin);
         }
@@ -151,15 +188,7 @@ static void destroy_list(dtp_cuda_flight *flight)
             (void)cudaEventDestroy(flight->end);
         }
         free(flight);
-        flight = next;
     }
-}
-
-void dtp_cuda_flights_close(dtp_cuda_flights *f)
-{
-    destroy_list(f->first);
-    destroy_list(f->unused);
-    f->first = f->last = f->unused = NULL;
 }
 
 dtp_status dtp_cuda_put_single(dtp_cuda *cuda, const dtp_coll *coll, const dtp_coll_ends *ends,

@@ -6,9 +6,9 @@
  * (docs/decisions/0047-cuda-transports.md). Calls do not block; where one is in progress the host
  * asks again until the deadline.
  *
- * NCCL does not tell whom a rank waits for. A rank that is late gives up its communicators and asks
- * the ranks over the host communicator which collective they are at: those that do not answer, or
- * are at another one, are named.
+ * NCCL does not tell whom a rank waits for. A rank that is late asks the ranks over the host
+ * communicator which collective they are at: those that do not answer, or are at another one, are
+ * named. Then it gives up its communicators.
  */
 #include <math.h>
 #include <nccl.h>
@@ -22,24 +22,33 @@
 
 enum { N_SETS = 1 << DTP_MAX_MESH_DIMS };
 
+typedef struct shared {
+    void *memory;
+    struct shared *next;
+} shared;
+
 typedef struct nccl_transport {
     dtp_cuda_flights flights;
     ncclComm_t comms[N_SETS]; /* by set of mesh dims; NULL: none yet */
     bool broken;
+    shared *arenas;
 } nccl_transport;
 
 /* ---- calls ---- */
 
-/* Gives up what was started: nothing is touched any more. */
+/* Gives up what was started: nothing is touched any more. As a group, since NCCL waits for the
+ * device: every communicator is told to end before one of them is waited for. */
 static void stop(nccl_transport *x)
 {
     x->broken = true;
+    (void)ncclGroupStart();
     for (int32_t s = 0; s < N_SETS; s++) {
         if (x->comms[s] != NULL) {
             (void)ncclCommAbort(x->comms[s]);
             x->comms[s] = NULL;
         }
     }
+    (void)ncclGroupEnd();
 }
 
 static dtp_status fail(const nccl_transport *x, ncclResult_t code, const char *call, ncclComm_t c,
@@ -229,6 +238,42 @@ static dtp_status nccl_wait(dtp_transport *t, dtp_request *request, dtp_err *err
     return dtp_cuda_flight_wait(&x->flights, request, err);
 }
 
+/* ---- memory ---- */
+
+/* NCCL registers buffers in such memory by itself when calls on them are recorded. Its pages are
+ * large. */
+static void *nccl_register_memory(dtp_transport *t, size_t bytes)
+{
+    enum { LARGE = 1 << 23 };
+    nccl_transport *x = t->self;
+    void *memory = NULL;
+    shared *s = bytes >= LARGE && x->flights.comm->size > 1 ? calloc(1, sizeof *s) : NULL;
+    if (s == NULL || ncclMemAlloc(&memory, bytes) != ncclSuccess) {
+        free(s);
+        return NULL;
+    }
+    *s = (shared){.memory = memory, .next = x->arenas};
+    x->arenas = s;
+    return memory;
+}
+
+static bool nccl_release_memory(dtp_transport *t, void *ptr)
+{
+    nccl_transport *x = t->self;
+    shared **at = &x->arenas;
+    while (*at != NULL && (*at)->memory != ptr) {
+        at = &(*at)->next;
+    }
+    shared *found = *at;
+    if (found == NULL) {
+        return false;
+    }
+    *at = found->next;
+    free(found);
+    (void)ncclMemFree(ptr);
+    return true;
+}
+
 /* ---- failures ---- */
 
 /* What another rank does while this one is late in `coll`, NULL: one of a recording. Ends with a
@@ -263,11 +308,16 @@ static dtp_status ask(nccl_transport *x, const char *late, const dtp_coll *coll,
     return DTP_FAIL(err, DTP_COMM, "%.300s: %.700s", late, why);
 }
 
-static dtp_status check(nccl_transport *x, double waited_s, dtp_err *err)
+static dtp_status nccl_poll(dtp_transport *t, double waited_s, const dtp_request **at, dtp_err *err)
 {
+    nccl_transport *x = t->self;
     char late[DTP_ERR_MSG_BYTES];
     const dtp_coll *coll;
-    DTP_TRY(look(x, err));
+    if (x->broken) {
+        return DTP_OK; /* the queues run empty */
+    }
+    DTP_TRY(dtp_cuda_flights_look(&x->flights, waited_s, late, at, &coll, err));
+    DTP_TRY(at != NULL && *at != NULL ? look(x, err) : DTP_OK);
     for (int32_t s = 0; s < N_SETS; s++) {
         ncclResult_t code = ncclSuccess;
         if (x->comms[s] != NULL) {
@@ -278,25 +328,7 @@ static dtp_status check(nccl_transport *x, double waited_s, dtp_err *err)
             return fail(x, code, "a collective", x->comms[s], err);
         }
     }
-    DTP_TRY(dtp_cuda_flights_look(&x->flights, waited_s, late, &coll, err));
-    if (late[0] == '\0') {
-        return DTP_OK;
-    }
-    stop(x);
-    return ask(x, late, coll, err);
-}
-
-static dtp_status nccl_poll(dtp_transport *t, double waited_s, dtp_err *err)
-{
-    nccl_transport *x = t->self;
-    if (x->broken) {
-        return DTP_OK;
-    }
-    const dtp_status s = check(x, waited_s, err);
-    if (s != DTP_OK) {
-        stop(x); /* the queues run empty */
-    }
-    return s;
+    return late[0] == '\0' ? DTP_OK : ask(x, late, coll, err);
 }
 
 static void nccl_abort(dtp_transport *t, const char *why)
@@ -328,6 +360,8 @@ static const dtp_transport_ops nccl_ops = {
     .abort = nccl_abort,
     .poll = nccl_poll,
     .destroy = nccl_destroy,
+    .register_memory = nccl_register_memory,
+    .release_memory = nccl_release_memory,
 };
 
 dtp_status dtp_cuda_nccl_create(dtp_comm *comm, dtp_cuda *cuda, dtp_transport *out, dtp_err *err)
@@ -338,5 +372,8 @@ dtp_status dtp_cuda_nccl_create(dtp_comm *comm, dtp_cuda *cuda, dtp_transport *o
     *out = (dtp_transport){.ops = &nccl_ops,
                            .caps = {.asynchronous = true, .queued = true, .captured = true},
                            .self = x};
+    void *word = NULL;
+    DTP_CUDA_TRY(err, cudaMallocHost(&word, sizeof *x->flights.at)); /* the caller destroys *out */
+    x->flights.at = memset(word, 0, sizeof *x->flights.at);
     return DTP_OK;
 }

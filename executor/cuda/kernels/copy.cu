@@ -190,3 +190,13 @@ cudaError_t dtp_cuda_put_record(cudaStream_t queue, const dtp_step_record *recor
 {
     return dtp_launch(record_kernel, 1, 1, 0, queue, *record, dst);
 }
+
+static __global__ void word_kernel(uint64_t word, uint64_t *dst)
+{
+    *dst = word;
+}
+
+cudaError_t dtp_cuda_put_word(cudaStream_t queue, uint64_t word, uint64_t *dst)
+{
+    return dtp_launch(word_kernel, 1, 1, 0, queue, word, dst);
+}
