@@ -120,17 +120,6 @@ static dtp_status run_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__bo
     }
 }
 
-void dtp_runner__name_instr(const dtp_runner *r, int64_t step, int32_t i, dtp_err *err)
-{
-    if (i < 0) {
-        dtp_err_prefix(err, "rank %d: step %" PRId64, r->comm->rank, step);
-        return;
-    }
-    const dtp_instr *instr = &r->program->instrs[i];
-    dtp_err_prefix(err, "rank %d: step %" PRId64 ": instruction %d (%s, node '%s')", r->comm->rank,
-                   step, i, dtp_instr_name(instr), dtp_runner__node_name(r->program, instr));
-}
-
 /* A failure of a kernel in `at`. It ends the step, or is noted if the caller wishes so. */
 static dtp_status note(dtp_runner *r, int64_t step, int32_t i, dtp_status status, dtp_err *at)
 {
@@ -167,17 +156,16 @@ static dtp_status run_instr(dtp_runner *r, int32_t i, dtp_err *err)
     }
 }
 
-/* Kernels that are joined run as one launch, unless someone watches what each does. */
+/* Kernels that are joined run as one launch on a queue, unless someone watches what each does. */
 static bool joins(const dtp_runner *r, int32_t i)
 {
-    return i < r->program->n_instrs && r->program->instrs[i].joined && r->watch.event == NULL &&
-           r->backend->ops->queue != NULL;
+    return i < r->program->n_instrs && r->program->instrs[i].joined && r->watch.event == NULL;
 }
 
 static dtp_status run_kernel(dtp_runner *r, int32_t i, dtp_err *err)
 {
     const dtp_queue_ops *queue = r->backend->ops->queue;
-    const bool before = joins(r, i), after = joins(r, i + 1);
+    const bool before = queue != NULL && joins(r, i), after = queue != NULL && joins(r, i + 1);
     if (!before && after) {
         queue->join_begin(r->backend);
     }

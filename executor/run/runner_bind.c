@@ -11,11 +11,6 @@
 
 enum { BUFFER_ALIGN = 64 };
 
-const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i)
-{
-    return i->node >= 0 ? p->graph->nodes[i->node].name : "-";
-}
-
 /* Place of a value in the arena: its own, or that of the value it lies in; -1 = none. */
 static int64_t place_of(const dtp_program *p, dtp_value_id v)
 {

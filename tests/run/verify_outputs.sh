@@ -59,7 +59,9 @@ large="models/gpt_bytes.json --dim vocab=65536 --dim batch=64 --dim length=128"
 for outputs in all none; do
     "$bin/dtplan" plan $large --mesh x:2 $machine --target cuda --style '**:data' --style '**:fsdp' --outputs $outputs \
         -o "$dir/$outputs.plan" >/dev/null &&
-        "$bin/dtplan" show $large --plan "$dir/$outputs.plan" --stage program >"$dir/$outputs.program" || fail "fsdp $outputs"
+        "$bin/dtplan" show $large --plan "$dir/$outputs.plan" --stage program >"$dir/lines" || fail "fsdp $outputs"
+    # an instruction a line
+    sed 's/^ \{1,5\}\([0-9]\)/#\1/' "$dir/lines" | tr -s '\n ' ' ' | tr '#' '\n' >"$dir/$outputs.program"
     gathers=$(grep -c "all_gather .* -> %[0-9]*:head\[" "$dir/$outputs.program")
     kernels=$(grep -c "kernel  *linear_loss_grad" "$dir/$outputs.program")
     [ "$gathers $kernels" = "$([ $outputs = all ] && echo 2 0 || echo 1 1)" ] || fail "fsdp $outputs: $gathers gathers, $kernels kernels"

@@ -121,7 +121,8 @@ static dtp_dim_role role_product(const dtp_op_call *call, dtp_dim_id d)
 static dtp_dim_role role_operand_sum(const dtp_op_call *call, dtp_dim_id d)
 {
     const dtp_op_call product = dtp_fused_product_of(call);
-    return product.op->role(&product, d);
+    const dtp_dim_role role = product.op->role(&product, d);
+    return role;
 }
 
 void dtp_fused_product_work(const dtp_op_call *call,
