@@ -34,7 +34,7 @@ static double price_gemm(const dtp_machine *m, dtp_dtype dtype, const dtp_work *
     } else {
         body = fmax(w->flops / flop_rate(m, dtype), w->bytes / m->mem_bw_Bps);
     }
-    return m->launch_s + body + w->pack_bytes / m->mem_bw_Bps;
+    return dtp_machine_launch_s(m) + body + w->pack_bytes / m->mem_bw_Bps;
 }
 
 /* The op's own curve; a call without arithmetic (an einsum that only transposes) uses "<op>.copy"
@@ -55,7 +55,8 @@ static double price_memory(const dtp_machine *m, const char *op, dtp_dtype dtype
 {
     const dtp_op_curve *c = memory_curve(m, op, w);
     if (c == NULL) {
-        return m->launch_s + fmax(w->bytes / m->mem_bw_Bps, w->flops / flop_rate(m, dtype));
+        return dtp_machine_launch_s(m) +
+               fmax(w->bytes / m->mem_bw_Bps, w->flops / flop_rate(m, dtype));
     }
     double time_s = dtp_curve_at(&c->time_s, w->bytes);
     return c->flops > 0.0 ? time_s + w->flops / c->flops : time_s;
@@ -79,7 +80,7 @@ double dtp_price_move(const dtp_machine *machine, dtp_copy_kind kind, double byt
 {
     const dtp_op_curve *c = dtp_machine_op_curve(machine, dtp_copy_name(kind), false);
     return c != NULL ? dtp_curve_at(&c->time_s, bytes)
-                     : machine->launch_s + bytes / machine->mem_bw_Bps;
+                     : dtp_machine_launch_s(machine) + bytes / machine->mem_bw_Bps;
 }
 
 double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr)

@@ -57,6 +57,9 @@ dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dt
         char key[64];
         b.least_s = INFINITY;
         try_key(&b, &m, &m.launch_s, DTP_NUMBER_DELAY, "device.launch_s");
+        if (!(m.launch_graph_s < 0.0)) {
+            try_key(&b, &m, &m.launch_graph_s, DTP_NUMBER_DELAY, "device.launch_graph_s");
+        }
         try_key(&b, &m, &m.mem_bw_Bps, DTP_NUMBER_BW, "device.mem_bw_Bps");
         for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
             if (m.flops[d] > 0.0) {
@@ -71,7 +74,7 @@ dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dt
             try_key(&b, &m, &m.levels[l].bw_Bps, DTP_NUMBER_BW, key);
         }
         /* Measurements are blamed when they are most of what is left at the best rates. */
-        m.launch_s = best_of(DTP_NUMBER_DELAY);
+        m.launch_s = m.launch_graph_s = best_of(DTP_NUMBER_DELAY);
         m.mem_bw_Bps = best_of(DTP_NUMBER_BW);
         for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
             m.flops[d] = best_of(DTP_NUMBER_FLOPS);

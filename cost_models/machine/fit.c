@@ -112,6 +112,8 @@ static dtp_status fit_launch(dtp_machine *m, const dtp_samples *samples, dtp_err
         if (s->kind == DTP_SAMPLE_LAUNCH) {
             m->launch_s = found ? fmin(m->launch_s, s->time_s) : s->time_s;
             found = true;
+        } else if (s->kind == DTP_SAMPLE_LAUNCH_GRAPH) {
+            m->launch_graph_s = s->time_s;
         }
     }
     return found ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "fit: no launch sample");
@@ -146,7 +148,7 @@ static dtp_status fit_gemm(dtp_machine *m, const dtp_samples *samples, dtp_err *
         if (s->kind != DTP_SAMPLE_GEMM || w->cls != DTP_WORK_GEMM || w->batch > 1) {
             continue;
         }
-        double extra = m->launch_s + w->pack_bytes / m->mem_bw_Bps;
+        double extra = dtp_machine_launch_s(m) + w->pack_bytes / m->mem_bw_Bps;
         double body = fmax(s->time_s - extra, 0.1 * usable_time(s));
         double rate = 2.0 * (double)w->m * (double)w->n * (double)w->k / body;
         int32_t k = 0;

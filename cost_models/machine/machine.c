@@ -21,6 +21,7 @@ dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
     m->place = place;
     m->kind = "cpu";
     m->slowdown = (dtp_slowdown){1.0, 1.0};
+    m->launch_graph_s = -1.0;
     m->provenance_how = m->provenance_date = m->provenance_host = m->provenance_tool =
         m->provenance_device = "";
     m->blas = "";
@@ -42,6 +43,11 @@ int64_t dtp_machine_devices(const dtp_machine *m)
         n *= m->levels[l].size;
     }
     return n;
+}
+
+double dtp_machine_launch_s(const dtp_machine *m)
+{
+    return m->launch_graph_s < 0.0 ? m->launch_s : m->launch_graph_s;
 }
 
 static int by_op(const void *a, const void *b)
@@ -92,6 +98,7 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
     h = dtp_hash_text(h, m->kind);
     h = dtp_hash_i64(h, m->memory_bytes);
     h = hash_double(hash_double(h, m->mem_bw_Bps), m->launch_s);
+    h = m->launch_graph_s < 0.0 ? h : hash_double(h, m->launch_graph_s);
     for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
         h = hash_double(h, m->flops[d]);
     }

@@ -64,6 +64,7 @@ struct dtp_machine {
     const char *place; /* how messages begin: the file it was read from, or "machine 'NAME'" */
     int64_t memory_bytes;
     double mem_bw_Bps, launch_s;
+    double launch_graph_s;      /* of a launch in a recording (CUDA graph); negative = not stated */
     double flops[DTP_N_DTYPES]; /* 0 = not stated */
     int32_t n_op_curves, n_gemm, n_coll_curves, n_levels;
     dtp_op_curve *op_curves;
@@ -87,6 +88,9 @@ dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
 dtp_status dtp_machine_index(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
 /* The part of it that follows the check. */
 dtp_status dtp_machine__derive(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
+/* Seconds of a launch as the runner launches by default, which is what prices have: in a recording
+ * where the machine states it. */
+double dtp_machine_launch_s(const dtp_machine *m);
 /* Product of the level sizes, 1 without levels. */
 int64_t dtp_machine_devices(const dtp_machine *m);
 /* The curve of an op or move, else that of "*" when `fallback`, else NULL. */

@@ -18,9 +18,9 @@ enum {
 
 static const char *const KINDS[] = {"cpu", "cuda", "hip", "tpu"};
 static const char *const ROOT_KEYS[] = {"format", "name", "device", "levels", "provenance", NULL};
-static const char *const DEVICE_KEYS[] = {"kind",  "memory_bytes", "mem_bw_Bps",       "launch_s",
-                                          "flops", "overlap",      "overlap_slowdown", "curves",
-                                          NULL};
+static const char *const DEVICE_KEYS[] = {
+    "kind",  "memory_bytes", "mem_bw_Bps",       "launch_s", "launch_graph_s",
+    "flops", "overlap",      "overlap_slowdown", "curves",   NULL};
 static const char *const CURVES_KEYS[] = {"ops", "gemm", "collectives", NULL};
 static const char *const OP_KEYS[] = {"op", "flops", "fit_error", "points", NULL};
 static const char *const GEMM_KEYS[] = {"fit_error", "points", NULL};
@@ -213,6 +213,8 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
                              &m->memory_bytes, err));
     DTP_TRY(read_member(device, "mem_bw_Bps", DTP_NUMBER_BW, &m->mem_bw_Bps, err));
     DTP_TRY(read_member(device, "launch_s", DTP_NUMBER_DELAY, &m->launch_s, err));
+    v = dtp_json_get(device, "launch_graph_s");
+    DTP_TRY(v != NULL ? read_number(v, DTP_NUMBER_DELAY, &m->launch_graph_s, err) : DTP_OK);
     const dtp_json *flops = NULL;
     DTP_TRY(dtp_json_get_kind(device, "flops", DTP_JSON_OBJECT, &flops, err));
     if (dtp_json_size(flops) == 0) {

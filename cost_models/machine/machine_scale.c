@@ -31,7 +31,7 @@ dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n
     DTP_TRY(DTP_MEMORY(err, list));
     add(list, n, (dtp_machine_param){DTP_MACHINE_FLOPS, -1, "flops", 1.0});
     add(list, n, (dtp_machine_param){DTP_MACHINE_MEM_BW, -1, "mem_bw", m->mem_bw_Bps});
-    add(list, n, (dtp_machine_param){DTP_MACHINE_LAUNCH, -1, "launch", m->launch_s});
+    add(list, n, (dtp_machine_param){DTP_MACHINE_LAUNCH, -1, "launch", dtp_machine_launch_s(m)});
     for (int32_t l = 0; l < m->n_levels; l++) {
         if (m->levels[l].size > 1) {
             const dtp_level *at = &m->levels[l];
@@ -96,6 +96,7 @@ static dtp_status scale(dtp_machine *m, const dtp_machine_param *param, double f
         return DTP_OK;
     case DTP_MACHINE_LAUNCH:
         m->launch_s *= factor;
+        m->launch_graph_s *= factor;
         return DTP_OK;
     case DTP_MACHINE_LEVEL_BW:
         level->bw_Bps *= factor;

@@ -83,6 +83,9 @@ static void write_device(dtp_json_writer *w, const dtp_machine *m)
     dtp_json_write_int(w, "memory_bytes", m->memory_bytes);
     dtp_json_write_double(w, "mem_bw_Bps", m->mem_bw_Bps);
     dtp_json_write_double(w, "launch_s", m->launch_s);
+    if (!(m->launch_graph_s < 0.0)) {
+        dtp_json_write_double(w, "launch_graph_s", m->launch_graph_s);
+    }
     dtp_json_begin_object(w, "flops");
     for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
         if (m->flops[d] < 0.0 || m->flops[d] > 0.0 || isnan(m->flops[d])) {

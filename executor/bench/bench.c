@@ -72,6 +72,9 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
         dtp_transport *t = &b->comm->transport;
         DTP_TRY(t->ops->prepare(t, dtp_comm_all(b->comm), err));
     }
+    for (int32_t i = 0; b->backend->ops->queue != NULL && i < DTP_N_BENCH_EVENTS; i++) {
+        DTP_TRY(b->backend->ops->queue->event_create(b->backend, &b->events[i], err));
+    }
     for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
         DTP_TRY(make_pool(b, (size_t)pools[i].mib << 20, pools[i].dtype, &b->pools[i], err));
     }
@@ -104,6 +107,11 @@ dtp_status dtp_bench_run(dtp_comm *comm, dtp_backend *backend, const dtp_bench_o
     for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
         if (b.pools[i].data != NULL) {
             backend->ops->free(backend, b.pools[i].data, b.pools[i].bytes);
+        }
+    }
+    for (int32_t i = 0; i < DTP_N_BENCH_EVENTS; i++) {
+        if (b.events[i] != NULL) {
+            backend->ops->queue->event_destroy(backend, b.events[i]);
         }
     }
     if (status != DTP_OK) {

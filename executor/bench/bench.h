@@ -5,6 +5,10 @@
  * is the lower decile over its repeats (other processes only ever disturb one way), of the slowest
  * rank. Operands move through a pool larger than the private caches from repeat to repeat: like in
  * a training step, they were last touched a while ago.
+ *
+ * On a device with queues, times are those between events of its compute queue. Kernels and copies
+ * are recorded there and run as the runner runs them, as a CUDA graph; the launch outside of a graph
+ * is measured too.
  */
 #ifndef DTP_EXECUTOR_BENCH_BENCH_H
 #define DTP_EXECUTOR_BENCH_BENCH_H
@@ -33,6 +37,8 @@ typedef struct dtp_bench_scale {
 
 /* The scale of hosts and of devices with a queue, with coarser grids or not. */
 const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick);
+/* The least from which a machine can be fitted: for tests of the bench itself. */
+extern const dtp_bench_scale dtp_bench_scale_tiny;
 
 typedef struct dtp_bench_options {
     double budget_s;              /* about how long all of it may take */

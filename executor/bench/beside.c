@@ -21,6 +21,7 @@ typedef struct beside {
     void *user;
     dtp_coll coll;
     int32_t products;
+    bool events; /* of the compute queue tell the time */
 } beside;
 
 static dtp_status run_products(const beside *x, dtp_err *err)
@@ -28,7 +29,24 @@ static dtp_status run_products(const beside *x, dtp_err *err)
     for (int32_t i = 0; i < x->products; i++) {
         DTP_TRY(x->action(x->user, i, err));
     }
+    return DTP_OK;
+}
+
+static dtp_status sync(const beside *x, dtp_err *err)
+{
     return x->b->backend->ops->sync != NULL ? x->b->backend->ops->sync(x->b->backend, err) : DTP_OK;
+}
+
+/* Seconds since `start`, or puts the event. */
+static dtp_status mark(const beside *x, dtp_bench_event event, double start, double *time_s,
+                       dtp_err *err)
+{
+    if (x->events) {
+        return dtp_bench_mark(x->b, event, err);
+    }
+    DTP_TRY(sync(x, err));
+    *time_s = dtp_now_s() - start;
+    return DTP_OK;
 }
 
 /* Seconds until the products are done and until both are; of what is left out 0. */
@@ -39,6 +57,7 @@ static dtp_status run_round(const beside *x, bool products, bool collective, dou
     dtp_request request;
     dtp_coll_ends ends;
     DTP_TRY(x->b->comm->ops->barrier(x->b->comm, err));
+    DTP_TRY(x->events ? dtp_bench_mark(x->b, DTP_BENCH_BEGIN, err) : DTP_OK);
     const double start = dtp_now_s();
     if (collective) {
         char *pool = x->b->pools[DTP_BENCH_HALVES].data; /* of products in f32 none */
@@ -48,14 +67,16 @@ static dtp_status run_round(const beside *x, bool products, bool collective, dou
     if (products) {
         DTP_TRY(run_products(x, err));
     }
-    *products_s = dtp_now_s() - start;
+    DTP_TRY(mark(x, DTP_BENCH_MID, start, products_s, err));
     if (collective) {
         DTP_TRY(t->ops->wait(t, &request, err));
-        if (x->b->backend->ops->sync != NULL) {
-            DTP_TRY(x->b->backend->ops->sync(x->b->backend, err));
-        }
     }
-    *both_s = dtp_now_s() - start;
+    DTP_TRY(mark(x, DTP_BENCH_END, start, both_s, err));
+    if (x->events) {
+        DTP_TRY(sync(x, err));
+        DTP_TRY(dtp_bench_seconds(x->b, DTP_BENCH_MID, products_s, err));
+        return dtp_bench_seconds(x->b, DTP_BENCH_END, both_s, err);
+    }
     return DTP_OK;
 }
 
@@ -95,6 +116,7 @@ dtp_status dtp_bench_measure_beside(dtp_bench *b, dtp_bench_action action, void 
     enum { ALONE, COLL, BESIDE, BOTH, N };
     double times[N][ROUNDS], of[N], unused;
     beside x = {.b = b, .action = action, .user = user};
+    x.events = dtp_bench_by_events(b, DTP_SAMPLE_BESIDE);
     x.coll = (dtp_coll){.kind = DTP_ALL_REDUCE,
                         .set = dtp_comm_all(b->comm),
                         .op = DTP_REDUCE_SUM,

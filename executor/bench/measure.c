@@ -19,19 +19,41 @@ char *dtp_bench_at(const dtp_bench *b, dtp_bench_pool_id pool, size_t bytes, int
     return (char *)b->pools[pool].data + (size_t)repeat * step % room * 64;
 }
 
-/* Seconds of a run, of `runs` in a row. */
-static dtp_status timed_run(dtp_bench *b, dtp_bench_action action, void *user, int32_t repeat,
-                            int32_t runs, double *time_s, dtp_err *err)
+/* What is timed: `runs` in a row, recorded or not. */
+typedef struct row {
+    dtp_bench_action action;
+    void *user;
+    bool events; /* of the compute queue tell the time, else the clock of the host */
+    int32_t runs;
+    dtp_recording *recording; /* of all of them; NULL: none */
+} row;
+
+static dtp_status run_row(dtp_bench *b, const row *r, int32_t repeat, dtp_err *err)
+{
+    if (r->recording != NULL) {
+        return b->backend->ops->queue->recording_put(b->backend, r->recording, err);
+    }
+    for (int32_t i = 0; i < r->runs; i++) {
+        DTP_TRY(r->action(r->user, repeat * r->runs + i, err));
+    }
+    return DTP_OK;
+}
+
+/* Seconds of a run. */
+static dtp_status timed_run(dtp_bench *b, const row *r, int32_t repeat, double *time_s,
+                            dtp_err *err)
 {
     DTP_TRY(b->comm->ops->barrier(b->comm, err));
+    DTP_TRY(r->events ? dtp_bench_mark(b, DTP_BENCH_BEGIN, err) : DTP_OK);
     double start = dtp_now_s();
-    for (int32_t i = 0; i < runs; i++) {
-        DTP_TRY(action(user, repeat * runs + i, err));
-    }
+    DTP_TRY(run_row(b, r, repeat, err));
+    DTP_TRY(r->events ? dtp_bench_mark(b, DTP_BENCH_END, err) : DTP_OK);
     if (b->backend->ops->sync != NULL) {
         DTP_TRY(b->backend->ops->sync(b->backend, err));
     }
-    *time_s = (dtp_now_s() - start) / runs;
+    *time_s = dtp_now_s() - start;
+    DTP_TRY(r->events ? dtp_bench_seconds(b, DTP_BENCH_END, time_s, err) : DTP_OK);
+    *time_s /= r->runs;
     return DTP_OK;
 }
 
@@ -42,28 +64,44 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, dtp_sample sample,
-                             dtp_err *err)
+static dtp_status measure_row(dtp_bench *b, const row *r, int32_t repeats, dtp_sample sample,
+                              dtp_err *err)
 {
     double times[MAX_REPEATS];
-    double first = 0.0;
-    DTP_TRY(timed_run(b, action, user, 0, 1, &first, err));
-    DTP_TRY(timed_run(b, action, user, 1, 1, &first, err));
-    DTP_TRY(dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 1, &first, err));
-    const double in_row = b->backend->ops->queue != NULL ? ROW_S / fmax(first, 1e-9) : 1.0;
-    const int32_t runs = (int32_t)fmin(fmax(in_row, 1.0), (double)MAX_ROW);
-    double wanted = b->sample_s / fmax(first * runs, 1e-9);
-    int32_t repeats = wanted < MIN_REPEATS   ? MIN_REPEATS
-                      : wanted > MAX_REPEATS ? MAX_REPEATS
-                                             : (int32_t)wanted;
     for (int32_t i = 0; i < repeats; i++) {
-        DTP_TRY(timed_run(b, action, user, i + 2, runs, &times[i], err));
+        DTP_TRY(timed_run(b, r, i + 2, &times[i], err));
     }
     qsort(times, (size_t)repeats, sizeof times[0], ascending);
     sample.time_s = fmax(times[repeats / 10], 1e-9);
     sample.repeats = repeats;
     DTP_TRY(dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 1, &sample.time_s, err));
     return dtp_bench_add(b, &sample, err);
+}
+
+dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, dtp_sample sample,
+                             dtp_err *err)
+{
+    const dtp_queue_ops *queue = b->backend->ops->queue;
+    row r = {.action = action, .user = user, .runs = 1};
+    double first = 0.0;
+    DTP_TRY(timed_run(b, &r, 0, &first, err));
+    DTP_TRY(timed_run(b, &r, 1, &first, err));
+    DTP_TRY(dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 1, &first, err));
+    const double in_row = queue != NULL ? ROW_S / fmax(first, 1e-9) : 1.0;
+    r.runs = (int32_t)fmin(fmax(in_row, 1.0), (double)MAX_ROW);
+    double wanted = b->sample_s / fmax(first * r.runs, 1e-9);
+    int32_t repeats = wanted < MIN_REPEATS   ? MIN_REPEATS
+                      : wanted > MAX_REPEATS ? MAX_REPEATS
+                                             : (int32_t)wanted;
+    r.events = dtp_bench_by_events(b, sample.kind);
+    if (queue != NULL && sample.kind != DTP_SAMPLE_COLL && sample.kind != DTP_SAMPLE_LAUNCH) {
+        DTP_TRY(dtp_bench_record(b, action, user, 2 * r.runs, r.runs, &r.recording, err));
+    }
+    const dtp_status status = measure_row(b, &r, repeats, sample, err);
+    if (r.recording != NULL) {
+        queue->recording_destroy(b->backend, r.recording);
+    }
+    return status;
 }
 
 /* A node bound to pool memory. */

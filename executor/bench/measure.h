@@ -24,6 +24,14 @@ typedef enum dtp_bench_pool_id {
     DTP_N_BENCH_POOLS
 } dtp_bench_pool_id;
 
+/* Points on the compute queue between which times lie. */
+typedef enum dtp_bench_event {
+    DTP_BENCH_BEGIN,
+    DTP_BENCH_MID,
+    DTP_BENCH_END,
+    DTP_N_BENCH_EVENTS
+} dtp_bench_event;
+
 typedef struct dtp_bench {
     dtp_comm *comm;
     dtp_backend *backend;
@@ -31,7 +39,8 @@ typedef struct dtp_bench {
     dtp_bench_options options;
     const dtp_bench_scale *scale;
     dtp_samples *samples;
-    double sample_s; /* time that one sample may take */
+    double sample_s;                       /* time that one sample may take */
+    dtp_event *events[DTP_N_BENCH_EVENTS]; /* of a queue; else NULL */
     dtp_bench_pool pools[DTP_N_BENCH_POOLS];
 } dtp_bench;
 
@@ -41,7 +50,8 @@ enum { DTP_BENCH_BELOW = 256 };
 typedef dtp_status (*dtp_bench_action)(void *user, int32_t repeat, dtp_err *err);
 
 /* Runs the action behind barriers on all ranks and adds the sample with its time. On a device with
- * a queue many runs follow each other there, and the time is that of one of them. */
+ * a queue many runs follow each other there, and the time is that of one of them; they are recorded
+ * as one but for collectives and DTP_SAMPLE_LAUNCH. */
 dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, dtp_sample sample,
                              dtp_err *err) DTP_MUST_CHECK;
 
@@ -62,6 +72,18 @@ dtp_status dtp_bench_moves(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
 /* Nothing where collectives end as they start. */
 dtp_status dtp_bench_beside(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
+
+/* Times by the events of the compute queue (executor/bench/queue.c). */
+bool dtp_bench_by_events(const dtp_bench *b, dtp_sample_kind kind);
+/* Puts an event there. Before the first one, ranks whose collectives are on the queues run one, so
+ * that none waits for another behind it. */
+dtp_status dtp_bench_mark(dtp_bench *b, dtp_bench_event event, dtp_err *err) DTP_MUST_CHECK;
+/* Seconds from the first event to this one; the queue is idle. */
+dtp_status dtp_bench_seconds(dtp_bench *b, dtp_bench_event to, double *out,
+                             dtp_err *err) DTP_MUST_CHECK;
+/* Records `runs` of an action, whose first has this number. The recording is the caller's. */
+dtp_status dtp_bench_record(dtp_bench *b, dtp_bench_action action, void *user, int32_t first,
+                            int32_t runs, dtp_recording **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Adds a sample that has its values. */
 dtp_status dtp_bench_add(dtp_bench *b, const dtp_sample *sample, dtp_err *err) DTP_MUST_CHECK;

@@ -53,6 +53,10 @@ dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
     bool done = false;
     dtp_bench_sizes one = dtp_bench_sizes_for(16, 0);
     DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_F32, DTP_SAMPLE_LAUNCH, &done, err));
+    if (b->backend->ops->queue != NULL) {
+        DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_F32, DTP_SAMPLE_LAUNCH_GRAPH, &done,
+                                         err));
+    }
     for (int32_t o = 0; o < dtp_op_count(); o++) {
         dtp_bench_recipe recipes[DTP_MAX_OP_BENCH];
         const dtp_op_def *op = dtp_op_at(o);

@@ -64,3 +64,18 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .beside_size = 4096}};
     return &(device ? devices : host)[quick];
 }
+
+const dtp_bench_scale dtp_bench_scale_tiny = {.floats_mib = 8,
+                                              .halves_mib = 4,
+                                              .ints_mib = 2,
+                                              .bools_mib = 1,
+                                              .results_mib = 8,
+                                              .workspace_mib = 64,
+                                              .gemm = {3, {1, 16, 128}},
+                                              .gemm_halves = {3, {1, 16, 128}},
+                                              .gemm_volume = INT64_C(1) << 21,
+                                              .op_elems = {2, {1 << 10, 1 << 13}},
+                                              .coll_bytes = 1 << 18,
+                                              .coll_factor = 64,
+                                              .beside_bytes = 1 << 20,
+                                              .beside_size = 128};

@@ -6,8 +6,8 @@
 #include "executor/cuda/rows.h"
 
 typedef struct norm_state {
-    dtp_cuda_rows rows;
-    dtp_cuda_rows columns; /* backward: one row per element of gamma */
+    dtp_cuda_bound_rows rows;
+    dtp_cuda_bound_rows columns; /* backward: one row per element of gamma */
     dtp_cuda_norm_form norm;
 } norm_state;
 
@@ -124,8 +124,8 @@ static dtp_status grad_apply_bind(const dtp_kernel_args *args, dtp_arena *arena,
 #define KERNEL(NAME, launch)                                                                       \
     static dtp_status NAME##_kernel(const dtp_kernel_args *args, dtp_err *err)                     \
     {                                                                                              \
-        const norm_state *s = args->state;                                                         \
-        DTP_CUDA_TRY(err, launch(dtp_cuda_stream(args), &s->rows, &s->norm));                      \
+        norm_state *s = args->state;                                                               \
+        DTP_CUDA_TRY(err, launch(dtp_cuda_stream(args), dtp_cuda_rows_now(&s->rows), &s->norm));   \
         return DTP_OK;                                                                             \
     }
 
@@ -136,10 +136,10 @@ KERNEL(grad_sums, dtp_cuda_norm_grad_sums)
 /* The sums over rows come first: dx may overwrite x or dy. */
 static dtp_status grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    const norm_state *s = args->state;
+    norm_state *s = args->state;
     const cudaStream_t queue = dtp_cuda_stream(args);
-    DTP_CUDA_TRY(err, dtp_cuda_norm_columns(queue, &s->columns, &s->norm));
-    DTP_CUDA_TRY(err, dtp_cuda_norm_dx(queue, &s->rows, &s->norm));
+    DTP_CUDA_TRY(err, dtp_cuda_norm_columns(queue, dtp_cuda_rows_now(&s->columns), &s->norm));
+    DTP_CUDA_TRY(err, dtp_cuda_norm_dx(queue, dtp_cuda_rows_now(&s->rows), &s->norm));
     return DTP_OK;
 }
 

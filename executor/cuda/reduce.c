@@ -6,7 +6,7 @@
 #include "executor/cuda/rows.h"
 
 typedef struct reduce_state {
-    dtp_cuda_rows rows;
+    dtp_cuda_bound_rows rows;
     dtp_cuda_fold fold;
     float factor;
     int64_t none; /* of integers: what a fold of nothing gives, the identity between ranks */
@@ -68,12 +68,14 @@ static dtp_status all_bind(const dtp_kernel_args *args, dtp_arena *arena, void *
 
 static dtp_status reduce_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    const reduce_state *s = args->state;
+    reduce_state *s = args->state;
     const cudaStream_t queue = dtp_cuda_stream(args);
     if (dtp_dtype_is_float(args->in[0].local.dtype)) {
-        DTP_CUDA_TRY(err, dtp_cuda_reduce_floats(queue, &s->rows, s->fold, s->factor));
+        DTP_CUDA_TRY(
+            err, dtp_cuda_reduce_floats(queue, dtp_cuda_rows_now(&s->rows), s->fold, s->factor));
     } else {
-        DTP_CUDA_TRY(err, dtp_cuda_reduce_ints(queue, &s->rows, s->fold, s->none));
+        DTP_CUDA_TRY(err,
+                     dtp_cuda_reduce_ints(queue, dtp_cuda_rows_now(&s->rows), s->fold, s->none));
     }
     return DTP_OK;
 }

@@ -7,7 +7,7 @@
 #include "executor/cuda/rows.h"
 
 typedef struct stats_state {
-    dtp_cuda_rows rows;
+    dtp_cuda_bound_rows rows;
     int64_t option;  /* of the op */
     double divisor;  /* of var and std */
     int64_t missing; /* of arg_first */
@@ -119,21 +119,23 @@ static dtp_status topk_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
 #define KERNEL(NAME, launch)                                                                       \
     static dtp_status NAME##_kernel(const dtp_kernel_args *args, dtp_err *err)                     \
     {                                                                                              \
-        const stats_state *s = args->state;                                                        \
+        stats_state *s = args->state;                                                              \
         const cudaStream_t queue = dtp_cuda_stream(args);                                          \
         DTP_CUDA_TRY(err, launch);                                                                 \
         return DTP_OK;                                                                             \
     }
 
-KERNEL(logsumexp, dtp_cuda_logsumexp(queue, &s->rows))
-KERNEL(norm, dtp_cuda_norm_of_order(queue, &s->rows, (int32_t)s->option))
-KERNEL(variance, dtp_cuda_variance(queue, &s->rows, s->divisor, s->option != 0))
-KERNEL(cumsum, dtp_cuda_cumsum(queue, &s->rows, !dtp_dtype_is_float(args->in[0].local.dtype),
-                               s->option != 0))
-KERNEL(prod_grad, dtp_cuda_prod_grad(queue, &s->rows))
-KERNEL(arg, dtp_cuda_arg(queue, &s->rows, s->option != 0))
-KERNEL(arg_first, dtp_cuda_arg_first(queue, &s->rows, args->in[0].offset[s->axis], s->missing))
-KERNEL(topk, dtp_cuda_topk(queue, &s->rows, dtp_call_int(args->call, "k"), s->option != 0))
+KERNEL(logsumexp, dtp_cuda_logsumexp(queue, dtp_cuda_rows_now(&s->rows)))
+KERNEL(norm, dtp_cuda_norm_of_order(queue, dtp_cuda_rows_now(&s->rows), (int32_t)s->option))
+KERNEL(variance, dtp_cuda_variance(queue, dtp_cuda_rows_now(&s->rows), s->divisor, s->option != 0))
+KERNEL(cumsum, dtp_cuda_cumsum(queue, dtp_cuda_rows_now(&s->rows),
+                               !dtp_dtype_is_float(args->in[0].local.dtype), s->option != 0))
+KERNEL(prod_grad, dtp_cuda_prod_grad(queue, dtp_cuda_rows_now(&s->rows)))
+KERNEL(arg, dtp_cuda_arg(queue, dtp_cuda_rows_now(&s->rows), s->option != 0))
+KERNEL(arg_first, dtp_cuda_arg_first(queue, dtp_cuda_rows_now(&s->rows),
+                                     args->in[0].offset[s->axis], s->missing))
+KERNEL(topk, dtp_cuda_topk(queue, dtp_cuda_rows_now(&s->rows), dtp_call_int(args->call, "k"),
+                           s->option != 0))
 
 #define ROW(op, kernel, dtypes)                                                                    \
     {                                                                                              \

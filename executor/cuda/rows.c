@@ -1,6 +1,7 @@
 /* Rows: nests, the threads that treat a row, parts of rows. */
 #include "executor/cuda/rows.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "spmd/target/cuda_fold.h"
@@ -51,16 +52,18 @@ static void choose_team(dtp_cuda_rows *r)
     }
 }
 
-dtp_status dtp_cuda_rows_make(dtp_cuda_rows *out, const dtp_view_over *split, int32_t n_views,
-                              const dtp_view *const *views, dtp_err *err)
+dtp_status dtp_cuda_rows_make(dtp_cuda_bound_rows *bound, const dtp_view_over *split,
+                              int32_t n_views, const dtp_view *const *views, dtp_err *err)
 {
     dtp_nest nest;
+    dtp_cuda_rows *out = &bound->rows;
     *out = (dtp_cuda_rows){.parts = 1};
     dtp_nest_make(&nest, split->n_rows, split->rows, n_views, views);
     DTP_TRY(dtp_cuda_nest_of(&nest, &out->rows, err));
     dtp_nest_make(&nest, split->n_over, split->over, n_views, views);
     DTP_TRY(dtp_cuda_nest_of(&nest, &out->over, err));
     for (int32_t v = 0; v < n_views; v++) {
+        bound->views[v] = views[v];
         out->data[v] = views[v]->data;
         out->dtype[v] = (int32_t)views[v]->local.dtype;
     }
@@ -70,8 +73,8 @@ dtp_status dtp_cuda_rows_make(dtp_cuda_rows *out, const dtp_view_over *split, in
     return DTP_OK;
 }
 
-dtp_status dtp_cuda_rows_of_call(dtp_cuda_rows *out, const dtp_kernel_args *args, const char *key,
-                                 dtp_err *err)
+dtp_status dtp_cuda_rows_of_call(dtp_cuda_bound_rows *out, const dtp_kernel_args *args,
+                                 const char *key, dtp_err *err)
 {
     const dtp_view *views[DTP_CUDA_VIEWS] = {NULL};
     const int32_t n_in = args->call->n_in, n = n_in + args->call->n_out;
@@ -92,8 +95,9 @@ void dtp_cuda_rows_flip(dtp_view_over *split)
     memcpy(split->over, was.rows, sizeof was.rows);
 }
 
-void dtp_cuda_rows_cut(dtp_cuda_rows *r, const dtp_kernel_args *args)
+void dtp_cuda_rows_cut(dtp_cuda_bound_rows *bound, const dtp_kernel_args *args)
 {
+    dtp_cuda_rows *r = &bound->rows;
     const int64_t n = r->over.total, rows = r->rows.total;
     if (rows == 0 || n == 0 || args->workspace_bytes < rows * DTP_CUDA_PART_BYTES) {
         return;
@@ -111,4 +115,14 @@ void dtp_cuda_rows_cut(dtp_cuda_rows *r, const dtp_kernel_args *args)
     r->partial = args->workspace;
     r->grouped = can_group(r);
     choose_team(r);
+}
+
+const dtp_cuda_rows *dtp_cuda_rows_now(dtp_cuda_bound_rows *bound)
+{
+    dtp_cuda_rows *r = &bound->rows;
+    for (int32_t v = 0; v < r->over.n_views; v++) {
+        r->data[v] = bound->views[v]->data;
+    }
+    assert(!r->grouped || can_group(r));
+    return r;
 }

@@ -4,7 +4,7 @@
 #include "executor/cuda/rows.h"
 
 typedef struct softmax_state {
-    dtp_cuda_rows rows;
+    dtp_cuda_bound_rows rows;
     int32_t log_form;
 } softmax_state;
 
@@ -39,18 +39,19 @@ static dtp_status apply_bind(const dtp_kernel_args *args, dtp_arena *arena, void
 #define KERNEL(NAME, launch)                                                                       \
     static dtp_status NAME##_kernel(const dtp_kernel_args *args, dtp_err *err)                     \
     {                                                                                              \
-        const softmax_state *s = args->state;                                                      \
+        softmax_state *s = args->state;                                                            \
         const cudaStream_t queue = dtp_cuda_stream(args);                                          \
         DTP_CUDA_TRY(err, launch);                                                                 \
         return DTP_OK;                                                                             \
     }
 
-KERNEL(softmax, dtp_cuda_softmax_rows(queue, &s->rows, s->log_form))
-KERNEL(softmax_grad, dtp_cuda_softmax_grad(queue, &s->rows, s->log_form))
-KERNEL(sum_exp, dtp_cuda_sum_exp(queue, &s->rows))
-KERNEL(row_dot, dtp_cuda_row_dot(queue, &s->rows))
-KERNEL(softmax_apply, dtp_cuda_softmax_apply(queue, &s->rows, s->log_form))
-KERNEL(softmax_grad_apply, dtp_cuda_softmax_grad_apply(queue, &s->rows, s->log_form))
+KERNEL(softmax, dtp_cuda_softmax_rows(queue, dtp_cuda_rows_now(&s->rows), s->log_form))
+KERNEL(softmax_grad, dtp_cuda_softmax_grad(queue, dtp_cuda_rows_now(&s->rows), s->log_form))
+KERNEL(sum_exp, dtp_cuda_sum_exp(queue, dtp_cuda_rows_now(&s->rows)))
+KERNEL(row_dot, dtp_cuda_row_dot(queue, dtp_cuda_rows_now(&s->rows)))
+KERNEL(softmax_apply, dtp_cuda_softmax_apply(queue, dtp_cuda_rows_now(&s->rows), s->log_form))
+KERNEL(softmax_grad_apply,
+       dtp_cuda_softmax_grad_apply(queue, dtp_cuda_rows_now(&s->rows), s->log_form))
 
 #define ROW(op, kernel, bind)                                                                      \
     {                                                                                              \

@@ -208,7 +208,7 @@ typedef struct dtp_queue dtp_queue;     /* of a device; NULL: kernels have run w
 typedef struct dtp_arena dtp_arena;     /* memory that is freed as one */
 
 /* A kernel bound to a call. Types, sizes, workspace, threads and addresses of the arrays stay from
- * run to run; data and offsets of views may change. */
+ * run to run; data and offsets of views may change, data by multiples of 64 bytes. */
 typedef struct dtp_kernel_args {
     const dtp_op_call *call; /* op, attributes, local types */
     const dtp_view *in;      /* call->n_in */

@@ -6,13 +6,14 @@
 #include "spmd/program/program.h"
 
 typedef enum dtp_sample_kind {
-    DTP_SAMPLE_GEMM,   /* einsum that is one GEMM: work, dtype */
-    DTP_SAMPLE_OP,     /* memory-bound op: name, work.bytes */
-    DTP_SAMPLE_RATE,   /* the same op in a shape where arithmetic decides: name, work.flops */
-    DTP_SAMPLE_MOVE,   /* staging copy: name, work.bytes = read plus written */
-    DTP_SAMPLE_COLL,   /* coll, ranks, work.bytes = full buffer (docs/cost-model.md) */
-    DTP_SAMPLE_LAUNCH, /* a kernel with next to nothing to do */
-    DTP_SAMPLE_BESIDE, /* products beside a collective: slower */
+    DTP_SAMPLE_GEMM,         /* einsum that is one GEMM: work, dtype */
+    DTP_SAMPLE_OP,           /* memory-bound op: name, work.bytes */
+    DTP_SAMPLE_RATE,         /* the same op in a shape where arithmetic decides: name, work.flops */
+    DTP_SAMPLE_MOVE,         /* staging copy: name, work.bytes = read plus written */
+    DTP_SAMPLE_COLL,         /* coll, ranks, work.bytes = full buffer (docs/cost-model.md) */
+    DTP_SAMPLE_LAUNCH,       /* a kernel with next to nothing to do */
+    DTP_SAMPLE_LAUNCH_GRAPH, /* the same one among others in a recording of a queue */
+    DTP_SAMPLE_BESIDE,       /* products beside a collective: slower */
     DTP_N_SAMPLE_KINDS
 } dtp_sample_kind;
 

@@ -17,7 +17,7 @@ typedef struct bench_command {
     tool_ranks ranks;
     int64_t n_ranks;
     const char *output, *name;
-    bool quick, quiet;
+    bool quick, tiny, quiet;
 } bench_command;
 
 static void show_progress(void *user, const char *part, int32_t samples)
@@ -84,7 +84,8 @@ static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, d
 {
     const bench_command *c = user;
     dtp_samples samples = {0};
-    dtp_bench_options options = dtp_bench_options_init(c->quick);
+    dtp_bench_options options = dtp_bench_options_init(c->quick || c->tiny);
+    options.scale = c->tiny ? &dtp_bench_scale_tiny : NULL;
     options.progress = comm->rank == 0 && !c->quiet ? show_progress : NULL;
     if (options.progress != NULL) {
         tool_progress_begin("measuring");
@@ -120,6 +121,8 @@ int dtrun_bench(int argc, char **argv)
     const tool_option options[] = {
         {"--ranks", TOOL_INT, "N", &c.n_ranks, 1, 65536, "ranks that measure together (default 1)"},
         {"--quick", TOOL_FLAG, NULL, &c.quick, 0, 0, "coarser grids, about 20 s instead of 60"},
+        {"--tiny", TOOL_FLAG, NULL, &c.tiny, 0, 0,
+         "the least of everything, to try the command out"},
         {"--name", TOOL_STRING, "NAME", &c.name, 0, 0, "name of the machine (default: measured)"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "machine file (-o; default: stdout)"},
         DTRUN_RANK_OPTIONS(c.ranks),
