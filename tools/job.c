@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cost_models/machine/machine_scale.h"
 #include "spmd/target/target.h"
 
 /* The reference backend computes what is f32 in f64. */
@@ -116,6 +117,9 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
         source->backend != NULL ? dtp_target_of_backend(source->backend) : NULL;
     options.target = target != NULL ? target->name : NULL;
     options.strict = source->strict;
+    if (source->unrecorded && job->machine != NULL) {
+        DTP_TRY(dtp_machine_unrecorded(job->machine, err));
+    }
     options.machine = job->machine;
     tool_progress_begin("lowering");
     const dtp_status s = dtp_job_create(job->model, &options, &job->run, err);

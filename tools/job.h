@@ -21,11 +21,12 @@ typedef struct tool_source {
     bool forward;             /* --forward */
     bool uneven;              /* --uneven */
     const char *backend;      /* --backend NAME; NULL: no programs are run */
-    bool strict;              /* --strict: operands move only where a pin asked for it */
-    tool_list styles;         /* --style "GLOB: STYLE" */
-    tool_list style_files;    /* --style-file: of Hugging Face's transformers */
-    tool_list style_names;    /* --style-names THEIRS=OURS, for the files */
-    tool_list pins;           /* --pin "TENSOR: LAYOUT" */
+    bool unrecorded;       /* steps are not recorded: launches cost more where a machine says so */
+    bool strict;           /* --strict: operands move only where a pin asked for it */
+    tool_list styles;      /* --style "GLOB: STYLE" */
+    tool_list style_files; /* --style-file: of Hugging Face's transformers */
+    tool_list style_names; /* --style-names THEIRS=OURS, for the files */
+    tool_list pins;        /* --pin "TENSOR: LAYOUT" */
 } tool_source;
 
 /* Whether any style or pin was given. */

@@ -1,5 +1,6 @@
 #include "cost_models/machine/machine_scale.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,5 +138,20 @@ dtp_status dtp_machine_scaled(const dtp_machine *m, const dtp_machine_param *par
         return s;
     }
     *out = copy;
+    return DTP_OK;
+}
+
+dtp_status dtp_machine_unrecorded(dtp_machine *m, dtp_err *err)
+{
+    for (int32_t i = 0; i < m->n_op_curves && !(m->launch_graph_s < 0.0); i++) {
+        dtp_curve *curve = &m->op_curves[i].time_s;
+        double *y;
+        DTP_TRY(DTP_NEW(m->arena, y, curve->n, err));
+        for (int32_t k = 0; k < curve->n; k++) {
+            y[k] = fmax(curve->y[k], m->launch_s);
+        }
+        curve->y = y;
+    }
+    m->launch_graph_s = -1.0;
     return DTP_OK;
 }

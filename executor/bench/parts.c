@@ -69,7 +69,11 @@ dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
                                                  err));
             }
             const bool arithmetic = (op->flags & DTP_OP_ARITHMETIC) != 0;
+            const int64_t largest = elems->sizes[elems->n - 1];
             for (int32_t i = 0; i < N_RATE_SHAPES && arithmetic; i++) {
+                if (RATE_SHAPES[i][0] > largest) {
+                    continue;
+                }
                 dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
                 DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_F32, DTP_SAMPLE_RATE,
                                                  &done, err));

@@ -66,7 +66,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
 }
 
 const dtp_bench_scale dtp_bench_scale_tiny = {.floats_mib = 8,
-                                              .halves_mib = 4,
+                                              .halves_mib = 32,
                                               .ints_mib = 2,
                                               .bools_mib = 1,
                                               .results_mib = 8,
@@ -77,5 +77,5 @@ const dtp_bench_scale dtp_bench_scale_tiny = {.floats_mib = 8,
                                               .op_elems = {2, {1 << 10, 1 << 13}},
                                               .coll_bytes = 1 << 18,
                                               .coll_factor = 64,
-                                              .beside_bytes = 1 << 20,
+                                              .beside_bytes = 8 << 20,
                                               .beside_size = 128};

@@ -42,6 +42,7 @@ struct random_source {
 struct work {
     const char *name = "";
     double seconds = 0;
+    double launch_seconds = 0; /* more where it is not part of a graph */
     int device = 0;
     virtual ~work() = default;
     /* The host has issued it, in the order of the calls; for a graph at its launch. */

@@ -155,7 +155,8 @@ cudaError_t cuda_emu_launch(const cudaLaunchConfig_t *config, const void *kernel
     double threads = static_cast<double>(config->gridDim.x) * config->gridDim.y *
                      config->gridDim.z * config->blockDim.x * config->blockDim.y *
                      config->blockDim.z;
-    what->seconds = 3e-6 + threads * 1e-11;
+    what->launch_seconds = 2e-6;
+    what->seconds = 1e-6 + threads * 1e-11;
     what->broken = fault_now(CUDA_EMU_FAIL_LAUNCH);
     all().counters.launches++;
     return said(submit(lock, config->stream, what));

@@ -184,7 +184,8 @@ bool step(guard &)
     }
     std::shared_ptr<work> what = chosen->what;
     if (what->start(*chosen)) {
-        finish(*chosen, chosen->begin_s + what->seconds);
+        const double launch_s = chosen->graph ? 0 : what->launch_seconds;
+        finish(*chosen, chosen->begin_s + launch_s + what->seconds);
     }
     sweep(s);
     return true;

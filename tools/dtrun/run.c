@@ -190,6 +190,15 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     return s;
 }
 
+/* Whether steps with collectives are recorded, as far as the command line says: over `nccl`, which
+ * ranks that are processes get where each has a card. */
+static bool transport_records(const tool_ranks *ranks)
+{
+    const char *transport = ranks->transport != NULL ? ranks->transport : "auto";
+    const bool threads = ranks->comm != NULL && strcmp(ranks->comm, "sim") == 0;
+    return strcmp(transport, "nccl") == 0 || (strcmp(transport, "auto") == 0 && !threads);
+}
+
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     run_command *c = command;
@@ -198,6 +207,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         c->ranks.backend = "cpu";
     }
     c->source.backend = c->ranks.backend;
+    c->source.unrecorded =
+        c->options.no_graph || c->options.profile || !transport_records(&c->ranks);
     if (c->options.keep > 0 &&
         (c->options.save == NULL || ends_with(c->options.save, ".safetensors"))) {
         return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");
