@@ -85,7 +85,10 @@ static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, d
     const bench_command *c = user;
     dtp_samples samples = {0};
     dtp_bench_options options = dtp_bench_options_init(c->quick || c->tiny);
-    options.scale = c->tiny ? &dtp_bench_scale_tiny : NULL;
+    if (c->tiny) {
+        options.scale = &dtp_bench_scale_tiny;
+        options.budget_s = 1.0;
+    }
     options.progress = comm->rank == 0 && !c->quiet ? show_progress : NULL;
     if (options.progress != NULL) {
         tool_progress_begin("measuring");
@@ -101,17 +104,33 @@ static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, d
     return s;
 }
 
+/* One mesh dim; on cards one of size 2 after the other as far as that goes, so that collectives of
+ * sub-groups are measured too. */
+static void name_mesh(const bench_command *c, size_t size, char *text)
+{
+    const bool cards = strcmp(c->ranks.backend, "cuda") == 0;
+    int64_t left = c->n_ranks;
+    size_t n = 0;
+    text[0] = '\0';
+    for (int32_t i = 1; left > 1; i++) {
+        const bool halves = cards && i < DTP_MAX_MESH_DIMS && left % 2 == 0;
+        const int64_t here = halves ? 2 : left;
+        n += (size_t)snprintf(text + n, size - n, "%sranks%d:%d", n > 0 ? ";" : "", i, (int)here);
+        left /= here;
+    }
+}
+
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     bench_command *c = command;
     (void)operands;
-    char text[32];
+    char text[128];
     dtp_mesh mesh;
-    (void)snprintf(text, sizeof text, "ranks:%d", (int)c->n_ranks);
-    DTP_TRY(dtp_mesh_parse(c->n_ranks > 1 ? text : "", &mesh, err));
     if (c->ranks.backend == NULL) {
         c->ranks.backend = "cpu";
     }
+    name_mesh(c, sizeof text, text);
+    DTP_TRY(dtp_mesh_parse(text, &mesh, err));
     return tool_run_ranks(&c->ranks, &mesh, bench_rank, c, err);
 }
 
