@@ -97,6 +97,7 @@ static void test_fit__recovers_the_machine_it_was_sampled_from(void **state)
     dtp_machine *m = NULL;
     assert_int_equal(dtp_machine_fit(&s, &o, &m, NULL), DTP_OK);
     assert_true(close_to(m->launch_s, LAUNCH, 1e-12));
+    assert_true(m->launch_graph_s < 0.0);
     assert_true(close_to(m->mem_bw_Bps, BANDWIDTH, 1e-9));
     assert_int_equal(m->n_levels, 1);
     assert_int_equal(m->levels[0].size, RANKS);
@@ -115,9 +116,12 @@ static void test_fit__recovers_the_machine_it_was_sampled_from(void **state)
     assert_false(m->overlap);
     dtp_machine_destroy(m);
     add(&s, (dtp_sample){.kind = DTP_SAMPLE_BESIDE, .name = "einsum", .slower = {1.125, 1.5}});
+    add(&s, (dtp_sample){.kind = DTP_SAMPLE_LAUNCH_GRAPH, .name = "neg", .time_s = LAUNCH / 4.0});
     assert_int_equal(dtp_machine_fit(&s, &o, &m, NULL), DTP_OK);
     assert_true(m->overlap && close_to(m->slowdown.compute, 1.125, 1e-12));
     assert_true(close_to(m->slowdown.comm, 1.5, 1e-12));
+    assert_true(close_to(m->launch_s, LAUNCH, 1e-12));
+    assert_true(close_to(m->launch_graph_s, LAUNCH / 4.0, 1e-12));
     dtp_machine_destroy(m);
     free(s.items);
 }

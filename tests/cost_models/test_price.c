@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "cost_models/machine/machine_scale.h"
 #include "cost_models/price.h"
 
 /* Two levels of two, with round numbers. */
@@ -197,6 +198,34 @@ static void test_price__picoseconds_round_and_saturate(void **state)
     assert_true(dtp_picoseconds(2.0) == INT64_C(2000000000000));
 }
 
+/* Launches are priced as the runner launches: recorded where the machine says what that costs. */
+static void test_price__launches_in_a_recording(void **state)
+{
+    (void)state;
+    const double x[] = {100.0, 10000.0};
+    const double y[] = {1.0, 100.0};
+    dtp_op_curve curve = {.op = "add", .time_s = {.n = 2, .x = x, .y = y}};
+    const dtp_work memory = {.cls = DTP_WORK_MEMORY, .flops = 10.0, .bytes = 300.0};
+    const dtp_work small = {.cls = DTP_WORK_MEMORY, .bytes = 100.0};
+    dtp_machine *m = machine();
+    const uint64_t hash = dtp_machine_hash(m);
+    m->launch_graph_s = 0.5;
+    m->op_curves = &curve;
+    m->n_op_curves = 1;
+    assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
+    assert_true(dtp_machine_hash(m) != hash);
+    near(dtp_price_work(m, "mul", DTP_F32, &memory), 0.5 + 3.0);
+    near(dtp_price_work(m, "add", DTP_F32, &small), 1.0);
+    near(dtp_price_move(m, DTP_COPY_PACK, 200.0), 0.5 + 2.0);
+    assert_int_equal(dtp_machine_unrecorded(m, NULL), DTP_OK);
+    near(dtp_price_work(m, "mul", DTP_F32, &memory), 2.0 + 3.0);
+    near(dtp_price_work(m, "add", DTP_F32, &small), 2.0); /* its launch is longer */
+    near(dtp_price_work(m, "add", DTP_F32, &(dtp_work){.cls = DTP_WORK_MEMORY, .bytes = 10000.0}),
+         100.0);
+    near(dtp_price_move(m, DTP_COPY_PACK, 200.0), 4.0);
+    dtp_machine_destroy(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_price__measured_groups_use_their_curve),
         cmocka_unit_test(test_price__work_by_hand),
         cmocka_unit_test(test_price__picoseconds_round_and_saturate),
+        cmocka_unit_test(test_price__launches_in_a_recording),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,6 +174,32 @@ static void test_streams__host_functions_and_clock(void **state)
     OK(cudaEventElapsedTime(&ms, start, end));
     assert_true(ms > 0.012f && ms < 0.020f);
     assert_int_equal(cudaEventElapsedTime(&ms, start, ready), cudaErrorInvalidResourceHandle);
+    /* launches cost less in a graph */
+    float of_graph = 0;
+    enum { MANY = 8 };
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < MANY; i++) {
+        OK(test_empty(1, 1, a));
+    }
+    OK(cudaStreamEndCapture(a, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaEventRecord(start, a));
+    for (int i = 0; i < MANY; i++) {
+        OK(test_empty(1, 1, a));
+    }
+    OK(cudaEventRecord(end, a));
+    OK(cudaEventSynchronize(end));
+    OK(cudaEventElapsedTime(&ms, start, end));
+    OK(cudaEventRecord(start, a));
+    OK(cudaGraphLaunch(exec, a));
+    OK(cudaEventRecord(end, a));
+    OK(cudaEventSynchronize(end));
+    OK(cudaEventElapsedTime(&of_graph, start, end));
+    assert_true(of_graph > 0.001f * MANY && of_graph < 0.5f * ms);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
     OK(cudaEventDestroy(start));
     OK(cudaEventDestroy(end));
 }

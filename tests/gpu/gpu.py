@@ -9,6 +9,7 @@ that shows that the script works, and nothing about a card.
 Usage: gpu.py [--emulated] [--fewest] [--fresh] [--out DIR] [--part-s S] BUILD_DIR TESTS_DIR [PART...]
 PART: device, ops, sanitizers, bench, verify, predict, torch, training"""
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -54,9 +55,13 @@ FEWEST = {**EMULATED, "predict": EMULATED["predict"][:2], "verify": EMULATED["ve
 
 
 def commit_of_tree():
-    """The commit, marked where files differ from it; "" outside of a repository: nothing is kept there."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    """The commit, with a hash of what differs from it; "" outside of a repository: nothing is kept there."""
+    def git(*words):
+        return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    commit, changes = git("rev-parse", "--short", "HEAD"), git("diff", "HEAD", "--", ".", ":(exclude)docs/results/gpu.md").stdout
+    if commit.returncode != 0:
+        return ""
+    return commit.stdout.strip() + ("+" + hashlib.sha1(changes.encode()).hexdigest()[:7] if changes else "")
 
 
 def read_json(path):
@@ -80,6 +85,8 @@ class Card:
         self.commit = commit_of_tree()
         self.machine = {n: os.path.join(self.out, f"machine_{n}.json") for n in (1, 2)}
         self.part, self.deadline, self.failures = "", 0.0, {}
+        if args.emulated:
+            os.environ.setdefault("CUDA_EMU_DEVICES", "1")
 
     def path(self, part, ending=".json"):
         return os.path.join(self.out, part + ending)

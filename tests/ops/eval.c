@@ -80,6 +80,16 @@ dtp_view eval_view(const dtp_ttype *type, void *data)
     return v;
 }
 
+/* Views at other addresses than those of `from`, or at the same. */
+static void place(dtp_view *views, const dtp_view *from, int32_t n, size_t apart)
+{
+    for (int32_t i = 0; i < n; i++) {
+        views[i] = from[i];
+        views[i].data = from[i].data == NULL ? NULL : (char *)from[i].data + apart;
+    }
+}
+
+/* Bound at other addresses than it runs at: data of views may change from run to run. */
 dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_view *in,
                        const dtp_view *out, dtp_err *err)
 {
@@ -87,8 +97,11 @@ dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_
     void *workspace = NULL;
     DTP_TRY(backend->ops->alloc(backend, (size_t)bytes, &workspace, err));
     dtp_step_state state;
+    dtp_view ins[DTP_MAX_OP_IN], outs[DTP_MAX_OP_OUT];
+    place(ins, in, call->n_in, 64);
+    place(outs, out, call->n_out, 64);
     dtp_kernel_args args = {
-        .call = call, .in = in, .out = out, .workspace = workspace, .workspace_bytes = bytes};
+        .call = call, .in = ins, .out = outs, .workspace = workspace, .workspace_bytes = bytes};
     dtp_arena *arena = dtp_arena_create();
     dtp_bound_kernel kernel;
     dtp_status s = dtp_step_state_init(&state, backend, 1, err);
@@ -96,6 +109,8 @@ dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_
     state.record = dtp_step_record_init(EVAL_SEED, EVAL_STEP);
     state.record.microbatch = 1; /* `accumulate` adds */
     s = s == DTP_OK ? dtp_backend_bind(backend, &args, arena, &kernel, err) : s;
+    place(ins, in, call->n_in, 0);
+    place(outs, out, call->n_out, 0);
     s = s == DTP_OK ? dtp_step_state_put(&state, err) : s;
     s = s == DTP_OK ? dtp_bound_kernel_run(&kernel, err) : s;
     s = s == DTP_OK ? dtp_bound_kernel_check(&kernel, err) : s;
