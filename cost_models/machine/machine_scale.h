@@ -28,8 +28,8 @@ dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n
 dtp_status dtp_machine_scaled(const dtp_machine *m, const dtp_machine_param *param, double factor,
                               dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Makes the machine the one on which nothing is recorded: launch_graph_s is not stated, and no op or
- * copy takes less than launch_s. Nothing where launch_graph_s is not stated. */
+/* Makes the machine the one on which nothing is recorded: launch_graph_s is not stated, and no op
+ * or copy takes less than launch_s. Nothing where launch_graph_s is not stated. */
 dtp_status dtp_machine_unrecorded(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -7,8 +7,8 @@
  * a training step, they were last touched a while ago.
  *
  * On a device with queues, times are those between events of its compute queue. Kernels and copies
- * are recorded there and run as the runner runs them, as a CUDA graph; the launch outside of a graph
- * is measured too.
+ * are recorded there and run as the runner runs them, as a CUDA graph; the launch outside of one is
+ * measured too.
  */
 #ifndef DTP_EXECUTOR_BENCH_BENCH_H
 #define DTP_EXECUTOR_BENCH_BENCH_H

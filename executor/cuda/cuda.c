@@ -67,16 +67,17 @@ static dtp_status cuda_describe(const dtp_backend *b, dtp_device_info *out, dtp_
 {
     const int device = ((const dtp_cuda *)b)->device;
     struct cudaDeviceProp p;
-    int driver = 0, mhz = 0;
+    int driver = 0, mhz = 0, memory_mhz = 0;
     size_t free_bytes = 0, bytes = 0;
     DTP_CUDA_TRY(err, cudaGetDeviceProperties(&p, device));
     DTP_CUDA_TRY(err, cudaDriverGetVersion(&driver));
     DTP_CUDA_TRY(err, cudaDeviceGetAttribute(&mhz, cudaDevAttrClockRate, device));
+    DTP_CUDA_TRY(err, cudaDeviceGetAttribute(&memory_mhz, cudaDevAttrMemoryClockRate, device));
     DTP_CUDA_TRY(err, cudaMemGetInfo(&free_bytes, &bytes));
     out->kind = "cuda";
     out->memory_bytes = (int64_t)free_bytes; /* context and libraries have taken theirs */
-    (void)snprintf(out->text, sizeof out->text, "%.100s, %d MHz, driver %d.%d", p.name, mhz / 1000,
-                   driver / 1000, driver % 1000 / 10);
+    (void)snprintf(out->text, sizeof out->text, "%.100s, %d MHz, memory %d MHz, driver %d.%d",
+                   p.name, mhz / 1000, memory_mhz / 1000, driver / 1000, driver % 1000 / 10);
     return DTP_OK;
 }
 
