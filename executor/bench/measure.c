@@ -67,7 +67,7 @@ static int ascending(const void *a, const void *b)
 static dtp_status measure_row(dtp_bench *b, const row *r, int32_t repeats, dtp_sample sample,
                               dtp_err *err)
 {
-    double times[MAX_REPEATS];
+    double times[MAX_REPEATS] = {0.0};
     for (int32_t i = 0; i < repeats; i++) {
         DTP_TRY(timed_run(b, r, i + 2, &times[i], err));
     }
@@ -98,7 +98,7 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
         DTP_TRY(dtp_bench_record(b, action, user, 2 * r.runs, r.runs, &r.recording, err));
     }
     const dtp_status status = measure_row(b, &r, repeats, sample, err);
-    if (r.recording != NULL) {
+    if (queue != NULL && r.recording != NULL) {
         queue->recording_destroy(b->backend, r.recording);
     }
     return status;
