@@ -62,7 +62,7 @@ static dtp_status write_machine(const bench_command *c, const dtp_backend *backe
     /* kept for the next 'dtplan plan' without --machine, where there is a place for it */
     char kept[4096];
     dtp_err unkept = {0};
-    if (s == DTP_OK && device.text[0] == '\0' &&
+    if (s == DTP_OK && !c->tiny && device.text[0] == '\0' &&
         (tool_machine_cache(samples->ranks, kept, sizeof kept, &unkept) != DTP_OK ||
          dtp_file_write(kept, text, strlen(text), &unkept) != DTP_OK)) {
         (void)fprintf(stderr, "not kept for plans without --machine: %s\n", unkept.msg);
