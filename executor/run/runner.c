@@ -225,6 +225,7 @@ static dtp_status run_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dt
             queue->range_end(r->backend);
         }
         DTP_TRY(status);
+        DTP_TRY(queue != NULL ? dtp_runner__pace(r, f->step, err) : DTP_OK);
     }
     return queue != NULL ? dtp_runner__mark(r, f, n, err) : DTP_OK;
 }

@@ -33,6 +33,11 @@ typedef struct dtp_runner__shifted {
 } dtp_runner__shifted;
 
 enum { DTP_RUNNER_AHEAD = 2, DTP_RUNNER_RAW = 8 };
+/* Instructions that the host is ahead of the compute queue at most, where they are put there one by
+ * one. The launch queue of a card is finite, about 1024 launches, and an instruction has a few. A
+ * launch on a full queue blocks: behind a collective that never ends the host would not look at
+ * the transport any more. */
+enum { DTP_RUNNER_PACE = 128 };
 
 /* A step from its first microbatch until it is finished. */
 typedef struct dtp_runner__flight {
@@ -63,6 +68,8 @@ struct dtp_runner {
     dtp_step_state state; /* record of the microbatch that runs; views are shifted to it */
     dtp_runner__flight flights[DTP_RUNNER_AHEAD];
     int64_t n_ended, n_finished; /* steps */
+    dtp_event *pace[2]; /* on a queue: the last two halves of DTP_RUNNER_PACE instructions end */
+    int64_t n_paced;    /* instructions put there one by one, in all steps */
     bool graphs, recording;
     dtp_recording **recordings; /* by microbatch; NULL: there is none yet */
     bool *ran;                  /* by microbatch: as it is bound now */
@@ -90,6 +97,9 @@ dtp_status dtp_runner__mark(dtp_runner *r, dtp_runner__flight *f, int32_t i,
                             dtp_err *err) DTP_MUST_CHECK;
 /* Waits for the end of a step on a queue, and takes its times. */
 dtp_status dtp_runner__await(dtp_runner *r, dtp_runner__flight *f, dtp_err *err) DTP_MUST_CHECK;
+/* An instruction was put on the queue: waits where the host is too far ahead. Not while it is
+ * recorded, and only for transports whose collectives are on the queue. */
+dtp_status dtp_runner__pace(dtp_runner *r, int64_t step, dtp_err *err) DTP_MUST_CHECK;
 /* Points the views of microbatches at a microbatch. */
 void dtp_runner__shift(dtp_runner *r, int32_t microbatch);
 

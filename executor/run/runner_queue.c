@@ -16,6 +16,9 @@ dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err)
     r->recordings = dtp_arena_alloc(r->arena, n, sizeof(void *));
     DTP_TRY(DTP_MEMORY(err, r->recordings));
     DTP_TRY(DTP_NEW(r->arena, r->ran, n, err));
+    for (int32_t k = 0; k < 2; k++) {
+        DTP_TRY(queue->event_create(r->backend, &r->pace[k], err));
+    }
     for (int32_t k = 0; k < DTP_RUNNER_AHEAD; k++) {
         dtp_runner__flight *f = &r->flights[k];
         void *raw = NULL;
@@ -75,6 +78,18 @@ static dtp_status pass(dtp_runner *r, dtp_event *event, int64_t step, dtp_err *e
     return s;
 }
 
+dtp_status dtp_runner__pace(dtp_runner *r, int64_t step, dtp_err *err)
+{
+    const int64_t half = DTP_RUNNER_PACE / 2;
+    if (r->recording || r->n_stats == 0 || !r->comm->transport.caps.queued ||
+        ++r->n_paced % half != 0) {
+        return DTP_OK;
+    }
+    const int64_t k = r->n_paced / half;
+    DTP_TRY(r->backend->ops->queue->event_put(r->backend, DTP_QUEUE_COMPUTE, r->pace[k % 2], err));
+    return k > 1 ? pass(r, r->pace[(k - 1) % 2], step, err) : DTP_OK;
+}
+
 /* Waits for what steps that nobody finished have on the queues. A collective of a step that failed
  * half-way, or that fails now, would never end: then the transport is given up. */
 static void drain(dtp_runner *r)
@@ -110,6 +125,9 @@ void dtp_runner__close_queue(dtp_runner *r)
     }
     drain(r);
     dtp_runner__forget(r);
+    for (int32_t k = 0; k < 2; k++) {
+        queue->event_destroy(r->backend, r->pace[k]);
+    }
     for (int32_t k = 0; k < DTP_RUNNER_AHEAD; k++) {
         dtp_runner__flight *f = &r->flights[k];
         for (int32_t i = 0; f->marks != NULL && i < n; i++) {

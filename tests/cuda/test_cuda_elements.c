@@ -415,6 +415,40 @@ static void test_update__takes_many_tensors(void **state)
     cuda->ops->free(cuda, factor, sizeof(float));
 }
 
+/* Sums of columns by blocks of a few columns and by blocks of many: sizes that fill neither, each
+ * side of the least number of terms, two summed dims, a factor, and columns enough for the latter.
+ */
+static void test_sums__of_columns_are_those_of_ref_in_any_order(void **state)
+{
+    static const dtp_op_case SUMS[] = {
+        {.op = "einsum", .in = {"a=1033,b=45"}, .out = "b=45"},
+        {.op = "einsum", .in = {"a=511,b=33"}, .out = "b=33"},
+        {.op = "einsum", .in = {"a=512,b=32"}, .out = "b=32"},
+        {.op = "einsum", .in = {"a=27,c=3,d=29,b=35"}, .out = "c=3,b=35"},
+        {.op = "einsum", .in = {"a=601,b=37", "a=601,b=37"}, .out = "b=37"},
+        {.op = "einsum", .in = {"a=523,b=8195"}, .out = "b=8195"},
+    };
+    const setting plain = plain_setting();
+    (void)state;
+    for (size_t i = 0; i < sizeof SUMS / sizeof SUMS[0]; i++) {
+        const dtp_op_case *c = &SUMS[i];
+        for (int32_t k = 0; k < N_FLOATS; k++) {
+            void *first[DTP_MAX_OP_OUT], *again[DTP_MAX_OP_OUT];
+            size_t bytes[DTP_MAX_OP_OUT];
+            against_ref_case(c, FLOATS[k], cuda, ref);
+            cuda_emu_seed(1);
+            run_case(c, FLOATS[k], cuda, &plain, NULL, first, bytes);
+            for (uint64_t seed = 2; seed < 2 + SEEDS; seed++) {
+                cuda_emu_seed(seed);
+                run_case(c, FLOATS[k], cuda, &plain, NULL, again, bytes);
+                assert_memory_equal(first[0], again[0], bytes[0]);
+                release(again);
+            }
+            release(first);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_random__is_bitwise_that_of_the_cpu),
         cmocka_unit_test(test_cast__is_bitwise_that_of_the_cpu),
         cmocka_unit_test(test_permute__needs_its_barrier),
+        cmocka_unit_test(test_sums__of_columns_are_those_of_ref_in_any_order),
         cmocka_unit_test(test_update__takes_the_first_microbatch_as_it_is),
         cmocka_unit_test(test_update__takes_many_tensors),
     };

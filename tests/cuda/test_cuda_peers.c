@@ -15,12 +15,16 @@
 #include "cost_models/job.h"
 #include "cuda_emu.h"
 #include "executor/run/ranks.h"
+#include "executor/run/runner_internal.h"
 #include "executor/session/session.h"
 #include "tests/support/small_models.h"
 
 enum { RANKS = 4, LAST = RANKS - 1, FAILS_AT = 3, STEPS = FAILS_AT + 3, LIMIT_S = 1 };
 
 static const char MESH[] = "x:2;y:2", RULES[] = "batch:x;hidden:y";
+/* Many microbatches: of BATCH rows. */
+enum { BATCH = 256 };
+static const char MICROBATCHES[] = "batch=64";
 static const char OWN_WORDS[] = "the feed has come to its end";
 
 /* What the last rank does before it starts step FAILS_AT. */
@@ -31,7 +35,8 @@ typedef struct job {
     const dtp_program *program;
     ending ending;
     int32_t kind;
-    bool others_quit; /* the others start step FAILS_AT, and end without a wait for it */
+    size_t launch_queue; /* of the device; 0: any number */
+    bool others_quit;    /* the others start step FAILS_AT, and end without a wait for it */
     dtp_status said[RANKS];
     char words[RANKS][DTP_ERR_MSG_BYTES];
 } job;
@@ -84,7 +89,7 @@ static const struct {
     bool no_graph;
 } KINDS[] = {
     {"device", 1, false}, {"nccl", RANKS, false}, {"nccl", RANKS, true}, {"staged", 1, false}};
-enum { N_KINDS = sizeof KINDS / sizeof KINDS[0] };
+enum { PLAIN_NCCL = 2, N_KINDS = sizeof KINDS / sizeof KINDS[0] };
 
 static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
 {
@@ -118,6 +123,7 @@ static dtp_status execute(job *j, uint64_t seed)
     cuda_emu_devices(KINDS[j->kind].devices);
     cuda_emu_seed(seed);
     cuda_emu_quiet(1);
+    cuda_emu_launch_queue(j->launch_queue);
     const double start = dtp_now_s();
     const dtp_status status = dtp_ranks_run(&ranks, &mesh, run_rank, j, &err);
     /* the deadline and the questions to others, many times for a busy machine */
@@ -130,16 +136,21 @@ static dtp_status execute(job *j, uint64_t seed)
     return status;
 }
 
-static dtp_job *make_job(dtp_graph **g)
+/* A step of `microbatches` microbatches; NULL: of one. */
+static dtp_job *make_job(const char *microbatches, dtp_graph **g)
 {
     dtp_job_options options = dtp_job_options_init();
     dtp_job *made = NULL;
     dtp_mesh mesh;
     dtp_err err = {0};
-    *g = small_model_read(small_model_find("mlp_digits"), false);
+    small_model model = *small_model_find("mlp_digits");
+    assert_string_equal(model.dims[0].name, "batch");
+    model.dims[0].size = microbatches != NULL ? BATCH : model.dims[0].size;
+    *g = small_model_read(&model, false);
     must(dtp_mesh_parse(MESH, &mesh, &err), &err);
     options.mesh = &mesh;
     options.rules = RULES;
+    options.microbatches = microbatches;
     options.target = "cuda";
     must(dtp_job_create(*g, &options, &made, &err), &err);
     return made;
@@ -168,7 +179,7 @@ static void test_peers__one_that_ends_ends_all(void **state)
 {
     (void)state;
     dtp_graph *g = NULL;
-    dtp_job *made = make_job(&g);
+    dtp_job *made = make_job(NULL, &g);
     for (int32_t i = 0; i < N_KINDS * N_ENDINGS; i++) {
         job j = {
             .program = dtp_job_program(made), .kind = i % N_KINDS, .ending = (ending)(i / N_KINDS)};
@@ -194,7 +205,7 @@ static void test_peers__one_that_never_comes_lets_the_others_close(void **state)
 {
     (void)state;
     dtp_graph *g = NULL;
-    dtp_job *made = make_job(&g);
+    dtp_job *made = make_job(NULL, &g);
     for (int32_t i = 0; i < N_KINDS * IS_LATE; i++) {
         job j = {.program = dtp_job_program(made),
                  .kind = i % N_KINDS,
@@ -209,11 +220,40 @@ static void test_peers__one_that_never_comes_lets_the_others_close(void **state)
     dtp_graph_destroy(g);
 }
 
+/* A step has more instructions than the launch queue holds. A rank whose queue is full would not
+ * return from a launch, and nothing would end it: a host ahead of its device by DTP_RUNNER_PACE
+ * instructions waits where it looks at the transport. */
+static void test_peers__a_full_launch_queue_does_not_hold_a_rank(void **state)
+{
+    (void)state;
+    dtp_graph *g = NULL;
+    dtp_job *made = make_job(MICROBATCHES, &g);
+    const dtp_program *p = dtp_job_program(made);
+    const size_t launch_queue = 3 * DTP_RUNNER_PACE;
+    assert_true((size_t)(dtp_program_body(p) * dtp_program_microbatches(p)) > 2 * launch_queue);
+    for (int32_t i = 0; i < 4; i++) {
+        job j = {.program = p,
+                 .kind = PLAIN_NCCL,
+                 .ending = i % 2 == 0 ? LEAVES : IS_LATE,
+                 .launch_queue = launch_queue};
+        assert_int_not_equal(execute(&j, (uint64_t)i + 1), DTP_OK);
+        for (int32_t r = 0; r < LAST; r++) {
+            if (j.said[r] == DTP_OK || !tells(&j, j.words[r])) {
+                fail_msg("rank 3 %s: rank %d: %d: '%s'", ENDINGS[j.ending], r, (int)j.said[r],
+                         j.words[r]);
+            }
+        }
+    }
+    dtp_job_destroy(made);
+    dtp_graph_destroy(g);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_peers__one_that_ends_ends_all),
         cmocka_unit_test(test_peers__one_that_never_comes_lets_the_others_close),
+        cmocka_unit_test(test_peers__a_full_launch_queue_does_not_hold_a_rank),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -63,6 +63,9 @@ void cuda_emu_memory(size_t bytes);
 /* Streams run in the order of their calls at once: what a device does that is never late. At the
  * start 0. */
 void cuda_emu_in_order(int on);
+/* Operations that a stream holds, a graph being one; a call that issues one more blocks until one
+ * ends. 0, as at the start: any number. */
+void cuda_emu_launch_queue(size_t n);
 /* Count from 1; 0 turns the fault off. */
 void cuda_emu_set_fault(enum cuda_emu_fault fault, uint64_t n);
 struct cuda_emu_counters cuda_emu_count(void);

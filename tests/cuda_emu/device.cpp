@@ -294,6 +294,12 @@ void cuda_emu_in_order(int on)
     all().in_order = on != 0;
 }
 
+void cuda_emu_launch_queue(size_t n)
+{
+    guard lock(all().mutex);
+    all().launch_queue = n;
+}
+
 void cuda_emu_set_fault(enum cuda_emu_fault fault, uint64_t n)
 {
     guard lock(all().mutex);
@@ -342,6 +348,7 @@ void cuda_emu_reset(void)
         memset(s.seen, 0, sizeof s.seen);
         s.message.clear();
         s.quiet = s.in_order = false;
+        s.launch_queue = 0;
     }
     cuda_emu_devices(1);
     cuda_emu_seed(1);

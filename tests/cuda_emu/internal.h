@@ -107,6 +107,7 @@ struct state {
     std::thread::id fault_by[CUDA_EMU_FAULTS];
     std::string message;
     bool quiet = false, in_order = false;
+    size_t launch_queue = 0; /* operations that a stream holds; 0: any number */
     unsigned eager = 64; /* of 256: how often a call runs work at once; drawn anew now and then */
     unsigned until_redraw = 0;
 };

@@ -230,6 +230,9 @@ cudaError_t submit(guard &lock, cudaStream_t stream, std::shared_ptr<work> what)
     if (stream->capture) {
         return capture_work(*stream, std::move(what));
     }
+    if (s.launch_queue > 0 && stream->queue.size() >= s.launch_queue) {
+        run_until(lock, [&s, stream] { return stream->queue.size() < s.launch_queue; });
+    }
     host_clock() += 1e-6;
     std::unique_ptr<task> t(new task);
     t->what = std::move(what);

@@ -151,6 +151,31 @@ static void test_streams__queries_make_progress(void **state)
     OK(cudaGetLastError());
 }
 
+/* A call on a full stream blocks until the device has ended an operation, which is no wait of the
+ * host's own. */
+static void test_streams__a_launch_queue_is_finite(void **state)
+{
+    (void)state;
+    enum { HOLDS = 8, CALLS = 100 };
+    uint64_t most = 0;
+    for (int limited = 0; limited < 2; limited++) {
+        most = 0;
+        cuda_emu_launch_queue(limited ? HOLDS : 0);
+        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+            cuda_emu_seed(seed);
+            const uint64_t before = cuda_emu_count().kernels;
+            for (uint64_t i = 1; i <= CALLS; i++) {
+                OK(test_empty(1, 1, a));
+                const uint64_t held = i - (cuda_emu_count().kernels - before);
+                most = held > most ? held : most;
+            }
+            OK(cudaStreamSynchronize(a));
+        }
+        assert_true(limited ? most == HOLDS : most > HOLDS);
+    }
+    assert_int_equal(cuda_emu_count().host_syncs, 2 * SEEDS);
+}
+
 static void increment(void *value)
 {
     ++*(int *)value;
@@ -382,6 +407,7 @@ int main(void)
         TEST(test_streams__dropped_wait_shows),
         TEST(test_streams__pinned_memory_is_read_late),
         TEST(test_streams__queries_make_progress),
+        TEST(test_streams__a_launch_queue_is_finite),
         TEST(test_streams__host_functions_and_clock),
         TEST(test_streams__in_order_mode_leaves_nothing_late),
         TEST(test_streams__work_of_one_thread_runs_on_another),
