@@ -147,11 +147,14 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->variant.outputs.chosen) {
         write_texts(w, "outputs", true, plan->variant.outputs.n, plan->variant.outputs.names);
     }
-    if (plan->variant.precision.compute != DTP_F32) {
+    if (!dtp_precision_is_f32(&plan->variant.precision)) {
         const dtp_precision *p = &plan->variant.precision;
         dtp_json_begin_object(w, "precision");
         dtp_json_write_string(w, "compute", dtp_dtype_name(p->compute));
         dtp_json_write_string(w, "gradients", dtp_dtype_name(p->gradients));
+        if (p->tf32) {
+            dtp_json_write_string(w, "products", "tf32");
+        }
         dtp_json_end_object(w);
     }
     if (plan->variant.remat.n > 0) {

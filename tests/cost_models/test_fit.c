@@ -39,7 +39,7 @@ static void add_gemms(dtp_samples *s, dtp_dtype dtype, double rate)
                 add(s, (dtp_sample){.kind = DTP_SAMPLE_GEMM,
                                     .name = "einsum",
                                     .work = w,
-                                    .dtype = dtype,
+                                    .arithmetic = (dtp_arithmetic)dtype,
                                     .time_s = LAUNCH + flops / rate});
             }
         }

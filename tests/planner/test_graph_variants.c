@@ -287,7 +287,7 @@ static void check_round_trip(const fixture *x, const dtp_plan *plan)
 static void test_graph_variants__precision_is_searched(void **state)
 {
     static const dtp_precision all[] = {
-        {DTP_F32, DTP_F32}, {DTP_BF16, DTP_BF16}, {DTP_BF16, DTP_F32}};
+        {DTP_F32, DTP_F32, false}, {DTP_BF16, DTP_BF16, false}, {DTP_BF16, DTP_F32, false}};
     (void)state;
     fixture x;
     dtp_plan_result r;
