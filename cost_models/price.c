@@ -7,7 +7,8 @@
 #include "cost_models/machine/curve.h"
 #include "cost_models/machine/gemm.h"
 
-/* FLOP/s of an arithmetic; the rate of f32, else the first stated one, when the machine says nothing. */
+/* FLOP/s of an arithmetic; the rate of f32, else the first stated one, when the machine says
+ * nothing. */
 static double flop_rate(const dtp_machine *m, dtp_arithmetic arithmetic)
 {
     if (m->flops[arithmetic] > 0.0) {
@@ -21,8 +22,8 @@ static double flop_rate(const dtp_machine *m, dtp_arithmetic arithmetic)
 }
 
 /* launch + batch GEMMs + packing. Measured GEMM times contain the traffic of their operands; those
- * of f32 are scaled for an arithmetic that was not measured; without measurements it is max(FLOPs / rate,
- * bytes / bandwidth). */
+ * of f32 are scaled for an arithmetic that was not measured; without measurements it is max(FLOPs /
+ * rate, bytes / bandwidth). */
 static double price_gemm(const dtp_machine *m, dtp_arithmetic arithmetic, const dtp_work *w)
 {
     double body;

@@ -6,8 +6,7 @@
 
 #include "core/layout/tensor_type.h"
 
-/* A dtp_dtype, or DTP_TF32: a product of f32 operands that rounds them (core/transform/precision.h).
- */
+/* A dtp_dtype, or DTP_TF32: a product rounds its f32 operands (core/transform/precision.h). */
 typedef int32_t dtp_arithmetic;
 enum { DTP_TF32 = DTP_N_DTYPES, DTP_N_ARITHMETICS };
 

@@ -63,8 +63,7 @@ dtp_status dtp_target_find(const char *name, const dtp_target **out, dtp_err *er
  */
 dtp_status dtp_target_takes(const dtp_target *target, const dtp_op_call *call,
                             dtp_err *err) DTP_MUST_CHECK;
-/* Whether kernels compute as the graph asks: DTP_UNSUPPORTED where it wants tf32 and they have none.
- */
+/* Whether products compute as the graph asks: DTP_UNSUPPORTED where it wants tf32. */
 dtp_status dtp_target_takes_precision(const dtp_target *target, const dtp_graph *g,
                                       dtp_err *err) DTP_MUST_CHECK;
 /* That, and the dtypes of all nodes of a graph; the message names the node. */

@@ -165,8 +165,8 @@ static void test_fit__one_disturbed_gemm_does_not_raise_the_others(void **state)
     free(s.items);
 }
 
-/* An arithmetic that was measured has a grid of its own, also where its rate is another one for each
- * shape; one that was not is priced as f32. */
+/* An arithmetic that was measured has a grid of its own, also where its rate is another one for
+ * each shape; one that was not is priced as f32. */
 static void test_fit__prices_gemms_by_arithmetic(void **state)
 {
     (void)state;
