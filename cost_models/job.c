@@ -81,6 +81,7 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     if (o->plan == NULL && o->target != NULL) {
         DTP_TRY(dtp_target_find(o->target, &job->lowering.options.target, err));
     }
+    DTP_TRY(dtp_target_takes_precision(job->lowering.options.target, job->graph, err));
     if (o->strict) {
         /* Pins are those that the plan was made from; rules have none. */
         const dtp_plan *plan = o->plan;

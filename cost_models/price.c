@@ -7,32 +7,33 @@
 #include "cost_models/machine/curve.h"
 #include "cost_models/machine/gemm.h"
 
-/* FLOP/s of a dtype; the rate of f32, else the first stated one, when the machine says nothing. */
-static double flop_rate(const dtp_machine *m, dtp_dtype dtype)
+/* FLOP/s of an arithmetic; the rate of f32, else the first stated one, when the machine says
+ * nothing. */
+static double flop_rate(const dtp_machine *m, dtp_arithmetic arithmetic)
 {
-    if (m->flops[dtype] > 0.0) {
-        return m->flops[dtype];
+    if (m->flops[arithmetic] > 0.0) {
+        return m->flops[arithmetic];
     }
     double rate = m->flops[DTP_F32];
-    for (int32_t d = 0; d < DTP_N_DTYPES && !(rate > 0.0); d++) {
+    for (int32_t d = 0; d < DTP_N_ARITHMETICS && !(rate > 0.0); d++) {
         rate = m->flops[d];
     }
     return rate;
 }
 
 /* launch + batch GEMMs + packing. Measured GEMM times contain the traffic of their operands; those
- * of f32 are scaled for a dtype that was not measured; without measurements it is max(FLOPs / rate,
- * bytes / bandwidth). */
-static double price_gemm(const dtp_machine *m, dtp_dtype dtype, const dtp_work *w)
+ * of f32 are scaled for an arithmetic that was not measured; without measurements it is max(FLOPs /
+ * rate, bytes / bandwidth). */
+static double price_gemm(const dtp_machine *m, dtp_arithmetic arithmetic, const dtp_work *w)
 {
     double body;
-    if (dtp_gemm_grid_has(m->gemm_grid, dtype)) {
-        body = (double)w->batch * dtp_gemm_grid_time(m->gemm_grid, dtype, w);
+    if (dtp_gemm_grid_has(m->gemm_grid, arithmetic)) {
+        body = (double)w->batch * dtp_gemm_grid_time(m->gemm_grid, arithmetic, w);
     } else if (dtp_gemm_grid_has(m->gemm_grid, DTP_F32)) {
-        double dtype_factor = flop_rate(m, DTP_F32) / flop_rate(m, dtype);
-        body = (double)w->batch * dtp_gemm_grid_time(m->gemm_grid, DTP_F32, w) * dtype_factor;
+        double factor = flop_rate(m, DTP_F32) / flop_rate(m, arithmetic);
+        body = (double)w->batch * dtp_gemm_grid_time(m->gemm_grid, DTP_F32, w) * factor;
     } else {
-        body = fmax(w->flops / flop_rate(m, dtype), w->bytes / m->mem_bw_Bps);
+        body = fmax(w->flops / flop_rate(m, arithmetic), w->bytes / m->mem_bw_Bps);
     }
     return dtp_machine_launch_s(m) + body + w->pack_bytes / m->mem_bw_Bps;
 }
@@ -51,25 +52,26 @@ static const dtp_op_curve *memory_curve(const dtp_machine *m, const char *op, co
     return dtp_machine_op_curve(m, op, true);
 }
 
-static double price_memory(const dtp_machine *m, const char *op, dtp_dtype dtype, const dtp_work *w)
+static double price_memory(const dtp_machine *m, const char *op, dtp_arithmetic arithmetic,
+                           const dtp_work *w)
 {
     const dtp_op_curve *c = memory_curve(m, op, w);
     if (c == NULL) {
         return dtp_machine_launch_s(m) +
-               fmax(w->bytes / m->mem_bw_Bps, w->flops / flop_rate(m, dtype));
+               fmax(w->bytes / m->mem_bw_Bps, w->flops / flop_rate(m, arithmetic));
     }
     double time_s = dtp_curve_at(&c->time_s, w->bytes);
     return c->flops > 0.0 ? time_s + w->flops / c->flops : time_s;
 }
 
-double dtp_price_work(const dtp_machine *machine, const char *op, dtp_dtype dtype,
+double dtp_price_work(const dtp_machine *machine, const char *op, dtp_arithmetic arithmetic,
                       const dtp_work *work)
 {
     switch (work->cls) {
     case DTP_WORK_GEMM:
-        return price_gemm(machine, dtype, work);
+        return price_gemm(machine, arithmetic, work);
     case DTP_WORK_MEMORY:
-        return price_memory(machine, op, dtype, work);
+        return price_memory(machine, op, arithmetic, work);
     case DTP_WORK_NONE:
     default:
         return 0.0;
@@ -101,13 +103,16 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
     dtp_work work;
     dtp_op_call call = dtp_instr_call(p, instr, 0, &types);
     dtp_target_work(p->target, &call, &work);
-    dtp_dtype dtype = call.n_in > 0 ? call.in[0].dtype : call.out[0].dtype;
-    const double alone_s = dtp_price_work(pricer->machine, instr->op->name, dtype, &work);
+    const dtp_dtype dtype = call.n_in > 0 ? call.in[0].dtype : call.out[0].dtype;
+    const dtp_arithmetic arithmetic =
+        dtp_product_arithmetic(dtype, p->graph->tf32 && work.cls == DTP_WORK_GEMM);
+    const double alone_s = dtp_price_work(pricer->machine, instr->op->name, arithmetic, &work);
     if (!instr->joined) {
         return alone_s;
     }
     const dtp_work nothing = {.cls = work.cls}; /* the launch, which is that of another */
-    return fmax(alone_s - dtp_price_work(pricer->machine, instr->op->name, dtype, &nothing), 0.0);
+    return fmax(alone_s - dtp_price_work(pricer->machine, instr->op->name, arithmetic, &nothing),
+                0.0);
 }
 
 int64_t dtp_picoseconds(double seconds)

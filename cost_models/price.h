@@ -39,7 +39,7 @@ static inline bool dtp_pricer_overlaps(const dtp_pricer *pricer)
  * its launch where it is joined. */
 double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr);
 /* The parts of it. */
-double dtp_price_work(const dtp_machine *machine, const char *op, dtp_dtype dtype,
+double dtp_price_work(const dtp_machine *machine, const char *op, dtp_arithmetic arithmetic,
                       const dtp_work *work);
 double dtp_price_coll(const dtp_pricer *pricer, const dtp_coll *coll);
 /* Bytes S that collectives are priced by: the all-reduce buffer, the all-gather result, the

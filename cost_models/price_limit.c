@@ -61,9 +61,9 @@ dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dt
             try_key(&b, &m, &m.launch_graph_s, DTP_NUMBER_DELAY, "device.launch_graph_s");
         }
         try_key(&b, &m, &m.mem_bw_Bps, DTP_NUMBER_BW, "device.mem_bw_Bps");
-        for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+        for (int32_t d = 0; d < DTP_N_ARITHMETICS; d++) {
             if (m.flops[d] > 0.0) {
-                (void)snprintf(key, sizeof key, "device.flops.%s", dtp_dtype_name((dtp_dtype)d));
+                (void)snprintf(key, sizeof key, "device.flops.%s", dtp_arithmetic_name(d));
                 try_key(&b, &m, &m.flops[d], DTP_NUMBER_FLOPS, key);
             }
         }
@@ -76,7 +76,7 @@ dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dt
         /* Measurements are blamed when they are most of what is left at the best rates. */
         m.launch_s = m.launch_graph_s = best_of(DTP_NUMBER_DELAY);
         m.mem_bw_Bps = best_of(DTP_NUMBER_BW);
-        for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+        for (int32_t d = 0; d < DTP_N_ARITHMETICS; d++) {
             m.flops[d] = best_of(DTP_NUMBER_FLOPS);
         }
         for (int32_t l = 0; l < m.n_levels; l++) {

@@ -42,7 +42,7 @@ const char *dtp_variant_text(const dtp_graph_variant *variant, dtp_arena *arena)
     if (is_plain(variant)) {
         return "as it is";
     }
-    if (variant->precision.compute != DTP_F32) {
+    if (!dtp_precision_is_f32(&variant->precision)) {
         dtp_precision_print(&variant->precision, precision);
         text = dtp_arena_printf(arena, " --precision %s", precision);
     }
@@ -63,7 +63,8 @@ static dtp_status list_variants(search *s, dtp_err *err)
 {
     const dtp_graph_variant none = {.micro_dim = -1};
     const dtp_graph_variant given = s->request->variant != NULL ? *s->request->variant : none;
-    const dtp_precision all[] = {{DTP_F32, DTP_F32}, {DTP_BF16, DTP_BF16}, {DTP_BF16, DTP_F32}};
+    const dtp_precision all[] = {
+        {DTP_F32, DTP_F32, false}, {DTP_BF16, DTP_BF16, false}, {DTP_BF16, DTP_F32, false}};
     const dtp_precision *precisions = s->what->precision ? all : &given.precision;
     dtp_remat one = given.remat, *remat = &one;
     int32_t count = given.microbatches, *counts = &count, n_remat = 1, n_counts = 1;

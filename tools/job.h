@@ -64,8 +64,9 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
 #define TOOL_CHOICE_OPTIONS(source)                                                                \
     TOOL_OUTPUTS_OPTION(source),                                                                   \
     {"--precision", TOOL_STRING, "NAME", &(source).precision, 0, 0,                                \
-     "type of activations and their gradients: f32 (default), bf16 or f16; with ',gradients=f32' " \
-     "gradients of parameters are f32 from where they are made"},                                  \
+     "type of activations and their gradients: f32 (default), bf16 or f16, with "                  \
+     "',gradients=f32' for gradients of parameters in f32; or tf32: f32, with "                    \
+     "products in tf32"},                                                                          \
     {"--remat", TOOL_STRING, "BLOCKS", &(source).remat, 0, 0,                                      \
      "recompute blocks in the backward pass: none, all, or names such as 'layer' or 'layer:0-3'"}, \
     {"--microbatches", TOOL_STRING, "N", &(source).microbatches, 0, 0,                             \

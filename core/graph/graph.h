@@ -95,6 +95,7 @@ struct dtp_graph {
     dtp_param_grad *grads;
     dtp_tensor_id loss; /* -1 for a forward graph */
     dtp_optimizer_spec optimizer;
+    bool tf32; /* products of f32 operands round them to tf32 (core/transform/precision.h) */
     dtp_hash_table names; /* tensors by name */
     int32_t n_blocks, cap_blocks;
     const char **blocks;  /* by dtp_node.block: name of the block that is repeated */

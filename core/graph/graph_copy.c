@@ -7,6 +7,7 @@ static dtp_status begin(dtp_graph_copy *c, dtp_err *err)
     const dtp_graph *from = c->from;
     dtp_graph *to = c->to;
     to->optimizer = from->optimizer;
+    to->tf32 = from->tf32;
     to->microbatches = from->microbatches;
     to->n_micro_dims = from->n_micro_dims;
     memcpy(to->micro_dims, from->micro_dims, sizeof to->micro_dims);

@@ -73,5 +73,6 @@ uint64_t dtp_graph_hash(const dtp_graph *g)
         h = dtp_hash_i64(h, g->grads[i].param);
         h = dtp_hash_i64(h, g->grads[i].grad);
     }
+    h = g->tf32 ? dtp_hash_text(h, "tf32") : h;
     return dtp_hash_i64(h, g->loss);
 }

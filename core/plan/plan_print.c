@@ -72,7 +72,9 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
     for (int32_t i = 0; i < c->outputs.n; i++) {
         dtp_strbuf_addf(out, "%s%s", c->outputs.names[i], i + 1 == c->outputs.n ? "\n" : ", ");
     }
-    if (c->precision.compute != DTP_F32) {
+    if (c->precision.tf32) {
+        dtp_strbuf_add(out, "precision: f32, products tf32\n");
+    } else if (c->precision.compute != DTP_F32) {
         dtp_strbuf_addf(out, "precision: %s, gradients of parameters %s\n",
                         dtp_dtype_name(c->precision.compute),
                         dtp_dtype_name(c->precision.gradients));

@@ -271,14 +271,22 @@ static dtp_status read_decision(plan_reader *r, dtp_err *err)
 
 static dtp_status read_precision(const dtp_json *v, dtp_precision *out, dtp_err *err)
 {
-    static const char *const keys[] = {"compute", "gradients", NULL};
-    static const char *const names[] = {"bf16", "f16", "f32", NULL}; /* f32: of gradients alone */
+    static const char *const keys[] = {"compute", "gradients", "products", NULL};
+    static const char *const names[] = {"bf16", "f16", "f32", NULL};
+    static const char *const products[] = {"tf32", NULL};
     static const dtp_dtype dtypes[] = {DTP_BF16, DTP_F16, DTP_F32};
-    int32_t compute, gradients;
+    const bool tf32 = dtp_json_get(v, "products") != NULL;
+    int32_t compute, gradients, product;
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(dtp_json_get_choice(v, "compute", names, &compute, err));
     DTP_TRY(dtp_json_get_choice(v, "gradients", names, &gradients, err));
-    *out = (dtp_precision){dtypes[compute], dtypes[gradients]};
+    *out = (dtp_precision){dtypes[compute], dtypes[gradients], tf32};
+    if (tf32) {
+        DTP_TRY(dtp_json_get_choice(v, "products", products, &product, err));
+        return out->compute == DTP_F32 && out->gradients == DTP_F32
+                   ? DTP_OK
+                   : dtp_json_fail(v, err, "with 'products', 'compute' and 'gradients' are f32");
+    }
     return out->compute != DTP_F32 && (out->gradients == out->compute || out->gradients == DTP_F32)
                ? DTP_OK
                : dtp_json_fail(v, err, "'compute' is bf16 or f16, and 'gradients' the same or f32");

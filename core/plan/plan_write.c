@@ -112,6 +112,20 @@ static void write_hash(dtp_json_writer *w, const char *key, uint64_t hash)
     dtp_json_write_string(w, key, text);
 }
 
+static void write_precision(dtp_json_writer *w, const dtp_precision *p)
+{
+    if (dtp_precision_is_f32(p)) {
+        return;
+    }
+    dtp_json_begin_object(w, "precision");
+    dtp_json_write_string(w, "compute", dtp_dtype_name(p->compute));
+    dtp_json_write_string(w, "gradients", dtp_dtype_name(p->gradients));
+    if (p->tf32) {
+        dtp_json_write_string(w, "products", "tf32");
+    }
+    dtp_json_end_object(w);
+}
+
 static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g,
                           bool timings)
 {
@@ -147,13 +161,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->variant.outputs.chosen) {
         write_texts(w, "outputs", true, plan->variant.outputs.n, plan->variant.outputs.names);
     }
-    if (plan->variant.precision.compute != DTP_F32) {
-        const dtp_precision *p = &plan->variant.precision;
-        dtp_json_begin_object(w, "precision");
-        dtp_json_write_string(w, "compute", dtp_dtype_name(p->compute));
-        dtp_json_write_string(w, "gradients", dtp_dtype_name(p->gradients));
-        dtp_json_end_object(w);
-    }
+    write_precision(w, &plan->variant.precision);
     if (plan->variant.remat.n > 0) {
         write_texts(w, "remat", true, plan->variant.remat.n, plan->variant.remat.items);
     }

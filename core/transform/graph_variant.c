@@ -23,7 +23,7 @@ dtp_status dtp_graph_variant_parse(const dtp_variant_texts *texts, const dtp_gra
 
 bool dtp_graph_variant_any(const dtp_graph_variant *variant)
 {
-    return variant->outputs.chosen || variant->precision.compute != DTP_F32 ||
+    return variant->outputs.chosen || !dtp_precision_is_f32(&variant->precision) ||
            variant->remat.n > 0 || variant->microbatches > 1;
 }
 
@@ -51,7 +51,7 @@ static dtp_status change(const dtp_graph *model, const dtp_graph_variant *c, dtp
     if (c->outputs.chosen) {
         DTP_TRY(dtp_graph_with_outputs(model, &c->outputs, &last, err));
     }
-    if (c->precision.compute != DTP_F32) {
+    if (!dtp_precision_is_f32(&c->precision)) {
         s = dtp_graph_with_precision(last != NULL ? last : model, &c->precision, &next, err);
         dtp_graph_destroy(last);
         last = next;

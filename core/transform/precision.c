@@ -15,11 +15,9 @@
 
 dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *err)
 {
-    static const dtp_precision known[] = {{DTP_F32, DTP_F32},
-                                          {DTP_BF16, DTP_BF16},
-                                          {DTP_F16, DTP_F16},
-                                          {DTP_BF16, DTP_F32},
-                                          {DTP_F16, DTP_F32}};
+    static const dtp_precision known[] = {{DTP_F32, DTP_F32, false},   {DTP_F32, DTP_F32, true},
+                                          {DTP_BF16, DTP_BF16, false}, {DTP_F16, DTP_F16, false},
+                                          {DTP_BF16, DTP_F32, false},  {DTP_F16, DTP_F32, false}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         char name[DTP_PRECISION_TEXT_BYTES];
         dtp_precision_print(&known[i], name);
@@ -29,14 +27,15 @@ dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *er
         }
     }
     return DTP_FAIL(err, DTP_INVALID,
-                    "precision '%.80s': expected f32, bf16 or f16, the last two also with "
+                    "precision '%.80s': expected f32, tf32, bf16 or f16, the last two also with "
                     "',gradients=f32'",
                     text);
 }
 
 void dtp_precision_print(const dtp_precision *p, char out[DTP_PRECISION_TEXT_BYTES])
 {
-    (void)snprintf(out, DTP_PRECISION_TEXT_BYTES, "%s%s", dtp_dtype_name(p->compute),
+    (void)snprintf(out, DTP_PRECISION_TEXT_BYTES, "%s%s",
+                   p->tf32 ? "tf32" : dtp_dtype_name(p->compute),
                    p->gradients != p->compute ? ",gradients=f32" : "");
 }
 
@@ -438,13 +437,34 @@ static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *s
     return dtp_optimizer_append(*out, &(*out)->optimizer, scale.factor, err);
 }
 
+/* The graph with the flag. */
+static dtp_status with_tf32(const dtp_graph *g, dtp_graph **out, dtp_err *err)
+{
+    dtp_graph_copy copy;
+    DTP_TRY(dtp_graph_copy_begin(g, &copy, err));
+    *out = copy.to;
+    copy.to->tf32 = true;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        if (tensor->kind != DTP_TENSOR_VALUE) {
+            DTP_TRY(dtp_graph_copy_source(&copy, t, NULL, err));
+        } else if (tensor->out_index == 0) {
+            dtp_tensor_id in[DTP_MAX_OP_IN];
+            const dtp_node_spec spec = dtp_graph_copy_spec(&copy, tensor->producer, in);
+            DTP_TRY(dtp_graph_copy_node(&copy, tensor->producer, &spec, err));
+        }
+    }
+    return dtp_graph_copy_results(&copy, err);
+}
+
 dtp_status dtp_graph_with_precision(const dtp_graph *g, const dtp_precision *p, dtp_graph **out,
                                     dtp_err *err)
 {
     bool any = false;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        any =
-            any || (g->tensors[t].kind == DTP_TENSOR_PARAM && g->tensors[t].type.dtype == DTP_F32);
+        const dtp_dtype dtype = g->tensors[t].type.dtype;
+        any = any || (g->tensors[t].kind == DTP_TENSOR_PARAM &&
+                      (dtype == DTP_F32 || (p->tf32 && dtype == DTP_F64)));
     }
     if (!any) {
         return DTP_FAIL(err, DTP_INVALID, "precision: the model '%s' has no f32 parameter",
@@ -453,6 +473,7 @@ dtp_status dtp_graph_with_precision(const dtp_graph *g, const dtp_precision *p, 
     dtp_graph *made = NULL;
     dtp_arena *scratch = dtp_arena_create();
     const dtp_status s = scratch == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory for casts")
+                         : p->tf32       ? with_tf32(g, &made, err)
                                          : build(g, p, scratch, &made, err);
     dtp_arena_destroy(scratch);
     if (s != DTP_OK) {

@@ -1,4 +1,9 @@
-/* Mixed precision: activations and their gradients in a 16-bit type, everything that adds up over
+/* Precision: types of tensors, and what products of f32 tensors multiply in.
+ *
+ * tf32: tensors stay f32. Products round f32 operands to tf32 (8 bits of exponent, 10 of mantissa)
+ * and add in f32 (NVIDIA Ampere architecture; allow_tf32 of PyTorch). The graph gets a flag alone.
+ *
+ * Mixed precision: activations and their gradients in a 16-bit type, everything that adds up over
  * many steps or elements in f32 (Micikevicius et al. 2018; PyTorch AMP and FSDP MixedPrecision).
  *
  *   parameters, optimizer states, accumulators of microbatches   f32
@@ -31,16 +36,24 @@
 typedef struct dtp_precision {
     dtp_dtype compute;   /* DTP_F32: the graph as it is */
     dtp_dtype gradients; /* compute or DTP_F32 */
+    bool tf32;           /* compute is DTP_F32: products of f32 operands round them to tf32 */
 } dtp_precision;
 
-/* Reads "f32", "bf16", "f16", or one of the last two with ",gradients=f32". DTP_INVALID. */
+/* Whether it changes nothing. */
+static inline bool dtp_precision_is_f32(const dtp_precision *p)
+{
+    return p->compute == DTP_F32 && !p->tf32;
+}
+
+/* Reads "f32", "tf32", "bf16", "f16", or one of the last two with ",gradients=f32". DTP_INVALID. */
 dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *err) DTP_MUST_CHECK;
 
 enum { DTP_PRECISION_TEXT_BYTES = 32 };
 void dtp_precision_print(const dtp_precision *p, char out[DTP_PRECISION_TEXT_BYTES]);
 
 /* A graph like g, whose nodes compute in p->compute; it borrows g->ops alone. g is as a model is
- * read: without recomputation or microbatches. DTP_INVALID when it has no f32 parameter. */
+ * read: without recomputation or microbatches. DTP_INVALID when it has no f32 parameter; for tf32
+ * one of f64, which a reference computes in, is one too. */
 dtp_status dtp_graph_with_precision(const dtp_graph *g, const dtp_precision *p, dtp_graph **out,
                                     dtp_err *err) DTP_MUST_CHECK;
 

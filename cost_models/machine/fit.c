@@ -132,9 +132,9 @@ static dtp_status fit_bandwidth(dtp_machine *m, const dtp_samples *samples, dtp_
     return largest > 0.0 ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "fit: no sample of move 'copy'");
 }
 
-static bool same_gemm(const dtp_gemm_point *p, dtp_dtype dtype, const dtp_work *w)
+static bool same_gemm(const dtp_gemm_point *p, dtp_arithmetic arithmetic, const dtp_work *w)
 {
-    return p->dtype == dtype && p->m == w->m && p->n == w->n && p->k == w->k &&
+    return p->arithmetic == arithmetic && p->m == w->m && p->n == w->n && p->k == w->k &&
            p->trans_a == w->trans_a && p->trans_b == w->trans_b;
 }
 
@@ -152,15 +152,15 @@ static dtp_status fit_gemm(dtp_machine *m, const dtp_samples *samples, dtp_err *
         double body = fmax(s->time_s - extra, 0.1 * usable_time(s));
         double rate = 2.0 * (double)w->m * (double)w->n * (double)w->k / body;
         int32_t k = 0;
-        while (k < m->n_gemm && !same_gemm(&m->gemm[k], s->dtype, w)) {
+        while (k < m->n_gemm && !same_gemm(&m->gemm[k], s->arithmetic, w)) {
             k++;
         }
         if (k == m->n_gemm) {
             m->gemm[m->n_gemm++] =
-                (dtp_gemm_point){w->m, w->n, w->k, w->trans_a, w->trans_b, rate, s->dtype};
+                (dtp_gemm_point){w->m, w->n, w->k, w->trans_a, w->trans_b, rate, s->arithmetic};
         }
         m->gemm[k].flops = fmax(m->gemm[k].flops, rate);
-        m->flops[s->dtype] = fmax(m->flops[s->dtype], rate);
+        m->flops[s->arithmetic] = fmax(m->flops[s->arithmetic], rate);
     }
     return m->flops[DTP_F32] > 0.0 ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "fit: no GEMM sample");
 }

@@ -9,15 +9,15 @@ typedef struct axis {
     double log_size[DTP_GEMM_MAX_AXIS]; /* ascending */
 } axis;
 
-/* The grid of one dtype. */
+/* The grid of one arithmetic. */
 typedef struct table {
-    dtp_dtype dtype;
+    dtp_arithmetic arithmetic;
     axis axes[3];              /* m, n, k */
     double *log_t[N_VARIANTS]; /* row-major over (m, n, k); shared by variants without points */
 } table;
 
 struct dtp_gemm_grid {
-    table *of[DTP_N_DTYPES]; /* NULL: not measured */
+    table *of[DTP_N_ARITHMETICS]; /* NULL: not measured */
 };
 
 static int32_t variant_of(bool trans_a, bool trans_b)
@@ -64,14 +64,14 @@ static double point_log_volume(const dtp_gemm_point *p)
 }
 
 /* log of 1 / rate of the measured node nearest to the one at the logs `x`. */
-static double nearest_log_cost(const dtp_machine *m, dtp_dtype dtype, int32_t variant,
+static double nearest_log_cost(const dtp_machine *m, dtp_arithmetic arithmetic, int32_t variant,
                                const double x[3])
 {
     double best = INFINITY;
     double cost = 0.0;
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
-        if (p->dtype != dtype || variant_of(p->trans_a, p->trans_b) != variant) {
+        if (p->arithmetic != arithmetic || variant_of(p->trans_a, p->trans_b) != variant) {
             continue;
         }
         double dm = log((double)p->m) - x[0];
@@ -95,7 +95,7 @@ static void fill_nodes(const dtp_machine *m, const table *g, int32_t variant, do
     }
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
-        if (p->dtype == g->dtype && variant_of(p->trans_a, p->trans_b) == variant) {
+        if (p->arithmetic == g->arithmetic && variant_of(p->trans_a, p->trans_b) == variant) {
             int32_t at[3] = {axis_find(&g->axes[0], log((double)p->m)),
                              axis_find(&g->axes[1], log((double)p->n)),
                              axis_find(&g->axes[2], log((double)p->k))};
@@ -108,7 +108,8 @@ static void fill_nodes(const dtp_machine *m, const table *g, int32_t variant, do
             int32_t nn = g->axes[1].n;
             double x[3] = {g->axes[0].log_size[i / nk / nn], g->axes[1].log_size[i / nk % nn],
                            g->axes[2].log_size[i % nk]};
-            log_t[i] = log(2.0) + x[0] + x[1] + x[2] + nearest_log_cost(m, g->dtype, variant, x);
+            log_t[i] =
+                log(2.0) + x[0] + x[1] + x[2] + nearest_log_cost(m, g->arithmetic, variant, x);
         }
     }
 }
@@ -128,19 +129,19 @@ static void clip_to_larger(const table *g, double *log_t)
     }
 }
 
-/* The table of the dtype; none without points. */
-static dtp_status build_table(dtp_machine *m, dtp_dtype dtype, table **out, dtp_err *err)
+/* The table of the arithmetic; none without points. */
+static dtp_status build_table(dtp_machine *m, dtp_arithmetic arithmetic, table **out, dtp_err *err)
 {
     table *g = NULL;
     bool present[N_VARIANTS] = {false};
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
-        if (p->dtype != dtype) {
+        if (p->arithmetic != arithmetic) {
             continue;
         }
         if (g == NULL) {
             DTP_TRY(DTP_NEW(m->arena, g, 1, err));
-            g->dtype = dtype;
+            g->arithmetic = arithmetic;
         }
         DTP_TRY(axis_add(&g->axes[0], p->m, "m", err));
         DTP_TRY(axis_add(&g->axes[1], p->n, "n", err));
@@ -175,8 +176,8 @@ dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
         return DTP_OK;
     }
     DTP_TRY(DTP_NEW(m->arena, g, 1, err));
-    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
-        DTP_TRY(build_table(m, (dtp_dtype)d, &g->of[d], err));
+    for (dtp_arithmetic a = 0; a < DTP_N_ARITHMETICS; a++) {
+        DTP_TRY(build_table(m, a, &g->of[a], err));
     }
     m->gemm_grid = g;
     double worst = 0.0;
@@ -185,15 +186,15 @@ dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
         dtp_work w = {
             .m = p->m, .n = p->n, .k = p->k, .trans_a = p->trans_a, .trans_b = p->trans_b};
         double measured = exp(point_log_volume(p)) / p->flops;
-        worst = fmax(worst, fabs(measured / dtp_gemm_grid_time(g, p->dtype, &w) - 1.0));
+        worst = fmax(worst, fabs(measured / dtp_gemm_grid_time(g, p->arithmetic, &w) - 1.0));
     }
     m->gemm_fit_error = worst;
     return DTP_OK;
 }
 
-bool dtp_gemm_grid_has(const dtp_gemm_grid *grid, dtp_dtype dtype)
+bool dtp_gemm_grid_has(const dtp_gemm_grid *grid, dtp_arithmetic arithmetic)
 {
-    return grid != NULL && grid->of[dtype] != NULL;
+    return grid != NULL && grid->of[arithmetic] != NULL;
 }
 
 /* Place of a size on an axis: node below, fraction of the way to the next one, and log of how far
@@ -217,9 +218,9 @@ static place locate(const axis *a, int64_t size)
     return (place){i, (x - a->log_size[i]) / (a->log_size[i + 1] - a->log_size[i]), 0.0};
 }
 
-double dtp_gemm_grid_time(const dtp_gemm_grid *all, dtp_dtype dtype, const dtp_work *work)
+double dtp_gemm_grid_time(const dtp_gemm_grid *all, dtp_arithmetic arithmetic, const dtp_work *work)
 {
-    const table *grid = all->of[dtype];
+    const table *grid = all->of[arithmetic];
     place p[3] = {locate(&grid->axes[0], work->m), locate(&grid->axes[1], work->n),
                   locate(&grid->axes[2], work->k)};
     const double *log_t = grid->log_t[variant_of(work->trans_a, work->trans_b)];

@@ -102,6 +102,7 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
     for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
         h = hash_double(h, m->flops[d]);
     }
+    h = m->flops[DTP_TF32] > 0.0 ? hash_double(h, m->flops[DTP_TF32]) : h;
     h = dtp_hash_i64(h, m->overlap ? 1 : 0);
     h = hash_double(h, m->slowdown.compute);
     h = hash_double(h, m->slowdown.comm);
@@ -121,7 +122,8 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
         h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, p->m), p->n), p->k);
-        h = dtp_hash_i64(h, 4 * (int64_t)p->dtype + (p->trans_a ? 2 : 0) + (p->trans_b ? 1 : 0));
+        h = dtp_hash_i64(h,
+                         4 * (int64_t)p->arithmetic + (p->trans_a ? 2 : 0) + (p->trans_b ? 1 : 0));
         h = hash_double(h, p->flops);
     }
     h = dtp_hash_i64(h, m->n_coll_curves);

@@ -7,6 +7,7 @@
 #include "core/layout/tensor_type.h"
 #include "core/base/strbuf.h"
 #include "dtp/plan.h"
+#include "spmd/program/arithmetic.h"
 #include "spmd/program/program.h"
 
 /* Piecewise log-log linear curve, monotone in x (cost_models/machine/curve.h): constant before its
@@ -25,12 +26,12 @@ typedef struct dtp_op_curve {
     double flops;     /* when positive, work.flops / flops seconds are added (attention) */
 } dtp_op_curve;
 
-/* Measured GEMM rate at one shape and type of the operands. */
+/* Measured GEMM rate at one shape and arithmetic. */
 typedef struct dtp_gemm_point {
     int64_t m, n, k;
     bool trans_a, trans_b;
     double flops; /* achieved FLOP/s */
-    dtp_dtype dtype;
+    dtp_arithmetic arithmetic;
 } dtp_gemm_point;
 
 /* Measured collective: time against buffer bytes for one group size. */
@@ -50,7 +51,7 @@ typedef struct dtp_level {
 
 enum { DTP_MAX_LEVELS = 6 };
 
-/* GEMM times on a grid per dtype, made from the points (cost_models/machine/gemm.h). */
+/* GEMM times on a grid per arithmetic, made from the points (cost_models/machine/gemm.h). */
 typedef struct dtp_gemm_grid dtp_gemm_grid;
 
 /* Factors, at least 1, by which compute and communication take longer while both run. */
@@ -64,8 +65,8 @@ struct dtp_machine {
     const char *place; /* how messages begin: the file it was read from, or "machine 'NAME'" */
     int64_t memory_bytes;
     double mem_bw_Bps, launch_s;
-    double launch_graph_s;      /* of a launch in a recording (CUDA graph); negative = not stated */
-    double flops[DTP_N_DTYPES]; /* 0 = not stated */
+    double launch_graph_s; /* of a launch in a recording (CUDA graph); negative = not stated */
+    double flops[DTP_N_ARITHMETICS]; /* 0 = not stated */
     int32_t n_op_curves, n_gemm, n_coll_curves, n_levels;
     dtp_op_curve *op_curves;
     dtp_gemm_point *gemm;

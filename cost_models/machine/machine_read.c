@@ -222,9 +222,9 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
     }
     for (int32_t i = 0; i < dtp_json_size(flops); i++) {
         const dtp_json *rate = dtp_json_at(flops, i);
-        dtp_dtype dtype;
-        DTP_TRY(dtp_json_prefixed(rate, dtp_dtype_parse(dtp_json_key(rate), &dtype, err), err));
-        DTP_TRY(read_number(rate, DTP_NUMBER_FLOPS, &m->flops[dtype], err));
+        dtp_arithmetic of = DTP_F32;
+        DTP_TRY(dtp_json_prefixed(rate, dtp_arithmetic_parse(dtp_json_key(rate), &of, err), err));
+        DTP_TRY(read_number(rate, DTP_NUMBER_FLOPS, &m->flops[of], err));
     }
     v = dtp_json_get(device, "overlap");
     if (v != NULL) {
@@ -242,7 +242,7 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
     return DTP_OK;
 }
 
-/* [m, n, k, trans_a, trans_b, flops, dtype] with 0 or 1 for the transpositions; without a dtype it
+/* [m, n, k, trans_a, trans_b, flops, arithmetic] with 0 or 1 for the transpositions; without one it
  * is f32. */
 static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_err *err)
 {
@@ -261,8 +261,8 @@ static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_er
         const dtp_json *v = dtp_json_at(row, 6);
         const char *name = NULL;
         DTP_TRY(dtp_json_string(v, &name, err));
-        DTP_TRY(dtp_json_prefixed(v, dtp_dtype_parse(name, &p->dtype, err), err));
-        if (!dtp_dtype_is_float(p->dtype)) {
+        DTP_TRY(dtp_json_prefixed(v, dtp_arithmetic_parse(name, &p->arithmetic, err), err));
+        if (p->arithmetic != DTP_TF32 && !dtp_dtype_is_float((dtp_dtype)p->arithmetic)) {
             return dtp_json_fail(v, err, "expected a float type, found %s", name);
         }
     }

@@ -71,7 +71,7 @@ static dtp_status scale_curve(dtp_machine *m, dtp_curve *curve, double factor, d
 
 static void scale_flops(dtp_machine *m, double factor)
 {
-    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+    for (int32_t d = 0; d < DTP_N_ARITHMETICS; d++) {
         m->flops[d] *= factor;
     }
     for (int32_t i = 0; i < m->n_gemm; i++) {

@@ -52,8 +52,8 @@ static void write_curves(dtp_json_writer *w, const dtp_machine *m)
             dtp_json_write_int(w, NULL, p->trans_a ? 1 : 0);
             dtp_json_write_int(w, NULL, p->trans_b ? 1 : 0);
             dtp_json_write_double(w, NULL, p->flops);
-            if (p->dtype != DTP_F32) {
-                dtp_json_write_string(w, NULL, dtp_dtype_name(p->dtype));
+            if (p->arithmetic != DTP_F32) {
+                dtp_json_write_string(w, NULL, dtp_arithmetic_name(p->arithmetic));
             }
             dtp_json_end_array(w);
         }
@@ -87,9 +87,9 @@ static void write_device(dtp_json_writer *w, const dtp_machine *m)
         dtp_json_write_double(w, "launch_graph_s", m->launch_graph_s);
     }
     dtp_json_begin_object(w, "flops");
-    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+    for (int32_t d = 0; d < DTP_N_ARITHMETICS; d++) {
         if (m->flops[d] < 0.0 || m->flops[d] > 0.0 || isnan(m->flops[d])) {
-            dtp_json_write_double(w, dtp_dtype_name((dtp_dtype)d), m->flops[d]);
+            dtp_json_write_double(w, dtp_arithmetic_name(d), m->flops[d]);
         }
     }
     dtp_json_end_object(w);

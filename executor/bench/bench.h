@@ -27,7 +27,7 @@ typedef struct dtp_bench_grid {
 /* How much a device is given to do (executor/bench/scale.c). */
 typedef struct dtp_bench_scale {
     int32_t floats_mib, halves_mib, ints_mib, bools_mib, results_mib, workspace_mib; /* pools */
-    dtp_bench_grid gemm, gemm_halves; /* m, n and k, of f32 and of 16-bit floats */
+    dtp_bench_grid gemm, gemm_halves; /* m, n and k, of f32; of 16-bit floats and tf32 */
     int64_t gemm_volume;              /* most multiply-adds of one product */
     dtp_bench_grid op_elems;
     int64_t coll_bytes;                /* most of a collective */

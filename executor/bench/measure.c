@@ -172,7 +172,9 @@ static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind,
     kernel_case c = {.b = b};
     dtp_sample sample = {.kind = kind};
     c.call = dtp_node_call(g, &g->nodes[0], &c.types);
-    sample.dtype = kind == DTP_SAMPLE_GEMM ? c.types.in[0].dtype : DTP_F32;
+    sample.arithmetic =
+        dtp_product_arithmetic(kind == DTP_SAMPLE_GEMM ? c.types.in[0].dtype : DTP_F32,
+                               kind == DTP_SAMPLE_GEMM && b->backend->tf32);
     dtp_target_work(b->target, &c.call, &sample.work);
     /* A transposition is another thing than a sum, though both are einsums. */
     bool copies = (c.call.op->flags & DTP_OP_CONTRACTION) != 0 && !(sample.work.flops > 0.0);

@@ -36,7 +36,11 @@ dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
             return s;
         }
     }
-    return DTP_OK;
+    b->backend->tf32 = b->target->tf32;
+    const dtp_status s =
+        b->backend->tf32 ? gemms_of(b, DTP_F32, &b->scale->gemm_halves, err) : DTP_OK;
+    b->backend->tf32 = false;
+    return s;
 }
 
 /* ---- memory-bound ops ---- */

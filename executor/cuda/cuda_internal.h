@@ -15,8 +15,7 @@ typedef struct dtp_cuda {
     cudaStream_t compute, comm, copy; /* kernels; collectives; feeds */
     cublasLtHandle_t blas;
     void *blas_workspace; /* of cuBLASLt, from the first product that is bound on */
-    bool tf32;    /* products of f32 round their operands to tf32; read when calls are bound */
-    bool joining; /* updates are kept for one launch */
+    bool joining;         /* updates are kept for one launch */
     int32_t n_joined;
     dtp_cuda_update joined[DTP_CUDA_UPDATES];
     const dtp_step_record *record; /* of the joined updates */

@@ -194,7 +194,7 @@ dtp_status dtp_cuda_gemm_bind(dtp_cuda *c, const dtp_einsum_gemm *shape, dtp_dty
     const cublasOperation_t first = shape->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = shape->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasComputeType_t compute =
-        c->tf32 && ab_type == DTP_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+        c->base.tf32 && ab_type == DTP_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     if (c->blas_workspace == NULL) {
         DTP_CUDA_TRY(err, cudaMalloc(&c->blas_workspace, WORKSPACE_BYTES));
     }

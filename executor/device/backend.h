@@ -55,6 +55,7 @@ struct dtp_backend {
     const dtp_backend_ops *ops;
     struct dtp_backend_extra *extra; /* kernels of dtp_backend_add_kernels */
     int32_t threads;
+    bool tf32; /* products of f32 operands that are bound from now on round them to tf32 */
     int64_t allocated_bytes, peak_allocated_bytes; /* counted by alloc and free */
     dtp_scratch scratch;                           /* of host kernels */
 };

@@ -319,6 +319,7 @@ dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err)
                    (p->instrs[i].op->flags & DTP_OP_CHECKS_DATA) != 0;
     }
     DTP_TRY(dtp_step_state_init(&r->state, r->backend, n_words, err));
+    r->backend->tf32 = p->graph->tf32;
     for (dtp_value_id v = 0; v < p->n_values; v++) {
         DTP_TRY(bind_value(r, v, err));
         bool fed = p->values[v].kind == DTP_VALUE_RESIDENT || p->values[v].kind == DTP_VALUE_INPUT;

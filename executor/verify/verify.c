@@ -44,10 +44,15 @@ double dtp_verify_bound(const dtp_verify_result *r, dtp_verify_kind kind)
     return computed ? r->compute_tolerance : r->tolerance;
 }
 
+/* Bound on errors of 16-bit graphs, in units roundoff of the type; of tf32, which rounds operands
+ * of products alone. */
+enum { HALF_UNITS = 16, TF32_UNITS = 4 };
+static const double TF32_UNIT = 0x1p-11;
+
 /* The unit roundoff of what a graph computes in; at least that of f32, the type of its losses. */
 static double unit_of(const dtp_graph *g)
 {
-    double unit = dtp_verify__unit(DTP_F32);
+    double unit = g->tf32 ? TF32_UNIT : dtp_verify__unit(DTP_F32);
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const dtp_dtype dtype = g->tensors[t].type.dtype;
         unit = dtp_dtype_is_half(dtype) ? fmax(unit, dtp_verify__unit(dtype)) : unit;
@@ -130,7 +135,7 @@ typedef struct verification {
     subject *subjects;          /* by item */
     void *host[N_HOSTS];
     dtp_verify__update update;
-    bool half; /* the graph computes in 16 bits, of this unit roundoff */
+    bool rounds; /* the graph computes in tf32 or 16 bits, of this unit roundoff */
     double unit;
     int32_t failed; /* the first step with an error past the tolerance; on rank 0. -1 = none */
     dtp_verify_result *out;
@@ -310,7 +315,7 @@ static void merge(verification *v, dtp_verify_kind kind, int32_t step)
         const dtp_verify__error *now = &v->subjects[i].now;
         const double bound = dtp_verify_bound(v->out, kind);
         const dtp_dtype dtype = v->g->tensors[item->tensor].type.dtype;
-        const double unit = v->half ? v->unit : dtp_verify__unit(dtype);
+        const double unit = v->rounds ? v->unit : dtp_verify__unit(dtype);
         const double least = kind == DTP_VERIFY_GRADIENT ? unit / fmax(bound, unit) * top : 0.0;
         const double rel =
             now->broken ? (double)INFINITY : now->beyond / fmax(fmax(now->scale, least), tiny);
@@ -426,14 +431,15 @@ dtp_status dtp_verify(const dtp_graph *g, const dtp_program *sharded, dtp_backen
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     const double unit = unit_of(g);
-    const bool given = options->tolerance >= 0.0, half = unit > dtp_verify__unit(DTP_F32);
-    *out = (dtp_verify_result){
-        .ranks = comm->size,
-        .steps = options->steps,
-        .tolerance = given ? options->tolerance : TOLERANCE,
-        .compute_tolerance = given ? options->tolerance : fmax(TOLERANCE, half ? 16.0 * unit : 0.0),
-        .pass = true,
-        .predicted_peak_bytes = sharded->peak_bytes};
+    const bool given = options->tolerance >= 0.0, rounds = unit > dtp_verify__unit(DTP_F32);
+    const double least = rounds ? unit * (g->tf32 ? TF32_UNITS : HALF_UNITS) : 0.0;
+    *out = (dtp_verify_result){.ranks = comm->size,
+                               .steps = options->steps,
+                               .tolerance = given ? options->tolerance : TOLERANCE,
+                               .compute_tolerance =
+                                   given ? options->tolerance : fmax(TOLERANCE, least),
+                               .pass = true,
+                               .predicted_peak_bytes = sharded->peak_bytes};
     if (options->steps < 1) {
         return DTP_FAIL(err, DTP_INVALID, "verify: %d steps, expected at least 1", options->steps);
     }
@@ -446,7 +452,7 @@ dtp_status dtp_verify(const dtp_graph *g, const dtp_program *sharded, dtp_backen
                       .ref_graph = options->reference_graph != NULL ? options->reference_graph : g,
                       .update = {.node = -1},
                       .failed = -1,
-                      .half = half,
+                      .rounds = rounds,
                       .unit = unit,
                       .out = out};
     DTP_TRY(dtp_session_create(sharded, backend, comm, &so, &v.s, err));

@@ -21,15 +21,15 @@ typedef struct dtp_job_options {
     size_t size;
     const dtp_plan
         *plan; /* borrowed; says all that the next seven do, and `outputs`. NULL: they do */
-    const dtp_mesh *mesh;     /* NULL: one device */
-    const char *rules;        /* layout rules, "batch:x"; NULL: replicated */
-    bool uneven;              /* rules may split sizes that do not divide evenly */
-    const char *precision;    /* "bf16", "f16", "bf16,gradients=f32" (docs/precision.md); NULL: f32
-                                 */
-    const char *remat;        /* blocks to recompute, "layer:0-3"; NULL: none */
-    const char *microbatches; /* "4", "batch=4"; NULL: none */
-    const char *target;       /* what programs are for (docs/targets.md); NULL: "cpu" */
-    bool strict;              /* operands may be sent only where a pin of the plan asked */
+    const dtp_mesh *mesh;       /* NULL: one device */
+    const char *rules;          /* layout rules, "batch:x"; NULL: replicated */
+    bool uneven;                /* rules may split sizes that do not divide evenly */
+    const char *precision;      /* "tf32", "bf16", "f16", "bf16,gradients=f32" (docs/precision.md);
+                                 NULL: f32 */
+    const char *remat;          /* blocks to recompute, "layer:0-3"; NULL: none */
+    const char *microbatches;   /* "4", "batch=4"; NULL: none */
+    const char *target;         /* what programs are for (docs/targets.md); NULL: "cpu" */
+    bool strict;                /* operands may be sent only where a pin of the plan asked */
     const dtp_machine *machine; /* to predict with; NULL: the plan's prediction */
     int32_t n_fetch;            /* tensors to read after a step, by name, beside parameters, */
     const char *const *fetch;   /* states, outputs and the loss */

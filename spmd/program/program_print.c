@@ -139,10 +139,10 @@ void dtp_program_print(const dtp_program *p, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
     dtp_mesh_print(&p->mesh, mesh);
-    dtp_strbuf_addf(out,
-                    "program %s on mesh '%s' (%d ranks): %d instructions, %d values, %s per rank\n",
-                    p->graph->name, mesh, dtp_mesh_ranks(&p->mesh), p->n_instrs, p->n_values,
-                    dtp_byte_count((double)p->peak_bytes).text);
+    dtp_strbuf_addf(
+        out, "program %s on mesh '%s' (%d ranks): %d instructions, %d values, %s per rank%s\n",
+        p->graph->name, mesh, dtp_mesh_ranks(&p->mesh), p->n_instrs, p->n_values,
+        dtp_byte_count((double)p->peak_bytes).text, p->graph->tf32 ? ", products in tf32" : "");
     for (int32_t i = 0; i < p->n_instrs; i++) {
         print_instr(p, i, out);
     }

@@ -3,10 +3,11 @@
 #ifndef DTP_SPMD_PROGRAM_SAMPLES_H
 #define DTP_SPMD_PROGRAM_SAMPLES_H
 
+#include "spmd/program/arithmetic.h"
 #include "spmd/program/program.h"
 
 typedef enum dtp_sample_kind {
-    DTP_SAMPLE_GEMM,         /* einsum that is one GEMM: work, dtype */
+    DTP_SAMPLE_GEMM,         /* einsum that is one GEMM: work, arithmetic */
     DTP_SAMPLE_OP,           /* memory-bound op: name, work.bytes */
     DTP_SAMPLE_RATE,         /* the same op in a shape where arithmetic decides: name, work.flops */
     DTP_SAMPLE_MOVE,         /* staging copy: name, work.bytes = read plus written */
@@ -21,7 +22,7 @@ typedef struct dtp_sample {
     dtp_sample_kind kind;
     const char *name; /* op or move; static storage */
     dtp_work work;
-    dtp_dtype dtype; /* GEMM: of the operands */
+    dtp_arithmetic arithmetic; /* GEMM */
     dtp_coll_kind coll;
     int32_t ranks;    /* COLL: group size */
     double slower[2]; /* BESIDE: factors on the time of products and collective while both run */

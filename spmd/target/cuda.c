@@ -79,4 +79,5 @@ const dtp_target dtp_target_cuda = {.name = "cuda",
                                             DTP_FUSE_PRODUCT | DTP_FUSE_CAST,
                                     .join = DTP_CUDA_UPDATES,
                                     .loss_chunk = (int64_t)128 << 20,
-                                    .asynchronous = true};
+                                    .asynchronous = true,
+                                    .tf32 = true};

@@ -142,8 +142,25 @@ dtp_status dtp_target_takes(const dtp_target *target, const dtp_op_call *call, d
     return DTP_OK;
 }
 
+dtp_status dtp_target_takes_precision(const dtp_target *target, const dtp_graph *g, dtp_err *err)
+{
+    char list[LIST_BYTES] = "";
+    if (!g->tf32 || target->tf32) {
+        return DTP_OK;
+    }
+    for (size_t i = 0; i < N_TARGETS; i++) {
+        if (targets[i]->tf32) {
+            append(list, targets[i]->name);
+        }
+    }
+    return DTP_FAIL(err, DTP_UNSUPPORTED,
+                    "precision 'tf32': target '%s' has no such products, only target %s",
+                    target->name, list);
+}
+
 dtp_status dtp_target_takes_graph(const dtp_target *target, const dtp_graph *g, dtp_err *err)
 {
+    DTP_TRY(dtp_target_takes_precision(target, g, err));
     for (int32_t n = 0; n < g->n_nodes; n++) {
         dtp_call_types types;
         const dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);

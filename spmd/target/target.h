@@ -38,6 +38,7 @@ typedef struct dtp_target {
                           launch (spmd/lower/passes/join.c); 0: each in its own */
     int64_t loss_chunk; /* > 0: a linear layer and the loss of its result are fused where a rank's
                            logits are four times as many bytes or more, into chunks of so many */
+    bool tf32;          /* products can round f32 operands to tf32 */
     bool deterministic; /* reductions give the same bits in every run, over every transport */
 } dtp_target;
 
@@ -62,7 +63,10 @@ dtp_status dtp_target_find(const char *name, const dtp_target **out, dtp_err *er
  */
 dtp_status dtp_target_takes(const dtp_target *target, const dtp_op_call *call,
                             dtp_err *err) DTP_MUST_CHECK;
-/* Those of all nodes of a graph; the message names the node. */
+/* Whether products compute as the graph asks: DTP_UNSUPPORTED where it wants tf32. */
+dtp_status dtp_target_takes_precision(const dtp_target *target, const dtp_graph *g,
+                                      dtp_err *err) DTP_MUST_CHECK;
+/* That, and the dtypes of all nodes of a graph; the message names the node. */
 dtp_status dtp_target_takes_graph(const dtp_target *target, const dtp_graph *g,
                                   dtp_err *err) DTP_MUST_CHECK;
 /* Whether a backend of this name runs programs of the target: DTP_INVALID naming both. */

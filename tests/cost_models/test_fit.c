@@ -28,7 +28,7 @@ static double ring(dtp_coll_kind kind, double ranks, double bytes)
     return rounds * ((ranks - 1.0) * ALPHA + (ranks - 1.0) / ranks * bytes / LINK);
 }
 
-static void add_gemms(dtp_samples *s, dtp_dtype dtype, double rate)
+static void add_gemms(dtp_samples *s, dtp_arithmetic arithmetic, double rate)
 {
     for (int64_t m = 1; m <= 512; m *= 8) {
         for (int64_t n = 1; n <= 512; n *= 8) {
@@ -39,7 +39,7 @@ static void add_gemms(dtp_samples *s, dtp_dtype dtype, double rate)
                 add(s, (dtp_sample){.kind = DTP_SAMPLE_GEMM,
                                     .name = "einsum",
                                     .work = w,
-                                    .dtype = dtype,
+                                    .arithmetic = arithmetic,
                                     .time_s = LAUNCH + flops / rate});
             }
         }
@@ -169,14 +169,15 @@ static void test_fit__one_disturbed_gemm_does_not_raise_the_others(void **state)
     free(s.items);
 }
 
-/* A dtype that was measured has a grid of its own, also where its rate is another one for each
- * shape; one that was not is priced as f32. */
-static void test_fit__prices_gemms_by_dtype(void **state)
+/* An arithmetic that was measured has a grid of its own, also where its rate is another one for
+ * each shape; one that was not is priced as f32. */
+static void test_fit__prices_gemms_by_arithmetic(void **state)
 {
     (void)state;
     dtp_samples s = synthetic();
     add_gemms(&s, DTP_BF16, 2.0 * RATE);
     s.items[s.n - 1].time_s = LAUNCH + s.items[s.n - 1].work.flops / (3.0 * RATE);
+    add_gemms(&s, DTP_TF32, 4.0 * RATE);
     dtp_fit_options o = {.memory_bytes = 1 << 30};
     dtp_machine *m = NULL, *again = NULL;
     char *text = NULL;
@@ -196,6 +197,9 @@ static void test_fit__prices_gemms_by_dtype(void **state)
             close_to(dtp_price_work(at, "einsum", DTP_BF16, &small), LAUNCH + least / 2.0, 1e-6));
         assert_true(
             close_to(dtp_price_work(at, "einsum", DTP_BF16, &large), LAUNCH + most / 3.0, 1e-6));
+        assert_true(close_to(at->flops[DTP_TF32], 4.0 * RATE, 1e-6));
+        assert_true(
+            close_to(dtp_price_work(at, "einsum", DTP_TF32, &small), LAUNCH + least / 4.0, 1e-6));
         assert_true(close_to(dtp_price_work(at, "einsum", DTP_F16, &small), LAUNCH + least, 1e-6));
         dtp_machine_destroy(both[i]);
     }
@@ -237,7 +241,7 @@ int main(void)
         cmocka_unit_test(test_fit__recovers_the_machine_it_was_sampled_from),
         cmocka_unit_test(test_fit__prices_collectives_as_measured),
         cmocka_unit_test(test_fit__one_disturbed_gemm_does_not_raise_the_others),
-        cmocka_unit_test(test_fit__prices_gemms_by_dtype),
+        cmocka_unit_test(test_fit__prices_gemms_by_arithmetic),
         cmocka_unit_test(test_fit__says_what_is_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,13 +15,13 @@
 static const char FULL[] =
     "{\"format\": \"dtp.machine/1\", \"name\": \"full\", \"device\": {\"kind\": \"cuda\", "
     "\"memory_bytes\": 1024, \"mem_bw_Bps\": 1e9, \"launch_s\": 0, \"launch_graph_s\": 0, "
-    "\"flops\": {\"bf16\": 1e12, "
+    "\"flops\": {\"bf16\": 1e12, \"tf32\": 5e11, "
     "\"f32\": "
     "1e11}, \"overlap\": true, \"overlap_slowdown\": 1.25, \"curves\": {\"ops\": [{\"op\": "
     "\"mul\", "
     "\"flops\": 5e9, \"fit_error\": 0.5, \"points\": [[1, 2, 3], [4, 2, 1.5]]}, {\"op\": \"*\", "
     "\"points\": [[1, 1, 1]]}], \"gemm\": {\"points\": [[1, 2, 3, 0, 1, 1e9], [2, 2, 3, 0, 1, "
-    "1e9], [1, 2, 3, 0, 1, 4e9, \"bf16\"]]}, "
+    "1e9], [1, 2, 3, 0, 1, 4e9, \"bf16\"], [1, 2, 3, 0, 1, 2e9, \"tf32\"]]}, "
     "\"collectives\": [{\"kind\": \"all_gather\", \"level\": \"net\", \"ranks\": 2, \"points\": "
     "[[64, "
     "1e-6, 2e-6]]}]}}, \"levels\": [{\"name\": \"net\", \"size\": 3, \"latency_s\": 1e-6, "
@@ -56,10 +56,12 @@ static void test_machine__written_text_reads_back_equal(void **state)
     assert_true(b->op_curves[1].time_s.measured[0] > 2.5);
     assert_true(!(b->launch_graph_s < 0.0) && !(b->launch_graph_s > 0.0));
     assert_int_equal(b->provenance_threads, 2);
-    assert_int_equal(b->n_gemm, 3);
+    assert_int_equal(b->n_gemm, 4);
     assert_true(b->gemm[0].trans_b && !b->gemm[0].trans_a);
-    assert_int_equal(b->gemm[1].dtype, DTP_F32);
-    assert_int_equal(b->gemm[2].dtype, DTP_BF16);
+    assert_int_equal(b->gemm[1].arithmetic, DTP_F32);
+    assert_int_equal(b->gemm[2].arithmetic, DTP_BF16);
+    assert_int_equal(b->gemm[3].arithmetic, DTP_TF32);
+    assert_true(b->flops[DTP_TF32] > b->flops[DTP_F32]);
     assert_int_equal(b->coll_curves[0].kind, DTP_ALL_GATHER);
     free(first);
     free(second);
@@ -77,7 +79,10 @@ static void test_machine__hash_covers_prices_only(void **state)
     m->levels[0].bw_Bps *= 2.0;
     assert_true(dtp_machine_hash(m) != h);
     h = dtp_machine_hash(m);
-    m->gemm[2].dtype = DTP_F16;
+    m->gemm[2].arithmetic = DTP_F16;
+    assert_true(dtp_machine_hash(m) != h);
+    h = dtp_machine_hash(m);
+    m->flops[DTP_TF32] *= 2.0;
     assert_true(dtp_machine_hash(m) != h);
     dtp_machine_destroy(m);
 }

@@ -165,6 +165,9 @@ static void test_price__work_by_hand(void **state)
     dtp_work gemm = {
         .cls = DTP_WORK_GEMM, .flops = 5000.0, .bytes = 300.0, .batch = 1, .pack_bytes = 50.0};
     near(dtp_price_work(m, "einsum", DTP_F32, &gemm), 2.0 + 5.0 + 0.5);
+    near(dtp_price_work(m, "einsum", DTP_TF32, &gemm), 2.0 + 5.0 + 0.5); /* not stated: f32's */
+    m->flops[DTP_TF32] = 1250.0;
+    near(dtp_price_work(m, "einsum", DTP_TF32, &gemm), 2.0 + 4.0 + 0.5);
     gemm.bytes = 900.0;
     near(dtp_price_work(m, "einsum", DTP_F32, &gemm), 2.0 + 9.0 + 0.5);
     dtp_work memory = {.cls = DTP_WORK_MEMORY, .flops = 10.0, .bytes = 300.0};

@@ -16,6 +16,8 @@ cases=(
     "gpt_bytes|$gpt||"
     "gpt_bytes|$gpt --precision bf16||"
     "gpt_bytes|$gpt --outputs none||"
+    "gpt_bytes|$gpt --precision tf32||"
+    "gpt_bytes|$gpt --precision tf32 --microbatches 2|x:2|heads:x;d_ff:x;vocab:x"
     "gpt_bytes|$gpt --precision bf16 --microbatches 2||"
     "gpt_bytes_dropout|$gpt||"
     "mlp_digits|$mlp|x:2|batch:x"
@@ -52,6 +54,7 @@ for case in "${cases[@]}"; do
     fi
     tolerance=1e-4
     [[ $options == *bf16* ]] && tolerance=2e-2
+    [[ $options == *tf32* ]] && tolerance=2e-3
     # shellcheck disable=SC2086 # options are words
     out=$("$dtrun" verify "${args[@]}" $options --reference cpu --steps 3 --tolerance $tolerance 2>&1) || complain "verify $case" "$out"
     # shellcheck disable=SC2086

@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include "cuda_emu.h"
+#include "executor/bench/measure.h"
+#include "executor/comm/communicator.h"
 #include "executor/cuda/cuda.h"
 #include "executor/device/convert.h"
 #include "executor/ref/ref.h"
@@ -302,12 +304,75 @@ static void test_products__need_no_alignment(void **state)
     }
 }
 
+/* Fused products bound with tf32 are other than those in f32, within the rounding of two operands;
+ * those of 16 bits stay. */
+static void test_products__round_to_tf32(void **state)
+{
+    enum { MOST = 4096 };
+    static double f32[MOST], tf32[MOST];
+    (void)state;
+    for (int32_t i = 0; i < N_CASES * 2; i++) {
+        const dtp_dtype dtype = FLOATS[i % 2];
+        run_shifted(&CASES[i / 2].c, dtype, cuda, 0, f32);
+        cuda->tf32 = true;
+        run_shifted(&CASES[i / 2].c, dtype, cuda, 0, tf32);
+        cuda->tf32 = false;
+        double most = 0.0, off = 0.0;
+        for (int32_t k = 0; !isnan(f32[k]); k++) {
+            most = fmax(most, fabs(f32[k]));
+            off = fmax(off, fabs(f32[k] - tf32[k]));
+        }
+        if (!(off <= 0x1p-9 * most) || (off > 0.0) != (dtype == DTP_F32)) {
+            fail_msg("case %d of %s: off by %g of %g", i / 2, dtp_dtype_name(dtype), off, most);
+        }
+    }
+}
+
+/* The bench measures products in tf32 as it does those of 16 bits. */
+static void test_products__are_measured_in_tf32(void **state)
+{
+    enum { POOL_BYTES = 1 << 20 };
+    (void)state;
+    static const dtp_bench_scale small = {
+        .gemm = {1, {16}}, .gemm_halves = {2, {16, 32}}, .gemm_volume = 1 << 20};
+    dtp_samples samples = {0};
+    dtp_err err = {0};
+    int32_t products[DTP_N_ARITHMETICS] = {0};
+    dtp_bench b = {.backend = cuda,
+                   .target = &dtp_target_cuda,
+                   .scale = &small,
+                   .sample_s = 1e-6,
+                   .samples = &samples};
+    assert_int_equal(dtp_comm_self_create(&b.comm, NULL), DTP_OK);
+    for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
+        b.pools[i].bytes = POOL_BYTES;
+        assert_int_equal(cuda->ops->alloc(cuda, POOL_BYTES, &b.pools[i].data, NULL), DTP_OK);
+    }
+    if (dtp_bench_gemms(&b, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    for (int32_t i = 0; i < samples.n; i++) {
+        products[samples.items[i].arithmetic]++;
+    }
+    assert_int_equal(products[DTP_F32], 3);
+    assert_int_equal(products[DTP_BF16], 24);
+    assert_int_equal(products[DTP_TF32], 24);
+    assert_false(cuda->tf32);
+    for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
+        cuda->ops->free(cuda, b.pools[i].data, POOL_BYTES);
+    }
+    dtp_bench_samples_free(&samples);
+    dtp_comm_destroy(b.comm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products__have_epilogues),
         cmocka_unit_test(test_products__run_apart_without_an_algorithm),
         cmocka_unit_test(test_products__need_no_alignment),
+        cmocka_unit_test(test_products__round_to_tf32),
+        cmocka_unit_test(test_products__are_measured_in_tf32),
     };
     return cmocka_run_group_tests(tests, make_backends, drop_backends);
 }

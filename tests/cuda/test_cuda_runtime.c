@@ -302,6 +302,7 @@ static const run JOBS[] = {
     {.model = "mlp_digits", .mesh = "x:2;y:2", .rules = "batch:x;hidden:y", .transport = "nccl"},
     {.model = "mlp_digits", .microbatches = "batch=4"},
     {.model = "gpt_bytes", .precision = "bf16"},
+    {.model = "mlp_digits", .precision = "tf32"},
 };
 enum { N_JOBS = sizeof JOBS / sizeof JOBS[0] };
 
@@ -325,6 +326,30 @@ static void test_runtime__graphs_change_no_bit(void **state)
         }
         assert_true(isfinite(plain.losses[STEPS - 1]) && plain.losses[0] != plain.losses[1]);
     }
+}
+
+/* Products in tf32: other losses than those of f32, near them; none of it in bf16. */
+static void test_runtime__tf32_rounds_products_of_f32(void **state)
+{
+    enum { F32, TF32, BF16, F32_AGAIN, N_RUNS };
+    static const char *const precisions[N_RUNS] = {"f32", "tf32", "bf16", "f32"};
+    (void)state;
+    run runs[N_RUNS];
+    for (int32_t i = 0; i < N_RUNS; i++) {
+        runs[i] = (run){.model = "gpt_bytes", .precision = precisions[i]};
+        execute(&runs[i]);
+    }
+    assert_false(same(&runs[F32], &runs[TF32]));
+    assert_true(same(&runs[F32], &runs[F32_AGAIN]));
+    for (int32_t k = 0; k < STEPS; k++) {
+        const double f32 = runs[F32].losses[k];
+        assert_true(fabs(runs[TF32].losses[k] - f32) <= 0x1p-11 * fabs(f32));
+    }
+    assert_true(runs[TF32].losses[0] != runs[F32].losses[0]);
+    const double bf16_off = fabs(runs[BF16].losses[0] - runs[F32].losses[0]);
+    assert_true(bf16_off > fabs(runs[TF32].losses[0] - runs[F32].losses[0]));
+    assert_true(runs[TF32].peak_bytes == runs[F32].peak_bytes);
+    assert_true(runs[TF32].n_instrs == runs[F32].n_instrs);
 }
 
 static void test_runtime__a_step_waits_for_nothing(void **state)
@@ -622,6 +647,7 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_runtime__##name, reset, rest)
     const struct CMUnitTest tests[] = {
         TEST(graphs_change_no_bit),
+        TEST(tf32_rounds_products_of_f32),
         TEST(a_step_waits_for_nothing),
         TEST(joined_updates_are_one_launch),
         TEST(instructions_are_ranges),

@@ -36,6 +36,7 @@ void put(void *p, int type, size_t i, float value)
     }
 }
 
+/* Rounds to nearest, ties away from zero, as the conversion of the device does (cvt.rna). */
 float to_tf32(float value)
 {
     unsigned bits = cuda_emu_bits<unsigned>(value);

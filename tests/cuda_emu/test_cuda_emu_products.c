@@ -254,6 +254,50 @@ static void test_product__transposes_orders_types_and_batches(void **state)
     check(&p);
 }
 
+/* 1 and 2^-11, just below and above: to nearest, in tf32 alone. */
+static void test_product__tf32_rounds_operands_to_nearest(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    static const float values[N] = {1 + 0x1p-11f - 0x1p-20f, 1 + 0x1p-11f, 1 + 0x1p-11f + 0x1p-13f};
+    static const float rounded[N] = {1, 1 + 0x1p-10f, 1 + 0x1p-10f};
+    static const cublasComputeType_t computes[] = {CUBLAS_COMPUTE_32F,
+                                                   CUBLAS_COMPUTE_32F_FAST_TF32};
+    static struct matrix a, b, c;
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        const struct product p = {.m = N,
+                                  .n = 1,
+                                  .k = 1,
+                                  .batches = 1,
+                                  .type = CUDA_R_32F,
+                                  .out_type = CUDA_R_32F,
+                                  .compute = computes[tf32],
+                                  .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
+                                  .alpha = 1};
+        const float one = 1;
+        float got[N];
+        make(&a, &p, N, 1, p.type, 1);
+        make(&b, &p, 1, 1, p.type, 1);
+        make(&c, &p, N, 1, p.type, 1);
+        OK(cudaMemcpy(a.device, values, sizeof values, cudaMemcpyHostToDevice));
+        OK(cudaMemcpy(b.device, &one, sizeof one, cudaMemcpyHostToDevice));
+        cublasLtMatmulDesc_t desc = describe(&p, NULL, NULL, 0);
+        cublasLtMatmulHeuristicResult_t algo = choose(desc, &a, &b, &c, &c);
+        OK(cublasLtMatmul(handle, desc, &p.alpha, a.device, a.layout, b.device, b.layout, &p.beta,
+                          c.device, c.layout, c.device, c.layout, &algo.algo, workspace,
+                          algo.workspaceSize, stream));
+        OK(cudaStreamSynchronize(stream));
+        OK(cudaMemcpy(got, c.device, sizeof got, cudaMemcpyDeviceToHost));
+        for (int i = 0; i < N; i++) {
+            assert_true(got[i] == (tf32 ? rounded : values)[i]);
+        }
+        OK(cublasLtMatmulDescDestroy(desc));
+        drop(&a);
+        drop(&b);
+        drop(&c);
+    }
+}
+
 static float gelu(float x)
 {
     return 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
@@ -478,6 +522,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_product__transposes_orders_types_and_batches),
+        TEST(test_product__tf32_rounds_operands_to_nearest),
         TEST(test_product__gelu_with_bias_and_its_gradient),
         TEST(test_product__sums_of_the_operands),
         TEST(test_product__refuses_bad_operands),

@@ -292,15 +292,18 @@ static void test_precision__gradients_in_f32_through_linear_nodes(void **state)
 
 static void test_precision__texts_and_refusals(void **state)
 {
-    static const char *const bad[] = {
-        "",     "auto", "fp16", "f64", "bf16,", "bf16,gradients=bf16", "i32", "f32,gradients=f32",
-        "bf16 "};
+    static const char *const bad[] = {"",          "auto",
+                                      "fp16",      "f64",
+                                      "bf16,",     "bf16,gradients=bf16",
+                                      "i32",       "f32,gradients=f32",
+                                      "bf16 ",     "tf32,gradients=f32",
+                                      "bf16,tf32", "TF32"};
     (void)state;
     dtp_err err = {0};
     dtp_precision p;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(dtp_precision_parse(bad[i], &p, &err), DTP_INVALID);
-        assert_non_null(strstr(err.msg, "expected f32, bf16 or f16"));
+        assert_non_null(strstr(err.msg, "expected f32, tf32, bf16 or f16"));
     }
     for (int32_t k = 0; k < N_NAMES; k++) {
         char text[DTP_PRECISION_TEXT_BYTES];
@@ -309,6 +312,10 @@ static void test_precision__texts_and_refusals(void **state)
         assert_string_equal(text, NAMES[k]);
     }
     assert_int_equal(named("f32").compute, DTP_F32);
+    p = named("f32");
+    assert_true(dtp_precision_is_f32(&p));
+    p = named("bf16");
+    assert_false(dtp_precision_is_f32(&p) || p.tf32);
     /* a model in f64, and names that the casts need */
     dtp_graph *out = NULL, *g = NULL;
     const dtp_model_options f64 = {.size = sizeof f64, .f64 = true};
@@ -353,6 +360,44 @@ static void test_precision__with_other_variants(void **state)
     assert_true(casts_again > 0);
     dtp_graph_destroy(g);
     dtp_graph_destroy(model_f32);
+    dtp_arena_destroy(arena);
+}
+
+/* The graph is as it was but for the flag, which the other variants and the hash keep. */
+static void test_precision__tf32_is_a_flag(void **state)
+{
+    (void)state;
+    dtp_err err = {0};
+    char text[DTP_PRECISION_TEXT_BYTES];
+    dtp_precision p = named("tf32");
+    assert_true(p.tf32 && p.compute == DTP_F32 && p.gradients == DTP_F32);
+    assert_false(dtp_precision_is_f32(&p));
+    dtp_precision_print(&p, text);
+    assert_string_equal(text, "tf32");
+    dtp_arena *arena = dtp_arena_create();
+    dtp_graph *f32 = model("gpt_bytes"), *tf32 = changed(f32, "tf32"), *all = NULL;
+    assert_true(tf32->tf32 && !f32->tf32 && tf32->n_tensors == f32->n_tensors);
+    for (dtp_tensor_id t = 0; t < f32->n_tensors; t++) {
+        assert_string_equal(tf32->tensors[t].name, f32->tensors[t].name);
+        assert_true(dtp_ttype_equal(&tf32->tensors[t].type, &f32->tensors[t].type));
+    }
+    assert_true(dtp_graph_hash(tf32) != dtp_graph_hash(f32));
+    tf32->tf32 = false;
+    assert_true(dtp_graph_hash(tf32) == dtp_graph_hash(f32));
+    const dtp_variant_texts texts = {"none", "tf32", "layer", "4"};
+    const dtp_variant_texts alone = {.precision = "tf32"};
+    dtp_graph_variant v;
+    assert_int_equal(dtp_graph_variant_parse(&alone, f32, arena, &v, &err), DTP_OK);
+    assert_true(dtp_graph_variant_any(&v));
+    if (dtp_graph_variant_parse(&texts, f32, arena, &v, &err) != DTP_OK ||
+        dtp_graph_with_variant(f32, &v, 0, NULL, &all, &err) != DTP_OK ||
+        dtp_graph_check(all, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    assert_true(all->tf32 && all->microbatches == 4);
+    dtp_graph_destroy(all);
+    dtp_graph_destroy(tf32);
+    dtp_graph_destroy(f32);
     dtp_arena_destroy(arena);
 }
 
@@ -406,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_precision__gradients_in_f32_through_linear_nodes),
         cmocka_unit_test(test_precision__texts_and_refusals),
         cmocka_unit_test(test_precision__with_other_variants),
+        cmocka_unit_test(test_precision__tf32_is_a_flag),
         cmocka_unit_test(test_precision__widening_casts_pass_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

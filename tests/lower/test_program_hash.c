@@ -146,6 +146,7 @@ static void test_program_hash__sees_every_field(void **state)
         FIELD(&p->updates[0], target),
         FIELD(&p->updates[0], value),
         {"tensor_value", p->tensor_value},
+        {"graph.tf32", &f.graph->tf32},
     };
     assert_true(v->type.rank > 0 && p->n_updates > 0);
     check_fields(p, fields, sizeof fields / sizeof *fields);

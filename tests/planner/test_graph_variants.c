@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "core/transform/microbatch.h"
+#include "cost_models/job.h"
 #include "cost_models/plan_lowering.h"
 #include "planner/plan_rules.h"
 #include "planner/tensors/plan_tensor.h"
@@ -274,6 +275,7 @@ static void check_round_trip(const fixture *x, const dtp_plan *plan)
     }
     assert_int_equal(back->variant.precision.compute, plan->variant.precision.compute);
     assert_int_equal(back->variant.precision.gradients, plan->variant.precision.gradients);
+    assert_int_equal(back->variant.precision.tf32, plan->variant.precision.tf32);
     assert_int_equal(dtp_plan_compute_dtype(back), plan->variant.precision.compute);
     assert_int_equal(dtp_plan_write(back, graph, false, &text[1], &err), DTP_OK);
     assert_string_equal(text[0], text[1]);
@@ -287,7 +289,7 @@ static void check_round_trip(const fixture *x, const dtp_plan *plan)
 static void test_graph_variants__precision_is_searched(void **state)
 {
     static const dtp_precision all[] = {
-        {DTP_F32, DTP_F32}, {DTP_BF16, DTP_BF16}, {DTP_BF16, DTP_F32}};
+        {DTP_F32, DTP_F32, false}, {DTP_BF16, DTP_BF16, false}, {DTP_BF16, DTP_F32, false}};
     (void)state;
     fixture x;
     dtp_plan_result r;
@@ -330,6 +332,63 @@ static void test_graph_variants__precision_is_searched(void **state)
     tensor_fixture_destroy(&x.f);
 }
 
+/* tf32: a plan records it and is as large as in f32; targets without it refuse. */
+static void test_graph_variants__tf32_is_planned(void **state)
+{
+    (void)state;
+    const dtp_graph_variant tf32 = {.precision = {DTP_F32, DTP_F32, true}, .micro_dim = -1};
+    fixture x;
+    dtp_plan_result r;
+    dtp_err err = {0};
+    for (int i = 0; i < 2; i++) {
+        create(&x, "x:2", i == 0 ? dtp_plan_tensor : dtp_plan_rules);
+        x.request.target = &dtp_target_cuda;
+        plan_fixed(&x, &tf32, &r);
+        assert_non_null(r.plan);
+        assert_true(r.plan->variant.precision.tf32);
+        check_round_trip(&x, r.plan);
+        dtp_plan_result_free(&r);
+        x.request.target = &dtp_target_cpu;
+        x.request.variant = &tf32;
+        assert_int_equal(x.mode(x.f.model, x.f.machine, &x.request, &r, &err), DTP_UNSUPPORTED);
+        assert_non_null(strstr(err.msg, "precision 'tf32': target 'cpu'"));
+        tensor_fixture_destroy(&x.f);
+    }
+}
+
+/* The same layouts in f32 and tf32: quicker on cards that have it, of the same size. */
+static void test_graph_variants__tf32_is_quicker(void **state)
+{
+    (void)state;
+    static const char *const names[] = {NULL, "tf32", "bf16"};
+    dtp_err err = {0};
+    dtp_graph *model = NULL;
+    dtp_machine *machine = NULL;
+    dtp_mesh mesh;
+    dtp_prediction p[3];
+    dtp_job_options options = dtp_job_options_init();
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/gpt2_small.json", NULL, &model, &err),
+                     DTP_OK);
+    assert_int_equal(
+        dtp_machine_read(DTP_SOURCE_DIR "/models/machines/a100_8.json", &machine, &err), DTP_OK);
+    assert_int_equal(dtp_mesh_parse("x:8", &mesh, &err), DTP_OK);
+    options.mesh = &mesh;
+    options.rules = "d_ff:x";
+    options.target = "cuda";
+    options.machine = machine;
+    for (int i = 0; i < 3; i++) {
+        dtp_job *job = NULL;
+        options.precision = names[i];
+        assert_int_equal(dtp_job_create(model, &options, &job, &err), DTP_OK);
+        p[i] = *dtp_job_predicted(job);
+        dtp_job_destroy(job);
+    }
+    assert_true(p[1].compute_s < 0.6 * p[0].compute_s && p[2].compute_s < p[1].compute_s);
+    assert_true(p[1].peak_bytes == p[0].peak_bytes && p[2].peak_bytes < p[1].peak_bytes);
+    dtp_machine_destroy(machine);
+    dtp_graph_destroy(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +398,8 @@ int main(void)
         cmocka_unit_test(test_graph_variants__least_memory),
         cmocka_unit_test(test_graph_variants__one_is_given),
         cmocka_unit_test(test_graph_variants__precision_is_searched),
+        cmocka_unit_test(test_graph_variants__tf32_is_planned),
+        cmocka_unit_test(test_graph_variants__tf32_is_quicker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,16 +126,17 @@ static void test_bench__products_of_every_float_type(void **state)
     dtp_samples samples = {0};
     dtp_bench_options options = dtp_bench_options_init(true);
     options.budget_s = 0.1;
-    int32_t products[DTP_N_DTYPES] = {0};
+    int32_t products[DTP_N_ARITHMETICS] = {0};
     assert_int_equal(dtp_comm_self_create(&comm, NULL), DTP_OK);
     assert_int_equal(dtp_backend_cpu_create(1, &backend, NULL), DTP_OK);
     assert_int_equal(dtp_bench_run(comm, backend, &options, &samples, NULL), DTP_OK);
     for (int32_t i = 0; i < samples.n; i++) {
-        products[samples.items[i].dtype] += samples.items[i].kind == DTP_SAMPLE_GEMM ? 1 : 0;
+        products[samples.items[i].arithmetic] += samples.items[i].kind == DTP_SAMPLE_GEMM ? 1 : 0;
     }
     assert_true(products[DTP_F32] > 100);
     assert_int_equal(products[DTP_BF16], products[DTP_F32]);
     assert_int_equal(products[DTP_F16], products[DTP_F32]);
+    assert_int_equal(products[DTP_TF32], 0); /* the target has none */
     dtp_bench_samples_free(&samples);
     dtp_backend_destroy(backend);
     dtp_comm_destroy(comm);

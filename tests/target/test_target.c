@@ -84,12 +84,31 @@ static void test_target__refuses_dtypes_without_kernels(void **state)
     dtp_graph_destroy(f64);
 }
 
+static void test_target__has_tf32_or_refuses_it(void **state)
+{
+    (void)state;
+    dtp_err err = {0};
+    dtp_graph *g = product(DTP_F32);
+    g->tf32 = true;
+    assert_int_equal(dtp_target_takes_graph(&dtp_target_cuda, g, &err), DTP_OK);
+    for (int32_t i = 0; dtp_target_at(i) != NULL; i++) {
+        if (dtp_target_at(i) != &dtp_target_cuda) {
+            assert_int_equal(dtp_target_takes_graph(dtp_target_at(i), g, &err), DTP_UNSUPPORTED);
+        }
+    }
+    assert_int_equal(dtp_target_takes_precision(&dtp_target_cpu, g, &err), DTP_UNSUPPORTED);
+    assert_string_equal(err.msg,
+                        "precision 'tf32': target 'cpu' has no such products, only target cuda");
+    dtp_graph_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_target__found_by_name_and_listed_when_unknown),
         cmocka_unit_test(test_target__runs_on_its_backends_alone),
         cmocka_unit_test(test_target__refuses_dtypes_without_kernels),
+        cmocka_unit_test(test_target__has_tf32_or_refuses_it),
     };
     return cmocka_run_group_tests_name("target", tests, NULL, NULL);
 }

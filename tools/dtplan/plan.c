@@ -380,7 +380,8 @@ int dtplan_plan(int argc, char **argv)
         TOOL_OUTPUTS_OPTION(c.source),
         {"--precision", TOOL_STRING, "NAME", &c.source.precision, 0, 0,
          "type of activations and their gradients: f32 (default), bf16 or f16, with "
-         "',gradients=f32' for gradients of parameters in f32; or auto: f32 or bf16"},
+         "',gradients=f32' for gradients of parameters in f32; tf32: f32, with products in tf32; "
+         "auto: f32 or bf16"},
         {"--remat", TOOL_STRING, "BLOCKS", &c.source.remat, 0, 0,
          "recompute blocks in the backward pass: none, all, names such as 'layer' or 'layer:0-3', "
          "or auto"},

@@ -59,6 +59,7 @@ static void print_attr(const dtp_graph *g, const dtp_op_def *op, int32_t index, 
 void tool_print_graph(const dtp_graph *g, dtp_strbuf *out)
 {
     int64_t elems = 0, bytes = 0;
+    dtp_strbuf_add(out, g->tf32 ? "products of f32 round their operands to tf32\n" : "");
     for (int32_t t = 0; t < g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &g->tensors[t];
         if (tensor->kind == DTP_TENSOR_VALUE) {

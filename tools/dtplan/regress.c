@@ -171,9 +171,9 @@ static dtp_status add_machine(suite *s, suite_case *c, dtp_err *err)
     dtp_status status = add_number(s, c, "memory_bytes", (double)m->memory_bytes, err);
     status = status == DTP_OK ? add_number(s, c, "mem_bw_Bps", m->mem_bw_Bps, err) : status;
     status = status == DTP_OK ? add_number(s, c, "launch_s", m->launch_s, err) : status;
-    for (int32_t d = 0; d < (int32_t)DTP_N_DTYPES && status == DTP_OK; d++) {
+    for (int32_t d = 0; d < (int32_t)DTP_N_ARITHMETICS && status == DTP_OK; d++) {
         char key[64];
-        (void)snprintf(key, sizeof key, "flops.%s", dtp_dtype_name((dtp_dtype)d));
+        (void)snprintf(key, sizeof key, "flops.%s", dtp_arithmetic_name(d));
         status = m->flops[d] > 0.0 ? add_number(s, c, key, m->flops[d], err) : DTP_OK;
     }
     for (int32_t l = 0; l < m->n_levels && status == DTP_OK; l++) {

@@ -73,7 +73,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
     const dtp_precision *precision = &c->job.run->variant.precision;
-    if (precision->compute != DTP_F32) {
+    if (!dtp_precision_is_f32(precision)) {
         DTP_TRY(dtp_graph_with_precision(c->job.model, precision, &c->precise, err));
     }
     c->reference = c->precise != NULL                            ? c->precise
@@ -89,7 +89,7 @@ int dtrun_verify(int argc, char **argv)
         DTRUN_SOURCE_OPTIONS(c.source),
         {"--steps", TOOL_COUNT, "N", &c.options.steps, 1, 1e6, "steps to compare (default 3)"},
         {"--tolerance", TOOL_REAL, "X", &c.options.tolerance, 0, 1,
-         "largest relative error (default 2e-5; 16 bits: docs/precision.md)"},
+         "largest relative error (default 2e-5; tf32, 16 bits: docs/precision.md)"},
         {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15,
          "seed of weights, dropout and data order"},
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0, "data of an input, as for run"},
