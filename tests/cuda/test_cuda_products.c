@@ -348,6 +348,9 @@ static void test_products__are_measured_in_tf32(void **state)
         b.pools[i].bytes = POOL_BYTES;
         assert_int_equal(cuda->ops->alloc(cuda, POOL_BYTES, &b.pools[i].data, NULL), DTP_OK);
     }
+    for (int32_t i = 0; i < DTP_N_BENCH_EVENTS; i++) {
+        assert_int_equal(cuda->ops->queue->event_create(cuda, &b.events[i], NULL), DTP_OK);
+    }
     if (dtp_bench_gemms(&b, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
@@ -358,6 +361,9 @@ static void test_products__are_measured_in_tf32(void **state)
     assert_int_equal(products[DTP_BF16], 24);
     assert_int_equal(products[DTP_TF32], 24);
     assert_false(cuda->tf32);
+    for (int32_t i = 0; i < DTP_N_BENCH_EVENTS; i++) {
+        cuda->ops->queue->event_destroy(cuda, b.events[i]);
+    }
     for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
         cuda->ops->free(cuda, b.pools[i].data, POOL_BYTES);
     }
