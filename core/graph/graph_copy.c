@@ -88,6 +88,21 @@ dtp_status dtp_graph_copy_node(dtp_graph_copy *c, dtp_node_id n, const dtp_node_
     return DTP_OK;
 }
 
+dtp_status dtp_graph_copy_nodes(dtp_graph_copy *c, const bool *needed, dtp_err *err)
+{
+    for (dtp_tensor_id t = 0; t < c->from->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &c->from->tensors[t];
+        if (tensor->kind != DTP_TENSOR_VALUE) {
+            DTP_TRY(dtp_graph_copy_source(c, t, NULL, err));
+        } else if (tensor->out_index == 0 && (needed == NULL || needed[t])) {
+            dtp_tensor_id in[DTP_MAX_OP_IN];
+            const dtp_node_spec spec = dtp_graph_copy_spec(c, tensor->producer, in);
+            DTP_TRY(dtp_graph_copy_node(c, tensor->producer, &spec, err));
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err)
 {
     const dtp_graph *from = c->from;

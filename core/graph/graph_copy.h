@@ -30,6 +30,10 @@ dtp_node_spec dtp_graph_copy_spec(const dtp_graph_copy *c, dtp_node_id n,
 dtp_status dtp_graph_copy_node(dtp_graph_copy *c, dtp_node_id n, const dtp_node_spec *spec,
                                dtp_err *err) DTP_MUST_CHECK;
 
+/* Sources, and the nodes whose outputs are needed (by id of the first output; NULL: all), as they
+ * are and in the order of ids. */
+dtp_status dtp_graph_copy_nodes(dtp_graph_copy *c, const bool *needed, dtp_err *err) DTP_MUST_CHECK;
+
 /* Outputs, updates, gradients and loss, by c->tensor; an output that maps to -1 is left out. */
 dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err) DTP_MUST_CHECK;
 

@@ -107,17 +107,7 @@ static void mark_needed(const dtp_graph *g, const dtp_outputs *outputs, bool *ne
 static dtp_status copy_needed(dtp_graph_copy *copy, const dtp_outputs *outputs, const bool *needed,
                               dtp_err *err)
 {
-    const dtp_graph *g = copy->from;
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        const dtp_graph_tensor *tensor = &g->tensors[t];
-        if (tensor->kind != DTP_TENSOR_VALUE) {
-            DTP_TRY(dtp_graph_copy_source(copy, t, NULL, err));
-        } else if (tensor->out_index == 0 && needed[t]) {
-            dtp_tensor_id in[DTP_MAX_OP_IN];
-            const dtp_node_spec spec = dtp_graph_copy_spec(copy, tensor->producer, in);
-            DTP_TRY(dtp_graph_copy_node(copy, tensor->producer, &spec, err));
-        }
-    }
+    DTP_TRY(dtp_graph_copy_nodes(copy, needed, err));
     DTP_TRY(dtp_graph_copy_results(copy, err));
     dtp_graph *to = copy->to;
     const int32_t n = to->n_outputs;

@@ -444,16 +444,7 @@ static dtp_status with_tf32(const dtp_graph *g, dtp_graph **out, dtp_err *err)
     DTP_TRY(dtp_graph_copy_begin(g, &copy, err));
     *out = copy.to;
     copy.to->tf32 = true;
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        const dtp_graph_tensor *tensor = &g->tensors[t];
-        if (tensor->kind != DTP_TENSOR_VALUE) {
-            DTP_TRY(dtp_graph_copy_source(&copy, t, NULL, err));
-        } else if (tensor->out_index == 0) {
-            dtp_tensor_id in[DTP_MAX_OP_IN];
-            const dtp_node_spec spec = dtp_graph_copy_spec(&copy, tensor->producer, in);
-            DTP_TRY(dtp_graph_copy_node(&copy, tensor->producer, &spec, err));
-        }
-    }
+    DTP_TRY(dtp_graph_copy_nodes(&copy, NULL, err));
     return dtp_graph_copy_results(&copy, err);
 }
 
