@@ -46,7 +46,8 @@ static void greedy(const dtp_mesh *mesh, const dtp_layout *from, const dtp_layou
 {
     dtp_layout at = *from;
     bool split = dtp_layout_shards(from, mesh) > 1;
-    for (int32_t m = at.n_mesh - 1; m >= 0; m--) {
+    for (int32_t left = at.n_mesh; left > 0; left--) {
+        const int32_t m = left - 1;
         dtp_placement target =
             split || at.placement[m].kind == DTP_SHARD ? to->placement[m] : at.placement[m];
         if (target.kind == DTP_SHARD && outer_splits(at.placement, m, target.axis) !=

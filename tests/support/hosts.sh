@@ -1,8 +1,8 @@
 # Hosts on one machine, to be sourced: network and host name of each are its own (namespaces of Linux), joined by a bridge
 # whose links have a rate. The disk and the process numbers are shared. Ranks of different hosts share no memory.
 #
-#   hosts_up N RATE       hosts 1..N and a head without ranks, RATE as tc says it (1gbit), all of which reach each other;
-#                         false: not allowed here
+#   hosts_up N RATE [own]  hosts 1..N and a head without ranks, RATE as tc says it (1gbit), all of which reach each other;
+#                         own: each has a core of its own; false: not allowed here
 #   hosts_dtrun ARGS...   dtrun ($DTRUN) on the head, which starts one rank on each host
 #   hosts_slots N         it starts N ranks on each host
 #   hosts_link K up|down  the link of a host
@@ -43,6 +43,8 @@ hosts_meet() {
 hosts_up() {
     hosts_n=$1
     hosts_dir=$(mktemp -d)
+    local pin=
+    [ "${3:-}" = own ] && pin="taskset -c \$(((\${name#host} - 1) % $(nproc --all)))"
     {
         ip netns add "$hosts_id-bridge" && ip -n "$hosts_id-bridge" link add br0 type bridge &&
             ip -n "$hosts_id-bridge" link set br0 up && hosts_add head 254 || return 1
@@ -59,7 +61,7 @@ hosts_up() {
 #!/bin/sh
 name=host\${1##*.}
 shift
-exec ip netns exec $hosts_id-\$name unshare --uts sh -c "hostname \$name; \$*"
+exec $pin ip netns exec $hosts_id-\$name unshare --uts sh -c "hostname \$name; \$*"
 AGENT
     chmod +x "$hosts_dir/agent"
 }
