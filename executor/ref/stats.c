@@ -171,14 +171,15 @@ static dtp_status run_arg_first(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* How many elements of the row of `l` come before the one at `l`. */
-static int64_t rank_in_row(const dtp_view *x, const dtp_ref_loop *l, dtp_dim_id over, bool largest)
+/* How many elements of the row of `l` come before the one at `l`, counted up to k. */
+static int64_t rank_in_row(const dtp_view *x, const dtp_ref_loop *l, dtp_dim_id over, bool largest,
+                           int64_t k)
 {
     const double v = dtp_ref__get(x, l);
     const int64_t at = dtp_ref__coord(l, over);
     dtp_ref_loop other = *l;
     int64_t n = 0;
-    for (int64_t i = 0; i < dtp_ref__local(x, over); i++) {
+    for (int64_t i = 0; i < dtp_ref__local(x, over) && n < k; i++) {
         dtp_ref__put(&other, over, i);
         const double w = dtp_ref__get(x, &other);
         n += better(w, v, largest) || (!better(v, w, largest) && i < at) ? 1 : 0;
@@ -195,7 +196,7 @@ static dtp_status run_topk(const dtp_kernel_args *args, dtp_err *err)
     const bool largest = dtp_call_int(args->call, "largest") != 0;
     dtp_ref_loop l = dtp_ref__over(&x->local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        const int64_t place = rank_in_row(x, &l, over, largest);
+        const int64_t place = rank_in_row(x, &l, over, largest, k);
         if (place < k) {
             dtp_ref_loop to = l;
             dtp_ref__put(&to, over, place);

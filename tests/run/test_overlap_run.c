@@ -209,9 +209,8 @@ static void find_needed(monitor *m, int32_t i)
         if (value->offset < 0 || !before || value->last < i) {
             continue;
         }
-        for (int64_t b = value->offset / 64; b * 64 < value->offset + value->bytes; b++) {
-            m->needed[b] = true;
-        }
+        const int64_t first = value->offset / 64;
+        memset(m->needed + first, true, (size_t)((value->offset + value->bytes + 63) / 64 - first));
     }
 }
 
@@ -233,10 +232,13 @@ static void watch(void *user, dtp_runner *r, int32_t instr, bool after)
         return;
     }
     find_needed(m, instr);
-    for (int64_t b = 0; b * 64 < p->peak_bytes; b++) {
+    const int64_t lines = (p->peak_bytes + 63) / 64;
+    for (int64_t b = 0, end; b < lines; b = end) {
+        for (end = b + 1; end < lines && m->needed[end] == m->needed[b]; end++) {
+        }
         if (!m->needed[b]) {
-            const int64_t left = p->peak_bytes - b * 64;
-            memset(memory + b * 64, POISON, (size_t)(left < 64 ? left : 64));
+            const int64_t bytes = (end * 64 < p->peak_bytes ? end * 64 : p->peak_bytes) - b * 64;
+            memset(memory + b * 64, POISON, (size_t)bytes);
         }
     }
 }
