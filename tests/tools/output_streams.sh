@@ -39,6 +39,10 @@ if [ "${2:-}" = mpirun ]; then # mpirun itself forgets such errors
     [ "$(id -u)" -eq 0 ] && root=(--allow-run-as-root)
     lost 1 dtrun run $model --mesh x:2 --rules batch:x --steps 1 --quiet "${root[@]}"
     lost 1 dtrun verify $model --mesh x:2 --rules batch:x --steps 1 --json "${root[@]}"
+    # Open MPI gives rank 0 a terminal: no reason for colours in a file
+    TERM=xterm "$bin/dtrun" verify $model --mesh x:2 --rules batch:x --steps 1 "${root[@]}" >"$here/out" 2>"$here/err" ||
+        fail "verify on two ranks"
+    ! grep -q $'\x1b' "$here/out" || fail "colours in a file"
     exit $failed
 fi
 if [ "${2:-}" = bench ]; then

@@ -151,6 +151,10 @@ static dtp_status start(char *const *argv, ends pipes[N_PIPES], dtp_err *err)
     if (!make_pipes(pipes)) {
         return DTP_FAIL(err, DTP_COMM, "cannot start '%s': %s", argv[0], strerror(errno));
     }
+    /* Open MPI gives rank 0 a terminal, which says nothing about where its output ends. */
+    if (!isatty(STDOUT_FILENO)) {
+        (void)setenv("NO_COLOR", "1", 1);
+    }
     (void)fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
