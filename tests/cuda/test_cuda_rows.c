@@ -19,7 +19,7 @@
 
 /* The ops that take rows of any length: x has the dims X; its rows are over c, of the dims C, and
  * the others are R. */
-#define LINEAR(X, R, C)                                                                            \
+#define ROWS(X, R, C)                                                                              \
     {.op = "reduce", .in = {X}, .attrs = "kind=sum; over=c"},                                      \
         {.op = "reduce", .in = {X}, .attrs = "kind=max; over=c"},                                  \
         {.op = "reduce", .in = {X " ids:9"}, .attrs = "kind=sum; over=c"},                         \
@@ -28,6 +28,9 @@
         {.op = "norm", .in = {X}, .attrs = "over=c; ord=2"},                                       \
         {.op = "norm", .in = {X}, .attrs = "over=c; ord=inf"},                                     \
         {.op = "std", .in = {X}, .attrs = "over=c"},                                               \
+        {.op = "cumsum", .in = {X}, .attrs = "dim=c"},                                             \
+        {.op = "cumsum", .in = {X}, .attrs = "dim=c; reverse=1"},                                  \
+        {.op = "cumsum", .in = {X " ids:9"}, .attrs = "dim=c; reverse=1"},                         \
         {.op = "argmax", .in = {X}, .attrs = "over=c"},                                            \
         {.op = "argmin", .in = {X}, .attrs = "over=c; dtype=i64"},                                 \
         {.op = "topk", .in = {X}, .attrs = "over=c; k=5"},                                         \
@@ -46,24 +49,13 @@
         .op = "layer_norm_grad_sums", .in = {X, C, R, R " pos", X}, .attrs = "over=c"              \
     }
 
-/* The reference of these takes the square of the length. */
-#define CUMSUMS(X)                                                                                 \
-    {.op = "cumsum", .in = {X}, .attrs = "dim=c"},                                                 \
-        {.op = "cumsum", .in = {X}, .attrs = "dim=c; reverse=1"},                                  \
-    {                                                                                              \
-        .op = "cumsum", .in = {X " ids:9"}, .attrs = "dim=c; reverse=1"                            \
-    }
-
-#define ROWS(X, R, C) LINEAR(X, R, C), CUMSUMS(X)
-
 static const dtp_op_case CASES[] = {
-    ROWS("r=3,c=64", "r=3", "c=64"),         /* warp, groups */
-    ROWS("r=40,c=7", "r=40", "c=7"),         /* thread */
-    ROWS("r=3,c=33", "r=3", "c=33"),         /* warp, single elements */
-    ROWS("r=2,c=520", "r=2", "c=520"),       /* block, groups */
-    ROWS("r=1,c=1001", "r=1", "c=1001"),     /* block, single elements */
-    LINEAR("r=1,c=16392", "r=1", "c=16392"), /* large block */
-    {.op = "cumsum", .in = {"r=1,c=16392"}, .attrs = "dim=c; reverse=1"},
+    ROWS("r=3,c=64", "r=3", "c=64"),           /* warp, groups */
+    ROWS("r=40,c=7", "r=40", "c=7"),           /* thread */
+    ROWS("r=3,c=33", "r=3", "c=33"),           /* warp, single elements */
+    ROWS("r=2,c=520", "r=2", "c=520"),         /* block, groups */
+    ROWS("r=1,c=1001", "r=1", "c=1001"),       /* block, single elements */
+    ROWS("r=1,c=16392", "r=1", "c=16392"),     /* large block */
     ROWS("q=3,c=20,r=5", "q=3,r=5", "c=20"),   /* thread, apart */
     ROWS("q=1,c=300,r=3", "q=1,r=3", "c=300"), /* block, apart */
     ROWS("c=260,r=12", "r=12", "c=260"),       /* rows apart in parts; few columns */

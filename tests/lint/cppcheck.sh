@@ -4,12 +4,11 @@
 # AssignmentIntegerToAddress is left to the compiler, which rejects such an assignment: cppcheck
 # 2.10 takes a function that returns a function pointer for one that returns an integer. uninitdata is left to
 # clang-tidy's analyzer and the sanitizers: cppcheck takes a fresh pointer in the list of DTP_MEMORY for a read of its memory.
-# __cplusplus and __GNUC__ are settled, or every file is checked once for each combination.
 . "$(dirname "$0")/common.sh"
 command -v cppcheck >/dev/null || exit 77
 mapfile -t files < <(product c | checked)
 echo "${#files[@]} files checked"
-[ "${#files[@]}" -eq 0 ] || cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,performance,portability --inline-suppr -I. -Iinclude -U__cplusplus -D__GNUC__ \
+[ "${#files[@]}" -eq 0 ] || cppcheck --quiet -j "$(nproc)" --std=c11 --enable=warning,performance,portability --inline-suppr -I. -Iinclude \
     --error-exitcode=1 --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches \
     --suppress=AssignmentIntegerToAddress --suppress=uninitdata \
     "${files[@]}"

@@ -32,12 +32,12 @@ models=(
 peak() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["predicted"]["peak_bytes"])' "$1"; }
 
 # plan FILE MESH MACHINE OPTIONS: a plan of tensor mode for $model, $sizes and $choices; any plan will do, so that none is
-# searched for longer than it takes to come within 10 % of its bound
+# searched for longer than it takes to come within 2 % of its bound
 plan() {
     local file=$1 mesh=$2 machine=$3
     shift 3
     # shellcheck disable=SC2086
-    "$bin/dtplan" plan "models/$model.json" $sizes $choices --mode tensor --gap 0.1 --mesh "$mesh" \
+    "$bin/dtplan" plan "models/$model.json" $sizes $choices --mode tensor --gap 0.02 --mesh "$mesh" \
         --machine "models/machines/$machine.json" -o "$file" "$@" >"$dir/plan.txt"
 }
 
