@@ -21,17 +21,17 @@ static double flop_rate(const dtp_machine *m, dtp_arithmetic arithmetic)
     return rate;
 }
 
-/* launch + batch GEMMs + packing. Measured GEMM times contain the traffic of their operands; those
+/* launch + GEMMs + packing. Measured GEMM times contain the traffic of their operands; those
  * of f32 are scaled for an arithmetic that was not measured; without measurements it is max(FLOPs /
  * rate, bytes / bandwidth). */
 static double price_gemm(const dtp_machine *m, dtp_arithmetic arithmetic, const dtp_work *w)
 {
     double body;
     if (dtp_gemm_grid_has(m->gemm_grid, arithmetic)) {
-        body = (double)w->batch * dtp_gemm_grid_time(m->gemm_grid, arithmetic, w);
+        body = dtp_gemm_grid_time(m->gemm_grid, arithmetic, w);
     } else if (dtp_gemm_grid_has(m->gemm_grid, DTP_F32)) {
         double factor = flop_rate(m, DTP_F32) / flop_rate(m, arithmetic);
-        body = (double)w->batch * dtp_gemm_grid_time(m->gemm_grid, DTP_F32, w) * factor;
+        body = dtp_gemm_grid_time(m->gemm_grid, DTP_F32, w) * factor;
     } else {
         body = fmax(w->flops / flop_rate(m, arithmetic), w->bytes / m->mem_bw_Bps);
     }

@@ -135,7 +135,7 @@ static dtp_status fit_bandwidth(dtp_machine *m, const dtp_samples *samples, dtp_
 static bool same_gemm(const dtp_gemm_point *p, dtp_arithmetic arithmetic, const dtp_work *w)
 {
     return p->arithmetic == arithmetic && p->m == w->m && p->n == w->n && p->k == w->k &&
-           p->trans_a == w->trans_a && p->trans_b == w->trans_b;
+           p->batch == w->batch && p->trans_a == w->trans_a && p->trans_b == w->trans_b;
 }
 
 /* Rates without launch and packing, which prices add again. Repeated shapes keep the faster one. */
@@ -145,19 +145,19 @@ static dtp_status fit_gemm(dtp_machine *m, const dtp_samples *samples, dtp_err *
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         const dtp_work *w = &s->work;
-        if (s->kind != DTP_SAMPLE_GEMM || w->cls != DTP_WORK_GEMM || w->batch > 1) {
+        if (s->kind != DTP_SAMPLE_GEMM || w->cls != DTP_WORK_GEMM) {
             continue;
         }
         double extra = dtp_machine_launch_s(m) + w->pack_bytes / m->mem_bw_Bps;
         double body = fmax(s->time_s - extra, 0.1 * usable_time(s));
-        double rate = 2.0 * (double)w->m * (double)w->n * (double)w->k / body;
+        double rate = 2.0 * (double)w->m * (double)w->n * (double)w->k * (double)w->batch / body;
         int32_t k = 0;
         while (k < m->n_gemm && !same_gemm(&m->gemm[k], s->arithmetic, w)) {
             k++;
         }
         if (k == m->n_gemm) {
-            m->gemm[m->n_gemm++] =
-                (dtp_gemm_point){w->m, w->n, w->k, w->trans_a, w->trans_b, rate, s->arithmetic};
+            m->gemm[m->n_gemm++] = (dtp_gemm_point){w->m,       w->n, w->k,          w->trans_a,
+                                                    w->trans_b, rate, s->arithmetic, w->batch};
         }
         m->gemm[k].flops = fmax(m->gemm[k].flops, rate);
         m->flops[s->arithmetic] = fmax(m->flops[s->arithmetic], rate);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-enum { N_VARIANTS = 4 };
+enum { N_VARIANTS = 4, N_SIZES = 4 }; /* m, n, k and batch */
 
 typedef struct axis {
     int32_t n;
@@ -12,22 +12,45 @@ typedef struct axis {
 /* The grid of one arithmetic. */
 typedef struct table {
     dtp_arithmetic arithmetic;
-    axis axes[3];              /* m, n, k */
-    double *log_t[N_VARIANTS]; /* row-major over (m, n, k); shared by variants without points */
+    axis axes[N_SIZES];
+    int64_t most;              /* products of a measured batch */
+    double *log_t[N_VARIANTS]; /* row-major over the axes; shared by variants without points */
 } table;
 
 struct dtp_gemm_grid {
     table *of[DTP_N_ARITHMETICS]; /* NULL: not measured */
 };
 
+/* A measured node of a variant. */
+typedef struct measured {
+    double log_size[N_SIZES], log_cost; /* of 1 / rate */
+} measured;
+
 static int32_t variant_of(bool trans_a, bool trans_b)
 {
     return (trans_a ? 2 : 0) + (trans_b ? 1 : 0);
 }
 
-static int64_t node_of(const table *g, const int32_t at[3])
+static int64_t node_of(const table *g, const int32_t at[N_SIZES])
 {
-    return ((int64_t)at[0] * g->axes[1].n + at[1]) * g->axes[2].n + at[2];
+    int64_t node = 0;
+    for (int32_t d = 0; d < N_SIZES; d++) {
+        node = node * g->axes[d].n + at[d];
+    }
+    return node;
+}
+
+static void place_of(const table *g, int64_t node, int32_t at[N_SIZES])
+{
+    for (int32_t d = N_SIZES - 1; d >= 0; d--) {
+        at[d] = (int32_t)(node % g->axes[d].n);
+        node /= g->axes[d].n;
+    }
+}
+
+static int64_t n_nodes(const table *g)
+{
+    return (int64_t)g->axes[0].n * g->axes[1].n * g->axes[2].n * g->axes[3].n;
 }
 
 static int32_t axis_find(const axis *a, double log_size)
@@ -39,77 +62,76 @@ static int32_t axis_find(const axis *a, double log_size)
     return i;
 }
 
-static dtp_status axis_add(axis *a, int64_t size, const char *name, dtp_err *err)
+static dtp_status axis_add(axis *a, double log_size, int32_t most, const char *name, dtp_err *err)
 {
-    double v = log((double)size);
-    int32_t i = axis_find(a, v);
-    if (i < a->n && !(a->log_size[i] > v)) {
+    int32_t i = axis_find(a, log_size);
+    if (i < a->n && !(a->log_size[i] > log_size)) {
         return DTP_OK;
     }
-    if (a->n == DTP_GEMM_MAX_AXIS) {
-        return DTP_FAIL(err, DTP_RANGE, "gemm: more than %d distinct values of %s",
-                        DTP_GEMM_MAX_AXIS, name);
+    if (a->n == most) {
+        return DTP_FAIL(err, DTP_RANGE, "gemm: more than %d distinct values of %s", most, name);
     }
     for (int32_t j = a->n; j > i; j--) {
         a->log_size[j] = a->log_size[j - 1];
     }
-    a->log_size[i] = v;
+    a->log_size[i] = log_size;
     a->n++;
     return DTP_OK;
 }
 
-static double point_log_volume(const dtp_gemm_point *p)
+static measured measured_of(const dtp_gemm_point *p)
 {
-    return log(2.0) + log((double)p->m) + log((double)p->n) + log((double)p->k);
+    return (measured){
+        {log((double)p->m), log((double)p->n), log((double)p->k), log((double)p->batch)},
+        -log(p->flops)};
+}
+
+static double log_volume(const double log_size[N_SIZES])
+{
+    return log(2.0) + log_size[0] + log_size[1] + log_size[2] + log_size[3];
 }
 
 /* log of 1 / rate of the measured node nearest to the one at the logs `x`. */
-static double nearest_log_cost(const dtp_machine *m, dtp_arithmetic arithmetic, int32_t variant,
-                               const double x[3])
+static double nearest_log_cost(const measured *points, int32_t n, const double x[N_SIZES])
 {
     double best = INFINITY;
     double cost = 0.0;
-    for (int32_t i = 0; i < m->n_gemm; i++) {
-        const dtp_gemm_point *p = &m->gemm[i];
-        if (p->arithmetic != arithmetic || variant_of(p->trans_a, p->trans_b) != variant) {
-            continue;
+    for (int32_t i = 0; i < n; i++) {
+        double distance = 0.0;
+        for (int32_t d = 0; d < N_SIZES; d++) {
+            const double apart = points[i].log_size[d] - x[d];
+            distance += apart * apart;
         }
-        double dm = log((double)p->m) - x[0];
-        double dn = log((double)p->n) - x[1];
-        double dk = log((double)p->k) - x[2];
-        double distance = dm * dm + dn * dn + dk * dk;
         if (distance < best) {
             best = distance;
-            cost = -log(p->flops);
+            cost = points[i].log_cost;
         }
     }
     return cost;
 }
 
 /* Visits all nodes; writes log t of measured ones and fills the others. */
-static void fill_nodes(const dtp_machine *m, const table *g, int32_t variant, double *log_t)
+static void fill_nodes(const table *g, const measured *points, int32_t n, double *log_t)
 {
-    int64_t nodes = (int64_t)g->axes[0].n * g->axes[1].n * g->axes[2].n;
-    for (int64_t i = 0; i < nodes; i++) {
+    for (int64_t i = 0; i < n_nodes(g); i++) {
         log_t[i] = NAN;
     }
-    for (int32_t i = 0; i < m->n_gemm; i++) {
-        const dtp_gemm_point *p = &m->gemm[i];
-        if (p->arithmetic == g->arithmetic && variant_of(p->trans_a, p->trans_b) == variant) {
-            int32_t at[3] = {axis_find(&g->axes[0], log((double)p->m)),
-                             axis_find(&g->axes[1], log((double)p->n)),
-                             axis_find(&g->axes[2], log((double)p->k))};
-            log_t[node_of(g, at)] = point_log_volume(p) - log(p->flops);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t at[N_SIZES];
+        for (int32_t d = 0; d < N_SIZES; d++) {
+            at[d] = axis_find(&g->axes[d], points[i].log_size[d]);
         }
+        log_t[node_of(g, at)] = log_volume(points[i].log_size) + points[i].log_cost;
     }
-    for (int64_t i = 0; i < nodes; i++) {
+    for (int64_t i = 0; i < n_nodes(g); i++) {
         if (isnan(log_t[i])) {
-            int32_t nk = g->axes[2].n;
-            int32_t nn = g->axes[1].n;
-            double x[3] = {g->axes[0].log_size[i / nk / nn], g->axes[1].log_size[i / nk % nn],
-                           g->axes[2].log_size[i % nk]};
-            log_t[i] =
-                log(2.0) + x[0] + x[1] + x[2] + nearest_log_cost(m, g->arithmetic, variant, x);
+            int32_t at[N_SIZES];
+            double x[N_SIZES];
+            place_of(g, i, at);
+            for (int32_t d = 0; d < N_SIZES; d++) {
+                x[d] = g->axes[d].log_size[at[d]];
+            }
+            log_t[i] = log_volume(x) + nearest_log_cost(points, n, x);
         }
     }
 }
@@ -117,48 +139,71 @@ static void fill_nodes(const dtp_machine *m, const table *g, int32_t variant, do
 /* Running minimum from large to small sizes, in place. */
 static void clip_to_larger(const table *g, double *log_t)
 {
-    int64_t nk = g->axes[2].n;
-    int64_t stride[3] = {g->axes[1].n * nk, nk, 1};
-    for (int64_t i = g->axes[0].n * stride[0] - 1; i >= 0; i--) {
-        int64_t at[3] = {i / stride[0], i / nk % g->axes[1].n, i % nk};
-        for (int32_t d = 0; d < 3; d++) {
+    for (int64_t i = n_nodes(g) - 1; i >= 0; i--) {
+        int32_t at[N_SIZES];
+        place_of(g, i, at);
+        for (int32_t d = 0; d < N_SIZES; d++) {
             if (at[d] + 1 < g->axes[d].n) {
-                log_t[i] = fmin(log_t[i], log_t[i + stride[d]]);
+                int32_t larger[N_SIZES] = {at[0], at[1], at[2], at[3]};
+                larger[d]++;
+                log_t[i] = fmin(log_t[i], log_t[node_of(g, larger)]);
             }
         }
     }
 }
 
-/* The table of the arithmetic; none without points. */
-static dtp_status build_table(dtp_machine *m, dtp_arithmetic arithmetic, table **out, dtp_err *err)
+/* Spans the axes with a point. */
+static dtp_status add_point(table *g, const dtp_gemm_point *p, dtp_err *err)
 {
-    table *g = NULL;
-    bool present[N_VARIANTS] = {false};
+    static const char *const NAMES[N_SIZES] = {"m", "n", "k", "batch"};
+    const measured at = measured_of(p);
+    for (int32_t d = 0; d < N_SIZES; d++) {
+        const int32_t most = d == N_SIZES - 1 ? DTP_GEMM_MAX_BATCHES : DTP_GEMM_MAX_AXIS;
+        DTP_TRY(axis_add(&g->axes[d], at.log_size[d], most, NAMES[d], err));
+    }
+    g->most = p->batch > g->most ? p->batch : g->most;
+    return DTP_OK;
+}
+
+/* The table of a variant; none without points. `points` has room for all of the machine. */
+static dtp_status build_variant(dtp_machine *m, const table *g, int32_t variant, measured *points,
+                                double **out, dtp_err *err)
+{
+    int32_t n = 0;
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
-        if (p->arithmetic != arithmetic) {
+        if (p->arithmetic == g->arithmetic && variant_of(p->trans_a, p->trans_b) == variant) {
+            points[n++] = measured_of(p);
+        }
+    }
+    *out = NULL;
+    if (n > 0) {
+        DTP_TRY(DTP_NEW(m->arena, *out, (size_t)n_nodes(g), err));
+        fill_nodes(g, points, n, *out);
+        clip_to_larger(g, *out);
+    }
+    return DTP_OK;
+}
+
+/* The table of the arithmetic; none without points. */
+static dtp_status build_table(dtp_machine *m, dtp_arithmetic arithmetic, measured *points,
+                              table **out, dtp_err *err)
+{
+    table *g = NULL;
+    for (int32_t i = 0; i < m->n_gemm; i++) {
+        if (m->gemm[i].arithmetic != arithmetic) {
             continue;
         }
         if (g == NULL) {
             DTP_TRY(DTP_NEW(m->arena, g, 1, err));
             g->arithmetic = arithmetic;
         }
-        DTP_TRY(axis_add(&g->axes[0], p->m, "m", err));
-        DTP_TRY(axis_add(&g->axes[1], p->n, "n", err));
-        DTP_TRY(axis_add(&g->axes[2], p->k, "k", err));
-        present[variant_of(p->trans_a, p->trans_b)] = true;
+        DTP_TRY(add_point(g, &m->gemm[i], err));
     }
     double *first = NULL;
-    for (int32_t v = 0; v < N_VARIANTS; v++) {
-        if (g != NULL && present[v]) {
-            size_t nodes = (size_t)g->axes[0].n * (size_t)g->axes[1].n * (size_t)g->axes[2].n;
-            double *log_t;
-            DTP_TRY(DTP_NEW(m->arena, log_t, nodes, err));
-            fill_nodes(m, g, v, log_t);
-            clip_to_larger(g, log_t);
-            g->log_t[v] = log_t;
-            first = first == NULL ? g->log_t[v] : first;
-        }
+    for (int32_t v = 0; g != NULL && v < N_VARIANTS; v++) {
+        DTP_TRY(build_variant(m, g, v, points, &g->log_t[v], err));
+        first = first == NULL ? g->log_t[v] : first;
     }
     for (int32_t v = 0; g != NULL && v < N_VARIANTS; v++) {
         g->log_t[v] = g->log_t[v] == NULL ? first : g->log_t[v];
@@ -170,23 +215,29 @@ static dtp_status build_table(dtp_machine *m, dtp_arithmetic arithmetic, table *
 dtp_status dtp_gemm_grid_build(dtp_machine *m, dtp_err *err)
 {
     dtp_gemm_grid *g;
+    measured *points;
     m->gemm_grid = NULL;
     m->gemm_fit_error = 0.0;
     if (m->n_gemm == 0) {
         return DTP_OK;
     }
     DTP_TRY(DTP_NEW(m->arena, g, 1, err));
+    DTP_TRY(DTP_NEW(m->arena, points, m->n_gemm, err));
     for (dtp_arithmetic a = 0; a < DTP_N_ARITHMETICS; a++) {
-        DTP_TRY(build_table(m, a, &g->of[a], err));
+        DTP_TRY(build_table(m, a, points, &g->of[a], err));
     }
     m->gemm_grid = g;
     double worst = 0.0;
     for (int32_t i = 0; i < m->n_gemm; i++) {
         const dtp_gemm_point *p = &m->gemm[i];
-        dtp_work w = {
-            .m = p->m, .n = p->n, .k = p->k, .trans_a = p->trans_a, .trans_b = p->trans_b};
-        double measured = exp(point_log_volume(p)) / p->flops;
-        worst = fmax(worst, fabs(measured / dtp_gemm_grid_time(g, p->arithmetic, &w) - 1.0));
+        dtp_work w = {.batch = p->batch,
+                      .m = p->m,
+                      .n = p->n,
+                      .k = p->k,
+                      .trans_a = p->trans_a,
+                      .trans_b = p->trans_b};
+        const double time_s = exp(log_volume(measured_of(p).log_size)) / p->flops;
+        worst = fmax(worst, fabs(time_s / dtp_gemm_grid_time(g, p->arithmetic, &w) - 1.0));
     }
     m->gemm_fit_error = worst;
     return DTP_OK;
@@ -221,14 +272,15 @@ static place locate(const axis *a, int64_t size)
 double dtp_gemm_grid_time(const dtp_gemm_grid *all, dtp_arithmetic arithmetic, const dtp_work *work)
 {
     const table *grid = all->of[arithmetic];
-    place p[3] = {locate(&grid->axes[0], work->m), locate(&grid->axes[1], work->n),
-                  locate(&grid->axes[2], work->k)};
+    const int64_t batch = work->batch < grid->most ? work->batch : grid->most;
+    const place p[N_SIZES] = {locate(&grid->axes[0], work->m), locate(&grid->axes[1], work->n),
+                              locate(&grid->axes[2], work->k), locate(&grid->axes[3], batch)};
     const double *log_t = grid->log_t[variant_of(work->trans_a, work->trans_b)];
     double sum = p[0].beyond + p[1].beyond + p[2].beyond;
-    for (int32_t corner = 0; corner < 8; corner++) {
+    for (int32_t corner = 0; corner < 1 << N_SIZES; corner++) {
         double weight = 1.0;
-        int32_t at[3];
-        for (int32_t d = 0; d < 3; d++) {
+        int32_t at[N_SIZES];
+        for (int32_t d = 0; d < N_SIZES; d++) {
             bool up = (corner >> d & 1) != 0;
             weight *= up ? p[d].fraction : 1.0 - p[d].fraction;
             at[d] = p[d].node + (up ? 1 : 0);
@@ -237,5 +289,5 @@ double dtp_gemm_grid_time(const dtp_gemm_grid *all, dtp_arithmetic arithmetic, c
             sum += weight * log_t[node_of(grid, at)];
         }
     }
-    return exp(sum);
+    return (double)work->batch / (double)batch * exp(sum);
 }

@@ -125,6 +125,7 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
         h = dtp_hash_i64(h,
                          4 * (int64_t)p->arithmetic + (p->trans_a ? 2 : 0) + (p->trans_b ? 1 : 0));
         h = hash_double(h, p->flops);
+        h = p->batch == 1 ? h : dtp_hash_i64(h, p->batch);
     }
     h = dtp_hash_i64(h, m->n_coll_curves);
     for (int32_t i = 0; i < m->n_coll_curves; i++) {

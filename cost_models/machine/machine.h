@@ -26,12 +26,13 @@ typedef struct dtp_op_curve {
     double flops;     /* when positive, work.flops / flops seconds are added (attention) */
 } dtp_op_curve;
 
-/* Measured GEMM rate at one shape and arithmetic. */
+/* Measured GEMM rate of `batch` products in one call, at one shape and arithmetic. */
 typedef struct dtp_gemm_point {
     int64_t m, n, k;
     bool trans_a, trans_b;
     double flops; /* achieved FLOP/s */
     dtp_arithmetic arithmetic;
+    int64_t batch;
 } dtp_gemm_point;
 
 /* Measured collective: time against buffer bytes for one group size. */

@@ -242,13 +242,14 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
     return DTP_OK;
 }
 
-/* [m, n, k, trans_a, trans_b, flops, arithmetic] with 0 or 1 for the transpositions; without one it
- * is f32. */
+/* [m, n, k, trans_a, trans_b, flops, arithmetic, batch] with 0 or 1 for the transpositions; without
+ * the last two f32 and 1. */
 static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_err *err)
 {
+    enum { LEAST = 6, MOST = 8 };
     int64_t trans_a = 0, trans_b = 0;
-    const bool typed = dtp_json_kind_of(row) == DTP_JSON_ARRAY && dtp_json_size(row) == 7;
-    DTP_TRY(read_row(row, typed ? 7 : 6, err));
+    const int32_t n = dtp_json_kind_of(row) == DTP_JSON_ARRAY ? dtp_json_size(row) : 0;
+    DTP_TRY(read_row(row, n > LEAST && n <= MOST ? n : LEAST, err));
     DTP_TRY(dtp_json_int(dtp_json_at(row, 0), 1, INT32_MAX, &p->m, err));
     DTP_TRY(dtp_json_int(dtp_json_at(row, 1), 1, INT32_MAX, &p->n, err));
     DTP_TRY(dtp_json_int(dtp_json_at(row, 2), 1, INT32_MAX, &p->k, err));
@@ -257,8 +258,8 @@ static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_er
     p->trans_a = trans_a == 1;
     p->trans_b = trans_b == 1;
     DTP_TRY(read_number(dtp_json_at(row, 5), DTP_NUMBER_FLOPS, &p->flops, err));
-    if (typed) {
-        const dtp_json *v = dtp_json_at(row, 6);
+    if (n > LEAST) {
+        const dtp_json *v = dtp_json_at(row, LEAST);
         const char *name = NULL;
         DTP_TRY(dtp_json_string(v, &name, err));
         DTP_TRY(dtp_json_prefixed(v, dtp_arithmetic_parse(name, &p->arithmetic, err), err));
@@ -266,7 +267,9 @@ static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_er
             return dtp_json_fail(v, err, "expected a float type, found %s", name);
         }
     }
-    return DTP_OK;
+    p->batch = 1;
+    return n < MOST ? DTP_OK
+                    : dtp_json_int(dtp_json_at(row, MOST - 1), 1, INT32_MAX, &p->batch, err);
 }
 
 static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *err)

@@ -52,8 +52,11 @@ static void write_curves(dtp_json_writer *w, const dtp_machine *m)
             dtp_json_write_int(w, NULL, p->trans_a ? 1 : 0);
             dtp_json_write_int(w, NULL, p->trans_b ? 1 : 0);
             dtp_json_write_double(w, NULL, p->flops);
-            if (p->arithmetic != DTP_F32) {
+            if (p->arithmetic != DTP_F32 || p->batch != 1) {
                 dtp_json_write_string(w, NULL, dtp_arithmetic_name(p->arithmetic));
+            }
+            if (p->batch != 1) {
+                dtp_json_write_int(w, NULL, p->batch);
             }
             dtp_json_end_array(w);
         }

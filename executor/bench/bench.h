@@ -28,7 +28,10 @@ typedef struct dtp_bench_grid {
 typedef struct dtp_bench_scale {
     int32_t floats_mib, halves_mib, ints_mib, bools_mib, results_mib, workspace_mib; /* pools */
     dtp_bench_grid gemm, gemm_halves; /* m, n and k, of f32; of 16-bit floats and tf32 */
-    int64_t gemm_volume;              /* most multiply-adds of one product */
+    /* Products of one call, and their m, n and k. None where a call takes as long as its products
+     * one by one. */
+    dtp_bench_grid batches, gemm_batched;
+    int64_t gemm_volume; /* most multiply-adds of one call */
     dtp_bench_grid op_elems;
     int64_t coll_bytes;                /* most of a collective */
     int64_t coll_factor;               /* from one size of a collective to the next */

@@ -4,11 +4,16 @@
 
 /* ---- matrix products ---- */
 
+/* One product; as many as b is. */
 static const dtp_bench_recipe GEMMS[] = {
     {"einsum", "mk kn | out=mn"}, {"einsum", "mk nk | out=mn"}, {"einsum", "km kn | out=mn"}};
+static const dtp_bench_recipe BATCHED[] = {{"einsum", "bmk bkn | out=bmn"},
+                                           {"einsum", "bmk bnk | out=bmn"},
+                                           {"einsum", "bkm bkn | out=bmn"}};
 enum { N_GEMMS = sizeof GEMMS / sizeof GEMMS[0] };
 
-static dtp_status gemms_of(dtp_bench *b, dtp_dtype dtype, const dtp_bench_grid *sizes, dtp_err *err)
+static dtp_status gemms_of(dtp_bench *b, const dtp_bench_recipe recipes[N_GEMMS], int64_t batch,
+                           dtp_dtype dtype, const dtp_bench_grid *sizes, dtp_err *err)
 {
     const int32_t n = sizes->n;
     for (int32_t i = 0; i < n * n * n; i++) {
@@ -16,10 +21,24 @@ static dtp_status gemms_of(dtp_bench *b, dtp_dtype dtype, const dtp_bench_grid *
         int64_t m = s.of['m' - 'a'] = sizes->sizes[i / n / n];
         int64_t k = s.of['k' - 'a'] = sizes->sizes[i / n % n];
         int64_t cols = s.of['n' - 'a'] = sizes->sizes[i % n];
-        for (int32_t v = 0; v < N_GEMMS && m * k * cols <= b->scale->gemm_volume; v++) {
+        s.of['b' - 'a'] = batch;
+        for (int32_t v = 0; v < N_GEMMS && batch * m * k * cols <= b->scale->gemm_volume; v++) {
             bool done = false;
-            DTP_TRY(dtp_bench_measure_recipe(b, &GEMMS[v], &s, dtype, DTP_SAMPLE_GEMM, &done, err));
+            DTP_TRY(
+                dtp_bench_measure_recipe(b, &recipes[v], &s, dtype, DTP_SAMPLE_GEMM, &done, err));
         }
+    }
+    return DTP_OK;
+}
+
+/* Products of a dtype, one in a call and many. */
+static dtp_status products_of(dtp_bench *b, dtp_dtype dtype, const dtp_bench_grid *sizes,
+                              dtp_err *err)
+{
+    const dtp_bench_scale *scale = b->scale;
+    DTP_TRY(gemms_of(b, GEMMS, 1, dtype, sizes, err));
+    for (int32_t i = 0; i < scale->batches.n; i++) {
+        DTP_TRY(gemms_of(b, BATCHED, scale->batches.sizes[i], dtype, &scale->gemm_batched, err));
     }
     return DTP_OK;
 }
@@ -27,9 +46,9 @@ static dtp_status gemms_of(dtp_bench *b, dtp_dtype dtype, const dtp_bench_grid *
 dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
 {
     static const dtp_dtype halves[] = {DTP_BF16, DTP_F16};
-    DTP_TRY(gemms_of(b, DTP_F32, &b->scale->gemm, err));
+    DTP_TRY(products_of(b, DTP_F32, &b->scale->gemm, err));
     for (int32_t i = 0; i < 2; i++) {
-        const dtp_status s = gemms_of(b, halves[i], &b->scale->gemm_halves, err);
+        const dtp_status s = products_of(b, halves[i], &b->scale->gemm_halves, err);
         if (s == DTP_UNSUPPORTED) {
             dtp_err_clear(err); /* the backend has no products of this type */
         } else if (s != DTP_OK) {
@@ -38,7 +57,7 @@ dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
     }
     b->backend->tf32 = b->target->tf32;
     const dtp_status s =
-        b->backend->tf32 ? gemms_of(b, DTP_F32, &b->scale->gemm_halves, err) : DTP_OK;
+        b->backend->tf32 ? products_of(b, DTP_F32, &b->scale->gemm_halves, err) : DTP_OK;
     b->backend->tf32 = false;
     return s;
 }

@@ -15,7 +15,7 @@ static int64_t at_least_1(int64_t n)
 
 /* Letters: r rows, c columns, t rows of a lookup table, h heads, s sequence, f features of a head,
  * e features of a key and its value together, p and q positions and heads for rope, y and z the one
- * and two sums of split norms, m n k of a matrix product. */
+ * and two sums of split norms, m n k of a matrix product, b of them. */
 dtp_bench_sizes dtp_bench_sizes_for(int64_t elems, int64_t seq)
 {
     dtp_bench_sizes s = {{0}};

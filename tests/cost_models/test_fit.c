@@ -169,6 +169,37 @@ static void test_fit__one_disturbed_gemm_does_not_raise_the_others(void **state)
     free(s.items);
 }
 
+/* A batch in one call takes its own time; one that is beyond those measured, in proportion. */
+static void test_fit__prices_batches_as_measured(void **state)
+{
+    (void)state;
+    dtp_samples s = synthetic();
+    dtp_work w = {.cls = DTP_WORK_GEMM, .batch = 16, .m = 64, .n = 64, .k = 64};
+    const double one_s = 2.0 * 262144.0 / RATE, batch_s = 2.0 * one_s;
+    add(&s, (dtp_sample){
+                .kind = DTP_SAMPLE_GEMM, .name = "einsum", .work = w, .time_s = LAUNCH + batch_s});
+    dtp_fit_options o = {.memory_bytes = 1 << 30};
+    dtp_machine *m = NULL, *again = NULL;
+    char *text = NULL;
+    assert_int_equal(dtp_machine_fit(&s, &o, &m, NULL), DTP_OK);
+    assert_int_equal(dtp_machine_write(m, &text, NULL), DTP_OK);
+    assert_int_equal(dtp_machine_parse("again", text, strlen(text), &again, NULL), DTP_OK);
+    assert_true(dtp_machine_hash(m) == dtp_machine_hash(again));
+    const struct {
+        int64_t batch;
+        double body_s;
+    } rows[] = {{1, one_s}, {4, sqrt(one_s * batch_s)}, {16, batch_s}, {64, 4.0 * batch_s}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        w.batch = rows[i].batch;
+        assert_true(
+            close_to(dtp_price_work(again, "einsum", DTP_F32, &w), LAUNCH + rows[i].body_s, 1e-6));
+    }
+    dtp_machine_destroy(m);
+    dtp_machine_destroy(again);
+    free(text);
+    free(s.items);
+}
+
 /* An arithmetic that was measured has a grid of its own, also where its rate is another one for
  * each shape; one that was not is priced as f32. */
 static void test_fit__prices_gemms_by_arithmetic(void **state)
@@ -241,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_fit__recovers_the_machine_it_was_sampled_from),
         cmocka_unit_test(test_fit__prices_collectives_as_measured),
         cmocka_unit_test(test_fit__one_disturbed_gemm_does_not_raise_the_others),
+        cmocka_unit_test(test_fit__prices_batches_as_measured),
         cmocka_unit_test(test_fit__prices_gemms_by_arithmetic),
         cmocka_unit_test(test_fit__says_what_is_missing),
     };

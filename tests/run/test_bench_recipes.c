@@ -117,6 +117,37 @@ static void test_bench__ranks_agree_on_every_sample(void **state)
     assert_true(!(s.times[0] < s.times[1]) && !(s.times[0] > s.times[1]));
 }
 
+/* A scale says of how many products in a call the time is measured too. */
+static void test_bench__batches_of_products(void **state)
+{
+    (void)state;
+    dtp_comm *comm = NULL;
+    dtp_backend *backend = NULL;
+    dtp_samples samples = {0};
+    dtp_bench_scale scale = dtp_bench_scale_tiny;
+    dtp_bench_options options = dtp_bench_options_init(true);
+    options.budget_s = 0.1;
+    options.scale = &scale;
+    scale.batches = (dtp_bench_grid){2, {3, 5}};
+    int32_t products[6] = {0};
+    assert_int_equal(dtp_comm_self_create(&comm, NULL), DTP_OK);
+    assert_int_equal(dtp_backend_cpu_create(1, &backend, NULL), DTP_OK);
+    assert_int_equal(dtp_bench_run(comm, backend, &options, &samples, NULL), DTP_OK);
+    for (int32_t i = 0; i < samples.n; i++) {
+        const dtp_work *w = &samples.items[i].work;
+        if (samples.items[i].kind == DTP_SAMPLE_GEMM) {
+            assert_in_range(w->batch, 1, 5);
+            products[w->batch]++;
+        }
+    }
+    assert_true(products[1] > 0 && products[3] > 0);
+    assert_int_equal(products[5], products[3]);
+    assert_int_equal(products[2] + products[4], 0);
+    dtp_bench_samples_free(&samples);
+    dtp_backend_destroy(backend);
+    dtp_comm_destroy(comm);
+}
+
 /* Products are measured in every float type that the backend multiplies, over the same grid. */
 static void test_bench__products_of_every_float_type(void **state)
 {
@@ -149,6 +180,7 @@ int main(void)
         cmocka_unit_test(test_bench_recipes__follow_from_the_op),
         cmocka_unit_test(test_bench_recipes__an_odd_op_needs_a_row),
         cmocka_unit_test(test_bench__ranks_agree_on_every_sample),
+        cmocka_unit_test(test_bench__batches_of_products),
         cmocka_unit_test(test_bench__products_of_every_float_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
