@@ -179,15 +179,18 @@ void dtp_report_progress(const dtp_report *r, int64_t total, char *out, size_t b
              total, loss, rate, r->unit, whole / 60, (int)(whole % 60));
 }
 
-static void row(dtp_strbuf *out, const char *name, bool known, double predicted, double measured)
+/* NaN: not known. */
+static void row(dtp_strbuf *out, const char *name, double predicted, double measured)
 {
-    if (!known) {
-        dtp_strbuf_addf(out, "  %-14s %12s %12s\n", name, "-", dtp_seconds(measured).text);
-        return;
+    const bool has_predicted = !isnan(predicted), has_measured = !isnan(measured);
+    dtp_strbuf_addf(out, "  %-14s %12s %12s", name,
+                    has_predicted ? dtp_seconds(predicted).text : "-",
+                    has_measured ? dtp_seconds(measured).text : "-");
+    if (has_predicted && has_measured) {
+        double off = measured > 0 ? 100.0 * (predicted - measured) / measured : 0.0;
+        dtp_strbuf_addf(out, " %+8.1f %%", off);
     }
-    double off = measured > 0 ? 100.0 * (predicted - measured) / measured : 0.0;
-    dtp_strbuf_addf(out, "  %-14s %12s %12s %+8.1f %%\n", name, dtp_seconds(predicted).text,
-                    dtp_seconds(measured).text, off);
+    dtp_strbuf_addf(out, "\n");
 }
 
 void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
@@ -206,13 +209,16 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
                         (double)r->skipped);
     }
     dtp_strbuf_addf(out, "  %-14s %12s %12s\n", "per step", "predicted", "measured");
+    const dtp_prediction none = {.step_time_s = (double)NAN,
+                                 .compute_s = (double)NAN,
+                                 .comm_s = (double)NAN,
+                                 .exposed_comm_s = (double)NAN};
+    const dtp_prediction *p = r->has_prediction ? &r->predicted : &none;
     spread step = spread_of(r, STEP_S, out);
-    row(out, "step", r->has_prediction, r->predicted.step_time_s, step.median);
-    row(out, "compute", r->has_prediction, r->predicted.compute_s,
-        spread_of(r, COMPUTE_S, out).median);
-    row(out, "comm", r->has_prediction, r->predicted.comm_s, spread_of(r, COMM_S, out).median);
-    row(out, "exposed comm", r->has_prediction, r->predicted.exposed_comm_s,
-        spread_of(r, COMM_S, out).median);
+    row(out, "step", p->step_time_s, step.median);
+    row(out, "compute", p->compute_s, spread_of(r, COMPUTE_S, out).median);
+    row(out, "comm", p->comm_s, (double)NAN); /* what runs beside compute is not timed */
+    row(out, "exposed comm", p->exposed_comm_s, spread_of(r, COMM_S, out).median);
     dtp_strbuf_addf(out, "  step time median %s, fastest %s, slowest %s; inputs %s\n",
                     dtp_seconds(step.median).text, dtp_seconds(step.min).text,
                     dtp_seconds(step.max).text, dtp_seconds(spread_of(r, FEED_S, out).median).text);
@@ -287,7 +293,6 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
         losses[n_losses] = r->steps[n_losses].loss;
         n_losses++;
     }
-    /* the interpreter waits for every collective, so all communication is exposed */
     tool_report(
         &j, "dtp.report/1",
         TOOL_FIELDS(HEAD_FIELDS(r->model, &r->mesh, r->ranks), FIELD_TEXT("backend", r->backend),
