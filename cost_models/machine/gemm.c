@@ -13,7 +13,7 @@ typedef struct axis {
 typedef struct table {
     dtp_arithmetic arithmetic;
     axis axes[N_SIZES];
-    int64_t most;              /* products of a measured batch */
+    int64_t most;              /* products of the largest batch measured */
     double *log_t[N_VARIANTS]; /* row-major over the axes; shared by variants without points */
 } table;
 
