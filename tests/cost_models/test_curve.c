@@ -153,10 +153,10 @@ static void test_gemm__more_work_never_costs_less(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
         dtp_machine *m = noisy_gemm_machine(seed);
-        for (int64_t i = 0; i < 24 * 24 * 24; i++) {
-            double s[3] = {pow(1.45, (double)(i / 576)), pow(1.45, (double)(i / 24 % 24)),
-                           pow(1.45, (double)(i % 24))};
-            const int64_t batch = 1 + i % 97;
+        for (int64_t i = 0; i < 2 * 24 * 24 * 24; i++) {
+            double s[3] = {pow(1.45, (double)(i / 1152)), pow(1.45, (double)(i / 48 % 24)),
+                           pow(1.45, (double)(i / 2 % 24))};
+            const int64_t batch = i % 2 == 0 ? 1 : 1 + i % 97;
             double here = gemm_at(m, s[0], s[1], s[2], batch) * (1.0 - 1e-12);
             assert_true(gemm_at(m, s[0] * 1.45 + 1.0, s[1], s[2], batch) >= here);
             assert_true(gemm_at(m, s[0], s[1] * 1.45 + 1.0, s[2], batch) >= here);
@@ -179,6 +179,7 @@ static void test_gemm__clean_measurements_are_reproduced(void **state)
     assert_true(m->gemm_fit_error < 1e-9);
     assert_true(fabs(gemm_at(m, 100, 200, 300, 1) / (2.0 * 6e6 / 2e9) - 1.0) < 1e-9);
     assert_true(fabs(gemm_at(m, 100, 200, 300, 40) / (80.0 * 6e6 / 2e9) - 1.0) < 1e-9);
+    assert_true(fabs(gemm_at(m, 2000, 3000, 300, 1) / (2.0 * 1.8e9 / 2e9) - 1.0) < 1e-9);
     assert_true(fabs(gemm_at(m, 2000, 3000, 300, 1000) / (2e3 * 1.8e9 / 2e9) - 1.0) < 1e-9);
     dtp_machine_destroy(m);
 }

@@ -169,6 +169,17 @@ static void test_fit__one_disturbed_gemm_does_not_raise_the_others(void **state)
     free(s.items);
 }
 
+/* The machine of the samples, and the one that is read from its file. */
+static void fit_and_read(const dtp_samples *s, dtp_machine **m, dtp_machine **again)
+{
+    dtp_fit_options o = {.memory_bytes = 1 << 30};
+    char *text = NULL;
+    assert_int_equal(dtp_machine_fit(s, &o, m, NULL), DTP_OK);
+    assert_int_equal(dtp_machine_write(*m, &text, NULL), DTP_OK);
+    assert_int_equal(dtp_machine_parse("again", text, strlen(text), again, NULL), DTP_OK);
+    free(text);
+}
+
 /* A batch in one call takes its own time; one that is beyond those measured, in proportion. */
 static void test_fit__prices_batches_as_measured(void **state)
 {
@@ -178,12 +189,8 @@ static void test_fit__prices_batches_as_measured(void **state)
     const double one_s = 2.0 * 262144.0 / RATE, batch_s = 2.0 * one_s;
     add(&s, (dtp_sample){
                 .kind = DTP_SAMPLE_GEMM, .name = "einsum", .work = w, .time_s = LAUNCH + batch_s});
-    dtp_fit_options o = {.memory_bytes = 1 << 30};
     dtp_machine *m = NULL, *again = NULL;
-    char *text = NULL;
-    assert_int_equal(dtp_machine_fit(&s, &o, &m, NULL), DTP_OK);
-    assert_int_equal(dtp_machine_write(m, &text, NULL), DTP_OK);
-    assert_int_equal(dtp_machine_parse("again", text, strlen(text), &again, NULL), DTP_OK);
+    fit_and_read(&s, &m, &again);
     assert_true(dtp_machine_hash(m) == dtp_machine_hash(again));
     const struct {
         int64_t batch;
@@ -196,7 +203,6 @@ static void test_fit__prices_batches_as_measured(void **state)
     }
     dtp_machine_destroy(m);
     dtp_machine_destroy(again);
-    free(text);
     free(s.items);
 }
 
@@ -209,12 +215,8 @@ static void test_fit__prices_gemms_by_arithmetic(void **state)
     add_gemms(&s, DTP_BF16, 2.0 * RATE);
     s.items[s.n - 1].time_s = LAUNCH + s.items[s.n - 1].work.flops / (3.0 * RATE);
     add_gemms(&s, DTP_TF32, 4.0 * RATE);
-    dtp_fit_options o = {.memory_bytes = 1 << 30};
     dtp_machine *m = NULL, *again = NULL;
-    char *text = NULL;
-    assert_int_equal(dtp_machine_fit(&s, &o, &m, NULL), DTP_OK);
-    assert_int_equal(dtp_machine_write(m, &text, NULL), DTP_OK);
-    assert_int_equal(dtp_machine_parse("again", text, strlen(text), &again, NULL), DTP_OK);
+    fit_and_read(&s, &m, &again);
     dtp_machine *const both[] = {m, again};
     for (int i = 0; i < 2; i++) {
         dtp_work small = {.cls = DTP_WORK_GEMM, .batch = 1, .m = 64, .n = 64, .k = 64};
@@ -234,7 +236,6 @@ static void test_fit__prices_gemms_by_arithmetic(void **state)
         assert_true(close_to(dtp_price_work(at, "einsum", DTP_F16, &small), LAUNCH + least, 1e-6));
         dtp_machine_destroy(both[i]);
     }
-    free(text);
     free(s.items);
 }
 
