@@ -50,8 +50,8 @@ enum { DTP_BENCH_BELOW = 256 };
 typedef dtp_status (*dtp_bench_action)(void *user, int32_t repeat, dtp_err *err);
 
 /* Runs the action behind barriers on all ranks and adds the sample with its time. On a device with
- * a queue many runs follow each other there, and the time is that of one of them; they are recorded
- * as one but for collectives and DTP_SAMPLE_LAUNCH. */
+ * a queue, and of collectives between hosts, many runs follow each other, and the time is that of
+ * one of them. On the queue they are recorded as one but for collectives and DTP_SAMPLE_LAUNCH. */
 dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, dtp_sample sample,
                              dtp_err *err) DTP_MUST_CHECK;
 

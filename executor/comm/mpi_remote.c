@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "core/base/clock.h"
@@ -20,9 +21,10 @@
 enum {
     /* between two looks, in ns: while kernels run, and while somebody waits, after some looks
      * without a pause */
-    PAUSE_NS = 200000,
+    PAUSE_NS = 50000,
     PAUSE_WAITED_NS = 20000,
     SPINS = 100,
+    SLACK_NS = 1,         /* that Linux may add to a pause; 50000 else */
     IDLE_NS = 10000000,   /* with nothing to run */
     STUCK_NS = 300000000, /* without a look */
     /* ms that a collective that failed has to end what is under way; nothing more comes from ranks
@@ -149,6 +151,7 @@ static void *thread_main(void *arg)
     (void)sigemptyset(&broken_pipe);
     (void)sigaddset(&broken_pipe, SIGPIPE);
     (void)pthread_sigmask(SIG_BLOCK, &broken_pipe, NULL);
+    (void)prctl(PR_SET_TIMERSLACK, SLACK_NS);
     while (!atomic_load(&r->stop)) {
         const struct timespec until = after_ns(IDLE_NS);
         (void)atomic_fetch_add(&r->looks, 1);
