@@ -30,6 +30,6 @@ row() {
 }
 python3 tests/bench/two_hosts.py head "$dir/machine.json"
 for plan in "data parallel" FSDP; do
-    row "$plan" gpt_bytes 30 --dim batch=8
+    row "$plan" gpt_bytes 150 --dim batch=8
     row "$plan" gpt2_small 10 --dim batch=2 --dim length=256
 done
