@@ -11,12 +11,14 @@ import fcntl
 import os
 import pty
 import re
+import select
 import shlex
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 
 ROOT = os.getcwd()
@@ -92,6 +94,7 @@ SLOW = [
     (f"dtrun verify {MLP} {RULES} --comm sim --steps 100000", "verifying"),
 ]
 
+END = b"\0"  # on a terminal, after what a command wrote
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 failures = []
 
@@ -122,24 +125,31 @@ def piped(command, here, bin_dir):
 
 
 def on_terminal(command, here, bin_dir, columns=80, enough=None, **more):
-    """What a terminal gets; with `enough`, until that is there, at most 60 s."""
+    """What a terminal gets; with `enough`, until that is there, at most 60 s.
+
+    We keep the terminal open and mark the end of the command ourselves: a read can fail, as nobody writes any more, before
+    it gave what was written last.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     child = start(command, here, bin_dir, theirs, theirs, **more)
-    os.close(theirs)
+
+    def mark_end():
+        child.wait()
+        os.write(theirs, END)
+
+    marker = threading.Thread(target=mark_end)
+    marker.start()
     text = b""
-    end = time.monotonic() + 60
-    while time.monotonic() < end and (enough is None or enough not in text):
-        try:
-            part = os.read(ours, 1 << 16)
-        except OSError:  # the other side is closed
-            break
-        text += part
-        if not part:
-            break
+    until = time.monotonic() + 60
+    while time.monotonic() < until and END not in text and (enough is None or enough not in text):
+        if select.select([ours], [], [], 1)[0]:
+            text += os.read(ours, 1 << 16)
     end_it(child, command)
+    marker.join()
     os.close(ours)
-    return text.decode().replace("\r\n", "\n")
+    os.close(theirs)
+    return text.removesuffix(END).decode().replace("\r\n", "\n")
 
 
 def masked(command, text):
