@@ -15,7 +15,7 @@
 #include "planner/variant_search.h"
 #include "tests/support/plan_fixture.h"
 
-static int64_t polls;
+static _Atomic int64_t polls; /* the search and the bounds are two threads */
 
 double dtp_now_s(void)
 {
