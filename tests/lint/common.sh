@@ -1,5 +1,6 @@
 # Shared by the lint scripts: the sources under control, and a failure counter.
 set -u
+export LC_ALL=C.UTF-8 # columns are characters, wherever we run
 failures=0
 bad() { echo "$*"; failures=$((failures + 1)); }
 finish() { [ "$failures" -eq 0 ] || { echo "$failures finding(s)"; exit 1; }; }
