@@ -366,7 +366,7 @@ int dtplan_plan(int argc, char **argv)
          "machine file or name (default: this machine); plans that follow --style and --pin need "
          "none and then say no times"},
         {"--target", TOOL_STRING, "NAME", &c.options.target, 0, 0,
-         "what the program is for: cpu (default), cpu_packed or ref"},
+         "what the program is for: cpu (default), cpu_packed, ref or cuda"},
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
          "rules (default): layout rules; tensor: a layout per tensor. Without it --style and --pin "
          "are followed, nothing is searched"},
