@@ -1,8 +1,6 @@
 /* einsum: runs the steps of spmd/target/einsum_plan.h, planned when the call is bound. Matrix
  * products are plans of executor/cpu/gemm/gemm.h; loop steps are copies, sums, products or batched
  * dots. */
-#include "spmd/target/einsum_plan.h"
-
 #include <string.h>
 
 #include "executor/cpu/elementwise.h"
@@ -11,33 +9,22 @@
 #include "executor/cpu/loops/parallel.h"
 #include "executor/cpu/reduce.h"
 #include "executor/device/backend.h"
+#include "executor/device/einsum_steps.h"
 
 /* A step of the plan, ready to run but for the addresses of its parts. */
 typedef struct step {
     enum { PRODUCT, FOLD, MULTIPLY, COPY } kind;
     dtp_einsum_buf part[DTP_EINSUM_PARTS];
+    bool two; /* B takes part */
     dtp_gemm_plan *product;
     dtp_nest nest; /* MULTIPLY, COPY */
     dtp_cpu_fold_job fold;
 } step;
 
-enum { NO_OPERAND = -3 }; /* of a loop over one tensor */
-
 typedef struct einsum_job {
     int32_t n;
     step *steps;
 } einsum_job;
-
-static void *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
-{
-    if (buf->operand == DTP_EINSUM_OUT) {
-        return args->out[0].data;
-    }
-    if (buf->operand == DTP_EINSUM_WORKSPACE) {
-        return (void *)((char *)args->workspace + buf->offset);
-    }
-    return buf->operand == NO_OPERAND ? NULL : args->in[buf->operand].data;
-}
 
 /* ---- matrix products ---- */
 
@@ -71,30 +58,6 @@ static dtp_status bind_product(step *s, const dtp_einsum_gemm *g, const dtp_kern
 
 /* ---- loops ---- */
 
-/* Dims [first, last) of a loop for some of its parts, by falling stride of A when `sorted`. */
-static void loop_nest(dtp_nest *nest, const dtp_einsum_loop *loop, const int32_t range[2],
-                      int32_t n_parts, const int32_t *parts, bool sorted)
-{
-    int64_t sizes[DTP_NEST_DIMS], strides[DTP_NEST_VIEWS][DTP_NEST_DIMS];
-    int32_t order[DTP_NEST_DIMS], n = 0;
-    const int64_t *by = loop->stride[DTP_EINSUM_A];
-    for (int32_t i = range[0]; i < range[1]; i++) {
-        int32_t at = n++;
-        while (sorted && at > 0 && by[order[at - 1]] < by[i]) {
-            order[at] = order[at - 1];
-            at--;
-        }
-        order[at] = i;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        sizes[i] = loop->size[order[i]];
-        for (int32_t p = 0; p < n_parts; p++) {
-            strides[p][i] = loop->stride[parts[p]][order[i]];
-        }
-    }
-    dtp_nest_raw(nest, n, sizes, n_parts, (const int64_t(*)[DTP_NEST_DIMS])strides);
-}
-
 static void bind_loop(step *s, const dtp_einsum_loop *loop, int32_t threads)
 {
     static const int32_t for_copy[] = {DTP_EINSUM_C, DTP_EINSUM_A, DTP_EINSUM_B};
@@ -109,13 +72,13 @@ static void bind_loop(step *s, const dtp_einsum_loop *loop, int32_t threads)
                                      .threads = threads,
                                      .dtype = s->part[DTP_EINSUM_A].dtype,
                                      .y_dtype = s->part[DTP_EINSUM_C].dtype};
-        loop_nest(&s->fold.kept, loop, outer, 2 + extra, for_kept, true);
-        loop_nest(&s->fold.folded, loop, inner, 1 + extra, for_folded, true);
+        dtp_einsum_nest(loop, outer, 2 + extra, for_kept, true, &s->fold.kept);
+        dtp_einsum_nest(loop, inner, 1 + extra, for_folded, true, &s->fold.folded);
     } else {
         s->kind = loop->two ? MULTIPLY : COPY;
-        loop_nest(&s->nest, loop, outer, 2 + extra, for_copy, false);
+        dtp_einsum_nest(loop, outer, 2 + extra, for_copy, false, &s->nest);
     }
-    s->part[DTP_EINSUM_B].operand = loop->two ? s->part[DTP_EINSUM_B].operand : NO_OPERAND;
+    s->two = loop->two;
 }
 
 static void run_loop(const dtp_kernel_args *args, step *s)
@@ -123,8 +86,9 @@ static void run_loop(const dtp_kernel_args *args, step *s)
     const dtp_einsum_buf *part = s->part;
     const dtp_dtype dtype[] = {part[DTP_EINSUM_C].dtype, part[DTP_EINSUM_A].dtype,
                                part[DTP_EINSUM_B].dtype};
-    const void *a = address(args, &part[DTP_EINSUM_A]), *b = address(args, &part[DTP_EINSUM_B]);
-    void *c = address(args, &part[DTP_EINSUM_C]);
+    const void *a = dtp_einsum_address(args, &part[DTP_EINSUM_A]);
+    const void *b = s->two ? dtp_einsum_address(args, &part[DTP_EINSUM_B]) : NULL;
+    void *c = dtp_einsum_address(args, &part[DTP_EINSUM_C]);
     if (s->kind == FOLD) {
         s->fold.x = a;
         s->fold.b = b;
@@ -146,13 +110,7 @@ static dtp_status einsum_bind(const dtp_kernel_args *args, dtp_arena *arena, voi
     einsum_job *job;
     DTP_CPU_STATE(arena, state, job, err);
     dtp_einsum_plan_make(args->call, &plan);
-    if (plan.too_large) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "einsum: an intermediate product is too large");
-    }
-    if (plan.workspace_bytes > args->workspace_bytes) {
-        return DTP_FAIL(err, DTP_INTERNAL, "einsum: workspace of %lld bytes, %lld are needed",
-                        (long long)args->workspace_bytes, (long long)plan.workspace_bytes);
-    }
+    DTP_TRY(dtp_einsum_check(args, &plan, err));
     job->n = plan.n_steps;
     DTP_TRY(DTP_NEW(arena, job->steps, job->n, err));
     for (int32_t i = 0; i < job->n; i++) {
@@ -174,9 +132,9 @@ static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
     for (int32_t i = 0; i < job->n; i++) {
         step *s = &job->steps[i];
         if (s->kind == PRODUCT) {
-            dtp_gemm_plan_run(s->product, address(args, &s->part[DTP_EINSUM_A]),
-                              address(args, &s->part[DTP_EINSUM_B]),
-                              address(args, &s->part[DTP_EINSUM_C]));
+            dtp_gemm_plan_run(s->product, dtp_einsum_address(args, &s->part[DTP_EINSUM_A]),
+                              dtp_einsum_address(args, &s->part[DTP_EINSUM_B]),
+                              dtp_einsum_address(args, &s->part[DTP_EINSUM_C]));
         } else {
             run_loop(args, s);
         }

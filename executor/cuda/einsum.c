@@ -7,6 +7,7 @@
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/kernels/copy.h"
 #include "executor/cuda/kernels/einsum.h"
+#include "executor/device/einsum_steps.h"
 #include "executor/device/fused_product.h"
 
 /* A step of the plan, ready to run but for the addresses of its parts. */
@@ -23,37 +24,14 @@ typedef struct einsum_job {
     step *steps;
 } einsum_job;
 
-static void *address(const dtp_kernel_args *args, const dtp_einsum_buf *buf)
-{
-    return buf->operand == DTP_EINSUM_OUT         ? args->out[0].data
-           : buf->operand == DTP_EINSUM_WORKSPACE ? (void *)((char *)args->workspace + buf->offset)
-                                                  : args->in[buf->operand].data;
-}
-
-/* Dims [first, last) of a loop for C, A and B, by falling stride of A when `sorted`. */
+/* Dims [first, last) of a loop for C, A and B. */
 static dtp_status loop_nest(const dtp_einsum_loop *loop, int32_t first, int32_t last, bool sorted,
                             dtp_cuda_nest *out, dtp_err *err)
 {
     static const int32_t parts[] = {DTP_EINSUM_C, DTP_EINSUM_A, DTP_EINSUM_B};
-    int64_t sizes[DTP_NEST_DIMS], strides[DTP_NEST_VIEWS][DTP_NEST_DIMS];
-    int32_t order[DTP_NEST_DIMS], n = 0;
-    const int64_t *by = loop->stride[DTP_EINSUM_A];
+    const int32_t range[2] = {first, last};
     dtp_nest nest;
-    for (int32_t i = first; i < last; i++) {
-        int32_t at = n++;
-        while (sorted && at > 0 && by[order[at - 1]] < by[i]) {
-            order[at] = order[at - 1];
-            at--;
-        }
-        order[at] = i;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        sizes[i] = loop->size[order[i]];
-        for (int32_t p = 0; p < DTP_EINSUM_PARTS; p++) {
-            strides[p][i] = loop->stride[parts[p]][order[i]];
-        }
-    }
-    dtp_nest_raw(&nest, n, sizes, DTP_EINSUM_PARTS, (const int64_t(*)[DTP_NEST_DIMS])strides);
+    dtp_einsum_nest(loop, range, DTP_EINSUM_PARTS, parts, sorted, &nest);
     return dtp_cuda_nest_of(&nest, out, err);
 }
 
@@ -86,13 +64,7 @@ static dtp_status bind_job(const dtp_kernel_args *args, const dtp_einsum_plan *p
                            cublasLtEpilogue_t epilogue, einsum_job *job, dtp_arena *arena,
                            dtp_err *err)
 {
-    if (plan->too_large) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "einsum: an intermediate product is too large");
-    }
-    if (plan->workspace_bytes > args->workspace_bytes) {
-        return DTP_FAIL(err, DTP_INTERNAL, "einsum: workspace of %lld bytes, %lld are needed",
-                        (long long)args->workspace_bytes, (long long)plan->workspace_bytes);
-    }
+    DTP_TRY(dtp_einsum_check(args, plan, err));
     job->n = plan->n_steps;
     DTP_TRY(DTP_NEW(arena, job->steps, job->n, err));
     for (int32_t i = 0; i < job->n; i++) {
@@ -111,9 +83,10 @@ static dtp_status run_job(const dtp_kernel_args *args, const einsum_job *job, vo
         const step *s = &job->steps[i];
         const bool last = i == job->n - 1;
         void *const data[DTP_CUDA_GEMM_DATA] = {
-            address(args, &s->part[DTP_EINSUM_A]),
-            s->kind == PRODUCT || s->two ? address(args, &s->part[DTP_EINSUM_B]) : NULL,
-            address(args, &s->part[DTP_EINSUM_C]), last ? vector : NULL, last ? matrix : NULL};
+            dtp_einsum_address(args, &s->part[DTP_EINSUM_A]),
+            s->kind == PRODUCT || s->two ? dtp_einsum_address(args, &s->part[DTP_EINSUM_B]) : NULL,
+            dtp_einsum_address(args, &s->part[DTP_EINSUM_C]), last ? vector : NULL,
+            last ? matrix : NULL};
         if (s->kind == PRODUCT) {
             DTP_TRY(dtp_cuda_gemm_run(dtp_cuda_of(args->backend), s->product, data, err));
         } else if (s->kind == LOOP) {
