@@ -16,8 +16,9 @@ typedef struct dtp_cuda_flights {
     dtp_cuda_flight *first, *last, *unused; /* on the queue, in their order; free ones */
     dtp_cuda_flight *made;                  /* all */
     bool recorded;                          /* some are in recordings */
-    uint64_t *at; /* pinned: the address of the request that the queue is at, of a recording whose
-                     events do not tell; NULL: not kept */
+    /* Pinned: the address of the request that the queue is at, of a recording whose events do not
+     * tell; NULL: not kept. The device writes while the host reads. */
+    _Atomic uint64_t *at;
     double waited_s, longest_s; /* the host's present wait, its longest one before */
 } dtp_cuda_flights;
 

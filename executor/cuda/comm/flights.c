@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -152,7 +153,7 @@ dtp_status dtp_cuda_flights_look(dtp_cuda_flights *f, double waited_s, char late
     DTP_TRY(retire(f, err));
     dtp_cuda_flight *flight = f->first;
     if (flight == NULL) {
-        *at = f->at != NULL ? (const dtp_request *)(uintptr_t) * (volatile uint64_t *)f->at : NULL;
+        *at = f->at != NULL ? (const dtp_request *)(uintptr_t)atomic_load(f->at) : NULL;
         if (f->recorded && waited_s > limit_s + f->longest_s) {
             (void)snprintf(late, DTP_ERR_MSG_BYTES,
                            "rank %d: the collectives of a recorded step are not done after %g s",

@@ -14,6 +14,9 @@
 #ifndef DTP_SHARED
 #define DTP_SHARED(type, name, n) __shared__ type name[n]
 #define DTP_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+/* Stores a word of 8 bytes that the host reads meanwhile: a volatile store is whole, for all of the
+ * system (PTX: st.volatile is st.relaxed.sys). */
+#define DTP_PUT_WORD(dst, word) (*(volatile uint64_t *)(dst) = (word))
 #endif
 
 /* Before a loop whose arrays are to stay in registers. */

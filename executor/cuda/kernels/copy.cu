@@ -193,10 +193,10 @@ cudaError_t dtp_cuda_put_record(cudaStream_t queue, const dtp_step_record *recor
 
 static __global__ void word_kernel(uint64_t word, uint64_t *dst)
 {
-    *dst = word;
+    DTP_PUT_WORD(dst, word);
 }
 
-cudaError_t dtp_cuda_put_word(cudaStream_t queue, uint64_t word, uint64_t *dst)
+cudaError_t dtp_cuda_put_word(cudaStream_t queue, uint64_t word, void *dst)
 {
-    return dtp_launch(word_kernel, 1, 1, 0, queue, word, dst);
+    return dtp_launch(word_kernel, 1, 1, 0, queue, word, (uint64_t *)dst);
 }

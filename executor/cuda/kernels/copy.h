@@ -17,8 +17,8 @@ cudaError_t dtp_cuda_copy(cudaStream_t queue, const dtp_cuda_nest *nest, int32_t
 /* *dst = record; it is read before the call returns. */
 cudaError_t dtp_cuda_put_record(cudaStream_t queue, const dtp_step_record *record,
                                 dtp_step_record *dst);
-/* *dst = word, in memory that the device reaches. */
-cudaError_t dtp_cuda_put_word(cudaStream_t queue, uint64_t word, uint64_t *dst);
+/* Stores a word in memory that the device reaches and that the host may read meanwhile. */
+cudaError_t dtp_cuda_put_word(cudaStream_t queue, uint64_t word, void *dst);
 
 #ifdef __cplusplus
 }

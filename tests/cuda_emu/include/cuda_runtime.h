@@ -56,6 +56,7 @@ unsigned char *cuda_emu_dynamic_shared();
     static cuda_emu_shared_key name##_key;                                                         \
     type *const name = static_cast<type *>(cuda_emu_shared(&name##_key, sizeof(type) * (n), #name))
 #define DTP_DYNAMIC_SHARED(name) unsigned char *const name = cuda_emu_dynamic_shared()
+#define DTP_PUT_WORD(dst, word) __atomic_store_n(dst, word, __ATOMIC_SEQ_CST)
 
 #include "cuda_emu_warp.h"
 #include "cuda_emu_math.h"
