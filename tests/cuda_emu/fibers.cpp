@@ -46,7 +46,6 @@ struct fiber {
     const void *bottom = nullptr;
     size_t bytes = 0;
     void *fake_stack = nullptr;
-    void *tsan = nullptr;
 };
 
 struct thread_state {
@@ -77,6 +76,13 @@ struct block_state {
 } block;
 /* Of all fibers ever made; it outlives the static objects. */
 std::vector<fiber *> &pool = *new std::vector<fiber *>;
+
+#if defined(__SANITIZE_THREAD__)
+/* Two contexts of the thread sanitizer: of the main stack, and of all fibers, which never run beside
+ * each other. With one per fiber it would walk the clocks of all at every switch. The calls that it
+ * reports above a line of a kernel may be those of another fiber. */
+void *main_context, *fiber_context;
+#endif
 
 void enter(fiber *f);
 
@@ -124,7 +130,9 @@ void switch_fiber(fiber *from, fiber *to)
     note_main_stack(bottom, bytes);
 #else
 #if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(to->tsan, 0);
+    if (from == &block.main || to == &block.main) {
+        __tsan_switch_to_fiber(to == &block.main ? main_context : fiber_context, 0);
+    }
 #endif
     swap_registers(from, to);
 #endif
@@ -354,12 +362,6 @@ void enter(fiber *f)
 #if defined(__SANITIZE_ADDRESS__)
     __asan_unpoison_memory_region(f->stack, f->bytes);
 #endif
-#if defined(__SANITIZE_THREAD__)
-    if (f->tsan) {
-        __tsan_destroy_fiber(f->tsan);
-    }
-    f->tsan = __tsan_create_fiber(0);
-#endif
     makecontext(&f->context, fiber_main, 0);
 }
 
@@ -412,7 +414,8 @@ std::string run_grid(cuda_emu_call *call, dim3 grid, dim3 threads, size_t dynami
     block.main.bottom = nullptr;
     block.main.entered = true;
 #if defined(__SANITIZE_THREAD__)
-    block.main.tsan = __tsan_get_current_fiber();
+    main_context = __tsan_get_current_fiber();
+    fiber_context = fiber_context ? fiber_context : __tsan_create_fiber(0);
 #endif
     blockDim = threads;
     gridDim = grid;
@@ -432,6 +435,10 @@ std::string run_grid(cuda_emu_call *call, dim3 grid, dim3 threads, size_t dynami
         return "";
     }
     /* Parked fibers hold frames of threads that never end. */
+#if defined(__SANITIZE_THREAD__)
+    __tsan_destroy_fiber(fiber_context);
+    fiber_context = nullptr;
+#endif
     block.idle.clear();
     for (fiber *f : pool) {
         enter(f);
