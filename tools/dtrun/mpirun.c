@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/strbuf.h"
 #include "tools/interrupt.h"
 #include "tools/options.h"
@@ -24,15 +27,6 @@ static void forward(int sig)
     const int first = sig == SIGINT ? SIGUSR1 : SIGUSR2;
     (void)kill(job, received == 0 ? first : SIGTERM);
     received = received == 0 ? sig : received;
-}
-
-/* A rank has ended the job, but mpirun waits for a host that it cannot reach, whose daemon keeps
- * the pipes open. What the ranks said was passed on. */
-static void end_now(int sig)
-{
-    (void)sig;
-    (void)kill(job, SIGKILL);
-    _exit(TOOL_FAILURE);
 }
 
 static void handle(int sig, void (*handler)(int))
@@ -64,7 +58,28 @@ static bool is_noise(const char *text)
 
 enum { END_S = 4 }; /* how long mpirun has to end after a rank ended the job */
 
-/* Passes lines on until mpirun and what it started have ended. */
+/* A rank has ended the job, but mpirun waits for a host that it cannot reach, whose daemon keeps
+ * the pipes open. What the ranks said was passed on. */
+static void end_now(void)
+{
+    (void)kill(job, SIGKILL);
+    _exit(TOOL_FAILURE);
+}
+
+/* Waits until there is something to read, at the latest until `end_s`; INFINITY: no limit. */
+static bool wait_for(int from, double end_s)
+{
+    struct pollfd p = {.fd = from, .events = POLLIN};
+    int ready;
+    do {
+        const double left_s = end_s - dtp_now_s();
+        ready = poll(&p, 1, left_s > END_S ? -1 : left_s < 0 ? 0 : (int)(1e3 * left_s) + 1);
+    } while (ready < 0 && errno == EINTR);
+    return ready != 0;
+}
+
+/* Passes lines on until mpirun and what it started have ended. The stream has no buffer: what can
+ * be read is in the pipe. */
 static void pass_on(FILE *from)
 {
     static const char forwards[] = "mpirun: Forwarding signal";
@@ -72,7 +87,15 @@ static void pass_on(FILE *from)
     bool inside = false;
     char *line = NULL;
     size_t room = 0;
-    while (getline(&line, &room, from) >= 0) {
+    double end_s = INFINITY;
+    (void)setvbuf(from, NULL, _IONBF, 0);
+    for (;;) {
+        if (!wait_for(fileno(from), end_s)) {
+            end_now();
+        }
+        if (getline(&line, &room, from) < 0) {
+            break;
+        }
         /* Open MPI frames each of its messages by lines of dashes. */
         const size_t dashes = strspn(line, "-");
         const bool bar = dashes > 60 && strcmp(line + dashes, "\n") == 0;
@@ -88,7 +111,7 @@ static void pass_on(FILE *from)
         }
         if (inside && bar) {
             if (strstr(dtp_strbuf_text(&framed), aborted) != NULL) {
-                (void)alarm(END_S);
+                end_s = fmin(end_s, dtp_now_s() + END_S);
             }
             if (!is_noise(dtp_strbuf_text(&framed))) {
                 (void)fputs(dtp_strbuf_text(&framed), stderr);
@@ -229,10 +252,8 @@ dtp_status tool_mpirun(char *const *argv, int *code, dtp_err *err)
     DTP_TRY(start(argv, pipes, err));
     handle(SIGINT, forward);
     handle(SIGTERM, forward);
-    handle(SIGALRM, end_now);
     const dtp_status s = follow(pipes, err);
     *code = finish();
-    (void)alarm(0);
     handle(SIGINT, SIG_DFL);
     handle(SIGTERM, SIG_DFL);
     return s;
