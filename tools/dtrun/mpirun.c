@@ -66,20 +66,23 @@ static void end_now(void)
     _exit(TOOL_FAILURE);
 }
 
-/* Waits until there is something to read, at the latest until `end_s`; INFINITY: no limit. */
-static bool wait_for(int from, double end_s)
+/* The next line of a stream without a buffer, whose bytes are all in the pipe; false: its end.
+ * Without one by `end_s` (INFINITY: no limit) the program ends. */
+static bool next_line(FILE *from, double end_s, char **line, size_t *room)
 {
-    struct pollfd p = {.fd = from, .events = POLLIN};
+    struct pollfd p = {.fd = fileno(from), .events = POLLIN};
     int ready;
     do {
-        const double left_s = end_s - dtp_now_s();
-        ready = poll(&p, 1, left_s > END_S ? -1 : left_s < 0 ? 0 : (int)(1e3 * left_s) + 1);
+        const double left_s = fmax(end_s - dtp_now_s(), 0.0);
+        ready = left_s == 0.0 ? 0 : poll(&p, 1, isinf(left_s) ? -1 : (int)(1e3 * left_s) + 1);
     } while (ready < 0 && errno == EINTR);
-    return ready != 0;
+    if (ready == 0) {
+        end_now();
+    }
+    return getline(line, room, from) >= 0;
 }
 
-/* Passes lines on until mpirun and what it started have ended. The stream has no buffer: what can
- * be read is in the pipe. */
+/* Passes lines on until mpirun and what it started have ended. */
 static void pass_on(FILE *from)
 {
     static const char forwards[] = "mpirun: Forwarding signal";
@@ -89,13 +92,7 @@ static void pass_on(FILE *from)
     size_t room = 0;
     double end_s = INFINITY;
     (void)setvbuf(from, NULL, _IONBF, 0);
-    for (;;) {
-        if (!wait_for(fileno(from), end_s)) {
-            end_now();
-        }
-        if (getline(&line, &room, from) < 0) {
-            break;
-        }
+    while (next_line(from, end_s, &line, &room)) {
         /* Open MPI frames each of its messages by lines of dashes. */
         const size_t dashes = strspn(line, "-");
         const bool bar = dashes > 60 && strcmp(line + dashes, "\n") == 0;
