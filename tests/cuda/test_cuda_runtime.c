@@ -117,7 +117,9 @@ static dtp_status train(run *of, dtp_comm *comm, dtp_session *s, dtp_err *err)
     for (int32_t k = 0; k < STEPS; k++) {
         dtp_step_result result;
         while (started < STEPS && started < k + dtp_session_ahead(s)) {
-            of->n_log = comm->rank == 0 ? 0 : of->n_log;
+            if (comm->rank == 0) {
+                of->n_log = 0;
+            }
             DTP_TRY(dtp_session_start_step(s, err));
             started++;
             DTP_TRY(started == RECORDED ? count(comm, &of->first, err) : DTP_OK);
