@@ -105,7 +105,7 @@ void dtp_report_free(dtp_report *r)
 
 /* ---- figures ---- */
 
-typedef enum figure { STEP_S, COMPUTE_S, COMM_S, FEED_S } figure;
+typedef enum figure { STEP_S, COMPUTE_S, EXPOSED_S, FEED_S } figure;
 
 static int by_value(const void *a, const void *b)
 {
@@ -126,10 +126,10 @@ static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
     double *values = r->n_steps > 0 ? malloc((size_t)r->n_steps * sizeof *values) : NULL;
     for (int32_t i = 0; values != NULL && i < r->n_steps; i++) {
         const dtp_step_result *step = &r->steps[i];
-        values[n] = f == COMPUTE_S ? step->times.compute_s
-                    : f == COMM_S  ? step->times.comm_s
-                    : f == FEED_S  ? step->feed_s
-                                   : step->times.total_s;
+        values[n] = f == COMPUTE_S   ? step->times.compute_s
+                    : f == EXPOSED_S ? step->times.comm_s
+                    : f == FEED_S    ? step->feed_s
+                                     : step->times.total_s;
         n += isnan(values[n]) ? 0 : 1;
     }
     if (n > 0) {
@@ -141,6 +141,18 @@ static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
     out->failed = out->failed || (r->n_steps > 0 && values == NULL);
     free(values);
     return s;
+}
+
+/* What collectives take: what compute waits for, where none may run beside it. NaN: some may, and
+ * what runs beside compute is not timed. */
+static double comm_s_of(const dtp_report *r, double exposed_s)
+{
+    const dtp_program *p = dtp_runner_program(r->runner);
+    bool apart = false;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        apart = apart || (p->instrs[i].kind == DTP_INSTR_START && p->instrs[i].pair != i + 1);
+    }
+    return apart ? (double)NAN : exposed_s;
 }
 
 static int64_t highest_peak(const dtp_report *r)
@@ -214,11 +226,11 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
                                  .comm_s = (double)NAN,
                                  .exposed_comm_s = (double)NAN};
     const dtp_prediction *p = r->has_prediction ? &r->predicted : &none;
-    spread step = spread_of(r, STEP_S, out);
+    const spread step = spread_of(r, STEP_S, out), exposed = spread_of(r, EXPOSED_S, out);
     row(out, "step", p->step_time_s, step.median);
     row(out, "compute", p->compute_s, spread_of(r, COMPUTE_S, out).median);
-    row(out, "comm", p->comm_s, (double)NAN); /* what runs beside compute is not timed */
-    row(out, "exposed comm", p->exposed_comm_s, spread_of(r, COMM_S, out).median);
+    row(out, "comm", p->comm_s, comm_s_of(r, exposed.median));
+    row(out, "exposed comm", p->exposed_comm_s, exposed.median);
     dtp_strbuf_addf(out, "  step time median %s, fastest %s, slowest %s; inputs %s\n",
                     dtp_seconds(step.median).text, dtp_seconds(step.min).text,
                     dtp_seconds(step.max).text, dtp_seconds(spread_of(r, FEED_S, out).median).text);
@@ -280,7 +292,7 @@ static dtp_status take_text(dtp_json_writer *j, dtp_strbuf *out, dtp_err *err)
 dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, dtp_err *err)
 {
     dtp_json_writer j = {0};
-    const spread step = spread_of(r, STEP_S, &j.buf), comm = spread_of(r, COMM_S, &j.buf);
+    const spread step = spread_of(r, STEP_S, &j.buf), exposed = spread_of(r, EXPOSED_S, &j.buf);
     const spread compute = spread_of(r, COMPUTE_S, &j.buf), feed = spread_of(r, FEED_S, &j.buf);
     const dtp_prediction *p = &r->predicted;
     const dtp_coll_stat *stats;
@@ -309,13 +321,14 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
                         FIELD_REAL("exposed_comm_s", p->exposed_comm_s),
                         FIELD_INT("peak_bytes", p->peak_bytes),
                         FIELD_MAP("collectives", DTP_N_COLL_TOTALS, tool_total_row, p)),
-                    FIELD_OBJECT(
-                        "measured", FIELD_REAL("step_time_s", step.median),
-                        FIELD_REAL("compute_s", compute.median), FIELD_REAL("comm_s", comm.median),
-                        FIELD_REAL("exposed_comm_s", comm.median),
-                        FIELD_REAL("feed_s", feed.median), FIELD_INT("peak_bytes", highest_peak(r)),
-                        FIELD_INTS("peak_bytes_per_rank", r->peak_bytes != NULL ? r->ranks : 0,
-                                   r->peak_bytes)),
+                    FIELD_OBJECT("measured", FIELD_REAL("step_time_s", step.median),
+                                 FIELD_REAL("compute_s", compute.median),
+                                 FIELD_REAL("comm_s", comm_s_of(r, exposed.median)),
+                                 FIELD_REAL("exposed_comm_s", exposed.median),
+                                 FIELD_REAL("feed_s", feed.median),
+                                 FIELD_INT("peak_bytes", highest_peak(r)),
+                                 FIELD_INTS("peak_bytes_per_rank",
+                                            r->peak_bytes != NULL ? r->ranks : 0, r->peak_bytes)),
                     FIELD_LIST("collectives", n_stats, collective_row, r),
                     FIELD_MAP("counters", r->counters.n, tool_counter_row, &r->counters),
                     FIELD_LIST_IF(profiled, "instructions", dtp_runner_program(r->runner)->n_instrs,

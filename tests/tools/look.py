@@ -26,6 +26,7 @@ GOLDEN = os.path.join(ROOT, "tests/tools/look")
 DTPLAN = "plan show verify-rules viz redistribute explain diff pareto sensitivity regress machines solve export".split()
 DTRUN = "run verify regress bench".split()
 MLP = "models/mlp_digits.json"
+GPT = "models/gpt_bytes.json --dim layers=1 --dim length=8"
 H100 = "--machine h100_64"
 RULES = "--mesh x:2 --rules batch:x"
 REDISTRIBUTE = "dtplan redistribute --mesh 'a:2;b:2' --shape 8,8 --from S0,S1 --to S1,R"
@@ -41,6 +42,7 @@ COMMANDS = [
     f"dtplan plan {MLP} {H100} --mesh x:2 --mode tensor --memory 50K",
     f"dtplan plan {MLP} --mesh x:2 --compat auto_mtf",
     f"dtplan plan models/gpt_bytes.json {H100} {RULES} --comm-report",
+    f"dtplan plan {GPT} {H100} {RULES} -o overlap.plan",
     f"dtplan plan models/llama3_8b.json {H100} --mesh 'x:8;y:8' --mode tensor",
     *(f"dtplan show {MLP} {H100} {RULES} --stage {stage}"
       for stage in "graph strategies problem program memory plan".split()),
@@ -64,6 +66,7 @@ COMMANDS = [
     "dtplan regress plans.json --quiet",
     f"dtrun run {MLP} {RULES} --comm sim --steps 2 --quiet {H100} ~",
     f"dtrun run {MLP} --steps 1 --quiet ~",
+    f"dtrun run {GPT} --plan overlap.plan --comm sim --steps 1 --quiet {H100} ~",
     f"dtrun verify {MLP} {RULES} --comm sim --steps 2 ~",
     f"dtrun verify {MLP} {RULES} --comm sim --steps 1 --tolerance 0 ~",
     "dtrun regress jobs.json --quiet ~",
