@@ -32,6 +32,7 @@ typedef struct dtp_bench_scale {
      * one by one. */
     dtp_bench_grid batches, gemm_batched;
     int64_t gemm_volume; /* most multiply-adds of one call */
+    int32_t row;         /* most runs in a row */
     dtp_bench_grid op_elems;
     int64_t coll_bytes;                /* most of a collective */
     int64_t coll_factor;               /* from one size of a collective to the next */

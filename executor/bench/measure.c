@@ -7,7 +7,7 @@
 #include "core/base/clock.h"
 #include "executor/device/step_state.h"
 
-enum { MIN_REPEATS = 3, MAX_REPEATS = 40, MAX_ROW = 100 };
+enum { MIN_REPEATS = 3, MAX_REPEATS = 40 };
 
 /* Of runs in a row. On a device their launches are hidden behind each other. Between hosts a link
  * lets more pass after a pause than it keeps up (tokens of a shaper, buffers on the way). */
@@ -89,21 +89,24 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
                              dtp_err *err)
 {
     const dtp_queue_ops *queue = b->backend->ops->queue;
-    row r = {.action = action, .user = user, .runs = 1};
-    double first = INFINITY;
+    row r = {
+        .action = action, .user = user, .runs = 1, .events = dtp_bench_by_events(b, sample.kind)};
+    double run_s = INFINITY, host_s = INFINITY;
     for (int32_t i = 0; i < 2; i++) {
         double time_s;
+        const double start = dtp_now_s();
         DTP_TRY(timed_run(b, &r, i, &time_s, err));
-        first = fmin(first, time_s);
+        run_s = fmin(run_s, time_s);
+        host_s = fmin(host_s, dtp_now_s() - start);
     }
-    DTP_TRY(dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 1, &first, err));
-    const double in_row = row_s(b, sample.kind) / fmax(first, 1e-9);
-    r.runs = (int32_t)fmin(fmax(in_row, 1.0), (double)MAX_ROW);
-    double wanted = b->sample_s / fmax(first * r.runs, 1e-9);
+    double first[] = {run_s, host_s};
+    DTP_TRY(dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 2, first, err));
+    const double in_row = row_s(b, sample.kind) / fmax(first[0], 1e-9);
+    r.runs = (int32_t)fmin(fmax(in_row, 1.0), (double)b->scale->row);
+    double wanted = b->sample_s / fmax(first[1] * r.runs, 1e-9);
     int32_t repeats = wanted < MIN_REPEATS   ? MIN_REPEATS
                       : wanted > MAX_REPEATS ? MAX_REPEATS
                                              : (int32_t)wanted;
-    r.events = dtp_bench_by_events(b, sample.kind);
     if (queue != NULL && sample.kind != DTP_SAMPLE_COLL && sample.kind != DTP_SAMPLE_LAUNCH) {
         DTP_TRY(dtp_bench_record(b, action, user, 2 * r.runs, r.runs, &r.recording, err));
     }
