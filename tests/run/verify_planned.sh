@@ -16,7 +16,7 @@ for n in 1 2 3 4 8; do
         # shellcheck disable=SC2086
         "$bin/dtplan" plan "models/$model.json" $options --devices $n --objective $objective --machine models/machines/a100_8.json \
             -o "$dir/plan.json" | grep -E '^(model |rules)' &&
-            "$bin/dtrun" verify "models/$model.json" $options --plan "$dir/plan.json" --comm sim $feed | tail -1 &&
+            "$bin/dtrun" verify "models/$model.json" $options --plan "$dir/plan.json" --comm sim --threads 1 $feed | tail -1 &&
             [ "${PIPESTATUS[0]}" -eq 0 ] && continue
         echo "FAIL: $model for $n devices"
         failed=$((failed + 1))
