@@ -19,17 +19,17 @@ while read -r options; do
     for outputs in all none; do
         # shellcheck disable=SC2086 # options are words
         "$bin/dtplan" plan $model $options $machine --outputs $outputs -o "$dir/$outputs.plan" >/dev/null &&
-            "$bin/dtrun" run $model --plan "$dir/$outputs.plan" --comm sim $feed --steps 3 --quiet -o "$dir/$outputs.run" \
+            "$bin/dtrun" run $model --threads 1 --plan "$dir/$outputs.plan" --comm sim $feed --steps 3 --quiet -o "$dir/$outputs.run" \
                 --fetch loss="$dir/loss.npy" >/dev/null || fail "$options: $outputs"
     done
     # shellcheck disable=SC2086
     "$bin/dtplan" plan $model $options $machine -o "$dir/default.plan" >/dev/null && cmp "$dir/default.plan" "$dir/all.plan" ||
         fail "$options: all is not the default"
     # shellcheck disable=SC2086
-    out=$("$bin/dtrun" verify $model --plan "$dir/none.plan" --comm sim $feed) || fail "$options: verify: $out"
+    out=$("$bin/dtrun" verify $model --threads 1 --plan "$dir/none.plan" --comm sim $feed) || fail "$options: verify: $out"
     echo "$out" | grep -q "outputs    pass     1 compared" || fail "$options: $out"
     # shellcheck disable=SC2086
-    "$bin/dtrun" run $model --plan "$dir/none.plan" --comm sim --quiet --fetch logits="$dir/no.npy" >"$dir/out" 2>&1
+    "$bin/dtrun" run $model --threads 1 --plan "$dir/none.plan" --comm sim --quiet --fetch logits="$dir/no.npy" >"$dir/out" 2>&1
     [ $? -eq 2 ] && [ "$(wc -l <"$dir/out")" -eq 1 ] && grep -q "the output 'logits' is not kept" "$dir/out" && [ ! -e "$dir/no.npy" ] ||
         fail "$options: $(cat "$dir/out")"
     python3 - "$dir" <<'P' || fail "$options: plans and runs"

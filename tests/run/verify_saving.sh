@@ -15,8 +15,8 @@ while IFS='|' read -r layouts choices; do
     # shellcheck disable=SC2086
     "$bin/dtplan" plan models/gpt_bytes_dropout.json $small $layouts $choices --machine models/machines/a100_8.json \
         -o "$dir/plan.json" >"$dir/plan.txt" &&
-        "$bin/dtrun" verify models/gpt_bytes_dropout.json $small --plan "$dir/plan.json" --comm sim $feed >"$dir/verify.txt" &&
-        "$bin/dtrun" run models/gpt_bytes_dropout.json $small --plan "$dir/plan.json" --comm sim $feed --steps 2 --quiet \
+        "$bin/dtrun" verify models/gpt_bytes_dropout.json --threads 1 $small --plan "$dir/plan.json" --comm sim $feed >"$dir/verify.txt" &&
+        "$bin/dtrun" run models/gpt_bytes_dropout.json --threads 1 $small --plan "$dir/plan.json" --comm sim $feed --steps 2 --quiet \
             --json -o "$dir/$count.json" &&
         "$bin/dtplan" show models/gpt_bytes_dropout.json $small --plan "$dir/plan.json" --stage program >"$dir/program.txt" &&
         "$bin/dtplan" viz models/gpt_bytes_dropout.json $small --plan "$dir/plan.json" --tensor layers.1.mlp.up >"$dir/viz.txt" &&
