@@ -82,13 +82,17 @@ static query_sum query_sum_of(const backward_job *job, const backward_tile *t, i
                                .cols = features}};
 }
 
-/* Blocks of queries [first, first + nq) x keys: adds to dk, dv and dq. */
+/* Queries [first, first + n), which see the first `keys` of a block of keys. */
+typedef struct query_block {
+    int64_t first, n, keys;
+} query_block;
+
+/* Adds to dk, dv and dq. */
 static void block_pair(const backward_job *job, const backward_tile *t, const key_block *kb,
-                       const int64_t off[DTP_NEST_VIEWS], int64_t first, const query_sum *dq)
+                       const int64_t off[DTP_NEST_VIEWS], query_block qb, const query_sum *dq)
 {
     const dtp_attention_shape *s = &job->shape;
-    int64_t left = s->queries - first, nk = kb->n;
-    int64_t nq = left < DTP_ATTENTION_QUERIES ? left : DTP_ATTENTION_QUERIES;
+    const int64_t first = qb.first, nq = qb.n, nk = qb.keys;
     int64_t ldq, ldo, lddo, f = s->features, nv = s->values;
     float scale = (float)s->dims.scale;
     const float *q = dtp_attention_block(&job->q, off[Q] + first * job->q.row_step, nq, t->q, &ldq);
@@ -123,14 +127,15 @@ static void all_queries(const backward_job *job, const backward_tile *t, const k
                         const int64_t off[DTP_NEST_VIEWS], const query_sum *dq)
 {
     const dtp_attention_shape *s = &job->shape;
-    for (int64_t first = 0; first < s->queries; first += DTP_ATTENTION_QUERIES) {
-        int64_t left = s->queries - first;
-        int64_t nq = left < DTP_ATTENTION_QUERIES ? left : DTP_ATTENTION_QUERIES;
-        if (dtp_attention_block_sees(s, kb->at, first, nq, kb->first, kb->n) > 0) {
-            block_pair(job, t, kb, off, first, dq);
+    for (query_block qb = {0}; qb.first < s->queries; qb.first += DTP_ATTENTION_QUERIES) {
+        int64_t left = s->queries - qb.first;
+        qb.n = left < DTP_ATTENTION_QUERIES ? left : DTP_ATTENTION_QUERIES;
+        qb.keys = dtp_attention_block_sees(s, kb->at, qb.first, qb.n, kb->first, kb->n);
+        if (qb.keys > 0) {
+            block_pair(job, t, kb, off, qb, dq);
         } else if (kb->first == 0) {
-            memset(t->dq, 0, (size_t)(nq * job->shape.features) * sizeof *t->dq);
-            dtp_attention_put(&dq->mat, dq->at + first * dq->mat.row_step, nq, t->dq, false);
+            memset(t->dq, 0, (size_t)(qb.n * job->shape.features) * sizeof *t->dq);
+            dtp_attention_put(&dq->mat, dq->at + qb.first * dq->mat.row_step, qb.n, t->dq, false);
         }
     }
 }
