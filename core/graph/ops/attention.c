@@ -290,14 +290,19 @@ static double keys_seen(const dtp_op_call *call, const dtp_attention_dims *a)
     return a->chunk >= 0 ? keys : keys - 0.5 * queries;
 }
 
+/* What the exponential of a score and what goes with it cost, in multiply-adds of the products
+ * beside it (docs/cost-model.md). */
+static const double SCORE_MULTIPLY_ADDS = 45.0;
+
 /* Multiply-adds of a query and a key: `features` products over feature, `values` over value. */
 static void work_pairs(const dtp_op_call *call, double features, double values, dtp_work *out)
 {
     const dtp_attention_dims a = dtp_attention_dims_of(call);
     const double f = (double)dtp_attention_features(call, &a);
     const double v = (double)dtp_attention_values(call, &a);
-    const double rows = f > 0.0 ? (double)dtp_ttype_elems(&call->in[0]) / f : 0.0;
-    dtp_rows__work(call, 2.0 * rows * keys_seen(call, &a) * (features * f + values * v), out);
+    const double pairs =
+        f > 0.0 ? (double)dtp_ttype_elems(&call->in[0]) / f * keys_seen(call, &a) : 0.0;
+    dtp_rows__work(call, 2.0 * pairs * (features * f + values * v + SCORE_MULTIPLY_ADDS), out);
 }
 
 static void work_attention(const dtp_op_call *call, dtp_work *out)
@@ -334,19 +339,19 @@ const dtp_op_def dtp_ops_attention[] = {
     {DTP_ROW("attention", "softmax(scale q.k) v without holding the scores; causal by default", 3,
              3, 2),
      FORWARD(DTP_OP_ATTENTION), .attrs = ATTRS, .vjp = vjp_attention,
-     .decompose = dtp_attention__split, .bench = {"hsf hsf hsf | query=s feature=f"}},
+     .decompose = dtp_attention__split, .bench = {"shf shf shf | query=s feature=f"}},
     {DTP_ROW("attention_grad", "gradient of attention", 6, 6, 3), GRADIENT(DTP_OP_ATTENTION_GRAD),
      .attrs = ATTRS, .out_names = GRAD_NAMES, .no_grad = DTP_NO_GRAD_OF_GRAD,
      .decompose = dtp_attention__split_grad,
-     .bench = {"hsf hsf hsf hsf hs hsf | query=s feature=f"}},
+     .bench = {"shf shf shf shf sh shf | query=s feature=f"}},
     {DTP_ROW("attention_part", "attention to packed keys and values, all or those of another chunk",
              2, 2, 2),
      FORWARD(DTP_OP_INTERNAL_USE | DTP_OP_RENAMES), .attrs = PART_ATTRS,
-     .no_grad = DTP_NO_PART_GRAD, .bench = {"hsf hse | query=s feature=f"}},
+     .no_grad = DTP_NO_PART_GRAD, .bench = {"shf she | query=s feature=f"}},
     {DTP_ROW("attention_part_grad", "what these keys and values add to the gradient of attention",
              5, 5, 2),
      GRADIENT(DTP_OP_RENAMES), .attrs = PART_ATTRS, .out_names = PART_GRAD_NAMES,
-     .no_grad = DTP_NO_PART_GRAD, .bench = {"hsf hse hsf hs hsf | query=s feature=f"}},
+     .no_grad = DTP_NO_PART_GRAD, .bench = {"shf she shf sh shf | query=s feature=f"}},
     {
         DTP_ROW("attention_merge", "attention to the keys of two parts from that to each", 4, 4, 2),
         .flags = DTP_OP_INTERNAL_USE,
@@ -355,7 +360,7 @@ const dtp_op_def dtp_ops_attention[] = {
         .x_flops = 3.0,
         .no_grad = DTP_NO_PART_GRAD,
         .inplace_in = {1},
-        .bench = {"hsf hs hsf hs"},
+        .bench = {"shf sh shf sh"},
     },
     {.name = NULL},
 };
