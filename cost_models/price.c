@@ -40,22 +40,23 @@ static double price_gemm(const dtp_machine *m, dtp_arithmetic arithmetic, const 
 
 /* The op's own curve; a call without arithmetic (an einsum that only transposes) uses "<op>.copy"
  * when that was measured. */
-static const dtp_op_curve *memory_curve(const dtp_machine *m, const char *op, const dtp_work *w)
+static const dtp_op_curve *memory_curve(const dtp_machine *m, const char *op,
+                                        dtp_arithmetic arithmetic, const dtp_work *w)
 {
     char name[64];
     if (!(w->flops > 0.0) && snprintf(name, sizeof name, "%s.copy", op) < (int)sizeof name) {
-        const dtp_op_curve *c = dtp_machine_op_curve(m, name, false);
+        const dtp_op_curve *c = dtp_machine_op_curve(m, name, arithmetic, false);
         if (c != NULL) {
             return c;
         }
     }
-    return dtp_machine_op_curve(m, op, true);
+    return dtp_machine_op_curve(m, op, arithmetic, true);
 }
 
 static double price_memory(const dtp_machine *m, const char *op, dtp_arithmetic arithmetic,
                            const dtp_work *w)
 {
-    const dtp_op_curve *c = memory_curve(m, op, w);
+    const dtp_op_curve *c = memory_curve(m, op, arithmetic, w);
     if (c == NULL) {
         return dtp_machine_launch_s(m) +
                fmax(w->bytes / m->mem_bw_Bps, w->flops / flop_rate(m, arithmetic));
@@ -80,7 +81,7 @@ double dtp_price_work(const dtp_machine *machine, const char *op, dtp_arithmetic
 
 double dtp_price_move(const dtp_machine *machine, dtp_copy_kind kind, double bytes)
 {
-    const dtp_op_curve *c = dtp_machine_op_curve(machine, dtp_copy_name(kind), false);
+    const dtp_op_curve *c = dtp_machine_op_curve(machine, dtp_copy_name(kind), DTP_F32, false);
     return c != NULL ? dtp_curve_at(&c->time_s, bytes)
                      : dtp_machine_launch_s(machine) + bytes / machine->mem_bw_Bps;
 }

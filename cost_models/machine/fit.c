@@ -64,15 +64,20 @@ static double rate_of(double inverse, dtp_machine_number number)
     return fmin(fmax(1.0 / inverse, range->least), range->most);
 }
 
+static bool same_op(const dtp_sample *a, const dtp_sample *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->arithmetic == b->arithmetic;
+}
+
 /* FLOP/s from the shapes in which arithmetic decides, where time = u bytes + FLOPs / rate; 0
  * without such shapes. */
-static double op_rate(const dtp_samples *samples, const char *name)
+static double op_rate(const dtp_samples *samples, const dtp_sample *like)
 {
     two_terms sums = {0};
     double u = 0.0, v = 0.0;
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
-        if (s->kind == DTP_SAMPLE_RATE && strcmp(s->name, name) == 0 && s->work.flops > 0.0) {
+        if (s->kind == DTP_SAMPLE_RATE && same_op(s, like) && s->work.flops > 0.0) {
             add_terms(&sums, s->work.bytes, s->work.flops, usable_time(s));
         }
     }
@@ -83,17 +88,18 @@ static double op_rate(const dtp_samples *samples, const char *name)
     return rate_of(v, DTP_NUMBER_FLOPS);
 }
 
-static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const char *name, points *p,
-                         dtp_op_curve *out, dtp_err *err)
+static dtp_status fit_op(dtp_machine *m, const dtp_samples *samples, const dtp_sample *like,
+                         points *p, dtp_op_curve *out, dtp_err *err)
 {
-    out->op = dtp_arena_strdup(m->arena, name);
+    out->op = dtp_arena_strdup(m->arena, like->name);
     DTP_TRY(DTP_MEMORY(err, out->op));
-    out->flops = op_rate(samples, name);
+    out->dtype = (dtp_dtype)like->arithmetic;
+    out->flops = op_rate(samples, like);
     p->n = 0;
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         bool curve = s->kind == DTP_SAMPLE_OP || s->kind == DTP_SAMPLE_MOVE;
-        if (curve && strcmp(s->name, name) == 0) {
+        if (curve && same_op(s, like)) {
             double arithmetic = out->flops > 0.0 ? s->work.flops / out->flops : 0.0;
             double time_s = usable_time(s);
             add_point(p, s->work.bytes, fmax(time_s - arithmetic, 0.1 * time_s));
@@ -252,25 +258,25 @@ static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
     DTP_TRY(fit_launch(m, samples, err));
     DTP_TRY(fit_bandwidth(m, samples, err));
     DTP_TRY(fit_gemm(m, samples, err));
-    /* One curve per name; ops without one are priced like "add". */
-    DTP_TRY(DTP_NEW(m->arena, m->op_curves, samples->n + 1, err));
+    /* One curve per name and dtype; ops without one are priced like "add". */
+    DTP_TRY(DTP_NEW(m->arena, m->op_curves, samples->n + DTP_N_DTYPES, err));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         bool known = s->kind != DTP_SAMPLE_OP && s->kind != DTP_SAMPLE_MOVE;
         for (int32_t k = 0; k < m->n_op_curves && !known; k++) {
-            known = strcmp(m->op_curves[k].op, s->name) == 0;
+            const dtp_op_curve *c = &m->op_curves[k];
+            known = strcmp(c->op, s->name) == 0 && (dtp_arithmetic)c->dtype == s->arithmetic;
         }
         if (!known) {
-            DTP_TRY(fit_op(m, samples, s->name, p, &m->op_curves[m->n_op_curves], err));
+            DTP_TRY(fit_op(m, samples, s, p, &m->op_curves[m->n_op_curves], err));
             m->n_op_curves++;
         }
     }
-    for (int32_t k = 0; k < m->n_op_curves; k++) {
+    for (int32_t k = 0, n = m->n_op_curves; k < n; k++) {
         const dtp_op_def *op = dtp_op_find(m->op_curves[k].op);
         if (op != NULL && (op->flags & DTP_OP_SUM) != 0) {
             m->op_curves[m->n_op_curves] = m->op_curves[k];
             m->op_curves[m->n_op_curves++].op = "*";
-            break;
         }
     }
     DTP_TRY(fit_colls(m, samples, p, err));

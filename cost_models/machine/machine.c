@@ -50,9 +50,11 @@ double dtp_machine_launch_s(const dtp_machine *m)
     return m->launch_graph_s < 0.0 ? m->launch_s : m->launch_graph_s;
 }
 
-static int by_op(const void *a, const void *b)
+static int by_op(const void *first, const void *second)
 {
-    return strcmp(((const dtp_op_curve *)a)->op, ((const dtp_op_curve *)b)->op);
+    const dtp_op_curve *a = first, *b = second;
+    const int names = strcmp(a->op, b->op);
+    return names != 0 ? names : (a->dtype > b->dtype) - (a->dtype < b->dtype);
 }
 
 dtp_status dtp_machine__derive(dtp_machine *m, dtp_err *err)
@@ -63,18 +65,21 @@ dtp_status dtp_machine__derive(dtp_machine *m, dtp_err *err)
     return dtp_err_prefixed(dtp_gemm_grid_build(m, err), err, "%s: device.curves", m->place);
 }
 
-static const dtp_op_curve *find_op_curve(const dtp_machine *m, const char *op)
+static const dtp_op_curve *find_op_curve(const dtp_machine *m, const char *op, dtp_dtype dtype)
 {
-    const dtp_op_curve key = {.op = op};
+    const dtp_op_curve key = {.op = op, .dtype = dtype};
     return m->n_op_curves == 0
                ? NULL
                : bsearch(&key, m->op_curves, (size_t)m->n_op_curves, sizeof *m->op_curves, by_op);
 }
 
-const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, bool fallback)
+const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, dtp_arithmetic dtype,
+                                         bool fallback)
 {
-    const dtp_op_curve *c = find_op_curve(m, op);
-    return c != NULL || !fallback ? c : find_op_curve(m, "*");
+    const dtp_dtype own = dtype == DTP_TF32 ? DTP_F32 : (dtp_dtype)dtype;
+    const dtp_op_curve *c = find_op_curve(m, op, own);
+    c = c == NULL ? find_op_curve(m, op, DTP_F32) : c;
+    return c != NULL || !fallback ? c : dtp_machine_op_curve(m, "*", own, false);
 }
 
 static uint64_t hash_double(uint64_t h, double v)
@@ -114,7 +119,7 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
     }
     h = dtp_hash_i64(h, m->n_op_curves);
     for (int32_t i = 0; i < m->n_op_curves; i++) {
-        h = dtp_hash_text(h, m->op_curves[i].op);
+        h = dtp_hash_i64(dtp_hash_text(h, m->op_curves[i].op), m->op_curves[i].dtype);
         h = hash_double(h, m->op_curves[i].flops);
         h = hash_curve(h, &m->op_curves[i].time_s);
     }

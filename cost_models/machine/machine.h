@@ -19,9 +19,10 @@ typedef struct dtp_curve {
     double fit_error;       /* largest relative deviation of a sample from the curve */
 } dtp_curve;
 
-/* Time of a memory-bound op class against bytes. */
+/* Time of a memory-bound op class against bytes, by dtype of the first operand. */
 typedef struct dtp_op_curve {
     const char *op; /* op, "<op>.copy" (calls without arithmetic), move, or "*" for all other ops */
+    dtp_dtype dtype;
     dtp_curve time_s; /* x = bytes (dtp_work.bytes), y = seconds per call */
     double flops;     /* when positive, work.flops / flops seconds are added (attention) */
 } dtp_op_curve;
@@ -95,8 +96,10 @@ dtp_status dtp_machine__derive(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
 double dtp_machine_launch_s(const dtp_machine *m);
 /* Product of the level sizes, 1 without levels. */
 int64_t dtp_machine_devices(const dtp_machine *m);
-/* The curve of an op or move, else that of "*" when `fallback`, else NULL. */
-const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, bool fallback);
+/* The curve of an op of this dtype, else of f32, else those of "*" when `fallback`, else NULL.
+ * Moves have curves of f32. */
+const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, dtp_arithmetic dtype,
+                                         bool fallback);
 dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp_machine **out,
                              dtp_err *err) DTP_MUST_CHECK;
 /* Deterministic JSON; *text is the caller's to free. */

@@ -9,7 +9,7 @@
 
 enum {
     MAX_FILE_BYTES = 16 << 20,
-    MAX_OP_CURVES = 512,
+    MAX_OP_CURVES = 1536,
     MAX_COLL_CURVES = 1024,
     MAX_GEMM = 8192,
     MAX_POINTS = 1024,
@@ -22,7 +22,7 @@ static const char *const DEVICE_KEYS[] = {
     "kind",  "memory_bytes", "mem_bw_Bps",       "launch_s", "launch_graph_s",
     "flops", "overlap",      "overlap_slowdown", "curves",   NULL};
 static const char *const CURVES_KEYS[] = {"ops", "gemm", "collectives", NULL};
-static const char *const OP_KEYS[] = {"op", "flops", "fit_error", "points", NULL};
+static const char *const OP_KEYS[] = {"op", "dtype", "flops", "fit_error", "points", NULL};
 static const char *const GEMM_KEYS[] = {"fit_error", "points", NULL};
 static const char *const COLL_KEYS[] = {"kind", "level", "ranks", "fit_error", "points", NULL};
 static const char *const LEVEL_KEYS[] = {"name", "size", "latency_s", "bw_Bps", NULL};
@@ -272,6 +272,19 @@ static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_er
                     : dtp_json_int(dtp_json_at(row, MOST - 1), 1, INT32_MAX, &p->batch, err);
 }
 
+/* The member "dtype", f32 by default. */
+static dtp_status read_dtype(const dtp_json *parent, dtp_dtype *out, dtp_err *err)
+{
+    const dtp_json *v = dtp_json_get(parent, "dtype");
+    const char *name = NULL;
+    *out = DTP_F32;
+    if (v == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_string(v, &name, err));
+    return dtp_json_prefixed(v, dtp_dtype_parse(name, out, err), err);
+}
+
 static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *err)
 {
     const dtp_json *curves = dtp_json_get(device, "curves");
@@ -290,9 +303,11 @@ static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *e
         DTP_TRY(dtp_json_keys(v, OP_KEYS, err));
         DTP_TRY(dtp_json_require(v, "op", &name, err));
         DTP_TRY(read_name(m->arena, name, &c->op, err));
+        DTP_TRY(read_dtype(v, &c->dtype, err));
         for (const dtp_op_curve *other = m->op_curves; other < c; other++) {
-            if (strcmp(other->op, c->op) == 0) {
-                return dtp_json_fail(name, err, "op '%s' has two curves", c->op);
+            if (strcmp(other->op, c->op) == 0 && other->dtype == c->dtype) {
+                return dtp_json_fail(name, err, "op '%s' has two curves of %s", c->op,
+                                     dtp_dtype_name(c->dtype));
             }
         }
         if (dtp_json_get(v, "flops") != NULL) {

@@ -31,6 +31,9 @@ static void write_curves(dtp_json_writer *w, const dtp_machine *m)
             const dtp_op_curve *c = &m->op_curves[i];
             dtp_json_begin_object(w, NULL);
             dtp_json_write_string(w, "op", c->op);
+            if (c->dtype != DTP_F32) {
+                dtp_json_write_string(w, "dtype", dtp_dtype_name(c->dtype));
+            }
             if (c->flops < 0.0 || c->flops > 0.0 || isnan(c->flops)) {
                 dtp_json_write_double(w, "flops", c->flops);
             }

@@ -179,6 +179,13 @@ static dtp_status run_kernel(void *user, int32_t repeat, dtp_err *err)
     return dtp_bound_kernel_run(&c->kernel, err);
 }
 
+/* That of the first operand, by which calls are priced. */
+static dtp_dtype first_dtype(const dtp_graph *g)
+{
+    const dtp_node *n = &g->nodes[0];
+    return g->tensors[n->n_in > 0 ? n->in[0] : n->out[0]].type.dtype;
+}
+
 static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind, bool *done,
                                dtp_err *err)
 {
@@ -186,8 +193,7 @@ static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind,
     dtp_sample sample = {.kind = kind};
     c.call = dtp_node_call(g, &g->nodes[0], &c.types);
     sample.arithmetic =
-        dtp_product_arithmetic(kind == DTP_SAMPLE_GEMM ? c.types.in[0].dtype : DTP_F32,
-                               kind == DTP_SAMPLE_GEMM && b->backend->tf32);
+        dtp_product_arithmetic(first_dtype(g), kind == DTP_SAMPLE_GEMM && b->backend->tf32);
     dtp_target_work(b->target, &c.call, &sample.work);
     /* A transposition is another thing than a sum, though both are einsums. */
     bool copies = (c.call.op->flags & DTP_OP_CONTRACTION) != 0 && !(sample.work.flops > 0.0);
@@ -228,8 +234,16 @@ dtp_status dtp_bench_measure_recipe(dtp_bench *b, const dtp_bench_recipe *recipe
                                     dtp_sample_kind kind, bool *done, dtp_err *err)
 {
     dtp_graph *g = NULL;
-    DTP_TRY(dtp_bench_recipe_graph(recipe, sizes, dtype, DTP_BENCH_BELOW, &g, err));
-    dtp_status status = measure_node(b, g, kind, done, err);
+    const bool half = dtp_dtype_is_half(dtype);
+    dtp_status status = dtp_bench_recipe_graph(recipe, sizes, dtype, DTP_BENCH_BELOW, &g, err);
+    if (half && status == DTP_INVALID) { /* the op takes no 16-bit floats */
+        dtp_err_clear(err);
+        *done = false;
+        return DTP_OK;
+    }
+    DTP_TRY(status);
+    *done = !half || dtp_dtype_is_half(first_dtype(g));
+    status = *done ? measure_node(b, g, kind, done, err) : DTP_OK;
     dtp_graph_destroy(g);
     return status;
 }

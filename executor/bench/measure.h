@@ -59,8 +59,9 @@ dtp_status dtp_bench_measure(dtp_bench *b, dtp_bench_action action, void *user, 
 char *dtp_bench_at(const dtp_bench *b, dtp_bench_pool_id pool, size_t bytes, int32_t repeat);
 
 /* Measures the node of a recipe with floats of a dtype; DTP_UNSUPPORTED when the backend does not
- * take it. *done is false when it does not fit the pools. `kind` GEMM is
- * taken only when the op runs as one matrix product. */
+ * take it. *done is false when it does not fit the pools, and with 16-bit floats where the first
+ * operand, by which calls are priced, is none. `kind` GEMM is taken only when the op runs as one
+ * matrix product. */
 dtp_status dtp_bench_measure_recipe(dtp_bench *b, const dtp_bench_recipe *recipe,
                                     const dtp_bench_sizes *sizes, dtp_dtype dtype,
                                     dtp_sample_kind kind, bool *done, dtp_err *err) DTP_MUST_CHECK;

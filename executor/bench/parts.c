@@ -43,17 +43,24 @@ static dtp_status products_of(dtp_bench *b, dtp_dtype dtype, const dtp_bench_gri
     return DTP_OK;
 }
 
+/* What a backend does not have is not measured. */
+static dtp_status if_supported(dtp_status s, dtp_err *err)
+{
+    if (s == DTP_UNSUPPORTED) {
+        dtp_err_clear(err);
+        return DTP_OK;
+    }
+    return s;
+}
+
+static const dtp_dtype HALVES[] = {DTP_BF16, DTP_F16};
+enum { N_HALVES = sizeof HALVES / sizeof HALVES[0] };
+
 dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
 {
-    static const dtp_dtype halves[] = {DTP_BF16, DTP_F16};
     DTP_TRY(products_of(b, DTP_F32, &b->scale->gemm, err));
-    for (int32_t i = 0; i < 2; i++) {
-        const dtp_status s = products_of(b, halves[i], &b->scale->gemm_halves, err);
-        if (s == DTP_UNSUPPORTED) {
-            dtp_err_clear(err); /* the backend has no products of this type */
-        } else if (s != DTP_OK) {
-            return s;
-        }
+    for (int32_t i = 0; i < N_HALVES; i++) {
+        DTP_TRY(if_supported(products_of(b, HALVES[i], &b->scale->gemm_halves, err), err));
     }
     b->backend->tf32 = b->target->tf32;
     const dtp_status s =
@@ -69,10 +76,28 @@ static const int64_t RATE_SHAPES[][2] = {
     {1 << 16, 128}, {1 << 18, 256}, {1 << 18, 512}, {1 << 18, 1024}};
 enum { N_RATE_SHAPES = sizeof RATE_SHAPES / sizeof RATE_SHAPES[0] };
 
+static dtp_status op_of_dtype(dtp_bench *b, const dtp_op_def *op, const dtp_bench_recipe *recipe,
+                              dtp_dtype dtype, dtp_err *err)
+{
+    const dtp_bench_grid *elems = &b->scale->op_elems;
+    const int64_t largest = elems->sizes[elems->n - 1];
+    bool done = false;
+    for (int32_t i = 0; i < elems->n; i++) {
+        const dtp_bench_sizes s = dtp_bench_sizes_for(elems->sizes[i], 0);
+        DTP_TRY(dtp_bench_measure_recipe(b, recipe, &s, dtype, DTP_SAMPLE_OP, &done, err));
+    }
+    for (int32_t i = 0; i < N_RATE_SHAPES && (op->flags & DTP_OP_ARITHMETIC) != 0; i++) {
+        const dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
+        if (RATE_SHAPES[i][0] <= largest) {
+            DTP_TRY(dtp_bench_measure_recipe(b, recipe, &s, dtype, DTP_SAMPLE_RATE, &done, err));
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
 {
     static const dtp_bench_recipe LAUNCH = {"neg", "v"};
-    const dtp_bench_grid *elems = &b->scale->op_elems;
     bool done = false;
     dtp_bench_sizes one = dtp_bench_sizes_for(16, 0);
     DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_F32, DTP_SAMPLE_LAUNCH, &done, err));
@@ -86,20 +111,9 @@ dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
         int32_t n_recipes = 0;
         DTP_TRY(dtp_bench_recipes_of(op, recipes, &n_recipes, err));
         for (int32_t r = 0; r < n_recipes; r++) {
-            for (int32_t i = 0; i < elems->n; i++) {
-                dtp_bench_sizes s = dtp_bench_sizes_for(elems->sizes[i], 0);
-                DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_F32, DTP_SAMPLE_OP, &done,
-                                                 err));
-            }
-            const bool arithmetic = (op->flags & DTP_OP_ARITHMETIC) != 0;
-            const int64_t largest = elems->sizes[elems->n - 1];
-            for (int32_t i = 0; i < N_RATE_SHAPES && arithmetic; i++) {
-                if (RATE_SHAPES[i][0] > largest) {
-                    continue;
-                }
-                dtp_bench_sizes s = dtp_bench_sizes_for(RATE_SHAPES[i][0], RATE_SHAPES[i][1]);
-                DTP_TRY(dtp_bench_measure_recipe(b, &recipes[r], &s, DTP_F32, DTP_SAMPLE_RATE,
-                                                 &done, err));
+            DTP_TRY(op_of_dtype(b, op, &recipes[r], DTP_F32, err));
+            for (int32_t i = 0; i < N_HALVES; i++) {
+                DTP_TRY(if_supported(op_of_dtype(b, op, &recipes[r], HALVES[i], err), err));
             }
         }
     }

@@ -22,7 +22,7 @@ typedef struct dtp_sample {
     dtp_sample_kind kind;
     const char *name; /* op or move; static storage */
     dtp_work work;
-    dtp_arithmetic arithmetic; /* GEMM */
+    dtp_arithmetic arithmetic; /* GEMM, OP, RATE: of the first operand */
     dtp_coll_kind coll;
     int32_t ranks;    /* COLL: group size */
     double slower[2]; /* BESIDE: factors on the time of products and collective while both run */

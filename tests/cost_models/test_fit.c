@@ -46,11 +46,13 @@ static void add_gemms(dtp_samples *s, dtp_arithmetic arithmetic, double rate)
     }
 }
 
-static void add_memory(dtp_samples *s, dtp_sample_kind kind, const char *name, double factor)
+static void add_memory(dtp_samples *s, dtp_sample_kind kind, const char *name, dtp_dtype dtype,
+                       double factor)
 {
     for (double bytes = 1e3; bytes < 1e8; bytes *= 4.0) {
         add(s, (dtp_sample){.kind = kind,
                             .name = name,
+                            .arithmetic = dtype,
                             .work = {.cls = DTP_WORK_MEMORY, .bytes = bytes},
                             .time_s = factor * bytes / BANDWIDTH});
     }
@@ -63,14 +65,19 @@ static dtp_samples synthetic(void)
     assert_non_null(s.items);
     add(&s, (dtp_sample){.kind = DTP_SAMPLE_LAUNCH, .name = "neg", .time_s = LAUNCH});
     add_gemms(&s, DTP_F32, RATE);
-    add_memory(&s, DTP_SAMPLE_OP, "add", 1.0);
-    add_memory(&s, DTP_SAMPLE_OP, "attention", 2.0);
-    add_memory(&s, DTP_SAMPLE_MOVE, "copy", 1.0);
+    add_memory(&s, DTP_SAMPLE_OP, "add", DTP_F32, 1.0);
+    add_memory(&s, DTP_SAMPLE_OP, "add", DTP_BF16, 3.0);
+    add_memory(&s, DTP_SAMPLE_OP, "attention", DTP_F32, 2.0);
+    add_memory(&s, DTP_SAMPLE_OP, "attention", DTP_BF16, 2.0);
+    add_memory(&s, DTP_SAMPLE_MOVE, "copy", DTP_F32, 1.0);
     for (int i = 1; i <= 3; i++) {
-        add(&s, (dtp_sample){.kind = DTP_SAMPLE_RATE,
-                             .name = "attention",
-                             .work = {.cls = DTP_WORK_MEMORY, .flops = i * 1e6, .bytes = 1e5},
-                             .time_s = 2.0 * 1e5 / BANDWIDTH + i * 1e6 / 2e9});
+        for (int half = 0; half <= 1; half++) {
+            add(&s, (dtp_sample){.kind = DTP_SAMPLE_RATE,
+                                 .name = "attention",
+                                 .work = {.cls = DTP_WORK_MEMORY, .flops = i * 1e6, .bytes = 1e5},
+                                 .arithmetic = half ? DTP_BF16 : DTP_F32,
+                                 .time_s = 2.0 * 1e5 / BANDWIDTH + i * 1e6 / (half ? 6e9 : 2e9)});
+        }
     }
     for (int kind = 0; kind < DTP_N_COLLS; kind++) {
         for (double bytes = 64.0; bytes < 1e8; bytes *= 4.0) {
@@ -103,7 +110,8 @@ static void test_fit__recovers_the_machine_it_was_sampled_from(void **state)
     assert_int_equal(m->levels[0].size, RANKS);
     assert_true(close_to(m->levels[0].latency_s, ALPHA, 1e-6));
     assert_true(close_to(m->levels[0].bw_Bps, LINK, 1e-6));
-    assert_true(close_to(dtp_machine_op_curve(m, "attention", false)->flops, 2e9, 1e-9));
+    assert_true(close_to(dtp_machine_op_curve(m, "attention", DTP_F32, false)->flops, 2e9, 1e-9));
+    assert_true(close_to(dtp_machine_op_curve(m, "attention", DTP_BF16, false)->flops, 6e9, 1e-9));
     dtp_work gemm = {
         .cls = DTP_WORK_GEMM, .batch = 1, .m = 64, .n = 512, .k = 8, .flops = 2.0 * 64 * 512 * 8};
     assert_true(
@@ -111,8 +119,13 @@ static void test_fit__recovers_the_machine_it_was_sampled_from(void **state)
     dtp_work mixed = {.cls = DTP_WORK_MEMORY, .flops = 7e6, .bytes = 3e5};
     assert_true(close_to(dtp_price_work(m, "attention", DTP_F32, &mixed),
                          2.0 * 3e5 / BANDWIDTH + 7e6 / 2e9, 1e-6));
+    assert_true(close_to(dtp_price_work(m, "attention", DTP_BF16, &mixed),
+                         2.0 * 3e5 / BANDWIDTH + 7e6 / 6e9, 1e-6));
     dtp_work memory = {.cls = DTP_WORK_MEMORY, .flops = 1.0, .bytes = 123456.0};
     assert_true(close_to(dtp_price_work(m, "mul", DTP_F32, &memory), 123456.0 / BANDWIDTH, 1e-9));
+    assert_true(
+        close_to(dtp_price_work(m, "mul", DTP_BF16, &memory), 3.0 * 123456.0 / BANDWIDTH, 1e-9));
+    assert_true(close_to(dtp_price_work(m, "mul", DTP_F16, &memory), 123456.0 / BANDWIDTH, 1e-9));
     assert_false(m->overlap);
     dtp_machine_destroy(m);
     add(&s, (dtp_sample){.kind = DTP_SAMPLE_BESIDE, .name = "einsum", .slower = {1.125, 1.5}});

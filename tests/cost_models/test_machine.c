@@ -19,7 +19,8 @@ static const char FULL[] =
     "\"f32\": "
     "1e11}, \"overlap\": true, \"overlap_slowdown\": 1.25, \"curves\": {\"ops\": [{\"op\": "
     "\"mul\", "
-    "\"flops\": 5e9, \"fit_error\": 0.5, \"points\": [[1, 2, 3], [4, 2, 1.5]]}, {\"op\": \"*\", "
+    "\"flops\": 5e9, \"fit_error\": 0.5, \"points\": [[1, 2, 3], [4, 2, 1.5]]}, {\"op\": \"mul\", "
+    "\"dtype\": \"bf16\", \"points\": [[1, 9, 9]]}, {\"op\": \"*\", "
     "\"points\": [[1, 1, 1]]}], \"gemm\": {\"points\": [[1, 2, 3, 0, 1, 1e9], [2, 2, 3, 0, 1, "
     "1e9], [1, 2, 3, 0, 1, 4e9, \"bf16\"], [1, 2, 3, 0, 1, 2e9, \"tf32\"]]}, "
     "\"collectives\": [{\"kind\": \"all_gather\", \"level\": \"net\", \"ranks\": 2, \"points\": "
@@ -51,7 +52,7 @@ static void test_machine__written_text_reads_back_equal(void **state)
     assert_int_equal(dtp_machine_write(b, &second, NULL), DTP_OK);
     assert_string_equal(first, second);
     assert_true(dtp_machine_hash(a) == dtp_machine_hash(b));
-    assert_int_equal(b->n_op_curves, 2);
+    assert_int_equal(b->n_op_curves, 3);
     assert_string_equal(b->op_curves[0].op, "*");
     assert_true(b->op_curves[1].time_s.measured[0] > 2.5);
     assert_true(!(b->launch_graph_s < 0.0) && !(b->launch_graph_s > 0.0));
@@ -84,6 +85,9 @@ static void test_machine__hash_covers_prices_only(void **state)
     h = dtp_machine_hash(m);
     m->flops[DTP_TF32] *= 2.0;
     assert_true(dtp_machine_hash(m) != h);
+    h = dtp_machine_hash(m);
+    m->op_curves[2].dtype = DTP_F16;
+    assert_true(dtp_machine_hash(m) != h);
     dtp_machine_destroy(m);
 }
 
@@ -91,9 +95,9 @@ static void test_machine__op_curves_are_found_by_name(void **state)
 {
     (void)state;
     dtp_machine *m = parse(FULL);
-    assert_string_equal(dtp_machine_op_curve(m, "mul", false)->op, "mul");
-    assert_string_equal(dtp_machine_op_curve(m, "exp", true)->op, "*");
-    assert_null(dtp_machine_op_curve(m, "pack", false));
+    assert_string_equal(dtp_machine_op_curve(m, "mul", DTP_F32, false)->op, "mul");
+    assert_string_equal(dtp_machine_op_curve(m, "exp", DTP_F32, true)->op, "*");
+    assert_null(dtp_machine_op_curve(m, "pack", DTP_F32, false));
     dtp_machine_destroy(m);
 }
 

@@ -180,14 +180,18 @@ static void test_price__work_by_hand(void **state)
     const double y[] = {1.0, 100.0};
     const dtp_curve line = {.n = 2, .x = x, .y = y};
     dtp_op_curve curves[] = {{.op = "attention", .time_s = line, .flops = 10.0},
+                             {.op = "attention", .dtype = DTP_BF16, .time_s = line, .flops = 50.0},
                              {.op = "*", .time_s = line}};
     m->op_curves = curves;
-    m->n_op_curves = 2;
+    m->n_op_curves = 3;
     assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
     memory.flops = 25.0;
     near(dtp_price_work(m, "attention", DTP_F32, &memory), 3.0 + 2.5);
     memory.flops = 50.0;
     near(dtp_price_work(m, "attention", DTP_F32, &memory), 3.0 + 5.0);
+    near(dtp_price_work(m, "attention", DTP_BF16, &memory), 3.0 + 1.0);
+    near(dtp_price_work(m, "attention", DTP_F16, &memory), 3.0 + 5.0);
+    near(dtp_price_work(m, "attention", DTP_TF32, &memory), 3.0 + 5.0);
     near(dtp_price_work(m, "add", DTP_F32, &memory), 3.0);
     near(dtp_price_move(m, DTP_COPY_PACK, 200.0), 4.0);
     dtp_machine_destroy(m);

@@ -216,8 +216,8 @@ static void test_bench__batches_of_products(void **state)
     dtp_comm_destroy(comm);
 }
 
-/* Products are measured in every float type that the backend multiplies, over the same grid. */
-static void test_bench__products_of_every_float_type(void **state)
+/* Products and ops are measured in every float type that the backend has, over the same grid. */
+static void test_bench__every_float_type(void **state)
 {
     (void)state;
     dtp_comm *comm = NULL;
@@ -225,17 +225,24 @@ static void test_bench__products_of_every_float_type(void **state)
     dtp_samples samples = {0};
     dtp_bench_options options = dtp_bench_options_init(true);
     options.budget_s = 0.1;
-    int32_t products[DTP_N_ARITHMETICS] = {0};
+    int32_t products[DTP_N_ARITHMETICS] = {0}, ops[DTP_N_ARITHMETICS] = {0}, casts = 0;
     assert_int_equal(dtp_comm_self_create(&comm, NULL), DTP_OK);
     assert_int_equal(dtp_backend_cpu_create(1, &backend, NULL), DTP_OK);
     assert_int_equal(dtp_bench_run(comm, backend, &options, &samples, NULL), DTP_OK);
     for (int32_t i = 0; i < samples.n; i++) {
-        products[samples.items[i].arithmetic] += samples.items[i].kind == DTP_SAMPLE_GEMM ? 1 : 0;
+        const dtp_sample *s = &samples.items[i];
+        products[s->arithmetic] += s->kind == DTP_SAMPLE_GEMM ? 1 : 0;
+        ops[s->arithmetic] += s->kind == DTP_SAMPLE_OP ? 1 : 0;
+        casts += strcmp(s->name, "cast") == 0 && s->arithmetic == DTP_BF16 ? 1 : 0;
     }
     assert_true(products[DTP_F32] > 100);
     assert_int_equal(products[DTP_BF16], products[DTP_F32]);
     assert_int_equal(products[DTP_F16], products[DTP_F32]);
     assert_int_equal(products[DTP_TF32], 0); /* the target has none */
+    /* By the first operand: integers and booleans beside floats, once; states are f32. */
+    assert_true(ops[DTP_F32] > ops[DTP_BF16] && ops[DTP_BF16] > 100 && ops[DTP_I32] > 0);
+    assert_int_equal(ops[DTP_F16], ops[DTP_BF16]);
+    assert_int_equal(casts, 2 * 4); /* recipes and sizes */
     dtp_bench_samples_free(&samples);
     dtp_backend_destroy(backend);
     dtp_comm_destroy(comm);
@@ -250,7 +257,7 @@ int main(void)
         cmocka_unit_test(test_bench__ranks_agree_on_every_sample),
         cmocka_unit_test(test_bench__a_link_is_measured_while_it_is_full),
         cmocka_unit_test(test_bench__batches_of_products),
-        cmocka_unit_test(test_bench__products_of_every_float_type),
+        cmocka_unit_test(test_bench__every_float_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,7 +139,7 @@ int dtrun_bench(int argc, char **argv)
     bench_command c = {.n_ranks = 1};
     const tool_option options[] = {
         {"--ranks", TOOL_INT, "N", &c.n_ranks, 1, 65536, "ranks that measure together (default 1)"},
-        {"--quick", TOOL_FLAG, NULL, &c.quick, 0, 0, "coarser grids, about 20 s instead of 60"},
+        {"--quick", TOOL_FLAG, NULL, &c.quick, 0, 0, "coarser grids, in half the time"},
         {"--tiny", TOOL_FLAG, NULL, &c.tiny, 0, 0,
          "the least of everything, to try the command out"},
         {"--name", TOOL_STRING, "NAME", &c.name, 0, 0, "name of the machine (default: measured)"},

@@ -329,7 +329,7 @@ const dtp_op_def dtp_ops_elementwise[] = {
         .linear = DTP_LINEAR_EACH,
         .elem_flops = 1.0,
         .vjp = vjp_cast,
-        .bench = {"#rc | dtype=f32"},
+        .bench = {"#rc | dtype=f32", "rc | dtype=f32", "rc | dtype=bf16"},
         .mtf_class = "CastOperation",
     },
     {ROW1("scale", "factor x", infer_same, 1.0), .vjp = dtp_op__self_grad,
