@@ -104,9 +104,8 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
     dtp_work work;
     dtp_op_call call = dtp_instr_call(p, instr, 0, &types);
     dtp_target_work(p->target, &call, &work);
-    const dtp_dtype dtype = call.n_in > 0 ? call.in[0].dtype : call.out[0].dtype;
     const dtp_arithmetic arithmetic =
-        dtp_product_arithmetic(dtype, p->graph->tf32 && work.cls == DTP_WORK_GEMM);
+        dtp_product_arithmetic(dtp_call_dtype(&call), p->graph->tf32 && work.cls == DTP_WORK_GEMM);
     const double alone_s = dtp_price_work(pricer->machine, instr->op->name, arithmetic, &work);
     if (!instr->joined) {
         return alone_s;

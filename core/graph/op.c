@@ -92,6 +92,11 @@ double dtp_call_bytes(const dtp_op_call *call)
     return bytes;
 }
 
+dtp_dtype dtp_call_dtype(const dtp_op_call *call)
+{
+    return call->n_in > 0 ? call->in[0].dtype : call->out[0].dtype;
+}
+
 void dtp_call_work(const dtp_op_call *call, dtp_work *out)
 {
     const dtp_op_def *op = call->op;

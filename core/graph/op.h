@@ -149,6 +149,8 @@ int32_t dtp_attr_choice(const dtp_attr_spec *spec, const char *name);
 const char *dtp_call_choice(const dtp_op_call *call, const char *key);
 /* Bytes of all operands and outputs of a call. */
 double dtp_call_bytes(const dtp_op_call *call);
+/* The dtype by which a call is priced: of its first operand, else of its result. */
+dtp_dtype dtp_call_dtype(const dtp_op_call *call);
 /* Work of a call with local types: op->work, or its default (see there), whatever the kernels do
  * besides. */
 void dtp_call_work(const dtp_op_call *call, dtp_work *out);

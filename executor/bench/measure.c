@@ -179,21 +179,14 @@ static dtp_status run_kernel(void *user, int32_t repeat, dtp_err *err)
     return dtp_bound_kernel_run(&c->kernel, err);
 }
 
-/* That of the first operand, by which calls are priced. */
-static dtp_dtype first_dtype(const dtp_graph *g)
-{
-    const dtp_node *n = &g->nodes[0];
-    return g->tensors[n->n_in > 0 ? n->in[0] : n->out[0]].type.dtype;
-}
-
 static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind, bool *done,
                                dtp_err *err)
 {
     kernel_case c = {.b = b};
     dtp_sample sample = {.kind = kind};
     c.call = dtp_node_call(g, &g->nodes[0], &c.types);
-    sample.arithmetic =
-        dtp_product_arithmetic(first_dtype(g), kind == DTP_SAMPLE_GEMM && b->backend->tf32);
+    sample.arithmetic = dtp_product_arithmetic(dtp_call_dtype(&c.call),
+                                               kind == DTP_SAMPLE_GEMM && b->backend->tf32);
     dtp_target_work(b->target, &c.call, &sample.work);
     /* A transposition is another thing than a sum, though both are einsums. */
     bool copies = (c.call.op->flags & DTP_OP_CONTRACTION) != 0 && !(sample.work.flops > 0.0);
@@ -242,7 +235,9 @@ dtp_status dtp_bench_measure_recipe(dtp_bench *b, const dtp_bench_recipe *recipe
         return DTP_OK;
     }
     DTP_TRY(status);
-    *done = !half || dtp_dtype_is_half(first_dtype(g));
+    dtp_call_types types;
+    const dtp_op_call call = dtp_node_call(g, &g->nodes[0], &types);
+    *done = !half || dtp_dtype_is_half(dtp_call_dtype(&call));
     status = *done ? measure_node(b, g, kind, done, err) : DTP_OK;
     dtp_graph_destroy(g);
     return status;
