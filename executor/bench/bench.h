@@ -2,9 +2,10 @@
  *
  * All ranks call it together and run every sample at the same time behind a barrier, so that a
  * kernel is measured while its neighbours load the memory as they will in a training step. A sample
- * is the lower decile over its repeats (other processes only ever disturb one way), of the slowest
- * rank. Operands move through a pool larger than the private caches from repeat to repeat: like in
- * a training step, they were last touched a while ago.
+ * is the lower decile over its repeats (other processes only ever disturb one way), of collectives
+ * between hosts the median, of the slowest rank. Operands move through a pool larger than the
+ * private caches from repeat to repeat: like in a training step, they were last touched a while
+ * ago.
  *
  * On a device with queues, times are those between events of its compute queue. Kernels and copies
  * are recorded there and run as the runner runs them, as a CUDA graph; the launch outside of one is
@@ -36,7 +37,7 @@ typedef struct dtp_bench_scale {
     dtp_bench_grid op_elems;
     int64_t coll_bytes;                /* most of a collective */
     int64_t coll_factor;               /* from one size of a collective to the next */
-    int64_t beside_bytes, beside_size; /* of the collective and of the products beside it */
+    int64_t beside_bytes, beside_size; /* of each collective and of the products beside them */
 } dtp_bench_scale;
 
 /* The scale of hosts and of devices with a queue, with coarser grids or not. */

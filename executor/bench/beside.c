@@ -1,17 +1,20 @@
 /* How much products and collectives slow each other down while both run.
  *
- * In turn: products alone, an all-reduce alone, and both, the all-reduce started before the
- * products and waited for after them. There are so many products that they take about half as long
- * as the all-reduce, so they run beside it from first to last. With k, c the times alone, k' that
- * of products beside it and t that of both, the all-reduce got k'/f done beside the products and
- * the rest alone: t = k' + c - k'/f. */
+ * In turn: products alone, collectives alone, and both, the collectives started before the products
+ * and waited for after them. There are so many products that they take about half as long as the
+ * collectives, so they run beside them from first to last. With k, c the times alone, k' that of
+ * products beside collectives and t that of both, the collectives got k'/f done beside the products
+ * and the rest alone: t = k' + c - k'/f.
+ *
+ * The collectives are reduce-scatters and all-gathers of middle size, as in steps: beside products,
+ * ranks that begin one wait longer for each other, which a single large one would hide. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/base/clock.h"
 #include "executor/bench/measure.h"
 
-enum { ROUNDS = 9, MAX_PRODUCTS = 400 };
+enum { ROUNDS = 9, MAX_PRODUCTS = 400, COLLECTIVES = 12 };
 
 static const double MOST = 100.0; /* of a factor */
 
@@ -19,7 +22,7 @@ typedef struct beside {
     dtp_bench *b;
     dtp_bench_action action;
     void *user;
-    dtp_coll coll;
+    dtp_coll colls[2];
     int32_t products;
     bool events; /* of the compute queue tell the time */
 } beside;
@@ -28,6 +31,27 @@ static dtp_status run_products(const beside *x, dtp_err *err)
 {
     for (int32_t i = 0; i < x->products; i++) {
         DTP_TRY(x->action(x->user, i, err));
+    }
+    return DTP_OK;
+}
+
+/* One after the other, so in the same memory. */
+static dtp_status start_collectives(const beside *x, dtp_request *requests, dtp_err *err)
+{
+    dtp_transport *t = &x->b->comm->transport;
+    char *pool = x->b->pools[DTP_BENCH_HALVES].data; /* of products in f32 none */
+    const dtp_coll_ends ends = {pool, pool + x->b->scale->beside_bytes};
+    for (int32_t i = 0; i < COLLECTIVES; i++) {
+        DTP_TRY(t->ops->start(t, &x->colls[i % 2], &ends, &requests[i], err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status wait_for_collectives(const beside *x, dtp_request *requests, dtp_err *err)
+{
+    dtp_transport *t = &x->b->comm->transport;
+    for (int32_t i = 0; i < COLLECTIVES; i++) {
+        DTP_TRY(t->ops->wait(t, &requests[i], err));
     }
     return DTP_OK;
 }
@@ -50,27 +74,17 @@ static dtp_status mark(const beside *x, dtp_bench_event event, double start, dou
 }
 
 /* Seconds until the products are done and until both are; of what is left out 0. */
-static dtp_status run_round(const beside *x, bool products, bool collective, double *products_s,
+static dtp_status run_round(const beside *x, bool products, bool collectives, double *products_s,
                             double *both_s, dtp_err *err)
 {
-    dtp_transport *t = &x->b->comm->transport;
-    dtp_request request;
-    dtp_coll_ends ends;
+    dtp_request requests[COLLECTIVES];
     DTP_TRY(x->b->comm->ops->barrier(x->b->comm, err));
     DTP_TRY(x->events ? dtp_bench_mark(x->b, DTP_BENCH_BEGIN, err) : DTP_OK);
     const double start = dtp_now_s();
-    if (collective) {
-        char *pool = x->b->pools[DTP_BENCH_HALVES].data; /* of products in f32 none */
-        ends = (dtp_coll_ends){pool, pool + x->b->scale->beside_bytes};
-        DTP_TRY(t->ops->start(t, &x->coll, &ends, &request, err));
-    }
-    if (products) {
-        DTP_TRY(run_products(x, err));
-    }
+    DTP_TRY(collectives ? start_collectives(x, requests, err) : DTP_OK);
+    DTP_TRY(products ? run_products(x, err) : DTP_OK);
     DTP_TRY(mark(x, DTP_BENCH_MID, start, products_s, err));
-    if (collective) {
-        DTP_TRY(t->ops->wait(t, &request, err));
-    }
+    DTP_TRY(collectives ? wait_for_collectives(x, requests, err) : DTP_OK);
     DTP_TRY(mark(x, DTP_BENCH_END, start, both_s, err));
     if (x->events) {
         DTP_TRY(sync(x, err));
@@ -117,11 +131,15 @@ dtp_status dtp_bench_measure_beside(dtp_bench *b, dtp_bench_action action, void 
     double times[N][ROUNDS], of[N], unused;
     beside x = {.b = b, .action = action, .user = user};
     x.events = dtp_bench_by_events(b, DTP_SAMPLE_BESIDE);
-    x.coll = (dtp_coll){.kind = DTP_ALL_REDUCE,
-                        .set = dtp_comm_all(b->comm),
-                        .op = DTP_REDUCE_SUM,
-                        .dtype = DTP_F32,
-                        .count = b->scale->beside_bytes / (int64_t)sizeof(float)};
+    const dtp_mesh_set all = dtp_comm_all(b->comm);
+    const int64_t elems = b->scale->beside_bytes / (int64_t)sizeof(float);
+    for (int32_t i = 0; i < 2; i++) {
+        x.colls[i] = (dtp_coll){.kind = i == 0 ? DTP_REDUCE_SCATTER : DTP_ALL_GATHER,
+                                .set = all,
+                                .op = DTP_REDUCE_SUM,
+                                .dtype = DTP_F32,
+                                .count = elems / dtp_mesh_set_size(&b->comm->mesh, all)};
+    }
     DTP_TRY(choose_products(&x, err));
     for (int32_t i = 0; i < ROUNDS; i++) {
         DTP_TRY(run_round(&x, true, false, &times[ALONE][i], &unused, err));
@@ -131,7 +149,8 @@ dtp_status dtp_bench_measure_beside(dtp_bench *b, dtp_bench_action action, void 
     for (int32_t k = 0; k < N; k++) {
         DTP_TRY(settle_time(b, times[k], &of[k], err));
     }
-    const double done_s = of[BESIDE] + of[COLL] - of[BOTH]; /* of the collective, beside products */
+    const double done_s =
+        of[BESIDE] + of[COLL] - of[BOTH]; /* of the collectives, beside products */
     sample.slower[0] = fmin(fmax(of[BESIDE] / of[ALONE], 1.0), MOST);
     sample.slower[1] = done_s > of[BESIDE] / MOST ? fmax(of[BESIDE] / done_s, 1.0) : MOST;
     sample.time_s = of[BOTH];

@@ -88,7 +88,7 @@ dtp_status dtp_bench_record(dtp_bench *b, dtp_bench_action action, void *user, i
 
 /* Adds a sample that has its values. */
 dtp_status dtp_bench_add(dtp_bench *b, const dtp_sample *sample, dtp_err *err) DTP_MUST_CHECK;
-/* Measures an action beside an all-reduce over all ranks, in executor/bench/beside.c. */
+/* Measures an action beside collectives over all ranks, in executor/bench/beside.c. */
 dtp_status dtp_bench_measure_beside(dtp_bench *b, dtp_bench_action action, void *user,
                                     dtp_sample sample, dtp_err *err) DTP_MUST_CHECK;
 

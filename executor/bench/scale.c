@@ -18,7 +18,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .op_elems = {5, {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22}},
          .coll_bytes = 32 << 20,
          .coll_factor = 4,
-         .beside_bytes = 24 << 20,
+         .beside_bytes = 4 << 20,
          .beside_size = 256},
         {.floats_mib = 96,
          .halves_mib = 48,
@@ -31,9 +31,9 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .gemm_volume = INT64_C(1) << 28,
          .row = 100,
          .op_elems = {4, {1 << 10, 1 << 14, 1 << 18, 1 << 21}},
-         .coll_bytes = 8 << 20,
+         .coll_bytes = 16 << 20,
          .coll_factor = 8,
-         .beside_bytes = 24 << 20,
+         .beside_bytes = 4 << 20,
          .beside_size = 256}};
     static const dtp_bench_scale devices[2] = {
         {.floats_mib = 2048,
@@ -51,7 +51,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .op_elems = {6, {1 << 10, 1 << 14, 1 << 18, 1 << 21, 1 << 24, 1 << 26}},
          .coll_bytes = 512 << 20,
          .coll_factor = 4,
-         .beside_bytes = 512 << 20,
+         .beside_bytes = 64 << 20,
          .beside_size = 4096},
         {.floats_mib = 1024,
          .halves_mib = 512,
@@ -68,7 +68,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .op_elems = {4, {1 << 10, 1 << 16, 1 << 21, 1 << 25}},
          .coll_bytes = 128 << 20,
          .coll_factor = 8,
-         .beside_bytes = 128 << 20,
+         .beside_bytes = 16 << 20,
          .beside_size = 4096}};
     return &(device ? devices : host)[quick];
 }
@@ -88,5 +88,5 @@ const dtp_bench_scale dtp_bench_scale_tiny = {.floats_mib = 8,
                                               .op_elems = {2, {1 << 10, 1 << 13}},
                                               .coll_bytes = 1 << 18,
                                               .coll_factor = 64,
-                                              .beside_bytes = 8 << 20,
+                                              .beside_bytes = 1 << 20,
                                               .beside_size = 128};
