@@ -149,8 +149,7 @@ dtp_status dtp_bench_measure_beside(dtp_bench *b, dtp_bench_action action, void 
     for (int32_t k = 0; k < N; k++) {
         DTP_TRY(settle_time(b, times[k], &of[k], err));
     }
-    const double done_s =
-        of[BESIDE] + of[COLL] - of[BOTH]; /* of the collectives, beside products */
+    const double done_s = of[BESIDE] + of[COLL] - of[BOTH]; /* of collectives, beside products */
     sample.slower[0] = fmin(fmax(of[BESIDE] / of[ALONE], 1.0), MOST);
     sample.slower[1] = done_s > of[BESIDE] / MOST ? fmax(of[BESIDE] / done_s, 1.0) : MOST;
     sample.time_s = of[BOTH];
