@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "core/graph/ops/op_table.h"
-#include "executor/cuda/cuda.h"
 #include "executor/ref/ref.h"
 #include "tests/ops/against_ref.h"
 
@@ -122,7 +121,7 @@ int main(int argc, char **argv)
     wanted = argv + 2;
     printf("seed %llu\n", (unsigned long long)against_ref_seed);
     dtp_err err = {0};
-    if (dtp_backend_cuda_create(0, &cuda, &err) != DTP_OK) {
+    if (dtp_backend_create("cuda", 1, &cuda, &err) != DTP_OK) {
         printf("%s\n", err.msg);
         return err.code == DTP_UNSUPPORTED ? SKIPPED : 1;
     }

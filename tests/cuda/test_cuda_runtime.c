@@ -15,7 +15,6 @@
 #include "cost_models/job.h"
 #include "cost_models/predict.h"
 #include "cuda_emu.h"
-#include "executor/cuda/cuda.h"
 #include "executor/run/ranks.h"
 #include "executor/session/session.h"
 #include "spmd/target/target.h"
