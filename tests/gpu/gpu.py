@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""What can be measured on a card alone: conformance, sanitizers, machine files, verification against the CPU, predicted
-against measured step times, speed against PyTorch, training in bf16.
+"""What a card alone can show, the most valuable first: peaks, a verified model, a training step with its profile, plans
+against the CPU, every op, products by algorithm, PyTorch's side of the same step, counters, sanitizers, a machine file.
 
-Every part writes OUT/PART.json with the commit that it ran at; parts that have run at this commit are left out, and so are
-the runs of a part that was interrupted or ran out of time, so the script goes on where it was. At the end the report is
-written from what there is. With --emulated the same script runs on the emulated device of the tests, with small models:
-that shows that the script works, and nothing about a card.
-Usage: gpu.py [--emulated] [--fewest] [--fresh] [--out DIR] [--part-s S] BUILD_DIR TESTS_DIR [PART...]
-PART: device, ops, sanitizers, bench, verify, predict, torch, training"""
+Every step has a time limit of its own, and the next one runs whatever became of it. OUT/report.json and OUT/report.md are
+written after every step. Steps that have run to their end at this commit are left out. A run of dtrun that fails is tried
+again without fused epilogues, without graphs and with all logits, so that what follows can go on; the report says which
+way it took. DTP_GPU_OPTIONS is added to every command of dtrun.
+Usage: gpu.py [--emulated] [--fresh] [--total-s S] [--out DIR] [--write FILE] BIN_DIR [STEP...]"""
 import argparse
+import concurrent.futures
+import ctypes
+import glob
 import hashlib
 import json
 import os
@@ -20,48 +22,251 @@ import subprocess
 import sys
 import time
 
-PARTS = ["device", "ops", "sanitizers", "bench", "verify", "predict", "torch", "training"]
-LAYOUTS = [("one device", ""), ("data parallel", "--mesh x:2 --rules batch:x"), ("tensor parallel", "--mesh x:2 --rules '{split}'")]
-SPLITS = {"mlp_digits": "hidden:x"}  # else heads and d_ff
+HERE = os.path.dirname(os.path.abspath(__file__))
 LLAMA = "--dim batch=4 --dim length=256 --dim layers=2 --dim kv_heads=4 --dim d_ff=1024 --dim vocab=8192"
 MLP_TINY = "--dim batch=16 --dim pixels=16 --dim hidden=24 --dim classes=12"
 GPT_TINY = "--dim batch=4 --dim length=8 --dim vocab=32 --dim layers=2 --dim heads=4 --dim d_head=4"
-# Models with options; predict has 10 combinations of model and batch on a card.
 CARD = {
-    "predict": [
-        ("gpt2_small", "--dim batch=4"), ("gpt2_small", "--dim batch=8"), ("gpt2_small", "--dim batch=16"),
-        ("gpt2_small", "--dim batch=8 --dim length=512"), ("bert_large", "--dim batch=4"), ("bert_large", "--dim batch=8"),
-        ("vit_b16", "--dim batch=16"), ("vit_b16", "--dim batch=32"), ("mtf_lm", "--dim batch=32"),
-        ("gpt_bytes", "--dim batch=64"),
-    ],
-    "verify": [("mlp_digits", ""), ("gpt_bytes", ""), ("gpt2_small", "--dim batch=2 --dim length=256"), ("llama3_8b", LLAMA),
-               ("mixtral_8x7b", LLAMA)],
-    "precisions": [("f32", 1e-4), ("bf16", 2e-2)],
-    "tests": lambda name: name.startswith("test_cuda_") and name.endswith("_device"),
-    "bench": "--quick",
+    "first": ("mlp_digits", ""),
+    "train": ("gpt2_small", "--dim batch=32 --dim length=1024", 32 * 1024),
+    "verify": [("gpt_bytes", ""), ("gpt2_small", "--dim batch=2 --dim length=256"), ("llama3_8b", LLAMA), ("mixtral_8x7b", LLAMA)],
+    "predict": [("gpt2_small", "--dim batch=4"), ("gpt2_small", "--dim batch=16"), ("bert_large", "--dim batch=8"),
+                ("vit_b16", "--dim batch=32"), ("mtf_lm", "--dim batch=32"), ("gpt_bytes", "--dim batch=64")],
     "training": ("gpt2_small", "--dim batch=8 --dim length=512", 200),
+    "algorithms": 8, "more products": {"50304 classes": "--dim vocab=50304", "50304 classes, apart": "--dim vocab=50304 --switches no_epilogues"},
+    "processes": 16, "bench": "--quick", "ops": [], "sanitized": ["attention", "layer_norm", "softmax", "scatter_add"],
 }
 EMULATED = {
-    "predict": [("mlp_digits", MLP_TINY), ("gpt_bytes", GPT_TINY), ("gpt_bytes", GPT_TINY.replace("length=8", "length=16"))],
-    "verify": [("mlp_digits", MLP_TINY), ("gpt_bytes", GPT_TINY)],
-    "precisions": CARD["precisions"],
-    "tests": lambda name: name in ("test_cuda_elements", "test_cuda_ops", "test_cuda_products", "test_cuda_rows"),
-    "bench": "--tiny",
-    "training": ("gpt_bytes", "--dim batch=4 --dim length=16 --dim layers=1 --dim heads=4 --dim d_head=8", 30),
+    "first": ("mlp_digits", MLP_TINY),
+    "train": ("gpt_bytes", GPT_TINY, 32),
+    "verify": [("gpt_bytes", GPT_TINY)],
+    "predict": [("mlp_digits", MLP_TINY)],
+    "training": ("gpt_bytes", "--dim batch=4 --dim length=16 --dim layers=1 --dim heads=4 --dim d_head=8", 6),
+    "algorithms": 2, "more products": {},
+    "processes": 2, "bench": "--tiny", "ops": ["softmax", "einsum"], "sanitized": [],
 }
-FEWEST = {**EMULATED, "predict": EMULATED["predict"][:2], "verify": EMULATED["verify"][:1],
-          "tests": lambda name: name == "test_cuda_products",
-          "training": (*EMULATED["training"][:2], 6)}
+PRECISIONS = [("f32", 1e-4), ("bf16", 2e-2)]
+WAYS_ROUND = ["", "--switches no_epilogues", "--no-graph", "--no-graph --switches no_epilogues", "--no-graph --outputs all"]
+SPLITS = {"mlp_digits": "hidden:x"}  # else heads and d_ff
 
 
-def commit_of_tree():
-    """The commit, with a hash of what differs from it; "" outside of a repository: nothing is kept there."""
-    def git(*words):
-        return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
-    commit, changes = git("rev-parse", "--short", "HEAD"), git("diff", "HEAD", "--", ".", ":(exclude)docs/results/gpu.md").stdout
-    if commit.returncode != 0:
-        return ""
-    return commit.stdout.strip() + ("+" + hashlib.sha1(changes.encode()).hexdigest()[:7] if changes else "")
+class Failed(Exception):
+    """What a step found to be wrong; `result` is what it has all the same."""
+
+    def __init__(self, text, result=None):
+        super().__init__(text)
+        self.result = result
+
+
+class Card:
+    def __init__(self, args):
+        self.emulated, self.bin, self.out = args.emulated, os.path.abspath(args.bin_dir), os.path.abspath(args.out)
+        self.what = EMULATED if args.emulated else CARD
+        self.dtrun = os.path.join(self.bin, "dtrun")
+        self.options = os.environ.get("DTP_GPU_OPTIONS", "")
+        self.way = ""  # of WAYS_ROUND
+        self.deadline = 0.0
+        os.makedirs(self.out, exist_ok=True)
+
+    def run(self, command, limit=None):
+        """(exit code, output) of a shell command, within the time of the step."""
+        left = self.deadline - time.time()
+        left = left if limit is None else min(left, limit)
+        if left <= 0:
+            raise TimeoutError("the time of the step is over")
+        with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              start_new_session=True) as p:
+            try:
+                text, _ = p.communicate(timeout=left)
+            except BaseException:
+                os.killpg(p.pid, signal.SIGKILL)
+                raise
+        return p.returncode, text
+
+    def path(self, name):
+        return os.path.join(self.out, name)
+
+    def report_of(self, words, name="run.json"):
+        """The report of dtrun run, by the first way round that works; what failed before is kept in it."""
+        failures, path = {}, self.path(name)
+        for way in [self.way] + [w for w in WAYS_ROUND if w != self.way]:
+            code, text = self.run(f"{self.dtrun} run {words} {way} {self.options} --backend cuda --quiet -o {path}")
+            if code == 0:
+                self.way = way
+                return {**read_json(path), "way": way, "failed ways": failures}
+            failures[way or "as it is"] = text.strip()[-400:]
+        raise Failed("; ".join(f"{way}: {text}" for way, text in failures.items()))
+
+    # ---- steps ----
+
+    def device(self):
+        libraries = {}
+        for name, version in (("libcublasLt.so", "cublasLtGetVersion"), ("libnccl.so", None)):
+            found = [p for d in os.environ.get("LD_LIBRARY_PATH", "").split(":") for p in sorted(glob.glob(os.path.join(d, name + ".*")))]
+            libraries[name] = found[0] if found else "not found"
+            if found and version:
+                function = getattr(ctypes.CDLL(found[0]), version)
+                function.restype = ctypes.c_size_t
+                libraries[name] += f" {function()}"
+        if self.emulated:
+            return {"card": "none: the emulated device", "libraries": libraries}
+        _, text = self.run("nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader", 20)
+        return {"card": text.strip(), "libraries": libraries, "torch": self.torch_says("peak")}
+
+    def torch_says(self, what):
+        """The last line of PyTorch's side, which is JSON."""
+        code, text = self.run(f"{sys.executable} {HERE}/torch_gpt2.py {what}")
+        if code != 0:
+            return {"left out": text.strip()[-300:]}
+        return json.loads(text.strip().splitlines()[-1])
+
+    def verify_one(self, model, dims, mesh, precision, bound):
+        comm = "--comm sim" if mesh else "--comm self"
+        code, text = self.run(f"{self.dtrun} verify models/{model}.json {dims} {mesh} {self.options} --backend cuda --reference cpu {comm} "
+                              f"--precision {precision} --tolerance {bound} --json")
+        error = re.search(r'"max_rel_err":\s*([0-9.e+-]+)', text)
+        return {"passed": code == 0, "max_rel_err": error and float(error.group(1)), **({} if code == 0 else {"said": text.strip()[-300:]})}
+
+    def verify_all(self, jobs):
+        found = {" ".join((model, precision, mesh)).strip(): self.verify_one(model, dims, mesh, precision, bound)
+                 for model, dims, mesh, precision, bound in jobs}
+        wrong = [name for name, row in found.items() if not row["passed"]]
+        if wrong:
+            raise Failed("wrong: " + "; ".join(wrong), found)
+        return found
+
+    def first(self):
+        return self.verify_all([(*self.what["first"], "", "f32", 1e-4)])
+
+    def train(self):
+        model, dims, tokens = self.what["train"]
+        words = f"models/{model}.json {dims} --comm self --precision bf16 --outputs none"
+        rows = {}
+        for name, more in (("as it is", "--steps 12"), ("profile", "--steps 3 --profile"), ("no graph", "--steps 4 --no-graph")):
+            r = self.report_of(f"{words} {more}", f"train_{name.split()[0]}.json")
+            step = r["step_time_s"]["median"]
+            rows[name] = {"step_s": step, "tokens_per_s": tokens / step, "loss": r["loss"], "peak_bytes": r["measured"]["peak_bytes"],
+                          "way": r["way"], "failed ways": r["failed ways"]}
+            if "instructions" in r:
+                rows[name]["slowest"] = slowest(r["instructions"])
+        return rows
+
+    def verify(self):
+        return self.verify_all([(model, dims, mesh, precision, bound) for model, dims in self.what["verify"] for precision, bound in PRECISIONS
+                                for mesh in ("", "--mesh x:2 --rules batch:x --transport device")])
+
+    def ops(self):
+        """Every op in every dtype, in processes that share the cases, then rows, shards and transports."""
+        n = self.what["processes"]
+        words = " ".join(self.what["ops"])
+        commands = {f"ops {i}/{n}": f"{self.bin}/test_cuda_ops_device 1 {i}/{n} {words}" for i in range(1, n + 1)}
+        for name in ("rows", "shards", "comm"):
+            path = f"{self.bin}/test_cuda_{name}_device"
+            commands.update({name: path} if os.path.exists(path) and not self.emulated else {})
+        with concurrent.futures.ThreadPoolExecutor(n + 3) as pool:
+            jobs = {name: pool.submit(self.run, command) for name, command in commands.items()}
+        found, wrong = {}, []
+        for name, job in jobs.items():
+            code, text = job.result() if job.exception() is None else (124, str(job.exception()))
+            found[name] = code
+            if code != 0:
+                with open(self.path("ops.txt"), "a", encoding="utf-8") as f:
+                    f.write(f"== {name}: {code}\n{text[-20000:]}\n")
+                wrong.append(f"{name}: {' | '.join(re.findall(r'(?m)^(?:FAIL|wrong):? .*', text)[:4]) or text.strip()[-200:]}")
+        if wrong:
+            raise Failed("; ".join(wrong), found)
+        return found
+
+    def products(self):
+        """Seconds of every kind of product of a step, by algorithm; with epilogues fused and apart; with 50304 classes."""
+        model, dims, _ = self.what["train"]
+        words = f"models/{model}.json {dims} --comm self --precision bf16 --outputs none --steps 3 --profile"
+        runs = {f"algorithm {k}": f"--switches algorithm={k}" for k in range(self.what["algorithms"])}
+        runs.update({"apart": "--switches no_epilogues", **self.what["more products"]})
+        found = {}
+        for name, more in runs.items():
+            code, text = self.run(f"{self.dtrun} run {words} {more} --backend cuda --quiet -o {self.path('products.json')}")
+            by_kind = {}
+            for i in read_json(self.path("products.json"))["instructions"] if code == 0 else []:
+                if re.search("einsum|product|operand_sum|linear_loss", i.get("op", "")):
+                    kind = f"{i['op']} {re.sub('[.][0-9]+[.]', '.*.', i['node'])}"
+                    by_kind[kind] = by_kind.get(kind, 0.0) + i["measured_s"]
+            found[name] = by_kind if code == 0 else text.strip()[-300:]
+        kinds = sorted({kind for row in found.values() if isinstance(row, dict) for kind in row})
+        result = {kind: {name: row.get(kind) for name, row in found.items() if isinstance(row, dict)} for kind in kinds}
+        wrong = {name: row for name, row in found.items() if not isinstance(row, dict)}
+        if wrong:
+            raise Failed(json.dumps(wrong), result)
+        return result
+
+    def torch(self):
+        if self.emulated:
+            return {"left out": "PyTorch does not run on the emulated device"}
+        return {"step": self.torch_says("step"), "parts": self.torch_says("parts")}
+
+    def counters(self):
+        tool = find_tool("ncu")
+        if self.emulated or tool is None:
+            return {"left out": "there is no ncu, or no card"}
+        model, dims, _ = self.what["train"]
+        code, text = self.run(f"{tool} --clock-control none --kernel-name regex:'attention|norm|rows|loss' --launch-skip 4 --launch-count 10 "
+                              f"--section SpeedOfLight --section Occupancy {self.dtrun} run models/{model}.json {dims} --comm self "
+                              f"--precision bf16 --outputs none --steps 1 --no-graph --quiet --backend cuda {self.options}")
+        with open(self.path("ncu.txt"), "w", encoding="utf-8") as f:
+            f.write(text)
+        if code != 0:
+            raise Failed(text.strip()[-300:])
+        return {"kernels": len(re.findall(r"Duration", text)), "text": "ncu.txt"}
+
+    def sanitizers(self):
+        tool = find_tool("compute-sanitizer")
+        if self.emulated or tool is None:
+            return {"left out": "there is no compute-sanitizer, or no card"}
+        found = {}
+        for name in ("memcheck", "racecheck"):
+            code, text = self.run(f"{tool} --tool {name} --error-exitcode 9 {self.bin}/test_cuda_ops_device 1 {' '.join(self.what['sanitized'])}")
+            found[name] = {"clean": code == 0, "summary": re.findall(r"(?:ERROR|RACECHECK) SUMMARY.*", text)[-1:]}
+        if not all(row["clean"] for row in found.values()):
+            raise Failed("not clean", found)
+        return found
+
+    def bench(self):
+        path = self.path("machine_1.json")
+        code, text = self.run(f"{self.dtrun} bench --backend cuda --comm self --ranks 1 {self.what['bench']} {self.options} --quiet --output {path}")
+        if code != 0:
+            raise Failed(text.strip()[-300:])
+        m = read_json(path)
+        return {key: m["device"][key] for key in ("flops", "mem_bw_Bps", "launch_s", "launch_graph_s")}
+
+    def predict(self):
+        """Predicted and measured steps on one device and on two ranks of it."""
+        two, rows = self.path("machine_2.json"), []
+        code, text = self.run(f"{self.dtrun} bench --backend cuda --comm sim --ranks 2 {self.what['bench']} --quiet --output {two}")
+        if code != 0:
+            raise Failed(text.strip()[-300:])
+        for model, dims in self.what["predict"]:
+            split = SPLITS.get(model, "heads:x;d_ff:x")
+            for layout in ("", "--mesh x:2 --rules batch:x", f"--mesh x:2 --rules '{split}'"):
+                machine, comm = (two, "sim") if layout else (self.path("machine_1.json"), "self")
+                r = self.report_of(f"models/{model}.json {dims} {layout} --comm {comm} --precision bf16 --machine {machine} --steps 12")
+                rows.append({"model": f"{model} {dims}", "layout": layout, "measured_s": r["step_time_s"]["median"],
+                             "predicted_s": r["predicted"]["step_time_s"],
+                             "peak exact": r["measured"]["peak_bytes"] == r["predicted"]["peak_bytes"]})
+        found = {"rows": rows, "mean error": statistics.mean(abs(r["predicted_s"] / r["measured_s"] - 1) for r in rows)}
+        if not all(r["peak exact"] for r in rows):
+            raise Failed("a peak is not the predicted one", found)
+        return found
+
+    def training(self):
+        model, dims, steps = self.what["training"]
+        loss = {p: self.report_of(f"models/{model}.json {dims} --comm self --feed text=models/data/text.txt --outputs none --precision {p} "
+                                  f"--steps {steps}")["loss"][-1] for p in ("f32", "bf16")}
+        return {**loss, "difference": loss["bf16"] / loss["f32"] - 1}
+
+
+# Name, limit in seconds.
+STEPS = [("device", 40), ("first", 30), ("train", 90), ("verify", 90), ("ops", 80), ("products", 80), ("torch", 110), ("counters", 40),
+         ("sanitizers", 60), ("bench", 90), ("predict", 300), ("training", 300)]
 
 
 def read_json(path):
@@ -69,229 +274,94 @@ def read_json(path):
         return json.load(f)
 
 
-def write_json(path, value):
-    with open(path + ".new", "w", encoding="utf-8") as f:
-        json.dump(value, f, indent=1)
-    os.replace(path + ".new", path)
+def find_tool(name):
+    return shutil.which(name) or next(iter(glob.glob(f"/usr/local/cuda*/bin/{name}")), None)
 
 
-class Card:
-    def __init__(self, args):
-        self.emulated, self.tests = args.emulated, args.tests_dir
-        self.what = FEWEST if args.fewest else EMULATED if args.emulated else CARD
-        self.dtrun = os.path.join(args.tests_dir, "dtrun_emulated") if args.emulated else os.path.join(args.build_dir, "bin", "dtrun")
-        self.out = args.out or os.path.join(args.build_dir, "gpu-emulated" if args.emulated else "gpu")
-        os.makedirs(self.out, exist_ok=True)
-        self.commit = commit_of_tree()
-        self.machine = {n: os.path.join(self.out, f"machine_{n}.json") for n in (1, 2)}
-        self.part, self.deadline, self.failures = "", 0.0, {}
-        if args.emulated:
-            os.environ.setdefault("CUDA_EMU_DEVICES", "1")
-
-    def path(self, part, ending=".json"):
-        return os.path.join(self.out, part + ending)
-
-    def has_run(self, part, ending=".json"):
-        path = self.path(part, ending)
-        return self.commit != "" and os.path.exists(path) and read_json(path)["commit"] == self.commit
-
-    def run(self, command, check=True):
-        """(exit code, output) of a shell command within the time that is left to the part."""
-        left = self.deadline - time.time()
-        if left <= 0:
-            raise TimeoutError("the time of the part is over; another call goes on here")
-        with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              start_new_session=True) as p:
-            try:
-                text, _ = p.communicate(timeout=left)
-            except BaseException:
-                os.killpg(p.pid, signal.SIGKILL)
-                raise
-        if check and p.returncode != 0:
-            raise RuntimeError(f"{command}: {text.strip()[-400:]}")
-        return p.returncode, text
-
-    def each(self, jobs):
-        """{key: result} of jobs, (key, function) each; those that an earlier call ended at this commit are not run again."""
-        done = read_json(self.path(self.part, ".partial"))["result"] if self.has_run(self.part, ".partial") else {}
-        for key, job in jobs:
-            if key not in done:
-                done[key] = job()
-                write_json(self.path(self.part, ".partial"), {"commit": self.commit, "result": done})
-        return done
-
-    def json_of(self, command):
-        path = self.path("run")
-        self.run(f"{command} -o {path}")
-        return read_json(path)
-
-    def comm(self, ranks):
-        return "--comm sim" if ranks > 1 else "--comm self"
-
-    # ---- parts ----
-
-    def device(self):
-        if self.emulated:
-            return {"card": "none: the emulated device"}
-        _, text = self.run("nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader")
-        return {"card": text.strip()}
-
-    def ops(self):
-        def test(name):
-            code, text = self.run(os.path.join(self.tests, name), check=False)
-            return {"passed": code == 0, "last": text.strip().splitlines()[-1:] if code else []}
-        names = sorted(f for f in os.listdir(self.tests) if self.what["tests"](f))
-        if not names:
-            raise RuntimeError(f"{self.tests} has no tests of the device: the build is without CUDA")
-        return self.each((name, lambda name=name: test(name)) for name in names)
-
-    def sanitizers(self):
-        if self.emulated:
-            return {"left out": "they look at code of a card; the emulated device checks memory and order by itself"}
-        tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-        if not os.path.exists(tool):
-            return {"left out": "there is no compute-sanitizer"}
-
-        def check(name):
-            code, text = self.run(f"{tool} --tool {name} --error-exitcode 9 {self.tests}/test_cuda_ops_device", check=False)
-            return {"clean": code == 0, "summary": re.findall(r"(?:ERROR|RACECHECK) SUMMARY.*", text)[-1:]}
-        return self.each((name, lambda name=name: check(name)) for name in ("memcheck", "racecheck"))
-
-    def bench(self):
-        for ranks, path in self.machine.items():
-            self.run(f"{self.dtrun} bench --backend cuda {self.comm(ranks)} --ranks {ranks} {self.what['bench']} --quiet --output {path}")
-        m, two = read_json(self.machine[1]), read_json(self.machine[2])
-        keys = ("flops", "mem_bw_Bps", "launch_s", "launch_graph_s")
-        return {**{key: m["device"][key] for key in keys}, "device": m["provenance"]["device"],
-                "two ranks": {**two["levels"][0], "overlap_slowdown": two["device"]["overlap_slowdown"]}}
-
-    def verify(self):
-        def check(command):
-            code, text = self.run(command, check=False)
-            found = re.search(r'"max_rel_err":\s*([0-9.e+-]+)', text)
-            return {"passed": code == 0, "max_rel_err": found and float(found.group(1))}
-        commands = [f"{self.dtrun} verify models/{model}.json {dims} {mesh} --backend cuda --reference cpu "
-                    f"{self.comm(2 if mesh else 1)} --precision {precision} --tolerance {bound} --json"
-                    for model, dims in self.what["verify"] for precision, bound in self.what["precisions"]
-                    for mesh in ("", "--mesh x:2 --rules batch:x")]
-        return self.each((" ".join(c.split()[2:]), lambda c=c: check(c)) for c in commands)
-
-    def predict(self):
-        def row(model, dims, name, layout):
-            ranks = 2 if layout else 1
-            layout = layout.replace("{split}", SPLITS.get(model, "heads:x;d_ff:x"))
-            r = self.json_of(f"{self.dtrun} run models/{model}.json {dims} {layout} --backend cuda --precision bf16 "
-                             f"{self.comm(ranks)} --machine {self.machine[ranks]} --steps 12 --quiet")
-            return {"model": f"{model} {dims}", "layout": name, "measured": r["step_time_s"]["median"],
-                    "predicted": r["predicted"]["step_time_s"],
-                    "peak exact": r["measured"]["peak_bytes"] == r["predicted"]["peak_bytes"]}
-        rows = list(self.each((f"{m} {dims} {name}", lambda m=m, d=dims, n=name, l=layout: row(m, d, n, l))
-                              for m, dims in self.what["predict"] for name, layout in LAYOUTS).values())
-        error = statistics.mean(abs(r["predicted"] / r["measured"] - 1) for r in rows)
-        return {"rows": rows, "mean_error": error, "spearman": spearman(rows)}
-
-    def torch(self):
-        if self.emulated:
-            return {"left out": "PyTorch does not run on the emulated device"}
-        rows = {}
-        for outputs in ("all", "none"):
-            r = self.json_of(f"{self.dtrun} run models/gpt2_small.json --dim batch=32 --dim length=1024 --backend cuda "
-                             f"--comm self --precision bf16 --outputs {outputs} --steps 20 --quiet")
-            rows[outputs] = {"tokens_per_s": 32 * 1024 / r["step_time_s"]["median"], "peak_bytes": r["measured"]["peak_bytes"]}
-        ours = rows["none"]["tokens_per_s"]  # as in PyTorch, where the loss alone is left of a step
-        _, text = self.run(f"{sys.executable} tests/gpu/torch_gpt2.py")
-        theirs = json.loads(text.strip().splitlines()[-1])
-        peak = read_json(self.machine[1])["device"]["flops"].get("bf16", 0)
-        flops = 6 * 124e6 + 12 * 12 * 768 * 1024
-        return {"tokens_per_s": ours, "outputs": rows, "torch": theirs, "ratio": ours / theirs["tokens_per_s"],
-                "share of measured matmul peak": ours * flops / peak if peak else None}
-
-    def training(self):
-        model, dims, steps = self.what["training"]
-
-        def loss(precision):
-            return self.json_of(f"{self.dtrun} run models/{model}.json {dims} --backend cuda --comm self --feed "
-                                f"text=models/data/text.txt --outputs none --precision {precision} --steps {steps} --quiet")["loss"][-1]
-        rows = self.each((precision, lambda precision=precision: loss(precision)) for precision in ("f32", "bf16"))
-        return {**rows, "difference": rows["bf16"] / rows["f32"] - 1}
+def slowest(instructions):
+    """Time by op, the longest first."""
+    by_op = {}
+    for i in instructions:
+        by_op[i.get("op", i["kind"])] = by_op.get(i.get("op", i["kind"]), 0.0) + i["measured_s"]
+    return dict(sorted(by_op.items(), key=lambda row: -row[1])[:12])
 
 
-def shortcomings(name, result):
-    """What a part found to be wrong, though it ran to its end."""
-    if name in ("ops", "verify", "sanitizers"):
-        return [key for key, row in result.items() if isinstance(row, dict) and not row.get("passed", row.get("clean"))]
-    if name == "predict":
-        return [f"{r['model']} {r['layout']}: another peak" for r in result["rows"] if not r["peak exact"]]
-    return []
+def commit_of_tree():
+    """That of the bundle, or the commit with a hash of what differs from it."""
+    if os.path.exists("COMMIT"):
+        with open("COMMIT", encoding="utf-8") as f:
+            return f.read().strip()
+
+    def git(*words):
+        return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    changes = git("diff", "HEAD", "--", ".", ":(exclude)docs/results/gpu.md").stdout
+    return git("rev-parse", "--short", "HEAD").stdout.strip() + ("+" + hashlib.sha1(changes.encode()).hexdigest()[:7] if changes else "")
 
 
-def spearman(rows):
-    def ranks(key):
-        order = sorted(range(len(rows)), key=lambda i: rows[i][key])
-        return {i: k for k, i in enumerate(order)}
-    a, b, n = ranks("measured"), ranks("predicted"), len(rows)
-    return 1 - 6 * sum((a[i] - b[i]) ** 2 for i in range(n)) / (n * (n * n - 1))
+def table(report):
+    lines = ["# " + ("On the emulated device: times and rates are those of its clock" if report["emulated"] else "On a card"), "",
+             f"`./dev gpu{' --emulated' if report['emulated'] else ''}`, commit {report['commit']}, {report['date']}.", "",
+             "| step | became | seconds |", "|---|---|---|"]
+    lines += [f"| {name} | {s['became']} | {s['seconds']:.0f} |" for name, s in report["steps"].items()]
+    for name, s in report["steps"].items():
+        lines += ["", f"## {name}", ""]
+        lines += [s["error"], ""] if s.get("error") else []
+        lines += ["```json", json.dumps(s["result"], indent=1), "```"] if s.get("result") is not None else []
+    return "\n".join(lines) + "\n"
 
 
-def write_report(card, path):
-    title = "# On the emulated device: times and rates are those of its clock" if card.emulated else "# On a card"
-    command = "./dev gpu --emulated" if card.emulated else "./dev gpu"
-    lines = [title, "", f"`{command}`, commit {card.commit}.", ""]
-    for name in PARTS:
-        lines += [f"## {name}", ""]
-        if name in card.failures:
-            lines += [f"Failed: {card.failures[name]}", ""]
-        if os.path.exists(card.path(name)):
-            part = read_json(card.path(name))
-            lines += [f"Of commit {part['commit']}.", ""] if part["commit"] != card.commit else []
-            lines += ["```json", json.dumps(part["result"], indent=1), "```", ""]
-        elif name not in card.failures:
-            lines += ["Not run.", ""]
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("\n".join(lines))
+def save(card, report):
+    for name, text in (("report.json", json.dumps(report, indent=1)), ("report.md", table(report))):
+        with open(card.path(name + ".new"), "w", encoding="utf-8") as f:
+            f.write(text)
+        os.replace(card.path(name + ".new"), card.path(name))
 
 
-def run_part(card, name, part_s):
-    card.part, card.deadline = name, time.time() + part_s
+def run_step(card, name, limit):
+    start = time.time()
+    card.deadline = start + limit
+    entry = {"became": "done", "result": None}
     try:
-        result = getattr(card, name)()
-    except (RuntimeError, TimeoutError, subprocess.TimeoutExpired, OSError, KeyError, ValueError) as e:
-        card.failures[name] = f"{type(e).__name__}: {e}"
-        print(f"{name}: {card.failures[name]}")
-        return
-    write_json(card.path(name), {"commit": card.commit, "result": result})
-    if os.path.exists(card.path(name, ".partial")):
-        os.remove(card.path(name, ".partial"))
-    print(f"{name}: {json.dumps(result)[:400]}")
+        entry["result"] = getattr(card, name)()
+    except Failed as e:
+        entry = {"became": "failed", "error": str(e), "result": e.result}
+    except (TimeoutError, subprocess.TimeoutExpired) as e:
+        entry = {"became": "out of time", "error": str(e)[:300]}
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, statistics.StatisticsError) as e:
+        entry = {"became": "failed", "error": f"{type(e).__name__}: {e}"}
+    return {**entry, "seconds": time.time() - start}
 
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--emulated", action="store_true", help="on the emulated device of the tests, without a card")
-    p.add_argument("--fewest", action="store_true", help="with --emulated: the least that runs every part")
+    p.add_argument("--emulated", action="store_true", help="small models, for the emulated device of the tests")
     p.add_argument("--fresh", action="store_true", help="what has run at this commit runs again")
-    p.add_argument("--out", help="folder of the results")
-    p.add_argument("--part-s", type=float, default=600, help="seconds that a part may take")
-    p.add_argument("build_dir")
-    p.add_argument("tests_dir")
-    p.add_argument("part", nargs="*", help="of " + ", ".join(PARTS))
+    p.add_argument("--total-s", type=float, default=3600, help="seconds for all steps together")
+    p.add_argument("--out", required=True, help="folder of the results")
+    p.add_argument("--write", metavar="FILE", help="the report besides")
+    p.add_argument("bin_dir")
+    p.add_argument("step", nargs="*", help="of " + ", ".join(name for name, _ in STEPS))
     args = p.parse_args()
-    if set(args.part) - set(PARTS) or (args.fewest and not args.emulated):
-        p.error("the parts are " + ", ".join(PARTS) + "; --fewest goes with --emulated")
-    card = Card(args)
-    for name in args.part or PARTS:
-        if not args.fresh and card.has_run(name):
-            print(f"{name}: has run at this commit")
-        else:
-            for ending in (".json", ".partial") if args.fresh else ():
-                if os.path.exists(card.path(name, ending)):
-                    os.remove(card.path(name, ending))
-            run_part(card, name, args.part_s)
-        if name not in card.failures and shortcomings(name, read_json(card.path(name))["result"]):
-            card.failures[name] = "; ".join(shortcomings(name, read_json(card.path(name))["result"]))[:400]
-            print(f"{name}: failed: {card.failures[name]}")
-    write_report(card, card.path("report", ".md") if card.emulated else "docs/results/gpu.md")
-    sys.exit(1 if card.failures else 0)
+    if set(args.step) - {name for name, _ in STEPS}:
+        p.error("the steps are " + ", ".join(name for name, _ in STEPS))
+    card, end = Card(args), time.time() + args.total_s
+    report = {"commit": commit_of_tree(), "emulated": args.emulated, "date": time.strftime("%Y-%m-%d"), "steps": {}}
+    old = read_json(card.path("report.json")) if os.path.exists(card.path("report.json")) and not args.fresh else {}
+    if old.get("commit") == report["commit"]:
+        report["steps"] = old["steps"]
+    for name, limit in STEPS:
+        if (args.step and name not in args.step) or report["steps"].get(name, {}).get("became") == "done":
+            continue
+        left = end - time.time()
+        report["steps"][name] = run_step(card, name, min(limit, left)) if left > 1 else {"became": "no time left", "seconds": 0.0}
+        s = report["steps"][name]
+        print(f"{name}: {s['became']} in {s['seconds']:.0f} s {s.get('error', '')} {json.dumps(s.get('result'))[:300]}", flush=True)
+        save(card, report)
+    if args.write:
+        with open(args.write, "w", encoding="utf-8") as f:
+            f.write(table(report))
+    sys.exit(any(s["became"] != "done" for s in report["steps"].values()))
 
 
-main()
+if __name__ == "__main__":
+    main()
