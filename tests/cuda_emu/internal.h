@@ -88,6 +88,7 @@ struct device {
     size_t bytes = 0;
     std::map<const unsigned char *, size_t> live;
     std::set<int> peers;
+    CUstream_st *legacy = nullptr; /* of calls that name no stream; NULL: none yet */
 };
 
 struct state {
@@ -169,6 +170,8 @@ void host_waits();
 /* The host has seen the end of work at this time. */
 void host_saw(double time_s);
 bool idle(const CUstream_st &stream);
+/* The legacy default stream, for which non-blocking streams do not wait, nor it for them. */
+CUstream_st &legacy_stream(device &d);
 /* Tasks issued before that keep `t` from starting, or a graph's launch from ending. */
 void blockers_of(task &t, std::vector<task *> &found);
 
