@@ -109,6 +109,7 @@ static const dtp_backend_ops cuda_ops = {
     .slice = dtp_cuda_slice,
     .scale = dtp_cuda_scale,
     .describe = cuda_describe,
+    .why_apart = dtp_cuda_why_apart,
     .sync = cuda_sync,
     .queue = &dtp_cuda_queue,
     .destroy = cuda_destroy,

@@ -106,6 +106,8 @@ struct state {
     cuda_emu_counters counters = {};
     uint64_t fault[CUDA_EMU_FAULTS] = {}, seen[CUDA_EMU_FAULTS] = {};
     std::thread::id fault_by[CUDA_EMU_FAULTS];
+    unsigned refuse = 0; /* a set of cuda_emu_refusal */
+    uint64_t refuse_seed = 0;
     std::string message;
     bool quiet = false, in_order = false;
     size_t launch_queue = 0; /* operations that a stream holds; 0: any number */
