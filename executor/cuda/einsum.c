@@ -206,7 +206,15 @@ static cublasLtEpilogue_t epilogue_of_sum(const dtp_kernel_args *args, const dtp
                : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/* The product with its epilogue. */
+static bool is_gelu(cublasLtEpilogue_t epilogue)
+{
+    return epilogue == CUBLASLT_EPILOGUE_GELU || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
+           epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU ||
+           epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+}
+
+/* The product with its epilogue. gelu of f32 is that of our kernel: the library's is not as exact.
+ */
 static dtp_status bind_as_one(const dtp_kernel_args *args, fused_job *job, dtp_arena *arena,
                               dtp_err *err)
 {
@@ -224,6 +232,9 @@ static dtp_status bind_as_one(const dtp_kernel_args *args, fused_job *job, dtp_a
             : epilogue_of_expression(args, &last->gemm, job);
     if (epilogue == CUBLASLT_EPILOGUE_DEFAULT) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "cuBLASLt has no such epilogue");
+    }
+    if (is_gelu(epilogue) && args->out[0].local.dtype == DTP_F32) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "gelu of f32 is a kernel of its own");
     }
     return bind_job(args, &plan, epilogue, &job->job, arena, err);
 }

@@ -16,7 +16,7 @@ extern const product_case PRODUCT_CASES[];
 extern const int32_t product_case_count;
 
 /* Launches of the library that do all of a case with tensors `shift` elements behind aligned
- * addresses; 0: they do not. */
+ * addresses; 0: they do not. gelu of f32 is a kernel of its own. */
 int32_t product_launches(const product_case *c, dtp_dtype dtype, int64_t shift);
 
 enum { PRODUCT_DTYPES = 3, PRODUCT_MOST = 4096 /* elements of all results of a case, and one */ };
