@@ -221,6 +221,9 @@ static dtp_status bind_as_one(const dtp_kernel_args *args, fused_job *job, dtp_a
     const dtp_op_call product = dtp_fused_product_of(args->call);
     dtp_einsum_plan plan;
     job->vector = job->matrix = -1;
+    if (dtp_cuda_of(args->backend)->no_epilogues) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "switch no_epilogues");
+    }
     dtp_einsum_plan_make(&product, &plan);
     const dtp_einsum_step *last = plan.n_steps > 0 ? &plan.steps[plan.n_steps - 1] : NULL;
     if (last == NULL || !last->is_gemm || last->part[DTP_EINSUM_C].operand != DTP_EINSUM_OUT) {

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "cuda_emu.h"
-#include "executor/cuda/cuda.h"
+#include "executor/cuda/cuda_internal.h"
 #include "executor/ref/ref.h"
 #include "tests/cuda/product_cases.h"
 
@@ -42,6 +42,7 @@ static int refuse_nothing(void **state)
     (void)state;
     cuda_emu_refuse(0, 0);
     cuda_emu_set_fault(CUDA_EMU_NO_ALGORITHM, 0);
+    dtp_cuda_of(cuda)->no_epilogues = false;
     return 0;
 }
 
@@ -126,6 +127,13 @@ static void test_refusals__at_other_addresses_leave_aligned_ones(void **state)
     run_all(CUDA_EMU_REFUSE_UNALIGNED, true, false);
 }
 
+static void test_refusals__by_a_switch(void **state)
+{
+    (void)state;
+    assert_int_equal(dtp_cuda_switch(dtp_cuda_of(cuda), "no_epilogues", NULL), DTP_OK);
+    run_all(0, false, false);
+}
+
 static void test_refusals__drawn_by_seed(void **state)
 {
     uint64_t refused = 0, as_one = 0;
@@ -179,6 +187,7 @@ int main(void)
         TEST(of_epilogues_whatever_the_status),
         TEST(of_products_that_are_to_run),
         TEST(at_other_addresses_leave_aligned_ones),
+        TEST(by_a_switch),
         TEST(drawn_by_seed),
         TEST(of_both_say_both),
     };
