@@ -32,6 +32,9 @@ state &all()
             made->devices.back()->index = static_cast<int>(i);
         }
         made->refuse = static_cast<unsigned>(from_environment("CUDA_EMU_REFUSE", 0));
+        made->fault[CUDA_EMU_NO_ALGORITHM] = from_environment("CUDA_EMU_NO_ALGORITHM", 0);
+        made->fault[CUDA_EMU_FAIL_LAUNCH] = from_environment("CUDA_EMU_FAIL_LAUNCH", 0);
+        made->fault[CUDA_EMU_DROP_BARRIER] = from_environment("CUDA_EMU_DROP_BARRIER", 0);
         made->refuse_seed = from_environment("CUDA_EMU_REFUSE_SEED", 0);
         shuffle_fragments(made->random);
         return made;
