@@ -19,6 +19,7 @@ endfunction()
 
 set(runtime dtp_cost_models dtp_interop dtp_spmd dtp_core)
 dtp_shared(dtp dtp dtp_dtensor dtp_executor ${runtime})
+set_target_properties(dtp PROPERTIES INSTALL_RPATH "$ORIGIN/dtp") # modules of devices
 # The planner has its own copy of what it uses below itself, without state and not exported: names that libdtp hides stay hidden.
 dtp_shared(dtp_planner_shared planner dtp_planner)
 target_link_libraries(dtp_planner_shared PUBLIC dtp)

@@ -147,7 +147,8 @@ static dtp_status count_devices(int *n, dtp_err *err)
                           cudaGetErrorString(code));
 }
 
-dtp_status dtp_backend_cuda_create(int32_t local_rank, dtp_backend **out, dtp_err *err)
+dtp_status dtp_backend_cuda_create(const dtp_device_options *options, dtp_backend **out,
+                                   dtp_err *err)
 {
     int n = 0;
     DTP_TRY(DTP_NOT_NULL(err, out));
@@ -156,8 +157,9 @@ dtp_status dtp_backend_cuda_create(int32_t local_rank, dtp_backend **out, dtp_er
     DTP_TRY(DTP_MEMORY(err, c));
     c->base.ops = &cuda_ops;
     c->base.threads = 1;
-    c->device = local_rank % n;
-    const dtp_status s = open(c, err);
+    c->device = options->local_rank % n;
+    dtp_status s = dtp_cuda_switch(c, options->switches, err);
+    s = s == DTP_OK ? open(c, err) : s;
     if (s != DTP_OK) {
         cuda_destroy(&c->base);
         return s;

@@ -1,16 +1,16 @@
 /* The CUDA backend: one device per rank. Kernels run on a compute queue of the device, in the order
- * in which they are put there; the host goes on meanwhile. Matrix products are cuBLASLt's. Without
- * the CUDA toolkit the library is built with cuda_absent.c. */
+ * in which they are put there; the host goes on meanwhile. Matrix products are cuBLASLt's. It is
+ * the module dtp_cuda.so (module.c). */
 #ifndef DTP_EXECUTOR_CUDA_CUDA_H
 #define DTP_EXECUTOR_CUDA_CUDA_H
 
-#include "executor/comm/communicator.h"
-#include "executor/device/backend.h"
+#include "executor/comm/device_module.h"
 
-/* A backend for rank number `local_rank` of those on this machine: on that device of those that
- * this process sees, counted in circles. DTP_UNSUPPORTED when the library was built without CUDA,
- * or driver or device are missing: the message says which. */
-dtp_status dtp_backend_cuda_create(int32_t local_rank, dtp_backend **out,
+/* A backend for rank number local_rank of those on this machine: on that device of those that
+ * this process sees, counted in circles. Switches:
+ *   no_epilogues  epilogues of products are computed apart
+ *   nccl_alone    the transport nccl takes groups of one rank, too */
+dtp_status dtp_backend_cuda_create(const dtp_device_options *options, dtp_backend **out,
                                    dtp_err *err) DTP_MUST_CHECK;
 /* A transport between the device memories of the ranks of `comm`; `b` is the CUDA backend of this
  * rank. By name, the same on all ranks:

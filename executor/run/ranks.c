@@ -3,26 +3,16 @@
 #include <string.h>
 
 #include "dtp/device_mesh.h"
-#include "executor/cpu/cpu.h"
-#include "executor/cuda/cuda.h"
 #include "executor/device/cpus.h"
-#include "executor/ref/ref.h"
-
-static const char CUDA[] = "cuda";
+#include "executor/run/devices.h"
 
 dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **out, dtp_err *err)
 {
+    const dtp_device *device;
+    const dtp_device_options options = {.threads = threads};
     DTP_TRY(DTP_NOT_NULL(err, name, out));
-    if (strcmp(name, "cpu") == 0) {
-        return dtp_backend_cpu_create(threads, out, err);
-    }
-    if (strcmp(name, "ref") == 0) {
-        return dtp_backend_ref_create(out, err);
-    }
-    if (strcmp(name, CUDA) == 0) {
-        return dtp_backend_cuda_create(0, out, err);
-    }
-    return DTP_FAIL(err, DTP_INVALID, "no backend '%s'; there are: cpu, ref, cuda", name);
+    DTP_TRY(dtp_device_find(name, &device, err));
+    return device->create(&options, out, err);
 }
 
 typedef struct ranks {
@@ -37,45 +27,46 @@ static double timeout_of(const dtp_ranks_options *options)
     return options->timeout_s > 0 ? options->timeout_s : DTP_COMM_TIMEOUT_S;
 }
 
-/* Every rank has the device of its number on this machine; tensors move between devices. */
-static dtp_status run_on_cuda(dtp_comm *comm, const ranks *w, dtp_err *err)
+/* Threads of a rank that is not told how many. */
+static int32_t threads_of(const ranks *w)
+{
+    const int32_t share = dtp_cpus_usable() / w->here;
+    return w->options->threads > 0 ? w->options->threads : share < 1 ? 1 : share;
+}
+
+static dtp_status run_body(dtp_comm *comm, const dtp_device *device, dtp_backend *backend,
+                           const ranks *w, dtp_err *err)
 {
     const dtp_transport of_comm = comm->transport;
-    dtp_backend *backend = NULL;
-    int32_t index, n;
-    DTP_TRY(dtp_comm_alike_here(comm, 0, &index, &n, err));
-    DTP_TRY(dtp_backend_cuda_create(index, &backend, err));
-    dtp_status s =
-        dtp_cuda_transport_create(comm, backend, w->options->transport, &comm->transport, err);
-    if (s == DTP_OK) {
-        s = w->body(comm, backend, w->user, err);
-        void (*tell)(dtp_transport *, const char *) = comm->transport.ops->abort;
-        if (s != DTP_OK && tell != NULL) {
-            tell(&comm->transport, err->msg);
-        }
-        comm->transport.ops->destroy(&comm->transport);
+    if (device->transport == NULL) {
+        return w->body(comm, backend, w->user, err);
     }
+    DTP_TRY(device->transport(comm, backend, w->options->transport, &comm->transport, err));
+    const dtp_status s = w->body(comm, backend, w->user, err);
+    void (*tell)(dtp_transport *, const char *) = comm->transport.ops->abort;
+    if (s != DTP_OK && tell != NULL) {
+        tell(&comm->transport, err->msg);
+    }
+    comm->transport.ops->destroy(&comm->transport);
     comm->transport = of_comm;
-    dtp_backend_destroy(backend);
     return s;
 }
 
 static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
 {
     const ranks *w = user;
+    const dtp_device *device;
     dtp_backend *backend = NULL;
-    int32_t threads = w->options->threads;
-    if (threads <= 0) {
-        threads = dtp_cpus_usable() / w->here;
-        threads = threads < 1 ? 1 : threads;
-    }
+    dtp_device_options options = {.threads = threads_of(w), .switches = w->options->switches};
     comm->timeout_s = timeout_of(w->options);
     comm->ends = w->options->ends;
-    if (strcmp(w->options->backend, CUDA) == 0) {
-        return run_on_cuda(comm, w, err);
+    DTP_TRY(dtp_device_find(w->options->backend, &device, err));
+    if (device->transport != NULL) {
+        int32_t n;
+        DTP_TRY(dtp_comm_alike_here(comm, 0, &options.local_rank, &n, err));
     }
-    DTP_TRY(dtp_backend_create(w->options->backend, threads, &backend, err));
-    dtp_status s = w->body(comm, backend, w->user, err);
+    DTP_TRY(device->create(&options, &backend, err));
+    const dtp_status s = run_body(comm, device, backend, w, err);
     dtp_backend_destroy(backend);
     return s;
 }

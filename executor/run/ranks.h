@@ -8,8 +8,9 @@
 
 typedef struct dtp_ranks_options {
     const char *comm;      /* "self", "sim" or "mpi" */
-    const char *backend;   /* "cpu", "cuda", "ref" */
-    const char *transport; /* of backend cuda (dtp_cuda_transport_create); NULL: auto */
+    const char *backend;   /* the name of a device (devices.h) */
+    const char *transport; /* one of the device's; NULL: what the ranks allow */
+    const char *switches;  /* of the device (dtp_device_options); NULL: none */
     int32_t threads;  /* per rank; 0: the processors that this rank may use, shared with the ranks
                         of this machine that may use the very same ones */
     double timeout_s; /* deadline of every collective; 0: DTP_COMM_TIMEOUT_S */

@@ -19,10 +19,11 @@ DTP_API_BEGIN
 
 /* ---- backends and communicators ------------------------------------------------------------- */
 
-/* "cpu", "ref" or "cuda" (the first device); `threads` counts for "cpu" alone. The first "cpu"
+/* "cpu", "ref" or that of a module, as "cuda" (its first device); `threads` counts for "cpu" alone.
+ * A module is opened by name, dtp_cuda.so, and stays open. The first "cpu"
  * backend of the process loads OpenBLAS, with the environment variable OPENBLAS_CORETYPE set
  * meanwhile when the processor needs it: no other thread may then use the environment.
- * DTP_UNSUPPORTED when it cannot be loaded, and when there is no such device. */
+ * DTP_UNSUPPORTED when it or the module cannot be loaded, and when there is no such device. */
 dtp_status dtp_backend_create(const char *name, int32_t threads, dtp_backend **out,
                               dtp_err *err) DTP_MUST_CHECK;
 void dtp_backend_destroy(dtp_backend *b);

@@ -80,4 +80,7 @@ const dtp_target dtp_target_cuda = {.name = "cuda",
                                     .join = DTP_CUDA_UPDATES,
                                     .loss_chunk = (int64_t)128 << 20,
                                     .asynchronous = true,
-                                    .tf32 = true};
+                                    .tf32 = true,
+                                    .build = "cmake -DDTP_CUDA=ON builds it",
+                                    .needs = "cuBLASLt of the CUDA toolkit (package libcublas of "
+                                             "NVIDIA, nvidia-cublas of PyPI)"};

@@ -39,6 +39,9 @@ typedef struct dtp_target {
     int64_t loss_chunk; /* > 0: a linear layer and the loss of its result are fused where a rank's
                            logits are four times as many bytes or more, into chunks of so many */
     bool tf32;          /* products can round f32 operands to tf32 */
+    /* Of a backend that is a module, for messages: what builds it, which libraries it needs and
+     * where they come from; else NULL. */
+    const char *build, *needs;
     bool deterministic; /* reductions give the same bits in every run, over every transport */
 } dtp_target;
 

@@ -13,7 +13,7 @@
 #include "executor/comm/communicator_internal.h"
 #include "executor/comm/sub_communicator.h"
 #include "executor/cpu/cpu.h"
-#include "executor/cuda/cuda_internal.h"
+#include "executor/run/devices.h"
 #include "tests/comm/comm_buffers.h"
 #include "tests/comm/comm_suite.h"
 
@@ -36,11 +36,12 @@ static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
 {
     const job *j = user;
     const dtp_transport of_comm = comm->transport;
+    const dtp_device_options options = {.local_rank = comm->rank, .switches = switches};
+    const dtp_device *device;
     dtp_backend *backend = NULL;
-    DTP_TRY(dtp_backend_cuda_create(comm->rank, &backend, err));
-    dtp_status s = dtp_cuda_switch(dtp_cuda_of(backend), switches, err);
-    s = s == DTP_OK ? dtp_cuda_transport_create(comm, backend, j->transport, &comm->transport, err)
-                    : s;
+    DTP_TRY(dtp_device_find("cuda", &device, err));
+    DTP_TRY(device->create(&options, &backend, err));
+    dtp_status s = device->transport(comm, backend, j->transport, &comm->transport, err);
     if (s == DTP_OK) {
         s = j->body(comm, backend, err);
         if (s != DTP_OK && comm->transport.ops->abort != NULL) {

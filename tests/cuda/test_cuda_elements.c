@@ -15,7 +15,6 @@
 #include "cuda_emu.h"
 #include "executor/device/step_state.h"
 #include "executor/cpu/cpu.h"
-#include "executor/cuda/cuda.h"
 #include "executor/cuda/kernels/elementwise/optimizer.h"
 #include "executor/device/convert.h"
 #include "executor/ref/ref.h"
@@ -220,7 +219,7 @@ static bool same(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *a, const se
 static int make_backends(void **state)
 {
     (void)state;
-    assert_int_equal(dtp_backend_cuda_create(0, &cuda, NULL), DTP_OK);
+    assert_int_equal(dtp_backend_create("cuda", 1, &cuda, NULL), DTP_OK);
     assert_int_equal(dtp_backend_cpu_create(1, &cpu, NULL), DTP_OK);
     return dtp_backend_ref_create(&ref, NULL) == DTP_OK ? 0 : -1;
 }

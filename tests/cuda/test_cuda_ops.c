@@ -14,7 +14,6 @@
 #include <cmocka.h>
 
 #include "core/graph/ops/op_table.h"
-#include "executor/cuda/cuda.h"
 #include "executor/ref/ref.h"
 #include "tests/ops/against_ref.h"
 
@@ -159,7 +158,7 @@ int main(int argc, char **argv)
     wanted = argv + 2;
     printf("seed %llu, part %d of %d\n", (unsigned long long)against_ref_seed, part, parts);
     dtp_err err = {0};
-    if (dtp_backend_cuda_create(0, &cuda, &err) != DTP_OK) {
+    if (dtp_backend_create("cuda", 1, &cuda, &err) != DTP_OK) {
         printf("%s\n", err.msg);
         return err.code == DTP_UNSUPPORTED ? SKIPPED : 1;
     }

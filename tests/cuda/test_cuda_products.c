@@ -13,7 +13,6 @@
 #include "cuda_emu.h"
 #include "executor/bench/measure.h"
 #include "executor/comm/communicator.h"
-#include "executor/cuda/cuda.h"
 #include "executor/ref/ref.h"
 #include "tests/cuda/product_cases.h"
 #include "tests/ops/against_ref.h"
@@ -28,7 +27,7 @@ static int make_backends(void **state)
     static const dtp_op_case product = {
         .op = "einsum", .in = {"a=6,b=5", "b=5,c=8"}, .out = "a=6,c=8"};
     (void)state;
-    assert_int_equal(dtp_backend_cuda_create(0, &cuda, NULL), DTP_OK);
+    assert_int_equal(dtp_backend_create("cuda", 1, &cuda, NULL), DTP_OK);
     assert_int_equal(dtp_backend_ref_create(&ref, NULL), DTP_OK);
     const uint64_t before = cuda_emu_count().kernels;
     against_ref_case(&product, DTP_F32, cuda, ref);

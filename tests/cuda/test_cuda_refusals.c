@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "cuda_emu.h"
-#include "executor/cuda/cuda_internal.h"
+#include "executor/run/devices.h"
 #include "executor/ref/ref.h"
 #include "tests/cuda/product_cases.h"
 
@@ -23,7 +23,7 @@ static dtp_backend *cuda, *ref;
 static int make_backends(void **state)
 {
     (void)state;
-    assert_int_equal(dtp_backend_cuda_create(0, &cuda, NULL), DTP_OK);
+    assert_int_equal(dtp_backend_create("cuda", 1, &cuda, NULL), DTP_OK);
     assert_int_equal(dtp_backend_ref_create(&ref, NULL), DTP_OK);
     return 0;
 }
@@ -42,7 +42,6 @@ static int refuse_nothing(void **state)
     (void)state;
     cuda_emu_refuse(0, 0);
     cuda_emu_set_fault(CUDA_EMU_NO_ALGORITHM, 0);
-    dtp_cuda_of(cuda)->no_epilogues = false;
     return 0;
 }
 
@@ -130,8 +129,14 @@ static void test_refusals__at_other_addresses_leave_aligned_ones(void **state)
 static void test_refusals__by_a_switch(void **state)
 {
     (void)state;
-    assert_int_equal(dtp_cuda_switch(dtp_cuda_of(cuda), "no_epilogues", NULL), DTP_OK);
+    const dtp_device_options options = {.switches = "no_epilogues"};
+    const dtp_device *device = NULL;
+    dtp_backend *usual = cuda;
+    assert_int_equal(dtp_device_find("cuda", &device, NULL), DTP_OK);
+    assert_int_equal(device->create(&options, &cuda, NULL), DTP_OK);
     run_all(0, false, false);
+    dtp_backend_destroy(cuda);
+    cuda = usual;
 }
 
 static void test_refusals__drawn_by_seed(void **state)

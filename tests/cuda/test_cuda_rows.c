@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "core/graph/ops/op_table.h"
-#include "executor/cuda/cuda.h"
 #include "executor/ref/ref.h"
 #include "tests/ops/against_ref.h"
 
@@ -78,7 +77,7 @@ static int make_backends(void **state)
 {
     dtp_err err;
     (void)state;
-    if (dtp_backend_cuda_create(0, &cuda, &err) != DTP_OK) {
+    if (dtp_backend_create("cuda", 1, &cuda, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     assert_int_equal(dtp_backend_ref_create(&ref, NULL), DTP_OK);

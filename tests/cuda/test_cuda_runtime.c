@@ -15,7 +15,6 @@
 #include "cost_models/job.h"
 #include "cost_models/predict.h"
 #include "cuda_emu.h"
-#include "executor/cuda/cuda.h"
 #include "executor/device/step_state.h"
 #include "executor/run/ranks.h"
 #include "executor/session/session.h"
@@ -585,7 +584,7 @@ static void test_runtime__step_states_are_zero_in_the_order_of_their_queue(void 
     dtp_backend *b = NULL;
     dtp_err created = {0};
     (void)state;
-    must(dtp_backend_cuda_create(0, &b, &created), &created);
+    must(dtp_backend_create("cuda", 1, &b, &created), &created);
     for (uint64_t order = 0; order < ORDERS; order++) {
         static const dtp_error_word none[WORDS];
         dtp_error_word found[WORDS];

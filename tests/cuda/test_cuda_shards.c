@@ -20,7 +20,6 @@
 #include "cuda_emu.h"
 #include "executor/device/step_state.h"
 #include "executor/cpu/cpu.h"
-#include "executor/cuda/cuda.h"
 #include "executor/device/convert.h"
 #include "executor/device/shard.h"
 #include "spmd/target/target.h"
@@ -185,7 +184,7 @@ static int make_backends(void **state)
     (void)state;
     record = dtp_step_record_init(7, 2);
     assert_int_equal(dtp_backend_cpu_create(1, &backends[0], NULL), DTP_OK);
-    if (dtp_backend_cuda_create(0, &backends[1], &err) != DTP_OK) {
+    if (dtp_backend_create("cuda", 1, &backends[1], &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     return 0;

@@ -7,6 +7,7 @@
 #include "core/base/json_writer.h"
 #include "core/graph/ops/op_table.h"
 #include "dtp/op.h"
+#include "executor/run/devices.h"
 #include "tools/dtplan/options.h"
 #include "tools/progress.h"
 
@@ -51,6 +52,10 @@ static void rule_row(tool_rows *rows, const void *user, int32_t i)
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     verify_rules_command *c = command;
+    if (dtp_device_builtin(c->options.backend) == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "no backend '%.40s' for rules; there are: ref, cpu",
+                        c->options.backend);
+    }
     tool_progress_begin("running rules");
     if (operands[0] != NULL) {
         const dtp_op_def *op = dtp_op_find(operands[0]);

@@ -9,6 +9,7 @@
 #include "cost_models/machine/fit.h"
 #include "executor/bench/bench.h"
 #include "executor/cpu/gemm/blas.h"
+#include "executor/run/devices.h"
 #include "tools/dtrun/options.h"
 #include "tools/machines.h"
 #include "tools/progress.h"
@@ -104,11 +105,11 @@ static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, d
     return s;
 }
 
-/* One mesh dim; on cards one of size 2 after the other as far as that goes, so that collectives of
- * sub-groups are measured too. */
+/* One mesh dim; on devices of modules one of size 2 after the other as far as that goes, so that
+ * collectives of sub-groups are measured too. */
 static void name_mesh(const bench_command *c, size_t size, char *text)
 {
-    const bool cards = strcmp(c->ranks.backend, "cuda") == 0;
+    const bool cards = dtp_device_builtin(c->ranks.backend) == NULL;
     int64_t left = c->n_ranks;
     size_t n = 0;
     text[0] = '\0';

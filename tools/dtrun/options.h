@@ -32,6 +32,8 @@ int dtrun_bench(int argc, char **argv);
      "cpu (default), cuda or ref (f64)"},                                                          \
     {"--transport", TOOL_STRING, "NAME", &(ranks).transport, 0, 0,                                 \
      "of backend cuda: device, nccl or staged (default: what the ranks allow)"},                   \
+    {"--switches", TOOL_STRING, "WORDS", &(ranks).switches, 0, 0,                                  \
+     "of backend cuda, to find faults (docs/cuda.md)"},                                            \
     {"--threads", TOOL_INT, "N", &(ranks).threads, 1, 4096,                                        \
      "threads per rank (default: usable cores / ranks)"},                                          \
     {"--timeout", TOOL_REAL, "SECONDS", &(ranks).timeout_s, 0.1, 1e7,                              \

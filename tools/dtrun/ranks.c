@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "executor/device/cpus.h"
+#include "executor/run/devices.h"
 #include "executor/run/launch.h"
 #include "tools/dtrun/mpirun.h"
 #include "tools/interrupt.h"
@@ -52,13 +53,15 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
     const dtp_ranks_options options = {.comm = comm,
                                        .backend = ranks->backend,
                                        .transport = ranks->transport,
+                                       .switches = ranks->switches,
                                        .threads = (int32_t)ranks->threads,
                                        .timeout_s = ranks->timeout_s,
                                        .ends = tool_interrupt_killed(),
                                        .reporter = &reporter};
-    if (ranks->transport != NULL && strcmp(ranks->backend, "cuda") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "transport '%.40s' is of backend cuda, not of '%.40s'",
-                        ranks->transport, ranks->backend);
+    const dtp_device *device = dtp_device_builtin(ranks->backend); /* modules are for the ranks */
+    if (device != NULL && device->transport == NULL && ranks->transport != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "backend '%s' has no transport '%.40s'", ranks->backend,
+                        ranks->transport);
     }
     ranks->met = true;
     if (strcmp(comm, "mpi") == 0 && in_mpi) {

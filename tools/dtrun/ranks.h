@@ -13,6 +13,7 @@ typedef struct tool_ranks {
     const char *comm;      /* --comm self|sim|mpi; NULL: what the situation asks for */
     const char *backend;   /* --backend cpu|cuda|ref */
     const char *transport; /* --transport; NULL: auto */
+    const char *switches;  /* --switches; NULL: none */
     int64_t threads;       /* --threads per rank; 0: see executor/run/ranks.h */
     double timeout_s;      /* --timeout */
     bool allow_root;       /* --allow-run-as-root */

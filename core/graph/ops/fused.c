@@ -28,7 +28,7 @@ typedef struct fused_function {
 #define FUNCTION_ROW(name, n, attribute) {#name, attribute, n},
 static const fused_function FUNCTIONS[] = {DTP_FUSED_FUNCTIONS(FUNCTION_ROW)};
 
-extern const dtp_op_def dtp_ops_elementwise[], dtp_ops_norm[];
+extern const dtp_op_def dtp_ops_elementwise[], dtp_ops_norm[], dtp_ops_fused[];
 
 static const dtp_op_def *find_row(const dtp_op_def *row, const char *name)
 {
@@ -122,7 +122,11 @@ bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[D
 
 const dtp_op_def *dtp_fused_norm_of(const dtp_op_def *op)
 {
-    return op->attrs == NORM_ATTRS ? find_row(dtp_ops_norm, op->user) : NULL;
+    const dtp_op_def *row = dtp_ops_fused;
+    while (row->name != NULL && strcmp(row->name, op->name) != 0) { /* op may be of a module */
+        row++;
+    }
+    return row->attrs == NORM_ATTRS ? find_row(dtp_ops_norm, row->user) : NULL;
 }
 
 /* The attributes of the expression of a fused op, behind those of a norm. */
@@ -152,7 +156,8 @@ dtp_status dtp_fused_expr_of(const dtp_op_call *call, dtp_fused_expr *out, dtp_e
         }
         out->n++;
     }
-    const bool two = call->op->out_names == dtp_fused_also;
+    const char *const *names = call->op->out_names;
+    const bool two = names != NULL && strcmp(names[0], dtp_fused_also[0]) == 0;
     return out->n > 0 && (two ? out->also >= 0 && out->also < out->n - 1 : out->also == -1)
                ? DTP_OK
                : DTP_FAIL(err, DTP_INVALID, "%d steps, second result %d", out->n, out->also);

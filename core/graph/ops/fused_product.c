@@ -9,13 +9,13 @@
  *
  * Attributes: those of expressions (fused.c).
  */
+#include <string.h>
+
 #include "core/graph/ops/common.h"
 #include "core/graph/ops/fused_ops.h"
 
 extern const dtp_op_def dtp_ops_einsum[], dtp_ops_fused_product[];
 
-/* What the rows are, found by `user`, as an op may be a copy of its row. */
-static const char KINDS[DTP_N_FUSED_PRODUCTS];
 static const dtp_attr_spec SUM_ATTRS[] = {DTP_RESULT_ATTR, {.key = NULL}};
 
 const dtp_op_def *dtp_fused_product(dtp_fused_product_kind kind)
@@ -26,7 +26,8 @@ const dtp_op_def *dtp_fused_product(dtp_fused_product_kind kind)
 dtp_fused_product_kind dtp_fused_product_kind_of(const dtp_op_def *op)
 {
     int32_t kind = 0;
-    while (kind < (int32_t)DTP_N_FUSED_PRODUCTS && op->user != &KINDS[kind]) {
+    while (kind < (int32_t)DTP_N_FUSED_PRODUCTS &&
+           strcmp(op->name, dtp_ops_fused_product[kind].name) != 0) { /* op may be of a module */
         kind++;
     }
     return (dtp_fused_product_kind)kind;
@@ -154,27 +155,24 @@ static void work_product(const dtp_op_call *call, dtp_work *out)
 
 static const char *const SUM_NAME[] = {"sum"};
 
-#define PRODUCT(kind, op, text, least, most, outs)                                                 \
-    DTP_ROW(op, text, least, most, outs), .user = &KINDS[kind], .flags = DTP_OP_INTERNAL_USE,      \
-                                          .work = work_product, .no_grad = "the lowering makes it"
-#define EXPRESSION(kind, op, text, outs)                                                           \
-    PRODUCT(kind, op, text, 2, DTP_FUSED_IN + 1, outs),                                            \
-        .attrs = dtp_fused_expression_attrs, .infer = infer_product, .role = role_product
+#define PRODUCT(op, text, least, most, outs)                                                       \
+    DTP_ROW(op, text, least, most, outs), .flags = DTP_OP_INTERNAL_USE, .work = work_product,      \
+                                          .no_grad = "the lowering makes it"
+#define EXPRESSION(op, text, outs)                                                                 \
+    PRODUCT(op, text, 2, DTP_FUSED_IN + 1, outs), .attrs = dtp_fused_expression_attrs,             \
+                                                  .infer = infer_product, .role = role_product
 
 /* In the order of dtp_fused_product_kind. */
 const dtp_op_def dtp_ops_fused_product[] = {
-    {EXPRESSION(DTP_FUSED_PRODUCT, "fused_product", "an expression of the product of two operands",
-                1),
+    {EXPRESSION("fused_product", "an expression of the product of two operands", 1),
      .bench = {"rt tc c | out=rc step0=1000100"}},
-    {EXPRESSION(DTP_FUSED_PRODUCT_ALSO, "fused_product2",
-                "the same, and the result of an earlier step", 2),
+    {EXPRESSION("fused_product2", "the same, and the result of an earlier step", 2),
      .out_names = dtp_fused_also,
      .bench = {"rt tc c | out=rc step0=1000100 step1=17060000 also=0"}},
-    {EXPRESSION(DTP_FUSED_PRODUCT_SUM, "fused_product_sum",
-                "the same, and the sum of the result over rows", 2),
+    {EXPRESSION("fused_product_sum", "the same, and the sum of the result over rows", 2),
      .out_names = SUM_NAME, .bench = {"rt tc rc | out=rc step0=31010000"}},
-    {PRODUCT(DTP_FUSED_OPERAND_SUM, "fused_operand_sum",
-             "a product, and the sum of its second operand over rows", 2, 2, 2),
+    {PRODUCT("fused_operand_sum", "a product, and the sum of its second operand over rows", 2, 2,
+             2),
      .attrs = SUM_ATTRS, .infer = infer_operand_sum, .role = role_operand_sum,
      .out_names = SUM_NAME, .bench = {"rt rc | out=tc"}},
     {.name = NULL},

@@ -11,7 +11,6 @@
  * named. Then it gives up its communicators.
  */
 #include <math.h>
-#include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 
 #include "core/base/clock.h"
 #include "executor/cuda/comm/comm.h"
+#include "executor/cuda/comm/nccl_library.h"
 
 enum { N_SETS = 1 << DTP_MAX_MESH_DIMS };
 
@@ -29,6 +29,7 @@ typedef struct shared {
 
 typedef struct nccl_transport {
     dtp_cuda_flights flights;
+    dtp_nccl nccl;
     ncclComm_t comms[N_SETS]; /* by set of mesh dims; NULL: none yet */
     bool broken;
     shared *arenas;
@@ -41,22 +42,22 @@ typedef struct nccl_transport {
 static void stop(nccl_transport *x)
 {
     x->broken = true;
-    (void)ncclGroupStart();
+    (void)x->nccl.GroupStart();
     for (int32_t s = 0; s < N_SETS; s++) {
         if (x->comms[s] != NULL) {
-            (void)ncclCommAbort(x->comms[s]);
+            (void)x->nccl.CommAbort(x->comms[s]);
             x->comms[s] = NULL;
         }
     }
-    (void)ncclGroupEnd();
+    (void)x->nccl.GroupEnd();
 }
 
 static dtp_status fail(const nccl_transport *x, ncclResult_t code, const char *call, ncclComm_t c,
                        dtp_err *err)
 {
-    const char *more = c != NULL ? ncclGetLastError(c) : "";
+    const char *more = c != NULL ? x->nccl.GetLastError(c) : "";
     return DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: %s: %s%s%.500s", x->flights.comm->rank, call,
-                    ncclGetErrorString(code), more[0] != '\0' ? ": " : "", more);
+                    x->nccl.GetErrorString(code), more[0] != '\0' ? ": " : "", more);
 }
 
 /* Whether a peer is known to have failed. */
@@ -72,7 +73,7 @@ static dtp_status settle(const nccl_transport *x, ncclComm_t c, ncclResult_t cod
 {
     const double start = dtp_now_s(), limit_s = x->flights.comm->timeout_s;
     while (code == ncclInProgress) {
-        const ncclResult_t asked = ncclCommGetAsyncError(c, &code);
+        const ncclResult_t asked = x->nccl.CommGetAsyncError(c, &code);
         code = asked != ncclSuccess ? asked : code;
         if (code == ncclInProgress) {
             DTP_TRY(look(x, err));
@@ -109,7 +110,7 @@ static dtp_status nccl_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
     ncclResult_t code = ncclSuccess;
     int64_t words[WORDS + 1] = {0}; /* the others add nothing; the last one: it was made */
     if (me == 0) {
-        code = ncclGetUniqueId(&id);
+        code = x->nccl.GetUniqueId(&id);
         memcpy(words, &id, sizeof id);
         words[WORDS] = code == ncclSuccess;
     }
@@ -127,7 +128,7 @@ static dtp_status nccl_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
     memcpy(&id, words, sizeof id);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    code = ncclCommInitRankConfig(&x->comms[set], n, id, me, &config);
+    code = x->nccl.CommInitRankConfig(&x->comms[set], n, id, me, &config);
     return settle(x, x->comms[set], code, "ncclCommInitRankConfig", err);
 }
 
@@ -151,42 +152,49 @@ static ncclRedOp_t operation_of(dtp_reduce_op op)
                                    : ncclMax;
 }
 
+/* The ranks of a collective, and this one's number among them. */
+typedef struct group {
+    int32_t n, me;
+    ncclComm_t c;
+    cudaStream_t queue;
+} group;
+
 /* all_to_all and collective_permute. */
-static ncclResult_t exchange(const dtp_coll *coll, int32_t n, int32_t me, const dtp_coll_ends *ends,
-                             ncclComm_t c, cudaStream_t queue)
+static ncclResult_t exchange(const dtp_nccl *nccl, const group *g, const dtp_coll *coll,
+                             const dtp_coll_ends *ends)
 {
     const size_t count = (size_t)coll->count, bytes = count * (size_t)dtp_dtype_bytes(coll->dtype);
     const ncclDataType_t type = type_of(coll->dtype);
     const bool one = coll->kind == DTP_PERMUTE;
-    const int32_t source = one ? dtp_coll_source(coll, n, me) : -1;
+    const int32_t source = one ? dtp_coll_source(coll, g->n, g->me) : -1;
     ncclResult_t code = ncclSuccess;
-    for (int32_t j = 0; j < n && code == ncclSuccess; j++) {
+    for (int32_t j = 0; j < g->n && code == ncclSuccess; j++) {
         const size_t at = one ? 0 : (size_t)j * bytes;
-        if (!one || dtp_coll_source(coll, n, j) == me) {
-            code = ncclSend((const char *)ends->in + at, count, type, j, c, queue);
+        if (!one || dtp_coll_source(coll, g->n, j) == g->me) {
+            code = nccl->Send((const char *)ends->in + at, count, type, j, g->c, g->queue);
         }
         if (code == ncclSuccess && (!one || source == j)) {
-            code = ncclRecv((char *)ends->out + at, count, type, j, c, queue);
+            code = nccl->Recv((char *)ends->out + at, count, type, j, g->c, g->queue);
         }
     }
     return code;
 }
 
-static ncclResult_t put_one(const dtp_coll *coll, int32_t n, int32_t me, const dtp_coll_ends *ends,
-                            ncclComm_t c, cudaStream_t queue)
+static ncclResult_t put_one(const dtp_nccl *nccl, const group *g, const dtp_coll *coll,
+                            const dtp_coll_ends *ends)
 {
     const size_t count = (size_t)coll->count;
     const ncclDataType_t type = type_of(coll->dtype);
     const ncclRedOp_t op = operation_of(coll->op);
     switch (coll->kind) {
     case DTP_ALL_REDUCE:
-        return ncclAllReduce(ends->in, ends->out, count, type, op, c, queue);
+        return nccl->AllReduce(ends->in, ends->out, count, type, op, g->c, g->queue);
     case DTP_REDUCE_SCATTER:
-        return ncclReduceScatter(ends->in, ends->out, count, type, op, c, queue);
+        return nccl->ReduceScatter(ends->in, ends->out, count, type, op, g->c, g->queue);
     case DTP_ALL_GATHER:
-        return ncclAllGather(ends->in, ends->out, count, type, c, queue);
+        return nccl->AllGather(ends->in, ends->out, count, type, g->c, g->queue);
     default:
-        return exchange(coll, n, me, ends, c, queue);
+        return exchange(nccl, g, coll, ends);
     }
 }
 
@@ -194,18 +202,19 @@ static dtp_status put_group(const nccl_transport *x, const dtp_coll *coll,
                             const dtp_coll_ends *ends, dtp_err *err)
 {
     const dtp_comm *comm = x->flights.comm;
-    const int32_t n = dtp_mesh_set_size(&comm->mesh, coll->set);
-    const int32_t me = dtp_mesh_set_index(&comm->mesh, coll->set, comm->rank);
-    const ncclComm_t c = x->comms[coll->set];
-    ncclResult_t code = ncclGroupStart();
+    const group g = {.n = dtp_mesh_set_size(&comm->mesh, coll->set),
+                     .me = dtp_mesh_set_index(&comm->mesh, coll->set, comm->rank),
+                     .c = x->comms[coll->set],
+                     .queue = x->flights.cuda->comm};
+    ncclResult_t code = x->nccl.GroupStart();
     for (int32_t k = 0; k < dtp_coll_buffers(coll) && code == ncclSuccess; k++) {
         const dtp_coll *one = dtp_coll_at(coll, k);
         if (one->count > 0) {
-            code = put_one(one, n, me, &ends[k], c, x->flights.cuda->comm);
+            code = put_one(&x->nccl, &g, one, &ends[k]);
         }
     }
-    const ncclResult_t end = ncclGroupEnd();
-    return settle(x, c, code != ncclSuccess ? code : end, dtp_coll_name(coll->kind), err);
+    const ncclResult_t end = x->nccl.GroupEnd();
+    return settle(x, g.c, code != ncclSuccess ? code : end, dtp_coll_name(coll->kind), err);
 }
 
 static bool is_strided(const dtp_coll *coll)
@@ -255,7 +264,7 @@ static void *nccl_register_memory(dtp_transport *t, size_t bytes)
     void *memory = NULL;
     const bool uses = needs_nccl(x, dtp_comm_all(x->flights.comm));
     shared *s = bytes >= LARGE && uses ? calloc(1, sizeof *s) : NULL;
-    if (s == NULL || ncclMemAlloc(&memory, bytes) != ncclSuccess) {
+    if (s == NULL || x->nccl.MemAlloc(&memory, bytes) != ncclSuccess) {
         free(s);
         return NULL;
     }
@@ -277,7 +286,7 @@ static bool nccl_release_memory(dtp_transport *t, void *ptr)
     }
     *at = found->next;
     free(found);
-    (void)ncclMemFree(ptr);
+    (void)x->nccl.MemFree(ptr);
     return true;
 }
 
@@ -328,7 +337,7 @@ static dtp_status nccl_poll(dtp_transport *t, double waited_s, const dtp_request
     for (int32_t s = 0; s < N_SETS; s++) {
         ncclResult_t code = ncclSuccess;
         if (x->comms[s] != NULL) {
-            const ncclResult_t asked = ncclCommGetAsyncError(x->comms[s], &code);
+            const ncclResult_t asked = x->nccl.CommGetAsyncError(x->comms[s], &code);
             code = asked != ncclSuccess ? asked : code;
         }
         if (code != ncclSuccess && code != ncclInProgress) {
@@ -349,8 +358,9 @@ static void nccl_destroy(dtp_transport *t)
     nccl_transport *x = t->self;
     for (int32_t s = 0; s < N_SETS; s++) {
         const ncclComm_t c = x->comms[s];
-        if (c != NULL && settle(x, c, ncclCommFinalize(c), "ncclCommFinalize", NULL) == DTP_OK) {
-            (void)ncclCommDestroy(c);
+        if (c != NULL &&
+            settle(x, c, x->nccl.CommFinalize(c), "ncclCommFinalize", NULL) == DTP_OK) {
+            (void)x->nccl.CommDestroy(c);
             x->comms[s] = NULL;
         }
     }
@@ -373,9 +383,12 @@ static const dtp_transport_ops nccl_ops = {
 
 dtp_status dtp_cuda_nccl_create(dtp_comm *comm, dtp_cuda *cuda, dtp_transport *out, dtp_err *err)
 {
+    dtp_nccl nccl;
+    DTP_TRY(dtp_nccl_open(&nccl, err));
     nccl_transport *x = calloc(1, sizeof *x);
     DTP_TRY(DTP_MEMORY(err, x));
     x->flights = (dtp_cuda_flights){.cuda = cuda, .comm = comm};
+    x->nccl = nccl;
     *out = (dtp_transport){.ops = &nccl_ops,
                            .caps = {.asynchronous = true, .queued = true, .captured = true},
                            .self = x};
