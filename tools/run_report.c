@@ -92,6 +92,7 @@ dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err)
     r->peak_bytes = calloc((size_t)r->ranks, sizeof *r->peak_bytes);
     dtp_status status = r->peak_bytes != NULL ? dtp_session_peaks(s, r->peak_bytes, err)
                                               : DTP_FAIL(err, DTP_NOMEM, "no memory for a report");
+    status = status == DTP_OK ? dtp_report_find_fused(r, err) : status;
     return status == DTP_OK ? read_loss_scale(r, s, err) : status;
 }
 
@@ -251,6 +252,7 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
                         dtp_coll_name(stats[i].kind), dims, stats[i].count,
                         dtp_byte_count((double)stats[i].bytes).text);
     }
+    dtp_report_fused_text(r, out);
 }
 
 /* ---- JSON ---- */
@@ -268,17 +270,36 @@ static void collective_row(tool_rows *rows, const void *user, int32_t i)
                          FIELD_INT("count", stats[i].count), FIELD_INT("bytes", stats[i].bytes)));
 }
 
+static const char *node_name(const dtp_program *p, const dtp_instr *in)
+{
+    return in->node >= 0 ? p->graph->nodes[in->node].name : NULL;
+}
+
+static void apart_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const dtp_report *r = user;
+    const dtp_program *p = dtp_runner_program(r->runner);
+    const dtp_instr *in = &p->instrs[r->apart[i]];
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("op", dtp_instr_name(in)), FIELD_TEXT("node", node_name(p, in)),
+                         FIELD_TEXT("phase", dtp_phase_name(in->phase)),
+                         FIELD_TEXT("why", dtp_runner_why_apart(r->runner, r->apart[i]))));
+}
+
 static void instruction_row(tool_rows *rows, const void *user, int32_t i)
 {
     static const char *const kinds[] = {"kernel", "collective", "wait", "copy"};
     const dtp_report *r = user;
     const dtp_program *p = dtp_runner_program(r->runner);
     const dtp_instr *in = &p->instrs[i];
+    const char *why = dtp_runner_why_apart(r->runner, i);
     tool_row(rows,
              TOOL_FIELDS(FIELD_TEXT("kind", kinds[in->kind]), FIELD_TEXT("op", dtp_instr_name(in)),
-                         FIELD_TEXT("node", in->node >= 0 ? p->graph->nodes[in->node].name : NULL),
+                         FIELD_TEXT("node", node_name(p, in)),
                          FIELD_TEXT("phase", dtp_phase_name(in->phase)),
                          FIELD_BOOL_IF(in->joined, "joined", true),
+                         FIELD_BOOL_IF(why != NULL, "as_one", why != NULL && why[0] == '\0'),
+                         FIELD_TEXT_IF(why != NULL && why[0] != '\0', "why", why),
                          FIELD_REAL("predicted_s", dtp_instr_runs(p, in) * in->time_s),
                          FIELD_REAL("measured_s", dtp_runner_profile(r->runner)[i] / r->n_steps)));
 }
@@ -330,6 +351,9 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
                                  FIELD_INTS("peak_bytes_per_rank",
                                             r->peak_bytes != NULL ? r->ranks : 0, r->peak_bytes)),
                     FIELD_LIST("collectives", n_stats, collective_row, r),
+                    FIELD_OBJECT_IF(r->n_as_one + r->n_apart > 0, "fused",
+                                    FIELD_INT("as_one", r->n_as_one),
+                                    FIELD_LIST("apart", r->n_apart, apart_row, r)),
                     FIELD_MAP("counters", r->counters.n, tool_counter_row, &r->counters),
                     FIELD_LIST_IF(profiled, "instructions", dtp_runner_program(r->runner)->n_instrs,
                                   instruction_row, r)));

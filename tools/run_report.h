@@ -26,7 +26,10 @@ typedef struct dtp_report {
     const char *unit;        /* "tokens" or "samples" */
     dtp_arena *arena;
     dtp_counters counters;
-    const dtp_runner *runner; /* borrowed: collectives and profile */
+    const dtp_runner *runner; /* borrowed: collectives, profile, what ran apart */
+    /* Fused instructions of rank 0 that ran as one, and those that ran apart. */
+    int32_t n_as_one, n_apart;
+    int32_t *apart;
 } dtp_report;
 
 /* `predicted` may be NULL. Borrows names and session; needs dtp_report_free. */
@@ -34,9 +37,13 @@ dtp_status dtp_report_start(dtp_report *r, const dtp_session *s, const char *bac
                             const char *comm, const dtp_prediction *predicted,
                             dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_report_add(dtp_report *r, const dtp_step_result *step, dtp_err *err) DTP_MUST_CHECK;
-/* Peaks of all ranks; collective. */
+/* Peaks of all ranks, what ran apart; collective. */
 dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
 void dtp_report_free(dtp_report *r);
+/* run_fused.c: how fused instructions ran, as lines of text; nothing where the backend does not say.
+ */
+dtp_status dtp_report_find_fused(dtp_report *r, dtp_err *err) DTP_MUST_CHECK;
+void dtp_report_fused_text(const dtp_report *r, dtp_strbuf *out);
 
 /* Samples per step and unit of a graph: rows x columns of an integer input of rank 2 or more
  * ("tokens"), else dims[0] of the first input ("samples"). */

@@ -109,6 +109,7 @@ static const dtp_backend_ops cuda_ops = {
     .slice = dtp_cuda_slice,
     .scale = dtp_cuda_scale,
     .describe = cuda_describe,
+    .why_apart = dtp_cuda_why_apart,
     .sync = cuda_sync,
     .queue = &dtp_cuda_queue,
     .destroy = cuda_destroy,
@@ -157,7 +158,8 @@ dtp_status dtp_backend_cuda_create(const dtp_device_options *options, dtp_backen
     c->base.ops = &cuda_ops;
     c->base.threads = 1;
     c->device = options->local_rank % n;
-    const dtp_status s = open(c, err);
+    dtp_status s = dtp_cuda_switch(c, options->switches, err);
+    s = s == DTP_OK ? open(c, err) : s;
     if (s != DTP_OK) {
         cuda_destroy(&c->base);
         return s;

@@ -7,7 +7,9 @@
 #include "executor/comm/device_module.h"
 
 /* A backend for rank number local_rank of those on this machine: on that device of those that
- * this process sees, counted in circles. */
+ * this process sees, counted in circles. Switches:
+ *   no_epilogues  epilogues of products are computed apart
+ *   nccl_alone    the transport nccl takes groups of one rank, too */
 dtp_status dtp_backend_cuda_create(const dtp_device_options *options, dtp_backend **out,
                                    dtp_err *err) DTP_MUST_CHECK;
 /* A transport between the device memories of the ranks of `comm`; `b` is the CUDA backend of this

@@ -19,12 +19,19 @@ typedef struct dtp_cuda {
     int32_t n_joined;
     dtp_cuda_update joined[DTP_CUDA_UPDATES];
     const dtp_step_record *record; /* of the joined updates */
+    /* Switches for finding faults: */
+    bool no_epilogues; /* of products: all are computed apart */
+    bool nccl_alone;   /* NCCL also for groups of one rank */
 } dtp_cuda;
 
 static inline dtp_cuda *dtp_cuda_of(dtp_backend *b)
 {
     return (dtp_cuda *)b;
 }
+
+/* Turns switches on: words with commas between them, such as "no_epilogues,nccl_alone"; NULL or "":
+ * none. DTP_INVALID for a word that is none. */
+dtp_status dtp_cuda_switch(dtp_cuda *c, const char *words, dtp_err *err) DTP_MUST_CHECK;
 
 /* The status of a call of the CUDA runtime: DTP_NOMEM, or DTP_INTERNAL naming the call. */
 dtp_status dtp_cuda_status(cudaError_t code, const char *call, dtp_err *err) DTP_MUST_CHECK;

@@ -1,5 +1,6 @@
 /* einsum: runs the steps of spmd/target/einsum_plan.h, planned when the call is bound. What
  * is fused with a product is the epilogue of the last step, where cuBLASLt has it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/graph/ops/fused_ops.h"
@@ -75,18 +76,33 @@ static dtp_status bind_job(const dtp_kernel_args *args, const dtp_einsum_plan *p
     return DTP_OK;
 }
 
+/* Addresses of a step; vector and matrix are those of the last one. */
+static void step_data(const dtp_kernel_args *args, const einsum_job *job, int32_t i, void *vector,
+                      void *matrix, void *data[DTP_CUDA_GEMM_DATA])
+{
+    const step *s = &job->steps[i];
+    const bool last = i == job->n - 1, two = s->kind == PRODUCT || s->two;
+    data[DTP_EINSUM_A] = dtp_einsum_address(args, &s->part[DTP_EINSUM_A]);
+    data[DTP_EINSUM_B] = two ? dtp_einsum_address(args, &s->part[DTP_EINSUM_B]) : NULL;
+    data[DTP_EINSUM_C] = dtp_einsum_address(args, &s->part[DTP_EINSUM_C]);
+    data[DTP_CUDA_VECTOR] = last ? vector : NULL;
+    data[DTP_CUDA_MATRIX] = last ? matrix : NULL;
+}
+
+/* The last product is known to be ready before anything runs. */
 static dtp_status run_job(const dtp_kernel_args *args, const einsum_job *job, void *vector,
                           void *matrix, dtp_err *err)
 {
     const cudaStream_t queue = dtp_cuda_stream(args);
+    void *data[DTP_CUDA_GEMM_DATA];
+    if (job->n > 0 && job->steps[job->n - 1].kind == PRODUCT) {
+        step_data(args, job, job->n - 1, vector, matrix, data);
+        DTP_TRY(dtp_cuda_gemm_ready(dtp_cuda_of(args->backend), job->steps[job->n - 1].product,
+                                    data, err));
+    }
     for (int32_t i = 0; i < job->n; i++) {
         const step *s = &job->steps[i];
-        const bool last = i == job->n - 1;
-        void *const data[DTP_CUDA_GEMM_DATA] = {
-            dtp_einsum_address(args, &s->part[DTP_EINSUM_A]),
-            s->kind == PRODUCT || s->two ? dtp_einsum_address(args, &s->part[DTP_EINSUM_B]) : NULL,
-            dtp_einsum_address(args, &s->part[DTP_EINSUM_C]), last ? vector : NULL,
-            last ? matrix : NULL};
+        step_data(args, job, i, vector, matrix, data);
         if (s->kind == PRODUCT) {
             DTP_TRY(dtp_cuda_gemm_run(dtp_cuda_of(args->backend), s->product, data, err));
         } else if (s->kind == LOOP) {
@@ -120,10 +136,12 @@ static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
 
 /* Views by number: operands, then results. -1 = none. */
 typedef struct fused_job {
-    bool fused;
+    bool one; /* the library takes the epilogue, as far as is known when it is bound */
     einsum_job job;
     int32_t vector, matrix; /* of the epilogue */
-    void *apart;            /* state of the two kernels that run where the epilogue cannot */
+    void *apart;            /* state of the kernels that run where it does not; NULL: none can */
+    /* Why a run was apart, "" when none was; why none can be. */
+    char why[DTP_CUDA_WHY], no_apart[DTP_CUDA_WHY];
 } fused_job;
 
 /* Whether a view has the last dims of the result, which are the rows of the product's matrix. */
@@ -188,33 +206,68 @@ static cublasLtEpilogue_t epilogue_of_sum(const dtp_kernel_args *args, const dtp
                : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-static dtp_status fused_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                             dtp_err *err)
+static bool is_gelu(cublasLtEpilogue_t epilogue)
+{
+    return epilogue == CUBLASLT_EPILOGUE_GELU || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
+           epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU ||
+           epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+}
+
+/* The product with its epilogue. gelu of f32 is that of our kernel: the library's is not as exact.
+ */
+static dtp_status bind_as_one(const dtp_kernel_args *args, fused_job *job, dtp_arena *arena,
+                              dtp_err *err)
 {
     const dtp_op_call product = dtp_fused_product_of(args->call);
     dtp_einsum_plan plan;
-    dtp_err none;
-    fused_job *job;
-    DTP_CUDA_STATE(arena, state, job, err);
     job->vector = job->matrix = -1;
+    if (dtp_cuda_of(args->backend)->no_epilogues) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "switch no_epilogues");
+    }
     dtp_einsum_plan_make(&product, &plan);
     const dtp_einsum_step *last = plan.n_steps > 0 ? &plan.steps[plan.n_steps - 1] : NULL;
-    if (last != NULL && last->is_gemm && last->part[DTP_EINSUM_C].operand == DTP_EINSUM_OUT) {
-        const cublasLtEpilogue_t epilogue =
-            dtp_fused_product_kind_of(args->call->op) == DTP_FUSED_OPERAND_SUM
-                ? epilogue_of_sum(args, last, job)
-                : epilogue_of_expression(args, &last->gemm, job);
-        const dtp_status s = epilogue == CUBLASLT_EPILOGUE_DEFAULT
-                                 ? DTP_UNSUPPORTED
-                                 : bind_job(args, &plan, epilogue, &job->job, arena, &none);
-        job->fused = s == DTP_OK;
-        if (s != DTP_OK && s != DTP_UNSUPPORTED) {
-            *err = none;
-            return s;
-        }
+    if (last == NULL || !last->is_gemm || last->part[DTP_EINSUM_C].operand != DTP_EINSUM_OUT) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "the result is not that of a product of cuBLASLt");
     }
-    return job->fused && job->matrix < 0 ? DTP_OK
-                                         : dtp_fused_product_bind(args, arena, &job->apart, err);
+    const cublasLtEpilogue_t epilogue =
+        dtp_fused_product_kind_of(args->call->op) == DTP_FUSED_OPERAND_SUM
+            ? epilogue_of_sum(args, last, job)
+            : epilogue_of_expression(args, &last->gemm, job);
+    if (epilogue == CUBLASLT_EPILOGUE_DEFAULT) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "cuBLASLt has no such epilogue");
+    }
+    if (is_gelu(epilogue) && args->out[0].local.dtype == DTP_F32) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "gelu of f32 is a kernel of its own");
+    }
+    return bind_job(args, &plan, epilogue, &job->job, arena, err);
+}
+
+static void keep_reason(char why[DTP_CUDA_WHY], const dtp_err *err)
+{
+    (void)snprintf(why, DTP_CUDA_WHY, "%.*s", DTP_CUDA_WHY - 1, err->msg);
+}
+
+/* The kernels apart fail, too. */
+static dtp_status fail_both(const fused_job *job, dtp_status s, const char *apart, dtp_err *err)
+{
+    return DTP_FAIL(err, s, "%.400s; as one: %s", apart, job->why);
+}
+
+static dtp_status fused_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                             dtp_err *err)
+{
+    fused_job *job;
+    dtp_err refused = {0}, failed = {0};
+    DTP_CUDA_STATE(arena, state, job, err);
+    job->one = bind_as_one(args, job, arena, &refused) == DTP_OK;
+    keep_reason(job->why, &refused);
+    const dtp_status s = dtp_fused_product_bind(args, arena, &job->apart, &failed);
+    if (s == DTP_OK) {
+        return DTP_OK;
+    }
+    job->apart = NULL;
+    keep_reason(job->no_apart, &failed);
+    return job->one ? DTP_OK : fail_both(job, s, failed.msg, err);
 }
 
 static void *view_data(const dtp_kernel_args *args, int32_t v)
@@ -223,16 +276,39 @@ static void *view_data(const dtp_kernel_args *args, int32_t v)
     return v < 0 ? NULL : v < n_in ? args->in[v].data : args->out[v - n_in].data;
 }
 
+static dtp_status run_as_one(const dtp_kernel_args *args, const fused_job *job, dtp_err *err)
+{
+    void *matrix = view_data(args, job->matrix);
+    return (uintptr_t)matrix % DTP_CUDA_MATRIX_ALIGNMENT == 0
+               ? run_job(args, &job->job, view_data(args, job->vector), matrix, err)
+               : DTP_FAIL(err, DTP_UNSUPPORTED, "the epilogue's matrix at no multiple of %d bytes",
+                          DTP_CUDA_MATRIX_ALIGNMENT);
+}
+
+/* What is refused is computed apart, from the operands on. */
 static dtp_status fused_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    const fused_job *job = args->state;
-    void *matrix = view_data(args, job->matrix);
-    if (job->fused && (uintptr_t)matrix % DTP_CUDA_MATRIX_ALIGNMENT == 0) {
-        return run_job(args, &job->job, view_data(args, job->vector), matrix, err);
-    }
+    fused_job *job = args->state;
+    dtp_err refused = {0}, failed = {0};
     dtp_kernel_args apart = *args;
+    if (job->one) {
+        const dtp_status s = run_as_one(args, job, &refused);
+        if (s == DTP_OK) {
+            return DTP_OK;
+        }
+        keep_reason(job->why, &refused);
+        if (job->apart == NULL) {
+            return fail_both(job, s, job->no_apart, err);
+        }
+    }
     apart.state = job->apart;
-    return dtp_fused_product_run(&apart, err);
+    const dtp_status s = dtp_fused_product_run(&apart, &failed);
+    return s == DTP_OK ? DTP_OK : fail_both(job, s, failed.msg, err);
+}
+
+const char *dtp_cuda_why_apart(const dtp_bound_kernel *k)
+{
+    return k->run == fused_kernel ? ((const fused_job *)k->args.state)->why : NULL;
 }
 
 const dtp_kernel dtp_cuda_einsum[] = {

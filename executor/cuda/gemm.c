@@ -1,5 +1,6 @@
 #include "executor/cuda/gemm.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* WORKSPACE: what the library may use, also on Hopper. VECTOR: bytes that its kernels load at once
@@ -10,9 +11,9 @@ static dtp_status blas_status(cublasStatus_t status, const char *call, dtp_err *
 {
     return status == CUBLAS_STATUS_SUCCESS
                ? DTP_OK
-               : DTP_FAIL(err,
-                          status == CUBLAS_STATUS_NOT_SUPPORTED ? DTP_UNSUPPORTED : DTP_INTERNAL,
-                          "%.120s: %s", call, cublasLtGetStatusString(status));
+               : DTP_FAIL(
+                     err, status == CUBLAS_STATUS_NOT_SUPPORTED ? DTP_UNSUPPORTED : DTP_INTERNAL,
+                     "%.*s: %s", (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
 }
 #define BLAS_TRY(err, call) DTP_TRY(blas_status(call, #call, err))
 
@@ -164,26 +165,62 @@ static dtp_status choose(dtp_cuda *c, dtp_cuda_gemm *gemm, cublasLtMatmulPrefere
                                                  &gemm->layout[DTP_EINSUM_A], of_c, of_c, pref, 1,
                                                  &found, &n));
     if (n == 0 || found.state != CUBLAS_STATUS_SUCCESS) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "backend cuda: cuBLASLt has no algorithm");
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "cuBLASLt has no algorithm%s%s", n > 0 ? ": " : "",
+                        n > 0 ? cublasLtGetStatusString(found.state) : "");
     }
     *out = found.algo;
     return DTP_OK;
 }
 
-static dtp_status choose_algorithms(dtp_cuda *c, dtp_cuda_gemm *gemm, dtp_err *err)
+/* Keeps a refusal. */
+static dtp_status refuse(dtp_cuda_gemm_algo *algo, dtp_status s, const dtp_err *why,
+                         const char *where, dtp_err *err)
+{
+    algo->state = DTP_CUDA_REFUSED;
+    algo->status = s;
+    (void)snprintf(algo->why, sizeof algo->why, "%.120s%s", why->msg, where);
+    return DTP_FAIL(err, s, "%s", algo->why);
+}
+
+static bool is_aligned(const dtp_cuda_gemm *gemm, void *const data[DTP_CUDA_GEMM_DATA])
+{
+    bool aligned = true;
+    for (int32_t p = 0; p < DTP_CUDA_GEMM_DATA; p++) {
+        aligned = aligned && (uintptr_t)data[p] % gemm->alignment[p] == 0;
+    }
+    return aligned;
+}
+
+/* The algorithm for aligned addresses, or for all. */
+static dtp_status seek(dtp_cuda *c, dtp_cuda_gemm *gemm, bool aligned, dtp_err *err)
 {
     cublasLtMatmulPreference_t pref = NULL;
+    dtp_cuda_gemm_algo *algo = aligned ? &gemm->aligned : &gemm->any;
     uint32_t least[DTP_CUDA_GEMM_DATA];
+    dtp_err why = {0};
     for (int32_t p = 0; p < DTP_CUDA_GEMM_DATA; p++) {
-        gemm->alignment[p] = alignment(gemm, p);
         least[p] = (uint32_t)gemm->bytes[p];
     }
     least[DTP_CUDA_MATRIX] = DTP_CUDA_MATRIX_ALIGNMENT;
     BLAS_TRY(err, cublasLtMatmulPreferenceCreate(&pref));
-    dtp_status s = choose(c, gemm, pref, gemm->alignment, &gemm->algo, err);
-    s = s == DTP_OK ? choose(c, gemm, pref, least, &gemm->unaligned, err) : s;
+    const dtp_status s =
+        choose(c, gemm, pref, aligned ? gemm->alignment : least, &algo->algo, &why);
     (void)cublasLtMatmulPreferenceDestroy(pref);
-    return s;
+    if (s != DTP_OK) {
+        return refuse(algo, s, &why, aligned ? "" : ", for unaligned addresses", err);
+    }
+    algo->state = DTP_CUDA_FOUND;
+    return DTP_OK;
+}
+
+dtp_status dtp_cuda_gemm_ready(dtp_cuda *c, dtp_cuda_gemm *gemm,
+                               void *const data[DTP_CUDA_GEMM_DATA], dtp_err *err)
+{
+    const bool aligned = is_aligned(gemm, data);
+    const dtp_cuda_gemm_algo *algo = aligned ? &gemm->aligned : &gemm->any;
+    return algo->state == DTP_CUDA_FOUND     ? DTP_OK
+           : algo->state == DTP_CUDA_REFUSED ? DTP_FAIL(err, algo->status, "%s", algo->why)
+                                             : seek(c, gemm, aligned, err);
 }
 
 dtp_status dtp_cuda_gemm_bind(dtp_cuda *c, const dtp_einsum_gemm *shape, dtp_dtype ab_type,
@@ -210,36 +247,49 @@ dtp_status dtp_cuda_gemm_bind(dtp_cuda *c, const dtp_einsum_gemm *shape, dtp_dty
     const int32_t batch = split_batch(shape, out);
     DTP_TRY(set_layouts(shape, batch, dtype, out, err));
     DTP_TRY(set_epilogue(shape, batch, (uint32_t)epilogue, out, err));
-    return dtp_err_prefixed(choose_algorithms(c, out, err), err,
-                            "product of %lld x %lld x %lld in %s", (long long)shape->m,
-                            (long long)shape->n, (long long)shape->k, dtp_dtype_name(ab_type));
+    for (int32_t p = 0; p < DTP_CUDA_GEMM_DATA; p++) {
+        out->alignment[p] = alignment(out, p);
+    }
+    return dtp_err_prefixed(seek(c, out, true, err), err, "product of %lld x %lld x %lld in %s",
+                            (long long)shape->m, (long long)shape->n, (long long)shape->k,
+                            dtp_dtype_name(ab_type));
 }
 
-dtp_status dtp_cuda_gemm_run(dtp_cuda *c, const dtp_cuda_gemm *gemm,
-                             void *const data[DTP_CUDA_GEMM_DATA], dtp_err *err)
+/* Product i of the loop. */
+static dtp_status run_one(dtp_cuda *c, dtp_cuda_gemm *g, const cublasLtMatmulAlgo_t *algo,
+                          int64_t i, void *const data[DTP_CUDA_GEMM_DATA], dtp_err *err)
 {
     const float one = 1.0f, zero = 0.0f;
-    /* the library takes descriptors as not const */
-    dtp_cuda_gemm g = *gemm;
-    for (int64_t i = 0; i < g.n_outer; i++) {
-        char *at[DTP_CUDA_GEMM_DATA];
-        bool aligned = true;
-        for (int32_t p = 0; p < DTP_CUDA_GEMM_DATA; p++) {
-            int64_t index = i, elem = 0;
-            for (int32_t d = g.n - 1; d >= 0; d--) {
-                elem += index % g.size[d] * g.stride[p][d];
-                index /= g.size[d];
-            }
-            at[p] = data[p] == NULL ? NULL : (char *)data[p] + elem * g.bytes[p];
-            aligned = aligned && (uintptr_t)at[p] % g.alignment[p] == 0;
+    char *at[DTP_CUDA_GEMM_DATA];
+    for (int32_t p = 0; p < DTP_CUDA_GEMM_DATA; p++) {
+        int64_t index = i, elem = 0;
+        for (int32_t d = g->n - 1; d >= 0; d--) {
+            elem += index % g->size[d] * g->stride[p][d];
+            index /= g->size[d];
         }
-        cublasLtMatrixLayout_t of_c = &g.layout[DTP_EINSUM_C];
-        DTP_TRY(set_operands(&g, at[DTP_CUDA_VECTOR], at[DTP_CUDA_MATRIX], err));
-        BLAS_TRY(err,
-                 cublasLtMatmul(c->blas, &g.desc, &one, at[DTP_EINSUM_B], &g.layout[DTP_EINSUM_B],
-                                at[DTP_EINSUM_A], &g.layout[DTP_EINSUM_A], &zero, at[DTP_EINSUM_C],
-                                of_c, at[DTP_EINSUM_C], of_c, aligned ? &g.algo : &g.unaligned,
-                                c->blas_workspace, WORKSPACE_BYTES, c->compute));
+        at[p] = data[p] == NULL ? NULL : (char *)data[p] + elem * g->bytes[p];
+    }
+    cublasLtMatrixLayout_t of_c = &g->layout[DTP_EINSUM_C];
+    DTP_TRY(set_operands(g, at[DTP_CUDA_VECTOR], at[DTP_CUDA_MATRIX], err));
+    BLAS_TRY(err,
+             cublasLtMatmul(c->blas, &g->desc, &one, at[DTP_EINSUM_B], &g->layout[DTP_EINSUM_B],
+                            at[DTP_EINSUM_A], &g->layout[DTP_EINSUM_A], &zero, at[DTP_EINSUM_C],
+                            of_c, at[DTP_EINSUM_C], of_c, algo, c->blas_workspace, WORKSPACE_BYTES,
+                            c->compute));
+    return DTP_OK;
+}
+
+dtp_status dtp_cuda_gemm_run(dtp_cuda *c, dtp_cuda_gemm *gemm, void *const data[DTP_CUDA_GEMM_DATA],
+                             dtp_err *err)
+{
+    dtp_err why = {0};
+    DTP_TRY(dtp_cuda_gemm_ready(c, gemm, data, err));
+    dtp_cuda_gemm_algo *algo = is_aligned(gemm, data) ? &gemm->aligned : &gemm->any;
+    for (int64_t i = 0; i < gemm->n_outer; i++) {
+        const dtp_status s = run_one(c, gemm, &algo->algo, i, data, &why);
+        if (s != DTP_OK) {
+            return refuse(algo, s, &why, "", err);
+        }
     }
     return DTP_OK;
 }

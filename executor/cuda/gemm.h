@@ -12,16 +12,24 @@ enum {
     DTP_CUDA_VECTOR = DTP_EINSUM_PARTS,
     DTP_CUDA_MATRIX,
     DTP_CUDA_GEMM_DATA,
-    DTP_CUDA_MATRIX_ALIGNMENT = 16 /* bytes */
+    DTP_CUDA_MATRIX_ALIGNMENT = 16, /* bytes */
+    DTP_CUDA_WHY = 160              /* bytes of a reason */
 };
+
+/* An algorithm of the library for addresses of some alignment, or why there is none. */
+typedef struct dtp_cuda_gemm_algo {
+    enum { DTP_CUDA_NOT_SOUGHT, DTP_CUDA_FOUND, DTP_CUDA_REFUSED } state;
+    cublasLtMatmulAlgo_t algo;
+    dtp_status status;
+    char why[DTP_CUDA_WHY];
+} dtp_cuda_gemm_algo;
 
 /* Row-major C = A B is column-major C' = B' A': B is the library's first operand. One batch dim is
  * that of the library, the others are a loop of products. */
 typedef struct dtp_cuda_gemm {
     cublasLtMatmulDescOpaque_t desc;
     cublasLtMatrixLayoutOpaque_t layout[DTP_EINSUM_PARTS];
-    cublasLtMatmulAlgo_t algo,
-        unaligned; /* of addresses that are multiples of `alignment`; of any */
+    dtp_cuda_gemm_algo aligned, any; /* of addresses that are multiples of `alignment`; of all */
     bool epilogue;
     uint32_t alignment[DTP_CUDA_GEMM_DATA];
     int64_t bytes[DTP_CUDA_GEMM_DATA]; /* of an element */
@@ -31,13 +39,17 @@ typedef struct dtp_cuda_gemm {
 } dtp_cuda_gemm;
 
 /* A and B of one dtype, C of the same or f32, the epilogue's operands of C's. DTP_UNSUPPORTED when
- * the library has no algorithm. */
+ * the library has no algorithm for aligned addresses, DTP_INTERNAL when it refuses otherwise. */
 dtp_status dtp_cuda_gemm_bind(dtp_cuda *c, const dtp_einsum_gemm *shape, dtp_dtype ab_type,
                               dtp_dtype c_type, cublasLtEpilogue_t epilogue, dtp_cuda_gemm *out,
                               dtp_err *err) DTP_MUST_CHECK;
-/* Puts the products on the compute queue. The epilogue's matrix begins at a multiple of
+/* Looks for an algorithm for these addresses, where they are the first that are not aligned. What
+ * was refused, here or by a run, is refused with the same words from then on. */
+dtp_status dtp_cuda_gemm_ready(dtp_cuda *c, dtp_cuda_gemm *gemm,
+                               void *const data[DTP_CUDA_GEMM_DATA], dtp_err *err) DTP_MUST_CHECK;
+/* Puts the products on the compute queue, once it is ready for their addresses. The epilogue's matrix begins at a multiple of
  * DTP_CUDA_MATRIX_ALIGNMENT; what it does not need is NULL. */
-dtp_status dtp_cuda_gemm_run(dtp_cuda *c, const dtp_cuda_gemm *gemm,
-                             void *const data[DTP_CUDA_GEMM_DATA], dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_cuda_gemm_run(dtp_cuda *c, dtp_cuda_gemm *gemm, void *const data[DTP_CUDA_GEMM_DATA],
+                             dtp_err *err) DTP_MUST_CHECK;
 
 #endif

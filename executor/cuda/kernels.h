@@ -39,6 +39,8 @@ static inline cudaStream_t dtp_cuda_stream(const dtp_kernel_args *args)
     return (cudaStream_t)args->queue;
 }
 
+/* einsum.c: as dtp_backend_ops.why_apart, for products with an epilogue. */
+const char *dtp_cuda_why_apart(const dtp_bound_kernel *k);
 /* A nest as kernels take it. DTP_UNSUPPORTED when more than DTP_CUDA_DIMS dims are left after
  * merging. */
 dtp_status dtp_cuda_nest_of(const dtp_nest *nest, dtp_cuda_nest *out, dtp_err *err) DTP_MUST_CHECK;

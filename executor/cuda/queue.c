@@ -23,16 +23,17 @@ static dtp_queue *compute(dtp_backend *b)
     return (dtp_queue *)dtp_cuda_of(b)->compute;
 }
 
+/* Zeros come in the order of the compute queue, whose kernels and copies use the memory. */
 static dtp_status take(dtp_backend *b, bool device, size_t bytes, void **out, dtp_err *err)
 {
-    (void)b;
     bytes = bytes > 0 ? bytes : 1;
     DTP_CUDA_TRY(err, device ? cudaMalloc(out, bytes) : cudaMallocHost(out, bytes));
     if (!device) {
         memset(*out, 0, bytes);
         return DTP_OK;
     }
-    const dtp_status s = dtp_cuda_status(cudaMemset(*out, 0, bytes), "cudaMemset", err);
+    const dtp_status s = dtp_cuda_status(cudaMemsetAsync(*out, 0, bytes, dtp_cuda_of(b)->compute),
+                                         "cudaMemsetAsync", err);
     if (s != DTP_OK) {
         (void)cudaFree(*out);
     }

@@ -152,6 +152,12 @@ dtp_status dtp_bound_kernel_run(dtp_bound_kernel *k, dtp_err *err)
     return k->args.backend->ops->queue == NULL ? dtp_bound_kernel_check(k, err) : DTP_OK;
 }
 
+const char *dtp_bound_kernel_why_apart(const dtp_bound_kernel *k)
+{
+    const dtp_backend_ops *ops = k->args.backend->ops;
+    return ops->why_apart != NULL ? ops->why_apart(k) : NULL;
+}
+
 void dtp_backend_say(const dtp_backend *b, const dtp_ctx *ctx)
 {
     if (b->ops->say != NULL) {

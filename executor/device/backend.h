@@ -16,6 +16,8 @@ typedef struct dtp_device_info {
     char text[160];       /* its name, clocks and driver; "": nothing to say */
 } dtp_device_info;
 
+typedef struct dtp_bound_kernel dtp_bound_kernel;
+
 typedef struct dtp_backend_ops {
     const char *name; /* "cpu", "ref" */
     /* REQUIRED. Device memory, 64-byte aligned; every byte goes through these two. */
@@ -44,6 +46,9 @@ typedef struct dtp_backend_ops {
     const dtp_queue_ops *queue;
     /* OPTIONAL. What machine files say of the device; *out has its defaults (dtp_device_info). */
     dtp_status (*describe)(const dtp_backend *b, dtp_device_info *out, dtp_err *err);
+    /* OPTIONAL. Why a kernel of a fused op runs, or once ran, as several kernels: what it is fused of
+     * apart. "": as one; NULL: another kernel. The words last until it runs again. */
+    const char *(*why_apart)(const dtp_bound_kernel *k);
     /* OPTIONAL. Logs, at level info, what it computes with. */
     void (*say)(const dtp_backend *b, const dtp_ctx *ctx);
     void (*destroy)(dtp_backend *b);
@@ -61,11 +66,11 @@ struct dtp_backend {
 };
 
 /* A kernel ready to run. It must stay where it was bound. */
-typedef struct dtp_bound_kernel {
+struct dtp_bound_kernel {
     dtp_kernel_fn run;
     dtp_kernel_args args;
     dtp_error_word error;
-} dtp_bound_kernel;
+};
 
 /* The kernel that takes the dtypes of a call: one of the backend's own, else an added one.
  * DTP_UNSUPPORTED: the op has none, or none for these dtypes; the message says which it takes. */
@@ -84,6 +89,9 @@ dtp_status dtp_bound_kernel_check(dtp_bound_kernel *k, dtp_err *err) DTP_MUST_CH
 /* Runs it, or puts it on the queue. Where kernels run when called, its data errors are reported
  * too; else the caller checks. */
 dtp_status dtp_bound_kernel_run(dtp_bound_kernel *k, dtp_err *err) DTP_MUST_CHECK;
+
+/* As ops->why_apart; NULL where the backend does not say. */
+const char *dtp_bound_kernel_why_apart(const dtp_bound_kernel *k);
 
 /* What it computes with, to the log (ops->say). */
 void dtp_backend_say(const dtp_backend *b, const dtp_ctx *ctx);

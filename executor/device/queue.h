@@ -22,8 +22,9 @@ typedef struct dtp_recording dtp_recording;
 typedef struct dtp_queue_ops {
     /* The compute queue. */
     dtp_queue *(*compute)(dtp_backend *b);
-    /* Memory beside that of alloc, zeroed and not counted: of the device, or of the host where
-     * copies of queues reach it. Freed once the queues are idle; NULL is accepted. */
+    /* Memory beside that of alloc, not counted: of the device, zeroed in the order of the compute
+     * queue, or of the host where copies of queues reach it, zeroed. Freed once the queues are
+     * idle; NULL is accepted. */
     dtp_status (*take)(dtp_backend *b, bool device, size_t bytes, void **out, dtp_err *err);
     void (*give)(dtp_backend *b, bool device, void *ptr);
     /* Puts a copy on a queue, between device memory and memory of `take`, either way. */

@@ -421,6 +421,13 @@ const double *dtp_runner_profile(const dtp_runner *r)
     return r->profile;
 }
 
+const char *dtp_runner_why_apart(const dtp_runner *r, int32_t instr)
+{
+    return r->program->instrs[instr].kind == DTP_INSTR_KERNEL
+               ? dtp_bound_kernel_why_apart(&r->instrs[instr].kernel)
+               : NULL;
+}
+
 const dtp_program *dtp_runner_program(const dtp_runner *r)
 {
     return r->program;

@@ -113,6 +113,9 @@ int32_t dtp_runner_coll_stats(const dtp_runner *r, const dtp_coll_stat **out);
 /* Seconds spent in each instruction, summed over the steps so far; NULL without profile. The launch
  * of joined kernels counts for the last of them. */
 const double *dtp_runner_profile(const dtp_runner *r);
+/* Why a fused kernel ran as several, on this rank so far: "" where it ran as one, NULL for other
+ * instructions (dtp_backend_ops.why_apart). */
+const char *dtp_runner_why_apart(const dtp_runner *r, int32_t instr);
 const dtp_program *dtp_runner_program(const dtp_runner *r);
 
 #endif

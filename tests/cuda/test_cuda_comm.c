@@ -30,11 +30,13 @@ typedef struct job {
     dtp_status (*body)(dtp_comm *comm, void *backend, dtp_err *err);
 } job;
 
+static const char *switches; /* of the backends that are made; NULL: none */
+
 static dtp_status run_rank(dtp_comm *comm, void *user, dtp_err *err)
 {
     const job *j = user;
     const dtp_transport of_comm = comm->transport;
-    const dtp_device_options options = {.local_rank = comm->rank};
+    const dtp_device_options options = {.local_rank = comm->rank, .switches = switches};
     const dtp_device *device;
     dtp_backend *backend = NULL;
     DTP_TRY(dtp_device_find("cuda", &device, err));
@@ -117,6 +119,46 @@ static void test_cuda_comm__conforms_in_flight_and_on_views(void **state)
             must(seed == 1 ? run("x:3;y:2", KINDS[k].name, comm_suite_views, &err) : DTP_OK, &err);
             nothing_left();
         }
+    }
+}
+
+/* Groups of one rank go over NCCL where a switch says so, else they are copies. */
+static void test_cuda_comm__nccl_takes_groups_of_one_by_a_switch(void **state)
+{
+    static const char *const meshes[] = {"", "x:1", "x:1;y:1", "x:2;y:1"};
+    enum { NCCL = 2 };
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof meshes / sizeof meshes[0]; i++) {
+        dtp_err err = {0};
+        const char *mesh = meshes[i / 2];
+        const bool several = strchr(mesh, '2') != NULL;
+        begin(NCCL, 1 + i);
+        switches = i % 2 == 1 ? "nccl_alone" : NULL;
+        const dtp_status suite = run(mesh, "nccl", comm_suite, &err);
+        const uint64_t n = cuda_emu_count().collectives;
+        const dtp_status flight =
+            suite == DTP_OK ? run(mesh, "nccl", comm_suite_flight, &err) : suite;
+        switches = NULL;
+        must(flight, &err);
+        if ((n > 0) != (i % 2 == 1 || several)) {
+            fail_msg("mesh '%s': %d collectives of NCCL", mesh, (int)n);
+        }
+        nothing_left();
+    }
+}
+
+static void test_cuda_comm__a_word_that_is_no_switch_is_refused(void **state)
+{
+    static const char *const words[] = {"no_epilogue", "nccl_alone,magic", ",nccl_alone"};
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        dtp_err err = {0};
+        begin(0, 1);
+        switches = words[i];
+        const dtp_status s = run("", "auto", comm_suite, &err);
+        switches = NULL;
+        assert_int_equal(s, DTP_INVALID);
+        assert_non_null(strstr(err.msg, "there are: no_epilogues, nccl_alone"));
     }
 }
 
@@ -585,6 +627,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_comm__conforms),
         cmocka_unit_test(test_cuda_comm__conforms_in_flight_and_on_views),
+        cmocka_unit_test(test_cuda_comm__nccl_takes_groups_of_one_by_a_switch),
+        cmocka_unit_test(test_cuda_comm__a_word_that_is_no_switch_is_refused),
         cmocka_unit_test(test_cuda_comm__any_order_of_queues_gives_the_same_bits),
         cmocka_unit_test(test_cuda_comm__a_wait_left_out_shows),
         cmocka_unit_test(test_cuda_comm__different_collectives_end_every_rank),

@@ -15,6 +15,7 @@
 #include "cost_models/job.h"
 #include "cost_models/predict.h"
 #include "cuda_emu.h"
+#include "executor/device/step_state.h"
 #include "executor/run/ranks.h"
 #include "executor/session/session.h"
 #include "spmd/target/target.h"
@@ -575,6 +576,32 @@ static void test_runtime__errors_in_data_are_those_of_their_step(void **state)
     }
 }
 
+/* Error words and record of new step states, as kernels on the compute queue find them. */
+static void test_runtime__step_states_are_zero_in_the_order_of_their_queue(void **state)
+{
+    enum { WORDS = 4, ORDERS = 10 * SEEDS };
+    int32_t wrong = 0;
+    dtp_backend *b = NULL;
+    dtp_err created = {0};
+    (void)state;
+    must(dtp_backend_create("cuda", 1, &b, &created), &created);
+    for (uint64_t order = 0; order < ORDERS; order++) {
+        static const dtp_error_word none[WORDS];
+        dtp_error_word found[WORDS];
+        dtp_step_state s;
+        dtp_err err = {0};
+        cuda_emu_seed(order);
+        must(dtp_step_state_init(&s, b, WORDS, &err), &err);
+        must(b->ops->download(b, found, s.words, sizeof found, &err), &err);
+        wrong += memcmp(found, none, sizeof none) != 0;
+        dtp_step_state_free(&s);
+    }
+    dtp_backend_destroy(b);
+    if (wrong > 0) {
+        fail_msg("words are not zero in %d of %d orders", wrong, ORDERS);
+    }
+}
+
 static void test_runtime__runners_come_and_go(void **state)
 {
     (void)state;
@@ -658,6 +685,7 @@ int main(int argc, char **argv)
         TEST(the_log_replays_to_the_predicted_time),
         TEST(instructions_take_the_time_of_the_step),
         TEST(errors_in_data_are_those_of_their_step),
+        TEST(step_states_are_zero_in_the_order_of_their_queue),
         TEST(runners_come_and_go),
         TEST(moved_memory_is_recorded_anew),
         TEST(says_that_there_is_no_card),

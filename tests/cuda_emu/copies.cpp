@@ -54,6 +54,17 @@ struct fill_work final : work {
     }
 };
 
+std::shared_ptr<fill_work> make_fill(void *to, int value, size_t bytes)
+{
+    auto what = std::make_shared<fill_work>();
+    what->name = "fill";
+    what->seconds = 2e-6 + static_cast<double>(bytes) / 1e12;
+    what->to = to;
+    what->value = value;
+    what->bytes = bytes;
+    return what;
+}
+
 size_t extent(size_t pitch, size_t width, size_t height)
 {
     return height == 0 || width == 0 ? 0 : pitch * (height - 1) + width;
@@ -171,6 +182,9 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
         return said(error);
     }
     host_waits();
+    if (d->legacy) {
+        run_until(lock, [d] { return idle(*d->legacy); });
+    }
     auto what = make_copy(r);
     what->device = d->index;
     task unused;
@@ -219,15 +233,10 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
     if (error != cudaSuccess || bytes == 0) {
         return said(error);
     }
-    auto what = std::make_shared<fill_work>();
-    what->name = "fill";
-    what->seconds = 2e-6 + static_cast<double>(bytes) / 1e12;
-    what->to = to;
-    what->value = value;
-    what->bytes = bytes;
-    return said(submit(lock, stream, what));
+    return said(submit(lock, stream, make_fill(to, value, bytes)));
 }
 
+/* The host waits for a fill of its own memory alone. */
 cudaError_t cudaMemset(void *to, int value, size_t bytes)
 {
     guard lock(all().mutex);
@@ -236,12 +245,14 @@ cudaError_t cudaMemset(void *to, int value, size_t bytes)
     error = error == cudaSuccess ? forbidden_in_capture("cudaMemset") : error;
     error =
         error == cudaSuccess ? check_device_range("cudaMemset", to, bytes, d->index, true) : error;
-    if (error == cudaSuccess && bytes > 0) {
+    if (error != cudaSuccess || bytes == 0) {
+        return said(error);
+    }
+    CUstream_st &stream = legacy_stream(*d);
+    error = submit(lock, &stream, make_fill(to, value, bytes));
+    if (error == cudaSuccess && place_of(to).kind == where::pinned) {
         host_waits();
-        open_memory();
-        memset(to, value, bytes);
-        all().counters.copies++;
-        close_memory();
+        run_until(lock, [&stream] { return idle(stream); });
     }
     return said(error);
 }

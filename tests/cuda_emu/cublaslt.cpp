@@ -226,6 +226,16 @@ algorithm choose(const preference &p, const description &d, random_source &rando
     return algo;
 }
 
+/* Whether addresses may be other than multiples of 16 bytes. */
+bool unaligned(const algorithm &algo)
+{
+    bool less = algo.of_bias < 16 || algo.of_aux < 16;
+    for (uint32_t bytes : algo.alignment) {
+        less = less || bytes < 16;
+    }
+    return less;
+}
+
 } // namespace
 
 } // namespace emu
@@ -470,10 +480,27 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     }
     algorithm algo =
         choose(read_opaque<preference>(pref), read_opaque<description>(desc), all().random);
+    const description d = read_opaque<description>(desc);
+    status = refused(CUDA_EMU_REFUSE_EPILOGUES, d, read_opaque<layout>(a), read_opaque<layout>(b),
+                     read_opaque<layout>(out));
+    if (status == CUBLAS_STATUS_SUCCESS && unaligned(algo)) {
+        status = refused(CUDA_EMU_REFUSE_UNALIGNED, d, read_opaque<layout>(a),
+                         read_opaque<layout>(b), read_opaque<layout>(out));
+    }
     results[0] = {};
+    results[0].state = status;
+    if (status == CUBLAS_STATUS_EXECUTION_FAILED) { /* a result that is none */
+        *returned = 1;
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    if (status == CUBLAS_STATUS_INTERNAL_ERROR) { /* success without a result */
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        return status;
+    }
     write_opaque(&results[0].algo, algo);
     results[0].workspaceSize = algo.workspace;
-    results[0].state = CUBLAS_STATUS_SUCCESS;
     results[0].wavesCount = 1;
     *returned = 1;
     return CUBLAS_STATUS_SUCCESS;
@@ -523,6 +550,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         what->beta_device = beta;
     }
     status = check_ranges(*what, chosen, workspace_bytes, stream->device);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        return status;
+    }
+    status = refused(CUDA_EMU_REFUSE_RUNS, what->d, what->la, what->lb, what->ld);
     if (status != CUBLAS_STATUS_SUCCESS) {
         return status;
     }

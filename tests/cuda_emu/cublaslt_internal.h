@@ -50,6 +50,10 @@ struct product_work final : work {
     void reduce(const std::vector<float> &x, size_t rows, size_t cols, int axis, int32_t batch);
 };
 
+/* refusals.cpp: the status by which such a product is refused, always the same one, or SUCCESS. */
+cublasStatus_t refused(cuda_emu_refusal kind, const description &d, const layout &a,
+                       const layout &b, const layout &out);
+
 size_t bytes_of(int type); /* 0: not a type of the emulated device */
 
 } // namespace emu

@@ -26,6 +26,7 @@ struct cuda_emu_counters {
     uint64_t event_waits;  /* calls of cudaStreamWaitEvent */
     uint64_t copies;       /* copies and fills that ran */
     uint64_t products;     /* cuBLASLt products that ran */
+    uint64_t refusals;     /* of cuda_emu_refuse */
     uint64_t collectives;  /* NCCL operations of one rank that ran */
     uint64_t ranges;       /* of NVTX that were opened */
     uint64_t errors;       /* faults that the emulator reported */
@@ -48,8 +49,9 @@ enum cuda_emu_fault {
     CUDA_EMU_FAULTS
 };
 
-/* A program that does not call these takes CUDA_EMU_DEVICES and CUDA_EMU_SEED of its
- * environment. */
+/* A program that does not call these takes CUDA_EMU_DEVICES, CUDA_EMU_SEED, CUDA_EMU_REFUSE (kinds),
+ * CUDA_EMU_REFUSE_SEED and the faults CUDA_EMU_DROP_BARRIER, CUDA_EMU_FAIL_LAUNCH and
+ * CUDA_EMU_NO_ALGORITHM of its environment. */
 /* The state of a new process: no memory, no streams, counters zero, faults off, one device, seed
  * 1. Device memory is given up; streams, events, graphs and communicators must not be used any
  * more. */
@@ -68,6 +70,16 @@ void cuda_emu_in_order(int on);
 void cuda_emu_launch_queue(size_t n);
 /* Count from 1; 0 turns the fault off. */
 void cuda_emu_set_fault(enum cuda_emu_fault fault, uint64_t n);
+/* What cuBLASLt refuses by statuses that documents allow and nobody foresees; a set. */
+enum cuda_emu_refusal {
+    CUDA_EMU_REFUSE_EPILOGUES = 1, /* an algorithm for a product with an epilogue */
+    CUDA_EMU_REFUSE_RUNS = 2,      /* such a product when it is to run */
+    CUDA_EMU_REFUSE_UNALIGNED = 4  /* an algorithm for an epilogue at addresses that are no
+                                      multiples of 16 bytes */
+};
+/* One product in two, drawn by its shape, types and epilogue; seed 0: every one. Kinds 0, as at the
+ * start: none. */
+void cuda_emu_refuse(unsigned kinds, uint64_t seed);
 struct cuda_emu_counters cuda_emu_count(void);
 /* The last fault in words, of any thread; "" when there was none. Each one is printed to stderr
  * as well, unless quiet. */

@@ -31,6 +31,11 @@ state &all()
             made->devices.push_back(std::make_unique<device>());
             made->devices.back()->index = static_cast<int>(i);
         }
+        made->refuse = static_cast<unsigned>(from_environment("CUDA_EMU_REFUSE", 0));
+        made->fault[CUDA_EMU_NO_ALGORITHM] = from_environment("CUDA_EMU_NO_ALGORITHM", 0);
+        made->fault[CUDA_EMU_FAIL_LAUNCH] = from_environment("CUDA_EMU_FAIL_LAUNCH", 0);
+        made->fault[CUDA_EMU_DROP_BARRIER] = from_environment("CUDA_EMU_DROP_BARRIER", 0);
+        made->refuse_seed = from_environment("CUDA_EMU_REFUSE_SEED", 0);
         shuffle_fragments(made->random);
         return made;
     }();
@@ -308,6 +313,13 @@ void cuda_emu_set_fault(enum cuda_emu_fault fault, uint64_t n)
     all().fault_by[fault] = std::this_thread::get_id();
 }
 
+void cuda_emu_refuse(unsigned kinds, uint64_t seed)
+{
+    guard lock(all().mutex);
+    all().refuse = kinds;
+    all().refuse_seed = seed;
+}
+
 struct cuda_emu_counters cuda_emu_count(void)
 {
     guard lock(all().mutex);
@@ -346,6 +358,7 @@ void cuda_emu_reset(void)
         s.counters = {};
         memset(s.fault, 0, sizeof s.fault);
         memset(s.seen, 0, sizeof s.seen);
+        s.refuse = 0;
         s.message.clear();
         s.quiet = s.in_order = false;
         s.launch_queue = 0;

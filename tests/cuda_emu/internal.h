@@ -88,6 +88,7 @@ struct device {
     size_t bytes = 0;
     std::map<const unsigned char *, size_t> live;
     std::set<int> peers;
+    CUstream_st *legacy = nullptr; /* of calls that name no stream; NULL: none yet */
 };
 
 struct state {
@@ -105,6 +106,8 @@ struct state {
     cuda_emu_counters counters = {};
     uint64_t fault[CUDA_EMU_FAULTS] = {}, seen[CUDA_EMU_FAULTS] = {};
     std::thread::id fault_by[CUDA_EMU_FAULTS];
+    unsigned refuse = 0; /* a set of cuda_emu_refusal */
+    uint64_t refuse_seed = 0;
     std::string message;
     bool quiet = false, in_order = false;
     size_t launch_queue = 0; /* operations that a stream holds; 0: any number */
@@ -169,6 +172,8 @@ void host_waits();
 /* The host has seen the end of work at this time. */
 void host_saw(double time_s);
 bool idle(const CUstream_st &stream);
+/* The legacy default stream, for which non-blocking streams do not wait, nor it for them. */
+CUstream_st &legacy_stream(device &d);
 /* Tasks issued before that keep `t` from starting, or a graph's launch from ending. */
 void blockers_of(task &t, std::vector<task *> &found);
 

@@ -121,6 +121,17 @@ bool idle(const CUstream_st &stream)
     return stream.queue.empty();
 }
 
+CUstream_st &legacy_stream(device &d)
+{
+    if (!d.legacy) {
+        d.legacy = new CUstream_st;
+        d.legacy->device = d.index;
+        all().streams.push_back(d.legacy);
+        all().until_redraw = 0;
+    }
+    return *d.legacy;
+}
+
 bool lost(const work &what)
 {
     return device_at(what.device).error != cudaSuccess;

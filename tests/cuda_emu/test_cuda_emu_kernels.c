@@ -540,6 +540,7 @@ static void test_devices__none_and_peers(void **state)
     assert_int_equal(test_copy(p, q, 1, 0, other), cudaErrorIllegalAddress);
     OK(cudaDeviceEnablePeerAccess(0, 0));
     OK(cudaMemset(q, 0, 4));
+    OK(cudaDeviceSynchronize());
     OK(cudaMemcpyPeerAsync(p, 0, q, 1, 4, other));
     OK(test_copy(p, q, 1, 0, other));
     OK(cudaMemcpyAsync(&x, q, 4, cudaMemcpyDeviceToHost, other));

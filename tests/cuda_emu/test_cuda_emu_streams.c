@@ -49,10 +49,16 @@ static int tear_down(void **state)
     return 0;
 }
 
+static void zero(float *of)
+{
+    OK(cudaMemset(of, 0, N * sizeof *of));
+    OK(cudaDeviceSynchronize());
+}
+
 /* A producer in one stream, a consumer in another; true when the result is right. */
 static int produce_and_consume(int with_wait)
 {
-    OK(cudaMemset(x, 0, N * sizeof *x));
+    zero(x);
     OK(test_add(x, 1, N, a));
     OK(test_add(x, 2, N, a));
     OK(cudaEventRecord(ready, a));
@@ -92,6 +98,28 @@ static void test_streams__missing_wait_shows(void **state)
     }
     print_message("%d of %d seeds\n", wrong, SEEDS);
     assert_true(wrong > 5);
+}
+
+/* A fill that names no stream comes before or after work of a stream that does not block. */
+static void test_streams__a_fill_without_a_stream_waits_for_none(void **state)
+{
+    int early = 0, late = 0;
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        cuda_emu_seed(seed);
+        zero(x);
+        const uint64_t syncs = cuda_emu_count().host_syncs;
+        OK(cudaMemset(x, 0x40, N * sizeof *x));
+        assert_int_equal(cuda_emu_count().host_syncs, syncs);
+        OK(cudaMemcpyAsync(pinned, x, N * sizeof *x, cudaMemcpyDeviceToHost, a));
+        OK(cudaStreamSynchronize(a));
+        early += pinned[0] != 0;
+        late += pinned[0] == 0;
+        OK(cudaMemcpy(pinned, x, sizeof *x, cudaMemcpyDeviceToHost)); /* in the order of fills */
+        assert_true(pinned[0] != 0);
+    }
+    print_message("%d early, %d late\n", early, late);
+    assert_true(early > 0 && late > 0);
 }
 
 static void test_streams__dropped_wait_shows(void **state)
@@ -272,7 +300,7 @@ static cudaGraphExec_t captured(void)
 static void test_graphs__replay_in_any_order_of_the_edges(void **state)
 {
     (void)state;
-    OK(cudaMemset(x, 0, N * sizeof *x));
+    zero(x);
     cudaGraphExec_t exec = captured();
     assert_int_equal(cuda_emu_count().kernels, 0);
     float expected = 0;
@@ -305,7 +333,7 @@ static void test_graphs__missing_join_edge_shows(void **state)
     int wrong = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         cuda_emu_seed(seed);
-        OK(cudaMemset(x, 0, N * sizeof *x));
+        zero(x);
         cudaGraph_t graph;
         cudaGraphExec_t exec;
         OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
@@ -389,7 +417,7 @@ static void test_streams__work_of_one_thread_runs_on_another(void **state)
     (void)state;
     pthread_t thread;
     int result = -1;
-    OK(cudaMemset(x, 0, N * sizeof *x));
+    zero(x);
     assert_int_equal(pthread_create(&thread, NULL, issue_from_thread, &result), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(result, 0);
@@ -404,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_streams__event_orders_them),
         TEST(test_streams__missing_wait_shows),
+        TEST(test_streams__a_fill_without_a_stream_waits_for_none),
         TEST(test_streams__dropped_wait_shows),
         TEST(test_streams__pinned_memory_is_read_late),
         TEST(test_streams__queries_make_progress),

@@ -20,6 +20,71 @@ enum { PERTURBED = 3 };
 
 uint64_t against_ref_seed = 20240517;
 
+/* ---- failures ---- */
+
+static bool goes_on;
+static int32_t n_cases, n_failures;
+static char (*failures)[DTP_ERR_MSG_BYTES];
+
+void against_ref_go_on(void)
+{
+    goes_on = true;
+}
+
+int32_t against_ref_failures(void)
+{
+    return n_failures;
+}
+
+int32_t against_ref_cases(void)
+{
+    return n_cases;
+}
+
+void against_ref_list(void)
+{
+    printf("%d cases, %d failures\n", n_cases, n_failures);
+    for (int32_t i = 0; i < n_failures; i++) {
+        printf("  %s\n", failures[i]);
+    }
+    (void)fflush(stdout);
+}
+
+/* "einsum (a=2,b=3; b=3,c=4; out -; attributes) of f32 on cuda" */
+static void name_case(const dtp_op_case *c, dtp_dtype dtype, const dtp_backend *b, char *out,
+                      size_t bytes)
+{
+    size_t n = (size_t)snprintf(out, bytes, "%s (", c->op);
+    for (int32_t i = 0; i < DTP_OP_CASE_MAX_IN && c->in[i] != NULL && n < bytes; i++) {
+        n += (size_t)snprintf(out + n, bytes - n, "%s; ", c->in[i]);
+    }
+    if (n < bytes) {
+        (void)snprintf(out + n, bytes - n, "out %s; %s) of %s on %s", c->out == NULL ? "-" : c->out,
+                       c->attrs == NULL ? "-" : c->attrs, dtp_dtype_name(dtype), b->ops->name);
+    }
+}
+
+/* Notes a failure, or ends the test. */
+static void failed(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *b, const char *text)
+{
+    char name[DTP_ERR_MSG_BYTES / 2];
+    dtp_err err = {0};
+    name_case(c, dtype, b, name, sizeof name);
+    if (!goes_on) {
+        fail_msg("%s: %s, seed %llu", name, text, (unsigned long long)against_ref_seed);
+    }
+    failures = realloc(failures, (size_t)(n_failures + 1) * sizeof *failures);
+    assert_non_null(failures);
+    (void)snprintf(failures[n_failures++], sizeof failures[0], "%s: %.480s", name, text);
+    if (b->ops->sync != NULL && b->ops->sync(b, &err) != DTP_OK) {
+        against_ref_list();
+        printf("ended: %s\n", err.msg);
+        exit(1);
+    }
+}
+
+/* ---- cases ---- */
+
 /* A case with its operands loaded on a backend. */
 typedef struct loaded {
     dtp_case_graph cg;
@@ -119,8 +184,8 @@ static double roundings(const loaded *l, int32_t o)
 
 /* Allowed are the op's own roundings, and a few times what rounding the operands once more does:
  * a sum that cancels cannot be better than that. Ops that only move data must be exact. */
-static void check_output(const dtp_op_case *c, const loaded *cpu, const loaded *ref,
-                         const loaded *perturbed, int32_t o)
+static void check_output(const dtp_op_case *c, dtp_dtype dtype, const loaded *cpu,
+                         const loaded *ref, const loaded *perturbed, int32_t o)
 {
     const double bound = dtp_op_find(c->op)->f32_error;
     double size = largest(ref, NULL, o), error = largest(ref, cpu, o);
@@ -130,11 +195,9 @@ static void check_output(const dtp_op_case *c, const loaded *cpu, const loaded *
     }
     allowed += roundings(cpu, o) * size;
     if (!(isfinite(size) && error <= allowed)) {
-        const dtp_tensor_id in = cpu->cg.n_in > 0 ? 0 : cpu->cg.g->nodes[cpu->cg.node].out[0];
-        fail_msg("'%s' (%s; out %s) of %s on %s: output %d is off by %g, allowed %g, seed %llu",
-                 c->op, c->attrs == NULL ? "" : c->attrs, c->out == NULL ? "-" : c->out,
-                 dtp_dtype_name(cpu->cg.g->tensors[in].type.dtype), cpu->e.backend->ops->name, o,
-                 error, allowed, (unsigned long long)against_ref_seed);
+        char text[128];
+        (void)snprintf(text, sizeof text, "output %d is off by %g, allowed %g", o, error, allowed);
+        failed(c, dtype, cpu->e.backend, text);
     }
 }
 
@@ -143,15 +206,20 @@ void against_ref_case(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *backen
 {
     loaded a, b, p[PERTURBED];
     uint64_t state = against_ref_seed + 1;
+    dtp_err err = {0};
+    n_cases++;
     load(&a, c, dtype, dtype, backend);
     load(&b, c, DTP_F64, dtype, ref);
-    eval_run(&a.e);
     eval_run(&b.e);
+    const bool ran = eval_try(&a.e, &err) == DTP_OK;
+    if (!ran) {
+        failed(c, dtype, backend, err.msg);
+    }
     for (int32_t k = 0; k < PERTURBED; k++) {
         load_perturbed(&p[k], c, dtype, ref, &state);
     }
-    for (int32_t o = 0; o < b.cg.g->nodes[b.cg.node].n_out; o++) {
-        check_output(c, &a, &b, p, o);
+    for (int32_t o = 0; ran && o < b.cg.g->nodes[b.cg.node].n_out; o++) {
+        check_output(c, dtype, &a, &b, p, o);
     }
     for (int32_t k = 0; k < PERTURBED; k++) {
         unload(&p[k]);
@@ -160,45 +228,84 @@ void against_ref_case(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *backen
     unload(&b);
 }
 
-/* Runs the node with output o in the buffer of the operand that the op allows; the outputs must be
- * bitwise those of the ordinary run. */
+/* Views of a node's operands and results. */
+static void views_of(const loaded *l, const dtp_call_types *types, dtp_view *in, dtp_view *out)
+{
+    const dtp_node *node = &l->cg.g->nodes[l->cg.node];
+    for (int32_t i = 0; i < node->n_in; i++) {
+        in[i] = eval_view(&types->in[i], l->e.data[node->in[i]]);
+    }
+    for (int32_t i = 0; i < node->n_out; i++) {
+        out[i] = eval_view(&types->out[i], l->e.data[node->out[i]]);
+    }
+}
+
+/* Runs the node of `shared` with output o in the place of operand j, that of `plain` not. */
+static dtp_status compare_in_place(loaded *plain, loaded *shared, int32_t o, int32_t j,
+                                   dtp_err *err)
+{
+    const dtp_node *node = &shared->cg.g->nodes[shared->cg.node];
+    dtp_call_types types;
+    const dtp_op_call call = dtp_node_call(shared->cg.g, node, &types);
+    dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    views_of(shared, &types, in, out);
+    out[o].data = in[j].data;
+    DTP_TRY(eval_try(&plain->e, err));
+    DTP_TRY(dtp_err_prefixed(eval_kernel(shared->e.backend, &call, in, out, err), err, "in place"));
+    for (int32_t i = 0; i < node->n_out; i++) {
+        const size_t bytes = (size_t)dtp_ttype_bytes(&types.out[i]);
+        const dtp_tensor_id at = i == o ? node->in[j] : node->out[i];
+        if (memcmp(eval_fetch(&shared->e, at), plain->e.host[node->out[i]], bytes) != 0) {
+            return DTP_FAIL(err, DTP_INTERNAL, "output %d differs when output %d is in place", i,
+                            o);
+        }
+    }
+    return DTP_OK;
+}
+
 void against_ref_in_place(const dtp_op_case *c, dtp_dtype float_dtype, dtp_backend *b, int32_t o)
 {
     loaded plain, shared;
+    dtp_call_types types;
+    dtp_err err = {0};
+    n_cases++;
     load(&plain, c, float_dtype, float_dtype, b);
     load(&shared, c, float_dtype, float_dtype, b);
     const dtp_node *node = &shared.cg.g->nodes[shared.cg.node];
-    int32_t j = node->op->inplace_in[o] - 1;
-    dtp_call_types types;
-    dtp_op_call call = dtp_node_call(shared.cg.g, node, &types);
-    if (j >= 0 && j < node->n_in && dtp_ttype_equal(&types.in[j], &types.out[o])) {
-        dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-        dtp_err err;
-        for (int32_t i = 0; i < node->n_in; i++) {
-            in[i] = eval_view(&types.in[i], shared.e.data[node->in[i]]);
-        }
-        for (int32_t i = 0; i < node->n_out; i++) {
-            out[i] = eval_view(&types.out[i], shared.e.data[node->out[i]]);
-        }
-        out[o].data = in[j].data;
-        eval_run(&plain.e);
-        if (eval_kernel(b, &call, in, out, &err) != DTP_OK) {
-            fail_msg("'%s' in place: %s", c->op, err.msg);
-        }
-        for (int32_t i = 0; i < node->n_out; i++) {
-            size_t bytes = (size_t)dtp_ttype_bytes(&types.out[i]);
-            const dtp_tensor_id at = i == o ? node->in[j] : node->out[i];
-            if (memcmp(eval_fetch(&shared.e, at), plain.e.host[node->out[i]], bytes) != 0) {
-                fail_msg("'%s' on '%s': output %d differs when output %d is in place", c->op,
-                         b->ops->name, i, o);
-            }
-        }
+    const int32_t j = node->op->inplace_in[o] - 1;
+    (void)dtp_node_call(shared.cg.g, node, &types);
+    if (j >= 0 && j < node->n_in && dtp_ttype_equal(&types.in[j], &types.out[o]) &&
+        compare_in_place(&plain, &shared, o, j, &err) != DTP_OK) {
+        failed(c, float_dtype, b, err.msg);
     }
     unload(&plain);
     unload(&shared);
 }
 
-/* Ids and labels out of range are DTP_RANGE with the value. */
+/* One value out of range. */
+static void refuses(const dtp_op_case *c, int32_t operand, double bad, dtp_backend *b,
+                    dtp_dtype dtype)
+{
+    loaded l;
+    dtp_call_types types;
+    dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    dtp_err err = {0};
+    char value[32], text[128];
+    n_cases++;
+    load(&l, c, dtype, DTP_F64, b);
+    l.cg.values[operand][1] = bad;
+    eval_set(&l.e, operand, l.cg.values[operand]);
+    const dtp_op_call call = dtp_node_call(l.cg.g, &l.cg.g->nodes[l.cg.node], &types);
+    views_of(&l, &types, in, out);
+    const dtp_status s = eval_kernel(b, &call, in, out, &err);
+    (void)snprintf(value, sizeof value, "%g", bad);
+    if (s != DTP_RANGE || strstr(err.msg, value) == NULL) {
+        (void)snprintf(text, sizeof text, "takes %g: %.90s", bad, s == DTP_OK ? "ok" : err.msg);
+        failed(c, dtype, b, text);
+    }
+    unload(&l);
+}
+
 void against_ref_refuses(dtp_backend *b, dtp_dtype dtype)
 {
     static const struct {
@@ -214,27 +321,6 @@ void against_ref_refuses(dtp_backend *b, dtp_dtype dtype)
         while (strcmp(c->op, refused[k].op) != 0) {
             c++;
         }
-        loaded l;
-        dtp_call_types types;
-        dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-        dtp_err err;
-        char text[32];
-        load(&l, c, dtype, DTP_F64, b);
-        l.cg.values[refused[k].operand][1] = refused[k].bad;
-        eval_set(&l.e, refused[k].operand, l.cg.values[refused[k].operand]);
-        const dtp_node *node = &l.cg.g->nodes[l.cg.node];
-        dtp_op_call call = dtp_node_call(l.cg.g, node, &types);
-        for (int32_t n = 0; n < node->n_in; n++) {
-            in[n] = eval_view(&types.in[n], l.e.data[node->in[n]]);
-        }
-        for (int32_t n = 0; n < node->n_out; n++) {
-            out[n] = eval_view(&types.out[n], l.e.data[node->out[n]]);
-        }
-        if (eval_kernel(b, &call, in, out, &err) != DTP_RANGE) {
-            fail_msg("'%s' on '%s' takes %g", c->op, b->ops->name, refused[k].bad);
-        }
-        (void)snprintf(text, sizeof text, "%g", refused[k].bad);
-        assert_non_null(strstr(err.msg, text));
-        unload(&l);
+        refuses(c, refused[k].operand, refused[k].bad, b, dtype);
     }
 }

@@ -8,6 +8,16 @@
 /* Of the values of the operands. */
 extern uint64_t against_ref_seed;
 
+/* From here on failures are noted and tests go on. A device that is of no more use ends the program
+ * with the list so far. */
+void against_ref_go_on(void);
+/* Failures noted. */
+int32_t against_ref_failures(void);
+/* Calls of the functions below. */
+int32_t against_ref_cases(void);
+/* Prints how many cases there were, and a line for each failure. */
+void against_ref_list(void);
+
 /* Floats of a dtype on a backend, against f64; a 16-bit result is rounded once. */
 void against_ref_case(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *backend,
                       dtp_backend *ref);

@@ -120,11 +120,10 @@ dtp_status eval_kernel(dtp_backend *backend, const dtp_op_call *call, const dtp_
     return s;
 }
 
-void eval_run(eval *e)
+dtp_status eval_try(eval *e, dtp_err *err)
 {
     dtp_view in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
     dtp_call_types types;
-    dtp_err err;
     for (dtp_node_id n = 0; n < e->g->n_nodes; n++) {
         const dtp_node *node = &e->g->nodes[n];
         dtp_op_call call = dtp_node_call(e->g, node, &types);
@@ -134,11 +133,20 @@ void eval_run(eval *e)
         for (int32_t i = 0; i < node->n_out; i++) {
             out[i] = eval_view(&types.out[i], e->data[node->out[i]]);
         }
-        if (eval_kernel(e->backend, &call, in, out, &err) != DTP_OK) {
-            fail_msg("node '%s' (%s): %s", node->name, node->op->name, err.msg);
-        }
+        DTP_TRY(dtp_err_prefixed(eval_kernel(e->backend, &call, in, out, err), err,
+                                 "node '%s' (%s)", node->name, node->op->name));
     }
     for (dtp_tensor_id t = 0; t < e->g->n_tensors; t++) {
-        (void)eval_fetch(e, t);
+        DTP_TRY(e->backend->ops->download(e->backend, e->host[t], e->data[t], buffer_bytes(e->g, t),
+                                          err));
+    }
+    return DTP_OK;
+}
+
+void eval_run(eval *e)
+{
+    dtp_err err = {0};
+    if (eval_try(e, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
     }
 }

@@ -23,7 +23,9 @@ void eval_free(eval *e);
 void eval_set(eval *e, dtp_tensor_id t, const double *values);
 double eval_get(const eval *e, dtp_tensor_id t, int64_t index);
 
-/* Runs all nodes. Fails the test on an error. */
+/* Runs all nodes. */
+dtp_status eval_try(eval *e, dtp_err *err) DTP_MUST_CHECK;
+/* The same; fails the test on an error. */
 void eval_run(eval *e);
 
 /* The copy of a tensor on the host, fetched anew. */

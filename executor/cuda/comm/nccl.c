@@ -89,6 +89,12 @@ static dtp_status settle(const nccl_transport *x, ncclComm_t c, ncclResult_t cod
 
 /* ---- communicators ---- */
 
+/* Whether a group gets a communicator: one of a single rank only where a switch says so. */
+static bool needs_nccl(const nccl_transport *x, dtp_mesh_set set)
+{
+    return x->flights.cuda->nccl_alone || dtp_mesh_set_size(&x->flights.comm->mesh, set) > 1;
+}
+
 static dtp_status nccl_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 {
     enum { WORDS = sizeof(ncclUniqueId) / sizeof(int64_t) };
@@ -97,7 +103,7 @@ static dtp_status nccl_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
     DTP_TRY(dtp_comm__check_set(comm, set, err));
     const int32_t n = dtp_mesh_set_size(&comm->mesh, set);
     const int32_t me = dtp_mesh_set_index(&comm->mesh, set, comm->rank);
-    if (n == 1 || x->comms[set] != NULL) {
+    if (!needs_nccl(x, set) || x->comms[set] != NULL) {
         return DTP_OK;
     }
     ncclUniqueId id;
@@ -228,7 +234,7 @@ static dtp_status nccl_start(dtp_transport *t, const dtp_coll *coll, const dtp_c
     dtp_cuda_flights *f = &x->flights;
     DTP_TRY(dtp_comm__can_reduce(coll, err));
     DTP_TRY(dtp_comm__check_set(f->comm, coll->set, err));
-    const bool alone = dtp_mesh_set_size(&f->comm->mesh, coll->set) == 1;
+    const bool alone = !needs_nccl(x, coll->set);
     if (x->broken || is_strided(coll) || (!alone && x->comms[coll->set] == NULL)) {
         return DTP_FAIL(err, x->broken ? DTP_COMM : DTP_UNSUPPORTED, "rank %d: NCCL: %s",
                         f->comm->rank,
@@ -256,7 +262,8 @@ static void *nccl_register_memory(dtp_transport *t, size_t bytes)
     enum { LARGE = 1 << 23 };
     nccl_transport *x = t->self;
     void *memory = NULL;
-    shared *s = bytes >= LARGE && x->flights.comm->size > 1 ? calloc(1, sizeof *s) : NULL;
+    const bool uses = needs_nccl(x, dtp_comm_all(x->flights.comm));
+    shared *s = bytes >= LARGE && uses ? calloc(1, sizeof *s) : NULL;
     if (s == NULL || x->nccl.MemAlloc(&memory, bytes) != ncclSuccess) {
         free(s);
         return NULL;
