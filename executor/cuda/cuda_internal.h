@@ -9,6 +9,8 @@
 #include "executor/cuda/kernels/elementwise/optimizer.h"
 #include "spmd/target/cuda_workspace.h"
 
+enum { DTP_CUDA_ALGORITHMS = 16 }; /* proposals of cuBLASLt for a product, at most */
+
 typedef struct dtp_cuda {
     dtp_backend base;
     int32_t device;
@@ -22,6 +24,7 @@ typedef struct dtp_cuda {
     /* Switches for finding faults: */
     bool no_epilogues; /* of products: all are computed apart */
     bool nccl_alone;   /* NCCL also for groups of one rank */
+    int32_t algorithm; /* number of the proposal for a product, or the last one */
 } dtp_cuda;
 
 static inline dtp_cuda *dtp_cuda_of(dtp_backend *b)
@@ -29,7 +32,7 @@ static inline dtp_cuda *dtp_cuda_of(dtp_backend *b)
     return (dtp_cuda *)b;
 }
 
-/* Turns switches on: words with commas between them, such as "no_epilogues,nccl_alone"; NULL or "":
+/* Turns switches on: words with commas between them, such as "no_epilogues,algorithm=2"; NULL or "":
  * none. DTP_INVALID for a word that is none. */
 dtp_status dtp_cuda_switch(dtp_cuda *c, const char *words, dtp_err *err) DTP_MUST_CHECK;
 

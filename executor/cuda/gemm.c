@@ -154,7 +154,7 @@ static dtp_status choose(dtp_cuda *c, dtp_cuda_gemm *gemm, cublasLtMatmulPrefere
                          const uint32_t alignments[DTP_CUDA_GEMM_DATA], cublasLtMatmulAlgo_t *out,
                          dtp_err *err)
 {
-    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulHeuristicResult_t found[DTP_CUDA_ALGORITHMS];
     int n = 0;
     cublasLtMatrixLayout_t of_c = &gemm->layout[DTP_EINSUM_C];
     DTP_TRY(set_preference(pref, alignments, err));
@@ -162,13 +162,14 @@ static dtp_status choose(dtp_cuda *c, dtp_cuda_gemm *gemm, cublasLtMatmulPrefere
     DTP_TRY(set_operands(gemm, (void *)(uintptr_t)alignments[DTP_CUDA_VECTOR],
                          (void *)(uintptr_t)alignments[DTP_CUDA_MATRIX], err));
     BLAS_TRY(err, cublasLtMatmulAlgoGetHeuristic(c->blas, &gemm->desc, &gemm->layout[DTP_EINSUM_B],
-                                                 &gemm->layout[DTP_EINSUM_A], of_c, of_c, pref, 1,
-                                                 &found, &n));
-    if (n == 0 || found.state != CUBLAS_STATUS_SUCCESS) {
+                                                 &gemm->layout[DTP_EINSUM_A], of_c, of_c, pref,
+                                                 c->algorithm + 1, found, &n));
+    const int k = c->algorithm < n ? c->algorithm : n - 1;
+    if (n == 0 || found[k].state != CUBLAS_STATUS_SUCCESS) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "cuBLASLt has no algorithm%s%s", n > 0 ? ": " : "",
-                        n > 0 ? cublasLtGetStatusString(found.state) : "");
+                        n > 0 ? cublasLtGetStatusString(found[k].state) : "");
     }
-    *out = found.algo;
+    *out = found[k].algo;
     return DTP_OK;
 }
 

@@ -6,7 +6,7 @@ Every step has a time limit of its own, and the next one runs whatever became of
 written after every step. Steps that have run to their end at this commit are left out. A run of dtrun that fails is tried
 again without fused epilogues, without graphs and with all logits, so that what follows can go on; the report says which
 way it took. DTP_GPU_OPTIONS is added to every command of dtrun.
-Usage: gpu.py [--emulated] [--fresh] [--total-s S] [--out DIR] [--write FILE] BIN_DIR [STEP...]"""
+Usage: gpu.py [--emulated] [--fresh] [--total-s S] [--write FILE] --bin DIR --out DIR [STEP...]"""
 import argparse
 import concurrent.futures
 import ctypes
@@ -60,7 +60,7 @@ class Failed(Exception):
 
 class Card:
     def __init__(self, args):
-        self.emulated, self.bin, self.out = args.emulated, os.path.abspath(args.bin_dir), os.path.abspath(args.out)
+        self.emulated, self.bin, self.out = args.emulated, os.path.abspath(args.bin), os.path.abspath(args.out)
         self.what = EMULATED if args.emulated else CARD
         self.dtrun = os.path.join(self.bin, "dtrun")
         self.options = os.environ.get("DTP_GPU_OPTIONS", "")
@@ -337,9 +337,9 @@ def main():
     p.add_argument("--emulated", action="store_true", help="small models, for the emulated device of the tests")
     p.add_argument("--fresh", action="store_true", help="what has run at this commit runs again")
     p.add_argument("--total-s", type=float, default=3600, help="seconds for all steps together")
+    p.add_argument("--bin", required=True, help="folder of the programs")
     p.add_argument("--out", required=True, help="folder of the results")
     p.add_argument("--write", metavar="FILE", help="the report besides")
-    p.add_argument("bin_dir")
     p.add_argument("step", nargs="*", help="of " + ", ".join(name for name, _ in STEPS))
     args = p.parse_args()
     if set(args.step) - {name for name, _ in STEPS}:

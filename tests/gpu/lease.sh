@@ -22,4 +22,4 @@ export LD_LIBRARY_PATH=$path PYTHONUNBUFFERED=1
 echo "commit $(cat COMMIT), libraries of $path"
 total=420
 [ "${1:-}" = --total-s ] && { total=$2; shift 2; }
-exec python3 tests/gpu/gpu.py --out "$out" --total-s "$total" "$@" bin
+exec python3 tests/gpu/gpu.py --bin bin --out "$out" --total-s "$total" "$@"
