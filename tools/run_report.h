@@ -40,8 +40,8 @@ dtp_status dtp_report_add(dtp_report *r, const dtp_step_result *step, dtp_err *e
 /* Peaks of all ranks, what ran apart; collective. */
 dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
 void dtp_report_free(dtp_report *r);
-/* run_fused.c: how fused instructions ran, as lines of text; nothing where the backend does not say.
- */
+/* run_fused.c: how fused instructions ran, and lines of text; nothing where the backend does not
+ * say. */
 dtp_status dtp_report_find_fused(dtp_report *r, dtp_err *err) DTP_MUST_CHECK;
 void dtp_report_fused_text(const dtp_report *r, dtp_strbuf *out);
 

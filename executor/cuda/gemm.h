@@ -47,8 +47,8 @@ dtp_status dtp_cuda_gemm_bind(dtp_cuda *c, const dtp_einsum_gemm *shape, dtp_dty
  * was refused, here or by a run, is refused with the same words from then on. */
 dtp_status dtp_cuda_gemm_ready(dtp_cuda *c, dtp_cuda_gemm *gemm,
                                void *const data[DTP_CUDA_GEMM_DATA], dtp_err *err) DTP_MUST_CHECK;
-/* Puts the products on the compute queue, once it is ready for their addresses. The epilogue's matrix begins at a multiple of
- * DTP_CUDA_MATRIX_ALIGNMENT; what it does not need is NULL. */
+/* Puts the products on the compute queue, once it is ready for their addresses. The epilogue's
+ * matrix begins at a multiple of DTP_CUDA_MATRIX_ALIGNMENT; what it does not need is NULL. */
 dtp_status dtp_cuda_gemm_run(dtp_cuda *c, dtp_cuda_gemm *gemm, void *const data[DTP_CUDA_GEMM_DATA],
                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -46,8 +46,8 @@ typedef struct dtp_backend_ops {
     const dtp_queue_ops *queue;
     /* OPTIONAL. What machine files say of the device; *out has its defaults (dtp_device_info). */
     dtp_status (*describe)(const dtp_backend *b, dtp_device_info *out, dtp_err *err);
-    /* OPTIONAL. Why a kernel of a fused op runs, or once ran, as several kernels: what it is fused of
-     * apart. "": as one; NULL: another kernel. The words last until it runs again. */
+    /* OPTIONAL. Why a kernel of a fused op runs, or once ran, as several kernels. "": as one; NULL:
+     * the kernel of another op. The words last until it runs again. */
     const char *(*why_apart)(const dtp_bound_kernel *k);
     /* OPTIONAL. Logs, at level info, what it computes with. */
     void (*say)(const dtp_backend *b, const dtp_ctx *ctx);

@@ -53,4 +53,18 @@ for options in "--tolerance 1e-4" "--precision bf16 --tolerance 2e-2"; do
     run 2 0 "$options"
     for seed in 1 2 3 4; do run 7 $seed "$options"; done
 done
+
+# Switches: every epilogue apart; NCCL with a single rank; words that are none.
+export CUDA_EMU_REFUSE=0
+expect() { # name, pattern, options
+    local out
+    # shellcheck disable=SC2086
+    out=$("$dtrun" run $gpt --backend cuda --steps 3 --quiet "${@:3}" 2>&1)
+    grep -qE "$2" <<<"$out" || complain "$1: no '$2'" "$out"
+}
+expect "no_epilogues" "^fused products: 0 as one, 20 apart$" --switches no_epilogues
+expect "no_epilogues" "no_epilogues$" --switches no_epilogues
+expect "nccl_alone" "^fused products: 16 as one" --switches nccl_alone --transport nccl --comm sim --mesh x:1
+expect "both" "^fused products: 0 as one" --switches nccl_alone,no_epilogues --transport nccl
+expect "a word" "there is no switch 'magic'; there are: no_epilogues, nccl_alone" --switches nccl_alone,magic
 exit $fail

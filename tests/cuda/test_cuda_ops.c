@@ -15,10 +15,11 @@
 
 #include "core/graph/ops/op_table.h"
 #include "executor/ref/ref.h"
+#include "tests/cuda/device_controls.h"
 #include "tests/ops/against_ref.h"
 
 static const dtp_dtype FLOATS[] = {DTP_F32, DTP_BF16, DTP_F16};
-enum { N_FLOATS = sizeof FLOATS / sizeof FLOATS[0], SKIPPED = 77 };
+enum { N_FLOATS = sizeof FLOATS / sizeof FLOATS[0] };
 
 static int32_t n_wanted;
 static char **wanted;
@@ -44,6 +45,7 @@ static bool is_wanted(const char *op)
 static int make_backends(void **state)
 {
     (void)state;
+    assert_int_equal(dtp_backend_create("cuda", 1, &cuda, NULL), DTP_OK);
     assert_int_equal(dtp_backend_ref_create(&ref, NULL), DTP_OK);
     return 0;
 }
@@ -57,15 +59,6 @@ static int drop_backends(void **state)
     return 0;
 }
 
-/* Fails the test that noted failures. */
-static void judge(int32_t failures_before)
-{
-    const int32_t n = against_ref_failures() - failures_before;
-    if (n > 0) {
-        fail_msg("%d failures", n);
-    }
-}
-
 static void check_cases(int32_t n, const dtp_op_case *cases)
 {
     const int32_t before = against_ref_failures();
@@ -76,7 +69,7 @@ static void check_cases(int32_t n, const dtp_op_case *cases)
             }
         }
     }
-    judge(before);
+    against_ref_judge(before);
 }
 
 static void test_cuda__equals_ref(void **state)
@@ -121,7 +114,7 @@ static void test_cuda__runs_in_place(void **state)
             }
         }
     }
-    judge(before);
+    against_ref_judge(before);
 }
 
 static void test_cuda__refuses_ids_out_of_range(void **state)
@@ -131,7 +124,7 @@ static void test_cuda__refuses_ids_out_of_range(void **state)
     if (n_wanted == 0 && is_mine()) {
         against_ref_refuses(cuda, DTP_F32);
     }
-    judge(before);
+    against_ref_judge(before);
 }
 
 int main(int argc, char **argv)
@@ -157,10 +150,9 @@ int main(int argc, char **argv)
     n_wanted = argc > 2 ? argc - 2 : 0;
     wanted = argv + 2;
     printf("seed %llu, part %d of %d\n", (unsigned long long)against_ref_seed, part, parts);
-    dtp_err err = {0};
-    if (dtp_backend_create("cuda", 1, &cuda, &err) != DTP_OK) {
-        printf("%s\n", err.msg);
-        return err.code == DTP_UNSUPPORTED ? SKIPPED : 1;
+    const int skipped = skip_without_card();
+    if (skipped != 0) {
+        return skipped;
     }
     against_ref_go_on();
     const int failed = cmocka_run_group_tests(tests, make_backends, drop_backends);

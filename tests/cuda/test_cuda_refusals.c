@@ -1,6 +1,6 @@
-/* Products whose epilogues the library refuses, by any status, when an algorithm is looked for, when
- * it runs, or at addresses that are not aligned: they are computed apart with the same results, and
- * the kernel says why. */
+/* Products whose epilogues the library refuses, by any status, when an algorithm is looked for, or
+ * when it runs, or at addresses that are not aligned: they are computed apart with the same
+ * results, and the kernel says why. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,9 @@
 /* Kernels whose meaning depends on where a shard lies (random values, ids, labels, positions), on
- * the emulated CUDA device against the CPU backend, shard by shard. A kernel is bound once for all
- * shards of one size, so that it has to look at offsets when it runs; it runs twice with different
- * orders of threads and blocks, and the bits must be the same. Some cases are large: rows of
- * several words, sorts of several tiles, sums over several chunks. Usage: test_cuda_shards [seed]
+ * a CUDA device, the emulated one or a card, against the CPU backend, shard by shard. A kernel is
+ * bound once for all shards of one size, so that it has to look at offsets when it runs; it runs
+ * twice with different orders of threads and blocks, and the bits must be the same. Some cases are
+ * large: rows of several words, sorts of several tiles, sums over several chunks. Usage:
+ * test_cuda_shards [seed]
  */
 #include <math.h>
 #include <setjmp.h>
@@ -17,12 +18,12 @@
 
 #include "core/base/arena.h"
 #include "core/layout/layout.h"
-#include "cuda_emu.h"
 #include "executor/device/step_state.h"
 #include "executor/cpu/cpu.h"
 #include "executor/device/convert.h"
 #include "executor/device/shard.h"
 #include "spmd/target/target.h"
+#include "tests/cuda/device_controls.h"
 #include "tests/ops/cases.h"
 
 /* `error` is relative to the largest element; 0: the same bits. */
@@ -420,5 +421,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_shards__equal_cpu)};
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
     printf("seed %llu\n", (unsigned long long)seed);
-    return cmocka_run_group_tests(tests, make_backends, drop_backends);
+    const int skipped = skip_without_card();
+    return skipped != 0 ? skipped : cmocka_run_group_tests(tests, make_backends, drop_backends);
 }

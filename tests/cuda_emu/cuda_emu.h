@@ -49,8 +49,8 @@ enum cuda_emu_fault {
     CUDA_EMU_FAULTS
 };
 
-/* A program that does not call these takes CUDA_EMU_DEVICES, CUDA_EMU_SEED, CUDA_EMU_REFUSE (kinds),
- * CUDA_EMU_REFUSE_SEED and the faults CUDA_EMU_DROP_BARRIER, CUDA_EMU_FAIL_LAUNCH and
+/* A program that does not call these takes CUDA_EMU_DEVICES, CUDA_EMU_SEED, CUDA_EMU_REFUSE (kinds
+ * of refusals), CUDA_EMU_REFUSE_SEED and the faults CUDA_EMU_DROP_BARRIER, CUDA_EMU_FAIL_LAUNCH and
  * CUDA_EMU_NO_ALGORITHM of its environment. */
 /* The state of a new process: no memory, no streams, counters zero, faults off, one device, seed
  * 1. Device memory is given up; streams, events, graphs and communicators must not be used any

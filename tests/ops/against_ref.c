@@ -41,6 +41,13 @@ int32_t against_ref_cases(void)
     return n_cases;
 }
 
+void against_ref_judge(int32_t before)
+{
+    if (n_failures > before) {
+        fail_msg("%d failures", n_failures - before);
+    }
+}
+
 void against_ref_list(void)
 {
     printf("%d cases, %d failures\n", n_cases, n_failures);

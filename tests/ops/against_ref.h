@@ -15,6 +15,8 @@ void against_ref_go_on(void);
 int32_t against_ref_failures(void);
 /* Calls of the functions below. */
 int32_t against_ref_cases(void);
+/* Fails the test when more than so many are noted. */
+void against_ref_judge(int32_t before);
 /* Prints how many cases there were, and a line for each failure. */
 void against_ref_list(void);
 

@@ -153,7 +153,11 @@ static dtp_status staged_start(dtp_transport *t, const dtp_coll *coll, const dtp
     s->done = false;
     *request =
         (dtp_request){.coll = *coll, .ends = ends, .pending = true, .turn = (uint64_t)(uintptr_t)s};
-    return d->host.ops->start(&d->host, coll, s->host, &s->request, err);
+    const dtp_status status = d->host.ops->start(&d->host, coll, s->host, &s->request, err);
+    if (status != DTP_OK) { /* `ends` may be gone when the next one looks at it */
+        give_back(d, s);
+    }
+    return status;
 }
 
 static dtp_status staged_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
