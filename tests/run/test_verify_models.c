@@ -1,5 +1,6 @@
-/* Every model of models/ in a small size on virtual ranks against one device, data parallel by rules and planned: in f32
- * and in 16 bits (on the reference backend). With the argument "all" in f32 under more plans. */
+/* Every model of models/ in a small size on virtual ranks against one device, data parallel by
+ * rules and planned: in f32, and in 16 bits on the reference backend. With the argument "all" in
+ * f32 under more plans. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,8 @@
 
 #define BYTES .text = true
 
-/* Mixtral twice: with eight experts some have hardly any gradient, which Adam makes full steps of. */
+/* Mixtral twice: with eight experts some have hardly any gradient, which Adam makes full steps of.
+ */
 static const plan_model MODELS[] = {
     {.file = "models/mlp_digits.json"},
     {.file = "models/gpt_bytes.json", .dims = SMALL_GPT_BYTES, BYTES},

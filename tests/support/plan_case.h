@@ -1,5 +1,6 @@
-/* Plans as dtplan makes them, verified and run as dtrun does, in one process. A model is computed on
- * one device once for all its plans. What goes wrong fails the test, with the name of the plan. */
+/* Plans as dtplan makes them, verified and run as dtrun does, in one process. A model is computed
+ * on one device that all its plans are compared with. What goes wrong fails the test, with the name
+ * of the plan. */
 #ifndef DTP_TESTS_SUPPORT_PLAN_CASE_H
 #define DTP_TESTS_SUPPORT_PLAN_CASE_H
 
