@@ -105,6 +105,12 @@ static dtp_status initialise(dtp_session *s, dtp_err *err)
     return DTP_OK;
 }
 
+dtp_status dtp_session__restart(dtp_session *s, dtp_err *err)
+{
+    s->step = 0;
+    return initialise(s, err);
+}
+
 static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
 {
     const dtp_runner_options runner = {.profile = o->profile, .no_graph = o->no_graph};

@@ -48,6 +48,9 @@ struct dtp_session {
 dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result, double own,
                                    dtp_err *err) DTP_MUST_CHECK;
 
+/* As after creation without `load`: the initial values, and step 0. */
+dtp_status dtp_session__restart(dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
+
 /* Fills the inputs of microbatch j of the step to start, or puts that on the queue. */
 dtp_status dtp_session__feed(dtp_session *s, int32_t j, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_session__feed_open(dtp_session *s, dtp_err *err) DTP_MUST_CHECK;

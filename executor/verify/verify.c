@@ -23,7 +23,6 @@
 #include <string.h>
 
 #include "executor/verify/verify_internal.h"
-#include "spmd/lower/lower.h"
 
 static const double tiny = 1e-30, TOLERANCE = 2e-5;
 
@@ -73,49 +72,6 @@ const dtp_verify_item *dtp_verify_worst(const dtp_verify_result *r, dtp_verify_k
     return worst;
 }
 
-/* ---- one device: everything replicated on a mesh of one rank ---- */
-
-/* Needs reference_free, also after a failure. */
-static dtp_status reference_make(const dtp_graph *g, const dtp_verify_options *o,
-                                 dtp_verify__reference *r, dtp_err *err)
-{
-    dtp_lower_options lower = dtp_lower_options_init(dtp_redistributor_generic());
-    dtp_session_options session = dtp_session_options_init();
-    r->arena = dtp_arena_create();
-    /* The graph up to its update nodes, which are the last ones (core/graph/optimizer.c). Sums over
-     * microbatches stay. */
-    dtp_arena *arena = r->arena;
-    dtp_graph *out = &r->graph;
-    *out = *g;
-    while (out->n_nodes > 0 && g->nodes[out->n_nodes - 1].phase == DTP_UPDATE) {
-        out->n_nodes--;
-    }
-    out->n_updates = 0;
-    DTP_TRY(DTP_NEW(arena, out->updates, g->n_updates, err));
-    for (int32_t i = 0; i < g->n_updates; i++) {
-        if (g->tensors[g->updates[i].target].per_step) {
-            out->updates[out->n_updates++] = g->updates[i];
-        }
-    }
-    r->sharding.mesh = (dtp_mesh){0};
-    r->sharding.n_tensors = r->graph.n_tensors;
-    r->sharding.n_nodes = r->graph.n_nodes;
-    DTP_TRY(DTP_NEW(r->arena, r->sharding.layouts, r->graph.n_tensors, err));
-    DTP_TRY(DTP_NEW(r->arena, r->sharding.strategies, r->graph.n_nodes, err));
-    for (dtp_tensor_id t = 0; t < r->graph.n_tensors; t++) {
-        r->sharding.layouts[t] = dtp_layout_replicated(r->graph.tensors[t].type.rank, 0);
-    }
-    DTP_TRY(dtp_graph_results(&r->graph, r->arena, &lower.n_fetch, &lower.fetch, err));
-    lower.target = dtp_target_of_backend(o->reference->ops->name);
-    DTP_TRY(dtp_lower(&r->graph, &r->sharding, &lower, &r->program, err));
-    DTP_TRY(dtp_comm_self_create(&r->comm, err));
-    session.seed = o->seed;
-    session.n_feeds = o->n_feeds;
-    session.feeds = o->feeds;
-    session.allow_nan = true; /* a mismatch, in the report */
-    return dtp_session_create(r->program, o->reference, r->comm, &session, &r->session, err);
-}
-
 /* ---- what is compared ---- */
 
 /* Beside an item of the result. */
@@ -131,8 +87,8 @@ enum { EXPECTED, PREVIOUS, HAVE, N_HOSTS };
 typedef struct verification {
     const dtp_graph *g, *ref_graph;
     dtp_session *s;
-    dtp_verify__reference *ref; /* rank 0 only, else NULL */
-    subject *subjects;          /* by item */
+    dtp_verify_reference *ref; /* rank 0 only, else NULL */
+    subject *subjects;         /* by item */
     void *host[N_HOSTS];
     dtp_verify__update update;
     bool rounds; /* the graph computes in tf32 or 16 bits, of this unit roundoff */
@@ -388,39 +344,38 @@ static dtp_status share(verification *v, dtp_err *err)
     return dtp_session_peaks(v->s, r->peak_bytes, err);
 }
 
+/* Everything after the one device exists. */
+static dtp_status all_steps(verification *v, dtp_err *err)
+{
+    DTP_TRY(dtp_comm_agree_status(v->s->comm, make_room(v, err), err));
+    DTP_TRY(compare_kind(v, DTP_VERIFY_INITIAL, 0, err));
+    for (int32_t i = 0; i < v->out->steps; i++) {
+        DTP_TRY(one_step(v, i, err));
+    }
+    return share(v, err);
+}
+
 /* Everything after the sharded session exists. */
 static dtp_status with_reference(verification *v, const dtp_verify_options *o, dtp_err *err)
 {
-    dtp_verify__reference ref = {0};
-    bool first = v->s->comm->rank == 0;
-    dtp_status status = first ? reference_make(v->ref_graph, o, &ref, err) : DTP_OK;
-    if (status != DTP_OK) {
-        dtp_err_prefix(err, "verify: reference");
+    dtp_verify_reference *made = NULL;
+    dtp_status status = DTP_OK;
+    if (v->s->comm->rank == 0 && o->kept == NULL) {
+        status = dtp_verify_reference_create(v->ref_graph, o, &made, err);
+    } else if (v->s->comm->rank == 0) {
+        status = dtp_verify__reference_start(o->kept, v->ref_graph, o, err);
     }
     status = dtp_comm_agree_status(v->s->comm, status, err);
     if (status == DTP_OK) {
-        v->ref = first ? &ref : NULL;
-        status = make_room(v, err);
-        status = dtp_comm_agree_status(v->s->comm, status, err);
-    }
-    if (status == DTP_OK) {
-        status = compare_kind(v, DTP_VERIFY_INITIAL, 0, err);
-    }
-    for (int32_t i = 0; i < v->out->steps && status == DTP_OK; i++) {
-        status = one_step(v, i, err);
-    }
-    if (status == DTP_OK) {
-        status = share(v, err);
+        v->ref = made != NULL || v->s->comm->rank != 0 ? made : o->kept;
+        status = all_steps(v, err);
     }
     dtp_verify__update_free(&v->update);
     for (int32_t i = 0; i < N_HOSTS; i++) {
         free(v->host[i]);
     }
     free(v->subjects);
-    dtp_session_destroy(ref.session);
-    dtp_comm_destroy(ref.comm);
-    dtp_program_destroy(ref.program);
-    dtp_arena_destroy(ref.arena);
+    dtp_verify_reference_destroy(made);
     return status;
 }
 

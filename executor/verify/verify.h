@@ -7,6 +7,8 @@
 
 #include "executor/session/session.h"
 
+typedef struct dtp_verify_reference dtp_verify_reference;
+
 typedef struct dtp_verify_options {
     int32_t steps; /* default 3 */
     double
@@ -20,9 +22,18 @@ typedef struct dtp_verify_options {
                                          and microbatches are then part of what is verified) */
     dtp_backend *reference; /* runs the reference on rank 0; needed there only. Not the sharded one:
                                each backend counts its own memory */
+    dtp_verify_reference *kept; /* on rank 0: the one device, instead of `reference`; NULL: it is
+                                   made for this verification */
 } dtp_verify_options;
 
 dtp_verify_options dtp_verify_options_init(void);
+
+/* The one device, for many verifications one after the other: of programs of one model in one
+ * precision. Seed, feeds and the backend `reference` are those of the options. Borrows graph, feeds
+ * and backend. */
+dtp_status dtp_verify_reference_create(const dtp_graph *g, const dtp_verify_options *options,
+                                       dtp_verify_reference **out, dtp_err *err) DTP_MUST_CHECK;
+void dtp_verify_reference_destroy(dtp_verify_reference *r);
 
 typedef enum dtp_verify_kind {
     DTP_VERIFY_INITIAL,  /* parameters and states before the first step */

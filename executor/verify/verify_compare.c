@@ -50,6 +50,12 @@ typedef struct comparison {
     dtp_verify__error *out;
 } comparison;
 
+/* dtp_element, without a call for the type that nearly all tensors have. */
+static double element(dtp_dtype dtype, const void *data, int64_t i)
+{
+    return dtype == DTP_F32 ? (double)((const float *)data)[i] : dtp_element(dtype, data, i);
+}
+
 static void compare_run(void *user, int64_t in_tensor, const void *data, int64_t n)
 {
     const comparison *c = user;
@@ -60,8 +66,8 @@ static void compare_run(void *user, int64_t in_tensor, const void *data, int64_t
         dtp_verify__error *out = c->out;
         const double part = c->want->previous != NULL ? 8 * c->unit : 0.0;
         for (int64_t i = 0; i < n; i++) {
-            const double a = dtp_element(c->dtype, data, i),
-                         b = dtp_element(c->dtype, (const char *)w->value + at, i);
+            const double a = element(c->dtype, data, i),
+                         b = element(c->dtype, (const char *)w->value + at, i);
             const double diff = a == b ? 0.0 : fabs(a - b), size = fabs(b);
             const double beyond = diff - part * (size > c->least ? size : c->least);
             if (!isfinite(diff)) {
@@ -75,6 +81,24 @@ static void compare_run(void *user, int64_t in_tensor, const void *data, int64_t
     if (w->have != NULL) {
         memcpy((char *)w->have + at, data, bytes);
     }
+}
+
+/* What can be said without the ranks. */
+static void measure(const comparison *c, int64_t n)
+{
+    const dtp_verify__want *w = c->want;
+    dtp_verify__error *out = c->out;
+    double scale = out->scale;
+    bool broken = false;
+    for (int64_t i = 0; i < n; i++) {
+        const double value = element(c->dtype, w->value, i);
+        const double old = w->previous != NULL ? element(c->dtype, w->previous, i) : 0.0;
+        const double size = fabs(value - old);
+        broken = broken || isnan(value);
+        scale = isfinite(size) && size > scale ? size : scale;
+    }
+    out->scale = scale;
+    out->broken = out->broken || broken;
 }
 
 dtp_status dtp_verify__compare(dtp_session *s, dtp_tensor_id t, const dtp_verify__want *want,
@@ -92,15 +116,7 @@ dtp_status dtp_verify__compare(dtp_session *s, dtp_tensor_id t, const dtp_verify
     *out = (dtp_verify__error){0};
     DTP_TRY(dtp_session__collect(s, t, true, NULL, compare_run, &c, err));
     if (s->comm->rank == 0) {
-        /* What can be said without the ranks. */
-        const dtp_verify__want *w = c.want;
-        for (int64_t i = 0; i < dtp_ttype_elems(type); i++) {
-            const double value = dtp_element(c.dtype, w->value, i);
-            const double old = w->previous != NULL ? dtp_element(c.dtype, w->previous, i) : 0.0;
-            const double size = fabs(value - old);
-            c.out->broken = c.out->broken || isnan(value);
-            c.out->scale = isfinite(size) && size > c.out->scale ? size : c.out->scale;
-        }
+        measure(&c, dtp_ttype_elems(type));
     }
     return DTP_OK;
 }

@@ -7,7 +7,9 @@
 
 /* ---- one device ---- */
 
-typedef struct dtp_verify__reference {
+struct dtp_verify_reference {
+    const dtp_graph *model;
+    dtp_verify_options options; /* seed and feeds */
     dtp_arena *arena;
     dtp_graph graph; /* borrows the model's up to its update nodes: same ids. Parameters and states
                         stay what they are in a step */
@@ -15,7 +17,12 @@ typedef struct dtp_verify__reference {
     dtp_program *program;
     dtp_comm *comm;
     dtp_session *session;
-} dtp_verify__reference;
+};
+
+/* Before the first step of another verification, of graph `g`. DTP_INVALID when the reference was
+ * made for another one, or with another seed or other feeds. */
+dtp_status dtp_verify__reference_start(dtp_verify_reference *r, const dtp_graph *g,
+                                       const dtp_verify_options *o, dtp_err *err) DTP_MUST_CHECK;
 
 /* ---- comparison of one tensor ---- */
 
@@ -50,12 +57,12 @@ typedef struct dtp_verify__update {
 } dtp_verify__update;
 
 typedef struct dtp_verify__update_job {
-    const dtp_graph *g;         /* of the node */
-    const dtp_graph *ranks;     /* that the ranks run */
-    dtp_session *s;             /* theirs */
-    dtp_verify__reference *ref; /* NULL but on rank 0 */
-    void *host;                 /* for the largest gradient; rank 0 */
-    int64_t step;               /* the one that just ran, from 0 */
+    const dtp_graph *g;        /* of the node */
+    const dtp_graph *ranks;    /* that the ranks run */
+    dtp_session *s;            /* theirs */
+    dtp_verify_reference *ref; /* NULL but on rank 0 */
+    void *host;                /* for the largest gradient; rank 0 */
+    int64_t step;              /* the one that just ran, from 0 */
 } dtp_verify__update_job;
 
 /* Collective: the node's op on the reference's parameters and states and the ranks' gradients. On

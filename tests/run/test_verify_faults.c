@@ -147,7 +147,8 @@ static dtp_status faulty_start(dtp_transport *t, const dtp_coll *coll, const dtp
 
 typedef struct faulty_job {
     const dtp_graph *g;
-    char failed[64]; /* the last line of the report between FAIL and the error */
+    dtp_verify_reference *kept; /* NULL: the one device is made for the job */
+    char failed[64];            /* the last line of the report between FAIL and the error */
     bool pass;
 } faulty_job;
 
@@ -188,6 +189,7 @@ static dtp_status verify_faulty(dtp_comm *comm, void *user, dtp_err *err)
     b->ops = &backend_ops;
     comm->transport.ops = &transport_ops;
     o.reference = reference;
+    o.kept = j->kept;
     dtp_status status = dtp_verify(j->g, p.program, b, comm, &o, &r, err);
     if (comm->rank == 1) {
         note(j, &r);
@@ -220,9 +222,9 @@ static int set_up(void **unused)
     return dtp_comm_sim_run(&one, learn_ops, NULL, &err) == DTP_OK ? 0 : -1;
 }
 
-static faulty_job run_fault(const dtp_graph *g, const fault *f)
+static faulty_job run_fault(const dtp_graph *g, dtp_verify_reference *kept, const fault *f)
 {
-    faulty_job j = {.g = g};
+    faulty_job j = {.g = g, .kept = kept};
     dtp_err err = {0};
     dtp_mesh mesh;
     now = f;
@@ -235,21 +237,78 @@ static faulty_job run_fault(const dtp_graph *g, const fault *f)
     return j;
 }
 
-static void test_verify__names_the_part_that_is_wrong(void **unused)
+static void check_faults(const dtp_graph *g, dtp_verify_reference *kept)
 {
-    (void)unused;
-    dtp_graph *g = small_model_read(small_model_find("gpt_bytes"), false);
     int wrong = 0;
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        const faulty_job j = run_fault(g, &faults[i]);
+        const faulty_job j = run_fault(g, kept, &faults[i]);
         if (strcmp(j.failed, faults[i].failed) != 0 || j.pass != (faults[i].failed[0] == '\0')) {
             print_error("fault %zu ('%s', %g, %s): failed '%s', expected '%s'\n", i, faults[i].what,
                         faults[i].relative, faults[i].rules, j.failed, faults[i].failed);
             wrong++;
         }
     }
-    dtp_graph_destroy(g);
     assert_int_equal(wrong, 0);
+}
+
+static void test_verify__names_the_part_that_is_wrong(void **unused)
+{
+    (void)unused;
+    dtp_graph *g = small_model_read(small_model_find("gpt_bytes"), false);
+    check_faults(g, NULL);
+    dtp_graph_destroy(g);
+}
+
+/* Whatever the ranks did before: one device is the same for the next ones. */
+static void test_verify__keeps_one_device_for_right_and_wrong_ranks(void **unused)
+{
+    (void)unused;
+    dtp_graph *g = small_model_read(small_model_find("gpt_bytes"), false);
+    dtp_verify_options o = dtp_verify_options_init();
+    dtp_verify_reference *kept = NULL;
+    assert_int_equal(dtp_backend_create("cpu", 1, &o.reference, NULL), DTP_OK);
+    assert_int_equal(dtp_verify_reference_create(g, &o, &kept, NULL), DTP_OK);
+    check_faults(g, kept);
+    check_faults(g, kept);
+    dtp_verify_reference_destroy(kept);
+    dtp_backend_destroy(o.reference);
+    dtp_graph_destroy(g);
+}
+
+static dtp_status verify_with_another_seed(dtp_comm *comm, void *user, dtp_err *err)
+{
+    faulty_job *j = user;
+    job_program p = {0};
+    dtp_backend *b = NULL;
+    dtp_verify_options o = dtp_verify_options_init();
+    dtp_verify_result r = {0};
+    o.kept = j->kept;
+    o.seed = 1;
+    DTP_TRY(job_lower(j->g, "x:2", DATA, &dtp_target_cpu, &p, err));
+    DTP_TRY(dtp_backend_create("cpu", 1, &b, err));
+    const dtp_status status = dtp_verify(j->g, p.program, b, comm, &o, &r, err);
+    dtp_verify_result_free(&r);
+    dtp_backend_destroy(b);
+    job_program_free(&p);
+    return status;
+}
+
+static void test_verify__refuses_one_device_of_another_seed(void **unused)
+{
+    (void)unused;
+    dtp_graph *g = small_model_read(small_model_find("mlp_digits"), false);
+    faulty_job j = {.g = g};
+    dtp_verify_options o = dtp_verify_options_init();
+    dtp_err err = {0};
+    dtp_mesh mesh;
+    assert_int_equal(dtp_backend_create("cpu", 1, &o.reference, NULL), DTP_OK);
+    assert_int_equal(dtp_verify_reference_create(g, &o, &j.kept, NULL), DTP_OK);
+    assert_int_equal(dtp_mesh_parse("x:2", &mesh, NULL), DTP_OK);
+    assert_int_equal(dtp_comm_sim_run(&mesh, verify_with_another_seed, &j, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "another seed"));
+    dtp_verify_reference_destroy(j.kept);
+    dtp_backend_destroy(o.reference);
+    dtp_graph_destroy(g);
 }
 
 #define TEXT                                                                                       \
@@ -289,7 +348,7 @@ static int check_models(const small_model *models)
     int n = 0;
     for (const small_model *m = models; m->name != NULL; m++, n++) {
         dtp_graph *g = small_model_read(m, false);
-        const faulty_job right = run_fault(g, &none), wrong = run_fault(g, &one);
+        const faulty_job right = run_fault(g, NULL, &none), wrong = run_fault(g, NULL, &one);
         if (!right.pass || strcmp(wrong.failed, one.failed) != 0) {
             fail_msg("%s: pass %d; with a fault '%s' failed", m->name, right.pass, wrong.failed);
         }
@@ -308,6 +367,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verify__names_the_part_that_is_wrong),
+        cmocka_unit_test(test_verify__keeps_one_device_for_right_and_wrong_ranks),
+        cmocka_unit_test(test_verify__refuses_one_device_of_another_seed),
         cmocka_unit_test(test_verify__finds_a_wrong_gradient_kernel_of_every_model),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);

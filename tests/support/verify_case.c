@@ -68,8 +68,10 @@ static dtp_status verify_rank(dtp_comm *comm, void *user, dtp_err *err)
     dtp_verify_result result = {0};
     dtp_verify_options options = j->c->options;
     dtp_status s = open_backend(j->c, &backend, err);
-    s = s == DTP_OK ? open_backend(j->c, &reference, err) : s;
-    options.reference = reference;
+    if (s == DTP_OK && options.kept == NULL) {
+        s = open_backend(j->c, &reference, err);
+        options.reference = reference;
+    }
     if (s == DTP_OK) {
         s = dtp_verify(j->graph, j->program, backend, comm, &options, &result, err);
     }

@@ -12,7 +12,7 @@
 typedef struct verify_case {
     const char *what;           /* named in failures */
     const char *backend;        /* default "cpu"; of the ranks and of the one device */
-    dtp_verify_options options; /* `reference` is made here */
+    dtp_verify_options options; /* `reference` is made here unless one is kept */
     int32_t n_kernels;
     const dtp_kernel *kernels; /* of registered ops */
 } verify_case;

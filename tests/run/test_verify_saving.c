@@ -1,0 +1,176 @@
+/* Plans with recomputed blocks and microbatches, from rules and from styles: each is verified on
+ * virtual ranks against the unchanged model on one device, and run with the predicted peak, the
+ * predicted number of collectives and the same loss as the others. Plans that keep fewer outputs:
+ * the peak is lower than with all, losses are the same to the bit, what is kept is verified, and
+ * what is not cannot be fetched. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/plan/plan.h"
+#include "tests/support/plan_case.h"
+#include "tests/support/plan_styles.h"
+
+#define SMALL "length=16 heads=4 batch=8 layers=2"
+
+static const plan_row SAVING[] = {
+    {.mesh = "x:2", .machine = "a100_8", .options = {.rules = "batch:x"}},
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {.rules = "batch:x", .remat = "all", .microbatches = "4"}},
+    {.mesh = "x:2;y:2",
+     .machine = "a100_8",
+     .options = {.rules = "batch:x;heads:y;d_ff:y;vocab:y",
+                 .remat = "layer:0",
+                 .microbatches = "2"}},
+    {.machine = "a100_8",
+     .options = {.devices = 4,
+                 .objective = DTP_OBJECTIVE_MEMORY,
+                 .remat = "layer",
+                 .microbatches = "batch=2"}},
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {PINS_MODE, PLAN_STYLES("**:data"), .microbatches = "2"}},
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {PINS_MODE, PLAN_STYLES("**:data", "**:zero1"), .microbatches = "4"}},
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {PINS_MODE, PLAN_STYLES("**:data", "**:zero2"), .remat = "all",
+                 .microbatches = "4"}},
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {PINS_MODE, PLAN_STYLES("**:data", "**:fsdp"), .remat = "all",
+                 .microbatches = "2"}},
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {PINS_MODE,
+                 PLAN_STYLES("layers.*.mlp.up.mm:colwise", "layers.*.mlp.down.mm:rowwise"),
+                 .remat = "layer:1", .microbatches = "2"}},
+    {.mesh = "tp:2",
+     .machine = "a100_8",
+     .options = {PINS_MODE, SEQUENCE_PARALLEL, .remat = "all", .microbatches = "2"}},
+    {.mesh = "cp:2",
+     .machine = "a100_8",
+     .options = {PINS_MODE, RING_PARALLEL, .remat = "all", .microbatches = "2"}},
+};
+
+static void test_plans__that_save_memory(void **unused)
+{
+    (void)unused;
+    plan_losses first = {{0}};
+    one_device d;
+    one_device_open(
+        &(plan_model){.file = "models/gpt_bytes_dropout.json", .dims = SMALL, .text = true}, &d);
+    for (size_t i = 0; i < sizeof SAVING / sizeof SAVING[0]; i++) {
+        const char *what = plan_name(&d, &SAVING[i]);
+        dtp_plan *plan = plan_make(&d, &SAVING[i]);
+        dtp_verify_result r = plan_verify(&d, plan, what);
+        const plan_losses losses = plan_run(&d, plan, what);
+        first = i == 0 ? losses : first;
+        plan_losses_near(&losses, &first, 2e-6, what);
+        dtp_verify_result_free(&r);
+        dtp_plan_destroy(plan);
+    }
+    one_device_close(&d);
+}
+
+/* ---- outputs ---- */
+
+static const plan_row OUTPUTS[] = {
+    {.mesh = "x:1", .machine = "a100_8"},
+    {.mesh = "x:2", .machine = "a100_8", .options = {.rules = "batch:x"}},
+    {.mesh = "x:2", .machine = "a100_8", .options = {.rules = "heads:x;d_ff:x;vocab:x"}},
+    {.mesh = "x:2;y:2", .machine = "a100_8", .options = {.mode = DTP_PLAN_TENSOR, .threads = 1}},
+    {.mesh = "x:2", .machine = "a100_8", .options = {PINS_MODE, PLAN_STYLES("**:data")}},
+    {.mesh = "x:1", .machine = "a100_8", .options = {.remat = "layer:0"}},
+};
+static const plan_row OUTPUTS_BF16 = {
+    .mesh = "x:2", .machine = "a100_8", .options = {.rules = "batch:x"}};
+
+static dtp_plan *plan_with(const one_device *d, const plan_row *row, const char *outputs)
+{
+    plan_row with = *row;
+    with.options.outputs = outputs;
+    return plan_make(d, &with);
+}
+
+static void check_default(const one_device *d, const plan_row *row, const dtp_plan *all)
+{
+    dtp_plan *plan = plan_with(d, row, NULL);
+    char *by_default = plan_text(d, plan), *text = plan_text(d, all);
+    assert_string_equal(by_default, text);
+    free(by_default);
+    free(text);
+    dtp_plan_destroy(plan);
+}
+
+/* Only the loss is compared; nothing else can be fetched. */
+static void check_none(const one_device *d, const dtp_plan *none, const char *what)
+{
+    static const char *const logits[] = {"logits"};
+    dtp_job_options options = dtp_job_options_init();
+    dtp_job *job = NULL;
+    dtp_err err = {0};
+    int32_t compared = 0;
+    dtp_verify_result r = plan_verify(d, none, what);
+    for (int32_t i = 0; i < r.n; i++) {
+        compared += r.items[i].kind == DTP_VERIFY_OUTPUT;
+    }
+    assert_int_equal(compared, 1);
+    dtp_verify_result_free(&r);
+    options.plan = none;
+    options.n_fetch = 1;
+    options.fetch = logits;
+    assert_int_equal(dtp_job_create(d->model, &options, &job, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "the output 'logits' is not kept"));
+}
+
+static void check_outputs(const one_device *d, const plan_row *row)
+{
+    const char *what = plan_name(d, row);
+    dtp_plan *all = plan_with(d, row, "all"), *none = plan_with(d, row, "none");
+    check_default(d, row, all);
+    assert_false(all->variant.outputs.chosen);
+    assert_true(none->variant.outputs.chosen && none->variant.outputs.n == 0);
+    assert_true(all->model_hash == none->model_hash && all->machine_hash == none->machine_hash);
+    if (none->predicted.peak_bytes >= all->predicted.peak_bytes) {
+        fail_msg("%s: a peak as with all outputs", what);
+    }
+    const plan_losses with = plan_run(d, all, what), without = plan_run(d, none, what);
+    plan_losses_near(&without, &with, 0, what);
+    check_none(d, none, what);
+    dtp_plan_destroy(all);
+    dtp_plan_destroy(none);
+}
+
+static void test_plans__that_keep_no_outputs(void **unused)
+{
+    (void)unused;
+    plan_model of = {
+        .file = "models/gpt_bytes_dropout.json", .dims = SMALL " vocab=512", .text = true};
+    one_device d;
+    one_device_open(&of, &d);
+    for (size_t i = 0; i < sizeof OUTPUTS / sizeof OUTPUTS[0]; i++) {
+        check_outputs(&d, &OUTPUTS[i]);
+    }
+    one_device_close(&d);
+    of.precision = "bf16";
+    one_device_open(&of, &d);
+    check_outputs(&d, &OUTPUTS_BF16);
+    one_device_close(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plans__that_save_memory),
+        cmocka_unit_test(test_plans__that_keep_no_outputs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
