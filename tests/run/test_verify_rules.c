@@ -12,6 +12,7 @@
 
 #include "core/graph/graph.h"
 #include "tests/support/verify_case.h"
+#include "tests/support/quarter.h"
 
 #define MLP DTP_SOURCE_DIR "/models/mlp_digits.json"
 #define GPT DTP_SOURCE_DIR "/models/gpt_bytes.json"
@@ -76,12 +77,13 @@ static int verify_all_rules(const dtp_graph *g, const char *mesh_text)
             char what[256];
             (void)snprintf(what, sizeof what, "%s rules '%s'", mesh_text,
                            dtp_layout_rules_print(&rules, &mesh, &g->dims, arena));
-            verify(g, &s, what);
-            legal++;
+            if (quarter_has(legal++, INT32_MAX)) {
+                verify(g, &s, what);
+            }
         }
         dtp_arena_destroy(arena);
     }
-    (void)printf("mesh %s: %d legal rule sets verified\n", mesh_text, legal);
+    (void)printf("mesh %s: %d legal rule sets\n", mesh_text, legal);
     return legal;
 }
 
@@ -130,7 +132,9 @@ static void test_gpt__hand_written_rules(void **state)
         }
         char what[256];
         (void)snprintf(what, sizeof what, "gpt on '%s' with '%s'", cases[i][0], cases[i][1]);
-        verify(g, &s, what);
+        if (quarter_has((int64_t)i, sizeof cases / sizeof cases[0])) {
+            verify(g, &s, what);
+        }
         dtp_arena_destroy(arena);
     }
     dtp_graph_destroy(g);
