@@ -6,7 +6,10 @@ sweep   every model of models/ on six meshes and more, without a limit, with 1.2
 quick   the same on small models; and how near plans come to their bounds under tight limits
 patterns  the styles that people know are found without pins where they are the cheapest, and cost no more than their baseline
 table   models on machines, the best of some meshes: the table of docs/results/plans.md; table-bf16: in mixed precision
+
+With DTP_QUARTER (tests/support/quarter.py) a quarter of the rows of sweep, quick and patterns.
 """
+import os
 import sys
 import textwrap
 import time
@@ -14,6 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import dtplan as tool
 import plan_patterns
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import quarter
 
 MESHES = ["x:2", "x:4", "x:8", "x:2;y:2", "x:2;y:4", "x:2;y:2;z:2"]
 LARGE = ["x:8", "x:32", "x:2;y:4", "x:4;y:8", "x:8;y:8", "x:2;y:4;z:4"]
@@ -126,7 +132,7 @@ def sweep(dtplan, table, names):
     """Plans everything with two programs at a time; the violations."""
     print("%-18s %-12s %-6s %14s %14s %12s %9s %7s %s" %
           ("model", "mesh", "limit", "bytes", "peak", "step s", "gap", "time s", "best baseline that fits, vs plan"))
-    cases = [Case(dtplan, row, mesh) for row in table if not names or row[0] in names for mesh in row[4]]
+    cases = quarter.of(Case(dtplan, row, mesh) for row in table if not names or row[0] in names for mesh in row[4])
     wrong, losses = [], []
     with ThreadPoolExecutor(2) as pool:
         for case in pool.map(Case.run, cases):
@@ -143,7 +149,7 @@ def sweep(dtplan, table, names):
 def tight(dtplan):
     """Plans near the smallest limit that works; those too far above their bound."""
     wrong = []
-    for model, machine, mesh, most in TIGHT:
+    for model, machine, mesh, most in quarter.of(TIGHT):
         options = ["--mesh", mesh, "--threads", "1", "--memory"]
         named = tool.plan(dtplan, model, machine, options + ["1"])
         if named.smallest is None:
@@ -218,9 +224,7 @@ PATTERNS = [("column and row matrices", column_row, "megatron", "gpt3_175b", "a1
 def find_patterns(dtplan, names):
     """Plans on x:8 without pins; what is not found, or dearer than the baseline, which is planned on its own as well."""
     wrong = []
-    for what, seen, baseline, model, machine, options in PATTERNS:
-        if names and model not in names:
-            continue
+    for what, seen, baseline, model, machine, options in quarter.of(p for p in PATTERNS if not names or p[3] in names):
         got = tool.plan(dtplan, model, machine, options + ["--mesh", "x:8", "--threads", "1"])
         case = "%s in %s on %s (%s)" % (what, model, machine, " ".join(options))
         if got.plan is None:

@@ -20,6 +20,7 @@
 #include "cost_models/price.h"
 #include "planner/plan_rules.h"
 #include "planner/tensors/plan_tensor.h"
+#include "tests/support/quarter.h"
 
 static const char MODEL[] =
     "{\"format\": \"dtp.model/1\", \"name\": \"tiny\", \"dims\": {\"b\": 8, \"p\": 4, \"h\": 8, "
@@ -241,12 +242,14 @@ static void vary(const char *from, const char *only, int64_t size)
     planned = refused = 0;
     for (int which = 0; fill(from, which, "0", text, key); which++) {
         for (int v = 0; v < N_VALUES && strstr(key, only) != NULL; v++) {
-            (void)fill(from, which, VALUES[v], text, key);
-            try_value(g, text, VALUES[v], key);
+            if (quarter_has(which * N_VALUES + v, INT32_MAX)) {
+                (void)fill(from, which, VALUES[v], text, key);
+                try_value(g, text, VALUES[v], key);
+            }
         }
     }
     print_message("dims of %" PRId64 ": %d plans, %d refused\n", size, planned, refused);
-    assert_true(planned > 50 && refused > 50);
+    assert_true(planned > quarter_of(50) && refused > quarter_of(50));
     free(text);
     dtp_graph_destroy(g);
 }

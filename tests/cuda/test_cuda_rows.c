@@ -16,6 +16,7 @@
 #include "executor/ref/ref.h"
 #include "tests/cuda/device_controls.h"
 #include "tests/ops/against_ref.h"
+#include "tests/support/quarter.h"
 
 /* The ops that take rows of any length: x has the dims X; its rows are over c, of the dims C, and
  * the others are R. */
@@ -99,7 +100,9 @@ static void check_dtype(dtp_dtype dtype, size_t each)
 {
     const int32_t before = against_ref_failures();
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i += each) {
-        against_ref_case(&CASES[i], dtype, cuda, ref);
+        if (quarter_has((int64_t)i, sizeof CASES / sizeof CASES[0])) {
+            against_ref_case(&CASES[i], dtype, cuda, ref);
+        }
     }
     against_ref_judge(before);
 }
@@ -121,7 +124,8 @@ static void test_cuda_rows__run_in_place(void **state)
     const int32_t before = against_ref_failures();
     (void)state;
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i += 3) {
-        for (int32_t o = 0; o < dtp_op_find(CASES[i].op)->n_out; o++) {
+        const bool has = quarter_has((int64_t)i, sizeof CASES / sizeof CASES[0]);
+        for (int32_t o = 0; has && o < dtp_op_find(CASES[i].op)->n_out; o++) {
             against_ref_in_place(&CASES[i], DTP_F32, cuda, o);
         }
     }

@@ -20,6 +20,7 @@
 #include "executor/session/session.h"
 #include "spmd/target/target.h"
 #include "tests/support/small_models.h"
+#include "tests/support/quarter.h"
 
 enum { STEPS = 6, RECORDED = 4, DEVICES = 4, SEEDS = 20, MAX_LOG = 1 << 14 };
 
@@ -437,6 +438,9 @@ static void test_runtime__every_order_of_streams_gives_the_same_bits(void **stat
         execute(&first);
         for (uint64_t order = 1; order < SEEDS; order++) {
             run r = JOBS[i / 2];
+            if (!quarter_has(SEEDS * i + (int64_t)order, INT32_MAX)) {
+                continue;
+            }
             r.no_graph = first.no_graph;
             r.order = order;
             execute(&r);

@@ -11,12 +11,5 @@ of_rooms() { sources "$@" | grep -E "\.($suffixes)$"; }
 library() { local IFS='|'; suffixes="$*" of_rooms "${LIBRARY[@]}"; }
 product() { local IFS='|'; suffixes="$*" of_rooms "${PRODUCT[@]}"; }
 sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
-# The slow checks look at the files that changed since the upstream branch (without one: since the last commit but one);
-# DTP_LINT=all: at all of them. `checked` passes on the files of its input that are to be looked at. A changed header
-# stands for the .c file beside it.
-checked() {
-    [ "${DTP_LINT:-all}" = all ] && { cat; return; }
-    local base
-    base=$(git merge-base HEAD '@{upstream}' 2>/dev/null || git rev-parse -q --verify HEAD~1) || { cat; return; }
-    grep -xF -f <({ git diff --name-only "$base"; git ls-files --others --exclude-standard; } | sed 's/\.h$/.c/') || true
-}
+# The slow lints: a command over the files of standard input, those alone that are not remembered as clean.
+each_file() { python3 "$(dirname "$0")/each_file.py" "$@"; }

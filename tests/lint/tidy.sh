@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-tidy with the checks of .clang-tidy over the library and tool sources (DTP_LINT: all or changed). The argument
+# clang-tidy with the checks of .clang-tidy over the library and tool sources (each_file.py: which of them). The argument
 # is the build folder, which holds compile_commands.json.
 #
 # One file a process: clang-tidy 14 reports every va_list as uninitialised from the second file on
@@ -26,9 +26,5 @@ export -f tidy_one
 absent=executor/comm/mpi_absent.c
 grep -q "$absent" "$1/compile_commands.json" && absent=executor/comm/mpi.c
 
-mapfile -t files < <(product c | grep -vxF "$absent" | checked)
-while IFS= read -r finding; do bad "${finding#"$PWD"/}"; done < <(
-    printf '%s\n' "${files[@]}" |
-        xargs -r -P "$(nproc)" -I {} bash -c 'tidy_one "$@"' tidy_one "$1" {} | sort -u)
-echo "${#files[@]} files checked"
-finish
+product c | grep -vxF "$absent" | each_file --version "$(clang-tidy --version)" --with .clang-tidy --with "$0" \
+    --commands "$1/compile_commands.json" bash -c 'tidy_one "$@"' tidy_one "$1"

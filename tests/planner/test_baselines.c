@@ -13,8 +13,10 @@
 #include "planner/baselines/baselines.h"
 #include "tests/support/small_models.h"
 #include "tests/support/verify_case.h"
+#include "tests/support/quarter.h"
 
 static const double TOLERANCE = 1e-9;
+static int64_t n_verified;
 
 static void verify_baseline(const dtp_graph *g, const dtp_sharding *s, const char *what)
 {
@@ -52,7 +54,9 @@ static int verify_model(const small_model *m, const char *mesh)
             fail_msg("%s: legal %d: %s", what, list[i].legal, list[i].legal ? "" : list[i].why);
         }
         if (list[i].legal) {
-            verify_baseline(g, &list[i].sharding, what);
+            if (quarter_has(n_verified++, INT32_MAX)) {
+                verify_baseline(g, &list[i].sharding, what);
+            }
             legal++;
         } else {
             assert_int_equal(list[i].sharding.n_nodes, 0);

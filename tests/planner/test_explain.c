@@ -14,6 +14,7 @@
 #include "planner/reports/explain.h"
 #include "planner/solver/solve.h"
 #include "tests/support/plan_fixture.h"
+#include "tests/support/quarter.h"
 
 static dtp_machine *machine;
 
@@ -261,6 +262,10 @@ static void test_explain__bounds_hold_on_large_models(void **state)
 static void explain_two_runs(bool overlap)
 {
     static const char *const names[] = {"layers.0.moe.up", "layers.3.moe.up"};
+    const bool has[] = {quarter_has(overlap ? 2 : 0, 4), quarter_has(overlap ? 3 : 1, 4)};
+    if (!has[0] && !has[1]) {
+        return;
+    }
     const dtp_dim_override layers = {"layers", 4};
     const dtp_model_options options = {
         .size = sizeof options, .n_overrides = 1, .overrides = &layers};
@@ -272,6 +277,9 @@ static void explain_two_runs(bool overlap)
     dtp_plan_result r = fixture_plan_on(g, machine, "x:2;y:32", INT64_C(15) << 30);
     assert_string_equal(r.plan->certificate.solver, "selection, tied in 2 groups");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (!has[i]) {
+            continue;
+        }
         const dtp_tensor_id t = dtp_graph_find(g, names[i]);
         dtp_explanation x;
         dtp_arena *arena = dtp_arena_create();
@@ -283,7 +291,7 @@ static void explain_two_runs(bool overlap)
         dtp_arena_destroy(arena);
     }
     print_message("%d alternatives solved again\n", compared);
-    assert_true(compared >= 4);
+    assert_true(compared >= quarter_of(4));
     dtp_plan_result_free(&r);
     dtp_machine_destroy(machine);
     machine = usual;

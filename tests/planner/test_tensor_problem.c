@@ -18,6 +18,7 @@
 #include "spmd/program/peak.h"
 #include "spmd/program/program_check.h"
 #include "tests/support/tensor_cases.h"
+#include "tests/support/quarter.h"
 
 /* Two renames that split and merge dims around a contraction. */
 static const char RELABEL[] =
@@ -148,16 +149,16 @@ static void check_case(const tensor_case *c, bool tie)
     int32_t *selection = calloc((size_t)p->n_variables, sizeof *selection);
     assert_non_null(selection);
     for (int32_t k = 0; k < PER_CASE; k++) {
-        if (tensor_random_selection(p, &seed, selection)) {
-            check_selection(&f, p, selection, &t);
-        } else {
+        if (!tensor_random_selection(p, &seed, selection)) {
             t.unrepaired++;
+        } else if (quarter_has(k, PER_CASE)) {
+            check_selection(&f, p, selection, &t);
         }
     }
     print_message("%.20s on %s%s%s, %d microbatches: %d selections, peak %.3f of the program's\n",
                   c->model, c->mesh, tie ? ", folded" : "", c->remat ? ", recomputed" : "",
                   c->microbatches, t.tried, t.memory / t.tried);
-    assert_true(t.tried > PER_CASE / 2);
+    assert_true(t.tried > quarter_of(PER_CASE / 2));
     free(selection);
     dtp_tensor_problem_destroy(p);
     tensor_fixture_destroy(&f);
@@ -195,7 +196,7 @@ static void check_folded(const tensor_case *c)
         dtp_sharding s;
         bool found;
         dtp_arena *arena = dtp_arena_create();
-        if (tensor_random_selection(tied, &seed, a)) {
+        if (tensor_random_selection(tied, &seed, a) && quarter_has(k, PER_CASE)) {
             assert_int_equal(dtp_tensor_sharding(tied, a, arena, &s, NULL), DTP_OK);
             assert_int_equal(dtp_tensor_assignment(plain, &s, b, &found, NULL), DTP_OK);
             assert_true(found);
@@ -207,7 +208,7 @@ static void check_folded(const tensor_case *c)
         }
         dtp_arena_destroy(arena);
     }
-    assert_true(checked > PER_CASE / 2);
+    assert_true(checked > quarter_of(PER_CASE / 2));
     free(a);
     free(b);
     dtp_tensor_problem_destroy(tied);
@@ -245,7 +246,7 @@ static void test_tensor_problem__selection_and_back(void **state)
         dtp_arena *arena = dtp_arena_create();
         dtp_sharding s;
         bool found;
-        if (tensor_random_selection(p, &seed, a)) {
+        if (tensor_random_selection(p, &seed, a) && quarter_has(k, PER_CASE)) {
             assert_int_equal(dtp_tensor_sharding(p, a, arena, &s, NULL), DTP_OK);
             assert_int_equal(dtp_tensor_assignment(p, &s, b, &found, NULL), DTP_OK);
             assert_true(found);

@@ -12,6 +12,7 @@
 
 #include "core/graph/graph.h"
 #include "tests/support/plan_case.h"
+#include "tests/support/quarter.h"
 
 static const double TOLERANCE = 2e-5;
 
@@ -63,12 +64,13 @@ static int verify_all_rules(const one_device *d, const char *mesh_text)
             char what[256];
             (void)snprintf(what, sizeof what, "%s rules '%s'", mesh_text,
                            dtp_layout_rules_print(&rules, &mesh, &g->dims, arena));
-            verify(d, &s, what);
-            legal++;
+            if (quarter_has(legal++, INT32_MAX)) {
+                verify(d, &s, what);
+            }
         }
         dtp_arena_destroy(arena);
     }
-    (void)printf("mesh %s: %d legal rule sets verified\n", mesh_text, legal);
+    (void)printf("mesh %s: %d legal rule sets\n", mesh_text, legal);
     return legal;
 }
 
@@ -131,7 +133,9 @@ static void test_gpt__hand_written_rules(void **state)
         }
         char what[256];
         (void)snprintf(what, sizeof what, "gpt on '%s' with '%s'", cases[i][0], cases[i][1]);
-        verify(&d, &s, what);
+        if (quarter_has((int64_t)i, sizeof cases / sizeof cases[0])) {
+            verify(&d, &s, what);
+        }
         dtp_arena_destroy(arena);
     }
     one_device_close(&d);

@@ -22,6 +22,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import quarter
+
 MACHINE = "models/machines/cpu_2.json"
 A100 = "models/machines/a100_8.json"
 MLP = "models/mlp_digits.json"
@@ -273,11 +276,10 @@ def main():
     total = failed = 0
     try:
         sweep = Sweep(options, folder)
-        for name, command in CASES:
-            if re.fullmatch(options.only or ".*", name):
-                text, n, bad = sweep.case(name, command.split())
-                total, failed = total + n, failed + bad
-                print(text, flush=True)
+        for name, command in quarter.of(c for c in CASES if re.fullmatch(options.only or ".*", c[0])):
+            text, n, bad = sweep.case(name, command.split())
+            total, failed = total + n, failed + bad
+            print(text, flush=True)
     finally:
         shutil.rmtree(folder)
     print(f"{total} failing allocations, {failed} ended wrongly")
