@@ -19,11 +19,13 @@
 #define DTP_PUT_WORD(dst, word) (*(volatile uint64_t *)(dst) = (word))
 #endif
 
-/* Before a loop whose arrays are to stay in registers. */
+/* Before a loop whose arrays are to stay in registers; before one whose code is to stay small. */
 #ifdef __CUDACC__
 #define DTP_UNROLL _Pragma("unroll")
+#define DTP_ROLL _Pragma("unroll 1")
 #else
 #define DTP_UNROLL
+#define DTP_ROLL
 #endif
 
 enum { DTP_CUDA_WARP = 32, DTP_CUDA_BLOCK = 256 };
@@ -83,14 +85,8 @@ static __device__ __forceinline__ int64_t dtp_threads(void)
     return (int64_t)gridDim.x * blockDim.x;
 }
 
-/* index / size, 0 <= index < nest.total; in 32 bits where they do. */
-static __device__ __forceinline__ int64_t dtp_quotient(const dtp_cuda_nest &nest, int64_t index,
-                                                       int64_t size)
-{
-    return nest.total <= INT32_MAX ? (int64_t)((uint32_t)index / (uint32_t)size) : index / size;
-}
-
-/* Element offsets of the first N views at element `index` of the nest. */
+/* Element offsets of the first N views at element `index` of the nest. A division of two numbers
+ * below 2^32 takes 32 bits, of others 64 (the compiler's choice at run time). */
 template <int N>
 static __device__ __forceinline__ void dtp_offsets(const dtp_cuda_nest &nest, int64_t index,
                                                    int64_t (&at)[N])
@@ -99,8 +95,9 @@ static __device__ __forceinline__ void dtp_offsets(const dtp_cuda_nest &nest, in
     for (int v = 0; v < N; v++) {
         at[v] = 0;
     }
+    DTP_ROLL
     for (int i = nest.rank - 1; i > 0; i--) {
-        const int64_t rest = dtp_quotient(nest, index, nest.size[i]);
+        const int64_t rest = (int64_t)((uint64_t)index / (uint64_t)nest.size[i]);
         const int64_t place = index - rest * nest.size[i];
         DTP_UNROLL
         for (int v = 0; v < N; v++) {
@@ -119,8 +116,9 @@ static __device__ __forceinline__ int64_t dtp_offset(const dtp_cuda_nest &nest, 
                                                      int64_t index)
 {
     int64_t at = 0;
+    DTP_ROLL
     for (int i = nest.rank - 1; i > 0; i--) {
-        const int64_t rest = dtp_quotient(nest, index, nest.size[i]);
+        const int64_t rest = (int64_t)((uint64_t)index / (uint64_t)nest.size[i]);
         at += (index - rest * nest.size[i]) * nest.stride[v][i];
         index = rest;
     }

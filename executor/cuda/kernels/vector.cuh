@@ -156,6 +156,72 @@ static __device__ __forceinline__ void dtp_store_values(T *p, const C (&x)[V], i
     dtp_store_group(p, stored, step, n, packed);
 }
 
+/* dtp_load_floats of elements that do not lie side by side. Out of line: groups that are packed do
+ * without the call, and beside V accesses it costs little. */
+template <int V> struct dtp_apart {
+    float x[V];
+};
+
+template <int V>
+static __device__ __noinline__ dtp_apart<V> dtp_load_apart(const void *data, int dtype, int64_t at,
+                                                           int64_t step)
+{
+    dtp_apart<V> out;
+    DTP_UNROLL
+    for (int j = 0; j < V; j++) {
+        out.x[j] = dtp_load(data, dtype, at + j * step);
+    }
+    return out;
+}
+
+template <int V>
+static __device__ __noinline__ void dtp_store_apart(void *data, int dtype, int64_t at, int64_t step,
+                                                    dtp_apart<V> in)
+{
+    DTP_UNROLL
+    for (int j = 0; j < V; j++) {
+        dtp_store(data, dtype, at + j * step, in.x[j]);
+    }
+}
+
+/* V elements, `step` apart from element `at` of a float array on; those of step 1 are aligned. */
+template <int V>
+static __device__ __forceinline__ void dtp_load_floats(float (&out)[V], const void *data, int dtype,
+                                                       int64_t at, int64_t step)
+{
+    if (V == 1) {
+        out[0] = dtp_load(data, dtype, at);
+    } else if (step != 1) {
+        const dtp_apart<V> values = dtp_load_apart<V>(data, dtype, at, step);
+        memcpy(out, &values, sizeof out);
+    } else if (dtype == DTP_F32) {
+        dtp_load_values(out, (const float *)data + at, 1, V, true);
+    } else if (dtype == DTP_BF16) {
+        dtp_load_values(out, (const __nv_bfloat16 *)data + at, 1, V, true);
+    } else {
+        dtp_load_values(out, (const __half *)data + at, 1, V, true);
+    }
+}
+
+template <int V>
+static __device__ __forceinline__ void dtp_store_floats(void *data, int dtype, int64_t at,
+                                                        int64_t step, const float (&in)[V])
+{
+    if (V == 1) {
+        dtp_store(data, dtype, at, in[0]);
+    } else if (step != 1) {
+        dtp_apart<V> values;
+        memcpy(&values, in, sizeof in);
+        dtp_store_apart(data, dtype, at, step, values);
+    } else if (dtype == DTP_F32) {
+        dtp_store_values((float *)data + at, in, 1, V, true);
+    } else if (dtype == DTP_BF16) {
+        dtp_store_values((__nv_bfloat16 *)data + at, in, 1, V, true);
+    } else {
+        dtp_store_values((__half *)data + at, in, 1, V, true);
+    }
+}
+
 /* Elements of the group of V that begins at element `at` of n. */
 template <int V> static __device__ __forceinline__ int dtp_group_size(int64_t at, int64_t n)
 {

@@ -11,10 +11,12 @@ template <class T> static __global__ void dot_kernel(dtp_cuda_attention_call a)
     const int64_t total = a.shared.total * a.grouped.total * a.queries;
     for (int64_t i = dtp_thread() / DTP_CUDA_WARP; i < total; i += dtp_threads() / DTP_CUDA_WARP) {
         const int64_t head = i / a.queries, query = i % a.queries;
-        const dtp_head h = dtp_head_of(a, head / a.grouped.total, head % a.grouped.total);
-        const T *out =
-            (const T *)a.out.data + h.at[DTP_CUDA_ATTENTION_OUT] + query * a.out.row_step;
-        const T *dout = (const T *)a.dout.data + h.at[DTP_CUDA_DOUT] + query * a.dout.row_step;
+        const int64_t shared = head / a.grouped.total, group = head % a.grouped.total;
+        const T *out = (const T *)a.out.data +
+                       dtp_head_at(a, DTP_CUDA_ATTENTION_OUT, shared, group) +
+                       query * a.out.row_step;
+        const T *dout = (const T *)a.dout.data + dtp_head_at(a, DTP_CUDA_DOUT, shared, group) +
+                        query * a.dout.row_step;
         float sum = 0.0f;
         for (int v = lane; v < a.values; v += DTP_CUDA_WARP) {
             sum += dtp_float_of(out[v * a.out.col_step]) * dtp_float_of(dout[v * a.dout.col_step]);
@@ -35,6 +37,7 @@ struct gradient_marks {
 static __device__ void mark_queries(const dtp_cuda_attention_call &a, const dtp_head &h,
                                     int64_t first, int n, const gradient_marks &m)
 {
+    DTP_ROLL
     for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
         const int64_t query = first + i;
         const bool there = query < a.queries;
@@ -47,6 +50,7 @@ static __device__ void mark_queries(const dtp_cuda_attention_call &a, const dtp_
 static __device__ void mark_keys(const dtp_cuda_attention_call &a, const dtp_head &h, int64_t first,
                                  int n, const gradient_marks &m)
 {
+    DTP_ROLL
     for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
         m.key_at[i] = dtp_key_position(a, h, first + i);
     }
@@ -91,8 +95,6 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
     const int top = (int)threadIdx.x / DTP_CUDA_WARP * DTP_TILE;
     const int row = top + (int)threadIdx.x % DTP_CUDA_WARP / 2;
     float *s = scores + top * t.ld_s, *d = grads + top * t.ld_s;
-    const dtp_cuda_mat *of_row_1 = KEYS ? &a.k : &a.q, *of_row_2 = KEYS ? &a.v : &a.dout;
-    const dtp_cuda_mat *of_col_1 = KEYS ? &a.q : &a.k, *of_col_2 = KEYS ? &a.dout : &a.v;
     const int64_t all_rows = KEYS ? a.keys : a.queries, all_cols = KEYS ? a.queries : a.keys;
     const int64_t tiles = (all_rows + t.rows - 1) / t.rows;
     const int64_t groups = KEYS ? a.grouped.total : 1, owners = KEYS ? 1 : a.grouped.total;
@@ -102,10 +104,12 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
         const int64_t of_shared = u / tiles / owners;
         dtp_set_head(&h, a, of_shared, u / tiles % owners);
         dtp_tile_sum<T, N> sum_1, sum_2;
-        dtp_tile_load(row_1, t.ld_f, t.rows, t.features,
-                      {of_row_1, h.at[KEYS ? DTP_CUDA_K : DTP_CUDA_Q], first, n, a.features});
-        dtp_tile_load(row_2, t.ld_v, t.rows, t.values,
-                      {of_row_2, h.at[KEYS ? DTP_CUDA_V : DTP_CUDA_DOUT], first, n, a.values});
+        dtp_tile_load(
+            row_1, t.ld_f, t.rows, t.features,
+            {KEYS ? a.k : a.q, h.at[KEYS ? DTP_CUDA_K : DTP_CUDA_Q], first, n, a.features});
+        dtp_tile_load(
+            row_2, t.ld_v, t.rows, t.values,
+            {KEYS ? a.v : a.dout, h.at[KEYS ? DTP_CUDA_V : DTP_CUDA_DOUT], first, n, a.values});
         if (KEYS) {
             mark_keys(a, h, first, t.rows, marks);
         } else {
@@ -130,10 +134,10 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
                 __syncthreads();
                 dtp_tile_load(
                     col_1, t.ld_f, t.cols, t.features,
-                    {of_col_1, h.at[KEYS ? DTP_CUDA_Q : DTP_CUDA_K], col, nc, a.features});
-                dtp_tile_load(
-                    col_2, t.ld_v, t.cols, t.values,
-                    {of_col_2, h.at[KEYS ? DTP_CUDA_DOUT : DTP_CUDA_V], col, nc, a.values});
+                    {KEYS ? a.q : a.k, h.at[KEYS ? DTP_CUDA_Q : DTP_CUDA_K], col, nc, a.features});
+                dtp_tile_load(col_2, t.ld_v, t.cols, t.values,
+                              {KEYS ? a.dout : a.v, h.at[KEYS ? DTP_CUDA_DOUT : DTP_CUDA_V], col,
+                               nc, a.values});
                 if (KEYS) {
                     mark_queries(a, h, col, t.cols, marks);
                 } else {

@@ -53,8 +53,14 @@ static __device__ void dtp_set_head(dtp_head *h, const dtp_cuda_attention_call &
                                     int64_t group)
 {
     __syncthreads();
+    if (threadIdx.x < DTP_N_HEAD_VIEWS) {
+        h->at[threadIdx.x] = dtp_head_at(a, (int)threadIdx.x, shared, group);
+    }
     if (threadIdx.x == 0) {
-        *h = dtp_head_of(a, shared, group);
+        const int64_t chunk = a.first_chunk + shared / (a.shared.total / a.local_chunks);
+        h->index = shared * a.grouped.total + group;
+        h->query = chunk * a.global_queries + a.first_query;
+        h->key = (chunk - a.shift + a.chunks) % a.chunks * a.keys;
     }
     __syncthreads();
 }

@@ -47,37 +47,50 @@ static __device__ __forceinline__ void dtp_put(__half *to, float x)
 
 /* Rows of a matrix of one head from row `first` on: n of them, `cols` wide. */
 struct dtp_tile_source {
-    const dtp_cuda_mat *mat;
+    dtp_cuda_mat mat;
     int64_t at, first;
     int n, cols;
 };
 
+/* dtp_tile_load by elements, for rows that are not made of whole words. Out of line: a call is
+ * little beside a tile. */
+template <class T>
+static __device__ __noinline__ void dtp_tile_load_apart(T *__restrict__ to, int ld, int rows,
+                                                        int cols, dtp_tile_source s)
+{
+    const int64_t row_step = s.mat.row_step, col_step = s.mat.col_step;
+    const T *from = (const T *)s.mat.data + s.at + s.first * row_step;
+    const bool down = row_step < col_step; /* neighbours of a row step are neighbours */
+#pragma unroll 2
+    for (int i = (int)threadIdx.x; i < rows * cols; i += (int)blockDim.x) {
+        const int r = down ? i % rows : i / cols, c = down ? i / rows : i % cols;
+        const bool there = r < s.n && c < s.cols;
+        dtp_put(to + r * ld + c, there ? dtp_float_of(from[r * row_step + c * col_step]) : 0.0f);
+    }
+}
+
 /* to[rows][cols] with leading dim ld, by all threads of the block; zeros where there is nothing. */
 template <class T>
-static __device__ void dtp_tile_load(T *to, int ld, int rows, int cols, const dtp_tile_source &s)
+static __device__ __forceinline__ void dtp_tile_load(T *to, int ld, int rows, int cols,
+                                                     const dtp_tile_source &s)
 {
     enum { VECTOR = 16 / sizeof(T) };
-    const int64_t row_step = s.mat->row_step, col_step = s.mat->col_step;
-    const T *from = (const T *)s.mat->data + s.at + s.first * row_step;
-    const bool whole = col_step == 1 && s.cols % VECTOR == 0 && row_step % VECTOR == 0 &&
-                       (uintptr_t)from % 16 == 0;
-    const int per_row = whole ? cols / VECTOR : cols;
+    const int64_t row_step = s.mat.row_step;
+    const T *from = (const T *)s.mat.data + s.at + s.first * row_step;
+    if (s.mat.col_step != 1 || s.cols % VECTOR != 0 || row_step % VECTOR != 0 ||
+        (uintptr_t)from % 16 != 0) {
+        dtp_tile_load_apart(to, ld, rows, cols, s);
+        return;
+    }
+    const int per_row = cols / VECTOR;
 #pragma unroll 2
     for (int i = (int)threadIdx.x; i < rows * per_row; i += (int)blockDim.x) {
-        const bool down =
-            !whole && row_step < col_step; /* neighbours of a row step are neighbours */
-        const int r = down ? i % rows : i / per_row, c = down ? i / rows : i % per_row;
-        if (whole) {
-            uint4 x = {0, 0, 0, 0};
-            if (r < s.n && c * VECTOR < s.cols) {
-                x = *(const uint4 *)(from + r * row_step + c * VECTOR);
-            }
-            *(uint4 *)(to + r * ld + c * VECTOR) = x;
-        } else {
-            const bool there = r < s.n && c < s.cols;
-            dtp_put(to + r * ld + c,
-                    there ? dtp_float_of(from[r * row_step + c * col_step]) : 0.0f);
+        const int r = i / per_row, c = i % per_row;
+        uint4 x = {0, 0, 0, 0};
+        if (r < s.n && c * VECTOR < s.cols) {
+            x = *(const uint4 *)(from + r * row_step + c * VECTOR);
         }
+        *(uint4 *)(to + r * ld + c * VECTOR) = x;
     }
 }
 
@@ -169,6 +182,7 @@ template <class T, int N> struct dtp_tile_sum {
     {
         const int lane = (int)threadIdx.x % DTP_CUDA_WARP;
         __syncwarp();
+        DTP_ROLL
         for (int i = lane; i < DTP_TILE * DTP_TILE; i += DTP_CUDA_WARP) {
             scratch[i / DTP_TILE * ld + i % DTP_TILE] = (float)(i / DTP_TILE);
         }
@@ -223,6 +237,7 @@ template <class T, int N> struct dtp_tile_sum {
                 nvcuda::wmma::store_matrix_sync(scratch, sum[j], (unsigned)ld,
                                                 nvcuda::wmma::mem_row_major);
                 __syncwarp();
+                DTP_ROLL
                 for (int i = lane; i < DTP_TILE * DTP_TILE; i += DTP_CUDA_WARP) {
                     const int r = i / DTP_TILE, c = i % DTP_TILE;
                     dtp_tile_put<T>(to, r, j * DTP_TILE + c, scratch[r * ld + c]);
@@ -279,14 +294,20 @@ template <int N> struct dtp_tile_sum<float, N> {
         }
     }
 
-    __device__ __forceinline__ void store(float *, int, const dtp_tile_target &to)
+    /* By way of memory of the lane's own: a sum in registers has no row r of a rolled loop. */
+    __device__ __forceinline__ void store(float *scratch, int ld, const dtp_tile_target &to)
     {
         const int lane = (int)threadIdx.x % DTP_CUDA_WARP;
+        __syncwarp();
 #pragma unroll
         for (int j = 0; j < N / 2; j++) {
 #pragma unroll
             for (int r = 0; r < DTP_TILE; r++) {
-                dtp_tile_put<float>(to, r, j * DTP_CUDA_WARP + lane, sum[j][r]);
+                scratch[r * ld + lane] = sum[j][r];
+            }
+            DTP_ROLL
+            for (int r = 0; r < DTP_TILE; r++) {
+                dtp_tile_put<float>(to, r, j * DTP_CUDA_WARP + lane, scratch[r * ld + lane]);
             }
         }
         __syncwarp();
@@ -302,19 +323,11 @@ struct dtp_head {
     int64_t at[DTP_N_HEAD_VIEWS], index, query, key;
 };
 
-static __device__ dtp_head dtp_head_of(const dtp_cuda_attention_call &a, int64_t shared,
-                                       int64_t group)
+/* First element of a head in a view. */
+static __device__ __forceinline__ int64_t dtp_head_at(const dtp_cuda_attention_call &a, int view,
+                                                      int64_t shared, int64_t group)
 {
-    dtp_head h;
-    const int64_t chunk = a.first_chunk + shared / (a.shared.total / a.local_chunks);
-    h.index = shared * a.grouped.total + group;
-    h.query = chunk * a.global_queries + a.first_query;
-    h.key = (chunk - a.shift + a.chunks) % a.chunks * a.keys;
-#pragma unroll
-    for (int v = 0; v < DTP_N_HEAD_VIEWS; v++) {
-        h.at[v] = dtp_offset(a.shared, v, shared) + dtp_offset(a.grouped, v, group);
-    }
-    return h;
+    return dtp_offset(a.shared, view, shared) + dtp_offset(a.grouped, view, group);
 }
 
 static __device__ int64_t dtp_position(const dtp_cuda_attention_call &a, int64_t place)
@@ -353,11 +366,13 @@ static __device__ bool dtp_tile_sees(const dtp_cuda_attention_call &a, const dtp
     const int64_t end_q = query + nq < a.queries ? query + nq : a.queries;
     const int64_t end_k = key + nk < a.keys ? key + nk : a.keys;
     int64_t highest = -1, lowest = INT64_MAX, next;
+    DTP_ROLL
     for (; query < end_q; query = next) {
         next = runs ? query + a.order_run - (h.query + query) % a.order_run : end_q;
         const int64_t p = dtp_query_position(a, h, (next < end_q ? next : end_q) - 1);
         highest = p > highest ? p : highest;
     }
+    DTP_ROLL
     for (; key < end_k; key = next) {
         next = runs ? key + a.order_run - (h.key + key) % a.order_run : end_k;
         const int64_t p = dtp_key_position(a, h, key);

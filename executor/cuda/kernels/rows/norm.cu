@@ -44,7 +44,7 @@ struct norm_map {
             mean = norm.centered ? dtp_row_sum<V, Team>(job, row, x) / count : 0.0f;
             rstd = 1.0f / sqrtf(dtp_row_square<V, Team>(job, row, x, mean) / count + norm.eps);
         }
-        write<V, Team>(job, row, norm, mean, rstd);
+        write<V, Team>(job, row, norm, x, mean, rstd);
         if (Team::lane() == 0) {
             dtp_row_put(job, row, DTP_NORM_RSTD, rstd);
         }
@@ -55,10 +55,9 @@ struct norm_map {
 
     template <int V, class Team>
     static __device__ __forceinline__ void write(const dtp_cuda_rows &job, const dtp_row &row,
-                                                 const dtp_cuda_norm_form &norm, float mean,
-                                                 float rstd)
+                                                 const dtp_cuda_norm_form &norm,
+                                                 const dtp_row_view &x, float mean, float rstd)
     {
-        const dtp_row_view x = dtp_row_of(job, row, DTP_NORM_X);
         const dtp_row_view y = dtp_row_of(job, row, DTP_NORM_Y);
         const dtp_row_view gamma = dtp_row_of(job, row, DTP_NORM_GAMMA);
         const dtp_row_view beta = dtp_row_of(job, row, DTP_NORM_BETA);

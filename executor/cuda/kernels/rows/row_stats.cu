@@ -277,7 +277,7 @@ struct topk_map {
             if (Team::lane() == 0) {
                 const int64_t i = key_index(last);
                 dtp_store(values.data, values.dtype, values.at + r * values.step,
-                          dtp_load(x.data, x.dtype, dtp_row_at(job, x, i)));
+                          dtp_load(x.data, x.dtype, dtp_row_at<V>(job, x, i)));
                 dtp_store_int(indices.data, indices.dtype, indices.at + r * indices.step, i);
             }
         }

@@ -32,27 +32,19 @@ static __device__ __forceinline__ dtp_row_view dtp_row_of(const dtp_cuda_rows &j
             v, job.dtype[v]};
 }
 
-/* Offset of element i of a row. */
+/* Offset of element i of a row. Rows of groups have one dim. */
+template <int V>
 static __device__ __forceinline__ int64_t dtp_row_at(const dtp_cuda_rows &job,
                                                      const dtp_row_view &x, int64_t i)
 {
-    return x.at + (job.over.rank == 1 ? i * x.step : dtp_offset(job.over, x.v, i));
+    return x.at + (V > 1 || job.over.rank == 1 ? i * x.step : dtp_offset(job.over, x.v, i));
 }
 
 template <int V>
 static __device__ __forceinline__ void dtp_row_load(const dtp_cuda_rows &job, const dtp_row_view &x,
                                                     int64_t i, float (&out)[V])
 {
-    const int64_t at = dtp_row_at(job, x, i);
-    if (V == 1) {
-        out[0] = dtp_load(x.data, x.dtype, at);
-    } else if (x.dtype == DTP_F32) {
-        dtp_load_values(out, (const float *)x.data + at, x.step, V, true);
-    } else if (x.dtype == DTP_BF16) {
-        dtp_load_values(out, (const __nv_bfloat16 *)x.data + at, x.step, V, true);
-    } else {
-        dtp_load_values(out, (const __half *)x.data + at, x.step, V, true);
-    }
+    dtp_load_floats(out, x.data, x.dtype, dtp_row_at<V>(job, x, i), x.step);
 }
 
 /* C: int64_t or uint64_t. */
@@ -62,7 +54,7 @@ static __device__ __forceinline__ void dtp_row_load(const dtp_cuda_rows &job, co
 {
     DTP_UNROLL
     for (int k = 0; k < V; k++) {
-        out[k] = (C)dtp_load_int(x.data, x.dtype, dtp_row_at(job, x, i + k));
+        out[k] = (C)dtp_load_int(x.data, x.dtype, dtp_row_at<V>(job, x, i + k));
     }
 }
 
@@ -70,16 +62,7 @@ template <int V>
 static __device__ __forceinline__ void
 dtp_row_store(const dtp_cuda_rows &job, const dtp_row_view &x, int64_t i, const float (&in)[V])
 {
-    const int64_t at = dtp_row_at(job, x, i);
-    if (V == 1) {
-        dtp_store(x.data, x.dtype, at, in[0]);
-    } else if (x.dtype == DTP_F32) {
-        dtp_store_values((float *)x.data + at, in, x.step, V, true);
-    } else if (x.dtype == DTP_BF16) {
-        dtp_store_values((__nv_bfloat16 *)x.data + at, in, x.step, V, true);
-    } else {
-        dtp_store_values((__half *)x.data + at, in, x.step, V, true);
-    }
+    dtp_store_floats(x.data, x.dtype, dtp_row_at<V>(job, x, i), x.step, in);
 }
 
 template <int V, class C>
@@ -88,7 +71,7 @@ dtp_row_store(const dtp_cuda_rows &job, const dtp_row_view &x, int64_t i, const 
 {
     DTP_UNROLL
     for (int k = 0; k < V; k++) {
-        dtp_store_int(x.data, x.dtype, dtp_row_at(job, x, i + k), (int64_t)in[k]);
+        dtp_store_int(x.data, x.dtype, dtp_row_at<V>(job, x, i + k), (int64_t)in[k]);
     }
 }
 
@@ -272,6 +255,7 @@ struct dtp_block_team {
 
 /* The elements i of a row, or part of it, that a thread of a team treats, in groups of V. */
 #define DTP_ROW_EACH(i, V, Team, row)                                                              \
+    DTP_ROLL                                                                                       \
     for (int64_t i = (row).begin + (int64_t)Team::lane() * (V); i < (row).end;                     \
          i += (int64_t)Team::lanes() * (V))
 

@@ -4,9 +4,10 @@
 /* y = exp(x - m) * factor, or, with the logarithm, y = x + factor. */
 template <int V, class Team>
 static __device__ __forceinline__ void write_row(const dtp_cuda_rows &job, const dtp_row &row,
-                                                 int y_view, int log_form, float m, float factor)
+                                                 const dtp_row_view &x, int y_view, int log_form,
+                                                 float m, float factor)
 {
-    const dtp_row_view x = dtp_row_of(job, row, 0), y = dtp_row_of(job, row, y_view);
+    const dtp_row_view y = dtp_row_of(job, row, y_view);
     DTP_ROW_EACH(i, V, Team, row)
     {
         float v[V];
@@ -27,7 +28,7 @@ struct softmax_map {
         const dtp_row_view x = dtp_row_of(job, row, 0);
         const float m = dtp_row_max<V, Team>(job, row, x);
         const float s = dtp_row_exp_sum<V, Team>(job, row, x, m);
-        write_row<V, Team>(job, row, 1, log_form, m, log_form ? -(m + logf(s)) : 1.0f / s);
+        write_row<V, Team>(job, row, x, 1, log_form, m, log_form ? -(m + logf(s)) : 1.0f / s);
     }
 };
 
@@ -37,7 +38,8 @@ struct softmax_apply_map {
                                                int log_form)
     {
         const float m = dtp_row_value(job, row, 1), s = dtp_row_value(job, row, 2);
-        write_row<V, Team>(job, row, 3, log_form, m, log_form ? -(m + logf(s)) : 1.0f / s);
+        const dtp_row_view x = dtp_row_of(job, row, 0);
+        write_row<V, Team>(job, row, x, 3, log_form, m, log_form ? -(m + logf(s)) : 1.0f / s);
     }
 };
 
@@ -46,9 +48,9 @@ struct softmax_apply_map {
 
 template <int V, class Team>
 static __device__ __forceinline__ void write_grad(const dtp_cuda_rows &job, const dtp_row &row,
+                                                  const dtp_row_view &y, const dtp_row_view &dy,
                                                   int dx_view, int log_form, float d)
 {
-    const dtp_row_view y = dtp_row_of(job, row, 0), dy = dtp_row_of(job, row, 1);
     const dtp_row_view dx = dtp_row_of(job, row, dx_view);
     DTP_ROW_EACH(i, V, Team, row)
     {
@@ -71,7 +73,7 @@ struct softmax_grad_map {
         const dtp_row_view y = dtp_row_of(job, row, 0), dy = dtp_row_of(job, row, 1);
         const float d =
             log_form ? dtp_row_sum<V, Team>(job, row, dy) : dtp_row_dot<V, Team>(job, row, y, dy);
-        write_grad<V, Team>(job, row, 2, log_form, d);
+        write_grad<V, Team>(job, row, y, dy, 2, log_form, d);
     }
 };
 
@@ -80,7 +82,8 @@ struct softmax_grad_apply_map {
     static __device__ __forceinline__ void run(const dtp_cuda_rows &job, const dtp_row &row,
                                                int log_form)
     {
-        write_grad<V, Team>(job, row, 3, log_form, dtp_row_value(job, row, 2));
+        const dtp_row_view y = dtp_row_of(job, row, 0), dy = dtp_row_of(job, row, 1);
+        write_grad<V, Team>(job, row, y, dy, 3, log_form, dtp_row_value(job, row, 2));
     }
 };
 
