@@ -97,7 +97,7 @@ static __device__ __forceinline__ void dtp_offsets(const dtp_cuda_nest &nest, in
     }
     DTP_ROLL
     for (int i = nest.rank - 1; i > 0; i--) {
-        const int64_t rest = (int64_t)((uint64_t)index / (uint64_t)nest.size[i]);
+        const int64_t rest = index / nest.size[i];
         const int64_t place = index - rest * nest.size[i];
         DTP_UNROLL
         for (int v = 0; v < N; v++) {
@@ -118,7 +118,7 @@ static __device__ __forceinline__ int64_t dtp_offset(const dtp_cuda_nest &nest, 
     int64_t at = 0;
     DTP_ROLL
     for (int i = nest.rank - 1; i > 0; i--) {
-        const int64_t rest = (int64_t)((uint64_t)index / (uint64_t)nest.size[i]);
+        const int64_t rest = index / nest.size[i];
         at += (index - rest * nest.size[i]) * nest.stride[v][i];
         index = rest;
     }

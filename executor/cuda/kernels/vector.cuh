@@ -119,7 +119,8 @@ static __device__ __forceinline__ void dtp_store_group(T *p, const T (&x)[V], in
         memcpy(word, x, sizeof word);
         DTP_UNROLL
         for (int k = 0; k < words::n; k++) {
-            ((typename words::type *)p)[k] = word[k];
+            __stwb((typename words::type *)p + k,
+                   word[k]); /* the compiler may split an assignment */
         }
         return;
     }
@@ -174,16 +175,6 @@ static __device__ __noinline__ dtp_apart<V> dtp_load_apart(const void *data, int
     return out;
 }
 
-template <int V>
-static __device__ __noinline__ void dtp_store_apart(void *data, int dtype, int64_t at, int64_t step,
-                                                    dtp_apart<V> in)
-{
-    DTP_UNROLL
-    for (int j = 0; j < V; j++) {
-        dtp_store(data, dtype, at + j * step, in.x[j]);
-    }
-}
-
 /* V elements, `step` apart from element `at` of a float array on; those of step 1 are aligned. */
 template <int V>
 static __device__ __forceinline__ void dtp_load_floats(float (&out)[V], const void *data, int dtype,
@@ -209,16 +200,12 @@ static __device__ __forceinline__ void dtp_store_floats(void *data, int dtype, i
 {
     if (V == 1) {
         dtp_store(data, dtype, at, in[0]);
-    } else if (step != 1) {
-        dtp_apart<V> values;
-        memcpy(&values, in, sizeof in);
-        dtp_store_apart(data, dtype, at, step, values);
     } else if (dtype == DTP_F32) {
-        dtp_store_values((float *)data + at, in, 1, V, true);
+        dtp_store_values((float *)data + at, in, step, V, true);
     } else if (dtype == DTP_BF16) {
-        dtp_store_values((__nv_bfloat16 *)data + at, in, 1, V, true);
+        dtp_store_values((__nv_bfloat16 *)data + at, in, step, V, true);
     } else {
-        dtp_store_values((__half *)data + at, in, 1, V, true);
+        dtp_store_values((__half *)data + at, in, step, V, true);
     }
 }
 

@@ -142,6 +142,10 @@ template <typename T> inline T __ldcg(const T *address)
 {
     return *address;
 }
+template <typename T> inline void __stwb(T *address, T value)
+{
+    *address = value;
+}
 template <typename T> inline void __stcs(T *address, T value)
 {
     *address = value;

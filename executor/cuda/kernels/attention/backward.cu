@@ -11,11 +11,12 @@ template <class T> static __global__ void dot_kernel(dtp_cuda_attention_call a)
     const int64_t total = a.shared.total * a.grouped.total * a.queries;
     for (int64_t i = dtp_thread() / DTP_CUDA_WARP; i < total; i += dtp_threads() / DTP_CUDA_WARP) {
         const int64_t head = i / a.queries, query = i % a.queries;
-        const int64_t shared = head / a.grouped.total, group = head % a.grouped.total;
-        const T *out = (const T *)a.out.data +
-                       dtp_head_at(a, DTP_CUDA_ATTENTION_OUT, shared, group) +
-                       query * a.out.row_step;
-        const T *dout = (const T *)a.dout.data + dtp_head_at(a, DTP_CUDA_DOUT, shared, group) +
+        int64_t at[DTP_N_HEAD_VIEWS], in_group[DTP_N_HEAD_VIEWS];
+        dtp_offsets(a.shared, head / a.grouped.total, at);
+        dtp_offsets(a.grouped, head % a.grouped.total, in_group);
+        const T *out = (const T *)a.out.data + at[DTP_CUDA_ATTENTION_OUT] +
+                       in_group[DTP_CUDA_ATTENTION_OUT] + query * a.out.row_step;
+        const T *dout = (const T *)a.dout.data + at[DTP_CUDA_DOUT] + in_group[DTP_CUDA_DOUT] +
                         query * a.dout.row_step;
         float sum = 0.0f;
         for (int v = lane; v < a.values; v += DTP_CUDA_WARP) {
@@ -95,6 +96,8 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
     const int top = (int)threadIdx.x / DTP_CUDA_WARP * DTP_TILE;
     const int row = top + (int)threadIdx.x % DTP_CUDA_WARP / 2;
     float *s = scores + top * t.ld_s, *d = grads + top * t.ld_s;
+    const dtp_cuda_mat *of_row_1 = KEYS ? &a.k : &a.q, *of_row_2 = KEYS ? &a.v : &a.dout;
+    const dtp_cuda_mat *of_col_1 = KEYS ? &a.q : &a.k, *of_col_2 = KEYS ? &a.dout : &a.v;
     const int64_t all_rows = KEYS ? a.keys : a.queries, all_cols = KEYS ? a.queries : a.keys;
     const int64_t tiles = (all_rows + t.rows - 1) / t.rows;
     const int64_t groups = KEYS ? a.grouped.total : 1, owners = KEYS ? 1 : a.grouped.total;
@@ -104,12 +107,10 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
         const int64_t of_shared = u / tiles / owners;
         dtp_set_head(&h, a, of_shared, u / tiles % owners);
         dtp_tile_sum<T, N> sum_1, sum_2;
-        dtp_tile_load(
-            row_1, t.ld_f, t.rows, t.features,
-            {KEYS ? a.k : a.q, h.at[KEYS ? DTP_CUDA_K : DTP_CUDA_Q], first, n, a.features});
-        dtp_tile_load(
-            row_2, t.ld_v, t.rows, t.values,
-            {KEYS ? a.v : a.dout, h.at[KEYS ? DTP_CUDA_V : DTP_CUDA_DOUT], first, n, a.values});
+        dtp_tile_load(row_1, t.ld_f, t.rows, t.features,
+                      {of_row_1, h.at[KEYS ? DTP_CUDA_K : DTP_CUDA_Q], first, n, a.features});
+        dtp_tile_load(row_2, t.ld_v, t.rows, t.values,
+                      {of_row_2, h.at[KEYS ? DTP_CUDA_V : DTP_CUDA_DOUT], first, n, a.values});
         if (KEYS) {
             mark_keys(a, h, first, t.rows, marks);
         } else {
@@ -134,10 +135,10 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
                 __syncthreads();
                 dtp_tile_load(
                     col_1, t.ld_f, t.cols, t.features,
-                    {KEYS ? a.q : a.k, h.at[KEYS ? DTP_CUDA_Q : DTP_CUDA_K], col, nc, a.features});
-                dtp_tile_load(col_2, t.ld_v, t.cols, t.values,
-                              {KEYS ? a.dout : a.v, h.at[KEYS ? DTP_CUDA_DOUT : DTP_CUDA_V], col,
-                               nc, a.values});
+                    {of_col_1, h.at[KEYS ? DTP_CUDA_Q : DTP_CUDA_K], col, nc, a.features});
+                dtp_tile_load(
+                    col_2, t.ld_v, t.cols, t.values,
+                    {of_col_2, h.at[KEYS ? DTP_CUDA_DOUT : DTP_CUDA_V], col, nc, a.values});
                 if (KEYS) {
                     mark_queries(a, h, col, t.cols, marks);
                 } else {

@@ -54,7 +54,8 @@ static __device__ void dtp_set_head(dtp_head *h, const dtp_cuda_attention_call &
 {
     __syncthreads();
     if (threadIdx.x < DTP_N_HEAD_VIEWS) {
-        h->at[threadIdx.x] = dtp_head_at(a, (int)threadIdx.x, shared, group);
+        const int view = (int)threadIdx.x;
+        h->at[view] = dtp_offset(a.shared, view, shared) + dtp_offset(a.grouped, view, group);
     }
     if (threadIdx.x == 0) {
         const int64_t chunk = a.first_chunk + shared / (a.shared.total / a.local_chunks);

@@ -58,7 +58,8 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
         const int n = (int)dtp_least(t.rows, a.queries - first);
         row_state state = {-INFINITY, 0.0f};
         dtp_tile_sum<T, N> sum;
-        dtp_tile_load(q, t.ld_f, t.rows, t.features, {a.q, h.at[DTP_CUDA_Q], first, n, a.features});
+        dtp_tile_load(q, t.ld_f, t.rows, t.features,
+                      {&a.q, h.at[DTP_CUDA_Q], first, n, a.features});
         DTP_ROLL
         for (int i = (int)threadIdx.x; i < t.rows; i += (int)blockDim.x) {
             query_at[i] = dtp_query_position(a, h, first + i);
@@ -71,7 +72,7 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
             const int nk = (int)dtp_least(t.cols, a.keys - key);
             __syncthreads();
             dtp_tile_load(kv, t.ld_f, t.cols, t.features,
-                          {a.k, h.at[DTP_CUDA_K], key, nk, a.features});
+                          {&a.k, h.at[DTP_CUDA_K], key, nk, a.features});
             DTP_ROLL
             for (int i = (int)threadIdx.x; i < t.cols; i += (int)blockDim.x) {
                 key_at[i] = dtp_key_position(a, h, key + i);
@@ -81,7 +82,8 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
             weigh(&state, scores + row * t.ld_s, weights + row * t.ld_w, t.cols, a.scale,
                   query_at[row], key_at, factor + row);
             __syncthreads();
-            dtp_tile_load(kv, t.ld_v, t.cols, t.values, {a.v, h.at[DTP_CUDA_V], key, nk, a.values});
+            dtp_tile_load(kv, t.ld_v, t.cols, t.values,
+                          {&a.v, h.at[DTP_CUDA_V], key, nk, a.values});
             __syncthreads();
             sum.scale_rows(factor + top);
             sum.add(w, t.ld_w, t.cols, kv + t.first, t.ld_v, t.values - t.first);

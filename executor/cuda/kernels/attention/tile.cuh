@@ -47,50 +47,37 @@ static __device__ __forceinline__ void dtp_put(__half *to, float x)
 
 /* Rows of a matrix of one head from row `first` on: n of them, `cols` wide. */
 struct dtp_tile_source {
-    dtp_cuda_mat mat;
+    const dtp_cuda_mat *mat;
     int64_t at, first;
     int n, cols;
 };
 
-/* dtp_tile_load by elements, for rows that are not made of whole words. Out of line: a call is
- * little beside a tile. */
-template <class T>
-static __device__ __noinline__ void dtp_tile_load_apart(T *__restrict__ to, int ld, int rows,
-                                                        int cols, dtp_tile_source s)
-{
-    const int64_t row_step = s.mat.row_step, col_step = s.mat.col_step;
-    const T *from = (const T *)s.mat.data + s.at + s.first * row_step;
-    const bool down = row_step < col_step; /* neighbours of a row step are neighbours */
-#pragma unroll 2
-    for (int i = (int)threadIdx.x; i < rows * cols; i += (int)blockDim.x) {
-        const int r = down ? i % rows : i / cols, c = down ? i / rows : i % cols;
-        const bool there = r < s.n && c < s.cols;
-        dtp_put(to + r * ld + c, there ? dtp_float_of(from[r * row_step + c * col_step]) : 0.0f);
-    }
-}
-
 /* to[rows][cols] with leading dim ld, by all threads of the block; zeros where there is nothing. */
 template <class T>
-static __device__ __forceinline__ void dtp_tile_load(T *to, int ld, int rows, int cols,
-                                                     const dtp_tile_source &s)
+static __device__ void dtp_tile_load(T *to, int ld, int rows, int cols, const dtp_tile_source &s)
 {
     enum { VECTOR = 16 / sizeof(T) };
-    const int64_t row_step = s.mat.row_step;
-    const T *from = (const T *)s.mat.data + s.at + s.first * row_step;
-    if (s.mat.col_step != 1 || s.cols % VECTOR != 0 || row_step % VECTOR != 0 ||
-        (uintptr_t)from % 16 != 0) {
-        dtp_tile_load_apart(to, ld, rows, cols, s);
-        return;
-    }
-    const int per_row = cols / VECTOR;
+    const int64_t row_step = s.mat->row_step, col_step = s.mat->col_step;
+    const T *from = (const T *)s.mat->data + s.at + s.first * row_step;
+    const bool whole = col_step == 1 && s.cols % VECTOR == 0 && row_step % VECTOR == 0 &&
+                       (uintptr_t)from % 16 == 0;
+    const int per_row = whole ? cols / VECTOR : cols;
 #pragma unroll 2
     for (int i = (int)threadIdx.x; i < rows * per_row; i += (int)blockDim.x) {
-        const int r = i / per_row, c = i % per_row;
-        uint4 x = {0, 0, 0, 0};
-        if (r < s.n && c * VECTOR < s.cols) {
-            x = *(const uint4 *)(from + r * row_step + c * VECTOR);
+        const bool down =
+            !whole && row_step < col_step; /* neighbours of a row step are neighbours */
+        const int r = down ? i % rows : i / per_row, c = down ? i / rows : i % per_row;
+        if (whole) {
+            uint4 x = {0, 0, 0, 0};
+            if (r < s.n && c * VECTOR < s.cols) {
+                x = *(const uint4 *)(from + r * row_step + c * VECTOR);
+            }
+            *(uint4 *)(to + r * ld + c * VECTOR) = x;
+        } else {
+            const bool there = r < s.n && c < s.cols;
+            dtp_put(to + r * ld + c,
+                    there ? dtp_float_of(from[r * row_step + c * col_step]) : 0.0f);
         }
-        *(uint4 *)(to + r * ld + c * VECTOR) = x;
     }
 }
 
@@ -322,13 +309,6 @@ enum { DTP_N_HEAD_VIEWS = DTP_CUDA_DQ + 1 };
 struct dtp_head {
     int64_t at[DTP_N_HEAD_VIEWS], index, query, key;
 };
-
-/* First element of a head in a view. */
-static __device__ __forceinline__ int64_t dtp_head_at(const dtp_cuda_attention_call &a, int view,
-                                                      int64_t shared, int64_t group)
-{
-    return dtp_offset(a.shared, view, shared) + dtp_offset(a.grouped, view, group);
-}
 
 static __device__ int64_t dtp_position(const dtp_cuda_attention_call &a, int64_t place)
 {

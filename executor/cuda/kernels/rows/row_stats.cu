@@ -117,7 +117,8 @@ struct prod_grad_map {
         float before = 1.0f;
         for (int64_t base = 0; base < n; base += per_round) {
             const int64_t i = base + (int64_t)Team::lane() * V;
-            const dtp_row rest = {row.index, base + per_round, n};
+            dtp_row rest = row;
+            rest.begin = base + per_round;
             const float after = dtp_row_fold<V, Team>(job, rest, x, 1.0f, same, dtp_mul());
             float v[V], all = 1.0f, total;
             DTP_UNROLL

@@ -13,10 +13,18 @@
 
 enum { DTP_ROWS_MAX_BLOCK = 512 };
 
-/* One row, or one part of one: elements [begin, end). */
+/* One row, or one part of one: elements [begin, end); where it begins in each view. */
 struct dtp_row {
-    int64_t index, begin, end;
+    int64_t index, begin, end, at[DTP_CUDA_VIEWS];
 };
+
+static __device__ __forceinline__ dtp_row dtp_row_make(const dtp_cuda_rows &job, int64_t index,
+                                                       int64_t begin, int64_t end)
+{
+    dtp_row row = {index, begin, end, {}};
+    dtp_offsets(job.rows, index, row.at);
+    return row;
+}
 
 /* The elements of a view in a row. */
 struct dtp_row_view {
@@ -28,8 +36,7 @@ struct dtp_row_view {
 static __device__ __forceinline__ dtp_row_view dtp_row_of(const dtp_cuda_rows &job,
                                                           const dtp_row &row, int v)
 {
-    return {job.data[v], dtp_offset(job.rows, v, row.index), job.over.stride[v][job.over.rank - 1],
-            v, job.dtype[v]};
+    return {job.data[v], row.at[v], job.over.stride[v][job.over.rank - 1], v, job.dtype[v]};
 }
 
 /* Offset of element i of a row. Rows of groups have one dim. */
@@ -79,19 +86,19 @@ dtp_row_store(const dtp_cuda_rows &job, const dtp_row_view &x, int64_t i, const 
 static __device__ __forceinline__ float dtp_row_value(const dtp_cuda_rows &job, const dtp_row &row,
                                                       int v)
 {
-    return dtp_load(job.data[v], job.dtype[v], dtp_offset(job.rows, v, row.index));
+    return dtp_load(job.data[v], job.dtype[v], row.at[v]);
 }
 
 static __device__ __forceinline__ void dtp_row_put(const dtp_cuda_rows &job, const dtp_row &row,
                                                    int v, float value)
 {
-    dtp_store(job.data[v], job.dtype[v], dtp_offset(job.rows, v, row.index), value);
+    dtp_store(job.data[v], job.dtype[v], row.at[v], value);
 }
 
 static __device__ __forceinline__ void dtp_row_put_int(const dtp_cuda_rows &job, const dtp_row &row,
                                                        int v, int64_t value)
 {
-    dtp_store_int(job.data[v], job.dtype[v], dtp_offset(job.rows, v, row.index), value);
+    dtp_store_int(job.data[v], job.dtype[v], row.at[v], value);
 }
 
 /* ---- teams: numbers of threads; fold: every thread gets the result; scan: what the threads before
@@ -266,7 +273,7 @@ static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK, 1)
     dtp_rows_map_kernel(dtp_cuda_rows job, P params)
 {
     for (int64_t r = Team::number(); r < job.rows.total; r += Team::count()) {
-        Op::template run<V, Team>(job, dtp_row{r, 0, job.over.total}, params);
+        Op::template run<V, Team>(job, dtp_row_make(job, r, 0, job.over.total), params);
     }
 }
 
@@ -277,7 +284,7 @@ static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK, 1)
     for (int64_t u = Team::number(); u < job.rows.total * job.parts; u += Team::count()) {
         const int64_t part = u / job.rows.total, begin = part * job.part;
         const int64_t end = begin + job.part < job.over.total ? begin + job.part : job.over.total;
-        const dtp_row row = {u - part * job.rows.total, begin, end};
+        const dtp_row row = dtp_row_make(job, u - part * job.rows.total, begin, end);
         Op op(job, row, params);
         typename Op::T a[Op::N], none[Op::N];
         op.start(a);
@@ -303,14 +310,14 @@ static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK, 1)
     }
 }
 
-/* Combines the parts of rows, a warp per row. */
+/* Combines the parts of rows, a warp per row. Where a row lies matters to `finish` alone. */
 template <class Op, class P>
 static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK, 1)
     dtp_rows_finish_kernel(dtp_cuda_rows job, P params)
 {
     typedef dtp_warp_team Team;
     for (int64_t r = Team::number(); r < job.rows.total; r += Team::count()) {
-        Op op(job, dtp_row{r, 0, job.over.total}, params);
+        Op op(job, dtp_row{}, params);
         typename Op::T a[Op::N], none[Op::N];
         op.start(a);
         op.start(none);
@@ -326,7 +333,7 @@ static __global__ void __launch_bounds__(DTP_ROWS_MAX_BLOCK, 1)
             a[k] = Team::fold(a[k], none[k], op);
         }
         if (Team::lane() == 0) {
-            op.finish(a);
+            Op(job, dtp_row_make(job, r, 0, job.over.total), params).finish(a);
         }
     }
 }
