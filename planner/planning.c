@@ -119,8 +119,6 @@ static dtp_status certify(const dtp_planning *p, dtp_certificate *out, dtp_err *
     const bool time = p->request->objective == DTP_OBJECTIVE_TIME;
     c.cost = time ? p->best.cost_ps : p->best.predicted.peak_bytes;
     c.least_cost = time ? p->least_cost : c.cost;
-    /* What the solver could not have chosen may even be below the bound. */
-    c.bound = c.bound < c.least_cost ? c.bound : c.least_cost;
     bool reached = c.cost <= c.bound;
     if (c.status == DTP_CERT_OPTIMAL && reached) {
         DTP_TRY(p->planner->in_space(p, &p->best, &reached, err));
