@@ -300,3 +300,8 @@ void dtp_op_hint(const dtp_op_set *set, const char *name, char out[DTP_OP_HINT_B
         (void)snprintf(out, DTP_OP_HINT_BYTES, " (docs/ops.md lists them)");
     }
 }
+
+bool dtp_op_same(const dtp_op_def *a, const dtp_op_def *b)
+{
+    return strcmp(a->name, b->name) == 0;
+}

@@ -36,4 +36,7 @@ void dtp_op_hint(const dtp_op_set *set, const char *name, char out[DTP_OP_HINT_B
 int32_t dtp_op_set_count(const dtp_op_set *set);
 const dtp_op_def *dtp_op_set_at(const dtp_op_set *set, int32_t index);
 
+/* Whether two rows are of one op, whose name is unique: a device's module has rows of its own. */
+bool dtp_op_same(const dtp_op_def *a, const dtp_op_def *b);
+
 #endif

@@ -32,8 +32,8 @@ static inline dtp_cuda *dtp_cuda_of(dtp_backend *b)
     return (dtp_cuda *)b;
 }
 
-/* Turns switches on: words with commas between them, such as "no_epilogues,algorithm=2"; NULL or "":
- * none. DTP_INVALID for a word that is none. */
+/* Turns switches on: words with commas between them, such as "no_epilogues,algorithm=2"; NULL or
+ * "": none. DTP_INVALID for a word that is none. */
 dtp_status dtp_cuda_switch(dtp_cuda *c, const char *words, dtp_err *err) DTP_MUST_CHECK;
 
 /* The status of a call of the CUDA runtime: DTP_NOMEM, or DTP_INTERNAL naming the call. */

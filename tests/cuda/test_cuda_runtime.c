@@ -41,8 +41,7 @@ typedef struct run {
     bool no_graph;
     bool watched, profiled; /* without graphs */
     bool apart;             /* every update is a launch */
-    uint64_t dropped; /* event wait that does nothing, from 1; then a failure of the run is none of
-                         the test */
+    uint64_t dropped;       /* event wait that does nothing; the run may then fail */
     /* results: */
     double losses[STEPS];
     uint64_t hash;                        /* of parameters and states on rank 0 */

@@ -16,6 +16,7 @@
 
 #include <string.h>
 
+#include "core/graph/op_set.h"
 #include "core/graph/ops/common.h"
 #include "core/graph/ops/norm.h"
 #include "core/graph/ops/rows.h"
@@ -123,7 +124,7 @@ bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[D
 const dtp_op_def *dtp_fused_norm_of(const dtp_op_def *op)
 {
     const dtp_op_def *row = dtp_ops_fused;
-    while (row->name != NULL && strcmp(row->name, op->name) != 0) { /* op may be of a module */
+    while (row->name != NULL && !dtp_op_same(row, op)) {
         row++;
     }
     return row->attrs == NORM_ATTRS ? find_row(dtp_ops_norm, row->user) : NULL;

@@ -9,8 +9,7 @@
  *
  * Attributes: those of expressions (fused.c).
  */
-#include <string.h>
-
+#include "core/graph/op_set.h"
 #include "core/graph/ops/common.h"
 #include "core/graph/ops/fused_ops.h"
 
@@ -26,8 +25,7 @@ const dtp_op_def *dtp_fused_product(dtp_fused_product_kind kind)
 dtp_fused_product_kind dtp_fused_product_kind_of(const dtp_op_def *op)
 {
     int32_t kind = 0;
-    while (kind < (int32_t)DTP_N_FUSED_PRODUCTS &&
-           strcmp(op->name, dtp_ops_fused_product[kind].name) != 0) { /* op may be of a module */
+    while (kind < (int32_t)DTP_N_FUSED_PRODUCTS && !dtp_op_same(&dtp_ops_fused_product[kind], op)) {
         kind++;
     }
     return (dtp_fused_product_kind)kind;
