@@ -4,7 +4,6 @@
 
 #include "core/base/hash.h"
 #include "core/transform/microbatch.h"
-#include "core/plan/sharding_microbatch.h"
 
 static uint64_t hash_type(uint64_t h, const dtp_ttype *t)
 {
@@ -31,10 +30,21 @@ static int32_t first_use(const dtp_node *n, int32_t i)
     return j;
 }
 
-bool dtp_node_defers(const dtp_graph *g, dtp_node_id node)
+dtp_deferral dtp_node_defers(const dtp_graph *g, dtp_node_id node, int32_t i)
 {
     const dtp_node *n = &g->nodes[node];
-    return dtp_graph_runs(g, n->phase) > 1 && dtp_microbatch_defers(g, n->out[0]);
+    return dtp_graph_runs(g, n->phase) > 1 ? dtp_microbatch_defers(g, n->out[i])
+                                           : (dtp_deferral){.sum = -1};
+}
+
+/* What is reduced for output i of a node when it waits: nothing (0), or its dtype, from 1 on; -1:
+ * it does not wait. */
+static int32_t waits(const dtp_graph *g, dtp_node_id node, int32_t i)
+{
+    const dtp_deferral d = dtp_node_defers(g, node, i);
+    return d.sum < 0  ? -1
+           : !d.first ? 0
+                      : 1 + (int32_t)g->tensors[g->nodes[d.sum].out[0]].type.dtype;
 }
 
 /* Streams of random numbers cost the same. */
@@ -57,9 +67,12 @@ static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
 
 static bool same_class(const dtp_graph *g, dtp_node_id a, dtp_node_id b)
 {
-    return same_node(g, &g->nodes[a], &g->nodes[b]) &&
-           dtp_graph_runs(g, g->nodes[a].phase) == dtp_graph_runs(g, g->nodes[b].phase) &&
-           dtp_node_defers(g, a) == dtp_node_defers(g, b);
+    bool same = same_node(g, &g->nodes[a], &g->nodes[b]) &&
+                dtp_graph_runs(g, g->nodes[a].phase) == dtp_graph_runs(g, g->nodes[b].phase);
+    for (int32_t i = 0; i < g->nodes[a].n_out && same; i++) {
+        same = waits(g, a, i) == waits(g, b, i);
+    }
+    return same;
 }
 
 dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_classes *out,

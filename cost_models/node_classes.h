@@ -5,6 +5,7 @@
 #define DTP_COST_MODELS_NODE_CLASSES_H
 
 #include "core/graph/graph.h"
+#include "core/plan/sharding_microbatch.h"
 
 typedef struct dtp_node_classes {
     int32_t n;
@@ -17,8 +18,7 @@ typedef struct dtp_node_classes {
 dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_classes *out,
                                  dtp_err *err) DTP_MUST_CHECK;
 
-/* Whether reductions of what a node makes wait for the last microbatch
- * (core/transform/microbatch.h). */
-bool dtp_node_defers(const dtp_graph *g, dtp_node_id node);
+/* Output i of a node, whose reductions may wait for the last microbatch. */
+dtp_deferral dtp_node_defers(const dtp_graph *g, dtp_node_id node, int32_t i);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "cost_models/node_classes.h"
 #include "spmd/lower/lower.h"
+#include "spmd/lower/redistribute_program.h"
 
 typedef struct life {
     int32_t first, last; /* instructions that touch its buffer; first -1: none */
@@ -16,6 +17,7 @@ struct dtp_node_pricer {
     dtp_program *program;
     life *lives; /* by value */
     int32_t cap_lives;
+    bool joined; /* updates share launches */
     dtp_dearest dearest;
 };
 
@@ -84,32 +86,103 @@ static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_pr
     return DTP_OK;
 }
 
+/* ---- reductions that wait for the last microbatch ---- */
+
+/* Whether what follows a node's kernel belongs to an output that waits: copies that make no tensor
+ * as what comes next. */
+static bool waits(const dtp_program *q, const dtp_instr *instr, const dtp_deferral *deferred,
+                  bool next)
+{
+    const dtp_node *node = &q->graph->nodes[instr->node];
+    const dtp_tensor_id t = instr->n_out > 0 ? q->values[instr->out[0]].tensor : -1;
+    for (int32_t i = 0; i < node->n_out && t >= 0; i++) {
+        if (node->out[i] == t) {
+            return deferred[i].sum >= 0;
+        }
+    }
+    return next;
+}
+
+/* What is accumulated is reduced once, in its dtype, from the layout that the node's kernel gives. */
+static dtp_status price_deferred(dtp_node_pricer *np, dtp_tensor_id t, dtp_dtype dtype,
+                                 const dtp_layout *to, int64_t *ps, dtp_err *err)
+{
+    const dtp_program *q = np->program;
+    dtp_value_id v = q->tensor_value[t];
+    dtp_ttype type = q->graph->tensors[t].type;
+    dtp_redistribute_job job;
+    dtp_steps steps;
+    while (q->values[v].previous >= 0) {
+        v = q->values[v].previous;
+    }
+    type.dtype = dtype;
+    DTP_TRY(dtp_redistribute_by(q->redistributor, &q->mesh, &type, &q->values[v].layout, to, &steps,
+                                err));
+    DTP_TRY(dtp_redistribute_program(q->graph, &q->mesh, q->target, &type, &q->values[v].layout,
+                                     &steps, &job, err));
+    dtp_status s = DTP_OK;
+    *ps = 0;
+    for (int32_t k = 0; k < job.program->n_instrs && s == DTP_OK; k++) {
+        int64_t one = 0;
+        s = dtp_price_instr_ps(np->pricer, job.program, &job.program->instrs[k], &np->dearest, &one,
+                               err);
+        if (s == DTP_OK && !dtp_cost_add(ps, one, 1)) {
+            s = dtp_cost_fail(np->pricer, &np->dearest, err);
+        }
+    }
+    dtp_redistribute_job_free(&job);
+    return s;
+}
+
+static dtp_status add_deferred(dtp_node_pricer *np, const dtp_node *n, const dtp_deferral *deferred,
+                               const dtp_layout *out_layouts, dtp_node_price *out, dtp_err *err)
+{
+    const dtp_graph *g = np->program->graph;
+    for (int32_t i = 0; i < n->n_out; i++) {
+        const dtp_deferral *d = &deferred[i];
+        int64_t ps = 0;
+        if (d->sum >= 0 && d->first) {
+            const dtp_dtype dtype = g->tensors[g->nodes[d->sum].out[0]].type.dtype;
+            DTP_TRY(price_deferred(np, n->out[i], dtype, &out_layouts[i], &ps, err));
+        }
+        if (!dtp_cost_add(&out->cost_ps, ps, 1)) {
+            return dtp_cost_fail(np->pricer, &np->dearest, err);
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- all ---- */
+
 dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
                                  const dtp_strategy *strategy, const dtp_layout *in_layouts,
                                  const dtp_layout *out_layouts, dtp_node_price *out, dtp_err *err)
 {
     dtp_program *q = np->program;
+    const dtp_node *n = &q->graph->nodes[node];
+    dtp_deferral deferred[DTP_MAX_OP_OUT];
+    const int32_t all = dtp_graph_runs(q->graph, n->phase);
+    bool waiting = false;
     *out = (dtp_node_price){0};
     DTP_TRY(dtp_program_reset(q, err));
     DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts, err));
-    const int32_t all = dtp_graph_runs(q->graph, q->graph->nodes[node].phase);
-    /* A deferred reduction runs once: what follows the node's kernel. */
-    int32_t runs = dtp_node_defers(q->graph, node) ? 1 : all;
+    for (int32_t i = 0; i < n->n_out; i++) {
+        deferred[i] = dtp_node_defers(q->graph, node, i);
+    }
     for (int32_t k = q->n_instrs - 1; k >= 0; k--) {
         const bool kernel = q->instrs[k].kind == DTP_INSTR_KERNEL;
         int64_t ps = 0;
-        runs = kernel ? all : runs;
-        /* Updates share launches: all but one of each. */
-        q->instrs[k].joined =
-            kernel && np->pricer->target->join > 0 && (q->instrs[k].op->flags & DTP_OP_UPDATE) != 0;
+        waiting = !kernel && waits(q, &q->instrs[k], deferred, waiting);
+        q->instrs[k].joined = np->joined && kernel && (q->instrs[k].op->flags & DTP_OP_UPDATE) != 0;
         DTP_TRY(dtp_price_instr_ps(np->pricer, q, &q->instrs[k], &np->dearest, &ps, err));
         if (!dtp_cost_add(&out->every_ps, ps, all)) { /* the others are not larger */
             return dtp_cost_fail(np->pricer, &np->dearest, err);
         }
-        out->cost_ps += runs * ps;
+        out->cost_ps += waiting ? 0 : all * ps;
         out->kernel_ps += kernel ? all * ps : 0;
     }
-    return find_peaks(np, &q->graph->nodes[node], out, err);
+    DTP_TRY(add_deferred(np, n, deferred, out_layouts, out, err));
+    return find_peaks(np, n, out, err);
 }
 
 dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
@@ -131,6 +204,11 @@ dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
     np->program->redistributor = redistributor;
     *out = np;
     return DTP_OK;
+}
+
+void dtp_node_pricer_join(dtp_node_pricer *np)
+{
+    np->joined = np->pricer->target->join > 0;
 }
 
 const dtp_dearest *dtp_node_pricer_dearest(const dtp_node_pricer *np)

@@ -6,7 +6,8 @@
 #include "spmd/redistribute/redistribute.h"
 
 typedef struct dtp_node_price {
-    int64_t cost_ps;    /* of a step: every microbatch; what may wait for the last one runs once */
+    int64_t cost_ps;    /* of a step: every microbatch; reductions that may wait for the last one
+                           run once, those that are formed from parts as one */
     int64_t every_ps;   /* the same when nothing waits */
     int64_t kernel_ps;  /* of it, in kernels; the rest is communication inside the node */
     int64_t temp_bytes; /* most bytes of staging, workspace and intermediates at one instruction */
@@ -27,6 +28,9 @@ dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
                                   const dtp_redistributor *redistributor, dtp_node_pricer **out,
                                   dtp_err *err) DTP_MUST_CHECK;
 void dtp_node_pricer_destroy(dtp_node_pricer *np);
+/* From here on updates cost what they do where they share launches, as they may in a program that the
+ * target joins: for bounds of such programs. */
+void dtp_node_pricer_join(dtp_node_pricer *np);
 /* Of all that was priced. */
 const dtp_dearest *dtp_node_pricer_dearest(const dtp_node_pricer *np);
 

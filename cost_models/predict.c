@@ -36,8 +36,11 @@ static dtp_status simulate(const dtp_pricer *pricer, const dtp_program *p, dtp_p
                            dtp_err *err)
 {
     out->peak_bytes = p->peak_bytes;
-    out->step_time_s = out->cost_s;
     out->exposed_comm_s = out->comm_s;
+    out->step_time_s = 0.0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        out->step_time_s += dtp_instr_runs(p, &p->instrs[i]) * p->instrs[i].time_s;
+    }
     if (dtp_pricer_overlaps(pricer)) {
         dtp_schedule_result timeline;
         if (!dtp_schedule_program(p, pricer->machine->slowdown, &timeline, NULL)) {
@@ -64,7 +67,6 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
         } else {
             out->compute_s += all_s;
         }
-        out->cost_s += all_s;
     }
     return simulate(pricer, p, out, err);
 }
@@ -136,7 +138,7 @@ static int64_t bucket_for(const dtp_pricer *pricer)
 static dtp_status predict_order(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out,
                                 dtp_err *err)
 {
-    return p->target->join > 0 ? dtp_predict(pricer, p, out, err) : simulate(pricer, p, out, err);
+    return p->joins ? dtp_predict(pricer, p, out, err) : simulate(pricer, p, out, err);
 }
 
 /* Gives a priced serial program the best order within `limit` bytes, or within its peak where that

@@ -60,7 +60,7 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
     return DTP_OK;
 }
 
-/* Of the rules of a candidate; the cost is found unless it is known. */
+/* Of the rules of a candidate. */
 static dtp_status predict(const dtp_planning *p, dtp_candidate *c, dtp_err *err)
 {
     dtp_lower_options options = dtp_planning_lowering(p, c->redistributor);
@@ -69,7 +69,7 @@ static dtp_status predict(const dtp_planning *p, dtp_candidate *c, dtp_err *err)
                                            &c->sharding, &why);
     if (s == DTP_OK) {
         s = dtp_sharding_predict(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
-                                 c->cost_ps == 0 ? &c->cost_ps : NULL, &why);
+                                 &c->cost_ps, &why);
         c->overlap = options.overlap;
     }
     if (dtp_lowering_refuses(s)) {
@@ -83,16 +83,11 @@ static dtp_status predict(const dtp_planning *p, dtp_candidate *c, dtp_err *err)
 static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *err)
 {
     dtp_planning *p = s->p;
-    const dtp_problem *select = s->problem->select;
     for (int32_t k = 0; k < 2 && !(k > 0 && dtp_stopped(p->request->stop)); k++) {
         const bool own = k == 0;
         dtp_candidate c = {.legal = true,
                            .redistributor = own ? dtp_planning_redistributor(p)
                                                 : dtp_redistribute_cache_planner(p->generic)};
-        /* Another mode compares sums over whole programs. */
-        for (int32_t i = 0; i < select->n_variables && own && p->planner->rules_only; i++) {
-            c.cost_ps += select->cost[select->first[i] + assignment[i]];
-        }
         DTP_TRY(dtp_rules_of_assignment(s->problem, assignment, p->arena, &c.rules, err));
         DTP_TRY(predict(p, &c, err));
         const int64_t over = dtp_planning_excess(p, &c);

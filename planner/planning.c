@@ -119,8 +119,11 @@ static dtp_status certify(const dtp_planning *p, dtp_certificate *out, dtp_err *
     const bool time = p->request->objective == DTP_OBJECTIVE_TIME;
     c.cost = time ? p->best.cost_ps : p->best.predicted.peak_bytes;
     c.least_cost = time ? p->least_cost : c.cost;
-    /* What the solver could not have chosen may even be below the bound. */
-    c.bound = c.bound < c.least_cost ? c.bound : c.least_cost;
+    /* Rules mode may count more bytes than a program needs: where bytes decide, its bound leaves out
+     * plans that fit. */
+    const bool bytes = !time || p->request->memory_limit_bytes > 0;
+    const bool too_few = p->planner->rules_only && bytes;
+    c.bound = too_few && c.least_cost < c.bound ? c.least_cost : c.bound;
     bool reached = c.cost <= c.bound;
     if (c.status == DTP_CERT_OPTIMAL && reached) {
         DTP_TRY(p->planner->in_space(p, &p->best, &reached, err));

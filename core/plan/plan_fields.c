@@ -86,7 +86,6 @@ static dtp_status read_prediction(const dtp_json *v, bool times, dtp_prediction 
         DTP_TRY(read_amount(v, "compute_s", &out->compute_s, err));
         DTP_TRY(read_amount(v, "comm_s", &out->comm_s, err));
         DTP_TRY(read_amount(v, "exposed_comm_s", &out->exposed_comm_s, err));
-        DTP_TRY(read_amount(v, "cost_s", &out->cost_s, err));
     }
     DTP_TRY(read_count(v, "peak_bytes", &out->peak_bytes, err));
     DTP_TRY(dtp_json_require(v, "collectives", &collectives, err));

@@ -27,7 +27,6 @@ static void write_prediction(dtp_json_writer *w, const dtp_prediction *p, bool t
         dtp_json_write_double(w, "compute_s", p->compute_s);
         dtp_json_write_double(w, "comm_s", p->comm_s);
         dtp_json_write_double(w, "exposed_comm_s", p->exposed_comm_s);
-        dtp_json_write_double(w, "cost_s", p->cost_s);
     }
     dtp_json_write_int(w, "peak_bytes", p->peak_bytes);
     dtp_json_begin_object(w, "collectives");

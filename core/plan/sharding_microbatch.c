@@ -40,13 +40,16 @@ static dtp_node_id only_reader(const dtp_graph *g, dtp_tensor_id t)
     return found;
 }
 
-bool dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t)
+dtp_deferral dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t)
 {
-    dtp_node_id n = g->microbatches > 1 ? only_reader(g, t) : -1;
-    while (n >= 0 && !dtp_is_accumulate(g, &g->nodes[n]) && passes_sums(&g->nodes[n])) {
-        n = only_reader(g, g->nodes[n].out[0]);
+    dtp_deferral d = {.sum = g->microbatches > 1 ? only_reader(g, t) : -1, .first = true};
+    while (d.sum >= 0 && !dtp_is_accumulate(g, &g->nodes[d.sum]) && passes_sums(&g->nodes[d.sum])) {
+        d.first = d.first && g->nodes[d.sum].in[0] == t;
+        t = g->nodes[d.sum].out[0];
+        d.sum = only_reader(g, t);
     }
-    return n >= 0 && dtp_is_accumulate(g, &g->nodes[n]);
+    d.sum = d.sum >= 0 && dtp_is_accumulate(g, &g->nodes[d.sum]) ? d.sum : -1;
+    return d;
 }
 
 static bool is_sum(const dtp_placement *p)

@@ -5,9 +5,13 @@
 
 #include "core/plan/sharding.h"
 
-/* Whether reductions of tensor t over ranks may wait until the last microbatch: it is read once, by
- * an `accumulate` node or by a sum of which the same holds. */
-bool dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t);
+/* Reductions of a tensor over ranks that wait until the last microbatch: it is read once, by an
+ * `accumulate` node or by a sum of which the same holds. */
+typedef struct dtp_deferral {
+    dtp_node_id sum; /* that node; what it accumulates is reduced in its place. -1: none waits */
+    bool first;      /* of the tensors that are reduced as one with it */
+} dtp_deferral;
+dtp_deferral dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t);
 
 /* Whether a node adds up microbatches: operand 0 is the accumulator, operand 1 what is added. The
  * accumulator and the result have one layout in every sharding (it may be partial): dtp_lower gives

@@ -30,11 +30,10 @@ enum { DTP_N_COLL_TOTALS = 5 };
 
 typedef struct dtp_prediction {
     double step_time_s, compute_s, comm_s, exposed_comm_s;
-    double cost_s;      /* additive cost: the sum over instructions, which the solver minimises */
     int64_t peak_bytes; /* per rank */
     dtp_coll_total collectives[DTP_N_COLL_TOTALS]; /* in the order of dtp_coll_kind */
 } dtp_prediction;
-DTP_ASSERT_SIZE(dtp_prediction, 168);
+DTP_ASSERT_SIZE(dtp_prediction, 160);
 
 typedef enum dtp_cert_status {
     DTP_CERT_OPTIMAL,

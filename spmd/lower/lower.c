@@ -14,6 +14,7 @@ dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor)
     return (dtp_lower_options){.merge_collectives = true,
                                .overlap = {.bucket_bytes = DTP_BUCKET_BYTES},
                                .in_place = true,
+                               .fuse = true,
                                .redistributor = redistributor,
                                .target = &dtp_target_cpu};
 }
@@ -169,13 +170,14 @@ static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
 static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, dtp_arena *scratch,
                              dtp_err *err)
 {
-    if (p->target->loss_chunk > 0) {
+    const uint32_t fuse = options->fuse ? p->target->fuse : 0;
+    if (options->fuse && p->target->loss_chunk > 0) {
         DTP_TRY(dtp_program__fuse_loss(p, scratch, err));
     }
-    if ((p->target->fuse & DTP_FUSE_PRODUCT) != 0) {
+    if ((fuse & DTP_FUSE_PRODUCT) != 0) {
         DTP_TRY(dtp_program__fuse_product(p, scratch, err));
     }
-    if (p->target->fuse != 0) {
+    if (fuse != 0) {
         DTP_TRY(dtp_program__fuse(p, scratch, err));
     }
     DTP_TRY(dtp_program__resolve_updates(p, scratch, err));
@@ -187,7 +189,7 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if (options->in_place) {
         DTP_TRY(dtp_program__in_place(p, scratch, err));
     }
-    if ((p->target->fuse & DTP_FUSE_CAST) != 0) {
+    if ((fuse & DTP_FUSE_CAST) != 0) {
         DTP_TRY(dtp_program__fuse_casts(p, scratch, err));
     }
     if (options->overlap.bucket_bytes > 0) {
@@ -249,6 +251,7 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     DTP_TRY(dtp_program_create(g, &s->mesh, options->target, &l.p, err));
     l.p->redistributor = options->redistributor;
     l.p->plain_names = options->unplaced;
+    l.p->joins = options->fuse && options->target->join > 0;
     l.scratch = dtp_arena_create();
     const dtp_status status = lower_all(&l, err);
     dtp_arena_destroy(l.scratch);

@@ -381,7 +381,7 @@ dtp_status dtp_program_overlap(dtp_program *p, const dtp_overlap *overlap, bool 
     p->instrs = instrs;
     p->n_instrs = p->cap_instrs = n;
     p->overlap = overlap->depth > 0 ? *overlap : none;
-    if (p->target->join > 0) {
+    if (p->joins) {
         dtp_arena *scratch = dtp_arena_create();
         const dtp_status status = dtp_program__join(p, scratch, err);
         dtp_arena_destroy(scratch);

@@ -162,6 +162,7 @@ struct dtp_program {
     dtp_dims dims; /* those of the graph (same ids), then those that decompositions add */
     dtp_mesh mesh;
     const dtp_target *target; /* what it was lowered for */
+    bool joins;               /* updates share launches (dtp_instr.joined) */
     bool plain_names;         /* values are named after their tensor alone: quicker, for pricing */
     int32_t n_values, cap_values;
     dtp_value *values;

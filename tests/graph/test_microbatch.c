@@ -292,8 +292,8 @@ static void test_microbatch__prediction_counts_runs(void **state)
     }
     assert_true(counts[0] > 0 && counts[1] > 0);
     assert_int_equal(all, 4 * counts[0] + counts[1]);
-    assert_true(fabs(p.cost_s - (4 * body + tail)) <= 1e-12 * p.cost_s);
-    assert_true(p.step_time_s <= p.cost_s * (1 + 1e-12));
+    assert_true(fabs(p.compute_s + p.comm_s - (4 * body + tail)) <= 1e-12 * p.compute_s);
+    assert_true(p.step_time_s <= (p.compute_s + p.comm_s) * (1 + 1e-12));
     assert_int_equal(dtp_schedule_count(l.program), timeline);
     free_lowered(&l);
     dtp_graph_destroy(m);

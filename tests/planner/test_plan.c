@@ -35,7 +35,6 @@ static void fill_prediction(dtp_prediction *p, double scale)
     p->compute_s = 0.1 * scale;
     p->comm_s = 1e-5 * scale;
     p->exposed_comm_s = 0.0;
-    p->cost_s = 0.126 * scale;
     p->peak_bytes = 123456789012345;
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
         p->collectives[i].count = i;

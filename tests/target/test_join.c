@@ -112,10 +112,12 @@ static void test_join__a_launch_is_paid_once(void **state)
 }
 
 /* The planner's price of an update is that without a launch. */
-static void test_join__nodes_are_priced_as_joined(void **state)
+/* Node by node updates have launches of their own, as in the plain program; for bounds of joined
+ * programs they share them. */
+static void test_join__nodes_are_priced_as_joined_for_bounds(void **state)
 {
     (void)state;
-    const dtp_target join = joining(), *const targets[2] = {&dtp_target_cpu, &join};
+    const dtp_target join = joining(), *const targets[3] = {&join, &join, &dtp_target_cpu};
     small_pricer prices = small_pricer_read("a100_8", "x:1");
     dtp_graph *g = small_model_read(small_model_find("mlp_digits"), false);
     int32_t updates = 0;
@@ -123,7 +125,7 @@ static void test_join__nodes_are_priced_as_joined(void **state)
         const dtp_node *node = &g->nodes[n];
         const dtp_strategy strategy = {0};
         dtp_layout in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-        dtp_node_price price[2];
+        dtp_node_price price[3];
         dtp_err err = {0};
         for (int32_t i = 0; i < node->n_in; i++) {
             in[i] = dtp_layout_replicated(g->tensors[node->in[i]].type.rank, 1);
@@ -131,17 +133,21 @@ static void test_join__nodes_are_priced_as_joined(void **state)
         for (int32_t i = 0; i < node->n_out; i++) {
             out[i] = dtp_layout_replicated(g->tensors[node->out[i]].type.rank, 1);
         }
-        for (int32_t k = 0; k < 2; k++) {
+        for (int32_t k = 0; k < 3; k++) {
             dtp_node_pricer *np;
             dtp_pricer pricer = prices.pricer;
             pricer.target = targets[k];
             must(dtp_node_pricer_create(g, &pricer, dtp_redistributor_generic(), &np, &err), &err);
+            if (k == 1) {
+                dtp_node_pricer_join(np);
+            }
             must(dtp_node_pricer_price(np, n, &strategy, in, out, &price[k], &err), &err);
             dtp_node_pricer_destroy(np);
         }
         const bool update = (node->op->flags & DTP_OP_UPDATE) != 0;
         const int64_t launch = update ? dtp_picoseconds(prices.machine->launch_s) : 0;
         assert_true(llabs(price[0].cost_ps - price[1].cost_ps - launch) <= 1);
+        assert_int_equal(price[2].cost_ps, price[0].cost_ps);
         updates += update ? 1 : 0;
     }
     assert_true(updates > 0);
@@ -240,7 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_join__a_launch_is_paid_once),
-        cmocka_unit_test(test_join__nodes_are_priced_as_joined),
+        cmocka_unit_test(test_join__nodes_are_priced_as_joined_for_bounds),
         cmocka_unit_test(test_join__the_check_refuses_what_cannot_be),
     };
     return cmocka_run_group_tests_name("join", tests, NULL, NULL);

@@ -48,7 +48,10 @@ dtp_status dtp_compute_bound(const dtp_graph *g, const dtp_pricer *pricer, doubl
                        : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
     s = s == DTP_OK ? dtp_node_pricer_create(g, pricer, dtp_tensor_redistributor(&p), &b.nodes, err)
                     : s;
-    s = s == DTP_OK ? sum_classes(&b, seconds, err) : s;
+    if (s == DTP_OK) {
+        dtp_node_pricer_join(b.nodes);
+        s = sum_classes(&b, seconds, err);
+    }
     dtp_node_pricer_destroy(b.nodes);
     dtp_redistribution_pricer_destroy(p.redistributions);
     dtp_arena_destroy(b.arena);
