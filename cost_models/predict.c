@@ -75,7 +75,7 @@ dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const
                              const dtp_redistributor *redistributor, int64_t *cost_ps, dtp_err *err)
 {
     const dtp_lower_options plain = {
-        .redistributor = redistributor, .target = pricer->target, .unplaced = true};
+        .redistributor = redistributor, .target = pricer->target, .plain = true, .unplaced = true};
     dtp_program *program = NULL;
     DTP_TRY(dtp_lower(g, s, &plain, &program, err));
     dtp_dearest dearest = {0};

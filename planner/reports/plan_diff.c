@@ -46,8 +46,8 @@ static dtp_status price_half(const dtp_machine *machine, dtp_arena *arena, half 
     dtp_pricer pricer;
     dtp_program *program = NULL;
     DTP_TRY(dtp_pricer_init(machine, &in->sharding->mesh, in->options->target, &pricer, err));
-    const dtp_lower_options plain = {.redistributor = in->options->redistributor,
-                                     .target = in->options->target};
+    const dtp_lower_options plain = {
+        .redistributor = in->options->redistributor, .target = in->options->target, .plain = true};
     DTP_TRY(dtp_lower(in->graph, in->sharding, &plain, &program, err));
     dtp_status s = dtp_cost_split_program(&pricer, program, arena, h->nodes, &side->cost, err);
     dtp_program_destroy(program);

@@ -14,7 +14,6 @@ dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor)
     return (dtp_lower_options){.merge_collectives = true,
                                .overlap = {.bucket_bytes = DTP_BUCKET_BYTES},
                                .in_place = true,
-                               .fuse = true,
                                .redistributor = redistributor,
                                .target = &dtp_target_cpu};
 }
@@ -119,6 +118,7 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
                          .graph = l->g,
                          .survives = l->survives,
                          .replicas = dtp_sharding_has_replicas(l->s),
+                         .alone = l->options->plain,
                          .found = found};
     for (int32_t n = 0; n < l->g->n_nodes; n++) {
         const dtp_node *node = &l->g->nodes[n];
@@ -170,8 +170,8 @@ static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
 static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, dtp_arena *scratch,
                              dtp_err *err)
 {
-    const uint32_t fuse = options->fuse ? p->target->fuse : 0;
-    if (options->fuse && p->target->loss_chunk > 0) {
+    const uint32_t fuse = options->plain ? 0 : p->target->fuse;
+    if (!options->plain && p->target->loss_chunk > 0) {
         DTP_TRY(dtp_program__fuse_loss(p, scratch, err));
     }
     if ((fuse & DTP_FUSE_PRODUCT) != 0) {
@@ -251,7 +251,7 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     DTP_TRY(dtp_program_create(g, &s->mesh, options->target, &l.p, err));
     l.p->redistributor = options->redistributor;
     l.p->plain_names = options->unplaced;
-    l.p->joins = options->fuse && options->target->join > 0;
+    l.p->joins = !options->plain && options->target->join > 0;
     l.scratch = dtp_arena_create();
     const dtp_status status = lower_all(&l, err);
     dtp_arena_destroy(l.scratch);

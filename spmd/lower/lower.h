@@ -8,9 +8,9 @@ typedef struct dtp_lower_options {
     bool merge_collectives; /* consecutive collectives of one kind over several mesh dims become
                                one, and so do the all-reduces of the terms of a sum */
     bool in_place;          /* in-place reuse of dying operands */
-    bool fuse;              /* what the target fuses and joins; without, as without merged
-                               collectives and buckets, the plain program: what is priced node by
-                               node (docs/glossary.md, additive cost) */
+    bool plain;             /* the plain program, with no other option on: every node by itself
+                               with the redistributions that it needs, nothing fused or joined.
+                               What is priced node by node (additive cost) */
     bool external;          /* INPUT values and what survives the step lie outside the program's
                                memory, in buffers that the caller binds; inputs are not written. A
                                result that only renames an input stays in its buffer. The graph has

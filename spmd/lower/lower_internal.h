@@ -21,6 +21,7 @@ typedef struct dtp_lower_env {
     bool replicas;        /* the sharding has replicas: an operand that is not in the layout the
                              strategy asks for is always redistributed from where it is read, and
                              strategies split one dim over several mesh dims in mesh order */
+    bool alone; /* operands are redistributed for each node anew (dtp_lower_options.plain) */
     dtp_redistributions *found; /* notes the redistributions outside ops; NULL: nobody asks */
 } dtp_lower_env;
 

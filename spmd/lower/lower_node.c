@@ -102,7 +102,7 @@ static dtp_status bring(const node_work *w, int32_t operand, const dtp_layout *l
         const dtp_tensor_kind kind = p->graph->tensors[t].kind;
         const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
         const bool forgets = resident || p->graph->nodes[cause(w)].repeats;
-        const bool may_reuse = w->env->replicas
+        const bool may_reuse = w->env->replicas || w->env->alone
                                    ? w->env->scratch && v >= w->env->since
                                    : !forgets || v >= w->env->since || v == p->tensor_value[t];
         if (may_reuse && dtp_layout_equal(&p->values[v].layout, layout)) {

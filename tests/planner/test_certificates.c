@@ -75,8 +75,8 @@ static void check_cost(const subject *s, const dtp_plan *made)
     must(s, dtp_plan_write(made, s->g, false, &text, &err), &err);
     must(s, dtp_plan_read("plan", text, strlen(text), s->f.model, &plan, &err), &err);
     must(s, dtp_plan_lowering_init(&lowering, plan, &err), &err);
-    const dtp_lower_options options = {.redistributor = lowering.redistributor,
-                                       .target = s->pricer.target};
+    const dtp_lower_options options = {
+        .redistributor = lowering.redistributor, .target = s->pricer.target, .plain = true};
     must(s, dtp_lower(s->g, &plan->sharding, &options, &plain, &err), &err);
     for (int32_t i = 0; i < plain->n_instrs; i++) {
         sum += dtp_instr_runs(plain, &plain->instrs[i]) *

@@ -77,8 +77,8 @@ static void check_again(const tensor_fixture *f, const dtp_plan *made, const dtp
     dtp_prediction predicted;
     assert_int_equal(dtp_plan_lowering_init(&lowering, again, NULL), DTP_OK);
     assert_int_equal(dtp_plan_graph(again, f->model, &g, NULL), DTP_OK);
-    const dtp_lower_options plain = {.redistributor = lowering.redistributor,
-                                     .target = &dtp_target_cpu};
+    const dtp_lower_options plain = {
+        .redistributor = lowering.redistributor, .target = &dtp_target_cpu, .plain = true};
     dtp_program *one_by_one = lower(g, again, &plain);
     assert_int_equal(price_of(&f->pricer, one_by_one), made->certificate.cost);
     dtp_program *final = lower(g, again, &lowering.options);
@@ -186,8 +186,8 @@ static int64_t check_explained(const tensor_fixture *f, const dtp_plan *plan,
     }
     assert_int_equal(dtp_pricer_init(machine, &plan->mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_plan_lowering_init(&lowering, plan, NULL), DTP_OK);
-    const dtp_lower_options plain = {.redistributor = lowering.redistributor,
-                                     .target = &dtp_target_cpu};
+    const dtp_lower_options plain = {
+        .redistributor = lowering.redistributor, .target = &dtp_target_cpu, .plain = true};
     dtp_program *program = lower(f->graph, plan, &plain);
     assert_int_equal(x.plan_ps, price_of(&pricer, program));
     assert_true(x.bound_ps <= x.cost_ps && x.cost_ps <= x.plan_ps);
