@@ -103,7 +103,7 @@ static bool waits(const dtp_program *q, const dtp_instr *instr, const dtp_deferr
     return next;
 }
 
-/* What is accumulated is reduced once, in its dtype, from the layout that the node's kernel gives. */
+/* What is accumulated is reduced once, in its dtype, from the layout that the kernel gives. */
 static dtp_status price_deferred(dtp_node_pricer *np, dtp_tensor_id t, dtp_dtype dtype,
                                  const dtp_layout *to, int64_t *ps, dtp_err *err)
 {

@@ -28,8 +28,8 @@ dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
                                   const dtp_redistributor *redistributor, dtp_node_pricer **out,
                                   dtp_err *err) DTP_MUST_CHECK;
 void dtp_node_pricer_destroy(dtp_node_pricer *np);
-/* From here on updates cost what they do where they share launches, as they may in a program that the
- * target joins: for bounds of such programs. */
+/* From here on updates cost what they do where they share launches, as they may in a program of a
+ * target that joins them: for bounds of such programs. */
 void dtp_node_pricer_join(dtp_node_pricer *np);
 /* Of all that was priced. */
 const dtp_dearest *dtp_node_pricer_dearest(const dtp_node_pricer *np);

@@ -1,6 +1,6 @@
 /* The CUDA backend: one device per rank. Kernels run on a compute queue of the device, in the order
  * in which they are put there; the host goes on meanwhile. Matrix products are cuBLASLt's. It is
- * the module dtp_cuda.so (module.c). */
+ * the module dtp_cuda.so (module/module.c). */
 #ifndef DTP_EXECUTOR_CUDA_CUDA_H
 #define DTP_EXECUTOR_CUDA_CUDA_H
 

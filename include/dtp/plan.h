@@ -30,7 +30,7 @@ enum { DTP_N_COLL_TOTALS = 5 };
 
 typedef struct dtp_prediction {
     double step_time_s, compute_s, comm_s, exposed_comm_s;
-    int64_t peak_bytes; /* per rank */
+    int64_t peak_bytes;                            /* per rank */
     dtp_coll_total collectives[DTP_N_COLL_TOTALS]; /* in the order of dtp_coll_kind */
 } dtp_prediction;
 DTP_ASSERT_SIZE(dtp_prediction, 160);

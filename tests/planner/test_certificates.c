@@ -1,7 +1,7 @@
 /* One currency: of every model, in both modes, on targets that fuse and that do not, in every
- * precision, with microbatches and recomputation, the cost of a plan is the sum of the prices of its
- * plain program, to the picosecond; its bound is below that, below the cost of every baseline, and
- * below what explain says. */
+ * precision, with microbatches and recomputation, the cost of a plan is the sum of the prices of
+ * its plain program, to the picosecond; its bound is not above that, nor above the cost of a
+ * baseline, nor above what explain says. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
