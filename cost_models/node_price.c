@@ -160,7 +160,7 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
 {
     dtp_program *q = np->program;
     const dtp_node *n = &q->graph->nodes[node];
-    dtp_deferral deferred[DTP_MAX_OP_OUT];
+    dtp_deferral deferred[DTP_MAX_OP_OUT] = {{0}};
     const int32_t all = dtp_graph_runs(q->graph, n->phase);
     bool waiting = false;
     *out = (dtp_node_price){0};
