@@ -27,7 +27,7 @@
 
 /* Its functions, without their prefix. */
 typedef struct dtp_nccl {
-#define DTP_NCCL_POINTER(name) __typeof__(&nccl##name) name;
+#define DTP_NCCL_POINTER(name) __typeof__ (&nccl##name)(name);
     DTP_NCCL_FUNCTIONS(DTP_NCCL_POINTER)
 #undef DTP_NCCL_POINTER
 } dtp_nccl;
