@@ -337,6 +337,13 @@ dtp_tensor_id dtp_graph_param_of(const dtp_graph *g, dtp_tensor_id t)
     return g->tensors[t].kind == DTP_TENSOR_PARAM ? t : -1;
 }
 
+dtp_tensor_id dtp_graph_repeated(const dtp_graph *g, dtp_tensor_id t)
+{
+    const dtp_node_id n = g->tensors[t].producer;
+    return n >= 0 && g->nodes[n].repeats ? g->nodes[g->nodes[n].origin].out[g->tensors[t].out_index]
+                                         : t;
+}
+
 dtp_tensor_id dtp_graph_output(const dtp_graph *g, const char *name)
 {
     for (int32_t i = 0; i < g->n_outputs; i++) {

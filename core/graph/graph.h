@@ -146,6 +146,8 @@ dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err) DTP
 /* The parameter that a tensor is, itself or cast to another type (core/transform/precision.h); -1 =
  * none. */
 dtp_tensor_id dtp_graph_param_of(const dtp_graph *g, dtp_tensor_id t);
+/* The tensor that t computes again (core/transform/recompute.h); else t itself. */
+dtp_tensor_id dtp_graph_repeated(const dtp_graph *g, dtp_tensor_id t);
 /* Whether a tensor has contents from one step to the next: PARAM and STATE but no accumulators. */
 bool dtp_tensor_lasts(const dtp_graph_tensor *t);
 /* The output of this name; -1 = none. */

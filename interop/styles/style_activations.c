@@ -76,15 +76,16 @@ dtp_status dtp_style__replicate(dtp_style_job *job, dtp_err *err)
 /* ---- loss, attention ----------------------------------------------------------------------------
  */
 
-/* A node that reads the logits keeps them split over the dim called `over`. */
+/* A node that reads the logits, or what computes them again, keeps them split over the dim called
+ * `over`. */
 static dtp_status split_logits(dtp_style_job *job, dtp_node_id n, dtp_tensor_id logits,
                                dtp_dim_id over, dtp_err *err)
 {
     const dtp_node *node = &job->g->nodes[n];
     const int32_t axis = dtp_ttype_find(&job->g->tensors[logits].type, over);
     for (int32_t i = 0; i < node->n_in; i++) {
-        if (node->in[i] == logits) {
-            DTP_TRY(dtp_style__pin(job, logits, n, axis, err));
+        if (dtp_graph_repeated(job->g, node->in[i]) == logits) {
+            DTP_TRY(dtp_style__pin(job, node->in[i], n, axis, err));
         }
     }
     return DTP_OK;

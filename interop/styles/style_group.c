@@ -144,8 +144,8 @@ bool dtp_style__leaves(const dtp_style_job *job, dtp_tensor_id t)
 /* A tensor that comes from the backward nodes of another node: the gradient that reaches n. */
 static bool arrives(const dtp_graph *g, dtp_node_id n, dtp_tensor_id t)
 {
-    const dtp_node_id p = g->tensors[t].producer;
-    return p >= 0 && g->nodes[p].phase == DTP_BACKWARD && g->nodes[p].origin != n;
+    const dtp_node *p = g->tensors[t].producer >= 0 ? &g->nodes[g->tensors[t].producer] : NULL;
+    return p != NULL && p->phase == DTP_BACKWARD && !p->repeats && p->origin != n;
 }
 
 dtp_status dtp_style__gradient(dtp_style_job *job, dtp_node_id n, int32_t axis, dtp_err *err)

@@ -148,8 +148,9 @@ static dtp_status apply(const target *t, dtp_err *err)
     for (int32_t i = job->gradients.first[t->id]; i < job->gradients.first[t->id + 1]; i++) {
         const dtp_node_id b = job->gradients.nodes[i];
         for (int32_t k = 0; k < job->g->nodes[b].n_in; k++) {
-            if (job->g->nodes[b].in[k] == t->param) {
-                DTP_TRY(dtp_style__pin(t->job, t->param, b, axis, err));
+            const dtp_tensor_id x = job->g->nodes[b].in[k];
+            if (dtp_graph_repeated(job->g, x) == t->param) {
+                DTP_TRY(dtp_style__pin(t->job, x, b, axis, err));
             }
         }
     }

@@ -153,8 +153,10 @@ static alive kind_of(const dtp_program *p, const dtp_value *value)
     case DTP_TENSOR_INPUT:
         return INPUTS;
     default:
-        return t->producer >= 0 && g->nodes[t->producer].phase != DTP_FORWARD ? GRADIENTS
-                                                                              : ACTIVATIONS;
+        return t->producer >= 0 && g->nodes[t->producer].phase != DTP_FORWARD &&
+                       !g->nodes[t->producer].repeats
+                   ? GRADIENTS
+                   : ACTIVATIONS;
     }
 }
 

@@ -162,9 +162,16 @@ static void return_gradient(propagation *w, const dtp_node *node)
         return;
     }
     const dtp_node *forward = &w->g->nodes[node->origin];
+    bool read[DTP_MAX_OP_IN] = {false}; /* by operand of the forward node, also computed again */
+    for (int32_t k = 0; k < node->n_in; k++) {
+        const dtp_tensor_id t = dtp_graph_repeated(w->g, node->in[k]);
+        for (int32_t i = 0; i < forward->n_in; i++) {
+            read[i] = read[i] || forward->in[i] == t;
+        }
+    }
     for (int32_t i = 0; i < forward->n_in; i++) {
         const dtp_tensor_id x = forward->in[i], dx = node->out[0];
-        const bool moved = w->g->tensors[x].kind != DTP_TENSOR_PARAM && !reads(node, x) &&
+        const bool moved = w->g->tensors[x].kind != DTP_TENSOR_PARAM && !read[i] &&
                            node_pin(w, node->origin, x) != NULL;
         if (moved && dtp_ttype_equal(&w->g->tensors[x].type, &w->g->tensors[dx].type) &&
             !dtp_layout_has_partial(&w->out->layouts[x])) {
@@ -263,6 +270,22 @@ static dtp_status decide_sum(propagation *w, dtp_node_id id, dtp_err *err)
     return note_result(w, node, &layouts, err);
 }
 
+/* The parts of a tensor that were cut out of it for its readers are cut out of what repeats it as
+ * well: its readers in the backward pass find the versions that they would find without. */
+static dtp_status repeat_parts(propagation *w, dtp_tensor_id t, dtp_tensor_id of, dtp_err *err)
+{
+    for (int32_t i = 0; i < w->versions[of].old; i++) {
+        const dtp_layout *version = &w->versions[of].layouts[i];
+        dtp_redistribution_price price;
+        DTP_TRY(dtp_propagate__price(w->o, w->mesh, &w->g->tensors[t].type, &w->out->layouts[t],
+                                     version, &price, err));
+        if (price.possible && price.collectives == 0) {
+            DTP_TRY(note_copies(w, t, &w->out->layouts[t], version, 0, err));
+        }
+    }
+    return DTP_OK;
+}
+
 /* A recomputation runs as the node did that it repeats, and leaves its results where that did. */
 static dtp_status decide_again(propagation *w, dtp_node_id id, dtp_err *err)
 {
@@ -281,7 +304,11 @@ static dtp_status decide_again(propagation *w, dtp_node_id id, dtp_err *err)
     w->out->strategies[id] = w->out->strategies[node->origin];
     DTP_TRY(dtp_node_layouts_find(w->mesh, &call, NULL, &w->out->strategies[id], in, out, &layouts,
                                   err));
-    return note_result(w, node, &layouts, err);
+    DTP_TRY(note_result(w, node, &layouts, err));
+    for (int32_t i = 0; i < node->n_out; i++) {
+        DTP_TRY(repeat_parts(w, node->out[i], origin->out[i], err));
+    }
+    return DTP_OK;
 }
 
 static dtp_status decide(propagation *w, dtp_node_id id, dtp_err *err)
