@@ -195,6 +195,9 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if (options->overlap.bucket_bytes > 0) {
         DTP_TRY(dtp_program__bucket(p, options->overlap.bucket_bytes, scratch, err));
     }
+    if (!options->plain) {
+        DTP_TRY(dtp_program__place_casts(p, scratch, err));
+    }
     if (options->external) {
         DTP_TRY(dtp_program__externalize(p, err));
     }

@@ -1,9 +1,10 @@
 /* The order of a program with overlap.
  *
- * A unit is a collective with the copies that pack its operands and unpack its results: its head
- * (packs, START) moves up and its tail (WAIT, unpacks) moves down among the other instructions, the
- * serial ones, which keep their order. Places are gaps: gap g lies before serial instruction g. In
- * a gap tails come before heads, each in serial order.
+ * A unit is a collective with the copies that pack its operands and unpack its results and the
+ * casts around them (of a parameter before it is gathered, of a gradient when it is reduced): its
+ * head (casts, packs, START) moves up and its tail (WAIT, unpacks, casts) moves down among the
+ * other instructions, the serial ones, which keep their order. Places are gaps: gap g lies before
+ * serial instruction g. In a gap tails come before heads, each in serial order.
  *
  * A head may move up to behind the last kernel or copy that writes what it reads, or touches what
  * it writes; a tail may move down to before the first one that touches its results or writes its
@@ -14,7 +15,9 @@
  * With depth K a head does not move above the head of the K-th unit before it, nor a tail below
  * the head of the K-th unit after it: at most 2K + 1 collectives are under way. Then, in serial
  * order, a tail and a head give way until the bytes needed at every serial instruction are within
- * the limit: first the tail, which holds operands, then the head, which takes results early.
+ * the limit: first the tail, which holds operands, then the head, which takes results early. A
+ * cast that moves may need fewer bytes than before on its way. The instruction at which the serial
+ * program needs most gets no fewer: so much any program needs, the planner proves.
  *
  * Time O(operands + sum of the distances moved).
  */
@@ -123,7 +126,7 @@ static int32_t lowest(const ordering *o, const dtp_comm_unit *u)
         gap = least(gap, least(least(a->write, a->read), a->start_write));
         gap = least(gap, a->wait_read); /* no need to keep it longer than who reads it */
     }
-    for (int32_t i = u->start + 1; i <= u->tail; i++) { /* what it unpacks */
+    for (int32_t i = u->start + 1; i <= u->tail; i++) { /* what it unpacks and casts */
         const accesses *a = of(o, o->serial[i].out[0]), *from = of(o, o->serial[i].in[0]);
         gap = least(gap, least(least(a->write, a->read), least(a->start_read, a->start_write)));
         gap = least(gap, least(from->write, from->start_write));
@@ -144,7 +147,7 @@ static int32_t highest(const ordering *o, const dtp_comm_unit *u)
         const accesses *a = of(o, start->out[k]);
         gap = most(gap, most(most(a->read, a->write), most(a->wait_read, a->wait_write)));
     }
-    for (int32_t i = u->head; i < u->start; i++) { /* what it packs */
+    for (int32_t i = u->head; i < u->start; i++) { /* what it packs and casts */
         const accesses *a = of(o, o->serial[i].in[0]), *to = of(o, o->serial[i].out[0]);
         gap = most(gap, most(a->write, a->wait_write));
         gap = most(gap, most(to->read, to->write));
@@ -183,6 +186,30 @@ static void find_tails(ordering *o)
 /* ---- limits by memory ---------------------------------------------------------------------------
  */
 
+static bool needs(const ordering *o, dtp_value_id root, int32_t i)
+{
+    return o->needed.needs[root].first <= i && i <= o->needed.needs[root].last;
+}
+
+/* Whether fewer bytes are needed at the peak when the tail (or head) of a unit, which touches the n
+ * buffers that are held, moves past it: of the results of copies and casts that come later (or the
+ * operands that they have read before), against what is held. */
+static bool eases_peak(const ordering *o, const dtp_comm_unit *u, bool tail, int32_t n)
+{
+    const int32_t first = tail ? u->start + 1 : u->head, last = tail ? u->tail : u->start - 1;
+    int64_t more = 0;
+    for (int32_t k = 0; k < n; k++) {
+        more += needs(o, o->held[k], o->needed.peak_at) ? 0 : o->needed.needs[o->held[k]].bytes;
+    }
+    for (int32_t i = first; i <= last; i++) {
+        const dtp_value_id v = (tail ? o->serial[i].out : o->serial[i].in)[0];
+        const dtp_need *need = &o->needed.needs[o->needed.roots[v]];
+        const bool only = tail ? need->first >= u->start + 1 : need->last <= u->start - 1;
+        more -= only && needs(o, o->needed.roots[v], o->needed.peak_at) ? need->bytes : 0;
+    }
+    return more < 0;
+}
+
 /* Moves the tail (or head) of a unit towards its place, a serial instruction at a time, as long as
  * memory allows. */
 static void give_way(ordering *o, int32_t unit, bool tail)
@@ -194,7 +221,8 @@ static void give_way(ordering *o, int32_t unit, bool tail)
     int32_t gap = tail ? u->start + 1 : u->start;
     for (int32_t passed; gap != *place; gap += tail ? 1 : -1) {
         passed = tail ? gap : gap - 1;
-        if (!dtp_needed_hold(&o->needed, n, o->held, passed, passed)) {
+        if ((passed == o->needed.peak_at && eases_peak(o, u, tail, n)) ||
+            !dtp_needed_hold(&o->needed, n, o->held, passed, passed)) {
             break;
         }
     }
@@ -329,6 +357,20 @@ static dtp_status write_order(const ordering *o, dtp_arena *arena, dtp_instr **o
     return DTP_OK;
 }
 
+/* Of a unit, plus one. */
+static int32_t most_operands(const ordering *o)
+{
+    int32_t all = 1;
+    for (int32_t k = 0; k < o->n_units; k++) {
+        int32_t n = 1;
+        for (int32_t i = o->units[k].head; i <= o->units[k].tail; i++) {
+            n += o->serial[i].n_in + o->serial[i].n_out;
+        }
+        all = most(all, n);
+    }
+    return all;
+}
+
 dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, dtp_arena *arena,
                              dtp_instr **instrs, int32_t *n, dtp_err *err)
 {
@@ -336,7 +378,6 @@ dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, d
     const int32_t n_from = p->serial != NULL ? p->n_serial : p->n_instrs;
     const size_t n_values = (size_t)p->n_values, all = (size_t)n_from;
     ordering o = {.p = p, .overlap = overlap};
-    int32_t operands = 0;
     DTP_TRY(DTP_NEW(arena, o.serial, all, err));
     DTP_TRY(DTP_NEW(arena, o.units, all, err));
     DTP_TRY(DTP_NEW(arena, o.gaps, all, err));
@@ -345,7 +386,6 @@ dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, d
     for (int32_t i = 0; i < n_from; i++) {
         if (from[i].kind != DTP_INSTR_WAIT) {
             o.serial[o.n++] = from[i];
-            operands = most(operands, from[i].n_in + from[i].n_out);
         }
     }
     o.body = o.n;
@@ -353,8 +393,8 @@ dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, d
            o.serial[o.body - 1].phase == DTP_UPDATE) {
         o.body--;
     }
-    DTP_TRY(DTP_NEW(arena, o.held, 2 * (size_t)operands + 2, err));
-    o.n_units = dtp_comm_units_find(o.serial, o.n, o.units, o.unit_of);
+    o.n_units = dtp_comm_units_find(o.serial, o.n, true, o.units, o.unit_of);
+    DTP_TRY(DTP_NEW(arena, o.held, most_operands(&o), err));
     DTP_TRY(dtp_needed_find(p, o.serial, o.n, arena, &o.needed, err));
     const int64_t allowed = overlap->memory_bytes > 0 ? overlap->memory_bytes : INT64_MAX;
     o.needed.limit = allowed > o.needed.peak ? allowed : o.needed.peak;

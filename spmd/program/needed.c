@@ -62,6 +62,7 @@ dtp_status dtp_needed_find(const dtp_program *p, const dtp_instr *instrs, int32_
     for (int32_t i = 0; i <= n; i++) {
         now += out->bytes[i];
         out->bytes[i] = now;
+        out->peak_at = now > out->peak ? i : out->peak_at;
         out->peak = now > out->peak ? now : out->peak;
     }
     out->limit = out->peak;
@@ -118,21 +119,39 @@ bool dtp_needed_hold(dtp_needed *needed, int32_t n, const dtp_value_id *roots, i
 /* ---- units --------------------------------------------------------------------------------------
  */
 
-/* Whether a copy of this kind has one of these staging buffers at its other end. */
-static bool copies(const dtp_instr *copy, dtp_copy_kind kind, int32_t n,
-                   const dtp_value_id *staging)
+bool dtp_instr_is_cast(const dtp_instr *instr)
 {
+    return instr->kind == DTP_INSTR_KERNEL && (instr->op->flags & DTP_OP_CAST) != 0 &&
+           instr->n_in == 1 && instr->n_out == 1 && instr->workspace < 0;
+}
+
+/* Whether v is an operand (or result) of the START of a unit, or is packed into one (or unpacked
+ * from one) by a copy of the unit. */
+static bool at_end(const dtp_instr *instrs, const dtp_comm_unit *u, bool head, dtp_value_id v)
+{
+    const dtp_instr *start = &instrs[u->start];
     bool found = false;
-    if (copy->kind == DTP_INSTR_COPY && copy->move.kind == kind) {
-        const dtp_value_id v = kind == DTP_COPY_PACK ? copy->out[0] : copy->in[0];
-        for (int32_t k = 0; k < n && !found; k++) {
-            found = staging[k] == v;
-        }
+    for (int32_t k = 0; k < (head ? start->n_in : start->n_out) && !found; k++) {
+        found = (head ? start->in : start->out)[k] == v;
+    }
+    for (int32_t i = head ? u->head : u->start + 1; i < (head ? u->start : u->tail + 1); i++) {
+        const bool copy = instrs[i].kind == DTP_INSTR_COPY;
+        found = found || (copy && (head ? instrs[i].in : instrs[i].out)[0] == v);
     }
     return found;
 }
 
-int32_t dtp_comm_units_find(const dtp_instr *instrs, int32_t n, dtp_comm_unit *units,
+/* Whether a copy or cast that stands beside a unit belongs to its head, or tail. */
+static bool belongs(const dtp_instr *instrs, const dtp_comm_unit *u, bool head, bool casts,
+                    const dtp_instr *instr)
+{
+    const dtp_copy_kind kind = head ? DTP_COPY_PACK : DTP_COPY_UNPACK;
+    const bool copy = instr->kind == DTP_INSTR_COPY && instr->move.kind == kind;
+    return (copy || (casts && dtp_instr_is_cast(instr))) &&
+           at_end(instrs, u, head, head ? instr->out[0] : instr->in[0]);
+}
+
+int32_t dtp_comm_units_find(const dtp_instr *instrs, int32_t n, bool casts, dtp_comm_unit *units,
                             int32_t *unit_of)
 {
     int32_t n_units = 0;
@@ -140,17 +159,15 @@ int32_t dtp_comm_units_find(const dtp_instr *instrs, int32_t n, dtp_comm_unit *u
         unit_of[i] = -1;
     }
     for (int32_t i = 0; i < n; i++) {
-        const dtp_instr *start = &instrs[i];
-        if (start->kind != DTP_INSTR_START) {
+        if (instrs[i].kind != DTP_INSTR_START) {
             continue;
         }
         dtp_comm_unit u = {.head = i, .start = i, .tail = i};
         while (u.head > 0 && unit_of[u.head - 1] < 0 &&
-               copies(&instrs[u.head - 1], DTP_COPY_PACK, start->n_in, start->in)) {
+               belongs(instrs, &u, true, casts, &instrs[u.head - 1])) {
             u.head--;
         }
-        while (u.tail + 1 < n &&
-               copies(&instrs[u.tail + 1], DTP_COPY_UNPACK, start->n_out, start->out)) {
+        while (u.tail + 1 < n && belongs(instrs, &u, false, casts, &instrs[u.tail + 1])) {
             u.tail++;
         }
         for (int32_t k = u.head; k <= u.tail; k++) {

@@ -20,7 +20,8 @@ typedef struct dtp_needed {
     dtp_value_id *roots; /* by value: whose buffer it lies in */
     dtp_need *needs;     /* by root */
     int64_t *bytes;      /* needed, by instruction */
-    int64_t peak;        /* the largest of them, before anything is held */
+    int64_t peak;        /* the largest of them, before anything is held, */
+    int32_t peak_at;     /* and the first instruction that needs it */
     int64_t limit;       /* of them; the peak unless the caller sets it */
 } dtp_needed;
 
@@ -36,14 +37,19 @@ int32_t dtp_needed_buffers(const dtp_needed *needed, const dtp_instr *instrs, in
 bool dtp_needed_hold(dtp_needed *needed, int32_t n, const dtp_value_id *roots, int32_t first,
                      int32_t last);
 
-/* A collective with the copies that pack its operands and unpack its results: instructions
- * head..tail of a serial list. */
+/* A kernel that writes its one operand in another type, and needs nothing else. */
+bool dtp_instr_is_cast(const dtp_instr *instr);
+
+/* A collective with the copies that pack its operands and unpack its results, and with the casts of
+ * one operand that make what is packed or sent, or read what comes out: instructions head..tail of
+ * a serial list. */
 typedef struct dtp_comm_unit {
     int32_t head, start, tail;
 } dtp_comm_unit;
 
-/* In order; *units and unit_of[i], the unit of instruction i or -1, have room for n. */
-int32_t dtp_comm_units_find(const dtp_instr *instrs, int32_t n, dtp_comm_unit *units,
+/* In order; *units and unit_of[i], the unit of instruction i or -1, have room for n. Without
+ * `casts` they belong to no unit. */
+int32_t dtp_comm_units_find(const dtp_instr *instrs, int32_t n, bool casts, dtp_comm_unit *units,
                             int32_t *unit_of);
 
 #endif

@@ -144,6 +144,37 @@ spmd_fixture spmd_fixture_sum(void)
         "\"train\": {\"loss\": \"loss\", \"optimizer\": {\"momentum\": {\"lr\": 0.1}}}}");
 }
 
+spmd_fixture spmd_fixture_cast(void)
+{
+    return from_text(
+        "{\"format\": \"dtp.model/1\", \"name\": \"cast\","
+        "\"dims\": {\"a\": 4, \"k\": 8, \"b\": 6},"
+        "\"inputs\": {\"x\": {\"dims\": [\"a\", \"k\"], \"dtype\": \"f32\"}},"
+        "\"params\": {\"u\": {\"dims\": [\"k\", \"b\"], \"init\": {\"normal\": 1}},"
+        "             \"g\": {\"dims\": [\"b\"], \"init\": {\"normal\": 1}},"
+        "             \"v\": {\"dims\": [\"b\", \"k\"], \"init\": {\"normal\": 1}}},"
+        "\"nodes\": ["
+        " {\"id\": \"uc\", \"op\": \"cast\", \"in\": [\"u\"], \"dtype\": \"f64\"},"
+        " {\"id\": \"gc\", \"op\": \"cast\", \"in\": [\"g\"], \"dtype\": \"f64\"},"
+        " {\"id\": \"p\", \"op\": \"einsum\", \"in\": [\"x\", \"uc\"], \"out\": [\"a\", \"b\"]},"
+        " {\"id\": \"q\", \"op\": \"mul\", \"in\": [\"p\", \"gc\"]},"
+        " {\"id\": \"qc\", \"op\": \"cast\", \"in\": [\"q\"], \"dtype\": \"f64\"},"
+        " {\"id\": \"qd\", \"op\": \"cast\", \"in\": [\"q\"], \"dtype\": \"f64\"},"
+        " {\"id\": \"r\", \"op\": \"relu\", \"in\": [\"qc\"]},"
+        " {\"id\": \"s\", \"op\": \"scale\", \"in\": [\"q\"], \"factor\": 0.5},"
+        " {\"id\": \"t\", \"op\": \"mul\", \"in\": [\"r\", \"s\"]},"
+        " {\"id\": \"vc\", \"op\": \"cast\", \"in\": [\"v\"], \"dtype\": \"f64\"},"
+        " {\"id\": \"tc\", \"op\": \"cast\", \"in\": [\"t\"], \"dtype\": \"f64\"},"
+        " {\"id\": \"y\", \"op\": \"einsum\", \"in\": [\"tc\", \"vc\"], \"out\": [\"a\", \"k\"]},"
+        " {\"id\": \"w\", \"op\": \"einsum\", \"in\": [\"qd\", \"vc\"], \"out\": [\"a\", \"k\"]},"
+        " {\"id\": \"yw\", \"op\": \"add\", \"in\": [\"y\", \"w\"]},"
+        " {\"id\": \"z\", \"op\": \"add\", \"in\": [\"yw\", \"x\"]},"
+        " {\"id\": \"loss\", \"op\": \"reduce\", \"in\": [\"z\"], \"kind\": \"sum\","
+        "  \"over\": [\"a\", \"k\"]}],"
+        "\"outputs\": [\"z\"],"
+        "\"train\": {\"loss\": \"loss\", \"optimizer\": {\"sgd\": {\"lr\": 0.1}}}}");
+}
+
 void spmd_fixture_destroy(spmd_fixture *f)
 {
     for (int32_t t = 0; t < f->graph->n_tensors; t++) {

@@ -20,6 +20,8 @@ spmd_fixture spmd_fixture_mlp(const int64_t sizes[4]);
 spmd_fixture spmd_fixture_relabel(void);
 /* A sum of three contractions over a dim `k`; momentum. */
 spmd_fixture spmd_fixture_sum(void);
+/* Two layers whose parameters, and what is between, are cast; sgd. */
+spmd_fixture spmd_fixture_cast(void);
 void spmd_fixture_destroy(spmd_fixture *f);
 
 /* Layout rules on a mesh, allocated in the graph's arena. Fails the test when they are illegal. */

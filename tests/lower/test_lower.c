@@ -353,6 +353,7 @@ static void random_sharding(const spmd_fixture *f, dtp_sharding *s, uint64_t *se
 }
 
 static int32_t overlapped; /* programs that need more bytes for it */
+static int32_t moved;      /* casts that stand behind another number of kernels than without */
 
 /* Largest sum of buffers that are needed at one instruction, residents included. */
 static int64_t live_bytes(const dtp_program *p)
@@ -400,11 +401,31 @@ static int32_t most_under_way(const dtp_program *p)
     return most;
 }
 
+/* Kernels that are no casts before cast k; -1: there are fewer casts. */
+static int32_t kernels_before_cast(const dtp_program *p, int32_t k)
+{
+    int32_t kernels = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        const bool cast = instr->kind == DTP_INSTR_KERNEL && (instr->op->flags & DTP_OP_CAST) != 0;
+        if (cast && k-- == 0) {
+            return kernels;
+        }
+        kernels += instr->kind == DTP_INSTR_KERNEL && !cast ? 1 : 0;
+    }
+    return -1;
+}
+
 /* The program in several orders: it computes the same, within the bytes that it may have. */
 static void check_overlap(const spmd_fixture *f, dtp_program *p, uint64_t seed)
 {
+    enum { MAX_CASTS = 16 };
     static const int32_t depths[] = {1, 3, DTP_OVERLAP_MAX_DEPTH};
     const int64_t serial_bytes = live_bytes(p);
+    int32_t before[MAX_CASTS], n_casts = 0;
+    while (n_casts < MAX_CASTS && (before[n_casts] = kernels_before_cast(p, n_casts)) >= 0) {
+        n_casts++;
+    }
     for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) {
         const dtp_overlap overlap = {.depth = depths[i],
                                      .memory_bytes = seed % 2 == 0 ? 1 : serial_bytes + 512};
@@ -415,9 +436,12 @@ static void check_overlap(const spmd_fixture *f, dtp_program *p, uint64_t seed)
         }
         assert_true(spmd_fixture_agrees(f, p));
         assert_true(most_under_way(p) <= 2 * depths[i] + 1);
+        for (int32_t k = 0; k < n_casts; k++) {
+            moved += kernels_before_cast(p, k) != before[k] ? 1 : 0;
+        }
         const int64_t more = live_bytes(p) - serial_bytes;
         overlapped += more > 0 ? 1 : 0;
-        if (more > (seed % 2 == 0 ? 0 : 512)) {
+        if (more < 0 || more > (seed % 2 == 0 ? 0 : 512)) {
             fail_msg("seed %d, depth %d: %lld bytes more", (int)seed, depths[i], (long long)more);
         }
     }
@@ -438,6 +462,7 @@ static void check_random(const spmd_fixture *f, const char *mesh, uint64_t first
         options.fetch = fetch;
         options.n_fetch = (int32_t)(seed % 9);
         options.overlap.bucket_bytes = seed % 3 == 0 ? 0 : 2000;
+        options.target = seed % 4 < 2 ? &dtp_target_cpu : &dtp_target_cpu_packed;
         dtp_program *p = lower(f, &s, &options);
         if (!spmd_fixture_agrees(f, p)) {
             fail_msg("mesh '%s', seed %llu", mesh, (unsigned long long)seed);
@@ -460,7 +485,11 @@ static void test_lower__random_strategies_give_the_unsharded_step(void **state)
     (void)state;
     static const int64_t even[] = {8, 4, 8, 4}, uneven[] = {5, 3, 6, 3};
     spmd_fixture f = spmd_fixture_mlp(even), g = spmd_fixture_mlp(uneven);
-    spmd_fixture r = spmd_fixture_relabel(), t = spmd_fixture_sum();
+    spmd_fixture r = spmd_fixture_relabel(), t = spmd_fixture_sum(), c = spmd_fixture_cast();
+    check_random(&c, "x:2", 1301, 60);
+    check_random(&c, "x:4", 1401, 60);
+    check_random(&c, "x:2;y:2", 1501, 120);
+    assert_true(moved > 100);
     check_random(&t, "x:2;y:2", 1001, 120);
     check_random(&t, "x:4", 1201, 60);
     check_random(&f, "x:2", 1, 60);
@@ -474,6 +503,8 @@ static void test_lower__random_strategies_give_the_unsharded_step(void **state)
     spmd_fixture_destroy(&g);
     spmd_fixture_destroy(&r);
     spmd_fixture_destroy(&t);
+    spmd_fixture_destroy(&c);
+    printf("%d casts move with their collectives\n", moved);
     printf("%d orders hold more bytes than the serial one\n", overlapped);
     assert_true(overlapped > 100);
 }

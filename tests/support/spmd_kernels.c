@@ -226,6 +226,7 @@ static const struct {
     {"add", k_add},
     {"mul", k_mul},
     {"broadcast", k_copy},
+    {"cast", k_copy},
     {"constant", k_constant},
     {"scale", k_scale},
     {"relu", k_relu},

@@ -256,7 +256,7 @@ static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, dtp_arena *s
     int32_t most = 0;
     DTP_TRY(DTP_NEW(scratch, s.units, n, err));
     DTP_TRY(DTP_NEW(scratch, s.unit_of, n, err));
-    s.n_units = dtp_comm_units_find(p->instrs, n, s.units, s.unit_of);
+    s.n_units = dtp_comm_units_find(p->instrs, n, false, s.units, s.unit_of);
     DTP_TRY(dtp_needed_find(p, p->instrs, n, scratch, &s.needed, err));
     const int64_t slack = s.needed.peak / 100;
     s.needed.limit += slack < limit ? slack : limit;

@@ -29,6 +29,9 @@ dtp_status dtp_program__fuse_casts(dtp_program *p, dtp_arena *scratch, dtp_err *
 /* Fuses all-gathers, and reductions of gradients, into buckets of at most `bytes`. */
 dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch,
                                dtp_err *err) DTP_MUST_CHECK;
+/* Puts casts beside the collectives that they feed or read from. */
+dtp_status dtp_program__place_casts(dtp_program *p, dtp_arena *scratch,
+                                    dtp_err *err) DTP_MUST_CHECK;
 /* Moves operands and results out of the program's memory (value.external). DTP_INVALID when there
  * are parameters or state. */
 dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
