@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "core/graph/ops/op_table.h"
 #include "cost_models/machine/curve.h"
 #include "cost_models/machine/gemm.h"
 
@@ -39,21 +40,29 @@ static double price_gemm(const dtp_machine *m, dtp_arithmetic arithmetic, const 
 }
 
 /* The op's own curve; a call without arithmetic (an einsum that only transposes) uses "<op>.copy"
- * when that was measured. */
-static const dtp_op_curve *memory_curve(const dtp_machine *m, const char *op,
-                                        dtp_arithmetic arithmetic, const dtp_work *w)
+ * when that was measured. NULL: neither. */
+static const dtp_op_curve *own_curve(const dtp_machine *m, const char *op,
+                                     dtp_arithmetic arithmetic, const dtp_work *w)
 {
     char name[64];
+    const dtp_op_curve *c = NULL;
     if (!(w->flops > 0.0) && snprintf(name, sizeof name, "%s.copy", op) < (int)sizeof name) {
-        const dtp_op_curve *c = dtp_machine_op_curve(m, name, arithmetic, false);
-        if (c != NULL) {
-            return c;
-        }
+        c = dtp_machine_op_curve(m, name, arithmetic);
     }
-    return dtp_machine_op_curve(m, op, arithmetic, true);
+    return c != NULL ? c : dtp_machine_op_curve(m, op, arithmetic);
 }
 
-static double price_memory(const dtp_machine *m, const char *op, dtp_arithmetic arithmetic,
+static const dtp_op_curve *memory_curve(const dtp_machine *m, const dtp_op_def *op,
+                                        dtp_arithmetic arithmetic, const dtp_work *w)
+{
+    const dtp_op_curve *c = own_curve(m, op->name, arithmetic, w);
+    if (c == NULL && op->rates != NULL) {
+        c = own_curve(m, dtp_op_rates(op)->name, arithmetic, w);
+    }
+    return c != NULL ? c : dtp_machine_op_curve(m, "*", arithmetic);
+}
+
+static double price_memory(const dtp_machine *m, const dtp_op_def *op, dtp_arithmetic arithmetic,
                            const dtp_work *w)
 {
     const dtp_op_curve *c = memory_curve(m, op, arithmetic, w);
@@ -65,7 +74,7 @@ static double price_memory(const dtp_machine *m, const char *op, dtp_arithmetic 
     return c->flops > 0.0 ? time_s + w->flops / c->flops : time_s;
 }
 
-double dtp_price_work(const dtp_machine *machine, const char *op, dtp_arithmetic arithmetic,
+double dtp_price_work(const dtp_machine *machine, const dtp_op_def *op, dtp_arithmetic arithmetic,
                       const dtp_work *work)
 {
     switch (work->cls) {
@@ -81,7 +90,7 @@ double dtp_price_work(const dtp_machine *machine, const char *op, dtp_arithmetic
 
 double dtp_price_move(const dtp_machine *machine, dtp_copy_kind kind, double bytes)
 {
-    const dtp_op_curve *c = dtp_machine_op_curve(machine, dtp_copy_name(kind), DTP_F32, false);
+    const dtp_op_curve *c = dtp_machine_op_curve(machine, dtp_copy_name(kind), DTP_F32);
     return c != NULL ? dtp_curve_at(&c->time_s, bytes)
                      : dtp_machine_launch_s(machine) + bytes / machine->mem_bw_Bps;
 }
@@ -106,13 +115,12 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
     dtp_target_work(p->target, &call, &work);
     const dtp_arithmetic arithmetic =
         dtp_product_arithmetic(dtp_call_dtype(&call), p->graph->tf32 && work.cls == DTP_WORK_GEMM);
-    const double alone_s = dtp_price_work(pricer->machine, instr->op->name, arithmetic, &work);
+    const double alone_s = dtp_price_work(pricer->machine, instr->op, arithmetic, &work);
     if (!instr->joined) {
         return alone_s;
     }
     const dtp_work nothing = {.cls = work.cls}; /* the launch, which is that of another */
-    return fmax(alone_s - dtp_price_work(pricer->machine, instr->op->name, arithmetic, &nothing),
-                0.0);
+    return fmax(alone_s - dtp_price_work(pricer->machine, instr->op, arithmetic, &nothing), 0.0);
 }
 
 int64_t dtp_picoseconds(double seconds)

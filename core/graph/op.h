@@ -109,6 +109,10 @@ struct dtp_op_def {
     /* Of a registered op: scratch bytes that its kernels may use on these local types; NULL: 0. For
      * built-in ops the target says it (spmd/target/target.h). */
     int64_t (*workspace)(const dtp_op_call *call);
+    /* The op whose rates it has on a machine that states none for it: the op that it is a part of,
+     * or does most of the work of. NULL: its own alone, as a registered op
+     * (core/graph/ops/op_table.h, dtp_op_rates). */
+    const char *rates;
 
     /* Appends nodes computing the gradients of the inputs. NULL: not differentiable, and then
      * `no_grad` says why. */

@@ -113,6 +113,10 @@ static dtp_status check_fields(const dtp_op_def *def, dtp_err *err)
     if ((def->flags & DTP_OP_OPAQUE) != 0 && def->rules == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "an opaque op needs the hook 'rules'");
     }
+    if (def->rates != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "'rates' is '%.80s'; a registered op has its own",
+                        def->rates);
+    }
     if (def->linear < DTP_LINEAR_NONE || def->linear > DTP_LINEAR_JOINT) {
         return DTP_FAIL(err, DTP_INVALID, "unknown linearity %d", (int)def->linear);
     }

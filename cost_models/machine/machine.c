@@ -73,13 +73,11 @@ static const dtp_op_curve *find_op_curve(const dtp_machine *m, const char *op, d
                : bsearch(&key, m->op_curves, (size_t)m->n_op_curves, sizeof *m->op_curves, by_op);
 }
 
-const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, dtp_arithmetic dtype,
-                                         bool fallback)
+const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, dtp_arithmetic dtype)
 {
     const dtp_dtype own = dtype == DTP_TF32 ? DTP_F32 : (dtp_dtype)dtype;
     const dtp_op_curve *c = find_op_curve(m, op, own);
-    c = c == NULL ? find_op_curve(m, op, DTP_F32) : c;
-    return c != NULL || !fallback ? c : dtp_machine_op_curve(m, "*", own, false);
+    return c != NULL ? c : find_op_curve(m, op, DTP_F32);
 }
 
 static uint64_t hash_double(uint64_t h, double v)

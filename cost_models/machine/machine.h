@@ -96,10 +96,9 @@ dtp_status dtp_machine__derive(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
 double dtp_machine_launch_s(const dtp_machine *m);
 /* Product of the level sizes, 1 without levels. */
 int64_t dtp_machine_devices(const dtp_machine *m);
-/* The curve of an op of this dtype, else of f32, else those of "*" when `fallback`, else NULL.
- * Moves have curves of f32. */
-const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, dtp_arithmetic dtype,
-                                         bool fallback);
+/* The curve of this name of this dtype, else of f32, else NULL. Moves have curves of f32. */
+const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op,
+                                         dtp_arithmetic dtype);
 dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp_machine **out,
                              dtp_err *err) DTP_MUST_CHECK;
 /* Deterministic JSON; *text is the caller's to free. */

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/graph/ops/op_table.h"
 #include "cost_models/machine/fit.h"
 #include "cost_models/price.h"
 
@@ -110,22 +111,24 @@ static void test_fit__recovers_the_machine_it_was_sampled_from(void **state)
     assert_int_equal(m->levels[0].size, RANKS);
     assert_true(close_to(m->levels[0].latency_s, ALPHA, 1e-6));
     assert_true(close_to(m->levels[0].bw_Bps, LINK, 1e-6));
-    assert_true(close_to(dtp_machine_op_curve(m, "attention", DTP_F32, false)->flops, 2e9, 1e-9));
-    assert_true(close_to(dtp_machine_op_curve(m, "attention", DTP_BF16, false)->flops, 6e9, 1e-9));
+    assert_true(close_to(dtp_machine_op_curve(m, "attention", DTP_F32)->flops, 2e9, 1e-9));
+    assert_true(close_to(dtp_machine_op_curve(m, "attention", DTP_BF16)->flops, 6e9, 1e-9));
     dtp_work gemm = {
         .cls = DTP_WORK_GEMM, .batch = 1, .m = 64, .n = 512, .k = 8, .flops = 2.0 * 64 * 512 * 8};
-    assert_true(
-        close_to(dtp_price_work(m, "einsum", DTP_F32, &gemm), LAUNCH + gemm.flops / RATE, 1e-6));
+    assert_true(close_to(dtp_price_work(m, dtp_op_find("einsum"), DTP_F32, &gemm),
+                         LAUNCH + gemm.flops / RATE, 1e-6));
     dtp_work mixed = {.cls = DTP_WORK_MEMORY, .flops = 7e6, .bytes = 3e5};
-    assert_true(close_to(dtp_price_work(m, "attention", DTP_F32, &mixed),
+    assert_true(close_to(dtp_price_work(m, dtp_op_find("attention"), DTP_F32, &mixed),
                          2.0 * 3e5 / BANDWIDTH + 7e6 / 2e9, 1e-6));
-    assert_true(close_to(dtp_price_work(m, "attention", DTP_BF16, &mixed),
+    assert_true(close_to(dtp_price_work(m, dtp_op_find("attention"), DTP_BF16, &mixed),
                          2.0 * 3e5 / BANDWIDTH + 7e6 / 6e9, 1e-6));
     dtp_work memory = {.cls = DTP_WORK_MEMORY, .flops = 1.0, .bytes = 123456.0};
-    assert_true(close_to(dtp_price_work(m, "mul", DTP_F32, &memory), 123456.0 / BANDWIDTH, 1e-9));
-    assert_true(
-        close_to(dtp_price_work(m, "mul", DTP_BF16, &memory), 3.0 * 123456.0 / BANDWIDTH, 1e-9));
-    assert_true(close_to(dtp_price_work(m, "mul", DTP_F16, &memory), 123456.0 / BANDWIDTH, 1e-9));
+    assert_true(close_to(dtp_price_work(m, dtp_op_find("mul"), DTP_F32, &memory),
+                         123456.0 / BANDWIDTH, 1e-9));
+    assert_true(close_to(dtp_price_work(m, dtp_op_find("mul"), DTP_BF16, &memory),
+                         3.0 * 123456.0 / BANDWIDTH, 1e-9));
+    assert_true(close_to(dtp_price_work(m, dtp_op_find("mul"), DTP_F16, &memory),
+                         123456.0 / BANDWIDTH, 1e-9));
     assert_false(m->overlap);
     dtp_machine_destroy(m);
     add(&s, (dtp_sample){.kind = DTP_SAMPLE_BESIDE, .name = "einsum", .slower = {1.125, 1.5}});
@@ -176,7 +179,7 @@ static void test_fit__one_disturbed_gemm_does_not_raise_the_others(void **state)
     dtp_machine *m = NULL;
     assert_int_equal(dtp_machine_fit(&s, &o, &m, NULL), DTP_OK);
     dtp_work gemm = {.cls = DTP_WORK_GEMM, .batch = 1, .m = 64, .n = 64, .k = 64};
-    assert_true(close_to(dtp_price_work(m, "einsum", DTP_F32, &gemm),
+    assert_true(close_to(dtp_price_work(m, dtp_op_find("einsum"), DTP_F32, &gemm),
                          LAUNCH + 2.0 * 262144.0 / RATE, 1e-6));
     dtp_machine_destroy(m);
     free(s.items);
@@ -211,8 +214,8 @@ static void test_fit__prices_batches_as_measured(void **state)
     } rows[] = {{1, one_s}, {4, sqrt(one_s * batch_s)}, {16, batch_s}, {64, 4.0 * batch_s}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         w.batch = rows[i].batch;
-        assert_true(
-            close_to(dtp_price_work(again, "einsum", DTP_F32, &w), LAUNCH + rows[i].body_s, 1e-6));
+        assert_true(close_to(dtp_price_work(again, dtp_op_find("einsum"), DTP_F32, &w),
+                             LAUNCH + rows[i].body_s, 1e-6));
     }
     dtp_machine_destroy(m);
     dtp_machine_destroy(again);
@@ -238,15 +241,17 @@ static void test_fit__prices_gemms_by_arithmetic(void **state)
         const dtp_machine *at = both[i];
         assert_true(close_to(at->flops[DTP_BF16], 3.0 * RATE, 1e-6));
         assert_true(close_to(at->flops[DTP_F32], RATE, 1e-6));
-        assert_true(close_to(dtp_price_work(at, "einsum", DTP_F32, &large), LAUNCH + most, 1e-6));
-        assert_true(
-            close_to(dtp_price_work(at, "einsum", DTP_BF16, &small), LAUNCH + least / 2.0, 1e-6));
-        assert_true(
-            close_to(dtp_price_work(at, "einsum", DTP_BF16, &large), LAUNCH + most / 3.0, 1e-6));
+        assert_true(close_to(dtp_price_work(at, dtp_op_find("einsum"), DTP_F32, &large),
+                             LAUNCH + most, 1e-6));
+        assert_true(close_to(dtp_price_work(at, dtp_op_find("einsum"), DTP_BF16, &small),
+                             LAUNCH + least / 2.0, 1e-6));
+        assert_true(close_to(dtp_price_work(at, dtp_op_find("einsum"), DTP_BF16, &large),
+                             LAUNCH + most / 3.0, 1e-6));
         assert_true(close_to(at->flops[DTP_TF32], 4.0 * RATE, 1e-6));
-        assert_true(
-            close_to(dtp_price_work(at, "einsum", DTP_TF32, &small), LAUNCH + least / 4.0, 1e-6));
-        assert_true(close_to(dtp_price_work(at, "einsum", DTP_F16, &small), LAUNCH + least, 1e-6));
+        assert_true(close_to(dtp_price_work(at, dtp_op_find("einsum"), DTP_TF32, &small),
+                             LAUNCH + least / 4.0, 1e-6));
+        assert_true(close_to(dtp_price_work(at, dtp_op_find("einsum"), DTP_F16, &small),
+                             LAUNCH + least, 1e-6));
         dtp_machine_destroy(both[i]);
     }
     free(s.items);

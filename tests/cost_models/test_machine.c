@@ -95,9 +95,10 @@ static void test_machine__op_curves_are_found_by_name(void **state)
 {
     (void)state;
     dtp_machine *m = parse(FULL);
-    assert_string_equal(dtp_machine_op_curve(m, "mul", DTP_F32, false)->op, "mul");
-    assert_string_equal(dtp_machine_op_curve(m, "exp", DTP_F32, true)->op, "*");
-    assert_null(dtp_machine_op_curve(m, "pack", DTP_F32, false));
+    assert_string_equal(dtp_machine_op_curve(m, "mul", DTP_F32)->op, "mul");
+    assert_string_equal(dtp_machine_op_curve(m, "*", DTP_BF16)->op, "*");
+    assert_null(dtp_machine_op_curve(m, "exp", DTP_F32));
+    assert_null(dtp_machine_op_curve(m, "pack", DTP_F32));
     dtp_machine_destroy(m);
 }
 

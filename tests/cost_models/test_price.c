@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/graph/ops/op_table.h"
 #include "cost_models/machine/machine_scale.h"
 #include "cost_models/price.h"
 
@@ -164,16 +165,17 @@ static void test_price__work_by_hand(void **state)
     dtp_machine *m = machine();
     dtp_work gemm = {
         .cls = DTP_WORK_GEMM, .flops = 5000.0, .bytes = 300.0, .batch = 1, .pack_bytes = 50.0};
-    near(dtp_price_work(m, "einsum", DTP_F32, &gemm), 2.0 + 5.0 + 0.5);
-    near(dtp_price_work(m, "einsum", DTP_TF32, &gemm), 2.0 + 5.0 + 0.5); /* not stated: f32's */
+    near(dtp_price_work(m, dtp_op_find("einsum"), DTP_F32, &gemm), 2.0 + 5.0 + 0.5);
+    near(dtp_price_work(m, dtp_op_find("einsum"), DTP_TF32, &gemm),
+         2.0 + 5.0 + 0.5); /* not stated: f32's */
     m->flops[DTP_TF32] = 1250.0;
-    near(dtp_price_work(m, "einsum", DTP_TF32, &gemm), 2.0 + 4.0 + 0.5);
+    near(dtp_price_work(m, dtp_op_find("einsum"), DTP_TF32, &gemm), 2.0 + 4.0 + 0.5);
     gemm.bytes = 900.0;
-    near(dtp_price_work(m, "einsum", DTP_F32, &gemm), 2.0 + 9.0 + 0.5);
+    near(dtp_price_work(m, dtp_op_find("einsum"), DTP_F32, &gemm), 2.0 + 9.0 + 0.5);
     dtp_work memory = {.cls = DTP_WORK_MEMORY, .flops = 10.0, .bytes = 300.0};
-    near(dtp_price_work(m, "add", DTP_F32, &memory), 2.0 + 3.0);
+    near(dtp_price_work(m, dtp_op_find("add"), DTP_F32, &memory), 2.0 + 3.0);
     dtp_work none = {.cls = DTP_WORK_NONE, .bytes = 300.0};
-    near(dtp_price_work(m, "relabel", DTP_F32, &none), 0.0);
+    near(dtp_price_work(m, dtp_op_find("relabel"), DTP_F32, &none), 0.0);
     near(dtp_price_move(m, DTP_COPY_PACK, 200.0), 4.0);
 
     const double x[] = {100.0, 10000.0};
@@ -186,15 +188,48 @@ static void test_price__work_by_hand(void **state)
     m->n_op_curves = 3;
     assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
     memory.flops = 25.0;
-    near(dtp_price_work(m, "attention", DTP_F32, &memory), 3.0 + 2.5);
+    near(dtp_price_work(m, dtp_op_find("attention"), DTP_F32, &memory), 3.0 + 2.5);
     memory.flops = 50.0;
-    near(dtp_price_work(m, "attention", DTP_F32, &memory), 3.0 + 5.0);
-    near(dtp_price_work(m, "attention", DTP_BF16, &memory), 3.0 + 1.0);
-    near(dtp_price_work(m, "attention", DTP_F16, &memory), 3.0 + 5.0);
-    near(dtp_price_work(m, "attention", DTP_TF32, &memory), 3.0 + 5.0);
-    near(dtp_price_work(m, "add", DTP_F32, &memory), 3.0);
+    near(dtp_price_work(m, dtp_op_find("attention"), DTP_F32, &memory), 3.0 + 5.0);
+    near(dtp_price_work(m, dtp_op_find("attention"), DTP_BF16, &memory), 3.0 + 1.0);
+    near(dtp_price_work(m, dtp_op_find("attention"), DTP_F16, &memory), 3.0 + 5.0);
+    near(dtp_price_work(m, dtp_op_find("attention"), DTP_TF32, &memory), 3.0 + 5.0);
+    near(dtp_price_work(m, dtp_op_find("add"), DTP_F32, &memory), 3.0);
     near(dtp_price_move(m, DTP_COPY_PACK, 200.0), 4.0);
     dtp_machine_destroy(m);
+}
+
+/* A machine that states rates of whole ops and "*" alone: whatever a plan splits, a part costs what
+ * the whole op would for its bytes and FLOPs, until the machine has a curve of the part. */
+static void test_price__parts_have_the_rates_of_their_op(void **state)
+{
+    (void)state;
+    const double x[] = {100.0, 10000.0}, fast[] = {1.0, 100.0}, slow[] = {7.0, 700.0};
+    const dtp_curve whole = {.n = 2, .x = x, .y = slow}, others = {.n = 2, .x = x, .y = fast};
+    const dtp_work w = {.cls = DTP_WORK_MEMORY, .flops = 25.0, .bytes = 300.0};
+    int32_t parts = 0;
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        const dtp_op_def *op = dtp_op_at(i);
+        if (op->rates == NULL) {
+            continue;
+        }
+        dtp_op_curve curves[] = {{.op = op->rates, .time_s = whole, .flops = 10.0},
+                                 {.op = "*", .time_s = others},
+                                 {.op = op->name, .time_s = others}};
+        dtp_machine *m = machine();
+        m->op_curves = curves;
+        m->n_op_curves = 2;
+        assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
+        near(dtp_price_work(m, op, DTP_F32, &w), 21.0 + 2.5);
+        near(dtp_price_work(m, op, DTP_BF16, &w), 21.0 + 2.5);
+        near(dtp_price_work(m, dtp_op_find("exp"), DTP_F32, &w), 3.0);
+        m->n_op_curves = 3;
+        assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
+        near(dtp_price_work(m, op, DTP_F32, &w), 3.0);
+        dtp_machine_destroy(m);
+        parts++;
+    }
+    assert_true(parts > 20);
 }
 
 static void test_price__picoseconds_round_and_saturate(void **state)
@@ -221,13 +256,14 @@ static void test_price__launches_in_a_recording(void **state)
     m->n_op_curves = 1;
     assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
     assert_true(dtp_machine_hash(m) != hash);
-    near(dtp_price_work(m, "mul", DTP_F32, &memory), 0.5 + 3.0);
-    near(dtp_price_work(m, "add", DTP_F32, &small), 1.0);
+    near(dtp_price_work(m, dtp_op_find("mul"), DTP_F32, &memory), 0.5 + 3.0);
+    near(dtp_price_work(m, dtp_op_find("add"), DTP_F32, &small), 1.0);
     near(dtp_price_move(m, DTP_COPY_PACK, 200.0), 0.5 + 2.0);
     assert_int_equal(dtp_machine_unrecorded(m, NULL), DTP_OK);
-    near(dtp_price_work(m, "mul", DTP_F32, &memory), 2.0 + 3.0);
-    near(dtp_price_work(m, "add", DTP_F32, &small), 2.0); /* its launch is longer */
-    near(dtp_price_work(m, "add", DTP_F32, &(dtp_work){.cls = DTP_WORK_MEMORY, .bytes = 10000.0}),
+    near(dtp_price_work(m, dtp_op_find("mul"), DTP_F32, &memory), 2.0 + 3.0);
+    near(dtp_price_work(m, dtp_op_find("add"), DTP_F32, &small), 2.0); /* its launch is longer */
+    near(dtp_price_work(m, dtp_op_find("add"), DTP_F32,
+                        &(dtp_work){.cls = DTP_WORK_MEMORY, .bytes = 10000.0}),
          100.0);
     near(dtp_price_move(m, DTP_COPY_PACK, 200.0), 4.0);
     dtp_machine_destroy(m);
@@ -243,6 +279,7 @@ int main(void)
         cmocka_unit_test(test_price__collectives_are_monotone_and_continuous),
         cmocka_unit_test(test_price__measured_groups_use_their_curve),
         cmocka_unit_test(test_price__work_by_hand),
+        cmocka_unit_test(test_price__parts_have_the_rates_of_their_op),
         cmocka_unit_test(test_price__picoseconds_round_and_saturate),
         cmocka_unit_test(test_price__launches_in_a_recording),
     };

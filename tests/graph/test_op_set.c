@@ -51,8 +51,8 @@ static void test_op_set__illegal_rows_are_refused(void **state)
     static const dtp_attr_spec twice[] = {{.key = "k"}, {.key = "k"}, {.key = NULL}};
     static const dtp_attr_spec empty[] = {{.key = "k", .kind = DTP_ATTR_ENUM, .choices = nothing},
                                           {.key = NULL}};
-    dtp_op_def rows[19];
-    const char *why[19];
+    dtp_op_def rows[20];
+    const char *why[20];
     int32_t n = 0;
     (void)state;
 #define ROW(change, text)                                                                          \
@@ -73,6 +73,7 @@ static void test_op_set__illegal_rows_are_refused(void **state)
     ROW(infer = NULL, "'infer' is missing");
     ROW(no_grad = NULL, "neither a hook 'vjp' nor a reason");
     ROW(flags = 1U << 30, "unknown flags");
+    ROW(rates = "add", "'rates' is 'add'; a registered op has its own");
     ROW(flags = DTP_OP_OPAQUE, "an opaque op needs the hook 'rules'");
     ROW(inplace_in[0] = 3, "inplace_in[0] is 3");
     ROW(attrs = reserved, "attribute 'in': the key is taken");

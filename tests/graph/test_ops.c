@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/graph/ops/rows.h"
 #include "core/graph/ops/shape.h"
 #include "core/graph/ops/op_table.h"
 #include "tests/support/op_fixture.h"
@@ -436,6 +437,33 @@ static void test_ops__rows_are_complete(void **state)
     assert_null(dtp_op_at(dtp_op_count()));
 }
 
+/* What decompositions and the lowering make has the rates of an op of model files or of autodiff:
+ * a machine file that states those prices the parts with them. */
+static void test_ops__parts_name_the_op_whose_rates_they_have(void **state)
+{
+    (void)state;
+    int32_t parts = 0;
+    for (int32_t i = 0; i < dtp_op_count(); i++) {
+        const dtp_op_def *op = dtp_op_at(i), *of = dtp_op_rates(op);
+        const bool part = op->no_grad != NULL && (strcmp(op->no_grad, DTP_NO_PART_GRAD) == 0 ||
+                                                  strcmp(op->no_grad, DTP_NO_LOWERING_GRAD) == 0);
+        if (part != (op->rates != NULL) || of == NULL || of->rates != NULL) {
+            fail_msg("%s: rates of '%s'", op->name, op->rates != NULL ? op->rates : "itself");
+        }
+        parts += part ? 1 : 0;
+    }
+    assert_true(parts > 20);
+    const char *const families[][2] = {{"attention_part", "attention"},
+                                       {"attention_part_grad", "attention_grad"},
+                                       {"layer_norm_grad_apply", "layer_norm_grad"},
+                                       {"linear_loss_grad", "einsum"},
+                                       {"fused_product", "einsum"},
+                                       {"fused_rms_norm", "rms_norm"}};
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        assert_string_equal(dtp_op_rates(dtp_op_find(families[i][0]))->name, families[i][1]);
+    }
+}
+
 static void test_ops__einsum_work_is_that_of_its_product(void **state)
 {
     (void)state;
@@ -472,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_relabel__rows_keep_every_element_on_its_rank),
         cmocka_unit_test(test_relabel__groups_are_the_smallest),
         cmocka_unit_test(test_ops__rows_are_complete),
+        cmocka_unit_test(test_ops__parts_name_the_op_whose_rates_they_have),
         cmocka_unit_test(test_ops__einsum_work_is_that_of_its_product),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

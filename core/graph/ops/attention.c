@@ -347,11 +347,12 @@ const dtp_op_def dtp_ops_attention[] = {
     {DTP_ROW("attention_part", "attention to packed keys and values, all or those of another chunk",
              2, 2, 2),
      FORWARD(DTP_OP_INTERNAL_USE | DTP_OP_RENAMES), .attrs = PART_ATTRS,
-     .no_grad = DTP_NO_PART_GRAD, .bench = {"shf she | query=s feature=f"}},
+     .no_grad = DTP_NO_PART_GRAD, .rates = "attention", .bench = {"shf she | query=s feature=f"}},
     {DTP_ROW("attention_part_grad", "what these keys and values add to the gradient of attention",
              5, 5, 2),
      GRADIENT(DTP_OP_RENAMES), .attrs = PART_ATTRS, .out_names = PART_GRAD_NAMES,
-     .no_grad = DTP_NO_PART_GRAD, .bench = {"shf she shf sh shf | query=s feature=f"}},
+     .no_grad = DTP_NO_PART_GRAD, .rates = "attention_grad",
+     .bench = {"shf she shf sh shf | query=s feature=f"}},
     {
         DTP_ROW("attention_merge", "attention to the keys of two parts from that to each", 4, 4, 2),
         .flags = DTP_OP_INTERNAL_USE,
@@ -359,6 +360,7 @@ const dtp_op_def dtp_ops_attention[] = {
         .infer = infer_merge,
         .x_flops = 3.0,
         .no_grad = DTP_NO_PART_GRAD,
+        .rates = "add", /* bound by memory, not by arithmetic */
         .inplace_in = {1},
         .bench = {"shf sh shf sh"},
     },

@@ -13,6 +13,7 @@
     {                                                                                              \
         .key = "result", .kind = DTP_ATTR_DTYPE, .hidden = true, .def = DTP_NO_DTYPE               \
     }
+#define DTP_NO_LOWERING_GRAD "the lowering makes it"
 #define DTP_NO_OPERANDS "it has no operands"
 #define DTP_NO_BOOL_GRAD "its operands are truth values"
 #define DTP_NO_GRAD_OF_GRAD "gradients of gradients are not supported"

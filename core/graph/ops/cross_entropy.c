@@ -380,7 +380,7 @@ static const char *const LINEAR_GRADS[] = {"dw", "loss"};
 
 #define LINEAR                                                                                     \
     .flags = DTP_OP_CHECKS_DATA | DTP_OP_INTERNAL_USE, .attrs = LINEAR_ATTRS, .work = work_linear, \
-    .no_grad = "the lowering makes it"
+    .no_grad = DTP_NO_LOWERING_GRAD, .rates = "einsum"
 
 const dtp_op_def dtp_ops_cross_entropy[] = {
     {
@@ -438,6 +438,7 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
         .rules = rules_weighted,
         .work = work_pick,
         .no_grad = DTP_NO_PART_GRAD,
+        .rates = "cross_entropy",
         .bench = {"rc #r | over=c"},
     },
     {
@@ -451,6 +452,7 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
         .role = role_weight,
         .rules = rules_weighted,
         .no_grad = DTP_NO_PART_GRAD,
+        .rates = "cross_entropy",
         .bench = {"#r c | over=c"},
     },
     {
@@ -463,6 +465,7 @@ const dtp_op_def dtp_ops_cross_entropy[] = {
         .role = role_finish,
         .x_flops = 4.0,
         .no_grad = DTP_NO_PART_GRAD,
+        .rates = "cross_entropy",
         .bench = {"v v v | reduce=mean"},
     },
     {.name = NULL},

@@ -269,13 +269,13 @@ static void work_expr(const dtp_op_call *call, dtp_work *out)
     DTP_ROW(op, text, 1, DTP_FUSED_IN, outs),                                                      \
         .attrs = dtp_fused_expression_attrs, .infer = infer_expr,                                  \
         .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE, .work = work_expr, .inplace_in = {1},   \
-        .no_grad = "the lowering makes it"
+        .no_grad = DTP_NO_LOWERING_GRAD, .rates = "add"
 
 #define FUSED_NORM(op, of, more, outs, names)                                                      \
     DTP_ROW(op, of " of an expression", 1 + (more), DTP_FUSED_IN + (more), outs),                  \
         .user = (of), .attrs = NORM_ATTRS, .infer = infer_norm, .flags = DTP_OP_INTERNAL_USE,      \
         .role = dtp_rows__role_whole, .work = work_expr, .out_names = (names),                     \
-        .no_grad = "the lowering makes it", .f32_error = 4e-6
+        .no_grad = DTP_NO_LOWERING_GRAD, .rates = (of), .f32_error = 4e-6
 
 static const char *const LAYER_NAMES[] = {"mean", "rstd", "x"}, *const RMS_NAMES[] = {"rstd", "x"};
 

@@ -155,7 +155,7 @@ static const char *const SUM_NAME[] = {"sum"};
 
 #define PRODUCT(op, text, least, most, outs)                                                       \
     DTP_ROW(op, text, least, most, outs), .flags = DTP_OP_INTERNAL_USE, .work = work_product,      \
-                                          .no_grad = "the lowering makes it"
+                                          .no_grad = DTP_NO_LOWERING_GRAD, .rates = "einsum"
 #define EXPRESSION(op, text, outs)                                                                 \
     PRODUCT(op, text, 2, DTP_FUSED_IN + 1, outs), .attrs = dtp_fused_expression_attrs,             \
                                                   .infer = infer_product, .role = role_product

@@ -46,3 +46,8 @@ const dtp_op_def *dtp_op_at(int32_t index)
 {
     return dtp_op_set_at(&BUILTIN, index);
 }
+
+const dtp_op_def *dtp_op_rates(const dtp_op_def *op)
+{
+    return op->rates == NULL ? op : dtp_op_find(op->rates);
+}

@@ -115,6 +115,7 @@ const dtp_op_def dtp_ops_order[] = {
         .role = role_first,
         .elem_flops = 1.0,
         .no_grad = DTP_NO_PART_GRAD,
+        .rates = "argmax",
         .bench = {"rc r | over=c"},
         .f32_error = DTP_EXACT,
     },
