@@ -79,6 +79,47 @@ dtp_ttype dtp_microbatch_whole(const dtp_graph *g, const dtp_ttype *type)
     return whole;
 }
 
+/* ---- names --------------------------------------------------------------------------------------
+ */
+
+static const char PART[] = "micro.";
+
+/* Whether node m adds up an output of node n. */
+static bool adds_up(const dtp_graph *g, dtp_node_id m, dtp_node_id n)
+{
+    const dtp_node *sum = &g->nodes[m];
+    return sum->n_in == 2 && g->tensors[sum->in[0]].per_step &&
+           g->tensors[sum->in[1]].producer == n;
+}
+
+const char *dtp_microbatch_name(const dtp_graph *g, dtp_node_id n)
+{
+    const char *name = g->nodes[n].name;
+    bool part = false;
+    if (g->microbatches > 1 && strncmp(name, PART, sizeof PART - 1) == 0) {
+        for (dtp_node_id m = n + 1; m < g->n_nodes && !part; m++) { /* mostly the next one */
+            part = adds_up(g, m, n);
+        }
+    }
+    return part ? name + sizeof PART - 1 : name;
+}
+
+dtp_node_id dtp_microbatch_node(const dtp_graph *g, const char *name)
+{
+    dtp_node_id found = -1;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const bool same = strcmp(g->nodes[n].name, name) == 0;
+        if (!same && strcmp(dtp_microbatch_name(g, n), name) == 0) {
+            return n;
+        }
+        found = same ? n : found;
+    }
+    return found;
+}
+
+/* ---- variants -----------------------------------------------------------------------------------
+ */
+
 dtp_status dtp_microbatch_variants(const dtp_graph *g, int32_t max, dtp_arena *arena, int32_t *n,
                                    int32_t **out, dtp_err *err)
 {
@@ -343,7 +384,7 @@ static dtp_status add_node(micro_work *w, dtp_node_id n, dtp_err *err)
         summed = summed || is_summed(w, node->out[i]);
     }
     if (summed) { /* the accumulated tensors take the names */
-        spec.name = dtp_arena_printf(w->copy.to->arena, "micro.%s", node->name);
+        spec.name = dtp_arena_printf(w->copy.to->arena, "%s%s", PART, node->name);
     }
     DTP_TRY(DTP_MEMORY(err, spec.name));
     const dtp_ttype out = cut_type(w, spec.out);

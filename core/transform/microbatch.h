@@ -41,6 +41,13 @@ dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t co
 dtp_status dtp_microbatch_variants(const dtp_graph *g, int32_t max, dtp_arena *arena, int32_t *n,
                                    int32_t **out, dtp_err *err) DTP_MUST_CHECK;
 
+/* The name that a node has in the model: that of "micro.loss" is "loss". A node that adds up keeps
+ * its own. Borrowed from the graph. */
+const char *dtp_microbatch_name(const dtp_graph *g, dtp_node_id n);
+/* The node that has this name in the model ("loss": the one that makes the parts of the loss), else
+ * the one that has it in g; -1 = none. */
+dtp_node_id dtp_microbatch_node(const dtp_graph *g, const char *name);
+
 /* Whether a dim is cut. */
 bool dtp_is_micro_dim(const dtp_graph *g, dtp_dim_id d);
 /* A type of the graph with the sizes of the whole batch. */

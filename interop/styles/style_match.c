@@ -3,6 +3,7 @@
 
 #include "core/base/strbuf.h"
 #include "core/base/text.h"
+#include "core/transform/microbatch.h"
 #include "interop/styles/glob.h"
 #include "interop/styles/style_internal.h"
 
@@ -19,7 +20,11 @@ typedef struct near_names {
 static void offer_name(near_names *near, const char *glob, const char *name)
 {
     int32_t d = dtp_name_distance(glob, name, MAX_DISTANCE);
-    if (d > MAX_DISTANCE) {
+    bool known = false;
+    for (int32_t i = 0; i < MAX_NEAR && near->names[i] != NULL; i++) {
+        known = known || strcmp(near->names[i], name) == 0;
+    }
+    if (d > MAX_DISTANCE || known) {
         return;
     }
     int32_t at = MAX_NEAR;
@@ -41,6 +46,13 @@ static bool is_named(const dtp_graph *g, int32_t t)
     return g->tensors[t].kind == DTP_TENSOR_PARAM || g->tensors[t].kind == DTP_TENSOR_INPUT;
 }
 
+/* By the name that a node has in the model, or in the graph of microbatches. */
+static bool names_node(const dtp_graph *g, dtp_node_id n, const char *glob)
+{
+    const char *own = g->nodes[n].name, *name = dtp_microbatch_name(g, n);
+    return dtp_glob_match_prefix(glob, own) || (name != own && dtp_glob_match_prefix(glob, name));
+}
+
 static dtp_status fail_unmatched(const dtp_style_job *job, dtp_err *err)
 {
     const dtp_graph *g = job->g;
@@ -48,7 +60,7 @@ static dtp_status fail_unmatched(const dtp_style_job *job, dtp_err *err)
     near_names near = {{NULL}, {0}};
     for (int32_t n = 0; n < g->n_nodes; n++) {
         if (g->nodes[n].phase == DTP_FORWARD) {
-            offer_name(&near, glob, g->nodes[n].name);
+            offer_name(&near, glob, dtp_microbatch_name(g, n));
         }
     }
     for (int32_t t = 0; t < g->n_tensors; t++) {
@@ -75,8 +87,7 @@ dtp_status dtp_style__match(dtp_style_job *job, dtp_err *err)
     const char *glob = job->style->glob;
     int32_t found = 0;
     for (int32_t n = 0; n < g->n_nodes; n++) {
-        job->node[n] =
-            g->nodes[n].phase == DTP_FORWARD && dtp_glob_match_prefix(glob, g->nodes[n].name);
+        job->node[n] = g->nodes[n].phase == DTP_FORWARD && names_node(g, n, glob);
         found += job->node[n] ? 1 : 0;
     }
     for (int32_t t = 0; t < g->n_tensors; t++) {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/transform/microbatch.h"
 #include "interop/layout_forms.h"
 #include "interop/styles/styles.h"
 
@@ -25,6 +26,35 @@ static dtp_status take(const char *at, const char *end, char out[NAME_BYTES], dt
     return DTP_OK;
 }
 
+static bool reads(const dtp_graph *g, dtp_node_id n, dtp_tensor_id t)
+{
+    bool found = false;
+    for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
+        found = found || g->nodes[n].in[i] == t;
+    }
+    return found;
+}
+
+/* The node of this name that reads the pin's tensor. Two nodes may have the name: in the model, and
+ * in the graph of microbatches. */
+static dtp_status find_reader(const dtp_graph *g, const char *name, dtp_pin *out, dtp_err *err)
+{
+    out->node = dtp_microbatch_node(g, name);
+    if (out->node < 0) {
+        return DTP_FAIL(err, DTP_INVALID, "the model '%s' has no node '%.100s'", g->name, name);
+    }
+    if (!reads(g, out->node, out->tensor)) {
+        for (out->node = g->n_nodes - 1;
+             out->node >= 0 &&
+             (strcmp(g->nodes[out->node].name, name) != 0 || !reads(g, out->node, out->tensor));) {
+            out->node--;
+        }
+    }
+    return out->node >= 0 ? DTP_OK
+                          : DTP_FAIL(err, DTP_INVALID, "node '%.100s' does not read '%.100s'", name,
+                                     g->tensors[out->tensor].name);
+}
+
 static dtp_status parse_pin(const char *text, const dtp_graph *g, const dtp_mesh *mesh,
                             dtp_pin *out, dtp_err *err)
 {
@@ -44,18 +74,7 @@ static dtp_status parse_pin(const char *text, const dtp_graph *g, const dtp_mesh
     }
     if (at != NULL) {
         DTP_TRY(take(at + 4, colon, node, err));
-        while (++out->node < g->n_nodes && strcmp(g->nodes[out->node].name, node) != 0) {
-        }
-        if (out->node == g->n_nodes) {
-            return DTP_FAIL(err, DTP_INVALID, "the model '%s' has no node '%.100s'", g->name, node);
-        }
-        bool reads = false;
-        for (int32_t i = 0; i < g->nodes[out->node].n_in; i++) {
-            reads = reads || g->nodes[out->node].in[i] == out->tensor;
-        }
-        if (!reads) {
-            return DTP_FAIL(err, DTP_INVALID, "node '%.100s' does not read '%.100s'", node, name);
-        }
+        DTP_TRY(find_reader(g, node, out, err));
     }
     const dtp_ttype *type = &g->tensors[out->tensor].type;
     DTP_TRY(dtp_layout_parse_any(colon + 1 + strspn(colon + 1, " \t"), mesh, type, &g->dims,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/transform/microbatch.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/predict.h"
 #include "planner/reports/explain_internal.h"
@@ -24,10 +25,7 @@ static dtp_status find_name(dtp_explaining *e, dtp_err *err)
     const char *nearest = NULL;
     int32_t best = NEAR;
     e->tensor = r->node ? -1 : dtp_graph_find(g, r->name);
-    e->node = -1;
-    for (int32_t n = 0; n < g->n_nodes && e->tensor < 0 && e->node < 0; n++) {
-        e->node = strcmp(g->nodes[n].name, r->name) == 0 ? n : -1;
-    }
+    e->node = e->tensor < 0 ? dtp_microbatch_node(g, r->name) : -1;
     if (e->tensor >= 0 || e->node >= 0) {
         return DTP_OK;
     }

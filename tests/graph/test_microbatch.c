@@ -76,6 +76,29 @@ static void test_microbatch__sizes_and_accumulators(void **state)
     dtp_graph_destroy(g);
 }
 
+/* Every node of the model is found by its name there, and does what it does there. */
+static void test_microbatch__nodes_have_their_names_in_the_model(void **state)
+{
+    (void)state;
+    dtp_graph *g = model("gpt_bytes"), *m = cut(g, 4);
+    int32_t renamed = 0;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node_id found = dtp_microbatch_node(m, g->nodes[n].name);
+        if (found < 0 || m->nodes[found].op != g->nodes[n].op) {
+            fail_msg("%s: %s", g->nodes[n].name,
+                     found < 0 ? "not found" : m->nodes[found].op->name);
+        }
+        assert_string_equal(dtp_microbatch_name(m, found), g->nodes[n].name);
+        assert_int_equal(dtp_microbatch_node(m, m->nodes[found].name), found);
+        renamed += strcmp(m->nodes[found].name, g->nodes[n].name) != 0 ? 1 : 0;
+        assert_int_equal(dtp_microbatch_node(g, g->nodes[n].name), n);
+    }
+    assert_true(renamed > 20);
+    assert_int_equal(dtp_microbatch_node(m, "nosuch"), -1);
+    dtp_graph_destroy(m);
+    dtp_graph_destroy(g);
+}
+
 /* A model of one parameter whose loss comes from `nodes`. */
 static dtp_status try_nodes(const char *nodes, int32_t count, dtp_err *err)
 {
@@ -393,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_microbatch__sizes_and_accumulators),
+        cmocka_unit_test(test_microbatch__nodes_have_their_names_in_the_model),
         cmocka_unit_test(test_microbatch__refusals),
         cmocka_unit_test(test_microbatch__texts_and_choices),
         cmocka_unit_test(test_microbatch__reductions_wait),

@@ -13,6 +13,7 @@
 
 #include "core/graph/graph.h"
 #include "core/base/text.h"
+#include "core/transform/microbatch.h"
 #include "interop/styles/glob.h"
 #include "planner/plan_pins.h"
 
@@ -370,6 +371,61 @@ static void test_pin__parse(void **state)
     teardown(&f);
 }
 
+/* ---- names --------------------------------------------------------------------------------------
+ */
+
+/* In microbatches a style means what it means in the model: names are those of the model; names of
+ * the graph do as well. */
+static void test_styles__names_are_those_of_the_model(void **state)
+{
+    (void)state;
+    static const char *const globs[] = {"loss", "loss$", "l*s", "{loss,micro.loss}", "micro.loss"};
+    dtp_graph *g = NULL, *m = NULL;
+    dtp_mesh mesh;
+    dtp_arena *arena = dtp_arena_create();
+    dtp_pin *pins[5] = {NULL};
+    int32_t n[5] = {0};
+    dtp_err err = {0};
+    assert_int_equal(dtp_mesh_parse("tp:2", &mesh, NULL), DTP_OK);
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/gpt_bytes.json", NULL, &g, &err), 0);
+    assert_int_equal(dtp_graph_microbatched(g, -1, 2, &m, &err), DTP_OK);
+    for (int i = 0; i < 5; i++) {
+        char text[64];
+        dtp_styles list;
+        (void)snprintf(text, sizeof text, "%s: loss_parallel(tp)", globs[i]);
+        dtp_styles_init(&list, arena);
+        assert_int_equal(dtp_styles_parse(text, &list, &err), DTP_OK);
+        if (dtp_styles_pins(m, &mesh, &list, &n[i], &pins[i], &err) != DTP_OK) {
+            fail_msg("%s: %s", text, err.msg);
+        }
+        assert_true(n[i] > 0 && n[i] == n[0]);
+        for (int32_t k = 0; k < n[i]; k++) {
+            assert_int_equal(pins[i][k].tensor, pins[0][k].tensor);
+            assert_int_equal(pins[i][k].node, pins[0][k].node);
+            assert_memory_equal(&pins[i][k].layout, &pins[0][k].layout, sizeof(dtp_layout));
+        }
+    }
+    dtp_styles list;
+    dtp_styles_init(&list, arena);
+    assert_int_equal(dtp_styles_parse("losss: loss_parallel(tp)", &list, &err), DTP_OK);
+    assert_int_equal(dtp_styles_pins(m, &mesh, &list, &n[0], &pins[0], &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "the nearest names are 'loss'"));
+    assert_null(strstr(err.msg, "micro."));
+    static const char *const by_hand[] = {"logits at loss: vocab@tp",
+                                          "logits at micro.loss: vocab@tp",
+                                          "micro.loss at loss: replicated"};
+    for (int i = 0; i < 3; i++) {
+        dtp_pin pin;
+        if (dtp_pin_parse(by_hand[i], m, &mesh, &pin, &err) != DTP_OK) {
+            fail_msg("%s", err.msg);
+        }
+        assert_string_equal(m->nodes[pin.node].op->name, i < 2 ? "cross_entropy" : "accumulate");
+    }
+    dtp_graph_destroy(m);
+    dtp_graph_destroy(g);
+    dtp_arena_destroy(arena);
+}
+
 /* A plan that does not fit is a result that says how much it needs. */
 static void test_plan_pins__memory_limit(void **state)
 {
@@ -407,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_styles__import_hf),
         cmocka_unit_test(test_styles__import_hf_refuses),
         cmocka_unit_test(test_pin__parse),
+        cmocka_unit_test(test_styles__names_are_those_of_the_model),
         cmocka_unit_test(test_plan_pins__memory_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
