@@ -11,6 +11,7 @@
 
 #include "core/base/strbuf.h"
 #include "executor/device/cpus.h"
+#include "tools/options.h"
 #include "tools/progress.h"
 
 enum { PATH_BYTES = 4096, RANKS_PER_CPU = 4 };
@@ -21,13 +22,8 @@ static const char suffix[] = ".json";
 static dtp_status beside(const char *path, char out[PATH_BYTES], dtp_err *err)
 {
     char program[PATH_BYTES / 2];
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(program, '/');
-    if (slash == NULL) {
-        return DTP_FAIL(err, DTP_IO, "/proc/self/exe: %s", strerror(errno));
-    }
-    *slash = '\0';
+    DTP_TRY(tool_program_path(program, sizeof program, err));
+    *strrchr(program, '/') = '\0'; /* the path is absolute */
     (void)snprintf(out, PATH_BYTES, "%s/%.1000s", program, path);
     return DTP_OK;
 }

@@ -15,6 +15,16 @@
 #include "tools/look.h"
 #include "tools/progress.h"
 
+dtp_status tool_program_path(char *path, size_t size, dtp_err *err)
+{
+    const ssize_t n = readlink("/proc/self/exe", path, size);
+    if (n < 0 || (size_t)n >= size) {
+        return DTP_FAIL(err, DTP_IO, "/proc/self/exe: %s", strerror(n < 0 ? errno : ENAMETOOLONG));
+    }
+    path[n] = '\0';
+    return DTP_OK;
+}
+
 /* A file that cannot be read or written is one that the command line named. */
 int tool_fail(const char *program, const dtp_err *err)
 {

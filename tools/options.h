@@ -97,6 +97,10 @@ dtp_status tool_bytes_parse(const char *name, const char *text, int64_t *out,
  * down; `exact`: the number of bytes. */
 dtp_quantity tool_bytes_print(int64_t bytes, bool up, bool exact);
 
+/* Path of this program, for processes that it starts: others take /proc/self/exe for their own.
+ * DTP_IO. */
+dtp_status tool_program_path(char *path, size_t size, dtp_err *err) DTP_MUST_CHECK;
+
 /* Prints "program: message" on stderr, unless others did, and gives the exit code of the failure.
  */
 int tool_fail(const char *program, const dtp_err *err);

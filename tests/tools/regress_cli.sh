@@ -61,6 +61,21 @@ has "layouts changed: "
 has "elsewhere -> "
 regress "$here/other.json" --update && regress "$here/other.json" || bad "--update, then it fails"
 
+# ---- jobs whose ranks are processes of MPI; cases that fail say why, or how they ended
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+mlp='"model": "models/mlp_digits.json", "options": ["--steps", "1", "--threads", "1"'
+cat >"$here/jobs.json" <<J
+{"format": "dtp.jobs/1", "cases": [
+ {"name": "ranks", $mlp, "--comm", "mpi"], "mesh": "x:2", "rules": "batch:x"},
+ {"name": "wrong", $mlp, "--comm", "pigeons"]}]}
+J
+jobs() { "$bin/dtrun" regress "$here/jobs.json" --quiet >"$here/out" 2>"$here/err"; }
+jobs && bad "jobs that fail pass"
+grep -q '^ranks .*FAILED' "$here/out" && command -v mpirun >/dev/null && { bad "a job of MPI processes fails:"; cat "$here/out"; }
+has "there is no communicator 'pigeons'"
+(ulimit -f 0 && "$bin/dtrun" regress "$here/jobs.json" --quiet) 2>&1 | cat >"$here/out"
+has "it said nothing and ended by signal 25" # file size limit
+
 # ---- a revision of git
 (cd "$here" && git init -q . && cp recorded.json s.json && git add s.json && git -c user.name=a -c user.email=a@b commit -qm s &&
     cp other.json s.json && sed -i 's/"step": [0-9.e-]*/"step": 1e-9/' s.json &&

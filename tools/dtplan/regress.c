@@ -216,11 +216,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     static const char *const before[] = {"plan", "--json", NULL};
     suite_command *c = command;
-    suite_run run = {.program = "/proc/self/exe",
-                     .before = before,
-                     .jobs = c->jobs,
-                     .quiet = c->quiet,
-                     .read = read_plan};
+    suite_run run = {.before = before, .jobs = c->jobs, .quiet = c->quiet, .read = read_plan};
     c->file = operands[0];
     run.jobs = run.jobs > 0 ? run.jobs : dtp_cpus_usable();
     return suite_perform(c, "dtp.suite/1", METRICS, &run, err);

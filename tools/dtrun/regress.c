@@ -59,12 +59,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     static const char *const before[] = {"run", "--quiet", "--json", NULL};
     suite_command *c = command;
-    suite_run run = {.program = "/proc/self/exe",
-                     .before = before,
-                     .jobs = 1,
-                     .quiet = c->quiet,
-                     .read = read_job,
-                     .finish = set_ratios};
+    suite_run run = {
+        .before = before, .jobs = 1, .quiet = c->quiet, .read = read_job, .finish = set_ratios};
     c->file = operands[0];
     return suite_perform(c, "dtp.jobs/1", METRICS, &run, err);
 }

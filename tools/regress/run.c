@@ -15,7 +15,7 @@
 #include "tools/regress/suite.h"
 #include "tools/report.h"
 
-enum { MAX_BYTES = 256 << 20, PATH_BYTES = 64, GIT_BYTES = 64 << 20 };
+enum { MAX_BYTES = 256 << 20, PATH_BYTES = 64, PROGRAM_BYTES = 4096, GIT_BYTES = 64 << 20 };
 
 /* A case that runs. */
 typedef struct child {
@@ -31,12 +31,13 @@ static dtp_status make_file(char path[PATH_BYTES], int *fd, dtp_err *err)
     return *fd >= 0 ? DTP_OK : DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
 }
 
-static dtp_status start(const suite *s, const suite_run *run, int32_t at, child *c, dtp_err *err)
+static dtp_status start(const suite *s, const suite_run *run, char *program, int32_t at, child *c,
+                        dtp_err *err)
 {
     char *argv[SUITE_MAX_ARGS + 16];
     int32_t n = 0;
     int out = -1, errors = -1;
-    memcpy(&argv[n++], &run->program, sizeof *argv);
+    argv[n++] = program;
     for (int32_t i = 0; run->before[i] != NULL; i++) {
         memcpy(&argv[n++], &run->before[i], sizeof *argv);
     }
@@ -55,8 +56,8 @@ static dtp_status start(const suite *s, const suite_run *run, int32_t at, child 
             dup2(errors, STDERR_FILENO) < 0) {
             _exit(127);
         }
-        (void)execv(run->program, argv);
-        (void)fprintf(stderr, "%s: %s\n", run->program, strerror(errno));
+        (void)execv(program, argv);
+        (void)fprintf(stderr, "%s: %s\n", program, strerror(errno));
         (void)fflush(stderr);
         _exit(127);
     }
@@ -67,18 +68,25 @@ static dtp_status start(const suite *s, const suite_run *run, int32_t at, child 
                             : DTP_OK;
 }
 
-/* The first line that a case printed on standard error, from the arena. */
-static const char *first_line(suite *s, const char *path)
+/* The first line with words that a case printed on standard error, else how it ended; from the
+ * arena. */
+static const char *why_failed(suite *s, const char *path, int code)
 {
+    static const char blanks[] = "- \t\n"; /* mpirun frames what it says by dashes */
     char *text = NULL;
     size_t n = 0;
     if (dtp_file_read(path, MAX_BYTES, &text, &n, NULL) != DTP_OK) {
         return "it cannot be read what it said";
     }
-    text[strcspn(text, "\n")] = '\0';
-    const char *copy = dtp_arena_strdup(s->arena, text);
+    char *line = text + strspn(text, blanks);
+    line[strcspn(line, "\n")] = '\0';
+    const char *why = line[0] != '\0'
+                          ? dtp_arena_strdup(s->arena, line)
+                          : dtp_arena_printf(s->arena, "it said nothing and ended by %s %d",
+                                             WIFEXITED(code) ? "exit status" : "signal",
+                                             WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
     free(text);
-    return copy != NULL && copy[0] != '\0' ? copy : "it said nothing";
+    return why != NULL ? why : "out of memory for what it said";
 }
 
 static dtp_status read_output(suite *s, const suite_run *run, child *c, int code, dtp_err *err)
@@ -92,7 +100,7 @@ static dtp_status read_output(suite *s, const suite_run *run, child *c, int code
         return suite_add_fact(s, &one->now, SUITE_LAYOUTS, "plan", "infeasible", err);
     }
     if (!WIFEXITED(code) || WEXITSTATUS(code) != 0) {
-        one->failure = first_line(s, c->err);
+        one->failure = why_failed(s, c->err, code);
         return DTP_OK;
     }
     DTP_TRY(dtp_file_read(c->out, MAX_BYTES, &text, &n, err));
@@ -114,8 +122,9 @@ static void note_progress(const suite *s, int32_t done)
 
 dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err)
 {
-    dtp_status status = DTP_OK;
+    char program[PROGRAM_BYTES];
     int32_t next = 0, done = 0, running = 0;
+    dtp_status status = tool_program_path(program, sizeof program, err);
     child *list = dtp_arena_alloc(s->arena, (size_t)run->jobs, sizeof *list);
     DTP_TRY(DTP_MEMORY(err, list));
     if (!run->quiet) {
@@ -129,7 +138,7 @@ dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err)
             while (list[k].pid > 0) {
                 k++;
             }
-            status = start(s, run, next++, &list[k], err);
+            status = start(s, run, program, next++, &list[k], err);
             list[k].pid = status == DTP_OK ? list[k].pid : 0;
             running += status == DTP_OK ? 1 : 0;
         }

@@ -105,7 +105,6 @@ void suite_junit(const suite *s, dtp_strbuf *out);
 /* ---- running (regress/run.c) ---- */
 
 typedef struct suite_run {
-    const char *program; /* path of dtplan or dtrun */
     const char *const
         *before;  /* arguments before those of a case, such as "plan"; NULL-terminated */
     int32_t jobs; /* at a time */
@@ -116,7 +115,7 @@ typedef struct suite_run {
     dtp_status (*finish)(suite *s, dtp_err *err);
 } suite_run;
 
-/* Runs the program for every case. A case that fails says why in c->failure. */
+/* Runs this program for every case. A case that fails says why in c->failure. */
 dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err) DTP_MUST_CHECK;
 
 /* What both commands do with their suite: run, compare, report, record. */
