@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "cost_models/machine/machine_scale.h"
-#include "spmd/target/target.h"
 
 /* The reference backend computes what is f32 in f64. */
 static bool is_wide(const tool_source *source)
@@ -40,11 +39,24 @@ dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *
     return dtp_model_read(source->model, &options, out, err);
 }
 
+dtp_status tool_target_find(const tool_source *source, tool_target *out, dtp_err *err)
+{
+    const dtp_target *of_backend =
+        source->backend != NULL ? dtp_target_of_backend(source->backend) : NULL;
+    *out = (tool_target){.target = of_backend != NULL ? of_backend : &dtp_target_cpu,
+                         .precision = source->precision};
+    return source->target == NULL
+               ? DTP_OK
+               : dtp_err_prefixed(dtp_target_find(source->target, &out->target, err), err,
+                                  "--target");
+}
+
 /* An option that a plan has already decided; NULL = none is given. */
 static const char *decided(const tool_source *s)
 {
     return s->mesh != NULL           ? "mesh"
            : s->rules != NULL        ? "rules"
+           : s->target != NULL       ? "target"
            : s->outputs != NULL      ? "outputs"
            : s->precision != NULL    ? "precision"
            : s->remat != NULL        ? "remat"
@@ -86,6 +98,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
                         tool_job *job, dtp_err *err)
 {
     dtp_mesh mesh;
+    tool_target target;
     tool_source from = *source;
     from.backend = source->plan == NULL ? source->backend : NULL;
     DTP_TRY(tool_read_graph(&from, &job->model, err));
@@ -105,17 +118,16 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
         (void)tool_plan_is_current(source, job->plan, job->model, job->machine, ctx);
     }
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
+    DTP_TRY(tool_target_find(source, &target, err));
     options.plan = job->plan;
     options.mesh = &mesh;
     options.rules = source->rules;
     options.uneven = source->uneven;
     options.outputs = source->outputs;
-    options.precision = source->precision;
+    options.precision = target.precision;
     options.remat = source->remat;
     options.microbatches = source->microbatches;
-    const dtp_target *target =
-        source->backend != NULL ? dtp_target_of_backend(source->backend) : NULL;
-    options.target = target != NULL ? target->name : NULL;
+    options.target = target.target->name;
     options.strict = source->strict;
     if (source->unrecorded && job->machine != NULL) {
         DTP_TRY(dtp_machine_unrecorded(job->machine, err));

@@ -3,6 +3,7 @@
 #define DTP_TOOLS_JOB_H
 
 #include "dtp/session.h"
+#include "spmd/target/target.h"
 #include "tools/options.h"
 #include "tools/report.h"
 
@@ -14,6 +15,7 @@ typedef struct tool_source {
     const char *rules;        /* --rules batch:x */
     const char *plan;         /* --plan FILE: mesh and layouts */
     const char *machine;      /* --machine FILE: prices */
+    const char *target;       /* --target cuda */
     const char *outputs;      /* --outputs logits */
     const char *precision;    /* --precision bf16 */
     const char *remat;        /* --remat layer */
@@ -34,6 +36,18 @@ static inline bool tool_styles_given(const tool_source *source)
 {
     return source->styles.n + source->style_files.n + source->pins.n > 0;
 }
+
+/* What a program is made for, and what it computes in. */
+typedef struct tool_target {
+    const dtp_target *target;
+    const char *precision; /* NULL: that of the model */
+} tool_target;
+
+/* Both of a program whose layouts no plan decides, for every command: as the options say; without
+ * --target the target of the backend that runs it, else `cpu`. DTP_INVALID naming the targets there
+ * are. */
+dtp_status tool_target_find(const tool_source *source, tool_target *out,
+                            dtp_err *err) DTP_MUST_CHECK;
 
 /* A job (dtp/session.h) with what it was made from. Owns everything. */
 typedef struct tool_job {
@@ -58,6 +72,9 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
                            dtp_err *err) DTP_MUST_CHECK;
 
 /* clang-format off */
+#define TOOL_TARGET_OPTION(source)                                                                 \
+    {"--target", TOOL_STRING, "NAME", &(source).target, 0, 0,                                      \
+     "what the program is for: cpu (default), cpu_packed, ref or cuda"}
 #define TOOL_OUTPUTS_OPTION(source)                                                                \
     {"--outputs", TOOL_STRING, "NAMES", &(source).outputs, 0, 0,                                   \
      "outputs of the model to keep: all (default), none or names such as 'logits'"}

@@ -75,6 +75,38 @@ says() { # file words, which may be on two lines
     run pareto 0 pareto $model $machine $mesh --points 4 --json
     run pareto_text 0 pareto $model $machine $mesh --points 4
     run pareto_none 3 pareto $model $machine $mesh --memory 1K
+    # Target and precision: every command that prices what no plan decides takes them as `plan` does.
+    for command in $("$dtplan" help | sed -nE 's/^  ([a-z-]+) .*/\1/p'); do
+        "$dtplan" "$command" --help >"$here/help" 2>&1
+        if grep -q -- '--machine' "$here/help" && ! head -1 "$here/help" | grep -q ' PLAN'; then
+            grep -q -- '--target NAME' "$here/help" || fail "$command prices, and has no --target"
+            commands="${commands:-} $command"
+        fi
+    done
+    expect "commands with --target" "${commands:-}" " plan show redistribute pareto"
+    for target in cpu cuda; do
+        run "plan_$target" 0 plan $model $machine --mesh x:4 --mode tensor --memory none --target $target --precision bf16 --json
+        run "pareto_$target" 0 pareto $model $machine --mesh x:4 --points 1 --target $target --precision bf16 --json
+        python3 - "$here/plan_$target.out" "$here/pareto_$target.out" $target <<'P' || fail "pareto does not have the plan of target $target"
+import json, sys
+plan, pareto = (json.load(open(path)) for path in sys.argv[1:3])
+point = pareto["points"][0]
+assert plan.get("target", "cpu") == pareto["target"] == sys.argv[3]
+assert (plan["predicted"]["step_time_s"], plan["certificate"]["cost"]) == (point["step_time_s"], point["cost"])
+P
+        run "problem_$target" 0 show $model $machine --mesh x:4 --stage problem --mode tensor --target $target
+        run "moves_$target" 0 redistribute --mesh x:4 --shape 64,64 --from S0 --to S1 $machine --target $target
+    done
+    for report in plan pareto problem moves; do
+        cmp -s "$here/${report}_cpu.out" "$here/${report}_cuda.out" && fail "$report: both targets give the same"
+    done
+    for command in "plan $model $mesh" "show $model --rules batch:x $mesh" "pareto $model $mesh" \
+        "redistribute --mesh x:4 --shape 64,64 --from S0 --to S1"; do
+        run nowhere 2 $command $machine --target nowhere
+        says nowhere.err "there is no target 'nowhere'"
+    done
+    run decided 2 show $model --plan "$here/a.plan" --target cpu
+    says decided.err "leave out --target"
     run sensitivity 0 sensitivity $model "$here/a.plan" $machine --steps 2 --json
     run sensitivity_text 0 sensitivity $model "$here/a.plan" $machine --steps 2 --only flops
     says sensitivity_text.out "flops"

@@ -11,7 +11,9 @@ enum { NAME_BYTES = 64 };
 dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
                              dtp_err *err)
 {
-    const dtp_variant_texts texts = {source->outputs, source->precision, source->remat,
+    tool_target target;
+    DTP_TRY(tool_target_find(source, &target, err));
+    const dtp_variant_texts texts = {source->outputs, target.precision, source->remat,
                                      source->microbatches};
     dtp_graph_variant variant;
     DTP_TRY(tool_read_graph(source, model, err));

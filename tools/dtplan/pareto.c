@@ -71,6 +71,7 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
     } else if (c->json) {
         tool_report(&w, "dtp.pareto/1",
                     TOOL_FIELDS(FIELD_TEXT("model", g->name), FIELD_TEXT("mode", mode_name(plan)),
+                                FIELD_TEXT("target", request->target->name),
                                 FIELD_INT("least_bytes", pareto.least_bytes),
                                 FIELD_INT("least_bound", pareto.least_bound),
                                 FIELD_LIST("points", pareto.n, point_row, &pareto)));
@@ -78,9 +79,10 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
         dtp_strbuf *out = &w.buf;
         dtp_strbuf_addf(
             out,
-            "%s, %s mode: memory against time, each point the fastest plan found within "
-            "its memory\n\n%10s %10s %8s  %s\n",
-            g->name, mode_name(plan), "peak", "step", "slower", "mesh; largest at the peak");
+            "%s, %s mode, target %s: memory against time, each point the fastest plan found "
+            "within its memory\n\n%10s %10s %8s  %s\n",
+            g->name, mode_name(plan), request->target->name, "peak", "step", "slower",
+            "mesh; largest at the peak");
         for (int32_t i = 0; i < pareto.n; i++) {
             const dtp_pareto_point *x = &pareto.points[i];
             char mesh[DTP_MESH_TEXT_BYTES];
@@ -127,6 +129,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();
     dtp_graph_variant variant;
+    tool_target target;
     const char **texts = NULL;
     dtp_styles styles;
     const dtp_pin_source source = {.n_styles = c->source.styles.n,
@@ -149,7 +152,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     request.tying_bound = false;
     request.devices = c->devices;
     request.pins = c->source.rules;
-    const dtp_variant_texts choice = {c->source.outputs, c->source.precision, c->source.remat,
+    DTP_TRY(tool_target_find(&c->source, &target, err));
+    request.target = target.target;
+    const dtp_variant_texts choice = {c->source.outputs, target.precision, c->source.remat,
                                       c->source.microbatches};
     DTP_TRY(dtp_graph_variant_parse(&choice, c->graph, c->arena, &variant, err));
     request.variant = &variant;
@@ -169,6 +174,7 @@ int dtplan_pareto(int argc, char **argv)
          "the largest limit to look at, such as 80G (default: none)"},
         {"--points", TOOL_COUNT, "N", &c.points, 1, 256, "plans to make (default 8)"},
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
+        TOOL_TARGET_OPTION(c.source),
         TOOL_STYLE_OPTIONS(c.source),
         TOOL_CHOICE_OPTIONS(c.source),
         TOOL_MODEL_OPTIONS(c.source),

@@ -193,7 +193,9 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     dtp_plan_options *o = &c->options;
     dtp_plan_result result;
     dtp_mesh mesh;
+    tool_target target;
     char buffer[4096];
+    DTP_TRY(tool_target_find(&c->source, &target, err));
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
         o->mesh = &mesh;
@@ -219,7 +221,8 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     o->pins = c->source.pins.items;
     o->strict = c->source.strict;
     o->outputs = c->source.outputs;
-    o->precision = c->source.precision;
+    o->target = target.target->name;
+    o->precision = target.precision;
     o->remat = c->source.remat;
     o->microbatches = c->source.microbatches;
     o->rules_file = find_rules_file(c, buffer, sizeof buffer);
@@ -365,8 +368,7 @@ int dtplan_plan(int argc, char **argv)
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
          "machine file or name (default: this machine); plans that follow --style and --pin need "
          "none and then say no times"},
-        {"--target", TOOL_STRING, "NAME", &c.options.target, 0, 0,
-         "what the program is for: cpu (default), cpu_packed, ref or cuda"},
+        TOOL_TARGET_OPTION(c.source),
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
          "rules (default): layout rules; tensor: a layout per tensor. Without it --style and --pin "
          "are followed, nothing is searched"},

@@ -20,6 +20,7 @@
 enum { WARNING_BYTES = 192 };
 
 typedef struct redistribute_command {
+    tool_source source; /* --target */
     const char *mesh_text, *shape, *dtype, *from_text, *to_text, *compat, *machine_file;
     tool_list flatten;
     bool run, json;
@@ -63,7 +64,7 @@ static double machine_step_price(void *user, const dtp_mesh *mesh, const dtp_tty
     const dtp_steps steps = {.n = 1, .steps[0] = *step};
     dtp_redistribute_job job;
     double sum = 0;
-    if (dtp_redistribute_program(c->graph, mesh, &dtp_target_cpu, type, before, &steps, &job,
+    if (dtp_redistribute_program(c->graph, mesh, c->pricer->target, type, before, &steps, &job,
                                  err) != DTP_OK) {
         return (double)INFINITY;
     }
@@ -244,6 +245,21 @@ static dtp_status read_flatten(redistribute_command *c, dtp_err *err)
     return DTP_OK;
 }
 
+/* Prices of --machine for --target. */
+static dtp_status read_machine(redistribute_command *c, dtp_err *err)
+{
+    tool_target target;
+    c->pricer = malloc(sizeof *c->pricer);
+    DTP_TRY(DTP_MEMORY(err, c->pricer));
+    DTP_TRY(tool_machine_read(c->machine_file, &c->machine, err));
+    DTP_TRY(tool_target_find(&c->source, &target, err));
+    DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, target.target, c->pricer, err));
+    c->price = machine_step_price;
+    c->price_user = c;
+    c->price_name = c->machine->name;
+    return DTP_OK;
+}
+
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     redistribute_command *c = command;
@@ -273,6 +289,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         return DTP_FAIL(err, DTP_INVALID,
                         "--flatten, --min-cost and --no-merge need --compat torch");
     }
+    if (c->source.target != NULL && c->machine_file == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--target needs --machine, whose prices it has");
+    }
     if (c->compat != NULL && strcmp(c->compat, "torch") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not torch", c->compat);
     }
@@ -282,15 +301,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(read_flatten(c, err));
     c->price = c->compat != NULL ? dtp_torch_step_price : dtp_step_generic_price;
     c->price_name = c->compat != NULL ? "torch" : "default";
-    if (c->machine_file != NULL) {
-        c->pricer = malloc(sizeof *c->pricer);
-        DTP_TRY(DTP_MEMORY(err, c->pricer));
-        DTP_TRY(tool_machine_read(c->machine_file, &c->machine, err));
-        DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, &dtp_target_cpu, c->pricer, err));
-        c->price = machine_step_price;
-        c->price_user = c;
-        c->price_name = c->machine->name;
-    }
+    DTP_TRY(c->machine_file != NULL ? read_machine(c, err) : DTP_OK);
     const dtp_redistributor torch = dtp_torch_redistributor(&c->torch);
     DTP_TRY(c->compat != NULL
                 ? dtp_redistribute_by(&torch, &c->mesh, &c->type, &c->from, &c->to, &c->steps, err)
@@ -326,6 +337,7 @@ int dtplan_redistribute(int argc, char **argv)
         {"--to", TOOL_STRING, "LAYOUT", &c.to_text, 0, 0, "the layout wanted"},
         {"--machine", TOOL_STRING, "FILE", &c.machine_file, 0, 0,
          "machine file: plan by its prices"},
+        TOOL_TARGET_OPTION(c.source),
         {"--compat", TOOL_STRING, "torch", &c.compat, 0, 0, "plan as PyTorch DTensor does"},
         {"--flatten", TOOL_LIST, "A+B", &c.flatten, 0, 0,
          "with --compat torch: a declared flattened mesh dim"},

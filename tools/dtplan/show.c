@@ -93,12 +93,15 @@ static dtp_status print_problem(const show_command *c, const dtp_graph *g,
 {
     dtp_mesh mesh;
     dtp_pricer pricer;
+    tool_target target;
     const bool tensors = strcmp(c->mode, "tensor") == 0;
     if (!tensors && strcmp(c->mode, "rules") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
     }
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
-    DTP_TRY(dtp_pricer_init(machine, &mesh, &dtp_target_cpu, &pricer, err));
+    DTP_TRY(tool_target_find(&c->source, &target, err));
+    DTP_TRY(dtp_target_takes_precision(target.target, g, err));
+    DTP_TRY(dtp_pricer_init(machine, &mesh, target.target, &pricer, err));
     tool_progress_begin("pricing");
     return tensors ? print_tensors(g, &pricer, out, err) : print_rules(g, &pricer, out, err);
 }
@@ -173,6 +176,7 @@ int dtplan_show(int argc, char **argv)
         {"--plan", TOOL_STRING, "FILE", &c.source.plan, 0, 0, "plan to show"},
         {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "layout rules such as 'batch:x'"},
+        TOOL_TARGET_OPTION(c.source),
         TOOL_CHOICE_OPTIONS(c.source),
         {"--uneven", TOOL_FLAG, NULL, &c.source.uneven, 0, 0,
          "let rules split sizes that do not divide evenly"},
