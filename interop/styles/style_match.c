@@ -2,44 +2,12 @@
 #include <string.h>
 
 #include "core/base/strbuf.h"
-#include "core/base/text.h"
 #include "core/transform/microbatch.h"
-#include "interop/styles/glob.h"
+#include "core/base/glob.h"
 #include "interop/styles/style_internal.h"
 
 /* ---- matching -----------------------------------------------------------------------------------
  */
-
-enum { MAX_NEAR = 3, MAX_DISTANCE = 8 };
-
-typedef struct near_names {
-    const char *names[MAX_NEAR];
-    int32_t distance[MAX_NEAR];
-} near_names;
-
-static void offer_name(near_names *near, const char *glob, const char *name)
-{
-    int32_t d = dtp_name_distance(glob, name, MAX_DISTANCE);
-    bool known = false;
-    for (int32_t i = 0; i < MAX_NEAR && near->names[i] != NULL; i++) {
-        known = known || strcmp(near->names[i], name) == 0;
-    }
-    if (d > MAX_DISTANCE || known) {
-        return;
-    }
-    int32_t at = MAX_NEAR;
-    while (at > 0 && (near->names[at - 1] == NULL || d < near->distance[at - 1])) {
-        at--;
-    }
-    for (int32_t i = MAX_NEAR - 1; i > at; i--) {
-        near->names[i] = near->names[i - 1];
-        near->distance[i] = near->distance[i - 1];
-    }
-    if (at < MAX_NEAR) {
-        near->names[at] = name;
-        near->distance[at] = d;
-    }
-}
 
 static bool is_named(const dtp_graph *g, int32_t t)
 {
@@ -57,22 +25,19 @@ static dtp_status fail_unmatched(const dtp_style_job *job, dtp_err *err)
 {
     const dtp_graph *g = job->g;
     const char *glob = job->style->glob;
-    near_names near = {{NULL}, {0}};
+    dtp_near_names near = {{NULL}, {0}};
     for (int32_t n = 0; n < g->n_nodes; n++) {
         if (g->nodes[n].phase == DTP_FORWARD) {
-            offer_name(&near, glob, dtp_microbatch_name(g, n));
+            dtp_near_names_offer(&near, glob, dtp_microbatch_name(g, n));
         }
     }
     for (int32_t t = 0; t < g->n_tensors; t++) {
         if (is_named(g, t)) {
-            offer_name(&near, glob, g->tensors[t].name);
+            dtp_near_names_offer(&near, glob, g->tensors[t].name);
         }
     }
     dtp_strbuf text = {0};
-    for (int32_t i = 0; i < MAX_NEAR && near.names[i] != NULL; i++) {
-        dtp_strbuf_addf(&text, "%s'%.100s'", i > 0 ? ", " : "; the nearest names are ",
-                        near.names[i]);
-    }
+    dtp_near_names_print(&near, &text);
     dtp_status s = text.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a list of names")
                                : DTP_FAIL(err, DTP_INVALID,
                                           "'%.100s' matches no node and no parameter of '%s'%s",

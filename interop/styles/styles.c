@@ -6,7 +6,7 @@
 
 #include "core/base/strbuf.h"
 #include "core/graph/ops/op_table.h"
-#include "interop/styles/glob.h"
+#include "core/base/glob.h"
 #include "interop/styles/style_internal.h"
 
 static const dtp_style_def TABLE[] = {

@@ -14,7 +14,7 @@
 #include "core/graph/graph.h"
 #include "core/base/text.h"
 #include "core/transform/microbatch.h"
-#include "interop/styles/glob.h"
+#include "core/base/glob.h"
 #include "planner/plan_pins.h"
 
 typedef struct fixture {

@@ -1,9 +1,12 @@
 /* A matcher with backtracking: a pattern is compared with a text that must be used up together with
  * it. What follows a pair of braces is tried behind each of its parts; the rest of the pattern is
  * kept as a list of ranges, so that nothing is copied. */
-#include "interop/styles/glob.h"
+#include "core/base/glob.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "core/base/text.h"
 
 /* Pattern text that is still to be matched: [at, end), then `next`. */
 typedef struct range {
@@ -128,4 +131,68 @@ bool dtp_glob_match_prefix(const char *glob, const char *name)
         }
     }
     return false;
+}
+
+/* ---- near names ---------------------------------------------------------------------------------
+ */
+
+enum { MAX_DISTANCE = 8 };
+
+/* Edits between the glob, without its '$', and the name; "**.x" against what follows any dot. */
+static int32_t distance_of(const char *glob, const char *name)
+{
+    char pattern[DTP_GLOB_BYTES], general[DTP_GLOB_BYTES];
+    const size_t n = pattern_length(glob);
+    (void)snprintf(pattern, sizeof pattern, "%.*s", (int)n, glob);
+    dtp_general_name(name, general, sizeof general);
+    int32_t least = dtp_name_distance(pattern, name, MAX_DISTANCE);
+    int32_t d = dtp_name_distance(pattern, general, MAX_DISTANCE);
+    least = d < least ? d : least;
+    for (const char *end = name; end != NULL && strncmp(pattern, "**.", 3) == 0;) {
+        d = dtp_name_distance(pattern + 3, end, MAX_DISTANCE);
+        least = d < least ? d : least;
+        end = strchr(end, '.');
+        end += end != NULL ? 1 : 0;
+    }
+    return least;
+}
+
+static bool are_alike(const char *a, const char *b)
+{
+    char x[DTP_GLOB_BYTES], y[DTP_GLOB_BYTES];
+    dtp_general_name(a, x, sizeof x);
+    dtp_general_name(b, y, sizeof y);
+    return strcmp(x, y) == 0;
+}
+
+void dtp_near_names_offer(dtp_near_names *near, const char *glob, const char *name)
+{
+    const int32_t d = distance_of(glob, name);
+    int32_t at = DTP_NEAR_NAMES;
+    bool known = d > MAX_DISTANCE;
+    for (int32_t i = 0; i < DTP_NEAR_NAMES && near->names[i] != NULL && !known; i++) {
+        known = d >= near->distance[i] && are_alike(near->names[i], name);
+    }
+    if (known) {
+        return;
+    }
+    while (at > 0 && (near->names[at - 1] == NULL || d < near->distance[at - 1])) {
+        at--;
+    }
+    for (int32_t i = DTP_NEAR_NAMES - 1; i > at; i--) {
+        near->names[i] = near->names[i - 1];
+        near->distance[i] = near->distance[i - 1];
+    }
+    if (at < DTP_NEAR_NAMES) {
+        near->names[at] = name;
+        near->distance[at] = d;
+    }
+}
+
+void dtp_near_names_print(const dtp_near_names *near, dtp_strbuf *out)
+{
+    for (int32_t i = 0; i < DTP_NEAR_NAMES && near->names[i] != NULL; i++) {
+        dtp_strbuf_addf(out, "%s'%.100s'", i > 0 ? ", " : "; the nearest names are ",
+                        near->names[i]);
+    }
 }
