@@ -85,7 +85,8 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
      "',gradients=f32' for gradients of parameters in f32; or tf32: f32, with "                    \
      "products in tf32"},                                                                          \
     {"--remat", TOOL_STRING, "BLOCKS", &(source).remat, 0, 0,                                      \
-     "recompute blocks in the backward pass: none, all, or names such as 'layer' or 'layer:0-3'"}, \
+     "recompute blocks in the backward pass: none, all, or names such as 'layer' or 'layer:0-3'; " \
+     "'layer keep=GLOB,...' keeps results by the names of their nodes"},                           \
     {"--microbatches", TOOL_STRING, "N", &(source).microbatches, 0, 0,                             \
      "run a step as N parts of the batch, such as 4 or 'batch=4'"}
 #define TOOL_MODEL_OPTIONS(source)                                                                 \

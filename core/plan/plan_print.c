@@ -80,8 +80,9 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
                         dtp_dtype_name(c->precision.gradients));
     }
     for (int32_t i = 0; i < c->remat.n; i++) {
-        dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "recomputed: " : ", ", c->remat.items[i],
-                        i + 1 == c->remat.n ? "\n" : "");
+        const bool last = i + 1 == c->remat.n;
+        dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "recomputed: " : " ", c->remat.items[i],
+                        last ? "\n" : dtp_remat_separator(c->remat.items[i]));
     }
     if (plan->overlap.depth > 0) {
         dtp_strbuf_addf(out, "overlap: depth %d\n", plan->overlap.depth);

@@ -17,8 +17,8 @@ typedef struct dtp_graph_variant {
     dtp_dim_id micro_dim; /* with microbatches > 1; -1: dtp_microbatch_dim */
 } dtp_graph_variant;
 
-/* A variant as texts: "logits", "bf16", "layer:0-3", and "4" or "batch=4" (dtp_outputs_parse,
- * dtp_precision_parse, dtp_remat_parse, dtp_microbatches_parse); NULL: none. */
+/* A variant as texts: "logits", "bf16", "layer:0-3 keep=**.attn$", and "4" or "batch=4"
+ * (dtp_outputs_parse, dtp_precision_parse, dtp_remat_parse, dtp_microbatches_parse); NULL: none. */
 typedef struct dtp_variant_texts {
     const char *outputs, *precision, *remat, *microbatches;
 } dtp_variant_texts;

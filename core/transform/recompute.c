@@ -1,165 +1,9 @@
 #include "core/transform/recompute.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/graph/graph_copy.h"
-
-/* ---- items --------------------------------------------------------------------------------------
- */
-
-/* An item as it is read: a name of so many bytes and the instances first..last. */
-typedef struct remat_item {
-    const char *name;
-    size_t name_bytes;
-    int64_t first, last; /* last -1: all from the first on */
-} remat_item;
-
-/* A number at *text, which moves behind it. */
-static bool read_number(const char **text, int64_t *out)
-{
-    char *end;
-    if (**text < '0' || **text > '9') {
-        return false;
-    }
-    errno = 0;
-    *out = strtoll(*text, &end, 10);
-    *text = end;
-    return errno == 0 && *out <= INT32_MAX;
-}
-
-static dtp_status read_item(const char *text, remat_item *out, dtp_err *err)
-{
-    const char *colon = strchr(text, ':');
-    const char *at = colon != NULL ? colon + 1 : "";
-    *out = (remat_item){.name = text,
-                        .name_bytes = colon != NULL ? (size_t)(colon - text) : strlen(text),
-                        .last = -1};
-    bool ok = out->name_bytes > 0;
-    if (colon != NULL) {
-        ok = ok && read_number(&at, &out->first);
-        out->last = out->first;
-        if (ok && *at == '-') {
-            at++;
-            ok = read_number(&at, &out->last);
-        }
-    }
-    if (!ok || *at != '\0' || (colon != NULL && out->last < out->first)) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "remat '%.80s': expected BLOCK, BLOCK:INSTANCE or BLOCK:FIRST-LAST", text);
-    }
-    return DTP_OK;
-}
-
-static bool names_block(const remat_item *it, const char *block)
-{
-    return strlen(block) == it->name_bytes && strncmp(block, it->name, it->name_bytes) == 0;
-}
-
-dtp_status dtp_remat_check(const dtp_remat *remat, const dtp_graph *g, dtp_err *err)
-{
-    enum { MAX_ITEMS = 256 };
-    if (remat->n > MAX_ITEMS) {
-        return DTP_FAIL(err, DTP_RANGE, "remat: %d items, the limit is %d", remat->n, MAX_ITEMS);
-    }
-    for (int32_t i = 0; i < remat->n; i++) {
-        remat_item it;
-        bool known = false;
-        int64_t instances = 0;
-        DTP_TRY(read_item(remat->items[i], &it, err));
-        for (int32_t b = 0; b < g->n_blocks; b++) {
-            known = known || names_block(&it, g->blocks[b]);
-        }
-        if (!known) {
-            return DTP_FAIL(err, DTP_INVALID, "remat '%.80s': the model '%s' has no such block",
-                            remat->items[i], g->name);
-        }
-        for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-            const dtp_node *node = &g->nodes[n];
-            const bool same = node->block >= 0 && names_block(&it, g->blocks[node->block]);
-            instances =
-                same && node->instance >= instances ? (int64_t)node->instance + 1 : instances;
-        }
-        if (it.last >= instances) {
-            return DTP_FAIL(err, DTP_INVALID, "remat '%.80s': the block has the instances 0-%lld",
-                            remat->items[i], (long long)instances - 1);
-        }
-        for (int32_t k = 0; k < i; k++) {
-            if (strcmp(remat->items[k], remat->items[i]) == 0) {
-                return DTP_FAIL(err, DTP_INVALID, "remat '%.80s' is given twice", remat->items[i]);
-            }
-        }
-    }
-    return DTP_OK;
-}
-
-/* Names of all blocks, each once. */
-static dtp_status list_blocks(const dtp_graph *g, dtp_arena *arena, dtp_remat *out, dtp_err *err)
-{
-    const char **names = dtp_arena_alloc(arena, (size_t)g->n_blocks, sizeof *names);
-    int32_t n = 0;
-    DTP_TRY(DTP_MEMORY(err, names));
-    for (int32_t b = 0; b < g->n_blocks; b++) {
-        int32_t k = 0;
-        while (k < n && strcmp(names[k], g->blocks[b]) != 0) {
-            k++;
-        }
-        if (k == n) {
-            names[n] = dtp_arena_strdup(arena, g->blocks[b]);
-            DTP_TRY(DTP_MEMORY(err, names[n]));
-            n++;
-        }
-    }
-    *out = (dtp_remat){.n = n, .items = names};
-    return DTP_OK;
-}
-
-dtp_status dtp_remat_parse(const char *text, const dtp_graph *g, dtp_arena *arena, dtp_remat *out,
-                           dtp_err *err)
-{
-    *out = (dtp_remat){0};
-    if (strcmp(text, "none") == 0) {
-        return DTP_OK;
-    }
-    if (strcmp(text, "all") == 0) {
-        DTP_TRY(list_blocks(g, arena, out, err));
-        return out->n > 0 ? DTP_OK
-                          : DTP_FAIL(err, DTP_INVALID, "remat 'all': the model '%s' has no blocks",
-                                     g->name);
-    }
-    char *copy = dtp_arena_strdup(arena, text);
-    const char **items = dtp_arena_alloc(arena, strlen(text) + 1, sizeof *items);
-    DTP_TRY(DTP_MEMORY(err, copy, items));
-    for (char *next = copy; next != NULL;) {
-        items[out->n++] = next;
-        next = strchr(next, ',');
-        if (next != NULL) {
-            *next++ = '\0';
-        }
-    }
-    out->items = items;
-    return dtp_remat_check(out, g, err);
-}
-
-dtp_status dtp_remat_variants(const dtp_graph *g, dtp_arena *arena, int32_t *n, dtp_remat **out,
-                              dtp_err *err)
-{
-    dtp_remat all;
-    DTP_TRY(list_blocks(g, arena, &all, err));
-    const int32_t blocks = g->loss >= 0 ? all.n : 0;
-    dtp_remat *list;
-    DTP_TRY(DTP_NEW(arena, list, (size_t)blocks + 2, err));
-    *n = 1;
-    for (int32_t b = 0; b < blocks; b++) {
-        list[(*n)++] = (dtp_remat){.n = 1, .items = &all.items[b]};
-    }
-    if (blocks > 1) {
-        list[(*n)++] = all;
-    }
-    *out = list;
-    return DTP_OK;
-}
+#include "core/transform/recompute_items.h"
 
 /* ---- what is recomputed -------------------------------------------------------------------------
  */
@@ -167,40 +11,48 @@ dtp_status dtp_remat_variants(const dtp_graph *g, dtp_arena *arena, int32_t *n, 
 /* A group is one chosen instance; -1 = the node is in none. */
 typedef struct remat_work {
     const dtp_graph *g;
-    int32_t n_groups;
+    int32_t n_items, n_groups;
+    dtp_remat_item *items;
     int32_t *group;       /* by node */
     int32_t *home;        /* by tensor: group of the forward node that makes it */
-    bool *kept;           /* by tensor: something outside its group reads it */
+    bool *kept;           /* by tensor: a glob names its node, or something outside reads it */
     bool *again;          /* by tensor: recomputed */
     dtp_tensor_id *clone; /* by tensor: its recomputed copy in the new graph */
     dtp_node_id *place;   /* by group: the node before which its copies stand, -1 = no copies */
     dtp_graph_copy copy;
 } remat_work;
 
-static bool is_chosen(const remat_work *w, const dtp_remat *remat, const dtp_node *node)
+/* The items as they are read; they were checked. */
+static dtp_status read_items(remat_work *w, const dtp_remat *remat, dtp_arena *scratch,
+                             dtp_err *err)
+{
+    w->n_items = remat->n;
+    DTP_TRY(DTP_NEW(scratch, w->items, (size_t)remat->n, err));
+    for (int32_t i = 0; i < remat->n; i++) {
+        DTP_TRY(dtp_remat__read_item(remat->items[i], &w->items[i], err));
+    }
+    return DTP_OK;
+}
+
+static bool is_chosen(const remat_work *w, const dtp_node *node)
 {
     bool chosen = false;
-    for (int32_t i = 0; i < remat->n && !chosen && node->phase != DTP_UPDATE; i++) {
-        remat_item it;
-        dtp_err ignored;
-        chosen = read_item(remat->items[i], &it, &ignored) == DTP_OK && node->block >= 0 &&
-                 names_block(&it, w->g->blocks[node->block]) && node->instance >= it.first &&
-                 (it.last < 0 || node->instance <= it.last);
+    for (int32_t i = 0; i < w->n_items && !chosen && node->phase != DTP_UPDATE; i++) {
+        chosen = dtp_remat__is_of_item(w->g, node, &w->items[i]);
     }
     return chosen;
 }
 
 /* Numbers the chosen instances. Nodes of one instance of one phase mostly follow each other, so the
  * number is looked for backwards from the last one. */
-static dtp_status find_groups(remat_work *w, const dtp_remat *remat, dtp_arena *scratch,
-                              dtp_err *err)
+static dtp_status find_groups(remat_work *w, dtp_arena *scratch, dtp_err *err)
 {
     dtp_node_id *example;
     DTP_TRY(DTP_NEW(scratch, example, w->g->n_nodes, err));
     for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
         const dtp_node *node = &w->g->nodes[n];
         w->group[n] = -1;
-        if (!is_chosen(w, remat, node)) {
+        if (!is_chosen(w, node)) {
             continue;
         }
         int32_t k = w->n_groups - 1;
@@ -219,6 +71,15 @@ static dtp_status find_groups(remat_work *w, const dtp_remat *remat, dtp_arena *
 static void find_kept(remat_work *w)
 {
     const dtp_graph *g = w->g;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        bool kept = false;
+        for (int32_t i = 0; i < w->n_items && w->group[n] >= 0; i++) {
+            kept = kept || dtp_remat__keeps(g, &w->items[i], &g->nodes[n]);
+        }
+        for (int32_t i = 0; i < g->nodes[n].n_out; i++) {
+            w->kept[g->nodes[n].out[i]] = kept;
+        }
+    }
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const dtp_node_id p = g->tensors[t].producer;
         w->home[t] = p >= 0 && g->nodes[p].phase == DTP_FORWARD ? w->group[p] : -1;
@@ -321,7 +182,8 @@ static dtp_status add_all(remat_work *w, dtp_err *err)
     return dtp_graph_copy_results(&w->copy, err);
 }
 
-static dtp_status build(remat_work *w, const dtp_remat *remat, dtp_arena *scratch, dtp_err *err)
+/* Groups, and which results are recomputed. */
+static dtp_status analyse(remat_work *w, const dtp_remat *remat, dtp_arena *scratch, dtp_err *err)
 {
     DTP_TRY(dtp_remat_check(remat, w->g, err));
     const size_t nodes = (size_t)w->g->n_nodes, tensors = (size_t)w->g->n_tensors;
@@ -331,9 +193,25 @@ static dtp_status build(remat_work *w, const dtp_remat *remat, dtp_arena *scratc
     DTP_TRY(DTP_NEW(scratch, w->again, tensors, err));
     DTP_TRY(DTP_NEW(scratch, w->clone, tensors, err));
     DTP_TRY(DTP_NEW(scratch, w->place, nodes, err));
-    DTP_TRY(find_groups(w, remat, scratch, err));
+    DTP_TRY(read_items(w, remat, scratch, err));
+    DTP_TRY(find_groups(w, scratch, err));
     find_kept(w);
     find_again(w);
+    return DTP_OK;
+}
+
+dtp_status dtp_remat_again(const dtp_graph *g, const dtp_remat *remat, dtp_arena *arena,
+                           const bool **again, dtp_err *err)
+{
+    remat_work w = {.g = g};
+    DTP_TRY(analyse(&w, remat, arena, err));
+    *again = w.again;
+    return DTP_OK;
+}
+
+static dtp_status build(remat_work *w, const dtp_remat *remat, dtp_arena *scratch, dtp_err *err)
+{
+    DTP_TRY(analyse(w, remat, scratch, err));
     DTP_TRY(dtp_graph_copy_begin(w->g, &w->copy, err));
     dtp_status s = add_all(w, err);
     if (s != DTP_OK) {

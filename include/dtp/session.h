@@ -26,7 +26,8 @@ typedef struct dtp_job_options {
     bool uneven;                /* rules may split sizes that do not divide evenly */
     const char *precision;      /* "tf32", "bf16", "f16", "bf16,gradients=f32" (docs/precision.md);
                                  NULL: f32 */
-    const char *remat;          /* blocks to recompute, "layer:0-3"; NULL: none */
+    const char *remat;          /* blocks to recompute, "layer:0-3", and what they keep,
+                                 "layer keep=**.attn$" (docs/memory-saving.md); NULL: none */
     const char *microbatches;   /* "4", "batch=4"; NULL: none */
     const char *target;         /* what programs are for (docs/targets.md); NULL: "cpu" */
     bool strict;                /* operands may be sent only where a pin of the plan asked */

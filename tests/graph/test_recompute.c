@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/glob.h"
 #include "core/transform/graph_variant.h"
 #include "core/graph/graph.h"
 #include "core/plan/plan.h"
@@ -160,6 +161,117 @@ static void test_recompute__instances_are_alike(void **state)
     dtp_graph_destroy(g);
 }
 
+/* Whether a copy of a node is there. */
+static bool is_copied(const dtp_graph *g, const char *name)
+{
+    bool copied = false;
+    for (dtp_node_id n = 0; n < g->n_nodes && !copied; n++) {
+        copied = g->nodes[n].repeats && strcmp(g->nodes[g->nodes[n].origin].name, name) == 0;
+    }
+    return copied;
+}
+
+/* Selective recomputation. What backward nodes read of their instance's forward pass goes out of it
+ * or is named by a glob; what a glob names has no copy, and what recomputing alone needs neither
+ * has. */
+static void check_kept(const char *file, const char *keep, int32_t n_gone, const char *const *gone)
+{
+    char text[256];
+    dtp_graph *g = model(file, false), *all = recomputed(g, "all");
+    (void)snprintf(text, sizeof text, "all keep=%s", keep);
+    dtp_graph *kept = recomputed(g, text);
+    int32_t copies = 0, read = 0;
+    for (dtp_node_id n = 0; n < kept->n_nodes; n++) {
+        const dtp_node *node = &kept->nodes[n];
+        copies += node->repeats ? 1 : 0;
+        if (node->repeats) {
+            assert_false(dtp_glob_match_prefix(keep, kept->nodes[node->origin].name));
+            assert_true(is_copied(all, kept->nodes[node->origin].name) && is_read(kept, node));
+        }
+        for (int32_t i = 0; i < node->n_in && node->phase == DTP_BACKWARD; i++) {
+            const dtp_node_id p = kept->tensors[node->in[i]].producer;
+            const bool inside = p >= 0 && node->block >= 0 && kept->nodes[p].phase == DTP_FORWARD &&
+                                kept->nodes[p].block == node->block &&
+                                kept->nodes[p].instance == node->instance;
+            const bool named = p >= 0 && dtp_glob_match_prefix(keep, kept->nodes[p].name);
+            if (inside && !named && !goes_out(kept, node->in[i])) {
+                fail_msg("%s: '%s' reads '%s'", keep, node->name, kept->nodes[p].name);
+            }
+            read += inside && named ? 1 : 0;
+        }
+    }
+    assert_true(copies > 0 && read > 0 && kept->n_nodes < all->n_nodes &&
+                kept->n_nodes > g->n_nodes);
+    for (int32_t i = 0; i < n_gone; i++) {
+        assert_true(is_copied(all, gone[i]) && !is_copied(kept, gone[i]));
+    }
+    dtp_graph_destroy(kept);
+    dtp_graph_destroy(all);
+    dtp_graph_destroy(g);
+}
+
+static void test_recompute__results_are_kept_by_name(void **state)
+{
+    static const char *const rest[] = {"layers.1.attn.q", "layers.1.attn.k", "layers.1.attn.k.mm"};
+    (void)state;
+    check_kept("gpt_bytes", "layers.*.{attn.q.mm,attn.v.mm,attn,mlp.up.mm}$", 0, NULL);
+    check_kept("gpt_bytes_dropout", "**.{attn,attn.mm,mlp.up.mm}$", 0, NULL);
+    check_kept("llama3_8b", "**.{attn.q.mm,attn.v,attn,mlp.gate.mm,mlp.out}$", 0, NULL);
+    check_kept("llama3_8b", "layers.*.{norm_1,attn.*,x1,norm_2,mlp}", 3, rest); /* but attention */
+    check_kept("mixtral_8x7b", "**.attn$", 0, NULL);
+    check_kept("bert_large", "**.attn$", 0, NULL);
+}
+
+/* Some instances keep other results than others; what several items say adds up. */
+static void test_recompute__instances_keep_their_own(void **state)
+{
+    (void)state;
+    dtp_graph *g = model("gpt_bytes", false);
+    dtp_graph *r = recomputed(g, "layer:0 keep=**.attn$; layer:1 keep=**.mlp.up,**.ln_1;layer");
+    assert_true(!is_copied(r, "layers.0.attn") && is_copied(r, "layers.0.mlp.up"));
+    assert_true(is_copied(r, "layers.1.attn") && !is_copied(r, "layers.1.mlp.up.mm"));
+    assert_true(!is_copied(r, "layers.1.ln_1") && is_copied(r, "layers.1.ln_2"));
+    assert_true(is_copied(r, "layers.2.attn") && is_copied(r, "layers.3.mlp.up"));
+    dtp_graph_destroy(r);
+    dtp_graph_destroy(g);
+}
+
+static void test_recompute__globs_that_match_nothing(void **state)
+{
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"layer keep=**.atn$",
+         "'**.atn$' matches no node of the block; the nearest names are 'layers.0.attn'"},
+        {"all keep=**.mlp.upp$",
+         "'**.mlp.upp$' matches no node of any block; the nearest names are 'layers.0.mlp.up'"},
+        {"layer:1-2 keep=layers.0.attn",
+         "'layers.0.attn' matches no node of the block; the nearest names are 'layers.1.attn'"},
+        {"layer keep=**.attn,logits", "'logits' matches no node of the block"},
+        {"layer keep=grad.**", "'grad.**' matches no node of the block"},
+        {"layer keep=", "keep: a glob is missing"},
+        {"all keep=**.attn,", "keep: a glob is missing"},
+        {"layer keep=**.attn,,b", "keep: a name pattern of 0 characters"},
+        {"layer keep={a,b", "the braces in '{a,b' do not pair up"},
+        {"layer keeps=**.attn", "no such block"},
+        {"layer keep=**.attn;layer keep=**.attn", "is given twice"},
+        {"none keep=**.attn", "no such block"},
+    };
+    (void)state;
+    dtp_graph *g = model("gpt_bytes", false);
+    dtp_arena *arena = dtp_arena_create();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        dtp_remat remat;
+        dtp_err err = {0};
+        assert_int_equal(dtp_remat_parse(cases[i].text, g, arena, &remat, &err), DTP_INVALID);
+        if (strstr(err.msg, cases[i].words) == NULL) {
+            fail_msg("%s: %s", cases[i].text, err.msg);
+        }
+    }
+    dtp_arena_destroy(arena);
+    dtp_graph_destroy(g);
+}
+
 static void test_recompute__texts(void **state)
 {
     static const char *const bad[] = {"nolayer",   "layer,",  "",          "layer:",      "layer:4",
@@ -206,6 +318,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recompute__backward_reads_copies),
         cmocka_unit_test(test_recompute__instances_are_alike),
+        cmocka_unit_test(test_recompute__results_are_kept_by_name),
+        cmocka_unit_test(test_recompute__instances_keep_their_own),
+        cmocka_unit_test(test_recompute__globs_that_match_nothing),
         cmocka_unit_test(test_recompute__texts),
         cmocka_unit_test(test_recompute__forward_graph_is_unchanged),
     };

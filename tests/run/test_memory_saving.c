@@ -214,7 +214,18 @@ static void test_memory_saving__remat_has_the_same_bits(void **state)
         for (int c = 0; c < 4; c++) {
             const implementation plain = {"none", 1, cases[c].mesh, cases[c].rules, NULL, NULL};
             const implementation again = {"all", 1, cases[c].mesh, cases[c].rules, NULL, NULL};
+            const implementation kept = {"all keep=layers.*.{attn,attn.*.mm,mlp.up.mm}$",
+                                         1,
+                                         cases[c].mesh,
+                                         cases[c].rules,
+                                         NULL,
+                                         NULL};
             result a = run(subjects[i], &plain), b = run(subjects[i], &again);
+            result k = run(subjects[i], &kept);
+            assert_memory_equal(a.losses, k.losses, sizeof a.losses);
+            assert_memory_equal(a.values, k.values, (size_t)a.n * sizeof *a.values);
+            assert_true(b.peak_bytes <= k.peak_bytes && k.peak_bytes <= a.peak_bytes);
+            free(k.values);
             assert_memory_equal(a.losses, b.losses, sizeof a.losses);
             assert_memory_equal(a.values, b.values, (size_t)a.n * sizeof *a.values);
             assert_true(b.peak_bytes < a.peak_bytes);

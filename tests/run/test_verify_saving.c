@@ -14,6 +14,7 @@
 
 #include "core/plan/plan.h"
 #include "tests/support/plan_case.h"
+#include "tests/support/plan_models.h"
 #include "tests/support/plan_styles.h"
 
 #define SMALL "length=16 heads=4 batch=8 layers=2"
@@ -78,6 +79,53 @@ static void test_plans__that_save_memory(void **unused)
         dtp_plan_destroy(plan);
     }
     one_device_close(&d);
+}
+
+/* ---- what is kept ---- */
+
+/* Selective recomputation of three models, verified as dtrun does, in microbatches too. */
+static void test_plans__that_keep_results(void **unused)
+{
+    static const struct {
+        plan_model of;
+        const char *remat;
+    } models[] = {
+        {{.file = "models/gpt_bytes_dropout.json", .dims = SMALL, .text = true},
+         "layer:0 keep=**.{attn,attn.mm,mlp.up.mm}$;layer:1"},
+        {{.file = "models/llama3_8b.json", .dims = SMALL_LLAMA},
+         "layer keep=**.{attn.q.mm,attn.v,attn,mlp.gate.mm,mlp.out}$"},
+        {{.file = "models/llama3_8b.json", .dims = SMALL_LLAMA, .precision = "bf16"},
+         "all keep=layers.*.{norm_1,attn.*,x1,norm_2,mlp}"},
+        {{.file = "models/mixtral_8x7b.json", .dims = SMALL_LLAMA "experts=4 capacity=3"},
+         "all keep=**.attn$"},
+    };
+    (void)unused;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        one_device d;
+        one_device_open(&models[i].of, &d);
+        for (int parts = 1; parts <= 2; parts++) {
+            const plan_row rows[] = {
+                {.mesh = "x:2;y:2",
+                 .machine = "a100_8",
+                 .options = {.rules = "batch:x;d_ff:y",
+                             .remat = models[i].remat,
+                             .microbatches = parts > 1 ? "2" : NULL}},
+                {.mesh = "dp:2",
+                 .machine = "a100_8",
+                 .options = {PINS_MODE, PLAN_STYLES("**:data", "**:fsdp"), .remat = models[i].remat,
+                             .microbatches = parts > 1 ? "2" : NULL}}};
+            for (int k = 0; k < (i == 3 ? 1 : 2); k++) {
+                const char *what = plan_name(&d, &rows[k]);
+                dtp_plan *plan = plan_make(&d, &rows[k]);
+                assert_non_null(strstr(plan->variant.remat.items[0], " keep="));
+                dtp_verify_result r = plan_verify(&d, plan, what);
+                dtp_verify_result_free(&r);
+                (void)plan_run(&d, plan, what);
+                dtp_plan_destroy(plan);
+            }
+        }
+        one_device_close(&d);
+    }
 }
 
 /* ---- outputs ---- */
@@ -170,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans__that_save_memory),
+        cmocka_unit_test(test_plans__that_keep_results),
         cmocka_unit_test(test_plans__that_keep_no_outputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

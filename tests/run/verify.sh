@@ -59,7 +59,7 @@ machine() { echo "--machine models/machines/$1.json"; }
     verify 2 models/mlp_digits.json --mesh x:2 --rules batch:x
     verify 2 "$mixtral" --mesh x:2 --rules 'batch:x;experts:x'
     verify 2 "models/gpt_bytes_dropout.json --dim length=32 --dim layers=2 --dim batch=8 --dim heads=4" --mesh x:2 --rules 'heads:x;d_ff:x;vocab:x' \
-        --remat layer:1 --microbatches 2
+        --remat 'layer:0;layer:1 keep=**.{attn,mlp.up.mm}$' --microbatches 2
     plan 2 "models/llama3_8b.json $small" --mesh x:2 --mode tensor --gap 0.1 --objective memory $(machine h100_64)
     verify 4 models/mlp_digits.json --mesh x:4 --rules pixels:x
     verify 4 "$dir/ring.json --dim length=32 --dim layers=2 --dim batch=8 --dim heads=4" --mesh 'x:2;y:2' --rules 'length:x;batch:y'

@@ -386,7 +386,7 @@ int dtplan_plan(int argc, char **argv)
          "auto: f32 or bf16"},
         {"--remat", TOOL_STRING, "BLOCKS", &c.source.remat, 0, 0,
          "recompute blocks in the backward pass: none, all, names such as 'layer' or 'layer:0-3', "
-         "or auto"},
+         "or auto; 'layer keep=GLOB,...' keeps results by the names of their nodes"},
         {"--microbatches", TOOL_STRING, "N", &c.source.microbatches, 0, 0,
          "run a step as N parts of the batch, such as 4 or 'batch=4', or auto"},
         {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,
