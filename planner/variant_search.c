@@ -8,6 +8,7 @@
 #include "planner/mesh_search.h"
 #include "planner/planning.h"
 #include "planner/problem/tensors/compute_bound.h"
+#include "planner/remat_choices.h"
 
 enum { MAX_MICROBATCHES = 16 };
 
@@ -35,6 +36,24 @@ static bool is_plain(const dtp_graph_variant *variant)
     return !dtp_graph_variant_any(&c);
 }
 
+/* Behind `text`; a shell takes what has blanks in quotes. */
+static const char *remat_text(const dtp_remat *remat, const char *text, dtp_arena *arena)
+{
+    bool quoted = false;
+    for (int32_t i = 0; i < remat->n; i++) {
+        quoted = quoted || strchr(remat->items[i], ' ') != NULL;
+    }
+    text = dtp_arena_printf(arena, "%s --remat %s", text, quoted ? "'" : "");
+    for (int32_t i = 0; i < remat->n && text != NULL; i++) {
+        const bool last = i + 1 == remat->n;
+        text = dtp_arena_printf(arena, "%s%s%s", text, remat->items[i],
+                                !last    ? dtp_remat_separator(remat->items[i])
+                                : quoted ? "'"
+                                         : "");
+    }
+    return text;
+}
+
 const char *dtp_variant_text(const dtp_graph_variant *variant, dtp_arena *arena)
 {
     char precision[DTP_PRECISION_TEXT_BYTES];
@@ -46,10 +65,7 @@ const char *dtp_variant_text(const dtp_graph_variant *variant, dtp_arena *arena)
         dtp_precision_print(&variant->precision, precision);
         text = dtp_arena_printf(arena, " --precision %s", precision);
     }
-    for (int32_t i = 0; i < variant->remat.n && text != NULL; i++) {
-        text = dtp_arena_printf(arena, "%s%s%s", text, i == 0 ? " --remat " : ",",
-                                variant->remat.items[i]);
-    }
+    text = text != NULL && variant->remat.n > 0 ? remat_text(&variant->remat, text, arena) : text;
     if (variant->microbatches > 1 && text != NULL) {
         text = dtp_arena_printf(arena, "%s --microbatches %d", text, variant->microbatches);
     }
@@ -71,7 +87,8 @@ static dtp_status list_variants(search *s, dtp_err *err)
     const int32_t max =
         s->what->max_microbatches > 0 ? s->what->max_microbatches : MAX_MICROBATCHES;
     if (s->what->remat) {
-        DTP_TRY(dtp_remat_variants(s->g, s->arena, &n_remat, &remat, err));
+        DTP_TRY(dtp_remat_choices(s->g, s->machine, s->request->target, s->arena, &n_remat, &remat,
+                                  err));
     }
     if (s->what->microbatches) {
         DTP_TRY(dtp_microbatch_variants(s->g, max, s->arena, &n_counts, &counts, err));

@@ -2,7 +2,7 @@
  * variant after the other, the best plan stays.
  *
  * Variants are tried in order of work: the model as it is, then more microbatches, then
- * recomputation (dtp_remat_variants x dtp_microbatch_variants), then all of these in bf16, with
+ * recomputation (dtp_remat_choices x dtp_microbatch_variants), then all of these in bf16, with
  * gradients of parameters in bf16 and in f32. For objective time a variant is dropped
  *   - when its compute bound (planner/problem/tensors/compute_bound.h) is not below the makespan of
  *     the incumbent: then no plan for it is faster;

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@
 #include "cost_models/job.h"
 #include "cost_models/plan_lowering.h"
 #include "planner/plan_rules.h"
+#include "planner/remat_choices.h"
 #include "planner/tensors/plan_tensor.h"
 #include "tests/support/tensor_cases.h"
 #include "tests/support/verify_case.h"
@@ -69,13 +71,20 @@ typedef struct enumeration {
     int32_t feasible, n;
 } enumeration;
 
+static void choices_of(const fixture *x, dtp_arena *arena, int32_t *n, dtp_remat **out)
+{
+    assert_int_equal(
+        dtp_remat_choices(x->f.model, x->f.machine, x->request.target, arena, n, out, NULL),
+        DTP_OK);
+}
+
 static enumeration enumerate(const fixture *x, const dtp_variant_search *what)
 {
     enumeration e = {.best_s = 1e30, .least_bytes = INT64_MAX};
     dtp_arena *arena = dtp_arena_create();
     dtp_remat *remat;
     int32_t n_remat, n_counts, *counts;
-    assert_int_equal(dtp_remat_variants(x->f.model, arena, &n_remat, &remat, NULL), DTP_OK);
+    choices_of(x, arena, &n_remat, &remat);
     assert_int_equal(
         dtp_microbatch_variants(x->f.model, MAX_MICROBATCHES, arena, &n_counts, &counts, NULL),
         DTP_OK);
@@ -256,7 +265,13 @@ static void test_graph_variants__one_is_given(void **state)
     dtp_plan_result_free(&r);
     x.request.memory_limit_bytes = 1000;
     search(&x, &BOTH, &r);
-    assert_true(r.infeasible && r.plan == NULL && r.n_tried == 6 && r.smallest_peak_bytes > 1000);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_remat *remat;
+    int32_t n_remat;
+    choices_of(&x, arena, &n_remat, &remat);
+    assert_true(r.infeasible && r.plan == NULL && r.smallest_peak_bytes > 1000);
+    assert_int_equal(r.n_tried, 3 * n_remat);
+    dtp_arena_destroy(arena);
     dtp_plan_result_free(&r);
     tensor_fixture_destroy(&x.f);
 }
@@ -309,6 +324,12 @@ static void test_graph_variants__precision_is_searched(void **state)
         check_round_trip(&x, r.plan);
         dtp_plan_result_free(&r);
     }
+    static const char *const kept[] = {"layer:0 keep=**.{attn,mlp.up}$,**.x1$", "layer:1"};
+    const dtp_graph_variant selective = {.remat = {2, kept}, .micro_dim = -1};
+    plan_fixed(&x, &selective, &r);
+    assert_string_equal(r.plan->variant.remat.items[0], kept[0]);
+    check_round_trip(&x, r.plan);
+    dtp_plan_result_free(&r);
     for (int i = 0; i < 3; i++) {
         const dtp_graph_variant c = {.precision = all[i], .micro_dim = -1};
         plan_fixed(&x, &c, &r);
@@ -330,6 +351,115 @@ static void test_graph_variants__precision_is_searched(void **state)
     assert_int_equal(r.plan->variant.precision.compute, DTP_BF16);
     dtp_plan_result_free(&r);
     tensor_fixture_destroy(&x.f);
+}
+
+/* ---- selective recomputation --------------------------------------------------------------------
+ */
+
+static dtp_graph *shipped(const char *name)
+{
+    char path[256];
+    dtp_graph *g = NULL;
+    dtp_err err = {0};
+    (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/%s.json", name);
+    if (dtp_model_read(path, NULL, &g, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return g;
+}
+
+/* Bytes that a list of recomputation makes again. */
+static double again_bytes(const dtp_graph *g, const dtp_remat *remat, dtp_arena *arena)
+{
+    const bool *again = NULL;
+    double bytes = 0.0;
+    assert_int_equal(dtp_remat_again(g, remat, arena, &again, NULL), DTP_OK);
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        bytes += again[t] ? (double)dtp_ttype_elems(&g->tensors[t].type) : 0.0;
+    }
+    return bytes;
+}
+
+/* What may be tried of a block: at most six lists of what is kept, each shorter than the one
+ * before, then the block; they are texts that a user may give. */
+static void test_graph_variants__selections_of_every_model(void **state)
+{
+    static const char *const models[] = {"gpt_bytes",    "gpt2_small", "llama3_8b",
+                                         "mixtral_8x7b", "bert_large", "vit_b16"};
+    (void)state;
+    dtp_machine *machine = NULL;
+    assert_int_equal(
+        dtp_machine_read(DTP_SOURCE_DIR "/models/machines/h100_64.json", &machine, NULL), DTP_OK);
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        dtp_graph *g = shipped(models[i]);
+        dtp_arena *arena = dtp_arena_create();
+        dtp_remat *list;
+        int32_t n, selections = 0;
+        double last = 0.0;
+        assert_int_equal(dtp_remat_choices(g, machine, &dtp_target_cuda, arena, &n, &list, NULL),
+                         DTP_OK);
+        assert_int_equal(list[0].n, 0);
+        for (int32_t k = 1; k < n; k++) {
+            const bool selects = list[k].n == 1 && strstr(list[k].items[0], " keep=") != NULL;
+            const double bytes = again_bytes(g, &list[k], arena);
+            dtp_remat read;
+            dtp_err err = {0};
+            if (list[k].n == 1 &&
+                dtp_remat_parse(list[k].items[0], g, arena, &read, &err) != DTP_OK) {
+                fail_msg("%s: %s", models[i], err.msg);
+            }
+            selections = selects ? selections + 1 : 0;
+            assert_true(selections <= DTP_REMAT_SELECTIONS &&
+                        bytes > (selections > 1 ? last : 0.0));
+            last = bytes;
+        }
+        assert_true(strstr(list[n - 1].items[0], " keep=") == NULL && n > DTP_REMAT_SELECTIONS / 2);
+        dtp_arena_destroy(arena);
+        dtp_graph_destroy(g);
+    }
+    dtp_machine_destroy(machine);
+}
+
+/* Llama 3 8B over 8 cards: the outputs of attention and of every second product are kept. */
+static void test_graph_variants__selective_recomputation_lies_between(void **state)
+{
+    static const char *const texts[] = {
+        NULL, "layer keep=**.{attn.q.mm,attn.v,attn,mlp.gate.mm,mlp.out}$", "layer"};
+    static const char *const styles[] = {"**: data", "**: fsdp"};
+    (void)state;
+    dtp_graph *g = shipped("llama3_8b");
+    dtp_machine *machine = NULL;
+    dtp_mesh mesh;
+    double bytes[3], step_s[3];
+    dtp_err err = {0};
+    assert_int_equal(
+        dtp_machine_read(DTP_SOURCE_DIR "/models/machines/h100_64.json", &machine, NULL), DTP_OK);
+    assert_int_equal(dtp_mesh_parse("dp:8", &mesh, NULL), DTP_OK);
+    for (int i = 0; i < 3; i++) {
+        dtp_plan_options o = dtp_plan_options_init();
+        dtp_plan_result r;
+        o.mode = DTP_PLAN_PINS;
+        o.mesh = &mesh;
+        o.n_styles = 2;
+        o.styles = styles;
+        o.target = "cuda";
+        o.precision = "bf16";
+        o.outputs = "none";
+        o.memory_limit_bytes = -1;
+        o.remat = texts[i];
+        if (dtp_plan_make(g, machine, &o, &r, &err) != DTP_OK) {
+            fail_msg("%s", err.msg);
+        }
+        bytes[i] = (double)r.plan->predicted.peak_bytes;
+        step_s[i] = r.plan->predicted.step_time_s;
+        dtp_plan_result_free(&r);
+    }
+    print_message("%.2f, %.2f and %.2f GiB; %.3f, %.3f and %.3f s\n", bytes[0] / 0x1p30,
+                  bytes[1] / 0x1p30, bytes[2] / 0x1p30, step_s[0], step_s[1], step_s[2]);
+    assert_true(bytes[1] < 0.5 * bytes[0] && bytes[1] > bytes[2]);
+    assert_true(step_s[0] < step_s[1] && step_s[1] < step_s[2]);
+    dtp_machine_destroy(machine);
+    dtp_graph_destroy(g);
 }
 
 /* tf32: a plan records it and is as large as in f32; targets without it refuse. */
@@ -398,6 +528,8 @@ int main(void)
         cmocka_unit_test(test_graph_variants__least_memory),
         cmocka_unit_test(test_graph_variants__one_is_given),
         cmocka_unit_test(test_graph_variants__precision_is_searched),
+        cmocka_unit_test(test_graph_variants__selections_of_every_model),
+        cmocka_unit_test(test_graph_variants__selective_recomputation_lies_between),
         cmocka_unit_test(test_graph_variants__tf32_is_planned),
         cmocka_unit_test(test_graph_variants__tf32_is_quicker),
     };
