@@ -47,6 +47,15 @@ static int32_t waits(const dtp_graph *g, dtp_node_id node, int32_t i)
                       : 1 + (int32_t)g->tensors[g->nodes[d.sum].out[0]].type.dtype;
 }
 
+uint32_t dtp_node_wanted(const dtp_node *n, const bool *needed)
+{
+    uint32_t wanted = 0;
+    for (int32_t i = 0; i < n->n_out; i++) {
+        wanted |= needed[n->out[i]] ? 1U << i : 0U;
+    }
+    return wanted;
+}
+
 /* Streams of random numbers cost the same. */
 static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
 {
@@ -65,9 +74,10 @@ static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
     return same;
 }
 
-static bool same_class(const dtp_graph *g, dtp_node_id a, dtp_node_id b)
+static bool same_class(const dtp_graph *g, const bool *needed, dtp_node_id a, dtp_node_id b)
 {
     bool same = same_node(g, &g->nodes[a], &g->nodes[b]) &&
+                dtp_node_wanted(&g->nodes[a], needed) == dtp_node_wanted(&g->nodes[b], needed) &&
                 dtp_graph_runs(g, g->nodes[a].phase) == dtp_graph_runs(g, g->nodes[b].phase);
     for (int32_t i = 0; i < g->nodes[a].n_out && same; i++) {
         same = waits(g, a, i) == waits(g, b, i);
@@ -80,6 +90,9 @@ dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_
 {
     const size_t n = (size_t)g->n_nodes;
     dtp_hash_table classes = {0};
+    bool *needed;
+    DTP_TRY(DTP_NEW(arena, needed, g->n_tensors, err));
+    dtp_graph_needed(g, needed);
     out->n = 0;
     DTP_TRY(DTP_NEW(arena, out->example, n, err));
     DTP_TRY(DTP_NEW(arena, out->count, n, err));
@@ -98,7 +111,7 @@ dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_
         int32_t c;
         do {
             c = dtp_hash_table_next(&classes, hash, &at);
-        } while (c >= 0 && !same_class(g, out->example[c], id));
+        } while (c >= 0 && !same_class(g, needed, out->example[c], id));
         if (c < 0) {
             DTP_TRY(dtp_hash_table_add(&classes, arena, hash, out->n, err));
             c = out->n++;

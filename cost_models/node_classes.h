@@ -1,6 +1,6 @@
 /* Classes of nodes that cost the same: op, attributes and operand types are equal, and so is which
- * operands are one tensor, how often they run in a step, and whether their reductions wait for the
- * last microbatch. Streams of random numbers do not matter. */
+ * operands are one tensor, how often they run in a step, which outputs something needs, and whether
+ * their reductions wait for the last microbatch. Streams of random numbers do not matter. */
 #ifndef DTP_COST_MODELS_NODE_CLASSES_H
 #define DTP_COST_MODELS_NODE_CLASSES_H
 
@@ -17,6 +17,9 @@ typedef struct dtp_node_classes {
 /* Storage from `arena`; classes in the order of their examples. */
 dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_classes *out,
                                  dtp_err *err) DTP_MUST_CHECK;
+
+/* Bit i: something needs output i of the node (dtp_graph_needed). */
+uint32_t dtp_node_wanted(const dtp_node *n, const bool *needed);
 
 /* Output i of a node, whose reductions may wait for the last microbatch. */
 dtp_deferral dtp_node_defers(const dtp_graph *g, dtp_node_id node, int32_t i);

@@ -15,6 +15,7 @@ struct dtp_node_pricer {
     const dtp_pricer *pricer;
     dtp_arena *arena;
     dtp_program *program;
+    bool *needed; /* by tensor (dtp_graph_needed) */
     life *lives; /* by value */
     int32_t cap_lives;
     bool joined; /* updates share launches */
@@ -71,16 +72,14 @@ static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_pr
         }
     }
     for (int32_t k = 0; k < q->n_instrs; k++) {
-        int64_t live = 0, sure = 0;
+        int64_t sure = 0;
         for (dtp_value_id v = 0; v < q->n_values; v++) {
             const life *l = &np->lives[v];
             const bool own = q->values[v].parent < 0 && q->values[v].kind != DTP_VALUE_INPUT;
             if (own && l->first >= 0 && l->first <= k && k <= l->last) {
-                live += q->values[v].bytes;
                 sure += l->spare ? 0 : q->values[v].bytes;
             }
         }
-        out->temp_bytes = live > out->temp_bytes ? live : out->temp_bytes;
         out->sure_bytes = sure > out->sure_bytes ? sure : out->sure_bytes;
     }
     return DTP_OK;
@@ -165,7 +164,8 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     bool waiting = false;
     *out = (dtp_node_price){0};
     DTP_TRY(dtp_program_reset(q, err));
-    DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts, err));
+    DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts,
+                           dtp_node_wanted(n, np->needed), err));
     for (int32_t i = 0; i < n->n_out; i++) {
         deferred[i] = dtp_node_defers(q->graph, node, i);
     }
@@ -182,6 +182,7 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
         out->kernel_ps += kernel ? all * ps : 0;
     }
     DTP_TRY(add_deferred(np, n, deferred, out_layouts, out, err));
+    out->one_kernel = q->n_instrs == 1 && q->instrs[0].kind == DTP_INSTR_KERNEL;
     return find_peaks(np, n, out, err);
 }
 
@@ -196,10 +197,12 @@ dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
     np->arena = dtp_arena_create();
     s = np->arena != NULL ? dtp_program_create(g, &pricer->mesh, pricer->target, &np->program, err)
                           : DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of nodes");
+    s = s == DTP_OK ? DTP_NEW(np->arena, np->needed, g->n_tensors, err) : s;
     if (s != DTP_OK) {
         dtp_node_pricer_destroy(np);
         return s;
     }
+    dtp_graph_needed(g, np->needed);
     np->program->plain_names = true;
     np->program->redistributor = redistributor;
     *out = np;

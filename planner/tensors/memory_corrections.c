@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "planner/problem/lifetimes.h"
 #include "planner/problem/tensors/tensor_internal.h"
 #include "spmd/program/peak.h"
 

@@ -49,16 +49,9 @@ static dtp_status mark_uses(lowering *l, dtp_err *err)
         }
         l->survives[t] = true;
     }
-    for (int32_t t = 0; t < g->n_tensors; t++) {
-        l->used[t] = l->survives[t];
-    }
-    for (int32_t i = 0; i < g->n_updates; i++) {
-        l->used[g->updates[i].value] = true;
-    }
-    for (int32_t n = 0; n < g->n_nodes; n++) {
-        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
-            l->used[g->nodes[n].in[i]] = true;
-        }
+    dtp_graph_needed(g, l->used);
+    for (int32_t i = 0; i < l->options->n_fetch; i++) {
+        l->used[l->options->fetch[i]] = true;
     }
     return DTP_OK;
 }
@@ -349,13 +342,14 @@ static dtp_status operand_value(dtp_program *p, dtp_tensor_id t, const dtp_layou
 }
 
 dtp_status dtp_lower_node(dtp_program *p, dtp_node_id node, const dtp_strategy *strategy,
-                          const dtp_layout *in_layouts, const dtp_layout *out_layouts, dtp_err *err)
+                          const dtp_layout *in_layouts, const dtp_layout *out_layouts,
+                          uint32_t wanted, dtp_err *err)
 {
     const dtp_node *n = &p->graph->nodes[node];
     dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
     dtp_lower_env env = {.p = p, .graph = p->graph};
     dtp_lower_request r = {
-        .strategy = strategy, .in = in, .out_layouts = out_layouts, .wanted = UINT32_MAX};
+        .strategy = strategy, .in = in, .out_layouts = out_layouts, .wanted = wanted};
     for (int32_t i = 0; i < n->n_in; i++) {
         DTP_TRY(operand_value(p, n->in[i], &in_layouts[i], &in[i], err));
         p->tensor_value[n->in[i]] = in[i];

@@ -58,7 +58,8 @@ static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *er
     if (status != DTP_OK) {
         return DTP_FAIL(err, status, "%s", why.msg);
     }
-    c->temp_bytes[a] = found.temp_bytes;
+    c->sure_bytes[a] = found.sure_bytes;
+    c->one_kernel[a] = found.one_kernel;
     return dtp_cost_add(&s->cost_ps[a], found.cost_ps, c->count)
                ? DTP_OK
                : dtp_cost_fail(job->p->pricer, dtp_node_pricer_dearest(job->nodes), err);
@@ -104,11 +105,8 @@ dtp_status dtp_rules__price(dtp_rules_problem *p, dtp_err *err)
         dtp_rules_class *c = &p->classes[k];
         *c = (dtp_rules_class){.example = classes.example[k], .count = classes.count[k]};
         DTP_TRY(dtp_rules__op_set(p, c->example, &c->set, err));
-        const size_t n = (size_t)p->sets[c->set].n_assign;
-        c->temp_bytes = dtp_arena_alloc(p->arena, n, sizeof *c->temp_bytes);
-        DTP_TRY(c->temp_bytes != NULL
-                    ? DTP_OK
-                    : DTP_FAIL(err, DTP_NOMEM, "out of memory for %zu prices", n));
+        DTP_TRY(DTP_NEW(p->arena, c->sure_bytes, p->sets[c->set].n_assign, err));
+        DTP_TRY(DTP_NEW(p->arena, c->one_kernel, p->sets[c->set].n_assign, err));
     }
     DTP_TRY(dtp_node_pricer_create(p->graph, p->pricer, p->redistributor, &job.nodes, err));
     dtp_status s = price_all(&job, err);

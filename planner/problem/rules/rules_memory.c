@@ -1,154 +1,165 @@
-/* Buffers of the graph with their lives, and the usage of the sets.
+/* The usage of the sets, so that no program needs less than the problem says; what is there when is
+ * said in planner/problem/lifetimes.h.
  *
- * Memory at node i = parameters, states and inputs + results that are alive + what the node's own
- * lowering needs besides (staging, workspace, parts of a decomposition). A result written over a
- * dying operand of the same type counts once, as the lowering does it.
+ *   tensor  its shard over its life, of the set of its own names
+ *   node    while its kernel runs: operands that die here, results, workspace and intermediates. Of
+ *           a node that is several instructions only one of these at a time is sure
  */
-#include <stdlib.h>
-
+#include "core/base/sort.h"
+#include "planner/problem/lifetimes.h"
 #include "planner/problem/rules/rules_internal.h"
 
-/* ---- lives --------------------------------------------------------------------------------------
+typedef struct usages {
+    dtp_rules_problem *p;
+    dtp_lifetimes lives;
+    int64_t *usage;   /* scratch, by assignment */
+    dtp_keyed *order; /* scratch, by tensor or node, twice */
+} usages;
+
+/* Bytes per rank of a tensor under assignment a of set s, which has its names and maybe more. */
+static int64_t bytes_of(const dtp_rules_problem *p, dtp_tensor_id t, const dtp_rules_set *s,
+                        int32_t a)
+{
+    enum { ALIGN = 64 };
+    const dtp_ttype *type = &p->graph->tensors[t].type;
+    int64_t bytes = dtp_ttype_bytes(type);
+    for (int32_t k = 0; k < s->n; k++) {
+        if (dtp_ttype_find(type, p->names[s->names[k]].dim) >= 0) {
+            bytes /= dtp_mesh_set_size(&p->pricer->mesh, s->assign[(int64_t)a * s->n + k]);
+        }
+    }
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static dtp_status add(const usages *u, int32_t set, int64_t begin, int64_t end, dtp_err *err)
+{
+    return begin < end ? dtp_problem_add_interval(u->p->select, u->p->n_names + set, begin, end,
+                                                  u->usage, err)
+                       : DTP_OK;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------
  */
 
-typedef struct lives {
-    int32_t *root;     /* by tensor: the tensor whose buffer it uses */
-    int32_t *first;    /* by root */
-    int32_t *last;     /* by root */
-    int32_t *own_last; /* by tensor: last node that reads it */
-} lives;
-
-/* Operand whose buffer output i of a node takes, -1 for a buffer of its own. */
-static dtp_tensor_id reused(const dtp_graph *g, const lives *l, dtp_node_id id, int32_t i)
+/* By set and size: those that use the same follow each other and share it. A new value lies in the
+ * buffer of what it replaces. */
+static dtp_status add_tensors(const usages *u, dtp_err *err)
 {
-    const dtp_node *n = &g->nodes[id];
-    const int32_t j = n->op->inplace_in[i] - 1;
-    if (j < 0 || j >= n->n_in ||
-        !dtp_ttype_equal(&g->tensors[n->in[j]].type, &g->tensors[n->out[i]].type)) {
-        return -1;
+    const dtp_lifetimes *l = &u->lives;
+    const int32_t n = u->p->graph->n_tensors;
+    int32_t set;
+    for (dtp_tensor_id t = 0; t < n; t++) {
+        const int64_t bytes = dtp_ttype_bytes(&u->p->graph->tensors[t].type);
+        u->order[t] = (dtp_keyed){dtp_sort_key(bytes), t};
     }
-    const dtp_tensor_id in = n->in[j];
-    if ((n->op->flags & DTP_OP_UPDATE) != 0) {
-        return in;
-    }
-    const bool dies = g->tensors[in].kind == DTP_TENSOR_VALUE && l->own_last[in] == id;
-    for (int32_t k = 0; k < n->n_in; k++) {
-        if (k != j && n->in[k] == in) {
-            return -1;
-        }
-    }
-    return dies ? in : -1;
-}
-
-static void share_buffers(const dtp_graph *g, lives *l)
-{
-    for (int32_t t = 0; t < g->n_tensors; t++) {
-        const bool value = g->tensors[t].kind == DTP_TENSOR_VALUE;
-        l->root[t] = t;
-        l->first[t] = value ? g->tensors[t].producer : 0;
-        l->last[t] = l->own_last[t];
-    }
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        for (int32_t i = 0; i < g->nodes[n].n_out; i++) {
-            const dtp_tensor_id in = reused(g, l, n, i), out = g->nodes[n].out[i];
-            if (in >= 0) {
-                const int32_t root = l->root[in];
-                l->root[out] = root;
-                l->last[root] = l->last[out] > l->last[root] ? l->last[out] : l->last[root];
-            }
-        }
-    }
-}
-
-/* By set and size, so that those that use the same follow each other. */
-static int compare_buffers(const void *a, const void *b)
-{
-    const dtp_rules_buffer *x = a, *y = b;
-    const int by_set = (x->set > y->set) - (x->set < y->set);
-    const int by_size = (x->bytes > y->bytes) - (x->bytes < y->bytes);
-    const int by_time = (x->first > y->first) - (x->first < y->first);
-    return by_set != 0 ? by_set : by_size != 0 ? by_size : by_time;
-}
-
-dtp_status dtp_rules__buffers(dtp_rules_problem *p, int32_t *n, dtp_rules_buffer **out,
-                              dtp_err *err)
-{
-    const dtp_graph *g = p->graph;
-    lives l;
-    const size_t n_tensors = (size_t)p->graph->n_tensors;
-    DTP_TRY(DTP_NEW(p->arena, l.root, n_tensors, err));
-    DTP_TRY(DTP_NEW(p->arena, l.first, n_tensors, err));
-    DTP_TRY(DTP_NEW(p->arena, l.last, n_tensors, err));
-    DTP_TRY(DTP_NEW(p->arena, l.own_last, n_tensors, err));
-    dtp_rules_buffer *buffers = dtp_arena_alloc(p->arena, (size_t)g->n_tensors, sizeof *buffers);
-    DTP_TRY(DTP_MEMORY(err, buffers));
-    const int32_t end = g->n_nodes - 1;
-    for (int32_t t = 0; t < g->n_tensors; t++) {
-        l.own_last[t] = g->tensors[t].producer;
-    }
-    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
-            l.own_last[g->nodes[id].in[i]] = id;
-        }
-    }
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        l.own_last[g->outputs[i]] = end;
-    }
-    if (g->loss >= 0) {
-        l.own_last[g->loss] = end;
-    }
-    for (int32_t t = 0; t < g->n_tensors; t++) {
-        if (g->tensors[t].kind != DTP_TENSOR_VALUE) {
-            l.own_last[t] = end;
-        }
-    }
-    share_buffers(g, &l);
-    *n = 0;
-    for (int32_t t = 0; t < g->n_tensors; t++) {
-        if (l.root[t] == t) {
-            dtp_rules_buffer b = {.bytes = dtp_ttype_bytes(&g->tensors[t].type),
-                                  .first = l.first[t],
-                                  .last = l.last[t]};
-            DTP_TRY(dtp_rules__tensor_set(p, t, &b.set, err));
-            buffers[(*n)++] = b;
-        }
-    }
-    qsort(buffers, (size_t)*n, sizeof *buffers, compare_buffers);
-    *out = buffers;
-    return DTP_OK;
-}
-
-/* ---- usage --------------------------------------------------------------------------------------
- */
-
-dtp_status dtp_rules__usage(const dtp_rules_problem *p, int32_t n, const dtp_rules_buffer *buffers,
-                            dtp_err *err)
-{
-    int64_t *usage = dtp_arena_alloc(p->arena, DTP_RULES_MAX_ASSIGN, sizeof *usage);
-    DTP_TRY(DTP_MEMORY(err, usage));
+    dtp_sort_keyed(u->order, u->order + n, n);
     for (int32_t i = 0; i < n; i++) {
-        const dtp_rules_buffer *b = &buffers[i];
-        for (int32_t a = 0; a < p->sets[b->set].n_assign; a++) {
-            /* Bytes per rank of a buffer under an assignment of its set. */
-            enum { ALIGN = 64 };
-            const dtp_rules_set *s = &p->sets[b->set];
-            int64_t bytes = b->bytes;
-            for (int32_t k = 0; k < s->n; k++) {
-                bytes /= dtp_mesh_set_size(&p->pricer->mesh, s->assign[a * s->n + k]);
-            }
-            usage[a] = (bytes + ALIGN - 1) / ALIGN * ALIGN;
-        }
-        DTP_TRY(dtp_problem_add_interval(p->select, p->n_names + b->set, b->first, b->last + 1,
-                                         usage, err));
+        DTP_TRY(dtp_rules__tensor_set(u->p, (dtp_tensor_id)u->order[i].item, &set, err));
+        u->order[i].key = (uint64_t)set;
     }
-    for (int32_t k = 0; k < p->n_classes; k++) {
-        const dtp_rules_class *c = &p->classes[k];
-        for (dtp_node_id node = c->example; node < p->graph->n_nodes; node++) {
-            if (p->class_of_node[node] == k) {
-                DTP_TRY(dtp_problem_add_interval(p->select, p->n_names + c->set, node, node + 1,
-                                                 c->temp_bytes, err));
-            }
+    dtp_sort_keyed(u->order, u->order + n, n);
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_tensor_id t = (dtp_tensor_id)u->order[i].item;
+        set = (int32_t)u->order[i].key;
+        for (int32_t a = 0; a < u->p->sets[set].n_assign && !l->replaces[t]; a++) {
+            u->usage[a] = bytes_of(u->p, t, &u->p->sets[set], a);
         }
+        DTP_TRY(l->replaces[t] ? DTP_OK : add(u, set, l->begin[t], l->hold[t], err));
     }
     return DTP_OK;
+}
+
+/* ---- nodes --------------------------------------------------------------------------------------
+ */
+
+static bool is_before(const dtp_node *node, int32_t i)
+{
+    bool before = false;
+    for (int32_t j = 0; j < i; j++) {
+        before = before || node->in[j] == node->in[i];
+    }
+    return before;
+}
+
+/* Bit o: result o has a buffer of its own when the kernel ends. */
+static uint32_t own_results(const dtp_lifetimes *l, const dtp_node *node)
+{
+    uint32_t own = 0;
+    for (int32_t o = 0; o < node->n_out && (node->op->flags & DTP_OP_RELABEL) == 0; o++) {
+        const dtp_tensor_id t = node->out[o];
+        own |= node->op->inplace_in[o] == 0 && l->hold[t] > l->begin[t] ? 1U << o : 0U;
+    }
+    return own;
+}
+
+static int64_t kernel_bytes(const usages *u, dtp_node_id n, const dtp_rules_class *c, int32_t a)
+{
+    const dtp_rules_problem *p = u->p;
+    const dtp_node *node = &p->graph->nodes[n];
+    const dtp_rules_set *s = &p->sets[c->set];
+    const bool inner = node->op->decompose == NULL || p->pricer->target->fuse == 0;
+    const int64_t sure = inner ? c->sure_bytes[a] : 0;
+    const uint32_t own = own_results(&u->lives, node);
+    int64_t in = 0, out = 0;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        const bool dies = (u->lives.dying[n] >> i & 1U) != 0 && !is_before(node, i);
+        in += dies ? bytes_of(p, node->in[i], s, a) : 0;
+    }
+    for (int32_t o = 0; o < node->n_out; o++) {
+        out += (own >> o & 1U) != 0 ? bytes_of(p, node->out[o], s, a) : 0;
+    }
+    return c->one_kernel[a] ? in + out + sure : out > sure ? out : sure;
+}
+
+/* Those of a class that use the same follow each other and share it. */
+static dtp_status add_nodes(const usages *u, dtp_err *err)
+{
+    const dtp_rules_problem *p = u->p;
+    const int32_t n = p->graph->n_nodes;
+    for (dtp_node_id i = 0; i < n; i++) {
+        const uint64_t own = own_results(&u->lives, &p->graph->nodes[i]);
+        u->order[i] = (dtp_keyed){(uint64_t)u->lives.dying[i] << 32 | own, i};
+    }
+    dtp_sort_keyed(u->order, u->order + n, n);
+    for (int32_t i = 0; i < n; i++) {
+        u->order[i].key = (uint64_t)p->class_of_node[u->order[i].item];
+    }
+    dtp_sort_keyed(u->order, u->order + n, n);
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_node_id node = (dtp_node_id)u->order[i].item;
+        const dtp_rules_class *c = &p->classes[u->order[i].key];
+        const int64_t at = DTP_NODE_TICKS * (int64_t)node + 1;
+        if (u->lives.places.merged[node]) {
+            continue;
+        }
+        for (int32_t a = 0; a < p->sets[c->set].n_assign; a++) {
+            const bool runs = p->sets[c->set].cost_ps[a] < DTP_FORBIDDEN;
+            u->usage[a] = runs ? kernel_bytes(u, node, c, a) : 0;
+        }
+        DTP_TRY(add(u, c->set, at, at + 1, err));
+    }
+    return DTP_OK;
+}
+
+/* ---- all ----------------------------------------------------------------------------------------
+ */
+
+dtp_status dtp_rules__tensor_sets(dtp_rules_problem *p, dtp_err *err)
+{
+    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
+        int32_t set;
+        DTP_TRY(dtp_rules__tensor_set(p, t, &set, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_rules__usage(dtp_rules_problem *p, dtp_err *err)
+{
+    usages u = {.p = p};
+    const size_t n = (size_t)p->graph->n_tensors + (size_t)p->graph->n_nodes;
+    DTP_TRY(DTP_NEW(p->arena, u.usage, DTP_RULES_MAX_ASSIGN, err));
+    DTP_TRY(DTP_NEW(p->arena, u.order, 2 * n, err));
+    DTP_TRY(dtp_lifetimes_find(p->graph, p->pricer->target, p->arena, &u.lives, err));
+    DTP_TRY(add_tensors(&u, err));
+    return add_nodes(&u, err);
 }

@@ -99,15 +99,13 @@ static dtp_status add_edges(const dtp_rules_problem *p, dtp_err *err)
 
 static dtp_status build(dtp_rules_problem *p, const dtp_layout_rules *pins, dtp_err *err)
 {
-    int32_t n_buffers;
-    dtp_rules_buffer *buffers;
     DTP_TRY(dtp_rules__names(p, pins, err));
     DTP_TRY(dtp_rules__price(p, err));
-    DTP_TRY(dtp_rules__buffers(p, &n_buffers, &buffers, err));
+    DTP_TRY(dtp_rules__tensor_sets(p, err));
     DTP_TRY(dtp_problem_create(p->graph->name, INT64_MAX / 4, &p->select, err));
     DTP_TRY(add_variables(p, err));
     DTP_TRY(add_edges(p, err));
-    DTP_TRY(dtp_rules__usage(p, n_buffers, buffers, err));
+    DTP_TRY(dtp_rules__usage(p, err));
     return dtp_problem_check(p->select, err);
 }
 

@@ -5,8 +5,9 @@
  *   variable t             name t; strategies: the mesh dims that may split it, as bit masks (bit m
  *                          for mesh dim m, 0 = whole; several split it in mesh order), without cost
  *   variable n_names + d   set d; strategies: its assignments, a mask for every name of the set;
- *                          cost: of all nodes whose names are the set; usage: the buffers and the
- *                          temporaries of the set, a unit of time per node
+ *                          cost: of all nodes whose names are the set; usage: its tensors over
+ *                          their lives, and what its nodes need besides while they run, so that no
+ *                          program needs less (planner/problem/lifetimes.h)
  *   edge (t, n_names + d)  t is in d: 0 where both say the same of t, else forbidden
  *
  * Two dims of a set do not share a mesh dim, except that in a renaming op (relabel) a dim of the
@@ -43,7 +44,8 @@ typedef struct dtp_rules_class {
     int32_t set;
     dtp_node_id example; /* the first of them */
     int64_t count;
-    int64_t *temp_bytes; /* by assignment: most bytes alive besides operands and results */
+    int64_t *sure_bytes; /* by assignment: alive besides operands and results at least, and */
+    bool *one_kernel;    /* whether it is one kernel and nothing else */
 } dtp_rules_class;
 
 typedef struct dtp_rules_problem {

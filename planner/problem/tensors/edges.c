@@ -46,8 +46,8 @@ static dtp_status link_reads(const tensor_build *b, link_list *list, dtp_tensor_
 {
     const dtp_tensor_problem *p = b->p;
     bool seen[DTP_N_PHASES] = {false};
-    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
-        const dtp_node_id id = b->reader[r];
+    for (int32_t r = b->readers.first[t]; r < b->readers.first[t + 1]; r++) {
+        const dtp_node_id id = b->readers.node[r];
         const dtp_node *node = &b->g->nodes[id];
         const int32_t view = p->variable_of_replica[node->phase][t];
         link l = {.kind = LINK_READ,
@@ -136,7 +136,7 @@ dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err)
     for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &b->g->tensors[t];
         if (b->tensor_groups[b->group_of_tensor[t]].passes) {
-            const dtp_node_id reader = b->reader[b->first_reader[t]];
+            const dtp_node_id reader = b->readers.node[b->readers.first[t]];
             DTP_TRY(add_link(b, &list,
                              (link){.kind = LINK_PASSED,
                                     .a = b->p->variable_of_node[tensor->producer],

@@ -14,6 +14,7 @@
 #define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
 
 #include "core/base/hash.h"
+#include "core/graph/readers.h"
 #include "cost_models/redistribution_price.h"
 #include "cost_models/node_classes.h"
 #include "cost_models/node_price.h"
@@ -88,9 +89,7 @@ typedef struct tensor_build {
     dtp_hash_table matrix_table;
     int64_t dearest;       /* the largest costs of all edges together */
     dtp_tensor_id *target; /* by tensor: what it replaces at the end of the step, else itself */
-    /* readers of tensors: reader[first_reader[t]..first_reader[t + 1] - 1], in order, each once */
-    int32_t *first_reader;
-    dtp_node_id *reader;
+    dtp_readers readers;
 } tensor_build;
 
 /* Nodes of a phase that read a tensor. */

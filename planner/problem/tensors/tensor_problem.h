@@ -33,9 +33,6 @@
 #include "planner/problem/problem.h"
 #include "spmd/propagate/propagate.h"
 
-/* Times of a node of the graph: operands are there, the kernel runs, results are there. */
-enum { DTP_NODE_TICKS = 3 };
-
 typedef enum dtp_decision_kind {
     DTP_DECIDE_OP,
     DTP_DECIDE_TENSOR,

@@ -123,52 +123,11 @@ static dtp_status group_nodes(tensor_build *b, int32_t runs, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- readers -----------------------------------------------------------------------------------
- */
-
-static bool reads_before(const dtp_node *node, int32_t i)
-{
-    for (int32_t j = 0; j < i; j++) {
-        if (node->in[j] == node->in[i]) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static dtp_status find_readers(tensor_build *b, dtp_err *err)
-{
-    const dtp_graph *g = b->g;
-    int32_t n = 0;
-    b->first_reader = dtp_arena_alloc(b->arena, (size_t)g->n_tensors + 2, sizeof *b->first_reader);
-    for (dtp_node_id id = 0; id < g->n_nodes && b->first_reader != NULL; id++) {
-        for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
-            if (!reads_before(&g->nodes[id], i)) {
-                b->first_reader[g->nodes[id].in[i] + 2]++;
-                n++;
-            }
-        }
-    }
-    b->reader = dtp_arena_alloc(b->arena, (size_t)n, sizeof *b->reader);
-    DTP_TRY(DTP_MEMORY(err, b->first_reader, b->reader));
-    for (int32_t t = 0; t < g->n_tensors; t++) {
-        b->first_reader[t + 2] += b->first_reader[t + 1];
-    }
-    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
-            if (!reads_before(&g->nodes[id], i)) {
-                b->reader[b->first_reader[g->nodes[id].in[i] + 1]++] = id;
-            }
-        }
-    }
-    return DTP_OK;
-}
-
 int32_t dtp_tensor__count_readers(const tensor_build *b, dtp_tensor_id t, int phase)
 {
     int32_t n = 0;
-    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
-        n += (int)b->g->nodes[b->reader[r]].phase == phase ? 1 : 0;
+    for (int32_t r = b->readers.first[t]; r < b->readers.first[t + 1]; r++) {
+        n += (int)b->g->nodes[b->readers.node[r]].phase == phase ? 1 : 0;
     }
     return n;
 }
@@ -204,9 +163,9 @@ static place place_of_tensor(const tensor_build *b, dtp_tensor_id t, int32_t typ
     if (tensor->producer >= 0) {
         return (place){0, b->group_of_node[tensor->producer], tensor->out_index, kind};
     }
-    const bool read = b->first_reader[t] < b->first_reader[t + 1];
+    const bool read = b->readers.first[t] < b->readers.first[t + 1];
     if (read) {
-        const dtp_node_id reader = b->reader[b->first_reader[t]];
+        const dtp_node_id reader = b->readers.node[b->readers.first[t]];
         if (b->node_groups[b->group_of_node[reader]].members > 1) {
             return (place){1, b->group_of_node[reader], operand_of(&b->g->nodes[reader], t), kind};
         }
@@ -239,14 +198,14 @@ static bool follows_reader(const tensor_build *b, const dtp_update *u)
         return true;
     }
     if (g->tensors[u->target].kind != DTP_TENSOR_STATE || maker < 0 ||
-        b->first_reader[u->target + 1] - b->first_reader[u->target] != 1 ||
-        b->first_reader[u->value + 1] != b->first_reader[u->value]) {
+        b->readers.first[u->target + 1] - b->readers.first[u->target] != 1 ||
+        b->readers.first[u->value + 1] != b->readers.first[u->value]) {
         return false;
     }
     const dtp_node *node = &g->nodes[maker];
     const int32_t i = node->op->inplace_in[g->tensors[u->value].out_index] - 1;
     return (node->op->flags & DTP_OP_UPDATE) != 0 && i >= 0 && i < node->n_in &&
-           node->in[i] == u->target && b->reader[b->first_reader[u->target]] == maker;
+           node->in[i] == u->target && b->readers.node[b->readers.first[u->target]] == maker;
 }
 
 /* Values of updates end where their targets are kept; a sum over microbatches, which is read in the
@@ -288,8 +247,8 @@ static bool passes(const tensor_build *b, dtp_tensor_id t)
 {
     const dtp_graph *g = b->g;
     const dtp_node_id maker = g->tensors[t].producer;
-    return maker >= 0 && b->first_reader[t + 1] - b->first_reader[t] == 1 &&
-           b->reader[b->first_reader[t]] == maker + 1 &&
+    return maker >= 0 && b->readers.first[t + 1] - b->readers.first[t] == 1 &&
+           b->readers.node[b->readers.first[t]] == maker + 1 &&
            g->nodes[maker].phase == g->nodes[maker + 1].phase;
 }
 
@@ -312,7 +271,7 @@ static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
         tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
         group->example = t;
         group->members++;
-        group->read = group->read || b->first_reader[t] < b->first_reader[t + 1];
+        group->read = group->read || b->readers.first[t] < b->readers.first[t + 1];
         group->survives = group->survives || dtp_tensor__survives(g, t);
         group->follows = g->tensors[t].kind == DTP_TENSOR_STATE;
         group->same_as = group->variable = -1;
@@ -325,7 +284,7 @@ dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err)
 {
     const dtp_graph *g = b->g;
     bool apart = false;
-    DTP_TRY(find_readers(b, err));
+    DTP_TRY(dtp_readers_find(b->g, b->arena, &b->readers, err));
     DTP_TRY(group_nodes(b, 1, err));
     DTP_TRY(group_tensors(b, &apart, err));
     b->n_kinds = b->n_tensor_groups;
@@ -343,8 +302,8 @@ dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err)
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         tensor_group *group = &b->tensor_groups[b->group_of_tensor[t]];
         const bool same = passes(b, t) && passes(b, group->example) &&
-                          b->group_of_node[b->reader[b->first_reader[t]]] ==
-                              b->group_of_node[b->reader[b->first_reader[group->example]]];
+                          b->group_of_node[b->readers.node[b->readers.first[t]]] ==
+                              b->group_of_node[b->readers.node[b->readers.first[group->example]]];
         group->passes = (t == group->example || group->passes) && same && !group->survives &&
                         group->same_as < 0;
     }

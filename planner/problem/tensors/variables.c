@@ -36,7 +36,7 @@ static bool option_keeps(const tensor_build *b, int32_t group, int32_t option, c
     const tensor_group *tensor = &b->tensor_groups[b->group_of_tensor[pin->tensor]];
     const bool here = pin->node >= 0 ? b->group_of_node[pin->node] == group : tensor->follows;
     const dtp_node_id id = pin->node >= 0 ? pin->node
-                           : here         ? b->reader[b->first_reader[pin->tensor]]
+                           : here         ? b->readers.node[b->readers.first[pin->tensor]]
                                           : -1;
     if (!here || b->group_of_node[id] != group) {
         return true;
@@ -271,9 +271,9 @@ static dtp_status add_shared(tensor_build *b, dtp_tensor_id t, int phase, wishes
     if (dtp_tensor__count_readers(b, t, phase) < 2) {
         return DTP_OK;
     }
-    for (int32_t r = b->first_reader[t]; r < b->first_reader[t + 1]; r++) {
-        if ((int)b->g->nodes[b->reader[r]].phase == phase) {
-            DTP_TRY(add_reader(b, t, b->reader[r], w, err));
+    for (int32_t r = b->readers.first[t]; r < b->readers.first[t + 1]; r++) {
+        if ((int)b->g->nodes[b->readers.node[r]].phase == phase) {
+            DTP_TRY(add_reader(b, t, b->readers.node[r], w, err));
         }
     }
     return DTP_OK;

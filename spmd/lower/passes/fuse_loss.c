@@ -18,9 +18,7 @@
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/program_internal.h"
 
-/* Attributes of cross_entropy; a rank has at least so many chunks: with the sums of dw, which the
- * kernel needs besides a chunk, fewer logits may take less memory whole. */
-enum { TERMS = 4, LEAST_CHUNKS = 4 };
+enum { TERMS = 4 }; /* attributes of cross_entropy */
 
 typedef struct linear {
     dtp_value_id logits, x, w, labels;
@@ -159,7 +157,7 @@ static bool match(const dtp_program *p, const dtp_usage *u, int32_t i, linear *l
     const int32_t at = dtp_ttype_find(&types.in[0], over);
     if (at < 0 || l->product < 0 || !is_product(&p->instrs[l->product]) ||
         dtp_loss_terms_of(&call).has_ignore ||
-        dtp_ttype_bytes(&types.in[0]) / LEAST_CHUNKS < p->target->loss_chunk) {
+        dtp_ttype_bytes(&types.in[0]) / DTP_LOSS_LEAST_CHUNKS < p->target->loss_chunk) {
         return false;
     }
     const dtp_value_id *in = p->instrs[l->product].in;

@@ -6,6 +6,9 @@
 
 /* In the order in which dtp_lower runs them. What a pass needs for itself is from `scratch`. */
 
+/* A rank has at least so many chunks of logits: with the sums of dw, which the kernel needs besides
+ * a chunk, fewer logits may take less memory whole. */
+enum { DTP_LOSS_LEAST_CHUNKS = 4 };
 /* Puts the loss of a linear layer in chunks in the place of its logits (dtp_target.loss_chunk). */
 dtp_status dtp_program__fuse_loss(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
 /* Fuses biases, gelu and their gradients with products. */

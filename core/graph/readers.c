@@ -1,0 +1,38 @@
+#include "core/graph/readers.h"
+
+/* Whether an operand before it is the same tensor. */
+static bool reads_before(const dtp_node *node, int32_t i)
+{
+    for (int32_t j = 0; j < i; j++) {
+        if (node->in[j] == node->in[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+dtp_status dtp_readers_find(const dtp_graph *g, dtp_arena *arena, dtp_readers *out, dtp_err *err)
+{
+    int32_t n = 0;
+    DTP_TRY(DTP_NEW(arena, out->first, g->n_tensors + 2, err));
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
+            if (!reads_before(&g->nodes[id], i)) {
+                out->first[g->nodes[id].in[i] + 2]++;
+                n++;
+            }
+        }
+    }
+    DTP_TRY(DTP_NEW(arena, out->node, n, err));
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        out->first[t + 2] += out->first[t + 1];
+    }
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        for (int32_t i = 0; i < g->nodes[id].n_in; i++) {
+            if (!reads_before(&g->nodes[id], i)) {
+                out->node[out->first[g->nodes[id].in[i] + 1]++] = id;
+            }
+        }
+    }
+    return DTP_OK;
+}

@@ -1,0 +1,46 @@
+/* When the tensors of a graph are there in its programs at least, whatever the layouts are: what
+ * both kinds of selection problems count as memory, so that no program needs less than they say.
+ *
+ * Node n has three times: 3n, its operands are there as their tensors are kept (redistributions
+ * begin); 3n + 1, its kernel runs; 3n + 2, its results are there as they are kept.
+ *
+ * What may be written over something that dies does not count beside it, and neither do what only
+ * renames a buffer (relabel) while that lives, sums over microbatches, which lie in accumulators,
+ * and values that replace their targets. Where the target fuses kernels, a tensor counts from the
+ * last place where its kernel may run to the first one where its last reader may, and what is
+ * inside a fused kernel not at all.
+ */
+#ifndef DTP_PLANNER_PROBLEM_LIFETIMES_H
+#define DTP_PLANNER_PROBLEM_LIFETIMES_H
+
+#include "core/graph/readers.h"
+#include "spmd/lower/passes/kernel_places.h"
+
+/* Times of a node of the graph; a kernel runs at the second one. */
+enum { DTP_NODE_TICKS = 3 };
+
+typedef struct dtp_lifetimes {
+    const dtp_graph *graph;
+    dtp_readers readers;
+    dtp_kernel_places places;
+    int64_t end;     /* of all times */
+    bool *survives;  /* by tensor: an output or the loss */
+    bool *aliased;   /* by tensor: renames a buffer that lives on */
+    int64_t *begin;  /* by tensor: when it has bytes of its own, and */
+    int64_t *hold;   /* when what lies in its buffer is last read */
+    uint32_t *dying; /* by node: bit i, operand i is dead after it */
+    bool *replaces;  /* by tensor: it is the new value of another one */
+} dtp_lifetimes;
+
+/* Borrows g; storage from `arena`. */
+dtp_status dtp_lifetimes_find(const dtp_graph *g, const dtp_target *target, dtp_arena *arena,
+                              dtp_lifetimes *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* A copy that nodes of a phase read. */
+typedef struct dtp_copy_life {
+    int64_t begin, end; /* when it is there; begin >= end: never for sure */
+    int64_t made;       /* before that it is read from the tensor itself */
+} dtp_copy_life;
+dtp_copy_life dtp_lifetimes_of_copy(const dtp_lifetimes *l, dtp_tensor_id t, int phase);
+
+#endif
