@@ -47,13 +47,41 @@ static int32_t waits(const dtp_graph *g, dtp_node_id node, int32_t i)
                       : 1 + (int32_t)g->tensors[g->nodes[d.sum].out[0]].type.dtype;
 }
 
-uint32_t dtp_node_wanted(const dtp_node *n, const bool *needed)
+uint32_t dtp_node_copies(const dtp_graph *g, const dtp_uses *uses, dtp_node_id node)
 {
-    uint32_t wanted = 0;
-    for (int32_t i = 0; i < n->n_out; i++) {
-        wanted |= needed[n->out[i]] ? 1U << i : 0U;
+    const dtp_node *n = &g->nodes[node];
+    uint32_t copies = 0;
+    for (int32_t i = 0; i < n->n_out && (n->op->flags & DTP_OP_UPDATE) == 0; i++) {
+        const bool number = g->tensors[n->out[i]].type.rank == 0;
+        copies |= number && uses->replaces[n->out[i]] && !dtp_is_accumulate(g, n) ? 1U << i : 0U;
     }
-    return wanted;
+    return copies;
+}
+
+/* Bit i: something needs output i. */
+static uint32_t needed(const dtp_node *n, const dtp_uses *uses)
+{
+    uint32_t mask = 0;
+    for (int32_t i = 0; i < n->n_out; i++) {
+        mask |= uses->needed[n->out[i]] ? 1U << i : 0U;
+    }
+    return mask;
+}
+
+/* A view of a parameter that must survive the step is a copy. */
+static bool survives(const dtp_graph *g, const dtp_uses *uses, dtp_node_id node)
+{
+    const dtp_node *n = &g->nodes[node];
+    const dtp_tensor_kind kind = n->n_in > 0 ? g->tensors[n->in[0]].kind : DTP_TENSOR_VALUE;
+    return (n->op->flags & DTP_OP_RELABEL) != 0 && uses->survives[n->out[0]] &&
+           (kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE);
+}
+
+static bool same_uses(const dtp_graph *g, const dtp_uses *uses, dtp_node_id a, dtp_node_id b)
+{
+    return needed(&g->nodes[a], uses) == needed(&g->nodes[b], uses) &&
+           survives(g, uses, a) == survives(g, uses, b) &&
+           dtp_node_copies(g, uses, a) == dtp_node_copies(g, uses, b);
 }
 
 /* Streams of random numbers cost the same. */
@@ -74,10 +102,9 @@ static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
     return same;
 }
 
-static bool same_class(const dtp_graph *g, const bool *needed, dtp_node_id a, dtp_node_id b)
+static bool same_class(const dtp_graph *g, const dtp_uses *uses, dtp_node_id a, dtp_node_id b)
 {
-    bool same = same_node(g, &g->nodes[a], &g->nodes[b]) &&
-                dtp_node_wanted(&g->nodes[a], needed) == dtp_node_wanted(&g->nodes[b], needed) &&
+    bool same = same_node(g, &g->nodes[a], &g->nodes[b]) && same_uses(g, uses, a, b) &&
                 dtp_graph_runs(g, g->nodes[a].phase) == dtp_graph_runs(g, g->nodes[b].phase);
     for (int32_t i = 0; i < g->nodes[a].n_out && same; i++) {
         same = waits(g, a, i) == waits(g, b, i);
@@ -90,9 +117,8 @@ dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_
 {
     const size_t n = (size_t)g->n_nodes;
     dtp_hash_table classes = {0};
-    bool *needed;
-    DTP_TRY(DTP_NEW(arena, needed, g->n_tensors, err));
-    dtp_graph_needed(g, needed);
+    dtp_uses uses;
+    DTP_TRY(dtp_uses_find(g, arena, &uses, err));
     out->n = 0;
     DTP_TRY(DTP_NEW(arena, out->example, n, err));
     DTP_TRY(DTP_NEW(arena, out->count, n, err));
@@ -111,7 +137,7 @@ dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_
         int32_t c;
         do {
             c = dtp_hash_table_next(&classes, hash, &at);
-        } while (c >= 0 && !same_class(g, needed, out->example[c], id));
+        } while (c >= 0 && !same_class(g, &uses, out->example[c], id));
         if (c < 0) {
             DTP_TRY(dtp_hash_table_add(&classes, arena, hash, out->n, err));
             c = out->n++;

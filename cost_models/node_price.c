@@ -4,6 +4,7 @@
 
 #include "cost_models/node_classes.h"
 #include "spmd/lower/lower.h"
+#include "spmd/lower/passes/passes.h"
 #include "spmd/lower/redistribute_program.h"
 
 typedef struct life {
@@ -15,10 +16,11 @@ struct dtp_node_pricer {
     const dtp_pricer *pricer;
     dtp_arena *arena;
     dtp_program *program;
-    bool *needed; /* by tensor (dtp_graph_needed) */
+    dtp_uses uses;
     life *lives; /* by value */
     int32_t cap_lives;
     bool joined; /* updates share launches */
+    bool keep;   /* operands arrive as their tensors are kept */
     dtp_dearest dearest;
 };
 
@@ -75,7 +77,8 @@ static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_pr
         int64_t sure = 0;
         for (dtp_value_id v = 0; v < q->n_values; v++) {
             const life *l = &np->lives[v];
-            const bool own = q->values[v].parent < 0 && q->values[v].kind != DTP_VALUE_INPUT;
+            const bool own = q->values[v].parent < 0 && q->values[v].kind != DTP_VALUE_INPUT &&
+                             q->values[v].kind != DTP_VALUE_RESIDENT;
             if (own && l->first >= 0 && l->first <= k && k <= l->last) {
                 sure += l->spare ? 0 : q->values[v].bytes;
             }
@@ -151,7 +154,22 @@ static dtp_status add_deferred(dtp_node_pricer *np, const dtp_node *n, const dtp
     return DTP_OK;
 }
 
-/* ---- all ---- */
+/* ---- all ----------------------------------------------------------------------------------------
+ */
+
+/* Of outputs that replace other tensors by a copy. */
+static dtp_status add_copies(dtp_program *q, dtp_node_id node, uint32_t copies, dtp_err *err)
+{
+    const dtp_node *n = &q->graph->nodes[node];
+    for (int32_t i = 0; i < n->n_out; i++) {
+        dtp_value_id copy;
+        if ((copies >> i & 1U) != 0) {
+            DTP_TRY(dtp_program__copy_value(q, q->tensor_value[n->out[i]], n->phase, &copy, err));
+            q->instrs[q->n_instrs - 1].node = node;
+        }
+    }
+    return DTP_OK;
+}
 
 dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
                                  const dtp_strategy *strategy, const dtp_layout *in_layouts,
@@ -164,8 +182,11 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     bool waiting = false;
     *out = (dtp_node_price){0};
     DTP_TRY(dtp_program_reset(q, err));
-    DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts,
-                           dtp_node_wanted(n, np->needed), err));
+    const dtp_uses uses = {.needed = np->uses.needed,
+                           .survives = np->keep ? np->uses.survives : NULL};
+    DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts, &uses, err));
+    const int32_t n_instrs = q->n_instrs;
+    DTP_TRY(add_copies(q, node, dtp_node_copies(q->graph, &np->uses, node), err));
     for (int32_t i = 0; i < n->n_out; i++) {
         deferred[i] = dtp_node_defers(q->graph, node, i);
     }
@@ -182,7 +203,7 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
         out->kernel_ps += kernel ? all * ps : 0;
     }
     DTP_TRY(add_deferred(np, n, deferred, out_layouts, out, err));
-    out->one_kernel = q->n_instrs == 1 && q->instrs[0].kind == DTP_INSTR_KERNEL;
+    out->one_kernel = n_instrs == 1 && q->instrs[0].kind == DTP_INSTR_KERNEL;
     return find_peaks(np, n, out, err);
 }
 
@@ -197,12 +218,11 @@ dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
     np->arena = dtp_arena_create();
     s = np->arena != NULL ? dtp_program_create(g, &pricer->mesh, pricer->target, &np->program, err)
                           : DTP_FAIL(err, DTP_NOMEM, "out of memory for the prices of nodes");
-    s = s == DTP_OK ? DTP_NEW(np->arena, np->needed, g->n_tensors, err) : s;
+    s = s == DTP_OK ? dtp_uses_find(g, np->arena, &np->uses, err) : s;
     if (s != DTP_OK) {
         dtp_node_pricer_destroy(np);
         return s;
     }
-    dtp_graph_needed(g, np->needed);
     np->program->plain_names = true;
     np->program->redistributor = redistributor;
     *out = np;
@@ -212,6 +232,11 @@ dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,
 void dtp_node_pricer_join(dtp_node_pricer *np)
 {
     np->joined = np->pricer->target->join > 0;
+}
+
+void dtp_node_pricer_keep(dtp_node_pricer *np)
+{
+    np->keep = true;
 }
 
 const dtp_dearest *dtp_node_pricer_dearest(const dtp_node_pricer *np)

@@ -32,6 +32,9 @@ void dtp_node_pricer_destroy(dtp_node_pricer *np);
 /* From here on updates cost what they do where they share launches, as they may in a program of a
  * target that joins them: for bounds of such programs. */
 void dtp_node_pricer_join(dtp_node_pricer *np);
+/* From here on operands arrive as their tensors are kept, not as others brought them: a view of a
+ * parameter that must survive the step is a copy. */
+void dtp_node_pricer_keep(dtp_node_pricer *np);
 /* Of all that was priced. */
 const dtp_dearest *dtp_node_pricer_dearest(const dtp_node_pricer *np);
 

@@ -1,7 +1,8 @@
 /* Rules mode on one mesh: a loop over a selection problem that does not change.
  *
- * Memory. The problem counts live bytes; the peak of the program decides. While the program of a
- * solution is too large, the limit of the problem is lowered by the excess and it is solved again.
+ * Memory. The problem counts at most what a program needs; the peak of the program decides. While
+ * the program of a solution is too large, the limit of the problem is lowered by the excess and it
+ * is solved again.
  * Passes. Merged collectives and overlap make a program faster than its additive cost says. So the
  * neighbours of an optimum, the best solutions in which one name is split otherwise, are lowered as
  * well when they cost little more; the simulated makespan decides. */
@@ -270,11 +271,13 @@ static dtp_status offer_optima(dtp_planning *p, const dtp_rules_problem *problem
 }
 
 /* The rules with the least memory: the plan if its program fits after all, else what is said to be
- * the smallest limit that works. The bound becomes that of the problem without a memory limit: it
- * counts a little more than the program needs. */
+ * the smallest limit that works. The bound stays that of the first solve. Where no rules fit, only a
+ * baseline can that the problem does not have; it gets the bound without a limit. */
 static dtp_status offer_smallest(rules_search *s, dtp_err *err)
 {
     dtp_planning *p = s->p;
+    const int64_t bound = s->bound;
+    const bool none = s->status == DTP_CERT_INFEASIBLE;
     const dtp_solve_options options = solver_options(s->p, DTP_SOLVER_GLPK);
     dtp_solve_result r;
     dtp_overlay_init(s->problem->select, &s->overlay);
@@ -287,11 +290,13 @@ static dtp_status offer_smallest(rules_search *s, dtp_err *err)
     dtp_solve_result_free(&r);
     DTP_TRY(status);
     p->out->smallest_peak_bytes = p->request->memory_limit_bytes + s->over;
-    if (p->request->objective == DTP_OBJECTIVE_TIME) {
+    if (p->request->objective == DTP_OBJECTIVE_TIME && none) {
         DTP_TRY(dtp_solve(s->problem->select, &options, &r, err));
         s->nodes += r.nodes;
         s->bound = r.bound;
         dtp_solve_result_free(&r);
+    } else if (p->request->objective == DTP_OBJECTIVE_TIME) {
+        s->bound = bound;
     }
     s->status = DTP_CERT_FEASIBLE;
     return DTP_OK;

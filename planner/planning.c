@@ -119,11 +119,7 @@ static dtp_status certify(const dtp_planning *p, dtp_certificate *out, dtp_err *
     const bool time = p->request->objective == DTP_OBJECTIVE_TIME;
     c.cost = time ? p->best.cost_ps : p->best.predicted.peak_bytes;
     c.least_cost = time ? p->least_cost : c.cost;
-    /* Rules mode may count more than a program needs: bytes, and what brings outputs that nobody
-     * reads to their layouts. */
-    const bool counts_more = p->planner->rules_only && c.least_cost < c.bound;
-    c.bound = counts_more ? c.least_cost : c.bound;
-    bool reached = c.cost <= c.bound;
+    bool reached = c.cost == c.bound;
     if (c.status == DTP_CERT_OPTIMAL && reached) {
         DTP_TRY(p->planner->in_space(p, &p->best, &reached, err));
     }

@@ -396,21 +396,3 @@ dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
     *out = ids;
     return DTP_OK;
 }
-
-void dtp_graph_needed(const dtp_graph *g, bool *needed)
-{
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        needed[t] = t == g->loss;
-    }
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        needed[g->outputs[i]] = true;
-    }
-    for (int32_t i = 0; i < g->n_updates; i++) {
-        needed[g->updates[i].value] = true;
-    }
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
-            needed[g->nodes[n].in[i]] = true;
-        }
-    }
-}

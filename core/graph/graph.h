@@ -156,8 +156,6 @@ dtp_tensor_id dtp_graph_output(const dtp_graph *g, const char *name);
  * `arena`. */
 dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
                              const dtp_tensor_id **out, dtp_err *err) DTP_MUST_CHECK;
-/* needed[t], by tensor: a node reads it, it is an output or the loss, or it replaces another one. */
-void dtp_graph_needed(const dtp_graph *g, bool *needed);
 /* How often a node of this phase runs in a step. */
 int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase);
 

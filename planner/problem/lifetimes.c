@@ -15,47 +15,77 @@ static bool is_kept(const dtp_graph *g, dtp_tensor_id t)
     return g->tensors[t].kind == DTP_TENSOR_PARAM || g->tensors[t].kind == DTP_TENSOR_STATE;
 }
 
-/* When the last of its readers is done with it at the earliest. */
+/* A view that nothing looks at reads nothing. */
+static void skip_views(dtp_lifetimes *l)
+{
+    for (dtp_node_id n = l->graph->n_nodes - 1; n >= 0; n--) {
+        const dtp_node *node = &l->graph->nodes[n];
+        const dtp_tensor_id t = node->out[0];
+        bool idle = (node->op->flags & DTP_OP_RELABEL) != 0 && !l->uses.survives[t] &&
+                    !l->uses.replaces[t];
+        for (int32_t k = l->readers.first[t]; k < l->readers.first[t + 1] && idle; k++) {
+            idle = l->places.skipped[l->readers.node[k]];
+        }
+        l->places.skipped[n] = l->places.skipped[n] || idle;
+    }
+}
+
+/* When the last of its readers is done with it at the earliest. Of readers that may want a smaller
+ * shard than the tensor's, views under other dims, the later ones may read what the first one got.
+ */
 static int64_t last_read(const dtp_lifetimes *l, dtp_tensor_id t)
 {
     int64_t last = 0;
-    if (l->survives[t] || is_kept(l->graph, t)) {
+    bool viewed = false;
+    if (l->uses.survives[t] || is_kept(l->graph, t)) {
         return l->end;
     }
     for (int32_t k = l->readers.first[t]; k < l->readers.first[t + 1]; k++) {
         const dtp_node_id n = l->readers.node[k];
         const int64_t read = TICKS * (int64_t)l->places.earliest[n] + 1;
-        last = read > last && !l->places.skipped[n] ? read : last;
+        const bool view = (l->graph->nodes[n].op->flags & DTP_OP_RELABEL) != 0;
+        if (!l->places.skipped[n] && !(view && viewed)) {
+            last = read > last ? read : last;
+            viewed = viewed || view;
+        }
     }
     return last;
 }
 
-/* Tensors come before those that lie in their buffers. */
-static void find_lives(dtp_lifetimes *l)
+/* Of tensors in one buffer one counts at a time; covered, scratch: by the first of them, until when
+ * the buffer is counted for those so far. */
+static void find_lives(dtp_lifetimes *l, dtp_tensor_id *root, int64_t *covered)
 {
     const dtp_graph *g = l->graph;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const dtp_node_id maker = g->tensors[t].producer;
-        l->hold[t] = last_read(l, t);
+        l->end_of[t] = last_read(l, t);
         l->begin[t] = maker >= 0 ? TICKS * (int64_t)l->places.latest[maker] + 2 : 0;
+        root[t] = t;
         if (maker >= 0 && stays_in_buffer(g, &g->nodes[maker])) {
-            const dtp_tensor_id in = g->nodes[maker].in[0];
-            const int64_t shared = l->hold[in];
-            l->aliased[t] = l->aliased[in] || shared > TICKS * (int64_t)maker + 1;
-            l->begin[t] = shared > l->begin[t] ? shared : l->begin[t];
-            l->hold[t] = shared > l->hold[t] ? shared : l->hold[t];
+            root[t] = root[g->nodes[maker].in[0]];
+            const int64_t until = covered[root[t]];
+            l->aliased[t] = until > TICKS * (int64_t)maker + 1;
+            l->begin[t] = until > l->begin[t] ? until : l->begin[t];
         }
+        covered[root[t]] =
+            l->end_of[t] > covered[root[t]] ? l->end_of[t] : covered[root[t]];
     }
 }
 
-static uint32_t dying_operands(const dtp_lifetimes *l, dtp_node_id n)
+/* Bit i: operand i, and all else in its buffer, is dead after the node; of several in one buffer the
+ * first. */
+static uint32_t dying_operands(const dtp_lifetimes *l, dtp_node_id n, const dtp_tensor_id *root,
+                               const int64_t *covered)
 {
     const dtp_node *node = &l->graph->nodes[n];
     uint32_t mask = 0;
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_tensor_id t = node->in[i];
-        const bool dies = l->hold[t] == TICKS * (int64_t)n + 1 && !l->aliased[t] &&
-                          !is_kept(l->graph, t);
+        bool dies = covered[root[t]] == TICKS * (int64_t)n + 1 && !is_kept(l->graph, t);
+        for (int32_t j = 0; j < i; j++) {
+            dies = dies && (node->in[j] == t || root[node->in[j]] != root[t]);
+        }
         mask |= dies ? 1U << i : 0U;
     }
     return mask;
@@ -65,27 +95,22 @@ dtp_status dtp_lifetimes_find(const dtp_graph *g, const dtp_target *target, dtp_
                               dtp_lifetimes *out, dtp_err *err)
 {
     const size_t n = (size_t)g->n_tensors;
+    dtp_tensor_id *root;
+    int64_t *covered;
     *out = (dtp_lifetimes){.graph = g, .end = TICKS * (int64_t)g->n_nodes};
     DTP_TRY(dtp_readers_find(g, arena, &out->readers, err));
     DTP_TRY(dtp_kernel_places_find(g, target, arena, &out->places, err));
-    DTP_TRY(DTP_NEW(arena, out->survives, n, err));
-    DTP_TRY(DTP_NEW(arena, out->replaces, n, err));
+    DTP_TRY(dtp_uses_find(g, arena, &out->uses, err));
     DTP_TRY(DTP_NEW(arena, out->aliased, n, err));
     DTP_TRY(DTP_NEW(arena, out->begin, n, err));
-    DTP_TRY(DTP_NEW(arena, out->hold, n, err));
+    DTP_TRY(DTP_NEW(arena, out->end_of, n, err));
+    DTP_TRY(DTP_NEW(arena, root, n, err));
+    DTP_TRY(DTP_NEW(arena, covered, n, err));
     DTP_TRY(DTP_NEW(arena, out->dying, g->n_nodes, err));
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        out->survives[g->outputs[i]] = true;
-    }
-    if (g->loss >= 0) {
-        out->survives[g->loss] = true;
-    }
-    for (int32_t i = 0; i < g->n_updates; i++) {
-        out->replaces[g->updates[i].value] = true;
-    }
-    find_lives(out);
+    skip_views(out);
+    find_lives(out, root, covered);
     for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        out->dying[id] = dying_operands(out, id);
+        out->dying[id] = dying_operands(out, id, root, covered);
     }
     return DTP_OK;
 }

@@ -13,7 +13,7 @@
 #ifndef DTP_PLANNER_PROBLEM_LIFETIMES_H
 #define DTP_PLANNER_PROBLEM_LIFETIMES_H
 
-#include "core/graph/readers.h"
+#include "core/graph/uses.h"
 #include "spmd/lower/passes/kernel_places.h"
 
 /* Times of a node of the graph; a kernel runs at the second one. */
@@ -24,12 +24,11 @@ typedef struct dtp_lifetimes {
     dtp_readers readers;
     dtp_kernel_places places;
     int64_t end;     /* of all times */
-    bool *survives;  /* by tensor: an output or the loss */
+    dtp_uses uses;
     bool *aliased;   /* by tensor: renames a buffer that lives on */
-    int64_t *begin;  /* by tensor: when it has bytes of its own, and */
-    int64_t *hold;   /* when what lies in its buffer is last read */
+    int64_t *begin;  /* by tensor: when it has bytes of its own, not in a buffer of others, and */
+    int64_t *end_of; /* when it is last read; begin >= end_of: never for sure */
     uint32_t *dying; /* by node: bit i, operand i is dead after it */
-    bool *replaces;  /* by tensor: it is the new value of another one */
 } dtp_lifetimes;
 
 /* Borrows g; storage from `arena`. */

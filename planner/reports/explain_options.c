@@ -189,8 +189,14 @@ static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err
 static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *err)
 {
     dtp_explanation *x = e->out;
-    const dtp_problem *p = v->problem->select;
+    dtp_problem *p = e->problem->select;
     DTP_TRY(DTP_NEW(e->arena, v->cost, (size_t)p->first[p->n_variables], err));
+    DTP_TRY(dtp_problem_evaluate(p, v->plan, &v->value, err));
+    /* A plan that is a baseline may be counted above its limit (plan_tensor.c). */
+    if (e->request->plan->predicted.peak_bytes <= e->request->plan->memory_limit_bytes &&
+        v->value.peak > p->usage_limit) {
+        p->usage_limit = v->value.peak;
+    }
     DTP_TRY(dtp_evaluator_create(p, &v->evaluator, err));
     DTP_TRY(dtp_evaluator_run(v->evaluator, v->plan, &v->value, err));
     if (!v->value.feasible) {

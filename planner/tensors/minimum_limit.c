@@ -117,16 +117,18 @@ dtp_status dtp_tensor__find_minimum(dtp_planning *p, dtp_err *err)
         return s;
     }
     dtp_tensor__compare_baselines(p, &smallest);
-    /* What no solution of the problem needs less than, no program does: then nothing is below. */
+    /* What no solution of the problem needs less than, no program of one does. Baselines may, which
+     * read what other nodes brought. */
+    const int64_t bound = smallest > 0 && smallest < least.bound ? smallest : least.bound;
     if (p->incumbent == NULL && smallest > least.bound) {
         s = step_down(p, least.bound, &smallest, err);
     }
     if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
         const bool tight = least.assignment != NULL && least.bound == least.usage;
         p->certificate.status = tight ? DTP_CERT_OPTIMAL : DTP_CERT_FEASIBLE;
-        p->certificate.bound = least.bound;
+        p->certificate.bound = bound;
     }
-    p->out->smallest_bound = p->has_best ? 0 : least.bound;
+    p->out->smallest_bound = p->has_best ? 0 : bound;
     p->out->smallest_peak_bytes = p->has_best ? 0 : smallest;
     dtp_minimum_memory_free(&least);
     return s;

@@ -15,6 +15,29 @@ const char DTP_SOLVER_TWO_GROUPS[] = "selection, tied in 2 groups";
 /* ---- begin and end ------------------------------------------------------------------------------
  */
 
+/* Programs of baselines read what other nodes brought, of which the problem knows nothing, so it may
+ * count more for one than its program needs. Its limit is as high as it counts for those that fit:
+ * then its bound speaks of them, too. */
+static dtp_status admit_baselines(const dtp_planning *p, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    dtp_problem *select = state->problem->select;
+    for (int32_t i = 0; i < p->n_baselines && p->request->memory_limit_bytes > 0; i++) {
+        const dtp_candidate *c = &p->baselines[i];
+        dtp_problem_value value;
+        bool found = false;
+        if (c->legal && dtp_planning_excess(p, c) <= 0) {
+            DTP_TRY(dtp_tensor_assignment(state->problem, &c->sharding, state->start, &found, err));
+        }
+        if (found) {
+            DTP_TRY(dtp_problem_evaluate(select, state->start, &value, err));
+            select->usage_limit =
+                value.peak > select->usage_limit ? value.peak : select->usage_limit;
+        }
+    }
+    return DTP_OK;
+}
+
 /* In place of the one before. */
 static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
 {
@@ -33,7 +56,8 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     state->search.limit = p->request->memory_limit_bytes;
     state->start =
         dtp_arena_alloc(p->arena, (size_t)state->problem->n_variables, sizeof *state->start);
-    return state->start != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a solution");
+    DTP_TRY(DTP_MEMORY(err, state->start));
+    return admit_baselines(p, err);
 }
 
 /* Several pins that leave a variable without a strategy are reported as a conflict. */
@@ -205,9 +229,7 @@ static dtp_status bound_tying(const dtp_planning *p, dtp_certificate *c, dtp_err
     if (!state->has_tying_bound) {
         return DTP_OK;
     }
-    int64_t bound = state->tying_bound;
-    bound = bound < c->least_cost ? bound : c->least_cost;
-    bound = bound > 0 ? bound : 0;
+    const int64_t bound = state->tying_bound > 0 ? state->tying_bound : 0;
     c->bound = bound > c->bound ? bound : c->bound;
     if (c->bound == c->cost) {
         DTP_TRY(in_space(p, &p->best, &optimal, err));

@@ -25,8 +25,7 @@ typedef struct lowering {
     const dtp_lower_options *options;
     dtp_program *p;
     dtp_arena *scratch;
-    bool *used;         /* by tensor: something needs it in its planned layout */
-    bool *survives;     /* by tensor: needed after the step */
+    dtp_uses uses;      /* with what is fetched */
     dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
 } lowering;
 
@@ -36,22 +35,13 @@ typedef struct lowering {
 static dtp_status mark_uses(lowering *l, dtp_err *err)
 {
     const dtp_graph *g = l->g;
-    if (g->loss >= 0) {
-        l->survives[g->loss] = true;
-    }
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        l->survives[g->outputs[i]] = true;
-    }
+    DTP_TRY(dtp_uses_find(g, l->scratch, &l->uses, err));
     for (int32_t i = 0; i < l->options->n_fetch; i++) {
         dtp_tensor_id t = l->options->fetch[i];
         if (t < 0 || t >= g->n_tensors) {
             return DTP_FAIL(err, DTP_INVALID, "fetch: there is no tensor %d", t);
         }
-        l->survives[t] = true;
-    }
-    dtp_graph_needed(g, l->used);
-    for (int32_t i = 0; i < l->options->n_fetch; i++) {
-        l->used[l->options->fetch[i]] = true;
+        l->uses.survives[t] = l->uses.needed[t] = true;
     }
     return DTP_OK;
 }
@@ -95,8 +85,6 @@ static dtp_status find_view(const lowering *l, const dtp_lower_env *env, dtp_nod
 static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *err)
 {
     const size_t n_tensors = (size_t)l->g->n_tensors + 1;
-    DTP_TRY(DTP_NEW(l->scratch, l->used, n_tensors, err));
-    DTP_TRY(DTP_NEW(l->scratch, l->survives, n_tensors, err));
     DTP_TRY(DTP_NEW(l->scratch, l->view, n_tensors, err));
     DTP_TRY(mark_uses(l, err));
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
@@ -109,7 +97,7 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
     }
     dtp_lower_env env = {.p = l->p,
                          .graph = l->g,
-                         .survives = l->survives,
+                         .survives = l->uses.survives,
                          .replicas = dtp_sharding_has_replicas(l->s),
                          .alone = l->options->plain,
                          .found = found};
@@ -129,7 +117,7 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
         }
         for (int32_t i = 0; i < node->n_out; i++) {
             layouts[i] = l->s->layouts[node->out[i]];
-            r.wanted |= l->used[node->out[i]] ? 1U << i : 0U;
+            r.wanted |= l->uses.needed[node->out[i]] ? 1U << i : 0U;
         }
         DTP_TRY(dtp_lower__node(&env, n, &r, out, err));
         for (int32_t i = 0; i < node->n_out; i++) {
@@ -204,7 +192,7 @@ static dtp_status lower_all(lowering *l, dtp_err *err)
      * so. */
     dtp_program *p = l->p;
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
-        if (!l->survives[t]) {
+        if (!l->uses.survives[t]) {
             continue;
         }
         dtp_value_id v = readable(l, t);
@@ -328,7 +316,7 @@ dtp_status dtp_lower_redistribution(const dtp_graph *g, const dtp_mesh *mesh,
 /* ---- one node -----------------------------------------------------------------------------------
  */
 
-/* The operand's INPUT value in this layout; two operands may share one. */
+/* The operand in this layout; two operands may share one. */
 static dtp_status operand_value(dtp_program *p, dtp_tensor_id t, const dtp_layout *layout,
                                 dtp_value_id *out, dtp_err *err)
 {
@@ -338,18 +326,23 @@ static dtp_status operand_value(dtp_program *p, dtp_tensor_id t, const dtp_layou
             return DTP_OK;
         }
     }
-    return add_tensor_value(p, t, DTP_VALUE_INPUT, layout, out, err);
+    const dtp_tensor_kind kind = p->graph->tensors[t].kind;
+    const bool stays = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
+    return add_tensor_value(p, t, stays ? DTP_VALUE_RESIDENT : DTP_VALUE_INPUT, layout, out, err);
 }
 
 dtp_status dtp_lower_node(dtp_program *p, dtp_node_id node, const dtp_strategy *strategy,
                           const dtp_layout *in_layouts, const dtp_layout *out_layouts,
-                          uint32_t wanted, dtp_err *err)
+                          const dtp_uses *uses, dtp_err *err)
 {
     const dtp_node *n = &p->graph->nodes[node];
     dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-    dtp_lower_env env = {.p = p, .graph = p->graph};
-    dtp_lower_request r = {
-        .strategy = strategy, .in = in, .out_layouts = out_layouts, .wanted = wanted};
+    dtp_lower_env env = {
+        .p = p, .graph = p->graph, .survives = uses != NULL ? uses->survives : NULL};
+    dtp_lower_request r = {.strategy = strategy, .in = in, .out_layouts = out_layouts};
+    for (int32_t i = 0; i < n->n_out; i++) {
+        r.wanted |= uses == NULL || uses->needed[n->out[i]] ? 1U << i : 0U;
+    }
     for (int32_t i = 0; i < n->n_in; i++) {
         DTP_TRY(operand_value(p, n->in[i], &in_layouts[i], &in[i], err));
         p->tensor_value[n->in[i]] = in[i];

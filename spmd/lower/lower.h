@@ -2,6 +2,7 @@
 #ifndef DTP_SPMD_LOWER_LOWER_H
 #define DTP_SPMD_LOWER_LOWER_H
 
+#include "core/graph/uses.h"
 #include "spmd/redistribute/redistribute.h"
 
 typedef struct dtp_lower_options {
@@ -62,11 +63,12 @@ dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
 void dtp_redistributions_free(dtp_redistributions *redistributions);
 
 /* Appends the instructions of one node alone to an empty program of the same graph: operands arrive
- * as INPUT values in in_layouts, results leave in out_layouts; bit i of `wanted`: something needs
- * output i there, else it stays as the op leaves it. What the planner prices. No passes. */
+ * as INPUT or RESIDENT values in in_layouts. Results that something needs leave in out_layouts, the
+ * others as the op leaves them; `uses` NULL: all are needed, nothing survives (survives NULL). What the planner
+ * prices. No passes. */
 dtp_status dtp_lower_node(dtp_program *p, dtp_node_id node, const dtp_strategy *strategy,
                           const dtp_layout *in_layouts, const dtp_layout *out_layouts,
-                          uint32_t wanted, dtp_err *err) DTP_MUST_CHECK;
+                          const dtp_uses *uses, dtp_err *err) DTP_MUST_CHECK;
 
 /* The program of one redistribution: `g` has one tensor, an INPUT, which arrives in `from` and is
  * kept in `to` (p->tensor_value[0]; in p->values[0] it arrives). Passes and memory plan as

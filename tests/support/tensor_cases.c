@@ -49,6 +49,9 @@ static dtp_status change_graph(const tensor_case *c, tensor_fixture *f, dtp_err 
     dtp_arena *arena = dtp_arena_create();
     dtp_status s =
         dtp_remat_parse(c->remat ? "all" : "none", f->model, arena, &variables.remat, err);
+    s = s == DTP_OK && c->precision != NULL
+            ? dtp_precision_parse(c->precision, &variables.precision, err)
+            : s;
     s = s == DTP_OK ? dtp_graph_with_variant(f->model, &variables, 0, NULL, &f->graph, err) : s;
     dtp_arena_destroy(arena);
     return s;

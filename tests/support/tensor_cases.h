@@ -15,6 +15,7 @@ typedef struct tensor_case {
     const char *dims; /* "batch=8 length=4" */
     bool remat;       /* all blocks */
     int32_t microbatches;
+    const char *precision;    /* NULL: f32 */
     const char *machine;      /* file under models/machines/; NULL: slow arithmetic, quick links */
     const dtp_target *target; /* NULL: cpu */
 } tensor_case;

@@ -61,10 +61,10 @@ static dtp_status add_tensors(const usages *u, dtp_err *err)
     for (int32_t i = 0; i < n; i++) {
         const dtp_tensor_id t = (dtp_tensor_id)u->order[i].item;
         set = (int32_t)u->order[i].key;
-        for (int32_t a = 0; a < u->p->sets[set].n_assign && !l->replaces[t]; a++) {
+        for (int32_t a = 0; a < u->p->sets[set].n_assign && !l->uses.replaces[t]; a++) {
             u->usage[a] = bytes_of(u->p, t, &u->p->sets[set], a);
         }
-        DTP_TRY(l->replaces[t] ? DTP_OK : add(u, set, l->begin[t], l->hold[t], err));
+        DTP_TRY(l->uses.replaces[t] ? DTP_OK : add(u, set, l->begin[t], l->end_of[t], err));
     }
     return DTP_OK;
 }
@@ -81,13 +81,18 @@ static bool is_before(const dtp_node *node, int32_t i)
     return before;
 }
 
-/* Bit o: result o has a buffer of its own when the kernel ends. */
+/* Bit o: result o has a buffer of its own when the kernel ends. An update writes over what it
+ * replaces, other ops over values alone. */
 static uint32_t own_results(const dtp_lifetimes *l, const dtp_node *node)
 {
+    const bool update = (node->op->flags & DTP_OP_UPDATE) != 0;
     uint32_t own = 0;
     for (int32_t o = 0; o < node->n_out && (node->op->flags & DTP_OP_RELABEL) == 0; o++) {
         const dtp_tensor_id t = node->out[o];
-        own |= node->op->inplace_in[o] == 0 && l->hold[t] > l->begin[t] ? 1U << o : 0U;
+        const int32_t i = node->op->inplace_in[o] - 1;
+        const bool over = i >= 0 && i < node->n_in &&
+                          (update || l->graph->tensors[node->in[i]].kind == DTP_TENSOR_VALUE);
+        own |= !over && !l->uses.replaces[t] && l->end_of[t] > l->begin[t] ? 1U << o : 0U;
     }
     return own;
 }
@@ -100,15 +105,22 @@ static int64_t kernel_bytes(const usages *u, dtp_node_id n, const dtp_rules_clas
     const bool inner = node->op->decompose == NULL || p->pricer->target->fuse == 0;
     const int64_t sure = inner ? c->sure_bytes[a] : 0;
     const uint32_t own = own_results(&u->lives, node);
-    int64_t in = 0, out = 0;
+    int64_t in = 0, kept = 0, out = 0;
     for (int32_t i = 0; i < node->n_in; i++) {
-        const bool dies = (u->lives.dying[n] >> i & 1U) != 0 && !is_before(node, i);
-        in += dies ? bytes_of(p, node->in[i], s, a) : 0;
+        const dtp_tensor_kind kind = p->graph->tensors[node->in[i]].kind;
+        const bool dies = (u->lives.dying[n] >> i & 1U) != 0, first = !is_before(node, i);
+        const int64_t bytes = first ? bytes_of(p, node->in[i], s, a) : 0;
+        in += dies ? bytes : 0;
+        kept += !dies && (kind == DTP_TENSOR_VALUE || kind == DTP_TENSOR_INPUT) ? bytes : 0;
     }
     for (int32_t o = 0; o < node->n_out; o++) {
         out += (own >> o & 1U) != 0 ? bytes_of(p, node->out[o], s, a) : 0;
     }
-    return c->one_kernel[a] ? in + out + sure : out > sure ? out : sure;
+    if (c->one_kernel[a]) {
+        return in + out + sure;
+    }
+    /* What the node brings may take the place of its operands, for later readers. */
+    return out > sure - kept ? out : sure - kept;
 }
 
 /* Those of a class that use the same follow each other and share it. */

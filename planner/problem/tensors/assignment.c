@@ -28,7 +28,17 @@ static dtp_status natural_layouts(const dtp_tensor_problem *p, dtp_node_id id,
 /* ---- assignment -> sharding ---------------------------------------------------------------------
  */
 
-/* Tensors without a variable are kept as their op leaves or reads them. */
+/* Whether another operand is the same tensor in another layout. */
+static bool read_otherwise(const dtp_node *node, const dtp_node_layouts *l, int32_t i)
+{
+    bool other = false;
+    for (int32_t j = 0; j < node->n_in; j++) {
+        other = other || (node->in[j] == node->in[i] && !dtp_layout_equal(&l->in[j], &l->in[i]));
+    }
+    return other;
+}
+
+/* Tensors without a variable are kept as their op reads them, or leaves them. */
 static dtp_status place_node(const dtp_tensor_problem *p, dtp_node_id id, dtp_sharding *out,
                              dtp_err *err)
 {
@@ -36,7 +46,7 @@ static dtp_status place_node(const dtp_tensor_problem *p, dtp_node_id id, dtp_sh
     dtp_node_layouts l;
     DTP_TRY(natural_layouts(p, id, &out->strategies[id], &l, err));
     for (int32_t i = 0; i < node->n_in; i++) {
-        if (p->variable_of_tensor[node->in[i]] < 0) {
+        if (p->variable_of_tensor[node->in[i]] < 0 && !read_otherwise(node, &l, i)) {
             out->layouts[node->in[i]] = l.in[i];
         }
     }

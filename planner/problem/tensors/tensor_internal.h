@@ -14,7 +14,7 @@
 #define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_INTERNAL_H
 
 #include "core/base/hash.h"
-#include "core/graph/readers.h"
+#include "core/graph/uses.h"
 #include "cost_models/redistribution_price.h"
 #include "cost_models/node_classes.h"
 #include "cost_models/node_price.h"

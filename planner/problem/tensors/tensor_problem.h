@@ -85,7 +85,7 @@ typedef struct dtp_tensor_problem {
     int32_t
         *variable_of_replica[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
                                    it, from where it is kept */
-    dtp_problem *select;         /* not changed once it is built */
+    dtp_problem *select;         /* not changed once it is solved */
     dtp_redistribution_pricer *redistributions; /* that of the options, or its own */
     int32_t n_sent;
     dtp_sent_tensor *sent;

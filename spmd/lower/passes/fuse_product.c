@@ -349,6 +349,10 @@ static bool match_operand(const fuser *f, match *m)
             continue;
         }
         const dtp_value_id d = m->in[m->part[part]], a = m->in[1 - m->part[part]];
+        if (dtp_layout_has_partial(&f->p->values[a].layout) ||
+            dtp_layout_has_partial(&f->p->values[d].layout)) {
+            continue; /* the op has no rule for it */
+        }
         int32_t k, w = writer(f, d);
         w = w > m->product - DISTANCE ? w : m->product - DISTANCE; /* the product reads d, too */
         for (int32_t r = reader(f, d, w, &k); r >= 0 && r <= m->product + DISTANCE;

@@ -1,7 +1,7 @@
 #include "spmd/lower/passes/kernel_places.h"
 
 #include "core/graph/ops/fused_ops.h"
-#include "core/graph/readers.h"
+#include "core/graph/uses.h"
 #include "spmd/lower/passes/passes.h"
 
 /* Writers of a bias that move in front of a product (fuse_product.c). */
@@ -11,6 +11,7 @@ typedef struct places {
     const dtp_graph *g;
     const dtp_target *target;
     dtp_readers readers;
+    dtp_uses uses;
     dtp_kernel_places *out;
     bool *late; /* by node: what reads it moves behind it */
 } places;
@@ -242,11 +243,11 @@ static void place(const places *p, dtp_node_id n)
 }
 
 /* What only skipped nodes read is not needed either. */
-static void skip_makers(const places *p, const bool *kept)
+static void skip_makers(const places *p)
 {
     for (dtp_node_id n = p->g->n_nodes - 1; n >= 0; n--) {
         const dtp_tensor_id t = p->g->nodes[n].out[0];
-        bool needed = p->g->nodes[n].n_out > 1 || kept[t] ||
+        bool needed = p->g->nodes[n].n_out > 1 || p->uses.survives[t] || p->uses.replaces[t] ||
                       p->readers.first[t] == p->readers.first[t + 1];
         for (int32_t k = p->readers.first[t]; k < p->readers.first[t + 1] && !needed; k++) {
             needed = !p->out->skipped[p->readers.node[k]];
@@ -256,7 +257,7 @@ static void skip_makers(const places *p, const bool *kept)
 }
 
 /* Until nothing moves any more: nodes go to earlier and later places alone. */
-static void place_all(const places *p, const bool *kept)
+static void place_all(const places *p)
 {
     const dtp_graph *g = p->g;
     const dtp_kernel_places *out = p->out;
@@ -277,7 +278,7 @@ static void place_all(const places *p, const bool *kept)
             sum += out->latest[n] - out->earliest[n];
         }
     } while (sum > before);
-    skip_makers(p, kept);
+    skip_makers(p);
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
         out->merged[n] = out->merged[n] || out->skipped[n] || out->earliest[n] < n ||
                          out->latest[n] > n || (is_function(g, &g->nodes[n]) && is_root(p, n));
@@ -289,28 +290,18 @@ dtp_status dtp_kernel_places_find(const dtp_graph *g, const dtp_target *target, 
 {
     const size_t n = (size_t)g->n_nodes;
     places p = {.g = g, .target = target, .out = out};
-    bool *kept; /* by tensor: something besides nodes needs it */
     DTP_TRY(dtp_readers_find(g, arena, &p.readers, err));
     DTP_TRY(DTP_NEW(arena, out->earliest, n, err));
     DTP_TRY(DTP_NEW(arena, out->latest, n, err));
     DTP_TRY(DTP_NEW(arena, out->merged, n, err));
     DTP_TRY(DTP_NEW(arena, out->skipped, n, err));
     DTP_TRY(DTP_NEW(arena, p.late, n, err));
-    DTP_TRY(DTP_NEW(arena, kept, g->n_tensors, err));
+    DTP_TRY(dtp_uses_find(g, arena, &p.uses, err));
     for (dtp_node_id i = 0; i < g->n_nodes; i++) {
         out->earliest[i] = out->latest[i] = i;
     }
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        kept[t] = t == g->loss;
-    }
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        kept[g->outputs[i]] = true;
-    }
-    for (int32_t i = 0; i < g->n_updates; i++) {
-        kept[g->updates[i].value] = true;
-    }
     if (target->fuse != 0 || target->loss_chunk > 0) {
-        place_all(&p, kept);
+        place_all(&p);
     }
     return DTP_OK;
 }

@@ -1,4 +1,4 @@
-#include "core/graph/readers.h"
+#include "core/graph/uses.h"
 
 /* Whether an operand before it is the same tensor. */
 static bool reads_before(const dtp_node *node, int32_t i)
@@ -32,6 +32,31 @@ dtp_status dtp_readers_find(const dtp_graph *g, dtp_arena *arena, dtp_readers *o
             if (!reads_before(&g->nodes[id], i)) {
                 out->node[out->first[g->nodes[id].in[i] + 1]++] = id;
             }
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_uses_find(const dtp_graph *g, dtp_arena *arena, dtp_uses *out, dtp_err *err)
+{
+    DTP_TRY(DTP_NEW(arena, out->survives, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, out->replaces, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, out->needed, g->n_tensors, err));
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        out->survives[g->outputs[i]] = true;
+    }
+    if (g->loss >= 0) {
+        out->survives[g->loss] = true;
+    }
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        out->replaces[g->updates[i].value] = true;
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        out->needed[t] = out->survives[t] || out->replaces[t];
+    }
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
+            out->needed[g->nodes[n].in[i]] = true;
         }
     }
     return DTP_OK;
