@@ -9,7 +9,8 @@ static const double LEAST_GAIN = 1e-5;
 /* Multipliers that are not below this are left out. */
 static const double MOST_MULTIPLIER = 1e12;
 
-enum { TIED_ROUNDS = 60 };
+/* Of an ascent up to a bound that is enough, so many rounds are made at a time. */
+enum { TIED_ROUNDS = 60, ROUNDS_AT_A_TIME = 4 };
 
 typedef struct ascent {
     solver_reduced *w;
@@ -52,6 +53,20 @@ static dtp_status start_tied(const ascent *a, const dtp_dual_start *start, dtp_e
     return s;
 }
 
+static dtp_status ascend(const ascent *a, const dtp_dual_start *start, int64_t rounds,
+                         int64_t *bound, dtp_err *err)
+{
+    const int64_t most = start->enough > 0 ? ROUNDS_AT_A_TIME : rounds;
+    *bound = 0;
+    for (int64_t done = 0; done < rounds && (done == 0 || *bound < start->enough);) {
+        const int64_t now = rounds - done < most ? rounds - done : most;
+        solver_dual_settle(a->d, now, LEAST_GAIN, start->stop);
+        DTP_TRY(solver_dual_bound(a->d, a->w, false, bound, err));
+        done += now;
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_dual_bound(const dtp_problem *p, const dtp_dual_start *start, int64_t rounds,
                           int64_t *bound, dtp_err *err)
 {
@@ -61,8 +76,7 @@ dtp_status dtp_dual_bound(const dtp_problem *p, const dtp_dual_start *start, int
         *bound = DTP_FORBIDDEN;
     } else if (s == DTP_OK) {
         s = start->tied != NULL ? start_tied(&a, start, err) : DTP_OK;
-        solver_dual_settle(a.d, rounds, LEAST_GAIN, start->stop);
-        s = s == DTP_OK ? solver_dual_bound(a.d, a.w, false, bound, err) : s;
+        s = s == DTP_OK ? ascend(&a, start, rounds, bound, err) : s;
     }
     destroy(&a);
     return s;

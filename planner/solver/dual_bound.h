@@ -12,6 +12,7 @@ typedef struct dtp_dual_start {
     const int32_t *variable; /* by variable: that of `tied`; -1: none */
     int32_t n_multipliers; /* of the limit, which is left out without any; they stay as they are */
     const dtp_memory_multiplier *multipliers;
+    int64_t enough;       /* a bound that is not below this ends the ascent; 0: none does */
     const dtp_stop *stop; /* ends the ascent early; NULL: none */
 } dtp_dual_start;
 

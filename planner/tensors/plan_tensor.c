@@ -150,19 +150,33 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
+/* Nothing with tied layers costs less than the incumbent; what is said of the mesh holds without
+ * tying, as its plan might be without when it is planned alone. */
+static dtp_status bound_pruned(dtp_planning *p, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    int64_t *said = &p->certificate.bound, bound;
+    if (!p->request->tying_bound || !dtp_tensor_is_tied(state->problem)) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_tying_bound_find(state->problem, *said, *said, &bound, err));
+    *said = bound < *said ? (bound > 0 ? bound : 0) : *said;
+    return DTP_OK;
+}
+
 /* What tying can cost at most; where that is much, each half of the instances decides on its own.
  */
 static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
 {
     tensor_state *state = p->state;
     if (p->pruned || !dtp_tensor_is_tied(state->problem)) {
-        return DTP_OK;
+        return p->pruned ? bound_pruned(p, err) : DTP_OK;
     }
     DTP_TRY(dtp_stop_check(p->request->stop, err));
     if (p->request->tying_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
         (p->incumbent == NULL ||
          p->best.predicted.step_time_s < p->incumbent->predicted.step_time_s)) {
-        DTP_TRY(dtp_tying_bound_find(state->problem, p->least_cost, &state->tying_bound, err));
+        DTP_TRY(dtp_tying_bound_find(state->problem, p->least_cost, 0, &state->tying_bound, err));
         state->has_tying_bound = true;
     }
     if (p->request->untie) {

@@ -27,12 +27,13 @@ static int64_t affordable_rounds(const dtp_problem *p)
 }
 
 static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_problem *tied,
-                               int64_t cost, dtp_arena *arena, int64_t *bound, dtp_err *err)
+                               int64_t cost, int64_t enough, dtp_arena *arena, int64_t *bound,
+                               dtp_err *err)
 {
     const int64_t rounds = affordable_rounds(p->select);
     int32_t *variable = dtp_arena_alloc(arena, (size_t)p->n_variables, sizeof *variable);
     const dtp_dual_start none = {0};
-    dtp_dual_start start = {.tied = tied->select, .variable = variable, .stop = p->options.stop};
+    dtp_dual_start start = {.tied = tied->select, .variable = variable, .enough = enough, .stop = p->options.stop};
     dtp_memory_multiplier *multipliers = NULL;
     DTP_TRY(DTP_MEMORY(err, variable));
     /* The variable of `tied` that decides with others for a variable of p, by variable of p. */
@@ -60,8 +61,8 @@ static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_pro
     return dtp_dual_bound(p->select, &start, rounds, bound, err);
 }
 
-dtp_status dtp_tying_bound_find(const dtp_tensor_problem *p, int64_t cost, int64_t *bound,
-                                dtp_err *err)
+dtp_status dtp_tying_bound_find(const dtp_tensor_problem *p, int64_t cost, int64_t enough,
+                                int64_t *bound, dtp_err *err)
 {
     dtp_tensor_options options = p->options;
     dtp_tensor_problem *untied = NULL;
@@ -71,7 +72,7 @@ dtp_status dtp_tying_bound_find(const dtp_tensor_problem *p, int64_t cost, int64
     dtp_status s = arena != NULL
                        ? dtp_tensor_problem_create(p->graph, p->pricer, &options, &untied, err)
                        : DTP_FAIL(err, DTP_NOMEM, "out of memory for a bound");
-    s = s == DTP_OK ? bound_untied(untied, p, cost, arena, bound, err) : s;
+    s = s == DTP_OK ? bound_untied(untied, p, cost, enough, arena, bound, err) : s;
     dtp_tensor_problem_destroy(untied);
     dtp_arena_destroy(arena);
     return s;
