@@ -337,6 +337,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     }
     p->certificate =
         (dtp_certificate){.status = v.status, .bound = v.bound, .nodes = v.nodes, .solver = "glpk"};
+    dtp_planning_tell(p);
     return DTP_OK;
 }
 

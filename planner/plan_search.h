@@ -19,6 +19,14 @@
 #include "planner/solver/solve.h"
 #include "dtp/planner.h"
 
+/* Who is told how far planning is. */
+typedef struct dtp_plan_watch {
+    void (*progress)(void *user, const dtp_plan_progress *now);
+    void *user;
+    const char *variant; /* that is planned; NULL: none is searched */
+    const dtp_plan *best; /* of other variants; NULL: none */
+} dtp_plan_watch;
+
 typedef struct dtp_plan_request {
     const dtp_mesh *mesh; /* NULL: search over all factorisations of `devices` into up to
                              `max_mesh_dims` dims */
@@ -47,6 +55,7 @@ typedef struct dtp_plan_request {
         *incumbent;       /* tensor mode, objective time: the incumbent of another graph, of which
                               only certificate and prediction are read. Nothing is planned where
                               the additive cost cannot be below its own; NULL: none */
+    const dtp_plan_watch *watch; /* NULL: nobody */
     const dtp_stop *stop; /* ends planning with the best plan so far; NULL = none. Without a plan
                              yet planning fails with DTP_STOPPED */
     const dtp_ctx *ctx;

@@ -73,6 +73,33 @@ static bool better(const dtp_planning *p, const dtp_prediction *a, const dtp_pre
                                             : a->peak_bytes < b->peak_bytes;
 }
 
+/* Of the best of a mesh, other meshes and other variants. */
+void dtp_planning_tell(const dtp_planning *p)
+{
+    const dtp_plan_watch *watch = p->request->watch;
+    char mesh[DTP_MESH_TEXT_BYTES];
+    if (watch == NULL) {
+        return;
+    }
+    const dtp_plan *const others[] = {p->others, watch->best};
+    const dtp_prediction *best = p->has_best ? &p->best.predicted : NULL;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (others[i] != NULL && (best == NULL || better(p, &others[i]->predicted, best))) {
+            best = &others[i]->predicted;
+        }
+    }
+    const bool here = p->has_best && best == &p->best.predicted && p->certificate.bound > 0 &&
+                      p->request->objective == DTP_OBJECTIVE_TIME;
+    dtp_mesh_print(&p->pricer.mesh, mesh);
+    const dtp_plan_progress now = {.mesh = mesh,
+                                   .variant = watch->variant,
+                                   .best_s = best != NULL ? best->step_time_s : 0.0,
+                                   .best_bytes = best != NULL ? best->peak_bytes : 0,
+                                   .gap =
+                                       here ? dtp_gap(p->best.cost_ps, p->certificate.bound) : -1};
+    watch->progress(watch->user, &now);
+}
+
 void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
 {
     if (!c->legal || dtp_planning_excess(p, c) > 0 || !p->planner->keeps_pins(p, c)) {
@@ -82,6 +109,7 @@ void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
     if (!p->has_best || better(p, &c->predicted, &p->best.predicted)) {
         p->best = *c;
         p->has_best = true;
+        dtp_planning_tell(p);
     }
 }
 
@@ -172,6 +200,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 
 static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
+    dtp_planning_tell(p);
     dtp_status s = p->planner->begin(p, err);
     s = s == DTP_OK ? p->planner->solve(p, err) : s;
     if ((s != DTP_OK && s != DTP_STOPPED) || p->pruned) {
@@ -223,10 +252,14 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
 /* ---- mesh search --------------------------------------------------------------------------------
  */
 
+/* The share of the step that a mesh with more dims must save: more dims are harder to understand and
+ * to run, and predictions are not so exact. */
+static const double EARNED = 0.01;
+
 typedef struct search {
     const dtp_plan_request *request;
     int32_t n;
-    dtp_mesh_report *reports; /* one per mesh */
+    dtp_mesh_report *reports; /* one per mesh, those with fewer dims first */
     int32_t skipped;
     dtp_plan_result *best;
 } search;
@@ -265,6 +298,23 @@ static void report(const dtp_planning *p, const dtp_plan_result *result, dtp_mes
     }
 }
 
+/* Whether a plan on mesh i takes the place of the best so far: with more dims it must be faster than
+ * all plans on meshes with fewer, by a share. */
+static bool is_taken(const search *s, int32_t i, const dtp_plan_result *next)
+{
+    const int32_t n_dims = s->reports[i].mesh.n_dims;
+    bool earned = true;
+    if (s->request->objective == DTP_OBJECTIVE_TIME && next->plan != NULL && s->best->plan != NULL &&
+        s->best->plan->mesh.n_dims < n_dims) {
+        for (int32_t k = 0; k < i; k++) {
+            const dtp_mesh_report *r = &s->reports[k];
+            earned = earned && (r->outcome != DTP_MESH_PLANNED || r->mesh.n_dims == n_dims ||
+                                next->plan->predicted.step_time_s <= (1.0 - EARNED) * r->step_time_s);
+        }
+    }
+    return earned && dtp_plan_result_better(s->request, next, s->best);
+}
+
 /* Plans on mesh i and keeps the better result. */
 static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
 {
@@ -274,6 +324,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     dtp_err why = {0};
     const bool pinned = s->request->pins != NULL || s->request->n_texts > 0;
     p.incumbent = s->best->plan != NULL ? s->best->plan : s->request->incumbent;
+    p.others = s->best->plan;
     dtp_mesh_print(&r->mesh, text);
     dtp_status status = plan_on_mesh(&p, &r->mesh, &next, &why);
     if (status == DTP_STOPPED) {
@@ -291,7 +342,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     dtp_log(s->request->ctx, DTP_LOG_INFO, "planner", "mesh",
             "mesh='%s' outcome=%s bound=%" PRId64 " step_time_s=%g", text,
             dtp_mesh_outcome_name(r->outcome), r->bound, r->step_time_s);
-    if (dtp_plan_result_better(s->request, &next, s->best)) {
+    if (is_taken(s, i, &next)) {
         dtp_plan_result_free(s->best);
         *s->best = next;
     } else {

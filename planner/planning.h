@@ -30,6 +30,7 @@ typedef struct dtp_planning {
     dtp_redistribute_cache *generic;            /* at those of the generic machine */
     dtp_arena *arena;                           /* of the plan */
     const dtp_plan *incumbent; /* incumbent of other meshes, or the request's; NULL: none */
+    const dtp_plan *others;    /* the best plan of other meshes; NULL: none */
     void *state;               /* the mode's own */
 
     dtp_candidate best; /* has_best: the incumbent */
@@ -92,6 +93,9 @@ void dtp_planning_offer_baselines(dtp_planning *p);
 /* "rules batch:x", "memory 1024", ...: appends a text to the plan's list of pins, which has room.
  */
 dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err) DTP_MUST_CHECK;
+
+/* Tells whoever watches how far planning is. */
+void dtp_planning_tell(const dtp_planning *p);
 
 /* Solutions of rules mode as candidates of another mode: without pins, the certificate unchanged.
  */

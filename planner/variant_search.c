@@ -205,6 +205,12 @@ static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
     request.variant = &s->variants[i];
     request.brief = true;
     request.incumbent = s->has_incumbent ? &s->incumbent : NULL;
+    dtp_plan_watch watch = {.variant = text, .best = s->best->plan};
+    if (request.watch != NULL) {
+        watch.progress = request.watch->progress;
+        watch.user = request.watch->user;
+        request.watch = &watch;
+    }
     DTP_TRY(s->mode(s->g, s->machine, &request, &next, err));
     dtp_status st = note(s, text, describe(s, &next), err);
     keep_better(s, i, &next);

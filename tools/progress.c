@@ -13,7 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static const char *doing; /* NULL: nothing */
-static char noted[48];
+static char noted[64];
 static int shown; /* columns of the line, 0: not shown */
 
 /* Waits until the work has ended or a second is over; says whether it goes on. */

@@ -5,7 +5,7 @@
 
 /* From here on the command does `what`, a text that stays; one at a time. */
 void tool_progress_begin(const char *what);
-/* What of it was done last: "planning, 12 s: 3 of 8"; cut to 47 bytes. */
+/* What of it was done last: "planning, 12 s: 3 of 8"; cut to 63 bytes. */
 void tool_progress_note(const char *note);
 /* The line goes away. To be called before anything is printed, which tool_show, tool_put and
  * tool_fail do themselves; harmless when there is none. */

@@ -12,6 +12,16 @@ typedef enum dtp_planning_mode {
     DTP_PLAN_PINS    /* nothing is searched: layouts follow from styles and pins */
 } dtp_planning_mode;
 
+/* How far planning is: what is planned now, and the best plan so far. */
+typedef struct dtp_plan_progress {
+    const char *mesh;    /* "x:2;y:4" */
+    const char *variant; /* "--remat layer --microbatches 2"; NULL: none is searched */
+    double best_s;       /* predicted step time of the best plan so far; 0: there is none yet */
+    int64_t best_bytes;  /* ... and its peak */
+    double gap;          /* of the additive cost of the best plan on this mesh to its bound, as a
+                            share; < 0: nothing is proven yet, or another mesh has the best plan */
+} dtp_plan_progress;
+
 /* Fields stand by subject, not by size. */
 typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     size_t size;
@@ -46,6 +56,9 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     const dtp_ctx *ctx;
     const char *target;  /* what the program is for (docs/targets.md); NULL: "cpu" */
     const char *outputs; /* as in dtp_job_options */
+    /* Called with `user`, on the thread that plans, when a mesh or a variant begins, a better plan
+     * is found or a bound is proven; NULL: nobody asks. */
+    void (*progress)(void *user, const dtp_plan_progress *now);
 } dtp_plan_options;
 
 static inline dtp_plan_options dtp_plan_options_init(void)

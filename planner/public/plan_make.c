@@ -18,6 +18,7 @@ typedef struct plan_maker {
     dtp_plan_request request;
     dtp_variant_search search; /* what "auto" stands for */
     dtp_stop stop;
+    dtp_plan_watch watch;
 } plan_maker;
 
 static bool is_auto(const char *text)
@@ -63,6 +64,8 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
     r->prices = o->prices;
     r->untie = o->untie;
     r->stop = &m->stop;
+    m->watch = (dtp_plan_watch){.progress = o->progress, .user = o->user};
+    r->watch = o->progress != NULL ? &m->watch : NULL;
     DTP_TRY(dtp_solver_parse(o->solver != NULL ? o->solver : "auto", &r->solver, err));
     r->ctx = o->ctx;
     DTP_TRY(dtp_pin_texts(&source, m->arena, &m->styles, &r->n_texts, &texts, err));

@@ -105,6 +105,7 @@ dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *opti
         p->certificate.status = r.status;
         p->certificate.bound = r.bound;
         p->pruned = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
+        dtp_planning_tell(p);
     }
     out->found = r.assignment != NULL;
     out->usage = r.value.peak;

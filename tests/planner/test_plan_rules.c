@@ -214,7 +214,7 @@ static void test_plan_rules__searches_meshes_of_any_size(void **state)
     dtp_graph_destroy(g);
 }
 
-/* The search finds nothing that planning on some mesh alone beats. */
+/* The search finds nothing that planning on some mesh alone beats, with more dims by 1 %. */
 static void test_plan_rules__search_is_the_best_of_its_meshes(void **state)
 {
     (void)state;
@@ -230,7 +230,9 @@ static void test_plan_rules__search_is_the_best_of_its_meshes(void **state)
     for (int32_t i = 0; i < n; i++) {
         request.mesh = &meshes[i];
         dtp_plan_result r = plan(g, &request);
-        assert_true(best.plan->predicted.step_time_s <= r.plan->predicted.step_time_s);
+        const bool more = meshes[i].n_dims > best.plan->mesh.n_dims;
+        assert_true((more ? 0.98 : 1.0) * best.plan->predicted.step_time_s <=
+                    r.plan->predicted.step_time_s);
         dtp_plan_result_free(&r);
     }
     dtp_plan_result_free(&best);

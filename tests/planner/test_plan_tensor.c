@@ -276,7 +276,8 @@ static void test_plan_tensor__search_cuts_only_what_costs_more(void **state)
         if (m->outcome == DTP_MESH_PRUNED) {
             assert_true(r.plan == NULL || r.plan->certificate.cost >= m->bound);
         } else if (m->outcome == DTP_MESH_PLANNED) {
-            assert_true(best.plan->predicted.step_time_s <= m->step_time_s);
+            const bool more = m->mesh.n_dims > best.plan->mesh.n_dims;
+            assert_true((more ? 0.98 : 1.0) * best.plan->predicted.step_time_s <= m->step_time_s);
         } else {
             assert_true(m->outcome == DTP_MESH_INFEASIBLE && r.infeasible);
         }

@@ -1,7 +1,8 @@
 /* Which of the candidates on one mesh is kept: the best by the one objective; and the least
- * additive cost. */
+ * additive cost. Which mesh is taken, and what is said while planning. */
 #include "planner/planning.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -245,12 +246,170 @@ static void test_planning__every_mesh_is_pruned(void **state)
     dtp_graph_destroy(g);
 }
 
+/* ---- meshes with more dims ----------------------------------------------------------------------
+ */
+
+enum { MAX_MESHES = 16, MESH_ROUNDS = 200 };
+
+/* A mode whose plan on a mesh takes a time that is known beforehand. */
+static double steps_s[MAX_MESHES];
+static int32_t at_mesh;
+
+static dtp_status plans_step(dtp_planning *p, dtp_err *err)
+{
+    dtp_candidate c = {.legal = true, .redistributor = dtp_planning_redistributor(p)};
+    DTP_TRY(dtp_layout_rules_create(p->arena, p->graph->dims.n, &c.rules, err));
+    DTP_TRY(dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, false, p->arena,
+                                    &c.sharding, err));
+    c.predicted.step_time_s = steps_s[at_mesh++];
+    dtp_planning_offer(p, &c);
+    return DTP_OK;
+}
+
+static dtp_status decides(dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    (void)err;
+    plan->sharding = p->best.sharding;
+    return DTP_OK;
+}
+
+/* Of the fewest dims first: the best of a number of dims that is at least 1 % faster than all with
+ * fewer. */
+static double expected_step(const dtp_plan_result *r)
+{
+    double taken = 0.0, fewer = (double)INFINITY;
+    for (int32_t dims = 1; dims <= 3; dims++) {
+        double best = (double)INFINITY;
+        for (int32_t i = 0; i < r->n_meshes; i++) {
+            best = r->meshes[i].mesh.n_dims == dims && steps_s[i] < best ? steps_s[i] : best;
+        }
+        taken = best <= 0.99 * fewer ? best : taken;
+        fewer = best < fewer ? best : fewer;
+    }
+    return taken;
+}
+
+static void test_planning__more_dims_must_earn_it(void **state)
+{
+    (void)state;
+    static const dtp_planner fixed = {.begin = begins,
+                                      .finish = finishes,
+                                      .solve = plans_step,
+                                      .keeps_pins = keeps_pins,
+                                      .decide = decides};
+    dtp_err err = {0};
+    dtp_graph *g = NULL;
+    dtp_machine *machine = NULL;
+    uint64_t random = SEED;
+    int32_t refused = 0, more = 0;
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/mlp_digits.json", NULL, &g, &err),
+                     DTP_OK);
+    assert_int_equal(
+        dtp_machine_read(DTP_SOURCE_DIR "/models/machines/h100_64.json", &machine, &err), DTP_OK);
+    for (int32_t round = 0; round < MESH_ROUNDS; round++) {
+        dtp_plan_request request = dtp_plan_request_init();
+        dtp_plan_result r;
+        double least = (double)INFINITY;
+        request.devices = 16;
+        at_mesh = 0;
+        for (int32_t i = 0; i < MAX_MESHES; i++) {
+            steps_s[i] = 1.0 - 0.002 * draw(&random, 12);
+        }
+        if (dtp_planning_run(&fixed, g, machine, &request, &r, &err) != DTP_OK) {
+            fail_msg("%s", err.msg);
+        }
+        assert_int_equal(r.n_meshes, at_mesh);
+        for (int32_t i = 0; i < r.n_meshes; i++) {
+            least = steps_s[i] < least ? steps_s[i] : least;
+        }
+        const double taken = r.plan->predicted.step_time_s;
+        assert_true(taken == expected_step(&r));
+        refused += taken > least ? 1 : 0;
+        more += r.plan->mesh.n_dims > 1 ? 1 : 0;
+        dtp_plan_result_free(&r);
+    }
+    print_message("%d of %d searches leave a faster mesh for one with fewer dims, %d take more\n",
+                  refused, MESH_ROUNDS, more);
+    assert_true(refused > MESH_ROUNDS / 10 && more > MESH_ROUNDS / 10);
+    dtp_machine_destroy(machine);
+    dtp_graph_destroy(g);
+}
+
+/* ---- progress -----------------------------------------------------------------------------------
+ */
+
+typedef struct notes {
+    int32_t n, with_gap, meshes, variants;
+    char mesh[DTP_MESH_TEXT_BYTES], variant[128];
+    double best_s;
+} notes;
+
+static void note(void *user, const dtp_plan_progress *now)
+{
+    notes *x = user;
+    assert_non_null(now->variant);
+    x->n++;
+    x->with_gap += now->gap >= 0.0 ? 1 : 0;
+    assert_true(now->gap <= 1.0 && (now->gap < 0.0 || now->best_s > 0.0));
+    assert_true(x->best_s == 0.0 || (now->best_s > 0.0 && now->best_s <= x->best_s));
+    assert_int_equal(now->best_s > 0.0, now->best_bytes > 0);
+    x->best_s = now->best_s;
+    x->meshes += strcmp(x->mesh, now->mesh) != 0 ? 1 : 0;
+    x->variants += strcmp(x->variant, now->variant) != 0 ? 1 : 0;
+    (void)snprintf(x->mesh, sizeof x->mesh, "%s", now->mesh);
+    (void)snprintf(x->variant, sizeof x->variant, "%s", now->variant);
+}
+
+/* Every mesh of every variant is told, and the best plan so far is that of all of them. */
+static void test_plan_make__tells_how_far_it_is(void **state)
+{
+    (void)state;
+    static const dtp_planning_mode modes[] = {DTP_PLAN_RULES, DTP_PLAN_TENSOR};
+    dtp_err err = {0};
+    dtp_graph *g = NULL;
+    dtp_machine *machine = NULL;
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/mlp_digits.json", NULL, &g, &err),
+                     DTP_OK);
+    assert_int_equal(
+        dtp_machine_read(DTP_SOURCE_DIR "/models/machines/h100_64.json", &machine, &err), DTP_OK);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        dtp_plan_options o = dtp_plan_options_init();
+        dtp_plan_result r;
+        notes x = {0};
+        o.mode = modes[i];
+        o.devices = 4;
+        o.microbatches = "auto";
+        o.memory_limit_bytes = 110000; /* the model as it is does not fit */
+        o.progress = note;
+        o.user = &x;
+        if (dtp_plan_make(g, machine, &o, &r, &err) != DTP_OK) {
+            fail_msg("%s", err.msg);
+        }
+        int32_t planned = 0;
+        for (int32_t k = 0; k < r.n_tried; k++) {
+            planned += strstr(r.tried[k], "kernels alone") == NULL ? 1 : 0;
+        }
+        print_message("%d notes, %d with a gap; %d of %d variants are planned\n", x.n, x.with_gap,
+                      planned, r.n_tried);
+        assert_true(planned > 1);
+        assert_int_equal(x.variants, planned);
+        assert_int_equal(x.meshes, 2 * planned); /* x:4 and x:2;y:2 */
+        assert_true(x.with_gap > 0);
+        assert_true(x.best_s <= r.plan->predicted.step_time_s);
+        dtp_plan_result_free(&r);
+    }
+    dtp_machine_destroy(machine);
+    dtp_graph_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_planning__keeps_the_shortest_makespan),
         cmocka_unit_test(test_planning__objective_memory),
         cmocka_unit_test(test_planning__every_mesh_is_pruned),
+        cmocka_unit_test(test_planning__more_dims_must_earn_it),
+        cmocka_unit_test(test_plan_make__tells_how_far_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,8 +111,11 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         dtp_mesh_print(&r->mesh, mesh);
         dtp_strbuf_addf(&report, "%-22s %-10s", mesh, dtp_mesh_outcome_name(r->outcome));
         if (r->outcome == DTP_MESH_PLANNED) {
-            dtp_strbuf_addf(&report, " %10s, cost %s, bound %s", dtp_seconds(r->step_time_s).text,
-                            cost_text(c, r->cost).text, cost_text(c, r->bound).text);
+            const bool unearned = r->mesh.n_dims > result->plan->mesh.n_dims &&
+                                  r->step_time_s < result->plan->predicted.step_time_s;
+            dtp_strbuf_addf(&report, " %10s, cost %s, bound %s%s", dtp_seconds(r->step_time_s).text,
+                            cost_text(c, r->cost).text, cost_text(c, r->bound).text,
+                            unearned ? "; more dims must save 1 % of the step" : "");
         } else if (r->outcome == DTP_MESH_PRUNED) {
             dtp_strbuf_addf(&report, " nothing costs less than %s there",
                             cost_text(c, r->bound).text);
@@ -174,6 +177,28 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *r
 
 /* ---- planning ---- */
 
+/* What matters first: the line is cut at its end. */
+static void show_progress(void *user, const dtp_plan_progress *now)
+{
+    const plan_command *c = user;
+    const bool memory = c->options.objective == DTP_OBJECTIVE_MEMORY;
+    dtp_strbuf text = {0};
+    if (now->best_s > 0.0) {
+        dtp_strbuf_addf(&text, "best %s",
+                        memory ? dtp_byte_count((double)now->best_bytes).text
+                               : dtp_seconds(now->best_s).text);
+    }
+    if (now->best_s > 0.0 && now->gap >= 0.0) {
+        dtp_strbuf_addf(&text, ", gap %.2f %%", 100.0 * now->gap);
+    }
+    dtp_strbuf_addf(&text, "%smesh %s", now->best_s > 0.0 ? "; " : "", now->mesh);
+    if (now->variant != NULL) {
+        dtp_strbuf_addf(&text, ", %s", now->variant);
+    }
+    tool_progress_note(dtp_strbuf_text(&text));
+    dtp_strbuf_free(&text);
+}
+
 /* MODEL.rules.json beside MODEL.json when it exists. */
 static const char *find_rules_file(const plan_command *c, char *buffer, size_t size)
 {
@@ -231,6 +256,8 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
         o->interrupted = tool_interrupted;
     }
     o->ctx = &c->ctx;
+    o->progress = show_progress;
+    o->user = c;
     tool_progress_begin("planning");
     DTP_TRY(dtp_plan_make(c->model, c->machine, o, &result, err));
     c->exit_code = result.infeasible ? TOOL_INFEASIBLE : TOOL_OK;
