@@ -1,5 +1,7 @@
 #include "cost_models/job.h"
 
+#include "cost_models/model_flops.h"
+
 #include <stdlib.h>
 
 #include "cost_models/predict.h"
@@ -101,6 +103,8 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
         dtp_pricer pricer;
         DTP_TRY(dtp_pricer_init(o->machine, &job->sharding.mesh, options.target, &pricer, err));
         DTP_TRY(dtp_predict(&pricer, job->program, &job->predicted, err));
+        dtp_predict_throughput(model, o->machine, &job->variant.precision,
+                               dtp_mesh_ranks(&job->sharding.mesh), &job->predicted);
         job->has_prediction = true;
     } else if (o->plan != NULL && o->plan->machine != NULL) {
         job->predicted = o->plan->predicted;
@@ -164,6 +168,20 @@ dtp_status dtp_job_tensor(const dtp_job *job, const char *name, dtp_tensor_id *o
         *type = job->graph->tensors[*out].type;
     }
     return DTP_OK;
+}
+
+dtp_status dtp_plan_set_machine(dtp_plan *plan, const dtp_machine *machine, dtp_err *err)
+{
+    if (machine == NULL) {
+        plan->machine = NULL;
+        plan->machine_hash = 0;
+        return DTP_OK;
+    }
+    plan->machine = dtp_arena_strdup(plan->arena, machine->name);
+    plan->rates = dtp_arena_strdup(plan->arena, machine->provenance_how);
+    plan->runtime = dtp_arena_strdup(plan->arena, machine->runtime);
+    plan->machine_hash = dtp_machine_hash(machine);
+    return DTP_MEMORY(err, plan->machine, plan->rates, plan->runtime);
 }
 
 bool dtp_plan_is_for_machine(const dtp_plan *plan, const dtp_machine *machine)

@@ -17,4 +17,9 @@ struct dtp_job {
     bool has_prediction;
 };
 
+/* Says in a plan what it is for: name, rates, runtime and hash, from the plan's arena; machine
+ * NULL: none. */
+dtp_status dtp_plan_set_machine(dtp_plan *plan, const dtp_machine *machine,
+                                dtp_err *err) DTP_MUST_CHECK;
+
 #endif

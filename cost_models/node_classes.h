@@ -1,6 +1,7 @@
 /* Classes of nodes that cost the same: op, attributes and operand types are equal, and so is which
  * operands are one tensor, how often they run in a step, what their outputs are there for, and
- * whether their reductions wait for the last microbatch. Streams of random numbers do not matter. */
+ * whether their reductions wait for the last microbatch. Streams of random numbers do not matter.
+ * */
 #ifndef DTP_COST_MODELS_NODE_CLASSES_H
 #define DTP_COST_MODELS_NODE_CLASSES_H
 
@@ -18,8 +19,8 @@ typedef struct dtp_node_classes {
 dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_classes *out,
                                  dtp_err *err) DTP_MUST_CHECK;
 
-/* Bit i: output i of a node replaces another tensor, but cannot be written over it: a number that is
- * no result of an optimizer. It is copied at the end of the step. */
+/* Bit i: output i of a node replaces another tensor, but cannot be written over it: a number that
+ * is no result of an optimizer. It is copied at the end of the step. */
 uint32_t dtp_node_copies(const dtp_graph *g, const dtp_uses *uses, dtp_node_id node);
 
 /* Output i of a node, whose reductions may wait for the last microbatch. */

@@ -8,6 +8,7 @@
 dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err *err)
 {
     *out = (dtp_prediction){.peak_bytes = p->peak_bytes};
+    out->reserved_bytes = (int64_t)(p->target->reserve * (double)p->peak_bytes);
     for (int k = 0; k < DTP_N_COLLS; k++) {
         out->collectives[k].kind = dtp_coll_name((dtp_coll_kind)k);
     }
@@ -43,12 +44,13 @@ static dtp_status simulate(const dtp_pricer *pricer, const dtp_program *p, dtp_p
     }
     if (dtp_pricer_overlaps(pricer)) {
         dtp_schedule_result timeline;
-        if (!dtp_schedule_program(p, pricer->machine->slowdown, &timeline, NULL)) {
+        if (!dtp_schedule_program(p, pricer->machine, &timeline, NULL)) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
                             p->n_instrs);
         }
         out->step_time_s = timeline.end_s;
         out->exposed_comm_s = timeline.exposed_comm_s;
+        out->host_s = timeline.host_s;
     }
     return DTP_OK;
 }
@@ -66,6 +68,7 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
             out->comm_s += all_s;
         } else {
             out->compute_s += all_s;
+            dtp_price_parts(pricer, p, instr, dtp_instr_runs(p, instr), out->compute_parts_s);
         }
     }
     return simulate(pricer, p, out, err);
@@ -97,7 +100,7 @@ static dtp_status try_overlap(const dtp_pricer *pricer, const dtp_program *p,
     dtp_program trial = *p;
     dtp_schedule_result timeline = {0};
     dtp_status s = dtp_overlap_order(p, overlap, arena, &trial.instrs, &trial.n_instrs, err);
-    if (s == DTP_OK && !dtp_schedule_program(&trial, pricer->machine->slowdown, &timeline, NULL)) {
+    if (s == DTP_OK && !dtp_schedule_program(&trial, pricer->machine, &timeline, NULL)) {
         s = DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
                      p->n_instrs);
     }

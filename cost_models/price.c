@@ -123,6 +123,44 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
     return fmax(alone_s - dtp_price_work(pricer->machine, instr->op, arithmetic, &nothing), 0.0);
 }
 
+/* Seconds of the arithmetic of an op whose curve has a rate, or of products that take longer than
+ * their bytes; 0: bytes decide. */
+static double arithmetic_s(const dtp_pricer *pricer, const dtp_op_call *call, dtp_arithmetic a,
+                           const dtp_work *work, double body_s)
+{
+    const dtp_machine *m = pricer->machine;
+    if (work->cls == DTP_WORK_GEMM) {
+        const double packing_s = work->pack_bytes / m->mem_bw_Bps;
+        const bool by_bytes =
+            m->gemm_grid == NULL && work->bytes / m->mem_bw_Bps > work->flops / flop_rate(m, a);
+        return by_bytes ? 0.0 : body_s - packing_s;
+    }
+    const dtp_op_curve *c = memory_curve(m, call->op, a, work);
+    return c != NULL && c->flops > 0.0 ? work->flops / c->flops : 0.0;
+}
+
+void dtp_price_parts(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr,
+                     double times, double parts[DTP_N_COMPUTE_PARTS])
+{
+    const double launch_s = instr->joined ? 0.0 : dtp_machine_launch_s(pricer->machine);
+    double rest_s = fmax(instr->time_s - launch_s, 0.0), arithmetic = 0.0;
+    parts[DTP_COMPUTE_LAUNCH] += times * (instr->time_s - rest_s);
+    if (instr->kind == DTP_INSTR_KERNEL) {
+        dtp_call_types types;
+        dtp_work work;
+        const dtp_op_call call = dtp_instr_call(p, instr, 0, &types);
+        dtp_target_work(p->target, &call, &work);
+        const bool product = work.cls == DTP_WORK_GEMM;
+        const dtp_arithmetic a =
+            dtp_product_arithmetic(dtp_call_dtype(&call), p->graph->tf32 && product);
+        arithmetic = fmin(arithmetic_s(pricer, &call, a, &work, rest_s), rest_s);
+        parts[(instr->op->flags & DTP_OP_ATTENTION_GRAD) != 0 ? DTP_COMPUTE_ATTENTION_GRAD
+              : product                                       ? DTP_COMPUTE_PRODUCTS
+                        : DTP_COMPUTE_ATTENTION] += times * arithmetic;
+    }
+    parts[DTP_COMPUTE_MEMORY] += times * (rest_s - arithmetic);
+}
+
 int64_t dtp_picoseconds(double seconds)
 {
     const double ps = seconds * 1e12;

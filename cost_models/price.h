@@ -38,6 +38,9 @@ static inline bool dtp_pricer_overlaps(const dtp_pricer *pricer)
 /* Seconds that one instruction takes on the slowest rank (rank 0 has the largest shards); without
  * its launch where it is joined. */
 double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr);
+/* What such a price of a kernel or copy consists of, added to `parts`. */
+void dtp_price_parts(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr,
+                     double times, double parts[DTP_N_COMPUTE_PARTS]);
 /* The parts of it. Rates are those of the op, else of the one that its row names (dtp_op_rates),
  * else those of all other ops. */
 double dtp_price_work(const dtp_machine *machine, const dtp_op_def *op, dtp_arithmetic arithmetic,

@@ -22,14 +22,30 @@ static void next_task(queue *q, int32_t from, int32_t n, const dtp_schedule_task
     q->running = false;
 }
 
-static void start_if_ready(queue *q, const queue queues[2], int32_t n,
-                           const dtp_schedule_task *tasks)
+/* Whether what the next task needs has ended; it may still have to be issued. */
+static bool is_ready(const queue *q, const queue queues[2], int32_t n,
+                     const dtp_schedule_task *tasks)
 {
-    if (!q->running && q->at < n && tasks[q->at].need[0] <= queues[0].ended &&
-        tasks[q->at].need[1] <= queues[1].ended) {
+    return q->at < n && tasks[q->at].need[0] <= queues[0].ended &&
+           tasks[q->at].need[1] <= queues[1].ended;
+}
+
+static void start_if_ready(queue *q, const queue queues[2], int32_t n, dtp_schedule_task *tasks,
+                           double now_s)
+{
+    if (!q->running && is_ready(q, queues, n, tasks) && tasks[q->at].issued_s <= now_s) {
         q->running = true;
         q->left_s = tasks[q->at].time_s;
+        tasks[q->at].begin_s = now_s;
     }
+}
+
+/* Seconds until a queue that does not run gets a task that is ready, INFINITY = none is. */
+static double until_issued(const queue *q, const queue queues[2], int32_t n,
+                           const dtp_schedule_task *tasks, double now_s)
+{
+    return !q->running && is_ready(q, queues, n, tasks) ? tasks[q->at].issued_s - now_s
+                                                        : (double)INFINITY;
 }
 
 dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, dtp_slowdown slowdown)
@@ -42,23 +58,28 @@ dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, dtp_sl
         tasks[i].exposed_s = 0.0;
     }
     while (q[0].at < n || q[1].at < n) {
-        start_if_ready(&q[0], q, n, tasks);
-        start_if_ready(&q[1], q, n, tasks);
-        assert(q[0].running || q[1].running);
+        start_if_ready(&q[0], q, n, tasks, r.end_s);
+        start_if_ready(&q[1], q, n, tasks, r.end_s);
+        const double issued[2] = {until_issued(&q[0], q, n, tasks, r.end_s),
+                                  until_issued(&q[1], q, n, tasks, r.end_s)};
         const bool both = q[0].running && q[1].running;
         const double factor[2] = {both ? slowdown.compute : 1.0, both ? slowdown.comm : 1.0};
         const double ends[2] = {q[0].running ? q[0].left_s * factor[0] : (double)INFINITY,
                                 q[1].running ? q[1].left_s * factor[1] : (double)INFINITY};
-        const double wall = fmin(ends[0], ends[1]);
+        const double wall = fmin(fmin(ends[0], ends[1]), fmin(issued[0], issued[1]));
+        assert(wall < (double)INFINITY);
+        const bool host = !q[0].running && (isfinite(issued[0]) || !q[1].running);
         r.end_s += wall;
         r.overlapped_s += both ? wall : 0.0;
-        r.exposed_comm_s += q[0].running ? 0.0 : wall;
-        if (!q[0].running) {
+        r.host_s += host ? wall : 0.0;
+        if (!q[0].running && !host) {
+            r.exposed_comm_s += wall;
             tasks[q[1].at].exposed_s += wall;
         }
         for (int i = 0; i < 2; i++) {
             if (q[i].running && !(ends[i] > wall)) {
                 q[i].ended++;
+                tasks[q[i].at].end_s = r.end_s;
                 next_task(&q[i], q[i].at + 1, n, tasks);
             } else if (q[i].running) {
                 q[i].left_s -= wall / factor[i];
@@ -85,7 +106,7 @@ int64_t dtp_schedule_count(const dtp_program *p)
            count_tasks(p, body, p->n_instrs);
 }
 
-bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks)
+bool dtp_schedule_tasks(const dtp_program *p, double host_s, dtp_schedule_task *tasks)
 {
     const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
     int32_t *started = calloc((size_t)p->n_instrs + 1, sizeof *started); /* by START: its number */
@@ -93,6 +114,7 @@ bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks)
         return false;
     }
     int32_t count[2] = {0, 0}, waited = 0;
+    double issued_s = 0.0;
     for (int32_t j = 0; j < runs; j++) {
         const int32_t end = j + 1 < runs ? body : p->n_instrs;
         for (int32_t i = 0; i < end; i++) {
@@ -102,7 +124,9 @@ bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks)
                 continue;
             }
             const bool comm = instr->kind == DTP_INSTR_START;
-            *tasks = (dtp_schedule_task){.comm = comm, .instr = i, .time_s = instr->time_s};
+            issued_s += instr->joined ? 0.0 : host_s;
+            *tasks = (dtp_schedule_task){
+                .comm = comm, .instr = i, .time_s = instr->time_s, .issued_s = issued_s};
             /* Compute goes on after the WAITs before it, a collective runs after its START. */
             tasks->need[comm ? 0 : 1] = comm ? count[0] : waited;
             tasks++;
@@ -113,17 +137,40 @@ bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks)
     return true;
 }
 
-bool dtp_schedule_program(const dtp_program *p, dtp_slowdown slowdown, dtp_schedule_result *out,
-                          double *exposed_s)
+/* Every task needs all before it. */
+static void one_at_a_time(int64_t n, dtp_schedule_task *tasks)
+{
+    int32_t count[2] = {0, 0};
+    for (int64_t t = 0; t < n; t++) {
+        tasks[t].need[0] = count[0];
+        tasks[t].need[1] = count[1];
+        count[tasks[t].comm ? 1 : 0]++;
+    }
+}
+
+dtp_schedule_task *dtp_schedule_simulate(const dtp_program *p, const dtp_machine *machine,
+                                         bool overlaps, dtp_schedule_result *out)
 {
     const int64_t n = dtp_schedule_count(p);
     const size_t some = n < INT32_MAX ? (size_t)n + 1 : 0;
     dtp_schedule_task *tasks = some > 0 ? calloc(some, sizeof *tasks) : NULL;
-    const bool ok = tasks != NULL && dtp_schedule_tasks(p, tasks);
-    if (ok) {
-        *out = dtp_schedule_run((int32_t)n, tasks, slowdown);
+    if (tasks == NULL || !dtp_schedule_tasks(p, overlaps ? machine->host_s : 0.0, tasks)) {
+        free(tasks);
+        return NULL;
     }
-    if (ok && exposed_s != NULL) {
+    if (!overlaps) {
+        one_at_a_time(n, tasks);
+    }
+    *out = dtp_schedule_run((int32_t)n, tasks, machine->slowdown);
+    return tasks;
+}
+
+bool dtp_schedule_program(const dtp_program *p, const dtp_machine *machine,
+                          dtp_schedule_result *out, double *exposed_s)
+{
+    dtp_schedule_task *tasks = dtp_schedule_simulate(p, machine, true, out);
+    if (tasks != NULL && exposed_s != NULL) {
+        const int64_t n = dtp_schedule_count(p);
         for (int32_t i = 0; i < p->n_instrs; i++) {
             exposed_s[i] = 0.0;
         }
@@ -131,6 +178,7 @@ bool dtp_schedule_program(const dtp_program *p, dtp_slowdown slowdown, dtp_sched
             exposed_s[tasks[t].instr] += tasks[t].exposed_s;
         }
     }
+    const bool ok = tasks != NULL;
     free(tasks);
     return ok;
 }

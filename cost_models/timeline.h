@@ -4,7 +4,8 @@
  * Compute reaches a START: from then on the collective runs once those before it have ended.
  * Compute reaches a WAIT: it stops until the collective has ended. Nothing else binds the two, so
  * that the memory plan, which goes by the places of START and WAIT, holds at any speed. While both
- * resources are busy, each is slower by its factor.
+ * resources are busy, each is slower by its factor. The host issues all tasks, one after the other,
+ * and never waits for them: a task begins once it is issued.
  */
 #ifndef DTP_COST_MODELS_TIMELINE_H
 #define DTP_COST_MODELS_TIMELINE_H
@@ -16,15 +17,19 @@ typedef struct dtp_schedule_task {
     bool comm; /* on the communication resource */
     int32_t instr;
     double time_s;
+    double issued_s; /* the host has issued it, counted from the begin of the step */
     /* Tasks of [0] the compute and [1] the communication resource, counted in order, that must have
      * ended. */
     int32_t need[2];
-    double exposed_s; /* result: how long it is communication and compute does not run */
+    /* results: */
+    double begin_s, end_s;
+    double exposed_s; /* how long it is communication and compute does not run */
 } dtp_schedule_task;
 
 typedef struct dtp_schedule_result {
     double end_s;
-    double exposed_comm_s; /* communication runs and compute does not */
+    double exposed_comm_s; /* communication runs and compute waits for it */
+    double host_s;         /* compute does not run because its next task is not issued yet */
     double overlapped_s;   /* both run */
 } dtp_schedule_result;
 
@@ -34,13 +39,20 @@ dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, dtp_sl
 
 /* Instructions but WAITs that a step runs, those of microbatches as often as they run. */
 int64_t dtp_schedule_count(const dtp_program *p);
-/* Tasks of a priced program (instr->time_s), in the order in which a step runs them; `tasks` has
- * room for dtp_schedule_count. False when out of memory. */
-bool dtp_schedule_tasks(const dtp_program *p, dtp_schedule_task *tasks);
+/* Tasks of a priced program (instr->time_s), in the order in which a step runs them, of which the
+ * host issues one every host_s; `tasks` has room for dtp_schedule_count. False when out of
+ * memory. */
+bool dtp_schedule_tasks(const dtp_program *p, double host_s, dtp_schedule_task *tasks);
 
-/* Both; exposed_s (may be NULL): by instruction, over all times that a step runs it. False when out
- * of memory, also when there are 2^31 tasks or more; results are then unset. */
-bool dtp_schedule_program(const dtp_program *p, dtp_slowdown slowdown, dtp_schedule_result *out,
-                          double *exposed_s);
+/* Both, with slowdown and host of the machine, all dtp_schedule_count of them; `tasks` is the
+ * caller's to free. Not `overlaps`: one task at a time, at full speed, and the host is not waited
+ * for. NULL when out of memory, also when there are 2^31 tasks or more; *out is then unset. */
+dtp_schedule_task *dtp_schedule_simulate(const dtp_program *p, const dtp_machine *machine,
+                                         bool overlaps, dtp_schedule_result *out);
+
+/* The result where the machine overlaps. exposed_s (may be NULL): by instruction, over all times
+ * that a step runs it. False as above; results are then unset. */
+bool dtp_schedule_program(const dtp_program *p, const dtp_machine *machine,
+                          dtp_schedule_result *out, double *exposed_s);
 
 #endif

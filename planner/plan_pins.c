@@ -7,6 +7,8 @@
 #include "cost_models/predict.h"
 #include "cost_models/redistribution_price.h"
 #include "planner/baselines/baselines.h"
+#include "cost_models/job.h"
+#include "cost_models/model_flops.h"
 #include "core/graph/graph.h"
 #include "spmd/redistribute/redistribute_cache.h"
 
@@ -42,17 +44,14 @@ static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
                               const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
 {
     plan->model = dtp_arena_strdup(plan->arena, g->name);
-    plan->machine = machine != NULL ? dtp_arena_strdup(plan->arena, machine->name) : NULL;
-    if (plan->model == NULL || (plan->machine == NULL && machine != NULL)) {
-        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a plan");
-    }
+    DTP_TRY(DTP_MEMORY(err, plan->model));
+    DTP_TRY(dtp_plan_set_machine(plan, machine, err));
     plan->mesh = *request->mesh;
     plan->objective = machine != NULL ? request->objective : DTP_OBJECTIVE_MEMORY;
     plan->redistribution = request->torch ? DTP_REDISTRIBUTION_TORCH : DTP_REDISTRIBUTION_GENERIC;
     plan->overlap.bucket_bytes = request->torch ? 0 : plan->overlap.bucket_bytes;
     plan->memory_limit_bytes = request->memory_limit_bytes;
     plan->model_hash = dtp_graph_hash(g);
-    plan->machine_hash = machine != NULL ? dtp_machine_hash(machine) : 0;
     DTP_TRY(DTP_NEW(plan->arena, plan->pins, request->n_texts + 1, err));
     for (int32_t i = 0; i < request->n_texts; i++) {
         plan->pins[plan->n_pins++] = dtp_arena_strdup(plan->arena, request->texts[i]);
@@ -187,12 +186,16 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
         redistributor = dtp_redistribution_pricer_redistributor(redistributions);
     }
     s = s == DTP_OK ? decide(set, &pricer, redistributor, request, plan, &cost_ps, err) : s;
-    s = s == DTP_OK && machine != NULL
+    s = s == DTP_OK && machine != NULL && !request->alone
             ? add_baselines(set, &pricer, redistributor, request, plan, err)
             : s;
     dtp_redistribution_pricer_destroy(redistributions);
     dtp_graph_destroy(set);
     DTP_TRY(s);
+    if (machine != NULL) {
+        dtp_predict_throughput(g, machine, &plan->variant.precision, dtp_mesh_ranks(&plan->mesh),
+                               &plan->predicted);
+    }
     const bool time = plan->objective == DTP_OBJECTIVE_TIME;
     plan->certificate = (dtp_certificate){.status = DTP_CERT_FEASIBLE,
                                           .cost = time ? cost_ps : plan->predicted.peak_bytes,

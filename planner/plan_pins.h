@@ -18,6 +18,7 @@ typedef struct dtp_pins_request {
     int32_t n_texts;
     const char *const *texts; /* what the pins came from, for the plan's list */
     bool strict;              /* see dtp_propagate_options */
+    bool alone;               /* no baselines */
     bool torch;               /* decisions and redistributions as PyTorch DTensor's */
     dtp_plan_objective objective;
     int64_t memory_limit_bytes; /* per rank; 0 = none */

@@ -271,8 +271,8 @@ static dtp_status offer_optima(dtp_planning *p, const dtp_rules_problem *problem
 }
 
 /* The rules with the least memory: the plan if its program fits after all, else what is said to be
- * the smallest limit that works. The bound stays that of the first solve. Where no rules fit, only a
- * baseline can that the problem does not have; it gets the bound without a limit. */
+ * the smallest limit that works. The bound stays that of the first solve. Where no rules fit, only
+ * a baseline can that the problem does not have; it gets the bound without a limit. */
 static dtp_status offer_smallest(rules_search *s, dtp_err *err)
 {
     dtp_planning *p = s->p;

@@ -23,7 +23,7 @@
 typedef struct dtp_plan_watch {
     void (*progress)(void *user, const dtp_plan_progress *now);
     void *user;
-    const char *variant; /* that is planned; NULL: none is searched */
+    const char *variant;  /* that is planned; NULL: none is searched */
     const dtp_plan *best; /* of other variants; NULL: none */
 } dtp_plan_watch;
 
@@ -52,7 +52,7 @@ typedef struct dtp_plan_request {
     bool untie;             /* tensor mode: afterwards without layer tying */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     const dtp_plan
-        *incumbent;       /* tensor mode, objective time: the incumbent of another graph, of which
+        *incumbent; /* tensor mode, objective time: the incumbent of another graph, of which
                               only certificate and prediction are read. Nothing is planned where
                               the additive cost cannot be below its own; NULL: none */
     const dtp_plan_watch *watch; /* NULL: nobody */

@@ -7,6 +7,8 @@
 #include "cost_models/plan_lowering.h"
 #include "planner/mesh_search.h"
 #include "cost_models/node_price.h"
+#include "cost_models/job.h"
+#include "cost_models/model_flops.h"
 #include "core/graph/graph.h"
 
 dtp_plan_request dtp_plan_request_init(void)
@@ -168,9 +170,9 @@ dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err)
 static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     plan->model = dtp_arena_strdup(p->arena, p->graph->name);
-    plan->machine = dtp_arena_strdup(p->arena, p->machine->name);
+    DTP_TRY(dtp_plan_set_machine(plan, p->machine, err));
     plan->pins = dtp_arena_alloc(p->arena, (size_t)p->request->n_texts + 3, sizeof *plan->pins);
-    DTP_TRY(DTP_MEMORY(err, plan->model, plan->machine, plan->pins));
+    DTP_TRY(DTP_MEMORY(err, plan->model, plan->pins));
     plan->mesh = p->pricer.mesh;
     plan->target = p->request->target->name;
     plan->objective = p->request->objective;
@@ -179,10 +181,11 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->overlap = p->best.overlap;
     DTP_TRY(certify(p, &plan->certificate, err));
     plan->model_hash = dtp_graph_hash(p->model);
-    plan->machine_hash = dtp_machine_hash(p->machine);
     if (p->request->variant != NULL) {
         DTP_TRY(dtp_graph_variant_copy(p->request->variant, p->arena, &plan->variant, err));
     }
+    dtp_predict_throughput(p->model, p->machine, &plan->variant.precision,
+                           dtp_mesh_ranks(&plan->mesh), &plan->predicted);
     DTP_TRY(p->planner->decide(p, plan, err));
     DTP_TRY(dtp_plan_list_redistributions(plan, p->graph, p->best.redistributor, err));
     if (plan->memory_limit_bytes > 0) {
@@ -252,8 +255,8 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
 /* ---- mesh search --------------------------------------------------------------------------------
  */
 
-/* The share of the step that a mesh with more dims must save: more dims are harder to understand and
- * to run, and predictions are not so exact. */
+/* The share of the step that a mesh with more dims must save: more dims are harder to understand
+ * and to run, and predictions are not so exact. */
 static const double EARNED = 0.01;
 
 typedef struct search {
@@ -298,18 +301,19 @@ static void report(const dtp_planning *p, const dtp_plan_result *result, dtp_mes
     }
 }
 
-/* Whether a plan on mesh i takes the place of the best so far: with more dims it must be faster than
- * all plans on meshes with fewer, by a share. */
+/* Whether a plan on mesh i takes the place of the best so far: with more dims it must be faster
+ * than all plans on meshes with fewer, by a share. */
 static bool is_taken(const search *s, int32_t i, const dtp_plan_result *next)
 {
     const int32_t n_dims = s->reports[i].mesh.n_dims;
     bool earned = true;
-    if (s->request->objective == DTP_OBJECTIVE_TIME && next->plan != NULL && s->best->plan != NULL &&
-        s->best->plan->mesh.n_dims < n_dims) {
+    if (s->request->objective == DTP_OBJECTIVE_TIME && next->plan != NULL &&
+        s->best->plan != NULL && s->best->plan->mesh.n_dims < n_dims) {
         for (int32_t k = 0; k < i; k++) {
             const dtp_mesh_report *r = &s->reports[k];
-            earned = earned && (r->outcome != DTP_MESH_PLANNED || r->mesh.n_dims == n_dims ||
-                                next->plan->predicted.step_time_s <= (1.0 - EARNED) * r->step_time_s);
+            earned =
+                earned && (r->outcome != DTP_MESH_PLANNED || r->mesh.n_dims == n_dims ||
+                           next->plan->predicted.step_time_s <= (1.0 - EARNED) * r->step_time_s);
         }
     }
     return earned && dtp_plan_result_better(s->request, next, s->best);

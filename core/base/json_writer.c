@@ -90,6 +90,11 @@ void dtp_json_begin_object(dtp_json_writer *w, const char *key)
     begin_container(w, key, "{", false);
 }
 
+void dtp_json_begin_line(dtp_json_writer *w, const char *key)
+{
+    begin_container(w, key, "{", true);
+}
+
 void dtp_json_end_object(dtp_json_writer *w)
 {
     end_container(w, "}");

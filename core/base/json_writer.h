@@ -14,6 +14,8 @@ typedef struct dtp_json_writer {
 
 /* Start from `dtp_json_writer w = {0};`. `key` is NULL inside arrays and at the top. */
 void dtp_json_begin_object(dtp_json_writer *w, const char *key);
+/* The same, on one line. */
+void dtp_json_begin_line(dtp_json_writer *w, const char *key);
 void dtp_json_end_object(dtp_json_writer *w);
 void dtp_json_begin_array(dtp_json_writer *w, const char *key, bool compact);
 void dtp_json_end_array(dtp_json_writer *w);

@@ -17,6 +17,8 @@ dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err)
     plan->arena = arena;
     plan->model = "";
     plan->machine = "";
+    plan->rates = "";
+    plan->runtime = "";
     plan->target = dtp_plan__default_target;
     plan->overlap.bucket_bytes = DTP_BUCKET_BYTES;
     plan->certificate.solver = "";
@@ -48,6 +50,8 @@ dtp_status dtp_plan_graph(const dtp_plan *plan, const dtp_graph *model, dtp_grap
 }
 
 const char dtp_plan__default_target[] = "cpu";
+const char *const dtp_plan__compute_parts[] = {"products_s", "attention_s", "attention_grad_s",
+                                               "memory_s",   "launch_s",    NULL};
 const char *const dtp_plan__collectives[] = {"all_reduce", "all_gather",         "reduce_scatter",
                                              "all_to_all", "collective_permute", NULL};
 const char *const dtp_plan__cert_statuses[] = {"optimal", "feasible", "infeasible", "time_limit",

@@ -45,6 +45,8 @@ struct dtp_plan {
     dtp_arena *arena;
     const char *model;
     const char *machine; /* name; NULL: made without a machine, so no times are predicted */
+    const char *rates;   /* of the machine: "datasheet", "measured", "fitted"; "" = not said */
+    const char *runtime; /* whose efficiency is in the rates; "" = none */
     const char *target;  /* name (spmd/target/target.h); "cpu" in a file that says none */
     dtp_mesh mesh;
     bool rules_mode; /* else per tensor */

@@ -76,6 +76,31 @@ dtp_status dtp_plan__texts(const dtp_json *v, dtp_arena *arena, int32_t *n, cons
 /* ---- prediction, certificate -------------------------------------------------------------------
  */
 
+/* What older plans do not say. */
+static dtp_status read_compute(const dtp_json *v, dtp_prediction *out, dtp_err *err)
+{
+    const dtp_json *parts = dtp_json_get(v, "compute");
+    const struct {
+        const char *key;
+        double *out;
+    } amounts[] = {
+        {"tokens_per_s", &out->tokens_per_s}, {"mfu", &out->mfu}, {"host_s", &out->host_s}};
+    for (size_t i = 0; i < sizeof amounts / sizeof amounts[0]; i++) {
+        if (dtp_json_get(v, amounts[i].key) != NULL) {
+            DTP_TRY(read_amount(v, amounts[i].key, amounts[i].out, err));
+        }
+    }
+    if (parts == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_expect(parts, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(parts, dtp_plan__compute_parts, err));
+    for (int32_t i = 0; i < DTP_N_COMPUTE_PARTS; i++) {
+        DTP_TRY(read_amount(parts, dtp_plan__compute_parts[i], &out->compute_parts_s[i], err));
+    }
+    return DTP_OK;
+}
+
 /* The caller has checked the keys. */
 static dtp_status read_prediction(const dtp_json *v, bool times, dtp_prediction *out, dtp_err *err)
 {
@@ -86,8 +111,12 @@ static dtp_status read_prediction(const dtp_json *v, bool times, dtp_prediction 
         DTP_TRY(read_amount(v, "compute_s", &out->compute_s, err));
         DTP_TRY(read_amount(v, "comm_s", &out->comm_s, err));
         DTP_TRY(read_amount(v, "exposed_comm_s", &out->exposed_comm_s, err));
+        DTP_TRY(read_compute(v, out, err));
     }
     DTP_TRY(read_count(v, "peak_bytes", &out->peak_bytes, err));
+    if (dtp_json_get(v, "reserved_bytes") != NULL) {
+        DTP_TRY(read_count(v, "reserved_bytes", &out->reserved_bytes, err));
+    }
     DTP_TRY(dtp_json_require(v, "collectives", &collectives, err));
     DTP_TRY(dtp_json_keys(collectives, dtp_plan__collectives, err));
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
@@ -207,9 +236,9 @@ static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err
 static dtp_status read_baseline(const dtp_json *v, dtp_plan *plan, dtp_baseline *out, dtp_err *err)
 {
     static const char *const keys[] = {
-        "rules",  "styles", "legal",          "why",        "step_time_s", "compute_s",
-        "comm_s", "cost_s", "exposed_comm_s", "peak_bytes", "collectives", "fits",
-        NULL};
+        "rules",   "styles",         "legal",      "why",         "step_time_s",    "compute_s",
+        "compute", "tokens_per_s",   "mfu",        "host_s",      "reserved_bytes", "comm_s",
+        "cost_s",  "exposed_comm_s", "peak_bytes", "collectives", "fits",           NULL};
     static const char *const illegal_keys[] = {"rules", "styles", "legal", "why", NULL};
     const dtp_json *styles = dtp_json_get(v, "styles"), *fits = dtp_json_get(v, "fits");
     DTP_TRY(dtp_json_keys(v, keys, err));
@@ -354,6 +383,12 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     if (dtp_json_get(root, "machine") != NULL) {
         DTP_TRY(read_text(root, "machine", plan->arena, &plan->machine, err));
     }
+    if (dtp_json_get(root, "rates") != NULL) {
+        DTP_TRY(read_text(root, "rates", plan->arena, &plan->rates, err));
+    }
+    if (dtp_json_get(root, "runtime") != NULL) {
+        DTP_TRY(read_text(root, "runtime", plan->arena, &plan->runtime, err));
+    }
     if (dtp_json_get(root, "target") != NULL) {
         DTP_TRY(read_text(root, "target", plan->arena, &plan->target, err));
     }
@@ -392,6 +427,8 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
     static const char *const keys[] = {"format",
                                        "model",
                                        "machine",
+                                       "rates",
+                                       "runtime",
                                        "target",
                                        "mesh",
                                        "mode",
@@ -419,10 +456,11 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "views",
                                        "tensors",
                                        NULL};
-    static const char *const predicted_keys[] = {"step_time_s",    "compute_s", "comm_s",
-                                                 "exposed_comm_s", "cost_s",    "peak_bytes",
-                                                 "collectives",    NULL};
-    static const char *const no_times[] = {"peak_bytes", "collectives", NULL};
+    static const char *const predicted_keys[] = {
+        "step_time_s", "compute_s",      "comm_s",  "exposed_comm_s", "cost_s",
+        "peak_bytes",  "collectives",    "compute", "tokens_per_s",   "mfu",
+        "host_s",      "reserved_bytes", NULL};
+    static const char *const no_times[] = {"peak_bytes", "reserved_bytes", "collectives", NULL};
     static const char *const hash_keys[] = {"model", "machine", NULL};
     static const char *const model_only[] = {"model", NULL};
     const dtp_json *predicted, *pins, *hashes, *tried = dtp_json_get(root, "tried");

@@ -68,6 +68,11 @@ const dtp_certificate *dtp_plan_certificate(const dtp_plan *plan)
     return &plan->certificate;
 }
 
+const char *dtp_plan_runtime(const dtp_plan *plan)
+{
+    return plan->runtime;
+}
+
 dtp_dtype dtp_plan_compute_dtype(const dtp_plan *plan)
 {
     return plan->variant.precision.compute;

@@ -9,7 +9,8 @@
 enum { DTP_PLAN_MAX_BYTES = 1 << 30, DTP_ROW_TEXT_BYTES = 192 };
 
 /* In the order of their enumerations, ended by NULL. */
-extern const char dtp_plan__default_target[4];                         /* not written to files */
+extern const char dtp_plan__default_target[4]; /* not written to files */
+extern const char *const dtp_plan__compute_parts[DTP_N_COMPUTE_PARTS + 1];
 extern const char *const dtp_plan__collectives[DTP_N_COLL_TOTALS + 1]; /* as in a prediction */
 extern const char *const dtp_plan__cert_statuses[5];
 extern const char *const dtp_plan__objectives[3];

@@ -33,10 +33,43 @@ static void print_bounds(const dtp_plan *plan, dtp_strbuf *out)
 static void print_prediction(const char *name, const dtp_prediction *p, double best, bool fits,
                              dtp_strbuf *out)
 {
-    dtp_strbuf_addf(out, "%-22s %10s %10s %10s %10s %8.2fx%s\n", name,
+    dtp_strbuf_addf(out, "%-17s %9s %9s %9s %9s %9s %8.2fx%s\n", name,
                     dtp_seconds(p->step_time_s).text, dtp_seconds(p->compute_s).text,
-                    dtp_seconds(p->comm_s).text, dtp_byte_count((double)p->peak_bytes).text,
+                    dtp_seconds(p->comm_s).text, dtp_seconds(p->exposed_comm_s).text,
+                    dtp_byte_count((double)p->peak_bytes).text,
                     best > 0.0 ? p->step_time_s / best : 1.0, fits ? "" : "*");
+}
+
+/* Where the time of the plan goes, and what people compare. */
+static void print_throughput(const dtp_plan *plan, dtp_strbuf *out)
+{
+    static const char *const names[DTP_N_COMPUTE_PARTS] = {"products", "attention", "its gradient",
+                                                           "memory-bound", "launches"};
+    const dtp_prediction *p = &plan->predicted;
+    const char *datasheet = strcmp(plan->rates, "datasheet") == 0 ? " (datasheet)" : "";
+    const int32_t devices = dtp_mesh_ranks(&plan->mesh);
+    bool any = false;
+    for (int32_t i = 0; i < DTP_N_COMPUTE_PARTS; i++) {
+        if (p->compute_parts_s[i] > 0.0) {
+            dtp_strbuf_addf(out, "%s %s %s", any ? "," : "compute:", names[i],
+                            dtp_seconds(p->compute_parts_s[i]).text);
+            any = true;
+        }
+    }
+    if (p->host_s > 0.0) {
+        dtp_strbuf_addf(out, "%s waiting for the host %s",
+                        any ? ";" : "compute:", dtp_seconds(p->host_s).text);
+    }
+    dtp_strbuf_add(out, any ? "\n" : "");
+    if (p->reserved_bytes > 0) {
+        dtp_strbuf_addf(out, "memory: %s allocated at the peak, %s reserved\n",
+                        dtp_byte_count((double)p->peak_bytes).text,
+                        dtp_byte_count((double)p->reserved_bytes).text);
+    }
+    if (p->tokens_per_s > 0.0) {
+        dtp_strbuf_addf(out, "tokens: %.0f/s, %.0f/s per device, MFU %.1f %%%s\n", p->tokens_per_s,
+                        p->tokens_per_s / devices, 100.0 * p->mfu, datasheet);
+    }
 }
 
 static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
@@ -47,8 +80,10 @@ static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
                         dtp_byte_count((double)plan->predicted.peak_bytes).text);
         return;
     }
-    dtp_strbuf_addf(out, "\n%-22s %10s %10s %10s %10s %9s\n", "predicted per step", "step",
-                    "compute", "comm", "peak", "vs plan");
+    const bool datasheet = strcmp(plan->rates, "datasheet") == 0;
+    dtp_strbuf_addf(out, "\npredicted per step%s:\n%-17s %9s %9s %9s %9s %9s %9s\n",
+                    datasheet ? ", at rates of the datasheet" : "", "", "step", "compute", "comm",
+                    "exposed", "peak", "vs plan");
     print_prediction("this plan", &plan->predicted, best, true, out);
     bool all_fit = true;
     for (int32_t i = 0; i < plan->n_baselines; i++) {
@@ -58,10 +93,11 @@ static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
             print_prediction(b->name, &b->predicted, best, fits, out);
             all_fit = all_fit && fits;
         } else {
-            dtp_strbuf_addf(out, "%-22s not applicable: %s\n", b->name, b->why);
+            dtp_strbuf_addf(out, "%-17s not applicable: %s\n", b->name, b->why);
         }
     }
     dtp_strbuf_add(out, all_fit ? "" : "* over the memory limit\n");
+    print_throughput(plan, out);
 }
 
 static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
@@ -104,7 +140,10 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     dtp_strbuf_addf(out, "model %s on mesh '%s', %s%s\n", plan->model, mesh,
                     plan->machine != NULL ? "machine " : "no machine",
                     plan->machine != NULL ? plan->machine : "");
-    if (strcmp(plan->target, dtp_plan__default_target) != 0) {
+    if (plan->runtime[0] != '\0') {
+        dtp_strbuf_addf(out, "target %s, rates of runtime %s (%s)\n", plan->target, plan->runtime,
+                        plan->rates);
+    } else if (strcmp(plan->target, dtp_plan__default_target) != 0) {
         dtp_strbuf_addf(out, "target %s\n", plan->target);
     }
     if (plan->rules_mode) {

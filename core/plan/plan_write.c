@@ -25,10 +25,25 @@ static void write_prediction(dtp_json_writer *w, const dtp_prediction *p, bool t
     if (times) {
         dtp_json_write_double(w, "step_time_s", p->step_time_s);
         dtp_json_write_double(w, "compute_s", p->compute_s);
+        dtp_json_begin_object(w, "compute");
+        for (int32_t i = 0; i < DTP_N_COMPUTE_PARTS; i++) {
+            dtp_json_write_double(w, dtp_plan__compute_parts[i], p->compute_parts_s[i]);
+        }
+        dtp_json_end_object(w);
+        if (p->tokens_per_s > 0.0) {
+            dtp_json_write_double(w, "tokens_per_s", p->tokens_per_s);
+            dtp_json_write_double(w, "mfu", p->mfu);
+        }
+        if (p->host_s > 0.0) {
+            dtp_json_write_double(w, "host_s", p->host_s);
+        }
         dtp_json_write_double(w, "comm_s", p->comm_s);
         dtp_json_write_double(w, "exposed_comm_s", p->exposed_comm_s);
     }
     dtp_json_write_int(w, "peak_bytes", p->peak_bytes);
+    if (p->reserved_bytes > 0) {
+        dtp_json_write_int(w, "reserved_bytes", p->reserved_bytes);
+    }
     dtp_json_begin_object(w, "collectives");
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {
         dtp_json_begin_object(w, dtp_plan__collectives[i]);
@@ -132,6 +147,12 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     dtp_json_write_string(w, "model", plan->model);
     if (plan->machine != NULL) {
         dtp_json_write_string(w, "machine", plan->machine);
+    }
+    if (plan->rates[0] != '\0') {
+        dtp_json_write_string(w, "rates", plan->rates);
+    }
+    if (plan->runtime[0] != '\0') {
+        dtp_json_write_string(w, "runtime", plan->runtime);
     }
     if (strcmp(plan->target, dtp_plan__default_target) != 0) {
         dtp_json_write_string(w, "target", plan->target);

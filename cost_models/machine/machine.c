@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/base/json.h"
 #include "cost_models/machine/gemm.h"
 
 dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
@@ -20,6 +21,8 @@ dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
     m->name = copy;
     m->place = place;
     m->kind = "cpu";
+    m->runtime = "";
+    m->peak_share = 1.0;
     m->slowdown = (dtp_slowdown){1.0, 1.0};
     m->launch_graph_s = -1.0;
     m->provenance_how = m->provenance_date = m->provenance_host = m->provenance_tool =
@@ -102,6 +105,7 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
     h = dtp_hash_i64(h, m->memory_bytes);
     h = hash_double(hash_double(h, m->mem_bw_Bps), m->launch_s);
     h = m->launch_graph_s < 0.0 ? h : hash_double(h, m->launch_graph_s);
+    h = m->host_s > 0.0 ? hash_double(h, m->host_s) : h;
     for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
         h = hash_double(h, m->flops[d]);
     }
@@ -150,6 +154,7 @@ static const dtp_machine_range RANGES[DTP_N_NUMBERS] = {
     [DTP_NUMBER_SIZE] = {"bytes", 1.0, 9007199254740992.0},
     [DTP_NUMBER_TIME] = {"s", 1e-15, 10000.0},
     [DTP_NUMBER_FIT_ERROR] = {"times", 0.0, 1e24},
+    [DTP_NUMBER_SHARE] = {"times the peak", 0.001, 2.0},
 };
 
 const dtp_machine_range *dtp_machine_range_of(dtp_machine_number kind)
@@ -160,4 +165,16 @@ const dtp_machine_range *dtp_machine_range_of(dtp_machine_number kind)
 bool dtp_machine_in_range(dtp_machine_number kind, double value)
 {
     return value >= RANGES[kind].least && value <= RANGES[kind].most;
+}
+
+dtp_status dtp_machine__read_number(const dtp_json *v, dtp_machine_number number, double *out,
+                                    dtp_err *err)
+{
+    DTP_TRY(dtp_json_double(v, out, err));
+    if (!dtp_machine_in_range(number, *out)) {
+        const dtp_machine_range *r = dtp_machine_range_of(number);
+        return dtp_json_fail(v, err, "expected a number in [%g, %g] %s, found %g", r->least,
+                             r->most, r->unit, *out);
+    }
+    return DTP_OK;
 }

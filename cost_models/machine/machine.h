@@ -61,6 +61,16 @@ typedef struct dtp_slowdown {
     double compute, comm;
 } dtp_slowdown;
 
+/* A set of a machine file (cost_models/machine/efficiency.h). */
+typedef struct dtp_efficiency {
+    const char *runtime;
+    double products, memory;          /* shares of the peaks: flops, mem_bw_Bps */
+    double attention, attention_grad; /* shares of flops; FLOPs as the ops state them */
+    double host_s;                    /* of a kernel, a copy or a collective that the host issues */
+    const char *how, *date, *from;    /* "fitted", "measured" or "borrowed", from which machine */
+    int32_t rows;                     /* runs it was fitted on; 0 = not stated */
+} dtp_efficiency;
+
 struct dtp_machine {
     dtp_arena *arena;
     const char *name, *kind; /* kind: "cpu" | "cuda" | "hip" | "tpu" */
@@ -68,7 +78,12 @@ struct dtp_machine {
     int64_t memory_bytes;
     double mem_bw_Bps, launch_s;
     double launch_graph_s; /* of a launch in a recording (CUDA graph); negative = not stated */
+    double host_s;         /* the host issues a kernel, a copy or a collective; 0 = not stated */
     double flops[DTP_N_ARITHMETICS]; /* 0 = not stated */
+    double peak_share;               /* flops are so much of the peaks; 1 but for a runtime's */
+    int32_t n_efficiencies;
+    dtp_efficiency *efficiencies;
+    const char *runtime; /* the one whose efficiency is in the rates; "" = none */
     int32_t n_op_curves, n_gemm, n_coll_curves, n_levels;
     dtp_op_curve *op_curves;
     dtp_gemm_point *gemm;
@@ -122,11 +137,16 @@ typedef enum dtp_machine_number {
     DTP_NUMBER_SIZE,      /* bytes of a point of a curve */
     DTP_NUMBER_TIME,      /* s, of a point of a curve */
     DTP_NUMBER_FIT_ERROR, /* relative */
+    DTP_NUMBER_SHARE,     /* of a peak */
     DTP_N_NUMBERS
 } dtp_machine_number;
 
 const dtp_machine_range *dtp_machine_range_of(dtp_machine_number kind);
 /* False for NaN. */
 bool dtp_machine_in_range(dtp_machine_number kind, double value);
+/* A JSON number of this kind. */
+struct dtp_json;
+dtp_status dtp_machine__read_number(const struct dtp_json *v, dtp_machine_number number,
+                                    double *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/files/file_in.h"
+#include "cost_models/machine/efficiency.h"
 
 enum {
     MAX_FILE_BYTES = 16 << 20,
@@ -17,10 +18,11 @@ enum {
 };
 
 static const char *const KINDS[] = {"cpu", "cuda", "hip", "tpu"};
-static const char *const ROOT_KEYS[] = {"format", "name", "device", "levels", "provenance", NULL};
+static const char *const ROOT_KEYS[] = {"format",     "name",       "device", "levels",
+                                        "efficiency", "provenance", NULL};
 static const char *const DEVICE_KEYS[] = {
-    "kind",  "memory_bytes", "mem_bw_Bps",       "launch_s", "launch_graph_s",
-    "flops", "overlap",      "overlap_slowdown", "curves",   NULL};
+    "kind",    "memory_bytes",     "mem_bw_Bps", "launch_s", "launch_graph_s", "host_s", "flops",
+    "overlap", "overlap_slowdown", "curves",     NULL};
 static const char *const CURVES_KEYS[] = {"ops", "gemm", "collectives", NULL};
 static const char *const OP_KEYS[] = {"op", "dtype", "flops", "fit_error", "points", NULL};
 static const char *const GEMM_KEYS[] = {"fit_error", "points", NULL};
@@ -29,24 +31,12 @@ static const char *const LEVEL_KEYS[] = {"name", "size", "latency_s", "bw_Bps", 
 static const char *const PROVENANCE_KEYS[] = {"how",  "date",    "host",  "tool", "device",
                                               "blas", "threads", "ranks", NULL};
 
-static dtp_status read_number(const dtp_json *v, dtp_machine_number number, double *out,
-                              dtp_err *err)
-{
-    DTP_TRY(dtp_json_double(v, out, err));
-    if (!dtp_machine_in_range(number, *out)) {
-        const dtp_machine_range *r = dtp_machine_range_of(number);
-        return dtp_json_fail(v, err, "expected a number in [%g, %g] %s, found %g", r->least,
-                             r->most, r->unit, *out);
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_member(const dtp_json *obj, const char *key, dtp_machine_number number,
                               double *out, dtp_err *err)
 {
     const dtp_json *v = NULL;
     DTP_TRY(dtp_json_require(obj, key, &v, err));
-    return read_number(v, number, out, err);
+    return dtp_machine__read_number(v, number, out, err);
 }
 
 /* Copies a non-empty string. */
@@ -93,7 +83,7 @@ static dtp_status read_fit_error(const dtp_json *obj, double *out, dtp_err *err)
 {
     const dtp_json *v = dtp_json_get(obj, "fit_error");
     *out = 0.0;
-    return v == NULL ? DTP_OK : read_number(v, DTP_NUMBER_FIT_ERROR, out, err);
+    return v == NULL ? DTP_OK : dtp_machine__read_number(v, DTP_NUMBER_FIT_ERROR, out, err);
 }
 
 /* "points": [[bytes, curve seconds, measured seconds], ...] and what they deviate. */
@@ -116,9 +106,9 @@ static dtp_status read_curve(dtp_arena *arena, const dtp_json *obj, dtp_curve *o
     for (int32_t i = 0; i < n; i++) {
         const dtp_json *row = dtp_json_at(list, i);
         DTP_TRY(read_row(row, 3, err));
-        DTP_TRY(read_number(dtp_json_at(row, 0), DTP_NUMBER_SIZE, &x[i], err));
-        DTP_TRY(read_number(dtp_json_at(row, 1), DTP_NUMBER_TIME, &y[i], err));
-        DTP_TRY(read_number(dtp_json_at(row, 2), DTP_NUMBER_TIME, &measured[i], err));
+        DTP_TRY(dtp_machine__read_number(dtp_json_at(row, 0), DTP_NUMBER_SIZE, &x[i], err));
+        DTP_TRY(dtp_machine__read_number(dtp_json_at(row, 1), DTP_NUMBER_TIME, &y[i], err));
+        DTP_TRY(dtp_machine__read_number(dtp_json_at(row, 2), DTP_NUMBER_TIME, &measured[i], err));
         if (i > 0 && !(x[i] > x[i - 1])) {
             return dtp_json_fail(row, err, "sizes must ascend: %g after %g", x[i], x[i - 1]);
         }
@@ -214,7 +204,10 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
     DTP_TRY(read_member(device, "mem_bw_Bps", DTP_NUMBER_BW, &m->mem_bw_Bps, err));
     DTP_TRY(read_member(device, "launch_s", DTP_NUMBER_DELAY, &m->launch_s, err));
     v = dtp_json_get(device, "launch_graph_s");
-    DTP_TRY(v != NULL ? read_number(v, DTP_NUMBER_DELAY, &m->launch_graph_s, err) : DTP_OK);
+    DTP_TRY(v != NULL ? dtp_machine__read_number(v, DTP_NUMBER_DELAY, &m->launch_graph_s, err)
+                      : DTP_OK);
+    v = dtp_json_get(device, "host_s");
+    DTP_TRY(v != NULL ? dtp_machine__read_number(v, DTP_NUMBER_DELAY, &m->host_s, err) : DTP_OK);
     const dtp_json *flops = NULL;
     DTP_TRY(dtp_json_get_kind(device, "flops", DTP_JSON_OBJECT, &flops, err));
     if (dtp_json_size(flops) == 0) {
@@ -224,7 +217,7 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
         const dtp_json *rate = dtp_json_at(flops, i);
         dtp_arithmetic of = DTP_F32;
         DTP_TRY(dtp_json_prefixed(rate, dtp_arithmetic_parse(dtp_json_key(rate), &of, err), err));
-        DTP_TRY(read_number(rate, DTP_NUMBER_FLOPS, &m->flops[of], err));
+        DTP_TRY(dtp_machine__read_number(rate, DTP_NUMBER_FLOPS, &m->flops[of], err));
     }
     v = dtp_json_get(device, "overlap");
     if (v != NULL) {
@@ -236,7 +229,7 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
         return read_member(v, "comm", DTP_NUMBER_SLOWDOWN, &m->slowdown.comm, err);
     }
     if (v != NULL) { /* one number for both */
-        DTP_TRY(read_number(v, DTP_NUMBER_SLOWDOWN, &m->slowdown.compute, err));
+        DTP_TRY(dtp_machine__read_number(v, DTP_NUMBER_SLOWDOWN, &m->slowdown.compute, err));
         m->slowdown.comm = m->slowdown.compute;
     }
     return DTP_OK;
@@ -257,7 +250,7 @@ static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_er
     DTP_TRY(dtp_json_int(dtp_json_at(row, 4), 0, 1, &trans_b, err));
     p->trans_a = trans_a == 1;
     p->trans_b = trans_b == 1;
-    DTP_TRY(read_number(dtp_json_at(row, 5), DTP_NUMBER_FLOPS, &p->flops, err));
+    DTP_TRY(dtp_machine__read_number(dtp_json_at(row, 5), DTP_NUMBER_FLOPS, &p->flops, err));
     if (n > LEAST) {
         const dtp_json *v = dtp_json_at(row, LEAST);
         const char *name = NULL;
@@ -371,10 +364,9 @@ static dtp_status read_provenance(dtp_machine *m, const dtp_json *root, dtp_err 
     const dtp_json *how = NULL;
     DTP_TRY(dtp_json_require(p, "how", &how, err));
     DTP_TRY(read_name(m->arena, how, &m->provenance_how, err));
-    if (strcmp(m->provenance_how, "datasheet") != 0 && strcmp(m->provenance_how, "measured") != 0) {
-        return dtp_json_fail(how, err, "expected \"datasheet\" or \"measured\", found \"%s\"",
-                             m->provenance_how);
-    }
+    static const char *const hows[] = {"datasheet", "measured", "fitted", NULL};
+    int32_t known = 0;
+    DTP_TRY(dtp_json_choice(how, hows, &known, err));
     struct {
         const char *key, **out;
     } texts[] = {{"date", &m->provenance_date},
@@ -426,6 +418,10 @@ static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine 
         }
     }
     DTP_TRY(read_curves(m, device, err));
+    v = dtp_json_get(root, "efficiency");
+    if (v != NULL) {
+        DTP_TRY(dtp_efficiency_read(m, v, err));
+    }
     DTP_TRY(read_provenance(m, root, err));
     return dtp_machine__derive(m, err);
 }

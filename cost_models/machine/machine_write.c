@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/base/json_writer.h"
+#include "cost_models/machine/efficiency.h"
 
 static void write_curve(dtp_json_writer *w, const dtp_curve *curve)
 {
@@ -92,6 +93,9 @@ static void write_device(dtp_json_writer *w, const dtp_machine *m)
     if (!(m->launch_graph_s < 0.0)) {
         dtp_json_write_double(w, "launch_graph_s", m->launch_graph_s);
     }
+    if (m->host_s < 0.0 || m->host_s > 0.0 || isnan(m->host_s)) {
+        dtp_json_write_double(w, "host_s", m->host_s);
+    }
     dtp_json_begin_object(w, "flops");
     for (int32_t d = 0; d < DTP_N_ARITHMETICS; d++) {
         if (m->flops[d] < 0.0 || m->flops[d] > 0.0 || isnan(m->flops[d])) {
@@ -132,6 +136,7 @@ dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err)
         dtp_json_end_object(&w);
     }
     dtp_json_end_array(&w);
+    dtp_efficiency_write(&w, m);
     dtp_json_begin_object(&w, "provenance");
     dtp_json_write_string(&w, "how",
                           m->provenance_how[0] != '\0' ? m->provenance_how : "datasheet");

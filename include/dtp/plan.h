@@ -14,6 +14,11 @@ typedef struct dtp_plan dtp_plan;
 typedef struct dtp_machine dtp_machine;
 dtp_status dtp_machine_read(const char *path, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_machine_destroy(dtp_machine *m);
+/* From now on prices are those of a runtime of the file's `efficiency`, such as "torch", instead
+ * of the device's peaks. Once, before the machine is used; DTP_INVALID names the runtimes there
+ * are. */
+dtp_status dtp_machine_set_runtime(dtp_machine *m, const char *runtime,
+                                   dtp_err *err) DTP_MUST_CHECK;
 
 /* ---- what a plan says ------------------------------------------------------------------------ */
 
@@ -28,12 +33,26 @@ DTP_ASSERT_SIZE(dtp_coll_total, 24);
 
 enum { DTP_N_COLL_TOTALS = 5 };
 
+/* What compute_s consists of, in seconds. */
+typedef enum dtp_compute_part {
+    DTP_COMPUTE_PRODUCTS,       /* matrix products */
+    DTP_COMPUTE_ATTENTION,      /* arithmetic of attention */
+    DTP_COMPUTE_ATTENTION_GRAD, /* and of its gradient */
+    DTP_COMPUTE_MEMORY,         /* bytes that kernels and copies read and write */
+    DTP_COMPUTE_LAUNCH,
+    DTP_N_COMPUTE_PARTS
+} dtp_compute_part;
+
 typedef struct dtp_prediction {
     double step_time_s, compute_s, comm_s, exposed_comm_s;
-    int64_t peak_bytes;                            /* per rank */
+    double compute_parts_s[DTP_N_COMPUTE_PARTS]; /* 0 in plans that do not say */
+    double tokens_per_s, mfu; /* of all devices; 0: the model has no tokens, or no plan says them */
+    double host_s;            /* compute waits for the host, which has not issued the next kernel */
+    int64_t peak_bytes;       /* per rank */
+    int64_t reserved_bytes;   /* that a framework's allocator takes for them; 0: peak_bytes */
     dtp_coll_total collectives[DTP_N_COLL_TOTALS]; /* in the order of dtp_coll_kind */
 } dtp_prediction;
-DTP_ASSERT_SIZE(dtp_prediction, 160);
+DTP_ASSERT_SIZE(dtp_prediction, 232);
 
 typedef enum dtp_cert_status {
     DTP_CERT_OPTIMAL,
@@ -109,6 +128,8 @@ const dtp_prediction *dtp_plan_predicted(const dtp_plan *plan);
 const dtp_certificate *dtp_plan_certificate(const dtp_plan *plan);
 
 /* Type of activations and their gradients: DTP_F32 without mixed precision. */
+/* The runtime whose efficiency prices have (dtp_machine_set_runtime); "": none. */
+const char *dtp_plan_runtime(const dtp_plan *plan);
 dtp_dtype dtp_plan_compute_dtype(const dtp_plan *plan);
 /* Whether the plan was made for this version of the model, and for this machine. */
 bool dtp_plan_is_for_model(const dtp_plan *plan, const dtp_graph *model);

@@ -56,6 +56,7 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     const dtp_ctx *ctx;
     const char *target;  /* what the program is for (docs/targets.md); NULL: "cpu" */
     const char *outputs; /* as in dtp_job_options */
+    bool alone;          /* pins mode: predict no baselines beside the plan */
     /* Called with `user`, on the thread that plans, when a mesh or a variant begins, a better plan
      * is found or a bound is proven; NULL: nobody asks. */
     void (*progress)(void *user, const dtp_plan_progress *now);

@@ -21,8 +21,8 @@ static void skip_views(dtp_lifetimes *l)
     for (dtp_node_id n = l->graph->n_nodes - 1; n >= 0; n--) {
         const dtp_node *node = &l->graph->nodes[n];
         const dtp_tensor_id t = node->out[0];
-        bool idle = (node->op->flags & DTP_OP_RELABEL) != 0 && !l->uses.survives[t] &&
-                    !l->uses.replaces[t];
+        bool idle =
+            (node->op->flags & DTP_OP_RELABEL) != 0 && !l->uses.survives[t] && !l->uses.replaces[t];
         for (int32_t k = l->readers.first[t]; k < l->readers.first[t + 1] && idle; k++) {
             idle = l->places.skipped[l->readers.node[k]];
         }
@@ -68,13 +68,12 @@ static void find_lives(dtp_lifetimes *l, dtp_tensor_id *root, int64_t *covered)
             l->aliased[t] = until > TICKS * (int64_t)maker + 1;
             l->begin[t] = until > l->begin[t] ? until : l->begin[t];
         }
-        covered[root[t]] =
-            l->end_of[t] > covered[root[t]] ? l->end_of[t] : covered[root[t]];
+        covered[root[t]] = l->end_of[t] > covered[root[t]] ? l->end_of[t] : covered[root[t]];
     }
 }
 
-/* Bit i: operand i, and all else in its buffer, is dead after the node; of several in one buffer the
- * first. */
+/* Bit i: operand i, and all else in its buffer, is dead after the node; of several in one buffer
+ * the first. */
 static uint32_t dying_operands(const dtp_lifetimes *l, dtp_node_id n, const dtp_tensor_id *root,
                                const int64_t *covered)
 {

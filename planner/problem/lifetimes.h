@@ -23,7 +23,7 @@ typedef struct dtp_lifetimes {
     const dtp_graph *graph;
     dtp_readers readers;
     dtp_kernel_places places;
-    int64_t end;     /* of all times */
+    int64_t end; /* of all times */
     dtp_uses uses;
     bool *aliased;   /* by tensor: renames a buffer that lives on */
     int64_t *begin;  /* by tensor: when it has bytes of its own, not in a buffer of others, and */

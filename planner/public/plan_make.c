@@ -51,7 +51,9 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
     r->objective = o->objective;
     r->mesh = o->mesh;
     r->devices = o->devices;
-    const int64_t of_device = m->machine != NULL ? m->machine->memory_bytes : 0;
+    const double reserve = r->target->reserve > 0.0 ? r->target->reserve : 1.0;
+    const int64_t of_device =
+        m->machine != NULL ? (int64_t)((double)m->machine->memory_bytes / reserve) : 0;
     r->memory_limit_bytes = o->memory_limit_bytes == 0 ? of_device : o->memory_limit_bytes;
     r->memory_limit_bytes = r->memory_limit_bytes < 0 ? 0 : r->memory_limit_bytes;
     r->pins = o->rules;
@@ -86,8 +88,9 @@ static dtp_status check(const plan_maker *m, dtp_err *err)
                         "dtp_plan_make: give either a mesh or devices (pins "
                         "mode: a mesh)");
     }
-    if ((o->strict || o->torch) && !by_pins) {
-        return DTP_FAIL(err, DTP_INVALID, "dtp_plan_make: strict and torch are for pins mode");
+    if ((o->strict || o->torch || o->alone) && !by_pins) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "dtp_plan_make: strict, torch and alone are for pins mode");
     }
     if (by_pins && (is_auto(o->precision) || is_auto(o->remat) || is_auto(o->microbatches))) {
         return DTP_FAIL(err, DTP_INVALID, "dtp_plan_make: pins mode searches nothing: no 'auto'");
@@ -115,6 +118,7 @@ static dtp_status plan_by_pins(const plan_maker *m, dtp_plan_result *out, dtp_er
                                       .n_texts = pins.n_texts,
                                       .texts = pins.texts,
                                       .strict = m->options.strict,
+                                      .alone = m->options.alone,
                                       .torch = m->options.torch,
                                       .objective = r->objective,
                                       .memory_limit_bytes = r->memory_limit_bytes,

@@ -68,6 +68,26 @@ static void add_dim(dtp_words_dim *out, dtp_way way, dtp_dim_id dim)
     }
 }
 
+/* The product with a parameter that a tensor comes from, by first operands; -1: none. */
+static dtp_node_id product_behind(const dtp_graph *g, dtp_tensor_id t)
+{
+    dtp_node_id n = g->tensors[t].producer;
+    while (n >= 0 && param_operand(g, &g->nodes[n]) < 0) {
+        n = g->nodes[n].n_in > 0 ? g->tensors[g->nodes[n].in[0]].producer : -1;
+    }
+    return n;
+}
+
+/* The dim that an attribute names; -1: none. */
+static dtp_dim_id dim_attr(const dtp_node *n, const char *key)
+{
+    dtp_dim_id found = -1;
+    for (int32_t a = 0; a < n->n_attrs; a++) {
+        found = strcmp(n->attrs[a].key, key) == 0 ? (dtp_dim_id)n->attrs[a].i : found;
+    }
+    return found;
+}
+
 /* Products, attention and norms of the forward pass; *used[t]: parameter t is used split. */
 static void look_at_nodes(const dtp_graph *g, const dtp_sharding *s, int32_t mesh_dim,
                           dtp_dim_id batch, bool *used, dtp_words_dim *out)
@@ -90,17 +110,24 @@ static void look_at_nodes(const dtp_graph *g, const dtp_sharding *s, int32_t mes
                 used[dtp_graph_param_of(g, n->in[operand])] = true;
             }
         } else if (dim >= 0 && (n->op->flags & DTP_OP_ATTENTION) != 0) {
-            const dtp_attr *query = NULL;
-            for (int32_t a = 0; a < n->n_attrs; a++) {
-                query = strcmp(n->attrs[a].key, "query") == 0 ? &n->attrs[a] : query;
+            const dtp_dim_id query = dim_attr(n, "query");
+            out->context = query == dim ? dim : out->context;
+            const dtp_node_id product = product_behind(g, n->in[0]);
+            if (query != dim && dim != batch && product >= 0 &&
+                split_dim(g, s, product, mesh_dim) == query) {
+                out->heads = dim;
+                out->sequence = query;
             }
-            out->context = query != NULL && query->i == dim ? dim : out->context;
         } else if (dim >= 0 && (n->op->flags & DTP_OP_NORM) != 0 && dim != batch) {
             out->norms = dim;
         } else if (dim >= 0 && (n->op->flags & DTP_OP_LOOKUP) != 0) {
             const dtp_tensor_id t = dtp_graph_param_of(g, n->in[0]);
             if (t >= 0 && dtp_ttype_find(&g->tensors[t].type, dim) >= 0) {
                 used[t] = true;
+            }
+            if (t >= 0 && dim_attr(n, "over") == dim) {
+                out->table = t;
+                out->rows = dim;
             }
         }
     }
@@ -158,7 +185,7 @@ dtp_status dtp_words_dim_of(const dtp_graph *g, const dtp_sharding *s, int32_t m
     dtp_arena *arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, arena));
     memset(out, 0, sizeof *out);
-    out->context = out->norms = -1;
+    out->context = out->norms = out->heads = out->sequence = out->table = out->rows = -1;
     for (dtp_tensor_id t = 0; t < g->n_tensors && batch < 0; t++) {
         const dtp_graph_tensor *tensor = &g->tensors[t];
         batch = tensor->kind == DTP_TENSOR_INPUT && tensor->type.rank > 0 ? tensor->type.dims[0].id
@@ -209,9 +236,18 @@ void dtp_words_dim_print(const dtp_graph *g, const dtp_words_dim *d, dtp_strbuf 
         dtp_strbuf_addf(out, "%scontext parallel: attention by %s", between,
                         dtp_dims_name(&g->dims, d->context));
         between = "; ";
+    } else if (d->heads >= 0) {
+        dtp_strbuf_addf(out, "%sUlysses: attention by %s between splits of %s", between,
+                        dtp_dims_name(&g->dims, d->heads), dtp_dims_name(&g->dims, d->sequence));
+        between = "; ";
     } else if (d->norms >= 0 && d->ways[DTP_WAY_TENSOR] > SOME) {
         dtp_strbuf_addf(out, "%ssequence parallel: norms by %s", between,
                         dtp_dims_name(&g->dims, d->norms));
+        between = "; ";
+    }
+    if (d->table >= 0) {
+        dtp_strbuf_addf(out, "%sembedding table %s split by rows, %s", between,
+                        g->tensors[d->table].name, dtp_dims_name(&g->dims, d->rows));
         between = "; ";
     }
     if (d->params_split > SOME) {

@@ -1,9 +1,10 @@
-/* What a plan means: the parallelism that each mesh dim amounts to, layouts of a block, the dearest
- * communication, where memory peaks. */
+/* What a plan means: the parallelism that each mesh dim amounts to, why it beats FSDP and tensor
+ * parallelism, layouts of a block, the dearest communication, where memory peaks. */
 #ifndef DTP_PLANNER_WORDS_H
 #define DTP_PLANNER_WORDS_H
 
 #include "core/base/strbuf.h"
+#include "core/plan/plan.h"
 #include "core/plan/sharding.h"
 #include "spmd/program/program.h"
 
@@ -27,6 +28,11 @@ typedef struct dtp_words_dim {
     double params_split; /* of the bytes of parameters: kept split and made whole for their use */
     double states_split; /* of the bytes of optimizer states: split where their parameter is not */
     dtp_dim_id context;  /* dim of the queries of attention that is split; -1: none */
+    dtp_dim_id heads;    /* dim of attention that is neither queries nor batch and is split, while
+                            the product that makes its queries splits theirs: Ulysses; -1: none */
+    dtp_dim_id sequence; /* with heads: that dim of the queries; else -1 */
+    dtp_tensor_id table; /* parameter whose rows are looked up, split by rows; -1: none */
+    dtp_dim_id rows;     /* with table: their dim; else -1 */
     dtp_dim_id norms;    /* dim that norms split and products with parameters do not; -1: none */
 } dtp_words_dim;
 
@@ -37,8 +43,13 @@ dtp_status dtp_words_dim_of(const dtp_graph *g, const dtp_sharding *s, int32_t m
 /* The sentence about a mesh dim, and a line end. */
 void dtp_words_dim_print(const dtp_graph *g, const dtp_words_dim *d, dtp_strbuf *out);
 
-/* All of it as text. `p` is the plan's program; with times when it was predicted. */
+/* A sentence on what FSDP and tensor parallelism, of the plan's baselines, take more, and why;
+ * nothing where there is neither or no time is predicted. */
+void dtp_words_rivals_print(const dtp_plan *plan, dtp_strbuf *out);
+
+/* All of it as text. `p` is the plan's program; with times when it was predicted. `plan`: what it
+ * was predicted to take; NULL: not known. */
 dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_program *p,
-                           dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
+                           const dtp_plan *plan, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -1,4 +1,5 @@
 /* What a plan means, as text: mesh dims, layouts of blocks, dearest communication, peak. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,9 @@
 
 enum { DEAREST = 3, NAME_BYTES = 160 };
 
+/* Of a step: as long. Of a difference: worth a word. */
+static const double SAME = 0.0005, PART = 0.1;
+
 static void print_mesh_dims(const dtp_graph *g, const dtp_sharding *s, const dtp_words_dim *dims,
                             dtp_strbuf *out)
 {
@@ -18,6 +22,88 @@ static void print_mesh_dims(const dtp_graph *g, const dtp_sharding *s, const dtp
         dtp_strbuf_addf(out, "  %s (%d): ", s->mesh.names[m], (int)s->mesh.sizes[m]);
         dtp_words_dim_print(g, &dims[m], out);
     }
+}
+
+/* ---- rivals ---- */
+
+/* The fastest that is within the memory limit, else the one of least memory, of the legal baselines
+ * with these names; NULL: none. */
+static const dtp_baseline *best_of(const dtp_plan *plan, const char *const *names)
+{
+    const dtp_baseline *best = NULL;
+    for (int32_t i = 0; i < plan->n_baselines; i++) {
+        const dtp_baseline *b = &plan->baselines[i];
+        bool named = false;
+        for (int32_t k = 0; names[k] != NULL; k++) {
+            named = named || strcmp(names[k], b->name) == 0;
+        }
+        if (!named || !b->legal) {
+            continue;
+        }
+        const bool fits = dtp_plan_baseline_fits(plan, b);
+        const bool best_fits = best != NULL && dtp_plan_baseline_fits(plan, best);
+        const bool better =
+            best == NULL || fits > best_fits ||
+            (fits == best_fits && (fits ? b->predicted.step_time_s < best->predicted.step_time_s
+                                        : b->predicted.peak_bytes < best->predicted.peak_bytes));
+        best = better ? b : best;
+    }
+    return best;
+}
+
+/* What it takes more, and in what: communication that nothing hides, kernels, waiting. */
+static void print_rival(const dtp_plan *plan, const dtp_baseline *b, dtp_strbuf *out)
+{
+    const dtp_prediction *p = &plan->predicted, *q = &b->predicted;
+    const double more_s = q->step_time_s - p->step_time_s;
+    const struct {
+        const char *name;
+        double more_s;
+    } parts[] = {{"exposed communication", q->exposed_comm_s - p->exposed_comm_s},
+                 {"compute", q->compute_s - p->compute_s}};
+    if (!dtp_plan_baseline_fits(plan, b)) {
+        dtp_strbuf_addf(out, "needs %s, more than the limit",
+                        dtp_byte_count((double)q->peak_bytes).text);
+        return;
+    }
+    if (fabs(more_s) < SAME * p->step_time_s) {
+        dtp_strbuf_addf(out, "takes as long, with a peak of %s",
+                        dtp_byte_count((double)q->peak_bytes).text);
+        return;
+    }
+    dtp_strbuf_addf(out, "takes %s, %+.1f %%", dtp_seconds(q->step_time_s).text,
+                    100.0 * more_s / p->step_time_s);
+    const char *between = ": ";
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (fabs(parts[i].more_s) >= PART * fabs(more_s)) {
+            dtp_strbuf_addf(out, "%s%s %s", between, parts[i].name,
+                            dtp_seconds_more(parts[i].more_s).text);
+            between = ", ";
+        }
+    }
+}
+
+void dtp_words_rivals_print(const dtp_plan *plan, dtp_strbuf *out)
+{
+    static const char *const fsdp[] = {"zero3", NULL}, *const tensor[] = {"megatron", "megatron_sp",
+                                                                          NULL};
+    const struct {
+        const char *name;
+        const dtp_baseline *b;
+    } rivals[] = {{"FSDP", best_of(plan, fsdp)}, {"tensor parallelism", best_of(plan, tensor)}};
+    const char *between = "  ";
+    if (plan->machine == NULL || (rivals[0].b == NULL && rivals[1].b == NULL)) {
+        return;
+    }
+    dtp_strbuf_add(out, "\nbeside FSDP and tensor parallelism\n");
+    for (size_t i = 0; i < sizeof rivals / sizeof rivals[0]; i++) {
+        if (rivals[i].b != NULL) {
+            dtp_strbuf_addf(out, "%s%s (%s) ", between, rivals[i].name, rivals[i].b->name);
+            print_rival(plan, rivals[i].b, out);
+            between = "; ";
+        }
+    }
+    dtp_strbuf_add(out, "\n");
 }
 
 /* ---- layouts ---- */
@@ -82,8 +168,18 @@ static int by_time(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-static dtp_status print_communication(const dtp_program *p, dtp_arena *arena, dtp_strbuf *out,
-                                      dtp_err *err)
+/* How much of the communication runs beside compute. */
+static void print_hidden(const dtp_prediction *p, dtp_strbuf *out)
+{
+    if (p->comm_s > 0.0) {
+        dtp_strbuf_addf(out, ", %.1f %% of it beside compute, %s exposed",
+                        100.0 * fmax(1.0 - p->exposed_comm_s / p->comm_s, 0.0),
+                        dtp_seconds(p->exposed_comm_s).text);
+    }
+}
+
+static dtp_status print_communication(const dtp_program *p, const dtp_plan *plan, dtp_arena *arena,
+                                      dtp_strbuf *out, dtp_err *err)
 {
     traffic *list;
     int32_t n = 0;
@@ -115,7 +211,11 @@ static dtp_status print_communication(const dtp_program *p, dtp_arena *arena, dt
     }
     qsort(list, (size_t)n, sizeof *list, by_time);
     if (n > 0) {
-        dtp_strbuf_addf(out, "\ndearest communication, of %s\n", dtp_seconds(all_s).text);
+        dtp_strbuf_addf(out, "\ndearest communication, of %s", dtp_seconds(all_s).text);
+        if (plan != NULL) {
+            print_hidden(&plan->predicted, out);
+        }
+        dtp_strbuf_add(out, "\n");
     }
     for (int32_t k = 0; k < n && k < DEAREST; k++) {
         dtp_strbuf_addf(out, "  %-10s %4.0f %%  %s of %s, %lld time%s\n",
@@ -188,7 +288,7 @@ static dtp_status print_peak(const dtp_program *p, dtp_arena *arena, dtp_strbuf 
 }
 
 dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_program *p,
-                           dtp_strbuf *out, dtp_err *err)
+                           const dtp_plan *plan, dtp_strbuf *out, dtp_err *err)
 {
     dtp_words_dim dims[DTP_MAX_MESH_DIMS];
     dtp_arena *arena = dtp_arena_create();
@@ -198,10 +298,13 @@ dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_
     }
     if (status == DTP_OK) {
         print_mesh_dims(g, s, dims, out);
+        if (plan != NULL) {
+            dtp_words_rivals_print(plan, out);
+        }
         for (int32_t b = g->n_blocks - 1; b >= -1; b--) {
             print_block(g, s, b, out);
         }
-        status = print_communication(p, arena, out, err);
+        status = print_communication(p, plan, arena, out, err);
     }
     status = status == DTP_OK ? print_peak(p, arena, out, err) : status;
     dtp_arena_destroy(arena);

@@ -39,7 +39,7 @@ typedef struct shown {
     double all_s, *sent_s, *alone_s; /* by place */
 } shown;
 
-dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, dtp_slowdown slowdown,
+dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, const dtp_machine *machine,
                             double step_s, dtp_err *err)
 {
     dtp_schedule_result r;
@@ -47,7 +47,7 @@ dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, dtp_slowdown s
     shown s = {.sent_s = calloc((size_t)x->n_places + 1, sizeof *s.sent_s),
                .alone_s = calloc((size_t)x->n_places + 1, sizeof *s.alone_s)};
     const bool ok = by_instr != NULL && s.sent_s != NULL && s.alone_s != NULL &&
-                    dtp_schedule_program(p, slowdown, &r, by_instr);
+                    dtp_schedule_program(p, machine, &r, by_instr);
     for (int32_t i = 0; i < p->n_instrs && ok; i++) {
         if (p->instrs[i].kind == DTP_INSTR_START) {
             const dtp_instr *instr = &p->instrs[i];

@@ -23,7 +23,7 @@ dtp_status dtp_exposed_create(const dtp_graph *g, dtp_arena *arena, dtp_exposed 
 
 /* Adds the times of the schedule of a priced program of that graph; step_s: its makespan, infinite
  * when it is not to count as the fastest. */
-dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, dtp_slowdown slowdown,
+dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, const dtp_machine *machine,
                             double step_s, dtp_err *err) DTP_MUST_CHECK;
 
 /* Scales the costs of the overlay's edges to the exposed part: mostly by the share of all

@@ -15,9 +15,9 @@ const char DTP_SOLVER_TWO_GROUPS[] = "selection, tied in 2 groups";
 /* ---- begin and end ------------------------------------------------------------------------------
  */
 
-/* Programs of baselines read what other nodes brought, of which the problem knows nothing, so it may
- * count more for one than its program needs. Its limit is as high as it counts for those that fit:
- * then its bound speaks of them, too. */
+/* Programs of baselines read what other nodes brought, of which the problem knows nothing, so it
+ * may count more for one than its program needs. Its limit is as high as it counts for those that
+ * fit: then its bound speaks of them, too. */
 static dtp_status admit_baselines(const dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;

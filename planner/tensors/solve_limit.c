@@ -64,7 +64,7 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool corr
     out->peak = c->predicted.peak_bytes;
     out->over = state->search.limit > 0 ? out->peak - state->search.limit : 0;
     if (dtp_pricer_overlaps(&p->pricer)) {
-        s = dtp_exposed_note(&state->exposed, program, p->machine->slowdown,
+        s = dtp_exposed_note(&state->exposed, program, p->machine,
                              out->over <= 0 ? c->predicted.step_time_s : (double)INFINITY, err);
     }
     dtp_program_destroy(program);

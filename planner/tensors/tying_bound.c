@@ -33,7 +33,8 @@ static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_pro
     const int64_t rounds = affordable_rounds(p->select);
     int32_t *variable = dtp_arena_alloc(arena, (size_t)p->n_variables, sizeof *variable);
     const dtp_dual_start none = {0};
-    dtp_dual_start start = {.tied = tied->select, .variable = variable, .enough = enough, .stop = p->options.stop};
+    dtp_dual_start start = {
+        .tied = tied->select, .variable = variable, .enough = enough, .stop = p->options.stop};
     dtp_memory_multiplier *multipliers = NULL;
     DTP_TRY(DTP_MEMORY(err, variable));
     /* The variable of `tied` that decides with others for a variable of p, by variable of p. */

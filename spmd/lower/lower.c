@@ -155,7 +155,7 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if (!options->plain && p->target->loss_chunk > 0) {
         DTP_TRY(dtp_program__fuse_loss(p, scratch, err));
     }
-    if ((fuse & DTP_FUSE_PRODUCT) != 0) {
+    if ((fuse & (DTP_FUSE_PRODUCT | DTP_FUSE_BIAS)) != 0) {
         DTP_TRY(dtp_program__fuse_product(p, scratch, err));
     }
     if (fuse != 0) {

@@ -10,6 +10,7 @@
 #include "core/base/safe_int.h"
 #include "core/base/sort.h"
 #include "spmd/lower/first_fit.h"
+#include "spmd/lower/fsdp_memory.h"
 #include "spmd/lower/memplan.h"
 #include "spmd/program/program_internal.h"
 
@@ -149,6 +150,13 @@ static dtp_status place_program(dtp_program *p, dtp_arena *arena, dtp_err *err)
         spans[n++] = spans[v];
     }
     DTP_TRY(dtp_memplan__place(spans, n, &peak, err));
+    int64_t held = 0;
+    if (p->target->fsdp) {
+        DTP_TRY(dtp_fsdp_bytes(p, arena, &held, err));
+    }
+    if (!dtp_add_i64(base, held, &base)) {
+        return DTP_FAIL(err, DTP_RANGE, "parameters and state exceed 2^63 bytes");
+    }
     for (int32_t i = 0; i < n; i++) {
         p->values[ids[i]].offset = base + spans[i].offset;
     }

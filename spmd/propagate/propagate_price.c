@@ -84,8 +84,8 @@ dtp_status dtp_propagate__inner(dtp_inner_pricer *pricer, const dtp_propagate_op
     } else {
         DTP_TRY(dtp_program_reset(pricer->program, err));
     }
-    DTP_TRY(dtp_lower_node(pricer->program, pricer->node, strategy, layouts->in, layouts->out,
-                           NULL, err));
+    DTP_TRY(dtp_lower_node(pricer->program, pricer->node, strategy, layouts->in, layouts->out, NULL,
+                           err));
     for (int32_t i = 0; i < pricer->program->n_instrs; i++) {
         const dtp_instr *instr = &pricer->program->instrs[i];
         if (instr->kind == DTP_INSTR_START) {

@@ -32,6 +32,7 @@ static const char *const cpu_backends[] = {"cpu", "ref", NULL}, *const ref_backe
                                                                                          NULL};
 
 const dtp_target dtp_target_cpu = {.name = "cpu",
+                                   .runtime = "cpu",
                                    .backends = cpu_backends,
                                    .ops = cpu_ops,
                                    .floats = FLOATS,
@@ -40,6 +41,7 @@ const dtp_target dtp_target_cpu = {.name = "cpu",
                                    .deterministic = true};
 
 const dtp_target dtp_target_cpu_packed = {.name = "cpu_packed",
+                                          .runtime = "cpu",
                                           .backends = cpu_backends,
                                           .ops = cpu_ops,
                                           .floats = FLOATS,
@@ -47,6 +49,7 @@ const dtp_target dtp_target_cpu_packed = {.name = "cpu_packed",
                                           .deterministic = true};
 
 const dtp_target dtp_target_ref = {.name = "ref",
+                                   .runtime = "ref",
                                    .backends = ref_backends,
                                    .ops = no_ops,
                                    .floats = FLOATS | 1U << DTP_F64,

@@ -72,6 +72,8 @@ static const dtp_target_op cuda_ops[] = {
 static const char *const cuda_backends[] = {"cuda", NULL};
 
 const dtp_target dtp_target_cuda = {.name = "cuda",
+                                    .runtime = "cuda",
+                                    .precision = "bf16",
                                     .backends = cuda_backends,
                                     .ops = cuda_ops,
                                     .floats = FLOATS,

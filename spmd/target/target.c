@@ -5,8 +5,9 @@
 
 #include "core/graph/ops/op_table.h"
 
-static const dtp_target *const targets[] = {&dtp_target_cpu, &dtp_target_cpu_packed,
-                                            &dtp_target_ref, &dtp_target_cuda};
+static const dtp_target *const targets[] = {&dtp_target_cpu,   &dtp_target_cpu_packed,
+                                            &dtp_target_ref,   &dtp_target_cuda,
+                                            &dtp_target_torch, &dtp_target_torch_compile};
 
 enum { LIST_BYTES = 128, N_TARGETS = sizeof targets / sizeof targets[0] };
 
@@ -61,6 +62,12 @@ dtp_status dtp_target_runs_on(const dtp_target *target, const char *backend, dtp
     char list[LIST_BYTES] = "";
     if (runs_on(target, backend)) {
         return DTP_OK;
+    }
+    if (target->backends[0] == NULL) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "the program is for target '%s', which PyTorch runs, not backend '%s'; "
+                        "plan for the target of a backend to run it here",
+                        target->name, backend);
     }
     for (const char *const *b = target->backends; *b != NULL; b++) {
         append(list, *b);

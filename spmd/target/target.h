@@ -21,12 +21,16 @@ enum {
     DTP_FUSE_ELEMENTWISE = 1, /* expressions of elementwise functions */
     DTP_FUSE_NORM = 2,        /* norms of expressions */
     DTP_FUSE_PRODUCT = 4,     /* biases, gelu and their gradients with products (fuse_product.c) */
-    DTP_FUSE_CAST = 8         /* casts to f32 of what an op gives (spmd/lower/passes/fuse_cast.c) */
+    DTP_FUSE_CAST = 8,        /* casts to f32 of what an op gives (spmd/lower/passes/fuse_cast.c) */
+    DTP_FUSE_BIAS = 16        /* of DTP_FUSE_PRODUCT the biases alone */
 };
 
 typedef struct dtp_target {
     const char *name;
-    const char *const *backends; /* names of those that run its programs, ended by NULL */
+    const char *runtime;         /* of machine files (`efficiency`): whose kernels programs run */
+    const char *precision;       /* of plans for machines of kind cuda that name none; NULL: f32 */
+    const char *const *backends; /* names of those that run its programs, ended by NULL; none where
+                                    a framework does */
     const dtp_target_op *ops;    /* ended by a NULL op; ops that are not listed need nothing */
     uint32_t floats;   /* bit d: kernels take float dtype d. Those of ops with DTP_OP_ANY_DTYPE take
                           every dtype, those of registered ops answer for themselves */
@@ -38,7 +42,11 @@ typedef struct dtp_target {
                           launch (spmd/lower/passes/join.c); 0: each in its own */
     int64_t loss_chunk; /* > 0: a linear layer and the loss of its result are fused where a rank's
                            logits are four times as many bytes or more, into chunks of so many */
-    bool tf32;          /* products can round f32 operands to tf32 */
+    double reserve; /* a framework's allocator takes so many bytes for each that is in use at the
+                           peak; 0: as many */
+    bool fsdp;      /* a framework gathers sharded parameters and keeps buffers for it
+                           (spmd/lower/fsdp_memory.h) */
+    bool tf32;      /* products can round f32 operands to tf32 */
     /* Of a backend that is a module, for messages: what builds it, which libraries it needs and
      * where they come from; else NULL. */
     const char *build, *needs;
@@ -54,6 +62,9 @@ extern const dtp_target dtp_target_ref;
 
 /* `cuda`: the CUDA kernels; collectives of NCCL, on contiguous parts only. */
 extern const dtp_target dtp_target_cuda;
+
+/* `torch`: PyTorch, kernel by kernel; `torch_compile`: what torch.compile fuses. */
+extern const dtp_target dtp_target_torch, dtp_target_torch_compile;
 
 /* NULL when i is beyond the last one. */
 const dtp_target *dtp_target_at(int32_t i);

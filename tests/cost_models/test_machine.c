@@ -15,6 +15,7 @@
 static const char FULL[] =
     "{\"format\": \"dtp.machine/1\", \"name\": \"full\", \"device\": {\"kind\": \"cuda\", "
     "\"memory_bytes\": 1024, \"mem_bw_Bps\": 1e9, \"launch_s\": 0, \"launch_graph_s\": 0, "
+    "\"host_s\": 2e-6, "
     "\"flops\": {\"bf16\": 1e12, \"tf32\": 5e11, "
     "\"f32\": "
     "1e11}, \"overlap\": true, \"overlap_slowdown\": 1.25, \"curves\": {\"ops\": [{\"op\": "
@@ -56,6 +57,7 @@ static void test_machine__written_text_reads_back_equal(void **state)
     assert_string_equal(b->op_curves[0].op, "*");
     assert_true(b->op_curves[1].time_s.measured[0] > 2.5);
     assert_true(!(b->launch_graph_s < 0.0) && !(b->launch_graph_s > 0.0));
+    assert_true(fabs(b->host_s - 2e-6) < 1e-18);
     assert_int_equal(b->provenance_threads, 2);
     assert_int_equal(b->n_gemm, 4);
     assert_true(b->gemm[0].trans_b && !b->gemm[0].trans_a);

@@ -14,6 +14,7 @@
 enum { SEED = 77, MAX_TASKS = 40 };
 
 static const dtp_slowdown FULL_SPEED = {1.0, 1.0}, SLOWER = {1.5, 1.5};
+static const dtp_machine MACHINE = {.slowdown = {1.0, 1.0}};
 
 static uint32_t draw(uint64_t *state, uint32_t below)
 {
@@ -83,6 +84,15 @@ static void check_exposed(int n, const dtp_schedule_task *tasks, const double *e
     assert_true(run[n].exposed_s < 0.0);
 }
 
+/* Without slow-down tasks end as late as the longest path to them says. */
+static void check_ends(int n, const dtp_schedule_task *tasks, const double *end)
+{
+    for (int i = 0; i < n; i++) {
+        assert_true(fabs(tasks[i].end_s - end[i]) < 1e-9);
+        assert_true(fabs(tasks[i].begin_s - (end[i] - tasks[i].time_s)) < 1e-9);
+    }
+}
+
 /* Without slow-down the end is the longest path. */
 static void test_timeline__is_the_longest_path(void **state)
 {
@@ -108,11 +118,44 @@ static void test_timeline__is_the_longest_path(void **state)
         assert_true(fabs(r.end_s - last) < 1e-9);
         assert_true(fabs(r.exposed_comm_s - (last - compute)) < 1e-9);
         assert_true(fabs(r.overlapped_s - (total - last)) < 1e-9);
+        check_ends(n, tasks, end);
         dtp_schedule_result slow = dtp_schedule_run(n, tasks, SLOWER);
         assert_true(slow.end_s >= r.end_s - 1e-9);
         assert_true(slow.end_s <= 1.5 * r.end_s + 1e-9);
         check_exposed(n, tasks, end);
     }
+}
+
+/* A task begins once it is issued; compute runs, waits for a collective or waits for the host. */
+static void test_timeline__the_host_issues_before_anything_runs(void **state)
+{
+    (void)state;
+    uint64_t random = SEED + 1;
+    double waited = 0.0;
+    for (int round = 0; round < 500; round++) {
+        static bool edge[MAX_TASKS][MAX_TASKS];
+        dtp_schedule_task tasks[MAX_TASKS];
+        double end[MAX_TASKS], last = 0.0, compute = 0.0;
+        const int n = random_tasks(&random, tasks, edge);
+        const double host_s = 2.0 * (double)(round % 7) / 7.0;
+        for (int i = 0; i < n; i++) {
+            tasks[i].issued_s = (i + 1) * host_s;
+            end[i] = tasks[i].issued_s;
+            for (int j = 0; j < i; j++) {
+                end[i] = edge[i][j] ? fmax(end[i], end[j]) : end[i];
+            }
+            end[i] += tasks[i].time_s;
+            last = fmax(last, end[i]);
+            compute += tasks[i].comm ? 0.0 : tasks[i].time_s;
+        }
+        const dtp_schedule_result r = dtp_schedule_run(n, tasks, FULL_SPEED);
+        assert_true(fabs(r.end_s - last) < 1e-9);
+        assert_true(fabs(r.end_s - (compute + r.exposed_comm_s + r.host_s)) < 1e-9);
+        assert_true(fabs(sum_of(n, tasks) - r.exposed_comm_s) < 1e-9);
+        assert_true(host_s > 0.0 || !(r.host_s > 0.0));
+        waited += r.host_s;
+    }
+    assert_true(waited > 100.0);
 }
 
 static void test_timeline__slows_both_while_they_overlap(void **state)
@@ -140,7 +183,7 @@ static void check_by_instr(const dtp_program *p, const double *expected)
 {
     double exposed[8];
     dtp_schedule_result r;
-    assert_true(dtp_schedule_program(p, FULL_SPEED, &r, exposed));
+    assert_true(dtp_schedule_program(p, &MACHINE, &r, exposed));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         assert_true(fabs(exposed[i] - expected[i]) < 1e-12);
     }
@@ -163,13 +206,13 @@ static void test_timeline__compute_stops_at_waits_alone(void **state)
     dtp_program p = {.n_instrs = 7, .instrs = instrs};
     dtp_schedule_task tasks[5];
     assert_int_equal(dtp_schedule_count(&p), 5);
-    assert_true(dtp_schedule_tasks(&p, tasks));
+    assert_true(dtp_schedule_tasks(&p, 0.0, tasks));
     assert_int_equal(tasks[1].need[0], 1);
     assert_int_equal(tasks[2].need[1], 0);
     assert_int_equal(tasks[3].need[1], 1);
     assert_int_equal(tasks[4].need[0], 3);
     dtp_schedule_result r;
-    assert_true(dtp_schedule_program(&p, FULL_SPEED, &r, NULL));
+    assert_true(dtp_schedule_program(&p, &MACHINE, &r, NULL));
     assert_true(fabs(r.end_s - 8.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s - 4.0) < 1e-12);
     check_by_instr(&p, (double[]){0.0, 3.0, 0.0, 0.0, 0.0, 1.0, 0.0});
@@ -188,9 +231,35 @@ static void test_timeline__the_queue_runs_in_order(void **state)
     };
     dtp_program p = {.n_instrs = 5, .instrs = instrs};
     dtp_schedule_result r;
-    assert_true(dtp_schedule_program(&p, FULL_SPEED, &r, NULL));
+    assert_true(dtp_schedule_program(&p, &MACHINE, &r, NULL));
     assert_true(fabs(r.end_s - 6.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s - 5.0) < 1e-12);
+}
+
+/* Where the machine does not overlap, tasks run one after the other, at full speed. */
+static void test_timeline__without_overlap_is_a_sum(void **state)
+{
+    (void)state;
+    dtp_instr instrs[] = {
+        {.kind = DTP_INSTR_START, .pair = 2, .time_s = 4.0},
+        {.kind = DTP_INSTR_KERNEL, .time_s = 1.0},
+        {.kind = DTP_INSTR_WAIT, .pair = 0},
+        {.kind = DTP_INSTR_KERNEL, .time_s = 3.0},
+    };
+    const dtp_graph g = {.microbatches = 2};
+    const dtp_machine slow = {.slowdown = {2.0, 2.0}, .host_s = 100.0};
+    dtp_program p = {.graph = &g, .n_instrs = 4, .instrs = instrs};
+    dtp_schedule_result r;
+    dtp_schedule_task *tasks = dtp_schedule_simulate(&p, &slow, false, &r);
+    assert_non_null(tasks);
+    assert_true(fabs(r.end_s - 16.0) < 1e-12);
+    assert_true(fabs(r.exposed_comm_s - 8.0) < 1e-12);
+    double now = 0.0;
+    for (int i = 0; i < 6; i++) {
+        assert_true(fabs(tasks[i].begin_s - now) < 1e-12);
+        now = tasks[i].end_s;
+    }
+    free(tasks);
 }
 
 /* Three times: a collective beside the first of two kernels; then a collective. A collective of a
@@ -210,7 +279,7 @@ static void test_timeline__adds_up_runs_of_an_instruction(void **state)
     dtp_program p = {.graph = &g, .n_instrs = 6, .instrs = instrs};
     dtp_schedule_result r;
     assert_int_equal(dtp_schedule_count(&p), 10);
-    assert_true(dtp_schedule_program(&p, FULL_SPEED, &r, NULL));
+    assert_true(dtp_schedule_program(&p, &MACHINE, &r, NULL));
     assert_true(fabs(r.end_s - 23.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s - 11.0) < 1e-12);
     check_by_instr(&p, (double[]){9.0, 0.0, 0.0, 0.0, 2.0, 0.0});
@@ -220,9 +289,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_timeline__is_the_longest_path),
+        cmocka_unit_test(test_timeline__the_host_issues_before_anything_runs),
         cmocka_unit_test(test_timeline__slows_both_while_they_overlap),
         cmocka_unit_test(test_timeline__compute_stops_at_waits_alone),
         cmocka_unit_test(test_timeline__the_queue_runs_in_order),
+        cmocka_unit_test(test_timeline__without_overlap_is_a_sum),
         cmocka_unit_test(test_timeline__adds_up_runs_of_an_instruction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,7 @@ typedef struct program {
     dtp_prediction predicted;
 } program;
 
-static const dtp_slowdown SLOWDOWN = {1.25, 1.25};
+static const dtp_machine MACHINE = {.slowdown = {1.25, 1.25}};
 
 static fixture make(const char *model, const char *mesh)
 {
@@ -39,7 +39,7 @@ static fixture make(const char *model, const char *mesh)
                  .graph = fixture_model(model),
                  .arena = dtp_arena_create()};
     const dtp_mesh parsed = fixture_mesh(mesh);
-    f.machine->slowdown = SLOWDOWN;
+    f.machine->slowdown = MACHINE.slowdown;
     assert_non_null(f.arena);
     assert_int_equal(dtp_pricer_init(f.machine, &parsed, &dtp_target_cpu, &f.pricer, NULL), DTP_OK);
     assert_int_equal(dtp_exposed_create(f.graph, f.arena, &f.x, NULL), DTP_OK);
@@ -80,7 +80,7 @@ static program lower(const fixture *f, const char *baseline, dtp_lower_options *
 
 static void note(fixture *f, const program *p, double step_s)
 {
-    assert_int_equal(dtp_exposed_note(&f->x, p->p, SLOWDOWN, step_s, NULL), DTP_OK);
+    assert_int_equal(dtp_exposed_note(&f->x, p->p, &MACHINE, step_s, NULL), DTP_OK);
 }
 
 static bool same(double a, double b)
@@ -167,7 +167,7 @@ static sums inside_ops(const dtp_program *p)
     dtp_schedule_result r;
     double *alone_s = calloc((size_t)p->n_instrs + 1, sizeof *alone_s);
     assert_non_null(alone_s);
-    assert_true(dtp_schedule_program(p, SLOWDOWN, &r, alone_s));
+    assert_true(dtp_schedule_program(p, &MACHINE, &r, alone_s));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         if (instr->kind == DTP_INSTR_START && p->values[instr->in[0]].tensor < 0) {
@@ -336,7 +336,7 @@ static void note_and_check(fixture *f, const program *p, double step_s)
     bool *sent = places_of(f, p->p);
     dtp_exposed alone;
     assert_int_equal(dtp_exposed_create(f->graph, f->arena, &alone, NULL), DTP_OK);
-    assert_int_equal(dtp_exposed_note(&alone, p->p, SLOWDOWN, step_s, NULL), DTP_OK);
+    assert_int_equal(dtp_exposed_note(&alone, p->p, &MACHINE, step_s, NULL), DTP_OK);
     note(f, p, step_s);
     check_places(f);
     if (step_s < before.step_s) {

@@ -228,7 +228,8 @@ static void test_plan__records_its_target(void **state)
         assert_int_equal(s, k < 2 ? DTP_OK : DTP_INVALID);
         assert_true(k == 2 || strcmp(lowering.options.target->name, names[k]) == 0);
         assert_true(k < 2 || strcmp(err.msg, "the plan's target: there is no target 'gpu'; targets "
-                                             "are cpu, cpu_packed, ref, cuda") == 0);
+                                             "are cpu, cpu_packed, ref, cuda, torch, "
+                                             "torch_compile") == 0);
         free(text);
         dtp_plan_destroy(again);
         dtp_plan_destroy(plan);

@@ -1,7 +1,7 @@
-/* The problem of layout rules against enumeration: on random graphs, for a target that fuses nothing
- * and one that fuses, every rule set is lowered. The problem says what its plain program costs, to
- * the picosecond, and no more bytes than its program needs; GLPK and the solver of our own must find
- * exactly the best value. */
+/* The problem of layout rules against enumeration: on random graphs, for a target that fuses
+ * nothing and one that fuses, every rule set is lowered. The problem says what its plain program
+ * costs, to the picosecond, and no more bytes than its program needs; GLPK and the solver of our
+ * own must find exactly the best value. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -192,8 +192,8 @@ static void compare(bruteforce *b, const table *all, const question *q)
     const int64_t best = best_of(b, all, q);
     dtp_rules_problem *p = NULL;
     dtp_err err = {0};
-    if (dtp_rules_problem_create(b->g, &b->pricer, dtp_redistributor_generic(), q->pins, &p, &err) !=
-        DTP_OK) {
+    if (dtp_rules_problem_create(b->g, &b->pricer, dtp_redistributor_generic(), q->pins, &p,
+                                 &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     for (int32_t i = 0; i < 2; i++) {

@@ -214,16 +214,20 @@ static void test_baselines__recomputation_changes_no_other_node(void **state)
 {
     (void)state;
     static const tensor_case cases[] = {
-        {"llama3_8b.json", "x:8", "layers=2 batch=8 length=1024", false, 0, "h100_64.json",
+        {"llama3_8b.json", "x:8", "layers=2 batch=8 length=1024", false, 0, NULL, "h100_64.json",
          &dtp_target_cuda},
-        {"llama3_8b.json", "x:2;y:4", "layers=2 batch=8 length=1024", false, 0, "h100_64.json",
+        {"llama3_8b.json", "x:2;y:4", "layers=2 batch=8 length=1024", false, 0, NULL,
+         "h100_64.json", &dtp_target_cpu},
+        {"gpt2_small.json", "x:4", "layers=2 batch=8", false, 0, NULL, "a100_8.json",
+         &dtp_target_cuda},
+        {"bert_large.json", "x:4", "layers=2 batch=8", false, 0, NULL, "a100_8.json",
+         &dtp_target_cuda},
+        {"bert_large.json", "x:2;y:2", "layers=2 batch=8", false, 0, NULL, "l4_16.json",
          &dtp_target_cpu},
-        {"gpt2_small.json", "x:4", "layers=2 batch=8", false, 0, "a100_8.json", &dtp_target_cuda},
-        {"bert_large.json", "x:4", "layers=2 batch=8", false, 0, "a100_8.json", &dtp_target_cuda},
-        {"bert_large.json", "x:2;y:2", "layers=2 batch=8", false, 0, "l4_16.json", &dtp_target_cpu},
-        {"vit_b16.json", "x:4", "layers=2 batch=32", false, 0, "h100_64.json", &dtp_target_cuda},
-        {"mixtral_8x7b.json", "x:2;y:4", "layers=2 batch=8 length=1024", false, 0, "h100_64.json",
+        {"vit_b16.json", "x:4", "layers=2 batch=32", false, 0, NULL, "h100_64.json",
          &dtp_target_cuda},
+        {"mixtral_8x7b.json", "x:2;y:4", "layers=2 batch=8 length=1024", false, 0, NULL,
+         "h100_64.json", &dtp_target_cuda},
     };
     int checked = 0;
     for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {

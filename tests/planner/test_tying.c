@@ -90,7 +90,7 @@ static void check_bound(const pair *x, const dtp_solve_result *together, tally *
     int64_t bound = 0;
     const dtp_solve_result apart = solve(x->plain->select);
     const int64_t without = bound_at(x->plain, 0, NULL);
-    assert_int_equal(dtp_tying_bound_find(x->tied, together->value.cost, &bound, NULL), DTP_OK);
+    assert_int_equal(dtp_tying_bound_find(x->tied, together->value.cost, 0, &bound, NULL), DTP_OK);
     print_message("%s: limit %" PRId64 ": bound %" PRId64 " (%" PRId64 " without prices)"
                   " <= untied %" PRId64 "%s <= folded %" PRId64 "\n",
                   x->f.graph->name, x->plain->select->usage_limit, bound, without, apart.value.cost,

@@ -12,7 +12,9 @@
 #include <cmocka.h>
 
 #include "core/base/units.h"
+#include "core/plan/plan.h"
 #include "dtp/model.h"
+#include "dtp/planner.h"
 #include "planner/baselines/baselines.h"
 #include "planner/reports/words.h"
 #include "spmd/lower/lower.h"
@@ -36,6 +38,10 @@ static const expectation CASES[] = {
      "zero3",
      {"data parallel over batch|FSDP: 100 % of the parameters kept split", NULL}},
     {"gpt2_small", "x:4", "megatron", {"tensor parallel by |heads|d_ff", NULL}},
+    {"gpt_bytes",
+     "x:4",
+     "megatron",
+     {"tensor parallel by |heads|d_ff|vocab|embedding table wte split by rows, vocab", NULL}},
     {"gpt2_small",
      "x:4",
      "megatron_sp",
@@ -70,6 +76,9 @@ static void check_words(const dtp_graph *g, const expectation *e, const dtp_cand
         (void)snprintf(parts, sizeof parts, "%s", e->words[m]);
         for (char *save, *part = strtok_r(parts, "|", &save); part != NULL;
              part = strtok_r(NULL, "|", &save)) {
+            if (strstr(text.text, "Ulysses") != NULL) {
+                fail_msg("%s of %s on '%s': '%s'", e->baseline, e->model, e->mesh, text.text);
+            }
             if (strstr(text.text, part) == NULL) {
                 fail_msg("%s of %s on '%s', mesh dim %d: '%s' lacks '%s'", e->baseline, e->model,
                          e->mesh, m, text.text, part);
@@ -107,7 +116,7 @@ static void check_peak(const dtp_graph *g, const dtp_candidate *c)
     dtp_strbuf text = {0};
     char peak[64];
     assert_int_equal(dtp_lower(g, &c->sharding, &options, &p, NULL), DTP_OK);
-    assert_int_equal(dtp_words_print(g, &c->sharding, p, &text, NULL), DTP_OK);
+    assert_int_equal(dtp_words_print(g, &c->sharding, p, NULL, &text, NULL), DTP_OK);
     (void)snprintf(peak, sizeof peak, ": %s\n", dtp_byte_count((double)most_bytes(p)).text);
     const char *line = strstr(text.text, "memory peaks in the ");
     assert_non_null(line);
@@ -152,6 +161,145 @@ static void test_words__name_the_parallelism(void **state)
     }
 }
 
+/* ---- Ulysses ---- */
+
+enum { PINS = 64, PIN_BYTES = 160 };
+
+/* Pins: the sequence of what is looked up is split, and attention reads its operands split by heads
+ * or by queries. The first operand has the batch, dims of heads, queries, features. */
+static int32_t pin_attention(const dtp_graph *g, bool heads, char pins[PINS][PIN_BYTES])
+{
+    int32_t n = 0;
+    for (dtp_node_id i = 0; i < g->n_nodes && n < PINS; i++) {
+        const dtp_node *node = &g->nodes[i];
+        const dtp_ttype *q = &g->tensors[node->in[0]].type;
+        dtp_dim_id query = -1, feature = -1, head = -1;
+        if (node->phase != DTP_FORWARD || (node->op->flags & DTP_OP_ATTENTION) == 0) {
+            continue;
+        }
+        for (int32_t a = 0; a < node->n_attrs; a++) {
+            query = strcmp(node->attrs[a].key, "query") == 0 ? (dtp_dim_id)node->attrs[a].i : query;
+            feature =
+                strcmp(node->attrs[a].key, "feature") == 0 ? (dtp_dim_id)node->attrs[a].i : feature;
+        }
+        for (int32_t d = 1; d < q->rank && head < 0; d++) {
+            head = q->dims[d].id != query && q->dims[d].id != feature ? q->dims[d].id : -1;
+        }
+        for (int32_t k = 0; k < 3; k++) {
+            (void)snprintf(pins[n++], PIN_BYTES, "%s at %s: %s@x", g->tensors[node->in[k]].name,
+                           node->name, dtp_dims_name(&g->dims, heads ? head : query));
+        }
+        /* What its products read: the residual stream, split over the sequence. */
+        if (n == 3) {
+            (void)snprintf(pins[n++], PIN_BYTES, "embed: %s@x", dtp_dims_name(&g->dims, query));
+        }
+    }
+    return n;
+}
+
+static void test_words__tell_attention_by_heads_from_attention_by_queries(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt_bytes", "llama3_8b"};
+    for (size_t i = 0; i < 2 * sizeof names / sizeof names[0]; i++) {
+        const bool heads = i % 2 == 0;
+        dtp_graph *model = small_model_read(small_model_find(names[i / 2]), false), *g = NULL;
+        char pins[PINS][PIN_BYTES];
+        const char *texts[PINS];
+        dtp_plan_options o = dtp_plan_options_init();
+        dtp_plan_result r;
+        dtp_words_dim dim;
+        dtp_strbuf text = {0};
+        dtp_mesh mesh;
+        dtp_err err = {0};
+        assert_int_equal(dtp_mesh_parse("x:2", &mesh, &err), DTP_OK);
+        o.mode = DTP_PLAN_PINS;
+        o.mesh = &mesh;
+        o.objective = DTP_OBJECTIVE_MEMORY;
+        o.n_pins = pin_attention(model, heads, pins);
+        o.pins = texts;
+        for (int32_t k = 0; k < o.n_pins; k++) {
+            texts[k] = pins[k];
+        }
+        if (dtp_plan_make(model, NULL, &o, &r, &err) != DTP_OK) {
+            fail_msg("%s: %s", names[i / 2], err.msg);
+        }
+        assert_int_equal(dtp_plan_graph(r.plan, model, &g, &err), DTP_OK);
+        assert_int_equal(dtp_words_dim_of(g, &r.plan->sharding, 0, &dim, &err), DTP_OK);
+        dtp_words_dim_print(g, &dim, &text);
+        const char *by_heads = strstr(text.text, "Ulysses: attention by ");
+        const char *by_queries = strstr(text.text, "context parallel: attention by length");
+        if ((by_heads != NULL) != heads || (by_queries != NULL) == heads ||
+            (heads && strstr(by_heads, "heads between splits of length") == NULL)) {
+            fail_msg("%s by %s: '%s'", names[i / 2], heads ? "heads" : "queries", text.text);
+        }
+        dtp_strbuf_free(&text);
+        dtp_graph_destroy(g);
+        dtp_plan_result_free(&r);
+        dtp_graph_destroy(model);
+    }
+}
+
+/* ---- beside FSDP and tensor parallelism ---- */
+
+static dtp_baseline rival(const char *name, double compute_s, double exposed_s, int64_t peak_bytes)
+{
+    return (dtp_baseline){.name = name,
+                          .legal = true,
+                          .why = "",
+                          .predicted = {.step_time_s = compute_s + exposed_s,
+                                        .compute_s = compute_s,
+                                        .comm_s = exposed_s,
+                                        .exposed_comm_s = exposed_s,
+                                        .peak_bytes = peak_bytes}};
+}
+
+static void check_rivals(dtp_plan *plan, int32_t n, dtp_baseline *list, const char *expected)
+{
+    dtp_strbuf text = {0};
+    plan->n_baselines = n;
+    plan->baselines = list;
+    dtp_words_rivals_print(plan, &text);
+    assert_string_equal(dtp_strbuf_text(&text), expected);
+    dtp_strbuf_free(&text);
+}
+
+#define BESIDE "\nbeside FSDP and tensor parallelism\n  "
+
+/* The faster tensor parallelism that fits is the rival; what is a tenth of the difference and more
+ * is named, with its sign. */
+static void test_words__say_what_rivals_take_more_and_in_what(void **state)
+{
+    (void)state;
+    dtp_plan *plan;
+    assert_int_equal(dtp_plan_create(&plan, NULL), DTP_OK);
+    plan->predicted = rival("", 0.9, 0.1, 1024).predicted;
+    plan->memory_limit_bytes = 4096;
+    dtp_baseline all[] = {rival("data_parallel", 0.1, 0.0, 8192), rival("zero3", 0.9, 0.35, 2048),
+                          rival("megatron", 1.5, 1.5, 4096), rival("megatron_sp", 1.1, 0.9, 4096)};
+    plan->machine = NULL;
+    check_rivals(plan, 4, all, ""); /* no machine, no times */
+    plan->machine = "h100";
+    check_rivals(plan, 1, all, "");
+    check_rivals(plan, 4, all,
+                 BESIDE "FSDP (zero3) takes 1.250 s, +25.0 %: exposed communication +250.0 ms; "
+                        "tensor parallelism (megatron_sp) takes 2.000 s, +100.0 %: exposed "
+                        "communication +800.0 ms, compute +200.0 ms\n");
+    all[3] = rival("megatron_sp", 0.1, 0.1, 4097);
+    check_rivals(plan, 4, all,
+                 BESIDE "FSDP (zero3) takes 1.250 s, +25.0 %: exposed communication +250.0 ms; "
+                        "tensor parallelism (megatron) takes 3.000 s, +200.0 %: exposed "
+                        "communication +1.400 s, compute +600.0 ms\n");
+    all[1] = rival("zero3", 0.9001, 0.1, 2048);
+    all[2].legal = false;
+    check_rivals(plan, 4, all,
+                 BESIDE "FSDP (zero3) takes as long, with a peak of 2.000 KiB; tensor parallelism "
+                        "(megatron_sp) needs 4.001 KiB, more than the limit\n");
+    plan->n_baselines = 0;
+    plan->machine = NULL;
+    dtp_plan_destroy(plan);
+}
+
 static void test_units__have_four_digits(void **state)
 {
     (void)state;
@@ -191,6 +339,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_units__have_four_digits),
         cmocka_unit_test(test_words__name_the_parallelism),
+        cmocka_unit_test(test_words__tell_attention_by_heads_from_attention_by_queries),
+        cmocka_unit_test(test_words__say_what_rivals_take_more_and_in_what),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

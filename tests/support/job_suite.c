@@ -12,6 +12,7 @@
 #include "spmd/lower/lower.h"
 #include "spmd/lower/overlap.h"
 #include "dtp/device_mesh.h"
+#include "tests/support/spans.h"
 
 static const char head[] =
     "{\"format\": \"dtp.model/1\", \"name\": \"tiny_mlp\","
@@ -122,6 +123,9 @@ static dtp_status train(dtp_session *s, const job *j, dtp_comm *comm, dtp_report
         dtp_step_result result;
         DTP_TRY(dtp_session_step(s, &result, err));
         DTP_TRY(dtp_report_add(report, &result, err));
+        if (!spans_are_in_order(dtp_session_runner(s), result.times.total_s)) {
+            return DTP_FAIL(err, DTP_INTERNAL, "step %d: instructions are not in order", i);
+        }
         if (comm->rank == 0) {
             j->losses[i] = result.loss;
         }

@@ -18,12 +18,13 @@ static void test_target__found_by_name_and_listed_when_unknown(void **state)
         assert_int_equal(dtp_target_find(dtp_target_at(n)->name, &found, NULL), DTP_OK);
         assert_ptr_equal(found, dtp_target_at(n));
     }
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 6);
     const dtp_target *none = NULL;
     dtp_err err = {0};
     assert_int_equal(dtp_target_find("gpu", &none, &err), DTP_INVALID);
     assert_string_equal(err.msg,
-                        "there is no target 'gpu'; targets are cpu, cpu_packed, ref, cuda");
+                        "there is no target 'gpu'; targets are cpu, cpu_packed, ref, cuda, torch, "
+                        "torch_compile");
     assert_null(none);
 }
 
@@ -42,6 +43,20 @@ static void test_target__runs_on_its_backends_alone(void **state)
 }
 
 /* A product of two matrices in a dtype. */
+/* What PyTorch runs is refused in words that say what to do. */
+static void test_target__of_a_framework_runs_on_no_backend(void **state)
+{
+    (void)state;
+    dtp_err err = {0};
+    static const char *const backends[] = {"cpu", "ref", "cuda"};
+    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++) {
+        assert_int_equal(dtp_target_runs_on(&dtp_target_torch, backends[i], &err), DTP_INVALID);
+        assert_true(dtp_target_of_backend(backends[i]) != &dtp_target_torch);
+    }
+    assert_string_equal(err.msg, "the program is for target 'torch', which PyTorch runs, not "
+                                 "backend 'cuda'; plan for the target of a backend to run it here");
+}
+
 static dtp_graph *product(dtp_dtype dtype)
 {
     dtp_graph *g = NULL;
@@ -92,13 +107,13 @@ static void test_target__has_tf32_or_refuses_it(void **state)
     g->tf32 = true;
     assert_int_equal(dtp_target_takes_graph(&dtp_target_cuda, g, &err), DTP_OK);
     for (int32_t i = 0; dtp_target_at(i) != NULL; i++) {
-        if (dtp_target_at(i) != &dtp_target_cuda) {
-            assert_int_equal(dtp_target_takes_graph(dtp_target_at(i), g, &err), DTP_UNSUPPORTED);
-        }
+        assert_int_equal(dtp_target_takes_graph(dtp_target_at(i), g, &err),
+                         dtp_target_at(i)->tf32 ? DTP_OK : DTP_UNSUPPORTED);
     }
     assert_int_equal(dtp_target_takes_precision(&dtp_target_cpu, g, &err), DTP_UNSUPPORTED);
     assert_string_equal(err.msg,
-                        "precision 'tf32': target 'cpu' has no such products, only target cuda");
+                        "precision 'tf32': target 'cpu' has no such products, only target cuda, "
+                        "torch, torch_compile");
     dtp_graph_destroy(g);
 }
 
@@ -107,6 +122,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_target__found_by_name_and_listed_when_unknown),
         cmocka_unit_test(test_target__runs_on_its_backends_alone),
+        cmocka_unit_test(test_target__of_a_framework_runs_on_no_backend),
         cmocka_unit_test(test_target__refuses_dtypes_without_kernels),
         cmocka_unit_test(test_target__has_tf32_or_refuses_it),
     };

@@ -307,15 +307,16 @@ static bool match_functions(const fuser *f, match *m)
         return false;
     }
     const dtp_instr *instr = &p->instrs[r];
+    const bool functions = (p->target->fuse & DTP_FUSE_PRODUCT) != 0;
     m->kind = DTP_FUSED_PRODUCT;
-    if (is_function(f, r, DTP_FUSED_gelu_grad, m) && k == 1 && same_type(f, v, instr->in[0]) &&
-        is_before(f, m, instr->in[0])) {
+    if (functions && is_function(f, r, DTP_FUSED_gelu_grad, m) && k == 1 &&
+        same_type(f, v, instr->in[0]) && is_before(f, m, instr->in[0])) {
         m->in[2] = instr->in[0];
         add_step(m, r, DTP_FUSED_gelu_grad, 1, 0, instr->out[0]);
         take_sum(f, m);
         return true;
     }
-    if (is_function(f, r, DTP_FUSED_gelu, m)) {
+    if (functions && is_function(f, r, DTP_FUSED_gelu, m)) {
         add_step(m, r, DTP_FUSED_gelu, 0, 0, instr->out[0]);
         return true;
     }
@@ -329,8 +330,9 @@ static bool match_functions(const fuser *f, match *m)
     add_step(m, r, DTP_FUSED_add, 0, 1, v);
     r = reader(f, v, r, &k);
     const bool inner = is_inner(f, v);
-    if (r >= 0 && is_function(f, r, DTP_FUSED_gelu, m) && is_free(f, p->instrs[r].out[0]) &&
-        same_type(f, v, p->instrs[r].out[0]) && (inner || operands_stay(f, m))) {
+    if (r >= 0 && functions && is_function(f, r, DTP_FUSED_gelu, m) &&
+        is_free(f, p->instrs[r].out[0]) && same_type(f, v, p->instrs[r].out[0]) &&
+        (inner || operands_stay(f, m))) {
         add_step(m, r, DTP_FUSED_gelu, DTP_FUSED_IN, 0, p->instrs[r].out[0]);
         m->out[1] = inner ? -1 : v;
         m->expr.also = inner ? -1 : 0;
@@ -344,7 +346,8 @@ static bool match_operand(const fuser *f, match *m)
 {
     match none = *m;
     none.n_moves = 0;
-    for (int32_t part = 0; part < 2 && m->gemm.n_batch == 0; part++) {
+    const bool sums = (f->p->target->fuse & DTP_FUSE_PRODUCT) != 0 && m->gemm.n_batch == 0;
+    for (int32_t part = 0; part < 2 && sums; part++) {
         if (m->part[part] < 0) {
             continue;
         }

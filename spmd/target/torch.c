@@ -1,0 +1,68 @@
+/* Targets of PyTorch: `torch` runs kernel by kernel, `torch_compile` what torch.compile makes of
+ * it. PyTorch runs their programs, no backend of this project does. What they keep in memory
+ * between forward and backward pass is what autograd keeps: the operands and results that the
+ * gradients of the graph read.
+ */
+#include "spmd/target/target.h"
+
+enum {
+    FLOATS = 1U << DTP_F32 | 1U << DTP_BF16 | 1U << DTP_F16 | 1U << DTP_F64,
+    UPDATES = 64 /* of a launch of a fused optimizer */
+};
+
+/* The gradient of cross-entropy reads 16-bit logits as f32: these (4 bytes), their log-softmax (4)
+ * and its gradient in 16 bits (2), beside logits and result. */
+static int64_t workspace_loss_grad(const dtp_op_call *call)
+{
+    enum { SCRATCH_BYTES = 10 };
+    int64_t logits = 0;
+    for (int32_t i = 0; i < call->n_in; i++) {
+        const int64_t elems = dtp_ttype_elems(&call->in[i]);
+        logits = elems > logits ? elems : logits;
+    }
+    return SCRATCH_BYTES * logits;
+}
+
+/* FlashAttention sums the gradient of q in f32. */
+static int64_t workspace_attention_grad(const dtp_op_call *call)
+{
+    return 4 * dtp_ttype_elems(&call->in[0]);
+}
+
+static const dtp_target_op torch_ops[] = {
+    {"attention_grad", workspace_attention_grad, NULL},
+    {"attention_part_grad", workspace_attention_grad, NULL},
+    {"cross_entropy_grad", workspace_loss_grad, NULL},
+    {"cross_entropy_part_grad", workspace_loss_grad, NULL},
+    {.op = NULL},
+};
+/* Of the caching allocator, which keeps blocks of other sizes: by published peaks of both
+ * (docs/results/published.md). */
+#define RESERVE 1.08
+static const char *const torch_backends[] = {NULL};
+
+const dtp_target dtp_target_torch = {.name = "torch",
+                                     .runtime = "torch",
+                                     .precision = "bf16",
+                                     .backends = torch_backends,
+                                     .ops = torch_ops,
+                                     .floats = FLOATS,
+                                     .fuse = DTP_FUSE_BIAS,
+                                     .join = UPDATES,
+                                     .asynchronous = true,
+                                     .reserve = RESERVE,
+                                     .fsdp = true,
+                                     .tf32 = true};
+const dtp_target dtp_target_torch_compile = {.name = "torch_compile",
+                                             .runtime = "torch",
+                                             .precision = "bf16",
+                                             .backends = torch_backends,
+                                             .ops = torch_ops,
+                                             .floats = FLOATS,
+                                             .fuse = DTP_FUSE_BIAS | DTP_FUSE_ELEMENTWISE |
+                                                     DTP_FUSE_NORM | DTP_FUSE_CAST,
+                                             .join = UPDATES,
+                                             .asynchronous = true,
+                                             .reserve = RESERVE,
+                                             .fsdp = true,
+                                             .tf32 = true};
