@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/plan/plan.h"
+#include "cost_models/machine/efficiency.h"
 #include "cost_models/machine/machine_scale.h"
 
 /* The reference backend computes what is f32 in f64. */
@@ -39,16 +41,46 @@ dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *
     return dtp_model_read(source->model, &options, out, err);
 }
 
-dtp_status tool_target_find(const tool_source *source, tool_target *out, dtp_err *err)
+dtp_status tool_target_find(const tool_source *source, dtp_machine *machine, tool_target *out,
+                            dtp_err *err)
 {
+    const bool cuda = machine != NULL && strcmp(machine->kind, "cuda") == 0;
     const dtp_target *of_backend =
         source->backend != NULL ? dtp_target_of_backend(source->backend) : NULL;
-    *out = (tool_target){.target = of_backend != NULL ? of_backend : &dtp_target_cpu,
+    *out = (tool_target){.target = of_backend != NULL ? of_backend
+                                   : cuda             ? &dtp_target_cuda
+                                                      : &dtp_target_cpu,
                          .precision = source->precision};
-    return source->target == NULL
-               ? DTP_OK
-               : dtp_err_prefixed(dtp_target_find(source->target, &out->target, err), err,
-                                  "--target");
+    if (source->target != NULL) {
+        DTP_TRY(
+            dtp_err_prefixed(dtp_target_find(source->target, &out->target, err), err, "--target"));
+    }
+    if (cuda && source->backend == NULL && source->precision == NULL) {
+        out->precision = out->target->precision;
+    }
+    return machine == NULL ? DTP_OK
+                           : tool_machine_runtime(machine, source->runtime, out->target, err);
+}
+
+dtp_status tool_plan_runtime(const dtp_plan *plan, dtp_machine *machine, dtp_err *err)
+{
+    const char *runtime = dtp_plan_runtime(plan);
+    if (machine == NULL || runtime[0] == '\0') {
+        return DTP_OK;
+    }
+    DTP_TRY(tool_machine_borrow(machine, err));
+    if (dtp_efficiency_find(machine, runtime) == NULL) {
+        (void)fprintf(stderr, "%s: no efficiencies of runtime '%s', which the plan was made with\n",
+                      machine->place, runtime);
+        return DTP_OK;
+    }
+    return dtp_machine_set_runtime(machine, runtime, err);
+}
+
+const char *tool_rates(const dtp_machine *machine, const dtp_plan *plan)
+{
+    const char *rates = machine != NULL ? machine->provenance_how : plan != NULL ? plan->rates : "";
+    return rates[0] != '\0' ? rates : NULL;
 }
 
 /* An option that a plan has already decided; NULL = none is given. */
@@ -57,6 +89,7 @@ static const char *decided(const tool_source *s)
     return s->mesh != NULL           ? "mesh"
            : s->rules != NULL        ? "rules"
            : s->target != NULL       ? "target"
+           : s->runtime != NULL      ? "runtime"
            : s->outputs != NULL      ? "outputs"
            : s->precision != NULL    ? "precision"
            : s->remat != NULL        ? "remat"
@@ -115,10 +148,11 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
         if (is_wide(source) && dtp_plan_compute_dtype(job->plan) == DTP_F32) {
             DTP_TRY(read_wide(source, job, err));
         }
+        DTP_TRY(tool_plan_runtime(job->plan, job->machine, err));
         (void)tool_plan_is_current(source, job->plan, job->model, job->machine, ctx);
     }
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
-    DTP_TRY(tool_target_find(source, &target, err));
+    DTP_TRY(tool_target_find(source, source->plan == NULL ? job->machine : NULL, &target, err));
     options.plan = job->plan;
     options.mesh = &mesh;
     options.rules = source->rules;

@@ -15,6 +15,7 @@ typedef struct tool_source {
     const char *rules;        /* --rules batch:x */
     const char *plan;         /* --plan FILE: mesh and layouts */
     const char *machine;      /* --machine FILE: prices */
+    const char *runtime;      /* --runtime NAME: whose kernels they are of */
     const char *target;       /* --target cuda */
     const char *outputs;      /* --outputs logits */
     const char *precision;    /* --precision bf16 */
@@ -44,10 +45,19 @@ typedef struct tool_target {
 } tool_target;
 
 /* Both of a program whose layouts no plan decides, for every command: as the options say; without
- * --target the target of the backend that runs it, else `cpu`. DTP_INVALID naming the targets there
- * are. */
-dtp_status tool_target_find(const tool_source *source, tool_target *out,
+ * --target the target of the backend that runs it, else `cuda` on a machine of kind cuda, else
+ * `cpu`. What no backend runs here is in bf16 on a machine of kind cuda where --precision is not
+ * given and the target is not of the CPU. The machine (NULL: none) is set to the runtime of
+ * --runtime, else of the target. DTP_INVALID naming the targets or runtimes there are. */
+dtp_status tool_target_find(const tool_source *source, dtp_machine *machine, tool_target *out,
                             dtp_err *err) DTP_MUST_CHECK;
+/* Sets the machine to the runtime that a plan was made with. */
+dtp_status tool_plan_runtime(const dtp_plan *plan, dtp_machine *machine,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+/* Where the prices of a machine come from, else (NULL) those of a plan: "datasheet", "measured" or
+ * "fitted"; NULL: nothing is priced, or nothing says it. */
+const char *tool_rates(const dtp_machine *machine, const dtp_plan *plan);
 
 /* A job (dtp/session.h) with what it was made from. Owns everything. */
 typedef struct tool_job {
@@ -74,7 +84,11 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
 /* clang-format off */
 #define TOOL_TARGET_OPTION(source)                                                                 \
     {"--target", TOOL_STRING, "NAME", &(source).target, 0, 0,                                      \
-     "what the program is for: cpu (default), cpu_packed, ref or cuda"}
+     "what the program is for: cpu, cpu_packed, ref, cuda, torch or torch_compile "                \
+     "(default: cuda on a machine of kind cuda, else cpu)"},                                       \
+    {"--runtime", TOOL_STRING, "NAME", &(source).runtime, 0, 0,                                    \
+     "whose kernels are priced: a runtime of the machine's efficiencies "                          \
+     "(default: the target's), or datasheet"}
 #define TOOL_OUTPUTS_OPTION(source)                                                                \
     {"--outputs", TOOL_STRING, "NAMES", &(source).outputs, 0, 0,                                   \
      "outputs of the model to keep: all (default), none or names such as 'logits'"}

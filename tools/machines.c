@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/strbuf.h"
+#include "cost_models/machine/efficiency.h"
 #include "executor/device/cpus.h"
 #include "tools/options.h"
 #include "tools/progress.h"
@@ -110,6 +112,53 @@ dtp_status tool_machine_read(const char *name, dtp_machine **out, dtp_err *err)
     dtp_strbuf_free(&list);
     tool_machine_names_free(names);
     return s;
+}
+
+/* ---- efficiencies ---- */
+
+static bool same_peaks(const dtp_machine *a, const dtp_machine *b)
+{
+    bool same = strcmp(a->kind, b->kind) == 0;
+    for (int32_t d = 0; d < DTP_N_ARITHMETICS; d++) {
+        same = same && fabs(a->flops[d] - b->flops[d]) <= 1e-6 * a->flops[d];
+    }
+    return same;
+}
+
+dtp_status tool_machine_borrow(dtp_machine *m, dtp_err *err)
+{
+    char **names = NULL;
+    if (m->n_efficiencies > 0 || m->runtime[0] != '\0' || strcmp(m->kind, "cpu") == 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(tool_machine_names(&names, err));
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; names[i] != NULL && s == DTP_OK && m->n_efficiencies == 0; i++) {
+        dtp_machine *other = NULL;
+        s = tool_machine_read(names[i], &other, err);
+        if (s == DTP_OK && same_peaks(m, other)) {
+            s = dtp_efficiency_borrow(m, other, err);
+        }
+        dtp_machine_destroy(other);
+    }
+    tool_machine_names_free(names);
+    if (s == DTP_OK && m->n_efficiencies > 0) {
+        (void)fprintf(stderr, "%s: efficiencies of %s, which has the same peaks\n", m->place,
+                      m->efficiencies[0].from);
+    }
+    return s;
+}
+
+dtp_status tool_machine_runtime(dtp_machine *m, const char *name, const dtp_target *target,
+                                dtp_err *err)
+{
+    if (name != NULL && strcmp(name, "datasheet") == 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(tool_machine_borrow(m, err));
+    return name != NULL || dtp_efficiency_find(m, target->runtime) != NULL
+               ? dtp_machine_set_runtime(m, name != NULL ? name : target->runtime, err)
+               : DTP_OK;
 }
 
 /* ---- this machine ---- */

@@ -4,6 +4,7 @@
 #define DTP_TOOLS_MACHINES_H
 
 #include "dtp/plan.h"
+#include "spmd/target/target.h"
 
 /* `name` is a file when it has a '/' or ends with .json or there is one of this name; else it is
  * the name of a shipped machine. DTP_INVALID naming the shipped ones when there is none. */
@@ -20,5 +21,13 @@ dtp_status tool_machine_cache(int32_t ranks, char *path, size_t size, dtp_err *e
 /* This machine with so many ranks: from the cache, else measured by `dtrun bench --quick`, which is
  * said on standard error. DTP_INVALID when there are more ranks than this machine can stand for. */
 dtp_status tool_machine_here(int32_t ranks, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* A machine without efficiencies, but of kind cpu, takes those of a shipped machine with the same
+ * peaks, which is said on standard error. */
+dtp_status tool_machine_borrow(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
+/* The same, then sets the machine to the runtime of `name`, else of the target, where it has
+ * efficiencies. `name` "datasheet": none. */
+dtp_status tool_machine_runtime(dtp_machine *m, const char *name, const dtp_target *target,
+                                dtp_err *err) DTP_MUST_CHECK;
 
 #endif

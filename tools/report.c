@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/units.h"
 #include "core/files/file_out.h"
@@ -9,6 +10,12 @@
 #include "interop/counters.h"
 #include "tools/look.h"
 #include "tools/progress.h"
+
+const char *tool_rates_note(const char *rates)
+{
+    const bool datasheet = rates != NULL && strcmp(rates, "datasheet") == 0;
+    return datasheet ? ", at rates of the datasheet" : "";
+}
 
 void tool_report_begin(dtp_json_writer *w, const char *format)
 {

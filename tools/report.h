@@ -97,6 +97,17 @@ typedef struct tool_field {
 #define TOOL_FIELDS(...) ((const tool_field[]){__VA_ARGS__, {.kind = FIELD_IS_END}})
 /* clang-format on */
 
+/* Throughput of a predicted step of so many devices; nothing where the model has no tokens. */
+#define TOKEN_FIELDS(p, devices)                                                                   \
+    FIELD_REAL_IF((p)->tokens_per_s > 0.0, "tokens_per_s", (p)->tokens_per_s),                     \
+        FIELD_REAL_IF((p)->tokens_per_s > 0.0, "tokens_per_s_per_device",                          \
+                      (p)->tokens_per_s / (devices)),                                              \
+        FIELD_REAL_IF((p)->mfu > 0.0, "mfu", (p)->mfu)
+
+/* What stands beside times of these rates (tool_rates; NULL: not known): "" but for a datasheet's.
+ */
+const char *tool_rates_note(const char *rates);
+
 /* A report as JSON: an object that begins with its format, such as "dtp.explain/1"... */
 void tool_report_begin(dtp_json_writer *w, const char *format);
 /* ... and ends the line. */

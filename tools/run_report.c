@@ -144,11 +144,8 @@ static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
     return s;
 }
 
-/* What collectives take: what compute waits for, where none may run beside it. NaN: some may, and
- * what runs beside compute is not timed. */
-static double comm_s_of(const dtp_report *r, double exposed_s)
+double dtp_report_comm_s(const dtp_program *p, double exposed_s)
 {
-    const dtp_program *p = dtp_runner_program(r->runner);
     bool apart = false;
     for (int32_t i = 0; i < p->n_instrs; i++) {
         apart = apart || (p->instrs[i].kind == DTP_INSTR_START && p->instrs[i].pair != i + 1);
@@ -206,6 +203,50 @@ static void row(dtp_strbuf *out, const char *name, double predicted, double meas
     dtp_strbuf_addf(out, "\n");
 }
 
+/* What people compare, of steps of so many seconds; zeros where the model has no tokens. MFU is
+ * that of the prediction by the ratio of both times: the same FLOPs at the same peak. */
+static dtp_prediction throughput(const dtp_report *r, double step_s)
+{
+    const dtp_prediction *p = &r->predicted;
+    dtp_prediction out = {.step_time_s = step_s};
+    if (r->tokens > 0 && step_s > 0.0) {
+        out.tokens_per_s = (double)r->tokens / step_s;
+        out.mfu = r->has_prediction ? p->mfu * p->step_time_s / step_s : 0.0;
+    }
+    return out;
+}
+
+static void throughput_row(dtp_strbuf *out, const char *name, double predicted, double measured,
+                           const char *unit)
+{
+    char texts[2][24] = {"-", "-"};
+    const double values[2] = {predicted, measured};
+    for (int32_t i = 0; i < 2; i++) {
+        if (values[i] > 0.0) {
+            (void)snprintf(texts[i], sizeof texts[i], unit[0] == '\0' ? "%.0f%s" : "%.1f%s",
+                           values[i], unit);
+        }
+    }
+    dtp_strbuf_addf(out, "  %-14s %12s %12s", name, texts[0], texts[1]);
+    if (predicted > 0.0 && measured > 0.0) {
+        dtp_strbuf_addf(out, " %+8.1f %%", 100.0 * (predicted - measured) / measured);
+    }
+    dtp_strbuf_add(out, "\n");
+}
+
+static void print_throughput(const dtp_report *r, double step_s, dtp_strbuf *out)
+{
+    const dtp_prediction p = throughput(r, r->predicted.step_time_s), m = throughput(r, step_s);
+    if (!(m.tokens_per_s > 0.0)) {
+        return;
+    }
+    throughput_row(out, "tokens/s", p.tokens_per_s, m.tokens_per_s, "");
+    throughput_row(out, "per device", p.tokens_per_s / r->ranks, m.tokens_per_s / r->ranks, "");
+    if (m.mfu > 0.0) {
+        throughput_row(out, "MFU", 100.0 * p.mfu, 100.0 * m.mfu, " %");
+    }
+}
+
 void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
@@ -221,6 +262,9 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
         dtp_strbuf_addf(out, "loss scale %g, %g steps skipped\n", (double)r->loss_scale,
                         (double)r->skipped);
     }
+    if (tool_rates_note(r->rates)[0] != '\0') {
+        dtp_strbuf_addf(out, "predicted%s\n", tool_rates_note(r->rates));
+    }
     dtp_strbuf_addf(out, "  %-14s %12s %12s\n", "per step", "predicted", "measured");
     const dtp_prediction none = {.step_time_s = (double)NAN,
                                  .compute_s = (double)NAN,
@@ -230,8 +274,9 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
     const spread step = spread_of(r, STEP_S, out), exposed = spread_of(r, EXPOSED_S, out);
     row(out, "step", p->step_time_s, step.median);
     row(out, "compute", p->compute_s, spread_of(r, COMPUTE_S, out).median);
-    row(out, "comm", p->comm_s, comm_s_of(r, exposed.median));
+    row(out, "comm", p->comm_s, dtp_report_comm_s(dtp_runner_program(r->runner), exposed.median));
     row(out, "exposed comm", p->exposed_comm_s, exposed.median);
+    print_throughput(r, step.median, out);
     dtp_strbuf_addf(out, "  step time median %s, fastest %s, slowest %s; inputs %s\n",
                     dtp_seconds(step.median).text, dtp_seconds(step.min).text,
                     dtp_seconds(step.max).text, dtp_seconds(spread_of(r, FEED_S, out).median).text);
@@ -316,6 +361,7 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
     const spread step = spread_of(r, STEP_S, &j.buf), exposed = spread_of(r, EXPOSED_S, &j.buf);
     const spread compute = spread_of(r, COMPUTE_S, &j.buf), feed = spread_of(r, FEED_S, &j.buf);
     const dtp_prediction *p = &r->predicted;
+    const dtp_prediction then = throughput(r, p->step_time_s), now = throughput(r, step.median);
     const dtp_coll_stat *stats;
     const int32_t n_stats = dtp_runner_coll_stats(r->runner, &stats);
     const bool profiled = profile && dtp_runner_profile(r->runner) != NULL && r->n_steps > 0;
@@ -328,35 +374,37 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
     }
     tool_report(
         &j, "dtp.report/1",
-        TOOL_FIELDS(HEAD_FIELDS(r->model, &r->mesh, r->ranks), FIELD_TEXT("backend", r->backend),
-                    FIELD_TEXT("comm", r->comm), FIELD_INT("steps", r->n_steps),
-                    FIELD_REALS("loss", n_losses, losses),
-                    FIELD_OBJECT_IF(r->scales_loss, "loss_scale",
-                                    FIELD_REAL("scale", (double)r->loss_scale),
-                                    FIELD_INT("skipped_steps", (int64_t)r->skipped)),
-                    FIELD_OBJECT("step_time_s", FIELD_REAL("median", step.median),
-                                 FIELD_REAL("min", step.min), FIELD_REAL("max", step.max)),
-                    FIELD_OBJECT_OR_NULL(
-                        r->has_prediction, "predicted", FIELD_REAL("step_time_s", p->step_time_s),
-                        FIELD_REAL("compute_s", p->compute_s), FIELD_REAL("comm_s", p->comm_s),
-                        FIELD_REAL("exposed_comm_s", p->exposed_comm_s),
-                        FIELD_INT("peak_bytes", p->peak_bytes),
-                        FIELD_MAP("collectives", DTP_N_COLL_TOTALS, tool_total_row, p)),
-                    FIELD_OBJECT("measured", FIELD_REAL("step_time_s", step.median),
-                                 FIELD_REAL("compute_s", compute.median),
-                                 FIELD_REAL("comm_s", comm_s_of(r, exposed.median)),
-                                 FIELD_REAL("exposed_comm_s", exposed.median),
-                                 FIELD_REAL("feed_s", feed.median),
-                                 FIELD_INT("peak_bytes", highest_peak(r)),
-                                 FIELD_INTS("peak_bytes_per_rank",
-                                            r->peak_bytes != NULL ? r->ranks : 0, r->peak_bytes)),
-                    FIELD_LIST("collectives", n_stats, collective_row, r),
-                    FIELD_OBJECT_IF(r->n_as_one + r->n_apart > 0, "fused",
-                                    FIELD_INT("as_one", r->n_as_one),
-                                    FIELD_LIST("apart", r->n_apart, apart_row, r)),
-                    FIELD_MAP("counters", r->counters.n, tool_counter_row, &r->counters),
-                    FIELD_LIST_IF(profiled, "instructions", dtp_runner_program(r->runner)->n_instrs,
-                                  instruction_row, r)));
+        TOOL_FIELDS(
+            HEAD_FIELDS(r->model, &r->mesh, r->ranks), FIELD_TEXT("backend", r->backend),
+            FIELD_TEXT("comm", r->comm), FIELD_INT("steps", r->n_steps),
+            FIELD_REALS("loss", n_losses, losses),
+            FIELD_OBJECT_IF(r->scales_loss, "loss_scale",
+                            FIELD_REAL("scale", (double)r->loss_scale),
+                            FIELD_INT("skipped_steps", (int64_t)r->skipped)),
+            FIELD_OBJECT("step_time_s", FIELD_REAL("median", step.median),
+                         FIELD_REAL("min", step.min), FIELD_REAL("max", step.max)),
+            FIELD_OBJECT_OR_NULL(
+                r->has_prediction, "predicted", FIELD_REAL("step_time_s", p->step_time_s),
+                FIELD_REAL("compute_s", p->compute_s), FIELD_REAL("comm_s", p->comm_s),
+                FIELD_REAL("exposed_comm_s", p->exposed_comm_s), TOKEN_FIELDS(&then, r->ranks),
+                FIELD_TEXT_IF(r->rates != NULL, "rates", r->rates),
+                FIELD_INT("peak_bytes", p->peak_bytes),
+                FIELD_MAP("collectives", DTP_N_COLL_TOTALS, tool_total_row, p)),
+            FIELD_OBJECT("measured", FIELD_REAL("step_time_s", step.median),
+                         FIELD_REAL("compute_s", compute.median),
+                         FIELD_REAL("comm_s", dtp_report_comm_s(dtp_runner_program(r->runner),
+                                                                exposed.median)),
+                         FIELD_REAL("exposed_comm_s", exposed.median), TOKEN_FIELDS(&now, r->ranks),
+                         FIELD_REAL("feed_s", feed.median),
+                         FIELD_INT("peak_bytes", highest_peak(r)),
+                         FIELD_INTS("peak_bytes_per_rank", r->peak_bytes != NULL ? r->ranks : 0,
+                                    r->peak_bytes)),
+            FIELD_LIST("collectives", n_stats, collective_row, r),
+            FIELD_OBJECT_IF(r->n_as_one + r->n_apart > 0, "fused", FIELD_INT("as_one", r->n_as_one),
+                            FIELD_LIST("apart", r->n_apart, apart_row, r)),
+            FIELD_MAP("counters", r->counters.n, tool_counter_row, &r->counters),
+            FIELD_LIST_IF(profiled, "instructions", dtp_runner_program(r->runner)->n_instrs,
+                          instruction_row, r)));
     return take_text(&j, out, err);
 }
 

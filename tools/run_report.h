@@ -18,6 +18,11 @@ typedef struct dtp_report {
     dtp_step_result *steps;
     dtp_prediction predicted; /* copied */
     bool has_prediction;
+    /* Of dtrun run, set after dtp_report_start: whose rates the prediction has (tool_rates), and
+     * the tokens of a step as predictions count them (cost_models/model_flops.h); NULL and 0: no
+     * word of either. */
+    const char *rates;
+    int64_t tokens;
     int64_t *peak_bytes; /* per rank; NULL until dtp_report_finish */
     int64_t program_peak_bytes;
     bool scales_loss; /* f16: the scale of the loss and the steps skipped, at the end; rank 0 */
@@ -48,6 +53,10 @@ void dtp_report_fused_text(const dtp_report *r, dtp_strbuf *out);
 /* Samples per step and unit of a graph: rows x columns of an integer input of rank 2 or more
  * ("tokens"), else dims[0] of the first input ("samples"). */
 void dtp_report_work(const dtp_graph *g, int64_t *per_step, const char **unit);
+
+/* What collectives took, of exposed_s in which compute waited for them; NaN where some may run
+ * beside compute, which is not timed. */
+double dtp_report_comm_s(const dtp_program *p, double exposed_s);
 
 /* "step 12/300  loss 2.4031  5120 tokens/s  left 0:42", without a newline; `total` steps planned in
  * this run. */

@@ -206,7 +206,7 @@ static dtp_status run_one(dtp_runner *r, dtp_runner__flight *f, int32_t i, dtp_e
         const double s = dtp_now_s() - before;
         f->times.comm_s += collective ? s : 0;
         if (r->profile != NULL && !queue) {
-            r->profile[i] += s;
+            dtp_runner__note_time(r, r->state.record.microbatch, i, before - f->zero_s, s);
         }
     }
     return DTP_OK;
@@ -282,6 +282,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
         DTP_TRY(queue != NULL ? queue->event_put(r->backend, DTP_QUEUE_COMPUTE, f->begin, err)
                               : DTP_OK);
     }
+    f->zero_s = start - f->times.total_s;
     dtp_runner__shift(r, microbatch);
     r->state.record.seed = seed;
     r->state.record.step = step;
@@ -419,6 +420,12 @@ int32_t dtp_runner_coll_stats(const dtp_runner *r, const dtp_coll_stat **out)
 const double *dtp_runner_profile(const dtp_runner *r)
 {
     return r->profile;
+}
+
+int64_t dtp_runner_spans(const dtp_runner *r, const dtp_span **out)
+{
+    *out = r->spans;
+    return r->n_spans;
 }
 
 const char *dtp_runner_why_apart(const dtp_runner *r, int32_t instr)

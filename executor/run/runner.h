@@ -113,6 +113,14 @@ int32_t dtp_runner_coll_stats(const dtp_runner *r, const dtp_coll_stat **out);
 /* Seconds spent in each instruction, summed over the steps so far; NULL without profile. The launch
  * of joined kernels counts for the last of them. */
 const double *dtp_runner_profile(const dtp_runner *r);
+/* Begin and end of what the last finished step ran, from the begin of the step and, where there is
+ * no queue, without feeds; NULL without profile. Instruction i of microbatch j is span
+ * j * dtp_program_body + i; returns how many there are. The span of a START or a WAIT is the time
+ * that this rank, on a queue its compute queue, is in it. */
+typedef struct dtp_span {
+    double begin_s, end_s;
+} dtp_span;
+int64_t dtp_runner_spans(const dtp_runner *r, const dtp_span **out);
 /* Why a fused kernel ran as several, on this rank so far: "" where it ran as one, NULL for other
  * instructions (dtp_backend_ops.why_apart). */
 const char *dtp_runner_why_apart(const dtp_runner *r, int32_t instr);

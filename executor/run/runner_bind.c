@@ -301,10 +301,14 @@ dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err)
     const dtp_program *p = r->program;
     r->views = dtp_arena_alloc(r->arena, (size_t)p->n_values, sizeof *r->views);
     r->instrs = dtp_arena_alloc(r->arena, (size_t)p->n_instrs, sizeof *r->instrs);
-    r->profile =
-        profile ? dtp_arena_alloc(r->arena, (size_t)p->n_instrs, sizeof *r->profile) : NULL;
-    if (r->views == NULL || r->instrs == NULL || (profile && r->profile == NULL)) {
+    if (r->views == NULL || r->instrs == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory to bind the program");
+    }
+    r->body = dtp_program_body(p);
+    if (profile) {
+        r->n_spans = (int64_t)(dtp_program_microbatches(p) - 1) * r->body + p->n_instrs;
+        DTP_TRY(DTP_NEW(r->arena, r->profile, p->n_instrs, err));
+        DTP_TRY(DTP_NEW(r->arena, r->spans, r->n_spans, err));
     }
     if (p->peak_bytes > 0 && !r->borrowed) {
         void *memory = NULL;

@@ -43,6 +43,7 @@ enum { DTP_RUNNER_PACE = 128 };
 typedef struct dtp_runner__flight {
     int64_t step;
     dtp_runner_times times;
+    double zero_s; /* the clock of the host when the step began, had nothing lain between */
     char *raw; /* DTP_RUNNER_RAW bytes: the element that is read; on a queue, error words follow,
                 and as many bytes of zeros */
     /* On a queue: */
@@ -76,10 +77,22 @@ struct dtp_runner {
     dtp_view *views;            /* by value id */
     dtp_runner__bound *instrs;
     double *profile;
+    dtp_span *spans; /* with profile */
+    int64_t n_spans;
+    int32_t body; /* dtp_program_body */
     dtp_runner_watch watch;
     int32_t n_stats;
     dtp_coll_stat *stats;
 };
+
+/* Notes how long instruction i of a microbatch ran, and when, from the begin of the step; with
+ * profile. */
+static inline void dtp_runner__note_time(dtp_runner *r, int32_t microbatch, int32_t i,
+                                         double begin_s, double s)
+{
+    r->profile[i] += s;
+    r->spans[(int64_t)microbatch * r->body + i] = (dtp_span){begin_s, begin_s + s};
+}
 
 /* For messages. */
 const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i);

@@ -169,23 +169,42 @@ dtp_status dtp_runner__mark(dtp_runner *r, dtp_runner__flight *f, int32_t i, dtp
 
 /* ---- the end of a step ---- */
 
+/* Notes when the instructions of microbatch j ran, by the marks between them, the first of which
+ * the queue passed *now_s after the begin of the step or later. */
+static dtp_status read_profile(dtp_runner *r, const dtp_runner__flight *f, int32_t j, int32_t n,
+                               double *now_s, dtp_err *err)
+{
+    const dtp_queue_ops *queue = r->backend->ops->queue;
+    double begin_s = 0;
+    DTP_TRY(queue->event_time(r->backend, f->begin, *mark_of(r, f, j, 0), &begin_s, err));
+    *now_s = fmax(*now_s, begin_s);
+    for (int32_t i = 0; i < n; i++) {
+        double s = 0;
+        DTP_TRY(
+            queue->event_time(r->backend, *mark_of(r, f, j, i), *mark_of(r, f, j, i + 1), &s, err));
+        dtp_runner__note_time(r, j, i, *now_s, s);
+        *now_s += s;
+    }
+    return DTP_OK;
+}
+
 /* Times from the marks: those of instructions, and what compute waited for collectives. */
 static dtp_status read_marks(dtp_runner *r, dtp_runner__flight *f, dtp_err *err)
 {
     const int32_t n = dtp_program_microbatches(r->program);
+    double now_s = 0;
     for (int32_t j = 0; j < n; j++) {
         const int32_t n_instrs = j + 1 == n ? r->program->n_instrs : dtp_program_body(r->program);
         for (int32_t i = 0; i < n_instrs; i++) {
-            dtp_event *from = *mark_of(r, f, j, i), *to = *mark_of(r, f, j, i + 1);
-            const bool exposed = r->comm->transport.caps.queued && is_wait(r, i);
-            double s = 0;
-            if (r->profile != NULL || exposed) {
-                DTP_TRY(r->backend->ops->queue->event_time(r->backend, from, to, &s, err));
-                f->times.comm_s += exposed ? s : 0;
+            if (r->comm->transport.caps.queued && is_wait(r, i)) {
+                double s = 0;
+                DTP_TRY(r->backend->ops->queue->event_time(r->backend, *mark_of(r, f, j, i),
+                                                           *mark_of(r, f, j, i + 1), &s, err));
+                f->times.comm_s += s;
             }
-            if (r->profile != NULL) {
-                r->profile[i] += s;
-            }
+        }
+        if (r->profile != NULL) {
+            DTP_TRY(read_profile(r, f, j, n_instrs, &now_s, err));
         }
     }
     return DTP_OK;

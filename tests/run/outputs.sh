@@ -15,7 +15,7 @@ fail() {
     echo "FAIL: $*"
     failed=$((failed + 1))
 }
-layouts="--mesh x:2 --rules batch:x"
+layouts="--mesh x:2 --rules batch:x --target cpu"
 for outputs in all none; do
     # shellcheck disable=SC2086 # options are words
     "$bin/dtplan" plan $model $layouts $machine --outputs $outputs -o "$dir/$outputs.plan" >/dev/null &&
@@ -40,7 +40,7 @@ echo "$out" | grep -q "outputs    pass     1 compared" || fail "$out"
 large="models/gpt_bytes.json --dim vocab=65536 --dim batch=64 --dim length=128"
 # shellcheck disable=SC2086
 for outputs in all none; do
-    "$bin/dtplan" plan $large --mesh x:2 $machine --target cuda --style '**:data' --style '**:fsdp' --outputs $outputs \
+    "$bin/dtplan" plan $large --mesh x:2 $machine --target cuda --precision f32 --style '**:data' --style '**:fsdp' --outputs $outputs \
         -o "$dir/$outputs.plan" >/dev/null &&
         "$bin/dtplan" show $large --plan "$dir/$outputs.plan" --stage program >"$dir/lines" || fail "fsdp $outputs"
     # an instruction a line
@@ -52,13 +52,13 @@ done
 
 # All variants of a search keep the same; a plan of microbatches keeps no rows of the batch anyway.
 # shellcheck disable=SC2086
-"$bin/dtplan" plan $model --mesh x:2 $machine --remat auto --microbatches auto --outputs none -o "$dir/auto.plan" >"$dir/out" ||
+"$bin/dtplan" plan $model --mesh x:2 $machine --target cpu --remat auto --microbatches auto --outputs none -o "$dir/auto.plan" >"$dir/out" ||
     fail "auto"
 grep -q "outputs: none" "$dir/out" && grep -q "tried: as it is: [0-9]" "$dir/out" || fail "auto: $(cat "$dir/out")"
 grep -q '"outputs": \[\]' "$dir/auto.plan" || fail "auto: no outputs in the plan"
 # shellcheck disable=SC2086
 for outputs in all none; do
-    "$bin/dtplan" plan $model --mesh x:1 $machine --microbatches 2 --outputs $outputs -o "$dir/$outputs.plan" >/dev/null ||
+    "$bin/dtplan" plan $model --mesh x:1 $machine --target cpu --microbatches 2 --outputs $outputs -o "$dir/$outputs.plan" >/dev/null ||
         fail "microbatches $outputs"
 done
 diff "$dir/all.plan" "$dir/none.plan" | grep '^[<>]' | grep -v '"outputs": \[\]' && fail "microbatches: other plans"
@@ -68,7 +68,7 @@ diff "$dir/all.plan" "$dir/none.plan" | grep '^[<>]' | grep -v '"outputs": \[\]'
 {
     "$bin/dtplan" sensitivity $model "$dir/auto.plan" $machine --steps 1 --only flops >/dev/null || fail sensitivity
     for outputs in all none; do
-        "$bin/dtplan" pareto $model --mesh x:2 $machine --mode rules --points 2 --outputs $outputs --json >"$dir/$outputs.pareto" ||
+        "$bin/dtplan" pareto $model --mesh x:2 $machine --target cpu --mode rules --points 2 --outputs $outputs --json >"$dir/$outputs.pareto" ||
             fail "pareto $outputs"
         "$bin/dtplan" show $model --outputs $outputs --stage memory >"$dir/$outputs.memory" || fail "show $outputs"
     done

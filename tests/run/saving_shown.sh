@@ -10,7 +10,7 @@ count=0 failed=0
 while IFS='|' read -r layouts choices; do
     count=$((count + 1))
     # shellcheck disable=SC2086
-    "$bin/dtplan" plan $model $layouts $choices --machine models/machines/a100_8.json -o "$dir/plan.json" >"$dir/plan.txt" &&
+    "$bin/dtplan" plan $model $layouts $choices --machine models/machines/a100_8.json --target cpu -o "$dir/plan.json" >"$dir/plan.txt" &&
         "$bin/dtplan" show $model --plan "$dir/plan.json" --stage program >"$dir/program.txt" &&
         "$bin/dtplan" viz $model --plan "$dir/plan.json" --tensor layers.1.mlp.up >"$dir/viz.txt" &&
         [ -s "$dir/program.txt" ] && [ -s "$dir/viz.txt" ] && continue
@@ -33,7 +33,7 @@ CASES
 keep='layer:0 keep=**.{attn,attn.mm}$;layer:1'
 # shellcheck disable=SC2086
 {
-    "$bin/dtplan" plan $model --mesh x:2 --rules batch:x --remat "$keep" --machine models/machines/a100_8.json \
+    "$bin/dtplan" plan $model --mesh x:2 --rules batch:x --remat "$keep" --machine models/machines/a100_8.json --target cpu \
         -o "$dir/keep.json" >"$dir/keep.txt" &&
         "$bin/dtplan" show $model --plan "$dir/keep.json" >"$dir/shown.txt" &&
         "$bin/dtplan" show $model --plan "$dir/keep.json" --stage program >"$dir/program.txt" || failed=$((failed + 1))

@@ -17,7 +17,7 @@ check() {
     count=$((count + 1))
     echo "$what" >"$dir/$count.what"
     # shellcheck disable=SC2086
-    "$bin/dtplan" plan $model --mesh "$mesh" --machine models/machines/a100_8.json -o "$dir/plan.json" "$@" >"$dir/out" &&
+    "$bin/dtplan" plan $model --mesh "$mesh" --machine models/machines/a100_8.json --target cpu -o "$dir/plan.json" "$@" >"$dir/out" &&
         "$bin/dtplan" show $model --plan "$dir/plan.json" --comm-report --json >"$dir/$count.comm" &&
         "$bin/dtplan" show $model --plan "$dir/plan.json" --counters --json >"$dir/$count.counters" &&
         "$bin/dtplan" show $model --plan "$dir/plan.json" --trace >"$dir/trace" && cp "$dir/plan.json" "$dir/$count.plan" && return
@@ -91,13 +91,13 @@ for i in range(1, count + 1):
     print(f"ok: {open(f'{folder}/{i}.what').read().strip()}: {len(comm['collectives'])} collectives")
 P
 
-plan=("$bin/dtplan" plan "$transformer" --mesh tp:2 --machine models/machines/a100_8.json)
+plan=("$bin/dtplan" plan "$transformer" --mesh tp:2 --machine models/machines/a100_8.json --target cpu)
 refuse "node 'output': einsum: operand 0" "${plan[@]}" --strict --pin 'norm: batch@tp' --pin 'output.weight at output: vocab@tp' \
     --pin 'output.weight: vocab@tp'
 refuse "the nearest names are 'output'" "${plan[@]}" --style 'outptu: colwise'
 refuse "--compat torch is for plans from --style" "${plan[@]}" --compat torch
 refuse "is not auto_mtf or torch" "${plan[@]}" --style 'output: colwise' --compat jax
-refuse "need --mesh" "$bin/dtplan" plan "$transformer" --devices 2 --machine models/machines/a100_8.json --style 'output: colwise'
+refuse "need --mesh" "$bin/dtplan" plan "$transformer" --devices 2 --machine models/machines/a100_8.json --target cpu --style 'output: colwise'
 "${plan[@]}" --pin 'norm: batch@tp' --pin 'output.weight at output: vocab@tp' --pin 'output.weight: vocab@tp' \
     -o "$dir/plan.json" >"$dir/out" || failed=$((failed + 1))
 refuse "--strict: node 'output' (einsum)" "$bin/dtrun" run "$transformer" --plan "$dir/plan.json" --comm sim --strict

@@ -53,7 +53,7 @@ plan() {
     cp "$dir/plan.json" "$dir/$count.plan"
 }
 
-machine() { echo "--machine models/machines/$1.json"; }
+machine() { echo "--machine models/machines/$1.json --target cpu"; }
 # shellcheck disable=SC2046
 {
     verify 2 models/mlp_digits.json --mesh x:2 --rules batch:x

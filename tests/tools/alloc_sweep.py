@@ -53,6 +53,7 @@ plan_conflict|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tensor --
 plan_objective_memory|dtplan plan {MLP} --devices 4 --objective memory --machine {A100} -o {{out/plan}}
 plan_auto_mtf|dtplan plan models/mtf_lm.json --mesh x:4;y:4 --machine models/machines/h100_64.json --compat auto_mtf
 plan_torch|dtplan plan {MLP} --mesh x:2 --machine {A100} --compat torch --pin w1:hidden@x
+plan_trace|dtplan plan {MLP} --mesh x:2 --machine {A100} -o {{out/plan}} --trace {{out/trace}}
 plan_bad_model|dtplan plan tests/bad/models/node_dim_sizes_differ.json --mesh x:2 --machine {A100}
 show_graph|dtplan show {MLP} --stage graph
 show_strategies|dtplan show {MLP} --stage strategies
@@ -62,6 +63,7 @@ show_report|dtplan show {MLP} --plan {{a.plan}} --comm-report --json
 show_trace|dtplan show {MLP} --plan {{a.plan}} --trace
 show_counters|dtplan show {MLP} --mesh x:2 --rules batch:x --counters
 show_program|dtplan show {MLP} --plan {{a.plan}} --stage program
+show_schedule|dtplan show {MLP} --plan {{a.plan}} --machine {A100} --stage schedule
 show_memory|dtplan show {MLP} --plan {{a.plan}} --stage memory
 show_rules|dtplan show {MLP} --mesh x:2 --rules batch:x --stage plan
 explain|dtplan explain {MLP} {{a.plan}} w2 --machine {A100}
@@ -88,6 +90,7 @@ run_quiet|dtrun run {MLP} --mesh x:2 --rules batch:x --comm sim --steps 1 --quie
 run_save|dtrun run {GPT} --mesh x:2 --rules batch:x --comm sim --steps 1 --save {{folder}}
 run_load|dtrun run {GPT} --mesh x:2 --rules vocab:x --comm sim --steps 1 --load {{saved}} --quiet
 run_profile|dtrun run {MLP} --mesh x:2 --rules hidden:x --comm sim --steps 1 --profile
+run_trace|dtrun run {MLP} --mesh x:2 --rules hidden:x --machine {MACHINE} --comm sim --steps 1 --trace /dev/null
 run_self|dtrun run {MLP} --comm self --steps 1 --backend ref
 verify|dtrun verify {MLP} --plan {{two.plan}} --comm sim --steps 1
 verify_json|dtrun verify {MLP} --plan {{a.plan}} --comm sim --steps 1 --json

@@ -34,11 +34,13 @@ refused() {
 # shellcheck disable=SC2086
 for bad in "$here/no/x" "$here/folder" "$here/folder/" "$here/file/x"; do
     refused --output "$bad" dtplan plan absent.json --mesh x:2 $machine -o "$bad"
+    refused --trace "$bad" dtplan plan absent.json --mesh x:2 $machine --trace "$bad"
     refused --output "$bad" dtplan solve absent.json -o "$bad"
     refused --output "$bad" dtplan export absent.json -o "$bad"
     refused --svg "$bad" dtplan viz absent.json --svg "$bad"
     refused --output "$bad" dtrun bench --ranks 4 --comm sim -o "$bad"
     refused --output "$bad" dtrun run absent.json -o "$bad"
+    refused --trace "$bad" dtrun run absent.json --trace "$bad"
     refused --fetch "$bad" dtrun run absent.json --fetch w1="$here/w1.npy" --fetch loss="$bad"
 done
 for bad in "$here/no/x" "$here/file" "$here/file/x"; do

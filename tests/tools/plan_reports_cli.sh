@@ -5,8 +5,8 @@ set -u
 dtplan=$1/dtplan
 model=models/mlp_digits.json
 machine="--machine models/machines/a100_8.json"
-mesh="--mesh x:2;y:2"
-gpt="models/gpt_bytes.json --dim batch=16 --dim length=64 --dim layers=2 $machine --mesh x:2"
+mesh="--mesh x:2;y:2 --target cpu"
+gpt="models/gpt_bytes.json --dim batch=16 --dim length=64 --dim layers=2 $machine --mesh x:2 --target cpu"
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 failed=0
@@ -75,6 +75,58 @@ says() { # file words, which may be on two lines
     run pareto 0 pareto $model $machine $mesh --points 4 --json
     run pareto_text 0 pareto $model $machine $mesh --points 4
     run pareto_none 3 pareto $model $machine $mesh --memory 1K
+    run sensitivity 0 sensitivity $model "$here/a.plan" $machine --steps 2 --json
+    run sensitivity_text 0 sensitivity $model "$here/a.plan" $machine --steps 2 --only flops
+    says sensitivity_text.out "flops"
+    # Throughput: tokens of a step over its time, beside every time whose rates they are; no word of
+    # either where the model has no tokens.
+    run tokens_plan 0 plan $gpt --json -o "$here/gpt.plan"
+    run tokens_pareto 0 pareto $gpt --points 2 --json
+    run tokens_text 0 pareto $gpt --points 1
+    run tokens_explain 0 explain ${gpt% --mesh*} "$here/gpt.plan" wte --json
+    run tokens_diff 0 diff ${gpt% --mesh*} "$here/gpt.plan" "$here/gpt.plan" --json
+    "$1/dtrun" run ${gpt%% --machine*} --plan "$here/gpt.plan" --comm sim --steps 2 --quiet --json >"$here/tokens_run.out" ||
+        fail "dtrun run of a plan with tokens"
+    "$1/dtrun" run ${gpt%% --machine*} --plan "$here/gpt.plan" --comm sim --quiet >"$here/tokens_run_text.out"
+    for text in tokens_text tokens_run_text; do
+        says $text.out ", at rates of the datasheet"
+        says $text.out "MFU"
+        says $text.out "per device"
+    done
+    says explain_text.out ", at rates of the datasheet)"
+    says diff_text.out "predicted, at rates of the datasheet"
+    says sensitivity_text.out ", at rates of the datasheet"
+    grep -qE 'MFU|tokens' "$here/pareto_text.out" && fail "a model without tokens has a throughput"
+    python3 - "$here" <<'P' || fail "throughput or rates of a report"
+import json, sys
+def read(name): return json.load(open(f"{sys.argv[1]}/{name}.out"))
+KEYS = {"tokens_per_s", "tokens_per_s_per_device", "mfu"}
+for name in ("plan", "pareto", "explain", "diff"):
+    assert read(f"tokens_{name}")["rates"] == "datasheet", name
+run = read("tokens_run")
+assert run["predicted"]["rates"] == "datasheet"
+plan = read("tokens_plan")["predicted"]
+for step in [run["predicted"], run["measured"]] + read("tokens_pareto")["points"]:
+    assert KEYS <= step.keys() and step["exposed_comm_s"] >= 0, step
+    assert abs(step["tokens_per_s"] * step["step_time_s"] - 16 * 64) < 1e-6, step
+    assert abs(step["tokens_per_s_per_device"] * 2 - step["tokens_per_s"]) < 1e-6, step
+for step in (run["predicted"], run["measured"]): # the same FLOPs at the same peak
+    assert abs(step["mfu"] * step["step_time_s"] / (plan["mfu"] * plan["step_time_s"]) - 1) < 1e-9, step
+assert not KEYS & set(read("pareto")["points"][0])
+P
+    # What a plan for target cuda takes under torch: that of its layouts in a plan for target torch.
+    run torch_line 0 plan ${gpt%% --machine*} $machine --mesh x:2 --mode tensor -o "$here/cuda.plan"
+    sed 's/"target": "cuda"/"runtime": "torch", "target": "torch"/' "$here/cuda.plan" >"$here/torch.plan"
+    run torch_same 0 diff ${gpt%% --machine*} "$here/torch.plan" "$here/torch.plan" $machine
+    says torch_line.out "the same plan under torch (fitted rates): step $(sed -nE 's/^step +([0-9.]+ [a-z]*s) .*/\1/p' "$here/torch_same.out")"
+    says torch_line.out "peak $(sed -nE 's/^peak +([0-9.]+ [A-Za-z]*B) .*/\1/p' "$here/torch_same.out")"
+    hidden=$(python3 -c 'import json, sys
+p = json.load(open(sys.argv[1]))["predicted"]
+print("%.1f %% of it beside compute" % (100 * (1 - p["exposed_comm_s"] / p["comm_s"])))' "$here/cuda.plan")
+    says torch_line.out "${hidden:?}"
+    grep -q 'under torch' "$here/plan.out" && fail "a plan for target cpu says what it takes under torch"
+    run torch_bare 0 plan ${gpt%% --machine*} $machine --mesh x:2 --target torch
+    grep -q 'under torch' "$here/torch_bare.out" && fail "a plan for target torch says it twice"
     # Target and precision: every command that prices what no plan decides takes them as `plan` does.
     for command in $("$dtplan" help | sed -nE 's/^  ([a-z-]+) .*/\1/p'); do
         "$dtplan" "$command" --help >"$here/help" 2>&1
@@ -100,16 +152,13 @@ P
     for report in plan pareto problem moves; do
         cmp -s "$here/${report}_cpu.out" "$here/${report}_cuda.out" && fail "$report: both targets give the same"
     done
-    for command in "plan $model $mesh" "show $model --rules batch:x $mesh" "pareto $model $mesh" \
+    for command in "plan $model --mesh x:2" "show $model --rules batch:x --mesh x:2" "pareto $model --mesh x:2" \
         "redistribute --mesh x:4 --shape 64,64 --from S0 --to S1"; do
         run nowhere 2 $command $machine --target nowhere
         says nowhere.err "there is no target 'nowhere'"
     done
     run decided 2 show $model --plan "$here/a.plan" --target cpu
     says decided.err "leave out --target"
-    run sensitivity 0 sensitivity $model "$here/a.plan" $machine --steps 2 --json
-    run sensitivity_text 0 sensitivity $model "$here/a.plan" $machine --steps 2 --only flops
-    says sensitivity_text.out "flops"
 }
 
 if /usr/bin/env python3 -c 'from jsonschema import Draft202012Validator' 2>/dev/null; then
@@ -129,6 +178,8 @@ explain explain_exact.out
 diff diff.out
 diff diff_bare.out
 pareto pareto.out
+pareto tokens_pareto.out
+report tokens_run.out
 sensitivity sensitivity.out
 FILES
 fi

@@ -188,10 +188,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         {jobs[0].run->graph, &jobs[0].run->sharding, &jobs[0].run->lowering.options},
         {jobs[1].run->graph, &jobs[1].run->sharding, &jobs[1].run->lowering.options}};
     DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, c->arena, diff, err));
+    const char *rates = tool_rates(jobs[0].machine, NULL);
     dtp_json_writer w = {0};
     if (c->json) {
         tool_report(&w, "dtp.diff/1",
                     TOOL_FIELDS(FIELD_TEXT("model", jobs[0].model->name),
+                                FIELD_TEXT_IF(diff->priced && rates != NULL, "rates", rates),
                                 FIELD_LIST("plans", 2, side_row, &report),
                                 FIELD_LIST("tensors", diff->n_tensors, tensor_row, diff),
                                 FIELD_LIST("nodes", diff->n_nodes, node_row, diff)));
@@ -206,6 +208,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     if (diff->priced) {
         const dtp_diff_side *a = &diff->side[0], *b = &diff->side[1];
+        if (tool_rates_note(rates)[0] != '\0') {
+            dtp_strbuf_addf(out, "predicted%s\n", tool_rates_note(rates));
+        }
         dtp_strbuf_addf(out, "%-24s %12s %12s %12s\n", "", "A", "B", "B - A");
         dtp_strbuf_addf(out, "%-24s %12s %12s %12s\n", "step",
                         dtp_seconds(a->predicted.step_time_s).text,

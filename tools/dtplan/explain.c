@@ -99,8 +99,9 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
                         "all of them\n",
                         x->instances);
     }
-    dtp_strbuf_addf(out, "the plan costs %s, no plan less than %s (additive cost)\n",
-                    cost(x->plan_ps).text, cost(x->bound_ps).text);
+    dtp_strbuf_addf(out, "the plan costs %s, no plan less than %s (additive cost%s)\n",
+                    cost(x->plan_ps).text, cost(x->bound_ps).text,
+                    tool_rates_note(tool_rates(c->input.machine, NULL)));
     if (x->plan_ps != x->cost_ps) {
         dtp_strbuf_addf(out,
                         "differences are from %s: the plan with the cheapest redistributions "
@@ -142,6 +143,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->request.plan = c->input.plan;
     c->request.plan_is_current = c->input.current;
     c->request.name = operands[2];
+    const char *rates = tool_rates(c->input.machine, NULL);
     dtp_json_writer w = {0};
     tool_progress_begin("solving");
     DTP_TRY(dtp_explain(&c->request, c->arena, &x, err));
@@ -151,9 +153,10 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
             TOOL_FIELDS(
                 FIELD_TEXT("name", x.name), FIELD_TEXT("decides", x.node ? "node" : "tensor"),
                 FIELD_TEXT_IF(x.via != NULL, "via", x.via), FIELD_INT("instances", x.instances),
-                FIELD_TEXT("chosen", x.chosen), FIELD_INT("plan_ps", x.plan_ps),
-                FIELD_INT("cost_ps", x.cost_ps), FIELD_INT("bound_ps", x.bound_ps),
-                FIELD_INT("peak_bytes", x.peak_bytes), FIELD_INT("limit_bytes", x.limit_bytes),
+                FIELD_TEXT("chosen", x.chosen), FIELD_TEXT_IF(rates != NULL, "rates", rates),
+                FIELD_INT("plan_ps", x.plan_ps), FIELD_INT("cost_ps", x.cost_ps),
+                FIELD_INT("bound_ps", x.bound_ps), FIELD_INT("peak_bytes", x.peak_bytes),
+                FIELD_INT("limit_bytes", x.limit_bytes),
                 FIELD_LIST("alternatives", x.n, alternative_row, &x)));
     } else {
         print_explanation(c, &x, &w.buf);

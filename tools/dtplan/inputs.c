@@ -8,12 +8,10 @@
 
 enum { NAME_BYTES = 64 };
 
-dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
-                             dtp_err *err)
+dtp_status tool_read_changed(const tool_source *source, const tool_target *target,
+                             dtp_graph **model, dtp_graph **out, dtp_err *err)
 {
-    tool_target target;
-    DTP_TRY(tool_target_find(source, &target, err));
-    const dtp_variant_texts texts = {source->outputs, target.precision, source->remat,
+    const dtp_variant_texts texts = {source->outputs, target->precision, source->remat,
                                      source->microbatches};
     dtp_graph_variant variant;
     DTP_TRY(tool_read_graph(source, model, err));
@@ -41,6 +39,7 @@ dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_pl
     DTP_TRY(tool_read_graph(source, &out->model, err));
     DTP_TRY(tool_machine_read(source->machine, &out->machine, err));
     DTP_TRY(dtp_plan_load(source->plan, out->model, &out->plan, err));
+    DTP_TRY(tool_plan_runtime(out->plan, out->machine, err));
     DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));
     out->current = tool_plan_is_current(source, out->plan, out->model, out->machine, ctx);
     return DTP_OK;

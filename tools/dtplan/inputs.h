@@ -22,10 +22,10 @@ dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_pl
                           dtp_err *err) DTP_MUST_CHECK;
 void tool_plan_free(tool_plan *plan);
 
-/* The model and the graph that --precision, --remat and --microbatches make of it, which borrows
- * from it. */
-dtp_status tool_read_changed(const tool_source *source, dtp_graph **model, dtp_graph **out,
-                             dtp_err *err) DTP_MUST_CHECK;
+/* The model and the graph that the precision of the target, --remat and --microbatches make of it,
+ * which borrows from it. */
+dtp_status tool_read_changed(const tool_source *source, const tool_target *target,
+                             dtp_graph **model, dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Reads "8,6" (dims "0", "1", ...) or "batch=8,d_ff=6" into the rank and dims of `type`, whose
  * dtype is set; names go into `dims`. DTP_INVALID naming the text, DTP_RANGE on sizes. */

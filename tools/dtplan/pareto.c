@@ -44,15 +44,59 @@ static void point_row(tool_rows *rows, const void *user, int32_t i)
     tool_row(rows, TOOL_FIELDS(FIELD_MESH(&plan->mesh), FIELD_INT("limit_bytes", x->limit_bytes),
                                FIELD_INT("peak_bytes", plan->predicted.peak_bytes),
                                FIELD_REAL("step_time_s", plan->predicted.step_time_s),
+                               FIELD_REAL("exposed_comm_s", plan->predicted.exposed_comm_s),
+                               TOKEN_FIELDS(&plan->predicted, dtp_mesh_ranks(&plan->mesh)),
                                FIELD_INT("cost", plan->certificate.cost),
                                FIELD_INT("bound", plan->certificate.bound),
                                FIELD_INT("needed_bytes", x->needed_bytes),
                                FIELD_LIST("at_peak", x->n_top, top_row, x)));
 }
 
+/* Tokens per second of a device and MFU; nothing where the model has no tokens. */
+static void print_tokens(const dtp_plan *plan, dtp_strbuf *out)
+{
+    const dtp_prediction *p = &plan->predicted;
+    if (p->tokens_per_s > 0.0) {
+        dtp_strbuf_addf(out, "    %.0f tokens/s, %.0f per device", p->tokens_per_s,
+                        p->tokens_per_s / dtp_mesh_ranks(&plan->mesh));
+        if (p->mfu > 0.0) {
+            dtp_strbuf_addf(out, ", MFU %.1f %%", 100.0 * p->mfu);
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+}
+
+static void print_points(const dtp_graph *g, const dtp_plan_request *request, dtp_plan_mode mode,
+                         const char *rates, const dtp_pareto *pareto, dtp_strbuf *out)
+{
+    dtp_strbuf_addf(out,
+                    "%s, %s mode, target %s: memory against time%s, each point the fastest plan "
+                    "found within its memory\n\n%10s %10s %10s %8s  %s\n",
+                    g->name, mode_name(mode), request->target->name, tool_rates_note(rates), "peak",
+                    "step", "exposed", "slower", "mesh; largest at the peak");
+    for (int32_t i = 0; i < pareto->n; i++) {
+        const dtp_pareto_point *x = &pareto->points[i];
+        const dtp_prediction *p = &x->plan->predicted;
+        const double fastest = pareto->points[0].plan->predicted.step_time_s;
+        char mesh[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_print(&x->plan->mesh, mesh);
+        dtp_strbuf_addf(out, "%10s %10s %10s %+7.2f%%  %s\n",
+                        dtp_byte_count((double)p->peak_bytes).text,
+                        dtp_seconds(p->step_time_s).text, dtp_seconds(p->exposed_comm_s).text,
+                        100.0 * (p->step_time_s / fastest - 1.0), mesh);
+        for (int32_t k = 0; k < x->n_top && k < 3; k++) {
+            dtp_strbuf_addf(out, "%s %s %.1f%%", k > 0 ? "," : "   ", x->top[k].name,
+                            100.0 * (double)x->top[k].bytes / (double)x->needed_bytes);
+        }
+        dtp_strbuf_add(out, x->n_top > 0 ? "\n" : "");
+        print_tokens(x->plan, out);
+    }
+}
+
 static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_err *err)
 {
     const dtp_graph *g = c->graph;
+    const char *rates = tool_rates(c->machine, NULL);
     const dtp_plan_mode plan = strcmp(c->mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
     dtp_pareto pareto;
     dtp_json_writer w = {0};
@@ -72,34 +116,12 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
         tool_report(&w, "dtp.pareto/1",
                     TOOL_FIELDS(FIELD_TEXT("model", g->name), FIELD_TEXT("mode", mode_name(plan)),
                                 FIELD_TEXT("target", request->target->name),
+                                FIELD_TEXT_IF(rates != NULL, "rates", rates),
                                 FIELD_INT("least_bytes", pareto.least_bytes),
                                 FIELD_INT("least_bound", pareto.least_bound),
                                 FIELD_LIST("points", pareto.n, point_row, &pareto)));
     } else {
-        dtp_strbuf *out = &w.buf;
-        dtp_strbuf_addf(
-            out,
-            "%s, %s mode, target %s: memory against time, each point the fastest plan found "
-            "within its memory\n\n%10s %10s %8s  %s\n",
-            g->name, mode_name(plan), request->target->name, "peak", "step", "slower",
-            "mesh; largest at the peak");
-        for (int32_t i = 0; i < pareto.n; i++) {
-            const dtp_pareto_point *x = &pareto.points[i];
-            char mesh[DTP_MESH_TEXT_BYTES];
-            dtp_mesh_print(&x->plan->mesh, mesh);
-            dtp_strbuf_addf(out, "%10s %10s %+7.2f%%  %s",
-                            dtp_byte_count((double)x->plan->predicted.peak_bytes).text,
-                            dtp_seconds(x->plan->predicted.step_time_s).text,
-                            100.0 * (x->plan->predicted.step_time_s /
-                                         pareto.points[0].plan->predicted.step_time_s -
-                                     1.0),
-                            mesh);
-            for (int32_t k = 0; k < x->n_top && k < 3; k++) {
-                dtp_strbuf_addf(out, "%s %s %.1f%%", k > 0 ? "," : "\n   ", x->top[k].name,
-                                100.0 * (double)x->top[k].bytes / (double)x->needed_bytes);
-            }
-            dtp_strbuf_add(out, "\n");
-        }
+        print_points(g, request, plan, rates, &pareto, &w.buf);
     }
     dtp_pareto_free(&pareto);
     return (c->json ? tool_put : tool_put_text)(&w.buf, err);
@@ -152,7 +174,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     request.tying_bound = false;
     request.devices = c->devices;
     request.pins = c->source.rules;
-    DTP_TRY(tool_target_find(&c->source, &target, err));
+    DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
     request.target = target.target;
     const dtp_variant_texts choice = {c->source.outputs, target.precision, c->source.remat,
                                       c->source.microbatches};

@@ -7,6 +7,7 @@
 
 #include "dtp/planner.h"
 #include "core/base/units.h"
+#include "core/files/file_out.h"
 #include "dtp/session.h"
 #include "cost_models/job.h"
 #include "planner/mtf/mtf_layout.h"
@@ -18,12 +19,13 @@
 #include "tools/look.h"
 #include "tools/machines.h"
 #include "tools/progress.h"
+#include "tools/trace.h"
 
 typedef struct plan_command {
     tool_source source;
     dtp_plan_options options;
     const char *mode; /* NULL: what --style and --pin say, else rules */
-    const char *objective, *memory, *compat, *output;
+    const char *objective, *memory, *compat, *output, *trace;
     bool json, timings, verbose, comm_report;
     dtp_ctx ctx;
     int exit_code;
@@ -57,6 +59,24 @@ static dtp_status print_comm_report(const plan_command *c, const dtp_plan *plan,
     return s;
 }
 
+/* Its step as a trace, into the file of --trace: one that waits for its commit. */
+static dtp_status write_trace(const plan_command *c, const dtp_plan *plan, dtp_file_out **out,
+                              dtp_err *err)
+{
+    dtp_job_options options = dtp_job_options_init();
+    dtp_job *job = NULL;
+    dtp_strbuf text = {0};
+    options.plan = plan;
+    options.machine = c->machine;
+    DTP_TRY(dtp_job_create(c->model, &options, &job, err));
+    dtp_status s = tool_trace_program(job->program, c->machine, &job->predicted, &text, err);
+    s = s == DTP_OK ? dtp_file_out_open(c->trace, out, err) : s;
+    s = s == DTP_OK ? dtp_file_out_write(*out, dtp_strbuf_text(&text), text.len, err) : s;
+    dtp_strbuf_free(&text);
+    dtp_job_destroy(job);
+    return s;
+}
+
 /* What the plan means, appended. */
 static dtp_status print_words(const plan_command *c, const dtp_plan *plan, dtp_strbuf *out,
                               dtp_err *err)
@@ -66,8 +86,49 @@ static dtp_status print_words(const plan_command *c, const dtp_plan *plan, dtp_s
     options.plan = plan;
     options.machine = c->machine;
     DTP_TRY(dtp_job_create(c->model, &options, &job, err));
-    const dtp_status s = dtp_words_print(job->graph, &job->sharding, job->program, out, err);
+    const dtp_status s = dtp_words_print(job->graph, &job->sharding, job->program, plan, out, err);
     dtp_job_destroy(job);
+    return s;
+}
+
+/* What the same plan takes under PyTorch, appended: on a machine of kind cuda that says what torch
+ * makes of it. Nothing where torch cannot run the plan. */
+static dtp_status print_under_torch(const plan_command *c, const dtp_plan *plan, dtp_strbuf *out,
+                                    dtp_err *err)
+{
+    static const dtp_target *const target = &dtp_target_torch;
+    dtp_machine *machine = NULL;
+    dtp_job *job = NULL;
+    dtp_plan same = *plan; /* borrows from it */
+    dtp_job_options options = dtp_job_options_init();
+    if (c->source.machine == NULL || strcmp(c->machine->kind, "cuda") != 0 ||
+        strcmp(plan->target, dtp_target_cuda.name) != 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(tool_machine_read(c->source.machine, &machine, err));
+    dtp_status s = tool_machine_runtime(machine, NULL, target, err);
+    if (s == DTP_OK && strcmp(machine->runtime, target->runtime) == 0) {
+        same.target = target->name;
+        options.plan = &same;
+        options.machine = machine;
+        s = dtp_job_create(c->model, &options, &job, err);
+        if (s == DTP_OK) {
+            const dtp_prediction *p = &job->predicted;
+            dtp_strbuf_addf(out,
+                            "the same plan under torch (%s rates): step %s, peak %s, %s reserved",
+                            machine->provenance_how, dtp_seconds(p->step_time_s).text,
+                            dtp_byte_count((double)p->peak_bytes).text,
+                            dtp_byte_count((double)p->reserved_bytes).text);
+            if (p->tokens_per_s > 0.0) {
+                dtp_strbuf_addf(out, ", %.0f tokens/s per device, MFU %.1f %%",
+                                p->tokens_per_s / dtp_mesh_ranks(&plan->mesh), 100.0 * p->mfu);
+            }
+            dtp_strbuf_add(out, "\n");
+        }
+        s = s == DTP_UNSUPPORTED ? DTP_OK : s;
+    }
+    dtp_job_destroy(job);
+    dtp_machine_destroy(machine);
     return s;
 }
 
@@ -93,12 +154,14 @@ static dtp_quantity cost_text(const plan_command *c, int64_t cost)
 static dtp_status put_planned(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
 {
     dtp_strbuf text = {0}, report = {0};
+    dtp_file_out *trace = NULL;
     const dtp_plan_form file = c->timings ? DTP_PLAN_TIMINGS : DTP_PLAN_JSON;
     dtp_status s = describe(c, result->plan, file, &text, err);
     if (s == DTP_OK && c->comm_report) {
         s = print_comm_report(c, result->plan, &report, err);
     } else if (s == DTP_OK) {
         s = describe(c, result->plan, c->json ? file : DTP_PLAN_TEXT, &report, err);
+        s = s == DTP_OK && !c->json ? print_under_torch(c, result->plan, &report, err) : s;
         s = s == DTP_OK && !c->json ? print_words(c, result->plan, &report, err) : s;
     }
     const int32_t n_meshes = c->comm_report || c->json ? 0 : result->n_meshes;
@@ -122,9 +185,14 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         }
         dtp_strbuf_add(&report, "\n");
     }
+    s = s == DTP_OK && c->trace != NULL ? write_trace(c, result->plan, &trace, err) : s;
     s = s == DTP_OK ? tool_put_both(c->output, &text, &report, !c->json, err) : s;
     dtp_strbuf_free(&text);
     dtp_strbuf_free(&report);
+    if (s == DTP_OK && trace != NULL) {
+        return dtp_file_out_commit(trace, err);
+    }
+    dtp_file_out_discard(trace);
     return s;
 }
 
@@ -220,7 +288,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     dtp_mesh mesh;
     tool_target target;
     char buffer[4096];
-    DTP_TRY(tool_target_find(&c->source, &target, err));
+    DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
         o->mesh = &mesh;
@@ -304,9 +372,10 @@ static dtp_status run_mtf(plan_command *c, dtp_err *err)
     if (strcmp(c->compat, "auto_mtf") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not auto_mtf or torch", c->compat);
     }
-    if (c->source.mesh == NULL || c->output != NULL) {
+    if (c->source.mesh == NULL || c->output != NULL || c->trace != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
-                        "--compat auto_mtf needs --mesh and prints rules, it writes no plan file");
+                        "--compat auto_mtf needs --mesh and prints rules, it writes no plan file "
+                        "and no trace");
     }
     DTP_TRY(tool_read_graph(&c->source, &c->model, err));
     DTP_TRY(dtp_mtf_from_graph(c->model, &graph, err));
@@ -348,11 +417,18 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
     if (by_pins && (c->source.mesh == NULL || c->source.rules != NULL)) {
         return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh and no --rules");
     }
+    if (by_pins && c->source.machine == NULL && c->trace != NULL) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--trace of a plan from --style and --pin needs --machine");
+    }
     if (by_pins && (is_auto(c->source.precision) || is_auto(c->source.remat) ||
                     is_auto(c->source.microbatches))) {
         return DTP_FAIL(err, DTP_INVALID,
                         "auto of --precision, --remat and --microbatches is for --mode rules and "
                         "tensor");
+    }
+    if (c->options.alone && !by_pins) {
+        return DTP_FAIL(err, DTP_INVALID, "--alone is for plans from --style and --pin");
     }
     if (c->source.strict && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID, "--strict is for plans from --style and --pin");
@@ -406,6 +482,8 @@ int dtplan_plan(int argc, char **argv)
         TOOL_STYLE_OPTIONS(c.source),
         {"--strict", TOOL_FLAG, NULL, &c.source.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},
+        {"--alone", TOOL_FLAG, NULL, &c.options.alone, 0, 0,
+         "predict no baselines beside a plan from --style and --pin: faster"},
         TOOL_OUTPUTS_OPTION(c.source),
         {"--precision", TOOL_STRING, "NAME", &c.source.precision, 0, 0,
          "type of activations and their gradients: f32 (default), bf16 or f16, with "
@@ -444,6 +522,8 @@ int dtplan_plan(int argc, char **argv)
          "optimizer, reproduced"},
         TOOL_MODEL_OPTIONS(c.source),
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "plan file (-o)"},
+        {"--trace", TOOL_OUT, "FILE", &c.trace, 0, 0,
+         "the predicted step as a trace, for Perfetto"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "print the plan as JSON"},
         {"--timings", TOOL_FLAG, NULL, &c.timings, 0, 0, "write solve times into the plan"},
         {"--verbose", TOOL_FLAG, NULL, &c.verbose, 0, 0, "log each mesh of the search"},

@@ -62,19 +62,20 @@ static void print_range_end(const dtp_takeover *t, bool above, dtp_strbuf *out)
 static void print_sensitivity(const sensitivity_command *c, const dtp_sensitivity *s,
                               dtp_strbuf *out)
 {
+    const char *note = tool_rates_note(tool_rates(c->input.machine, NULL));
     if (!s->best_now) {
         dtp_takeover now = s->now;
         now.found = true;
         now.goes = 1.0;
-        dtp_strbuf_add(out, "another plan is better on the machine as it is\n");
+        dtp_strbuf_addf(out, "another plan is better on the machine as it is%s\n", note);
         print_takeover("at", &now, out);
         return;
     }
     dtp_strbuf_addf(
         out,
         "the plan stays best (within %.3g %%) while a quantity is off by these factors, "
-        "looked at from 1/%.4g to %.4g\n\n",
-        100.0 * c->request.tolerance, c->request.widest, c->request.widest);
+        "looked at from 1/%.4g to %.4g%s\n\n",
+        100.0 * c->request.tolerance, c->request.widest, c->request.widest, note);
     for (int32_t i = 0; i < s->n; i++) {
         const dtp_sensitivity_row *r = &s->rows[i];
         dtp_strbuf_addf(out, "%-20s", r->param.name);
@@ -100,6 +101,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->request.machine = c->input.machine;
     c->request.plan = c->input.plan;
     c->request.search = c->input.plan->rules_mode ? dtp_plan_rules : dtp_plan_tensor;
+    const char *rates = tool_rates(c->input.machine, NULL);
     tool_progress_begin("planning on other machines");
     DTP_TRY(dtp_sensitivity_find(&c->request, c->arena, &result, err));
     if (c->json) {
@@ -107,6 +109,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
             &w, "dtp.sensitivity/1",
             TOOL_FIELDS(FIELD_TEXT("model", c->input.model->name),
                         FIELD_TEXT("machine", c->input.machine->name),
+                        FIELD_TEXT_IF(rates != NULL, "rates", rates),
                         FIELD_BOOL("best_now", result.best_now),
                         FIELD_OBJECT_IF(!result.best_now, "now", TAKEOVER_FIELDS(result.now)),
                         FIELD_LIST("rows", result.n, quantity_row, &result)));

@@ -10,6 +10,7 @@
 #include "tools/dtplan/print.h"
 #include "tools/machines.h"
 #include "tools/progress.h"
+#include "tools/trace.h"
 #include "spmd/program/program.h"
 
 typedef struct show_command {
@@ -22,7 +23,9 @@ typedef struct show_command {
 static dtp_status show_graph(const show_command *c, dtp_strbuf *out, dtp_err *err)
 {
     dtp_graph *model = NULL, *g = NULL;
-    DTP_TRY(tool_read_changed(&c->source, &model, &g, err));
+    tool_target target;
+    DTP_TRY(tool_target_find(&c->source, NULL, &target, err));
+    DTP_TRY(tool_read_changed(&c->source, &target, &model, &g, err));
     if (strcmp(c->stage, "graph") == 0) {
         tool_print_graph(g, out);
     } else {
@@ -48,6 +51,10 @@ static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *
         dtp_program_print(job.run->program, out);
     } else if (strcmp(c->stage, "memory") == 0) {
         tool_print_memory(job.run->program, out);
+    } else if (strcmp(c->stage, "schedule") == 0) {
+        s = job.machine != NULL
+                ? tool_trace_program(job.run->program, job.machine, &job.run->predicted, out, err)
+                : DTP_FAIL(err, DTP_INVALID, "--stage schedule needs --machine");
     } else {
         if (job.plan != NULL) {
             dtp_plan_print(job.plan, job.run->graph, out);
@@ -89,19 +96,18 @@ static dtp_status print_tensors(const dtp_graph *g, const dtp_pricer *pricer, dt
 }
 
 static dtp_status print_problem(const show_command *c, const dtp_graph *g,
-                                const dtp_machine *machine, dtp_strbuf *out, dtp_err *err)
+                                const dtp_machine *machine, const dtp_target *target,
+                                dtp_strbuf *out, dtp_err *err)
 {
     dtp_mesh mesh;
     dtp_pricer pricer;
-    tool_target target;
     const bool tensors = strcmp(c->mode, "tensor") == 0;
     if (!tensors && strcmp(c->mode, "rules") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
     }
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
-    DTP_TRY(tool_target_find(&c->source, &target, err));
-    DTP_TRY(dtp_target_takes_precision(target.target, g, err));
-    DTP_TRY(dtp_pricer_init(machine, &mesh, target.target, &pricer, err));
+    DTP_TRY(dtp_target_takes_precision(target, g, err));
+    DTP_TRY(dtp_pricer_init(machine, &mesh, target, &pricer, err));
     tool_progress_begin("pricing");
     return tensors ? print_tensors(g, &pricer, out, err) : print_rules(g, &pricer, out, err);
 }
@@ -111,14 +117,14 @@ static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *
 {
     dtp_graph *model = NULL, *g = NULL;
     dtp_machine *machine = NULL;
+    tool_target target;
     if (c->source.mesh == NULL || c->source.machine == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--stage problem needs --mesh and --machine");
     }
-    DTP_TRY(tool_read_changed(&c->source, &model, &g, err));
-    dtp_status s = tool_machine_read(c->source.machine, &machine, err);
-    if (s == DTP_OK) {
-        s = print_problem(c, g, machine, out, err);
-    }
+    DTP_TRY(tool_machine_read(c->source.machine, &machine, err));
+    dtp_status s = tool_target_find(&c->source, machine, &target, err);
+    s = s == DTP_OK ? tool_read_changed(&c->source, &target, &model, &g, err) : s;
+    s = s == DTP_OK ? print_problem(c, g, machine, target.target, out, err) : s;
     dtp_machine_destroy(machine);
     dtp_graph_destroy(g);
     dtp_graph_destroy(model);
@@ -142,15 +148,17 @@ static dtp_status run_stage(const show_command *c, dtp_strbuf *out, dtp_err *err
     static const struct {
         const char *name;
         dtp_status (*show)(const show_command *, dtp_strbuf *, dtp_err *);
-    } stages[] = {{"graph", show_graph},  {"strategies", show_graph}, {"problem", show_problem},
-                  {"plan", show_program}, {"program", show_program},  {"memory", show_program}};
+    } stages[] = {{"graph", show_graph},     {"strategies", show_graph}, {"problem", show_problem},
+                  {"plan", show_program},    {"program", show_program},  {"memory", show_program},
+                  {"schedule", show_program}};
     for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
         if (strcmp(c->stage, stages[i].name) == 0) {
             return stages[i].show(c, out, err);
         }
     }
     return DTP_FAIL(err, DTP_INVALID,
-                    "--stage: '%s' is not graph, strategies, problem, plan, program or memory",
+                    "--stage: '%s' is not graph, strategies, problem, plan, program, memory or "
+                    "schedule",
                     c->stage);
 }
 
@@ -160,7 +168,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_strbuf out = {0};
     c->source.model = operands[0];
     dtp_status s = run_stage(c, &out, err);
-    s = s == DTP_OK ? (c->json ? tool_put : tool_put_text)(&out, err) : s;
+    const bool json = c->json || strcmp(c->stage, "schedule") == 0;
+    s = s == DTP_OK ? (json ? tool_put : tool_put_text)(&out, err) : s;
     dtp_strbuf_free(&out);
     return s;
 }
@@ -170,7 +179,8 @@ int dtplan_show(int argc, char **argv)
     show_command c = {.stage = "plan", .mode = "rules"};
     const tool_option options[] = {
         {"--stage", TOOL_STRING, "STAGE", &c.stage, 0, 0,
-         "graph, strategies, problem, plan (default), program or memory"},
+         "graph, strategies, problem, plan (default), program, memory, or schedule: a trace for "
+         "Perfetto"},
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
          "--stage problem: rules (default) or tensor"},
         {"--plan", TOOL_STRING, "FILE", &c.source.plan, 0, 0, "plan to show"},

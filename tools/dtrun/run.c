@@ -8,8 +8,10 @@
 
 #include "core/base/units.h"
 #include "core/files/file_in.h"
+#include "cost_models/model_flops.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
+#include "tools/dtrun/run_trace.h"
 #include "tools/interrupt.h"
 
 typedef struct run_command {
@@ -17,7 +19,7 @@ typedef struct run_command {
     tool_ranks ranks;
     tool_list feeds, fetches; /* --fetch name=file.npy */
     dtp_session_options options;
-    const char *output;
+    const char *output, *trace;
     int64_t steps, log_every;
     bool json, quiet;
     /* from here on: derived */
@@ -132,9 +134,10 @@ static dtp_status train(const run_command *c, dtp_session *session, dtp_comm *co
     return DTP_OK;
 }
 
-static dtp_status finish(const run_command *c, dtp_session *session, dtp_report *report, bool print,
-                         dtp_err *err)
+static dtp_status finish(const run_command *c, dtp_session *session, dtp_comm *comm,
+                         dtp_report *report, dtp_err *err)
 {
+    const bool print = comm->rank == 0;
     if (!c->options.allow_nan && c->options.save == NULL) { /* a save looks by itself */
         DTP_TRY(dtp_session_check(session, err));
     }
@@ -147,7 +150,17 @@ static dtp_status finish(const run_command *c, dtp_session *session, dtp_report 
         DTP_TRY(dtp_job_tensor(c->job.run, c->fetch_names[i], &t, NULL, err));
         DTP_TRY(dtp_session_fetch_npy(session, t, c->fetch_files[i], err));
     }
+    if (c->trace != NULL && report->n_steps > 0) {
+        DTP_TRY(dtrun_write_trace(c->trace, session, comm, &report->steps[report->n_steps - 1],
+                                  c->job.machine, dtp_job_predicted(c->job.run), err));
+    }
     return print ? print_report(c, report, err) : DTP_OK;
+}
+
+/* A trace is made of what a profile notes. */
+static bool is_profiled(const run_command *c)
+{
+    return c->options.profile || c->trace != NULL;
 }
 
 static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
@@ -163,16 +176,19 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     options.n_feeds = c->feed_specs.n;
     options.feeds = c->feed_specs.specs;
     options.ctx = &ctx;
+    options.profile = is_profiled(c);
     DTP_TRY(
         dtp_session_create(dtp_job_program(c->job.run), backend, comm, &options, &session, err));
     dtp_status s = dtp_report_start(&report, session, backend->ops->name, comm->ops->name,
                                     dtp_job_predicted(c->job.run), err);
+    report.rates = report.has_prediction ? tool_rates(c->job.machine, c->job.plan) : NULL;
+    report.tokens = dtp_model_flops_of(c->job.model).tokens;
     if (s == DTP_OK) {
         tool_interrupt_catch();
         s = train(c, session, comm, &report, &sig, err);
     }
     if (s == DTP_OK) {
-        s = finish(c, session, &report, print, err);
+        s = finish(c, session, comm, &report, err);
     }
     if (s == DTP_OK) {
         /* After everything was saved and reported. */
@@ -207,8 +223,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         c->ranks.backend = "cpu";
     }
     c->source.backend = c->ranks.backend;
-    c->source.unrecorded =
-        c->options.no_graph || c->options.profile || !transport_records(&c->ranks);
+    c->source.unrecorded = c->options.no_graph || is_profiled(c) || !transport_records(&c->ranks);
     if (c->options.keep > 0 &&
         (c->options.save == NULL || ends_with(c->options.save, ".safetensors"))) {
         return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");
@@ -248,6 +263,9 @@ int dtrun_run(int argc, char **argv)
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "JSON report into a file (-o)"},
         {"--profile", TOOL_FLAG, NULL, &c.options.profile, 0, 0, "time every instruction"},
+        {"--trace", TOOL_OUT, "FILE", &c.trace, 0, 0,
+         "time every instruction; the last step of every rank, and the predicted one with "
+         "--machine, for Perfetto"},
         {"--no-graph", TOOL_FLAG, NULL, &c.options.no_graph, 0, 0,
          "backend cuda: put every instruction on the queue in every step, not a graph of them"},
         {"--log-every", TOOL_INT, "N", &c.log_every, 1, 1e9, "steps between progress lines"},

@@ -29,9 +29,9 @@ bool suite_is_worse(const suite *s, const suite_case *c, int32_t m)
         return false;
     }
     const double before = c->recorded.values[m], allowed = s->tolerance[m];
-    const double most =
-        metric->unit == SUITE_SHARE ? before + allowed : before + fabs(before) * allowed;
-    return c->now.values[m] > most;
+    const double most = metric->unit == SUITE_SHARE ? allowed : fabs(before) * allowed;
+    const double more = c->now.values[m] - before;
+    return more > most || (s->two_sided && -more > most);
 }
 
 bool suite_case_regressed(const suite *s, const suite_case *c)

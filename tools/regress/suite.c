@@ -13,7 +13,7 @@ enum { MAX_BYTES = 64 << 20 };
 
 const char *const suite_group_names[SUITE_GROUPS] = {"options", "model", "machine", "layouts"};
 
-static const char *const ROOT_KEYS[] = {"format", "tolerance", "cases", NULL};
+static const char *const ROOT_KEYS[] = {"format", "two_sided", "tolerance", "cases", NULL};
 static const char *const CASE_KEYS[] = {"name",    "model",     "dims",     "machine", "mesh",
                                         "devices", "mode",      "memory",   "rules",   "precision",
                                         "options", "reference", "recorded", NULL};
@@ -35,6 +35,13 @@ dtp_status suite_add_fact(suite *s, suite_result *r, suite_group group, const ch
                           const char *value, dtp_err *err)
 {
     const int32_t n = r->n_facts[group];
+    for (int32_t i = 0; i < n && group == SUITE_OPTIONS; i++) { /* an option may be given twice */
+        suite_fact *same = &r->facts[group][i];
+        if (strcmp(same->key, key) == 0) {
+            same->value = dtp_arena_printf(s->arena, "%s %s", same->value, value);
+            return DTP_MEMORY(err, same->value);
+        }
+    }
     if ((n & (n - 1)) == 0) { /* room for the next power of two */
         suite_fact *more = dtp_arena_alloc(s->arena, (size_t)(n == 0 ? 1 : 2 * n), sizeof *more);
         DTP_TRY(DTP_MEMORY(err, more));
@@ -183,6 +190,9 @@ static dtp_status read_all(suite *s, dtp_err *err)
     for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
         s->tolerance[m] = s->metrics[m].tolerance;
     }
+    if (dtp_json_get(root, "two_sided") != NULL) {
+        DTP_TRY(dtp_json_get_bool(root, "two_sided", &s->two_sided, err));
+    }
     const dtp_json *tolerance = dtp_json_get(root, "tolerance");
     for (int32_t i = 0; tolerance != NULL && i < dtp_json_size(tolerance); i++) {
         const dtp_json *v = dtp_json_at(tolerance, i);
@@ -329,6 +339,9 @@ dtp_status suite_write(const suite *s, dtp_strbuf *out, dtp_err *err)
     dtp_json_begin_object(&w, NULL);
     dtp_json_write_string(&w, "format", s->format);
     const dtp_json *tolerance = dtp_json_get(root, "tolerance");
+    if (s->two_sided) {
+        dtp_json_write_bool(&w, "two_sided", true);
+    }
     if (tolerance != NULL) {
         write_value(&w, "tolerance", tolerance, err, &status);
     }

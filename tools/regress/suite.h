@@ -61,6 +61,7 @@ typedef struct suite {
     const char *file, *format;
     const suite_metric *metrics;
     double tolerance[SUITE_MAX_METRICS]; /* by metric */
+    bool two_sided;                      /* less than the tolerance allows is a regression, too */
     int32_t n;
     suite_case *cases;
 } suite;
@@ -76,7 +77,7 @@ dtp_status suite_take_recorded(suite *s, const suite *from, dtp_err *err) DTP_MU
 /* The file with what the cases gave now as what is recorded. */
 dtp_status suite_write(const suite *s, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Adds a fact; copies both texts. */
+/* Adds a fact; copies both texts. An option that is there already has both values. */
 dtp_status suite_add_fact(suite *s, suite_result *r, suite_group group, const char *key,
                           const char *value, dtp_err *err) DTP_MUST_CHECK;
 void suite_sort_facts(suite_result *r);

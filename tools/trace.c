@@ -1,0 +1,374 @@
+#include "tools/trace.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/graph/ops/fused_ops.h"
+#include "cost_models/comm_report.h"
+#include "cost_models/price.h"
+#include "cost_models/timeline.h"
+#include "tools/report.h"
+
+/* Picoseconds. Perfetto cuts microseconds to whole nanoseconds, after a product in floating point:
+ * what ends where the next one begins, on a whole nanosecond, could end after it, and be dropped.
+ */
+static int64_t grid_ps(double s)
+{
+    const int64_t ps = s > 0 ? (int64_t)llround(1e12 * s) : 0;
+    return ps > 0 && ps % 1000 == 0 ? ps + 1 : ps;
+}
+
+static double us_of(int64_t ps)
+{
+    return (double)ps / 1e6;
+}
+
+/* ---- events ---- */
+
+static void add_event(tool_trace *t, const tool_field *fields)
+{
+    dtp_json_begin_line(&t->w, NULL);
+    tool_write(&t->w, fields);
+    dtp_json_end_object(&t->w);
+}
+
+/* Of the current process. Threads of different processes have different numbers: Perfetto names
+ * threads by theirs alone. */
+#define FIELDS_PLACE(t, queue)                                                                     \
+    FIELD_INT("pid", (t)->n_processes), FIELD_INT("tid", 4 * (t)->n_processes + (int)(queue))
+#define FIELDS_TIME(begin, end)                                                                    \
+    FIELD_REAL("ts", us_of(grid_ps(begin))), FIELD_REAL("dur", us_of(grid_ps(end) - grid_ps(begin)))
+#define FIELD_US_IF(on, k, s) FIELD_REAL_IF(on, k, us_of((int64_t)llround(1e12 * (s))))
+
+static void add_name(tool_trace *t, const char *what, tool_queue queue, const char *name)
+{
+    add_event(t,
+              TOOL_FIELDS(FIELD_TEXT("ph", "M"), FIELD_TEXT("name", what), FIELDS_PLACE(t, queue),
+                          FIELD_OBJECT("args", FIELD_TEXT("name", name))));
+}
+
+/* "all_reduce grad.w1", "fused_product(add gelu) layers.0.mlp", "wait all_reduce grad.w1". */
+static void name_of(const dtp_program *p, const dtp_instr *instr, dtp_strbuf *out)
+{
+    if (instr->kind == DTP_INSTR_WAIT) {
+        dtp_strbuf_addf(out, "wait %s", dtp_coll_name(instr->coll.kind));
+    } else {
+        dtp_strbuf_add(out, dtp_instr_name(instr));
+    }
+    if (instr->kind == DTP_INSTR_KERNEL) {
+        dtp_fused_print(&(dtp_op_call){.op = instr->op, .attrs = instr->attrs, .n_in = instr->n_in},
+                        out);
+    }
+    if (instr->node >= 0) {
+        dtp_strbuf_addf(out, " %s", p->graph->nodes[instr->node].name);
+    }
+}
+
+/* The layout of a tensor, "" of other values. */
+static void layout_of(const dtp_program *p, dtp_value_id id, char out[DTP_LAYOUT_TEXT_BYTES])
+{
+    const dtp_value *v = &p->values[id];
+    out[0] = '\0';
+    if (v->kind != DTP_VALUE_STAGING && v->kind != DTP_VALUE_WORKSPACE) {
+        dtp_layout_print(&v->layout, &p->mesh, &v->type, &p->dims, out);
+    }
+}
+
+static int64_t bytes_of(const dtp_program *p, const dtp_instr *instr)
+{
+    int64_t bytes = 0;
+    if (instr->kind == DTP_INSTR_START) {
+        const dtp_coll *c = &instr->coll;
+        const int32_t ranks = dtp_mesh_set_size(&p->mesh, c->set);
+        return (int64_t)dtp_coll_full_bytes(c->kind, c->count, c->dtype, ranks);
+    }
+    for (int32_t k = 0; k < instr->n_in; k++) {
+        bytes += p->values[instr->in[k]].bytes;
+    }
+    for (int32_t k = 0; k < instr->n_out; k++) {
+        bytes += p->values[instr->out[k]].bytes;
+    }
+    return bytes;
+}
+
+/* An arrow: phase "s" in the slice of the START, "f" in that of the WAIT. */
+static void add_flow(tool_trace *t, const tool_slice *slice, const char *phase, int32_t start,
+                     double s)
+{
+    const int64_t of_process = (int64_t)dtp_program_microbatches(t->program) * t->program->n_instrs;
+    const int64_t id =
+        t->n_processes * of_process + (int64_t)slice->microbatch * t->program->n_instrs + start;
+    add_event(t, TOOL_FIELDS(FIELD_TEXT("ph", phase), FIELD_TEXT("name", "collective"),
+                             FIELD_TEXT("cat", "collective"), FIELD_INT("id", id),
+                             FIELDS_PLACE(t, slice->queue), FIELD_REAL("ts", us_of(grid_ps(s))),
+                             FIELD_TEXT_IF(phase[0] == 'f', "bp", "e")));
+}
+
+/* The current process. */
+static bool is_predicted(const tool_trace *t)
+{
+    return t->processes[t->n_processes - 1].rank == TOOL_TRACE_PREDICTED;
+}
+
+static void write_slice(tool_trace *t, const tool_slice *slice)
+{
+    static const char *const kinds[] = {"kernel", "collective", "wait", "copy"};
+    const dtp_program *p = t->program;
+    const dtp_instr *instr = &p->instrs[slice->instr];
+    const bool start = instr->kind == DTP_INSTR_START, wait = instr->kind == DTP_INSTR_WAIT;
+    const bool host = slice->queue == TOOL_HOST, more = !host && !wait;
+    char in[DTP_LAYOUT_TEXT_BYTES] = "", layout[DTP_LAYOUT_TEXT_BYTES] = "";
+    dtp_strbuf name = {0};
+    name_of(p, instr, &name);
+    if (more && instr->n_out > 0) {
+        layout_of(p, instr->out[0], layout);
+    }
+    if (more && !(instr->kind == DTP_INSTR_KERNEL) && instr->n_in > 0) {
+        layout_of(p, instr->in[0], in);
+    }
+    add_event(
+        t, TOOL_FIELDS(
+               FIELD_TEXT("ph", "X"), FIELD_BUFFER("name", &name),
+               FIELD_TEXT("cat", host ? "issue" : kinds[instr->kind]),
+               FIELDS_PLACE(t, slice->queue), FIELDS_TIME(slice->begin_s, slice->end_s),
+               FIELD_OBJECT(
+                   "args", FIELD_INT("instruction", slice->instr),
+                   FIELD_TEXT("phase", dtp_phase_name(instr->phase)),
+                   FIELD_INT_IF(dtp_program_microbatches(p) > 1, "microbatch", slice->microbatch),
+                   {.kind = FIELD_IF(more && start, FIELD_IS_DIMS),
+                    .key = "mesh_dims",
+                    .mesh = &p->mesh,
+                    .set = instr->coll.set},
+                   FIELD_INT_IF(more && start && instr->coll.n_bucket > 0, "tensors",
+                                instr->coll.n_bucket),
+                   FIELD_INT_IF(more, "bytes", more ? bytes_of(p, instr) : 0),
+                   FIELD_TEXT_IF(in[0] != '\0', "from", in),
+                   FIELD_TEXT_IF(layout[0] != '\0', "layout", layout),
+                   FIELD_BOOL_IF(more && instr->joined, "joined", true),
+                   FIELD_US_IF(more && t->priced, "predicted_us", instr->time_s),
+                   FIELD_US_IF(start && is_predicted(t), "exposed_us", slice->exposed_s))));
+    if (start && !host) {
+        t->started_s[slice->instr] = slice->begin_s;
+        add_flow(t, slice, "s", slice->instr, slice->begin_s);
+    } else if (wait) {
+        /* Not before the collective runs: compute may wait while others run before it. */
+        add_flow(t, slice, "f", instr->pair, fmax(slice->begin_s, t->started_s[instr->pair]));
+    }
+}
+
+/* ---- what is left out ---- */
+
+static bool is_left_out(const tool_trace *t, int32_t microbatch)
+{
+    return microbatch >= t->whole && microbatch + 1 < dtp_program_microbatches(t->program);
+}
+
+static void leave_out(tool_left_out *left, const dtp_instr *instr, const tool_slice *slice)
+{
+    const double s = slice->end_s - slice->begin_s;
+    const bool wait = instr->kind == DTP_INSTR_WAIT;
+    left->begin_s = left->n == 0 ? slice->begin_s : left->begin_s;
+    left->end_s = slice->end_s;
+    left->work_s += wait ? 0 : s;
+    left->wait_s += wait ? s : 0;
+    left->predicted_s += slice->queue == TOOL_HOST ? 0 : instr->time_s;
+    left->exposed_s += slice->exposed_s;
+    left->n++;
+}
+
+static void write_left_out(tool_trace *t, tool_queue queue)
+{
+    const tool_left_out *left = &t->left[queue];
+    const int32_t last = dtp_program_microbatches(t->program) - 2;
+    dtp_strbuf name = {0};
+    dtp_strbuf_addf(&name, "microbatches %d to %d, left out", t->whole, last);
+    add_event(
+        t, TOOL_FIELDS(FIELD_TEXT("ph", "X"), FIELD_BUFFER("name", &name),
+                       FIELD_TEXT("cat", "left_out"), FIELDS_PLACE(t, queue),
+                       FIELDS_TIME(left->begin_s, left->end_s),
+                       FIELD_OBJECT("args", FIELD_INT("slices", left->n),
+                                    FIELD_US_IF(true, "work_us", left->work_s),
+                                    FIELD_US_IF(true, "wait_us", left->wait_s),
+                                    FIELD_US_IF(t->priced, "predicted_us", left->predicted_s),
+                                    FIELD_US_IF(is_predicted(t), "exposed_us", left->exposed_s))));
+}
+
+/* ---- a trace ---- */
+
+dtp_status tool_trace_begin(tool_trace *t, const dtp_program *p, bool priced, int32_t processes,
+                            dtp_err *err)
+{
+    const int32_t body = dtp_program_body(p) + 1;
+    *t = (tool_trace){.program = p, .priced = priced};
+    t->whole = TOOL_TRACE_INSTRUCTIONS / processes / body;
+    if (t->whole < dtp_program_microbatches(p)) { /* one of them is the last */
+        t->whole = t->whole > 2 ? t->whole - 1 : 1;
+    }
+    t->started_s = calloc((size_t)p->n_instrs + 1, sizeof *t->started_s);
+    t->processes = calloc((size_t)processes, sizeof *t->processes);
+    dtp_json_begin_object(&t->w, NULL);
+    dtp_json_write_string(&t->w, "displayTimeUnit", "ns");
+    dtp_json_begin_array(&t->w, "traceEvents", false);
+    return DTP_MEMORY(err, t->started_s, t->processes);
+}
+
+void tool_trace_free(tool_trace *t)
+{
+    free(t->started_s);
+    free(t->processes);
+    dtp_strbuf_free(&t->w.buf);
+    *t = (tool_trace){0};
+}
+
+void tool_trace_process(tool_trace *t, const tool_totals *totals)
+{
+    char name[32];
+    t->processes[t->n_processes++] = *totals;
+    memset(t->left, 0, sizeof t->left);
+    (void)snprintf(name, sizeof name, "rank %d, measured", totals->rank);
+    add_name(t, "process_name", TOOL_COMPUTE,
+             totals->rank == TOOL_TRACE_PREDICTED ? "every rank, predicted" : name);
+    add_name(t, "thread_name", TOOL_COMPUTE, "compute");
+    add_name(t, "thread_name", TOOL_COMMUNICATION, "communication");
+}
+
+void tool_trace_slice(tool_trace *t, const tool_slice *slice)
+{
+    if (is_left_out(t, slice->microbatch)) {
+        leave_out(&t->left[slice->queue], &t->program->instrs[slice->instr], slice);
+    } else {
+        write_slice(t, slice);
+    }
+}
+
+void tool_trace_process_end(tool_trace *t)
+{
+    for (int queue = 0; queue < (int)TOOL_N_QUEUES; queue++) {
+        if (t->left[queue].n > 0) {
+            write_left_out(t, (tool_queue)queue);
+        }
+    }
+}
+
+static void process_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const tool_totals *totals = &((const tool_trace *)user)->processes[i];
+    const bool predicted = totals->rank == TOOL_TRACE_PREDICTED;
+    tool_row(rows, TOOL_FIELDS(FIELD_INT("pid", i + 1), FIELD_BOOL("predicted", predicted),
+                               FIELD_INT_IF(!predicted, "rank", totals->rank),
+                               FIELD_REAL("step_time_s", totals->step_time_s),
+                               FIELD_REAL("compute_s", totals->compute_s),
+                               FIELD_REAL("comm_s", totals->comm_s),
+                               FIELD_REAL("exposed_comm_s", totals->exposed_comm_s),
+                               FIELD_REAL_IF(predicted, "host_s", totals->host_s)));
+}
+
+dtp_status tool_trace_end(tool_trace *t, dtp_strbuf *out, dtp_err *err)
+{
+    const dtp_program *p = t->program;
+    const int32_t runs = dtp_program_microbatches(p);
+    const int32_t left_out = t->whole < runs ? runs - 1 - t->whole : 0;
+    char mesh[DTP_MESH_TEXT_BYTES];
+    dtp_mesh_print(&p->mesh, mesh);
+    dtp_json_end_array(&t->w);
+    tool_write(
+        &t->w,
+        TOOL_FIELDS(FIELD_OBJECT(
+            "otherData", FIELD_TEXT("format", "dtp.trace/1"), FIELD_TEXT("model", p->graph->name),
+            FIELD_TEXT("mesh", mesh), FIELD_INT("ranks", dtp_mesh_ranks(&p->mesh)),
+            FIELD_INT("microbatches", runs), FIELD_INT("microbatches_left_out", left_out),
+            FIELD_LIST("processes", t->n_processes, process_row, t))));
+    tool_report_end(&t->w);
+    if (left_out > 0) {
+        (void)fprintf(stderr,
+                      "trace: microbatches %d to %d of %d are one slice: they are too many\n",
+                      t->whole, runs - 2, runs);
+    }
+    dtp_strbuf_join(out, &t->w.buf);
+    return out->failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a trace") : DTP_OK;
+}
+
+/* ---- predicted ---- */
+
+/* The slices of a task of instruction i: what the host does for it, and itself. */
+static void add_task(tool_trace *t, const dtp_schedule_task *task, int32_t microbatch,
+                     double host_s)
+{
+    tool_slice slice = {.queue = TOOL_HOST,
+                        .instr = task->instr,
+                        .microbatch = microbatch,
+                        .begin_s = task->issued_s - host_s,
+                        .end_s = task->issued_s};
+    if (host_s > 0 && !t->program->instrs[task->instr].joined) {
+        tool_trace_slice(t, &slice);
+    }
+    slice.queue = task->comm ? TOOL_COMMUNICATION : TOOL_COMPUTE;
+    slice.begin_s = task->begin_s;
+    slice.end_s = task->end_s;
+    slice.exposed_s = task->exposed_s;
+    tool_trace_slice(t, &slice);
+}
+
+/* A microbatch, whose first task is `task`; compute is at *now_s. Returns the task after it. */
+static const dtp_schedule_task *add_tasks(tool_trace *t, const dtp_schedule_task *task, int32_t j,
+                                          double host_s, double *ended_s, double *now_s)
+{
+    const dtp_program *p = t->program;
+    const int32_t n = j + 1 < dtp_program_microbatches(p) ? dtp_program_body(p) : p->n_instrs;
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        if (instr->kind == DTP_INSTR_WAIT) {
+            const double until_s = fmax(*now_s, ended_s[instr->pair]);
+            const tool_slice wait = {TOOL_COMPUTE, i, j, *now_s, until_s, 0};
+            tool_trace_slice(t, &wait);
+            *now_s = until_s;
+            continue;
+        }
+        add_task(t, task, j, host_s);
+        ended_s[i] = task->end_s;
+        *now_s = task->comm ? *now_s : task->end_s;
+        task++;
+    }
+    return task;
+}
+
+dtp_status tool_trace_predicted(tool_trace *t, const dtp_machine *machine,
+                                const dtp_prediction *predicted, dtp_err *err)
+{
+    const dtp_program *p = t->program;
+    const bool overlaps = machine->overlap && p->target->asynchronous;
+    const double host_s = overlaps ? machine->host_s : 0;
+    dtp_schedule_result result;
+    dtp_schedule_task *tasks = dtp_schedule_simulate(p, machine, overlaps, &result);
+    double *ended_s = calloc((size_t)p->n_instrs + 1, sizeof *ended_s), now_s = 0;
+    const dtp_status s = DTP_MEMORY(err, tasks, ended_s);
+    if (s == DTP_OK) {
+        tool_trace_process(t, &(tool_totals){TOOL_TRACE_PREDICTED, predicted->step_time_s,
+                                             predicted->compute_s, predicted->comm_s,
+                                             predicted->exposed_comm_s, predicted->host_s});
+        if (host_s > 0) {
+            add_name(t, "thread_name", TOOL_HOST, "host");
+        }
+        const dtp_schedule_task *task = tasks;
+        for (int32_t j = 0; j < dtp_program_microbatches(p); j++) {
+            task = add_tasks(t, task, j, host_s, ended_s, &now_s);
+        }
+        tool_trace_process_end(t);
+    }
+    free(ended_s);
+    free(tasks);
+    return s;
+}
+
+dtp_status tool_trace_program(const dtp_program *p, const dtp_machine *machine,
+                              const dtp_prediction *predicted, dtp_strbuf *out, dtp_err *err)
+{
+    tool_trace t;
+    dtp_status s = tool_trace_begin(&t, p, true, 1, err);
+    s = s == DTP_OK ? tool_trace_predicted(&t, machine, predicted, err) : s;
+    s = s == DTP_OK ? tool_trace_end(&t, out, err) : s;
+    tool_trace_free(&t);
+    return s;
+}

@@ -1,0 +1,77 @@
+/* A step as a trace that Perfetto and chrome://tracing show (docs/formats/trace.md): processes are
+ * ranks, threads their queues, slices instructions, arrows lead from a START to its WAIT. One
+ * writer, of slices that were simulated or measured.
+ */
+#ifndef DTP_TOOLS_TRACE_H
+#define DTP_TOOLS_TRACE_H
+
+#include "core/base/json_writer.h"
+#include "cost_models/machine/machine.h"
+#include "dtp/plan.h"
+#include "spmd/program/program.h"
+
+typedef enum tool_queue {
+    TOOL_COMPUTE, /* kernels and copies; WAITs: compute waits */
+    TOOL_COMMUNICATION,
+    TOOL_HOST, /* it issues instructions */
+    TOOL_N_QUEUES
+} tool_queue;
+
+/* An instruction of a microbatch on a queue; times from the begin of the step. */
+typedef struct tool_slice {
+    tool_queue queue;
+    int32_t instr, microbatch;
+    double begin_s, end_s;
+    double exposed_s; /* of a collective, predicted */
+} tool_slice;
+
+/* Slices of a queue that are not written, together. */
+typedef struct tool_left_out {
+    int64_t n;
+    double begin_s, end_s;
+    double work_s, wait_s, predicted_s, exposed_s; /* wait_s: of WAITs */
+} tool_left_out;
+
+/* A trace has at most so many instructions, but the first microbatch and the last one always: those
+ * between that are too many are one slice. */
+enum { TOOL_TRACE_INSTRUCTIONS = 100000, TOOL_TRACE_PREDICTED = -1 };
+
+/* What a step takes in total, as the report says. */
+typedef struct tool_totals {
+    int32_t rank; /* TOOL_TRACE_PREDICTED, of all ranks; else measured */
+    double step_time_s, compute_s, comm_s, exposed_comm_s, host_s; /* NaN: not known */
+} tool_totals;
+
+typedef struct tool_trace {
+    const dtp_program *program;
+    bool priced;                       /* its instructions have prices */
+    int32_t whole;                     /* microbatches from the first on that are not left out */
+    tool_left_out left[TOOL_N_QUEUES]; /* of the current process */
+    double *started_s;                 /* by START of the current microbatch: when it ran */
+    int32_t n_processes;
+    tool_totals *processes;
+    dtp_json_writer w;
+} tool_trace;
+
+/* For so many processes. Borrows the program; needs tool_trace_free. */
+dtp_status tool_trace_begin(tool_trace *t, const dtp_program *p, bool priced, int32_t processes,
+                            dtp_err *err) DTP_MUST_CHECK;
+void tool_trace_free(tool_trace *t);
+/* The next process. Its slices follow, microbatch after microbatch, each in program order; those of
+ * a queue do not overlap. */
+void tool_trace_process(tool_trace *t, const tool_totals *totals);
+void tool_trace_slice(tool_trace *t, const tool_slice *slice);
+/* After the slices of a process. */
+void tool_trace_process_end(tool_trace *t);
+/* Appends the trace to `out`. DTP_NOMEM also when memory ran out before. */
+dtp_status tool_trace_end(tool_trace *t, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* The process of the simulated schedule, which is that of every rank; the program is priced. */
+dtp_status tool_trace_predicted(tool_trace *t, const dtp_machine *machine,
+                                const dtp_prediction *predicted, dtp_err *err) DTP_MUST_CHECK;
+/* The trace of a priced program, predicted alone. */
+dtp_status tool_trace_program(const dtp_program *p, const dtp_machine *machine,
+                              const dtp_prediction *predicted, dtp_strbuf *out,
+                              dtp_err *err) DTP_MUST_CHECK;
+
+#endif
