@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Compares the predictions of dtplan with published training runs.
+
+  published.py ROWS.json [options]
+
+Every row of ROWS.json has the published seconds of a step (step_s) or GiB of a device (memory_gib), or both, and what
+dtplan needs to predict them: base (a model of --models), args, machine. Prints a line per row, then for every group
+(one model on one cluster) and for all rows: n, MAPE and median of predicted/published, Spearman's rank correlation of
+seconds a token and device, and the regret: how much slower the run that is predicted to be the fastest was than the
+fastest one. Predictions are deterministic. Exit status 1 when a bar that was given is not met or a row fails."""
+import argparse, concurrent.futures, fnmatch, json, os, shlex, statistics, subprocess, sys
+
+
+def ranks(values):
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    out = [0.0] * len(values)
+    i = 0
+    while i < len(order):
+        j = i
+        while j + 1 < len(order) and values[order[j + 1]] == values[order[i]]:
+            j += 1
+        for k in range(i, j + 1):
+            out[order[k]] = (i + j) / 2.0
+        i = j + 1
+    return out
+
+
+def spearman(a, b):
+    a, b = ranks(a), ranks(b)
+    ma, mb = statistics.fmean(a), statistics.fmean(b)
+    num = sum((x - ma) * (y - mb) for x, y in zip(a, b))
+    den = (sum((x - ma) ** 2 for x in a) * sum((y - mb) ** 2 for y in b)) ** 0.5
+    return num / den if den > 0 else float('nan')
+
+
+def command(row, o):
+    fused = row.get('kernels') in ('compiled', 'fused')
+    target = o.compiled if fused and o.compiled else o.target
+    machine = row['machine']
+    if o.machine_dir:
+        own = [os.path.join(o.machine_dir, n + '.json') for n in (machine + '.' + row['runtime'], machine)]
+        machine = next((f for f in own if os.path.exists(f)), machine)
+    c = [o.dtplan, 'plan', os.path.join(o.models, row['base'] + '.json')] + row['args'] + ['--machine', machine]
+    if target:
+        c += ['--target', target]
+    if o.runtime_option:
+        c += [o.runtime_option, row['runtime']]
+    if o.selective and row.get('recompute', '').startswith('selective'):
+        c += ['--remat', o.selective]
+    return c + o.plan_option + ['--json', '-o', os.devnull]
+
+
+def case(row, o):
+    """The row as a case of a suite of `dtplan regress` (docs/regress.md)."""
+    c = command(row, o)[2:-3]
+    out = {'name': '%s %s' % (row['id'], row['group']), 'model': c.pop(0), 'dims': {}}
+    options = []
+    while c:
+        key = c.pop(0)
+        if key == '--dim':
+            name, size = c.pop(0).split('=')
+            out['dims'][name] = int(size)
+        elif key in ('--machine', '--mesh', '--memory', '--precision'):
+            out[key[2:]] = c.pop(0)
+        else:
+            options.append(key)
+    out['options'] = options
+    return out
+
+
+def predict(row, o):
+    c = command(row, o)
+    try:
+        p = subprocess.run(c, capture_output=True, text=True, timeout=o.timeout)
+        predicted = json.loads(p.stdout)['predicted'] if p.returncode == 0 else None
+        why = (p.stderr.strip().splitlines() or ['no output'])[0]
+    except subprocess.TimeoutExpired:
+        predicted, why = None, 'it took more than %g s' % o.timeout
+    except (ValueError, KeyError) as e:
+        predicted, why = None, 'its output: %s' % e
+    return dict(row, predicted=predicted, why=None if predicted else why, command=c)
+
+
+def errors(pairs):
+    ratios = [p / m for p, m in pairs]
+    return dict(n=len(ratios), mape=100.0 * statistics.fmean(abs(r - 1.0) for r in ratios),
+                median=statistics.median(ratios), least=min(ratios), most=max(ratios))
+
+
+def score(rows):
+    out = {}
+    times = [r for r in rows if r.get('step_s')]
+    if times:
+        out['time'] = errors([(r['predicted']['step_time_s'], r['step_s']) for r in times])
+    if len(times) >= 4:
+        per = [(r['predicted']['step_time_s'] * r['devices'] / r['tokens'], r['step_s'] * r['devices'] / r['tokens'])
+               for r in times]
+        first = min(range(len(per)), key=lambda i: per[i][0])
+        out['spearman'] = spearman([p for p, _ in per], [m for _, m in per])
+        out['regret'] = 100.0 * (per[first][1] / min(m for _, m in per) - 1.0)
+    memory = [r for r in rows if r.get('memory_gib')]
+    if memory:
+        out['memory'] = errors([(r['predicted']['peak_bytes'] / 2**30, r['memory_gib']) for r in memory])
+    return out
+
+
+def line(name, s):
+    t, m = s.get('time'), s.get('memory')
+    text = '%-48s' % name
+    text += ' %4d %6.1f%% %6.3f %5.2f-%-5.2f' % (t['n'], t['mape'], t['median'], t['least'], t['most']) if t else ' ' * 32
+    text += ' %8.3f %6.1f%%' % (s['spearman'], s['regret']) if 'spearman' in s else ' ' * 17
+    text += '   memory %3d %6.1f%% %6.3f' % (m['n'], m['mape'], m['median']) if m else ''
+    return text.rstrip()
+
+
+def cells(s):
+    t, m = s.get('time'), s.get('memory')
+    return '%s | %s | %s | %s' % ('%.1f %%' % t['mape'] if t else '',
+                                  '%.2f to %.2f' % (t['least'], t['most']) if t else '',
+                                  '%.3f, %.1f %%' % (s['spearman'], s['regret']) if 'spearman' in s else '',
+                                  '%.1f %%' % m['mape'] if m else '')
+
+
+def page(rows, scores, everything, o):
+    """What `--markdown` writes: one table by group, one of all rows, one paragraph on how to read them."""
+    with open(o.markdown, 'w') as f:
+        f.write("""# Predicted and published steps
+
+```
+%s
+```
+
+Every row is a training run that others published. dtplan is given its model, mesh, styles, precision, recomputation and
+microbatches, a machine made from datasheets, and the efficiency of its runtime
+([machine.md](../formats/machine.md#efficiency)), which `models/published/fit.py` fitted on these rows. MAPE: mean of
+|predicted/published - 1|. Within a group, one model on one cluster: rank correlation of the seconds of a token, and by how
+much the run that is predicted to be the fastest is slower than the fastest one.
+
+| group | rows | MAPE | predicted/published | Spearman, regret | MAPE of memory |
+|---|---|---|---|---|---|
+""" % o.says)
+        for k, s in list(scores.items()) + [('all', everything)]:
+            f.write('| %s | %d | %s |\n' % (k, max(x['n'] for x in (s.get('time'), s.get('memory')) if x), cells(s)))
+        f.write("""
+How to read it: a group near 1 with a high rank correlation is one whose runs dtplan would have ordered as they turned out.
+Weak rows: vTrain's state no precision (f16 is assumed), and its A100 networks are assumed; on 8 cards its runs over 8-way
+tensor parallelism are slower than over 4-way for reasons that no rate explains.
+
+| row | devices | length | tensor parallel | microbatch, number | recomputed | published | predicted | GiB | predicted |
+|---|---|---|---|---|---|---|---|---|---|
+""")
+        for r in rows:
+            p, tokens = r['predicted'], r.get('step_s')
+            f.write('| %s %s | %d | %d | %d | %s, %d | %s | %s | %s | %s | %s |\n' % (
+                r['id'], r['group'].split('/')[1], r['devices'], r['seq'], r['tp'], r['microbatch'], r['grad_accum'],
+                r['recompute'], '%.4g s' % tokens if tokens else '', '%.4g s' % p['step_time_s'] if tokens else '',
+                '%.2f' % r['memory_gib'] if r.get('memory_gib') else '',
+                '%.2f' % (p['peak_bytes'] / 2**30) if r.get('memory_gib') else ''))
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument('rows', nargs='+')
+    a.add_argument('--dtplan', default='dtplan')
+    a.add_argument('--models', default='models', help='folder of the models (default: models)')
+    a.add_argument('--machine-dir', help='folder whose NAME.RUNTIME.json or NAME.json goes before the machine NAME')
+    a.add_argument('--target', default='torch', help="target of all rows ('' for none; default: torch)")
+    a.add_argument('--compiled', help='target of rows with compiled or fused kernels (default: --target)')
+    a.add_argument('--selective', help='value of --remat for rows with selective recomputation (default: as in the row)')
+    a.add_argument('--runtime-option', help='option of dtplan plan that takes the runtime of a row, such as --runtime')
+    a.add_argument('--plan-option', action='append', default=[], help='one more argument of dtplan plan')
+    a.add_argument('--only', default='*', help='glob of id, family, model, group or runtime')
+    a.add_argument('--jobs', type=int, default=1)
+    a.add_argument('--timeout', type=float, default=600.0)
+    a.add_argument('--quiet', action='store_true', help='no line per row')
+    a.add_argument('--json', help='write rows with predictions, and scores')
+    a.add_argument('--markdown', help='write scores and rows as a page')
+    a.add_argument('--suite', help='write the rows as a suite of dtplan regress instead of predicting them')
+    a.add_argument('--every', type=int, default=1, help='predict the first of so many rows only')
+    a.add_argument('--most-mape', type=float)
+    a.add_argument('--most-group-mape', type=float, help='of every group of 4 and more')
+    a.add_argument('--least-spearman', type=float, help='median of the groups of 8 and more')
+    a.add_argument('--most-regret', type=float, help='mean of the groups of 8 and more')
+    a.add_argument('--most-memory-mape', type=float)
+    o = a.parse_args()
+    said = [a for i, a in enumerate(sys.argv) if '--markdown' not in (a, sys.argv[i - 1])]
+    o.says = ' '.join(shlex.quote(a) for a in said)
+    rows = [r for f in o.rows for r in json.load(open(f))]
+    rows = rows[::o.every]
+    rows = [r for r in rows if any(fnmatch.fnmatch(str(r.get(k, '')), o.only) for k in ('id', 'family', 'model', 'group', 'runtime'))]
+    if o.suite:
+        suite = {'format': 'dtp.suite/1', 'two_sided': True, 'tolerance': {'step': 0.02, 'peak': 0.02},
+                 'cases': [case(r, o) for r in rows]}
+        json.dump(suite, open(o.suite, 'w'), indent=1)
+        return 0
+    with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
+        done = list(pool.map(lambda r: predict(r, o), rows))
+    good, bad = [r for r in done if r['predicted']], [r for r in done if not r['predicted']]
+    if not o.quiet:
+        print('%-5s %-40s %4s %6s %3s %3s %4s %-14s %10s %10s %6s %8s %8s' % ('id', 'group', 'n', 'length', 'tp', 'mb', 'acc',
+              'recompute', 'published', 'predicted', 'ratio', 'GiB', 'ours'))
+        for r in good:
+            p = r['predicted']
+            print('%-5s %-40s %4d %6d %3d %3s %4d %-14s %10s %10.4f %6s %8s %8.2f' % (
+                r['id'], r['group'][:40], r['devices'], r['seq'], r['tp'], r['microbatch'], r['grad_accum'],
+                r['recompute'][:14], '%.4f' % r['step_s'] if r.get('step_s') else '-', p['step_time_s'],
+                '%.3f' % (p['step_time_s'] / r['step_s']) if r.get('step_s') else '-',
+                '%.2f' % r['memory_gib'] if r.get('memory_gib') else '-', p['peak_bytes'] / 2**30))
+        print()
+    for r in bad:
+        print('%s failed: %s' % (r['id'], r['why']))
+    print('%-48s %4s %7s %6s %11s %8s %7s' % ('group', 'n', 'MAPE', 'median', 'range', 'Spearman', 'regret'))
+    groups = {}
+    for r in good:
+        groups.setdefault(r['group'], []).append(r)
+    scores = {k: score(v) for k, v in sorted(groups.items())}
+    for k, s in scores.items():
+        print(line(k, s))
+    everything = score(good)
+    if 'spearman' in everything:
+        del everything['spearman'], everything['regret']
+    print(line('all', everything))
+    misses = ['%d rows failed' % len(bad)] if bad else []
+
+    def bar(what, value, limit, least=False):
+        if limit is not None and value is not None and (value < limit if least else value > limit):
+            misses.append('%s is %.3g, the bar is %.3g' % (what, value, limit))
+    bar('MAPE', everything.get('time', {}).get('mape'), o.most_mape)
+    bar('MAPE of memory', everything.get('memory', {}).get('mape'), o.most_memory_mape)
+    for k, s in scores.items():
+        n = s.get('time', {}).get('n', 0)
+        if n >= 4:
+            bar('MAPE of ' + k, s['time']['mape'], o.most_group_mape)
+    large = [s for s in scores.values() if s.get('time', {}).get('n', 0) >= 8]
+    if large:
+        rho, regret = statistics.median(s['spearman'] for s in large), statistics.fmean(s['regret'] for s in large)
+        print('groups of 8 and more: %d, median Spearman %.3f, mean regret %.1f%%' % (len(large), rho, regret))
+        bar('median Spearman', rho, o.least_spearman, True)
+        bar('mean regret', regret, o.most_regret)
+    for m in misses:
+        print('MISSED: ' + m)
+    if o.markdown:
+        page(good, scores, everything, o)
+    if o.json:
+        json.dump({'rows': done, 'scores': scores, 'all': everything, 'missed': misses}, open(o.json, 'w'), indent=1)
+    return 1 if misses else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
