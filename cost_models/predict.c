@@ -8,7 +8,11 @@
 dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err *err)
 {
     *out = (dtp_prediction){.peak_bytes = p->peak_bytes};
-    out->reserved_bytes = (int64_t)(p->target->reserve * (double)p->peak_bytes);
+    const double reserved = p->target->reserve * (double)p->peak_bytes;
+    if (!(reserved < 9.2e18)) {
+        return DTP_FAIL(err, DTP_RANGE, "what the allocator reserves exceeds 2^63 bytes");
+    }
+    out->reserved_bytes = (int64_t)reserved;
     for (int k = 0; k < DTP_N_COLLS; k++) {
         out->collectives[k].kind = dtp_coll_name((dtp_coll_kind)k);
     }

@@ -55,7 +55,8 @@ dtp_status tool_target_find(const tool_source *source, dtp_machine *machine, too
         DTP_TRY(
             dtp_err_prefixed(dtp_target_find(source->target, &out->target, err), err, "--target"));
     }
-    if (cuda && source->backend == NULL && source->precision == NULL) {
+    const bool bf16 = cuda && machine->flops[DTP_BF16] > 0.0;
+    if (bf16 && source->backend == NULL && source->precision == NULL) {
         out->precision = out->target->precision;
     }
     return machine == NULL ? DTP_OK
@@ -74,7 +75,7 @@ dtp_status tool_plan_runtime(const dtp_plan *plan, dtp_machine *machine, dtp_err
                       machine->place, runtime);
         return DTP_OK;
     }
-    return dtp_machine_set_runtime(machine, runtime, err);
+    return tool_machine_runtime(machine, runtime, NULL, err);
 }
 
 const char *tool_rates(const dtp_machine *machine, const dtp_plan *plan)

@@ -46,9 +46,10 @@ typedef struct tool_target {
 
 /* Both of a program whose layouts no plan decides, for every command: as the options say; without
  * --target the target of the backend that runs it, else `cuda` on a machine of kind cuda, else
- * `cpu`. What no backend runs here is in bf16 on a machine of kind cuda where --precision is not
- * given and the target is not of the CPU. The machine (NULL: none) is set to the runtime of
- * --runtime, else of the target. DTP_INVALID naming the targets or runtimes there are. */
+ * `cpu`. What no backend runs here is in bf16 on a machine of kind cuda that states its rate,
+ * where --precision is not given and the target is not of the CPU. The machine (NULL: none) is set
+ * to the runtime of --runtime, else of the target. DTP_INVALID naming the targets or runtimes
+ * there are. */
 dtp_status tool_target_find(const tool_source *source, dtp_machine *machine, tool_target *out,
                             dtp_err *err) DTP_MUST_CHECK;
 /* Sets the machine to the runtime that a plan was made with. */

@@ -142,10 +142,6 @@ dtp_status tool_machine_borrow(dtp_machine *m, dtp_err *err)
         dtp_machine_destroy(other);
     }
     tool_machine_names_free(names);
-    if (s == DTP_OK && m->n_efficiencies > 0) {
-        (void)fprintf(stderr, "%s: efficiencies of %s, which has the same peaks\n", m->place,
-                      m->efficiencies[0].from);
-    }
     return s;
 }
 
@@ -156,9 +152,17 @@ dtp_status tool_machine_runtime(dtp_machine *m, const char *name, const dtp_targ
         return DTP_OK;
     }
     DTP_TRY(tool_machine_borrow(m, err));
-    return name != NULL || dtp_efficiency_find(m, target->runtime) != NULL
-               ? dtp_machine_set_runtime(m, name != NULL ? name : target->runtime, err)
-               : DTP_OK;
+    const char *runtime = name != NULL ? name : target->runtime;
+    const dtp_efficiency *e = dtp_efficiency_find(m, runtime);
+    if (e == NULL && name == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_machine_set_runtime(m, runtime, err));
+    if (strcmp(e->how, "borrowed") == 0) {
+        (void)fprintf(stderr, "%s: the efficiency of runtime '%s' is that of %s\n", m->place,
+                      runtime, e->from);
+    }
+    return DTP_OK;
 }
 
 /* ---- this machine ---- */

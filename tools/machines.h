@@ -23,10 +23,11 @@ dtp_status tool_machine_cache(int32_t ranks, char *path, size_t size, dtp_err *e
 dtp_status tool_machine_here(int32_t ranks, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* A machine without efficiencies, but of kind cpu, takes those of a shipped machine with the same
- * peaks, which is said on standard error. */
+ * peaks. */
 dtp_status tool_machine_borrow(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
 /* The same, then sets the machine to the runtime of `name`, else of the target, where it has
- * efficiencies. `name` "datasheet": none. */
+ * efficiencies; of one that is borrowed standard error says so. `name` "datasheet": none. `target`
+ * NULL: a name is given. */
 dtp_status tool_machine_runtime(dtp_machine *m, const char *name, const dtp_target *target,
                                 dtp_err *err) DTP_MUST_CHECK;
 

@@ -60,15 +60,19 @@ static void print_throughput(const dtp_plan *plan, dtp_strbuf *out)
         dtp_strbuf_addf(out, "%s waiting for the host %s",
                         any ? ";" : "compute:", dtp_seconds(p->host_s).text);
     }
-    dtp_strbuf_add(out, any ? "\n" : "");
+    dtp_strbuf_add(out, any || p->host_s > 0.0 ? "\n" : "");
     if (p->reserved_bytes > 0) {
         dtp_strbuf_addf(out, "memory: %s allocated at the peak, %s reserved\n",
                         dtp_byte_count((double)p->peak_bytes).text,
                         dtp_byte_count((double)p->reserved_bytes).text);
     }
     if (p->tokens_per_s > 0.0) {
-        dtp_strbuf_addf(out, "tokens: %.0f/s, %.0f/s per device, MFU %.1f %%%s\n", p->tokens_per_s,
-                        p->tokens_per_s / devices, 100.0 * p->mfu, datasheet);
+        dtp_strbuf_addf(out, "tokens: %.0f/s, %.0f/s per device", p->tokens_per_s,
+                        p->tokens_per_s / devices);
+        if (p->mfu > 0.0) {
+            dtp_strbuf_addf(out, ", MFU %.1f %%", 100.0 * p->mfu);
+        }
+        dtp_strbuf_addf(out, "%s\n", datasheet);
     }
 }
 

@@ -32,6 +32,8 @@ static void write_prediction(dtp_json_writer *w, const dtp_prediction *p, bool t
         dtp_json_end_object(w);
         if (p->tokens_per_s > 0.0) {
             dtp_json_write_double(w, "tokens_per_s", p->tokens_per_s);
+        }
+        if (p->mfu > 0.0) {
             dtp_json_write_double(w, "mfu", p->mfu);
         }
         if (p->host_s > 0.0) {

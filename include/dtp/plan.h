@@ -46,10 +46,11 @@ typedef enum dtp_compute_part {
 typedef struct dtp_prediction {
     double step_time_s, compute_s, comm_s, exposed_comm_s;
     double compute_parts_s[DTP_N_COMPUTE_PARTS]; /* 0 in plans that do not say */
-    double tokens_per_s, mfu; /* of all devices; 0: the model has no tokens, or no plan says them */
-    double host_s;            /* compute waits for the host, which has not issued the next kernel */
-    int64_t peak_bytes;       /* per rank */
-    int64_t reserved_bytes;   /* that a framework's allocator takes for them; 0: peak_bytes */
+    double tokens_per_s; /* of all devices; 0: the model has no tokens, or the plan does not say */
+    double mfu;          /* 0: so, or the machine states no peak of the precision */
+    double host_s;       /* compute waits for the host, which has not issued the next kernel */
+    int64_t peak_bytes;  /* per rank */
+    int64_t reserved_bytes; /* that a framework's allocator takes for them; 0: peak_bytes */
     dtp_coll_total collectives[DTP_N_COLL_TOTALS]; /* in the order of dtp_coll_kind */
 } dtp_prediction;
 DTP_ASSERT_SIZE(dtp_prediction, 232);

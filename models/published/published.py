@@ -113,6 +113,18 @@ def line(name, s):
     return text.rstrip()
 
 
+def in_lines(words):
+    """A command of the shell, in lines of at most 110 characters."""
+    lines = [words[0]]
+    for w in words[1:]:
+        if len(lines[-1]) + len(w) < 108:
+            lines[-1] += ' ' + w
+        else:
+            lines[-1] += ' \\'
+            lines.append('    ' + w)
+    return '\n'.join(lines)
+
+
 def cells(s):
     t, m = s.get('time'), s.get('memory')
     return '%s | %s | %s | %s' % ('%.1f %%' % t['mape'] if t else '',
@@ -133,8 +145,8 @@ def page(rows, scores, everything, o):
 Every row is a training run that others published. dtplan is given its model, mesh, styles, precision, recomputation and
 microbatches, a machine made from datasheets, and the efficiency of its runtime
 ([machine.md](../formats/machine.md#efficiency)), which `models/published/fit.py` fitted on these rows. MAPE: mean of
-|predicted/published - 1|. Within a group, one model on one cluster: rank correlation of the seconds of a token, and by how
-much the run that is predicted to be the fastest is slower than the fastest one.
+|predicted/published - 1|. Within a group, one model on one cluster: rank correlation of the seconds of a token, and by
+how much the run that is predicted to be the fastest is slower than the fastest one.
 
 | group | rows | MAPE | predicted/published | Spearman, regret | MAPE of memory |
 |---|---|---|---|---|---|
@@ -142,9 +154,9 @@ much the run that is predicted to be the fastest is slower than the fastest one.
         for k, s in list(scores.items()) + [('all', everything)]:
             f.write('| %s | %d | %s |\n' % (k, max(x['n'] for x in (s.get('time'), s.get('memory')) if x), cells(s)))
         f.write("""
-How to read it: a group near 1 with a high rank correlation is one whose runs dtplan would have ordered as they turned out.
-Weak rows: vTrain's state no precision (f16 is assumed), and its A100 networks are assumed; on 8 cards its runs over 8-way
-tensor parallelism are slower than over 4-way for reasons that no rate explains.
+How to read it: a group near 1 with a high rank correlation is one whose runs dtplan would have ordered as they turned
+out. Weak rows: vTrain's state no precision (f16 is assumed), and its A100 networks are assumed; on 8 cards its runs
+over 8-way tensor parallelism are slower than over 4-way for reasons that no rate explains.
 
 | row | devices | length | tensor parallel | microbatch, number | recomputed | published | predicted | GiB | predicted |
 |---|---|---|---|---|---|---|---|---|---|
@@ -184,7 +196,7 @@ def main():
     a.add_argument('--most-memory-mape', type=float)
     o = a.parse_args()
     said = [a for i, a in enumerate(sys.argv) if '--markdown' not in (a, sys.argv[i - 1])]
-    o.says = ' '.join(shlex.quote(a) for a in said)
+    o.says = in_lines([shlex.quote(a) for a in said])
     rows = [r for f in o.rows for r in json.load(open(f))]
     rows = rows[::o.every]
     rows = [r for r in rows if any(fnmatch.fnmatch(str(r.get(k, '')), o.only) for k in ('id', 'family', 'model', 'group', 'runtime'))]

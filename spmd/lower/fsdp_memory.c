@@ -1,5 +1,6 @@
 #include "spmd/lower/fsdp_memory.h"
 
+#include "core/base/safe_int.h"
 #include "spmd/program/program_internal.h"
 
 /* A parameter, or a copy of it in another type. */
@@ -25,26 +26,23 @@ static bool reduces_grads(const dtp_instr *instr)
            instr->coll.kind == DTP_REDUCE_SCATTER;
 }
 
-static int64_t bytes_of(const dtp_program *p, const dtp_value_id *values, int32_t n)
+/* Whether the backward pass reads a value, which is there until then anyway. */
+static bool is_read_later(const dtp_program *p, const dtp_value *v)
 {
-    int64_t sum = 0;
-    for (int32_t i = 0; i < n; i++) {
-        sum += p->values[values[i]].bytes;
-    }
-    return sum;
+    return v->last >= 0 && v->last < p->n_instrs && p->instrs[v->last].phase != DTP_FORWARD;
 }
 
-/* Of outputs that the backward pass does not read, and so would not be there any more. */
-static int64_t held_bytes(const dtp_program *p, const dtp_instr *instr)
+/* Adds the bytes of values; of those that are gathered outside of blocks what would not be there.
+ * */
+static bool add(const dtp_program *p, const dtp_value_id *values, int32_t n, bool outside,
+                int64_t *sum)
 {
-    int64_t sum = 0;
-    for (int32_t i = 0; i < instr->n_out; i++) {
-        const dtp_value *v = &p->values[instr->out[i]];
-        const bool later =
-            v->last >= 0 && v->last < p->n_instrs && p->instrs[v->last].phase != DTP_FORWARD;
-        sum += later ? 0 : v->bytes;
+    bool fits = true;
+    for (int32_t i = 0; i < n && fits; i++) {
+        const dtp_value *v = &p->values[values[i]];
+        fits = (outside && is_read_later(p, v)) || dtp_add_i64(*sum, v->bytes, sum);
     }
-    return sum;
+    return fits;
 }
 
 dtp_status dtp_fsdp_bytes(const dtp_program *p, dtp_arena *arena, int64_t *bytes, dtp_err *err)
@@ -56,7 +54,7 @@ dtp_status dtp_fsdp_bytes(const dtp_program *p, dtp_arena *arena, int64_t *bytes
         instances = g->nodes[n].instance >= instances ? g->nodes[n].instance + 1 : instances;
     }
     DTP_TRY(DTP_NEW(arena, of_block, ((size_t)g->n_blocks + 1) * (size_t)instances, err));
-    bool any = false;
+    bool any = false, fits = true;
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         const bool gathers = gathers_params(p, instr);
@@ -66,16 +64,19 @@ dtp_status dtp_fsdp_bytes(const dtp_program *p, dtp_arena *arena, int64_t *bytes
         const dtp_node *node = &g->nodes[instr->node];
         any = any || gathers;
         if (node->block >= 0) {
-            of_block[(size_t)node->block * (size_t)instances + (size_t)node->instance] +=
-                gathers ? bytes_of(p, instr->out, instr->n_out)
-                        : bytes_of(p, instr->in, instr->n_in);
+            const size_t at = (size_t)node->block * (size_t)instances + (size_t)node->instance;
+            fits = fits && add(p, gathers ? instr->out : instr->in,
+                               gathers ? instr->n_out : instr->n_in, false, &of_block[at]);
         } else if (gathers) {
-            outside += held_bytes(p, instr);
+            fits = fits && add(p, instr->out, instr->n_out, true, &outside);
         }
     }
     for (size_t b = 0; b < (size_t)g->n_blocks * (size_t)instances; b++) {
         most = of_block[b] > most ? of_block[b] : most;
     }
-    *bytes = any ? dtp_program__aligned(outside + most) : 0;
+    if (!fits || !dtp_add_i64(outside, most, &outside) || outside > INT64_MAX - DTP_BUFFER_ALIGN) {
+        return DTP_FAIL(err, DTP_RANGE, "the buffers of one rank exceed 2^63 bytes");
+    }
+    *bytes = any ? dtp_program__aligned(outside) : 0;
     return DTP_OK;
 }

@@ -11,7 +11,7 @@
 #include "spmd/program/program.h"
 
 /* Bytes per rank; 0 where no parameter is gathered for the forward pass. Instructions are in their
- * order, values have lifetimes. DTP_NOMEM. */
+ * order, values have lifetimes. DTP_NOMEM, DTP_RANGE. */
 dtp_status dtp_fsdp_bytes(const dtp_program *p, dtp_arena *arena, int64_t *bytes,
                           dtp_err *err) DTP_MUST_CHECK;
 

@@ -41,28 +41,13 @@ static const dtp_target_op torch_ops[] = {
 #define RESERVE 1.08
 static const char *const torch_backends[] = {NULL};
 
-const dtp_target dtp_target_torch = {.name = "torch",
-                                     .runtime = "torch",
-                                     .precision = "bf16",
-                                     .backends = torch_backends,
-                                     .ops = torch_ops,
-                                     .floats = FLOATS,
-                                     .fuse = DTP_FUSE_BIAS,
-                                     .join = UPDATES,
-                                     .asynchronous = true,
-                                     .reserve = RESERVE,
-                                     .fsdp = true,
-                                     .tf32 = true};
-const dtp_target dtp_target_torch_compile = {.name = "torch_compile",
-                                             .runtime = "torch",
-                                             .precision = "bf16",
-                                             .backends = torch_backends,
-                                             .ops = torch_ops,
-                                             .floats = FLOATS,
+/* Of both targets, before what each fuses. */
+#define OF_TORCH                                                                                   \
+    .runtime = "torch", .precision = "bf16", .backends = torch_backends, .ops = torch_ops,         \
+    .floats = FLOATS, .join = UPDATES, .asynchronous = true, .reserve = RESERVE, .fsdp = true,     \
+    .tf32 = true
+
+const dtp_target dtp_target_torch = {OF_TORCH, .name = "torch", .fuse = DTP_FUSE_BIAS};
+const dtp_target dtp_target_torch_compile = {OF_TORCH, .name = "torch_compile",
                                              .fuse = DTP_FUSE_BIAS | DTP_FUSE_ELEMENTWISE |
-                                                     DTP_FUSE_NORM | DTP_FUSE_CAST,
-                                             .join = UPDATES,
-                                             .asynchronous = true,
-                                             .reserve = RESERVE,
-                                             .fsdp = true,
-                                             .tf32 = true};
+                                                     DTP_FUSE_NORM | DTP_FUSE_CAST};

@@ -29,4 +29,39 @@ cmp -s "$here/first.json" "$here/second.json" || bad "the second plan is another
 ! XDG_CACHE_HOME='' HOME='' "$bin/dtplan" plan models/mlp_digits.json --mesh x:2 >/dev/null 2>"$here/err" ||
     bad "a plan without a place for the machine"
 grep -q 'neither XDG_CACHE_HOME nor HOME' "$here/err" || bad "without a place it says: $(cat "$here/err")"
+
+# ---- runtimes: whose kernels are priced, and what is the default on which machine
+model=models/mlp_digits.json
+priced() { # NAME ARGS...: the plan as JSON in NAME.json, what is said in NAME.err
+    "$bin/dtplan" plan $model --mesh x:2 --json -o /dev/null "${@:2}" >"$here/$1.json" 2>"$here/$1.err" || bad "$1: $(cat "$here/$1.err")"
+}
+has() { # NAME KEY VALUE
+    python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); p = d.get("precision", {}).get("compute", "f32")
+d["compute"] = p; sys.exit(d.get(sys.argv[2], "") != sys.argv[3])' "$here/$1.json" "$2" "$3" || bad "$1: $2 is not '$3'"
+}
+sed 's/"efficiency": {/"x": {/' models/machines/h100_64.json | python3 -c 'import json, sys
+d = json.load(sys.stdin); del d["x"]; d["name"] = "ours"; print(json.dumps(d))' >"$here/ours.machine.json"
+priced cuda --machine h100_64
+has cuda target cuda && has cuda compute bf16 && has cuda rates datasheet && has cuda runtime ''
+priced torch --machine h100_64 --target torch
+has torch rates fitted && has torch runtime torch && has torch compute bf16
+[ -s "$here/torch.err" ] && bad "a set of its own: $(cat "$here/torch.err")"
+priced older --machine h100_64 --target torch --runtime torch-2023
+has older runtime torch-2023
+priced peaks --machine h100_64 --target torch --runtime datasheet
+has peaks rates datasheet && has peaks runtime ''
+priced cpu --machine h100_64 --target cpu
+has cpu target '' && has cpu compute f32
+priced volta --machine v100_16 # states no rate of bf16
+has volta target cuda && has volta compute f32
+priced ours --machine "$here/ours.machine.json" --target torch
+has ours runtime torch
+grep -q "ours.machine.json: the efficiency of runtime 'torch' is that of h100-128" "$here/ours.err" || bad "borrowed: $(cat "$here/ours.err")"
+cmp -s <(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["predicted"])' "$here/ours.json") \
+    <(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["predicted"])' "$here/torch.json") || bad "a borrowed set gives another prediction"
+"$bin/dtplan" plan $model --mesh x:2 --machine h100_64 --runtime jax >"$here/out" 2>"$here/err"
+[ $? -eq 2 ] && grep -q "no efficiencies of runtime 'jax', only of torch, torch-2023" "$here/err" || bad "runtime jax: $(cat "$here/err")"
+"$bin/dtplan" plan $model --mesh x:2 --machine h100_64 --target torch -o "$here/torch.plan" >/dev/null
+"$bin/dtrun" run $model --plan "$here/torch.plan" --comm sim --steps 1 >"$here/out" 2>"$here/err"
+[ $? -eq 2 ] && grep -q "which PyTorch runs" "$here/err" || bad "dtrun runs a plan for torch: $(cat "$here/err")"
 [ "$failures" -eq 0 ]

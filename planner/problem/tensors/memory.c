@@ -114,7 +114,7 @@ static bool seen_before(const class_strategies *c, const dtp_node *node, int32_t
 
 /* Bytes while the kernel of a strategy runs. What runs as several instructions has its operands at
  * the beginning and its results at the end; what they leave between may be inside a fused kernel.
- * */
+ */
 static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t option, uint32_t dying)
 {
     const bool fuses = b->p->pricer->target->fuse != 0;
