@@ -1,7 +1,6 @@
 /* Classes of nodes that cost the same: op, attributes and operand types are equal, and so is which
  * operands are one tensor, how often they run in a step, what their outputs are there for, and
- * whether their reductions wait for the last microbatch. Streams of random numbers do not matter.
- * */
+ * whether their reductions wait for the last microbatch. Random streams do not matter. */
 #ifndef DTP_COST_MODELS_NODE_CLASSES_H
 #define DTP_COST_MODELS_NODE_CLASSES_H
 
