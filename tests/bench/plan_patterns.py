@@ -38,11 +38,6 @@ class Layouts:
     def nodes(self, *ops):
         return [name for name, node in self.ops.items() if node["op"] in ops]
 
-    def count_in_plan(self, op):
-        """Nodes of an op that the plan splits, in all repetitions of a block: `ops` has the first repetition."""
-        names = [re.escape(name).replace(r"\.0\.", r"\.\d+\.") for name in self.nodes(op)]
-        return sum(any(re.fullmatch(name, node) for name in names) for node in self.p["strategies"])
-
     def products(self):
         """Einsums with a parameter: (node, dims of the parameter)."""
         found = []

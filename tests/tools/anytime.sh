@@ -78,7 +78,7 @@ check interrupt models/mixtral_8x7b.json interrupt "$cost"
 
 # A plan that was ended early runs as any other.
 gpt=models/gpt_bytes.json
-"$dtplan" plan $gpt --machine models/machines/a100_8.json --mesh x:4 --mode tensor --limit-s 0.03 -o "$here/early.plan" >/dev/null 2>"$here/early.err"
+"$dtplan" plan $gpt --machine models/machines/a100_8.json --target cpu --mesh x:4 --mode tensor --limit-s 0.03 -o "$here/early.plan" >/dev/null 2>"$here/early.err"
 if [ -e "$here/early.plan" ]; then
     "$1/dtrun" verify $gpt --plan "$here/early.plan" --comm sim --dim batch=4 --feed text=models/data/text.txt >/dev/null ||
         fail "dtrun verify of a plan that was ended early"
