@@ -184,13 +184,36 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
     return dtp_program_overlap(p, &best, false, err);
 }
 
+/* Lowers with as much that runs once for all microbatches as memory allows. */
+static dtp_status lower_once(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                             const dtp_lower_options *options, dtp_program **out, dtp_err *err)
+{
+    dtp_lower_options within = *options;
+    const int64_t limit = memory_for(pricer, options->overlap.memory_bytes, 0);
+    within.overlap.once_bytes = limit;
+    for (int32_t i = 0; i <= MAX_LOWERED; i++) {
+        DTP_TRY(dtp_lower(g, s, &within, out, err));
+        const int64_t over = (*out)->peak_bytes - limit, needed = (*out)->overlap.once_bytes;
+        if (over <= 0 || needed == 0 || needed > limit) { /* it fits, or does not without either */
+            return DTP_OK;
+        }
+        within.overlap.once_bytes = needed - over;
+        dtp_program_destroy(*out);
+        *out = NULL;
+    }
+    within.overlap.once_bytes = 0;
+    return dtp_lower(g, s, &within, out, err);
+}
+
 /* dtp_sharding_program with buckets of options->overlap.bucket_bytes. */
 static dtp_status lower_with(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                              dtp_lower_options *options, dtp_prediction *predicted,
                              dtp_program **out, dtp_err *err)
 {
     const bool choose = options->overlap.depth == DTP_OVERLAP_CHOOSE;
-    DTP_TRY(dtp_lower(g, s, options, out, err));
+    const bool once = choose && options->overlap.once_bytes > 0 && g->microbatches > 1;
+    DTP_TRY(once ? lower_once(g, pricer, s, options, out, err)
+                 : dtp_lower(g, s, options, out, err));
     const bool fits = options->fit_bytes == 0 || (*out)->peak_bytes <= options->fit_bytes;
     dtp_status status = dtp_predict(pricer, *out, predicted, err);
     const dtp_overlap serial = (*out)->overlap;

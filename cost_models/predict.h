@@ -25,7 +25,8 @@ dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction 
  * the caller's then. When options->overlap.depth is DTP_OVERLAP_CHOOSE it becomes the depth with
  * the shortest step, of a short list, as far as overlap.memory_bytes (0: the memory of the device)
  * or the peak without overlap allow; and buckets, if there are any, get a size that suits latency
- * and bandwidth where that is faster. options->overlap says which. A program that needs more than
+ * and bandwidth where that is faster; and what may run once for all microbatches does within the
+ * same bytes (overlap.once_bytes > 0). options->overlap says which. A program that needs more than
  * options->fit_bytes (unless 0) without overlap is simulated with it, but keeps its memory plan: it
  * is not to be run, and options->overlap has depth 0. */
 dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,

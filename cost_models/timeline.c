@@ -90,25 +90,18 @@ dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, dtp_sl
 }
 
 /* WAITs take no time and no task. */
-static int64_t count_tasks(const dtp_program *p, int32_t from, int32_t to)
+int64_t dtp_schedule_count(const dtp_program *p)
 {
     int64_t n = 0;
-    for (int32_t i = from; i < to; i++) {
-        n += p->instrs[i].kind != DTP_INSTR_WAIT ? 1 : 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        n += p->instrs[i].kind != DTP_INSTR_WAIT ? dtp_instr_runs(p, &p->instrs[i]) : 0;
     }
     return n;
 }
 
-int64_t dtp_schedule_count(const dtp_program *p)
-{
-    const int32_t body = dtp_program_body(p);
-    return dtp_program_microbatches(p) * count_tasks(p, 0, body) +
-           count_tasks(p, body, p->n_instrs);
-}
-
 bool dtp_schedule_tasks(const dtp_program *p, double host_s, dtp_schedule_task *tasks)
 {
-    const int32_t body = dtp_program_body(p), runs = dtp_program_microbatches(p);
+    const int32_t runs = dtp_program_microbatches(p);
     int32_t *started = calloc((size_t)p->n_instrs + 1, sizeof *started); /* by START: its number */
     if (started == NULL) {
         return false;
@@ -116,9 +109,11 @@ bool dtp_schedule_tasks(const dtp_program *p, double host_s, dtp_schedule_task *
     int32_t count[2] = {0, 0}, waited = 0;
     double issued_s = 0.0;
     for (int32_t j = 0; j < runs; j++) {
-        const int32_t end = j + 1 < runs ? body : p->n_instrs;
-        for (int32_t i = 0; i < end; i++) {
+        for (int32_t i = 0; i < p->n_instrs; i++) {
             const dtp_instr *instr = &p->instrs[i];
+            if (!dtp_instr_runs_in(p, instr, j)) {
+                continue;
+            }
             if (instr->kind == DTP_INSTR_WAIT) {
                 waited = waited > started[instr->pair] ? waited : started[instr->pair];
                 continue;

@@ -50,6 +50,9 @@ static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
     plan->objective = machine != NULL ? request->objective : DTP_OBJECTIVE_MEMORY;
     plan->redistribution = request->torch ? DTP_REDISTRIBUTION_TORCH : DTP_REDISTRIBUTION_GENERIC;
     plan->overlap.bucket_bytes = request->torch ? 0 : plan->overlap.bucket_bytes;
+    plan->overlap.once_bytes = request->torch                    ? 0
+                               : request->memory_limit_bytes > 0 ? request->memory_limit_bytes
+                                                                 : INT64_MAX;
     plan->memory_limit_bytes = request->memory_limit_bytes;
     plan->model_hash = dtp_graph_hash(g);
     DTP_TRY(DTP_NEW(plan->arena, plan->pins, request->n_texts + 1, err));
@@ -126,6 +129,7 @@ static dtp_status count(const dtp_graph *g, const dtp_plan_lowering *lowering, d
     DTP_TRY(dtp_lower(g, &plan->sharding, &lowering->options, &program, err));
     dtp_status s = dtp_program_check(program, err);
     s = s == DTP_OK ? dtp_predict_counts(program, &plan->predicted, err) : s;
+    plan->overlap = program->overlap;
     dtp_program_destroy(program);
     return s;
 }

@@ -316,9 +316,11 @@ static const dtp_schedule_task *add_tasks(tool_trace *t, const dtp_schedule_task
                                           double host_s, double *ended_s, double *now_s)
 {
     const dtp_program *p = t->program;
-    const int32_t n = j + 1 < dtp_program_microbatches(p) ? dtp_program_body(p) : p->n_instrs;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
+        if (!dtp_instr_runs_in(p, instr, j)) {
+            continue;
+        }
         if (instr->kind == DTP_INSTR_WAIT) {
             const double until_s = fmax(*now_s, ended_s[instr->pair]);
             const tool_slice wait = {TOOL_COMPUTE, i, j, *now_s, until_s, 0};

@@ -377,6 +377,7 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     const dtp_json *chooser = dtp_json_get(root, "redistribution"); /* absent: our own */
     const dtp_json *overlap = dtp_json_get(root, "overlap");
     const dtp_json *bucket = dtp_json_get(root, "bucket_bytes");
+    const dtp_json *once = dtp_json_get(root, "once_bytes");
     int32_t mode = 0, objective = 0, torch = 0;
     DTP_TRY(read_text(root, "model", plan->arena, &plan->model, err));
     plan->machine = NULL;
@@ -419,6 +420,9 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
         DTP_TRY(dtp_json_int(bucket, DTP_BUCKET_BYTES, DTP_MAX_BUCKET_BYTES,
                              &plan->overlap.bucket_bytes, err));
     }
+    if (once != NULL) {
+        DTP_TRY(dtp_json_int(once, 1, INT64_MAX, &plan->overlap.once_bytes, err));
+    }
     return uneven == NULL ? DTP_OK : dtp_json_bool(uneven, &plan->uneven, err);
 }
 
@@ -439,6 +443,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "redistributions",
                                        "overlap",
                                        "bucket_bytes",
+                                       "once_bytes",
                                        "precision",
                                        "outputs",
                                        "remat",

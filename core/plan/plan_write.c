@@ -142,6 +142,22 @@ static void write_precision(dtp_json_writer *w, const dtp_precision *p)
     dtp_json_end_object(w);
 }
 
+static void write_overlap(dtp_json_writer *w, const dtp_overlap *overlap)
+{
+    if (overlap->depth > 0) {
+        dtp_json_begin_object(w, "overlap");
+        dtp_json_write_int(w, "depth", overlap->depth);
+        dtp_json_write_int(w, "memory_bytes", overlap->memory_bytes);
+        dtp_json_end_object(w);
+    }
+    if (overlap->bucket_bytes > DTP_BUCKET_BYTES) {
+        dtp_json_write_int(w, "bucket_bytes", overlap->bucket_bytes);
+    }
+    if (overlap->once_bytes > 0) {
+        dtp_json_write_int(w, "once_bytes", overlap->once_bytes);
+    }
+}
+
 static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g,
                           bool timings)
 {
@@ -171,15 +187,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         dtp_json_write_string(w, "redistribution", "torch");
     }
-    if (plan->overlap.depth > 0) {
-        dtp_json_begin_object(w, "overlap");
-        dtp_json_write_int(w, "depth", plan->overlap.depth);
-        dtp_json_write_int(w, "memory_bytes", plan->overlap.memory_bytes);
-        dtp_json_end_object(w);
-    }
-    if (plan->overlap.bucket_bytes > DTP_BUCKET_BYTES) {
-        dtp_json_write_int(w, "bucket_bytes", plan->overlap.bucket_bytes);
-    }
+    write_overlap(w, &plan->overlap);
     if (plan->variant.outputs.chosen) {
         write_texts(w, "outputs", true, plan->variant.outputs.n, plan->variant.outputs.names);
     }

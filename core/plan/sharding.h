@@ -41,6 +41,9 @@ typedef struct dtp_overlap {
     int64_t memory_bytes; /* bytes that may be needed at a time; what is needed with depth 0 always
                              may. 0: no limit */
     int64_t bucket_bytes; /* a bucket of collectives has at most so many; 0: there are none */
+    int64_t once_bytes;   /* casts and gathers of parameters run once for all microbatches as far as
+                             so many bytes, or those without, are needed at a time; 0: they run for
+                             each */
 } dtp_overlap;
 
 enum {

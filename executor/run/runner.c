@@ -212,11 +212,15 @@ static dtp_status run_one(dtp_runner *r, dtp_runner__flight *f, int32_t i, dtp_e
     return DTP_OK;
 }
 
-/* Instructions [0, n) of a microbatch, one by one. */
+/* Instructions [0, n) of a microbatch, one by one. Those that run once run in the first one. */
 static dtp_status run_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dtp_err *err)
 {
     const dtp_queue_ops *queue = r->backend->ops->queue;
     for (int32_t i = 0; i < n; i++) {
+        if (!dtp_instr_runs_in(r->program, &r->program->instrs[i], r->state.record.microbatch)) {
+            DTP_TRY(queue != NULL ? dtp_runner__mark(r, f, i, err) : DTP_OK);
+            continue;
+        }
         if (queue != NULL) {
             queue->range_begin(r->backend, r->instrs[i].range);
         }

@@ -111,6 +111,39 @@ static dtp_status gather_copy(dtp_style_job *job, dtp_tensor_id copy, int32_t ax
     return DTP_OK;
 }
 
+/* The gradient of a parameter: on the style's mesh dims split inside all other splits, or
+ * replicated; on the others as the parameter. A sum over microbatches stays partial up to stage 2,
+ * where that is what it is: the update reduces it, once. */
+static dtp_status zero_gradient(dtp_style_job *job, dtp_tensor_id param, int32_t axis, dtp_err *err)
+{
+    const dtp_graph *g = job->g;
+    const dtp_tensor_id grad = job->grad[param];
+    const int32_t own = job->m, n_mesh = job->mesh->n_dims, stage = job->style->def->stage;
+    const bool waits = g->microbatches > 1 && stage < 3;
+    dtp_status s = DTP_OK;
+    for (int32_t i = 0; i < n_mesh * n_mesh && s == DTP_OK; i++) {
+        const int32_t depth = i / n_mesh, m = i % n_mesh;
+        const dtp_placement *p = dtp_style__place(job, param, -1, m);
+        const bool split = p != NULL && p->kind == DTP_SHARD;
+        if (is_own(job, m) || (p != NULL ? p->order : 0) != depth || (waits && !split) ||
+            dtp_style__place(job, grad, -1, m) != NULL) {
+            continue;
+        }
+        job->m = m;
+        s = dtp_style__pin(job, grad, -1, split ? p->axis : -1, err);
+    }
+    job->m = own;
+    if (s != DTP_OK || waits) {
+        return s;
+    }
+    DTP_TRY(pin_all(job, grad, -1, stage >= 2 ? axis : -1, err));
+    /* a gradient in 16 bits is reduced as such */
+    const dtp_node_id cast = g->tensors[grad].producer;
+    return cast >= 0 && (g->nodes[cast].op->flags & DTP_OP_CAST) != 0
+               ? pin_all(job, g->nodes[cast].in[0], -1, stage >= 2 ? axis : -1, err)
+               : DTP_OK;
+}
+
 /* Stage 3: every node but the update reads the parameter whole. The update reads its states, and
  * from stage 2 the gradient, split; it makes new states in the layout of the old ones. */
 static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *err)
@@ -125,30 +158,7 @@ static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *e
         DTP_TRY(pin_all(job, param, -1, axis, err));
     }
     if (job->grad[param] >= 0) {
-        /* The gradient: on the style's mesh dims split inside all other splits, or replicated; on
-         * the others as the parameter. */
-        const dtp_tensor_id grad = job->grad[param];
-        const int32_t own = job->m, n_mesh = job->mesh->n_dims;
-        dtp_status s = DTP_OK;
-        for (int32_t i = 0; i < n_mesh * n_mesh && s == DTP_OK; i++) {
-            const int32_t depth = i / n_mesh, m = i % n_mesh;
-            const dtp_placement *p = dtp_style__place(job, param, -1, m);
-            if (is_own(job, m) || (p != NULL ? p->order : 0) != depth ||
-                dtp_style__place(job, grad, -1, m) != NULL) {
-                continue;
-            }
-            job->m = m;
-            s = dtp_style__pin(job, grad, -1, p != NULL && p->kind == DTP_SHARD ? p->axis : -1,
-                               err);
-        }
-        job->m = own;
-        DTP_TRY(s);
-        DTP_TRY(pin_all(job, grad, -1, stage >= 2 ? axis : -1, err));
-        /* a gradient in 16 bits is reduced as such */
-        const dtp_node_id cast = g->tensors[grad].producer;
-        if (cast >= 0 && (g->nodes[cast].op->flags & DTP_OP_CAST) != 0) {
-            DTP_TRY(pin_all(job, g->nodes[cast].in[0], -1, stage >= 2 ? axis : -1, err));
-        }
+        DTP_TRY(zero_gradient(job, param, axis, err));
     }
     for (int32_t i = job->readers.first[param]; i < job->readers.first[param + 1]; i++) {
         const dtp_node_id n = job->readers.nodes[i];

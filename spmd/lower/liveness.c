@@ -1,9 +1,12 @@
 /* Liveness: between which instructions the contents of every value matter. A value begins with the
  * instruction that writes it (parameters, state and inputs: before the first one) and ends with its
- * last reader (kept values, parameters and state: with the program). A value that no instruction
+ * last reader (kept values, parameters and state: with the program). What is made once for all
+ * microbatches and read in each of them lasts from the first instruction to the last of a
+ * microbatch. A value that no instruction
  * writes is a view: it begins with the value it lies in, which lives at least as long as the view.
  */
 #include "spmd/lower/memplan.h"
+#include "spmd/program/program_internal.h"
 
 static int32_t at_least(int32_t a, int32_t b)
 {
@@ -12,6 +15,7 @@ static int32_t at_least(int32_t a, int32_t b)
 
 void dtp_program__liveness(dtp_program *p)
 {
+    const int32_t body = dtp_program_body(p);
     int32_t end = p->n_instrs > 0 ? p->n_instrs - 1 : 0;
     for (int32_t v = 0; v < p->n_values; v++) {
         p->values[v].first = p->values[v].last = -1;
@@ -37,6 +41,15 @@ void dtp_program__liveness(dtp_program *p)
         }
         if (value->kind == DTP_VALUE_RESIDENT || value->keep) {
             value->last = end;
+        }
+    }
+    for (int32_t i = 0; i < body; i++) {
+        for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
+            const dtp_value_id v = dtp_program__lasting(p, &p->instrs[i], k);
+            if (v >= 0) {
+                p->values[v].first = 0;
+                p->values[v].last = at_least(p->values[v].last, body - 1);
+            }
         }
     }
     /* A view's contents are its parent's, so the parent lives at least as long. */

@@ -11,11 +11,12 @@
 
 dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor)
 {
-    return (dtp_lower_options){.merge_collectives = true,
-                               .overlap = {.bucket_bytes = DTP_BUCKET_BYTES},
-                               .in_place = true,
-                               .redistributor = redistributor,
-                               .target = &dtp_target_cpu};
+    return (dtp_lower_options){
+        .merge_collectives = true,
+        .overlap = {.bucket_bytes = DTP_BUCKET_BYTES, .once_bytes = INT64_MAX},
+        .in_place = true,
+        .redistributor = redistributor,
+        .target = &dtp_target_cpu};
 }
 
 /* A lowering under way. */
@@ -152,6 +153,7 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
                              dtp_err *err)
 {
     const uint32_t fuse = options->plain ? 0 : p->target->fuse;
+    dtp_overlap overlap = options->overlap;
     if (!options->plain && p->target->loss_chunk > 0) {
         DTP_TRY(dtp_program__fuse_loss(p, scratch, err));
     }
@@ -173,6 +175,7 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if ((fuse & DTP_FUSE_CAST) != 0) {
         DTP_TRY(dtp_program__fuse_casts(p, scratch, err));
     }
+    DTP_TRY(dtp_program__run_once(p, &overlap.once_bytes, scratch, err));
     if (options->overlap.bucket_bytes > 0) {
         DTP_TRY(dtp_program__bucket(p, options->overlap.bucket_bytes, scratch, err));
     }
@@ -182,7 +185,7 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if (options->external) {
         DTP_TRY(dtp_program__externalize(p, err));
     }
-    return dtp_program_overlap(p, &options->overlap, options->unplaced, err);
+    return dtp_program_overlap(p, &overlap, options->unplaced, err);
 }
 
 static dtp_status lower_all(lowering *l, dtp_err *err)

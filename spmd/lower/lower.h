@@ -29,7 +29,8 @@ typedef struct dtp_lower_options {
     const dtp_tensor_id *fetch;
 } dtp_lower_options;
 
-/* Everything on but overlap, buckets of DTP_BUCKET_BYTES, no fetch, for target `cpu`. */
+/* Everything on but overlap, without a limit for what runs once, buckets of DTP_BUCKET_BYTES, no
+ * fetch, for target `cpu`. */
 dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor);
 
 /* Lowers, runs the passes, liveness and, unless `unplaced`, the memory plan. The program borrows g

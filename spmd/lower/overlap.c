@@ -316,6 +316,7 @@ static dtp_status add_wait(const ordering *o, dtp_instr *instrs, int32_t start, 
         ids[n++] = s->out[k];
     }
     instrs[at] = dtp_program__instr_init(DTP_INSTR_WAIT, s->node, s->phase);
+    instrs[at].once = s->once;
     instrs[at].coll = s->coll;
     instrs[at].n_in = n;
     instrs[at].in = ids;
@@ -405,7 +406,8 @@ dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, d
 dtp_status dtp_program_overlap(dtp_program *p, const dtp_overlap *overlap, bool unplaced,
                                dtp_err *err)
 {
-    const dtp_overlap none = {.bucket_bytes = overlap->bucket_bytes};
+    const dtp_overlap none = {.bucket_bytes = overlap->bucket_bytes,
+                              .once_bytes = overlap->once_bytes};
     if (p->serial == NULL) {
         dtp_instr *serial;
         int32_t n_serial;

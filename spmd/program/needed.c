@@ -17,9 +17,17 @@ static void find_needs(dtp_needed *needed, const dtp_program *p, const dtp_instr
     for (int32_t v = 0; v < p->n_values; v++) {
         needed->needs[v] = (dtp_need){INT32_MAX, -1, 0};
     }
+    int32_t body = n; /* instructions of a microbatch */
+    while (dtp_program_microbatches(p) > 1 && body > 0 && instrs[body - 1].phase == DTP_UPDATE) {
+        body--;
+    }
     for (int32_t i = 0; i < n; i++) {
         for (int32_t k = 0; k < instrs[i].n_in; k++) {
             touch(needed, instrs[i].in[k], i);
+            if (dtp_program__lasting(p, &instrs[i], k) >= 0) {
+                touch(needed, instrs[i].in[k], 0);
+                touch(needed, instrs[i].in[k], body - 1);
+            }
         }
         for (int32_t k = 0; k < instrs[i].n_out; k++) {
             touch(needed, instrs[i].out[k], i);
@@ -148,6 +156,7 @@ static bool belongs(const dtp_instr *instrs, const dtp_comm_unit *u, bool head, 
     const dtp_copy_kind kind = head ? DTP_COPY_PACK : DTP_COPY_UNPACK;
     const bool copy = instr->kind == DTP_INSTR_COPY && instr->move.kind == kind;
     return (copy || (casts && dtp_instr_is_cast(instr))) &&
+           dtp_instrs_alike(instr, &instrs[u->start]) &&
            at_end(instrs, u, head, head ? instr->out[0] : instr->in[0]);
 }
 

@@ -144,7 +144,27 @@ int32_t dtp_program_microbatches(const dtp_program *p)
 
 int32_t dtp_instr_runs(const dtp_program *p, const dtp_instr *instr)
 {
-    return instr->phase != DTP_UPDATE ? dtp_program_microbatches(p) : 1;
+    return instr->phase != DTP_UPDATE && !instr->once ? dtp_program_microbatches(p) : 1;
+}
+
+bool dtp_instr_runs_in(const dtp_program *p, const dtp_instr *instr, int32_t j)
+{
+    return instr->phase == DTP_UPDATE ? j + 1 == dtp_program_microbatches(p)
+                                      : j == 0 || !instr->once;
+}
+
+bool dtp_instrs_alike(const dtp_instr *a, const dtp_instr *b)
+{
+    return a->phase == b->phase && a->once == b->once;
+}
+
+dtp_value_id dtp_program__lasting(const dtp_program *p, const dtp_instr *instr, int32_t k)
+{
+    dtp_value_id v = instr->in[k];
+    while (!p->values[v].once && p->values[v].parent >= 0) {
+        v = p->values[v].parent;
+    }
+    return p->values[v].once && !instr->once && instr->phase != DTP_UPDATE ? v : -1;
 }
 
 int32_t dtp_program_body(const dtp_program *p)

@@ -34,6 +34,8 @@ typedef struct dtp_value {
     int64_t bytes;         /* buffer size, the largest of any rank */
     dtp_value_id parent;   /* lives inside that value's buffer (in place, rename); -1 = own */
     int32_t first, last;   /* instructions between which the contents matter (liveness) */
+    bool once;             /* an instruction writes it that runs once for all microbatches: what
+                              others read of it lasts from the first microbatch to the last */
     bool keep;             /* must survive the step: outputs, fetches */
     bool external;         /* it lies in a buffer of the caller, not in the device arena; so do all
                               values with the same root */
@@ -127,6 +129,7 @@ typedef struct dtp_instr {
     dtp_instr_kind kind;
     dtp_node_id node; /* graph node that caused it; -1 = none */
     dtp_phase phase;
+    bool once; /* with microbatches, of phase FORWARD or BACKWARD: it runs in the first one alone */
     int32_t n_in, n_out;
     const dtp_value_id *in;
     const dtp_value_id *out;
@@ -194,8 +197,13 @@ dtp_status dtp_program_reset(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
 /* Microbatches of a step, 1 = none. */
 int32_t dtp_program_microbatches(const dtp_program *p);
 /* How often an instruction runs in a step. With microbatches (core/transform/microbatch.h) those
- * that are not of phase UPDATE come first and run once for each of them, the others then once. */
+ * that are not of phase UPDATE come first and run once for each of them, or in the first one alone
+ * (instr->once), the others then once. */
 int32_t dtp_instr_runs(const dtp_program *p, const dtp_instr *instr);
+/* Whether it runs in microbatch j: an update in the last one, what runs once in the first one. */
+bool dtp_instr_runs_in(const dtp_program *p, const dtp_instr *instr, int32_t j);
+/* Whether two instructions belong to one phase and run equally often. */
+bool dtp_instrs_alike(const dtp_instr *a, const dtp_instr *b);
 /* Instructions that run for every microbatch; n_instrs without microbatches. */
 int32_t dtp_program_body(const dtp_program *p);
 

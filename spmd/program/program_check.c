@@ -9,7 +9,8 @@
  *    buffer with included); reading an invalid value is an error. This covers definitions before
  *    uses, buffers that overlap while live, and in-place writes over something still needed. What a
  *    collective writes is pending from its START to its WAIT: only other STARTs may read it; and at
- *    the WAIT its operands must still be there;
+ *    the WAIT its operands must still be there. Of several microbatches two are run, the second one
+ *    without what runs once, from what the first one left of parameters, sums and what runs once;
  *  - what must hold at the end: kept values intact, every updated parameter in its place.
  *
  * Buffers of the caller (external values) have no place in the arena; for the run over memory they
@@ -27,6 +28,9 @@ typedef struct checker {
     bool *valid;   /* by value: the arena holds what was written to it (or fed) */
     bool *written; /* by value: some instruction writes it */
     bool *pending; /* by value: a result of a collective that is not waited for yet */
+    bool *once;    /* by value: what writes it runs once for all microbatches */
+    bool *changes; /* by root: a microbatch writes into it */
+    bool again;    /* this is not the first microbatch */
     int64_t *at;   /* by value: its first byte */
     int32_t n_active;
     dtp_value_id *active; /* the valid values by offset; their bytes are disjoint */
@@ -193,7 +197,7 @@ static dtp_status write_value(checker *c, dtp_value_id v, int32_t i, bool stays,
     while (to < c->n_active && c->at[c->active[to]] < end_of(c, v)) {
         dtp_value_id old = c->active[to++];
         bool replaced = p->values[old].kind == DTP_VALUE_RESIDENT && root_of(p, v) == old;
-        if (p->values[old].last > i && !replaced) {
+        if (p->values[old].last > i && !replaced && !(c->again && c->once[old])) {
             return DTP_FAIL(err, DTP_INTERNAL, "'%s' overwrites '%s', which is live until %d",
                             value->name, p->values[old].name, p->values[old].last);
         }
@@ -297,6 +301,26 @@ static dtp_status check_joined(const checker *c, int32_t i, dtp_err *err)
     return DTP_OK;
 }
 
+/* What runs once for all microbatches is part of one, and reads what is the same in each. */
+static dtp_status check_once(const checker *c, int32_t i, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    const dtp_instr *instr = &p->instrs[i];
+    bool fits = dtp_program_microbatches(p) > 1 && instr->phase != DTP_UPDATE && !instr->joined;
+    if (instr->kind == DTP_INSTR_WAIT || instr->kind == DTP_INSTR_START) {
+        const bool paired = instr->pair >= 0 && instr->pair < p->n_instrs;
+        fits = fits && paired && p->instrs[instr->pair].once;
+    }
+    for (int32_t k = 0; k < instr->n_in && fits; k++) {
+        dtp_value_id v = instr->in[k];
+        while (!c->written[v] && p->values[v].parent >= 0) {
+            v = p->values[v].parent;
+        }
+        fits = c->once[v] || (p->values[v].kind == DTP_VALUE_RESIDENT && !c->changes[v]);
+    }
+    return fits ? DTP_OK : DTP_FAIL(err, DTP_INTERNAL, "it cannot run once for all microbatches");
+}
+
 static dtp_status run_instr(checker *c, int32_t i, dtp_err *err)
 {
     const dtp_instr *instr = &c->p->instrs[i];
@@ -316,7 +340,7 @@ static dtp_status run_instr(checker *c, int32_t i, dtp_err *err)
     }
     for (int32_t o = 0; o < instr->n_out; o++) {
         dtp_value_id v = instr->out[o];
-        if (c->p->values[v].first != i) {
+        if (c->p->values[v].first != i && !(instr->once && c->p->values[v].first == 0)) {
             return DTP_FAIL(err, DTP_INTERNAL, "it writes '%s', which is live from %d",
                             c->p->values[v].name, c->p->values[v].first);
         }
@@ -330,6 +354,36 @@ static dtp_status run_instr(checker *c, int32_t i, dtp_err *err)
         if (!is_valid(c, instr->out[o])) {
             return DTP_FAIL(err, DTP_INTERNAL, "its result '%s' is overwritten by another",
                             c->p->values[instr->out[o]].name);
+        }
+    }
+    return DTP_OK;
+}
+
+/* What the next microbatch finds: parameters and states, sums where they are added up, what runs
+ * once, and other inputs. */
+static dtp_status next_microbatch(checker *c, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    int32_t kept = 0;
+    for (int32_t u = 0; u < p->n_updates; u++) {
+        const dtp_tensor_id t = p->values[p->updates[u].target].tensor;
+        if (t >= 0 && p->graph->tensors[t].per_step && is_valid(c, p->updates[u].value)) {
+            DTP_TRY(write_value(c, p->updates[u].target, p->n_instrs, true, err));
+        }
+    }
+    for (int32_t k = 0; k < c->n_active; k++) {
+        const dtp_value_id v = c->active[k];
+        c->valid[v] = p->values[v].kind == DTP_VALUE_RESIDENT || c->once[v];
+        if (c->valid[v]) {
+            c->active[kept++] = v;
+        }
+    }
+    c->n_active = kept;
+    c->again = true;
+    for (int32_t v = 0; v < p->n_values; v++) {
+        c->pending[v] = false;
+        if (p->values[v].kind == DTP_VALUE_INPUT) {
+            DTP_TRY(write_value(c, v, -1, true, err));
         }
     }
     return DTP_OK;
@@ -431,6 +485,7 @@ static dtp_status check_ids(checker *c, int32_t i, dtp_err *err)
                             c->p->values[instr->out[k]].name);
         }
         c->written[instr->out[k]] = true;
+        c->once[instr->out[k]] = instr->once;
     }
     return DTP_OK;
 }
@@ -446,12 +501,56 @@ static dtp_status in_instr(const dtp_program *p, int32_t i, dtp_status status, d
     return status;
 }
 
+/* What runs for every microbatch comes before what runs after the last one. */
+static dtp_status check_parts(checker *c, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    const bool several = dtp_program_microbatches(p) > 1;
+    const int32_t body = several ? dtp_program_body(p) : 0;
+    for (int32_t i = 0; i < body; i++) {
+        if (p->instrs[i].phase == DTP_UPDATE) {
+            return DTP_FAIL(err, DTP_INTERNAL,
+                            "instruction %d of phase update comes before others of a microbatch",
+                            i);
+        }
+        for (int32_t k = 0; k < p->instrs[i].n_out; k++) {
+            c->changes[root_of(p, p->instrs[i].out[k])] = true;
+        }
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        DTP_TRY(in_instr(p, i, p->instrs[i].once ? check_once(c, i, err) : DTP_OK, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status run_all(checker *c, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    const int32_t body = dtp_program_body(p);
+    for (int32_t i = 0; i < body; i++) {
+        DTP_TRY(in_instr(p, i, dtp_check__instr(p, i, err), err));
+        DTP_TRY(in_instr(p, i, run_instr(c, i, err), err));
+    }
+    DTP_TRY(dtp_program_microbatches(p) > 1 ? next_microbatch(c, err) : DTP_OK);
+    for (int32_t i = 0; i < body && dtp_program_microbatches(p) > 1; i++) {
+        DTP_TRY(in_instr(p, i, p->instrs[i].once ? DTP_OK : run_instr(c, i, err), err));
+    }
+    for (int32_t i = body; i < p->n_instrs; i++) {
+        DTP_TRY(in_instr(p, i, dtp_check__instr(p, i, err), err));
+        DTP_TRY(in_instr(p, i, run_instr(c, i, err), err));
+    }
+    DTP_TRY(check_parts(c, err));
+    return check_end(c, err);
+}
+
 static dtp_status check(checker *c, dtp_arena *arena, dtp_err *err)
 {
     const dtp_program *p = c->p;
     DTP_TRY(DTP_NEW(arena, c->valid, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->written, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->pending, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, c->once, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, c->changes, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->at, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, c->active, p->n_values, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
@@ -483,19 +582,7 @@ static dtp_status check(checker *c, dtp_arena *arena, dtp_err *err)
     for (int32_t i = 0; i < p->n_instrs; i++) {
         DTP_TRY(in_instr(p, i, p->instrs[i].joined ? check_joined(c, i, err) : DTP_OK, err));
     }
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        DTP_TRY(in_instr(p, i, dtp_check__instr(p, i, err), err));
-        DTP_TRY(in_instr(p, i, run_instr(c, i, err), err));
-    }
-    /* What runs for every microbatch comes before what runs once. */
-    for (int32_t i = 0; i < dtp_program_body(p) && dtp_program_microbatches(p) > 1; i++) {
-        if (p->instrs[i].phase == DTP_UPDATE) {
-            return DTP_FAIL(err, DTP_INTERNAL,
-                            "instruction %d of phase update comes before others of a microbatch",
-                            i);
-        }
-    }
-    return check_end(c, err);
+    return run_all(c, err);
 }
 
 dtp_status dtp_program_check(const dtp_program *p, dtp_err *err)

@@ -60,6 +60,7 @@ static uint64_t hash_instr(uint64_t h, const dtp_instr *instr)
     const dtp_coll *c = &instr->coll;
     const dtp_copy *m = &instr->move;
     h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, instr->kind), instr->node), instr->phase);
+    h = instr->once ? dtp_hash_i64(h, 1) : h;
     h = hash_ids(h, instr->n_in, instr->in);
     h = hash_ids(h, instr->n_out, instr->out);
     switch (instr->kind) {

@@ -27,6 +27,10 @@ dtp_status dtp_program__add_version(dtp_program *p, dtp_value_id of, const dtp_l
 /* Makes v the latest version of a tensor. */
 void dtp_program__bind(dtp_program *p, dtp_tensor_id t, dtp_value_id v);
 
+/* The value that operand k of an instruction of every microbatch holds if it is made once for all
+ * of them; else -1. */
+dtp_value_id dtp_program__lasting(const dtp_program *p, const dtp_instr *instr, int32_t k);
+
 /* An instruction without operands. */
 dtp_instr dtp_program__instr_init(dtp_instr_kind kind, dtp_node_id node, dtp_phase phase);
 /* Appends a copy of the instruction with copies of its operand lists. */

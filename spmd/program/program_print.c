@@ -96,6 +96,7 @@ static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)
     static const char *const phases[] = {"forward ", "backward", "update  "};
     const dtp_instr *instr = &p->instrs[i];
     dtp_strbuf_addf(out, "%5d %s ", i, phases[instr->phase]);
+    dtp_strbuf_add(out, instr->once ? "once " : "");
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         dtp_strbuf_addf(out, "kernel     %s", instr->op->name);

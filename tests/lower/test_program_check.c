@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
+#include "core/transform/graph_variant.h"
 #include "tests/lower/lower_fixture.h"
+#include "tests/support/small_models.h"
 #include "tests/support/spmd_sim.h"
 
 static const int64_t SIZES[4] = {8, 6, 8, 4};
@@ -469,6 +471,109 @@ static void test_check__finds_every_kind_of_damage(void **state)
     spmd_fixture_destroy(&odd);
 }
 
+/* ---- what runs once for all microbatches --------------------------------------------------------
+ */
+
+/* A model in 16 bits with microbatches; every rank has all parameters, so that casts run once. */
+static dtp_program *make_once(const dtp_graph *g)
+{
+    dtp_mesh mesh;
+    dtp_layout_rules rules;
+    dtp_sharding s;
+    dtp_program *p = NULL;
+    dtp_err err = {0};
+    const dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
+    assert_int_equal(dtp_mesh_parse("x:2", &mesh, NULL), DTP_OK);
+    dtp_status status = dtp_layout_rules_parse("batch:x", &mesh, &g->dims, g->arena, &rules, &err);
+    status = status == DTP_OK ? dtp_sharding_from_rules(g, &mesh, &rules, false, g->arena, &s, &err)
+                              : status;
+    status = status == DTP_OK ? dtp_lower(g, &s, &options, &p, &err) : status;
+    status = status == DTP_OK ? dtp_program_check(p, &err) : status;
+    if (status != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return p;
+}
+
+static bool is_steady(const dtp_program *p, dtp_value_id v)
+{
+    while (!p->values[v].once && p->values[v].parent >= 0) {
+        v = p->values[v].parent;
+    }
+    return p->values[v].once || p->values[v].kind == DTP_VALUE_RESIDENT;
+}
+
+/* Whether an instruction of a microbatch that reads anything but parameters may run once. */
+static void check_run_once(const dtp_graph *g, int32_t *refused)
+{
+    dtp_program *p = make_once(g);
+    for (int32_t i = 0; i < dtp_program_body(p); i++) {
+        bool steady = true;
+        for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
+            steady = steady && is_steady(p, p->instrs[i].in[k]);
+        }
+        if (p->instrs[i].kind == DTP_INSTR_KERNEL && !steady) {
+            p->instrs[i].once = true;
+            assert_int_equal(dtp_program_check(p, NULL), DTP_INTERNAL);
+            p->instrs[i].once = false;
+            (*refused)++;
+        }
+    }
+    dtp_program_destroy(p);
+}
+
+/* Something else in the bytes of what is made once, when one microbatch does not read it any more
+ * or not yet: the next one does. */
+static void check_lasting(const dtp_graph *g, int32_t *refused)
+{
+    dtp_program *p = make_once(g);
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        dtp_value *lasting = &p->values[v];
+        int32_t made = -1, last = -1;
+        for (int32_t i = 0; i < p->n_instrs && lasting->once && lasting->parent < 0; i++) {
+            for (int32_t k = 0; k < p->instrs[i].n_in; k++) {
+                last = dtp_value_root(p, p->instrs[i].in[k]) == v ? i : last;
+            }
+            made = p->instrs[i].n_out == 1 && p->instrs[i].out[0] == v ? i : made;
+        }
+        for (dtp_value_id o = 0; o < p->n_values && made >= 0 && last > made; o++) {
+            dtp_value *other = &p->values[o], before = *lasting;
+            const int64_t at = other->offset;
+            const bool free = other->kind == DTP_VALUE_TEMP && !other->once && !other->keep &&
+                              other->parent < 0 && other->bytes <= lasting->bytes &&
+                              other->last < dtp_program_body(p) &&
+                              (other->first > last || other->last < made);
+            if (free) {
+                other->offset = lasting->offset;
+                lasting->first = made;
+                lasting->last = last;
+                assert_int_equal(dtp_program_check(p, NULL), DTP_INTERNAL);
+                other->offset = at;
+                *lasting = before;
+                (*refused)++;
+            }
+        }
+    }
+    dtp_program_destroy(p);
+}
+
+static void test_check__what_runs_once(void **state)
+{
+    (void)state;
+    int32_t refused[2] = {0, 0};
+    dtp_graph *model = small_model_read(small_model_find("gpt_bytes"), false), *g = NULL;
+    const dtp_graph_variant variant = {.precision = {.compute = DTP_BF16, .gradients = DTP_BF16},
+                                       .microbatches = 2,
+                                       .micro_dim = -1};
+    assert_int_equal(dtp_graph_with_variant(model, &variant, 0, NULL, &g, NULL), DTP_OK);
+    check_run_once(g, &refused[0]);
+    check_lasting(g, &refused[1]);
+    printf("%d instructions, %d places refused\n", refused[0], refused[1]);
+    assert_true(refused[0] > 50 && refused[1] > 50);
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(model);
+}
+
 /* ---- random damage ------------------------------------------------------------------------------
  */
 
@@ -562,6 +667,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_check__finds_every_kind_of_damage),
+        cmocka_unit_test(test_check__what_runs_once),
         cmocka_unit_test(test_check__what_passes_is_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

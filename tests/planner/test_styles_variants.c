@@ -1,5 +1,6 @@
 /* Styles and baselines under variants of the graph. Recomputation changes nothing but what is
- * computed again: every other node runs as without, so kernels take at most 1.4 times as long.
+ * computed again: every other node runs as without, so kernels take at most 1.4 times as long. With
+ * microbatches gradients are reduced and parameters gathered as often as without, but for FSDP.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -295,11 +296,152 @@ static void test_styles__recomputation_changes_no_other_node(void **state)
     }
 }
 
+/* ---- microbatches ---- */
+
+/* Whether a tensor is the gradient of a parameter, or one that only becomes it: of a microbatch, of
+ * one of its uses, in 16 bits. */
+static bool is_gradient(const dtp_graph *g, dtp_tensor_id t)
+{
+    for (int32_t depth = 0; depth < 64; depth++) {
+        dtp_node_id reader = -1;
+        for (int32_t i = 0; i < g->n_grads; i++) {
+            if (g->grads[i].grad == t) {
+                return true;
+            }
+        }
+        for (dtp_node_id n = 0; n < g->n_nodes && reader < 0; n++) {
+            const dtp_node *node = &g->nodes[n];
+            const bool sums = node->op->linear == DTP_LINEAR_JOINT ||
+                              (node->op->linear == DTP_LINEAR_EACH && node->n_in == 1);
+            for (int32_t i = 0; i < node->n_in && node->phase == DTP_BACKWARD && sums; i++) {
+                reader = node->in[i] == t && !node->repeats ? n : reader;
+            }
+        }
+        if (reader < 0) {
+            return false;
+        }
+        t = g->nodes[reader].out[0];
+    }
+    return false;
+}
+
+/* How often gradients are reduced in a step, over every mesh dim, and parameters gathered; and the
+ * most often that one of these collectives runs. */
+typedef struct counts {
+    int64_t reductions, gathers, most_reduced, most_gathered;
+} counts;
+
+static void count_start(const dtp_program *p, const dtp_instr *start, counts *out)
+{
+    const dtp_graph *g = p->graph;
+    const dtp_value_id v = p->values[start->in[0]].tensor >= 0 ? start->in[0] : start->out[0];
+    const dtp_tensor_id t = p->values[v].tensor; /* one end may be a staging buffer */
+    const int64_t runs = dtp_instr_runs(p, start);
+    if (t < 0) {
+        return;
+    }
+    const bool gradient = is_gradient(g, t);
+    if (gradient && dtp_coll_reduces(start->coll.kind)) {
+        for (int32_t m = 0; m < p->mesh.n_dims; m++) {
+            out->reductions += (start->coll.set >> m & 1U) != 0 ? runs : 0;
+        }
+        out->most_reduced = runs > out->most_reduced ? runs : out->most_reduced;
+    } else if (!gradient && start->coll.kind == DTP_ALL_GATHER &&
+               (start->phase == DTP_UPDATE || dtp_graph_param_of(g, t) >= 0)) {
+        out->gathers += runs;
+        out->most_gathered = runs > out->most_gathered ? runs : out->most_gathered;
+    }
+}
+
+static counts count(const subject *s, const dtp_graph *g, const dtp_candidate *c)
+{
+    dtp_lower_options options = dtp_lower_options_init(c->redistributor);
+    dtp_prediction predicted;
+    dtp_program *p = NULL;
+    dtp_err err = {0};
+    counts n = {0};
+    options.target = s->f.pricer.target;
+    options.overlap.depth = DTP_OVERLAP_CHOOSE;
+    options.overlap.bucket_bytes = 0;
+    must(s, c->name,
+         dtp_sharding_program(g, &s->f.pricer, &c->sharding, &options, &predicted, &p, &err), &err);
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        if (p->instrs[i].kind == DTP_INSTR_START) {
+            count_start(p, &p->instrs[i], &n);
+        }
+    }
+    dtp_program_destroy(p);
+    return n;
+}
+
+/* FSDP reduces and gathers in every microbatch; of all others every gradient is reduced once a step
+ * and every parameter gathered once, also where blocks are computed again. */
+static void check_counts(const subject *s, const char *name, const dtp_graph *g, const counts *one,
+                         const counts *four)
+{
+    const int64_t least = (int64_t)g->n_grads * s->f.pricer.mesh.n_dims;
+    const bool fsdp = strstr(name, "zero3") != NULL;
+    const int64_t most = one->reductions > least ? one->reductions : least;
+    const bool fits = fsdp ? four->most_reduced == 4 && four->most_gathered == 4 &&
+                                 four->gathers >= 4 * one->gathers
+                           : four->most_reduced <= 1 && four->most_gathered <= 1 &&
+                                 four->reductions <= most && four->gathers <= one->gathers;
+    if (!fits) {
+        fail_msg("%s: %s: %d reductions and %d gathers, with microbatches %d and %d", s->name, name,
+                 (int)one->reductions, (int)one->gathers, (int)four->reductions,
+                 (int)four->gathers);
+    }
+}
+
+static void test_baselines__microbatches_reduce_and_gather_once(void **state)
+{
+    (void)state;
+    static const tensor_case cases[] = {
+        {"llama3_8b.json", "x:8", "layers=2 batch=64 length=256", false, 0, NULL, "h100_64.json",
+         &dtp_target_cuda},
+        {"llama3_8b.json", "x:2;y:2", "layers=2 batch=64 length=256", false, 0, NULL,
+         "h100_64.json", &dtp_target_cpu},
+        {"gpt2_small.json", "x:2;y:2", "layers=2 batch=64", false, 0, NULL, "a100_8.json",
+         &dtp_target_cuda},
+        {"vit_b16.json", "x:4", "layers=2 batch=64", false, 0, NULL, "h100_64.json",
+         &dtp_target_cpu},
+        {"mixtral_8x7b.json", "x:2;y:2", "layers=1 batch=64 length=64", false, 0, NULL,
+         "h100_64.json", &dtp_target_cuda},
+        {"gpt_bytes.json", "x:4", "layers=2 batch=64", false, 0, NULL, "a100_8.json",
+         &dtp_target_cuda},
+    };
+    static const char *const precisions[] = {"f32", "bf16", "bf16,gradients=f32", "f16"};
+    static const char *const remats[] = {"none", "all"};
+    int checked = 0;
+    for (size_t i = 0; i < 8 * sizeof cases / sizeof cases[0]; i++) {
+        subject s = subject_open(&cases[i / 8], precisions[i / 2 % 4]);
+        dtp_graph *g = variant_of(&s, remats[i % 2], NULL), *m = variant_of(&s, remats[i % 2], "4");
+        dtp_candidate *one, *four;
+        int32_t n = 0, n_four = 0;
+        baselines_of(&s, g, &n, &one);
+        baselines_of(&s, m, &n_four, &four);
+        assert_int_equal(n, n_four);
+        for (int32_t k = 0; k < n; k++) {
+            if (one[k].legal && four[k].legal) {
+                const counts a = count(&s, g, &one[k]), b = count(&s, m, &four[k]);
+                check_counts(&s, one[k].name, g, &a, &b);
+                checked++;
+            }
+        }
+        dtp_graph_destroy(g);
+        dtp_graph_destroy(m);
+        subject_close(&s);
+    }
+    print_message("%d baselines\n", checked);
+    assert_true(checked >= 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_baselines__recomputation_changes_no_other_node),
         cmocka_unit_test(test_styles__recomputation_changes_no_other_node),
+        cmocka_unit_test(test_baselines__microbatches_reduce_and_gather_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

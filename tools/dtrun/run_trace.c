@@ -29,7 +29,9 @@ static void add_rank(tool_trace *t, int32_t rank, const double *numbers)
             const bool start = p->instrs[i].kind == DTP_INSTR_START;
             const tool_slice slice = {
                 start ? TOOL_COMMUNICATION : TOOL_COMPUTE, i, j, span->begin_s, span->end_s, 0};
-            tool_trace_slice(t, &slice);
+            if (dtp_instr_runs_in(p, &p->instrs[i], j)) {
+                tool_trace_slice(t, &slice);
+            }
         }
     }
     tool_trace_process_end(t);

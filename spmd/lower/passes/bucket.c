@@ -2,8 +2,9 @@
  *
  * All-gathers of a bucket run where the first one was: what they gather, mostly parameters, has
  * been there before. Reductions, mostly of gradients, run where the last one was, and so do gathers
- * into parameters, which are updated before. Members have the same kind, set, operation and dtype,
- * and lie in the same phase, so they run equally often. Copies that pack an operand or
+ * into parameters, which are updated before. Sums over microbatches are there before any of them is
+ * reduced: these reductions run where the first one was. Members have the same kind, set, operation
+ * and dtype, and lie in the same phase, so they run equally often. Copies that pack an operand or
  * unpack a result go with their collective. No member passes an instruction that writes what it
  * reads, or touches what it writes.
  *
@@ -126,14 +127,15 @@ static bool may_join(const sweep *s, int32_t unit)
     /* A result that is needed later than before could need less memory than the problem says. */
     const dtp_value_id root = dtp_value_root(s->p, s->p->instrs[s->units[unit].tail].out[0]);
     const bool stays = s->p->values[root].kind == DTP_VALUE_RESIDENT;
+    const bool summed = reduces && start->phase == DTP_UPDATE && dtp_program_microbatches(s->p) > 1;
     return start->coll.n_bucket == 0 && bytes_of(s, unit) <= s->limit &&
-           (s->up ? gathers : reduces || (gathers && stays));
+           (s->up ? gathers || summed : reduces || (gathers && stays));
 }
 
 static bool alike(const dtp_instr *a, const dtp_instr *b)
 {
     return a->coll.kind == b->coll.kind && a->coll.set == b->coll.set &&
-           a->coll.dtype == b->coll.dtype && a->phase == b->phase;
+           a->coll.dtype == b->coll.dtype && dtp_instrs_alike(a, b);
 }
 
 /* Keeps all that a unit touches at instructions first..last. */

@@ -29,6 +29,10 @@ dtp_status dtp_program__sink_reductions(dtp_program *p, dtp_arena *scratch,
 dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
 /* Lets ops give in f32 what would only be cast to it (DTP_FUSE_CAST). */
 dtp_status dtp_program__fuse_casts(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
+/* Lets casts and gathers of parameters run once for all microbatches, as far as no more than
+ * *bytes, or the peak, are needed at a time; *bytes becomes what is needed then, 0: none does. */
+dtp_status dtp_program__run_once(dtp_program *p, int64_t *bytes, dtp_arena *scratch,
+                                 dtp_err *err) DTP_MUST_CHECK;
 /* Fuses all-gathers, and reductions of gradients, into buckets of at most `bytes`. */
 dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch,
                                dtp_err *err) DTP_MUST_CHECK;

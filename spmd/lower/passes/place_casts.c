@@ -45,7 +45,7 @@ static bool passes(const sweep *s, const dtp_instr *cast, const dtp_instr *other
 {
     const dtp_value_id *roots = s->needed.roots;
     const dtp_value_id in = roots[cast->in[0]], out = roots[cast->out[0]];
-    bool free = other->phase == cast->phase;
+    bool free = other->phase == cast->phase; /* and so in the same part of a step */
     for (int32_t k = 0; k < other->n_in; k++) {
         free = free && roots[other->in[k]] != out;
     }
@@ -77,7 +77,7 @@ static int32_t place_of(sweep *s, int32_t i)
     }
     const int32_t end = s->up ? s->units[u].tail : s->units[u].head;
     const int32_t first = s->up ? end + 1 : i + 1, last = s->up ? i - 1 : end - 1;
-    bool free = first <= last && s->p->instrs[end].phase == cast->phase;
+    bool free = first <= last && dtp_instrs_alike(&s->p->instrs[end], cast);
     for (int32_t k = first; k <= last && free; k++) {
         free = passes(s, cast, &s->p->instrs[k]);
     }
