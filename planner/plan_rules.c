@@ -332,6 +332,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     rules_search v;
     DTP_TRY(offer_optima(p, state->problem, &v, err));
     if (!p->has_best) {
+        p->certificate.status = v.status; /* said already when the search below is ended */
         DTP_TRY(dtp_stop_check(p->request->stop, err));
         DTP_TRY(offer_smallest(&v, err));
     }

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/units.h"
 #include "cost_models/plan_lowering.h"
+#include "planner/memory_floor.h"
 #include "planner/mesh_search.h"
 #include "cost_models/node_price.h"
 #include "cost_models/job.h"
@@ -210,7 +212,8 @@ static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         return s;
     }
     dtp_planning_offer_baselines(p);
-    if (s == DTP_STOPPED && !p->has_best) {
+    const bool proven = p->certificate.status == DTP_CERT_INFEASIBLE;
+    if (s == DTP_STOPPED && !p->has_best && !proven) {
         return s;
     }
     p->out->infeasible = !p->has_best;
@@ -285,7 +288,9 @@ bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_resu
         return a->plan != NULL;
     }
     const int64_t x = a->smallest_peak_bytes, y = b->smallest_peak_bytes;
-    return a->infeasible && (!b->infeasible || (x > 0 && (y == 0 || x < y)));
+    const bool unknown = x == 0 && y == 0;
+    const bool less = unknown ? a->smallest_bound < b->smallest_bound : x > 0 && (y == 0 || x < y);
+    return a->infeasible && (!b->infeasible || less);
 }
 
 static void report(const dtp_planning *p, const dtp_plan_result *result, dtp_mesh_report *out)
@@ -396,6 +401,44 @@ static dtp_status run(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
     return s;
 }
 
+/* Whether there is no need to plan: no program of the graph keeps the limit. */
+static dtp_status check_floor(const dtp_planning *p, const dtp_memory_floor *floor,
+                              dtp_plan_result *out, dtp_err *err)
+{
+    const int64_t limit = p->request->memory_limit_bytes;
+    if (limit == 0 || floor->bytes <= limit) {
+        return DTP_OK;
+    }
+    out->arena = dtp_arena_create();
+    DTP_TRY(DTP_MEMORY(err, out->arena));
+    out->infeasible = true;
+    out->smallest_bound = floor->bytes;
+    out->needs = dtp_memory_floor_text(floor, out->arena);
+    DTP_TRY(DTP_NEW(out->arena, out->conflict, 1, err));
+    out->conflict[0] = dtp_arena_printf(out->arena, "memory %" PRId64, limit);
+    out->n_conflict = 1;
+    return DTP_MEMORY(err, out->needs, out->conflict[0]);
+}
+
+/* p->graph is what is planned. */
+static dtp_status run_above_floor(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
+{
+    const dtp_plan_request *r = p->request;
+    dtp_memory_floor floor;
+    DTP_TRY(dtp_target_takes_graph(r->target, p->graph, err));
+    DTP_TRY(dtp_memory_floor_find(
+        p->graph, r->target, r->mesh != NULL ? dtp_mesh_ranks(r->mesh) : r->devices, &floor, err));
+    DTP_TRY(check_floor(p, &floor, out, err));
+    const dtp_status s = out->infeasible ? DTP_OK : run(p, out, err);
+    if (s == DTP_STOPPED) {
+        dtp_err_prefix(err, "no plan was found, any needs %s",
+                       dtp_byte_count((double)floor.bytes).text);
+    } else if (s == DTP_OK && out->infeasible && out->smallest_bound < floor.bytes) {
+        out->smallest_bound = floor.bytes;
+    }
+    return s;
+}
+
 dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
                             const dtp_machine *machine, const dtp_plan_request *request,
                             dtp_plan_result *out, dtp_err *err)
@@ -408,12 +451,11 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
         DTP_TRY(dtp_graph_with_variant(g, request->variant, 0, NULL, &changed, err));
         p.graph = changed;
     }
-    dtp_status s = dtp_target_takes_graph(request->target, p.graph, err);
-    s = s == DTP_OK ? run(&p, out, err) : s;
+    const dtp_status s = run_above_floor(&p, out, err);
     dtp_graph_destroy(changed);
-    if (s == DTP_STOPPED) {
-        dtp_err_prefix(err, "no plan was found");
-    } else if (s == DTP_OK && out->plan != NULL) {
+    if (s != DTP_OK) {
+        dtp_plan_result_free(out);
+    } else if (out->plan != NULL) {
         out->plan->certificate.ended = dtp_stop_why(request->stop);
     }
     return s;

@@ -67,7 +67,7 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
                             dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Whether a result is better than the best one so far: a plan before none, the smaller limit that
- * works among those without a plan. */
+ * works among those without a plan, the smaller bound of it where that is not known. */
 bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_result *a,
                             const dtp_plan_result *b);
 

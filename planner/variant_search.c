@@ -20,6 +20,7 @@ typedef struct search {
     const dtp_variant_search *what;
     dtp_arena *arena; /* texts and variants while it runs */
     int32_t n, done;
+    bool fits; /* the last one that was tried */
     dtp_graph_variant *variants;
     int32_t best_variant;
     const char **tried; /* by variant that is done */
@@ -100,13 +101,12 @@ static dtp_status list_variants(search *s, dtp_err *err)
     for (int32_t i = 0; i < n_precisions * n_remat; i++) {
         for (int32_t k = 0; k < n_counts; k++) {
             const int32_t r = i % n_remat;
-            const bool ends = (r == 0 || r == n_remat - 1) && (k == 0 || k == n_counts - 1);
             const dtp_graph_variant c = {.outputs = given.outputs,
                                          .precision = precisions[i / n_remat],
                                          .remat = remat[r],
                                          .microbatches = counts[k],
                                          .micro_dim = given.micro_dim};
-            if (!s->what->first || (ends && !is_plain(&c))) {
+            if (!s->what->helps || ((r == 0 || r == n_remat - 1) && !is_plain(&c))) {
                 s->variants[s->n++] = c;
             }
         }
@@ -178,7 +178,9 @@ static const char *describe(const search *s, const dtp_plan_result *r)
                                       dtp_seconds(1e-12 * (double)r->cut_bound).text)
                    : "dropped, no prices add up to less than those without";
     }
-    return "infeasible";
+    return r->needs != NULL ? dtp_arena_printf(s->arena, "infeasible, needs at least %s",
+                                               dtp_byte_count((double)r->smallest_bound).text)
+                            : "infeasible";
 }
 
 static void keep_better(search *s, int32_t i, dtp_plan_result *next)
@@ -213,6 +215,7 @@ static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
     }
     DTP_TRY(s->mode(s->g, s->machine, &request, &next, err));
     dtp_status st = note(s, text, describe(s, &next), err);
+    s->fits = next.plan != NULL;
     keep_better(s, i, &next);
     return st;
 }
@@ -234,7 +237,7 @@ static dtp_status try_variant(search *s, int32_t i, dtp_err *err)
     if (st == DTP_STOPPED) {
         return note(s, text, why.msg, err);
     }
-    if (st != DTP_OK && dtp_status_is_input(st) && i > 0) {
+    if (st != DTP_OK && dtp_status_is_input(st) && (i > 0 || s->what->helps)) {
         return note(s, text, dtp_arena_printf(s->arena, "cannot be done: %s", why.msg), err);
     }
     return st == DTP_OK ? DTP_OK : DTP_FAIL(err, st, "%s", why.msg);
@@ -269,11 +272,22 @@ static dtp_status explain(const search *s, dtp_err *err)
     return s->mode(s->g, s->machine, &request, s->best, err);
 }
 
+/* Of what helps: a variant with more microbatches than one that fits is not faster. */
+static bool is_needless(const search *s, int32_t i)
+{
+    return s->what->helps && s->fits && i > 0 &&
+           s->variants[i].microbatches > s->variants[i - 1].microbatches;
+}
+
 static dtp_status run(search *s, dtp_err *err)
 {
     dtp_plan_result *best = s->best;
     DTP_TRY(list_variants(s, err));
-    for (int32_t i = 0; i < s->n && !(s->what->first && best->plan != NULL); i++) {
+    for (int32_t i = 0; i < s->n; i++) {
+        if (is_needless(s, i)) {
+            continue;
+        }
+        s->fits = false;
         DTP_TRY(dtp_stopped(s->request->stop)
                     ? note(s, dtp_variant_text(&s->variants[i], s->arena), "not reached", err)
                     : try_variant(s, i, err));
@@ -282,8 +296,12 @@ static dtp_status run(search *s, dtp_err *err)
         return DTP_FAIL(err, DTP_STOPPED, "no plan was found: ended early (%s)",
                         dtp_stop_reasons[dtp_stop_why(s->request->stop)]);
     }
-    if (best->plan == NULL && !s->what->first) {
+    if (best->plan == NULL && !s->what->helps) {
         DTP_TRY(explain(s, err));
+    }
+    if (best->arena == NULL) { /* no variant has a result to keep: all are refused */
+        best->arena = dtp_arena_create();
+        DTP_TRY(DTP_MEMORY(err, best->arena));
     }
     DTP_TRY(copy_texts(s, best->arena, &best->n_tried, &best->tried, err));
     return best->plan == NULL

@@ -24,8 +24,9 @@ typedef dtp_status (*dtp_plan_mode)(const dtp_graph *g, const dtp_machine *machi
 typedef struct dtp_variant_search {
     bool precision, remat, microbatches; /* what is searched; the rest is as the request says */
     int32_t max_microbatches;            /* 0: 16 */
-    bool first; /* whether any variant helps: only the most that each option can do,
-                                 alone and together, up to the first plan */
+    bool helps; /* what makes a plan fit: without the model as it is, recomputation of nothing or of
+                   all blocks, each with the fewest microbatches that do, and no result where
+                   nothing fits */
 } dtp_variant_search;
 
 /* The best plan. out->tried has a text for every variant in the order of the search, such as

@@ -61,3 +61,23 @@ dtp_status dtp_uses_find(const dtp_graph *g, dtp_arena *arena, dtp_uses *out, dt
     }
     return DTP_OK;
 }
+
+const char *const dtp_memory_use_names[DTP_N_MEMORY_USES] = {"parameters", "optimizer states",
+                                                             "inputs", "activations", "gradients"};
+
+dtp_memory_use dtp_memory_use_of(const dtp_graph *g, dtp_tensor_id t)
+{
+    const dtp_node_id maker = g->tensors[t].producer;
+    switch (g->tensors[t].kind) {
+    case DTP_TENSOR_PARAM:
+        return DTP_USE_PARAMETER;
+    case DTP_TENSOR_STATE:
+        return DTP_USE_STATE;
+    case DTP_TENSOR_INPUT:
+        return DTP_USE_INPUT;
+    default:
+        return maker >= 0 && g->nodes[maker].phase != DTP_FORWARD && !g->nodes[maker].repeats
+                   ? DTP_USE_GRADIENT
+                   : DTP_USE_ACTIVATION;
+    }
+}

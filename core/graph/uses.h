@@ -14,6 +14,19 @@ typedef struct dtp_readers {
 dtp_status dtp_readers_find(const dtp_graph *g, dtp_arena *arena, dtp_readers *out,
                             dtp_err *err) DTP_MUST_CHECK;
 
+/* What a tensor is in a training step, for those who say what memory is needed for. */
+typedef enum dtp_memory_use {
+    DTP_USE_PARAMETER,
+    DTP_USE_STATE,
+    DTP_USE_INPUT,
+    DTP_USE_ACTIVATION, /* of the forward pass, computed again or not */
+    DTP_USE_GRADIENT,   /* and all else behind the forward pass */
+    DTP_N_MEMORY_USES
+} dtp_memory_use;
+
+extern const char *const dtp_memory_use_names[DTP_N_MEMORY_USES]; /* "parameters", ... */
+dtp_memory_use dtp_memory_use_of(const dtp_graph *g, dtp_tensor_id t);
+
 /* By tensor. */
 typedef struct dtp_uses {
     bool *survives; /* the step: it is an output or the loss */

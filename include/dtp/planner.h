@@ -98,6 +98,8 @@ typedef struct dtp_plan_result {
     int64_t memory_limit_bytes;  /* the one that was kept; 0: none */
     int64_t smallest_peak_bytes; /* infeasible: a memory limit that works with the pins; 0: none */
     int64_t smallest_bound;      /* ... and none below this does */
+    const char *needs;           /* ... as this alone needs so much, in any layouts: "21.20 GiB of
+                                    parameters, ..."; a limit that works was not looked for. NULL */
     int32_t n_conflict;          /* infeasible: a smallest set of constraints that cannot hold */
     const char **conflict;       /* together: "pin h: batch@x", "memory 1024" */
     int64_t cut_bound;           /* neither plan nor infeasible: nothing costs less on the mesh */
@@ -107,7 +109,7 @@ typedef struct dtp_plan_result {
     dtp_mesh_report *meshes;
     struct dtp_arena *arena; /* of conflict, meshes and tried */
 } dtp_plan_result;
-DTP_ASSERT_SIZE(dtp_plan_result, 104);
+DTP_ASSERT_SIZE(dtp_plan_result, 112);
 
 /* Plans a model, as it was read. The plan is never predicted worse than a legal baseline within the
  * memory limit and in keeping with the pins. Limits and pins that cannot hold together are a

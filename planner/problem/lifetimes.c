@@ -114,6 +114,15 @@ dtp_status dtp_lifetimes_find(const dtp_graph *g, const dtp_target *target, dtp_
     return DTP_OK;
 }
 
+int dtp_lifetimes_last_phase(const dtp_lifetimes *l, dtp_tensor_id t)
+{
+    const dtp_readers *r = &l->readers;
+    const bool stays = l->uses.survives[t] || l->graph->tensors[t].kind == DTP_TENSOR_PARAM;
+    return stays || r->first[t] == r->first[t + 1]
+               ? -1
+               : (int)l->graph->nodes[r->node[r->first[t + 1] - 1]].phase;
+}
+
 dtp_copy_life dtp_lifetimes_of_copy(const dtp_lifetimes *l, dtp_tensor_id t, int phase)
 {
     dtp_copy_life life = {.begin = l->end, .made = l->end};

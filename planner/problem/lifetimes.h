@@ -40,6 +40,8 @@ typedef struct dtp_copy_life {
     int64_t begin, end; /* when it is there; begin >= end: never for sure */
     int64_t made;       /* before that it is read from the tensor itself */
 } dtp_copy_life;
+/* The last phase that reads a tensor which ends then, where a copy may take its place; -1: none. */
+int dtp_lifetimes_last_phase(const dtp_lifetimes *l, dtp_tensor_id t);
 dtp_copy_life dtp_lifetimes_of_copy(const dtp_lifetimes *l, dtp_tensor_id t, int phase);
 
 #endif

@@ -182,7 +182,7 @@ dtp_status dtp_plan_what_helps(const dtp_graph *model, const dtp_machine *machin
     dtp_status s = start(model, machine, options, &m, err);
     m.search = (dtp_variant_search){.remat = m.options.remat == NULL,
                                     .microbatches = m.options.microbatches == NULL,
-                                    .first = true};
+                                    .helps = true};
     if (s == DTP_OK && m.request.memory_limit_bytes > 0 && m.options.mode != DTP_PLAN_PINS &&
         (m.search.remat || m.search.microbatches)) {
         s = plan(&m, &result, err);

@@ -24,8 +24,8 @@ typedef struct dtp_pareto {
     dtp_arena *arena;
     int32_t n;
     dtp_pareto_point *points; /* most memory first; time rises as memory falls */
-    int64_t least_bytes;      /* the smallest limit that was found to work */
-    int64_t least_bound;      /* none below this works; 0: not known */
+    int64_t least_bytes; /* the smallest limit that was found to work; 0: none was looked for */
+    int64_t least_bound; /* none below this works; 0: not known */
 } dtp_pareto;
 
 /* At most max_points plans are made. The request's limit is the largest that is looked at, and its

@@ -5,6 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/base/units.h"
+#include "core/graph/uses.h"
 #include "planner/reports/words.h"
 #include "cost_models/comm_report.h"
 #include "spmd/program/peak.h"
@@ -228,44 +229,19 @@ static dtp_status print_communication(const dtp_program *p, const dtp_plan *plan
 
 /* ---- memory ---- */
 
-typedef enum alive {
-    PARAMETERS,
-    STATES,
-    INPUTS,
-    ACTIVATIONS,
-    GRADIENTS,
-    BUFFERS, /* staging, workspace */
-    N_ALIVE
-} alive;
+/* Staging and workspace have none. */
+enum { BUFFERS = DTP_N_MEMORY_USES, N_KINDS };
 
-static alive kind_of(const dtp_program *p, const dtp_value *value)
+static int32_t kind_of(const dtp_program *p, const dtp_value *value)
 {
-    const dtp_graph *g = p->graph;
-    if (value->tensor < 0) {
-        return BUFFERS;
-    }
-    const dtp_graph_tensor *t = &g->tensors[value->tensor];
-    switch (t->kind) {
-    case DTP_TENSOR_PARAM:
-        return PARAMETERS;
-    case DTP_TENSOR_STATE:
-        return STATES;
-    case DTP_TENSOR_INPUT:
-        return INPUTS;
-    default:
-        return t->producer >= 0 && g->nodes[t->producer].phase != DTP_FORWARD &&
-                       !g->nodes[t->producer].repeats
-                   ? GRADIENTS
-                   : ACTIVATIONS;
-    }
+    return value->tensor >= 0 ? (int32_t)dtp_memory_use_of(p->graph, value->tensor)
+                              : (int32_t)BUFFERS;
 }
 
 static dtp_status print_peak(const dtp_program *p, dtp_arena *arena, dtp_strbuf *out, dtp_err *err)
 {
-    static const char *const names[N_ALIVE] = {"parameters",  "optimizer states", "inputs",
-                                               "activations", "gradients",        "buffers"};
     dtp_peak peak;
-    double bytes[N_ALIVE] = {0.0};
+    double bytes[N_KINDS] = {0.0};
     DTP_TRY(dtp_peak_find(p, arena, &peak, err));
     if (peak.at < 0) {
         return DTP_OK;
@@ -278,10 +254,11 @@ static dtp_status print_peak(const dtp_program *p, dtp_arena *arena, dtp_strbuf 
                     dtp_phase_name(instr->phase), dtp_instr_name(instr),
                     instr->node >= 0 ? p->graph->nodes[instr->node].name : "-",
                     dtp_byte_count((double)peak.bytes).text);
-    for (int32_t k = 0; k < N_ALIVE; k++) {
+    for (int32_t k = 0; k < N_KINDS; k++) {
         if (bytes[k] > 0.0) {
             dtp_strbuf_addf(out, "  %-10s %4.0f %%  %s\n", dtp_byte_count(bytes[k]).text,
-                            100.0 * bytes[k] / (double)peak.bytes, names[k]);
+                            100.0 * bytes[k] / (double)peak.bytes,
+                            k < DTP_N_MEMORY_USES ? dtp_memory_use_names[k] : "buffers");
         }
     }
     return DTP_OK;

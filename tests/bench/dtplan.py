@@ -17,6 +17,16 @@ class Outcome:
         self.seconds = 0.0
 
 
+def smallest(dtplan, model, machine, options, limit_s=300):
+    """What is said of a limit that does not work. Far below, only what any plan needs is said: with that it is looked for."""
+    out = plan(dtplan, model, machine, options + ["--memory", "1"], limit_s)
+    if out.plan is None and out.smallest is None and out.bound is not None:
+        out = plan(dtplan, model, machine, options + ["--memory", str(out.bound)], limit_s)
+    if out.plan is not None:
+        out.smallest = out.bound = peak(out.plan)
+    return out
+
+
 def plan(dtplan, model, machine, options, limit_s=300):
     """Plans models/MODEL.json in tensor mode; options are those of the command line but model and machine."""
     out = Outcome()
@@ -34,7 +44,10 @@ def plan(dtplan, model, machine, options, limit_s=300):
         return out
     said = " ".join(run.stderr.split())
     named = re.search(r"smallest memory limit that works is [^(]*\(--memory (\d+)(?:; none below (\d+) does)?\)", said)
-    if run.returncode == 3 and named:
+    needs = re.search(r"any needs at least [^(]*\((\d+)\)", said)
+    if run.returncode == 3 and needs:
+        out.bound = int(needs.group(1))
+    elif run.returncode == 3 and named:
         out.smallest = int(named.group(1))
         out.bound = int(named.group(2) or named.group(1))
     else:

@@ -159,7 +159,7 @@ static void test_anytime__least_memory(void **state)
     run_case(&(anytime_case){.model = "mlp_digits.json",
                              .machine = "a100_8.json",
                              .mesh = "x:2;y:2",
-                             .limit_bytes = 1000});
+                             .limit_bytes = 106000});
 }
 
 static void test_anytime__rules_mode(void **state)

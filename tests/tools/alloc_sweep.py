@@ -48,7 +48,7 @@ plan_gpt|dtplan plan {GPT} --mesh x:2;y:2 --machine {A100} -o {{out/plan}}
 plan_gpt_tensor|dtplan plan {GPT} --mesh x:2 --machine {A100} --mode tensor -o {{out/plan}}
 plan_gpt_tensor_tight|dtplan plan {GPT} --mesh x:2 --machine {A100} --mode tensor --memory 2M -o {{out/plan}}
 plan_infeasible|dtplan plan {MLP} --mesh x:2 --machine {MACHINE} --memory 1K
-plan_tensor_infeasible|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tensor --memory 50K
+plan_tensor_infeasible|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tensor --memory 104K
 plan_conflict|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tensor --memory 128K --pin w1:replicated --pin w2:hidden@x
 plan_objective_memory|dtplan plan {MLP} --devices 4 --objective memory --machine {A100} -o {{out/plan}}
 plan_auto_mtf|dtplan plan models/mtf_lm.json --mesh x:4;y:4 --machine models/machines/h100_64.json --compat auto_mtf

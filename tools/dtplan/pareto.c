@@ -104,7 +104,14 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
     const dtp_status found = dtp_pareto_find(g, c->machine, request, plan, c->points, &pareto, err);
     tool_progress_end();
     DTP_TRY(found);
-    if (pareto.n == 0) {
+    if (pareto.n == 0 && pareto.least_bytes == 0) {
+        (void)fprintf(stderr,
+                      "dtplan: infeasible: nothing fits into %s per rank; any plan needs at least "
+                      "%s\n",
+                      dtp_byte_count((double)request->memory_limit_bytes).text,
+                      dtp_byte_count((double)pareto.least_bound).text);
+        c->exit_code = TOOL_INFEASIBLE;
+    } else if (pareto.n == 0) {
         (void)fprintf(stderr,
                       "dtplan: infeasible: nothing fits into %s per rank; the smallest memory "
                       "limit that works is about %s (--memory %s)\n",

@@ -199,12 +199,32 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
 /* ---- no plan ------------------------------------------------------------------------------------
  */
 
-/* What does not fit, and which choice that was not asked for makes a plan fit, if one does. */
-static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
+/* The smallest limit that works, as far as it is known. */
+static void say_limit(const plan_command *c, const dtp_plan_result *result, dtp_strbuf *out)
+{
+    const int64_t smallest = result->smallest_peak_bytes, bound = result->smallest_bound;
+    if (result->needs != NULL) {
+        dtp_strbuf_addf(out, ": any needs at least %s (%s), %s", dtp_byte_count((double)bound).text,
+                        tool_bytes_print(bound, false, c->json).text, result->needs);
+    } else if (smallest > 0) {
+        dtp_strbuf_addf(out, "; the smallest memory limit that works is %s%s (--memory %s",
+                        bound == smallest ? "" : "about ", dtp_byte_count((double)smallest).text,
+                        tool_bytes_print(smallest, true, c->json).text);
+        if (bound > 0 && bound < smallest) {
+            dtp_strbuf_addf(out, "; none below %s does",
+                            tool_bytes_print(bound, false, c->json).text);
+        }
+        dtp_strbuf_add(out, ")");
+    } else if (bound > 0) {
+        dtp_strbuf_addf(out, "; no limit below %s works, the search for the smallest was ended",
+                        tool_bytes_print(bound, false, c->json).text);
+    }
+}
+
+/* What does not fit. */
+static dtp_status say_verdict(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
 {
     dtp_strbuf text = {0};
-    char *helps = NULL;
-    DTP_TRY(dtp_plan_what_helps(c->model, c->machine, &c->options, &helps, err));
     dtp_strbuf_add(&text, "dtplan: infeasible: no layout");
     dtp_strbuf_add(&text, is_tensor_mode(c)               ? "s"
                           : tool_styles_given(&c->source) ? "s that follow from the pins"
@@ -216,26 +236,26 @@ static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *r
         dtp_strbuf_addf(&text, " fit into %s per rank",
                         dtp_byte_count((double)result->memory_limit_bytes).text);
     }
-    if (result->smallest_peak_bytes > 0) {
-        dtp_strbuf_addf(&text, "; the smallest memory limit that works is %s%s (--memory %s",
-                        result->smallest_bound == result->smallest_peak_bytes ? "" : "about ",
-                        dtp_byte_count((double)result->smallest_peak_bytes).text,
-                        tool_bytes_print(result->smallest_peak_bytes, true, c->json).text);
-        if (result->smallest_bound > 0 && result->smallest_bound < result->smallest_peak_bytes) {
-            dtp_strbuf_addf(&text, "; none below %s does",
-                            tool_bytes_print(result->smallest_bound, false, c->json).text);
-        }
-        dtp_strbuf_add(&text, ")");
-    }
+    say_limit(c, result, &text);
     dtp_strbuf_add(&text, "\n");
     for (int32_t i = 0; i < result->n_tried; i++) {
         dtp_strbuf_addf(&text, "%s%s\n", i == 0 ? "tried:\n  " : "  ", result->tried[i]);
     }
-    for (int32_t i = 0; i < result->n_conflict; i++) {
+    for (int32_t i = 0; i < result->n_conflict && result->n_conflict > 1; i++) {
         dtp_strbuf_add(&text, i == 0 ? "these cannot hold together:\n  " : "  ");
         dtp_pin_print(result->conflict[i], &text);
         dtp_strbuf_add(&text, "\n");
     }
+    return tool_show(stderr, &text, err);
+}
+
+/* The verdict, which is quick, then which choice that was not asked for makes a plan fit. */
+static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
+{
+    dtp_strbuf text = {0};
+    char *helps = NULL;
+    DTP_TRY(say_verdict(c, result, err));
+    DTP_TRY(dtp_plan_what_helps(c->model, c->machine, &c->options, &helps, err));
     if (helps != NULL) {
         dtp_strbuf_addf(&text, "it fits with %s; 'auto' for both looks for the fastest\n", helps);
     }

@@ -64,21 +64,11 @@ static dtp_status add_piece(memory *m, piece x, dtp_err *err)
  * -------------------------------------------------------------------------
  */
 
-/* The last phase that reads a tensor which ends then, -1: none. */
-static int last_phase(const memory *m, dtp_tensor_id t)
-{
-    const dtp_readers *r = &m->lives.readers;
-    const bool stays = m->lives.uses.survives[t] || m->b->g->tensors[t].kind == DTP_TENSOR_PARAM;
-    return stays || r->first[t] == r->first[t + 1]
-               ? -1
-               : (int)m->b->g->nodes[r->node[r->first[t + 1] - 1]].phase;
-}
-
 static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
 {
     const tensor_build *b = m->b;
     const int32_t variable = b->p->variable_of_tensor[t];
-    const int final = last_phase(m, t);
+    const int final = dtp_lifetimes_last_phase(&m->lives, t);
     int64_t end = m->lives.end_of[t];
     if (variable < 0 || b->tensor_groups[b->group_of_tensor[t]].same_as >= 0) {
         return DTP_OK;
