@@ -23,6 +23,16 @@ void dtp_attention_mat_of(dtp_attention_mat *mat, const dtp_view *view, dtp_dim_
     mat->cols = dtp_ttype_size(&view->local, col);
 }
 
+DTP_CPU_CLONES static float zero_sum(int64_t n, const float *x)
+{
+    float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        sum += 0.0f * x[i];
+    }
+    return sum;
+}
+
 const float *dtp_attention_block(const dtp_attention_mat *mat, int64_t at, int64_t rows,
                                  float *buffer, int64_t *ld)
 {
@@ -103,6 +113,15 @@ void dtp_attention_kv_mats(const dtp_attention_shape *s, const dtp_view *k, cons
     v_mat->cols = s->values;
     v_mat->data =
         (char *)v_mat->data + s->features * v_mat->col_step * dtp_dtype_bytes(k->local.dtype);
+}
+
+bool dtp_attention_is_finite(const float *x, int64_t rows, int64_t cols, int64_t ld)
+{
+    float sum = 0.0f; /* of zeros and NaN */
+    for (int64_t i = 0; i < rows; i++) {
+        sum += zero_sum(cols, x + i * ld);
+    }
+    return sum == 0.0f;
 }
 
 dtp_attention_at dtp_attention_at_of(const dtp_attention_shape *s, int64_t index, int64_t n)
@@ -198,6 +217,9 @@ static void weigh_row(const dtp_attention_shape *shape, const forward_tile *t, i
         }
         t->m[i] = m;
     }
+    if (m == -INFINITY) { /* no weight */
+        visible = 0;
+    }
     if (visible > 0) {
         t->l[i] += (float)dtp_row_exp(visible, s, t->m[i], s);
     }
@@ -223,12 +245,11 @@ static void add_keys(const forward_job *job, const int64_t off[DTP_NEST_VIEWS], 
                                 nk, ldv, sh->values});
 }
 
-static void query_block(const forward_job *job, const int64_t off[DTP_NEST_VIEWS],
-                        dtp_attention_at at, int64_t first, const forward_tile *t)
+/* Queries [first, first + nq); returns whether all that is in their results is finite. */
+static bool query_rows_of(const forward_job *job, const int64_t off[DTP_NEST_VIEWS],
+                          dtp_attention_at at, int64_t first, int64_t nq, const forward_tile *t)
 {
     const dtp_attention_shape *sh = &job->shape;
-    int64_t left = sh->queries - first;
-    int64_t nq = left < DTP_ATTENTION_QUERIES ? left : DTP_ATTENTION_QUERIES;
     query_rows rows = {.first = first, .n = nq, .tile = t};
     rows.q = dtp_attention_block(&job->q, off[0] + first * job->q.row_step, nq, t->q, &rows.ldq);
     memset(t->o, 0, (size_t)(nq * sh->values) * sizeof *t->o);
@@ -251,6 +272,21 @@ static void query_block(const forward_job *job, const int64_t off[DTP_NEST_VIEWS
         job->lse[off[4] + (first + i) * job->lse_step] = t->m[i] + logf(t->l[i]);
     }
     dtp_attention_put(&job->out, off[3] + first * job->out.row_step, nq, t->o, false);
+    return dtp_attention_is_finite(t->o, nq, sh->values, sh->values);
+}
+
+/* One block of queries. A product takes what is in keys out of sight times 0, which is NaN where
+ * that is not finite: such queries run one at a time, with the keys that they see. */
+static void query_block(const forward_job *job, const int64_t off[DTP_NEST_VIEWS],
+                        dtp_attention_at at, int64_t first, const forward_tile *t)
+{
+    const dtp_attention_shape *sh = &job->shape;
+    int64_t left = sh->queries - first;
+    int64_t nq = left < DTP_ATTENTION_QUERIES ? left : DTP_ATTENTION_QUERIES;
+    bool finite = query_rows_of(job, off, at, first, nq, t);
+    for (int64_t i = 0; i < nq && !finite && sh->dims.causal; i++) {
+        (void)query_rows_of(job, off, at, first + i, 1, t);
+    }
 }
 
 /* A block of 16-bit keys, as f32. */
@@ -350,7 +386,7 @@ typedef struct merge_job {
 
 static float share_of(float part, float all)
 {
-    return isinf(part) ? 0.0f : expf(part - all);
+    return all == -INFINITY ? 0.0f : expf(part - all);
 }
 
 DTP_CPU_CLONES static void blend(int64_t n, int64_t step, const float *a, const float *b,
@@ -409,8 +445,8 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
     for (int64_t i = 0; i < n; i++) {
         int64_t row[DTP_NEST_VIEWS];
         dtp_nest_elem(&job.rows, i, row);
-        float la = job.lse_a[row[LSE_A]], lb = job.lse_b[row[LSE_B]], m = fmaxf(la, lb);
-        float lse = isinf(m) ? m : m + logf(expf(la - m) + expf(lb - m));
+        float la = job.lse_a[row[LSE_A]], lb = job.lse_b[row[LSE_B]], m = dtp_larger(la, lb);
+        float lse = m + logf(share_of(la, m) + share_of(lb, m));
         const float share[] = {share_of(la, lse), share_of(lb, lse)};
         for (int64_t r = 0; r < job.values.rows; r++) {
             int64_t off[DTP_NEST_VIEWS];

@@ -49,6 +49,8 @@ static inline int64_t dtp_attention_wide(const dtp_attention_mat *mat)
 {
     return dtp_dtype_is_half(mat->dtype) ? DTP_ATTENTION_KEYS * mat->cols : 0;
 }
+/* Are all elements of the rows finite? */
+bool dtp_attention_is_finite(const float *x, int64_t rows, int64_t cols, int64_t ld);
 /* Stores a contiguous block, or adds it to one of f32. */
 void dtp_attention_put(const dtp_attention_mat *mat, int64_t at, int64_t rows, const float *buffer,
                        bool add);

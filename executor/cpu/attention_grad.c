@@ -109,7 +109,11 @@ static void block_pair(const backward_job *job, const backward_tile *t, const ke
         int64_t visible = dtp_attention_visible(s, kb->at, first + i, kb->first, nk);
         float lse = job->lse[off[LSE] + (first + i) * job->lse_step];
         float d = (float)dtp_row_dot(nv, dout + i * lddo, 1, out + i * ldo, 1);
-        dtp_row_exp_scale(visible, p, p, 1, lse, 1.0f);
+        if (lse == -INFINITY) { /* no key has any weight */
+            memset(p, 0, (size_t)visible * sizeof *p);
+        } else {
+            dtp_row_exp_scale(visible, p, p, 1, lse, 1.0f);
+        }
         score_grads(visible, p, ds, d);
         memset(p + visible, 0, (size_t)(nk - visible) * sizeof *p);
         memset(ds + visible, 0, (size_t)(nk - visible) * sizeof *ds);
@@ -122,6 +126,43 @@ static void block_pair(const backward_job *job, const backward_tile *t, const ke
     dtp_attention_put(&dq->mat, dq->at + first * dq->mat.row_step, nq, t->dq, kb->first > 0);
 }
 
+/* Queries [first, first + n) against a block of keys. */
+static void some_queries(const backward_job *job, const backward_tile *t, const key_block *kb,
+                         const int64_t off[DTP_NEST_VIEWS], query_block qb, const query_sum *dq)
+{
+    qb.keys = dtp_attention_block_sees(&job->shape, kb->at, qb.first, qb.n, kb->first, kb->n);
+    if (qb.keys > 0) {
+        block_pair(job, t, kb, off, qb, dq);
+    } else if (kb->first == 0) {
+        memset(t->dq, 0, (size_t)(qb.n * job->shape.features) * sizeof *t->dq);
+        dtp_attention_put(&dq->mat, dq->at + qb.first * dq->mat.row_step, qb.n, t->dq, false);
+    }
+}
+
+/* Must the queries run one at a time? Products take pairs out of sight times 0, which is NaN where
+ * a key, a query or its gradient is not finite. */
+static bool needs_single(const backward_job *job, const backward_tile *t, const key_block *kb,
+                         const int64_t off[DTP_NEST_VIEWS], query_block qb)
+{
+    const dtp_attention_shape *s = &job->shape;
+    const int64_t keys = dtp_attention_block_sees(s, kb->at, qb.first, qb.n, kb->first, kb->n);
+    bool all = true;
+    for (int64_t i = 0; i < qb.n && all; i++) {
+        all = dtp_attention_visible(s, kb->at, qb.first + i, kb->first, keys) == keys;
+    }
+    if (all) {
+        return false;
+    }
+    int64_t ldq, ldo;
+    const float *q =
+        dtp_attention_block(&job->q, off[Q] + qb.first * job->q.row_step, qb.n, t->q, &ldq);
+    const float *dout = dtp_attention_block(&job->dout, off[DOUT] + qb.first * job->dout.row_step,
+                                            qb.n, t->dout, &ldo);
+    return !dtp_attention_is_finite(q, qb.n, s->features, ldq) ||
+           !dtp_attention_is_finite(dout, qb.n, s->values, ldo) ||
+           !dtp_attention_is_finite(kb->k.data, keys, s->features, kb->k.ld);
+}
+
 /* All queries of one head against a block of keys; the first block of keys sets dq. */
 static void all_queries(const backward_job *job, const backward_tile *t, const key_block *kb,
                         const int64_t off[DTP_NEST_VIEWS], const query_sum *dq)
@@ -130,12 +171,12 @@ static void all_queries(const backward_job *job, const backward_tile *t, const k
     for (query_block qb = {0}; qb.first < s->queries; qb.first += DTP_ATTENTION_QUERIES) {
         int64_t left = s->queries - qb.first;
         qb.n = left < DTP_ATTENTION_QUERIES ? left : DTP_ATTENTION_QUERIES;
-        qb.keys = dtp_attention_block_sees(s, kb->at, qb.first, qb.n, kb->first, kb->n);
-        if (qb.keys > 0) {
-            block_pair(job, t, kb, off, qb, dq);
-        } else if (kb->first == 0) {
-            memset(t->dq, 0, (size_t)(qb.n * job->shape.features) * sizeof *t->dq);
-            dtp_attention_put(&dq->mat, dq->at + qb.first * dq->mat.row_step, qb.n, t->dq, false);
+        if (!needs_single(job, t, kb, off, qb)) {
+            some_queries(job, t, kb, off, qb, dq);
+            continue;
+        }
+        for (int64_t i = 0; i < qb.n; i++) {
+            some_queries(job, t, kb, off, (query_block){.first = qb.first + i, .n = 1}, dq);
         }
     }
 }

@@ -27,7 +27,7 @@ typedef struct label_job label_job;
 typedef struct label_row {
     int64_t at;
     double weight, hit, a;
-    bool counts; /* false: ignored, and all of these 0 */
+    bool counts; /* false: ignored, or of no weight, and all of these 0 */
 } label_row;
 
 /* Partial result of a part of the rows. */
@@ -124,12 +124,12 @@ static bool label_row_of(const label_job *job, int64_t label, label_row *row)
         return false;
     }
     row->at = label - job->first;
-    row->counts = true;
     row->weight = job->halves != NULL    ? number(job->halves, label)
                   : job->weights == NULL ? 1.0
                                          : (double)job->weights[label];
     row->hit = (1.0 - job->terms.smoothing) * row->weight;
     row->a = row->hit + job->smooth * job->classes;
+    row->counts = row->a != 0.0;
     return true;
 }
 
@@ -146,7 +146,7 @@ static double weighted_sum(const label_job *job, const float *x, int64_t step)
 static double picked(const label_job *job, const label_row *row, const float *x, int64_t step)
 {
     bool here = row->at >= 0 && row->at < job->local;
-    double t = here ? row->hit * (double)x[row->at * step] : 0.0;
+    double t = here && row->hit != 0.0 ? row->hit * (double)x[row->at * step] : 0.0;
     return job->smooth > 0.0 && row->counts ? t + job->smooth * weighted_sum(job, x, step) : t;
 }
 
@@ -206,7 +206,7 @@ static void forward_row(const label_job *job, const dtp_row_job *rows,
     const float *x = rows->data[LOGITS] + row[LOGITS];
     int64_t n = rows->over.inner, step = rows->step[LOGITS];
     float m = dtp_row_max(n, x, step);
-    double lse = (double)m + log(dtp_row_exp_sum(n, x, step, m));
+    double lse = dtp_row_lse(m, dtp_row_exp_sum(n, x, step, m));
     double loss = terms->counts ? terms->a * lse - picked(job, terms, x, step) : 0.0;
     rows->data[2][row[2]] = (float)lse;
     part->loss += loss;
@@ -267,13 +267,17 @@ static void backward_row(const label_job *job, const dtp_row_job *rows,
         }
         return;
     }
+    const double by = isfinite(scale) ? scale : 1.0; /* an infinity is no factor of the terms */
     dtp_row_exp_scale(rows->over.inner, rows->data[LOGITS] + row[LOGITS], dx, rows->step[LOGITS],
-                      lse, (float)(scale * terms->a));
+                      lse, (float)(by * terms->a));
     if (job->smooth > 0.0) {
-        subtract_smoothing(job, scale, dx, rows->step[4]);
+        subtract_smoothing(job, by, dx, rows->step[4]);
     }
     if (terms->at >= 0 && terms->at < job->local) {
-        dx[terms->at * rows->step[4]] -= (float)(scale * terms->hit);
+        dx[terms->at * rows->step[4]] -= (float)(by * terms->hit);
+    }
+    if (!isfinite(scale)) {
+        dtp_row_scale(rows->over.inner, dx, dx, rows->step[4], (float)scale);
     }
 }
 
@@ -367,9 +371,9 @@ static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
     for (int64_t i = 0, n = dtp_nest_total(&nest); i < n; i++) {
         int64_t off[DTP_NEST_VIEWS];
         dtp_nest_elem(&nest, i, off);
-        double lse = number(m, off[0]) + log(number(views[1], off[1]));
+        double lse = dtp_row_lse((float)number(m, off[0]), number(views[1], off[1]));
         double of_lse = weighted ? number(a, off[5]) : 1.0;
-        double loss = of_lse * lse - number(views[2], off[2]);
+        double loss = of_lse == 0.0 ? 0.0 : of_lse * lse - number(views[2], off[2]);
         dtp_float_put(views[3]->local.dtype, views[3]->data, off[3], (float)lse);
         sum += loss;
         if (form == LOSS_NONE) {

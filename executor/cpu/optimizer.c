@@ -45,22 +45,33 @@ DTP_CPU_CLONES static void momentum_run(const update_job *job, int64_t at, int64
     }
 }
 
-DTP_CPU_CLONES static void adam_run(const update_job *job, int64_t at, int64_t n)
+/* Decoupled: the weight decay is no part of the gradient. */
+DTP_CPU_INLINE void adam_either(const update_job *job, int64_t at, int64_t n, bool decoupled)
 {
     const float *p = job->p + at, *g = job->g + at, *m = job->m + at, *v = job->v + at;
     float *p_out = job->p_out + at, *m_out = job->m_out + at, *v_out = job->v_out + at;
     float b1 = job->beta1, b2 = job->beta2, eps = job->eps, step = job->step, root = job->root;
-    float in_gradient = job->rule == ADAM ? job->decay : 0.0f;
-    float direct = job->rule == ADAMW ? job->lr * job->decay : 0.0f;
+    float in_gradient = job->decay, direct = job->lr * job->decay;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float pi = p[i], gi = g[i] + in_gradient * pi;
+        float pi = p[i], gi = decoupled ? g[i] : g[i] + in_gradient * pi;
         float mi = b1 * m[i] + (1.0f - b1) * gi;
         float vi = b2 * v[i] + (1.0f - b2) * gi * gi;
+        float next = pi - step * mi / (sqrtf(vi) * root + eps);
         m_out[i] = mi;
         v_out[i] = vi;
-        p_out[i] = pi - step * mi / (sqrtf(vi) * root + eps) - direct * pi;
+        p_out[i] = decoupled ? next - direct * pi : next;
     }
+}
+
+DTP_CPU_CLONES static void adam_run(const update_job *job, int64_t at, int64_t n)
+{
+    adam_either(job, at, n, false);
+}
+
+DTP_CPU_CLONES static void adamw_run(const update_job *job, int64_t at, int64_t n)
+{
+    adam_either(job, at, n, true);
 }
 
 /* p: the sum so far, g: what is added. */
@@ -89,8 +100,11 @@ static void update_run(const update_job *job, int64_t at, int64_t n)
     case FIRST:
         memcpy(job->p_out + at, job->g + at, (size_t)n * sizeof *job->g);
         break;
-    default:
+    case ADAM:
         adam_run(job, at, n);
+        break;
+    default:
+        adamw_run(job, at, n);
         break;
     }
 }

@@ -38,9 +38,9 @@ static double combine(dtp_cpu_fold fold, double a, double b)
     case DTP_FOLD_PROD:
         return a * b;
     case DTP_FOLD_MAX:
-        return a > b ? a : b;
+        return a >= b || a != a ? a : b; /* NaN when one is */
     default:
-        return a < b ? a : b;
+        return a <= b || a != a ? a : b;
     }
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "executor/cpu/loops/halves.h"
+#include "executor/cpu/loops/simd.h"
 #include "executor/cpu/rows.h"
 #include "executor/device/convert.h"
 
@@ -11,7 +12,7 @@ static void logsumexp_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
 {
     float m = dtp_row_job_max(job, row);
     double s = dtp_row_job_exp_sum(job, row, m);
-    job->data[1][row[1]] = s > 0.0 ? (float)((double)m + log(s)) : m;
+    job->data[1][row[1]] = (float)dtp_row_lse(m, s);
 }
 
 typedef double (*run_fn)(int64_t n, const float *x, int64_t step);
@@ -52,7 +53,6 @@ static void norm_2_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]
     job->data[1][row[1]] = (float)sqrt(sum_runs(job, row, run_squares));
 }
 
-/* NaN wins. */
 static void norm_inf_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     float m = 0.0f;
@@ -60,8 +60,7 @@ static void norm_inf_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEW
         float *at[DTP_NEST_VIEWS];
         dtp_row_run(job, row, r, at);
         for (int64_t i = 0; i < job->over.inner; i++) {
-            float a = fabsf(at[0][i * job->step[0]]);
-            m = a > m || a != a ? a : m;
+            m = dtp_larger(m, fabsf(at[0][i * job->step[0]]));
         }
     }
     job->data[1][row[1]] = m;
@@ -161,14 +160,14 @@ static void prod_grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
 
 DTP_ROW_BIND(prod_grad, prod_grad_row, "over", 0)
 
-/* ---- positions of large and small elements: a NaN counts as the largest of the large and the
- * smallest of the small; of equals the first wins ---- */
+/* ---- positions of large and small elements; of equals the first wins. A NaN comes first in argmax
+ * and argmin; topk takes it for the largest, as sorting does ---- */
 
 /* Does a come strictly before b? */
-static bool better(float a, float b, bool largest)
+static bool better(float a, float b, bool largest, bool nan_first)
 {
     if (a != a || b != b) {
-        return a != a && b == b;
+        return nan_first ? a != a && b == b : a == a && b != b;
     }
     return largest ? a > b : a < b;
 }
@@ -185,7 +184,7 @@ static void arg_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     const float *x = job->data[0] + row[0];
     int64_t best = 0;
     for (int64_t i = 1; i < job->over.inner; i++) {
-        best = better(x[i * job->step[0]], x[best * job->step[0]], largest) ? i : best;
+        best = better(x[i * job->step[0]], x[best * job->step[0]], largest, true) ? i : best;
     }
     store_index(job, 1, row[1], best);
 }
@@ -227,10 +226,10 @@ static bool before(const heap *h, int64_t i, int64_t j)
 {
     const int32_t at = h->index[i * h->step_index], other = h->index[j * h->step_index];
     const float a = h->x[at * h->step_x], b = h->x[other * h->step_x];
-    if (better(a, b, h->largest) || better(b, a, h->largest)) {
-        return better(a, b, h->largest);
+    if (better(a, b, h->largest, h->largest)) {
+        return true;
     }
-    return at < other;
+    return !better(b, a, h->largest, h->largest) && at < other;
 }
 
 static void swap(const heap *h, int64_t i, int64_t j)
@@ -274,7 +273,7 @@ static void topk_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
         sift_down(&h, i - 1);
     }
     for (int64_t i = h.n; i < job->over.inner; i++) {
-        if (better(h.x[i * h.step_x], h.x[h.index[0] * h.step_x], h.largest)) {
+        if (better(h.x[i * h.step_x], h.x[h.index[0] * h.step_x], h.largest, h.largest)) {
             h.index[0] = (int32_t)i;
             sift_down(&h, 0);
         }

@@ -50,20 +50,23 @@ double dtp_row_sum(int64_t n, const float *x, int64_t step)
     return s;
 }
 
+/* A maximum instruction drops NaN: it is looked for apart. */
 DTP_CPU_CLONES static float run_max(int64_t n, const float *x)
 {
     int64_t h = n / 2;
     const float *x1 = x + h;
     float m = -INFINITY, m1 = -INFINITY;
-#pragma omp simd reduction(max : m, m1)
+    int32_t nan = 0;
+#pragma omp simd reduction(max : m, m1) reduction(| : nan)
     for (int64_t i = 0; i < h; i++) {
         m = x[i] > m ? x[i] : m;
         m1 = x1[i] > m1 ? x1[i] : m1;
+        nan |= isunordered(x[i], x1[i]);
     }
     if (n > 2 * h) {
-        m = x[n - 1] > m ? x[n - 1] : m;
+        m1 = dtp_larger(m1, x[n - 1]);
     }
-    return m > m1 ? m : m1;
+    return nan ? NAN : dtp_larger(m, m1);
 }
 
 float dtp_row_max(int64_t n, const float *x, int64_t step)
@@ -73,7 +76,7 @@ float dtp_row_max(int64_t n, const float *x, int64_t step)
     }
     float m = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
-        m = x[i * step] > m ? x[i * step] : m;
+        m = dtp_larger(m, x[i * step]);
     }
     return m;
 }
@@ -81,11 +84,13 @@ float dtp_row_max(int64_t n, const float *x, int64_t step)
 DTP_CPU_CLONES static float run_min(int64_t n, const float *x)
 {
     float m = INFINITY;
-#pragma omp simd reduction(min : m)
+    int32_t nan = 0;
+#pragma omp simd reduction(min : m) reduction(| : nan)
     for (int64_t i = 0; i < n; i++) {
         m = x[i] < m ? x[i] : m;
+        nan |= x[i] != x[i];
     }
-    return m;
+    return nan ? NAN : m;
 }
 
 float dtp_row_min(int64_t n, const float *x, int64_t step)
@@ -95,7 +100,7 @@ float dtp_row_min(int64_t n, const float *x, int64_t step)
     }
     float m = INFINITY;
     for (int64_t i = 0; i < n; i++) {
-        m = x[i * step] < m ? x[i * step] : m;
+        m = dtp_smaller(m, x[i * step]);
     }
     return m;
 }
@@ -258,6 +263,11 @@ void dtp_row_scale(int64_t n, const float *x, float *y, int64_t step, float fact
     for (int64_t i = 0; i < n; i++) {
         y[i * step] = x[i * step] * factor;
     }
+}
+
+double dtp_row_lse(float m, double s)
+{
+    return isinf(m) ? (double)m : (double)m + log(s);
 }
 
 DTP_CPU_CLONES static void cols_add4(int64_t n, const float *x, int64_t ld, double *acc)
@@ -468,8 +478,7 @@ float dtp_row_job_max(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     for (int64_t r = 0; r < job->over.rows; r++) {
         float *at[DTP_NEST_VIEWS] = {NULL};
         dtp_row_run(job, row, r, at);
-        float part = dtp_row_max(job->over.inner, at[0], job->step[0]);
-        m = part > m ? part : m;
+        m = dtp_larger(m, dtp_row_max(job->over.inner, at[0], job->step[0]));
     }
     return m;
 }

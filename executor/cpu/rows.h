@@ -7,7 +7,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/nest.h"
 
-/* Sum, maximum (-inf when empty), minimum (inf). */
+/* Sum, maximum (-inf when empty), minimum (inf); a NaN makes each NaN. */
 double dtp_row_sum(int64_t n, const float *x, int64_t step);
 float dtp_row_max(int64_t n, const float *x, int64_t step);
 float dtp_row_min(int64_t n, const float *x, int64_t step);
@@ -16,6 +16,9 @@ double dtp_row_dot(int64_t n, const float *a, int64_t step_a, const float *b, in
 double dtp_row_square(int64_t n, const float *x, int64_t step, float shift);
 /* Sum of exp(x - m). */
 double dtp_row_exp_sum(int64_t n, const float *x, int64_t step, float m);
+/* log sum exp of a row with maximum m and that sum s. An infinite m is the answer itself, as there
+ * is no x - m. */
+double dtp_row_lse(float m, double s);
 /* y = exp(x - m), returns the sum; x may be y. Contiguous. */
 double dtp_row_exp(int64_t n, const float *x, float m, float *y);
 /* y = exp(x - m) * factor; y = x + add; y = x * factor. Steps of both rows. */

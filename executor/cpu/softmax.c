@@ -109,10 +109,11 @@ DTP_ROW_BIND(log_softmax_grad, log_softmax_grad_row, "over", 0)
 
 /* ---- parts of decompositions; option: whether with the logarithm ---- */
 
-/* Views: x, m, out. */
+/* Views: x, m, out. An infinite m counts as 0. */
 static void sum_exp_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    job->data[2][row[2]] = (float)dtp_row_job_exp_sum(job, row, job->data[1][row[1]]);
+    const float m = job->data[1][row[1]];
+    job->data[2][row[2]] = (float)dtp_row_job_exp_sum(job, row, isinf(m) ? 0.0f : m);
 }
 
 /* Views: a, b, out. */
@@ -124,11 +125,11 @@ static void row_dot_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS
 DTP_ROW_BIND(sum_exp, sum_exp_row, "over", 0)
 DTP_ROW_BIND(row_dot, row_dot_row, "over", 0)
 
-/* Views: x, m, s, y. */
+/* Views: x, m, s, y. There is no result when m is infinite. */
 static void softmax_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     const bool log_form = job->option != 0;
-    float m = job->data[1][row[1]], s = job->data[2][row[2]];
+    const float m = job->data[1][row[1]], s = isinf(m) ? NAN : job->data[2][row[2]];
     write_row(job, row, 3, log_form, m, log_form ? (float)-((double)m + log((double)s)) : 1.0f / s);
 }
 

@@ -89,6 +89,12 @@ static double score(const job *j, const dtp_ref_loop *q, int64_t key)
     return j->d.scale * dot(j->vq, *q, j->vk, k, j->d.feature, j->features);
 }
 
+/* exp(score - lse); 0 when no key has any weight. */
+static double weight(double score, double lse)
+{
+    return lse == -(double)INFINITY ? 0.0 : exp(score - lse);
+}
+
 static dtp_status run_attention(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
@@ -98,15 +104,18 @@ static dtp_status run_attention(const dtp_kernel_args *args, dtp_err *err)
     for (bool go = dtp_ref__first(&q, 0, q.n); go; go = dtp_ref__next(&q, 0, q.n)) {
         double m = (double)-INFINITY, s = 0.0;
         for (int64_t key = 0; key < j.keys; key++) {
-            m = sees(&j, &q, key) ? fmax(m, score(&j, &q, key)) : m;
+            m = sees(&j, &q, key) ? dtp_ref__larger(m, score(&j, &q, key)) : m;
         }
         for (int64_t key = 0; key < j.keys; key++) {
-            s += sees(&j, &q, key) ? exp(score(&j, &q, key) - m) : 0.0;
+            s += sees(&j, &q, key) ? weight(score(&j, &q, key), m) : 0.0;
         }
         double lse = m + log(s);
         dtp_ref__set(&args->out[1], &q, lse);
         for (int64_t key = 0; key < j.keys; key++) {
-            double p = sees(&j, &q, key) ? exp(score(&j, &q, key) - lse) : 0.0;
+            if (!sees(&j, &q, key)) {
+                continue;
+            }
+            double p = weight(score(&j, &q, key), lse);
             dtp_ref_loop o = q, k = key_at(&j, &q, key);
             for (int64_t v = 0; v < j.values; v++) {
                 dtp_ref__put(&o, j.d.value, v);
@@ -136,7 +145,7 @@ static void add_pair(const dtp_kernel_args *args, const dtp_view *in, const job 
 {
     const dtp_view *dk = &args->out[1], *dv = j->d.packed ? dk : &args->out[2];
     dtp_ref_loop k = key_at(j, &q, key);
-    double p = exp(score(j, &q, key) - dtp_ref__get(&in[1], &q));
+    double p = weight(score(j, &q, key), dtp_ref__get(&in[1], &q));
     double ds = p * (dot_values(j, &in[2], q, k) - delta);
     for (int64_t f = 0; f < j->features; f++) {
         dtp_ref__put(&q, j->d.feature, f);
@@ -171,26 +180,20 @@ static dtp_status run_attention_grad(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* exp(a - lse), 0 for a part without keys. */
-static double share_of(double a, double lse)
-{
-    return isinf(a) ? 0.0 : exp(a - lse);
-}
-
 static dtp_status run_merge(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     const dtp_view *in = args->in, *out = args->out;
     dtp_ref_loop l = dtp_ref__over(&out[1].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        double a = dtp_ref__get(&in[1], &l), b = dtp_ref__get(&in[3], &l), m = fmax(a, b);
-        dtp_ref__set(&out[1], &l, isinf(m) ? m : m + log(exp(a - m) + exp(b - m)));
+        double a = dtp_ref__get(&in[1], &l), b = dtp_ref__get(&in[3], &l),
+               m = dtp_ref__larger(a, b);
+        dtp_ref__set(&out[1], &l, m + log(weight(a, m) + weight(b, m)));
     }
     l = dtp_ref__over(&out[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         double lse = dtp_ref__get(&out[1], &l);
-        double a = share_of(dtp_ref__get(&in[1], &l), lse),
-               b = share_of(dtp_ref__get(&in[3], &l), lse);
+        double a = weight(dtp_ref__get(&in[1], &l), lse), b = weight(dtp_ref__get(&in[3], &l), lse);
         dtp_ref__set(&out[0], &l, a * dtp_ref__get(&in[0], &l) + b * dtp_ref__get(&in[2], &l));
     }
     return DTP_OK;

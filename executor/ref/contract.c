@@ -41,7 +41,7 @@ static double fold_float(fold f, double a, double x)
     if (f == PROD) {
         return a * x;
     }
-    return isnan(x) || (f == MAX ? x > a : x < a) ? x : a;
+    return f == MAX ? dtp_ref__larger(a, x) : -dtp_ref__larger(-a, -x);
 }
 
 static int64_t fold_int(fold f, int64_t a, int64_t x)

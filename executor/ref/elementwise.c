@@ -42,7 +42,7 @@ static double silu_slope(double x)
     OP(square, NULL, NULL, return x * x)                                                           \
     OP(tanh, NULL, NULL, return tanh(x))                                                           \
     OP(sigmoid, NULL, NULL, return logistic(x))                                                    \
-    OP(relu, NULL, NULL, return x > 0.0 ? x : 0.0)                                                 \
+    OP(relu, NULL, NULL, return x <= 0.0 ? 0.0 : x)                                                \
     OP(gelu, NULL, NULL, return 0.5 * x * (1.0 + gelu_tanh(x)))                                    \
     OP(silu, NULL, NULL, return x * logistic(x))                                                   \
     OP(abs, NULL, NULL, return fabs(x))                                                            \

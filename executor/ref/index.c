@@ -1,5 +1,6 @@
 #include "executor/ref/index.h"
 
+#include <math.h>
 #include <assert.h>
 #include <string.h>
 
@@ -230,6 +231,16 @@ dtp_status dtp_ref__each_row(const dtp_kernel_args *args, dtp_ref_row_fn fn)
         dtp_ref__set(&args->out[0], &l, value);
     }
     return DTP_OK;
+}
+
+double dtp_ref__larger(double a, double b)
+{
+    return a >= b || isnan(a) ? a : b;
+}
+
+double dtp_ref__lse(double m, double s)
+{
+    return isinf(m) ? m : m + log(s);
 }
 
 double dtp_ref__row_count(const dtp_op_call *call, const dtp_view *view)

@@ -71,6 +71,10 @@ dtp_status dtp_ref__each_row(const dtp_kernel_args *args, dtp_ref_row_fn fn);
         return dtp_ref__each_row(args, NAME##_row);                                                \
     }
 
+/* The larger of two; NaN when one is. log sum exp of a row with maximum m and sum s of exp(x - m):
+ * an infinite m is the answer itself, as there is no x - m. */
+double dtp_ref__larger(double a, double b);
+double dtp_ref__lse(double m, double s);
 /* Product of the global sizes of the dims of `view` in `over`. */
 double dtp_ref__row_count(const dtp_op_call *call, const dtp_view *view);
 

@@ -62,13 +62,13 @@ static bool read_row(linear *s)
     }
     for (bool go = dtp_ref__first(&s->l, c, c + 1); go; go = dtp_ref__next(&s->l, c, c + 1)) {
         const double x = logit(s);
-        most = x > most || isnan(x) ? x : most;
-        s->target += weight(s) * x;
+        most = dtp_ref__larger(most, x);
+        s->target += weight(s) == 0.0 ? 0.0 : weight(s) * x;
     }
     for (bool go = dtp_ref__first(&s->l, c, c + 1); go; go = dtp_ref__next(&s->l, c, c + 1)) {
         sum += exp(logit(s) - most);
     }
-    s->lse = most + log(sum);
+    s->lse = dtp_ref__lse(most, sum);
     return true;
 }
 

@@ -139,8 +139,9 @@ static double picked(const loss_job *j, const row_terms *r, dtp_ref_loop *l, int
 {
     double t = 0.0;
     for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
-        double c = coefficient(j, r, l);
-        t += c == 0.0 ? 0.0 : c * dtp_ref__get(j->x, l);
+        const bool counts = j->terms.smoothing > 0.0 && r->label >= 0;
+        const double c = coefficient(j, r, l);
+        t += c == 0.0 && !counts ? 0.0 : c * dtp_ref__get(j->x, l);
     }
     return t;
 }
@@ -188,6 +189,12 @@ static double row_weight(const dtp_op_call *call, const dtp_view *rows, dtp_dim_
     return strcmp(dtp_call_choice(call, "reduce"), "mean") == 0 ? 1.0 / n : 1.0;
 }
 
+/* A row without weight does not count, whatever its logits are. */
+static double row_loss(double weight, double a, double lse, double t)
+{
+    return a == 0.0 ? 0.0 : weight * (a * lse - t);
+}
+
 /* Adds the loss of one row to the result. */
 static void add_loss(const dtp_kernel_args *args, const dtp_ref_loop *row, double loss)
 {
@@ -225,7 +232,7 @@ static dtp_status run_cross_entropy(const dtp_kernel_args *args, dtp_err *err)
         double m = (double)-INFINITY, s = 0.0;
         row_terms r;
         for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            m = fmax(m, dtp_ref__get(x, &l));
+            m = dtp_ref__larger(m, dtp_ref__get(x, &l));
         }
         for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
             s += exp(dtp_ref__get(x, &l) - m);
@@ -233,8 +240,9 @@ static dtp_status run_cross_entropy(const dtp_kernel_args *args, dtp_err *err)
         if (!row_terms_at(&j, &l, &r)) {
             return DTP_OK;
         }
-        dtp_ref__set(&args->out[1], &l, m + log(s));
-        add_loss(args, &l, weight * (r.a * (m + log(s)) - picked(&j, &r, &l, rows)));
+        const double lse = dtp_ref__lse(m, s);
+        dtp_ref__set(&args->out[1], &l, lse);
+        add_loss(args, &l, row_loss(weight, r.a, lse, picked(&j, &r, &l, rows)));
     }
     return DTP_OK;
 }
@@ -249,10 +257,10 @@ static dtp_status run_cross_entropy_finish(const dtp_kernel_args *args, dtp_err 
         args->call->n_in > 4 ? 1.0 / dtp_ref__get(&in[4], &l) : row_weight(args->call, &in[0], -1);
     dtp_ref__clear(&args->out[0]);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        double lse = dtp_ref__get(&in[0], &l) + log(dtp_ref__get(&in[1], &l));
+        double lse = dtp_ref__lse(dtp_ref__get(&in[0], &l), dtp_ref__get(&in[1], &l));
         double a = args->call->n_in > 3 ? dtp_ref__get(&in[3], &l) : 1.0;
         dtp_ref__set(&args->out[1], &l, lse);
-        add_loss(args, &l, weight * (a * lse - dtp_ref__get(&in[2], &l)));
+        add_loss(args, &l, row_loss(weight, a, lse, dtp_ref__get(&in[2], &l)));
     }
     return DTP_OK;
 }
@@ -271,8 +279,8 @@ static dtp_status run_cross_entropy_grad(const dtp_kernel_args *args, dtp_err *e
             return DTP_OK;
         }
         double p = exp(dtp_ref__get(x, &l) - dtp_ref__get(&args->in[2], &l));
-        dtp_ref__set(&args->out[0], &l,
-                     (r.a * p - coefficient(&j, &r, &l)) * weight * dtp_ref__get(&args->in[3], &l));
+        const double d = (r.a * p - coefficient(&j, &r, &l)) * weight;
+        dtp_ref__set(&args->out[0], &l, r.a == 0.0 ? 0.0 : d * dtp_ref__get(&args->in[3], &l));
     }
     return DTP_OK;
 }

@@ -100,7 +100,7 @@ static dtp_status run_apply(const dtp_kernel_args *args, dtp_err *err)
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
         double mean = layer ? stat(&args->in[1], &l, 0) / n : 0.0;
         double var = stat(&args->in[1], &l, layer ? 1 : 0) / n - mean * mean;
-        write_row(args, &l, rows, 2, mean, 1.0 / sqrt(fmax(var, 0.0) + eps));
+        write_row(args, &l, rows, 2, mean, 1.0 / sqrt((var < 0.0 ? 0.0 : var) + eps));
     }
     return DTP_OK;
 }

@@ -5,17 +5,18 @@
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
-/* log sum exp of the row at the outer coordinates of `l`. */
-static double row_lse(const dtp_view *x, dtp_ref_loop *l, int32_t rows)
+/* Maximum of the row at the outer coordinates of `l`, and the sum of exp(x - m). */
+static double row_parts(const dtp_view *x, dtp_ref_loop *l, int32_t rows, double *sum)
 {
-    double m = (double)-INFINITY, s = 0.0;
+    double m = (double)-INFINITY;
+    *sum = 0.0;
     for (bool go = dtp_ref__first(l, rows, l->n); go; go = dtp_ref__next(l, rows, l->n)) {
-        m = fmax(m, dtp_ref__get(x, l));
+        m = dtp_ref__larger(m, dtp_ref__get(x, l));
     }
     for (bool go = dtp_ref__first(l, rows, l->n); go; go = dtp_ref__next(l, rows, l->n)) {
-        s += exp(dtp_ref__get(x, l) - m);
+        *sum += exp(dtp_ref__get(x, l) - m);
     }
-    return s > 0.0 ? m + log(s) : m;
+    return m;
 }
 
 static dtp_status run_softmax_of(const dtp_kernel_args *args, bool log_form)
@@ -23,7 +24,8 @@ static dtp_status run_softmax_of(const dtp_kernel_args *args, bool log_form)
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
-        double lse = row_lse(&args->in[0], &l, rows);
+        double s;
+        const double m = row_parts(&args->in[0], &l, rows, &s), lse = m + log(s);
         for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
             double y = dtp_ref__get(&args->in[0], &l) - lse;
             dtp_ref__set(&args->out[0], &l, log_form ? y : exp(y));
@@ -76,14 +78,17 @@ static dtp_status run_log_softmax_grad(const dtp_kernel_args *args, dtp_err *err
 
 static double logsumexp_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {
-    return row_lse(&args->in[0], l, rows);
+    double s;
+    const double m = row_parts(&args->in[0], l, rows, &s);
+    return dtp_ref__lse(m, s);
 }
 
 static double sum_exp_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {
+    const double m = dtp_ref__get(&args->in[1], l);
     double s = 0.0;
     for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
-        s += exp(dtp_ref__get(&args->in[0], l) - dtp_ref__get(&args->in[1], l));
+        s += exp(dtp_ref__get(&args->in[0], l) - (isinf(m) ? 0.0 : m));
     }
     return s;
 }
@@ -107,7 +112,8 @@ static dtp_status run_softmax_apply(const dtp_kernel_args *args, dtp_err *err)
     bool log_form = dtp_call_int(args->call, "log") != 0;
     dtp_ref_loop l = dtp_ref__over(&args->in[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
-        double t = dtp_ref__get(&args->in[0], &l) - dtp_ref__get(&args->in[1], &l);
+        const double m = dtp_ref__get(&args->in[1], &l);
+        const double t = isinf(m) ? (double)NAN : dtp_ref__get(&args->in[0], &l) - m;
         double s = dtp_ref__get(&args->in[2], &l);
         dtp_ref__set(&args->out[0], &l, log_form ? t - log(s) : exp(t) / s);
     }

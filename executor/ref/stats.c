@@ -14,7 +14,7 @@ static double norm_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t row
         double a = fabs(dtp_ref__get(&args->in[0], l));
         sum += a;
         squares += a * a;
-        most = a > most || isnan(a) ? a : most;
+        most = dtp_ref__larger(most, a);
     }
     return strcmp(ord, "1") == 0 ? sum : strcmp(ord, "2") == 0 ? sqrt(squares) : most;
 }
@@ -108,11 +108,11 @@ static dtp_status run_prod_grad(const dtp_kernel_args *args, dtp_err *err)
 /* ---- positions ----------------------------------------------------------------------------------
  */
 
-/* Does a come before b? NaN comes first. */
-static bool better(double a, double b, bool largest)
+/* Does a come before b? In argmax and argmin NaN comes first; topk takes it for the largest. */
+static bool better(double a, double b, bool largest, bool nan_first)
 {
     if (isnan(a) || isnan(b)) {
-        return isnan(a) && !isnan(b);
+        return nan_first ? isnan(a) && !isnan(b) : isnan(b) && !isnan(a);
     }
     return largest ? a > b : a < b;
 }
@@ -129,7 +129,7 @@ static dtp_status run_arg_of(const dtp_kernel_args *args, bool largest)
         for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
             const int64_t at = dtp_ref__coord(&l, over);
             const double v = dtp_ref__get(x, &l);
-            if (at == 0 || better(v, value, largest)) {
+            if (at == 0 || better(v, value, largest, true)) {
                 best = at;
                 value = v;
             }
@@ -182,7 +182,7 @@ static int64_t rank_in_row(const dtp_view *x, const dtp_ref_loop *l, dtp_dim_id 
     for (int64_t i = 0; i < dtp_ref__local(x, over) && n < k; i++) {
         dtp_ref__put(&other, over, i);
         const double w = dtp_ref__get(x, &other);
-        n += better(w, v, largest) || (!better(v, w, largest) && i < at) ? 1 : 0;
+        n += better(w, v, largest, largest) || (!better(v, w, largest, largest) && i < at) ? 1 : 0;
     }
     return n;
 }

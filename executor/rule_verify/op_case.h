@@ -15,6 +15,7 @@ typedef struct dtp_case_graph {
     int32_t n_in;
     double *values[DTP_OP_CASE_MAX_IN]; /* element values, exact in f32 */
     bool is_float[DTP_OP_CASE_MAX_IN];
+    char feed[64]; /* what dtp_case_feed has put where; "": nothing */
 } dtp_case_graph;
 
 /* The graph alone: operands in0, in1, .. with floats of this dtype; beside 16-bit ones those are
@@ -27,6 +28,12 @@ dtp_status dtp_case_build_graph(const dtp_op_case *c, const dtp_op_def *op, dtp_
 dtp_status dtp_case_build(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype float_dtype,
                           uint64_t seed, dtp_case_graph *out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_case_free(dtp_case_graph *cg);
+
+/* Values that are not finite: feed k of so many puts NaN, +inf or -inf into one element of a float
+ * operand, or into all of them. NaN first, then the others. */
+enum { DTP_CASE_FEED_VALUES = 3 };
+int32_t dtp_case_feeds(const dtp_case_graph *cg);
+void dtp_case_feed(dtp_case_graph *cg, int32_t k);
 
 /* splitmix64: next number of a sequence; and a value in [0, 1). */
 uint64_t dtp_case_random(uint64_t *state);

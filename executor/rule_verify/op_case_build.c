@@ -1,4 +1,5 @@
 /* Reads the text of a case and builds its graph and operand values. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,6 +265,41 @@ dtp_status dtp_case_build(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype 
              out->values[i]);
     }
     return DTP_OK;
+}
+
+enum { FEEDS_PER_OPERAND = 2 * DTP_CASE_FEED_VALUES };
+
+int32_t dtp_case_feeds(const dtp_case_graph *cg)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < cg->n_in; i++) {
+        n += cg->is_float[i] ? FEEDS_PER_OPERAND : 0;
+    }
+    return n;
+}
+
+void dtp_case_feed(dtp_case_graph *cg, int32_t k)
+{
+    static const double values[DTP_CASE_FEED_VALUES] = {(double)NAN, (double)INFINITY,
+                                                        -(double)INFINITY};
+    const double value = values[k % DTP_CASE_FEED_VALUES];
+    const bool all = k % FEEDS_PER_OPERAND >= DTP_CASE_FEED_VALUES;
+    uint64_t state = (uint64_t)k;
+    int32_t i = 0, left = k / FEEDS_PER_OPERAND;
+    while (!cg->is_float[i] || left > 0) {
+        left -= cg->is_float[i++] ? 1 : 0;
+    }
+    const int64_t n = dtp_ttype_elems(&cg->g->tensors[cg->g->nodes[cg->node].in[i]].type);
+    const int64_t one = (int64_t)(dtp_case_random(&state) % (uint64_t)n);
+    for (int64_t e = 0; e < n; e++) {
+        cg->values[i][e] = all || e == one ? value : cg->values[i][e];
+    }
+    if (all) {
+        (void)snprintf(cg->feed, sizeof cg->feed, "%g all over operand %d", value, i);
+    } else {
+        (void)snprintf(cg->feed, sizeof cg->feed, "%g in element %lld of operand %d", value,
+                       (long long)one, i);
+    }
 }
 
 void dtp_case_free(dtp_case_graph *cg)

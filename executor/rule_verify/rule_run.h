@@ -27,8 +27,9 @@ dtp_status dtp_rule_run_execute(dtp_rule_run *r, dtp_err *err) DTP_MUST_CHECK;
 void dtp_rule_run_free(dtp_rule_run *r);
 
 /* Error of output o on the worst rank, relative to the largest element of `want` (by global index).
- * Infinite when an element is not finite, is on another number of ranks than the value's layout
- * says, or differs between two of them. */
+ * Infinite when an element is NaN or an infinity and the wanted one is not that very one, when it
+ * is on another number of ranks than the value's layout says, or differs between two of them. Where
+ * ops get terms of a sum, and in products of several operands, any other will do. */
 double dtp_rule_run_error(const dtp_rule_run *r, int32_t o, const double *want);
 
 #endif

@@ -21,6 +21,7 @@ dtp_status dtp_rule_target_init(dtp_rule_target *t, const char *backend, const c
     *t = (dtp_rule_target){.backend = backend,
                            .seed = seed,
                            .float_dtype = ref ? DTP_F64 : DTP_F32,
+                           .feed = -1,
                            .bound = ref ? 1e-12 : 2e-5};
     if (dtype != NULL) {
         DTP_TRY(dtp_dtype_parse(dtype, &t->float_dtype, err));
@@ -112,6 +113,9 @@ static dtp_status prepare(const dtp_op_case *c, const dtp_op_def *op, bool gradi
             dtp_element_set(t->float_dtype, &rounded, 0, cg->values[i][k]);
             cg->values[i][k] = dtp_element(t->float_dtype, &rounded, 0);
         }
+    }
+    if (t->feed >= 0) {
+        dtp_case_feed(cg, t->feed);
     }
     *applies = true;
     if (gradients) {
@@ -306,9 +310,10 @@ dtp_status dtp_rule_check(const dtp_rule_subject *s, const dtp_rule_target *t,
             }
         }
         dtp_err_prefix(
-            why, "on '%s', %s, seed %llu, operand 0 %.200s, merge %d, in place %d, rows%.200s",
-            mesh, t->backend, (unsigned long long)t->seed, layout, c->options.merge_collectives,
-            c->options.in_place, dtp_strbuf_text(&b));
+            why, "on '%s', %s, seed %llu%s%s, operand 0 %.200s, merge %d, in place %d, rows%.200s",
+            mesh, t->backend, (unsigned long long)t->seed, s->cg.feed[0] == '\0' ? "" : ", ",
+            s->cg.feed, layout, c->options.merge_collectives, c->options.in_place,
+            dtp_strbuf_text(&b));
         dtp_strbuf_free(&b);
     }
     return DTP_OK;

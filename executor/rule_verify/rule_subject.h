@@ -19,6 +19,7 @@ typedef struct dtp_rule_target {
     int32_t n_kernels;
     const dtp_kernel *kernels;
     dtp_sim_pool *pool; /* virtual ranks to run on; NULL after init: new ones for every run */
+    int32_t feed;       /* of subjects (dtp_case_feed); -1 after init: finite values */
 } dtp_rule_target;
 
 /* DTP_INVALID when the backend is none of the two, or `dtype` no 16-bit float; it may be NULL.

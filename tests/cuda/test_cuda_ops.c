@@ -78,6 +78,20 @@ static void test_cuda__equals_ref(void **state)
     check_cases(DTP_OP_CASE_COUNT, DTP_OP_CASES);
 }
 
+static void test_cuda__equals_ref_where_it_is_not_finite(void **state)
+{
+    (void)state;
+    const int32_t before = against_ref_failures();
+    for (int32_t i = 0; i < DTP_OP_CASE_COUNT; i++) {
+        for (int32_t k = 0; k < N_FLOATS && is_wanted(DTP_OP_CASES[i].op); k++) {
+            if (is_mine()) {
+                against_ref_feeds(&DTP_OP_CASES[i], FLOATS[k], cuda, ref);
+            }
+        }
+    }
+    against_ref_judge(before);
+}
+
 /* Heads as wide as models have them: several tiles, several launches, sizes that fill no tile. */
 static const dtp_op_case WIDE[] = {
     {.op = "attention",
@@ -131,6 +145,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda__equals_ref),
+        cmocka_unit_test(test_cuda__equals_ref_where_it_is_not_finite),
         cmocka_unit_test(test_cuda__equals_ref_on_wide_heads),
         cmocka_unit_test(test_cuda__runs_in_place),
         cmocka_unit_test(test_cuda__refuses_ids_out_of_range),

@@ -98,9 +98,9 @@ typedef struct loaded {
     eval e;
 } loaded;
 
-/* With the float operands rounded to `values`. */
-static void load(loaded *l, const dtp_op_case *c, dtp_dtype float_dtype, dtp_dtype values,
-                 dtp_backend *b)
+/* With the float operands rounded to `values`, then fed unless `feed` is negative. */
+static void load_feed(loaded *l, const dtp_op_case *c, dtp_dtype float_dtype, dtp_dtype values,
+                      int32_t feed, dtp_backend *b)
 {
     case_build(c, float_dtype, against_ref_seed, &l->cg);
     eval_init(&l->e, l->cg.g, b);
@@ -111,8 +111,19 @@ static void load(loaded *l, const dtp_op_case *c, dtp_dtype float_dtype, dtp_dty
             dtp_element_set(values, &rounded, 0, l->cg.values[i][k]);
             l->cg.values[i][k] = dtp_element(values, &rounded, 0);
         }
+    }
+    if (feed >= 0) {
+        dtp_case_feed(&l->cg, feed);
+    }
+    for (int32_t i = 0; i < l->cg.n_in; i++) {
         eval_set(&l->e, i, l->cg.values[i]);
     }
+}
+
+static void load(loaded *l, const dtp_op_case *c, dtp_dtype float_dtype, dtp_dtype values,
+                 dtp_backend *b)
+{
+    load_feed(l, c, float_dtype, values, -1, b);
 }
 
 static void unload(loaded *l)
@@ -233,6 +244,72 @@ void against_ref_case(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *backen
     }
     unload(&a);
     unload(&b);
+}
+
+/* Is element i of output o what the reference has? Products are formed in any order, and sums are
+ * padded with zeros, where an infinity may become NaN. */
+static bool is_fed_right(const loaded *got, const loaded *want, int32_t o, int64_t i, double size)
+{
+    const dtp_op_def *op = want->cg.g->nodes[want->cg.node].op;
+    const bool product = (op->flags & DTP_OP_CONTRACTION) != 0 ||
+                         dtp_fused_product_kind_of(op) < DTP_N_FUSED_PRODUCTS;
+    const dtp_tensor_id t = got->cg.g->nodes[got->cg.node].out[o];
+    const double a = eval_get(&got->e, t, i), b = eval_get(&want->e, t, i);
+    if (!isfinite(a) && !isfinite(b)) {
+        return product || a == b || (isnan(a) && isnan(b));
+    }
+    const double allowed =
+        1e-3 + 32.0 * rounding(got->cg.g->tensors[t].type.dtype) +
+        32.0 * rounding(got->cg.g->tensors[got->cg.g->nodes[got->cg.node].in[0]].type.dtype);
+    return fabs(a - b) <= allowed * size;
+}
+
+static void check_fed(const dtp_op_case *c, dtp_dtype dtype, const loaded *got, const loaded *want,
+                      int32_t o)
+{
+    const dtp_tensor_id t = want->cg.g->nodes[want->cg.node].out[o];
+    const int64_t n = dtp_ttype_elems(&want->cg.g->tensors[t].type);
+    double size = 1.0;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = eval_get(&want->e, t, i);
+        size = isfinite(x) ? fmax(size, fabs(x)) : size;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (!is_fed_right(got, want, o, i, size)) {
+            char text[192];
+            (void)snprintf(text, sizeof text, "%s: element %lld of output %d is %g, not %g",
+                           want->cg.feed, (long long)i, o, eval_get(&got->e, t, i),
+                           eval_get(&want->e, t, i));
+            failed(c, dtype, got->e.backend, text);
+            return;
+        }
+    }
+}
+
+void against_ref_feeds(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *backend,
+                       dtp_backend *ref)
+{
+    dtp_case_graph cg;
+    case_build(c, dtype, against_ref_seed, &cg);
+    const int32_t n = dtp_case_feeds(&cg);
+    dtp_case_free(&cg);
+    for (int32_t k = 0; k < n; k++) {
+        loaded got, want;
+        dtp_err err = {0};
+        n_cases++;
+        load_feed(&got, c, dtype, dtype, k, backend);
+        load_feed(&want, c, DTP_F64, dtype, k, ref);
+        eval_run(&want.e);
+        if (eval_try(&got.e, &err) != DTP_OK) {
+            failed(c, dtype, backend, err.msg);
+        } else {
+            for (int32_t o = 0; o < want.cg.g->nodes[want.cg.node].n_out; o++) {
+                check_fed(c, dtype, &got, &want, o);
+            }
+        }
+        unload(&got);
+        unload(&want);
+    }
 }
 
 /* Views of a node's operands and results. */

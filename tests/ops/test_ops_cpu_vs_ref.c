@@ -52,6 +52,22 @@ static void test_cpu__equals_ref_on_two_threads(void **state)
     run_all(2);
 }
 
+static void test_cpu__equals_ref_where_it_is_not_finite(void **state)
+{
+    (void)state;
+    dtp_backend *cpu = NULL, *ref = NULL;
+    assert_int_equal(dtp_backend_cpu_create(1, &cpu, NULL), DTP_OK);
+    assert_int_equal(dtp_backend_ref_create(&ref, NULL), DTP_OK);
+    for (int32_t i = 0; i < DTP_OP_CASE_COUNT; i++) {
+        against_ref_feeds(&DTP_OP_CASES[i], DTP_F32, cpu, ref);
+        for (int32_t k = 0; k < N_HALVES; k++) {
+            against_ref_feeds(&DTP_OP_CASES[i], HALVES[k], cpu, ref);
+        }
+    }
+    dtp_backend_destroy(cpu);
+    dtp_backend_destroy(ref);
+}
+
 static void test_kernels__run_in_place(void **state)
 {
     (void)state;
@@ -87,6 +103,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu__equals_ref_on_one_thread),
         cmocka_unit_test(test_cpu__equals_ref_on_two_threads),
+        cmocka_unit_test(test_cpu__equals_ref_where_it_is_not_finite),
         cmocka_unit_test(test_kernels__run_in_place),
         cmocka_unit_test(test_kernels__refuse_ids_out_of_range),
     };

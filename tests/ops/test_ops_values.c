@@ -19,7 +19,7 @@ enum { MOST = 8 };
 
 typedef struct known {
     dtp_op_case c;
-    double in[2][MOST];
+    double in[3][MOST];
     double out[2][MOST]; /* out[1]: of ops with a second output */
 } known;
 
@@ -82,6 +82,53 @@ static const known KNOWN[] = {
     {{.op = "permute", .in = {"a=2,b=3"}, .out = "b=3,a=2"},
      {{1, 2, 3, 4, 5, 6}},
      {{1, 4, 2, 5, 3, 6}}},
+    /* What is not finite, as numpy has it: np.max, np.argmax, np.sort, np.logaddexp.reduce,
+     * exp(x - max) / sum, np.maximum. */
+    {{.op = "reduce", .in = {"a=3"}, .attrs = "kind=max; over=a"}, {{1, NAN, 3}}, {{NAN}}},
+    {{.op = "reduce", .in = {"a=3"}, .attrs = "kind=min; over=a"}, {{NAN, 1, 3}}, {{NAN}}},
+    {{.op = "reduce", .in = {"a=3,b=2"}, .attrs = "kind=max; over=a"},
+     {{1, 2, NAN, 3, 4, -INFINITY}},
+     {{NAN, 3}}},
+    {{.op = "reduce", .in = {"a=2"}, .attrs = "kind=max; over=a"},
+     {{-INFINITY, -INFINITY}},
+     {{-INFINITY}}},
+    {{.op = "logsumexp", .in = {"a=3"}, .attrs = "over=a"}, {{1, NAN, INFINITY}}, {{NAN}}},
+    {{.op = "logsumexp", .in = {"a=3"}, .attrs = "over=a"},
+     {{1, INFINITY, -INFINITY}},
+     {{INFINITY}}},
+    {{.op = "softmax", .in = {"a=3"}, .attrs = "over=a"}, {{1, NAN, 2}}, {{NAN, NAN, NAN}}},
+    {{.op = "softmax", .in = {"a=3"}, .attrs = "over=a"}, {{1, INFINITY, 2}}, {{NAN, NAN, NAN}}},
+    {{.op = "softmax", .in = {"a=3"}, .attrs = "over=a"}, {{1, -INFINITY, 1}}, {{0.5, 0, 0.5}}},
+    {{.op = "softmax", .in = {"a=2"}, .attrs = "over=a"}, {{-INFINITY, -INFINITY}}, {{NAN, NAN}}},
+    {{.op = "log_softmax", .in = {"a=2"}, .attrs = "over=a"}, {{1, INFINITY}}, {{NAN, NAN}}},
+    {{.op = "log_softmax", .in = {"a=2"}, .attrs = "over=a"}, {{-INFINITY, 7}}, {{-INFINITY, 0}}},
+    {{.op = "argmax", .in = {"a=3"}, .attrs = "over=a"}, {{NAN, NAN, NAN}}, {{0}}},
+    {{.op = "argmin", .in = {"a=3"}, .attrs = "over=a"}, {{1, 0, NAN}}, {{2}}},
+    {{.op = "argmax", .in = {"a=3"}, .attrs = "over=a"}, {{-INFINITY, INFINITY, INFINITY}}, {{1}}},
+    {{.op = "topk", .in = {"a=3"}, .attrs = "over=a; k=3; largest=0"},
+     {{NAN, 2, -INFINITY}},
+     {{-INFINITY, 2, NAN}, {2, 1, 0}}},
+    {{.op = "topk", .in = {"a=3"}, .attrs = "over=a; k=2"}, {{NAN, 2, NAN}}, {{NAN, NAN}, {0, 2}}},
+    {{.op = "relu", .in = {"a=4"}}, {{NAN, -INFINITY, INFINITY, -1}}, {{NAN, 0, INFINITY, 0}}},
+    {{.op = "max", .in = {"a=2", "a=2"}}, {{NAN, 1}, {1, NAN}}, {{NAN, NAN}}},
+    {{.op = "min", .in = {"a=2", "a=2"}}, {{NAN, 1}, {1, NAN}}, {{NAN, NAN}}},
+    {{.op = "norm", .in = {"a=3"}, .attrs = "over=a; ord=inf"}, {{1, NAN, 2}}, {{NAN}}},
+    {{.op = "cumsum", .in = {"a=3"}, .attrs = "dim=a"}, {{1, NAN, 2}}, {{1, NAN, NAN}}},
+    {{.op = "cross_entropy", .in = {"a=3", "- ids:3"}, .attrs = "over=a"},
+     {{1, NAN, 2}, {0}},
+     {{NAN}, {NAN}}},
+    {{.op = "cross_entropy", .in = {"a=2,b=2", "a=2 ids:2"}, .attrs = "over=b; ignore=1"},
+     {{5, 5, NAN, NAN}, {0, 1}},
+     {{0.6931471805599453}, {5.693147180559945, NAN}}},
+    /* A key that is out of sight has no part, whatever it is. */
+    {{.op = "attention", .in = {"s=2,f=1", "s=2,f=1", "s=2,f=1"}, .attrs = "query=s; feature=f"},
+     {{1, 1}, {1, NAN}, {3, NAN}},
+     {{3, NAN}, {1, NAN}}},
+    {{.op = "attention",
+      .in = {"s=2,f=1", "s=2,f=1", "s=2,f=1"},
+      .attrs = "query=s; feature=f; causal=0"},
+     {{1, 1}, {-INFINITY, 0}, {3, 4}},
+     {{4, 4}, {0, 0}}},
 };
 
 static void check_known(const known *k, dtp_backend *b, dtp_dtype float_dtype, double bound)

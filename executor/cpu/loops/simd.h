@@ -63,6 +63,17 @@ DTP_CPU_INLINE float dtp_simd_exp(float x)
     return p * dtp_simd_pow2(half) * dtp_simd_pow2(k - half);
 }
 
+/* The larger, the smaller of two; NaN when one is. */
+DTP_CPU_INLINE float dtp_larger(float a, float b)
+{
+    return a >= b || a != a ? a : b;
+}
+
+DTP_CPU_INLINE float dtp_smaller(float a, float b)
+{
+    return a <= b || a != a ? a : b;
+}
+
 /* 1 / (1 + exp(-x)). */
 DTP_CPU_INLINE float dtp_simd_sigmoid(float x)
 {
