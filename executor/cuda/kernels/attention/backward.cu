@@ -65,7 +65,8 @@ static __device__ void weigh_gradient(const float *s, const float *d, T *p, T *d
     for (int c = (int)threadIdx.x % 2; c < cols; c += 2) {
         const int query = KEYS ? c : row, key = KEYS ? row : c;
         const bool seen = m.key_at[key] <= m.query_at[query];
-        const float x = seen ? dtp_weight_of<T>(s[c] * scale - m.lse[query]) : 0.0f;
+        const float lse = m.lse[query];
+        const float x = seen && lse != -INFINITY ? dtp_weight_of<T>(s[c] * scale - lse) : 0.0f;
         const float y = seen ? x * (d[c] - m.dot[query]) : 0.0f;
         dtp_put(p + c, x);
         dtp_put(ds + c, y);

@@ -19,10 +19,11 @@ static __device__ void weigh(row_state *row, const float *s, T *w, int cols, flo
     for (int c = half; c < cols; c += 2) {
         most = key_at[c] <= query_at ? fmaxf(most, s[c] * scale) : most;
     }
-    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1)); /* NaN is in the sum */
+    const float base = most == -INFINITY ? 0.0f : most;
     const float by = row->most == -INFINITY ? 0.0f : dtp_weight_of<T>(row->most - most);
     for (int c = half; c < cols; c += 2) {
-        const float p = key_at[c] <= query_at ? dtp_weight_of<T>(s[c] * scale - most) : 0.0f;
+        const float p = key_at[c] <= query_at ? dtp_weight_of<T>(s[c] * scale - base) : 0.0f;
         sum += p;
         dtp_put(w + c, p);
     }

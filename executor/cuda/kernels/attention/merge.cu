@@ -4,7 +4,7 @@
 
 static __device__ float share_of(float part, float all)
 {
-    return isinf(part) ? 0.0f : expf(part - all);
+    return all == -INFINITY ? 0.0f : expf(part - all);
 }
 
 static __global__ void merge_kernel(dtp_cuda_attention_merge m)
@@ -16,8 +16,8 @@ static __global__ void merge_kernel(dtp_cuda_attention_merge m)
         for (int v = 0; v < 6; v++) {
             row[v] = dtp_offset(m.rows, v, i);
         }
-        const float la = m.lse_a[row[3]], lb = m.lse_b[row[4]], most = fmaxf(la, lb);
-        const float lse = isinf(most) ? most : most + logf(expf(la - most) + expf(lb - most));
+        const float la = m.lse_a[row[3]], lb = m.lse_b[row[4]], most = dtp_max::of(la, lb);
+        const float lse = most + logf(share_of(la, most) + share_of(lb, most));
         const float of_a = share_of(la, lse), of_b = share_of(lb, lse);
         for (int64_t k = lane; k < m.values.total; k += DTP_CUDA_WARP) {
             const float x = dtp_load(m.a, m.dtype, row[0] + dtp_offset(m.values, 0, k));

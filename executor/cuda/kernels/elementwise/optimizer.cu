@@ -42,14 +42,15 @@ static __device__ __forceinline__ void adam(const dtp_cuda_update &u, const step
                                             float (&v)[V])
 {
     const float b1 = (float)u.beta1, b2 = (float)u.beta2;
-    const float in_gradient = u.rule == DTP_CUDA_ADAM ? u.decay : 0.0f;
-    const float direct = u.rule == DTP_CUDA_ADAMW ? f.lr * u.decay : 0.0f;
+    const bool decoupled = u.rule == DTP_CUDA_ADAMW;
+    const float direct = f.lr * u.decay;
     DTP_UNROLL
     for (int j = 0; j < V; j++) {
-        const float slope = g[j] + in_gradient * p[j];
+        const float slope = decoupled ? g[j] : g[j] + u.decay * p[j];
         m[j] = b1 * m[j] + (1.0f - b1) * slope;
         v[j] = b2 * v[j] + (1.0f - b2) * slope * slope;
-        p[j] -= f.rate * m[j] / (sqrtf(v[j]) * f.root + u.eps) + direct * p[j];
+        const float step = f.rate * m[j] / (sqrtf(v[j]) * f.root + u.eps);
+        p[j] -= decoupled ? step + direct * p[j] : step;
     }
 }
 

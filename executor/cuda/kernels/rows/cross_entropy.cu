@@ -79,7 +79,7 @@ static __device__ double smoothed(const dtp_cuda_loss_call &c, const T *x, int l
 template <class T>
 static __device__ double picked(const dtp_cuda_loss_call &c, const label_terms &t, const T *x)
 {
-    const bool here = t.at >= 0 && t.at < c.local;
+    const bool here = t.at >= 0 && t.at < c.local && t.hit != 0.0;
     return here ? t.hit * (double)dtp_widen(x[t.at * c.step[DTP_CUDA_LOSS_LOGITS]]) : 0.0;
 }
 
@@ -90,10 +90,10 @@ struct exp_sum {
     float top, sum;
 };
 
-/* What is subtracted: a row of -inf has no difference from its maximum. */
+/* What is subtracted: there is no difference from an infinite maximum. */
 static __device__ __forceinline__ float base_of(float top)
 {
-    return top == -INFINITY ? 0.0f : top;
+    return isinf(top) ? 0.0f : top;
 }
 
 template <int N> static __device__ __forceinline__ void add(exp_sum *e, const float (&x)[N])
@@ -166,7 +166,7 @@ template <class T, int W> static __global__ void forward_kernel(dtp_cuda_loss_ca
         const label_terms t = terms_of(c, off[DTP_CUDA_LOSS_LABELS]);
         const double lse = (double)e.top + log((double)e.sum);
         const double a = t.hit + c.smoothing * mean;
-        const double loss = t.counts ? a * lse - (picked(c, t, x) + of_all) : 0.0;
+        const double loss = t.counts && a != 0.0 ? a * lse - (picked(c, t, x) + of_all) : 0.0;
         put(c.view[DTP_CUDA_LOSS_LSE], off[DTP_CUDA_LOSS_LSE], lse);
         if (c.row_loss != NULL) {
             c.row_loss[row] = (float)loss;
@@ -179,9 +179,10 @@ template <class T, int W> static __global__ void forward_kernel(dtp_cuda_loss_ca
 
 /* ---- gradient ---- */
 
-/* dx = exp(x - lse) * scale a - scale * (smoothing and hit). */
+/* dx = exp(x - lse) * scale a - scale * (smoothing and hit); a scale that is not finite is no factor
+ * of the terms, but that of their sum: `after`. */
 struct row_grad {
-    float lse, of_exp, of_class, of_hit;
+    float lse, of_exp, of_class, of_hit, after;
     int64_t at;
     bool counts;
 };
@@ -196,7 +197,7 @@ static __device__ __forceinline__ float grad_of(const dtp_cuda_loss_call &c, con
     if (c.smoothing != 0.0) {
         dx -= r.of_class * (c.weights.data == NULL ? 1.0f : number(c.weights, c.first + i));
     }
-    return i == r.at ? dx - r.of_hit : dx;
+    return (i == r.at ? dx - r.of_hit : dx) * r.after;
 }
 
 static __device__ row_grad row_grad_of(const dtp_cuda_loss_call &c,
@@ -208,11 +209,13 @@ static __device__ row_grad row_grad_of(const dtp_cuda_loss_call &c,
         (double)number(c.view[DTP_CUDA_LOSS_LOSS], off[DTP_CUDA_LOSS_LOSS]) * factor;
     row_grad r;
     r.lse = number(c.view[DTP_CUDA_LOSS_LSE], off[DTP_CUDA_LOSS_LSE]);
-    r.of_exp = (float)(scale * (t.hit + c.smoothing * mean));
-    r.of_class = (float)(scale * c.smoothing / (double)c.size);
-    r.of_hit = (float)(scale * t.hit);
+    const double by = isfinite(scale) ? scale : 1.0, a = t.hit + c.smoothing * mean;
+    r.of_exp = (float)(by * a);
+    r.of_class = (float)(by * c.smoothing / (double)c.size);
+    r.of_hit = (float)(by * t.hit);
+    r.after = isfinite(scale) ? 1.0f : (float)scale;
     r.at = t.at;
-    r.counts = t.counts;
+    r.counts = t.counts && a != 0.0;
     return r;
 }
 
@@ -283,10 +286,10 @@ static __global__ void finish_kernel(dtp_cuda_finish_call c)
     for (int64_t row = dtp_thread(); row < c.rows.total; row += dtp_threads()) {
         int64_t off[DTP_CUDA_FINISH_VIEWS];
         dtp_offsets(c.rows, row, off);
-        const double lse =
-            (double)number(c.view[M], off[M]) + log((double)number(c.view[S], off[S]));
+        const double m = (double)number(c.view[M], off[M]);
+        const double lse = isinf(m) ? m : m + log((double)number(c.view[S], off[S]));
         const double a = c.view[A].data == NULL ? 1.0 : (double)number(c.view[A], off[A]);
-        const double loss = a * lse - (double)number(c.view[T], off[T]);
+        const double loss = a == 0.0 ? 0.0 : a * lse - (double)number(c.view[T], off[T]);
         put(c.view[LSE], off[LSE], lse);
         if (c.row_loss != NULL) {
             c.row_loss[row] = (float)loss;

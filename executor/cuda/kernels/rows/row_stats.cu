@@ -9,7 +9,7 @@ struct logsumexp_map {
         const float m = dtp_row_max<V, Team>(job, row, x);
         const float s = dtp_row_exp_sum<V, Team>(job, row, x, m);
         if (Team::lane() == 0) {
-            dtp_row_put(job, row, 1, s > 0.0f ? m + logf(s) : m);
+            dtp_row_put(job, row, 1, isinf(m) ? m : m + logf(s));
         }
     }
 };
@@ -156,19 +156,26 @@ struct prod_grad_map {
 
 /* ---- positions ---- */
 
-/* Grows with the order in which elements come: the value above, the index, inverted, below. */
-static __device__ __forceinline__ uint64_t order_key(float v, int64_t i, int largest)
+/* Of index 0: keys lie between 0 and the largest number, neither of which is a key. */
+enum { FIRST_INDEX = 0x7fffffff };
+
+/* Grows with the order in which elements come: the value above, the index, inverted, below. `nan`:
+ * the value of a NaN. */
+static __device__ __forceinline__ uint64_t order_key(float v, int64_t i, int largest, uint32_t nan)
 {
     const float w = v == 0.0f ? 0.0f : largest ? v : -v;
     const uint32_t bits = __float_as_uint(w), sign = 0x80000000u;
-    const uint32_t value = v != v ? 0xffffffffu : (bits & sign) != 0 ? ~bits : bits | sign;
-    return (uint64_t)value << 32 | (0xffffffffu - (uint32_t)i);
+    const uint32_t value = v != v ? nan : (bits & sign) != 0 ? ~bits : bits | sign;
+    return (uint64_t)value << 32 | (uint32_t)(FIRST_INDEX - i + 1);
 }
 
 static __device__ __forceinline__ int64_t key_index(uint64_t key)
 {
-    return (int64_t)(0xffffffffu - (uint32_t)key);
+    return (int64_t)FIRST_INDEX + 1 - (int64_t)(uint32_t)key;
 }
+
+/* A NaN comes first in argmax and argmin; topk takes it for the largest, as sorting does. */
+static const uint32_t NAN_FIRST = 0xffffffffu, NAN_LAST = 0;
 
 struct arg_fold {
     typedef uint64_t T;
@@ -196,7 +203,7 @@ struct arg_fold {
         dtp_row_load(job, x, i, v);
         DTP_UNROLL
         for (int k = 0; k < V; k++) {
-            a[0] = (*this)(a[0], order_key(v[k], i + k, largest));
+            a[0] = (*this)(a[0], order_key(v[k], i + k, largest, NAN_FIRST));
         }
     }
     __device__ __forceinline__ void finish(const uint64_t (&a)[1]) const
@@ -261,6 +268,7 @@ struct topk_map {
         const dtp_row_view x = dtp_row_of(job, row, 0), values = dtp_row_of(job, row, 1);
         const dtp_row_view indices = dtp_row_of(job, row, 2);
         const auto larger = [](uint64_t a, uint64_t b) { return a > b ? a : b; };
+        const uint32_t nan = p.largest ? NAN_FIRST : NAN_LAST;
         uint64_t last = ~(uint64_t)0;
         for (int64_t r = 0; r < p.k; r++) {
             uint64_t best = 0;
@@ -270,7 +278,7 @@ struct topk_map {
                 dtp_row_load(job, x, i, v);
                 DTP_UNROLL
                 for (int k = 0; k < V; k++) {
-                    const uint64_t key = order_key(v[k], i + k, p.largest);
+                    const uint64_t key = order_key(v[k], i + k, p.largest, nan);
                     best = key < last && key > best ? key : best;
                 }
             }

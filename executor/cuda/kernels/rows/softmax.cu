@@ -37,7 +37,8 @@ struct softmax_apply_map {
     static __device__ __forceinline__ void run(const dtp_cuda_rows &job, const dtp_row &row,
                                                int log_form)
     {
-        const float m = dtp_row_value(job, row, 1), s = dtp_row_value(job, row, 2);
+        const float m = dtp_row_value(job, row, 1);
+        const float s = isinf(m) ? NAN : dtp_row_value(job, row, 2);
         const dtp_row_view x = dtp_row_of(job, row, 0);
         write_row<V, Team>(job, row, x, 3, log_form, m, log_form ? -(m + logf(s)) : 1.0f / s);
     }
@@ -87,16 +88,17 @@ struct softmax_grad_apply_map {
     }
 };
 
-/* Views: two operands and the result; exponentials: sum of exp(x - m), else of a b. */
+/* Views: two operands and the result; exponentials: sum of exp(x - m), where an infinite m counts
+ * as 0, else of a b. */
 struct pair_map {
     template <int V, class Team>
     static __device__ __forceinline__ void run(const dtp_cuda_rows &job, const dtp_row &row,
                                                int exponentials)
     {
         const dtp_row_view x = dtp_row_of(job, row, 0), b = dtp_row_of(job, row, 1);
-        const float s = exponentials
-                            ? dtp_row_exp_sum<V, Team>(job, row, x, dtp_row_value(job, row, 1))
-                            : dtp_row_dot<V, Team>(job, row, x, b);
+        const float m = exponentials ? dtp_row_value(job, row, 1) : 0.0f;
+        const float s = exponentials ? dtp_row_exp_sum<V, Team>(job, row, x, isinf(m) ? 0.0f : m)
+                                     : dtp_row_dot<V, Team>(job, row, x, b);
         if (Team::lane() == 0) {
             dtp_row_put(job, row, 2, s);
         }
