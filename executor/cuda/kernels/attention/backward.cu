@@ -57,14 +57,17 @@ static __device__ void mark_keys(const dtp_cuda_attention_call &a, const dtp_hea
     }
 }
 
-/* Weights p and gradients ds of this lane's half of a row; KEYS: rows are keys. */
+/* Weights p and gradients ds of this lane's half of a row; KEYS: rows are keys. Returns whether the
+ * warp sees all pairs. */
 template <class T, bool KEYS>
-static __device__ void weigh_gradient(const float *s, const float *d, T *p, T *ds, int cols,
+static __device__ bool weigh_gradient(const float *s, const float *d, T *p, T *ds, int cols,
                                       float scale, int row, const gradient_marks &m)
 {
+    bool whole = true;
     for (int c = (int)threadIdx.x % 2; c < cols; c += 2) {
         const int query = KEYS ? c : row, key = KEYS ? row : c;
         const bool seen = m.key_at[key] <= m.query_at[query];
+        whole = whole && seen;
         const float lse = m.lse[query];
         const float x = seen && lse != -INFINITY ? dtp_weight_of<T>(s[c] * scale - lse) : 0.0f;
         const float y = seen ? x * (d[c] - m.dot[query]) : 0.0f;
@@ -72,6 +75,7 @@ static __device__ void weigh_gradient(const float *s, const float *d, T *p, T *d
         dtp_put(ds + c, y);
     }
     __syncwarp();
+    return __all_sync(0xffffffffu, whole);
 }
 
 /* FIRST: dq, or dk with KEYS; SECOND: dv. */
@@ -148,16 +152,18 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
                 __syncthreads();
                 dtp_tile_scores(s, t.ld_s, row_1 + top * t.ld_f, col_1, t.ld_f, t.cols, t.features);
                 dtp_tile_scores(d, t.ld_s, row_2 + top * t.ld_v, col_2, t.ld_v, t.cols, t.values);
-                weigh_gradient<T, KEYS>(scores + row * t.ld_s, grads + row * t.ld_s,
-                                        p + row * t.ld_w, ds + row * t.ld_w, t.cols, a.scale, row,
-                                        marks);
+                const bool seen = weigh_gradient<T, KEYS>(
+                    scores + row * t.ld_s, grads + row * t.ld_s, p + row * t.ld_w,
+                    ds + row * t.ld_w, t.cols, a.scale, row, marks);
+                const bool whole = !a.causal || seen;
+                const dtp_tile_pairs pairs = {marks.query_at, marks.key_at, top, KEYS};
                 if (FIRST) {
-                    sum_1.add(ds + top * t.ld_w, t.ld_w, t.cols, col_1 + t.first, t.ld_f,
-                              t.features - t.first);
+                    dtp_add_tile(&sum_1, whole, ds + top * t.ld_w, t.ld_w, t.cols, col_1 + t.first,
+                                 t.ld_f, t.features - t.first, s, t.ld_s, pairs);
                 }
                 if (SECOND) {
-                    sum_2.add(p + top * t.ld_w, t.ld_w, t.cols, col_2 + t.first, t.ld_v,
-                              t.values - t.first);
+                    dtp_add_tile(&sum_2, whole, p + top * t.ld_w, t.ld_w, t.cols, col_2 + t.first,
+                                 t.ld_v, t.values - t.first, s, t.ld_s, pairs);
                 }
             }
         }

@@ -111,6 +111,19 @@ static dtp_tile_sizes dtp_choose_tiles(const dtp_cuda_attention_call *a, bool gr
     return dtp_tile_sizes_of<T>(a, sides[i][0], sides[i][1], gradient);
 }
 
+/* sum += w b, where `whole` says whether the warp sees all pairs. */
+template <class Sum, class T>
+static __device__ __forceinline__ void
+dtp_add_tile(Sum *sum, bool whole, const T *w, int ld_w, int depth, const T *b, int ld_b, int width,
+             float *scratch, int ld, const dtp_tile_pairs &pairs)
+{
+    if (whole || dtp_tile_is_finite(b, ld_b, depth, width)) {
+        sum->add(w, ld_w, depth, b, ld_b, width);
+    } else {
+        sum->add_seen(w, ld_w, depth, b, ld_b, width, scratch, ld, pairs);
+    }
+}
+
 typedef void (*dtp_tile_kernel)(dtp_cuda_attention_call, dtp_tile_sizes);
 
 /* Tiles of columns of a sum in registers; wider sums take several launches. */

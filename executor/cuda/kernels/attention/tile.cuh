@@ -160,6 +160,29 @@ static __device__ void dtp_tile_scores(float *s, int ld_s, const float *a, const
     __syncwarp();
 }
 
+/* Which pairs a tile has: row r of the warp, whose first one is `top`, and column k. */
+struct dtp_tile_pairs {
+    const int64_t *query_at, *key_at;
+    int top;
+    bool keys; /* rows are keys */
+    __device__ __forceinline__ bool seen(int r, int k) const
+    {
+        return key_at[keys ? top + r : k] <= query_at[keys ? k : top + r];
+    }
+};
+
+/* Is all of b[depth][width] finite? */
+template <class T>
+static __device__ bool dtp_tile_is_finite(const T *b, int ld_b, int depth, int width)
+{
+    float zero = 0.0f;
+    DTP_ROLL
+    for (int i = (int)threadIdx.x % DTP_CUDA_WARP; i < depth * width; i += DTP_CUDA_WARP) {
+        zero += 0.0f * dtp_float_of(b[i / width * ld_b + i % width]);
+    }
+    return __all_sync(0xffffffffu, zero == 0.0f);
+}
+
 /* A sum of products, 16 rows x up to 16 N columns, in the registers of a warp. */
 template <class T, int N> struct dtp_tile_sum {
     nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> sum[N], row;
@@ -212,6 +235,42 @@ template <class T, int N> struct dtp_tile_sum {
                 }
             }
         }
+    }
+
+    /* The same from pairs that are seen alone: others have weight 0, which is no factor of what is
+     * not finite. */
+    __device__ void add_seen(const T *w, int ld_w, int depth, const T *b, int ld_b, int width,
+                             float *scratch, int ld, const dtp_tile_pairs &pairs)
+    {
+        const int lane = (int)threadIdx.x % DTP_CUDA_WARP;
+        nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> more;
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            if (j * DTP_TILE < width) {
+                __syncwarp();
+                DTP_ROLL
+                for (int i = lane; i < DTP_TILE * DTP_TILE; i += DTP_CUDA_WARP) {
+                    const int r = i / DTP_TILE, c = i % DTP_TILE;
+                    float x = 0.0f;
+                    DTP_ROLL
+                    for (int k = 0; k < depth; k++) {
+                        if (pairs.seen(r, k)) {
+                            x += dtp_float_of(w[r * ld_w + k]) *
+                                 dtp_float_of(b[k * ld_b + j * DTP_TILE + c]);
+                        }
+                    }
+                    scratch[r * ld + c] = x;
+                }
+                __syncwarp();
+                nvcuda::wmma::load_matrix_sync(more, scratch, (unsigned)ld,
+                                               nvcuda::wmma::mem_row_major);
+#pragma unroll
+                for (int i = 0; i < (int)more.num_elements; i++) {
+                    sum[j].x[i] += more.x[i];
+                }
+            }
+        }
+        __syncwarp();
     }
 
     __device__ __forceinline__ void store(float *scratch, int ld, const dtp_tile_target &to)
@@ -275,6 +334,26 @@ template <int N> struct dtp_tile_sum<float, N> {
 #pragma unroll
                     for (int r = 0; r < DTP_TILE; r++) {
                         sum[j][r] = dtp_dot4(*(const float4 *)(w + r * ld_w + k), y, sum[j][r]);
+                    }
+                }
+            }
+        }
+    }
+
+    __device__ void add_seen(const float *w, int ld_w, int depth, const float *b, int ld_b,
+                             int width, float *, int, const dtp_tile_pairs &pairs)
+    {
+        const int lane = (int)threadIdx.x % DTP_CUDA_WARP;
+        DTP_ROLL
+        for (int k = 0; k < depth; k++) {
+#pragma unroll
+            for (int j = 0; j < N / 2; j++) {
+                if (j * DTP_CUDA_WARP < width) {
+                    const float y = b[k * ld_b + lane + j * DTP_CUDA_WARP];
+#pragma unroll
+                    for (int r = 0; r < DTP_TILE; r++) {
+                        sum[j][r] =
+                            pairs.seen(r, k) ? fmaf(w[r * ld_w + k], y, sum[j][r]) : sum[j][r];
                     }
                 }
             }
