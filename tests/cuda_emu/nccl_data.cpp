@@ -12,15 +12,16 @@ namespace emu
 namespace
 {
 
+/* Extrema of floats drop a NaN, as fmax and fmin do. */
 template <typename T> T apply(T a, T b, ncclRedOp_t op)
 {
     switch (op) {
     case ncclProd:
         return static_cast<T>(a * b);
     case ncclMax:
-        return a > b ? a : b;
+        return a > b || b != b ? a : b;
     case ncclMin:
-        return a < b ? a : b;
+        return a < b || b != b ? a : b;
     default:
         return static_cast<T>(a + b);
     }

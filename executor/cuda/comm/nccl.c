@@ -1,5 +1,6 @@
 /* The NCCL transport: one card per rank, of one host or several. A bucket is one group of calls.
- * NCCL moves contiguous parts only and chooses the order of its sums.
+ * NCCL moves contiguous parts only and chooses the order of its sums. Its extrema drop NaN: those of
+ * floats are taken over integers of the same order.
  *
  * Groups of ranks get communicators of their own, each from an identifier that its member 0 makes
  * and that goes over the host communicator: making one concerns the members alone
@@ -19,8 +20,9 @@
 #include "core/base/clock.h"
 #include "executor/cuda/comm/comm.h"
 #include "executor/cuda/comm/nccl_library.h"
+#include "executor/cuda/kernels/combine.h"
 
-enum { N_SETS = 1 << DTP_MAX_MESH_DIMS };
+enum { N_SETS = 1 << DTP_MAX_MESH_DIMS, KEY_BYTES = 1 << 20 };
 
 typedef struct shared {
     void *memory;
@@ -31,6 +33,7 @@ typedef struct nccl_transport {
     dtp_cuda_flights flights;
     dtp_nccl nccl;
     ncclComm_t comms[N_SETS]; /* by set of mesh dims; NULL: none yet */
+    void *keys;               /* KEY_BYTES, once there is a communicator */
     bool broken;
     shared *arenas;
 } nccl_transport;
@@ -105,6 +108,9 @@ static dtp_status nccl_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
     const int32_t me = dtp_mesh_set_index(&comm->mesh, set, comm->rank);
     if (!needs_nccl(x, set) || x->comms[set] != NULL) {
         return DTP_OK;
+    }
+    if (x->keys == NULL) {
+        DTP_CUDA_TRY(err, cudaMalloc(&x->keys, KEY_BYTES));
     }
     ncclUniqueId id;
     ncclResult_t code = ncclSuccess;
@@ -198,6 +204,51 @@ static ncclResult_t put_one(const dtp_nccl *nccl, const group *g, const dtp_coll
     }
 }
 
+/* Minima and maxima of floats: those of NCCL drop NaN. */
+static bool has_keys(const dtp_coll *coll)
+{
+    return dtp_coll_reduces(coll->kind) && dtp_dtype_is_float(coll->dtype) &&
+           (coll->op == DTP_REDUCE_MIN || coll->op == DTP_REDUCE_MAX);
+}
+
+/* Such a collective, a part of every member's elements after the other: `n` of them from `at` on. */
+static dtp_status put_keys(const nccl_transport *x, const group *g, const dtp_coll *coll,
+                           const dtp_coll_ends *ends, int64_t at, int64_t n, dtp_err *err)
+{
+    const bool scatters = coll->kind == DTP_REDUCE_SCATTER;
+    const int64_t width = dtp_dtype_bytes(coll->dtype), key = coll->dtype == DTP_F64 ? 8 : 4;
+    const int32_t parts = scatters ? g->n : 1;
+    const ncclDataType_t type = coll->dtype == DTP_F64 ? ncclInt64 : ncclInt32;
+    const ncclRedOp_t op = operation_of(coll->op);
+    char *keys = x->keys, *result = scatters ? keys + parts * n * key : keys;
+    for (int32_t j = 0; j < parts; j++) {
+        DTP_CUDA_TRY(err, dtp_cuda_to_keys(g->queue, (int32_t)coll->dtype, (int32_t)coll->op, n,
+                                           (const char *)ends->in + (j * coll->count + at) * width,
+                                           keys + j * n * key));
+    }
+    const ncclResult_t code =
+        scatters ? x->nccl.ReduceScatter(keys, result, (size_t)n, type, op, g->c, g->queue)
+                 : x->nccl.AllReduce(keys, result, (size_t)n, type, op, g->c, g->queue);
+    DTP_TRY(settle(x, g->c, code, dtp_coll_name(coll->kind), err));
+    DTP_CUDA_TRY(err, dtp_cuda_from_keys(g->queue, (int32_t)coll->dtype, (int32_t)coll->op, n,
+                                         result, (char *)ends->out + at * width));
+    return DTP_OK;
+}
+
+static dtp_status put_extrema(const nccl_transport *x, const group *g, const dtp_coll *coll,
+                              const dtp_coll_ends *ends, dtp_err *err)
+{
+    const int64_t room = KEY_BYTES / 8 / (coll->kind == DTP_REDUCE_SCATTER ? g->n + 1 : 1);
+    for (int32_t k = 0; k < dtp_coll_buffers(coll); k++) {
+        const dtp_coll *one = dtp_coll_at(coll, k);
+        for (int64_t at = 0; at < one->count; at += room) {
+            const int64_t left = one->count - at;
+            DTP_TRY(put_keys(x, g, one, &ends[k], at, left < room ? left : room, err));
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status put_group(const nccl_transport *x, const dtp_coll *coll,
                             const dtp_coll_ends *ends, dtp_err *err)
 {
@@ -206,6 +257,9 @@ static dtp_status put_group(const nccl_transport *x, const dtp_coll *coll,
                      .me = dtp_mesh_set_index(&comm->mesh, coll->set, comm->rank),
                      .c = x->comms[coll->set],
                      .queue = x->flights.cuda->comm};
+    if (has_keys(coll)) {
+        return put_extrema(x, &g, coll, ends, err);
+    }
     ncclResult_t code = x->nccl.GroupStart();
     for (int32_t k = 0; k < dtp_coll_buffers(coll) && code == ncclSuccess; k++) {
         const dtp_coll *one = dtp_coll_at(coll, k);
@@ -365,6 +419,7 @@ static void nccl_destroy(dtp_transport *t)
         }
     }
     stop(x);
+    (void)cudaFree(x->keys);
     dtp_cuda_flights_close(&x->flights);
     free(x);
 }

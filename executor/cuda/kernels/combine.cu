@@ -149,6 +149,90 @@ cudaError_t dtp_cuda_combine(cudaStream_t queue, int32_t dtype, int32_t op, int6
     }
 }
 
+/* ---- keys ---- */
+
+static __device__ __forceinline__ int32_t bits_of(float x)
+{
+    return (int32_t)__float_as_uint(x);
+}
+static __device__ __forceinline__ int64_t bits_of(double x)
+{
+    return (int64_t)__double_as_longlong(x);
+}
+static __device__ __forceinline__ float float_of(int32_t bits)
+{
+    return __uint_as_float((uint32_t)bits);
+}
+static __device__ __forceinline__ double float_of(int64_t bits)
+{
+    return __longlong_as_double(bits);
+}
+
+/* Grows with the float; its own inverse. K: integers of the width of the float. */
+template <class K> static __device__ __forceinline__ K ordered(K bits)
+{
+    const K most = (K)(~(K)0 ^ ((K)1 << (8 * sizeof(K) - 1)));
+    return bits < 0 ? bits ^ most : bits;
+}
+
+template <class K> static __device__ __forceinline__ K key_of_nan(int op)
+{
+    const K most = (K)(~(K)0 ^ ((K)1 << (8 * sizeof(K) - 1)));
+    return op == DTP_REDUCE_MAX ? most : ~most;
+}
+
+template <class F, class K>
+static __global__ void to_keys_kernel(int op, int64_t count, const typename F::element *from,
+                                      K *keys)
+{
+    for (int64_t i = dtp_thread(); i < count; i += dtp_threads()) {
+        const typename F::wide x = F::load(from[i]);
+        keys[i] = x != x ? key_of_nan<K>(op) : ordered(bits_of(x));
+    }
+}
+
+template <class F, class K>
+static __global__ void from_keys_kernel(int op, int64_t count, const K *keys,
+                                        typename F::element *to)
+{
+    for (int64_t i = dtp_thread(); i < count; i += dtp_threads()) {
+        const K key = keys[i];
+        to[i] = F::store(key == key_of_nan<K>(op) ? (typename F::wide)NAN : float_of(ordered(key)));
+    }
+}
+
+template <class F, class K>
+static cudaError_t to_keys(cudaStream_t queue, int op, int64_t count, const void *from, void *keys)
+{
+    return dtp_launch(to_keys_kernel<F, K>, dtp_grid(count, DTP_CUDA_BLOCK, 4), DTP_CUDA_BLOCK, 0,
+                      queue, op, count, (const typename F::element *)from, (K *)keys);
+}
+
+template <class F, class K>
+static cudaError_t from_keys(cudaStream_t queue, int op, int64_t count, const void *keys, void *to)
+{
+    return dtp_launch(from_keys_kernel<F, K>, dtp_grid(count, DTP_CUDA_BLOCK, 4), DTP_CUDA_BLOCK, 0,
+                      queue, op, count, (const K *)keys, (typename F::element *)to);
+}
+
+cudaError_t dtp_cuda_to_keys(cudaStream_t queue, int32_t dtype, int32_t op, int64_t count,
+                             const void *from, void *keys)
+{
+    return dtype == DTP_F32    ? to_keys<same<float>, int32_t>(queue, op, count, from, keys)
+           : dtype == DTP_F64  ? to_keys<same<double>, int64_t>(queue, op, count, from, keys)
+           : dtype == DTP_BF16 ? to_keys<bf16, int32_t>(queue, op, count, from, keys)
+                               : to_keys<f16, int32_t>(queue, op, count, from, keys);
+}
+
+cudaError_t dtp_cuda_from_keys(cudaStream_t queue, int32_t dtype, int32_t op, int64_t count,
+                               const void *keys, void *to)
+{
+    return dtype == DTP_F32    ? from_keys<same<float>, int32_t>(queue, op, count, keys, to)
+           : dtype == DTP_F64  ? from_keys<same<double>, int64_t>(queue, op, count, keys, to)
+           : dtype == DTP_BF16 ? from_keys<bf16, int32_t>(queue, op, count, keys, to)
+                               : from_keys<f16, int32_t>(queue, op, count, keys, to);
+}
+
 template <class T>
 static __global__ void move_kernel(int64_t count, T *to, dtp_cuda_part to_part, const T *from,
                                    dtp_cuda_part from_part)

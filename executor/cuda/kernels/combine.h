@@ -28,6 +28,12 @@ typedef struct dtp_cuda_part {
  * lie at the same place. */
 cudaError_t dtp_cuda_combine(cudaStream_t queue, int32_t dtype, int32_t op, int64_t count,
                              const dtp_cuda_part *from, const dtp_cuda_members *members);
+/* Extrema over NCCL, which drops NaN: floats become integers of the same order, among which NaN is
+ * the one that wins, and back. Keys are i32, those of f64 i64. */
+cudaError_t dtp_cuda_to_keys(cudaStream_t queue, int32_t dtype, int32_t op, int64_t count,
+                             const void *from, void *keys);
+cudaError_t dtp_cuda_from_keys(cudaStream_t queue, int32_t dtype, int32_t op, int64_t count,
+                               const void *keys, void *to);
 /* Element i of one part to element i of another, for i < count; elements of 1, 2, 4 or 8 bytes. */
 cudaError_t dtp_cuda_move_part(cudaStream_t queue, int32_t elem_bytes, int64_t count, void *to,
                                const dtp_cuda_part *to_part, const void *from,
