@@ -36,9 +36,11 @@ dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result
     } else {
         (void)snprintf(where, sizeof where, "on rank %d", (int)seen[0]);
     }
-    return DTP_FAIL(err, DTP_NOT_FINITE, "step %" PRId64 ": node '%s': the loss is %s %s",
+    char origin[256];
+    DTP_TRY(dtp_session__origin_find(s, result->step, origin, sizeof origin, err));
+    return DTP_FAIL(err, DTP_NOT_FINITE, "step %" PRId64 ": node '%s': the loss is %s %s%s",
                     result->step + 1, g->nodes[g->tensors[g->loss].producer].name,
-                    kind_names[kind_of(result->loss)], where);
+                    kind_names[kind_of(result->loss)], where, origin);
 }
 
 /* Index of the first element that is not finite, -1 when there is none. */

@@ -149,6 +149,7 @@ static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *e
     }
     DTP_TRY(dtp_comm_agree_status(s->comm, local_setup(s, o, err), err));
     DTP_TRY(dtp_runner_prepare(s->runner, err));
+    dtp_session__origin_open(s);
     if (o->load != NULL) {
         DTP_TRY(dtp_comm_agree_status(s->comm, initialise(s, err), err));
         return dtp_session_load(s, o->load, err);
@@ -187,6 +188,7 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
 void dtp_session_destroy(dtp_session *s)
 {
     if (s != NULL) {
+        dtp_session__origin_close(s);
         dtp_runner_destroy(s->runner); /* nothing is on the queue afterwards */
         dtp_session__feed_close(s);
         dtp_feed_destroy(s->feed);

@@ -20,6 +20,16 @@ typedef struct dtp_session__started {
     double feed_s;
 } dtp_session__started;
 
+/* Finding where a loss that is not finite comes from (finite_origin.c). */
+typedef struct dtp_session__origin {
+    int32_t first_update; /* the instruction; -1: nothing is kept */
+    void **copies;        /* by update: its target before the updates of such a step; else NULL */
+    bool looks;           /* that step runs once more */
+    int32_t microbatch;
+    int64_t found[2]; /* first place of NaN or inf, of -inf */
+    double value[2];
+} dtp_session__origin;
+
 struct dtp_session {
     const dtp_program *program;
     dtp_backend *backend;
@@ -37,6 +47,7 @@ struct dtp_session {
     dtp_session__started started[2]; /* by step, in turn */
     int64_t n_started, n_finished;
     bool allow_nan;
+    dtp_session__origin origin;
     int32_t keep;
     dtp_file_lock *lock; /* on rank 0, of the checkpoint that the job is to write; else NULL */
     char *locked;        /* its path, on all ranks; NULL: none */
@@ -47,6 +58,14 @@ struct dtp_session {
  */
 dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result, double own,
                                    dtp_err *err) DTP_MUST_CHECK;
+
+/* After the runner is made; before it is destroyed. */
+void dtp_session__origin_open(dtp_session *s);
+void dtp_session__origin_close(dtp_session *s);
+/* "; the first nan or inf: node 'y' (log), inf at rank 0", "" when nothing was kept. All
+ * ranks together, after a step whose loss is not finite, which runs once more. */
+dtp_status dtp_session__origin_find(dtp_session *s, int64_t step, char *out, size_t bytes,
+                                    dtp_err *err) DTP_MUST_CHECK;
 
 /* As after creation without `load`: the initial values, and step 0. */
 dtp_status dtp_session__restart(dtp_session *s, dtp_err *err) DTP_MUST_CHECK;

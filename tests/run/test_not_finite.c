@@ -133,6 +133,7 @@ static void test_loss__ends_the_run_on_all_ranks(void **unused)
         const char *text = run(&o);
         starts(text, "step 5: node 'nll': the loss is nan on ");
         assert_true((strstr(text, "on rank 0") != NULL) == (k == 0));
+        assert_non_null(strstr(text, "; the first nan or inf: parameter 'w', "));
         assert_true(isfinite(o.losses[3]) && o.losses[3] > 1e30 && o.losses[4] == -1);
     }
 }
@@ -239,7 +240,45 @@ static void test_loss__names_the_rank(void **unused)
     outcome o = {.job = {.mesh = "x:4", .rules = "batch:x", .n_feeds = 1, .feeds = &feed}};
     write_x(path, NAN, -1, 0.0F);
     assert_string_equal(run_body(&o, partial_body),
-                        "step 1: node 'nll': the loss is nan on all 4 ranks");
+                        "step 1: node 'nll': the loss is nan on all 4 ranks; the first nan or "
+                        "inf: input 'x', nan at rank 0");
+}
+
+/* The run starts with this element of w and these rows of x. */
+static void ends_with(const char *rules, float element, float rows, float row, const char *words)
+{
+    char x[300], start[300];
+    float w[FEATURES * CLASSES] = {0};
+    dtp_err err = {0};
+    dtp_st_writer *writer = NULL;
+    const dtp_st_entry e = {
+        .name = "w", .store = DTP_STORE_F32, .rank = 2, .dims = {FEATURES, CLASSES}};
+    snprintf(x, sizeof x, "%s", data_path("origin.npy"));
+    snprintf(start, sizeof start, "%s", data_path("origin.safetensors"));
+    w[5] = element;
+    write_x(x, rows, 5, row);
+    assert_int_equal(dtp_st_create(start, 1, &e, 0, NULL, &writer, &err), DTP_OK);
+    assert_int_equal(dtp_st_put(writer, w, sizeof w, &err), DTP_OK);
+    assert_int_equal(dtp_st_commit(writer, NULL, NULL, &err), DTP_OK);
+    const dtp_feed_spec feed = {.input = "x", .file = x};
+    outcome o = {.job = {.mesh = "x:4", .rules = rules, .steps = 2}};
+    o.job.n_feeds = 1;
+    o.job.feeds = &feed;
+    o.job.load = start;
+    const char *text = run(&o);
+    starts(text, "step 1: node 'nll': the loss is ");
+    if (strstr(text, words) == NULL) {
+        fail_msg("'%s' has no '%s'", text, words);
+    }
+}
+
+static void test_loss__names_the_first_that_is_not_finite(void **unused)
+{
+    (void)unused;
+    ends_with("batch:x", 1.0F, 1.0F, NAN, "; the first nan or inf: input 'x', nan at rank 2");
+    ends_with("features:x", 10.0F, 1.0F, 1e38F, "node 'logits' (einsum), inf at rank 1");
+    ends_with("classes:x", 10.0F, 1.0F, 1e38F, "node 'logits' (einsum), inf at rank 1");
+    ends_with("", 10.0F, 1.0F, 1e38F, "node 'logits' (einsum), inf at rank 0");
 }
 
 static void test_parameter__names_the_rank(void **unused)
@@ -281,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_loss__allowed_goes_on),
         cmocka_unit_test(test_save__is_refused),
         cmocka_unit_test(test_loss__names_the_rank),
+        cmocka_unit_test(test_loss__names_the_first_that_is_not_finite),
         cmocka_unit_test(test_parameter__names_the_rank),
     };
     return cmocka_run_group_tests(tests, setup, cleanup);
