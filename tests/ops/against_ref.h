@@ -23,8 +23,8 @@ void against_ref_list(void);
 /* Floats of a dtype on a backend, against f64; a 16-bit result is rounded once. */
 void against_ref_case(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *backend,
                       dtp_backend *ref);
-/* The same with what is not finite in the operands (dtp_case_feed): NaN and infinities come out where
- * the reference has them. */
+/* The same with what is not finite in the operands (dtp_case_feed): NaN and infinities come out
+ * where the reference has them. */
 void against_ref_feeds(const dtp_op_case *c, dtp_dtype dtype, dtp_backend *backend,
                        dtp_backend *ref);
 /* Runs the node with output o in the buffer of the operand that the op allows; the outputs must be

@@ -1,6 +1,6 @@
 /* The NCCL transport: one card per rank, of one host or several. A bucket is one group of calls.
- * NCCL moves contiguous parts only and chooses the order of its sums. Its extrema drop NaN: those of
- * floats are taken over integers of the same order.
+ * NCCL moves contiguous parts only and chooses the order of its sums. Its extrema drop NaN: those
+ * of floats are taken over integers of the same order.
  *
  * Groups of ranks get communicators of their own, each from an identifier that its member 0 makes
  * and that goes over the host communicator: making one concerns the members alone
@@ -211,7 +211,7 @@ static bool has_keys(const dtp_coll *coll)
            (coll->op == DTP_REDUCE_MIN || coll->op == DTP_REDUCE_MAX);
 }
 
-/* Such a collective, a part of every member's elements after the other: `n` of them from `at` on. */
+/* `n` elements of such a collective from `at` on. */
 static dtp_status put_keys(const nccl_transport *x, const group *g, const dtp_coll *coll,
                            const dtp_coll_ends *ends, int64_t at, int64_t n, dtp_err *err)
 {

@@ -179,8 +179,8 @@ template <class T, int W> static __global__ void forward_kernel(dtp_cuda_loss_ca
 
 /* ---- gradient ---- */
 
-/* dx = exp(x - lse) * scale a - scale * (smoothing and hit); a scale that is not finite is no factor
- * of the terms, but that of their sum: `after`. */
+/* dx = exp(x - lse) * scale a - scale * (smoothing and hit); a scale that is not finite is no
+ * factor of the terms, but that of their sum: `after`. */
 struct row_grad {
     float lse, of_exp, of_class, of_hit, after;
     int64_t at;
