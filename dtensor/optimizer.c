@@ -170,7 +170,7 @@ static dtp_status check_param(const dtp_optimizer *opt, dtp_tensor param, dtp_te
         dtp_tensor__text(opt->mesh, &(*out)->type, &(*out)->layout, text);
         return DTP_FAIL(err, DTP_INVALID, "%.400s is partial", text);
     }
-    return DTP_OK;
+    return dtp_optimizer_check_type((*out)->type.dtype, err);
 }
 
 /* Entry and number of a state by name. */

@@ -77,6 +77,18 @@ dtp_status dtp_optimizer_spec_set(dtp_optimizer_spec *spec, const char *key, dou
 /* ---- in graphs: states are STATE tensors, one update node per parameter -------------------------
  */
 
+dtp_status dtp_optimizer_check_type(dtp_dtype dtype, dtp_err *err)
+{
+    if (!dtp_dtype_is_half(dtype)) {
+        return DTP_OK;
+    }
+    const char *name = dtp_dtype_name(dtype);
+    return DTP_FAIL(err, DTP_INVALID,
+                    "it is %s, in which updates below 1/%d of an element are lost: parameters are "
+                    "f32, and --precision %s computes in %s",
+                    name, dtype == DTP_BF16 ? 256 : 2048, name, name);
+}
+
 dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *o, dtp_tensor_id factor,
                                 dtp_err *err)
 {
@@ -87,6 +99,11 @@ dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *o, dtp_t
         dtp_attr attrs[DTP_OPTIMIZER_MAX_HYPERS];
         char name[NAME_BYTES];
         const int32_t states = o->op->n_out - 1;
+        const dtp_status status = dtp_optimizer_check_type(g->tensors[pg.param].type.dtype, err);
+        if (status != DTP_OK) {
+            dtp_err_prefix(err, "parameter '%.200s'", g->tensors[pg.param].name);
+            return status;
+        }
         for (int32_t i = 0; i < states; i++) {
             const dtp_graph_tensor *param = &g->tensors[pg.param];
             (void)snprintf(name, sizeof name, "%s.%s.%s", o->op->name,

@@ -21,6 +21,9 @@ dtp_optimizer_spec dtp_optimizer_spec_of(const dtp_op_def *op);
 dtp_status dtp_optimizer_spec_set(dtp_optimizer_spec *spec, const char *key, double value,
                                   dtp_err *err) DTP_MUST_CHECK;
 
+/* DTP_INVALID for a parameter in 16 bits, most of whose updates are less than a rounding of it. */
+dtp_status dtp_optimizer_check_type(dtp_dtype dtype, dtp_err *err) DTP_MUST_CHECK;
+
 /* Appends states, update nodes and g->updates for every entry of g->grads. `factor`: of all
  * gradients, one number; -1 = none. */
 dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *opt, dtp_tensor_id factor,

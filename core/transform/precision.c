@@ -379,6 +379,10 @@ static dtp_status scale_loss(dtp_graph *g, loss_scale *scale, dtp_err *err)
  * block in which its gradient is made. */
 static dtp_status check_gradients(dtp_graph *g, loss_scale *scale, dtp_err *err)
 {
+    if (g->n_grads == 0) {
+        return DTP_FAIL(err, DTP_INVALID, "the loss '%.200s' depends on no parameter",
+                        g->tensors[g->loss].name);
+    }
     dtp_tensor_id in[N_SCALE_STATES + 1], out[N_SCALE_STATES + 1], pair[2] = {-1, -1};
     for (int32_t i = 0; i < g->n_grads; i++) {
         const char *param = g->tensors[g->grads[i].param].name;

@@ -74,7 +74,7 @@ static void copy_states(dtp_session *s)
 static void restore_states(dtp_session *s)
 {
     const dtp_program *p = s->program;
-    for (int32_t u = 0; u < p->n_updates; u++) {
+    for (int32_t u = 0; u < p->n_updates && s->origin.copies != NULL; u++) {
         const dtp_view *view = dtp_runner_view(s->runner, p->updates[u].target);
         if (s->origin.copies[u] != NULL) {
             memcpy(view->data, s->origin.copies[u], (size_t)dtp_ttype_bytes(&view->local));

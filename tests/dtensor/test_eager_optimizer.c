@@ -411,7 +411,7 @@ static dtp_status misuse(dtp_device_mesh *mesh, void *user, dtp_err *err)
     static const dtp_hyper lr = {"lr", 0.1}, rows[] = {{"lr", 0.1}, {"beta1", 1.0}},
                            more = {"momentum", 0.5};
     dtp_tensor_desc desc;
-    dtp_tensor t, half, sums, v[2], g[2];
+    dtp_tensor t, half, narrow, sums, v[2], g[2];
     dtp_optimizer *opt;
     dtp_err said = {0};
     DTP_TRY(expect(dtp_optimizer_create(mesh, "adagrad", 1, &lr, &opt, &said), DTP_INVALID,
@@ -440,6 +440,12 @@ static dtp_status misuse(dtp_device_mesh *mesh, void *user, dtp_err *err)
     v[1] = v[0];
     DTP_TRY(expect(dtp_optimizer_step(opt, 2, v, g, &said), DTP_INVALID, "also parameter 0", &said,
                    err));
+    DTP_TRY(dtp_tensor_desc_init(mesh, DTP_BF16, 1, shape, "0@x", &desc, err));
+    DTP_TRY(dtp_tensor_ones(mesh, &desc, &narrow, err));
+    DTP_TRY(dtp_variable_create(narrow, &v[1], err));
+    g[1] = narrow;
+    DTP_TRY(expect(dtp_optimizer_step(opt, 2, v, g, &said), DTP_INVALID, "parameter 1: it is bf16",
+                   &said, err));
     g[0] = half;
     DTP_TRY(expect(dtp_optimizer_step(opt, 1, v, g, &said), DTP_INVALID,
                    "the gradient is f32[2] 0@x, the parameter f32[4]", &said, err));

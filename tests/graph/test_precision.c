@@ -363,6 +363,53 @@ static void test_precision__with_other_variants(void **state)
     dtp_arena_destroy(arena);
 }
 
+/* A model whose loss reads parameter w of this type, or with `unread` none. */
+static dtp_status small_model(const char *dtype, bool unread, dtp_graph **out, dtp_err *err)
+{
+    char text[1024];
+    const int n = snprintf(
+        text, sizeof text,
+        "{\"format\": \"dtp.model/1\", \"name\": \"small\", \"dims\": {\"d\": 8},"
+        " \"inputs\": {\"x\": {\"dims\": [\"d\"]}},"
+        " \"params\": {\"w\": {\"dims\": [\"d\"], \"dtype\": \"%s\", \"init\": \"ones\"}},"
+        " \"nodes\": [{\"id\": \"y\", \"op\": \"cast\", \"in\": [\"%s\"], \"dtype\": \"f32\"},"
+        "  {\"id\": \"l\", \"op\": \"reduce\", \"in\": [\"y\"], \"kind\": \"mean\", \"over\": "
+        "[\"d\"]}],"
+        " \"train\": {\"loss\": \"l\", \"optimizer\": {\"adamw\": {\"lr\": 0.1}}}}",
+        dtype, unread ? "x" : "w");
+    return dtp_model_parse("small", text, (size_t)n, NULL, out, err);
+}
+
+/* A parameter in 16 bits would stay where it is: f32 ones and this pass train. */
+static void test_precision__parameters_are_not_16_bits(void **state)
+{
+    static const char *const halves[] = {"bf16", "f16"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        dtp_graph *g = NULL;
+        dtp_err err = {0};
+        char words[64];
+        assert_int_equal(small_model(halves[i], false, &g, &err), DTP_INVALID);
+        (void)snprintf(words, sizeof words, "parameter 'w': it is %s", halves[i]);
+        assert_non_null(strstr(err.msg, words));
+        (void)snprintf(words, sizeof words, "--precision %s", halves[i]);
+        assert_non_null(strstr(err.msg, words));
+        dtp_graph_destroy(g);
+    }
+}
+
+static void test_precision__a_loss_of_no_parameter_has_no_scale(void **state)
+{
+    dtp_graph *g = NULL, *narrow = NULL;
+    dtp_err err = {0};
+    const dtp_precision p = named("f16");
+    (void)state;
+    assert_int_equal(small_model("f32", true, &g, &err), DTP_OK);
+    assert_int_equal(dtp_graph_with_precision(g, &p, &narrow, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "the loss 'l' depends on no parameter"));
+    dtp_graph_destroy(g);
+}
+
 /* The graph is as it was but for the flag, which the other variants and the hash keep. */
 static void test_precision__tf32_is_a_flag(void **state)
 {
@@ -451,6 +498,8 @@ int main(void)
         cmocka_unit_test(test_precision__gradients_in_f32_through_linear_nodes),
         cmocka_unit_test(test_precision__texts_and_refusals),
         cmocka_unit_test(test_precision__with_other_variants),
+        cmocka_unit_test(test_precision__parameters_are_not_16_bits),
+        cmocka_unit_test(test_precision__a_loss_of_no_parameter_has_no_scale),
         cmocka_unit_test(test_precision__tf32_is_a_flag),
         cmocka_unit_test(test_precision__widening_casts_pass_sums),
     };
