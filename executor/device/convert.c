@@ -25,7 +25,19 @@ int64_t dtp_store_bytes(dtp_store store)
     }
 }
 
-static bool store_is_float(dtp_store s)
+void dtp_swap_bytes(void *data, int64_t n, int64_t elem_bytes)
+{
+    unsigned char *at = data;
+    for (int64_t i = 0; i < n; i++, at += elem_bytes) {
+        for (int64_t a = 0, b = elem_bytes - 1; a < b; a++, b--) {
+            const unsigned char byte = at[a];
+            at[a] = at[b];
+            at[b] = byte;
+        }
+    }
+}
+
+bool dtp_store_is_float(dtp_store s)
 {
     return s == DTP_STORE_F32 || s == DTP_STORE_F64 || s == DTP_STORE_BF16 || s == DTP_STORE_F16;
 }
@@ -145,7 +157,7 @@ dtp_status dtp_convert(dtp_store from, const void *src, dtp_dtype to, void *dst,
         return DTP_OK;
     }
     if (dtp_dtype_is_float(to)) {
-        bool is_float = store_is_float(from);
+        bool is_float = dtp_store_is_float(from);
         for (int64_t i = 0; i < n; i++) {
             double v = is_float                ? load_float(from, src, i)
                        : from == DTP_STORE_U64 ? (double)((const uint64_t *)src)[i]
@@ -154,7 +166,7 @@ dtp_status dtp_convert(dtp_store from, const void *src, dtp_dtype to, void *dst,
         }
         return DTP_OK;
     }
-    if (store_is_float(from)) {
+    if (dtp_store_is_float(from)) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "%s values cannot become %s",
                         dtp_dtype_name((dtp_dtype)from), dtp_dtype_name(to));
     }

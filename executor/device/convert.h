@@ -25,6 +25,10 @@ typedef enum dtp_store {
 
 /* Bytes of one element. */
 int64_t dtp_store_bytes(dtp_store store);
+bool dtp_store_is_float(dtp_store store);
+
+/* Turns the bytes of each of n elements round: from big-endian to little-endian or back. */
+void dtp_swap_bytes(void *data, int64_t n, int64_t elem_bytes);
 
 /* Converts n elements. Floats round to nearest even; integers and bools become floats; integers
  * must fit (DTP_RANGE with index and value). DTP_UNSUPPORTED: float to integer or bool, or a type

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/files/file_in.h"
@@ -19,14 +18,16 @@
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 enum { MAX_HEADER = 65536 };
 
+/* Without the mark of the byte order: '<', '>', and '|' for elements of one byte. */
 typedef struct type_code {
     const char *text;
     dtp_store store;
 } type_code;
 
-static const type_code codes[] = {{"<f4", DTP_STORE_F32}, {"<f8", DTP_STORE_F64},
-                                  {"<i4", DTP_STORE_I32}, {"<i8", DTP_STORE_I64},
-                                  {"|u1", DTP_STORE_U8},  {"|b1", DTP_STORE_BOOL}};
+static const type_code codes[] = {
+    {"f2", DTP_STORE_F16}, {"f4", DTP_STORE_F32}, {"f8", DTP_STORE_F64}, {"i1", DTP_STORE_I8},
+    {"i2", DTP_STORE_I16}, {"i4", DTP_STORE_I32}, {"i8", DTP_STORE_I64}, {"u1", DTP_STORE_U8},
+    {"u2", DTP_STORE_U16}, {"u4", DTP_STORE_U32}, {"u8", DTP_STORE_U64}, {"b1", DTP_STORE_BOOL}};
 enum { N_CODES = sizeof codes / sizeof *codes };
 
 /* A reader of the header text. */
@@ -115,14 +116,18 @@ static dtp_status read_descr(cursor *c, dtp_npy *npy, dtp_err *err)
         return DTP_FAIL(err, DTP_UNSUPPORTED, "%s: npy arrays of records cannot be read", c->file);
     }
     DTP_TRY(read_string(c, text, sizeof text, err));
-    for (int i = 0; i < N_CODES; i++) {
-        if (strcmp(text, codes[i].text) == 0) {
+    for (int i = 0; text[0] != '\0' && i < N_CODES; i++) {
+        const bool wide = dtp_store_bytes(codes[i].store) > 1;
+        if (strcmp(text + 1, codes[i].text) == 0 && strchr(wide ? "<>" : "|<>", text[0]) != NULL) {
             npy->store = codes[i].store;
+            npy->big_endian = wide && text[0] == '>';
             return DTP_OK;
         }
     }
     return DTP_FAIL(err, DTP_UNSUPPORTED,
-                    "%s: npy element type '%s' is none of <f4 <f8 <i4 <i8 |u1 |b1", c->file, text);
+                    "%s: npy element type '%s' is none of f2 f4 f8 i2 i4 i8 u2 u4 u8 with '<' or "
+                    "'>' before it, |i1 |u1 |b1",
+                    c->file, text);
 }
 
 static dtp_status read_member(cursor *c, dtp_npy *npy, uint32_t *seen, dtp_err *err)
@@ -147,14 +152,12 @@ static dtp_status read_member(cursor *c, dtp_npy *npy, uint32_t *seen, dtp_err *
         return read_descr(c, npy, err);
     case 1:
         skip_space(c);
-        if (strncmp(c->at, "False", 5) == 0) {
-            c->at += 5;
-            return DTP_OK;
+        npy->fortran = strncmp(c->at, "True", 4) == 0;
+        if (!npy->fortran && strncmp(c->at, "False", 5) != 0) {
+            return wrong(c, "True or False", err);
         }
-        return strncmp(c->at, "True", 4) == 0
-                   ? DTP_FAIL(err, DTP_UNSUPPORTED, "%s: npy array in Fortran order cannot be read",
-                              c->file)
-                   : wrong(c, "True or False", err);
+        c->at += npy->fortran ? 4 : 5;
+        return DTP_OK;
     default:
         return read_shape(c, npy, err);
     }
@@ -189,49 +192,42 @@ static dtp_status read_dict(const char *file, const char *text, dtp_npy *npy, dt
     return DTP_OK;
 }
 
-static dtp_status read_header(const char *path, dtp_npy *npy, dtp_err *err)
+/* The text of the header, behind the magic, the version and its own length. Sets data_at. */
+static dtp_status find_header(const char *path, dtp_npy *npy, const char **text, int64_t *len,
+                              dtp_err *err)
 {
-    struct stat st;
-    unsigned char head[12];
-    if (fstat(npy->fd, &st) != 0) {
-        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
-    }
-    if (st.st_size < 10) {
+    const int64_t held = npy->map.bytes;
+    const unsigned char *head = (const unsigned char *)npy->map.data;
+    if (held < 10) {
         return DTP_FAIL(err, DTP_INVALID, "%s: too short for a npy file (%" PRId64 " bytes)", path,
-                        (int64_t)st.st_size);
+                        held);
     }
-    DTP_TRY(dtp_read_at(npy->fd, path, 0, head, 10, err));
     if (memcmp(head, magic, sizeof magic) != 0) {
         return DTP_FAIL(err, DTP_INVALID, "%s: not a npy file", path);
     }
-    int64_t start = head[6] == 1 ? 10 : 12, len = head[8] | head[9] << 8;
     if ((head[6] != 1 && head[6] != 2) || head[7] != 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "%s: npy version %d.%d is none of 1.0, 2.0", path,
                         head[6], head[7]);
     }
-    if (head[6] == 2) {
-        DTP_TRY(dtp_read_at(npy->fd, path, 8, head + 8, 4, err));
-        len = (int64_t)head[8] | (int64_t)head[9] << 8 | (int64_t)head[10] << 16 |
-              (int64_t)head[11] << 24;
+    const int64_t start = head[6] == 1 ? 10 : 12;
+    *len = head[8] | head[9] << 8;
+    if (start <= held && start == 12) {
+        *len |= (int64_t)head[10] << 16 | (int64_t)head[11] << 24;
     }
-    if (len > MAX_HEADER || start + len > (int64_t)st.st_size) {
+    if (*len > MAX_HEADER || start + *len > held) {
         return DTP_FAIL(err, DTP_INVALID,
-                        "%s: npy header of %" PRId64 " bytes in a file of %" PRId64, path, len,
-                        (int64_t)st.st_size);
+                        "%s: npy header of %" PRId64 " bytes in a file of %" PRId64, path, *len,
+                        held);
     }
-    char *text = calloc((size_t)len + 1, 1);
-    DTP_TRY(DTP_MEMORY(err, text));
-    npy->data_at = start + len;
-    dtp_status status = dtp_read_at(npy->fd, path, start, text, len, err);
-    if (status == DTP_OK && strlen(text) != (size_t)len) {
-        status = DTP_FAIL(err, DTP_INVALID, "%s: npy header holds a NUL byte", path);
-    }
-    if (status == DTP_OK) {
-        status = read_dict(path, text, npy, err);
-    }
-    free(text);
-    DTP_TRY(status);
-    const int64_t held = (int64_t)st.st_size - npy->data_at;
+    *text = npy->map.data + start;
+    npy->data_at = start + *len;
+    return DTP_OK;
+}
+
+/* The data has as many bytes as the header asks for. */
+static dtp_status check_size(const char *path, const dtp_npy *npy, dtp_err *err)
+{
+    const int64_t held = npy->map.bytes - npy->data_at;
     int64_t bytes = dtp_store_bytes(npy->store);
     bool empty = false, fits = true;
     for (int32_t i = 0; i < npy->rank; i++) {
@@ -247,11 +243,30 @@ static dtp_status read_header(const char *path, dtp_npy *npy, dtp_err *err)
     return DTP_OK;
 }
 
+static dtp_status read_header(const char *path, dtp_npy *npy, dtp_err *err)
+{
+    const char *mapped;
+    int64_t len;
+    DTP_TRY(find_header(path, npy, &mapped, &len, err));
+    char *text = calloc((size_t)len + 1, 1);
+    DTP_TRY(DTP_MEMORY(err, text));
+    memcpy(text, mapped, (size_t)len);
+    dtp_status status = DTP_OK;
+    if (strlen(text) != (size_t)len) {
+        status = DTP_FAIL(err, DTP_INVALID, "%s: npy header holds a NUL byte", path);
+    }
+    if (status == DTP_OK) {
+        status = read_dict(path, text, npy, err);
+    }
+    free(text);
+    DTP_TRY(status);
+    return check_size(path, npy, err);
+}
+
 dtp_status dtp_npy_open(const char *path, dtp_npy *out, dtp_err *err)
 {
     memset(out, 0, sizeof *out);
-    out->fd = -1;
-    DTP_TRY(dtp_file_in_open(path, &out->fd, err));
+    DTP_TRY(dtp_file_map_open(path, &out->map, err));
     dtp_status status = read_header(path, out, err);
     if (status != DTP_OK) {
         dtp_npy_close(out);
@@ -261,10 +276,7 @@ dtp_status dtp_npy_open(const char *path, dtp_npy *out, dtp_err *err)
 
 void dtp_npy_close(dtp_npy *npy)
 {
-    if (npy->fd >= 0) {
-        close(npy->fd);
-    }
-    npy->fd = -1;
+    dtp_file_map_close(&npy->map);
 }
 
 bool dtp_npy_is(const char *path)
@@ -280,14 +292,64 @@ bool dtp_npy_is(const char *path)
     return is;
 }
 
+/* A part whose dims are in reverse order, as Fortran order stores them, to row-major order. */
+static void transpose(const dtp_shard *part, int64_t bytes, const char *from, char *to)
+{
+    int64_t stride[DTP_MAX_RANK], at[DTP_MAX_RANK] = {0}, step = bytes;
+    for (int32_t d = 0; d < part->rank; d++) {
+        stride[d] = step;
+        step *= part->size[d];
+    }
+    for (int64_t n = dtp_shard_elems(part), offset = 0; n > 0; n--, to += bytes) {
+        memcpy(to, from + offset, (size_t)bytes);
+        for (int32_t d = part->rank - 1; d >= 0; d--) {
+            offset += stride[d];
+            if (++at[d] < part->size[d]) {
+                break;
+            }
+            offset -= stride[d] * at[d];
+            at[d] = 0;
+        }
+    }
+}
+
+static dtp_shard reversed(const dtp_shard *part)
+{
+    dtp_shard out = {.rank = part->rank};
+    for (int32_t d = 0, r = part->rank - 1; d < part->rank; d++, r--) {
+        out.global[d] = part->global[r];
+        out.offset[d] = part->offset[r];
+        out.size[d] = part->size[r];
+    }
+    return out;
+}
+
 dtp_status dtp_npy_read(const dtp_npy *npy, const char *path, const dtp_shard *part, void *out,
                         dtp_err *err)
 {
+    const int64_t n = dtp_shard_elems(part), bytes = dtp_store_bytes(npy->store);
     dtp_shard whole = {.rank = npy->rank};
     memcpy(whole.global, npy->dims, sizeof whole.global);
     memcpy(whole.size, npy->dims, sizeof whole.size);
-    return dtp_shard_read(npy->fd, path, npy->data_at, &whole, part, dtp_store_bytes(npy->store),
-                          out, err);
+    if (n == 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_file_map_check(&npy->map, path, err));
+    const char *data = npy->map.data + npy->data_at;
+    if (npy->fortran && npy->rank > 1) {
+        const dtp_shard from = reversed(&whole), held = reversed(part);
+        char *copy = malloc((size_t)(n * bytes));
+        DTP_TRY(DTP_MEMORY(err, copy));
+        dtp_shard_copy(&held, &from, data, &held, copy, bytes);
+        transpose(part, bytes, copy, out);
+        free(copy);
+    } else {
+        dtp_shard_copy(part, &whole, data, part, out, bytes);
+    }
+    if (npy->big_endian) {
+        dtp_swap_bytes(out, n, bytes);
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_npy_write(const char *path, const dtp_ttype *type, const void *data, dtp_err *err)
@@ -308,7 +370,8 @@ dtp_status dtp_npy_write(const char *path, const dtp_ttype *type, const void *da
                              type->dims[i].size, i + 1 < type->rank || type->rank == 1 ? "," : "");
     }
     int n = snprintf(head + 10, sizeof head - 10,
-                     "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", code, shape);
+                     "{'descr': '%s%s', 'fortran_order': False, 'shape': (%s), }",
+                     type->dtype == DTP_BOOL ? "|" : "<", code, shape);
     size_t total = ((size_t)n + 11 + 63) / 64 * 64;
     memset(head + 10 + n, ' ', total - 10 - (size_t)n);
     head[total - 1] = '\n';

@@ -5,24 +5,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "core/files/file_in.h"
+#include "core/files/file_map.h"
 #include "core/transform/microbatch.h"
 #include "core/base/philox.h"
 #include "core/base/safe_int.h"
 #include "executor/device/convert.h"
 #include "executor/files/npy.h"
 
-typedef enum source_kind { SYNTHETIC, NPY_SAME, NPY_ROWS, BYTES } source_kind;
+typedef enum source_kind { SYNTHETIC, NPY_SAME, NPY_ROWS, WINDOWS } source_kind;
 
 typedef struct source {
     source_kind kind;
     char *file;
-    dtp_npy npy;
-    int fd; /* BYTES */
-    int64_t file_bytes, shift, places;
+    dtp_npy npy;      /* of a .npy file */
+    dtp_file_map map; /* of any other file */
+    /* WINDOWS of a row of elements */
+    dtp_store store;
+    int64_t elems, shift, places;
 } source;
 
 struct dtp_feed {
@@ -33,34 +33,86 @@ struct dtp_feed {
     size_t capacity;
 };
 
+/* Element types of a file that is not .npy. */
+typedef struct element_type {
+    const char *name;
+    dtp_store store;
+} element_type;
+
+static const element_type element_types[] = {{"u1", DTP_STORE_U8},
+                                             {"u2", DTP_STORE_U16},
+                                             {"u4", DTP_STORE_U32},
+                                             {"i4", DTP_STORE_I32},
+                                             {"i8", DTP_STORE_I64}};
+enum { N_ELEMENT_TYPES = sizeof element_types / sizeof *element_types };
+
+static dtp_status element_type_of(const char *name, dtp_store *out, dtp_err *err)
+{
+    for (int i = 0; i < N_ELEMENT_TYPES; i++) {
+        if (strcmp(name, element_types[i].name) == 0) {
+            *out = element_types[i].store;
+            return DTP_OK;
+        }
+    }
+    return DTP_FAIL(err, DTP_INVALID, "element type '%.40s' is none of u1, u2, u4, i4, i8", name);
+}
+
+/* The value of a last part ",key=value" of `text`, which is cut off; NULL when it has none. */
+static char *cut_suffix(char *text, const char *mark)
+{
+    char *last = strrchr(text, ',');
+    if (last == NULL || strncmp(last, mark, strlen(mark)) != 0) {
+        return NULL;
+    }
+    *last = '\0';
+    return last + strlen(mark);
+}
+
+/* The parts behind the file name, from the last one on. Each is given once. */
+static dtp_status parse_suffixes(char *file, dtp_feed_spec *out, dtp_err *err)
+{
+    const char *shift = NULL;
+    for (;;) {
+        char *value = cut_suffix(file, ",shift=");
+        if (value != NULL && shift == NULL) {
+            char *end;
+            shift = value;
+            errno = 0;
+            out->shift = strtoll(shift, &end, 10);
+            if (errno != 0 || end == shift || *end != '\0' || out->shift < 0) {
+                return DTP_FAIL(err, DTP_INVALID, "shift '%.40s' is not an integer >= 0", shift);
+            }
+            continue;
+        }
+        const bool twice = value != NULL;
+        value = twice ? value : cut_suffix(file, ",dtype=");
+        if (value == NULL) {
+            return file[0] != '\0' ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "no file is named");
+        }
+        if (twice || out->dtype != NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "%s is given twice", twice ? "shift" : "dtype");
+        }
+        dtp_store store;
+        DTP_TRY(element_type_of(value, &store, err));
+        out->dtype = value;
+    }
+}
+
 dtp_status dtp_feed_spec_parse(const char *text, char storage[DTP_FEED_TEXT_BYTES],
                                dtp_feed_spec *out, dtp_err *err)
 {
-    static const char mark[] = ",shift=";
     if (strlen(text) >= DTP_FEED_TEXT_BYTES) {
         return DTP_FAIL(err, DTP_INVALID, "more than %d characters", DTP_FEED_TEXT_BYTES - 1);
     }
     memcpy(storage, text, strlen(text) + 1);
     char *equal = strchr(storage, '=');
     if (equal == NULL || equal == storage || equal[1] == '\0') {
-        return DTP_FAIL(err, DTP_INVALID, "'%.200s': expected INPUT=FILE or INPUT=FILE,shift=N",
-                        text);
+        return DTP_FAIL(err, DTP_INVALID,
+                        "'%.200s': expected INPUT=FILE, maybe with ,dtype=TYPE and ,shift=N", text);
     }
     *equal = '\0';
     *out = (dtp_feed_spec){.input = storage, .file = equal + 1};
-    char *shift = strstr(equal + 1, mark);
-    if (shift != NULL) {
-        char *end;
-        *shift = '\0';
-        shift += sizeof mark - 1;
-        errno = 0;
-        out->shift = strtoll(shift, &end, 10);
-        if (errno != 0 || end == shift || *end != '\0' || out->shift < 0) {
-            return DTP_FAIL(err, DTP_INVALID, "'%.200s': shift '%.40s' is not an integer >= 0",
-                            text, shift);
-        }
-    }
-    return DTP_OK;
+    return dtp_err_prefixed(parse_suffixes(equal + 1, out, err), err, "'%.200s'", text);
 }
 
 int64_t dtp_permute(uint64_t seed, uint64_t epoch, int64_t n, int64_t index)
@@ -88,53 +140,94 @@ int64_t dtp_permute(uint64_t seed, uint64_t epoch, int64_t n, int64_t index)
 
 /* ---- opening ---- */
 
-static dtp_status open_npy(const dtp_ttype *type, source *s, dtp_err *err)
+/* A file of tokens in one row gives windows to an integer input of several dims. */
+static bool is_token_row(const dtp_npy *npy, const dtp_ttype *type)
 {
+    return npy->rank == 1 && type->rank > 1 && !dtp_dtype_is_float(type->dtype) &&
+           type->dtype != DTP_BOOL && !dtp_store_is_float(npy->store);
+}
+
+static dtp_status wrong_shape(const dtp_npy *npy, dtp_err *err)
+{
+    char text[DTP_MAX_RANK * 24] = "";
+    size_t used = 0;
+    for (int32_t i = 0; i < npy->rank; i++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64, i > 0 ? "," : "",
+                                 npy->dims[i]);
+    }
+    return DTP_FAIL(err, DTP_INVALID,
+                    "the file has shape [%s]; expected the input's, with any number of rows, or "
+                    "integers in one dim for an integer input of several",
+                    text);
+}
+
+static dtp_status open_npy(const dtp_ttype *type, const char *dtype, source *s, dtp_err *err)
+{
+    dtp_store store;
     DTP_TRY(dtp_npy_open(s->file, &s->npy, err));
+    if (dtype != NULL) {
+        DTP_TRY(element_type_of(dtype, &store, err));
+        if (store != s->npy.store) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "dtype=%s differs from the element type that the .npy file states",
+                            dtype);
+        }
+    }
+    if (is_token_row(&s->npy, type)) {
+        s->kind = WINDOWS;
+        s->store = s->npy.store;
+        s->elems = s->npy.dims[0];
+        return DTP_OK;
+    }
     bool rest = s->npy.rank == type->rank;
     for (int32_t i = 1; rest && i < type->rank; i++) {
         rest = s->npy.dims[i] == type->dims[i].size;
     }
     bool rows = rest && type->rank > 0 && s->npy.dims[0] != type->dims[0].size;
     if (!rest || (rows && s->npy.dims[0] < 1)) {
-        char text[DTP_MAX_RANK * 24] = "";
-        size_t used = 0;
-        for (int32_t i = 0; i < s->npy.rank; i++) {
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64,
-                                     i > 0 ? "," : "", s->npy.dims[i]);
-        }
-        return DTP_FAIL(err, DTP_INVALID,
-                        "the file has shape [%s]; expected the input's, with any number of rows",
-                        text);
+        return wrong_shape(&s->npy, err);
     }
     if (s->shift != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "shift is for files of bytes, not .npy");
+        return DTP_FAIL(err, DTP_INVALID,
+                        "shift is for windows of a file of tokens, not for rows of a .npy file");
     }
     s->kind = rows ? NPY_ROWS : NPY_SAME;
     return DTP_OK;
 }
 
-static dtp_status open_bytes(const dtp_graph_tensor *t, source *s, dtp_err *err)
+/* Any other file. Without a type its elements are bytes where the values can only be those. */
+static dtp_status open_tokens(const dtp_graph_tensor *t, const char *dtype, source *s, dtp_err *err)
 {
-    struct stat st;
     if (t->type.dtype != DTP_I32 && t->type.dtype != DTP_I64) {
-        return DTP_FAIL(err, DTP_INVALID, "a file of bytes needs an integer input, this one is %s",
+        return DTP_FAIL(err, DTP_INVALID,
+                        "a file that is not .npy needs an integer input, this one is %s",
                         dtp_dtype_name(t->type.dtype));
     }
-    if (t->below != 0 && t->below < 256) {
-        return DTP_FAIL(
-            err, DTP_INVALID,
-            "a file of bytes needs an input with values below 256 or more, not %" PRId64, t->below);
-    }
     if (t->type.rank < 1) {
-        return DTP_FAIL(err, DTP_INVALID, "a file of bytes needs an input with at least one dim");
+        return DTP_FAIL(err, DTP_INVALID,
+                        "a file that is not .npy needs an input with at least one dim");
     }
-    DTP_TRY(dtp_file_in_open(s->file, &s->fd, err));
-    if (fstat(s->fd, &st) != 0) {
-        return DTP_FAIL(err, DTP_IO, "%s: %s", s->file, strerror(errno));
+    if (dtype == NULL && t->below != 256) {
+        char values[48] = "any values";
+        if (t->below > 0) {
+            snprintf(values, sizeof values, "values below %" PRId64, t->below);
+        }
+        return DTP_FAIL(err, DTP_INVALID,
+                        "the input takes %s, so the element type of the file must be said: "
+                        ",dtype=u1 (bytes), u2, u4, i4 or i8 behind its name",
+                        values);
     }
-    s->file_bytes = (int64_t)st.st_size;
-    s->kind = BYTES;
+    DTP_TRY(element_type_of(dtype != NULL ? dtype : "u1", &s->store, err));
+    DTP_TRY(dtp_file_map_open(s->file, &s->map, err));
+    const int64_t width = dtp_store_bytes(s->store);
+    if (s->map.bytes % width != 0) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%" PRId64 " bytes are no whole number of elements of %s (%" PRId64
+                        " bytes each)",
+                        s->map.bytes, dtype, width);
+    }
+    s->kind = WINDOWS;
+    s->elems = s->map.bytes / width;
     return DTP_OK;
 }
 
@@ -149,19 +242,27 @@ static dtp_status set_places(dtp_feed *feed, dtp_tensor_id id, dtp_err *err)
     for (dtp_tensor_id o = 0; o < g->n_tensors; o++) {
         const source *other = &feed->sources[o];
         const dtp_ttype t = dtp_microbatch_whole(g, &g->tensors[o].type);
-        if (other->kind == BYTES && strcmp(other->file, s->file) == 0 &&
-            t.dims[t.rank - 1].size == window && other->shift > shift) {
+        if (other->kind != WINDOWS || strcmp(other->file, s->file) != 0) {
+            continue;
+        }
+        if (other->store != s->store) {
+            return DTP_FAIL(
+                err, DTP_INVALID,
+                "feeds '%.100s' and '%.100s' read '%.300s' with different element types",
+                g->tensors[id].name, g->tensors[o].name, s->file);
+        }
+        if (t.dims[t.rank - 1].size == window && other->shift > shift) {
             shift = other->shift;
         }
     }
     int64_t need;
-    if (!dtp_add_i64(window, shift, &need) || need > s->file_bytes) {
+    if (!dtp_add_i64(window, shift, &need) || need > s->elems) {
         return DTP_FAIL(err, DTP_INVALID,
                         "feed '%.100s' from '%.300s': %" PRId64
-                        " bytes, fewer than a window of %" PRId64 " and a shift of %" PRId64,
-                        g->tensors[id].name, s->file, s->file_bytes, window, shift);
+                        " elements, fewer than a window of %" PRId64 " and a shift of %" PRId64,
+                        g->tensors[id].name, s->file, s->elems, window, shift);
     }
-    s->places = s->file_bytes - need + 1;
+    s->places = s->elems - need + 1;
     return DTP_OK;
 }
 
@@ -187,14 +288,14 @@ static dtp_status open_all(dtp_feed *feed, int32_t n, const dtp_feed_spec *specs
         bool npy =
             (n_chars > 4 && strcmp(s->file + n_chars - 4, ".npy") == 0) || dtp_npy_is(s->file);
         const dtp_ttype type = dtp_microbatch_whole(feed->graph, &t->type);
-        DTP_TRY(dtp_err_prefixed(npy ? open_npy(&type, s, err) : open_bytes(t, s, err), err,
-                                 "feed '%.100s' from '%.300s'", spec->input, spec->file));
+        DTP_TRY(dtp_err_prefixed(npy ? open_npy(&type, spec->dtype, s, err)
+                                     : open_tokens(t, spec->dtype, s, err),
+                                 err, "feed '%.100s' from '%.300s'", spec->input, spec->file));
     }
     for (dtp_tensor_id t = 0; t < feed->graph->n_tensors; t++) {
-        if (feed->sources[t].kind != BYTES) {
-            continue;
+        if (feed->sources[t].kind == WINDOWS) {
+            DTP_TRY(set_places(feed, t, err));
         }
-        DTP_TRY(set_places(feed, t, err));
     }
     return DTP_OK;
 }
@@ -213,7 +314,7 @@ dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *s
     feed->seed = seed;
     feed->sources = sources;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        sources[t].fd = sources[t].npy.fd = -1;
+        sources[t].map.fd = sources[t].npy.map.fd = -1;
     }
     dtp_status status = open_all(feed, n, specs, err);
     if (status != DTP_OK) {
@@ -231,9 +332,7 @@ void dtp_feed_destroy(dtp_feed *feed)
     }
     for (dtp_tensor_id t = 0; t < feed->graph->n_tensors; t++) {
         dtp_npy_close(&feed->sources[t].npy);
-        if (feed->sources[t].fd >= 0) {
-            close(feed->sources[t].fd);
-        }
+        dtp_file_map_close(&feed->sources[t].map);
         free(feed->sources[t].file);
     }
     free(feed->sources);
@@ -306,16 +405,27 @@ static dtp_status fill_npy(dtp_feed *feed, const dtp_graph_tensor *t, const sour
     return dtp_check_below(t->type.dtype, out, n, t->below, err);
 }
 
-static dtp_status fill_bytes(dtp_feed *feed, const dtp_graph_tensor *t, const source *s,
-                             int64_t step, const dtp_shard *shard, void *out, dtp_err *err)
+/* The file of windows, and where its elements begin in it. */
+static const dtp_file_map *elements_of(const source *s, const char **first)
+{
+    const dtp_file_map *map = s->map.fd >= 0 ? &s->map : &s->npy.map;
+    *first = map->data + (s->map.fd >= 0 ? 0 : s->npy.data_at);
+    return map;
+}
+
+static dtp_status fill_windows(dtp_feed *feed, const dtp_graph_tensor *t, const source *s,
+                               int64_t step, const dtp_shard *shard, void *out, dtp_err *err)
 {
     int32_t last = shard->rank - 1;
     int64_t n = dtp_shard_elems(shard), window = shard->size[last];
+    const int64_t width = dtp_store_bytes(s->store);
     uint32_t stream = dtp_stream_of("feed.windows");
+    const char *first;
     if (n == 0) {
         return DTP_OK;
     }
-    DTP_TRY(reserve(feed, n, err));
+    DTP_TRY(reserve(feed, n * width, err));
+    DTP_TRY(dtp_file_map_check(elements_of(s, &first), s->file, err));
     for (int64_t i = 0; i < n / window; i++) {
         int64_t row = 0, rest = i, stride = 1;
         for (int32_t d = last - 1; d >= 0; d--) {
@@ -327,10 +437,14 @@ static dtp_status fill_bytes(dtp_feed *feed, const dtp_graph_tensor *t, const so
         dtp_philox_block(feed->seed, stream, (uint32_t)step, (uint64_t)row, words);
         uint64_t draw = (uint64_t)words[0] << 32 | words[1];
         int64_t place = (int64_t)(draw % (uint64_t)s->places) + s->shift + shard->offset[last];
-        DTP_TRY(
-            dtp_read_at(s->fd, s->file, place, (char *)feed->scratch + i * window, window, err));
+        memcpy((char *)feed->scratch + i * window * width, first + place * width,
+               (size_t)(window * width));
     }
-    return dtp_convert(DTP_STORE_U8, feed->scratch, t->type.dtype, out, n, err);
+    if (s->npy.big_endian) {
+        dtp_swap_bytes(feed->scratch, n, width);
+    }
+    DTP_TRY(dtp_convert(s->store, feed->scratch, t->type.dtype, out, n, err));
+    return dtp_check_below(t->type.dtype, out, n, t->below, err);
 }
 
 dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const dtp_shard *shard,
@@ -343,8 +457,8 @@ dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const d
     case SYNTHETIC:
         synthesise(feed, t, step, shard, out);
         break;
-    case BYTES:
-        status = fill_bytes(feed, t, s, step, shard, out, err);
+    case WINDOWS:
+        status = fill_windows(feed, t, s, step, shard, out, err);
         break;
     default:
         status = fill_npy(feed, t, s, step, shard, out, err);
@@ -352,54 +466,4 @@ dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const d
     }
     return dtp_err_prefixed(status, err, "feed '%.100s' from '%.300s' at step %" PRId64, t->name,
                             s->file, step);
-}
-
-/* ---- initial values ---- */
-
-static double init_value(const dtp_graph_tensor *t, uint64_t seed, uint64_t index)
-{
-    const dtp_init *init = &t->init;
-    switch (init->kind) {
-    case DTP_INIT_ONES:
-        return 1.0;
-    case DTP_INIT_CONSTANT:
-        return init->a;
-    case DTP_INIT_UNIFORM:
-        return init->a + (init->b - init->a) * dtp_uniform_at(seed, t->stream, 0, index);
-    default:
-        return 0.0;
-    }
-}
-
-dtp_status dtp_init_fill(const dtp_graph_tensor *tensor, uint64_t seed, const dtp_shard *shard,
-                         int32_t threads, void *out, dtp_err *err)
-{
-    enum { BLOCK = 4096 };
-    dtp_dtype dtype = tensor->type.dtype;
-    if (!dtp_dtype_is_float(dtype) &&
-        (tensor->init.kind == DTP_INIT_NORMAL || tensor->init.kind == DTP_INIT_UNIFORM)) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s': random initial values of type %s",
-                        tensor->name, dtp_dtype_name(dtype));
-    }
-    dtp_shard_runs it = dtp_shard_runs_of(shard, shard);
-    while (dtp_shard_next(&it)) {
-        int64_t first = it.in_tensor, to = it.in_whole, n = it.run;
-        int64_t blocks = dtp_ceil_div(n, BLOCK);
-#pragma omp parallel for num_threads(threads > 0 ? threads : 1) if (blocks > 1)
-        for (int64_t b = 0; b < blocks; b++) {
-            const int64_t start = b * BLOCK, left = n - start, size = left < BLOCK ? left : BLOCK;
-            double normal[4];
-            bool random = tensor->init.kind == DTP_INIT_NORMAL;
-            for (int64_t i = 0; i < size; i++) {
-                uint64_t index = (uint64_t)(first + start + i);
-                if (random && (i == 0 || index % 4 == 0)) {
-                    dtp_normal_block(seed, tensor->stream, 0, index / 4, normal);
-                }
-                double v = random ? tensor->init.b + tensor->init.a * normal[index % 4]
-                                  : init_value(tensor, seed, index);
-                dtp_element_set(tensor->type.dtype, out, to + start + i, v);
-            }
-        }
-    }
-    return DTP_OK;
 }

@@ -29,6 +29,7 @@ static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
     for (int32_t i = 0; i < o->n_feeds; i++) {
         h = dtp_hash_text(dtp_hash_text(h, o->feeds[i].input), o->feeds[i].file);
         h = dtp_hash_i64(h, o->feeds[i].shift);
+        h = dtp_hash_text(h, o->feeds[i].dtype != NULL ? o->feeds[i].dtype : "");
     }
     h = dtp_hash_text(h, o->save != NULL ? o->save : "");
     return dtp_hash_text(h, o->load != NULL ? o->load : "");

@@ -90,7 +90,8 @@ dtp_status dtp_verify__reference_start(dtp_verify_reference *r, const dtp_graph 
     for (int32_t i = 0; same && i < o->n_feeds; i++) {
         const dtp_feed_spec *a = &r->options.feeds[i], *b = &o->feeds[i];
         same = strcmp(a->input, b->input) == 0 && strcmp(a->file, b->file) == 0 &&
-               a->shift == b->shift;
+               a->shift == b->shift &&
+               strcmp(a->dtype != NULL ? a->dtype : "", b->dtype != NULL ? b->dtype : "") == 0;
     }
     if (!same) {
         return DTP_FAIL(err, DTP_INVALID,

@@ -70,17 +70,20 @@ typedef struct dtp_session dtp_session;
 /* Data of an input. A .npy file of the input's shape: the same values every step. One with another
  * number of rows in dims[0]: each step draws dims[0] rows, without repetition until all rows are
  * used; the order depends on (seed, epoch, number of rows), so inputs with the same number of rows
- * stay aligned. Any other file: bytes. Each row (all dims but the last) is a window of the file as
- * long as the last dim, at a random place given by (seed, step, row), moved by `shift` bytes.
- * Inputs fed from one file with equal window length share the places (targets = tokens shifted by
- * 1). Inputs without a feed are synthetic: floats normal(0, 1), integers uniform in [0, below)
- * (below 2 when the model does not state it). */
+ * stay aligned. A .npy file of integers in one dim, for an integer input of several, or any other
+ * file: tokens in a row, little-endian. Each row of the input (all dims but the last) is a window
+ * of the file as long as the last dim, at a random place given by (seed, step, row), moved by
+ * `shift` elements. Inputs fed from one file with equal window length share the places (targets =
+ * tokens shifted by 1). Inputs without a feed are synthetic: floats normal(0, 1), integers uniform
+ * in [0, below) (below 2 when the model does not state it). */
 typedef struct dtp_feed_spec {
     const char *input;
     const char *file;
     int64_t shift;
+    const char *dtype; /* elements of a file that is not .npy: "u1", "u2", "u4", "i4" or "i8". NULL:
+                          bytes, for inputs with values below 256 only */
 } dtp_feed_spec;
-DTP_ASSERT_SIZE(dtp_feed_spec, 24);
+DTP_ASSERT_SIZE(dtp_feed_spec, 32);
 
 typedef struct dtp_session_options {
     size_t size;

@@ -259,7 +259,7 @@ class Card:
 
     def training(self):
         model, dims, steps = self.what["training"]
-        loss = {p: self.report_of(f"models/{model}.json {dims} --comm self --feed text=models/data/text.txt --outputs none --precision {p} "
+        loss = {p: self.report_of(f"models/{model}.json {dims} --comm self --feed text=models/data/text.txt,dtype=u1 --outputs none --precision {p} "
                                   f"--steps {steps}")["loss"][-1] for p in ("f32", "bf16")}
         return {**loss, "difference": loss["bf16"] / loss["f32"] - 1}
 

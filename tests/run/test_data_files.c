@@ -208,6 +208,71 @@ static void test_npy__round_trips_every_type(void **unused)
     }
 }
 
+/* Element types of .npy files, those of all bytes twice. */
+typedef struct npy_type {
+    const char *descr;
+    dtp_store store;
+} npy_type;
+
+static const npy_type npy_types[] = {
+    {"<f2", DTP_STORE_F16}, {"<f4", DTP_STORE_F32}, {"<f8", DTP_STORE_F64}, {"|i1", DTP_STORE_I8},
+    {"<i2", DTP_STORE_I16}, {"<i4", DTP_STORE_I32}, {"<i8", DTP_STORE_I64}, {"|u1", DTP_STORE_U8},
+    {"<u2", DTP_STORE_U16}, {"<u4", DTP_STORE_U32}, {"<u8", DTP_STORE_U64}, {"|b1", DTP_STORE_BOOL},
+    {">f2", DTP_STORE_F16}, {">f4", DTP_STORE_F32}, {">f8", DTP_STORE_F64}, {">i2", DTP_STORE_I16},
+    {">i4", DTP_STORE_I32}, {">i8", DTP_STORE_I64}, {">u2", DTP_STORE_U16}, {">u4", DTP_STORE_U32},
+    {">u8", DTP_STORE_U64}};
+enum { N_NPY_TYPES = sizeof npy_types / sizeof *npy_types };
+
+/* An array of 3 x 4 x 5 whose element at row-major index i has the bytes 7 i, 7 i + 1, ...,
+ * the lowest first. */
+static const char *write_array(const npy_type *type, bool fortran, unsigned char *values)
+{
+    static const int64_t dims[3] = {3, 4, 5};
+    unsigned char file[1024] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
+    const size_t width = (size_t)dtp_store_bytes(type->store);
+    const int len = snprintf((char *)file + 10, 200,
+                             "{'descr': '%s', 'fortran_order': %s, 'shape': (3, 4, 5), }",
+                             type->descr, fortran ? "True" : "False");
+    file[8] = (unsigned char)len;
+    unsigned char *data = file + 10 + len;
+    for (size_t i = 0; i < 60; i++) {
+        const size_t at[3] = {i / 20, i / 5 % 4, i % 5};
+        const size_t place =
+            fortran ? at[0] + (size_t)dims[0] * (at[1] + (size_t)dims[1] * at[2]) : i;
+        for (size_t b = 0; b < width; b++) {
+            const size_t to = type->descr[0] == '>' ? width - 1 - b : b;
+            values[i * width + b] = (unsigned char)(7 * i + b);
+            data[place * width + to] = (unsigned char)(7 * i + b);
+        }
+    }
+    return data_write("array.npy", file, (size_t)(10 + len) + 60 * width);
+}
+
+/* Random parts of arrays in both orders of dims and of bytes, against the array in memory. */
+static void test_npy__orders_of_dims_and_bytes(void **unused)
+{
+    (void)unused;
+    uint32_t state = 7;
+    dtp_err err = {0};
+    for (int k = 0; k < 2 * N_NPY_TYPES; k++) {
+        const npy_type *type = &npy_types[k / 2];
+        const int64_t width = dtp_store_bytes(type->store);
+        unsigned char values[60 * 8], part[60 * 8], want[60 * 8];
+        const char *path = write_array(type, k % 2 == 1, values);
+        dtp_npy npy;
+        must(dtp_npy_open(path, &npy, &err), &err);
+        assert_int_equal(npy.store, type->store);
+        const dtp_shard whole = {.rank = 3, .global = {3, 4, 5}, .size = {3, 4, 5}};
+        for (int round = 0; round < 20; round++) {
+            const dtp_shard piece = round == 0 ? whole : random_piece(&state, &whole);
+            must(dtp_npy_read(&npy, path, &piece, part, &err), &err);
+            dtp_shard_copy(&piece, &whole, values, &piece, want, width);
+            assert_memory_equal(part, want, (size_t)(dtp_shard_elems(&piece) * width));
+        }
+        dtp_npy_close(&npy);
+    }
+}
+
 /* One file: version bytes, header text, number of data bytes. */
 typedef struct npy_case {
     const char *name;
@@ -228,14 +293,17 @@ static const npy_case npy_cases[] = {
      DTP_UNSUPPORTED},
     {"version 1.1", 1, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8,
      DTP_UNSUPPORTED},
-    {"big endian", 1, 0, "{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8,
+    {"big endian", 1, 0, "{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8, DTP_OK},
+    {"no byte order", 1, 0, "{'descr': 'f4', 'fortran_order': False, 'shape': (2,), }", 8,
      DTP_UNSUPPORTED},
+    {"byte order of bytes", 1, 0, "{'descr': '|f4', 'fortran_order': False, 'shape': (2,), }", 8,
+     DTP_UNSUPPORTED},
+    {"no type", 1, 0, "{'descr': '', 'fortran_order': False, 'shape': (2,), }", 8, DTP_UNSUPPORTED},
     {"complex", 1, 0, "{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", 8,
      DTP_UNSUPPORTED},
     {"records", 1, 0, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4,
      DTP_UNSUPPORTED},
-    {"Fortran order", 1, 0, "{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }", 8,
-     DTP_UNSUPPORTED},
+    {"Fortran order", 1, 0, "{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }", 8, DTP_OK},
     {"order is a number", 1, 0, "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,), }", 8,
      DTP_INVALID},
     {"no shape", 1, 0, "{'descr': '<f4', 'fortran_order': False}", 8, DTP_INVALID},
@@ -532,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_convert__half_rounds_to_nearest_even),
         cmocka_unit_test(test_convert__integers_must_fit),
         cmocka_unit_test(test_npy__round_trips_every_type),
+        cmocka_unit_test(test_npy__orders_of_dims_and_bytes),
         cmocka_unit_test(test_npy__hostile_headers),
         cmocka_unit_test(test_npy__damaged_files),
         cmocka_unit_test(test_safetensors__round_trips),

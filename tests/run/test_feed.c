@@ -54,7 +54,7 @@ static void test_permute__depends_on_seed_and_epoch(void **unused)
 }
 
 /* images f32 [batch=8, pixels=6], labels i32 [batch=8] below 10, tokens and targets i32 [batch=8,
- * seq=5] below 256. */
+ * seq=5] below 256, words and next i32 of that shape below 70000, free i64 without a bound. */
 static dtp_graph *inputs_graph(void)
 {
     dtp_graph *g = NULL;
@@ -70,6 +70,9 @@ static dtp_graph *inputs_graph(void)
         {.name = "tokens", .type = {DTP_I32, 2, {{batch, 8}, {seq, 5}}}, .below = 256},
         {.name = "targets", .type = {DTP_I32, 2, {{batch, 8}, {seq, 5}}}, .below = 256},
         {.name = "mask", .type = {DTP_BOOL, 1, {{batch, 8}}}},
+        {.name = "words", .type = {DTP_I32, 2, {{batch, 8}, {seq, 5}}}, .below = 70000},
+        {.name = "next", .type = {DTP_I32, 2, {{batch, 8}, {seq, 5}}}, .below = 70000},
+        {.name = "free", .type = {DTP_I64, 2, {{batch, 8}, {seq, 5}}}},
     };
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         dtp_tensor_id id;
@@ -77,6 +80,8 @@ static dtp_graph *inputs_graph(void)
     }
     return g;
 }
+
+enum { MASK = 4, WORDS, NEXT, FREE };
 
 static void write_npy(const char *name, const dtp_ttype *type, const void *data)
 {
@@ -135,15 +140,19 @@ static void test_feed__values_do_not_depend_on_the_layout(void **unused)
         text[i] = (char)(i * 7 % 251);
     }
     write_samples();
-    char images[300], labels[300], book[300];
+    char images[300], labels[300], book[300], words[300];
     snprintf(images, sizeof images, "%s", data_path("images.npy"));
     snprintf(labels, sizeof labels, "%s", data_path("labels.npy"));
     snprintf(book, sizeof book, "%s", data_write("book.txt", text, sizeof text));
-    const dtp_feed_spec specs[] = {
-        {"images", images, 0}, {"labels", labels, 0}, {"tokens", book, 0}, {"targets", book, 1}};
+    snprintf(words, sizeof words, "%s", data_write("words.bin", text, sizeof text));
+    const dtp_feed_spec specs[] = {{.input = "images", .file = images},
+                                   {.input = "labels", .file = labels},
+                                   {.input = "tokens", .file = book},
+                                   {.input = "targets", .file = book, .shift = 1},
+                                   {.input = "words", .file = words, .dtype = "u2"}};
     for (int fed = 0; fed < 2; fed++) {
         dtp_feed *feed = NULL;
-        must(dtp_feed_create(g, fed ? 4 : 0, specs, 42, &feed, &err), &err);
+        must(dtp_feed_create(g, fed ? 5 : 0, specs, 42, &feed, &err), &err);
         for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
             check_pieces(feed, g, t, 0);
             check_pieces(feed, g, t, 5);
@@ -163,7 +172,8 @@ static void test_feed__samples_stay_aligned_and_do_not_repeat(void **unused)
     char images[300], labels[300];
     snprintf(images, sizeof images, "%s", data_path("images.npy"));
     snprintf(labels, sizeof labels, "%s", data_path("labels.npy"));
-    const dtp_feed_spec specs[] = {{"images", images, 0}, {"labels", labels, 0}};
+    const dtp_feed_spec specs[] = {{.input = "images", .file = images},
+                                   {.input = "labels", .file = labels}};
     dtp_feed *feed = NULL;
     must(dtp_feed_create(g, 2, specs, 9, &feed, &err), &err);
     int counts[20] = {0};
@@ -198,7 +208,8 @@ static void test_feed__targets_are_tokens_shifted(void **unused)
     }
     char book[300];
     snprintf(book, sizeof book, "%s", data_write("book.txt", text, sizeof text));
-    const dtp_feed_spec specs[] = {{"tokens", book, 0}, {"targets", book, 1}};
+    const dtp_feed_spec specs[] = {{.input = "tokens", .file = book},
+                                   {.input = "targets", .file = book, .shift = 1}};
     dtp_feed *feed = NULL;
     must(dtp_feed_create(g, 2, specs, 1, &feed, &err), &err);
     dtp_shard piece = dtp_shard_whole(&g->tensors[2].type);
@@ -219,6 +230,178 @@ static void test_feed__targets_are_tokens_shifted(void **unused)
         assert_true(first[i] > 0); /* every place that leaves room is drawn */
     }
     dtp_feed_destroy(feed);
+    dtp_graph_destroy(g);
+}
+
+/* Twelve tokens that ascend by one, `width` bytes each, with or without the header of a .npy file
+ * of this type. */
+static const char *write_tokens(const char *name, const char *npy_type, int width, bool big_endian,
+                                int64_t first)
+{
+    unsigned char bytes[256] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
+    size_t n = 0;
+    if (npy_type != NULL) {
+        n = 10 + (size_t)snprintf((char *)bytes + 10, sizeof bytes - 10,
+                                  "{'descr': '%s', 'fortran_order': False, 'shape': (12,), }",
+                                  npy_type);
+        bytes[8] = (unsigned char)(n - 10);
+    }
+    for (int i = 0; i < 12; i++) {
+        for (int b = 0; b < width; b++) {
+            const int place = big_endian ? width - 1 - b : b;
+            bytes[n++] = (unsigned char)((uint64_t)(first + i) >> (8 * place));
+        }
+    }
+    return data_write(name, bytes, n);
+}
+
+typedef struct token_file {
+    const char *name, *npy_type, *dtype; /* of the .npy file, of the feed */
+    int width;
+    bool big_endian;
+    int64_t first;
+} token_file;
+
+static const token_file token_files[] = {
+    {"u1", NULL, "u1", 1, false, 230},        {"u2", NULL, "u2", 2, false, 65500},
+    {"u4", NULL, "u4", 4, false, 69000},      {"i4", NULL, "i4", 4, false, 69000},
+    {"i8", NULL, "i8", 8, false, 69000},      {"u1.npy", "|u1", NULL, 1, false, 230},
+    {"u2.npy", "<u2", NULL, 2, false, 65500}, {"u4.npy", "<u4", "u4", 4, false, 69000},
+    {"i4.npy", "<i4", NULL, 4, false, 69000}, {"i8.npy", "<i8", NULL, 8, false, 69000},
+    {"b2.npy", ">u2", NULL, 2, true, 65500},  {"b8.npy", ">i8", NULL, 8, true, 69000},
+};
+
+/* Every window has tokens that follow each other in the file, the shifted ones begin one later, and
+ * every place that leaves room is drawn. */
+static void check_windows(const token_file *c, dtp_feed *feed, const dtp_graph *g)
+{
+    dtp_err err = {0};
+    dtp_shard piece = dtp_shard_whole(&g->tensors[WORDS].type);
+    int drawn[7] = {0};
+    for (int64_t step = 0; step < 20; step++) {
+        int32_t x[40], y[40];
+        must(dtp_feed_fill(feed, WORDS, step, &piece, x, &err), &err);
+        must(dtp_feed_fill(feed, NEXT, step, &piece, y, &err), &err);
+        for (int i = 0; i < 40; i++) {
+            const int64_t place = x[i / 5 * 5] - c->first;
+            if (place < 0 || place > 6 || x[i] != c->first + place + i % 5 || y[i] != x[i] + 1) {
+                fail_msg("%s: element %d: %d and %d", c->name, i, x[i], y[i]);
+            }
+            drawn[place]++;
+        }
+    }
+    for (int i = 0; i < 7; i++) {
+        assert_true(drawn[i] > 0);
+    }
+    check_pieces(feed, g, WORDS, 3);
+}
+
+static void test_feed__tokens_of_every_element_type(void **unused)
+{
+    (void)unused;
+    dtp_graph *g = inputs_graph();
+    for (size_t k = 0; k < sizeof token_files / sizeof *token_files; k++) {
+        const token_file *c = &token_files[k];
+        char path[300];
+        snprintf(path, sizeof path, "%s",
+                 write_tokens(c->name, c->npy_type, c->width, c->big_endian, c->first));
+        const dtp_feed_spec specs[] = {
+            {.input = "words", .file = path, .dtype = c->dtype},
+            {.input = "next", .file = path, .shift = 1, .dtype = c->dtype}};
+        dtp_feed *feed = NULL;
+        dtp_err err = {0};
+        must(dtp_feed_create(g, 2, specs, 5, &feed, &err), &err);
+        check_windows(c, feed, g);
+        dtp_feed_destroy(feed);
+    }
+    dtp_graph_destroy(g);
+}
+
+/* Bytes are what a file holds only where nothing else can be meant. */
+static void test_feed__element_types_are_said(void **unused)
+{
+    (void)unused;
+    dtp_graph *g = inputs_graph();
+    char path[300];
+    snprintf(path, sizeof path, "%s", write_tokens("words.bin", NULL, 2, false, 300));
+    for (int32_t t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *input = &g->tensors[t];
+        const bool integer = input->type.dtype == DTP_I32 || input->type.dtype == DTP_I64;
+        const dtp_feed_spec plain = {.input = input->name, .file = path};
+        dtp_feed *feed = NULL;
+        dtp_err err = {0};
+        const dtp_status status = dtp_feed_create(g, 1, &plain, 0, &feed, &err);
+        assert_int_equal(status, input->below == 256 ? DTP_OK : DTP_INVALID);
+        assert_true(status == DTP_OK || !integer || strstr(err.msg, ",dtype=u1") != NULL);
+        if (status == DTP_OK) {
+            dtp_feed_destroy(feed);
+        }
+    }
+    dtp_graph_destroy(g);
+}
+
+static void test_feed__tokens_out_of_range_are_named(void **unused)
+{
+    (void)unused;
+    dtp_graph *g = inputs_graph();
+    char path[300];
+    snprintf(path, sizeof path, "%s", write_tokens("words.bin", NULL, 4, false, 69990));
+    const dtp_feed_spec spec = {.input = "words", .file = path, .dtype = "u4"};
+    dtp_feed *feed = NULL;
+    dtp_err err = {0};
+    dtp_status status = DTP_OK;
+    must(dtp_feed_create(g, 1, &spec, 0, &feed, &err), &err);
+    dtp_shard piece = dtp_shard_whole(&g->tensors[WORDS].type);
+    int32_t out[40];
+    for (int64_t step = 0; step < 20 && status == DTP_OK; step++) {
+        status = dtp_feed_fill(feed, WORDS, step, &piece, out, &err);
+    }
+    assert_int_equal(status, DTP_RANGE);
+    assert_non_null(strstr(err.msg, "outside 0..69999"));
+    dtp_feed_destroy(feed);
+    dtp_graph_destroy(g);
+}
+
+/* A file that is cut while it is read is an error, not the end of the process. */
+static void test_feed__files_that_are_cut(void **unused)
+{
+    (void)unused;
+    static const token_file cases[] = {{"cut.bin", NULL, "u2", 2, false, 300},
+                                       {"cut.npy", "<u2", NULL, 2, false, 300}};
+    dtp_graph *g = inputs_graph();
+    for (size_t k = 0; k < 2; k++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s",
+                 write_tokens(cases[k].name, cases[k].npy_type, 2, false, 300));
+        const dtp_feed_spec spec = {.input = "words", .file = path, .dtype = cases[k].dtype};
+        dtp_feed *feed = NULL;
+        dtp_err err = {0};
+        must(dtp_feed_create(g, 1, &spec, 0, &feed, &err), &err);
+        FILE *f = fopen(path, "wb");
+        assert_non_null(f);
+        assert_int_equal(fclose(f), 0);
+        dtp_shard piece = dtp_shard_whole(&g->tensors[WORDS].type);
+        int32_t out[40];
+        assert_int_equal(dtp_feed_fill(feed, WORDS, 0, &piece, out, &err), DTP_IO);
+        assert_non_null(strstr(err.msg, "has 0 bytes now"));
+        dtp_feed_destroy(feed);
+    }
+    dtp_graph_destroy(g);
+}
+
+/* One file has elements of one type. */
+static void test_feed__one_type_for_one_file(void **unused)
+{
+    (void)unused;
+    dtp_graph *g = inputs_graph();
+    char path[300];
+    snprintf(path, sizeof path, "%s", write_tokens("words.bin", NULL, 4, false, 300));
+    const dtp_feed_spec specs[] = {{.input = "words", .file = path, .dtype = "u4"},
+                                   {.input = "next", .file = path, .dtype = "u2"}};
+    dtp_feed *feed = NULL;
+    dtp_err err = {0};
+    assert_int_equal(dtp_feed_create(g, 2, specs, 0, &feed, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "different element types"));
     dtp_graph_destroy(g);
 }
 
@@ -251,34 +434,44 @@ typedef struct bad_feed {
     int64_t shift;
     dtp_status want;
     const char *words; /* in the message */
+    const char *dtype;
 } bad_feed;
 
 static void test_feed__bad_feeds_are_named(void **unused)
 {
     (void)unused;
     static const bad_feed cases[] = {
-        {"image", "images.npy", 0, DTP_INVALID, "no such input"},
-        {"images", "absent.npy", 0, DTP_IO, "absent.npy"},
-        {"images", "labels.npy", 0, DTP_INVALID, "shape [20]"},
-        {"labels", "images.npy", 0, DTP_INVALID, "shape [20,6]"},
-        {"images", "images.npy", 1, DTP_INVALID, "shift"},
-        {"images", "book.txt", 0, DTP_INVALID, "integer"},
-        {"labels", "book.txt", 0, DTP_INVALID, "below 256"},
-        {"mask", "book.txt", 0, DTP_INVALID, "integer"},
-        {"tokens", "book.txt", 0, DTP_INVALID, "4 bytes"},
-        {"tokens", "absent", 0, DTP_IO, "absent"},
-        {"tokens", "empty.npy", 0, DTP_INVALID, "empty.npy"},
-        {"labels", "none.npy", 0, DTP_INVALID, "shape [0]"},
+        {"image", "images.npy", 0, DTP_INVALID, "no such input", NULL},
+        {"images", "absent.npy", 0, DTP_IO, "absent.npy", NULL},
+        {"images", "labels.npy", 0, DTP_INVALID, "shape [20]", NULL},
+        {"labels", "images.npy", 0, DTP_INVALID, "shape [20,6]", NULL},
+        {"images", "images.npy", 1, DTP_INVALID, "shift", NULL},
+        {"images", "book.txt", 0, DTP_INVALID, "integer", NULL},
+        {"labels", "book.txt", 0, DTP_INVALID, "below 10", NULL},
+        {"mask", "book.txt", 0, DTP_INVALID, "integer", NULL},
+        {"tokens", "book.txt", 0, DTP_INVALID, "4 elements", NULL},
+        {"tokens", "absent", 0, DTP_IO, "absent", NULL},
+        {"tokens", "empty.npy", 0, DTP_INVALID, "empty.npy", NULL},
+        {"labels", "none.npy", 0, DTP_INVALID, "shape [0]", NULL},
+        {"words", "book.txt", 0, DTP_INVALID, "'u3' is none of", "u3"},
+        {"words", "odd.bin", 0, DTP_INVALID, "3 bytes", "u2"},
+        {"words", "book.txt", 0, DTP_INVALID, "2 elements", "u2"},
+        {"labels", "labels.npy", 0, DTP_INVALID, "differs", "u2"},
+        {"labels", "labels.npy", 0, DTP_INVALID, "none of", "f4"},
+        {"images", "book.txt", 0, DTP_INVALID, "integer", "u1"},
+        {"words", "flat.npy", 0, DTP_INVALID, "shape [3]", NULL},
     };
     dtp_graph *g = inputs_graph();
     write_samples();
     data_write("book.txt", "abcd", 4);
+    data_write("odd.bin", "abc", 3);
+    write_npy("flat.npy", &(dtp_ttype){DTP_F32, 1, {{0, 3}}}, "abcdefghijkl");
     data_write("empty.npy", "", 0);
     write_npy("none.npy", &(dtp_ttype){DTP_I32, 1, {{0, 0}}}, "");
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         char path[300];
         snprintf(path, sizeof path, "%s", data_path(cases[k].file));
-        const dtp_feed_spec spec = {cases[k].input, path, cases[k].shift};
+        const dtp_feed_spec spec = {cases[k].input, path, cases[k].shift, cases[k].dtype};
         dtp_feed *feed = NULL;
         dtp_err err = {0};
         assert_int_equal(dtp_feed_create(g, 1, &spec, 0, &feed, &err), cases[k].want);
@@ -295,7 +488,7 @@ static void test_feed__labels_out_of_range_are_named(void **unused)
     write_npy("bad.npy", &(dtp_ttype){DTP_I32, 1, {{0, 8}}}, labels);
     char path[300];
     snprintf(path, sizeof path, "%s", data_path("bad.npy"));
-    const dtp_feed_spec spec = {"labels", path, 0};
+    const dtp_feed_spec spec = {.input = "labels", .file = path};
     dtp_feed *feed = NULL;
     dtp_err err = {0};
     must(dtp_feed_create(g, 1, &spec, 0, &feed, &err), &err);
@@ -321,6 +514,15 @@ static void test_feed__spec_texts(void **unused)
     must(dtp_feed_spec_parse("x=dir/a,b.txt,shift=12", storage, &spec, &err), &err);
     assert_string_equal(spec.file, "dir/a,b.txt");
     assert_int_equal(spec.shift, 12);
+    assert_null(spec.dtype);
+    static const char *const typed[] = {"x=a,b=1.bin,dtype=u2,shift=12",
+                                        "x=a,b=1.bin,shift=12,dtype=u2"};
+    for (size_t i = 0; i < 2; i++) {
+        must(dtp_feed_spec_parse(typed[i], storage, &spec, &err), &err);
+        assert_string_equal(spec.file, "a,b=1.bin");
+        assert_int_equal(spec.shift, 12);
+        assert_string_equal(spec.dtype, "u2");
+    }
     static const char *const bad[] = {"",
                                       "x",
                                       "=f",
@@ -328,6 +530,11 @@ static void test_feed__spec_texts(void **unused)
                                       "x=f,shift=",
                                       "x=f,shift=-1",
                                       "x=f,shift=1x",
+                                      "x=f,dtype=",
+                                      "x=f,dtype=f4",
+                                      "x=f,shift=1,shift=1",
+                                      "x=f,dtype=u2,shift=1,dtype=u2",
+                                      "x=,dtype=u2",
                                       "x=f,shift=99999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(dtp_feed_spec_parse(bad[i], storage, &spec, &err), DTP_INVALID);
@@ -412,6 +619,11 @@ int main(void)
         cmocka_unit_test(test_feed__values_do_not_depend_on_the_layout),
         cmocka_unit_test(test_feed__samples_stay_aligned_and_do_not_repeat),
         cmocka_unit_test(test_feed__targets_are_tokens_shifted),
+        cmocka_unit_test(test_feed__tokens_of_every_element_type),
+        cmocka_unit_test(test_feed__element_types_are_said),
+        cmocka_unit_test(test_feed__tokens_out_of_range_are_named),
+        cmocka_unit_test(test_feed__files_that_are_cut),
+        cmocka_unit_test(test_feed__one_type_for_one_file),
         cmocka_unit_test(test_feed__synthetic_integers_stay_below),
         cmocka_unit_test(test_feed__bad_feeds_are_named),
         cmocka_unit_test(test_feed__labels_out_of_range_are_named),

@@ -51,15 +51,15 @@ static bool ends_with(const char *text, const char *tail)
     return n >= k && strcmp(text + n - k, tail) == 0;
 }
 
-/* For every byte file fed: what its single bytes say about the loss to expect. */
+/* For every file of bytes fed: what its single bytes say about the loss to expect. */
 static dtp_status print_entropies(const run_command *c, double last_loss, dtp_strbuf *out,
                                   dtp_err *err)
 {
     for (int32_t i = 0; i < c->feed_specs.n; i++) {
         char *text = NULL;
         size_t n = 0;
-        const char *file = c->feed_specs.specs[i].file;
-        if (ends_with(file, ".npy")) {
+        const char *file = c->feed_specs.specs[i].file, *dtype = c->feed_specs.specs[i].dtype;
+        if (ends_with(file, ".npy") || (dtype != NULL && strcmp(dtype, "u1") != 0)) {
             continue;
         }
         const dtp_status s = dtp_file_read(file, (size_t)1 << 31, &text, &n, err);
@@ -249,7 +249,8 @@ int dtrun_run(int argc, char **argv)
         {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15,
          "seed of weights, dropout and data order"},
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0,
-         "data of an input: .npy, or any file as bytes (default: synthetic)"},
+         "data of an input: .npy, or a file of tokens with ,dtype=u1, u2, u4, i4 or i8 behind "
+         "its name (default: synthetic)"},
         {"--fetch", TOOL_OUT_LIST, "NAME=FILE", &c.fetches, 0, 0,
          "write a tensor as .npy at the end"},
         {"--load", TOOL_STRING, "PATH", &c.options.load, 0, 0, "start from a checkpoint"},
