@@ -2,12 +2,12 @@
 #include "tools/machines.h"
 #include "tools/progress.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/number.h"
 #include "core/plan/plan.h"
 #include "cost_models/machine/efficiency.h"
 #include "cost_models/machine/machine_scale.h"
@@ -24,11 +24,9 @@ dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *
     dtp_dim_override overrides[TOOL_LIST_MAX];
     for (int32_t i = 0; i < source->dims.n; i++) {
         const char *text = source->dims.items[i], *value;
-        char *end;
         DTP_TRY(tool_split_pair(text, names[i], sizeof names[i], &value, err));
-        errno = 0;
-        overrides[i] = (dtp_dim_override){.name = names[i], .size = strtoll(value, &end, 10)};
-        if (*end != '\0' || errno != 0 || overrides[i].size < 1) {
+        overrides[i] = (dtp_dim_override){.name = names[i]};
+        if (!dtp_int_parse(value, &overrides[i].size) || overrides[i].size < 1) {
             return DTP_FAIL(err, DTP_INVALID, "--dim %s: '%s' is not a positive integer", text,
                             value);
         }
@@ -137,7 +135,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     from.backend = source->plan == NULL ? source->backend : NULL;
     DTP_TRY(tool_read_graph(&from, &job->model, err));
     if (source->machine != NULL) {
-        DTP_TRY(tool_machine_read(source->machine, &job->machine, err));
+        DTP_TRY(tool_machine_read(source->machine, source->yes_units, &job->machine, err));
     }
     if (source->plan != NULL) {
         if (decided(source) != NULL) {

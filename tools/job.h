@@ -15,6 +15,7 @@ typedef struct tool_source {
     const char *rules;        /* --rules batch:x */
     const char *plan;         /* --plan FILE: mesh and layouts */
     const char *machine;      /* --machine FILE: prices */
+    bool yes_units;           /* --yes-units: of a machine file */
     const char *runtime;      /* --runtime NAME: whose kernels they are of */
     const char *target;       /* --target cuda */
     const char *outputs;      /* --outputs logits */
@@ -83,6 +84,9 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
                            dtp_err *err) DTP_MUST_CHECK;
 
 /* clang-format off */
+#define TOOL_UNITS_OPTION(given)                                                                   \
+    {"--yes-units", TOOL_FLAG, NULL, &(given), 0, 0,                                               \
+     "numbers of the machine file that look as if they were in other units are meant"}
 #define TOOL_TARGET_OPTION(source)                                                                 \
     {"--target", TOOL_STRING, "NAME", &(source).target, 0, 0,                                      \
      "what the program is for: cpu, cpu_packed, ref, cuda, torch or torch_compile "                \

@@ -89,16 +89,16 @@ static bool is_file(const char *name)
            access(name, F_OK) == 0;
 }
 
-dtp_status tool_machine_read(const char *name, dtp_machine **out, dtp_err *err)
+dtp_status tool_machine_read(const char *name, bool yes_units, dtp_machine **out, dtp_err *err)
 {
     char path[PATH_BYTES], relative[PATH_BYTES / 2];
     if (is_file(name)) {
-        return dtp_machine_read(name, out, err);
+        return dtp_machine_read_units(name, yes_units, out, err);
     }
     (void)snprintf(relative, sizeof relative, "../share/dtp/machines/%.200s%s", name, suffix);
     DTP_TRY(beside(relative, path, err));
     if (access(path, F_OK) == 0) {
-        return dtp_machine_read(path, out, err);
+        return dtp_machine_read_units(path, yes_units, out, err);
     }
     char **names = NULL;
     dtp_strbuf list = {0};
@@ -135,7 +135,7 @@ dtp_status tool_machine_borrow(dtp_machine *m, dtp_err *err)
     dtp_status s = DTP_OK;
     for (int32_t i = 0; names[i] != NULL && s == DTP_OK && m->n_efficiencies == 0; i++) {
         dtp_machine *other = NULL;
-        s = tool_machine_read(names[i], &other, err);
+        s = tool_machine_read(names[i], true, &other, err);
         if (s == DTP_OK && same_peaks(m, other)) {
             s = dtp_efficiency_borrow(m, other, err);
         }
@@ -237,5 +237,5 @@ dtp_status tool_machine_here(int32_t ranks, dtp_machine **out, dtp_err *err)
     } else {
         (void)fprintf(stderr, "no --machine: %s, measured before\n", path);
     }
-    return dtp_machine_read(path, out, err);
+    return dtp_machine_read_units(path, true, out, err); /* measured */
 }

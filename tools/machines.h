@@ -7,8 +7,10 @@
 #include "spmd/target/target.h"
 
 /* `name` is a file when it has a '/' or ends with .json or there is one of this name; else it is
- * the name of a shipped machine. DTP_INVALID naming the shipped ones when there is none. */
-dtp_status tool_machine_read(const char *name, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
+ * the name of a shipped machine. DTP_INVALID naming the shipped ones when there is none, or a number
+ * that looks as if it were in another unit, unless `yes_units` says that it is meant. */
+dtp_status tool_machine_read(const char *name, bool yes_units, dtp_machine **out,
+                             dtp_err *err) DTP_MUST_CHECK;
 
 /* Names of the shipped machines in order, ended by NULL; free with tool_machine_names_free. */
 dtp_status tool_machine_names(char ***out, dtp_err *err) DTP_MUST_CHECK;

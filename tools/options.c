@@ -1,6 +1,5 @@
 #include "tools/options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -9,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/number.h"
 #include "core/base/status.h"
 #include "core/files/file_out.h"
 #include "dtp/version.h"
@@ -99,10 +99,8 @@ int tool_main(const char *program, const tool_command *commands, int argc, char 
 
 static dtp_status parse_int(const tool_option *o, const char *text, int64_t *out, dtp_err *err)
 {
-    char *end;
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || (double)v < o->min || (double)v > o->max) {
+    int64_t v;
+    if (!dtp_int_parse(text, &v) || (double)v < o->min || (double)v > o->max) {
         return DTP_FAIL(err, DTP_INVALID, "%s: '%s' is not an integer in %.0f..%.0f", o->name, text,
                         o->min, o->max);
     }
@@ -125,21 +123,11 @@ static dtp_status parse_real(const tool_option *o, const char *text, dtp_err *er
 
 dtp_status tool_bytes_parse(const char *name, const char *text, int64_t *out, dtp_err *err)
 {
-    static const char suffixes[] = "KMGT";
-    char *end;
-    double v = strtod(text, &end);
-    const char *suffix = *end == '\0' ? NULL : strchr(suffixes, toupper((unsigned char)*end));
-    for (long i = suffix == NULL ? -1 : suffix - suffixes; i >= 0; i--) {
-        v *= 1024.0;
-    }
-    bool tail_ok =
-        *end == '\0' || (suffix != NULL && (end[1] == '\0' || strcmp(end + 1, "iB") == 0));
-    if (end == text || !tail_ok || !(v >= 1.0) || v > 9e18) {
-        return DTP_FAIL(err, DTP_INVALID, "%s: '%s' is not a size such as 4096, 512M or 80G", name,
-                        text);
-    }
-    *out = (int64_t)v;
-    return DTP_OK;
+    return dtp_bytes_parse(text, out)
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INVALID,
+                          "%s: '%s' is not a size such as 4096, 512M, 80GB (of 1000) or 40GiB",
+                          name, text);
 }
 
 dtp_quantity tool_bytes_print(int64_t bytes, bool up, bool exact)

@@ -14,7 +14,7 @@ typedef enum tool_option_kind {
     TOOL_STRING, /* const char **: borrowed from argv */
     TOOL_INT,    /* int64_t * or uint64_t *: in [min, max] */
     TOOL_COUNT,  /* int32_t *: in [min, max] */
-    TOOL_BYTES,  /* int64_t *: positive, with an optional suffix K M G T (powers of 1024) */
+    TOOL_BYTES,  /* int64_t *: positive, as dtp_bytes_parse reads it (core/base/number.h) */
     TOOL_REAL,   /* double *: finite, in [min, max] when min < max */
     TOOL_LIST,   /* tool_list *: may be given several times */
     /* What a command writes. Checked before the command starts: a path that cannot be written to

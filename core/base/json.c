@@ -11,6 +11,10 @@
 #include <string.h>
 
 #include "core/base/json_scan.h"
+#include "core/base/number.h"
+
+/* Doubles from here on may be whole numbers that do not fit. */
+#define LARGEST_EXACT 9007199254740992.0
 
 /* ---- building ----------------------------------------------------------------------------------
  */
@@ -274,21 +278,32 @@ dtp_status dtp_json_int(const dtp_json *v, int64_t min, int64_t max, int64_t *ou
     }
     const char *text = v->doc->text + v->offset;
     const int n = (int)strspn(text, "+-0123456789.eE");
-    bool negative = text[0] == '-';
+    const char *at = text;
     int64_t value = 0;
-    bool fits = true;
-    for (int i = negative ? 1 : 0; i < n; i++) {
-        if (text[i] < '0' || text[i] > '9') {
-            return dtp_json_fail(v, err, "expected an integer, found %.*s", n, text);
-        }
-        int64_t digit = text[i] - '0';
-        fits = fits && !__builtin_mul_overflow(value, (int64_t)10, &value) &&
-               !__builtin_add_overflow(value, negative ? -digit : digit, &value);
+    if (!dtp_int_read(&at, &value) && fabs(number_of(v)) < LARGEST_EXACT) {
+        return dtp_json_fail(v, err, "expected an integer, found %.*s", n, text);
     }
-    if (!fits || value < min || value > max) {
+    if (at == text || value < min || value > max) {
         return dtp_json_fail(v, err, "%.*s is not in %" PRId64 "..%" PRId64, n, text, min, max);
     }
     *out = value;
+    return DTP_OK;
+}
+
+dtp_status dtp_json_bytes(const dtp_json *v, int64_t min, int64_t max, int64_t *out, dtp_err *err)
+{
+    if (v->kind != DTP_JSON_STRING) {
+        return dtp_json_int(v, min, max, out, err);
+    }
+    const char *text;
+    DTP_TRY(dtp_json_string(v, &text, err));
+    if (!dtp_bytes_parse(text, out)) {
+        return dtp_json_fail(v, err, "'%.40s' is not a size such as 80e9, \"80GB\" or \"40GiB\"",
+                             text);
+    }
+    if (*out < min || *out > max) {
+        return dtp_json_fail(v, err, "'%.40s' is not in %" PRId64 "..%" PRId64, text, min, max);
+    }
     return DTP_OK;
 }
 

@@ -42,6 +42,9 @@ const dtp_json *dtp_json_get(const dtp_json *v, const char *key);
 /* Typed reads; DTP_INVALID with place and what was found. */
 dtp_status dtp_json_int(const dtp_json *v, int64_t min, int64_t max, int64_t *out,
                         dtp_err *err) DTP_MUST_CHECK;
+/* A size in bytes: an integer, or a text with a unit, "80GB" (core/base/number.h). */
+dtp_status dtp_json_bytes(const dtp_json *v, int64_t min, int64_t max, int64_t *out,
+                          dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_json_double(const dtp_json *v, double *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_json_bool(const dtp_json *v, bool *out, dtp_err *err) DTP_MUST_CHECK;
 /* Borrowed, valid UTF-8 without NUL. */

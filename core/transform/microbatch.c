@@ -5,11 +5,11 @@
  * that is read once per step, the update on the accumulated values. */
 #include "core/transform/microbatch.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/number.h"
 #include "core/graph/graph_copy.h"
 #include "core/graph/op_rules.h"
 
@@ -31,7 +31,7 @@ dtp_status dtp_microbatches_parse(const char *text, const dtp_graph *g, dtp_dim_
 {
     const char *equal = strchr(text, '=');
     const char *number = equal != NULL ? equal + 1 : text;
-    char name[64], *end;
+    char name[64];
     *dim = -1;
     if (equal != NULL) {
         const size_t n = (size_t)(equal - text);
@@ -45,10 +45,8 @@ dtp_status dtp_microbatches_parse(const char *text, const dtp_graph *g, dtp_dim_
                             "microbatches '%.80s': the model '%s' has no such dim", text, g->name);
         }
     }
-    errno = 0;
-    const long long value = strtoll(number, &end, 10);
-    if (number[0] < '0' || number[0] > '9' || *end != '\0' || errno != 0 || value < 1 ||
-        value > INT32_MAX) {
+    int64_t value;
+    if (!dtp_int_parse(number, &value) || value < 1 || value > INT32_MAX) {
         return DTP_FAIL(err, DTP_INVALID, "microbatches '%.80s': expected N or DIM=N with N >= 1",
                         text);
     }

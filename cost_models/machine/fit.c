@@ -287,7 +287,8 @@ static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
             m->slowdown = (dtp_slowdown){s->slower[0], s->slower[1]};
         }
     }
-    return dtp_machine_index(m, err);
+    DTP_TRY(dtp_machine_index(m, err));
+    return dtp_machine_say_units(m, err);
 }
 
 dtp_status dtp_machine_fit(const dtp_samples *samples, const dtp_fit_options *options,

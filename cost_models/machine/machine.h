@@ -95,6 +95,7 @@ struct dtp_machine {
     const char *provenance_device; /* name, clocks and driver of the device */
     const char *blas;              /* GEMM kernel set the measurements used, "" = not stated */
     int32_t provenance_threads, provenance_ranks; /* of the measurement; 0 = not stated */
+    bool yes_units; /* numbers that look as if they were in other units are meant */
     double gemm_fit_error;          /* largest relative deviation of a GEMM sample from the grid */
     const dtp_gemm_grid *gemm_grid; /* made by dtp_machine_index; NULL when there are no points */
 };
@@ -116,6 +117,12 @@ const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op,
                                          dtp_arithmetic dtype);
 dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp_machine **out,
                              dtp_err *err) DTP_MUST_CHECK;
+/* dtp_machine_read, which asks about numbers that look as if they were in other units unless the
+ * file has "yes_units": true (DTP_INVALID naming the number); `yes_units`: they are meant. */
+dtp_status dtp_machine_read_units(const char *path, bool yes_units, dtp_machine **out,
+                                  dtp_err *err) DTP_MUST_CHECK;
+/* Sets yes_units where reading the machine as a file would ask: of one that was measured. */
+dtp_status dtp_machine_say_units(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
 /* Deterministic JSON; *text is the caller's to free. */
 dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err) DTP_MUST_CHECK;
 uint64_t dtp_machine_hash(const dtp_machine *m);

@@ -18,8 +18,8 @@ enum {
 };
 
 static const char *const KINDS[] = {"cpu", "cuda", "hip", "tpu"};
-static const char *const ROOT_KEYS[] = {"format",     "name",       "device", "levels",
-                                        "efficiency", "provenance", NULL};
+static const char *const ROOT_KEYS[] = {"format",     "name",       "device",    "levels",
+                                        "efficiency", "provenance", "yes_units", NULL};
 static const char *const DEVICE_KEYS[] = {
     "kind",    "memory_bytes",     "mem_bw_Bps", "launch_s", "launch_graph_s", "host_s", "flops",
     "overlap", "overlap_slowdown", "curves",     NULL};
@@ -198,9 +198,9 @@ static dtp_status read_device(dtp_machine *m, const dtp_json *device, dtp_err *e
         return dtp_json_fail(v, err, "expected \"cpu\", \"cuda\", \"hip\" or \"tpu\", found \"%s\"",
                              kind);
     }
-    DTP_TRY(dtp_json_get_int(device, "memory_bytes", 1,
-                             (int64_t)dtp_machine_range_of(DTP_NUMBER_MEMORY)->most,
-                             &m->memory_bytes, err));
+    DTP_TRY(dtp_json_require(device, "memory_bytes", &v, err));
+    DTP_TRY(dtp_json_bytes(v, 1, (int64_t)dtp_machine_range_of(DTP_NUMBER_MEMORY)->most,
+                           &m->memory_bytes, err));
     DTP_TRY(read_member(device, "mem_bw_Bps", DTP_NUMBER_BW, &m->mem_bw_Bps, err));
     DTP_TRY(read_member(device, "launch_s", DTP_NUMBER_DELAY, &m->launch_s, err));
     v = dtp_json_get(device, "launch_graph_s");
@@ -423,16 +423,98 @@ static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine 
         DTP_TRY(dtp_efficiency_read(m, v, err));
     }
     DTP_TRY(read_provenance(m, root, err));
+    v = dtp_json_get(root, "yes_units");
+    if (v != NULL) {
+        DTP_TRY(dtp_json_bool(v, &m->yes_units, err));
+    }
     return dtp_machine__derive(m, err);
 }
 
-dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp_machine **out,
-                             dtp_err *err)
+/* ---- units --------------------------------------------------------------------------------------
+ */
+
+/* What numbers of machines are when they are in the units of the format. */
+typedef struct usual_range {
+    const char *key;
+    double least, most;
+    const char *unit, *instead; /* what is written where they are not */
+} usual_range;
+
+static const usual_range IN_DEVICE[] = {
+    {"memory_bytes", 1e6, 1e14, "bytes", "gigabytes"},
+    {"mem_bw_Bps", 1e9, 1e14, "bytes per second", "gigabytes per second"},
+    {"launch_s", 0.0, 1e-3, "seconds", "microseconds"},
+    {"launch_graph_s", 0.0, 1e-3, "seconds", "microseconds"},
+    {"host_s", 0.0, 1e-3, "seconds", "microseconds"},
+    {NULL, 0.0, 0.0, NULL, NULL}};
+static const usual_range IN_LEVEL[] = {
+    {"bw_Bps", 1e9, 1e14, "bytes per second", "gigabytes per second"},
+    {"latency_s", 0.0, 1e-2, "seconds", "microseconds"},
+    {NULL, 0.0, 0.0, NULL, NULL}};
+static const usual_range FLOPS = {NULL, 1e9, 1e17, "FLOP/s", "TFLOP/s"};
+
+static dtp_status check_unit(const dtp_json *v, const usual_range *r, dtp_err *err)
+{
+    double value = 0.0;
+    if (v == NULL) {
+        return DTP_OK;
+    }
+    if (dtp_json_kind_of(v) == DTP_JSON_STRING) {
+        const char *text;
+        int64_t bytes = 0;
+        DTP_TRY(dtp_json_string(v, &text, err));
+        if (strpbrk(text, "KkMmGgTtPpB") != NULL) {
+            return DTP_OK; /* it says its unit */
+        }
+        DTP_TRY(dtp_json_bytes(v, 0, INT64_MAX, &bytes, err));
+        value = (double)bytes;
+    } else {
+        DTP_TRY(dtp_json_double(v, &value, err));
+    }
+    if (value >= r->least && value <= r->most) {
+        return DTP_OK;
+    }
+    const bool low = value < r->least;
+    return dtp_json_fail(v, err,
+                         "%g is %s %g: is it in %s, not in %s? If so, say it with --yes-units or "
+                         "\"yes_units\": true in the file",
+                         value, low ? "below" : "above", low ? r->least : r->most, r->unit,
+                         r->instead);
+}
+
+static dtp_status check_members(const dtp_json *object, const usual_range *rows, dtp_err *err)
+{
+    for (const usual_range *r = rows; r->key != NULL; r++) {
+        DTP_TRY(check_unit(dtp_json_get(object, r->key), r, err));
+    }
+    return DTP_OK;
+}
+
+/* DTP_INVALID naming the first number that looks as if it were in another unit. */
+static dtp_status check_units(const dtp_json *root, dtp_err *err)
+{
+    const dtp_json *device = dtp_json_get(root, "device"), *levels = dtp_json_get(root, "levels");
+    const dtp_json *flops = dtp_json_get(device, "flops");
+    DTP_TRY(check_members(device, IN_DEVICE, err));
+    for (int32_t i = 0; i < dtp_json_size(flops); i++) {
+        DTP_TRY(check_unit(dtp_json_at(flops, i), &FLOPS, err));
+    }
+    for (int32_t l = 0; l < dtp_json_size(levels); l++) {
+        DTP_TRY(check_members(dtp_json_at(levels, l), IN_LEVEL, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status parse(const char *file, const char *text, size_t len, bool ask, dtp_machine **out,
+                        dtp_err *err)
 {
     dtp_json_doc *doc = NULL;
     dtp_machine *m = NULL;
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
     dtp_status status = read_root(file, dtp_json_root(doc), &m, err);
+    if (status == DTP_OK && ask && !m->yes_units) {
+        status = check_units(dtp_json_root(doc), err);
+    }
     dtp_json_destroy(doc);
     if (status != DTP_OK) {
         dtp_machine_destroy(m);
@@ -442,15 +524,37 @@ dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp
     return DTP_OK;
 }
 
-dtp_status dtp_machine_read(const char *path, dtp_machine **out, dtp_err *err)
+dtp_status dtp_machine_parse(const char *file, const char *text, size_t len, dtp_machine **out,
+                             dtp_err *err)
+{
+    return parse(file, text, len, false, out, err);
+}
+
+dtp_status dtp_machine_read_units(const char *path, bool yes_units, dtp_machine **out, dtp_err *err)
 {
     char *text = NULL;
     size_t len = 0;
-    DTP_TRY(DTP_NOT_NULL(err, path, out));
     DTP_TRY(dtp_file_read(path, MAX_FILE_BYTES, &text, &len, err));
-    dtp_status status = dtp_machine_parse(path, text, len, out, err);
+    dtp_status status = parse(path, text, len, !yes_units, out, err);
     free(text);
     return status;
+}
+
+dtp_status dtp_machine_read(const char *path, dtp_machine **out, dtp_err *err)
+{
+    DTP_TRY(DTP_NOT_NULL(err, path, out));
+    return dtp_machine_read_units(path, false, out, err);
+}
+
+dtp_status dtp_machine_say_units(dtp_machine *m, dtp_err *err)
+{
+    char *text = NULL;
+    dtp_machine *same = NULL;
+    DTP_TRY(dtp_machine_write(m, &text, err));
+    m->yes_units = parse(m->place, text, strlen(text), true, &same, NULL) != DTP_OK;
+    free(text);
+    dtp_machine_destroy(same);
+    return DTP_OK;
 }
 
 dtp_status dtp_machine_index(dtp_machine *m, dtp_err *err)

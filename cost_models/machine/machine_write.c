@@ -152,6 +152,9 @@ dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err)
         dtp_json_write_int(&w, "ranks", m->provenance_ranks);
     }
     dtp_json_end_object(&w);
+    if (m->yes_units) {
+        dtp_json_write_bool(&w, "yes_units", true);
+    }
     dtp_json_end_object(&w);
     dtp_strbuf_add(&w.buf, "\n");
     if (w.buf.failed) {

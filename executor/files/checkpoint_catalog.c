@@ -37,12 +37,20 @@ static dtp_status add_whole(dtp_catalog *c, int32_t file, const dtp_st_entry *e,
     return add_slice(c, &s, err);
 }
 
+/* Whether step and checksum of the metadata are ours: other writers use such keys as well. */
+static bool has_our_metadata(const dtp_st_file *st)
+{
+    const char *format = dtp_st_meta_get(st, "format");
+    return (format != NULL && strcmp(format, DTP_ST_FORMAT) == 0) ||
+           (dtp_st_meta_get(st, "step") != NULL && dtp_st_meta_get(st, DTP_ST_CRC) != NULL);
+}
+
 /* Opens f->path. Its own checksum, where it has one, is of the data. */
 static dtp_status open_data(dtp_slice_file *f, dtp_err *err)
 {
     f->crc_from = -1;
     DTP_TRY(dtp_st_open(f->path, &f->st, err));
-    const char *digits = dtp_st_meta_get(f->st, DTP_ST_CRC);
+    const char *digits = has_our_metadata(f->st) ? dtp_st_meta_get(f->st, DTP_ST_CRC) : NULL;
     if (digits != NULL && !crc_from_text(digits, &f->crc)) {
         dtp_st_close(f->st);
         f->st = NULL;
@@ -294,7 +302,8 @@ static dtp_status read_single(dtp_catalog *c, const char *path, dtp_err *err)
     c->files[0].path = c->path;
     DTP_TRY(open_data(&c->files[0], err));
     c->n_files = 1;
-    const char *step = dtp_st_meta_get(c->files[0].st, "step");
+    const dtp_st_file *st = c->files[0].st;
+    const char *step = has_our_metadata(st) ? dtp_st_meta_get(st, "step") : NULL;
     if (step != NULL) {
         char *end;
         errno = 0;

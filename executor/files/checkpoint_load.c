@@ -93,6 +93,10 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
     if (n == 0) {
         return DTP_FAIL(err, DTP_INVALID, "the checkpoint has no tensor '%.100s'", name);
     }
+    if (slices[0].entry->unreadable != NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "tensor '%.100s' cannot be read: %s", name,
+                        slices[0].entry->unreadable);
+    }
     bool same = slices[0].shard.rank == shard.rank;
     for (int32_t d = 0; same && d < shard.rank; d++) {
         same = slices[0].shard.global[d] == shard.global[d];

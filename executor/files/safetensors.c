@@ -51,42 +51,61 @@ const char *dtp_store_name(dtp_store store)
     return "?";
 }
 
+/* The element type; one that is not known is said in e->unreadable. */
+static dtp_status read_store(const dtp_json *dtype, dtp_st_file *f, dtp_st_entry *e, dtp_err *err)
+{
+    const char *text;
+    int store = 0;
+    DTP_TRY(dtp_json_string(dtype, &text, err));
+    while (store < N_STORE_NAMES && strcmp(text, store_names[store].name) != 0) {
+        store++;
+    }
+    if (store < N_STORE_NAMES) {
+        e->store = store_names[store].store;
+        return DTP_OK;
+    }
+    e->store = DTP_N_STORES;
+    e->unreadable = dtp_arena_printf(f->arena, "element type '%.40s'", text);
+    return DTP_MEMORY(err, e->unreadable);
+}
+
+/* The dims and the number of elements. */
+static dtp_status read_shape(const dtp_json *shape, dtp_st_file *f, dtp_st_entry *e, int64_t *elems,
+                             dtp_err *err)
+{
+    bool empty = false, fits = true;
+    DTP_TRY(dtp_json_expect(shape, DTP_JSON_ARRAY, err));
+    const int32_t n = dtp_json_size(shape);
+    if (n > DTP_MAX_RANK) {
+        e->unreadable = dtp_arena_printf(f->arena, "%d dims, more than %d", n, DTP_MAX_RANK);
+        DTP_TRY(DTP_MEMORY(err, e->unreadable));
+    }
+    e->rank = n > DTP_MAX_RANK ? 0 : n;
+    *elems = 1;
+    for (int32_t i = 0; i < n; i++) {
+        int64_t size;
+        DTP_TRY(dtp_json_int(dtp_json_at(shape, i), 0, INT64_C(1) << 53, &size, err));
+        empty = empty || size == 0;
+        fits = fits && (size == 0 || dtp_mul_i64(*elems, size, elems));
+        if (i < e->rank) {
+            e->dims[i] = size;
+        }
+    }
+    *elems = empty ? 0 : *elems;
+    return fits ? DTP_OK : dtp_json_fail(shape, err, "more than 2^63 elements");
+}
+
 static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e, dtp_err *err)
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
     const dtp_json *dtype, *shape, *offsets;
-    const char *text;
     int64_t bytes = 0;
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(dtp_json_require(v, "dtype", &dtype, err));
     DTP_TRY(dtp_json_require(v, "shape", &shape, err));
     DTP_TRY(dtp_json_require(v, "data_offsets", &offsets, err));
-    DTP_TRY(dtp_json_string(dtype, &text, err));
-    int store = 0;
-    while (store < N_STORE_NAMES && strcmp(text, store_names[store].name) != 0) {
-        store++;
-    }
-    if (store == N_STORE_NAMES) {
-        return dtp_json_fail(dtype, err, "unknown element type '%.40s'", text);
-    }
-    e->store = store_names[store].store;
-    DTP_TRY(dtp_json_expect(shape, DTP_JSON_ARRAY, err));
-    if (dtp_json_size(shape) > DTP_MAX_RANK) {
-        return dtp_json_fail(shape, err, "%d dims, more than %d", dtp_json_size(shape),
-                             DTP_MAX_RANK);
-    }
-    e->rank = dtp_json_size(shape);
-    bytes = 1;
-    bool empty = false, fits = true;
-    for (int32_t i = 0; i < e->rank; i++) {
-        DTP_TRY(dtp_json_int(dtp_json_at(shape, i), 0, INT64_C(1) << 53, &e->dims[i], err));
-        empty = empty || e->dims[i] == 0;
-        fits = fits && (e->dims[i] == 0 || dtp_mul_i64(bytes, e->dims[i], &bytes));
-    }
-    bytes = empty ? 0 : bytes;
-    if (!fits) {
-        return dtp_json_fail(shape, err, "more than 2^63 elements");
-    }
+    DTP_TRY(read_store(dtype, f, e, err));
+    DTP_TRY(read_shape(shape, f, e, &bytes, err));
     DTP_TRY(dtp_json_expect(offsets, DTP_JSON_ARRAY, err));
     if (dtp_json_size(offsets) != 2) {
         return dtp_json_fail(offsets, err, "expected [begin, end], found %d values",
@@ -98,7 +117,8 @@ static dtp_status read_entry(const dtp_json *v, dtp_st_file *f, dtp_st_entry *e,
         return dtp_json_fail(offsets, err, "bytes %" PRId64 "..%" PRId64 " of %" PRId64, e->begin,
                              e->end, f->data_bytes);
     }
-    if (!dtp_mul_i64(bytes, dtp_store_bytes(e->store), &bytes) || bytes != e->end - e->begin) {
+    if (e->store != DTP_N_STORES &&
+        (!dtp_mul_i64(bytes, dtp_store_bytes(e->store), &bytes) || bytes != e->end - e->begin)) {
         return dtp_json_fail(v, err, "the shape needs another number of bytes than %" PRId64,
                              e->end - e->begin);
     }
@@ -120,22 +140,29 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const dtp_st_entry *)a)->name, ((const dtp_st_entry *)b)->name);
 }
 
+/* The texts of "__metadata__"; what else stands there is another writer's. */
+static dtp_status read_metadata(const dtp_json *v, dtp_st_file *f, dtp_err *err)
+{
+    const int32_t n = dtp_json_kind_of(v) == DTP_JSON_OBJECT ? dtp_json_size(v) : 0;
+    DTP_TRY(DTP_NEW(f->arena, f->meta, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_json *member = dtp_json_at(v, i);
+        const char *text;
+        if (dtp_json_string(member, &text, NULL) != DTP_OK) {
+            continue;
+        }
+        const dtp_st_meta meta = {.key = dtp_arena_strdup(f->arena, dtp_json_key(member)),
+                                  .value = dtp_arena_strdup(f->arena, text)};
+        DTP_TRY(DTP_MEMORY(err, meta.key, meta.value));
+        f->meta[f->n_meta++] = meta;
+    }
+    return DTP_OK;
+}
+
 static dtp_status read_member(const dtp_json *v, dtp_st_file *f, dtp_err *err)
 {
     if (strcmp(dtp_json_key(v), "__metadata__") == 0) {
-        DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
-        f->n_meta = dtp_json_size(v);
-        f->meta = dtp_arena_alloc(f->arena, (size_t)f->n_meta, sizeof *f->meta);
-        for (int32_t i = 0; f->meta != NULL && i < f->n_meta; i++) {
-            const char *text;
-            DTP_TRY(dtp_json_string(dtp_json_at(v, i), &text, err));
-            f->meta[i].key = dtp_arena_strdup(f->arena, dtp_json_key(dtp_json_at(v, i)));
-            f->meta[i].value = dtp_arena_strdup(f->arena, text);
-            if (f->meta[i].key == NULL || f->meta[i].value == NULL) {
-                f->meta = NULL;
-            }
-        }
-        return DTP_MEMORY(err, f->meta);
+        return read_metadata(v, f, err);
     }
     DTP_TRY(read_entry(v, f, &f->entries[f->n], err));
     f->n++;
@@ -277,6 +304,10 @@ dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const
                        void *out, dtp_err *err)
 {
     dtp_shard whole = {.rank = entry->rank};
+    if (entry->unreadable != NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "%s: cannot be read: %s", file->path,
+                        entry->unreadable);
+    }
     memcpy(whole.global, entry->dims, sizeof whole.global);
     memcpy(whole.size, entry->dims, sizeof whole.size);
     return dtp_shard_read(file->fd, file->path, file->data_at + entry->begin, &whole, part,

@@ -1,5 +1,7 @@
 /* safetensors files: 8 bytes of header length (little-endian), a JSON header, the data. Reading
- * checks everything: header within the file, known types, exact sizes, no overlap and no holes. */
+ * checks everything: header within the file, exact sizes, no overlap and no holes. What other
+ * writers put beside the tensors is no error: metadata that are no texts, and tensors of other
+ * element types or more dims, which cannot be read. */
 #ifndef DTP_EXECUTOR_FILES_SAFETENSORS_H
 #define DTP_EXECUTOR_FILES_SAFETENSORS_H
 
@@ -15,7 +17,8 @@ typedef struct dtp_st_entry {
     dtp_store store;
     int32_t rank;
     int64_t dims[DTP_MAX_RANK];
-    int64_t begin, end; /* bytes from the start of the data */
+    int64_t begin, end;     /* bytes from the start of the data */
+    const char *unreadable; /* what keeps the data from being read: "element type 'C64'"; NULL */
 } dtp_st_entry;
 
 /* A "__metadata__" member. */
@@ -23,6 +26,8 @@ typedef struct dtp_st_meta {
     const char *key, *value;
 } dtp_st_meta;
 
+/* The value of the metadata key "format" in files that dtrun writes. */
+#define DTP_ST_FORMAT "dtp"
 /* The metadata key of a checksum: the CRC-32 (zlib) of the data in 8 hexadecimal digits. */
 #define DTP_ST_CRC "crc32"
 
@@ -34,11 +39,12 @@ int32_t dtp_st_count(const dtp_st_file *file);
 const dtp_st_entry *dtp_st_at(const dtp_st_file *file, int32_t index);
 /* NULL when there is none. */
 const dtp_st_entry *dtp_st_find(const dtp_st_file *file, const char *name);
-/* Value of a "__metadata__" key, NULL when there is none. */
+/* Value of a "__metadata__" key, NULL when there is none or it is no text. */
 const char *dtp_st_meta_get(const dtp_st_file *file, const char *key);
 /* The byte of the file at which its data starts. */
 int64_t dtp_st_data_at(const dtp_st_file *file);
-/* Part of an entry (a shard with global = the entry's dims), unconverted. */
+/* Part of an entry (a shard with global = the entry's dims), unconverted. DTP_UNSUPPORTED when it is
+ * unreadable. */
 dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_shard *part,
                        void *out, dtp_err *err) DTP_MUST_CHECK;
 

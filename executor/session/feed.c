@@ -1,6 +1,5 @@
 #include "executor/session/feed.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "core/files/file_map.h"
 #include "core/transform/microbatch.h"
+#include "core/base/number.h"
 #include "core/base/philox.h"
 #include "core/base/safe_int.h"
 #include "executor/device/convert.h"
@@ -75,11 +75,8 @@ static dtp_status parse_suffixes(char *file, dtp_feed_spec *out, dtp_err *err)
     for (;;) {
         char *value = cut_suffix(file, ",shift=");
         if (value != NULL && shift == NULL) {
-            char *end;
             shift = value;
-            errno = 0;
-            out->shift = strtoll(shift, &end, 10);
-            if (errno != 0 || end == shift || *end != '\0' || out->shift < 0) {
+            if (!dtp_int_parse(shift, &out->shift) || out->shift < 0) {
                 return DTP_FAIL(err, DTP_INVALID, "shift '%.40s' is not an integer >= 0", shift);
             }
             continue;

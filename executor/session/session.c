@@ -340,7 +340,7 @@ static dtp_status open_single(dtp_session *s, const char *path, dtp_st_writer **
     }
     char step[24];
     snprintf(step, sizeof step, "%" PRId64, s->step);
-    const dtp_st_meta meta[] = {{"format", "dtp"}, {"step", step}, {DTP_ST_CRC, ""}};
+    const dtp_st_meta meta[] = {{"format", DTP_ST_FORMAT}, {"step", step}, {DTP_ST_CRC, ""}};
     dtp_status status = dtp_st_create(path, n, entries, 3, meta, w, err);
     free(entries);
     return status;

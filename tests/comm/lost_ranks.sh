@@ -56,7 +56,7 @@ wait $run 2>/dev/null
 # two hosts
 hosts_up 2 1gbit || { echo "one host, $failed failed; no namespaces for two"; exit $((failed > 0 ? 1 : 77)); }
 cat >"$dir/machine.json" <<'MACHINE'
-{"format": "dtp.machine/1", "name": "two-hosts",
+{"format": "dtp.machine/1", "name": "two-hosts", "yes_units": true,
  "device": {"kind": "cpu", "memory_bytes": 17179869184, "mem_bw_Bps": 8e9, "launch_s": 2e-6,
    "flops": {"f32": 1e10, "f64": 5e9}, "overlap": true, "overlap_slowdown": 1.1},
  "levels": [{"name": "host", "size": 2, "latency_s": 2e-6, "bw_Bps": 4e9},

@@ -1,3 +1,5 @@
+#include "tests/support/data_files.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -155,6 +157,101 @@ static void test_machine__bad_files_are_refused_with_their_place(void **state)
     assert_true(files >= 15);
 }
 
+/* A machine whose number `key` is `value`; the other numbers are usual ones. */
+static const char *machine_text(const char *key, const char *value, const char *more, char *out,
+                                size_t room)
+{
+    static const char *const rows[][2] = {{"memory_bytes", "80e9"}, {"mem_bw_Bps", "2e12"},
+                                          {"launch_s", "4e-6"},     {"launch_graph_s", "1e-6"},
+                                          {"host_s", "5e-6"},       {"f32", "2e13"},
+                                          {"bw_Bps", "5e10"},       {"latency_s", "2e-6"}};
+    const char *n[8];
+    for (size_t i = 0; i < 8; i++) {
+        n[i] = strcmp(rows[i][0], key) == 0 ? value : rows[i][1];
+    }
+    (void)snprintf(
+        out, room,
+        "{\"format\": \"dtp.machine/1\", \"name\": \"m\",%s \"device\": {\"kind\": \"cuda\", "
+        "\"memory_bytes\": %s, \"mem_bw_Bps\": %s, \"launch_s\": %s, \"launch_graph_s\": "
+        "%s, \"host_s\": %s, \"flops\": {\"f32\": %s}},\n\"levels\": [{\"name\": \"l\", "
+        "\"size\": 2, \"bw_Bps\": %s, \"latency_s\": %s}], \"provenance\": {\"how\": "
+        "\"datasheet\"}}",
+        more, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]);
+    return out;
+}
+
+/* Numbers as they look in other units are asked about, wherever they stand; those at the edges of
+ * what is usual are not. */
+static void test_machine__units_that_look_wrong_are_asked_about(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value;
+        bool asks;
+    } cases[] = {
+        {"launch_s", "4", true},
+        {"launch_s", "1e-3", false},
+        {"launch_graph_s", "2", true},
+        {"host_s", "20", true},
+        {"mem_bw_Bps", "2000", true},
+        {"mem_bw_Bps", "1e9", false},
+        {"mem_bw_Bps", "2e15", true},
+        {"mem_bw_Bps", "1e14", false},
+        {"bw_Bps", "50", true},
+        {"bw_Bps", "4e17", true},
+        {"latency_s", "2", true},
+        {"latency_s", "1e-2", false},
+        {"f32", "19.5", true},
+        {"f32", "2e19", true},
+        {"memory_bytes", "80", true},
+        {"memory_bytes", "\"80GB\"", false},
+        {"memory_bytes", "\"80\"", true},
+        {"memory_bytes", "40000000000", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int said = 0; said < 3; said++) { /* not, in the file, by the caller */
+            char text[1024];
+            (void)machine_text(cases[i].key, cases[i].value,
+                               said == 1 ? " \"yes_units\": true," : "", text, sizeof text);
+            const char *path = data_write("machine.json", text, strlen(text));
+            dtp_machine *m = NULL;
+            dtp_err err = {0};
+            const dtp_status s = said == 2 ? dtp_machine_read_units(path, true, &m, &err)
+                                           : dtp_machine_read(path, &m, &err);
+            const bool asks = cases[i].asks && said == 0;
+            if ((s == DTP_OK) == asks || (asks && (strstr(err.msg, cases[i].key) == NULL ||
+                                                   strstr(err.msg, "--yes-units") == NULL))) {
+                fail_msg("%s %s: status %d, '%s'", cases[i].key, cases[i].value, (int)s, err.msg);
+            }
+            dtp_machine_destroy(m);
+        }
+    }
+    data_remove();
+}
+
+/* A measured machine is written so that it is read without a question; the hash stays. */
+static void test_machine__measured_numbers_are_meant(void **state)
+{
+    (void)state;
+    for (int odd = 0; odd < 2; odd++) {
+        char text[1024], *written = NULL;
+        dtp_machine *m = NULL, *back = NULL;
+        (void)machine_text("bw_Bps", odd != 0 ? "1.1e8" : "5e9", "", text, sizeof text);
+        assert_int_equal(dtp_machine_parse("m", text, strlen(text), &m, NULL), DTP_OK);
+        const uint64_t hash = dtp_machine_hash(m);
+        assert_int_equal(dtp_machine_say_units(m, NULL), DTP_OK);
+        assert_int_equal(m->yes_units, odd != 0);
+        assert_true(dtp_machine_hash(m) == hash);
+        assert_int_equal(dtp_machine_write(m, &written, NULL), DTP_OK);
+        const char *path = data_write("machine.json", written, strlen(written));
+        assert_int_equal(dtp_machine_read(path, &back, NULL), DTP_OK);
+        free(written);
+        dtp_machine_destroy(m);
+        dtp_machine_destroy(back);
+    }
+    data_remove();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +260,8 @@ int main(void)
         cmocka_unit_test(test_machine__op_curves_are_found_by_name),
         cmocka_unit_test(test_machine__datasheets_load),
         cmocka_unit_test(test_machine__bad_files_are_refused_with_their_place),
+        cmocka_unit_test(test_machine__units_that_look_wrong_are_asked_about),
+        cmocka_unit_test(test_machine__measured_numbers_are_meant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 model="models/gpt_bytes_dropout.json --dim length=16 --dim heads=4 --dim batch=8 --dim layers=2 --dim vocab=512"
 machine="--machine models/machines/a100_8.json"
-feed="--feed text=models/data/text.txt"
+feed="--feed text=models/data/text.txt,dtype=u1"
 failed=0
 fail() {
     echo "FAIL: $*"

@@ -140,5 +140,37 @@ if [ "$mpi" = 1 ]; then
     "$dtrun" run "${model[@]}" "${root[@]}" --load "$to" >/dev/null 2>&1 || fail "one full disk: the good one does not load"
 fi
 
+# what other writers put into safetensors files beside the tensors is no error: their metadata, tensors of types and ranks
+# that are not read here, as long as nobody asks for them
+run 1 self --steps 2 --save "$place/ours.safetensors"
+foreign() { # NAME METADATA ["also"]: the file with other metadata; a tensor's type changed when asked
+    python3 - "$place/ours.safetensors" "$place/$1.safetensors" "$2" "${3-}" <<'P'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+n, = struct.unpack("<Q", data[:8])
+head, body = json.loads(data[8:8 + n]), data[8 + n:]
+head["__metadata__"] = json.loads(sys.argv[3])
+head["other.complex"] = {"dtype": "C64", "shape": [1], "data_offsets": [len(body), len(body) + 8]}
+head["other.long"] = {"dtype": "U8", "shape": [1] * 12, "data_offsets": [len(body) + 8, len(body) + 9]}
+if sys.argv[4]:
+    head["w"]["dtype"] = "F4"
+text = json.dumps(head).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + body + b"complex!1")
+P
+}
+i=0
+for meta in '{"format": "pt"}' '{"step": "epoch 3"}' '{"crc32": "none"}' '{"step": 7, "loss": [1, null], "k": {"v": true}}' 'null'; do
+    i=$((i + 1))
+    foreign "theirs$i" "$meta"
+    run 1 self --steps 1 --load "$place/theirs$i.safetensors"
+    [ $rc -eq 0 ] && grep -q "unused tensors=2 " <<<"$said" || fail "metadata $meta: exit $rc, '$said'"
+done
+foreign asked '{"format": "pt"}' also
+run 1 self --steps 1 --load "$place/asked.safetensors"
+expect 2 "$place/asked.safetensors: tensor 'w' cannot be read: element type 'F4'" "a type that cannot be read"
+foreign damaged '{"format": "dtp", "step": "epoch 3", "crc32": "00000000"}'
+run 1 self --steps 1 --load "$place/damaged.safetensors"
+expect 2 "$place/damaged.safetensors: __metadata__.step 'epoch 3' is not a step" "our metadata, damaged"
+
 echo "$failed failed"
 [ $failed -eq 0 ]

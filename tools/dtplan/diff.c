@@ -247,6 +247,7 @@ int dtplan_diff(int argc, char **argv)
     const tool_option options[] = {
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
          "machine file: adds costs and memory"},
+        TOOL_UNITS_OPTION(c.source.yes_units),
         TOOL_MODEL_OPTIONS(c.source),
         {"--rows", TOOL_INT, "N", &c.rows, 0, 1e9,
          "tensors and nodes printed (default 20; --json has all)"},

@@ -169,6 +169,7 @@ int dtplan_explain(int argc, char **argv)
     explain_command c = {.rows = 24};
     const tool_option options[] = {
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
+        TOOL_UNITS_OPTION(c.source.yes_units),
         {"--node", TOOL_FLAG, NULL, &c.request.node, 0, 0,
          "NAME is a node, not the tensor of this name"},
         {"--exact", TOOL_FLAG, NULL, &c.request.exact, 0, 0,

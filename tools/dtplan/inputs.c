@@ -1,7 +1,7 @@
 #include "tools/dtplan/inputs.h"
+#include "core/base/number.h"
 #include "tools/machines.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_pl
         return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
     }
     DTP_TRY(tool_read_graph(source, &out->model, err));
-    DTP_TRY(tool_machine_read(source->machine, &out->machine, err));
+    DTP_TRY(tool_machine_read(source->machine, source->yes_units, &out->machine, err));
     DTP_TRY(dtp_plan_load(source->plan, out->model, &out->plan, err));
     DTP_TRY(tool_plan_runtime(out->plan, out->machine, err));
     DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));
@@ -67,7 +67,7 @@ dtp_status tool_shape_parse(const char *text, dtp_dims *dims, dtp_ttype *type, d
     type->rank = 0;
     for (bool more = true; more;) {
         char name[NAME_BYTES];
-        char *end;
+        int64_t size;
         const size_t n = strcspn(at, "=,");
         (void)snprintf(name, sizeof name, "%d", type->rank);
         if (at[n] == '=') {
@@ -78,10 +78,7 @@ dtp_status tool_shape_parse(const char *text, dtp_dims *dims, dtp_ttype *type, d
             name[n] = '\0';
             at += n + 1;
         }
-        errno = 0;
-        const long long size = strtoll(at, &end, 10);
-        if (end == at || *at < '0' || *at > '9' || (*end != ',' && *end != '\0') || size < 1 ||
-            errno != 0) {
+        if (!dtp_int_read(&at, &size) || (*at != ',' && *at != '\0') || size < 1) {
             return bad_shape(text, err);
         }
         if (type->rank == DTP_MAX_RANK) {
@@ -95,8 +92,8 @@ dtp_status tool_shape_parse(const char *text, dtp_dims *dims, dtp_ttype *type, d
         dim->size = size;
         type->rank++;
         DTP_TRY(dtp_dims_intern(dims, name, size, &dim->id, err));
-        more = *end == ',';
-        at = end + 1;
+        more = *at == ',';
+        at++;
     }
     return dtp_ttype_check_size(type, err);
 }

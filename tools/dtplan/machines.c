@@ -15,7 +15,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_status s = DTP_OK;
     for (int32_t i = 0; names[i] != NULL && s == DTP_OK; i++) {
         dtp_machine *machine = NULL;
-        s = tool_machine_read(names[i], &machine, err);
+        s = tool_machine_read(names[i], true, &machine, err);
         if (s == DTP_OK) {
             dtp_strbuf_addf(&text, "%-12s %7lld  %s\n", names[i],
                             (long long)dtp_machine_devices(machine), machine->provenance_host);

@@ -153,7 +153,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
     }
     DTP_TRY(tool_read_graph(&c->source, &c->graph, err));
-    DTP_TRY(tool_machine_read(c->source.machine, &c->machine, err));
+    DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &c->machine, err));
     c->arena = dtp_arena_create();
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();
@@ -198,6 +198,7 @@ int dtplan_pareto(int argc, char **argv)
         {"--devices", TOOL_COUNT, "N", &c.devices, 1, 1 << 20,
          "search the mesh shape for N devices"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
+        TOOL_UNITS_OPTION(c.source.yes_units),
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0, "tensor (default) or rules"},
         {"--memory", TOOL_STRING, "BYTES", &c.memory, 0, 0,
          "the largest limit to look at, such as 80G (default: none)"},

@@ -105,7 +105,7 @@ static dtp_status print_under_torch(const plan_command *c, const dtp_plan *plan,
         strcmp(plan->target, dtp_target_cuda.name) != 0) {
         return DTP_OK;
     }
-    DTP_TRY(tool_machine_read(c->source.machine, &machine, err));
+    DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &machine, err));
     dtp_status s = tool_machine_runtime(machine, NULL, target, err);
     if (s == DTP_OK && strcmp(machine->runtime, target->runtime) == 0) {
         same.target = target->name;
@@ -471,7 +471,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     DTP_TRY(tool_read_graph(&c->source, &c->model, err));
     if (c->source.machine != NULL) {
-        DTP_TRY(tool_machine_read(c->source.machine, &c->machine, err));
+        DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &c->machine, err));
     } else if (!is_by_pins(c)) {
         dtp_mesh mesh;
         DTP_TRY(dtp_mesh_parse(c->source.mesh == NULL ? "" : c->source.mesh, &mesh, err));
@@ -491,6 +491,7 @@ int dtplan_plan(int argc, char **argv)
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
          "machine file or name (default: this machine); plans that follow --style and --pin need "
          "none and then say no times"},
+        TOOL_UNITS_OPTION(c.source.yes_units),
         TOOL_TARGET_OPTION(c.source),
         {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
          "rules (default): layout rules; tensor: a layout per tensor. Without it --style and --pin "

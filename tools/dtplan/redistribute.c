@@ -22,6 +22,7 @@ enum { WARNING_BYTES = 192 };
 typedef struct redistribute_command {
     tool_source source; /* --target */
     const char *mesh_text, *shape, *dtype, *from_text, *to_text, *compat, *machine_file;
+    bool yes_units;
     tool_list flatten;
     bool run, json;
     int64_t seed;
@@ -251,7 +252,7 @@ static dtp_status read_machine(redistribute_command *c, dtp_err *err)
     tool_target target;
     c->pricer = malloc(sizeof *c->pricer);
     DTP_TRY(DTP_MEMORY(err, c->pricer));
-    DTP_TRY(tool_machine_read(c->machine_file, &c->machine, err));
+    DTP_TRY(tool_machine_read(c->machine_file, c->yes_units, &c->machine, err));
     DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
     DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, target.target, c->pricer, err));
     c->price = machine_step_price;
@@ -337,6 +338,7 @@ int dtplan_redistribute(int argc, char **argv)
         {"--to", TOOL_STRING, "LAYOUT", &c.to_text, 0, 0, "the layout wanted"},
         {"--machine", TOOL_STRING, "FILE", &c.machine_file, 0, 0,
          "machine file: plan by its prices"},
+        TOOL_UNITS_OPTION(c.yes_units),
         TOOL_TARGET_OPTION(c.source),
         {"--compat", TOOL_STRING, "torch", &c.compat, 0, 0, "plan as PyTorch DTensor does"},
         {"--flatten", TOOL_LIST, "A+B", &c.flatten, 0, 0,

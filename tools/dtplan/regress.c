@@ -167,7 +167,7 @@ static dtp_status add_machine(suite *s, suite_case *c, dtp_err *err)
     if (c->machine == NULL) {
         return DTP_OK;
     }
-    DTP_TRY(tool_machine_read(c->machine, &m, err));
+    DTP_TRY(tool_machine_read(c->machine, true, &m, err));
     dtp_status status = add_number(s, c, "memory_bytes", (double)m->memory_bytes, err);
     status = status == DTP_OK ? add_number(s, c, "mem_bw_Bps", m->mem_bw_Bps, err) : status;
     status = status == DTP_OK ? add_number(s, c, "launch_s", m->launch_s, err) : status;

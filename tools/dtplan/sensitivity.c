@@ -124,6 +124,7 @@ int dtplan_sensitivity(int argc, char **argv)
     sensitivity_command c = {.request = dtp_sensitivity_request_init()};
     const tool_option options[] = {
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
+        TOOL_UNITS_OPTION(c.source.yes_units),
         {"--only", TOOL_STRING, "NAME", &c.request.only, 0, 0,
          "one quantity, such as flops or nvlink.bw"},
         {"--widest", TOOL_REAL, "F", &c.request.widest, 1.01, 1e6,

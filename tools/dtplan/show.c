@@ -121,7 +121,7 @@ static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *
     if (c->source.mesh == NULL || c->source.machine == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--stage problem needs --mesh and --machine");
     }
-    DTP_TRY(tool_machine_read(c->source.machine, &machine, err));
+    DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &machine, err));
     dtp_status s = tool_target_find(&c->source, machine, &target, err);
     s = s == DTP_OK ? tool_read_changed(&c->source, &target, &model, &g, err) : s;
     s = s == DTP_OK ? print_problem(c, g, machine, target.target, out, err) : s;
@@ -198,6 +198,7 @@ int dtplan_show(int argc, char **argv)
          "operands may be sent only where a style or pin of the plan asked for it"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "--comm-report, --counters as JSON"},
         {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file: adds prices"},
+        TOOL_UNITS_OPTION(c.source.yes_units),
         TOOL_MODEL_OPTIONS(c.source),
         TOOL_END_OPTIONS,
     };

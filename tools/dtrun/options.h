@@ -23,6 +23,7 @@ int dtrun_bench(int argc, char **argv);
      "operands may be sent only where a style or pin of the plan asked for it"},                   \
     TOOL_CHOICE_OPTIONS(source),                                                                   \
     {"--machine", TOOL_STRING, "FILE", &(source).machine, 0, 0, "machine file, to predict"},       \
+    TOOL_UNITS_OPTION((source).yes_units),                                                         \
     TOOL_MODEL_OPTIONS(source)
 
 #define DTRUN_RANK_OPTIONS(ranks)                                                                  \
