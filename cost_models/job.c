@@ -106,7 +106,8 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
         dtp_predict_throughput(model, o->machine, &job->variant.precision,
                                dtp_mesh_ranks(&job->sharding.mesh), &job->predicted);
         job->has_prediction = true;
-    } else if (o->plan != NULL && o->plan->machine != NULL) {
+    } else if (o->plan != NULL && o->plan->machine != NULL &&
+               dtp_plan_is_for_model(o->plan, model)) { /* else the price is of another program */
         job->predicted = o->plan->predicted;
         job->has_prediction = true;
     }

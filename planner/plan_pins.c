@@ -43,8 +43,7 @@ static dtp_status merge_pins(int32_t n, const dtp_pin *pins, dtp_arena *arena, i
 static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
                               const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
 {
-    plan->model = dtp_arena_strdup(plan->arena, g->name);
-    DTP_TRY(DTP_MEMORY(err, plan->model));
+    DTP_TRY(dtp_plan_set_model(plan, g, err));
     DTP_TRY(dtp_plan_set_machine(plan, machine, err));
     plan->mesh = *request->mesh;
     plan->objective = machine != NULL ? request->objective : DTP_OBJECTIVE_MEMORY;
@@ -54,7 +53,6 @@ static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
                                : request->memory_limit_bytes > 0 ? request->memory_limit_bytes
                                                                  : INT64_MAX;
     plan->memory_limit_bytes = request->memory_limit_bytes;
-    plan->model_hash = dtp_graph_hash(g);
     DTP_TRY(DTP_NEW(plan->arena, plan->pins, request->n_texts + 1, err));
     for (int32_t i = 0; i < request->n_texts; i++) {
         plan->pins[plan->n_pins++] = dtp_arena_strdup(plan->arena, request->texts[i]);

@@ -171,10 +171,10 @@ dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err)
 
 static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
-    plan->model = dtp_arena_strdup(p->arena, p->graph->name);
+    DTP_TRY(dtp_plan_set_model(plan, p->model, err));
     DTP_TRY(dtp_plan_set_machine(plan, p->machine, err));
     plan->pins = dtp_arena_alloc(p->arena, (size_t)p->request->n_texts + 3, sizeof *plan->pins);
-    DTP_TRY(DTP_MEMORY(err, plan->model, plan->pins));
+    DTP_TRY(DTP_MEMORY(err, plan->pins));
     plan->mesh = p->pricer.mesh;
     plan->target = p->request->target->name;
     plan->objective = p->request->objective;
@@ -182,7 +182,6 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->predicted = p->best.predicted;
     plan->overlap = p->best.overlap;
     DTP_TRY(certify(p, &plan->certificate, err));
-    plan->model_hash = dtp_graph_hash(p->model);
     if (p->request->variant != NULL) {
         DTP_TRY(dtp_graph_variant_copy(p->request->variant, p->arena, &plan->variant, err));
     }

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/arena.h"
 #include "core/base/number.h"
+#include "core/base/strbuf.h"
 #include "core/plan/plan.h"
 #include "cost_models/machine/efficiency.h"
 #include "cost_models/machine/machine_scale.h"
@@ -18,25 +20,77 @@ static bool is_wide(const tool_source *source)
     return source->backend != NULL && strcmp(source->backend, "ref") == 0;
 }
 
-dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err)
-{
+/* Sizes of dims: those of a plan, and of the command line, which come first. */
+typedef struct sizes {
+    int32_t n, n_given;
     char names[TOOL_LIST_MAX][64];
-    dtp_dim_override overrides[TOOL_LIST_MAX];
+    dtp_dim_override *list; /* n, of them n_given from the command line */
+    dtp_arena *arena;
+} sizes;
+
+static dtp_status read_given(const tool_source *source, sizes *out, dtp_err *err)
+{
     for (int32_t i = 0; i < source->dims.n; i++) {
         const char *text = source->dims.items[i], *value;
-        DTP_TRY(tool_split_pair(text, names[i], sizeof names[i], &value, err));
-        overrides[i] = (dtp_dim_override){.name = names[i]};
-        if (!dtp_int_parse(value, &overrides[i].size) || overrides[i].size < 1) {
+        DTP_TRY(tool_split_pair(text, out->names[i], sizeof out->names[i], &value, err));
+        out->list[i] = (dtp_dim_override){.name = out->names[i]};
+        if (!dtp_int_parse(value, &out->list[i].size) || out->list[i].size < 1) {
             return DTP_FAIL(err, DTP_INVALID, "--dim %s: '%s' is not a positive integer", text,
                             value);
         }
     }
-    dtp_model_options options = dtp_model_options_init();
-    options.n_overrides = source->dims.n;
-    options.overrides = overrides;
-    options.forward_only = source->forward;
-    options.f64 = is_wide(source) && source->precision == NULL;
-    return dtp_model_read(source->model, &options, out, err);
+    out->n = out->n_given = source->dims.n;
+    return DTP_OK;
+}
+
+static const dtp_dim_override *find_size(int32_t n, const dtp_dim_override *list, const char *name)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (strcmp(list[i].name, name) == 0) {
+            return &list[i];
+        }
+    }
+    return NULL;
+}
+
+/* The sizes of the command line, and those of a plan for other dims. */
+static dtp_status make_sizes(const tool_source *source, int32_t n, const dtp_dim_override *planned,
+                             sizes *out, dtp_err *err)
+{
+    const size_t room = (size_t)source->dims.n + (size_t)n;
+    out->list = dtp_arena_alloc(out->arena, room, sizeof *out->list);
+    DTP_TRY(DTP_MEMORY(err, out->list));
+    DTP_TRY(read_given(source, out, err));
+    for (int32_t i = 0; i < n; i++) {
+        if (find_size(out->n_given, out->list, planned[i].name) == NULL) {
+            out->list[out->n++] = planned[i];
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_model(const tool_source *source, int32_t n, const dtp_dim_override *planned,
+                             dtp_graph **out, dtp_err *err)
+{
+    sizes dims;
+    dims.arena = dtp_arena_create();
+    DTP_TRY(DTP_MEMORY(err, dims.arena));
+    dtp_status s = make_sizes(source, n, planned, &dims, err);
+    if (s == DTP_OK) {
+        dtp_model_options options = dtp_model_options_init();
+        options.n_overrides = dims.n;
+        options.overrides = dims.list;
+        options.forward_only = source->forward;
+        options.f64 = is_wide(source) && source->precision == NULL;
+        s = dtp_model_read(source->model, &options, out, err);
+    }
+    dtp_arena_destroy(dims.arena);
+    return s;
+}
+
+dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err)
+{
+    return read_model(source, 0, NULL, out, err);
 }
 
 dtp_status tool_target_find(const tool_source *source, dtp_machine *machine, tool_target *out,
@@ -69,8 +123,11 @@ dtp_status tool_plan_runtime(const dtp_plan *plan, dtp_machine *machine, dtp_err
     }
     DTP_TRY(tool_machine_borrow(machine, err));
     if (dtp_efficiency_find(machine, runtime) == NULL) {
-        (void)fprintf(stderr, "%s: no efficiencies of runtime '%s', which the plan was made with\n",
-                      machine->place, runtime);
+        if (tool_speaks()) {
+            (void)fprintf(stderr,
+                          "%s: no efficiencies of runtime '%s', which the plan was made with\n",
+                          machine->place, runtime);
+        }
         return DTP_OK;
     }
     return tool_machine_runtime(machine, runtime, NULL, err);
@@ -96,34 +153,122 @@ static const char *decided(const tool_source *s)
                                      : NULL;
 }
 
-bool tool_plan_is_current(const tool_source *source, const dtp_plan *plan, const dtp_graph *model,
-                          const dtp_machine *machine, const dtp_ctx *ctx)
+/* ---- plans and their model ---------------------------------------------------------------------
+ */
+
+/* "batch=96, layers=2": the sizes of the plan that the model does not have, with the plan's sizes
+ * or the model's. */
+static void print_other_dims(const dtp_plan *plan, const dtp_graph *model, bool of_plan,
+                             dtp_strbuf *out)
 {
+    for (int32_t d = 0; d < plan->n_dims; d++) {
+        const dtp_dim_override *was = &plan->dims[d];
+        const dtp_dim_override *is = find_size(model->n_given, model->given, was->name);
+        if (is != NULL && is->size != was->size) {
+            dtp_strbuf_addf(out, "%s%s=%" PRId64, out->len > 0 ? ", " : "", was->name,
+                            of_plan ? was->size : is->size);
+        }
+    }
+}
+
+static dtp_status read_texts(const tool_source *source, const char *text, size_t len,
+                             dtp_arena *arena, dtp_graph **model, dtp_plan **plan, dtp_err *err)
+{
+    int32_t n;
+    const dtp_dim_override *dims;
+    dtp_strbuf others = {0};
+    tool_source from = *source;
+    from.backend = NULL; /* in f32 */
+    DTP_TRY(dtp_plan_read_dims(source->plan, text, len, arena, &n, &dims, err));
+    if (read_model(&from, n, dims, model, err) != DTP_OK) {
+        /* A model without these dims, or none: what is wrong is said without them. */
+        *model = NULL;
+        DTP_TRY(read_model(&from, 0, NULL, model, err));
+    }
+    DTP_TRY(dtp_plan_read(source->plan, text, len, *model, plan, err));
+    print_other_dims(*plan, *model, true, &others);
+    const bool priced = (*plan)->machine == NULL || source->machine != NULL || source->any_dims;
+    const dtp_status s =
+        others.len == 0 || priced
+            ? DTP_OK
+            : DTP_FAIL(err, DTP_INVALID,
+                       "%s: the plan was made for %s, and its prices are for these sizes: leave "
+                       "out --dim, or give --machine to price it again",
+                       source->plan, others.text);
+    dtp_strbuf_free(&others);
+    return s;
+}
+
+dtp_status tool_read_planned(const tool_source *source, dtp_graph **model, dtp_plan **plan,
+                             dtp_err *err)
+{
+    char *text = NULL;
+    size_t len = 0;
+    dtp_arena *arena = dtp_arena_create();
+    DTP_TRY(DTP_MEMORY(err, arena));
+    dtp_status s = dtp_plan_file_read(source->plan, &text, &len, err);
+    s = s == DTP_OK ? read_texts(source, text, len, arena, model, plan, err) : s;
+    free(text);
+    dtp_arena_destroy(arena);
+    return s;
+}
+
+bool tool_plan_is_current(const dtp_plan *plan, const dtp_graph *model, const dtp_machine *machine)
+{
+    return dtp_plan_is_for_model(plan, model) &&
+           (machine == NULL || dtp_plan_is_for_machine(plan, machine));
+}
+
+void tool_plan_say_changes(const tool_source *source, const dtp_plan *plan, const dtp_graph *model,
+                           const dtp_machine *machine, const dtp_prediction *now,
+                           const dtp_ctx *ctx)
+{
+    dtp_strbuf was = {0}, is = {0}, price = {0};
     const bool same_model = dtp_plan_is_for_model(plan, model);
-    const bool same_machine = machine == NULL || dtp_plan_is_for_machine(plan, machine);
-    if (!same_model) {
-        dtp_log(
-            ctx, DTP_LOG_WARN, "plan", "model_changed",
-            "plan=%s model=%s the plan was made for another version of the model; it is re-priced",
-            source->plan, source->model);
+    const double before_s = plan->predicted.step_time_s;
+    if (!tool_speaks()) {
+        return;
     }
-    if (!same_machine && dtp_plan_predicted(plan)->step_time_s > 0.0) {
+    print_other_dims(plan, model, true, &was);
+    print_other_dims(plan, model, false, &is);
+    if (machine == NULL) {
+        dtp_strbuf_addf(&price, plan->machine != NULL ? "its prices are left out" : "it runs");
+    } else if (now != NULL && before_s > 0.0) {
+        dtp_strbuf_addf(&price, "its step takes %s now, %s before",
+                        dtp_seconds(now->step_time_s).text, dtp_seconds(before_s).text);
+    } else {
+        dtp_strbuf_addf(&price, "it is priced again");
+    }
+    if (was.len > 0) {
+        dtp_log(ctx, DTP_LOG_WARN, "plan", "other_dims",
+                "plan=%s the plan was made for %s, not %s; %s", source->plan, was.text, is.text,
+                price.text);
+    } else if (!same_model) {
+        dtp_log(ctx, DTP_LOG_WARN, "plan", "model_changed",
+                "plan=%s model=%s the plan was made for another version of the model; %s",
+                source->plan, source->model, price.text);
+    } else if (machine != NULL && !dtp_plan_is_for_machine(plan, machine) && before_s > 0.0) {
         dtp_log(ctx, DTP_LOG_WARN, "plan", "machine_changed",
-                "plan=%s machine=%s the plan was made for another machine; it is re-priced",
-                source->plan, source->machine);
+                "plan=%s machine=%s the plan was made for another machine; %s", source->plan,
+                source->machine, price.text);
     }
-    return same_model && same_machine;
+    dtp_strbuf_free(&was);
+    dtp_strbuf_free(&is);
+    dtp_strbuf_free(&price);
 }
 
 /* A plan in f32 is run in f64, on the model in f64. */
 static dtp_status read_wide(const tool_source *source, tool_job *job, dtp_err *err)
 {
-    dtp_plan_destroy(job->plan);
-    dtp_graph_destroy(job->model);
-    job->plan = NULL;
+    dtp_graph *narrow = job->model;
+    dtp_plan *read = job->plan;
     job->model = NULL;
-    DTP_TRY(tool_read_graph(source, &job->model, err));
-    return dtp_plan_load(source->plan, job->model, &job->plan, err);
+    job->plan = NULL;
+    dtp_status s = read_model(source, narrow->n_given, narrow->given, &job->model, err);
+    s = s == DTP_OK ? dtp_plan_load(source->plan, job->model, &job->plan, err) : s;
+    dtp_plan_destroy(read);
+    dtp_graph_destroy(narrow);
+    return s;
 }
 
 static dtp_status build(const tool_source *source, dtp_job_options options, const dtp_ctx *ctx,
@@ -131,9 +276,10 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
 {
     dtp_mesh mesh;
     tool_target target;
-    tool_source from = *source;
-    from.backend = source->plan == NULL ? source->backend : NULL;
-    DTP_TRY(tool_read_graph(&from, &job->model, err));
+    const dtp_prediction *now = NULL;
+    if (source->plan == NULL) {
+        DTP_TRY(tool_read_graph(source, &job->model, err));
+    }
     if (source->machine != NULL) {
         DTP_TRY(tool_machine_read(source->machine, source->yes_units, &job->machine, err));
     }
@@ -143,15 +289,17 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
                             "--plan already says mesh and layouts; leave out --%s",
                             decided(source));
         }
-        DTP_TRY(dtp_plan_load(source->plan, job->model, &job->plan, err));
-        if (is_wide(source) && dtp_plan_compute_dtype(job->plan) == DTP_F32) {
-            DTP_TRY(read_wide(source, job, err));
-        }
+        DTP_TRY(tool_read_planned(source, &job->model, &job->plan, err));
         DTP_TRY(tool_plan_runtime(job->plan, job->machine, err));
-        (void)tool_plan_is_current(source, job->plan, job->model, job->machine, ctx);
     }
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
     DTP_TRY(tool_target_find(source, source->plan == NULL ? job->machine : NULL, &target, err));
+    const bool wide =
+        job->plan != NULL && is_wide(source) && dtp_plan_compute_dtype(job->plan) == DTP_F32;
+    if (wide) {
+        tool_plan_say_changes(source, job->plan, job->model, job->machine, NULL, ctx);
+        DTP_TRY(read_wide(source, job, err));
+    }
     options.plan = job->plan;
     options.mesh = &mesh;
     options.rules = source->rules;
@@ -169,6 +317,11 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     tool_progress_begin("lowering");
     const dtp_status s = dtp_job_create(job->model, &options, &job->run, err);
     tool_progress_end();
+    DTP_TRY(s);
+    if (job->plan != NULL && !wide) {
+        now = dtp_job_predicted(job->run);
+        tool_plan_say_changes(source, job->plan, job->model, job->machine, now, ctx);
+    }
     return s;
 }
 

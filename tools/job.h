@@ -26,6 +26,7 @@ typedef struct tool_source {
     bool uneven;              /* --uneven */
     const char *backend;      /* --backend NAME; NULL: no programs are run */
     bool unrecorded;       /* steps are not recorded: launches cost more where a machine says so */
+    bool any_dims;         /* a plan may be for other dims: the command shows no prices */
     bool strict;           /* --strict: operands move only where a pin asked for it */
     tool_list styles;      /* --style "GLOB: STYLE" */
     tool_list style_files; /* --style-file: of Hugging Face's transformers */
@@ -72,9 +73,18 @@ typedef struct tool_job {
 /* Reads the model only. */
 dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Whether the plan was made for this model and machine (NULL: any); says so in the log when not. */
-bool tool_plan_is_current(const tool_source *source, const dtp_plan *plan, const dtp_graph *model,
-                          const dtp_machine *machine, const dtp_ctx *ctx);
+/* Reads the plan, and the model with the dims that the plan was made for and those of the command
+ * line. Others on the command line are DTP_INVALID where no machine is given that prices them. */
+dtp_status tool_read_planned(const tool_source *source, dtp_graph **model, dtp_plan **plan,
+                             dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether the plan was made for this model and machine (NULL: any). */
+bool tool_plan_is_current(const dtp_plan *plan, const dtp_graph *model, const dtp_machine *machine);
+/* Says once per job, in the log, that it was made for other dims, another model or machine, and
+ * what the step takes now (`now`; NULL: it is not known yet). */
+void tool_plan_say_changes(const tool_source *source, const dtp_plan *plan, const dtp_graph *model,
+                           const dtp_machine *machine, const dtp_prediction *now,
+                           const dtp_ctx *ctx);
 
 /* Reads the model, then plan or rules, lowers with the given fetches (`results`: with those of
  * dtp_job_options) and predicts. A plan made for another model or machine is re-priced with a

@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "tools/options.h"
 #include "tools/progress.h"
 
 enum { COLUMNS = 80, LEAST_COLUMNS = 60, MOST_COLUMNS = 1000 };
@@ -35,10 +36,22 @@ static size_t columns_of(FILE *file)
                                      : (size_t)columns;
 }
 
+/* Open MPI gives rank 0 a terminal, which says nothing about where its output ends: of the ranks
+ * of a job only those that dtrun started, which knows it, have colours. */
+static bool is_on_terminal(FILE *file)
+{
+    static const char *const jobs[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+    bool in_job = false;
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        in_job = in_job || getenv(jobs[i]) != NULL;
+    }
+    return isatty(fileno(file)) != 0 && (!in_job || getenv(TOOL_STARTED) != NULL);
+}
+
 static bool has_colour(FILE *file)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(fileno(file)) != 0 && (no == NULL || *no == '\0') &&
+    return is_on_terminal(file) && (no == NULL || *no == '\0') &&
            (term == NULL || strcmp(term, "dumb") != 0);
 }
 

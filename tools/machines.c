@@ -158,7 +158,7 @@ dtp_status tool_machine_runtime(dtp_machine *m, const char *name, const dtp_targ
         return DTP_OK;
     }
     DTP_TRY(dtp_machine_set_runtime(m, runtime, err));
-    if (e != NULL && strcmp(e->how, "borrowed") == 0) {
+    if (e != NULL && strcmp(e->how, "borrowed") == 0 && tool_speaks()) {
         (void)fprintf(stderr, "%s: the efficiency of runtime '%s' is that of %s\n", m->place,
                       runtime, e->from);
     }

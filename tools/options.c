@@ -253,8 +253,7 @@ dtp_status tool_options_parse(const tool_parse *spec, int argc, char **argv, con
 /* ---- what is written ---------------------------------------------------------------------------
  */
 
-/* Only the first rank writes files: the folder need not exist where the others run. */
-static bool is_later_rank(void)
+bool tool_is_later_rank(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                         "SLURM_PROCID"};
@@ -265,6 +264,11 @@ static bool is_later_rank(void)
         }
     }
     return false;
+}
+
+bool tool_speaks(void)
+{
+    return !tool_is_later_rank() && getenv(TOOL_STARTED) == NULL;
 }
 
 static dtp_status check_output(const tool_option *o, dtp_err *err)
@@ -302,7 +306,7 @@ dtp_status tool_perform(const tool_parse *spec, int argc, char **argv, tool_body
     if (done) {
         return DTP_OK;
     }
-    const bool writes = !is_later_rank();
+    const bool writes = !tool_is_later_rank();
     for (const tool_option *o = spec->options; writes && o->name != NULL; o++) {
         DTP_TRY(dtp_err_prefixed(check_output(o, err), err, "%s", o->name));
     }

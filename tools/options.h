@@ -97,6 +97,14 @@ dtp_status tool_bytes_parse(const char *name, const char *text, int64_t *out,
  * down; `exact`: the number of bytes. */
 dtp_quantity tool_bytes_print(int64_t bytes, bool up, bool exact);
 
+/* Whether this process is a rank of a job other than the first, which writes files and says for all
+ * of them what is to be said once. */
+bool tool_is_later_rank(void);
+/* Whether this process says what concerns the whole job: not the later ranks of a job, nor those
+ * that dtrun starts after it has said it, which find this in their environment. */
+#define TOOL_STARTED "DTRUN_STARTED"
+bool tool_speaks(void);
+
 /* Path of this program, for processes that it starts: others take /proc/self/exe for their own.
  * DTP_IO. */
 dtp_status tool_program_path(char *path, size_t size, dtp_err *err) DTP_MUST_CHECK;

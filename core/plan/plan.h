@@ -44,6 +44,8 @@ enum { DTP_PLAN_MAX_REDISTRIBUTIONS = 4096, DTP_PLAN_MAX_STEPS = 24 };
 struct dtp_plan {
     dtp_arena *arena;
     const char *model;
+    int32_t n_dims; /* the sizes of the model that it was made for; 0: not said */
+    const dtp_dim_override *dims;
     const char *machine; /* name; NULL: made without a machine, so no times are predicted */
     const char *rates;   /* of the machine: "datasheet", "measured", "fitted"; "" = not said */
     const char *runtime; /* whose efficiency is in the rates; "" = none */
@@ -97,6 +99,17 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
  * an error). Hashes are read, not compared. `file` is for messages. */
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
                          dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Which version of the model a plan is for: hash and dims. DTP_NOMEM. */
+dtp_status dtp_plan_set_model(dtp_plan *plan, const dtp_graph *model, dtp_err *err) DTP_MUST_CHECK;
+/* The dims that a plan file says, in `arena`, with which the model is to be read; none in files of
+ * older versions. */
+dtp_status dtp_plan_read_dims(const char *file, const char *text, size_t len, dtp_arena *arena,
+                              int32_t *n, const dtp_dim_override **out,
+                              dtp_err *err) DTP_MUST_CHECK;
+/* The text of a plan file; the caller frees it. */
+dtp_status dtp_plan_file_read(const char *path, char **text, size_t *len,
+                              dtp_err *err) DTP_MUST_CHECK;
 
 /* For people: certificate, predictions, baselines. g is the plan's graph. */
 void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out);

@@ -368,6 +368,39 @@ static dtp_status read_overlap(const dtp_json *v, dtp_overlap *out, dtp_err *err
     return dtp_json_get_int(v, "memory_bytes", 1, INT64_MAX, &out->memory_bytes, err);
 }
 
+static dtp_status read_dims(const dtp_json *root, dtp_arena *arena, int32_t *n,
+                            const dtp_dim_override **out, dtp_err *err)
+{
+    const dtp_json *list = dtp_json_get(root, "dims");
+    dtp_dim_override *dims;
+    *n = 0;
+    *out = NULL;
+    if (list == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_expect(list, DTP_JSON_OBJECT, err));
+    DTP_TRY(DTP_NEW(arena, dims, dtp_json_size(list), err));
+    for (int32_t i = 0; i < dtp_json_size(list); i++) {
+        const dtp_json *v = dtp_json_at(list, i);
+        DTP_TRY(dtp_json_int(v, 1, INT64_MAX, &dims[i].size, err));
+        dims[i].name = dtp_arena_strdup(arena, dtp_json_key(v));
+        DTP_TRY(DTP_MEMORY(err, dims[i].name));
+    }
+    *n = dtp_json_size(list);
+    *out = dims;
+    return DTP_OK;
+}
+
+dtp_status dtp_plan_read_dims(const char *file, const char *text, size_t len, dtp_arena *arena,
+                              int32_t *n, const dtp_dim_override **out, dtp_err *err)
+{
+    dtp_json_doc *doc = NULL;
+    DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
+    const dtp_status s = read_dims(dtp_json_root(doc), arena, n, out, err);
+    dtp_json_destroy(doc);
+    return s;
+}
+
 static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
     static const char *const modes[] = {"rules", "tensor", NULL};
@@ -380,6 +413,7 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     const dtp_json *once = dtp_json_get(root, "once_bytes");
     int32_t mode = 0, objective = 0, torch = 0;
     DTP_TRY(read_text(root, "model", plan->arena, &plan->model, err));
+    DTP_TRY(read_dims(root, plan->arena, &plan->n_dims, &plan->dims, err));
     plan->machine = NULL;
     if (dtp_json_get(root, "machine") != NULL) {
         DTP_TRY(read_text(root, "machine", plan->arena, &plan->machine, err));
@@ -430,6 +464,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
     static const char *const keys[] = {"format",
                                        "model",
+                                       "dims",
                                        "machine",
                                        "rates",
                                        "runtime",

@@ -9,12 +9,17 @@
 
 enum { MAX_FILE_BYTES = 1 << 28 };
 
+dtp_status dtp_plan_file_read(const char *path, char **text, size_t *len, dtp_err *err)
+{
+    return dtp_file_read(path, MAX_FILE_BYTES, text, len, err);
+}
+
 dtp_status dtp_plan_load(const char *path, const dtp_graph *model, dtp_plan **out, dtp_err *err)
 {
     char *text = NULL;
     size_t len = 0;
     DTP_TRY(DTP_NOT_NULL(err, path, model, out));
-    DTP_TRY(dtp_file_read(path, MAX_FILE_BYTES, &text, &len, err));
+    DTP_TRY(dtp_plan_file_read(path, &text, &len, err));
     dtp_status s = dtp_plan_read(path, text, len, model, out, err);
     free(text);
     return s;
@@ -76,6 +81,23 @@ const char *dtp_plan_runtime(const dtp_plan *plan)
 dtp_dtype dtp_plan_compute_dtype(const dtp_plan *plan)
 {
     return plan->variant.precision.compute;
+}
+
+dtp_status dtp_plan_set_model(dtp_plan *plan, const dtp_graph *model, dtp_err *err)
+{
+    dtp_dim_override *dims;
+    plan->model = dtp_arena_strdup(plan->arena, model->name);
+    plan->model_hash = dtp_graph_hash(model);
+    DTP_TRY(DTP_MEMORY(err, plan->model));
+    DTP_TRY(DTP_NEW(plan->arena, dims, model->n_given, err));
+    for (int32_t d = 0; d < model->n_given; d++) {
+        dims[d] = model->given[d];
+        dims[d].name = dtp_arena_strdup(plan->arena, dims[d].name);
+        DTP_TRY(DTP_MEMORY(err, dims[d].name));
+    }
+    plan->dims = dims;
+    plan->n_dims = model->n_given;
+    return DTP_OK;
 }
 
 bool dtp_plan_is_for_model(const dtp_plan *plan, const dtp_graph *model)

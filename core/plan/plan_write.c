@@ -163,6 +163,13 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
 {
     dtp_json_write_string(w, "format", "dtp.plan/1");
     dtp_json_write_string(w, "model", plan->model);
+    if (plan->n_dims > 0) {
+        dtp_json_begin_object(w, "dims");
+        for (int32_t d = 0; d < plan->n_dims; d++) {
+            dtp_json_write_int(w, plan->dims[d].name, plan->dims[d].size);
+        }
+        dtp_json_end_object(w);
+    }
     if (plan->machine != NULL) {
         dtp_json_write_string(w, "machine", plan->machine);
     }

@@ -41,7 +41,7 @@ refused "odd.json:1:2: [\"x\\x1b[31m\\n\"]: unknown key" dtplan plan $model --me
 header="{'descr': '<f4', 'fortran_order': False, 'x$(printf '\033')[31m': (1,), }"
 printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$header" >"$here/odd.npy"
 refused 'odd.npy: ' dtrun run $model --feed "images=$here/odd.npy"
-text='{"x\u001b[31m\n":{"dtype":"F3\u001b[31m2","shape":[1],"data_offsets":[0,4]}}'
+text='{"w1":{"dtype":"F3\u001b[31m2","shape":[1],"data_offsets":[0,4]}}'
 printf "\\x$(printf %02x ${#text})\\0\\0\\0\\0\\0\\0\\0%s1234" "$text" >"$here/odd.safetensors"
 refused '\x1b[31m' dtrun run $model --load "$here/odd.safetensors"
 # Errors that come late name the file that is at fault.

@@ -36,12 +36,12 @@ dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_pl
     if (source->machine == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
     }
-    DTP_TRY(tool_read_graph(source, &out->model, err));
     DTP_TRY(tool_machine_read(source->machine, source->yes_units, &out->machine, err));
-    DTP_TRY(dtp_plan_load(source->plan, out->model, &out->plan, err));
+    DTP_TRY(tool_read_planned(source, &out->model, &out->plan, err));
     DTP_TRY(tool_plan_runtime(out->plan, out->machine, err));
     DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));
-    out->current = tool_plan_is_current(source, out->plan, out->model, out->machine, ctx);
+    out->current = tool_plan_is_current(out->plan, out->model, out->machine);
+    tool_plan_say_changes(source, out->plan, out->model, out->machine, NULL, ctx);
     return DTP_OK;
 }
 

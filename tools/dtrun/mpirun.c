@@ -175,6 +175,7 @@ static dtp_status start(char *const *argv, ends pipes[N_PIPES], dtp_err *err)
     if (!isatty(STDOUT_FILENO)) {
         (void)setenv("NO_COLOR", "1", 1);
     }
+    (void)setenv(TOOL_STARTED, "1", 1);
     (void)fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {

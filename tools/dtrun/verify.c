@@ -71,6 +71,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.backend = c->ranks.backend;
     c->one_device = c->one_device != NULL ? c->one_device : c->ranks.backend;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
+    c->source.any_dims = true;
     DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
     const dtp_precision *precision = &c->job.run->variant.precision;
     if (!dtp_precision_is_f32(precision)) {

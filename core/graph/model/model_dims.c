@@ -82,15 +82,36 @@ static dtp_status evaluate(dtp_model_reader *r, const dtp_json *dims, dtp_dim_id
     return DTP_OK;
 }
 
+/* Keeps the sizes that are no expressions over others, `chosen` ones among them. */
+static dtp_status keep_given(const dtp_model_reader *r, const dtp_json *dims, const uint8_t *chosen,
+                             dtp_err *err)
+{
+    dtp_graph *g = r->g;
+    dtp_dim_override *given;
+    DTP_TRY(DTP_NEW(g->arena, given, r->declared.n, err));
+    for (int32_t d = 0; d < r->declared.n; d++) {
+        if (chosen[d] != DTP_DIM_DONE &&
+            dtp_json_kind_of(dtp_json_at(dims, d)) == DTP_JSON_STRING) {
+            continue;
+        }
+        const char *name = dtp_arena_strdup(g->arena, r->declared.names[d]);
+        DTP_TRY(DTP_MEMORY(err, name));
+        given[g->n_given++] = (dtp_dim_override){.name = name, .size = r->dim_values[d]};
+    }
+    g->given = given;
+    return DTP_OK;
+}
+
 dtp_status dtp_model__dims(dtp_model_reader *r, dtp_err *err)
 {
     const dtp_json *dims;
     DTP_TRY(dtp_json_get_kind(r->root, "dims", DTP_JSON_OBJECT, &dims, err));
     size_t n = (size_t)dtp_json_size(dims);
     uint8_t *states = dtp_arena_alloc(r->scratch, n, sizeof *states);
+    uint8_t *chosen = dtp_arena_alloc(r->scratch, n, sizeof *chosen);
     dtp_dim_id *stack = dtp_arena_alloc(r->scratch, n, sizeof *stack);
     r->dim_values = dtp_arena_alloc(r->scratch, n, sizeof *r->dim_values);
-    DTP_TRY(DTP_MEMORY(err, states, stack, r->dim_values));
+    DTP_TRY(DTP_MEMORY(err, states, chosen, stack, r->dim_values));
     /* The ids are the positions in the file. */
     for (int32_t i = 0; i < dtp_json_size(dims); i++) {
         const dtp_json *v = dtp_json_at(dims, i);
@@ -121,10 +142,13 @@ dtp_status dtp_model__dims(dtp_model_reader *r, dtp_err *err)
         states[d] = DTP_DIM_DONE;
         r->dim_values[d] = o->size;
     }
+    if (n > 0) {
+        memcpy(chosen, states, n * sizeof *chosen);
+    }
     for (int32_t d = 0; d < r->declared.n; d++) {
         DTP_TRY(states[d] == DTP_DIM_DONE ? DTP_OK : evaluate(r, dims, d, states, stack, err));
     }
-    return DTP_OK;
+    return keep_given(r, dims, chosen, err);
 }
 
 /* ---- dims of tensors ---------------------------------------------------------------------------
