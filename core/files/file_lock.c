@@ -21,13 +21,20 @@ struct dtp_file_lock {
     int fd;
 };
 
+bool dtp_file_lock_holds(const dtp_file_lock *lock)
+{
+    return dtp_file__is_named(lock->fd, lock->path);
+}
+
 void dtp_file_lock_release(dtp_file_lock *lock)
 {
     if (lock == NULL) {
         return;
     }
     if (lock->fd >= 0) {
-        (void)unlink(lock->path);
+        if (dtp_file_lock_holds(lock)) {
+            (void)unlink(lock->path);
+        }
         (void)close(lock->fd);
     }
     free(lock->path);

@@ -11,7 +11,9 @@ typedef struct dtp_file_lock dtp_file_lock;
  * lock of this process, holds it (the message names process and host), or the file cannot be made.
  * DTP_NOMEM. */
 dtp_status dtp_file_lock_take(const char *path, dtp_file_lock **out, dtp_err *err) DTP_MUST_CHECK;
-/* Removes the file and frees the lock; NULL is allowed. */
+/* Whether the file is still there: it may have been removed, or another job's is in its place. */
+bool dtp_file_lock_holds(const dtp_file_lock *lock);
+/* Removes the file, unless it is another job's by now, and frees the lock; NULL is allowed. */
 void dtp_file_lock_release(dtp_file_lock *lock);
 
 #endif

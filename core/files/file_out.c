@@ -96,6 +96,18 @@ static bool follow_link(char path[PATH_BYTES])
     return true;
 }
 
+/* The name itself, whatever it is: only a regular file hands on its mode. */
+static dtp_status find_name(const char *name, target *t, dtp_err *err)
+{
+    *t = (target){.descriptor = -1};
+    if (strlen(name) >= sizeof t->path) {
+        return refuse(name, ENAMETOOLONG, err);
+    }
+    memcpy(t->path, name, strlen(name) + 1);
+    t->exists = lstat(t->path, &t->st) == 0 && (S_ISREG(t->st.st_mode) || S_ISDIR(t->st.st_mode));
+    return DTP_OK;
+}
+
 static dtp_status find_target(const char *name, target *t, dtp_err *err)
 {
     *t = (target){.descriptor = -1};
@@ -289,9 +301,9 @@ static dtp_status make_temporary(dtp_file_out *out, dtp_err *err)
 /* ---- open, write, end --------------------------------------------------------------------------
  */
 
-static dtp_status start(dtp_file_out *out, dtp_err *err)
+static dtp_status start(dtp_file_out *out, bool follow, dtp_err *err)
 {
-    DTP_TRY(find_target(out->name, &out->to, err));
+    DTP_TRY(follow ? find_target(out->name, &out->to, err) : find_name(out->name, &out->to, err));
     DTP_TRY(check_target(out->name, &out->to, err));
     if (out->to.in_place) {
         out->fd = out->to.descriptor >= 0 ? dup(out->to.descriptor)
@@ -306,7 +318,7 @@ static dtp_status start(dtp_file_out *out, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_file_out_open(const char *path, dtp_file_out **out, dtp_err *err)
+static dtp_status open_out(const char *path, bool follow, dtp_file_out **out, dtp_err *err)
 {
     dtp_file_out *o = calloc(1, sizeof *o);
     if (o != NULL) {
@@ -317,13 +329,18 @@ dtp_status dtp_file_out_open(const char *path, dtp_file_out **out, dtp_err *err)
         free(o);
         return DTP_FAIL(err, DTP_NOMEM, "%s: out of memory", path);
     }
-    dtp_status s = start(o, err);
+    dtp_status s = start(o, follow, err);
     if (s != DTP_OK) {
         dtp_file_out_discard(o);
         return s;
     }
     *out = o;
     return DTP_OK;
+}
+
+dtp_status dtp_file_out_open(const char *path, dtp_file_out **out, dtp_err *err)
+{
+    return open_out(path, true, out, err);
 }
 
 int dtp_file_out_fd(const dtp_file_out *out)
@@ -412,14 +429,25 @@ void dtp_file_out_discard(dtp_file_out *out)
     free(out);
 }
 
-dtp_status dtp_file_write(const char *path, const char *text, size_t len, dtp_err *err)
+static dtp_status write_whole(const char *path, bool follow, const char *text, size_t len,
+                              dtp_err *err)
 {
     dtp_file_out *out = NULL;
-    DTP_TRY(dtp_file_out_open(path, &out, err));
+    DTP_TRY(open_out(path, follow, &out, err));
     dtp_status s = dtp_file_out_write(out, text, len, err);
     if (s != DTP_OK) {
         dtp_file_out_discard(out);
         return s;
     }
     return dtp_file_out_commit(out, err);
+}
+
+dtp_status dtp_file_write(const char *path, const char *text, size_t len, dtp_err *err)
+{
+    return write_whole(path, true, text, len, err);
+}
+
+dtp_status dtp_file_replace(const char *path, const char *text, size_t len, dtp_err *err)
+{
+    return write_whole(path, false, text, len, err);
 }

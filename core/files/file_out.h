@@ -35,6 +35,10 @@ void dtp_file_out_discard(dtp_file_out *out);
 /* All of the above for n bytes in memory. */
 dtp_status dtp_file_write(const char *path, const char *text, size_t n,
                           dtp_err *err) DTP_MUST_CHECK;
+/* The same for a name in a folder of our own making: the name itself is replaced, also where it is
+ * a link, a pipe or a device; a link is not followed. */
+dtp_status dtp_file_replace(const char *path, const char *text, size_t n,
+                            dtp_err *err) DTP_MUST_CHECK;
 /* Removes the temporaries that killed writers of `path` left; links are not followed. */
 void dtp_file_out_sweep(const char *path);
 

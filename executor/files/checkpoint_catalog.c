@@ -13,13 +13,6 @@
 
 enum { MAX_FILES = 65536 };
 
-static bool crc_from_text(const char *digits, uint32_t *out)
-{
-    const bool good = strlen(digits) == 8 && strspn(digits, "0123456789abcdef") == 8;
-    *out = good ? (uint32_t)strtoul(digits, NULL, 16) : 0;
-    return good;
-}
-
 static dtp_status add_slice(dtp_catalog *c, const dtp_slice *slice, dtp_err *err)
 {
     DTP_TRY(dtp_arena_grow(c->arena, &c->slices, c->n_slices, c->n_slices + 1, &c->cap_slices,
@@ -51,7 +44,7 @@ static dtp_status open_data(dtp_slice_file *f, dtp_err *err)
     f->crc_from = -1;
     DTP_TRY(dtp_st_open(f->path, &f->st, err));
     const char *digits = has_our_metadata(f->st) ? dtp_st_meta_get(f->st, DTP_ST_CRC) : NULL;
-    if (digits != NULL && !crc_from_text(digits, &f->crc)) {
+    if (digits != NULL && !dtp_crc_parse(digits, &f->crc)) {
         dtp_st_close(f->st);
         f->st = NULL;
         return DTP_FAIL(err, DTP_INVALID,
@@ -95,7 +88,7 @@ static dtp_status read_file_row(dtp_catalog *c, int32_t i, const char *dir, cons
     DTP_TRY(dtp_json_get_string(v, "name", &text, err));
     DTP_TRY(dtp_json_get_int(v, "bytes", 0, INT64_MAX, &expected, err));
     DTP_TRY(dtp_json_get_string(v, "crc32", &digits, err));
-    if (!crc_from_text(digits, &sum)) {
+    if (!dtp_crc_parse(digits, &sum)) {
         return dtp_json_fail(dtp_json_get(v, "crc32"), err,
                              "'%.20s' is not a checksum of 8 hex digits", digits);
     }
@@ -103,6 +96,7 @@ static dtp_status read_file_row(dtp_catalog *c, int32_t i, const char *dir, cons
     c->files[i].crc_from = 0;
     c->files[i].crc = sum;
     c->n_files = i + 1;
+    DTP_TRY(DTP_NEW(c->arena, c->files[i].named, dtp_st_count(c->files[i].st), err));
     if (stat(c->files[i].path, &st) != 0 || (int64_t)st.st_size != expected) {
         return dtp_json_fail(dtp_json_get(v, "bytes"), err,
                              "'%.200s' does not have %" PRId64 " bytes", text, expected);
@@ -151,6 +145,12 @@ static dtp_status read_slice(dtp_catalog *c, const char *name, const dtp_shard *
     if (!fits) {
         return dtp_json_fail(v, err, "'%.200s' does not hold this slice", c->files[s.file].path);
     }
+    bool *named = &c->files[s.file].named[s.entry - dtp_st_at(c->files[s.file].st, 0)];
+    if (*named) {
+        return dtp_json_fail(v, err, "a second slice of this tensor in '%.200s'",
+                             c->files[s.file].path);
+    }
+    *named = true;
     return add_slice(c, &s, err);
 }
 
@@ -183,16 +183,45 @@ static dtp_status read_tensor(dtp_catalog *c, const dtp_json *v, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *root, dtp_err *err)
+/* Every entry of every file is named by a slice. */
+static dtp_status check_named(const dtp_catalog *c, dtp_err *err)
+{
+    for (int32_t f = 0; f < c->n_files; f++) {
+        for (int32_t e = 0; e < dtp_st_count(c->files[f].st); e++) {
+            if (!c->files[f].named[e]) {
+                return DTP_FAIL(err, DTP_INVALID,
+                                "%.300s: no slice names tensor '%.100s' of '%.200s'", c->path,
+                                dtp_st_at(c->files[f].st, e)->name, c->files[f].path);
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* The index is what its checksum says, where it has one. */
+static dtp_status check_text(const dtp_catalog *c, const dtp_json *meta, char *text, size_t len,
+                             dtp_err *err)
+{
+    const char *digits;
+    if (dtp_json_get(meta, DTP_CHECKPOINT_CRC) == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_get_string(meta, DTP_CHECKPOINT_CRC, &digits, err));
+    return dtp_crc_check(c->path, text, len, DTP_CHECKPOINT_CRC, digits, err);
+}
+
+static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *root, char *text,
+                            size_t len, dtp_err *err)
 {
     static const char *const keys[] = {"metadata", "files", "tensors", NULL};
-    static const char *const meta_keys[] = {"format", "step", NULL};
+    static const char *const meta_keys[] = {"format", "step", DTP_CHECKPOINT_CRC, NULL};
     const dtp_json *meta, *files, *tensors;
     DTP_TRY(dtp_json_keys(root, keys, err));
     DTP_TRY(dtp_json_require(root, "metadata", &meta, err));
     DTP_TRY(dtp_json_get_kind(root, "files", DTP_JSON_ARRAY, &files, err));
     DTP_TRY(dtp_json_get_kind(root, "tensors", DTP_JSON_OBJECT, &tensors, err));
     DTP_TRY(dtp_json_format(meta, DTP_CHECKPOINT_FORMAT, meta_keys, err));
+    DTP_TRY(check_text(c, meta, text, len, err));
     DTP_TRY(dtp_json_get_int(meta, "step", 0, UINT32_MAX, &c->step, err));
     int32_t n = dtp_json_size(files);
     if (n < 1 || n > MAX_FILES) {
@@ -205,7 +234,7 @@ static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *roo
     for (int32_t i = 0; i < dtp_json_size(tensors); i++) {
         DTP_TRY(read_tensor(c, dtp_json_at(tensors, i), err));
     }
-    return DTP_OK;
+    return check_named(c, err);
 }
 
 /* ---- Hugging Face index ---- */
@@ -335,7 +364,8 @@ static dtp_status read_index(dtp_catalog *c, const char *path, dtp_err *err)
     if (status == DTP_OK) {
         const dtp_json *root = dtp_json_root(doc), *map = dtp_json_get(root, "weight_map");
         const char *where = slash != NULL ? dir : ".";
-        status = map != NULL ? read_weight_map(c, where, map, err) : read_ours(c, where, root, err);
+        status = map != NULL ? read_weight_map(c, where, map, err)
+                             : read_ours(c, where, root, text, len, err);
     }
     dtp_json_destroy(doc);
     free(text);

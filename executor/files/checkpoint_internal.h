@@ -3,11 +3,13 @@
 #define DTP_EXECUTOR_FILES_CHECKPOINT_INTERNAL_H
 
 #include "executor/files/checkpoint.h"
+#include "executor/files/checksum.h"
 #include "executor/files/safetensors.h"
 
 #define DTP_CHECKPOINT_INDEX "model.safetensors.index.json"
 #define DTP_CHECKPOINT_SINGLE "model.safetensors"
 #define DTP_CHECKPOINT_FORMAT "dtp.checkpoint/1"
+#define DTP_CHECKPOINT_CRC "index_crc32" /* of metadata: the checksum of the index itself */
 
 enum { DTP_CHECKPOINT_PATH_BYTES = 4096, DTP_CHECKPOINT_MAX_INDEX_BYTES = 256 << 20 };
 
@@ -24,6 +26,7 @@ typedef struct dtp_slice_file {
     dtp_st_file *st;
     int64_t crc_from; /* first byte that the checksum covers; -1: there is none */
     uint32_t crc;
+    bool *named; /* by entry: whether a slice of our index names it; NULL: another index */
 } dtp_slice_file;
 
 /* Everything a checkpoint holds, in name order. */
@@ -53,6 +56,9 @@ bool dtp_checkpoint__part_path(const char *dir, int64_t set, int32_t rank, int32
  * the folder cannot be listed, DTP_NOMEM; a file that cannot be removed is a warning. */
 dtp_status dtp_checkpoint__clean(const char *dir, int32_t keep, const dtp_ctx *ctx, int64_t *next,
                                  dtp_err *err) DTP_MUST_CHECK;
+/* Appends to the failure that `path`, a folder or an index of one, cannot be loaded which other
+ * sets of the folder can be opened, and how to load them. Nothing when there are none. */
+void dtp_checkpoint__name_others(const char *path, dtp_err *err);
 /* Copies the index of the newest set, if there is one, to the name that an older set has. */
 dtp_status dtp_checkpoint__keep_index(const char *dir, dtp_err *err) DTP_MUST_CHECK;
 

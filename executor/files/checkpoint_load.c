@@ -1,13 +1,9 @@
 #include "executor/files/checkpoint.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include "core/base/hash.h"
 #include "core/graph/optimizer.h"
@@ -19,29 +15,6 @@ typedef struct loader {
     dtp_catalog catalog;
     bool wants_states, states; /* the model has optimizer states, the checkpoint too */
 } loader;
-
-/* CRC-32 (zlib) of a file from a byte to the end. */
-static dtp_status file_crc(const char *path, int64_t from, uint32_t *out, dtp_err *err)
-{
-    unsigned char block[1 << 16];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
-    }
-    uLong crc = crc32(0, NULL, 0);
-    ssize_t n;
-    while ((n = pread(fd, block, sizeof block, (off_t)from)) > 0) {
-        crc = crc32(crc, block, (uInt)n);
-        from += n;
-    }
-    int code = errno;
-    close(fd);
-    if (n < 0) {
-        return DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(code));
-    }
-    *out = (uint32_t)crc;
-    return DTP_OK;
-}
 
 static void shape_text(const dtp_shard *p, char *out, size_t room)
 {
@@ -142,16 +115,16 @@ static bool is_loaded(const loader *l, const dtp_program *p, dtp_value_id v)
                                             dtp_catalog_find(&l->catalog, t->name, &ignored) > 0));
 }
 
-static dtp_status load_all(loader *l, dtp_err *err)
+/* Of the files that this rank looks at. */
+static dtp_status check_files(const loader *l, dtp_err *err)
 {
-    const dtp_program *p = dtp_runner_program(l->job->runner);
     for (int32_t f = l->job->comm->rank; f < l->catalog.n_files; f += l->job->comm->size) {
         const dtp_slice_file *file = &l->catalog.files[f];
         uint32_t crc = 0;
         if (file->crc_from < 0) {
             continue;
         }
-        DTP_TRY(file_crc(file->path, file->crc_from, &crc, err));
+        DTP_TRY(dtp_crc_file(file->path, file->crc_from, &crc, err));
         if (crc != file->crc) {
             return DTP_FAIL(err, DTP_INVALID,
                             "%s: checksum %08" PRIx32 " instead of %08" PRIx32
@@ -159,6 +132,12 @@ static dtp_status load_all(loader *l, dtp_err *err)
                             file->path, crc, file->crc);
         }
     }
+    return DTP_OK;
+}
+
+static dtp_status load_all(loader *l, dtp_err *err)
+{
+    const dtp_program *p = dtp_runner_program(l->job->runner);
     /* Whether the model wants optimizer states, and the checkpoint has any of them. */
     const dtp_slice *ignored;
     for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
@@ -202,8 +181,11 @@ dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_er
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     loader l = {.job = job};
-    dtp_status status =
-        dtp_comm_agree_status(job->comm, dtp_catalog_open(path, &l.catalog, err), err);
+    dtp_status status = dtp_catalog_open(path, &l.catalog, err);
+    if (status != DTP_OK) {
+        dtp_checkpoint__name_others(path, err);
+    }
+    status = dtp_comm_agree_status(job->comm, status, err);
     if (status == DTP_OK) {
         /* Ranks that open a checkpoint while a job replaces it may find different ones. */
         uint64_t h = dtp_hash_i64(DTP_HASH_SEED, l.catalog.step);
@@ -213,7 +195,11 @@ dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_er
         status = dtp_comm_agree(l.job->comm, h, "the checkpoint", err);
     }
     if (status == DTP_OK) {
-        status = load_all(&l, err);
+        status = check_files(&l, err);
+        if (status != DTP_OK) {
+            dtp_checkpoint__name_others(path, err);
+        }
+        status = status == DTP_OK ? load_all(&l, err) : status;
         /* without optimizer states training starts over: their bias correction counts from zero */
         job->step = l.states || !l.wants_states ? l.catalog.step : 0;
         if (status != DTP_OK) {

@@ -112,6 +112,7 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, in
     dtp_json_begin_object(&j, "metadata");
     dtp_json_write_string(&j, "format", DTP_CHECKPOINT_FORMAT);
     dtp_json_write_int(&j, "step", job->step);
+    dtp_json_write_string(&j, DTP_CHECKPOINT_CRC, DTP_CRC_ZEROS);
     dtp_json_end_object(&j);
     dtp_json_begin_array(&j, "files", false);
     for (int32_t r = 0; r < job->comm->size; r++) {
@@ -151,9 +152,9 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, in
     dtp_json_end_object(&j);
     dtp_json_end_object(&j);
     dtp_strbuf_add(&j.buf, "\n");
-    dtp_status status = j.buf.failed
+    dtp_status status = j.buf.failed || !dtp_crc_seal(j.buf.text, j.buf.len, DTP_CHECKPOINT_CRC)
                             ? DTP_FAIL(err, DTP_NOMEM, "%s: no memory for the index", path)
-                            : dtp_file_write(path, dtp_strbuf_text(&j.buf), j.buf.len, err);
+                            : dtp_file_replace(path, dtp_strbuf_text(&j.buf), j.buf.len, err);
     dtp_strbuf_free(&j.buf);
     return status;
 }

@@ -303,10 +303,62 @@ dtp_status dtp_checkpoint__keep_index(const char *dir, dtp_err *err)
             status = dtp_file_read(index, DTP_CHECKPOINT_MAX_INDEX_BYTES, &text, &len, err);
         }
         if (status == DTP_OK) {
-            status = dtp_file_write(kept, text, len, err);
+            status = dtp_file_replace(kept, text, len, err);
         }
     }
     free(text);
     dtp_arena_destroy(f.arena);
     return status;
+}
+
+/* ---- what else can be loaded ---- */
+
+enum { SHOWN_SETS = 3 };
+
+/* " PATH (step 12)" of a set that opens. */
+static void name_set(const char *path, const char *failed, int32_t *n, dtp_strbuf *out)
+{
+    dtp_catalog c;
+    if (path == NULL || strcmp(path, failed) == 0 || *n == SHOWN_SETS ||
+        dtp_catalog_open(path, &c, NULL) != DTP_OK) {
+        return;
+    }
+    dtp_strbuf_addf(out, "%s %s (step %" PRId64 ")", *n > 0 ? "," : "", path, c.step);
+    dtp_catalog_close(&c);
+    ++*n;
+}
+
+void dtp_checkpoint__name_others(const char *path, dtp_err *err)
+{
+    char dir[DTP_CHECKPOINT_PATH_BYTES];
+    struct stat st;
+    folder f;
+    dtp_strbuf sets = {0};
+    int32_t n = 0;
+    const size_t length = strlen(path);
+    const bool index = length > 5 && strcmp(path + length - 5, ".json") == 0;
+    if (err == NULL || length >= sizeof dir || stat(path, &st) != 0 ||
+        (!index && !S_ISDIR(st.st_mode))) {
+        return;
+    }
+    memcpy(dir, path, length + 1);
+    char *slash = strrchr(dir, '/');
+    if (!S_ISDIR(st.st_mode)) { /* an index lies in its folder */
+        (void)snprintf(slash != NULL ? slash : dir, 2, "%s", slash != NULL ? "" : ".");
+    }
+    if (open_folder(&f, dir, NULL, NULL) == DTP_OK) {
+        const char *newest = path_of(&f, DTP_CHECKPOINT_INDEX);
+        const char *failed = S_ISDIR(st.st_mode) && newest != NULL ? newest : path;
+        name_set(newest, failed, &n, &sets);
+        for (int32_t i = 0; i < f.n_kept; i++) {
+            name_set(kept_path(&f, f.kept[i].item), failed, &n, &sets);
+        }
+    }
+    if (n > 0 && !sets.failed) {
+        const dtp_err was = *err;
+        (void)dtp_err_set(err, was.code, was.file, was.line, "%s; --load takes also%s", was.msg,
+                          dtp_strbuf_text(&sets));
+    }
+    dtp_strbuf_free(&sets);
+    dtp_arena_destroy(f.arena);
 }

@@ -13,6 +13,7 @@
 #include "core/files/file_in.h"
 #include "core/base/json.h"
 #include "core/base/safe_int.h"
+#include "executor/files/checksum.h"
 
 enum { MAX_HEADER_BYTES = 100000000 };
 
@@ -232,6 +233,10 @@ static dtp_status read_file(dtp_st_file *f, dtp_err *err)
     }
     if (status == DTP_OK) {
         status = read_entries(f, dtp_json_root(doc), err);
+    }
+    const char *digits = status == DTP_OK ? dtp_st_meta_get(f, DTP_ST_HEADER_CRC) : NULL;
+    if (digits != NULL) {
+        status = dtp_crc_check(f->path, text, (size_t)len, DTP_ST_HEADER_CRC, digits, err);
     }
     dtp_json_destroy(doc);
     free(text);

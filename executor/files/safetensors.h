@@ -30,6 +30,8 @@ typedef struct dtp_st_meta {
 #define DTP_ST_FORMAT "dtp"
 /* The metadata key of a checksum: the CRC-32 (zlib) of the data in 8 hexadecimal digits. */
 #define DTP_ST_CRC "crc32"
+/* The same of the header, with zeros in place of these digits; checked when a file is opened. */
+#define DTP_ST_HEADER_CRC "header_crc32"
 
 typedef struct dtp_st_file dtp_st_file;
 
@@ -51,8 +53,8 @@ dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const
 typedef struct dtp_st_writer dtp_st_writer;
 
 /* Opens a file that appears at the end (core/files/file_out.h, with its codes) and writes the
- * header of n entries (begin and end are computed here; store must be a dtp_dtype). The value of a
- * DTP_ST_CRC in `meta` is found by the writer. */
+ * header of n entries (begin and end are computed here; store must be a dtp_dtype). The values of
+ * DTP_ST_CRC and DTP_ST_HEADER_CRC in `meta` are found by the writer. */
 dtp_status dtp_st_create(const char *path, int32_t n, const dtp_st_entry *entries, int32_t n_meta,
                          const dtp_st_meta *meta, dtp_st_writer **out, dtp_err *err) DTP_MUST_CHECK;
 /* Data of the next entry, all of it. */

@@ -13,8 +13,7 @@
 #include "core/files/file_out.h"
 #include "core/base/json_writer.h"
 #include "core/base/safe_int.h"
-
-static const char no_crc[] = "00000000";
+#include "executor/files/checksum.h"
 
 struct dtp_st_writer {
     char *path;
@@ -26,6 +25,7 @@ struct dtp_st_writer {
     char length[8];   /* of the header, as in the file */
     dtp_strbuf head;  /* the header */
     size_t crc_place; /* in head, of the 8 digits; 0: none */
+    bool seals;       /* head has a checksum of its own */
 };
 
 void dtp_st_discard(dtp_st_writer *w)
@@ -50,9 +50,11 @@ static dtp_status write_header(dtp_st_writer *w, const dtp_st_entry *entries, in
         dtp_json_begin_object(&j, "__metadata__");
         for (int32_t i = 0; i < n_meta; i++) {
             const bool crc = strcmp(meta[i].key, DTP_ST_CRC) == 0;
-            dtp_json_write_string(&j, meta[i].key, crc ? no_crc : meta[i].value);
+            const bool head = strcmp(meta[i].key, DTP_ST_HEADER_CRC) == 0;
+            dtp_json_write_string(&j, meta[i].key, crc || head ? DTP_CRC_ZEROS : meta[i].value);
+            w->seals = w->seals || head;
             if (crc) {
-                w->crc_place = j.buf.len - sizeof no_crc; /* before the closing quote */
+                w->crc_place = j.buf.len - sizeof DTP_CRC_ZEROS; /* before the closing quote */
             }
         }
         dtp_json_end_object(&j);
@@ -131,18 +133,23 @@ dtp_status dtp_st_put(dtp_st_writer *w, const void *data, int64_t bytes, dtp_err
     return dtp_file_out_write(w->file, data, (size_t)bytes, err);
 }
 
-/* The checksum of the data goes into the header, in the file and in memory. */
+/* The checksums of the data and of the header go into the header, in memory and in the file. */
 static dtp_status put_crc(dtp_st_writer *w, dtp_err *err)
 {
-    if (w->crc_place == 0) {
+    if (w->crc_place == 0 && !w->seals) {
         return DTP_OK;
     }
-    char digits[sizeof no_crc];
-    (void)snprintf(digits, sizeof digits, "%08" PRIx32, (uint32_t)w->crc);
-    memcpy(w->head.text + w->crc_place, digits, sizeof digits - 1);
-    const ssize_t put = pwrite(dtp_file_out_fd(w->file), digits, sizeof digits - 1,
-                               (off_t)(sizeof w->length + w->crc_place));
-    return put == (ssize_t)sizeof digits - 1
+    if (w->crc_place != 0) {
+        char digits[sizeof DTP_CRC_ZEROS];
+        (void)snprintf(digits, sizeof digits, "%08" PRIx32, (uint32_t)w->crc);
+        memcpy(w->head.text + w->crc_place, digits, sizeof digits - 1);
+    }
+    if (w->seals && !dtp_crc_seal(w->head.text, w->head.len, DTP_ST_HEADER_CRC)) {
+        return DTP_FAIL(err, DTP_INTERNAL, "%s: the header has no place for its checksum", w->path);
+    }
+    const ssize_t put =
+        pwrite(dtp_file_out_fd(w->file), w->head.text, w->head.len, (off_t)sizeof w->length);
+    return put == (ssize_t)w->head.len
                ? DTP_OK
                : DTP_FAIL(err, DTP_OUTPUT, "%s: cannot write the checksum: %s", w->path,
                           strerror(errno));

@@ -44,26 +44,69 @@ static bool is_single(const char *path)
     return n > k && strcmp(path + n - k, suffix) == 0;
 }
 
+/* Where the lock of a checkpoint lies; NULL: out of memory. Free it. */
+static char *lock_name(const char *path)
+{
+    const size_t bytes = strlen(path) + 32;
+    char *name = malloc(bytes);
+    if (name != NULL) {
+        (void)snprintf(name, bytes, "%s%s", path, is_single(path) ? ".lock" : "/checkpoint.lock");
+    }
+    return name;
+}
+
 /* Keeps other jobs from writing the checkpoint `path` until `unlock`; collective. The lock lies in
  * the folder, which is made, or beside the file. DTP_IO when another job holds it or the path
  * cannot be written to. */
 static dtp_status lock(dtp_session *s, const char *path, dtp_err *err)
 {
-    const bool single = is_single(path);
-    const size_t bytes = strlen(path) + 32;
-    char *name = malloc(bytes);
+    char *name = lock_name(path);
     dtp_status status = DTP_OK;
     s->locked = strdup(path);
     if (name == NULL || s->locked == NULL) {
         status = DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
     } else if (s->comm->rank == 0) {
-        (void)snprintf(name, bytes, "%s%s", path, single ? ".lock" : "/checkpoint.lock");
+        const bool single = is_single(path);
         s->made_folder = !single && mkdir(path, 0777) == 0;
         status = single || s->made_folder || errno == EEXIST
                      ? dtp_file_lock_take(name, &s->lock, err)
                      : DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
     }
     free(name);
+    return dtp_comm_agree_status(s->comm, status, err);
+}
+
+/* Makes the folders above the last part of a path that are not there. */
+static dtp_status make_folders(char *path, dtp_err *err)
+{
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        const bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
+        const dtp_status status =
+            made ? DTP_OK : DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
+        *slash = '/';
+        DTP_TRY(status);
+    }
+    return DTP_OK;
+}
+
+/* A folder that was removed while the job ran is made again, and locked again; collective. */
+static dtp_status lock_again(dtp_session *s, dtp_err *err)
+{
+    dtp_status status = DTP_OK;
+    if (s->lock != NULL && !dtp_file_lock_holds(s->lock)) {
+        char *name = lock_name(s->locked);
+        dtp_file_lock_release(s->lock);
+        s->lock = NULL;
+        status = DTP_MEMORY(err, name);
+        status = status == DTP_OK ? make_folders(name, err) : status;
+        status = status == DTP_OK ? dtp_file_lock_take(name, &s->lock, err) : status;
+        if (status == DTP_OK) {
+            dtp_log(s->log ? &s->ctx : NULL, DTP_LOG_WARN, "checkpoint", "removed",
+                    "lock=%s made=again", name);
+        }
+        free(name);
+    }
     return dtp_comm_agree_status(s->comm, status, err);
 }
 
@@ -340,8 +383,9 @@ static dtp_status open_single(dtp_session *s, const char *path, dtp_st_writer **
     }
     char step[24];
     snprintf(step, sizeof step, "%" PRId64, s->step);
-    const dtp_st_meta meta[] = {{"format", DTP_ST_FORMAT}, {"step", step}, {DTP_ST_CRC, ""}};
-    dtp_status status = dtp_st_create(path, n, entries, 3, meta, w, err);
+    const dtp_st_meta meta[] = {
+        {"format", DTP_ST_FORMAT}, {"step", step}, {DTP_ST_CRC, ""}, {DTP_ST_HEADER_CRC, ""}};
+    dtp_status status = dtp_st_create(path, n, entries, 4, meta, w, err);
     free(entries);
     return status;
 }
@@ -395,7 +439,7 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID, "%s: the session was made to save to '%s'", path,
                         s->locked);
     }
-    status = reserved ? DTP_OK : lock(s, path, err);
+    status = reserved ? lock_again(s, err) : lock(s, path, err);
     if (status == DTP_OK) {
         const dtp_checkpoint_job job = checkpoint_job(s);
         status = is_single(path) ? save_single(s, path, err) : dtp_checkpoint_save(&job, path, err);

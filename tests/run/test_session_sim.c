@@ -334,7 +334,7 @@ static void test_checkpoint__plain_parameter_file_loads(void **unused)
     dtp_graph_destroy(g);
 }
 
-/* Replaces the first occurrence of a text in a file. */
+/* Replaces the first occurrence of a text in an index, which has no checksum then. */
 static void edit(const char *path, const char *from, const char *to)
 {
     static char text[1 << 16];
@@ -343,6 +343,7 @@ static void edit(const char *path, const char *from, const char *to)
     size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     text[n] = '\0';
+    data_unseal(text);
     char *at = strstr(text, from);
     assert_non_null(at);
     f = fopen(path, "wb");

@@ -70,3 +70,15 @@ void data_remove(void)
         dir[0] = '\0';
     }
 }
+
+void data_unseal(char *index)
+{
+    char *before = strstr(index, "\"index_crc32\""), *after;
+    assert_non_null(before);
+    after = strchr(strchr(before, ':'), '"') + 1; /* behind the quote of the value */
+    after = strchr(after, '"') + 1;
+    while (*before != ',') {
+        before--;
+    }
+    memmove(before, after, strlen(after) + 1);
+}

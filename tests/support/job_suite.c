@@ -133,6 +133,13 @@ static dtp_status train(dtp_session *s, const job *j, dtp_comm *comm, dtp_report
     DTP_TRY(check_memory(s, dtp_runner_program(dtp_session_runner(s)), err));
     DTP_TRY(dtp_report_finish(report, s, err));
     DTP_TRY(check_report(report, err));
+    if (j->before_save != NULL) {
+        DTP_TRY(comm->ops->barrier(comm, err));
+        if (comm->rank == 0) {
+            j->before_save(j);
+        }
+        DTP_TRY(comm->ops->barrier(comm, err));
+    }
     if (j->save != NULL) {
         DTP_TRY(dtp_session_save(s, j->save, err));
     }

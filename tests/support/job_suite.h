@@ -31,6 +31,8 @@ typedef struct job {
     bool late;     /* virtual ranks run collectives when they are waited for */
     int32_t n_feeds;
     const dtp_feed_spec *feeds;
+    /* Before the save, on rank 0 while the others wait; may be NULL. */
+    void (*before_save)(const struct job *j);
     double *losses; /* of `steps`, written by rank 0 */
     float *params;  /* all parameters one after the other after the last step, on rank 0; may be
                        NULL */
