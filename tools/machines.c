@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/base/strbuf.h"
 #include "cost_models/machine/efficiency.h"
 #include "executor/device/cpus.h"
+#include "tools/child.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 
@@ -82,23 +82,25 @@ dtp_status tool_machine_names(char ***out, dtp_err *err)
     return DTP_OK;
 }
 
-static bool is_file(const char *name)
+static bool is_path(const char *name)
 {
     const size_t n = strlen(name), cut = sizeof suffix - 1;
-    return strchr(name, '/') != NULL || (n > cut && strcmp(name + n - cut, suffix) == 0) ||
-           access(name, F_OK) == 0;
+    return strchr(name, '/') != NULL || (n > cut && strcmp(name + n - cut, suffix) == 0);
 }
 
 dtp_status tool_machine_read(const char *name, bool yes_units, dtp_machine **out, dtp_err *err)
 {
     char path[PATH_BYTES], relative[PATH_BYTES / 2];
-    if (is_file(name)) {
+    if (is_path(name)) {
         return dtp_machine_read_units(name, yes_units, out, err);
     }
     (void)snprintf(relative, sizeof relative, "../share/dtp/machines/%.200s%s", name, suffix);
     DTP_TRY(beside(relative, path, err));
     if (access(path, F_OK) == 0) {
         return dtp_machine_read_units(path, yes_units, out, err);
+    }
+    if (access(name, F_OK) == 0) {
+        return dtp_machine_read_units(name, yes_units, out, err);
     }
     char **names = NULL;
     dtp_strbuf list = {0};
@@ -191,28 +193,25 @@ static dtp_status measure(int32_t ranks, dtp_err *err)
 {
     char dtrun[PATH_BYTES], number[16];
     int code = -1;
+    pid_t child = 0;
     DTP_TRY(beside("dtrun", dtrun, err));
     (void)snprintf(number, sizeof number, "%d", (int)ranks);
     (void)fprintf(stderr, "no --machine: measuring this machine on %s rank(s), about 20 s\n",
                   number);
+    char *argv[] = {dtrun,
+                    (char[]){"bench"},
+                    (char[]){"--ranks"},
+                    number,
+                    (char[]){"--comm"},
+                    (char[]){"sim"},
+                    (char[]){"--quick"},
+                    (char[]){"--quiet"},
+                    (char[]){"--output"},
+                    (char[]){"/dev/null"},
+                    NULL};
+    DTP_TRY(tool_child_start(dtrun, argv, -1, -1, &child, err));
     tool_progress_begin("measuring");
-    const pid_t child = fork();
-    if (child == 0) {
-        char *argv[] = {dtrun,
-                        (char[]){"bench"},
-                        (char[]){"--ranks"},
-                        number,
-                        (char[]){"--comm"},
-                        (char[]){"sim"},
-                        (char[]){"--quick"},
-                        (char[]){"--quiet"},
-                        (char[]){"--output"},
-                        (char[]){"/dev/null"},
-                        NULL};
-        (void)execv(dtrun, argv);
-        _exit(127);
-    }
-    const bool ended = child > 0 && waitpid(child, &code, 0) == child;
+    const bool ended = tool_child_wait(child, &code) == child;
     tool_progress_end();
     if (!ended || code != 0) {
         return DTP_FAIL(err, DTP_IO, "'%s bench' could not measure this machine; give --machine",

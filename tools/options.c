@@ -172,10 +172,11 @@ static dtp_status take_option(const tool_parse *spec, int argc, char **argv, int
     if (o == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "unknown option '%s' (usage: %s)", argv[*i], spec->usage);
     }
-    if (o->kind == TOOL_FLAG && value != NULL) {
+    const bool flag = o->kind == TOOL_FLAG || o->kind == TOOL_NO_WRITES;
+    if (flag && value != NULL) {
         return DTP_FAIL(err, DTP_INVALID, "%s takes no value, got '%s'", o->name, value);
     }
-    if (o->kind != TOOL_FLAG && value == NULL) {
+    if (!flag && value == NULL) {
         if (*i + 1 >= argc) {
             return DTP_FAIL(err, DTP_INVALID, "%s needs a value: %s %s", o->name, o->name, o->arg);
         }
@@ -185,6 +186,7 @@ static dtp_status take_option(const tool_parse *spec, int argc, char **argv, int
     int64_t count = 0;
     switch (o->kind) {
     case TOOL_FLAG:
+    case TOOL_NO_WRITES:
         *(bool *)o->dest = true;
         return DTP_OK;
     case TOOL_STRING:
@@ -271,6 +273,29 @@ bool tool_speaks(void)
     return !tool_is_later_rank() && getenv(TOOL_STARTED) == NULL;
 }
 
+/* With the flag of kind TOOL_NO_WRITES, that no option is given that writes. */
+static dtp_status check_writes(const tool_option *options, dtp_err *err)
+{
+    const tool_option *none = options;
+    while (none->name != NULL && none->kind != TOOL_NO_WRITES) {
+        none++;
+    }
+    if (none->name == NULL || !*(const bool *)none->dest) {
+        return DTP_OK;
+    }
+    for (const tool_option *o = options; o->name != NULL; o++) {
+        const bool path = o->kind == TOOL_OUT || o->kind == TOOL_OUT_CHECKPOINT;
+        if ((path && *(const char **)o->dest != NULL) ||
+            (o->kind == TOOL_OUT_LIST && ((const tool_list *)o->dest)->n > 0)) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "%s writes files, which %s forbids (cases of a suite may write with "
+                            "--allow-writes)",
+                            o->name, none->name);
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status check_output(const tool_option *o, dtp_err *err)
 {
     const char *path = NULL;
@@ -306,6 +331,7 @@ dtp_status tool_perform(const tool_parse *spec, int argc, char **argv, tool_body
     if (done) {
         return DTP_OK;
     }
+    DTP_TRY(check_writes(spec->options, err));
     const bool writes = !tool_is_later_rank();
     for (const tool_option *o = spec->options; writes && o->name != NULL; o++) {
         DTP_TRY(dtp_err_prefixed(check_output(o, err), err, "%s", o->name));

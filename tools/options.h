@@ -21,6 +21,7 @@ typedef enum tool_option_kind {
      * costs no work. */
     TOOL_OUT,           /* const char **: a file */
     TOOL_OUT_LIST,      /* tool_list * of NAME=FILE */
+    TOOL_NO_WRITES,     /* bool *: a flag; none of the others of this kind may be given */
     TOOL_OUT_CHECKPOINT /* const char **: a file NAME.safetensors; else a folder, made if absent */
 } tool_option_kind;
 

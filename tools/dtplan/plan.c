@@ -26,7 +26,7 @@ typedef struct plan_command {
     dtp_plan_options options;
     const char *mode; /* NULL: what --style and --pin say, else rules */
     const char *objective, *memory, *compat, *output, *trace;
-    bool json, timings, verbose, comm_report;
+    bool json, timings, verbose, comm_report, no_writes;
     dtp_ctx ctx;
     int exit_code;
     dtp_graph *model; /* as it was read */
@@ -546,6 +546,8 @@ int dtplan_plan(int argc, char **argv)
         {"--trace", TOOL_OUT, "FILE", &c.trace, 0, 0,
          "the predicted step as a trace, for Perfetto"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "print the plan as JSON"},
+        {"--no-writes", TOOL_NO_WRITES, NULL, &c.no_writes, 0, 0,
+         "refuse options that write files"},
         {"--timings", TOOL_FLAG, NULL, &c.timings, 0, 0, "write solve times into the plan"},
         {"--verbose", TOOL_FLAG, NULL, &c.verbose, 0, 0, "log each mesh of the search"},
         TOOL_END_OPTIONS,

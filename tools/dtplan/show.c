@@ -20,17 +20,29 @@ typedef struct show_command {
     dtp_ctx ctx;
 } show_command;
 
-static dtp_status show_graph(const show_command *c, dtp_strbuf *out, dtp_err *err)
+static void print_graph(const show_command *c, const dtp_graph *g, dtp_strbuf *out)
 {
-    dtp_graph *model = NULL, *g = NULL;
-    tool_target target;
-    DTP_TRY(tool_target_find(&c->source, NULL, &target, err));
-    DTP_TRY(tool_read_changed(&c->source, &target, &model, &g, err));
     if (strcmp(c->stage, "graph") == 0) {
         tool_print_graph(g, out);
     } else {
         tool_print_strategies(g, out);
     }
+}
+
+static dtp_status show_graph(const show_command *c, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_graph *model = NULL, *g = NULL;
+    tool_target target;
+    if (c->source.plan != NULL) { /* the graph that the plan runs */
+        tool_job job;
+        DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &job, err));
+        print_graph(c, job.run->graph, out);
+        tool_job_free(&job);
+        return DTP_OK;
+    }
+    DTP_TRY(tool_target_find(&c->source, NULL, &target, err));
+    DTP_TRY(tool_read_changed(&c->source, &target, &model, &g, err));
+    print_graph(c, g, out);
     dtp_graph_destroy(g);
     dtp_graph_destroy(model);
     return DTP_OK;
@@ -95,21 +107,33 @@ static dtp_status print_tensors(const dtp_graph *g, const dtp_pricer *pricer, dt
     return s;
 }
 
-static dtp_status print_problem(const show_command *c, const dtp_graph *g,
+static dtp_status print_problem(const show_command *c, const dtp_graph *g, const dtp_mesh *mesh,
                                 const dtp_machine *machine, const dtp_target *target,
                                 dtp_strbuf *out, dtp_err *err)
 {
-    dtp_mesh mesh;
     dtp_pricer pricer;
     const bool tensors = strcmp(c->mode, "tensor") == 0;
     if (!tensors && strcmp(c->mode, "rules") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
     }
-    DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
     DTP_TRY(dtp_target_takes_precision(target, g, err));
-    DTP_TRY(dtp_pricer_init(machine, &mesh, target, &pricer, err));
+    DTP_TRY(dtp_pricer_init(machine, mesh, target, &pricer, err));
     tool_progress_begin("pricing");
     return tensors ? print_tensors(g, &pricer, out, err) : print_rules(g, &pricer, out, err);
+}
+
+/* That of the graph and mesh of a plan. */
+static dtp_status show_problem_of_plan(const show_command *c, dtp_strbuf *out, dtp_err *err)
+{
+    tool_job job;
+    if (c->source.machine == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--stage problem needs --machine");
+    }
+    DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &job, err));
+    const dtp_status s = print_problem(c, job.run->graph, dtp_job_mesh(job.run), job.machine,
+                                       job.run->program->target, out, err);
+    tool_job_free(&job);
+    return s;
 }
 
 /* The selection problem of a mode, without a memory limit. */
@@ -117,14 +141,19 @@ static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *
 {
     dtp_graph *model = NULL, *g = NULL;
     dtp_machine *machine = NULL;
+    dtp_mesh mesh;
     tool_target target;
+    if (c->source.plan != NULL) {
+        return show_problem_of_plan(c, out, err);
+    }
     if (c->source.mesh == NULL || c->source.machine == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--stage problem needs --mesh and --machine");
     }
+    DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
     DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &machine, err));
     dtp_status s = tool_target_find(&c->source, machine, &target, err);
     s = s == DTP_OK ? tool_read_changed(&c->source, &target, &model, &g, err) : s;
-    s = s == DTP_OK ? print_problem(c, g, machine, target.target, out, err) : s;
+    s = s == DTP_OK ? print_problem(c, g, &mesh, machine, target.target, out, err) : s;
     dtp_machine_destroy(machine);
     dtp_graph_destroy(g);
     dtp_graph_destroy(model);

@@ -2,6 +2,7 @@
  * judged as ratios to that of a reference case of the same run, so that a slow machine is no
  * regression. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tools/dtrun/options.h"
@@ -48,7 +49,10 @@ static dtp_status set_ratios(suite *s, dtp_err *err)
             k++;
         }
         if (k == s->n) {
-            return dtp_json_fail(c->source, err, "there is no case '%s' to refer to", c->reference);
+            char why[300];
+            (void)snprintf(why, sizeof why, "there is no case '%.200s' to refer to", c->reference);
+            DTP_TRY(suite_case_fail(s, c, why, err));
+            continue;
         }
         c->now.values[RATIO] = c->now.values[STEP] / s->cases[k].now.values[STEP];
     }

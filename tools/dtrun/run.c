@@ -21,7 +21,7 @@ typedef struct run_command {
     dtp_session_options options;
     const char *output, *trace;
     int64_t steps, log_every;
-    bool json, quiet;
+    bool json, quiet, no_writes;
     /* from here on: derived */
     int32_t n_fetch;
     const char *fetch_names[TOOL_LIST_MAX], *fetch_files[TOOL_LIST_MAX];
@@ -263,6 +263,8 @@ int dtrun_run(int argc, char **argv)
         DTRUN_RANK_OPTIONS(c.ranks),
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "JSON report into a file (-o)"},
+        {"--no-writes", TOOL_NO_WRITES, NULL, &c.no_writes, 0, 0,
+         "refuse options that write files"},
         {"--profile", TOOL_FLAG, NULL, &c.options.profile, 0, 0, "time every instruction"},
         {"--trace", TOOL_OUT, "FILE", &c.trace, 0, 0,
          "time every instruction; the last step of every rank, and the predicted one with "

@@ -36,12 +36,13 @@ bool suite_is_worse(const suite *s, const suite_case *c, int32_t m)
 
 bool suite_case_regressed(const suite *s, const suite_case *c)
 {
-    const bool had = c->recorded.there && !isnan(c->recorded.values[0]);
-    bool worse = c->failure != NULL || (had && c->now.there && isnan(c->now.values[0]));
+    bool had = false, has = false, worse = false;
     for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+        had = had || (c->recorded.there && !isnan(c->recorded.values[m]));
+        has = has || (c->now.there && !isnan(c->now.values[m]));
         worse = worse || suite_is_worse(s, c, m);
     }
-    return worse;
+    return c->failure != NULL || worse || (had && c->now.there && !has);
 }
 
 void suite_value_print(suite_unit unit, double value, dtp_strbuf *out)

@@ -1,81 +1,70 @@
 /* Runs the cases of a suite as processes of their own, some at a time, and does what was asked for
  * with the results. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/files/file_in.h"
-#include "core/files/file_out.h"
+#include "core/base/clock.h"
+#include "tools/child.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 #include "tools/regress/suite.h"
 #include "tools/report.h"
 
-enum { MAX_BYTES = 256 << 20, PATH_BYTES = 64, PROGRAM_BYTES = 4096, GIT_BYTES = 64 << 20 };
+enum { MAX_BYTES = 256 << 20, PROGRAM_BYTES = 4096, GIT_BYTES = 64 << 20 };
 
 /* A case that runs. */
 typedef struct child {
-    pid_t pid;                             /* 0: none */
-    int32_t at;                            /* the case */
-    char out[PATH_BYTES], err[PATH_BYTES]; /* files of what it prints */
+    pid_t pid;       /* 0: none */
+    int32_t at;      /* the case */
+    int out, errors; /* files of what it prints */
+    double began_s;
 } child;
 
-static dtp_status make_file(char path[PATH_BYTES], int *fd, dtp_err *err)
+static void close_files(child *c)
 {
-    (void)snprintf(path, PATH_BYTES, "/tmp/dtp-regress-XXXXXX");
-    *fd = mkstemp(path);
-    return *fd >= 0 ? DTP_OK : DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
+    (void)close(c->out);
+    (void)close(c->errors);
+    c->pid = 0;
 }
 
 static dtp_status start(const suite *s, const suite_run *run, char *program, int32_t at, child *c,
                         dtp_err *err)
 {
-    char *argv[SUITE_MAX_ARGS + 16];
+    char *argv[SUITE_MAX_ARGS + 16], no_writes[] = SUITE_NO_WRITES;
     int32_t n = 0;
-    int out = -1, errors = -1;
     argv[n++] = program;
     for (int32_t i = 0; run->before[i] != NULL; i++) {
         memcpy(&argv[n++], &run->before[i], sizeof *argv);
+    }
+    if (!run->allow_writes) {
+        argv[n++] = no_writes;
     }
     for (int32_t i = 0; i < s->cases[at].n_args; i++) {
         memcpy(&argv[n++], &s->cases[at].args[i], sizeof *argv);
     }
     argv[n] = NULL;
-    DTP_TRY(make_file(c->out, &out, err));
-    const dtp_status status = make_file(c->err, &errors, err);
-    c->at = at;
-    (void)fflush(NULL);
-    c->pid = status == DTP_OK ? fork() : -1;
-    if (c->pid == 0) {
-        const int none = open("/dev/null", O_RDONLY);
-        if (none < 0 || dup2(none, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
-            dup2(errors, STDERR_FILENO) < 0) {
-            _exit(127);
-        }
-        (void)execv(program, argv);
-        (void)fprintf(stderr, "%s: %s\n", program, strerror(errno));
-        (void)fflush(stderr);
-        _exit(127);
+    *c = (child){.at = at, .out = -1, .errors = -1, .began_s = dtp_now_s()};
+    dtp_status status = tool_unnamed_file(&c->out, err);
+    status = status == DTP_OK ? tool_unnamed_file(&c->errors, err) : status;
+    status = status == DTP_OK ? tool_child_start(program, argv, c->out, c->errors, &c->pid, err)
+                              : status;
+    if (status != DTP_OK) {
+        close_files(c);
     }
-    (void)close(out);
-    (void)close(errors);
-    return status != DTP_OK ? status
-           : c->pid < 0     ? DTP_FAIL(err, DTP_IO, "fork: %s", strerror(errno))
-                            : DTP_OK;
+    return status;
 }
 
 /* The first line with words that a case printed on standard error, else how it ended; from the
  * arena. */
-static const char *why_failed(suite *s, const char *path, int code)
+static const char *why_failed(suite *s, int errors, int code)
 {
     static const char blanks[] = "- \t\n"; /* mpirun frames what it says by dashes */
     char *text = NULL;
     size_t n = 0;
-    if (dtp_file_read(path, MAX_BYTES, &text, &n, NULL) != DTP_OK) {
+    if (tool_unnamed_read(errors, MAX_BYTES, &text, &n, NULL) != DTP_OK) {
         return "it cannot be read what it said";
     }
     char *line = text + strspn(text, blanks);
@@ -89,28 +78,41 @@ static const char *why_failed(suite *s, const char *path, int code)
     return why != NULL ? why : "out of memory for what it said";
 }
 
-static dtp_status read_output(suite *s, const suite_run *run, child *c, int code, dtp_err *err)
+static dtp_status read_json(suite *s, const suite_run *run, child *c, dtp_err *err)
 {
     suite_case *one = &s->cases[c->at];
     char *text = NULL;
     size_t n = 0;
     dtp_json_doc *doc = NULL;
+    DTP_TRY(tool_unnamed_read(c->out, MAX_BYTES, &text, &n, err));
+    dtp_status status = dtp_json_parse("its output", text, n, &doc, err);
+    status = status == DTP_OK ? run->read(s, one, dtp_json_root(doc), err) : status;
+    dtp_json_destroy(doc);
+    free(text);
+    return status;
+}
+
+/* What a case gave; one whose output or model cannot be read fails alone. */
+static dtp_status read_output(suite *s, const suite_run *run, child *c, int code, dtp_err *err)
+{
+    suite_case *one = &s->cases[c->at];
+    dtp_err why = {0};
+    one->seconds = dtp_now_s() - c->began_s;
     if (WIFEXITED(code) && WEXITSTATUS(code) == TOOL_INFEASIBLE) {
         one->now.there = true; /* a result, without values */
         return suite_add_fact(s, &one->now, SUITE_LAYOUTS, "plan", "infeasible", err);
     }
     if (!WIFEXITED(code) || WEXITSTATUS(code) != 0) {
-        one->failure = why_failed(s, c->err, code);
+        one->failure = why_failed(s, c->errors, code);
         return DTP_OK;
     }
-    DTP_TRY(dtp_file_read(c->out, MAX_BYTES, &text, &n, err));
-    dtp_status status = dtp_json_parse(one->name, text, n, &doc, err);
-    status = status == DTP_OK ? run->read(s, one, dtp_json_root(doc), err) : status;
-    dtp_json_destroy(doc);
-    free(text);
+    const dtp_status status = read_json(s, run, c, &why);
+    if (status == DTP_NOMEM) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s", why.msg);
+    }
     one->now.there = status == DTP_OK;
     suite_sort_facts(&one->now);
-    return status;
+    return status == DTP_OK ? DTP_OK : suite_case_fail(s, one, why.msg, err);
 }
 
 static void note_progress(const suite *s, int32_t done)
@@ -134,21 +136,23 @@ dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err)
     while (running > 0 || (next < s->n && status == DTP_OK)) {
         int code = 0;
         while (running < run->jobs && next < s->n && status == DTP_OK) {
+            if (s->cases[next].failure != NULL) { /* it cannot be read */
+                note_progress(s, ++done);
+                next++;
+                continue;
+            }
             int32_t k = 0;
             while (list[k].pid > 0) {
                 k++;
             }
             status = start(s, run, program, next++, &list[k], err);
-            list[k].pid = status == DTP_OK ? list[k].pid : 0;
             running += status == DTP_OK ? 1 : 0;
         }
-        const pid_t ended = running > 0 ? wait(&code) : -1;
+        const pid_t ended = running > 0 ? tool_child_wait(-1, &code) : -1;
         for (int32_t k = 0; k < run->jobs && ended > 0; k++) {
             if (list[k].pid == ended) {
                 status = status == DTP_OK ? read_output(s, run, &list[k], code, err) : status;
-                (void)unlink(list[k].out);
-                (void)unlink(list[k].err);
-                list[k].pid = 0;
+                close_files(&list[k]);
                 running--;
                 note_progress(s, ++done);
             }
@@ -162,29 +166,30 @@ dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err)
 /* The text of the suite at a revision of git; free it. */
 static dtp_status at_revision(const char *file, const char *revision, char **out, dtp_err *err)
 {
-    char path[PATH_BYTES];
-    int fd = -1, code = 0;
+    int printed = -1, said = -1, code = 0;
+    pid_t git = -1;
     size_t n;
-    char *spec = malloc(strlen(file) + strlen(revision) + 4);
+    char *spec = malloc(strlen(file) + strlen(revision) + 4), *why = NULL;
     DTP_TRY(DTP_MEMORY(err, spec));
     (void)sprintf(spec, "%s:%s%s", revision, file[0] == '/' ? "" : "./", file);
-    dtp_status s = make_file(path, &fd, err);
-    if (s == DTP_OK) {
-        const pid_t git = fork();
-        if (git == 0) {
-            char *argv[] = {(char[]){"git"}, (char[]){"show"}, spec, NULL};
-            if (dup2(fd, STDOUT_FILENO) >= 0) {
-                (void)execvp("git", argv);
-            }
-            _exit(127);
-        }
-        (void)close(fd);
-        s = git > 0 && waitpid(git, &code, 0) == git && WIFEXITED(code) && WEXITSTATUS(code) == 0
-                ? dtp_file_read(path, GIT_BYTES, out, &n, err)
-                : DTP_FAIL(err, DTP_INVALID, "--baseline %s: git has no %s there", revision, file);
-        (void)unlink(path);
+    char *argv[] = {(char[]){"git"}, (char[]){"show"}, (char[]){"--end-of-options"}, spec, NULL};
+    dtp_status s = tool_unnamed_file(&printed, err);
+    s = s == DTP_OK ? tool_unnamed_file(&said, err) : s;
+    s = s == DTP_OK ? tool_child_start("git", argv, printed, said, &git, err) : s;
+    if (s == DTP_OK && tool_child_wait(git, &code) == git && WIFEXITED(code) &&
+        WEXITSTATUS(code) == 0) {
+        s = tool_unnamed_read(printed, GIT_BYTES, out, &n, err);
+    } else if (s == DTP_OK) {
+        s = tool_unnamed_read(said, GIT_BYTES, &why, &n, err);
+        s = s != DTP_OK
+                ? s
+                : DTP_FAIL(err, DTP_INVALID, "--baseline %s: git has no %s there%s%.*s", revision,
+                           file, why[0] != '\0' ? ": " : "", (int)strcspn(why, "\n"), why);
     }
+    free(why);
     free(spec);
+    (void)close(printed);
+    (void)close(said);
     return s;
 }
 
@@ -214,6 +219,7 @@ static dtp_status put_file(const char *path, const suite *s,
 static dtp_status perform(suite_command *c, suite *s, suite_run *run, dtp_err *err)
 {
     dtp_strbuf text = {0};
+    run->allow_writes = c->allow_writes;
     if (c->baseline != NULL) {
         DTP_TRY(take_baseline(c, s, err));
     }

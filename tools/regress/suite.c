@@ -31,6 +31,12 @@ int32_t suite_metric_at(const suite_metric *metrics, const char *name)
 
 /* ---- facts ---- */
 
+dtp_status suite_case_fail(suite *s, suite_case *c, const char *why, dtp_err *err)
+{
+    c->failure = dtp_arena_strdup(s->arena, why);
+    return DTP_MEMORY(err, c->failure);
+}
+
 dtp_status suite_add_fact(suite *s, suite_result *r, suite_group group, const char *key,
                           const char *value, dtp_err *err)
 {
@@ -125,19 +131,13 @@ static dtp_status read_recorded(suite *s, suite_case *c, const dtp_json *v, dtp_
     return DTP_OK;
 }
 
-static dtp_status read_case(suite *s, suite_case *c, const dtp_json *v, dtp_err *err)
+static dtp_status read_arguments(suite *s, suite_case *c, const dtp_json *v, dtp_err *err)
 {
     static const char *const options[][2] = {
         {"machine", "--machine"}, {"mesh", "--mesh"},   {"mode", "--mode"},
         {"memory", "--memory"},   {"rules", "--rules"}, {"precision", "--precision"}};
     const dtp_json *list;
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, CASE_KEYS, err));
-    c->source = v;
-    for (int32_t m = 0; m < SUITE_MAX_METRICS; m++) {
-        c->recorded.values[m] = c->now.values[m] = (double)NAN;
-    }
-    DTP_TRY(dtp_json_get_string(v, "name", &c->name, err));
     DTP_TRY(dtp_json_get_string(v, "model", &c->model, err));
     DTP_TRY(add_arg(c, v, c->model, err));
     if ((list = dtp_json_get(v, "dims")) != NULL) {
@@ -181,6 +181,22 @@ static dtp_status read_case(suite *s, suite_case *c, const dtp_json *v, dtp_err 
     return recorded != NULL && dtp_json_kind_of(recorded) != DTP_JSON_NULL
                ? read_recorded(s, c, recorded, err)
                : DTP_OK;
+}
+
+/* A case must have a name; what else is wrong with it is its own failure. */
+static dtp_status read_case(suite *s, suite_case *c, const dtp_json *v, dtp_err *err)
+{
+    dtp_err why = {0};
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    c->source = v;
+    for (int32_t m = 0; m < SUITE_MAX_METRICS; m++) {
+        c->recorded.values[m] = c->now.values[m] = (double)NAN;
+    }
+    DTP_TRY(dtp_json_get_string(v, "name", &c->name, err));
+    const dtp_status status = read_arguments(s, c, v, &why);
+    return status == DTP_OK      ? DTP_OK
+           : status == DTP_NOMEM ? DTP_FAIL(err, DTP_NOMEM, "%s", why.msg)
+                                 : suite_case_fail(s, c, why.msg, err);
 }
 
 static dtp_status read_all(suite *s, dtp_err *err)

@@ -36,6 +36,9 @@ extern const char *const suite_group_names[SUITE_GROUPS]; /* keys of the file */
 
 enum { SUITE_MAX_METRICS = 24, SUITE_MAX_ARGS = 96 };
 
+/* The option of `dtplan plan` and `dtrun run` that refuses all that write files. */
+#define SUITE_NO_WRITES "--no-writes"
+
 /* What a case gave. */
 typedef struct suite_result {
     bool there;
@@ -53,6 +56,7 @@ typedef struct suite_case {
     const dtp_json *source; /* as the file says it */
     suite_result recorded, now;
     const char *failure; /* it gave nothing; NULL: it did */
+    double seconds;      /* how long it ran */
 } suite_case;
 
 typedef struct suite {
@@ -76,6 +80,9 @@ void suite_free(suite *s);
 dtp_status suite_take_recorded(suite *s, const suite *from, dtp_err *err) DTP_MUST_CHECK;
 /* The file with what the cases gave now as what is recorded. */
 dtp_status suite_write(const suite *s, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Notes that a case cannot be run or read; copies the text. */
+dtp_status suite_case_fail(suite *s, suite_case *c, const char *why, dtp_err *err) DTP_MUST_CHECK;
 
 /* Adds a fact; copies both texts. An option that is there already has both values. */
 dtp_status suite_add_fact(suite *s, suite_result *r, suite_group group, const char *key,
@@ -107,10 +114,11 @@ void suite_junit(const suite *s, dtp_strbuf *out);
 
 typedef struct suite_run {
     const char *const
-        *before;  /* arguments before those of a case, such as "plan"; NULL-terminated */
-    int32_t jobs; /* at a time */
-    bool quiet;   /* no progress line on a terminal */
-    /* Reads the JSON that a case printed into c->now. */
+        *before;       /* arguments before those of a case, such as "plan"; NULL-terminated */
+    int32_t jobs;      /* at a time */
+    bool quiet;        /* no progress line on a terminal */
+    bool allow_writes; /* else cases get SUITE_NO_WRITES */
+    /* Reads the JSON that a case printed into c->now; a failure is the case's. */
     dtp_status (*read)(suite *s, suite_case *c, const dtp_json *root, dtp_err *err);
     /* Once all cases have run; NULL: there is nothing to do. */
     dtp_status (*finish)(suite *s, dtp_err *err);
@@ -122,7 +130,7 @@ dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err) DTP_MUST_
 /* What both commands do with their suite: run, compare, report, record. */
 typedef struct suite_command {
     const char *file, *junit, *markdown, *baseline;
-    bool update, quiet;
+    bool update, quiet, allow_writes;
     int32_t jobs;
     int exit_code; /* 1 on a regression */
 } suite_command;
@@ -135,6 +143,8 @@ typedef struct suite_command {
     {"--junit", TOOL_OUT, "FILE", &(c).junit, 0, 0, "results as JUnit's XML"},                     \
     {"--markdown", TOOL_OUT, "FILE", &(c).markdown, 0, 0, "results for a comment"},                \
     {"--jobs", TOOL_COUNT, "N", &(c).jobs, 1, 4096, "cases at a time"},                            \
+    {"--allow-writes", TOOL_FLAG, NULL, &(c).allow_writes, 0, 0,                                   \
+     "cases may have options that write files, such as --save"},                                   \
     {"--quiet", TOOL_FLAG, NULL, &(c).quiet, 0, 0, "no progress line"}
 /* clang-format on */
 
