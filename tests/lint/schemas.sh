@@ -39,6 +39,8 @@ files = {
     "model": set(glob.glob("models/*.json")) - rules,
     "rules": rules,
     "machine": set(glob.glob("models/machines/*.json")),
+    "suite": {"tests/regress/plans.json", "tests/regress/published.json"},
+    "jobs": {"tests/regress/jobs.json"},
 }
 for kind, paths in files.items():
     if not paths:

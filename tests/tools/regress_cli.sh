@@ -84,7 +84,8 @@ has "it said nothing and ended by signal 25" # file size limit
 (cd "$here" && "$bin/dtplan" regress s.json --baseline nowhere --quiet >"$here/out" 2>"$here/err")
 [ $? -eq 2 ] && grep -q -- '--baseline nowhere: git has no s.json there' "$here/err" || bad "a revision that is not there"
 
-# ---- the ready files
+# ---- the ready files: the comment that they promise is made
+grep -q 'issues.createComment' docs/ci/github.yml && grep -q 'pull-requests: write' docs/ci/github.yml || bad "github.yml makes no comment"
 python3 - <<'P' >"$here/commands" || bad "docs/ci cannot be read"
 import re
 for name, key in (("github", "- run: "), ("gitlab", "- ")):
@@ -98,7 +99,12 @@ P
 [ "$(wc -l <"$here/commands")" -eq 4 ] || bad "docs/ci shows $(wc -l <"$here/commands") commands instead of 4"
 sort -u "$here/commands" >"$here/different"
 while IFS= read -r command; do
-    command=${command//build\/release\/bin/$bin}
+    command=${command//.dtplan\/build\/release\/bin/$bin}
+    for suite in PLANS JOBS; do # as the files say it
+        path=$(sed -nE "s/^ +$suite: //p" docs/ci/github.yml)
+        command=${command//\$$suite/$path}
+    done
+    [[ $command != *dtrun* ]] || command -v mpirun >/dev/null || continue # a job has ranks of MPI
     command=$(sed -E "s#(--junit|--markdown) #\1 $here/#g" <<<"$command")
     $command >"$here/out" 2>&1 || grep -q 'ratio .*more than allowed' "$here/out" || { bad "$command:"; cat "$here/out"; }
     grep -q ' 0 moved within' "$here/out" || grep -q 'ratio .* -> ' "$here/out" || { bad "$command: something moved"; cat "$here/out"; }

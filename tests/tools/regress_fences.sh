@@ -118,6 +118,37 @@ J
 "$bin/dtplan" regress "$here/two.json" --quiet >"$here/out" 2>"$here/err"
 grep -q '^good .*new$' "$here/out" || { bad "a good plan fails with a broken one"; cat "$here/err"; }
 
+# ---- reports: times of cases, values of what passed; names are names, on a terminal, in XML and in Markdown
+python3 - "$here" "$models" <<'P'
+import json, sys
+here, models = sys.argv[1:]
+case = {"model": models + "/mlp_digits.json", "options": ["--steps", "1", "--threads", "1"]}
+names = ["plain", "a<img src=x>|`*_[x](y)@user", "bell\a \x1b[31mred\x1b[0m", "two\nlines ]]> & \"q\"", "\u202eabc"]
+cases = [dict(case, name=n) for n in names] + [dict(case, name="fails", options=["--comm", "\x1b[2J<b>@user|x"])]
+json.dump({"format": "dtp.jobs/1", "cases": cases}, open(here + "/names.json", "w"))
+P
+"$bin/dtrun" regress "$here/names.json" --quiet --junit "$here/n.xml" --markdown "$here/n.md" >"$here/out" 2>"$here/err"
+python3 - "$here" <<'P' || bad "reports"
+import re, sys, xml.etree.ElementTree as tree
+here = sys.argv[1]
+text, markdown, xml = (open(here + "/" + f, newline="").read() for f in ("out", "n.md", "n.xml"))
+root = tree.fromstring(xml.split("\n", 1)[1])
+times = [float(c.get("time")) for c in root.findall("testcase")]
+assert len(times) == 6 and all(t > 0 for t in times), times
+assert abs(float(root.get("time")) - sum(times)) < 0.01
+bad = "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]"
+for what in (text, markdown, xml):
+    assert not re.search(bad, what), re.findall(".{0,20}" + bad, what)[:3]
+assert "bell\\x07 \\x1b[31mred" in text, text
+assert not re.search("<(?!br>|/?details>|/?summary>)", markdown) and "@" not in markdown and "](" not in markdown, markdown
+rows = [re.split(r" ?\| ?", line.strip("|\n ")) for line in markdown.splitlines() if line.startswith("| plain")]
+assert len(rows) == 2 and len(rows[0]) == 4 and re.search(r"\d", rows[1][3]), rows
+assert all(line.count("|") in (5, 6) for line in markdown.splitlines() if line.startswith("|")), markdown
+P
+"$bin/dtrun" regress "$here/names.json" --quiet --update >/dev/null 2>&1
+"$bin/dtrun" regress "$here/names.json" --quiet --markdown "$here/n.md" >/dev/null 2>&1
+grep -q '^| plain | .* [0-9.]* [KM]*i*B |' "$here/n.md" || { bad "Markdown lacks the values of what passed"; cat "$here/n.md"; }
+
 # ---- a revision is no option of git
 (cd "$here/work" && git init -q . && cp "$here/two.json" s.json && git add s.json && git -c user.name=a -c user.email=a@b commit -qm s &&
     "$bin/dtplan" regress s.json "--baseline=--output=$here/work/planted" --quiet) >"$here/out" 2>"$here/err"

@@ -2,11 +2,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/base/units.h"
 #include "tools/regress/suite.h"
 #include "tools/report.h"
 
-enum { SHOWN_FACTS = 6, NAME_WIDTH = 28 };
+enum { SHOWN_FACTS = 6, NAME_WIDTH = 28, LINE_BYTES = 2048 };
 
 /* ---- metrics ---- */
 
@@ -79,6 +80,26 @@ static const suite_fact *fact_of(const suite_result *r, suite_group group, const
     return NULL;
 }
 
+/* Text of a file on one line, without control characters. */
+static void add_line(const char *text, dtp_strbuf *out)
+{
+    char line[LINE_BYTES];
+    (void)dtp_one_line(text, line, sizeof line);
+    dtp_strbuf_add(out, line);
+}
+
+/* "batch 4 -> 8"; NULL: it is not there. */
+static void print_fact(int32_t n, const char *key, const char *then, const char *now,
+                       dtp_strbuf *out)
+{
+    dtp_strbuf_add(out, n > 0 ? "; " : "");
+    add_line(key, out);
+    dtp_strbuf_add(out, " ");
+    add_line(then != NULL ? then : "(not there)", out);
+    dtp_strbuf_add(out, " -> ");
+    add_line(now != NULL ? now : "(not there)", out);
+}
+
 /* Facts of a group that differ: "batch 4 -> 8; ..."; returns how many. */
 static int32_t print_changes(const suite_case *c, suite_group group, dtp_strbuf *out)
 {
@@ -90,8 +111,7 @@ static int32_t print_changes(const suite_case *c, suite_group group, dtp_strbuf 
             continue;
         }
         if (out != NULL && n < SHOWN_FACTS) {
-            dtp_strbuf_addf(out, "%s%s %s -> %s", n > 0 ? "; " : "", now->key,
-                            then != NULL ? then->value : "(not there)", now->value);
+            print_fact(n, now->key, then != NULL ? then->value : NULL, now->value, out);
         }
         n++;
     }
@@ -99,8 +119,7 @@ static int32_t print_changes(const suite_case *c, suite_group group, dtp_strbuf 
         const suite_fact *then = &a->facts[group][i];
         if (fact_of(b, group, then->key) == NULL) {
             if (out != NULL && n < SHOWN_FACTS) {
-                dtp_strbuf_addf(out, "%s%s %s -> (not there)", n > 0 ? "; " : "", then->key,
-                                then->value);
+                print_fact(n, then->key, then->value, NULL, out);
             }
             n++;
         }
@@ -118,7 +137,9 @@ void suite_why(const suite *s, const suite_case *c, dtp_strbuf *out)
                                                      "layouts changed"};
     bool inputs = false, moved = false;
     if (c->failure != NULL) {
-        dtp_strbuf_addf(out, "it failed: %s\n", c->failure);
+        dtp_strbuf_add(out, "it failed: ");
+        add_line(c->failure, out);
+        dtp_strbuf_add(out, "\n");
         return;
     }
     if (!c->recorded.there) {
@@ -222,7 +243,9 @@ void suite_text(const suite *s, dtp_strbuf *out)
     for (int32_t i = 0; i < s->n; i++) {
         const suite_case *c = &s->cases[i];
         dtp_strbuf why = {0};
-        dtp_strbuf_addf(out, "%-*s", NAME_WIDTH, c->name);
+        char name[LINE_BYTES];
+        (void)dtp_one_line(c->name, name, sizeof name);
+        dtp_strbuf_addf(out, "%-*s", NAME_WIDTH, name);
         for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
             dtp_strbuf value = {0};
             if (s->metrics[m].shown) {
@@ -241,44 +264,99 @@ void suite_text(const suite *s, dtp_strbuf *out)
     print_totals(s, out);
 }
 
-void suite_markdown(const suite *s, dtp_strbuf *out)
+/* Text of a file in a cell of a table: no markup, no mention of a user; lines as <br>. */
+static void add_cell(const char *text, dtp_strbuf *out)
 {
-    bool any = false;
-    dtp_strbuf_addf(out, "### %s\n\n", s->file);
-    print_totals(s, out);
-    for (int32_t i = 0; i < s->n; i++) {
-        const suite_case *c = &s->cases[i];
-        dtp_strbuf why = {0};
-        if (strcmp(verdict(s, c), "same") == 0) {
-            continue;
+    for (; *text != '\0'; text++) {
+        if (*text == '\n') {
+            dtp_strbuf_add(out, text[1] != '\0' ? "<br>" : "");
+        } else if (strchr("&<|`*_~[]\\#!$@", *text) != NULL) {
+            dtp_strbuf_addf(out, "&#%d;%s", *text, *text == '@' ? "&#8203;" : "");
+        } else {
+            dtp_strbuf_addf(out, "%c", *text);
         }
-        dtp_strbuf_add(out,
-                       any ? "" : "\n| case | verdict | what moved | why |\n|---|---|---|---|\n");
-        any = true;
-        dtp_strbuf_addf(out, "| %s | %s | ", c->name, verdict(s, c));
-        const char *between = "";
-        for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
-            if (suite_has_changed(s, c, m)) {
-                dtp_strbuf_addf(out, "%s%s ", between, s->metrics[m].name);
-                print_change(s, c, m, out);
-                between = "<br>";
-            }
-        }
-        suite_why(s, c, &why);
-        dtp_strbuf_add(out, " | ");
-        for (const char *at = dtp_strbuf_text(&why); *at != '\0'; at++) {
-            if (*at == '\n') {
-                dtp_strbuf_add(out, at[1] != '\0' ? "<br>" : "");
-            } else {
-                dtp_strbuf_addf(out, "%s%c", *at == '|' ? "\\" : "", *at);
-            }
-        }
-        dtp_strbuf_add(out, " |\n");
-        dtp_strbuf_free(&why);
     }
 }
 
-/* Text in XML. */
+static void add_name(const char *name, dtp_strbuf *out)
+{
+    char line[LINE_BYTES];
+    (void)dtp_one_line(name, line, sizeof line);
+    add_cell(line, out);
+}
+
+/* "| case | verdict | what moved | why |" of a case. */
+static void print_moved_row(const suite *s, const suite_case *c, dtp_strbuf *out)
+{
+    dtp_strbuf why = {0};
+    const char *between = "";
+    dtp_strbuf_add(out, "| ");
+    add_name(c->name, out);
+    dtp_strbuf_addf(out, " | %s | ", verdict(s, c));
+    for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+        if (suite_has_changed(s, c, m)) {
+            dtp_strbuf_addf(out, "%s%s ", between, s->metrics[m].name);
+            print_change(s, c, m, out);
+            between = "<br>";
+        }
+    }
+    suite_why(s, c, &why);
+    dtp_strbuf_add(out, " | ");
+    add_cell(dtp_strbuf_text(&why), out);
+    dtp_strbuf_add(out, " |\n");
+    dtp_strbuf_free(&why);
+}
+
+/* The values of all cases, folded. */
+static void print_values(const suite *s, dtp_strbuf *out)
+{
+    dtp_strbuf rule = {0};
+    dtp_strbuf_add(out, "\n<details><summary>all values</summary>\n\n| case | verdict |");
+    for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+        if (s->metrics[m].shown) {
+            dtp_strbuf_addf(out, " %s |", s->metrics[m].name);
+            dtp_strbuf_add(&rule, "--:|");
+        }
+    }
+    dtp_strbuf_add(out, "\n|---|---|");
+    dtp_strbuf_join(out, &rule);
+    dtp_strbuf_add(out, "\n");
+    for (int32_t i = 0; i < s->n; i++) {
+        const suite_case *c = &s->cases[i];
+        dtp_strbuf_add(out, "| ");
+        add_name(c->name, out);
+        dtp_strbuf_addf(out, " | %s |", verdict(s, c));
+        for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
+            if (s->metrics[m].shown) {
+                dtp_strbuf_add(out, " ");
+                suite_value_print(s->metrics[m].unit, c->now.values[m], out);
+                dtp_strbuf_add(out, " |");
+            }
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+    dtp_strbuf_add(out, "\n</details>\n");
+}
+
+void suite_markdown(const suite *s, dtp_strbuf *out)
+{
+    bool any = false;
+    dtp_strbuf_add(out, "### ");
+    add_name(s->file, out);
+    dtp_strbuf_add(out, "\n\n");
+    print_totals(s, out);
+    for (int32_t i = 0; i < s->n; i++) {
+        if (strcmp(verdict(s, &s->cases[i]), "same") != 0) {
+            dtp_strbuf_add(
+                out, any ? "" : "\n| case | verdict | what moved | why |\n|---|---|---|---|\n");
+            any = true;
+            print_moved_row(s, &s->cases[i], out);
+        }
+    }
+    print_values(s, out);
+}
+
+/* Text in XML, whose lines have no control characters. */
 static void add_xml(const char *text, dtp_strbuf *out)
 {
     for (; *text != '\0'; text++) {
@@ -302,22 +380,32 @@ static void add_xml(const char *text, dtp_strbuf *out)
     }
 }
 
+static void add_xml_name(const char *name, dtp_strbuf *out)
+{
+    char line[LINE_BYTES];
+    (void)dtp_one_line(name, line, sizeof line);
+    add_xml(line, out);
+}
+
 void suite_junit(const suite *s, dtp_strbuf *out)
 {
     int32_t failures = 0;
+    double seconds = 0.0;
     for (int32_t i = 0; i < s->n; i++) {
         failures += suite_case_regressed(s, &s->cases[i]) ? 1 : 0;
+        seconds += s->cases[i].seconds;
     }
     dtp_strbuf_add(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"");
-    add_xml(s->file, out);
-    dtp_strbuf_addf(out, "\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\" time=\"0\">\n",
-                    s->n, failures);
+    add_xml_name(s->file, out);
+    dtp_strbuf_addf(out,
+                    "\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\" time=\"%.3f\">\n",
+                    s->n, failures, seconds);
     for (int32_t i = 0; i < s->n; i++) {
         const suite_case *c = &s->cases[i];
         dtp_strbuf why = {0};
         dtp_strbuf_add(out, "  <testcase classname=\"regress\" name=\"");
-        add_xml(c->name, out);
-        dtp_strbuf_add(out, "\" time=\"0\"");
+        add_xml_name(c->name, out);
+        dtp_strbuf_addf(out, "\" time=\"%.3f\"", c->seconds);
         print_moves(s, c, "", &why);
         suite_why(s, c, &why);
         if (suite_case_regressed(s, c)) {
