@@ -160,7 +160,8 @@ dtp_status dtp_job_tensor(const dtp_job *job, const char *name, dtp_tensor_id *o
                           dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, job, name, out));
-    *out = dtp_graph_find(job->graph, name);
+    *out = dtp_graph_gradient(job->graph, name);
+    *out = *out < 0 ? dtp_graph_find(job->graph, name) : *out;
     if (*out < 0) {
         return DTP_FAIL(err, DTP_NOT_FOUND, "the model '%s' has no tensor '%s'", job->graph->name,
                         name);

@@ -178,15 +178,18 @@ void dtp_report_progress(const dtp_report *r, int64_t total, char *out, size_t b
     }
     seconds /= n;
     const dtp_step_result *last = &r->steps[r->n_steps - 1];
-    char loss[32] = "";
+    char loss[32] = "", norm[32] = "";
     if (last->has_loss) {
         snprintf(loss, sizeof loss, "  loss %.4f", last->loss);
+    }
+    if (!isnan(last->grad_norm)) {
+        snprintf(norm, sizeof norm, "  gradients %.4g", last->grad_norm);
     }
     double rate = seconds > 0 ? (double)r->tokens_per_step / seconds : 0;
     double left = (double)(total - r->n_steps) * seconds;
     int64_t whole = left > 0 ? (int64_t)ceil(left) : 0;
-    snprintf(out, bytes, "step %d/%" PRId64 "%s  %.0f %s/s  left %" PRId64 ":%02d", r->n_steps,
-             total, loss, rate, r->unit, whole / 60, (int)(whole % 60));
+    snprintf(out, bytes, "step %d/%" PRId64 "%s%s  %.0f %s/s  left %" PRId64 ":%02d",
+             r->n_steps, total, loss, norm, rate, r->unit, whole / 60, (int)(whole % 60));
 }
 
 /* NaN: not known. */
@@ -247,6 +250,19 @@ static void print_throughput(const dtp_report *r, double step_s, dtp_strbuf *out
     }
 }
 
+/* Rate and norm of the gradients, where they change. */
+static void print_training(const dtp_step_result *first, const dtp_step_result *last,
+                           dtp_strbuf *out)
+{
+    if (first->rate != last->rate) {
+        dtp_strbuf_addf(out, "learning rate %g -> %g\n", first->rate, last->rate);
+    }
+    if (!isnan(first->grad_norm)) {
+        dtp_strbuf_addf(out, "norm of the gradients %.6f -> %.6f\n", first->grad_norm,
+                        last->grad_norm);
+    }
+}
+
 void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
@@ -257,6 +273,9 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
     if (r->n_steps > 0 && r->steps[0].has_loss) {
         dtp_strbuf_addf(out, "loss %.6f -> %.6f\n", r->steps[0].loss,
                         r->steps[r->n_steps - 1].loss);
+    }
+    if (r->n_steps > 0 && !isnan(r->steps[0].rate)) {
+        print_training(&r->steps[0], &r->steps[r->n_steps - 1], out);
     }
     if (r->scales_loss) {
         dtp_strbuf_addf(out, "loss scale %g, %g steps skipped\n", (double)r->loss_scale,
@@ -365,9 +384,17 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
     const dtp_coll_stat *stats;
     const int32_t n_stats = dtp_runner_coll_stats(r->runner, &stats);
     const bool profiled = profile && dtp_runner_profile(r->runner) != NULL && r->n_steps > 0;
+    const bool trains = r->n_steps > 0 && !isnan(r->steps[0].rate);
+    const bool clips = trains && dtp_runner_program(r->runner)->graph->norm >= 0;
     int32_t n_losses = 0;
-    double *losses;
+    double *losses, *rates, *norms;
     DTP_TRY(DTP_NEW(r->arena, losses, r->n_steps, err));
+    DTP_TRY(DTP_NEW(r->arena, rates, r->n_steps, err));
+    DTP_TRY(DTP_NEW(r->arena, norms, r->n_steps, err));
+    for (int32_t i = 0; i < r->n_steps; i++) {
+        rates[i] = r->steps[i].rate;
+        norms[i] = r->steps[i].grad_norm;
+    }
     while (n_losses < r->n_steps && r->steps[n_losses].has_loss) {
         losses[n_losses] = r->steps[n_losses].loss;
         n_losses++;
@@ -378,6 +405,8 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
             HEAD_FIELDS(r->model, &r->mesh, r->ranks), FIELD_TEXT("backend", r->backend),
             FIELD_TEXT("comm", r->comm), FIELD_INT("steps", r->n_steps),
             FIELD_REALS("loss", n_losses, losses),
+            FIELD_REALS("rate", trains ? r->n_steps : 0, rates),
+            FIELD_REALS("grad_norm", clips ? r->n_steps : 0, norms),
             FIELD_OBJECT_IF(r->scales_loss, "loss_scale",
                             FIELD_REAL("scale", (double)r->loss_scale),
                             FIELD_INT("skipped_steps", (int64_t)r->skipped)),

@@ -18,6 +18,7 @@ dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph *
     g->name = copy;
     g->ops = ops;
     g->loss = -1;
+    g->norm = -1;
     dtp_dims_init(&g->dims, arena);
     *out = g;
     return DTP_OK;
@@ -359,6 +360,18 @@ bool dtp_tensor_lasts(const dtp_graph_tensor *t)
     return t->kind == DTP_TENSOR_PARAM || (t->kind == DTP_TENSOR_STATE && !t->per_step);
 }
 
+dtp_tensor_id dtp_graph_gradient(const dtp_graph *g, const char *name)
+{
+    static const char prefix[] = "grad.";
+    const size_t n = sizeof prefix - 1;
+    for (int32_t i = 0; i < g->n_grads && strncmp(name, prefix, n) == 0; i++) {
+        if (strcmp(g->tensors[g->grads[i].param].name, name + n) == 0) {
+            return g->grads[i].grad;
+        }
+    }
+    return -1;
+}
+
 int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase)
 {
     return phase != DTP_UPDATE && g->microbatches > 1 ? g->microbatches : 1;
@@ -369,11 +382,15 @@ dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
 {
     dtp_tensor_id *ids;
     bool *listed;
-    DTP_TRY(DTP_NEW(arena, ids, g->n_outputs + g->n_grads + g->n_tensors + 1, err));
+    DTP_TRY(DTP_NEW(arena, ids, g->n_outputs + g->n_grads + g->n_tensors + 2, err));
     DTP_TRY(DTP_NEW(arena, listed, g->n_tensors, err));
     *n = 0;
     if (g->loss >= 0) {
         ids[(*n)++] = g->loss;
+    }
+    if (g->norm >= 0) {
+        ids[(*n)++] = g->norm;
+        listed[g->norm] = true;
     }
     for (int32_t i = 0; i < g->n_outputs; i++) {
         ids[(*n)++] = g->outputs[i];

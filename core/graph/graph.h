@@ -7,6 +7,7 @@
 #include "core/base/hash.h"
 #include "core/graph/op_set.h"
 #include "dtp/model.h"
+#include "dtp/schedule.h"
 
 typedef enum dtp_tensor_kind {
     DTP_TENSOR_INPUT, /* fed every step */
@@ -76,6 +77,21 @@ typedef struct dtp_optimizer_spec {
     double hyper[DTP_OPTIMIZER_MAX_HYPERS]; /* by attribute of the op */
 } dtp_optimizer_spec;
 
+/* Parameters that have their own hyperparameters. */
+typedef struct dtp_param_group {
+    const char *params; /* a glob over their names (core/base/glob.h) */
+    dtp_optimizer_spec optimizer;
+} dtp_param_group;
+
+/* How a model trains, beside its loss: "train" of its file. */
+typedef struct dtp_training {
+    dtp_optimizer_spec optimizer; /* of parameters in no group */
+    int32_t n_groups;
+    const dtp_param_group *groups; /* a parameter is in the first that matches it */
+    double clip_norm;              /* of all gradients; 0: they are not clipped */
+    dtp_schedule schedule;         /* of all rates; not part of the hash */
+} dtp_training;
+
 enum { DTP_MAX_MICRO_DIMS = 4 };
 
 struct dtp_graph {
@@ -94,7 +110,8 @@ struct dtp_graph {
     int32_t n_grads, cap_grads;
     dtp_param_grad *grads;
     dtp_tensor_id loss; /* -1 for a forward graph */
-    dtp_optimizer_spec optimizer;
+    dtp_tensor_id norm; /* of all gradients, made by an UPDATE node; -1 = none */
+    dtp_training training;
     bool tf32; /* products of f32 operands round them to tf32 (core/transform/precision.h) */
     dtp_hash_table names; /* tensors by name */
     int32_t n_blocks, cap_blocks;
@@ -154,7 +171,9 @@ dtp_tensor_id dtp_graph_repeated(const dtp_graph *g, dtp_tensor_id t);
 bool dtp_tensor_lasts(const dtp_graph_tensor *t);
 /* The output of this name; -1 = none. */
 dtp_tensor_id dtp_graph_output(const dtp_graph *g, const char *name);
-/* What a step computes: the loss, outputs, gradients and what else updates read; *n ids from
+/* The gradient of a parameter by its name there, "grad.w1"; -1 = none. */
+dtp_tensor_id dtp_graph_gradient(const dtp_graph *g, const char *name);
+/* What a step computes: the loss, the norm, outputs, gradients and what else updates read; *n ids from
  * `arena`. */
 dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
                              const dtp_tensor_id **out, dtp_err *err) DTP_MUST_CHECK;

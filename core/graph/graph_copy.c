@@ -2,11 +2,26 @@
 
 #include <string.h>
 
+static dtp_status copy_training(const dtp_graph *from, dtp_graph *to, dtp_err *err)
+{
+    dtp_param_group *groups;
+    const int32_t n = from->training.n_groups;
+    DTP_TRY(DTP_NEW(to->arena, groups, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        groups[i] = from->training.groups[i];
+        groups[i].params = dtp_arena_strdup(to->arena, groups[i].params);
+        DTP_TRY(DTP_MEMORY(err, groups[i].params));
+    }
+    to->training = from->training;
+    to->training.groups = groups;
+    return DTP_OK;
+}
+
 static dtp_status begin(dtp_graph_copy *c, dtp_err *err)
 {
     const dtp_graph *from = c->from;
     dtp_graph *to = c->to;
-    to->optimizer = from->optimizer;
+    DTP_TRY(copy_training(from, to, err));
     to->tf32 = from->tf32;
     to->microbatches = from->microbatches;
     to->n_micro_dims = from->n_micro_dims;
@@ -123,5 +138,6 @@ dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err)
             c->to, (dtp_param_grad){c->tensor[pg->param], c->tensor[pg->grad]}, err));
     }
     c->to->loss = from->loss >= 0 ? c->tensor[from->loss] : -1;
+    c->to->norm = from->norm >= 0 ? c->tensor[from->norm] : -1;
     return DTP_OK;
 }

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/glob.h"
 #include "core/graph/autodiff.h"
+#include "core/graph/clip.h"
 
 enum { NAME_BYTES = 640 };
 
@@ -89,48 +91,67 @@ dtp_status dtp_optimizer_check_type(dtp_dtype dtype, dtp_err *err)
                     name, dtype == DTP_BF16 ? 256 : 2048, name, name);
 }
 
-dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *o, dtp_tensor_id factor,
+/* The optimizer of a parameter: that of the first group that it is in. */
+static const dtp_optimizer_spec *optimizer_of(const dtp_graph *g, dtp_tensor_id param)
+{
+    const dtp_training *t = &g->training;
+    for (int32_t i = 0; i < t->n_groups; i++) {
+        if (dtp_glob_match_prefix(t->groups[i].params, g->tensors[param].name)) {
+            return &t->groups[i].optimizer;
+        }
+    }
+    return &t->optimizer;
+}
+
+static dtp_status append(dtp_graph *g, dtp_param_grad pg, dtp_tensor_id factor, dtp_err *err)
+{
+    const dtp_optimizer_spec *o = optimizer_of(g, pg.param);
+    const int32_t states = o->op->n_out - 1;
+    dtp_tensor_id in[2 + DTP_MAX_OP_OUT] = {pg.param, pg.grad}, out[DTP_MAX_OP_OUT];
+    dtp_attr attrs[DTP_OPTIMIZER_MAX_HYPERS];
+    char name[NAME_BYTES];
+    DTP_TRY(dtp_err_prefixed(dtp_optimizer_check_type(g->tensors[pg.param].type.dtype, err), err,
+                             "parameter '%.200s'", g->tensors[pg.param].name));
+    for (int32_t i = 0; i < states; i++) {
+        const dtp_graph_tensor *param = &g->tensors[pg.param];
+        (void)snprintf(name, sizeof name, "%s.%s.%s", o->op->name,
+                       dtp_optimizer_state_name(o->op, i), param->name);
+        const dtp_graph_tensor state = {
+            .name = name, .kind = DTP_TENSOR_STATE, .type = param->type};
+        DTP_TRY(dtp_graph_add_tensor(g, &state, &in[2 + i], err));
+    }
+    (void)snprintf(name, sizeof name, "update.%s", g->tensors[pg.param].name);
+    dtp_node_spec spec = dtp_node_spec_init(name, o->op->name);
+    spec.n_attrs = dtp_optimizer_hypers(o->op);
+    for (int32_t i = 0; i < spec.n_attrs; i++) {
+        attrs[i] = dtp_attr_float(o->op->attrs[i].key, o->hyper[i]);
+    }
+    const dtp_node_id producer = g->tensors[pg.grad].producer;
+    in[2 + states] = factor;
+    spec.n_in = 2 + states + (factor >= 0 ? 1 : 0);
+    spec.in = in;
+    spec.attrs = attrs;
+    spec.phase = DTP_UPDATE;
+    spec.block = producer < 0 ? -1 : g->nodes[producer].block;
+    spec.instance = producer < 0 ? 0 : g->nodes[producer].instance;
+    DTP_TRY(dtp_graph_add_node(g, &spec, out, err));
+    DTP_TRY(dtp_graph_add_update(g, (dtp_update){pg.param, out[0]}, err));
+    for (int32_t i = 0; i < states; i++) {
+        DTP_TRY(dtp_graph_add_update(g, (dtp_update){in[2 + i], out[1 + i]}, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_optimizer_append(dtp_graph *g, dtp_tensor_id sum, dtp_tensor_id factor,
                                 dtp_err *err)
 {
-    const int32_t n = o->op != NULL ? g->n_grads : 0;
+    const int32_t n = g->training.optimizer.op != NULL ? g->n_grads : 0;
+    if (n > 0 && g->training.clip_norm > 0.0) {
+        DTP_TRY(sum < 0 ? dtp_gradient_sum(g, &sum, err) : DTP_OK);
+        DTP_TRY(dtp_gradient_clip(g, sum, &factor, err));
+    }
     for (int32_t k = 0; k < n; k++) {
-        const dtp_param_grad pg = g->grads[k];
-        dtp_tensor_id in[2 + DTP_MAX_OP_OUT] = {pg.param, pg.grad}, out[DTP_MAX_OP_OUT];
-        dtp_attr attrs[DTP_OPTIMIZER_MAX_HYPERS];
-        char name[NAME_BYTES];
-        const int32_t states = o->op->n_out - 1;
-        const dtp_status status = dtp_optimizer_check_type(g->tensors[pg.param].type.dtype, err);
-        if (status != DTP_OK) {
-            dtp_err_prefix(err, "parameter '%.200s'", g->tensors[pg.param].name);
-            return status;
-        }
-        for (int32_t i = 0; i < states; i++) {
-            const dtp_graph_tensor *param = &g->tensors[pg.param];
-            (void)snprintf(name, sizeof name, "%s.%s.%s", o->op->name,
-                           dtp_optimizer_state_name(o->op, i), param->name);
-            const dtp_graph_tensor state = {
-                .name = name, .kind = DTP_TENSOR_STATE, .type = param->type};
-            DTP_TRY(dtp_graph_add_tensor(g, &state, &in[2 + i], err));
-        }
-        (void)snprintf(name, sizeof name, "update.%s", g->tensors[pg.param].name);
-        dtp_node_spec spec = dtp_node_spec_init(name, o->op->name);
-        spec.n_attrs = dtp_optimizer_hypers(o->op);
-        for (int32_t i = 0; i < spec.n_attrs; i++) {
-            attrs[i] = dtp_attr_float(o->op->attrs[i].key, o->hyper[i]);
-        }
-        const dtp_node_id producer = g->tensors[pg.grad].producer;
-        in[2 + states] = factor;
-        spec.n_in = 2 + states + (factor >= 0 ? 1 : 0);
-        spec.in = in;
-        spec.attrs = attrs;
-        spec.phase = DTP_UPDATE;
-        spec.block = producer < 0 ? -1 : g->nodes[producer].block;
-        spec.instance = producer < 0 ? 0 : g->nodes[producer].instance;
-        DTP_TRY(dtp_graph_add_node(g, &spec, out, err));
-        DTP_TRY(dtp_graph_add_update(g, (dtp_update){pg.param, out[0]}, err));
-        for (int32_t i = 0; i < states; i++) {
-            DTP_TRY(dtp_graph_add_update(g, (dtp_update){in[2 + i], out[1 + i]}, err));
-        }
+        DTP_TRY(append(g, g->grads[k], factor, err));
     }
     return DTP_OK;
 }
@@ -158,5 +179,5 @@ dtp_status dtp_training_graph(dtp_graph *g, dtp_err *err)
         return DTP_OK;
     }
     DTP_TRY(dtp_autodiff(g, g->loss, 0, NULL, NULL, err));
-    return dtp_optimizer_append(g, &g->optimizer, -1, err);
+    return dtp_optimizer_append(g, -1, -1, err);
 }

@@ -24,9 +24,10 @@ dtp_status dtp_optimizer_spec_set(dtp_optimizer_spec *spec, const char *key, dou
 /* DTP_INVALID for a parameter in 16 bits, most of whose updates are less than a rounding of it. */
 dtp_status dtp_optimizer_check_type(dtp_dtype dtype, dtp_err *err) DTP_MUST_CHECK;
 
-/* Appends states, update nodes and g->updates for every entry of g->grads. `factor`: of all
- * gradients, one number; -1 = none. */
-dtp_status dtp_optimizer_append(dtp_graph *g, const dtp_optimizer_spec *opt, dtp_tensor_id factor,
+/* Appends states, update nodes and g->updates for every entry of g->grads, as g->training says;
+ * clipping before them. `factor`: of all gradients, one number; -1 = none. `sum`: what
+ * dtp_gradient_sum made, -1 = nothing yet. */
+dtp_status dtp_optimizer_append(dtp_graph *g, dtp_tensor_id sum, dtp_tensor_id factor,
                                 dtp_err *err) DTP_MUST_CHECK;
 
 /* Whether `name` is that of a state that some optimizer keeps for a parameter of g: "adamw.m.w1".

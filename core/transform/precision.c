@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/graph/autodiff.h"
+#include "core/graph/clip.h"
 #include "core/graph/graph_copy.h"
 #include "core/graph/optimizer.h"
 
@@ -341,6 +342,7 @@ enum { SCALE, GOOD, SKIPPED, N_SCALE_STATES };
 typedef struct loss_scale {
     dtp_tensor_id loss;   /* what is differentiated */
     dtp_tensor_id factor; /* of the gradients in updates; -1 = none */
+    dtp_tensor_id sum;    /* over all gradients; -1 = none */
 } loss_scale;
 
 static const char *const STATES[N_SCALE_STATES] = {DTP_LOSS_SCALE, DTP_LOSS_SCALE ".good",
@@ -375,33 +377,19 @@ static dtp_status scale_loss(dtp_graph *g, loss_scale *scale, dtp_err *err)
     return add_number(g, &spec, "mul", 2, in, &scale->loss, err);
 }
 
-/* The sum over all gradients is finite only if all of them are. Nodes of a parameter stand in the
- * block in which its gradient is made. */
+/* The sum over all gradients is finite only if all of them are. */
 static dtp_status check_gradients(dtp_graph *g, loss_scale *scale, dtp_err *err)
 {
     if (g->n_grads == 0) {
         return DTP_FAIL(err, DTP_INVALID, "the loss '%.200s' depends on no parameter",
                         g->tensors[g->loss].name);
     }
-    dtp_tensor_id in[N_SCALE_STATES + 1], out[N_SCALE_STATES + 1], pair[2] = {-1, -1};
-    for (int32_t i = 0; i < g->n_grads; i++) {
-        const char *param = g->tensors[g->grads[i].param].name;
-        const dtp_node *maker = &g->nodes[g->tensors[g->grads[i].grad].producer];
-        dtp_node_spec spec = dtp_node_spec_init(NULL, NULL);
-        spec.name = dtp_arena_printf(g->arena, "sum.%s", param);
-        spec.phase = DTP_UPDATE;
-        spec.block = maker->block;
-        spec.instance = maker->instance;
-        DTP_TRY(add_number(g, &spec, "einsum", 1, &g->grads[i].grad, &pair[i == 0 ? 0 : 1], err));
-        if (i > 0) {
-            spec.name = dtp_arena_printf(g->arena, "sums.%s", param);
-            DTP_TRY(add_number(g, &spec, "add", 2, pair, &pair[0], err));
-        }
-    }
+    dtp_tensor_id in[N_SCALE_STATES + 1], out[N_SCALE_STATES + 1];
+    DTP_TRY(dtp_gradient_sum(g, &scale->sum, err));
     for (int32_t i = 0; i < N_SCALE_STATES; i++) {
         in[i] = dtp_graph_find(g, STATES[i]);
     }
-    in[N_SCALE_STATES] = pair[0];
+    in[N_SCALE_STATES] = scale->sum;
     dtp_node_spec spec = dtp_node_spec_init("update." DTP_LOSS_SCALE, NULL);
     spec.phase = DTP_UPDATE;
     DTP_TRY(add_number(g, &spec, "loss_scale", N_SCALE_STATES + 1, in, out, err));
@@ -423,7 +411,7 @@ static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *s
     if (g->loss < 0) {
         return DTP_OK;
     }
-    loss_scale scale = {.loss = (*out)->loss, .factor = -1};
+    loss_scale scale = {.loss = (*out)->loss, .factor = -1, .sum = -1};
     if (p->compute == DTP_F16) {
         DTP_TRY(scale_loss(*out, &scale, err));
     }
@@ -438,7 +426,7 @@ static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *s
     if (p->compute == DTP_F16) {
         DTP_TRY(check_gradients(*out, &scale, err));
     }
-    return dtp_optimizer_append(*out, &(*out)->optimizer, scale.factor, err);
+    return dtp_optimizer_append(*out, scale.sum, scale.factor, err);
 }
 
 /* The graph with the flag. */

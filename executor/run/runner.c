@@ -305,20 +305,28 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
     return DTP_OK;
 }
 
-dtp_status dtp_runner_end(dtp_runner *r, dtp_value_id read, dtp_err *err)
+/* Puts the first element of value `read` at `to`. */
+static dtp_status read_element(dtp_runner *r, dtp_value_id read, char *to, dtp_err *err)
+{
+    dtp_backend *b = r->backend;
+    const dtp_queue_ops *queue = b->ops->queue;
+    const size_t bytes = (size_t)dtp_dtype_bytes(r->program->values[read].type.dtype);
+    const void *from = r->views[read].data;
+    return queue == NULL ? b->ops->download(b, to, from, bytes, err)
+                         : queue->copy(b, DTP_QUEUE_COMPUTE, to, from, bytes, err);
+}
+
+dtp_status dtp_runner_end(dtp_runner *r, const dtp_value_id *read, dtp_err *err)
 {
     dtp_backend *b = r->backend;
     const dtp_queue_ops *queue = b->ops->queue;
     dtp_runner__flight *f = next_flight(r);
-    const size_t bytes =
-        read >= 0 ? (size_t)dtp_dtype_bytes(r->program->values[read].type.dtype) : 0;
-    const void *from = read >= 0 ? r->views[read].data : NULL;
-    if (queue == NULL) {
-        DTP_TRY(bytes > 0 ? b->ops->download(b, f->raw, from, bytes, err) : DTP_OK);
-    } else {
+    for (int32_t i = 0; i < DTP_RUNNER_READS && read != NULL; i++) {
+        DTP_TRY(read[i] >= 0 ? read_element(r, read[i], f->raw + (size_t)i * 8, err) : DTP_OK);
+    }
+    if (queue != NULL) {
         const size_t n = (size_t)r->state.used_words * sizeof *r->state.words;
         char *words = f->raw + DTP_RUNNER_RAW;
-        DTP_TRY(queue->copy(b, DTP_QUEUE_COMPUTE, f->raw, from, bytes, err));
         DTP_TRY(queue->copy(b, DTP_QUEUE_COMPUTE, words, r->state.words, n, err));
         DTP_TRY(queue->copy(b, DTP_QUEUE_COMPUTE, r->state.words, words + n, n, err));
         DTP_TRY(queue->event_put(b, DTP_QUEUE_COMPUTE, f->end, err));
@@ -372,7 +380,7 @@ dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runne
     for (int32_t j = 0; j < dtp_program_microbatches(r->program); j++) {
         DTP_TRY(dtp_runner_microbatch(r, seed, step, j, err));
     }
-    DTP_TRY(dtp_runner_end(r, -1, err));
+    DTP_TRY(dtp_runner_end(r, NULL, err));
     return dtp_runner_finish(r, times, NULL, err);
 }
 

@@ -82,11 +82,12 @@ void dtp_runner_give_up(dtp_runner *r, const char *why);
  * place in it. Without microbatches microbatch 0 is the step. */
 dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
                                  dtp_err *err) DTP_MUST_CHECK;
-/* Ends a step after its last microbatch. The first element of value `read`, which is kept, is
- * noted; -1: none. */
-dtp_status dtp_runner_end(dtp_runner *r, dtp_value_id read, dtp_err *err) DTP_MUST_CHECK;
+enum { DTP_RUNNER_READS = 2 };
+/* Ends a step after its last microbatch. The first elements of the DTP_RUNNER_READS values `read`,
+ * which are kept, are noted; -1, and NULL: none. */
+dtp_status dtp_runner_end(dtp_runner *r, const dtp_value_id *read, dtp_err *err) DTP_MUST_CHECK;
 /* Waits for the oldest step that was ended and not finished, and checks what its kernels found in
- * their data. `raw`: 8 bytes, the element as it is. */
+ * their data. `raw`: NULL, or room for the elements as they are, 8 bytes each. */
 dtp_status dtp_runner_finish(dtp_runner *r, dtp_runner_times *times, void *raw,
                              dtp_err *err) DTP_MUST_CHECK;
 /* 1, or 2 on a queue. */

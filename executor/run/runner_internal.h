@@ -32,7 +32,7 @@ typedef struct dtp_runner__shifted {
     int64_t part; /* rows of a microbatch */
 } dtp_runner__shifted;
 
-enum { DTP_RUNNER_AHEAD = 2, DTP_RUNNER_RAW = 8 };
+enum { DTP_RUNNER_AHEAD = 2, DTP_RUNNER_RAW = 8 * DTP_RUNNER_READS };
 /* Instructions that the host is ahead of the compute queue at most, where they are put there one by
  * one. The launch queue of a card is finite, about 1024 launches, and an instruction has a few. A
  * launch on a full queue blocks: behind a collective that never ends the host would not look at

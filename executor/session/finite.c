@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "core/transform/precision.h"
 #include "executor/device/convert.h"
 #include "executor/session/session_internal.h"
 
@@ -16,12 +17,27 @@ static int32_t kind_of(double value)
     return isnan(value) ? 0 : value > 0 ? 1 : 2;
 }
 
+/* The norm is the same on all ranks. */
+static dtp_status check_norm(const dtp_session *s, const dtp_step_result *result, dtp_err *err)
+{
+    const dtp_graph *g = s->program->graph;
+    const dtp_tensor_id scale = dtp_graph_find(g, DTP_LOSS_SCALE);
+    const bool skips = scale >= 0 && g->tensors[scale].kind == DTP_TENSOR_STATE;
+    if (g->norm < 0 || isfinite(result->grad_norm) || skips) {
+        return DTP_OK;
+    }
+    return DTP_FAIL(err, DTP_NOT_FINITE,
+                    "step %" PRId64 ": node '%s': the norm of the gradients is %s, the loss %g",
+                    result->step + 1, g->nodes[g->tensors[g->norm].producer].name,
+                    kind_names[kind_of(result->grad_norm)], result->loss);
+}
+
 dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result, double own,
                                    dtp_err *err)
 {
     const dtp_graph *g = s->program->graph;
     if (!result->has_loss || isfinite(result->loss)) {
-        return DTP_OK;
+        return check_norm(s, result, err);
     }
     /* the loss is the same on all ranks, so they all come here; of a partial loss their parts are
      * not the same */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +17,25 @@
 #include "executor/files/safetensors.h"
 #include "executor/device/convert.h"
 #include "executor/session/session_internal.h"
-#include "core/graph/graph.h"
+#include "core/graph/optimizer.h"
 
 /* ---- agreement ---- */
+
+static uint64_t hash_schedule(uint64_t h, const dtp_schedule *s)
+{
+    h = dtp_hash_i64(dtp_hash_i64(h, s->kind), s->n);
+    h = dtp_hash_i64(dtp_hash_i64(h, s->warmup), s->steps);
+    h = dtp_hash_bytes(h, &s->last, sizeof s->last);
+    h = dtp_hash_bytes(h, s->at, sizeof s->at);
+    return dtp_hash_bytes(h, s->scale, sizeof s->scale);
+}
 
 /* Everything that must be the same on all ranks. */
 static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
 {
     uint64_t h = dtp_hash_i64(dtp_program_hash(p), (int64_t)o->seed);
     h = dtp_hash_i64(dtp_hash_i64(h, o->keep), o->allow_nan);
+    h = hash_schedule(h, &p->graph->training.schedule);
     h = dtp_hash_i64(h, o->n_feeds);
     for (int32_t i = 0; i < o->n_feeds; i++) {
         h = dtp_hash_text(dtp_hash_text(h, o->feeds[i].input), o->feeds[i].file);
@@ -245,17 +256,37 @@ void dtp_session_destroy(dtp_session *s)
 
 /* ---- steps ---- */
 
+/* The learning rate of the optimizer, before its schedule; NaN: nothing is trained. */
+static double rate_of(const dtp_graph *g)
+{
+    const dtp_optimizer_spec *o = &g->training.optimizer;
+    for (int32_t i = 0; g->n_grads > 0 && o->op != NULL && i < dtp_optimizer_hypers(o->op); i++) {
+        if (strcmp(o->op->attrs[i].key, "lr") == 0) {
+            return o->hyper[i];
+        }
+    }
+    return (double)NAN;
+}
+
+static dtp_value_id value_of(const dtp_session *s, dtp_tensor_id t)
+{
+    return t >= 0 ? s->tensor_value[t] : -1;
+}
+
 static dtp_status start(dtp_session *s, dtp_session__started *started, dtp_err *err)
 {
     const dtp_graph *g = s->program->graph;
-    *started = (dtp_session__started){.step = s->step};
+    const double scale = dtp_schedule_at(&g->training.schedule, s->step);
+    const dtp_value_id read[DTP_RUNNER_READS] = {value_of(s, g->loss), value_of(s, g->norm)};
+    *started = (dtp_session__started){.step = s->step, .rate = rate_of(g) * scale};
+    dtp_runner_record(s->runner)->lr_scale = scale;
     for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
         const double before = dtp_now_s();
         DTP_TRY(dtp_session__feed(s, j, err));
         started->feed_s += dtp_now_s() - before;
         DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, err));
     }
-    return dtp_runner_end(s->runner, g->loss >= 0 ? s->tensor_value[g->loss] : -1, err);
+    return dtp_runner_end(s->runner, read, err);
 }
 
 dtp_status dtp_session_start_step(dtp_session *s, dtp_err *err)
@@ -283,15 +314,21 @@ static dtp_status finish(dtp_session *s, dtp_step_result *out, double *own, dtp_
 {
     const dtp_graph *g = s->program->graph;
     const dtp_session__started *started = &s->started[s->n_finished % 2];
-    double raw = 0;
-    *out = (dtp_step_result){.step = started->step, .feed_s = started->feed_s};
-    DTP_TRY(dtp_runner_finish(s->runner, &out->times, &raw, err));
-    out->has_loss = g->loss >= 0 && s->tensor_value[g->loss] >= 0;
-    if (!out->has_loss) {
+    const dtp_value_id v = value_of(s, g->loss), norm = value_of(s, g->norm);
+    double raw[DTP_RUNNER_READS] = {0};
+    *out = (dtp_step_result){.step = started->step,
+                             .feed_s = started->feed_s,
+                             .rate = started->rate,
+                             .grad_norm = (double)NAN,
+                             .has_loss = v >= 0};
+    DTP_TRY(dtp_runner_finish(s->runner, &out->times, raw, err));
+    if (norm >= 0) {
+        out->grad_norm = dtp_element(s->program->values[norm].type.dtype, &raw[1], 0);
+    }
+    if (v < 0) {
         return DTP_OK;
     }
-    const dtp_value_id v = s->tensor_value[g->loss];
-    out->loss = *own = dtp_element(s->program->values[v].type.dtype, &raw, 0);
+    out->loss = *own = dtp_element(s->program->values[v].type.dtype, &raw[0], 0);
     const dtp_collection loss = dtp_session__collection(s, v);
     return dtp_err_prefixed(dtp_collect_reduce(&loss, DTP_F64, 1, &out->loss, err), err,
                             "rank %d: step %" PRId64 ": loss", s->comm->rank, out->step);

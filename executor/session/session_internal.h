@@ -17,7 +17,7 @@ typedef struct dtp_session__feeds {
 /* A step that is started. */
 typedef struct dtp_session__started {
     int64_t step;
-    double feed_s;
+    double feed_s, rate;
 } dtp_session__started;
 
 /* Finding where a loss that is not finite comes from (finite_origin.c). */
@@ -54,8 +54,8 @@ struct dtp_session {
     bool made_folder;    /* for it */
 };
 
-/* DTP_NOT_FINITE on all ranks when the loss of the step is not finite; `own` is this rank's part.
- */
+/* DTP_NOT_FINITE on all ranks when the loss of the step, of which `own` is this rank's part, is not
+ * finite, or the norm of the gradients, but where a loss scale has skipped the step. */
 dtp_status dtp_session__check_loss(dtp_session *s, const dtp_step_result *result, double own,
                                    dtp_err *err) DTP_MUST_CHECK;
 

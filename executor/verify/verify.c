@@ -124,6 +124,9 @@ static dtp_status list_items(verification *v, dtp_err *err)
     if (g->loss >= 0) {
         DTP_TRY(add_item(v, DTP_VERIFY_OUTPUT, g->loss, g->tensors[g->loss].name, err));
     }
+    if (g->norm >= 0) {
+        DTP_TRY(add_item(v, DTP_VERIFY_OUTPUT, g->norm, g->tensors[g->norm].name, err));
+    }
     for (int32_t i = 0; i < g->n_outputs; i++) {
         const dtp_tensor_id t = g->outputs[i];
         if (t != g->loss) {
@@ -173,7 +176,7 @@ static dtp_status make_room(verification *v, dtp_err *err)
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         lasting += dtp_tensor_lasts(&g->tensors[t]);
     }
-    r->capacity = 2 * lasting + 1 + g->n_outputs + g->n_grads;
+    r->capacity = 2 * lasting + 2 + g->n_outputs + g->n_grads;
     r->items = calloc((size_t)r->capacity, sizeof *r->items);
     r->peak_bytes = calloc((size_t)r->ranks, sizeof *r->peak_bytes);
     r->losses = g->loss >= 0 ? calloc((size_t)r->steps, sizeof *r->losses) : NULL;

@@ -5,13 +5,14 @@
 #include "executor/verify/verify_internal.h"
 #include "spmd/lower/lower.h"
 
-/* The graph up to its update nodes, which are the last ones (core/graph/optimizer.c). Sums over
- * microbatches stay. */
+/* The graph up to its update nodes, which are the last ones (core/graph/optimizer.c), or to the
+ * norm of its gradients. Sums over microbatches stay. */
 static dtp_status cut_updates(const dtp_graph *g, dtp_verify_reference *r, dtp_err *err)
 {
     dtp_graph *out = &r->graph;
     *out = *g;
-    while (out->n_nodes > 0 && g->nodes[out->n_nodes - 1].phase == DTP_UPDATE) {
+    const dtp_node_id last = g->norm >= 0 ? g->tensors[g->norm].producer : -1;
+    while (out->n_nodes > last + 1 && g->nodes[out->n_nodes - 1].phase == DTP_UPDATE) {
         out->n_nodes--;
     }
     out->n_updates = 0;

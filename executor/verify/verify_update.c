@@ -65,6 +65,7 @@ static dtp_status call_kernel(const dtp_verify__update_job *job, const dtp_node 
     if (status == DTP_OK) {
         dtp_step_state_link(&state, &args);
         state.record = dtp_step_record_init(job->ref->session->seed, job->step);
+        state.record.lr_scale = dtp_schedule_at(&job->g->training.schedule, job->step);
         status = dtp_backend_bind(u->backend, &args, arena, &kernel, err);
         status = status == DTP_OK ? dtp_step_state_put(&state, err) : status;
         status = status == DTP_OK ? dtp_bound_kernel_run(&kernel, err) : status;

@@ -128,8 +128,10 @@ typedef struct dtp_step_result {
     double loss;
     dtp_runner_times times;
     double feed_s; /* making and copying the inputs; not part of times */
+    double rate;   /* learning rate, of parameters in no group; NaN when nothing is trained */
+    double grad_norm; /* of all gradients, before they are clipped; NaN when they are not */
 } dtp_step_result;
-DTP_ASSERT_SIZE(dtp_step_result, 56);
+DTP_ASSERT_SIZE(dtp_step_result, 72);
 
 /* Feeds, runs and reads the loss. DTP_NOT_FINITE, with the same message on all ranks, when it is
  * not finite and that is not allowed; the step has been made then. Another failure on this rank is

@@ -228,8 +228,8 @@ static dtp_status note_result(propagation *w, const dtp_node *node, const dtp_no
     return DTP_OK;
 }
 
-/* Notes in which layout an update reads a gradient that nothing else reads: its producer is to
- * bring it there. */
+/* Notes in which layout an update reads a gradient that no node of another phase reads: its
+ * producer is to bring it there. */
 static void note_gradient(propagation *w, dtp_node_id id, const dtp_node_layouts *l)
 {
     const dtp_node *node = &w->g->nodes[id];
@@ -239,7 +239,7 @@ static void note_gradient(propagation *w, dtp_node_id id, const dtp_node_layouts
         bool alone = w->gradient[t] && w->given[t].pinned == NULL && p >= 0 &&
                      !dtp_is_accumulate(w->g, &w->g->nodes[p]);
         for (int32_t n = p + 1; n < w->g->n_nodes && alone; n++) {
-            alone = n == id || !reads(&w->g->nodes[n], t);
+            alone = w->g->nodes[n].phase == DTP_UPDATE || !reads(&w->g->nodes[n], t);
         }
         if (alone) {
             w->out->layouts[t] = l->in[k];
@@ -363,6 +363,44 @@ static dtp_status decide(propagation *w, dtp_node_id id, dtp_err *err)
     return DTP_OK;
 }
 
+/* Copies of parameters and states are not kept from one phase to the next; their own layout is the
+ * first. */
+static void new_phase(propagation *w)
+{
+    for (int32_t t = 0; t < w->g->n_tensors; t++) {
+        const dtp_tensor_kind kind = w->g->tensors[t].kind;
+        if (kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE) {
+            w->versions[t].n = 1;
+        }
+        w->versions[t].old = w->versions[t].n;
+    }
+}
+
+/* Updates come before the other nodes of their phase, numbers of all gradients that they read:
+ * those read a gradient where the update of its parameter does. Until a number is decided, it is
+ * copied everywhere. */
+static dtp_status decide_nodes(propagation *w, dtp_err *err)
+{
+    for (int32_t n = 0; n < w->g->n_nodes; n++) {
+        if (n > 0 && w->g->nodes[n].phase != w->g->nodes[n - 1].phase) {
+            new_phase(w);
+        }
+        if (w->g->nodes[n].phase != DTP_UPDATE) {
+            DTP_TRY(dtp_err_prefixed(decide(w, n, err), err, "node '%s'", w->g->nodes[n].name));
+        }
+    }
+    for (int32_t pass = 0; pass < 2; pass++) {
+        for (int32_t n = 0; n < w->g->n_nodes; n++) {
+            const dtp_node *node = &w->g->nodes[n];
+            const bool update = (node->op->flags & DTP_OP_UPDATE) != 0;
+            if (node->phase == DTP_UPDATE && update == (pass == 0)) {
+                DTP_TRY(dtp_err_prefixed(decide(w, n, err), err, "node '%s'", node->name));
+            }
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status run(propagation *w, dtp_arena *arena, dtp_err *err)
 {
     const int32_t n_tensors = w->g->n_tensors, n_nodes = w->g->n_nodes;
@@ -389,21 +427,7 @@ static dtp_status run(propagation *w, dtp_arena *arena, dtp_err *err)
         }
         w->given[u->value].replacement = target;
     }
-    for (int32_t n = 0; n < w->g->n_nodes; n++) {
-        if (n > 0 && w->g->nodes[n].phase != w->g->nodes[n - 1].phase) {
-            /* Copies of parameters and states are not kept from one phase to the next; their own
-             * layout is the first. */
-            for (int32_t t = 0; t < w->g->n_tensors; t++) {
-                const dtp_tensor_kind kind = w->g->tensors[t].kind;
-                if (kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE) {
-                    w->versions[t].n = 1;
-                }
-                w->versions[t].old = w->versions[t].n;
-            }
-        }
-        DTP_TRY(dtp_err_prefixed(decide(w, n, err), err, "node '%s'", w->g->nodes[n].name));
-    }
-    return DTP_OK;
+    return decide_nodes(w, err);
 }
 
 dtp_status dtp_propagate(const dtp_graph *g, const dtp_mesh *mesh,

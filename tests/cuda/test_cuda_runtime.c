@@ -559,10 +559,10 @@ static void test_runtime__errors_in_data_are_those_of_their_step(void **state)
         must(dtp_runner_create(dtp_job_program(l.job), l.b, l.comm, &options, &r, &err), &err);
         put_ids(&l, r, 9);
         must(dtp_runner_microbatch(r, 0, 5, 0, &err), &err);
-        must(dtp_runner_end(r, -1, &err), &err);
+        must(dtp_runner_end(r, NULL, &err), &err);
         put_ids(&l, r, 2);
         must(dtp_runner_microbatch(r, 0, 6, 0, &err), &err);
-        must(dtp_runner_end(r, -1, &err), &err);
+        must(dtp_runner_end(r, NULL, &err), &err);
         assert_int_equal(dtp_runner_microbatch(r, 0, 7, 0, &err), DTP_INVALID);
         const dtp_status status = dtp_runner_finish(r, &times, NULL, &err);
         const dtp_err *said = noted == 1 ? &l.failure : &err;

@@ -355,8 +355,8 @@ static void test_optimizer__adds_slots_and_updates(void **state)
         dtp_tensor_id params[2];
         dtp_graph *g = two_layers(params);
         if (rows[r].op != NULL) {
-            g->optimizer = dtp_optimizer_spec_of(dtp_optimizer_find(dtp_builtin_ops(), rows[r].op));
-            assert_int_equal(dtp_optimizer_spec_set(&g->optimizer, "lr", 0.5, NULL), DTP_OK);
+            g->training.optimizer = dtp_optimizer_spec_of(dtp_optimizer_find(dtp_builtin_ops(), rows[r].op));
+            assert_int_equal(dtp_optimizer_spec_set(&g->training.optimizer, "lr", 0.5, NULL), DTP_OK);
         }
         assert_int_equal(dtp_training_graph(g, NULL), DTP_OK);
         assert_int_equal(dtp_graph_check(g, NULL), DTP_OK);
@@ -394,7 +394,7 @@ static void test_optimizer__leaves_a_forward_graph_alone(void **state)
     dtp_graph *g = two_layers(params);
     const int32_t n = g->n_nodes;
     g->loss = -1;
-    g->optimizer = dtp_optimizer_spec_of(dtp_optimizer_find(dtp_builtin_ops(), "sgd"));
+    g->training.optimizer = dtp_optimizer_spec_of(dtp_optimizer_find(dtp_builtin_ops(), "sgd"));
     assert_int_equal(dtp_training_graph(g, NULL), DTP_OK);
     assert_int_equal(g->n_nodes, n);
     dtp_graph_destroy(g);

@@ -116,4 +116,11 @@ dtp_status dtp_model__node_list(dtp_model_reader *r, dtp_model_scope *scope, con
 /* Every block is used. */
 dtp_status dtp_model__blocks_used(const dtp_model_reader *r, dtp_err *err) DTP_MUST_CHECK;
 
+/* model_train.c */
+
+/* Reads "train" into g->training, and which tensor the loss is. */
+dtp_status dtp_model__train(dtp_model_reader *r, const dtp_model_scope *scope,
+                            const dtp_json *train, dtp_tensor_id *loss,
+                            dtp_err *err) DTP_MUST_CHECK;
+
 #endif

@@ -1,0 +1,126 @@
+#include "core/graph/clip.h"
+
+static dtp_status check_types(const dtp_graph *g, dtp_err *err)
+{
+    for (int32_t i = 0; i < g->n_grads && g->training.clip_norm > 0.0; i++) {
+        const dtp_graph_tensor *param = &g->tensors[g->grads[i].param];
+        const dtp_graph_tensor *first = &g->tensors[g->grads[0].param];
+        if (dtp_dtype_is_half(param->type.dtype) || param->type.dtype != first->type.dtype) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED,
+                            "clip_norm: '%s' is %s, '%s' is %s; parameters are all f32 or all f64, "
+                            "16-bit training is '--precision bf16'",
+                            first->name, dtp_dtype_name(first->type.dtype), param->name,
+                            dtp_dtype_name(param->type.dtype));
+        }
+    }
+    return DTP_OK;
+}
+
+/* One number, of phase UPDATE. */
+static dtp_status add_number(dtp_graph *g, dtp_node_spec *spec, int32_t n_in,
+                             const dtp_tensor_id *in, dtp_tensor_id *out, dtp_err *err)
+{
+    const dtp_ttype number = {0};
+    DTP_TRY(DTP_MEMORY(err, spec->name));
+    spec->phase = DTP_UPDATE;
+    spec->n_in = n_in;
+    spec->in = in;
+    spec->out = &number; /* its dims: none */
+    return dtp_graph_add_node(g, spec, out, err);
+}
+
+static dtp_node_spec spec_of(dtp_graph *g, const char *prefix, const char *op, int32_t i)
+{
+    const dtp_param_grad pg = g->grads[i];
+    const dtp_node_id maker = g->tensors[pg.grad].producer;
+    dtp_node_spec spec = dtp_node_spec_init(NULL, op);
+    spec.name = dtp_arena_printf(g->arena, "%s.%s", prefix, g->tensors[pg.param].name);
+    spec.block = maker < 0 ? -1 : g->nodes[maker].block;
+    spec.instance = maker < 0 ? 0 : g->nodes[maker].instance;
+    return spec;
+}
+
+dtp_status dtp_gradient_sum(dtp_graph *g, dtp_tensor_id *out, dtp_err *err)
+{
+    const bool squares = g->training.clip_norm > 0.0;
+    dtp_tensor_id *number;
+    DTP_TRY(check_types(g, err));
+    DTP_TRY(DTP_NEW(g->arena, number, g->n_grads, err));
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        const dtp_tensor_id in[2] = {g->grads[i].grad, g->grads[i].grad};
+        dtp_node_spec spec = spec_of(g, squares ? "square" : "sum", "einsum", i);
+        DTP_TRY(add_number(g, &spec, squares ? 2 : 1, in, &number[i], err));
+    }
+    *out = g->n_grads > 0 ? number[0] : -1;
+    for (int32_t i = 1; i < g->n_grads; i++) {
+        const dtp_tensor_id in[2] = {*out, number[i]};
+        dtp_node_spec spec = spec_of(g, squares ? "squares" : "sums", "add", i);
+        DTP_TRY(add_number(g, &spec, 2, in, out, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status add_op(dtp_graph *g, const char *name, const char *op, int32_t n_in,
+                         const dtp_tensor_id *in, const dtp_attr *attr, dtp_tensor_id *out,
+                         dtp_err *err)
+{
+    dtp_node_spec spec = dtp_node_spec_init(name, op);
+    spec.n_attrs = attr != NULL ? 1 : 0;
+    spec.attrs = attr;
+    return add_number(g, &spec, n_in, in, out, err);
+}
+
+static dtp_status add_constant(dtp_graph *g, const char *name, double value, dtp_dtype dtype,
+                               dtp_tensor_id *out, dtp_err *err)
+{
+    const dtp_attr attrs[] = {dtp_attr_float("value", value),
+                              dtp_attr_int("dtype", (int64_t)dtype)};
+    dtp_node_spec spec = dtp_node_spec_init(name, "constant");
+    spec.n_attrs = 2;
+    spec.attrs = attrs;
+    return add_number(g, &spec, 0, NULL, out, err);
+}
+
+/* min(1, clip_norm / (norm + 1e-6)) */
+static dtp_status ratio(dtp_graph *g, dtp_dtype dtype, dtp_tensor_id *out, dtp_err *err)
+{
+    const dtp_attr by = dtp_attr_float("factor", g->training.clip_norm);
+    const dtp_attr high = dtp_attr_float("high", 1.0);
+    dtp_tensor_id pair[2] = {g->norm, -1}, t;
+    DTP_TRY(add_constant(g, "clip.least", 1e-6, dtype, &pair[1], err));
+    DTP_TRY(add_op(g, "clip.sum", "add", 2, pair, NULL, &t, err));
+    DTP_TRY(add_op(g, "clip.reciprocal", "reciprocal", 1, &t, NULL, &t, err));
+    DTP_TRY(add_op(g, "clip.ratio", "scale", 1, &t, &by, &t, err));
+    return add_op(g, "clip.factor", "clamp", 1, &t, &high, out, err);
+}
+
+/* given where it is 0, else given * ratio */
+static dtp_status unscaled(dtp_graph *g, dtp_dtype dtype, dtp_tensor_id given, dtp_tensor_id *ratio,
+                           dtp_err *err)
+{
+    enum { GREATER = 2 };
+    const dtp_attr above = dtp_attr_int("cmp", GREATER);
+    dtp_tensor_id in[3] = {given, *ratio}, zero, some;
+    DTP_TRY(add_op(g, "clip.unscaled", "mul", 2, in, NULL, &some, err));
+    DTP_TRY(add_constant(g, "clip.zero", 0.0, dtype, &zero, err));
+    in[1] = zero;
+    DTP_TRY(add_op(g, "clip.finite", "compare", 2, in, &above, &in[0], err));
+    in[1] = some;
+    in[2] = zero;
+    return add_op(g, "clip.update", "select", 3, in, NULL, ratio, err);
+}
+
+dtp_status dtp_gradient_clip(dtp_graph *g, dtp_tensor_id sum, dtp_tensor_id *factor, dtp_err *err)
+{
+    const dtp_tensor_id given = *factor;
+    const dtp_dtype dtype = g->tensors[sum].type.dtype;
+    const char *name = given < 0 ? DTP_GRADIENT_NORM : DTP_GRADIENT_NORM ".scaled";
+    dtp_tensor_id in[2] = {-1, given};
+    DTP_TRY(add_op(g, name, "sqrt", 1, &sum, NULL, &in[0], err));
+    g->norm = in[0];
+    if (given >= 0) {
+        DTP_TRY(add_op(g, DTP_GRADIENT_NORM, "mul", 2, in, NULL, &g->norm, err));
+    }
+    DTP_TRY(ratio(g, dtype, factor, err));
+    return given >= 0 ? unscaled(g, dtype, given, factor, err) : DTP_OK;
+}
