@@ -40,6 +40,44 @@ static dtp_node_spec spec_of(dtp_graph *g, const char *prefix, const char *op, i
     return spec;
 }
 
+/* The numbers from `from` on that go with that one, those of parameters with the same dims, added to
+ * it. They lie alike under most layouts, and their sum is then all-reduced once. */
+static dtp_status add_alike(dtp_graph *g, int32_t from, dtp_tensor_id *number, dtp_err *err)
+{
+    const dtp_ttype *like = &g->tensors[g->grads[from].param].type;
+    for (int32_t i = from + 1; i < g->n_grads; i++) {
+        const dtp_ttype *type = &g->tensors[g->grads[i].param].type;
+        bool alike = number[i] >= 0 && type->rank == like->rank;
+        for (int32_t d = 0; d < type->rank && alike; d++) {
+            alike = type->dims[d].id == like->dims[d].id;
+        }
+        if (alike) {
+            const dtp_tensor_id in[2] = {number[from], number[i]};
+            dtp_node_spec spec = spec_of(g, "sum_of", "add", i);
+            DTP_TRY(add_number(g, &spec, 2, in, &number[from], err));
+            number[i] = -1;
+        }
+    }
+    return DTP_OK;
+}
+
+/* Adds up the numbers; those that stood for several are -1 but for the first. */
+static dtp_status add_up(dtp_graph *g, dtp_tensor_id *number, dtp_tensor_id *out, dtp_err *err)
+{
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        DTP_TRY(number[i] >= 0 ? add_alike(g, i, number, err) : DTP_OK);
+    }
+    *out = g->n_grads > 0 ? number[0] : -1;
+    for (int32_t i = 1; i < g->n_grads; i++) {
+        const dtp_tensor_id in[2] = {*out, number[i]};
+        dtp_node_spec spec = spec_of(g, "sums", "add", i);
+        spec.block = -1;
+        spec.instance = 0;
+        DTP_TRY(number[i] >= 0 ? add_number(g, &spec, 2, in, out, err) : DTP_OK);
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_gradient_sum(dtp_graph *g, dtp_tensor_id *out, dtp_err *err)
 {
     const bool squares = g->training.clip_norm > 0.0;
@@ -51,13 +89,7 @@ dtp_status dtp_gradient_sum(dtp_graph *g, dtp_tensor_id *out, dtp_err *err)
         dtp_node_spec spec = spec_of(g, squares ? "square" : "sum", "einsum", i);
         DTP_TRY(add_number(g, &spec, squares ? 2 : 1, in, &number[i], err));
     }
-    *out = g->n_grads > 0 ? number[0] : -1;
-    for (int32_t i = 1; i < g->n_grads; i++) {
-        const dtp_tensor_id in[2] = {*out, number[i]};
-        dtp_node_spec spec = spec_of(g, squares ? "squares" : "sums", "add", i);
-        DTP_TRY(add_number(g, &spec, 2, in, out, err));
-    }
-    return DTP_OK;
+    return add_up(g, number, out, err);
 }
 
 static dtp_status add_op(dtp_graph *g, const char *name, const char *op, int32_t n_in,

@@ -22,8 +22,9 @@ dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch,
 /* Two all-reduces in a row on one tensor become one over both sets of mesh dims. */
 dtp_status dtp_program__merge_collectives(dtp_program *p, dtp_arena *scratch,
                                           dtp_err *err) DTP_MUST_CHECK;
-/* Sums of all-reduced values become one all-reduce of the sum. */
-dtp_status dtp_program__sink_reductions(dtp_program *p, dtp_arena *scratch,
+/* Sums of all-reduced values become one all-reduce of the sum. `numbers`: those of one element
+ * alone, which comes before sums are fused. */
+dtp_status dtp_program__sink_reductions(dtp_program *p, bool numbers, dtp_arena *scratch,
                                         dtp_err *err) DTP_MUST_CHECK;
 /* Outputs take the buffers of dying operands. */
 dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;

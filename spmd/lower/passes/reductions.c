@@ -83,6 +83,7 @@ dtp_status dtp_program__merge_collectives(dtp_program *p, dtp_arena *scratch, dt
 
 typedef struct sinking {
     dtp_program *p;
+    bool numbers; /* sums of one element alone */
     dtp_usage *usage;
     bool *gone;        /* by value: no longer used */
     int32_t *writer;   /* by value: the all-reduce in `instrs` that writes it, -1 = none */
@@ -97,7 +98,8 @@ static dtp_mesh_set common_set(const sinking *s, const dtp_instr *kernel)
     dtp_mesh_set set = 0;
     if (kernel->kind != DTP_INSTR_KERNEL || kernel->op->linear != DTP_LINEAR_JOINT ||
         kernel->op->rules != NULL || kernel->n_out != 1 || kernel->n_in < 2 ||
-        kernel->workspace >= 0 || !dtp_dtype_is_float(out->type.dtype) || out->parent >= 0) {
+        kernel->workspace >= 0 || !dtp_dtype_is_float(out->type.dtype) || out->parent >= 0 ||
+        (s->numbers && out->type.rank > 0)) {
         return 0;
     }
     for (int32_t k = 0; k < kernel->n_in; k++) {
@@ -148,10 +150,11 @@ static dtp_status sink(sinking *s, dtp_instr kernel, dtp_mesh_set set, dtp_err *
     return DTP_OK;
 }
 
-dtp_status dtp_program__sink_reductions(dtp_program *p, dtp_arena *scratch, dtp_err *err)
+dtp_status dtp_program__sink_reductions(dtp_program *p, bool numbers, dtp_arena *scratch,
+                                        dtp_err *err)
 {
     const int32_t n_instrs = p->n_instrs, room = p->n_values + n_instrs;
-    sinking s = {.p = p};
+    sinking s = {.p = p, .numbers = numbers};
     int32_t sunk = 0;
     DTP_TRY(dtp_program__count_uses(p, scratch, &s.usage, err));
     DTP_TRY(DTP_NEW(scratch, s.gone, room, err));
