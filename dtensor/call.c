@@ -199,7 +199,7 @@ dtp_status dtp_canonical__run(dtp_canonical_call *c, dtp_tensor *outs, dtp_err *
             in[n_in++] = c->in[i];
         }
     }
-    s = s == DTP_OK ? dtp_executable_run(mesh, x, c->step, in, outs, err) : s;
+    s = s == DTP_OK ? dtp_executable_run(mesh, x, c->step, c->lr_scale, in, outs, err) : s;
     if (s != DTP_OK) {
         explain(c->function != NULL ? c->function : c->op->name, c->n_in, c->in, err);
     }

@@ -96,6 +96,7 @@ dtp_status dtp_canonical__of_node(const dtp_graph *g, const dtp_node *node, cons
     dtp_dim_id dims[DTP_CALL_MAX_LABELS] = {0};
     const dtp_ttype *first = &g->tensors[node->out[0]].type;
     memset(out, 0, sizeof *out);
+    out->lr_scale = 1.0;
     out->op = node->op;
     out->function = node->op->name;
     out->n_in = node->n_in;

@@ -25,6 +25,7 @@ typedef struct dtp_canonical_call {
     dtp_dim_id ids[DTP_CALL_MAX_IDS];
     const dtp_layout *wanted; /* of output 0; NULL: free. Borrowed */
     int64_t step;             /* that the kernels see: of the optimizer, else 0 */
+    double lr_scale;          /* likewise, else 1 */
 } dtp_canonical_call;
 
 /* Points the attributes into c->ids; after copying a call. */

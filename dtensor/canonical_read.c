@@ -278,6 +278,7 @@ dtp_status dtp_canonical__read(const dtp_call *call, const char *function, dtp_c
                                dtp_err *err)
 {
     memset(out, 0, sizeof *out);
+    out->lr_scale = 1.0;
     out->function = function;
     const dtp_device_mesh *mesh = call->n_in > 0 ? call->in[0].mesh : NULL;
     const dtp_op_set *ops = mesh != NULL ? mesh->options.ops : dtp_builtin_ops();

@@ -192,12 +192,13 @@ static dtp_status finish(dtp_device_mesh *mesh, const dtp_executable *x, dtp_sta
 }
 
 dtp_status dtp_executable_run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,
-                              const dtp_tensor *in, dtp_tensor *out, dtp_err *err)
+                              double lr_scale, const dtp_tensor *in, dtp_tensor *out, dtp_err *err)
 {
     dtp_tensor made[DTP_MAX_OP_OUT];
     int32_t n_made = 0;
     dtp_err local = {0};
     err = err != NULL ? err : &local;
+    dtp_runner_record(x->runner)->lr_scale = lr_scale;
     dtp_status status = run(mesh, x, step, in, made, &n_made, err);
     status = finish(mesh, x, status, err);
     for (int32_t i = 0; i < n_made; i++) {

@@ -41,6 +41,7 @@ void dtp_executable_destroy(dtp_executable *x);
 /* Runs it on tensors: results are new handles; counts its collectives. A failure on this rank alone
  * is told to the peers. */
 dtp_status dtp_executable_run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,
-                              const dtp_tensor *in, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+                              double lr_scale, const dtp_tensor *in, dtp_tensor *out,
+                              dtp_err *err) DTP_MUST_CHECK;
 
 #endif

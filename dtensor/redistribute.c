@@ -73,7 +73,7 @@ dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_t
     status = status == DTP_OK ? dtp_call__find(t.mesh, &r, sizeof r, WHAT, compile, &r, &x, err)
                               : dtp_call__refuse(t.mesh, status, WHAT, err);
     if (status == DTP_OK) {
-        status = dtp_executable_run(t.mesh, x, 0, &t, out, err);
+        status = dtp_executable_run(t.mesh, x, 0, 1.0, &t, out, err);
     }
     if (status != DTP_OK) {
         /* "redistribute f32[8,8] 0@x to 1@x"; a layout that does not fit is not printed. */

@@ -188,8 +188,8 @@ void dtp_report_progress(const dtp_report *r, int64_t total, char *out, size_t b
     double rate = seconds > 0 ? (double)r->tokens_per_step / seconds : 0;
     double left = (double)(total - r->n_steps) * seconds;
     int64_t whole = left > 0 ? (int64_t)ceil(left) : 0;
-    snprintf(out, bytes, "step %d/%" PRId64 "%s%s  %.0f %s/s  left %" PRId64 ":%02d",
-             r->n_steps, total, loss, norm, rate, r->unit, whole / 60, (int)(whole % 60));
+    snprintf(out, bytes, "step %d/%" PRId64 "%s%s  %.0f %s/s  left %" PRId64 ":%02d", r->n_steps,
+             total, loss, norm, rate, r->unit, whole / 60, (int)(whole % 60));
 }
 
 /* NaN: not known. */

@@ -142,8 +142,7 @@ static dtp_status append(dtp_graph *g, dtp_param_grad pg, dtp_tensor_id factor, 
     return DTP_OK;
 }
 
-dtp_status dtp_optimizer_append(dtp_graph *g, dtp_tensor_id sum, dtp_tensor_id factor,
-                                dtp_err *err)
+dtp_status dtp_optimizer_append(dtp_graph *g, dtp_tensor_id sum, dtp_tensor_id factor, dtp_err *err)
 {
     const int32_t n = g->training.optimizer.op != NULL ? g->n_grads : 0;
     if (n > 0 && g->training.clip_norm > 0.0) {

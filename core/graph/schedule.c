@@ -1,5 +1,7 @@
 #include "dtp/schedule.h"
 
+#include "core/base/status.h"
+
 #include <math.h>
 
 static dtp_status check_pieces(const dtp_schedule *s, dtp_err *err)
@@ -24,6 +26,7 @@ static dtp_status check_pieces(const dtp_schedule *s, dtp_err *err)
 
 dtp_status dtp_schedule_check(const dtp_schedule *s, dtp_err *err)
 {
+    DTP_TRY(DTP_NOT_NULL(err, s));
     const bool falls = s->kind == DTP_SCHEDULE_LINEAR || s->kind == DTP_SCHEDULE_COSINE;
     if (s->kind < DTP_SCHEDULE_CONSTANT || s->kind > DTP_SCHEDULE_PIECEWISE) {
         return DTP_FAIL(err, DTP_INVALID, "schedule: there is no kind %d", s->kind);
@@ -51,6 +54,9 @@ static double fall(const dtp_schedule *s, double down)
 double dtp_schedule_at(const dtp_schedule *s, int64_t step)
 {
     static const double pi = 3.14159265358979323846;
+    if (s == NULL) {
+        return 1.0;
+    }
     if (step < s->warmup) {
         return (double)(step + 1) / (double)s->warmup;
     }

@@ -20,11 +20,11 @@ enum { DTP_SCHEDULE_PIECES = 16 };
 /* All zeros: 1 at every step. Steps count from 0. While step < warmup the value is
  * (step + 1) / warmup; the rest begins at step `warmup`. */
 typedef struct dtp_schedule {
-    int32_t kind;   /* dtp_schedule_kind */
-    int32_t n;      /* pieces */
-    int64_t warmup; /* steps, 0: none */
-    int64_t steps;  /* above warmup */
-    double last;    /* 0 or more */
+    int32_t kind;                    /* dtp_schedule_kind */
+    int32_t n;                       /* pieces */
+    int64_t warmup;                  /* steps, 0: none */
+    int64_t steps;                   /* above warmup */
+    double last;                     /* 0 or more */
     int64_t at[DTP_SCHEDULE_PIECES]; /* ascending, from warmup on */
     double scale[DTP_SCHEDULE_PIECES];
 } dtp_schedule;
@@ -32,7 +32,7 @@ DTP_ASSERT_SIZE(dtp_schedule, 288);
 
 /* DTP_INVALID when a schedule is not as above. */
 dtp_status dtp_schedule_check(const dtp_schedule *schedule, dtp_err *err) DTP_MUST_CHECK;
-/* The factor of the rates at a step >= 0; the schedule is checked. */
+/* The factor of the rates at a step >= 0; the schedule is checked. NULL: 1. */
 double dtp_schedule_at(const dtp_schedule *schedule, int64_t step);
 
 DTP_API_END

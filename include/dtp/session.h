@@ -127,8 +127,8 @@ typedef struct dtp_step_result {
     bool has_loss;
     double loss;
     dtp_runner_times times;
-    double feed_s; /* making and copying the inputs; not part of times */
-    double rate;   /* learning rate, of parameters in no group; NaN when nothing is trained */
+    double feed_s;    /* making and copying the inputs; not part of times */
+    double rate;      /* learning rate, of parameters in no group; NaN when nothing is trained */
     double grad_norm; /* of all gradients, before they are clipped; NaN when they are not */
 } dtp_step_result;
 DTP_ASSERT_SIZE(dtp_step_result, 72);

@@ -161,9 +161,8 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
         DTP_TRY(dtp_program__fuse_product(p, scratch, err));
     }
     if (fuse != 0) {
-        DTP_TRY(options->merge_collectives
-                    ? dtp_program__sink_reductions(p, true, scratch, err)
-                    : DTP_OK);
+        DTP_TRY(options->merge_collectives ? dtp_program__sink_reductions(p, true, scratch, err)
+                                           : DTP_OK);
         DTP_TRY(dtp_program__fuse(p, scratch, err));
     }
     DTP_TRY(dtp_program__resolve_updates(p, scratch, err));

@@ -1,6 +1,6 @@
 /* Eager optimizers against the training of the same model as a graph: every optimizer of the table,
  * parameters and states after each of several steps, on several meshes and layouts, with gradients
- * that are replicated, split or partial. Runs on virtual ranks and under MPI. */
+ * that are replicated, split or partial; with and without a schedule, clipping and a group. Runs on virtual ranks and under MPI. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,9 +28,16 @@ enum { MOST = ROWS * FEATURES, PARAMS = 2 };
 static const char *const PARAM_NAMES[PARAMS] = {"w1", "w2"};
 static const int64_t SHAPES[PARAMS][2] = {{FEATURES, HIDDEN}, {HIDDEN, CLASSES}};
 
+static const dtp_schedule SCHEDULE = {
+    .kind = DTP_SCHEDULE_LINEAR, .warmup = 2, .steps = STEPS, .last = 0.25};
+static const double CLIP_NORM = 0.3;
+static const dtp_hyper GROUP = {"lr", 0.02};
+
 /* The values of a training: inputs by step, parameters and states after each step. */
 typedef struct training {
     const dtp_op_def *op;
+    bool scheduled; /* with SCHEDULE, CLIP_NORM and GROUP of w2 */
+    double norms[STEPS];
     int32_t n_hypers;
     dtp_hyper hypers[DTP_OPTIMIZER_MAX_HYPERS];
     double x[STEPS][MOST];
@@ -69,7 +76,10 @@ static dtp_status model_of(const training *t, dtp_graph **out, dtp_err *err)
         "              \"out\": [\"b\", \"c\"]},"
         "             {\"id\": \"loss\", \"op\": \"cross_entropy\", \"in\": [\"l\", \"y\"],"
         "              \"over\": \"c\"}],"
-        " \"train\": {\"loss\": \"loss\", \"optimizer\": {\"%s\": {%s}}}}";
+        " \"train\": {\"loss\": \"loss\", \"optimizer\": {\"%s\": {%s}}%s}}";
+    static const char more[] =
+        ", \"clip_norm\": 0.3, \"groups\": [{\"params\": \"w2\", \"lr\": 0.02}],"
+        " \"schedule\": {\"linear\": {\"warmup\": 2, \"steps\": 6, \"last\": 0.25}}";
     const dtp_model_options options = {.size = sizeof options, .f64 = true};
     char hypers[512] = "", text[2048];
     for (int32_t i = 0; i < t->n_hypers; i++) {
@@ -77,8 +87,8 @@ static dtp_status model_of(const training *t, dtp_graph **out, dtp_err *err)
         (void)snprintf(hypers + n, sizeof hypers - n, "%s\"%s\": %.17g", i > 0 ? ", " : "",
                        t->hypers[i].key, t->hypers[i].value);
     }
-    const int n =
-        snprintf(text, sizeof text, model, ROWS, FEATURES, HIDDEN, CLASSES, t->op->name, hypers);
+    const int n = snprintf(text, sizeof text, model, ROWS, FEATURES, HIDDEN, CLASSES, t->op->name,
+                           hypers, t->scheduled ? more : "");
     return dtp_model_parse("tiny", text, (size_t)n, &options, out, err);
 }
 
@@ -138,6 +148,7 @@ static dtp_status run_session(training *t, const dtp_program *p, dtp_err *err)
     for (int32_t i = 0; i < STEPS && s == DTP_OK; i++) {
         dtp_step_result result;
         s = dtp_session_step(session, &result, err);
+        t->norms[i] = result.grad_norm;
         s = s == DTP_OK ? note_step(t, p->graph, session, i, err) : s;
     }
     dtp_session_destroy(session);
@@ -268,12 +279,33 @@ static dtp_status check_after(dtp_optimizer *opt, const job *j, int32_t step,
     return DTP_OK;
 }
 
+static dtp_status make_optimizer(dtp_device_mesh *mesh, const training *t, const dtp_tensor *params,
+                                 dtp_optimizer **out, dtp_err *err)
+{
+    DTP_TRY(dtp_optimizer_create(mesh, t->op->name, t->n_hypers, t->hypers, out, err));
+    if (!t->scheduled) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_optimizer_set_schedule(*out, &SCHEDULE, err));
+    DTP_TRY(dtp_optimizer_set_clip_norm(*out, CLIP_NORM, err));
+    return dtp_optimizer_set_group(*out, 1, &params[1], 1, &GROUP, err);
+}
+
+static dtp_status check_norm(const dtp_optimizer *opt, double want, int32_t step, dtp_err *err)
+{
+    const double got = dtp_optimizer_grad_norm(opt);
+    const bool same = isnan(want) ? isnan(got) : fabs(got - want) <= 1e-11 * want;
+    return same ? DTP_OK
+                : DTP_FAIL(err, DTP_INTERNAL, "step %d: the norm is %.15g, not %.15g", step, got,
+                           want);
+}
+
 /* A new optimizer with the steps and, from another layout, the states of the old one. */
 static dtp_status take_over(dtp_device_mesh *mesh, const job *j, const dtp_tensor *params,
                             dtp_optimizer **opt, dtp_err *err)
 {
     dtp_optimizer *next;
-    DTP_TRY(dtp_optimizer_create(mesh, j->t->op->name, j->t->n_hypers, j->t->hypers, &next, err));
+    DTP_TRY(make_optimizer(mesh, j->t, params, &next, err));
     DTP_TRY(dtp_optimizer_set_steps(next, dtp_optimizer_steps(*opt), err));
     for (int32_t p = 0; p < PARAMS; p++) {
         const char *name;
@@ -301,11 +333,12 @@ static dtp_status train_eager(dtp_device_mesh *mesh, void *user, dtp_err *err)
         DTP_TRY(make(mesh, DTP_F64, 2, SHAPES[p], j->v->w[p], j->t->initial[p], &value, err));
         DTP_TRY(dtp_variable_create(value, &params[p], err));
     }
-    DTP_TRY(dtp_optimizer_create(mesh, j->t->op->name, j->t->n_hypers, j->t->hypers, &opt, err));
+    DTP_TRY(make_optimizer(mesh, j->t, params, &opt, err));
     for (int32_t i = 0; i < STEPS; i++) {
         DTP_TRY(gradients(mesh, j, i, params, grads, err));
         DTP_TRY(dtp_optimizer_step(opt, PARAMS, params, grads, err));
         DTP_TRY(check_after(opt, j, i, params, err));
+        DTP_TRY(check_norm(opt, j->t->norms[i], i, err));
         if (j->restart && i == STEPS / 2) {
             DTP_TRY(take_over(mesh, j, params, &opt, err));
         }
@@ -324,14 +357,13 @@ static dtp_world_options world_options(const char *backend)
     return world;
 }
 
-static void test_optimizers__train_as_graphs(void **unused)
+static void train_all(bool scheduled)
 {
-    (void)unused;
     static training t;
     const dtp_world_options world = world_options("ref");
     for (int32_t i = 0; dtp_optimizer_at(dtp_builtin_ops(), i) != NULL; i++) {
         dtp_err err = {0};
-        t = (training){.op = dtp_optimizer_at(dtp_builtin_ops(), i)};
+        t = (training){.op = dtp_optimizer_at(dtp_builtin_ops(), i), .scheduled = scheduled};
         assert_in_range(t.op->n_out, 1, MAX_STATES + 1);
         if (train_graph(&t, &err) != DTP_OK) {
             fail_msg("%s as a graph: %s", t.op->name, err.msg);
@@ -344,6 +376,18 @@ static void test_optimizers__train_as_graphs(void **unused)
             }
         }
     }
+}
+
+static void test_optimizers__train_as_graphs(void **unused)
+{
+    (void)unused;
+    train_all(false);
+}
+
+static void test_optimizers__schedule_clip_and_group_as_graphs(void **unused)
+{
+    (void)unused;
+    train_all(true);
 }
 
 /* ---- numbers and misuse -------------------------------------------------------------------------
@@ -484,8 +528,10 @@ static void test_optimizer__refuses_misuse(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_adam__counts_its_steps),
-                                       cmocka_unit_test(test_optimizers__train_as_graphs),
-                                       cmocka_unit_test(test_optimizer__refuses_misuse)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_adam__counts_its_steps),
+        cmocka_unit_test(test_optimizers__train_as_graphs),
+        cmocka_unit_test(test_optimizers__schedule_clip_and_group_as_graphs),
+        cmocka_unit_test(test_optimizer__refuses_misuse)};
     return cmocka_run_group_tests(tests, dt_begin, dt_end);
 }

@@ -355,8 +355,10 @@ static void test_optimizer__adds_slots_and_updates(void **state)
         dtp_tensor_id params[2];
         dtp_graph *g = two_layers(params);
         if (rows[r].op != NULL) {
-            g->training.optimizer = dtp_optimizer_spec_of(dtp_optimizer_find(dtp_builtin_ops(), rows[r].op));
-            assert_int_equal(dtp_optimizer_spec_set(&g->training.optimizer, "lr", 0.5, NULL), DTP_OK);
+            g->training.optimizer =
+                dtp_optimizer_spec_of(dtp_optimizer_find(dtp_builtin_ops(), rows[r].op));
+            assert_int_equal(dtp_optimizer_spec_set(&g->training.optimizer, "lr", 0.5, NULL),
+                             DTP_OK);
         }
         assert_int_equal(dtp_training_graph(g, NULL), DTP_OK);
         assert_int_equal(dtp_graph_check(g, NULL), DTP_OK);

@@ -90,12 +90,13 @@ static dtp_status check_group(const dtp_graph *g, const dtp_param_group *groups,
     }
     dtp_strbuf names = {0};
     dtp_near_names_print(&near, &names);
-    const dtp_status s =
-        matches ? dtp_json_fail(place, err, "groups before it have all parameters that '%.200s' "
-                                            "matches",
-                                groups[i].params)
-                : dtp_json_fail(place, err, "'%.200s' matches no parameter%.300s",
-                                groups[i].params, dtp_strbuf_text(&names));
+    const dtp_status s = matches
+                             ? dtp_json_fail(place, err,
+                                             "groups before it have all parameters that '%.200s' "
+                                             "matches",
+                                             groups[i].params)
+                             : dtp_json_fail(place, err, "'%.200s' matches no parameter%.300s",
+                                             groups[i].params, dtp_strbuf_text(&names));
     dtp_strbuf_free(&names);
     return s;
 }
@@ -127,8 +128,8 @@ static dtp_status read_groups(dtp_graph *g, const dtp_json *list, dtp_training *
 /* ---- the schedule -------------------------------------------------------------------------------
  */
 
-static const char *const KINDS[] = {"constant", "linear", "cosine", "inverse_sqrt", "piecewise",
-                                    NULL};
+static const char *const KINDS[] = {"constant",     "linear",    "cosine",
+                                    "inverse_sqrt", "piecewise", NULL};
 
 static dtp_status read_pieces(const dtp_json *v, dtp_schedule *s, dtp_err *err)
 {
@@ -139,8 +140,9 @@ static dtp_status read_pieces(const dtp_json *v, dtp_schedule *s, dtp_err *err)
     DTP_TRY(dtp_json_expect(scale, DTP_JSON_ARRAY, err));
     s->n = dtp_json_size(at);
     if (s->n > DTP_SCHEDULE_PIECES || s->n != dtp_json_size(scale)) {
-        return dtp_json_fail(v, err, "%d steps in 'at' and %d factors in 'scale', expected as many "
-                                     "of both, up to %d",
+        return dtp_json_fail(v, err,
+                             "%d steps in 'at' and %d factors in 'scale', expected as many "
+                             "of both, up to %d",
                              s->n, dtp_json_size(scale), DTP_SCHEDULE_PIECES);
     }
     for (int32_t i = 0; i < s->n; i++) {
