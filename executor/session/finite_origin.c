@@ -175,7 +175,7 @@ static dtp_status look_at_step(dtp_session *s, int64_t step, dtp_err *err)
     o->looks = false;
     s->step = now;
     DTP_TRY(status);
-    DTP_TRY(dtp_runner_end(s->runner, -1, err));
+    DTP_TRY(dtp_runner_end(s->runner, NULL, err));
     return dtp_runner_finish(s->runner, &times, NULL, err);
 }
 

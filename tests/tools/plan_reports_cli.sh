@@ -57,7 +57,7 @@ says() { # file words, which may be on two lines
     says helps.err "it fits with --"
     run auto_rules 0 plan $gpt --remat auto --microbatches 2
     says auto_rules.out "tried: --microbatches 2: "
-    run auto_none 3 plan $gpt --mode tensor --memory 8M --remat auto --microbatches auto
+    run auto_none 3 plan $gpt --mode tensor --memory 8230K --remat auto --microbatches auto
     says auto_none.err "infeasible; the limit named is that of this variant"
     run auto_pins 2 plan models/gpt_bytes.json $machine $mesh --pin 'head: vocab@x' --remat auto
     says auto_pins.err "auto of --precision, --remat and --microbatches is for --mode rules and tensor"
