@@ -102,7 +102,7 @@ static dtp_status agree(dtp_device_mesh *mesh, uint64_t hash, const char *what, 
     const uint64_t call = dtp_hash_text(dtp_hash_i64(hash, mesh->agreed), what);
     const uint64_t all = dtp_hash_i64(call, (int64_t)mesh->history);
     dtp_err said = {0}, refused = {0};
-    dtp_status status = dtp_comm_agree(mesh->comm, all, what, &said);
+    dtp_status status = dtp_comm_agree(mesh->comm, all, "the call", &said);
     mesh->agreed += status == DTP_OK ? 1 : 0;
     mesh->compared++;
     mesh->calls = 0;
@@ -110,7 +110,7 @@ static dtp_status agree(dtp_device_mesh *mesh, uint64_t hash, const char *what, 
     if (status == DTP_OK) {
         return DTP_OK;
     }
-    if (dtp_comm_agree(mesh->comm, call, what, NULL) == DTP_OK) {
+    if (dtp_comm_agree_words(mesh->comm, call, "the call", what, &said) == DTP_OK) {
         status =
             DTP_FAIL(&said, DTP_COMM,
                      "the ranks passed different tensors to this call, or made different calls "

@@ -45,15 +45,13 @@ static dtp_status new_mesh(dtp_comm *comm, dtp_backend *backend,
     return DTP_OK;
 }
 
-/* A failed agreement says what this rank has. */
+/* A failed agreement says what the ranks have. */
 static dtp_status agree(const dtp_device_mesh *mesh, const char *what, const char *mine,
                         dtp_err *err)
 {
-    dtp_status status = dtp_comm_agree(mesh->comm, dtp_hash_text(DTP_HASH_SEED, mine), what, err);
-    if (status != DTP_OK) {
-        dtp_err_prefix(err, "device mesh: rank %d has %s '%s'", mesh->comm->rank, what, mine);
-    }
-    return status;
+    return dtp_err_prefixed(
+        dtp_comm_agree_words(mesh->comm, dtp_hash_text(DTP_HASH_SEED, mine), what, mine, err), err,
+        "device mesh");
 }
 
 static dtp_status agree_all(const dtp_device_mesh *mesh, dtp_err *err)

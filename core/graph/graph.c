@@ -1,5 +1,6 @@
 #include "core/graph/graph.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/hash.h"
@@ -228,13 +229,24 @@ dtp_op_call dtp_node_call(const dtp_graph *g, const dtp_node *node, dtp_call_typ
                          .out = types->out};
 }
 
+const char *dtp_op_takes(const dtp_op_def *op, char out[DTP_OP_TAKES_BYTES])
+{
+    char most[16] = "";
+    if (op->max_in > op->min_in) {
+        (void)snprintf(most, sizeof most, " to %d", op->max_in);
+    }
+    (void)snprintf(out, DTP_OP_TAKES_BYTES, "%d%s operand%s", op->min_in, most,
+                   op->max_in == 1 ? "" : "s");
+    return out;
+}
+
 static dtp_status build_node(dtp_graph *g, const dtp_node_spec *spec, dtp_node *node, dtp_err *err)
 {
     dtp_call_types types;
     const dtp_op_def *op = node->op;
     if (spec->n_in < op->min_in || spec->n_in > op->max_in) {
-        return DTP_FAIL(err, DTP_INVALID, "takes %d to %d operands, got %d", op->min_in, op->max_in,
-                        spec->n_in);
+        char takes[DTP_OP_TAKES_BYTES];
+        return DTP_FAIL(err, DTP_INVALID, "takes %s, got %d", dtp_op_takes(op, takes), spec->n_in);
     }
     for (int32_t i = 0; i < spec->n_in; i++) {
         if (spec->in[i] < 0 || spec->in[i] >= g->n_tensors) {

@@ -153,6 +153,10 @@ typedef struct dtp_node_spec {
 /* A spec with nothing set: forward phase, no origin, no block. */
 dtp_node_spec dtp_node_spec_init(const char *name, const char *op);
 
+enum { DTP_OP_TAKES_BYTES = 48 };
+/* "1 operand", "2 operands", "1 to 16 operands": what nodes of an op have. */
+const char *dtp_op_takes(const dtp_op_def *op, char out[DTP_OP_TAKES_BYTES]);
+
 /* Appends a node, runs shape inference and adds its output tensors; outs (room for op->n_out, may
  * be NULL) receives their ids. DTP_INVALID with the op's own words when operands do not fit. */
 dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tensor_id *outs,

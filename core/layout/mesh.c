@@ -234,6 +234,23 @@ int32_t dtp_mesh_rank(const dtp_mesh *mesh, const int32_t coords[DTP_MAX_MESH_DI
     return (int32_t)rank;
 }
 
+const char *dtp_mesh_set_words(const dtp_mesh *mesh, dtp_mesh_set set,
+                               char out[DTP_MESH_SET_TEXT_BYTES])
+{
+    const dtp_mesh_set known = set & (((dtp_mesh_set)1 << mesh->n_dims) - 1U);
+    const bool several = (set & (set - 1U)) != 0;
+    char names[DTP_MESH_TEXT_BYTES];
+    dtp_mesh_set_print(mesh, known, "', '", names);
+    if (set == 0) {
+        (void)snprintf(out, DTP_MESH_SET_TEXT_BYTES, "no mesh dim");
+    } else if (known == set) {
+        (void)snprintf(out, DTP_MESH_SET_TEXT_BYTES, "mesh dim%s '%s'", several ? "s" : "", names);
+    } else {
+        (void)snprintf(out, DTP_MESH_SET_TEXT_BYTES, "mesh dims that are not there");
+    }
+    return out;
+}
+
 int32_t dtp_mesh_set_size(const dtp_mesh *mesh, dtp_mesh_set set)
 {
     int64_t n = 1;

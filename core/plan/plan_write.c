@@ -158,11 +158,8 @@ static void write_overlap(dtp_json_writer *w, const dtp_overlap *overlap)
     }
 }
 
-static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g,
-                          bool timings)
+static void write_dims(dtp_json_writer *w, const dtp_plan *plan)
 {
-    dtp_json_write_string(w, "format", "dtp.plan/1");
-    dtp_json_write_string(w, "model", plan->model);
     if (plan->n_dims > 0) {
         dtp_json_begin_object(w, "dims");
         for (int32_t d = 0; d < plan->n_dims; d++) {
@@ -170,6 +167,14 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
         }
         dtp_json_end_object(w);
     }
+}
+
+static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g,
+                          bool timings)
+{
+    dtp_json_write_string(w, "format", "dtp.plan/1");
+    dtp_json_write_string(w, "model", plan->model);
+    write_dims(w, plan);
     if (plan->machine != NULL) {
         dtp_json_write_string(w, "machine", plan->machine);
     }

@@ -95,7 +95,7 @@ struct dtp_machine {
     const char *provenance_device; /* name, clocks and driver of the device */
     const char *blas;              /* GEMM kernel set the measurements used, "" = not stated */
     int32_t provenance_threads, provenance_ranks; /* of the measurement; 0 = not stated */
-    bool yes_units; /* numbers that look as if they were in other units are meant */
+    bool yes_units;                 /* numbers that look as if they were in other units are meant */
     double gemm_fit_error;          /* largest relative deviation of a GEMM sample from the grid */
     const dtp_gemm_grid *gemm_grid; /* made by dtp_machine_index; NULL when there are no points */
 };

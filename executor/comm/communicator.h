@@ -96,6 +96,10 @@ dtp_status dtp_comm_all_reduce(dtp_comm *c, dtp_reduce_op op, dtp_dtype dtype, i
  * when they differ. */
 dtp_status dtp_comm_agree(dtp_comm *c, uint64_t value, const char *what,
                           dtp_err *err) DTP_MUST_CHECK;
+/* The same; the message has the words of rank 0 and of the lowest rank with another value. NULL on
+ * all ranks: none. */
+dtp_status dtp_comm_agree_words(dtp_comm *c, uint64_t value, const char *what, const char *words,
+                                dtp_err *err) DTP_MUST_CHECK;
 
 /* All ranks share one verdict: DTP_OK when `mine` is DTP_OK everywhere. A rank that failed keeps
  * its own code and message; the others get DTP_COMM with the lowest rank that failed and its

@@ -22,10 +22,11 @@ dtp_mesh_set dtp_comm_all(const dtp_comm *c)
 
 dtp_status dtp_comm__check_set(const dtp_comm *c, dtp_mesh_set set, dtp_err *err)
 {
+    char dims[DTP_MESH_SET_TEXT_BYTES];
     return set >> c->mesh.n_dims == 0
                ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "mesh dims 0x%x of a mesh with %d dims", (unsigned)set,
-                          c->mesh.n_dims);
+               : DTP_FAIL(err, DTP_INVALID, "%s of a mesh with %d dims",
+                          dtp_mesh_set_words(&c->mesh, set, dims), c->mesh.n_dims);
 }
 
 dtp_status dtp_comm_all_reduce(dtp_comm *c, dtp_reduce_op op, dtp_dtype dtype, int64_t n,
@@ -36,16 +37,77 @@ dtp_status dtp_comm_all_reduce(dtp_comm *c, dtp_reduce_op op, dtp_dtype dtype, i
     return c->ops->run(c, &coll, values, values, err);
 }
 
-dtp_status dtp_comm_agree(dtp_comm *c, uint64_t value, const char *what, dtp_err *err)
+/* Shows the text of one rank to all: its words against the largest number of the others, the least
+ * of each. */
+static dtp_status show_text(dtp_comm *c, int32_t rank, const char *text,
+                            char out[DTP_ERR_MSG_BYTES], dtp_err *err)
+{
+    int64_t words[DTP_ERR_MSG_BYTES / sizeof(int64_t)];
+    const size_t n = sizeof words / sizeof words[0];
+    for (size_t i = 0; i < n; i++) {
+        words[i] = INT64_MAX;
+    }
+    if (c->rank == rank) {
+        memset(words, 0, sizeof words);
+        memcpy(words, text, strnlen(text, sizeof words - 1));
+    }
+    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, (int64_t)n, words, err));
+    memcpy(out, words, sizeof words);
+    out[DTP_ERR_MSG_BYTES - 1] = '\0';
+    return DTP_OK;
+}
+
+/* Whether all ranks have one value. */
+static dtp_status compare(dtp_comm *c, uint64_t value, bool *same, dtp_err *err)
 {
     int64_t high = (int64_t)(value >> 32), low = (int64_t)(value & UINT32_MAX);
     int64_t v[4] = {high, low, -high, -low};
     DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, 4, v, err));
-    if (v[0] != -v[2] || v[1] != -v[3]) {
-        return DTP_FAIL(err, DTP_COMM, "the ranks do not agree on %s (rank %d of %d has %016llx)",
-                        what, c->rank, c->size, (unsigned long long)value);
-    }
+    *same = v[0] == -v[2] && v[1] == -v[3];
     return DTP_OK;
+}
+
+/* The lowest rank whose value is not that of rank 0, where there is one. */
+static dtp_status find_other(dtp_comm *c, uint64_t value, int32_t *out, dtp_err *err)
+{
+    int64_t halves[2] = {INT64_MAX, INT64_MAX};
+    if (c->rank == 0) {
+        halves[0] = (int64_t)(value >> 32);
+        halves[1] = (int64_t)(value & UINT32_MAX);
+    }
+    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, 2, halves, err));
+    const uint64_t first = (uint64_t)halves[0] << 32 | (uint64_t)halves[1];
+    int64_t other = value != first ? c->rank : INT64_MAX;
+    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, 1, &other, err));
+    *out = (int32_t)other;
+    return DTP_OK;
+}
+
+dtp_status dtp_comm_agree_words(dtp_comm *c, uint64_t value, const char *what, const char *words,
+                                dtp_err *err)
+{
+    bool same;
+    int32_t other;
+    char of_first[DTP_ERR_MSG_BYTES], of_other[DTP_ERR_MSG_BYTES];
+    DTP_TRY(compare(c, value, &same, err));
+    if (same) {
+        return DTP_OK;
+    }
+    DTP_TRY(find_other(c, value, &other, err));
+    if (words == NULL) {
+        return DTP_FAIL(err, DTP_COMM,
+                        "the ranks do not agree on %s: that of rank %d is not that of rank 0", what,
+                        other);
+    }
+    DTP_TRY(show_text(c, 0, words, of_first, err));
+    DTP_TRY(show_text(c, other, words, of_other, err));
+    return DTP_FAIL(err, DTP_COMM, "the ranks do not agree on %s: rank 0: %.400s; rank %d: %.400s",
+                    what, of_first, other, of_other);
+}
+
+dtp_status dtp_comm_agree(dtp_comm *c, uint64_t value, const char *what, dtp_err *err)
+{
+    return dtp_comm_agree_words(c, value, what, NULL, err);
 }
 
 typedef struct failure {
@@ -68,22 +130,7 @@ static dtp_status find_failure(dtp_comm *c, dtp_status mine, const dtp_err *why,
     }
     out->rank = (int32_t)(first >> CODE_BITS);
     out->code = (dtp_status)(first & ((1 << CODE_BITS) - 1));
-    /* Shows the message of the failed rank to all ranks: its words against the largest number of
-     * the others, the least of each. */
-    const char *message = worded ? why->msg : dtp_status_text(mine);
-    int64_t words[DTP_ERR_MSG_BYTES / sizeof(int64_t)];
-    const size_t n = sizeof words / sizeof words[0];
-    for (size_t i = 0; i < n; i++) {
-        words[i] = INT64_MAX;
-    }
-    if (c->rank == out->rank) {
-        memset(words, 0, sizeof words);
-        memcpy(words, message, strnlen(message, sizeof words - 1));
-    }
-    DTP_TRY(dtp_comm_all_reduce(c, DTP_REDUCE_MIN, DTP_I64, (int64_t)n, words, err));
-    memcpy(out->text, words, sizeof words);
-    out->text[DTP_ERR_MSG_BYTES - 1] = '\0';
-    return DTP_OK;
+    return show_text(c, out->rank, worded ? why->msg : dtp_status_text(mine), out->text, err);
 }
 
 dtp_status dtp_comm_agree_status(dtp_comm *c, dtp_status mine, dtp_err *err)
@@ -195,24 +242,35 @@ dtp_status dtp_comm_check_launcher(char *const *environment, dtp_err *err)
 
 /* ---- what ranks do that disagree, in words ---- */
 
-/* "rank 3: all_reduce sum over mesh dims 0x1 of 8 x f32, ..."; NULL is the barrier. */
-static void describe(int32_t rank, const dtp_coll *coll, char *out, size_t room)
+/* "rank 3: all_reduce sum over mesh dim 'x' of 8 x f32, ..."; NULL is the barrier. */
+static void describe(const dtp_mesh *mesh, int32_t rank, const dtp_coll *coll, char *out,
+                     size_t room)
 {
     if (coll == NULL) {
         snprintf(out, room, "rank %d: barrier", rank);
         return;
     }
-    bool reduces = dtp_coll_reduces(coll->kind);
-    char bucket[32] = "";
+    const bool reduces = dtp_coll_reduces(coll->kind);
+    char dims[DTP_MESH_SET_TEXT_BYTES], more[128] = "";
+    size_t used = 0;
     if (coll->n_bucket > 0) {
-        snprintf(bucket, sizeof bucket, " in %d tensors", coll->n_bucket);
+        used += (size_t)snprintf(more, sizeof more, " in %d tensors", coll->n_bucket);
     }
-    snprintf(out, room,
-             "rank %d: %s%s%s over mesh dims 0x%x of %" PRId64 " x %s%s, cut %" PRId64
-             " to %" PRId64 ", shift %d",
-             rank, dtp_coll_name(coll->kind), reduces ? " " : "",
-             reduces ? dtp_reduce_op_name(coll->op) : "", (unsigned)coll->set, coll->count,
-             dtp_dtype_name(coll->dtype), bucket, coll->in_outer, coll->out_outer, coll->shift);
+    if (coll->in_outer > 0) {
+        used += (size_t)snprintf(more + used, sizeof more - used,
+                                 ", parts of the input in %" PRId64 " runs", coll->in_outer);
+    }
+    if (coll->out_outer > 0) {
+        used += (size_t)snprintf(more + used, sizeof more - used,
+                                 ", parts of the output in %" PRId64 " runs", coll->out_outer);
+    }
+    if (coll->kind == DTP_PERMUTE) {
+        (void)snprintf(more + used, sizeof more - used, ", shift %d", coll->shift);
+    }
+    snprintf(out, room, "rank %d: %s%s%s over %s of %" PRId64 " x %s%s", rank,
+             dtp_coll_name(coll->kind), reduces ? " " : "",
+             reduces ? dtp_reduce_op_name(coll->op) : "", dtp_mesh_set_words(mesh, coll->set, dims),
+             coll->count, dtp_dtype_name(coll->dtype), more);
 }
 
 /* All members run the same collective. */
@@ -226,12 +284,12 @@ static bool is_same(const dtp_coll *a, const dtp_coll *b)
 bool dtp_comm__differs(const dtp_mesh *mesh, int32_t rank, int32_t member, const dtp_coll *coll,
                        int32_t other, const dtp_coll *others, char why[DTP_ERR_MSG_BYTES])
 {
-    char a[256], b[256];
+    char a[384], b[384];
     if (is_same(coll, others)) {
         return false;
     }
-    describe(dtp_mesh_set_member(mesh, coll->set, rank, member), coll, a, sizeof a);
-    describe(dtp_mesh_set_member(mesh, coll->set, rank, other), others, b, sizeof b);
+    describe(mesh, dtp_mesh_set_member(mesh, coll->set, rank, member), coll, a, sizeof a);
+    describe(mesh, dtp_mesh_set_member(mesh, coll->set, rank, other), others, b, sizeof b);
     snprintf(why, DTP_ERR_MSG_BYTES, "the ranks run different collectives: %s; %s", a, b);
     return true;
 }
@@ -259,18 +317,19 @@ static int32_t count_alike(int32_t n, const dtp_comm__visit *visits, int32_t r)
     return count;
 }
 
-void dtp_comm__describe_waits(int32_t n, const dtp_comm__visit *visits, char out[DTP_ERR_MSG_BYTES])
+void dtp_comm__describe_waits(const dtp_mesh *mesh, int32_t n, const dtp_comm__visit *visits,
+                              char out[DTP_ERR_MSG_BYTES])
 {
     size_t used = (size_t)snprintf(out, DTP_ERR_MSG_BYTES, "the ranks wait for each other");
     const char *between = ": ";
-    for (int32_t r = 0; r < n && used < DTP_ERR_MSG_BYTES - 240; r++) {
+    for (int32_t r = 0; r < n && used < DTP_ERR_MSG_BYTES - 432; r++) {
         int32_t more = count_alike(n, visits, r);
         if (visits[r].state == DTP_COMM_VISIT_NONE || more < 0) {
             continue;
         }
-        char what[192], others[32] = "";
+        char what[384], others[32] = "";
         if (visits[r].state == DTP_COMM_VISIT_WAITS) {
-            describe(r, visits[r].coll, what, sizeof what);
+            describe(mesh, r, visits[r].coll, what, sizeof what);
         } else {
             snprintf(what, sizeof what, "rank %d: has ended", r);
         }
@@ -283,13 +342,14 @@ void dtp_comm__describe_waits(int32_t n, const dtp_comm__visit *visits, char out
     }
 }
 
-void dtp_comm__describe_late(int32_t n, const dtp_comm__visit *visits, int32_t rank,
-                             const dtp_coll *coll, double limit_s, char out[DTP_ERR_MSG_BYTES])
+void dtp_comm__describe_late(const dtp_mesh *mesh, int32_t n, const dtp_comm__visit *visits,
+                             int32_t rank, const dtp_coll *coll, double limit_s,
+                             char out[DTP_ERR_MSG_BYTES])
 {
     size_t used = 0;
-    char what[192];
+    char what[384];
     out[0] = '\0';
-    for (int32_t r = 0; r < n && used < DTP_ERR_MSG_BYTES - 320; r++) {
+    for (int32_t r = 0; r < n && used < DTP_ERR_MSG_BYTES - 432; r++) {
         const bool silent = visits[r].state == DTP_COMM_VISIT_SILENT;
         if (silent || visits[r].state == DTP_COMM_VISIT_LATE) {
             used += (size_t)snprintf(out + used, DTP_ERR_MSG_BYTES - used, "%srank %d %s",
@@ -297,7 +357,7 @@ void dtp_comm__describe_late(int32_t n, const dtp_comm__visit *visits, int32_t r
                                      silent ? "does not answer" : "has not come");
         }
     }
-    describe(rank, coll, what, sizeof what);
+    describe(mesh, rank, coll, what, sizeof what);
     (void)snprintf(out + used, DTP_ERR_MSG_BYTES - used, "%s%s is not done after %g s",
                    used > 0 ? ": " : "", what, limit_s);
 }

@@ -35,13 +35,14 @@ typedef struct dtp_comm__visit {
 } dtp_comm__visit;
 /* "the ranks wait for each other: rank 0: ...; rank 1: has ended", by rank, each kind of visit
  * once. */
-void dtp_comm__describe_waits(int32_t n, const dtp_comm__visit *visits,
+void dtp_comm__describe_waits(const dtp_mesh *mesh, int32_t n, const dtp_comm__visit *visits,
                               char out[DTP_ERR_MSG_BYTES]);
 
 /* "rank 3 does not answer; rank 5 has not come: rank 0: all_reduce ... is not done after 5 s"; coll
  * NULL: the barrier. n = 0: without the ranks. */
-void dtp_comm__describe_late(int32_t n, const dtp_comm__visit *visits, int32_t rank,
-                             const dtp_coll *coll, double limit_s, char out[DTP_ERR_MSG_BYTES]);
+void dtp_comm__describe_late(const dtp_mesh *mesh, int32_t n, const dtp_comm__visit *visits,
+                             int32_t rank, const dtp_coll *coll, double limit_s,
+                             char out[DTP_ERR_MSG_BYTES]);
 
 /* Where one part of a buffer lies, in bytes: runs of `run` bytes at start, start + stride, ... */
 typedef struct dtp_comm__part {

@@ -248,9 +248,9 @@ static bool find_late(dtp_comm__remote *r, double waited_s, char text[DTP_ERR_MS
         }
     }
     if (found) {
-        dtp_comm__describe_late(size, r->visits, me, r->coll, waited_s, text);
+        dtp_comm__describe_late(&r->base->mesh, size, r->visits, me, r->coll, waited_s, text);
     } else {
-        dtp_comm__describe_waits(size, r->visits, text);
+        dtp_comm__describe_waits(&r->base->mesh, size, r->visits, text);
     }
     return silent;
 }
@@ -324,7 +324,7 @@ void dtp_comm__control_lose(dtp_comm__remote *r, const dtp_coll *coll, double wa
     for (int32_t i = 0; i < n; i++) {
         r->visits[missing[i]].state = missing[i] != me ? DTP_COMM_VISIT_LATE : DTP_COMM_VISIT_NONE;
     }
-    dtp_comm__describe_late(size, r->visits, me, coll, tenths(waited_s), text);
+    dtp_comm__describe_late(mesh, size, r->visits, me, coll, tenths(waited_s), text);
     const size_t len = strlen(text);
     (void)snprintf(text + len, sizeof text - len, "%s%s", why != NULL ? ": " : "",
                    why != NULL ? why : "");

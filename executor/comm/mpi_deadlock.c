@@ -186,7 +186,7 @@ bool dtp_comm__deadlock_hopeless(dtp_comm__shared *s)
                 s->visits[r].coll = waits && o->mailbox != DTP_COMM_BARRIER ? &o->coll : NULL;
             }
         }
-        dtp_comm__describe_waits(s->size, s->visits, text);
+        dtp_comm__describe_waits(&s->mesh, s->size, s->visits, text);
         (void)dtp_comm__deadlock_stop(s, DTP_COMM_STUCK, text);
     }
     return true;
@@ -268,8 +268,8 @@ bool dtp_comm__deadlock_overdue(dtp_comm__shared *s, double waited_s)
     }
     const int32_t mailbox = atomic_load(&own_published(s)->mailbox);
     const dtp_coll *coll = &s->bases[s->rank]->mailboxes[mailbox].coll;
-    dtp_comm__describe_late(s->size, s->visits, s->rank, mailbox == DTP_COMM_BARRIER ? NULL : coll,
-                            limit_s, text);
+    dtp_comm__describe_late(&s->mesh, s->size, s->visits, s->rank,
+                            mailbox == DTP_COMM_BARRIER ? NULL : coll, limit_s, text);
     (void)stop(s, DTP_COMM_LOST, (uint64_t)s->rank, text);
     dtp_comm__remote_lose(s->remote, s->rank, text);
     return true;

@@ -132,7 +132,7 @@ static void check_stuck_locked(world *w)
     w->over = true;
     w->stuck = !w->failed;
     if (w->stuck) {
-        dtp_comm__describe_waits(w->size, w->visits, w->why);
+        dtp_comm__describe_waits(&w->mesh, w->size, w->visits, w->why);
     }
     wake_all_locked(w);
 }
@@ -170,7 +170,8 @@ static void halt_late_locked(world *w, int32_t rank, const dtp_coll *coll)
         const bool runs = visits[r].state == DTP_COMM_VISIT_NONE;
         visits[r].state = runs ? DTP_COMM_VISIT_LATE : visits[r].state;
     }
-    dtp_comm__describe_late(w->size, visits, rank, coll, w->jobs[rank].comm->timeout_s, text);
+    dtp_comm__describe_late(&w->mesh, w->size, visits, rank, coll, w->jobs[rank].comm->timeout_s,
+                            text);
     for (int32_t r = 0; r < w->size; r++) {
         const bool late = visits[r].state == DTP_COMM_VISIT_LATE;
         visits[r].state = late ? DTP_COMM_VISIT_NONE : visits[r].state;
@@ -274,8 +275,7 @@ static dtp_status group_of(sim_comm *c, dtp_mesh_set set, group **out, dtp_err *
     const division *d = w->divisions[set];
     pthread_mutex_unlock(&w->lock);
     if (d == NULL) {
-        return DTP_FAIL(err, DTP_NOMEM, "no memory for the groups over mesh dims 0x%x",
-                        (unsigned)set);
+        return DTP_FAIL(err, DTP_NOMEM, "no memory for groups of ranks");
     }
     const dtp_mesh_set others = all_dims(w) & ~set;
     *out = &d->groups[dtp_mesh_set_index(&w->mesh, others, c->base.rank)];

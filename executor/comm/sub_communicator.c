@@ -144,6 +144,7 @@ dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
                                        dtp_err *err)
 {
     dtp_mesh_set before = 0;
+    char dims[DTP_MESH_SET_TEXT_BYTES];
     for (int32_t m = 0; m < mesh->n_dims; m++) {
         dtp_mesh_set set = parent_sets[m];
         dtp_mesh_set below = set == 0 ? 0 : (set & (~set + 1U)) - 1U; /* all lower bits */
@@ -151,13 +152,16 @@ dtp_status dtp_sub_communicator_create(dtp_comm *parent, const dtp_mesh *mesh,
             dtp_mesh_set_size(&parent->mesh, set) != mesh->sizes[m]) {
             return DTP_FAIL(err, DTP_INVALID,
                             "mesh dim '%s' of size %" PRId64
-                            " cannot stand for the dims 0x%x of a mesh of %d dims",
-                            mesh->names[m], mesh->sizes[m], (unsigned)set, parent->mesh.n_dims);
+                            " cannot stand for %s of a mesh of %d dims",
+                            mesh->names[m], mesh->sizes[m],
+                            dtp_mesh_set_words(&parent->mesh, set, dims), parent->mesh.n_dims);
         }
         if ((before & ~below) != 0 && set != 0) {
+            char first[DTP_MESH_SET_TEXT_BYTES];
             return DTP_FAIL(err, DTP_INVALID,
-                            "mesh dim '%s' stands for the dims 0x%x, which do not come after 0x%x",
-                            mesh->names[m], (unsigned)set, (unsigned)before);
+                            "mesh dim '%s' stands for %s, which does not come after %s",
+                            mesh->names[m], dtp_mesh_set_words(&parent->mesh, set, dims),
+                            dtp_mesh_set_words(&parent->mesh, before, first));
         }
         before |= set;
     }

@@ -45,8 +45,8 @@ const dtp_st_entry *dtp_st_find(const dtp_st_file *file, const char *name);
 const char *dtp_st_meta_get(const dtp_st_file *file, const char *key);
 /* The byte of the file at which its data starts. */
 int64_t dtp_st_data_at(const dtp_st_file *file);
-/* Part of an entry (a shard with global = the entry's dims), unconverted. DTP_UNSUPPORTED when it is
- * unreadable. */
+/* Part of an entry (a shard with global = the entry's dims), unconverted. DTP_UNSUPPORTED when it
+ * is unreadable. */
 dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_shard *part,
                        void *out, dtp_err *err) DTP_MUST_CHECK;
 

@@ -8,8 +8,8 @@
 #include "executor/device/shard.h"
 
 enum { DTP_FEED_TEXT_BYTES = 4096 };
-/* Splits "name=file[,dtype=TYPE][,shift=N]", the two in either order; `storage` holds the texts that
- * `out` points to. */
+/* Splits "name=file[,dtype=TYPE][,shift=N]", the two in either order; `storage` holds the texts
+ * that `out` points to. */
 dtp_status dtp_feed_spec_parse(const char *text, char storage[DTP_FEED_TEXT_BYTES],
                                dtp_feed_spec *out, dtp_err *err) DTP_MUST_CHECK;
 

@@ -46,6 +46,25 @@ static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
     return dtp_hash_text(h, o->load != NULL ? o->load : "");
 }
 
+/* What of it people can tell apart. */
+static void describe_job(const dtp_program *p, const dtp_session_options *o, char *out, size_t room)
+{
+    size_t used =
+        (size_t)snprintf(out, room,
+                         "model '%.60s' on %" PRId64 " ranks, %d instructions, "
+                         "seed %" PRIu64,
+                         p->graph->name, (int64_t)dtp_mesh_ranks(&p->mesh), p->n_instrs, o->seed);
+    for (int32_t i = 0; i < o->n_feeds && used < room; i++) {
+        used += (size_t)snprintf(out + used, room - used, ", feed %.60s=%.60s", o->feeds[i].input,
+                                 o->feeds[i].file);
+    }
+    if (used < room) {
+        (void)snprintf(out + used, room - used, "%s%.60s%s%.60s", o->load != NULL ? ", load " : "",
+                       o->load != NULL ? o->load : "", o->save != NULL ? ", save " : "",
+                       o->save != NULL ? o->save : "");
+    }
+}
+
 /* ---- the lock of a checkpoint ---- */
 
 static bool is_single(const char *path)
@@ -197,8 +216,10 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
 
 static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
 {
-    DTP_TRY(
-        dtp_comm_agree(s->comm, hash_job(s->program, o), "model, plan, program and options", err));
+    char words[400];
+    describe_job(s->program, o, words, sizeof words);
+    DTP_TRY(dtp_comm_agree_words(s->comm, hash_job(s->program, o),
+                                 "model, plan, program and options", words, err));
     if (o->save != NULL) {
         DTP_TRY(lock(s, o->save, err));
     }

@@ -317,9 +317,10 @@ dtp_status dtp_program__emit_permute(dtp_program *p, dtp_value_id value, dtp_mes
     dtp_layout_local_max(&from.layout, &p->mesh, &from.type, &local);
     if (set == 0 || set >> p->mesh.n_dims != 0 ||
         !dtp_layout_is_even_over(&from.layout, &p->mesh, &from.type, set)) {
+        char dims[DTP_MESH_SET_TEXT_BYTES];
         return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "'%s' cannot be passed around mesh dims 0x%x: its shards differ in size",
-                        from.name, (unsigned)set);
+                        "'%s' cannot be passed around %s: its shards differ in size", from.name,
+                        dtp_mesh_set_words(&p->mesh, set, dims));
     }
     if (*out < 0) {
         dtp_value to = dtp_program__value_init(from.name, DTP_VALUE_TEMP);

@@ -106,8 +106,8 @@ static dtp_status in_a_circle(dtp_comm *c, void *user, dtp_err *err)
     dtp_err said = {0};
     dtp_mesh_set set = c->rank == 0 || c->rank == 3 ? 2 : 1;
     dtp_status s = collective(c, DTP_ALL_REDUCE, set, COUNT, &said);
-    return expect(c, s, &said, "rank 0: all_reduce sum over mesh dims 0x2",
-                  "rank 1: all_reduce sum over mesh dims 0x1", err);
+    return expect(c, s, &said, "rank 0: all_reduce sum over mesh dim 'y'",
+                  "rank 1: all_reduce sum over mesh dim 'x'", err);
 }
 
 /* Ranks 0 and 1 disagree; 2 and 3 work on and learn of it when they meet them. */
@@ -125,7 +125,7 @@ static dtp_status bystanders(dtp_comm *c, void *user, dtp_err *err)
         }
         s = s == DTP_OK ? collective(c, DTP_ALL_REDUCE, 1, COUNT, &said) : s;
     }
-    return expect(c, s, &said, "rank 0: barrier", "rank 1: all_reduce sum over mesh dims 0x2", err);
+    return expect(c, s, &said, "rank 0: barrier", "rank 1: all_reduce sum over mesh dim 'y'", err);
 }
 
 /* Ranks that agree but come late: nobody is told off. */

@@ -256,6 +256,26 @@ dtp_status comm_suite(dtp_comm *comm, void *user, dtp_err *err)
     return status;
 }
 
+/* The message has the words of rank 0 and of the first rank that differs from it, on every rank,
+ * and none of the values. */
+static dtp_status agree_on_words(dtp_comm *comm, dtp_err *err)
+{
+    const bool last = comm->rank == comm->size - 1 && comm->size > 1;
+    const uint64_t value = UINT64_C(0xdeadbeefdeadbeef) + (last ? 1 : 0);
+    dtp_err said = {0};
+    const dtp_status got =
+        dtp_comm_agree_words(comm, value, "the call", last ? "mul(c)" : "add(a, b)", &said);
+    char other[32];
+    snprintf(other, sizeof other, "rank %d: mul(c)", comm->size - 1);
+    const bool good = comm->size == 1
+                          ? got == DTP_OK
+                          : got == DTP_COMM && strstr(said.msg, "rank 0: add(a, b)") != NULL &&
+                                strstr(said.msg, other) != NULL &&
+                                strstr(said.msg, "deadbee") == NULL;
+    return good ? DTP_OK
+                : DTP_FAIL(err, DTP_INTERNAL, "rank %d: %d '%.200s'", comm->rank, got, said.msg);
+}
+
 dtp_status comm_suite_agree(dtp_comm *comm, void *user, dtp_err *err)
 {
     (void)user;
@@ -271,6 +291,7 @@ dtp_status comm_suite_agree(dtp_comm *comm, void *user, dtp_err *err)
                             comm->rank, got);
         }
     }
+    DTP_TRY(agree_on_words(comm, err));
     dtp_err mine = {0};
     bool fails = comm->rank == comm->size / 2;
     if (fails) {
@@ -489,8 +510,8 @@ const comm_dispute comm_disputes[] = {
     {{A2A, FOUR}, {GATHER, FOUR}, {"rank 0: all_to_all", "all_gather"}},
     {{A2A, FOUR}, {A2A, .dtype = DTP_F32, .count = 3}, {"4 x f32", "3 x f32"}},
     {{A2A, FOUR}, {A2A, .dtype = DTP_I32, .count = 4}, {"4 x f32", "4 x i32"}},
-    {{A2A, FOUR}, {A2A, FOUR, .in_outer = 2}, {"cut 0 to 0", "cut 2 to 0"}},
-    {{A2A, FOUR}, {A2A, FOUR, .out_outer = 4}, {"cut 0 to 0", "cut 0 to 4"}},
+    {{A2A, FOUR}, {A2A, FOUR, .in_outer = 2}, {"4 x f32", "parts of the input in 2 runs"}},
+    {{A2A, FOUR}, {A2A, FOUR, .out_outer = 4}, {"4 x f32", "parts of the output in 4 runs"}},
     {{SUM}, {SUM, .op = DTP_REDUCE_MAX}, {"all_reduce sum", "all_reduce max"}},
     {{PASS, .shift = 1}, {PASS, .shift = -1}, {"shift 1", "shift -1"}},
 };

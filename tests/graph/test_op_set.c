@@ -285,7 +285,7 @@ static void test_op_set__shapes_follow_from_the_signature(void **state)
         {"take", "c", "ab", "operand 0 is f32, an integer type is needed"},
         {"mm", "ids", "ab", "operand 0 is i32, a floating-point type is needed"},
         {"gain", "bc", "d", "operand 0 is f32 but operand 1 is f64"},
-        {"mm", "ab", NULL, "takes 2 to 2 operands, got 1"},
+        {"mm", "ab", NULL, "takes 2 operands, got 1"},
         {"none", "ab", NULL, "unknown op 'none'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -52,7 +52,7 @@ static void test_ops__refuse_operands_that_do_not_fit(void **state)
         {{"mul", NULL, NULL}, {"f32 a=2", "bf16 a=2"}, "operand 1 is bf16 but operand 0 is f32"},
         {{"add", NULL, NULL}, {"bool a=2", "bool a=2"}, "operand 0 is bool"},
         {{"div", NULL, NULL}, {"i32 a=2", "i32 a=2"}, "operand 0 is i32"},
-        {{"add", NULL, NULL}, {"f32 a=2"}, "takes 2 to 2 operands, got 1"},
+        {{"add", NULL, NULL}, {"f32 a=2"}, "takes 2 operands, got 1"},
         {{"add", NULL, "a=2"}, {"f32 a=2", "f32 b=2"}, "'out' has 1 dims, the result has 2"},
         {{"add", NULL, "a=2 c=2"}, {"f32 a=2", "f32 b=2"}, "dim 'b' is 2 in the result"},
         {{"compare", NULL, NULL}, {"f32 a=2", "f32 a=2"}, "'cmp' is missing"},

@@ -129,8 +129,9 @@ static dtp_status read_operands(const dtp_model_reader *r, const dtp_model_scope
     DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
     *n = dtp_json_size(list);
     if (*n < op->min_in || *n > op->max_in) {
-        return dtp_json_fail(list, err, "op '%s' takes %d to %d operands, found %d", op->name,
-                             op->min_in, op->max_in, *n);
+        char takes[DTP_OP_TAKES_BYTES];
+        return dtp_json_fail(list, err, "op '%s' takes %s, found %d", op->name,
+                             dtp_op_takes(op, takes), *n);
     }
     for (int32_t i = 0; i < *n; i++) {
         DTP_TRY(dtp_model__tensor(r, scope, dtp_json_at(list, i), &in[i], err));

@@ -171,7 +171,7 @@ dtp_status dtp_cuda_flights_look(dtp_cuda_flights *f, double waited_s, char late
     flight->since_s = flight->since_s > 0 ? flight->since_s : now;
     if (now - flight->since_s > limit_s) {
         *coll = &flight->coll;
-        dtp_comm__describe_late(0, NULL, f->comm->rank, *coll, limit_s, late);
+        dtp_comm__describe_late(&f->comm->mesh, 0, NULL, f->comm->rank, *coll, limit_s, late);
     }
     return DTP_OK;
 }
