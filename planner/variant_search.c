@@ -1,6 +1,7 @@
 #include "planner/variant_search.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/units.h"
@@ -11,6 +12,14 @@
 #include "planner/remat_choices.h"
 
 enum { MAX_MICROBATCHES = 16 };
+
+/* What came of a variant. */
+typedef struct trial {
+    const char *text;
+    int32_t place; /* in the order of the search */
+    bool planned;
+    double value; /* of its plan: seconds or bytes, as the objective says */
+} trial;
 
 typedef struct search {
     dtp_plan_mode mode;
@@ -23,18 +32,18 @@ typedef struct search {
     bool fits; /* the last one that was tried */
     dtp_graph_variant *variants;
     int32_t best_variant;
-    const char **tried; /* by variant that is done */
+    trial *tried;       /* by variant that is done */
     dtp_plan incumbent; /* certificate and prediction of the plan of the model as it is */
     bool has_incumbent;
     dtp_plan_result *best;
 } search;
 
-/* Whether it changes nothing that the search could: outputs are the same in all variants. */
-static bool is_plain(const dtp_graph_variant *variant)
+/* Whether it changes nothing that is searched: what is given is the same in all variants. */
+static bool is_plain(const dtp_variant_search *what, const dtp_graph_variant *variant)
 {
-    dtp_graph_variant c = *variant;
-    c.outputs = (dtp_outputs){0};
-    return !dtp_graph_variant_any(&c);
+    return !(what->precision && !dtp_precision_is_f32(&variant->precision)) &&
+           !(what->remat && variant->remat.n > 0) &&
+           !(what->microbatches && variant->microbatches > 1);
 }
 
 /* Behind `text`; a shell takes what has blanks in quotes. */
@@ -55,19 +64,22 @@ static const char *remat_text(const dtp_remat *remat, const char *text, dtp_aren
     return text;
 }
 
-const char *dtp_variant_text(const dtp_graph_variant *variant, dtp_arena *arena)
+const char *dtp_variant_text(const dtp_variant_search *what, const dtp_graph_variant *variant,
+                             dtp_arena *arena)
 {
     char precision[DTP_PRECISION_TEXT_BYTES];
     const char *text = "";
-    if (is_plain(variant)) {
+    if (is_plain(what, variant)) {
         return "as it is";
     }
-    if (!dtp_precision_is_f32(&variant->precision)) {
+    if (what->precision && !dtp_precision_is_f32(&variant->precision)) {
         dtp_precision_print(&variant->precision, precision);
         text = dtp_arena_printf(arena, " --precision %s", precision);
     }
-    text = text != NULL && variant->remat.n > 0 ? remat_text(&variant->remat, text, arena) : text;
-    if (variant->microbatches > 1 && text != NULL) {
+    if (what->remat && variant->remat.n > 0 && text != NULL) {
+        text = remat_text(&variant->remat, text, arena);
+    }
+    if (what->microbatches && variant->microbatches > 1 && text != NULL) {
         text = dtp_arena_printf(arena, "%s --microbatches %d", text, variant->microbatches);
     }
     return text != NULL ? text + 1 : NULL;
@@ -106,7 +118,7 @@ static dtp_status list_variants(search *s, dtp_err *err)
                                          .remat = remat[r],
                                          .microbatches = counts[k],
                                          .micro_dim = given.micro_dim};
-            if (!s->what->helps || ((r == 0 || r == n_remat - 1) && !is_plain(&c))) {
+            if (!s->what->helps || ((r == 0 || r == n_remat - 1) && !is_plain(s->what, &c))) {
                 s->variants[s->n++] = c;
             }
         }
@@ -123,7 +135,8 @@ static dtp_status note(search *s, const char *what, const char *outcome, dtp_err
                            ? dtp_arena_printf(s->arena, "%s: %s", what, outcome)
                            : NULL;
     DTP_TRY(DTP_MEMORY(err, text));
-    s->tried[s->done++] = text;
+    s->tried[s->done] = (trial){.text = text, .place = s->done};
+    s->done++;
     dtp_log(s->request->ctx, DTP_LOG_INFO, "planner", "variant", "%s", text);
     return DTP_OK;
 }
@@ -186,7 +199,7 @@ static const char *describe(const search *s, const dtp_plan_result *r)
 static void keep_better(search *s, int32_t i, dtp_plan_result *next)
 {
     const dtp_graph_variant *variant = &s->variants[i];
-    if (is_plain(variant) && next->plan != NULL) {
+    if (is_plain(s->what, variant) && next->plan != NULL) {
         s->incumbent =
             (dtp_plan){.certificate = next->plan->certificate, .predicted = next->plan->predicted};
         s->has_incumbent = true;
@@ -216,6 +229,13 @@ static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
     DTP_TRY(s->mode(s->g, s->machine, &request, &next, err));
     dtp_status st = note(s, text, describe(s, &next), err);
     s->fits = next.plan != NULL;
+    if (st == DTP_OK && next.plan != NULL) {
+        trial *t = &s->tried[s->done - 1];
+        t->planned = true;
+        t->value = request.objective == DTP_OBJECTIVE_TIME
+                       ? next.plan->predicted.step_time_s
+                       : (double)next.plan->predicted.peak_bytes;
+    }
     keep_better(s, i, &next);
     return st;
 }
@@ -223,7 +243,7 @@ static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
 static dtp_status try_variant(search *s, int32_t i, dtp_err *err)
 {
     const dtp_graph_variant *variant = &s->variants[i];
-    const char *text = dtp_variant_text(variant, s->arena);
+    const char *text = dtp_variant_text(s->what, variant, s->arena);
     dtp_err why = {0};
     double seconds = 0.0;
     dtp_status st = s->best->plan != NULL ? compute_bound(s, variant, &seconds, &why) : DTP_OK;
@@ -246,13 +266,26 @@ static dtp_status try_variant(search *s, int32_t i, dtp_err *err)
 /* ---- all ----------------------------------------------------------------------------------------
  */
 
+/* The model as it is, plans from the best on, the others in the order of the search. */
+static int compare_trials(const void *x, const void *y)
+{
+    const trial *a = x, *b = y;
+    if (a->place == 0 || b->place == 0 || a->planned != b->planned) {
+        return a->place == 0 || (b->place != 0 && a->planned) ? -1 : 1;
+    }
+    if (a->planned && (a->value < b->value || a->value > b->value)) {
+        return a->value < b->value ? -1 : 1;
+    }
+    return a->place < b->place ? -1 : 1;
+}
+
 static dtp_status copy_texts(const search *s, dtp_arena *arena, int32_t *n, const char ***out,
                              dtp_err *err)
 {
     const char **texts = dtp_arena_alloc(arena, (size_t)s->done, sizeof *texts);
     bool ok = texts != NULL;
     for (int32_t i = 0; i < s->done && ok; i++) {
-        texts[i] = dtp_arena_strdup(arena, s->tried[i]);
+        texts[i] = dtp_arena_strdup(arena, s->tried[i].text);
         ok = texts[i] != NULL;
     }
     *n = ok ? s->done : 0;
@@ -263,10 +296,12 @@ static dtp_status copy_texts(const search *s, dtp_arena *arena, int32_t *n, cons
 /* Nothing fits: the result is that of the variant whose best baseline needs least. */
 static dtp_status explain(const search *s, dtp_err *err)
 {
-    const char **text = &s->tried[s->best_variant];
+    trial *best = &s->tried[s->best_variant];
     dtp_plan_request request = *s->request;
-    *text = dtp_arena_printf(s->arena, "%s; the limit named is that of this variant", *text);
-    DTP_TRY(DTP_MEMORY(err, *text));
+    best->text =
+        dtp_arena_printf(s->arena, "%s; the limit named is that of this variant", best->text);
+    best->planned = true; /* listed behind the model as it is */
+    DTP_TRY(DTP_MEMORY(err, best->text));
     request.variant = &s->variants[s->best_variant];
     dtp_plan_result_free(s->best);
     return s->mode(s->g, s->machine, &request, s->best, err);
@@ -288,9 +323,10 @@ static dtp_status run(search *s, dtp_err *err)
             continue;
         }
         s->fits = false;
-        DTP_TRY(dtp_stopped(s->request->stop)
-                    ? note(s, dtp_variant_text(&s->variants[i], s->arena), "not reached", err)
-                    : try_variant(s, i, err));
+        DTP_TRY(
+            dtp_stopped(s->request->stop)
+                ? note(s, dtp_variant_text(s->what, &s->variants[i], s->arena), "not reached", err)
+                : try_variant(s, i, err));
     }
     if (best->plan == NULL && dtp_stopped(s->request->stop)) {
         return DTP_FAIL(err, DTP_STOPPED, "no plan was found: ended early (%s)",
@@ -303,6 +339,7 @@ static dtp_status run(search *s, dtp_err *err)
         best->arena = dtp_arena_create();
         DTP_TRY(DTP_MEMORY(err, best->arena));
     }
+    qsort(s->tried, (size_t)s->done, sizeof *s->tried, compare_trials);
     DTP_TRY(copy_texts(s, best->arena, &best->n_tried, &best->tried, err));
     return best->plan == NULL
                ? DTP_OK

@@ -8,6 +8,7 @@
  *     the incumbent: then no plan for it is faster;
  *   - in tensor mode, when the model as it is has a plan, and no additive cost of the variant is
  *     below that plan's (dtp_plan_request.incumbent).
+ * What the request gives is in all variants: "the model as it is" has it, and no text says it.
  * While nothing fits, only the first rule can drop a variant: the answer is the fastest plan of all
  * variants.
  */
@@ -29,16 +30,18 @@ typedef struct dtp_variant_search {
                    nothing fits */
 } dtp_variant_search;
 
-/* The best plan. out->tried has a text for every variant in the order of the search, such as
- * "--remat layer --microbatches 2: 6.911556 s, 85759836224 bytes", and so has the plan. Infeasible:
- * the result is that of the variant whose best baseline needs least. Fails as the mode does with
- * the first variant; another one that cannot be made of the model is told in `tried`. */
+/* The best plan. out->tried has a text for every variant, such as
+ * "--remat layer --microbatches 2: 6.912 s, 79.87 GiB", and so has the plan: the model as it is
+ * first, then those with a plan, the best first, then the others in the order of the search.
+ * Infeasible: the result is that of the variant whose best baseline needs least. Fails as the mode
+ * does with the first variant; another one that cannot be made of the model is told in `tried`. */
 dtp_status dtp_plan_variants(dtp_plan_mode mode, const dtp_graph *g, const dtp_machine *machine,
                              const dtp_plan_request *request, const dtp_variant_search *what,
                              dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* "--precision bf16 --remat layer:0-3,head --microbatches 2", "as it is"; from `arena`, NULL when
- * out of memory. */
-const char *dtp_variant_text(const dtp_graph_variant *variant, dtp_arena *arena);
+/* What is searched of it: "--precision bf16 --remat layer:0-3,head --microbatches 2", "as it is";
+ * from `arena`, NULL when out of memory. */
+const char *dtp_variant_text(const dtp_variant_search *what, const dtp_graph_variant *variant,
+                             dtp_arena *arena);
 
 #endif

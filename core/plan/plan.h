@@ -61,7 +61,7 @@ struct dtp_plan {
     dtp_overlap overlap;
     dtp_graph_variant variant; /* layouts, strategies, implementations are for the graph
                                   that they make of the model's */
-    int32_t n_tried;           /* the search for a variant: what came of each, in its order */
+    int32_t n_tried;           /* the search for a variant: what came of each, the best first */
     const char **tried;
     int32_t n_implementations; /* tensor mode: how nodes run, in the order of the nodes */
     dtp_implementation *implementations;
@@ -113,6 +113,9 @@ dtp_status dtp_plan_file_read(const char *path, char **text, size_t *len,
 
 /* For people: certificate, predictions, baselines. g is the plan's graph. */
 void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out);
+
+/* Some lines of what a search tried: the first texts and how many more there are. */
+void dtp_plan_print_tried(int32_t n, const char *const *tried, dtp_strbuf *out);
 /* A pin or another constraint; a memory limit with its unit. */
 void dtp_pin_print(const char *pin, dtp_strbuf *out);
 

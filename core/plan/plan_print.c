@@ -6,6 +6,8 @@
 #include "core/base/units.h"
 #include "core/plan/plan_internal.h"
 
+enum { MOST_TRIED = 8 }; /* texts of a search that are printed */
+
 void dtp_pin_print(const char *pin, dtp_strbuf *out)
 {
     const bool memory = strncmp(pin, "memory ", 7) == 0; /* a number of bytes follows */
@@ -137,6 +139,17 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
     }
 }
 
+void dtp_plan_print_tried(int32_t n, const char *const *tried, dtp_strbuf *out)
+{
+    const int32_t shown = n > MOST_TRIED + 1 ? MOST_TRIED : n;
+    for (int32_t i = 0; i < shown; i++) {
+        dtp_strbuf_addf(out, "tried: %s\n", tried[i]);
+    }
+    if (n > shown) {
+        dtp_strbuf_addf(out, "tried: %d more\n", (int)(n - shown));
+    }
+}
+
 void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
@@ -163,9 +176,7 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
         dtp_pin_print(plan->pins[i], out);
         dtp_strbuf_add(out, "\n");
     }
-    for (int32_t i = 0; i < plan->n_tried; i++) {
-        dtp_strbuf_addf(out, "tried: %s\n", plan->tried[i]);
-    }
+    dtp_plan_print_tried(plan->n_tried, plan->tried, out);
     const dtp_certificate *c = &plan->certificate;
     dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
     print_bounds(plan, out);

@@ -189,7 +189,7 @@ dtp_status dtp_plan_what_helps(const dtp_graph *model, const dtp_machine *machin
         s = s == DTP_NOMEM ? s : DTP_OK; /* what cannot be done does not help */
     }
     if (s == DTP_OK && result.plan != NULL) {
-        const char *found = dtp_variant_text(&result.plan->variant, result.arena);
+        const char *found = dtp_variant_text(&m.search, &result.plan->variant, result.arena);
         *text = found != NULL ? strdup(found) : NULL;
         s = *text != NULL ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "out of memory for a report");
     }

@@ -138,13 +138,15 @@ static void run_plan(const fixture *x, const dtp_plan *plan)
 static const dtp_variant_search BOTH = {
     .remat = true, .microbatches = true, .max_microbatches = MAX_MICROBATCHES};
 
+static const dtp_graph_variant IN_BF16 = {.precision = {DTP_BF16, DTP_BF16, false},
+                                          .micro_dim = -1};
+
 /* A limit just below the least that any plan without a choice needs. */
 static int64_t limit_between(fixture *x)
 {
     dtp_plan_result r;
-    const dtp_graph_variant none = {.micro_dim = -1};
     x->request.objective = DTP_OBJECTIVE_MEMORY;
-    plan_fixed(x, &none, &r);
+    plan_fixed(x, x->request.variant, &r);
     assert_non_null(r.plan);
     const int64_t least = r.plan->certificate.bound;
     dtp_plan_result_free(&r);
@@ -172,8 +174,17 @@ static void check_between(const char *mesh, dtp_plan_mode mode, const dtp_varian
     assert_int_equal(r.n_tried, e.n);
     assert_int_equal(r.plan->n_tried, e.n);
     assert_non_null(strstr(r.tried[0], "as it is: infeasible"));
+    /* plans come first, and of them the one that is taken */
+    const char *taken = dtp_variant_text(what, &r.plan->variant, r.arena);
+    assert_int_equal(strncmp(r.tried[1], taken, strlen(taken)), 0);
+    assert_int_equal(strncmp(r.tried[1] + strlen(taken), ": ", 2), 0);
+    bool plans = true;
     for (int32_t i = 0; i < r.n_tried; i++) {
+        const bool planned =
+            strstr(r.tried[i], "infeasible") == NULL && strstr(r.tried[i], "dropped") == NULL;
         print_message("  %s\n", r.tried[i]);
+        assert_true(i == 0 || plans || !planned);
+        plans = i == 0 || (plans && planned);
     }
     run_plan(&x, r.plan);
     dtp_plan_result_free(&r);
@@ -197,17 +208,20 @@ static void test_graph_variants__equal_the_best_fixed_choice_in_rules_mode(void 
     check_between("x:2", dtp_plan_rules, &(dtp_variant_search){.remat = true});
 }
 
-/* With memory enough the plan is that of the graph as it is, and most choices are dropped. */
-static void check_free(dtp_plan_mode mode)
+/* With memory enough the plan is that of the graph as it is, in whatever precision is given, and
+ * most choices are dropped. */
+static void check_free(dtp_plan_mode mode, const dtp_graph_variant *given)
 {
     fixture x;
     dtp_plan_result r, plain;
     int32_t dropped = 0;
     create(&x, "x:2;y:2", mode);
-    plan_fixed(&x, NULL, &plain);
+    x.request.variant = given;
+    plan_fixed(&x, given, &plain);
     search(&x, &BOTH, &r);
     assert_true(plain.plan != NULL && r.plan != NULL);
-    assert_false(dtp_graph_variant_any(&r.plan->variant));
+    assert_true(r.plan->variant.remat.n == 0 && r.plan->variant.microbatches <= 1);
+    assert_int_equal(strncmp(r.tried[0], "as it is: ", 10), 0);
     assert_int_equal(r.plan->certificate.cost, plain.plan->certificate.cost);
     for (int32_t i = 1; i < r.n_tried; i++) {
         print_message("  %s\n", r.tried[i]);
@@ -222,8 +236,76 @@ static void check_free(dtp_plan_mode mode)
 static void test_graph_variants__nothing_without_need(void **state)
 {
     (void)state;
-    check_free(dtp_plan_tensor);
-    check_free(dtp_plan_rules);
+    check_free(dtp_plan_tensor, NULL);
+    check_free(dtp_plan_tensor, &IN_BF16);
+    check_free(dtp_plan_rules, NULL);
+    check_free(dtp_plan_rules, &IN_BF16);
+}
+
+/* What helps is said without what was asked for, and it helps. */
+static void check_help(fixture *x, dtp_planning_mode mode, const char *microbatches)
+{
+    dtp_plan_options o = dtp_plan_options_init();
+    dtp_plan_result r;
+    dtp_err err = {0};
+    char *text = NULL;
+    o.mode = mode;
+    o.mesh = &x->mesh;
+    o.precision = "bf16";
+    o.microbatches = microbatches;
+    o.memory_limit_bytes = x->request.memory_limit_bytes;
+    if (dtp_plan_what_helps(x->f.model, x->f.machine, &o, &text, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    assert_non_null(text);
+    print_message("%s helps\n", text);
+    assert_null(strstr(text, "--precision"));
+    assert_true(microbatches == NULL || strstr(text, "--microbatches") == NULL);
+    o.remat = strstr(text, "--remat") != NULL ? "all" : NULL;
+    o.microbatches = microbatches != NULL || strstr(text, "--micro") == NULL ? microbatches : "16";
+    assert_int_equal(dtp_plan_make(x->f.model, x->f.machine, &o, &r, &err), DTP_OK);
+    assert_non_null(r.plan);
+    dtp_plan_result_free(&r);
+    free(text);
+}
+
+static void test_graph_variants__what_helps(void **state)
+{
+    (void)state;
+    fixture x;
+    create(&x, "x:2", dtp_plan_tensor);
+    x.request.variant = &IN_BF16;
+    x.request.memory_limit_bytes = limit_between(&x);
+    check_help(&x, DTP_PLAN_TENSOR, NULL);
+    check_help(&x, DTP_PLAN_RULES, NULL);
+    check_help(&x, DTP_PLAN_TENSOR, "1");
+    tensor_fixture_destroy(&x.f);
+}
+
+/* People see the first few; the plan file has all. */
+static void test_graph_variants__few_are_printed(void **state)
+{
+    enum { N = 40 };
+    static const int32_t counts[] = {0, 1, 8, 9, 10, N};
+    static const char *tried[N];
+    (void)state;
+    for (int32_t i = 0; i < N; i++) {
+        tried[i] = "as it is: infeasible";
+    }
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        dtp_strbuf out = {0};
+        char rest[32];
+        int32_t lines = 0;
+        dtp_plan_print_tried(counts[k], tried, &out);
+        const char *text = dtp_strbuf_text(&out);
+        for (const char *c = text; *c != '\0'; c++) {
+            lines += *c == '\n' ? 1 : 0;
+        }
+        (void)snprintf(rest, sizeof rest, "tried: %d more\n", (int)(counts[k] - 8));
+        assert_int_equal(lines, counts[k] < 9 ? counts[k] : 9);
+        assert_true((strstr(text, rest) != NULL) == (counts[k] > 9));
+        dtp_strbuf_free(&out);
+    }
 }
 
 static void test_graph_variants__least_memory(void **state)
@@ -255,7 +337,9 @@ static void test_graph_variants__one_is_given(void **state)
     search(&x, &(dtp_variant_search){.remat = true}, &r);
     assert_non_null(r.plan);
     assert_int_equal(r.plan->variant.microbatches, 2);
-    assert_int_equal(strncmp(r.tried[0], "--microbatches 2: ", 18), 0);
+    for (int32_t i = 0; i < r.n_tried; i++) { /* what is given is in all of them */
+        assert_null(strstr(r.tried[i], "--microbatches"));
+    }
     dtp_plan_result_free(&r);
     x.request.variant = NULL;
     x.request.memory_limit_bytes = limit_between(&x);
@@ -340,8 +424,9 @@ static void test_graph_variants__precision_is_searched(void **state)
     assert_non_null(r.plan);
     assert_int_equal(r.n_tried, 3);
     assert_int_equal(strncmp(r.tried[0], "as it is: ", 10), 0);
-    assert_int_equal(strncmp(r.tried[1], "--precision bf16: ", 18), 0);
-    assert_int_equal(strncmp(r.tried[2], "--precision bf16,gradients=f32: ", 32), 0);
+    const bool whole = strncmp(r.tried[1], "--precision bf16: ", 18) == 0;
+    assert_int_equal(strncmp(r.tried[whole ? 1 : 2], "--precision bf16: ", 18), 0);
+    assert_int_equal(strncmp(r.tried[whole ? 2 : 1], "--precision bf16,gradients=f32: ", 32), 0);
     assert_true(r.plan->predicted.step_time_s == best_s && best_s < f32_s);
     assert_int_equal(r.plan->variant.precision.compute, DTP_BF16);
     dtp_plan_result_free(&r);
@@ -525,6 +610,8 @@ int main(void)
         cmocka_unit_test(test_graph_variants__equal_the_best_fixed_choice_in_tensor_mode),
         cmocka_unit_test(test_graph_variants__equal_the_best_fixed_choice_in_rules_mode),
         cmocka_unit_test(test_graph_variants__nothing_without_need),
+        cmocka_unit_test(test_graph_variants__what_helps),
+        cmocka_unit_test(test_graph_variants__few_are_printed),
         cmocka_unit_test(test_graph_variants__least_memory),
         cmocka_unit_test(test_graph_variants__one_is_given),
         cmocka_unit_test(test_graph_variants__precision_is_searched),

@@ -56,7 +56,7 @@ says() { # file words, which may be on two lines
     run helps 3 plan $gpt --mode tensor --memory 12M
     says helps.err "it fits with --"
     run auto_rules 0 plan $gpt --remat auto --microbatches 2
-    says auto_rules.out "tried: --microbatches 2: "
+    says auto_rules.out "tried: as it is: "
     run auto_none 3 plan $gpt --mode tensor --memory 8230K --remat auto --microbatches auto
     says auto_none.err "infeasible; the limit named is that of this variant"
     run auto_pins 2 plan models/gpt_bytes.json $machine $mesh --pin 'head: vocab@x' --remat auto

@@ -238,9 +238,7 @@ static dtp_status say_verdict(const plan_command *c, const dtp_plan_result *resu
     }
     say_limit(c, result, &text);
     dtp_strbuf_add(&text, "\n");
-    for (int32_t i = 0; i < result->n_tried; i++) {
-        dtp_strbuf_addf(&text, "%s%s\n", i == 0 ? "tried:\n  " : "  ", result->tried[i]);
-    }
+    dtp_plan_print_tried(result->n_tried, result->tried, &text);
     for (int32_t i = 0; i < result->n_conflict && result->n_conflict > 1; i++) {
         dtp_strbuf_add(&text, i == 0 ? "these cannot hold together:\n  " : "  ");
         dtp_pin_print(result->conflict[i], &text);
