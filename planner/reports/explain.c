@@ -9,6 +9,7 @@
 #include "cost_models/predict.h"
 #include "planner/reports/explain_internal.h"
 #include "planner/tensors/plan_tensor.h"
+#include "planner/tensors/tying_bound.h"
 
 enum {
     NEAR = 4,     /* edits within which a name is near another */
@@ -185,6 +186,8 @@ static dtp_status explain(dtp_explaining *e, dtp_err *err)
         DTP_TRY(dtp_additive_cost(e->request->graph, &e->pricer, &plan->sharding,
                                   lowering.redistributor, &e->out->plan_ps, err));
     }
+    e->out->tied = dtp_tensor_is_tied(e->problem);
+    e->out->pinned = e->pins.n_pins > 0;
     DTP_TRY(dtp_explain__options(e, err));
     DTP_TRY(dtp_explain__excluded(e, err));
     qsort(e->out->alternatives, (size_t)e->out->n, sizeof *e->out->alternatives,

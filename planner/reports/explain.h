@@ -52,7 +52,9 @@ typedef struct dtp_explanation {
     int64_t plan_ps;    /* of the plan, with the redistribution steps that it takes */
     int64_t cost_ps;  /* of the plan, as the problem counts: with the cheapest steps on the machine;
                          what differences start from */
-    int64_t bound_ps; /* of all plans within its limits and pins */
+    int64_t bound_ps; /* of all plans within its limits and pins, */
+    bool tied;        /* in which instances of repeated blocks decide together */
+    bool pinned;      /* whether it has pins */
     int64_t peak_bytes, limit_bytes; /* as the problem counts; limit 0 = none */
     int32_t n;
     dtp_alternative *alternatives; /* allowed ones first, cheapest alone first */

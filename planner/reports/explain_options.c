@@ -8,6 +8,7 @@
 #include "core/base/units.h"
 #include "cost_models/node_price.h"
 #include "core/plan/node_layouts.h"
+#include "planner/tensors/plan_tensor.h"
 
 int32_t dtp_explain__variable(const dtp_explaining *e, const dtp_tensor_problem *p)
 {
@@ -140,14 +141,29 @@ static dtp_status evaluate_alone(const dtp_explaining *e, const evaluation *v, i
     return DTP_OK;
 }
 
-/* At least and at most for every alternative. The certificate's bound holds too when it is of this
- * problem. */
+/* The certificate's bound of this problem: what it says without tying, or of instances that are
+ * tied as here; 0: it says nothing of it. */
+static int64_t certified_bound(const dtp_explaining *e)
+{
+    const dtp_plan *plan = e->request->plan;
+    const dtp_certificate *c = &plan->certificate;
+    const bool speaks = e->request->plan_is_current && !plan->rules_mode &&
+                        plan->objective == DTP_OBJECTIVE_TIME && c->solver != NULL;
+    const char *const as_here = e->out->runs == 0   ? DTP_SOLVER_UNTIED
+                                : e->out->runs == 1 ? DTP_SOLVER_TIED
+                                                    : DTP_SOLVER_TWO_GROUPS;
+    const bool same = speaks && (strcmp(c->solver, DTP_SOLVER_UNTIED) == 0 ||
+                                 (strcmp(c->solver, as_here) == 0 && e->out->runs <= 2));
+    const int64_t untied = speaks && c->has_untied ? c->untied_bound : 0;
+    return same && c->bound > untied ? c->bound : untied;
+}
+
+/* At least and at most for every alternative. */
 static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
     dtp_explanation *x = e->out;
-    const dtp_plan *plan = e->request->plan;
     const int32_t n = v->problem->variables[v->variable].n_strategies;
-    const int64_t cost = v->value.cost, certified = plan->certificate.bound;
+    const int64_t cost = v->value.cost, certified = certified_bound(e);
     dtp_min_marginal_options options =
         dtp_min_marginal_options_init(v->problem->select, v->variable, v->plan);
     dtp_min_marginal *m;
@@ -172,8 +188,7 @@ static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err
         }
         x->bound_ps = i == 0 || m[i].bound < x->bound_ps ? m[i].bound : x->bound_ps;
     }
-    if (!e->request->plan_is_current || plan->rules_mode || plan->objective != DTP_OBJECTIVE_TIME ||
-        certified <= x->bound_ps || certified > cost) {
+    if (certified <= x->bound_ps) {
         return DTP_OK;
     }
     x->bound_ps = certified;

@@ -10,6 +10,8 @@
 /* Share of the cost that tying may lose before the problem is solved again in two groups. */
 static const double MOST_LOSS = 0.01;
 
+const char DTP_SOLVER_UNTIED[] = "selection";
+const char DTP_SOLVER_TIED[] = "selection, tied";
 const char DTP_SOLVER_TWO_GROUPS[] = "selection, tied in 2 groups";
 
 /* ---- begin and end ------------------------------------------------------------------------------
@@ -144,9 +146,10 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     const tensor_state *state = p->state;
     DTP_TRY(make_problem(p, runs, err));
     /* What was proven for the tied problem does not hold for this one. */
-    p->certificate = (dtp_certificate){.status = DTP_CERT_TIME_LIMIT,
-                                       .solver = runs == 0 ? "selection" : DTP_SOLVER_TWO_GROUPS,
-                                       .nodes = p->certificate.nodes};
+    p->certificate =
+        (dtp_certificate){.status = DTP_CERT_TIME_LIMIT,
+                          .solver = runs == 0 ? DTP_SOLVER_UNTIED : DTP_SOLVER_TWO_GROUPS,
+                          .nodes = p->certificate.nodes};
     return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
@@ -190,7 +193,7 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
 static dtp_status solve(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
-    p->certificate.solver = "selection, tied";
+    p->certificate.solver = DTP_SOLVER_TIED;
     if (state->problem == NULL) {
         p->certificate.status = DTP_CERT_INFEASIBLE;
         return DTP_OK;

@@ -29,7 +29,8 @@ dtp_status dtp_plan_tensor(const dtp_graph *g, const dtp_machine *machine,
                            const dtp_plan_request *request, dtp_plan_result *out,
                            dtp_err *err) DTP_MUST_CHECK;
 
-/* The solver of a certificate whose problem had the instances of a block tied in two groups. */
-extern const char DTP_SOLVER_TWO_GROUPS[];
+/* The solver of a certificate: in its problem instances of a block decide for themselves, together,
+ * in two groups. */
+extern const char DTP_SOLVER_UNTIED[], DTP_SOLVER_TIED[], DTP_SOLVER_TWO_GROUPS[];
 
 #endif

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "dtp/planner.h"
+
 #include "core/transform/microbatch.h"
 #include "cost_models/redistribution_price.h"
 #include "cost_models/plan_lowering.h"
@@ -426,6 +428,91 @@ static void test_explain__names_are_those_of_the_model(void **state)
     dtp_graph_destroy(g);
 }
 
+enum { N_PLANS = 6 };
+
+/* What explain says of a plan, at several names the same but for the bound. */
+typedef struct said {
+    bool tied, pinned;
+    int64_t cost, bound; /* the largest */
+} said;
+
+static said say(const dtp_graph *model, const dtp_plan *plan)
+{
+    enum { N_NAMES = 3 };
+    dtp_graph *g = NULL;
+    said out = {0};
+    assert_int_equal(dtp_plan_graph(plan, model, &g, NULL), DTP_OK);
+    for (int32_t i = 0; i < N_NAMES; i++) {
+        dtp_explanation x;
+        dtp_err err = {0};
+        dtp_arena *arena = dtp_arena_create();
+        const dtp_explain_request request =
+            request_of(g, plan, g->tensors[(2 * i + 1) * g->n_tensors / (2 * N_NAMES)].name);
+        if (dtp_explain(&request, arena, &x, &err) != DTP_OK) {
+            fail_msg("%s: %s", request.name, err.msg);
+        }
+        out = (said){.tied = x.tied,
+                     .pinned = x.pinned,
+                     .cost = x.plan_ps,
+                     .bound = x.bound_ps > out.bound ? x.bound_ps : out.bound};
+        dtp_arena_destroy(arena);
+    }
+    dtp_graph_destroy(g);
+    return out;
+}
+
+/* Plans of one model without a limit: a bound that is not said to be of the plan's own pins holds
+ * of all of them. Every layer has the same layouts in all. */
+static void test_explain__bounds_of_one_model_agree(void **state)
+{
+    static const struct {
+        dtp_planning_mode mode;
+        const char *style, *pin;
+        bool untie;
+    } MADE[N_PLANS] = {{.mode = DTP_PLAN_TENSOR},
+                       {.mode = DTP_PLAN_TENSOR, .untie = true},
+                       {.mode = DTP_PLAN_TENSOR, .pin = "wte: replicated"},
+                       {.mode = DTP_PLAN_RULES},
+                       {.mode = DTP_PLAN_PINS, .style = "**: fsdp"},
+                       {.mode = DTP_PLAN_PINS, .style = "**: zero2"}};
+    (void)state;
+    dtp_graph *g = fixture_model("gpt_bytes.json");
+    dtp_mesh mesh;
+    said s[N_PLANS];
+    int32_t pinned = 0, above = 0;
+    assert_int_equal(dtp_mesh_parse("x:4", &mesh, NULL), DTP_OK);
+    for (int32_t i = 0; i < N_PLANS; i++) {
+        dtp_plan_options o = dtp_plan_options_init();
+        dtp_plan_result r;
+        dtp_err err = {0};
+        o.mode = MADE[i].mode;
+        o.mesh = &mesh;
+        o.memory_limit_bytes = -1;
+        o.target = "cuda";
+        o.untie = MADE[i].untie;
+        o.n_styles = MADE[i].style != NULL ? 1 : 0;
+        o.styles = &MADE[i].style;
+        o.n_pins = MADE[i].pin != NULL ? 1 : 0;
+        o.pins = &MADE[i].pin;
+        if (dtp_plan_make(g, machine, &o, &r, &err) != DTP_OK) {
+            fail_msg("plan %d: %s", i, err.msg);
+        }
+        s[i] = say(g, r.plan);
+        assert_int_equal(s[i].pinned, MADE[i].style != NULL || MADE[i].pin != NULL);
+        dtp_plan_result_free(&r);
+    }
+    for (int32_t i = 0; i < N_PLANS; i++) {
+        pinned += s[i].pinned ? 1 : 0;
+        for (int32_t k = 0; k < N_PLANS; k++) {
+            above += s[i].bound > s[k].cost ? 1 : 0;
+            assert_true(s[i].bound <= s[k].cost || (s[i].pinned && i != k));
+        }
+    }
+    print_message("%d plans with pins, %d costs below bounds of pins\n", pinned, above);
+    assert_true(pinned == 3 && above > 0);
+    dtp_graph_destroy(g);
+}
+
 static void test_explain__unknown_names(void **state)
 {
     (void)state;
@@ -450,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_explain__layers_in_two_runs),
         cmocka_unit_test(test_explain__alone_is_the_price_of_the_changed_program),
         cmocka_unit_test(test_explain__names_are_those_of_the_model),
+        cmocka_unit_test(test_explain__bounds_of_one_model_agree),
         cmocka_unit_test(test_explain__unknown_names),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

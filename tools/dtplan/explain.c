@@ -88,6 +88,8 @@ static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
 
 static void print_explanation(const explain_command *c, const dtp_explanation *x, dtp_strbuf *out)
 {
+    static const char *const among[2][2] = {{"", " with tied layers"},
+                                            {" with its pins", " with its pins and tied layers"}};
     dtp_strbuf_addf(out, "%s '%s'", x->node && x->via == NULL ? "node" : "tensor", x->name);
     if (x->via != NULL) {
         dtp_strbuf_addf(out, " is kept as node '%s' leaves or reads it; the node", x->via);
@@ -99,8 +101,8 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
                         "all of them\n",
                         x->instances);
     }
-    dtp_strbuf_addf(out, "the plan costs %s, no plan less than %s (additive cost%s)\n",
-                    cost(x->plan_ps).text, cost(x->bound_ps).text,
+    dtp_strbuf_addf(out, "the plan costs %s, no plan%s less than %s (additive cost%s)\n",
+                    cost(x->plan_ps).text, among[x->pinned][x->tied], cost(x->bound_ps).text,
                     tool_rates_note(tool_rates(c->input.machine, NULL)));
     if (x->plan_ps != x->cost_ps) {
         dtp_strbuf_addf(out,
@@ -155,7 +157,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                 FIELD_TEXT_IF(x.via != NULL, "via", x.via), FIELD_INT("instances", x.instances),
                 FIELD_TEXT("chosen", x.chosen), FIELD_TEXT_IF(rates != NULL, "rates", rates),
                 FIELD_INT("plan_ps", x.plan_ps), FIELD_INT("cost_ps", x.cost_ps),
-                FIELD_INT("bound_ps", x.bound_ps), FIELD_INT("peak_bytes", x.peak_bytes),
+                FIELD_INT("bound_ps", x.bound_ps), FIELD_BOOL("tied", x.tied),
+                FIELD_BOOL("pinned", x.pinned), FIELD_INT("peak_bytes", x.peak_bytes),
                 FIELD_INT("limit_bytes", x.limit_bytes),
                 FIELD_LIST("alternatives", x.n, alternative_row, &x)));
     } else {
