@@ -3,24 +3,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/sort.h"
 #include "planner/solver/reduced/load.h"
 #include "planner/solver/reduced/reduced.h"
 #include "planner/solver/relax.h"
 
-/* All intervals at once, each with its largest usage: every assignment is within it. */
-static int64_t most_usage(const dtp_problem *p)
+/* At every time each interval with its largest usage: every assignment is within it. */
+static dtp_status most_usage(const dtp_problem *p, int64_t *most, dtp_err *err)
 {
-    const int32_t n_intervals = dtp_problem_n_intervals(p);
-    int64_t most = 0;
-    for (int32_t i = 0; i < n_intervals; i++) {
+    const int32_t n = dtp_problem_n_intervals(p);
+    dtp_keyed *events = calloc(4 * (size_t)n + 1, sizeof *events);
+    int64_t now = 0;
+    *most = 0;
+    DTP_TRY(DTP_MEMORY(err, events));
+    for (int32_t i = 0; i < n; i++) {
         const dtp_problem_interval x = dtp_problem_interval_at(p, i);
         int64_t large = 0;
         for (int32_t s = 0; s < dtp_problem_n_strategies(p, x.variable); s++) {
             large = x.usage[s] > large ? x.usage[s] : large;
         }
-        most += x.begin < x.end ? large : 0;
+        large = x.begin < x.end ? large : 0;
+        events[i] = (dtp_keyed){dtp_sort_key(x.end), -large}; /* those that end come first */
+        events[n + i] = (dtp_keyed){dtp_sort_key(x.begin), large};
     }
-    return most;
+    dtp_sort_keyed(events, events + 2 * (size_t)n, 2 * (int64_t)n);
+    for (int32_t i = 0; i < 2 * n; i++) {
+        now += events[i].item;
+        *most = now > *most ? now : *most;
+    }
+    free(events);
+    return DTP_OK;
 }
 
 static void keep(dtp_solve_result *r, dtp_minimum_memory *out)
@@ -56,7 +68,8 @@ static dtp_status bisect(dtp_problem *p, const dtp_solve_options *options, dtp_m
     return DTP_OK;
 }
 
-/* As one integer program; optimal up to GLPK's tolerances. */
+/* As one integer program; optimal up to GLPK's tolerances. That there is nothing only presolve
+ * proves: GLPK says it of programs with badly scaled rows that have solutions. */
 static dtp_status solve_by_glpk(const dtp_problem *p, const dtp_solve_options *options,
                                 dtp_minimum_memory *out, dtp_err *err)
 {
@@ -73,7 +86,7 @@ static dtp_status solve_by_glpk(const dtp_problem *p, const dtp_solve_options *o
         s = DTP_MEMORY(err, r.assignment);
         s = s == DTP_OK ? solver_integer(w, true, r.assignment, &status, err) : s;
     }
-    out->possible = status != DTP_CERT_INFEASIBLE;
+    out->possible = s != DTP_OK || !w->infeasible;
     if (s == DTP_OK && (status == DTP_CERT_OPTIMAL || status == DTP_CERT_FEASIBLE)) {
         solver_restore(w, r.assignment);
         s = dtp_problem_evaluate(w->p, r.assignment, &r.value, err);
@@ -94,6 +107,8 @@ dtp_status dtp_minimum_memory_find(const dtp_problem *p, const dtp_solve_options
     memset(out, 0, sizeof *out);
     o.cutoff = 0;
     DTP_TRY(dtp_minimum_peak(p, &out->bound, err));
+    int64_t most;
+    DTP_TRY(most_usage(p, &most, err));
     /* a copy that shares everything but the costs, which are 0 where they are allowed */
     const int64_t strategies = p->first[p->n_variables];
     int64_t *costs = calloc((size_t)(strategies + p->n_stored) + 1, sizeof *costs);
@@ -101,15 +116,19 @@ dtp_status dtp_minimum_memory_find(const dtp_problem *p, const dtp_solve_options
     dtp_problem plain = *p;
     plain.cost = costs;
     plain.edge_cost = costs + strategies;
-    plain.usage_limit = upper > 0 ? upper : most_usage(p);
+    plain.usage_limit = upper > 0 ? upper : most;
     for (int64_t i = 0; i < strategies; i++) {
         plain.cost[i] = p->cost[i] >= DTP_FORBIDDEN ? DTP_FORBIDDEN : 0;
     }
     for (int64_t i = 0; i < p->n_stored; i++) {
         plain.edge_cost[i] = p->edge_cost[i] >= DTP_FORBIDDEN ? DTP_FORBIDDEN : 0;
     }
-    dtp_status s = o.solver == DTP_SOLVER_GLPK ? solve_by_glpk(&plain, &o, out, err)
-                                               : bisect(&plain, &o, out, err);
+    const bool glpk = o.solver == DTP_SOLVER_GLPK;
+    dtp_status s = glpk ? solve_by_glpk(&plain, &o, out, err) : DTP_OK;
+    if (s == DTP_OK && (!glpk || (out->possible && out->assignment == NULL))) {
+        o.solver = glpk ? DTP_SOLVER_AUTO : o.solver; /* where GLPK has no answer */
+        s = bisect(&plain, &o, out, err);
+    }
     free(costs);
     if (s != DTP_OK) {
         dtp_minimum_memory_free(out);
