@@ -26,7 +26,7 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *lowering, const dtp_plan *p
                                   dtp_err *err) DTP_MUST_CHECK;
 
 /* Lists the steps, as the redistributor decides on them, of all redistributions in programs of the
- * plan's sharding, whatever they fetch. `g` is the plan's graph (dtp_plan_graph). */
+ * plan's sharding, plain or not, whatever they fetch. `g` is the plan's graph (dtp_plan_graph). */
 dtp_status dtp_plan_list_redistributions(dtp_plan *plan, const dtp_graph *g,
                                          const dtp_redistributor *redistributor,
                                          dtp_err *err) DTP_MUST_CHECK;
