@@ -83,7 +83,9 @@ static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_pr
                 sure += l->spare ? 0 : q->values[v].bytes;
             }
         }
+        const bool kernel = q->instrs[k].kind == DTP_INSTR_KERNEL;
         out->sure_bytes = sure > out->sure_bytes ? sure : out->sure_bytes;
+        out->kernel_bytes = kernel && sure > out->kernel_bytes ? sure : out->kernel_bytes;
     }
     return DTP_OK;
 }

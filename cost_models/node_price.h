@@ -6,13 +6,14 @@
 #include "spmd/redistribute/redistribute.h"
 
 typedef struct dtp_node_price {
-    int64_t cost_ps;    /* of a step: every microbatch; reductions that may wait for the last one
+    int64_t cost_ps;      /* of a step: every microbatch; reductions that may wait for the last one
                            run once, those that are formed from parts as one */
-    int64_t every_ps;   /* the same when nothing waits */
-    int64_t kernel_ps;  /* of it, in kernels; the rest is communication inside the node */
-    int64_t sure_bytes; /* most bytes of staging, workspace and intermediates at one instruction,
+    int64_t every_ps;     /* the same when nothing waits */
+    int64_t kernel_ps;    /* of it, in kernels; the rest is communication inside the node */
+    int64_t sure_bytes;   /* most bytes of staging, workspace and intermediates at one instruction,
                            without what may be written over something that dies */
-    bool one_kernel;    /* it is one kernel and nothing else */
+    int64_t kernel_bytes; /* the same while kernels run: whatever the steps of redistributions */
+    bool one_kernel;      /* it is one kernel and nothing else */
 } dtp_node_price;
 
 /* Whether lowering says that a decision cannot be run. DTP_RANGE is not about the decision: a

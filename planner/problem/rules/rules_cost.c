@@ -58,7 +58,7 @@ static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *er
     if (status != DTP_OK) {
         return DTP_FAIL(err, status, "%s", why.msg);
     }
-    c->sure_bytes[a] = found.sure_bytes;
+    c->kernel_bytes[a] = found.kernel_bytes;
     c->one_kernel[a] = found.one_kernel;
     return dtp_cost_add(&s->cost_ps[a], found.cost_ps, c->count)
                ? DTP_OK
@@ -105,7 +105,7 @@ dtp_status dtp_rules__price(dtp_rules_problem *p, dtp_err *err)
         dtp_rules_class *c = &p->classes[k];
         *c = (dtp_rules_class){.example = classes.example[k], .count = classes.count[k]};
         DTP_TRY(dtp_rules__op_set(p, c->example, &c->set, err));
-        DTP_TRY(DTP_NEW(p->arena, c->sure_bytes, p->sets[c->set].n_assign, err));
+        DTP_TRY(DTP_NEW(p->arena, c->kernel_bytes, p->sets[c->set].n_assign, err));
         DTP_TRY(DTP_NEW(p->arena, c->one_kernel, p->sets[c->set].n_assign, err));
     }
     DTP_TRY(dtp_node_pricer_create(p->graph, p->pricer, p->redistributor, &job.nodes, err));

@@ -103,7 +103,7 @@ static int64_t kernel_bytes(const usages *u, dtp_node_id n, const dtp_rules_clas
     const dtp_node *node = &p->graph->nodes[n];
     const dtp_rules_set *s = &p->sets[c->set];
     const bool inner = node->op->decompose == NULL || p->pricer->target->fuse == 0;
-    const int64_t sure = inner ? c->sure_bytes[a] : 0;
+    const int64_t sure = inner ? c->kernel_bytes[a] : 0;
     const uint32_t own = own_results(&u->lives, node);
     int64_t in = 0, kept = 0, out = 0;
     for (int32_t i = 0; i < node->n_in; i++) {

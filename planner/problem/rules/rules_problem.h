@@ -44,8 +44,9 @@ typedef struct dtp_rules_class {
     int32_t set;
     dtp_node_id example; /* the first of them */
     int64_t count;
-    int64_t *sure_bytes; /* by assignment: alive besides operands and results at least, and */
-    bool *one_kernel;    /* whether it is one kernel and nothing else */
+    int64_t *kernel_bytes; /* by assignment: alive besides operands and results at least while
+                              kernels run, and */
+    bool *one_kernel;      /* whether it is one kernel and nothing else */
 } dtp_rules_class;
 
 typedef struct dtp_rules_problem {
