@@ -1,7 +1,7 @@
 /* The problem of layout rules against enumeration: on random graphs, for a target that fuses
  * nothing and one that fuses, every rule set is lowered. The problem says what its plain program
  * costs, to the picosecond, and no more bytes than its program needs; GLPK and the solver of our
- * own must find exactly the best value. */
+ * own must find exactly the best value, and what certificates of plans say holds of all programs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +14,8 @@
 
 #include "core/plan/sharding.h"
 #include "cost_models/predict.h"
+#include "cost_models/redistribution_price.h"
+#include "planner/plan_rules.h"
 #include "planner/problem/rules/rules_internal.h"
 #include "planner/problem/overlay.h"
 #include "planner/solver/minimum_memory.h"
@@ -245,11 +247,77 @@ static void compare_objectives(bruteforce *b, const table *all, uint64_t *state)
     compare(b, all, &q);
 }
 
+/* ---- plans --------------------------------------------------------------------------------------
+ */
+
+/* The least cost of the programs that are within a limit, with steps at the machine's prices or
+ * those of the generic machine; -1: none is. */
+static int64_t least_program(bruteforce *b, const table *all, const dtp_redistributor *machine,
+                             int64_t limit)
+{
+    const dtp_redistributor *const redistributors[] = {machine, dtp_redistributor_generic()};
+    int64_t least = -1;
+    for (int32_t i = 0; i < 2 * all->n; i++) {
+        dtp_arena *arena = dtp_arena_create();
+        dtp_sharding s;
+        dtp_prediction predicted;
+        dtp_lower_options options = dtp_lower_options_init(redistributors[i % 2]);
+        int64_t cost;
+        options.target = b->pricer.target;
+        options.overlap = (dtp_overlap){.depth = DTP_OVERLAP_CHOOSE,
+                                        .bucket_bytes = options.overlap.bucket_bytes,
+                                        .memory_bytes = limit};
+        decode(b, all->code[i / 2]);
+        assert_int_equal(
+            dtp_sharding_from_rules(b->g, &b->pricer.mesh, &b->rules, false, arena, &s, NULL),
+            DTP_OK);
+        assert_int_equal(
+            dtp_sharding_predict(b->g, &b->pricer, &s, &options, &predicted, &cost, NULL), DTP_OK);
+        const bool fits = limit == 0 || predicted.peak_bytes <= limit;
+        least = fits && (least < 0 || cost < least) ? cost : least;
+        dtp_arena_destroy(arena);
+    }
+    return least;
+}
+
+/* No program within the limit costs less than the bound; an optimal plan has the cheapest one. */
+static bool compare_plan(bruteforce *b, const table *all, const dtp_machine *machine, int64_t limit)
+{
+    dtp_redistribution_pricer *moves = NULL;
+    dtp_plan_request request = dtp_plan_request_init();
+    dtp_plan_result r;
+    dtp_err err = {0};
+    request.mesh = &b->pricer.mesh;
+    request.target = b->pricer.target;
+    request.memory_limit_bytes = limit;
+    assert_int_equal(dtp_redistribution_pricer_create(&b->pricer, &moves, NULL), DTP_OK);
+    const int64_t least =
+        least_program(b, all, dtp_redistribution_pricer_redistributor(moves), limit);
+    if (dtp_plan_rules(b->g, machine, &request, &r, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    assert_true(r.plan == NULL || least >= 0);
+    const bool optimal = r.plan != NULL && r.plan->certificate.status == DTP_CERT_OPTIMAL;
+    if (r.plan != NULL) {
+        assert_true(r.plan->certificate.bound <= least && r.plan->certificate.cost >= least);
+        assert_true(!optimal || r.plan->certificate.cost == least);
+    }
+    dtp_plan_result_free(&r);
+    dtp_redistribution_pricer_destroy(moves);
+    return optimal;
+}
+
 /* ---- the graphs ---------------------------------------------------------------------------------
  */
 
-static int32_t check_graph(const dtp_machine *machine, const dtp_target *target, uint64_t seed,
-                           double *counted)
+/* Sums over graphs. */
+typedef struct tally {
+    int32_t choices, real, optimal;
+    double counted;
+} tally;
+
+static void check_graph(const dtp_machine *machine, const dtp_target *target, uint64_t seed,
+                        tally *sum)
 {
     char *text = NULL;
     uint64_t state = seed ^ UINT64_C(0x5bd1e995);
@@ -270,16 +338,20 @@ static int32_t check_graph(const dtp_machine *machine, const dtp_target *target,
         fail_msg("%s", err.msg);
     }
     table all = enumerate(&b, p);
-    const int32_t n = all.n;
-    assert_true(n >= 1);
-    *counted += b.counted;
+    assert_true(all.n >= 1);
+    sum->choices += all.n;
+    sum->real += all.n > 4 ? 1 : 0;
+    sum->counted += b.counted;
     compare_objectives(&b, &all, &state);
+    if (seed % 4 == 0) {
+        sum->optimal += compare_plan(&b, &all, machine, 0) ? 1 : 0;
+        sum->optimal += compare_plan(&b, &all, machine, some_limit(&all, &state)) ? 1 : 0;
+    }
     dtp_rules_problem_destroy(p);
     dtp_graph_destroy(g);
     free(all.legal);
     free(all.code);
     free(text);
-    return n;
 }
 
 static void test_rules_ilp__equals_brute_force(void **state)
@@ -290,18 +362,15 @@ static void test_rules_ilp__equals_brute_force(void **state)
     assert_int_equal(
         dtp_machine_read(DTP_SOURCE_DIR "/models/machines/h100_64.json", &machine, NULL), DTP_OK);
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
-        int32_t choices = 0, real = 0;
-        double counted = 0.0;
+        tally sum = {0};
         for (uint64_t k = 0; k < N_GRAPHS; k++) {
-            const int32_t n = check_graph(machine, targets[i], FIRST_SEED + k, &counted);
-            choices += n;
-            real += n > 4 ? 1 : 0;
+            check_graph(machine, targets[i], FIRST_SEED + k, &sum);
         }
-        counted /= choices;
+        sum.counted /= sum.choices;
         print_message("%s: %d legal rule sets on %d graphs; %d graphs with more than four; the "
-                      "problem counts %.3f of what programs need\n",
-                      targets[i]->name, choices, N_GRAPHS, real, counted);
-        assert_true(real > N_GRAPHS / 2 && counted > 0.8);
+                      "problem counts %.3f of what programs need; %d plans are optimal\n",
+                      targets[i]->name, sum.choices, N_GRAPHS, sum.real, sum.counted, sum.optimal);
+        assert_true(sum.real > N_GRAPHS / 2 && sum.counted > 0.8 && sum.optimal > 50);
     }
     dtp_machine_destroy(machine);
 }

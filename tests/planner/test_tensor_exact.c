@@ -28,6 +28,7 @@ static void check_certificate(const tensor_fixture *f, int64_t optimum)
     dtp_plan_result r;
     dtp_err err = {0};
     request.mesh = &f->pricer.mesh;
+    request.target = f->pricer.target;
     if (dtp_plan_tensor(f->graph, f->machine, &request, &r, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
@@ -44,7 +45,7 @@ static void check_optimum(int i, const tensor_case *c, bool tie)
     tensor_fixture f;
     int64_t cells;
     dtp_tensor_options options = dtp_tensor_options_init();
-    if (!quarter_has(i, 12)) {
+    if (!quarter_has(i, 18)) {
         return;
     }
     options.runs = tie ? 1 : 0;
@@ -72,6 +73,18 @@ static void test_tensor_exact__equals_elimination(void **state)
         check_optimum(4 * i + 1, &mlp, true);
         check_optimum(4 * i + 2, &gpt, false);
         check_optimum(4 * i + 3, &gpt, true);
+        const tensor_case fused[] = {{.model = TENSOR_MLP,
+                                      .mesh = meshes[i],
+                                      .dims = TENSOR_MLP_DIMS,
+                                      .target = &dtp_target_cuda,
+                                      .precision = "f16"},
+                                     {.model = TENSOR_GPT,
+                                      .mesh = meshes[i],
+                                      .dims = TENSOR_GPT_DIMS,
+                                      .target = &dtp_target_cuda,
+                                      .precision = "bf16"}};
+        check_optimum(12 + 2 * i, &fused[0], true);
+        check_optimum(13 + 2 * i, &fused[1], true);
     }
 }
 
