@@ -74,7 +74,7 @@ static dtp_status add(dtp_tensor number, dtp_tensor sums[SETS], bool has[SETS], 
 
 dtp_status dtp_gradient__norm(int32_t n, const dtp_tensor *grads, double *out, dtp_err *err)
 {
-    dtp_tensor sums[SETS];
+    dtp_tensor sums[SETS] = {{0}};
     bool has[SETS] = {false};
     dtp_status status = DTP_OK;
     double total = 0.0;

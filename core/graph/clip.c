@@ -20,7 +20,7 @@ static dtp_status check_types(const dtp_graph *g, dtp_err *err)
 static dtp_status add_number(dtp_graph *g, dtp_node_spec *spec, int32_t n_in,
                              const dtp_tensor_id *in, dtp_tensor_id *out, dtp_err *err)
 {
-    const dtp_ttype number = {0};
+    static const dtp_ttype number = {0};
     DTP_TRY(DTP_MEMORY(err, spec->name));
     spec->phase = DTP_UPDATE;
     spec->n_in = n_in;
@@ -40,8 +40,8 @@ static dtp_node_spec spec_of(dtp_graph *g, const char *prefix, const char *op, i
     return spec;
 }
 
-/* The numbers from `from` on that go with that one, those of parameters with the same dims, added to
- * it. They lie alike under most layouts, and their sum is then all-reduced once. */
+/* The numbers from `from` on that go with that one, those of parameters with the same dims, added
+ * to it. They lie alike under most layouts, and their sum is then all-reduced once. */
 static dtp_status add_alike(dtp_graph *g, int32_t from, dtp_tensor_id *number, dtp_err *err)
 {
     const dtp_ttype *like = &g->tensors[g->grads[from].param].type;

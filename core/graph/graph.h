@@ -177,8 +177,8 @@ bool dtp_tensor_lasts(const dtp_graph_tensor *t);
 dtp_tensor_id dtp_graph_output(const dtp_graph *g, const char *name);
 /* The gradient of a parameter by its name there, "grad.w1"; -1 = none. */
 dtp_tensor_id dtp_graph_gradient(const dtp_graph *g, const char *name);
-/* What a step computes: the loss, the norm, outputs, gradients and what else updates read; *n ids from
- * `arena`. */
+/* What a step computes: the loss, the norm, outputs, gradients and what else updates read; *n ids
+ * from `arena`. */
 dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
                              const dtp_tensor_id **out, dtp_err *err) DTP_MUST_CHECK;
 /* How often a node of this phase runs in a step. */

@@ -1,6 +1,7 @@
 /* Eager optimizers against the training of the same model as a graph: every optimizer of the table,
  * parameters and states after each of several steps, on several meshes and layouts, with gradients
- * that are replicated, split or partial; with and without a schedule, clipping and a group. Runs on virtual ranks and under MPI. */
+ * that are replicated, split or partial; with and without a schedule, clipping and a group. Runs on
+ * virtual ranks and under MPI. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

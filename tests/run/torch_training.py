@@ -38,6 +38,7 @@ LAYOUTS = {
 # relative to that of its change; and on that of losses and norms
 VARIANTS = {"f32": (["--precision", "f32"], 1e-5), "bf16": (["--precision", "bf16"], 0.06),
             "microbatches": (["--precision", "f32", "--microbatches", "4"], 1e-5)}
+PARAMS = ("w1", "b1", "w2", "b2")
 failed = []
 
 
@@ -57,6 +58,13 @@ def read_safetensors(path):
             begin, end = entry["data_offsets"]
             tensors[name] = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
     return tensors
+
+
+def read_npy(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    data = data[10 + int.from_bytes(data[8:10], "little"):]
+    return struct.unpack(f"<{len(data) // 4}f", data)
 
 
 def run(*args):
@@ -101,7 +109,10 @@ def compare(optimizer, layout, variant, folder):
         source = ["--plan", planned]
     report = json.loads(run(f"{TOOLS}/dtrun", "run", model, *source, *DIMS, *FEEDS, "--comm", "sim", "--steps", "20",
                             "--load", f"{DATA}/initial.safetensors", "--save", f"{folder}/after.safetensors", "--json",
-                            "--quiet"))
+                            "--quiet", *[a for p in PARAMS for a in ("--fetch", f"grad.{p}={folder}/{p}.npy")]))
+    whole = math.hypot(*(math.hypot(*read_npy(f"{folder}/{p}.npy")) for p in PARAMS))
+    off = abs(report["grad_norm"][-1] / whole - 1)
+    check(what, off < 1e-6, f"the norm of the gradients that are fetched is {whole}, {off:g} away from that reported")
     before, after = read_safetensors(f"{DATA}/initial.safetensors"), read_safetensors(f"{folder}/after.safetensors")
     worst = 0.0
     for name, want in read_safetensors(f"{DATA}/{optimizer}.safetensors").items():
@@ -133,7 +144,25 @@ def count(layout, variant, folder):
         check(f"{layout}, {variant}", 0 <= more <= most, f"{more} more all-reduces over {dims}, expected at most {most}")
 
 
+def overflow(folder):
+    """A loss that is finite with a gradient that is not: the root of a sum of 0."""
+    model = os.path.join(folder, "root.json")
+    with open(model, "w", encoding="utf-8") as f:
+        json.dump({"format": "dtp.model/1", "name": "root", "dims": {"n": 4}, "inputs": {"x": {"dims": ["n"]}},
+                   "params": {"w": {"dims": ["n"], "init": "zeros"}},
+                   "nodes": [{"id": "sum", "op": "einsum", "in": ["x", "w"], "out": []},
+                             {"id": "loss", "op": "sqrt", "in": ["sum"]}],
+                   "train": {"loss": "loss", "clip_norm": 1, "optimizer": {"sgd": {"lr": 0.1}}}}, f)
+    done = subprocess.run([f"{TOOLS}/dtrun", "run", model, "--mesh", "x:2", "--rules", "n:x", "--comm", "sim", "--save",
+                           f"{folder}/never"], capture_output=True, text=True, check=False)
+    words = "step 1: node 'grad_norm': the norm of the gradients is inf, the loss 0"
+    check("overflow", done.returncode == 1 and words in done.stderr and not os.path.exists(f"{folder}/never"),
+          f"{done.returncode}, {done.stderr}")
+
+
 def main():
+    with tempfile.TemporaryDirectory() as folder:
+        overflow(folder)
     cases = [(o, layout, v) for o in OPTIMIZERS for layout in LAYOUTS for v in VARIANTS]
     for case in quarter.of(cases):
         with tempfile.TemporaryDirectory() as folder:
