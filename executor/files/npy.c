@@ -295,7 +295,7 @@ bool dtp_npy_is(const char *path)
 /* A part whose dims are in reverse order, as Fortran order stores them, to row-major order. */
 static void transpose(const dtp_shard *part, int64_t bytes, const char *from, char *to)
 {
-    int64_t stride[DTP_MAX_RANK], at[DTP_MAX_RANK] = {0}, step = bytes;
+    int64_t stride[DTP_MAX_RANK] = {0}, at[DTP_MAX_RANK] = {0}, step = bytes;
     for (int32_t d = 0; d < part->rank; d++) {
         stride[d] = step;
         step *= part->size[d];

@@ -11,8 +11,8 @@ DTP_API_BEGIN
 typedef struct dtp_plan dtp_plan;
 
 /* A machine file, dtp.machine/1 (docs/formats/machine.md): what instructions cost. Reading fails
- * with DTP_INVALID where a number looks as if it were in another unit (a launch above 1 ms), unless the
- * file says with "yes_units": true that it is meant. */
+ * with DTP_INVALID where a number looks as if it were in another unit (a launch above 1 ms), unless
+ * the file says with "yes_units": true that it is meant. */
 typedef struct dtp_machine dtp_machine;
 dtp_status dtp_machine_read(const char *path, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_machine_destroy(dtp_machine *m);
