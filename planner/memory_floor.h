@@ -18,7 +18,8 @@ typedef struct dtp_memory_floor {
 dtp_status dtp_memory_floor_find(const dtp_graph *g, const dtp_target *target, int32_t ranks,
                                  dtp_memory_floor *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* "21.20 GiB of parameters, 42.39 GiB of optimizer states"; from `arena`, NULL when out of memory. */
+/* "21.20 GiB of parameters, 42.39 GiB of optimizer states"; from `arena`, NULL when out of
+ * memory. */
 const char *dtp_memory_floor_text(const dtp_memory_floor *floor, dtp_arena *arena);
 
 #endif

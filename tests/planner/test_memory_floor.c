@@ -24,10 +24,7 @@ static const tensor_case CASES[] = {
      .dims = "layers=1 batch=4 length=32",
      .precision = "bf16"},
     {.model = "vit_b16.json", .mesh = "x:8", .dims = "layers=2 batch=8"},
-    {.model = "gpt2_small.json",
-     .mesh = "x:2;y:2",
-     .dims = "layers=2 batch=8",
-     .microbatches = 4},
+    {.model = "gpt2_small.json", .mesh = "x:2;y:2", .dims = "layers=2 batch=8", .microbatches = 4},
 };
 enum { N_CASES = sizeof CASES / sizeof CASES[0] };
 
@@ -53,8 +50,8 @@ static int32_t check_baselines(const tensor_fixture *f, int64_t floor)
     dtp_arena *arena = dtp_arena_create();
     dtp_candidate *list;
     int32_t n, legal = 0;
-    assert_int_equal(
-        dtp_baselines_create(f->graph, &f->pricer, &options, arena, &n, &list, NULL), DTP_OK);
+    assert_int_equal(dtp_baselines_create(f->graph, &f->pricer, &options, arena, &n, &list, NULL),
+                     DTP_OK);
     for (int32_t i = 0; i < n; i++) {
         if (list[i].legal) {
             assert_true(list[i].predicted.peak_bytes >= floor);

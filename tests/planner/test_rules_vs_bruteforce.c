@@ -1,7 +1,8 @@
 /* The problem of layout rules against enumeration: on random graphs, for a target that fuses
  * nothing and one that fuses, every rule set is lowered. The problem says what its plain program
  * costs, to the picosecond, and no more bytes than its program needs; GLPK and the solver of our
- * own must find exactly the best value, and what certificates of plans say holds of all programs. */
+ * own must find exactly the best value, and what certificates of plans say holds of all
+ * programs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
