@@ -7,9 +7,9 @@
 #include "spmd/target/target.h"
 
 /* `name` is a file when it has a '/' or ends with .json, else a shipped machine of this name, else
- * a file: files of the working directory do not hide what is shipped. DTP_INVALID naming the shipped
- * ones when there is none, or a number that looks as if it were in another unit, unless `yes_units`
- * says that it is meant. */
+ * a file: files of the working directory do not hide what is shipped. DTP_INVALID naming the
+ * shipped ones when there is none, or a number that looks as if it were in another unit, unless
+ * `yes_units` says that it is meant. */
 dtp_status tool_machine_read(const char *name, bool yes_units, dtp_machine **out,
                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -127,7 +127,8 @@ static void run_case(const anytime_case *c)
             (void)try_deadline(c, g, machine, k, whole.plan, &sum);
         }
     }
-    assert_true(sum.stopped > 0 && (sum.plans > 0 || whole.plan == NULL));
+    /* the least memory: a plan without any search */
+    assert_true((sum.stopped > 0 || c->memory) && (sum.plans > 0 || whole.plan == NULL));
     dtp_plan_result_free(&whole);
     dtp_graph_destroy(g);
     dtp_machine_destroy(machine);

@@ -21,7 +21,8 @@
 
 enum { MAX_DIMS = 16, NAME_BYTES = 24, PATH_BYTES = 512 };
 
-static const dtp_feed_spec TEXT = {.input = "text", .file = DTP_SOURCE_DIR "/models/data/text.txt"};
+static const dtp_feed_spec TEXT = {
+    .input = "text", .file = DTP_SOURCE_DIR "/models/data/text.txt", .dtype = "u1"};
 
 static void ok(dtp_status status, const dtp_err *err, const char *what)
 {
