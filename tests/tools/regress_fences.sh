@@ -45,6 +45,10 @@ interrupt() {
     rc=$?
     [ $rc -eq "$code" ] || { bad "$sig: exit $rc instead of $code: $*"; cat "$here/err"; }
     gone "$sig: $*"
+    for _ in $(seq 100); do # mpirun removes its folder last
+        [ -z "$(ls -A "$here/tmp")" ] && break
+        sleep 0.1
+    done
     [ -z "$(ls -A "$here/tmp")" ] || { bad "$sig: left in TMPDIR: $(ls "$here/tmp")"; rm -rf "$here"/tmp/*; }
 }
 
