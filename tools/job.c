@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/base/arena.h"
-#include "core/base/number.h"
+#include "core/base/units.h"
 #include "core/base/strbuf.h"
 #include "core/plan/plan.h"
 #include "cost_models/machine/efficiency.h"

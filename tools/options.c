@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/number.h"
+#include "core/base/units.h"
 #include "core/base/status.h"
 #include "core/files/file_out.h"
 #include "dtp/version.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/base/json_scan.h"
-#include "core/base/number.h"
+#include "core/base/units.h"
 
 /* Doubles from here on may be whole numbers that do not fit. */
 #define LARGEST_EXACT 9007199254740992.0

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/number.h"
+#include "core/base/units.h"
 #include "core/graph/graph_copy.h"
 #include "core/graph/op_rules.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/files/file_map.h"
 #include "core/transform/microbatch.h"
-#include "core/base/number.h"
+#include "core/base/units.h"
 #include "core/base/philox.h"
 #include "core/base/safe_int.h"
 #include "executor/device/convert.h"

@@ -156,7 +156,7 @@ how much the run that is predicted to be the fastest is slower than the fastest 
         f.write("""
 How to read it: a group near 1 with a high rank correlation is one whose runs dtplan would have ordered as they turned
 out. Weak rows: vTrain's state no precision (f16 is assumed), and its A100 networks are assumed. Its small
-steps wait for the host (43 us a kernel under Megatron, which these rows alone tell); over 8-way tensor parallelism with
+steps wait for the host (45 us a kernel under Megatron, which these rows alone tell); over 8-way tensor parallelism with
 several microbatches they still take up to 1.6 times the prediction.
 
 | row | devices | length | tensor parallel | microbatch, number | recomputed | published | predicted | GiB | predicted |

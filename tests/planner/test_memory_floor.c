@@ -10,7 +10,6 @@
 
 #include "planner/baselines/baselines.h"
 #include "planner/memory_floor.h"
-#include "planner/tensors/plan_tensor.h"
 #include "tests/support/tensor_cases.h"
 
 static const tensor_case CASES[] = {
@@ -65,18 +64,15 @@ static int32_t check_baselines(const tensor_fixture *f, int64_t floor)
 /* The plan with the least memory; a limit below the floor is refused at once, by it. */
 static double check_least(const tensor_fixture *f, int64_t floor)
 {
-    dtp_plan_request request = dtp_plan_request_init();
-    dtp_plan_result r;
-    request.mesh = &f->pricer.mesh;
-    request.target = f->pricer.target;
+    dtp_plan_request request = tensor_fixture_request(f);
     request.objective = DTP_OBJECTIVE_MEMORY;
-    assert_int_equal(dtp_plan_tensor(f->graph, f->machine, &request, &r, NULL), DTP_OK);
+    dtp_plan_result r = tensor_fixture_plan(f, &request);
     assert_non_null(r.plan);
     const int64_t least = r.plan->predicted.peak_bytes;
     assert_true(least >= floor);
     dtp_plan_result_free(&r);
     request.memory_limit_bytes = floor - 1;
-    assert_int_equal(dtp_plan_tensor(f->graph, f->machine, &request, &r, NULL), DTP_OK);
+    r = tensor_fixture_plan(f, &request);
     assert_true(r.infeasible && r.needs != NULL && r.smallest_bound == floor);
     assert_non_null(strstr(r.needs, " of parameters"));
     dtp_plan_result_free(&r);

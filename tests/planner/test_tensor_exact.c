@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "planner/tensors/plan_tensor.h"
 #include "tests/solver/elimination.h"
 #include "tests/solver/limit_search.h"
 #include "tests/support/tensor_cases.h"
@@ -24,14 +23,8 @@
 /* No plan of the mode that treats the instances of a block alike costs less than the bound. */
 static void check_certificate(const tensor_fixture *f, int64_t optimum)
 {
-    dtp_plan_request request = dtp_plan_request_init();
-    dtp_plan_result r;
-    dtp_err err = {0};
-    request.mesh = &f->pricer.mesh;
-    request.target = f->pricer.target;
-    if (dtp_plan_tensor(f->graph, f->machine, &request, &r, &err) != DTP_OK) {
-        fail_msg("%s", err.msg);
-    }
+    const dtp_plan_request request = tensor_fixture_request(f);
+    dtp_plan_result r = tensor_fixture_plan(f, &request);
     assert_non_null(r.plan);
     assert_int_equal(r.plan->certificate.bound, optimum);
     assert_true(r.plan->certificate.cost >= optimum);

@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "cost_models/predict.h"
-#include "planner/tensors/plan_tensor.h"
 #include "tests/support/quarter.h"
 #include "tests/support/tensor_cases.h"
 #include "core/graph/op_rules.h"
@@ -176,14 +175,8 @@ static void enumerate(search *s)
 /* What planning says: its bound is not above the cheapest program, and "optimal" is just that. */
 static void check_certificate(const tensor_fixture *f, int64_t best)
 {
-    dtp_plan_request request = dtp_plan_request_init();
-    dtp_plan_result r;
-    dtp_err err = {0};
-    request.mesh = &f->pricer.mesh;
-    request.target = f->pricer.target;
-    if (dtp_plan_tensor(f->graph, f->machine, &request, &r, &err) != DTP_OK) {
-        fail_msg("%s", err.msg);
-    }
+    const dtp_plan_request request = tensor_fixture_request(f);
+    dtp_plan_result r = tensor_fixture_plan(f, &request);
     const dtp_certificate *made = &r.plan->certificate;
     assert_true(made->bound <= best && made->cost >= best && made->least_cost >= best);
     assert_true(made->status != DTP_CERT_OPTIMAL || made->cost == best);

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "planner/tensors/plan_tensor.h"
+
 /* Slow arithmetic, quick links. */
 static const char MACHINE[] =
     "{\"format\": \"dtp.machine/1\", \"name\": \"test\","
@@ -106,6 +108,24 @@ dtp_tensor_problem *tensor_fixture_problem(const tensor_fixture *f,
 
 /* ---- solutions ---------------------------------------------------------------------------------
  */
+
+dtp_plan_request tensor_fixture_request(const tensor_fixture *f)
+{
+    dtp_plan_request request = dtp_plan_request_init();
+    request.mesh = &f->pricer.mesh;
+    request.target = f->pricer.target;
+    return request;
+}
+
+dtp_plan_result tensor_fixture_plan(const tensor_fixture *f, const dtp_plan_request *request)
+{
+    dtp_plan_result r;
+    dtp_err err = {0};
+    if (dtp_plan_tensor(f->graph, f->machine, request, &r, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    return r;
+}
 
 int64_t tensor_optimum(const dtp_problem *p)
 {

@@ -7,6 +7,7 @@
 #include "core/graph/graph.h"
 #include "cost_models/redistribution_price.h"
 #include "planner/solver/solve.h"
+#include "planner/plan_search.h"
 #include "planner/problem/tensors/tensor_problem.h"
 
 typedef struct tensor_case {
@@ -40,6 +41,10 @@ void tensor_fixture_create(const tensor_case *c, tensor_fixture *f);
 void tensor_fixture_destroy(tensor_fixture *f);
 dtp_tensor_problem *tensor_fixture_problem(const tensor_fixture *f,
                                            const dtp_tensor_options *options);
+
+/* Planning in tensor mode on the fixture's mesh and target, without a limit; it must not fail. */
+dtp_plan_request tensor_fixture_request(const tensor_fixture *f);
+dtp_plan_result tensor_fixture_plan(const tensor_fixture *f, const dtp_plan_request *request);
 
 /* The cost of the solver's answer, which it must have proven. */
 int64_t tensor_optimum(const dtp_problem *p);

@@ -1,5 +1,5 @@
 #include "tools/dtplan/inputs.h"
-#include "core/base/number.h"
+#include "core/base/units.h"
 #include "tools/machines.h"
 
 #include <stdio.h>

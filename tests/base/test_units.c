@@ -1,6 +1,6 @@
 /* Numbers as people write them. */
 #include "core/base/json.h"
-#include "core/base/number.h"
+#include "core/base/units.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
