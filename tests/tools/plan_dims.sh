@@ -63,6 +63,7 @@ grep -q '"predicted": null' "$here/r" || bad "a plan without dims: the old price
 # once per job, also where dtrun starts the ranks
 if [ "${2-0}" = 1 ]; then
     root=()
+    export ASAN_OPTIONS=detect_leaks=0 # of Open MPI
     [ "$(id -u)" -eq 0 ] && root=(--allow-run-as-root)
     "$bin/dtrun" run "$model" --plan "$here/p" --dim batch=96 --machine "$machine" --threads 1 --quiet "${root[@]}" >/dev/null 2>"$here/err" ||
         bad "run under mpirun"
