@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "core/transform/evaluation.h"
 #include "cost_models/predict.h"
 #include "interop/styles/pin_texts.h"
 
@@ -27,6 +28,17 @@ static dtp_status shard(const dtp_graph *model, const dtp_job_options *o, dtp_jo
                                    job->arena, &rules, err));
     return dtp_sharding_from_rules(job->graph, mesh, &rules, o->uneven, job->arena, &job->sharding,
                                    err);
+}
+
+/* Graph and sharding of the forward pass alone, from those of training. */
+static dtp_status keep_evaluation(dtp_job *job, dtp_err *err)
+{
+    dtp_graph_copy copy;
+    const dtp_sharding all = job->sharding;
+    DTP_TRY(dtp_graph_evaluation(job->graph, &copy, err));
+    dtp_graph_destroy(job->graph);
+    job->graph = copy.to;
+    return dtp_sharding_of_copy(&all, &copy, job->arena, &job->sharding, err);
 }
 
 /* A tensor to be read after a step. Outputs that the graph does not keep are refused: the program
@@ -75,9 +87,11 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
 {
     job->arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, job->arena));
+    const bool listed = o->plan != NULL && dtp_plan_is_for_model(o->plan, model) && !o->evaluation;
     DTP_TRY(shard(model, o, job, err));
+    DTP_TRY(o->evaluation ? keep_evaluation(job, err) : DTP_OK);
     DTP_TRY(dtp_plan_lowering_init(&job->lowering, o->plan, err));
-    if (o->plan != NULL && !dtp_plan_is_for_model(o->plan, model)) { /* tensors of other sizes */
+    if (o->plan != NULL && !listed) { /* there may be tensors of other sizes */
         job->lowering.listed.unlisted = dtp_redistributor_generic();
     }
     if (o->plan == NULL && o->target != NULL) {
@@ -106,8 +120,7 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
         dtp_predict_throughput(model, o->machine, &job->variant.precision,
                                dtp_mesh_ranks(&job->sharding.mesh), &job->predicted);
         job->has_prediction = true;
-    } else if (o->plan != NULL && o->plan->machine != NULL &&
-               dtp_plan_is_for_model(o->plan, model)) { /* else the price is of another program */
+    } else if (listed && o->plan->machine != NULL) { /* else the price is of another program */
         job->predicted = o->plan->predicted;
         job->has_prediction = true;
     }

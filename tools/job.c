@@ -171,6 +171,13 @@ static void print_other_dims(const dtp_plan *plan, const dtp_graph *model, bool 
     }
 }
 
+static dtp_status read_plan(const tool_source *source, const char *text, size_t len,
+                            const dtp_graph *model, dtp_plan **out, dtp_err *err)
+{
+    return source->uneven ? dtp_plan_read_resized(source->plan, text, len, model, out, err)
+                          : dtp_plan_read(source->plan, text, len, model, out, err);
+}
+
 static dtp_status read_texts(const tool_source *source, const char *text, size_t len,
                              dtp_arena *arena, dtp_graph **model, dtp_plan **plan, dtp_err *err)
 {
@@ -185,7 +192,7 @@ static dtp_status read_texts(const tool_source *source, const char *text, size_t
         *model = NULL;
         DTP_TRY(read_model(&from, 0, NULL, model, err));
     }
-    DTP_TRY(dtp_plan_read(source->plan, text, len, *model, plan, err));
+    DTP_TRY(read_plan(source, text, len, *model, plan, err));
     print_other_dims(*plan, *model, true, &others);
     const bool priced = (*plan)->machine == NULL || source->machine != NULL || source->any_dims;
     const dtp_status s =
@@ -264,8 +271,12 @@ static dtp_status read_wide(const tool_source *source, tool_job *job, dtp_err *e
     dtp_plan *read = job->plan;
     job->model = NULL;
     job->plan = NULL;
+    char *text = NULL;
+    size_t len = 0;
     dtp_status s = read_model(source, narrow->n_given, narrow->given, &job->model, err);
-    s = s == DTP_OK ? dtp_plan_load(source->plan, job->model, &job->plan, err) : s;
+    s = s == DTP_OK ? dtp_plan_file_read(source->plan, &text, &len, err) : s;
+    s = s == DTP_OK ? read_plan(source, text, len, job->model, &job->plan, err) : s;
+    free(text);
     dtp_plan_destroy(read);
     dtp_graph_destroy(narrow);
     return s;
@@ -310,6 +321,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     options.microbatches = source->microbatches;
     options.target = target.target->name;
     options.strict = source->strict;
+    options.evaluation = source->evaluation;
     if (source->unrecorded && job->machine != NULL) {
         DTP_TRY(dtp_machine_unrecorded(job->machine, err));
     }

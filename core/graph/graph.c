@@ -389,6 +389,24 @@ int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase)
     return phase != DTP_UPDATE && g->microbatches > 1 ? g->microbatches : 1;
 }
 
+dtp_status dtp_graph_without_dropout(dtp_graph *g, dtp_err *err)
+{
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        dtp_node *node = &g->nodes[n];
+        dtp_attr *attrs;
+        if ((node->op->flags & DTP_OP_RANDOM) == 0 || dtp_op_attr(node->op, "rate") == NULL) {
+            continue;
+        }
+        DTP_TRY(DTP_NEW(g->arena, attrs, node->n_attrs, err));
+        for (int32_t i = 0; i < node->n_attrs; i++) {
+            attrs[i] = node->attrs[i];
+            attrs[i].f = strcmp(attrs[i].key, "rate") == 0 ? 0.0 : attrs[i].f;
+        }
+        node->attrs = attrs;
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
                              const dtp_tensor_id **out, dtp_err *err)
 {

@@ -100,6 +100,10 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
                          dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
 
+/* The same for a model with other sizes, which layouts may split unevenly. */
+dtp_status dtp_plan_read_resized(const char *file, const char *text, size_t len, const dtp_graph *g,
+                                 dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
+
 /* Which version of the model a plan is for: hash and dims. DTP_NOMEM. */
 dtp_status dtp_plan_set_model(dtp_plan *plan, const dtp_graph *model, dtp_err *err) DTP_MUST_CHECK;
 /* The dims that a plan file says, in `arena`, with which the model is to be read; none in files of

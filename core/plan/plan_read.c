@@ -350,11 +350,13 @@ static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *e
                : DTP_OK;
 }
 
-static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, dtp_plan *plan, dtp_err *err)
+static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, bool uneven, dtp_plan *plan,
+                            dtp_err *err)
 {
     plan_reader r = {.root = root, .g = g, .plan = plan};
     dtp_graph *changed = NULL;
     DTP_TRY(dtp_plan__fields(root, plan, err));
+    plan->uneven = plan->uneven || uneven;
     DTP_TRY(read_variant(&r, &changed, err));
     r.g = changed != NULL ? changed : g;
     dtp_status s = read_decision(&r, err);
@@ -366,15 +368,15 @@ static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, dtp_plan *
     return s;
 }
 
-dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
-                         dtp_plan **out, dtp_err *err)
+static dtp_status read_text(const char *file, const char *text, size_t len, const dtp_graph *g,
+                            bool uneven, dtp_plan **out, dtp_err *err)
 {
     dtp_json_doc *doc = NULL;
     dtp_plan *plan = NULL;
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
     dtp_status s = dtp_plan_create(&plan, err);
     if (s == DTP_OK) {
-        s = read_plan(dtp_json_root(doc), g, plan, err);
+        s = read_plan(dtp_json_root(doc), g, uneven, plan, err);
     }
     dtp_json_destroy(doc);
     if (s != DTP_OK) {
@@ -383,4 +385,16 @@ dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const d
     }
     *out = plan;
     return DTP_OK;
+}
+
+dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
+                         dtp_plan **out, dtp_err *err)
+{
+    return read_text(file, text, len, g, false, out, err);
+}
+
+dtp_status dtp_plan_read_resized(const char *file, const char *text, size_t len, const dtp_graph *g,
+                                 dtp_plan **out, dtp_err *err)
+{
+    return read_text(file, text, len, g, true, out, err);
 }

@@ -220,3 +220,30 @@ dtp_status dtp_sharding_check(const dtp_graph *g, const dtp_sharding *s, dtp_err
     }
     return DTP_OK;
 }
+
+dtp_status dtp_sharding_of_copy(const dtp_sharding *from, const dtp_graph_copy *c, dtp_arena *arena,
+                                dtp_sharding *out, dtp_err *err)
+{
+    *out = (dtp_sharding){
+        .mesh = from->mesh, .n_tensors = c->to->n_tensors, .n_nodes = c->to->n_nodes};
+    DTP_TRY(DTP_NEW(arena, out->layouts, out->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, out->strategies, out->n_nodes, err));
+    for (int32_t phase = 0; phase < 3 && dtp_sharding_has_replicas(from); phase++) {
+        DTP_TRY(DTP_NEW(arena, out->replicas[phase], out->n_tensors, err));
+    }
+    for (dtp_tensor_id t = 0; t < from->n_tensors; t++) {
+        const dtp_tensor_id to = c->tensor[t];
+        if (to >= 0) {
+            out->layouts[to] = from->layouts[t];
+        }
+        for (int32_t phase = 0; phase < 3 && to >= 0 && out->replicas[0] != NULL; phase++) {
+            out->replicas[phase][to] = from->replicas[phase][t];
+        }
+    }
+    for (dtp_node_id n = 0; n < from->n_nodes; n++) {
+        if (c->node[n] >= 0) {
+            out->strategies[c->node[n]] = from->strategies[n];
+        }
+    }
+    return DTP_OK;
+}

@@ -3,7 +3,7 @@
 #ifndef DTP_CORE_PLAN_SHARDING_H
 #define DTP_CORE_PLAN_SHARDING_H
 
-#include "core/graph/graph.h"
+#include "core/graph/graph_copy.h"
 #include "core/layout/layout_rules.h"
 
 /* Per node: index of the row of dtp_sharding_rules_of(call, linear = true) on each mesh dim; 0 =
@@ -76,6 +76,11 @@ dtp_status dtp_sharding_from_rules(const dtp_graph *g, const dtp_mesh *mesh,
 dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const dtp_mesh *mesh,
                                    const dtp_layout_rules *rules, dtp_strategy *out,
                                    dtp_err *err) DTP_MUST_CHECK;
+
+/* The sharding of a copy of a graph (c->to) that leaves tensors and nodes out: what remains keeps
+ * its layout, rows and replicas. Storage comes from `arena`. */
+dtp_status dtp_sharding_of_copy(const dtp_sharding *from, const dtp_graph_copy *c, dtp_arena *arena,
+                                dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Independent check: layouts legal, rows in range and their placements consistent with the dims. */
 dtp_status dtp_sharding_check(const dtp_graph *g, const dtp_sharding *s,

@@ -82,12 +82,20 @@ dtp_ttype dtp_microbatch_whole(const dtp_graph *g, const dtp_ttype *type)
 
 static const char PART[] = "micro.";
 
+dtp_tensor_id dtp_microbatch_part(const dtp_graph *g, dtp_tensor_id t)
+{
+    const dtp_node_id n = g->tensors[t].kind == DTP_TENSOR_VALUE ? g->tensors[t].producer : -1;
+    const dtp_node *node = n >= 0 ? &g->nodes[n] : NULL;
+    const bool sum = node != NULL && node->n_in == 2 && node->phase != DTP_UPDATE &&
+                     g->tensors[node->in[0]].per_step;
+    return sum ? node->in[1] : t;
+}
+
 /* Whether node m adds up an output of node n. */
 static bool adds_up(const dtp_graph *g, dtp_node_id m, dtp_node_id n)
 {
-    const dtp_node *sum = &g->nodes[m];
-    return sum->n_in == 2 && g->tensors[sum->in[0]].per_step &&
-           g->tensors[sum->in[1]].producer == n;
+    const dtp_tensor_id sum = g->nodes[m].out[0], part = dtp_microbatch_part(g, sum);
+    return part != sum && g->tensors[part].producer == n;
 }
 
 const char *dtp_microbatch_name(const dtp_graph *g, dtp_node_id n)

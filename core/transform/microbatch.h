@@ -48,6 +48,9 @@ const char *dtp_microbatch_name(const dtp_graph *g, dtp_node_id n);
  * the one that has it in g; -1 = none. */
 dtp_node_id dtp_microbatch_node(const dtp_graph *g, const char *name);
 
+/* What one microbatch has of a tensor that adds up parts; of others the tensor itself. */
+dtp_tensor_id dtp_microbatch_part(const dtp_graph *g, dtp_tensor_id t);
+
 /* Whether a dim is cut. */
 bool dtp_is_micro_dim(const dtp_graph *g, dtp_dim_id d);
 /* A type of the graph with the sizes of the whole batch. */

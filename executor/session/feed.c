@@ -22,12 +22,13 @@ typedef struct source {
     dtp_file_map map; /* of any other file */
     /* WINDOWS of a row of elements */
     dtp_store store;
-    int64_t elems, shift, places;
+    int64_t elems, shift, places, window;
 } source;
 
 struct dtp_feed {
     const dtp_graph *graph;
     uint64_t seed;
+    dtp_feed_order order;
     source *sources; /* by tensor id */
     void *scratch;
     size_t capacity;
@@ -158,7 +159,9 @@ static dtp_status wrong_shape(const dtp_npy *npy, dtp_err *err)
                     text);
 }
 
-static dtp_status open_npy(const dtp_ttype *type, const char *dtype, source *s, dtp_err *err)
+/* `in_rows`: also where the file has as many rows as the input. */
+static dtp_status open_npy(const dtp_ttype *type, const char *dtype, bool in_rows, source *s,
+                           dtp_err *err)
 {
     dtp_store store;
     DTP_TRY(dtp_npy_open(s->file, &s->npy, err));
@@ -180,7 +183,7 @@ static dtp_status open_npy(const dtp_ttype *type, const char *dtype, source *s, 
     for (int32_t i = 1; rest && i < type->rank; i++) {
         rest = s->npy.dims[i] == type->dims[i].size;
     }
-    bool rows = rest && type->rank > 0 && s->npy.dims[0] != type->dims[0].size;
+    bool rows = rest && type->rank > 0 && (in_rows || s->npy.dims[0] != type->dims[0].size);
     if (!rest || (rows && s->npy.dims[0] < 1)) {
         return wrong_shape(&s->npy, err);
     }
@@ -260,6 +263,7 @@ static dtp_status set_places(dtp_feed *feed, dtp_tensor_id id, dtp_err *err)
                         g->tensors[id].name, s->file, s->elems, window, shift);
     }
     s->places = s->elems - need + 1;
+    s->window = window;
     return DTP_OK;
 }
 
@@ -285,7 +289,9 @@ static dtp_status open_all(dtp_feed *feed, int32_t n, const dtp_feed_spec *specs
         bool npy =
             (n_chars > 4 && strcmp(s->file + n_chars - 4, ".npy") == 0) || dtp_npy_is(s->file);
         const dtp_ttype type = dtp_microbatch_whole(feed->graph, &t->type);
-        DTP_TRY(dtp_err_prefixed(npy ? open_npy(&type, spec->dtype, s, err)
+        const bool in_rows = feed->order != DTP_FEED_SHUFFLED &&
+                             dtp_ttype_find(&type, dtp_microbatch_dim(feed->graph)) >= 0;
+        DTP_TRY(dtp_err_prefixed(npy ? open_npy(&type, spec->dtype, in_rows, s, err)
                                      : open_tokens(t, spec->dtype, s, err),
                                  err, "feed '%.100s' from '%.300s'", spec->input, spec->file));
     }
@@ -298,7 +304,7 @@ static dtp_status open_all(dtp_feed *feed, int32_t n, const dtp_feed_spec *specs
 }
 
 dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *specs, uint64_t seed,
-                           dtp_feed **out, dtp_err *err)
+                           dtp_feed_order order, dtp_feed **out, dtp_err *err)
 {
     dtp_feed *feed = calloc(1, sizeof *feed);
     source *sources = calloc((size_t)g->n_tensors + 1, sizeof *sources);
@@ -309,11 +315,16 @@ dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *s
     }
     feed->graph = g;
     feed->seed = seed;
+    feed->order = order;
     feed->sources = sources;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         sources[t].map.fd = sources[t].npy.map.fd = -1;
     }
+    int64_t rows;
     dtp_status status = open_all(feed, n, specs, err);
+    if (status == DTP_OK && order != DTP_FEED_SHUFFLED) {
+        status = dtp_feed_rows(feed, &rows, err);
+    }
     if (status != DTP_OK) {
         dtp_feed_destroy(feed);
         return status;
@@ -335,6 +346,95 @@ void dtp_feed_destroy(dtp_feed *feed)
     free(feed->sources);
     free(feed->scratch);
     free(feed);
+}
+
+/* ---- rows ---- */
+
+/* Rows of an input that a step takes: of a file of windows all dims but the last count. */
+static int64_t rows_of_step(const dtp_feed *feed, dtp_tensor_id id)
+{
+    const dtp_ttype type = dtp_microbatch_whole(feed->graph, &feed->graph->tensors[id].type);
+    int64_t rows = type.rank > 0 ? type.dims[0].size : 1;
+    for (int32_t d = 1; feed->sources[id].kind == WINDOWS && d + 1 < type.rank; d++) {
+        rows *= type.dims[d].size;
+    }
+    return rows;
+}
+
+/* Rows that a file has: windows side by side. */
+static int64_t rows_of_file(const source *s)
+{
+    return s->kind == WINDOWS ? (s->places - 1) / s->window + 1 : s->npy.dims[0];
+}
+
+/* How often the file of an input with the batch dim fills one row of the batch. */
+static dtp_status count_rows(const dtp_feed *feed, dtp_tensor_id id, dtp_dim_id batch, int64_t *out,
+                             dtp_err *err)
+{
+    const dtp_graph_tensor *t = &feed->graph->tensors[id];
+    const source *s = &feed->sources[id];
+    if (t->type.dims[0].id != batch || (s->kind == WINDOWS && t->type.rank == 1)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "input '%.100s': files are read row by row where the first of several dims "
+                        "is '%s'",
+                        t->name, dtp_dims_name(&feed->graph->dims, batch));
+    }
+    const dtp_ttype type = dtp_microbatch_whole(feed->graph, &t->type);
+    *out = rows_of_file(s) / (rows_of_step(feed, id) / type.dims[0].size);
+    return DTP_OK;
+}
+
+dtp_status dtp_feed_rows(const dtp_feed *feed, int64_t *out, dtp_err *err)
+{
+    const dtp_graph *g = feed->graph;
+    const dtp_dim_id batch = dtp_microbatch_dim(g);
+    dtp_tensor_id first = -1;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        int64_t rows;
+        if (tensor->kind != DTP_TENSOR_INPUT) {
+            continue;
+        }
+        if (feed->sources[t].kind == SYNTHETIC) {
+            return DTP_FAIL(err, DTP_INVALID, "input '%.100s' has no --feed", tensor->name);
+        }
+        if (dtp_ttype_find(&tensor->type, batch) < 0) {
+            continue; /* the same in every step */
+        }
+        DTP_TRY(count_rows(feed, t, batch, &rows, err));
+        if (first >= 0 && rows != *out) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "the file of '%.100s' has %" PRId64 " rows, that of '%.100s' %" PRId64,
+                            g->tensors[first].name, *out, tensor->name, rows);
+        }
+        first = t;
+        *out = rows;
+    }
+    return first >= 0 ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "no input is read row by row");
+}
+
+/* Which row of its file row `r` of an input is at a step, of `rows` that an epoch has, and in which
+ * epoch. DTP_RANGE behind the end of a file that is read once. */
+static dtp_status draw(const dtp_feed *feed, dtp_tensor_id id, int64_t step, int64_t r,
+                       int64_t rows, int64_t *row, int64_t *epoch, dtp_err *err)
+{
+    const int64_t of_step = rows_of_step(feed, id);
+    int64_t drawn = step * of_step + r;
+    *epoch = 0;
+    if (feed->order == DTP_FEED_SHUFFLED) {
+        *epoch = drawn / rows;
+        *row = dtp_permute(feed->seed, (uint64_t)*epoch, rows, drawn % rows);
+        return DTP_OK;
+    }
+    if (feed->order == DTP_FEED_LAST_ROWS) {
+        const dtp_ttype type = dtp_microbatch_whole(feed->graph, &feed->graph->tensors[id].type);
+        const int64_t each = of_step / type.dims[0].size; /* the batch has no part of a row */
+        drawn += (rows / each) * each - of_step;
+    }
+    *row = drawn;
+    return drawn >= 0 && drawn < rows
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_RANGE, "row %" PRId64 " of %" PRId64, drawn, rows);
 }
 
 /* ---- filling ---- */
@@ -371,33 +471,35 @@ static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, int64_t 
 }
 
 /* The rows of a step, drawn one by one, to the scratch buffer. */
-static dtp_status read_rows(dtp_feed *feed, const dtp_graph_tensor *t, const source *s,
-                            int64_t step, const dtp_shard *shard, int64_t bytes, dtp_err *err)
+static dtp_status read_rows(dtp_feed *feed, dtp_tensor_id id, int64_t step, const dtp_shard *shard,
+                            int64_t bytes, dtp_err *err)
 {
-    int64_t rows = s->npy.dims[0];
-    int64_t batch = dtp_microbatch_whole(feed->graph, &t->type).dims[0].size;
+    const source *s = &feed->sources[id];
     dtp_shard row = *shard;
-    row.global[0] = rows;
+    row.global[0] = rows_of_file(s);
     row.size[0] = 1;
     for (int64_t r = 0; r < shard->size[0]; r++) {
-        int64_t drawn = step * batch + shard->offset[0] + r;
+        int64_t epoch;
         char *to = (char *)feed->scratch + r * (bytes / shard->size[0]);
-        row.offset[0] = dtp_permute(feed->seed, (uint64_t)(drawn / rows), rows, drawn % rows);
+        DTP_TRY(
+            draw(feed, id, step, shard->offset[0] + r, row.global[0], &row.offset[0], &epoch, err));
         DTP_TRY(dtp_npy_read(&s->npy, s->file, &row, to, err));
     }
     return DTP_OK;
 }
 
-static dtp_status fill_npy(dtp_feed *feed, const dtp_graph_tensor *t, const source *s, int64_t step,
-                           const dtp_shard *shard, void *out, dtp_err *err)
+static dtp_status fill_npy(dtp_feed *feed, dtp_tensor_id id, int64_t step, const dtp_shard *shard,
+                           void *out, dtp_err *err)
 {
+    const dtp_graph_tensor *t = &feed->graph->tensors[id];
+    const source *s = &feed->sources[id];
     int64_t n = dtp_shard_elems(shard), bytes = n * dtp_store_bytes(s->npy.store);
     if (n == 0) {
         return DTP_OK;
     }
     DTP_TRY(reserve(feed, bytes, err));
     DTP_TRY(s->kind == NPY_SAME ? dtp_npy_read(&s->npy, s->file, shard, feed->scratch, err)
-                                : read_rows(feed, t, s, step, shard, bytes, err));
+                                : read_rows(feed, id, step, shard, bytes, err));
     DTP_TRY(dtp_convert(s->npy.store, feed->scratch, t->type.dtype, out, n, err));
     return dtp_check_below(t->type.dtype, out, n, t->below, err);
 }
@@ -410,13 +512,36 @@ static const dtp_file_map *elements_of(const source *s, const char **first)
     return map;
 }
 
-static dtp_status fill_windows(dtp_feed *feed, const dtp_graph_tensor *t, const source *s,
-                               int64_t step, const dtp_shard *shard, void *out, dtp_err *err)
+/* Where a window begins. In the order of the file they lie side by side; shuffled ones do, too, but
+ * each epoch has them moved by another number of elements, up to the length of a window at least.
+ */
+static dtp_status window_place(const dtp_feed *feed, dtp_tensor_id id, int64_t step, int64_t r,
+                               int64_t *out, dtp_err *err)
 {
+    const source *s = &feed->sources[id];
+    const bool shuffled = feed->order == DTP_FEED_SHUFFLED;
+    const int64_t fit = s->places / s->window > 0 ? s->places / s->window : 1;
+    const int64_t rows = shuffled ? fit : rows_of_file(s);
+    int64_t row, epoch;
+    uint32_t words[4];
+    DTP_TRY(draw(feed, id, step, r, rows, &row, &epoch, err));
+    *out = row * s->window;
+    if (shuffled) {
+        dtp_philox_block(feed->seed, dtp_stream_of("feed.windows"), 0, (uint64_t)epoch, words);
+        const uint64_t any = (uint64_t)words[0] << 32 | words[1];
+        *out += (int64_t)(any % (uint64_t)(s->places - (rows - 1) * s->window));
+    }
+    return DTP_OK;
+}
+
+static dtp_status fill_windows(dtp_feed *feed, dtp_tensor_id id, int64_t step,
+                               const dtp_shard *shard, void *out, dtp_err *err)
+{
+    const dtp_graph_tensor *t = &feed->graph->tensors[id];
+    const source *s = &feed->sources[id];
     int32_t last = shard->rank - 1;
     int64_t n = dtp_shard_elems(shard), window = shard->size[last];
     const int64_t width = dtp_store_bytes(s->store);
-    uint32_t stream = dtp_stream_of("feed.windows");
     const char *first;
     if (n == 0) {
         return DTP_OK;
@@ -424,16 +549,14 @@ static dtp_status fill_windows(dtp_feed *feed, const dtp_graph_tensor *t, const 
     DTP_TRY(reserve(feed, n * width, err));
     DTP_TRY(dtp_file_map_check(elements_of(s, &first), s->file, err));
     for (int64_t i = 0; i < n / window; i++) {
-        int64_t row = 0, rest = i, stride = 1;
+        int64_t row = 0, rest = i, stride = 1, place;
         for (int32_t d = last - 1; d >= 0; d--) {
             row += (shard->offset[d] + rest % shard->size[d]) * stride;
             rest /= shard->size[d];
             stride *= shard->global[d];
         }
-        uint32_t words[4];
-        dtp_philox_block(feed->seed, stream, (uint32_t)step, (uint64_t)row, words);
-        uint64_t draw = (uint64_t)words[0] << 32 | words[1];
-        int64_t place = (int64_t)(draw % (uint64_t)s->places) + s->shift + shard->offset[last];
+        DTP_TRY(window_place(feed, id, step, row, &place, err));
+        place += s->shift + shard->offset[last];
         memcpy((char *)feed->scratch + i * window * width, first + place * width,
                (size_t)(window * width));
     }
@@ -455,10 +578,10 @@ dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const d
         synthesise(feed, t, step, shard, out);
         break;
     case WINDOWS:
-        status = fill_windows(feed, t, s, step, shard, out, err);
+        status = fill_windows(feed, id, step, shard, out, err);
         break;
     default:
-        status = fill_npy(feed, t, s, step, shard, out, err);
+        status = fill_npy(feed, id, step, shard, out, err);
         break;
     }
     return dtp_err_prefixed(status, err, "feed '%.100s' from '%.300s' at step %" PRId64, t->name,

@@ -18,7 +18,11 @@ typedef struct dtp_feed dtp_feed;
 /* Opens the files and checks them against the graph's inputs (those of the whole batch in a graph
  * of microbatches; shards are shards of the whole batch then). Borrows g, copies the specs. */
 dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *specs, uint64_t seed,
-                           dtp_feed **out, dtp_err *err) DTP_MUST_CHECK;
+                           dtp_feed_order order, dtp_feed **out, dtp_err *err) DTP_MUST_CHECK;
+/* Rows of the batch (of dtp_microbatch_dim, the first dim of inputs that have it) that the files
+ * hold. DTP_INVALID when inputs are not fed or differ in it, DTP_UNSUPPORTED when a file is not
+ * read row by row. */
+dtp_status dtp_feed_rows(const dtp_feed *feed, int64_t *out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_feed_destroy(dtp_feed *feed);
 
 /* Values of a shard of input t at a step. Not safe to call from several threads on one feed. */

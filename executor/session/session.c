@@ -35,6 +35,7 @@ static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
 {
     uint64_t h = dtp_hash_i64(dtp_program_hash(p), (int64_t)o->seed);
     h = dtp_hash_i64(dtp_hash_i64(h, o->keep), o->allow_nan);
+    h = dtp_hash_i64(h, o->order);
     h = hash_schedule(h, &p->graph->training.schedule);
     h = dtp_hash_i64(h, o->n_feeds);
     for (int32_t i = 0; i < o->n_feeds; i++) {
@@ -210,7 +211,8 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
     s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
     DTP_TRY(DTP_MEMORY(err, s->host));
     DTP_TRY(dtp_session__feed_open(s, err));
-    DTP_TRY(dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, o->seed, &s->feed, err));
+    DTP_TRY(
+        dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, o->seed, o->order, &s->feed, err));
     return o->load == NULL ? initialise(s, err) : DTP_OK;
 }
 
@@ -257,6 +259,7 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
         dtp_session_destroy(s);
         return status;
     }
+    s->first_fed = known.order != DTP_FEED_SHUFFLED ? s->step : 0; /* of the checkpoint */
     *out = s;
     return DTP_OK;
 }

@@ -62,7 +62,7 @@ static dtp_status fill(dtp_session *s, dtp_value_id v, int32_t j, void *out, dtp
             shard.offset[d] += j * value->type.dims[d].size;
         }
     }
-    return dtp_feed_fill(s->feed, value->tensor, s->step, &shard, out, err);
+    return dtp_feed_fill(s->feed, value->tensor, s->step - s->first_fed, &shard, out, err);
 }
 
 dtp_status dtp_session__feed(dtp_session *s, int32_t j, dtp_err *err)

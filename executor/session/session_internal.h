@@ -43,6 +43,7 @@ struct dtp_session {
     void *host;                 /* for the largest shard that is fed or initialised */
     int64_t host_bytes;
     int64_t step;
+    int64_t first_fed; /* the step that gets the first rows; 0 where rows are shuffled */
     dtp_session__feeds feeds;
     dtp_session__started started[2]; /* by step, in turn */
     int64_t n_started, n_finished;

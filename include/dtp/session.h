@@ -37,6 +37,8 @@ typedef struct dtp_job_options {
     bool results;               /* loss, outputs and gradients can be read too */
     const char *outputs;        /* outputs of the model that are kept, "logits" or "none"
                                    (docs/formats/model.md); NULL: all */
+    bool evaluation;            /* the forward pass of one microbatch, to the loss and the outputs
+                                   without a row for each row of the batch; no dropout */
 } dtp_job_options;
 
 static inline dtp_job_options dtp_job_options_init(void)
@@ -72,10 +74,11 @@ typedef struct dtp_session dtp_session;
  * used; the order depends on (seed, epoch, number of rows), so inputs with the same number of rows
  * stay aligned. A .npy file of integers in one dim, for an integer input of several, or any other
  * file: tokens in a row, little-endian. Each row of the input (all dims but the last) is a window
- * of the file as long as the last dim, at a random place given by (seed, step, row), moved by
- * `shift` elements. Inputs fed from one file with equal window length share the places (targets =
- * tokens shifted by 1). Inputs without a feed are synthetic: floats normal(0, 1), integers uniform
- * in [0, below) (below 2 when the model does not state it). */
+ * of the file as long as the last dim, moved by `shift` elements. Windows lie side by side and are
+ * drawn as rows are; the place of the first one depends on (seed, epoch). Inputs fed from one file
+ * with equal window length share the places (targets = tokens shifted by 1). Inputs without a feed
+ * are synthetic: floats normal(0, 1), integers uniform in [0, below) (below 2 when the model does
+ * not state it). */
 typedef struct dtp_feed_spec {
     const char *input;
     const char *file;
@@ -84,6 +87,13 @@ typedef struct dtp_feed_spec {
                           bytes, for inputs with values below 256 only */
 } dtp_feed_spec;
 DTP_ASSERT_SIZE(dtp_feed_spec, 32);
+
+/* The order in which rows and windows of files are fed. */
+typedef enum dtp_feed_order {
+    DTP_FEED_SHUFFLED,
+    DTP_FEED_IN_ORDER, /* that of the file, from its first row on, each once; every input is fed */
+    DTP_FEED_LAST_ROWS /* step 0 has the last rows of the file */
+} dtp_feed_order;
 
 typedef struct dtp_session_options {
     size_t size;
@@ -98,6 +108,7 @@ typedef struct dtp_session_options {
     bool profile;
     const dtp_ctx *ctx; /* log; NULL: silent */
     bool no_graph;      /* backend cuda: steps are not recorded and put on the queue as one graph */
+    dtp_feed_order order;
 } dtp_session_options;
 
 static inline dtp_session_options dtp_session_options_init(void)

@@ -105,7 +105,7 @@ static dtp_status note_inputs(training *t, const dtp_graph *g, dtp_err *err)
 {
     dtp_feed *feed;
     const dtp_shard x = whole(g, "x"), y = whole(g, "y");
-    DTP_TRY(dtp_feed_create(g, 0, NULL, SEED, &feed, err));
+    DTP_TRY(dtp_feed_create(g, 0, NULL, SEED, DTP_FEED_SHUFFLED, &feed, err));
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < STEPS && s == DTP_OK; i++) {
         s = dtp_feed_fill(feed, dtp_graph_find(g, "x"), i, &x, t->x[i], err);

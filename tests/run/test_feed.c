@@ -152,7 +152,7 @@ static void test_feed__values_do_not_depend_on_the_layout(void **unused)
                                    {.input = "words", .file = words, .dtype = "u2"}};
     for (int fed = 0; fed < 2; fed++) {
         dtp_feed *feed = NULL;
-        must(dtp_feed_create(g, fed ? 5 : 0, specs, 42, &feed, &err), &err);
+        must(dtp_feed_create(g, fed ? 5 : 0, specs, 42, DTP_FEED_SHUFFLED, &feed, &err), &err);
         for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
             check_pieces(feed, g, t, 0);
             check_pieces(feed, g, t, 5);
@@ -175,7 +175,7 @@ static void test_feed__samples_stay_aligned_and_do_not_repeat(void **unused)
     const dtp_feed_spec specs[] = {{.input = "images", .file = images},
                                    {.input = "labels", .file = labels}};
     dtp_feed *feed = NULL;
-    must(dtp_feed_create(g, 2, specs, 9, &feed, &err), &err);
+    must(dtp_feed_create(g, 2, specs, 9, DTP_FEED_SHUFFLED, &feed, &err), &err);
     int counts[20] = {0};
     dtp_shard image_piece = dtp_shard_whole(&g->tensors[0].type);
     dtp_shard label_piece = dtp_shard_whole(&g->tensors[1].type);
@@ -211,7 +211,7 @@ static void test_feed__targets_are_tokens_shifted(void **unused)
     const dtp_feed_spec specs[] = {{.input = "tokens", .file = book},
                                    {.input = "targets", .file = book, .shift = 1}};
     dtp_feed *feed = NULL;
-    must(dtp_feed_create(g, 2, specs, 1, &feed, &err), &err);
+    must(dtp_feed_create(g, 2, specs, 1, DTP_FEED_SHUFFLED, &feed, &err), &err);
     dtp_shard piece = dtp_shard_whole(&g->tensors[2].type);
     int first[6] = {0};
     for (int64_t step = 0; step < 20; step++) {
@@ -310,7 +310,7 @@ static void test_feed__tokens_of_every_element_type(void **unused)
             {.input = "next", .file = path, .shift = 1, .dtype = c->dtype}};
         dtp_feed *feed = NULL;
         dtp_err err = {0};
-        must(dtp_feed_create(g, 2, specs, 5, &feed, &err), &err);
+        must(dtp_feed_create(g, 2, specs, 5, DTP_FEED_SHUFFLED, &feed, &err), &err);
         check_windows(c, feed, g);
         dtp_feed_destroy(feed);
     }
@@ -330,7 +330,7 @@ static void test_feed__element_types_are_said(void **unused)
         const dtp_feed_spec plain = {.input = input->name, .file = path};
         dtp_feed *feed = NULL;
         dtp_err err = {0};
-        const dtp_status status = dtp_feed_create(g, 1, &plain, 0, &feed, &err);
+        const dtp_status status = dtp_feed_create(g, 1, &plain, 0, DTP_FEED_SHUFFLED, &feed, &err);
         assert_int_equal(status, input->below == 256 ? DTP_OK : DTP_INVALID);
         assert_true(status == DTP_OK || !integer || strstr(err.msg, ",dtype=u1") != NULL);
         if (status == DTP_OK) {
@@ -350,7 +350,7 @@ static void test_feed__tokens_out_of_range_are_named(void **unused)
     dtp_feed *feed = NULL;
     dtp_err err = {0};
     dtp_status status = DTP_OK;
-    must(dtp_feed_create(g, 1, &spec, 0, &feed, &err), &err);
+    must(dtp_feed_create(g, 1, &spec, 0, DTP_FEED_SHUFFLED, &feed, &err), &err);
     dtp_shard piece = dtp_shard_whole(&g->tensors[WORDS].type);
     int32_t out[40];
     for (int64_t step = 0; step < 20 && status == DTP_OK; step++) {
@@ -376,7 +376,7 @@ static void test_feed__files_that_are_cut(void **unused)
         const dtp_feed_spec spec = {.input = "words", .file = path, .dtype = cases[k].dtype};
         dtp_feed *feed = NULL;
         dtp_err err = {0};
-        must(dtp_feed_create(g, 1, &spec, 0, &feed, &err), &err);
+        must(dtp_feed_create(g, 1, &spec, 0, DTP_FEED_SHUFFLED, &feed, &err), &err);
         FILE *f = fopen(path, "wb");
         assert_non_null(f);
         assert_int_equal(fclose(f), 0);
@@ -400,9 +400,136 @@ static void test_feed__one_type_for_one_file(void **unused)
                                    {.input = "next", .file = path, .dtype = "u2"}};
     dtp_feed *feed = NULL;
     dtp_err err = {0};
-    assert_int_equal(dtp_feed_create(g, 2, specs, 0, &feed, &err), DTP_INVALID);
+    assert_int_equal(dtp_feed_create(g, 2, specs, 0, DTP_FEED_SHUFFLED, &feed, &err), DTP_INVALID);
     assert_non_null(strstr(err.msg, "different element types"));
     dtp_graph_destroy(g);
+}
+
+/* Where the windows of a step of input `tokens` begin in a file whose tokens say their place. */
+static void windows_at(dtp_feed *feed, const dtp_graph *g, int64_t step, int64_t out[8])
+{
+    dtp_err err = {0};
+    int32_t x[40];
+    const dtp_shard piece = dtp_shard_whole(&g->tensors[WORDS].type);
+    must(dtp_feed_fill(feed, WORDS, step, &piece, x, &err), &err);
+    for (int r = 0; r < 8; r++) {
+        out[r] = x[(ptrdiff_t)5 * r];
+        for (int i = 0; i < 5; i++) {
+            assert_int_equal(x[5 * r + i], out[r] + i);
+        }
+    }
+}
+
+static const char *write_places(int n)
+{
+    static char path[300];
+    uint16_t places[400];
+    for (int i = 0; i < n; i++) {
+        places[i] = (uint16_t)i;
+    }
+    snprintf(path, sizeof path, "%s", data_write("places.bin", places, (size_t)n * 2));
+    return path;
+}
+
+/* An epoch has every window of the file once, side by side; the next one has others. */
+static void test_feed__windows_of_an_epoch_lie_side_by_side(void **unused)
+{
+    (void)unused;
+    dtp_graph *g = inputs_graph();
+    dtp_err err = {0};
+    const int n = 244; /* 240 places for windows of 5: 48 of them, six steps */
+    const dtp_feed_spec spec = {.input = "words", .file = write_places(n), .dtype = "u2"};
+    int64_t moved[3];
+    for (uint64_t seed = 1; seed < 4; seed++) {
+        dtp_feed *feed = NULL;
+        must(dtp_feed_create(g, 1, &spec, seed, DTP_FEED_SHUFFLED, &feed, &err), &err);
+        for (int64_t epoch = 0; epoch < 3; epoch++) {
+            bool seen[244] = {0};
+            int64_t at[8], least = n, most = 0;
+            bool sorted = true;
+            for (int64_t step = 0; step < 6; step++) {
+                windows_at(feed, g, 6 * epoch + step, at);
+                for (int r = 0; r < 8; r++) {
+                    sorted = sorted && at[r] >= most;
+                    least = at[r] < least ? at[r] : least;
+                    most = at[r] > most ? at[r] : most;
+                    assert_true(at[r] >= 0 && at[r] + 5 <= n && !seen[at[r]]);
+                    seen[at[r]] = true;
+                }
+            }
+            assert_true(!sorted && most - least == (int64_t)47 * 5);
+            moved[epoch] = least;
+        }
+        assert_true(moved[0] != moved[1] || moved[1] != moved[2]);
+        dtp_feed_destroy(feed);
+    }
+    dtp_graph_destroy(g);
+}
+
+/* In the order of the file, and its last rows. */
+static void test_feed__rows_in_order(void **unused)
+{
+    (void)unused;
+    dtp_graph *all = inputs_graph(), *g = NULL;
+    dtp_err err = {0};
+    must(dtp_graph_create("tokens", dtp_builtin_ops(), &g, &err), &err);
+    g->dims = all->dims;
+    dtp_tensor_id id;
+    must(dtp_graph_add_tensor(g, &all->tensors[WORDS], &id, &err), &err);
+    const dtp_feed_spec spec = {.input = "words", .file = write_places(103), .dtype = "u2"};
+    const dtp_shard piece = dtp_shard_whole(&g->tensors[0].type);
+    for (int last = 0; last < 2; last++) {
+        dtp_feed *feed = NULL;
+        int64_t rows;
+        int32_t x[40];
+        must(dtp_feed_create(g, 1, &spec, 1, last ? DTP_FEED_LAST_ROWS : DTP_FEED_IN_ORDER, &feed,
+                             &err),
+             &err);
+        must(dtp_feed_rows(feed, &rows, &err), &err);
+        assert_int_equal(rows, 20);
+        for (int64_t step = 0; step < (last ? 1 : 2); step++) {
+            must(dtp_feed_fill(feed, 0, step, &piece, x, &err), &err);
+            for (int i = 0; i < 40; i++) {
+                assert_int_equal(x[i], (last ? 60 : 40 * step) + i);
+            }
+        }
+        assert_int_equal(dtp_feed_fill(feed, 0, last ? 1 : 2, &piece, x, &err), DTP_RANGE);
+        dtp_feed_destroy(feed);
+    }
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(all);
+}
+
+/* What is not fed, and files of different lengths. */
+static void test_feed__rows_in_order_are_refused(void **unused)
+{
+    (void)unused;
+    dtp_graph *all = inputs_graph(), *g = NULL;
+    dtp_err err = {0};
+    must(dtp_graph_create("samples", dtp_builtin_ops(), &g, &err), &err);
+    g->dims = all->dims;
+    dtp_tensor_id id;
+    must(dtp_graph_add_tensor(g, &all->tensors[0], &id, &err), &err);
+    must(dtp_graph_add_tensor(g, &all->tensors[1], &id, &err), &err);
+    write_samples();
+    int64_t fewer[7] = {0};
+    write_npy("fewer.npy", &(dtp_ttype){DTP_I64, 1, {{0, 7}}}, fewer);
+    char images[300], labels[300], others[300];
+    snprintf(images, sizeof images, "%s", data_path("images.npy"));
+    snprintf(labels, sizeof labels, "%s", data_path("labels.npy"));
+    snprintf(others, sizeof others, "%s", data_path("fewer.npy"));
+    const dtp_feed_spec specs[] = {{.input = "images", .file = images},
+                                   {.input = "labels", .file = labels}};
+    const dtp_feed_spec wrong[] = {specs[0], {.input = "labels", .file = others}};
+    dtp_feed *feed = NULL;
+    assert_int_equal(dtp_feed_create(g, 1, specs, 0, DTP_FEED_IN_ORDER, &feed, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "input 'labels' has no --feed"));
+    assert_int_equal(dtp_feed_create(g, 2, wrong, 0, DTP_FEED_IN_ORDER, &feed, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "'images' has 20 rows, that of 'labels' 7"));
+    must(dtp_feed_create(g, 2, specs, 0, DTP_FEED_IN_ORDER, &feed, &err), &err);
+    dtp_feed_destroy(feed);
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(all);
 }
 
 static void test_feed__synthetic_integers_stay_below(void **unused)
@@ -411,7 +538,7 @@ static void test_feed__synthetic_integers_stay_below(void **unused)
     dtp_err err = {0};
     dtp_graph *g = inputs_graph();
     dtp_feed *feed = NULL;
-    must(dtp_feed_create(g, 0, NULL, 3, &feed, &err), &err);
+    must(dtp_feed_create(g, 0, NULL, 3, DTP_FEED_SHUFFLED, &feed, &err), &err);
     dtp_shard piece = dtp_shard_whole(&g->tensors[1].type);
     int seen[10] = {0};
     for (int64_t step = 0; step < 50; step++) {
@@ -474,7 +601,8 @@ static void test_feed__bad_feeds_are_named(void **unused)
         const dtp_feed_spec spec = {cases[k].input, path, cases[k].shift, cases[k].dtype};
         dtp_feed *feed = NULL;
         dtp_err err = {0};
-        assert_int_equal(dtp_feed_create(g, 1, &spec, 0, &feed, &err), cases[k].want);
+        assert_int_equal(dtp_feed_create(g, 1, &spec, 0, DTP_FEED_SHUFFLED, &feed, &err),
+                         cases[k].want);
         assert_non_null(strstr(err.msg, cases[k].words));
     }
     dtp_graph_destroy(g);
@@ -491,7 +619,7 @@ static void test_feed__labels_out_of_range_are_named(void **unused)
     const dtp_feed_spec spec = {.input = "labels", .file = path};
     dtp_feed *feed = NULL;
     dtp_err err = {0};
-    must(dtp_feed_create(g, 1, &spec, 0, &feed, &err), &err);
+    must(dtp_feed_create(g, 1, &spec, 0, DTP_FEED_SHUFFLED, &feed, &err), &err);
     dtp_shard piece = dtp_shard_whole(&g->tensors[1].type);
     int32_t out[8];
     assert_int_equal(dtp_feed_fill(feed, 1, 0, &piece, out, &err), DTP_RANGE);
@@ -624,6 +752,9 @@ int main(void)
         cmocka_unit_test(test_feed__tokens_out_of_range_are_named),
         cmocka_unit_test(test_feed__files_that_are_cut),
         cmocka_unit_test(test_feed__one_type_for_one_file),
+        cmocka_unit_test(test_feed__windows_of_an_epoch_lie_side_by_side),
+        cmocka_unit_test(test_feed__rows_in_order),
+        cmocka_unit_test(test_feed__rows_in_order_are_refused),
         cmocka_unit_test(test_feed__synthetic_integers_stay_below),
         cmocka_unit_test(test_feed__bad_feeds_are_named),
         cmocka_unit_test(test_feed__labels_out_of_range_are_named),

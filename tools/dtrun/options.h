@@ -9,10 +9,11 @@
 int dtrun_run(int argc, char **argv);
 int dtrun_verify(int argc, char **argv);
 int dtrun_regress(int argc, char **argv);
+int dtrun_eval(int argc, char **argv);
 int dtrun_bench(int argc, char **argv);
 
 /* clang-format off */
-#define DTRUN_SOURCE_OPTIONS(source)                                                               \
+#define DTRUN_LAYOUT_OPTIONS(source)                                                               \
     {"--plan", TOOL_STRING, "FILE", &(source).plan, 0, 0, "plan from dtplan: mesh and layouts"},   \
     {"--mesh", TOOL_STRING, "MESH", &(source).mesh, 0, 0, "mesh such as 'x:2;y:2'"},               \
     {"--rules", TOOL_STRING, "RULES", &(source).rules, 0, 0,                                       \
@@ -20,7 +21,10 @@ int dtrun_bench(int argc, char **argv);
     {"--uneven", TOOL_FLAG, NULL, &(source).uneven, 0, 0,                                          \
      "let rules split sizes that do not divide evenly"},                                           \
     {"--strict", TOOL_FLAG, NULL, &(source).strict, 0, 0,                                          \
-     "operands may be sent only where a style or pin of the plan asked for it"},                   \
+     "operands may be sent only where a style or pin of the plan asked for it"}
+
+#define DTRUN_SOURCE_OPTIONS(source)                                                               \
+    DTRUN_LAYOUT_OPTIONS(source),                                                                  \
     TOOL_CHOICE_OPTIONS(source),                                                                   \
     {"--machine", TOOL_STRING, "FILE", &(source).machine, 0, 0, "machine file, to predict"},       \
     TOOL_UNITS_OPTION((source).yes_units),                                                         \

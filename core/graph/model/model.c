@@ -47,7 +47,10 @@ static dtp_status read_graph(dtp_model_reader *r, dtp_err *err)
     }
     dtp_tensor_id loss = -1;
     DTP_TRY(train != NULL ? dtp_model__train(r, &scope, train, &loss, err) : DTP_OK);
-    if (train == NULL || r->options->forward_only) {
+    if (r->options->forward_only) {
+        return dtp_graph_without_dropout(r->g, err);
+    }
+    if (train == NULL) {
         return DTP_OK;
     }
     r->g->loss = loss;

@@ -1,0 +1,144 @@
+#include "tools/dtrun/evaluation.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include <string.h>
+
+#include "core/base/units.h"
+#include "core/transform/microbatch.h"
+#include "cost_models/job.h"
+#include "tools/report.h"
+
+static dtp_status create(const tool_source *source, const dtp_ctx *ctx, tool_job *out, dtp_err *err)
+{
+    tool_source forward = *source;
+    forward.evaluation = forward.any_dims = true; /* nothing is priced */
+    forward.machine = NULL;
+    return tool_job_create(&forward, 0, NULL, false, ctx, out, err);
+}
+
+/* The rows that are left behind the whole batches, in a batch of their own. */
+static dtp_status create_last(const tool_source *source, int64_t rows, dtrun_evaluation *e,
+                              dtp_err *err)
+{
+    const dtp_graph *g = e->all.run->graph;
+    const dtp_dim_id batch = dtp_microbatch_dim(g);
+    const char *name = dtp_dims_name(&g->dims, batch);
+    const int64_t parts = e->all.model->dims.sizes[batch] / g->dims.sizes[batch];
+    char text[96];
+    tool_source smaller = *source;
+    if (snprintf(text, sizeof text, "%s=%" PRId64, name, rows * parts) >= (int)sizeof text ||
+        smaller.dims.n == TOOL_LIST_MAX) {
+        return DTP_FAIL(err, DTP_RANGE, "the name of dim '%.80s' is too long", name);
+    }
+    int32_t n = 0;
+    for (int32_t i = 0; i < source->dims.n; i++) {
+        const size_t len = strlen(name);
+        const char *given = source->dims.items[i];
+        if (strncmp(given, name, len) != 0 || given[len] != '=') {
+            smaller.dims.items[n++] = given;
+        }
+    }
+    smaller.dims.items[n++] = text;
+    smaller.dims.n = n;
+    smaller.uneven = true;
+    return dtp_err_prefixed(create(&smaller, NULL, &e->last, err), err,
+                            "the last %" PRId64 " rows of the files, behind %" PRId64
+                            " batches of %" PRId64,
+                            rows, e->batches, g->dims.sizes[batch]);
+}
+
+static dtp_status count_batches(dtrun_evaluation *e, int64_t *rest, dtp_err *err)
+{
+    const dtp_graph *g = e->all.run->graph;
+    dtp_feed *feed = NULL;
+    int64_t rows = 0;
+    DTP_TRY(dtp_feed_create(g, e->feeds.n, e->feeds.specs, 0, DTP_FEED_IN_ORDER, &feed, err));
+    const dtp_status s = dtp_feed_rows(feed, &rows, err);
+    dtp_feed_destroy(feed);
+    const int64_t size = g->dims.sizes[dtp_microbatch_dim(g)];
+    e->batches = rows / size;
+    *rest = rows % size;
+    return s;
+}
+
+dtp_status dtrun_evaluation_open(const tool_source *source, const tool_list *feeds,
+                                 const dtp_ctx *ctx, dtrun_evaluation *e, dtp_err *err)
+{
+    int64_t rest;
+    e->options = dtp_session_options_init();
+    DTP_TRY(dtrun_feeds_parse(feeds, &e->feeds, err));
+    DTP_TRY(create(source, ctx, &e->all, err));
+    DTP_TRY(count_batches(e, &rest, err));
+    e->options.n_feeds = e->feeds.n;
+    e->options.feeds = e->feeds.specs;
+    return rest > 0 ? create_last(source, rest, e, err) : DTP_OK;
+}
+
+dtp_status dtrun_evaluation_run(const dtrun_evaluation *e, dtp_backend *backend, dtp_comm *comm,
+                                dtp_session *from, dtp_evaluation *out, dtp_err *err)
+{
+    dtp_session_options options = e->options;
+    if (e->batches > 0) {
+        options.order = DTP_FEED_IN_ORDER;
+        DTP_TRY(dtp_evaluate(dtp_job_program(e->all.run), backend, comm, &options, from, e->batches,
+                             out, err));
+    }
+    if (e->last.run != NULL) {
+        options.order = DTP_FEED_LAST_ROWS;
+        DTP_TRY(
+            dtp_evaluate(dtp_job_program(e->last.run), backend, comm, &options, from, 1, out, err));
+    }
+    dtp_evaluation_end(out);
+    return DTP_OK;
+}
+
+/* ---- what is printed ----------------------------------------------------------------------------
+ */
+
+void dtrun_evaluation_text(const dtp_evaluation *result, dtp_strbuf *out)
+{
+    dtp_strbuf_addf(
+        out, "loss %.6f over %" PRId64 " rows in %" PRId64 " batches, after step %" PRId64 ", %s\n",
+        result->loss, result->rows, result->batches, result->step,
+        dtp_seconds(result->seconds).text);
+    for (int32_t i = 0; i < result->n_metrics; i++) {
+        const struct dtp_metric *m = &result->metrics[i];
+        dtp_strbuf_addf(out, "  %s", m->name);
+        for (int64_t k = 0; k < m->n; k++) {
+            dtp_strbuf_addf(out, " %.6g", m->values[k]);
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+}
+
+static void metric_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const dtp_evaluation *result = user;
+    const struct dtp_metric *m = &result->metrics[i];
+    tool_row(rows, TOOL_FIELDS(FIELD_REALS(m->name, (int32_t)m->n, m->values)));
+}
+
+dtp_status dtrun_evaluation_json(const dtrun_evaluation *e, const dtp_evaluation *result,
+                                 dtp_strbuf *out, dtp_err *err)
+{
+    dtp_json_writer j = {0};
+    const dtp_mesh *mesh = dtp_job_mesh(e->all.run);
+    tool_report(&j, "dtp.evaluation/1",
+                TOOL_FIELDS(FIELD_TEXT("model", e->all.model->name), FIELD_MESH(mesh),
+                            FIELD_INT("ranks", dtp_mesh_ranks(mesh)),
+                            FIELD_INT("step", result->step), FIELD_INT("rows", result->rows),
+                            FIELD_INT("batches", result->batches), FIELD_REAL("loss", result->loss),
+                            FIELD_MAP("metrics", result->n_metrics, metric_row, result),
+                            FIELD_REAL("time_s", result->seconds)));
+    dtp_strbuf_join(out, &j.buf);
+    return out->failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a report") : DTP_OK;
+}
+
+void dtrun_evaluation_close(dtrun_evaluation *e)
+{
+    tool_job_free(&e->all);
+    tool_job_free(&e->last);
+    dtrun_feeds_free(&e->feeds);
+}
