@@ -126,20 +126,24 @@ static dtp_status ratio(dtp_graph *g, dtp_dtype dtype, dtp_tensor_id *out, dtp_e
     return add_op(g, "clip.factor", "clamp", 1, &t, &high, out, err);
 }
 
-/* given where it is 0, else given * ratio */
-static dtp_status unscaled(dtp_graph *g, dtp_dtype dtype, dtp_tensor_id given, dtp_tensor_id *ratio,
-                           dtp_err *err)
+dtp_status dtp_gradient_factor(dtp_graph *g, const char *prefix, dtp_tensor_id given,
+                               dtp_tensor_id *factor, dtp_err *err)
 {
-    enum { GREATER = 2 };
+    enum { PRODUCT, ZERO, FINITE, UPDATE, N_NAMES, GREATER = 2 };
+    static const char *const suffixes[N_NAMES] = {"unscaled", "zero", "finite", "update"};
     const dtp_attr above = dtp_attr_int("cmp", GREATER);
-    dtp_tensor_id in[3] = {given, *ratio}, zero, some;
-    DTP_TRY(add_op(g, "clip.unscaled", "mul", 2, in, NULL, &some, err));
-    DTP_TRY(add_constant(g, "clip.zero", 0.0, dtype, &zero, err));
+    const char *names[N_NAMES];
+    dtp_tensor_id in[3] = {given, *factor}, zero, some;
+    for (int32_t i = 0; i < N_NAMES; i++) {
+        names[i] = dtp_arena_printf(g->arena, "%s.%s", prefix, suffixes[i]);
+    }
+    DTP_TRY(add_op(g, names[PRODUCT], "mul", 2, in, NULL, &some, err));
+    DTP_TRY(add_constant(g, names[ZERO], 0.0, g->tensors[some].type.dtype, &zero, err));
     in[1] = zero;
-    DTP_TRY(add_op(g, "clip.finite", "compare", 2, in, &above, &in[0], err));
+    DTP_TRY(add_op(g, names[FINITE], "compare", 2, in, &above, &in[0], err));
     in[1] = some;
     in[2] = zero;
-    return add_op(g, "clip.update", "select", 3, in, NULL, ratio, err);
+    return add_op(g, names[UPDATE], "select", 3, in, NULL, factor, err);
 }
 
 dtp_status dtp_gradient_clip(dtp_graph *g, dtp_tensor_id sum, dtp_tensor_id *factor, dtp_err *err)
@@ -154,5 +158,5 @@ dtp_status dtp_gradient_clip(dtp_graph *g, dtp_tensor_id sum, dtp_tensor_id *fac
         DTP_TRY(add_op(g, DTP_GRADIENT_NORM, "mul", 2, in, NULL, &g->norm, err));
     }
     DTP_TRY(ratio(g, dtype, factor, err));
-    return given >= 0 ? unscaled(g, dtype, given, factor, err) : DTP_OK;
+    return given >= 0 ? dtp_gradient_factor(g, "clip", given, factor, err) : DTP_OK;
 }

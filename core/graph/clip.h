@@ -23,4 +23,9 @@ dtp_status dtp_gradient_sum(dtp_graph *g, dtp_tensor_id *out, dtp_err *err) DTP_
 dtp_status dtp_gradient_clip(dtp_graph *g, dtp_tensor_id sum, dtp_tensor_id *factor,
                              dtp_err *err) DTP_MUST_CHECK;
 
+/* *factor becomes given * *factor, 0 where `given` is 0 whatever *factor is. Nodes are named
+ * "<prefix>.update" and the like. */
+dtp_status dtp_gradient_factor(dtp_graph *g, const char *prefix, dtp_tensor_id given,
+                               dtp_tensor_id *factor, dtp_err *err) DTP_MUST_CHECK;
+
 #endif

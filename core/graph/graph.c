@@ -20,6 +20,7 @@ dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph *
     g->ops = ops;
     g->loss = -1;
     g->norm = -1;
+    g->grad_factor = -1;
     dtp_dims_init(&g->dims, arena);
     *out = g;
     return DTP_OK;
@@ -412,7 +413,7 @@ dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
 {
     dtp_tensor_id *ids;
     bool *listed;
-    DTP_TRY(DTP_NEW(arena, ids, g->n_outputs + g->n_grads + g->n_tensors + 2, err));
+    DTP_TRY(DTP_NEW(arena, ids, g->n_outputs + g->n_grads + g->n_tensors + 3, err));
     DTP_TRY(DTP_NEW(arena, listed, g->n_tensors, err));
     *n = 0;
     if (g->loss >= 0) {
@@ -421,6 +422,10 @@ dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
     if (g->norm >= 0) {
         ids[(*n)++] = g->norm;
         listed[g->norm] = true;
+    }
+    if (g->grad_factor >= 0) {
+        ids[(*n)++] = g->grad_factor;
+        listed[g->grad_factor] = true;
     }
     for (int32_t i = 0; i < g->n_outputs; i++) {
         ids[(*n)++] = g->outputs[i];

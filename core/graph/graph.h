@@ -109,8 +109,10 @@ struct dtp_graph {
     dtp_update *updates;
     int32_t n_grads, cap_grads;
     dtp_param_grad *grads;
-    dtp_tensor_id loss; /* -1 for a forward graph */
-    dtp_tensor_id norm; /* of all gradients, made by an UPDATE node; -1 = none */
+    dtp_tensor_id loss;        /* -1 for a forward graph */
+    dtp_tensor_id norm;        /* of all gradients, made by an UPDATE node; -1 = none */
+    dtp_tensor_id grad_factor; /* one number, made by an UPDATE node: the gradients of the loss are
+                                  `grads` times it (core/transform/mean_loss.h); -1 = 1 */
     dtp_training training;
     bool tf32; /* products of f32 operands round them to tf32 (core/transform/precision.h) */
     dtp_hash_table names; /* tensors by name */
@@ -177,8 +179,8 @@ bool dtp_tensor_lasts(const dtp_graph_tensor *t);
 dtp_tensor_id dtp_graph_output(const dtp_graph *g, const char *name);
 /* The gradient of a parameter by its name there, "grad.w1"; -1 = none. */
 dtp_tensor_id dtp_graph_gradient(const dtp_graph *g, const char *name);
-/* What a step computes: the loss, the norm, outputs, gradients and what else updates read; *n ids
- * from `arena`. */
+/* What a step computes: the loss, the norm, the factor of the gradients, outputs, gradients and
+ * what else updates read; *n ids from `arena`. */
 dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
                              const dtp_tensor_id **out, dtp_err *err) DTP_MUST_CHECK;
 /* Makes the ops that drop elements at random pass their operand on: their rate is 0. */

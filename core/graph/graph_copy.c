@@ -139,5 +139,6 @@ dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err)
     }
     c->to->loss = from->loss >= 0 ? c->tensor[from->loss] : -1;
     c->to->norm = from->norm >= 0 ? c->tensor[from->norm] : -1;
+    c->to->grad_factor = from->grad_factor >= 0 ? c->tensor[from->grad_factor] : -1;
     return DTP_OK;
 }

@@ -51,6 +51,9 @@ dtp_status dtp_uses_find(const dtp_graph *g, dtp_arena *arena, dtp_uses *out, dt
     if (g->norm >= 0) {
         out->survives[g->norm] = true;
     }
+    if (g->grad_factor >= 0) {
+        out->survives[g->grad_factor] = true;
+    }
     for (int32_t i = 0; i < g->n_updates; i++) {
         out->replaces[g->updates[i].value] = true;
     }

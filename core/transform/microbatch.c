@@ -12,6 +12,8 @@
 #include "core/base/units.h"
 #include "core/graph/graph_copy.h"
 #include "core/graph/op_rules.h"
+#include "core/graph/ops/cross_entropy.h"
+#include "core/transform/mean_loss.h"
 
 /* ---- small pieces -------------------------------------------------------------------------------
  */
@@ -230,6 +232,33 @@ static bool row_fits(const micro_work *w, const dtp_node *node, const dtp_op_cal
     return fits && (!renames || dtp_renaming_fits(call, row, w->count));
 }
 
+/* No row fits. */
+static dtp_status refuse(const micro_work *w, const dtp_node *node, const dtp_op_call *call,
+                         dtp_err *err)
+{
+    const char *dim = dtp_dims_name(&w->g->dims, w->dim);
+    if (dtp_loss_weighs_labels(call)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "microbatches: node '%s' (%s) divides by the weights of the labels of the "
+                        "whole batch: make it the loss itself, or take reduce 'sum' and 'scale' it "
+                        "by a constant",
+                        node->name, node->op->name);
+    }
+    for (int32_t i = 0; i < node->n_in; i++) {
+        if (w->part[node->in[i]] == MICRO_SUM) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED,
+                            "microbatches: node '%s' (%s) reads '%s', a sum over all of dim '%s': "
+                            "compute '%s' row by row of '%s' and sum up last, or train without "
+                            "microbatches",
+                            node->name, node->op->name, w->g->tensors[node->in[i]].name, dim,
+                            node->name, dim);
+        }
+    }
+    return DTP_FAIL(err, DTP_UNSUPPORTED,
+                    "microbatches: node '%s' (%s) needs the whole of dim '%s'", node->name,
+                    node->op->name, dim);
+}
+
 /* The row by which a node runs on one microbatch alone. */
 static dtp_status run_node(micro_work *w, dtp_node_id n, dtp_err *err)
 {
@@ -243,9 +272,7 @@ static dtp_status run_node(micro_work *w, dtp_node_id n, dtp_err *err)
         r++;
     }
     if (r == set.n) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "microbatches: node '%s' (%s) needs the whole of dim '%s'", node->name,
-                        node->op->name, dtp_dims_name(&w->g->dims, w->dim));
+        return refuse(w, node, &call, err);
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         const dtp_placement *p = &set.rows[r].out[i];
@@ -457,9 +484,15 @@ dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t co
         return DTP_FAIL(err, DTP_INVALID, "microbatches: %d, the limit is %d", count,
                         DTP_MAX_MICROBATCHES);
     }
+    dtp_graph *summed = NULL;
+    if (dtp_has_mean_loss(g)) {
+        DTP_TRY(dtp_graph_with_summed_loss(g, &summed, NULL, err));
+        w.g = summed;
+    }
     dtp_arena *scratch = dtp_arena_create();
     dtp_status s = build(&w, scratch, err);
     dtp_arena_destroy(scratch);
+    dtp_graph_destroy(summed);
     if (s == DTP_OK) {
         *out = w.copy.to;
     }

@@ -13,6 +13,8 @@
  * what was cut. Kernels see sizes and places in the whole batch (executor/run/runner.h), so that
  * means are over the whole batch and random ops draw what they would draw without microbatches.
  * Microbatch j is rows j*b/k .. (j+1)*b/k - 1 of the batch of b rows, whatever the layouts are.
+ * A loss that divides by the weights of the labels is a sum and a count first
+ * (core/transform/mean_loss.h).
  */
 #ifndef DTP_CORE_TRANSFORM_MICROBATCH_H
 #define DTP_CORE_TRANSFORM_MICROBATCH_H

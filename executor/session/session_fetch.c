@@ -46,10 +46,43 @@ dtp_status dtp_session__collect(dtp_session *s, dtp_tensor_id t, bool replicas, 
     return status;
 }
 
+dtp_status dtp_session__gradient_factor(dtp_session *s, dtp_tensor_id t, double *out, dtp_err *err)
+{
+    const dtp_graph *g = s->program->graph;
+    char raw[sizeof(double)];
+    bool is = false;
+    for (int32_t i = 0; i < g->n_grads && g->grad_factor >= 0; i++) {
+        is = is || g->grads[i].grad == t;
+    }
+    *out = 1.0;
+    if (is) {
+        DTP_TRY(dtp_session__collect(s, g->grad_factor, false, raw, NULL, NULL, err));
+        if (s->comm->rank == 0) {
+            *out = dtp_element(g->tensors[g->grad_factor].type.dtype, raw, 0);
+        }
+    }
+    return DTP_OK;
+}
+
+/* Multiplies n floats. */
+static void multiply(dtp_dtype dtype, void *data, int64_t n, double factor)
+{
+    for (int64_t i = 0; i < n && factor != 1.0; i++) {
+        dtp_element_set(dtype, data, i, factor * dtp_element(dtype, data, i));
+    }
+}
+
 dtp_status dtp_session_gather(dtp_session *s, dtp_tensor_id t, void *out, dtp_err *err)
 {
+    double factor;
     DTP_TRY(DTP_NOT_NULL(err, s));
-    return dtp_session__collect(s, t, false, out, NULL, NULL, err);
+    DTP_TRY(dtp_session__collect(s, t, false, out, NULL, NULL, err));
+    DTP_TRY(dtp_session__gradient_factor(s, t, &factor, err));
+    if (s->comm->rank == 0) {
+        const dtp_ttype *type = &s->program->graph->tensors[t].type;
+        multiply(type->dtype, out, dtp_ttype_elems(type), factor);
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_session__gather_new(dtp_session *s, dtp_tensor_id t, void **out, dtp_err *err)

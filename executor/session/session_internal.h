@@ -83,6 +83,11 @@ dtp_collection dtp_session__collection(const dtp_session *s, dtp_value_id v);
 dtp_status dtp_session__collect(dtp_session *s, dtp_tensor_id t, bool replicas, void *out,
                                 dtp_collect_visit visit, void *user, dtp_err *err) DTP_MUST_CHECK;
 
+/* What a gradient that was collected is multiplied by to be that of the loss (grad_factor of
+ * dtp_graph), on rank 0; 1 there for other tensors, and elsewhere. Collective. */
+dtp_status dtp_session__gradient_factor(dtp_session *s, dtp_tensor_id t, double *out,
+                                        dtp_err *err) DTP_MUST_CHECK;
+
 /* A new buffer with the whole tensor on rank 0 (elsewhere NULL), the caller's to free. All ranks
  * learn when there is no memory for it. */
 dtp_status dtp_session__gather_new(dtp_session *s, dtp_tensor_id t, void **out,

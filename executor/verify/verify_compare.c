@@ -46,6 +46,7 @@ typedef struct comparison {
     dtp_dtype dtype;
     int64_t width; /* bytes of an element */
     double unit, least;
+    double factor; /* of what the ranks have */
     const dtp_verify__want *want;
     dtp_verify__error *out;
 } comparison;
@@ -62,11 +63,11 @@ static void compare_run(void *user, int64_t in_tensor, const void *data, int64_t
     const dtp_verify__want *w = c->want;
     const int64_t at = in_tensor * c->width;
     const size_t bytes = (size_t)(n * c->width);
-    if (memcmp(data, (const char *)w->value + at, bytes) != 0) {
+    if (c->factor != 1.0 || memcmp(data, (const char *)w->value + at, bytes) != 0) {
         dtp_verify__error *out = c->out;
         const double part = c->want->previous != NULL ? 8 * c->unit : 0.0;
         for (int64_t i = 0; i < n; i++) {
-            const double a = element(c->dtype, data, i),
+            const double a = c->factor * element(c->dtype, data, i),
                          b = element(c->dtype, (const char *)w->value + at, i);
             const double diff = a == b ? 0.0 : fabs(a - b), size = fabs(b);
             const double beyond = diff - part * (size > c->least ? size : c->least);
@@ -114,6 +115,7 @@ dtp_status dtp_verify__compare(dtp_session *s, dtp_tensor_id t, const dtp_verify
                     .want = want,
                     .out = out};
     *out = (dtp_verify__error){0};
+    DTP_TRY(dtp_session__gradient_factor(s, t, &c.factor, err));
     DTP_TRY(dtp_session__collect(s, t, true, NULL, compare_run, &c, err));
     if (s->comm->rank == 0) {
         measure(&c, dtp_ttype_elems(type));

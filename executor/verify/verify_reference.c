@@ -5,13 +5,19 @@
 #include "executor/verify/verify_internal.h"
 #include "spmd/lower/lower.h"
 
-/* The graph up to its update nodes, which are the last ones (core/graph/optimizer.c), or to the
- * norm of its gradients. Sums over microbatches stay. */
+/* The graph up to its update nodes, which are the last ones (core/graph/optimizer.c), or to those
+ * that it reports: the norm, the factor of the gradients and a loss. Sums over microbatches stay.
+ */
 static dtp_status cut_updates(const dtp_graph *g, dtp_verify_reference *r, dtp_err *err)
 {
     dtp_graph *out = &r->graph;
     *out = *g;
-    const dtp_node_id last = g->norm >= 0 ? g->tensors[g->norm].producer : -1;
+    const dtp_tensor_id reported[] = {g->norm, g->grad_factor, g->loss};
+    dtp_node_id last = -1;
+    for (size_t i = 0; i < sizeof reported / sizeof *reported; i++) {
+        const dtp_node_id n = reported[i] >= 0 ? g->tensors[reported[i]].producer : -1;
+        last = n > last ? n : last;
+    }
     while (out->n_nodes > last + 1 && g->nodes[out->n_nodes - 1].phase == DTP_UPDATE) {
         out->n_nodes--;
     }

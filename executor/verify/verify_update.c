@@ -1,5 +1,6 @@
 /* The optimizer of one device: the kernel of an update node on whole tensors. Parameters and states
  * are read where the reference has them; gradients come from the ranks. */
+#include "executor/device/convert.h"
 #include "executor/device/step_state.h"
 #include "executor/verify/verify_internal.h"
 
@@ -76,6 +77,40 @@ static dtp_status call_kernel(const dtp_verify__update_job *job, const dtp_node 
     return status;
 }
 
+/* What the ranks have of operand i, in job->host. Their gradients may be those of a sum, which
+ * their factor makes those of the loss (grad_factor of dtp_graph): without one on the node's side,
+ * its gradient is that of the loss, and its factor theirs without that one. */
+static dtp_status gather(const dtp_verify__update_job *job, const dtp_node *node, int32_t i,
+                         dtp_err *err)
+{
+    const char *name = job->g->tensors[node->in[i]].name;
+    const bool divides = job->ranks->grad_factor >= 0 && job->g->grad_factor < 0;
+    const bool factor = i > node->n_out;
+    dtp_tensor_id theirs = dtp_graph_find(job->ranks, name);
+    if (divides && factor) {
+        const dtp_tensor_id made = dtp_graph_find(job->ranks, node->name);
+        const dtp_node *same =
+            made >= 0 ? &job->ranks->nodes[job->ranks->tensors[made].producer] : NULL;
+        theirs = same != NULL && i < same->n_in ? same->in[i] : -1;
+    }
+    if (theirs < 0 || !dtp_session_can_fetch(job->s, theirs)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "it reads '%s', which is no parameter, state or gradient", name);
+    }
+    if (!divides) {
+        return dtp_session__collect(job->s, theirs, false, job->host, NULL, NULL, err);
+    }
+    double by;
+    DTP_TRY(dtp_session__gradient_factor(job->s, job->ranks->grads[0].grad, &by, err));
+    DTP_TRY(dtp_session_gather(job->s, theirs, job->host, err));
+    if (factor && job->ref != NULL) {
+        const dtp_dtype dtype = job->g->tensors[node->in[i]].type.dtype;
+        const double given = dtp_element(dtype, job->host, 0);
+        dtp_element_set(dtype, job->host, 0, given == 0.0 ? 0.0 : given / by);
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_verify__update_run(const dtp_verify__update_job *job, dtp_node_id id,
                                   dtp_verify__update *u, dtp_err *err)
 {
@@ -87,14 +122,8 @@ dtp_status dtp_verify__update_run(const dtp_verify__update_job *job, dtp_node_id
     for (int32_t i = 0; i < node->n_in; i++) {
         if (!is_resident(job->g, node->in[i])) {
             /* Operand i, which is no parameter or state, from the ranks. */
-            const char *name = job->g->tensors[node->in[i]].name;
-            const dtp_tensor_id theirs = dtp_graph_find(job->ranks, name);
             dtp_status uploaded = DTP_OK;
-            if (theirs < 0 || !dtp_session_can_fetch(job->s, theirs)) {
-                return DTP_FAIL(err, DTP_UNSUPPORTED,
-                                "it reads '%s', which is no parameter, state or gradient", name);
-            }
-            DTP_TRY(dtp_session_gather(job->s, theirs, job->host, err));
+            DTP_TRY(gather(job, node, i, err));
             if (job->ref != NULL) {
                 uploaded = u->backend->ops->upload(u->backend, u->in[i].data, job->host,
                                                    (size_t)dtp_ttype_bytes(&u->in[i].local), err);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/graph/graph.h"
+#include "core/transform/mean_loss.h"
 #include "cost_models/predict.h"
 #include "cost_models/timeline.h"
 #include "planner/plan_rules.h"
@@ -130,6 +131,14 @@ static dtp_status try_nodes(const char *nodes, int32_t count, dtp_err *err)
     "{\"id\": \"loss\", \"op\": \"reduce\", \"kind\": \"mean\", \"in\": [\"" of                    \
     "\"], \"over\": [\"b\"]}"
 
+/* A loss with an ignored label. */
+#define LABELLED(name, reduce)                                                                     \
+    "{\"id\": \"xw\", \"op\": \"mul\", \"in\": [\"x\", \"w\"]},"                                   \
+    "{\"id\": \"best\", \"op\": \"argmax\", \"in\": [\"x\"], \"over\": \"f\"},"                    \
+    "{\"id\": \"" name                                                                             \
+    "\", \"op\": \"cross_entropy\", \"in\": [\"xw\", \"best\"], \"over\": \"f\", "                 \
+    "\"ignore\": 1, \"reduce\": \"" reduce "\"},"
+
 static void test_microbatch__refusals(void **state)
 {
     static const struct {
@@ -151,7 +160,22 @@ static void test_microbatch__refusals(void **state)
         {DOT "{\"id\": \"m\", \"op\": \"reduce\", \"kind\": \"mean\", \"in\": [\"y\"], \"over\": "
              "[\"b\"]},{\"id\": \"c\", \"op\": \"sub\", \"in\": [\"y\", \"m\"]},"
              "{\"id\": \"q\", \"op\": \"square\", \"in\": [\"c\"]}," MEAN("q"),
-         2, DTP_UNSUPPORTED, "node 'c' (sub) needs the whole of dim 'b'"},
+         2, DTP_UNSUPPORTED, "node 'c' (sub) reads 'm', a sum over all of dim 'b'"},
+        {DOT "{\"id\": \"m\", \"op\": \"reduce\", \"kind\": \"mean\", \"in\": [\"y\"], \"over\": "
+             "[\"b\"]},{\"id\": \"loss\", \"op\": \"mul\", \"in\": [\"m\", \"m\"]}",
+         2, DTP_UNSUPPORTED, "compute 'loss' row by row of 'b' and sum up last"},
+        {LABELLED(
+             "labelled",
+             "mean") "{\"id\": \"loss\", \"op\": \"scale\", \"in\": [\"labelled\"], \"factor\": 2}",
+         2, DTP_UNSUPPORTED, "'labelled' (cross_entropy) divides by the weights of the labels"},
+        {LABELLED(
+             "labelled",
+             "sum") "{\"id\": \"loss\", \"op\": \"scale\", \"in\": [\"labelled\"], \"factor\": 2}",
+         2, DTP_OK, NULL},
+        {LABELLED(
+             "loss",
+             "mean") "{\"id\": \"twice\", \"op\": \"scale\", \"in\": [\"loss\"], \"factor\": 2}",
+         2, DTP_UNSUPPORTED, "node 'twice' (scale) reads the loss 'loss'"},
         {DOT "{\"id\": \"z\", \"op\": \"mul\", \"in\": [\"y\", \"wb\"]}," MEAN("z"), 2,
          DTP_UNSUPPORTED, "the parameter 'wb' has the dim 'b'"},
     };
@@ -164,6 +188,62 @@ static void test_microbatch__refusals(void **state)
             fail_msg("case %zu: %d %s", i, (int)s, err.msg);
         }
     }
+}
+
+/* Sum and count are added up, the quotient is the loss; the gradients are those of the sum. */
+static void test_microbatch__of_a_mean_over_labels(void **state)
+{
+    (void)state;
+    dtp_graph *g = model("bert_large"), *m = cut(g, 4);
+    const dtp_node *loss = &m->nodes[m->tensors[m->loss].producer];
+    assert_string_equal(m->tensors[m->loss].name, "loss");
+    assert_string_equal(loss->op->name, "div");
+    assert_int_equal(loss->phase, DTP_UPDATE);
+    for (int32_t i = 0; i < 2; i++) {
+        const dtp_graph_tensor *part = &m->tensors[loss->in[i]];
+        assert_string_equal(m->nodes[part->producer].op->name, "accumulate");
+    }
+    assert_true(m->grad_factor >= 0);
+    for (int32_t i = 0; i < m->n_grads; i++) {
+        assert_string_equal(m->tensors[m->grads[i].grad].name, g->tensors[g->grads[i].grad].name);
+    }
+    for (dtp_node_id n = 0; n < m->n_nodes; n++) {
+        const dtp_node *node = &m->nodes[n];
+        if (strncmp(node->name, "update.", 7) == 0) {
+            assert_int_equal(node->in[node->n_in - 1], m->grad_factor);
+        }
+    }
+    dtp_graph_destroy(m);
+    dtp_graph_destroy(g);
+}
+
+/* Of a forward graph sum, count and loss are nodes of it. */
+static void test_mean_loss__of_a_forward_graph(void **state)
+{
+    static const char text[] =
+        "{\"format\": \"dtp.model/1\", \"name\": \"t\", \"dims\": {\"b\": 12, \"f\": 3},"
+        "\"inputs\": {\"x\": {\"dims\": [\"b\", \"f\"], \"dtype\": \"f32\"}},"
+        "\"params\": {\"w\": {\"dims\": [\"f\"], \"init\": \"ones\"}}, \"nodes\": [" LABELLED(
+            "loss", "mean") "{\"id\": \"twice\", \"op\": \"scale\", \"in\": [\"loss\"], "
+                            "\"factor\": 2}], \"outputs\": [\"twice\"]}";
+    dtp_graph *g = NULL, *sums = NULL;
+    dtp_mean_loss parts;
+    dtp_err err = {0};
+    (void)state;
+    assert_int_equal(dtp_model_parse("t", text, strlen(text), NULL, &g, &err), DTP_OK);
+    assert_false(dtp_has_mean_loss(g));
+    g->loss = dtp_graph_find(g, "loss"); /* which evaluation reads */
+    assert_true(dtp_has_mean_loss(g));
+    assert_int_equal(dtp_graph_with_summed_loss(g, &sums, &parts, &err), DTP_OK);
+    assert_int_equal(dtp_graph_check(sums, &err), DTP_OK);
+    const dtp_node *loss = &sums->nodes[sums->tensors[sums->loss].producer];
+    assert_int_equal(loss->phase, DTP_FORWARD);
+    assert_int_equal(loss->in[0], parts.sum);
+    assert_int_equal(loss->in[1], parts.count);
+    assert_int_equal(sums->grad_factor, -1);
+    assert_int_equal(sums->n_outputs, 1);
+    dtp_graph_destroy(sums);
+    dtp_graph_destroy(g);
 }
 
 static void test_microbatch__texts_and_choices(void **state)
@@ -418,6 +498,8 @@ int main(void)
         cmocka_unit_test(test_microbatch__sizes_and_accumulators),
         cmocka_unit_test(test_microbatch__nodes_have_their_names_in_the_model),
         cmocka_unit_test(test_microbatch__refusals),
+        cmocka_unit_test(test_microbatch__of_a_mean_over_labels),
+        cmocka_unit_test(test_mean_loss__of_a_forward_graph),
         cmocka_unit_test(test_microbatch__texts_and_choices),
         cmocka_unit_test(test_microbatch__reductions_wait),
         cmocka_unit_test(test_microbatch__sums_of_gradients_wait),

@@ -59,6 +59,11 @@ static bool weighted_mean(const dtp_op_call *call, bool weights)
     return dtp_call_int(call, "reduce") == DTP_LOSS_MEAN && (weights || ignores);
 }
 
+bool dtp_loss_weighs_labels(const dtp_op_call *call)
+{
+    return (call->op->flags & DTP_OP_SOFTMAX_LOSS) != 0 && weighted_mean(call, call->n_in > 2);
+}
+
 dtp_loss_terms dtp_loss_terms_of(const dtp_op_call *call)
 {
     dtp_loss_terms t = {.smoothing = dtp_call_float(call, "smoothing"),

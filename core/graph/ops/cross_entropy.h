@@ -23,6 +23,10 @@ typedef struct dtp_loss_terms {
 
 dtp_loss_terms dtp_loss_terms_of(const dtp_op_call *call);
 
+/* Whether a call of any op is a cross_entropy whose mean divides by the weights of the labels: its
+ * denominator depends on the data. */
+bool dtp_loss_weighs_labels(const dtp_op_call *call);
+
 /* linear_loss, or with its gradients; their attributes are those of cross_entropy and "chunk". */
 const dtp_op_def *dtp_linear_loss(bool grad);
 

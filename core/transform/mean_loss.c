@@ -1,0 +1,326 @@
+/* The graph is copied in the order of its ids, which keeps sources where they were. UPDATE nodes
+ * know gradients of S / R. What they make of them is followed as a power of the gradients: a sum of
+ * squares has 2. Where another op reads it, it is multiplied by as many factors. */
+#include "core/transform/mean_loss.h"
+
+#include <string.h>
+
+#include "core/graph/clip.h"
+#include "core/graph/graph_copy.h"
+#include "core/graph/ops/cross_entropy.h"
+#include "core/graph/optimizer.h"
+#include "core/graph/uses.h"
+#include "core/transform/precision.h"
+
+typedef struct mean_work {
+    const dtp_graph *g;
+    dtp_node_id loss; /* node */
+    bool trains;
+    dtp_readers readers;
+    int8_t *power; /* by tensor of g: how often its copy has the gradients of S / R as a factor */
+    dtp_tensor_id given, factor; /* the last factor of updates, and what it became; -1 = none */
+    dtp_mean_loss parts;
+    dtp_graph_copy copy;
+} mean_work;
+
+static dtp_node_id loss_node(const dtp_graph *g)
+{
+    const dtp_node_id n = g->loss >= 0 ? g->tensors[g->loss].producer : -1;
+    return n >= 0 && g->tensors[g->loss].out_index == 0 ? n : -1;
+}
+
+bool dtp_has_mean_loss(const dtp_graph *g)
+{
+    const dtp_node_id n = loss_node(g);
+    dtp_call_types types;
+    if (n < 0) {
+        return false;
+    }
+    const dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
+    return dtp_loss_weighs_labels(&call);
+}
+
+/* ---- nodes that are added -----------------------------------------------------------------------
+ */
+
+/* "<loss><suffix>" */
+static const char *name_of(const mean_work *w, const char *suffix)
+{
+    return dtp_arena_printf(w->copy.to->arena, "%s%s", w->g->tensors[w->g->loss].name, suffix);
+}
+
+/* One number of one or two. */
+static dtp_status add_number(mean_work *w, const char *name, const char *op, dtp_tensor_id a,
+                             dtp_tensor_id b, dtp_tensor_id *out, dtp_err *err)
+{
+    const dtp_tensor_id in[2] = {a, b};
+    DTP_TRY(DTP_MEMORY(err, name));
+    dtp_node_spec spec = dtp_node_spec_init(name, op);
+    spec.n_in = b >= 0 ? 2 : 1;
+    spec.in = in;
+    spec.phase = w->trains ? DTP_UPDATE : DTP_FORWARD;
+    return dtp_graph_add_node(w->copy.to, &spec, out, err);
+}
+
+static dtp_status add_scale(mean_work *w, dtp_node_spec spec, double factor, dtp_tensor_id *t,
+                            dtp_err *err)
+{
+    const dtp_attr attr = dtp_attr_float("factor", factor);
+    DTP_TRY(DTP_MEMORY(err, spec.name));
+    spec.op = "scale";
+    spec.def = NULL;
+    spec.n_in = 1;
+    spec.in = t;
+    spec.n_attrs = 1;
+    spec.attrs = &attr;
+    spec.out = NULL;
+    return dtp_graph_add_node(w->copy.to, &spec, t, err);
+}
+
+static double rows_of(const mean_work *w)
+{
+    return (double)dtp_ttype_elems(&w->g->tensors[w->g->nodes[w->loss].in[1]].type);
+}
+
+/* The count of the loss node whose copy's spec this is. */
+static dtp_status add_count(mean_work *w, const dtp_node_spec *of, dtp_err *err)
+{
+    dtp_tensor_id out[DTP_MAX_OP_OUT];
+    const dtp_op_call call = {.attrs = of->attrs, .n_attrs = of->n_attrs};
+    const dtp_attr attrs[] = {*dtp_call_attr(&call, "over"), *dtp_call_attr(&call, "ignore"),
+                              dtp_attr_int("dtype", w->g->tensors[w->g->loss].type.dtype)};
+    dtp_node_spec spec = *of;
+    spec.name = name_of(w, ".count");
+    DTP_TRY(DTP_MEMORY(err, spec.name));
+    spec.op = "label_weight";
+    spec.def = NULL;
+    spec.n_in = of->n_in - 1;
+    spec.in = of->in + 1;
+    spec.n_attrs = 3;
+    spec.attrs = attrs;
+    spec.out = NULL;
+    DTP_TRY(dtp_graph_add_node(w->copy.to, &spec, out, err));
+    w->parts.count = out[1];
+    return DTP_OK;
+}
+
+/* loss = S / C, and R / C */
+static dtp_status add_quotient(mean_work *w, dtp_err *err)
+{
+    const dtp_graph_tensor *loss = &w->g->tensors[w->g->loss];
+    dtp_tensor_id *to = &w->copy.tensor[w->g->loss], t;
+    DTP_TRY(add_number(w, loss->name, "div", w->parts.sum, w->parts.count, to, err));
+    if (!w->trains) {
+        return DTP_OK;
+    }
+    dtp_node_spec spec = dtp_node_spec_init(name_of(w, ".factor"), NULL);
+    spec.phase = DTP_UPDATE;
+    DTP_TRY(add_number(w, name_of(w, ".reciprocal"), "reciprocal", w->parts.count, -1, &t, err));
+    DTP_TRY(add_scale(w, spec, rows_of(w), &t, err));
+    w->copy.to->grad_factor = t;
+    return DTP_OK;
+}
+
+/* ---- forward and backward -----------------------------------------------------------------------
+ */
+
+enum { MAX_ATTRS = 8 };
+
+/* The node with reduce "sum". */
+static dtp_status copy_sum(mean_work *w, dtp_node_id n, dtp_node_spec *spec, dtp_err *err)
+{
+    dtp_attr attrs[MAX_ATTRS];
+    for (int32_t i = 0; i < spec->n_attrs && i < MAX_ATTRS; i++) {
+        attrs[i] = spec->attrs[i];
+        attrs[i].i = strcmp(attrs[i].key, "reduce") == 0 ? DTP_LOSS_SUM : attrs[i].i;
+    }
+    spec->attrs = attrs;
+    return dtp_graph_copy_node(&w->copy, n, spec, err);
+}
+
+static dtp_status copy_loss(mean_work *w, dtp_node_spec *spec, dtp_err *err)
+{
+    spec->name = name_of(w, ".sum");
+    DTP_TRY(DTP_MEMORY(err, spec->name));
+    DTP_TRY(copy_sum(w, w->loss, spec, err));
+    w->parts.sum = w->copy.tensor[w->g->loss];
+    DTP_TRY(add_count(w, spec, err));
+    return w->trains ? DTP_OK : add_quotient(w, err);
+}
+
+/* The gradient of S / R: without the total weight. */
+static dtp_status copy_gradient(mean_work *w, dtp_node_id n, dtp_node_spec *spec, dtp_tensor_id *in,
+                                dtp_err *err)
+{
+    enum { DLOSS = 3 };
+    dtp_node_spec scale = *spec;
+    scale.name = dtp_arena_printf(w->copy.to->arena, "%s.rows", spec->name);
+    DTP_TRY(add_scale(w, scale, 1.0 / rows_of(w), &in[DLOSS], err));
+    spec->n_in--;
+    return copy_sum(w, n, spec, err);
+}
+
+/* Forward and backward nodes. */
+static dtp_status copy_pass(mean_work *w, dtp_node_id n, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[n];
+    const bool of_loss = node->origin == w->loss;
+    dtp_tensor_id in[DTP_MAX_OP_IN];
+    dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
+    if (n == w->loss) {
+        return copy_loss(w, &spec, err);
+    }
+    if (of_loss && node->repeats) {
+        return copy_sum(w, n, &spec, err);
+    }
+    if (of_loss && strcmp(node->op->name, "cross_entropy_grad") == 0) {
+        return copy_gradient(w, n, &spec, in, err);
+    }
+    if (of_loss && strcmp(node->op->name, "label_weight") == 0) {
+        return DTP_OK; /* the total, which nothing reads any more */
+    }
+    for (int32_t i = 0; i < node->n_in && w->trains; i++) {
+        if (node->in[i] == w->g->loss && strcmp(node->name, DTP_LOSS_SCALE ".loss") != 0) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED,
+                            "node '%s' (%s) reads the loss '%s', which is known when all parts of "
+                            "the batch have been added up",
+                            node->name, node->op->name, w->g->tensors[w->g->loss].name);
+        }
+    }
+    return dtp_graph_copy_node(&w->copy, n, &spec, err);
+}
+
+/* ---- updates ------------------------------------------------------------------------------------
+ */
+
+static bool is_fold(const dtp_node *node)
+{
+    return strcmp(node->op->name, "einsum") == 0 || strcmp(node->op->name, "add") == 0;
+}
+
+/* Whether a node other than one that folds on reads it. */
+static bool is_result(const mean_work *w, dtp_tensor_id t)
+{
+    bool is = false;
+    for (int32_t i = w->readers.first[t]; i < w->readers.first[t + 1]; i++) {
+        is = is || !is_fold(&w->g->nodes[w->readers.node[i]]);
+    }
+    return is;
+}
+
+/* What folds gradients to a number; the number that something else reads is that of the gradients
+ * of the loss, and has its name. */
+static dtp_status copy_fold(mean_work *w, dtp_node_id n, dtp_node_spec *spec, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[n];
+    const dtp_tensor_id t = node->out[0];
+    const char *name = node->name;
+    int power = 0;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        const int of = w->power[node->in[i]];
+        power = strcmp(node->op->name, "add") == 0 ? of : power + of;
+    }
+    const bool result = power > 0 && is_result(w, t);
+    spec->name = result ? dtp_arena_printf(w->copy.to->arena, "%s.sum", name) : name;
+    DTP_TRY(DTP_MEMORY(err, spec->name));
+    DTP_TRY(dtp_graph_copy_node(&w->copy, n, spec, err));
+    w->power[t] = (int8_t)(result ? 0 : power);
+    for (int k = 1; k <= power && result; k++) {
+        const char *as =
+            k < power ? dtp_arena_printf(w->copy.to->arena, "%s.sum.%d", name, k) : name;
+        DTP_TRY(add_number(w, as, "mul", w->copy.tensor[t], w->copy.to->grad_factor,
+                           &w->copy.tensor[t], err));
+    }
+    return DTP_OK;
+}
+
+/* An update of a parameter: its factor times R / C. */
+static dtp_status copy_optimizer(mean_work *w, dtp_node_id n, dtp_node_spec *spec,
+                                 dtp_tensor_id *in, dtp_err *err)
+{
+    const int32_t at = 1 + spec->def->n_out; /* behind parameter, gradient and states */
+    const dtp_tensor_id given = spec->n_in > at ? in[at] : -1;
+    if (w->factor < 0 || w->given != given) {
+        w->given = given;
+        w->factor = w->copy.to->grad_factor;
+        if (given >= 0) {
+            DTP_TRY(dtp_gradient_factor(w->copy.to, w->g->tensors[w->g->loss].name, given,
+                                        &w->factor, err));
+        }
+    }
+    in[at] = w->factor;
+    spec->n_in = at + 1;
+    return dtp_graph_copy_node(&w->copy, n, spec, err);
+}
+
+static dtp_status copy_update(mean_work *w, dtp_node_id n, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[n];
+    dtp_tensor_id in[DTP_MAX_OP_IN];
+    bool reads = false;
+    DTP_TRY(w->copy.to->grad_factor < 0 ? add_quotient(w, err) : DTP_OK);
+    dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
+    for (int32_t i = 0; i < node->n_in; i++) {
+        reads = reads || w->power[node->in[i]] > 0;
+    }
+    if (reads && is_fold(node)) {
+        return copy_fold(w, n, &spec, err);
+    }
+    if (reads && dtp_optimizer_find(w->g->ops, node->op->name) != NULL) {
+        return copy_optimizer(w, n, &spec, in, err);
+    }
+    if (reads) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "node '%s' (%s) reads a gradient", node->name,
+                        node->op->name);
+    }
+    return dtp_graph_copy_node(&w->copy, n, &spec, err);
+}
+
+/* ---- all ----------------------------------------------------------------------------------------
+ */
+
+static dtp_status copy_all(mean_work *w, dtp_err *err)
+{
+    const dtp_graph *g = w->g;
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        w->power[g->grads[i].grad] = 1;
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        if (tensor->kind != DTP_TENSOR_VALUE) {
+            DTP_TRY(dtp_graph_copy_source(&w->copy, t, NULL, err));
+        } else if (tensor->out_index == 0) {
+            const dtp_node_id n = tensor->producer;
+            DTP_TRY(g->nodes[n].phase == DTP_UPDATE ? copy_update(w, n, err)
+                                                    : copy_pass(w, n, err));
+        }
+    }
+    if (w->trains && w->copy.to->grad_factor < 0) {
+        DTP_TRY(add_quotient(w, err));
+    }
+    const dtp_tensor_id factor = w->copy.to->grad_factor;
+    DTP_TRY(dtp_graph_copy_results(&w->copy, err));
+    w->copy.to->grad_factor = factor;
+    return DTP_OK;
+}
+
+dtp_status dtp_graph_with_summed_loss(const dtp_graph *g, dtp_graph **out, dtp_mean_loss *parts,
+                                      dtp_err *err)
+{
+    mean_work w = {
+        .g = g, .loss = loss_node(g), .trains = g->n_grads > 0, .given = -1, .factor = -1};
+    DTP_TRY(dtp_graph_copy_begin(g, &w.copy, err));
+    dtp_arena *arena = w.copy.to->arena;
+    dtp_status s = DTP_NEW(arena, w.power, g->n_tensors, err);
+    s = s == DTP_OK ? dtp_readers_find(g, arena, &w.readers, err) : s;
+    s = s == DTP_OK ? copy_all(&w, err) : s;
+    if (s != DTP_OK) {
+        dtp_graph_destroy(w.copy.to);
+        return s;
+    }
+    *out = w.copy.to;
+    if (parts != NULL) {
+        *parts = w.parts;
+    }
+    return DTP_OK;
+}
