@@ -2,11 +2,26 @@
  * is left out, and so are the sizes of dims that no tensor has. */
 #include "core/graph/graph.h"
 
+#include <string.h>
+
 #include "core/base/hash.h"
 
 static uint64_t hash_double(uint64_t h, double value)
 {
     return dtp_hash_bytes(h, &value, sizeof value);
+}
+
+/* Attributes that say nothing: no dtype, and those that ops were given later at what was done
+ * before, so that graphs without them have the hash that they had. */
+static bool says_nothing(const dtp_node *node, const dtp_attr *a)
+{
+    static const char *const later[] = {"padding", "skip", "outside"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        is = is || strcmp(a->key, later[i]) == 0;
+    }
+    return a->kind == DTP_ATTR_DTYPE ? a->i == DTP_NO_DTYPE
+                                     : is && (double)a->i == dtp_op_attr(node->op, a->key)->def;
 }
 
 static uint64_t hash_node(uint64_t h, const dtp_graph *g, const dtp_node *node)
@@ -22,8 +37,8 @@ static uint64_t hash_node(uint64_t h, const dtp_graph *g, const dtp_node *node)
     }
     for (int32_t i = 0; i < node->n_attrs; i++) {
         const dtp_attr *a = &node->attrs[i];
-        if (a->kind == DTP_ATTR_DTYPE && a->i == DTP_NO_DTYPE) {
-            continue; /* says nothing */
+        if (says_nothing(node, a)) {
+            continue;
         }
         h = dtp_hash_text(h, a->key);
         if (a->kind == DTP_ATTR_DIM) {

@@ -18,6 +18,7 @@ typedef struct lookups {
     dtp_nest nest;                      /* views: each, ids, at without `over` */
     int64_t stride, first, local, size; /* of `over` in `at` */
     int64_t bytes, run;                 /* of an element; elements that share an id */
+    int64_t skip;                       /* id that adds nothing; -1 = none */
 } lookups;
 
 static void lookups_make(lookups *l, const dtp_op_call *call, const dtp_view *each,
@@ -38,6 +39,7 @@ static void lookups_make(lookups *l, const dtp_op_call *call, const dtp_view *ea
     l->size = at->global[axis];
     l->bytes = dtp_dtype_bytes(each->local.dtype);
     l->run = dtp_nest_step(&l->nest, 1) == 0 ? l->nest.inner : 1;
+    l->skip = dtp_op_attr(call->op, "skip") != NULL ? dtp_call_int(call, "skip") : -1;
 }
 
 /* Whether all ids, which are operand number `operand`, are in range. */
@@ -53,11 +55,11 @@ static bool check_ids(const lookups *l, const dtp_kernel_args *args, int32_t ope
     return true;
 }
 
-/* Local position of the id at an offset, -1 when it is elsewhere. */
+/* Local position of the id at an offset, -1 when it is elsewhere or skipped. */
 static int64_t position(const lookups *l, int64_t at)
 {
-    int64_t id = dtp_element_int(l->ids->local.dtype, l->ids->data, at) - l->first;
-    return id >= 0 && id < l->local ? id : -1;
+    const int64_t id = dtp_element_int(l->ids->local.dtype, l->ids->data, at), here = id - l->first;
+    return here >= 0 && here < l->local && id != l->skip ? here : -1;
 }
 
 DTP_CPU_INLINE void copy_elems(int64_t n, char *to, int64_t step_to, const char *from,
@@ -289,6 +291,7 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
     int64_t local = dtp_ttype_size(&y->local, dim);
     float on = (float)dtp_call_float(args->call, "on");
     float off_value = (float)dtp_call_float(args->call, "off");
+    const bool refuses = dtp_call_int(args->call, "outside") == 0;
     float *out = y->data;
     for (int64_t i = 0, n = dtp_ttype_elems(&y->local); i < n; i++) {
         out[i] = off_value;
@@ -301,7 +304,7 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
         int64_t off[DTP_NEST_VIEWS];
         dtp_nest_elem(&nest, i, off);
         int64_t id = dtp_element_int(ids->local.dtype, ids->data, off[0]);
-        if (id < 0 || id >= size) {
+        if (refuses && (id < 0 || id >= size)) {
             dtp_kernel_refuse(args, DTP_DATA_ID, 0, id, size);
             return DTP_OK;
         }

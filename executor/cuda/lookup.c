@@ -16,6 +16,7 @@ static void load_ids(dtp_cuda_ids *ids, const dtp_kernel_args *args, int32_t ope
     ids->local = dtp_ttype_size(&at->local, dim);
     ids->size = dtp_view_global(at, dim);
     ids->stride = dtp_view_stride(at, dim);
+    ids->skip = dtp_op_attr(args->call->op, "skip") != NULL ? dtp_call_int(args->call, "skip") : -1;
     ids->error = args->error;
 }
 
@@ -174,6 +175,7 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
     const dtp_cuda_nest *nest = args->state;
     dtp_cuda_ids ids = {0};
     load_ids(&ids, args, 0, y, dtp_call_dim(args->call, "dim"));
+    ids.error = dtp_call_int(args->call, "outside") == 0 ? args->error : NULL;
     if (nest->total > 0) {
         DTP_CUDA_TRY(err, dtp_cuda_one_hot_run(dtp_cuda_stream(args), nest, &ids,
                                                (int32_t)y->local.dtype,

@@ -187,14 +187,14 @@ dtp_status dtp_convert(dtp_store from, const void *src, dtp_dtype to, void *dst,
 }
 
 dtp_status dtp_check_below(dtp_dtype dtype, const void *data, int64_t n, int64_t below,
-                           dtp_err *err)
+                           const int64_t *also, dtp_err *err)
 {
     if (below <= 0 || (dtype != DTP_I32 && dtype != DTP_I64)) {
         return DTP_OK;
     }
     for (int64_t i = 0; i < n; i++) {
         int64_t v = load_int((dtp_store)dtype, data, i);
-        if (v < 0 || v >= below) {
+        if ((v < 0 || v >= below) && (also == NULL || v != *also)) {
             return DTP_FAIL(err, DTP_RANGE,
                             "element %" PRId64 " is %" PRId64 ", outside 0..%" PRId64, i, v,
                             below - 1);

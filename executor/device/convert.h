@@ -36,10 +36,10 @@ void dtp_swap_bytes(void *data, int64_t n, int64_t elem_bytes);
 dtp_status dtp_convert(dtp_store from, const void *src, dtp_dtype to, void *dst, int64_t n,
                        dtp_err *err) DTP_MUST_CHECK;
 
-/* Every element of an integer array in [0, below)? DTP_RANGE with index and value when not. Floats
- * and below = 0 pass. */
+/* Every element of an integer array in [0, below), or `also` (NULL: nothing)? DTP_RANGE with index
+ * and value when not. Floats and below = 0 pass. */
 dtp_status dtp_check_below(dtp_dtype dtype, const void *data, int64_t n, int64_t below,
-                           dtp_err *err) DTP_MUST_CHECK;
+                           const int64_t *also, dtp_err *err) DTP_MUST_CHECK;
 
 /* One element as a double. */
 double dtp_element(dtp_dtype dtype, const void *data, int64_t index);

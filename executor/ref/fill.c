@@ -66,10 +66,13 @@ static dtp_status run_one_hot(const dtp_kernel_args *args, dtp_err *err)
     const dtp_view *out = &args->out[0];
     dtp_dim_id dim = dtp_call_dim(args->call, "dim");
     double on = dtp_call_float(args->call, "on"), off = dtp_call_float(args->call, "off");
+    const bool refuses = dtp_call_int(args->call, "outside") == 0;
     dtp_ref_loop l = dtp_ref__over(&out->local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         int64_t id;
-        if (!dtp_ref__id(args, 0, &l, DTP_DATA_ID, dtp_ref__global(out, dim), &id)) {
+        if (!refuses) {
+            id = dtp_ref__get_int(&args->in[0], &l);
+        } else if (!dtp_ref__id(args, 0, &l, DTP_DATA_ID, dtp_ref__global(out, dim), &id)) {
             return DTP_OK;
         }
         dtp_ref__set(out, &l, dtp_ref__global_index(out, &l, dim) == id ? on : off);

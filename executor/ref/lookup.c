@@ -43,6 +43,8 @@ static dtp_status run_scatter_add(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     const dtp_view *src = &args->in[1], *sum = &args->out[0];
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
+    const bool skips = dtp_op_attr(args->call->op, "skip") != NULL;
+    const int64_t skip = skips ? dtp_call_int(args->call, "skip") : -1;
     dtp_ref_loop l = dtp_ref__over(&src->local);
     dtp_ref__clear(sum);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
@@ -53,7 +55,7 @@ static dtp_status run_scatter_add(const dtp_kernel_args *args, dtp_err *err)
         dtp_ref_loop to = l;
         int64_t at = here(sum, over, id);
         dtp_ref__put(&to, over, at);
-        if (at < 0) {
+        if (at < 0 || id == skip) {
             continue;
         }
         if (dtp_dtype_is_float(src->local.dtype)) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/files/file_map.h"
+#include "core/graph/ops/cross_entropy.h"
 #include "core/transform/microbatch.h"
 #include "core/base/units.h"
 #include "core/base/philox.h"
@@ -23,6 +24,7 @@ typedef struct source {
     /* WINDOWS of a row of elements */
     dtp_store store;
     int64_t elems, shift, places, window;
+    const int64_t *ignored; /* the label that a loss ignores; NULL: none reads it */
 } source;
 
 struct dtp_feed {
@@ -303,6 +305,19 @@ static dtp_status open_all(dtp_feed *feed, int32_t n, const dtp_feed_spec *specs
     return DTP_OK;
 }
 
+/* Which labels losses ignore, by the inputs that hold them. */
+static void find_ignored(dtp_feed *feed)
+{
+    const dtp_graph *g = feed->graph;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        const int64_t *label = dtp_loss_ignored(node->op, node->n_attrs, node->attrs);
+        for (int32_t i = 0; i < node->n_in && label != NULL; i++) {
+            feed->sources[node->in[i]].ignored = label;
+        }
+    }
+}
+
 dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *specs, uint64_t seed,
                            dtp_feed_order order, dtp_feed **out, dtp_err *err)
 {
@@ -321,6 +336,7 @@ dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *s
         sources[t].map.fd = sources[t].npy.map.fd = -1;
     }
     int64_t rows;
+    find_ignored(feed);
     dtp_status status = open_all(feed, n, specs, err);
     if (status == DTP_OK && order != DTP_FEED_SHUFFLED) {
         status = dtp_feed_rows(feed, &rows, err);
@@ -450,8 +466,16 @@ static dtp_status reserve(dtp_feed *feed, int64_t bytes, dtp_err *err)
     return DTP_OK;
 }
 
-static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, int64_t step,
-                       const dtp_shard *shard, void *out)
+/* One label of 8 is the one that is ignored. */
+static double synthetic_label(double uniform, double below, const int64_t *ignored)
+{
+    enum { SHARE = 8 };
+    const double v = ignored != NULL ? uniform * SHARE / (SHARE - 1) : uniform;
+    return v < 1.0 ? v * below : (double)*ignored;
+}
+
+static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, const int64_t *ignored,
+                       int64_t step, const dtp_shard *shard, void *out)
 {
     uint32_t stream = dtp_stream_of(t->name) ^ 0xfeedU;
     int64_t below = t->type.dtype == DTP_BOOL || t->below <= 0 ? 2 : t->below;
@@ -463,7 +487,8 @@ static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, int64_t 
             if (dtp_dtype_is_float(t->type.dtype)) {
                 v = dtp_normal_at(feed->seed, stream, (uint32_t)step, index);
             } else {
-                v = dtp_uniform_at(feed->seed, stream, (uint32_t)step, index) * (double)below;
+                v = synthetic_label(dtp_uniform_at(feed->seed, stream, (uint32_t)step, index),
+                                    (double)below, ignored);
             }
             dtp_element_set(t->type.dtype, out, it.in_whole + i, v);
         }
@@ -501,7 +526,7 @@ static dtp_status fill_npy(dtp_feed *feed, dtp_tensor_id id, int64_t step, const
     DTP_TRY(s->kind == NPY_SAME ? dtp_npy_read(&s->npy, s->file, shard, feed->scratch, err)
                                 : read_rows(feed, id, step, shard, bytes, err));
     DTP_TRY(dtp_convert(s->npy.store, feed->scratch, t->type.dtype, out, n, err));
-    return dtp_check_below(t->type.dtype, out, n, t->below, err);
+    return dtp_check_below(t->type.dtype, out, n, t->below, s->ignored, err);
 }
 
 /* The file of windows, and where its elements begin in it. */
@@ -564,7 +589,7 @@ static dtp_status fill_windows(dtp_feed *feed, dtp_tensor_id id, int64_t step,
         dtp_swap_bytes(feed->scratch, n, width);
     }
     DTP_TRY(dtp_convert(s->store, feed->scratch, t->type.dtype, out, n, err));
-    return dtp_check_below(t->type.dtype, out, n, t->below, err);
+    return dtp_check_below(t->type.dtype, out, n, t->below, s->ignored, err);
 }
 
 dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const dtp_shard *shard,
@@ -575,7 +600,7 @@ dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const d
     dtp_status status = DTP_OK;
     switch (s->kind) {
     case SYNTHETIC:
-        synthesise(feed, t, step, shard, out);
+        synthesise(feed, t, s->ignored, step, shard, out);
         break;
     case WINDOWS:
         status = fill_windows(feed, id, step, shard, out, err);

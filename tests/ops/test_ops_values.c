@@ -76,6 +76,13 @@ static const known KNOWN[] = {
     {{.op = "scatter_add", .in = {"k=3 ids:3", "k=3"}, .attrs = "over=v; along=k; size=3"},
      {{2, 0, 2}, {1, 2, 4}},
      {{2, 0, 5}}},
+    /* The row of padding gets nothing, whatever comes. */
+    {{.op = "embedding_grad", .in = {"k=4 ids:3", "k=4"}, .attrs = "over=v; size=3; skip=1"},
+     {{1, 2, 1, 2}, {NAN, 3, 5, 7}},
+     {{0, 0, 10}}},
+    {{.op = "one_hot", .in = {"k=3 ids:9"}, .out = "k=3,c=2", .attrs = "dim=c; outside=off"},
+     {{-100, 1, 2}},
+     {{0, 0, 0, 1, 0, 0}}},
     {{.op = "stack", .in = {"a=2", "a=2"}, .out = "a=2,s=2", .attrs = "dim=s"},
      {{1, 2}, {3, 4}},
      {{1, 3, 2, 4}}},

@@ -556,6 +556,60 @@ static void test_feed__synthetic_integers_stay_below(void **unused)
     dtp_graph_destroy(g);
 }
 
+/* A label that a loss ignores is one beside those below the bound: in files and in labels that are
+ * made up, where it is found among the others. */
+static void test_feed__labels_that_are_ignored(void **unused)
+{
+    static const char model[] =
+        "{\"format\": \"dtp.model/1\", \"name\": \"t\", \"dims\": {\"b\": 8, \"c\": 10},"
+        "\"inputs\": {\"x\": {\"dims\": [\"b\", \"c\"]}, \"y\": {\"dims\": [\"b\"], \"dtype\": "
+        "\"i32\", \"below\": \"c\"}, \"z\": {\"dims\": [\"b\"], \"dtype\": \"i32\", \"below\": "
+        "\"c\"}}, \"params\": {}, \"nodes\": [{\"id\": \"loss\", \"op\": \"cross_entropy\", "
+        "\"in\": "
+        "[\"x\", \"y\"], \"over\": \"c\", \"ignore\": -100}, {\"id\": \"hot\", \"op\": "
+        "\"one_hot\", "
+        "\"in\": [\"z\"], \"dim\": \"c\"}], \"outputs\": [\"loss\", \"hot\"]}";
+    const int32_t labels[8] = {0, 1, -100, 3, 4, 9, 6, 7};
+    char path[300];
+    dtp_graph *g = NULL;
+    dtp_feed *feed = NULL;
+    dtp_err err = {0};
+    (void)unused;
+    must(dtp_model_parse("t", model, strlen(model), NULL, &g, &err), &err);
+    const dtp_tensor_id y = dtp_graph_find(g, "y"), z = dtp_graph_find(g, "z");
+    const dtp_shard piece = dtp_shard_whole(&g->tensors[y].type);
+    write_npy("ignored.npy", &(dtp_ttype){DTP_I32, 1, {{0, 8}}}, labels);
+    snprintf(path, sizeof path, "%s", data_path("ignored.npy"));
+    const dtp_feed_spec specs[] = {{.input = "y", .file = path}, {.input = "z", .file = path}};
+    int32_t out[8];
+    must(dtp_feed_create(g, 2, specs, 0, &feed, &err), &err);
+    must(dtp_feed_fill(feed, y, 0, &piece, out, &err), &err);
+    assert_memory_equal(out, labels, sizeof labels);
+    assert_int_equal(dtp_feed_fill(feed, z, 0, &piece, out, &err), DTP_RANGE);
+    assert_non_null(strstr(err.msg, "element 2 is -100, outside 0..9"));
+    dtp_feed_destroy(feed);
+    int seen[10] = {0}, ignored = 0;
+    must(dtp_feed_create(g, 0, NULL, 3, &feed, &err), &err);
+    for (int64_t step = 0; step < 50; step++) {
+        must(dtp_feed_fill(feed, y, step, &piece, out, &err), &err);
+        for (int i = 0; i < 8; i++) {
+            ignored += out[i] == -100;
+            assert_true(out[i] == -100 || (out[i] >= 0 && out[i] < 10));
+            seen[out[i] < 0 ? 0 : out[i]]++;
+        }
+        must(dtp_feed_fill(feed, z, step, &piece, out, &err), &err);
+        for (int i = 0; i < 8; i++) {
+            assert_true(out[i] >= 0 && out[i] < 10);
+        }
+    }
+    assert_true(ignored > 20 && ignored < 100); /* one of 8 of 400 */
+    for (int i = 0; i < 10; i++) {
+        assert_true(seen[i] > 0);
+    }
+    dtp_feed_destroy(feed);
+    dtp_graph_destroy(g);
+}
+
 typedef struct bad_feed {
     const char *input, *file;
     int64_t shift;
@@ -756,6 +810,7 @@ int main(void)
         cmocka_unit_test(test_feed__rows_in_order),
         cmocka_unit_test(test_feed__rows_in_order_are_refused),
         cmocka_unit_test(test_feed__synthetic_integers_stay_below),
+        cmocka_unit_test(test_feed__labels_that_are_ignored),
         cmocka_unit_test(test_feed__bad_feeds_are_named),
         cmocka_unit_test(test_feed__labels_out_of_range_are_named),
         cmocka_unit_test(test_feed__spec_texts),

@@ -51,13 +51,13 @@ static void test_labels__count_once_per_step(void **unused)
     }
 }
 
-/* One label of two is ignored, and a microbatch is a label: some have none that counts. */
+/* One label of 8 is ignored, and a microbatch is a label: some have none that counts. */
 static void test_labels__that_are_ignored_in_all_of_a_microbatch(void **unused)
 {
-    static const char *const counts[] = {"4", NULL};
+    static const char *const counts[] = {"8", NULL};
     (void)unused;
     verify_layouts(&(plan_model){.file = "tests/run/labels.json",
-                                 .dims = "batch=4 length=1 classes=2",
+                                 .dims = "batch=8 length=1 classes=2",
                                  .steps = 6},
                    counts);
 }

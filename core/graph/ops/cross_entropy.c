@@ -59,6 +59,16 @@ static bool weighted_mean(const dtp_op_call *call, bool weights)
     return dtp_call_int(call, "reduce") == DTP_LOSS_MEAN && (weights || ignores);
 }
 
+const int64_t *dtp_loss_ignored(const dtp_op_def *op, int32_t n_attrs, const dtp_attr *attrs)
+{
+    const dtp_op_call call = {.attrs = attrs, .n_attrs = n_attrs};
+    if (dtp_op_attr(op, "ignore") == NULL) {
+        return NULL;
+    }
+    const int64_t *label = &dtp_call_attr(&call, "ignore")->i;
+    return (double)*label == NO_IGNORE ? NULL : label;
+}
+
 bool dtp_loss_weighs_labels(const dtp_op_call *call)
 {
     return (call->op->flags & DTP_OP_SOFTMAX_LOSS) != 0 && weighted_mean(call, call->n_in > 2);

@@ -27,6 +27,9 @@ dtp_loss_terms dtp_loss_terms_of(const dtp_op_call *call);
  * denominator depends on the data. */
 bool dtp_loss_weighs_labels(const dtp_op_call *call);
 
+/* The label that a node of this op ignores, in its attributes; NULL = none. */
+const int64_t *dtp_loss_ignored(const dtp_op_def *op, int32_t n_attrs, const dtp_attr *attrs);
+
 /* linear_loss, or with its gradients; their attributes are those of cross_entropy and "chunk". */
 const dtp_op_def *dtp_linear_loss(bool grad);
 

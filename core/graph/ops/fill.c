@@ -69,10 +69,13 @@ static const dtp_attr_spec FILL_ATTRS[] = {
 static const dtp_attr_spec IOTA_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
                                            {.key = "dtype", .kind = DTP_ATTR_DTYPE, .def = DTP_I32},
                                            {.key = NULL}};
+/* What an index does that the dim does not have; "off" gives no element `on`. */
+static const char *const OUTSIDE[] = {"error", "off", NULL};
 static const dtp_attr_spec ONE_HOT_ATTRS[] = {
     {.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
     {.key = "on", .kind = DTP_ATTR_FLOAT, .def = 1.0},
     {.key = "off", .kind = DTP_ATTR_FLOAT, .def = 0.0},
+    {.key = "outside", .kind = DTP_ATTR_ENUM, .choices = OUTSIDE},
     {.key = NULL}};
 
 static dtp_status infer_random(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)

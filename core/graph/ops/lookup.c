@@ -10,7 +10,7 @@
  *
  * embedding: rows of a table by integer ids, and its gradient, a scatter-add.
  * A rank that holds the table rows [offset, offset + size) gives 0 for other ids, so splitting the
- * table leaves a partial sum.
+ * table leaves a partial sum. The row `padding` gets no gradient: embedding_grad skips its id.
  */
 #include "core/graph/ops/rows.h"
 
@@ -175,9 +175,17 @@ static const dtp_attr_spec SCATTER_ATTRS[] = {
     {.key = "size", .kind = DTP_ATTR_INT, .required = true, .min = 1.0, .max = 9e15},
     {.key = NULL}};
 
-static const dtp_attr_spec OVER_SIZE[] = {
+/* No id has this value. */
+#define ID_ATTR(name)                                                                              \
+    {                                                                                              \
+        .key = (name), .kind = DTP_ATTR_INT, .def = -9e15, .min = -9e15, .max = 9e15               \
+    }
+static const dtp_attr_spec EMBEDDING_ATTRS[] = {
+    {.key = "over", .kind = DTP_ATTR_DIM, .required = true}, ID_ATTR("padding"), {.key = NULL}};
+static const dtp_attr_spec EMBEDDING_GRAD_ATTRS[] = {
     {.key = "over", .kind = DTP_ATTR_DIM, .required = true},
     {.key = "size", .kind = DTP_ATTR_INT, .required = true, .min = 1.0, .max = 9e15},
+    ID_ATTR("skip"),
     DTP_RESULT_ATTR,
     {.key = NULL}};
 
@@ -192,6 +200,12 @@ static dtp_status infer_embedding(const dtp_op_call *call, bool has_out, dtp_tty
     DTP_TRY(dtp_rows__need_ints(call, 1, "ids", err));
     dtp_ttype want = *ids, row = dtp_rows__outside(call, table);
     want.dtype = table->dtype;
+    const int64_t padding = dtp_call_int(call, "padding");
+    const int64_t rows = dtp_ttype_size(table, dtp_call_dim(call, "over"));
+    if ((double)padding != EMBEDDING_ATTRS[1].def && (padding < 0 || padding >= rows)) {
+        return DTP_FAIL(err, DTP_INVALID, "'padding' is %lld, the table %s has rows 0 to %lld",
+                        (long long)padding, table_text, (long long)rows - 1);
+    }
     for (int32_t i = 0; i < table->rank; i++) {
         if (dtp_ttype_find(ids, table->dims[i].id) >= 0) {
             return DTP_FAIL(err, DTP_INVALID, "dim '%s' is in both the table, %s, and ids, %s",
@@ -270,9 +284,10 @@ static dtp_status vjp_embedding(dtp_vjp *v, dtp_err *err)
     const dtp_attr over = *dtp_vjp_attr(v, "over");
     const dtp_ttype *table = &v->g->tensors[v->in[0]].type;
     int32_t axis = dtp_ttype_find(table, (dtp_dim_id)over.i);
-    const dtp_attr attrs[] = {over, dtp_attr_int("size", table->dims[axis].size)};
+    const dtp_attr attrs[] = {over, dtp_attr_int("size", table->dims[axis].size),
+                              dtp_attr_int("skip", dtp_vjp_attr(v, "padding")->i)};
     const dtp_tensor_id in[] = {v->in[1], v->d_out[0]};
-    return dtp_vjp_emit(v, &(dtp_vjp_op){"embedding_grad", 2, in, 2, attrs}, v->in[0], &v->d_in[0],
+    return dtp_vjp_emit(v, &(dtp_vjp_op){"embedding_grad", 2, in, 3, attrs}, v->in[0], &v->d_in[0],
                         err);
 }
 
@@ -302,7 +317,7 @@ const dtp_op_def dtp_ops_lookup[] = {
     },
     {
         DTP_ROW("embedding", "rows of a table by integer ids", 2, 2, 1),
-        .attrs = OVER,
+        .attrs = EMBEDDING_ATTRS,
         .flags = DTP_OP_LOOKUP | DTP_OP_CHECKS_DATA,
         .infer = infer_embedding,
         .role = dtp_rows__role_reduced,
@@ -315,7 +330,7 @@ const dtp_op_def dtp_ops_lookup[] = {
     {
         DTP_ROW("embedding_grad", "adds rows of dy to the table rows that ids name", 2, 2, 1),
         .flags = DTP_OP_LOOKUP | DTP_OP_CHECKS_DATA | DTP_OP_INTERNAL_USE,
-        .attrs = OVER_SIZE,
+        .attrs = EMBEDDING_GRAD_ATTRS,
         .infer = infer_grad,
         .role = role_grad,
         .linear = DTP_LINEAR_EACH,

@@ -5,7 +5,7 @@
 static __device__ __forceinline__ int64_t position(const dtp_cuda_ids &ids, int64_t at)
 {
     const int64_t id = dtp_load_int(ids.data, ids.dtype, at), here = id - ids.first;
-    if (id < 0 || id >= ids.size) {
+    if (ids.error != NULL && (id < 0 || id >= ids.size)) {
         dtp_refuse(ids.error, DTP_DATA_ID, ids.operand, id, ids.size);
         return -1;
     }

@@ -1,5 +1,5 @@
 /* Elements at integer positions, their sums, and one_hot. An id outside of [0, size) sets the error
- * word; one that is not on this rank stands for zeros. */
+ * word, if there is one; one that is not on this rank stands for zeros. */
 #ifndef DTP_EXECUTOR_CUDA_KERNELS_LOOKUP_H
 #define DTP_EXECUTOR_CUDA_KERNELS_LOOKUP_H
 
@@ -13,8 +13,9 @@ typedef struct dtp_cuda_ids {
     const void *data;
     int32_t dtype, operand; /* number of the operand, for the error word */
     int64_t first, local, size;
-    int64_t stride; /* of the dim in the tensor that is indexed */
-    dtp_error_word *error;
+    int64_t stride;        /* of the dim in the tensor that is indexed */
+    int64_t skip;          /* id that adds nothing to a sum; -1 = none */
+    dtp_error_word *error; /* NULL: ids outside are none on this rank */
 } dtp_cuda_ids;
 
 typedef struct dtp_cuda_scatter_call {

@@ -34,7 +34,7 @@ static __device__ uint64_t entry_of(const dtp_cuda_scatter_call &c, const dtp_cu
     uint32_t key = NOWHERE;
     if (id < 0 || id >= ids.size) {
         dtp_refuse(ids.error, DTP_DATA_ID, ids.operand, id, ids.size);
-    } else if (here >= 0 && here < ids.local) {
+    } else if (here >= 0 && here < ids.local && id != ids.skip) {
         key = (uint32_t)(off[DTP_CUDA_SCATTER_GROUP] * ids.local + here);
     }
     return (uint64_t)key << 32 | (uint64_t)item;
