@@ -466,6 +466,9 @@ void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
     if (v->compute_tolerance != v->tolerance) {
         dtp_strbuf_addf(out, ", %g of outputs and gradients", v->compute_tolerance);
     }
+    if (v->skipped > 0) {
+        dtp_strbuf_addf(out, "; %d steps skipped, whose gradients overflow f16", v->skipped);
+    }
     dtp_strbuf_add(out, "\n");
     for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
         /* "  updates    FAIL   69 compared, worst 1.000e-03 at 'w1' step 2" */
@@ -530,7 +533,7 @@ dtp_status dtp_verify_json(const dtp_verify_result *v, const char *model, const 
         &j, "dtp.verify/1",
         TOOL_FIELDS(
             HEAD_FIELDS(model, mesh, v->ranks), FIELD_INT("steps", v->steps),
-            FIELD_REAL("tolerance", v->tolerance),
+            FIELD_INT("skipped_steps", v->skipped), FIELD_REAL("tolerance", v->tolerance),
             FIELD_REAL("compute_tolerance", v->compute_tolerance), FIELD_BOOL("pass", v->pass),
             FIELD_REAL("max_rel_err", v->max_rel_err), FIELD_TEXTS("failed", n_failed, failed),
             KIND_FIELD(v, DTP_VERIFY_INITIAL), KIND_FIELD(v, DTP_VERIFY_OUTPUT),

@@ -92,8 +92,8 @@ static dtp_status add_count(mean_work *w, const dtp_node_spec *of, dtp_err *err)
     dtp_node_spec spec = *of;
     spec.name = name_of(w, ".count");
     DTP_TRY(DTP_MEMORY(err, spec.name));
-    spec.op = "label_weight";
-    spec.def = NULL;
+    spec.op = NULL;
+    spec.def = dtp_loss_part(DTP_LOSS_COUNT);
     spec.n_in = of->n_in - 1;
     spec.in = of->in + 1;
     spec.n_attrs = 3;
@@ -173,10 +173,10 @@ static dtp_status copy_pass(mean_work *w, dtp_node_id n, dtp_err *err)
     if (of_loss && node->repeats) {
         return copy_sum(w, n, &spec, err);
     }
-    if (of_loss && strcmp(node->op->name, "cross_entropy_grad") == 0) {
+    if (of_loss && node->op == dtp_loss_part(DTP_LOSS_GRADIENT)) {
         return copy_gradient(w, n, &spec, in, err);
     }
-    if (of_loss && strcmp(node->op->name, "label_weight") == 0) {
+    if (of_loss && node->op == dtp_loss_part(DTP_LOSS_COUNT)) {
         return DTP_OK; /* the total, which nothing reads any more */
     }
     for (int32_t i = 0; i < node->n_in && w->trains; i++) {
@@ -193,9 +193,11 @@ static dtp_status copy_pass(mean_work *w, dtp_node_id n, dtp_err *err)
 /* ---- updates ------------------------------------------------------------------------------------
  */
 
+/* What is linear in its operands, each or together: a product, a sum of elements, a sum of numbers.
+ */
 static bool is_fold(const dtp_node *node)
 {
-    return strcmp(node->op->name, "einsum") == 0 || strcmp(node->op->name, "add") == 0;
+    return node->op->linear != DTP_LINEAR_NONE && node->n_out == 1;
 }
 
 /* Whether a node other than one that folds on reads it. */
@@ -218,7 +220,7 @@ static dtp_status copy_fold(mean_work *w, dtp_node_id n, dtp_node_spec *spec, dt
     int power = 0;
     for (int32_t i = 0; i < node->n_in; i++) {
         const int of = w->power[node->in[i]];
-        power = strcmp(node->op->name, "add") == 0 ? of : power + of;
+        power = node->op->linear == DTP_LINEAR_JOINT ? of : power + of;
     }
     const bool result = power > 0 && is_result(w, t);
     spec->name = result ? dtp_arena_printf(w->copy.to->arena, "%s.sum", name) : name;

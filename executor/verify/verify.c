@@ -15,6 +15,11 @@
  * limits the errors that are found where the gradients of a tensor are smaller than u / tolerance
  * of the largest (0.3 % in f32).
  *
+ * A step whose gradients overflow f16 under the loss scale is one that training skips: gradients and
+ * norm of it are not compared, the updates are, which leave everything as it is. It is run beside
+ * the steps that were asked for, up to MAX_SKIPPED of them: the scale is halved each time, and a
+ * model or a plan whose gradients are still not finite then is compared as it is.
+ *
  * The finished result is sent to all ranks, element by element of a small table. */
 #include "executor/verify/verify.h"
 
@@ -22,9 +27,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/transform/precision.h"
 #include "executor/verify/verify_internal.h"
 
 static const double tiny = 1e-30, TOLERANCE = 2e-5;
+enum { MAX_SKIPPED = 40 }; /* from 2^16 to 2^-24, the least number of f16 */
 
 dtp_verify_options dtp_verify_options_init(void)
 {
@@ -94,6 +101,8 @@ typedef struct verification {
     bool rounds; /* the graph computes in tf32 or 16 bits, of this unit roundoff */
     double unit;
     int32_t failed; /* the first step with an error past the tolerance; on rank 0. -1 = none */
+    bool scales;    /* the loss: steps may be skipped */
+    bool skips;     /* this step is; on rank 0 */
     dtp_verify_result *out;
 } verification;
 
@@ -262,6 +271,7 @@ static dtp_status update_of(verification *v, int32_t i, int64_t step, dtp_err *e
 static void merge(verification *v, dtp_verify_kind kind, int32_t step)
 {
     double top = 0;
+    const dtp_tensor_id unknown = v->skips ? v->g->norm : -1;
     if (v->failed >= 0 && step > v->failed) {
         return;
     }
@@ -278,10 +288,10 @@ static void merge(verification *v, dtp_verify_kind kind, int32_t step)
         const double least = kind == DTP_VERIFY_GRADIENT ? unit / fmax(bound, unit) * top : 0.0;
         const double rel =
             now->broken ? (double)INFINITY : now->beyond / fmax(fmax(now->scale, least), tiny);
-        if (item->kind == kind && rel > item->rel_err) {
+        if (item->kind == kind && rel > item->rel_err && item->tensor != unknown) {
             item->rel_err = rel;
             item->abs_err = now->broken ? (double)INFINITY : now->abs_err;
-            item->ref_max = now->scale;
+            item->ref_max = now->largest;
             item->step = step;
         }
         v->failed = item->rel_err > bound ? step : v->failed;
@@ -301,9 +311,12 @@ static dtp_status compare_kind(verification *v, dtp_verify_kind kind, int32_t st
         status = status == DTP_OK ? compare(v, i, err) : status;
         DTP_TRY(dtp_err_prefixed(status, err, "verify %s '%s'", dtp_verify_kind_name(kind),
                                  item->name));
+        const dtp_verify__error *now = &v->subjects[i].now;
+        v->skips = v->skips || (kind == DTP_VERIFY_GRADIENT && v->scales &&
+                                (now->broken || !isfinite(now->largest)));
     }
     dtp_verify__update_free(&v->update);
-    if (v->ref != NULL) {
+    if (v->ref != NULL && (kind != DTP_VERIFY_GRADIENT || !v->skips)) {
         merge(v, kind, step);
     }
     return DTP_OK;
@@ -311,8 +324,11 @@ static dtp_status compare_kind(verification *v, dtp_verify_kind kind, int32_t st
 
 /* ---- the run ---- */
 
-static dtp_status one_step(verification *v, int32_t step, dtp_err *err)
+/* One more step, the `counted`th that is compared or one that is skipped, which all ranks learn. */
+static dtp_status one_step(verification *v, int32_t counted, bool *skipped, dtp_err *err)
 {
+    dtp_verify_result *r = v->out;
+    const int32_t step = counted + r->skipped + 1;
     dtp_step_result result, expected;
     DTP_TRY(dtp_session_step(v->s, &result, err));
     dtp_status status = DTP_OK;
@@ -320,13 +336,21 @@ static dtp_status one_step(verification *v, int32_t step, dtp_err *err)
         status = dtp_session_step(v->ref->session, &expected, err);
     }
     DTP_TRY(dtp_comm_agree_status(v->s->comm, status, err));
-    if (v->out->losses != NULL) {
-        v->out->losses[step] = result.loss;
-        v->out->ref_losses[step] = v->ref != NULL ? expected.loss : 0.0;
+    if (r->losses != NULL) {
+        r->losses[counted] = result.loss;
+        r->ref_losses[counted] = v->ref != NULL ? expected.loss : 0.0;
     }
-    DTP_TRY(compare_kind(v, DTP_VERIFY_OUTPUT, step + 1, err));
-    DTP_TRY(compare_kind(v, DTP_VERIFY_GRADIENT, step + 1, err));
-    return compare_kind(v, DTP_VERIFY_UPDATE, step + 1, err);
+    v->skips = false;
+    v->scales = dtp_graph_find(v->g, DTP_LOSS_SCALE) >= 0 && r->skipped < MAX_SKIPPED &&
+                isfinite(result.loss);
+    DTP_TRY(compare_kind(v, DTP_VERIFY_GRADIENT, step, err));
+    DTP_TRY(compare_kind(v, DTP_VERIFY_OUTPUT, step, err));
+    DTP_TRY(compare_kind(v, DTP_VERIFY_UPDATE, step, err));
+    double skips = v->skips ? 1.0 : 0.0;
+    DTP_TRY(v->scales ? dtp_comm_all_reduce(v->s->comm, DTP_REDUCE_MAX, DTP_F64, 1, &skips, err)
+                      : DTP_OK);
+    *skipped = skips > 0.0;
+    return DTP_OK;
 }
 
 /* Errors found on rank 0 become known to all: maxima over the ranks, nothing elsewhere. */
@@ -352,8 +376,11 @@ static dtp_status all_steps(verification *v, dtp_err *err)
 {
     DTP_TRY(dtp_comm_agree_status(v->s->comm, make_room(v, err), err));
     DTP_TRY(compare_kind(v, DTP_VERIFY_INITIAL, 0, err));
-    for (int32_t i = 0; i < v->out->steps; i++) {
-        DTP_TRY(one_step(v, i, err));
+    for (int32_t i = 0; i < v->out->steps;) {
+        bool skipped;
+        DTP_TRY(one_step(v, i, &skipped, err));
+        v->out->skipped += skipped ? 1 : 0;
+        i += skipped ? 0 : 1;
     }
     return share(v, err);
 }

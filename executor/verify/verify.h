@@ -59,7 +59,7 @@ typedef struct dtp_verify_item {
      * divided by the largest change of the tensor in the step. Steps after the first one that fails
      * are not compared: -1 when no step was. */
     double rel_err, abs_err;
-    double ref_max; /* max |b|; for an update the largest change */
+    double ref_max; /* max |b|; for an update the largest change; NaN when one is */
 } dtp_verify_item;
 
 /* Filled on every rank. Bounds on rel_err, where the caller gives none: 2e-5; for outputs and
@@ -69,6 +69,7 @@ typedef struct dtp_verify_item {
  * behind it; parameters and states are f32 and keep 2e-5. */
 typedef struct dtp_verify_result {
     int32_t ranks, steps;
+    int32_t skipped; /* steps beside these, whose gradients overflowed under the loss scale */
     int32_t n, capacity;
     dtp_verify_item *items;
     double max_rel_err;       /* over all items */

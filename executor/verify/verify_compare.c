@@ -89,7 +89,7 @@ static void measure(const comparison *c, int64_t n)
 {
     const dtp_verify__want *w = c->want;
     dtp_verify__error *out = c->out;
-    double scale = out->scale;
+    double scale = out->scale, largest = 0.0;
     bool broken = false;
     for (int64_t i = 0; i < n; i++) {
         const double value = element(c->dtype, w->value, i);
@@ -97,8 +97,10 @@ static void measure(const comparison *c, int64_t n)
         const double size = fabs(value - old);
         broken = broken || isnan(value);
         scale = isfinite(size) && size > scale ? size : scale;
+        largest = isnan(size) || size > largest ? size : largest;
     }
     out->scale = scale;
+    out->largest = largest;
     out->broken = out->broken || broken;
 }
 

@@ -35,9 +35,10 @@ typedef struct dtp_verify__want {
 
 typedef struct dtp_verify__error {
     double abs_err;
-    double beyond; /* abs_err without what rounding explains, with `previous`; else abs_err */
-    double scale;  /* largest |value|, or |value - previous| */
-    bool broken;   /* a NaN, or an infinity on one side only */
+    double beyond;  /* abs_err without what rounding explains, with `previous`; else abs_err */
+    double scale;   /* largest finite |value|, or |value - previous| */
+    double largest; /* of all of them: NaN when one is */
+    bool broken;    /* a NaN, or an infinity on one side only */
 } dtp_verify__error;
 
 /* Collective: every rank's part of tensor t, replicas too, streamed to rank 0. */

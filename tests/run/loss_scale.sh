@@ -56,5 +56,25 @@ for name in "one", "micro", "two":
     assert w == (1 - 1.5, 1 - 3, 1 - 3.25), (name, w) # two steps of lr 0.5, exact
 P
 done
+# Verification skips the steps that training skips, on one rank and on two, whose parts overflow on one alone; gradients
+# that no scale makes finite are a mismatch, which names what one device has.
+for backend in ref cpu; do
+    for layout in "x:1 b:x" "x:2 b:x" "x:3 f:x"; do
+        "$bin/dtrun" verify "$dir/model.json" --precision f16 --feed x="$dir/x.npy" --backend $backend --comm sim \
+            --mesh "${layout% *}" --rules "${layout#* }" >"$dir/out.txt" 2>&1 &&
+            tr -s '\n ' ' ' <"$dir/out.txt" | grep -q "2 steps skipped, whose gradients overflow f16" && continue
+        echo "FAIL: verify of gradients that overflow, $backend, $layout"
+        cat "$dir/out.txt"
+        failed=1
+    done
+done
+sed 's/"op": "mul"/"op": "mul", "id": "p"/; s/{"id": "y", /{/; s/"in": \["y"\]/"in": ["root"]/
+s/{"id": "loss"/{"id": "root", "op": "sqrt", "in": ["p"]},\n           &/' "$dir/model.json" >"$dir/root.json"
+"$bin/dtrun" verify "$dir/root.json" --precision f16 --feed x="$dir/x.npy" --backend ref >"$dir/out.txt" 2>&1
+if [ $? -ne 4 ] || ! tr -s '\n ' ' ' <"$dir/out.txt" | grep -q "MISMATCH gradients 'w' .* largest reference nan"; then
+    echo "FAIL: verify of gradients that are not finite"
+    cat "$dir/out.txt"
+    failed=1
+fi
 [ $failed -eq 0 ] && echo "loss scaling: steps skipped and scale halved as expected"
 exit $failed

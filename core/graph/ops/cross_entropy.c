@@ -490,3 +490,8 @@ const dtp_op_def *dtp_linear_loss(bool grad)
 {
     return &dtp_ops_cross_entropy[grad ? 1 : 0];
 }
+
+const dtp_op_def *dtp_loss_part(dtp_loss_op op)
+{
+    return &dtp_ops_cross_entropy[op == DTP_LOSS_GRADIENT ? 3 : 5];
+}

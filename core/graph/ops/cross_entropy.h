@@ -30,6 +30,10 @@ bool dtp_loss_weighs_labels(const dtp_op_call *call);
 /* The label that a node of this op ignores, in its attributes; NULL = none. */
 const int64_t *dtp_loss_ignored(const dtp_op_def *op, int32_t n_attrs, const dtp_attr *attrs);
 
+/* cross_entropy_grad and label_weight. */
+typedef enum dtp_loss_op { DTP_LOSS_GRADIENT, DTP_LOSS_COUNT } dtp_loss_op;
+const dtp_op_def *dtp_loss_part(dtp_loss_op op);
+
 /* linear_loss, or with its gradients; their attributes are those of cross_entropy and "chunk". */
 const dtp_op_def *dtp_linear_loss(bool grad);
 
