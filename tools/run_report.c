@@ -168,7 +168,7 @@ void dtp_report_progress(const dtp_report *r, int64_t total, char *out, size_t b
 {
     enum { RECENT = 20 };
     if (r->n_steps == 0) {
-        snprintf(out, bytes, "step 0/%" PRId64, total);
+        (void)snprintf(out, bytes, "step 0/%" PRId64, total);
         return;
     }
     int32_t n = r->n_steps < RECENT ? r->n_steps : RECENT;
@@ -186,10 +186,10 @@ void dtp_report_progress(const dtp_report *r, int64_t total, char *out, size_t b
         snprintf(norm, sizeof norm, "  gradients %.4g", last->grad_norm);
     }
     double rate = seconds > 0 ? (double)r->tokens_per_step / seconds : 0;
-    double left = (double)(total - r->n_steps) * seconds;
+    double left = (double)(total - last->step - 1) * seconds;
     int64_t whole = left > 0 ? (int64_t)ceil(left) : 0;
-    snprintf(out, bytes, "step %d/%" PRId64 "%s%s  %.0f %s/s  left %" PRId64 ":%02d", r->n_steps,
-             total, loss, norm, rate, r->unit, whole / 60, (int)(whole % 60));
+    snprintf(out, bytes, "step %" PRId64 "/%" PRId64 "%s%s  %.0f %s/s  left %" PRId64 ":%02d",
+             last->step + 1, total, loss, norm, rate, r->unit, whole / 60, (int)(whole % 60));
 }
 
 /* NaN: not known. */

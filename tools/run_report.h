@@ -58,8 +58,8 @@ void dtp_report_work(const dtp_graph *g, int64_t *per_step, const char **unit);
  * beside compute, which is not timed. */
 double dtp_report_comm_s(const dtp_program *p, double exposed_s);
 
-/* "step 12/300  loss 2.4031  5120 tokens/s  left 0:42", without a newline; `total` steps planned in
- * this run. */
+/* "step 12/300  loss 2.4031  5120 tokens/s  left 0:42", without a newline; `total`: the step
+ * that is the last one. */
 void dtp_report_progress(const dtp_report *r, int64_t total, char *out, size_t bytes);
 /* Table of predicted against measured, collectives and memory. */
 void dtp_report_text(const dtp_report *r, dtp_strbuf *out);

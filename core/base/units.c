@@ -118,6 +118,16 @@ bool dtp_bytes_parse(const char *text, int64_t *out)
     return true;
 }
 
+bool dtp_duration_parse(const char *text, int64_t *seconds)
+{
+    int64_t n;
+    if (!dtp_int_read(&text, &n) || n < 1 || text[0] == '\0' || text[1] != '\0') {
+        return false;
+    }
+    const int64_t unit = *text == 's' ? 1 : *text == 'm' ? 60 : *text == 'h' ? 3600 : 0;
+    return unit > 0 && dtp_mul_i64(n, unit, seconds);
+}
+
 /* ---- printed ---- */
 
 /* A number in a unit, with four digits. */

@@ -18,6 +18,9 @@ bool dtp_int_parse(const char *text, int64_t *out);
  * 1024, with or without "iB"; with "B" they are powers of 1000. Parts of a byte are dropped. */
 bool dtp_bytes_parse(const char *text, int64_t *out);
 
+/* A time of at least one second, in seconds: "30s", "10m", "2h", "1.5e3s". */
+bool dtp_duration_parse(const char *text, int64_t *seconds);
+
 /* ---- printed ---- */
 
 /* printf("%s", dtp_seconds(x).text): valid to the end of the expression. */

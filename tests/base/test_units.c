@@ -67,6 +67,24 @@ static void test_int__is_read_exactly(void **state)
     assert_true(dtp_int_read(&list, &value) && value == 120 && strcmp(list, ",3") == 0);
 }
 
+static void test_duration__is_in_seconds_minutes_or_hours(void **state)
+{
+    (void)state;
+    static const number_case cases[] = {
+        {"30s", true, 30},   {"10m", true, 600},  {"2h", true, 7200}, {"1.5e3s", true, 1500},
+        {"30", false, 0},    {"0s", false, 0},    {"-1m", false, 0},  {"1.5h", false, 0},
+        {"1d", false, 0},    {"10 m", false, 0},  {"10ms", false, 0}, {"h", false, 0},
+        {"1e18h", false, 0}, {"10min", false, 0}, {"", false, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t seconds = 0;
+        if (dtp_duration_parse(cases[i].text, &seconds) != cases[i].good ||
+            (cases[i].good && seconds != cases[i].value)) {
+            fail_msg("'%s' gave %lld", cases[i].text, (long long)seconds);
+        }
+    }
+}
+
 static void test_bytes__have_units_of_1000_and_of_1024(void **state)
 {
     (void)state;
@@ -137,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_int__is_read_exactly),
+        cmocka_unit_test(test_duration__is_in_seconds_minutes_or_hours),
         cmocka_unit_test(test_bytes__have_units_of_1000_and_of_1024),
         cmocka_unit_test(test_json__takes_integers_and_sizes_as_people_write_them),
     };

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/units.h"
 #include "core/files/file_in.h"
 #include "cost_models/model_flops.h"
@@ -19,10 +20,11 @@ typedef struct run_command {
     tool_ranks ranks;
     tool_list feeds, fetches; /* --fetch name=file.npy */
     dtp_session_options options;
-    const char *output, *trace;
+    const char *output, *trace, *save_every;
     int64_t steps, log_every;
     bool json, quiet, no_writes;
     /* from here on: derived */
+    int64_t save_steps, save_s; /* of --save-every: one of the two; 0: it is not given */
     int32_t n_fetch;
     const char *fetch_names[TOOL_LIST_MAX], *fetch_files[TOOL_LIST_MAX];
     char fetch_text[TOOL_LIST_MAX][256];
@@ -101,49 +103,101 @@ static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err
     return DTP_OK;
 }
 
-/* Runs the steps, or those until a signal: *sig. */
-static dtp_status train(const run_command *c, dtp_session *session, dtp_comm *comm,
-                        dtp_report *report, int *sig, dtp_err *err)
+/* One rank of a run. */
+typedef struct rank_run {
+    dtp_session *session;
+    dtp_comm *comm;
+    dtp_report report;
+    int64_t next, end; /* the step to finish next; behind the last one */
+    int sig;           /* of the signal that ends the run */
+    bool due;          /* a save is, by time */
+    int64_t saved;     /* next step of what was saved last; -1: nothing was */
+    double saved_s;    /* when */
+} rank_run;
+
+static dtp_status save(const run_command *c, rank_run *r, dtp_err *err)
 {
-    const bool terminal = isatty(STDERR_FILENO) != 0, print = comm->rank == 0;
-    *sig = 0;
-    int64_t started = 0;
-    for (int64_t i = 0; i < c->steps && (*sig == 0 || i < started); i++) {
-        dtp_step_result step;
-        while (*sig == 0 && started < c->steps && started < i + dtp_session_ahead(session)) {
-            DTP_TRY(dtp_session_start_step(session, err));
-            started++;
+    DTP_TRY(dtp_session_save(r->session, c->options.save, err));
+    r->saved = dtp_session_next_step(r->session);
+    r->saved_s = dtp_now_s();
+    r->due = false;
+    return DTP_OK;
+}
+
+/* What the ranks agree on after a step: whether a signal came, and, by the clock of rank 0, whether
+ * a save is due. */
+static dtp_status agree(const run_command *c, rank_run *r, dtp_err *err)
+{
+    int64_t noted[] = {*tool_interrupt_signal(), r->comm->rank == 0 && c->save_s > 0 &&
+                                                     dtp_now_s() - r->saved_s >= (double)c->save_s};
+    if (r->comm->size > 1) {
+        const dtp_status s = dtp_comm_all_reduce(r->comm, DTP_REDUCE_MAX, DTP_I64, 2, noted, err);
+        DTP_TRY(dtp_err_prefixed(s, err, "rank %d: after step %" PRId64, r->comm->rank, r->next));
+    }
+    r->sig = r->sig == 0 ? (int)noted[0] : r->sig;
+    r->due = r->due || noted[1] != 0;
+    return DTP_OK;
+}
+
+static void print_progress(const run_command *c, const rank_run *r, bool first)
+{
+    const bool terminal = isatty(STDERR_FILENO) != 0;
+    const bool shown = first || r->next % c->log_every == 0 || r->next == r->end;
+    if (r->comm->rank == 0 && !c->quiet && (terminal || shown)) {
+        char line[256];
+        dtp_report_progress(&r->report, r->end, line, sizeof line);
+        (void)fprintf(stderr, "%s%s%s", terminal ? "\r" : "", line,
+                      terminal && !shown ? "  " : "\n");
+    }
+}
+
+/* A step is finished. Steps that were started after it are not waited for but before a save. */
+static dtp_status after_step(const run_command *c, rank_run *r, const dtp_step_result *step,
+                             dtp_err *err)
+{
+    r->next = step->step + 1;
+    DTP_TRY(agree(c, r, err));
+    DTP_TRY(dtp_report_add(&r->report, step, err));
+    print_progress(c, r, r->report.n_steps == 1);
+    const bool due = r->due || (c->save_steps > 0 && r->next % c->save_steps == 0);
+    const bool drained = dtp_session_next_step(r->session) == r->next;
+    return due && drained && r->sig == 0 && r->next < r->end ? save(c, r, err) : DTP_OK;
+}
+
+/* Whether the next step may be started: nothing is saved or ends before it. */
+static bool may_start(const run_command *c, const rank_run *r)
+{
+    const int64_t started = dtp_session_next_step(r->session);
+    const int64_t saves =
+        c->save_steps > 0 ? (r->next / c->save_steps + 1) * c->save_steps : r->end;
+    return r->sig == 0 && !r->due && started < r->end && started < saves &&
+           started < r->next + dtp_session_ahead(r->session);
+}
+
+/* Runs the steps, or those until a signal. */
+static dtp_status train(const run_command *c, rank_run *r, dtp_err *err)
+{
+    dtp_step_result step;
+    while (r->next < r->end && (r->sig == 0 || r->next < dtp_session_next_step(r->session))) {
+        while (may_start(c, r)) {
+            DTP_TRY(dtp_session_start_step(r->session, err));
         }
-        DTP_TRY(dtp_session_finish_step(session, &step, err));
-        int64_t noted = *tool_interrupt_signal(); /* the ranks agree on it */
-        if (comm->size > 1) {
-            const dtp_status s = dtp_comm_all_reduce(comm, DTP_REDUCE_MAX, DTP_I64, 1, &noted, err);
-            DTP_TRY(
-                dtp_err_prefixed(s, err, "rank %d: after step %" PRId64, comm->rank, step.step));
-        }
-        *sig = *sig == 0 ? (int)noted : *sig;
-        DTP_TRY(dtp_report_add(report, &step, err));
-        bool shown = (i + 1) % c->log_every == 0 || i + 1 == c->steps || i == 0;
-        if (print && !c->quiet && (terminal || shown)) {
-            char line[256];
-            dtp_report_progress(report, c->steps, line, sizeof line);
-            (void)fprintf(stderr, "%s%s%s", terminal ? "\r" : "", line,
-                          terminal && !shown ? "  " : "\n");
-        }
+        DTP_TRY(dtp_session_finish_step(r->session, &step, err));
+        DTP_TRY(after_step(c, r, &step, err));
     }
     return DTP_OK;
 }
 
-static dtp_status finish(const run_command *c, dtp_session *session, dtp_comm *comm,
-                         dtp_report *report, dtp_err *err)
+static dtp_status finish(const run_command *c, rank_run *r, dtp_err *err)
 {
-    const bool print = comm->rank == 0;
+    dtp_session *session = r->session;
+    dtp_report *report = &r->report;
     if (!c->options.allow_nan && c->options.save == NULL) { /* a save looks by itself */
         DTP_TRY(dtp_session_check(session, err));
     }
     DTP_TRY(dtp_report_finish(report, session, err));
     if (c->options.save != NULL) { /* first: a run that was interrupted may have little time left */
-        DTP_TRY(dtp_session_save(session, c->options.save, err));
+        DTP_TRY(save(c, r, err));
     }
     for (int32_t i = 0; i < c->n_fetch; i++) {
         dtp_tensor_id t;
@@ -151,10 +205,10 @@ static dtp_status finish(const run_command *c, dtp_session *session, dtp_comm *c
         DTP_TRY(dtp_session_fetch_npy(session, t, c->fetch_files[i], err));
     }
     if (c->trace != NULL && report->n_steps > 0) {
-        DTP_TRY(dtrun_write_trace(c->trace, session, comm, &report->steps[report->n_steps - 1],
+        DTP_TRY(dtrun_write_trace(c->trace, session, r->comm, &report->steps[report->n_steps - 1],
                                   c->job.machine, dtp_job_predicted(c->job.run), err));
     }
-    return print ? print_report(c, report, err) : DTP_OK;
+    return r->comm->rank == 0 ? print_report(c, report, err) : DTP_OK;
 }
 
 /* A trace is made of what a profile notes. */
@@ -163,13 +217,34 @@ static bool is_profiled(const run_command *c)
     return c->options.profile || c->trace != NULL;
 }
 
+/* The steps of a session that was made, and what is written after them. */
+static dtp_status run_steps(run_command *c, rank_run *r, const char *backend, dtp_err *err)
+{
+    r->next = dtp_session_next_step(r->session);
+    r->end = r->next + c->steps;
+    r->saved_s = dtp_now_s();
+    DTP_TRY(dtp_report_start(&r->report, r->session, backend, r->comm->ops->name,
+                             dtp_job_predicted(c->job.run), err));
+    r->report.rates = r->report.has_prediction ? tool_rates(c->job.machine, c->job.plan) : NULL;
+    r->report.tokens = dtp_model_flops_of(c->job.model).tokens;
+    tool_interrupt_catch();
+    DTP_TRY(train(c, r, err));
+    DTP_TRY(finish(c, r, err));
+    if (r->sig != 0) { /* after everything was saved and reported */
+        if (r->comm->rank == 0) {
+            (void)fprintf(stderr, "%sdtrun: interrupted by %s after step %" PRId64 "\n",
+                          isatty(STDERR_FILENO) != 0 && !c->quiet ? "\n" : "",
+                          tool_interrupt_name(r->sig), r->next);
+        }
+        atomic_store(&c->ranks.code, 128 + r->sig);
+    }
+    return DTP_OK;
+}
+
 static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
 {
     run_command *c = user;
-    const bool print = comm->rank == 0;
-    int sig = 0;
-    dtp_session *session = NULL;
-    dtp_report report = {0};
+    rank_run r = {.comm = comm, .saved = -1};
     dtp_ctx ctx = c->ctx;
     ctx.rank = comm->size > 1 ? comm->rank : -1;
     dtp_session_options options = c->options; /* of this rank */
@@ -178,31 +253,10 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     options.ctx = &ctx;
     options.profile = is_profiled(c);
     DTP_TRY(
-        dtp_session_create(dtp_job_program(c->job.run), backend, comm, &options, &session, err));
-    dtp_status s = dtp_report_start(&report, session, backend->ops->name, comm->ops->name,
-                                    dtp_job_predicted(c->job.run), err);
-    report.rates = report.has_prediction ? tool_rates(c->job.machine, c->job.plan) : NULL;
-    report.tokens = dtp_model_flops_of(c->job.model).tokens;
-    if (s == DTP_OK) {
-        tool_interrupt_catch();
-        s = train(c, session, comm, &report, &sig, err);
-    }
-    if (s == DTP_OK) {
-        s = finish(c, session, comm, &report, err);
-    }
-    if (s == DTP_OK) {
-        /* After everything was saved and reported. */
-        if (print && sig != 0) {
-            (void)fprintf(stderr, "%sdtrun: interrupted by %s after step %" PRId64 "\n",
-                          isatty(STDERR_FILENO) != 0 && !c->quiet ? "\n" : "",
-                          tool_interrupt_name(sig), dtp_session_next_step(session));
-        }
-        if (sig != 0) {
-            atomic_store(&c->ranks.code, 128 + sig);
-        }
-    }
-    dtp_report_free(&report);
-    dtp_session_destroy(session);
+        dtp_session_create(dtp_job_program(c->job.run), backend, comm, &options, &r.session, err));
+    const dtp_status s = run_steps(c, &r, backend->ops->name, err);
+    dtp_report_free(&r.report);
+    dtp_session_destroy(r.session);
     return s;
 }
 
@@ -215,6 +269,28 @@ static bool transport_records(const tool_ranks *ranks)
     return strcmp(transport, "nccl") == 0 || (strcmp(transport, "auto") == 0 && !threads);
 }
 
+/* Options about the checkpoint that others must stand beside. */
+static dtp_status check_saves(run_command *c, dtp_err *err)
+{
+    const char *to = c->options.save, *every = c->save_every;
+    if (c->options.keep > 0 && (to == NULL || ends_with(to, ".safetensors"))) {
+        return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");
+    }
+    if (every == NULL) {
+        return DTP_OK;
+    }
+    if (to == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--save-every needs --save");
+    }
+    const bool good = dtp_int_parse(every, &c->save_steps) ? c->save_steps > 0
+                                                           : dtp_duration_parse(every, &c->save_s);
+    return good ? DTP_OK
+                : DTP_FAIL(err, DTP_INVALID,
+                           "--save-every: '%s' is neither a number of steps such as 500 nor a time "
+                           "such as 30s, 10m or 2h",
+                           every);
+}
+
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     run_command *c = command;
@@ -224,10 +300,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     c->source.backend = c->ranks.backend;
     c->source.unrecorded = c->options.no_graph || is_profiled(c) || !transport_records(&c->ranks);
-    if (c->options.keep > 0 &&
-        (c->options.save == NULL || ends_with(c->options.save, ".safetensors"))) {
-        return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");
-    }
+    DTP_TRY(check_saves(c, err));
     for (int32_t i = 0; i < c->fetches.n; i++) {
         DTP_TRY(dtp_err_prefixed(tool_split_pair(c->fetches.items[i], c->fetch_text[i],
                                                  sizeof c->fetch_text[i], &c->fetch_files[i], err),
@@ -256,6 +329,8 @@ int dtrun_run(int argc, char **argv)
         {"--load", TOOL_STRING, "PATH", &c.options.load, 0, 0, "start from a checkpoint"},
         {"--save", TOOL_OUT_CHECKPOINT, "PATH", &c.options.save, 0, 0,
          "write a checkpoint at the end"},
+        {"--save-every", TOOL_STRING, "N|TIME", &c.save_every, 0, 0,
+         "write it on the way as well: after every N steps, or every 30s, 10m or 2h"},
         {"--keep", TOOL_COUNT, "N", &c.options.keep, 1, 1e6,
          "checkpoints that stay in the directory of --save, the new one counted (default 1)"},
         {"--allow-nan", TOOL_FLAG, NULL, &c.options.allow_nan, 0, 0,
