@@ -118,11 +118,12 @@ typedef struct spread {
     double median, min, max;
 } spread;
 
-/* Over all steps in which it is known; zeros when there are none. `out`, where it goes, fails when
+/* Over all steps in which it is known; zeros when there are none, NaN when no step was run. `out`, where it goes, fails when
  * memory runs out. */
 static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
 {
-    spread s = {0};
+    const double none = r->n_steps > 0 ? 0.0 : (double)NAN;
+    spread s = {none, none, none};
     int32_t n = 0;
     double *values = r->n_steps > 0 ? malloc((size_t)r->n_steps * sizeof *values) : NULL;
     for (int32_t i = 0; values != NULL && i < r->n_steps; i++) {

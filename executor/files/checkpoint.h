@@ -9,6 +9,8 @@
 #include "dtp/status.h"
 #include "executor/run/runner.h"
 
+enum { DTP_CHECKPOINT_PATH_BYTES = 4096 };
+
 /* Which resident values to write or fill, and the step count stored beside them. */
 typedef struct dtp_checkpoint_job {
     dtp_runner *runner;
@@ -16,6 +18,8 @@ typedef struct dtp_checkpoint_job {
     dtp_comm *comm;
     const dtp_ctx *ctx; /* NULL: silent */
     int64_t step;       /* save: written; load: read (0 when the file has none) */
+    uint64_t seed;      /* save: written */
+    bool checked;       /* load: dtp_checkpoint_find has compared the checksums */
     int32_t keep;       /* save: sets that stay in the folder, the new one counted; 0 is 1 */
 } dtp_checkpoint_job;
 
@@ -28,5 +32,18 @@ dtp_status dtp_checkpoint_save(const dtp_checkpoint_job *job, const char *dir,
  * all or none. Tensors that the model does not have are skipped with a warning. */
 dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path,
                                dtp_err *err) DTP_MUST_CHECK;
+
+/* What a job that ended before its time goes on from. */
+typedef struct dtp_checkpoint_found {
+    char path[DTP_CHECKPOINT_PATH_BYTES]; /* for dtp_checkpoint_load; "": there is nothing yet */
+    bool has_seed;                        /* older versions wrote none */
+    uint64_t seed;
+} dtp_checkpoint_found;
+
+/* The newest set of the folder `target` whose files are all as they were written, or (`single`) the
+ * file of this name; the same on all ranks. A set that is damaged is left out with a warning; when no other
+ * is there, it is the failure. Nothing was saved yet: no failure, and no path. */
+dtp_status dtp_checkpoint_find(dtp_comm *comm, const dtp_ctx *ctx, const char *target, bool single,
+                               dtp_checkpoint_found *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -38,6 +38,15 @@ static bool has_our_metadata(const dtp_st_file *st)
            (dtp_st_meta_get(st, "step") != NULL && dtp_st_meta_get(st, DTP_ST_CRC) != NULL);
 }
 
+static dtp_status take_seed(dtp_catalog *c, const char *text, dtp_err *err)
+{
+    char *end;
+    errno = 0;
+    c->seed = strtoull(text, &end, 10);
+    c->has_seed = errno == 0 && *text >= '0' && *text <= '9' && *end == '\0';
+    return c->has_seed ? DTP_OK : DTP_FAIL(err, DTP_INVALID, "'%.40s' is not a seed", text);
+}
+
 /* Opens f->path. Its own checksum, where it has one, is of the data. */
 static dtp_status open_data(dtp_slice_file *f, dtp_err *err)
 {
@@ -214,7 +223,9 @@ static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *roo
                             size_t len, dtp_err *err)
 {
     static const char *const keys[] = {"metadata", "files", "tensors", NULL};
-    static const char *const meta_keys[] = {"format", "step", DTP_CHECKPOINT_CRC, NULL};
+    static const char *const meta_keys[] = {"format", "step", DTP_CHECKPOINT_SEED,
+                                            DTP_CHECKPOINT_CRC, NULL};
+    const char *seed = NULL;
     const dtp_json *meta, *files, *tensors;
     DTP_TRY(dtp_json_keys(root, keys, err));
     DTP_TRY(dtp_json_require(root, "metadata", &meta, err));
@@ -223,6 +234,11 @@ static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *roo
     DTP_TRY(dtp_json_format(meta, DTP_CHECKPOINT_FORMAT, meta_keys, err));
     DTP_TRY(check_text(c, meta, text, len, err));
     DTP_TRY(dtp_json_get_int(meta, "step", 0, UINT32_MAX, &c->step, err));
+    if (dtp_json_get(meta, DTP_CHECKPOINT_SEED) != NULL) {
+        DTP_TRY(dtp_json_get_string(meta, DTP_CHECKPOINT_SEED, &seed, err));
+        DTP_TRY(dtp_json_prefixed(dtp_json_get(meta, DTP_CHECKPOINT_SEED), take_seed(c, seed, err),
+                                  err));
+    }
     int32_t n = dtp_json_size(files);
     if (n < 1 || n > MAX_FILES) {
         return dtp_json_fail(files, err, "%d files, expected 1..%d", n, MAX_FILES);
@@ -341,6 +357,11 @@ static dtp_status read_single(dtp_catalog *c, const char *path, dtp_err *err)
             return DTP_FAIL(err, DTP_INVALID, "%s: __metadata__.step '%.40s' is not a step", path,
                             step);
         }
+    }
+    const char *seed = has_our_metadata(st) ? dtp_st_meta_get(st, DTP_CHECKPOINT_SEED) : NULL;
+    if (seed != NULL) {
+        DTP_TRY(dtp_err_prefixed(take_seed(c, seed, err), err, "%s: __metadata__.%s", path,
+                                 DTP_CHECKPOINT_SEED));
     }
     for (int32_t i = 0; i < dtp_st_count(c->files[0].st); i++) {
         DTP_TRY(add_whole(c, 0, dtp_st_at(c->files[0].st, i), err));

@@ -10,8 +10,9 @@
 #define DTP_CHECKPOINT_SINGLE "model.safetensors"
 #define DTP_CHECKPOINT_FORMAT "dtp.checkpoint/1"
 #define DTP_CHECKPOINT_CRC "index_crc32" /* of metadata: the checksum of the index itself */
+#define DTP_CHECKPOINT_SEED "seed"       /* of metadata, as text */
 
-enum { DTP_CHECKPOINT_PATH_BYTES = 4096, DTP_CHECKPOINT_MAX_INDEX_BYTES = 256 << 20 };
+enum { DTP_CHECKPOINT_MAX_INDEX_BYTES = 256 << 20 };
 
 /* A stored part of a tensor. */
 typedef struct dtp_slice {
@@ -38,6 +39,8 @@ typedef struct dtp_catalog {
     int32_t n_slices, cap_slices;
     dtp_slice *slices;
     int64_t step;
+    bool has_seed;
+    uint64_t seed;
 } dtp_catalog;
 
 /* Opens the files and checks that the slices of every tensor cover it exactly once. */
@@ -59,6 +62,13 @@ dtp_status dtp_checkpoint__clean(const char *dir, int32_t keep, const dtp_ctx *c
 /* Appends to the failure that `path`, a folder or an index of one, cannot be loaded which other
  * sets of the folder can be opened, and how to load them. Nothing when there are none. */
 void dtp_checkpoint__name_others(const char *path, dtp_err *err);
+/* The index of the folder's i-th newest set, counted from 0: DTP_CHECKPOINT_NEWEST, or the number in
+ * the name of a kept one; DTP_CHECKPOINT_NO_SET when there are fewer. */
+enum { DTP_CHECKPOINT_NO_SET = -2, DTP_CHECKPOINT_NEWEST = -1 };
+dtp_status dtp_checkpoint__index_at(const char *dir, int32_t i, int64_t *set,
+                                    dtp_err *err) DTP_MUST_CHECK;
+/* Its path; false when that is too long. */
+bool dtp_checkpoint__index_path(const char *dir, int64_t set, char out[DTP_CHECKPOINT_PATH_BYTES]);
 /* Copies the index of the newest set, if there is one, to the name that an older set has. */
 dtp_status dtp_checkpoint__keep_index(const char *dir, dtp_err *err) DTP_MUST_CHECK;
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/base/hash.h"
 #include "core/graph/optimizer.h"
@@ -116,10 +117,10 @@ static bool is_loaded(const loader *l, const dtp_program *p, dtp_value_id v)
 }
 
 /* Of the files that this rank looks at. */
-static dtp_status check_files(const loader *l, dtp_err *err)
+static dtp_status check_files(const dtp_comm *comm, const dtp_catalog *c, dtp_err *err)
 {
-    for (int32_t f = l->job->comm->rank; f < l->catalog.n_files; f += l->job->comm->size) {
-        const dtp_slice_file *file = &l->catalog.files[f];
+    for (int32_t f = comm->rank; f < c->n_files; f += comm->size) {
+        const dtp_slice_file *file = &c->files[f];
         uint32_t crc = 0;
         if (file->crc_from < 0) {
             continue;
@@ -176,37 +177,102 @@ static dtp_status load_all(loader *l, dtp_err *err)
     return DTP_OK;
 }
 
+/* A failure of a load says what else can be loaded; that of a find (job NULL) is the same on all
+ * ranks, which go on together. */
+static dtp_status agree(dtp_comm *comm, const dtp_checkpoint_job *job, const char *path,
+                        dtp_status status, dtp_err *err)
+{
+    if (job == NULL) {
+        return dtp_comm_agree_status_alike(comm, status, err);
+    }
+    if (status != DTP_OK) {
+        dtp_checkpoint__name_others(path, err);
+    }
+    return dtp_comm_agree_status(comm, status, err);
+}
+
+/* Opens a checkpoint, which is the same one on all ranks, and compares its checksums, for a load or
+ * (job NULL) to see whether it is whole. To be closed after a failure as well. */
+static dtp_status open_whole(dtp_comm *comm, const dtp_checkpoint_job *job, const char *path,
+                             dtp_catalog *out, dtp_err *err)
+{
+    DTP_TRY(agree(comm, job, path, dtp_catalog_open(path, out, err), err));
+    /* Ranks that open a checkpoint while a job replaces it may find different ones. */
+    uint64_t h = dtp_hash_i64(DTP_HASH_SEED, out->step);
+    for (int32_t f = 0; f < out->n_files; f++) {
+        h = dtp_hash_i64(dtp_hash_i64(h, out->files[f].crc_from), out->files[f].crc);
+    }
+    DTP_TRY(dtp_comm_agree(comm, h, "the checkpoint", err));
+    if (job != NULL && job->checked) {
+        return DTP_OK;
+    }
+    const dtp_status status = dtp_err_prefixed(check_files(comm, out, err), err, "%s", path);
+    return agree(comm, job, path, status, err);
+}
+
 dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_err *err)
 {
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     loader l = {.job = job};
-    dtp_status status = dtp_catalog_open(path, &l.catalog, err);
-    if (status != DTP_OK) {
-        dtp_checkpoint__name_others(path, err);
-    }
-    status = dtp_comm_agree_status(job->comm, status, err);
+    dtp_status status = open_whole(job->comm, job, path, &l.catalog, err);
     if (status == DTP_OK) {
-        /* Ranks that open a checkpoint while a job replaces it may find different ones. */
-        uint64_t h = dtp_hash_i64(DTP_HASH_SEED, l.catalog.step);
-        for (int32_t f = 0; f < l.catalog.n_files; f++) {
-            h = dtp_hash_i64(dtp_hash_i64(h, l.catalog.files[f].crc_from), l.catalog.files[f].crc);
-        }
-        status = dtp_comm_agree(l.job->comm, h, "the checkpoint", err);
-    }
-    if (status == DTP_OK) {
-        status = check_files(&l, err);
-        if (status != DTP_OK) {
-            dtp_checkpoint__name_others(path, err);
-        }
-        status = status == DTP_OK ? load_all(&l, err) : status;
+        status = dtp_err_prefixed(load_all(&l, err), err, "%s", path);
         /* without optimizer states training starts over: their bias correction counts from zero */
         job->step = l.states || !l.wants_states ? l.catalog.step : 0;
-        if (status != DTP_OK) {
-            dtp_err_prefix(err, "%s", path);
-        }
         status = dtp_comm_agree_status(job->comm, status, err);
     }
     dtp_catalog_close(&l.catalog);
     return status;
+}
+
+/* ---- what a job goes on from ---- */
+
+/* Path of the i-th newest checkpoint of the target, "" when there are fewer. Rank 0 looks. */
+static dtp_status path_at(dtp_comm *comm, const char *target, bool single, int32_t i,
+                          char out[DTP_CHECKPOINT_PATH_BYTES], dtp_err *err)
+{
+    int64_t set = INT64_MIN;
+    dtp_status status = DTP_OK;
+    struct stat st;
+    if (comm->rank == 0 && single) {
+        set = i == 0 && stat(target, &st) == 0 ? DTP_CHECKPOINT_NEWEST : DTP_CHECKPOINT_NO_SET;
+    } else if (comm->rank == 0) {
+        status = dtp_checkpoint__index_at(target, i, &set, err);
+    }
+    DTP_TRY(dtp_comm_agree_status(comm, status, err));
+    DTP_TRY(dtp_comm_all_reduce(comm, DTP_REDUCE_MAX, DTP_I64, 1, &set, err));
+    out[0] = '\0';
+    const bool fits =
+        set == DTP_CHECKPOINT_NO_SET ||
+        (single ? snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s", target) < DTP_CHECKPOINT_PATH_BYTES
+                : dtp_checkpoint__index_path(target, set, out));
+    return fits ? DTP_OK : DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", target);
+}
+
+dtp_status dtp_checkpoint_find(dtp_comm *comm, const dtp_ctx *ctx, const char *target, bool single,
+                               dtp_checkpoint_found *out, dtp_err *err)
+{
+    dtp_err first = {0}, local = {0};
+    err = err != NULL ? err : &local;
+    for (int32_t i = 0;; i++) {
+        dtp_catalog c = {0};
+        DTP_TRY(path_at(comm, target, single, i, out->path, err));
+        if (out->path[0] == '\0') {
+            *err = first;
+            return first.code;
+        }
+        const dtp_status status = open_whole(comm, NULL, out->path, &c, err);
+        out->has_seed = c.has_seed;
+        out->seed = c.seed;
+        dtp_catalog_close(&c);
+        if (status == DTP_OK && i > 0 && comm->rank == 0) {
+            dtp_log(ctx, DTP_LOG_WARN, "checkpoint", "damaged", "sets=%d newest: %s", i, first.msg);
+        }
+        if (status == DTP_OK || !(dtp_status_is_input(status) || status == DTP_IO)) {
+            return status;
+        }
+        first = i == 0 ? *err : first;
+        *err = (dtp_err){0};
+    }
 }

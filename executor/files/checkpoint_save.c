@@ -105,13 +105,15 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, in
                               const int64_t *stamps, dtp_err *err)
 {
     const dtp_program *p = dtp_runner_program(job->runner);
-    char path[DTP_CHECKPOINT_PATH_BYTES];
+    char path[DTP_CHECKPOINT_PATH_BYTES], seed[24];
     dtp_json_writer j = {0};
     (void)snprintf(path, sizeof path, "%s/%s", dir, DTP_CHECKPOINT_INDEX);
     dtp_json_begin_object(&j, NULL);
     dtp_json_begin_object(&j, "metadata");
     dtp_json_write_string(&j, "format", DTP_CHECKPOINT_FORMAT);
     dtp_json_write_int(&j, "step", job->step);
+    (void)snprintf(seed, sizeof seed, "%" PRIu64, job->seed);
+    dtp_json_write_string(&j, DTP_CHECKPOINT_SEED, seed);
     dtp_json_write_string(&j, DTP_CHECKPOINT_CRC, DTP_CRC_ZEROS);
     dtp_json_end_object(&j);
     dtp_json_begin_array(&j, "files", false);

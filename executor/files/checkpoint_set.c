@@ -311,6 +311,29 @@ dtp_status dtp_checkpoint__keep_index(const char *dir, dtp_err *err)
     return status;
 }
 
+bool dtp_checkpoint__index_path(const char *dir, int64_t set, char out[DTP_CHECKPOINT_PATH_BYTES])
+{
+    const int n = set == DTP_CHECKPOINT_NEWEST
+                      ? snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/%s", dir, DTP_CHECKPOINT_INDEX)
+                      : snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/%s%" PRId64 ".json", dir,
+                                 index_head, set);
+    return n > 0 && n < DTP_CHECKPOINT_PATH_BYTES;
+}
+
+dtp_status dtp_checkpoint__index_at(const char *dir, int32_t i, int64_t *set, dtp_err *err)
+{
+    folder f;
+    const dtp_status status = open_folder(&f, dir, NULL, err);
+    if (status == DTP_OK) {
+        const int32_t kept = i - (f.has_index ? 1 : 0);
+        *set = kept < 0          ? DTP_CHECKPOINT_NEWEST
+               : kept < f.n_kept ? f.kept[kept].item
+                                 : DTP_CHECKPOINT_NO_SET;
+    }
+    dtp_arena_destroy(f.arena);
+    return status;
+}
+
 /* ---- what else can be loaded ---- */
 
 enum { SHOWN_SETS = 3 };

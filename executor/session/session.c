@@ -36,6 +36,7 @@ static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
     uint64_t h = dtp_hash_i64(dtp_program_hash(p), (int64_t)o->seed);
     h = dtp_hash_i64(dtp_hash_i64(h, o->keep), o->allow_nan);
     h = dtp_hash_i64(h, o->order);
+    h = dtp_hash_i64(dtp_hash_i64(h, o->resume), o->any_seed);
     h = hash_schedule(h, &p->graph->training.schedule);
     h = dtp_hash_i64(h, o->n_feeds);
     for (int32_t i = 0; i < o->n_feeds; i++) {
@@ -212,8 +213,50 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
     DTP_TRY(DTP_MEMORY(err, s->host));
     DTP_TRY(dtp_session__feed_open(s, err));
     DTP_TRY(
-        dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, o->seed, o->order, &s->feed, err));
-    return o->load == NULL ? initialise(s, err) : DTP_OK;
+        dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, s->seed, o->order, &s->feed, err));
+    return o->load == NULL && s->resumed == NULL ? initialise(s, err) : DTP_OK;
+}
+
+static dtp_checkpoint_job checkpoint_job(dtp_session *s)
+{
+    return (dtp_checkpoint_job){.runner = s->runner,
+                                .backend = s->backend,
+                                .comm = s->comm,
+                                .ctx = s->log ? &s->ctx : NULL,
+                                .step = s->step,
+                                .seed = s->seed,
+                                .keep = s->keep};
+}
+
+static dtp_status load(dtp_session *s, const char *path, bool checked, dtp_err *err)
+{
+    dtp_checkpoint_job job = checkpoint_job(s);
+    job.checked = checked;
+    DTP_TRY(dtp_checkpoint_load(&job, path, err));
+    s->step = job.step;
+    return DTP_OK;
+}
+
+/* Looks for what the session goes on from, and takes its seed. */
+static dtp_status find_resumed(dtp_session *s, const dtp_session_options *o, dtp_err *err)
+{
+    dtp_checkpoint_found found;
+    if (o->save == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "resuming needs a path to save to");
+    }
+    DTP_TRY(dtp_checkpoint_find(s->comm, s->log ? &s->ctx : NULL, o->save, is_single(o->save),
+                                &found, err));
+    if (found.path[0] == '\0') {
+        return DTP_OK;
+    }
+    if (found.has_seed && found.seed != o->seed && !o->any_seed) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%s: the run has seed %" PRIu64 ", and cannot go on with seed %" PRIu64,
+                        found.path, found.seed, o->seed);
+    }
+    s->seed = found.has_seed ? found.seed : o->seed;
+    s->resumed = strdup(found.path);
+    return DTP_MEMORY(err, s->resumed);
 }
 
 static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
@@ -225,14 +268,18 @@ static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *e
     if (o->save != NULL) {
         DTP_TRY(lock(s, o->save, err));
     }
+    if (o->resume) {
+        DTP_TRY(find_resumed(s, o, err));
+    }
     DTP_TRY(dtp_comm_agree_status(s->comm, local_setup(s, o, err), err));
     DTP_TRY(dtp_runner_prepare(s->runner, err));
     dtp_session__origin_open(s);
-    if (o->load != NULL) {
-        DTP_TRY(dtp_comm_agree_status(s->comm, initialise(s, err), err));
-        return dtp_session_load(s, o->load, err);
+    const char *from = s->resumed != NULL ? s->resumed : o->load;
+    if (from == NULL) {
+        return DTP_OK;
     }
-    return DTP_OK;
+    DTP_TRY(dtp_comm_agree_status(s->comm, initialise(s, err), err));
+    return load(s, from, s->resumed != NULL, err);
 }
 
 dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
@@ -272,6 +319,7 @@ void dtp_session_destroy(dtp_session *s)
         dtp_session__feed_close(s);
         dtp_feed_destroy(s->feed);
         unlock(s);
+        free(s->resumed);
         free(s->tensor_value);
         free(s->host);
         free(s);
@@ -397,6 +445,11 @@ int64_t dtp_session_next_step(const dtp_session *s)
     return s->step;
 }
 
+const char *dtp_session_resumed(const dtp_session *s)
+{
+    return s->resumed;
+}
+
 dtp_runner *dtp_session_runner(const dtp_session *s)
 {
     return s->runner;
@@ -442,11 +495,15 @@ static dtp_status open_single(dtp_session *s, const char *path, dtp_st_writer **
             }
         }
     }
-    char step[24];
-    snprintf(step, sizeof step, "%" PRId64, s->step);
-    const dtp_st_meta meta[] = {
-        {"format", DTP_ST_FORMAT}, {"step", step}, {DTP_ST_CRC, ""}, {DTP_ST_HEADER_CRC, ""}};
-    dtp_status status = dtp_st_create(path, n, entries, 4, meta, w, err);
+    char step[24], seed[24];
+    (void)snprintf(step, sizeof step, "%" PRId64, s->step);
+    (void)snprintf(seed, sizeof seed, "%" PRIu64, s->seed);
+    const dtp_st_meta meta[] = {{"format", DTP_ST_FORMAT},
+                                {"step", step},
+                                {"seed", seed},
+                                {DTP_ST_CRC, ""},
+                                {DTP_ST_HEADER_CRC, ""}};
+    dtp_status status = dtp_st_create(path, n, entries, 5, meta, w, err);
     free(entries);
     return status;
 }
@@ -478,16 +535,6 @@ static dtp_status save_single(dtp_session *s, const char *path, dtp_err *err)
     return dtp_comm_agree_status(s->comm, writes ? dtp_st_commit(w, NULL, NULL, err) : DTP_OK, err);
 }
 
-static dtp_checkpoint_job checkpoint_job(dtp_session *s)
-{
-    return (dtp_checkpoint_job){.runner = s->runner,
-                                .backend = s->backend,
-                                .comm = s->comm,
-                                .ctx = s->log ? &s->ctx : NULL,
-                                .step = s->step,
-                                .keep = s->keep};
-}
-
 dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
 {
     dtp_err local = {0};
@@ -514,8 +561,5 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
 dtp_status dtp_session_load(dtp_session *s, const char *path, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, s, path));
-    dtp_checkpoint_job job = checkpoint_job(s);
-    DTP_TRY(dtp_checkpoint_load(&job, path, err));
-    s->step = job.step;
-    return DTP_OK;
+    return load(s, path, false, err);
 }

@@ -9,6 +9,9 @@
 
 dtp_runner *dtp_session_runner(const dtp_session *s);
 
+/* Path of the checkpoint that the session goes on from; NULL: it does not resume one. */
+const char *dtp_session_resumed(const dtp_session *s);
+
 /* Bytes of this rank: asked from the backend at the highest, and touched. */
 void dtp_session_peak(const dtp_session *s, int64_t *allocated, int64_t *touched);
 /* The highest peak of every rank, in rank order; `out` holds as many as there are ranks. */

@@ -52,6 +52,7 @@ struct dtp_session {
     int32_t keep;
     dtp_file_lock *lock; /* on rank 0, of the checkpoint that the job is to write; else NULL */
     char *locked;        /* its path, on all ranks; NULL: none */
+    char *resumed;       /* path of what the session goes on from; NULL: it does not resume */
     bool made_folder;    /* for it */
 };
 

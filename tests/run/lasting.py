@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs that last: saves on the way.
+"""Runs that last: saves on the way, runs that are started again.
 
 lasting.py DTRUN MPI (1: there is one)
 """
@@ -11,10 +11,12 @@ import sys
 import tempfile
 import time
 
+from jsonschema import Draft202012Validator
+
 DTRUN, MPI = os.path.abspath(sys.argv[1]), sys.argv[2] == "1"
 INDEX = "model.safetensors.index.json"
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", ASAN_OPTIONS="detect_leaks=0")
-MODEL = ["models/mlp_digits.json", "--dim", "hidden=32", "--dim", "batch=32", "--rules", "batch:x", "--threads", "1"]
+MODEL = ["models/mlp_digits.json", "--dim", "hidden=32", "--dim", "batch=32", "--threads", "1"]
 FEEDS = ["--feed", "images=models/data/digits_images.npy", "--feed", "labels=models/data/digits_labels.npy"]
 failed = 0
 
@@ -26,13 +28,17 @@ def check(good, what, *said):
         print("FAIL: %s%s" % (what, "".join("\n  %s" % s for s in said)), flush=True)
 
 
-def command(ranks, comm, *args):
+def command(ranks, comm, *args, rules="batch:x"):
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    return [DTRUN, "run"] + MODEL + FEEDS + ["--mesh", "x:%d" % ranks, "--comm", comm] + root + list(args)
+    return [DTRUN, "run"] + MODEL + FEEDS + ["--mesh", "x:%d" % ranks, "--rules", rules, "--comm", comm] + root + list(args)
 
 
-def run(ranks, comm, *args, code=0):
-    done = subprocess.run(command(ranks, comm, "--json", *args), capture_output=True, env=ENVIRONMENT, text=True)
+def close(got, want):
+    return len(got) == len(want) and all(abs(a - b) <= 1e-6 * abs(b) for a, b in zip(got, want))
+
+
+def run(ranks, comm, *args, code=0, rules="batch:x"):
+    done = subprocess.run(command(ranks, comm, "--json", *args, rules=rules), capture_output=True, env=ENVIRONMENT, text=True)
     check(done.returncode == code, "exit %d instead of %d: %s" % (done.returncode, code, " ".join(args)), done.stderr)
     return json.loads(done.stdout) if done.returncode == 0 else None, done.stderr
 
@@ -74,7 +80,88 @@ def saves_on_the_way(place, ranks, comm):
     check(job.returncode == 143 and len(steps_in(timed)) == 1, "%s: saves by time: exit %d" % (what, job.returncode), said)
 
 
+def goes_on(place, ranks, comm, single):
+    """The same command line again and again: the losses are those of one run, and the words say from where."""
+    what = "%s, %d ranks, %s" % (comm, ranks, "file" if single else "folder")
+    saved = os.path.join(place, "goes.safetensors" if single else "goes")
+    index = saved if single else os.path.join(saved, INDEX)
+    again = ["--quiet", "--resume", "--save", saved]
+    whole, _ = run(ranks, comm, "--steps", "11", "--seed", "7", "--quiet")
+    want = whole["loss"]
+    first, said = run(ranks, comm, "--steps", "4", "--seed", "7", *again)
+    check(said == "dtrun: %s: holds no checkpoint: starts at the first step\n" % saved, what, said)
+    second, said = run(ranks, comm, "--steps", "8", *again)
+    check(said == "dtrun: %s: goes on after step 4 of 8\n" % index, what, said)
+    check(first["loss"] + second["loss"] == want[:8], "%s: other losses" % what, want[:8], first["loss"] + second["loss"])
+    before = os.stat(index).st_ino
+    none, said = run(ranks, comm, "--steps", "8", *again)
+    check(said == "dtrun: %s: goes on after step 8 of 8: nothing is left to do\n" % index, what, said)
+    check(none["loss"] == [] and none["step_time_s"]["median"] is None and os.stat(index).st_ino == before, what, none)
+    _, said = run(ranks, comm, "--steps", "11", "--seed", "8", *again, code=2)
+    check(said == "dtrun: %s: the run has seed 7, and cannot go on with seed 8\n" % index, what, said)
+    other, _ = run(3, "sim", "--uneven", "--steps", "11", "--seed", "7", *again)
+    check(close(other["loss"], want[8:]), "%s: other losses on 3 ranks" % what, want[8:], other["loss"])
+
+
+def states_go_on(place, precision):
+    """Adam's states, schedule, clipping and the scale of the loss of f16, which changes on the way."""
+    with open("models/mlp_digits.json") as f:
+        model = json.load(f)
+    model["train"].update({"clip_norm": 0.5, "schedule": {"cosine": {"warmup": 4, "steps": 30}}})
+    path, saved = os.path.join(place, "model.json"), os.path.join(place, "states-" + precision)
+    with open(path, "w") as f:
+        json.dump(model, f)
+    args = [DTRUN, "run", path] + FEEDS + ["--mesh", "x:2", "--rules", "batch:x", "--comm", "sim", "--threads", "1", "--quiet",
+                                           "--json", "--precision", precision]
+    whole = json.loads(subprocess.run(args + ["--steps", "20"], capture_output=True, env=ENVIRONMENT).stdout)
+    parts = [json.loads(subprocess.run(args + ["--steps", str(n), "--save", saved, "--resume"], capture_output=True,
+                                       env=ENVIRONMENT).stdout) for n in (3, 13, 20)]
+    for key in ("loss", "rate", "grad_norm"):
+        got = sum((part[key] for part in parts), [])
+        check(got == whole[key], "%s: other %s" % (precision, key), whole[key], got)
+    check(parts[-1].get("loss_scale") == whole.get("loss_scale"), "%s: other loss scale" % precision)
+
+
+def damaged(place, ranks, comm):
+    """A set that is damaged is left out with a warning, and all of them are an error."""
+    for sets in ((2,), (1, 2)):
+        saved = os.path.join(place, "damaged%d" % len(sets))
+        again = ["--quiet", "--resume", "--save", saved, "--keep", "2", "--save-every", "3"]
+        want, _ = run(ranks, comm, "--steps", "8", "--quiet", rules="hidden:x")
+        run(ranks, comm, "--steps", "6", *again, rules="hidden:x")
+        for number in sets:
+            with open(os.path.join(saved, "rank-%d-of-%d.%d.safetensors" % (ranks - 1, ranks, number)), "r+b") as f:
+                f.seek(-5, os.SEEK_END)
+                f.write(b"?")
+        got, said = run(ranks, comm, "--steps", "8", *again, code=2 if len(sets) == 2 else 0, rules="hidden:x")
+        if len(sets) == 1:
+            check("warn checkpoint damaged" in said and " sets=1 newest: %s: " % os.path.join(saved, INDEX) in said, "warning", said)
+            check("model.safetensors.index.1.json: goes on after step 3 of 8" in said, "not the older set", said)
+            check(got["loss"] == want["loss"][3:], "damaged: other losses", want["loss"], got["loss"])
+        else:
+            check(said.startswith("dtrun: %s: " % os.path.join(saved, INDEX)), "damaged: all of them", said)
+
+
+def starts_from_load(place):
+    """--load with --resume is what a new run starts from, and no more."""
+    base, saved = os.path.join(place, "base"), os.path.join(place, "tuned")
+    run(1, "self", "--steps", "2", "--quiet", "--save", base)
+    again = ["--quiet", "--resume", "--save", saved, "--load", base]
+    _, said = run(1, "self", "--steps", "5", *again)
+    check(said == "dtrun: %s: holds no checkpoint: starts from %s\n" % (saved, base), "--load", said)
+    got, said = run(1, "self", "--steps", "6", *again)
+    check("goes on after step 5 of 6" in said and len(got["loss"]) == 1, "--load again", said)
+    with open(os.path.join(saved, INDEX)) as index, open("docs/formats/checkpoint.schema.json") as schema:
+        found = json.load(index)
+        Draft202012Validator(json.load(schema)).validate(found)
+    check(found["metadata"]["seed"] == "0", "no seed", found["metadata"])
+    _, said = run(1, "self", "--steps", "6", "--fetch", "logits=" + os.path.join(place, "l.npy"), *again, code=2)
+    check("--fetch: no step is left to run" in said, "--fetch without a step", said)
+
+
 def refusals(place):
+    _, said = run(1, "self", "--resume", code=2)
+    check(said == "dtrun: --resume needs --save\n", "--resume alone", said)
     for every in ("0", "-3", "1.5", "10d", "0s", ""):
         _, said = run(1, "self", "--save", os.path.join(place, "no"), "--save-every=" + every, code=2)
         check(said.startswith("dtrun: --save-every: '%s' is neither a number of steps" % every), "--save-every %s" % every, said)
@@ -87,7 +174,13 @@ def main():
     for ranks, comm in [(1, "self"), (2, "sim")] + [(2, "mpi")] * MPI:
         with tempfile.TemporaryDirectory(prefix="dtp-lasting-") as place:
             saves_on_the_way(place, ranks, comm)
+            for single in (False, True):
+                goes_on(place, ranks, comm, single)
+            damaged(place, ranks, comm)
     with tempfile.TemporaryDirectory(prefix="dtp-lasting-") as place:
+        for precision in ("f32", "f16"):
+            states_go_on(place, precision)
+        starts_from_load(place)
         refusals(place)
     print("%d failed" % failed)
     return 1 if failed else 0

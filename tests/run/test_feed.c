@@ -582,14 +582,14 @@ static void test_feed__labels_that_are_ignored(void **unused)
     snprintf(path, sizeof path, "%s", data_path("ignored.npy"));
     const dtp_feed_spec specs[] = {{.input = "y", .file = path}, {.input = "z", .file = path}};
     int32_t out[8];
-    must(dtp_feed_create(g, 2, specs, 0, &feed, &err), &err);
+    must(dtp_feed_create(g, 2, specs, 0, DTP_FEED_SHUFFLED, &feed, &err), &err);
     must(dtp_feed_fill(feed, y, 0, &piece, out, &err), &err);
     assert_memory_equal(out, labels, sizeof labels);
     assert_int_equal(dtp_feed_fill(feed, z, 0, &piece, out, &err), DTP_RANGE);
     assert_non_null(strstr(err.msg, "element 2 is -100, outside 0..9"));
     dtp_feed_destroy(feed);
     int seen[10] = {0}, ignored = 0;
-    must(dtp_feed_create(g, 0, NULL, 3, &feed, &err), &err);
+    must(dtp_feed_create(g, 0, NULL, 3, DTP_FEED_SHUFFLED, &feed, &err), &err);
     for (int64_t step = 0; step < 50; step++) {
         must(dtp_feed_fill(feed, y, step, &piece, out, &err), &err);
         for (int i = 0; i < 8; i++) {

@@ -21,7 +21,7 @@ typedef struct run_command {
     tool_list feeds, fetches; /* --fetch name=file.npy */
     dtp_session_options options;
     const char *output, *trace, *save_every;
-    int64_t steps, log_every;
+    int64_t steps, seed, log_every;
     bool json, quiet, no_writes;
     /* from here on: derived */
     int64_t save_steps, save_s; /* of --save-every: one of the two; 0: it is not given */
@@ -89,11 +89,11 @@ static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err
         dtp_strbuf_free(&text);
         DTP_TRY(s);
     }
-    if (!c->json) {
+    if (!c->json && report->n_steps > 0) {
         dtp_strbuf text = {0};
         dtp_report_text(report, &text);
         dtp_status s = DTP_OK;
-        if (report->n_steps > 0 && report->steps[report->n_steps - 1].has_loss) {
+        if (report->steps[report->n_steps - 1].has_loss) {
             s = print_entropies(c, report->steps[report->n_steps - 1].loss, &text, err);
         }
         s = s == DTP_OK ? tool_put_text(&text, err) : s;
@@ -196,8 +196,12 @@ static dtp_status finish(const run_command *c, rank_run *r, dtp_err *err)
         DTP_TRY(dtp_session_check(session, err));
     }
     DTP_TRY(dtp_report_finish(report, session, err));
-    if (c->options.save != NULL) { /* first: a run that was interrupted may have little time left */
+    if (c->options.save != NULL &&
+        r->saved != r->next) { /* first: a run that was interrupted may have little time left */
         DTP_TRY(save(c, r, err));
+    }
+    if (c->n_fetch > 0 && report->n_steps == 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--fetch: no step is left to run: raise --steps");
     }
     for (int32_t i = 0; i < c->n_fetch; i++) {
         dtp_tensor_id t;
@@ -217,16 +221,35 @@ static bool is_profiled(const run_command *c)
     return c->options.profile || c->trace != NULL;
 }
 
+/* Of --resume: what the run goes on from. */
+static void print_start(const run_command *c, const rank_run *r)
+{
+    const char *from = dtp_session_resumed(r->session);
+    (void)fprintf(stderr, "dtrun: ");
+    if (from != NULL) {
+        (void)fprintf(stderr, "%s: goes on after step %" PRId64 " of %" PRId64 "%s\n", from,
+                      r->next, r->end, r->next >= r->end ? ": nothing is left to do" : "");
+    } else {
+        (void)fprintf(stderr, "%s: holds no checkpoint: starts %s%s\n", c->options.save,
+                      c->options.load != NULL ? "from " : "at the first step",
+                      c->options.load != NULL ? c->options.load : "");
+    }
+}
+
 /* The steps of a session that was made, and what is written after them. */
 static dtp_status run_steps(run_command *c, rank_run *r, const char *backend, dtp_err *err)
 {
     r->next = dtp_session_next_step(r->session);
-    r->end = r->next + c->steps;
+    r->end = c->options.resume ? c->steps : r->next + c->steps;
+    r->saved = dtp_session_resumed(r->session) != NULL ? r->next : -1;
     r->saved_s = dtp_now_s();
     DTP_TRY(dtp_report_start(&r->report, r->session, backend, r->comm->ops->name,
                              dtp_job_predicted(c->job.run), err));
     r->report.rates = r->report.has_prediction ? tool_rates(c->job.machine, c->job.plan) : NULL;
     r->report.tokens = dtp_model_flops_of(c->job.model).tokens;
+    if (c->options.resume && r->comm->rank == 0) {
+        print_start(c, r);
+    }
     tool_interrupt_catch();
     DTP_TRY(train(c, r, err));
     DTP_TRY(finish(c, r, err));
@@ -276,11 +299,12 @@ static dtp_status check_saves(run_command *c, dtp_err *err)
     if (c->options.keep > 0 && (to == NULL || ends_with(to, ".safetensors"))) {
         return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");
     }
+    if (to == NULL && (every != NULL || c->options.resume)) {
+        return DTP_FAIL(err, DTP_INVALID, "%s needs --save",
+                        every != NULL ? "--save-every" : "--resume");
+    }
     if (every == NULL) {
         return DTP_OK;
-    }
-    if (to == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "--save-every needs --save");
     }
     const bool good = dtp_int_parse(every, &c->save_steps) ? c->save_steps > 0
                                                            : dtp_duration_parse(every, &c->save_s);
@@ -301,6 +325,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.backend = c->ranks.backend;
     c->source.unrecorded = c->options.no_graph || is_profiled(c) || !transport_records(&c->ranks);
     DTP_TRY(check_saves(c, err));
+    c->options.any_seed = c->seed < 0;
+    c->options.seed = c->seed < 0 ? 0 : (uint64_t)c->seed;
     for (int32_t i = 0; i < c->fetches.n; i++) {
         DTP_TRY(dtp_err_prefixed(tool_split_pair(c->fetches.items[i], c->fetch_text[i],
                                                  sizeof c->fetch_text[i], &c->fetch_files[i], err),
@@ -315,12 +341,14 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtrun_run(int argc, char **argv)
 {
-    run_command c = {.options = dtp_session_options_init(), .steps = 1, .log_every = 10};
+    run_command c = {
+        .options = dtp_session_options_init(), .steps = 1, .seed = -1, .log_every = 10};
     const tool_option options[] = {
         DTRUN_SOURCE_OPTIONS(c.source),
-        {"--steps", TOOL_INT, "N", &c.steps, 1, 1e12, "steps to run (default 1)"},
-        {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15,
-         "seed of weights, dropout and data order"},
+        {"--steps", TOOL_INT, "N", &c.steps, 1, 1e12,
+         "steps to run (default 1); with --resume those of the whole run"},
+        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15,
+         "seed of weights, dropout and data order (default 0; with --resume that of the run)"},
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0,
          "data of an input: .npy, or a file of tokens with ,dtype=u1, u2, u4, i4 or i8 behind "
          "its name (default: synthetic)"},
@@ -331,6 +359,9 @@ int dtrun_run(int argc, char **argv)
          "write a checkpoint at the end"},
         {"--save-every", TOOL_STRING, "N|TIME", &c.save_every, 0, 0,
          "write it on the way as well: after every N steps, or every 30s, 10m or 2h"},
+        {"--resume", TOOL_FLAG, NULL, &c.options.resume, 0, 0,
+         "go on from the newest whole checkpoint of --save, where there is one: the same command "
+         "line is started again until the run is done"},
         {"--keep", TOOL_COUNT, "N", &c.options.keep, 1, 1e6,
          "checkpoints that stay in the directory of --save, the new one counted (default 1)"},
         {"--allow-nan", TOOL_FLAG, NULL, &c.options.allow_nan, 0, 0,
