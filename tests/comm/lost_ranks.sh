@@ -15,7 +15,7 @@ steps=(--rules batch:x --log-every 1 --steps 1000000 --timeout $timeout --comm m
 [ "$(id -u)" -eq 0 ] && steps+=(--allow-run-as-root)
 complain() {
     echo "FAIL: $*"
-    grep -v '^step' "$dir/said" | tail -30
+    grep -v '^[^ ]* step' "$dir/said" | tail -30
     failed=$((failed + 1))
 }
 now_ms() { date +%s%3N; }
@@ -35,7 +35,7 @@ begin() {
     "$@" "${job[@]}" "${steps[@]}" >"$dir/said" 2>&1 &
     run=$!
     for ((i = 0; i < 600; i++)); do
-        grep -q '^step 2/' "$dir/said" && return
+        grep -q '^[^ ]* step 2/' "$dir/said" && return
         goes_on $run || return
         sleep 0.05
     done

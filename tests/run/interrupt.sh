@@ -17,7 +17,7 @@ run=(run models/mlp_digits.json --rules batch:x --threads 1 --log-every 50 --ste
 
 complain() {
     echo "FAIL: $*"
-    grep -v '^step' "$dir/err" | head -5
+    grep -v '^[^ ]* step' "$dir/err" | head -5
     failed=$((failed + 1))
 }
 
@@ -45,7 +45,7 @@ interrupt() {
     rc=$?
     [ $rc -eq "$code" ] || complain "$sig: exit $rc: $*"
     [ "$(grep -c "^dtrun: " "$dir/err")" -eq 1 ] || complain "$sig: not one message: $*"
-    ! grep -v -e '^step' -e '^dtrun: ' "$dir/err" || complain "$sig: more than one line: $*"
+    ! grep -v -e '^[^ ]* step' -e '^dtrun: ' "$dir/err" || complain "$sig: more than one line: $*"
     step=$(sed -n "s/^dtrun: interrupted by SIG$sig after step \([0-9]*\)$/\1/p" "$dir/err")
     grep -qs "\"step\": $step\b" "$dir"/saved/*.json || complain "$sig: no checkpoint of step '$step': $*"
     "$bin/dtrun" run models/mlp_digits.json --threads 1 --quiet --load "$dir/saved" >/dev/null || complain "$sig: does not load"

@@ -70,6 +70,20 @@ def alive(pid):
         return False
 
 
+def kill(job):
+    """Kills a job with all its processes, and waits for their end."""
+    victims = children(job.pid) | {job.pid}
+    while any(alive(p) for p in victims):
+        for pid in victims | children(job.pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        job.poll()
+        time.sleep(0.005)
+    job.communicate()
+
+
 class Case:
     def __init__(self, dtrun, target, comm, place):
         self.dtrun, self.target, self.comm = dtrun, target, comm

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Runs that last: saves on the way, runs that are started again.
+"""Runs that last: saves on the way, runs that are started again, their log.
 
 lasting.py DTRUN MPI (1: there is one)
 """
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 
 from jsonschema import Draft202012Validator
+from kill_saves import kill
 
 DTRUN, MPI = os.path.abspath(sys.argv[1]), sys.argv[2] == "1"
 INDEX = "model.safetensors.index.json"
@@ -142,6 +144,59 @@ def damaged(place, ranks, comm):
             check(said.startswith("dtrun: %s: " % os.path.join(saved, INDEX)), "damaged: all of them", said)
 
 
+def lines_of(path):
+    with open(path) as f, open("docs/formats/log.schema.json") as schema:
+        validator, lines = Draft202012Validator(json.load(schema)), [json.loads(line) for line in f]
+    for line in lines:
+        validator.validate(line)
+    return lines
+
+
+def logs(place, ranks, comm):
+    what, saved, log = "%s, %d ranks" % (comm, ranks), os.path.join(place, "logged"), os.path.join(place, "log")
+    # killed in the middle of a line, behind its last save
+    job = begin(saved, ranks, comm, "--log-json", log, "--save-every", "20")
+    while sum(1 for _ in open(log)) % 20 < 5:
+        time.sleep(0.0005)
+    kill(job)
+    with open(log, "a") as f:
+        f.write('{"step": 10000')
+    with open(os.path.join(saved, INDEX)) as f:
+        step = json.load(f)["metadata"]["step"]
+    again = ["--quiet", "--resume", "--save", saved, "--log-json", log]
+    got, _ = run(ranks, comm, "--steps", str(step + 5), *again)
+    lines = lines_of(log)
+    check([line["step"] for line in lines] == list(range(1, step + 6)), "%s: steps of the log" % what, lines[-8:])
+    check([line["loss"] for line in lines[-5:]] == got["loss"], "%s: losses of the log" % what, lines[-5:], got["loss"])
+    check(all(line["rate"] == 0.003 and "grad_norm" not in line for line in lines), "%s: rates" % what, lines[-1])
+    check(sorted(line["time"] for line in lines) == [line["time"] for line in lines], "%s: times" % what)
+    run(ranks, comm, "--steps", "2", "--quiet", "--log-json", log)
+    check(len(lines_of(log)) == 2, "%s: a new run keeps lines" % what, lines_of(log))
+    # what cannot be written
+    _, said = run(ranks, comm, "--steps", "2", "--quiet", "--log-json", "/dev/full", code=1)
+    check(said == "dtrun: /dev/full: cannot write: No space left on device\n", "%s: full" % what, said)
+    other = os.path.join(place, "other")
+    with open(other, "w") as f:
+        f.write("my notes\n")
+    _, said = run(ranks, comm, "--steps", "999", "--quiet", "--resume", "--save", saved, "--log-json", other, code=2)
+    check("dtrun: %s: line 1 is not of a step: the file is not cut\n" % other in said, "%s: another file" % what, said)
+    check(open(other).read() == "my notes\n", "%s: another file was changed" % what)
+
+
+def log_options(place):
+    _, said = run(1, "self", "--log-json", os.path.join(place, "no", "log"), code=2)
+    check(said.startswith("dtrun: --log-json: "), "--log-json", said)
+    _, said = run(1, "self", "--log-json", os.path.join(place, "log"), "--no-writes", code=2)
+    check(said.startswith("dtrun: --log-json writes files"), "--no-writes", said)
+    done = subprocess.run([DTRUN, "run", "models/gpt_bytes.json", "--dim", "layers=1", "--dim", "batch=2", "--threads", "1",
+                           "--steps", "3", "--log-every", "1", "--log-json", os.path.join(place, "log")],
+                          capture_output=True, env=ENVIRONMENT, text=True)
+    line = r"[0-9-]{10}T[0-9:]{8}Z step %d/3  loss [0-9.]+  [0-9]+ tokens/s  left 0:[0-9]{2}"
+    got = done.stderr.splitlines()
+    check(len(got) == 3 and all(re.fullmatch(line % (i + 1), said) for i, said in enumerate(got)), "lines of progress", *got)
+    check(all(entry["tokens_per_s"] > 0 for entry in lines_of(os.path.join(place, "log"))), "no tokens/s")
+
+
 def starts_from_load(place):
     """--load with --resume is what a new run starts from, and no more."""
     base, saved = os.path.join(place, "base"), os.path.join(place, "tuned")
@@ -177,10 +232,12 @@ def main():
             for single in (False, True):
                 goes_on(place, ranks, comm, single)
             damaged(place, ranks, comm)
+            logs(place, ranks, comm)
     with tempfile.TemporaryDirectory(prefix="dtp-lasting-") as place:
         for precision in ("f32", "f16"):
             states_go_on(place, precision)
         starts_from_load(place)
+        log_options(place)
         refusals(place)
     print("%d failed" % failed)
     return 1 if failed else 0

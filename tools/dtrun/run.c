@@ -12,6 +12,7 @@
 #include "cost_models/model_flops.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
+#include "tools/dtrun/run_log.h"
 #include "tools/dtrun/run_trace.h"
 #include "tools/interrupt.h"
 
@@ -20,7 +21,7 @@ typedef struct run_command {
     tool_ranks ranks;
     tool_list feeds, fetches; /* --fetch name=file.npy */
     dtp_session_options options;
-    const char *output, *trace, *save_every;
+    const char *output, *trace, *save_every, *log_json;
     int64_t steps, seed, log_every;
     bool json, quiet, no_writes;
     /* from here on: derived */
@@ -108,6 +109,7 @@ typedef struct rank_run {
     dtp_session *session;
     dtp_comm *comm;
     dtp_report report;
+    dtrun_log log;     /* rank 0 */
     int64_t next, end; /* the step to finish next; behind the last one */
     int sig;           /* of the signal that ends the run */
     bool due;          /* a save is, by time */
@@ -124,19 +126,21 @@ static dtp_status save(const run_command *c, rank_run *r, dtp_err *err)
     return DTP_OK;
 }
 
-/* What the ranks agree on after a step: whether a signal came, and, by the clock of rank 0, whether
- * a save is due. */
-static dtp_status agree(const run_command *c, rank_run *r, dtp_err *err)
+/* What the ranks agree on after a step: whether a signal came, whether a save is due by the clock
+ * of rank 0, and `mine`, the outcome of what a rank did alone. */
+static dtp_status agree(const run_command *c, rank_run *r, dtp_status mine, dtp_err *err)
 {
-    int64_t noted[] = {*tool_interrupt_signal(), r->comm->rank == 0 && c->save_s > 0 &&
-                                                     dtp_now_s() - r->saved_s >= (double)c->save_s};
+    int64_t noted[] = {*tool_interrupt_signal(),
+                       r->comm->rank == 0 && c->save_s > 0 &&
+                           dtp_now_s() - r->saved_s >= (double)c->save_s,
+                       mine != DTP_OK};
     if (r->comm->size > 1) {
-        const dtp_status s = dtp_comm_all_reduce(r->comm, DTP_REDUCE_MAX, DTP_I64, 2, noted, err);
+        const dtp_status s = dtp_comm_all_reduce(r->comm, DTP_REDUCE_MAX, DTP_I64, 3, noted, err);
         DTP_TRY(dtp_err_prefixed(s, err, "rank %d: after step %" PRId64, r->comm->rank, r->next));
     }
     r->sig = r->sig == 0 ? (int)noted[0] : r->sig;
     r->due = r->due || noted[1] != 0;
-    return DTP_OK;
+    return noted[2] == 0 ? DTP_OK : dtp_comm_agree_status(r->comm, mine, err);
 }
 
 static void print_progress(const run_command *c, const rank_run *r, bool first)
@@ -144,10 +148,11 @@ static void print_progress(const run_command *c, const rank_run *r, bool first)
     const bool terminal = isatty(STDERR_FILENO) != 0;
     const bool shown = first || r->next % c->log_every == 0 || r->next == r->end;
     if (r->comm->rank == 0 && !c->quiet && (terminal || shown)) {
-        char line[256];
+        char line[256], time[DTP_TIME_BYTES];
         dtp_report_progress(&r->report, r->end, line, sizeof line);
-        (void)fprintf(stderr, "%s%s%s", terminal ? "\r" : "", line,
-                      terminal && !shown ? "  " : "\n");
+        dtp_time_print(time); /* to the second; a terminal has no room for the day */
+        (void)fprintf(stderr, "%s%.*sZ %s%s", terminal ? "\r" : "", terminal ? 8 : 19,
+                      terminal ? time + 11 : time, line, terminal && !shown ? "  " : "\n");
     }
 }
 
@@ -156,8 +161,9 @@ static dtp_status after_step(const run_command *c, rank_run *r, const dtp_step_r
                              dtp_err *err)
 {
     r->next = step->step + 1;
-    DTP_TRY(agree(c, r, err));
-    DTP_TRY(dtp_report_add(&r->report, step, err));
+    dtp_status mine = dtp_report_add(&r->report, step, err);
+    mine = mine == DTP_OK ? dtrun_log_step(&r->log, &r->report, err) : mine;
+    DTP_TRY(agree(c, r, mine, err));
     print_progress(c, r, r->report.n_steps == 1);
     const bool due = r->due || (c->save_steps > 0 && r->next % c->save_steps == 0);
     const bool drained = dtp_session_next_step(r->session) == r->next;
@@ -247,6 +253,9 @@ static dtp_status run_steps(run_command *c, rank_run *r, const char *backend, dt
                              dtp_job_predicted(c->job.run), err));
     r->report.rates = r->report.has_prediction ? tool_rates(c->job.machine, c->job.plan) : NULL;
     r->report.tokens = dtp_model_flops_of(c->job.model).tokens;
+    const dtp_status opened = dtrun_log_open(&r->log, r->comm->rank == 0 ? c->log_json : NULL,
+                                             c->options.resume, r->next, err);
+    DTP_TRY(dtp_comm_agree_status(r->comm, opened, err));
     if (c->options.resume && r->comm->rank == 0) {
         print_start(c, r);
     }
@@ -278,6 +287,7 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     DTP_TRY(
         dtp_session_create(dtp_job_program(c->job.run), backend, comm, &options, &r.session, err));
     const dtp_status s = run_steps(c, &r, backend->ops->name, err);
+    dtrun_log_close(&r.log);
     dtp_report_free(&r.report);
     dtp_session_destroy(r.session);
     return s;
@@ -378,6 +388,8 @@ int dtrun_run(int argc, char **argv)
         {"--no-graph", TOOL_FLAG, NULL, &c.options.no_graph, 0, 0,
          "backend cuda: put every instruction on the queue in every step, not a graph of them"},
         {"--log-every", TOOL_INT, "N", &c.log_every, 1, 1e9, "steps between progress lines"},
+        {"--log-json", TOOL_OUT, "FILE", &c.log_json, 0, 0,
+         "write a line of JSON after every step; --resume appends to it"},
         {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
         TOOL_END_OPTIONS,
     };
