@@ -7,6 +7,7 @@ import glob
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -183,6 +184,37 @@ def logs(place, ranks, comm):
     check(open(other).read() == "my notes\n", "%s: another file was changed" % what)
 
 
+def interrupted(place, ranks, comm):
+    """One signal: the step is saved, and the run goes on as if nothing had been. Two: the last save is whole."""
+    for sig, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        what, saved = "%s, %d ranks, %s" % (comm, ranks, sig.name), os.path.join(place, sig.name)
+        log = saved + ".log"
+        again = ["--quiet", "--resume", "--save", saved, "--log-json", log]
+        job = begin(saved, ranks, comm, "--save-every", "50", "--resume", "--log-json", log)
+        job.send_signal(sig)
+        said = job.communicate()[1]
+        step = steps_in(saved)[-1]
+        check(job.returncode == code and said.endswith("dtrun: interrupted by %s after step %d\n" % (sig.name, step)), what, said)
+        run(ranks, comm, "--steps", str(step + 3), *again)
+        want, _ = run(ranks, comm, "--steps", str(step + 3), "--quiet")
+        check([line["loss"] for line in lines_of(log)] == want["loss"], "%s: other losses" % what)
+    saved = os.path.join(place, "twice")
+    slow = [DTRUN, "run", "models/gpt_bytes.json", "--dim", "batch=192", "--dim", "layers=1", "--mesh", "x:%d" % ranks, "--rules",
+            "batch:x", "--comm", comm, "--threads", "1", "--allow-run-as-root", "--quiet", "--save", saved, "--save-every", "1",
+            "--resume", "--steps"]
+    job = subprocess.Popen(slow + ["99"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT, text=True)
+    while not os.path.exists(os.path.join(saved, INDEX)):
+        time.sleep(0.02)
+    for _ in range(2):
+        time.sleep(0.2)
+        job.send_signal(signal.SIGINT)
+    said = job.communicate()[1]
+    check(job.returncode in (130, -signal.SIGINT) and "after step" not in said, "%s: two signals: %s" % (comm, job.returncode), said)
+    step = steps_in(saved)[-1]
+    done = subprocess.run(slow + [str(step + 1)], capture_output=True, env=ENVIRONMENT, text=True)
+    check(done.returncode == 0 and "goes on after step %d of %d" % (step, step + 1) in done.stderr, "two signals", done.stderr)
+
+
 def log_options(place):
     _, said = run(1, "self", "--log-json", os.path.join(place, "no", "log"), code=2)
     check(said.startswith("dtrun: --log-json: "), "--log-json", said)
@@ -233,6 +265,8 @@ def main():
                 goes_on(place, ranks, comm, single)
             damaged(place, ranks, comm)
             logs(place, ranks, comm)
+            if ranks > 1:
+                interrupted(place, ranks, comm)
     with tempfile.TemporaryDirectory(prefix="dtp-lasting-") as place:
         for precision in ("f32", "f16"):
             states_go_on(place, precision)

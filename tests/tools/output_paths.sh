@@ -40,6 +40,7 @@ for bad in "$here/no/x" "$here/folder" "$here/folder/" "$here/file/x"; do
     refused --svg "$bad" dtplan viz absent.json --svg "$bad"
     refused --output "$bad" dtrun bench --ranks 4 --comm sim -o "$bad"
     refused --output "$bad" dtrun run absent.json -o "$bad"
+    refused --log-json "$bad" dtrun run absent.json --log-json "$bad"
     refused --trace "$bad" dtrun run absent.json --trace "$bad"
     refused --fetch "$bad" dtrun run absent.json --fetch w1="$here/w1.npy" --fetch loss="$bad"
 done
