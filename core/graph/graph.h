@@ -109,8 +109,10 @@ struct dtp_graph {
     dtp_update *updates;
     int32_t n_grads, cap_grads;
     dtp_param_grad *grads;
-    dtp_tensor_id loss;        /* -1 for a forward graph */
-    dtp_tensor_id norm;        /* of all gradients, made by an UPDATE node; -1 = none */
+    dtp_tensor_id loss;   /* -1 for a forward graph */
+    dtp_tensor_id norm;   /* of all gradients, made by an UPDATE node; -1 = none */
+    dtp_tensor_id weight; /* of an evaluation, one number: how much the loss of a batch counts in
+                                  the mean over batches; -1: as its rows do */
     dtp_tensor_id grad_factor; /* one number, made by an UPDATE node: the gradients of the loss are
                                   `grads` times it (core/transform/mean_loss.h); -1 = 1 */
     dtp_training training;

@@ -228,16 +228,21 @@ dtp_status dtp_sharding_of_copy(const dtp_sharding *from, const dtp_graph_copy *
         .mesh = from->mesh, .n_tensors = c->to->n_tensors, .n_nodes = c->to->n_nodes};
     DTP_TRY(DTP_NEW(arena, out->layouts, out->n_tensors, err));
     DTP_TRY(DTP_NEW(arena, out->strategies, out->n_nodes, err));
+    for (dtp_tensor_id t = 0; t < out->n_tensors; t++) {
+        out->layouts[t] = dtp_layout_replicated(c->to->tensors[t].type.rank, from->mesh.n_dims);
+    }
+    for (dtp_tensor_id t = from->n_tensors - 1; t >= 0; t--) {
+        if (c->tensor[t] >= 0) {
+            out->layouts[c->tensor[t]] = from->layouts[t];
+        }
+    }
     for (int32_t phase = 0; phase < 3 && dtp_sharding_has_replicas(from); phase++) {
         DTP_TRY(DTP_NEW(arena, out->replicas[phase], out->n_tensors, err));
-    }
-    for (dtp_tensor_id t = 0; t < from->n_tensors; t++) {
-        const dtp_tensor_id to = c->tensor[t];
-        if (to >= 0) {
-            out->layouts[to] = from->layouts[t];
-        }
-        for (int32_t phase = 0; phase < 3 && to >= 0 && out->replicas[0] != NULL; phase++) {
-            out->replicas[phase][to] = from->replicas[phase][t];
+        memcpy(out->replicas[phase], out->layouts, (size_t)out->n_tensors * sizeof *out->layouts);
+        for (dtp_tensor_id t = from->n_tensors - 1; t >= 0; t--) {
+            if (c->tensor[t] >= 0) {
+                out->replicas[phase][c->tensor[t]] = from->replicas[phase][t];
+            }
         }
     }
     for (dtp_node_id n = 0; n < from->n_nodes; n++) {

@@ -78,7 +78,8 @@ dtp_status dtp_strategy_from_rules(const dtp_graph *g, dtp_node_id node, const d
                                    dtp_err *err) DTP_MUST_CHECK;
 
 /* The sharding of a copy of a graph (c->to) that leaves tensors and nodes out: what remains keeps
- * its layout, rows and replicas. Storage comes from `arena`. */
+ * its layout, rows and replicas; of several tensors that became one the first decides. What is new
+ * there is replicated. Storage comes from `arena`. */
 dtp_status dtp_sharding_of_copy(const dtp_sharding *from, const dtp_graph_copy *c, dtp_arena *arena,
                                 dtp_sharding *out, dtp_err *err) DTP_MUST_CHECK;
 

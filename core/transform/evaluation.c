@@ -1,5 +1,6 @@
 #include "core/transform/evaluation.h"
 
+#include "core/transform/mean_loss.h"
 #include "core/transform/microbatch.h"
 
 /* What has no row for each row of the batch is one number, or a few, of the whole. */
@@ -12,22 +13,38 @@ static bool is_metric(const dtp_graph *g, dtp_tensor_id t)
 /* needed: by tensor, of a node by its first output. */
 static void mark_needed(const dtp_graph *g, bool *needed)
 {
-    needed[dtp_microbatch_part(g, g->loss)] = true;
+    needed[g->loss] = true;
     for (int32_t i = 0; i < g->n_outputs; i++) {
-        const dtp_tensor_id t = dtp_microbatch_part(g, g->outputs[i]);
-        needed[t] = needed[t] || is_metric(g, g->outputs[i]);
+        const dtp_tensor_id t = g->outputs[i];
+        needed[t] = needed[t] || is_metric(g, t);
     }
     for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
         const dtp_node *node = &g->nodes[n];
+        const bool sums = dtp_microbatch_part(g, node->out[0]) != node->out[0];
         bool any = false;
         for (int32_t i = 0; i < node->n_out; i++) {
             any = any || needed[node->out[i]];
         }
         needed[node->out[0]] = any;
-        for (int32_t i = 0; i < node->n_in && any; i++) {
+        for (int32_t i = sums ? 1 : 0; i < node->n_in && any; i++) {
             needed[node->in[i]] = true;
         }
     }
+}
+
+/* A sum over microbatches is what one of them gives. */
+static dtp_status copy_node(dtp_graph_copy *c, dtp_node_id n, dtp_err *err)
+{
+    const dtp_tensor_id t = c->from->nodes[n].out[0], part = dtp_microbatch_part(c->from, t);
+    dtp_tensor_id in[DTP_MAX_OP_IN];
+    if (part != t) {
+        c->tensor[t] = c->tensor[part];
+        return DTP_OK;
+    }
+    dtp_node_spec spec = dtp_graph_copy_spec(c, n, in);
+    spec.name = dtp_microbatch_name(c->from, n);
+    spec.phase = DTP_FORWARD;
+    return dtp_graph_copy_node(c, n, &spec, err);
 }
 
 static dtp_status copy_needed(dtp_graph_copy *c, const bool *needed, dtp_err *err)
@@ -39,13 +56,27 @@ static dtp_status copy_needed(dtp_graph_copy *c, const bool *needed, dtp_err *er
             const bool stays = needed[t] || tensor->kind == DTP_TENSOR_INPUT;
             DTP_TRY(stays ? dtp_graph_copy_source(c, t, NULL, err) : DTP_OK);
         } else if (tensor->out_index == 0 && needed[t]) {
-            dtp_tensor_id in[DTP_MAX_OP_IN];
-            dtp_node_spec spec = dtp_graph_copy_spec(c, tensor->producer, in);
-            spec.name = dtp_microbatch_name(from, tensor->producer);
-            DTP_TRY(dtp_graph_copy_node(c, tensor->producer, &spec, err));
+            DTP_TRY(copy_node(c, tensor->producer, err));
         }
     }
     return DTP_OK;
+}
+
+/* The count of a loss that is a mean over labels: in microbatches it is there. */
+static dtp_status find_weight(dtp_graph_copy *c, dtp_err *err)
+{
+    const dtp_graph *from = c->from;
+    const dtp_node_id n = from->tensors[from->loss].producer;
+    dtp_tensor_id in[DTP_MAX_OP_IN];
+    if (from->grad_factor >= 0) {
+        c->to->weight = c->tensor[from->nodes[n].in[1]];
+    } else if (dtp_has_mean_loss(from)) {
+        const dtp_node_spec spec = dtp_graph_copy_spec(c, n, in);
+        const char *name = dtp_arena_printf(c->to->arena, "%s.count", spec.name);
+        DTP_TRY(dtp_graph_add_loss_count(c->to, &spec, name, from->tensors[from->loss].type.dtype,
+                                         &c->to->weight, err));
+    }
+    return c->to->weight >= 0 ? dtp_graph_add_output(c->to, c->to->weight, err) : DTP_OK;
 }
 
 static dtp_status build(dtp_graph_copy *c, dtp_err *err)
@@ -58,11 +89,11 @@ static dtp_status build(dtp_graph_copy *c, dtp_err *err)
     to->microbatches = to->n_micro_dims = 0; /* the sizes of the dims are those of one already */
     DTP_TRY(copy_needed(c, needed, err));
     for (int32_t i = 0; i < from->n_outputs; i++) {
-        const dtp_tensor_id t = dtp_microbatch_part(from, from->outputs[i]);
-        DTP_TRY(is_metric(from, from->outputs[i]) ? dtp_graph_add_output(to, c->tensor[t], err)
-                                                  : DTP_OK);
+        const dtp_tensor_id t = from->outputs[i];
+        DTP_TRY(is_metric(from, t) ? dtp_graph_add_output(to, c->tensor[t], err) : DTP_OK);
     }
-    to->loss = c->tensor[dtp_microbatch_part(from, from->loss)];
+    to->loss = c->tensor[from->loss];
+    DTP_TRY(find_weight(c, err));
     return dtp_graph_without_dropout(to, err);
 }
 

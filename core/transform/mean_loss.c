@@ -82,16 +82,16 @@ static double rows_of(const mean_work *w)
     return (double)dtp_ttype_elems(&w->g->tensors[w->g->nodes[w->loss].in[1]].type);
 }
 
-/* The count of the loss node whose copy's spec this is. */
-static dtp_status add_count(mean_work *w, const dtp_node_spec *of, dtp_err *err)
+dtp_status dtp_graph_add_loss_count(dtp_graph *g, const dtp_node_spec *of, const char *name,
+                                    dtp_dtype dtype, dtp_tensor_id *count, dtp_err *err)
 {
     dtp_tensor_id out[DTP_MAX_OP_OUT];
     const dtp_op_call call = {.attrs = of->attrs, .n_attrs = of->n_attrs};
     const dtp_attr attrs[] = {*dtp_call_attr(&call, "over"), *dtp_call_attr(&call, "ignore"),
-                              dtp_attr_int("dtype", w->g->tensors[w->g->loss].type.dtype)};
+                              dtp_attr_int("dtype", dtype)};
     dtp_node_spec spec = *of;
-    spec.name = name_of(w, ".count");
-    DTP_TRY(DTP_MEMORY(err, spec.name));
+    DTP_TRY(DTP_MEMORY(err, name));
+    spec.name = name;
     spec.op = NULL;
     spec.def = dtp_loss_part(DTP_LOSS_COUNT);
     spec.n_in = of->n_in - 1;
@@ -99,8 +99,8 @@ static dtp_status add_count(mean_work *w, const dtp_node_spec *of, dtp_err *err)
     spec.n_attrs = 3;
     spec.attrs = attrs;
     spec.out = NULL;
-    DTP_TRY(dtp_graph_add_node(w->copy.to, &spec, out, err));
-    w->parts.count = out[1];
+    DTP_TRY(dtp_graph_add_node(g, &spec, out, err));
+    *count = out[1];
     return DTP_OK;
 }
 
@@ -127,24 +127,25 @@ static dtp_status add_quotient(mean_work *w, dtp_err *err)
 enum { MAX_ATTRS = 8 };
 
 /* The node with reduce "sum". */
-static dtp_status copy_sum(mean_work *w, dtp_node_id n, dtp_node_spec *spec, dtp_err *err)
+static dtp_status copy_sum(mean_work *w, dtp_node_id n, dtp_node_spec spec, dtp_err *err)
 {
     dtp_attr attrs[MAX_ATTRS];
-    for (int32_t i = 0; i < spec->n_attrs && i < MAX_ATTRS; i++) {
-        attrs[i] = spec->attrs[i];
+    for (int32_t i = 0; i < spec.n_attrs && i < MAX_ATTRS; i++) {
+        attrs[i] = spec.attrs[i];
         attrs[i].i = strcmp(attrs[i].key, "reduce") == 0 ? DTP_LOSS_SUM : attrs[i].i;
     }
-    spec->attrs = attrs;
-    return dtp_graph_copy_node(&w->copy, n, spec, err);
+    spec.attrs = attrs;
+    return dtp_graph_copy_node(&w->copy, n, &spec, err);
 }
 
 static dtp_status copy_loss(mean_work *w, dtp_node_spec *spec, dtp_err *err)
 {
     spec->name = name_of(w, ".sum");
     DTP_TRY(DTP_MEMORY(err, spec->name));
-    DTP_TRY(copy_sum(w, w->loss, spec, err));
+    DTP_TRY(copy_sum(w, w->loss, *spec, err));
     w->parts.sum = w->copy.tensor[w->g->loss];
-    DTP_TRY(add_count(w, spec, err));
+    DTP_TRY(dtp_graph_add_loss_count(w->copy.to, spec, name_of(w, ".count"),
+                                     w->g->tensors[w->g->loss].type.dtype, &w->parts.count, err));
     return w->trains ? DTP_OK : add_quotient(w, err);
 }
 
@@ -157,7 +158,7 @@ static dtp_status copy_gradient(mean_work *w, dtp_node_id n, dtp_node_spec *spec
     scale.name = dtp_arena_printf(w->copy.to->arena, "%s.rows", spec->name);
     DTP_TRY(add_scale(w, scale, 1.0 / rows_of(w), &in[DLOSS], err));
     spec->n_in--;
-    return copy_sum(w, n, spec, err);
+    return copy_sum(w, n, *spec, err);
 }
 
 /* Forward and backward nodes. */
@@ -171,7 +172,7 @@ static dtp_status copy_pass(mean_work *w, dtp_node_id n, dtp_err *err)
         return copy_loss(w, &spec, err);
     }
     if (of_loss && node->repeats) {
-        return copy_sum(w, n, &spec, err);
+        return copy_sum(w, n, spec, err);
     }
     if (of_loss && node->op == dtp_loss_part(DTP_LOSS_GRADIENT)) {
         return copy_gradient(w, n, &spec, in, err);

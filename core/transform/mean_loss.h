@@ -31,4 +31,10 @@ bool dtp_has_mean_loss(const dtp_graph *g);
 dtp_status dtp_graph_with_summed_loss(const dtp_graph *g, dtp_graph **out, dtp_mean_loss *parts,
                                       dtp_err *err) DTP_MUST_CHECK;
 
+/* Adds the count of a loss node to a graph: `of` is the node's spec there, `name` that of the new
+ * node, `dtype` the count's type. */
+dtp_status dtp_graph_add_loss_count(dtp_graph *g, const dtp_node_spec *of, const char *name,
+                                    dtp_dtype dtype, dtp_tensor_id *count,
+                                    dtp_err *err) DTP_MUST_CHECK;
+
 #endif

@@ -4,15 +4,16 @@
 
 #include "executor/session/session.h"
 
-/* Sums over batches; the means once dtp_evaluation_end has divided them. Loss and metrics are those
- * of a batch, weighted with its rows. */
+/* Sums over batches; the means once dtp_evaluation_end has divided them. Metrics of a batch are
+ * weighted with its rows, its loss as well where the graph says no weight. Loss and metrics are on
+ * rank 0 only. */
 typedef struct dtp_evaluation {
     int64_t rows, batches;
     int64_t
         step; /* after how many training steps the parameters are: of the checkpoint, of `from` */
-    double loss;
+    double loss, weight;
     double seconds;    /* feeding and computing */
-    int32_t n_metrics; /* outputs of the graph; values on rank 0 only */
+    int32_t n_metrics; /* outputs of the graph, but the weight */
     struct dtp_metric {
         char *name;
         int64_t n; /* elements */

@@ -4,7 +4,8 @@
 evaluation.py BIN SOURCE [--seed S]
 
 - A perceptron with dropout and an accuracy: loss and metrics against Python's own forward pass over the rows, on one rank and on
-  meshes, layouts and a plan, for numbers of rows that the batch does not divide, is smaller than, and divides.
+  meshes, layouts and plans, for numbers of rows that the batch does not divide, is smaller than, and divides; and the same with
+  ignored labels, whose loss is a mean over the others.
 - The byte GPT with dropout: windows of a file against one batch of all of them in a model without dropout; under rules, and under
   plans with microbatches, recomputation and bf16 products; twice in a row to the bit.
 - What is refused.
@@ -70,12 +71,17 @@ def read_safetensors(path):
 PIXELS, HIDDEN, CLASSES, BATCH = 12, 16, 6, 8
 
 
-def perceptron(path, source):
+IGNORED = -100
+
+
+def perceptron(path, source, ignores):
     with open(os.path.join(source, "models/mlp_digits.json")) as f:
         model = json.load(f)
     model["dims"] = {"batch": BATCH, "pixels": PIXELS, "hidden": HIDDEN, "classes": CLASSES}
     nodes = {node["id"]: node for node in model["nodes"]}
     nodes["logits.mm"]["in"][0] = "h.drop"
+    if ignores:
+        nodes["loss"]["ignore"] = IGNORED
     order = list(nodes.values())
     order.insert(3, {"id": "h.drop", "op": "dropout", "in": ["h"], "rate": 0.5})
     order += [{"id": "best", "op": "argmax", "in": ["logits"], "over": "classes"},
@@ -96,34 +102,40 @@ def forward(weights, x, label):
     z = [weights["b2"][c] + sum(h[j] * weights["w2"][j * CLASSES + c] for j in range(HIDDEN)) for c in range(CLASSES)]
     top = max(z)
     norm = top + math.log(sum(math.exp(v - top) for v in z))
-    return [norm - z[label], float(z.index(top) == label)] + [math.exp(v - norm) for v in z]
+    return [norm - z[label] if label >= 0 else 0.0, float(z.index(top) == label)] + [math.exp(v - norm) for v in z]
 
 
-def check_perceptron(bin_dir, source, here, rng):
+def check_perceptron(bin_dir, source, here, rng, ignores):
     model, weights = os.path.join(here, "mlp.json"), os.path.join(here, "mlp.safetensors")
-    perceptron(model, source)
+    perceptron(model, source, ignores)
     passes(bin_dir + "/dtrun", "run", model, "--steps", 4, "--save", weights, "--quiet")
     values = read_safetensors(weights)
-    plan = os.path.join(here, "mlp.plan")
-    passes(bin_dir + "/dtplan", "plan", model, "--mesh", "x:2", "--machine",
-           os.path.join(source, "models/machines/cpu_2.json"), "-o", plan)
-    layouts = [["--comm", "self"], ["--plan", plan]]
-    layouts += [["--mesh", mesh, "--rules", rules] for mesh, rules in
+    layouts = [(1, ["--comm", "self"])]
+    for parts in (1, 4):
+        plan = os.path.join(here, "mlp%d.plan" % parts)
+        passes(bin_dir + "/dtplan", "plan", model, "--mesh", "x:2", "--machine",
+               os.path.join(source, "models/machines/cpu_2.json"), "--microbatches", parts, "-o", plan)
+        layouts.append((parts, ["--plan", plan]))
+    layouts += [(1, ["--mesh", mesh, "--rules", rules]) for mesh, rules in
                 [("x:4", "batch:x"), ("x:3", "hidden:x"), ("x:2;y:2", "batch:x;hidden:y"), ("x:2", "classes:x")]]
     for rows in (4 * BATCH + 3, BATCH - 2, 2 * BATCH, 1):
         x = [[rng.gauss(0, 1) for _ in range(PIXELS)] for _ in range(rows)]
-        labels = [rng.randrange(CLASSES) for _ in range(rows)]
+        labels = [IGNORED if ignores and rng.random() < 0.4 else rng.randrange(CLASSES) for _ in range(rows)]
+        if ignores:
+            labels[-8:-1] = [IGNORED] * len(labels[-8:-1])  # whole batches of the smallest size
+            labels[-1] = 1
         images, label_file = os.path.join(here, "images.npy"), os.path.join(here, "labels.npy")
         write_npy(images, "<f8", [rows, PIXELS], b"".join(struct.pack("<%dd" % PIXELS, *row) for row in x))
         write_npy(label_file, "<i8", [rows], struct.pack("<%dq" % rows, *labels))
         sums = [sum(column) / rows for column in zip(*(forward(values, a, b) for a, b in zip(x, labels)))]
-        for layout in layouts:
+        sums[0] *= rows / sum(label >= 0 for label in labels)
+        for parts, layout in layouts:
             comm = [] if "--comm" in layout else ["--comm", "sim"]
             words = [bin_dir + "/dtrun", "eval", model, "--load", weights, "--feed", "images=" + images, "--feed",
                      "labels=" + label_file, "--json", "--uneven"] + layout + comm
             got = json.loads(passes(*words))
-            what = "%d rows %s:" % (rows, " ".join(layout))
-            check(got["rows"] == rows and got["batches"] == -(-rows // BATCH) and got["step"] == 4, what, got)
+            what = "%d rows%s, %s:" % (rows, ", ignored labels" if ignores else "", " ".join(layout))
+            check(got["rows"] == rows and got["batches"] == -(-rows * parts // BATCH) and got["step"] == 4, what, got)
             check(near(got["loss"], sums[0]), what, "loss", got["loss"], "want", sums[0])
             check(list(got["metrics"]) == ["accuracy", "shares"], what, "metrics", list(got["metrics"]))
             check(near(got["metrics"]["accuracy"][0], sums[1]), what, "accuracy", got["metrics"]["accuracy"], "want", sums[1])
@@ -214,7 +226,8 @@ def main():
     rng = random.Random(options.seed)
     try:
         with tempfile.TemporaryDirectory() as here:
-            check_refused(options.bin, options.source, here, *check_perceptron(options.bin, options.source, here, rng))
+            check_perceptron(options.bin, options.source, here, rng, True)
+            check_refused(options.bin, options.source, here, *check_perceptron(options.bin, options.source, here, rng, False))
             check_gpt(options.bin, options.source, here, rng)
     except Failure as failure:
         print("FAIL:", failure)
