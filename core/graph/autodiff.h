@@ -18,7 +18,7 @@ dtp_status dtp_autodiff(dtp_graph *g, dtp_tensor_id loss, int32_t n_also, const 
                         dtp_tensor_id *also_grads, dtp_err *err) DTP_MUST_CHECK;
 
 /* The gradients and the updates (core/graph/optimizer.h), as g->loss and g->optimizer say; no
- * effect on a forward graph. */
+ * effect on a forward graph. DTP_INVALID when the loss depends on no parameter. */
 dtp_status dtp_training_graph(dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -178,5 +178,10 @@ dtp_status dtp_training_graph(dtp_graph *g, dtp_err *err)
         return DTP_OK;
     }
     DTP_TRY(dtp_autodiff(g, g->loss, 0, NULL, NULL, err));
+    if (g->n_grads == 0) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "the loss '%.200s' depends on no parameter: there is nothing to train",
+                        g->tensors[g->loss].name);
+    }
     return dtp_optimizer_append(g, -1, -1, err);
 }
