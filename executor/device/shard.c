@@ -2,8 +2,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "core/base/sort.h"
 
 dtp_shard dtp_shard_whole(const dtp_ttype *type)
 {
@@ -50,6 +53,76 @@ bool dtp_shard_intersect(const dtp_shard *a, const dtp_shard *b, dtp_shard *out)
         out->size[i] = end - start;
     }
     return true;
+}
+
+/* ---- cover ----
+ * Let f(x) be how many shards hold element x, less 1 inside of the tensor. The difference of f along
+ * every dim is not zero at corners of boxes alone: +1 at a corner with an even number of upper
+ * bounds, -1 at the others, the reverse for the tensor. f is 0 everywhere if and only if these
+ * cancel at every point. At the first point in lexicographic order where they do not, f is what is
+ * left, as f(x) sums all differences at points that are <= x in every dim. */
+
+/* Coordinate of a corner: bit i of `upper` is for dim dims[i]; the box of the tensor has index n. */
+static int64_t corner_at(const dtp_shard *const *shards, int32_t n, int64_t corner, int32_t n_dims,
+                         int32_t i, int32_t dim)
+{
+    const int64_t box = corner >> n_dims, upper = corner >> i & 1;
+    if (box == n) {
+        return upper * shards[0]->global[dim];
+    }
+    return shards[box]->offset[dim] + upper * shards[box]->size[dim];
+}
+
+/* Dims along which some shard is not all of the tensor. */
+static int32_t split_dims(const dtp_shard *const *shards, int32_t n, int32_t dims[DTP_MAX_RANK])
+{
+    int32_t n_dims = 0;
+    for (int32_t d = 0; d < shards[0]->rank; d++) {
+        bool split = false;
+        for (int32_t i = 0; i < n && !split; i++) {
+            split = shards[i]->size[d] != shards[i]->global[d];
+        }
+        if (split) {
+            dims[n_dims++] = d;
+        }
+    }
+    return n_dims;
+}
+
+dtp_status dtp_shards_cover(const dtp_shard *const *shards, int32_t n, bool *cover,
+                            int64_t element[DTP_MAX_RANK], dtp_err *err)
+{
+    int32_t dims[DTP_MAX_RANK];
+    const int32_t n_dims = split_dims(shards, n, dims);
+    const int64_t corners = ((int64_t)n + 1) << n_dims;
+    dtp_keyed *items = malloc(2 * (size_t)corners * sizeof *items);
+    DTP_TRY(DTP_MEMORY(err, items));
+    for (int64_t c = 0; c < corners; c++) {
+        items[c].item = c;
+    }
+    for (int32_t i = n_dims - 1; i >= 0; i--) { /* by the last dim first: lexicographic order */
+        for (int64_t c = 0; c < corners; c++) {
+            items[c].key = dtp_sort_key(corner_at(shards, n, items[c].item, n_dims, i, dims[i]));
+        }
+        dtp_sort_keyed(items, items + corners, corners);
+    }
+    int64_t left = 0;
+    memset(element, 0, DTP_MAX_RANK * sizeof *element);
+    *cover = true;
+    for (int64_t c = 0; c < corners && *cover; c++) {
+        const int64_t corner = items[c].item;
+        bool last = c + 1 == corners;
+        for (int32_t i = 0; i < n_dims; i++) {
+            element[dims[i]] = corner_at(shards, n, corner, n_dims, i, dims[i]);
+            last = last ||
+                   element[dims[i]] != corner_at(shards, n, items[c + 1].item, n_dims, i, dims[i]);
+        }
+        const bool upper = __builtin_parityll((unsigned long long)corner & ((1ULL << n_dims) - 1));
+        left += upper == (corner >> n_dims == n) ? 1 : -1;
+        *cover = !last || left == 0;
+    }
+    free(items);
+    return DTP_OK;
 }
 
 dtp_shard_runs dtp_shard_runs_of(const dtp_shard *whole, const dtp_shard *part)

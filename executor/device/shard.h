@@ -20,6 +20,10 @@ dtp_shard dtp_shard_of(const dtp_ttype *type, const dtp_layout *layout, const dt
 int64_t dtp_shard_elems(const dtp_shard *shard);
 /* Common part of two shards of one tensor; false when empty. */
 bool dtp_shard_intersect(const dtp_shard *a, const dtp_shard *b, dtp_shard *out);
+/* Whether n non-empty shards of one tensor hold every element exactly once, in time that grows with
+ * n log n. If not, `element` is one that none or several of them hold. */
+dtp_status dtp_shards_cover(const dtp_shard *const *shards, int32_t n, bool *cover,
+                            int64_t element[DTP_MAX_RANK], dtp_err *err) DTP_MUST_CHECK;
 
 /* Runs of consecutive elements: `part` (inside `whole`) is visited in row-major order of its
  * elements; each call gives the next longest run that is contiguous in `whole` and in the tensor.

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/base/hash.h"
 #include "core/base/json.h"
 #include "core/base/safe_int.h"
 #include "core/files/file_in.h"
@@ -260,23 +261,39 @@ static const char *plain_name(const dtp_slice_file *f)
     return strrchr(f->path, '/') + 1;
 }
 
+/* The file of that name, opened when it is named first. */
+static dtp_status find_file(dtp_catalog *c, dtp_hash_table *names, const char *dir,
+                            const char *name, int32_t *file, dtp_err *err)
+{
+    const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, name));
+    uint32_t at = hash;
+    do {
+        *file = dtp_hash_table_next(names, hash, &at);
+    } while (*file >= 0 && strcmp(plain_name(&c->files[*file]), name) != 0);
+    if (*file >= 0) {
+        return DTP_OK;
+    }
+    *file = c->n_files;
+    if (c->n_files == MAX_FILES) {
+        return DTP_FAIL(err, DTP_INVALID, "more than %d files", MAX_FILES);
+    }
+    DTP_TRY(open_file(c, *file, dir, name, err));
+    c->n_files++;
+    return dtp_hash_table_add(names, c->arena, hash, *file, err);
+}
+
 static dtp_status read_weight_map(dtp_catalog *c, const char *dir, const dtp_json *map,
                                   dtp_err *err)
 {
+    dtp_hash_table names = {0};
     DTP_TRY(dtp_json_expect(map, DTP_JSON_OBJECT, err));
     DTP_TRY(room_for_files(c, dtp_json_size(map), err));
     for (int32_t i = 0; i < dtp_json_size(map); i++) {
         const dtp_json *v = dtp_json_at(map, i);
         const char *name;
+        int32_t file;
         DTP_TRY(dtp_json_string(v, &name, err));
-        int32_t file = 0;
-        while (file < c->n_files && strcmp(plain_name(&c->files[file]), name) != 0) {
-            file++;
-        }
-        if (file == c->n_files) {
-            DTP_TRY(dtp_json_prefixed(v, open_file(c, file, dir, name, err), err));
-            c->n_files++;
-        }
+        DTP_TRY(dtp_json_prefixed(v, find_file(c, &names, dir, name, &file, err), err));
         const dtp_st_entry *e = dtp_st_find(c->files[file].st, dtp_json_key(v));
         if (e == NULL) {
             return dtp_json_fail(v, err, "'%.100s' has no such tensor", name);
@@ -299,30 +316,47 @@ static int by_name(const void *a, const void *b)
     return order;
 }
 
-/* The slices of one tensor are disjoint and their sizes add up to the whole. */
+static bool holds(const dtp_shard *s, const int64_t element[DTP_MAX_RANK])
+{
+    bool inside = true;
+    for (int32_t d = 0; d < s->rank; d++) {
+        inside = inside && element[d] >= s->offset[d] && element[d] - s->offset[d] < s->size[d];
+    }
+    return inside;
+}
+
+/* The slices of one tensor hold every element exactly once. */
 static dtp_status check_tensor(const dtp_catalog *c, const dtp_slice *slices, int32_t n,
                                dtp_err *err)
 {
-    dtp_shard whole = slices[0].shard, common;
-    memcpy(whole.size, whole.global, sizeof whole.size);
+    const dtp_shard **shards;
+    int64_t element[DTP_MAX_RANK];
+    const dtp_slice *first = NULL;
+    bool cover;
+    DTP_TRY(DTP_NEW(c->arena, shards, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        shards[i] = &slices[i].shard;
+    }
+    DTP_TRY(dtp_shards_cover(shards, n, &cover, element, err));
+    if (cover) {
+        return DTP_OK;
+    }
     int64_t covered = 0;
     for (int32_t i = 0; i < n; i++) {
-        covered += dtp_shard_elems(&slices[i].shard);
-        for (int32_t j = 0; j < i; j++) {
-            if (dtp_shard_intersect(&slices[i].shard, &slices[j].shard, &common)) {
-                return DTP_FAIL(err, DTP_INVALID,
-                                "%.300s: tensor '%.100s' has slices that overlap, in '%s' and '%s'",
-                                c->path, slices[0].name, plain_name(&c->files[slices[j].file]),
-                                plain_name(&c->files[slices[i].file]));
-            }
+        covered += dtp_shard_elems(shards[i]);
+        if (first != NULL && holds(shards[i], element)) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "%.300s: tensor '%.100s' has slices that overlap, in '%s' and '%s'",
+                            c->path, slices[0].name, plain_name(&c->files[first->file]),
+                            plain_name(&c->files[slices[i].file]));
         }
+        first = holds(shards[i], element) ? &slices[i] : first;
     }
-    if (covered != dtp_shard_elems(&whole)) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "%.300s: tensor '%.100s': slices hold %" PRId64 " of %" PRId64 " elements",
-                        c->path, slices[0].name, covered, dtp_shard_elems(&whole));
-    }
-    return DTP_OK;
+    dtp_shard whole = slices[0].shard;
+    memcpy(whole.size, whole.global, sizeof whole.size);
+    return DTP_FAIL(err, DTP_INVALID,
+                    "%.300s: tensor '%.100s': slices hold %" PRId64 " of %" PRId64 " elements",
+                    c->path, slices[0].name, covered, dtp_shard_elems(&whole));
 }
 
 static dtp_status check_cover(dtp_catalog *c, dtp_err *err)

@@ -292,6 +292,65 @@ static void test_model__hostile_repeats_end(void **state)
 }
 
 /* Random edits of a model text: refused as bad input or accepted as a graph that checks. */
+/* ---- small files that need much work where it grows with the square ---- */
+
+enum { CHAIN = 120000, GROUPS = 1024, GROUP_PARAMS = 30000 };
+
+static void assert_reads(dtp_strbuf *text)
+{
+    assert_false(text->failed);
+    dtp_graph_destroy(parse_ok(dtp_strbuf_text(text), NULL));
+    dtp_strbuf_free(text);
+}
+
+/* Every dim is the next one. */
+static void test_model__a_long_chain_of_dims(void **state)
+{
+    (void)state;
+    dtp_strbuf text = {0};
+    dtp_strbuf_addf(&text, "{\"format\": \"dtp.model/1\", \"name\": \"chain\", \"dims\": {");
+    for (int32_t i = 0; i < CHAIN; i++) {
+        dtp_strbuf_addf(&text, "\"d%d\": \"d%d\",\n", i, i + 1);
+    }
+    dtp_strbuf_addf(&text,
+                    "\"d%d\": 4}, \"inputs\": {\"x\": {\"dims\": [\"d0\"]}}, \"nodes\": [{\"id\": "
+                    "\"y\", \"op\": \"relu\", \"in\": [\"x\"]}], \"outputs\": [\"y\"]}",
+                    CHAIN);
+    assert_reads(&text);
+}
+
+/* As many groups as there may be, each with one of the last parameters. */
+static void test_model__many_groups_of_many_params(void **state)
+{
+    (void)state;
+    dtp_strbuf text = {0};
+    dtp_strbuf_addf(&text,
+                    "{\"format\": \"dtp.model/1\", \"name\": \"groups\", \"dims\": {\"d\": 2}, "
+                    "\"inputs\": {\"x\": {\"dims\": [\"d\"]}}, \"params\": {");
+    for (int32_t i = 0; i < GROUP_PARAMS; i++) {
+        dtp_strbuf_addf(&text, "%s\"p%d\": {\"dims\": [\"d\"], \"init\": \"ones\"}",
+                        i > 0 ? "," : "", i);
+    }
+    dtp_strbuf_addf(&text, "}, \"nodes\": [");
+    for (int32_t i = 0; i < GROUP_PARAMS; i++) {
+        dtp_strbuf_addf(&text,
+                        "{\"id\": \"y%d\", \"op\": \"mul\", \"in\": [\"%s%.0d\", \"p%d\"]},\n",
+                        i + 1, i > 0 ? "y" : "x", i, i);
+    }
+    dtp_strbuf_addf(
+        &text,
+        "{\"id\": \"loss\", \"op\": \"reduce\", \"kind\": \"sum\", \"in\": [\"y%d\"], "
+        "\"over\": [\"d\"]}], \"train\": {\"loss\": \"loss\", \"optimizer\": {\"sgd\": {\"lr\": "
+        "1}}, \"groups\": [",
+        GROUP_PARAMS);
+    for (int32_t i = 0; i < GROUPS; i++) {
+        dtp_strbuf_addf(&text, "%s{\"params\": \"p%d\", \"lr\": 2}", i > 0 ? "," : "",
+                        GROUP_PARAMS - 1 - i);
+    }
+    dtp_strbuf_addf(&text, "]}}");
+    assert_reads(&text);
+}
+
 static void test_model__survives_random_edits(void **state)
 {
     (void)state;
@@ -369,6 +428,8 @@ int main(void)
         cmocka_unit_test(test_model__inits_are_read),
         cmocka_unit_test(test_model__bad_files_are_refused_with_their_place),
         cmocka_unit_test(test_model__hostile_repeats_end),
+        cmocka_unit_test(test_model__a_long_chain_of_dims),
+        cmocka_unit_test(test_model__many_groups_of_many_params),
         cmocka_unit_test(test_model__survives_random_edits),
         cmocka_unit_test(test_graph_hash__tells_models_apart),
     };

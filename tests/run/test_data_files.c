@@ -107,6 +107,134 @@ static void test_piece__copies_equal_the_odometer(void **unused)
     }
 }
 
+enum { PARTS = 12 };
+
+/* Cuts one part in two along a dim, where it can be cut. */
+static void cut(uint32_t *state, dtp_shard *parts, int32_t *n)
+{
+    dtp_shard *p = &parts[next_random(state) % (uint32_t)*n], *q = &parts[*n];
+    const int32_t d = (int32_t)(next_random(state) % (uint32_t)p->rank);
+    if (p->size[d] > 1) {
+        *q = *p;
+        p->size[d] = 1 + (int64_t)(next_random(state) % (uint32_t)(p->size[d] - 1));
+        q->offset[d] += p->size[d];
+        q->size[d] -= p->size[d];
+        ++*n;
+    }
+}
+
+/* How many parts hold each element, counted one by one. */
+static void check_cover(const dtp_shard *whole, const dtp_shard *parts, int32_t n, int32_t *found)
+{
+    const dtp_shard *list[PARTS];
+    int64_t at[DTP_MAX_RANK], element[DTP_MAX_RANK];
+    int32_t held[4096] = {0};
+    bool once = true, cover = false;
+    dtp_err err = {0};
+    assert_in_range(dtp_shard_elems(whole), 1, 4096);
+    for (int32_t i = 0; i < n; i++) {
+        list[i] = &parts[i];
+        memcpy(at, parts[i].offset, sizeof at);
+        do {
+            held[index_in(whole, at)]++;
+        } while (advance(&parts[i], at));
+    }
+    for (int64_t i = 0; i < dtp_shard_elems(whole); i++) {
+        once = once && held[i] == 1;
+    }
+    must(dtp_shards_cover(list, n, &cover, element, &err), &err);
+    assert_int_equal(cover, once);
+    assert_true(cover || held[index_in(whole, element)] != 1);
+    found[cover]++;
+}
+
+static void test_piece__cover_equals_counting(void **unused)
+{
+    (void)unused;
+    uint32_t state = 777;
+    int32_t found[2] = {0};
+    for (int round = 0; round < 4000; round++) {
+        dtp_shard whole = {.rank = 1 + (int32_t)(next_random(&state) % 5)}, parts[PARTS];
+        int32_t n = 1;
+        for (int32_t d = 0; d < whole.rank; d++) {
+            whole.global[d] = whole.size[d] = 1 + (int64_t)(next_random(&state) % 4);
+        }
+        parts[0] = whole;
+        for (uint32_t cuts = next_random(&state) % 11; cuts > 0; cuts--) {
+            cut(&state, parts, &n);
+        }
+        const int32_t other = (int32_t)(next_random(&state) % (uint32_t)n);
+        switch (next_random(&state) % 4) {
+        case 0: /* another place or size */
+            parts[other] = random_piece(&state, &whole);
+            break;
+        case 1: /* one less */
+            parts[other] = parts[n - 1];
+            n -= n > 1 ? 1 : 0;
+            break;
+        case 2: /* one more */
+            parts[n++] = random_piece(&state, &whole);
+            break;
+        default:
+            break;
+        }
+        check_cover(&whole, parts, n, found);
+    }
+    assert_true(found[false] > 500 && found[true] > 500);
+}
+
+/* A pinwheel has no cut through all of it. */
+static void test_piece__cover_without_a_cut(void **unused)
+{
+    (void)unused;
+    static const int64_t boxes[5][4] = {
+        {0, 0, 2, 1}, {2, 0, 1, 2}, {1, 2, 2, 1}, {0, 1, 1, 2}, {1, 1, 1, 1}};
+    dtp_shard whole = {.rank = 2, .global = {3, 3}, .size = {3, 3}}, parts[5];
+    int32_t found[2] = {0};
+    for (int32_t i = 0; i < 5; i++) {
+        parts[i] = whole;
+        memcpy(parts[i].offset, boxes[i], 2 * sizeof(int64_t));
+        memcpy(parts[i].size, &boxes[i][2], 2 * sizeof(int64_t));
+    }
+    check_cover(&whole, parts, 5, found);
+    check_cover(&whole, parts, 4, found);
+    assert_int_equal(found[true], 1);
+}
+
+/* So many that looking at every pair would take hours: rows, columns, a grid, and one that is off
+ * by one. */
+static void test_piece__cover_of_many(void **unused)
+{
+    (void)unused;
+    enum { SIDE = 700, MANY = SIDE * SIDE };
+    dtp_shard *parts = calloc(MANY, sizeof *parts);
+    const dtp_shard **list = calloc(MANY, sizeof *list);
+    assert_true(parts != NULL && list != NULL);
+    for (int kind = 0; kind < 4; kind++) {
+        int64_t element[DTP_MAX_RANK];
+        bool cover = false;
+        dtp_err err = {0};
+        for (int32_t i = 0; i < MANY; i++) {
+            const bool grid = kind >= 2;
+            const dtp_shard row = {
+                .rank = 2, .global = {MANY, 3}, .offset = {i, 0}, .size = {1, 3}};
+            const dtp_shard column = {
+                .rank = 2, .global = {3, MANY}, .offset = {0, i}, .size = {3, 1}};
+            const dtp_shard cell = {.rank = 2,
+                                    .global = {2 * SIDE, SIDE},
+                                    .offset = {2 * (i / SIDE), i % SIDE},
+                                    .size = {2, 1}};
+            parts[i] = grid ? cell : kind == 0 ? row : column;
+            list[(int64_t)i * 7919 % MANY] = &parts[i];
+        }
+        parts[MANY / 2].offset[0] -= kind == 3 ? 1 : 0;
+        must(dtp_shards_cover(list, MANY, &cover, element, &err), &err);
+        assert_int_equal(cover, kind < 3);
+    }
+    free(parts);
+    free(list);
+}
+
 static void test_piece__runs_are_whole_where_they_can_be(void **unused)
 {
     (void)unused;
@@ -604,6 +732,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_piece__copies_equal_the_odometer),
+        cmocka_unit_test(test_piece__cover_equals_counting),
+        cmocka_unit_test(test_piece__cover_without_a_cut),
+        cmocka_unit_test(test_piece__cover_of_many),
         cmocka_unit_test(test_piece__runs_are_whole_where_they_can_be),
         cmocka_unit_test(test_convert__half_and_bfloat_round_trip_all_bits),
         cmocka_unit_test(test_convert__half_rounds_to_nearest_even),

@@ -11,6 +11,7 @@ enum {
     DTP_MODEL_MAX_PIECES = 1000000, /* nodes + parameters + block instances after expansion */
     DTP_MODEL_MAX_NEST = 8,         /* repeats inside repeats */
     DTP_MODEL_MAX_REPEATS = 1024,   /* repeat statements in the file */
+    DTP_MODEL_MAX_GROUPS = 1024,    /* groups of parameters */
     DTP_MODEL_MAX_BINDINGS = 256,   /* names that a scope gets from repeats */
     DTP_MODEL_MAX_NAME = 128,       /* bytes of a name in the file */
     DTP_MODEL_MAX_FULL_NAME = 512,  /* bytes of a name after expansion */

@@ -60,43 +60,36 @@ static dtp_status read_optimizer(const dtp_op_set *ops, const dtp_json *v, dtp_o
 /* ---- groups -------------------------------------------------------------------------------------
  */
 
-/* Whether a parameter is in group i: no group before has it. */
-static bool in_group(const dtp_param_group *groups, int32_t i, const char *param)
-{
-    for (int32_t k = 0; k < i; k++) {
-        if (dtp_glob_match_prefix(groups[k].params, param)) {
-            return false;
-        }
-    }
-    return dtp_glob_match_prefix(groups[i].params, param);
-}
-
-/* A group without parameters is a mistake. */
-static dtp_status check_group(const dtp_graph *g, const dtp_param_group *groups, int32_t i,
+/* A group without parameters is a mistake. `taken`: tensors that a group before has. */
+static dtp_status check_group(const dtp_graph *g, const char *glob, bool *taken,
                               const dtp_json *place, dtp_err *err)
 {
     dtp_near_names near = {.names = {NULL}};
-    bool matches = false;
+    bool matches = false, has = false;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        const char *name = g->tensors[t].name;
-        if (g->tensors[t].kind != DTP_TENSOR_PARAM) {
-            continue;
+        if (g->tensors[t].kind == DTP_TENSOR_PARAM &&
+            dtp_glob_match_prefix(glob, g->tensors[t].name)) {
+            matches = true;
+            has = has || !taken[t];
+            taken[t] = true;
         }
-        if (in_group(groups, i, name)) {
-            return DTP_OK;
+    }
+    if (has) {
+        return DTP_OK;
+    }
+    if (matches) {
+        return dtp_json_fail(place, err,
+                             "groups before it have all parameters that '%.200s' matches", glob);
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (g->tensors[t].kind == DTP_TENSOR_PARAM) {
+            dtp_near_names_offer(&near, glob, g->tensors[t].name);
         }
-        matches = matches || dtp_glob_match_prefix(groups[i].params, name);
-        dtp_near_names_offer(&near, groups[i].params, name);
     }
     dtp_strbuf names = {0};
     dtp_near_names_print(&near, &names);
-    const dtp_status s = matches
-                             ? dtp_json_fail(place, err,
-                                             "groups before it have all parameters that '%.200s' "
-                                             "matches",
-                                             groups[i].params)
-                             : dtp_json_fail(place, err, "'%.200s' matches no parameter%.300s",
-                                             groups[i].params, dtp_strbuf_text(&names));
+    const dtp_status s = dtp_json_fail(place, err, "'%.200s' matches no parameter%.300s", glob,
+                                       dtp_strbuf_text(&names));
     dtp_strbuf_free(&names);
     return s;
 }
@@ -105,8 +98,14 @@ static dtp_status check_group(const dtp_graph *g, const dtp_param_group *groups,
 static dtp_status read_groups(dtp_graph *g, const dtp_json *list, dtp_training *train, dtp_err *err)
 {
     dtp_param_group *groups;
+    bool *taken;
     DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
+    if (dtp_json_size(list) > DTP_MODEL_MAX_GROUPS) {
+        return dtp_json_fail(list, err, "%d groups, the limit is %d", dtp_json_size(list),
+                             DTP_MODEL_MAX_GROUPS);
+    }
     DTP_TRY(DTP_NEW(g->arena, groups, dtp_json_size(list), err));
+    DTP_TRY(DTP_NEW(g->arena, taken, g->n_tensors, err));
     for (int32_t i = 0; i < dtp_json_size(list); i++) {
         const dtp_json *item = dtp_json_at(list, i), *place;
         const char *glob;
@@ -118,7 +117,7 @@ static dtp_status read_groups(dtp_graph *g, const dtp_json *list, dtp_training *
                                       .optimizer = train->optimizer};
         DTP_TRY(DTP_MEMORY(err, groups[i].params));
         DTP_TRY(read_hypers(item, "params", false, &groups[i].optimizer, err));
-        DTP_TRY(check_group(g, groups, i, place, err));
+        DTP_TRY(check_group(g, groups[i].params, taken, place, err));
     }
     train->n_groups = dtp_json_size(list);
     train->groups = groups;
