@@ -51,10 +51,12 @@ static const dtp_kernel KERNELS[] = {{.op = "l1_distance", .run = distance_kerne
 
 static dtp_status register_op(dtp_op_set *set, dtp_err *err)
 {
-    static const dtp_letter_role roles[] = {{'k', DTP_ROLE_REDUCED, DTP_REDUCE_SUM}};
+    static const dtp_letter_role roles[] = {{'m', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                            {'n', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                            {'k', DTP_ROLE_REDUCED, DTP_REDUCE_SUM}};
     dtp_custom_op op = dtp_custom_op_init("l1_distance", "mk,nk->mn");
     op.summary = "L1 distance of every row of a to every row of b";
-    op.n_roles = 1;
+    op.n_roles = 3;
     op.roles = roles;
     op.flops_per_point = 3.0;
     op.no_grad = "not needed in this example";

@@ -67,10 +67,12 @@ static dtp_status vjp_squared_distance(dtp_vjp *v, dtp_err *err)
 
 static dtp_status register_squared_distance(dtp_op_set *set, dtp_err *err)
 {
-    static const dtp_letter_role roles[] = {{'d', DTP_ROLE_REDUCED, DTP_REDUCE_SUM}};
+    static const dtp_letter_role roles[] = {{'m', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                            {'n', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                            {'d', DTP_ROLE_REDUCED, DTP_REDUCE_SUM}};
     dtp_custom_op op = dtp_custom_op_init("squared_distance", "md,nd->mn");
     op.summary = "squared Euclidean distances of all pairs of rows";
-    op.n_roles = 1; /* m and n are in every output: parallel */
+    op.n_roles = 3; /* a letter without one is never split */
     op.roles = roles;
     op.flops_per_point = 3.0;
     op.vjp = vjp_squared_distance;

@@ -7,7 +7,7 @@
 #include "core/layout/placement_text.h"
 #include "core/graph/op_signature.h"
 
-enum { MAX_STRATEGIES = DTP_MAX_RULES - 1 };
+enum { MAX_STRATEGIES = DTP_MAX_RULES - 1, DOTS = DTP_SIGNATURE_MAX_LETTERS };
 
 /* The placements of one strategy of an opaque op. */
 typedef struct custom_strategy {
@@ -18,7 +18,8 @@ typedef struct custom_strategy {
 typedef struct custom {
     dtp_signature signature;
     char in_kinds[DTP_MAX_OP_IN], out_kinds[DTP_MAX_OP_OUT];
-    dtp_dim_role roles[DTP_SIGNATURE_MAX_LETTERS];
+    dtp_dim_role roles[DTP_SIGNATURE_MAX_LETTERS + 1]; /* the last: of the dims of "..." */
+    bool stated[DTP_SIGNATURE_MAX_LETTERS + 1];
     double flops_per_point;
     int32_t n_strategies;
     custom_strategy *strategies;
@@ -108,11 +109,7 @@ static dtp_dim_role role_custom(const dtp_op_call *call, dtp_dim_id d)
 {
     const custom *c = custom_of(call->op);
     const int32_t letter = dtp_signature_letter_of(&c->signature, call, d);
-    if (letter >= 0) {
-        return c->roles[letter];
-    }
-    const bool parallel = in_every_output(&c->signature, -1);
-    return (dtp_dim_role){parallel ? DTP_ROLE_PARALLEL : DTP_ROLE_WHOLE, DTP_REDUCE_SUM};
+    return c->roles[letter >= 0 ? letter : DOTS];
 }
 
 static void work_custom(const dtp_op_call *call, dtp_work *out)
@@ -276,17 +273,26 @@ static dtp_status read_kinds(const char *text, custom *c, dtp_err *err)
     return DTP_OK;
 }
 
+/* Place among the roles of a letter or, for '.', of the dims of "..."; -1: no operand has it. */
+static int32_t place_of(const dtp_signature *s, char letter)
+{
+    bool dots = false;
+    for (int32_t i = 0; i < s->n_in; i++) {
+        dots = dots || s->in[i].dots;
+    }
+    return letter != '.' ? dtp_signature_find(s, letter) : dots ? DOTS : -1;
+}
+
 static dtp_status read_roles(const dtp_custom_op *op, custom *c, dtp_err *err)
 {
-    for (int32_t k = 0; k < c->signature.n_letters; k++) {
-        const bool everywhere = in_every_output(&c->signature, k);
-        c->roles[k].role = everywhere ? DTP_ROLE_PARALLEL : DTP_ROLE_WHOLE;
+    for (int32_t k = 0; k <= DOTS; k++) {
+        c->roles[k].role = DTP_ROLE_WHOLE;
     }
     for (int32_t i = 0; i < op->n_roles; i++) {
         const dtp_letter_role *r = &op->roles[i];
-        const int32_t letter = dtp_signature_find(&c->signature, r->letter);
-        const bool everywhere = letter >= 0 && in_every_output(&c->signature, letter);
-        if (letter < 0) {
+        const int32_t at = place_of(&c->signature, r->letter);
+        const bool everywhere = at >= 0 && in_every_output(&c->signature, at == DOTS ? -1 : at);
+        if (at < 0) {
             return DTP_FAIL(err, DTP_INVALID, "a role for the letter '%c', which no operand has",
                             r->letter);
         }
@@ -305,8 +311,31 @@ static dtp_status read_roles(const dtp_custom_op *op, custom *c, dtp_err *err)
                             everywhere ? "but every output has it"
                                        : "by sum, prod, min or max only");
         }
-        c->roles[letter] = (dtp_dim_role){r->role, r->op};
+        c->roles[at] = (dtp_dim_role){r->role, r->op};
+        c->stated[at] = true;
     }
+    return DTP_OK;
+}
+
+dtp_status dtp_custom_op_try_parallel(const dtp_op_def *op, char letter, dtp_arena *arena,
+                                      dtp_op_def **out, dtp_err *err)
+{
+    *out = NULL;
+    if (op->role != role_custom) {
+        return DTP_OK;
+    }
+    const custom *c = custom_of(op);
+    const int32_t at = place_of(&c->signature, letter);
+    if (at < 0 || c->stated[at] || !in_every_output(&c->signature, at == DOTS ? -1 : at)) {
+        return DTP_OK;
+    }
+    custom *tried;
+    DTP_TRY(DTP_NEW(arena, *out, 1, err));
+    DTP_TRY(DTP_NEW(arena, tried, 1, err));
+    *tried = *c;
+    tried->roles[at].role = DTP_ROLE_PARALLEL;
+    **out = *op;
+    (*out)->user = tried;
     return DTP_OK;
 }
 

@@ -15,8 +15,8 @@
  *              prod, min or max: k
  *   whole      the kernel needs the whole dim
  *
- * Letters without a role are parallel when every output has them, else whole; so are the dims of
- * "...".
+ * Letters without a role are whole, and so are the dims of "...", whose role is that of '.'. The rule
+ * verifier says which of them could be parallel.
  *
  * An opaque op instead lists its strategies for one mesh dim, "S1,S0->P(sum)": a placement for
  * every operand and output, in the words of PyTorch (docs/layouts.md). The kernel gets the local
@@ -317,7 +317,7 @@ void dtp_op_set_destroy(dtp_op_set *set);
 const dtp_op_def *dtp_op_set_find(const dtp_op_set *set, const char *name);
 
 typedef struct dtp_letter_role {
-    char letter;
+    char letter;      /* '.': the dims of "..." */
     dtp_role role;    /* PARALLEL, REDUCED or WHOLE */
     dtp_reduce_op op; /* REDUCED */
 } dtp_letter_role;
@@ -433,8 +433,9 @@ typedef struct dtp_rule_report {
     double max_error; /* relative, over all programs that are right */
     bool pass;
     dtp_err first_wrong; /* pass false: what was wrong first */
+    char parallel[64];   /* letters without a role ('.': "...") that would be right as parallel */
 } dtp_rule_report;
-DTP_ASSERT_SIZE(dtp_rule_report, 1104);
+DTP_ASSERT_SIZE(dtp_rule_report, 1168);
 
 /* `op`: of the table or of a set. A wrong result is a field of the report, not an error; it ends
  * the verification of this op. DTP_NOT_FOUND when the op has no cases. */

@@ -360,7 +360,10 @@ static dtp_status run(int32_t i, const char *mesh, dtp_err *err)
 {
     dtp_world_options options = dtp_world_options_init();
     dtp_op_set *ops;
+    static const dtp_letter_role parallel_a = {'a', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
     dtp_custom_op op = dtp_custom_op_init("careful", "a->a");
+    op.n_roles = 1;
+    op.roles = &parallel_a;
     op.summary = "the same numbers";
     op.no_grad = "the test does without";
     DTP_TRY(dtp_op_set_create(dtp_builtin_ops(), &ops, err));

@@ -229,7 +229,11 @@ static void expect_type(const dtp_graph *g, dtp_tensor_id t, const char *want)
 
 static dtp_op_set *described(void)
 {
-    static const dtp_letter_role k = {'k', DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
+    static const dtp_letter_role mnk[] = {{'m', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                          {'n', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                          {'k', DTP_ROLE_REDUCED, DTP_REDUCE_SUM}};
+    static const dtp_letter_role both[] = {{'.', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                           {'d', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM}};
     static const char *const names[] = {"rows", "which"};
     static const char *const free_rows[] = {"S0,R->S0", "S1,S0->P", "S0,S1->R", "R,R->S1"};
     dtp_op_set *set = new_set();
@@ -238,8 +242,12 @@ static dtp_op_set *described(void)
     dtp_custom_op stats = dtp_custom_op_init("stats", "...d->...d,...,...");
     dtp_custom_op take = dtp_custom_op_init("take", "i,ik->ik");
     dtp_custom_op local = dtp_custom_op_init("local", "mk,kn->mn");
-    mm.n_roles = 1;
-    mm.roles = &k;
+    mm.n_roles = 3;
+    mm.roles = mnk;
+    gain.n_roles = 2;
+    gain.roles = both;
+    stats.n_roles = 1;
+    stats.roles = both;
     mm.linear = DTP_LINEAR_EACH;
     stats.out_names = names;
     stats.dtypes = "f->ffi";

@@ -138,31 +138,39 @@ static dtp_status vjp_reverse(dtp_vjp *v, dtp_err *err)
 
 static dtp_status register_by_roles(dtp_op_set *set, dtp_err *err)
 {
-    static const dtp_letter_role reduced_k[] = {{'k', DTP_ROLE_REDUCED, DTP_REDUCE_SUM}};
-    static const dtp_letter_role max_d[] = {{'d', DTP_ROLE_REDUCED, DTP_REDUCE_MAX}};
-    static const dtp_letter_role whole_d[] = {{'d', DTP_ROLE_WHOLE, DTP_REDUCE_SUM}};
+    static const dtp_letter_role reduced_k[] = {{'m', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                                {'n', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                                {'k', DTP_ROLE_REDUCED, DTP_REDUCE_SUM}};
+    static const dtp_letter_role max_d[] = {{'b', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                            {'d', DTP_ROLE_REDUCED, DTP_REDUCE_MAX}};
+    static const dtp_letter_role both[] = {{'.', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                           {'d', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM}};
+    static const dtp_letter_role whole_d[] = {{'.', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                                              {'d', DTP_ROLE_WHOLE, DTP_REDUCE_SUM}};
     static const dtp_attr_spec offset[] = {{.key = "offset", .kind = DTP_ATTR_INT, .max = 1000},
                                            {.key = NULL}};
     dtp_custom_op op = dtp_custom_op_init("my_matmul", "mk,kn->mn");
-    op.n_roles = 1;
+    op.n_roles = 3;
     op.roles = reduced_k;
     op.linear = DTP_LINEAR_EACH;
     op.flops_per_point = 2.0;
     op.vjp = vjp_matmul;
     DTP_TRY(dtp_custom_op_register(set, &op, err));
     op = dtp_custom_op_init("my_scale", "...d,d->...d");
+    op.n_roles = 2;
+    op.roles = both;
     op.linear = DTP_LINEAR_EACH;
     op.vjp = vjp_scale;
     DTP_TRY(dtp_custom_op_register(set, &op, err));
     op = dtp_custom_op_init("my_reverse", "...d->...d");
-    op.n_roles = 1;
+    op.n_roles = 2;
     op.roles = whole_d;
     op.linear = DTP_LINEAR_EACH;
     op.attrs = offset;
     op.vjp = vjp_reverse;
     DTP_TRY(dtp_custom_op_register(set, &op, err));
     op = dtp_custom_op_init("my_max", "bd->b");
-    op.n_roles = 1;
+    op.n_roles = 2;
     op.roles = max_d;
     return dtp_custom_op_register(set, &op, err);
 }

@@ -1,6 +1,7 @@
 /* Registered ops are planned, lowered, run and verified as built-in ones. */
 #include "tests/ops/own_ops.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -465,18 +466,89 @@ static void test_own_ops__every_rule_is_verified(void **state)
     dtp_op_set_destroy(set);
 }
 
+static dtp_status run_softmax(const dtp_kernel_args *a, dtp_err *err)
+{
+    const dtp_view *x = &a->in[0];
+    const int64_t n = x->local.dims[x->local.rank - 1].size, elems = dtp_ttype_elems(&x->local);
+    (void)err;
+    for (int64_t i = 0; i < elems; i += n) {
+        double sum = 0.0;
+        for (int64_t k = i; k < i + n; k++) {
+            sum += exp(((const double *)x->data)[k]);
+        }
+        for (int64_t k = i; k < i + n; k++) {
+            ((double *)a->out[0].data)[k] = exp(((const double *)x->data)[k]) / sum;
+        }
+    }
+    return DTP_OK;
+}
+
+/* What nobody gave a role is not split, and the report says what could be. */
+static void test_own_ops__letters_without_a_role_are_whole(void **state)
+{
+    static const dtp_letter_role d = {'d', DTP_ROLE_WHOLE, DTP_REDUCE_SUM};
+    static const dtp_letter_role k = {'k', DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
+    static const dtp_letter_role dots = {'.', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    static const struct {
+        const char *op, *signature;
+        const dtp_letter_role *role;
+        dtp_op_case operands;
+        int32_t rules;
+        const char *parallel;
+    } rows[] = {
+        {"soft", "...d->...d", NULL, {.in = {"a=3,b=4,d=5"}}, 1, "."},
+        {"soft", "...d->...d", &d, {.in = {"a=3,d=5"}}, 1, "."},
+        {"soft", "...d->...d", &dots, {.in = {"a=3,b=4,d=5"}}, 3, ""},
+        {"soft", "abd->abd", NULL, {.in = {"a=3,b=4,d=5"}}, 1, "ab"},
+        {"my_matmul", "mk,kn->mn", NULL, {.in = {"m=5,k=7", "k=7,n=4"}}, 1, "mn"},
+        {"my_matmul", "mk,kn->mn", &k, {.in = {"m=5,k=7", "k=7,n=4"}}, 2, "mn"},
+        {"my_scale", "...d,d->...d", NULL, {.in = {"a=3,b=5,d=7", "d=7"}}, 1, ".d"},
+        {"my_max", "bd->b", NULL, {.in = {"b=5,d=7 distinct"}}, 1, "b"},
+    };
+    const dtp_kernel soft = {.op = "soft", .run = run_softmax};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        dtp_op_set *set = NULL;
+        dtp_rule_report report;
+        dtp_err err = {0};
+        dtp_rule_verify_options o = dtp_rule_verify_options_init();
+        dtp_op_case operands = rows[i].operands;
+        dtp_custom_op op = dtp_custom_op_init(rows[i].op, rows[i].signature);
+        op.n_roles = rows[i].role != NULL ? 1 : 0;
+        op.roles = rows[i].role;
+        must(dtp_op_set_create(dtp_builtin_ops(), &set, &err), &err);
+        must(dtp_custom_op_register(set, &op, &err), &err);
+        operands.op = rows[i].op;
+        o.n_cases = 1;
+        o.cases = &operands;
+        o.ops = set;
+        o.n_kernels = i < 4 ? 1 : OWN_OPS;
+        o.kernels = i < 4 ? &soft : own_ops_kernels;
+        must(dtp_rule_verify(dtp_op_set_at(set, 0), &o, &report, &err), &err);
+        if (!report.pass || report.rules != rows[i].rules ||
+            strcmp(report.parallel, rows[i].parallel) != 0) {
+            fail_msg("row %zu: %d rules, parallel '%s'; %s", i, report.rules, report.parallel,
+                     report.first_wrong.msg);
+        }
+        dtp_op_set_destroy(set);
+    }
+}
+
 /* ... which notices a role that is wrong: the rows of my_reverse are not parallel in d. */
 static void test_own_ops__a_wrong_role_is_caught(void **state)
 {
     static const dtp_op_case reverse = {.op = "my_reverse", .in = {"a=5,d=4"}};
     static const dtp_op_case dot = {.op = "local_dot", .in = {"a=5,b=7", "a=5,b=7"}};
     static const char *const wrong[] = {"S0,R->R"};
+    static const dtp_letter_role parallel_d = {'d', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
     const dtp_op_case *cases[] = {&reverse, &dot};
     static const dtp_attr_spec offset[] = {{.key = "offset", .kind = DTP_ATTR_INT}, {.key = NULL}};
     dtp_custom_op ops[] = {dtp_custom_op_init("my_reverse", "...d->...d"),
                            dtp_custom_op_init("local_dot", "ab,ab->")};
     (void)state;
     ops[0].attrs = offset;
+    ops[0].n_roles = 1;
+    ops[0].roles = &parallel_d;
     ops[1].n_strategies = 1;
     ops[1].strategies = wrong;
     for (int i = 0; i < 2; i++) {
@@ -508,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_own_ops__kernels_must_be_new),
         cmocka_unit_test(test_own_ops__kernels_are_found_by_dtype),
         cmocka_unit_test(test_own_ops__every_rule_is_verified),
+        cmocka_unit_test(test_own_ops__letters_without_a_role_are_whole),
         cmocka_unit_test(test_own_ops__a_wrong_role_is_caught),
         cmocka_unit_test(test_own_ops__a_missing_kernel_is_named),
     };

@@ -112,15 +112,16 @@ static dtp_status plan_own_op(const dtp_machine *machine, dtp_err *err)
         "\"inputs\": {\"x\": {\"dims\": [\"a\", \"b\"]}}, \"outputs\": [\"y\"],"
         "\"nodes\": [{\"id\": \"y\", \"op\": \"row_norm\", \"in\": [\"x\"]}]}";
     dtp_custom_op op = dtp_custom_op_init("row_norm", "ab->a");
-    dtp_letter_role role = {'b', DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
+    dtp_letter_role roles[] = {{'a', DTP_ROLE_PARALLEL, DTP_REDUCE_SUM},
+                               {'b', DTP_ROLE_REDUCED, DTP_REDUCE_SUM}};
     dtp_plan_options options = dtp_plan_options_init();
     dtp_model_options reading = dtp_model_options_init();
     dtp_op_set *ops = NULL;
     dtp_graph *graph = NULL;
     dtp_plan_result result;
     dtp_mesh mesh;
-    op.n_roles = 1;
-    op.roles = &role;
+    op.n_roles = 2;
+    op.roles = roles;
     DTP_TRY(dtp_op_set_create(dtp_builtin_ops(), &ops, err));
     DTP_TRY(dtp_custom_op_register(ops, &op, err));
     reading.ops = ops;
