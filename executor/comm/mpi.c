@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static dtp_status mpi_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 {
@@ -186,26 +187,28 @@ static dtp_status mpi_alike_here(dtp_comm *base, uint64_t key, int32_t *index, i
     return dtp_comm__mpi_check(code, base->rank, "MPI_Comm_split", err);
 }
 
-/* MPI starts and ends once per process, so it may only end with the last communicator that was made
- * since this library started it. Their number is kept where MPI keeps it for us, without a variable
- * of our own: in the name of MPI_COMM_SELF. Returns the new number; -1 when somebody else started
- * MPI. */
-static int count_users(int change, bool first)
+/* MPI starts and ends once per process: what this library has started ends with the process. Which
+ * process that is and how long it may take stands where MPI keeps it for us, without a variable of
+ * our own: in the name of MPI_COMM_SELF. */
+#define NAME_OF_SELF "dtp process %ld, %lf s"
+
+static void end_mpi(void)
 {
-    static const char prefix[] = "dtp communicators ";
     char name[MPI_MAX_OBJECT_NAME] = "";
-    int len = 0, users = 0;
-    MPI_Comm_get_name(MPI_COMM_SELF, name, &len);
-    if (!first) {
-        if (strncmp(name, prefix, sizeof prefix - 1) != 0) {
-            return -1;
-        }
-        users = atoi(name + sizeof prefix - 1);
+    int len = 0, over = 0;
+    long process = 0;
+    double limit_s = DTP_COMM_TIMEOUT_S;
+    MPI_Finalized(&over);
+    if (!over) {
+        MPI_Comm_get_name(MPI_COMM_SELF, name, &len);
     }
-    users += change;
-    snprintf(name, sizeof name, "%s%d", prefix, users);
-    MPI_Comm_set_name(MPI_COMM_SELF, name);
-    return users;
+    if (over || sscanf(name, NAME_OF_SELF, &process, &limit_s) != 2 || process != (long)getpid()) {
+        return;
+    }
+    (void)fflush(NULL);
+    dtp_comm__guard *guard = dtp_comm__guard_begin(limit_s, "MPI_Finalize", 1);
+    MPI_Finalize();
+    dtp_comm__guard_end(guard);
 }
 
 static void mpi_destroy(dtp_comm *base)
@@ -218,7 +221,7 @@ static void mpi_destroy(dtp_comm *base)
         end_job(c, "left a collective");
     }
     dtp_comm__remote_destroy(c->remote);
-    dtp_comm__guard *guard = dtp_comm__guard_begin(base->timeout_s, "MPI_Finalize", 1);
+    dtp_comm__guard *guard = dtp_comm__guard_begin(base->timeout_s, "MPI_Comm_free", 1);
     if (c->outcome != MPI_COMM_NULL) {
         MPI_Comm_free(&c->outcome);
     }
@@ -227,9 +230,6 @@ static void mpi_destroy(dtp_comm *base)
     }
     dtp_comm__shared_destroy(c->shared);
     free(c->scratch.data);
-    if (count_users(-1, false) == 0) {
-        MPI_Finalize();
-    }
     dtp_comm__guard_end(guard);
     free(c);
 }
@@ -254,8 +254,9 @@ static const dtp_transport_ops mpi_transport = {
     .release_memory = mpi_release_memory,
 };
 
-static dtp_status start_mpi(dtp_err *err)
+static dtp_status start_mpi(double timeout_s, dtp_err *err)
 {
+    char name[MPI_MAX_OBJECT_NAME];
     int done = 0, over = 0, provided = 0;
     MPI_Initialized(&done);
     MPI_Finalized(&over);
@@ -265,7 +266,11 @@ static dtp_status start_mpi(dtp_err *err)
     if (!done && MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
         return DTP_FAIL(err, DTP_COMM, "MPI_Init_thread failed");
     }
-    count_users(1, !done);
+    if (!done) {
+        (void)snprintf(name, sizeof name, NAME_OF_SELF, (long)getpid(), timeout_s);
+        MPI_Comm_set_name(MPI_COMM_SELF, name);
+        return atexit(end_mpi) == 0 ? DTP_OK : DTP_FAIL(err, DTP_NOMEM, "no memory to end MPI");
+    }
     return DTP_OK;
 }
 
@@ -318,7 +323,7 @@ static dtp_status create(const dtp_mesh *mesh, double timeout_s, dtp_comm__mpi *
         .ops = &mpi_transport, .caps = {.strided = true, .deterministic = true}, .self = c};
     c->base.timeout_s = timeout_s;
     c->world = c->outcome = MPI_COMM_NULL;
-    dtp_status status = start_mpi(err);
+    dtp_status status = start_mpi(timeout_s, err);
     if (status != DTP_OK) {
         free(c);
         *out = NULL;

@@ -33,7 +33,7 @@ static dtp_status run_mesh(const misuse_suite *suite, const char *line, dtp_err 
     return DTP_OK;
 }
 
-/* MPI starts and ends once per process: `keep` keeps it alive over the cases. */
+/* `keep` tells the other processes when a case fails. */
 static dtp_status run_all(const misuse_suite *suite, int ranks, dtp_err *err)
 {
     const dtp_mesh mesh = {.n_dims = 1, .names = {"x"}, .sizes = {ranks}};
