@@ -140,9 +140,29 @@ static void update_block(const update_job *job, int64_t at, int64_t n)
     }
 }
 
+/* Integers, which `accumulate` alone takes. They wrap around. */
+static void sum_ints(const update_job *job, int64_t at, int64_t n)
+{
+    const void *p = job->p, *g = job->g;
+    void *out = job->p_out;
+    const bool first = job->rule == FIRST;
+    for (int64_t i = at; i < at + n && job->dtype == DTP_I32; i++) {
+        const uint32_t sum = first ? 0 : ((const uint32_t *)p)[i];
+        ((uint32_t *)out)[i] = sum + ((const uint32_t *)g)[i];
+    }
+    for (int64_t i = at; i < at + n && job->dtype == DTP_I64; i++) {
+        const uint64_t sum = first ? 0 : ((const uint64_t *)p)[i];
+        ((uint64_t *)out)[i] = sum + ((const uint64_t *)g)[i];
+    }
+}
+
 static void update_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VIEWS])
 {
     const update_job *job = user;
+    if (!dtp_dtype_is_float(job->dtype)) {
+        sum_ints(job, off[0], n);
+        return;
+    }
     const bool blocks = job->scaled || dtp_dtype_is_half(job->dtype);
     const int64_t block = blocks ? DTP_HALF_BLOCK : n;
     for (int64_t at = 0; at < n; at += block) {
@@ -268,6 +288,6 @@ const dtp_kernel dtp_cpu_optimizer[] = {
     {"momentum", momentum_kernel, NULL, DTP_CPU_FLOATS},
     {"adam", adam_kernel, NULL, DTP_CPU_FLOATS},
     {"adamw", adamw_kernel, NULL, DTP_CPU_FLOATS},
-    {"accumulate", accumulate_kernel, NULL, DTP_CPU_FLOATS},
+    {"accumulate", accumulate_kernel, NULL, DTP_CPU_BOTH},
     {"loss_scale", loss_scale_kernel, NULL, DTP_DTYPE_BIT(DTP_F32)},
     {.op = NULL}};

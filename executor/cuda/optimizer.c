@@ -104,6 +104,6 @@ const dtp_kernel dtp_cuda_optimizer[] = {
     {"momentum", update_kernel, momentum_bind, DTP_CUDA_FLOATS},
     {"adam", update_kernel, adam_bind, DTP_CUDA_FLOATS},
     {"adamw", update_kernel, adamw_bind, DTP_CUDA_FLOATS},
-    {"accumulate", update_kernel, accumulate_bind, DTP_CUDA_FLOATS},
+    {"accumulate", update_kernel, accumulate_bind, DTP_CUDA_BOTH},
     {"loss_scale", loss_scale_kernel, NULL, DTP_DTYPE_BIT(DTP_F32)},
     {.op = NULL}};

@@ -481,6 +481,7 @@ const dtp_op_case DTP_OP_CASES[] = {
      .attrs = "lr=0.1; beta1=0.9; beta2=0.99; eps=1e-8; weight_decay=0.01"},
     {.op = "sgd", .in = {"a=3,b=7", "a=3,b=7", "- pos"}, .attrs = "lr=0.1; weight_decay=0.01"},
     {.op = "accumulate", .in = {"a=3,b=7", "a=3,b=7"}},
+    {.op = "accumulate", .in = {"a=3,b=7 ids:9", "a=3,b=7 ids:9"}},
     {.op = "loss_scale", .in = {"- pos", "- pos", "- pos", "- pos"}, .attrs = "interval=3"},
     /* gelu(x + bias) */
     {.op = "fused_elementwise", .in = {"a=3,b=7", "b=7"}, .attrs = "step0=1000100; step1=17060000"},

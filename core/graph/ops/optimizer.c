@@ -26,6 +26,19 @@ static dtp_status infer_update(const dtp_op_call *call, bool has_out, dtp_ttype 
     return DTP_OK;
 }
 
+/* The sum so far and what is added, floats or integers. */
+static dtp_status infer_accumulate(const dtp_op_call *call, bool has_out, dtp_ttype *out,
+                                   dtp_err *err)
+{
+    if (call->in[0].dtype == DTP_BOOL) {
+        return DTP_FAIL(err, DTP_INVALID, "operand 0 is bool, numbers are needed");
+    }
+    if (!dtp_ttype_equal(&call->in[1], &call->in[0])) {
+        return DTP_FAIL(err, DTP_INVALID, "operand 1 has another type than the sum");
+    }
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
+}
+
 /* Scale, finite steps since it changed, steps skipped, sum over all gradients. */
 static dtp_status infer_loss_scale(const dtp_op_call *call, bool has_out, dtp_ttype *out,
                                    dtp_err *err)
@@ -97,7 +110,7 @@ const dtp_op_def dtp_ops_optimizer[] = {
     {
         DTP_ROW("accumulate", "sum over the microbatches of a step", 2, 2, 1),
         .flags = DTP_OP_ELEMENTWISE | DTP_OP_UPDATE | DTP_OP_INTERNAL_USE,
-        .infer = infer_update,
+        .infer = infer_accumulate,
         .linear = DTP_LINEAR_JOINT,
         .elem_flops = 1.0,
         .no_grad = "it ends a microbatch",

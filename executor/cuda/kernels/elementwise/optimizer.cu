@@ -122,6 +122,17 @@ static __device__ void update_chunk(const dtp_cuda_update &u, const step_factors
     }
 }
 
+/* Integers, which `accumulate` alone takes. They wrap around. */
+template <class T>
+static __device__ void sum_ints(const dtp_cuda_update &u, const step_factors &f, int64_t first)
+{
+    const int64_t end = first + CHUNK < u.n ? first + CHUNK : u.n;
+    for (int64_t i = first + (int64_t)threadIdx.x; i < end; i += (int64_t)blockDim.x) {
+        const T sum = f.first ? 0 : ((const T *)u.p)[i];
+        ((T *)u.p_out)[i] = sum + ((const T *)u.g)[i];
+    }
+}
+
 static __global__ void update_kernel(update_list list, const dtp_step_record *record)
 {
     DTP_SHARED(step_factors, factors, 1);
@@ -140,6 +151,10 @@ static __global__ void update_kernel(update_list list, const dtp_step_record *re
         update_chunk<float>(u, f, first);
     } else if (u.dtype == DTP_BF16) {
         update_chunk<__nv_bfloat16>(u, f, first);
+    } else if (u.dtype == DTP_I32) {
+        sum_ints<uint32_t>(u, f, first);
+    } else if (u.dtype == DTP_I64) {
+        sum_ints<uint64_t>(u, f, first);
     } else {
         update_chunk<__half>(u, f, first);
     }
