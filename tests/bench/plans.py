@@ -214,6 +214,10 @@ PATTERNS = [("column and row matrices", column_row, "megatron", "gpt3_175b", "a1
             ("experts", expert_parallel, "expert_parallel", "mixtral_8x7b", "a100_8",
              dims(layers=2, batch=16) + ["--memory", "none"]),
             ("experts", expert_parallel, "expert_parallel", "mixtral_8x7b", "h100_64",
+             dims(layers=1, batch=16) + ["--memory", "none"]),
+            ("experts", expert_parallel, "expert_parallel", "mixtral_8x7b_index", "a100_8",
+             dims(layers=2, batch=16) + ["--memory", "none"]),
+            ("experts", expert_parallel, "expert_parallel", "mixtral_8x7b_index", "h100_64",
              dims(layers=1, batch=16) + ["--memory", "none"])]
 
 

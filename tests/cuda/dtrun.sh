@@ -30,6 +30,8 @@ cases=(
     "mixtral_8x7b|$moe||"
     "mixtral_8x7b|$moe --precision bf16|x:2|batch:x"
     "mixtral_8x7b|$moe|x:4|batch:x"
+    "mixtral_8x7b_index|$moe|x:2|batch:x;experts:x"
+    "mixtral_8x7b_index|$moe --microbatches 2|x:2|batch:x"
     "mlp_digits|$mlp|x:4|hidden:x|nccl"
     "gpt_bytes|$gpt --precision bf16|x:2|batch:x|nccl"
     "llama3_8b|$llama|x:2;y:2|batch:x;kv_heads:y;d_ff:y|nccl"

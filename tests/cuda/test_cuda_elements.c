@@ -80,6 +80,8 @@ static const dtp_op_case CASES[] = {
      .in = {"a=5000", "a=5000", "a=5000", "a=5000 pos", "- pos"},
      .attrs = "lr=0.1; weight_decay=0.01"},
     {.op = "accumulate", .in = {"a=8192", "a=8192"}},
+    {.op = "accumulate", .in = {"a=1003 ids:9", "a=1003 ids:9"}},
+    {.op = "accumulate", .in = {"a=4099 ids64:9", "a=4099 ids64:9"}},
 };
 enum { N_CASES = sizeof CASES / sizeof CASES[0] };
 

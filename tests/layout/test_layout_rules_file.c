@@ -107,8 +107,9 @@ static void test_layout_rules_file__shipped_rules_fit_their_models(void **state)
 {
     (void)state;
     static const char *const models[] = {
-        "mlp_digits", "gpt_bytes",  "gpt_bytes_dropout", "gpt2_small", "gpt3_175b", "mtf_lm",
-        "llama3_8b",  "llama3_70b", "mixtral_8x7b",      "bert_large", "vit_b16"};
+        "mlp_digits", "gpt_bytes",         "gpt_bytes_dropout", "gpt2_small",   "gpt3_175b",
+        "mtf_lm",     "llama3_8b",         "llama3_70b",        "mixtral_8x7b", "bert_large",
+        "vit_b16",    "gpt_bytes_experts", "mixtral_8x7b_index"};
     dtp_mesh mesh;
     assert_int_equal(dtp_mesh_parse("x:2;y:2", &mesh, NULL), DTP_OK);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
