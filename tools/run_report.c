@@ -72,6 +72,14 @@ dtp_status dtp_report_add(dtp_report *r, const dtp_step_result *step, dtp_err *e
     return DTP_OK;
 }
 
+dtp_status dtp_report_add_eval(dtp_report *r, int64_t step, double loss, dtp_err *err)
+{
+    DTP_TRY(dtp_arena_grow(r->arena, &r->evals, r->n_evals, r->n_evals + 1, &r->eval_capacity,
+                           sizeof *r->evals, err));
+    r->evals[r->n_evals++] = (struct dtp_report_eval){.step = step, .loss = loss};
+    return DTP_OK;
+}
+
 /* States of loss scaling, where the graph has them. */
 static dtp_status read_loss_scale(dtp_report *r, dtp_session *s, dtp_err *err)
 {
@@ -375,6 +383,13 @@ static dtp_status take_text(dtp_json_writer *j, dtp_strbuf *out, dtp_err *err)
     return out->failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a report") : DTP_OK;
 }
 
+static void eval_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const dtp_report *r = user;
+    tool_row(rows, TOOL_FIELDS(FIELD_INT("step", r->evals[i].step),
+                               FIELD_REAL("loss", r->evals[i].loss)));
+}
+
 dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, dtp_err *err)
 {
     dtp_json_writer j = {0};
@@ -408,6 +423,7 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
             FIELD_REALS("loss", n_losses, losses),
             FIELD_REALS("rate", trains ? r->n_steps : 0, rates),
             FIELD_REALS("grad_norm", clips ? r->n_steps : 0, norms),
+            FIELD_LIST_IF(r->n_evals > 0, "eval", r->n_evals, eval_row, r),
             FIELD_OBJECT_IF(r->scales_loss, "loss_scale",
                             FIELD_REAL("scale", (double)r->loss_scale),
                             FIELD_INT("skipped_steps", (int64_t)r->skipped)),

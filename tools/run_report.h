@@ -23,6 +23,12 @@ typedef struct dtp_report {
      * word of either. */
     const char *rates;
     int64_t tokens;
+    /* Losses over whole files on the way: after how many steps, and what. */
+    int32_t n_evals, eval_capacity;
+    struct dtp_report_eval {
+        int64_t step;
+        double loss;
+    } * evals;
     int64_t *peak_bytes; /* per rank; NULL until dtp_report_finish */
     int64_t program_peak_bytes;
     bool scales_loss; /* f16: the scale of the loss and the steps skipped, at the end; rank 0 */
@@ -42,6 +48,8 @@ dtp_status dtp_report_start(dtp_report *r, const dtp_session *s, const char *bac
                             const char *comm, const dtp_prediction *predicted,
                             dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_report_add(dtp_report *r, const dtp_step_result *step, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_report_add_eval(dtp_report *r, int64_t step, double loss,
+                               dtp_err *err) DTP_MUST_CHECK;
 /* Peaks of all ranks, what ran apart; collective. */
 dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
 void dtp_report_free(dtp_report *r);

@@ -7,7 +7,7 @@
 static bool is_metric(const dtp_graph *g, dtp_tensor_id t)
 {
     const dtp_ttype *type = &g->tensors[t].type;
-    return dtp_dtype_is_float(type->dtype) && dtp_ttype_find(type, dtp_microbatch_dim(g)) < 0;
+    return type->dtype != DTP_BOOL && dtp_ttype_find(type, dtp_microbatch_dim(g)) < 0;
 }
 
 /* needed: by tensor, of a node by its first output. */

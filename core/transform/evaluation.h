@@ -5,8 +5,8 @@
 #include "core/graph/graph_copy.h"
 
 /* The nodes of the forward pass of g that the loss and the metrics need, on one microbatch, which is
- * the batch of the new graph (out->to, the caller's). Metrics are the floating-point outputs without
- * the batch dim (dtp_microbatch_dim). Dropout passes its operand on. There are no gradients, updates
+ * the batch of the new graph (out->to, the caller's). Metrics are the outputs of numbers without the
+ * batch dim (dtp_microbatch_dim). Dropout passes its operand on. There are no gradients, updates
  * and states of optimizers; all inputs stay. Tensors and nodes keep their names in the model.
  * Where the loss is a mean over labels (core/transform/mean_loss.h), out->to->weight
  * is its count. out->tensor and out->node live as long as the graph: which tensor or node of it is

@@ -63,6 +63,7 @@ static dtp_status open_metrics(const dtp_graph *g, dtp_evaluation *sum, dtp_err 
         if (is_metric(g, i)) {
             sum->n_metrics++;
             m->n = dtp_ttype_elems(&t->type);
+            m->counts = !dtp_dtype_is_float(t->type.dtype);
             m->name = strdup(t->name);
             m->values = calloc((size_t)m->n + 1, sizeof *m->values);
             DTP_TRY(DTP_MEMORY(err, m->name, m->values));
@@ -99,7 +100,8 @@ static dtp_status add_batch(dtp_session *s, double rows, bool allow_nan, dtp_eva
     for (int32_t i = 0, k = 0; i < g->n_outputs; i++) {
         if (is_metric(g, i)) {
             struct dtp_metric *m = &sum->metrics[k++];
-            DTP_TRY(add_values(s, g->outputs[i], rows, m->n, m->values, err));
+            const double factor = m->counts ? 1.0 : rows;
+            DTP_TRY(add_values(s, g->outputs[i], factor, m->n, m->values, err));
         }
     }
     const bool fails = s->comm->rank == 0 && !allow_nan && !isfinite(sum->loss);
@@ -116,6 +118,7 @@ dtp_status dtp_evaluate(const dtp_program *p, dtp_backend *backend, dtp_comm *co
 {
     const int64_t rows = p->graph->dims.sizes[dtp_microbatch_dim(p->graph)];
     const double before = dtp_now_s();
+    const int64_t peak = backend->peak_allocated_bytes;
     dtp_session_options own = *options;
     dtp_session *s = NULL;
     own.allow_nan = own.allow_nan || p->graph->weight >= 0;
@@ -131,6 +134,9 @@ dtp_status dtp_evaluate(const dtp_program *p, dtp_backend *backend, dtp_comm *co
     }
     dtp_session_destroy(s);
     sum->seconds += dtp_now_s() - before;
+    if (from != NULL) { /* the peak of training is that of its program */
+        backend->peak_allocated_bytes = peak;
+    }
     return status;
 }
 
@@ -139,7 +145,7 @@ void dtp_evaluation_end(dtp_evaluation *sum)
     const double rows = (double)sum->rows;
     sum->loss /= sum->weight;
     for (int32_t k = 0; k < sum->n_metrics; k++) {
-        for (int64_t i = 0; i < sum->metrics[k].n; i++) {
+        for (int64_t i = 0; i < sum->metrics[k].n && !sum->metrics[k].counts; i++) {
             sum->metrics[k].values[i] /= rows;
         }
     }

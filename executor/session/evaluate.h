@@ -4,8 +4,9 @@
 
 #include "executor/session/session.h"
 
-/* Sums over batches; the means once dtp_evaluation_end has divided them. Metrics of a batch are
- * weighted with its rows, its loss as well where the graph says no weight. Loss and metrics are on
+/* Sums over batches; the means once dtp_evaluation_end has divided them. Floating-point metrics
+ * of a batch are weighted with its rows, integers are counts and stay sums. Its loss is weighted
+ * with its rows as well where the graph says no weight. Loss and metrics are on
  * rank 0 only. */
 typedef struct dtp_evaluation {
     int64_t rows, batches;
@@ -16,7 +17,8 @@ typedef struct dtp_evaluation {
     int32_t n_metrics; /* outputs of the graph, but the weight */
     struct dtp_metric {
         char *name;
-        int64_t n; /* elements */
+        int64_t n;   /* elements */
+        bool counts; /* integers */
         double *values;
     } * metrics;
 } dtp_evaluation;

@@ -7,7 +7,7 @@ evaluation.py BIN SOURCE [--seed S]
   meshes, layouts and plans, for numbers of rows that the batch does not divide, is smaller than, and divides; and the same with
   ignored labels, whose loss is a mean over the others.
 - The byte GPT with dropout: windows of a file against one batch of all of them in a model without dropout; under rules, and under
-  plans with microbatches, recomputation and bf16 products; twice in a row to the bit.
+  plans with microbatches, recomputation and bf16 products; twice in a row to the bit; on the way of a training run.
 - What is refused.
 """
 import argparse
@@ -89,9 +89,11 @@ def perceptron(path, source, ignores):
               {"id": "hit.f", "op": "cast", "in": ["hit"], "dtype": "f32"},
               {"id": "accuracy", "op": "reduce", "in": ["hit.f"], "over": ["batch"], "kind": "mean"},
               {"id": "share", "op": "softmax", "in": ["logits"], "over": "classes"},
-              {"id": "shares", "op": "reduce", "in": ["share"], "over": ["batch"], "kind": "mean"}]
+              {"id": "shares", "op": "reduce", "in": ["share"], "over": ["batch"], "kind": "mean"},
+              {"id": "hit.i", "op": "cast", "in": ["hit"], "dtype": "i32"},
+              {"id": "hits", "op": "reduce", "in": ["hit.i"], "over": ["batch"], "kind": "sum"}]
     model["nodes"] = order
-    model["outputs"] = ["logits", "accuracy", "shares"]
+    model["outputs"] = ["logits", "accuracy", "shares", "hits"]
     with open(path, "w") as f:
         json.dump(model, f)
 
@@ -137,8 +139,9 @@ def check_perceptron(bin_dir, source, here, rng, ignores):
             what = "%d rows%s, %s:" % (rows, ", ignored labels" if ignores else "", " ".join(layout))
             check(got["rows"] == rows and got["batches"] == -(-rows * parts // BATCH) and got["step"] == 4, what, got)
             check(near(got["loss"], sums[0]), what, "loss", got["loss"], "want", sums[0])
-            check(list(got["metrics"]) == ["accuracy", "shares"], what, "metrics", list(got["metrics"]))
+            check(list(got["metrics"]) == ["accuracy", "shares", "hits"], what, "metrics", list(got["metrics"]))
             check(near(got["metrics"]["accuracy"][0], sums[1]), what, "accuracy", got["metrics"]["accuracy"], "want", sums[1])
+            check(got["metrics"]["hits"] == [round(sums[1] * rows)], what, "hits", got["metrics"]["hits"])
             for a, b in zip(got["metrics"]["shares"], sums[2:]):
                 check(abs(a - b) < TOLERANCE, what, "shares", a, "want", b)
     return model, weights, images, label_file
@@ -190,8 +193,27 @@ def check_gpt(bin_dir, source, here, rng):
         check(got["rows"] == rows and got["batches"] == -(-rows * parts // 8), what, got)
         check(abs(got["loss"] - want) <= tolerance * want, what, "loss", got["loss"], "want", want)
         check(got["loss"] == again["loss"], what, "loss", got["loss"], "then", again["loss"])
+    for layout in (cases[2][0] + sizes, cases[3][0]):
+        check_on_the_way(bin_dir, here, model, layout, "text=" + book)
     forward_only = [passes(bin_dir + "/dtplan", "show", m, *GPT, "--forward", "--stage", "graph") for m in (model, plain)]
     check(forward_only[0].splitlines()[1:] == forward_only[1].splitlines()[1:], "--forward keeps dropout")
+
+
+def check_on_the_way(bin_dir, here, model, layout, feed):
+    """--eval-every: what dtrun eval says of a checkpoint after the same step, in a run that is otherwise the same."""
+    save, log = os.path.join(here, "way.safetensors"), os.path.join(here, "way.jsonl")
+    train = [bin_dir + "/dtrun", "run", model, *layout, "--steps", 5, "--json", "--quiet", "--comm", "sim"]
+    plain = json.loads(passes(*train))
+    got = json.loads(passes(*train, "--eval-every", 2, "--eval-feed", feed, "--save", save, "--log-json", log))
+    check(got["loss"] == plain["loss"], "losses with evaluations", got["loss"], "without", plain["loss"])
+    check(got["measured"]["peak_bytes"] == plain["measured"]["peak_bytes"], "peaks", got["measured"], plain["measured"])
+    check([e["step"] for e in got["eval"]] == [2, 4, 5], got["eval"])
+    want = json.loads(passes(bin_dir + "/dtrun", "eval", model, *layout, "--load", save, "--feed", feed, "--json", "--comm", "sim"))
+    check(got["eval"][-1]["loss"] == want["loss"], got["eval"], "want", want["loss"])
+    with open(log) as f:
+        lines = [json.loads(line) for line in f]
+    check([line.get("eval_loss") for line in lines] ==
+          [{e["step"]: e["loss"] for e in got["eval"]}.get(n) for n in range(1, 6)], lines)
 
 
 # ---- what is refused ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@
 #include "core/files/file_in.h"
 #include "cost_models/model_flops.h"
 #include "tools/run_report.h"
-#include "tools/dtrun/options.h"
+#include "tools/dtrun/evaluation.h"
 #include "tools/dtrun/run_log.h"
 #include "tools/dtrun/run_trace.h"
 #include "tools/interrupt.h"
@@ -19,10 +19,10 @@
 typedef struct run_command {
     tool_source source;
     tool_ranks ranks;
-    tool_list feeds, fetches; /* --fetch name=file.npy */
+    tool_list feeds, eval_feeds, fetches; /* --fetch name=file.npy */
     dtp_session_options options;
     const char *output, *trace, *save_every, *log_json;
-    int64_t steps, seed, log_every;
+    int64_t steps, seed, log_every, eval_every;
     bool json, quiet, no_writes;
     /* from here on: derived */
     int64_t save_steps, save_s; /* of --save-every: one of the two; 0: it is not given */
@@ -31,6 +31,7 @@ typedef struct run_command {
     char fetch_text[TOOL_LIST_MAX][256];
     dtrun_feeds feed_specs;
     tool_job job;
+    dtrun_evaluation evaluation;
     dtp_ctx ctx;
 } run_command;
 
@@ -107,6 +108,7 @@ static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err
 /* One rank of a run. */
 typedef struct rank_run {
     dtp_session *session;
+    dtp_backend *backend;
     dtp_comm *comm;
     dtp_report report;
     dtrun_log log;     /* rank 0 */
@@ -156,12 +158,40 @@ static void print_progress(const run_command *c, const rank_run *r, bool first)
     }
 }
 
+/* The loss over the files of --eval-feed, with the parameters after the step. */
+static dtp_status evaluate(const run_command *c, rank_run *r, dtp_err *err)
+{
+    dtp_evaluation result = {0};
+    dtp_status s =
+        dtrun_evaluation_run(&c->evaluation, r->backend, r->comm, r->session, &result, err);
+    s = s == DTP_OK ? dtp_report_add_eval(&r->report, r->next, result.loss, err) : s;
+    if (s == DTP_OK && r->comm->rank == 0 && !c->quiet) {
+        dtp_strbuf text = {0};
+        dtrun_evaluation_text(&result, &text);
+        (void)fprintf(stderr, "%seval: %s", isatty(STDERR_FILENO) != 0 ? "\r" : "",
+                      dtp_strbuf_text(&text));
+        dtp_strbuf_free(&text);
+    }
+    dtp_evaluation_free(&result);
+    return dtp_err_prefixed(s, err, "evaluation after step %" PRId64, r->next);
+}
+
+/* The first step after those that are finished behind which something comes every N steps. */
+static int64_t next_multiple(const rank_run *r, int64_t every)
+{
+    return every > 0 ? (r->next / every + 1) * every : r->end;
+}
+
 /* A step is finished. Steps that were started after it are not waited for but before a save. */
 static dtp_status after_step(const run_command *c, rank_run *r, const dtp_step_result *step,
                              dtp_err *err)
 {
     r->next = step->step + 1;
     dtp_status mine = dtp_report_add(&r->report, step, err);
+    const bool whole = dtp_session_next_step(r->session) == r->next && r->sig == 0;
+    if (c->eval_every > 0 && whole && (r->next % c->eval_every == 0 || r->next == r->end)) {
+        DTP_TRY(evaluate(c, r, err));
+    }
     mine = mine == DTP_OK ? dtrun_log_step(&r->log, &r->report, err) : mine;
     DTP_TRY(agree(c, r, mine, err));
     print_progress(c, r, r->report.n_steps == 1);
@@ -170,13 +200,12 @@ static dtp_status after_step(const run_command *c, rank_run *r, const dtp_step_r
     return due && drained && r->sig == 0 && r->next < r->end ? save(c, r, err) : DTP_OK;
 }
 
-/* Whether the next step may be started: nothing is saved or ends before it. */
+/* Whether the next step may be started: nothing is saved, evaluated or ends before it. */
 static bool may_start(const run_command *c, const rank_run *r)
 {
     const int64_t started = dtp_session_next_step(r->session);
-    const int64_t saves =
-        c->save_steps > 0 ? (r->next / c->save_steps + 1) * c->save_steps : r->end;
-    return r->sig == 0 && !r->due && started < r->end && started < saves &&
+    return r->sig == 0 && !r->due && started < r->end &&
+           started < next_multiple(r, c->save_steps) && started < next_multiple(r, c->eval_every) &&
            started < r->next + dtp_session_ahead(r->session);
 }
 
@@ -276,7 +305,7 @@ static dtp_status run_steps(run_command *c, rank_run *r, const char *backend, dt
 static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
 {
     run_command *c = user;
-    rank_run r = {.comm = comm, .saved = -1};
+    rank_run r = {.comm = comm, .backend = backend, .saved = -1};
     dtp_ctx ctx = c->ctx;
     ctx.rank = comm->size > 1 ? comm->rank : -1;
     dtp_session_options options = c->options; /* of this rank */
@@ -325,6 +354,23 @@ static dtp_status check_saves(run_command *c, dtp_err *err)
                            every);
 }
 
+/* The programs of --eval-every. */
+static dtp_status open_evaluation(run_command *c, dtp_err *err)
+{
+    if ((c->eval_every > 0) != (c->eval_feeds.n > 0)) {
+        return DTP_FAIL(err, DTP_INVALID, "--eval-every and --eval-feed need each other");
+    }
+    if (c->eval_every == 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_err_prefixed(
+        dtrun_evaluation_open(&c->source, &c->eval_feeds, NULL, &c->evaluation, err), err,
+        "evaluation"));
+    c->evaluation.options.seed = c->options.seed;
+    c->evaluation.options.allow_nan = c->options.allow_nan;
+    return DTP_OK;
+}
+
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     run_command *c = command;
@@ -346,6 +392,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->n_fetch = c->fetches.n;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, c->n_fetch, c->fetch_names, false, &c->ctx, &c->job, err));
+    DTP_TRY(open_evaluation(c, err));
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), run_rank, c, err);
 }
 
@@ -362,6 +409,10 @@ int dtrun_run(int argc, char **argv)
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0,
          "data of an input: .npy, or a file of tokens with ,dtype=u1, u2, u4, i4 or i8 behind "
          "its name (default: synthetic)"},
+        {"--eval-every", TOOL_INT, "N", &c.eval_every, 1, 1e12,
+         "after every N steps, and the last one, the loss over the files of --eval-feed"},
+        {"--eval-feed", TOOL_LIST, "NAME=FILE", &c.eval_feeds, 0, 0,
+         "data of an input for it, each row once; every input needs it"},
         {"--fetch", TOOL_OUT_LIST, "NAME=FILE", &c.fetches, 0, 0,
          "write a tensor as .npy at the end"},
         {"--load", TOOL_STRING, "PATH", &c.options.load, 0, 0, "start from a checkpoint"},
@@ -397,6 +448,7 @@ int dtrun_run(int argc, char **argv)
     c.ctx = dtp_ctx_default();
     const int code = tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);
     tool_job_free(&c.job);
+    dtrun_evaluation_close(&c.evaluation);
     dtrun_feeds_free(&c.feed_specs);
     return code;
 }

@@ -108,6 +108,7 @@ dtp_status dtrun_log_step(const dtrun_log *log, const dtp_report *r, dtp_err *er
     }
     const dtp_step_result *s = &r->steps[r->n_steps - 1];
     const double step_s = s->times.total_s;
+    const bool evaluated = r->n_evals > 0 && r->evals[r->n_evals - 1].step == s->step + 1;
     char time[DTP_TIME_BYTES];
     dtp_json_writer j = {0};
     dtp_time_print(time);
@@ -117,6 +118,8 @@ dtp_status dtrun_log_step(const dtrun_log *log, const dtp_report *r, dtp_err *er
                                FIELD_REAL_IF(!isnan(s->rate), "rate", s->rate),
                                FIELD_REAL_IF(dtp_runner_program(r->runner)->graph->norm >= 0,
                                              "grad_norm", s->grad_norm),
+                               FIELD_REAL_IF(evaluated, "eval_loss",
+                                             evaluated ? r->evals[r->n_evals - 1].loss : 0.0),
                                FIELD_REAL("step_time_s", step_s), FIELD_REAL("feed_s", s->feed_s),
                                FIELD_REAL_IF(r->tokens > 0 && step_s > 0.0, "tokens_per_s",
                                              (double)r->tokens / step_s)));
