@@ -109,9 +109,9 @@ typedef struct dtp_session_options {
     const dtp_ctx *ctx; /* log; NULL: silent */
     bool no_graph;      /* backend cuda: steps are not recorded and put on the queue as one graph */
     dtp_feed_order order;
-    bool resume;        /* go on from the newest whole checkpoint at `save`, where there is one, and
+    bool resume;   /* go on from the newest whole checkpoint at `save`, where there is one, and
                            not from `load`; with the seed that it was made with */
-    bool any_seed;      /* `seed` may be another one then */
+    bool any_seed; /* `seed` may be another one then */
 } dtp_session_options;
 
 static inline dtp_session_options dtp_session_options_init(void)
