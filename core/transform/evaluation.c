@@ -62,14 +62,16 @@ static dtp_status copy_needed(dtp_graph_copy *c, const bool *needed, dtp_err *er
     return DTP_OK;
 }
 
-/* The count of a loss that is a mean over labels: in microbatches it is there. */
+/* What the loss divides by, where the data says it; of a mean over labels it is a node of its own.
+ */
 static dtp_status find_weight(dtp_graph_copy *c, dtp_err *err)
 {
     const dtp_graph *from = c->from;
     const dtp_node_id n = from->tensors[from->loss].producer;
     dtp_tensor_id in[DTP_MAX_OP_IN];
-    if (from->grad_factor >= 0) {
-        c->to->weight = c->tensor[from->nodes[n].in[1]];
+    const dtp_tensor_id divisor = dtp_loss_divisor(from);
+    if (divisor >= 0) {
+        c->to->weight = c->tensor[divisor];
     } else if (dtp_has_mean_loss(from)) {
         const dtp_node_spec spec = dtp_graph_copy_spec(c, n, in);
         const char *name = dtp_arena_printf(c->to->arena, "%s.count", spec.name);

@@ -3,6 +3,7 @@
  * squares has 2. Where another op reads it, it is multiplied by as many factors. */
 #include "core/transform/mean_loss.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/graph/clip.h"
@@ -15,6 +16,7 @@
 typedef struct mean_work {
     const dtp_graph *g;
     dtp_node_id loss; /* node */
+    bool quotient;    /* it divides, else it is a cross_entropy */
     bool trains;
     dtp_readers readers;
     int8_t *power; /* by tensor of g: how often its copy has the gradients of S / R as a factor */
@@ -29,6 +31,46 @@ static dtp_node_id loss_node(const dtp_graph *g)
     return n >= 0 && g->tensors[g->loss].out_index == 0 ? n : -1;
 }
 
+/* Whether a node divides two numbers that nodes make. */
+static bool divides(const dtp_graph *g, const dtp_node *node)
+{
+    bool numbers = node->op == dtp_op_set_find(g->ops, "div");
+    for (int32_t i = 0; i < node->n_in && numbers; i++) {
+        const dtp_graph_tensor *t = &g->tensors[node->in[i]];
+        numbers = t->producer >= 0 && t->type.rank == 0 && g->nodes[t->producer].n_in > 0;
+    }
+    return numbers;
+}
+
+/* Whether what t is made of has a parameter; so it is said when there is no memory. */
+static bool depends_on_parameters(const dtp_graph *g, dtp_tensor_id t)
+{
+    bool *depends = calloc((size_t)g->n_tensors, sizeof *depends);
+    bool result = depends == NULL;
+    for (dtp_tensor_id i = 0; i <= t && depends != NULL; i++) {
+        const dtp_node_id n = g->tensors[i].producer;
+        depends[i] = g->tensors[i].kind == DTP_TENSOR_PARAM;
+        for (int32_t k = 0; n >= 0 && k < g->nodes[n].n_in; k++) {
+            depends[i] = depends[i] || depends[g->nodes[n].in[k]];
+        }
+        result = depends[i]; /* of t at the end */
+    }
+    free(depends);
+    return result;
+}
+
+/* Whether the loss divides by a count. */
+static bool is_quotient(const dtp_graph *g, dtp_node_id loss)
+{
+    return divides(g, &g->nodes[loss]) && !depends_on_parameters(g, g->nodes[loss].in[1]);
+}
+
+dtp_tensor_id dtp_loss_divisor(const dtp_graph *g)
+{
+    const dtp_node_id n = loss_node(g);
+    return n >= 0 && is_quotient(g, n) ? g->nodes[n].in[1] : -1;
+}
+
 bool dtp_has_mean_loss(const dtp_graph *g)
 {
     const dtp_node_id n = loss_node(g);
@@ -37,7 +79,7 @@ bool dtp_has_mean_loss(const dtp_graph *g)
         return false;
     }
     const dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
-    return dtp_loss_weighs_labels(&call);
+    return dtp_loss_weighs_labels(&call) || is_quotient(g, n);
 }
 
 /* ---- nodes that are added -----------------------------------------------------------------------
@@ -77,9 +119,13 @@ static dtp_status add_scale(mean_work *w, dtp_node_spec spec, double factor, dtp
     return dtp_graph_add_node(w->copy.to, &spec, t, err);
 }
 
+/* Of a quotient: the elements that the count is made of. */
 static double rows_of(const mean_work *w)
 {
-    return (double)dtp_ttype_elems(&w->g->tensors[w->g->nodes[w->loss].in[1]].type);
+    const dtp_graph *g = w->g;
+    dtp_tensor_id t = g->nodes[w->loss].in[1];
+    t = w->quotient ? g->nodes[g->tensors[t].producer].in[0] : t;
+    return (double)dtp_ttype_elems(&g->tensors[t].type);
 }
 
 dtp_status dtp_graph_add_loss_count(dtp_graph *g, const dtp_node_spec *of, const char *name,
@@ -140,6 +186,12 @@ static dtp_status copy_sum(mean_work *w, dtp_node_id n, dtp_node_spec spec, dtp_
 
 static dtp_status copy_loss(mean_work *w, dtp_node_spec *spec, dtp_err *err)
 {
+    if (w->quotient) { /* backward nodes are those of the sum */
+        w->parts = (dtp_mean_loss){.sum = spec->in[0], .count = spec->in[1]};
+        w->copy.tensor[w->g->loss] = spec->in[0];
+        w->copy.node[w->loss] = w->copy.to->tensors[spec->in[0]].producer;
+        return w->trains ? DTP_OK : add_quotient(w, err);
+    }
     spec->name = name_of(w, ".sum");
     DTP_TRY(DTP_MEMORY(err, spec->name));
     DTP_TRY(copy_sum(w, w->loss, *spec, err));
@@ -149,12 +201,16 @@ static dtp_status copy_loss(mean_work *w, dtp_node_spec *spec, dtp_err *err)
     return w->trains ? DTP_OK : add_quotient(w, err);
 }
 
-/* The gradient of S / R: without the total weight. */
+/* The gradient of S / R: without the total weight. Of a quotient: that of the loss over R. */
 static dtp_status copy_gradient(mean_work *w, dtp_node_id n, dtp_node_spec *spec, dtp_tensor_id *in,
                                 dtp_err *err)
 {
     enum { DLOSS = 3 };
     dtp_node_spec scale = *spec;
+    if (w->quotient) {
+        w->copy.tensor[w->g->nodes[n].out[0]] = in[0];
+        return add_scale(w, scale, 1.0 / rows_of(w), &w->copy.tensor[w->g->nodes[n].out[0]], err);
+    }
     scale.name = dtp_arena_printf(w->copy.to->arena, "%s.rows", spec->name);
     DTP_TRY(add_scale(w, scale, 1.0 / rows_of(w), &in[DLOSS], err));
     spec->n_in--;
@@ -171,10 +227,11 @@ static dtp_status copy_pass(mean_work *w, dtp_node_id n, dtp_err *err)
     if (n == w->loss) {
         return copy_loss(w, &spec, err);
     }
-    if (of_loss && node->repeats) {
+    if (of_loss && node->repeats && !w->quotient) {
         return copy_sum(w, n, spec, err);
     }
-    if (of_loss && node->op == dtp_loss_part(DTP_LOSS_GRADIENT)) {
+    if (of_loss && (node->op == dtp_loss_part(DTP_LOSS_GRADIENT) ||
+                    (w->quotient && (node->op->flags & DTP_OP_CONSTANT) == 0))) {
         return copy_gradient(w, n, &spec, in, err);
     }
     if (of_loss && node->op == dtp_loss_part(DTP_LOSS_COUNT)) {
@@ -314,6 +371,7 @@ dtp_status dtp_graph_with_summed_loss(const dtp_graph *g, dtp_graph **out, dtp_m
         .g = g, .loss = loss_node(g), .trains = g->n_grads > 0, .given = -1, .factor = -1};
     DTP_TRY(dtp_graph_copy_begin(g, &w.copy, err));
     dtp_arena *arena = w.copy.to->arena;
+    w.quotient = is_quotient(g, w.loss);
     dtp_status s = DTP_NEW(arena, w.power, g->n_tensors, err);
     s = s == DTP_OK ? dtp_readers_find(g, arena, &w.readers, err) : s;
     s = s == DTP_OK ? copy_all(&w, err) : s;

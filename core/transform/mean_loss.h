@@ -4,9 +4,11 @@
  *
  *   loss = S / C,  S = sum of the losses of the rows (reduce "sum"),  C = sum of w_y over the rows
  *
- * S and C of a batch are the sums of those of its parts, and C depends on labels and weights alone.
- * So the loss of a batch that is never there as a whole is known once all its parts have been: in
- * microbatches (core/transform/microbatch.h), and over the batches of a file.
+ * and so is a loss that is a `div` of two numbers of which the second depends on no parameter, such
+ * as a sum over a mask. S and C of a batch are the sums of those of its parts (of a `div` that is the
+ * model's word; microbatches hold it to their rules), and C needs no forward pass. So the loss of a
+ * batch that is never there as a whole is known once all its parts have been: in microbatches
+ * (core/transform/microbatch.h), and over the batches of a file.
  *
  * In a training graph the division is of phase UPDATE, and the gradients are those of S / R, R the
  * number of rows: about as large as those of the loss, so that 16 bits hold them. They are not
@@ -17,7 +19,7 @@
 
 #include "core/graph/graph.h"
 
-/* Tensors of the new graph, one number each; the loss keeps its name, the sum is "<loss>.sum". */
+/* Tensors of the new graph, one number each; the loss keeps its name. */
 typedef struct dtp_mean_loss {
     dtp_tensor_id sum, count;
 } dtp_mean_loss;
@@ -30,6 +32,9 @@ bool dtp_has_mean_loss(const dtp_graph *g);
  * naming the node when a node of a training graph reads the loss. */
 dtp_status dtp_graph_with_summed_loss(const dtp_graph *g, dtp_graph **out, dtp_mean_loss *parts,
                                       dtp_err *err) DTP_MUST_CHECK;
+
+/* What the loss divides by, where it is a quotient; -1: it is none. */
+dtp_tensor_id dtp_loss_divisor(const dtp_graph *g);
 
 /* Adds the count of a loss node to a graph: `of` is the node's spec there, `name` that of the new
  * node, `dtype` the count's type. */

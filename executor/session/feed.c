@@ -470,7 +470,10 @@ static dtp_status reserve(dtp_feed *feed, int64_t bytes, dtp_err *err)
 static double synthetic_label(double uniform, double below, const int64_t *ignored)
 {
     enum { SHARE = 8 };
-    const double v = ignored != NULL ? uniform * SHARE / (SHARE - 1) : uniform;
+    if (ignored == NULL) {
+        return uniform * below;
+    }
+    const double v = uniform * SHARE / (SHARE - 1);
     return v < 1.0 ? v * below : (double)*ignored;
 }
 

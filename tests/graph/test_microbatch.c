@@ -131,6 +131,13 @@ static dtp_status try_nodes(const char *nodes, int32_t count, dtp_err *err)
     "{\"id\": \"loss\", \"op\": \"reduce\", \"kind\": \"mean\", \"in\": [\"" of                    \
     "\"], \"over\": [\"b\"]}"
 
+#define SUM(name, of)                                                                              \
+    "{\"id\": \"" name "\", \"op\": \"reduce\", \"kind\": \"sum\", \"in\": [\"" of                 \
+    "\"], \"over\": [\"b\"]},"
+#define MASK                                                                                       \
+    "{\"id\": \"m\", \"op\": \"reduce\", \"kind\": \"max\", \"in\": [\"x\"], \"over\": [\"f\"]},"  \
+    "{\"id\": \"my\", \"op\": \"mul\", \"in\": [\"y\", \"m\"]}," SUM("t", "my")
+
 /* A loss with an ignored label. */
 #define LABELLED(name, reduce)                                                                     \
     "{\"id\": \"xw\", \"op\": \"mul\", \"in\": [\"x\", \"w\"]},"                                   \
@@ -164,6 +171,11 @@ static void test_microbatch__refusals(void **state)
         {DOT "{\"id\": \"m\", \"op\": \"reduce\", \"kind\": \"mean\", \"in\": [\"y\"], \"over\": "
              "[\"b\"]},{\"id\": \"loss\", \"op\": \"mul\", \"in\": [\"m\", \"m\"]}",
          2, DTP_UNSUPPORTED, "compute 'loss' row by row of 'b' and sum up last"},
+        /* a sum over a mask is a count, one that has a parameter is none */
+        {DOT MASK SUM("n", "m") "{\"id\": \"loss\", \"op\": \"div\", \"in\": [\"t\", \"n\"]}", 2,
+         DTP_OK, NULL},
+        {DOT MASK SUM("n", "y") "{\"id\": \"loss\", \"op\": \"div\", \"in\": [\"t\", \"n\"]}", 2,
+         DTP_UNSUPPORTED, "node 'loss' (div) reads 't', a sum over all of dim 'b'"},
         {LABELLED(
              "labelled",
              "mean") "{\"id\": \"loss\", \"op\": \"scale\", \"in\": [\"labelled\"], \"factor\": 2}",

@@ -1,4 +1,4 @@
-/* Losses whose mean depends on the labels, in microbatches: class weights, an ignored label. Each
+/* Losses whose mean depends on the data, in microbatches: class weights, an ignored label, a mask. Each
  * is verified on virtual ranks against the unchanged model on one device: the loss, the norm of the
  * gradients, the gradients that can be fetched and the updates that clipping has scaled. */
 #include <setjmp.h>
@@ -62,6 +62,18 @@ static void test_labels__that_are_ignored_in_all_of_a_microbatch(void **unused)
                    counts);
 }
 
+/* A mean over a mask, as models write it. */
+static void test_labels__masked_by_the_model(void **unused)
+{
+    static const char *const precisions[] = {NULL, "f16"};
+    static const char *const counts[] = {"4", NULL};
+    (void)unused;
+    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
+        verify_layouts(&(plan_model){.file = "tests/run/masked.json", .precision = precisions[i]},
+                       counts);
+    }
+}
+
 static const plan_row PLANS[] = {
     {.mesh = "x:2;y:2",
      .machine = "a100_8",
@@ -108,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_labels__count_once_per_step),
         cmocka_unit_test(test_labels__that_are_ignored_in_all_of_a_microbatch),
+        cmocka_unit_test(test_labels__masked_by_the_model),
         cmocka_unit_test(test_labels__of_bert),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
