@@ -5,9 +5,9 @@
  *   loss = S / C,  S = sum of the losses of the rows (reduce "sum"),  C = sum of w_y over the rows
  *
  * and so is a loss that is a `div` of two numbers of which the second depends on no parameter, such
- * as a sum over a mask. S and C of a batch are the sums of those of its parts (of a `div` that is the
- * model's word; microbatches hold it to their rules), and C needs no forward pass. So the loss of a
- * batch that is never there as a whole is known once all its parts have been: in microbatches
+ * as a sum over a mask. S and C of a batch are the sums of those of its parts (of a `div` that is
+ * the model's word; microbatches hold it to their rules), and C needs no forward pass. So the loss
+ * of a batch that is never there as a whole is known once all its parts have been: in microbatches
  * (core/transform/microbatch.h), and over the batches of a file.
  *
  * In a training graph the division is of phase UPDATE, and the gradients are those of S / R, R the

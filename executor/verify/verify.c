@@ -15,10 +15,10 @@
  * limits the errors that are found where the gradients of a tensor are smaller than u / tolerance
  * of the largest (0.3 % in f32).
  *
- * A step whose gradients overflow f16 under the loss scale is one that training skips: gradients and
- * norm of it are not compared, the updates are, which leave everything as it is. It is run beside
- * the steps that were asked for, up to MAX_SKIPPED of them: the scale is halved each time, and a
- * model or a plan whose gradients are still not finite then is compared as it is.
+ * A step whose gradients overflow f16 under the loss scale is one that training skips: its
+ * gradients and norm are not compared, the updates are, which leave everything as it is. It is run
+ * beside the steps that were asked for, up to MAX_SKIPPED of them: the scale is halved each time,
+ * and a model or a plan whose gradients are still not finite then is compared as it is.
  *
  * The finished result is sent to all ranks, element by element of a small table. */
 #include "executor/verify/verify.h"

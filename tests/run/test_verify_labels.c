@@ -1,6 +1,6 @@
-/* Losses whose mean depends on the data, in microbatches: class weights, an ignored label, a mask. Each
- * is verified on virtual ranks against the unchanged model on one device: the loss, the norm of the
- * gradients, the gradients that can be fetched and the updates that clipping has scaled. */
+/* Losses whose mean depends on the data, in microbatches: class weights, an ignored label, a mask.
+ * Each is verified on virtual ranks against the unchanged model on one device: the loss, the norm
+ * of the gradients, the gradients that can be fetched and the updates that clipping has scaled. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
