@@ -89,14 +89,38 @@ static void add_row(dtp_row_lists *out, int32_t m, int32_t row)
     out->rows[m][out->n[m]++] = (int16_t)row;
 }
 
+/* The row that the call asks for by name: it says how it runs where a dim is split that needs
+ * communication inside, and an operand arrives split so over m. -1: none; pins stand above it. */
+static int32_t named_row(const dtp_decision *d, const dtp_sharding_rules *rules, int32_t m)
+{
+    const dtp_attr_spec *spec = d->call->op->attrs;
+    bool named = false;
+    for (; spec != NULL && spec->key != NULL; spec++) {
+        named = named || (spec->implementation && dtp_call_attr(d->call, spec->key) != NULL);
+    }
+    for (int32_t r = 0; r < rules->n && named && !any_pinned(d); r++) {
+        const dtp_sharding_rule *row = &rules->rows[r];
+        for (int32_t i = 0; i < d->call->n_in && row->internal; i++) {
+            const dtp_placement at = d->operands[i].at->placement[m];
+            if (at.kind == DTP_SHARD && row->in[i].kind == DTP_SHARD &&
+                row->in[i].axis == at.axis) {
+                return r;
+            }
+        }
+    }
+    return -1;
+}
+
 void dtp_propagate__rows(const dtp_decision *d, const dtp_sharding_rules *rules, dtp_row_lists *out)
 {
     memset(out, 0, sizeof *out);
     for (int32_t m = 0; m < d->mesh->n_dims; m++) {
         const bool guesses = is_asked(d, m);
+        const int32_t named = named_row(d, rules, m);
         for (int32_t r = 0; r < rules->n; r++) {
             const dtp_sharding_rule *row = &rules->rows[r];
-            if (guesses || (!is_guess(d, row, m) && !is_idle(d, row, m))) {
+            if (named >= 0 ? r == named
+                           : guesses || (!is_guess(d, row, m) && !is_idle(d, row, m))) {
                 add_row(out, m, r);
             }
         }
@@ -168,7 +192,10 @@ void dtp_propagate__torch_rows(const dtp_decision *d, const dtp_sharding_rules *
     const int32_t operand = d->call->n_in > 0 ? followed(d) : 0;
     memset(out, 0, sizeof *out);
     for (int32_t m = 0; m < d->mesh->n_dims; m++) {
-        if (all && (d->call->n_in > 0 || any_wanted(d))) {
+        const int32_t named = named_row(d, rules, m);
+        if (named >= 0) {
+            add_row(out, m, named);
+        } else if (all && (d->call->n_in > 0 || any_wanted(d))) {
             const bool contraction = (d->call->op->flags & DTP_OP_CONTRACTION) != 0;
             const bool internal = any_pinned(d);
             for (int32_t cls = 0; cls <= 5; cls++) {
