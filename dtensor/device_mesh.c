@@ -309,7 +309,8 @@ dtp_status dtp_world_run(const char *mesh, const dtp_world_options *options, dtp
     DTP_TRY(dtp_mesh_parse(mesh, &dims, err));
     dtp_ranks_options ranks = {.comm = w.options.comm,
                                .backend = w.options.backend != NULL ? w.options.backend : "cpu",
-                               .threads = w.options.threads};
+                               .threads = w.options.threads,
+                               .rank = dtp_comm_launched_rank(w.options.environment)};
     if (ranks.comm == NULL) {
         const char *alone = dtp_mesh_ranks(&dims) > 1 ? "sim" : "self";
         ranks.comm = dtp_comm_in_mpi_job(w.options.environment) ? "mpi" : alone;

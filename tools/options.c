@@ -12,8 +12,11 @@
 #include "core/base/status.h"
 #include "core/files/file_out.h"
 #include "dtp/version.h"
+#include "executor/comm/communicator.h"
 #include "tools/look.h"
 #include "tools/progress.h"
+
+extern char **environ;
 
 dtp_status tool_program_path(char *path, size_t size, dtp_err *err)
 {
@@ -257,15 +260,8 @@ dtp_status tool_options_parse(const tool_parse *spec, int argc, char **argv, con
 
 bool tool_is_later_rank(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *rank = getenv(names[i]);
-        if (rank != NULL) {
-            return strcmp(rank, "0") != 0;
-        }
-    }
-    return false;
+    const char *rank = dtp_comm_launched_rank(environ);
+    return rank != NULL && strcmp(rank, "0") != 0;
 }
 
 bool tool_speaks(void)

@@ -72,10 +72,14 @@ dtp_status dtp_sim_pool_run(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_rank_b
 /* dtp_comm_mpi_create for a job whose ranks come to one outcome (dtp_comm_conclude), beginning
  * here: `ready` says whether this process failed before (*err says how). Fails on all ranks as
  * dtp_comm_conclude does when one of them is not ready, or the mesh does not fit the job. timeout_s
- * is the communicator's, and holds for joining as well. *err is not NULL. */
-dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, double timeout_s, dtp_status ready,
-                             const dtp_comm_reporter *reporter, dtp_comm **out,
+ * is the communicator's, and holds for joining as well: a process that is not done by then ends and
+ * says so with `rank` (dtp_comm_launched_rank; NULL: unknown). *err is not NULL. */
+dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, const char *rank, double timeout_s,
+                             dtp_status ready, const dtp_comm_reporter *reporter, dtp_comm **out,
                              dtp_err *err) DTP_MUST_CHECK;
+/* The rank that a launcher has given this process, as text; NULL: none. Borrowed from the
+ * environment. */
+const char *dtp_comm_launched_rank(char *const *environment);
 /* The value of NAME in a "NAME=value" list such as environ, NULL when absent. Borrowed. */
 const char *dtp_comm_environment(char *const *environment, const char *name);
 

@@ -198,6 +198,17 @@ const char *dtp_comm_environment(char *const *environment, const char *name)
     return NULL;
 }
 
+const char *dtp_comm_launched_rank(char *const *environment)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    const char *rank = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && rank == NULL; i++) {
+        rank = dtp_comm_environment(environment, names[i]);
+    }
+    return rank;
+}
+
 /* Whether a launcher says how MPI finds the other ranks. */
 static bool has_launcher(char *const *environment)
 {

@@ -192,10 +192,20 @@ static dtp_status mpi_alike_here(dtp_comm *base, uint64_t key, int32_t *index, i
  * our own: in the name of MPI_COMM_SELF. */
 #define NAME_OF_SELF "dtp process %ld, %lf s"
 
+enum { CALL_BYTES = 160 };
+
+/* "rank 3 on h2: MPI_Init". */
+static void name_call(const char *rank, const char *call, char out[CALL_BYTES])
+{
+    char host[128] = "?";
+    (void)gethostname(host, sizeof host - 1);
+    (void)snprintf(out, CALL_BYTES, "rank %.16s on %.96s: %s", rank, host, call);
+}
+
 static void end_mpi(void)
 {
-    char name[MPI_MAX_OBJECT_NAME] = "";
-    int len = 0, over = 0;
+    char name[MPI_MAX_OBJECT_NAME] = "", text[16], call[CALL_BYTES];
+    int len = 0, over = 0, rank = 0;
     long process = 0;
     double limit_s = DTP_COMM_TIMEOUT_S;
     MPI_Finalized(&over);
@@ -206,7 +216,10 @@ static void end_mpi(void)
         return;
     }
     (void)fflush(NULL);
-    dtp_comm__guard *guard = dtp_comm__guard_begin(limit_s, "MPI_Finalize", 1);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)snprintf(text, sizeof text, "%d", rank);
+    name_call(text, "MPI_Finalize", call);
+    dtp_comm__guard *guard = dtp_comm__guard_begin(limit_s, call, 1);
     MPI_Finalize();
     dtp_comm__guard_end(guard);
 }
@@ -350,12 +363,15 @@ dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *er
     return deliver(c, join(c, err), out);
 }
 
-dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, double timeout_s, dtp_status ready,
-                             const dtp_comm_reporter *reporter, dtp_comm **out, dtp_err *err)
+dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, const char *rank, double timeout_s,
+                             dtp_status ready, const dtp_comm_reporter *reporter, dtp_comm **out,
+                             dtp_err *err)
 {
+    char call[CALL_BYTES];
     dtp_comm__mpi *c;
     dtp_err own = *err;
-    dtp_comm__guard *guard = dtp_comm__guard_begin(timeout_s, "MPI_Init", 1);
+    name_call(rank != NULL ? rank : "?", "MPI_Init", call);
+    dtp_comm__guard *guard = dtp_comm__guard_begin(timeout_s, call, 1);
     dtp_status status = create(mesh, timeout_s, &c, err);
     status = status == DTP_OK ? dup_world(&c->outcome, c, err) : status;
     if (status == DTP_OK) {

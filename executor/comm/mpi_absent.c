@@ -9,9 +9,11 @@ dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *er
                     "this build has no MPI communicator (configure with -DDTP_MPI=ON)");
 }
 
-dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, double timeout_s, dtp_status ready,
-                             const dtp_comm_reporter *reporter, dtp_comm **out, dtp_err *err)
+dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, const char *rank, double timeout_s,
+                             dtp_status ready, const dtp_comm_reporter *reporter, dtp_comm **out,
+                             dtp_err *err)
 {
+    (void)rank;
     (void)timeout_s;
     (void)reporter;
     return ready != DTP_OK ? ready : dtp_comm_mpi_create(mesh, out, err);

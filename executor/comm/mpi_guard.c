@@ -12,7 +12,8 @@ struct dtp_comm__guard {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct timespec until;
-    const char *what;
+    char what[160];
+    double limit_s;
     int code;
     bool over;
 };
@@ -26,8 +27,8 @@ static void *watch(void *arg)
         waited = pthread_cond_timedwait(&g->changed, &g->lock, &g->until);
     }
     if (!g->over) {
-        if (g->what != NULL) {
-            (void)fprintf(stderr, "error comm %s did not end in time\n", g->what);
+        if (g->what[0] != '\0') {
+            (void)fprintf(stderr, "error comm %s did not end in %g s\n", g->what, g->limit_s);
         }
         _exit(g->code);
     }
@@ -49,7 +50,8 @@ dtp_comm__guard *dtp_comm__guard_begin(double limit_s, const char *what, int cod
     g->until.tv_nsec += (long)((limit - (double)(time_t)limit) * 1e9);
     g->until.tv_sec += g->until.tv_nsec / 1000000000;
     g->until.tv_nsec %= 1000000000;
-    g->what = what;
+    (void)snprintf(g->what, sizeof g->what, "%s", what != NULL ? what : "");
+    g->limit_s = limit_s;
     g->code = code;
     if (pthread_create(&g->thread, NULL, watch, g) != 0) {
         free(g);

@@ -126,7 +126,7 @@ void dtp_comm__mpi_end_lost(MPI_Comm world, bool first, const dtp_comm_reporter 
                             const dtp_err *err);
 
 /* A limit on calls of MPI that may never return: the process ends with `code` unless
- * dtp_comm__guard_end comes in time. `what` (static) is printed then; NULL: nothing. */
+ * dtp_comm__guard_end comes in time. `what` is printed then; NULL: nothing. */
 typedef struct dtp_comm__guard dtp_comm__guard;
 dtp_comm__guard *dtp_comm__guard_begin(double limit_s, const char *what, int code);
 void dtp_comm__guard_end(dtp_comm__guard *guard);

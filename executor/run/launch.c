@@ -70,6 +70,10 @@ dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
     if (launch->is_root && launch->allow_root) {
         add(&w, "--allow-run-as-root");
     }
+    if (launch->exported != NULL) {
+        add(&w, "-x");
+        add(&w, launch->exported);
+    }
     add(&w, "-n");
     add(&w, count);
     add(&w, "--stdin");

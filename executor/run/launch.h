@@ -14,6 +14,7 @@ typedef struct dtp_launch {
     bool allow_root;          /* the user's flag --allow-run-as-root */
     char *const *environment; /* "NAME=value" list, such as environ */
     const char *mpirun;       /* NULL: "mpirun" */
+    const char *exported;     /* variable of this process that ranks of all hosts get; NULL: none */
     int32_t n_args;           /* the program to start and its arguments */
     char *const *args;
 } dtp_launch;

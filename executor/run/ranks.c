@@ -75,7 +75,8 @@ dtp_status dtp_ranks_fail(const dtp_ranks_options *options, dtp_status failed, d
 {
     const dtp_mesh none = {0};
     dtp_comm *comm = NULL;
-    return dtp_comm_mpi_join(&none, timeout_of(options), failed, options->reporter, &comm, err);
+    return dtp_comm_mpi_join(&none, options->rank, timeout_of(options), failed, options->reporter,
+                             &comm, err);
 }
 
 dtp_status dtp_ranks_run(const dtp_ranks_options *options, const dtp_mesh *mesh,
@@ -103,7 +104,8 @@ dtp_status dtp_ranks_run(const dtp_ranks_options *options, const dtp_mesh *mesh,
     if (strcmp(options->comm, "mpi") == 0) {
         const dtp_comm_reporter *reporter = w.options->reporter;
         dtp_comm *comm = NULL;
-        DTP_TRY(dtp_comm_mpi_join(mesh, timeout_of(options), DTP_OK, reporter, &comm, err));
+        DTP_TRY(dtp_comm_mpi_join(mesh, options->rank, timeout_of(options), DTP_OK, reporter, &comm,
+                                  err));
         int32_t index;
         dtp_status s = dtp_comm_alike_here(comm, dtp_cpus_key(), &index, &w.here, err);
         if (s == DTP_OK) {

@@ -14,7 +14,8 @@ typedef struct dtp_ranks_options {
     int32_t threads;  /* per rank; 0: the processors that this rank may use, shared with the ranks
                         of this machine that may use the very same ones */
     double timeout_s; /* deadline of every collective; 0: DTP_COMM_TIMEOUT_S */
-    const atomic_int *ends;            /* see dtp_comm */
+    const atomic_int *ends; /* see dtp_comm */
+    const char *rank; /* what a launcher calls this one (dtp_comm_launched_rank); NULL: unknown */
     const dtp_comm_reporter *reporter; /* of a failure of an MPI job; NULL: none */
 } dtp_ranks_options;
 

@@ -18,14 +18,38 @@
 #include "tools/interrupt.h"
 #include "tools/options.h"
 
-/* For the signal handler. */
+/* For the signal handlers. */
 static volatile sig_atomic_t job;      /* process of mpirun */
 static volatile sig_atomic_t received; /* the first signal */
+static volatile sig_atomic_t again;    /* a second one came */
+static volatile sig_atomic_t begun;    /* the ranks have said so */
+static volatile sig_atomic_t said;     /* 1 + the exit code that they end with; 0: none yet */
+
+enum {
+    LAST_S = 30, /* how long mpirun has to end after its ranks, at most */
+    END_S = 4    /* the same after a rank ended the job, and after a signal */
+};
+
+/* mpirun waits for a host that it cannot reach, whose daemon keeps the pipes open. What the ranks
+ * said was passed on. */
+static void end_now(int sig)
+{
+    static const char text[] = "dtrun: mpirun did not end, so it was killed: it waits for a host "
+                               "that it cannot reach, or for ranks that hang\n";
+    (void)sig;
+    (void)kill(-(pid_t)job, SIGKILL);
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(said > 0 ? said - 1 : received != 0 ? 128 + received : TOOL_FAILURE);
+}
 
 static void forward(int sig)
 {
     const int first = sig == SIGINT ? SIGUSR1 : SIGUSR2;
-    (void)kill(job, received == 0 ? first : SIGTERM);
+    (void)kill((pid_t)job, received == 0 ? first : SIGTERM);
+    again = received != 0;
+    if (again || !begun) {
+        (void)alarm(END_S);
+    }
     received = received == 0 ? sig : received;
 }
 
@@ -56,15 +80,39 @@ static bool is_noise(const char *text)
     return false;
 }
 
-enum { END_S = 4 }; /* how long mpirun has to end after a rank ended the job */
+/* ---- what rank 0 says ---- */
 
-/* A rank has ended the job, but mpirun waits for a host that it cannot reach, whose daemon keeps
- * the pipes open. What the ranks said was passed on. */
-static void end_now(void)
+static const char mark[] = "\036dtrun ranks ";
+
+void tool_mpirun_tell(int code)
 {
-    (void)kill(job, SIGKILL);
-    _exit(TOOL_FAILURE);
+    char line[48];
+    if (getenv(TOOL_STARTED) != NULL) {
+        const int n = snprintf(line, sizeof line, "%s%d\n", mark, code);
+        (void)fflush(NULL);
+        (void)!write(STDERR_FILENO, line, (size_t)n);
+    }
 }
+
+/* Cuts what rank 0 says off a line; gives the time by which mpirun has to end. */
+static double hear(char *line, double limit_s, double end_s)
+{
+    char *at = strstr(line, mark);
+    if (at == NULL) {
+        return end_s;
+    }
+    const int code = atoi(at + sizeof mark - 1);
+    *at = '\0';
+    if (code < 0) {
+        begun = 1;
+        (void)(again ? 0 : alarm(0));
+        return INFINITY;
+    }
+    said = 1 + code;
+    return dtp_now_s() + fmax(END_S, fmin(limit_s, LAST_S));
+}
+
+/* ---- passing on ---- */
 
 /* The next line of a stream without a buffer, whose bytes are all in the pipe; false: its end.
  * Without one by `end_s` (INFINITY: no limit) the program ends. */
@@ -77,22 +125,23 @@ static bool next_line(FILE *from, double end_s, char **line, size_t *room)
         ready = left_s == 0.0 ? 0 : poll(&p, 1, isinf(left_s) ? -1 : (int)(1e3 * left_s) + 1);
     } while (ready < 0 && errno == EINTR);
     if (ready == 0) {
-        end_now();
+        end_now(0);
     }
     return getline(line, room, from) >= 0;
 }
 
 /* Passes lines on until mpirun and what it started have ended. */
-static void pass_on(FILE *from)
+static void pass_on(FILE *from, double limit_s)
 {
     static const char forwards[] = "mpirun: Forwarding signal";
     dtp_strbuf framed = {0};
     bool inside = false;
     char *line = NULL;
     size_t room = 0;
-    double end_s = INFINITY;
+    double end_s = dtp_now_s() + limit_s + END_S; /* ranks have this limit as well, and say more */
     (void)setvbuf(from, NULL, _IONBF, 0);
     while (next_line(from, end_s, &line, &room)) {
+        end_s = hear(line, limit_s, end_s);
         /* Open MPI frames each of its messages by lines of dashes. */
         const size_t dashes = strspn(line, "-");
         const bool bar = dashes > 60 && strcmp(line + dashes, "\n") == 0;
@@ -167,6 +216,7 @@ static void become(char *const *argv, pid_t parent, ends *pipes)
 static dtp_status start(char *const *argv, ends pipes[N_PIPES], dtp_err *err)
 {
     int code = 0;
+    sigset_t ending, before;
     const pid_t parent = getpid();
     if (!make_pipes(pipes)) {
         return DTP_FAIL(err, DTP_COMM, "cannot start '%s': %s", argv[0], strerror(errno));
@@ -177,12 +227,23 @@ static dtp_status start(char *const *argv, ends pipes[N_PIPES], dtp_err *err)
     }
     (void)setenv(TOOL_STARTED, "1", 1);
     (void)fflush(NULL);
+    (void)sigemptyset(&ending); /* no signal comes between the process and its handlers */
+    (void)sigaddset(&ending, SIGINT);
+    (void)sigaddset(&ending, SIGTERM);
+    (void)sigprocmask(SIG_BLOCK, &ending, &before);
     const pid_t child = fork();
     if (child == 0) {
+        (void)sigprocmask(SIG_SETMASK, &before, NULL);
         become(argv, parent, pipes);
     }
     code = child < 0 ? errno : 0;
     job = (sig_atomic_t)child;
+    if (child > 0) {
+        handle(SIGALRM, end_now);
+        handle(SIGINT, forward);
+        handle(SIGTERM, forward);
+    }
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
     close_pipes(pipes, N_PIPES, 1);
     if (child > 0 && read(pipes[FAILED][0], &code, sizeof code) > 0) {
         (void)waitpid(child, NULL, 0);
@@ -226,33 +287,32 @@ static int finish(void)
 }
 
 /* Passes on what mpirun prints and says, until it and all that it started have ended. */
-static dtp_status follow(ends *pipes, dtp_err *err)
+static dtp_status follow(ends *pipes, double limit_s, dtp_err *err)
 {
     pthread_t printer;
-    FILE *said = fdopen(pipes[SAID][0], "r");
+    FILE *errors = fdopen(pipes[SAID][0], "r");
     const int code =
-        said == NULL ? ENOMEM : pthread_create(&printer, NULL, print_on, &pipes[PRINTED][0]);
+        errors == NULL ? ENOMEM : pthread_create(&printer, NULL, print_on, &pipes[PRINTED][0]);
     if (code != 0) {
         (void)kill((pid_t)job, SIGTERM);
     } else {
-        pass_on(said);
+        pass_on(errors, limit_s);
         (void)pthread_join(printer, NULL);
     }
-    (void)(said != NULL ? fclose(said) : close(pipes[SAID][0]));
+    (void)(errors != NULL ? fclose(errors) : close(pipes[SAID][0]));
     (void)close(pipes[PRINTED][0]);
     return code == 0 ? DTP_OK
                      : DTP_FAIL(err, DTP_NOMEM, "cannot follow mpirun: %s", strerror(code));
 }
 
-dtp_status tool_mpirun(char *const *argv, int *code, dtp_err *err)
+dtp_status tool_mpirun(char *const *argv, double limit_s, int *code, dtp_err *err)
 {
     ends pipes[N_PIPES];
     DTP_TRY(start(argv, pipes, err));
-    handle(SIGINT, forward);
-    handle(SIGTERM, forward);
-    const dtp_status s = follow(pipes, err);
+    const dtp_status s = follow(pipes, limit_s, err);
     *code = finish();
     handle(SIGINT, SIG_DFL);
     handle(SIGTERM, SIG_DFL);
+    (void)alarm(0);
     return s;
 }

@@ -22,15 +22,34 @@ static dtp_status start_mpirun(tool_ranks *ranks, int32_t n, dtp_err *err)
                          .is_root = geteuid() == 0,
                          .allow_root = ranks->allow_root,
                          .environment = environ,
+                         .exported = TOOL_STARTED,
                          .n_args = ranks->argc,
                          .args = ranks->argv};
     char **argv = NULL;
     int code = 0;
     DTP_TRY(dtp_launch_argv(&launch, &argv, err));
-    dtp_status s = tool_mpirun(argv, &code, err);
+    const double limit_s = ranks->timeout_s > 0 ? ranks->timeout_s : DTP_COMM_TIMEOUT_S;
+    dtp_status s = tool_mpirun(argv, limit_s, &code, err);
     dtp_launch_argv_free(argv);
     atomic_store(&ranks->code, code);
     return s;
+}
+
+/* What the ranks run. */
+typedef struct ranks_body {
+    tool_ranks *ranks;
+    dtp_ranks_body body;
+    void *user;
+} ranks_body;
+
+static dtp_status begin(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
+{
+    const ranks_body *b = user;
+    if (strcmp(comm->ops->name, "mpi") == 0 && comm->rank == 0) {
+        b->ranks->first = true;
+        tool_mpirun_tell(-1);
+    }
+    return b->body(comm, backend, b->user, err);
 }
 
 static int report(void *user, const dtp_err *err)
@@ -57,7 +76,9 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
                                        .threads = (int32_t)ranks->threads,
                                        .timeout_s = ranks->timeout_s,
                                        .ends = tool_interrupt_killed(),
+                                       .rank = dtp_comm_launched_rank(environ),
                                        .reporter = &reporter};
+    ranks_body b = {ranks, body, user};
     const dtp_device *device = dtp_device_builtin(ranks->backend); /* modules are for the ranks */
     if (device != NULL && device->transport == NULL && ranks->transport != NULL) {
         return DTP_FAIL(err, DTP_INVALID, "backend '%s' has no transport '%.40s'", ranks->backend,
@@ -68,7 +89,7 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
         DTP_TRY(dtp_comm_check_launcher(environ, err));
     }
     return strcmp(comm, "mpi") == 0 && !in_mpi ? start_mpirun(ranks, n, err)
-                                               : dtp_ranks_run(&options, mesh, body, user, err);
+                                               : dtp_ranks_run(&options, mesh, begin, &b, err);
 }
 
 int tool_ranks_command(tool_ranks *ranks, const tool_parse *spec, int argc, char **argv,
@@ -82,10 +103,15 @@ int tool_ranks_command(tool_ranks *ranks, const tool_parse *spec, int argc, char
     dtp_err lone = {0}; /* the failure of a task that MPI does not connect is its own */
     if (s != DTP_OK && !ranks->met && mpi && dtp_comm_in_mpi_job(environ) &&
         dtp_comm_check_launcher(environ, &lone) == DTP_OK) {
-        const dtp_ranks_options options = {.reporter = &reporter};
+        const dtp_ranks_options options = {.rank = dtp_comm_launched_rank(environ),
+                                           .reporter = &reporter};
         s = dtp_ranks_fail(&options, s, &err);
     }
-    return s == DTP_OK ? atomic_load(&ranks->code) : tool_fail("dtrun", &err);
+    const int code = s == DTP_OK ? atomic_load(&ranks->code) : tool_fail("dtrun", &err);
+    if (ranks->first) {
+        tool_mpirun_tell(code);
+    }
+    return code;
 }
 
 /* About 10 us: threads of a step meet within that when they have their cores, and where other

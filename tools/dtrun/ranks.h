@@ -19,6 +19,7 @@ typedef struct tool_ranks {
     bool allow_root;       /* --allow-run-as-root */
     char **argv;           /* the whole command line, to start it again under mpirun */
     int argc;
+    bool first;      /* this process has run rank 0 of an MPI job */
     bool met;        /* the ranks came to one outcome, or mpirun ran them */
     atomic_int code; /* exit code when nothing failed; a body sets it on every rank alike */
 } tool_ranks;
