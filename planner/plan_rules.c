@@ -66,8 +66,8 @@ static dtp_status predict(const dtp_planning *p, dtp_candidate *c, dtp_err *err)
 {
     dtp_lower_options options = dtp_planning_lowering(p, c->redistributor);
     dtp_err why = {0};
-    dtp_status s = dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c->rules, false, p->arena,
-                                           &c->sharding, &why);
+    dtp_status s = dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c->rules, p->request->uneven,
+                                           p->arena, &c->sharding, &why);
     if (s == DTP_OK) {
         s = dtp_sharding_predict(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
                                  &c->cost_ps, &why);
@@ -314,7 +314,7 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
                                    &p->pricer.mesh, &p->graph->dims, p->arena, &state->pins, err));
     DTP_TRY(dtp_planning_price_baselines(p, err));
     return dtp_rules_problem_create(p->graph, &p->pricer, dtp_planning_redistributor(p),
-                                    &state->pins, &state->problem, err);
+                                    &state->pins, p->request->uneven, &state->problem, err);
 }
 
 static void finish(dtp_planning *p)
@@ -375,7 +375,7 @@ dtp_status dtp_planning_offer_rules(dtp_planning *p, dtp_err *err)
     dtp_rules_problem *problem = NULL;
     rules_search v;
     DTP_TRY(dtp_rules_problem_create(p->graph, &p->pricer, dtp_planning_redistributor(p), NULL,
-                                     &problem, err));
+                                     p->request->uneven, &problem, err));
     dtp_status s = offer_optima(p, problem, &v, err);
     dtp_rules_problem_destroy(problem);
     return s;

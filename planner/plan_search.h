@@ -34,6 +34,8 @@ typedef struct dtp_plan_request {
     const dtp_target *target; /* what the program is for */
     dtp_plan_objective objective;
     int64_t memory_limit_bytes; /* per rank; 0 = none */
+    bool uneven;                /* rules and tensor mode: splits that do not divide a size, into no
+                                   more parts than elements */
     const char *pins;           /* rules mode: rules that must hold, "batch:x"; NULL = none */
     int32_t n_texts;            /* tensor mode: what must hold, "pin TENSOR: LAYOUT" and "style */
     const char *const *texts;   /* GLOB: STYLE" (interop/styles/pin_texts.h) */

@@ -179,6 +179,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->target = p->request->target->name;
     plan->objective = p->request->objective;
     plan->memory_limit_bytes = p->request->memory_limit_bytes;
+    plan->uneven = p->request->uneven;
     plan->predicted = p->best.predicted;
     plan->overlap = p->best.overlap;
     DTP_TRY(certify(p, &plan->certificate, err));

@@ -31,6 +31,7 @@ static dtp_status solve_on(const dtp_shadow_prices *c, const dtp_graph *g, const
 {
     dtp_tensor_options options = dtp_tensor_options_init();
     dtp_tensor_problem *p = NULL;
+    options.uneven = c->uneven;
     options.memory_bytes = c->memory_bytes;
     options.n_pins = pins->n_pins;
     options.pins = pins->pins;

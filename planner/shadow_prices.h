@@ -15,6 +15,7 @@ typedef struct dtp_shadow_prices {
     const char *const *texts;
     int64_t memory_bytes; /* 0 = none */
     uint64_t seed;
+    bool uneven; /* as in dtp_plan_request */
 } dtp_shadow_prices;
 
 /* The memory limit first, then the pins in order; everything from `arena`. The constraints can hold

@@ -147,10 +147,17 @@ void dtp_layout_local_max(const dtp_layout *layout, const dtp_mesh *mesh, const 
 
 bool dtp_layout_is_even(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type)
 {
+    return dtp_layout_may_hold(layout, mesh, type, false);
+}
+
+bool dtp_layout_may_hold(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
+                         bool uneven)
+{
     int64_t parts[DTP_MAX_RANK];
     count_parts(layout, mesh, type->rank, parts);
     for (int32_t i = 0; i < type->rank; i++) {
-        if (parts[i] > 1 && type->dims[i].size % parts[i] != 0) {
+        const int64_t size = type->dims[i].size;
+        if (parts[i] > 1 && (uneven ? size < parts[i] : size % parts[i] != 0)) {
             return false;
         }
     }

@@ -36,6 +36,10 @@ void dtp_layout_local_max(const dtp_layout *layout, const dtp_mesh *mesh, const 
                           dtp_ttype *local);
 /* True when every split divides evenly. */
 bool dtp_layout_is_even(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type);
+/* What plans are looked for among: the same or, with `uneven`, true when no split has more parts
+ * than the dim has elements. */
+bool dtp_layout_may_hold(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
+                         bool uneven);
 /* True when the dims that mesh dims of `set` split divide evenly: the members of a group over `set`
  * have equal shapes. */
 bool dtp_layout_is_even_over(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,

@@ -57,6 +57,8 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     const char *target;  /* what the program is for (docs/targets.md); NULL: "cpu" */
     const char *outputs; /* as in dtp_job_options */
     bool alone;          /* pins mode: predict no baselines beside the plan */
+    bool uneven;         /* the other modes: sizes that do not divide may be split too, into no more
+                            parts than elements */
     /* Called with `user`, on the thread that plans, when a mesh or a variant begins, a better plan
      * is found or a bound is proven; NULL: nobody asks. */
     void (*progress)(void *user, const dtp_plan_progress *now);

@@ -57,6 +57,7 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
     r->memory_limit_bytes = o->memory_limit_bytes == 0 ? of_device : o->memory_limit_bytes;
     r->memory_limit_bytes = r->memory_limit_bytes < 0 ? 0 : r->memory_limit_bytes;
     r->pins = o->rules;
+    r->uneven = o->uneven;
     r->variant = &m->variant;
     r->rules_file = o->rules_file;
     r->candidates = o->candidates > 0 ? o->candidates : r->candidates;
@@ -82,6 +83,11 @@ static dtp_status check(const plan_maker *m, dtp_err *err)
     const bool by_pins = o->mode == DTP_PLAN_PINS;
     if (m->machine == NULL && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID, "dtp_plan_make: only pins mode needs no machine");
+    }
+    if (by_pins && o->uneven) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "dtp_plan_make: pins mode splits as its pins say, evenly or not; `uneven` "
+                        "is for what is searched");
     }
     if (by_pins ? o->mesh == NULL : (o->mesh != NULL) == (o->devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID,

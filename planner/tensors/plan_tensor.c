@@ -49,6 +49,7 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     options.runs = runs;
     options.redistributions = p->redistributions;
     options.stop = p->request->stop;
+    options.uneven = p->request->uneven;
     options.memory_bytes = p->request->memory_limit_bytes;
     options.n_pins = state->pins.n_pins;
     options.pins = state->pins.pins;
@@ -76,7 +77,8 @@ static dtp_status explain_conflict(dtp_planning *p, dtp_err *err)
         out->n_conflict = 1;
         return DTP_OK;
     }
-    const dtp_conflict_question question = {r->n_texts, r->texts, r->memory_limit_bytes, r->stop};
+    const dtp_conflict_question question = {r->n_texts, r->texts, r->memory_limit_bytes, r->uneven,
+                                            r->stop};
     DTP_TRY(dtp_conflict_find(p->graph, &p->pricer, &question, out->arena, &conflict, err));
     out->n_conflict = conflict.n;
     out->conflict = conflict.texts;
@@ -232,7 +234,8 @@ static dtp_status find_prices(const dtp_planning *p, dtp_plan *plan, dtp_err *er
                                            .n_texts = state->pins.n_texts,
                                            .texts = state->pins.texts,
                                            .memory_bytes = p->request->memory_limit_bytes,
-                                           .seed = p->request->seed};
+                                           .seed = p->request->seed,
+                                           .uneven = p->request->uneven};
     plan->certificate.has_prices = true;
     return dtp_shadow_prices_find(&constraints, p->arena, &plan->certificate.n_prices,
                                   &plan->certificate.prices, err);

@@ -429,7 +429,7 @@ static void test_microbatch__rules_problem_agrees(void **state)
         int64_t cost;
         lower(m, rules[i], false, &l);
         assert_int_equal(dtp_rules_problem_create(m, &l.pricer, dtp_redistributor_generic(), NULL,
-                                                  &problem, &err),
+                                                  false, &problem, &err),
                          DTP_OK);
         assert_int_equal(
             dtp_layout_rules_parse(rules[i], &l.pricer.mesh, &m->dims, l.arena, &parsed, &err),

@@ -172,7 +172,7 @@ static void check_counts(const subject *s, const baselines *b)
     const dtp_redistributor *machine = dtp_redistribution_pricer_redistributor(b->moves);
     options.redistributions = b->moves;
     must(s,
-         s->rules ? dtp_rules_problem_create(s->g, &s->pricer, machine, NULL, &rules, &err)
+         s->rules ? dtp_rules_problem_create(s->g, &s->pricer, machine, NULL, false, &rules, &err)
                   : dtp_tensor_problem_create(s->g, &s->pricer, &options, &tensors, &err),
          &err);
     const dtp_problem *problem = s->rules ? rules->select : tensors->select;

@@ -156,6 +156,7 @@ static void check_case(const tensor_case *c, bool tie)
     tally t = {0};
     uint64_t seed = 7;
     options.runs = tie ? 1 : 0;
+    options.uneven = c->uneven;
     tensor_fixture_create(c, &f);
     dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
     int32_t *selection = calloc((size_t)p->n_variables, sizeof *selection);
@@ -193,10 +194,33 @@ static void test_tensor_problem__selections_cost_what_their_programs_cost(void *
     check_case(&(tensor_case){.model = RELABEL, .mesh = "x:2;y:2", .dims = NULL}, false);
 }
 
-/* Views of views, outputs that nobody reads, sums of sums. */
-static void test_tensor_problem__random_graphs(void **state)
+static void test_tensor_problem__uneven_selections_cost_what_their_programs_cost(void **state)
 {
     (void)state;
+    static const char mlp[] = "batch=10 pixels=9 hidden=7 classes=5";
+    static const char gpt[] = "batch=6 length=5 vocab=11 layers=2 heads=3 d_head=4";
+    const tensor_case cases[] = {
+        {.model = TENSOR_MLP, .mesh = "x:4", .dims = mlp},
+        {.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = mlp},
+        {.model = TENSOR_MLP, .mesh = "x:2", .dims = mlp, .microbatches = 2},
+        {.model = TENSOR_GPT, .mesh = "x:2", .dims = gpt},
+        {.model = TENSOR_GPT, .mesh = "x:3", .dims = TENSOR_GPT_DIMS},
+        {.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = gpt, .remat = true, .microbatches = 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static const dtp_target *const targets[] = {&dtp_target_cpu, &dtp_target_cpu_packed,
+                                                    &dtp_target_cuda};
+        for (size_t k = 0; k < sizeof targets / sizeof targets[0]; k++) {
+            tensor_case c = cases[i];
+            c.target = targets[k];
+            c.uneven = true;
+            check_case(&c, k != 1);
+        }
+    }
+}
+
+/* Views of views, outputs that nobody reads, sums of sums. */
+static void random_graphs(bool uneven)
+{
     enum { N_GRAPHS = 80, FIRST_SEED = 811000, PER_GRAPH = 6 };
     static const dtp_target *const targets[] = {&dtp_target_cpu, &dtp_target_cuda};
     tally t = {0};
@@ -208,6 +232,7 @@ static void test_tensor_problem__random_graphs(void **state)
         const tensor_case c = {
             .model = text, .mesh = seed % 3 == 0 ? "x:2;y:2" : "x:2", .target = targets[seed % 2]};
         uint64_t draws = seed;
+        options.uneven = uneven;
         tensor_fixture_create(&c, &f);
         dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
         int32_t *selection = calloc((size_t)p->n_variables, sizeof *selection);
@@ -225,6 +250,13 @@ static void test_tensor_problem__random_graphs(void **state)
     }
     print_message("%d selections, peak %.3f of the program's\n", t.tried, t.memory / t.tried);
     assert_true(t.tried > 100);
+}
+
+static void test_tensor_problem__random_graphs(void **state)
+{
+    (void)state;
+    random_graphs(false);
+    random_graphs(true);
 }
 
 /* A tied selection, instance by instance. */
@@ -397,6 +429,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensor_problem__selections_cost_what_their_programs_cost),
+        cmocka_unit_test(test_tensor_problem__uneven_selections_cost_what_their_programs_cost),
         cmocka_unit_test(test_tensor_problem__random_graphs),
         cmocka_unit_test(test_tensor_problem__folded_is_the_same_decision_everywhere),
         cmocka_unit_test(test_tensor_problem__selection_and_back),

@@ -49,6 +49,7 @@ typedef struct wheel {
 
 typedef struct search {
     const tensor_fixture *f;
+    bool uneven;
     dtp_sharding s;
     int32_t n;
     wheel wheels[MAX_WHEELS];
@@ -56,8 +57,8 @@ typedef struct search {
     int64_t best, lowered;
 } search;
 
-/* All layouts of a tensor that divide it evenly, partial sums too, mesh order. */
-static int32_t list_layouts(const dtp_mesh *mesh, const dtp_ttype *type, bool partial,
+/* All layouts of a tensor that may hold, partial sums too, mesh order. */
+static int32_t list_layouts(const dtp_mesh *mesh, const dtp_ttype *type, bool partial, bool uneven,
                             dtp_layout *out)
 {
     const int32_t ways = 1 + type->rank + (partial ? 1 : 0);
@@ -74,7 +75,7 @@ static int32_t list_layouts(const dtp_mesh *mesh, const dtp_ttype *type, bool pa
                 dtp_layout_split(&l, m, rest % ways - 1);
             }
         }
-        if (dtp_layout_is_even(&l, mesh, type)) {
+        if (dtp_layout_may_hold(&l, mesh, type, uneven)) {
             assert_true(n < MAX_LAYOUTS);
             out[n++] = l;
         }
@@ -90,7 +91,7 @@ static void add_layout_wheel(search *s, dtp_tensor_id t, dtp_layout *layout)
     w->layout = layout;
     w->list = s->lists[s->n];
     w->n = list_layouts(&s->f->pricer.mesh, &tensor->type, tensor->kind == DTP_TENSOR_VALUE,
-                        s->lists[s->n]);
+                        s->uneven, s->lists[s->n]);
     s->n++;
 }
 
@@ -173,11 +174,13 @@ static void enumerate(search *s)
 }
 
 /* What planning says: its bound is not above the cheapest program, and "optimal" is just that. */
-static void check_certificate(const tensor_fixture *f, int64_t best)
+static void check_certificate(const tensor_fixture *f, bool uneven, int64_t best)
 {
-    const dtp_plan_request request = tensor_fixture_request(f);
+    dtp_plan_request request = tensor_fixture_request(f);
+    request.uneven = uneven;
     dtp_plan_result r = tensor_fixture_plan(f, &request);
     const dtp_certificate *made = &r.plan->certificate;
+    assert_int_equal(r.plan->uneven, uneven);
     assert_true(made->bound <= best && made->cost >= best && made->least_cost >= best);
     assert_true(made->status != DTP_CERT_OPTIMAL || made->cost == best);
     dtp_plan_result_free(&r);
@@ -189,10 +192,12 @@ static void check_enumeration(const tensor_case *c)
     search *s = calloc(1, sizeof *s);
     dtp_tensor_options options = dtp_tensor_options_init();
     options.runs = 0;
+    options.uneven = c->uneven;
     assert_non_null(s);
     tensor_fixture_create(c, &f);
     dtp_arena *arena = dtp_arena_create();
     s->f = &f;
+    s->uneven = c->uneven;
     s->best = INT64_MAX;
     s->s = (dtp_sharding){
         .mesh = f.pricer.mesh, .n_tensors = f.graph->n_tensors, .n_nodes = f.graph->n_nodes};
@@ -210,7 +215,7 @@ static void check_enumeration(const tensor_case *c)
     print_message("%s on %s, %s: %" PRId64 " programs, the cheapest costs %" PRId64 " ps\n",
                   f.graph->name, c->mesh, f.pricer.target->name, s->lowered, s->best);
     assert_int_equal(cost, s->best);
-    check_certificate(&f, s->best);
+    check_certificate(&f, c->uneven, s->best);
     dtp_tensor_problem_destroy(p);
     dtp_arena_destroy(arena);
     tensor_fixture_destroy(&f);
@@ -228,6 +233,10 @@ static void test_tensor_programs__equals_the_cheapest_of_all_programs(void **sta
         check_enumeration(&(tensor_case){.model = TWICE, .mesh = "x:2", .target = target});
         check_enumeration(&(tensor_case){.model = ONCE, .mesh = "x:4", .target = target});
         check_enumeration(&(tensor_case){.model = ONCE, .mesh = "x:2;y:2", .target = target});
+        check_enumeration(
+            &(tensor_case){.model = TWICE, .mesh = "x:3", .target = target, .uneven = true});
+        check_enumeration(
+            &(tensor_case){.model = ONCE, .mesh = "x:3;y:2", .target = target, .uneven = true});
     }
 }
 

@@ -19,6 +19,7 @@ typedef struct tensor_case {
     const char *precision;    /* NULL: f32 */
     const char *machine;      /* file under models/machines/; NULL: slow arithmetic, quick links */
     const dtp_target *target; /* NULL: cpu */
+    bool uneven;              /* for the problem: splits that do not divide a size */
 } tensor_case;
 
 typedef struct tensor_fixture {

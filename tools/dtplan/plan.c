@@ -322,6 +322,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     o->objective = strcmp(c->objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
     o->mode = is_tensor_mode(c) ? DTP_PLAN_TENSOR : is_by_pins(c) ? DTP_PLAN_PINS : DTP_PLAN_RULES;
     o->rules = c->source.rules;
+    o->uneven = c->source.uneven;
     o->n_styles = c->source.styles.n;
     o->styles = c->source.styles.items;
     o->n_style_files = c->source.style_files.n;
@@ -390,10 +391,10 @@ static dtp_status run_mtf(plan_command *c, dtp_err *err)
     if (strcmp(c->compat, "auto_mtf") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not auto_mtf or torch", c->compat);
     }
-    if (c->source.mesh == NULL || c->output != NULL || c->trace != NULL) {
+    if (c->source.mesh == NULL || c->output != NULL || c->trace != NULL || c->source.uneven) {
         return DTP_FAIL(err, DTP_INVALID,
-                        "--compat auto_mtf needs --mesh and prints rules, it writes no plan file "
-                        "and no trace");
+                        "--compat auto_mtf needs --mesh, splits evenly and prints rules, it writes "
+                        "no plan file and no trace");
     }
     DTP_TRY(tool_read_graph(&c->source, &c->model, err));
     DTP_TRY(dtp_mtf_from_graph(c->model, &graph, err));
@@ -424,6 +425,11 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
     if ((c->options.prices || c->options.untie) && !is_tensor_mode(c)) {
         return DTP_FAIL(err, DTP_INVALID, "%s is for --mode tensor",
                         c->options.prices ? "--prices" : "--untie");
+    }
+    if (c->source.uneven && by_pins) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--uneven is for plans that are searched; --style and --pin split as they "
+                        "say, evenly or not");
     }
     if (by_pins && c->mode != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -498,6 +504,8 @@ int dtplan_plan(int argc, char **argv)
         {"--memory", TOOL_STRING, "BYTES", &c.memory, 0, 0,
          "memory limit per rank, such as 80G, or none (default: the device's memory)"},
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
+        {"--uneven", TOOL_FLAG, NULL, &c.source.uneven, 0, 0,
+         "sizes that do not divide may be split too, into no more parts than elements"},
         TOOL_STYLE_OPTIONS(c.source),
         {"--strict", TOOL_FLAG, NULL, &c.source.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},

@@ -78,14 +78,15 @@ static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *
     return s;
 }
 
-static dtp_status print_rules(const dtp_graph *g, const dtp_pricer *pricer, dtp_strbuf *out,
-                              dtp_err *err)
+static dtp_status print_rules(const dtp_graph *g, const dtp_pricer *pricer, bool uneven,
+                              dtp_strbuf *out, dtp_err *err)
 {
     dtp_redistribution_pricer *redistributions = NULL;
     dtp_rules_problem *problem = NULL;
     DTP_TRY(dtp_redistribution_pricer_create(pricer, &redistributions, err));
     dtp_status s = dtp_rules_problem_create(
-        g, pricer, dtp_redistribution_pricer_redistributor(redistributions), NULL, &problem, err);
+        g, pricer, dtp_redistribution_pricer_redistributor(redistributions), NULL, uneven, &problem,
+        err);
     if (s == DTP_OK) {
         const dtp_problem_names names = dtp_rules_names(problem);
         s = dtp_problem_print(problem->select, &names, out, err);
@@ -95,11 +96,12 @@ static dtp_status print_rules(const dtp_graph *g, const dtp_pricer *pricer, dtp_
     return s;
 }
 
-static dtp_status print_tensors(const dtp_graph *g, const dtp_pricer *pricer, dtp_strbuf *out,
-                                dtp_err *err)
+static dtp_status print_tensors(const dtp_graph *g, const dtp_pricer *pricer, bool uneven,
+                                dtp_strbuf *out, dtp_err *err)
 {
-    const dtp_tensor_options options = dtp_tensor_options_init();
+    dtp_tensor_options options = dtp_tensor_options_init();
     dtp_tensor_problem *problem = NULL;
+    options.uneven = uneven;
     DTP_TRY(dtp_tensor_problem_create(g, pricer, &options, &problem, err));
     const dtp_problem_names names = dtp_tensor_names(problem);
     const dtp_status s = dtp_problem_print(problem->select, &names, out, err);
@@ -108,7 +110,7 @@ static dtp_status print_tensors(const dtp_graph *g, const dtp_pricer *pricer, dt
 }
 
 static dtp_status print_problem(const show_command *c, const dtp_graph *g, const dtp_mesh *mesh,
-                                const dtp_machine *machine, const dtp_target *target,
+                                const dtp_machine *machine, const dtp_target *target, bool uneven,
                                 dtp_strbuf *out, dtp_err *err)
 {
     dtp_pricer pricer;
@@ -119,7 +121,7 @@ static dtp_status print_problem(const show_command *c, const dtp_graph *g, const
     DTP_TRY(dtp_target_takes_precision(target, g, err));
     DTP_TRY(dtp_pricer_init(machine, mesh, target, &pricer, err));
     tool_progress_begin("pricing");
-    return tensors ? print_tensors(g, &pricer, out, err) : print_rules(g, &pricer, out, err);
+    return (tensors ? print_tensors : print_rules)(g, &pricer, uneven, out, err);
 }
 
 /* That of the graph and mesh of a plan. */
@@ -131,7 +133,7 @@ static dtp_status show_problem_of_plan(const show_command *c, dtp_strbuf *out, d
     }
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &job, err));
     const dtp_status s = print_problem(c, job.run->graph, dtp_job_mesh(job.run), job.machine,
-                                       job.run->program->target, out, err);
+                                       job.run->program->target, job.plan->uneven, out, err);
     tool_job_free(&job);
     return s;
 }
@@ -153,7 +155,8 @@ static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *
     DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &machine, err));
     dtp_status s = tool_target_find(&c->source, machine, &target, err);
     s = s == DTP_OK ? tool_read_changed(&c->source, &target, &model, &g, err) : s;
-    s = s == DTP_OK ? print_problem(c, g, &mesh, machine, target.target, out, err) : s;
+    s = s == DTP_OK ? print_problem(c, g, &mesh, machine, target.target, c->source.uneven, out, err)
+                    : s;
     dtp_machine_destroy(machine);
     dtp_graph_destroy(g);
     dtp_graph_destroy(model);

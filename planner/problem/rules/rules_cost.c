@@ -1,6 +1,6 @@
 /* Classes of nodes and their prices: every class is lowered alone under every assignment of its
- * set, and the instructions are priced. An assignment under which it cannot be lowered (an uneven
- * size, a dim that must be whole) is forbidden for the set.
+ * set, and the instructions are priced. An assignment under which it cannot be lowered (a size
+ * that is not divided, a dim that must be whole) is forbidden for the set.
  */
 #include "cost_models/node_classes.h"
 #include "cost_models/node_price.h"
@@ -33,11 +33,11 @@ static dtp_status price_node(pricing *job, dtp_node_id id, dtp_node_price *price
     DTP_TRY(dtp_strategy_from_rules(g, id, mesh, &job->rules, &strategy, err));
     for (int32_t i = 0; i < n->n_in; i++) {
         DTP_TRY(dtp_layout_rules_layout(&job->rules, mesh, &g->dims, &g->tensors[n->in[i]].type,
-                                        false, &in[i], err));
+                                        job->p->uneven, &in[i], err));
     }
     for (int32_t i = 0; i < n->n_out; i++) {
         DTP_TRY(dtp_layout_rules_layout(&job->rules, mesh, &g->dims, &g->tensors[n->out[i]].type,
-                                        false, &out[i], err));
+                                        job->p->uneven, &out[i], err));
     }
     return dtp_node_pricer_price(job->nodes, id, &strategy, in, out, price, err);
 }

@@ -111,8 +111,8 @@ static dtp_status build(dtp_rules_problem *p, const dtp_layout_rules *pins, dtp_
 
 dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
                                     const dtp_redistributor *redistributor,
-                                    const dtp_layout_rules *pins, dtp_rules_problem **out,
-                                    dtp_err *err)
+                                    const dtp_layout_rules *pins, bool uneven,
+                                    dtp_rules_problem **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_rules_problem *p = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *p);
@@ -124,6 +124,7 @@ dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer
     p->graph = g;
     p->pricer = pricer;
     p->redistributor = redistributor;
+    p->uneven = uneven;
     dtp_status s = build(p, pins, err);
     if (s != DTP_OK) {
         dtp_rules_problem_destroy(p);

@@ -23,7 +23,9 @@
 /* A dim that some mesh dim may split. */
 typedef struct dtp_rules_name {
     dtp_dim_id dim;
-    int64_t size_gcd; /* of all its sizes; what splits it must divide this */
+    int64_t
+        size_gcd; /* of all its sizes; what splits it must divide this or, where uneven splits */
+    int64_t smallest; /* are allowed, have no more parts than its smallest size */
     int32_t n_masks;
     const uint8_t *masks; /* by strategy, ascending; one that a pin leaves */
 } dtp_rules_name;
@@ -54,6 +56,7 @@ typedef struct dtp_rules_problem {
     const dtp_graph *graph;                 /* borrowed */
     const dtp_pricer *pricer;               /* borrowed */
     const dtp_redistributor *redistributor; /* borrowed */
+    bool uneven;                            /* splits that do not divide a size are allowed */
     int32_t n_names;
     dtp_rules_name *names;
     int32_t *name_of; /* by dim id: index into names, -1 = none */
@@ -70,8 +73,8 @@ typedef struct dtp_rules_problem {
  * DTP_UNSUPPORTED: a pin cannot hold. */
 dtp_status dtp_rules_problem_create(const dtp_graph *g, const dtp_pricer *pricer,
                                     const dtp_redistributor *redistributor,
-                                    const dtp_layout_rules *pins, dtp_rules_problem **out,
-                                    dtp_err *err) DTP_MUST_CHECK;
+                                    const dtp_layout_rules *pins, bool uneven,
+                                    dtp_rules_problem **out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_rules_problem_destroy(dtp_rules_problem *p);
 
 /* The layout rules that an assignment (by variable) means, in `arena`. */

@@ -16,14 +16,16 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* May these mesh dims split a name of that gcd of sizes? */
-static bool may_split(const dtp_mesh *mesh, int64_t size_gcd, dtp_mesh_set mask)
+/* May these mesh dims split a name? */
+static bool may_split(const dtp_rules_problem *p, const dtp_rules_name *name, dtp_mesh_set mask)
 {
-    bool ok = size_gcd > 0;
+    const dtp_mesh *mesh = &p->pricer->mesh;
+    const int32_t parts = dtp_mesh_set_size(mesh, mask);
+    bool ok = name->size_gcd > 0;
     for (int32_t m = 0; m < mesh->n_dims; m++) {
         ok = ok && ((mask >> m & 1U) == 0 || mesh->sizes[m] > 1);
     }
-    return ok && size_gcd % dtp_mesh_set_size(mesh, mask) == 0;
+    return ok && (p->uneven ? parts <= name->smallest : name->size_gcd % parts == 0);
 }
 
 dtp_rule_splits dtp_rules__splits_of(uint8_t mask)
@@ -50,11 +52,11 @@ bool dtp_rules__mask_of(const dtp_rule_splits *splits, uint8_t *mask)
 }
 
 /* The mask of a pinned dim. */
-static dtp_status pinned(const dtp_rules_problem *p, dtp_dim_id d, const dtp_rule_splits *splits,
-                         int64_t size_gcd, uint8_t *mask, dtp_err *err)
+static dtp_status pinned(const dtp_rules_problem *p, const dtp_rules_name *of,
+                         const dtp_rule_splits *splits, uint8_t *mask, dtp_err *err)
 {
     const dtp_mesh *mesh = &p->pricer->mesh;
-    const char *name = dtp_dims_name(&p->graph->dims, d);
+    const char *name = dtp_dims_name(&p->graph->dims, of->dim);
     const char *last = mesh->names[splits->mesh_dims[splits->n - 1]];
     if (!dtp_rules__mask_of(splits, mask)) {
         return DTP_FAIL(err, DTP_UNSUPPORTED,
@@ -62,10 +64,10 @@ static dtp_status pinned(const dtp_rules_problem *p, dtp_dim_id d, const dtp_rul
                         "planner splits a dim in mesh order",
                         name, last);
     }
-    if (!may_split(mesh, size_gcd, *mask)) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "rules: '%s:%s' cannot hold: %d parts do not divide every size of '%s'",
-                        name, last, dtp_mesh_set_size(mesh, *mask), name);
+    if (!may_split(p, of, *mask)) {
+        return DTP_FAIL(err, DTP_INVALID, "rules: '%s:%s' cannot hold: %d parts %s size of '%s'",
+                        name, last, dtp_mesh_set_size(mesh, *mask),
+                        p->uneven ? "are more than some" : "do not divide every", name);
     }
     return DTP_OK;
 }
@@ -81,10 +83,10 @@ static dtp_status list_masks(const dtp_rules_problem *p, const dtp_layout_rules 
     name->masks = masks;
     if (pins != NULL && name->dim < pins->n && pins->splits[name->dim].n > 0) {
         name->n_masks = 1;
-        return pinned(p, name->dim, &pins->splits[name->dim], name->size_gcd, masks, err);
+        return pinned(p, name, &pins->splits[name->dim], masks, err);
     }
     for (uint32_t mask = 0; mask < most; mask++) {
-        if (mask == 0 || may_split(mesh, name->size_gcd, mask)) {
+        if (mask == 0 || may_split(p, name, mask)) {
             masks[name->n_masks++] = (uint8_t)mask;
         }
     }
@@ -96,17 +98,19 @@ dtp_status dtp_rules__names(dtp_rules_problem *p, const dtp_layout_rules *pins, 
     const dtp_graph *g = p->graph;
     const size_t n = (size_t)g->dims.n;
     int64_t *sizes = dtp_arena_alloc(p->arena, n, sizeof *sizes);
+    int64_t *least = dtp_arena_alloc(p->arena, n, sizeof *least);
     p->names = dtp_arena_alloc(p->arena, n, sizeof *p->names);
     p->name_of = dtp_arena_alloc(p->arena, n, sizeof *p->name_of);
-    DTP_TRY(DTP_MEMORY(err, sizes, p->names, p->name_of));
+    DTP_TRY(DTP_MEMORY(err, sizes, least, p->names, p->name_of));
     for (int32_t t = 0; t < g->n_tensors; t++) {
         for (int32_t i = 0; i < g->tensors[t].type.rank; i++) {
             const dtp_tdim d = g->tensors[t].type.dims[i];
+            least[d.id] = sizes[d.id] == 0 || d.size < least[d.id] ? d.size : least[d.id];
             sizes[d.id] = gcd(sizes[d.id], d.size);
         }
     }
     for (dtp_dim_id d = 0; d < g->dims.n; d++) {
-        dtp_rules_name name = {.dim = d, .size_gcd = sizes[d]};
+        dtp_rules_name name = {.dim = d, .size_gcd = sizes[d], .smallest = least[d]};
         DTP_TRY(list_masks(p, pins, &name, err));
         const bool split = name.n_masks > 1 || name.masks[0] != 0;
         p->name_of[d] = split ? p->n_names : -1;
@@ -166,7 +170,7 @@ typedef struct map_list {
 static bool may_take(const map_list *l, int32_t i, int32_t m)
 {
     const dtp_rules_name *name = &l->p->names[l->s->names[i]];
-    bool ok = may_split(&l->p->pricer->mesh, name->size_gcd, l->now[i] | 1U << m);
+    bool ok = may_split(l->p, name, l->now[i] | 1U << m);
     for (int32_t k = 0; k < l->s->n && ok; k++) {
         /* May names i and j of the set share a mesh dim? */
         const uint32_t a = 1U << i, b = 1U << k;

@@ -71,7 +71,7 @@ static dtp_status extend_layout(const domain_walk *w, dtp_layout at, int32_t m, 
     for (int32_t axis = 0; axis < w->type->rank; axis++) {
         dtp_layout next = at;
         dtp_layout_split(&next, m, axis);
-        if (w->b->p->options.uneven || dtp_layout_is_even(&next, mesh, w->type)) {
+        if (dtp_layout_may_hold(&next, mesh, w->type, w->b->p->options.uneven)) {
             DTP_TRY(extend_layout(w, next, m + 1, err));
         }
     }

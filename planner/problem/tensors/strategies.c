@@ -78,7 +78,7 @@ static bool row_fits(const strategy_walk *w, int32_t m, int32_t r)
 static bool layout_fits(const strategy_walk *w, const dtp_layout *layout, const dtp_ttype *type)
 {
     const dtp_mesh *mesh = w->b->mesh;
-    return (w->b->p->options.uneven || dtp_layout_is_even(layout, mesh, type)) &&
+    return dtp_layout_may_hold(layout, mesh, type, w->b->p->options.uneven) &&
            dtp_layout_check(layout, mesh, type, NULL) == DTP_OK;
 }
 

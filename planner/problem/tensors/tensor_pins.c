@@ -54,6 +54,7 @@ typedef struct conflict_search {
     int32_t n_texts;
     const char **texts; /* those that are left */
     int64_t memory_bytes;
+    bool uneven;
     const dtp_stop *stop;
     dtp_arena *arena;
 } conflict_search;
@@ -68,6 +69,7 @@ static dtp_status is_impossible(const conflict_search *c, bool *out, dtp_err *er
     dtp_tensor_problem *problem = NULL;
     dtp_solve_options select = dtp_solve_options_init();
     dtp_solve_result r;
+    options.uneven = c->uneven;
     options.memory_bytes = c->memory_bytes;
     options.stop = select.stop = c->stop;
     options.n_pins = pins.n_pins;
@@ -116,6 +118,7 @@ dtp_status dtp_conflict_find(const dtp_graph *g, const dtp_pricer *pricer,
     conflict_search c = {.g = g,
                          .pricer = pricer,
                          .memory_bytes = question->memory_bytes,
+                         .uneven = question->uneven,
                          .stop = question->stop,
                          .arena = arena};
     bool impossible = false;

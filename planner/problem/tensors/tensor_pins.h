@@ -14,11 +14,12 @@ typedef struct dtp_conflict {
     const char **texts; /* those of the pins, "memory N" */
 } dtp_conflict;
 
-/* Of n_texts texts and the memory limit (0 = none). */
+/* Of n_texts texts and the memory limit (0 = none), `uneven` as in dtp_tensor_options. */
 typedef struct dtp_conflict_question {
     int32_t n_texts;
     const char *const *texts;
     int64_t memory_bytes;
+    bool uneven;
     const dtp_stop *stop; /* NULL: none */
 } dtp_conflict_question;
 

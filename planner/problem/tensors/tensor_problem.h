@@ -57,7 +57,7 @@ typedef struct dtp_tensor_variable {
 
 typedef struct dtp_tensor_options {
     int32_t runs;         /* groups of instances of a block that share variables; 0: no tying */
-    bool uneven;          /* splits that do not divide a size are allowed */
+    bool uneven;          /* splits that do not divide a size (dtp_layout_may_hold) */
     int64_t memory_bytes; /* per rank; 0 = none */
     int32_t n_pins;       /* decisions made beforehand: strategies that contradict them go */
     const dtp_pin *pins;
