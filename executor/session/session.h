@@ -12,6 +12,10 @@ dtp_runner *dtp_session_runner(const dtp_session *s);
 /* Path of the checkpoint that the session goes on from; NULL: it does not resume one. */
 const char *dtp_session_resumed(const dtp_session *s);
 
+/* From the next step on input t has these values: of the whole input, in its type, the same on all
+ * ranks. Borrowed; the latest call counts, for one input at a time. */
+void dtp_session_set_input(dtp_session *s, dtp_tensor_id t, const void *values);
+
 /* Bytes of this rank: asked from the backend at the highest, and touched. */
 void dtp_session_peak(const dtp_session *s, int64_t *allocated, int64_t *touched);
 /* The highest peak of every rank, in rank order; `out` holds as many as there are ranks. */

@@ -1,6 +1,8 @@
 /* Filling the inputs of a step. On a queue they are made in host memory while the device computes,
  * and copied on a queue of their own: after the microbatch before, whose tensors may lie where the
  * inputs will, and before the one that reads them. */
+#include <string.h>
+
 #include "core/base/safe_int.h"
 #include "core/transform/microbatch.h"
 #include "executor/session/session_internal.h"
@@ -62,7 +64,20 @@ static dtp_status fill(dtp_session *s, dtp_value_id v, int32_t j, void *out, dtp
             shard.offset[d] += j * value->type.dims[d].size;
         }
     }
-    return dtp_feed_fill(s->feed, value->tensor, s->step - s->first_fed, &shard, out, err);
+    if (s->set_values == NULL || value->tensor != s->set_input) {
+        return dtp_feed_fill(s->feed, value->tensor, s->step - s->first_fed, &shard, out, err);
+    }
+    dtp_shard whole = {.rank = shard.rank};
+    memcpy(whole.global, shard.global, sizeof whole.global);
+    memcpy(whole.size, shard.global, sizeof whole.size);
+    dtp_shard_copy(&shard, &whole, s->set_values, &shard, out, dtp_dtype_bytes(value->type.dtype));
+    return DTP_OK;
+}
+
+void dtp_session_set_input(dtp_session *s, dtp_tensor_id t, const void *values)
+{
+    s->set_input = t;
+    s->set_values = values;
 }
 
 dtp_status dtp_session__feed(dtp_session *s, int32_t j, dtp_err *err)

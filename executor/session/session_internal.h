@@ -39,6 +39,8 @@ struct dtp_session {
     uint64_t seed;
     dtp_runner *runner;
     dtp_feed *feed;
+    dtp_tensor_id set_input;    /* has these values and no feed */
+    const void *set_values;     /* NULL: all have feeds */
     dtp_value_id *tensor_value; /* by tensor id: what a reader gets; -1 = not kept */
     void *host;                 /* for the largest shard that is fed or initialised */
     int64_t host_bytes;

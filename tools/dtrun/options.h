@@ -7,6 +7,7 @@
 #include "tools/dtrun/ranks.h"
 
 int dtrun_run(int argc, char **argv);
+int dtrun_sample(int argc, char **argv);
 int dtrun_verify(int argc, char **argv);
 int dtrun_regress(int argc, char **argv);
 int dtrun_eval(int argc, char **argv);
