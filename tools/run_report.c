@@ -126,8 +126,8 @@ typedef struct spread {
     double median, min, max;
 } spread;
 
-/* Over all steps in which it is known; zeros when there are none, NaN when no step was run. `out`, where it goes, fails when
- * memory runs out. */
+/* Over all steps in which it is known; zeros when there are none, NaN when no step was run. `out`,
+ * where it goes, fails when memory runs out. */
 static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
 {
     const double none = r->n_steps > 0 ? 0.0 : (double)NAN;

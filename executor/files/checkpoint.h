@@ -41,8 +41,8 @@ typedef struct dtp_checkpoint_found {
 } dtp_checkpoint_found;
 
 /* The newest set of the folder `target` whose files are all as they were written, or (`single`) the
- * file of this name; the same on all ranks. A set that is damaged is left out with a warning; when no other
- * is there, it is the failure. Nothing was saved yet: no failure, and no path. */
+ * file of this name; the same on all ranks. A set that is damaged is left out with a warning; when
+ * no other is there, it is the failure. Nothing was saved yet: no failure, and no path. */
 dtp_status dtp_checkpoint_find(dtp_comm *comm, const dtp_ctx *ctx, const char *target, bool single,
                                dtp_checkpoint_found *out, dtp_err *err) DTP_MUST_CHECK;
 

@@ -62,8 +62,8 @@ dtp_status dtp_checkpoint__clean(const char *dir, int32_t keep, const dtp_ctx *c
 /* Appends to the failure that `path`, a folder or an index of one, cannot be loaded which other
  * sets of the folder can be opened, and how to load them. Nothing when there are none. */
 void dtp_checkpoint__name_others(const char *path, dtp_err *err);
-/* The index of the folder's i-th newest set, counted from 0: DTP_CHECKPOINT_NEWEST, or the number in
- * the name of a kept one; DTP_CHECKPOINT_NO_SET when there are fewer. */
+/* The index of the folder's i-th newest set, counted from 0: DTP_CHECKPOINT_NEWEST, or the number
+ * in the name of a kept one; DTP_CHECKPOINT_NO_SET when there are fewer. */
 enum { DTP_CHECKPOINT_NO_SET = -2, DTP_CHECKPOINT_NEWEST = -1 };
 dtp_status dtp_checkpoint__index_at(const char *dir, int32_t i, int64_t *set,
                                     dtp_err *err) DTP_MUST_CHECK;

@@ -32,6 +32,9 @@ static dtp_status cut(FILE *f, const char *path, int64_t last, dtp_err *err)
     dtp_status status = DTP_OK;
     for (; status == DTP_OK; n++) {
         const ssize_t got = getline(&line, &room, f);
+        if (got < 0 && feof(f) == 0) {
+            status = DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
+        }
         if (got <= 0 || line[got - 1] != '\n') {
             break;
         }
@@ -46,7 +49,7 @@ static dtp_status cut(FILE *f, const char *path, int64_t last, dtp_err *err)
     }
     free(line);
     DTP_TRY(status);
-    return ferror(f) == 0 && ftruncate(fileno(f), (off_t)end) == 0
+    return ftruncate(fileno(f), (off_t)end) == 0
                ? DTP_OK
                : DTP_FAIL(err, DTP_IO, "%s: %s", path, strerror(errno));
 }
