@@ -5,7 +5,7 @@ evaluation.py BIN SOURCE [--seed S]
 
 - A perceptron with dropout and an accuracy: loss and metrics against Python's own forward pass over the rows, on one rank and on
   meshes, layouts and plans, for numbers of rows that the batch does not divide, is smaller than, and divides; and the same with
-  ignored labels, whose loss is a mean over the others.
+  ignored labels, whose loss is a mean over the others. A loss that the model divides by the sum of a mask.
 - The byte GPT with dropout: windows of a file against one batch of all of them in a model without dropout; under rules, and under
   plans with microbatches, recomputation and bf16 products; twice in a row to the bit; on the way of a training run.
 - What is refused.
@@ -147,6 +147,26 @@ def check_perceptron(bin_dir, source, here, rng, ignores):
     return model, weights, images, label_file
 
 
+def check_masked(bin_dir, source, here, rng):
+    """A loss that the model divides by the sum of a mask: the mean over all positions of the files."""
+    model, rows, length, width = os.path.join(source, "tests/run/masked.json"), 19, 4, 8
+    feeds = []
+    for name, descr, dims, form, draw in (("x", "<f4", [width], "f", lambda: rng.gauss(0, 1)),
+                                          ("labels", "<i4", [], "i", lambda: rng.randrange(12)),
+                                          ("mask", "|b1", [], "?", lambda: rng.random() < 0.4)):
+        n = rows * length * math.prod(dims)
+        path = os.path.join(here, "masked_%s.npy" % name)
+        write_npy(path, descr, [rows, length] + dims, struct.pack("<%d%s" % (n, form), *(draw() for _ in range(n))))
+        feeds += ["--feed", "%s=%s" % (name, path)]
+    whole = json.loads(passes(bin_dir + "/dtrun", "run", model, *feeds, "--dim", "batch=%d" % rows, "--json", "--quiet"))
+    plan = os.path.join(here, "masked.plan")
+    passes(bin_dir + "/dtplan", "plan", model, "--mesh", "x:2", "--machine", os.path.join(source, "models/machines/cpu_2.json"),
+           "--microbatches", 2, "-o", plan)
+    for layout in ([], ["--mesh", "x:4", "--rules", "batch:x"], ["--plan", plan]):
+        got = json.loads(passes(bin_dir + "/dtrun", "eval", model, *feeds, *layout, "--json", *(["--comm", "sim"] if layout else [])))
+        check(near(got["loss"], whole["loss"][0]) and not got["metrics"], "masked", *layout, got, "want", whole["loss"])
+
+
 # ---- the byte GPT -------------------------------------------------------------------------------------------------------------
 
 GPT = ["--dim", "layers=2", "--dim", "length=16", "--dim", "heads=4", "--dim", "d_head=8", "--dim", "vocab=256"]
@@ -250,6 +270,7 @@ def main():
         with tempfile.TemporaryDirectory() as here:
             check_perceptron(options.bin, options.source, here, rng, True)
             check_refused(options.bin, options.source, here, *check_perceptron(options.bin, options.source, here, rng, False))
+            check_masked(options.bin, options.source, here, rng)
             check_gpt(options.bin, options.source, here, rng)
     except Failure as failure:
         print("FAIL:", failure)
