@@ -216,19 +216,19 @@ static void test_baselines__recomputation_changes_no_other_node(void **state)
     (void)state;
     static const tensor_case cases[] = {
         {"llama3_8b.json", "x:8", "layers=2 batch=8 length=1024", false, 0, NULL, "h100_64.json",
-         &dtp_target_cuda},
+         &dtp_target_cuda, false},
         {"llama3_8b.json", "x:2;y:4", "layers=2 batch=8 length=1024", false, 0, NULL,
-         "h100_64.json", &dtp_target_cpu},
+         "h100_64.json", &dtp_target_cpu, false},
         {"gpt2_small.json", "x:4", "layers=2 batch=8", false, 0, NULL, "a100_8.json",
-         &dtp_target_cuda},
+         &dtp_target_cuda, false},
         {"bert_large.json", "x:4", "layers=2 batch=8", false, 0, NULL, "a100_8.json",
-         &dtp_target_cuda},
+         &dtp_target_cuda, false},
         {"bert_large.json", "x:2;y:2", "layers=2 batch=8", false, 0, NULL, "l4_16.json",
-         &dtp_target_cpu},
+         &dtp_target_cpu, false},
         {"vit_b16.json", "x:4", "layers=2 batch=32", false, 0, NULL, "h100_64.json",
-         &dtp_target_cuda},
+         &dtp_target_cuda, false},
         {"mixtral_8x7b.json", "x:2;y:4", "layers=2 batch=8 length=1024", false, 0, NULL,
-         "h100_64.json", &dtp_target_cuda},
+         "h100_64.json", &dtp_target_cuda, false},
     };
     int checked = 0;
     for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
@@ -398,17 +398,17 @@ static void test_baselines__microbatches_reduce_and_gather_once(void **state)
     (void)state;
     static const tensor_case cases[] = {
         {"llama3_8b.json", "x:8", "layers=2 batch=64 length=256", false, 0, NULL, "h100_64.json",
-         &dtp_target_cuda},
+         &dtp_target_cuda, false},
         {"llama3_8b.json", "x:2;y:2", "layers=2 batch=64 length=256", false, 0, NULL,
-         "h100_64.json", &dtp_target_cpu},
+         "h100_64.json", &dtp_target_cpu, false},
         {"gpt2_small.json", "x:2;y:2", "layers=2 batch=64", false, 0, NULL, "a100_8.json",
-         &dtp_target_cuda},
+         &dtp_target_cuda, false},
         {"vit_b16.json", "x:4", "layers=2 batch=64", false, 0, NULL, "h100_64.json",
-         &dtp_target_cpu},
+         &dtp_target_cpu, false},
         {"mixtral_8x7b.json", "x:2;y:2", "layers=1 batch=64 length=64", false, 0, NULL,
-         "h100_64.json", &dtp_target_cuda},
+         "h100_64.json", &dtp_target_cuda, false},
         {"gpt_bytes.json", "x:4", "layers=2 batch=64", false, 0, NULL, "a100_8.json",
-         &dtp_target_cuda},
+         &dtp_target_cuda, false},
     };
     static const char *const precisions[] = {"f32", "bf16", "bf16,gradients=f32", "f16"};
     static const char *const remats[] = {"none", "all"};
