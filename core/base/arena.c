@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/safe_int.h"
+#include "core/base/text.h"
 
 /* Blocks double from the first to the last size: many arenas hold little. */
 enum { FIRST_BYTES = 1 << 11, BLOCK_BYTES = 1 << 16, SHORT_TEXT = 256 };
@@ -112,6 +113,17 @@ dtp_status dtp_arena_at_end(dtp_arena *arena, void (*fn)(void *user), void *user
     *e = (at_end){arena->last, fn, user};
     arena->last = e;
     return DTP_OK;
+}
+
+char *dtp_arena_line(dtp_arena *arena, const char *text)
+{
+    enum { MOST = 4 }; /* bytes for one: \xHH */
+    const size_t room = MOST * strlen(text) + 1;
+    char *line = dtp_arena_alloc(arena, room, 1);
+    if (line != NULL) {
+        (void)dtp_one_line(text, line, room);
+    }
+    return line;
 }
 
 char *dtp_arena_strdup(dtp_arena *arena, const char *text)

@@ -32,6 +32,8 @@ dtp_status dtp_arena_at_end(dtp_arena *arena, void (*fn)(void *user), void *user
 
 /* A copy of a string; NULL when out of memory. */
 char *dtp_arena_strdup(dtp_arena *arena, const char *text);
+/* A copy as one line (dtp_one_line): of a name or a note in a file, which reports print. */
+char *dtp_arena_line(dtp_arena *arena, const char *text);
 
 /* printf into the arena; NULL when out of memory. */
 char *dtp_arena_printf(dtp_arena *arena, const char *fmt, ...) DTP_PRINTF(2, 3);

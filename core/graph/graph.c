@@ -10,7 +10,7 @@ dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph *
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_graph *g = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *g);
-    const char *copy = g == NULL ? NULL : dtp_arena_strdup(arena, name);
+    const char *copy = g == NULL ? NULL : dtp_arena_line(arena, name);
     if (copy == NULL) {
         dtp_arena_destroy(arena);
         return DTP_FAIL(err, DTP_NOMEM, "out of memory for graph '%s'", name);

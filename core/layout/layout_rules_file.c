@@ -91,7 +91,7 @@ static dtp_status read_sets(const dtp_json *root, const dtp_mesh *mesh, dtp_aren
         }
         dtp_status s = fill_in(v, mesh, &text, &fits, err);
         if (s == DTP_OK && fits) {
-            out->names[out->n] = dtp_arena_strdup(arena, dtp_json_key(v));
+            out->names[out->n] = dtp_arena_line(arena, dtp_json_key(v));
             out->rules[out->n] =
                 text.failed ? NULL : dtp_arena_strdup(arena, dtp_strbuf_text(&text));
             s = DTP_MEMORY(err, out->names[out->n], out->rules[out->n]);

@@ -15,7 +15,7 @@ static dtp_status read_text(const dtp_json *obj, const char *key, dtp_arena *are
                             const char **out, dtp_err *err)
 {
     DTP_TRY(dtp_json_get_string(obj, key, out, err));
-    *out = dtp_arena_strdup(arena, *out);
+    *out = dtp_arena_line(arena, *out);
     return DTP_MEMORY(err, *out);
 }
 
@@ -65,7 +65,7 @@ dtp_status dtp_plan__texts(const dtp_json *v, dtp_arena *arena, int32_t *n, cons
     for (int32_t i = 0; i < count; i++) {
         const char *text;
         DTP_TRY(dtp_json_string(dtp_json_at(v, i), &text, err));
-        list[i] = dtp_arena_strdup(arena, text);
+        list[i] = dtp_arena_line(arena, text);
         DTP_TRY(DTP_MEMORY(err, list[i]));
     }
     *n = count;
@@ -253,7 +253,7 @@ static dtp_status read_baseline(const dtp_json *v, dtp_plan *plan, dtp_baseline 
         out->styles = texts;
     }
     DTP_TRY(dtp_json_get_bool(v, "legal", &out->legal, err));
-    out->name = dtp_arena_strdup(plan->arena, dtp_json_key(v));
+    out->name = dtp_arena_line(plan->arena, dtp_json_key(v));
     DTP_TRY(DTP_MEMORY(err, out->name));
     if (out->legal) {
         DTP_TRY(read_prediction(v, true, &out->predicted, err));
@@ -383,7 +383,7 @@ static dtp_status read_dims(const dtp_json *root, dtp_arena *arena, int32_t *n,
     for (int32_t i = 0; i < dtp_json_size(list); i++) {
         const dtp_json *v = dtp_json_at(list, i);
         DTP_TRY(dtp_json_int(v, 1, INT64_MAX, &dims[i].size, err));
-        dims[i].name = dtp_arena_strdup(arena, dtp_json_key(v));
+        dims[i].name = dtp_arena_line(arena, dtp_json_key(v));
         DTP_TRY(DTP_MEMORY(err, dims[i].name));
     }
     *n = dtp_json_size(list);

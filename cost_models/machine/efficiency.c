@@ -19,7 +19,7 @@ static dtp_status read_text(dtp_arena *arena, const dtp_json *obj, const char *k
     if (dtp_json_get(obj, key) != NULL) {
         DTP_TRY(dtp_json_get_string(obj, key, &text, err));
     }
-    *out = dtp_arena_strdup(arena, text);
+    *out = dtp_arena_line(arena, text);
     return DTP_MEMORY(err, *out);
 }
 
@@ -72,7 +72,7 @@ dtp_status dtp_efficiency_read(dtp_machine *m, const dtp_json *sets, dtp_err *er
     for (int32_t i = 0; i < n; i++) {
         const dtp_json *v = dtp_json_at(sets, i);
         dtp_efficiency *e = &m->efficiencies[i];
-        e->runtime = dtp_arena_strdup(m->arena, dtp_json_key(v));
+        e->runtime = dtp_arena_line(m->arena, dtp_json_key(v));
         DTP_TRY(DTP_MEMORY(err, e->runtime));
         DTP_TRY(read_set(m, v, e, err));
     }

@@ -11,7 +11,7 @@ dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_machine *m = arena == NULL ? NULL : dtp_arena_alloc(arena, 1, sizeof *m);
-    const char *copy = m == NULL ? NULL : dtp_arena_strdup(arena, name);
+    const char *copy = m == NULL ? NULL : dtp_arena_line(arena, name);
     const char *place = m == NULL ? NULL : dtp_arena_printf(arena, "machine '%s'", name);
     if (copy == NULL || place == NULL) {
         dtp_arena_destroy(arena);

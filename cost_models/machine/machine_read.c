@@ -47,7 +47,7 @@ static dtp_status read_name(dtp_arena *arena, const dtp_json *v, const char **ou
     if (text[0] == '\0' || strlen(text) > 256) {
         return dtp_json_fail(v, err, "expected a text of 1 to 256 bytes, found %zu", strlen(text));
     }
-    *out = dtp_arena_strdup(arena, text);
+    *out = dtp_arena_line(arena, text);
     return DTP_MEMORY(err, *out);
 }
 
