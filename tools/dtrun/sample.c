@@ -109,11 +109,12 @@ static dtp_status read_ids(sample_command *c, const char *text, dtp_err *err)
 static dtp_status read_prompt(sample_command *c, dtp_err *err)
 {
     char *file = NULL;
-    size_t n = c->prompt != NULL ? strlen(c->prompt) : 0;
+    const char *text = c->prompt != NULL ? c->prompt : "";
+    size_t n = strlen(text);
     if (c->prompt_file != NULL) {
         DTP_TRY(dtp_file_read(c->prompt_file, MAX_PROMPT, &file, &n, err));
     }
-    const char *text = file != NULL ? file : c->prompt;
+    text = file != NULL ? file : text;
     c->start = malloc((n + 1) * sizeof *c->start);
     dtp_status status = DTP_MEMORY(err, c->start);
     if (status == DTP_OK && c->vocab == BYTES) {
@@ -220,26 +221,24 @@ static dtp_status pick(sampler *s, int64_t row, int64_t place, int64_t *token, d
 static dtp_status check_causal(sampler *s, dtp_err *err)
 {
     const sample_command *c = s->c;
+    const int64_t n = s->comm->rank == 0 ? c->vocab : 0;
     int64_t place;
     double largest = 0.0, off = 0.0;
-    double *first = malloc((size_t)c->vocab * sizeof *first);
-    DTP_TRY(dtp_comm_agree_status(s->comm, DTP_MEMORY(err, first), err));
-    dtp_status status = forward(s, 0, &place, err);
-    for (int64_t id = 0; status == DTP_OK && s->comm->rank == 0 && id < c->vocab; id++) {
-        first[id] = logit(s, 0, place, id);
+    DTP_TRY(forward(s, 0, &place, err));
+    for (int64_t id = 0; id < n; id++) {
+        s->ranked[id].logit = logit(s, 0, place, id);
+        largest = fmax(largest, fabs(s->ranked[id].logit));
     }
-    status = status == DTP_OK ? forward(s, c->vocab - 1, &place, err) : status;
-    for (int64_t id = 0; status == DTP_OK && s->comm->rank == 0 && id < c->vocab; id++) {
-        largest = fmax(largest, fabs(first[id]));
-        off = fmax(off, fabs(logit(s, 0, place, id) - first[id]));
+    DTP_TRY(forward(s, c->vocab - 1, &place, err));
+    for (int64_t id = 0; id < n; id++) {
+        off = fmax(off, fabs(logit(s, 0, place, id) - s->ranked[id].logit));
     }
-    free(first);
-    DTP_TRY(status);
-    status = off <= 1e-3 * largest
-                 ? DTP_OK
-                 : DTP_FAIL(err, DTP_INVALID,
-                            "'%s' depends on tokens behind the prompt: the model is not causal",
-                            c->job.run->graph->tensors[c->out].name);
+    const dtp_status status =
+        off <= 1e-3 * largest
+            ? DTP_OK
+            : DTP_FAIL(err, DTP_INVALID,
+                       "'%s' depends on tokens behind the prompt: the model is not causal",
+                       c->job.run->graph->tensors[c->out].name);
     return dtp_comm_agree_status(s->comm, status, err);
 }
 
