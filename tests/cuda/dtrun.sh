@@ -67,6 +67,28 @@ for case in "${cases[@]}"; do
     echo "$run" | grep -q "(equal)" || complain "peak of $case" "$run"
 done
 
+# A step is started before the one before it has ended, but not over a save: one on the way changes no loss, and a run goes
+# on from it.
+saved=$(mktemp -d)
+trap 'rm -rf "$saved"' EXIT
+for mesh in "" x:2; do
+    export CUDA_EMU_SEED=$((++seed)) CUDA_EMU_DEVICES=1
+    args=(models/gpt_bytes_dropout.json --backend cuda --comm self --quiet --json --mesh "$mesh")
+    [ -n "$mesh" ] && args+=(--comm sim --rules batch:x)
+    # shellcheck disable=SC2086
+    found=$(for run in "11" "6 --resume --save-every 2 --save $saved/$mesh." "11 --resume --save-every 4 --save $saved/$mesh."; do
+        "$dtrun" run "${args[@]}" $gpt --steps $run 2>/dev/null
+    done | python3 -c '
+import json, sys
+text, at, losses = sys.stdin.read(), 0, []
+while text[at:].strip():
+    report, end = json.JSONDecoder().raw_decode(text[at:].lstrip())
+    at += end + len(text[at:]) - len(text[at:].lstrip())
+    losses.append(report["loss"])
+print(losses[1] + losses[2] == losses[0] and len(losses[2]) == 5)')
+    [ "$found" = True ] || complain "saves on the way on '$mesh'" "$found"
+done
+
 # The time of every instruction: joined updates count for the last one of their launch.
 for mesh in "" x:2; do
     export CUDA_EMU_SEED=$((++seed)) CUDA_EMU_DEVICES=1
