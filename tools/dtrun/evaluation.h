@@ -1,5 +1,5 @@
-/* Evaluating a model over the whole of its files: the programs of whole batches and of the rows that
- * remain, and what dtrun prints of the result. */
+/* Evaluating a model over the whole of its files: the programs of whole batches and of the rows
+ * that remain, and what dtrun prints of the result. */
 #ifndef DTP_TOOLS_DTRUN_EVALUATION_H
 #define DTP_TOOLS_DTRUN_EVALUATION_H
 
