@@ -92,12 +92,15 @@ run_load|dtrun run {GPT} --mesh x:2 --rules vocab:x --comm sim --steps 1 --load 
 run_profile|dtrun run {MLP} --mesh x:2 --rules hidden:x --comm sim --steps 1 --profile
 run_trace|dtrun run {MLP} --mesh x:2 --rules hidden:x --machine {MACHINE} --comm sim --steps 1 --trace /dev/null
 run_self|dtrun run {MLP} --comm self --steps 1 --backend ref
+run_resume|dtrun run {GPT} --mesh x:2 --rules batch:x --comm sim --steps 1 --save {{folder}} --resume --log-json /dev/null
+sample|dtrun sample {GPT} --mesh x:2 --rules batch:x --comm sim --load {{saved}} --prompt ab --tokens 2
 verify|dtrun verify {MLP} --plan {{two.plan}} --comm sim --steps 1
 verify_json|dtrun verify {MLP} --plan {{a.plan}} --comm sim --steps 1 --json
 """.strip().splitlines()]
 
 # What differs from run to run: times, and what follows from them.
 TIMES = [(re.compile(pattern), text) for pattern, text in (
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "T"), (r"(tokens/s|per device)( +[-\d.]+)+", r"\1 T"),
     (r"\d+(\.\d+)?(e[-+]\d+)?( ?)(s|ms|us|steps/s)\b", "T"), (r'("[a-z_]*(_s|_Bps|seconds)": )[^,\n]*', r"\1T"))]
 TIMED_FILES = {"report"}
 
