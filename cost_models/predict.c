@@ -1,6 +1,7 @@
 #include "cost_models/predict.h"
 
 #include "core/base/safe_int.h"
+#include "core/base/stop.h"
 #include "cost_models/price_limit.h"
 #include "cost_models/timeline.h"
 #include "spmd/lower/overlap.h"
@@ -158,7 +159,7 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
     dtp_overlap best = p->overlap;
     best.memory_bytes = limit;
     double best_s = predicted->step_time_s;
-    for (int32_t i = 0; i < N_DEPTHS; i++) {
+    for (int32_t i = 0; i < N_DEPTHS && !dtp_stopped(pricer->stop); i++) {
         dtp_overlap overlap = best;
         overlap.depth = DEPTHS[i];
         double step_s;
@@ -217,7 +218,7 @@ static dtp_status lower_with(const dtp_graph *g, const dtp_pricer *pricer, const
     const bool fits = options->fit_bytes == 0 || (*out)->peak_bytes <= options->fit_bytes;
     dtp_status status = dtp_predict(pricer, *out, predicted, err);
     const dtp_overlap serial = (*out)->overlap;
-    if (status == DTP_OK && choose && dtp_pricer_overlaps(pricer)) {
+    if (status == DTP_OK && choose && dtp_pricer_overlaps(pricer) && !dtp_stopped(pricer->stop)) {
         status = choose_overlap(pricer, *out, options->overlap.memory_bytes, fits, predicted, err);
     }
     if (choose) {
@@ -240,7 +241,8 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
     dtp_program *p;
     DTP_TRY(lower_with(g, pricer, s, options, predicted, out, err));
     if (larger.overlap.depth != DTP_OVERLAP_CHOOSE || larger.overlap.bucket_bytes == 0 ||
-        (larger.fit_bytes > 0 && predicted->peak_bytes > larger.fit_bytes)) {
+        (larger.fit_bytes > 0 && predicted->peak_bytes > larger.fit_bytes) ||
+        dtp_stopped(pricer->stop)) {
         return DTP_OK;
     }
     const int64_t limit = memory_for(pricer, larger.overlap.memory_bytes, predicted->peak_bytes);
@@ -281,7 +283,7 @@ dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_redistributor *machine, const dtp_redistributor *generic,
                                 int64_t limit, dtp_candidate *candidate, dtp_err *err)
 {
-    for (int32_t i = 0; i < 2; i++) {
+    for (int32_t i = 0; i < 2 && !(i > 0 && dtp_stopped(pricer->stop)); i++) {
         dtp_candidate c = *candidate;
         c.redistributor = i == 0 ? machine : generic;
         dtp_lower_options options = dtp_lower_options_init(c.redistributor);

@@ -228,6 +228,7 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
     dtp_plan *plan = NULL;
     memset(out, 0, sizeof *out);
     DTP_TRY(dtp_pricer_init(p->machine, mesh, p->request->target, &p->pricer, err));
+    p->pricer.stop = p->request->stop;
     DTP_TRY(dtp_plan_create(&plan, err));
     p->out = out;
     p->arena = plan->arena;

@@ -83,4 +83,18 @@ if [ -e "$here/early.plan" ]; then
     "$1/dtrun" verify $gpt --plan "$here/early.plan" --comm sim --dim batch=4 --feed text=models/data/text.txt >/dev/null ||
         fail "dtrun verify of a plan that was ended early"
 fi
+
+# 20,000 nodes without blocks: one layout is lowered, and little is done beyond the limit.
+python3 - >"$here/long.json" <<'MODEL'
+import json
+nodes = [{"id": f"y{i}", "op": "mul", "in": [f"y{i - 1}" if i else "x", "w"]} for i in range(20000)]
+nodes.append({"id": "loss", "op": "reduce", "kind": "mean", "in": ["y19999"], "over": ["b", "d"]})
+print(json.dumps({"format": "dtp.model/1", "name": "long", "dims": {"b": 64, "d": 64}, "inputs": {"x": {"dims": ["b", "d"]}},
+                  "params": {"w": {"dims": ["d"], "init": "ones"}}, "nodes": nodes,
+                  "train": {"loss": "loss", "optimizer": {"sgd": {"lr": 0.1}}}}))
+MODEL
+timeout 250 "$dtplan" plan "$here/long.json" --machine models/machines/h100_64.json --mesh 'x:4;y:2' --limit-s 1 \
+    -o "$here/long.plan" >/dev/null || fail "20,000 nodes: no plan"
+[ "$(field ended "$here/long.plan")" = "time limit" ] || fail "20,000 nodes: not ended by the limit"
+
 exit $failed

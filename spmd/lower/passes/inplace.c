@@ -118,30 +118,38 @@ dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch, dtp_
 /* ---- dying operands -----------------------------------------------------------------------------
  */
 
-static void try_share(dtp_program *p, int32_t i, int32_t o, int32_t j, int32_t *last_read)
+enum { MAX_DEPTH = 64 };
+
+/* `depth`: of in-place values in each other; deep ones lie in the buffer itself, so that finding a
+ * buffer takes no time that grows with the program. */
+static void try_share(dtp_program *p, int32_t i, int32_t o, int32_t j, int32_t *last_read,
+                      int32_t *depth)
 {
     const dtp_instr *instr = &p->instrs[i];
     dtp_value_id root = dtp_value_root(p, instr->in[j]);
     dtp_value_kind kind = p->values[root].kind;
     if ((kind == DTP_VALUE_TEMP || kind == DTP_VALUE_STAGING) && last_read[root] <= i &&
         operand_fits(p, i, o, j)) {
-        p->values[instr->out[o]].parent = instr->in[j];
+        const bool deep = depth[instr->in[j]] >= MAX_DEPTH;
+        p->values[instr->out[o]].parent = deep ? root : instr->in[j];
+        depth[instr->out[o]] = deep ? 1 : depth[instr->in[j]] + 1;
         last_read[root] = last_read[instr->out[o]];
     }
 }
 
 dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *err)
 {
-    int32_t *last_read;
+    int32_t *last_read, *depth;
     bool *by_collective; /* by value */
     DTP_TRY(dtp_program__last_reads(p, scratch, &last_read, err));
+    DTP_TRY(DTP_NEW(scratch, depth, p->n_values, err));
     DTP_TRY(DTP_NEW(scratch, by_collective, p->n_values, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
         /* What another collective made stays until that one ends: the two need no WAIT between. */
         if (instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE &&
             !by_collective[instr->in[0]]) {
-            try_share(p, i, 0, 0, last_read);
+            try_share(p, i, 0, 0, last_read, depth);
         }
         for (int32_t o = 0; o < instr->n_out && instr->kind == DTP_INSTR_START; o++) {
             by_collective[instr->out[o]] = true;
@@ -149,7 +157,7 @@ dtp_status dtp_program__in_place(dtp_program *p, dtp_arena *scratch, dtp_err *er
         for (int32_t o = 0; o < instr->n_out && instr->kind == DTP_INSTR_KERNEL; o++) {
             int32_t j = instr->op->inplace_in[o] - 1;
             if (j >= 0 && j < instr->n_in) {
-                try_share(p, i, o, j, last_read);
+                try_share(p, i, o, j, last_read, depth);
             }
         }
     }
