@@ -56,13 +56,14 @@ bool dtp_shard_intersect(const dtp_shard *a, const dtp_shard *b, dtp_shard *out)
 }
 
 /* ---- cover ----
- * Let f(x) be how many shards hold element x, less 1 inside of the tensor. The difference of f along
- * every dim is not zero at corners of boxes alone: +1 at a corner with an even number of upper
- * bounds, -1 at the others, the reverse for the tensor. f is 0 everywhere if and only if these
- * cancel at every point. At the first point in lexicographic order where they do not, f is what is
- * left, as f(x) sums all differences at points that are <= x in every dim. */
+ * Let f(x) be how many shards hold element x, less 1 inside of the tensor. The difference of f
+ * along every dim is not zero at corners of boxes alone: +1 at a corner with an even number of
+ * upper bounds, -1 at the others, the reverse for the tensor. f is 0 everywhere if and only if
+ * these cancel at every point. At the first point in lexicographic order where they do not, f is
+ * what is left, as f(x) sums all differences at points that are <= x in every dim. */
 
-/* Coordinate of a corner: bit i of `upper` is for dim dims[i]; the box of the tensor has index n. */
+/* Coordinate of a corner along `dim`, which bit i of the corner is for; behind the n_dims bits
+ * stands the box, n for that of the tensor. */
 static int64_t corner_at(const dtp_shard *const *shards, int32_t n, int64_t corner, int32_t n_dims,
                          int32_t i, int32_t dim)
 {

@@ -15,8 +15,8 @@
  *              prod, min or max: k
  *   whole      the kernel needs the whole dim
  *
- * Letters without a role are whole, and so are the dims of "...", whose role is that of '.'. The rule
- * verifier says which of them could be parallel.
+ * Letters without a role are whole, and so are the dims of "...", whose role is that of '.'. The
+ * rule verifier says which of them could be parallel.
  *
  * An opaque op instead lists its strategies for one mesh dim, "S1,S0->P(sum)": a placement for
  * every operand and output, in the words of PyTorch (docs/layouts.md). The kernel gets the local

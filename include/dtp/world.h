@@ -35,8 +35,8 @@ typedef dtp_status (*dtp_world_body)(dtp_device_mesh *mesh, void *user, dtp_err 
 /* Runs body once per rank of the mesh "x:2;y:3". options NULL: defaults. Returns the failure of
  * the lowest rank that failed by itself, under mpi on all ranks; those that wait for a rank that
  * failed do not wait for ever. DTP_INVALID on bad text or when the MPI job does not have
- * as many ranks as the mesh. A program may call it several times; MPI, where this library has started
- * it, ends with the process. */
+ * as many ranks as the mesh. A program may call it several times; MPI, where this library has
+ * started it, ends with the process. */
 dtp_status dtp_world_run(const char *mesh, const dtp_world_options *options, dtp_world_body body,
                          void *user, dtp_err *err) DTP_MUST_CHECK;
 

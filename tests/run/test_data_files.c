@@ -1,8 +1,9 @@
-/* Pieces, conversions, .npy: round trips and hostile files. */
+/* Conversions, .npy and safetensors: round trips and hostile files. */
 #include "core/files/file_in.h"
 #include "executor/device/convert.h"
 #include "executor/files/npy.h"
 #include "executor/device/shard.h"
+#include "executor/files/safetensors.h"
 #include "tests/support/data_files.h"
 
 #include <setjmp.h>
@@ -21,235 +22,6 @@ static void must(dtp_status status, const dtp_err *err)
     if (status != DTP_OK) {
         fail_msg("%s", err->msg);
     }
-}
-
-/* ---- pieces ---- */
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state = *state * 1664525U + 1013904223U;
-    return *state >> 8;
-}
-
-static dtp_shard random_piece(uint32_t *state, const dtp_shard *whole)
-{
-    dtp_shard p = *whole;
-    for (int32_t d = 0; d < p.rank; d++) {
-        p.offset[d] = (int64_t)(next_random(state) % (uint32_t)p.global[d]);
-        p.size[d] = 1 + (int64_t)(next_random(state) % (uint32_t)(p.global[d] - p.offset[d]));
-    }
-    return p;
-}
-
-/* Element index of a multi-index in the storage of a piece. */
-static int64_t index_in(const dtp_shard *p, const int64_t *at)
-{
-    int64_t i = 0;
-    for (int32_t d = 0; d < p->rank; d++) {
-        i = i * p->size[d] + at[d] - p->offset[d];
-    }
-    return i;
-}
-
-/* Calls for every element of a piece, with an odometer: the oracle of the run walkers. */
-static bool advance(const dtp_shard *p, int64_t *at)
-{
-    for (int32_t d = p->rank - 1; d >= 0; d--) {
-        if (++at[d] < p->offset[d] + p->size[d]) {
-            return true;
-        }
-        at[d] = p->offset[d];
-    }
-    return false;
-}
-
-static void check_copy(uint32_t *state, const dtp_shard *whole)
-{
-    dtp_shard a = random_piece(state, whole), b = random_piece(state, whole), common;
-    if (!dtp_shard_intersect(&a, &b, &common)) {
-        return;
-    }
-    int64_t n_a = dtp_shard_elems(&a), n_b = dtp_shard_elems(&b);
-    int32_t *src = malloc((size_t)n_a * sizeof *src), *dst = malloc((size_t)n_b * sizeof *dst);
-    assert_true(src != NULL && dst != NULL);
-    for (int64_t i = 0; i < n_a; i++) {
-        src[i] = (int32_t)i;
-    }
-    for (int64_t i = 0; i < n_b; i++) {
-        dst[i] = -1;
-    }
-    dtp_shard_copy(&common, &a, src, &b, dst, 4);
-    int64_t at[DTP_MAX_RANK], copied = 0;
-    memcpy(at, common.offset, sizeof at);
-    do {
-        assert_int_equal(dst[index_in(&b, at)], src[index_in(&a, at)]);
-    } while (advance(&common, at));
-    for (int64_t i = 0; i < n_b; i++) {
-        copied += dst[i] >= 0;
-    }
-    assert_int_equal(copied, dtp_shard_elems(&common));
-    free(src);
-    free(dst);
-}
-
-static void test_piece__copies_equal_the_odometer(void **unused)
-{
-    (void)unused;
-    uint32_t state = 12345;
-    print_message("seed %u\n", (unsigned)state);
-    for (int round = 0; round < 3000; round++) {
-        dtp_shard whole = {.rank = (int32_t)(next_random(&state) % 5)};
-        for (int32_t d = 0; d < whole.rank; d++) {
-            whole.global[d] = whole.size[d] = 1 + (int64_t)(next_random(&state) % 5);
-        }
-        check_copy(&state, &whole);
-    }
-}
-
-enum { PARTS = 12 };
-
-/* Cuts one part in two along a dim, where it can be cut. */
-static void cut(uint32_t *state, dtp_shard *parts, int32_t *n)
-{
-    dtp_shard *p = &parts[next_random(state) % (uint32_t)*n], *q = &parts[*n];
-    const int32_t d = (int32_t)(next_random(state) % (uint32_t)p->rank);
-    if (p->size[d] > 1) {
-        *q = *p;
-        p->size[d] = 1 + (int64_t)(next_random(state) % (uint32_t)(p->size[d] - 1));
-        q->offset[d] += p->size[d];
-        q->size[d] -= p->size[d];
-        ++*n;
-    }
-}
-
-/* How many parts hold each element, counted one by one. */
-static void check_cover(const dtp_shard *whole, const dtp_shard *parts, int32_t n, int32_t *found)
-{
-    const dtp_shard *list[PARTS];
-    int64_t at[DTP_MAX_RANK], element[DTP_MAX_RANK];
-    int32_t held[4096] = {0};
-    bool once = true, cover = false;
-    dtp_err err = {0};
-    assert_in_range(dtp_shard_elems(whole), 1, 4096);
-    for (int32_t i = 0; i < n; i++) {
-        list[i] = &parts[i];
-        memcpy(at, parts[i].offset, sizeof at);
-        do {
-            held[index_in(whole, at)]++;
-        } while (advance(&parts[i], at));
-    }
-    for (int64_t i = 0; i < dtp_shard_elems(whole); i++) {
-        once = once && held[i] == 1;
-    }
-    must(dtp_shards_cover(list, n, &cover, element, &err), &err);
-    assert_int_equal(cover, once);
-    assert_true(cover || held[index_in(whole, element)] != 1);
-    found[cover]++;
-}
-
-static void test_piece__cover_equals_counting(void **unused)
-{
-    (void)unused;
-    uint32_t state = 777;
-    int32_t found[2] = {0};
-    for (int round = 0; round < 4000; round++) {
-        dtp_shard whole = {.rank = 1 + (int32_t)(next_random(&state) % 5)}, parts[PARTS];
-        int32_t n = 1;
-        for (int32_t d = 0; d < whole.rank; d++) {
-            whole.global[d] = whole.size[d] = 1 + (int64_t)(next_random(&state) % 4);
-        }
-        parts[0] = whole;
-        for (uint32_t cuts = next_random(&state) % 11; cuts > 0; cuts--) {
-            cut(&state, parts, &n);
-        }
-        const int32_t other = (int32_t)(next_random(&state) % (uint32_t)n);
-        switch (next_random(&state) % 4) {
-        case 0: /* another place or size */
-            parts[other] = random_piece(&state, &whole);
-            break;
-        case 1: /* one less */
-            parts[other] = parts[n - 1];
-            n -= n > 1 ? 1 : 0;
-            break;
-        case 2: /* one more */
-            parts[n++] = random_piece(&state, &whole);
-            break;
-        default:
-            break;
-        }
-        check_cover(&whole, parts, n, found);
-    }
-    assert_true(found[false] > 500 && found[true] > 500);
-}
-
-/* A pinwheel has no cut through all of it. */
-static void test_piece__cover_without_a_cut(void **unused)
-{
-    (void)unused;
-    static const int64_t boxes[5][4] = {
-        {0, 0, 2, 1}, {2, 0, 1, 2}, {1, 2, 2, 1}, {0, 1, 1, 2}, {1, 1, 1, 1}};
-    dtp_shard whole = {.rank = 2, .global = {3, 3}, .size = {3, 3}}, parts[5];
-    int32_t found[2] = {0};
-    for (int32_t i = 0; i < 5; i++) {
-        parts[i] = whole;
-        memcpy(parts[i].offset, boxes[i], 2 * sizeof(int64_t));
-        memcpy(parts[i].size, &boxes[i][2], 2 * sizeof(int64_t));
-    }
-    check_cover(&whole, parts, 5, found);
-    check_cover(&whole, parts, 4, found);
-    assert_int_equal(found[true], 1);
-}
-
-/* So many that looking at every pair would take hours: rows, columns, a grid, and one that is off
- * by one. */
-static void test_piece__cover_of_many(void **unused)
-{
-    (void)unused;
-    enum { SIDE = 700, MANY = SIDE * SIDE };
-    dtp_shard *parts = calloc(MANY, sizeof *parts);
-    const dtp_shard **list = calloc(MANY, sizeof *list);
-    assert_true(parts != NULL && list != NULL);
-    for (int kind = 0; kind < 4; kind++) {
-        int64_t element[DTP_MAX_RANK];
-        bool cover = false;
-        dtp_err err = {0};
-        for (int32_t i = 0; i < MANY; i++) {
-            const bool grid = kind >= 2;
-            const dtp_shard row = {
-                .rank = 2, .global = {MANY, 3}, .offset = {i, 0}, .size = {1, 3}};
-            const dtp_shard column = {
-                .rank = 2, .global = {3, MANY}, .offset = {0, i}, .size = {3, 1}};
-            const dtp_shard cell = {.rank = 2,
-                                    .global = {2 * SIDE, SIDE},
-                                    .offset = {2 * (i / SIDE), i % SIDE},
-                                    .size = {2, 1}};
-            parts[i] = grid ? cell : kind == 0 ? row : column;
-            list[(int64_t)i * 7919 % MANY] = &parts[i];
-        }
-        parts[MANY / 2].offset[0] -= kind == 3 ? 1 : 0;
-        must(dtp_shards_cover(list, MANY, &cover, element, &err), &err);
-        assert_int_equal(cover, kind < 3);
-    }
-    free(parts);
-    free(list);
-}
-
-static void test_piece__runs_are_whole_where_they_can_be(void **unused)
-{
-    (void)unused;
-    dtp_shard whole = {.rank = 3, .global = {4, 5, 6}, .size = {4, 5, 6}}, part = whole;
-    dtp_shard_runs it = dtp_shard_runs_of(&whole, &whole);
-    assert_int_equal(it.run, 120);
-    part.offset[0] = 1;
-    part.size[0] = 2;
-    it = dtp_shard_runs_of(&whole, &part);
-    assert_int_equal(it.run, 60);
-    assert_true(dtp_shard_next(&it));
-    assert_int_equal(it.in_whole, 30);
-    assert_false(dtp_shard_next(&it));
-    part.size[2] = 0;
-    it = dtp_shard_runs_of(&whole, &part);
-    assert_false(dtp_shard_next(&it));
 }
 
 /* ---- conversions ---- */
@@ -298,8 +70,8 @@ static void test_convert__integers_must_fit(void **unused)
     const float f = 1;
     assert_int_equal(dtp_convert(DTP_STORE_F32, &f, DTP_I32, out, 1, &err), DTP_UNSUPPORTED);
     const int32_t labels[3] = {0, 9, 10};
-    assert_int_equal(dtp_check_below(DTP_I32, labels, 2, 10, NULL, &err), DTP_OK);
-    assert_int_equal(dtp_check_below(DTP_I32, labels, 3, 10, NULL, &err), DTP_RANGE);
+    assert_int_equal(dtp_check_below(DTP_I32, labels, 2, 10, &err), DTP_OK);
+    assert_int_equal(dtp_check_below(DTP_I32, labels, 3, 10, &err), DTP_RANGE);
     assert_non_null(strstr(err.msg, "element 2 is 10"));
 }
 
@@ -391,7 +163,7 @@ static void test_npy__orders_of_dims_and_bytes(void **unused)
         assert_int_equal(npy.store, type->store);
         const dtp_shard whole = {.rank = 3, .global = {3, 4, 5}, .size = {3, 4, 5}};
         for (int round = 0; round < 20; round++) {
-            const dtp_shard piece = round == 0 ? whole : random_piece(&state, &whole);
+            const dtp_shard piece = round == 0 ? whole : data_random_piece(&state, &whole);
             must(dtp_npy_read(&npy, path, &piece, part, &err), &err);
             dtp_shard_copy(&piece, &whole, values, &piece, want, width);
             assert_memory_equal(part, want, (size_t)(dtp_shard_elems(&piece) * width));
@@ -514,6 +286,212 @@ static void test_npy__damaged_files(void **unused)
     assert_int_equal(open_and_close(data_dir(), &err), DTP_IO);
 }
 
+/* ---- safetensors ---- */
+
+/* CRC-32 bit by bit. */
+static unsigned crc_of(const char *text, size_t n)
+{
+    unsigned crc = 0xFFFFFFFFU;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= (unsigned char)text[i];
+        for (int bit = 0; bit < 8; bit++) {
+            crc = crc >> 1 ^ ((crc & 1U) != 0 ? 0xEDB88320U : 0);
+        }
+    }
+    return ~crc;
+}
+
+static void test_safetensors__round_trips(void **unused)
+{
+    (void)unused;
+    dtp_err err = {0};
+    const float w[6] = {1, 2, 3, 4, 5, 6};
+    const int64_t ids[2] = {-1, 1};
+    const dtp_st_entry entries[] = {
+        {.name = "w \"1\"", .store = DTP_STORE_F32, .rank = 2, .dims = {2, 3}},
+        {.name = "scalar", .store = DTP_STORE_F32},
+        {.name = "ids", .store = DTP_STORE_I64, .rank = 1, .dims = {2}},
+    };
+    const dtp_st_meta meta[] = {{"step", "12"}, {DTP_ST_CRC, ""}, {"last", "one"}};
+    const char *path = data_path("round.safetensors");
+    dtp_st_writer *writer = NULL;
+    must(dtp_st_create(path, 3, entries, 3, meta, &writer, &err), &err);
+    must(dtp_st_put(writer, w, 24, &err), &err);
+    assert_int_equal(dtp_st_put(writer, w, 8, &err), DTP_INTERNAL);
+    must(dtp_st_put(writer, w, 4, &err), &err);
+    must(dtp_st_put(writer, ids, 16, &err), &err);
+    int64_t bytes = 0;
+    uint32_t crc = 0;
+    must(dtp_st_commit(writer, &bytes, &crc, &err), &err);
+
+    dtp_st_file *f = NULL;
+    must(dtp_st_open(path, &f, &err), &err);
+    assert_int_equal(dtp_st_count(f), 3);
+    assert_string_equal(dtp_st_meta_get(f, "step"), "12");
+    assert_string_equal(dtp_st_meta_get(f, "last"), "one");
+    char *text = NULL, digits[9];
+    size_t len = 0;
+    must(dtp_file_read(path, 1 << 20, &text, &len, &err), &err);
+    assert_int_equal(bytes, len);
+    assert_int_equal(crc, crc_of(text, len));
+    const size_t data_at = (size_t)dtp_st_data_at(f);
+    assert_int_equal(data_at, len - 44);
+    snprintf(digits, sizeof digits, "%08x", crc_of(text + data_at, len - data_at));
+    assert_string_equal(dtp_st_meta_get(f, DTP_ST_CRC), digits);
+    free(text);
+    assert_null(dtp_st_meta_get(f, "other"));
+    assert_null(dtp_st_find(f, "absent"));
+    const dtp_st_entry *e = dtp_st_find(f, "w \"1\"");
+    assert_non_null(e);
+    dtp_shard column = {.rank = 2, .global = {2, 3}, .offset = {0, 1}, .size = {2, 1}};
+    float got[2];
+    must(dtp_st_read(f, e, &column, got, &err), &err);
+    assert_true(got[0] == 2 && got[1] == 5);
+    dtp_st_close(f);
+}
+
+static void test_safetensors__discard_leaves_nothing(void **unused)
+{
+    (void)unused;
+    dtp_err err = {0};
+    const dtp_st_entry e = {.name = "x", .store = DTP_STORE_F32};
+    const char *path = data_path("gone.safetensors");
+    dtp_st_writer *writer = NULL;
+    must(dtp_st_create(path, 1, &e, 0, NULL, &writer, &err), &err);
+    assert_int_equal(dtp_st_commit(writer, NULL, NULL, &err), DTP_INTERNAL);
+    assert_null(fopen(path, "rb"));
+    assert_null(fopen(data_path("gone.safetensors.tmp"), "rb"));
+    assert_int_equal(dtp_st_create(data_path("no/such/dir"), 1, &e, 0, NULL, &writer, &err),
+                     DTP_IO);
+}
+
+typedef struct st_case {
+    const char *name, *header;
+    size_t data;
+    dtp_status want;
+} st_case;
+
+static const st_case st_cases[] = {
+    {"good", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, DTP_OK},
+    {"padded", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}   ", 8, DTP_OK},
+    {"nothing", "{}", 0, DTP_OK},
+    {"metadata", "{\"__metadata__\":{\"k\":\"v\"}}", 0, DTP_OK},
+    {"empty tensor", "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[0,0]}}", 0,
+     DTP_OK},
+    {"scalar", "{\"a\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]}}", 8, DTP_OK},
+    {"two in reverse",
+     "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},\"a\":{\"dtype\":\"U8\","
+     "\"shape\":[1],\"data_offsets\":[0,1]}}",
+     2, DTP_OK},
+    {"not JSON", "hello", 0, DTP_INVALID},
+    {"array", "[]", 0, DTP_INVALID},
+    {"trailing text", "{} {}", 0, DTP_INVALID},
+    {"metadata holds a number", "{\"__metadata__\":{\"k\":1}}", 0, DTP_OK},
+    {"metadata holds a table", "{\"__metadata__\":{\"k\":{\"l\":[1]},\"m\":null}}", 0, DTP_OK},
+    {"metadata is a list", "{\"__metadata__\":[1,\"k\"]}", 0, DTP_OK},
+    {"unknown type", "{\"a\":{\"dtype\":\"C64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8, DTP_OK},
+    {"unknown type beyond the file",
+     "{\"a\":{\"dtype\":\"F4\",\"shape\":[1],\"data_offsets\":[0,9]}}", 8, DTP_INVALID},
+    {"unknown type with a hole", "{\"a\":{\"dtype\":\"F4\",\"shape\":[1],\"data_offsets\":[1,8]}}",
+     8, DTP_INVALID},
+    {"type is a number", "{\"a\":{\"dtype\":4,\"shape\":[1],\"data_offsets\":[0,8]}}", 8,
+     DTP_INVALID},
+    {"unknown key", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}}", 8,
+     DTP_INVALID},
+    {"duplicate tensor",
+     "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"U8\","
+     "\"shape\":[1],\"data_offsets\":[1,2]}}",
+     2, DTP_INVALID},
+    {"no offsets", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, DTP_INVALID},
+    {"one offset", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}", 8,
+     DTP_INVALID},
+    {"offsets reversed", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8,
+     DTP_INVALID},
+    {"beyond the file", "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", 8,
+     DTP_INVALID},
+    {"negative offset", "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[-8,8]}}", 8,
+     DTP_INVALID},
+    {"huge offset",
+     "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,18446744073709551615]}}", 8,
+     DTP_INVALID},
+    {"shape needs more", "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", 8,
+     DTP_INVALID},
+    {"shape needs less", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8,
+     DTP_INVALID},
+    {"negative dim", "{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8,
+     DTP_INVALID},
+    {"fractional dim", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2.5],\"data_offsets\":[0,8]}}", 8,
+     DTP_INVALID},
+    {"dims overflow",
+     "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4],\"data_offsets\":[0,8]}}", 8,
+     DTP_INVALID},
+    {"bytes overflow to fit",
+     "{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693953],\"data_offsets\":[0,8]}}", 8,
+     DTP_INVALID},
+    {"too many dims",
+     "{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1, DTP_OK},
+    {"too many dims, other bytes",
+     "{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[0,1]}}", 1,
+     DTP_INVALID},
+    {"overlap",
+     "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\","
+     "\"shape\":[2],\"data_offsets\":[1,3]}}",
+     3, DTP_INVALID},
+    {"same place twice",
+     "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\","
+     "\"shape\":[2],\"data_offsets\":[0,2]}}",
+     2, DTP_INVALID},
+    {"hole",
+     "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"b\":{\"dtype\":\"U8\","
+     "\"shape\":[1],\"data_offsets\":[2,3]}}",
+     3, DTP_INVALID},
+    {"unused end", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 3,
+     DTP_INVALID},
+    {"tensor is a string", "{\"a\":\"F32\"}", 0, DTP_INVALID},
+    {"shape is a number", "{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", 8,
+     DTP_INVALID},
+};
+
+static void test_safetensors__hostile_headers(void **unused)
+{
+    (void)unused;
+    for (size_t k = 0; k < sizeof st_cases / sizeof *st_cases; k++) {
+        const st_case *c = &st_cases[k];
+        unsigned char file[512] = {0};
+        size_t n = strlen(c->header);
+        file[0] = (unsigned char)(n & 255);
+        file[1] = (unsigned char)(n >> 8);
+        memcpy(file + 8, c->header, n);
+        const char *path = data_write("case.safetensors", file, 8 + n + c->data);
+        dtp_err err = {0};
+        dtp_st_file *f = NULL;
+        dtp_status got = dtp_st_open(path, &f, &err);
+        if (got != c->want) {
+            fail_msg("%s: got %s (%s)", c->name, dtp_status_text(got), err.msg);
+        }
+        assert_true(got == DTP_OK || strstr(err.msg, path) != NULL);
+        if (got == DTP_OK) {
+            dtp_st_close(f);
+        }
+    }
+}
+
+static void test_safetensors__damaged_files(void **unused)
+{
+    (void)unused;
+    dtp_err err = {0};
+    dtp_st_file *f = NULL;
+    const char *path = data_write("case.safetensors", "\x00\x00", 2);
+    assert_int_equal(dtp_st_open(path, &f, &err), DTP_INVALID);
+    path = data_write("case.safetensors", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
+    assert_int_equal(dtp_st_open(path, &f, &err), DTP_INVALID);
+    path = data_write("case.safetensors", "\x03\x00\x00\x00\x00\x00\x00\x00{}", 10);
+    assert_int_equal(dtp_st_open(path, &f, &err), DTP_INVALID);
+    path = data_write("case.safetensors", "\x00\x00\x00\x00\x00\x00\x00\x00", 8);
+    assert_int_equal(dtp_st_open(path, &f, &err), DTP_INVALID);
+    assert_int_equal(dtp_st_open(data_path("absent"), &f, &err), DTP_IO);
+}
+
 static int cleanup(void **unused)
 {
     (void)unused;
@@ -524,11 +502,6 @@ static int cleanup(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_piece__copies_equal_the_odometer),
-        cmocka_unit_test(test_piece__cover_equals_counting),
-        cmocka_unit_test(test_piece__cover_without_a_cut),
-        cmocka_unit_test(test_piece__cover_of_many),
-        cmocka_unit_test(test_piece__runs_are_whole_where_they_can_be),
         cmocka_unit_test(test_convert__half_and_bfloat_round_trip_all_bits),
         cmocka_unit_test(test_convert__half_rounds_to_nearest_even),
         cmocka_unit_test(test_convert__integers_must_fit),
@@ -536,6 +509,10 @@ int main(void)
         cmocka_unit_test(test_npy__orders_of_dims_and_bytes),
         cmocka_unit_test(test_npy__hostile_headers),
         cmocka_unit_test(test_npy__damaged_files),
+        cmocka_unit_test(test_safetensors__round_trips),
+        cmocka_unit_test(test_safetensors__discard_leaves_nothing),
+        cmocka_unit_test(test_safetensors__hostile_headers),
+        cmocka_unit_test(test_safetensors__damaged_files),
     };
     return cmocka_run_group_tests(tests, NULL, cleanup);
 }

@@ -82,3 +82,19 @@ void data_unseal(char *index)
     }
     memmove(before, after, strlen(after) + 1);
 }
+
+uint32_t data_random(uint32_t *state)
+{
+    *state = *state * 1664525U + 1013904223U;
+    return *state >> 8;
+}
+
+dtp_shard data_random_piece(uint32_t *state, const dtp_shard *whole)
+{
+    dtp_shard p = *whole;
+    for (int32_t d = 0; d < p.rank; d++) {
+        p.offset[d] = (int64_t)(data_random(state) % (uint32_t)p.global[d]);
+        p.size[d] = 1 + (int64_t)(data_random(state) % (uint32_t)(p.global[d] - p.offset[d]));
+    }
+    return p;
+}

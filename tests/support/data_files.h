@@ -1,8 +1,10 @@
-/* Temporary files for tests of readers. */
+/* Temporary files for tests of readers; random parts of tensors. */
 #ifndef DTP_TESTS_SUPPORT_DATA_FILES_H
 #define DTP_TESTS_SUPPORT_DATA_FILES_H
 
 #include <stddef.h>
+
+#include "executor/device/shard.h"
 
 /* A fresh directory under TMPDIR or /tmp; static storage, one per process. */
 const char *data_dir(void);
@@ -14,5 +16,9 @@ const char *data_write(const char *name, const void *bytes, size_t n);
 void data_remove(void);
 /* Takes the checksum out of the text of a checkpoint's index, so that it can be edited. */
 void data_unseal(char *index);
+
+/* Numbers of a small generator; a part of a tensor drawn by them. */
+uint32_t data_random(uint32_t *state);
+dtp_shard data_random_piece(uint32_t *state, const dtp_shard *whole);
 
 #endif
