@@ -64,24 +64,24 @@ bool dtp_shard_intersect(const dtp_shard *a, const dtp_shard *b, dtp_shard *out)
 
 /* Coordinate of a corner along `dim`, which bit i of the corner is for; behind the n_dims bits
  * stands the box, n for that of the tensor. */
-static int64_t corner_at(const dtp_shard *const *shards, int32_t n, int64_t corner, int32_t n_dims,
+static int64_t corner_at(const dtp_shard *shards, int32_t n, int64_t corner, int32_t n_dims,
                          int32_t i, int32_t dim)
 {
     const int64_t box = corner >> n_dims, upper = corner >> i & 1;
     if (box == n) {
-        return upper * shards[0]->global[dim];
+        return upper * shards[0].global[dim];
     }
-    return shards[box]->offset[dim] + upper * shards[box]->size[dim];
+    return shards[box].offset[dim] + upper * shards[box].size[dim];
 }
 
 /* Dims along which some shard is not all of the tensor. */
-static int32_t split_dims(const dtp_shard *const *shards, int32_t n, int32_t dims[DTP_MAX_RANK])
+static int32_t split_dims(const dtp_shard *shards, int32_t n, int32_t dims[DTP_MAX_RANK])
 {
     int32_t n_dims = 0;
-    for (int32_t d = 0; d < shards[0]->rank; d++) {
+    for (int32_t d = 0; d < shards[0].rank; d++) {
         bool split = false;
         for (int32_t i = 0; i < n && !split; i++) {
-            split = shards[i]->size[d] != shards[i]->global[d];
+            split = shards[i].size[d] != shards[i].global[d];
         }
         if (split) {
             dims[n_dims++] = d;
@@ -90,7 +90,7 @@ static int32_t split_dims(const dtp_shard *const *shards, int32_t n, int32_t dim
     return n_dims;
 }
 
-dtp_status dtp_shards_cover(const dtp_shard *const *shards, int32_t n, bool *cover,
+dtp_status dtp_shards_cover(const dtp_shard *shards, int32_t n, bool *cover,
                             int64_t element[DTP_MAX_RANK], dtp_err *err)
 {
     int32_t dims[DTP_MAX_RANK];

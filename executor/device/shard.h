@@ -22,7 +22,7 @@ int64_t dtp_shard_elems(const dtp_shard *shard);
 bool dtp_shard_intersect(const dtp_shard *a, const dtp_shard *b, dtp_shard *out);
 /* Whether n non-empty shards of one tensor hold every element exactly once, in time that grows with
  * n log n. If not, `element` is one that none or several of them hold. */
-dtp_status dtp_shards_cover(const dtp_shard *const *shards, int32_t n, bool *cover,
+dtp_status dtp_shards_cover(const dtp_shard *shards, int32_t n, bool *cover,
                             int64_t element[DTP_MAX_RANK], dtp_err *err) DTP_MUST_CHECK;
 
 /* Runs of consecutive elements: `part` (inside `whole`) is visited in row-major order of its

@@ -329,13 +329,13 @@ static bool holds(const dtp_shard *s, const int64_t element[DTP_MAX_RANK])
 static dtp_status check_tensor(const dtp_catalog *c, const dtp_slice *slices, int32_t n,
                                dtp_err *err)
 {
-    const dtp_shard **shards;
+    dtp_shard *shards;
     int64_t element[DTP_MAX_RANK];
     const dtp_slice *first = NULL;
     bool cover;
     DTP_TRY(DTP_NEW(c->arena, shards, n, err));
     for (int32_t i = 0; i < n; i++) {
-        shards[i] = &slices[i].shard;
+        shards[i] = slices[i].shard;
     }
     DTP_TRY(dtp_shards_cover(shards, n, &cover, element, err));
     if (cover) {
@@ -343,14 +343,14 @@ static dtp_status check_tensor(const dtp_catalog *c, const dtp_slice *slices, in
     }
     int64_t covered = 0;
     for (int32_t i = 0; i < n; i++) {
-        covered += dtp_shard_elems(shards[i]);
-        if (first != NULL && holds(shards[i], element)) {
+        covered += dtp_shard_elems(&shards[i]);
+        if (first != NULL && holds(&shards[i], element)) {
             return DTP_FAIL(err, DTP_INVALID,
                             "%.300s: tensor '%.100s' has slices that overlap, in '%s' and '%s'",
                             c->path, slices[0].name, plain_name(&c->files[first->file]),
                             plain_name(&c->files[slices[i].file]));
         }
-        first = holds(shards[i], element) ? &slices[i] : first;
+        first = holds(&shards[i], element) ? &slices[i] : first;
     }
     dtp_shard whole = slices[0].shard;
     memcpy(whole.size, whole.global, sizeof whole.size);
