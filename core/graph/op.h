@@ -162,4 +162,10 @@ void dtp_call_work(const dtp_op_call *call, dtp_work *out);
 /* Distinct dims of a call in order of first appearance (inputs, then outputs); returns how many. */
 int32_t dtp_call_dims(const dtp_op_call *call, dtp_dim_id out[DTP_MAX_OP_DIMS]);
 
+/* The rule verifier's: *out is a copy of `op` in the arena for which a letter without a role, or
+ * '.' for the dims of "...", is parallel; NULL when `op` has none that could be (it has a role, not
+ * every output has it, or the op is not of a description by roles). */
+dtp_status dtp_custom_op_try_parallel(const dtp_op_def *op, char letter, dtp_arena *arena,
+                                      dtp_op_def **out, dtp_err *err) DTP_MUST_CHECK;
+
 #endif

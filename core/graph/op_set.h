@@ -36,12 +36,6 @@ void dtp_op_hint(const dtp_op_set *set, const char *name, char out[DTP_OP_HINT_B
 int32_t dtp_op_set_count(const dtp_op_set *set);
 const dtp_op_def *dtp_op_set_at(const dtp_op_set *set, int32_t index);
 
-/* The rule verifier's: *out is a copy of `op` in the arena for which a letter without a role, or
- * '.' for the dims of "...", is parallel; NULL when `op` has none that could be (it has a role, not
- * every output has it, or the op is not of a description by roles). */
-dtp_status dtp_custom_op_try_parallel(const dtp_op_def *op, char letter, dtp_arena *arena,
-                                      dtp_op_def **out, dtp_err *err) DTP_MUST_CHECK;
-
 /* Whether two rows are of one op, whose name is unique: a device's module has rows of its own. */
 bool dtp_op_same(const dtp_op_def *a, const dtp_op_def *b);
 
