@@ -35,10 +35,10 @@ typedef struct dtp_job_options {
     int32_t n_fetch;            /* tensors to read after a step, by name, beside parameters, */
     const char *const *fetch;   /* states, outputs and the loss */
     bool results;               /* loss, outputs and gradients can be read too */
-    const char *outputs;        /* outputs of the model that are kept, "logits" or "none"
-                                   (docs/formats/model.md); NULL: all */
     bool evaluation;            /* the forward pass of one microbatch, to the loss and the outputs
                                    without a row for each row of the batch; no dropout */
+    const char *outputs;        /* outputs of the model that are kept, "logits" or "none"
+                                   (docs/formats/model.md); NULL: all */
 } dtp_job_options;
 
 static inline dtp_job_options dtp_job_options_init(void)

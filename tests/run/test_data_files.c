@@ -70,8 +70,8 @@ static void test_convert__integers_must_fit(void **unused)
     const float f = 1;
     assert_int_equal(dtp_convert(DTP_STORE_F32, &f, DTP_I32, out, 1, &err), DTP_UNSUPPORTED);
     const int32_t labels[3] = {0, 9, 10};
-    assert_int_equal(dtp_check_below(DTP_I32, labels, 2, 10, &err), DTP_OK);
-    assert_int_equal(dtp_check_below(DTP_I32, labels, 3, 10, &err), DTP_RANGE);
+    assert_int_equal(dtp_check_below(DTP_I32, labels, 2, 10, NULL, &err), DTP_OK);
+    assert_int_equal(dtp_check_below(DTP_I32, labels, 3, 10, NULL, &err), DTP_RANGE);
     assert_non_null(strstr(err.msg, "element 2 is 10"));
 }
 

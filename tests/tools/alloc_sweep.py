@@ -93,6 +93,8 @@ run_profile|dtrun run {MLP} --mesh x:2 --rules hidden:x --comm sim --steps 1 --p
 run_trace|dtrun run {MLP} --mesh x:2 --rules hidden:x --machine {MACHINE} --comm sim --steps 1 --trace /dev/null
 run_self|dtrun run {MLP} --comm self --steps 1 --backend ref
 run_resume|dtrun run {GPT} --mesh x:2 --rules batch:x --comm sim --steps 1 --save {{folder}} --resume --log-json /dev/null
+run_eval|dtrun run {MLP} --mesh x:2 --rules batch:x --comm sim --steps 1 --eval-every 1 --eval-feed images=models/data/digits_images.npy --eval-feed labels=models/data/digits_labels.npy
+eval|dtrun eval {MLP} --plan {{two.plan}} --comm sim --feed images=models/data/digits_images.npy --feed labels=models/data/digits_labels.npy --json -o {{out/evaluation}}
 sample|dtrun sample {GPT} --mesh x:2 --rules batch:x --comm sim --load {{saved}} --prompt ab --tokens 2
 verify|dtrun verify {MLP} --plan {{two.plan}} --comm sim --steps 1
 verify_json|dtrun verify {MLP} --plan {{a.plan}} --comm sim --steps 1 --json
@@ -102,7 +104,7 @@ verify_json|dtrun verify {MLP} --plan {{a.plan}} --comm sim --steps 1 --json
 TIMES = [(re.compile(pattern), text) for pattern, text in (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "T"), (r"(tokens/s|per device)( +[-\d.]+)+", r"\1 T"),
     (r"\d+(\.\d+)?(e[-+]\d+)?( ?)(s|ms|us|steps/s)\b", "T"), (r'("[a-z_]*(_s|_Bps|seconds)": )[^,\n]*', r"\1T"))]
-TIMED_FILES = {"report"}
+TIMED_FILES = {"report", "evaluation"}
 
 
 def masked(text):
