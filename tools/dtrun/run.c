@@ -167,9 +167,10 @@ static dtp_status evaluate(const run_command *c, rank_run *r, dtp_err *err)
     s = s == DTP_OK ? dtp_report_add_eval(&r->report, r->next, result.loss, err) : s;
     if (s == DTP_OK && r->comm->rank == 0 && !c->quiet) {
         dtp_strbuf text = {0};
+        dtp_strbuf_add(&text, isatty(STDERR_FILENO) != 0 ? "\reval: " : "eval: ");
         dtrun_evaluation_text(&result, &text);
-        (void)fprintf(stderr, "%seval: %s", isatty(STDERR_FILENO) != 0 ? "\r" : "",
-                      dtp_strbuf_text(&text));
+        s = text.failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for its line") : DTP_OK;
+        (void)fputs(dtp_strbuf_text(&text), stderr);
         dtp_strbuf_free(&text);
     }
     dtp_evaluation_free(&result);
