@@ -131,14 +131,15 @@ static bool next_line(FILE *from, double end_s, char **line, size_t *room)
 }
 
 /* Passes lines on until mpirun and what it started have ended. */
-static void pass_on(FILE *from, double limit_s)
+static void pass_on(FILE *from, double limit_s, double made_s)
 {
     static const char forwards[] = "mpirun: Forwarding signal";
     dtp_strbuf framed = {0};
     bool inside = false;
     char *line = NULL;
     size_t room = 0;
-    double end_s = dtp_now_s() + limit_s + END_S; /* ranks have this limit as well, and say more */
+    /* ranks have this limit as well, and say more */
+    double end_s = dtp_now_s() + made_s + limit_s + END_S;
     (void)setvbuf(from, NULL, _IONBF, 0);
     while (next_line(from, end_s, &line, &room)) {
         end_s = hear(line, limit_s, end_s);
@@ -287,7 +288,7 @@ static int finish(void)
 }
 
 /* Passes on what mpirun prints and says, until it and all that it started have ended. */
-static dtp_status follow(ends *pipes, double limit_s, dtp_err *err)
+static dtp_status follow(ends *pipes, double limit_s, double made_s, dtp_err *err)
 {
     pthread_t printer;
     FILE *errors = fdopen(pipes[SAID][0], "r");
@@ -296,7 +297,7 @@ static dtp_status follow(ends *pipes, double limit_s, dtp_err *err)
     if (code != 0) {
         (void)kill((pid_t)job, SIGTERM);
     } else {
-        pass_on(errors, limit_s);
+        pass_on(errors, limit_s, made_s);
         (void)pthread_join(printer, NULL);
     }
     (void)(errors != NULL ? fclose(errors) : close(pipes[SAID][0]));
@@ -305,11 +306,11 @@ static dtp_status follow(ends *pipes, double limit_s, dtp_err *err)
                      : DTP_FAIL(err, DTP_NOMEM, "cannot follow mpirun: %s", strerror(code));
 }
 
-dtp_status tool_mpirun(char *const *argv, double limit_s, int *code, dtp_err *err)
+dtp_status tool_mpirun(char *const *argv, double limit_s, double made_s, int *code, dtp_err *err)
 {
     ends pipes[N_PIPES];
     DTP_TRY(start(argv, pipes, err));
-    const dtp_status s = follow(pipes, limit_s, err);
+    const dtp_status s = follow(pipes, limit_s, made_s, err);
     *code = finish();
     handle(SIGINT, SIG_DFL);
     handle(SIGTERM, SIG_DFL);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "executor/device/cpus.h"
@@ -29,7 +30,9 @@ static dtp_status start_mpirun(tool_ranks *ranks, int32_t n, dtp_err *err)
     int code = 0;
     DTP_TRY(dtp_launch_argv(&launch, &argv, err));
     const double limit_s = ranks->timeout_s > 0 ? ranks->timeout_s : DTP_COMM_TIMEOUT_S;
-    dtp_status s = tool_mpirun(argv, limit_s, &code, err);
+    /* Ranks read and lower what this process has, several of them on a core. */
+    const double made_s = (double)(10 + n) * (double)clock() / CLOCKS_PER_SEC;
+    dtp_status s = tool_mpirun(argv, limit_s, made_s, &code, err);
     dtp_launch_argv_free(argv);
     atomic_store(&ranks->code, code);
     return s;
