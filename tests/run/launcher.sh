@@ -43,7 +43,7 @@ case_of() {
         if [ "$FAKE" = never ]; then
             until [ -s "$dir/started" ]; do sleep 0.05; done
         else
-            until grep -q '^step' "$dir/err"; do sleep 0.05; done
+            until grep -q 'Z step' "$dir/err"; do sleep 0.05; done
             sleep 0.5
         fi
         kill "-$signal" $pid
@@ -60,7 +60,7 @@ case_of "not begun" 1 never "" --timeout 0.5
 case_of "a signal before the ranks" 130 never INT
 case_of "the same, TERM" 143 never TERM
 case_of "ended" 0 real "" --timeout 5 --steps 3 --log-every 1
-grep -q '^step 3/3' "$dir/err" || complain "ended: the last step is not shown"
+grep -q 'Z step 3/3' "$dir/err" || complain "ended: the last step is not shown"
 grep -q 'loss' "$dir/out" || complain "ended: no report"
 case_of "failed" 2 real "" --timeout 5 --load "$dir/nothing"
 case_of "steps that nobody ends" 143 real "TERM TERM" --steps 1000000000 --log-every 50
