@@ -31,11 +31,16 @@ static dtp_status shard(const dtp_graph *model, const dtp_job_options *o, dtp_jo
 }
 
 /* Graph and sharding of the forward pass alone, from those of training. */
-static dtp_status keep_evaluation(dtp_job *job, dtp_err *err)
+static dtp_status keep_evaluation(const dtp_graph *model, dtp_evaluation_kind kind, dtp_job *job,
+                                  dtp_err *err)
 {
     dtp_graph_copy copy;
     const dtp_sharding all = job->sharding;
-    DTP_TRY(dtp_graph_evaluation(job->graph, &copy, err));
+    const bool outputs = kind == DTP_EVALUATE_OUTPUTS;
+    if (kind == DTP_NO_EVALUATION || (outputs && job->graph->loss < 0)) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_graph_evaluation(job->graph, outputs ? model : NULL, &copy, err));
     dtp_graph_destroy(job->graph);
     job->graph = copy.to;
     return dtp_sharding_of_copy(&all, &copy, job->arena, &job->sharding, err);
@@ -87,9 +92,10 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
 {
     job->arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, job->arena));
-    const bool listed = o->plan != NULL && dtp_plan_is_for_model(o->plan, model) && !o->evaluation;
+    const bool listed = o->plan != NULL && dtp_plan_is_for_model(o->plan, model) &&
+                        o->evaluation == DTP_NO_EVALUATION;
     DTP_TRY(shard(model, o, job, err));
-    DTP_TRY(o->evaluation ? keep_evaluation(job, err) : DTP_OK);
+    DTP_TRY(keep_evaluation(model, o->evaluation, job, err));
     DTP_TRY(dtp_plan_lowering_init(&job->lowering, o->plan, err));
     if (o->plan != NULL && !listed) { /* there may be tensors of other sizes */
         job->lowering.listed.unlisted = dtp_redistributor_generic();

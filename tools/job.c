@@ -182,11 +182,13 @@ static dtp_status read_texts(const tool_source *source, const char *text, size_t
                              dtp_arena *arena, dtp_graph **model, dtp_plan **plan, dtp_err *err)
 {
     int32_t n;
+    bool forward;
     const dtp_dim_override *dims;
     dtp_strbuf others = {0};
     tool_source from = *source;
     from.backend = NULL; /* in f32 */
-    DTP_TRY(dtp_plan_read_dims(source->plan, text, len, arena, &n, &dims, err));
+    DTP_TRY(dtp_plan_read_model(source->plan, text, len, arena, &n, &dims, &forward, err));
+    from.forward = source->forward || forward;
     if (read_model(&from, n, dims, model, err) != DTP_OK) {
         /* A model without these dims, or none: what is wrong is said without them. */
         *model = NULL;
@@ -273,7 +275,9 @@ static dtp_status read_wide(const tool_source *source, tool_job *job, dtp_err *e
     job->plan = NULL;
     char *text = NULL;
     size_t len = 0;
-    dtp_status s = read_model(source, narrow->n_given, narrow->given, &job->model, err);
+    tool_source from = *source;
+    from.forward = narrow->forward_only;
+    dtp_status s = read_model(&from, narrow->n_given, narrow->given, &job->model, err);
     s = s == DTP_OK ? dtp_plan_file_read(source->plan, &text, &len, err) : s;
     s = s == DTP_OK ? read_plan(source, text, len, job->model, &job->plan, err) : s;
     free(text);

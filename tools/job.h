@@ -25,14 +25,14 @@ typedef struct tool_source {
     bool forward;             /* --forward */
     bool uneven;              /* --uneven */
     const char *backend;      /* --backend NAME; NULL: no programs are run */
-    bool unrecorded;       /* steps are not recorded: launches cost more where a machine says so */
-    bool any_dims;         /* a plan may be for other dims: the command shows no prices */
-    bool evaluation;       /* the forward pass alone (dtp_job_options) */
-    bool strict;           /* --strict: operands move only where a pin asked for it */
-    tool_list styles;      /* --style "GLOB: STYLE" */
-    tool_list style_files; /* --style-file: of Hugging Face's transformers */
-    tool_list style_names; /* --style-names THEIRS=OURS, for the files */
-    tool_list pins;        /* --pin "TENSOR: LAYOUT" */
+    bool unrecorded; /* steps are not recorded: launches cost more where a machine says so */
+    bool any_dims;   /* a plan may be for other dims: the command shows no prices */
+    dtp_evaluation_kind evaluation; /* the forward pass alone (dtp_job_options) */
+    bool strict;                    /* --strict: operands move only where a pin asked for it */
+    tool_list styles;               /* --style "GLOB: STYLE" */
+    tool_list style_files;          /* --style-file: of Hugging Face's transformers */
+    tool_list style_names;          /* --style-names THEIRS=OURS, for the files */
+    tool_list pins;                 /* --pin "TENSOR: LAYOUT" */
 } tool_source;
 
 /* Whether any style or pin was given. */

@@ -125,7 +125,8 @@ struct dtp_graph {
                              the last time (core/transform/microbatch.h) */
     int32_t n_micro_dims; /* dims of which a tensor holds one microbatch's part */
     dtp_dim_id micro_dims[DTP_MAX_MICRO_DIMS];
-    int32_t n_given; /* of a model as it was read: the sizes from which all others follow */
+    bool forward_only; /* of a model as it was read: training was left out */
+    int32_t n_given;   /* of a model as it was read: the sizes from which all others follow */
     const dtp_dim_override *given;
 };
 

@@ -391,12 +391,21 @@ static dtp_status read_dims(const dtp_json *root, dtp_arena *arena, int32_t *n,
     return DTP_OK;
 }
 
-dtp_status dtp_plan_read_dims(const char *file, const char *text, size_t len, dtp_arena *arena,
-                              int32_t *n, const dtp_dim_override **out, dtp_err *err)
+static dtp_status read_forward(const dtp_json *root, bool *out, dtp_err *err)
+{
+    const dtp_json *v = dtp_json_get(root, "forward");
+    *out = false;
+    return v == NULL ? DTP_OK : dtp_json_bool(v, out, err);
+}
+
+dtp_status dtp_plan_read_model(const char *file, const char *text, size_t len, dtp_arena *arena,
+                               int32_t *n, const dtp_dim_override **dims, bool *forward,
+                               dtp_err *err)
 {
     dtp_json_doc *doc = NULL;
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
-    const dtp_status s = read_dims(dtp_json_root(doc), arena, n, out, err);
+    dtp_status s = read_dims(dtp_json_root(doc), arena, n, dims, err);
+    s = s == DTP_OK ? read_forward(dtp_json_root(doc), forward, err) : s;
     dtp_json_destroy(doc);
     return s;
 }
@@ -414,6 +423,7 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     int32_t mode = 0, objective = 0, torch = 0;
     DTP_TRY(read_text(root, "model", plan->arena, &plan->model, err));
     DTP_TRY(read_dims(root, plan->arena, &plan->n_dims, &plan->dims, err));
+    DTP_TRY(read_forward(root, &plan->forward, err));
     plan->machine = NULL;
     if (dtp_json_get(root, "machine") != NULL) {
         DTP_TRY(read_text(root, "machine", plan->arena, &plan->machine, err));
@@ -465,6 +475,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
     static const char *const keys[] = {"format",
                                        "model",
                                        "dims",
+                                       "forward",
                                        "machine",
                                        "rates",
                                        "runtime",

@@ -97,6 +97,7 @@ dtp_status dtp_plan_set_model(dtp_plan *plan, const dtp_graph *model, dtp_err *e
     }
     plan->dims = dims;
     plan->n_dims = model->n_given;
+    plan->forward = model->forward_only;
     return DTP_OK;
 }
 

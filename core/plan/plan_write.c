@@ -175,6 +175,9 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     dtp_json_write_string(w, "format", "dtp.plan/1");
     dtp_json_write_string(w, "model", plan->model);
     write_dims(w, plan);
+    if (plan->forward) {
+        dtp_json_write_bool(w, "forward", true);
+    }
     if (plan->machine != NULL) {
         dtp_json_write_string(w, "machine", plan->machine);
     }

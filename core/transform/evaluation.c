@@ -10,13 +10,25 @@ static bool is_metric(const dtp_graph *g, dtp_tensor_id t)
     return type->dtype != DTP_BOOL && dtp_ttype_find(type, dtp_microbatch_dim(g)) < 0;
 }
 
-/* needed: by tensor, of a node by its first output. */
-static void mark_needed(const dtp_graph *g, bool *needed)
+/* What is computed for output i of the graph, or of the model; -1: nothing. */
+static dtp_tensor_id wanted_output(const dtp_graph *g, const dtp_graph *outputs_of, int32_t i)
 {
-    needed[g->loss] = true;
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        const dtp_tensor_id t = g->outputs[i];
-        needed[t] = needed[t] || is_metric(g, t);
+    if (outputs_of != NULL) {
+        return dtp_graph_find(g, outputs_of->tensors[outputs_of->outputs[i]].name);
+    }
+    return is_metric(g, g->outputs[i]) ? g->outputs[i] : -1;
+}
+
+/* needed: by tensor, of a node by its first output. */
+static void mark_needed(const dtp_graph *g, const dtp_graph *outputs_of, bool *needed)
+{
+    const int32_t n_wanted = outputs_of != NULL ? outputs_of->n_outputs : g->n_outputs;
+    needed[g->loss] = outputs_of == NULL;
+    for (int32_t i = 0; i < n_wanted; i++) {
+        const dtp_tensor_id t = wanted_output(g, outputs_of, i);
+        if (t >= 0) {
+            needed[t] = true;
+        }
     }
     for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
         const dtp_node *node = &g->nodes[n];
@@ -81,31 +93,35 @@ static dtp_status find_weight(dtp_graph_copy *c, dtp_err *err)
     return c->to->weight >= 0 ? dtp_graph_add_output(c->to, c->to->weight, err) : DTP_OK;
 }
 
-static dtp_status build(dtp_graph_copy *c, dtp_err *err)
+static dtp_status build(dtp_graph_copy *c, const dtp_graph *outputs_of, dtp_err *err)
 {
     const dtp_graph *from = c->from;
     dtp_graph *to = c->to;
+    const int32_t n = outputs_of != NULL ? outputs_of->n_outputs : from->n_outputs;
     bool *needed;
     DTP_TRY(DTP_NEW(to->arena, needed, from->n_tensors, err));
-    mark_needed(from, needed);
+    mark_needed(from, outputs_of, needed);
     to->microbatches = to->n_micro_dims = 0; /* the sizes of the dims are those of one already */
     DTP_TRY(copy_needed(c, needed, err));
-    for (int32_t i = 0; i < from->n_outputs; i++) {
-        const dtp_tensor_id t = from->outputs[i];
-        DTP_TRY(is_metric(from, t) ? dtp_graph_add_output(to, c->tensor[t], err) : DTP_OK);
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_tensor_id t = wanted_output(from, outputs_of, i);
+        DTP_TRY(t >= 0 ? dtp_graph_add_output(to, c->tensor[t], err) : DTP_OK);
     }
-    to->loss = c->tensor[from->loss];
-    DTP_TRY(find_weight(c, err));
+    if (outputs_of == NULL) {
+        to->loss = c->tensor[from->loss];
+        DTP_TRY(find_weight(c, err));
+    }
     return dtp_graph_without_dropout(to, err);
 }
 
-dtp_status dtp_graph_evaluation(const dtp_graph *g, dtp_graph_copy *out, dtp_err *err)
+dtp_status dtp_graph_evaluation(const dtp_graph *g, const dtp_graph *outputs_of,
+                                dtp_graph_copy *out, dtp_err *err)
 {
     if (g->loss < 0) {
         return DTP_FAIL(err, DTP_INVALID, "the model '%s' has no loss to evaluate", g->name);
     }
     DTP_TRY(dtp_graph_copy_begin(g, out, err));
-    const dtp_status s = build(out, err);
+    const dtp_status s = build(out, outputs_of, err);
     if (s != DTP_OK) {
         dtp_graph_destroy(out->to);
         out->to = NULL;

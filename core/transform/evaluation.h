@@ -10,8 +10,9 @@
  * updates and states of optimizers; all inputs stay. Tensors and nodes keep their names in the
  * model. Where the loss is a mean over labels (core/transform/mean_loss.h), out->to->weight is its
  * count. out->tensor and out->node live as long as the graph: which tensor or node of it is one of
- * g. The value that adds up parts of microbatches is the part. DTP_INVALID when g has no loss. */
-dtp_status dtp_graph_evaluation(const dtp_graph *g, dtp_graph_copy *out,
-                                dtp_err *err) DTP_MUST_CHECK;
+ * g. The value that adds up parts of microbatches is the part. With `outputs_of` (else NULL), the
+ * model that g was made from, its outputs are computed instead. DTP_INVALID when g has no loss. */
+dtp_status dtp_graph_evaluation(const dtp_graph *g, const dtp_graph *outputs_of,
+                                dtp_graph_copy *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

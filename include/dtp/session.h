@@ -17,6 +17,13 @@ DTP_API_BEGIN
 typedef struct dtp_job dtp_job;
 typedef struct dtp_program dtp_program; /* what every rank runs */
 
+/* The forward pass of one microbatch without dropout. */
+typedef enum dtp_evaluation_kind {
+    DTP_NO_EVALUATION,
+    DTP_EVALUATE_LOSS,   /* to the loss and the outputs without a row for each row of the batch */
+    DTP_EVALUATE_OUTPUTS /* to the outputs of the model */
+} dtp_evaluation_kind;
+
 typedef struct dtp_job_options {
     size_t size;
     const dtp_plan
@@ -35,9 +42,8 @@ typedef struct dtp_job_options {
     int32_t n_fetch;            /* tensors to read after a step, by name, beside parameters, */
     const char *const *fetch;   /* states, outputs and the loss */
     bool results;               /* loss, outputs and gradients can be read too */
-    bool evaluation;            /* the forward pass of one microbatch, to the loss and the outputs
-                                   without a row for each row of the batch; no dropout */
-    const char *outputs;        /* outputs of the model that are kept, "logits" or "none"
+    dtp_evaluation_kind evaluation; /* of a model that is trained; else what there is */
+    const char *outputs;            /* outputs of the model that are kept, "logits" or "none"
                                    (docs/formats/model.md); NULL: all */
 } dtp_job_options;
 

@@ -90,6 +90,16 @@ def likeliest(model, place):
             check(got == want, "likeliest tokens on %s %s %s" % (comm, mesh, rules), want, got)
     check(model.sample("The ", "--tokens", "20", "--top-k", "1", "--dim", "batch=1") == model.sample(
         "The ", "--tokens", "20", "--temperature", "0", "--dim", "batch=1"), "--top-k 1 is not the likeliest")
+    # plans: those that the model was trained with, and of the model without training
+    for name, extra in (("trained", []), ("parts", ["--microbatches", "2"]), ("forward", ["--forward"])):
+        plan = os.path.join(place, name)
+        made = subprocess.run([os.path.join(os.path.dirname(DTRUN), "dtplan"), "plan", model.path, *DIMS, "--dim", "batch=4", "--mesh",
+                               "x:2", "--machine", "models/machines/cpu_2.json", "-o", plan, *extra], capture_output=True, env=ENVIRONMENT)
+        check(made.returncode == 0, "plan", name, made.stderr)
+        want = model.sample("The ", "--tokens", "20", "--temperature", "0", "--dim", "batch=1")
+        got = model.sample("The ", "--tokens", "20", "--temperature", "0", "--plan", plan, "--dim", "batch=%d" % (2 if "parts" in name else 1),
+                           "--comm", "sim")
+        check(got == want, "likeliest tokens under the plan", name, want, got)
     file = os.path.join(place, "prompt")
     with open(file, "w") as f:
         f.write("It was\n")

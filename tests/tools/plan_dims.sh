@@ -60,6 +60,13 @@ python3 -c 'import json, sys; p = json.load(open(sys.argv[1])); del p["dims"]; j
 grep -q "another version of the model; its prices are left out" "$here/err" || bad "a plan without dims says: $(cat "$here/err")"
 grep -q '"predicted": null' "$here/r" || bad "a plan without dims: the old price"
 
+# a plan of the model without training says so
+"$bin/dtplan" plan "$model" --forward --mesh x:2 --machine "$machine" -o "$here/f" >/dev/null || bad "plan --forward"
+for command in "dtrun run $model --comm sim --quiet" "dtrun verify $model --comm sim --steps 1" "dtplan show $model --stage program"; do
+    "$bin"/$command --plan "$here/f" >"$here/out" 2>"$here/err" && [ ! -s "$here/err" ] || bad "a forward plan, $command: $(cat "$here/err")"
+    ! grep -q 'grad\.' "$here/out" || bad "a forward plan, $command: has gradients"
+done
+
 # once per job, also where dtrun starts the ranks
 if [ "${2-0}" = 1 ]; then
     root=()

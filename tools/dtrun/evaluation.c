@@ -13,7 +13,8 @@
 static dtp_status create(const tool_source *source, const dtp_ctx *ctx, tool_job *out, dtp_err *err)
 {
     tool_source forward = *source;
-    forward.evaluation = forward.any_dims = true; /* nothing is priced */
+    forward.evaluation = DTP_EVALUATE_LOSS;
+    forward.any_dims = true; /* nothing is priced */
     forward.machine = NULL;
     return tool_job_create(&forward, 0, NULL, false, ctx, out, err);
 }

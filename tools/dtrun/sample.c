@@ -367,7 +367,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     sample_command *c = command;
     c->source.model = operands[0];
-    c->source.forward = true;
+    c->source.forward = c->source.plan == NULL; /* else the plan says it */
+    c->source.evaluation = DTP_EVALUATE_OUTPUTS;
+    c->source.uneven = c->source.uneven || c->source.plan != NULL; /* samples are few rows */
     if (c->ranks.backend == NULL) {
         c->ranks.backend = "cpu";
     }

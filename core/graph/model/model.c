@@ -48,6 +48,7 @@ static dtp_status read_graph(dtp_model_reader *r, dtp_err *err)
     dtp_tensor_id loss = -1;
     DTP_TRY(train != NULL ? dtp_model__train(r, &scope, train, &loss, err) : DTP_OK);
     if (r->options->forward_only) {
+        r->g->forward_only = true;
         return dtp_graph_without_dropout(r->g, err);
     }
     if (train == NULL) {
