@@ -46,7 +46,6 @@ struct dtp_plan {
     const char *model;
     int32_t n_dims; /* the sizes of the model that it was made for; 0: not said */
     const dtp_dim_override *dims;
-    bool forward;        /* for the model without training */
     const char *machine; /* name; NULL: made without a machine, so no times are predicted */
     const char *rates;   /* of the machine: "datasheet", "measured", "fitted"; "" = not said */
     const char *runtime; /* whose efficiency is in the rates; "" = none */
@@ -54,6 +53,7 @@ struct dtp_plan {
     dtp_mesh mesh;
     bool rules_mode; /* else per tensor */
     bool uneven;     /* splits that do not divide a size are allowed */
+    bool forward;    /* for the model without training */
     dtp_plan_objective objective;
     dtp_plan_chooser redistribution; /* torch: tensor mode only */
     int64_t memory_limit_bytes;      /* 0 = none */
