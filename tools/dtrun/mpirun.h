@@ -10,10 +10,10 @@
  * and SIGUSR2, so that Open MPI leaves them time. mpirun ends with this process.
  *
  * mpirun waits for ever for a host that it cannot reach. It is killed, and this process ends with a
- * message, when the ranks have not begun within limit_s and the time that they need before (made_s),
- * some time after they have said that they end (with the exit code that they said) or one has ended
- * the job, and after a signal: the first one before ranks have begun, else the second. DTP_COMM: it
- * cannot be started. DTP_NOMEM. */
+ * message, when the ranks have not begun within limit_s and the time that they need before
+ * (made_s), some time after they have said that they end (with the exit code that they said) or one
+ * has ended the job, and after a signal: the first one before ranks have begun, else the second.
+ * DTP_COMM: it cannot be started. DTP_NOMEM. */
 dtp_status tool_mpirun(char *const *argv, double limit_s, double made_s, int *code,
                        dtp_err *err) DTP_MUST_CHECK;
 
