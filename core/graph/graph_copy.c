@@ -103,6 +103,21 @@ dtp_status dtp_graph_copy_node(dtp_graph_copy *c, dtp_node_id n, const dtp_node_
     return DTP_OK;
 }
 
+void dtp_graph_mark_needed(const dtp_graph *g, bool *needed)
+{
+    for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
+        const dtp_node *node = &g->nodes[n];
+        bool any = false;
+        for (int32_t i = 0; i < node->n_out; i++) {
+            any = any || needed[node->out[i]];
+        }
+        needed[node->out[0]] = any; /* says it of the node from here on */
+        for (int32_t i = 0; i < node->n_in && any; i++) {
+            needed[node->in[i]] = true;
+        }
+    }
+}
+
 dtp_status dtp_graph_copy_nodes(dtp_graph_copy *c, const bool *needed, dtp_err *err)
 {
     for (dtp_tensor_id t = 0; t < c->from->n_tensors; t++) {

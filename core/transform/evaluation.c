@@ -30,18 +30,7 @@ static void mark_needed(const dtp_graph *g, const dtp_graph *outputs_of, bool *n
             needed[t] = true;
         }
     }
-    for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
-        const dtp_node *node = &g->nodes[n];
-        const bool sums = dtp_microbatch_part(g, node->out[0]) != node->out[0];
-        bool any = false;
-        for (int32_t i = 0; i < node->n_out; i++) {
-            any = any || needed[node->out[i]];
-        }
-        needed[node->out[0]] = any;
-        for (int32_t i = sums ? 1 : 0; i < node->n_in && any; i++) {
-            needed[node->in[i]] = true;
-        }
-    }
+    dtp_graph_mark_needed(g, needed);
 }
 
 /* A sum over microbatches is what one of them gives. */
@@ -65,7 +54,7 @@ static dtp_status copy_needed(dtp_graph_copy *c, const bool *needed, dtp_err *er
     for (dtp_tensor_id t = 0; t < from->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &from->tensors[t];
         if (tensor->kind != DTP_TENSOR_VALUE) {
-            const bool stays = needed[t] || tensor->kind == DTP_TENSOR_INPUT;
+            const bool stays = (needed[t] && !tensor->per_step) || tensor->kind == DTP_TENSOR_INPUT;
             DTP_TRY(stays ? dtp_graph_copy_source(c, t, NULL, err) : DTP_OK);
         } else if (tensor->out_index == 0 && needed[t]) {
             DTP_TRY(copy_node(c, tensor->producer, err));

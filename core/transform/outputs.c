@@ -91,17 +91,7 @@ static void mark_needed(const dtp_graph *g, const dtp_outputs *outputs, bool *ne
     if (g->loss >= 0) {
         needed[g->loss] = true;
     }
-    for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
-        const dtp_node *node = &g->nodes[n];
-        bool any = false;
-        for (int32_t i = 0; i < node->n_out; i++) {
-            any = any || needed[node->out[i]];
-        }
-        needed[node->out[0]] = any; /* says it of the node from here on */
-        for (int32_t i = 0; i < node->n_in && any; i++) {
-            needed[node->in[i]] = true;
-        }
-    }
+    dtp_graph_mark_needed(g, needed);
 }
 
 static dtp_status copy_needed(dtp_graph_copy *copy, const dtp_outputs *outputs, const bool *needed,

@@ -16,13 +16,6 @@
 
 #include <cmocka.h>
 
-static int cleanup(void **unused)
-{
-    (void)unused;
-    data_remove();
-    return 0;
-}
-
 static void test_lock__has_one_owner(void **unused)
 {
     (void)unused;
@@ -138,5 +131,5 @@ int main(void)
         cmocka_unit_test(test_lock__a_killed_owner_refuses_nobody),
         cmocka_unit_test(test_lock__owners_exclude_each_other),
     };
-    return cmocka_run_group_tests(tests, NULL, cleanup);
+    return cmocka_run_group_tests(tests, NULL, data_cleanup);
 }

@@ -492,13 +492,6 @@ static void test_safetensors__damaged_files(void **unused)
     assert_int_equal(dtp_st_open(data_path("absent"), &f, &err), DTP_IO);
 }
 
-static int cleanup(void **unused)
-{
-    (void)unused;
-    data_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,5 +507,5 @@ int main(void)
         cmocka_unit_test(test_safetensors__hostile_headers),
         cmocka_unit_test(test_safetensors__damaged_files),
     };
-    return cmocka_run_group_tests(tests, NULL, cleanup);
+    return cmocka_run_group_tests(tests, NULL, data_cleanup);
 }

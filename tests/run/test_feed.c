@@ -402,13 +402,6 @@ static void test_init__normal_values_are_those_of_the_generator(void **unused)
     }
 }
 
-static int cleanup(void **unused)
-{
-    (void)unused;
-    data_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,5 +418,5 @@ int main(void)
         cmocka_unit_test(test_init__pieces_and_threads_agree),
         cmocka_unit_test(test_init__normal_values_are_those_of_the_generator),
     };
-    return cmocka_run_group_tests(tests, NULL, cleanup);
+    return cmocka_run_group_tests(tests, NULL, data_cleanup);
 }

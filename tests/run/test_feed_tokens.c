@@ -316,13 +316,6 @@ static void test_feed__rows_in_order_are_refused(void **unused)
     dtp_graph_destroy(all);
 }
 
-static int cleanup(void **unused)
-{
-    (void)unused;
-    data_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,5 +328,5 @@ int main(void)
         cmocka_unit_test(test_feed__rows_in_order),
         cmocka_unit_test(test_feed__rows_in_order_are_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, cleanup);
+    return cmocka_run_group_tests(tests, NULL, data_cleanup);
 }

@@ -639,13 +639,6 @@ static void test_session__target_and_transport_must_agree(void **unused)
     dtp_graph_destroy(g);
 }
 
-static int cleanup(void **unused)
-{
-    (void)unused;
-    data_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -664,5 +657,5 @@ int main(void)
         cmocka_unit_test(test_session__ranks_must_agree),
         cmocka_unit_test(test_session__target_and_transport_must_agree),
     };
-    return cmocka_run_group_tests(tests, NULL, cleanup);
+    return cmocka_run_group_tests(tests, NULL, data_cleanup);
 }

@@ -71,6 +71,13 @@ void data_remove(void)
     }
 }
 
+int data_cleanup(void **state)
+{
+    (void)state;
+    data_remove();
+    return 0;
+}
+
 void data_unseal(char *index)
 {
     char *before = strstr(index, "\"index_crc32\""), *after;

@@ -14,6 +14,8 @@ const char *data_path(const char *name);
 const char *data_write(const char *name, const void *bytes, size_t n);
 /* Removes the directory and what is in it. */
 void data_remove(void);
+/* The same, after a group of tests. */
+int data_cleanup(void **state);
 /* Takes the checksum out of the text of a checkpoint's index, so that it can be edited. */
 void data_unseal(char *index);
 
