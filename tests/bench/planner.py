@@ -204,7 +204,7 @@ def parse(dtplan, out):
     """Reading and writing a problem of about 250 MB."""
     big, numbers = side_by_side(out, 4)
     start = time.monotonic()
-    child = subprocess.Popen([dtplan, "export", big, "--format", "iopddl", "-o", os.devnull])
+    child = subprocess.Popen([dtplan, "solve", big, "--write", "iopddl", "-o", os.devnull])
     _, _, usage = os.wait4(child.pid, 0)
     print("%.0f MB of JSON, %.0f MB of numbers: read and written in %.1f s, %.0f MB resident" %
           (os.path.getsize(big) / 1e6, 8 * numbers / 1e6, time.monotonic() - start, usage.ru_maxrss * 1.024e-3))

@@ -77,8 +77,8 @@ solve_gz|dtplan solve {{example.gz}} --json
 solve_plain|dtplan solve models/selection/example.json --without consistency,merge,dominance,eliminate,rows,cap
 solve_large|dtplan solve {{random.json}} --solver large --iterations 20 --threads 1
 solve_exact|dtplan solve {{random.json}} --solver exact --iterations 20 --threads 1
-export_lp|dtplan export models/selection/example.json --format lp -o {{out/lp}}
-export|dtplan export models/selection/example.json
+solve_write_lp|dtplan solve models/selection/example.json --write lp -o {{out/lp}}
+solve_write|dtplan solve models/selection/example.json --write iopddl
 redistribute|dtplan redistribute --mesh a:2,b:2 --shape 8,8,8 --from S0,S1 --to S1,R --run --json
 redistribute_torch|dtplan redistribute --mesh a:2,b:2 --shape 8,8 --from S0,S1 --to S1,S0 --compat torch --min-cost
 viz|dtplan viz {MLP} --mesh x:2 --rules batch:x --tensor w1

@@ -44,7 +44,7 @@ def main():
         for name, key, first, again in BOMBS:
             path = os.path.join(here, name + ".json.gz")
             make(path, key, first, again)
-            cases = [("solve", ["--max-problem", "64M"], 64 * MIB), ("export", ["--max-problem", "64M"], 64 * MIB)]
+            cases = [("solve", ["--max-problem", "64M"], 64 * MIB), ("solve", ["--write", "lp", "--max-problem", "64M"], 64 * MIB)]
             if name == "numbers" and not small:
                 cases.append(("solve", [], 2048 * MIB))
             for command, options, limit in cases:

@@ -36,7 +36,7 @@ for bad in "$here/no/x" "$here/folder" "$here/folder/" "$here/file/x"; do
     refused --output "$bad" dtplan plan absent.json --mesh x:2 $machine -o "$bad"
     refused --trace "$bad" dtplan plan absent.json --mesh x:2 $machine --trace "$bad"
     refused --output "$bad" dtplan solve absent.json -o "$bad"
-    refused --output "$bad" dtplan export absent.json -o "$bad"
+    refused --output "$bad" dtplan solve absent.json --write lp -o "$bad"
     refused --svg "$bad" dtplan viz absent.json --svg "$bad"
     refused --output "$bad" dtrun bench --ranks 4 --comm sim -o "$bad"
     refused --output "$bad" dtrun run absent.json -o "$bad"
@@ -51,7 +51,7 @@ refused --save "$here/folder.safetensors" dtrun run absent.json --save "$here/fo
 refused --save "$here/no/x.safetensors" dtrun run absent.json --save "$here/no/x.safetensors"
 if [ "$(id -u)" -ne 0 ]; then
     chmod 555 "$here/folder"
-    refused --output "$here/folder/x" dtplan export absent.json -o "$here/folder/x"
+    refused --output "$here/folder/x" dtplan solve absent.json --write lp -o "$here/folder/x"
     chmod 755 "$here/folder"
 fi
 [ "$(cd "$here" && echo *)" = "err file folder folder.safetensors model.json out" ] || fail "left: $(cd "$here" && echo *)"
@@ -60,7 +60,7 @@ fi
 # A path that is checked is still written to: link, mode, folder made by --save.
 ln -s real.json "$here/link.json"
 (umask 077 && echo old >"$here/real.json")
-"$bin/dtplan" export models/selection/example.json -o "$here/link.json" 2>"$here/err" || fail "export through a link"
+"$bin/dtplan" solve models/selection/example.json --write iopddl -o "$here/link.json" 2>"$here/err" || fail "--write through a link"
 [ -L "$here/link.json" ] || fail "the link is replaced"
 [ "$(stat -c %a "$here/real.json")" = 600 ] || fail "mode $(stat -c %a "$here/real.json") instead of 600"
 grep -q '"problem"' "$here/real.json" || fail "the target of the link is not written"
@@ -69,21 +69,21 @@ grep -q '"problem"' "$here/real.json" || fail "the target of the link is not wri
 [ -e "$here/ck/model.safetensors.index.json" ] && [ -e "$here/w1.npy" ] || fail "run --save --fetch: nothing written"
 
 # A full disk under -o is a failure (1), not a mistake of the command line (2).
-"$bin/dtplan" export models/selection/example.json -o /dev/full >"$here/out" 2>"$here/err"
+"$bin/dtplan" solve models/selection/example.json --write iopddl -o /dev/full >"$here/out" 2>"$here/err"
 code=$?
 [ $code -eq 1 ] || fail "-o /dev/full: exit $code, wanted 1"
 grep -qF '/dev/full: cannot write: ' "$here/err" || fail "-o /dev/full: no word of it"
 # A link like /dev/stdout goes where standard output goes, behind what is there.
 ln -s /proc/self/fd/1 "$here/stdout"
 echo before >"$here/out"
-"$bin/dtplan" export models/selection/example.json -o "$here/stdout" >>"$here/out" 2>"$here/err" || fail "-o /dev/stdout"
+"$bin/dtplan" solve models/selection/example.json --write iopddl -o "$here/stdout" >>"$here/out" 2>"$here/err" || fail "-o /dev/stdout"
 [ "$(head -1 "$here/out")" = before ] && grep -q '"problem"' "$here/out" || fail "-o /dev/stdout: $(head -c 99 "$here/out")"
-"$bin/dtplan" export models/selection/example.json -o "$here/stdout" 2>"$here/err" | cmp -s - "$here/real.json" ||
+"$bin/dtplan" solve models/selection/example.json --write iopddl -o "$here/stdout" 2>"$here/err" | cmp -s - "$here/real.json" ||
     fail "-o /dev/stdout into a pipe"
 
 # What a killed run left goes with the next one.
 touch "$here/real.json.tmp.123.0" "$here/real.json.tmp.123"
-"$bin/dtplan" export models/selection/example.json -o "$here/link.json" 2>"$here/err" || fail "export again"
+"$bin/dtplan" solve models/selection/example.json --write iopddl -o "$here/link.json" 2>"$here/err" || fail "--write again"
 [ "$(cd "$here" && echo *.tmp*)" = real.json.tmp.123 ] || fail "left: $(cd "$here" && echo *.tmp*)"
 echo "$count bad paths"
 exit $failed

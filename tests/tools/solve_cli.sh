@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# dtplan solve and export: verdicts, exit codes, files against their schemas. Usage: solve_cli.sh BIN_DIR
+# dtplan solve: verdicts, exit codes, files against their schemas. Usage: solve_cli.sh BIN_DIR
 set -u
 dtplan=$1/dtplan
 example=models/selection/example.json
@@ -21,10 +21,10 @@ for file in report solution; do
     expect "$file: status" "$(field status "$here/$file.json")" '"optimal"'
 done
 
-# The exported problem, packed, has the same solution; so has the problem with fewer reductions.
-"$dtplan" export $example | gzip >"$here/again.json.gz"
+# The written problem, packed, has the same solution; so has the problem with fewer reductions.
+"$dtplan" solve $example --write iopddl | gzip >"$here/again.json.gz"
 "$dtplan" solve "$here/again.json.gz" -o "$here/again.json" >/dev/null
-cmp -s "$here/solution.json" "$here/again.json" || { echo "FAIL: the exported problem differs"; failed=1; }
+cmp -s "$here/solution.json" "$here/again.json" || { echo "FAIL: the written problem differs"; failed=1; }
 "$dtplan" solve $example --without consistency,merge,dominance,eliminate,rows,cap --json >"$here/plain.json"
 expect "plain: cost" "$(field cost "$here/plain.json")" 445
 expect "plain: merged" "$(grep -o '"merged_nodes": [0-9]*' "$here/plain.json")" '"merged_nodes": 0'

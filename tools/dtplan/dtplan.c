@@ -22,7 +22,6 @@ int main(int argc, char **argv)
         {"regress", "SUITE", "plan the cases of a suite: what moved, and why", dtplan_regress},
         {"machines", "", "the machines that have a name", dtplan_machines},
         {"solve", "FILE", "solve a selection problem, with a bound", dtplan_solve},
-        {"export", "FILE", "write a selection problem as iopddl JSON or CPLEX-LP", dtplan_export},
         {NULL, NULL, NULL, NULL},
     };
     return tool_main("dtplan", commands, argc, argv);

@@ -1,5 +1,5 @@
-/* dtplan solve: the best selection for a problem file of the contest's format, with its bound.
- * dtplan export: the problem again, in that format or as an integer program. */
+/* dtplan solve: the best selection for a problem file of the contest's format, with its bound; or the
+ * problem again, in that format or as an integer program. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 static const char USAGE[] = "dtplan solve FILE [options]";
 
 typedef struct solve_command {
-    const char *file, *output, *without, *solver;
+    const char *output, *write, *without, *solver;
     dtp_solve_options options;
     int64_t max_bytes;
     bool json, show_parameters;
@@ -130,6 +130,30 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
                     r->presolve.oversized, r->nodes, dtp_seconds(c->time_s).text);
 }
 
+static dtp_status write_problem(const solve_command *c, const char *file, dtp_err *err)
+{
+    dtp_problem *p = NULL;
+    const bool lp = strcmp(c->write, "lp") == 0;
+    if (!lp && strcmp(c->write, "iopddl") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--write: '%s' is neither iopddl nor lp", c->write);
+    }
+    if (c->json) {
+        return DTP_FAIL(err, DTP_INVALID, "--json reports a solution; with --write there is none");
+    }
+    DTP_TRY(dtp_problem_read(file, c->max_bytes, &p, err));
+    dtp_strbuf out = {0};
+    dtp_status s = DTP_OK;
+    if (lp) {
+        s = dtp_problem_write_lp(p, &out, err);
+    } else {
+        dtp_problem_write_iopddl(p, &out);
+    }
+    s = s == DTP_OK ? tool_put_in(c->output, &out, err) : s;
+    dtp_strbuf_free(&out);
+    dtp_problem_destroy(p);
+    return s;
+}
+
 static dtp_status solve(void *command, const char *const *operands, dtp_err *err)
 {
     solve_command *c = command;
@@ -146,6 +170,9 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     }
     if (operands[0] == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)", USAGE);
+    }
+    if (c->write != NULL) {
+        return write_problem(c, operands[0], err);
     }
     c->options.parameters = &c->parameters;
     tool_progress_begin("solving");
@@ -205,7 +232,10 @@ int dtplan_solve(int argc, char **argv)
         {"--set", TOOL_LIST, "NAME=VALUE", &c.set, 0, 0, "sets a parameter of the solver"},
         {"--parameters", TOOL_FLAG, NULL, &c.show_parameters, 0, 0,
          "prints the parameters with their values and ranges, and solves nothing"},
-        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "the chosen strategy per node (-o)"},
+        {"--write", TOOL_STRING, "iopddl|lp", &c.write, 0, 0,
+         "writes the problem, as the contest's JSON or CPLEX-LP, and solves nothing"},
+        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0,
+         "the chosen strategy per node, or what --write writes (-o; default: print)"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
         TOOL_END_OPTIONS,
     };
@@ -215,48 +245,4 @@ int dtplan_solve(int argc, char **argv)
     dtp_solve_result_free(&c.result);
     dtp_problem_destroy(c.problem);
     return code == TOOL_OK && infeasible ? TOOL_INFEASIBLE : code;
-}
-
-/* ---- export ------------------------------------------------------------------------------------
- */
-
-typedef struct export_command {
-    const char *format, *output;
-    int64_t max_bytes;
-} export_command;
-
-static dtp_status export_file(void *command, const char *const *operands, dtp_err *err)
-{
-    const export_command *c = command;
-    dtp_problem *p = NULL;
-    if (strcmp(c->format, "lp") != 0 && strcmp(c->format, "iopddl") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--format: '%s' is neither iopddl nor lp", c->format);
-    }
-    DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &p, err));
-    dtp_strbuf out = {0};
-    dtp_status s = DTP_OK;
-    if (strcmp(c->format, "lp") == 0) {
-        s = dtp_problem_write_lp(p, &out, err);
-    } else {
-        dtp_problem_write_iopddl(p, &out);
-    }
-    s = s == DTP_OK ? tool_put_in(c->output, &out, err) : s;
-    dtp_strbuf_free(&out);
-    dtp_problem_destroy(p);
-    return s;
-}
-
-int dtplan_export(int argc, char **argv)
-{
-    export_command c = {.format = "iopddl", .max_bytes = DTP_PROBLEM_MAX_BYTES};
-    const tool_option options[] = {
-        {"--format", TOOL_STRING, "iopddl|lp", &c.format, 0, 0,
-         "the contest's JSON (default) or CPLEX-LP"},
-        {"--max-problem", TOOL_BYTES, "BYTES", &c.max_bytes, 0, 0,
-         "memory that the problem may take when it is read, such as 8G (default 2G)"},
-        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "write there (-o; default: print)"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan export FILE [options]", options, 1, 1};
-    return tool_run("dtplan", &parse, argc, argv, export_file, &c);
 }
