@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/arena.h"
 #include "core/base/units.h"
@@ -91,6 +92,25 @@ static dtp_status read_model(const tool_source *source, int32_t n, const dtp_dim
 dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err)
 {
     return read_model(source, 0, NULL, out, err);
+}
+
+const char *tool_beside(const tool_source *source, const char *given, const char *kind,
+                        tool_path *path)
+{
+    static const char END[] = ".json";
+    const size_t n = strlen(source->model), end = sizeof END - 1;
+    if (given != NULL) {
+        return given;
+    }
+    if (n <= end || strcmp(source->model + n - end, END) != 0) {
+        return NULL;
+    }
+    const int length = snprintf(path->text, sizeof path->text, "%.*s.%s%s", (int)(n - end),
+                                source->model, kind, END);
+    if (length < 0 || (size_t)length >= sizeof path->text) {
+        return NULL;
+    }
+    return access(path->text, R_OK) == 0 ? path->text : NULL;
 }
 
 dtp_status tool_target_find(const tool_source *source, dtp_machine *machine, tool_target *out,

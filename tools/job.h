@@ -32,6 +32,7 @@ typedef struct tool_source {
     tool_list styles;               /* --style "GLOB: STYLE" */
     tool_list style_files;          /* --style-file: of Hugging Face's transformers */
     tool_list style_names;          /* --style-names THEIRS=OURS, for the files */
+    const char *names;              /* --names FILE: of a framework */
     tool_list pins;                 /* --pin "TENSOR: LAYOUT" */
 } tool_source;
 
@@ -40,6 +41,14 @@ static inline bool tool_styles_given(const tool_source *source)
 {
     return source->styles.n + source->style_files.n + source->pins.n > 0;
 }
+
+/* A file that belongs to a model: `given`, else MODEL.KIND.json beside MODEL.json when there is
+ * one, its path in *path; NULL: there is none. */
+typedef struct tool_path {
+    char text[4096];
+} tool_path;
+const char *tool_beside(const tool_source *source, const char *given, const char *kind,
+                        tool_path *path);
 
 /* What a program is made for, and what it computes in. */
 typedef struct tool_target {
@@ -122,6 +131,9 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
 #define TOOL_MODEL_OPTIONS(source)                                                                 \
     {"--dim", TOOL_LIST, "NAME=N", &(source).dims, 0, 0, "override a dim of the model"},           \
     {"--forward", TOOL_FLAG, NULL, &(source).forward, 0, 0, "leave training out"}
+#define TOOL_NAMES_OPTION(source)                                                                  \
+    {"--names", TOOL_STRING, "FILE", &(source).names, 0, 0,                                        \
+     "a framework's names of the parameters (default: MODEL.names.json when there is one)"}
 #define TOOL_STYLE_OPTIONS(source)                                                                 \
     {"--style", TOOL_LIST, "GLOB:STYLE", &(source).styles, 0, 0,                                   \
      "a style for nodes or parameters, such as 'layers.*.mlp.up: colwise'"},                       \
@@ -129,6 +141,7 @@ dtp_status tool_job_create(const tool_source *source, int32_t n_fetch, const cha
      "style plan of Hugging Face's transformers, JSON"},                                           \
     {"--style-names", TOOL_LIST, "THEIRS=OURS", &(source).style_names, 0, 0,                       \
      "name in a style file and the model's name for it"},                                          \
+    TOOL_NAMES_OPTION(source),                                                                     \
     {"--pin", TOOL_LIST, "TENSOR:LAYOUT", &(source).pins, 0, 0,                                    \
      "a layout that must hold, such as 'h: batch@x' or 'w1 at h: replicated'"}
 #define TOOL_END_OPTIONS {NULL, TOOL_FLAG, NULL, NULL, 0, 0, NULL}

@@ -62,6 +62,7 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     /* Called with `user`, on the thread that plans, when a mesh or a variant begins, a better plan
      * is found or a bound is proven; NULL: nobody asks. */
     void (*progress)(void *user, const dtp_plan_progress *now);
+    const char *names_file; /* dtp.names/1: the framework's names, for style_files; NULL: none */
 } dtp_plan_options;
 
 static inline dtp_plan_options dtp_plan_options_init(void)

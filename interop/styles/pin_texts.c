@@ -30,12 +30,17 @@ dtp_status dtp_pin_texts(const dtp_pin_source *source, dtp_arena *arena, dtp_sty
                                       text + bytes + 1};
         DTP_TRY(DTP_MEMORY(err, names[i].from));
     }
+    dtp_names framework;
+    const dtp_style_naming naming = {source->n_names, names,
+                                     source->names_file != NULL ? &framework : NULL};
+    if (source->n_files > 0 && source->names_file != NULL) {
+        DTP_TRY(dtp_names_read(source->names_file, arena, &framework, err));
+    }
     for (int32_t i = 0; i < source->n_files; i++) {
         char *text = NULL;
         size_t len = 0;
         DTP_TRY(dtp_file_read(source->files[i], MAX_FILE_BYTES, &text, &len, err));
-        dtp_status s =
-            dtp_styles_import_hf(source->files[i], text, len, source->n_names, names, read, err);
+        dtp_status s = dtp_styles_import_hf(source->files[i], text, len, &naming, read, err);
         free(text);
         DTP_TRY(s);
     }

@@ -21,6 +21,7 @@ typedef struct dtp_pin_source {
     const char *const *styles; /* "GLOB: STYLE" */
     const char *const *files;  /* style plans of Hugging Face's transformers */
     const char *const *names;  /* THEIRS=OURS, for the files */
+    const char *names_file;    /* dtp.names/1, for the files; NULL: none */
     const char *const *pins;   /* "TENSOR: LAYOUT" */
 } dtp_pin_source;
 

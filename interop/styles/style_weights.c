@@ -31,21 +31,34 @@ static const dtp_ttype *type_of(const target *t, dtp_tensor_id tensor)
     return &t->job->g->tensors[tensor].type;
 }
 
-static bool others_have(const target *t, dtp_dim_id d)
+/* A dim that operands and output of an einsum share (experts) is a feature only if there is no
+ * other. */
+int32_t dtp_style_axis(const dtp_graph *g, const dtp_node *node, int32_t operand, bool rows,
+                       const char *dim)
 {
-    for (int32_t i = 0; i < t->node->n_in; i++) {
-        if (i != t->operand && dtp_ttype_find(type_of(t, t->node->in[i]), d) >= 0) {
-            return true;
+    const dtp_ttype *type = &g->tensors[node->in[operand]].type;
+    const bool lookup = (node->op->flags & DTP_OP_LOOKUP) != 0;
+    dtp_call_types types;
+    dtp_op_call call = dtp_node_call(g, node, &types);
+    const dtp_dim_id over = lookup ? dtp_call_dim(&call, "over") : -1;
+    if (lookup ? operand != 0 : (node->op->flags & DTP_OP_CONTRACTION) == 0) {
+        return -1;
+    }
+    for (int32_t shared = 0; shared <= 1; shared++) {
+        for (int32_t a = 0; a < type->rank; a++) {
+            const dtp_dim_id d = type->dims[a].id;
+            bool others = false;
+            for (int32_t i = 0; i < node->n_in && shared == 0; i++) {
+                others = others || (i != operand && dtp_ttype_find(&types.in[i], d) >= 0);
+            }
+            const bool made = lookup ? d != over : dtp_ttype_find(&types.out[0], d) >= 0;
+            if ((dim == NULL || strcmp(dim, dtp_dims_name(&g->dims, d)) == 0) && made != rows &&
+                (rows || lookup || !others)) {
+                return a;
+            }
         }
     }
-    return false;
-}
-
-/* Whether the style says another dim than d. */
-static bool says_other(const target *t, dtp_dim_id d)
-{
-    const char *name = t->job->style->dim;
-    return name != NULL && strcmp(name, dtp_dims_name(&t->job->g->dims, d)) != 0;
+    return -1;
 }
 
 static dtp_status fail_dim(const target *t, const char *what, dtp_err *err)
@@ -55,26 +68,6 @@ static dtp_status fail_dim(const target *t, const char *what, dtp_err *err)
     dtp_ttype_print(type_of(t, t->param), &g->dims, type);
     return DTP_FAIL(err, DTP_INVALID, "parameter '%.100s' %.200s has no %s at node '%.100s'",
                     g->tensors[t->param].name, type, what, t->node->name);
-}
-
-/* The dim of an einsum's parameter that is split, rowwise one that the output lacks. A dim that
- * operands and output share (experts) is a feature only if there is no other. */
-static dtp_status einsum_axis(const target *t, bool rows, int32_t *axis, dtp_err *err)
-{
-    const dtp_ttype *type = type_of(t, t->param);
-    for (int32_t shared = 0; shared <= 1; shared++) {
-        for (int32_t a = 0; a < type->rank; a++) {
-            const dtp_dim_id d = type->dims[a].id;
-            const bool in_output = dtp_ttype_find(type_of(t, t->node->out[0]), d) >= 0;
-            if (!says_other(t, d) &&
-                (rows ? !in_output : in_output && (shared == 1 || !others_have(t, d)))) {
-                *axis = a;
-                return DTP_OK;
-            }
-        }
-    }
-    return fail_dim(
-        t, rows ? "contracted dim that could be split" : "output feature that could be split", err);
 }
 
 /* The dim of a bias that is split like what it is added to; -1 when that is not split. */
@@ -98,22 +91,15 @@ static int32_t bias_axis(const target *t)
 static dtp_status find_axis(const target *t, bool rows, int32_t *axis, dtp_err *err)
 {
     const dtp_op_def *op = t->node->op;
-    if ((op->flags & DTP_OP_CONTRACTION) != 0) {
-        return einsum_axis(t, rows, axis, err);
-    }
-    if ((op->flags & DTP_OP_LOOKUP) != 0 && t->operand == 0) {
-        const dtp_ttype *type = type_of(t, t->param);
-        dtp_call_types types;
-        dtp_op_call call = dtp_node_call(t->job->g, t->node, &types);
-        const dtp_dim_id over = dtp_call_dim(&call, "over");
-        for (int32_t a = 0; a < type->rank; a++) {
-            const dtp_dim_id d = type->dims[a].id;
-            if ((d == over) == rows && !says_other(t, d)) {
-                *axis = a;
-                return DTP_OK;
-            }
-        }
-        return fail_dim(t, rows ? "such vocabulary dim" : "such feature dim", err);
+    const bool lookup = (op->flags & DTP_OP_LOOKUP) != 0 && t->operand == 0;
+    if (lookup || (op->flags & DTP_OP_CONTRACTION) != 0) {
+        *axis = dtp_style_axis(t->job->g, t->node, t->operand, rows, t->job->style->dim);
+        return *axis >= 0 ? DTP_OK
+                          : fail_dim(t,
+                                     lookup ? (rows ? "such vocabulary dim" : "such feature dim")
+                                     : rows ? "contracted dim that could be split"
+                                            : "output feature that could be split",
+                                     err);
     }
     if ((op->flags & DTP_OP_ELEMENTWISE) == 0) {
         return DTP_FAIL(err, DTP_INVALID,

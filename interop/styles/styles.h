@@ -6,6 +6,7 @@
 #define DTP_INTEROP_STYLES_H
 
 #include "core/graph/implementation.h"
+#include "interop/names.h"
 #include "spmd/propagate/propagate.h"
 
 struct dtp_style_def;
@@ -45,11 +46,20 @@ typedef struct dtp_style_rename {
     const char *from, *to;
 } dtp_style_rename;
 
-/* Appends a style plan of Hugging Face's transformers, {"layers.*.mlp.up_proj": "colwise", ...}; a
- * dotted part of a name that equals `from` becomes `to`, which may have dots itself. Errors name
- * FILE:LINE:COL; styles that the plan's system knows and this one does not are DTP_UNSUPPORTED. */
-dtp_status dtp_styles_import_hf(const char *file, const char *text, size_t len, int32_t n_renames,
-                                const dtp_style_rename *renames, dtp_styles *list,
+/* What names of a style plan mean. */
+typedef struct dtp_style_naming {
+    int32_t n_renames;
+    const dtp_style_rename *renames;
+    const dtp_names *names; /* modules of the framework; NULL: none. They come first */
+} dtp_style_naming;
+
+/* Appends a style plan of Hugging Face's transformers, {"layers.*.mlp.up_proj": "colwise", ...},
+ * or what `dtplan export --as hf` wrote. A name that is a module of naming->names stands for its
+ * parameters; in others a dotted part that equals `from` becomes `to`, which may have dots itself.
+ * Errors name FILE:LINE:COL; styles that the plan's system knows and this one does not are
+ * DTP_UNSUPPORTED. */
+dtp_status dtp_styles_import_hf(const char *file, const char *text, size_t len,
+                                const dtp_style_naming *naming, dtp_styles *list,
                                 dtp_err *err) DTP_MUST_CHECK;
 
 /* The pins that the styles mean for a graph on a mesh, in the arena of the list. A glob that
@@ -57,6 +67,11 @@ dtp_status dtp_styles_import_hf(const char *file, const char *text, size_t len, 
  * and two styles that contradict each other are DTP_INVALID. */
 dtp_status dtp_styles_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles *list, int32_t *n,
                            dtp_pin **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* The axis of an operand of an einsum, or of the table of an embedding, that colwise, or rowwise
+ * (`rows`), splits at the node: the one called `dim`, or the style's choice (NULL). -1: none. */
+int32_t dtp_style_axis(const dtp_graph *g, const dtp_node *node, int32_t operand, bool rows,
+                       const char *dim);
 
 /* One pin by hand: "TENSOR: LAYOUT", or "TENSOR at NODE: LAYOUT" for the layout in which the node
  * reads it. The mesh dims that the layout does not name are replicated. */

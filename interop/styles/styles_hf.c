@@ -1,6 +1,7 @@
 /* Style plans of Hugging Face's transformers (src/transformers/integrations/tensor_parallel.py):
  * one JSON object, name of a module or parameter with '*' for numbers -> name of a style. The names
- * that say only how tensors are held (local_...) mean the same layouts here. */
+ * that say only how tensors are held (local_...) mean the same layouts here. What `dtplan export
+ * --as hf` writes has the object under "tp_plan", and the mesh dim that it is for. */
 #include <ctype.h>
 #include <string.h>
 
@@ -8,31 +9,35 @@
 #include "core/base/strbuf.h"
 #include "interop/styles/styles.h"
 
+static const char PACKED[] =
+    "packed weights are separate parameters here, which a names file (MODEL.names.json) lists";
+
 static const struct {
     const char *name;
     const char *style; /* NULL: known but not supported */
     const char *why;
+    const char *fused; /* the style of the parts of a fused weight; needs a names file */
 } NAMES[] = {
-    {"colwise", "colwise", NULL},
-    {"rowwise", "rowwise", NULL},
-    {"colwise_rep", "colwise(output=replicated)", NULL},
-    {"colwise_gather_output", "colwise(output=replicated)", NULL},
-    {"rowwise_rep", "rowwise", NULL},
-    {"rowwise_split_input", "rowwise", NULL},
-    {"embedding_rowwise", "rowwise", NULL},
-    {"local_colwise", "colwise", NULL},
-    {"local_rowwise", "rowwise", NULL},
-    {"sequence_parallel", "sequence", NULL},
-    {"replicate", "replicate", NULL},
-    {"replicated_with_grad_allreduce", "replicate", NULL},
-    {"local", "", NULL},
-    {"gather", "prepare_output=replicated", NULL},
-    {"packed_colwise", NULL, "packed weights are separate parameters here"},
-    {"packed_rowwise", NULL, "packed weights are separate parameters here"},
-    {"local_packed_rowwise", NULL, "packed weights are separate parameters here"},
-    {"ep_router", NULL, "expert parallel is not supported"},
-    {"grouped_gemm", NULL, "expert parallel is not supported"},
-    {"moe_tp_experts", NULL, "expert parallel is not supported"},
+    {"colwise", "colwise", NULL, NULL},
+    {"rowwise", "rowwise", NULL, NULL},
+    {"colwise_rep", "colwise(output=replicated)", NULL, NULL},
+    {"colwise_gather_output", "colwise(output=replicated)", NULL, NULL},
+    {"rowwise_rep", "rowwise", NULL, NULL},
+    {"rowwise_split_input", "rowwise", NULL, NULL},
+    {"embedding_rowwise", "rowwise", NULL, NULL},
+    {"local_colwise", "colwise", NULL, NULL},
+    {"local_rowwise", "rowwise", NULL, NULL},
+    {"sequence_parallel", "sequence", NULL, NULL},
+    {"replicate", "replicate", NULL, NULL},
+    {"replicated_with_grad_allreduce", "replicate", NULL, NULL},
+    {"local", "", NULL, NULL},
+    {"gather", "prepare_output=replicated", NULL, NULL},
+    {"packed_colwise", NULL, PACKED, "colwise"},
+    {"packed_rowwise", NULL, PACKED, "rowwise"},
+    {"local_packed_rowwise", NULL, PACKED, "rowwise"},
+    {"ep_router", NULL, "expert parallel is not supported", NULL},
+    {"grouped_gemm", NULL, "expert parallel is not supported", NULL},
+    {"moe_tp_experts", NULL, "expert parallel is not supported", NULL},
 };
 
 /* Every dotted part that has another name here is replaced. */
@@ -59,12 +64,52 @@ static void rename_parts(const char *name, int32_t n_renames, const dtp_style_re
     }
 }
 
-static dtp_status import_one(const dtp_json *v, int32_t n_renames, const dtp_style_rename *renames,
-                             dtp_styles *list, dtp_err *err)
+static dtp_status fail_unsupported(const dtp_json *v, dtp_err *err, const char *name,
+                                   const char *why)
+{
+    (void)dtp_json_fail(v, err, "style '%s': %s", name, why);
+    if (err != NULL) {
+        err->code = DTP_UNSUPPORTED;
+    }
+    return DTP_UNSUPPORTED;
+}
+
+/* The glob of all parameters of the module that a key of the file names, "" when the names file
+ * knows no such module; *fused: one of them is a part of a fused weight. */
+static dtp_status find_params(const dtp_names *names, const char *key, dtp_arena *arena,
+                              dtp_strbuf *glob, bool *fused, dtp_err *err)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; names != NULL && i < names->n; i++) {
+        const char *ours;
+        DTP_TRY(dtp_names_match(&names->entries[i], key, arena, &ours, err));
+        if (ours != NULL) {
+            dtp_strbuf_addf(glob, "%s%s", n++ > 0 ? "," : "{", ours);
+            *fused = *fused || names->entries[i].n_parts > 0;
+        }
+    }
+    dtp_strbuf_add(glob, n > 0 ? "}" : "");
+    return DTP_OK;
+}
+
+/* ": STYLE" with the mesh dim, if one is given. */
+static void add_style(const char *style, const char *mesh_dim, dtp_strbuf *out)
+{
+    const size_t n = mesh_dim == NULL ? strlen(style) : strcspn(style, "(=");
+    dtp_strbuf_addf(out, ": %.*s", (int)n, style);
+    if (mesh_dim != NULL) {
+        const bool more = style[n] == '(';
+        dtp_strbuf_addf(out, "(%s%s%s", mesh_dim, more ? ", " : ")", style + n + (more ? 1 : 0));
+    }
+}
+
+static dtp_status import_one(const dtp_json *v, const dtp_style_naming *naming,
+                             const char *mesh_dim, dtp_styles *list, dtp_err *err)
 {
     const size_t n_names = sizeof NAMES / sizeof NAMES[0];
     const char *name;
     size_t i = 0;
+    bool fused = false;
     dtp_strbuf text = {0};
     DTP_TRY(dtp_json_string(v, &name, err));
     while (i < n_names && strcmp(NAMES[i].name, name) != 0) {
@@ -73,21 +118,26 @@ static dtp_status import_one(const dtp_json *v, int32_t n_renames, const dtp_sty
     if (i == n_names) {
         return dtp_json_fail(v, err, "'%.60s' is not a style of a Hugging Face style plan", name);
     }
-    const char *style = NAMES[i].style;
-    if (style == NULL) {
-        (void)dtp_json_fail(v, err, "style '%s': %s", name, NAMES[i].why);
-        if (err != NULL) {
-            err->code = DTP_UNSUPPORTED;
-        }
-        return DTP_UNSUPPORTED;
+    dtp_status s = find_params(naming->names, dtp_json_key(v), list->arena, &text, &fused, err);
+    const char *style = fused && NAMES[i].fused != NULL ? NAMES[i].fused : NAMES[i].style;
+    if (s == DTP_OK && style == NULL) {
+        s = fail_unsupported(v, err, name, NAMES[i].why);
+    } else if (s == DTP_OK && fused && strncmp(style, "colwise", 7) == 0 &&
+               NAMES[i].fused == NULL) {
+        s = fail_unsupported(v, err, name,
+                             "the weight is fused, and is cut without regard to its parts: "
+                             "packed_colwise cuts each of them");
     }
-    if (style[0] == '\0') {
-        return DTP_OK;
+    if (s != DTP_OK || style[0] == '\0') {
+        dtp_strbuf_free(&text);
+        return s;
     }
-    rename_parts(dtp_json_key(v), n_renames, renames, &text);
-    dtp_strbuf_addf(&text, ": %s", style);
-    dtp_status s = text.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a style")
-                               : dtp_styles_parse(dtp_strbuf_text(&text), list, err);
+    if (text.len == 0) {
+        rename_parts(dtp_json_key(v), naming->n_renames, naming->renames, &text);
+    }
+    add_style(style, mesh_dim, &text);
+    s = text.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a style")
+                    : dtp_styles_parse(dtp_strbuf_text(&text), list, err);
     dtp_strbuf_free(&text);
     if (s != DTP_OK) {
         dtp_json_prefix(v, err);
@@ -99,16 +149,32 @@ static dtp_status import_one(const dtp_json *v, int32_t n_renames, const dtp_sty
     return DTP_MEMORY(err, list->items[list->n - 1].place);
 }
 
-dtp_status dtp_styles_import_hf(const char *file, const char *text, size_t len, int32_t n_renames,
-                                const dtp_style_rename *renames, dtp_styles *list, dtp_err *err)
+static dtp_status import_all(const dtp_json *root, const dtp_style_naming *naming, dtp_styles *list,
+                             dtp_err *err)
+{
+    const dtp_json *plan = dtp_json_get(root, "tp_plan"), *dim = dtp_json_get(root, "mesh_dim");
+    const char *mesh_dim = NULL;
+    DTP_TRY(dtp_json_expect(root, DTP_JSON_OBJECT, err));
+    if (plan == NULL || dtp_json_kind_of(plan) == DTP_JSON_STRING) {
+        plan = root;
+    } else {
+        DTP_TRY(dtp_json_expect(plan, DTP_JSON_OBJECT, err));
+        if (dim != NULL && dtp_json_kind_of(dim) != DTP_JSON_NULL) {
+            DTP_TRY(dtp_json_string(dim, &mesh_dim, err));
+        }
+    }
+    for (int32_t i = 0; i < dtp_json_size(plan); i++) {
+        DTP_TRY(import_one(dtp_json_at(plan, i), naming, mesh_dim, list, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_styles_import_hf(const char *file, const char *text, size_t len,
+                                const dtp_style_naming *naming, dtp_styles *list, dtp_err *err)
 {
     dtp_json_doc *doc = NULL;
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
-    const dtp_json *root = dtp_json_root(doc);
-    dtp_status s = dtp_json_expect(root, DTP_JSON_OBJECT, err);
-    for (int32_t i = 0; i < dtp_json_size(root) && s == DTP_OK; i++) {
-        s = import_one(dtp_json_at(root, i), n_renames, renames, list, err);
-    }
+    const dtp_status s = import_all(dtp_json_root(doc), naming, list, err);
     dtp_json_destroy(doc);
     return s;
 }

@@ -36,6 +36,7 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                    .styles = o->styles,
                                    .files = o->style_files,
                                    .names = o->style_names,
+                                   .names_file = o->names_file,
                                    .pins = o->pins};
     const char **texts = NULL;
     dtp_plan_request *r = &m->request;

@@ -34,10 +34,11 @@ for path in sorted(glob.glob("docs/formats/*.schema.json")):
     if validators[kind].is_valid({}):
         print(f"{path}: accepts an empty object")
 
-rules = set(glob.glob("models/*.rules.json"))
+rules, names = (set(glob.glob(f"models/*.{kind}.json")) for kind in ("rules", "names"))
 files = {
-    "model": set(glob.glob("models/*.json")) - rules,
+    "model": set(glob.glob("models/*.json")) - rules - names,
     "rules": rules,
+    "names": names,
     "machine": set(glob.glob("models/machines/*.json")),
     "suite": {"tests/regress/plans.json", "tests/regress/published.json"},
     "jobs": {"tests/regress/jobs.json"},

@@ -304,7 +304,8 @@ static void test_styles__import_hf(void **state)
     int32_t n = 0;
     dtp_err err = {0};
     dtp_styles_init(&list, f.arena);
-    assert_int_equal(dtp_styles_import_hf("hf.json", PLAN, strlen(PLAN), 6, names, &list, &err),
+    const dtp_style_naming naming = {6, names, NULL};
+    assert_int_equal(dtp_styles_import_hf("hf.json", PLAN, strlen(PLAN), &naming, &list, &err),
                      DTP_OK);
     assert_int_equal(list.n, 5);
     for (int32_t i = 0; i < list.n; i++) {
@@ -331,13 +332,14 @@ static void test_styles__import_hf_refuses(void **state)
         {"[]", "expected an object", DTP_INVALID},
         {"{\"a\": \"colwise\", \"a\": \"rowwise\"}", "a", DTP_INVALID},
     };
+    const dtp_style_naming naming = {0};
     fixture f = setup("tp:2");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         dtp_styles list;
         dtp_err err = {0};
         dtp_styles_init(&list, f.arena);
-        assert_int_equal(dtp_styles_import_hf("hf.json", cases[i].text, strlen(cases[i].text), 0,
-                                              NULL, &list, &err),
+        assert_int_equal(dtp_styles_import_hf("hf.json", cases[i].text, strlen(cases[i].text),
+                                              &naming, &list, &err),
                          cases[i].status);
         print_message("%s\n", err.msg);
         assert_non_null(strstr(err.msg, cases[i].words));

@@ -160,6 +160,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_graph_variant variant;
     tool_target target;
     const char **texts = NULL;
+    tool_path names;
     dtp_styles styles;
     const dtp_pin_source source = {.n_styles = c->source.styles.n,
                                    .n_files = c->source.style_files.n,
@@ -168,6 +169,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                                    .styles = c->source.styles.items,
                                    .files = c->source.style_files.items,
                                    .names = c->source.style_names.items,
+                                   .names_file =
+                                       tool_beside(&c->source, c->source.names, "names", &names),
                                    .pins = c->source.pins.items};
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "dtp/planner.h"
 #include "core/base/units.h"
@@ -285,27 +284,13 @@ static void show_progress(void *user, const dtp_plan_progress *now)
     dtp_strbuf_free(&text);
 }
 
-/* MODEL.rules.json beside MODEL.json when it exists. */
-static const char *find_rules_file(const plan_command *c, char *buffer, size_t size)
-{
-    const size_t n = strlen(c->source.model);
-    if (c->options.rules_file != NULL) {
-        return c->options.rules_file;
-    }
-    if (n <= 5 || n + 7 > size || strcmp(c->source.model + n - 5, ".json") != 0) {
-        return NULL;
-    }
-    (void)snprintf(buffer, size, "%.*s.rules.json", (int)(n - 5), c->source.model);
-    return access(buffer, R_OK) == 0 ? buffer : NULL;
-}
-
 static dtp_status run_planner(plan_command *c, dtp_err *err)
 {
     dtp_plan_options *o = &c->options;
     dtp_plan_result result;
     dtp_mesh mesh;
     tool_target target;
-    char buffer[4096];
+    tool_path rules, names;
     DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
@@ -337,7 +322,8 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     o->precision = target.precision;
     o->remat = c->source.remat;
     o->microbatches = c->source.microbatches;
-    o->rules_file = find_rules_file(c, buffer, sizeof buffer);
+    o->rules_file = tool_beside(&c->source, o->rules_file, "rules", &rules);
+    o->names_file = tool_beside(&c->source, c->source.names, "names", &names);
     if (!is_by_pins(c)) {
         tool_interrupt_catch();
         o->interrupted = tool_interrupted;

@@ -1,0 +1,254 @@
+#include "interop/names.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/json.h"
+#include "core/base/strbuf.h"
+#include "core/files/file_in.h"
+
+enum { MAX_BYTES = 1 << 24, MAX_STARS = 8, MAX_NAME = 512 };
+
+/* Where the numbers of a pattern lie in a name. */
+typedef struct numbers {
+    int32_t n;
+    const char *at[MAX_STARS];
+    size_t len[MAX_STARS];
+} numbers;
+
+/* Whether the name is one of a pattern; '*' stands for digits, or for a '*' of the name. */
+static bool matches(const char *pattern, const char *name, size_t len, numbers *out)
+{
+    const char *end = name + len;
+    out->n = 0;
+    for (; *pattern != '\0'; pattern++) {
+        if (*pattern != '*') {
+            if (name == end || *name++ != *pattern) {
+                return false;
+            }
+            continue;
+        }
+        const char *from = name;
+        if (name < end && *name == '*') {
+            name++;
+        }
+        while (name < end && name[0] != '*' && isdigit((unsigned char)*name)) {
+            name++;
+        }
+        if (name == from || out->n == MAX_STARS) {
+            return false;
+        }
+        out->at[out->n] = from;
+        out->len[out->n++] = (size_t)(name - from);
+    }
+    return name == end;
+}
+
+/* The pattern with these numbers. */
+static dtp_status fill_in(const char *pattern, const numbers *with, dtp_arena *arena,
+                          const char **out, dtp_err *err)
+{
+    dtp_strbuf text = {0};
+    int32_t star = 0;
+    for (; *pattern != '\0'; pattern++) {
+        const bool number = *pattern == '*' && star < with->n;
+        dtp_strbuf_addf(&text, "%.*s", number ? (int)with->len[star] : 1,
+                        number ? with->at[star] : pattern);
+        star += number ? 1 : 0;
+    }
+    *out = text.failed ? NULL : dtp_arena_strdup(arena, dtp_strbuf_text(&text));
+    dtp_strbuf_free(&text);
+    return DTP_MEMORY(err, *out);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------
+ */
+
+static int32_t stars(const char *pattern)
+{
+    int32_t n = 0;
+    for (; *pattern != '\0'; pattern++) {
+        n += *pattern == '*' ? 1 : 0;
+    }
+    return n;
+}
+
+/* A pattern with as many numbers as the one that it goes with. */
+static dtp_status read_pattern(const dtp_json *v, const char *ours, dtp_arena *arena,
+                               const char **out, dtp_err *err)
+{
+    const char *text;
+    DTP_TRY(dtp_json_string(v, &text, err));
+    if (text[0] == '\0' || strlen(text) > MAX_NAME) {
+        return dtp_json_fail(v, err, "expected a name of 1 to %d bytes", MAX_NAME);
+    }
+    if (stars(text) != stars(ours) || stars(ours) > MAX_STARS) {
+        return dtp_json_fail(v, err,
+                             "'%.100s' has %d numbers '*', but '%.100s' has %d (at most %d)", text,
+                             stars(text), ours, stars(ours), MAX_STARS);
+    }
+    *out = dtp_arena_line(arena, text);
+    return DTP_MEMORY(err, *out);
+}
+
+/* "heads*d_head". */
+static dtp_status read_axis(const dtp_json *v, dtp_arena *arena, dtp_name_axis *out, dtp_err *err)
+{
+    const char *text;
+    DTP_TRY(dtp_json_string(v, &text, err));
+    for (const char *at = text;; at++) {
+        const size_t n = strcspn(at, "*");
+        if (n == 0 || out->n == DTP_MAX_RANK) {
+            return dtp_json_fail(v, err, "'%.100s': expected 1 to %d dims such as 'heads*d_head'",
+                                 text, DTP_MAX_RANK);
+        }
+        out->dims[out->n] = dtp_arena_printf(arena, "%.*s", (int)n, at);
+        DTP_TRY(DTP_MEMORY(err, out->dims[out->n]));
+        out->n++;
+        at += n;
+        if (*at == '\0') {
+            return DTP_OK;
+        }
+    }
+}
+
+static dtp_status read_fused(const dtp_json *v, dtp_arena *arena, dtp_name_entry *out, dtp_err *err)
+{
+    static const char *const keys[] = {"axis", "parts", NULL};
+    const dtp_json *parts;
+    int64_t axis;
+    bool itself = false;
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(dtp_json_get_int(v, "axis", 0, out->n_axes - 1, &axis, err));
+    DTP_TRY(dtp_json_get_kind(v, "parts", DTP_JSON_ARRAY, &parts, err));
+    out->fused_axis = (int32_t)axis;
+    out->n_parts = dtp_json_size(parts);
+    DTP_TRY(DTP_NEW(arena, out->parts, out->n_parts, err));
+    for (int32_t i = 0; i < out->n_parts; i++) {
+        DTP_TRY(read_pattern(dtp_json_at(parts, i), out->ours, arena, &out->parts[i], err));
+        itself = itself || strcmp(out->parts[i], out->ours) == 0;
+    }
+    return itself ? DTP_OK
+                  : dtp_json_fail(parts, err, "'%.100s' is not among the parts", out->ours);
+}
+
+static dtp_status read_entry(const dtp_json *v, dtp_arena *arena, dtp_name_entry *out, dtp_err *err)
+{
+    static const char *const keys[] = {"name", "axes", "fused", NULL};
+    const dtp_json *name, *axes, *fused = dtp_json_get(v, "fused");
+    char place[DTP_JSON_PLACE_BYTES];
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    dtp_json_place(v, place, sizeof place);
+    out->fused_axis = -1;
+    out->place = dtp_arena_strdup(arena, place);
+    out->ours = dtp_arena_line(arena, dtp_json_key(v));
+    DTP_TRY(DTP_MEMORY(err, out->place, out->ours));
+    DTP_TRY(dtp_json_require(v, "name", &name, err));
+    DTP_TRY(read_pattern(name, out->ours, arena, &out->theirs, err));
+    DTP_TRY(dtp_json_get_kind(v, "axes", DTP_JSON_ARRAY, &axes, err));
+    if (dtp_json_size(axes) > DTP_MAX_RANK) {
+        return dtp_json_fail(axes, err, "%d axes, at most %d", dtp_json_size(axes), DTP_MAX_RANK);
+    }
+    for (; out->n_axes < dtp_json_size(axes); out->n_axes++) {
+        DTP_TRY(read_axis(dtp_json_at(axes, out->n_axes), arena, &out->axes[out->n_axes], err));
+    }
+    return fused != NULL ? read_fused(fused, arena, out, err) : DTP_OK;
+}
+
+static dtp_status read_names(const dtp_json *root, dtp_arena *arena, dtp_names *out, dtp_err *err)
+{
+    static const char *const keys[] = {"format", "framework", "params", NULL};
+    const dtp_json *params;
+    DTP_TRY(dtp_json_format(root, "dtp.names/1", keys, err));
+    DTP_TRY(dtp_json_get_string(root, "framework", &out->framework, err));
+    out->framework = dtp_arena_line(arena, out->framework);
+    DTP_TRY(DTP_MEMORY(err, out->framework));
+    DTP_TRY(dtp_json_get_kind(root, "params", DTP_JSON_OBJECT, &params, err));
+    DTP_TRY(DTP_NEW(arena, out->entries, dtp_json_size(params), err));
+    for (; out->n < dtp_json_size(params); out->n++) {
+        DTP_TRY(read_entry(dtp_json_at(params, out->n), arena, &out->entries[out->n], err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_names_read(const char *path, dtp_arena *arena, dtp_names *out, dtp_err *err)
+{
+    char *text = NULL;
+    size_t len;
+    dtp_json_doc *doc = NULL;
+    *out = (dtp_names){.file = path};
+    DTP_TRY(dtp_file_read(path, MAX_BYTES, &text, &len, err));
+    dtp_status s = dtp_json_parse(path, text, len, &doc, err);
+    s = s == DTP_OK ? read_names(dtp_json_root(doc), arena, out, err) : s;
+    dtp_json_destroy(doc);
+    free(text);
+    return s;
+}
+
+/* ---- use ----------------------------------------------------------------------------------------
+ */
+
+/* The axes together have every dim of the parameter once. */
+static dtp_status check_axes(const dtp_name_entry *e, const dtp_graph *g, dtp_tensor_id param,
+                             dtp_err *err)
+{
+    const dtp_graph_tensor *t = &g->tensors[param];
+    char type[DTP_TTYPE_TEXT_BYTES];
+    uint32_t seen = 0;
+    bool fits = true;
+    for (int32_t a = 0; a < e->n_axes; a++) {
+        for (int32_t k = 0; k < e->axes[a].n; k++) {
+            const dtp_dim_id d = dtp_dims_find(&g->dims, e->axes[a].dims[k]);
+            const int32_t at = d < 0 ? -1 : dtp_ttype_find(&t->type, d);
+            fits = fits && at >= 0 && (seen >> at & 1U) == 0;
+            seen |= at >= 0 ? 1U << at : 0U;
+        }
+    }
+    if (fits && seen == (1U << t->type.rank) - 1U) {
+        return DTP_OK;
+    }
+    dtp_ttype_print(&t->type, &g->dims, type);
+    return DTP_FAIL(err, DTP_INVALID,
+                    "%s: axes: they have to name every dim of '%.100s' once, which is %.200s",
+                    e->place, t->name, type);
+}
+
+dtp_status dtp_names_find(const dtp_names *names, const dtp_graph *g, dtp_tensor_id param,
+                          dtp_arena *arena, const dtp_name_entry **entry, const char **theirs,
+                          dtp_err *err)
+{
+    const char *ours = g->tensors[param].name;
+    numbers with;
+    for (int32_t i = 0; i < names->n; i++) {
+        if (matches(names->entries[i].ours, ours, strlen(ours), &with)) {
+            *entry = &names->entries[i];
+            DTP_TRY(check_axes(*entry, g, param, err));
+            return fill_in((*entry)->theirs, &with, arena, theirs, err);
+        }
+    }
+    return DTP_FAIL(err, DTP_INVALID, "%s: there is no name for the parameter '%.100s' of '%.100s'",
+                    names->file, ours, g->name);
+}
+
+size_t dtp_names_module(const char *theirs)
+{
+    const char *dot = strrchr(theirs, '.');
+    return dot == NULL ? 0 : (size_t)(dot - theirs);
+}
+
+dtp_status dtp_names_match(const dtp_name_entry *entry, const char *key, dtp_arena *arena,
+                           const char **ours, dtp_err *err)
+{
+    const size_t n = dtp_names_module(entry->theirs);
+    const char *module = dtp_arena_printf(arena, "%.*s", (int)n, entry->theirs);
+    numbers with;
+    *ours = NULL;
+    DTP_TRY(DTP_MEMORY(err, module));
+    if (n == 0 || !matches(module, key, strlen(key), &with)) {
+        return DTP_OK;
+    }
+    return fill_in(entry->ours, &with, arena, ours, err);
+}
