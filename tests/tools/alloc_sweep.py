@@ -72,6 +72,9 @@ diff|dtplan diff {MLP} {{free.plan}} {{a.plan}} --machine {A100}
 diff_json|dtplan diff {MLP} {{free.plan}} {{a.plan}} --json
 pareto|dtplan pareto {MLP} --mesh x:2;y:2 --machine {A100} --points 3
 sensitivity|dtplan sensitivity {MLP} {{a.plan}} --machine {A100} --steps 1 --only flops
+export|dtplan export {MLP} {{a.plan}} --as placements -o {{out/placements}}
+export_hf|dtplan export {MLP} {{a.plan}} --as hf
+export_rules|dtplan export {MLP} {{a.plan}} --as rules
 solve|dtplan solve models/selection/example.json -o {{out/solution}}
 solve_gz|dtplan solve {{example.gz}} --json
 solve_plain|dtplan solve models/selection/example.json --without consistency,merge,dominance,eliminate,rows,cap

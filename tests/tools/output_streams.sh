@@ -60,7 +60,7 @@ fi
         lost 1 $tool --help
         lost 1 $tool --version
     done
-    for command in plan show verify-rules viz redistribute explain diff pareto sensitivity solve; do
+    for command in plan show verify-rules viz redistribute explain diff pareto sensitivity export solve; do
         lost 1 dtplan $command --help
     done
     for command in run verify bench; do
@@ -85,6 +85,9 @@ fi
         lost 1 dtplan show $model --mesh x:2 --rules batch:x $machine --stage $stage
     done
     lost 1 dtplan show $model --stage plan --plan "$here/a.plan"
+    for form in placements hf rules; do
+        lost 1 dtplan export $model "$here/a.plan" --as $form
+    done
     lost 1 dtplan solve models/selection/example.json --write iopddl
     lost 1 dtplan solve models/selection/example.json --write lp
     lost 1 dtplan redistribute --mesh a:2 --shape 8,8 --from S0 --to S1 --run

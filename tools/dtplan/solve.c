@@ -1,5 +1,5 @@
-/* dtplan solve: the best selection for a problem file of the contest's format, with its bound; or the
- * problem again, in that format or as an integer program. */
+/* dtplan solve: the best selection for a problem file of the contest's format, with its bound; or
+ * the problem again, in that format or as an integer program. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,0 +1,97 @@
+/* --as placements: dtp.placements/1 (docs/formats/placements.md). */
+#include <stdio.h>
+
+#include "interop/export/forms.h"
+
+static void write_layout(dtp_json_writer *w, const char *key, const dtp_layout *layout)
+{
+    dtp_json_begin_array(w, key, true);
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        const dtp_placement *p = &layout->placement[m];
+        char shard[8];
+        (void)snprintf(shard, sizeof shard, "S(%d)", p->axis);
+        dtp_json_write_string(w, NULL,
+                              p->kind == DTP_SHARD     ? shard
+                              : p->kind == DTP_PARTIAL ? "P"
+                                                       : "R");
+    }
+    dtp_json_end_array(w);
+}
+
+/* Members that every tensor has. */
+static void write_tensor(dtp_json_writer *w, const dtp_placed *t)
+{
+    int64_t shape[DTP_MAX_RANK];
+    for (int32_t a = 0; a < t->type.rank; a++) {
+        shape[a] = t->type.dims[a].size;
+    }
+    dtp_json_write_ints(w, "shape", t->type.rank, shape);
+    dtp_json_write_string(w, "dtype", dtp_dtype_name(t->type.dtype));
+    write_layout(w, "kept", &t->kept);
+    write_layout(w, "read", &t->read);
+}
+
+static void write_params(const dtp_placements *p, dtp_json_writer *w)
+{
+    dtp_json_begin_array(w, "params", false);
+    for (int32_t i = 0; i < p->n_params; i++) {
+        const dtp_placed *t = &p->params[i];
+        dtp_json_begin_line(w, NULL);
+        dtp_json_write_string(w, "name", t->name);
+        dtp_json_begin_array(w, "of", true);
+        for (int32_t k = 0; k < t->n_of; k++) {
+            dtp_json_write_string(w, NULL, p->graph->tensors[t->of[k]].name);
+        }
+        dtp_json_end_array(w);
+        write_tensor(w, t);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_array(w);
+}
+
+static void write_values(const dtp_placements *p, const char *key, int32_t n,
+                         const dtp_placed *list, dtp_json_writer *w)
+{
+    dtp_json_begin_array(w, key, false);
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_node_id producer = p->graph->tensors[list[i].of[0]].producer;
+        dtp_json_begin_line(w, NULL);
+        dtp_json_write_string(w, "name", list[i].name);
+        if (producer >= 0) {
+            dtp_json_write_string(w, "producer", p->graph->nodes[producer].name);
+            dtp_json_write_string(w, "op", p->graph->nodes[producer].op->name);
+        }
+        if (list[i].module != NULL) {
+            dtp_json_write_string(w, "module", list[i].module);
+        }
+        write_tensor(w, &list[i]);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_array(w);
+}
+
+dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
+{
+    const dtp_graph_variant *variant = &p->plan->variant;
+    char precision[DTP_PRECISION_TEXT_BYTES];
+    (void)err;
+    dtp_export__begin(p, "dtp.placements/1", w);
+    dtp_precision_print(&variant->precision, precision);
+    dtp_json_write_string(w, "precision", precision);
+    dtp_json_write_int(w, "microbatches", p->graph->microbatches > 1 ? p->graph->microbatches : 1);
+    if (p->graph->n_micro_dims > 0) {
+        dtp_json_write_string(w, "microbatch_dim",
+                              dtp_dims_name(&p->graph->dims, p->graph->micro_dims[0]));
+    }
+    dtp_json_begin_array(w, "recomputed", true);
+    for (int32_t i = 0; i < variant->remat.n; i++) {
+        dtp_json_write_string(w, NULL, variant->remat.items[i]);
+    }
+    dtp_json_end_array(w);
+    write_params(p, w);
+    write_values(p, "activations", p->n_activations, p->activations, w);
+    write_values(p, "inputs", p->n_inputs, p->inputs, w);
+    write_values(p, "outputs", p->n_outputs, p->outputs, w);
+    dtp_export__end(&p->lost, w);
+    return DTP_OK;
+}

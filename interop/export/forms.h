@@ -1,0 +1,32 @@
+/* The forms in which a plan leaves: each a small writer over the placements
+ * (interop/export/placements.h). */
+#ifndef DTP_INTEROP_EXPORT_FORMS_H
+#define DTP_INTEROP_EXPORT_FORMS_H
+
+#include "core/base/json_writer.h"
+#include "interop/export/placements.h"
+
+typedef struct dtp_export_form {
+    const char *name; /* NULL ends the table */
+    const char *about;
+    /* Appends the whole text. */
+    dtp_status (*write)(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
+} dtp_export_form;
+
+extern const dtp_export_form dtp_export_forms[];
+
+/* DTP_INVALID naming the forms there are. */
+dtp_status dtp_export_form_find(const char *name, const dtp_export_form **out,
+                                dtp_err *err) DTP_MUST_CHECK;
+
+/* The writers. */
+dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
+dtp_status dtp_export__hf(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
+dtp_status dtp_export__rules(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
+
+/* What they share. The head: format, model, framework, mesh. */
+void dtp_export__begin(const dtp_placements *p, const char *format, dtp_json_writer *w);
+/* The list "lost", and the end. */
+void dtp_export__end(const dtp_lost *lost, dtp_json_writer *w);
+
+#endif

@@ -1,0 +1,391 @@
+#include "interop/export/placements.h"
+
+#include <string.h>
+
+#include "core/transform/microbatch.h"
+
+/* A collection under construction. */
+typedef struct collector {
+    dtp_placements *p;
+    const dtp_graph *g;
+    const dtp_sharding *s;
+    dtp_hash_table by_name; /* parameters of the framework */
+    const char **theirs;    /* by tensor: name of a parameter */
+    const char **module;    /* by tensor: of a parameter, NULL: none */
+} collector;
+
+static dtp_status lose(const collector *c, dtp_lost_kind kind, const char *name, dtp_err *err)
+{
+    return dtp_lost_add(&c->p->lost, c->p->arena, kind, name, err);
+}
+
+/* ---- over the axes of the framework -------------------------------------------------------------
+ */
+
+/* Where a dim of ours lies: the axis of theirs, and its position among the merged dims. */
+typedef struct spot {
+    int32_t axis, depth;
+    bool inner; /* a dim of more than one element is outside of it */
+} spot;
+
+static spot find_spot(const dtp_graph *g, const dtp_name_entry *e, const dtp_ttype *type,
+                      dtp_dim_id d)
+{
+    spot at = {.axis = dtp_ttype_find(type, d)};
+    for (int32_t a = 0; e != NULL && a < e->n_axes; a++) {
+        bool inner = false;
+        for (int32_t k = 0; k < e->axes[a].n; k++) {
+            const dtp_dim_id here = dtp_dims_find(&g->dims, e->axes[a].dims[k]);
+            if (here == d) {
+                return (spot){.axis = a, .depth = k, .inner = inner};
+            }
+            inner = inner || dtp_ttype_size(type, here) > 1;
+        }
+    }
+    return at;
+}
+
+/* The type over their axes, without the other parts of a fused one. */
+static dtp_ttype their_type(const dtp_graph *g, const dtp_name_entry *e, const dtp_ttype *type)
+{
+    dtp_ttype out = *type;
+    for (int32_t a = 0; e != NULL && a < e->n_axes; a++) {
+        out.dims[a] = (dtp_tdim){dtp_dims_find(&g->dims, e->axes[a].dims[0]), 1};
+        for (int32_t k = 0; k < e->axes[a].n; k++) {
+            out.dims[a].size *= dtp_ttype_size(type, dtp_dims_find(&g->dims, e->axes[a].dims[k]));
+        }
+    }
+    out.rank = e != NULL ? e->n_axes : type->rank;
+    return out;
+}
+
+/* A layout of ours over their axes: splits of the dims merged in one axis become splits of it, the
+ * outer dims first. *inner: one of them is of an inner dim. */
+static dtp_layout their_layout(const dtp_graph *g, const dtp_name_entry *e, const dtp_ttype *type,
+                               const dtp_layout *layout, bool *inner)
+{
+    dtp_layout out = dtp_layout_replicated(e != NULL ? e->n_axes : type->rank, layout->n_mesh);
+    int32_t depth[DTP_MAX_MESH_DIMS] = {0};
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        const dtp_placement *p = &layout->placement[m];
+        out.placement[m] = *p;
+        if (p->kind == DTP_SHARD) {
+            const spot at = find_spot(g, e, type, type->dims[p->axis].id);
+            out.placement[m].axis = (int8_t)at.axis;
+            depth[m] = at.depth * DTP_MAX_MESH_DIMS + p->order;
+            *inner = *inner || at.inner;
+        }
+    }
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        int32_t before = 0;
+        const dtp_placement *p = &out.placement[m];
+        for (int32_t k = 0; k < layout->n_mesh && p->kind == DTP_SHARD; k++) {
+            const dtp_placement *q = &out.placement[k];
+            before += q->kind == DTP_SHARD && q->axis == p->axis && depth[k] < depth[m] ? 1 : 0;
+        }
+        out.placement[m].order = (int8_t)before;
+    }
+    return out;
+}
+
+/* Some tensor dim is split over mesh dims that are not in mesh order. */
+static bool against_mesh_order(const dtp_layout *layout)
+{
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        for (int32_t k = 0; k < m; k++) {
+            const dtp_placement *a = &layout->placement[k], *b = &layout->placement[m];
+            if (a->kind == DTP_SHARD && b->kind == DTP_SHARD && a->axis == b->axis &&
+                a->order > b->order) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Fills in how a tensor of ours lies, and what is lost of it under `name`. */
+static dtp_status place(collector *c, dtp_tensor_id t, dtp_placed *out, dtp_err *err)
+{
+    const dtp_ttype *type = &c->g->tensors[t].type;
+    const dtp_layout *layouts[] = {&c->s->layouts[t], &c->p->uses.read[t]};
+    dtp_layout *to[] = {&out->kept, &out->read};
+    out->type = their_type(c->g, out->entry, type);
+    for (int32_t i = 0; i < 2; i++) {
+        bool inner = false;
+        *to[i] = their_layout(c->g, out->entry, type, layouts[i], &inner);
+        if (inner) {
+            DTP_TRY(lose(c, DTP_LOST_INNER_FACTOR, out->name, err));
+        }
+        if (against_mesh_order(to[i])) {
+            DTP_TRY(lose(c, DTP_LOST_MESH_ORDER, out->name, err));
+        }
+        if (!dtp_layout_is_even(layouts[i], &c->s->mesh, type)) {
+            DTP_TRY(lose(c, DTP_LOST_UNEVEN, out->name, err));
+        }
+    }
+    return c->p->uses.several[t] ? lose(c, DTP_LOST_READERS, out->name, err) : DTP_OK;
+}
+
+static dtp_status set_tensor(collector *c, dtp_tensor_id t, dtp_placed *out, dtp_err *err)
+{
+    dtp_tensor_id *of;
+    DTP_TRY(DTP_NEW(c->p->arena, of, 1, err));
+    *of = t;
+    out->of = of;
+    out->n_of = 1;
+    return DTP_OK;
+}
+
+/* ---- parameters ---------------------------------------------------------------------------------
+ */
+
+static bool splits_axis(const dtp_layout *layout, int32_t axis)
+{
+    int32_t splits[DTP_MAX_MESH_DIMS];
+    return axis >= 0 && dtp_layout_axis_splits(layout, axis, splits) > 0;
+}
+
+/* One more part of a fused parameter. */
+static dtp_status add_part(collector *c, dtp_tensor_id t, dtp_placed *to, dtp_err *err)
+{
+    dtp_placed part = {.name = to->name, .entry = to->entry};
+    dtp_tensor_id *of;
+    DTP_TRY(dtp_names_find(c->p->names, c->g, t, c->p->arena, &part.entry, &part.name, err));
+    if (to->entry->fused_axis < 0 || part.entry->fused_axis != to->entry->fused_axis) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: '%.100s' is the name of '%.100s' and of '%.100s'",
+                        part.entry->place, to->name, c->g->tensors[to->of[0]].name,
+                        c->g->tensors[t].name);
+    }
+    part.name = to->name;
+    DTP_TRY(place(c, t, &part, err));
+    DTP_TRY(DTP_NEW(c->p->arena, of, to->n_of + 1, err));
+    memcpy(of, to->of, (size_t)to->n_of * sizeof *of);
+    of[to->n_of++] = t;
+    to->of = of;
+    const int32_t axis = to->entry->fused_axis;
+    to->type.dims[axis].size += part.type.dims[axis].size;
+    const bool same =
+        dtp_layout_equal(&part.kept, &to->kept) && dtp_layout_equal(&part.read, &to->read);
+    return same ? DTP_OK : lose(c, DTP_LOST_PARTS, to->name, err);
+}
+
+/* The parameter of a name, -1: there is none yet. */
+static int32_t find_param(const collector *c, const char *name, uint32_t hash)
+{
+    uint32_t at = hash;
+    int32_t i;
+    do {
+        i = dtp_hash_table_next(&c->by_name, hash, &at);
+    } while (i >= 0 && strcmp(c->p->params[i].name, name) != 0);
+    return i;
+}
+
+static dtp_status add_param(collector *c, dtp_tensor_id t, dtp_err *err)
+{
+    dtp_placements *p = c->p;
+    dtp_placed *out = &p->params[p->n_params];
+    out->name = c->g->tensors[t].name;
+    if (p->names != NULL) {
+        DTP_TRY(dtp_names_find(p->names, c->g, t, p->arena, &out->entry, &out->name, err));
+        const size_t n = dtp_names_module(out->name);
+        out->module = n == 0 ? NULL : dtp_arena_printf(p->arena, "%.*s", (int)n, out->name);
+        DTP_TRY(n == 0 ? DTP_OK : DTP_MEMORY(err, out->module));
+    }
+    const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, out->name));
+    const int32_t had = find_param(c, out->name, hash);
+    c->theirs[t] = had >= 0 ? p->params[had].name : out->name;
+    c->module[t] = out->module;
+    if (had >= 0) {
+        *out = (dtp_placed){0};
+        return add_part(c, t, &p->params[had], err);
+    }
+    DTP_TRY(dtp_hash_table_add(&c->by_name, p->arena, hash, p->n_params, err));
+    p->n_params++;
+    DTP_TRY(set_tensor(c, t, out, err));
+    DTP_TRY(place(c, t, out, err));
+    if (out->entry != NULL && splits_axis(&out->kept, out->entry->fused_axis)) {
+        DTP_TRY(lose(c, DTP_LOST_FUSED, out->name, err));
+    }
+    return p->uses.backward[t] ? lose(c, DTP_LOST_BACKWARD, out->name, err) : DTP_OK;
+}
+
+/* Gradients and optimizer states that lie otherwise than their parameters. */
+static dtp_status compare_training(collector *c, dtp_err *err)
+{
+    const dtp_graph *g = c->g;
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        const dtp_param_grad *pg = &g->grads[i];
+        if (!dtp_layout_equal(&c->s->layouts[pg->param], &c->s->layouts[pg->grad])) {
+            DTP_TRY(lose(c, DTP_LOST_GRADIENTS, c->theirs[pg->param], err));
+        }
+    }
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        dtp_tensor_id param = -1;
+        for (int32_t i = 0; i < node->n_in && (node->op->flags & DTP_OP_UPDATE) != 0; i++) {
+            const dtp_tensor_id t = node->in[i];
+            param = g->tensors[t].kind == DTP_TENSOR_PARAM ? t : param;
+        }
+        for (int32_t i = 0; i < node->n_in && param >= 0; i++) {
+            const dtp_tensor_id t = node->in[i];
+            const bool state = g->tensors[t].kind == DTP_TENSOR_STATE &&
+                               dtp_ttype_equal(&g->tensors[t].type, &g->tensors[param].type);
+            if (state && !dtp_layout_equal(&c->s->layouts[param], &c->s->layouts[t])) {
+                DTP_TRY(lose(c, DTP_LOST_STATES, c->theirs[param], err));
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- values -------------------------------------------------------------------------------------
+ */
+
+/* The module of the parameters that a node reads; NULL: none, or of several. */
+static const char *module_of_node(const collector *c, const dtp_node *node)
+{
+    const char *found = NULL;
+    for (int32_t i = 0; i < node->n_in; i++) {
+        const dtp_tensor_id param = dtp_graph_param_of(c->g, node->in[i]);
+        const char *module = param >= 0 ? c->module[param] : NULL;
+        if (module != NULL && found != NULL && strcmp(module, found) != 0) {
+            return NULL;
+        }
+        found = module != NULL ? module : found;
+    }
+    return found;
+}
+
+/* The module whose output a value is: its producer reads parameters of the module, and no reader
+ * does. */
+static const char *module_made(const collector *c, dtp_tensor_id t)
+{
+    const dtp_node_id producer = c->g->tensors[t].producer, reader = c->p->uses.reader[t];
+    const char *module = producer >= 0 ? module_of_node(c, &c->g->nodes[producer]) : NULL;
+    const char *next = reader >= 0 ? module_of_node(c, &c->g->nodes[reader]) : NULL;
+    return module != NULL && next != NULL && strcmp(module, next) == 0 ? NULL : module;
+}
+
+static dtp_status add_value(collector *c, dtp_tensor_id t, dtp_placed *list, int32_t *n,
+                            dtp_err *err)
+{
+    dtp_placed *out = &list[(*n)++];
+    out->name = c->g->tensors[t].name;
+    out->module = module_made(c, t);
+    DTP_TRY(set_tensor(c, t, out, err));
+    return place(c, t, out, err);
+}
+
+/* A forward value that is brought to where it is kept, or from there to where it is read. */
+static bool is_constrained(const collector *c, dtp_tensor_id t)
+{
+    const dtp_node_id producer = c->g->tensors[t].producer;
+    const dtp_uses_of_layouts *u = &c->p->uses;
+    const dtp_layout *kept = &c->s->layouts[t];
+    return producer >= 0 && c->g->nodes[producer].phase == DTP_FORWARD &&
+           dtp_graph_param_of(c->g, t) < 0 &&
+           (!dtp_layout_equal(&u->made[t], kept) || !dtp_layout_equal(&u->read[t], kept) ||
+            u->several[t]);
+}
+
+/* The value for which a constraint speaks: where a module adds its bias to a product, the sum, if
+ * it lies where the product is kept and read. */
+static dtp_tensor_id constrained_value(const collector *c, dtp_tensor_id t)
+{
+    const dtp_node *producer = &c->g->nodes[c->g->tensors[t].producer];
+    const dtp_node_id reader = c->p->uses.reader[t];
+    const char *module = module_of_node(c, producer);
+    const char *next = reader >= 0 ? module_of_node(c, &c->g->nodes[reader]) : NULL;
+    if (module == NULL || next == NULL || strcmp(module, next) != 0) {
+        return t;
+    }
+    const dtp_tensor_id sum = c->g->nodes[reader].out[0];
+    const dtp_layout *kept = &c->s->layouts[t];
+    return dtp_layout_equal(kept, &c->s->layouts[sum]) &&
+                   dtp_layout_equal(kept, &c->p->uses.read[t])
+               ? sum
+               : t;
+}
+
+static dtp_status add_activations(collector *c, dtp_err *err)
+{
+    dtp_placements *p = c->p;
+    const dtp_graph *g = c->g;
+    bool *wanted;
+    DTP_TRY(DTP_NEW(p->arena, wanted, g->n_tensors, err));
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (is_constrained(c, t)) {
+            wanted[constrained_value(c, t)] = true;
+        }
+    }
+    for (int32_t i = 0; i < p->n_outputs; i++) { /* their layouts are said there */
+        wanted[p->outputs[i].of[0]] = false;
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (!wanted[t]) {
+            continue;
+        }
+        DTP_TRY(add_value(c, t, p->activations, &p->n_activations, err));
+        if (p->activations[p->n_activations - 1].module == NULL) {
+            DTP_TRY(lose(c, DTP_LOST_INSIDE, g->tensors[t].name, err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status add_values(collector *c, dtp_err *err)
+{
+    dtp_placements *p = c->p;
+    const dtp_graph *g = c->g;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (g->tensors[t].kind == DTP_TENSOR_INPUT) {
+            DTP_TRY(add_value(c, t, p->inputs, &p->n_inputs, err));
+            dtp_placed *input = &p->inputs[p->n_inputs - 1];
+            input->type = dtp_microbatch_whole(g, &input->type);
+        }
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        DTP_TRY(add_value(c, g->outputs[i], p->outputs, &p->n_outputs, err));
+    }
+    if (g->loss >= 0 && dtp_graph_output(g, g->tensors[g->loss].name) < 0) {
+        DTP_TRY(add_value(c, g->loss, p->outputs, &p->n_outputs, err));
+    }
+    return add_activations(c, err);
+}
+
+/* What is lost of the plan as a whole. */
+static dtp_status lose_schedule(collector *c, dtp_err *err)
+{
+    const dtp_plan *plan = c->p->plan;
+    bool steps = false;
+    for (int32_t i = 0; i < plan->n_redistributions; i++) {
+        steps = steps || plan->redistributions[i].n_steps > 1;
+    }
+    DTP_TRY(steps ? lose(c, DTP_LOST_STEPS, NULL, err) : DTP_OK);
+    return plan->overlap.depth > 0 || plan->overlap.bucket_bytes > 0
+               ? lose(c, DTP_LOST_OVERLAP, NULL, err)
+               : DTP_OK;
+}
+
+dtp_status dtp_placements_make(const dtp_plan *plan, const dtp_graph *graph, const dtp_names *names,
+                               dtp_arena *arena, dtp_placements *out, dtp_err *err)
+{
+    const dtp_graph *g = graph;
+    collector c = {.p = out, .g = graph, .s = &plan->sharding};
+    *out = (dtp_placements){.arena = arena, .plan = plan, .graph = graph, .names = names};
+    DTP_TRY(dtp_uses_of_layouts_find(g, c.s, arena, &out->uses, err));
+    DTP_TRY(DTP_NEW(arena, out->params, g->n_tensors + 1, err));
+    DTP_TRY(DTP_NEW(arena, out->activations, g->n_tensors + 1, err));
+    DTP_TRY(DTP_NEW(arena, out->inputs, g->n_tensors + 1, err));
+    DTP_TRY(DTP_NEW(arena, out->outputs, g->n_outputs + 1, err)); /* and the loss */
+    DTP_TRY(DTP_NEW(arena, c.theirs, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, c.module, g->n_tensors, err));
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (g->tensors[t].kind == DTP_TENSOR_PARAM) {
+            DTP_TRY(add_param(&c, t, err));
+        }
+    }
+    DTP_TRY(compare_training(&c, err));
+    DTP_TRY(add_values(&c, err));
+    return lose_schedule(&c, err);
+}

@@ -1,0 +1,347 @@
+#!/usr/bin/env python3
+"""dtplan export: what leaves says what the plan says, and what comes back gives the plan's layouts.
+
+For a model on x:2;y:2 and plans of mode rules and tensor (every legal baseline, the optimum):
+  placements  fits its schema; every parameter is in it once; shapes are those of the model; bytes per rank, computed
+              from it, are those of the plan's layouts, parameter by parameter
+  hf          read back with --style-file, every parameter lies as in the plan, or its name is lost
+  rules       followed, every parameter lies as in the plan, or its name is lost
+Usage: export.py DTPLAN gpt_bytes|mlp_digits|refusals
+"""
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+MESH = {"x": 2, "y": 2}
+CASES = {
+    "gpt_bytes": (["--dim", "batch=4", "--dim", "length=16", "--dim", "layers=2"], "batch:x;heads:y;d_ff:y;vocab:y"),
+    "mlp_digits": (["--dim", "batch=8", "--dim", "classes=12"], "batch:x;hidden:y"),
+}
+dtplan = os.path.abspath(sys.argv[1])
+failures = []
+
+
+def fail(text):
+    failures.append(text)
+    print("FAIL: " + text)
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def call(*words):
+    """Exit code and standard error."""
+    p = subprocess.run([dtplan] + list(words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    return p.returncode, p.stderr.decode()
+
+
+def must(*words):
+    code, err = call(*words)
+    if code != 0:
+        fail(f"{' '.join(words)}: exit {code}: {err}")
+    return code == 0
+
+
+def validator(kind):
+    try:
+        from jsonschema import Draft202012Validator
+    except ImportError:
+        return None
+    return Draft202012Validator(read(f"docs/formats/{kind}.schema.json"))
+
+
+SCHEMAS = {form: validator(kind) for form, kind in
+           (("placements", "placements"), ("hf", "tp_plan"), ("rules", "axis_rules"))}
+
+
+# ---- the model and the plan, read without the tools ----
+
+def sizes_of(model, options):
+    given = dict(text.split("=") for text in options if "=" in text)
+    sizes, texts = {}, {**model["dims"], **given}
+    while len(sizes) < len(texts):
+        for name, text in texts.items():
+            words = set(re.findall(r"[A-Za-z_]\w*", str(text)))
+            if name not in sizes and words <= set(sizes):
+                sizes[name] = eval(str(text).replace("/", "//"), {}, dict(sizes))  # of files of this project
+    return sizes
+
+
+def params_of(model, sizes):
+    """Parameter -> its dims."""
+    out = {name: p["dims"] for name, p in model["params"].items()}
+    for node in model["nodes"]:
+        if "repeat" in node:
+            for i in range(sizes[node["count"]]):
+                for name, p in model["blocks"][node["repeat"]]["params"].items():
+                    out[f"{node['as']}.{i}.{name}"] = p["dims"]
+    return out
+
+
+def splits_of(plan, params):
+    """Parameter -> dim -> mesh dims, the outermost first."""
+    if plan["mode"] == "rules":
+        return {name: {d: plan["rules"][d] for d in dims if d in plan["rules"]} for name, dims in params.items()}
+    out = {}
+    for name in params:
+        pairs = [part.split("@") for part in plan["tensors"][name].split(", ") if "@" in part]
+        out[name] = {d: m.split("+") for d, m in pairs}
+    return out
+
+
+def local(size, parts):
+    for k in parts:
+        size = -(-size // k)
+    return size
+
+
+# ---- checks ----
+
+def check_schema(what, form, exported):
+    if SCHEMAS[form] is not None:
+        for error in SCHEMAS[form].iter_errors(exported):
+            fail(f"{what}: {form}: {list(error.absolute_path)}: {error.message[:200]}")
+
+
+def lost_names(exported, *kinds):
+    return {n for item in exported["lost"] if not kinds or item["what"] in kinds for n in item["names"]}
+
+
+def check_placements(what, exported, params, sizes, splits):
+    of = [name for p in exported["params"] for name in p["of"]]
+    if sorted(of) != sorted(params):
+        fail(f"{what}: parameters are not those of the model: {set(of) ^ set(params)}")
+        return
+    total = wanted = 0
+    for p in exported["params"]:
+        shape = list(p["shape"])
+        if math.prod(shape) != sum(math.prod(sizes[d] for d in params[name]) for name in p["of"]):
+            fail(f"{what}: {p['name']}: shape {shape}")
+        for m, place in zip(MESH, p["kept"]):
+            if place.startswith("S"):
+                axis = int(place[2:-1])
+                shape[axis] = local(shape[axis], [MESH[m]])
+        want = 0
+        for name in p["of"]:
+            want += 4 * math.prod(local(sizes[d], [MESH[m] for m in splits[name].get(d, [])]) for d in params[name])
+        if 4 * math.prod(shape) != want and p["name"] not in lost_names(exported, "uneven", "parts"):
+            fail(f"{what}: {p['name']}: {4 * math.prod(shape)} bytes per rank, the plan has {want}")
+        total, wanted = total + 4 * math.prod(shape), wanted + want
+    if total != wanted and not lost_names(exported, "uneven", "parts"):
+        fail(f"{what}: {total} bytes per rank, the plan has {wanted}")
+
+
+def check_back(what, exported, splits, back, names):
+    """Parameters that lie otherwise have to be lost by name."""
+    differ = [p for p in splits if splits[p] != back[p]]
+    silent = [p for p in differ if names[p] not in lost_names(exported)]
+    if silent:
+        fail(f"{what}: they come back in other layouts, and are not lost: "
+             + "; ".join(f"{p}: {splits[p]}, back {back[p]}" for p in silent[:4]))
+    return len(splits) - len(differ)
+
+
+class Model:
+    def __init__(self, name, here):
+        self.file, self.here = f"models/{name}.json", here
+        self.options, self.rules = CASES[name]
+        model = read(self.file)
+        self.sizes = sizes_of(model, self.options)
+        self.params = params_of(model, self.sizes)
+        self.plan_words = ["plan", self.file, "--mesh", "x:2;y:2", "--machine", "models/machines/a100_8.json",
+                           "--precision", "f32"] + self.options
+        self.same = {"hf": 0, "rules": 0}
+
+    def path(self, name):
+        return os.path.join(self.here, name)
+
+    def plan(self, name, *options):
+        file = self.path(name + ".plan")
+        return file if must(*self.plan_words, *options, "-o", file) else None
+
+    def export(self, what, plan, form, *options):
+        file = self.path(f"{form}.json")
+        if not must("export", self.file, plan, "--as", form, "-o", file, *options):
+            return None
+        exported = read(file)
+        check_schema(what, form, exported)
+        return exported
+
+    def check(self, what, plan, *options):
+        """Returns the three forms."""
+        splits = splits_of(read(plan), self.params)
+        forms = {form: self.export(what, plan, form, *options) for form in SCHEMAS}
+        if None in forms.values():
+            return forms
+        check_placements(what, forms["placements"], self.params, self.sizes, splits)
+        names = {ours: p["name"] for p in forms["placements"]["params"] for ours in p["of"]}
+        back = self.plan("back", "--style-file", self.path("hf.json"), *options)
+        if back is not None:
+            self.same["hf"] += check_back(what + ": hf", forms["hf"], splits, splits_of(read(back), self.params), names)
+        rules = dict(forms["rules"]["rules"])
+        text = ";".join(f"{d}:{m}" for d, ms in rules.items() for m in ms)
+        must("show", self.file, "--mesh", "x:2;y:2", "--rules", text, "--precision", "f32", *self.options)
+        back = {name: {d: rules[d] for d in dims if d in rules} for name, dims in self.params.items()}
+        self.same["rules"] += check_back(what + ": rules", forms["rules"], splits, back, names)
+        return forms
+
+    def check_all(self):
+        free = self.plan("free", "--mode", "tensor")
+        self.check("optimum", free)
+        forms = self.check("rules", self.plan("rules", "--rules", self.rules))
+        if forms["rules"]["lost"] or lost_names(forms["hf"]) - {"text", "images", "labels"}:
+            fail(f"rules mode: lost {forms['rules']['lost']} {forms['hf']['lost']}")
+        n = 0
+        for name, b in read(free)["baselines"].items():
+            if b["legal"]:
+                options = [w for s in b.get("styles", []) for w in ("--style", s)]
+                options = options or ["--rules", b["rules"]]
+                self.check(name, self.plan("baseline", *options))
+                n += 1
+        if n < 6 or 0 in self.same.values():
+            fail(f"{n} baselines; {self.same} parameters came back")
+        print(f"{n} baselines; parameters that came back as they were: {self.same} of {(n + 2) * len(self.params)} each")
+
+    def check_variants(self):
+        """Precision, microbatches, recomputation, and a split that does not divide."""
+        options = ["--style", "**: data(x)", "--precision", "bf16", "--microbatches", "2"]
+        remat = ["--remat", "all"] if self.file.endswith("gpt_bytes.json") else []
+        plan = self.plan("variant", *options, *remat)
+        exported = self.export("variant", plan, "placements")
+        check_placements("variant", exported, self.params, self.sizes, splits_of(read(plan), self.params))
+        if (exported["precision"], exported["microbatches"], exported["microbatch_dim"]) != ("bf16", 2, "batch"):
+            fail("variant: precision, microbatches")
+        if bool(exported["recomputed"]) != bool(remat):
+            fail(f"variant: recomputed {exported['recomputed']}")
+        batch = exported["inputs"][0]["shape"][0]
+        if batch != self.sizes["batch"]:
+            fail(f"variant: the batch of an input is {batch}")
+
+    def check_fused(self):
+        """Queries, keys and values in one weight of theirs."""
+        if not self.file.endswith("gpt_bytes.json"):
+            return
+        names = read("models/gpt_bytes.names.json")
+        parts = [f"layers.*.attn.w{x}" for x in "qkv"]
+        for part in parts:
+            names["params"][part] = {"name": "layers.*.attn.qkv.weight", "axes": ["heads*d_head", "d_model"],
+                                     "fused": {"axis": 0, "parts": parts}}
+        file = self.path("fused.names.json")
+        with open(file, "w", encoding="utf-8") as f:
+            json.dump(names, f)
+        plan = self.plan("fused", "--style", "layers.*.attn.{wq,wk,wv,bq,bv}: colwise(y)",
+                         "--style", "layers.*.attn.{wo,bo}: rowwise(y)")
+        forms = self.check("fused", plan, "--names", file)
+        if forms["hf"]["tp_plan"].get("layers.*.attn.qkv") != "packed_colwise":
+            fail(f"fused: {forms['hf']['tp_plan']}")
+        if lost_names(forms["placements"], "fused") != {f"layers.{i}.attn.qkv.weight" for i in range(2)}:
+            fail(f"fused: lost {forms['placements']['lost']}")
+
+
+def pinned(model):
+    """An inner factor, mesh dims against their order, a reader elsewhere: each in lost, by name."""
+    if not model.file.endswith("gpt_bytes.json"):
+        return
+    for kind, pin in (("inner_factor", "layers.0.attn.wq: d_head@x"), ("mesh_order", "layers.0.attn.wq: heads@y+x"),
+                      ("uneven", "layers.0.mlp.b2: d_model@x")):
+        options = ["--dim", "d_head=1", "--dim", "heads=3"] if kind == "uneven" else []
+        plan = model.plan("pinned", "--pin", pin, *options)
+        exported = model.export(kind, plan, "placements")
+        names = {"layers.0.attn.q.weight", "layers.0.mlp.down.bias"}
+        if not lost_names(exported, kind) & names:
+            fail(f"{kind}: not lost: {exported['lost']}")
+
+
+# ---- bad input ----
+
+ENTRY = '{"name": "a.weight", "axes": ["pixels", "hidden"]}'
+NAMES = '{"format": "dtp.names/1", "framework": "torch", "params": {%s}}'
+OTHERS = ', "b1": {"name": "b.1", "axes": ["hidden"]}, "w2": {"name": "c", "axes": ["hidden", "classes"]}'
+BAD_NAMES = [  # text of a names file, words of the error
+    ("", "expected"), ("[]", "expected an object"), ("{}", "format"),
+    (NAMES % ('"w1": ' + ENTRY), "there is no name for the parameter 'b1'"),
+    (NAMES % '"w1": {"name": "a", "axes": ["pixels"]}', "every dim of 'w1' once"),
+    (NAMES % '"w1": {"name": "a", "axes": ["pixels", "pixels*hidden"]}', "every dim of 'w1' once"),
+    (NAMES % '"w1": {"name": "a", "axes": ["pixels", "nosuch"]}', "every dim of 'w1' once"),
+    (NAMES % '"w1": {"name": "a", "axes": ["pixels*"]}', "expected 1 to 8 dims"),
+    (NAMES % '"w1": {"name": "", "axes": []}', "expected a name"),
+    (NAMES % '"w1": {"name": "a.*", "axes": []}', "has 1 numbers"),
+    (NAMES % '"w1": {"name": "a"}', "axes"), (NAMES % '"w1": {"axes": []}', "name"), (NAMES % '"w1": 3', "expected"),
+    (NAMES % '"w1": {"name": "a", "axes": "pixels"}', "expected"), (NAMES % '"w1": {"name": 3, "axes": []}', "expected"),
+    (NAMES % '"w1": {"name": "a", "axes": ["a","a","a","a","a","a","a","a","a"]}', "9 axes, at most 8"),
+    (NAMES % '"w1": {"name": "a", "axes": ["pixels", "hidden"], "fused": {"axis": 2, "parts": ["w1"]}}', "axis"),
+    (NAMES % '"w1": {"name": "a", "axes": ["pixels", "hidden"], "fused": {"axis": 0, "parts": ["w2"]}}', "not among"),
+    (NAMES % '"w1": {"name": "a", "axes": ["pixels", "hidden"], "more": 1}', "more"),
+    (NAMES % ('"w1": {"name": "b.1", "axes": ["pixels", "hidden"]}' + OTHERS), "'b.1' is the name of 'w1' and of 'b1'"),
+]
+
+
+def refusals(here):
+    model, out = "models/mlp_digits.json", os.path.join(here, "out.json")
+    plan, names = os.path.join(here, "a.plan"), os.path.join(here, "n.json")
+    must("plan", model, "--mesh", "x:2;y:2", "--machine", "models/machines/a100_8.json", "--rules", "batch:x", "-o", plan)
+    cases = [(["export", model, plan, "-o", out], "--as FORM is missing"),
+             (["export", model, plan, "--as", "torchh", "-o", out], "there is no form 'torchh'; there are placements"),
+             (["export", model, "-o", out], "argument"),
+             (["export", "models/gpt_bytes.json", plan, "--as", "hf", "-o", out], "a.plan"),
+             (["export", model, model, "--as", "hf", "-o", out], "mlp_digits.json"),
+             (["export", model, plan, "--as", "hf", "--names", "absent.json", "-o", out], "absent.json")]
+    cases += [(["export", model, plan, "--as", "placements", "--names", names, "-o", out], (text, words))
+              for text, words in BAD_NAMES]
+    for command, words in cases:
+        if isinstance(words, tuple):
+            with open(names, "w", encoding="utf-8") as f:
+                f.write(words[0])
+            words = words[1]
+        code, err = call(*command)
+        if code != 2 or words not in err or err.count("\n") != 1:
+            fail(f"{' '.join(command)}: exit {code}, '{err.strip()}' without '{words}'")
+        if names in command and "n.json" not in err:
+            fail(f"the error does not name the file: {err}")
+        if os.path.exists(out):
+            fail(f"{' '.join(command)}: something is written")
+            os.remove(out)
+    for text, words in (('{"tp_plan": 3}', "expected an object"), ('{"tp_plan": {}, "mesh_dim": 3}', "mesh_dim"),
+                        ('{"tp_plan": {"fc1": "colwise"}, "mesh_dim": "z"}', "has no dim 'z'")):
+        with open(names, "w", encoding="utf-8") as f:
+            f.write(text)
+        code, err = call("plan", model, "--mesh", "x:2;y:2", "--style-file", names, "-o", out)
+        if code != 2 or words not in err or os.path.exists(out):
+            fail(f"--style-file {text}: exit {code}, {err}")
+    fused = read("models/mlp_digits.names.json")
+    fused["params"]["w1"]["fused"] = {"axis": 0, "parts": ["w1"]}
+    with open(names, "w", encoding="utf-8") as f:
+        json.dump(fused, f)
+    style = os.path.join(here, "style.json")
+    for text, extra, words in (('{"fc1": "colwise"}', ["--names", names], "packed_colwise cuts each"),
+                               ('{"fc1": "packed_colwise"}', [], "which a names file"),
+                               ('{"fc1": "packed_colwise"}', ["--names", names], None)):
+        with open(style, "w", encoding="utf-8") as f:
+            f.write(text)
+        code, err = call("plan", model, "--mesh", "tp:2", "--style-file", style, *extra)
+        if (code != 0) != (words is not None) or (words or "") not in err:
+            fail(f"--style-file {text} {extra}: exit {code}, {err}")
+    print(f"{len(cases) + 5} refusals")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as here:
+        if sys.argv[2] == "refusals":
+            refusals(here)
+        else:
+            model = Model(sys.argv[2], here)
+            model.check_all()
+            model.check_variants()
+            model.check_fused()
+            pinned(model)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
