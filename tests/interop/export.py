@@ -202,11 +202,21 @@ class Model:
             if b["legal"]:
                 options = [w for s in b.get("styles", []) for w in ("--style", s)]
                 options = options or ["--rules", b["rules"]]
-                self.check(name, self.plan("baseline", *options))
+                self.check_reads(name, self.check(name, self.plan("baseline", *options))["placements"])
                 n += 1
         if n < 6 or 0 in self.same.values():
             fail(f"{n} baselines; {self.same} parameters came back")
         print(f"{n} baselines; parameters that came back as they were: {self.same} of {(n + 2) * len(self.params)} each")
+
+    def check_reads(self, name, exported):
+        """FSDP: the forward pass reads what is kept split as a whole; data parallel: parameters are whole."""
+        kept, reads = ({place for p in exported["params"] for place in p[key]} for key in ("kept", "read"))
+        if name == "zero3" and (reads != {"R"} or kept == {"R"}):
+            fail(f"zero3: kept {kept}, read {reads}")
+        if name == "data_parallel" and (kept | reads != {"R"} or exported["inputs"][0]["kept"] != ["S(0)", "S(0)"]):
+            fail(f"data_parallel: kept {kept}, read {reads}, {exported['inputs']}")
+        if (name in ("zero1", "zero2")) != bool(lost_names(exported, "states")) and "megatron" not in name:
+            fail(f"{name}: states: {exported['lost']}")
 
     def check_variants(self):
         """Precision, microbatches, recomputation, and a split that does not divide."""
