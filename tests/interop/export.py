@@ -113,6 +113,31 @@ def lost_names(exported, *kinds):
     return {n for item in exported["lost"] if not kinds or item["what"] in kinds for n in item["names"]}
 
 
+def entry_of(names, name):
+    for ours, entry in names["params"].items():
+        found = re.fullmatch(re.escape(ours).replace(r"\*", r"(\d+)"), name)
+        if found:
+            theirs = entry["name"]
+            for number in found.groups():
+                theirs = theirs.replace("*", number, 1)
+            return theirs, [axis.split("*") for axis in entry["axes"]]
+    return None, []
+
+
+def check_axes(what, exported, names, sizes, splits):
+    """Names, shapes, and the axis that each mesh dim splits, from the names file."""
+    for p in exported["params"]:
+        for name in p["of"]:
+            theirs, axes = entry_of(names, name)
+            shape = [math.prod(sizes[d] for d in axis) for axis in axes]
+            kept = ["R"] * len(MESH)
+            for d, ms in splits[name].items():
+                for m in ms:
+                    kept[list(MESH).index(m)] = f"S({[d in axis for axis in axes].index(True)})"
+            if theirs != p["name"] or (len(p["of"]) == 1 and shape != p["shape"]) or kept != p["kept"]:
+                fail(f"{what}: {name}: wanted {theirs} {shape} {kept}, got {p}")
+
+
 def check_placements(what, exported, params, sizes, splits):
     of = [name for p in exported["params"] for name in p["of"]]
     if sorted(of) != sorted(params):
@@ -174,12 +199,14 @@ class Model:
         return exported
 
     def check(self, what, plan, *options):
-        """Returns the three forms."""
+        """Returns the three forms. Options: --names FILE."""
         splits = splits_of(read(plan), self.params)
         forms = {form: self.export(what, plan, form, *options) for form in SCHEMAS}
         if None in forms.values():
             return forms
         check_placements(what, forms["placements"], self.params, self.sizes, splits)
+        theirs = options[1] if options else self.file.replace(".json", ".names.json")
+        check_axes(what, forms["placements"], read(theirs), self.sizes, splits)
         names = {ours: p["name"] for p in forms["placements"]["params"] for ours in p["of"]}
         back = self.plan("back", "--style-file", self.path("hf.json"), *options)
         if back is not None:
