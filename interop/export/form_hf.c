@@ -140,11 +140,24 @@ static hf_style style_of_weight(const hf_plan *h, const dtp_placed *t, const dtp
                                                     : HF_COLWISE_GATHER;
 }
 
+/* Whether the parts of a parameter lie over the mesh dim as its first does. */
+static bool parts_agree(const hf_plan *h, const dtp_placed *t)
+{
+    const dtp_layout *layouts = h->p->plan->sharding.layouts;
+    bool agree = true;
+    for (int32_t k = 1; k < t->n_of; k++) {
+        const dtp_placement *a = &layouts[t->of[0]].placement[h->m];
+        const dtp_placement *b = &layouts[t->of[k]].placement[h->m];
+        agree = agree && a->kind == b->kind && a->axis == b->axis;
+    }
+    return agree;
+}
+
 static hf_style style_wanted(const hf_plan *h, const dtp_placed *t)
 {
     const dtp_node_id reader = h->p->uses.reader[t->of[0]];
     const dtp_node *node = reader >= 0 ? &h->p->graph->nodes[reader] : NULL;
-    if (node == NULL || h->p->uses.several[t->of[0]]) {
+    if (node == NULL || h->p->uses.several[t->of[0]] || !parts_agree(h, t)) {
         return HF_NONE;
     }
     if ((node->op->flags & (DTP_OP_CONTRACTION | DTP_OP_LOOKUP)) != 0) {
@@ -179,7 +192,8 @@ static hf_style join(hf_style a, hf_style b)
     return fits ? a : HF_NONE;
 }
 
-static dtp_status find_module(hf_plan *h, const dtp_placed *t, hf_module **out, dtp_err *err)
+/* Index of the module of a parameter or value. */
+static dtp_status find_module(hf_plan *h, const dtp_placed *t, int32_t *out, dtp_err *err)
 {
     const char *key;
     DTP_TRY(module_key(t, h->p->arena, &key, err));
@@ -187,7 +201,7 @@ static dtp_status find_module(hf_plan *h, const dtp_placed *t, hf_module **out, 
     while (i < h->n && strcmp(h->modules[i].key, key) != 0) {
         i++;
     }
-    *out = &h->modules[i];
+    *out = i;
     if (i == h->n) {
         h->modules[h->n++] = (hf_module){key, HF_NONE};
     }
@@ -196,17 +210,15 @@ static dtp_status find_module(hf_plan *h, const dtp_placed *t, hf_module **out, 
 
 /* The styles of all modules; a parameter that disagrees with those before it takes the style from
  * its module. */
-static dtp_status find_styles(hf_plan *h, hf_module **of, dtp_err *err)
+static dtp_status find_styles(hf_plan *h, int32_t *of, dtp_err *err)
 {
     const dtp_placements *p = h->p;
     for (int32_t i = 0; i < p->n_params && h->m >= 0; i++) {
         const int32_t before = h->n;
         DTP_TRY(find_module(h, &p->params[i], &of[i], err));
-        const hf_style wanted = style_wanted(h, &p->params[i]);
-        const hf_style joined = join(of[i]->style, wanted);
-        of[i]->style = h->n > before       ? wanted
-                       : joined != HF_NONE ? joined
-                                           : join(wanted, of[i]->style);
+        hf_style *style = &h->modules[of[i]].style;
+        const hf_style wanted = style_wanted(h, &p->params[i]), joined = join(*style, wanted);
+        *style = h->n > before ? wanted : joined != HF_NONE ? joined : join(wanted, *style);
     }
     return DTP_OK;
 }
@@ -235,23 +247,24 @@ static dtp_status lose_outputs(hf_plan *h, dtp_err *err)
     const dtp_placements *p = h->p;
     for (int32_t i = 0; i < p->n_activations && h->m >= 0; i++) {
         const dtp_placed *t = &p->activations[i];
-        hf_module *module;
+        int32_t module;
         if (t->module == NULL || !is_split(&t->kept, h->m)) {
             continue;
         }
         DTP_TRY(find_module(h, t, &module, err));
-        if (module->style == HF_ROWWISE || module->style == HF_EMBEDDING_ROWWISE) {
+        const hf_style style = h->modules[module].style;
+        if (style == HF_ROWWISE || style == HF_EMBEDDING_ROWWISE) {
             DTP_TRY(lose(h, DTP_LOST_OUTPUT, t->name, err));
         }
     }
     return DTP_OK;
 }
 
-static dtp_status lose_params(hf_plan *h, hf_module *const *of, dtp_err *err)
+static dtp_status lose_params(hf_plan *h, const int32_t *of, dtp_err *err)
 {
     const dtp_placements *p = h->p;
     for (int32_t i = 0; i < p->n_params && h->m >= 0; i++) {
-        if (STYLES[of[i]->style] == NULL) {
+        if (STYLES[h->modules[of[i]].style] == NULL) {
             DTP_TRY(lose(h, DTP_LOST_STYLE, p->params[i].name, err));
         }
     }
@@ -263,8 +276,8 @@ static dtp_status lose_params(hf_plan *h, hf_module *const *of, dtp_err *err)
 dtp_status dtp_export__hf(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
 {
     hf_plan h = {.p = p, .m = choose_mesh_dim(p)};
-    hf_module **of;
-    DTP_TRY(DTP_NEW(p->arena, h.modules, p->n_params + 1, err));
+    int32_t *of;
+    DTP_TRY(DTP_NEW(p->arena, h.modules, p->n_params + p->n_activations + 1, err));
     DTP_TRY(DTP_NEW(p->arena, of, p->n_params + 1, err));
     DTP_TRY(find_styles(&h, of, err));
     DTP_TRY(lose_params(&h, of, err));

@@ -127,7 +127,7 @@ def entry_of(names, name):
 def check_axes(what, exported, names, sizes, splits):
     """Names, shapes, and the axis that each mesh dim splits, from the names file."""
     for p in exported["params"]:
-        for name in p["of"]:
+        for name in p["of"][:1] if p["name"] in lost_names(exported, "parts") else p["of"]:
             theirs, axes = entry_of(names, name)
             shape = [math.prod(sizes[d] for d in axis) for axis in axes]
             kept = ["R"] * len(MESH)
@@ -277,6 +277,9 @@ class Model:
         forms = self.check("fused", plan, "--names", file)
         if forms["hf"]["tp_plan"].get("layers.*.attn.qkv") != "packed_colwise":
             fail(f"fused: {forms['hf']['tp_plan']}")
+        plan = self.plan("apart", "--style", "layers.*.attn.{wq,wk,bq}: colwise(y)")
+        if not lost_names(self.check("apart", plan, "--names", file)["placements"], "parts"):
+            fail("apart: parts that lie differently are not lost")
         if lost_names(forms["placements"], "fused") != {f"layers.{i}.attn.qkv.weight" for i in range(2)}:
             fail(f"fused: lost {forms['placements']['lost']}")
 
