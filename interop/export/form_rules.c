@@ -31,7 +31,9 @@ static bool find_rule(const dtp_placements *p, dtp_dim_id d, dtp_rule_splits *ou
     const dtp_graph *g = p->graph;
     for (int32_t k = 0; k < 3; k++) {
         for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-            const bool speaks = g->tensors[t].kind == kinds[k] && (k < 2 || is_activation(g, t));
+            const dtp_tensor_kind kind = g->tensors[t].kind;
+            const bool speaks =
+                kind == kinds[k] && (kind != DTP_TENSOR_VALUE || is_activation(g, t));
             if (speaks && splits_of(g, &p->plan->sharding, t, d, out)) {
                 return true;
             }
