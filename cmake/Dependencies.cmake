@@ -8,6 +8,8 @@ if(BUILD_TESTING)
 endif()
 pkg_check_modules(OPENBLAS REQUIRED openblas)
 
+pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
+
 find_path(GLPK_INCLUDE_DIR glpk.h REQUIRED)
 find_library(GLPK_LIBRARY glpk REQUIRED)
 add_library(dtp_glpk INTERFACE)

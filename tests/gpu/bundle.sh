@@ -14,7 +14,7 @@ done
 for library in "$module"/*.so*; do strip -o "$here/lib/dtp/$(basename "$library")" "$library"; done
 # What the programs load: OpenBLAS is opened by name.
 blas=$(ldconfig -p | sed -n 's/.*libopenblas\.so\.0 .*=> //p' | head -1)
-ldd "$here"/bin/* "$blas" | sed -n 's/.*lib\(openblas\|gfortran\|quadmath\|gomp\|z\|cmocka\)\.so[.0-9]* => \(\S*\).*/\2/p' | sort -u |
+ldd "$here"/bin/* "$blas" | sed -n 's/.*lib\(openblas\|cjson\|gfortran\|quadmath\|gomp\|z\|cmocka\)\.so[.0-9]* => \(\S*\).*/\2/p' | sort -u |
     while read -r library; do cp -L "$library" "$here/lib/"; done
 cp -L "$blas" "$here/lib/"
 cp models/*.json "$here/models/"

@@ -8,6 +8,7 @@ home() {
     done < <(product c h cu cuh | xargs grep -lE "#\s*include\s*[<\"](cjson/)?$header[>\"]")
 }
 home 'glpk\.h' planner/solver/glpk_fence.c
+home 'cJSON\.h' interop/foreign_json.c
 home 'cblas\.h' executor/cpu/gemm/blas.h
 home 'dnnl\.h' executor/cpu/gemm/gemm_onednn.c
 home 'mpi\.h' 'executor/comm/mpi*'
