@@ -1,8 +1,7 @@
 /* JSON that other systems write (config.json, the index of a checkpoint, the graphs in a .pt2),
  * read by cJSON, which is included in foreign_json.c alone (decision 56). Size, depth and number of
  * values are bounded, and no object has a key twice. Numbers are doubles: an integer beyond 2^53 is
- * refused where one is read. cJSON keeps no places, so an error reads "FILE: config.layers[3]: what".
- */
+ * refused where one is read. cJSON keeps no places: errors read "FILE: layers[3].size: what". */
 #ifndef DTP_INTEROP_FOREIGN_JSON_H
 #define DTP_INTEROP_FOREIGN_JSON_H
 
