@@ -4,8 +4,8 @@
  *   alone     everything else as it is, but for the replicas of the tensor, which follow it at the
  *             least cost; an exact re-evaluation of the selection problem of tensor mode
  *   at least  a lower bound of the difference when everything else is chosen anew, within the
- *             limits and pins of the plan (planner/solver/min_marginals.h):
- *             at_least <= re-solved difference <= at_most <= alone, the last where alone fits
+ *             limits and pins of the plan, by reduced costs (planner/solver/dual_bound.h):
+ *             at_least <= difference when solved again <= alone, the last where alone fits
  *
  * Instances of a repeated block decide together (when the plan treats them alike), and differences
  * are those of all of them. Differences are of additive costs, in picoseconds per step.
@@ -21,7 +21,7 @@ typedef struct dtp_explain_request {
     const dtp_machine *machine;
     const dtp_plan *plan;
     bool plan_is_current; /* made for this model and machine: its certificate holds */
-    bool exact;           /* solve with each alternative of which at_least is not the difference */
+    bool exact;           /* solve again with each alternative */
     const char *name;     /* of a tensor or node; of both: the tensor */
     bool node;            /* the node */
 } dtp_explain_request;
@@ -35,11 +35,9 @@ typedef struct dtp_alternative {
     dtp_cost_split alone;  /* unless apart */
     int64_t alone_memory;  /* bytes more at the peak, as the problem counts; unless apart */
     bool alone_fits;       /* ... within the memory limit */
-    bool none;             /* exact: nothing within the limits has it */
+    bool none;             /* nothing within the limits has it */
     int64_t at_least;      /* unless none */
-    bool known;            /* something within the limits has it: */
-    int64_t at_most;       /* ... so the difference is at most this */
-    bool at_least_is_best; /* it is the difference itself: at_least == at_most */
+    bool at_least_is_best; /* it is the difference itself */
 } dtp_alternative;
 
 typedef struct dtp_explanation {

@@ -6,7 +6,6 @@
 
 #include "planner/reports/explain.h"
 #include "interop/styles/pin_texts.h"
-#include "planner/solver/min_marginals.h"
 #include "planner/solver/solve.h"
 #include "planner/problem/tensors/tensor_problem.h"
 

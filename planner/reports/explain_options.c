@@ -8,6 +8,7 @@
 #include "core/base/units.h"
 #include "cost_models/node_price.h"
 #include "core/plan/node_layouts.h"
+#include "planner/solver/dual_bound.h"
 #include "planner/tensors/plan_tensor.h"
 
 int32_t dtp_explain__variable(const dtp_explaining *e, const dtp_tensor_problem *p)
@@ -158,44 +159,57 @@ static int64_t certified_bound(const dtp_explaining *e)
     return same && c->bound > untied ? c->bound : untied;
 }
 
-/* At least and at most for every alternative. */
-static dtp_status find_marginals(dtp_explaining *e, const evaluation *v, dtp_err *err)
+/* The least difference with strategy k, everything else chosen anew. */
+static dtp_status solve_with(const dtp_explaining *e, const evaluation *v, int32_t k,
+                             dtp_alternative *a, dtp_err *err)
+{
+    dtp_problem *p = v->problem->select;
+    const int32_t n = v->problem->variables[v->variable].n_strategies;
+    int64_t *cost = p->cost + p->first[v->variable];
+    dtp_solve_options options = dtp_solve_options_init();
+    dtp_solve_result r;
+    memcpy(e->other, v->plan, (size_t)p->n_variables * sizeof *e->other);
+    e->other[v->variable] = k;
+    options.start = e->other;
+    memcpy(v->cost, cost, (size_t)n * sizeof *cost);
+    for (int32_t i = 0; i < n; i++) {
+        cost[i] = i == k ? cost[i] : DTP_FORBIDDEN;
+    }
+    const dtp_status s = dtp_solve(p, &options, &r, err);
+    memcpy(cost, v->cost, (size_t)n * sizeof *cost);
+    DTP_TRY(s);
+    a->none = r.status == DTP_CERT_INFEASIBLE;
+    if (r.bound - v->value.cost > a->at_least) {
+        a->at_least = r.bound - v->value.cost;
+    }
+    a->at_least_is_best = r.status == DTP_CERT_OPTIMAL;
+    dtp_solve_result_free(&r);
+    return DTP_OK;
+}
+
+/* What every alternative costs at least. It is the difference where nothing else has to change. */
+static dtp_status find_differences(dtp_explaining *e, const evaluation *v, dtp_err *err)
 {
     dtp_explanation *x = e->out;
     const int32_t n = v->problem->variables[v->variable].n_strategies;
     const int64_t cost = v->value.cost, certified = certified_bound(e);
-    dtp_min_marginal_options options =
-        dtp_min_marginal_options_init(v->problem->select, v->variable, v->plan);
-    dtp_min_marginal *m;
-    DTP_TRY(DTP_NEW(e->arena, m, n, err));
-    for (int32_t i = 0; i < n; i++) {
-        const dtp_alternative *a = &x->alternatives[i];
-        m[i].cost =
-            !a->apart && a->alone_fits ? cost + dtp_cost_split_sum(&a->alone) : DTP_FORBIDDEN;
-    }
-    options.exact = e->request->exact;
-    DTP_TRY(dtp_min_marginals(v->problem->select, &options, m, err));
+    int64_t *bound;
+    DTP_TRY(DTP_NEW(e->arena, bound, n, err));
+    DTP_TRY(dtp_strategy_bounds(v->problem->select, v->variable, bound, err));
+    x->bound_ps = DTP_FORBIDDEN;
     for (int32_t i = 0; i < n; i++) {
         dtp_alternative *a = &x->alternatives[i];
-        a->none = m[i].bound >= DTP_FORBIDDEN;
-        if (!a->none) {
-            a->at_least = m[i].bound - cost;
-            a->at_least_is_best = m[i].bound == m[i].cost;
-            a->known = m[i].cost < DTP_FORBIDDEN;
-            a->at_most = m[i].cost - cost;
-        } else {
-            a->excluded = "nothing within the memory limit and the pins has it";
+        bound[i] = certified > bound[i] ? certified : bound[i];
+        x->bound_ps = bound[i] < x->bound_ps ? bound[i] : x->bound_ps;
+        a->none = bound[i] >= DTP_FORBIDDEN;
+        a->at_least = bound[i] - cost;
+        if (e->request->exact && !a->none) {
+            DTP_TRY(solve_with(e, v, i, a, err));
         }
-        x->bound_ps = i == 0 || m[i].bound < x->bound_ps ? m[i].bound : x->bound_ps;
-    }
-    if (certified <= x->bound_ps) {
-        return DTP_OK;
-    }
-    x->bound_ps = certified;
-    for (int32_t i = 0; i < n; i++) {
-        dtp_alternative *a = &x->alternatives[i];
-        if (!a->none && a->at_least < certified - cost) {
-            a->at_least = certified - cost;
+        a->at_least_is_best = a->at_least_is_best || (!a->apart && a->alone_fits &&
+                                                      a->at_least == dtp_cost_split_sum(&a->alone));
+        if (a->none) {
+            a->excluded = "nothing within the memory limit and the pins has it";
         }
     }
     return DTP_OK;
@@ -251,7 +265,7 @@ static dtp_status evaluate_options(dtp_explaining *e, evaluation *v, dtp_err *er
             e->out->chosen = a->text;
         }
     }
-    return find_marginals(e, v, err);
+    return find_differences(e, v, err);
 }
 
 dtp_status dtp_explain__options(dtp_explaining *e, dtp_err *err)

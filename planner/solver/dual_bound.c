@@ -1,6 +1,9 @@
 #include "planner/solver/dual_bound.h"
 
+#include <stdlib.h>
+
 #include "planner/solver/dual/dual.h"
+#include "planner/solver/reduced/bound.h"
 #include "planner/solver/reduced/load.h"
 
 /* Rounds that lift the bound by a smaller share end the ascent. */
@@ -80,4 +83,64 @@ dtp_status dtp_dual_bound(const dtp_problem *p, const dtp_dual_start *start, int
     }
     destroy(&a);
     return s;
+}
+
+/* ---- by strategy ------------------------------------------------------------------------------
+ */
+
+/* Rounds by the size of the problem, so that an answer takes about as long for all. */
+static int64_t rounds_for(solver_reduced *w)
+{
+    const dtp_solver_parameters *c = w->parameters;
+    const int64_t rounds = c->explain_work / (solver_size(w).entries + 1);
+    return rounds > c->explain_rounds         ? c->explain_rounds
+           : rounds < c->explain_least_rounds ? c->explain_least_rounds
+                                              : rounds;
+}
+
+/* Of the strategies that are left, by their indices in the problem. */
+static dtp_status read_bounds(solver_reduced *w, int32_t variable, int64_t *bound, dtp_err *err)
+{
+    int64_t *left = calloc((size_t)w->variables[variable].k + 1, sizeof *left);
+    int32_t *at = calloc((size_t)w->n_variables + 1, sizeof *at);
+    dtp_status status = DTP_MEMORY(err, left, at);
+    status = status == DTP_OK ? solver_bound_strategies(w, variable, left, err) : status;
+    for (int32_t s = 0; s < dtp_problem_n_strategies(w->p, variable) && status == DTP_OK; s++) {
+        at[variable] = s;
+        solver_project(w, at);
+        bound[s] = at[variable] >= 0 ? left[at[variable]] : DTP_FORBIDDEN;
+    }
+    free(left);
+    free(at);
+    return status;
+}
+
+static dtp_status ascend_all(solver_reduced *w, int32_t variable, int64_t *bound, dtp_err *err)
+{
+    solver_dual *d = NULL;
+    int64_t all;
+    DTP_TRY(solver_presolve(w, err));
+    if (w->infeasible) {
+        return DTP_OK;
+    }
+    DTP_TRY(solver_dual_create(w, &d, err));
+    solver_dual_run(d, rounds_for(w), NULL);
+    dtp_status s = solver_dual_apply(d, w, false, &all, err);
+    s = s == DTP_OK ? read_bounds(w, variable, bound, err) : s;
+    solver_dual_destroy(d);
+    return s;
+}
+
+dtp_status dtp_strategy_bounds(const dtp_problem *p, int32_t variable, int64_t *bound, dtp_err *err)
+{
+    /* no variable goes, and strategies that nothing goes with do */
+    const dtp_presolve_options options = {.soft_arc_consistency = true, .memory_rows = true};
+    solver_reduced *w = NULL;
+    for (int32_t s = 0; s < dtp_problem_n_strategies(p, variable); s++) {
+        bound[s] = DTP_FORBIDDEN;
+    }
+    DTP_TRY(solver_reduced_create(p, &options, dtp_solver_parameters_default(), &w, err));
+    const dtp_status status = ascend_all(w, variable, bound, err);
+    solver_reduced_destroy(w);
+    return status;
 }

@@ -1,5 +1,6 @@
-/* A lower bound of a problem as it is: dual ascent without presolve, so that edges that share a
- * matrix share it to the end, and a large problem of many equal parts takes little memory. */
+/* Lower bounds of a problem as it is: dual ascent without the reductions of presolve, so that edges
+ * that share a matrix share it to the end, and a large problem of many equal parts takes little
+ * memory. */
 #ifndef DTP_PLANNER_SOLVER_DUAL_BOUND_H
 #define DTP_PLANNER_SOLVER_DUAL_BOUND_H
 
@@ -20,5 +21,11 @@ typedef struct dtp_dual_start {
  * when they gain little. Deterministic; holds in exact arithmetic. */
 dtp_status dtp_dual_bound(const dtp_problem *p, const dtp_dual_start *start, int64_t rounds,
                           int64_t *bound, dtp_err *err) DTP_MUST_CHECK;
+
+/* The same with each strategy of a variable: no assignment within the limit that has strategy s
+ * costs less than bound[s], DTP_FORBIDDEN: there is none. One ascent serves all: a strategy costs
+ * its reduced cost more than the bound. Deterministic; holds in exact arithmetic. */
+dtp_status dtp_strategy_bounds(const dtp_problem *p, int32_t variable, int64_t *bound,
+                               dtp_err *err) DTP_MUST_CHECK;
 
 #endif

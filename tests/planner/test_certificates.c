@@ -223,12 +223,10 @@ static void check_alternatives(const subject *s, const dtp_explanation *x)
         const int64_t alone = a->priced && !a->apart ? dtp_cost_split_sum(&a->alone) : INT64_MAX;
         if ((a->chosen && (a->excluded != NULL || !priced || alone != 0 || a->at_least > 0)) ||
             (priced && a->at_least < x->bound_ps - x->cost_ps) ||
-            (priced && a->known && a->at_least > a->at_most) ||
-            (priced && a->alone_fits && !a->apart && a->at_most > alone)) {
-            fail_msg("%s: '%s' of '%s': at least %" PRId64 ", at most %" PRId64 ", alone %" PRId64
-                     "; bound %" PRId64 ", cost %" PRId64,
-                     s->name, a->text, x->name, a->at_least, a->at_most, alone, x->bound_ps,
-                     x->cost_ps);
+            (priced && a->alone_fits && !a->apart && a->at_least > alone)) {
+            fail_msg("%s: '%s' of '%s': at least %" PRId64 ", alone %" PRId64 "; bound %" PRId64
+                     ", cost %" PRId64,
+                     s->name, a->text, x->name, a->at_least, alone, x->bound_ps, x->cost_ps);
         }
     }
 }

@@ -38,8 +38,7 @@ static void alternative_row(tool_rows *rows, const void *user, int32_t i)
                                          FIELD_INT("memory_bytes", a->alone_memory),
                                          FIELD_BOOL("fits", a->alone_fits)),
                          FIELD_INT_IF(within, "at_least_ps", a->at_least),
-                         FIELD_BOOL_IF(within, "at_least_is_best", a->at_least_is_best),
-                         FIELD_INT_IF(within && a->known, "at_most_ps", a->at_most)));
+                         FIELD_BOOL_IF(within, "at_least_is_best", a->at_least_is_best)));
 }
 
 /* ---- text ---------------------------------------------------------------------------------------
@@ -74,14 +73,8 @@ static void print_alternative(const dtp_alternative *a, dtp_strbuf *out)
                         dtp_bytes_more((double)a->alone_memory).text);
     }
     if (!a->none) {
-        dtp_strbuf_addf(out, " %10s", more(a->at_least).text);
-        if (a->at_least_is_best) {
-            dtp_strbuf_addf(out, " %10s", "exact");
-        } else if (a->known) {
-            dtp_strbuf_addf(out, " %10s", more(a->at_most).text);
-        } else {
-            dtp_strbuf_addf(out, " %10s", "?");
-        }
+        dtp_strbuf_addf(out, " %10s%s", more(a->at_least).text,
+                        a->at_least_is_best ? " exact" : "");
     }
     dtp_strbuf_add(out, "\n");
 }
@@ -110,15 +103,14 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
                         "on this machine\n",
                         cost(x->cost_ps).text);
     }
-    dtp_strbuf_addf(out, "\ndifference if it were\n %10s %10s %10s %10s %10s %10s %10s\n", "alone",
-                    "compute", "inside ops", "moving", "memory", "at least", "at most");
+    dtp_strbuf_addf(out, "\ndifference if it were\n %10s %10s %10s %10s %10s %10s\n", "alone",
+                    "compute", "inside ops", "moving", "memory", "at least");
     for (int32_t i = 0; i < x->n && i < c->rows; i++) {
         print_alternative(&x->alternatives[i], out);
     }
     if (x->n > c->rows) {
         dtp_strbuf_addf(out, "and %d more (--rows, --json)\n", (int)(x->n - c->rows));
     }
-    /* How many differences are exact; the others lie between `at least` and `at most`. */
     int32_t n = 0, exact = 0;
     for (int32_t i = 0; i < x->n; i++) {
         const dtp_alternative *a = &x->alternatives[i];
@@ -126,7 +118,7 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
         exact += a->priced && !a->none && a->at_least_is_best ? 1 : 0;
     }
     dtp_strbuf_addf(out, "%d of %d differences are exact%s\n", (int)exact, (int)n,
-                    exact < n ? ", the others between 'at least' and 'at most' (--exact)" : "");
+                    exact < n ? ", the others are at least that (--exact)" : "");
 }
 
 /* ---- command ------------------------------------------------------------------------------------
@@ -176,7 +168,7 @@ int dtplan_explain(int argc, char **argv)
         {"--node", TOOL_FLAG, NULL, &c.request.node, 0, 0,
          "NAME is a node, not the tensor of this name"},
         {"--exact", TOOL_FLAG, NULL, &c.request.exact, 0, 0,
-         "solve again with every alternative whose difference is not exact (slow)"},
+         "solve again with every alternative (slow)"},
         TOOL_MODEL_OPTIONS(c.source),
         {"--rows", TOOL_INT, "N", &c.rows, 1, 1e9,
          "alternatives printed (default 24; --json has all)"},

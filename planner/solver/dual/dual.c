@@ -116,15 +116,6 @@ void solver_dual_run(solver_dual *d, int64_t rounds, const dtp_stop *stop)
     settle(d, 1);
 }
 
-void solver_dual_gather(solver_dual *d)
-{
-    memcpy(d->phi, d->best_phi, (size_t)d->n_phi * sizeof *d->phi);
-    memcpy(d->multiplier, d->best_multiplier, (size_t)d->n_rows * sizeof *d->multiplier);
-    sum_multipliers(d);
-    solver_dual_sweep_all(d);
-    memcpy(d->best_phi, d->phi, (size_t)d->n_phi * sizeof *d->phi);
-}
-
 void solver_dual_cool(solver_dual *d)
 {
     d->rounds = d->unit > 0.0 ? -1 : d->rounds;

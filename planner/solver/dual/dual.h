@@ -25,10 +25,6 @@ typedef struct solver_dual solver_dual;
  * infeasible. Starts at phi = 0 and lambda = w->multiplier. */
 dtp_status solver_dual_create(const solver_reduced *w, solver_dual **out,
                               dtp_err *err) DTP_MUST_CHECK;
-/* The same for a variable of the reduced problem whose strategies are to be told apart:
- * solver_dual_gather. */
-dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solver_dual **out,
-                                     dtp_err *err) DTP_MUST_CHECK;
 void solver_dual_destroy(solver_dual *d);
 
 /* So many rounds of ascent, fewer when `stop` fires first. Steps are large at
@@ -43,12 +39,6 @@ void solver_dual_settle(solver_dual *d, int64_t rounds, double least_gain, const
  * Edges that one of `like` stands for get equal parts of its multipliers. Both without presolve. */
 dtp_status solver_dual_start_like(solver_dual *d, const solver_dual *like, const int32_t *variable,
                                   dtp_err *err) DTP_MUST_CHECK;
-/* After runs of a rooted one: moves all that is known towards the root, so that the bounds of its
- * strategies (solver_bound_strategies) are as far apart as they get. */
-void solver_dual_gather(solver_dual *d);
-/* After solver_dual_gather: a good assignment with a strategy of the root, by variable of the
- * reduced problem; usage plays no part but by its multipliers. */
-void solver_dual_choose(solver_dual *d, int32_t strategy, int32_t *assignment);
 /* From now on small steps only, here and in what is created from the reduced problem later: for
  * parts of a reduced problem whose own ascent has come to its end. Without effect where there was
  * none. */

@@ -55,8 +55,6 @@ struct solver_dual {
 
 /* One pass over the variables, up or down; with `expect`, d->excess at that temperature. */
 void solver_dual_sweep(solver_dual *d, bool down, bool expect, double temperature);
-/* One pass up in which every variable leaves nothing behind that it can pass on. */
-void solver_dual_sweep_all(solver_dual *d);
 /* The bound of the current multipliers. */
 double solver_dual_evaluate(solver_dual *d);
 

@@ -23,42 +23,16 @@
 /* Costs are only moved while their sums stay below this. */
 static const double MOST_MOVED = 1e17;
 
-/* Variables in the order of the reduced problem, or with a root those farthest from it first, so
- * that it is the last one; what it does not reach comes before them. order has room for all
- * variables that are alive; number: by variable of the reduced problem. */
-static void number_variables(const solver_reduced *w, int32_t root, int32_t *order, int32_t *number)
+/* Variables in the order of the reduced problem. order has room for all that are alive; number: by
+ * variable of the reduced problem. */
+static void number_variables(const solver_reduced *w, int32_t *order, int32_t *number)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < w->n_variables; i++) {
-        number[i] = -1;
-    }
-    if (root >= 0) {
-        number[root] = 0;
-        order[n++] = root;
-    }
-    for (int32_t at = 0; at < n; at++) {
-        const solver_variable *x = &w->variables[order[at]];
-        for (int32_t a = 0; a < x->n_adj; a++) {
-            const solver_edge *e = &w->edges[x->adj[a]];
-            const int32_t to = e->u == order[at] ? e->v : e->u;
-            if (e->alive && (e->u == order[at] || e->v == order[at]) && number[to] < 0) {
-                number[to] = n;
-                order[n++] = to;
-            }
-        }
-    }
-    for (int32_t i = 0; i < w->n_variables; i++) {
-        if (w->variables[i].alive && number[i] < 0) {
+        number[i] = w->variables[i].alive ? n : -1;
+        if (w->variables[i].alive) {
             order[n++] = i;
         }
-    }
-    for (int32_t i = 0; root >= 0 && i < n / 2; i++) {
-        const int32_t other = order[i];
-        order[i] = order[n - 1 - i];
-        order[n - 1 - i] = other;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        number[order[i]] = i;
     }
 }
 
@@ -266,8 +240,7 @@ static void load_adjacency(solver_dual *d)
     }
 }
 
-dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solver_dual **out,
-                                     dtp_err *err)
+dtp_status solver_dual_create(const solver_reduced *w, solver_dual **out, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
     solver_dual *d = dtp_arena_alloc(arena, 1, sizeof *d);
@@ -286,7 +259,7 @@ dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solv
         s = allocate(d, w, err);
     }
     if (s == DTP_OK) {
-        number_variables(w, root, d->origin, number);
+        number_variables(w, d->origin, number);
         load_variables(d, w);
         s = load_edges(d, w, number, err);
     }
@@ -301,11 +274,6 @@ dtp_status solver_dual_create_rooted(const solver_reduced *w, int32_t root, solv
     }
     *out = d;
     return DTP_OK;
-}
-
-dtp_status solver_dual_create(const solver_reduced *w, solver_dual **out, dtp_err *err)
-{
-    return solver_dual_create_rooted(w, -1, out, err);
 }
 
 static int32_t size_of(const solver_dual *d, int32_t variable)

@@ -117,7 +117,7 @@ static void expect_usage(solver_dual *d, int32_t variable, double temperature)
 }
 
 typedef struct pass {
-    bool down, expect, all;
+    bool down, expect;
     double temperature;
 } pass;
 
@@ -142,8 +142,7 @@ static void visit(solver_dual *d, int32_t variable, const pass *p)
     if (p->expect && d->piece_first[variable] < d->piece_first[variable + 1]) {
         expect_usage(d, variable, p->temperature * (double)(most > 0 ? most : 1));
     }
-    const int64_t shares = p->all ? pushes : most;
-    const float share = shares > 0 ? 1.0F / (float)shares : 0.0F;
+    const float share = most > 0 ? 1.0F / (float)most : 0.0F;
     for (int64_t i = down ? begin : mid; i < (down ? mid : end); i++) {
         float *phi = phi_at(d, d->adj[i], variable);
         for (int32_t s = 0; s < k; s++) {
@@ -154,7 +153,7 @@ static void visit(solver_dual *d, int32_t variable, const pass *p)
 
 void solver_dual_sweep(solver_dual *d, bool down, bool expect, double temperature)
 {
-    const pass p = {down, expect, false, temperature};
+    const pass p = {down, expect, temperature};
     for (int32_t r = 0; expect && r <= d->n_rows; r++) {
         d->excess[r] = 0.0;
     }
@@ -165,39 +164,6 @@ void solver_dual_sweep(solver_dual *d, bool down, bool expect, double temperatur
     for (int32_t r = 0; expect && r < d->n_rows; r++) {
         sum += d->excess[r];
         d->excess[r] = sum - d->room[r];
-    }
-}
-
-void solver_dual_sweep_all(solver_dual *d)
-{
-    const pass p = {.all = true};
-    for (int32_t i = 0; i < d->n_variables; i++) {
-        visit(d, i, &p);
-    }
-}
-
-void solver_dual_choose(solver_dual *d, int32_t strategy, int32_t *assignment)
-{
-    assignment[d->origin[d->n_variables - 1]] = strategy;
-    for (int32_t x = d->n_variables - 2; x >= 0; x--) {
-        /* given the strategies of higher variables, and what lower ones have passed on */
-        const int32_t k = size_of(d, x);
-        add_costs(d, x);
-        for (int64_t i = d->adj_first[x]; i < d->adj_first[x + 1]; i++) {
-            const dual_edge *e = &d->edges[d->adj[i]];
-            const float *line =
-                i < d->adj_higher[x]
-                    ? phi_at(d, d->adj[i], x)
-                    : d->by_hi + e->matrix + (int64_t)assignment[d->origin[e->hi]] * k;
-            for (int32_t s = 0; s < k; s++) {
-                d->theta[s] += line[s];
-            }
-        }
-        int32_t best = 0;
-        for (int32_t s = 1; s < k; s++) {
-            best = d->theta[s] < d->theta[best] ? s : best;
-        }
-        assignment[d->origin[x]] = best;
     }
 }
 

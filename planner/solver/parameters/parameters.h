@@ -83,33 +83,11 @@
     X(subgradient_calm, 5, 0, 1000000, "steps on one side of the limit before the step grows") \
     R(subgradient_growth_above, 1.02, 1.0, 10.0, "growth of the step above the limit") \
     R(subgradient_growth_below, 1.01, 1.0, 10.0, "growth of the step below the limit") \
-    X(modes_changes, 20, 1, 1000000, "changes per variable of iterated conditional modes") \
     X(multipliers_work, 500000000, 1, 2000000000, "work units of an ascent for shadow prices") \
     X(multipliers_rounds, 400, 1, 10000000, "least rounds of that ascent") \
-    X(marginals_work, 9000000, 1, 2000000000, "least work units of min-marginals") \
-    X(marginals_work_per_entry, 20, 0, 1000000, "work units of min-marginals per entry") \
-    X(marginals_full_tenths, 9, 0, 10, "peak of the start above which the limit is always kept") \
-    X(marginals_large_entries, 100000, 1, 2000000000, "... and work units are halved") \
-    X(marginals_row_work, 4, 0, 100000, "work units of a memory row in a round") \
-    X(marginals_pass_work, 8, 0, 100000, "presolve and exact bounds, in rounds") \
-    X(marginals_table_work, 150000, 1, 2000000000, "most work units of a variable elimination") \
-    X(marginals_table_cost, 2, 0, 100000, "what they count") \
-    X(marginals_table_shares, 4, 1, 100000, "an elimination of all, per work units left") \
-    X(marginals_ascents, 6, 1, 100000, "ascents of all strategies together") \
-    X(marginals_worth_entries, 8000, 0, 2000000000, "... repeated in any case up to such a size") \
-    X(marginals_rounds, 15, 1, 1000000, "rounds of such an ascent") \
-    X(marginals_least_rounds, 6, 1, 1000000, "... at least") \
-    X(marginals_dominance_entries, 200000, 0, 2000000000, "size without dominance") \
-    X(marginals_room, 4, 1, 100000, "times the median room: a strategy is set aside") \
-    X(marginals_depths, 5, 0, 16, "passes over single strategies, each twice as thorough") \
-    X(marginals_forests, 3, 0, 100000, "forests per strategy after an ascent") \
-    X(alone_work, 4, 0, 100000, "rounds that the start of a single strategy costs") \
-    X(alone_ascents, 4, 1, 100000, "ascents of a single strategy") \
-    X(alone_rounds, 10, 1, 1000000, "rounds of each") \
-    X(alone_nodes, 8, 1, 100000, "nodes of branch and bound of a single strategy") \
-    X(alone_thorough_nodes, 400, 1, 100000000, "... where the answer is to be exact") \
-    X(alone_branch_work, 1500, 0, 100000, "rounds that branch and bound costs") \
-    X(alone_branch_entries, 3000, 0, 10000000, "entries up to which branch and bound is tried")
+    X(explain_work, 20000000, 1, 2000000000, "work units of an ascent for explain") \
+    X(explain_rounds, 100, 1, 1000000, "most rounds of that ascent") \
+    X(explain_least_rounds, 8, 1, 1000000, "... and least")
 /* clang-format on */
 
 enum { DTP_SOLVER_MAX_RELAX_ROWS = 256 };

@@ -7,10 +7,5 @@
 /* A copy that can be reduced further. It reads the matrices of the original until it changes them:
  * the original must outlive it and stay as it is, or solver_own_all makes the copy independent. */
 dtp_status solver_copy(const solver_reduced *w, solver_reduced **out, dtp_err *err) DTP_MUST_CHECK;
-/* A copy in which a strategy is all that is left of a variable, without the strategies of other
- * variables that are out beside it: those that lift the sum of the smallest costs to the cutoff on
- * their own, all of which may leave the copy infeasible. Expects compact variables. */
-dtp_status solver_copy_with(const solver_reduced *w, int32_t variable, int32_t strategy,
-                            solver_reduced **out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -118,7 +118,7 @@ dtp_status solver_dominance(solver_reduced *w, dtp_err *err)
     for (int32_t i = 0;
          i < w->n_variables && w->options.dominance && s == DTP_OK && !dtp_stopped(w->stop); i++) {
         solver_variable *x = &w->variables[i];
-        if (x->alive && !x->kept && x->changed && !x->memory_changed && x->n_live > 1) {
+        if (x->alive && x->changed && !x->memory_changed && x->n_live > 1) {
             x->changed = false;
             s = check_variable(w, i, witness, err);
         }

@@ -94,7 +94,7 @@ static dtp_status try_merge(solver_reduced *w, int32_t edge, int32_t x, int32_t 
 {
     const int64_t kx = w->variables[x].k, ky = w->variables[y].k;
     *done = false;
-    if (w->variables[y].kept || (kx < ky && w->options.soft_arc_consistency)) {
+    if (kx < ky && w->options.soft_arc_consistency) {
         return DTP_OK; /* in the second case some strategy of y would be without partner */
     }
     int32_t *map = malloc((size_t)kx * sizeof *map);

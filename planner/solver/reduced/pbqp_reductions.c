@@ -80,8 +80,7 @@ dtp_status solver_eliminate(solver_reduced *w, dtp_err *err)
     for (int32_t x = 0;
          x < w->n_variables && w->options.pbqp && !w->infeasible && !dtp_stopped(w->stop); x++) {
         const solver_variable *variable = &w->variables[x];
-        if (!variable->alive || variable->kept || variable->memory_changed ||
-            variable->n_pieces > 0) {
+        if (!variable->alive || variable->memory_changed || variable->n_pieces > 0) {
             continue;
         }
         const int32_t degree = solver_purge(w, x);

@@ -29,7 +29,6 @@ typedef struct solver_variable {
     int32_t n_adj;
     int64_t cap_adj;
     bool alive;
-    bool kept; /* stays to the end, and its strategies keep their best solutions each */
     bool memory_changed, changed; /* for solver_memory_refresh; for dominance */
 } solver_variable;
 
