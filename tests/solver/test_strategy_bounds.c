@@ -1,4 +1,5 @@
-/* What every strategy costs at least, against enumeration with the strategy held; rows of blocks. */
+/* What every strategy costs at least, against enumeration with the strategy held; rows of
+ * blocks. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
