@@ -1,6 +1,7 @@
 #include "tools/report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -170,6 +171,9 @@ void tool_row(tool_rows *rows, const tool_field *fields)
             dtp_strbuf_addf(rows->out, "%*" PRId64, width, f->i);
         } else if (f->kind == FIELD_IS_BYTES) {
             dtp_strbuf_addf(rows->out, "%*s", width, dtp_byte_count((double)f->i).text);
+        } else if (f->kind == FIELD_IS_REAL) {
+            const double places = f->x > 0.0 ? 3.0 - floor(log10(f->x)) : 0.0; /* four digits */
+            dtp_strbuf_addf(rows->out, "%*.*f", width, (int)fmin(fmax(places, 0.0), 9.0), f->x);
         } else if (f->kind == FIELD_IS_DIMS) {
             dtp_mesh_set_print(f->mesh, f->set, "+", dims);
             dtp_strbuf_addf(rows->out, "%*s", width, dims);

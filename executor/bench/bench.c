@@ -49,15 +49,17 @@ static dtp_status make_pool(dtp_bench *b, size_t bytes, dtp_dtype dtype, dtp_ben
 
 static dtp_status run_parts(dtp_bench *b, dtp_err *err)
 {
+    const bool op = b->options.op != NULL, coll = b->options.collective != NULL, all = !op && !coll;
     const struct {
         const char *name;
         bool skip;
         dtp_status (*run)(dtp_bench *b, dtp_err *err);
-    } parts[] = {{"gemm", b->options.no_kernels, dtp_bench_gemms},
-                 {"ops", b->options.no_kernels, dtp_bench_ops},
-                 {"moves", false, dtp_bench_moves},
-                 {"collectives", false, dtp_bench_collectives},
-                 {"overlap", false, dtp_bench_beside}};
+    } parts[] = {{"gemm", b->options.no_kernels || !all, dtp_bench_gemms},
+                 {"peaks", !op, dtp_bench_peaks},
+                 {"ops", b->options.no_kernels || coll, dtp_bench_ops},
+                 {"moves", !all, dtp_bench_moves},
+                 {"collectives", op, dtp_bench_collectives},
+                 {"overlap", !all, dtp_bench_beside}};
     const dtp_bench_scale *scale = b->scale;
     const struct {
         int32_t mib;

@@ -35,13 +35,17 @@ typedef struct dtp_bench_scale {
     int64_t gemm_volume; /* most multiply-adds of one call */
     int32_t row;         /* most runs in a row */
     dtp_bench_grid op_elems;
-    int64_t coll_bytes;                /* most of a collective */
+    int64_t coll_least, coll_bytes;    /* least and most of a collective */
     int64_t coll_factor;               /* from one size of a collective to the next */
     int64_t beside_bytes, beside_size; /* of each collective and of the products beside them */
 } dtp_bench_scale;
 
 /* The scale of hosts and of devices with a queue, with coarser grids or not. */
 const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick);
+/* Sizes of collectives, or of the largest operand of an op, from `least` bytes to `most`, and pools
+ * that hold them; products as usual. 1 <= least <= most <= DTP_BENCH_MOST_BYTES. */
+enum { DTP_BENCH_MOST_BYTES = 1 << 30 };
+dtp_bench_scale dtp_bench_scale_between(const dtp_bench_scale *usual, int64_t least, int64_t most);
 /* The least from which a machine can be fitted: for tests of the bench itself. */
 extern const dtp_bench_scale dtp_bench_scale_tiny;
 
@@ -50,6 +54,9 @@ typedef struct dtp_bench_options {
     bool quick;                   /* coarser grids */
     const dtp_bench_scale *scale; /* NULL: that of the backend */
     bool no_kernels;              /* only moves and collectives */
+    /* Of an op or a kind of collective (dtp_coll_name) alone, with a copy and, of an op, a product
+     * to hold it against; NULL: everything. */
+    const char *op, *collective;
     /* Called on every rank after each part with its name and the samples so far; NULL: silent. */
     void (*progress)(void *user, const char *part, int32_t samples);
     void *user;

@@ -69,6 +69,8 @@ dtp_status dtp_bench_measure_recipe(dtp_bench *b, const dtp_bench_recipe *recipe
 /* The parts. */
 dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
+/* What an op is held against: a copy of the largest size, and the largest cube of a product. */
+dtp_status dtp_bench_peaks(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_bench_moves(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
 /* Nothing where collectives end as they start. */

@@ -2,6 +2,8 @@
 #include "executor/bench/measure.h"
 #include "core/graph/ops/op_table.h"
 
+#include <string.h>
+
 /* ---- matrix products ---- */
 
 /* One product; as many as b is. */
@@ -95,7 +97,7 @@ static dtp_status op_of_dtype(dtp_bench *b, const dtp_op_def *op, const dtp_benc
     return DTP_OK;
 }
 
-dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
+static dtp_status launches(dtp_bench *b, dtp_err *err)
 {
     static const dtp_bench_recipe LAUNCH = {"neg", "v"};
     bool done = false;
@@ -105,10 +107,50 @@ dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
         DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_F32, DTP_SAMPLE_LAUNCH_GRAPH, &done,
                                          err));
     }
+    return DTP_OK;
+}
+
+/* Of m = n = k with about so many elements in an operand. */
+static int64_t side_of_cube(const dtp_bench *b, int64_t elems)
+{
+    int64_t side = 1;
+    while (4 * side * side <= elems && 8 * side * side * side <= b->scale->gemm_volume) {
+        side *= 2;
+    }
+    return side;
+}
+
+static dtp_status cube_of(dtp_bench *b, int64_t side, dtp_err *err)
+{
+    dtp_bench_sizes s = {{0}};
+    bool done = false;
+    s.of['m' - 'a'] = s.of['n' - 'a'] = s.of['k' - 'a'] = side;
+    DTP_TRY(dtp_bench_measure_recipe(b, &GEMMS[0], &s, DTP_F32, DTP_SAMPLE_GEMM, &done, err));
+    for (int32_t i = 0; i < N_HALVES; i++) {
+        DTP_TRY(if_supported(
+            dtp_bench_measure_recipe(b, &GEMMS[0], &s, HALVES[i], DTP_SAMPLE_GEMM, &done, err),
+            err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_bench_ops(dtp_bench *b, dtp_err *err)
+{
+    const char *alone = b->options.op;
+    DTP_TRY(alone == NULL ? launches(b, err) : DTP_OK);
     for (int32_t o = 0; o < dtp_op_count(); o++) {
         dtp_bench_recipe recipes[DTP_MAX_OP_BENCH];
         const dtp_op_def *op = dtp_op_at(o);
         int32_t n_recipes = 0;
+        if (alone != NULL && strcmp(alone, op->name) != 0) {
+            continue;
+        }
+        const bool products = alone != NULL && (op->flags & DTP_OP_CONTRACTION) != 0;
+        for (int32_t i = 0, before = 0; products && i < b->scale->op_elems.n; i++) {
+            const int32_t side = (int32_t)side_of_cube(b, b->scale->op_elems.sizes[i]);
+            DTP_TRY(side > before ? cube_of(b, side, err) : DTP_OK);
+            before = side;
+        }
         DTP_TRY(dtp_bench_recipes_of(op, recipes, &n_recipes, err));
         for (int32_t r = 0; r < n_recipes; r++) {
             DTP_TRY(op_of_dtype(b, op, &recipes[r], DTP_F32, err));
@@ -166,22 +208,36 @@ static dtp_status run_copy(void *user, int32_t repeat, dtp_err *err)
     }
 }
 
+static dtp_status move_of(dtp_bench *b, dtp_copy_kind kind, int64_t elems, dtp_err *err)
+{
+    const int64_t cols = elems < 256 ? elems : 256;
+    move_case c = {b, kind, elems / cols, cols};
+    const double share = kind == DTP_COPY_SLICE ? 4.0 : 8.0; /* bytes moved per element */
+    const dtp_sample sample = {
+        .kind = DTP_SAMPLE_MOVE,
+        .name = dtp_copy_name(kind),
+        .work = {.cls = DTP_WORK_MEMORY, .bytes = share * (double)(c.rows * c.cols)}};
+    return dtp_bench_measure(b, run_copy, &c, sample, err);
+}
+
 dtp_status dtp_bench_moves(dtp_bench *b, dtp_err *err)
 {
-    const int64_t cols = 256;
     const dtp_bench_grid *elems = &b->scale->op_elems;
     for (int k = 0; k < DTP_N_COPY_KINDS; k++) {
         for (int32_t i = 0; i < elems->n; i++) {
-            move_case c = {b, (dtp_copy_kind)k, elems->sizes[i] / cols, cols};
-            double share = k == DTP_COPY_SLICE ? 4.0 : 8.0; /* bytes moved per element */
-            dtp_sample sample = {
-                .kind = DTP_SAMPLE_MOVE,
-                .name = dtp_copy_name((dtp_copy_kind)k),
-                .work = {.cls = DTP_WORK_MEMORY, .bytes = share * (double)elems->sizes[i]}};
-            DTP_TRY(dtp_bench_measure(b, run_copy, &c, sample, err));
+            DTP_TRY(move_of(b, (dtp_copy_kind)k, elems->sizes[i], err));
         }
     }
     return DTP_OK;
+}
+
+/* ---- what an op is held against ---- */
+
+dtp_status dtp_bench_peaks(dtp_bench *b, dtp_err *err)
+{
+    const dtp_bench_grid *elems = &b->scale->op_elems;
+    DTP_TRY(move_of(b, DTP_COPY_WHOLE, elems->sizes[elems->n - 1], err));
+    return cube_of(b, side_of_cube(b, INT64_MAX), err);
 }
 
 /* ---- collectives ---- */
@@ -216,7 +272,11 @@ dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
         DTP_TRY(t->ops->prepare(t, set, err));
         const int64_t largest = b->scale->coll_bytes, factor = b->scale->coll_factor;
         for (int k = 0; k < DTP_N_COLLS; k++) {
-            for (int64_t bytes = 64; bytes <= largest; bytes *= factor) {
+            const char *alone = b->options.collective;
+            if (alone != NULL && strcmp(alone, dtp_coll_name((dtp_coll_kind)k)) != 0) {
+                continue;
+            }
+            for (int64_t bytes = b->scale->coll_least; bytes <= largest; bytes *= factor) {
                 int64_t share = k == DTP_ALL_REDUCE || k == DTP_PERMUTE ? 1 : ranks;
                 int64_t count = bytes / (int64_t)sizeof(float) / share;
                 coll_case c = {b,

@@ -2,6 +2,8 @@
  * largest product of a device is 2^38 multiply-adds, which takes it about a millisecond. */
 #include "executor/bench/bench.h"
 
+#include <math.h>
+
 const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
 {
     static const dtp_bench_scale host[2] = {
@@ -16,6 +18,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .gemm_volume = INT64_C(1) << 28,
          .row = 100,
          .op_elems = {5, {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22}},
+         .coll_least = 64,
          .coll_bytes = 32 << 20,
          .coll_factor = 4,
          .beside_bytes = 4 << 20,
@@ -31,6 +34,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .gemm_volume = INT64_C(1) << 28,
          .row = 100,
          .op_elems = {4, {1 << 10, 1 << 14, 1 << 18, 1 << 21}},
+         .coll_least = 64,
          .coll_bytes = 16 << 20,
          .coll_factor = 8,
          .beside_bytes = 4 << 20,
@@ -49,6 +53,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .gemm_volume = INT64_C(1) << 38,
          .row = 100,
          .op_elems = {6, {1 << 10, 1 << 14, 1 << 18, 1 << 21, 1 << 24, 1 << 26}},
+         .coll_least = 64,
          .coll_bytes = 512 << 20,
          .coll_factor = 4,
          .beside_bytes = 64 << 20,
@@ -66,6 +71,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .gemm_volume = INT64_C(1) << 38,
          .row = 100,
          .op_elems = {4, {1 << 10, 1 << 16, 1 << 21, 1 << 25}},
+         .coll_least = 64,
          .coll_bytes = 128 << 20,
          .coll_factor = 8,
          .beside_bytes = 16 << 20,
@@ -86,7 +92,38 @@ const dtp_bench_scale dtp_bench_scale_tiny = {.floats_mib = 8,
                                               .gemm_volume = INT64_C(1) << 21,
                                               .row = 4,
                                               .op_elems = {2, {1 << 10, 1 << 13}},
+                                              .coll_least = 64,
                                               .coll_bytes = 1 << 18,
                                               .coll_factor = 64,
                                               .beside_bytes = 1 << 20,
                                               .beside_size = 128};
+
+/* The smallest shapes of some ops take more than is asked for. */
+static int32_t mib_for(int64_t bytes)
+{
+    enum { LEAST = 16 };
+    return (int32_t)(bytes >> 20) + LEAST;
+}
+
+dtp_bench_scale dtp_bench_scale_between(const dtp_bench_scale *usual, int64_t least, int64_t most)
+{
+    enum { OPERANDS = 4 }; /* of the largest size, read or written by an op */
+    dtp_bench_scale s = *usual;
+    const int64_t size = (int64_t)sizeof(float), pool = OPERANDS * most;
+    int64_t factor = 2;
+    while (pow((double)factor, DTP_BENCH_GRID - 1) < (double)(most / least)) {
+        factor *= 2;
+    }
+    s.op_elems.n = 0;
+    for (int64_t bytes = least; bytes <= most && s.op_elems.n < DTP_BENCH_GRID; bytes *= factor) {
+        s.op_elems.sizes[s.op_elems.n++] = bytes / size > 0 ? bytes / size : 1;
+    }
+    s.coll_least = least;
+    s.coll_bytes = most;
+    s.coll_factor = 2;
+    s.floats_mib = s.results_mib = s.workspace_mib = mib_for(pool);
+    s.halves_mib = mib_for(pool / 2);
+    s.ints_mib = mib_for(pool);
+    s.bools_mib = mib_for(pool / size);
+    return s;
+}

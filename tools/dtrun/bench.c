@@ -1,4 +1,5 @@
-/* dtrun bench: measures this machine on real ranks and writes a machine file. */
+/* dtrun bench: measures this machine on real ranks and writes a machine file, or measures one op or
+ * collective and prints what it reaches. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "executor/bench/bench.h"
 #include "executor/cpu/gemm/blas.h"
 #include "executor/run/devices.h"
+#include "tools/dtrun/bench_alone.h"
 #include "tools/dtrun/options.h"
 #include "tools/machines.h"
 #include "tools/progress.h"
@@ -19,6 +21,7 @@ typedef struct bench_command {
     int64_t n_ranks;
     const char *output, *name;
     bool quick, tiny, quiet;
+    dtrun_bench_alone alone;
 } bench_command;
 
 static void show_progress(void *user, const char *part, int32_t samples)
@@ -83,13 +86,15 @@ static dtp_status write_machine(const bench_command *c, const dtp_backend *backe
 
 static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
 {
-    const bench_command *c = user;
+    bench_command *c = user;
+    dtrun_bench_alone alone = c->alone; /* ranks may be threads */
     dtp_samples samples = {0};
     dtp_bench_options options = dtp_bench_options_init(c->quick || c->tiny);
     if (c->tiny) {
         options.scale = &dtp_bench_scale_tiny;
         options.budget_s = 1.0;
     }
+    DTP_TRY(dtrun_bench_alone_options(&alone, backend->ops->queue != NULL, &options, err));
     options.progress = comm->rank == 0 && !c->quiet ? show_progress : NULL;
     if (options.progress != NULL) {
         tool_progress_begin("measuring");
@@ -99,7 +104,9 @@ static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, d
         tool_progress_end();
     }
     if (s == DTP_OK && comm->rank == 0) {
-        s = write_machine(c, backend, &samples, err);
+        s = dtrun_bench_is_alone(&alone)
+                ? dtrun_bench_alone_print(&alone, backend->ops->name, &samples, err)
+                : write_machine(c, backend, &samples, err);
     }
     dtp_bench_samples_free(&samples);
     return s;
@@ -130,6 +137,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->ranks.backend == NULL) {
         c->ranks.backend = "cpu";
     }
+    c->alone.other_outputs = c->output != NULL || c->name != NULL || c->tiny;
+    DTP_TRY(dtrun_bench_alone_check(&c->alone, err));
     name_mesh(c, sizeof text, text);
     DTP_TRY(dtp_mesh_parse(text, &mesh, err));
     return tool_run_ranks(&c->ranks, &mesh, bench_rank, c, err);
@@ -145,6 +154,14 @@ int dtrun_bench(int argc, char **argv)
          "the least of everything, to try the command out"},
         {"--name", TOOL_STRING, "NAME", &c.name, 0, 0, "name of the machine (default: measured)"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "machine file (-o; default: stdout)"},
+        {"--op", TOOL_STRING, "NAME", &c.alone.op, 0, 0,
+         "this op alone, beside the rates of a copy and of a product; writes no machine file"},
+        {"--collective", TOOL_STRING, "KIND", &c.alone.collective, 0, 0,
+         "this collective alone: all_reduce, all_gather, reduce_scatter, all_to_all or "
+         "collective_permute"},
+        {"--sizes", TOOL_STRING, "A..B", &c.alone.sizes, 0, 0,
+         "bytes of the collective, or of the op's largest operand, such as 8K..64M"},
+        {"--json", TOOL_FLAG, NULL, &c.alone.json, 0, 0, "of --op and --collective: as JSON"},
         DTRUN_RANK_OPTIONS(c.ranks),
         {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress line"},
         TOOL_END_OPTIONS,
