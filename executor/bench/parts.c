@@ -237,7 +237,8 @@ dtp_status dtp_bench_peaks(dtp_bench *b, dtp_err *err)
 {
     const dtp_bench_grid *elems = &b->scale->op_elems;
     DTP_TRY(move_of(b, DTP_COPY_WHOLE, elems->sizes[elems->n - 1], err));
-    return cube_of(b, side_of_cube(b, INT64_MAX), err);
+    /* two operands in the pool of either float type */
+    return cube_of(b, side_of_cube(b, (int64_t)b->pools[DTP_BENCH_FLOATS].bytes / 8), err);
 }
 
 /* ---- collectives ---- */

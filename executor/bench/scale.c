@@ -98,11 +98,10 @@ const dtp_bench_scale dtp_bench_scale_tiny = {.floats_mib = 8,
                                               .beside_bytes = 1 << 20,
                                               .beside_size = 128};
 
-/* The smallest shapes of some ops take more than is asked for. */
-static int32_t mib_for(int64_t bytes)
+/* More than is asked for, for ops whose smallest shapes take more, and for products. */
+static int32_t mib_for(int64_t bytes, int32_t usual)
 {
-    enum { LEAST = 16 };
-    return (int32_t)(bytes >> 20) + LEAST;
+    return (int32_t)(bytes >> 20) + usual / 6;
 }
 
 dtp_bench_scale dtp_bench_scale_between(const dtp_bench_scale *usual, int64_t least, int64_t most)
@@ -121,9 +120,11 @@ dtp_bench_scale dtp_bench_scale_between(const dtp_bench_scale *usual, int64_t le
     s.coll_least = least;
     s.coll_bytes = most;
     s.coll_factor = 2;
-    s.floats_mib = s.results_mib = s.workspace_mib = mib_for(pool);
-    s.halves_mib = mib_for(pool / 2);
-    s.ints_mib = mib_for(pool);
-    s.bools_mib = mib_for(pool / size);
+    s.floats_mib = mib_for(pool, usual->floats_mib);
+    s.halves_mib = mib_for(pool / 2, usual->halves_mib);
+    s.ints_mib = mib_for(pool, usual->ints_mib);
+    s.bools_mib = mib_for(pool / size, usual->bools_mib);
+    s.results_mib = mib_for(pool, usual->results_mib);
+    s.workspace_mib = mib_for(pool, usual->workspace_mib);
     return s;
 }
