@@ -1,5 +1,5 @@
 /* Checkpoints (docs/formats/data.md): every rank writes the shards it holds (of replicas, the first
- * holder only) to rank-K-of-N.<set>.safetensors; rank 0 writes model.safetensors.index.json last,
+ * holder only) to rank-K-of-N.<set>.safetensors; rank 0 writes dtp.checkpoint.json last,
  * with sizes and checksums. Every save has new file names and takes the older index's name at the
  * end: at every moment there is a complete checkpoint, if there was one before. It loads under any
  * mesh, layout and rank count: every rank reads the overlaps of its shards. */

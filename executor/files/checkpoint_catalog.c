@@ -440,17 +440,17 @@ static dtp_status read_path(dtp_catalog *c, const char *path, dtp_err *err)
         bool index = n > 5 && strcmp(path + n - 5, ".json") == 0;
         return index ? read_index(c, path, err) : read_single(c, path, err);
     }
-    const char *index = dtp_arena_printf(c->arena, "%s/%s", path, DTP_CHECKPOINT_INDEX);
-    const char *single = dtp_arena_printf(c->arena, "%s/%s", path, DTP_CHECKPOINT_SINGLE);
-    DTP_TRY(DTP_MEMORY(err, index, single));
-    if (stat(index, &st) == 0) {
-        return read_index(c, index, err);
+    static const char *const names[] = {DTP_CHECKPOINT_INDEX, DTP_CHECKPOINT_HF_INDEX,
+                                        DTP_CHECKPOINT_SINGLE};
+    for (int i = 0; i < 3; i++) {
+        const char *file = dtp_arena_printf(c->arena, "%s/%s", path, names[i]);
+        DTP_TRY(DTP_MEMORY(err, file));
+        if (stat(file, &st) == 0) {
+            return i < 2 ? read_index(c, file, err) : read_single(c, file, err);
+        }
     }
-    if (stat(single, &st) == 0) {
-        return read_single(c, single, err);
-    }
-    return DTP_FAIL(err, DTP_IO, "%s: holds no complete checkpoint (neither %s nor %s)", path,
-                    DTP_CHECKPOINT_INDEX, DTP_CHECKPOINT_SINGLE);
+    return DTP_FAIL(err, DTP_IO, "%s: holds no complete checkpoint (no %s, %s or %s)", path,
+                    names[0], names[1], names[2]);
 }
 
 dtp_status dtp_catalog_open(const char *path, dtp_catalog *out, dtp_err *err)

@@ -6,7 +6,9 @@
 #include "executor/files/checksum.h"
 #include "executor/files/safetensors.h"
 
-#define DTP_CHECKPOINT_INDEX "model.safetensors.index.json"
+#define DTP_CHECKPOINT_INDEX "dtp.checkpoint.json"
+/* Of a Hugging Face folder; older versions gave ours this name. */
+#define DTP_CHECKPOINT_HF_INDEX "model.safetensors.index.json"
 #define DTP_CHECKPOINT_SINGLE "model.safetensors"
 #define DTP_CHECKPOINT_FORMAT "dtp.checkpoint/1"
 #define DTP_CHECKPOINT_CRC "index_crc32" /* of metadata: the checksum of the index itself */

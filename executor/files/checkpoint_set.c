@@ -1,11 +1,14 @@
 /* The sets of a checkpoint folder. A save writes set S + 1 under new names, S being the highest
  * number in the folder:
  *   rank-K-of-N.<set>.safetensors       shards of rank K
- *   model.safetensors.index.json        names the files of the newest set; renamed into place last
- *   model.safetensors.index.<set>.json  the index of an older set that is kept
- * Files of a set that has no index are what a save left that did not end. Set 0 is a checkpoint of
- * foreign origin or with names without a number; of its files only those go that an index named
- * which goes itself. All other names are left alone. */
+ *   dtp.checkpoint.json             names the files of the newest set; renamed into place last
+ *   dtp.checkpoint.<set>.json       the index of an older set that is kept
+ * Older versions gave indexes the names model.safetensors.index.json and
+ * model.safetensors.index.<set>.json; they count where there is none of the names above. An index of
+ * Hugging Face's with such a name is no set.
+ * Files of a set that has no index are what a save left that did not end. Set 0 is a checkpoint with
+ * names without a number; of its files only those go that an index named which goes itself. All
+ * other names are left alone. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +24,7 @@
 #include "core/base/sort.h"
 #include "executor/files/checkpoint_internal.h"
 
-static const char index_head[] = "model.safetensors.index.";
+static const char index_head[] = "dtp.checkpoint.", old_index_head[] = "model.safetensors.index.";
 
 /* ---- names ---- */
 
@@ -62,7 +65,8 @@ static bool is_part(const char *name, int64_t *set)
 
 static bool is_kept_index(const char *name, int64_t *set)
 {
-    return take_text(&name, index_head) && take_number(&name, set) && strcmp(name, ".json") == 0;
+    return (take_text(&name, index_head) || take_text(&name, old_index_head)) &&
+           take_number(&name, set) && strcmp(name, ".json") == 0;
 }
 
 /* Cuts a name that a writer of one of our files gives to its temporary (core/files/file_out.h). */
@@ -75,7 +79,7 @@ static bool cut_temporary(char *name)
     }
     *mark = '\0';
     return is_part(name, &set) || is_kept_index(name, &set) ||
-           strcmp(name, DTP_CHECKPOINT_INDEX) == 0;
+           strcmp(name, DTP_CHECKPOINT_INDEX) == 0 || strcmp(name, DTP_CHECKPOINT_HF_INDEX) == 0;
 }
 
 bool dtp_checkpoint__part_path(const char *dir, int64_t set, int32_t rank, int32_t ranks,
@@ -100,7 +104,9 @@ typedef struct folder {
     int32_t n_parts, cap_parts, n_kept, cap_kept;
     part *parts;
     dtp_keyed *kept;          /* sets that have a kept index, the newest first */
-    bool has_index, readable; /* the index of the newest set */
+    const char *index;        /* of the newest set; NULL: there is none */
+    const char *replaced;     /* one with the older name beside it; NULL */
+    bool readable;            /* the index, where there is one */
     int64_t current, highest; /* its set; the highest number of any name */
 } folder;
 
@@ -109,9 +115,41 @@ static const char *path_of(const folder *f, const char *name)
     return dtp_arena_printf(f->arena, "%s/%s", f->dir, name);
 }
 
-static const char *kept_path(const folder *f, int64_t set)
+static bool is_there(const char *path)
 {
-    return dtp_arena_printf(f->arena, "%s/%s%" PRId64 ".json", f->dir, index_head, set);
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+/* "DIR/HEAD<set>.json" or, of the newest set, "DIR/NAME", where `old` says which head and name. */
+static bool print_index(const char *dir, int64_t set, bool old, char out[DTP_CHECKPOINT_PATH_BYTES])
+{
+    const int n =
+        set == DTP_CHECKPOINT_NEWEST
+            ? snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/%s", dir,
+                       old ? DTP_CHECKPOINT_HF_INDEX : DTP_CHECKPOINT_INDEX)
+            : snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/%s%" PRId64 ".json", dir,
+                       old ? old_index_head : index_head, set);
+    return n > 0 && n < DTP_CHECKPOINT_PATH_BYTES;
+}
+
+bool dtp_checkpoint__index_path(const char *dir, int64_t set, char out[DTP_CHECKPOINT_PATH_BYTES])
+{
+    char old[DTP_CHECKPOINT_PATH_BYTES];
+    if (!print_index(dir, set, false, out)) {
+        return false;
+    }
+    if (!is_there(out) && print_index(dir, set, true, old) && is_there(old)) {
+        memcpy(out, old, sizeof old);
+    }
+    return true;
+}
+
+/* NULL: out of memory. */
+static const char *index_path(const folder *f, int64_t set)
+{
+    char path[DTP_CHECKPOINT_PATH_BYTES];
+    return dtp_checkpoint__index_path(f->dir, set, path) ? dtp_arena_strdup(f->arena, path) : NULL;
 }
 
 /* A file that stays although it should go costs space and does no harm. */
@@ -169,24 +207,22 @@ static dtp_status list(folder *f, dtp_err *err)
     return DTP_OK;
 }
 
-/* Names of the files of an index, ours or Hugging Face's. */
+/* Names of the files of an index; *names stays NULL when it is Hugging Face's. */
 static dtp_status copy_names(folder *f, const dtp_json *root, int32_t *n, const char ***names,
                              dtp_err *err)
 {
-    const dtp_json *map = dtp_json_get(root, "weight_map"), *list = map;
-    if (map == NULL) {
-        DTP_TRY(dtp_json_require(root, "files", &list, err));
+    const dtp_json *list;
+    if (dtp_json_get(root, "weight_map") != NULL) {
+        return DTP_OK;
     }
+    DTP_TRY(dtp_json_require(root, "files", &list, err));
     *n = dtp_json_size(list);
     *names = dtp_arena_alloc(f->arena, (size_t)*n, sizeof **names);
     DTP_TRY(DTP_MEMORY(err, *names));
     for (int32_t i = 0; i < *n; i++) {
         const dtp_json *row = dtp_json_at(list, i);
         const char *name;
-        if (map == NULL) {
-            DTP_TRY(dtp_json_require(row, "name", &row, err));
-        }
-        DTP_TRY(dtp_json_string(row, &name, err));
+        DTP_TRY(dtp_json_get_string(row, "name", &name, err));
         (*names)[i] = dtp_arena_strdup(f->arena, name);
         DTP_TRY(DTP_MEMORY(err, (*names)[i]));
     }
@@ -209,19 +245,36 @@ static dtp_status read_names(folder *f, const char *path, int32_t *n, const char
     return status;
 }
 
+/* Which index is that of the newest set, and the names of its files where it can be read. */
+static dtp_status find_index(folder *f, int32_t *n, const char ***names, dtp_err *err)
+{
+    const char *index = path_of(f, DTP_CHECKPOINT_INDEX);
+    const char *old = path_of(f, DTP_CHECKPOINT_HF_INDEX);
+    DTP_TRY(DTP_MEMORY(err, index, old));
+    const bool read_old = is_there(old) && read_names(f, old, n, names, NULL) == DTP_OK;
+    const bool foreign = read_old && *names == NULL;
+    f->readable = read_old;
+    if (is_there(index)) {
+        f->index = index;
+        f->replaced = read_old && !foreign ? old : NULL;
+        f->readable = read_names(f, index, n, names, NULL) == DTP_OK && *names != NULL;
+    } else if (is_there(old) && !foreign) {
+        f->index = old;
+    }
+    return DTP_OK;
+}
+
 /* Lists the folder and finds the set of the newest index. One that cannot be read is no failure:
  * then nothing is removed. */
 static dtp_status open_folder(folder *f, const char *dir, const dtp_ctx *ctx, dtp_err *err)
 {
     int32_t n = 0;
     const char **names = NULL;
-    struct stat st;
     *f = (folder){.dir = dir, .ctx = ctx, .arena = dtp_arena_create()};
-    const char *index = f->arena != NULL ? path_of(f, DTP_CHECKPOINT_INDEX) : NULL;
-    DTP_TRY(DTP_MEMORY(err, index));
+    DTP_TRY(DTP_MEMORY(err, f->arena));
     DTP_TRY(list(f, err));
-    f->has_index = stat(index, &st) == 0;
-    f->readable = !f->has_index || read_names(f, index, &n, &names, NULL) == DTP_OK;
+    DTP_TRY(find_index(f, &n, &names, err));
+    f->readable = f->readable || f->index == NULL;
     for (int32_t i = 0; f->readable && i < n; i++) {
         int64_t set;
         f->current = is_part(names[i], &set) && set > f->current ? set : f->current;
@@ -235,7 +288,7 @@ static void drop_index(folder *f, int64_t set)
 {
     int32_t n = 0;
     const char **names = NULL;
-    const char *path = kept_path(f, set);
+    const char *path = index_path(f, set);
     if (path == NULL ||
         (set == 0 && set != f->current && read_names(f, path, &n, &names, NULL) != DTP_OK)) {
         return;
@@ -256,6 +309,9 @@ static void sweep(folder *f, int32_t keep)
     int32_t n = 0;
     if (!f->readable) {
         return;
+    }
+    if (f->replaced != NULL) {
+        drop(f, f->replaced);
     }
     for (int32_t i = 0; i < f->n_kept; i++) {
         /* a kept index of the current set: a save ended between the copy and the new index */
@@ -296,12 +352,11 @@ dtp_status dtp_checkpoint__keep_index(const char *dir, dtp_err *err)
     char *text = NULL;
     size_t len = 0;
     dtp_status status = open_folder(&f, dir, NULL, err);
-    if (status == DTP_OK && f.has_index && f.readable) {
-        const char *index = path_of(&f, DTP_CHECKPOINT_INDEX), *kept = kept_path(&f, f.current);
-        status = DTP_MEMORY(err, index, kept);
-        if (status == DTP_OK) {
-            status = dtp_file_read(index, DTP_CHECKPOINT_MAX_INDEX_BYTES, &text, &len, err);
-        }
+    if (status == DTP_OK && f.index != NULL && f.readable) {
+        char kept[DTP_CHECKPOINT_PATH_BYTES];
+        status = print_index(dir, f.current, false, kept)
+                     ? dtp_file_read(f.index, DTP_CHECKPOINT_MAX_INDEX_BYTES, &text, &len, err)
+                     : DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", dir);
         if (status == DTP_OK) {
             status = dtp_file_replace(kept, text, len, err);
         }
@@ -311,21 +366,12 @@ dtp_status dtp_checkpoint__keep_index(const char *dir, dtp_err *err)
     return status;
 }
 
-bool dtp_checkpoint__index_path(const char *dir, int64_t set, char out[DTP_CHECKPOINT_PATH_BYTES])
-{
-    const int n = set == DTP_CHECKPOINT_NEWEST
-                      ? snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/%s", dir, DTP_CHECKPOINT_INDEX)
-                      : snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/%s%" PRId64 ".json", dir,
-                                 index_head, set);
-    return n > 0 && n < DTP_CHECKPOINT_PATH_BYTES;
-}
-
 dtp_status dtp_checkpoint__index_at(const char *dir, int32_t i, int64_t *set, dtp_err *err)
 {
     folder f;
     const dtp_status status = open_folder(&f, dir, NULL, err);
     if (status == DTP_OK) {
-        const int32_t kept = i - (f.has_index ? 1 : 0);
+        const int32_t kept = i - (f.index != NULL ? 1 : 0);
         *set = kept < 0          ? DTP_CHECKPOINT_NEWEST
                : kept < f.n_kept ? f.kept[kept].item
                                  : DTP_CHECKPOINT_NO_SET;
@@ -370,11 +416,10 @@ void dtp_checkpoint__name_others(const char *path, dtp_err *err)
         (void)snprintf(slash != NULL ? slash : dir, 2, "%s", slash != NULL ? "" : ".");
     }
     if (open_folder(&f, dir, NULL, NULL) == DTP_OK) {
-        const char *newest = path_of(&f, DTP_CHECKPOINT_INDEX);
-        const char *failed = S_ISDIR(st.st_mode) && newest != NULL ? newest : path;
-        name_set(newest, failed, &n, &sets);
+        const char *failed = S_ISDIR(st.st_mode) && f.index != NULL ? f.index : path;
+        name_set(f.index, failed, &n, &sets);
         for (int32_t i = 0; i < f.n_kept; i++) {
-            name_set(kept_path(&f, f.kept[i].item), failed, &n, &sets);
+            name_set(index_path(&f, f.kept[i].item), failed, &n, &sets);
         }
     }
     if (n > 0 && !sets.failed) {

@@ -26,7 +26,7 @@ import time
 
 MODEL = ["models/mlp_digits.json", "--dim", "hidden=8192", "--mesh", "x:2", "--rules", "hidden:x", "--threads", "1",
          "--quiet", "--json"]
-INDEX = "model.safetensors.index.json"
+INDEX = "dtp.checkpoint.json"
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", ASAN_OPTIONS="detect_leaks=0")
 
 

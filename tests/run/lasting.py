@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from kill_saves import kill
 
 DTRUN, MPI = os.path.abspath(sys.argv[1]), sys.argv[2] == "1"
-INDEX = "model.safetensors.index.json"
+INDEX = "dtp.checkpoint.json"
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", ASAN_OPTIONS="detect_leaks=0")
 MODEL = ["models/mlp_digits.json", "--dim", "hidden=32", "--dim", "batch=32", "--threads", "1"]
 FEEDS = ["--feed", "images=models/data/digits_images.npy", "--feed", "labels=models/data/digits_labels.npy"]
@@ -50,7 +50,7 @@ def run(ranks, comm, *args, code=0, rules="batch:x"):
 def steps_in(place):
     """Steps of the sets in a directory, the newest last."""
     found = []
-    for name in glob.glob(os.path.join(place, "model.safetensors.index*.json")):
+    for name in glob.glob(os.path.join(place, "dtp.checkpoint*.json")):
         with open(name) as f:
             found.append(json.load(f)["metadata"]["step"])
     return sorted(found)
@@ -140,7 +140,7 @@ def damaged(place, ranks, comm):
         got, said = run(ranks, comm, "--steps", "8", *again, code=2 if len(sets) == 2 else 0, rules="hidden:x")
         if len(sets) == 1:
             check("warn checkpoint damaged" in said and " sets=1 newest: %s: " % os.path.join(saved, INDEX) in said, "warning", said)
-            check("model.safetensors.index.1.json: goes on after step 3 of 8" in said, "not the older set", said)
+            check("dtp.checkpoint.1.json: goes on after step 3 of 8" in said, "not the older set", said)
             check(got["loss"] == want["loss"][3:], "damaged: other losses", want["loss"], got["loss"])
         else:
             check(said.startswith("dtrun: %s: " % os.path.join(saved, INDEX)), "damaged: all of them", said)

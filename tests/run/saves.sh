@@ -118,7 +118,7 @@ for i in 1 2 3; do
     run 1 self --save "$place/kept" --keep 2 --seed $i
     expect 0 "" "--keep, save $i"
 done
-run 1 self --load "$place/kept/model.safetensors.index.2.json"
+run 1 self --load "$place/kept/dtp.checkpoint.2.json"
 expect 0 "" "--load of the older of two"
 [ "$(find "$place/kept" -name 'rank-*' | wc -l)" -eq 2 ] || fail "kept: $(ls "$place/kept")"
 

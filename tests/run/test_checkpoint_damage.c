@@ -257,8 +257,8 @@ static void test_damage__names_the_other_sets(void **unused)
     for (int i = 0; i < 3; i++) {
         want[i] = must_step(i == 0 ? NULL : dir, dir, 3);
     }
-    place(second, dir, "model.safetensors.index.2.json");
-    place(first, dir, "model.safetensors.index.1.json");
+    place(second, dir, "dtp.checkpoint.2.json");
+    place(first, dir, "dtp.checkpoint.1.json");
     snprintf(words, sizeof words, "; --load takes also %s (step 2), %s (step 1)", second, first);
     for (size_t i = 0; i < 2; i++) {
         place(path, dir, damaged[i]);
@@ -290,7 +290,7 @@ static void test_damage__names_the_other_sets(void **unused)
 static void test_planted__links_and_pipes_are_replaced(void **unused)
 {
     (void)unused;
-    static const char *const names[] = {DTP_CHECKPOINT_INDEX, "model.safetensors.index.1.json"};
+    static const char *const names[] = {DTP_CHECKPOINT_INDEX, "dtp.checkpoint.1.json"};
     static const char secret[] = "{\"weight_map\": {}}";
     char dir[PATH_BYTES], name[PATH_BYTES], victim[PATH_BYTES];
     struct stat st;

@@ -127,9 +127,9 @@ static void test_sets__only_the_newest_stays(void **unused)
     char dir[PATH_BYTES];
     snprintf(dir, sizeof dir, "%s", data_path("newest"));
     must_step(NULL, dir, 0, NULL);
-    assert_string_equal(names_in(dir), "model.safetensors.index.json " SET("1"));
+    assert_string_equal(names_in(dir), "dtp.checkpoint.json " SET("1"));
     must_step(dir, dir, 0, NULL);
-    assert_string_equal(names_in(dir), "model.safetensors.index.json " SET("2"));
+    assert_string_equal(names_in(dir), "dtp.checkpoint.json " SET("2"));
 }
 
 /* Every kept checkpoint loads, and is the one of its step. */
@@ -142,22 +142,22 @@ static void test_sets__keep_leaves_the_last_n(void **unused)
     for (int i = 0; i < 5; i++) {
         must_step(i == 0 ? NULL : dir, dir, 3, &whole[i]);
     }
-    assert_string_equal(names_in(dir), "model.safetensors.index.3.json "
-                                       "model.safetensors.index.4.json "
-                                       "model.safetensors.index.json "
+    assert_string_equal(names_in(dir), "dtp.checkpoint.3.json "
+                                       "dtp.checkpoint.4.json "
+                                       "dtp.checkpoint.json "
                                        "rank-0-of-2.3.safetensors rank-0-of-2.4.safetensors "
                                        "rank-0-of-2.5.safetensors rank-1-of-2.3.safetensors "
                                        "rank-1-of-2.4.safetensors rank-1-of-2.5.safetensors ");
     for (int set = 3; set <= 4; set++) {
         char name[64];
-        snprintf(name, sizeof name, "model.safetensors.index.%d.json", set);
+        snprintf(name, sizeof name, "dtp.checkpoint.%d.json", set);
         join(index, dir, name);
         must_step(index, NULL, 0, &loss);
         assert_true(loss == whole[set]);
     }
     /* an older one that training goes on from is not dropped before the new one is complete */
     must_step(index, dir, 1, &loss);
-    assert_string_equal(names_in(dir), "model.safetensors.index.json " SET("6"));
+    assert_string_equal(names_in(dir), "dtp.checkpoint.json " SET("6"));
 }
 
 /* Files that no save of ours wrote are not touched, whatever they are called. */
@@ -167,7 +167,8 @@ static void test_sets__foreign_files_stay(void **unused)
     static const char *const foreign[] = {"README.md",
                                           "model-00001-of-00002.safetensors",
                                           "model.safetensors",
-                                          "model.safetensors.index.json.bak",
+                                          "dtp.checkpoint.json.bak",
+                                          "dtp.checkpoint.old.json",
                                           "model.safetensors.index.old.json",
                                           "rank-0-of-2.safetensors",
                                           "rank-0-of-2.1.safetensors.bak",
@@ -189,9 +190,14 @@ static void test_sets__foreign_files_stay(void **unused)
         join(path, dir, foreign[i]);
         assert_int_equal(access(path, F_OK), 0);
     }
+    join(path, dir, "model.safetensors.index.json"); /* nor is the index of another system */
+    assert_int_equal(access(path, F_OK), 0);
+    join(path, dir, "dtp.checkpoint.0.json");
+    assert_int_equal(access(path, F_OK), -1);
 }
 
-/* A folder written with names without a number: loads, and goes when the next one is complete. */
+/* A folder written with the older names of the index, and files without a number: loads, and goes
+ * when the next one is complete. */
 static void test_sets__older_names_are_replaced(void **unused)
 {
     (void)unused;
@@ -200,7 +206,7 @@ static void test_sets__older_names_are_replaced(void **unused)
     dtp_err err = {0};
     snprintf(dir, sizeof dir, "%s", data_path("older"));
     must_step(NULL, dir, 1, NULL);
-    join(index, dir, "model.safetensors.index.json");
+    join(index, dir, "dtp.checkpoint.json");
     assert_int_equal(dtp_file_read(index, 1 << 20, &text, &len, &err), DTP_OK);
     data_unseal(text);
     for (int rank = 0; rank < 2; rank++) {
@@ -215,19 +221,23 @@ static void test_sets__older_names_are_replaced(void **unused)
         join(to, dir, name);
         assert_int_equal(rename(from, to), 0);
     }
-    assert_int_equal(dtp_file_write(index, text, strlen(text), &err), DTP_OK);
+    join(to, dir, "model.safetensors.index.json");
+    assert_int_equal(dtp_file_write(to, text, strlen(text), &err), DTP_OK);
+    assert_int_equal(remove(index), 0);
     free(text);
     put(dir, "rank-0-of-1.safetensors", "not ours");
     must_step(dir, dir, 2, NULL);
-    assert_string_equal(names_in(dir), "model.safetensors.index.0.json "
-                                       "model.safetensors.index.json rank-0-of-1.safetensors "
+    assert_string_equal(names_in(dir), "dtp.checkpoint.0.json "
+                                       "dtp.checkpoint.json rank-0-of-1.safetensors "
                                        "rank-0-of-2.1.safetensors rank-0-of-2.safetensors "
                                        "rank-1-of-2.1.safetensors rank-1-of-2.safetensors ");
-    join(index, dir, "model.safetensors.index.0.json");
-    must_step(index, NULL, 1, NULL);
+    join(index, dir, "dtp.checkpoint.0.json");
+    join(to, dir, "model.safetensors.index.0.json");
+    assert_int_equal(rename(index, to), 0);
+    must_step(to, NULL, 1, NULL);
     must_step(dir, dir, 1, NULL);
     assert_string_equal(names_in(dir),
-                        "model.safetensors.index.json rank-0-of-1.safetensors " SET("2"));
+                        "dtp.checkpoint.json rank-0-of-1.safetensors " SET("2"));
 }
 
 /* What killed saves can leave goes with the next save. Numbers are not used twice. */
@@ -239,11 +249,11 @@ static void test_sets__leftovers_go(void **unused)
     must_step(NULL, dir, 1, NULL);
     put(dir, "rank-0-of-2.9.safetensors", "");
     put(dir, "rank-3-of-4.7.safetensors.tmp.99999999.0", "");
-    put(dir, "model.safetensors.index.json.tmp.99999999.3", "");
-    put(dir, "model.safetensors.index.1.json", "{}");
+    put(dir, "dtp.checkpoint.json.tmp.99999999.3", "");
+    put(dir, "dtp.checkpoint.1.json", "{}");
     put(dir, "checkpoint.lock", "process 99999999 on nowhere");
     must_step(dir, dir, 1, NULL);
-    assert_string_equal(names_in(dir), "model.safetensors.index.json " SET("10"));
+    assert_string_equal(names_in(dir), "dtp.checkpoint.json " SET("10"));
 }
 
 /* An index that cannot be read may name any file: none is removed, until there is a new one. */
@@ -253,10 +263,10 @@ static void test_sets__a_broken_index_protects_all_files(void **unused)
     char dir[PATH_BYTES];
     snprintf(dir, sizeof dir, "%s", data_path("broken"));
     must_step(NULL, dir, 1, NULL);
-    put(dir, "model.safetensors.index.json", "{\"files\": [");
+    put(dir, "dtp.checkpoint.json", "{\"files\": [");
     must_step(NULL, dir, 2, NULL);
     must_step(dir, dir, 1, NULL);
-    assert_string_equal(names_in(dir), "model.safetensors.index.json " SET("3"));
+    assert_string_equal(names_in(dir), "dtp.checkpoint.json " SET("3"));
 }
 
 /* ---- full disks ---- */

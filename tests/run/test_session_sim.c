@@ -384,7 +384,7 @@ static void test_checkpoint__damage_is_found(void **unused)
         {"\"file\": 1", "\"file\": 2", "file"},
         {"\"file\": 1", "\"file\": -1", "file"},
         {"\"offset\": [6, 0]", "\"offset\": [5, 0]",
-         "index.json: tensor 'w1' has slices that overlap, in 'rank-0-of-2"},
+         "checkpoint.json: tensor 'w1' has slices that overlap, in 'rank-0-of-2"},
         {"\"offset\": [6, 0]", "\"offset\": [7, 0]", "dim 0"},
         {"\"shape\": [12, 6]", "\"shape\": [13, 6]", "w1"},
         {"\"shape\": [12, 6]", "\"shape\": [9007199254740992, 9007199254740992]", "2^63"},
@@ -397,7 +397,7 @@ static void test_checkpoint__damage_is_found(void **unused)
     char dir[300], index[400], part[400];
     double loss;
     snprintf(dir, sizeof dir, "%s", data_path("damaged"));
-    snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
+    snprintf(index, sizeof index, "%s/dtp.checkpoint.json", dir);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         train_job(g, &(placement){"x:2", "pixels:x"}, 1, NULL, dir, &loss, NULL);
         must(load_damaged(g, dir, &err), &err);
@@ -410,7 +410,7 @@ static void test_checkpoint__damage_is_found(void **unused)
     }
     /* one flipped byte of the data */
     snprintf(dir, sizeof dir, "%s", data_path("flipped"));
-    snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
+    snprintf(index, sizeof index, "%s/dtp.checkpoint.json", dir);
     snprintf(part, sizeof part, "%s/rank-1-of-2.1.safetensors", dir);
     train_job(g, &(placement){"x:2", "pixels:x"}, 1, NULL, dir, &loss, NULL);
     FILE *f = fopen(part, "r+b");

@@ -65,8 +65,8 @@ mkfifo "$here/x.npy" "$here/ck/model.safetensors" "$here/x.safetensors"
 refused "$here/x.npy: not a regular file" dtrun run $model --feed images="$here/x.npy"
 refused "$here/x.safetensors: not a regular file" dtrun run $model --load "$here/x.safetensors"
 refused "$here/ck/model.safetensors: not a regular file" dtrun run $model --load "$here/ck"
-mkfifo "$here/ck/model.safetensors.index.json"
-refused "$here/ck/model.safetensors.index.json:1:1: expected" dtrun run $model --load "$here/ck"
+mkfifo "$here/ck/dtp.checkpoint.json"
+refused "$here/ck/dtp.checkpoint.json:1:1: expected" dtrun run $model --load "$here/ck"
 # A pipe with a writer, also one that comes a moment later, is read to its end, however slowly it comes.
 "$bin/dtplan" plan $model --mesh x:2 --machine $machine --json >"$here/want"
 "$bin/dtplan" plan $model --mesh x:2 --machine <(head -c 50 $machine; sleep 0.3; tail -c +51 $machine) --json >"$here/got" ||

@@ -67,7 +67,7 @@ ln -s real.json "$here/link.json"
 grep -q '"problem"' "$here/real.json" || fail "the target of the link is not written"
 "$bin/dtrun" run $model --comm self --quiet --save "$here/ck" --fetch w1="$here/w1.npy" >"$here/out" 2>"$here/err" ||
     fail "run --save --fetch"
-[ -e "$here/ck/model.safetensors.index.json" ] && [ -e "$here/w1.npy" ] || fail "run --save --fetch: nothing written"
+[ -e "$here/ck/dtp.checkpoint.json" ] && [ -e "$here/w1.npy" ] || fail "run --save --fetch: nothing written"
 
 # A full disk under -o is a failure (1), not a mistake of the command line (2).
 "$bin/dtplan" solve models/selection/example.json --write iopddl -o /dev/full >"$here/out" 2>"$here/err"
