@@ -124,12 +124,11 @@ static bool is_there(const char *path)
 /* "DIR/HEAD<set>.json" or, of the newest set, "DIR/NAME", where `old` says which head and name. */
 static bool print_index(const char *dir, int64_t set, bool old, char out[DTP_CHECKPOINT_PATH_BYTES])
 {
-    const int n =
-        set == DTP_CHECKPOINT_NEWEST
-            ? snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/%s", dir,
-                       old ? DTP_CHECKPOINT_HF_INDEX : DTP_CHECKPOINT_INDEX)
-            : snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/%s%" PRId64 ".json", dir,
-                       old ? old_index_head : index_head, set);
+    const int n = set == DTP_CHECKPOINT_NEWEST
+                      ? snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/%s", dir,
+                                 old ? DTP_CHECKPOINT_HF_INDEX : DTP_CHECKPOINT_INDEX)
+                      : snprintf(out, DTP_CHECKPOINT_PATH_BYTES, "%s/%s%" PRId64 ".json", dir,
+                                 old ? old_index_head : index_head, set);
     return n > 0 && n < DTP_CHECKPOINT_PATH_BYTES;
 }
 

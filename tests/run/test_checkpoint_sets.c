@@ -236,8 +236,7 @@ static void test_sets__older_names_are_replaced(void **unused)
     assert_int_equal(rename(index, to), 0);
     must_step(to, NULL, 1, NULL);
     must_step(dir, dir, 1, NULL);
-    assert_string_equal(names_in(dir),
-                        "dtp.checkpoint.json rank-0-of-1.safetensors " SET("2"));
+    assert_string_equal(names_in(dir), "dtp.checkpoint.json rank-0-of-1.safetensors " SET("2"));
 }
 
 /* What killed saves can leave goes with the next save. Numbers are not used twice. */
