@@ -6,6 +6,7 @@
 
 #include "core/transform/evaluation.h"
 #include "cost_models/predict.h"
+#include "interop/names.h"
 #include "interop/styles/pin_texts.h"
 
 /* Graph and sharding. */
@@ -188,6 +189,19 @@ dtp_status dtp_job_tensor(const dtp_job *job, const char *name, dtp_tensor_id *o
     if (type != NULL) {
         *type = job->graph->tensors[*out].type;
     }
+    return DTP_OK;
+}
+
+dtp_status dtp_job_stored(dtp_job *job, const char *names_file, const dtp_stored_params **out,
+                          dtp_err *err)
+{
+    dtp_names names;
+    dtp_stored_params *stored;
+    DTP_TRY(DTP_NOT_NULL(err, job, names_file, out));
+    DTP_TRY(dtp_names_read(names_file, job->arena, &names, err));
+    DTP_TRY(DTP_NEW(job->arena, stored, 1, err));
+    DTP_TRY(dtp_names_stored(&names, job->graph, job->arena, stored, err));
+    *out = stored;
     return DTP_OK;
 }
 

@@ -92,14 +92,21 @@ static dtp_status read_pattern(const dtp_json *v, const char *ours, dtp_arena *a
     return DTP_MEMORY(err, *out);
 }
 
-/* "heads*d_head". */
+/* "heads*d_head", "heads*3*d_head". */
 static dtp_status read_axis(const dtp_json *v, dtp_arena *arena, dtp_name_axis *out, dtp_err *err)
 {
     const char *text;
     DTP_TRY(dtp_json_string(v, &text, err));
     for (const char *at = text;; at++) {
         const size_t n = strcspn(at, "*");
-        if (n == 0 || out->n == DTP_MAX_RANK) {
+        const size_t digits = strspn(at, "0123456789");
+        if (n > 0 && digits == n && n < 9 && *at != '0' && out->turns == 0 && at[n] == '*') {
+            out->turns = (int32_t)strtol(at, NULL, 10);
+            out->turn_at = out->n;
+            at += n;
+            continue;
+        }
+        if (n == 0 || digits == n || out->n == DTP_MAX_RANK) {
             return dtp_json_fail(v, err, "'%.100s': expected 1 to %d dims such as 'heads*d_head'",
                                  text, DTP_MAX_RANK);
         }
@@ -119,6 +126,9 @@ static dtp_status read_fused(const dtp_json *v, dtp_arena *arena, dtp_name_entry
     const dtp_json *parts;
     int64_t axis;
     bool itself = false;
+    if (v == NULL) {
+        return DTP_OK;
+    }
     DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(dtp_json_get_int(v, "axis", 0, out->n_axes - 1, &axis, err));
@@ -134,18 +144,16 @@ static dtp_status read_fused(const dtp_json *v, dtp_arena *arena, dtp_name_entry
                   : dtp_json_fail(parts, err, "'%.100s' is not among the parts", out->ours);
 }
 
-static dtp_status read_entry(const dtp_json *v, dtp_arena *arena, dtp_name_entry *out, dtp_err *err)
+/* The name and the axes of a weight of theirs, and which of them is fused. */
+static dtp_status read_weight(const dtp_json *v, dtp_arena *arena, dtp_name_entry *out,
+                              dtp_err *err)
 {
-    static const char *const keys[] = {"name", "axes", "fused", NULL};
-    const dtp_json *name, *axes, *fused = dtp_json_get(v, "fused");
+    const dtp_json *name, *axes;
     char place[DTP_JSON_PLACE_BYTES];
-    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
-    DTP_TRY(dtp_json_keys(v, keys, err));
     dtp_json_place(v, place, sizeof place);
     out->fused_axis = -1;
     out->place = dtp_arena_strdup(arena, place);
-    out->ours = dtp_arena_line(arena, dtp_json_key(v));
-    DTP_TRY(DTP_MEMORY(err, out->place, out->ours));
+    DTP_TRY(DTP_MEMORY(err, out->place));
     DTP_TRY(dtp_json_require(v, "name", &name, err));
     DTP_TRY(read_pattern(name, out->ours, arena, &out->theirs, err));
     DTP_TRY(dtp_json_get_kind(v, "axes", DTP_JSON_ARRAY, &axes, err));
@@ -155,7 +163,67 @@ static dtp_status read_entry(const dtp_json *v, dtp_arena *arena, dtp_name_entry
     for (; out->n_axes < dtp_json_size(axes); out->n_axes++) {
         DTP_TRY(read_axis(dtp_json_at(axes, out->n_axes), arena, &out->axes[out->n_axes], err));
     }
-    return fused != NULL ? read_fused(fused, arena, out, err) : DTP_OK;
+    DTP_TRY(read_fused(dtp_json_get(v, "fused"), arena, out, err));
+    for (int32_t a = 0; a < out->n_axes; a++) {
+        const int32_t turns = out->axes[a].turns;
+        if (turns > 0 && (a != out->fused_axis || turns != out->n_parts)) {
+            return dtp_json_fail(dtp_json_at(axes, a), err,
+                                 "%d is no dim; of a fused axis it is the number of the parts",
+                                 turns);
+        }
+    }
+    return DTP_OK;
+}
+
+/* Where files have a weight otherwise than the module. "{dim}" in its name: a tensor for each. */
+static dtp_status read_stored(const dtp_json *v, dtp_arena *arena, dtp_name_entry *out,
+                              dtp_err *err)
+{
+    static const char *const keys[] = {"name", "axes", "fused", NULL};
+    dtp_name_entry *stored;
+    if (v == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(DTP_NEW(arena, stored, 1, err));
+    out->stored = stored;
+    stored->ours = out->ours;
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(read_weight(v, arena, stored, err));
+    const char *open = strchr(stored->theirs, '{'),
+               *close = open != NULL ? strchr(open, '}') : NULL;
+    if (open == NULL) {
+        return DTP_OK;
+    }
+    if (close == NULL || strchr(open + 1, '{') != NULL || strchr(close + 1, '}') != NULL) {
+        return dtp_json_fail(dtp_json_get(v, "name"), err, "expected one '{dim}'");
+    }
+    if (out->n_tied > 0) {
+        return dtp_json_fail(v, err, "'%.100s' is tied and lies in one tensor for each '{dim}'",
+                             out->ours);
+    }
+    stored->each = dtp_arena_printf(arena, "%.*s", (int)(close - open - 1), open + 1);
+    return DTP_MEMORY(err, stored->each);
+}
+
+static dtp_status read_entry(const dtp_json *v, dtp_arena *arena, dtp_name_entry *out, dtp_err *err)
+{
+    static const char *const keys[] = {"name", "axes", "fused", "tied", "stored", NULL};
+    const dtp_json *tied = dtp_json_get(v, "tied");
+    DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    out->ours = dtp_arena_line(arena, dtp_json_key(v));
+    DTP_TRY(DTP_MEMORY(err, out->ours));
+    DTP_TRY(read_weight(v, arena, out, err));
+    if (tied != NULL) {
+        DTP_TRY(dtp_json_expect(tied, DTP_JSON_ARRAY, err));
+        DTP_TRY(DTP_NEW(arena, out->tied, dtp_json_size(tied), err));
+        for (; out->n_tied < dtp_json_size(tied); out->n_tied++) {
+            DTP_TRY(read_pattern(dtp_json_at(tied, out->n_tied), out->ours, arena,
+                                 &out->tied[out->n_tied], err));
+        }
+    }
+    return read_stored(dtp_json_get(v, "stored"), arena, out, err);
 }
 
 static dtp_status read_names(const dtp_json *root, dtp_arena *arena, dtp_names *out, dtp_err *err)
@@ -191,14 +259,16 @@ dtp_status dtp_names_read(const char *path, dtp_arena *arena, dtp_names *out, dt
 /* ---- use ----------------------------------------------------------------------------------------
  */
 
-/* The axes together have every dim of the parameter once. */
+/* The axes together, and the dim of "{dim}", have every dim of the parameter once. */
 static dtp_status check_axes(const dtp_name_entry *e, const dtp_graph *g, dtp_tensor_id param,
                              dtp_err *err)
 {
     const dtp_graph_tensor *t = &g->tensors[param];
     char type[DTP_TTYPE_TEXT_BYTES];
-    uint32_t seen = 0;
-    bool fits = true;
+    const int32_t each =
+        e->each == NULL ? -1 : dtp_ttype_find(&t->type, dtp_dims_find(&g->dims, e->each));
+    uint32_t seen = each >= 0 ? 1U << each : 0U;
+    bool fits = each >= 0 || e->each == NULL;
     for (int32_t a = 0; a < e->n_axes; a++) {
         for (int32_t k = 0; k < e->axes[a].n; k++) {
             const dtp_dim_id d = dtp_dims_find(&g->dims, e->axes[a].dims[k]);
@@ -226,11 +296,23 @@ dtp_status dtp_names_find(const dtp_names *names, const dtp_graph *g, dtp_tensor
         if (matches(names->entries[i].ours, ours, strlen(ours), &with)) {
             *entry = &names->entries[i];
             DTP_TRY(check_axes(*entry, g, param, err));
+            if ((*entry)->stored != NULL) {
+                DTP_TRY(check_axes((*entry)->stored, g, param, err));
+            }
             return fill_in((*entry)->theirs, &with, arena, theirs, err);
         }
     }
     return DTP_FAIL(err, DTP_INVALID, "%s: there is no name for the parameter '%.100s' of '%.100s'",
                     names->file, ours, g->name);
+}
+
+dtp_status dtp_names_fill(const dtp_name_entry *entry, const char *ours, const char *pattern,
+                          dtp_arena *arena, const char **out, dtp_err *err)
+{
+    numbers with;
+    return matches(entry->ours, ours, strlen(ours), &with)
+               ? fill_in(pattern, &with, arena, out, err)
+               : DTP_FAIL(err, DTP_INTERNAL, "%s: no entry of '%.100s'", entry->place, ours);
 }
 
 size_t dtp_names_module(const char *theirs)

@@ -194,6 +194,7 @@ static dtp_status take_option(const tool_parse *spec, int argc, char **argv, int
         return DTP_OK;
     case TOOL_STRING:
     case TOOL_OUT:
+    case TOOL_OUT_FOLDER:
     case TOOL_OUT_CHECKPOINT:
         *(const char **)o->dest = value;
         return DTP_OK;
@@ -269,6 +270,11 @@ bool tool_speaks(void)
     return !tool_is_later_rank() && getenv(TOOL_STARTED) == NULL;
 }
 
+static bool is_place(tool_option_kind kind)
+{
+    return kind == TOOL_OUT_FOLDER || kind == TOOL_OUT_CHECKPOINT;
+}
+
 /* With the flag of kind TOOL_NO_WRITES, that no option is given that writes. */
 static dtp_status check_writes(const tool_option *options, dtp_err *err)
 {
@@ -280,7 +286,7 @@ static dtp_status check_writes(const tool_option *options, dtp_err *err)
         return DTP_OK;
     }
     for (const tool_option *o = options; o->name != NULL; o++) {
-        const bool path = o->kind == TOOL_OUT || o->kind == TOOL_OUT_CHECKPOINT;
+        const bool path = o->kind == TOOL_OUT || is_place(o->kind);
         if ((path && *(const char **)o->dest != NULL) ||
             (o->kind == TOOL_OUT_LIST && ((const tool_list *)o->dest)->n > 0)) {
             return DTP_FAIL(err, DTP_INVALID,
@@ -305,7 +311,7 @@ static dtp_status check_output(const tool_option *o, dtp_err *err)
         }
         return DTP_OK;
     }
-    if (o->kind == TOOL_OUT || o->kind == TOOL_OUT_CHECKPOINT) {
+    if (o->kind == TOOL_OUT || is_place(o->kind)) {
         path = *(const char **)o->dest;
     }
     if (path == NULL) {
@@ -313,7 +319,8 @@ static dtp_status check_output(const tool_option *o, dtp_err *err)
     }
     static const char suffix[] = ".safetensors";
     const size_t n = strlen(path), k = sizeof suffix - 1;
-    const bool is_file = o->kind == TOOL_OUT || (n >= k && strcmp(path + n - k, suffix) == 0);
+    const bool named = n >= k && strcmp(path + n - k, suffix) == 0;
+    const bool is_file = o->kind == TOOL_OUT || (o->kind == TOOL_OUT_CHECKPOINT && named);
     return is_file ? dtp_file_check_writable(path, err) : dtp_folder_check_writable(path, err);
 }
 

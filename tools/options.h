@@ -22,7 +22,8 @@ typedef enum tool_option_kind {
     TOOL_OUT,           /* const char **: a file */
     TOOL_OUT_LIST,      /* tool_list * of NAME=FILE */
     TOOL_NO_WRITES,     /* bool *: a flag; none of the others of this kind may be given */
-    TOOL_OUT_CHECKPOINT /* const char **: a file NAME.safetensors; else a folder, made if absent */
+    TOOL_OUT_FOLDER,    /* const char **: a folder, made if absent */
+    TOOL_OUT_CHECKPOINT /* const char **: a file NAME.safetensors, else such a folder */
 } tool_option_kind;
 
 enum { TOOL_LIST_MAX = 1024 }; /* a pin for every layer of a large model */

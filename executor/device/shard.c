@@ -212,16 +212,3 @@ dtp_status dtp_read_at(int fd, const char *file, int64_t at, void *out, int64_t 
     }
     return DTP_OK;
 }
-
-dtp_status dtp_shard_read(int fd, const char *file, int64_t base, const dtp_shard *whole,
-                          const dtp_shard *part, int64_t elem_bytes, void *out, dtp_err *err)
-{
-    dtp_shard_runs it = dtp_shard_runs_of(whole, part);
-    char *to = out;
-    while (dtp_shard_next(&it)) {
-        DTP_TRY(
-            dtp_read_at(fd, file, base + it.in_whole * elem_bytes, to, it.run * elem_bytes, err));
-        to += it.run * elem_bytes;
-    }
-    return DTP_OK;
-}

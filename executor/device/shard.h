@@ -45,11 +45,6 @@ bool dtp_shard_next(dtp_shard_runs *it);
 void dtp_shard_copy(const dtp_shard *part, const dtp_shard *src, const void *src_data,
                     const dtp_shard *dst, void *dst_data, int64_t elem_bytes);
 
-/* Reads `part` (inside `whole`, which is stored in the file from byte `base` on) into a contiguous
- * buffer of the part's shape. DTP_IO naming the file. */
-dtp_status dtp_shard_read(int fd, const char *file, int64_t base, const dtp_shard *whole,
-                          const dtp_shard *part, int64_t elem_bytes, void *out,
-                          dtp_err *err) DTP_MUST_CHECK;
 /* n bytes from byte `at` of a file; a short file is DTP_IO. */
 dtp_status dtp_read_at(int fd, const char *file, int64_t at, void *out, int64_t n,
                        dtp_err *err) DTP_MUST_CHECK;

@@ -6,6 +6,7 @@
 #ifndef DTP_EXECUTOR_FILES_CHECKPOINT_H
 #define DTP_EXECUTOR_FILES_CHECKPOINT_H
 
+#include "core/layout/stored.h"
 #include "dtp/status.h"
 #include "executor/run/runner.h"
 
@@ -16,11 +17,13 @@ typedef struct dtp_checkpoint_job {
     dtp_runner *runner;
     dtp_backend *backend;
     dtp_comm *comm;
-    const dtp_ctx *ctx; /* NULL: silent */
-    int64_t step;       /* save: written; load: read (0 when the file has none) */
-    uint64_t seed;      /* save: written */
-    bool checked;       /* load: dtp_checkpoint_find has compared the checksums */
-    int32_t keep;       /* save: sets that stay in the folder, the new one counted; 0 is 1 */
+    const dtp_ctx *ctx;              /* NULL: silent */
+    int64_t step;                    /* save: written; load: read (0 when the file has none) */
+    uint64_t seed;                   /* save: written */
+    bool checked;                    /* load: dtp_checkpoint_find has compared the checksums */
+    const dtp_stored_params *stored; /* load: how a framework has the parameters; NULL */
+    dtp_dtype *types; /* load: gets by view of `stored` the element type, where files are so */
+    int32_t keep;     /* save: sets that stay in the folder, the new one counted; 0 is 1 */
 } dtp_checkpoint_job;
 
 /* The caller makes the folder and keeps other jobs away from it (core/files/file_lock.h). After a
@@ -32,6 +35,12 @@ dtp_status dtp_checkpoint_save(const dtp_checkpoint_job *job, const char *dir,
  * all or none. Tensors that the model does not have are skipped with a warning. */
 dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path,
                                dtp_err *err) DTP_MUST_CHECK;
+
+/* The element types alone, of job->types. */
+dtp_status dtp_checkpoint_types(const char *path, const dtp_stored_params *stored, dtp_dtype *types,
+                                dtp_err *err) DTP_MUST_CHECK;
+/* Whether a path is a checkpoint that another system wrote; false when it is none or damaged. */
+bool dtp_checkpoint_is_foreign(const char *path);
 
 /* What a job that ended before its time goes on from. */
 typedef struct dtp_checkpoint_found {

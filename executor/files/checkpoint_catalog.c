@@ -22,12 +22,20 @@ static dtp_status add_slice(dtp_catalog *c, const dtp_slice *slice, dtp_err *err
     return DTP_OK;
 }
 
+/* A slice whose entry holds it and nothing else. */
+static void fill_entry(dtp_slice *s)
+{
+    const dtp_strided all = dtp_strided_of(&s->shard, &s->shard);
+    memcpy(s->stride, all.stride, sizeof s->stride);
+}
+
 /* An entry that is a whole tensor. */
 static dtp_status add_whole(dtp_catalog *c, int32_t file, const dtp_st_entry *e, dtp_err *err)
 {
     dtp_slice s = {.name = e->name, .file = file, .entry = e, .shard = {.rank = e->rank}};
     memcpy(s.shard.global, e->dims, sizeof s.shard.global);
     memcpy(s.shard.size, e->dims, sizeof s.shard.size);
+    fill_entry(&s);
     return add_slice(c, &s, err);
 }
 
@@ -161,6 +169,7 @@ static dtp_status read_slice(dtp_catalog *c, const char *name, const dtp_shard *
                              c->files[s.file].path);
     }
     *named = true;
+    fill_entry(&s);
     return add_slice(c, &s, err);
 }
 
@@ -240,6 +249,7 @@ static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *roo
         DTP_TRY(dtp_json_prefixed(dtp_json_get(meta, DTP_CHECKPOINT_SEED), take_seed(c, seed, err),
                                   err));
     }
+    c->ours = true;
     int32_t n = dtp_json_size(files);
     if (n < 1 || n > MAX_FILES) {
         return dtp_json_fail(files, err, "%d files, expected 1..%d", n, MAX_FILES);
@@ -359,7 +369,7 @@ static dtp_status check_tensor(const dtp_catalog *c, const dtp_slice *slices, in
                     c->path, slices[0].name, covered, dtp_shard_elems(&whole));
 }
 
-static dtp_status check_cover(dtp_catalog *c, dtp_err *err)
+dtp_status dtp_catalog__check(dtp_catalog *c, dtp_err *err)
 {
     if (c->n_slices > 0) {
         qsort(c->slices, (size_t)c->n_slices, sizeof *c->slices, by_name);
@@ -382,7 +392,8 @@ static dtp_status read_single(dtp_catalog *c, const char *path, dtp_err *err)
     DTP_TRY(open_data(&c->files[0], err));
     c->n_files = 1;
     const dtp_st_file *st = c->files[0].st;
-    const char *step = has_our_metadata(st) ? dtp_st_meta_get(st, "step") : NULL;
+    c->ours = has_our_metadata(st);
+    const char *step = c->ours ? dtp_st_meta_get(st, "step") : NULL;
     if (step != NULL) {
         char *end;
         errno = 0;
@@ -392,7 +403,7 @@ static dtp_status read_single(dtp_catalog *c, const char *path, dtp_err *err)
                             step);
         }
     }
-    const char *seed = has_our_metadata(st) ? dtp_st_meta_get(st, DTP_CHECKPOINT_SEED) : NULL;
+    const char *seed = c->ours ? dtp_st_meta_get(st, DTP_CHECKPOINT_SEED) : NULL;
     if (seed != NULL) {
         DTP_TRY(dtp_err_prefixed(take_seed(c, seed, err), err, "%s: __metadata__.%s", path,
                                  DTP_CHECKPOINT_SEED));
@@ -459,7 +470,7 @@ dtp_status dtp_catalog_open(const char *path, dtp_catalog *out, dtp_err *err)
     dtp_status status = out->arena != NULL ? read_path(out, path, err)
                                            : DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
     if (status == DTP_OK) {
-        status = check_cover(out, err);
+        status = dtp_catalog__check(out, err);
     }
     if (status != DTP_OK) {
         dtp_catalog_close(out);

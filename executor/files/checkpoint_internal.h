@@ -16,12 +16,14 @@
 
 enum { DTP_CHECKPOINT_MAX_INDEX_BYTES = 256 << 20 };
 
-/* A stored part of a tensor. */
+/* A stored part of a tensor: element `shard.offset + i` is element first + sum of i[d] * stride[d]
+ * of the entry. */
 typedef struct dtp_slice {
     const char *name;
     int32_t file;
     const dtp_st_entry *entry;
     dtp_shard shard; /* of the whole tensor */
+    int64_t first, stride[DTP_MAX_RANK];
 } dtp_slice;
 
 typedef struct dtp_slice_file {
@@ -38,8 +40,13 @@ typedef struct dtp_catalog {
     const char *path; /* of the index or of the single file */
     int32_t n_files;
     dtp_slice_file *files;
+    bool ours; /* dtrun wrote it */
     int32_t n_slices, cap_slices;
     dtp_slice *slices;
+    int32_t n_twins, cap_twins; /* that hold the same again: tied weights */
+    dtp_slice *twins;
+    int32_t n_unused;   /* tensors of a framework that no parameter lies in, */
+    const char *unused; /* the first of them */
     int64_t step;
     bool has_seed;
     uint64_t seed;
@@ -47,6 +54,14 @@ typedef struct dtp_catalog {
 
 /* Opens the files and checks that the slices of every tensor cover it exactly once. */
 dtp_status dtp_catalog_open(const char *path, dtp_catalog *out, dtp_err *err) DTP_MUST_CHECK;
+/* Sorts the slices, and checks that those of every tensor cover it exactly once. */
+dtp_status dtp_catalog__check(dtp_catalog *c, dtp_err *err) DTP_MUST_CHECK;
+/* The slices of a checkpoint that the framework wrote become slices of the parameters. Nothing when
+ * it is ours, or has no tensor with a name of theirs: then its names are those of the model.
+ * types: see dtp_checkpoint_job. DTP_INVALID naming the file when a tensor is missing, or has
+ * another shape. */
+dtp_status dtp_catalog_translate(dtp_catalog *c, const dtp_stored_params *stored, dtp_dtype *types,
+                                 dtp_err *err) DTP_MUST_CHECK;
 void dtp_catalog_close(dtp_catalog *c);
 /* First slice of a tensor and how many there are; 0 when absent. */
 int32_t dtp_catalog_find(const dtp_catalog *c, const char *name, const dtp_slice **first);

@@ -31,31 +31,58 @@ static void shape_text(const dtp_shard *p, char *out, size_t room)
 static dtp_status read_slice(const loader *l, const dtp_slice *s, const dtp_shard *shard,
                              dtp_dtype dtype, void *host, dtp_err *err)
 {
-    dtp_shard common, in_slice;
+    dtp_shard common;
     if (!dtp_shard_intersect(&s->shard, shard, &common)) {
         return DTP_OK;
     }
-    in_slice = common; /* the same elements, counted from the start of the slice */
+    dtp_strided stored = {.rank = common.rank, .first = s->first};
+    dtp_strided held = dtp_strided_of(&common, shard);
     for (int32_t d = 0; d < common.rank; d++) {
-        in_slice.offset[d] -= s->shard.offset[d];
-        in_slice.global[d] = s->shard.size[d];
+        stored.first += (common.offset[d] - s->shard.offset[d]) * s->stride[d];
+        stored.size[d] = common.size[d];
+        stored.stride[d] = s->stride[d];
     }
+    dtp_strided_sort(&stored, &held);
+    const dtp_strided dense = dtp_strided_dense(&stored);
     int64_t n = dtp_shard_elems(&common);
     void *raw = malloc((size_t)(n * dtp_store_bytes(s->entry->store)));
     void *values = malloc((size_t)(n * dtp_dtype_bytes(dtype)));
-    dtp_status status =
-        raw != NULL && values != NULL
-            ? dtp_st_read(l->catalog.files[s->file].st, s->entry, &in_slice, raw, err)
-            : DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " elements", n);
+    dtp_status status = raw != NULL && values != NULL
+                            ? dtp_st_read(l->catalog.files[s->file].st, s->entry, &stored, raw, err)
+                            : DTP_FAIL(err, DTP_NOMEM, "no memory for %" PRId64 " elements", n);
     if (status == DTP_OK) {
         status = dtp_convert(s->entry->store, raw, dtype, values, n, err);
     }
     if (status == DTP_OK) {
-        dtp_shard_copy(&common, &common, values, shard, host, dtp_dtype_bytes(dtype));
+        dtp_strided_copy(&dense, values, &held, host, dtp_dtype_bytes(dtype));
     }
     free(raw);
     free(values);
     return status;
+}
+
+/* Tensors that hold the value again hold the same. */
+static dtp_status check_twins(const loader *l, const char *name, const dtp_shard *shard,
+                              dtp_dtype dtype, const void *host, dtp_err *err)
+{
+    const int64_t bytes = dtp_shard_elems(shard) * dtp_dtype_bytes(dtype);
+    for (int32_t i = 0; i < l->catalog.n_twins; i++) {
+        const dtp_slice *twin = &l->catalog.twins[i];
+        if (strcmp(twin->name, name) != 0 || bytes == 0) {
+            continue;
+        }
+        void *again = malloc((size_t)bytes);
+        DTP_TRY(DTP_MEMORY(err, again));
+        dtp_status status = read_slice(l, twin, shard, dtype, again, err);
+        if (status == DTP_OK && memcmp(again, host, (size_t)bytes) != 0) {
+            status =
+                DTP_FAIL(err, DTP_INVALID, "'%.200s' holds other values, but the weights are tied",
+                         twin->entry->name);
+        }
+        free(again);
+        DTP_TRY(status);
+    }
+    return DTP_OK;
 }
 
 static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, dtp_err *err)
@@ -90,6 +117,7 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
     for (int32_t i = 0; i < n && status == DTP_OK; i++) {
         status = read_slice(l, &slices[i], &shard, view->local.dtype, host, err);
     }
+    status = status == DTP_OK ? check_twins(l, name, &shard, view->local.dtype, host, err) : status;
     if (status == DTP_OK) {
         status =
             l->job->backend->ops->upload(l->job->backend, view->data, host, (size_t)bytes, err);
@@ -158,8 +186,8 @@ static dtp_status load_all(loader *l, dtp_err *err)
     /* Tensors of the file that the model does not have are named once. A graph without updates,
      * that of a forward run, has no use for optimizer states. */
     const dtp_graph *g = p->graph;
-    int32_t unused = 0;
-    const char *first = NULL;
+    int32_t unused = l->catalog.n_unused;
+    const char *first = l->catalog.unused;
     for (int32_t i = 0; i < l->catalog.n_slices; i++) {
         dtp_tensor_id t = dtp_graph_find(g, l->catalog.slices[i].name);
         bool known = t >= 0 && dtp_tensor_lasts(&g->tensors[t]);
@@ -217,12 +245,23 @@ dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_er
     loader l = {.job = job};
     dtp_status status = open_whole(job->comm, job, path, &l.catalog, err);
     if (status == DTP_OK) {
-        status = dtp_err_prefixed(load_all(&l, err), err, "%s", path);
+        status = dtp_catalog_translate(&l.catalog, job->stored, job->types, err);
+        status = status == DTP_OK ? dtp_err_prefixed(load_all(&l, err), err, "%s", path) : status;
         /* without optimizer states training starts over: their bias correction counts from zero */
         job->step = l.states || !l.wants_states ? l.catalog.step : 0;
         status = dtp_comm_agree_status(job->comm, status, err);
     }
     dtp_catalog_close(&l.catalog);
+    return status;
+}
+
+dtp_status dtp_checkpoint_types(const char *path, const dtp_stored_params *stored, dtp_dtype *types,
+                                dtp_err *err)
+{
+    dtp_catalog c;
+    DTP_TRY(dtp_catalog_open(path, &c, err));
+    const dtp_status status = dtp_catalog_translate(&c, stored, types, err);
+    dtp_catalog_close(&c);
     return status;
 }
 

@@ -305,16 +305,13 @@ int64_t dtp_st_data_at(const dtp_st_file *file)
     return file->data_at;
 }
 
-dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_shard *part,
+dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_strided *part,
                        void *out, dtp_err *err)
 {
-    dtp_shard whole = {.rank = entry->rank};
     if (entry->unreadable != NULL) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "%s: cannot be read: %s", file->path,
                         entry->unreadable);
     }
-    memcpy(whole.global, entry->dims, sizeof whole.global);
-    memcpy(whole.size, entry->dims, sizeof whole.size);
-    return dtp_shard_read(file->fd, file->path, file->data_at + entry->begin, &whole, part,
-                          dtp_store_bytes(entry->store), out, err);
+    return dtp_strided_read(file->fd, file->path, file->data_at + entry->begin, part,
+                            dtp_store_bytes(entry->store), out, err);
 }

@@ -8,6 +8,7 @@
 #include "core/layout/tensor_type.h"
 #include "executor/device/convert.h"
 #include "executor/device/shard.h"
+#include "executor/device/strided.h"
 
 /* "F32", "BF16", ...: the format's name of a type. */
 const char *dtp_store_name(dtp_store store);
@@ -45,9 +46,9 @@ const dtp_st_entry *dtp_st_find(const dtp_st_file *file, const char *name);
 const char *dtp_st_meta_get(const dtp_st_file *file, const char *key);
 /* The byte of the file at which its data starts. */
 int64_t dtp_st_data_at(const dtp_st_file *file);
-/* Part of an entry (a shard with global = the entry's dims), unconverted. DTP_UNSUPPORTED when it
- * is unreadable. */
-dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_shard *part,
+/* The elements `part` of an entry, unconverted, one behind the other. DTP_UNSUPPORTED when it is
+ * unreadable. */
+dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_strided *part,
                        void *out, dtp_err *err) DTP_MUST_CHECK;
 
 typedef struct dtp_st_writer dtp_st_writer;

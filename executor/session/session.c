@@ -44,6 +44,7 @@ static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
         h = dtp_hash_i64(h, o->feeds[i].shift);
         h = dtp_hash_text(h, o->feeds[i].dtype != NULL ? o->feeds[i].dtype : "");
     }
+    h = dtp_hash_i64(h, o->stored != NULL ? o->stored->n : -1);
     h = dtp_hash_text(h, o->save != NULL ? o->save : "");
     return dtp_hash_text(h, o->load != NULL ? o->load : "");
 }
@@ -187,6 +188,22 @@ dtp_status dtp_session__restart(dtp_session *s, dtp_err *err)
     return initialise(s, err);
 }
 
+/* The element types of the framework's files are those of the parameters, unless files are read. */
+static dtp_status take_stored(dtp_session *s, const dtp_session_options *o, dtp_err *err)
+{
+    s->stored = o->stored;
+    const int32_t n = s->stored != NULL ? s->stored->n : 0;
+    s->types = malloc(((size_t)n + 1) * sizeof *s->types);
+    DTP_TRY(DTP_MEMORY(err, s->types));
+    for (int32_t i = 0; i < n; i++) {
+        s->types[i] = s->stored->views[i].type;
+    }
+    /* what a run that goes on began with */
+    return s->resumed != NULL && o->load != NULL && n > 0
+               ? dtp_checkpoint_types(o->load, s->stored, s->types, err)
+               : DTP_OK;
+}
+
 static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
 {
     const dtp_runner_options runner = {.profile = o->profile, .no_graph = o->no_graph};
@@ -211,6 +228,7 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
     }
     s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
     DTP_TRY(DTP_MEMORY(err, s->host));
+    DTP_TRY(take_stored(s, o, err));
     DTP_TRY(dtp_session__feed_open(s, err));
     DTP_TRY(
         dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, s->seed, o->order, &s->feed, err));
@@ -225,6 +243,8 @@ static dtp_checkpoint_job checkpoint_job(dtp_session *s)
                                 .ctx = s->log ? &s->ctx : NULL,
                                 .step = s->step,
                                 .seed = s->seed,
+                                .stored = s->stored,
+                                .types = s->types,
                                 .keep = s->keep};
 }
 
@@ -321,6 +341,7 @@ void dtp_session_destroy(dtp_session *s)
         unlock(s);
         free(s->resumed);
         free(s->tensor_value);
+        free(s->types);
         free(s->host);
         free(s);
     }

@@ -3,6 +3,7 @@
 #define DTP_EXECUTOR_SESSION_SESSION_INTERNAL_H
 
 #include "core/files/file_lock.h"
+#include "core/layout/stored.h"
 #include "executor/run/collect.h"
 #include "executor/session/session.h"
 
@@ -56,6 +57,8 @@ struct dtp_session {
     char *locked;        /* its path, on all ranks; NULL: none */
     char *resumed;       /* path of what the session goes on from; NULL: it does not resume */
     bool made_folder;    /* for it */
+    const dtp_stored_params *stored; /* how a framework has the parameters; NULL */
+    dtp_dtype *types;                /* by view of it: element types in its files */
 };
 
 /* DTP_NOT_FINITE on all ranks when the loss of the step, of which `own` is this rank's part, is not

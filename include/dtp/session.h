@@ -71,6 +71,12 @@ const dtp_prediction *dtp_job_predicted(const dtp_job *job);
 dtp_status dtp_job_tensor(const dtp_job *job, const char *name, dtp_tensor_id *out, dtp_ttype *type,
                           dtp_err *err) DTP_MUST_CHECK;
 
+/* How a framework stores the parameters of the model, after a names file (docs/formats/names.md):
+ * for sessions of the job, from which it is borrowed. DTP_INVALID naming file and place. */
+typedef struct dtp_stored_params dtp_stored_params;
+dtp_status dtp_job_stored(dtp_job *job, const char *names_file, const dtp_stored_params **out,
+                          dtp_err *err) DTP_MUST_CHECK;
+
 /* ---- sessions -------------------------------------------------------------------------------- */
 
 typedef struct dtp_session dtp_session;
@@ -118,6 +124,8 @@ typedef struct dtp_session_options {
     bool resume;   /* go on from the newest whole checkpoint at `save`, where there is one, and
                            not from `load`; with the seed that it was made with */
     bool any_seed; /* `seed` may be another one then */
+    const dtp_stored_params *stored; /* `load` may be a folder or file of the framework; NULL: the
+                                        names in files are those of the model */
 } dtp_session_options;
 
 static inline dtp_session_options dtp_session_options_init(void)
@@ -185,6 +193,13 @@ dtp_status dtp_session_fetch_npy(dtp_session *s, dtp_tensor_id t, const char *pa
  * the new one is complete. Values that are not finite are never saved (DTP_NOT_FINITE as above,
  * also with allow_nan). DTP_IO when another job holds the lock. */
 dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err) DTP_MUST_CHECK;
+/* Parameters alone into the folder `dir`, which is made if absent, as the framework of
+ * options->stored has them: model.safetensors, or files of at most `most` bytes (0: 5 GB; a larger
+ * tensor has one of its own) and model.safetensors.index.json. Element types are those of the files
+ * of `load`, where it was of the framework, else those of the parameters. What is there stays until
+ * the new one is complete. */
+dtp_status dtp_session_save_stored(dtp_session *s, const char *dir, int64_t most,
+                                   dtp_err *err) DTP_MUST_CHECK;
 /* Parameters (all must be there), states (all or none: then they keep their initial values) and
  * step. */
 dtp_status dtp_session_load(dtp_session *s, const char *path, dtp_err *err) DTP_MUST_CHECK;

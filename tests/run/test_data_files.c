@@ -343,7 +343,7 @@ static void test_safetensors__round_trips(void **unused)
     assert_null(dtp_st_find(f, "absent"));
     const dtp_st_entry *e = dtp_st_find(f, "w \"1\"");
     assert_non_null(e);
-    dtp_shard column = {.rank = 2, .global = {2, 3}, .offset = {0, 1}, .size = {2, 1}};
+    const dtp_strided column = {.rank = 2, .first = 1, .size = {2, 1}, .stride = {3, 1}};
     float got[2];
     must(dtp_st_read(f, e, &column, got, &err), &err);
     assert_true(got[0] == 2 && got[1] == 5);

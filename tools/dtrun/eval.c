@@ -56,6 +56,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.backend = c->ranks.backend;
     DTP_TRY(dtrun_evaluation_open(&c->source, &c->feeds, &c->ctx, &c->evaluation, err));
     c->evaluation.options.load = c->load;
+    DTP_TRY(dtrun_stored(&c->source, &c->evaluation.all, c->load, NULL,
+                         &c->evaluation.options.stored, err));
     c->evaluation.options.seed = (uint64_t)c->seed;
     c->evaluation.options.allow_nan = c->allow_nan;
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->evaluation.all.run), eval_rank, c, err);
@@ -70,6 +72,7 @@ int dtrun_eval(int argc, char **argv)
         TOOL_MODEL_OPTIONS(c.source),
         {"--load", TOOL_STRING, "PATH", &c.load, 0, 0,
          "checkpoint with the parameters (default: initial values)"},
+        TOOL_NAMES_OPTION(c.source),
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0,
          "data of an input, as for run; every input needs it"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of initial values"},

@@ -13,6 +13,13 @@ int dtrun_regress(int argc, char **argv);
 int dtrun_eval(int argc, char **argv);
 int dtrun_bench(int argc, char **argv);
 
+/* How a framework stores the parameters, after the names file of the model: where it is needed, for
+ * a checkpoint `load` that another system wrote, or `save` (NULL: none). *out is NULL without a
+ * names file, with which `save` is an error. */
+dtp_status dtrun_stored(const tool_source *source, const tool_job *job, const char *load,
+                        const char *save, const dtp_stored_params **out,
+                        dtp_err *err) DTP_MUST_CHECK;
+
 /* clang-format off */
 #define DTRUN_LAYOUT_OPTIONS(source)                                                               \
     {"--plan", TOOL_STRING, "FILE", &(source).plan, 0, 0, "plan from dtplan: mesh and layouts"},   \

@@ -22,7 +22,8 @@ typedef struct run_command {
     tool_list feeds, eval_feeds, fetches; /* --fetch name=file.npy */
     dtp_session_options options;
     const char *output, *trace, *save_every, *log_json;
-    int64_t steps, seed, log_every, eval_every;
+    int64_t steps, seed, log_every, eval_every, hf_bytes;
+    const char *save_hf;
     bool json, quiet, no_writes;
     /* from here on: derived */
     int64_t save_steps, save_s; /* of --save-every: one of the two; 0: it is not given */
@@ -236,6 +237,9 @@ static dtp_status finish(const run_command *c, rank_run *r, dtp_err *err)
         r->saved != r->next) { /* first: a run that was interrupted may have little time left */
         DTP_TRY(save(c, r, err));
     }
+    if (c->save_hf != NULL) {
+        DTP_TRY(dtp_session_save_stored(session, c->save_hf, c->hf_bytes, err));
+    }
     if (c->n_fetch > 0 && report->n_steps == 0) {
         return DTP_FAIL(err, DTP_INVALID, "--fetch: no step is left to run: raise --steps");
     }
@@ -393,6 +397,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->n_fetch = c->fetches.n;
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, c->n_fetch, c->fetch_names, false, &c->ctx, &c->job, err));
+    DTP_TRY(
+        dtrun_stored(&c->source, &c->job, c->options.load, c->save_hf, &c->options.stored, err));
     DTP_TRY(open_evaluation(c, err));
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), run_rank, c, err);
 }
@@ -403,8 +409,8 @@ int dtrun_run(int argc, char **argv)
         .options = dtp_session_options_init(), .steps = 1, .seed = -1, .log_every = 10};
     const tool_option options[] = {
         DTRUN_SOURCE_OPTIONS(c.source),
-        {"--steps", TOOL_INT, "N", &c.steps, 1, 1e12,
-         "steps to run (default 1); with --resume those of the whole run"},
+        {"--steps", TOOL_INT, "N", &c.steps, 0, 1e12,
+         "steps to run (default 1; 0: load and save alone); with --resume those of the whole run"},
         {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15,
          "seed of weights, dropout and data order (default 0; with --resume that of the run)"},
         {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0,
@@ -416,9 +422,15 @@ int dtrun_run(int argc, char **argv)
          "data of an input for it, each row once; every input needs it"},
         {"--fetch", TOOL_OUT_LIST, "NAME=FILE", &c.fetches, 0, 0,
          "write a tensor as .npy at the end"},
-        {"--load", TOOL_STRING, "PATH", &c.options.load, 0, 0, "start from a checkpoint"},
+        {"--load", TOOL_STRING, "PATH", &c.options.load, 0, 0,
+         "start from a checkpoint, also a Hugging Face folder, whose names the names file knows"},
+        TOOL_NAMES_OPTION(c.source),
         {"--save", TOOL_OUT_CHECKPOINT, "PATH", &c.options.save, 0, 0,
          "write a checkpoint at the end"},
+        {"--save-hf", TOOL_OUT_FOLDER, "DIR", &c.save_hf, 0, 0,
+         "write the parameters at the end as a Hugging Face folder has them"},
+        {"--save-hf-size", TOOL_BYTES, "BYTES", &c.hf_bytes, 0, 0,
+         "of the largest file there, but of one tensor (default 5e9)"},
         {"--save-every", TOOL_STRING, "N|TIME", &c.save_every, 0, 0,
          "write it on the way as well: after every N steps, or every 30s, 10m or 2h"},
         {"--resume", TOOL_FLAG, NULL, &c.options.resume, 0, 0,

@@ -21,6 +21,7 @@ typedef struct sample_command {
     tool_ranks ranks;
     tool_list feeds;
     const char *load, *prompt, *prompt_file, *input, *logits;
+    const dtp_stored_params *stored;
     int64_t tokens, top_k;
     uint64_t seed;
     double temperature;
@@ -337,6 +338,7 @@ static dtp_status sample_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     dtp_session_options options = dtp_session_options_init();
     ctx.rank = comm->size > 1 ? comm->rank : -1;
     options.load = c->load;
+    options.stored = c->stored;
     options.n_feeds = c->feed_specs.n;
     options.feeds = c->feed_specs.specs;
     options.ctx = &ctx;
@@ -382,6 +384,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
     c->source.any_dims = true;
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &c->job, err));
+    DTP_TRY(dtrun_stored(&c->source, &c->job, c->load, NULL, &c->stored, err));
     DTP_TRY(find_tensors(c, err));
     DTP_TRY(read_prompt(c, err));
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), sample_rank, c, err);
@@ -393,6 +396,7 @@ int dtrun_sample(int argc, char **argv)
     const tool_option options[] = {
         DTRUN_SOURCE_OPTIONS(c.source),
         {"--load", TOOL_STRING, "PATH", &c.load, 0, 0, "the checkpoint that has the weights"},
+        TOOL_NAMES_OPTION(c.source),
         {"--prompt", TOOL_STRING, "TEXT", &c.prompt, 0, 0,
          "what to continue: text for models of bytes, else numbers of tokens, as '464 2068'"},
         {"--prompt-file", TOOL_STRING, "FILE", &c.prompt_file, 0, 0, "the same, from a file"},

@@ -1,0 +1,134 @@
+/* Checkpoints of other frameworks: their whole tensors become slices of the parameters. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "executor/files/checkpoint_internal.h"
+
+/* The stored tensor of a name; NULL: there is none. */
+static const dtp_slice *find(const dtp_catalog *c, const char *name)
+{
+    const dtp_slice *first;
+    return dtp_catalog_find(c, name, &first) > 0 ? first : NULL;
+}
+
+static void shape_text(int32_t rank, const int64_t *dims, char *out, size_t room)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int32_t d = 0; d < rank && used < room; d++) {
+        used += (size_t)snprintf(out + used, room - used, "%s%" PRId64, d > 0 ? "," : "", dims[d]);
+    }
+}
+
+/* The stored tensor is what the view is of. */
+static dtp_status check(const dtp_catalog *c, const dtp_stored_view *v, const dtp_slice *whole,
+                        dtp_err *err)
+{
+    const dtp_st_entry *e = whole->entry;
+    const char *path = c->files[whole->file].path;
+    if (e->unreadable != NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "%s: tensor '%.200s' cannot be read: %s", path,
+                        e->name, e->unreadable);
+    }
+    if (e->rank != v->n_axes || memcmp(e->dims, v->axes, (size_t)e->rank * sizeof *e->dims) != 0) {
+        char have[256], want[256];
+        shape_text(e->rank, e->dims, have, sizeof have);
+        shape_text(v->n_axes, v->axes, want, sizeof want);
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%s: tensor '%.200s' has shape [%s], parameter '%.100s' needs [%s]", path,
+                        e->name, have, v->tensor, want);
+    }
+    if (dtp_store_is_float(e->store) != dtp_dtype_is_float(v->type)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%s: tensor '%.200s' has elements of type %s, parameter '%.100s' of %s",
+                        path, e->name, dtp_store_name(e->store), v->tensor,
+                        dtp_store_name((dtp_store)v->type));
+    }
+    return DTP_OK;
+}
+
+static dtp_slice slice_of(const dtp_stored_view *v, const dtp_slice *whole)
+{
+    dtp_slice s = {.name = v->tensor,
+                   .file = whole->file,
+                   .entry = whole->entry,
+                   .shard = {.rank = v->rank},
+                   .first = v->first};
+    memcpy(s.shard.global, v->global, sizeof s.shard.global);
+    memcpy(s.shard.offset, v->from, sizeof s.shard.offset);
+    memcpy(s.shard.size, v->size, sizeof s.shard.size);
+    memcpy(s.stride, v->stride, sizeof s.stride);
+    return s;
+}
+
+/* The slice of a view, and its twins. */
+static dtp_status translate_view(dtp_catalog *c, const dtp_stored_view *v, dtp_slice *out,
+                                 bool *used, dtp_err *err)
+{
+    *out = (dtp_slice){0};
+    for (int32_t i = -1; i < v->n_tied; i++) {
+        const dtp_slice *whole = find(c, i < 0 ? v->name : v->tied[i]);
+        if (whole == NULL) {
+            continue;
+        }
+        DTP_TRY(check(c, v, whole, err));
+        used[whole - c->slices] = true;
+        if (out->name == NULL) {
+            *out = slice_of(v, whole);
+            continue;
+        }
+        DTP_TRY(dtp_arena_grow(c->arena, &c->twins, c->n_twins, c->n_twins + 1, &c->cap_twins,
+                               sizeof *c->twins, err));
+        c->twins[c->n_twins++] = slice_of(v, whole);
+    }
+    return out->name != NULL ? DTP_OK
+                             : DTP_FAIL(err, DTP_INVALID,
+                                        "%s: there is no tensor '%.200s', in which parameter "
+                                        "'%.100s' lies",
+                                        c->path, v->name, v->tensor);
+}
+
+/* Whether some tensor has a name of theirs. */
+static bool has_their_names(const dtp_catalog *c, const dtp_stored_params *stored)
+{
+    bool found = false;
+    for (int32_t i = 0; i < stored->n && !found; i++) {
+        found = find(c, stored->views[i].name) != NULL;
+    }
+    return found;
+}
+
+dtp_status dtp_catalog_translate(dtp_catalog *c, const dtp_stored_params *stored, dtp_dtype *types,
+                                 dtp_err *err)
+{
+    dtp_slice *slices;
+    bool *used;
+    if (stored == NULL || c->ours || !has_their_names(c, stored)) {
+        return DTP_OK;
+    }
+    DTP_TRY(DTP_NEW(c->arena, slices, stored->n, err));
+    DTP_TRY(DTP_NEW(c->arena, used, c->n_slices, err));
+    for (int32_t i = 0; i < stored->n; i++) {
+        DTP_TRY(translate_view(c, &stored->views[i], &slices[i], used, err));
+        types[i] = (dtp_dtype)slices[i].entry->store; /* floats of files are types, as checked */
+    }
+    for (int32_t i = 0; i < c->n_slices; i++) {
+        c->unused = !used[i] && c->n_unused == 0 ? c->slices[i].name : c->unused;
+        c->n_unused += used[i] ? 0 : 1;
+    }
+    c->slices = slices;
+    c->n_slices = stored->n;
+    return dtp_catalog__check(c, err);
+}
+
+bool dtp_checkpoint_is_foreign(const char *path)
+{
+    dtp_catalog c;
+    if (dtp_catalog_open(path, &c, NULL) != DTP_OK) {
+        return false;
+    }
+    const bool foreign = !c.ours;
+    dtp_catalog_close(&c);
+    return foreign;
+}
