@@ -4,11 +4,11 @@
  *   dtp.checkpoint.json             names the files of the newest set; renamed into place last
  *   dtp.checkpoint.<set>.json       the index of an older set that is kept
  * Older versions gave indexes the names model.safetensors.index.json and
- * model.safetensors.index.<set>.json; they count where there is none of the names above. An index of
- * Hugging Face's with such a name is no set.
- * Files of a set that has no index are what a save left that did not end. Set 0 is a checkpoint with
- * names without a number; of its files only those go that an index named which goes itself. All
- * other names are left alone. */
+ * model.safetensors.index.<set>.json; they count where there is none of the names above. An index
+ * of Hugging Face's with such a name is no set.
+ * Files of a set that has no index are what a save left that did not end. Set 0 is a checkpoint
+ * with names without a number; of its files only those go that an index named which goes itself.
+ * All other names are left alone. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -94,7 +94,11 @@ static bool has_their_names(const dtp_catalog *c, const dtp_stored_params *store
 {
     bool found = false;
     for (int32_t i = 0; i < stored->n && !found; i++) {
-        found = find(c, stored->views[i].name) != NULL;
+        const dtp_stored_view *v = &stored->views[i];
+        found = find(c, v->name) != NULL;
+        for (int32_t k = 0; k < v->n_tied && !found; k++) {
+            found = find(c, v->tied[k]) != NULL;
+        }
     }
     return found;
 }
