@@ -166,7 +166,7 @@ static dtp_status hold(export *e, const dtp_stored_view *v, dtp_dtype type, dtp_
                                                 e->data, n, err)
                                   : status;
         status = status == DTP_OK ? check_finite(e->data, n, type, err) : status;
-        status = dtp_err_prefixed(status, err, "parameter '%.100s'", v->tensor);
+        status = dtp_err_prefixed(status, err, "%s: parameter '%.100s'", e->folder.dir, v->tensor);
     }
     free(whole);
     e->held = v->tensor;
@@ -280,14 +280,14 @@ static dtp_status open_folder(const dtp_session *s, const char *dir, bool *made,
     char path[DTP_WEIGHTS_PATH_BYTES];
     *made = mkdir(dir, 0777) == 0;
     if (!*made && errno != EEXIST) {
-        return DTP_FAIL(err, DTP_IO, "%s", strerror(errno));
+        return DTP_FAIL(err, DTP_IO, "%s: %s", dir, strerror(errno));
     }
     if (s->locked != NULL && strcmp(s->locked, dir) == 0) {
         return DTP_OK;
     }
     const int n = snprintf(path, sizeof path, "%s/checkpoint.lock", dir);
     return n > 0 && (size_t)n < sizeof path ? dtp_file_lock_take(path, lock, err)
-                                            : DTP_FAIL(err, DTP_RANGE, "the path is too long");
+                                            : DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", dir);
 }
 
 static dtp_status write_all(export *e, const char *dir, int64_t most, dtp_err *err)
@@ -335,5 +335,5 @@ dtp_status dtp_session_save_stored(dtp_session *s, const char *dir, int64_t most
     }
     free(e.data);
     dtp_arena_destroy(e.arena);
-    return dtp_err_prefixed(status, err, "%s", dir);
+    return status;
 }

@@ -13,6 +13,8 @@ import math
 import os
 import random
 import re
+import resource
+import signal
 import struct
 import subprocess
 import sys
@@ -299,9 +301,14 @@ def check_model(name, place):
 def check_trained(model, plan):
     """After steps the folder is what the checkpoint is; files are no larger than asked for; what is there is replaced."""
     out, native = model.path("trained"), model.path("trained.safetensors")
+    os.makedirs(out)
     for size in ("5e9", "3000", "2000", "5e9"):
+        for left in ("model-00001-of-00009.safetensors", "model.2-00003-of-00004.safetensors", "config.json"):
+            with open(os.path.join(out, left), "w", encoding="utf-8") as f:
+                f.write("not weights")
         model.must("--steps", "2", "--plan", plan, "--save", native, "--save-hf", out, "--save-hf-size", size)
         params = {n: (s, unpack(t, d)) for n, (t, s, d) in read_safetensors(native)[0].items() if n in model.dims_of}
+        os.remove(os.path.join(out, "config.json"))
         got, files = read_folder(out)
         check_same(f"{model.name}: trained, {size}", got, typed(theirs_of(model.names, params, model.dims_of), "F32"))
         for file in files - {"model.safetensors.index.json"}:
@@ -310,6 +317,22 @@ def check_trained(model, plan):
                 fail(f"{model.name}: {file} is larger than {size}: {list(tensors)}")
         if (len(files) == 1) != (size == "5e9"):
             fail(f"{model.name}: size {size}: files {sorted(files)}")
+        check_full(model, out, got)
+
+
+def limit():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3500, 3500))
+
+
+def check_full(model, out, before):
+    """A disk that is full after some of the files: what was there stays, and nothing else."""
+    p = subprocess.run([dtrun, "run", *model.words, "--steps", "1", "--quiet", "--threads", "1", "--save-hf", out,
+                        "--save-hf-size", "1000"], preexec_fn=limit, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                       check=False)
+    if p.returncode != 1 or "cannot write" not in p.stderr.decode():
+        fail(f"full disk: exit {p.returncode}: {p.stderr.decode()}")
+    check_same("full disk", read_folder(out)[0], before)
 
 
 def check_tied(place):
