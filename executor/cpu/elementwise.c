@@ -130,6 +130,30 @@ DTP_CPU_INLINE float gelu_slope(float x)
     return s + x * s * (1.0f - s) * (c + d * x * x);
 }
 
+/* The share of a standard normal below x, and its density. */
+DTP_CPU_INLINE float normal_below(float x)
+{
+    return 0.5f + 0.5f * dtp_simd_erf(x * 0.70710678118654752f);
+}
+
+DTP_CPU_INLINE float normal_density(float x)
+{
+    return 0.3989422804014327f * dtp_simd_exp(-0.5f * x * x);
+}
+
+DTP_CPU_INLINE float mod_of_both(float x, float y)
+{
+    const float r = fmodf(x, y);
+    return r != 0.0f && (r < 0.0f) != (y < 0.0f) ? r + y : r == 0.0f ? copysignf(r, y) : r;
+}
+
+/* By 0: 0. -1 is apart, as the least integer has no opposite. */
+static int64_t int_mod_of_both(int64_t x, int64_t y)
+{
+    const int64_t r = y == 0 || y == -1 ? 0 : x % y;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
 DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
 {
     float s = dtp_simd_sigmoid(x);
@@ -149,9 +173,12 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     OP(sigmoid, NULL, NULL, return dtp_simd_sigmoid(x))                                            \
     OP(relu, NULL, NULL, return x < 0.0f ? 0.0f : x)                                               \
     OP(gelu, NULL, NULL, return x * gelu_gate(x))                                                  \
+    OP(erf, NULL, NULL, return dtp_simd_erf(x))                                                    \
+    OP(gelu_erf, NULL, NULL, return x * normal_below(x))                                           \
     OP(silu, NULL, NULL, return x * dtp_simd_sigmoid(x))                                           \
     OP(abs, NULL, NULL, return fabsf(x))                                                           \
     OP(sign, NULL, NULL, return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x == 0.0f ? 0.0f : x)         \
+    OP(floor, NULL, NULL, return floorf(x))                                                        \
     OP(reciprocal, NULL, NULL, return 1.0f / x)                                                    \
     OP(sin, NULL, NULL, return sinf(x))                                                            \
     OP(cos, NULL, NULL, return cosf(x))                                                            \
@@ -171,6 +198,8 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     OP(relu_grad, NULL, NULL, return x > 0.0f ? y : 0.0f)                                          \
     OP(gelu_grad, NULL, NULL, return y * gelu_slope(x))                                            \
     OP(silu_grad, NULL, NULL, return silu_grad_of_both(x, y))                                      \
+    OP(erf_grad, NULL, NULL, return y * 1.1283791670955126f * dtp_simd_exp(-x * x))                \
+    OP(gelu_erf_grad, NULL, NULL, return y * (normal_below(x) + x * normal_density(x)))            \
     OP(leaky_relu_grad, "slope", NULL, return x > 0.0f ? y : a * y)                                \
     OP(elu_grad, "alpha", NULL, return x > 0.0f ? y : a * expf(x) * y)                             \
     OP(clamp_grad, "low", "high", return x >= a && x <= b ? y : 0.0f)
@@ -181,7 +210,8 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     OP(sub, return x - y, return (int64_t)((uint64_t)x - (uint64_t)y))                             \
     OP(mul, return x * y, return (int64_t)((uint64_t)x * (uint64_t)y))                             \
     OP(max, return x > y || x != x ? x : y, return x > y ? x : y)                                  \
-    OP(min, return x < y || x != x ? x : y, return x < y ? x : y)
+    OP(min, return x < y || x != x ? x : y, return x < y ? x : y)                                  \
+    OP(mod, return mod_of_both(x, y), return int_mod_of_both(x, y))
 
 #define LOOP(value)                                                                                \
     for (int64_t i = 0; i < n; i++) {                                                              \

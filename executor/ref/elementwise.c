@@ -26,6 +26,28 @@ static double gelu_slope(double x)
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner;
 }
 
+static double normal_below(double x)
+{
+    return 0.5 * erfc(-x / sqrt(2.0));
+}
+
+static double normal_density(double x)
+{
+    return exp(-0.5 * x * x) / sqrt(2.0 * acos(-1.0));
+}
+
+static double mod_of_both(double x, double y)
+{
+    const double r = fmod(x, y);
+    return r == 0.0 ? copysign(0.0, y) : (r < 0.0) != (y < 0.0) ? r + y : r;
+}
+
+static int64_t int_mod_of_both(int64_t x, int64_t y)
+{
+    const int64_t r = y == 0 || y == -1 ? 0 : x % y;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
 static double silu_slope(double x)
 {
     double s = logistic(x);
@@ -44,9 +66,12 @@ static double silu_slope(double x)
     OP(sigmoid, NULL, NULL, return logistic(x))                                                    \
     OP(relu, NULL, NULL, return x <= 0.0 ? 0.0 : x)                                                \
     OP(gelu, NULL, NULL, return 0.5 * x * (1.0 + gelu_tanh(x)))                                    \
+    OP(erf, NULL, NULL, return erf(x))                                                             \
+    OP(gelu_erf, NULL, NULL, return x * normal_below(x))                                           \
     OP(silu, NULL, NULL, return x * logistic(x))                                                   \
     OP(abs, NULL, NULL, return fabs(x))                                                            \
     OP(sign, NULL, NULL, return isnan(x) ? x : (double)((x > 0.0) - (x < 0.0)))                    \
+    OP(floor, NULL, NULL, return floor(x))                                                         \
     OP(sin, NULL, NULL, return sin(x))                                                             \
     OP(cos, NULL, NULL, return cos(x))                                                             \
     OP(reciprocal, NULL, NULL, return 1.0 / x)                                                     \
@@ -67,6 +92,8 @@ static double silu_slope(double x)
     OP(relu_grad, NULL, NULL, return x > 0.0 ? y : 0.0)                                            \
     OP(gelu_grad, NULL, NULL, return y * gelu_slope(x))                                            \
     OP(silu_grad, NULL, NULL, return y * silu_slope(x))                                            \
+    OP(erf_grad, NULL, NULL, return y * 2.0 / sqrt(acos(-1.0)) * exp(-x * x))                      \
+    OP(gelu_erf_grad, NULL, NULL, return y * (normal_below(x) + x * normal_density(x)))            \
     OP(leaky_relu_grad, "slope", NULL, return x > 0.0 ? y : a * y)                                 \
     OP(elu_grad, "alpha", NULL, return x > 0.0 ? y : a * exp(x) * y)                               \
     OP(clamp_grad, "low", "high", return x >= a && x <= b ? y : 0.0)
@@ -79,6 +106,7 @@ static double silu_slope(double x)
     OP(mul, return x * y, return (int64_t)((uint64_t)x * (uint64_t)y))                             \
     OP(max, return isnan(x) || x >= y ? x : y, return x > y ? x : y)                               \
     OP(min, return isnan(x) || x <= y ? x : y, return x < y ? x : y)                               \
+    OP(mod, return mod_of_both(x, y), return int_mod_of_both(x, y))                                \
     OP(logical_and, return 0.0, return x != 0 && y != 0)                                           \
     OP(logical_or, return 0.0, return x != 0 || y != 0)                                            \
     OP(logical_xor, return 0.0, return (x != 0) != (y != 0))

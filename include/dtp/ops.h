@@ -71,9 +71,12 @@ dtp_status dtp_tensor_tanh(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST
 dtp_status dtp_tensor_sigmoid(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_relu(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_gelu(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_erf(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_gelu_erf(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_silu(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_abs(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_sign(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_floor(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_sin(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_cos(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_reciprocal(dtp_tensor x, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
@@ -87,6 +90,7 @@ dtp_status dtp_tensor_mul(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *
 dtp_status dtp_tensor_div(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_max(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_min(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_tensor_mod(dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_logical_and(dtp_tensor a, dtp_tensor b, dtp_tensor *out,
                                   dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_logical_or(dtp_tensor a, dtp_tensor b, dtp_tensor *out,

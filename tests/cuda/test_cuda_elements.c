@@ -26,6 +26,10 @@ enum { N_FLOATS = sizeof FLOATS / sizeof FLOATS[0], SEEDS = 3 };
 static const dtp_op_case CASES[] = {
     {.op = "exp", .in = {"a=1003"}},
     {.op = "gelu", .in = {"a=16,b=64"}},
+    {.op = "gelu_erf", .in = {"a=16,b=64"}},
+    {.op = "gelu_erf_grad", .in = {"a=24,b=64", "a=24,b=64"}},
+    {.op = "mod", .in = {"a=9,b=64 pos", "b=64 pos"}},
+    {.op = "mod", .in = {"a=33,b=7 ids:9", "b=7 ids:9"}},
     {.op = "clamp", .in = {"a=2051"}, .attrs = "low=-0.5; high=0.25"},
     {.op = "add", .in = {"a=9,b=64", "b=64"}},
     {.op = "add", .in = {"a=9,b=36", "a=9"}},

@@ -78,6 +78,7 @@ static const grad_row DIFFERENTIABLE[] = {
     {{"div", NULL, NULL}, {"f32 b=3", "f32 a=2 b=3"}},
     {{"max", NULL, NULL}, {"f32 a=2 b=3", "f32 b=3"}},
     {{"min", NULL, "b=3 a=2"}, {"f32 a=2 b=3", "f32 b=3"}},
+    {{"mod", NULL, NULL}, {"f32 a=2 b=3", "f32 b=3"}},
     {{"select", NULL, NULL}, {"bool a=2", "f32 a=2 b=3", "f32 b=3"}},
     {{"select", NULL, NULL}, {"bool c=2", "f32", "f32 b=3"}},
     {{"scale", "float:factor=2", NULL}, {"f32 a=2 b=3"}},

@@ -42,15 +42,16 @@ static void test_binary__broadcasts_in_every_direction(void **state)
     check_op("add", "a=5 b=6", "", NULL);
     check_op("mul", "", "a=40000", "a=40000");
     check_op("add", "a=0 b=6", "b=6", NULL);
+    check_op("mod", "a=7 b=33", "b=33", NULL);
 }
 
 static void test_activations__match_reference(void **state)
 {
     (void)state;
-    static const char *const one[] = {"neg",     "exp",  "square", "tanh",
-                                      "sigmoid", "relu", "gelu",   "silu"};
-    static const char *const grads[] = {"tanh_grad", "sigmoid_grad", "relu_grad", "gelu_grad",
-                                        "silu_grad"};
+    static const char *const one[] = {"neg",  "exp",  "square", "tanh",     "sigmoid", "relu",
+                                      "gelu", "silu", "erf",    "gelu_erf", "floor"};
+    static const char *const grads[] = {"tanh_grad", "sigmoid_grad", "relu_grad",    "gelu_grad",
+                                        "silu_grad", "erf_grad",     "gelu_erf_grad"};
     for (size_t i = 0; i < sizeof one / sizeof one[0]; i++) {
         check_op(one[i], "a=37 b=1201", NULL, NULL);
         check_op(one[i], "a=3 b=5", NULL, "b=5 a=3");
@@ -85,6 +86,24 @@ static double ulp_of(double v)
     return ldexp(1.0, (e < -125 ? -125 : e) - 24);
 }
 
+static void check_accuracy(const char *op, double (*function)(double), double ulps)
+{
+    enum { N = 200000 };
+    float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+    for (int i = 0; i < N; i++) {
+        x[i] = -10.0f + 20.0f * (float)i / (float)N;
+    }
+    run_values(op, x, N, y);
+    for (int i = 0; i < N; i++) {
+        double want = function((double)x[i]);
+        if (!(fabs((double)y[i] - want) <= ulps * ulp_of(want))) {
+            fail_msg("%s(%.9g) = %.9g, expected %.9g", op, (double)x[i], (double)y[i], want);
+        }
+    }
+    free(x);
+    free(y);
+}
+
 static void test_exp_tanh__are_accurate_everywhere(void **state)
 {
     (void)state;
@@ -103,18 +122,10 @@ static void test_exp_tanh__are_accurate_everywhere(void **state)
             assert_true(isinf(y[i]));
         }
     }
-    for (int i = 0; i < N; i++) {
-        x[i] = -10.0f + 20.0f * (float)i / (float)N;
-    }
-    run_values("tanh", x, N, y);
-    for (int i = 0; i < N; i++) {
-        double want = tanh((double)x[i]);
-        if (!(fabs((double)y[i] - want) <= 3.0 * ulp_of(want))) {
-            fail_msg("tanh(%.9g) = %.9g, expected %.9g", (double)x[i], (double)y[i], want);
-        }
-    }
     free(x);
     free(y);
+    check_accuracy("tanh", tanh, 3.0);
+    check_accuracy("erf", erf, 2.0);
 }
 
 static void test_exp_tanh__keep_special_values(void **state)
@@ -131,6 +142,8 @@ static void test_exp_tanh__keep_special_values(void **state)
     assert_true(y[0] == 1.0f && y[1] == -1.0f && isnan(y[2]) && y[3] == 0.0f && y[5] == 1.0f);
     run_values("sigmoid", x, 7, y);
     assert_true(y[0] == 1.0f && y[1] == 0.0f && isnan(y[2]) && y[3] == 0.5f && y[6] == 0.0f);
+    run_values("erf", x, 7, y);
+    assert_true(y[0] == 1.0f && y[1] == -1.0f && isnan(y[2]) && y[3] == 0.0f && y[5] == 1.0f);
     run_values("relu", x, 7, y);
     assert_true(y[1] == 0.0f && isnan(y[2]));
 }

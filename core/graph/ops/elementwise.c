@@ -217,6 +217,22 @@ static dtp_status vjp_div(dtp_vjp *v, dtp_err *err)
     return DTP_OK;
 }
 
+/* da = dy, db = -dy floor(a / b) */
+static dtp_status vjp_mod(dtp_vjp *v, dtp_err *err)
+{
+    dtp_tensor_id q, p;
+    if (v->need[0]) {
+        DTP_TRY(dtp_vjp_unbroadcast(v, v->d_out[0], v->in[0], &v->d_in[0], err));
+    }
+    if (v->need[1]) {
+        DTP_TRY(dtp_op__emit2(v, "div", v->in[0], v->in[1], v->out[0], &q, err));
+        DTP_TRY(dtp_op__emit1(v, "floor", q, v->out[0], &q, err));
+        DTP_TRY(dtp_op__emit2(v, "einsum", v->d_out[0], q, v->in[1], &p, err));
+        DTP_TRY(dtp_op__emit1(v, "neg", p, v->in[1], &v->d_in[1], err));
+    }
+    return DTP_OK;
+}
+
 /* The share of dy that goes to operand i of max or min: 1 where it wins, 1/2 on ties. `user` of
  * the row is the comparison that wins. */
 static dtp_status vjp_extremum(dtp_vjp *v, dtp_err *err)

@@ -26,9 +26,13 @@
     OP(sigmoid, "1 / (1 + e^-x)", REAL, 10, OWN("sigmoid_grad", Y))                                \
     OP(relu, "max(x, 0)", REAL, 1, OWN("relu_grad", X), .f32_error = DTP_EXACT)                    \
     OP(gelu, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))", REAL, 10, OWN("gelu_grad", X))     \
+    OP(erf, "error function", REAL, 20, OWN("erf_grad", X))                                        \
+    OP(gelu_erf, "0.5 x (1 + erf(x / sqrt(2)))", REAL, 20, OWN("gelu_erf_grad", X))                \
     OP(silu, "x sigmoid(x)", REAL, 10, OWN("silu_grad", X))                                        \
     OP(abs, "absolute value", REAL, 1, PRODUCT("mul", "sign", X, 1), .f32_error = DTP_EXACT)       \
     OP(sign, "-1, 0 or 1", REAL, 1, .vjp = dtp_op__zero_grad, .f32_error = DTP_EXACT)              \
+    OP(floor, "the largest integer that is not above x", REAL, 1, .vjp = dtp_op__zero_grad,        \
+       .f32_error = DTP_EXACT)                                                                     \
     OP(sin, "sine", REAL, 10, PRODUCT("mul", "cos", X, 1))                                         \
     OP(cos, "cosine", REAL, 10, PRODUCT("mul", "sin", X, -1))                                      \
     OP(reciprocal, "1 / x", POSITIVE, 1, PRODUCT("mul", "square", Y, -1))                          \
@@ -48,6 +52,7 @@
        .f32_error = DTP_EXACT, .mtf_class = "MinMaxOperation")                                     \
     OP(min, "the smaller", REAL, 1, ARITHMETIC(vjp_extremum, 0), .user = "lt",                     \
        .f32_error = DTP_EXACT, .mtf_class = "MinMaxOperation")                                     \
+    OP(mod, "a - b floor(a / b), which has the sign of b", POSITIVE, 10, ARITHMETIC(vjp_mod, 0))   \
     OP(logical_and, "a and b", TRUTH, 1, LOGICAL)                                                  \
     OP(logical_or, "a or b", TRUTH, 1, LOGICAL)                                                    \
     OP(logical_xor, "a or b, not both", TRUTH, 1, LOGICAL)
@@ -59,6 +64,8 @@
     OP(sigmoid_grad, "dy y (1 - y)", 10, .vjp = NULL)                                              \
     OP(relu_grad, "dy where x > 0", 10, .f32_error = DTP_EXACT)                                    \
     OP(gelu_grad, "dy gelu'(x)", 10, .vjp = NULL)                                                  \
-    OP(silu_grad, "dy silu'(x)", 10, .vjp = NULL)
+    OP(silu_grad, "dy silu'(x)", 10, .vjp = NULL)                                                  \
+    OP(erf_grad, "dy erf'(x)", 10, .vjp = NULL)                                                    \
+    OP(gelu_erf_grad, "dy gelu_erf'(x)", 20, .vjp = NULL)
 
 #endif

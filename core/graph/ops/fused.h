@@ -42,7 +42,12 @@
     OP(gelu_grad, 2, NULL)                                                                         \
     OP(silu_grad, 2, NULL)                                                                         \
     OP(leaky_relu_grad, 2, "slope")                                                                \
-    OP(elu_grad, 2, "alpha")
+    OP(elu_grad, 2, "alpha")                                                                       \
+    OP(erf, 1, NULL)                                                                               \
+    OP(gelu_erf, 1, NULL)                                                                          \
+    OP(floor, 1, NULL)                                                                             \
+    OP(erf_grad, 2, NULL)                                                                          \
+    OP(gelu_erf_grad, 2, NULL)
 
 #define DTP_FUSED_VALUE(name, operands, key) DTP_FUSED_##name,
 typedef enum dtp_fused_function {

@@ -97,4 +97,25 @@ DTP_CPU_INLINE float dtp_simd_tanh(float x)
     return a < 0.625f ? small : big;
 }
 
+/* erf(x), error below 2 ulp: an odd polynomial for |x| < 0.9277, else 1 - exp(a polynomial of |x|)
+ * with the sign of x; minimax coefficients. */
+DTP_CPU_INLINE float dtp_simd_erf(float x)
+{
+    float a = fabsf(x);
+    a = a > 4.0f ? 4.0f : a;
+    const float z = a * a;
+    float q = (-1.72853470e-5f * a + 3.83197126e-4f) * z + (-3.88396438e-3f * a + 2.42546219e-2f);
+    q = q * a - 1.06777877e-1f;
+    q = q * a - 6.34846687e-1f;
+    q = q * a - 1.28717512e-1f;
+    const float big = copysignf(1.0f - dtp_simd_exp(q * a - a), x);
+    float p = -5.96761703e-4f;
+    p = p * z + 4.99119423e-3f;
+    p = p * z - 2.67681349e-2f;
+    p = p * z + 1.12819925e-1f;
+    p = p * z - 3.76125336e-1f;
+    p = p * z + 1.28379166e-1f;
+    return a > 0.927734375f ? big : p * x + x;
+}
+
 #endif

@@ -28,6 +28,30 @@ static __device__ __forceinline__ float dtp_gelu_slope(float x)
     return s + x * s * (1.0f - s) * (1.5957691216057308f + 0.21406443848227851f * x * x);
 }
 
+/* The share of a standard normal below x; the slope of x times it. */
+static __device__ __forceinline__ float dtp_normal_below(float x)
+{
+    return 0.5f + 0.5f * erff(x * 0.70710678118654752f);
+}
+
+static __device__ __forceinline__ float dtp_gelu_erf_slope(float x)
+{
+    return dtp_normal_below(x) + x * 0.3989422804014327f * expf(-0.5f * x * x);
+}
+
+static __device__ __forceinline__ float dtp_mod(float x, float y)
+{
+    const float r = fmodf(x, y);
+    return r != 0.0f && (r < 0.0f) != (y < 0.0f) ? r + y : r == 0.0f ? copysignf(r, y) : r;
+}
+
+/* By 0: 0. -1 is apart, as the least integer has no opposite. */
+static __device__ __forceinline__ int64_t dtp_mod(int64_t x, int64_t y)
+{
+    const int64_t r = y == 0 || y == -1 ? 0 : x % y;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
 /* r = op(x, y) for V elements, of a class of ops: C is what they compute in. */
 #define DTP_CUDA_CASE(op, value)                                                                   \
     case DTP_CUDA_OP_##op:                                                                         \

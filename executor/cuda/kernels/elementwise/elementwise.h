@@ -21,9 +21,12 @@
     OP(sigmoid, NULL, NULL, dtp_sigmoid(x))                                                        \
     OP(relu, NULL, NULL, x < 0.0f ? 0.0f : x)                                                      \
     OP(gelu, NULL, NULL, (x * dtp_gelu_gate(x)))                                                   \
+    OP(erf, NULL, NULL, erff(x))                                                                   \
+    OP(gelu_erf, NULL, NULL, (x * dtp_normal_below(x)))                                            \
     OP(silu, NULL, NULL, (x * dtp_sigmoid(x)))                                                     \
     OP(abs, NULL, NULL, fabsf(x))                                                                  \
     OP(sign, NULL, NULL, x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x)                                   \
+    OP(floor, NULL, NULL, floorf(x))                                                               \
     OP(reciprocal, NULL, NULL, 1.0f / x)                                                           \
     OP(sin, NULL, NULL, sinf(x))                                                                   \
     OP(cos, NULL, NULL, cosf(x))                                                                   \
@@ -43,6 +46,8 @@
     OP(relu_grad, NULL, NULL, x > 0.0f ? y : 0.0f)                                                 \
     OP(gelu_grad, NULL, NULL, (y * dtp_gelu_slope(x)))                                             \
     OP(silu_grad, NULL, NULL, (y * dtp_silu_slope(x)))                                             \
+    OP(erf_grad, NULL, NULL, (y * 1.1283791670955126f * expf(-x * x)))                             \
+    OP(gelu_erf_grad, NULL, NULL, (y * dtp_gelu_erf_slope(x)))                                     \
     OP(leaky_relu_grad, "slope", NULL, x > 0.0f ? y : a * y)                                       \
     OP(elu_grad, "alpha", NULL, x > 0.0f ? y : a * expf(x) * y)                                    \
     OP(clamp_grad, "low", "high", x >= a && x <= b ? y : 0.0f)
@@ -53,7 +58,8 @@
     OP(sub, x - y, (int64_t)((uint64_t)x - (uint64_t)y))                                           \
     OP(mul, (x * y), (int64_t)((uint64_t)x * (uint64_t)y))                                         \
     OP(max, dtp_max::of(x, y), x > y ? x : y)                                                      \
-    OP(min, dtp_min::of(x, y), x < y ? x : y)
+    OP(min, dtp_min::of(x, y), x < y ? x : y)                                                      \
+    OP(mod, dtp_mod(x, y), dtp_mod(x, y))
 
 /* Of truth values. */
 #define DTP_CUDA_LOGICAL(OP)                                                                       \
