@@ -23,6 +23,44 @@ void dtp_attention_mat_of(dtp_attention_mat *mat, const dtp_view *view, dtp_dim_
     mat->cols = dtp_ttype_size(&view->local, col);
 }
 
+dtp_attention_mask dtp_attention_mask_of(const dtp_attention_shape *s, const dtp_kernel_args *args)
+{
+    dtp_attention_mask mask = {.data = NULL};
+    if (s->dims.mask >= 0) {
+        const dtp_view *view = &args->in[s->dims.mask];
+        mask = (dtp_attention_mask){view->data, view->local.dtype,
+                                    dtp_view_stride(view, s->dims.query),
+                                    dtp_view_stride(view, s->dims.key)};
+    }
+    return mask;
+}
+
+void dtp_attention_mask_row(const dtp_attention_mask *mask, int64_t at, int64_t n, float *out)
+{
+    const void *from = (const char *)mask->data + at * dtp_dtype_bytes(mask->dtype);
+    const uint8_t *truths = from;
+    const float *floats = from;
+    if (dtp_dtype_is_half(mask->dtype)) {
+        dtp_widen(mask->dtype, n, from, mask->col_step, out);
+        return;
+    }
+    for (int64_t j = 0; j < n; j++) {
+        out[j] = mask->dtype == DTP_F32            ? floats[j * mask->col_step]
+                 : truths[j * mask->col_step] != 0 ? 0.0f
+                                                   : -INFINITY;
+    }
+}
+
+void dtp_attention_add_seen(const dtp_attention_pairs *pairs, int64_t cols, const float *x,
+                            int64_t x_step, float *y, int64_t y_step)
+{
+    for (int64_t i = 0; i < pairs->n; i++) {
+        for (int64_t j = 0; j < cols && pairs->mask[i] != -INFINITY; j++) {
+            y[i * y_step + j] += pairs->scale * pairs->w[i] * x[i * x_step + j];
+        }
+    }
+}
+
 DTP_CPU_CLONES static float zero_sum(int64_t n, const float *x)
 {
     float sum = 0.0f;
@@ -171,7 +209,8 @@ int64_t dtp_attention_block_sees(const dtp_attention_shape *s, dtp_attention_at 
 typedef struct forward_job {
     dtp_attention_shape shape;
     dtp_attention_mat q, k, v, out;
-    dtp_nest heads; /* views: q, k, v, out, lse */
+    dtp_attention_mask mask;
+    dtp_nest heads; /* views: q, k, v, out, lse, mask */
     int64_t lse_step;
     float *lse;
 } forward_job;
@@ -199,6 +238,7 @@ static forward_tile tile_of(const forward_job *job, float *base)
 /* The queries of a block: local ones from `first` on, features in contiguous columns. */
 typedef struct query_rows {
     int64_t first, n, ldq;
+    bool exact; /* one query; keys that the mask hides have no part, whatever their values are */
     const float *q;
     const forward_tile *tile;
 } query_rows;
@@ -226,6 +266,16 @@ static void weigh_row(const dtp_attention_shape *shape, const forward_tile *t, i
     memset(s + visible, 0, (size_t)(nk - visible) * sizeof *s);
 }
 
+/* Adds a row of the mask to the scores; whatever the score is, of a pair that is not seen it is
+ * -inf. */
+DTP_CPU_CLONES static void add_mask(int64_t n, const float *mask_row, float *s)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) {
+        s[j] = mask_row[j] == -INFINITY ? -INFINITY : s[j] + mask_row[j];
+    }
+}
+
 /* Adds what the first nk keys of a block give to the queries [first, first + nq). */
 static void add_keys(const forward_job *job, const int64_t off[DTP_NEST_VIEWS], dtp_attention_at at,
                      const query_rows *rows, int64_t key, int64_t nk)
@@ -238,19 +288,33 @@ static void add_keys(const forward_job *job, const int64_t off[DTP_NEST_VIEWS], 
     const float *v = dtp_attention_block(&job->v, off[2] + key * job->v.row_step, nk, t->v, &ldv);
     dtp_gemm_serial(&(dtp_gemm){false, k.by_trans, rows->n, nk, sh->features, (float)sh->dims.scale,
                                 0.0f, rows->q, k.by, t->s, rows->ldq, k.by_ld, nk});
+    float mask_row[DTP_ATTENTION_KEYS];
+    const dtp_attention_mask *mask = &job->mask;
     for (int64_t i = 0; i < rows->n; i++) {
-        weigh_row(sh, t, i, nk, dtp_attention_visible(sh, at, rows->first + i, key, nk));
+        const int64_t visible = dtp_attention_visible(sh, at, rows->first + i, key, nk);
+        if (mask->data != NULL) {
+            const int64_t row = off[5] + (rows->first + i) * mask->row_step;
+            dtp_attention_mask_row(mask, row + key * mask->col_step, visible, mask_row);
+            add_mask(visible, mask_row, t->s + i * nk);
+        }
+        weigh_row(sh, t, i, nk, visible);
+    }
+    if (rows->exact && mask->data != NULL) {
+        const dtp_attention_pairs pairs = {nk, mask_row, t->s, 1.0f};
+        dtp_attention_add_seen(&pairs, sh->values, v, ldv, t->o, 0);
+        return;
     }
     dtp_gemm_serial(&(dtp_gemm){false, false, rows->n, sh->values, nk, 1.0f, 1.0f, t->s, v, t->o,
                                 nk, ldv, sh->values});
 }
 
-/* Queries [first, first + nq); returns whether all that is in their results is finite. */
+/* The queries, in whole; returns whether all that is in their results is finite. */
 static bool query_rows_of(const forward_job *job, const int64_t off[DTP_NEST_VIEWS],
-                          dtp_attention_at at, int64_t first, int64_t nq, const forward_tile *t)
+                          dtp_attention_at at, query_rows rows)
 {
     const dtp_attention_shape *sh = &job->shape;
-    query_rows rows = {.first = first, .n = nq, .tile = t};
+    const forward_tile *t = rows.tile;
+    const int64_t first = rows.first, nq = rows.n;
     rows.q = dtp_attention_block(&job->q, off[0] + first * job->q.row_step, nq, t->q, &rows.ldq);
     memset(t->o, 0, (size_t)(nq * sh->values) * sizeof *t->o);
     for (int64_t i = 0; i < nq; i++) {
@@ -283,9 +347,11 @@ static void query_block(const forward_job *job, const int64_t off[DTP_NEST_VIEWS
     const dtp_attention_shape *sh = &job->shape;
     int64_t left = sh->queries - first;
     int64_t nq = left < DTP_ATTENTION_QUERIES ? left : DTP_ATTENTION_QUERIES;
-    bool finite = query_rows_of(job, off, at, first, nq, t);
-    for (int64_t i = 0; i < nq && !finite && sh->dims.causal; i++) {
-        (void)query_rows_of(job, off, at, first + i, 1, t);
+    bool finite = query_rows_of(job, off, at, (query_rows){.first = first, .n = nq, .tile = t});
+    bool hides = sh->dims.causal || job->mask.data != NULL;
+    for (int64_t i = 0; i < nq && !finite && hides; i++) {
+        const query_rows one = {.first = first + i, .n = 1, .exact = true, .tile = t};
+        (void)query_rows_of(job, off, at, one);
     }
 }
 
@@ -306,7 +372,10 @@ static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
     dtp_attention_shape_of(&job.shape, args);
     const dtp_attention_shape *s = &job.shape;
     const dtp_view *v = s->dims.packed ? &args->in[1] : &args->in[2];
-    const dtp_view *views[] = {&args->in[0], &args->in[1], v, &args->out[0], &args->out[1]};
+    const dtp_view *views[] = {
+        &args->in[0],  &args->in[1],  v,
+        &args->out[0], &args->out[1], s->dims.mask < 0 ? v : &args->in[s->dims.mask]};
+    job.mask = dtp_attention_mask_of(s, args);
     dtp_attention_mat_of(&job.q, views[0], s->dims.query, s->dims.feature);
     dtp_attention_kv_mats(s, views[1], v, &job.k, &job.v);
     dtp_attention_mat_of(&job.out, views[3], s->dims.query, s->dims.value);
@@ -315,7 +384,7 @@ static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
     dtp_tdim dims[DTP_MAX_RANK];
     memcpy(dims, s->shared, sizeof dims);
     memcpy(dims + s->n_shared, s->grouped, (size_t)s->n_grouped * sizeof dims[0]);
-    dtp_nest_make(&job.heads, s->n_shared + s->n_grouped, dims, 5, views);
+    dtp_nest_make(&job.heads, s->n_shared + s->n_grouped, dims, 6, views);
     int64_t blocks = (s->queries + DTP_ATTENTION_QUERIES - 1) / DTP_ATTENTION_QUERIES;
     int64_t heads = dtp_nest_total(&job.heads), units = heads * blocks;
     int32_t team = dtp_attention_team(s, args, heads);
@@ -459,7 +528,7 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
 }
 
 const dtp_kernel dtp_cpu_attention[] = {
-    {"attention", attention_kernel, attention_bind, DTP_CPU_FLOATS},
+    {"attention", attention_kernel, attention_bind, DTP_CPU_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
     {"attention_part", attention_kernel, attention_bind, DTP_CPU_FLOATS},
     {"attention_merge", attention_merge_kernel, NULL, DTP_CPU_FLOATS},
     {.op = NULL}};

@@ -26,6 +26,27 @@ void dtp_attention_kv_mats(const dtp_attention_shape *s, const dtp_view *k, cons
                            dtp_attention_mat *k_mat, dtp_attention_mat *v_mat);
 void dtp_attention_mat_of(dtp_attention_mat *mat, const dtp_view *view, dtp_dim_id row,
                           dtp_dim_id col);
+/* The mask of a call over (query, key), of truth values or floats. */
+typedef struct dtp_attention_mask {
+    const void *data; /* NULL: there is none */
+    dtp_dtype dtype;
+    int64_t row_step, col_step;
+} dtp_attention_mask;
+
+dtp_attention_mask dtp_attention_mask_of(const dtp_attention_shape *s, const dtp_kernel_args *args);
+/* What it adds to the scores of n keys from element `at` on; -inf: the pair is not seen. */
+void dtp_attention_mask_row(const dtp_attention_mask *mask, int64_t at, int64_t n, float *out);
+/* The weights of one query, or gradients of its scores, of n keys, and its row of the mask. */
+typedef struct dtp_attention_pairs {
+    int64_t n;
+    const float *mask, *w;
+    float scale;
+} dtp_attention_pairs;
+
+/* Row i of y += scale w[i] (row i of x) for the keys that are seen; others have no part, whatever x
+ * is. Rows are `cols` wide; of a step of 0 there is one. */
+void dtp_attention_add_seen(const dtp_attention_pairs *pairs, int64_t cols, const float *x,
+                            int64_t x_step, float *y, int64_t y_step);
 /* Rows of the matrix from element `at` on, with contiguous columns: in place when they are, else
  * gathered into the buffer, as f32. */
 const float *dtp_attention_block(const dtp_attention_mat *mat, int64_t at, int64_t rows,

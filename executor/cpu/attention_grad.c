@@ -13,11 +13,12 @@
 #include "executor/cpu/rows.h"
 #include "executor/cpu/loops/simd.h"
 
-enum { Q, K, V, OUT, LSE, DOUT, DQ, N_HEAD_VIEWS };
+enum { Q, K, V, OUT, LSE, DOUT, DQ, MASK, N_HEAD_VIEWS };
 
 typedef struct backward_job {
     dtp_attention_shape shape;
     dtp_attention_mat q, k, v, out, dout, dq, dk, dv;
+    dtp_attention_mask mask;
     dtp_nest shared, grouped; /* views by the enum above; dk and dv lie as k and v */
     const float *lse;
     int64_t lse_step;
@@ -82,10 +83,30 @@ static query_sum query_sum_of(const backward_job *job, const backward_tile *t, i
                                .cols = features}};
 }
 
-/* Queries [first, first + n), which see the first `keys` of a block of keys. */
+/* Queries [first, first + n), which see the first `keys` of a block of keys. `exact`: one query;
+ * pairs that the mask hides have no part, whatever is in them. */
 typedef struct query_block {
     int64_t first, n, keys;
+    bool exact;
 } query_block;
+
+/* p and ds of a query from its scores and dout v'; `seen`: its row of the mask, NULL: none. */
+static void weigh_pairs(int64_t n, const float *seen, float lse, float d, float *p, float *ds)
+{
+    for (int64_t j = 0; j < n && seen != NULL; j++) {
+        p[j] += seen[j];
+    }
+    if (lse == -INFINITY) { /* no key has any weight */
+        memset(p, 0, (size_t)n * sizeof *p);
+    } else {
+        dtp_row_exp_scale(n, p, p, 1, lse, 1.0f);
+    }
+    score_grads(n, p, ds, d);
+    for (int64_t j = 0; j < n && seen != NULL; j++) {
+        p[j] = seen[j] == -INFINITY ? 0.0f : p[j];
+        ds[j] = seen[j] == -INFINITY ? 0.0f : ds[j];
+    }
+}
 
 /* Adds to dk, dv and dq. */
 static void block_pair(const backward_job *job, const backward_tile *t, const key_block *kb,
@@ -104,19 +125,30 @@ static void block_pair(const backward_job *job, const backward_tile *t, const ke
                                 ldq, kb->k.by_ld, nk});
     dtp_gemm_serial(&(dtp_gemm){false, kb->v.by_trans, nq, nk, nv, 1.0f, 0.0f, dout, kb->v.by,
                                 t->ds, lddo, kb->v.by_ld, nk});
+    float seen[DTP_ATTENTION_KEYS];
+    const dtp_attention_mask *mask = &job->mask;
     for (int64_t i = 0; i < nq; i++) {
         float *p = t->p + i * nk, *ds = t->ds + i * nk;
         int64_t visible = dtp_attention_visible(s, kb->at, first + i, kb->first, nk);
         float lse = job->lse[off[LSE] + (first + i) * job->lse_step];
         float d = (float)dtp_row_dot(nv, dout + i * lddo, 1, out + i * ldo, 1);
-        if (lse == -INFINITY) { /* no key has any weight */
-            memset(p, 0, (size_t)visible * sizeof *p);
-        } else {
-            dtp_row_exp_scale(visible, p, p, 1, lse, 1.0f);
+        if (mask->data != NULL) {
+            const int64_t row = off[MASK] + (first + i) * mask->row_step;
+            dtp_attention_mask_row(mask, row + kb->first * mask->col_step, visible, seen);
         }
-        score_grads(visible, p, ds, d);
+        weigh_pairs(visible, mask->data == NULL ? NULL : seen, lse, d, p, ds);
         memset(p + visible, 0, (size_t)(nk - visible) * sizeof *p);
         memset(ds + visible, 0, (size_t)(nk - visible) * sizeof *ds);
+    }
+    if (qb.exact && mask->data != NULL) {
+        const dtp_attention_pairs weights = {nk, seen, t->p, 1.0f},
+                                  grads = {nk, seen, t->ds, scale};
+        memset(t->dq, 0, (size_t)f * sizeof *t->dq);
+        dtp_attention_add_seen(&weights, nv, dout, 0, t->dv, nv);
+        dtp_attention_add_seen(&grads, f, q, 0, t->dk, f);
+        dtp_attention_add_seen(&grads, f, kb->k.data, kb->k.ld, t->dq, 0);
+        dtp_attention_put(&dq->mat, dq->at + first * dq->mat.row_step, nq, t->dq, kb->first > 0);
+        return;
     }
     dtp_gemm_serial(
         &(dtp_gemm){true, false, nk, nv, nq, 1.0f, 1.0f, t->p, dout, t->dv, nk, lddo, nv});
@@ -146,7 +178,7 @@ static bool needs_single(const backward_job *job, const backward_tile *t, const 
 {
     const dtp_attention_shape *s = &job->shape;
     const int64_t keys = dtp_attention_block_sees(s, kb->at, qb.first, qb.n, kb->first, kb->n);
-    bool all = true;
+    bool all = job->mask.data == NULL;
     for (int64_t i = 0; i < qb.n && all; i++) {
         all = dtp_attention_visible(s, kb->at, qb.first + i, kb->first, keys) == keys;
     }
@@ -176,7 +208,8 @@ static void all_queries(const backward_job *job, const backward_tile *t, const k
             continue;
         }
         for (int64_t i = 0; i < qb.n; i++) {
-            some_queries(job, t, kb, off, (query_block){.first = qb.first + i, .n = 1}, dq);
+            some_queries(job, t, kb, off,
+                         (query_block){.first = qb.first + i, .n = 1, .exact = true}, dq);
         }
     }
 }
@@ -223,8 +256,9 @@ static void make_job(backward_job *job, const dtp_kernel_args *args)
     const dtp_attention_dims *d = &s->dims;
     const dtp_view *in = args->in, *out = args->out, *v = d->packed ? &in[1] : &in[2];
     const dtp_view *of_query = v + 1; /* out, lse, dout */
-    const dtp_view *views[] = {&in[0],       &in[1],       v,      &of_query[0],
-                               &of_query[1], &of_query[2], &out[0]};
+    const dtp_view *views[] = {&in[0],       &in[1],       v,       &of_query[0],
+                               &of_query[1], &of_query[2], &out[0], d->mask < 0 ? v : &in[d->mask]};
+    job->mask = dtp_attention_mask_of(s, args);
     dtp_attention_mat_of(&job->q, &in[0], d->query, d->feature);
     dtp_attention_kv_mats(s, &in[1], v, &job->k, &job->v);
     dtp_attention_mat_of(&job->out, &of_query[0], d->query, d->value);
@@ -287,6 +321,7 @@ static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *er
 }
 
 const dtp_kernel dtp_cpu_attention_grad[] = {
-    {"attention_grad", attention_grad_kernel, attention_grad_bind, DTP_CPU_FLOATS},
+    {"attention_grad", attention_grad_kernel, attention_grad_bind,
+     DTP_CPU_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
     {"attention_part_grad", attention_grad_kernel, attention_grad_bind, DTP_CPU_FLOATS},
     {.op = NULL}};

@@ -35,8 +35,10 @@ static dtp_status describe(const dtp_kernel_args *args, const dtp_view *of_query
     dtp_nest nest;
     dtp_attention_shape_of(&s, args);
     const dtp_view *q = &args->in[0], *k = &args->in[1], *v = s.dims.packed ? k : &args->in[2];
-    const dtp_view *views[] = {q, k, v, &of_query[0], &of_query[1], &of_query[2], dq};
-    const int32_t n_views = dq == NULL ? DTP_CUDA_LSE + 1 : DTP_CUDA_DQ + 1;
+    const dtp_view *mask = s.dims.mask < 0 ? NULL : &args->in[s.dims.mask];
+    const dtp_view *views[] = {
+        q, k, v, &of_query[0], &of_query[1], mask == NULL ? q : mask, &of_query[2], dq};
+    const int32_t n_views = dq == NULL ? DTP_CUDA_MASK + 1 : DTP_CUDA_DQ + 1;
     memset(a, 0, sizeof *a);
     a->dtype = (int32_t)q->local.dtype;
     a->features = (int32_t)s.features;
@@ -59,6 +61,10 @@ static dtp_status describe(const dtp_kernel_args *args, const dtp_view *of_query
     a->out = mat_of(&of_query[0], s.dims.query, s.dims.value);
     a->lse = of_query[1].data;
     a->lse_step = dtp_view_stride(&of_query[1], s.dims.query);
+    if (mask != NULL) {
+        a->mask = mat_of(mask, s.dims.query, s.dims.key);
+        a->mask_dtype = (int32_t)mask->local.dtype;
+    }
     if (dq != NULL) {
         a->dout = mat_of(&of_query[2], s.dims.query, s.dims.value);
         a->dq = mat_of(dq, s.dims.query, s.dims.feature);
@@ -108,7 +114,7 @@ static dtp_status attention_grad_bind(const dtp_kernel_args *args, dtp_arena *ar
 static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     dtp_cuda_attention_call a;
-    const int32_t first = args->call->n_in - 3; /* out, lse, dout */
+    const int32_t first = dtp_attention_dims_of(args->call).packed ? 2 : 3; /* out, lse, dout */
     DTP_TRY(describe(args, &args->in[first], &args->out[0], &a, err));
     DTP_CUDA_TRY(err, dtp_cuda_attention_backward(dtp_cuda_stream(args), &a));
     return DTP_OK;
@@ -144,9 +150,10 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
 }
 
 const dtp_kernel dtp_cuda_attention[] = {
-    {"attention", attention_kernel, attention_bind, DTP_CUDA_FLOATS},
+    {"attention", attention_kernel, attention_bind, DTP_CUDA_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
     {"attention_part", attention_kernel, attention_bind, DTP_CUDA_FLOATS},
-    {"attention_grad", attention_grad_kernel, attention_grad_bind, DTP_CUDA_FLOATS},
+    {"attention_grad", attention_grad_kernel, attention_grad_bind,
+     DTP_CUDA_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
     {"attention_part_grad", attention_grad_kernel, attention_grad_bind, DTP_CUDA_FLOATS},
     {"attention_merge", attention_merge_kernel, NULL, DTP_CUDA_FLOATS},
     {.op = NULL}};

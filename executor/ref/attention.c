@@ -12,7 +12,7 @@
  * query dim replaced by a key. Packed keys and values lie in one operand, the values `v_at`
  * features in. */
 typedef struct job {
-    const dtp_view *vq, *vk, *vv;
+    const dtp_view *vq, *vk, *vv, *mask; /* mask NULL: none */
     dtp_attention_dims d;
     dtp_dim_id v_dim; /* of the values in operand vv */
     int64_t keys, features, values, v_at;
@@ -24,6 +24,7 @@ static job job_of(const dtp_kernel_args *args)
     const dtp_op_call *call = args->call;
     job j = {.vq = &args->in[0], .vk = &args->in[1], .d = dtp_attention_dims_of(call)};
     j.vv = j.d.packed ? j.vk : &args->in[2];
+    j.mask = j.d.mask < 0 ? NULL : &args->in[j.d.mask];
     j.v_dim = j.d.packed ? j.d.feature : j.d.value;
     j.keys = dtp_ref__local(j.vk, j.d.key);
     j.features = dtp_attention_features(call, &j.d);
@@ -46,6 +47,22 @@ static dtp_ref_loop query_loop(const job *j)
     return dtp_ref__over(&t);
 }
 
+static dtp_ref_loop key_at(const job *j, const dtp_ref_loop *q, int64_t key)
+{
+    dtp_ref_loop k = *q;
+    dtp_ref__put(&k, j->d.key, key);
+    return k;
+}
+
+/* What the mask adds to a score. */
+static double mask_at(const job *j, const dtp_ref_loop *q, int64_t key)
+{
+    const dtp_ref_loop k = key_at(j, q, key);
+    const double x = j->mask == NULL ? 0.0 : dtp_ref__get(j->mask, &k);
+    const bool truth = j->mask != NULL && j->mask->local.dtype == DTP_BOOL;
+    return !truth ? x : x != 0.0 ? 0.0 : -(double)INFINITY;
+}
+
 /* May the query at `q` look at local key `key`? */
 static bool sees(const job *j, const dtp_ref_loop *q, int64_t key)
 {
@@ -58,6 +75,9 @@ static bool sees(const job *j, const dtp_ref_loop *q, int64_t key)
         i += c * dtp_ref__global(j->vq, j->d.query);
         k += (c - j->d.shift + n) % n * dtp_ref__global(j->vk, j->d.key);
         ahead *= n;
+    }
+    if (mask_at(j, q, key) == -(double)INFINITY) {
+        return false;
     }
     return !j->d.causal || dtp_sequence_position(&j->order, k) <=
                                (ahead == 0 ? dtp_sequence_position(&j->order, i) : i + ahead);
@@ -76,17 +96,10 @@ static double dot(const dtp_view *a, dtp_ref_loop la, const dtp_view *b, dtp_ref
     return s;
 }
 
-static dtp_ref_loop key_at(const job *j, const dtp_ref_loop *q, int64_t key)
-{
-    dtp_ref_loop k = *q;
-    dtp_ref__put(&k, j->d.key, key);
-    return k;
-}
-
 static double score(const job *j, const dtp_ref_loop *q, int64_t key)
 {
     dtp_ref_loop k = key_at(j, q, key);
-    return j->d.scale * dot(j->vq, *q, j->vk, k, j->d.feature, j->features);
+    return j->d.scale * dot(j->vq, *q, j->vk, k, j->d.feature, j->features) + mask_at(j, q, key);
 }
 
 /* exp(score - lse); 0 when no key has any weight. */

@@ -91,6 +91,8 @@ static void fill(const char *how, int32_t operand, int64_t last, int64_t n, uint
             out[i] = dtp_case_random(state) % 2 == 0 ? magnitude : -magnitude;
         } else if (strcmp(how, "pos") == 0 || strcmp(how, "weight") == 0) {
             out[i] = 0.5 + 1.5 * u;
+        } else if (strcmp(how, "mask") == 0) {
+            out[i] = u < 0.3 ? -(double)INFINITY : 2.0 * dtp_case_uniform(state) - 1.0;
         } else if (strcmp(how, "stat") == 0) {
             out[i] = i % last == last - 1 ? 20.0 + 10.0 * u : 2.0 * u - 1.0;
         } else if (strcmp(how, "distinct") != 0) {
@@ -260,7 +262,8 @@ dtp_status dtp_case_build(const dtp_op_case *c, const dtp_op_def *op, dtp_dtype 
         out->values[i] = calloc((size_t)n, sizeof(double));
         DTP_TRY(DTP_MEMORY(err, out->values[i]));
         out->n_in++;
-        out->is_float[i] = dtp_dtype_is_float(type->dtype) && strcmp(how, "weight") != 0;
+        out->is_float[i] = dtp_dtype_is_float(type->dtype) && strcmp(how, "weight") != 0 &&
+                           strcmp(how, "mask") != 0;
         fill(how, i, type->rank == 0 ? 1 : type->dims[type->rank - 1].size, n, &seed,
              out->values[i]);
     }

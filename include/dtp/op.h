@@ -382,13 +382,14 @@ const void *dtp_custom_op_user(const dtp_op_def *op);
  * gradients, with every rule of the op and random rules for the nodes of its gradient. The answers
  * come from f64 arithmetic on one device. */
 
-enum { DTP_OP_CASE_MAX_IN = 6 };
+enum { DTP_OP_CASE_MAX_IN = 8 };
 
 /* Operands of an op, as text. An operand is "dims fill": dims "a=3,b=7" (or "-" for a scalar), fill
  * one of
  *   sym (default)  magnitude in [0.1, 2], random sign: away from 0
  *   pos            in [0.5, 2]
  *   weight         as pos, but not differentiated
+ *   mask           -inf or in [-1, 1], not differentiated
  *   distinct       a random permutation of well separated values, other ones for each operand
  *   stat           [.., _stat]: the first sum in [-1, 1], the last in [20, 30]
  *   ids:N, ids64:N i32 / i64 in [0, N)
@@ -402,7 +403,7 @@ typedef struct dtp_op_case {
     const char *attrs; /* NULL: defaults */
     bool no_fd;        /* no finite differences: the output is rounded, or too many elements */
 } dtp_op_case;
-DTP_ASSERT_SIZE(dtp_op_case, 80);
+DTP_ASSERT_SIZE(dtp_op_case, 96);
 
 typedef struct dtp_rule_verify_options {
     size_t size;

@@ -128,6 +128,8 @@ static const grad_row DIFFERENTIABLE[] = {
     {{"cross_entropy", "dim:over=v int:reduce=2", NULL}, {"f32 a=2 v=7", "i32 a=2"}},
     {{"attention", "dim:query=s dim:feature=d", NULL},
      {"f32 h=2 s=4 d=6", "f32 h=2 s=4 d=6", "f32 h=2 s=4 d=6"}},
+    {{"attention", "dim:query=s dim:key=t dim:feature=d int:causal=0", NULL},
+     {"f32 h=2 s=4 d=6", "f32 h=2 t=5 d=6", "f32 h=2 t=5 d=6", "bool t=5"}},
     {{"rope", "dim:position=s dim:feature=d", NULL}, {"f32 s=4 d=6"}},
     {{"roll", "dim:dim=a int:shift=2", NULL}, {"f32 a=5 b=3"}},
     {{"reorder", "dim:dim=a int:chunks=2", NULL}, {"f32 a=4 b=3"}},
@@ -307,6 +309,22 @@ static void test_autodiff__names_the_op_without_a_gradient(void **state)
     dtp_graph_destroy(g);
 }
 
+static void test_autodiff__refuses_the_gradient_of_a_mask(void **state)
+{
+    (void)state;
+    dtp_graph *g = fresh_graph();
+    dtp_err err;
+    const dtp_tensor_id in[] = {fx_tensor(g, "q", DTP_TENSOR_PARAM, "f32 s=4 d=6"),
+                                fx_tensor(g, "k", DTP_TENSOR_INPUT, "f32 t=5 d=6"),
+                                fx_tensor(g, "v", DTP_TENSOR_INPUT, "f32 t=5 d=6"),
+                                fx_tensor(g, "bias", DTP_TENSOR_PARAM, "f32 s=4 t=5")};
+    const fx_node attention = {"attention", "dim:query=s dim:key=t dim:feature=d", NULL};
+    g->loss = add_loss(g, fx_add(g, "att", attention, 4, in));
+    assert_int_equal(dtp_autodiff(g, g->loss, 0, NULL, NULL, &err), DTP_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "node 'att': attention has no gradient through its mask"));
+    dtp_graph_destroy(g);
+}
+
 static void test_autodiff__refuses_a_loss_that_is_not_one_number(void **state)
 {
     (void)state;
@@ -412,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_autodiff__adds_up_the_uses_of_a_tensor),
         cmocka_unit_test(test_autodiff__stops_at_piecewise_constant_ops),
         cmocka_unit_test(test_autodiff__names_the_op_without_a_gradient),
+        cmocka_unit_test(test_autodiff__refuses_the_gradient_of_a_mask),
         cmocka_unit_test(test_autodiff__refuses_a_loss_that_is_not_one_number),
         cmocka_unit_test(test_autodiff__dropout_keeps_its_stream),
         cmocka_unit_test(test_optimizer__adds_slots_and_updates),

@@ -15,10 +15,26 @@ typedef struct attention_case {
     const char *q, *k, *v, *out, *lse;
     const char *key, *value; /* NULL: default */
     bool causal;
-    int64_t chunks; /* zigzag over so many; 0: contiguous */
+    int64_t chunks;   /* zigzag over so many; 0: contiguous */
+    const char *mask; /* its dims; of truth values, then of floats */
 } attention_case;
 
-static void check_attention(const attention_case *a)
+/* The mask, the last operand, hides some of the pairs; floats as -inf and as what the models of
+ * libraries have for it. */
+static void add_mask(cpu_case *c, const char *dims, bool truth)
+{
+    if (truth) {
+        cpu_ints(c, DTP_BOOL, dims, 3);
+        return;
+    }
+    cpu_floats(c, dims);
+    float *x = c->data[c->n_in - 1];
+    for (int64_t i = 0, n = dtp_ttype_elems(&c->in[c->n_in - 1]); i < n; i++) {
+        x[i] = x[i] > 0.7f ? -INFINITY : x[i] > 0.4f ? -1e9f : x[i];
+    }
+}
+
+static void check_attention(const attention_case *a, bool truth)
 {
     cpu_case c;
     void *out[8];
@@ -49,6 +65,9 @@ static void check_attention(const attention_case *a)
             cpu_floats(&c, a->out);
             free(out[0]);
             free(out[1]);
+        }
+        if (a->mask != NULL) {
+            add_mask(&c, a->mask, truth);
         }
         cpu_infer(&c, NULL);
         cpu_check(&c, 5e-6);
@@ -137,21 +156,32 @@ static void test_attention__forms(void **state)
     (void)state;
     static const attention_case cases[] = {
         {"b=2 q=150 h=3 f=16", "b=2 q=150 h=3 f=16", "b=2 q=150 h=3 f=16", "b=2 q=150 h=3 f=16",
-         "b=2 q=150 h=3", NULL, NULL, true, 0},
+         "b=2 q=150 h=3", NULL, NULL, true, 0, NULL},
         {"b=2 q=520 f=8", "b=2 q=520 f=8", "b=2 q=520 f=8", "b=2 q=520 f=8", "b=2 q=520", NULL,
-         NULL, true, 2},
+         NULL, true, 2, NULL},
         {"b=2 q=33 h=3 f=16", "b=2 q=33 h=3 f=16", "b=2 q=33 h=3 f=16", "b=2 q=33 h=3 f=16",
-         "b=2 q=33 h=3", NULL, NULL, false, 0},
+         "b=2 q=33 h=3", NULL, NULL, false, 0, NULL},
         /* other dim orders, rows not contiguous, another value size */
         {"f=16 h=3 q=70 b=2", "h=3 f=16 b=2 q=70", "q=70 v=5 b=2 h=3", "v=5 h=3 q=70 b=2",
-         "h=3 q=70 b=2", NULL, "v", true, 0},
+         "h=3 q=70 b=2", NULL, "v", true, 0, NULL},
         /* grouped heads, keys longer than queries */
         {"b=2 q=70 h=2 g=3 f=8", "b=2 k=260 h=2 f=8", "b=2 k=260 h=2 f=8", "b=2 q=70 h=2 g=3 f=8",
-         "b=2 q=70 h=2 g=3", "k", NULL, true, 0},
-        {"q=1 f=8", "k=300 f=8", "k=300 f=8", "q=1 f=8", "q=1", "k", NULL, true, 0},
+         "b=2 q=70 h=2 g=3", "k", NULL, true, 0, NULL},
+        {"q=1 f=8", "k=300 f=8", "k=300 f=8", "q=1 f=8", "q=1", "k", NULL, true, 0, NULL},
+        /* masks: of all dims, of batch and keys, of queries and keys in another order */
+        {"b=2 q=150 h=3 f=8", "b=2 k=150 h=3 f=8", "b=2 k=150 h=3 f=8", "b=2 q=150 h=3 f=8",
+         "b=2 q=150 h=3", "k", NULL, false, 0, "b=2 h=3 q=150 k=150"},
+        {"b=2 q=70 h=2 g=3 f=8", "b=2 k=260 h=2 f=8", "b=2 k=260 h=2 f=8", "b=2 q=70 h=2 g=3 f=8",
+         "b=2 q=70 h=2 g=3", "k", NULL, false, 0, "b=2 k=260"},
+        {"b=2 q=70 h=2 g=3 f=8", "b=2 k=260 h=2 f=8", "b=2 k=260 h=2 f=8", "b=2 q=70 h=2 g=3 f=8",
+         "b=2 q=70 h=2 g=3", "k", NULL, true, 0, "k=260 g=3 q=70"},
+        {"q=1 f=8", "k=300 f=8", "k=300 f=8", "q=1 f=8", "q=1", "k", NULL, false, 0, "k=300"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        check_attention(&cases[i]);
+        check_attention(&cases[i], false);
+        if (cases[i].mask != NULL) {
+            check_attention(&cases[i], true);
+        }
     }
 }
 

@@ -19,8 +19,8 @@ enum { MOST = 8 };
 
 typedef struct known {
     dtp_op_case c;
-    double in[3][MOST];
-    double out[2][MOST]; /* out[1]: of ops with a second output */
+    double in[7][MOST];
+    double out[3][MOST]; /* out[1], out[2]: of ops with more outputs */
 } known;
 
 static const known KNOWN[] = {
@@ -157,6 +157,28 @@ static const known KNOWN[] = {
       .attrs = "query=s; feature=f; causal=0"},
      {{1, 1}, {-INFINITY, 0}, {3, 4}},
      {{4, 4}, {0, 0}}},
+    /* So is one that the mask hides; a query that sees none has 0. */
+    {{.op = "attention",
+      .in = {"s=3,f=1", "t=2,f=1", "t=2,f=1", "s=3,t=2 bool"},
+      .attrs = "query=s; key=t; feature=f; causal=0"},
+     {{1, 1, 1}, {1, NAN}, {3, NAN}, {1, 0, 0, 0, 0, 1}},
+     {{3, 0, NAN}, {1, -INFINITY, NAN}}},
+    {{.op = "attention",
+      .in = {"s=2,f=1", "t=2,f=1", "t=2,f=1", "t=2,s=2"},
+      .attrs = "query=s; key=t; feature=f; causal=0"},
+     {{0, 0}, {5, INFINITY}, {3, INFINITY}, {1, 2, -INFINITY, -INFINITY}},
+     {{3, 3}, {1, 2}}},
+    /* log 3 more of one score is three times the weight. */
+    {{.op = "attention",
+      .in = {"s=1,f=1", "t=2,f=1", "t=2,f=1", "t=2"},
+      .attrs = "query=s; key=t; feature=f; causal=0"},
+     {{0}, {5, 6}, {4, 8}, {0, 1.0986122886681098}},
+     {{7}, {1.3862943611198906}}},
+    {{.op = "attention_grad",
+      .in = {"s=2,f=1", "t=2,f=1", "t=2,f=1", "s=2,f=1", "s=2", "s=2,f=1", "t=2 bool"},
+      .attrs = "query=s; key=t; feature=f; causal=0"},
+     {{0, 0}, {5, NAN}, {3, INFINITY}, {3, 3}, {0, 0}, {1, 2}, {1, 0}},
+     {{0, 0}, {0, 0}, {3, 0}}},
 };
 
 static void check_known(const known *k, dtp_backend *b, dtp_dtype float_dtype, double bound)

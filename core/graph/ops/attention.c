@@ -1,13 +1,15 @@
 /* Fused softmax attention and its gradient (Vaswani et al. 2017; tiled as in FlashAttention, Dao et
  * al. 2022, so that no score matrix is held).
- *   s = scale q.k;  p = exp(s - lse), lse = log sum over keys exp(s);  out = p v
+ *   s = scale q.k + mask;  p = exp(s - lse), lse = log sum over keys exp(s);  out = p v
  *   dv = p' dout;  dp = dout.v;  ds = p (dp - dout.out);  dq = scale ds k;  dk = scale ds' q
  * Causal: key j is seen by query i when j <= i + (keys - queries), in global positions of the order
- * (core/graph/ops/sequence.h) that the sequence is stored in.
+ * (core/graph/ops/sequence.h) that the sequence is stored in. A mask, the last operand, is added to
+ * the scores; a pair where it is false or -inf is not seen.
  *
  * Dims: q[.., query, feature], k[.., key, feature], v[.., key, value]. The other dims of k and v
- * are the same and all in q; other dims of q alone share keys and values (grouped heads). The
- * sequence of self-attention (query = key) is INTERNAL: see core/graph/ops/attention_split.c.
+ * are the same and all in q; other dims of q alone share keys and values (grouped heads). A mask
+ * has some of the dims of q but feature, and key. The sequence of self-attention (query = key) is
+ * INTERNAL: see core/graph/ops/attention_split.c. With a mask the keys have a dim of their own.
  *
  * The parts of attention over a split sequence (core/graph/ops/attention_split.h has their shapes):
  *   attention_part        out = softmax over the keys in sight, lse; none in sight: out 0, lse -inf
@@ -184,6 +186,35 @@ static dtp_status check_operands(const dtp_op_call *call, const dtp_attention_di
                          chunks * dtp_ttype_size(&call->in[1], a->key), err);
 }
 
+/* The mask, operand i: truth values or floats of the type of q over dims of q and the key dim,
+ * which is not the queries': a tensor has a dim once. */
+static dtp_status check_mask(const dtp_op_call *call, const dtp_attention_dims *a, int32_t i,
+                             dtp_err *err)
+{
+    const dtp_ttype *mask = &call->in[i];
+    const dtp_dim_id key[] = {a->key, -1};
+    if (mask->dtype != DTP_BOOL && mask->dtype != call->in[0].dtype) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "the mask (operand %d) is %s, expected bool or the type of q, %s", i,
+                        dtp_dtype_name(mask->dtype), dtp_dtype_name(call->in[0].dtype));
+    }
+    if (a->key == a->query) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "attention with a mask needs a 'key' dim that is not 'query' '%s'",
+                        dtp_dims_name(call->dims, a->query));
+    }
+    DTP_TRY(forbid(call, i, "feature", a->feature, err));
+    DTP_TRY(dims_in(call, i, 0, key, err));
+    const int32_t axis = dtp_ttype_find(mask, a->key);
+    if (axis < 0 || mask->dims[axis].size == dtp_ttype_size(&call->in[1], a->key)) {
+        return DTP_OK;
+    }
+    return DTP_FAIL(err, DTP_INVALID, "dim '%s' is %lld in operand 1 but %lld in operand %d",
+                    dtp_dims_name(call->dims, a->key),
+                    (long long)dtp_ttype_size(&call->in[1], a->key),
+                    (long long)mask->dims[axis].size, i);
+}
+
 /* Types of out and lse. The log-sum of half precision scores is kept in f32. */
 static void result_types(const dtp_op_call *call, const dtp_attention_dims *a, dtp_ttype out[2])
 {
@@ -205,19 +236,22 @@ static dtp_status infer_attention(const dtp_op_call *call, bool has_out, dtp_tty
     const dtp_attention_dims a = dtp_attention_dims_of(call);
     dtp_ttype want[2];
     DTP_TRY(check_operands(call, &a, err));
+    DTP_TRY(a.mask < 0 ? DTP_OK : check_mask(call, &a, a.mask, err));
     result_types(call, &a, want);
     DTP_TRY(dtp_rows__set_out(call, has_out, &want[0], out, err));
     out[1] = want[1];
     return DTP_OK;
 }
 
-/* The last operands are out, lse, dout; the results have the types of the operands before. */
+/* Behind q, k and v are out, lse, dout and perhaps the mask; the results have the types of those
+ * before. */
 static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     const dtp_attention_dims a = dtp_attention_dims_of(call);
-    const int32_t n = call->n_in - 3;
+    const int32_t n = a.packed ? 2 : 3;
     dtp_ttype want[2];
     DTP_TRY(check_operands(call, &a, err));
+    DTP_TRY(a.mask < 0 ? DTP_OK : check_mask(call, &a, a.mask, err));
     result_types(call, &a, want);
     DTP_TRY(dtp_rows__match(call, n, "out", &want[0], false, err));
     DTP_TRY(dtp_rows__match(call, n + 1, "lse", &want[1], false, err));
@@ -323,8 +357,14 @@ static dtp_status vjp_attention(dtp_vjp *v, dtp_err *err)
         return DTP_OK;
     }
     const dtp_node *node = &v->g->nodes[v->node];
-    const dtp_tensor_id in[] = {v->in[0], v->in[1], v->in[2], v->out[0], v->out[1], v->d_out[0]};
-    const dtp_vjp_op op = {"attention_grad", 6, in, node->n_attrs, node->attrs};
+    const bool masked = node->n_in > 3;
+    if (masked && v->need[3]) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "node '%s': attention has no gradient through its mask", node->name);
+    }
+    const dtp_tensor_id in[] = {
+        v->in[0], v->in[1], v->in[2], v->out[0], v->out[1], v->d_out[0], masked ? v->in[3] : -1};
+    const dtp_vjp_op op = {"attention_grad", masked ? 7 : 6, in, node->n_attrs, node->attrs};
     return dtp_vjp_emit_multi(v, &op, v->d_in, err);
 }
 
@@ -336,11 +376,11 @@ static dtp_status vjp_attention(dtp_vjp *v, dtp_err *err)
     .role = role_grad, .work = work_grad, .f32_error = 1e-5
 
 const dtp_op_def dtp_ops_attention[] = {
-    {DTP_ROW("attention", "softmax(scale q.k) v without holding the scores; causal by default", 3,
-             3, 2),
+    {DTP_ROW("attention",
+             "softmax(scale q.k + mask) v without holding the scores; causal by default", 3, 4, 2),
      FORWARD(DTP_OP_ATTENTION), .attrs = ATTRS, .vjp = vjp_attention,
      .decompose = dtp_attention__split, .bench = {"shf shf shf | query=s feature=f"}},
-    {DTP_ROW("attention_grad", "gradient of attention", 6, 6, 3), GRADIENT(DTP_OP_ATTENTION_GRAD),
+    {DTP_ROW("attention_grad", "gradient of attention", 6, 7, 3), GRADIENT(DTP_OP_ATTENTION_GRAD),
      .attrs = ATTRS, .out_names = GRAD_NAMES, .no_grad = DTP_NO_GRAD_OF_GRAD,
      .decompose = dtp_attention__split_grad,
      .bench = {"shf shf shf shf sh shf | query=s feature=f"}},

@@ -40,6 +40,9 @@ dtp_attention_dims dtp_attention_dims_of(const dtp_op_call *call)
             a.shift = dtp_call_int(call, "shift");
         }
     }
+    /* q, k, v; with out, lse, dout; neither with kv. */
+    const bool masked = !a.packed && (call->n_in == 4 || call->n_in == 7);
+    a.mask = masked ? call->n_in - 1 : -1;
     return a;
 }
 

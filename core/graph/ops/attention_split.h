@@ -17,6 +17,7 @@ typedef struct dtp_attention_dims {
     int64_t shift;
     bool packed; /* operand 1 is kv, there is no operand v */
     bool causal;
+    int32_t mask; /* the operand that is the mask, the last one; -1: none */
     double scale; /* of the scores, the default filled in */
 } dtp_attention_dims;
 

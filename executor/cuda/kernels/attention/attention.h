@@ -20,6 +20,7 @@ enum {
     DTP_CUDA_V,
     DTP_CUDA_ATTENTION_OUT,
     DTP_CUDA_LSE,
+    DTP_CUDA_MASK,
     DTP_CUDA_DOUT,
     DTP_CUDA_DQ
 };
@@ -40,6 +41,8 @@ typedef struct dtp_cuda_attention_call {
     int64_t chunks, local_chunks, first_chunk, shift, first_query, global_queries, ahead;
     int64_t order_size, order_run;
     dtp_cuda_mat q, k, v, out, dout, dq, dk, dv;
+    dtp_cuda_mat mask; /* [query, key], of mask_dtype; data NULL: there is none */
+    int32_t mask_dtype;
     float *lse;
     int64_t lse_step;
     float *dot; /* workspace of the gradient: dout . out per head and query, heads outermost */

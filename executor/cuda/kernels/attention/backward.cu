@@ -57,19 +57,22 @@ static __device__ void mark_keys(const dtp_cuda_attention_call &a, const dtp_hea
     }
 }
 
-/* Weights p and gradients ds of this lane's half of a row; KEYS: rows are keys. Returns whether the
- * warp sees all pairs. */
-template <class T, bool KEYS>
+/* Weights p and gradients ds of this lane's half of row r of the warp; rows of pairs with keys are
+ * keys. Returns whether the warp sees all pairs. */
+template <class T>
 static __device__ bool weigh_gradient(const float *s, const float *d, T *p, T *ds, int cols,
-                                      float scale, int row, const gradient_marks &m)
+                                      float scale, int r, const dtp_tile_pairs &pairs,
+                                      const gradient_marks &m)
 {
     bool whole = true;
     for (int c = (int)threadIdx.x % 2; c < cols; c += 2) {
-        const int query = KEYS ? c : row, key = KEYS ? row : c;
-        const bool seen = m.key_at[key] <= m.query_at[query];
+        const int query = pairs.keys ? c : pairs.top + r;
+        const float mask = pairs.placed(r, c) ? pairs.mask(r, c) : -INFINITY;
+        const bool seen = mask != -INFINITY;
         whole = whole && seen;
         const float lse = m.lse[query];
-        const float x = seen && lse != -INFINITY ? dtp_weight_of<T>(s[c] * scale - lse) : 0.0f;
+        const float x =
+            seen && lse != -INFINITY ? dtp_weight_of<T>(s[c] * scale + mask - lse) : 0.0f;
         const float y = seen ? x * (d[c] - m.dot[query]) : 0.0f;
         dtp_put(p + c, x);
         dtp_put(ds + c, y);
@@ -152,11 +155,12 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
                 __syncthreads();
                 dtp_tile_scores(s, t.ld_s, row_1 + top * t.ld_f, col_1, t.ld_f, t.cols, t.features);
                 dtp_tile_scores(d, t.ld_s, row_2 + top * t.ld_v, col_2, t.ld_v, t.cols, t.values);
-                const bool seen = weigh_gradient<T, KEYS>(
-                    scores + row * t.ld_s, grads + row * t.ld_s, p + row * t.ld_w,
-                    ds + row * t.ld_w, t.cols, a.scale, row, marks);
-                const bool whole = !a.causal || seen;
-                const dtp_tile_pairs pairs = {marks.query_at, marks.key_at, top, KEYS};
+                const dtp_tile_pairs pairs = {marks.query_at,     marks.key_at,      top, KEYS, &h,
+                                              KEYS ? col : first, KEYS ? first : col};
+                const bool seen =
+                    weigh_gradient(scores + row * t.ld_s, grads + row * t.ld_s, p + row * t.ld_w,
+                                   ds + row * t.ld_w, t.cols, a.scale, row - top, pairs, marks);
+                const bool whole = seen || !dtp_hides(a);
                 if (FIRST) {
                     dtp_add_tile(&sum_1, whole, ds + top * t.ld_w, t.ld_w, t.cols, col_1 + t.first,
                                  t.ld_f, t.features - t.first, s, t.ld_s, pairs);

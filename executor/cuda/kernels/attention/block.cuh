@@ -11,6 +11,12 @@ enum {
     DTP_ATTENTION_SHARED = 99 << 10 /* on every device from sm_80 on; sm_80 and sm_90 have more */
 };
 
+/* Whether there may be pairs that are not seen. */
+static __device__ __forceinline__ bool dtp_hides(const dtp_cuda_attention_call &a)
+{
+    return a.causal || a.mask.data != NULL;
+}
+
 static __device__ __forceinline__ int64_t dtp_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -61,6 +67,8 @@ static __device__ void dtp_set_head(dtp_head *h, const dtp_cuda_attention_call &
         const int64_t chunk = a.first_chunk + shared / (a.shared.total / a.local_chunks);
         h->index = shared * a.grouped.total + group;
         h->query = chunk * a.global_queries + a.first_query;
+        h->mask = a.mask;
+        h->mask_dtype = a.mask_dtype;
         h->key = (chunk - a.shift + a.chunks) % a.chunks * a.keys;
     }
     __syncthreads();

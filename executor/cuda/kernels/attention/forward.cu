@@ -8,24 +8,30 @@ struct row_state {
     float most, total;
 };
 
-/* Turns this lane's half of a row of scores into weights relative to the new maximum; the factor of
- * what is there goes to *shrink. Returns whether the warp sees all pairs. */
+/* Turns this lane's half of row r of a warp's scores into weights relative to the new maximum; the
+ * factor of what is there goes to *shrink. Returns whether the warp sees all pairs. */
 template <class T>
-static __device__ bool weigh(row_state *row, const float *s, T *w, int cols, float scale,
-                             int64_t query_at, const int64_t *key_at, float *shrink)
+static __device__ bool weigh(row_state *row, float *s, T *w, int cols, float scale, int r,
+                             const dtp_tile_pairs &pairs, float *shrink)
 {
     const int half = (int)threadIdx.x % 2;
+    const bool masked = pairs.head->mask.data != NULL;
     float most = row->most, sum = 0.0f;
     for (int c = half; c < cols; c += 2) {
-        most = key_at[c] <= query_at ? fmaxf(most, s[c] * scale) : most;
+        if (masked && pairs.placed(r, c)) {
+            const float mask = pairs.mask(r, c);
+            s[c] = mask == -INFINITY ? -INFINITY : s[c] * scale + mask;
+        }
+        most = pairs.placed(r, c) ? fmaxf(most, masked ? s[c] : s[c] * scale) : most;
     }
     most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1)); /* NaN is in the sum */
     const float base = most == -INFINITY ? 0.0f : most;
     const float by = row->most == -INFINITY ? 0.0f : dtp_weight_of<T>(row->most - most);
     bool whole = true;
     for (int c = half; c < cols; c += 2) {
-        whole = whole && key_at[c] <= query_at;
-        const float p = key_at[c] <= query_at ? dtp_weight_of<T>(s[c] * scale - base) : 0.0f;
+        const bool seen = pairs.seen(r, c);
+        whole = whole && seen;
+        const float p = seen ? dtp_weight_of<T>((masked ? s[c] : s[c] * scale) - base) : 0.0f;
         sum += p;
         dtp_put(w + c, p);
     }
@@ -83,15 +89,16 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
             }
             __syncthreads();
             dtp_tile_scores(s, t.ld_s, q + top * t.ld_f, kv, t.ld_f, t.cols, t.features);
+            const dtp_tile_pairs pairs = {query_at, key_at, top, false, &h, first, key};
             const bool whole = weigh(&state, scores + row * t.ld_s, weights + row * t.ld_w, t.cols,
-                                     a.scale, query_at[row], key_at, factor + row);
+                                     a.scale, row - top, pairs, factor + row);
             __syncthreads();
             dtp_tile_load(kv, t.ld_v, t.cols, t.values,
                           {&a.v, h.at[DTP_CUDA_V], key, nk, a.values});
             __syncthreads();
             sum.scale_rows(factor + top);
-            dtp_add_tile(&sum, !a.causal || whole, w, t.ld_w, t.cols, kv + t.first, t.ld_v,
-                         t.values - t.first, s, t.ld_s, {query_at, key_at, top, false});
+            dtp_add_tile(&sum, whole || !dtp_hides(a), w, t.ld_w, t.cols, kv + t.first, t.ld_v,
+                         t.values - t.first, s, t.ld_s, pairs);
         }
         const float total = state.total + __shfl_xor_sync(0xffffffffu, state.total, 1);
         if (threadIdx.x % 2 == 0) {

@@ -160,14 +160,48 @@ static __device__ void dtp_tile_scores(float *s, int ld_s, const float *a, const
     __syncwarp();
 }
 
+enum { DTP_N_HEAD_VIEWS = DTP_CUDA_DQ + 1 };
+
+/* A head of queries: first elements in the views, number, places of its query 0 and key 0; the
+ * mask, NULL: none. */
+struct dtp_head {
+    int64_t at[DTP_N_HEAD_VIEWS], index, query, key;
+    dtp_cuda_mat mask;
+    int mask_dtype;
+};
+
 /* Which pairs a tile has: row r of the warp, whose first one is `top`, and column k. */
 struct dtp_tile_pairs {
     const int64_t *query_at, *key_at;
     int top;
     bool keys; /* rows are keys */
-    __device__ __forceinline__ bool seen(int r, int k) const
+    const dtp_head *head;
+    int64_t query, key; /* the first ones of the tile */
+
+    /* What the mask adds to the score of a pair; -inf: it is not seen. */
+    __device__ __forceinline__ float mask(int r, int k) const
+    {
+        if (head->mask.data == NULL) {
+            return 0.0f;
+        }
+        const int64_t at = head->at[DTP_CUDA_MASK] +
+                           (query + (keys ? k : top + r)) * head->mask.row_step +
+                           (key + (keys ? top + r : k)) * head->mask.col_step;
+        const void *data = head->mask.data;
+        return head->mask_dtype == DTP_BOOL   ? (((const uint8_t *)data)[at] ? 0.0f : -INFINITY)
+               : head->mask_dtype == DTP_F32  ? ((const float *)data)[at]
+               : head->mask_dtype == DTP_BF16 ? dtp_float_of(((const __nv_bfloat16 *)data)[at])
+                                              : dtp_float_of(((const __half *)data)[at]);
+    }
+    /* Whether the query sees the key by their places, which the mask is not there for beyond the
+     * last ones. */
+    __device__ __forceinline__ bool placed(int r, int k) const
     {
         return key_at[keys ? top + r : k] <= query_at[keys ? k : top + r];
+    }
+    __device__ __forceinline__ bool seen(int r, int k) const
+    {
+        return placed(r, k) && mask(r, k) != -INFINITY;
     }
 };
 
@@ -381,13 +415,6 @@ template <int N> struct dtp_tile_sum<float, N> {
 };
 
 /* ---- places and positions ---- */
-
-enum { DTP_N_HEAD_VIEWS = DTP_CUDA_DQ + 1 };
-
-/* A head of queries: first elements in the views, number, places of its query 0 and key 0. */
-struct dtp_head {
-    int64_t at[DTP_N_HEAD_VIEWS], index, query, key;
-};
 
 static __device__ int64_t dtp_position(const dtp_cuda_attention_call &a, int64_t place)
 {
