@@ -113,6 +113,21 @@ dtp_attention_options dtp_attention_options_init(void)
     return (dtp_attention_options){.causal = true, .order = "contiguous", .chunks = 1};
 }
 
+/* The letters of a mask: the last dims of a head's, queries w and keys x. */
+static dtp_status add_mask_letters(dtp_tensor mask, int32_t rank, dtp_letters *l, dtp_err *err)
+{
+    dtp_tensor_desc m;
+    DTP_TRY(dtp_ops__describe("attention", mask, &m, err));
+    if (m.rank > rank) {
+        return DTP_FAIL(err, DTP_INVALID, "attention: the mask has %d dims, q has %d", m.rank,
+                        rank);
+    }
+    dtp_letters_add(l, ",");
+    dtp_letters_run(l, rank - m.rank, m.rank > 2 ? m.rank - 2 : 0);
+    dtp_letters_add(l, m.rank > 1 ? "wx" : m.rank > 0 ? "x" : "");
+    return DTP_OK;
+}
+
 /* Letters: the dims before the last two, then w queries, x keys, y feature, z value; in
  * self-attention w is the keys' too. */
 dtp_status dtp_tensor_attention_with(dtp_tensor q, dtp_tensor k, dtp_tensor v,
@@ -124,7 +139,14 @@ dtp_status dtp_tensor_attention_with(dtp_tensor q, dtp_tensor k, dtp_tensor v,
     const char *const last[3][2] = {{"w", "y"}, {key, "y"}, {key, "z"}};
     dtp_tensor_desc d;
     dtp_letters l = {0};
-    const dtp_tensor in[] = {q, k, v};
+    const bool masked = o->mask != NULL;
+    dtp_tensor in[4] = {q, k, v};
+    if (masked && self) {
+        return DTP_FAIL(err, DTP_INVALID, "attention: a mask beside context '%s'", o->context);
+    }
+    if (masked) {
+        in[3] = *o->mask;
+    }
     DTP_TRY(dtp_ops__describe("attention", q, &d, err));
     if (d.rank < 2) {
         return DTP_FAIL(err, DTP_INVALID, "attention: q has %d dims, 2 or more are needed", d.rank);
@@ -135,6 +157,7 @@ dtp_status dtp_tensor_attention_with(dtp_tensor q, dtp_tensor k, dtp_tensor v,
         dtp_letters_add(&l, last[i][0]);
         dtp_letters_add(&l, last[i][1]);
     }
+    DTP_TRY(masked ? add_mask_letters(in[3], d.rank, &l, err) : DTP_OK);
     const dtp_arg args[] = {
         {.key = "query", .kind = DTP_ARG_DIMS, .text = "w"},
         {.key = "key", .kind = DTP_ARG_DIMS, .text = key},
@@ -146,7 +169,7 @@ dtp_status dtp_tensor_attention_with(dtp_tensor q, dtp_tensor k, dtp_tensor v,
         {.key = "chunks", .kind = DTP_ARG_INT, .i = o->chunks},
         {.key = self ? "context" : NULL, .kind = DTP_ARG_ENUM, .text = o->context},
         {0}};
-    return dtp_ops__call("attention", l.text, 3, in, args, out, err);
+    return dtp_ops__call("attention", l.text, masked ? 4 : 3, in, args, out, err);
 }
 
 dtp_status dtp_tensor_attention(dtp_tensor q, dtp_tensor k, dtp_tensor v, bool causal, double scale,

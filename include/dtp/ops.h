@@ -220,10 +220,14 @@ typedef struct dtp_attention_options {
                             passed around. NULL (default): two sequences; split keys are gathered */
     const char *order;   /* in which the sequences are stored, "contiguous" (default) or "zigzag" */
     int64_t chunks;      /* of the zigzag order; default 1 */
+    /* The last dims of [.., queries, keys], bool or of the type of q: false and -inf hide a pair,
+     * other numbers are added to its score. Not with a context. NULL (default): none. */
+    const dtp_tensor *mask;
 } dtp_attention_options;
 
 dtp_attention_options dtp_attention_options_init(void);
-/* As dtp_tensor_attention. DTP_INVALID also on an order that does not fit the lengths. */
+/* As dtp_tensor_attention. DTP_INVALID also on an order that does not fit the lengths, and on a
+ * mask beside a context. No gradient for the mask. */
 dtp_status dtp_tensor_attention_with(dtp_tensor q, dtp_tensor k, dtp_tensor v,
                                      const dtp_attention_options *options, dtp_tensor *out,
                                      dtp_err *err) DTP_MUST_CHECK;

@@ -13,7 +13,7 @@
 #include "tests/dtensor/dtensor_suite.h"
 #include "tests/dtensor/eager_run.h"
 
-enum { MAX_IN = 3, MAX_OUT = 256 };
+enum { MAX_IN = 4, MAX_OUT = 256 };
 
 /* Notes of a run: the inputs, the output and, with `grad`, the gradients of the sum of its squares
  * for float inputs. */
@@ -174,13 +174,23 @@ RUN(ring_zigzag, attend("ring", "zigzag", in, out, err))
 RUN(gather_zigzag, attend("gather", "zigzag", in, out, err))
 RUN(plain, attend(NULL, "contiguous", in, out, err))
 
+/* The mask is over queries and keys. */
+static dtp_status run_masked(const dtp_tensor *in, dtp_tensor *out, dtp_err *err)
+{
+    dtp_attention_options o = dtp_attention_options_init();
+    o.scale = 0.75;
+    o.causal = false;
+    o.mask = &in[3];
+    return dtp_tensor_attention_with(in[0], in[1], in[2], &o, out, err);
+}
+
 static int position_of(int place, bool zigzag)
 {
     return zigzag ? RUN_AT[place / 2] * 2 + place % 2 : place;
 }
 
-/* One query of a head over the keys at or before its position. */
-static void attend_row(const double *q, const double *k, const double *v, int at, bool zigzag,
+/* One query of a head; seen: of each key. */
+static void attend_row(const double *q, const double *k, const double *v, const double *seen,
                        double *out)
 {
     double total = 0.0;
@@ -190,26 +200,41 @@ static void attend_row(const double *q, const double *k, const double *v, int at
         for (int f = 0; f < FEATURES; f++) {
             score += 0.75 * q[f] * k[j * FEATURES + f];
         }
-        const double p = position_of(j, zigzag) <= position_of(at, zigzag) ? exp(score) : 0.0;
+        const double p = seen[j] != 0.0 ? exp(score) : 0.0;
         total += p;
         for (int f = 0; f < VALUES; f++) {
             out[f] += p * v[j * VALUES + f];
         }
     }
-    for (int f = 0; f < VALUES; f++) {
+    for (int f = 0; f < VALUES && total > 0.0; f++) {
         out[f] /= total;
     }
 }
 
-static void attend_naively(double *const *in, bool zigzag, double *out)
+/* seen[query][key] */
+static void attend_seen(double *const *in, const double *seen, double *out)
 {
     for (int h = 0; h < HEADS; h++) {
         for (int i = 0; i < LENGTH; i++) {
             const int row = h * LENGTH + i;
             attend_row(in[0] + row * FEATURES, in[1] + h * LENGTH * FEATURES,
-                       in[2] + h * LENGTH * VALUES, i, zigzag, out + row * VALUES);
+                       in[2] + h * LENGTH * VALUES, seen + i * LENGTH, out + row * VALUES);
         }
     }
+}
+
+static void attend_naively(double *const *in, bool zigzag, double *out)
+{
+    double seen[LENGTH * LENGTH];
+    for (int i = 0; i < LENGTH * LENGTH; i++) {
+        seen[i] = position_of(i % LENGTH, zigzag) <= position_of(i / LENGTH, zigzag);
+    }
+    attend_seen(in, seen, out);
+}
+
+static void naive_masked(double *const *in, double *out)
+{
+    attend_seen(in, in[3], out);
 }
 
 static void naive_attention(double *const *in, double *out)
@@ -298,6 +323,16 @@ static const case_row ROWS[] = {
      2,
      {LOGITS, LABELS}},
     {"attention, two sequences", run_plain, naive_attention, HEADS *LENGTH *VALUES, true, QKV},
+    {"attention, masked",
+     run_masked,
+     naive_masked,
+     HEADS *LENGTH *VALUES,
+     true,
+     4,
+     {{.rank = 3, .shape = {HEADS, LENGTH, FEATURES}},
+      {.rank = 3, .shape = {HEADS, LENGTH, FEATURES}},
+      {.rank = 3, .shape = {HEADS, LENGTH, VALUES}},
+      {.rank = 2, .shape = {LENGTH, LENGTH}, .fill = EAGER_BOOL}}},
     {"attention, gathered", run_gather, naive_attention, HEADS *LENGTH *VALUES, true, QKV},
     {"attention, ring", run_ring, naive_attention, HEADS *LENGTH *VALUES, true, QKV},
     {"attention, gathered, zigzag", run_gather_zigzag, naive_zigzag, HEADS *LENGTH *VALUES, true,
@@ -464,6 +499,13 @@ static dtp_status misuse(dtp_device_mesh *mesh, void *user, dtp_err *err)
     attention.chunks = 2;
     DTP_TRY(expect(dtp_tensor_attention_with(x, x, x, &attention, &y, err), DTP_INVALID, "zigzag",
                    err));
+    attention.mask = &x;
+    DTP_TRY(expect(dtp_tensor_attention_with(x, x, x, &attention, &y, err), DTP_INVALID,
+                   "a mask beside context 'ring'", err));
+    attention = dtp_attention_options_init();
+    attention.mask = &labels;
+    DTP_TRY(expect(dtp_tensor_attention_with(x, x, x, &attention, &y, err), DTP_INVALID,
+                   "the mask (operand 3) is i32", err));
     DTP_TRY(expect(dtp_tensor_reorder(x, 0, 2, false, &y, err), DTP_INVALID, "zigzag", err));
     DTP_TRY(expect(dtp_tensor_scatter_add(x, 0, labels, 0, &y, err), DTP_RANGE, "size", err));
     DTP_TRY(expect(dtp_tensor_scatter_add(x, 2, labels, 4, &y, err), DTP_INVALID, "axis 2", err));
