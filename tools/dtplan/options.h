@@ -15,6 +15,7 @@ int dtplan_pareto(int argc, char **argv);
 int dtplan_sensitivity(int argc, char **argv);
 int dtplan_regress(int argc, char **argv);
 int dtplan_machines(int argc, char **argv);
+int dtplan_import(int argc, char **argv);
 int dtplan_export(int argc, char **argv);
 int dtplan_solve(int argc, char **argv);
 

@@ -1,0 +1,11 @@
+# cmake -DOUT=FILE.c -DFILES="a.json;b.json" -P Templates.cmake: the files as bytes (interop/import/templates.h).
+set(arrays "/* Made from models/templates/ by cmake/Templates.cmake. */\n#include \"interop/import/templates.h\"\n\n")
+set(rows "")
+foreach(file ${FILES})
+    get_filename_component(name ${file} NAME_WE)
+    file(READ ${file} hex HEX)
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+    string(APPEND arrays "static const unsigned char ${name}_text[] = {${bytes}};\n")
+    string(APPEND rows "    {\"models/templates/${name}.json\", ${name}_text, sizeof ${name}_text},\n")
+endforeach()
+file(WRITE ${OUT} "${arrays}\nconst dtp_template_text dtp_template_texts[] = {\n${rows}    {0, 0, 0},\n};\n")
