@@ -268,28 +268,51 @@ static dtp_status eval_text(dtp_scope *scope, const dtp_json *v, dtp_scope_value
 /* ---- functions and choices ----------------------------------------------------------------------
  */
 
+/* least: of numbers of which some may be absent; floor: without its fraction. */
+enum { LEAST, PRODUCT, QUOTIENT, SQRT, FLOOR, N_FUNCTIONS };
+
+static int32_t function_of(const dtp_json *v)
+{
+    static const char *const names[] = {"least", "product", "quotient", "sqrt", "floor"};
+    for (int32_t i = 0; dtp_json_size(v) == 1 && i < N_FUNCTIONS; i++) {
+        if (dtp_json_get(v, names[i]) != NULL) {
+            return i;
+        }
+    }
+    return N_FUNCTIONS;
+}
+
 bool dtp_scope_is_function(const dtp_json *v)
 {
-    return dtp_json_size(v) == 1 &&
-           (dtp_json_get(v, "least") != NULL || dtp_json_get(v, "product") != NULL ||
-            dtp_json_get(v, "sqrt") != NULL);
+    return function_of(v) < N_FUNCTIONS;
 }
 
-static double real_of(const dtp_scope_value *v)
+static double apply(int32_t function, bool first, double x, double y)
 {
-    return v->kind == DTP_SCOPE_INT ? (double)v->i : v->x;
+    switch (function) {
+    case SQRT:
+        return sqrt(y);
+    case FLOOR:
+        return floor(y);
+    case LEAST:
+        return first ? y : fmin(x, y);
+    case QUOTIENT:
+        return first ? y : x / y;
+    default:
+        return first ? y : x * y;
+    }
 }
 
-/* least: of integers, of which some may be absent; product: of numbers, without its fraction; sqrt:
- * of a number. */
 static dtp_status eval_function(dtp_scope *scope, const dtp_json *v, dtp_scope_value *out,
                                 dtp_err *err)
 {
-    const dtp_json *list = dtp_json_at(v, 0);
-    const bool least = dtp_json_get(v, "least") != NULL, root = dtp_json_get(v, "sqrt") != NULL;
-    double x = least ? (double)LARGEST_SIZE : 1.0;
-    for (int32_t i = 0; i < (root ? 1 : dtp_json_size(list)); i++) {
-        const dtp_json *e = root ? list : dtp_json_at(list, i);
+    const int32_t function = function_of(v);
+    const dtp_json *args = dtp_json_at(v, 0);
+    const bool list = dtp_json_kind_of(args) == DTP_JSON_ARRAY;
+    double x = 0.0;
+    bool first = true;
+    for (int32_t i = 0; i < (list ? dtp_json_size(args) : 1); i++) {
+        const dtp_json *e = list ? dtp_json_at(args, i) : args;
         dtp_scope_value one;
         DTP_TRY(dtp_scope_choose(scope, &e, err));
         if (e == NULL) {
@@ -299,17 +322,16 @@ static dtp_status eval_function(dtp_scope *scope, const dtp_json *v, dtp_scope_v
         if (one.kind != DTP_SCOPE_INT && one.kind != DTP_SCOPE_REAL) {
             return dtp_json_fail(e, err, "expected a number");
         }
-        x = least ? fmin(x, real_of(&one)) : x * real_of(&one);
-    }
-    if (root) {
-        *out = (dtp_scope_value){DTP_SCOPE_REAL, 0, sqrt(x), NULL};
-        return DTP_OK;
+        x = apply(function, first, x, one.kind == DTP_SCOPE_INT ? (double)one.i : one.x);
+        first = false;
     }
     if (!(fabs(x) <= (double)LARGEST_SIZE)) {
         return dtp_foreign_fail(scope->config, dtp_foreign_root(scope->config), err,
-                                "a size of %g is too large", x);
+                                "%g is too large for a number of the model", x);
     }
-    *out = (dtp_scope_value){DTP_SCOPE_INT, (int64_t)x, 0.0, NULL};
+    const bool integer = function == LEAST || function == FLOOR;
+    *out = integer ? (dtp_scope_value){DTP_SCOPE_INT, (int64_t)x, 0.0, NULL}
+                   : (dtp_scope_value){DTP_SCOPE_REAL, 0, x, NULL};
     return DTP_OK;
 }
 

@@ -61,7 +61,8 @@ dtp_status dtp_scope_get(dtp_scope *scope, dtp_scope_name *name, dtp_scope_value
  * among them. */
 dtp_status dtp_scope_eval(dtp_scope *scope, const dtp_json *v, dtp_scope_value *out,
                           dtp_err *err) DTP_MUST_CHECK;
-/* Whether v is a function of scalars: {"least": [..]}, {"product": [..]}, {"sqrt": x}. */
+/* Whether v is a function of scalars: {"least": [..]}, {"product": [..]}, {"quotient": [..]},
+ * {"sqrt": x}, {"floor": x}. */
 bool dtp_scope_is_function(const dtp_json *v);
 
 /* Follows choices {"if": C, "then": A, "else": B} to the value that they stand for, an object with
