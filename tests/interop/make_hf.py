@@ -1,0 +1,56 @@
+"""Makes tests/interop/hf/NAME: a small random model of each family that `dtplan import` knows, as transformers saves it, with
+tokens.npy and the logits that transformers computes of them (logits.npy, f32). Run by hand, with torch and transformers:
+
+Usage: make_hf.py OUTPUT_DIR
+"""
+import copy
+import os
+import sys
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, AutoConfig
+
+SMALL = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=8, max_position_embeddings=32, pad_token_id=None)
+MODELS = {
+    "llama": ("llama", SMALL),
+    "llama_bias": ("llama", dict(SMALL, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+    "mistral": ("mistral", dict(SMALL, sliding_window=16)),
+    "qwen2": ("qwen2", {k: v for k, v in SMALL.items() if k != "head_dim"}),
+    "qwen3": ("qwen3", SMALL),
+    "gemma": ("gemma", dict(SMALL, num_key_value_heads=1, pad_token_id=0)),
+    "phi3": ("phi3", dict({k: v for k, v in SMALL.items() if k != "head_dim"}, pad_token_id=0)),
+    "mixtral": ("mixtral", dict(SMALL, num_local_experts=4, num_experts_per_tok=2)),
+    "qwen3_moe": ("qwen3_moe", dict(SMALL, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)),
+    "gpt2": ("gpt2", dict(vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=16, bos_token_id=0, eos_token_id=0)),
+    "gpt_neox": ("gpt_neox", dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                                  intermediate_size=48, max_position_embeddings=32)),
+    "gpt_neox_fast": ("gpt_neox", dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                                       intermediate_size=48, max_position_embeddings=32, hidden_act="gelu_fast",
+                                       use_parallel_residual=False, rotary_pct=1.0)),
+}
+SHARDED = "mistral"  # in bf16, in several files with an index
+
+for name, (family, options) in MODELS.items():
+    torch.manual_seed(1)
+    eos = {} if family == "gpt2" else dict(bos_token_id=1, eos_token_id=2)
+    config = AutoConfig.for_model(family, **eos, **options)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # also norms and biases, which would hide a mistake at their initial values
+            parameter += 0.2 * torch.randn_like(parameter)
+    folder = os.path.join(sys.argv[1], name)
+    if name == SHARDED:
+        copy.deepcopy(model).to(torch.bfloat16).save_pretrained(folder, max_shard_size="20KB")
+        for parameter in model.parameters():
+            parameter.data = parameter.data.to(torch.bfloat16).float()
+    else:
+        model.save_pretrained(folder)
+    os.remove(os.path.join(folder, "generation_config.json"))
+    tokens = torch.randint(0, 64, (2, 8))
+    with torch.no_grad():
+        logits = model(tokens).logits
+    np.save(os.path.join(folder, "tokens.npy"), tokens.numpy().astype(np.int32))
+    np.save(os.path.join(folder, "logits.npy"), logits.float().numpy())
+    print(name, sum(p.numel() for p in model.parameters()))
