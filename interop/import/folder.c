@@ -89,13 +89,14 @@ static dtp_status read_names(folder *f, dtp_err *err)
     const dtp_json *keys, *switches;
     DTP_TRY(dtp_json_get_kind(f->root, "keys", DTP_JSON_OBJECT, &keys, err));
     DTP_TRY(dtp_json_get_kind(f->root, "switches", DTP_JSON_OBJECT, &switches, err));
-    DTP_TRY(DTP_NEW(scope->arena, scope->names, dtp_json_size(keys) + dtp_json_size(switches) + 3,
+    DTP_TRY(DTP_NEW(scope->arena, scope->names, dtp_json_size(keys) + dtp_json_size(switches) + 4,
                     err));
     add_value(scope, "family", (dtp_scope_value){.kind = DTP_SCOPE_TEXT, .text = scope->family});
     add_value(scope, "train",
               (dtp_scope_value){.kind = DTP_SCOPE_BOOL, .i = f->options->forward ? 0 : 1});
     add_value(scope, "approximate",
               (dtp_scope_value){.kind = DTP_SCOPE_BOOL, .i = scope->approximate ? 1 : 0});
+    add_value(scope, "without", (dtp_scope_value){.kind = DTP_SCOPE_NONE});
     for (int32_t i = 0; i < dtp_json_size(keys); i++) {
         static const char *const members[] = {"kind", "also",     "default",        "null",
                                               "only", "left_out", "approximate_if", NULL};
@@ -193,8 +194,8 @@ static dtp_status take_unknown(folder *f, const char *path, const dtp_foreign *v
     }
     if (!f->scope.approximate) {
         return dtp_foreign_fail(f->config, v, err,
-                                "%s: the family '%s' has no such key here; --allow-approximate "
-                                "goes on without it",
+                                "%s is not supported: the family '%s' has no such key; "
+                                "--allow-approximate goes on without it",
                                 text, f->scope.family);
     }
     return dtp_scope_note(&f->scope, &f->scope.unsupported,
@@ -244,6 +245,20 @@ static dtp_status note_key(folder *f, const dtp_scope_name *name, const dtp_scop
                           dtp_arena_printf(f->scope.arena, "%s = %s", name->name, text), err);
 }
 
+/* The model file says what it lacks, too. */
+static dtp_status set_without(folder *f, dtp_err *err)
+{
+    const dtp_scope_notes *notes = &f->scope.unsupported;
+    dtp_scope_value v = {.kind = notes->n > 0 ? DTP_SCOPE_TEXT : DTP_SCOPE_NONE};
+    for (int32_t i = 0; i < notes->n; i++) {
+        v.text = dtp_arena_printf(f->scope.arena, "%s%s%s", i > 0 ? v.text : "", i > 0 ? ", " : "",
+                                  notes->lines[i]);
+        DTP_TRY(DTP_MEMORY(err, v.text));
+    }
+    dtp_scope_find(&f->scope, "without")->value = v;
+    return DTP_OK;
+}
+
 static dtp_status read_config(folder *f, dtp_err *err)
 {
     DTP_TRY(read_keys(f, dtp_foreign_root(f->config), "", err));
@@ -255,7 +270,7 @@ static dtp_status read_config(folder *f, dtp_err *err)
             DTP_TRY(note_key(f, name, &value, err));
         }
     }
-    return DTP_OK;
+    return set_without(f, err);
 }
 
 /* ---- the model ----------------------------------------------------------------------------------
@@ -265,6 +280,7 @@ static dtp_status count_parameters(const folder *f, const char *model, int64_t *
 {
     dtp_model_options options = dtp_model_options_init();
     dtp_graph *g = NULL;
+    options.forward_only = true;
     *out = 0;
     DTP_TRY(dtp_err_prefixed(dtp_model_parse("the model", model, strlen(model), &options, &g, err),
                              err, "%s", f->path));
@@ -300,22 +316,38 @@ static dtp_status make(folder *f, dtp_import *out, dtp_err *err)
     return count_parameters(f, out->model, &out->parameters, err);
 }
 
+static dtp_status import_document(const char *file, dtp_foreign_doc *config,
+                                  const dtp_import_options *options, dtp_arena *arena,
+                                  dtp_import *out, dtp_err *err)
+{
+    folder f = {.path = file,
+                .options = options,
+                .config = config,
+                .scope = {.arena = arena, .config = config, .approximate = options->approximate}};
+    *out = (dtp_import){0};
+    const dtp_status s = make(&f, out, err);
+    dtp_json_destroy(f.doc);
+    dtp_foreign_destroy(config);
+    return s;
+}
+
+dtp_status dtp_import_config(const char *file, const char *text, size_t len,
+                             const dtp_import_options *options, dtp_arena *arena, dtp_import *out,
+                             dtp_err *err)
+{
+    dtp_foreign_doc *config;
+    DTP_TRY(dtp_foreign_parse(file, text, len, &config, err));
+    return import_document(file, config, options, arena, out, err);
+}
+
 dtp_status dtp_import_folder(const char *path, const dtp_import_options *options, dtp_arena *arena,
                              dtp_import *out, dtp_err *err)
 {
     struct stat st;
-    folder f = {.path = path,
-                .options = options,
-                .scope = {.arena = arena, .approximate = options->approximate}};
-    *out = (dtp_import){0};
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        f.path = dtp_arena_printf(arena, "%s/config.json", path);
-        DTP_TRY(DTP_MEMORY(err, f.path));
-    }
-    DTP_TRY(dtp_foreign_read(f.path, MAX_BYTES, &f.config, err));
-    f.scope.config = f.config;
-    const dtp_status s = make(&f, out, err);
-    dtp_json_destroy(f.doc);
-    dtp_foreign_destroy(f.config);
-    return s;
+    dtp_foreign_doc *config;
+    const bool inside = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    const char *file = dtp_arena_printf(arena, "%s%s", path, inside ? "/config.json" : "");
+    DTP_TRY(DTP_MEMORY(err, file));
+    DTP_TRY(dtp_foreign_read(file, MAX_BYTES, &config, err));
+    return import_document(file, config, options, arena, out, err);
 }

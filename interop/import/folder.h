@@ -28,5 +28,9 @@ typedef struct dtp_import {
  * DTP_IO name the file, the key and its value. */
 dtp_status dtp_import_folder(const char *path, const dtp_import_options *options, dtp_arena *arena,
                              dtp_import *out, dtp_err *err) DTP_MUST_CHECK;
+/* The same of the text of a config.json; `file` names it in errors. */
+dtp_status dtp_import_config(const char *file, const char *text, size_t len,
+                             const dtp_import_options *options, dtp_arena *arena, dtp_import *out,
+                             dtp_err *err) DTP_MUST_CHECK;
 
 #endif

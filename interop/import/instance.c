@@ -26,11 +26,14 @@ static int32_t height(const dtp_json *v)
 static dtp_status write_scalar(instance *in, const dtp_json *v, const char *key, dtp_err *err)
 {
     dtp_scope_value value;
+    const char *text;
     DTP_TRY(dtp_scope_eval(in->scope, v, &value, err));
     switch (value.kind) {
     case DTP_SCOPE_NONE:
+        text = dtp_json_string(v, &text, NULL) == DTP_OK ? text : "it";
         return dtp_foreign_fail(in->scope->config, dtp_foreign_root(in->scope->config), err,
-                                "there is no value for '%s' of the model", key != NULL ? key : "");
+                                "'%s' of the model has no value: %s is null or not there",
+                                key != NULL ? key : "", text);
     case DTP_SCOPE_BOOL:
         dtp_json_write_bool(&in->w, key, value.i != 0);
         break;

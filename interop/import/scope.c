@@ -117,23 +117,24 @@ static dtp_status convert(const dtp_scope *scope, const char *kind, const dtp_fo
     return out->text != NULL ? DTP_OK : dtp_foreign_string(scope->config, v, &out->text, err);
 }
 
-/* Whether the value, or every element of a list, is among those that the template knows; *instead
- * is the first of them. */
-static dtp_status is_among(dtp_scope *scope, const dtp_json *only, const char *kind,
-                           const dtp_foreign *v, bool *out, dtp_scope_value *instead, dtp_err *err)
+/* The value, or the element of a list, that is not among those that the template knows; NULL: there
+ * is none. *instead is the first that it knows. */
+static dtp_status find_odd(dtp_scope *scope, const dtp_json *only, const char *kind,
+                           const dtp_foreign *v, const dtp_foreign **odd, dtp_scope_value *instead,
+                           dtp_err *err)
 {
     const bool list = dtp_foreign_is(v, DTP_FOREIGN_LIST);
-    *out = true;
+    *odd = NULL;
     *instead = (dtp_scope_value){DTP_SCOPE_NONE, 0, 0.0, NULL};
-    for (const dtp_foreign *e = list ? dtp_foreign_first(v) : v; e != NULL && *out;
+    for (const dtp_foreign *e = list ? dtp_foreign_first(v) : v; e != NULL && *odd == NULL;
          e = list ? dtp_foreign_next(e) : NULL) {
         dtp_scope_value value, known;
-        *out = false;
+        *odd = e;
         DTP_TRY(convert(scope, kind, e, &value, err));
-        for (int32_t i = 0; i < dtp_json_size(only) && !*out; i++) {
+        for (int32_t i = 0; i < dtp_json_size(only) && *odd != NULL; i++) {
             DTP_TRY(dtp_scope_eval(scope, dtp_json_at(only, i), &known, err));
             *instead = i == 0 ? known : *instead;
-            *out = equal(&value, &known);
+            *odd = equal(&value, &known) ? NULL : e;
         }
     }
     return DTP_OK;
@@ -143,25 +144,30 @@ static dtp_status check_known(dtp_scope *scope, dtp_scope_name *name, const char
                               dtp_err *err)
 {
     const dtp_json *only = dtp_json_get(name->spec, "only");
+    const dtp_foreign *odd = NULL;
     dtp_scope_value instead;
-    bool among = true;
     if (only != NULL) {
-        DTP_TRY(is_among(scope, only, kind, name->found, &among, &instead, err));
+        DTP_TRY(find_odd(scope, only, kind, name->found, &odd, &instead, err));
     }
-    if (among) {
+    if (odd == NULL) {
         return DTP_OK;
     }
-    const char *text = dtp_scope_foreign_text(name->found, scope->arena);
+    const char *text = dtp_scope_foreign_text(odd, scope->arena);
     DTP_TRY(DTP_MEMORY(err, text));
     if (!scope->approximate) {
-        return dtp_foreign_fail(scope->config, name->found, err,
-                                "%s changes the model in a way that the import of the family '%s' "
-                                "does not have; --allow-approximate goes on without it",
+        return dtp_foreign_fail(scope->config, odd, err,
+                                "%s is not supported in the family '%s', and changes the model; "
+                                "--allow-approximate goes on without it",
                                 text, scope->family);
     }
     name->value = instead;
+    const char *taken = dtp_scope_print(&instead, scope->arena);
+    DTP_TRY(DTP_MEMORY(err, taken));
+    const bool some = instead.kind != DTP_SCOPE_NONE;
     return dtp_scope_note(scope, &scope->unsupported,
-                          dtp_arena_printf(scope->arena, "%s = %s", name->name, text), err);
+                          dtp_arena_printf(scope->arena, "%s = %s%s%s", name->name, text,
+                                           some ? " taken as " : "", some ? taken : ""),
+                          err);
 }
 
 static dtp_status read_found(dtp_scope *scope, dtp_scope_name *name, dtp_err *err)
