@@ -111,6 +111,9 @@ static dtp_status read_names(folder *f, dtp_err *err)
     for (int32_t i = 0; i < dtp_json_size(f->family); i++) {
         const dtp_json *given = dtp_json_at(f->family, i);
         dtp_scope_name *name = dtp_scope_find(scope, dtp_json_key(given));
+        if (strcmp(dtp_json_key(given), "about") == 0) {
+            continue;
+        }
         if (name == NULL) {
             return dtp_json_fail(given, err, "the template has no key or switch of this name");
         }

@@ -14,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     dtp_arena *arena = dtp_arena_create();
     dtp_import result;
     dtp_err err;
-    const dtp_status s = dtp_import_config("config.json", (const char *)data, size, &options, arena,
-                                           &result, &err);
+    const dtp_status s =
+        dtp_import_config("config.json", (const char *)data, size, &options, arena, &result, &err);
     if (s == DTP_INTERNAL || (s == DTP_OK && (result.model == NULL || result.parameters < 1))) {
         abort();
     }

@@ -8,7 +8,8 @@
   plans      the models of `counts` fit on 64 H100 in bf16
   refusals   one line that names the file, exit code 2, nothing written: for each kind of bad config.json
   mutations  the same, or a model, for 300 files with random mistakes
-Usage: import_hf.py DTPLAN DTRUN counts|logits|plans|refusals|mutations
+  docs       the tables of docs/bring-your-own-model.md are those of the templates; with --update they are written
+Usage: import_hf.py DTPLAN DTRUN docs|counts|logits|plans|refusals|mutations
 """
 import copy
 import glob
@@ -121,6 +122,37 @@ def defaults(here):
         out = must(dtplan, "import", path, "-o", os.path.join(here, "m.json"), "--json")
         if out is not None and json.loads(out)["parameters"] != parameters:
             fail(f"{family}: {out}, expected {parameters}")
+
+
+# ---- the tables of the documents ----
+
+PAGE, BEGIN, END = "docs/bring-your-own-model.md", "<!-- from models/templates -->", "<!-- end -->"
+
+
+def tables():
+    templates = {os.path.basename(path): read(path) for path in sorted(glob.glob("models/templates/*.json"))}
+    lines = ["| family | template | what it has |", "|---|---|---|"]
+    lines += [f"| `{name}` | `{file}` | {family['about']} |" for file, t in templates.items() for name, family in t["families"].items()]
+    lines += ["", "| template | key | supported values |", "|---|---|---|"]
+    for file, t in templates.items():
+        for key, spec in t["keys"].items():
+            values = [v["then"] if isinstance(v, dict) else v for v in spec.get("only", [])]
+            if "only" in spec:
+                lines.append(f"| `{file}` | `{key}` | {', '.join(json.dumps(v) for v in values) or 'none'} |")
+            elif "left_out" in spec:
+                lines.append(f"| `{file}` | `{key}` | any; it is left out |")
+    return "\n".join(lines)
+
+
+def docs(_):
+    with open(PAGE, encoding="utf-8") as f:
+        page = f.read()
+    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    if sys.argv[4:] == ["--update"]:
+        with open(PAGE, "w", encoding="utf-8") as f:
+            f.write(page[:start] + "\n" + tables() + "\n" + page[end:])
+    elif page[start:end].strip() != tables():
+        fail(f"the tables of {PAGE} are not those of the templates: import_hf.py DTPLAN DTRUN docs --update")
 
 
 # ---- logits ----
@@ -336,5 +368,5 @@ def mutations(here):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    {"counts": counts, "logits": logits, "plans": plans, "refusals": refusals, "mutations": mutations}[sys.argv[3]](folder)
+    {"docs": docs, "counts": counts, "logits": logits, "plans": plans, "refusals": refusals, "mutations": mutations}[sys.argv[3]](folder)
 sys.exit(1 if failures else 0)

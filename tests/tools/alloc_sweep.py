@@ -72,6 +72,8 @@ diff|dtplan diff {MLP} {{free.plan}} {{a.plan}} --machine {A100}
 diff_json|dtplan diff {MLP} {{free.plan}} {{a.plan}} --json
 pareto|dtplan pareto {MLP} --mesh x:2;y:2 --machine {A100} --points 3
 sensitivity|dtplan sensitivity {MLP} {{a.plan}} --machine {A100} --steps 1 --only flops
+import|dtplan import tests/interop/hf/mixtral -o {{out/model.json}}
+import_json|dtplan import tests/interop/hf/gpt_neox_fast -o {{out/model.json}} --no-train --allow-approximate --json
 export|dtplan export {MLP} {{a.plan}} --as placements -o {{out/placements}}
 export_hf|dtplan export {MLP} {{a.plan}} --as hf
 export_rules|dtplan export {MLP} {{a.plan}} --as rules

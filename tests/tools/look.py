@@ -23,7 +23,7 @@ import time
 
 ROOT = os.getcwd()
 GOLDEN = os.path.join(ROOT, "tests/tools/look")
-DTPLAN = "plan show verify-rules viz redistribute explain diff pareto sensitivity regress machines export solve".split()
+DTPLAN = "plan show verify-rules viz redistribute explain diff pareto sensitivity regress machines import export solve".split()
 DTRUN = "run eval sample verify regress bench".split()
 MLP = "models/mlp_digits.json"
 GPT = "models/gpt_bytes.json --dim layers=1 --dim length=8"
@@ -58,6 +58,8 @@ COMMANDS = [
     f"dtplan explain {MLP} tensor.plan h.mm {H100} --node --rows 3",
     f"dtplan diff {MLP} rules.plan tensor.plan {H100} --rows 4",
     f"dtplan diff {MLP} rules.plan rules.plan",
+    "dtplan import gpt2.config.json -o imported.json",
+    "dtplan import mistral.config.json --allow-approximate -o imported.json",
     f"dtplan pareto {MLP} {H100} --mesh 'x:2;y:2' --points 3",
     f"dtplan sensitivity {MLP} tensor.plan {H100} --steps 2 --only nvlink.latency",
     "dtplan machines",
@@ -80,6 +82,8 @@ SUITES = {
         {"name": "a case that is worse", "model": "models/mlp_digits.json", "machine": "h100_64", "mesh": "x:2",
          "mode": "rules", "recorded": {"metrics": {"step": 5e-05, "peak": 434276}, "options": {"--mesh": "x:4"},
          "model": {}, "machine": {}, "layouts": {"w1": "hidden@x"}}}]}""",
+    "gpt2.config.json": '{"model_type": "gpt2"}',
+    "mistral.config.json": '{"model_type": "mistral", "vocab_size": 32768, "hidden_act": "relu"}',
     "slow.json": """{"format": "dtp.suite/1", "cases": [{"name": "slow", "model": "models/llama3_70b.json",
         "machine": "h100_64", "mesh": "x:8;y:8", "mode": "tensor", "options": ["--untie", "--limit-s", "6"]}]}""",
     "jobs.json": """{"format": "dtp.jobs/1", "cases": [{"name": "a job", "model": "models/mlp_digits.json",

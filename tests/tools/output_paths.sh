@@ -36,6 +36,7 @@ for bad in "$here/no/x" "$here/folder" "$here/folder/" "$here/file/x"; do
     refused --output "$bad" dtplan plan absent.json --mesh x:2 $machine -o "$bad"
     refused --trace "$bad" dtplan plan absent.json --mesh x:2 $machine --trace "$bad"
     refused --output "$bad" dtplan solve absent.json -o "$bad"
+    refused --output "$bad" dtplan import absent -o "$bad"
     refused --output "$bad" dtplan export absent.json absent.plan --as hf -o "$bad"
     refused --output "$bad" dtplan solve absent.json --write lp -o "$bad"
     refused --svg "$bad" dtplan viz absent.json --svg "$bad"

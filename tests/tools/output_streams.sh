@@ -60,7 +60,7 @@ fi
         lost 1 $tool --help
         lost 1 $tool --version
     done
-    for command in plan show verify-rules viz redistribute explain diff pareto sensitivity export solve; do
+    for command in plan show verify-rules viz redistribute explain diff pareto sensitivity import export solve; do
         lost 1 dtplan $command --help
     done
     for command in run verify bench; do
@@ -76,6 +76,7 @@ fi
         lost 1 dtplan diff $model "$here/a.plan" "$here/b.plan" $machine $json
         lost 1 dtplan pareto $model --mesh x:2 $machine --points 2 $json
         lost 1 dtplan sensitivity $model "$here/a.plan" $machine --steps 1 --only flops $json
+        lost 1 dtplan import tests/interop/hf/llama -o "$here/imported.json" $json
         lost 1 dtplan solve models/selection/example.json $json
         lost 1 dtrun run $model $sim --quiet $json
         lost 1 dtrun verify $model $sim $json

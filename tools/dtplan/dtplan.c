@@ -21,7 +21,7 @@ int main(int argc, char **argv)
          "how far the machine may be off before another plan is better", dtplan_sensitivity},
         {"regress", "SUITE", "plan the cases of a suite: what moved, and why", dtplan_regress},
         {"machines", "", "the machines that have a name", dtplan_machines},
-        {"import", "FOLDER", "the model that a config.json of transformers describes", dtplan_import},
+        {"import", "FOLDER", "a model file of a folder of Hugging Face", dtplan_import},
         {"export", "MODEL PLAN", "write a plan in the words of another framework", dtplan_export},
         {"solve", "FILE", "solve a selection problem, with a bound", dtplan_solve},
         {NULL, NULL, NULL, NULL},

@@ -34,8 +34,8 @@ static void write_report(const import_command *c, const char *names, dtp_json_wr
                         FIELD_TEXTS("unsupported", r->unsupported.n, r->unsupported.lines)));
         return;
     }
-    dtp_strbuf_addf(&w->buf, "%s: family %s, %lld parameters\n", c->output, r->family,
-                    (long long)r->parameters);
+    dtp_strbuf_addf(&w->buf, "%s: family %s, %s parameters\n", c->output, r->family,
+                    dtp_amount((double)r->parameters).text);
     add_lines(&w->buf, "left out: ", &r->left_out);
     add_lines(&w->buf, "not supported, the model differs: ", &r->unsupported);
 }
