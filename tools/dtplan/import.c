@@ -48,10 +48,31 @@ static const char *names_path(const import_command *c)
     return dtp_arena_printf(c->arena, "%.*s.names.json", (int)(json ? n - 5 : n), c->output);
 }
 
+/* Both files and the report, or nothing. */
+static dtp_status put(const import_command *c, const char *names, dtp_err *err)
+{
+    const size_t n = strlen(c->result.names);
+    dtp_file_out *file;
+    dtp_json_writer report = {0};
+    dtp_strbuf model = {0};
+    DTP_TRY(dtp_file_out_open(names, &file, err));
+    dtp_status s = dtp_file_out_write(file, c->result.names, n, err);
+    if (s == DTP_OK) {
+        dtp_strbuf_add(&model, c->result.model);
+        report.buf.failed = model.failed;
+        write_report(c, names, &report);
+        s = tool_put_both(c->output, &model, &report.buf, !c->json, err);
+    }
+    if (s == DTP_OK) {
+        return dtp_file_out_commit(file, err);
+    }
+    dtp_file_out_discard(file);
+    return s;
+}
+
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     import_command *c = command;
-    dtp_json_writer w = {0};
     if (c->output == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--output FILE is missing");
     }
@@ -60,10 +81,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(dtp_import_folder(operands[0], &c->options, c->arena, &c->result, err));
     const char *names = names_path(c);
     DTP_TRY(DTP_MEMORY(err, names));
-    DTP_TRY(dtp_file_write(names, c->result.names, strlen(c->result.names), err));
-    DTP_TRY(dtp_file_write(c->output, c->result.model, strlen(c->result.model), err));
-    write_report(c, names, &w);
-    return c->json ? tool_put(&w.buf, err) : tool_put_text(&w.buf, err);
+    return put(c, names, err);
 }
 
 int dtplan_import(int argc, char **argv)
