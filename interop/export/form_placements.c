@@ -3,17 +3,18 @@
 
 #include "interop/export/forms.h"
 
-static void write_layout(dtp_json_writer *w, const char *key, const dtp_layout *layout)
+const char *dtp_export__placement(const dtp_placement *p, char out[8])
+{
+    (void)snprintf(out, 8, "S(%d)", p->axis);
+    return p->kind == DTP_SHARD ? out : p->kind == DTP_PARTIAL ? "P" : "R";
+}
+
+void dtp_export__layout(dtp_json_writer *w, const char *key, const dtp_layout *layout)
 {
     dtp_json_begin_array(w, key, true);
     for (int32_t m = 0; m < layout->n_mesh; m++) {
-        const dtp_placement *p = &layout->placement[m];
-        char shard[8];
-        (void)snprintf(shard, sizeof shard, "S(%d)", p->axis);
-        dtp_json_write_string(w, NULL,
-                              p->kind == DTP_SHARD     ? shard
-                              : p->kind == DTP_PARTIAL ? "P"
-                                                       : "R");
+        char text[8];
+        dtp_json_write_string(w, NULL, dtp_export__placement(&layout->placement[m], text));
     }
     dtp_json_end_array(w);
 }
@@ -27,8 +28,8 @@ static void write_tensor(dtp_json_writer *w, const dtp_placed *t)
     }
     dtp_json_write_ints(w, "shape", t->type.rank, shape);
     dtp_json_write_string(w, "dtype", dtp_dtype_name(t->type.dtype));
-    write_layout(w, "kept", &t->kept);
-    write_layout(w, "read", &t->read);
+    dtp_export__layout(w, "kept", &t->kept);
+    dtp_export__layout(w, "read", &t->read);
 }
 
 static void write_params(const dtp_placements *p, dtp_json_writer *w)
@@ -70,12 +71,10 @@ static void write_values(const dtp_placements *p, const char *key, int32_t n,
     dtp_json_end_array(w);
 }
 
-dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
+void dtp_export__body(const dtp_placements *p, dtp_json_writer *w)
 {
     const dtp_graph_variant *variant = &p->plan->variant;
     char precision[DTP_PRECISION_TEXT_BYTES];
-    (void)err;
-    dtp_export__begin(p, "dtp.placements/1", w);
     dtp_precision_print(&variant->precision, precision);
     dtp_json_write_string(w, "precision", precision);
     dtp_json_write_int(w, "microbatches", p->graph->microbatches > 1 ? p->graph->microbatches : 1);
@@ -92,6 +91,13 @@ dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, d
     write_values(p, "activations", p->n_activations, p->activations, w);
     write_values(p, "inputs", p->n_inputs, p->inputs, w);
     write_values(p, "outputs", p->n_outputs, p->outputs, w);
+}
+
+dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
+{
+    (void)err;
+    dtp_export__begin(p, "dtp.placements/1", w);
+    dtp_export__body(p, w);
     dtp_export__end(&p->lost, w);
     return DTP_OK;
 }

@@ -5,6 +5,8 @@
 const dtp_export_form dtp_export_forms[] = {
     {"placements", "every parameter, activation, input and output: dtp.placements/1",
      dtp_export__placements},
+    {"torch", "placements, with what parallelize_module and fully_shard take: dtp.torch/1",
+     dtp_export__torch},
     {"hf", "a tp_plan of transformers' style names", dtp_export__hf},
     {"rules", "logical axis rules (MaxText, flax)", dtp_export__rules},
     {NULL, NULL, NULL},

@@ -8,10 +8,10 @@ static const struct {
                          "a split does not divide the size: JAX has no uneven shards, fully_shard "
                          "splits dims other than 0 evenly only",
                          "plan without --uneven"},
-    [DTP_LOST_MESH_ORDER] = {"mesh_order",
-                             "one dim is split over several mesh dims against their order",
-                             "list the mesh dims in the other order, or accept shards in mesh "
-                             "order: they have as many bytes"},
+    [DTP_LOST_MESH_ORDER] =
+        {"mesh_order", "one dim is split over several mesh dims in another order than the form's",
+         "list the mesh dims in the other order, or accept the form's shards: "
+         "they have as many bytes"},
     [DTP_LOST_INNER_FACTOR] = {"inner_factor",
                                "the plan splits an inner factor of a merged axis; placements say "
                                "the whole axis, whose shards hold other elements",
@@ -53,6 +53,9 @@ static const struct {
     [DTP_LOST_STYLE] = {"style", "no style splits it so", "--as placements"},
     [DTP_LOST_OUTPUT] = {"output", "no style leaves what a module makes in this layout",
                          "--as placements"},
+    [DTP_LOST_RECOMPUTED] = {"recomputed", "a recomputed block keeps some of its values",
+                             "recompute whole blocks, or write a policy of selective "
+                             "checkpointing"},
     [DTP_LOST_RULES] = {"rules", "its dims are not split as the rules say", "--as placements"},
 };
 

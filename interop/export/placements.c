@@ -11,7 +11,6 @@ typedef struct collector {
     const dtp_sharding *s;
     dtp_hash_table by_name; /* parameters of the framework */
     const char **theirs;    /* by tensor: name of a parameter */
-    const char **module;    /* by tensor: of a parameter, NULL: none */
 } collector;
 
 static dtp_status lose(const collector *c, dtp_lost_kind kind, const char *name, dtp_err *err)
@@ -194,7 +193,7 @@ static dtp_status add_param(collector *c, dtp_tensor_id t, dtp_err *err)
     const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, out->name));
     const int32_t had = find_param(c, out->name, hash);
     c->theirs[t] = had >= 0 ? p->params[had].name : out->name;
-    c->module[t] = out->module;
+    c->p->module[t] = out->module;
     if (had >= 0) {
         *out = (dtp_placed){0};
         return add_part(c, t, &p->params[had], err);
@@ -241,13 +240,13 @@ static dtp_status compare_training(collector *c, dtp_err *err)
 /* ---- values -------------------------------------------------------------------------------------
  */
 
-/* The module of the parameters that a node reads; NULL: none, or of several. */
-static const char *module_of_node(const collector *c, const dtp_node *node)
+const char *dtp_placements_module(const dtp_placements *p, dtp_node_id n)
 {
+    const dtp_node *node = n >= 0 ? &p->graph->nodes[n] : NULL;
     const char *found = NULL;
-    for (int32_t i = 0; i < node->n_in; i++) {
-        const dtp_tensor_id param = dtp_graph_param_of(c->g, node->in[i]);
-        const char *module = param >= 0 ? c->module[param] : NULL;
+    for (int32_t i = 0; node != NULL && i < node->n_in; i++) {
+        const dtp_tensor_id param = dtp_graph_param_of(p->graph, node->in[i]);
+        const char *module = param >= 0 ? p->module[param] : NULL;
         if (module != NULL && found != NULL && strcmp(module, found) != 0) {
             return NULL;
         }
@@ -256,13 +255,10 @@ static const char *module_of_node(const collector *c, const dtp_node *node)
     return found;
 }
 
-/* The module whose output a value is: its producer reads parameters of the module, and no reader
- * does. */
-static const char *module_made(const collector *c, dtp_tensor_id t)
+const char *dtp_placements_maker(const dtp_placements *p, dtp_tensor_id t)
 {
-    const dtp_node_id producer = c->g->tensors[t].producer, reader = c->p->uses.reader[t];
-    const char *module = producer >= 0 ? module_of_node(c, &c->g->nodes[producer]) : NULL;
-    const char *next = reader >= 0 ? module_of_node(c, &c->g->nodes[reader]) : NULL;
+    const char *module = dtp_placements_module(p, p->graph->tensors[t].producer);
+    const char *next = dtp_placements_module(p, p->uses.reader[t]);
     return module != NULL && next != NULL && strcmp(module, next) == 0 ? NULL : module;
 }
 
@@ -271,7 +267,7 @@ static dtp_status add_value(collector *c, dtp_tensor_id t, dtp_placed *list, int
 {
     dtp_placed *out = &list[(*n)++];
     out->name = c->g->tensors[t].name;
-    out->module = module_made(c, t);
+    out->module = dtp_placements_maker(c->p, t);
     DTP_TRY(set_tensor(c, t, out, err));
     return place(c, t, out, err);
 }
@@ -292,10 +288,9 @@ static bool is_constrained(const collector *c, dtp_tensor_id t)
  * it lies where the product is kept and read. */
 static dtp_tensor_id constrained_value(const collector *c, dtp_tensor_id t)
 {
-    const dtp_node *producer = &c->g->nodes[c->g->tensors[t].producer];
     const dtp_node_id reader = c->p->uses.reader[t];
-    const char *module = module_of_node(c, producer);
-    const char *next = reader >= 0 ? module_of_node(c, &c->g->nodes[reader]) : NULL;
+    const char *module = dtp_placements_module(c->p, c->g->tensors[t].producer);
+    const char *next = dtp_placements_module(c->p, reader);
     if (module == NULL || next == NULL || strcmp(module, next) != 0) {
         return t;
     }
@@ -379,7 +374,7 @@ dtp_status dtp_placements_make(const dtp_plan *plan, const dtp_graph *graph, con
     DTP_TRY(DTP_NEW(arena, out->inputs, g->n_tensors + 1, err));
     DTP_TRY(DTP_NEW(arena, out->outputs, g->n_outputs + 1, err)); /* and the loss */
     DTP_TRY(DTP_NEW(arena, c.theirs, g->n_tensors, err));
-    DTP_TRY(DTP_NEW(arena, c.module, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, out->module, g->n_tensors, err));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].kind == DTP_TENSOR_PARAM) {
             DTP_TRY(add_param(&c, t, err));

@@ -24,6 +24,7 @@ typedef enum dtp_lost_kind {
     DTP_LOST_MESH_DIMS,
     DTP_LOST_STYLE,
     DTP_LOST_OUTPUT,
+    DTP_LOST_RECOMPUTED,
     DTP_LOST_RULES,
     DTP_N_LOST
 } dtp_lost_kind;
@@ -73,6 +74,7 @@ typedef struct dtp_placements {
     const dtp_graph *graph; /* the plan's (dtp_plan_graph) */
     const dtp_names *names; /* NULL: the names and axes are ours */
     dtp_uses_of_layouts uses;
+    const char **module; /* by tensor: the framework's, that holds a parameter; NULL: none */
     int32_t n_params, n_activations, n_inputs, n_outputs;
     dtp_placed *params;      /* one per parameter of the framework, in the order of ours */
     dtp_placed *activations; /* forward values that are redistributed */
@@ -84,6 +86,12 @@ typedef struct dtp_placements {
  * parameters that are not parts of one have one name. */
 dtp_status dtp_placements_make(const dtp_plan *plan, const dtp_graph *graph, const dtp_names *names,
                                dtp_arena *arena, dtp_placements *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* The module of the parameters that a node reads; NULL: none, or of several. */
+const char *dtp_placements_module(const dtp_placements *p, dtp_node_id n);
+/* The module whose output a value is: its producer reads parameters of the module, and no reader
+ * does; NULL: none. */
+const char *dtp_placements_maker(const dtp_placements *p, dtp_tensor_id t);
 
 /* Fills `uses` for a sharding of the graph. */
 dtp_status dtp_uses_of_layouts_find(const dtp_graph *g, const dtp_sharding *s, dtp_arena *arena,

@@ -1,0 +1,239 @@
+/* --as torch: dtp.torch/1 (docs/formats/placements.md), dtp.placements/1 with a member "torch": what
+ * PyTorch's parallelize_module and fully_shard take where the plan is one of module styles
+ * (torch_modules.c). interop/python/dtp_torch.py applies it. */
+#include <string.h>
+
+#include "interop/export/forms.h"
+#include "interop/export/torch_modules.h"
+
+static dtp_status lose(const dtp_torch_plan *t, dtp_lost *lost, dtp_lost_kind kind,
+                       const char *name, dtp_err *err)
+{
+    return dtp_lost_add(lost, t->p->arena, kind, name, err);
+}
+
+/* fully_shard splits what tensor dims left, whatever the order of the mesh. */
+static bool is_in_order(const dtp_torch_plan *t, const dtp_placed *of)
+{
+    bool in_order = true;
+    for (int32_t m = 0; m < of->kept.n_mesh; m++) {
+        for (int32_t k = 0; k < of->kept.n_mesh; k++) {
+            const dtp_placement *a = &of->kept.placement[m], *b = &of->kept.placement[k];
+            const bool outer = t->dim[m] != t->dim[k] ? t->dim[m] == DTP_TORCH_TENSOR : m < k;
+            in_order = in_order && (a->kind != DTP_SHARD || b->kind != DTP_SHARD ||
+                                    a->axis != b->axis || !outer || a->order < b->order);
+        }
+    }
+    return in_order;
+}
+
+/* What placements lose, but what modules make up for. */
+static dtp_status find_lost(const dtp_torch_plan *t, dtp_lost *lost, dtp_err *err)
+{
+    const dtp_placements *p = t->p;
+    for (int32_t k = 0; k < DTP_N_LOST; k++) {
+        const bool own = k == DTP_LOST_INSIDE || k == DTP_LOST_MESH_ORDER;
+        for (int32_t i = 0; i < p->lost.n[k] && !(own && t->modules); i++) {
+            DTP_TRY(lose(t, lost, (dtp_lost_kind)k, p->lost.names[k][i], err));
+        }
+        lost->any[k] = lost->any[k] || (p->lost.any[k] && !own);
+    }
+    for (int32_t i = 0; i < p->n_params && t->modules; i++) {
+        if (!is_in_order(t, &p->params[i])) {
+            DTP_TRY(lose(t, lost, DTP_LOST_MESH_ORDER, p->params[i].name, err));
+        }
+    }
+    for (int32_t i = 0; i < p->plan->variant.remat.n; i++) {
+        if (strchr(p->plan->variant.remat.items[i], ' ') != NULL) {
+            DTP_TRY(lose(t, lost, DTP_LOST_RECOMPUTED, NULL, err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- modules of a numbered list ---- */
+
+/* "layers.3" of "layers.3.attn.q.weight", NULL: no part is a number. */
+static dtp_status numbered(const dtp_placed *of, dtp_arena *arena, const char **out, dtp_err *err)
+{
+    *out = NULL;
+    for (const char *at = of->name; *at != '\0';) {
+        const size_t part = strcspn(at, "."), digits = strspn(at, "0123456789");
+        if (part > 0 && digits == part && at > of->name) {
+            *out = dtp_arena_printf(arena, "%.*s", (int)(at + part - of->name), of->name);
+            return DTP_MEMORY(err, *out);
+        }
+        at += part + (at[part] == '.' ? 1 : 0);
+    }
+    return DTP_OK;
+}
+
+/* Whether the block that reads a parameter is computed again in the backward pass. */
+static bool is_recomputed(const dtp_placements *p, const dtp_placed *of)
+{
+    const dtp_node_id reader = p->uses.reader[of->of[0]];
+    bool found = false;
+    for (dtp_node_id n = 0; n < p->graph->n_nodes && reader >= 0; n++) {
+        const dtp_node *node = &p->graph->nodes[n], *own = &p->graph->nodes[reader];
+        found = found || (node->repeats && node->block == own->block && own->block >= 0 &&
+                          node->instance == own->instance);
+    }
+    return found;
+}
+
+/* The numbered modules with a parameter, each once; patterns, or those that are recomputed. */
+static dtp_status write_numbered(const dtp_torch_plan *t, const char *key, bool recomputed,
+                                 dtp_json_writer *w, dtp_err *err)
+{
+    const char *last = "";
+    dtp_json_begin_array(w, key, true);
+    for (int32_t i = 0; i < t->p->n_params; i++) {
+        const char *name;
+        DTP_TRY(numbered(&t->p->params[i], t->p->arena, &name, err));
+        if (name != NULL && !recomputed) {
+            DTP_TRY(dtp_module_pattern(name, t->p->arena, &name, err));
+        }
+        if (name != NULL && strcmp(name, last) != 0 &&
+            (!recomputed || is_recomputed(t->p, &t->p->params[i]))) {
+            dtp_json_write_string(w, NULL, name);
+            last = name;
+        }
+    }
+    dtp_json_end_array(w);
+    return DTP_OK;
+}
+
+/* ---- the member "torch" ---- */
+
+static void write_dims(const dtp_torch_plan *t, const char *key, dtp_torch_dim kind,
+                       dtp_json_writer *w)
+{
+    dtp_json_begin_array(w, key, true);
+    for (int32_t m = 0; m < t->p->plan->mesh.n_dims; m++) {
+        if (t->dim[m] == kind) {
+            dtp_json_write_string(w, NULL, t->p->plan->mesh.names[m]);
+        }
+    }
+    dtp_json_end_array(w);
+}
+
+static void write_side(const char *key, const dtp_torch_side *side, dtp_json_writer *w)
+{
+    char text[8];
+    dtp_json_write_string(w, key, dtp_export__placement(&side->at, text));
+}
+
+static bool differs(const dtp_torch_side *side, dtp_placement from)
+{
+    return side->seen && (side->at.kind != from.kind || side->at.axis != from.axis);
+}
+
+/* A style as a word, or with where it reads and leaves values otherwise. */
+static void write_module(const dtp_torch_plan *t, int32_t i, dtp_json_writer *w)
+{
+    static const dtp_placement whole = {.kind = DTP_REPLICATE},
+                               last = {.kind = DTP_SHARD, .axis = -1},
+                               sequence = {.kind = DTP_SHARD, .axis = 1};
+    const dtp_styled_module *module = &t->styles.modules[i];
+    const dtp_torch_module *io = &t->io[i];
+    const char *style = dtp_torch_style(module->style);
+    const bool colwise = dtp_module_style_is_colwise(module->style);
+    const bool rowwise = module->style == DTP_MODULE_ROWWISE;
+    const bool split = module->style == DTP_MODULE_SEQUENCE;
+    const bool input = differs(&io->input, split ? sequence : rowwise ? last : whole);
+    const bool output = differs(&io->output, split ? sequence : colwise ? last : whole);
+    const bool one_gradient = !io->loose && io->readers > 1; /* one sum of what the readers send */
+    if (style == NULL && !io->made.seen && !one_gradient) {
+        return;
+    }
+    if (style != NULL && !input && !output) {
+        dtp_json_write_string(w, module->key, style);
+        return;
+    }
+    dtp_json_begin_line(w, module->key);
+    dtp_json_write_string(w, "style", style != NULL ? style : "output");
+    if (style == NULL) {
+        write_side("made", &io->made, w);
+    } else if (input) {
+        write_side("input", &io->input, w);
+    }
+    if (output || style == NULL) {
+        write_side("output", &io->output, w);
+    }
+    if (!io->loose && io->readers > 0) {
+        dtp_json_write_bool(w, "dtensor", true);
+    }
+    dtp_json_end_object(w);
+}
+
+static dtp_status write_fully_shard(const dtp_torch_plan *t, dtp_json_writer *w, dtp_err *err)
+{
+    if (t->shard == 0) {
+        dtp_json_write_null(w, "fully_shard");
+        return DTP_OK;
+    }
+    dtp_json_begin_object(w, "fully_shard");
+    dtp_json_begin_array(w, "mesh_dims", true);
+    for (int32_t m = 0; m < t->p->plan->mesh.n_dims; m++) {
+        if ((t->shard & 1U << m) != 0) {
+            dtp_json_write_string(w, NULL, t->p->plan->mesh.names[m]);
+        }
+    }
+    dtp_json_end_array(w);
+    DTP_TRY(write_numbered(t, "modules", false, w, err));
+    dtp_json_begin_line(w, "dims");
+    for (int32_t i = 0; i < t->p->n_params; i++) {
+        for (int32_t m = 0; m < t->p->plan->mesh.n_dims && t->sharded[i]; m++) {
+            if ((t->shard & 1U << m) != 0) {
+                dtp_json_write_int(w, t->p->params[i].name, t->p->params[i].kept.placement[m].axis);
+                break;
+            }
+        }
+    }
+    dtp_json_end_object(w);
+    dtp_json_end_object(w);
+    return DTP_OK;
+}
+
+static dtp_status write_torch(const dtp_torch_plan *t, dtp_json_writer *w, dtp_err *err)
+{
+    dtp_json_begin_object(w, "torch");
+    dtp_json_write_string(w, "form", t->modules ? "modules" : "placements");
+    write_dims(t, "data_dims", DTP_TORCH_DATA, w);
+    write_dims(t, "tensor_dims", DTP_TORCH_TENSOR, w);
+    dtp_json_begin_object(w, "parallelize_module");
+    for (int32_t i = 0; i < t->styles.n && t->modules; i++) {
+        write_module(t, i, w);
+    }
+    dtp_json_end_object(w);
+    if (t->modules && t->loss_module != NULL) {
+        dtp_json_write_string(w, "loss_parallel", t->loss_module);
+    } else {
+        dtp_json_write_null(w, "loss_parallel");
+    }
+    DTP_TRY(write_fully_shard(t, w, err));
+    dtp_json_begin_object(w, "redistribute");
+    for (int32_t i = 0; i < t->p->n_params && t->modules; i++) {
+        if (t->moved[i]) {
+            const dtp_layout gradient = dtp_torch_gradient(t, i);
+            dtp_export__layout(w, t->p->params[i].name, &gradient);
+        }
+    }
+    dtp_json_end_object(w);
+    DTP_TRY(write_numbered(t, "checkpoint", true, w, err));
+    dtp_json_end_object(w);
+    return DTP_OK;
+}
+
+dtp_status dtp_export__torch(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
+{
+    dtp_torch_plan t;
+    dtp_lost lost = {0};
+    DTP_TRY(dtp_torch_plan_make(p, &t, err));
+    DTP_TRY(find_lost(&t, &lost, err));
+    dtp_export__begin(p, "dtp.torch/1", w);
+    dtp_export__body(p, w);
+    DTP_TRY(write_torch(&t, w, err));
+    dtp_export__end(&lost, w);
+    return DTP_OK;
+}

@@ -1,0 +1,52 @@
+/* Whether a plan is one that PyTorch's module styles say: what every mesh dim does, and what
+ * parallelize_module and fully_shard are told. */
+#ifndef DTP_INTEROP_EXPORT_TORCH_MODULES_H
+#define DTP_INTEROP_EXPORT_TORCH_MODULES_H
+
+#include "interop/export/module_styles.h"
+
+typedef enum dtp_torch_dim {
+    DTP_TORCH_IDLE,  /* everything is whole */
+    DTP_TORCH_DATA,  /* what has the batch dim is split over it, parameters are read whole */
+    DTP_TORCH_TENSOR /* else */
+} dtp_torch_dim;
+
+/* Where a module reads or leaves a value over the tensor dims, where that is not what its style
+ * does by itself. */
+typedef struct dtp_torch_side {
+    bool seen;
+    dtp_placement at; /* axis -1: the last */
+} dtp_torch_side;
+
+typedef struct dtp_torch_module {
+    int32_t lead;    /* dims of the output before those that its weight makes */
+    int32_t in_lead; /* dims of what it reads before those that its weight contracts */
+    dtp_torch_side input, output;
+    int32_t readers;     /* nodes of modules with styles that read one output of it, at most */
+    bool loose;          /* others read it, too */
+    dtp_torch_side made; /* of a module without a style, whose output is redistributed */
+} dtp_torch_module;
+
+typedef struct dtp_torch_plan {
+    const dtp_placements *p;
+    bool modules; /* else placements alone say the plan, and only `dim` below is filled */
+    dtp_torch_dim dim[DTP_MAX_MESH_DIMS];
+    int32_t m;                /* the first tensor dim, -1: none. All do the same */
+    dtp_module_styles styles; /* over m, as parameters are read */
+    dtp_torch_module *io;     /* by module of styles */
+    const char *loss_module;  /* whose output stays split over the classes for the loss; or NULL */
+    dtp_mesh_set shard;       /* the data dims of fully_shard; 0: there is none */
+    bool *sharded;            /* by parameter: fully_shard keeps it as the plan does */
+    bool *moved; /* by parameter: no style keeps and reads it so; it is redistributed by itself */
+} dtp_torch_plan;
+
+dtp_status dtp_torch_plan_make(const dtp_placements *p, dtp_torch_plan *out,
+                               dtp_err *err) DTP_MUST_CHECK;
+
+/* How modules of this style are called there, NULL: they are left alone. */
+const char *dtp_torch_style(dtp_module_style style);
+
+/* How the gradient of a parameter that is redistributed by itself is made, over the mesh. */
+dtp_layout dtp_torch_gradient(const dtp_torch_plan *t, int32_t param);
+
+#endif

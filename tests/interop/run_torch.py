@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Trains a model in PyTorch under a plan that dtplan exported, with processes over gloo; prints what came of it as JSON.
+
+The parameters come from a checkpoint of dtrun, through the names file beside the model. --reference: one
+process, no plan.
+Usage: run_torch.py MODEL.json EXPORT.json CHECKPOINT_DIR --feed INPUT=FILE.npy... [--steps 5] [--reference] [--out FILE]
+Result: losses; local_param_bytes, per rank; collectives, kind -> how many a step has, as CommDebugMode counts them.
+"""
+import argparse
+import glob
+import json
+import math
+import os
+import re
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from safetensors.numpy import load_file
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import CommDebugMode
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interop", "python"))
+import dtp_torch  # noqa: E402
+
+
+# ---- the models, with the names of models/*.names.json ----
+
+class Positions(nn.Module):
+    """A table that is read whole: rows, one per position."""
+
+    def __init__(self, length, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(length, features))
+
+    def forward(self):
+        return self.weight + 0
+
+
+class Attention(nn.Module):
+    def __init__(self, features, d_head):
+        super().__init__()
+        self.d_head = d_head
+        self.q, self.v, self.out = (nn.Linear(features, features) for _ in range(3))
+        self.k = nn.Linear(features, features, bias=False)
+
+    def forward(self, x):
+        # as many heads as this rank has
+        q, k, v = (f(x).unflatten(-1, (-1, self.d_head)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        return self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+
+
+class Mlp(nn.Module):
+    def __init__(self, features, hidden):
+        super().__init__()
+        self.up, self.down = nn.Linear(features, hidden), nn.Linear(hidden, features)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+
+class Layer(nn.Module):
+    def __init__(self, features, d_head, hidden):
+        super().__init__()
+        self.ln_1, self.ln_2 = nn.LayerNorm(features), nn.LayerNorm(features)
+        self.attn, self.mlp = Attention(features, d_head), Mlp(features, hidden)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class GptBytes(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        features = sizes["heads"] * sizes["d_head"]
+        self.wte, self.wpe = nn.Embedding(sizes["vocab"], features), Positions(sizes["length"], features)
+        self.layers = nn.ModuleList(Layer(features, sizes["d_head"], sizes["d_ff"]) for _ in range(sizes["layers"]))
+        self.ln_f, self.head = nn.LayerNorm(features), nn.Linear(features, sizes["vocab"], bias=False)
+
+    def forward(self, tokens):
+        x = self.wte(tokens) + self.wpe()
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.ln_f(x))
+
+    def loss(self, feeds):
+        text = feeds["text"].long()
+        return F.cross_entropy(self(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
+
+
+class MlpDigits(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.fc1 = nn.Linear(sizes["pixels"], sizes["hidden"])
+        self.fc2 = nn.Linear(sizes["hidden"], sizes["classes"])
+
+    def forward(self, images):
+        return self.fc2(F.relu(self.fc1(images)))
+
+    def loss(self, feeds):
+        return F.cross_entropy(self(feeds["images"]), feeds["labels"].long())
+
+
+MODELS = {"gpt_bytes": GptBytes, "mlp_digits": MlpDigits}
+
+
+# ---- parameters of a checkpoint under the framework's names ----
+
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def entry_of(entries, name):
+    """The entry for a parameter or pattern in a table with '*' for numbers, and the numbers."""
+    for pattern, entry in entries.items():
+        found = re.fullmatch(re.escape(pattern).replace(r"\*", r"(\d+)"), name)
+        if found:
+            return entry, found.groups()
+    return None, ()
+
+
+def read_params(model_file, directory):
+    """The model, its parameters, and the sizes of the dims in them."""
+    model, names = read_json(model_file), read_json(model_file.replace(".json", ".names.json"))["params"]
+    dims = {name: p["dims"] for name, p in model["params"].items()}
+    for node in model["nodes"]:
+        if "repeat" in node:
+            dims.update({f"{node['as']}.*.{name}": p["dims"]
+                         for name, p in model["blocks"][node["repeat"]]["params"].items()})
+    params, sizes = {}, {"layers": 0}
+    for ours, value in load_file(*glob.glob(os.path.join(directory, "*.safetensors"))).items():
+        own, numbers = entry_of(dims, ours)
+        if own is None:
+            continue  # a state of an optimizer
+        entry, numbers = entry_of(names, ours)
+        sizes.update(zip(own, value.shape))
+        sizes["layers"] = max([sizes["layers"]] + [int(n) + 1 for n in numbers])
+        axes = [axis.split("*") for axis in entry["axes"]]
+        value = value.transpose([own.index(d) for axis in axes for d in axis])
+        theirs = re.sub(r"\*", lambda _, n=iter(numbers): next(n), entry["name"])
+        params[theirs] = torch.from_numpy(value.reshape([math.prod(sizes[d] for d in axis) for axis in axes]).copy())
+    return model, params, sizes
+
+
+# ---- training ----
+
+def local(x):
+    return x.to_local() if isinstance(x, DTensor) else x
+
+
+def train(rank, args, size, port_file):
+    torch.set_num_threads(1)
+    model, params, sizes = read_params(args.model, args.checkpoint)
+    module = MODELS[model["name"]](sizes)
+    module.load_state_dict(params)
+    feeds = {name: torch.from_numpy(np.load(path)) for name, path in (feed.split("=", 1) for feed in args.feed)}
+    context, part, parts = torch.enable_grad, 0, 1
+    if size > 1:
+        plan = read_json(args.export)
+        dist.init_process_group("gloo", init_method=f"file://{port_file}", rank=rank, world_size=size)
+        mesh = init_device_mesh("cpu", [n for _, n in plan["mesh"]], mesh_dim_names=[d for d, _ in plan["mesh"]])
+        dtp_torch.parallelize(module, mesh, plan)
+        if list(module.state_dict()) != list(params) and sorted(module.state_dict()) != sorted(params):
+            sys.exit("the keys of the state dict have changed")
+        part, parts = dtp_torch.data_parallel(mesh, plan)
+        feeds = {name: x.chunk(parts)[part] for name, x in feeds.items()}
+
+        def context():
+            return dtp_torch.loss_parallel(plan)
+    hyper = dict(model["train"]["optimizer"]["adamw"])
+    betas = (hyper.pop("beta1", 0.9), hyper.pop("beta2", 0.999))
+    optimizer = torch.optim.AdamW(module.parameters(), betas=betas, **hyper)
+    losses, counts = [], {}
+    for _ in range(args.steps):
+        counter = CommDebugMode()
+        with counter:
+            optimizer.zero_grad()
+            with context():
+                loss = module.loss(feeds)
+                loss.backward()
+            optimizer.step()
+        counts = {str(kind): n for kind, n in counter.get_comm_counts().items()}
+        mean = loss.detach().full_tensor() if isinstance(loss, DTensor) else loss.detach()
+        if size > 1:
+            dist.all_reduce(mean)
+        losses.append(float(mean) / size)
+    held = [sum(local(p).numel() * p.element_size() for p in module.parameters())]
+    if size > 1:
+        everyones = [None] * size
+        dist.all_gather_object(everyones, held[0])
+        held = everyones
+        dist.destroy_process_group()
+    if rank == 0:
+        result = {"losses": losses, "local_param_bytes": held, "collectives": by_kind(counts)}
+        text = json.dumps(result, indent=2) + "\n"
+        if args.out:
+            with open(args.out, "w", encoding="utf-8") as file:
+                file.write(text)
+        else:
+            print(text, end="")
+
+
+def by_kind(counts):
+    kinds = {}
+    for name, n in counts.items():
+        for kind, words in (("all_reduce", "all_?reduce"), ("reduce_scatter", "reduce_scatter"),
+                            ("all_gather", "all_?gather"), ("all_to_all", "all_?to_?all"), ("broadcast", "broadcast")):
+            if re.search(words, name):
+                kinds[kind] = kinds.get(kind, 0) + n
+                break
+        else:
+            kinds[name] = kinds.get(name, 0) + n
+    return kinds
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("model", "export", "checkpoint"):
+        parser.add_argument(name)
+    parser.add_argument("--feed", action="append", default=[])
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--reference", action="store_true")
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    size = 1 if args.reference else math.prod(n for _, n in read_json(args.export)["mesh"])
+    with tempfile.TemporaryDirectory() as here:
+        if size == 1:
+            train(0, args, 1, None)
+        else:
+            torch.multiprocessing.spawn(train, (args, size, os.path.join(here, "ranks")), nprocs=size)
+
+
+if __name__ == "__main__":
+    main()
