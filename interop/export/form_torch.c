@@ -33,12 +33,12 @@ static dtp_status find_lost(const dtp_torch_plan *t, dtp_lost *lost, dtp_err *er
     const dtp_placements *p = t->p;
     for (int32_t k = 0; k < DTP_N_LOST; k++) {
         const bool own = k == DTP_LOST_INSIDE || k == DTP_LOST_MESH_ORDER;
-        for (int32_t i = 0; i < p->lost.n[k] && !(own && t->modules); i++) {
+        for (int32_t i = 0; i < p->lost.n[k] && !(own && t->by_modules); i++) {
             DTP_TRY(lose(t, lost, (dtp_lost_kind)k, p->lost.names[k][i], err));
         }
         lost->any[k] = lost->any[k] || (p->lost.any[k] && !own);
     }
-    for (int32_t i = 0; i < p->n_params && t->modules; i++) {
+    for (int32_t i = 0; i < p->n_params && t->by_modules; i++) {
         if (!is_in_order(t, &p->params[i])) {
             DTP_TRY(lose(t, lost, DTP_LOST_MESH_ORDER, p->params[i].name, err));
         }
@@ -105,16 +105,13 @@ static dtp_status write_numbered(const dtp_torch_plan *t, const char *key, bool 
 
 /* ---- the member "torch" ---- */
 
-static void write_dims(const dtp_torch_plan *t, const char *key, dtp_torch_dim kind,
-                       dtp_json_writer *w)
+static dtp_mesh_set dims_of(const dtp_torch_plan *t, dtp_torch_dim kind)
 {
-    dtp_json_begin_array(w, key, true);
+    dtp_mesh_set set = 0;
     for (int32_t m = 0; m < t->p->plan->mesh.n_dims; m++) {
-        if (t->dim[m] == kind) {
-            dtp_json_write_string(w, NULL, t->p->plan->mesh.names[m]);
-        }
+        set |= t->dim[m] == kind ? 1U << m : 0;
     }
-    dtp_json_end_array(w);
+    return set;
 }
 
 static void write_side(const char *key, const dtp_torch_side *side, dtp_json_writer *w)
@@ -128,30 +125,45 @@ static bool differs(const dtp_torch_side *side, dtp_placement from)
     return side->seen && (side->at.kind != from.kind || side->at.axis != from.axis);
 }
 
+static void write_set(const dtp_torch_plan *t, const char *key, dtp_mesh_set set,
+                      dtp_json_writer *w)
+{
+    dtp_json_begin_array(w, key, true);
+    for (int32_t m = 0; m < t->p->plan->mesh.n_dims; m++) {
+        if ((set & 1U << m) != 0) {
+            dtp_json_write_string(w, NULL, t->p->plan->mesh.names[m]);
+        }
+    }
+    dtp_json_end_array(w);
+}
+
 /* A style as a word, or with where it reads and leaves values otherwise. */
 static void write_module(const dtp_torch_plan *t, int32_t i, dtp_json_writer *w)
 {
     static const dtp_placement whole = {.kind = DTP_REPLICATE},
                                last = {.kind = DTP_SHARD, .axis = -1},
                                sequence = {.kind = DTP_SHARD, .axis = 1};
-    const dtp_styled_module *module = &t->styles.modules[i];
-    const dtp_torch_module *io = &t->io[i];
-    const char *style = dtp_torch_style(module->style);
-    const bool colwise = dtp_module_style_is_colwise(module->style);
-    const bool rowwise = module->style == DTP_MODULE_ROWWISE;
-    const bool split = module->style == DTP_MODULE_SEQUENCE;
+    const char *key = t->styles.modules[i].key;
+    const dtp_torch_module *io = &t->modules[i];
+    const char *style = dtp_torch_style(io->style);
+    const bool colwise = dtp_module_style_is_colwise(io->style);
+    const bool rowwise = io->style == DTP_MODULE_ROWWISE;
+    const bool split = io->style == DTP_MODULE_SEQUENCE;
     const bool input = differs(&io->input, split ? sequence : rowwise ? last : whole);
     const bool output = differs(&io->output, split ? sequence : colwise ? last : whole);
-    const bool one_gradient = !io->loose && io->readers > 1; /* one sum of what the readers send */
-    if (style == NULL && !io->made.seen && !one_gradient) {
+    const bool all = io->dims == dims_of(t, DTP_TORCH_TENSOR);
+    if (io->dims == 0) {
         return;
     }
-    if (style != NULL && !input && !output) {
-        dtp_json_write_string(w, module->key, style);
+    if (style != NULL && !input && !output && all) {
+        dtp_json_write_string(w, key, style);
         return;
     }
-    dtp_json_begin_line(w, module->key);
+    dtp_json_begin_line(w, key);
     dtp_json_write_string(w, "style", style != NULL ? style : "output");
+    if (!all) {
+        write_set(t, "mesh_dims", io->dims, w);
+    }
     if (style == NULL) {
         write_side("made", &io->made, w);
     } else if (input) {
@@ -160,7 +172,7 @@ static void write_module(const dtp_torch_plan *t, int32_t i, dtp_json_writer *w)
     if (output || style == NULL) {
         write_side("output", &io->output, w);
     }
-    if (!io->loose && io->readers > 0) {
+    if (io->dtensor && (output || style == NULL)) {
         dtp_json_write_bool(w, "dtensor", true);
     }
     dtp_json_end_object(w);
@@ -173,13 +185,7 @@ static dtp_status write_fully_shard(const dtp_torch_plan *t, dtp_json_writer *w,
         return DTP_OK;
     }
     dtp_json_begin_object(w, "fully_shard");
-    dtp_json_begin_array(w, "mesh_dims", true);
-    for (int32_t m = 0; m < t->p->plan->mesh.n_dims; m++) {
-        if ((t->shard & 1U << m) != 0) {
-            dtp_json_write_string(w, NULL, t->p->plan->mesh.names[m]);
-        }
-    }
-    dtp_json_end_array(w);
+    write_set(t, "mesh_dims", t->shard, w);
     DTP_TRY(write_numbered(t, "modules", false, w, err));
     dtp_json_begin_line(w, "dims");
     for (int32_t i = 0; i < t->p->n_params; i++) {
@@ -198,22 +204,22 @@ static dtp_status write_fully_shard(const dtp_torch_plan *t, dtp_json_writer *w,
 static dtp_status write_torch(const dtp_torch_plan *t, dtp_json_writer *w, dtp_err *err)
 {
     dtp_json_begin_object(w, "torch");
-    dtp_json_write_string(w, "form", t->modules ? "modules" : "placements");
-    write_dims(t, "data_dims", DTP_TORCH_DATA, w);
-    write_dims(t, "tensor_dims", DTP_TORCH_TENSOR, w);
+    dtp_json_write_string(w, "form", t->by_modules ? "modules" : "placements");
+    write_set(t, "data_dims", dims_of(t, DTP_TORCH_DATA), w);
+    write_set(t, "tensor_dims", dims_of(t, DTP_TORCH_TENSOR), w);
     dtp_json_begin_object(w, "parallelize_module");
-    for (int32_t i = 0; i < t->styles.n && t->modules; i++) {
+    for (int32_t i = 0; i < t->styles.n && t->by_modules; i++) {
         write_module(t, i, w);
     }
     dtp_json_end_object(w);
-    if (t->modules && t->loss_module != NULL) {
+    if (t->by_modules && t->loss_module != NULL) {
         dtp_json_write_string(w, "loss_parallel", t->loss_module);
     } else {
         dtp_json_write_null(w, "loss_parallel");
     }
     DTP_TRY(write_fully_shard(t, w, err));
     dtp_json_begin_object(w, "redistribute");
-    for (int32_t i = 0; i < t->p->n_params && t->modules; i++) {
+    for (int32_t i = 0; i < t->p->n_params && t->by_modules; i++) {
         if (t->moved[i]) {
             const dtp_layout gradient = dtp_torch_gradient(t, i);
             dtp_export__layout(w, t->p->params[i].name, &gradient);

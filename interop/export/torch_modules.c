@@ -79,45 +79,39 @@ static bool is_data(const dtp_placements *p, int32_t m)
     return fits && batch >= 0;
 }
 
-/* ---- values over the tensor dims ---- */
+/* ---- values over one tensor dim ----------------------------------------------------------------
+ */
 
-/* Over all tensor dims a layout is the same, and splits are nested in mesh order. */
-static bool is_uniform(const dtp_torch_plan *t, const dtp_layout *layout)
+/* What is looked at: a tensor dim, and what modules do over it. */
+typedef struct view {
+    const dtp_placements *p;
+    int32_t m;
+    dtp_module_styles *styles;
+    dtp_torch_module *io; /* by module of styles */
+    const char *loss_module;
+} view;
+
+static const dtp_placement *read_of(const view *v, dtp_tensor_id t)
 {
-    bool uniform = true;
-    int32_t last = -1;
-    for (int32_t m = t->m; m < layout->n_mesh; m++) {
-        const dtp_placement *at = &layout->placement[m];
-        if (t->dim[m] == DTP_TORCH_TENSOR) {
-            uniform = uniform && same(at, &layout->placement[t->m]) &&
-                      (at->kind != DTP_SHARD || at->order > last);
-            last = at->order;
-        }
-    }
-    return uniform;
+    return &v->p->uses.read[t].placement[v->m];
 }
 
-static const dtp_placement *read_of(const dtp_torch_plan *t, dtp_tensor_id v)
+static const dtp_placement *made_of(const view *v, dtp_tensor_id t)
 {
-    return &t->p->uses.read[v].placement[t->m];
-}
-
-static const dtp_placement *made_of(const dtp_torch_plan *t, dtp_tensor_id v)
-{
-    return &t->p->uses.made[v].placement[t->m];
+    return &v->p->uses.made[t].placement[v->m];
 }
 
 /* As a value comes to its readers. */
-static const dtp_placement *arrives(const dtp_torch_plan *t, dtp_tensor_id v)
+static const dtp_placement *arrives(const view *v, dtp_tensor_id t)
 {
-    return dtp_placements_maker(t->p, v) != NULL ? read_of(t, v) : made_of(t, v);
+    return dtp_placements_maker(v->p, t) != NULL ? read_of(v, t) : made_of(v, t);
 }
 
 /* Notes an axis of ours as one of the module's tensor: those before `lead` are its own, the one at
  * `lead` is its last. False when it is another, or the module has another one elsewhere. */
 static bool note(dtp_torch_side *side, const dtp_placement *at, int32_t lead)
 {
-    dtp_placement theirs = *at;
+    dtp_placement theirs = {.kind = at->kind, .axis = at->axis};
     if (at->kind == DTP_SHARD && at->axis >= lead) {
         theirs.axis = -1;
     }
@@ -128,17 +122,17 @@ static bool note(dtp_torch_side *side, const dtp_placement *at, int32_t lead)
 }
 
 /* Whether a node between modules may be computed on the shards of what it reads. */
-static bool is_local(dtp_torch_plan *t, const dtp_node *node)
+static bool is_local(view *v, const dtp_node *node)
 {
-    const dtp_graph *g = t->p->graph;
+    const dtp_graph *g = v->p->graph;
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(g, node, &types);
     const uint32_t flags = (uint32_t)node->op->flags;
     bool local = true;
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_tensor_id param = dtp_graph_param_of(g, node->in[i]);
-        const dtp_tensor_id v = param >= 0 ? param : node->in[i];
-        const dtp_placement *at = read_of(t, v);
+        const dtp_tensor_id t = param >= 0 ? param : node->in[i];
+        const dtp_placement *at = read_of(v, t);
         if (at->kind != DTP_SHARD || (flags & DTP_OP_ELEMENTWISE) != 0) {
             local = local && at->kind != DTP_PARTIAL;
             continue;
@@ -148,8 +142,8 @@ static bool is_local(dtp_torch_plan *t, const dtp_node *node)
             local = local && d != dtp_call_dim(&call, "query") && d != dtp_call_dim(&call, "key") &&
                     d != dtp_call_dim(&call, "feature");
         } else if ((flags & DTP_OP_SOFTMAX_LOSS) != 0) {
-            t->loss_module = dtp_placements_maker(t->p, v);
-            local = local && i == 0 && d == dtp_call_dim(&call, "over") && t->loss_module != NULL;
+            v->loss_module = dtp_placements_maker(v->p, t);
+            local = local && i == 0 && d == dtp_call_dim(&call, "over") && v->loss_module != NULL;
         } else {
             local = local && (flags & DTP_OP_NORM) != 0 && node->n_in > 1 &&
                     dtp_ttype_find(&types.in[i == 0 ? 1 : 0], d) < 0;
@@ -177,137 +171,248 @@ static void find_leads(const dtp_graph *g, const dtp_node *node, dtp_torch_modul
 }
 
 /* What a node of a module reads: as it arrives, or as the hook of the module's style brings it. */
-static bool check_operands(dtp_torch_plan *t, const dtp_node *node, const char *module,
+static bool check_operands(const view *v, const dtp_node *node, const char *module,
                            dtp_torch_module *io, bool styled)
 {
     bool fits = true;
     for (int32_t i = 0; i < node->n_in && fits; i++) {
-        const dtp_tensor_id v = node->in[i];
-        const dtp_node_id producer = t->p->graph->tensors[v].producer;
-        const char *maker = producer >= 0 ? dtp_placements_module(t->p, producer) : NULL;
-        if (dtp_graph_param_of(t->p->graph, v) >= 0 ||
-            (styled && maker != NULL && strcmp(maker, module) == 0)) {
-            continue;
+        const dtp_tensor_id t = node->in[i];
+        const char *maker = dtp_placements_module(v->p, v->p->graph->tensors[t].producer);
+        const bool inside = styled && maker != NULL && strcmp(maker, module) == 0;
+        if (dtp_graph_param_of(v->p->graph, t) < 0 && !inside) {
+            fits = !v->p->uses.several[t] && (styled ? note(&io->input, arrives(v, t), io->in_lead)
+                                                     : same(arrives(v, t), read_of(v, t)));
         }
-        fits = !t->p->uses.several[v] && is_uniform(t, &t->p->uses.read[v]) &&
-               is_uniform(t, &t->p->uses.made[v]);
-        fits = fits && (styled ? note(&io->input, arrives(t, v), io->in_lead)
-                               : same(arrives(t, v), read_of(t, v)));
     }
     return fits;
 }
 
-static bool check_node(dtp_torch_plan *t, const dtp_node *node, const char *module, int32_t index)
+static bool check_node(view *v, const dtp_node *node, const char *module, int32_t index)
 {
-    dtp_torch_module none = {0}, *io = index >= 0 ? &t->io[index] : &none;
-    const bool styled = index >= 0 && dtp_torch_style(t->styles.modules[index].style) != NULL;
+    dtp_torch_module none = {0}, *io = index >= 0 ? &v->io[index] : &none;
+    const bool styled = dtp_torch_style(io->style) != NULL;
     const dtp_tensor_id out = node->out[0];
-    const char *maker = dtp_placements_maker(t->p, out);
+    const char *maker = dtp_placements_maker(v->p, out);
     if (styled && (node->op->flags & DTP_OP_ELEMENTWISE) == 0) {
-        find_leads(t->p->graph, node, io);
+        find_leads(v->p->graph, node, io);
     }
-    if (!check_operands(t, node, module, io, styled) || (!styled && !is_local(t, node))) {
+    if (!check_operands(v, node, module, io, styled) || (!styled && !is_local(v, node))) {
         return false;
     }
     if ((node->op->flags & DTP_OP_SOFTMAX_LOSS) != 0 || (styled && maker == NULL)) {
         return true;
     }
-    if (maker == NULL || (!styled && same(made_of(t, out), read_of(t, out)))) {
-        return made_of(t, out)->kind != DTP_PARTIAL && is_uniform(t, &t->p->uses.made[out]);
+    if (maker == NULL || (!styled && same(made_of(v, out), read_of(v, out)))) {
+        return made_of(v, out)->kind != DTP_PARTIAL;
     }
-    return (styled || note(&io->made, made_of(t, out), DTP_MAX_RANK)) &&
-           note(&io->output, read_of(t, out), styled ? io->lead : DTP_MAX_RANK);
+    return (styled || note(&io->made, made_of(v, out), DTP_MAX_RANK)) &&
+           note(&io->output, read_of(v, out), styled ? io->lead : DTP_MAX_RANK);
 }
 
 /* The module of a name among the styles; -1: NULL. */
-static dtp_status find_module(dtp_torch_plan *t, const char *module, int32_t *out, dtp_err *err)
+static dtp_status find_module(dtp_module_styles *styles, const char *module, int32_t *out,
+                              dtp_err *err)
 {
     const dtp_placed of = {.module = module};
     *out = -1;
-    return module == NULL ? DTP_OK : dtp_module_styles_index(&t->styles, &of, out, err);
+    return module == NULL ? DTP_OK : dtp_module_styles_index(styles, &of, out, err);
 }
 
-/* Who reads what modules make; readers in common matter for what is whole. */
-static dtp_status count_readers(dtp_torch_plan *t, dtp_err *err)
+static dtp_status check_values(view *v, bool *fits, dtp_err *err)
 {
-    const dtp_graph *g = t->p->graph;
-    int32_t *count;
-    DTP_TRY(DTP_NEW(t->p->arena, count, g->n_tensors, err));
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        int32_t reader, maker;
-        DTP_TRY(find_module(t, dtp_placements_module(t->p, n), &reader, err));
-        for (int32_t i = 0; i < g->nodes[n].n_in && g->nodes[n].phase == DTP_FORWARD; i++) {
-            const dtp_tensor_id v = g->nodes[n].in[i];
-            DTP_TRY(find_module(t, dtp_placements_maker(t->p, v), &maker, err));
-            if (maker < 0 || dtp_graph_param_of(g, v) >= 0) {
-                continue;
-            }
-            dtp_torch_module *io = &t->io[maker];
-            const bool styled =
-                reader >= 0 && dtp_torch_style(t->styles.modules[reader].style) != NULL;
-            count[v]++;
-            io->readers = count[v] > io->readers ? count[v] : io->readers;
-            io->loose = io->loose || !styled || arrives(t, v)->kind != DTP_REPLICATE;
-        }
-    }
-    return DTP_OK;
-}
-
-static dtp_status check_values(dtp_torch_plan *t, bool *fits, dtp_err *err)
-{
-    const dtp_graph *g = t->p->graph;
-    for (int32_t i = 0; i < t->p->n_inputs && *fits; i++) {
-        *fits = !dtp_splits_over(&t->p->inputs[i].kept, t->m);
+    const dtp_graph *g = v->p->graph;
+    for (int32_t i = 0; i < v->p->n_inputs && *fits; i++) {
+        *fits = !dtp_splits_over(&v->p->inputs[i].kept, v->m);
     }
     for (dtp_node_id n = 0; n < g->n_nodes && *fits; n++) {
-        const dtp_node *node = &g->nodes[n];
-        const char *module = dtp_placements_module(t->p, n);
-        int32_t index = -1;
-        if (node->phase != DTP_FORWARD || dtp_graph_param_of(g, node->out[0]) >= 0) {
+        const char *module = dtp_placements_module(v->p, n);
+        int32_t index;
+        if (g->nodes[n].phase != DTP_FORWARD || dtp_graph_param_of(g, g->nodes[n].out[0]) >= 0) {
             continue;
         }
-        DTP_TRY(find_module(t, module, &index, err));
-        *fits = check_node(t, node, module, index);
+        DTP_TRY(find_module(v->styles, module, &index, err));
+        *fits = check_node(v, &g->nodes[n], module, index);
     }
-    return *fits ? count_readers(t, err) : DTP_OK;
+    return DTP_OK;
 }
 
 /* ---- parameters ---- */
 
 /* PyTorch's layers keep [out, in], tables [rows, features]. */
-static bool has_their_axis(const dtp_torch_plan *t, int32_t i)
+static bool has_their_axis(const view *v, int32_t i)
 {
-    const dtp_placed *of = &t->p->params[i];
-    const dtp_placement *at = &of->read.placement[t->m];
-    const dtp_node_id reader = t->p->uses.reader[of->of[0]];
-    const bool lookup = (t->p->graph->nodes[reader].op->flags & DTP_OP_LOOKUP) != 0;
-    const bool rows = t->styles.wanted[i] == DTP_MODULE_ROWWISE ||
-                      t->styles.wanted[i] == DTP_MODULE_EMBEDDING_ROWWISE;
+    const dtp_placed *of = &v->p->params[i];
+    const dtp_placement *at = &of->read.placement[v->m];
+    const dtp_node *reader = &v->p->graph->nodes[v->p->uses.reader[of->of[0]]];
+    const bool lookup = (reader->op->flags & DTP_OP_LOOKUP) != 0;
+    const bool rows = v->styles->wanted[i] == DTP_MODULE_ROWWISE ||
+                      v->styles->wanted[i] == DTP_MODULE_EMBEDDING_ROWWISE;
     return at->kind != DTP_SHARD || of->type.rank == 1 ||
            (of->type.rank == 2 && at->axis == (rows != lookup ? 1 : 0));
 }
 
 /* Whether a parameter is covered by its module's style, or read by an op that may be computed on
  * what it reads. */
-static bool check_param(dtp_torch_plan *t, int32_t i)
+static bool check_param(const view *v, int32_t i, bool *moved)
 {
-    const dtp_placed *of = &t->p->params[i];
-    const dtp_module_style style = t->styles.modules[t->styles.of[i]].style;
-    const dtp_module_style wanted = t->styles.wanted[i];
-    const dtp_node_id reader = t->p->uses.reader[of->of[0]];
-    t->moved[i] =
-        !same(&of->kept.placement[t->m], &of->read.placement[t->m]) || !is_uniform(t, &of->kept);
-    if (reader < 0 || t->p->uses.several[of->of[0]] || of->n_of > 1 || !is_uniform(t, &of->read)) {
+    const dtp_placed *of = &v->p->params[i];
+    const dtp_module_style style = v->styles->modules[v->styles->of[i]].style;
+    const dtp_module_style wanted = v->styles->wanted[i];
+    const dtp_node_id reader = v->p->uses.reader[of->of[0]];
+    if (reader < 0 || v->p->uses.several[of->of[0]] || of->n_of > 1) {
         return false;
     }
+    *moved = *moved || !same(&of->kept.placement[v->m], &of->read.placement[v->m]);
     if (dtp_torch_style(style) != NULL) {
-        return dtp_module_style_fits(style, wanted) && has_their_axis(t, i);
+        return dtp_module_style_fits(style, wanted) && has_their_axis(v, i);
     }
     if (wanted != DTP_MODULE_WHOLE && wanted != DTP_MODULE_REPLICATE) {
-        t->moved[i] = true;
-        return (t->p->graph->nodes[reader].op->flags & (DTP_OP_ELEMENTWISE | DTP_OP_NORM)) != 0;
+        *moved = true;
+        return (v->p->graph->nodes[reader].op->flags & (DTP_OP_ELEMENTWISE | DTP_OP_NORM)) != 0;
     }
     return true;
+}
+
+/* ---- all tensor dims ---- */
+
+static bool same_side(const dtp_torch_side *a, const dtp_torch_side *b)
+{
+    return a->seen == b->seen && (!a->seen || same(&a->at, &b->at));
+}
+
+/* What modules do over one more tensor dim: nothing, or the same as over those before. */
+static bool merge(dtp_torch_plan *t, const view *v)
+{
+    bool fits = true;
+    for (int32_t i = 0; i < v->styles->n; i++) {
+        dtp_torch_module *to = &t->modules[i];
+        const dtp_torch_module *io = &v->io[i];
+        if (dtp_torch_style(io->style) == NULL && !io->made.seen) {
+            continue;
+        }
+        const dtp_mesh_set dims = to->dims | 1U << v->m;
+        fits = fits && (to->dims == 0 ||
+                        (to->style == io->style && same_side(&to->input, &io->input) &&
+                         same_side(&to->output, &io->output) && same_side(&to->made, &io->made)));
+        *to = *io;
+        to->dims = dims;
+    }
+    t->loss_module = v->loss_module != NULL ? v->loss_module : t->loss_module;
+    return fits;
+}
+
+static dtp_status check_dim(dtp_torch_plan *t, int32_t m, bool patterns, dtp_err *err)
+{
+    const dtp_placements *p = t->p;
+    t->styles = (dtp_module_styles){.p = p, .m = m, .patterns = patterns, .reads = true};
+    view v = {.p = p, .m = m, .styles = &t->styles};
+    DTP_TRY(dtp_module_styles_find(&t->styles, err));
+    DTP_TRY(DTP_NEW(p->arena, v.io, p->n_params + p->n_activations + 1, err));
+    for (int32_t i = 0; i < t->styles.n; i++) {
+        v.io[i].style = t->styles.modules[i].style;
+    }
+    for (int32_t i = 0; i < p->n_params && t->by_modules; i++) {
+        t->by_modules = check_param(&v, i, &t->moved[i]);
+    }
+    DTP_TRY(check_values(&v, &t->by_modules, err));
+    t->by_modules = t->by_modules && merge(t, &v);
+    return DTP_OK;
+}
+
+/* Tensor dims split in mesh order, as one mesh dim made of several does. */
+static bool in_mesh_order(const dtp_torch_plan *t, const dtp_layout *layout)
+{
+    bool in_order = true;
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        for (int32_t k = 0; k < m; k++) {
+            const dtp_placement *a = &layout->placement[k], *b = &layout->placement[m];
+            in_order =
+                in_order && (t->dim[k] != DTP_TORCH_TENSOR || t->dim[m] != DTP_TORCH_TENSOR ||
+                             a->kind != DTP_SHARD || b->kind != DTP_SHARD || a->axis != b->axis ||
+                             a->order < b->order);
+        }
+    }
+    return in_order;
+}
+
+static bool check_orders(const dtp_torch_plan *t)
+{
+    bool in_order = true;
+    for (dtp_tensor_id v = 0; v < t->p->graph->n_tensors; v++) {
+        if (is_forward_value(t->p->graph, v)) {
+            in_order = in_order && in_mesh_order(t, &t->p->uses.read[v]) &&
+                       in_mesh_order(t, &t->p->uses.made[v]);
+        }
+    }
+    for (int32_t i = 0; i < t->p->n_params; i++) {
+        in_order = in_order && in_mesh_order(t, &t->p->params[i].read) &&
+                   in_mesh_order(t, &t->p->params[i].kept);
+    }
+    return in_order;
+}
+
+/* The forward nodes that read a value. */
+typedef struct readers {
+    int32_t n;
+    dtp_mesh_set dims; /* over which the modules of all have a style */
+    bool others;       /* not all have one, over the same dims */
+} readers;
+
+static dtp_status find_readers(dtp_torch_plan *t, readers *of, dtp_err *err)
+{
+    const dtp_graph *g = t->p->graph;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        int32_t index;
+        DTP_TRY(find_module(&t->styles, dtp_placements_module(t->p, n), &index, err));
+        const dtp_torch_module *io = index >= 0 ? &t->modules[index] : NULL;
+        const bool styled =
+            io != NULL && dtp_torch_style(io->style) != NULL && io->style != DTP_MODULE_SEQUENCE;
+        for (int32_t i = 0; i < g->nodes[n].n_in && g->nodes[n].phase == DTP_FORWARD; i++) {
+            readers *r = &of[g->nodes[n].in[i]];
+            r->others = r->others || !styled || (r->n > 0 && r->dims != io->dims);
+            r->dims = styled ? io->dims : 0;
+            r->n++;
+        }
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        of[g->outputs[i]].others = true;
+    }
+    return DTP_OK;
+}
+
+/* Outputs of modules that are read as DTensors: the gradients of their readers are summed before
+ * they are reduced, to where the module made the output. */
+static dtp_status find_dtensors(dtp_torch_plan *t, dtp_err *err)
+{
+    const dtp_graph *g = t->p->graph;
+    readers *of;
+    bool *not_all;
+    DTP_TRY(DTP_NEW(t->p->arena, of, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(t->p->arena, not_all, t->styles.n + 1, err));
+    DTP_TRY(find_readers(t, of, err));
+    for (dtp_tensor_id v = 0; v < g->n_tensors; v++) {
+        int32_t index;
+        DTP_TRY(find_module(&t->styles,
+                            is_forward_value(g, v) ? dtp_placements_maker(t->p, v) : NULL, &index,
+                            err));
+        if (index < 0 || of[v].n == 0) {
+            continue;
+        }
+        dtp_torch_module *io = &t->modules[index];
+        bool whole = true;
+        for (int32_t m = 0; m < t->p->plan->mesh.n_dims; m++) {
+            whole = whole && (t->dim[m] != DTP_TORCH_TENSOR ||
+                              t->p->uses.read[v].placement[m].kind == DTP_REPLICATE);
+        }
+        const bool plain = !io->output.seen;
+        const bool wanted = whole && !of[v].others && of[v].n > (plain ? 1 : 0) &&
+                            of[v].dims != 0 && (io->dims == 0 || io->dims == of[v].dims);
+        not_all[index] = not_all[index] || !wanted;
+        io->dims = plain && dtp_torch_style(io->style) == NULL ? (not_all[index] ? 0 : of[v].dims)
+                                                               : io->dims;
+        io->dtensor = !not_all[index];
+    }
+    return DTP_OK;
 }
 
 dtp_layout dtp_torch_gradient(const dtp_torch_plan *t, int32_t param)
@@ -361,36 +466,33 @@ static void find_sharded(dtp_torch_plan *t)
 static dtp_status check_modules(dtp_torch_plan *t, bool patterns, dtp_err *err)
 {
     const dtp_placements *p = t->p;
-    t->styles = (dtp_module_styles){.p = p, .m = t->m, .patterns = patterns, .reads = true};
-    DTP_TRY(dtp_module_styles_find(&t->styles, err));
-    DTP_TRY(DTP_NEW(p->arena, t->io, p->n_params + p->n_activations + 1, err));
+    DTP_TRY(DTP_NEW(p->arena, t->sharded, p->n_params + 1, err));
+    DTP_TRY(DTP_NEW(p->arena, t->moved, p->n_params + 1, err));
+    DTP_TRY(DTP_NEW(p->arena, t->modules, p->n_params + p->n_activations + 1, err));
     t->loss_module = NULL;
-    t->modules = true;
-    for (int32_t i = 0; i < p->n_params && t->m >= 0 && t->modules; i++) {
-        t->modules = check_param(t, i);
+    t->by_modules = check_orders(t);
+    for (int32_t m = 0; m < p->plan->mesh.n_dims && t->by_modules; m++) {
+        DTP_TRY(t->dim[m] == DTP_TORCH_TENSOR ? check_dim(t, m, patterns, err) : DTP_OK);
     }
-    return t->m >= 0 ? check_values(t, &t->modules, err) : DTP_OK;
+    return t->by_modules && t->styles.n > 0 ? find_dtensors(t, err) : DTP_OK;
 }
 
 dtp_status dtp_torch_plan_make(const dtp_placements *p, dtp_torch_plan *out, dtp_err *err)
 {
-    *out = (dtp_torch_plan){.p = p, .m = -1};
-    DTP_TRY(DTP_NEW(p->arena, out->sharded, p->n_params + 1, err));
-    DTP_TRY(DTP_NEW(p->arena, out->moved, p->n_params + 1, err));
-    for (int32_t m = p->plan->mesh.n_dims - 1; m >= 0; m--) {
+    *out = (dtp_torch_plan){.p = p};
+    for (int32_t m = 0; m < p->plan->mesh.n_dims; m++) {
         out->dim[m] = is_idle(p, m)   ? DTP_TORCH_IDLE
                       : is_data(p, m) ? DTP_TORCH_DATA
                                       : DTP_TORCH_TENSOR;
-        out->m = out->dim[m] == DTP_TORCH_TENSOR ? m : out->m;
     }
     DTP_TRY(check_modules(out, true, err));
-    if (!out->modules) {
+    if (!out->by_modules) {
         DTP_TRY(check_modules(out, false, err));
     }
-    if (out->modules) {
+    if (out->by_modules) {
         find_sharded(out);
     }
-    for (int32_t m = 0; m < p->plan->mesh.n_dims && !out->modules; m++) {
+    for (int32_t m = 0; m < p->plan->mesh.n_dims && !out->by_modules; m++) {
         bool fed = p->n_inputs > 0;
         for (int32_t i = 0; i < p->n_inputs; i++) {
             const dtp_placement *at = &p->inputs[i].kept.placement[m];

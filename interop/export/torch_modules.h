@@ -11,32 +11,32 @@ typedef enum dtp_torch_dim {
     DTP_TORCH_TENSOR /* else */
 } dtp_torch_dim;
 
-/* Where a module reads or leaves a value over the tensor dims, where that is not what its style
- * does by itself. */
+/* Where a module reads or leaves a value over its mesh dims. */
 typedef struct dtp_torch_side {
     bool seen;
     dtp_placement at; /* axis -1: the last */
 } dtp_torch_side;
 
 typedef struct dtp_torch_module {
+    dtp_mesh_set dims; /* the tensor dims over which it has a style or redistributes its output; all
+                          do the same */
+    dtp_module_style style;
     int32_t lead;    /* dims of the output before those that its weight makes */
     int32_t in_lead; /* dims of what it reads before those that its weight contracts */
     dtp_torch_side input, output;
-    int32_t readers;     /* nodes of modules with styles that read one output of it, at most */
-    bool loose;          /* others read it, too */
     dtp_torch_side made; /* of a module without a style, whose output is redistributed */
+    bool dtensor;        /* its output is read as a DTensor, by modules with a style alone */
 } dtp_torch_module;
 
 typedef struct dtp_torch_plan {
     const dtp_placements *p;
-    bool modules; /* else placements alone say the plan, and only `dim` below is filled */
+    bool by_modules; /* else placements alone say the plan, and only `dim` below is filled */
     dtp_torch_dim dim[DTP_MAX_MESH_DIMS];
-    int32_t m;                /* the first tensor dim, -1: none. All do the same */
-    dtp_module_styles styles; /* over m, as parameters are read */
-    dtp_torch_module *io;     /* by module of styles */
-    const char *loss_module;  /* whose output stays split over the classes for the loss; or NULL */
-    dtp_mesh_set shard;       /* the data dims of fully_shard; 0: there is none */
-    bool *sharded;            /* by parameter: fully_shard keeps it as the plan does */
+    dtp_module_styles styles;  /* over the tensor dim looked at last, as parameters are read */
+    dtp_torch_module *modules; /* by module of styles: over all of them */
+    const char *loss_module;   /* whose output stays split over the classes for the loss; or NULL */
+    dtp_mesh_set shard;        /* the data dims of fully_shard; 0: there is none */
+    bool *sharded;             /* by parameter: fully_shard keeps it as the plan does */
     bool *moved; /* by parameter: no style keeps and reads it so; it is redistributed by itself */
 } dtp_torch_plan;
 

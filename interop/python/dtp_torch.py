@@ -32,10 +32,8 @@ def parallelize(module, mesh, placements):
     if how["form"] == "placements":
         return _place(module, mesh, plan)
     whole = {name: p.detach() for name, p in _parameters(module).items() if name in how["redistribute"]}
-    tensor = _submesh(mesh, how["tensor_dims"])
-    styles = _styles(module, tensor, how)
-    moved = {name: _redistribute(module, mesh, plan, name, p, tensor if _module_of(name)[0] in styles else None)
-             for name, p in whole.items()}
+    styles = _styles(module, mesh, how)
+    moved = {name: _redistribute(module, mesh, plan, name, p, styles.get(_module_of(name)[0])) for name, p in whole.items()}
     for name, p in _parameters(module).items():
         if name not in moved and isinstance(p, DTensor):
             p.register_hook(lambda g, to=p.placements: g.redistribute(placements=to))
@@ -128,12 +126,13 @@ def _matches(module, pattern):
 
 
 def _styles(module, mesh, how):
-    """Names of the modules whose parameters parallelize_module made DTensors."""
-    first, then = {}, {}
+    """Name -> mesh dims of the modules whose parameters parallelize_module makes DTensors."""
+    first, then, over = {}, {}, {}
     for pattern, spec in how["parallelize_module"].items():
         spec = spec if isinstance(spec, dict) else {"style": spec}
         sides = {key: _placement(spec[key]) for key in ("input", "output", "made") if key in spec}
         for name in _matches(module, pattern):
+            over[name] = spec.get("mesh_dims", how["tensor_dims"])
             local = not spec.get("dtensor", False) and name != how["loss_parallel"]
             if spec["style"] in ("colwise", "rowwise"):
                 style = tp.ColwiseParallel if spec["style"] == "colwise" else tp.RowwiseParallel
@@ -149,9 +148,9 @@ def _styles(module, mesh, how):
                 then[name] = tp.PrepareModuleOutput(output_layouts=sides["made"], use_local_output=local,
                                                     desired_output_layouts=sides["output"])
     for styles in (first, then):
-        if styles:
-            tp.parallelize_module(module, mesh, styles)
-    return first
+        for name, style in styles.items():
+            tp.parallelize_module(module.get_submodule(name), _submesh(mesh, over[name]), style)
+    return {name: over[name] for name in first}
 
 
 # ---- parameters that no style keeps and reads as the plan does ------------------------------------------------------
@@ -171,14 +170,14 @@ def _swap(owner, leaf, read):
     owner.register_forward_hook(after, always_call=True)
 
 
-def _redistribute(module, mesh, plan, name, whole, tensor):
-    """Keeps a parameter as the plan does; its module reads a local tensor, or (tensor) a DTensor of its style."""
+def _redistribute(module, mesh, plan, name, whole, dims):
+    """Keeps a parameter as the plan does; its module reads a local tensor or, with a style over dims, a DTensor."""
     param = next(p for p in plan["params"] if p["name"] == name)
     path, leaf = _module_of(name)
-    owner, dims = module.get_submodule(path), plan["torch"]["tensor_dims"]
+    owner = module.get_submodule(path)
     read, gradient = _placements(param["read"]), _placements(plan["torch"]["redistribute"][name])
-    over = [i for i, d in enumerate(mesh.mesh_dim_names) if d in dims]
-    for i in over if tensor is not None else []:
+    over = [i for i, d in enumerate(mesh.mesh_dim_names) if d in (dims or [])]
+    for i in over:
         gradient[i] = read[i]
     parts = data_parallel(mesh, plan)[1]
     kept = torch.nn.Parameter(distribute_tensor(whole, mesh, _placements(param["kept"])), owner._parameters[leaf].requires_grad)
@@ -188,7 +187,7 @@ def _redistribute(module, mesh, plan, name, whole, tensor):
         local = p.redistribute(placements=read).to_local(grad_placements=gradient)
         if local.requires_grad and parts > 1:
             local.register_hook(lambda g: g / parts)
-        return local if tensor is None else DTensor.from_local(local, tensor, [read[over[0]]], run_check=False)
+        return DTensor.from_local(local, _submesh(mesh, dims), [read[over[0]]], run_check=False) if dims else local
 
     _swap(owner, leaf, as_read)
     return kept

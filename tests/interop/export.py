@@ -5,6 +5,7 @@ For a model on x:2;y:2 and plans of mode rules and tensor (every legal baseline,
   placements  fits its schema; every parameter is in it once; shapes are those of the model; bytes per rank, computed
               from it, are those of the plan's layouts, parameter by parameter
   hf          read back with --style-file, every parameter lies as in the plan, or its name is lost
+  torch       fits its schema; parallelize_module and fully_shard, told so, keep every parameter where the plan does
   rules       followed, every parameter lies as in the plan, or its name is lost
 Usage: export.py DTPLAN gpt_bytes|mlp_digits|refusals
 """
@@ -15,6 +16,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import export_torch
 
 MESH = {"x": 2, "y": 2}
 CASES = {
@@ -57,7 +60,7 @@ def validator(kind):
 
 
 SCHEMAS = {form: validator(kind) for form, kind in
-           (("placements", "placements"), ("hf", "tp_plan"), ("rules", "axis_rules"))}
+           (("placements", "placements"), ("torch", "torch"), ("hf", "tp_plan"), ("rules", "axis_rules"))}
 
 
 # ---- the model and the plan, read without the tools ----
@@ -198,13 +201,19 @@ class Model:
         check_schema(what, form, exported)
         return exported
 
+    def check_forms(self, what, plan, *options):
+        return {form: self.export(what, plan, form, *options) for form in SCHEMAS}
+
     def check(self, what, plan, *options):
-        """Returns the three forms. Options: --names FILE."""
+        """Returns the forms. Options: --names FILE."""
         splits = splits_of(read(plan), self.params)
-        forms = {form: self.export(what, plan, form, *options) for form in SCHEMAS}
+        forms = self.check_forms(what, plan, *options)
         if None in forms.values():
             return forms
         check_placements(what, forms["placements"], self.params, self.sizes, splits)
+        modules = not lost_names(forms["placements"], "fused", "parts")
+        for text in export_torch.findings(forms["torch"], forms["placements"], forms["hf"], modules):
+            fail(f"{what}: torch: {text}")
         theirs = options[1] if options else self.file.replace(".json", ".names.json")
         check_axes(what, forms["placements"], read(theirs), self.sizes, splits)
         names = {ours: p["name"] for p in forms["placements"]["params"] for ours in p["of"]}
@@ -296,6 +305,26 @@ def pinned(model):
         names = {"layers.0.attn.q.weight", "layers.0.mlp.down.bias"}
         if not lost_names(exported, kind) & names:
             fail(f"{kind}: not lost: {exported['lost']}")
+    check_torch_pinned(model)
+
+
+def check_torch_pinned(model):
+    """What modules do not say is for DTensor's dispatch; recomputed blocks, and a parameter kept elsewhere than read."""
+    for what, options, modules in (
+            ("sequence inside", ["--pin", "layers.0.mlp.act: length@y"], False),
+            ("context", ["--style", "layers.*.attn: context(y, gather)", "--pin", "x0: length@y"], False),
+            ("bias apart", ["--style", "**: data(x)", "--pin", "ln_f.beta: d_model@y"], True),
+            ("table apart", ["--style", "**: data(x+y)", "--pin", "wpe: length@x, d_model@y", "--pin", "wpe at x0: replicated"], True)):
+        plan = model.plan("pinned", *options)
+        forms = model.check_forms(what, plan)
+        for text in export_torch.findings(forms["torch"], forms["placements"], forms["hf"], modules):
+            fail(f"{what}: torch: {text}")
+        moved = set(forms["torch"]["torch"]["redistribute"])
+        if modules and moved != {"bias apart": {"ln_f.bias"}, "table apart": {"wpe.weight"}}[what]:
+            fail(f"{what}: redistributed: {moved}")
+    exported = model.export("remat", model.plan("pinned", "--style", "**: data(x)", "--remat", "layer:1-1"), "torch")
+    if exported["torch"]["checkpoint"] != ["layers.1"]:
+        fail(f"remat: {exported['torch']['checkpoint']}")
 
 
 # ---- bad input ----

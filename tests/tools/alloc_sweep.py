@@ -76,6 +76,7 @@ import|dtplan import tests/interop/hf/mixtral -o {{out/model.json}}
 import_json|dtplan import tests/interop/hf/gpt_neox_fast -o {{out/model.json}} --no-train --allow-approximate --json
 export|dtplan export {MLP} {{a.plan}} --as placements -o {{out/placements}}
 export_hf|dtplan export {MLP} {{a.plan}} --as hf
+export_torch|dtplan export {MLP} {{a.plan}} --as torch
 export_rules|dtplan export {MLP} {{a.plan}} --as rules
 solve|dtplan solve models/selection/example.json -o {{out/solution}}
 solve_gz|dtplan solve {{example.gz}} --json

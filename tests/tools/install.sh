@@ -15,6 +15,10 @@ for tool in dtplan dtrun; do "$prefix/bin/$tool" --version >/dev/null; done
 diff <(cd "$root/include" && git ls-files --cached --others --exclude-standard 'dtp/*.h' | sort) \
     <(cd "$prefix/include" && find . -type f | sed 's|^\./||' | sort) || fail "the installed headers are not those of include/dtp"
 
+(cd "$root/interop/python" && ls -- *.py) | while read -r file; do
+    cmp "$root/interop/python/$file" "$prefix/share/dtp/$file"
+done
+
 # What a library exports, a public header declares.
 libdir=$(dirname "$(find "$prefix" -name 'libdtp.so')")
 grep -ohE '\bdtp_[a-z0-9_]+\(' "$prefix"/include/dtp/*.h | tr -d '(' | sort -u >"$here/declared"

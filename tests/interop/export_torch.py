@@ -1,0 +1,72 @@
+"""What `dtplan export --as torch` says, held against the placements and the styles of --as hf.
+
+From the member "torch" alone follows where parallelize_module and fully_shard keep every parameter: that has to be
+where the plan does."""
+import re
+
+TABLES = {"wte"}  # modules that are nn.Embedding; others with weights of two axes are nn.Linear
+OF_HF = {"colwise": "colwise", "colwise_gather_output": "colwise", "rowwise": "rowwise",
+         "embedding_rowwise": "rowwise", "sequence_parallel": "sequence"}
+
+
+def style_of(torch, module):
+    """The style of a module, and its mesh dims."""
+    for pattern, spec in torch["parallelize_module"].items():
+        if re.fullmatch(re.escape(pattern).replace(r"\*", r"\d+"), module):
+            spec = {"style": spec} if isinstance(spec, str) else spec
+            return spec["style"], spec.get("mesh_dims", torch["tensor_dims"])
+    return None, []
+
+
+def tensor_axis(torch, p):
+    """The axis that parallelize_module splits, None: it is whole; and over which mesh dims."""
+    module, leaf = p["name"].rsplit(".", 1)
+    style, dims = style_of(torch, module)
+    if style not in ("colwise", "rowwise") or (style == "rowwise" and leaf == "bias"):
+        return None, []
+    rows = (style == "rowwise") != (module in TABLES)
+    return 1 if rows and leaf == "weight" else 0, dims
+
+
+def kept_by(exported, p):
+    """The placements of a parameter that follow from the member torch."""
+    torch = exported["torch"]
+    if p["name"] in torch["redistribute"]:
+        return p["kept"]
+    shard, (axis, dims) = torch["fully_shard"], tensor_axis(torch, p)
+    out = []
+    for m, _ in exported["mesh"]:
+        split = axis if m in dims else None
+        if shard and m in shard["mesh_dims"]:
+            split = shard["dims"].get(p["name"])
+        out.append("R" if split is None else f"S({split})")
+    return out
+
+
+def findings(exported, placements, hf, modules=True):
+    """Texts: what does not hold."""
+    torch = exported["torch"]
+    for key in placements:
+        if key not in ("format", "lost") and exported[key] != placements[key]:
+            yield f"{key} is not that of the placements"
+    if torch["form"] != ("modules" if modules else "placements"):
+        yield f"form {torch['form']}"
+    if torch["form"] == "placements":
+        if torch["parallelize_module"] or torch["fully_shard"] or torch["redistribute"]:
+            yield f"the form is placements: {torch}"
+        return
+    for p in exported["params"]:
+        if kept_by(exported, p) != p["kept"]:
+            yield f"{p['name']}: {kept_by(exported, p)}, the plan has {p['kept']}"
+    known = {p["name"] for p in exported["params"]}
+    unknown = (set(torch["redistribute"]) | set((torch["fully_shard"] or {"dims": {}})["dims"])) - known
+    if unknown:
+        yield f"no parameters: {unknown}"
+    no_style = {n.rsplit(".", 1)[0] for item in hf["lost"] if item["what"] == "style" for n in item["names"]}
+    for pattern, style in hf["tp_plan"].items():
+        ours, dims = style_of(torch, pattern.replace("*", "0"))
+        ours = ours if hf["mesh_dim"] in dims else None
+        if ours != OF_HF.get(style) and not (ours == "output" and style == "replicate") and pattern not in no_style:
+            yield f"{pattern}: {ours}, as hf {style}"
+    if any(item["what"] == "inside_module" for item in exported["lost"]):
+        yield f"lost: {exported['lost']}"
