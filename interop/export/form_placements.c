@@ -73,20 +73,7 @@ static void write_values(const dtp_placements *p, const char *key, int32_t n,
 
 void dtp_export__body(const dtp_placements *p, dtp_json_writer *w)
 {
-    const dtp_graph_variant *variant = &p->plan->variant;
-    char precision[DTP_PRECISION_TEXT_BYTES];
-    dtp_precision_print(&variant->precision, precision);
-    dtp_json_write_string(w, "precision", precision);
-    dtp_json_write_int(w, "microbatches", p->graph->microbatches > 1 ? p->graph->microbatches : 1);
-    if (p->graph->n_micro_dims > 0) {
-        dtp_json_write_string(w, "microbatch_dim",
-                              dtp_dims_name(&p->graph->dims, p->graph->micro_dims[0]));
-    }
-    dtp_json_begin_array(w, "recomputed", true);
-    for (int32_t i = 0; i < variant->remat.n; i++) {
-        dtp_json_write_string(w, NULL, variant->remat.items[i]);
-    }
-    dtp_json_end_array(w);
+    dtp_export__variant(p, w);
     write_params(p, w);
     write_values(p, "activations", p->n_activations, p->activations, w);
     write_values(p, "inputs", p->n_inputs, p->inputs, w);

@@ -7,6 +7,7 @@ const dtp_export_form dtp_export_forms[] = {
      dtp_export__placements},
     {"torch", "placements, with what parallelize_module and fully_shard take: dtp.torch/1",
      dtp_export__torch},
+    {"jax", "a PartitionSpec per parameter, and points to constrain, for JAX", dtp_export__jax},
     {"hf", "a tp_plan of transformers' style names", dtp_export__hf},
     {"rules", "logical axis rules (MaxText, flax)", dtp_export__rules},
     {NULL, NULL, NULL},

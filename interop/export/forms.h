@@ -23,6 +23,7 @@ dtp_status dtp_export_form_find(const char *name, const dtp_export_form **out,
 dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
 dtp_status dtp_export__torch(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
 dtp_status dtp_export__hf(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
+dtp_status dtp_export__jax(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
 dtp_status dtp_export__rules(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
 
 /* What they share. The head: format, model, framework, mesh. */
@@ -32,6 +33,9 @@ void dtp_export__body(const dtp_placements *p, dtp_json_writer *w);
 /* A list of placements, and one: "R", "P" or, in `out`, "S(0)". */
 void dtp_export__layout(dtp_json_writer *w, const char *key, const dtp_layout *layout);
 const char *dtp_export__placement(const dtp_placement *p, char out[8]);
+/* What of the model's variant a framework sets itself: precision, microbatches, recomputed blocks.
+ */
+void dtp_export__variant(const dtp_placements *p, dtp_json_writer *w);
 /* The list "lost", and the end. */
 void dtp_export__end(const dtp_lost *lost, dtp_json_writer *w);
 

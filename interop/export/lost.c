@@ -56,6 +56,11 @@ static const struct {
     [DTP_LOST_RECOMPUTED] = {"recomputed", "a recomputed block keeps some of its values",
                              "recompute whole blocks, or write a policy of selective "
                              "checkpointing"},
+    [DTP_LOST_PARTIAL] =
+        {"partial",
+         "ranks hold terms of a sum, which JAX lays out nowhere: it sums them, when "
+         "it chooses to or where the value is next split or whole",
+         "the framework's own choice costs communication, not correctness"},
     [DTP_LOST_RULES] = {"rules", "its dims are not split as the rules say", "--as placements"},
 };
 

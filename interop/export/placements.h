@@ -25,6 +25,7 @@ typedef enum dtp_lost_kind {
     DTP_LOST_STYLE,
     DTP_LOST_OUTPUT,
     DTP_LOST_RECOMPUTED,
+    DTP_LOST_PARTIAL,
     DTP_LOST_RULES,
     DTP_N_LOST
 } dtp_lost_kind;

@@ -6,6 +6,7 @@ For a model on x:2;y:2 and plans of mode rules and tensor (every legal baseline,
               from it, are those of the plan's layouts, parameter by parameter
   hf          read back with --style-file, every parameter lies as in the plan, or its name is lost
   torch       fits its schema; parallelize_module and fully_shard, told so, keep every parameter where the plan does
+  jax         fits its schema; specs, in their order, and bytes per rank follow from the plan
   rules       followed, every parameter lies as in the plan, or its name is lost
 Usage: export.py DTPLAN gpt_bytes|mlp_digits|refusals
 """
@@ -60,7 +61,7 @@ def validator(kind):
 
 
 SCHEMAS = {form: validator(kind) for form, kind in
-           (("placements", "placements"), ("torch", "torch"), ("hf", "tp_plan"), ("rules", "axis_rules"))}
+           (("placements", "placements"), ("torch", "torch"), ("jax", "jax"), ("hf", "tp_plan"), ("rules", "axis_rules"))}
 
 
 # ---- the model and the plan, read without the tools ----
@@ -165,6 +166,62 @@ def check_placements(what, exported, params, sizes, splits):
         fail(f"{what}: {total} bytes per rank, the plan has {wanted}")
 
 
+def parts_of(spec):
+    return [[] if part is None else [part] if isinstance(part, str) else part for part in spec]
+
+
+def check_spec(what, exported, name, spec, shape, axes):
+    """axes: the mesh dims that the plan splits each axis over, the outermost first. A spec has those that divide it."""
+    for size, mesh_dims, part in zip(shape, axes, parts_of(spec)):
+        left = size
+        even = []
+        for m in mesh_dims:
+            if left % MESH[m]:
+                break
+            even.append(m)
+            left //= MESH[m]
+        if part != even or (even != mesh_dims and name not in lost_names(exported, "uneven")):
+            fail(f"{what}: jax: {name}: {part} of {spec}, wanted {mesh_dims}")
+
+
+def check_jax(what, file, placements, names, splits):
+    """Every parameter once, its spec in the order of the plan's splits; values as in the placements."""
+    def once(pairs):
+        if len(dict(pairs)) != len(pairs):
+            fail(f"{what}: jax: a name is there twice among {[name for name, _ in pairs]}")
+        return dict(pairs)
+
+    with open(file, encoding="utf-8") as f:
+        exported = json.load(f, object_pairs_hook=once)
+    bytes_here = bytes_there = 0
+    of = {p["name"]: p["of"][0] for p in placements["params"]}
+    if sorted(exported["params"]) != sorted(of):
+        fail(f"{what}: jax: parameters {sorted(exported['params'])}, wanted {sorted(of)}")
+    for p in placements["params"]:
+        entry, (_, axes) = exported["params"][p["name"]], entry_of(names, of[p["name"]])
+        check_spec(what, exported, p["name"], entry["kept"], p["shape"],
+                   [[m for d in axis for m in splits[of[p["name"]]].get(d, [])] for axis in axes])
+        bytes_here += 4 * math.prod(size // math.prod(MESH[m] for m in part)
+                                    for size, part in zip(entry["shape"], parts_of(entry["kept"])))
+        bytes_there += 4 * math.prod(local(size, [MESH[m] for m, place in zip(MESH, p["kept"]) if place == f"S({a})"])
+                                     for a, size in enumerate(p["shape"]))
+    if bytes_here != bytes_there and not lost_names(exported, "uneven"):
+        fail(f"{what}: jax: {bytes_here} bytes per rank, the plan has {bytes_there}")
+    for kind in ("params", "activations", "inputs", "outputs"):
+        for p in placements[kind]:
+            if p["name"] in lost_names(exported, "partial", "uneven"):
+                continue
+            entry = exported[kind][p["name"]]
+            for key in ("kept", "read"):
+                if len(entry["shape"]) != len(entry.get(key, entry["kept"])) or entry["shape"] != p["shape"]:
+                    fail(f"{what}: jax: {p['name']}: {entry}")
+                places = {m: f"S({a})" for a, part in enumerate(parts_of(entry.get(key, entry["kept"]))) for m in part}
+                if [places.get(m, "R") for m in MESH] != p[key]:
+                    fail(f"{what}: jax: {p['name']}: {key} {entry}, in the placements {p[key]}")
+    if lost_names(exported, "inside_module", "mesh_order"):
+        fail(f"{what}: jax: lost {exported['lost']}")
+
+
 def check_back(what, exported, splits, back, names):
     """Parameters that lie otherwise have to be lost by name."""
     differ = [p for p in splits if splits[p] != back[p]]
@@ -216,6 +273,7 @@ class Model:
             fail(f"{what}: torch: {text}")
         theirs = options[1] if options else self.file.replace(".json", ".names.json")
         check_axes(what, forms["placements"], read(theirs), self.sizes, splits)
+        check_jax(what, self.path("jax.json"), forms["placements"], read(theirs), splits)
         names = {ours: p["name"] for p in forms["placements"]["params"] for ours in p["of"]}
         back = self.plan("back", "--style-file", self.path("hf.json"), *options)
         if back is not None:
@@ -325,6 +383,9 @@ def check_torch_pinned(model):
     exported = model.export("remat", model.plan("pinned", "--style", "**: data(x)", "--remat", "layer:1-1"), "torch")
     if exported["torch"]["checkpoint"] != ["layers.1"]:
         fail(f"remat: {exported['torch']['checkpoint']}")
+        model.export(kind, plan, "jax")
+        check_jax(kind, model.path("jax.json"), exported, read("models/gpt_bytes.names.json"),
+                  splits_of(read(plan), model.params))
 
 
 # ---- bad input ----
@@ -396,6 +457,9 @@ def refusals(here):
         code, err = call("plan", model, "--mesh", "tp:2", "--style-file", style, *extra)
         if (code != 0) != (words is not None) or (words or "") not in err:
             fail(f"--style-file {text} {extra}: exit {code}, {err}")
+    for name in sorted(os.listdir("interop/python")):
+        with open(os.path.join("interop/python", name), encoding="utf-8") as f:
+            compile(f.read(), name, "exec")
     print(f"{len(cases) + 5} refusals")
 
 

@@ -77,6 +77,7 @@ import_json|dtplan import tests/interop/hf/gpt_neox_fast -o {{out/model.json}} -
 export|dtplan export {MLP} {{a.plan}} --as placements -o {{out/placements}}
 export_hf|dtplan export {MLP} {{a.plan}} --as hf
 export_torch|dtplan export {MLP} {{a.plan}} --as torch
+export_jax|dtplan export {MLP} {{a.plan}} --as jax
 export_rules|dtplan export {MLP} {{a.plan}} --as rules
 solve|dtplan solve models/selection/example.json -o {{out/solution}}
 solve_gz|dtplan solve {{example.gz}} --json

@@ -86,7 +86,7 @@ fi
         lost 1 dtplan show $model --mesh x:2 --rules batch:x $machine --stage $stage
     done
     lost 1 dtplan show $model --stage plan --plan "$here/a.plan"
-    for form in placements torch hf rules; do
+    for form in placements torch jax hf rules; do
         lost 1 dtplan export $model "$here/a.plan" --as $form
     done
     lost 1 dtplan solve models/selection/example.json --write iopddl

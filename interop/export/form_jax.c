@@ -1,0 +1,95 @@
+/* --as jax: a PartitionSpec per parameter, and per activation, input and output that a constraint
+ * binds by name: per axis null, a mesh dim, or several, the outermost first. JAX has no uneven
+ * shards and no terms of a sum: what such a layout says beyond that is lost. */
+#include "interop/export/forms.h"
+
+/* Of the mesh dims that split an axis, the outermost ones that divide it. */
+static int32_t even_splits(const dtp_placements *p, const dtp_placed *t, const dtp_layout *layout,
+                           int32_t axis, int32_t mesh_dims[DTP_MAX_MESH_DIMS])
+{
+    const int32_t n = dtp_layout_axis_splits(layout, axis, mesh_dims);
+    int64_t size = t->type.dims[axis].size;
+    int32_t even = 0;
+    while (even < n && size % p->plan->mesh.sizes[mesh_dims[even]] == 0) {
+        size /= p->plan->mesh.sizes[mesh_dims[even++]];
+    }
+    return even;
+}
+
+static void write_spec(const dtp_placements *p, const char *key, const dtp_placed *t,
+                       const dtp_layout *layout, dtp_json_writer *w)
+{
+    dtp_json_begin_array(w, key, true);
+    for (int32_t a = 0; a < t->type.rank; a++) {
+        int32_t dims[DTP_MAX_MESH_DIMS];
+        const int32_t n = even_splits(p, t, layout, a, dims);
+        if (n == 0) {
+            dtp_json_write_null(w, NULL);
+        }
+        if (n > 1) {
+            dtp_json_begin_array(w, NULL, true);
+        }
+        for (int32_t i = 0; i < n; i++) {
+            dtp_json_write_string(w, NULL, p->plan->mesh.names[dims[i]]);
+        }
+        if (n > 1) {
+            dtp_json_end_array(w);
+        }
+    }
+    dtp_json_end_array(w);
+}
+
+static bool is_partial(const dtp_layout *layout)
+{
+    const dtp_layout whole = dtp_layout_without_partial(layout);
+    return !dtp_layout_equal(layout, &whole);
+}
+
+/* Tensors by name. A layout with terms of a sum is taken from the other end of the redistribution;
+ * an activation with two of them is left to JAX. */
+static dtp_status write_tensors(const dtp_placements *p, const char *key, int32_t n,
+                                const dtp_placed *list, dtp_lost *lost, dtp_json_writer *w,
+                                dtp_err *err)
+{
+    dtp_json_begin_object(w, key);
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_placed *t = &list[i];
+        const bool kept_terms = is_partial(&t->kept), read_terms = is_partial(&t->read);
+        const dtp_layout *kept = kept_terms ? &t->read : &t->kept;
+        const dtp_layout *read = read_terms ? &t->kept : &t->read;
+        int64_t shape[DTP_MAX_RANK];
+        if (kept_terms || read_terms) {
+            DTP_TRY(dtp_lost_add(lost, p->arena, DTP_LOST_PARTIAL, t->name, err));
+        }
+        if (kept_terms && read_terms && list == p->activations) {
+            continue;
+        }
+        for (int32_t a = 0; a < t->type.rank; a++) {
+            shape[a] = t->type.dims[a].size;
+        }
+        dtp_json_begin_line(w, t->name);
+        dtp_json_write_ints(w, "shape", t->type.rank, shape);
+        write_spec(p, "kept", t, kept, w);
+        if (!dtp_layout_equal(kept, read) && !(kept_terms && read_terms)) {
+            write_spec(p, "read", t, read, w);
+        }
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_object(w);
+    return DTP_OK;
+}
+
+dtp_status dtp_export__jax(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
+{
+    dtp_lost lost = p->lost;
+    /* A constraint binds any value by name, and a PartitionSpec orders the mesh dims of an axis. */
+    lost.any[DTP_LOST_INSIDE] = lost.any[DTP_LOST_MESH_ORDER] = false;
+    dtp_export__begin(p, "dtp.jax/1", w);
+    dtp_export__variant(p, w);
+    DTP_TRY(write_tensors(p, "params", p->n_params, p->params, &lost, w, err));
+    DTP_TRY(write_tensors(p, "activations", p->n_activations, p->activations, &lost, w, err));
+    DTP_TRY(write_tensors(p, "inputs", p->n_inputs, p->inputs, &lost, w, err));
+    DTP_TRY(write_tensors(p, "outputs", p->n_outputs, p->outputs, &lost, w, err));
+    dtp_export__end(&lost, w);
+    return DTP_OK;
+}
