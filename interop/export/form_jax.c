@@ -45,8 +45,8 @@ static bool is_partial(const dtp_layout *layout)
     return !dtp_layout_equal(layout, &whole);
 }
 
-/* Tensors by name. A layout with terms of a sum is taken from the other end of the redistribution;
- * an activation with two of them is left to JAX. */
+/* Tensors by name. Where one layout has terms of a sum the other one is said; where both have, JAX
+ * chooses, but for outputs, which are sums. */
 static dtp_status write_tensors(const dtp_placements *p, const char *key, int32_t n,
                                 const dtp_placed *list, dtp_lost *lost, dtp_json_writer *w,
                                 dtp_err *err)
@@ -61,7 +61,7 @@ static dtp_status write_tensors(const dtp_placements *p, const char *key, int32_
         if (kept_terms || read_terms) {
             DTP_TRY(dtp_lost_add(lost, p->arena, DTP_LOST_PARTIAL, t->name, err));
         }
-        if (kept_terms && read_terms && list == p->activations) {
+        if (kept_terms && read_terms && list != p->outputs) {
             continue;
         }
         for (int32_t a = 0; a < t->type.rank; a++) {
@@ -79,15 +79,49 @@ static dtp_status write_tensors(const dtp_placements *p, const char *key, int32_
     return DTP_OK;
 }
 
+/* The forward values that are read as they are made, by the name of their node. The plan does not
+ * redistribute them, but JAX may when it is not told where they lie. */
+static dtp_status find_values(const dtp_placements *p, dtp_lost *lost, int32_t *n, dtp_placed **out,
+                              dtp_err *err)
+{
+    const dtp_graph *g = p->graph;
+    bool *said;
+    DTP_TRY(DTP_NEW(p->arena, said, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(p->arena, *out, g->n_nodes, err));
+    for (int32_t i = 0; i < p->n_activations; i++) {
+        said[p->activations[i].of[0]] = true;
+    }
+    for (int32_t i = 0; i < p->n_outputs; i++) {
+        said[p->outputs[i].of[0]] = true;
+    }
+    for (dtp_node_id k = 0; k < g->n_nodes; k++) {
+        const dtp_tensor_id t = g->nodes[k].out[0];
+        const dtp_layout *kept = &p->plan->sharding.layouts[t];
+        if (g->nodes[k].phase != DTP_FORWARD || said[t] || dtp_graph_param_of(g, t) >= 0) {
+            continue;
+        }
+        (*out)[(*n)++] = (dtp_placed){g->tensors[t].name, .type = g->tensors[t].type, .kept = *kept,
+                                      .read = *kept};
+        if (!dtp_layout_is_even(kept, &p->plan->mesh, &g->tensors[t].type)) {
+            DTP_TRY(dtp_lost_add(lost, p->arena, DTP_LOST_UNEVEN, g->tensors[t].name, err));
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_export__jax(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
 {
     dtp_lost lost = p->lost;
+    dtp_placed *values;
+    int32_t n_values = 0;
     /* A constraint binds any value by name, and a PartitionSpec orders the mesh dims of an axis. */
     lost.any[DTP_LOST_INSIDE] = lost.any[DTP_LOST_MESH_ORDER] = false;
+    DTP_TRY(find_values(p, &lost, &n_values, &values, err));
     dtp_export__begin(p, "dtp.jax/1", w);
     dtp_export__variant(p, w);
     DTP_TRY(write_tensors(p, "params", p->n_params, p->params, &lost, w, err));
     DTP_TRY(write_tensors(p, "activations", p->n_activations, p->activations, &lost, w, err));
+    DTP_TRY(write_tensors(p, "values", n_values, values, &lost, w, err));
     DTP_TRY(write_tensors(p, "inputs", p->n_inputs, p->inputs, &lost, w, err));
     DTP_TRY(write_tensors(p, "outputs", p->n_outputs, p->outputs, &lost, w, err));
     dtp_export__end(&lost, w);

@@ -37,17 +37,17 @@ class Point:
 
 
 class Plan:
-    """What load() returns. Attributes: `axes` (list of mesh dim, size), `params`, `activations`, `inputs`, `outputs`
-    (name -> Point), `precision`, `microbatches`, `recomputed`, `lost`."""
+    """What load() returns. Attributes: `axes` (list of mesh dim, size), `params`, `activations`, `values`, `inputs`,
+    `outputs` (name -> Point), `precision`, `microbatches`, `recomputed`, `lost`."""
 
     def __init__(self, data):
         self.axes = [(str(name), int(size)) for name, size in data["mesh"]]
-        self.params, self.activations, self.inputs, self.outputs = (
+        self.params, self.activations, self.values, self.inputs, self.outputs = (
             {name: Point(name, entry) for name, entry in data[key].items()}
-            for key in ("params", "activations", "inputs", "outputs"))
+            for key in ("params", "activations", "values", "inputs", "outputs"))
         self.precision, self.microbatches = data["precision"], data["microbatches"]
         self.recomputed, self.lost = data["recomputed"], data["lost"]
-        self._values = {**self.inputs, **self.outputs, **self.activations}
+        self._points = {**self.inputs, **self.outputs, **self.values, **self.activations}
         self._mesh, self._seen = None, set()
 
     def mesh(self, devices=None):
@@ -80,10 +80,10 @@ class Plan:
         return jax.tree_util.tree_unflatten(tree, [self._bind(x, self._param(name)) for name, x in named.items()])
 
     def constrain(self, x, name):
-        """x, an input, output or activation of the plan, in the layout of the plan; its gradient where x is kept.
-        A name of which the plan says nothing leaves x as it is (see unseen)."""
+        """x, an input, output, activation or value of the plan, in the layout of the plan; its gradient where x is
+        kept. A name of which the plan says nothing leaves x as it is (see unseen)."""
         self._seen.add(name)
-        return self._bind(x, self._values[name]) if name in self._values else x
+        return self._bind(x, self._points[name]) if name in self._points else x
 
     @property
     def in_shardings(self):

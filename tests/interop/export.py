@@ -184,7 +184,7 @@ def check_spec(what, exported, name, spec, shape, axes):
             fail(f"{what}: jax: {name}: {part} of {spec}, wanted {mesh_dims}")
 
 
-def check_jax(what, file, placements, names, splits):
+def check_jax(what, file, placements, names, splits, plan):
     """Every parameter once, its spec in the order of the plan's splits; values as in the placements."""
     def once(pairs):
         if len(dict(pairs)) != len(pairs):
@@ -218,6 +218,13 @@ def check_jax(what, file, placements, names, splits):
                 places = {m: f"S({a})" for a, part in enumerate(parts_of(entry.get(key, entry["kept"]))) for m in part}
                 if [places.get(m, "R") for m in MESH] != p[key]:
                     fail(f"{what}: jax: {p['name']}: {key} {entry}, in the placements {p[key]}")
+    for kind in ("activations", "values", "outputs"):
+        for name, entry in exported[kind].items():
+            text = plan.get("tensors", {}).get(name)
+            if text is not None and name not in lost_names(exported, "partial", "uneven"):
+                said = [part.split("@")[1].split("+") for part in text.split(", ") if "@" in part]
+                if sorted(said) != sorted(filter(None, parts_of(entry["kept"]))):
+                    fail(f"{what}: jax: {name}: {entry}, in the plan '{text}'")
     if lost_names(exported, "inside_module", "mesh_order"):
         fail(f"{what}: jax: lost {exported['lost']}")
 
@@ -273,7 +280,8 @@ class Model:
             fail(f"{what}: torch: {text}")
         theirs = options[1] if options else self.file.replace(".json", ".names.json")
         check_axes(what, forms["placements"], read(theirs), self.sizes, splits)
-        check_jax(what, self.path("jax.json"), forms["placements"], read(theirs), splits)
+        check_jax(what, self.path("jax.json"), forms["placements"], read(theirs), splits, read(plan))
+        self.check_points(what, forms["jax"])
         names = {ours: p["name"] for p in forms["placements"]["params"] for ours in p["of"]}
         back = self.plan("back", "--style-file", self.path("hf.json"), *options)
         if back is not None:
@@ -284,6 +292,18 @@ class Model:
         back = {name: {d: rules[d] for d in dims if d in rules} for name, dims in self.params.items()}
         self.same["rules"] += check_back(what + ": rules", forms["rules"], splits, back, names)
         return forms
+
+    def check_points(self, what, exported):
+        """Every node of the model is a point that a program can constrain."""
+        model = read(self.file)
+        nodes = [node["id"] for node in model["nodes"] if "id" in node]
+        for node in model["nodes"]:
+            for i in range(self.sizes[node["count"]] if "repeat" in node else 0):
+                nodes += [f"{node['as']}.{i}.{inner['id']}" for inner in model["blocks"][node["repeat"]]["nodes"]]
+        points = [name for kind in ("activations", "values", "outputs") for name in exported[kind]]
+        missing = set(nodes) - set(points) - lost_names(exported, "partial")
+        if missing or set(points) - set(nodes) or len(points) != len(set(points)):
+            fail(f"{what}: jax: missing {missing}, unknown {set(points) - set(nodes)}")
 
     def check_all(self):
         free = self.plan("free", "--mode", "tensor")
@@ -385,7 +405,7 @@ def check_torch_pinned(model):
         fail(f"remat: {exported['torch']['checkpoint']}")
         model.export(kind, plan, "jax")
         check_jax(kind, model.path("jax.json"), exported, read("models/gpt_bytes.names.json"),
-                  splits_of(read(plan), model.params))
+                  splits_of(read(plan), model.params), read(plan))
 
 
 # ---- bad input ----
