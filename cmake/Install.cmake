@@ -31,7 +31,8 @@ endforeach()
 install(TARGETS dtplan dtrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY models/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.json")
 # What people put beside their PyTorch or JAX programs (docs/formats/placements.md)
-install(DIRECTORY interop/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.py")
+install(DIRECTORY interop/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.py"
+    PATTERN __pycache__ EXCLUDE)
 # Tools find machines beside themselves, in the build folder as where they are installed.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models ${CMAKE_BINARY_DIR}/share/dtp SYMBOLIC)

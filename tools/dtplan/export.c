@@ -48,7 +48,8 @@ int dtplan_export(int argc, char **argv)
     const tool_option options[] = {
         {"--as", TOOL_STRING, "FORM", &c.form, 0, 0,
          "placements: where every parameter, activation, input and output lies; torch: that, and "
-         "what parallelize_module and fully_shard take; jax: a PartitionSpec of each; hf: a tp_plan "
+         "what parallelize_module and fully_shard take; jax: a PartitionSpec of each; hf: a "
+         "tp_plan "
          "of transformers' style names; rules: logical axis rules of MaxText and flax"},
         {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "write there (-o; default: print)"},
         TOOL_NAMES_OPTION(c.source),
