@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/strbuf.h"
 #include "core/base/json_writer.h"
 #include "core/graph/model/expr.h"
 
@@ -238,37 +237,26 @@ static dtp_status eval_expression(dtp_scope *scope, const char *from, const char
                                 dtp_expr_eval(text, named_int, scope, &out->i, err), err);
 }
 
+/* A text of one expression alone has the kind of its value. */
 static dtp_status eval_text(dtp_scope *scope, const dtp_json *v, dtp_scope_value *out, dtp_err *err)
 {
-    const char *text, *at, *end = NULL;
-    dtp_strbuf joined = {0};
-    dtp_status s = DTP_OK;
-    DTP_TRY(dtp_json_string(v, &text, err));
-    for (at = text; s == DTP_OK && *at != '\0'; at = end) {
-        dtp_scope_value part = {DTP_SCOPE_TEXT, 0, 0.0, NULL};
-        const char *from = strstr(at, "${"), *to = from != NULL ? strchr(from, '}') : NULL;
-        if (to == NULL) {
-            dtp_strbuf_add(&joined, at);
-            break;
+    const char *at, *text = "", *from, *to;
+    DTP_TRY(dtp_json_string(v, &at, err));
+    for (; (from = strstr(at, "${")) != NULL && (to = strchr(from, '}')) != NULL; at = to + 1) {
+        dtp_scope_value part;
+        DTP_TRY(eval_expression(scope, from + 2, to, &part, err));
+        if (text[0] == '\0' && from == at && to[1] == '\0') {
+            *out = part;
+            return DTP_OK;
         }
-        dtp_strbuf_addf(&joined, "%.*s", (int)(from - at), at);
-        s = eval_expression(scope, from + 2, to, &part, err);
-        end = to + 1;
-        if (from == text && *end == '\0') {
-            *out = part; /* a whole text keeps the kind of its value */
-            return s;
-        }
-        const char *printed = s == DTP_OK ? dtp_scope_print(&part, scope->arena) : "";
-        s = s == DTP_OK ? DTP_MEMORY(err, printed) : s;
-        dtp_strbuf_add(&joined, s == DTP_OK ? printed : "");
+        const char *printed = dtp_scope_print(&part, scope->arena);
+        DTP_TRY(DTP_MEMORY(err, printed));
+        text = dtp_arena_printf(scope->arena, "%s%.*s%s", text, (int)(from - at), at, printed);
+        DTP_TRY(DTP_MEMORY(err, text));
     }
-    *out = (dtp_scope_value){DTP_SCOPE_TEXT, 0, 0.0, NULL};
-    if (s == DTP_OK) {
-        out->text = joined.failed ? NULL : dtp_arena_strdup(scope->arena, dtp_strbuf_text(&joined));
-        s = DTP_MEMORY(err, out->text);
-    }
-    dtp_strbuf_free(&joined);
-    return s;
+    text = dtp_arena_printf(scope->arena, "%s%s", text, at);
+    *out = (dtp_scope_value){.kind = DTP_SCOPE_TEXT, .text = text};
+    return DTP_MEMORY(err, text);
 }
 
 /* ---- functions and choices ----------------------------------------------------------------------
