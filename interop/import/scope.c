@@ -374,7 +374,7 @@ static dtp_status term_holds(dtp_scope *scope, const dtp_json *at, const char *t
     const char *equals = strstr(text, "==");
     const char *name =
         equals == NULL ? text : dtp_arena_printf(scope->arena, "%.*s", (int)(equals - text), text);
-    dtp_scope_value v;
+    dtp_scope_value v = {.kind = DTP_SCOPE_NONE};
     DTP_TRY(DTP_MEMORY(err, name));
     DTP_TRY(dtp_json_prefixed(at, named(scope, name, &v, err), err));
     if (equals != NULL) {
