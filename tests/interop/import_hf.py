@@ -2,7 +2,8 @@
 """dtplan import: folders of Hugging Face's transformers.
 
   counts     the published numbers of parameters, from the published sizes; model, names and report fit their schemas, every
-             parameter has a name and axes of its dims, and the model without --no-train trains
+             parameter has a name and axes of its dims, the model without --no-train trains, and where models/ has the
+             same model, its plan has the same price
   logits     the small models of hf/ (make_hf.py): logits on one rank, and planned and split by hand on x:2, are those of transformers; what
              --save-hf writes has the bytes of the folder
   plans      the models of `counts` fit on 64 H100 in bf16
@@ -112,6 +113,7 @@ def counts(here):
         if out is not None and (json.loads(out)["parameters"] != parameters or "train" in read(path)):
             fail(f"{name}: --no-train: {out}")
     defaults(here)
+    by_hand(here)
 
 
 def defaults(here):
@@ -122,6 +124,19 @@ def defaults(here):
         out = must(dtplan, "import", path, "-o", os.path.join(here, "m.json"), "--json")
         if out is not None and json.loads(out)["parameters"] != parameters:
             fail(f"{family}: {out}, expected {parameters}")
+
+
+def by_hand(here):
+    """The imported model has the plan of the one that was written by hand: predicted time and memory are equal."""
+    for config, ours in (("gpt2", "gpt2_small"), ("llama3_8b", "llama3_8b"), ("llama3_70b", "llama3_70b")):
+        found = []
+        must(dtplan, "import", f"{HERE}/configs/{config}", "-o", os.path.join(here, "m.json"))
+        for model in (os.path.join(here, "m.json"), f"models/{ours}.json"):
+            must(dtplan, "plan", model, "--dim", "batch=8", "--dim", "length=512", "--dim", "layers=2", "--mesh", "x:2;y:2", "--machine",
+                 "a100_8", "-o", os.path.join(here, "m.plan"))
+            found.append({k: read(os.path.join(here, "m.plan"))["predicted"][k] for k in ("step_time_s", "peak_bytes")})
+        if found[0] != found[1]:
+            fail(f"{config}: {found[0]}, models/{ours}.json: {found[1]}")
 
 
 # ---- the tables of the documents ----
