@@ -23,8 +23,7 @@ typedef struct target {
     int32_t file;
 } target;
 
-typedef struct export
-{
+typedef struct exporter {
     dtp_session *s;
     dtp_arena *arena;
     bool writes; /* rank 0 */
@@ -38,22 +37,21 @@ typedef struct export
     const char *held;
     dtp_dtype held_type;
     void *data;
-}
-export;
+} exporter;
 
-static const dtp_stored_view *view_of(const export *e, const target *t)
+static const dtp_stored_view *view_of(const exporter *e, const target *t)
 {
     return &e->s->stored->views[t->view];
 }
 
-static dtp_dtype type_of(const export *e, const target *t)
+static dtp_dtype type_of(const exporter *e, const target *t)
 {
     return e->s->types[t->view];
 }
 
 /* ---- which tensors, and which of them in which file ---- */
 
-static dtp_status add_view(export *e, dtp_hash_table *names, int32_t v, dtp_err *err)
+static dtp_status add_view(exporter *e, dtp_hash_table *names, int32_t v, dtp_err *err)
 {
     const dtp_stored_view *view = &e->s->stored->views[v];
     const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, view->name));
@@ -80,7 +78,7 @@ static dtp_status add_view(export *e, dtp_hash_table *names, int32_t v, dtp_err 
 }
 
 /* Every tensor is all of its views. */
-static dtp_status measure(export *e, target *t, dtp_err *err)
+static dtp_status measure(exporter *e, target *t, dtp_err *err)
 {
     const dtp_stored_view *view = view_of(e, t);
     int64_t elems = 1;
@@ -96,7 +94,7 @@ static dtp_status measure(export *e, target *t, dtp_err *err)
 }
 
 /* The widest elements come first, so that all are aligned. */
-static dtp_status arrange(export *e, int64_t most, dtp_err *err)
+static dtp_status arrange(exporter *e, int64_t most, dtp_err *err)
 {
     dtp_hash_table names = {0};
     target *sorted;
@@ -143,7 +141,7 @@ static dtp_status check_finite(const void *data, int64_t n, dtp_dtype type, dtp_
 }
 
 /* Gathers a parameter, unless it is held; collective. */
-static dtp_status hold(export *e, const dtp_stored_view *v, dtp_dtype type, dtp_err *err)
+static dtp_status hold(exporter *e, const dtp_stored_view *v, dtp_dtype type, dtp_err *err)
 {
     if (e->held != NULL && strcmp(e->held, v->tensor) == 0 && e->held_type == type) {
         return DTP_OK;
@@ -175,7 +173,7 @@ static dtp_status hold(export *e, const dtp_stored_view *v, dtp_dtype type, dtp_
 }
 
 /* What is held goes to its place in a tensor of theirs. */
-static void put_view(const export *e, const dtp_stored_view *v, void *out)
+static void put_view(const exporter *e, const dtp_stored_view *v, void *out)
 {
     dtp_shard box = {.rank = v->rank}, whole = {.rank = v->rank};
     memcpy(box.offset, v->from, sizeof box.offset);
@@ -190,7 +188,7 @@ static void put_view(const export *e, const dtp_stored_view *v, void *out)
 }
 
 /* Makes and writes one tensor; collective. */
-static dtp_status put_target(export *e, const target *t, dtp_st_writer *w, dtp_err *err)
+static dtp_status put_target(exporter *e, const target *t, dtp_st_writer *w, dtp_err *err)
 {
     void *out = e->writes ? malloc((size_t)t->bytes + 1) : NULL;
     dtp_status status = e->writes ? DTP_MEMORY(err, out) : DTP_OK;
@@ -210,7 +208,7 @@ static dtp_status put_target(export *e, const target *t, dtp_st_writer *w, dtp_e
     return status;
 }
 
-static dtp_status open_file(export *e, int32_t file, dtp_st_writer **w, dtp_err *err)
+static dtp_status open_file(exporter *e, int32_t file, dtp_st_writer **w, dtp_err *err)
 {
     static const dtp_st_meta meta[] = {{"format", "pt"}};
     char path[DTP_WEIGHTS_PATH_BYTES];
@@ -231,7 +229,7 @@ static dtp_status open_file(export *e, int32_t file, dtp_st_writer **w, dtp_err 
                : DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", e->folder.dir);
 }
 
-static dtp_status write_file(export *e, int32_t file, dtp_err *err)
+static dtp_status write_file(exporter *e, int32_t file, dtp_err *err)
 {
     dtp_st_writer *w = NULL;
     dtp_status status = e->writes ? open_file(e, file, &w, err) : DTP_OK;
@@ -249,7 +247,7 @@ static dtp_status write_file(export *e, int32_t file, dtp_err *err)
 }
 
 /* The index of several files; rank 0. */
-static dtp_status finish(const export *e, dtp_err *err)
+static dtp_status finish(const exporter *e, dtp_err *err)
 {
     dtp_json_writer j = {0};
     char path[DTP_WEIGHTS_PATH_BYTES];
@@ -286,11 +284,12 @@ static dtp_status open_folder(const dtp_session *s, const char *dir, bool *made,
         return DTP_OK;
     }
     const int n = snprintf(path, sizeof path, "%s/checkpoint.lock", dir);
-    return n > 0 && (size_t)n < sizeof path ? dtp_file_lock_take(path, lock, err)
-                                            : DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", dir);
+    return n > 0 && (size_t)n < sizeof path
+               ? dtp_file_lock_take(path, lock, err)
+               : DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", dir);
 }
 
-static dtp_status write_all(export *e, const char *dir, int64_t most, dtp_err *err)
+static dtp_status write_all(exporter *e, const char *dir, int64_t most, dtp_err *err)
 {
     dtp_comm *comm = e->s->comm;
     dtp_status status = arrange(e, most > 0 ? most : FILE_BYTES, err);
@@ -320,7 +319,7 @@ dtp_status dtp_session_save_stored(dtp_session *s, const char *dir, int64_t most
                         dir);
     }
     DTP_TRY(dtp_err_prefixed(dtp_session_check(s, err), err, "%s: not saved", dir));
-    export e = {.s = s, .arena = dtp_arena_create(), .writes = s->comm->rank == 0};
+    exporter e = {.s = s, .arena = dtp_arena_create(), .writes = s->comm->rank == 0};
     dtp_file_lock *lock = NULL;
     bool made = false;
     dtp_status status = DTP_MEMORY(err, e.arena);

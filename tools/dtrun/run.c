@@ -430,7 +430,7 @@ int dtrun_run(int argc, char **argv)
         {"--save-hf", TOOL_OUT_FOLDER, "DIR", &c.save_hf, 0, 0,
          "write the parameters at the end as a Hugging Face folder has them"},
         {"--save-hf-size", TOOL_BYTES, "BYTES", &c.hf_bytes, 0, 0,
-         "of the largest file there, but of one tensor (default 5e9)"},
+         "of the largest file there; a larger tensor has a file of its own (default 5e9)"},
         {"--save-every", TOOL_STRING, "N|TIME", &c.save_every, 0, 0,
          "write it on the way as well: after every N steps, or every 30s, 10m or 2h"},
         {"--resume", TOOL_FLAG, NULL, &c.options.resume, 0, 0,
