@@ -39,8 +39,9 @@ dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path,
 /* The element types alone, of job->types. */
 dtp_status dtp_checkpoint_types(const char *path, const dtp_stored_params *stored, dtp_dtype *types,
                                 dtp_err *err) DTP_MUST_CHECK;
-/* Whether a path is a checkpoint that another system wrote; false when it is none or damaged. */
-bool dtp_checkpoint_is_foreign(const char *path);
+/* Whether a path is a checkpoint that another system wrote; false when it is none or damaged.
+ * DTP_NOMEM. */
+dtp_status dtp_checkpoint_is_foreign(const char *path, bool *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* What a job that ended before its time goes on from. */
 typedef struct dtp_checkpoint_found {

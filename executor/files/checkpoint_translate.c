@@ -126,13 +126,13 @@ dtp_status dtp_catalog_translate(dtp_catalog *c, const dtp_stored_params *stored
     return dtp_catalog__check(c, err);
 }
 
-bool dtp_checkpoint_is_foreign(const char *path)
+dtp_status dtp_checkpoint_is_foreign(const char *path, bool *out, dtp_err *err)
 {
     dtp_catalog c;
-    if (dtp_catalog_open(path, &c, NULL) != DTP_OK) {
-        return false;
+    const dtp_status status = dtp_catalog_open(path, &c, NULL); /* a load says what fails */
+    *out = status == DTP_OK && !c.ours;
+    if (status == DTP_OK) {
+        dtp_catalog_close(&c);
     }
-    const bool foreign = !c.ours;
-    dtp_catalog_close(&c);
-    return foreign;
+    return status == DTP_NOMEM ? DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path) : DTP_OK;
 }

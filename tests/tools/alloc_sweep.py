@@ -96,6 +96,8 @@ run|dtrun run {MLP} --plan {{two.plan}} --machine {MACHINE} --comm sim --steps 2
 run_quiet|dtrun run {MLP} --mesh x:2 --rules batch:x --comm sim --steps 1 --quiet --fetch w1={{out/w1.npy}} --save {{out/w.safetensors}}
 run_save|dtrun run {GPT} --mesh x:2 --rules batch:x --comm sim --steps 1 --save {{folder}}
 run_load|dtrun run {GPT} --mesh x:2 --rules vocab:x --comm sim --steps 1 --load {{saved}} --quiet
+run_hf|dtrun run {GPT} --mesh x:2 --rules vocab:x --comm sim --steps 0 --load {{hf}} --quiet --save-hf {{folder}}
+run_hf_files|dtrun run {GPT} --comm sim --steps 0 --load {{hf}} --quiet --save-hf {{folder}} --save-hf-size 500K
 run_profile|dtrun run {MLP} --mesh x:2 --rules hidden:x --comm sim --steps 1 --profile
 run_trace|dtrun run {MLP} --mesh x:2 --rules hidden:x --machine {MACHINE} --comm sim --steps 1 --trace /dev/null
 run_self|dtrun run {MLP} --comm self --steps 1 --backend ref
@@ -131,7 +133,7 @@ class Sweep:
     def __init__(self, options, folder):
         self.bin, self.library, self.folder, self.options = options.bin, options.library, folder, options
         self.inputs = {name: os.path.join(folder, name) for name in
-                       ("a.plan", "free.plan", "two.plan", "example.gz", "random.json", "saved")}
+                       ("a.plan", "free.plan", "two.plan", "example.gz", "random.json", "saved", "hf")}
         self.env = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
         self.prepare()
 
@@ -144,7 +146,7 @@ class Sweep:
         self.run(tensor + ["--memory", "112K", "-o", i["a.plan"]])
         self.run(tensor + ["-o", i["free.plan"]])
         self.run(f"dtplan plan {MLP} --mesh x:2 --machine {MACHINE} -o".split() + [i["two.plan"]])
-        self.run(f"dtrun run {GPT} --comm self --steps 1 --quiet --save".split() + [i["saved"]])
+        self.run(f"dtrun run {GPT} --comm self --steps 1 --quiet --save".split() + [i["saved"], "--save-hf", i["hf"]])
         with open(i["example.gz"], "wb") as f:
             subprocess.run(["gzip", "-c", "models/selection/example.json"], check=True, stdout=f)
         draw = random.Random(5)
@@ -224,7 +226,8 @@ class Sweep:
         for name, text in got["files"].items():
             # dtrun: what was fetched and saved before is whole; a folder counts by its index
             whole = words[0] == "dtrun" and text == base["files"].get(name)
-            whole = whole or isinstance(text, dict) and not any("index" in part for part in text)
+            whole = whole or isinstance(text, dict) and not any(
+                part.endswith(".json") or part == "model.safetensors" for part in text)
             if text != b"before\n" and not whole:
                 return f"{name} written"
         return None

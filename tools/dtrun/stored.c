@@ -12,6 +12,10 @@ dtp_status dtrun_stored(const tool_source *source, const tool_job *job, const ch
                         "--save-hf: there is no names file beside '%s'; --names FILE names one",
                         source->model);
     }
-    const bool needed = save != NULL || (load != NULL && dtp_checkpoint_is_foreign(load));
-    return file != NULL && needed ? dtp_job_stored(job->run, file, out, err) : DTP_OK;
+    bool foreign = false;
+    if (file != NULL && load != NULL) {
+        DTP_TRY(dtp_checkpoint_is_foreign(load, &foreign, err));
+    }
+    return file != NULL && (foreign || save != NULL) ? dtp_job_stored(job->run, file, out, err)
+                                                     : DTP_OK;
 }
