@@ -356,6 +356,24 @@ def check_tied(place):
             "'third.weight' holds other values, but the weights are tied")
 
 
+def check_others(place):
+    """A run that goes on saves in the types that it began with; eval and sample read folders as run does."""
+    model = Model("gpt_bytes", place)
+    folder, save, out = model.folder("begin", model.names, "BF16", 2), model.path("save"), model.path("went_on")
+    for steps in ("1", "2"):
+        model.must("--steps", steps, "--load", folder, "--save", save, "--resume", "--save-hf", out)
+    if {t[0] for t in read_folder(out)[0].values()} != {"BF16"}:
+        fail("a run that went on saved other types than it had loaded")
+    native, tokens = model.native("BF16"), model.path("tokens.bin")
+    with open(tokens, "wb") as f:
+        f.write(bytes(i * i % 32 for i in range(200)))
+    for command in (["eval", *model.words, "--feed", f"text={tokens},dtype=u1"],
+                    ["sample", *model.words, "--prompt", "1 2", "--tokens", "5"]):
+        got, want = (call(dtrun, *command, "--threads", "1", "--load", path) for path in (folder, native))
+        if got[0] != 0 or [line.split(",")[0] for line in got[1:]] != [line.split(",")[0] for line in want[1:]]:
+            fail(f"{command[0]}: {got}, from the checkpoint {want}")
+
+
 # ---- bad input ----
 
 def refused(model, what, words, *needles):
@@ -518,6 +536,7 @@ def main():
         what = sys.argv[3]
         if what == "refusals":
             check_tied(place)
+            check_others(place)
             check_refusals(place)
         elif what == "mutations":
             check_mutations(place)
