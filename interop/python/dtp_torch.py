@@ -36,7 +36,7 @@ def parallelize(module, mesh, placements):
     moved = {name: _redistribute(module, mesh, plan, name, p, styles.get(_module_of(name)[0])) for name, p in whole.items()}
     for name, p in _parameters(module).items():
         if name not in moved and isinstance(p, DTensor):
-            p.register_hook(lambda g, to=p.placements: g.redistribute(placements=to))
+            _reduce_once(p)
     sharded = how["fully_shard"]["dims"] if how["fully_shard"] else {}
     left = {name: p for name, p in _parameters(module).items() if name not in moved and name not in sharded}
     if sharded:
@@ -156,6 +156,12 @@ def _styles(module, mesh, how):
 # ---- parameters that no style keeps and reads as the plan does ------------------------------------------------------
 
 
+def _reduce_once(p):
+    """The gradient of a DTensor is brought to where the parameter is before an optimizer reads it several times."""
+    if p.requires_grad:
+        p.register_hook(lambda g: g.redistribute(placements=p.placements))
+
+
 def _swap(owner, leaf, read):
     """While the owner computes, its parameter is read(parameter). State dicts see the parameter alone."""
     kept = owner._parameters[leaf]
@@ -251,6 +257,7 @@ def _place(module, mesh, plan):
         old, read = owner._parameters[leaf], _placements(p["read"])
         kept = distribute_tensor(old.detach(), mesh, _placements(p["kept"]))
         owner.register_parameter(leaf, torch.nn.Parameter(kept, old.requires_grad))
+        _reduce_once(owner._parameters[leaf])
         _swap(owner, leaf, lambda q, read=read: q.redistribute(placements=read))
     for value in plan["activations"]:
         if "module" in value and "P" not in value["read"]:

@@ -24,81 +24,38 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.experimental import implicit_replication
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interop", "python"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples"))
 import dtp_torch  # noqa: E402
+import torch_gpt  # noqa: E402
 
 
 # ---- the models, with the names of models/*.names.json ----
 
-class Positions(nn.Module):
-    """A table that is read whole: rows, one per position."""
-
-    def __init__(self, length, features):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(length, features))
-
-    def forward(self):
-        return self.weight + 0
+def attention_of_dtensors(q, k, v):
+    """DTensor has no rule for the CPU's attention."""
+    if not isinstance(q, DTensor):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    mask = torch.full((q.shape[-2], k.shape[-2]), -math.inf).triu(1)
+    with implicit_replication():
+        return torch.softmax(q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + mask, -1) @ v
 
 
-class Attention(nn.Module):
-    def __init__(self, features, d_head):
-        super().__init__()
-        self.d_head = d_head
-        self.q, self.v, self.out = (nn.Linear(features, features) for _ in range(3))
-        self.k = nn.Linear(features, features, bias=False)
-
-    def forward(self, x):
-        # as many heads as this rank has
-        q, k, v = (f(x).unflatten(-1, (-1, self.d_head)).transpose(1, 2) for f in (self.q, self.k, self.v))
-        return self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+torch_gpt.attention = attention_of_dtensors
 
 
-class Mlp(nn.Module):
-    def __init__(self, features, hidden):
-        super().__init__()
-        self.up, self.down = nn.Linear(features, hidden), nn.Linear(hidden, features)
-
-    def forward(self, x):
-        return self.down(F.gelu(self.up(x), approximate="tanh"))
-
-
-class Layer(nn.Module):
-    def __init__(self, features, d_head, hidden):
-        super().__init__()
-        self.ln_1, self.ln_2 = nn.LayerNorm(features), nn.LayerNorm(features)
-        self.attn, self.mlp = Attention(features, d_head), Mlp(features, hidden)
-
-    def forward(self, x):
-        x = x + self.attn(self.ln_1(x))
-        return x + self.mlp(self.ln_2(x))
-
-
-class GptBytes(nn.Module):
-    def __init__(self, sizes):
-        super().__init__()
-        features = sizes["heads"] * sizes["d_head"]
-        self.wte, self.wpe = nn.Embedding(sizes["vocab"], features), Positions(sizes["length"], features)
-        self.layers = nn.ModuleList(Layer(features, sizes["d_head"], sizes["d_ff"]) for _ in range(sizes["layers"]))
-        self.ln_f, self.head = nn.LayerNorm(features), nn.Linear(features, sizes["vocab"], bias=False)
-
-    def forward(self, tokens):
-        x = self.wte(tokens) + self.wpe()
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(self.ln_f(x))
-
+class GptBytes(torch_gpt.Gpt):
     def loss(self, feeds):
         text = feeds["text"].long()
         return F.cross_entropy(self(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
 
 
 class MlpDigits(nn.Module):
-    def __init__(self, sizes):
+    def __init__(self, shapes):
         super().__init__()
-        self.fc1 = nn.Linear(sizes["pixels"], sizes["hidden"])
-        self.fc2 = nn.Linear(sizes["hidden"], sizes["classes"])
+        self.fc1, self.fc2 = (nn.Linear(*reversed(shapes[f"fc{i}.weight"])) for i in (1, 2))
 
     def forward(self, images):
         return self.fc2(F.relu(self.fc1(images)))
@@ -127,26 +84,25 @@ def entry_of(entries, name):
 
 
 def read_params(model_file, directory):
-    """The model, its parameters, and the sizes of the dims in them."""
+    """The model, and its parameters."""
     model, names = read_json(model_file), read_json(model_file.replace(".json", ".names.json"))["params"]
     dims = {name: p["dims"] for name, p in model["params"].items()}
     for node in model["nodes"]:
         if "repeat" in node:
             dims.update({f"{node['as']}.*.{name}": p["dims"]
                          for name, p in model["blocks"][node["repeat"]]["params"].items()})
-    params, sizes = {}, {"layers": 0}
+    params, sizes = {}, {}
     for ours, value in load_file(*glob.glob(os.path.join(directory, "*.safetensors"))).items():
         own, numbers = entry_of(dims, ours)
         if own is None:
             continue  # a state of an optimizer
         entry, numbers = entry_of(names, ours)
         sizes.update(zip(own, value.shape))
-        sizes["layers"] = max([sizes["layers"]] + [int(n) + 1 for n in numbers])
         axes = [axis.split("*") for axis in entry["axes"]]
         value = value.transpose([own.index(d) for axis in axes for d in axis])
         theirs = re.sub(r"\*", lambda _, n=iter(numbers): next(n), entry["name"])
         params[theirs] = torch.from_numpy(value.reshape([math.prod(sizes[d] for d in axis) for axis in axes]).copy())
-    return model, params, sizes
+    return model, params
 
 
 # ---- training ----
@@ -157,8 +113,8 @@ def local(x):
 
 def train(rank, args, size, port_file):
     torch.set_num_threads(1)
-    model, params, sizes = read_params(args.model, args.checkpoint)
-    module = MODELS[model["name"]](sizes)
+    model, params = read_params(args.model, args.checkpoint)
+    module = MODELS[model["name"]]({name: p.shape for name, p in params.items()})
     module.load_state_dict(params)
     feeds = {name: torch.from_numpy(np.load(path)) for name, path in (feed.split("=", 1) for feed in args.feed)}
     context, part, parts = torch.enable_grad, 0, 1
