@@ -58,8 +58,8 @@ static const struct {
                              "checkpointing"},
     [DTP_LOST_PARTIAL] =
         {"partial",
-         "ranks hold terms of a sum, which JAX lays out nowhere: it sums them, when "
-         "it chooses to or where the value is next split or whole",
+         "ranks hold terms of a sum, which a PartitionSpec cannot say: JAX chooses "
+         "where it is summed",
          "the framework's own choice costs communication, not correctness"},
     [DTP_LOST_RULES] = {"rules", "its dims are not split as the rules say", "--as placements"},
 };
