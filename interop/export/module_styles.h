@@ -7,8 +7,8 @@
 #include "interop/export/placements.h"
 
 typedef enum dtp_module_style {
-    DTP_MODULE_NONE, /* no style says it */
-    DTP_MODULE_BIAS, /* whole, where values are split: under rowwise, whose output no style splits */
+    DTP_MODULE_NONE,  /* no style says it */
+    DTP_MODULE_BIAS,  /* whole, where values are split: under rowwise */
     DTP_MODULE_WHOLE, /* whole, under any style but colwise */
     DTP_MODULE_COLWISE,
     DTP_MODULE_COLWISE_GATHER,
