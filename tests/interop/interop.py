@@ -208,7 +208,7 @@ def rows_of(model, frameworks):
 
 def write_table(rows, frameworks):
     names = [FRAMEWORKS[f] for f in frameworks]
-    head = ["model", "plan", "bytes", *names, "dtrun", *names]
+    head = ["model", "plan", "bytes", *(f"loss: {name}" for name in names), "dtrun", *names]
     lines = ["| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows]]
     return "\n".join(lines)
 
@@ -221,12 +221,13 @@ baseline and the optimum of tensor mode. {STEPS} steps of AdamW in f32 from one 
 
 %s
 
-`bytes`: of parameters on a rank, as the plan says; those of PyTorch and JAX are equal. The first columns of PyTorch and
-JAX: the worst relative difference of a loss from that of `dtrun` under the same plan; more than {TOLERANCE:.0e} fails. The last
-three: collectives in a step, AG all-gather, RS reduce-scatter, AR all-reduce, A2A all-to-all, CP collective-permute; of
-PyTorch as CommDebugMode counts them, of JAX in the compiled program. One all-reduce of `dtrun` and JAX can sum many
-tensors. JAX on CPUs has no reduce-scatter of its own making and sums gradients by all-reduces. What the exports could
-not say is under `lost` ([placements](../formats/placements.md)).
+`bytes`: of parameters on a rank, as the plan says; in PyTorch and JAX they are equal. `loss`: the worst relative
+difference of a loss from that of `dtrun` under the same plan; more than {TOLERANCE:.0e} fails. Then the collectives in a step: AG
+all-gather, RS reduce-scatter, AR all-reduce, A2A all-to-all, CP collective-permute; of PyTorch as CommDebugMode counts
+them, of JAX in the compiled program, where one all-reduce may sum many tensors. XLA makes no reduce-scatter for CPUs: an
+all-reduce stands for it, and what is gathered forward is kept for the backward pass. PyTorch gathers a group of
+parameters at once. What an export cannot say, such as the optimizer states of zero1 and zero2, is under its `lost`
+([placements](../formats/placements.md)).
 """
 
 
