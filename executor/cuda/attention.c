@@ -35,9 +35,9 @@ static dtp_status describe(const dtp_kernel_args *args, const dtp_view *of_query
     dtp_nest nest;
     dtp_attention_shape_of(&s, args);
     const dtp_view *q = &args->in[0], *k = &args->in[1], *v = s.dims.packed ? k : &args->in[2];
-    const dtp_view *mask = s.dims.mask < 0 ? NULL : &args->in[s.dims.mask];
-    const dtp_view *views[] = {
-        q, k, v, &of_query[0], &of_query[1], mask == NULL ? q : mask, &of_query[2], dq};
+    const bool masked = s.dims.mask >= 0;
+    const dtp_view *mask = masked ? &args->in[s.dims.mask] : q;
+    const dtp_view *views[] = {q, k, v, &of_query[0], &of_query[1], mask, &of_query[2], dq};
     const int32_t n_views = dq == NULL ? DTP_CUDA_MASK + 1 : DTP_CUDA_DQ + 1;
     memset(a, 0, sizeof *a);
     a->dtype = (int32_t)q->local.dtype;
@@ -61,7 +61,7 @@ static dtp_status describe(const dtp_kernel_args *args, const dtp_view *of_query
     a->out = mat_of(&of_query[0], s.dims.query, s.dims.value);
     a->lse = of_query[1].data;
     a->lse_step = dtp_view_stride(&of_query[1], s.dims.query);
-    if (mask != NULL) {
+    if (masked) {
         a->mask = mat_of(mask, s.dims.query, s.dims.key);
         a->mask_dtype = (int32_t)mask->local.dtype;
     }
