@@ -93,7 +93,7 @@ static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *
         DTP_TRY(predict(p, &c, err));
         const int64_t over = dtp_planning_excess(p, &c);
         s->over = over < s->over ? over : s->over;
-        dtp_planning_offer(p, &c);
+        DTP_TRY(dtp_planning_offer(p, &c, err));
     }
     return DTP_OK;
 }
@@ -289,7 +289,8 @@ static dtp_status offer_smallest(rules_search *s, dtp_err *err)
     dtp_status status = solve_once(s, &r, err);
     dtp_solve_result_free(&r);
     DTP_TRY(status);
-    p->out->smallest_peak_bytes = p->request->memory_limit_bytes + s->over;
+    p->out->smallest_peak_bytes =
+        p->request->form == NULL ? p->request->memory_limit_bytes + s->over : 0;
     if (p->request->objective == DTP_OBJECTIVE_TIME && none) {
         DTP_TRY(dtp_solve(s->problem->select, &options, &r, err));
         s->nodes += r.nodes;

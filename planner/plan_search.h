@@ -18,6 +18,7 @@
 #include "cost_models/machine/machine.h"
 #include "planner/solver/solve.h"
 #include "dtp/planner.h"
+#include "interop/export/forms.h"
 
 /* Who is told how far planning is. */
 typedef struct dtp_plan_watch {
@@ -33,12 +34,14 @@ typedef struct dtp_plan_request {
     int32_t devices, max_mesh_dims;
     const dtp_target *target; /* what the program is for */
     dtp_plan_objective objective;
-    int64_t memory_limit_bytes; /* per rank; 0 = none */
-    bool uneven;                /* rules and tensor mode: splits that do not divide a size, into no
+    int64_t memory_limit_bytes;  /* per rank; 0 = none */
+    bool uneven;                 /* rules and tensor mode: splits that do not divide a size, into no
                                    more parts than elements */
-    const char *pins;           /* rules mode: rules that must hold, "batch:x"; NULL = none */
-    int32_t n_texts;            /* tensor mode: what must hold, "pin TENSOR: LAYOUT" and "style */
-    const char *const *texts;   /* GLOB: STYLE" (interop/styles/pin_texts.h) */
+    const char *pins;            /* rules mode: rules that must hold, "batch:x"; NULL = none */
+    int32_t n_texts;             /* tensor mode: what must hold, "pin TENSOR: LAYOUT" and "style */
+    const char *const *texts;    /* GLOB: STYLE" (interop/styles/pin_texts.h) */
+    const dtp_export_form *form; /* of which a plan loses nothing; NULL: any plan */
+    const dtp_names *names;      /* for that form; NULL: none */
     const dtp_graph_variant
         *variant;           /* precision, recomputation, microbatches; NULL = none. Pins of tensor
                                          mode name nodes of the changed graph */

@@ -104,10 +104,35 @@ void dtp_planning_tell(const dtp_planning *p)
     watch->progress(watch->user, &now);
 }
 
-void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
+dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, bool *is,
+                                dtp_err *err)
 {
+    const dtp_plan_request *r = p->request;
+    *is = true;
+    if (r->form == NULL) {
+        return DTP_OK;
+    }
+    dtp_plan plan = {.mesh = p->pricer.mesh,
+                     .rules_mode = p->planner->rules_only,
+                     .rules = c->rules,
+                     .uneven = r->uneven,
+                     .sharding = c->sharding,
+                     .expressible = {.form = r->form->name}};
+    if (r->variant != NULL) {
+        plan.variant = *r->variant;
+    }
+    return dtp_export_says_all(r->form, &plan, p->graph, r->names, is, err);
+}
+
+dtp_status dtp_planning_offer(dtp_planning *p, const dtp_candidate *c, dtp_err *err)
+{
+    bool said;
     if (!c->legal || dtp_planning_excess(p, c) > 0 || !p->planner->keeps_pins(p, c)) {
-        return;
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_planning_is_said(p, c, &said, err));
+    if (!said) {
+        return DTP_OK;
     }
     p->least_cost = !p->has_best || c->cost_ps < p->least_cost ? c->cost_ps : p->least_cost;
     if (!p->has_best || better(p, &c->predicted, &p->best.predicted)) {
@@ -115,6 +140,7 @@ void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c)
         p->has_best = true;
         dtp_planning_tell(p);
     }
+    return DTP_OK;
 }
 
 dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
@@ -122,22 +148,24 @@ dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
     if (p->baselines != NULL) {
         return DTP_OK;
     }
-    const dtp_baseline_options options = {.machine = dtp_planning_redistributor(p),
-                                          .generic = dtp_redistribute_cache_planner(p->generic),
-                                          .rules_file = p->request->rules_file,
-                                          .rules_only = p->planner->rules_only,
-                                          .limit =
-                                              dtp_planning_lowering(p, NULL).overlap.memory_bytes,
-                                          .stop = p->request->stop};
+    const dtp_baseline_options options = {
+        .machine = dtp_planning_redistributor(p),
+        .generic = dtp_redistribute_cache_planner(p->generic),
+        .rules_file = p->request->rules_file,
+        .for_form = p->request->form != NULL && !p->planner->rules_only,
+        .rules_only = p->planner->rules_only,
+        .limit = dtp_planning_lowering(p, NULL).overlap.memory_bytes,
+        .stop = p->request->stop};
     return dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
                                 &p->baselines, err);
 }
 
-void dtp_planning_offer_baselines(dtp_planning *p)
+dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err)
 {
     for (int32_t i = 0; i < p->n_baselines && p->baselines != NULL; i++) {
-        dtp_planning_offer(p, &p->baselines[i]);
+        DTP_TRY(dtp_planning_offer(p, &p->baselines[i], err));
     }
+    return DTP_OK;
 }
 
 /* ---- the plan -----------------------------------------------------------------------------------
@@ -180,6 +208,11 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     plan->objective = p->request->objective;
     plan->memory_limit_bytes = p->request->memory_limit_bytes;
     plan->uneven = p->request->uneven;
+    if (p->request->form != NULL) {
+        plan->expressible = (dtp_plan_expressible){.form = p->request->form->name,
+                                                   .bounded = !p->planner->rules_only &&
+                                                              p->request->form->loses != 0};
+    }
     plan->predicted = p->best.predicted;
     plan->overlap = p->best.overlap;
     DTP_TRY(certify(p, &plan->certificate, err));
@@ -211,7 +244,7 @@ static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     if ((s != DTP_OK && s != DTP_STOPPED) || p->pruned) {
         return s;
     }
-    dtp_planning_offer_baselines(p);
+    DTP_TRY(dtp_planning_offer_baselines(p, err));
     const bool proven = p->certificate.status == DTP_CERT_INFEASIBLE;
     if (s == DTP_STOPPED && !p->has_best && !proven) {
         return s;

@@ -82,14 +82,17 @@ int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c);
  * that it may need. */
 dtp_lower_options dtp_planning_lowering(const dtp_planning *p,
                                         const dtp_redistributor *redistributor);
-/* Keeps a predicted candidate if it is legal, fits, keeps the pins, and is better than the
- * incumbent by the one objective: for time the simulated makespan, for memory the peak; the other
- * breaks ties. */
-void dtp_planning_offer(dtp_planning *p, const dtp_candidate *c);
+/* Keeps a predicted candidate if it is legal, fits, keeps the pins, loses nothing in the form of
+ * the request, and is better than the incumbent by the one objective: for time the simulated
+ * makespan, for memory the peak; the other breaks ties. */
+dtp_status dtp_planning_offer(dtp_planning *p, const dtp_candidate *c, dtp_err *err) DTP_MUST_CHECK;
+/* Whether the form of the request, if there is one, says all of a candidate. */
+dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, bool *is,
+                                dtp_err *err) DTP_MUST_CHECK;
 /* Prices the baselines, the first candidates: by `begin`, before anything that takes long. */
 dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
 /* Offers them; where no mode does it they are offered after `solve`. */
-void dtp_planning_offer_baselines(dtp_planning *p);
+dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
 /* "rules batch:x", "memory 1024", ...: appends a text to the plan's list of pins, which has room.
  */
 dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err) DTP_MUST_CHECK;

@@ -41,6 +41,14 @@ typedef struct dtp_plan_redistribution {
 
 enum { DTP_PLAN_MAX_REDISTRIBUTIONS = 4096, DTP_PLAN_MAX_STEPS = 24 };
 
+/* A plan of which a form of export loses nothing, beside the best of all plans. */
+typedef struct dtp_plan_expressible {
+    const char *form; /* NULL: all plans were searched */
+    bool bounded;     /* the bound of the certificate is one of such plans alone */
+    double all_step_time_s;
+    int64_t all_peak_bytes;
+} dtp_plan_expressible;
+
 struct dtp_plan {
     dtp_arena *arena;
     const char *model;
@@ -71,6 +79,7 @@ struct dtp_plan {
     dtp_plan_redistribution *redistributions;
     dtp_prediction predicted;
     dtp_certificate certificate;
+    dtp_plan_expressible expressible;
     int32_t n_pins;
     const char **pins; /* texts such as "rules batch:x" and "memory 2147483648" */
     int32_t n_baselines;

@@ -410,6 +410,20 @@ dtp_status dtp_plan_read_model(const char *file, const char *text, size_t len, d
     return s;
 }
 
+static dtp_status read_expressible(const dtp_json *v, dtp_plan *plan, dtp_err *err)
+{
+    static const char *const keys[] = {"form", "bounded", "all_step_time_s", "all_peak_bytes",
+                                       NULL};
+    const dtp_json *bounded;
+    dtp_plan_expressible *e = &plan->expressible;
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(read_text(v, "form", plan->arena, &e->form, err));
+    DTP_TRY(dtp_json_require(v, "bounded", &bounded, err));
+    DTP_TRY(dtp_json_bool(bounded, &e->bounded, err));
+    DTP_TRY(read_amount(v, "all_step_time_s", &e->all_step_time_s, err));
+    return read_count(v, "all_peak_bytes", &e->all_peak_bytes, err);
+}
+
 static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
     static const char *const modes[] = {"rules", "tensor", NULL};
@@ -445,6 +459,8 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     if (limit != NULL) {
         DTP_TRY(dtp_json_int(limit, 1, INT64_MAX, &plan->memory_limit_bytes, err));
     }
+    const dtp_json *expressible = dtp_json_get(root, "expressible");
+    DTP_TRY(expressible != NULL ? read_expressible(expressible, plan, err) : DTP_OK);
     if (chooser != NULL) {
         DTP_TRY(dtp_json_choice(chooser, choosers, &torch, err));
         if (plan->rules_mode) {
@@ -472,41 +488,16 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
 
 dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
-    static const char *const keys[] = {"format",
-                                       "model",
-                                       "dims",
-                                       "forward",
-                                       "machine",
-                                       "rates",
-                                       "runtime",
-                                       "target",
-                                       "mesh",
-                                       "mode",
-                                       "objective",
-                                       "memory_limit_bytes",
-                                       "uneven",
-                                       "redistribution",
-                                       "redistributions",
-                                       "overlap",
-                                       "bucket_bytes",
-                                       "once_bytes",
-                                       "precision",
-                                       "outputs",
-                                       "remat",
-                                       "microbatches",
-                                       "microbatch_dim",
-                                       "rules",
-                                       "predicted",
-                                       "certificate",
-                                       "pins",
-                                       "tried",
-                                       "baselines",
-                                       "hashes",
-                                       "settings",
-                                       "strategies",
-                                       "views",
-                                       "tensors",
-                                       NULL};
+    static const char *const keys[] = {
+        "format",     "model",        "dims",           "forward",
+        "machine",    "rates",        "runtime",        "target",
+        "mesh",       "mode",         "objective",      "memory_limit_bytes",
+        "uneven",     "expressible",  "redistribution", "redistributions",
+        "overlap",    "bucket_bytes", "once_bytes",     "precision",
+        "outputs",    "remat",        "microbatches",   "microbatch_dim",
+        "rules",      "predicted",    "certificate",    "pins",
+        "tried",      "baselines",    "hashes",         "settings",
+        "strategies", "views",        "tensors",        NULL};
     static const char *const predicted_keys[] = {
         "step_time_s", "compute_s",      "comm_s",  "exposed_comm_s", "cost_s",
         "peak_bytes",  "collectives",    "compute", "tokens_per_s",   "mfu",

@@ -150,6 +150,29 @@ void dtp_plan_print_tried(int32_t n, const char *const *tried, dtp_strbuf *out)
     }
 }
 
+/* What the form costs beside the best of all plans. */
+static void print_expressible(const dtp_plan *plan, dtp_strbuf *out)
+{
+    const dtp_plan_expressible *e = &plan->expressible;
+    const bool time = plan->objective == DTP_OBJECTIVE_TIME;
+    const double all = time ? e->all_step_time_s : (double)e->all_peak_bytes;
+    const double own = time ? plan->predicted.step_time_s : (double)plan->predicted.peak_bytes;
+    if (e->form == NULL) {
+        return;
+    }
+    dtp_strbuf_addf(out, "expressible as %s: ", e->form);
+    if (own > all) {
+        dtp_strbuf_addf(out, "%s, %.2f %% more than the best of all plans (%s)",
+                        time ? dtp_seconds(own).text : dtp_byte_count(own).text,
+                        100.0 * (own / all - 1.0),
+                        time ? dtp_seconds(all).text : dtp_byte_count(all).text);
+    } else {
+        dtp_strbuf_add(out, "no plan that was found is better");
+    }
+    dtp_strbuf_add(out,
+                   e->bounded ? "; the bound is of such plans\n" : "; the bound is of all plans\n");
+}
+
 void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
@@ -177,6 +200,7 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
         dtp_strbuf_add(out, "\n");
     }
     dtp_plan_print_tried(plan->n_tried, plan->tried, out);
+    print_expressible(plan, out);
     const dtp_certificate *c = &plan->certificate;
     dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
     print_bounds(plan, out);

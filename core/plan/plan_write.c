@@ -128,6 +128,19 @@ static void write_hash(dtp_json_writer *w, const char *key, uint64_t hash)
     dtp_json_write_string(w, key, text);
 }
 
+static void write_expressible(dtp_json_writer *w, const dtp_plan_expressible *e)
+{
+    if (e->form == NULL) {
+        return;
+    }
+    dtp_json_begin_object(w, "expressible");
+    dtp_json_write_string(w, "form", e->form);
+    dtp_json_write_bool(w, "bounded", e->bounded);
+    dtp_json_write_double(w, "all_step_time_s", e->all_step_time_s);
+    dtp_json_write_int(w, "all_peak_bytes", e->all_peak_bytes);
+    dtp_json_end_object(w);
+}
+
 static void write_precision(dtp_json_writer *w, const dtp_precision *p)
 {
     if (dtp_precision_is_f32(p)) {
@@ -202,6 +215,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         dtp_json_write_string(w, "redistribution", "torch");
     }
+    write_expressible(w, &plan->expressible);
     write_overlap(w, &plan->overlap);
     if (plan->variant.outputs.chosen) {
         write_texts(w, "outputs", true, plan->variant.outputs.n, plan->variant.outputs.names);

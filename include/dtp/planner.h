@@ -62,7 +62,11 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     /* Called with `user`, on the thread that plans, when a mesh or a variant begins, a better plan
      * is found or a bound is proven; NULL: nobody asks. */
     void (*progress)(void *user, const dtp_plan_progress *now);
-    const char *names_file; /* dtp.names/1: the framework's names, for style_files; NULL: none */
+    const char *names_file;  /* dtp.names/1: the framework's names, for style_files and expressible;
+                               NULL: none */
+    const char *expressible; /* a form of export: only plans of which it loses nothing, and the best
+                                of all plans beside them; not in pins mode, not with `uneven`.
+                                NULL: any plan */
 } dtp_plan_options;
 
 static inline dtp_plan_options dtp_plan_options_init(void)

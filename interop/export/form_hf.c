@@ -22,7 +22,7 @@ static const char *const STYLES[] = {
 
 typedef struct hf_plan {
     const dtp_placements *p;
-    dtp_lost lost;
+    dtp_lost *lost;
     dtp_module_styles s;
 } hf_plan;
 
@@ -46,7 +46,7 @@ static int32_t choose_mesh_dim(const dtp_placements *p)
 
 static dtp_status lose(hf_plan *h, dtp_lost_kind kind, const char *name, dtp_err *err)
 {
-    return dtp_lost_add(&h->lost, h->p->arena, kind, name, err);
+    return dtp_lost_add(h->lost, h->p->arena, kind, name, err);
 }
 
 /* What is split over other mesh dims. */
@@ -94,9 +94,9 @@ static dtp_status lose_params(hf_plan *h, dtp_err *err)
     return lose_outputs(h, err);
 }
 
-dtp_status dtp_export__hf(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
+dtp_status dtp_export__hf(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost, dtp_err *err)
 {
-    hf_plan h = {.p = p, .s = {.p = p, .m = choose_mesh_dim(p), .patterns = true}};
+    hf_plan h = {.p = p, .lost = lost, .s = {.p = p, .m = choose_mesh_dim(p), .patterns = true}};
     DTP_TRY(dtp_module_styles_find(&h.s, err));
     DTP_TRY(lose_params(&h, err));
     dtp_export__begin(p, "dtp.tp_plan/1", w);
@@ -112,6 +112,5 @@ dtp_status dtp_export__hf(const dtp_placements *p, dtp_json_writer *w, dtp_err *
         }
     }
     dtp_json_end_object(w);
-    dtp_export__end(&h.lost, w);
     return DTP_OK;
 }

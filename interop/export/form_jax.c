@@ -109,21 +109,18 @@ static dtp_status find_values(const dtp_placements *p, dtp_lost *lost, int32_t *
     return DTP_OK;
 }
 
-dtp_status dtp_export__jax(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
+dtp_status dtp_export__jax(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,
+                           dtp_err *err)
 {
-    dtp_lost lost = p->lost;
     dtp_placed *values;
     int32_t n_values = 0;
-    /* A constraint binds any value by name, and a PartitionSpec orders the mesh dims of an axis. */
-    lost.any[DTP_LOST_INSIDE] = lost.any[DTP_LOST_MESH_ORDER] = false;
-    DTP_TRY(find_values(p, &lost, &n_values, &values, err));
+    DTP_TRY(find_values(p, lost, &n_values, &values, err));
     dtp_export__begin(p, "dtp.jax/1", w);
     dtp_export__variant(p, w);
-    DTP_TRY(write_tensors(p, "params", p->n_params, p->params, &lost, w, err));
-    DTP_TRY(write_tensors(p, "activations", p->n_activations, p->activations, &lost, w, err));
-    DTP_TRY(write_tensors(p, "values", n_values, values, &lost, w, err));
-    DTP_TRY(write_tensors(p, "inputs", p->n_inputs, p->inputs, &lost, w, err));
-    DTP_TRY(write_tensors(p, "outputs", p->n_outputs, p->outputs, &lost, w, err));
-    dtp_export__end(&lost, w);
+    DTP_TRY(write_tensors(p, "params", p->n_params, p->params, lost, w, err));
+    DTP_TRY(write_tensors(p, "activations", p->n_activations, p->activations, lost, w, err));
+    DTP_TRY(write_tensors(p, "values", n_values, values, lost, w, err));
+    DTP_TRY(write_tensors(p, "inputs", p->n_inputs, p->inputs, lost, w, err));
+    DTP_TRY(write_tensors(p, "outputs", p->n_outputs, p->outputs, lost, w, err));
     return DTP_OK;
 }

@@ -1,4 +1,4 @@
-/* What all forms begin and end with. */
+/* What all forms begin with. */
 #include "interop/export/forms.h"
 
 void dtp_export__begin(const dtp_placements *p, const char *format, dtp_json_writer *w)
@@ -28,27 +28,4 @@ void dtp_export__variant(const dtp_placements *p, dtp_json_writer *w)
         dtp_json_write_string(w, NULL, variant->remat.items[i]);
     }
     dtp_json_end_array(w);
-}
-
-void dtp_export__end(const dtp_lost *lost, dtp_json_writer *w)
-{
-    dtp_json_begin_array(w, "lost", false);
-    for (int32_t k = 0; k < DTP_N_LOST; k++) {
-        if (!lost->any[k]) {
-            continue;
-        }
-        dtp_json_begin_object(w, NULL);
-        dtp_json_write_string(w, "what", dtp_lost_name((dtp_lost_kind)k));
-        dtp_json_write_string(w, "why", dtp_lost_why((dtp_lost_kind)k));
-        dtp_json_write_string(w, "instead", dtp_lost_instead((dtp_lost_kind)k));
-        dtp_json_begin_array(w, "names", true);
-        for (int32_t i = 0; i < lost->n[k]; i++) {
-            dtp_json_write_string(w, NULL, lost->names[k][i]);
-        }
-        dtp_json_end_array(w);
-        dtp_json_end_object(w);
-    }
-    dtp_json_end_array(w);
-    dtp_json_end_object(w);
-    dtp_strbuf_add(&w->buf, "\n");
 }

@@ -80,11 +80,12 @@ void dtp_export__body(const dtp_placements *p, dtp_json_writer *w)
     write_values(p, "outputs", p->n_outputs, p->outputs, w);
 }
 
-dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
+dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,
+                                  dtp_err *err)
 {
+    (void)lost;
     (void)err;
     dtp_export__begin(p, "dtp.placements/1", w);
     dtp_export__body(p, w);
-    dtp_export__end(&p->lost, w);
     return DTP_OK;
 }

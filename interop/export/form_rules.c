@@ -101,12 +101,12 @@ static dtp_status compare(const dtp_placements *p, const dtp_layout_rules *rules
     return DTP_OK;
 }
 
-dtp_status dtp_export__rules(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
+dtp_status dtp_export__rules(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,
+                             dtp_err *err)
 {
     dtp_layout_rules rules;
-    dtp_lost lost = {0};
     DTP_TRY(make_rules(p, &rules, err));
-    DTP_TRY(compare(p, &rules, &lost, err));
+    DTP_TRY(compare(p, &rules, lost, err));
     dtp_export__begin(p, "dtp.axis_rules/1", w);
     dtp_json_begin_array(w, "rules", false);
     for (dtp_dim_id d = 0; d < rules.n; d++) {
@@ -122,6 +122,5 @@ dtp_status dtp_export__rules(const dtp_placements *p, dtp_json_writer *w, dtp_er
         }
     }
     dtp_json_end_array(w);
-    dtp_export__end(&lost, w);
     return DTP_OK;
 }

@@ -27,16 +27,15 @@ static bool is_in_order(const dtp_torch_plan *t, const dtp_placed *of)
     return in_order;
 }
 
-/* What placements lose, but what modules make up for. */
+/* What modules make up for, where the plan is not of modules; and what they cannot. */
 static dtp_status find_lost(const dtp_torch_plan *t, dtp_lost *lost, dtp_err *err)
 {
+    static const dtp_lost_kind own[] = {DTP_LOST_INSIDE, DTP_LOST_MESH_ORDER};
     const dtp_placements *p = t->p;
-    for (int32_t k = 0; k < DTP_N_LOST; k++) {
-        const bool own = k == DTP_LOST_INSIDE || k == DTP_LOST_MESH_ORDER;
-        for (int32_t i = 0; i < p->lost.n[k] && !(own && t->by_modules); i++) {
-            DTP_TRY(lose(t, lost, (dtp_lost_kind)k, p->lost.names[k][i], err));
+    for (int32_t k = 0; k < 2 && !t->by_modules; k++) {
+        for (int32_t i = 0; i < p->lost.n[own[k]]; i++) {
+            DTP_TRY(lose(t, lost, own[k], p->lost.names[own[k]][i], err));
         }
-        lost->any[k] = lost->any[k] || (p->lost.any[k] && !own);
     }
     for (int32_t i = 0; i < p->n_params && t->by_modules; i++) {
         if (!is_in_order(t, &p->params[i])) {
@@ -231,15 +230,14 @@ static dtp_status write_torch(const dtp_torch_plan *t, dtp_json_writer *w, dtp_e
     return DTP_OK;
 }
 
-dtp_status dtp_export__torch(const dtp_placements *p, dtp_json_writer *w, dtp_err *err)
+dtp_status dtp_export__torch(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,
+                             dtp_err *err)
 {
     dtp_torch_plan t;
-    dtp_lost lost = {0};
     DTP_TRY(dtp_torch_plan_make(p, &t, err));
-    DTP_TRY(find_lost(&t, &lost, err));
+    DTP_TRY(find_lost(&t, lost, err));
     dtp_export__begin(p, "dtp.torch/1", w);
     dtp_export__body(p, w);
     DTP_TRY(write_torch(&t, w, err));
-    dtp_export__end(&lost, w);
     return DTP_OK;
 }

@@ -2,15 +2,20 @@
 
 #include <string.h>
 
+/* Bits of kinds: of what placements do not lose, and of what JAX's names and PyTorch's modules make
+ * up for. */
+enum { OWN = 1 << DTP_LOST_PARTIAL, MODULES = 1 << DTP_LOST_INSIDE | 1 << DTP_LOST_MESH_ORDER };
+
 const dtp_export_form dtp_export_forms[] = {
     {"placements", "every parameter, activation, input and output: dtp.placements/1",
-     dtp_export__placements},
+     ~(uint32_t)OWN, 0, dtp_export__placements},
     {"torch", "placements, with what parallelize_module and fully_shard take: dtp.torch/1",
-     dtp_export__torch},
-    {"jax", "a PartitionSpec per parameter, and points to constrain, for JAX", dtp_export__jax},
-    {"hf", "a tp_plan of transformers' style names", dtp_export__hf},
-    {"rules", "logical axis rules (MaxText, flax)", dtp_export__rules},
-    {NULL, NULL, NULL},
+     ~(uint32_t)(OWN | MODULES), MODULES, dtp_export__torch},
+    {"jax", "a PartitionSpec per parameter, and points to constrain, for JAX", ~(uint32_t)MODULES,
+     0, dtp_export__jax},
+    {"hf", "a tp_plan of transformers' style names", 0, 0, dtp_export__hf},
+    {"rules", "logical axis rules (MaxText, flax)", 0, 0, dtp_export__rules},
+    {NULL, NULL, 0, 0, NULL},
 };
 
 dtp_status dtp_export_form_find(const char *name, const dtp_export_form **out, dtp_err *err)
@@ -29,5 +34,66 @@ dtp_status dtp_export_form_find(const char *name, const dtp_export_form **out, d
                              : DTP_FAIL(err, DTP_INVALID, "there is no form '%.60s'; there are %s",
                                         name, dtp_strbuf_text(&known));
     dtp_strbuf_free(&known);
+    return s;
+}
+
+/* The list "lost", and the end. */
+static void write_lost(const dtp_lost *lost, dtp_json_writer *w)
+{
+    dtp_json_begin_array(w, "lost", false);
+    for (int32_t k = 0; k < DTP_N_LOST; k++) {
+        if (!lost->any[k]) {
+            continue;
+        }
+        dtp_json_begin_object(w, NULL);
+        dtp_json_write_string(w, "what", dtp_lost_name((dtp_lost_kind)k));
+        dtp_json_write_string(w, "why", dtp_lost_why((dtp_lost_kind)k));
+        dtp_json_write_string(w, "instead", dtp_lost_instead((dtp_lost_kind)k));
+        dtp_json_begin_array(w, "names", true);
+        for (int32_t i = 0; i < lost->n[k]; i++) {
+            dtp_json_write_string(w, NULL, lost->names[k][i]);
+        }
+        dtp_json_end_array(w);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_array(w);
+    dtp_json_end_object(w);
+    dtp_strbuf_add(&w->buf, "\n");
+}
+
+dtp_status dtp_export_write(const dtp_export_form *form, const dtp_placements *p,
+                            dtp_json_writer *w, dtp_lost *lost, dtp_err *err)
+{
+    *lost = p->lost;
+    for (int32_t k = 0; k < DTP_N_LOST; k++) {
+        if ((form->loses >> k & 1U) == 0) {
+            lost->any[k] = false;
+            lost->n[k] = lost->capacity[k] = 0;
+            lost->names[k] = NULL;
+        }
+    }
+    DTP_TRY(form->write(p, w, lost, err));
+    write_lost(lost, w);
+    return DTP_OK;
+}
+
+dtp_status dtp_export_says_all(const dtp_export_form *form, const dtp_plan *plan,
+                               const dtp_graph *graph, const dtp_names *names, bool *all,
+                               dtp_err *err)
+{
+    dtp_arena *arena = dtp_arena_create();
+    dtp_placements placements;
+    dtp_json_writer w = {0};
+    dtp_lost lost = {0};
+    dtp_status s = arena != NULL
+                       ? dtp_placements_make(plan, graph, names, arena, &placements, err)
+                       : DTP_FAIL(err, DTP_NOMEM, "out of memory for the form '%s'", form->name);
+    s = s == DTP_OK ? dtp_export_write(form, &placements, &w, &lost, err) : s;
+    *all = s == DTP_OK;
+    for (int32_t k = 0; k < DTP_N_LOST; k++) {
+        *all = *all && !lost.any[k];
+    }
+    dtp_strbuf_free(&w.buf);
+    dtp_arena_destroy(arena);
     return s;
 }

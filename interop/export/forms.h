@@ -9,8 +9,10 @@
 typedef struct dtp_export_form {
     const char *name; /* NULL ends the table */
     const char *about;
-    /* Appends the whole text. */
-    dtp_status (*write)(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
+    /* Bit k: what placements lose of kind k the form loses, too; it may, which it adds itself. */
+    uint32_t loses, may_lose;
+    /* Appends the text up to the list "lost", to which it adds what is lost of its own. */
+    dtp_status (*write)(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost, dtp_err *err);
 } dtp_export_form;
 
 extern const dtp_export_form dtp_export_forms[];
@@ -19,12 +21,25 @@ extern const dtp_export_form dtp_export_forms[];
 dtp_status dtp_export_form_find(const char *name, const dtp_export_form **out,
                                 dtp_err *err) DTP_MUST_CHECK;
 
+/* Appends the whole text; *lost: what it lists as lost, in the arena of p. */
+dtp_status dtp_export_write(const dtp_export_form *form, const dtp_placements *p,
+                            dtp_json_writer *w, dtp_lost *lost, dtp_err *err) DTP_MUST_CHECK;
+/* Whether a form says all that a plan says: its list "lost" is empty. names NULL: none. */
+dtp_status dtp_export_says_all(const dtp_export_form *form, const dtp_plan *plan,
+                               const dtp_graph *graph, const dtp_names *names, bool *all,
+                               dtp_err *err) DTP_MUST_CHECK;
+
 /* The writers. */
-dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
-dtp_status dtp_export__torch(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
-dtp_status dtp_export__hf(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
-dtp_status dtp_export__jax(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
-dtp_status dtp_export__rules(const dtp_placements *p, dtp_json_writer *w, dtp_err *err);
+dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,
+                                  dtp_err *err);
+dtp_status dtp_export__torch(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,
+                             dtp_err *err);
+dtp_status dtp_export__jax(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,
+                           dtp_err *err);
+dtp_status dtp_export__hf(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,
+                          dtp_err *err);
+dtp_status dtp_export__rules(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,
+                             dtp_err *err);
 
 /* What they share. The head: format, model, framework, mesh. */
 void dtp_export__begin(const dtp_placements *p, const char *format, dtp_json_writer *w);
@@ -36,7 +51,5 @@ const char *dtp_export__placement(const dtp_placement *p, char out[8]);
 /* What of the model's variant a framework sets itself: precision, microbatches, recomputed blocks.
  */
 void dtp_export__variant(const dtp_placements *p, dtp_json_writer *w);
-/* The list "lost", and the end. */
-void dtp_export__end(const dtp_lost *lost, dtp_json_writer *w);
 
 #endif

@@ -24,16 +24,22 @@ static dtp_status node_layouts(const dtp_graph *g, const dtp_sharding *s, dtp_no
                             err, "node '%s' (%s)", node->name, node->op->name);
 }
 
+dtp_tensor_id dtp_uses_of_layouts_tensor(const dtp_graph *g, const dtp_node *node, int32_t operand)
+{
+    const dtp_tensor_id own = dtp_graph_repeated(g, node->in[operand]);
+    const dtp_tensor_id param = dtp_graph_param_of(g, own);
+    return param >= 0 && (node->op->flags & DTP_OP_CAST) != 0 ? -1 : param >= 0 ? param : own;
+}
+
 static void note_read(const dtp_graph *g, dtp_node_id n, int32_t operand, const dtp_layout *layout,
                       dtp_uses_of_layouts *uses)
 {
     const dtp_node *node = &g->nodes[n];
-    const dtp_tensor_id own = dtp_graph_repeated(g, node->in[operand]);
-    const dtp_tensor_id param = dtp_graph_param_of(g, own), t = param >= 0 ? param : own;
-    const bool first = node->phase == DTP_FORWARD && uses->reader[t] < 0;
-    if (param >= 0 && (node->op->flags & DTP_OP_CAST) != 0) {
-        return; /* the readers of the cast read the parameter */
+    const dtp_tensor_id t = dtp_uses_of_layouts_tensor(g, node, operand);
+    if (t < 0) {
+        return;
     }
+    const bool first = node->phase == DTP_FORWARD && uses->reader[t] < 0;
     if (first) {
         uses->reader[t] = n;
         uses->operand[t] = operand;

@@ -102,25 +102,38 @@ static bool against_mesh_order(const dtp_layout *layout)
     return false;
 }
 
+static bool splits_axis(const dtp_layout *layout, int32_t axis)
+{
+    int32_t splits[DTP_MAX_MESH_DIMS];
+    return axis >= 0 && dtp_layout_axis_splits(layout, axis, splits) > 0;
+}
+
+uint32_t dtp_placements_loses(const dtp_placements *p, dtp_tensor_id t, const dtp_layout *layout,
+                              bool kept)
+{
+    const dtp_ttype *type = &p->graph->tensors[t].type;
+    const dtp_name_entry *entry = p->entry[t];
+    bool inner = false;
+    const dtp_layout theirs = their_layout(p->graph, entry, type, layout, &inner);
+    const bool fused = kept && entry != NULL && splits_axis(&theirs, entry->fused_axis);
+    return (inner ? 1U << DTP_LOST_INNER_FACTOR : 0) | (fused ? 1U << DTP_LOST_FUSED : 0) |
+           (against_mesh_order(&theirs) ? 1U << DTP_LOST_MESH_ORDER : 0) |
+           (dtp_layout_is_even(layout, &p->plan->mesh, type) ? 0 : 1U << DTP_LOST_UNEVEN);
+}
+
 /* Fills in how a tensor of ours lies, and what is lost of it under `name`. */
 static dtp_status place(collector *c, dtp_tensor_id t, dtp_placed *out, dtp_err *err)
 {
     const dtp_ttype *type = &c->g->tensors[t].type;
-    const dtp_layout *layouts[] = {&c->s->layouts[t], &c->p->uses.read[t]};
-    dtp_layout *to[] = {&out->kept, &out->read};
+    const dtp_layout *kept = &c->s->layouts[t], *read = &c->p->uses.read[t];
+    const uint32_t lost =
+        dtp_placements_loses(c->p, t, kept, true) | dtp_placements_loses(c->p, t, read, false);
+    bool inner = false; /* noted above */
     out->type = their_type(c->g, out->entry, type);
-    for (int32_t i = 0; i < 2; i++) {
-        bool inner = false;
-        *to[i] = their_layout(c->g, out->entry, type, layouts[i], &inner);
-        if (inner) {
-            DTP_TRY(lose(c, DTP_LOST_INNER_FACTOR, out->name, err));
-        }
-        if (against_mesh_order(to[i])) {
-            DTP_TRY(lose(c, DTP_LOST_MESH_ORDER, out->name, err));
-        }
-        if (!dtp_layout_is_even(layouts[i], &c->s->mesh, type)) {
-            DTP_TRY(lose(c, DTP_LOST_UNEVEN, out->name, err));
-        }
+    out->kept = their_layout(c->g, out->entry, type, kept, &inner);
+    out->read = their_layout(c->g, out->entry, type, read, &inner);
+    for (int32_t k = 0; k < DTP_N_LOST; k++) {
+        DTP_TRY((lost >> k & 1U) != 0 ? lose(c, (dtp_lost_kind)k, out->name, err) : DTP_OK);
     }
     return c->p->uses.several[t] ? lose(c, DTP_LOST_READERS, out->name, err) : DTP_OK;
 }
@@ -138,12 +151,6 @@ static dtp_status set_tensor(collector *c, dtp_tensor_id t, dtp_placed *out, dtp
 /* ---- parameters ---------------------------------------------------------------------------------
  */
 
-static bool splits_axis(const dtp_layout *layout, int32_t axis)
-{
-    int32_t splits[DTP_MAX_MESH_DIMS];
-    return axis >= 0 && dtp_layout_axis_splits(layout, axis, splits) > 0;
-}
-
 /* One more part of a fused parameter. */
 static dtp_status add_part(collector *c, dtp_tensor_id t, dtp_placed *to, dtp_err *err)
 {
@@ -156,6 +163,7 @@ static dtp_status add_part(collector *c, dtp_tensor_id t, dtp_placed *to, dtp_er
                         c->g->tensors[t].name);
     }
     part.name = to->name;
+    c->p->entry[t] = part.entry;
     DTP_TRY(place(c, t, &part, err));
     DTP_TRY(DTP_NEW(c->p->arena, of, to->n_of + 1, err));
     memcpy(of, to->of, (size_t)to->n_of * sizeof *of);
@@ -193,7 +201,8 @@ static dtp_status add_param(collector *c, dtp_tensor_id t, dtp_err *err)
     const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, out->name));
     const int32_t had = find_param(c, out->name, hash);
     c->theirs[t] = had >= 0 ? p->params[had].name : out->name;
-    c->p->module[t] = out->module;
+    p->module[t] = out->module;
+    p->entry[t] = out->entry;
     if (had >= 0) {
         *out = (dtp_placed){0};
         return add_part(c, t, &p->params[had], err);
@@ -202,10 +211,20 @@ static dtp_status add_param(collector *c, dtp_tensor_id t, dtp_err *err)
     p->n_params++;
     DTP_TRY(set_tensor(c, t, out, err));
     DTP_TRY(place(c, t, out, err));
-    if (out->entry != NULL && splits_axis(&out->kept, out->entry->fused_axis)) {
-        DTP_TRY(lose(c, DTP_LOST_FUSED, out->name, err));
-    }
     return p->uses.backward[t] ? lose(c, DTP_LOST_BACKWARD, out->name, err) : DTP_OK;
+}
+
+dtp_tensor_id dtp_placements_state_of(const dtp_graph *g, const dtp_node *node, int32_t operand)
+{
+    const dtp_graph_tensor *state = &g->tensors[node->in[operand]];
+    dtp_tensor_id param = -1;
+    for (int32_t i = 0; i < node->n_in && (node->op->flags & DTP_OP_UPDATE) != 0; i++) {
+        param = g->tensors[node->in[i]].kind == DTP_TENSOR_PARAM ? node->in[i] : param;
+    }
+    return param >= 0 && state->kind == DTP_TENSOR_STATE &&
+                   dtp_ttype_equal(&state->type, &g->tensors[param].type)
+               ? param
+               : -1;
 }
 
 /* Gradients and optimizer states that lie otherwise than their parameters. */
@@ -220,16 +239,10 @@ static dtp_status compare_training(collector *c, dtp_err *err)
     }
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
         const dtp_node *node = &g->nodes[n];
-        dtp_tensor_id param = -1;
-        for (int32_t i = 0; i < node->n_in && (node->op->flags & DTP_OP_UPDATE) != 0; i++) {
-            const dtp_tensor_id t = node->in[i];
-            param = g->tensors[t].kind == DTP_TENSOR_PARAM ? t : param;
-        }
-        for (int32_t i = 0; i < node->n_in && param >= 0; i++) {
-            const dtp_tensor_id t = node->in[i];
-            const bool state = g->tensors[t].kind == DTP_TENSOR_STATE &&
-                               dtp_ttype_equal(&g->tensors[t].type, &g->tensors[param].type);
-            if (state && !dtp_layout_equal(&c->s->layouts[param], &c->s->layouts[t])) {
+        for (int32_t i = 0; i < node->n_in; i++) {
+            const dtp_tensor_id param = dtp_placements_state_of(g, node, i);
+            if (param >= 0 &&
+                !dtp_layout_equal(&c->s->layouts[param], &c->s->layouts[node->in[i]])) {
                 DTP_TRY(lose(c, DTP_LOST_STATES, c->theirs[param], err));
             }
         }
@@ -262,6 +275,16 @@ const char *dtp_placements_maker(const dtp_placements *p, dtp_tensor_id t)
     return module != NULL && next != NULL && strcmp(module, next) == 0 ? NULL : module;
 }
 
+dtp_tensor_id dtp_placements_sum(const dtp_placements *p, dtp_tensor_id t)
+{
+    const dtp_node_id reader = p->uses.reader[t];
+    const char *module = dtp_placements_module(p, p->graph->tensors[t].producer);
+    const char *next = dtp_placements_module(p, reader);
+    return module != NULL && next != NULL && strcmp(module, next) == 0
+               ? p->graph->nodes[reader].out[0]
+               : -1;
+}
+
 static dtp_status add_value(collector *c, dtp_tensor_id t, dtp_placed *list, int32_t *n,
                             dtp_err *err)
 {
@@ -288,15 +311,9 @@ static bool is_constrained(const collector *c, dtp_tensor_id t)
  * it lies where the product is kept and read. */
 static dtp_tensor_id constrained_value(const collector *c, dtp_tensor_id t)
 {
-    const dtp_node_id reader = c->p->uses.reader[t];
-    const char *module = dtp_placements_module(c->p, c->g->tensors[t].producer);
-    const char *next = dtp_placements_module(c->p, reader);
-    if (module == NULL || next == NULL || strcmp(module, next) != 0) {
-        return t;
-    }
-    const dtp_tensor_id sum = c->g->nodes[reader].out[0];
+    const dtp_tensor_id sum = dtp_placements_sum(c->p, t);
     const dtp_layout *kept = &c->s->layouts[t];
-    return dtp_layout_equal(kept, &c->s->layouts[sum]) &&
+    return sum >= 0 && dtp_layout_equal(kept, &c->s->layouts[sum]) &&
                    dtp_layout_equal(kept, &c->p->uses.read[t])
                ? sum
                : t;
@@ -348,11 +365,15 @@ static dtp_status add_values(collector *c, dtp_err *err)
     return add_activations(c, err);
 }
 
-/* What is lost of the plan as a whole. */
+/* What is lost of the plan as a whole. A plan for a form leaves steps and schedule to the
+ * framework. */
 static dtp_status lose_schedule(collector *c, dtp_err *err)
 {
     const dtp_plan *plan = c->p->plan;
     bool steps = false;
+    if (plan->expressible.form != NULL) {
+        return DTP_OK;
+    }
     for (int32_t i = 0; i < plan->n_redistributions; i++) {
         steps = steps || plan->redistributions[i].n_steps > 1;
     }
@@ -375,6 +396,8 @@ dtp_status dtp_placements_make(const dtp_plan *plan, const dtp_graph *graph, con
     DTP_TRY(DTP_NEW(arena, out->outputs, g->n_outputs + 1, err)); /* and the loss */
     DTP_TRY(DTP_NEW(arena, c.theirs, g->n_tensors, err));
     DTP_TRY(DTP_NEW(arena, out->module, g->n_tensors, err));
+    out->entry = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof(void *));
+    DTP_TRY(DTP_MEMORY(err, out->entry));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].kind == DTP_TENSOR_PARAM) {
             DTP_TRY(add_param(&c, t, err));

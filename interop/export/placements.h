@@ -76,6 +76,7 @@ typedef struct dtp_placements {
     const dtp_names *names; /* NULL: the names and axes are ours */
     dtp_uses_of_layouts uses;
     const char **module; /* by tensor: the framework's, that holds a parameter; NULL: none */
+    const dtp_name_entry **entry; /* by tensor: what the names file says of a parameter */
     int32_t n_params, n_activations, n_inputs, n_outputs;
     dtp_placed *params;      /* one per parameter of the framework, in the order of ours */
     dtp_placed *activations; /* forward values that are redistributed */
@@ -94,6 +95,21 @@ const char *dtp_placements_module(const dtp_placements *p, dtp_node_id n);
  * does; NULL: none. */
 const char *dtp_placements_maker(const dtp_placements *p, dtp_tensor_id t);
 
+/* ---- for a search (interop/export/form_space.h) ---- */
+
+/* What the layouts of a tensor of ours lose: bits of kinds. `kept`: of the one in which it is kept.
+ */
+uint32_t dtp_placements_loses(const dtp_placements *p, dtp_tensor_id t, const dtp_layout *layout,
+                              bool kept);
+/* The value that the module of a value's producer makes next of it: the sum of product and bias;
+ * -1: none. */
+dtp_tensor_id dtp_placements_sum(const dtp_placements *p, dtp_tensor_id t);
+/* The parameter whose state an operand of an update is; -1: none. */
+dtp_tensor_id dtp_placements_state_of(const dtp_graph *g, const dtp_node *node, int32_t operand);
+
+/* The tensor whose layout an operand is: of a recomputed value that value, of a cast parameter the
+ * parameter; -1: read by a cast, whose readers count. */
+dtp_tensor_id dtp_uses_of_layouts_tensor(const dtp_graph *g, const dtp_node *node, int32_t operand);
 /* Fills `uses` for a sharding of the graph. */
 dtp_status dtp_uses_of_layouts_find(const dtp_graph *g, const dtp_sharding *s, dtp_arena *arena,
                                     dtp_uses_of_layouts *uses, dtp_err *err) DTP_MUST_CHECK;

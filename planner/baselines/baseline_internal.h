@@ -42,6 +42,7 @@ typedef struct dtp_baseline_recipe {
     bool features; /* Megatron's columns and rows; together with data on the last mesh dim */
     bool sequence; /* ... and the sequence split outside of them */
     bool experts;  /* experts split over the last mesh dims */
+    bool alone;    /* on one mesh dim; features that it does not divide stay whole */
 } dtp_baseline_recipe;
 
 enum { DTP_N_BASELINE_RECIPES = 12 };
@@ -50,6 +51,10 @@ enum { DTP_N_BASELINE_RECIPES = 12 };
  * say why. Storage from `arena`. */
 dtp_status dtp_baseline__add_recipes(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
                                      int32_t *n, dtp_candidate *list, dtp_err *err) DTP_MUST_CHECK;
+
+/* Appends those of dtp_baseline_options.for_form. */
+dtp_status dtp_baseline__add_alone(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
+                                   int32_t *n, dtp_candidate *list, dtp_err *err) DTP_MUST_CHECK;
 
 /* Of n candidates the one of a name, n when there is none. */
 int32_t dtp_baseline__find(const dtp_candidate *list, int32_t n, const char *name);

@@ -5,18 +5,18 @@
 #include <string.h>
 
 static const dtp_baseline_recipe RECIPES[DTP_N_BASELINE_RECIPES] = {
-    {"zero1", 1, true, false, false, false},
-    {"zero2", 2, true, false, false, false},
-    {"zero3", 3, true, false, false, false},
-    {"megatron", 0, false, true, false, false},
-    {"megatron_sp", 0, false, true, true, false},
-    {"data_megatron", 0, true, true, false, false},
-    {"data_megatron_sp", 0, true, true, true, false},
-    {"zero1_megatron_sp", 1, true, true, true, false},
-    {"zero3_megatron", 3, true, true, false, false},
-    {"zero3_megatron_sp", 3, true, true, true, false},
-    {"expert_parallel", 0, true, false, false, true},
-    {"zero3_expert", 3, true, false, false, true},
+    {"zero1", 1, true, false, false, false, false},
+    {"zero2", 2, true, false, false, false, false},
+    {"zero3", 3, true, false, false, false, false},
+    {"megatron", 0, false, true, false, false, false},
+    {"megatron_sp", 0, false, true, true, false, false},
+    {"data_megatron", 0, true, true, false, false, false},
+    {"data_megatron_sp", 0, true, true, true, false, false},
+    {"zero1_megatron_sp", 1, true, true, true, false, false},
+    {"zero3_megatron", 3, true, true, false, false, false},
+    {"zero3_megatron_sp", 3, true, true, true, false, false},
+    {"expert_parallel", 0, true, false, false, true, false},
+    {"zero3_expert", 3, true, false, false, true, false},
 };
 
 static int64_t ranks(const dtp_mesh *mesh, int32_t from, int32_t to)
@@ -45,7 +45,7 @@ static dtp_status check_features(dtp_baseline_writing *w, dtp_err *err)
 {
     const dtp_tdim bad = w->dims.indivisible;
     const int64_t parts = ranks(w->mesh, w->feature_from, w->mesh->n_dims);
-    if (bad.id >= 0) {
+    if (bad.id >= 0 && !w->r->alone) {
         return check_size(w, bad.id, bad.size, parts, err);
     }
     if (!w->dims.any_feature) {
@@ -147,6 +147,24 @@ dtp_status dtp_baseline__add_recipes(const dtp_graph *g, const dtp_mesh *mesh, d
         if (dtp_baseline__find(list, *n, r->name) == *n && meant_for(r, g, mesh)) {
             DTP_TRY(add_styles(r, g, mesh, arena, &list[(*n)++], err));
         }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_baseline__add_alone(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
+                                   int32_t *n, dtp_candidate *list, dtp_err *err)
+{
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        const dtp_baseline_recipe r = {.name =
+                                           dtp_arena_printf(arena, "megatron@%s", mesh->names[m]),
+                                       .features = true,
+                                       .alone = true};
+        dtp_mesh one = *mesh;
+        DTP_TRY(DTP_MEMORY(err, r.name));
+        one.n_dims = 1;
+        one.sizes[0] = mesh->sizes[m];
+        memcpy(one.names[0], mesh->names[m], sizeof one.names[0]);
+        DTP_TRY(add_styles(&r, g, &one, arena, &list[(*n)++], err));
     }
     return DTP_OK;
 }

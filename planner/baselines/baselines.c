@@ -83,7 +83,7 @@ static dtp_status list_baselines(const dtp_graph *g, const dtp_mesh *mesh,
         DTP_TRY(dtp_layout_rules_file_read(options->rules_file, mesh, arena, &file, err));
     }
     const char *data = data_parallel(g, mesh, arena);
-    const size_t most = (size_t)file.n + 2 + DTP_N_BASELINE_RECIPES;
+    const size_t most = (size_t)file.n + 2 + DTP_N_BASELINE_RECIPES + DTP_MAX_MESH_DIMS;
     dtp_candidate *list = dtp_arena_alloc(arena, most, sizeof *list);
     DTP_TRY(DTP_MEMORY(err, data, list));
     *n = 0;
@@ -93,6 +93,7 @@ static dtp_status list_baselines(const dtp_graph *g, const dtp_mesh *mesh,
         DTP_TRY(add_baseline(g, mesh, arena, file.names[i], file.rules[i], n, list, err));
     }
     *out = list;
+    DTP_TRY(options->for_form ? dtp_baseline__add_alone(g, mesh, arena, n, list, err) : DTP_OK);
     return options->rules_only ? DTP_OK : dtp_baseline__add_recipes(g, mesh, arena, n, list, err);
 }
 
@@ -101,19 +102,25 @@ static dtp_status list_baselines(const dtp_graph *g, const dtp_mesh *mesh,
 
 /* On the generic machine, so that a style means the same layouts on every machine. */
 static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
-                               const dtp_redistributor *generic, dtp_arena *arena, dtp_candidate *c,
+                               const dtp_baseline_options *o, dtp_arena *arena, dtp_candidate *c,
                                dtp_err *err)
 {
     dtp_styles list;
     dtp_pin *pins = NULL;
-    dtp_propagate_options options = {.price = dtp_step_generic_price, .redistributor = generic};
+    dtp_propagate_options options = {.price = dtp_step_generic_price, .redistributor = o->generic};
     dtp_styles_init(&list, arena);
     for (int32_t i = 0; i < c->n_styles; i++) {
         DTP_TRY(dtp_styles_parse(c->styles[i], &list, err));
     }
     DTP_TRY(dtp_styles_pins(g, mesh, &list, &options.n_pins, &pins, err));
     options.pins = pins;
-    return dtp_propagate(g, mesh, &options, arena, &c->sharding, err);
+    DTP_TRY(dtp_propagate(g, mesh, &options, arena, &c->sharding, err));
+    for (dtp_tensor_id t = 0; t < g->n_tensors && o->for_form; t++) {
+        dtp_layout *kept = &c->sharding.layouts[t];
+        const bool output = t == g->loss || dtp_graph_output(g, g->tensors[t].name) >= 0;
+        *kept = output ? dtp_layout_without_partial(kept) : *kept;
+    }
+    return DTP_OK;
 }
 
 /* What does not fit the model is told by legal and why. */
@@ -125,7 +132,7 @@ static dtp_status price(const dtp_graph *g, const dtp_pricer *pricer,
     dtp_err why = {0};
     dtp_status s = c->rules_text != NULL ? dtp_sharding_from_rules(g, mesh, &c->rules, false, arena,
                                                                    &c->sharding, &why)
-                                         : shard_styles(g, mesh, options->generic, arena, c, &why);
+                                         : shard_styles(g, mesh, options, arena, c, &why);
     if (s == DTP_OK) {
         s = dtp_candidate_faster(g, pricer, options->machine, options->generic, options->limit, c,
                                  &why);

@@ -28,6 +28,9 @@ typedef struct dtp_baseline_options {
     /* Who decides on the steps, as in dtp_candidate_faster; the generic machine also for styles. */
     const dtp_redistributor *machine, *generic;
     const char *rules_file; /* sets written by hand; NULL = none */
+    bool for_form;          /* also megatron on each mesh dim alone, as forms of one mesh dim have
+                               it: "megatron@x", what it does not divide stays whole; no output is
+                               a partial sum */
     bool rules_only;        /* only "replicated", "data_parallel" and the sets of rules_file */
     int64_t limit;          /* of dtp_candidate_faster */
     const dtp_stop *stop;   /* once it fires the rest do not apply; NULL = none */

@@ -5,6 +5,7 @@
 #include "interop/styles/pin_texts.h"
 #include "planner/plan_pins.h"
 #include "planner/plan_rules.h"
+#include "planner/planning.h"
 #include "planner/tensors/plan_tensor.h"
 #include "planner/variant_search.h"
 
@@ -15,6 +16,7 @@ typedef struct plan_maker {
     dtp_arena *arena;
     dtp_styles styles; /* as they were read */
     dtp_graph_variant variant;
+    dtp_names names;
     dtp_plan_request request;
     dtp_variant_search search; /* what "auto" stands for */
     dtp_stop stop;
@@ -24,6 +26,22 @@ typedef struct plan_maker {
 static bool is_auto(const char *text)
 {
     return text != NULL && strcmp(text, "auto") == 0;
+}
+
+/* The form of which a plan is to lose nothing. */
+static dtp_status make_form(plan_maker *m, dtp_err *err)
+{
+    const dtp_plan_options *o = &m->options;
+    if (o->expressible == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_err_prefixed(dtp_export_form_find(o->expressible, &m->request.form, err), err,
+                             "expressible"));
+    if (o->names_file != NULL) {
+        DTP_TRY(dtp_names_read(o->names_file, m->arena, &m->names, err));
+        m->request.names = &m->names;
+    }
+    return DTP_OK;
 }
 
 static dtp_status make_request(plan_maker *m, dtp_err *err)
@@ -74,7 +92,7 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
     r->ctx = o->ctx;
     DTP_TRY(dtp_pin_texts(&source, m->arena, &m->styles, &r->n_texts, &texts, err));
     r->texts = texts;
-    return DTP_OK;
+    return make_form(m, err);
 }
 
 /* Which options go together. */
@@ -94,6 +112,10 @@ static dtp_status check(const plan_maker *m, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID,
                         "dtp_plan_make: give either a mesh or devices (pins "
                         "mode: a mesh)");
+    }
+    if (o->expressible != NULL && (by_pins || o->uneven)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "dtp_plan_make: expressible is for what is searched, with even splits");
     }
     if ((o->strict || o->torch || o->alone) && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -146,6 +168,47 @@ static dtp_status plan(const plan_maker *m, dtp_plan_result *out, dtp_err *err)
                : mode(m->model, m->machine, &m->request, out, err);
 }
 
+/* Whether the form of the request loses nothing of a plan. */
+static dtp_status is_said(const plan_maker *m, const dtp_plan *plan, bool *is, dtp_err *err)
+{
+    dtp_graph *graph = NULL;
+    dtp_plan same = *plan; /* borrows from it */
+    same.expressible.form = m->request.form->name;
+    DTP_TRY(dtp_plan_graph(plan, m->model, &graph, err));
+    const dtp_status s =
+        dtp_export_says_all(m->request.form, &same, graph, m->request.names, is, err);
+    dtp_graph_destroy(graph);
+    return s;
+}
+
+/* The best of all plans beside the best one that the form says, in time that is left. Where the
+ * form says it and it is better, it is the plan. */
+static dtp_status compare_all(plan_maker *m, dtp_plan_result *out, dtp_err *err)
+{
+    const dtp_export_form *form = m->request.form;
+    dtp_plan_result all = {0};
+    dtp_err why = {0};
+    bool said = false;
+    m->request.form = NULL;
+    dtp_status s = plan(m, &all, &why);
+    m->request.form = form;
+    const bool better =
+        s == DTP_OK && all.plan != NULL && dtp_plan_result_better(&m->request, &all, out);
+    s = better ? is_said(m, all.plan, &said, &why) : s == DTP_STOPPED ? DTP_OK : s;
+    if (said) {
+        const dtp_plan_result swapped = *out;
+        *out = all;
+        all = swapped;
+    }
+    const dtp_prediction *best = better && !said ? &all.plan->predicted : &out->plan->predicted;
+    dtp_plan_expressible *e = &out->plan->expressible;
+    e->form = form->name; /* where the plan is that of all: its bound is theirs */
+    e->all_step_time_s = best->step_time_s;
+    e->all_peak_bytes = best->peak_bytes;
+    dtp_plan_result_free(&all);
+    return s == DTP_OK ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
+}
+
 /* Needs `finish`, also after a failure. */
 static dtp_status start(const dtp_graph *model, const dtp_machine *machine,
                         const dtp_plan_options *options, plan_maker *m, dtp_err *err)
@@ -173,6 +236,9 @@ dtp_status dtp_plan_make(const dtp_graph *model, const dtp_machine *machine,
     DTP_TRY(DTP_NOT_NULL(err, model, options, out));
     dtp_status s = start(model, machine, options, &m, err);
     s = s == DTP_OK ? plan(&m, out, err) : s;
+    if (s == DTP_OK && m.request.form != NULL && out->plan != NULL) {
+        s = compare_all(&m, out, err);
+    }
     s = m.arena != NULL ? dtp_pin_place(&m.styles, s, err) : s;
     out->memory_limit_bytes = m.request.memory_limit_bytes;
     finish(&m);

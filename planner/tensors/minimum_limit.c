@@ -34,15 +34,17 @@ static dtp_status solve_memory(dtp_planning *p, dtp_minimum_memory *least, int64
 }
 
 /* A baseline may need less than what was found. */
-void dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smallest)
+dtp_status dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smallest, dtp_err *err)
 {
     for (int32_t i = 0; i < p->n_baselines; i++) {
         const dtp_candidate *c = &p->baselines[i];
         const int64_t peak = c->predicted.peak_bytes;
-        if (c->legal && p->planner->keeps_pins(p, c) && (*smallest == 0 || peak < *smallest)) {
-            *smallest = peak;
-        }
+        bool said =
+            c->legal && p->planner->keeps_pins(p, c) && (*smallest == 0 || peak < *smallest);
+        DTP_TRY(said ? dtp_planning_is_said(p, c, &said, err) : DTP_OK);
+        *smallest = said ? peak : *smallest;
     }
+    return DTP_OK;
 }
 
 /* The candidate that needs least of those that are found with `limit`: by the search for ever
@@ -80,8 +82,7 @@ static dtp_status offer(dtp_planning *p, dtp_candidate *c, dtp_err *err)
     DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c->sharding, &options, &c->predicted, NULL,
                                  err));
     c->overlap = options.overlap;
-    dtp_planning_offer(p, c);
-    return DTP_OK;
+    return dtp_planning_offer(p, c, err);
 }
 
 /* Plans with ever smaller limits from one that works, until nothing is found; what is named as the
@@ -116,11 +117,11 @@ dtp_status dtp_tensor__find_minimum(dtp_planning *p, dtp_err *err)
         dtp_minimum_memory_free(&least);
         return s;
     }
-    dtp_tensor__compare_baselines(p, &smallest);
+    s = dtp_tensor__compare_baselines(p, &smallest, err);
     /* What no solution of the problem needs less than, no program of one does. Baselines may, which
      * read what other nodes brought. */
     const int64_t bound = smallest > 0 && smallest < least.bound ? smallest : least.bound;
-    if (p->incumbent == NULL && smallest > least.bound) {
+    if (s == DTP_OK && p->incumbent == NULL && smallest > least.bound) {
         s = step_down(p, least.bound, &smallest, err);
     }
     if (p->request->objective == DTP_OBJECTIVE_MEMORY) {

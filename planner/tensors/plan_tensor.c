@@ -40,6 +40,24 @@ static dtp_status admit_baselines(const dtp_planning *p, dtp_err *err)
     return DTP_OK;
 }
 
+/* What the plans have in common of which nothing of some kinds is lost. Names and modules are those
+ * of any plan. */
+static dtp_status make_space(const dtp_planning *p, uint32_t loses, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    dtp_plan *plan;
+    dtp_placements *placements;
+    DTP_TRY(DTP_NEW(p->arena, plan, 1, err));
+    DTP_TRY(DTP_NEW(p->arena, placements, 1, err));
+    DTP_TRY(DTP_NEW(p->arena, state->space, 1, err));
+    plan->mesh = p->pricer.mesh;
+    DTP_TRY(dtp_layout_rules_create(p->arena, p->graph->dims.n, &plan->rules, err));
+    DTP_TRY(dtp_sharding_from_rules(p->graph, &plan->mesh, &plan->rules, false, p->arena,
+                                    &plan->sharding, err));
+    DTP_TRY(dtp_placements_make(plan, p->graph, p->request->names, p->arena, placements, err));
+    return dtp_form_space_make(loses, placements, state->space, err);
+}
+
 /* In place of the one before. */
 static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
 {
@@ -53,6 +71,7 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     options.memory_bytes = p->request->memory_limit_bytes;
     options.n_pins = state->pins.n_pins;
     options.pins = state->pins.pins;
+    options.space = state->space;
     DTP_TRY(dtp_tensor_problem_create(p->graph, &p->pricer, &options, &made, err));
     dtp_tensor_problem_destroy(state->problem);
     state->problem = made;
@@ -101,6 +120,9 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     state->base = p->graph;
     p->graph = state->set;
     DTP_TRY(dtp_exposed_create(p->graph, p->arena, &state->exposed, err));
+    if (p->request->form != NULL && p->request->form->loses != 0) {
+        DTP_TRY(make_space(p, p->request->form->loses, err));
+    }
     DTP_TRY(dtp_planning_price_baselines(p, err));
     DTP_TRY(dtp_planning_offer_rules(p, err));
     dtp_err why = {0};
@@ -155,6 +177,29 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
+/* Whether the problem has no plans but those of which the form loses nothing. */
+static bool is_exact(const dtp_export_form *form)
+{
+    return form->loses != 0 && form->may_lose == 0;
+}
+
+/* The problem whose plans lose nothing that the form may lose either; the certificate stays. */
+static dtp_status solve_narrow(dtp_planning *p, dtp_err *err)
+{
+    const tensor_state *state = p->state;
+    const dtp_export_form *form = p->request->form;
+    const dtp_certificate kept = p->certificate;
+    if (form == NULL || form->may_lose == 0 || p->pruned) {
+        return DTP_OK;
+    }
+    DTP_TRY(make_space(p, form->loses | form->may_lose, err));
+    DTP_TRY(make_problem(p, 1, err));
+    DTP_TRY(dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err));
+    p->certificate = kept;
+    p->pruned = false;
+    return DTP_OK;
+}
+
 /* Nothing with tied layers costs less than the incumbent; what is said of the mesh holds without
  * tying, as its plan might be without when it is planned alone. */
 static dtp_status bound_pruned(dtp_planning *p, dtp_err *err)
@@ -187,7 +232,8 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
     if (p->request->untie) {
         return solve_apart(p, 0, err);
     }
-    return state->has_tying_bound && dtp_gap(p->least_cost, state->tying_bound) > MOST_LOSS
+    const bool apart = p->request->form == NULL || is_exact(p->request->form);
+    return apart && state->has_tying_bound && dtp_gap(p->least_cost, state->tying_bound) > MOST_LOSS
                ? solve_apart(p, 2, err)
                : DTP_OK;
 }
@@ -195,14 +241,17 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
 static dtp_status solve(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
+    /* Whether a form says what needs least is not known. */
+    const bool brief = p->request->brief || p->request->form != NULL;
     p->certificate.solver = DTP_SOLVER_TIED;
     if (state->problem == NULL) {
         p->certificate.status = DTP_CERT_INFEASIBLE;
         return DTP_OK;
     }
-    dtp_planning_offer_baselines(p);
+    DTP_TRY(dtp_planning_offer_baselines(p, err));
     dtp_status s = dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
     s = s == DTP_OK ? solve_tying(p, err) : s;
+    s = s == DTP_OK ? solve_narrow(p, err) : s;
     if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
         p->certificate.bound = 0; /* that was one of costs */
     }
@@ -210,13 +259,12 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     if (p->pruned) {
         return DTP_OK;
     }
-    if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !p->request->brief)) {
+    if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !brief)) {
         DTP_TRY(dtp_tensor__find_minimum(p, err));
     }
     if (!p->has_best) {
-        if (p->request->brief) {
-            dtp_tensor__compare_baselines(p, &p->out->smallest_peak_bytes);
-            return DTP_OK;
+        if (brief) {
+            return dtp_tensor__compare_baselines(p, &p->out->smallest_peak_bytes, err);
         }
         return explain_conflict(p, err);
     }

@@ -34,6 +34,7 @@ typedef struct tensor_state {
     dtp_graph *set;        /* with the implementations of the styles */
     dtp_pin_set pins;
     dtp_tensor_problem *problem; /* NULL when the pins contradict each other */
+    dtp_form_space *space;       /* of the form of the request; NULL: none */
     int64_t tying_bound;         /* has_tying_bound: no plan costs less, whatever is shared */
     bool has_tying_bound;
     dtp_exposed exposed; /* of the programs that were evaluated */
@@ -69,7 +70,8 @@ dtp_status dtp_tensor__solve_limit(dtp_planning *p, int64_t usage_limit,
                                    dtp_err *err) DTP_MUST_CHECK;
 
 /* Baselines that need less than *smallest (0: nothing is known) lower it. */
-void dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smallest);
+dtp_status dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smallest,
+                                         dtp_err *err) DTP_MUST_CHECK;
 /* Objective memory: offers the plan that needs least. Nothing fits: the result says what limit
  * works. */
 dtp_status dtp_tensor__find_minimum(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;

@@ -71,7 +71,7 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool corr
     DTP_TRY(s);
     DTP_TRY(
         dtp_additive_cost(p->graph, &p->pricer, &c->sharding, c->redistributor, &c->cost_ps, err));
-    dtp_planning_offer(p, c);
+    DTP_TRY(dtp_planning_offer(p, c, err));
     return out->over > 0 && correct
                ? dtp_memory_correction_add(state->problem, assignment, &c->sharding, &options,
                                            state->search.limit, &state->search.overlay,

@@ -89,7 +89,7 @@ static void check_excluded(dtp_planning *p, uint64_t *random)
     static dtp_planning before;
     const dtp_candidate c = random_excluded(random);
     memcpy(&before, p, sizeof before);
-    dtp_planning_offer(p, &c);
+    assert_int_equal(dtp_planning_offer(p, &c, NULL), DTP_OK);
     assert_memory_equal(&before, p, sizeof before);
 }
 
@@ -154,7 +154,7 @@ static void test_planning__keeps_the_shortest_makespan(void **state)
         const int n = random_candidates(&random, c);
         check_excluded(&p, &random);
         for (int i = 0; i < n; i++) {
-            dtp_planning_offer(&p, &c[i]);
+            assert_int_equal(dtp_planning_offer(&p, &c[i], NULL), DTP_OK);
             check_excluded(&p, &random);
             check_least(&p, i + 1, c);
             check_best(&p, i + 1, c);
@@ -183,7 +183,7 @@ static void test_planning__objective_memory(void **state)
         begin_planning(&p, &request);
         const int n = random_candidates(&random, c);
         for (int i = 0; i < n; i++) {
-            dtp_planning_offer(&p, &c[i]);
+            assert_int_equal(dtp_planning_offer(&p, &c[i], NULL), DTP_OK);
             check_excluded(&p, &random);
         }
         for (int i = 0; i < n; i++) {
@@ -262,8 +262,7 @@ static dtp_status plans_step(dtp_planning *p, dtp_err *err)
     DTP_TRY(dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, false, p->arena,
                                     &c.sharding, err));
     c.predicted.step_time_s = steps_s[at_mesh++];
-    dtp_planning_offer(p, &c);
-    return DTP_OK;
+    return dtp_planning_offer(p, &c, err);
 }
 
 static dtp_status decides(dtp_planning *p, dtp_plan *plan, dtp_err *err)

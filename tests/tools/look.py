@@ -37,6 +37,8 @@ COMMANDS = [
     f"dtplan plan {MLP} {H100} --mesh 'x:2;y:2' --mode tensor --memory 200K -o tensor.plan",
     f"dtplan plan {MLP} {H100} --mesh x:2 --mode tensor --memory 230K --pin 'w1: hidden@x' --prices",
     f"dtplan plan {MLP} {H100} --devices 4",
+    f"dtplan plan {MLP} {H100} --mesh 'x:2;y:2' --expressible hf",
+    f"dtplan plan {MLP} {H100} --mesh x:2 --expressible torch --memory 50K",
     f"dtplan plan {MLP} {H100} --mesh x:2 --microbatches auto --remat auto --precision bf16",
     f"dtplan plan {MLP} {H100} --mesh x:2 --memory 10K",
     f"dtplan plan {MLP} {H100} --mesh x:2 --mode tensor --memory 50K",

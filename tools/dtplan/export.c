@@ -17,6 +17,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     const dtp_export_form *form;
     dtp_names names;
     dtp_placements placements;
+    dtp_lost lost;
     tool_path path;
     if (c->form == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--as FORM is missing");
@@ -36,7 +37,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(dtp_placements_make(c->plan, c->graph, file != NULL ? &names : NULL, c->arena,
                                 &placements, err));
     dtp_json_writer w = {0};
-    dtp_status s = form->write(&placements, &w, err);
+    dtp_status s = dtp_export_write(form, &placements, &w, &lost, err);
     s = s == DTP_OK ? tool_put_in(c->output, &w.buf, err) : s;
     dtp_strbuf_free(&w.buf);
     return s;

@@ -32,10 +32,11 @@ typedef struct plan_command {
     dtp_machine *machine;
 } plan_command;
 
-/* --mode tensor. */
+/* --mode tensor, which --expressible is for unless rules are pinned. */
 static bool is_tensor_mode(const plan_command *c)
 {
-    return c->mode != NULL && strcmp(c->mode, "tensor") == 0;
+    return c->mode != NULL ? strcmp(c->mode, "tensor") == 0
+                           : c->options.expressible != NULL && c->source.rules == NULL;
 }
 
 /* Follows --style and --pin and searches nothing. */
@@ -214,7 +215,7 @@ static void say_limit(const plan_command *c, const dtp_plan_result *result, dtp_
                             tool_bytes_print(bound, false, c->json).text);
         }
         dtp_strbuf_add(out, ")");
-    } else if (bound > 0) {
+    } else if (bound > 0 && c->options.expressible == NULL) {
         dtp_strbuf_addf(out, "; no limit below %s works, the search for the smallest was ended",
                         tool_bytes_print(bound, false, c->json).text);
     }
@@ -224,12 +225,17 @@ static void say_limit(const plan_command *c, const dtp_plan_result *result, dtp_
 static dtp_status say_verdict(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
 {
     dtp_strbuf text = {0};
-    dtp_strbuf_add(&text, "dtplan: infeasible: no layout");
+    dtp_strbuf_addf(&text, "dtplan: infeasible: %s layout",
+                    c->options.expressible != NULL ? "found no" : "no");
     dtp_strbuf_add(&text, is_tensor_mode(c)               ? "s"
                           : tool_styles_given(&c->source) ? "s that follow from the pins"
                                                           : " rules");
     if (c->source.rules != NULL) {
         dtp_strbuf_addf(&text, " with '%s'", c->source.rules);
+    }
+    if (c->options.expressible != NULL) {
+        dtp_strbuf_addf(&text, " of which --expressible %s loses nothing that",
+                        c->options.expressible);
     }
     if (result->memory_limit_bytes > 0) {
         dtp_strbuf_addf(&text, " fit into %s per rank",
@@ -377,10 +383,11 @@ static dtp_status run_mtf(plan_command *c, dtp_err *err)
     if (strcmp(c->compat, "auto_mtf") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not auto_mtf or torch", c->compat);
     }
-    if (c->source.mesh == NULL || c->output != NULL || c->trace != NULL || c->source.uneven) {
+    if (c->source.mesh == NULL || c->output != NULL || c->trace != NULL || c->source.uneven ||
+        c->options.expressible != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--compat auto_mtf needs --mesh, splits evenly and prints rules, it writes "
-                        "no plan file and no trace");
+                        "no plan file and no trace, and takes no --expressible");
     }
     DTP_TRY(tool_read_graph(&c->source, &c->model, err));
     DTP_TRY(dtp_mtf_from_graph(c->model, &graph, err));
@@ -411,6 +418,13 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
     if ((c->options.prices || c->options.untie) && !is_tensor_mode(c)) {
         return DTP_FAIL(err, DTP_INVALID, "%s is for --mode tensor",
                         c->options.prices ? "--prices" : "--untie");
+    }
+    if (c->options.expressible != NULL && (c->source.uneven || c->options.prices || by_pins)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--expressible is for plans that are searched with even splits: no %s",
+                        c->source.uneven    ? "--uneven"
+                        : c->options.prices ? "--prices"
+                                            : "--style and --pin beside --mode rules");
     }
     if (c->source.uneven && by_pins) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -471,6 +485,16 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     return run_planner(c, err);
 }
 
+/* Which plans are searched. */
+/* clang-format off */
+#define SPACE_OPTIONS(c)                                                                           \
+    {"--uneven", TOOL_FLAG, NULL, &(c).source.uneven, 0, 0,                                        \
+     "sizes that do not divide may be split too, into no more parts than elements"},               \
+    {"--expressible", TOOL_STRING, "FORM", &(c).options.expressible, 0, 0,                         \
+     "search only plans of which this form of dtplan export (torch, jax, hf, ...) loses nothing, " \
+     "and say what that costs; mode tensor unless --mode or --rules is given"}
+/* clang-format on */
+
 int dtplan_plan(int argc, char **argv)
 {
     plan_command c = {.options = dtp_plan_options_init(), .objective = "time"};
@@ -490,8 +514,7 @@ int dtplan_plan(int argc, char **argv)
         {"--memory", TOOL_STRING, "BYTES", &c.memory, 0, 0,
          "memory limit per rank, such as 80G, or none (default: the device's memory)"},
         {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
-        {"--uneven", TOOL_FLAG, NULL, &c.source.uneven, 0, 0,
-         "sizes that do not divide may be split too, into no more parts than elements"},
+        SPACE_OPTIONS(c),
         TOOL_STYLE_OPTIONS(c.source),
         {"--strict", TOOL_FLAG, NULL, &c.source.strict, 0, 0,
          "operands may be sent only where a style or pin asked for it"},

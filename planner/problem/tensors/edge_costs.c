@@ -229,10 +229,41 @@ static dtp_status add_operands(tensor_build *b, const link *l, const edge_end *f
     return DTP_OK;
 }
 
+/* One end of a tie: a variable keeps the tensor, or its nodes read or make it. */
+static dtp_status tied_end(tensor_build *b, int32_t variable, int32_t group, int32_t slot,
+                           edge_end *out, dtp_err *err)
+{
+    if (group < 0) {
+        return end_at_variable(b, &b->p->variables[variable], out, err);
+    }
+    const class_strategies *c = dtp_tensor__class_of(b, group);
+    const bool reads = slot < DTP_MAX_OP_IN;
+    const int32_t i = reads ? slot : slot - DTP_MAX_OP_IN;
+    return end_at_node(b, &b->node_groups[group], reads ? &c->in[i] : &c->out[i],
+                       reads ? c->in_of[i] : c->out_of[i], out, err);
+}
+
+static dtp_status forbid_others(tensor_build *b, const link *l, edge_end *from, edge_end *to,
+                                int64_t *m, dtp_err *err)
+{
+    DTP_TRY(tied_end(b, l->a, l->maker, l->output, from, err));
+    DTP_TRY(tied_end(b, l->b, l->node, (int32_t)l->operands, to, err));
+    for (int32_t r = 0; r < from->n; r++) {
+        for (int32_t k = 0; k < to->n; k++) {
+            const bool same = from->layout[r] == to->layout[k];
+            m[(size_t)r * (size_t)to->n + (size_t)k] = same ? 0 : DTP_FORBIDDEN;
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status fill_matrix(tensor_build *b, const link *l, edge_end *from, edge_end *to,
                               int64_t *m, dtp_err *err)
 {
     DTP_TRY(find_prices(b, &b->g->tensors[l->tensor].type, err));
+    if (l->kind == LINK_TIED) {
+        return forbid_others(b, l, from, to, m, err);
+    }
     DTP_TRY(begin_of(b, l, from, err));
     if (l->kind == LINK_READ || l->kind == LINK_PASSED) {
         return add_operands(b, l, from, to, m, err);
@@ -264,6 +295,15 @@ static bool same_key(const matrix_key *x, const matrix_key *y)
            x->stays == y->stays && x->node == y->node && x->maker == y->maker &&
            x->count == y->count && x->from == y->from && x->to == y->to &&
            same_sizes(x->type, y->type);
+}
+
+static int32_t maker_class(const tensor_build *b, const link *l)
+{
+    const bool tied = l->kind == LINK_TIED;
+    const dtp_node_id maker = l->kind == LINK_PASSED  ? b->g->tensors[l->tensor].producer
+                              : tied && l->maker >= 0 ? b->node_groups[l->maker].example
+                                                      : -1;
+    return maker >= 0 ? b->classes.of_node[maker] : -1;
 }
 
 static dtp_status fill(tensor_build *b, const link *l, matrix_key *key, dtp_err *err)
@@ -303,7 +343,7 @@ dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err)
                       .stays = stays_where_made(b, l),
                       .node =
                           l->node >= 0 ? b->classes.of_node[b->node_groups[l->node].example] : -1,
-                      .maker = l->kind == LINK_PASSED ? b->classes.of_node[tensor->producer] : -1,
+                      .maker = maker_class(b, l),
                       .count = l->count,
                       .from = b->p->variables[l->a].strategies,
                       .to = b->p->variables[l->b].strategies,

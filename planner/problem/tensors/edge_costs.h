@@ -4,15 +4,23 @@
 
 #include "planner/problem/tensors/tensor_internal.h"
 
-typedef enum link_kind { LINK_MADE, LINK_VIEWED, LINK_READ, LINK_PASSED } link_kind;
+typedef enum link_kind {
+    LINK_MADE,
+    LINK_VIEWED,
+    LINK_READ,
+    LINK_PASSED,
+    LINK_TIED /* no redistribution: two layouts must be equal */
+} link_kind;
 
 /* One redistribution between two variables. */
 typedef struct link {
     link_kind kind;
     int32_t a, b;      /* variables, in the direction of the data */
-    uint32_t operands; /* READ, PASSED: bit i: operand i is the tensor */
-    int32_t output;    /* MADE, PASSED: of node a */
-    int32_t node;      /* MADE: group of the maker; READ, PASSED: of the reader */
+    uint32_t operands; /* READ, PASSED: bit i: operand i is the tensor; TIED: slot of b */
+    int32_t output;    /* MADE, PASSED: of node a; TIED: slot of a (dtp_layout_place) */
+    int32_t node;      /* MADE: group of the maker; READ, PASSED: of the reader; TIED: of b, -1:
+                          b keeps the tensor */
+    int32_t maker;     /* TIED: as `node`, of a */
     dtp_tensor_id tensor;
     dtp_node_id reader; /* READ, PASSED */
     int64_t count;      /* how often it runs in a step, over all instances */

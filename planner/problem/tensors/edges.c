@@ -129,6 +129,61 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
     return DTP_OK;
 }
 
+/* ---- ties of a form
+ * ------------------------------------------------------------------------------- */
+
+/* The variable that decides on a layout; *group, *slot: of the nodes that read or make it, -1: the
+ * variable keeps the tensor. Tensors without a variable are kept as their reader wants them. -1:
+ * nothing reads it. */
+static int32_t decider(const tensor_build *b, const dtp_layout_place *at, int32_t *group,
+                       int32_t *slot)
+{
+    const dtp_tensor_problem *p = b->p;
+    const dtp_tensor_id t = at->tensor;
+    dtp_node_id node = at->node;
+    *slot = at->slot;
+    *group = -1;
+    if (node < 0 && p->variable_of_tensor[t] >= 0) {
+        return p->variable_of_tensor[t];
+    }
+    if (node < 0 && b->readers.first[t] == b->readers.first[t + 1]) {
+        return -1;
+    }
+    if (node < 0) {
+        node = b->readers.node[b->readers.first[t]];
+        *slot = 0;
+        while (b->g->nodes[node].in[*slot] != t) {
+            (*slot)++;
+        }
+    }
+    *group = b->group_of_node[node];
+    return p->variable_of_node[node];
+}
+
+/* After the redistributions, whose edges are numbered from 0 on. */
+static dtp_status add_ties(tensor_build *b, dtp_err *err)
+{
+    const dtp_form_space *space = b->p->options.space;
+    link_list list = {0};
+    for (int32_t i = 0; space != NULL && i < space->n_ties; i++) {
+        const dtp_layout_tie *tie = &space->ties[i];
+        link l = {.kind = LINK_TIED, .tensor = tie->a.tensor};
+        int32_t slot;
+        bool known = false;
+        l.a = decider(b, &tie->a, &l.maker, &l.output);
+        l.b = decider(b, &tie->b, &l.node, &slot);
+        l.operands = (uint32_t)slot;
+        for (int32_t k = 0; k < list.n && !known; k++) {
+            known = same_link(&list.items[k], &l);
+        }
+        if (l.a >= 0 && l.b >= 0 && !known) {
+            DTP_TRY(add_link(b, &list, l, err));
+            DTP_TRY(dtp_tensor__edge(b, &l, err));
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err)
 {
     link_list list = {0};
@@ -167,5 +222,5 @@ dtp_status dtp_tensor__edges(tensor_build *b, dtp_err *err)
         DTP_TRY(dtp_stop_check(b->p->options.stop, err));
         DTP_TRY(dtp_tensor__edge(b, &list.items[i], err));
     }
-    return DTP_OK;
+    return add_ties(b, err);
 }

@@ -28,6 +28,7 @@
 #define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_PROBLEM_H
 
 #include "core/plan/sharding.h"
+#include "interop/export/form_space.h"
 #include "cost_models/redistribution_price.h"
 #include "planner/solver/multipliers.h"
 #include "planner/problem/problem.h"
@@ -61,8 +62,9 @@ typedef struct dtp_tensor_options {
     int64_t memory_bytes; /* per rank; 0 = none */
     int32_t n_pins;       /* decisions made beforehand: strategies that contradict them go */
     const dtp_pin *pins;
-    const dtp_stop *stop; /* DTP_STOPPED when it fires; NULL = none */
-    bool unpriced;        /* variables and their strategies alone: `select` stays NULL */
+    const dtp_form_space *space; /* a form whose plans alone are wanted; borrowed; NULL: any */
+    const dtp_stop *stop;        /* DTP_STOPPED when it fires; NULL = none */
+    bool unpriced;               /* variables and their strategies alone: `select` stays NULL */
     dtp_redistribution_pricer *redistributions; /* borrowed; NULL: one of the problem's own */
 } dtp_tensor_options;
 

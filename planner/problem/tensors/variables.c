@@ -72,6 +72,26 @@ static dtp_status filter_options(const tensor_build *b, int32_t g, dtp_err *err)
     return DTP_OK;
 }
 
+/* Removes what reads in layouts of which something is lost; what reads them whole stays. */
+static void filter_reads(const tensor_build *b, int32_t g)
+{
+    const dtp_form_space *space = b->p->options.space;
+    node_group *group = &b->node_groups[g];
+    const dtp_node *node = &b->g->nodes[group->example];
+    const class_strategies *c = dtp_tensor__class_of(b, g);
+    for (int32_t i = 0; space != NULL && node->phase == DTP_FORWARD && i < node->n_in; i++) {
+        const dtp_tensor_id t = dtp_uses_of_layouts_tensor(b->g, node, i);
+        int32_t n = 0;
+        for (int32_t k = 0; k < group->n_strategies; k++) {
+            const dtp_layout *l = &c->in[i].items[c->in_of[i][group->option[k]]];
+            if (t < 0 || dtp_form_takes_layout(space, t, l, false)) {
+                group->option[n++] = group->option[k];
+            }
+        }
+        group->n_strategies = n;
+    }
+}
+
 /* ---- variables
  * -----------------------------------------------------------------------------------
  */
@@ -139,6 +159,7 @@ static dtp_status add_op(tensor_build *b, int32_t g, dtp_err *err)
         group->option[i] = i;
     }
     DTP_TRY(filter_options(b, g, err));
+    filter_reads(b, g);
     group->variable = b->p->n_variables;
     const dtp_tensor_variable variable = {
         .kind = DTP_DECIDE_OP, .node = group->example, .tensor = -1};
@@ -168,6 +189,18 @@ static dtp_mesh_set partial_dims(const tensor_build *b, dtp_tensor_id t)
     return set;
 }
 
+/* Removes layouts of which something is lost. */
+static void filter_kept(const tensor_build *b, const tensor_group *group, layout_list *list)
+{
+    int32_t n = 0;
+    for (int32_t k = 0; k < list->n; k++) {
+        if (dtp_form_takes_layout(b->p->options.space, group->example, &list->items[k], true)) {
+            list->items[n++] = list->items[k];
+        }
+    }
+    list->n = n;
+}
+
 /* `list`: scratch. */
 static dtp_status add_tensor(tensor_build *b, int32_t g, layout_list *list, dtp_err *err)
 {
@@ -179,6 +212,9 @@ static dtp_status add_tensor(tensor_build *b, int32_t g, layout_list *list, dtp_
         return DTP_OK;
     }
     DTP_TRY(dtp_tensor__domain(b, &tensor->type, partial_dims(b, group->example), list, err));
+    if (b->p->options.space != NULL) {
+        filter_kept(b, group, list);
+    }
     for (int32_t i = 0; i < b->p->options.n_pins; i++) {
         const dtp_pin *pin = &b->p->options.pins[i];
         const int32_t owner = b->group_of_tensor[pin->tensor];

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""dtplan plan --expressible FORM: the plan leaves in that form with nothing lost.
+
+For models, meshes and every form of dtplan export: the exported file has an empty "lost"; the plan file fits its
+schema; what it says of the best of all plans is the plan without the option, or the plan itself where that is better;
+the cost is not below the bound; and the plan is read again.
+Usage: expressible.py DTPLAN models|refusals
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import quarter  # noqa: E402
+
+GPT = ["models/gpt_bytes.json", "--dim", "batch=4", "--dim", "length=16", "--dim", "layers=2"]
+MLP = ["models/mlp_digits.json", "--dim", "batch=8", "--dim", "classes=12"]
+GPT2 = ["models/gpt2_small.json", "--dim", "batch=8", "--dim", "layers=2"]
+LLAMA = ["models/llama3_8b.json", "--dim", "layers=2"]
+A100, H100, CPU = "a100_8", "h100_64", "cpu_2"
+CASES = [
+    (MLP, "x:2;y:2", A100, []),
+    (MLP, "x:4", A100, ["--objective", "memory"]),
+    (MLP, "x:2", CPU, []),
+    (GPT, "x:2;y:2", A100, []),
+    (GPT, "x:2", A100, ["--memory", "20M"]),
+    (GPT, "x:4", A100, ["--rules", "batch:x"]),
+    (GPT, "x:2;y:2", A100, ["--precision", "bf16", "--remat", "all", "--microbatches", "2"]),
+    (GPT, "x:2;y:2", A100, ["--pin", "head: vocab@y"]),
+    (GPT2, "x:2;y:4", A100, []),
+    (LLAMA, "x:2;y:8", H100, []),
+    (LLAMA, "x:4;y:2", H100, ["--memory", "40G"]),
+]
+LARGE = ["torch", "jax"]  # forms for the larger models
+dtplan = os.path.abspath(sys.argv[1])
+failures = []
+
+
+def fail(text):
+    failures.append(text)
+    print("FAIL: " + text)
+
+
+def call(*words):
+    """Exit code, standard output and error."""
+    p = subprocess.run([dtplan] + list(words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    return p.returncode, p.stdout.decode(), p.stderr.decode()
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def forms():
+    """Those that there are, as the error about another one lists them."""
+    err = call("plan", *MLP, "--mesh", "x:2", "--machine", A100, "--expressible", "nothing")[2]
+    return err.split("there are ")[1].strip().replace("\n", " ").replace(" ", "").split(",")
+
+
+def schema():
+    try:
+        from jsonschema import Draft202012Validator
+    except ImportError:
+        return None
+    return Draft202012Validator(read("docs/formats/plan.schema.json"))
+
+
+def check_plan(what, plan, free, form):
+    """The plan file beside that of all plans (None: none fits)."""
+    e, memory = plan["expressible"], plan["objective"] == "memory"
+    step, peak = plan["predicted"]["step_time_s"], plan["predicted"]["peak_bytes"]
+    others = free["predicted"] if free is not None else plan["predicted"]
+    key, own, other = ("peak_bytes", peak, others["peak_bytes"]) if memory else \
+        ("step_time_s", step, others["step_time_s"])
+    if e["form"] != form or e["all_" + key] != min(own, other):
+        fail(f"{what}: {e}, the plan {own}, the best of all {other}")
+    certificate = plan["certificate"]
+    if certificate["bound"] > certificate.get("least_cost", certificate["cost"]):
+        fail(f"{what}: {certificate}")
+
+
+def check_case(i, here, validator, seen):
+    model, mesh, machine, options = CASES[i]
+    words = ["plan", *model, "--mesh", mesh, "--machine", machine, *options]
+    file = os.path.join(here, "plan.json")
+    mode = [] if "--rules" in options else ["--mode", "tensor"]
+    free = read(file) if call(*words, *mode, "-o", file)[0] == 0 else None
+    for form in forms() if model in (MLP, GPT) else LARGE:
+        what = f"{' '.join(words[1:])} --expressible {form}"
+        code, _, err = call(*words, "--expressible", form, "-o", file)
+        seen.setdefault(form, []).append(code)
+        if code == 3 and f"--expressible {form}" in " ".join(err.split()):
+            continue
+        if code != 0:
+            fail(f"{what}: exit {code}: {err}")
+            continue
+        plan = read(file)
+        check_plan(what, plan, free, form)
+        for error in validator.iter_errors(plan) if validator is not None else []:
+            fail(f"{what}: {list(error.absolute_path)}: {error.message[:200]}")
+        code, text, err = call("export", model[0], file, "--as", form)
+        lost = json.loads(text)["lost"] if code == 0 else err
+        if lost != []:
+            fail(f"{what}: lost {lost}")
+        if f"expressible as {form}" not in call("show", model[0], "--plan", file)[1]:
+            fail(f"{what}: dtplan show does not say so")
+
+
+def check_models():
+    seen = {}
+    with tempfile.TemporaryDirectory() as here:
+        for i in quarter.of(range(len(CASES))):
+            check_case(i, here, schema(), seen)
+    for form, codes in seen.items():
+        if codes.count(0) < len(codes) / 2:
+            fail(f"{form}: exit codes {codes}")
+    print({form: f"{codes.count(0)} of {len(codes)} planned" for form, codes in seen.items()})
+
+
+def check_refusals():
+    words = ["plan", *GPT, "--mesh", "x:2", "--machine", A100, "--expressible"]
+    for code, options, part in (
+            (2, ["nothing"], "there is no form 'nothing'; there are placements"),
+            (2, ["hf", "--uneven"], "no --uneven"),
+            (2, ["hf", "--prices"], "no --prices"),
+            (2, ["hf", "--mode", "rules", "--pin", "head: vocab@x"], "no --style and --pin beside --mode rules"),
+            (2, ["hf", "--mode", "tensor", "--rules", "batch:x"], "no --rules"),
+            (2, ["hf", "--compat", "auto_mtf"], "takes no --expressible"),
+            (3, ["hf", "--mesh", "x:2;y:2", "--pin", "text: batch@x", "--pin", "head: vocab@y"], "found no layouts of which --expressible hf loses nothing"),
+            (3, ["placements", "--memory", "1M"], "--expressible placements")):
+        got, _, err = call(*words, *options)
+        if got != code or part not in " ".join(err.split()):
+            fail(f"{options}: exit {got}, wanted {code} with '{part}': {err}")
+
+
+check_models() if sys.argv[2] == "models" else check_refusals()
+sys.exit(1 if failures else 0)
