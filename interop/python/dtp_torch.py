@@ -263,7 +263,7 @@ def _place(module, mesh, plan):
         if "module" in value and "P" not in value["read"]:
             module.get_submodule(value["module"]).register_forward_hook(
                 lambda mod, args, out, to=_placements(value["read"]):
-                    out.redistribute(placements=to) if isinstance(out, DTensor) else out)
+                    _sum_first(out, to) if isinstance(out, DTensor) else out)
 
     def before(mod, args, kwargs):
         def to(x):
@@ -281,6 +281,13 @@ def _place(module, mesh, plan):
     module.register_forward_pre_hook(before, with_kwargs=True)
     module.register_forward_hook(after)
     return module
+
+
+def _sum_first(x, to):
+    """Redistributes x in two steps: the sum that a table split by rows leaves can be made only where its ids are."""
+    split = [p for p in x.placements if p.is_shard()]
+    first = [p if not p.is_partial() else Replicate() if t in split else t for p, t in zip(x.placements, to)]
+    return x.redistribute(placements=first).redistribute(placements=to)
 
 
 def _recompute(module, names):
