@@ -224,8 +224,8 @@ baseline and the optimum of tensor mode. {STEPS} steps of AdamW in f32 from one 
 `bytes`: of parameters on a rank, as the plan says; in PyTorch and JAX they are equal. `loss`: the worst relative
 difference of a loss from that of `dtrun` under the same plan; more than {TOLERANCE:.0e} fails. Then the collectives in a step: AG
 all-gather, RS reduce-scatter, AR all-reduce, A2A all-to-all, CP collective-permute; of PyTorch as CommDebugMode counts
-them, of JAX in the compiled program, where one all-reduce may sum many tensors. XLA makes no reduce-scatter for CPUs: an
-all-reduce stands for it, and what is gathered forward is kept for the backward pass. PyTorch gathers a group of
+them, of JAX in the compiled program, where one all-reduce may sum many tensors. XLA makes no reduce-scatter for CPUs:
+an all-reduce stands for it, and what is gathered forward is kept for the backward pass. PyTorch gathers a group of
 parameters at once. What an export cannot say, such as the optimizer states of zero1 and zero2, is under its `lost`
 ([placements](../formats/placements.md)).
 """
