@@ -110,7 +110,7 @@ dtp_bench_scale dtp_bench_scale_between(const dtp_bench_scale *usual, int64_t le
     dtp_bench_scale s = *usual;
     const int64_t size = (int64_t)sizeof(float), pool = OPERANDS * most;
     int64_t factor = 2;
-    while (pow((double)factor, DTP_BENCH_GRID - 1) < (double)(most / least)) {
+    while ((double)least * pow((double)factor, DTP_BENCH_GRID - 1) < (double)most) {
         factor *= 2;
     }
     s.op_elems.n = 0;

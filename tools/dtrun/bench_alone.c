@@ -155,7 +155,8 @@ static dtp_status gather(const dtrun_bench_alone *a, const dtp_samples *samples,
                          alone_report *out, dtp_err *err)
 {
     *out = (alone_report){.alone = a, .samples = samples};
-    DTP_TRY(DTP_NEW(arena, out->rows, (size_t)samples->n + 1, err));
+    out->rows = dtp_arena_alloc(arena, (size_t)samples->n + 1, sizeof(const dtp_sample *));
+    DTP_TRY(DTP_MEMORY(err, out->rows));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         if (s->kind == DTP_SAMPLE_MOVE) {
