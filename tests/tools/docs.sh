@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs what README.md and docs/ show: every command of a ```sh block that calls build/dev/bin/dtplan or dtrun, in order,
-# in one temporary folder that holds the README's model as tiny.json and a link to models/. Each must exit with 0.
+# in one temporary folder that holds the README's model as tiny.json and links to models/ and tests/. Each must exit with 0.
 # Lines that call ./dev or other programs are left out. Usage: docs.sh BIN_DIR
 set -u
 bin=$(realpath "$1")
@@ -8,6 +8,7 @@ root=$PWD
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 ln -s "$root/models" "$here/models"
+ln -s "$root/tests" "$here/tests"
 
 # The first ```json block of the README.
 awk '/^```json$/ {inside = 1; next} /^```$/ {if (inside) exit} inside' README.md >"$here/tiny.json"
