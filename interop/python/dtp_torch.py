@@ -12,6 +12,7 @@ state dict stay as they are. Needs torch 2.6 or later and nothing else.
 """
 import contextlib
 import json
+import math
 import re
 
 import torch
@@ -176,6 +177,20 @@ def _swap(owner, leaf, read):
     owner.register_forward_hook(after, always_call=True)
 
 
+def _brought(p, placements):
+    """p.redistribute, one mesh dim after the other where several split an axis unevenly: gathered at once over a flattened
+    mesh, parts come back displaced (torch 2.15)."""
+    for axis, size in enumerate(p.shape):
+        sizes = [n for n, at in zip(p.device_mesh.shape, p.placements) if at.is_shard(axis)]
+        if len(sizes) > 1 and size % math.prod(sizes):
+            now = list(p.placements)
+            for i in reversed(range(len(now))):
+                now[i] = placements[i]
+                p = p.redistribute(placements=now)
+            return p
+    return p.redistribute(placements=placements)
+
+
 def _redistribute(module, mesh, plan, name, whole, dims):
     """Keeps a parameter as the plan does; its module reads a local tensor or, with a style over dims, a DTensor."""
     param = next(p for p in plan["params"] if p["name"] == name)
@@ -190,7 +205,7 @@ def _redistribute(module, mesh, plan, name, whole, dims):
     owner.register_parameter(leaf, kept)
 
     def as_read(p):
-        local = p.redistribute(placements=read).to_local(grad_placements=gradient)
+        local = _brought(p, read).to_local(grad_placements=gradient)
         if local.requires_grad and parts > 1:
             local.register_hook(lambda g: g / parts)
         return DTensor.from_local(local, _submesh(mesh, dims), [read[over[0]]], run_check=False) if dims else local
@@ -258,7 +273,7 @@ def _place(module, mesh, plan):
         kept = distribute_tensor(old.detach(), mesh, _placements(p["kept"]))
         owner.register_parameter(leaf, torch.nn.Parameter(kept, old.requires_grad))
         _reduce_once(owner._parameters[leaf])
-        _swap(owner, leaf, lambda q, read=read: q.redistribute(placements=read))
+        _swap(owner, leaf, lambda q, read=read: _brought(q, read))
     for value in plan["activations"]:
         if "module" in value and "P" not in value["read"]:
             module.get_submodule(value["module"]).register_forward_hook(
