@@ -1,6 +1,7 @@
-/* libFuzzer on the files of a folder of weights: a safetensors file, an index, a names file. No text
- * makes a reader crash; views of a names file stay inside their tensors, and what can be opened can
- * be read. weights_hf.py mutates files in every build. Run from the top of the sources. */
+/* libFuzzer on the files of a folder of weights: a safetensors file, an index, a names file. No
+ * text makes a reader crash; views of a names file stay inside their tensors, and what can be
+ * opened can be read. weights_hf.py mutates files in every build. Run from the top of the sources.
+ */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
