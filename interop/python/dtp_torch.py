@@ -73,8 +73,9 @@ def _read(placements):
     return placements
 
 
-def _parameters(module):
-    return dict(module.named_parameters(remove_duplicate=False))
+def _parameters(module, tied=False):
+    """By name; of a tied parameter, under its first name alone or under all."""
+    return dict(module.named_parameters(remove_duplicate=not tied))
 
 
 def _check(plan, module, mesh):
@@ -83,13 +84,14 @@ def _check(plan, module, mesh):
     wanted, given = [tuple(d) for d in plan["mesh"]], list(zip(mesh.mesh_dim_names or (), mesh.shape))
     if wanted != given:
         wrong.append(f"the mesh is {given}, the plan's {wanted}")
-    had, shapes = _parameters(module), {p["name"]: tuple(p["shape"]) for p in plan["params"]}
+    had, shapes = _parameters(module, tied=True), {p["name"]: tuple(p["shape"]) for p in plan["params"]}
+    known = {id(p) for name, p in had.items() if name in shapes}
     for name, shape in shapes.items():
         if name not in had:
             wrong.append(f"the module has no parameter {name!r} {list(shape)} of the plan")
         elif tuple(had[name].shape) != shape:
             wrong.append(f"{name!r} is {list(had[name].shape)} in the module and {list(shape)} in the plan")
-    wrong += [f"the plan has no parameter {n!r} {list(p.shape)} of the module" for n, p in had.items() if n not in shapes]
+    wrong += [f"the plan has no parameter {n!r} {list(p.shape)} of the module" for n, p in had.items() if id(p) not in known]
     if wrong:
         raise ValueError("dtp_torch: " + "; ".join(wrong[:8]) + (f"; and {len(wrong) - 8} more" if wrong[8:] else ""))
 
