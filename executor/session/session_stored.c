@@ -212,7 +212,7 @@ static dtp_status open_file(exporter *e, int32_t file, dtp_st_writer **w, dtp_er
 {
     static const dtp_st_meta meta[] = {{"format", "pt"}};
     char path[DTP_WEIGHTS_PATH_BYTES];
-    const char *name;
+    const char *name = NULL;
     dtp_st_entry *entries;
     int32_t n = 0;
     DTP_TRY(DTP_NEW(e->arena, entries, e->n, err));
