@@ -121,6 +121,18 @@ static bool note(dtp_torch_side *side, const dtp_placement *at, int32_t lead)
     return fits;
 }
 
+/* Whether an op computes every part of a dim from that part alone, wherever the part begins: a dim
+ * that its attributes do not name. */
+static bool is_apart(const dtp_op_call *call, dtp_dim_id d)
+{
+    bool named = false;
+    for (const dtp_attr_spec *a = call->op->attrs; a != NULL && a->key != NULL; a++) {
+        named = named || (a->kind == DTP_ATTR_DIM && dtp_call_dim(call, a->key) == d) ||
+                a->kind == DTP_ATTR_DIMS;
+    }
+    return !named && call->op->role != NULL && call->op->role(call, d).role == DTP_ROLE_PARALLEL;
+}
+
 /* Whether a node between modules may be computed on the shards of what it reads. */
 static bool is_local(view *v, const dtp_node *node)
 {
@@ -138,15 +150,13 @@ static bool is_local(view *v, const dtp_node *node)
             continue;
         }
         const dtp_dim_id d = types.in[i].dims[at->axis].id;
-        if ((flags & DTP_OP_ATTENTION) != 0) {
-            local = local && d != dtp_call_dim(&call, "query") && d != dtp_call_dim(&call, "key") &&
-                    d != dtp_call_dim(&call, "feature");
-        } else if ((flags & DTP_OP_SOFTMAX_LOSS) != 0) {
+        if ((flags & DTP_OP_SOFTMAX_LOSS) != 0) {
             v->loss_module = dtp_placements_maker(v->p, t);
             local = local && i == 0 && d == dtp_call_dim(&call, "over") && v->loss_module != NULL;
+        } else if ((flags & DTP_OP_NORM) != 0) {
+            local = local && node->n_in > 1 && dtp_ttype_find(&types.in[i == 0 ? 1 : 0], d) < 0;
         } else {
-            local = local && (flags & DTP_OP_NORM) != 0 && node->n_in > 1 &&
-                    dtp_ttype_find(&types.in[i == 0 ? 1 : 0], d) < 0;
+            local = local && is_apart(&call, d);
         }
     }
     return local;
