@@ -43,6 +43,10 @@ dtplan, dtrun = (os.path.abspath(path) for path in sys.argv[1:3])
 failures = []
 
 
+# Families that parallelize_module says with rules over heads, d_ff and vocab.
+MODULES = ("llama", "mistral", "qwen2", "qwen3")
+
+
 def fail(text):
     failures.append(text)
     print("FAIL: " + text)
@@ -224,6 +228,30 @@ def logits(here):
         compare_logits(here, folder, ["--mesh", "x:2", "--rules", "d_ff:x;vocab:x", "--comm", "sim"])
 
 
+# ---- exports ----
+
+def exports(here):
+    """Every form of every family; tensor parallelism of those whose weights are not fused in PyTorch's own words."""
+    for folder in sorted(glob.glob(f"{HERE}/hf/*")):
+        family, model, plan = os.path.basename(folder), os.path.join(here, "m.json"), os.path.join(here, "m.plan")
+        must(dtplan, "import", folder, "-o", model)
+        dims = read(model)["dims"]
+        rules = ";".join(f"{d}:x" for d in ("kv_heads", "heads", "d_ff", "vocab") if d in dims and dims[d] % 2 == 0)
+        must(dtplan, "plan", model, "--machine", "cpu_2", "--mesh", "x:2", "--rules", rules, "-o", plan)
+        forms = {f: must(dtplan, "export", model, plan, "--as", f) for f in ("placements", "torch", "jax", "hf", "rules")}
+        if None in forms.values():
+            continue
+        wanted = {p["name"] for p in json.loads(forms["placements"])["params"]}
+        for form in ("torch", "jax"):
+            params = json.loads(forms[form])["params"]
+            if wanted != set(params if form == "jax" else (p["name"] for p in params)):
+                fail(f"{family}: {form}: other parameters than placements")
+        torch, lost = json.loads(forms["torch"])["torch"], {x["what"] for x in json.loads(forms["torch"])["lost"]}
+        styles = list(torch["parallelize_module"].values())
+        if family in MODULES and (torch["form"] != "modules" or styles.count("colwise") < 4 or styles.count("rowwise") < 2):
+            fail(f"{family}: {torch['form']}, {torch['parallelize_module']}, lost {lost}")
+
+
 # ---- plans ----
 
 def plans(here):
@@ -383,5 +411,5 @@ def mutations(here):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    {"docs": docs, "counts": counts, "logits": logits, "plans": plans, "refusals": refusals, "mutations": mutations}[sys.argv[3]](folder)
+    {"docs": docs, "counts": counts, "logits": logits, "exports": exports, "plans": plans, "refusals": refusals, "mutations": mutations}[sys.argv[3]](folder)
 sys.exit(1 if failures else 0)
