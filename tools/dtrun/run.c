@@ -340,6 +340,9 @@ static bool transport_records(const tool_ranks *ranks)
 static dtp_status check_saves(run_command *c, dtp_err *err)
 {
     const char *to = c->options.save, *every = c->save_every;
+    if (c->steps == 0 && to == NULL && c->save_hf == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--steps: '0' is for --save or --save-hf alone");
+    }
     if (c->options.keep > 0 && (to == NULL || ends_with(to, ".safetensors"))) {
         return DTP_FAIL(err, DTP_INVALID, "--keep needs --save with a directory");
     }
