@@ -7,7 +7,6 @@ Usage: run_jax.py MODEL.json EXPORT.json CHECKPOINT_DIR --feed INPUT=FILE.npy...
 Result: losses; local_param_bytes, per device; collectives, kind -> how many a step has, in the compiled program.
 """
 import argparse
-import glob
 import json
 import os
 import re
@@ -20,9 +19,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from safetensors.numpy import load_file  # noqa: E402
 
 import dtp_jax  # noqa: E402
+from stored_params import read_params  # noqa: E402
 
 
 # ---- the models: weights [out, in], names of tensors as in models/*.json ----
@@ -77,46 +76,6 @@ def mlp_digits(p, feeds, at, sizes):
 
 
 MODELS = {"gpt_bytes": gpt_bytes, "mlp_digits": mlp_digits}
-
-
-# ---- parameters of a checkpoint under the framework's names ----
-
-def read_json(path):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-
-def entry_of(entries, name):
-    """The entry for a parameter or pattern in a table with '*' for numbers, and the numbers."""
-    for pattern, entry in entries.items():
-        found = re.fullmatch(re.escape(pattern).replace(r"\*", r"(\d+)"), name)
-        if found:
-            return entry, found.groups()
-    return None, ()
-
-
-def read_params(model_file, directory):
-    """The parameters, and the sizes of the dims of the model in them."""
-    model, names = read_json(model_file), read_json(model_file.replace(".json", ".names.json"))["params"]
-    dims = {name: p["dims"] for name, p in model["params"].items()}
-    for node in model["nodes"]:
-        if "repeat" in node:
-            dims.update({f"{node['as']}.*.{name}": p["dims"]
-                         for name, p in model["blocks"][node["repeat"]]["params"].items()})
-    stored = load_file(*glob.glob(os.path.join(directory, "*.safetensors")))
-    params, sizes = {}, {"layers": 0}
-    for ours, value in stored.items():
-        own, numbers = entry_of(dims, ours)
-        if own is None:
-            continue  # a state of an optimizer
-        entry, numbers = entry_of(names, ours)
-        sizes.update(zip(own, value.shape))
-        sizes["layers"] = max([sizes["layers"]] + [int(n) + 1 for n in numbers])
-        axes = [axis.split("*") for axis in entry["axes"]]
-        value = value.transpose([own.index(d) for axis in axes for d in axis])
-        theirs = re.sub(r"\*", lambda _, n=iter(numbers): next(n), entry["name"])
-        params[theirs] = value.reshape([int(np.prod([sizes[d] for d in axis])) for axis in axes])
-    return model, params, sizes
 
 
 # ---- training ----

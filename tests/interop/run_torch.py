@@ -7,7 +7,6 @@ Usage: run_torch.py MODEL.json EXPORT.json CHECKPOINT_DIR --feed INPUT=FILE.npy.
 Result: losses; local_param_bytes, per rank; collectives, kind -> how many a step has, as CommDebugMode counts them.
 """
 import argparse
-import glob
 import json
 import math
 import os
@@ -19,7 +18,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from safetensors.numpy import load_file
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
@@ -30,6 +28,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples"))
 import dtp_torch  # noqa: E402
 import torch_gpt  # noqa: E402
+from stored_params import read_json, read_params  # noqa: E402
 
 
 # ---- the models, with the names of models/*.names.json ----
@@ -67,44 +66,6 @@ class MlpDigits(nn.Module):
 MODELS = {"gpt_bytes": GptBytes, "mlp_digits": MlpDigits}
 
 
-# ---- parameters of a checkpoint under the framework's names ----
-
-def read_json(path):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-
-def entry_of(entries, name):
-    """The entry for a parameter or pattern in a table with '*' for numbers, and the numbers."""
-    for pattern, entry in entries.items():
-        found = re.fullmatch(re.escape(pattern).replace(r"\*", r"(\d+)"), name)
-        if found:
-            return entry, found.groups()
-    return None, ()
-
-
-def read_params(model_file, directory):
-    """The model, and its parameters."""
-    model, names = read_json(model_file), read_json(model_file.replace(".json", ".names.json"))["params"]
-    dims = {name: p["dims"] for name, p in model["params"].items()}
-    for node in model["nodes"]:
-        if "repeat" in node:
-            dims.update({f"{node['as']}.*.{name}": p["dims"]
-                         for name, p in model["blocks"][node["repeat"]]["params"].items()})
-    params, sizes = {}, {}
-    for ours, value in load_file(*glob.glob(os.path.join(directory, "*.safetensors"))).items():
-        own, numbers = entry_of(dims, ours)
-        if own is None:
-            continue  # a state of an optimizer
-        entry, numbers = entry_of(names, ours)
-        sizes.update(zip(own, value.shape))
-        axes = [axis.split("*") for axis in entry["axes"]]
-        value = value.transpose([own.index(d) for axis in axes for d in axis])
-        theirs = re.sub(r"\*", lambda _, n=iter(numbers): next(n), entry["name"])
-        params[theirs] = torch.from_numpy(value.reshape([math.prod(sizes[d] for d in axis) for axis in axes]).copy())
-    return model, params
-
-
 # ---- training ----
 
 def local(x):
@@ -113,7 +74,8 @@ def local(x):
 
 def train(rank, args, size, port_file):
     torch.set_num_threads(1)
-    model, params = read_params(args.model, args.checkpoint)
+    model, arrays, _ = read_params(args.model, args.checkpoint)
+    params = {name: torch.from_numpy(value) for name, value in arrays.items()}
     module = MODELS[model["name"]]({name: p.shape for name, p in params.items()})
     module.load_state_dict(params)
     feeds = {name: torch.from_numpy(np.load(path)) for name, path in (feed.split("=", 1) for feed in args.feed)}
