@@ -503,7 +503,7 @@ def check_mutations(place):
     index, part, names = (os.path.join(folder, "model.safetensors.index.json"),
                           os.path.join(folder, "model-00001-of-00002.safetensors"), model.path("mutated.names.json"))
     refusals = 0
-    model.must("--steps", "0", "--load", folder, "--names", names)
+    model.must("--steps", "0", "--load", folder, "--names", names, "--save-hf", model.path("whole"))
     for i in range(300):
         file = (index, part, names)[i % 3]
         with open(file, "rb") as f:
