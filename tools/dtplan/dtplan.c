@@ -23,6 +23,7 @@ int main(int argc, char **argv)
         {"machines", "", "the machines that have a name", dtplan_machines},
         {"import", "FOLDER", "a model file of a folder of Hugging Face", dtplan_import},
         {"export", "MODEL PLAN", "write a plan in the words of another framework", dtplan_export},
+        {"import", "FILE", "a model of another system as a model file", dtplan_import},
         {"solve", "FILE", "solve a selection problem, with a bound", dtplan_solve},
         {NULL, NULL, NULL, NULL},
     };

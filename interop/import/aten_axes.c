@@ -1,0 +1,431 @@
+#include "interop/import/aten_axes.h"
+
+#include <string.h>
+
+#include "core/base/text.h"
+
+static const dtp_aten_value *value(const dtp_axes *x, int32_t v)
+{
+    return &x->g->values[v];
+}
+
+static dtp_status missing(const char *what, dtp_err *err)
+{
+    return DTP_FAIL(err, DTP_UNSUPPORTED, "%s", what);
+}
+
+/* "layers.*.fc1.gelu": where the class of an axis comes from. */
+static const char *origin_of(const dtp_axes *x, const dtp_aten_node *node)
+{
+    char general[512];
+    const char *op = strchr(node->op, '.');
+    op = op == NULL ? node->op : op + 1;
+    dtp_general_name(node->path, general, sizeof general);
+    return dtp_arena_printf(x->arena, "%s.%.*s", general, (int)strcspn(op, "."), op);
+}
+
+static dtp_status fresh(dtp_axes *x, const dtp_aten_node *node, int64_t size, dtp_axis *out,
+                        dtp_err *err)
+{
+    const char *origin = origin_of(x, node);
+    DTP_TRY(DTP_MEMORY(err, origin));
+    return dtp_axis_new(x, size, origin, out, err);
+}
+
+static int32_t first(const dtp_aten_node *node)
+{
+    return node->n_args > 0 && node->args[0].kind == ATEN_VALUE ? node->args[0].values[0] : -1;
+}
+
+dtp_status dtp_axes_same(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = first(node);
+    for (int32_t i = 0; i < node->n_outs; i++) {
+        if (v < 0 || value(x, v)->rank != value(x, node->outs[i])->rank) {
+            return missing("an output of another rank than its operand", err);
+        }
+        memcpy(x->of[node->outs[i]], x->of[v], sizeof x->of[v]);
+    }
+    return DTP_OK;
+}
+
+/* Axes of one value against those of the output, from the last on. */
+static dtp_status meet(dtp_axes *x, int32_t v, int32_t out, dtp_err *err)
+{
+    const int32_t more = value(x, out)->rank - value(x, v)->rank;
+    if (more < 0) {
+        return missing("an operand of a higher rank than the output", err);
+    }
+    for (int32_t i = 0; i < value(x, v)->rank; i++) {
+        dtp_axis *to = &x->of[out][i + more];
+        if (value(x, v)->sizes[i] == 1) {
+            continue;
+        }
+        if (to->n == 0) {
+            *to = x->of[v][i];
+        }
+        DTP_TRY(dtp_axis_unify(x, to, &x->of[v][i], err));
+    }
+    return DTP_OK;
+}
+
+/* Elementwise ops, expand: axes that no operand has are new. */
+dtp_status dtp_axes_broadcast(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t out = node->outs[0];
+    memset(x->of[out], 0, sizeof x->of[out]);
+    for (int32_t i = 0; i < node->n_args; i++) {
+        if (node->args[i].kind == ATEN_VALUE) {
+            DTP_TRY(meet(x, node->args[i].values[0], out, err));
+        }
+    }
+    for (int32_t i = 0; i < value(x, out)->rank; i++) {
+        if (x->of[out][i].n == 0 && value(x, out)->sizes[i] != 1) {
+            DTP_TRY(fresh(x, node, value(x, out)->sizes[i], &x->of[out][i], err));
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_axes_view(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = first(node), out = node->outs[0];
+    return v < 0 ? missing("a view without operand", err)
+                 : dtp_axes_regroup(x, value(x, v)->rank, x->of[v], value(x, out)->rank,
+                                    value(x, out)->sizes, x->of[out], err);
+}
+
+int32_t dtp_aten_moved(const dtp_aten *g, const dtp_aten_node *node, int32_t axis)
+{
+    const dtp_aten_value *v = &g->values[first(node)], *out = &g->values[node->outs[0]];
+    const dtp_aten_arg *dims = dtp_aten_arg_of(node, "dims");
+    for (int32_t i = 0; dims != NULL && i < dims->n; i++) {
+        if (dtp_aten_axis(dims->ints[i], v->rank) == axis) {
+            return i;
+        }
+    }
+    if (strncmp(node->op, "aten.t.", 7) == 0) {
+        return v->rank - 1 - axis;
+    }
+    const int32_t a = dtp_aten_axis(dtp_aten_int(node, "dim0", -1), v->rank);
+    const int32_t b = dtp_aten_axis(dtp_aten_int(node, "dim1", -1), v->rank);
+    if (dtp_aten_arg_of(node, "dim0") != NULL) {
+        return axis == a ? b : axis == b ? a : axis;
+    }
+    /* squeeze, unsqueeze: axes of size 1 come and go */
+    int32_t at = 0;
+    for (int32_t i = 0; i < axis; i++) {
+        at += v->sizes[i] != 1 ? 1 : 0;
+    }
+    for (int32_t i = 0; i < out->rank && v->sizes[axis] != 1; i++) {
+        if (out->sizes[i] != 1 && at-- == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+dtp_status dtp_axes_permute(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = first(node), out = node->outs[0];
+    if (v < 0) {
+        return missing("no operand", err);
+    }
+    memset(x->of[out], 0, sizeof x->of[out]);
+    for (int32_t i = 0; i < value(x, v)->rank; i++) {
+        const int32_t to = dtp_aten_moved(x->g, node, i);
+        if (to < 0 ? value(x, v)->sizes[i] != 1 : to >= value(x, out)->rank) {
+            return missing("a permutation of other axes", err);
+        }
+        if (to >= 0) {
+            x->of[out][to] = x->of[v][i];
+        }
+    }
+    return DTP_OK;
+}
+
+bool dtp_aten_reduces(const dtp_aten *g, const dtp_aten_node *node, int32_t axis)
+{
+    const dtp_aten_arg *dim = dtp_aten_arg_of(node, "dim");
+    const int32_t rank = g->values[first(node)].rank;
+    const int32_t n = dim == NULL ? 0 : dim->kind == ATEN_INT ? 1 : dim->n;
+    for (int32_t i = 0; i < n; i++) {
+        if (dtp_aten_axis(dim->ints[i], rank) == axis) {
+            return true;
+        }
+    }
+    return n == 0;
+}
+
+dtp_status dtp_axes_reduce(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = first(node), out = node->outs[0];
+    const bool keep = v >= 0 && value(x, out)->rank == value(x, v)->rank;
+    int32_t to = 0;
+    if (v < 0) {
+        return missing("no operand", err);
+    }
+    memset(x->of[out], 0, sizeof x->of[out]);
+    for (int32_t i = 0; i < value(x, v)->rank; i++) {
+        if (dtp_aten_reduces(x->g, node, i)) {
+            to += keep ? 1 : 0;
+        } else {
+            x->of[out][to++] = x->of[v][i];
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- products ---- */
+
+dtp_status dtp_axes_linear(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = dtp_aten_operand(node, "input"), w = dtp_aten_operand(node, "weight");
+    const int32_t bias = dtp_aten_operand(node, "bias"), out = node->outs[0];
+    if (v < 0 || w < 0 || value(x, w)->rank != 2 || value(x, v)->rank < 1) {
+        return missing("a weight that is no matrix", err);
+    }
+    const int32_t last = value(x, v)->rank - 1;
+    DTP_TRY(dtp_axis_unify(x, &x->of[v][last], &x->of[w][1], err));
+    memcpy(x->of[out], x->of[v], sizeof x->of[v]);
+    x->of[out][last] = x->of[w][0];
+    return bias < 0 ? DTP_OK : dtp_axis_unify(x, &x->of[bias][0], &x->of[w][0], err);
+}
+
+static dtp_status product(dtp_axes *x, int32_t a, int32_t b, int32_t out, dtp_err *err)
+{
+    const int32_t m = value(x, a)->rank, n = value(x, b)->rank, r = value(x, out)->rank;
+    if (m < 2 || n < 2 || r < 2) {
+        return missing("a product with a vector", err);
+    }
+    memset(x->of[out], 0, sizeof x->of[out]);
+    DTP_TRY(dtp_axis_unify(x, &x->of[a][m - 1], &x->of[b][n - 2], err));
+    for (int32_t i = 3; i <= r; i++) {
+        if (i <= m && x->of[a][m - i].n > 0) {
+            x->of[out][r - i] = x->of[a][m - i];
+            DTP_TRY(i <= n && x->of[b][n - i].n > 0
+                        ? dtp_axis_unify(x, &x->of[a][m - i], &x->of[b][n - i], err)
+                        : DTP_OK);
+        } else if (i <= n) {
+            x->of[out][r - i] = x->of[b][n - i];
+        }
+    }
+    x->of[out][r - 2] = x->of[a][m - 2];
+    x->of[out][r - 1] = x->of[b][n - 1];
+    return DTP_OK;
+}
+
+dtp_status dtp_axes_matmul(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t a = first(node);
+    const int32_t b = node->n_args > 1 && node->args[1].kind == ATEN_VALUE
+                          ? node->args[1].values[0]
+                          : -1;
+    return a < 0 || b < 0 ? missing("no two operands", err)
+                          : product(x, a, b, node->outs[0], err);
+}
+
+dtp_status dtp_axes_addmm(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t a = dtp_aten_operand(node, "mat1"), b = dtp_aten_operand(node, "mat2");
+    if (a < 0 || b < 0 || first(node) < 0 || dtp_aten_real(node, "alpha", 1) != 1 ||
+        dtp_aten_real(node, "beta", 1) != 1) {
+        return missing("factors of an addmm", err);
+    }
+    DTP_TRY(product(x, a, b, node->outs[0], err));
+    return meet(x, first(node), node->outs[0], err);
+}
+
+/* ---- rows ---- */
+
+dtp_status dtp_axes_norm(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = first(node), w = dtp_aten_operand(node, "weight");
+    const int32_t bias = dtp_aten_operand(node, "bias");
+    DTP_TRY(dtp_axes_same(x, node, err));
+    DTP_TRY(w < 0 ? DTP_OK : meet(x, w, v, err));
+    return bias < 0 ? DTP_OK : meet(x, bias, v, err);
+}
+
+dtp_status dtp_axes_embedding(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t w = dtp_aten_operand(node, "weight"), ids = dtp_aten_operand(node, "indices");
+    if (w < 0 || ids < 0 || value(x, w)->rank != 2 || value(x, ids)->rank >= DTP_MAX_RANK) {
+        return missing("a table that is no matrix", err);
+    }
+    memcpy(x->of[node->outs[0]], x->of[ids], sizeof x->of[ids]);
+    x->of[node->outs[0]][value(x, ids)->rank] = x->of[w][1];
+    return DTP_OK;
+}
+
+/* Rows of logits and labels are the same; classes are axis 1, or 0 of a single row. */
+dtp_status dtp_axes_cross_entropy(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = first(node), labels = dtp_aten_operand(node, "target");
+    const int32_t over = v >= 0 && value(x, v)->rank > 1 ? 1 : 0, out = node->outs[0];
+    if (v < 0 || labels < 0 || value(x, labels)->rank != value(x, v)->rank - 1 ||
+        value(x, labels)->dtype != ATEN_I64) {
+        return missing("labels that are no class numbers", err);
+    }
+    memset(x->of[out], 0, sizeof x->of[out]);
+    for (int32_t i = 0; i < value(x, labels)->rank; i++) {
+        DTP_TRY(dtp_axis_unify(x, &x->of[labels][i], &x->of[v][i < over ? i : i + 1], err));
+        if (value(x, out)->rank > 0) {
+            x->of[out][i] = x->of[labels][i];
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- pieces ---- */
+
+dtp_status dtp_axes_cat(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const dtp_aten_arg *list = dtp_aten_arg_of(node, "tensors");
+    const int32_t out = node->outs[0];
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, out)->rank);
+    if (list == NULL || axis < 0) {
+        return missing("no operands", err);
+    }
+    memset(x->of[out], 0, sizeof x->of[out]);
+    for (int32_t k = 0; k < list->n; k++) {
+        const int32_t v = list->values[k];
+        if (value(x, v)->rank != value(x, out)->rank) {
+            return missing("operands of several ranks", err);
+        }
+        for (int32_t i = 0; i < value(x, out)->rank; i++) {
+            if (i != axis && k == 0) {
+                x->of[out][i] = x->of[v][i];
+            } else if (i != axis) {
+                DTP_TRY(dtp_axis_unify(x, &x->of[out][i], &x->of[v][i], err));
+            }
+        }
+    }
+    return fresh(x, node, value(x, out)->sizes[axis], &x->of[out][axis], err);
+}
+
+/* The class of `to` is that of `from`, a single one, and `more` elements. */
+static void derive(dtp_axes *x, const dtp_axis *to, const dtp_axis *from, int64_t more)
+{
+    int32_t leaf;
+    if (to->n == 1 && dtp_axis_leaves(x, 1, from, &leaf, 1) == 1) {
+        x->cls[to->cls[0]].base = leaf;
+        x->cls[to->cls[0]].more = more;
+    }
+}
+
+dtp_status dtp_axes_slice(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    DTP_TRY(dtp_axes_same(x, node, err));
+    const int32_t v = first(node), out = node->outs[0];
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, v)->rank);
+    const int64_t start = dtp_aten_int(node, "start", 0), end = dtp_aten_int(node, "end", INT64_MAX);
+    if (axis < 0 || dtp_aten_int(node, "step", 1) != 1) {
+        return missing("a slice with a step", err);
+    }
+    const int64_t size = value(x, v)->sizes[axis], kept = value(x, out)->sizes[axis];
+    if (kept == size) {
+        return DTP_OK;
+    }
+    DTP_TRY(fresh(x, node, kept, &x->of[out][axis], err));
+    if (start >= 0 && (end < 0 || end >= size)) { /* all but so many */
+        derive(x, &x->of[out][axis], &x->of[v][axis], kept - size);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_axes_select(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = first(node), out = node->outs[0];
+    const int32_t axis =
+        v < 0 ? -1 : dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, v)->rank);
+    if (axis < 0) {
+        return missing("no such axis", err);
+    }
+    memset(x->of[out], 0, sizeof x->of[out]);
+    for (int32_t i = 0; i < value(x, out)->rank; i++) {
+        x->of[out][i] = x->of[v][i < axis ? i : i + 1];
+    }
+    return DTP_OK;
+}
+
+/* Equal pieces: the axis is pieces times what each has, where that is a boundary of its parts. */
+dtp_status dtp_axes_split(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = first(node);
+    const int32_t axis =
+        v < 0 ? -1 : dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, v)->rank);
+    if (axis < 0 || node->n_outs == 0) {
+        return missing("no such axis", err);
+    }
+    DTP_TRY(dtp_axes_same(x, node, err));
+    const int64_t size = value(x, v)->sizes[axis], piece = value(x, node->outs[0])->sizes[axis];
+    const int64_t sizes[2] = {node->n_outs, piece};
+    dtp_axis parts[2];
+    const bool equal = piece * node->n_outs == size && piece > 1 &&
+                       dtp_axes_regroup(x, 1, &x->of[v][axis], 2, sizes, parts, NULL) == DTP_OK &&
+                       parts[0].n == 1;
+    for (int32_t i = 0; i < node->n_outs; i++) {
+        const int32_t out = node->outs[i];
+        if (equal) {
+            x->of[out][axis] = parts[1];
+        } else {
+            DTP_TRY(fresh(x, node, value(x, out)->sizes[axis], &x->of[out][axis], err));
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_axes_pad(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const dtp_aten_arg *pad = dtp_aten_arg_of(node, "pad");
+    DTP_TRY(dtp_axes_same(x, node, err));
+    const int32_t v = first(node), out = node->outs[0], last = value(x, v)->rank - 1;
+    if (pad == NULL || pad->n != 2 || last < 0 || pad->ints[0] < 0 || pad->ints[1] < 0) {
+        return missing("padding of more than the last axis", err);
+    }
+    DTP_TRY(fresh(x, node, value(x, out)->sizes[last], &x->of[out][last], err));
+    derive(x, &x->of[out][last], &x->of[v][last], pad->ints[0] + pad->ints[1]);
+    return DTP_OK;
+}
+
+/* ---- attention ---- */
+
+/* Heads of q are those of k, each so many times. */
+static dtp_status group_heads(dtp_axes *x, const dtp_aten_node *node, int32_t q, int32_t k,
+                              int32_t axis, dtp_err *err)
+{
+    const int64_t n = value(x, q)->sizes[axis], kept = value(x, k)->sizes[axis];
+    if (kept == 1 || n == kept) {
+        return kept == 1 ? DTP_OK : dtp_axis_unify(x, &x->of[q][axis], &x->of[k][axis], err);
+    }
+    dtp_axis both = x->of[k][axis], group;
+    if (n % kept != 0 || both.n == DTP_AXIS_PARTS) {
+        return missing("heads of keys that do not divide those of queries", err);
+    }
+    DTP_TRY(fresh(x, node, n / kept, &group, err));
+    both.cls[both.n++] = group.cls[0];
+    return dtp_axis_unify(x, &x->of[q][axis], &both, err);
+}
+
+dtp_status dtp_axes_attention(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t q = dtp_aten_operand(node, "query"), k = dtp_aten_operand(node, "key");
+    const int32_t v = dtp_aten_operand(node, "value"), out = node->outs[0];
+    const int32_t r = value(x, q)->rank;
+    if (r < 3 || value(x, k)->rank != r || value(x, v)->rank != r || value(x, out)->rank != r) {
+        return missing("operands of several ranks", err);
+    }
+    for (int32_t i = 0; i < r - 2; i++) {
+        DTP_TRY(dtp_axis_unify(x, &x->of[k][i], &x->of[v][i], err));
+        DTP_TRY(group_heads(x, node, q, k, i, err));
+    }
+    DTP_TRY(dtp_axis_unify(x, &x->of[k][r - 2], &x->of[v][r - 2], err));
+    DTP_TRY(dtp_axis_unify(x, &x->of[q][r - 1], &x->of[k][r - 1], err));
+    if (value(x, v)->sizes[r - 1] == value(x, q)->sizes[r - 1]) {
+        DTP_TRY(dtp_axis_unify(x, &x->of[q][r - 1], &x->of[v][r - 1], err));
+    }
+    memcpy(x->of[out], x->of[q], sizeof x->of[q]);
+    x->of[out][r - 1] = x->of[v][r - 1];
+    return DTP_OK;
+}

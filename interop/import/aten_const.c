@@ -1,0 +1,741 @@
+#include "interop/import/aten_const.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_ELEMENTS = 1 << 26, MOST_IN_ALL = 1 << 28, MOST_OPERANDS = 3 };
+
+typedef struct folder {
+    const dtp_aten *g;
+    dtp_const *c;
+    int64_t elements; /* in all */
+} folder;
+
+/* What a function of one node gets. */
+typedef struct work {
+    folder *f;
+    const dtp_aten_node *node;
+    const dtp_aten_value *out; /* of the node */
+    dtp_const *to;
+    const dtp_const *x; /* operand 0 and its value, NULL of sources */
+    const dtp_aten_value *xv;
+} work;
+
+typedef struct const_op const_op;
+struct const_op {
+    const char *name; /* without "aten." and overload */
+    /* false: not evaluated */
+    bool (*run)(work *w, const const_op *op);
+    double (*of)(const double *a);
+    const char *operands[MOST_OPERANDS];
+};
+
+/* ---- elements ---- */
+
+/* Room for the elements of the node's output along the axes of `varies`. */
+static bool room(work *w, uint32_t varies, void **data)
+{
+    int64_t n = 1;
+    for (int32_t i = w->out->rank; i-- > 0;) {
+        w->to->strides[i] = (varies >> i & 1) != 0 ? n : 0;
+        n *= (varies >> i & 1) != 0 ? w->out->sizes[i] : 1;
+        if (n > MOST_ELEMENTS) {
+            return false;
+        }
+    }
+    w->f->elements += n;
+    if (n == 0 || w->f->elements > MOST_IN_ALL) {
+        return false;
+    }
+    const bool truth = w->out->dtype == ATEN_BOOL;
+    *data = dtp_arena_alloc(w->f->g->arena, (size_t)n, truth ? 1 : sizeof(double));
+    w->to->truth = truth ? *data : NULL;
+    w->to->real = truth ? NULL : *data;
+    return *data != NULL;
+}
+
+static double as_type(int32_t dtype, double x)
+{
+    switch (dtype) {
+    case ATEN_F32:
+    case ATEN_F16:
+    case ATEN_BF16:
+        return (double)(float)x;
+    case ATEN_F64:
+        return x;
+    case ATEN_BOOL:
+        return x != 0 ? 1 : 0;
+    default:
+        return trunc(x);
+    }
+}
+
+static void put(const work *w, void *data, int64_t at, double x)
+{
+    x = as_type(w->out->dtype, x);
+    if (w->out->dtype == ATEN_BOOL) {
+        ((uint8_t *)data)[at] = x != 0 ? 1 : 0;
+    } else {
+        ((double *)data)[at] = x;
+    }
+}
+
+/* The next index over the axes of `varies`; false behind the last. */
+static bool step(const dtp_aten_value *v, uint32_t varies, int64_t *index)
+{
+    for (int32_t i = v->rank; i-- > 0;) {
+        if ((varies >> i & 1) == 0) {
+            continue;
+        }
+        if (++index[i] < v->sizes[i]) {
+            return true;
+        }
+        index[i] = 0;
+    }
+    return false;
+}
+
+static int64_t offset_of(int32_t rank, const int64_t *strides, const int64_t *index)
+{
+    int64_t at = 0;
+    for (int32_t i = 0; i < rank; i++) {
+        at += strides[i] * index[i];
+    }
+    return at;
+}
+
+static uint32_t varying(const dtp_const *c, int32_t rank)
+{
+    uint32_t varies = 0;
+    for (int32_t i = 0; i < rank; i++) {
+        varies |= c->strides[i] != 0 ? UINT32_C(1) << i : 0;
+    }
+    return varies;
+}
+
+/* Axes along which nothing changes get the stride 0. */
+static void compress(const dtp_aten_value *v, dtp_const *c)
+{
+    for (int32_t axis = 0; axis < v->rank; axis++) {
+        const int64_t stride = c->strides[axis];
+        if (stride == 0) {
+            continue;
+        }
+        const uint32_t varies = varying(c, v->rank);
+        int64_t index[DTP_MAX_RANK] = {0};
+        bool same = true;
+        do {
+            const int64_t at = offset_of(v->rank, c->strides, index);
+            same = dtp_const_at(c, at) == dtp_const_at(c, at - index[axis] * stride);
+        } while (same && step(v, varies, index));
+        c->strides[axis] = same ? 0 : stride;
+    }
+}
+
+/* ---- sources and views ---- */
+
+static bool run_arange(work *w, const const_op *op)
+{
+    (void)op;
+    void *data;
+    const double start = dtp_aten_real(w->node, "start", 0);
+    const double by = dtp_aten_real(w->node, "step", 1);
+    if (w->out->rank != 1 || !room(w, 1, &data)) {
+        return false;
+    }
+    for (int64_t i = 0; i < w->out->sizes[0]; i++) {
+        put(w, data, i, start + by * (double)i);
+    }
+    return true;
+}
+
+static bool run_fill(work *w, const const_op *op)
+{
+    void *data;
+    const double zero = strstr(op->name, "zeros") != NULL ? 0 : 1;
+    if (!room(w, 0, &data)) {
+        return false;
+    }
+    put(w, data, 0, dtp_aten_real(w->node, "fill_value", dtp_aten_real(w->node, "s", zero)));
+    return true;
+}
+
+static bool run_same(work *w, const const_op *op)
+{
+    (void)op;
+    if (w->out->dtype == w->xv->dtype) {
+        *w->to = *w->x;
+        return true;
+    }
+    void *data;
+    int64_t index[DTP_MAX_RANK] = {0};
+    const uint32_t varies = varying(w->x, w->xv->rank);
+    if (w->out->rank != w->xv->rank || !room(w, varies, &data)) {
+        return false;
+    }
+    do {
+        put(w, data, offset_of(w->out->rank, w->to->strides, index),
+            dtp_const_at(w->x, offset_of(w->xv->rank, w->x->strides, index)));
+    } while (step(w->out, varies, index));
+    return true;
+}
+
+static bool run_expand(work *w, const const_op *op)
+{
+    (void)op;
+    const int32_t more = w->out->rank - w->xv->rank;
+    *w->to = *w->x;
+    for (int32_t i = 0; i < w->out->rank && more >= 0; i++) {
+        const bool kept = i >= more && w->xv->sizes[i - more] == w->out->sizes[i];
+        w->to->strides[i] = kept ? w->x->strides[i - more] : 0;
+    }
+    return more >= 0;
+}
+
+/* Axes that go and come have size 1: the others keep their order. */
+static bool run_squeeze(work *w, const const_op *op)
+{
+    (void)op;
+    int32_t from = 0;
+    *w->to = *w->x;
+    for (int32_t i = 0; i < w->out->rank; i++) {
+        w->to->strides[i] = 0;
+        while (w->out->sizes[i] != 1 && from < w->xv->rank && w->xv->sizes[from] == 1) {
+            from++;
+        }
+        if (w->out->sizes[i] != 1) {
+            if (from >= w->xv->rank || w->xv->sizes[from] != w->out->sizes[i]) {
+                return false;
+            }
+            w->to->strides[i] = w->x->strides[from++];
+        }
+    }
+    return true;
+}
+
+static bool run_view(work *w, const const_op *op)
+{
+    if (run_squeeze(w, op)) {
+        return true;
+    }
+    void *data;
+    int64_t index[DTP_MAX_RANK] = {0}, at = 0;
+    const uint32_t all = (UINT32_C(1) << w->xv->rank) - 1;
+    if (!room(w, (UINT32_C(1) << w->out->rank) - 1, &data)) {
+        return false;
+    }
+    do {
+        put(w, data, at++, dtp_const_at(w->x, offset_of(w->xv->rank, w->x->strides, index)));
+    } while (step(w->xv, all, index));
+    return true;
+}
+
+static bool run_transpose(work *w, const const_op *op)
+{
+    (void)op;
+    const dtp_aten_arg *dims = dtp_aten_arg_of(w->node, "dims");
+    *w->to = *w->x;
+    if (dims != NULL) {
+        for (int32_t i = 0; i < w->out->rank && i < dims->n; i++) {
+            const int32_t from = dtp_aten_axis(dims->ints[i], w->out->rank);
+            w->to->strides[i] = from < 0 ? 0 : w->x->strides[from];
+        }
+        return dims->n == w->out->rank;
+    }
+    const int32_t a = dtp_aten_axis(dtp_aten_int(w->node, "dim0", 0), w->out->rank);
+    const int32_t b = dtp_aten_axis(dtp_aten_int(w->node, "dim1", 1), w->out->rank);
+    if (a < 0 || b < 0) {
+        return w->out->rank < 2;
+    }
+    w->to->strides[a] = w->x->strides[b];
+    w->to->strides[b] = w->x->strides[a];
+    return true;
+}
+
+static void advance(dtp_const *c, int64_t by)
+{
+    c->real = c->real == NULL ? NULL : c->real + by;
+    c->truth = c->truth == NULL ? NULL : c->truth + by;
+}
+
+static bool run_slice(work *w, const const_op *op)
+{
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), w->xv->rank);
+    if (axis < 0) {
+        return false;
+    }
+    const int64_t size = w->xv->sizes[axis];
+    const bool select = strcmp(op->name, "select") == 0;
+    int64_t start = dtp_aten_int(w->node, select ? "index" : "start", 0);
+    const int64_t by = select ? 1 : dtp_aten_int(w->node, "step", 1);
+    start += start < 0 ? size : 0;
+    start = start < 0 ? 0 : start > size ? size : start;
+    *w->to = *w->x;
+    advance(w->to, start * w->x->strides[axis]);
+    if (select) {
+        memmove(&w->to->strides[axis], &w->to->strides[axis + 1],
+                (size_t)(DTP_MAX_RANK - 1 - axis) * sizeof w->to->strides[0]);
+        return start < size;
+    }
+    w->to->strides[axis] *= by;
+    return w->out->sizes[axis] > 0 && start + (w->out->sizes[axis] - 1) * by < size;
+}
+
+/* ---- element by element ---- */
+
+static const dtp_aten_arg *operand_arg(const work *w, const char *name)
+{
+    const dtp_aten_arg *a = dtp_aten_arg_of(w->node, name);
+    return a == NULL && strcmp(name, "self") == 0 ? dtp_aten_arg_of(w->node, "input") : a;
+}
+
+/* Numbers and tensors, broadcast from the last axis on. */
+static bool run_elements(work *w, const const_op *op)
+{
+    const dtp_const *in[MOST_OPERANDS] = {NULL};
+    int64_t strides[MOST_OPERANDS][DTP_MAX_RANK] = {{0}}, index[DTP_MAX_RANK] = {0};
+    double a[MOST_OPERANDS] = {0};
+    int n = 0;
+    uint32_t varies = 0;
+    for (; n < MOST_OPERANDS && op->operands[n] != NULL; n++) {
+        const dtp_aten_arg *arg = operand_arg(w, op->operands[n]);
+        if (arg == NULL || arg->kind != ATEN_VALUE) {
+            a[n] = arg == NULL ? 0 : arg->real;
+            continue;
+        }
+        in[n] = &w->f->c[arg->values[0]];
+        const dtp_aten_value *v = &w->f->g->values[arg->values[0]];
+        const int32_t more = w->out->rank - v->rank;
+        for (int32_t i = 0; i < v->rank && more >= 0; i++) {
+            strides[n][i + more] = v->sizes[i] == 1 ? 0 : in[n]->strides[i];
+            varies |= strides[n][i + more] != 0 ? UINT32_C(1) << (i + more) : 0;
+        }
+    }
+    void *data;
+    if (!room(w, varies, &data)) {
+        return false;
+    }
+    const double alpha = dtp_aten_real(w->node, "alpha", 1);
+    do {
+        for (int i = 0; i < n; i++) {
+            if (in[i] != NULL) {
+                a[i] = dtp_const_at(in[i], offset_of(w->out->rank, strides[i], index)) *
+                       (i == 1 ? alpha : 1);
+            }
+        }
+        put(w, data, offset_of(w->out->rank, w->to->strides, index), op->of(a));
+    } while (step(w->out, varies, index));
+    return true;
+}
+
+static double of_add(const double *a) { return a[0] + a[1]; }
+static double of_sub(const double *a) { return a[0] - a[1]; }
+static double of_rsub(const double *a) { return a[1] - a[0]; }
+static double of_mul(const double *a) { return a[0] * a[1]; }
+static double of_div(const double *a) { return a[0] / a[1]; }
+static double of_floor_divide(const double *a) { return floor(a[0] / a[1]); }
+static double of_pow(const double *a) { return pow(a[0], a[1]); }
+static double of_min(const double *a) { return a[0] < a[1] ? a[0] : a[1]; }
+static double of_max(const double *a) { return a[0] > a[1] ? a[0] : a[1]; }
+static double of_eq(const double *a) { return a[0] == a[1]; }
+static double of_ne(const double *a) { return a[0] != a[1]; }
+static double of_lt(const double *a) { return a[0] < a[1]; }
+static double of_le(const double *a) { return a[0] <= a[1]; }
+static double of_gt(const double *a) { return a[0] > a[1]; }
+static double of_ge(const double *a) { return a[0] >= a[1]; }
+static double of_and(const double *a) { return a[0] != 0 && a[1] != 0; }
+static double of_or(const double *a) { return a[0] != 0 || a[1] != 0; }
+static double of_not(const double *a) { return a[0] == 0; }
+static double of_neg(const double *a) { return -a[0]; }
+static double of_cos(const double *a) { return cos(a[0]); }
+static double of_sin(const double *a) { return sin(a[0]); }
+static double of_exp(const double *a) { return exp(a[0]); }
+static double of_log(const double *a) { return log(a[0]); }
+static double of_abs(const double *a) { return fabs(a[0]); }
+static double of_floor(const double *a) { return floor(a[0]); }
+static double of_reciprocal(const double *a) { return 1 / a[0]; }
+static double of_where(const double *a) { return a[0] != 0 ? a[1] : a[2]; }
+static double of_masked_fill(const double *a) { return a[1] != 0 ? a[2] : a[0]; }
+
+/* ---- along an axis ---- */
+
+static bool run_cat(work *w, const const_op *op)
+{
+    (void)op;
+    const dtp_aten_arg *list = dtp_aten_arg_of(w->node, "tensors");
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), w->out->rank);
+    uint32_t varies = axis < 0 ? 0 : UINT32_C(1) << axis;
+    for (int32_t k = 0; list != NULL && k < list->n; k++) {
+        varies |= varying(&w->f->c[list->values[k]], w->out->rank);
+    }
+    void *data;
+    if (list == NULL || axis < 0 || !room(w, varies, &data)) {
+        return false;
+    }
+    int64_t first = 0;
+    for (int32_t k = 0; k < list->n; k++) {
+        const dtp_const *c = &w->f->c[list->values[k]];
+        const dtp_aten_value *v = &w->f->g->values[list->values[k]];
+        int64_t index[DTP_MAX_RANK] = {0};
+        if (v->rank != w->out->rank || first + v->sizes[axis] > w->out->sizes[axis]) {
+            return false;
+        }
+        do {
+            put(w, data,
+                offset_of(v->rank, w->to->strides, index) + first * w->to->strides[axis],
+                dtp_const_at(c, offset_of(v->rank, c->strides, index)));
+        } while (step(v, varies, index));
+        first += v->sizes[axis];
+    }
+    return first == w->out->sizes[axis];
+}
+
+/* cumsum; diff of order 1, with or without `prepend`. */
+static bool run_scan(work *w, const const_op *op)
+{
+    const bool sum = strcmp(op->name, "cumsum") == 0;
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", -1), w->out->rank);
+    const int32_t before = dtp_aten_operand(w->node, "prepend");
+    const uint32_t varies = varying(w->x, w->xv->rank) | (axis < 0 ? 0 : UINT32_C(1) << axis);
+    void *data;
+    if (axis < 0 || dtp_aten_int(w->node, "n", 1) != 1 || !room(w, varies, &data) ||
+        (before >= 0 && w->f->g->values[before].sizes[axis] != 1)) {
+        return false;
+    }
+    const int64_t shift = before < 0 && !sum ? 1 : 0;
+    int64_t index[DTP_MAX_RANK] = {0};
+    do {
+        const int64_t to = offset_of(w->out->rank, w->to->strides, index);
+        const int64_t at = offset_of(w->out->rank, w->x->strides, index);
+        const double here = dtp_const_at(w->x, at + shift * w->x->strides[axis]);
+        double other = 0;
+        if (sum && index[axis] > 0) {
+            other = -dtp_const_at(w->to, to - w->to->strides[axis]);
+        } else if (!sum && index[axis] + shift > 0) {
+            other = dtp_const_at(w->x, at + (shift - 1) * w->x->strides[axis]);
+        } else if (!sum) {
+            other = dtp_const_at(&w->f->c[before],
+                                 offset_of(w->out->rank, w->f->c[before].strides, index));
+        }
+        put(w, data, to, here - other);
+    } while (step(w->out, varies, index));
+    return true;
+}
+
+/* x[i0, i1, ..]: an index tensor for each of the first axes, broadcast against each other; the
+ * other axes follow. */
+static bool run_index(work *w, const const_op *op)
+{
+    (void)op;
+    const dtp_aten_arg *list = dtp_aten_arg_of(w->node, "indices");
+    const int32_t behind = list == NULL ? -1 : w->xv->rank - list->n;
+    const int32_t ahead = w->out->rank - behind; /* axes of the index tensors */
+    uint32_t varies = 0;
+    if (behind < 0 || ahead < 0) {
+        return false;
+    }
+    for (int32_t k = 0; k < list->n; k++) {
+        if (list->values[k] < 0) {
+            return false;
+        }
+        const int32_t rank = w->f->g->values[list->values[k]].rank;
+        if (rank > ahead) {
+            return false;
+        }
+        if (w->x->strides[k] != 0) {
+            varies |= varying(&w->f->c[list->values[k]], rank) << (ahead - rank);
+        }
+    }
+    for (int32_t i = 0; i < behind; i++) {
+        varies |= w->x->strides[list->n + i] != 0 ? UINT32_C(1) << (ahead + i) : 0;
+    }
+    void *data;
+    int64_t index[DTP_MAX_RANK] = {0};
+    if (!room(w, varies, &data)) {
+        return false;
+    }
+    do {
+        int64_t at = offset_of(behind, &w->x->strides[list->n], &index[ahead]);
+        for (int32_t k = 0; k < list->n; k++) {
+            const dtp_const *c = &w->f->c[list->values[k]];
+            const dtp_aten_value *v = &w->f->g->values[list->values[k]];
+            int64_t i = (int64_t)dtp_const_at(
+                c, offset_of(v->rank, c->strides, &index[ahead - v->rank]));
+            i += i < 0 ? w->xv->sizes[k] : 0;
+            if (i < 0 || i >= w->xv->sizes[k]) {
+                return false;
+            }
+            at += i * w->x->strides[k];
+        }
+        put(w, data, offset_of(w->out->rank, w->to->strides, index), dtp_const_at(w->x, at));
+    } while (step(w->out, varies, index));
+    return true;
+}
+
+static bool run_gather(work *w, const const_op *op)
+{
+    (void)op;
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), w->out->rank);
+    const int32_t ids = dtp_aten_operand(w->node, "index");
+    void *data;
+    if (axis < 0 || ids < 0) {
+        return false;
+    }
+    const dtp_const *c = &w->f->c[ids];
+    const uint32_t varies = varying(w->x, w->out->rank) | varying(c, w->out->rank);
+    int64_t index[DTP_MAX_RANK] = {0};
+    if (!room(w, varies, &data)) {
+        return false;
+    }
+    do {
+        const int64_t i = (int64_t)dtp_const_at(c, offset_of(w->out->rank, c->strides, index));
+        if (i < 0 || i >= w->xv->sizes[axis]) {
+            return false;
+        }
+        put(w, data, offset_of(w->out->rank, w->to->strides, index),
+            dtp_const_at(w->x, offset_of(w->out->rank, w->x->strides, index) +
+                                   (i - index[axis]) * w->x->strides[axis]));
+    } while (step(w->out, varies, index));
+    return true;
+}
+
+static bool run_triangle(work *w, const const_op *op)
+{
+    const bool lower = strcmp(op->name, "tril") == 0;
+    const int64_t diagonal = dtp_aten_int(w->node, "diagonal", 0);
+    const int32_t r = w->out->rank;
+    if (r < 2) {
+        return false;
+    }
+    const uint32_t varies = varying(w->x, r) | UINT32_C(3) << (r - 2);
+    void *data;
+    int64_t index[DTP_MAX_RANK] = {0};
+    if (!room(w, varies, &data)) {
+        return false;
+    }
+    do {
+        const int64_t over = index[r - 1] - index[r - 2] - diagonal;
+        const bool kept = lower ? over <= 0 : over >= 0;
+        put(w, data, offset_of(r, w->to->strides, index),
+            kept ? dtp_const_at(w->x, offset_of(r, w->x->strides, index)) : 0);
+    } while (step(w->out, varies, index));
+    return true;
+}
+
+/* clang-format off */
+#define UNARY(name, fn) {name, run_elements, fn, {"self"}}
+#define BINARY(name, fn) {name, run_elements, fn, {"self", "other"}}
+static const const_op ops[] = {
+    {.name = "arange", .run = run_arange},
+    {.name = "ones", .run = run_fill}, {.name = "zeros", .run = run_fill}, {.name = "full", .run = run_fill},
+    {.name = "ones_like", .run = run_fill}, {.name = "zeros_like", .run = run_fill},
+    {.name = "full_like", .run = run_fill}, {.name = "new_ones", .run = run_fill},
+    {.name = "new_zeros", .run = run_fill}, {.name = "new_full", .run = run_fill},
+    {.name = "scalar_tensor", .run = run_fill},
+    {.name = "to", .run = run_same}, {.name = "_to_copy", .run = run_same}, {.name = "type_as", .run = run_same},
+    {.name = "alias", .run = run_same}, {.name = "contiguous", .run = run_same}, {.name = "clone", .run = run_same},
+    {.name = "detach", .run = run_same}, {.name = "detach_", .run = run_same}, {.name = "lift_fresh_copy", .run = run_same},
+    {.name = "expand", .run = run_expand}, {.name = "unsqueeze", .run = run_squeeze},
+    {.name = "squeeze", .run = run_squeeze}, {.name = "view", .run = run_view}, {.name = "reshape", .run = run_view},
+    {.name = "flatten", .run = run_view}, {.name = "transpose", .run = run_transpose},
+    {.name = "permute", .run = run_transpose}, {.name = "t", .run = run_transpose},
+    {.name = "slice", .run = run_slice}, {.name = "select", .run = run_slice},
+    {.name = "cat", .run = run_cat}, {.name = "cumsum", .run = run_scan}, {.name = "diff", .run = run_scan},
+    {.name = "index", .run = run_index}, {.name = "gather", .run = run_gather},
+    {.name = "tril", .run = run_triangle}, {.name = "triu", .run = run_triangle},
+    BINARY("add", of_add), BINARY("sub", of_sub), BINARY("rsub", of_rsub), BINARY("mul", of_mul),
+    BINARY("div", of_div), BINARY("floor_divide", of_floor_divide), BINARY("minimum", of_min),
+    BINARY("maximum", of_max), BINARY("min", of_min), BINARY("max", of_max), BINARY("eq", of_eq), BINARY("ne", of_ne),
+    BINARY("lt", of_lt), BINARY("le", of_le), BINARY("gt", of_gt), BINARY("ge", of_ge), BINARY("__and__", of_and),
+    BINARY("__or__", of_or), BINARY("bitwise_and", of_and), BINARY("bitwise_or", of_or),
+    BINARY("logical_and", of_and), BINARY("logical_or", of_or), UNARY("logical_not", of_not),
+    UNARY("bitwise_not", of_not), UNARY("neg", of_neg), UNARY("cos", of_cos), UNARY("sin", of_sin), UNARY("exp", of_exp),
+    UNARY("log", of_log), UNARY("abs", of_abs), UNARY("floor", of_floor), UNARY("reciprocal", of_reciprocal),
+    {"pow", run_elements, of_pow, {"self", "exponent"}},
+    {"where", run_elements, of_where, {"condition", "self", "other"}},
+    {"masked_fill", run_elements, of_masked_fill, {"self", "mask", "value"}},
+};
+/* clang-format on */
+
+static const const_op *find_op(const char *full)
+{
+    if (strncmp(full, "aten.", 5) != 0) {
+        return NULL;
+    }
+    const size_t n = strcspn(full + 5, ".");
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        if (strlen(ops[i].name) == n && memcmp(ops[i].name, full + 5, n) == 0) {
+            return &ops[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- the graph ---- */
+
+/* Bytes of a buffer as numbers; false for types that are not read. */
+static double element(const dtp_aten_value *v, int64_t i)
+{
+    float f;
+    double d;
+    int32_t n;
+    int64_t l;
+    switch (v->dtype) {
+    case ATEN_F32:
+        memcpy(&f, v->data + i * 4, sizeof f);
+        return (double)f;
+    case ATEN_F64:
+        memcpy(&d, v->data + i * 8, sizeof d);
+        return d;
+    case ATEN_I32:
+        memcpy(&n, v->data + i * 4, sizeof n);
+        return n;
+    case ATEN_I64:
+        memcpy(&l, v->data + i * 8, sizeof l);
+        return (double)l;
+    default:
+        return (double)(unsigned char)v->data[i];
+    }
+}
+
+static void read_buffer(folder *f, const dtp_aten_value *v, dtp_const *c)
+{
+    work w = {.f = f, .out = v, .to = c};
+    void *data;
+    int64_t index[DTP_MAX_RANK] = {0}, i = 0;
+    const uint32_t all = (UINT32_C(1) << v->rank) - 1;
+    c->is = true;
+    if (v->data == NULL || v->dtype == ATEN_F16 || v->dtype == ATEN_BF16 ||
+        v->dtype == ATEN_I16 || v->dtype == ATEN_I8 || !room(&w, all, &data)) {
+        c->real = NULL;
+        c->truth = NULL;
+        return;
+    }
+    do {
+        put(&w, data, offset_of(v->rank, c->strides, index), element(v, i++));
+    } while (step(v, all, index));
+    compress(v, c);
+}
+
+/* Whether all tensors that a node reads are constants, and known ones. */
+static bool operands_are(const folder *f, const dtp_aten_node *node, bool *known)
+{
+    *known = true;
+    for (int32_t i = 0; i < node->n_args; i++) {
+        const dtp_aten_arg *a = &node->args[i];
+        for (int32_t k = 0; k < a->n && (a->kind == ATEN_VALUE || a->kind == ATEN_VALUES); k++) {
+            if (a->values[k] >= 0 && !f->c[a->values[k]].is) {
+                return false;
+            }
+            *known = *known && (a->values[k] < 0 || dtp_const_known(&f->c[a->values[k]]));
+        }
+    }
+    return true;
+}
+
+static bool is_random(const char *op)
+{
+    return strstr(op, "rand") != NULL || strstr(op, "dropout") != NULL ||
+           strstr(op, "bernoulli") != NULL || strstr(op, "normal_") != NULL;
+}
+
+static void fold_node(folder *f, const dtp_aten_node *node)
+{
+    bool known;
+    if (node->n_outs == 0 || is_random(node->op)) {
+        return;
+    }
+    /* ones_like(x), zeros_like(x): x is not read */
+    const bool shape_only = strstr(node->op, "_like.") != NULL ||
+                            strncmp(node->op, "aten.new_", 9) == 0;
+    if (!operands_are(f, node, &known)) {
+        if (!shape_only) {
+            return;
+        }
+        known = true;
+    }
+    for (int32_t i = 0; i < node->n_outs; i++) {
+        f->c[node->outs[i]].is = true;
+    }
+    const const_op *op = find_op(node->op);
+    if (op == NULL || !(known || shape_only) || node->n_outs != 1) {
+        return;
+    }
+    const int32_t x = node->n_args > 0 && node->args[0].kind == ATEN_VALUE
+                          ? node->args[0].values[0]
+                          : -1;
+    dtp_const *to = &f->c[node->outs[0]];
+    const dtp_aten_value *out = &f->g->values[node->outs[0]];
+    work w = {f, node, out, to, x < 0 ? NULL : &f->c[x], x < 0 ? NULL : &f->g->values[x]};
+    const bool reads_x = op->run != run_arange && op->run != run_fill &&
+                         op->run != run_elements && op->run != run_cat;
+    if ((reads_x && x < 0) || !op->run(&w, op)) {
+        *to = (dtp_const){.is = true};
+        return;
+    }
+    to->is = true;
+    compress(out, to);
+}
+
+dtp_status dtp_const_fold(const dtp_aten *g, dtp_const **out, dtp_err *err)
+{
+    folder f = {.g = g};
+    DTP_TRY(DTP_NEW(g->arena, f.c, g->values_capacity + 1, err));
+    for (int32_t i = 0; i < g->n_inputs; i++) {
+        if (g->values[g->inputs[i]].role == ATEN_BUFFER) {
+            read_buffer(&f, &g->values[g->inputs[i]], &f.c[g->inputs[i]]);
+        }
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        fold_node(&f, &g->nodes[i]);
+    }
+    *out = f.c;
+    return DTP_OK;
+}
+
+/* ---- what a constant is ---- */
+
+bool dtp_const_is_uniform(const dtp_const *c, const dtp_aten_value *v, double *value)
+{
+    if (!dtp_const_known(c) || varying(c, v->rank) != 0) {
+        return false;
+    }
+    *value = dtp_const_at(c, 0);
+    return true;
+}
+
+bool dtp_const_is_index(const dtp_const *c, const dtp_aten_value *v, int32_t *axis, double *start)
+{
+    const uint32_t varies = dtp_const_known(c) ? varying(c, v->rank) : 0;
+    if (varies == 0 || (varies & (varies - 1)) != 0) {
+        return false;
+    }
+    for (*axis = 0; (varies >> *axis & 1) == 0;) {
+        (*axis)++;
+    }
+    *start = dtp_const_at(c, 0);
+    bool is = true;
+    for (int64_t i = 0; i < v->sizes[*axis] && is; i++) {
+        is = dtp_const_at(c, i * c->strides[*axis]) == *start + (double)i;
+    }
+    return is;
+}
+
+bool dtp_const_is_causal(const dtp_const *c, const dtp_aten_value *v)
+{
+    const int32_t r = v->rank;
+    if (!dtp_const_known(c) || r < 2 || (varying(c, r - 2)) != 0) {
+        return false;
+    }
+    const int64_t queries = v->sizes[r - 2], keys = v->sizes[r - 1];
+    for (int64_t q = 0; q < queries; q++) {
+        for (int64_t k = 0; k < keys; k++) {
+            const double x = dtp_const_at(c, q * c->strides[r - 2] + k * c->strides[r - 1]);
+            const bool sees = v->dtype == ATEN_BOOL ? x != 0 : x == 0;
+            if (sees != (k <= q + keys - queries) || (!sees && v->dtype != ATEN_BOOL && x > -1e9)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}

@@ -1,0 +1,38 @@
+/* Constants of a graph: what depends on no parameter and no input (positions, masks, tables of
+ * rotary positions), evaluated at the sizes of the export, and what it is found to be. */
+#ifndef DTP_INTEROP_IMPORT_ATEN_CONST_H
+#define DTP_INTEROP_IMPORT_ATEN_CONST_H
+
+#include "interop/import/aten_graph.h"
+
+typedef struct dtp_const {
+    bool is; /* a constant */
+    /* Its elements, one of the two; neither: not known (a tensor of the meta device, an op that is
+     * not evaluated, too many elements). */
+    const double *real;
+    const uint8_t *truth;
+    int64_t strides[DTP_MAX_RANK]; /* in elements; 0: the same along this axis */
+} dtp_const;
+
+/* One for each value, from g's arena. DTP_NOMEM. */
+dtp_status dtp_const_fold(const dtp_aten *g, dtp_const **out, dtp_err *err) DTP_MUST_CHECK;
+
+static inline bool dtp_const_known(const dtp_const *c)
+{
+    return c->is && (c->real != NULL || c->truth != NULL);
+}
+
+static inline double dtp_const_at(const dtp_const *c, int64_t offset)
+{
+    return c->real != NULL ? c->real[offset] : (double)c->truth[offset];
+}
+
+/* One value everywhere. */
+bool dtp_const_is_uniform(const dtp_const *c, const dtp_aten_value *v, double *value);
+/* start + index along one axis, the same along all others. */
+bool dtp_const_is_index(const dtp_const *c, const dtp_aten_value *v, int32_t *axis, double *start);
+/* Over the last two axes, aligned at their ends: true (or 0) where key <= query, else false (or
+ * -1e9 and less). */
+bool dtp_const_is_causal(const dtp_const *c, const dtp_aten_value *v);
+
+#endif

@@ -1,0 +1,58 @@
+#include "interop/import/aten_graph.h"
+
+#include <string.h>
+
+const dtp_aten_arg *dtp_aten_arg_of(const dtp_aten_node *node, const char *name)
+{
+    for (int32_t i = 0; i < node->n_args; i++) {
+        if (strcmp(node->args[i].name, name) == 0) {
+            return node->args[i].kind == ATEN_NONE ? NULL : &node->args[i];
+        }
+    }
+    return NULL;
+}
+
+int32_t dtp_aten_operand(const dtp_aten_node *node, const char *name)
+{
+    const dtp_aten_arg *a = dtp_aten_arg_of(node, name);
+    return a != NULL && a->kind == ATEN_VALUE ? a->values[0] : -1;
+}
+
+int64_t dtp_aten_int(const dtp_aten_node *node, const char *name, int64_t fallback)
+{
+    const dtp_aten_arg *a = dtp_aten_arg_of(node, name);
+    return a != NULL && (a->kind == ATEN_INT || a->kind == ATEN_BOOLEAN) ? a->ints[0] : fallback;
+}
+
+double dtp_aten_real(const dtp_aten_node *node, const char *name, double fallback)
+{
+    const dtp_aten_arg *a = dtp_aten_arg_of(node, name);
+    return a != NULL && (a->kind == ATEN_INT || a->kind == ATEN_FLOAT) ? a->real : fallback;
+}
+
+static void need(dtp_aten *g, int32_t value)
+{
+    if (value >= 0 && g->values[value].node >= 0) {
+        g->nodes[g->values[value].node].live = true;
+    }
+}
+
+void dtp_aten_mark(dtp_aten *g)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        g->nodes[i].live = false;
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        need(g, g->outputs[i]);
+    }
+    for (int32_t i = g->n_nodes; i-- > 0;) { /* operands stand before their use */
+        const dtp_aten_node *node = &g->nodes[i];
+        for (int32_t k = 0; k < node->n_args && node->live; k++) {
+            const dtp_aten_arg *a = &node->args[k];
+            for (int32_t j = 0; j < a->n && (a->kind == ATEN_VALUE || a->kind == ATEN_VALUES);
+                 j++) {
+                need(g, a->values[j]);
+            }
+        }
+    }
+}

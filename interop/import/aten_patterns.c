@@ -1,0 +1,436 @@
+/* Nodes that change nothing, and groups of nodes that one op of ours computes. */
+#include <math.h>
+#include <string.h>
+
+#include "interop/import/importer.h"
+
+/* What stands in the place of a value once nodes that change nothing are gone. */
+typedef struct patterns {
+    dtp_importer *m;
+    dtp_aten *g;
+    int32_t *is; /* by value: the one that it is the same as */
+} patterns;
+
+static const dtp_aten_node *maker(const patterns *p, int32_t value)
+{
+    return value < 0 || p->g->values[value].node < 0 ? NULL
+                                                     : &p->g->nodes[p->g->values[value].node];
+}
+
+static bool is_op(const dtp_aten_node *node, const char *name)
+{
+    const size_t n = strlen(name);
+    return node != NULL && strncmp(node->op, "aten.", 5) == 0 &&
+           strncmp(node->op + 5, name, n) == 0 && (node->op[5 + n] == '.' || node->op[5 + n] == 0);
+}
+
+/* The node of `name` that makes the value, behind changes of the floating type; NULL. */
+static const dtp_aten_node *made_by(const patterns *p, int32_t value, const char *name)
+{
+    const dtp_aten_node *node = maker(p, value);
+    while (is_op(node, "to") || is_op(node, "_to_copy")) {
+        node = maker(p, node->args[0].values[0]);
+    }
+    return is_op(node, name) ? node : NULL;
+}
+
+static int32_t without_cast(const patterns *p, int32_t value)
+{
+    const dtp_aten_node *node = maker(p, value);
+    while (is_op(node, "to") || is_op(node, "_to_copy")) {
+        value = node->args[0].values[0];
+        node = maker(p, value);
+    }
+    return value;
+}
+
+static int32_t operand(const dtp_aten_node *node, int32_t i)
+{
+    return i < node->n_args && node->args[i].kind == ATEN_VALUE ? node->args[i].values[0] : -1;
+}
+
+static double number(const patterns *p, const dtp_aten_node *node, int32_t i)
+{
+    double x = (double)NAN;
+    const int32_t v = i < node->n_args ? operand(node, i) : -1;
+    if (v >= 0) {
+        return dtp_const_is_uniform(&p->m->consts[v], &p->g->values[v], &x) ? x : (double)NAN;
+    }
+    return i < node->n_args && (node->args[i].kind == ATEN_INT || node->args[i].kind == ATEN_FLOAT)
+               ? node->args[i].real
+               : (double)NAN;
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-6 * fabs(b);
+}
+
+/* ---- rewriting ---- */
+
+typedef struct new_arg {
+    const char *name;
+    int32_t value; /* -1: a number */
+    double real;
+} new_arg;
+
+static dtp_status become(const patterns *p, dtp_aten_node *node, const char *op, int32_t n,
+                         const new_arg *args, dtp_err *err)
+{
+    node->op = op;
+    node->n_args = n;
+    DTP_TRY(DTP_NEW(p->g->arena, node->args, n, err));
+    for (int32_t i = 0; i < n; i++) {
+        dtp_aten_arg *a = &node->args[i];
+        *a = (dtp_aten_arg){.name = args[i].name, .kind = ATEN_FLOAT, .real = args[i].real};
+        DTP_TRY(DTP_NEW(p->g->arena, a->ints, 1, err));
+        DTP_TRY(DTP_NEW(p->g->arena, a->values, 1, err));
+        a->values[0] = args[i].value;
+        if (args[i].value >= 0) {
+            a->kind = ATEN_VALUE;
+            a->n = 1;
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- nothing ---- */
+
+static bool same_type(const patterns *p, int32_t a, int32_t b)
+{
+    const dtp_aten_value *x = &p->g->values[a];
+    const dtp_aten_value *y = &p->g->values[b];
+    return x->dtype == y->dtype && x->rank == y->rank &&
+           memcmp(x->sizes, y->sizes, (size_t)x->rank * sizeof x->sizes[0]) == 0;
+}
+
+static bool changes_nothing(const patterns *p, const dtp_aten_node *node)
+{
+    static const char *const names[] = {"to",     "_to_copy", "contiguous", "alias",
+                                        "clone",  "expand",   "slice",      "view",  "reshape",
+                                        "lift_fresh_copy", "type_as", NULL};
+    if (node->n_outs != 1 || operand(node, 0) < 0 || !same_type(p, operand(node, 0), node->outs[0])) {
+        return false;
+    }
+    if (is_op(node, "dropout")) {
+        return dtp_aten_int(node, "train", 1) == 0 || dtp_aten_real(node, "p", 1) == 0;
+    }
+    for (int32_t i = 0; names[i] != NULL; i++) {
+        if (is_op(node, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* add_, mul_, ..: the result in the operand's place; later readers of the operand mean the result.
+ * A view of the operand would change as well, which a graph of values cannot say. */
+static dtp_status in_place(patterns *p, dtp_aten_node *node, dtp_err *err)
+{
+    const size_t n = strcspn(node->op, ".") + 1, len = strcspn(node->op + n, ".");
+    const int32_t x = operand(node, 0);
+    if (len < 2 || node->op[n + len - 1] != '_' || node->op[n] == '_' || x < 0 ||
+        node->n_outs != 1 || strncmp(node->op, "aten.", 5) != 0) {
+        return DTP_OK;
+    }
+    const dtp_aten_node *made = maker(p, x);
+    if (p->g->values[x].role != ATEN_NODE || is_op(made, "view") || is_op(made, "slice") ||
+        is_op(made, "select") || is_op(made, "transpose") || is_op(made, "expand") ||
+        !same_type(p, x, node->outs[0])) {
+        return DTP_OK; /* stays as it is, and is reported */
+    }
+    char *op = dtp_arena_strdup(p->g->arena, node->op);
+    DTP_TRY(DTP_MEMORY(err, op));
+    memmove(op + n + len - 1, op + n + len, strlen(op + n + len) + 1);
+    node->op = op;
+    p->is[x] = node->outs[0];
+    return DTP_OK;
+}
+
+/* ---- norms and activations ---- */
+
+/* gamma * (x * rsqrt(mean(x^2) + eps)) */
+static dtp_status find_rms_norm(patterns *p, dtp_aten_node *node, dtp_err *err)
+{
+    for (int32_t i = 0; i < 2 && is_op(node, "mul"); i++) {
+        const int32_t gamma = operand(node, i);
+        const dtp_aten_node *product = made_by(p, operand(node, 1 - i), "mul");
+        for (int32_t k = 0; k < 2 && product != NULL && gamma >= 0; k++) {
+            const dtp_aten_node *root = made_by(p, operand(product, k), "rsqrt");
+            const dtp_aten_node *sum = root == NULL ? NULL : made_by(p, operand(root, 0), "add");
+            const dtp_aten_node *mean = sum == NULL ? NULL : made_by(p, operand(sum, 0), "mean");
+            const dtp_aten_node *pow = mean == NULL ? NULL : made_by(p, operand(mean, 0), "pow");
+            const dtp_aten_arg *dim = mean == NULL ? NULL : dtp_aten_arg_of(mean, "dim");
+            const int32_t x = operand(product, 1 - k);
+            if (pow == NULL || dim == NULL || dim->n != 1 || x < 0 || number(p, pow, 1) != 2 ||
+                without_cast(p, operand(pow, 0)) != without_cast(p, x) ||
+                dtp_aten_axis(dim->ints[0], p->g->values[x].rank) != p->g->values[x].rank - 1 ||
+                p->g->values[gamma].rank != 1 || isnan(number(p, sum, 1))) {
+                continue;
+            }
+            const new_arg args[] = {{"input", without_cast(p, x), 0},
+                                    {"weight", gamma, 0},
+                                    {"eps", -1, number(p, sum, 1)}};
+            return become(p, node, "dtp.rms_norm", 3, args, err);
+        }
+    }
+    return DTP_OK;
+}
+
+/* (0.5 x) (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the numbers in either place of a product. */
+static const dtp_aten_node *scaled(const patterns *p, int32_t value, double by, int32_t *x)
+{
+    const dtp_aten_node *mul = made_by(p, value, "mul");
+    for (int32_t i = 0; i < 2 && mul != NULL; i++) {
+        if (near(number(p, mul, i), by)) {
+            *x = operand(mul, 1 - i);
+            return mul;
+        }
+    }
+    return NULL;
+}
+
+static dtp_status find_gelu(patterns *p, dtp_aten_node *node, dtp_err *err)
+{
+    int32_t x, inner, cube;
+    for (int32_t i = 0; i < 2 && is_op(node, "mul"); i++) {
+        const dtp_aten_node *one = made_by(p, operand(node, 1 - i), "add");
+        const dtp_aten_node *tanh = one == NULL ? NULL : made_by(p, operand(one, 0), "tanh");
+        if (tanh == NULL || number(p, one, 1) != 1 ||
+            scaled(p, operand(node, i), 0.5, &x) == NULL ||
+            scaled(p, operand(tanh, 0), 0.7978845608028654, &inner) == NULL) {
+            continue;
+        }
+        const dtp_aten_node *sum = made_by(p, inner, "add");
+        if (sum == NULL || operand(sum, 0) != x ||
+            scaled(p, operand(sum, 1), 0.044715, &cube) == NULL) {
+            continue;
+        }
+        const dtp_aten_node *pow = made_by(p, cube, "pow");
+        if (pow != NULL && operand(pow, 0) == x && number(p, pow, 1) == 3) {
+            const new_arg args[] = {{"self", x, 0}};
+            return become(p, node, "dtp.gelu_tanh", 1, args, err);
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- rotary positions ---- */
+
+/* cat([-x2, x1]) of the halves of the last axis of x; -1. */
+static int32_t rotated(const patterns *p, int32_t value)
+{
+    const dtp_aten_node *cat = made_by(p, value, "cat");
+    const dtp_aten_arg *list = cat == NULL ? NULL : dtp_aten_arg_of(cat, "tensors");
+    if (list == NULL || list->n != 2) {
+        return -1;
+    }
+    const dtp_aten_node *neg = made_by(p, list->values[0], "neg");
+    const int32_t upper = neg == NULL ? -1 : operand(neg, 0), lower = list->values[1];
+    const dtp_aten_node *b = maker(p, upper), *a = maker(p, lower);
+    if (a == NULL || b == NULL) {
+        return -1;
+    }
+    const int32_t x = operand(a, 0);
+    const dtp_aten_value *v = x < 0 ? NULL : &p->g->values[x];
+    if (v == NULL || operand(b, 0) != x || v->rank == 0) {
+        return -1;
+    }
+    const int64_t half = v->sizes[v->rank - 1] / 2, last = v->rank - 1;
+    if (p->g->values[upper].rank != v->rank || p->g->values[upper].sizes[last] != half ||
+        p->g->values[lower].rank != v->rank || p->g->values[lower].sizes[last] != half ||
+        dtp_aten_axis(dtp_aten_int(cat, "dim", 0), v->rank) != last) {
+        return -1;
+    }
+    if (a == b && (is_op(a, "chunk") || is_op(a, "split"))) {
+        return a->n_outs == 2 && a->outs[0] == lower ? x : -1;
+    }
+    return is_op(a, "slice") && is_op(b, "slice") && dtp_aten_int(a, "start", 0) == 0 &&
+                   dtp_aten_int(b, "start", 0) == half
+               ? x
+               : -1;
+}
+
+/* The base of tables cos and sin of position * base^(-2j/f), twice side by side; 0 when they are
+ * not such. */
+static double base_of(const patterns *p, int32_t cos_value, int32_t sin_value, int32_t axis)
+{
+    const dtp_const *c = &p->m->consts[cos_value], *s = &p->m->consts[sin_value];
+    const dtp_aten_value *v = &p->g->values[cos_value];
+    const int32_t last = v->rank - 1;
+    const int64_t f = v->sizes[last], n = v->sizes[axis];
+    if (n < 2 || f < 4 || c->strides[last] == 0) {
+        return 0;
+    }
+    const double second = atan2(dtp_const_at(s, s->strides[axis] + s->strides[last]),
+                                dtp_const_at(c, c->strides[axis] + c->strides[last]));
+    double base = exp(-log(second) * (double)f / 2);
+    base = near(round(base), base) || fabs(round(base) - base) < 1e-3 * base ? round(base) : base;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < f; j++) {
+            const double angle =
+                (double)i * pow(base, -2 * (double)(j % (f / 2)) / (double)f);
+            const double most = 1e-5 + 2e-7 * (double)i;
+            if (fabs(dtp_const_at(c, i * c->strides[axis] + j * c->strides[last]) - cos(angle)) >
+                    most ||
+                fabs(dtp_const_at(s, i * s->strides[axis] + j * s->strides[last]) - sin(angle)) >
+                    most) {
+                return 0;
+            }
+        }
+    }
+    return base;
+}
+
+/* The axis of x along which the tables vary beside the last: of positions; -1. */
+static int32_t position_axis(const patterns *p, int32_t table, int32_t x)
+{
+    const dtp_aten_value *t = &p->g->values[table], *v = &p->g->values[x];
+    int32_t found = -1;
+    for (int32_t i = 0; i + 1 < t->rank; i++) {
+        if (t->sizes[i] != 1 &&
+            (!dtp_const_known(&p->m->consts[table]) || p->m->consts[table].strides[i] != 0)) {
+            if (found >= 0) {
+                return -1;
+            }
+            found = i;
+        }
+    }
+    const int32_t at = found < 0 ? -1 : found + v->rank - t->rank;
+    return at >= 0 && v->sizes[at] == t->sizes[found] ? at : -1;
+}
+
+/* x cos + rotated(x) sin */
+static dtp_status find_rope(patterns *p, dtp_aten_node *node, dtp_err *err)
+{
+    for (int32_t i = 0; i < 2 && is_op(node, "add"); i++) {
+        const dtp_aten_node *a = made_by(p, operand(node, i), "mul");
+        const dtp_aten_node *b = made_by(p, operand(node, 1 - i), "mul");
+        for (int32_t k = 0; k < 4 && a != NULL && b != NULL; k++) {
+            const int32_t x = operand(a, k & 1), cos_value = operand(a, 1 - (k & 1));
+            const int32_t turned = operand(b, k >> 1), sin_value = operand(b, 1 - (k >> 1));
+            if (x < 0 || cos_value < 0 || sin_value < 0 || rotated(p, turned) != x ||
+                !p->m->consts[cos_value].is || !p->m->consts[sin_value].is ||
+                !same_type(p, cos_value, sin_value)) {
+                continue;
+            }
+            const int32_t axis = position_axis(p, cos_value, x);
+            const int32_t from = axis - p->g->values[x].rank + p->g->values[cos_value].rank;
+            double base = 10000;
+            if (axis < 0) {
+                continue;
+            }
+            if (dtp_const_known(&p->m->consts[cos_value]) &&
+                dtp_const_known(&p->m->consts[sin_value])) {
+                base = base_of(p, cos_value, sin_value, from);
+            } else if (p->m->report->notes.len == 0) {
+                dtp_strbuf_add(&p->m->report->notes,
+                               "the table of rotary positions has no values in the file (meta "
+                               "device): base 10000 is assumed\n");
+            }
+            if (base > 0) {
+                const new_arg args[] = {
+                    {"self", x, 0}, {"base", -1, base}, {"position", -1, axis}};
+                return become(p, node, "dtp.rope", 3, args, err);
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- attention ---- */
+
+/* k of [b, h, l, d] when the value is each of its heads several times side by side. */
+static int32_t ungrouped(const patterns *p, int32_t value)
+{
+    const dtp_aten_node *view = maker(p, value);
+    if (is_op(view, "repeat_interleave") && dtp_aten_int(view, "dim", 0) == 1) {
+        return operand(view, 0);
+    }
+    if (!is_op(view, "reshape") && !is_op(view, "view")) {
+        return value;
+    }
+    const dtp_aten_node *expand = maker(p, operand(view, 0));
+    const dtp_aten_node *more = is_op(expand, "expand") ? maker(p, operand(expand, 0)) : NULL;
+    const int32_t k = is_op(more, "unsqueeze") ? operand(more, 0) : -1;
+    if (k < 0) {
+        return value;
+    }
+    const dtp_aten_value *v = &p->g->values[k], *e = &p->g->values[operand(view, 0)];
+    const dtp_aten_value *out = &p->g->values[value];
+    return v->rank == 4 && e->rank == 5 && out->rank == 4 && e->sizes[1] == v->sizes[1] &&
+                   out->sizes[1] == e->sizes[1] * e->sizes[2] && out->sizes[2] == v->sizes[2] &&
+                   dtp_aten_axis(dtp_aten_int(more, "dim", 0), 5) == 2
+               ? k
+               : value;
+}
+
+static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
+{
+    if (!is_op(node, "scaled_dot_product_attention")) {
+        return DTP_OK;
+    }
+    const int32_t q = dtp_aten_operand(node, "query");
+    const int32_t k = ungrouped(p, dtp_aten_operand(node, "key"));
+    const int32_t v = ungrouped(p, dtp_aten_operand(node, "value"));
+    int32_t mask = dtp_aten_operand(node, "attn_mask");
+    bool causal = dtp_aten_int(node, "is_causal", 0) != 0;
+    double all = 0;
+    if (q < 0 || k < 0 || v < 0 || dtp_aten_real(node, "dropout_p", 0) != 0) {
+        return DTP_OK;
+    }
+    if (mask >= 0) {
+        const dtp_aten_value *mv = &p->g->values[mask];
+        if (dtp_const_is_causal(&p->m->consts[mask], mv)) {
+            causal = true;
+            mask = -1;
+        } else if (dtp_const_is_uniform(&p->m->consts[mask], mv, &all) &&
+                   all == (mv->dtype == ATEN_BOOL ? 1 : 0)) {
+            mask = -1;
+        }
+    }
+    const new_arg args[] = {{"query", q, 0},
+                            {"key", k, 0},
+                            {"value", v, 0},
+                            {"causal", -1, causal ? 1 : 0},
+                            {"scale", -1, dtp_aten_real(node, "scale", 0)},
+                            {"mask", mask, 0}};
+    return become(p, node, "dtp.attention", mask >= 0 ? 6 : 5, args, err);
+}
+
+/* ---- all ---- */
+
+typedef dtp_status (*pattern)(patterns *p, dtp_aten_node *node, dtp_err *err);
+
+dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
+{
+    static const pattern all[] = {find_rms_norm, find_gelu, find_rope, find_attention};
+    dtp_aten *g = m->g;
+    patterns p = {.m = m, .g = g};
+    DTP_TRY(DTP_NEW(g->arena, p.is, g->n_values + 1, err));
+    for (int32_t i = 0; i < g->n_values; i++) {
+        p.is[i] = i;
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        dtp_aten_node *node = &g->nodes[i];
+        for (int32_t k = 0; k < node->n_args; k++) {
+            dtp_aten_arg *a = &node->args[k];
+            for (int32_t j = 0; j < a->n && (a->kind == ATEN_VALUE || a->kind == ATEN_VALUES);
+                 j++) {
+                a->values[j] = a->values[j] < 0 ? -1 : p.is[a->values[j]];
+            }
+        }
+        DTP_TRY(in_place(&p, node, err));
+        if (changes_nothing(&p, node)) {
+            p.is[node->outs[0]] = operand(node, 0);
+        }
+        for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+            DTP_TRY(all[k](&p, node, err));
+        }
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        g->outputs[i] = p.is[g->outputs[i]];
+    }
+    dtp_aten_mark(g);
+    return DTP_OK;
+}

@@ -1,0 +1,26 @@
+/* Repeated blocks: nodes of the instances of a numbered list of modules ("layers.0", "layers.1", ..)
+ * that are the same but for the number. */
+#ifndef DTP_INTEROP_IMPORT_BLOCKS_H
+#define DTP_INTEROP_IMPORT_BLOCKS_H
+
+#include "interop/import/importer.h"
+
+enum { DTP_MOST_CARRIED = 16 };
+
+typedef struct dtp_block {
+    int32_t begin, length, count; /* nodes of instance 0; instances lie one after another */
+    const char *prefix;           /* "layers": instance 3 names its things "layers.3.." */
+    int32_t n_carry, n_with;
+    const char *carry_from[DTP_MOST_CARRIED]; /* the tensor that instance 0 reads */
+    const char *carry_out[DTP_MOST_CARRIED];  /* what it is in instance 0 for the next one */
+    const char *with[DTP_MOST_CARRIED];       /* tensors that all instances see */
+} dtp_block;
+
+/* Blocks in the order of their nodes, from the arena. */
+dtp_status dtp_blocks_find(dtp_importer *m, int32_t *n, dtp_block **out,
+                           dtp_err *err) DTP_MUST_CHECK;
+
+/* "attn.q" of "layers.3.attn.q" in instance k of a block; NULL: not of this instance. */
+const char *dtp_block_local(const dtp_block *b, int32_t k, const char *name);
+
+#endif

@@ -1,0 +1,197 @@
+/* Names of dims: sizes that have a name in the program keep it; others are named after what they
+ * are in attention, norms and embeddings, else after the module that they come from. */
+#include <ctype.h>
+#include <string.h>
+
+#include "interop/import/aten_axes.h"
+#include "interop/import/importer.h"
+
+const char *dtp_class_name(dtp_importer *m, int32_t cls, int32_t alias)
+{
+    dtp_class *c = &m->axes.cls[dtp_class_root(&m->axes, cls)];
+    c->used = true;
+    c->aliases = alias > c->aliases ? alias : c->aliases;
+    if (c->base >= 0) {
+        (void)dtp_class_name(m, c->base, 0);
+    }
+    return alias == 0 ? c->name : dtp_arena_printf(m->arena, "%s_%d", c->name, alias + 1);
+}
+
+static bool is_taken(const dtp_importer *m, const char *name)
+{
+    for (int32_t i = 0; i < m->axes.n; i++) {
+        if (m->axes.cls[i].parent == i && m->axes.cls[i].name != NULL &&
+            strcmp(m->axes.cls[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Names a class that has no name yet; one that is taken gets a letter. */
+static dtp_status propose(dtp_importer *m, int32_t cls, const char *name, dtp_err *err)
+{
+    dtp_class *c = &m->axes.cls[dtp_class_root(&m->axes, cls)];
+    const char *given = name;
+    if (c->name != NULL) {
+        return DTP_OK;
+    }
+    for (int32_t k = 1; is_taken(m, given); k++) {
+        given = k < 26 ? dtp_arena_printf(m->arena, "%s_%c", name, 'a' + k)
+                       : dtp_arena_printf(m->arena, "%s_z%d", name, k);
+        DTP_TRY(DTP_MEMORY(err, given));
+    }
+    c->name = given;
+    return DTP_OK;
+}
+
+/* The parts of an axis get the names in turn; the last name stays for those that are left. */
+static dtp_status propose_axis(dtp_importer *m, int32_t value, int32_t axis, const char *one,
+                               const char *outer, dtp_err *err)
+{
+    int32_t cls[DTP_FLAT_PARTS];
+    const int32_t n =
+        dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], cls, DTP_FLAT_PARTS);
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(propose(m, cls[i], n == 1 ? one : i == 0 ? outer : "group", err));
+    }
+    return DTP_OK;
+}
+
+static int32_t rank_of(const dtp_importer *m, int32_t value)
+{
+    return m->g->values[value].rank;
+}
+
+/* torch calls sizes of its own s0, s17, ..: no names. */
+static bool is_name(const char *symbol)
+{
+    size_t n = 0;
+    bool digits = symbol[0] == 's' && symbol[1] != '\0';
+    for (; symbol[n] != '\0'; n++) {
+        digits = digits && (n == 0 || isdigit((unsigned char)symbol[n]));
+        if (!isalnum((unsigned char)symbol[n]) && symbol[n] != '_') {
+            return false;
+        }
+    }
+    return isalpha((unsigned char)symbol[0]) && !digits && n < 64;
+}
+
+static dtp_status name_symbols(dtp_importer *m, dtp_err *err)
+{
+    for (int32_t i = 0; i < m->g->n_inputs; i++) {
+        const dtp_aten_value *v = &m->g->values[m->g->inputs[i]];
+        for (int32_t a = 0; a < v->rank && v->role == ATEN_INPUT; a++) {
+            if (v->symbols[a] != NULL && is_name(v->symbols[a])) {
+                DTP_TRY(propose_axis(m, m->g->inputs[i], a, v->symbols[a], v->symbols[a], err));
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status name_attention(dtp_importer *m, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t q = dtp_aten_operand(node, "query"), k = dtp_aten_operand(node, "key");
+    const int32_t v = dtp_aten_operand(node, "value"), r = rank_of(m, q);
+    DTP_TRY(propose_axis(m, q, r - 2, "length", "length", err));
+    DTP_TRY(propose_axis(m, k, r - 2, "key_length", "key_length", err));
+    DTP_TRY(propose_axis(m, q, r - 1, "d_head", "d_head", err));
+    DTP_TRY(propose_axis(m, v, r - 1, "d_value", "d_value", err));
+    DTP_TRY(r < 4 ? DTP_OK : propose_axis(m, q, 0, "batch", "batch", err));
+    return propose_axis(m, q, r - 3, "heads", "kv_heads", err);
+}
+
+static dtp_status name_rows(dtp_importer *m, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t w = dtp_aten_operand(node, "weight");
+    if (node->live && strncmp(node->op, "aten.embedding", 14) == 0) {
+        const int32_t ids = dtp_aten_operand(node, "indices");
+        const char *rows = m->g->values[ids].role == ATEN_CONST ? "positions" : "vocab";
+        DTP_TRY(propose_axis(m, w, 0, rows, rows, err));
+        return propose_axis(m, w, 1, "d_model", "d_model", err);
+    }
+    if (node->live && strstr(node->op, "_norm") != NULL && w >= 0) {
+        return propose_axis(m, w, rank_of(m, w) - 1, "d_model", "d_model", err);
+    }
+    if (node->live && strncmp(node->op, "aten.cross_entropy", 18) == 0) {
+        const int32_t x = node->args[0].values[0];
+        return propose_axis(m, x, rank_of(m, x) > 1 ? 1 : 0, "classes", "classes", err);
+    }
+    return DTP_OK;
+}
+
+static bool is_called(const dtp_importer *m, int32_t value, int32_t axis, const char *name)
+{
+    int32_t cls;
+    return dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], &cls, 1) == 1 &&
+           m->axes.cls[cls].name != NULL && strcmp(m->axes.cls[cls].name, name) == 0;
+}
+
+/* What a linear layer sums into d_model, where it is no head. */
+static dtp_status name_hidden(dtp_importer *m, const dtp_aten_node *node, dtp_err *err)
+{
+    int32_t w = -1, in = 1;
+    if (node->live && strncmp(node->op, "aten.linear.", 12) == 0) {
+        w = dtp_aten_operand(node, "weight");
+    } else if (node->live && strncmp(node->op, "aten.addmm.", 11) == 0) {
+        w = dtp_aten_operand(node, "mat2");
+        in = 0;
+    }
+    if (w < 0 || rank_of(m, w) != 2 || !is_called(m, w, 1 - in, "d_model")) {
+        return DTP_OK;
+    }
+    int32_t cls;
+    return dtp_axis_leaves(&m->axes, 1, &m->axes.of[w][in], &cls, 1) == 1
+               ? propose(m, cls, "d_ff", err)
+               : DTP_OK;
+}
+
+/* "layers.*.fc1.weight.0" gives "layers_fc1_weight_0": letters, digits and '_'. */
+static dtp_status name_by_origin(dtp_importer *m, int32_t cls, dtp_err *err)
+{
+    const char *origin = m->axes.cls[cls].origin;
+    char *name = dtp_arena_printf(m->arena, "%s", origin);
+    DTP_TRY(DTP_MEMORY(err, name));
+    size_t n = 0;
+    for (const char *c = origin; *c != '\0'; c++) {
+        const bool keep = isalnum((unsigned char)*c) && (n > 0 || isalpha((unsigned char)*c));
+        if (keep) {
+            name[n++] = *c;
+        } else if (n > 0 && name[n - 1] != '_') {
+            name[n++] = '_';
+        }
+    }
+    n -= n > 0 && name[n - 1] == '_' ? 1 : 0;
+    name[n] = '\0';
+    return propose(m, cls, n == 0 ? "dim" : name, err);
+}
+
+dtp_status dtp_axes_name(dtp_importer *m, dtp_err *err)
+{
+    const dtp_aten *g = m->g;
+    DTP_TRY(name_symbols(m, err));
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].live && strcmp(g->nodes[i].op, "dtp.attention") == 0) {
+            DTP_TRY(name_attention(m, &g->nodes[i], err));
+        }
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        DTP_TRY(name_rows(m, &g->nodes[i], err));
+    }
+    for (int32_t i = 0; i < g->n_inputs; i++) {
+        const int32_t v = g->inputs[i];
+        if (g->values[v].role == ATEN_INPUT && g->values[v].rank > 0) {
+            DTP_TRY(propose_axis(m, v, 0, "batch", "batch", err));
+        }
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        DTP_TRY(name_hidden(m, &g->nodes[i], err));
+    }
+    for (int32_t i = 0; i < m->axes.n; i++) {
+        if (m->axes.cls[i].parent == i && m->axes.cls[i].outer < 0) {
+            DTP_TRY(name_by_origin(m, i, err));
+        }
+    }
+    return DTP_OK;
+}

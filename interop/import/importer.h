@@ -1,0 +1,77 @@
+/* What the stages of an import of a graph share: patterns, axes, lowering, blocks, the writer. */
+#ifndef DTP_INTEROP_IMPORT_IMPORTER_H
+#define DTP_INTEROP_IMPORT_IMPORTER_H
+
+#include "interop/import/axes.h"
+#include "interop/import/pt2.h"
+
+enum { DTP_MOST_OPERANDS = 16 };
+
+/* A node of the model that is written. */
+typedef struct dtp_out_node {
+    const char *id, *op;
+    const char *path; /* of the module */
+    int32_t n_in;
+    const char **in;
+    const char *out;   /* "batch,length": dims, each perhaps with "=size"; NULL: not written */
+    const char *attrs; /* further members, as JSON: "\"over\": \"d\""; "" */
+} dtp_out_node;
+
+/* The tensor of the model that a value became. */
+typedef struct dtp_low {
+    const char *id; /* NULL: not yet */
+    int32_t n;      /* parts of all axes, in their order */
+    int32_t cls[DTP_FLAT_PARTS];
+    int8_t alias[DTP_FLAT_PARTS]; /* which name of the class; -1: the tensor has no such dim, it is
+                                     the same along it */
+    int8_t order[DTP_FLAT_PARTS]; /* parts in the order of the tensor's dims; n_dims of them */
+    int32_t n_dims;
+    bool param;
+    const dtp_aten_node *owner; /* of a constant: it is made again for every node that reads it */
+} dtp_low;
+
+typedef struct dtp_importer {
+    dtp_arena *arena;
+    dtp_aten *g;
+    dtp_const *consts;
+    dtp_axes axes;
+    dtp_low *low; /* by value */
+    int32_t n, capacity;
+    dtp_out_node *nodes;
+    dtp_hash_table ids;
+    const char *what; /* names the next node in place of its op; NULL */
+    int32_t *below; /* by value, of integer inputs: a class; -1 */
+    dtp_pt2_report *report;
+    int32_t loss; /* the value; -1 */
+} dtp_importer;
+
+/* Drops nodes that change nothing and finds what an op of ours does: rms_norm, rope, gelu, grouped
+ * heads and causal masks. */
+dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
+
+/* A row of the table of ATen ops (aten_ops.c). */
+typedef struct dtp_aten_op dtp_aten_op;
+struct dtp_aten_op {
+    const char *name; /* without "aten." and overload; "dtp.": of a pattern */
+    /* Axes of the outputs, and what they share with those of the operands. */
+    dtp_status (*axes)(dtp_axes *x, const dtp_aten_node *node, dtp_err *err);
+    dtp_status (*lower)(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
+                        dtp_err *err);
+    const char *ours; /* op of ours, where one row of code serves several */
+};
+
+/* NULL: not supported. */
+const dtp_aten_op *dtp_aten_op_find(const char *full);
+
+/* Gives every dim its name. */
+dtp_status dtp_axes_name(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
+/* The name of a class, or one of its further names. */
+const char *dtp_class_name(dtp_importer *m, int32_t cls, int32_t alias);
+
+dtp_status dtp_lower_all(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
+
+/* Model and names file. */
+dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options,
+                            dtp_pt2_result *out, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

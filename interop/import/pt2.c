@@ -1,0 +1,217 @@
+#include "interop/import/pt2.h"
+
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/files/file_map.h"
+#include "interop/import/importer.h"
+
+/* ---- ops that are not supported ---- */
+
+typedef struct missing_op {
+    const char *op;
+    const dtp_aten_node *first;
+    int32_t count;
+} missing_op;
+
+static dtp_status check_ops(dtp_importer *m, dtp_err *err)
+{
+    missing_op *list;
+    int32_t n = 0;
+    DTP_TRY(DTP_NEW(m->arena, list, m->g->n_nodes + 1, err));
+    for (int32_t i = 0; i < m->g->n_nodes; i++) {
+        const dtp_aten_node *node = &m->g->nodes[i];
+        if (!node->live || dtp_aten_op_find(node->op) != NULL) {
+            continue;
+        }
+        int32_t k = 0;
+        while (k < n && strcmp(list[k].op, node->op) != 0) {
+            k++;
+        }
+        n += k == n ? 1 : 0;
+        list[k].op = node->op;
+        list[k].first = list[k].count++ == 0 ? node : list[k].first;
+    }
+    for (int32_t k = 0; k < n; k++) {
+        dtp_strbuf_addf(&m->report->unsupported, "%s: %d, first in '%s', %s\n", list[k].op,
+                        list[k].count, list[k].first->path, list[k].first->where);
+    }
+    return n == 0 ? DTP_OK
+                  : DTP_FAIL(err, DTP_UNSUPPORTED, "%s: %d ops are not supported, the first is %s",
+                             m->g->file, n, list[0].op);
+}
+
+/* ---- constants ---- */
+
+/* Values that a constant of ours can be made for need their nodes no more. */
+static void cut_constants(dtp_importer *m)
+{
+    int32_t axis;
+    double x;
+    for (int32_t i = 0; i < m->g->n_values; i++) {
+        dtp_aten_value *v = &m->g->values[i];
+        const dtp_const *c = &m->consts[i];
+        if ((v->role == ATEN_NODE || v->role == ATEN_BUFFER) && c->is &&
+            (dtp_const_is_uniform(c, v, &x) || dtp_const_is_index(c, v, &axis, &x))) {
+            v->role = ATEN_CONST;
+            v->node = -1;
+        }
+    }
+    dtp_aten_mark(m->g);
+}
+
+/* ---- axes ---- */
+
+static dtp_status start_axes(dtp_importer *m, dtp_err *err)
+{
+    dtp_aten *g = m->g;
+    char general[512];
+    m->axes = (dtp_axes){.arena = m->arena, .g = g, .consts = m->consts};
+    DTP_TRY(DTP_NEW(m->arena, m->axes.of, g->n_values + 1, err));
+    for (int32_t i = 0; i < g->n_values; i++) {
+        const dtp_aten_value *v = &g->values[i];
+        const char *from = v->role == ATEN_PARAM ? v->source : v->name;
+        dtp_general_name(from, general, sizeof general);
+        for (int32_t a = 0; a < v->rank && v->role != ATEN_NODE; a++) {
+            const char *origin = dtp_arena_printf(
+                m->arena, "%s.%d", v->role == ATEN_PARAM ? general : v->name, a);
+            DTP_TRY(DTP_MEMORY(err, origin));
+            DTP_TRY(dtp_axis_new(&m->axes, v->sizes[a], origin, &m->axes.of[i][a], err));
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status at_node(const dtp_importer *m, const dtp_aten_node *node, dtp_status s,
+                          dtp_err *err)
+{
+    return dtp_err_prefixed(s, err, "%s: %s in '%s' (%s)", m->g->file, node->op, node->path,
+                            node->where);
+}
+
+/* Parameters whose names differ in numbers only have the same dims, as have tensors that were made
+ * at the same place of two layers. */
+static dtp_status join_layers(dtp_importer *m, dtp_err *err)
+{
+    dtp_axes *x = &m->axes;
+    dtp_hash_table by_origin = {0};
+    for (int32_t i = 0; i < x->n; i++) {
+        const uint32_t hash = dtp_hash_fold(
+            dtp_hash_i64(dtp_hash_text(DTP_HASH_SEED, x->cls[i].origin), x->cls[i].size));
+        uint32_t at = hash;
+        int32_t k;
+        do {
+            k = dtp_hash_table_next(&by_origin, hash, &at);
+        } while (k >= 0 && (strcmp(x->cls[k].origin, x->cls[i].origin) != 0 ||
+                            x->cls[k].size != x->cls[i].size));
+        if (k < 0) {
+            DTP_TRY(dtp_hash_table_add(&by_origin, m->arena, hash, i, err));
+        } else {
+            const dtp_status s = dtp_class_unify(x, k, i, NULL);
+            DTP_TRY(s == DTP_NOMEM ? DTP_FAIL(err, s, "out of memory") : DTP_OK);
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status find_axes(dtp_importer *m, dtp_err *err)
+{
+    DTP_TRY(start_axes(m, err));
+    for (int32_t i = 0; i < m->g->n_nodes; i++) {
+        const dtp_aten_node *node = &m->g->nodes[i];
+        if (node->live) {
+            DTP_TRY(at_node(m, node, dtp_aten_op_find(node->op)->axes(&m->axes, node, err), err));
+        }
+    }
+    DTP_TRY(join_layers(m, err));
+    return dtp_axes_name(m, err);
+}
+
+/* ---- lowering ---- */
+
+dtp_status dtp_lower_all(dtp_importer *m, dtp_err *err)
+{
+    DTP_TRY(DTP_NEW(m->arena, m->low, m->g->n_values + 1, err));
+    DTP_TRY(DTP_NEW(m->arena, m->below, m->g->n_values + 1, err));
+    memset(m->below, -1, (size_t)m->g->n_values * sizeof m->below[0]);
+    for (int32_t i = 0; i < m->g->n_nodes; i++) {
+        const dtp_aten_node *node = &m->g->nodes[i];
+        if (node->live) {
+            const dtp_aten_op *op = dtp_aten_op_find(node->op);
+            DTP_TRY(at_node(m, node, op->lower(m, node, op, err), err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- the loss ---- */
+
+static dtp_status find_loss(dtp_importer *m, const dtp_pt2_options *options, dtp_err *err)
+{
+    int32_t n = 0;
+    m->loss = -1;
+    for (int32_t i = 0; i < m->g->n_outputs; i++) {
+        const dtp_aten_value *v = &m->g->values[m->g->outputs[i]];
+        const bool real = v->dtype == ATEN_F32 || v->dtype == ATEN_F64;
+        if (options->loss != NULL ? strcmp(options->loss, v->name) == 0 : v->rank == 0 && real) {
+            m->loss = m->g->outputs[i];
+            n++;
+            if (v->rank > 0 || !real) {
+                return DTP_FAIL(err, DTP_INVALID, "%s: the loss '%s' is no f32 or f64 scalar",
+                                m->g->file, v->name);
+            }
+        }
+    }
+    if (n > 1 || (n == 0 && options->loss != NULL)) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: %d outputs may be the loss%s%s: --loss OUTPUT",
+                        m->g->file, n, n == 0 ? ", none is called " : "",
+                        n == 0 ? options->loss : "");
+    }
+    return DTP_OK;
+}
+
+static dtp_status import_graph(dtp_importer *m, const dtp_pt2_options *options,
+                               dtp_pt2_result *out, dtp_err *err)
+{
+    DTP_TRY(dtp_const_fold(m->g, &m->consts, err));
+    DTP_TRY(dtp_aten_patterns(m, err));
+    cut_constants(m);
+    DTP_TRY(check_ops(m, err));
+    DTP_TRY(find_loss(m, options, err));
+    DTP_TRY(find_axes(m, err));
+    DTP_TRY(dtp_lower_all(m, err));
+    return dtp_import_write(m, options, out, err);
+}
+
+dtp_status dtp_import_pt2_bytes(const char *path, const char *bytes, int64_t size,
+                                const dtp_pt2_options *options, dtp_pt2_result *out,
+                                dtp_err *err)
+{
+    dtp_aten g;
+    *out = (dtp_pt2_result){0};
+    dtp_importer m = {.arena = dtp_arena_create(), .g = &g, .report = &out->report};
+    dtp_status s = DTP_MEMORY(err, m.arena);
+    s = s == DTP_OK ? dtp_aten_read(path, bytes, size, m.arena, &g, err) : s;
+    s = s == DTP_OK ? import_graph(&m, options, out, err) : s;
+    dtp_arena_destroy(m.arena);
+    return s;
+}
+
+dtp_status dtp_import_pt2(const char *path, const dtp_pt2_options *options,
+                          dtp_pt2_result *out, dtp_err *err)
+{
+    dtp_file_map map;
+    *out = (dtp_pt2_result){0};
+    DTP_TRY(dtp_file_map_open(path, &map, err));
+    const dtp_status s = dtp_import_pt2_bytes(path, map.data, map.bytes, options, out, err);
+    dtp_file_map_close(&map);
+    return s;
+}
+
+void dtp_pt2_free(dtp_pt2_result *out)
+{
+    dtp_strbuf_free(&out->model);
+    dtp_strbuf_free(&out->names);
+    dtp_strbuf_free(&out->report.notes);
+    dtp_strbuf_free(&out->report.unsupported);
+}

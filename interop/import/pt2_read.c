@@ -1,0 +1,576 @@
+/* The files of a .pt2 archive: the graph and where the data of weights and buffers lies. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/base/safe_int.h"
+#include "interop/foreign_json.h"
+#include "interop/import/aten_graph.h"
+#include "interop/import/zip.h"
+
+enum { SCHEMA_MAJOR = 8, MOST_VALUES = 4000000 };
+
+typedef struct pt2 {
+    dtp_aten *g;
+    dtp_zip zip;
+    dtp_foreign_doc *graph, *weights, *constants; /* the last two may be absent */
+    const dtp_foreign *sym_ints;
+    dtp_hash_table by_name;
+} pt2;
+
+static const dtp_foreign *get(const dtp_foreign *v, const char *key)
+{
+    return dtp_foreign_get(v, key);
+}
+
+/* ---- archive ---- */
+
+/* The entry behind the archive's own folder; NULL. */
+static const dtp_zip_entry *find_entry(const pt2 *p, const char *path)
+{
+    for (int32_t i = 0; i < p->zip.n; i++) {
+        const char *slash = strchr(p->zip.entries[i].name, '/');
+        if (slash != NULL && strcmp(slash + 1, path) == 0) {
+            return &p->zip.entries[i];
+        }
+    }
+    return NULL;
+}
+
+static dtp_status parse_entry(const pt2 *p, const dtp_zip_entry *e, dtp_foreign_doc **out,
+                              dtp_err *err)
+{
+    const char *name = dtp_arena_printf(p->g->arena, "%s: %s", p->g->file, e->name);
+    DTP_TRY(DTP_MEMORY(err, name));
+    return dtp_foreign_parse(name, e->data, (size_t)e->bytes, out, err);
+}
+
+static dtp_status open_documents(pt2 *p, dtp_err *err)
+{
+    const dtp_zip_entry *model = NULL;
+    for (int32_t i = 0; i < p->zip.n; i++) {
+        const dtp_zip_entry *e = &p->zip.entries[i];
+        const char *at = strstr(e->name, "models/");
+        const size_t n = strlen(e->name);
+        if (at == NULL || (at != e->name && at[-1] != '/') || n < 5 ||
+            strcmp(e->name + n - 5, ".json") != 0) {
+            continue;
+        }
+        if (model != NULL) {
+            return DTP_FAIL(err, DTP_INVALID, "%s: two graphs, '%s' and '%s'", p->g->file,
+                            model->name, e->name);
+        }
+        model = e;
+    }
+    if (model == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: no models/*.json: not written by torch.export",
+                        p->g->file);
+    }
+    DTP_TRY(parse_entry(p, model, &p->graph, err));
+    const dtp_zip_entry *e = find_entry(p, "data/weights/model_weights_config.json");
+    DTP_TRY(e == NULL ? DTP_OK : parse_entry(p, e, &p->weights, err));
+    e = find_entry(p, "data/constants/model_constants_config.json");
+    return e == NULL ? DTP_OK : parse_entry(p, e, &p->constants, err);
+}
+
+/* ---- values ---- */
+
+static int32_t find_value(const pt2 *p, const char *name)
+{
+    const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, name));
+    uint32_t at = hash;
+    int32_t i;
+    do {
+        i = dtp_hash_table_next(&p->by_name, hash, &at);
+    } while (i >= 0 && strcmp(p->g->values[i].name, name) != 0);
+    return i;
+}
+
+/* {"as_int": 12} or {"as_expr": {"expr_str": "Symbol('s0', ..)", "hint": {"as_int": 12}}}. */
+static dtp_status read_size(const pt2 *p, const dtp_foreign *v, int64_t *out, const char **symbol,
+                            dtp_err *err)
+{
+    const dtp_foreign *expr = get(v, "as_expr");
+    *symbol = NULL;
+    if (expr == NULL) {
+        DTP_TRY(dtp_foreign_require(p->graph, v, "as_int", DTP_FOREIGN_NUMBER, &v, err));
+        return dtp_foreign_int(p->graph, v, 0, INT64_C(1) << 48, out, err);
+    }
+    const dtp_foreign *hint;
+    DTP_TRY(dtp_foreign_require(p->graph, expr, "hint", DTP_FOREIGN_OBJECT, &hint, err));
+    DTP_TRY(dtp_foreign_require(p->graph, hint, "as_int", DTP_FOREIGN_NUMBER, &hint, err));
+    DTP_TRY(dtp_foreign_int(p->graph, hint, 0, INT64_C(1) << 48, out, err));
+    DTP_TRY(dtp_foreign_string(p->graph, get(expr, "expr_str"), symbol, err));
+    if (strncmp(*symbol, "Symbol('", 8) == 0) {
+        char *name = dtp_arena_strdup(p->g->arena, *symbol + 8);
+        DTP_TRY(DTP_MEMORY(err, name));
+        name[strcspn(name, "'")] = '\0';
+        *symbol = name;
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_value(pt2 *p, const dtp_foreign *meta, dtp_err *err)
+{
+    dtp_aten *g = p->g;
+    dtp_aten_value *v = &g->values[g->n_values];
+    *v = (dtp_aten_value){.node = -1};
+    v->name = dtp_arena_line(g->arena, dtp_foreign_key(meta));
+    DTP_TRY(DTP_MEMORY(err, v->name));
+    const dtp_foreign *sizes, *dtype;
+    int64_t type;
+    DTP_TRY(dtp_foreign_require(p->graph, meta, "sizes", DTP_FOREIGN_LIST, &sizes, err));
+    DTP_TRY(dtp_foreign_require(p->graph, meta, "dtype", DTP_FOREIGN_NUMBER, &dtype, err));
+    DTP_TRY(dtp_foreign_int(p->graph, dtype, 0, 255, &type, err));
+    v->dtype = (int32_t)type;
+    v->rank = dtp_foreign_size(sizes);
+    if (v->rank > DTP_MAX_RANK) {
+        return dtp_foreign_fail(p->graph, sizes, err, "rank %d is above %d", v->rank,
+                                DTP_MAX_RANK);
+    }
+    const dtp_foreign *size = dtp_foreign_first(sizes);
+    int64_t elements = 1;
+    for (int32_t i = 0; i < v->rank; i++, size = dtp_foreign_next(size)) {
+        DTP_TRY(read_size(p, size, &v->sizes[i], &v->symbols[i], err));
+        if (!dtp_mul_i64(elements, v->sizes[i], &elements) || elements > INT64_C(1) << 56) {
+            return dtp_foreign_fail(p->graph, sizes, err, "too many elements");
+        }
+    }
+    DTP_TRY(dtp_hash_table_add(&p->by_name, g->arena,
+                               dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, v->name)), g->n_values,
+                               err));
+    g->n_values++;
+    return DTP_OK;
+}
+
+static dtp_status read_values(pt2 *p, const dtp_foreign *graph, dtp_err *err)
+{
+    const dtp_foreign *values;
+    DTP_TRY(
+        dtp_foreign_require(p->graph, graph, "tensor_values", DTP_FOREIGN_OBJECT, &values, err));
+    const int32_t n = dtp_foreign_size(values);
+    p->g->values_capacity = n + 1;
+    DTP_TRY(DTP_NEW(p->g->arena, p->g->values, n + 1, err));
+    for (const dtp_foreign *v = dtp_foreign_first(values); v != NULL; v = dtp_foreign_next(v)) {
+        DTP_TRY(read_value(p, v, err));
+    }
+    return DTP_OK;
+}
+
+/* {"name": "x"} */
+static dtp_status value_named(const pt2 *p, const dtp_foreign *tensor, int32_t *out, dtp_err *err)
+{
+    const char *name;
+    DTP_TRY(dtp_foreign_require(p->graph, tensor, "name", DTP_FOREIGN_STRING, &tensor, err));
+    DTP_TRY(dtp_foreign_string(p->graph, tensor, &name, err));
+    *out = find_value(p, name);
+    return *out >= 0 ? DTP_OK
+                     : dtp_foreign_fail(p->graph, tensor, err, "no tensor '%s'", name);
+}
+
+/* ---- arguments ---- */
+
+/* A size in an argument: {"as_int": 2} or {"as_name": "sym_size_int"}. */
+static dtp_status read_sym_int(const pt2 *p, const dtp_foreign *v, int64_t *out, dtp_err *err)
+{
+    const char *name, *symbol;
+    const dtp_foreign *by_name = get(v, "as_name");
+    if (by_name == NULL) {
+        DTP_TRY(dtp_foreign_require(p->graph, v, "as_int", DTP_FOREIGN_NUMBER, &v, err));
+        return dtp_foreign_int(p->graph, v, -(INT64_C(1) << 53), INT64_C(1) << 53, out, err);
+    }
+    DTP_TRY(dtp_foreign_string(p->graph, by_name, &name, err));
+    const dtp_foreign *size = get(p->sym_ints, name);
+    return size == NULL ? dtp_foreign_fail(p->graph, by_name, err, "no size '%s'", name)
+                        : read_size(p, size, out, &symbol, err);
+}
+
+/* INT64_MAX stands for "to the end", and is no exact double. */
+static dtp_status read_int(const pt2 *p, const dtp_foreign *v, int64_t *out, dtp_err *err)
+{
+    double x;
+    DTP_TRY(dtp_foreign_double(p->graph, v, &x, err));
+    if (x >= 9.2e18) {
+        *out = INT64_MAX;
+        return DTP_OK;
+    }
+    return dtp_foreign_int(p->graph, v, -(INT64_C(1) << 53), INT64_C(1) << 53, out, err);
+}
+
+static dtp_status read_list(const pt2 *p, const dtp_foreign *list, bool tensors, bool symbolic,
+                            dtp_aten_arg *a, dtp_err *err)
+{
+    a->kind = tensors ? ATEN_VALUES : ATEN_INTS;
+    const int32_t n = dtp_foreign_size(list);
+    DTP_TRY(DTP_NEW(p->g->arena, a->values, n + 1, err));
+    DTP_TRY(DTP_NEW(p->g->arena, a->ints, n + 1, err));
+    for (const dtp_foreign *v = dtp_foreign_first(list); v != NULL; v = dtp_foreign_next(v)) {
+        if (!tensors) {
+            DTP_TRY(symbolic ? read_sym_int(p, v, &a->ints[a->n], err)
+                             : read_int(p, v, &a->ints[a->n], err));
+        } else if (get(v, "as_none") != NULL) {
+            a->values[a->n] = -1;
+        } else {
+            const dtp_foreign *inner = get(v, "as_tensor");
+            DTP_TRY(value_named(p, inner != NULL ? inner : v, &a->values[a->n], err));
+        }
+        a->n++;
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_scalar(const pt2 *p, const dtp_foreign *v, const char *kind,
+                              dtp_aten_arg *a, dtp_err *err)
+{
+    DTP_TRY(DTP_NEW(p->g->arena, a->ints, 1, err));
+    if (strcmp(kind, "as_float") == 0 && !dtp_foreign_is(v, DTP_FOREIGN_STRING)) {
+        a->kind = ATEN_FLOAT;
+        return dtp_foreign_double(p->graph, v, &a->real, err);
+    }
+    if (strcmp(kind, "as_float") == 0) { /* "Infinity", "-Infinity", "NaN" */
+        a->kind = ATEN_FLOAT;
+        DTP_TRY(dtp_foreign_string(p->graph, v, &a->text, err));
+        a->real = strcmp(a->text, "Infinity") == 0    ? (double)INFINITY
+                  : strcmp(a->text, "-Infinity") == 0 ? -(double)INFINITY
+                                                      : (double)NAN;
+        return DTP_OK;
+    }
+    if (strcmp(kind, "as_bool") == 0) {
+        bool b;
+        a->kind = ATEN_BOOLEAN;
+        DTP_TRY(dtp_foreign_bool(p->graph, v, &b, err));
+        a->ints[0] = b ? 1 : 0;
+        a->real = b ? 1 : 0;
+        return DTP_OK;
+    }
+    a->kind = ATEN_INT;
+    DTP_TRY(strcmp(kind, "as_sym_int") == 0 ? read_sym_int(p, v, &a->ints[0], err)
+                                            : read_int(p, v, &a->ints[0], err));
+    a->real = (double)a->ints[0];
+    return DTP_OK;
+}
+
+static dtp_status read_arg(const pt2 *p, const dtp_foreign *input, dtp_aten_arg *a, dtp_err *err)
+{
+    const dtp_foreign *arg, *name;
+    DTP_TRY(dtp_foreign_require(p->graph, input, "name", DTP_FOREIGN_STRING, &name, err));
+    DTP_TRY(dtp_foreign_require(p->graph, input, "arg", DTP_FOREIGN_OBJECT, &arg, err));
+    DTP_TRY(dtp_foreign_string(p->graph, name, &a->name, err));
+    const dtp_foreign *v = dtp_foreign_first(arg);
+    if (v == NULL) {
+        return dtp_foreign_fail(p->graph, arg, err, "is empty");
+    }
+    const char *kind = dtp_foreign_key(v);
+    if (strcmp(kind, "as_tensor") == 0) {
+        a->kind = ATEN_VALUE;
+        a->n = 1;
+        DTP_TRY(DTP_NEW(p->g->arena, a->values, 1, err));
+        return value_named(p, v, a->values, err);
+    }
+    if (strcmp(kind, "as_tensors") == 0 || strcmp(kind, "as_optional_tensors") == 0) {
+        return read_list(p, v, true, false, a, err);
+    }
+    if (strcmp(kind, "as_ints") == 0 || strcmp(kind, "as_sym_ints") == 0) {
+        return read_list(p, v, false, kind[3] == 's', a, err);
+    }
+    if (strcmp(kind, "as_int") == 0 || strcmp(kind, "as_float") == 0 ||
+        strcmp(kind, "as_bool") == 0 || strcmp(kind, "as_sym_int") == 0 ||
+        strcmp(kind, "as_scalar_type") == 0) {
+        return read_scalar(p, v, kind, a, err);
+    }
+    if (strcmp(kind, "as_string") == 0) {
+        a->kind = ATEN_TEXT;
+        return dtp_foreign_string(p->graph, v, &a->text, err);
+    }
+    a->kind = strcmp(kind, "as_none") == 0 ? ATEN_NONE : ATEN_OTHER;
+    return DTP_OK;
+}
+
+/* ---- nodes ---- */
+
+/* The path of the innermost module: "L__self__,,M;L__self___m,m.layers.0,N" gives "m.layers.0". */
+static dtp_status read_metadata(const pt2 *p, const dtp_foreign *meta, dtp_aten_node *node,
+                                dtp_err *err)
+{
+    const dtp_foreign *stack = get(meta, "nn_module_stack"), *trace = get(meta, "stack_trace");
+    const char *text;
+    node->path = node->where = "";
+    if (dtp_foreign_is(stack, DTP_FOREIGN_STRING)) {
+        DTP_TRY(dtp_foreign_string(p->graph, stack, &text, err));
+        const char *last = strrchr(text, ';');
+        last = strchr(last == NULL ? text : last, ',');
+        char *path = dtp_arena_strdup(p->g->arena, last == NULL ? "" : last + 1);
+        DTP_TRY(DTP_MEMORY(err, path));
+        path[strcspn(path, ",@;")] = '\0';
+        node->path = path;
+    }
+    if (dtp_foreign_is(trace, DTP_FOREIGN_STRING)) {
+        DTP_TRY(dtp_foreign_string(p->graph, trace, &text, err));
+        const char *at = text, *next;
+        while ((next = strstr(at + 1, "File \"")) != NULL) {
+            at = next;
+        }
+        char *line = dtp_arena_line(p->g->arena, at);
+        DTP_TRY(DTP_MEMORY(err, line));
+        char *end = strstr(line, ", in ");
+        if (end != NULL) {
+            *end = '\0';
+        }
+        node->where = line;
+    }
+    return DTP_OK;
+}
+
+static dtp_status add_output(const pt2 *p, const dtp_foreign *tensor, dtp_aten_node *node,
+                             dtp_err *err)
+{
+    int32_t v;
+    DTP_TRY(value_named(p, tensor, &v, err));
+    dtp_aten_value *value = &p->g->values[v];
+    if (value->node >= 0 || value->role != ATEN_NODE) {
+        return dtp_foreign_fail(p->graph, tensor, err, "tensor '%s' is made twice", value->name);
+    }
+    value->node = (int32_t)(node - p->g->nodes);
+    node->outs[node->n_outs++] = v;
+    return DTP_OK;
+}
+
+static dtp_status read_outputs(const pt2 *p, const dtp_foreign *outputs, dtp_aten_node *node,
+                               dtp_err *err)
+{
+    int32_t most = 0;
+    for (const dtp_foreign *o = dtp_foreign_first(outputs); o != NULL; o = dtp_foreign_next(o)) {
+        most += 1 + dtp_foreign_size(get(o, "as_tensors"));
+    }
+    DTP_TRY(DTP_NEW(p->g->arena, node->outs, most + 1, err));
+    for (const dtp_foreign *o = dtp_foreign_first(outputs); o != NULL; o = dtp_foreign_next(o)) {
+        const dtp_foreign *one = get(o, "as_tensor"), *many = get(o, "as_tensors");
+        if (one != NULL) {
+            DTP_TRY(add_output(p, one, node, err));
+        }
+        for (const dtp_foreign *t = many == NULL ? NULL : dtp_foreign_first(many); t != NULL;
+             t = dtp_foreign_next(t)) {
+            DTP_TRY(add_output(p, t, node, err));
+        }
+    }
+    return DTP_OK;
+}
+
+/* A node may read what inputs and earlier nodes made: so a graph has no cycle. */
+static dtp_status check_order(const pt2 *p, const dtp_foreign *at, const dtp_aten_node *node,
+                              dtp_err *err)
+{
+    for (int32_t i = 0; i < node->n_args; i++) {
+        const dtp_aten_arg *a = &node->args[i];
+        for (int32_t k = 0; k < a->n && (a->kind == ATEN_VALUE || a->kind == ATEN_VALUES); k++) {
+            const dtp_aten_value *v = a->values[k] < 0 ? NULL : &p->g->values[a->values[k]];
+            if (v != NULL && v->node < 0 && v->role == ATEN_NODE) {
+                return dtp_foreign_fail(p->graph, at, err, "'%s' is read before it is made",
+                                        v->name);
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_node(const pt2 *p, const dtp_foreign *n, dtp_aten_node *node, dtp_err *err)
+{
+    const dtp_foreign *target, *inputs, *outputs;
+    DTP_TRY(dtp_foreign_require(p->graph, n, "target", DTP_FOREIGN_STRING, &target, err));
+    DTP_TRY(dtp_foreign_require(p->graph, n, "inputs", DTP_FOREIGN_LIST, &inputs, err));
+    DTP_TRY(dtp_foreign_require(p->graph, n, "outputs", DTP_FOREIGN_LIST, &outputs, err));
+    const char *op;
+    DTP_TRY(dtp_foreign_string(p->graph, target, &op, err));
+    node->op = dtp_arena_line(p->g->arena, strncmp(op, "torch.ops.", 10) == 0 ? op + 10 : op);
+    DTP_TRY(DTP_MEMORY(err, node->op));
+    DTP_TRY(DTP_NEW(p->g->arena, node->args, dtp_foreign_size(inputs) + 1, err));
+    for (const dtp_foreign *i = dtp_foreign_first(inputs); i != NULL; i = dtp_foreign_next(i)) {
+        dtp_aten_arg *a = &node->args[node->n_args++];
+        DTP_TRY(read_arg(p, i, a, err));
+        if (a->text != NULL || a->name != NULL) { /* outlive the document */
+            a->name = dtp_arena_line(p->g->arena, a->name);
+            a->text = a->text == NULL ? NULL : dtp_arena_line(p->g->arena, a->text);
+            DTP_TRY(DTP_MEMORY(err, a->name));
+        }
+    }
+    DTP_TRY(check_order(p, n, node, err));
+    DTP_TRY(read_outputs(p, outputs, node, err));
+    return read_metadata(p, get(n, "metadata"), node, err);
+}
+
+/* ---- inputs and outputs ---- */
+
+static const dtp_foreign *config_of(const dtp_foreign_doc *doc, const char *name)
+{
+    return doc == NULL ? NULL : get(get(dtp_foreign_root(doc), "config"), name);
+}
+
+/* Where the elements of a weight or a buffer lie; none for tensors of the meta device. */
+static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
+{
+    static const int8_t element[16] = {[ATEN_U8] = 1,  [ATEN_I8] = 1,   [ATEN_I16] = 2,
+                                       [ATEN_I32] = 4, [ATEN_I64] = 8,  [ATEN_F16] = 2,
+                                       [ATEN_F32] = 4, [ATEN_F64] = 8,  [ATEN_BOOL] = 1,
+                                       [ATEN_BF16] = 2};
+    const dtp_foreign_doc *doc = p->weights;
+    const dtp_foreign *config = config_of(doc, v->source);
+    const char *folder = "weights", *path;
+    if (config == NULL) {
+        doc = p->constants;
+        config = config_of(doc, v->source);
+        folder = "constants";
+    }
+    if (config == NULL) {
+        return DTP_OK;
+    }
+    bool pickle = false;
+    const dtp_foreign *flag = get(config, "use_pickle"), *name;
+    DTP_TRY(flag == NULL ? DTP_OK : dtp_foreign_bool(doc, flag, &pickle, err));
+    if (pickle) {
+        return dtp_foreign_fail(doc, config, err, "use_pickle: pickled tensors are not read");
+    }
+    DTP_TRY(dtp_foreign_require(doc, config, "path_name", DTP_FOREIGN_STRING, &name, err));
+    DTP_TRY(dtp_foreign_string(doc, name, &path, err));
+    const char *full = dtp_arena_printf(p->g->arena, "data/%s/%s", folder, path);
+    DTP_TRY(DTP_MEMORY(err, full));
+    const dtp_zip_entry *e = find_entry(p, full);
+    if (e == NULL) {
+        return dtp_foreign_fail(doc, name, err, "no entry '%s'", full);
+    }
+    int64_t bytes = v->dtype < 16 ? element[v->dtype] : 0, stride = 1, at;
+    const dtp_foreign *meta = get(config, "tensor_meta");
+    const dtp_foreign *s = dtp_foreign_first(get(meta, "strides"));
+    for (int32_t i = 0; i < v->rank; i++) {
+        bytes *= v->sizes[i]; /* bounded by read_value */
+    }
+    if (e->bytes == 0 && bytes > 0) {
+        return DTP_OK;
+    }
+    int64_t expect[DTP_MAX_RANK];
+    for (int32_t i = v->rank; i-- > 0; stride *= v->sizes[i]) {
+        expect[i] = stride;
+    }
+    for (int32_t i = 0; i < v->rank && s != NULL; i++, s = dtp_foreign_next(s)) {
+        DTP_TRY(dtp_foreign_int(doc, get(s, "as_int"), 0, INT64_C(1) << 53, &at, err));
+        if (at != expect[i] && v->sizes[i] > 1) {
+            return dtp_foreign_fail(doc, meta, err, "is not stored row by row");
+        }
+    }
+    if (e->bytes != bytes || bytes == 0) {
+        return dtp_foreign_fail(doc, config, err, "%" PRId64 " bytes, not %" PRId64, e->bytes,
+                                bytes);
+    }
+    v->data = e->data;
+    return DTP_OK;
+}
+
+/* {"parameter": {"arg": {"name": "p_w"}, "parameter_name": "w"}}, {"user_input": {"arg": ..}}. */
+static dtp_status read_input(const pt2 *p, const dtp_foreign *spec, dtp_err *err)
+{
+    static const struct {
+        const char *key, *name;
+        dtp_aten_role role;
+    } kinds[] = {{"parameter", "parameter_name", ATEN_PARAM},
+                 {"buffer", "buffer_name", ATEN_BUFFER},
+                 {"tensor_constant", "tensor_constant_name", ATEN_BUFFER},
+                 {"user_input", NULL, ATEN_INPUT}};
+    const dtp_foreign *body = dtp_foreign_first(spec), *arg;
+    size_t k = 0;
+    while (k < 4 && (body == NULL || strcmp(dtp_foreign_key(body), kinds[k].key) != 0)) {
+        k++;
+    }
+    if (k == 4) {
+        return dtp_foreign_fail(p->graph, spec, err, "an input of unknown kind");
+    }
+    DTP_TRY(dtp_foreign_require(p->graph, body, "arg", DTP_FOREIGN_OBJECT, &arg, err));
+    if (kinds[k].role == ATEN_INPUT && get(arg, "as_tensor") == NULL) {
+        return DTP_OK; /* a number or None that the graph was specialised to */
+    }
+    int32_t at;
+    DTP_TRY(value_named(p, kinds[k].role == ATEN_INPUT ? get(arg, "as_tensor") : arg, &at, err));
+    dtp_aten_value *v = &p->g->values[at];
+    if (v->role != ATEN_NODE) {
+        return dtp_foreign_fail(p->graph, body, err, "'%s' is an input twice", v->name);
+    }
+    v->role = kinds[k].role;
+    v->source = v->name;
+    p->g->inputs[p->g->n_inputs++] = at;
+    if (v->role == ATEN_INPUT) {
+        return DTP_OK;
+    }
+    const dtp_foreign *name;
+    DTP_TRY(dtp_foreign_require(p->graph, body, kinds[k].name, DTP_FOREIGN_STRING, &name, err));
+    DTP_TRY(dtp_foreign_string(p->graph, name, &v->source, err));
+    v->source = dtp_arena_line(p->g->arena, v->source);
+    DTP_TRY(DTP_MEMORY(err, v->source));
+    return find_data(p, v, err);
+}
+
+static dtp_status read_output(const pt2 *p, const dtp_foreign *spec, dtp_err *err)
+{
+    const dtp_foreign *user = get(spec, "user_output");
+    const dtp_foreign *tensor = get(get(user, "arg"), "as_tensor");
+    if (user == NULL) {
+        return dtp_foreign_fail(p->graph, spec, err,
+                                "an output that changes a buffer or an input is not supported");
+    }
+    return tensor == NULL ? DTP_OK
+                          : value_named(p, tensor, &p->g->outputs[p->g->n_outputs++], err);
+}
+
+static dtp_status check_schema(const pt2 *p, const dtp_foreign *root, dtp_err *err)
+{
+    const dtp_foreign *version, *number;
+    int64_t major;
+    DTP_TRY(
+        dtp_foreign_require(p->graph, root, "schema_version", DTP_FOREIGN_OBJECT, &version, err));
+    DTP_TRY(dtp_foreign_require(p->graph, version, "major", DTP_FOREIGN_NUMBER, &number, err));
+    DTP_TRY(dtp_foreign_int(p->graph, number, 0, INT32_MAX, &major, err));
+    return major == SCHEMA_MAJOR ? DTP_OK
+                                 : dtp_foreign_fail(p->graph, number, err,
+                                                    "schema version %" PRId64 ", not %d", major,
+                                                    SCHEMA_MAJOR);
+}
+
+static dtp_status read_graph(pt2 *p, dtp_err *err)
+{
+    dtp_aten *g = p->g;
+    const dtp_foreign *root = dtp_foreign_root(p->graph), *module, *graph, *list, *ins, *outs;
+    DTP_TRY(check_schema(p, root, err));
+    DTP_TRY(dtp_foreign_require(p->graph, root, "graph_module", DTP_FOREIGN_OBJECT, &module, err));
+    DTP_TRY(dtp_foreign_require(p->graph, module, "graph", DTP_FOREIGN_OBJECT, &graph, err));
+    p->sym_ints = get(graph, "sym_int_values");
+    DTP_TRY(read_values(p, graph, err));
+    DTP_TRY(dtp_foreign_require(p->graph, module, "signature", DTP_FOREIGN_OBJECT, &module, err));
+    DTP_TRY(dtp_foreign_require(p->graph, module, "input_specs", DTP_FOREIGN_LIST, &ins, err));
+    DTP_TRY(dtp_foreign_require(p->graph, module, "output_specs", DTP_FOREIGN_LIST, &outs, err));
+    DTP_TRY(DTP_NEW(g->arena, g->inputs, dtp_foreign_size(ins) + 1, err));
+    DTP_TRY(DTP_NEW(g->arena, g->outputs, dtp_foreign_size(outs) + 1, err));
+    for (const dtp_foreign *i = dtp_foreign_first(ins); i != NULL; i = dtp_foreign_next(i)) {
+        DTP_TRY(read_input(p, i, err));
+    }
+    DTP_TRY(dtp_foreign_require(p->graph, graph, "nodes", DTP_FOREIGN_LIST, &list, err));
+    DTP_TRY(DTP_NEW(g->arena, g->nodes, dtp_foreign_size(list) + 1, err));
+    for (const dtp_foreign *n = dtp_foreign_first(list); n != NULL; n = dtp_foreign_next(n)) {
+        DTP_TRY(read_node(p, n, &g->nodes[g->n_nodes], err));
+        g->n_nodes++;
+    }
+    for (const dtp_foreign *o = dtp_foreign_first(outs); o != NULL; o = dtp_foreign_next(o)) {
+        DTP_TRY(read_output(p, o, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_aten_read(const char *file, const char *bytes, int64_t size, dtp_arena *arena,
+                         dtp_aten *out, dtp_err *err)
+{
+    *out = (dtp_aten){.arena = arena, .file = file};
+    pt2 p = {.g = out};
+    DTP_TRY(dtp_zip_read(file, bytes, size, arena, &p.zip, err));
+    dtp_status s = open_documents(&p, err);
+    s = s == DTP_OK ? read_graph(&p, err) : s;
+    dtp_foreign_destroy(p.graph);
+    dtp_foreign_destroy(p.weights);
+    dtp_foreign_destroy(p.constants);
+    return s;
+}
