@@ -365,6 +365,9 @@ dtp_status dtp_axes_split(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
     const bool equal = piece * node->n_outs == size && piece > 1 &&
                        dtp_axes_regroup(x, 1, &x->of[v][axis], 2, sizes, parts, NULL) == DTP_OK &&
                        parts[0].n == 1;
+    if (equal) {
+        x->cls[dtp_class_root(x, parts[0].cls[0])].pieces = true;
+    }
     for (int32_t i = 0; i < node->n_outs; i++) {
         const int32_t out = node->outs[i];
         if (equal) {

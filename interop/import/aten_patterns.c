@@ -400,6 +400,22 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
 
 /* ---- all ---- */
 
+/* Parameters with the same bytes are one, under the first of their names. */
+static void tie_weights(patterns *p)
+{
+    for (int32_t i = 0; i < p->g->n_inputs; i++) {
+        const dtp_aten_value *v = &p->g->values[p->g->inputs[i]];
+        for (int32_t k = 0; k < i && v->role == ATEN_PARAM && v->data != NULL; k++) {
+            const dtp_aten_value *before = &p->g->values[p->g->inputs[k]];
+            if (before->data == v->data && before->role == ATEN_PARAM &&
+                same_type(p, p->g->inputs[k], p->g->inputs[i])) {
+                p->is[p->g->inputs[i]] = p->g->inputs[k];
+                break;
+            }
+        }
+    }
+}
+
 typedef dtp_status (*pattern)(patterns *p, dtp_aten_node *node, dtp_err *err);
 
 dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
@@ -411,6 +427,7 @@ dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
     for (int32_t i = 0; i < g->n_values; i++) {
         p.is[i] = i;
     }
+    tie_weights(&p);
     for (int32_t i = 0; i < g->n_nodes; i++) {
         dtp_aten_node *node = &g->nodes[i];
         for (int32_t k = 0; k < node->n_args; k++) {

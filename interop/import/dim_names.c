@@ -150,7 +150,7 @@ static dtp_status name_hidden(dtp_importer *m, const dtp_aten_node *node, dtp_er
 /* "layers.*.fc1.weight.0" gives "layers_fc1_weight_0": letters, digits and '_'. */
 static dtp_status name_by_origin(dtp_importer *m, int32_t cls, dtp_err *err)
 {
-    const char *origin = m->axes.cls[cls].origin;
+    const char *origin = m->axes.cls[cls].pieces ? "pieces" : m->axes.cls[cls].origin;
     char *name = dtp_arena_printf(m->arena, "%s", origin);
     DTP_TRY(DTP_MEMORY(err, name));
     size_t n = 0;
@@ -167,9 +167,35 @@ static dtp_status name_by_origin(dtp_importer *m, int32_t cls, dtp_err *err)
     return propose(m, cls, n == 0 ? "dim" : name, err);
 }
 
+/* The last axis of an output or of logits is the vocabulary when it has its size. */
+static dtp_status join_vocab(dtp_importer *m, dtp_err *err)
+{
+    const dtp_aten *g = m->g;
+    int32_t vocab = -1, last;
+    for (int32_t i = 0; i < g->n_nodes + g->n_outputs; i++) {
+        const dtp_aten_node *node = i < g->n_nodes ? &g->nodes[i] : NULL;
+        int32_t v = node == NULL ? g->outputs[i - g->n_nodes] : -1;
+        if (node != NULL && node->live && strncmp(node->op, "aten.cross_entropy", 18) == 0) {
+            v = node->args[0].values[0];
+        }
+        if (node != NULL && node->live && vocab < 0 && strncmp(node->op, "aten.embedding", 14) == 0 &&
+            g->values[dtp_aten_operand(node, "indices")].role != ATEN_CONST) {
+            const int32_t w = dtp_aten_operand(node, "weight");
+            vocab = dtp_axis_leaves(&m->axes, 1, m->axes.of[w], &last, 1) == 1 ? last : -1;
+        }
+        if (v >= 0 && vocab >= 0 && g->values[v].rank > 0 &&
+            dtp_axis_leaves(&m->axes, 1, &m->axes.of[v][g->values[v].rank - 1], &last, 1) == 1 &&
+            m->axes.cls[last].size == m->axes.cls[dtp_class_root(&m->axes, vocab)].size) {
+            DTP_TRY(dtp_class_unify(&m->axes, vocab, last, err));
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_axes_name(dtp_importer *m, dtp_err *err)
 {
     const dtp_aten *g = m->g;
+    DTP_TRY(join_vocab(m, err));
     DTP_TRY(name_symbols(m, err));
     for (int32_t i = 0; i < g->n_nodes; i++) {
         if (g->nodes[i].live && strcmp(g->nodes[i].op, "dtp.attention") == 0) {

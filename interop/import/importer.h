@@ -74,4 +74,9 @@ dtp_status dtp_lower_all(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options,
                             dtp_pt2_result *out, dtp_err *err) DTP_MUST_CHECK;
 
+/* Weights of the parameters that are `needed`, by value, as a safetensors file that appears whole or
+ * not at all. */
+dtp_status dtp_weights_write(dtp_importer *m, const char *path, const bool *needed,
+                             dtp_err *err) DTP_MUST_CHECK;
+
 #endif

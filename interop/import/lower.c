@@ -150,12 +150,17 @@ dtp_status dtp_settle(dtp_importer *m, const dtp_aten_node *node, int32_t n, dtp
     return DTP_OK;
 }
 
-dtp_status dtp_broadcast_use(dtp_importer *m, const dtp_aten_node *node, dtp_use *use,
-                             dtp_groups *groups, dtp_err *err)
+dtp_status dtp_whole_use(dtp_importer *m, const dtp_aten_node *node, dtp_use *use,
+                         dtp_groups *groups, dtp_err *err)
 {
     const dtp_low *low;
     DTP_TRY(dtp_low_get(m, node, use->value, &low, err));
-    if (low->n_dims == use->n) {
+    bool whole = low->n_dims == use->n;
+    for (int32_t i = 0; i < low->n_dims; i++) {
+        whole = whole && low->order[i] == i;
+    }
+    use->whole = true;
+    if (whole) {
         return DTP_OK;
     }
     const char *dims = "";
@@ -165,8 +170,8 @@ dtp_status dtp_broadcast_use(dtp_importer *m, const dtp_aten_node *node, dtp_use
                                 dtp_group_names(m, groups, use->group[i], 1, ""));
         DTP_TRY(DTP_MEMORY(err, dims));
     }
-    const char *in = use->id;
-    return dtp_emit(m, node, "broadcast", "broadcast", 1, &in, dims, "", &use->id, err);
+    const char *in = use->id, *op = low->n_dims == use->n ? "permute" : "broadcast";
+    return dtp_emit(m, node, op, op, 1, &in, dims, "", &use->id, err);
 }
 
 /* ---- nodes ---- */
@@ -226,20 +231,63 @@ dtp_status dtp_emit(dtp_importer *m, const dtp_aten_node *node, const char *what
     return DTP_OK;
 }
 
-/* "gelu" of "aten.gelu.default"; a linear layer is its module. */
+/* "gelu" of "aten.gelu.default"; layers with weights are named by their module alone. */
 static const char *what_of(dtp_importer *m, const dtp_aten_node *node)
 {
+    static const char *const layers[] = {"linear", "layer_norm", "rms_norm",
+                                         "addmm",  "embedding",  NULL};
     const char *op = strchr(node->op, '.') + 1;
     const size_t n = strcspn(op, ".");
     if (m->what != NULL) {
         return m->what;
     }
-    if (node->path[0] != '\0' && (strncmp(op, "linear", n) == 0 || strncmp(op, "layer_norm", n) == 0 ||
-                                  strncmp(op, "rms_norm", n) == 0 || strncmp(op, "addmm", n) == 0 ||
-                                  strncmp(op, "embedding", n) == 0)) {
-        return "";
+    for (int32_t i = 0; layers[i] != NULL && node->path[0] != '\0'; i++) {
+        if (strlen(layers[i]) == n && memcmp(op, layers[i], n) == 0) {
+            return "";
+        }
     }
     return dtp_arena_printf(m->arena, "%.*s", (int)n, op);
+}
+
+/* Ops whose result has the dims in the order that "out" says; others keep that of operand 0. */
+static bool order_is_free(const char *op)
+{
+    static const char *const free_ops[] = {
+        "einsum",      "add",        "sub",    "mul",     "div",    "max",
+        "min",         "compare",    "select", "relabel", "concat", "broadcast",
+        "logical_and", "logical_or", "permute", NULL};
+    for (int32_t i = 0; free_ops[i] != NULL; i++) {
+        if (strcmp(free_ops[i], op) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Parts of a result in the order of the tensor's dims: those of the operand first. */
+static dtp_status order_parts(dtp_importer *m, const dtp_aten_node *node, const dtp_use *like,
+                              const int8_t *groups, dtp_low *low, dtp_err *err)
+{
+    bool done[DTP_FLAT_PARTS] = {false};
+    if (like != NULL) {
+        const dtp_low *in;
+        DTP_TRY(dtp_low_get(m, node, like->value, &in, err));
+        for (int32_t i = 0; i < (like->whole ? like->n : in->n_dims); i++) {
+            const int32_t group = like->group[like->whole ? i : in->order[i]];
+            for (int32_t k = 0; k < low->n; k++) {
+                if (groups[k] == group && low->alias[k] >= 0 && !done[k]) {
+                    low->order[low->n_dims++] = (int8_t)k;
+                    done[k] = true;
+                }
+            }
+        }
+    }
+    for (int32_t k = 0; k < low->n; k++) {
+        if (!done[k] && low->alias[k] >= 0) {
+            low->order[low->n_dims++] = (int8_t)k;
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_emit_value(dtp_importer *m, const dtp_aten_node *node, const char *op, int32_t n,
@@ -247,27 +295,30 @@ dtp_status dtp_emit_value(dtp_importer *m, const dtp_aten_node *node, const char
                           const int32_t *firsts, const char *attrs, dtp_err *err)
 {
     const char *in[DTP_MOST_OPERANDS], *what = what_of(m, node);
-    dtp_low *low = &m->low[out];
+    int8_t group[DTP_FLAT_PARTS];
+    dtp_low low = {0};
     DTP_TRY(DTP_MEMORY(err, what));
-    *low = (dtp_low){0};
-    low->n = flat(m, out, low->cls);
-    if (low->n < 0) {
+    low.n = flat(m, out, low.cls);
+    if (low.n < 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "a result of more than %d dims", DTP_FLAT_PARTS);
     }
     int32_t part = 0;
     for (int32_t i = 0; i < m->g->values[out].rank; i++) {
         const int32_t parts = dtp_axis_parts(m, out, i);
         for (int32_t k = 0; k < parts; k++, part++) {
-            low->alias[part] = groups->alias[firsts[i] + k];
-            if (low->alias[part] >= 0) {
-                low->order[low->n_dims++] = (int8_t)part;
-            }
+            group[part] = (int8_t)(firsts[i] + k);
+            low.alias[part] = groups->alias[firsts[i] + k];
         }
     }
+    const dtp_use *like = n == 0 ? NULL : &uses[strcmp(op, "embedding") == 0 ? 1 : 0];
+    like = like == NULL || like->value < 0 || order_is_free(op) ? NULL : like;
+    DTP_TRY(order_parts(m, node, like, group, &low, err));
     for (int32_t i = 0; i < n; i++) {
         in[i] = uses[i].id;
     }
-    return dtp_emit(m, node, what, op, n, in, dtp_low_dims(m, low), attrs, &low->id, err);
+    DTP_TRY(dtp_emit(m, node, what, op, n, in, dtp_low_dims(m, &low), attrs, &low.id, err));
+    m->low[out] = low;
+    return DTP_OK;
 }
 
 /* ---- values ---- */

@@ -18,6 +18,7 @@ typedef struct dtp_use {
     int32_t n;
     int8_t group[DTP_FLAT_PARTS]; /* of the parts of the value's axes */
     const char *id;               /* the tensor to read, after dtp_settle */
+    bool whole;                   /* dtp_whole_use made it: all dims, in the order of the axes */
 } dtp_use;
 
 /* New groups for the parts of axis `axis` of a value; *first is the first of them. */
@@ -30,8 +31,9 @@ dtp_status dtp_use_make(dtp_importer *m, int32_t value, const int32_t *firsts, d
  * others. */
 dtp_status dtp_settle(dtp_importer *m, const dtp_aten_node *node, int32_t n, dtp_use *uses,
                       dtp_groups *groups, dtp_err *err) DTP_MUST_CHECK;
-/* Repeats an operand over the groups that it lacks. */
-dtp_status dtp_broadcast_use(dtp_importer *m, const dtp_aten_node *node, dtp_use *use,
+/* Repeats an operand over the groups that it lacks, and brings its dims into the order of the axes.
+ */
+dtp_status dtp_whole_use(dtp_importer *m, const dtp_aten_node *node, dtp_use *use,
                              dtp_groups *groups, dtp_err *err) DTP_MUST_CHECK;
 
 /* A node named after the module and `what`; `out`: dims or NULL. *id is its name. */

@@ -63,7 +63,7 @@ static dtp_status one_dim(dtp_importer *m, const dtp_aten_node *node, int32_t va
     DTP_TRY(dtp_groups_add(m, &own, value, axis, &mine[axis], err));
     DTP_TRY(dtp_use_make(m, value, mine, &use, err));
     DTP_TRY(dtp_settle(m, node, 1, &use, &own, err));
-    DTP_TRY(dtp_broadcast_use(m, node, &use, &own, err));
+    DTP_TRY(dtp_whole_use(m, node, &use, &own, err));
     memcpy(groups->alias, own.alias, (size_t)groups->n * sizeof own.alias[0]);
     const char *dims = "";
     for (int32_t i = 0; i < v->rank; i++) {
@@ -123,9 +123,10 @@ static dtp_status slice(dtp_importer *m, const dtp_aten_node *node, int32_t axis
     int32_t firsts[DTP_MAX_RANK];
     DTP_TRY(groups_but(m, out, axis, &groups, firsts, err));
     DTP_TRY(one_dim(m, node, x, axis, name, &groups, firsts, &id, err));
+    const bool zero = strcmp(start, "0") == 0;
     const char *attrs = dtp_arena_printf(
-        m->arena, "\"dim\": \"%s\", \"start\": \"%s\", \"stop\": \"%s+%s\"", name, start, start,
-        dtp_axis_size(m, out, axis));
+        m->arena, "\"dim\": \"%s\", \"start\": \"%s\", \"stop\": \"%s%s%s\"", name, start,
+        zero ? "" : start, zero ? "" : "+", dtp_axis_size(m, out, axis));
     if (dtp_axis_parts(m, out, axis) == 1) {
         return piece_value(m, node, "slice", 1, &id, out, axis, &groups, firsts, attrs, err);
     }
@@ -169,7 +170,7 @@ static dtp_status outer_piece(dtp_importer *m, const dtp_aten_node *node, int32_
     }
     DTP_TRY(dtp_use_make(m, x, firsts, &use, err));
     DTP_TRY(dtp_settle(m, node, 1, &use, &groups, err));
-    DTP_TRY(dtp_broadcast_use(m, node, &use, &groups, err));
+    DTP_TRY(dtp_whole_use(m, node, &use, &groups, err));
     const char *in = use.id, *attrs = dtp_arena_printf(
         m->arena, "\"dim\": \"%s\", \"start\": %d, \"stop\": %d",
         dtp_group_names(m, &groups, firsts[axis], 1, ""), i, i + 1);

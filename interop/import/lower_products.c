@@ -140,8 +140,10 @@ dtp_status dtp_lower_attention(dtp_importer *m, const dtp_aten_node *node, const
     }
     DTP_TRY(dtp_settle(m, node, n, uses, &a.groups, err));
     for (int32_t i = 0; i < 3; i++) {
-        DTP_TRY(dtp_broadcast_use(m, node, &uses[i], &a.groups, err));
+        const bool lacks = m->low[uses[i].value].n_dims < uses[i].n;
+        DTP_TRY(lacks ? dtp_whole_use(m, node, &uses[i], &a.groups, err) : DTP_OK);
     }
+    uses[0].group[uses[0].n - 1] = (int8_t)a.fv[d]; /* the feature's place is that of the value */
     memcpy(firsts, a.fq, sizeof firsts);
     firsts[d] = a.fv[d];
     const bool causal = dtp_aten_real(node, "causal", 0) != 0;

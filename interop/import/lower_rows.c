@@ -258,7 +258,11 @@ static const char *over_attr(dtp_importer *m, const dtp_groups *groups, const dt
                                     dtp_group_names(m, groups, firsts[i], n, "\", \""));
         }
     }
-    return text == NULL ? NULL : dtp_arena_printf(m->arena, "\"over\": [%s]", text);
+    if (text == NULL) {
+        return NULL;
+    }
+    const bool one = strchr(text, ',') == NULL;
+    return dtp_arena_printf(m->arena, one ? "\"over\": %s" : "\"over\": [%s]", text);
 }
 
 static bool lacks(const dtp_importer *m, int32_t value, const int32_t *firsts, const bool *over,
@@ -281,7 +285,7 @@ static dtp_status rows(dtp_importer *m, const dtp_aten_node *node, const bool *o
 {
     DTP_TRY(only_operand(m, node, groups, firsts, use, err));
     return lacks(m, first(node), firsts, over, groups)
-               ? dtp_broadcast_use(m, node, use, groups, err)
+               ? dtp_whole_use(m, node, use, groups, err)
                : DTP_OK;
 }
 
@@ -414,10 +418,12 @@ static dtp_status table_slice(dtp_importer *m, const dtp_aten_node *node, const 
                               dtp_err *err)
 {
     const char *size = axis < 0 ? "1" : dtp_axis_size(m, ids, axis);
+    const char *from =
+        start == 0 ? "" : dtp_arena_printf(m->arena, "%" PRId64 "+", (int64_t)start);
     const char *attrs = dtp_arena_printf(m->arena,
                                          "\"dim\": \"%s\", \"start\": %" PRId64
-                                         ", \"stop\": \"%" PRId64 "+%s\"",
-                                         over, (int64_t)start, (int64_t)start, size);
+                                         ", \"stop\": \"%s%s\"",
+                                         over, (int64_t)start, from, size);
     const char *id;
     DTP_TRY(dtp_emit(m, node, "slice", "slice", 1, &table, NULL, attrs, &id, err));
     dtp_use use = *w;

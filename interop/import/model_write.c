@@ -311,7 +311,7 @@ static dtp_status whole_output(dtp_importer *m, int32_t value, dtp_err *err)
     }
     DTP_TRY(dtp_use_make(m, value, firsts, &use, err));
     DTP_TRY(dtp_settle(m, &outside, 1, &use, &groups, err));
-    DTP_TRY(dtp_broadcast_use(m, &outside, &use, &groups, err));
+    DTP_TRY(dtp_whole_use(m, &outside, &use, &groups, err));
     m->what = m->g->values[value].name;
     const dtp_status s = dtp_emit_value(m, &outside, "permute", 1, &use, &groups, value, firsts, "",
                                         err);
@@ -433,7 +433,9 @@ dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options,
     for (int32_t i = 0; i < w.n_blocks; i++) {
         out->report.repeats += w.blocks[i].count;
     }
-    return out->model.failed || out->names.failed
-               ? DTP_FAIL(err, DTP_NOMEM, "out of memory while writing the model")
-               : DTP_OK;
+    if (out->model.failed || out->names.failed) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory while writing the model");
+    }
+    return options->weights == NULL ? DTP_OK
+                                    : dtp_weights_write(m, options->weights, w.needed, err);
 }

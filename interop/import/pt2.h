@@ -8,6 +8,7 @@
 typedef struct dtp_pt2_options {
     const char *name; /* of the model */
     const char *loss; /* output that is the loss; NULL: a single floating-point scalar */
+    const char *weights; /* file for the weights, safetensors; NULL: not written */
 } dtp_pt2_options;
 
 typedef struct dtp_pt2_report {

@@ -1,0 +1,109 @@
+/* The weights of a program as one safetensors file: names and dims are those of the model, whose
+ * dims factor the axes of the program in their order, so that the bytes are the same. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/files/file_out.h"
+#include "interop/import/lower.h"
+
+static const char *store_of(int32_t dtype, int64_t *bytes)
+{
+    static const struct {
+        int32_t dtype;
+        int64_t bytes;
+        const char *name;
+    } stores[] = {{ATEN_F32, 4, "F32"}, {ATEN_F64, 8, "F64"}, {ATEN_BF16, 2, "BF16"},
+                  {ATEN_F16, 2, "F16"}};
+    for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
+        if (stores[i].dtype == dtype) {
+            *bytes = stores[i].bytes;
+            return stores[i].name;
+        }
+    }
+    return NULL;
+}
+
+/* The header's entry of one parameter; *at moves behind its data. */
+static dtp_status add_entry(dtp_importer *m, int32_t value, bool first, int64_t *at,
+                            dtp_strbuf *header, dtp_err *err)
+{
+    const dtp_aten_value *v = &m->g->values[value];
+    const dtp_low *low = &m->low[value];
+    int64_t bytes = 0;
+    const char *store = store_of(v->dtype, &bytes);
+    if (v->data == NULL || store == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: the weight '%s' has no floating-point elements in the file",
+                        m->g->file, v->source);
+    }
+    dtp_strbuf_addf(header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", first ? "" : ",", v->source,
+                    store);
+    int32_t part = 0;
+    bool any = false;
+    for (int32_t i = 0; i < v->rank; i++) {
+        const int32_t n = dtp_axis_parts(m, value, i);
+        if (n == 0) {
+            dtp_strbuf_add(header, any ? ",1" : "1");
+            any = true;
+        }
+        for (int32_t k = 0; k < n; k++, part++) {
+            const int64_t size = m->axes.cls[low->cls[part]].size;
+            dtp_strbuf_addf(header, "%s%" PRId64, any ? "," : "", size);
+            any = true;
+        }
+        bytes *= v->sizes[i];
+    }
+    dtp_strbuf_addf(header, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", *at, *at + bytes);
+    *at += bytes;
+    return DTP_OK;
+}
+
+static dtp_status write_file(dtp_importer *m, dtp_file_out *file, const bool *needed,
+                             dtp_strbuf *header, dtp_err *err)
+{
+    int64_t at = 0, bytes = 0;
+    dtp_strbuf_add(header, "{");
+    for (int32_t i = 0; i < m->g->n_inputs; i++) {
+        const int32_t v = m->g->inputs[i];
+        if (needed[v] && m->g->values[v].role == ATEN_PARAM) {
+            DTP_TRY(add_entry(m, v, header->len == 1, &at, header, err));
+        }
+    }
+    dtp_strbuf_add(header, "}");
+    while (header->len % 8 != 0) {
+        dtp_strbuf_add(header, " ");
+    }
+    if (header->failed) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory while writing weights");
+    }
+    unsigned char length[8];
+    for (int i = 0; i < 8; i++) {
+        length[i] = (unsigned char)(header->len >> (8 * i));
+    }
+    DTP_TRY(dtp_file_out_write(file, length, sizeof length, err));
+    DTP_TRY(dtp_file_out_write(file, header->text, header->len, err));
+    for (int32_t i = 0; i < m->g->n_inputs; i++) {
+        const dtp_aten_value *v = &m->g->values[m->g->inputs[i]];
+        if (needed[m->g->inputs[i]] && v->role == ATEN_PARAM) {
+            (void)store_of(v->dtype, &bytes);
+            for (int32_t a = 0; a < v->rank; a++) {
+                bytes *= v->sizes[a];
+            }
+            DTP_TRY(dtp_file_out_write(file, v->data, (size_t)bytes, err));
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_weights_write(dtp_importer *m, const char *path, const bool *needed, dtp_err *err)
+{
+    dtp_file_out *file;
+    dtp_strbuf header = {0};
+    DTP_TRY(dtp_file_out_open(path, &file, err));
+    const dtp_status s = write_file(m, file, needed, &header, err);
+    dtp_strbuf_free(&header);
+    if (s != DTP_OK) {
+        dtp_file_out_discard(file);
+        return s;
+    }
+    return dtp_file_out_commit(file, err);
+}
