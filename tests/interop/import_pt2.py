@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Programs of tests/interop/pt2 (make_pt2.py): imported, run on one rank and planned on x:2;y:2, against what
+PyTorch gave; and what was recognised in them.
+
+usage: import_pt2.py DTPLAN DTRUN NAME FOLDER"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+# attention, causal, norms, rope, gelu, blocks, instances
+RECOGNISED = {
+    "gpt": (2, 2, 5, 0, 2, 1, 2),
+    "llama": (2, 2, 5, 4, 0, 1, 2),
+    "llama_loss": (2, 2, 5, 4, 0, 1, 2),
+    "qwen3": (2, 2, 9, 4, 0, 1, 2),
+    "bert": (2, 0, 5, 0, 2, 1, 2),
+    "vit": (2, 0, 5, 0, 2, 1, 2),
+    "t5": (6, 0, 12, 0, 0, 0, 0),
+    "dlrm": (0, 0, 0, 0, 0, 0, 0),
+}
+KEYS = ("parameters", "attention", "causal", "norms", "rope", "gelu", "blocks", "repeats")
+
+
+def run(*args, code=0):
+    p = subprocess.run(args, capture_output=True, text=True)
+    if p.returncode != code:
+        sys.exit(f"{' '.join(args)}: exit {p.returncode}, not {code}\n{p.stdout}{p.stderr}")
+    return p.stdout
+
+
+def floats(path):
+    """The numbers of an .npy file of f32."""
+    with open(path, "rb") as f:
+        data = f.read()
+    (n,) = struct.unpack_from("<H", data, 8)
+    assert b"'<f4'" in data[: 10 + n], path
+    return struct.unpack(f"<{(len(data) - 10 - n) // 4}f", data[10 + n :])
+
+
+def compare(what, got, want):
+    got, want = floats(got), floats(want)
+    top = max(map(abs, want))
+    worst = max(abs(a - b) for a, b in zip(got, want)) if len(got) == len(want) else float("inf")
+    if not worst <= 1e-4 * top:
+        sys.exit(f"{what}: {len(got)} numbers (expected {len(want)}), differ by {worst}, largest {top}")
+    print(f"{what}: {len(got)} numbers differ by at most {worst / top:.1e} of the largest")
+
+
+def main(dtplan, dtrun, name, folder):
+    with tempfile.TemporaryDirectory() as tmp:
+        path = lambda *parts: os.path.join(tmp, *parts)
+        source, model, weights = os.path.join(folder, name + ".pt2"), path("m.json"), path("w.safetensors")
+        report = json.loads(run(dtplan, "import", source, "-o", model, "--weights", weights, "--json"))
+        got, want = tuple(report[k] for k in KEYS), RECOGNISED[name]
+        with zipfile.ZipFile(source) as z:
+            config = json.loads(z.read(f"{name}/data/weights/model_weights_config.json"))["config"]
+            tests = [n for n in z.namelist() if n.startswith(f"{name}/test/")]
+            z.extractall(tmp, tests)
+        sizes = {}
+        for c in config.values():  # tied weights are one
+            if c["is_param"]:
+                sizes[c["path_name"]] = 1
+                for s in c["tensor_meta"]["sizes"]:
+                    sizes[c["path_name"]] *= s["as_int"]
+        want = (sum(sizes.values()),) + want
+        if got != want:
+            sys.exit(f"{name}: {dict(zip(KEYS, got))}, not {want}")
+        with open(model) as f:
+            m = json.load(f)
+        outputs = ([m["train"]["loss"]] if "train" in m else []) + m["outputs"]
+        feeds = [a for n in m["inputs"] for a in ("--feed", f"{n}={path(name, 'test', 'in.' + n + '.npy')}")]
+        fetch = [a for i, o in enumerate(outputs) for a in ("--fetch", f"{o}={path(f'{i}.npy')}")]
+        run(dtplan, "plan", model, "--mesh", "x:2;y:2", "-o", path("plan"))
+        for what, more in (("one rank", []), ("x:2;y:2", ["--plan", path("plan"), "--comm", "sim"])):
+            forward = [] if more and "train" in m else ["--forward"]  # a plan is of the training graph
+            run(dtrun, "run", model, *forward, "--load", weights, *feeds, *fetch, *more)
+            for i, o in enumerate(outputs):
+                compare(f"{what}: {o}", path(f"{i}.npy"), path(name, "test", f"out.{i}.npy"))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

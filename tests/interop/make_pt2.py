@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""Writes tests/interop/pt2/*.pt2: small modules, exported by torch.export.
+
+Run by hand where torch is installed: python3 make_pt2.py FOLDER. Each file also holds, as test/*.npy, the
+inputs of one call and what the module gives for them. Places of source lines lose their folders."""
+import io
+import json
+import math
+import os
+import re
+import sys
+import zipfile
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Gpt(nn.Module):
+    """Learned positions, one weight for q, k and v, tied embedding, gelu by tanh."""
+
+    class Layer(nn.Module):
+        def __init__(self, d, heads):
+            super().__init__()
+            self.heads = heads
+            self.ln_1, self.ln_2 = nn.LayerNorm(d), nn.LayerNorm(d)
+            self.qkv, self.proj = nn.Linear(d, 3 * d), nn.Linear(d, d)
+            self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+        def forward(self, x):
+            b, l, d = x.shape
+            q, k, v = (t.view(b, l, self.heads, -1).transpose(1, 2) for t in self.qkv(self.ln_1(x)).split(d, dim=2))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.proj(y.transpose(1, 2).contiguous().view(b, l, d))
+            return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
+
+    def __init__(self, vocab=61, d=32, heads=4, layers=2, positions=24):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocab, d), nn.Embedding(positions, d)
+        self.h = nn.ModuleList(Gpt.Layer(d, heads) for _ in range(layers))
+        self.ln_f, self.head = nn.LayerNorm(d), nn.Linear(d, vocab, bias=False)
+        self.head.weight = self.wte.weight
+
+    def forward(self, ids):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
+        for layer in self.h:
+            x = layer(x)
+        return self.head(self.ln_f(x))
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(d) + 0.1 * torch.randn(d))
+
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
+def rotate(x, cos, sin):
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sin
+
+
+class Llama(nn.Module):
+    """Grouped heads, rotary positions, a mask made by hand; norms of q and k as in Qwen3."""
+
+    class Layer(nn.Module):
+        def __init__(self, d, heads, kv, hidden, qk_norm):
+            super().__init__()
+            self.heads, self.kv, self.dh = heads, kv, d // heads
+            self.norm_1, self.norm_2 = RmsNorm(d), RmsNorm(d)
+            self.q, self.k = nn.Linear(d, d, bias=False), nn.Linear(d, kv * self.dh, bias=False)
+            self.v, self.o = nn.Linear(d, kv * self.dh, bias=False), nn.Linear(d, d, bias=False)
+            self.gate, self.up = nn.Linear(d, hidden, bias=False), nn.Linear(d, hidden, bias=False)
+            self.down = nn.Linear(hidden, d, bias=False)
+            self.q_norm = RmsNorm(self.dh) if qk_norm else nn.Identity()
+            self.k_norm = RmsNorm(self.dh) if qk_norm else nn.Identity()
+
+        def forward(self, x, cos, sin, mask):
+            b, l, d = x.shape
+            y = self.norm_1(x)
+            q = rotate(self.q_norm(self.q(y).view(b, l, self.heads, self.dh)).transpose(1, 2), cos, sin)
+            k = rotate(self.k_norm(self.k(y).view(b, l, self.kv, self.dh)).transpose(1, 2), cos, sin)
+            v = self.v(y).view(b, l, self.kv, self.dh).transpose(1, 2)
+            n = self.heads // self.kv
+            k = k[:, :, None].expand(b, self.kv, n, l, self.dh).reshape(b, self.heads, l, self.dh)
+            v = v[:, :, None].expand(b, self.kv, n, l, self.dh).reshape(b, self.heads, l, self.dh)
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            x = x + self.o(y.transpose(1, 2).reshape(b, l, d))
+            y = self.norm_2(x)
+            return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+    def __init__(self, vocab=53, d=32, heads=4, kv=2, hidden=40, layers=2, qk_norm=False, loss=False, base=50000.0):
+        super().__init__()
+        self.embed = nn.Embedding(vocab, d)
+        self.layers = nn.ModuleList(Llama.Layer(d, heads, kv, hidden, qk_norm) for _ in range(layers))
+        self.norm, self.head, self.loss = RmsNorm(d), nn.Linear(d, vocab, bias=False), loss
+        dh = d // heads
+        self.register_buffer("inv", base ** (-torch.arange(0, dh, 2).float() / dh), persistent=False)
+
+    def forward(self, ids):
+        l = ids.shape[1]
+        at = torch.arange(l, device=ids.device)
+        angle = at[:, None].float() * self.inv[None, :]
+        angle = torch.cat((angle, angle), dim=-1)
+        mask = (at[None, :] <= at[:, None])[None, None]
+        x = self.embed(ids)
+        for layer in self.layers:
+            x = layer(x, angle.cos(), angle.sin(), mask)
+        logits = self.head(self.norm(x))
+        if not self.loss:
+            return logits
+        labels = F.pad(ids, (0, 1), value=-100)[:, 1:]
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)), logits
+
+
+class Encoder(nn.Module):
+    """A layer with norms behind the sums (BERT) or before them (ViT)."""
+
+    def __init__(self, d, heads, before):
+        super().__init__()
+        self.heads, self.before = heads, before
+        self.query, self.key, self.value = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d)
+        self.dense, self.norm_1, self.norm_2 = nn.Linear(d, d), nn.LayerNorm(d, 1e-12), nn.LayerNorm(d, 1e-12)
+        self.up, self.down = nn.Linear(d, 2 * d), nn.Linear(2 * d, d)
+
+    def attend(self, x, mask):
+        b, l, d = x.shape
+        q, k, v = (t(x).view(b, l, self.heads, -1).transpose(1, 2) for t in (self.query, self.key, self.value))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.dense(y.transpose(1, 2).reshape(b, l, d))
+
+    def forward(self, x, mask=None):
+        if self.before:
+            x = x + self.attend(self.norm_1(x), mask)
+            return x + self.down(F.gelu(self.up(self.norm_2(x))))
+        x = self.norm_1(x + self.attend(x, mask))
+        return self.norm_2(x + self.down(F.gelu(self.up(x))))
+
+
+class Bert(nn.Module):
+    """Two tables with fixed ids, a mask that is an input, a pooler."""
+
+    def __init__(self, vocab=47, d=32, heads=4, layers=2, positions=20):
+        super().__init__()
+        self.words, self.places, self.kinds = nn.Embedding(vocab, d), nn.Embedding(positions, d), nn.Embedding(2, d)
+        self.norm = nn.LayerNorm(d, 1e-12)
+        self.layer = nn.ModuleList(Encoder(d, heads, False) for _ in range(layers))
+        self.pooler, self.classifier = nn.Linear(d, d), nn.Linear(d, 3)
+        self.register_buffer("position_ids", torch.arange(positions)[None], persistent=False)
+
+    def forward(self, ids, mask):
+        kinds = torch.zeros_like(ids)
+        x = self.words(ids) + self.kinds(kinds) + self.places(self.position_ids[:, : ids.shape[1]])
+        x, mask = self.norm(x), mask[:, None, None, :] > 0
+        for layer in self.layer:
+            x = layer(x, mask)
+        return self.classifier(torch.tanh(self.pooler(x[:, 0])))
+
+
+class Vit(nn.Module):
+    """Patches by a convolution whose stride is its kernel, a class token, learned positions."""
+
+    def __init__(self, d=32, heads=4, layers=2, patch=4, image=16):
+        super().__init__()
+        self.patches = nn.Conv2d(3, d, patch, stride=patch)
+        self.token = nn.Parameter(torch.randn(1, 1, d))
+        self.places = nn.Parameter(torch.randn(1, (image // patch) ** 2 + 1, d))
+        self.layer = nn.ModuleList(Encoder(d, heads, True) for _ in range(layers))
+        self.norm, self.classifier = nn.LayerNorm(d), nn.Linear(d, 7)
+
+    def forward(self, pixels):
+        x = self.patches(pixels).flatten(2).transpose(1, 2)
+        x = torch.cat((self.token.expand(x.shape[0], -1, -1), x), dim=1) + self.places
+        for layer in self.layer:
+            x = layer(x)
+        return self.classifier(self.norm(x)[:, 0])
+
+
+class T5(nn.Module):
+    """Encoder and decoder, attention without a scale and with a learned bias by distance."""
+
+    class Attention(nn.Module):
+        def __init__(self, d, heads, bias):
+            super().__init__()
+            self.heads = heads
+            self.q, self.k = nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False)
+            self.v, self.o = nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False)
+            self.bias = nn.Embedding(8, heads) if bias else None
+
+        def table(self, l):
+            """Distance in buckets: exact below 4, then by its logarithm."""
+            at = torch.arange(l)
+            far = (at[:, None] - at[None, :]).abs()
+            large = 4 + (torch.log(far.float() / 4 + 1e-9) / math.log(4) * 4).long()
+            bucket = torch.where(far < 4, far, torch.minimum(large, torch.full_like(large, 7)))
+            return self.bias(bucket).permute(2, 0, 1).unsqueeze(0)
+
+        def forward(self, x, other, mask):
+            b, l, d = x.shape
+            q = self.q(x).view(b, l, self.heads, -1).transpose(1, 2)
+            k, v = (t(other).view(b, other.shape[1], self.heads, -1).transpose(1, 2) for t in (self.k, self.v))
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)
+            return self.o(y.transpose(1, 2).reshape(b, l, d))
+
+    class Block(nn.Module):
+        def __init__(self, d, heads, cross, bias):
+            super().__init__()
+            self.norm_1, self.own = RmsNorm(d), T5.Attention(d, heads, bias)
+            self.norm_2, self.cross = (RmsNorm(d), T5.Attention(d, heads, False)) if cross else (None, None)
+            self.norm_3, self.wi, self.wo = RmsNorm(d), nn.Linear(d, 2 * d, bias=False), nn.Linear(2 * d, d, bias=False)
+
+        def forward(self, x, mask, other):
+            y = self.norm_1(x)
+            x = x + self.own(y, y, mask)
+            if self.cross is not None:
+                x = x + self.cross(self.norm_2(x), other, None)
+            return x + self.wo(F.relu(self.wi(self.norm_3(x))))
+
+    def __init__(self, vocab=41, d=16, heads=4, layers=2):
+        super().__init__()
+        self.shared = nn.Embedding(vocab, d)
+        self.encoder = nn.ModuleList(T5.Block(d, heads, False, i == 0) for i in range(layers))
+        self.decoder = nn.ModuleList(T5.Block(d, heads, True, i == 0) for i in range(layers))
+        self.norm, self.norm_d = RmsNorm(d), RmsNorm(d)
+
+    def forward(self, ids, decoder_ids):
+        x, y = self.shared(ids), self.shared(decoder_ids)
+        mask = self.encoder[0].own.table(ids.shape[1])
+        for block in self.encoder:
+            x = block(x, mask, None)
+        x = self.norm(x)
+        l = decoder_ids.shape[1]
+        mask = self.decoder[0].own.table(l).masked_fill(torch.triu(torch.ones(l, l, dtype=torch.bool), 1), -1e9)
+        for block in self.decoder:
+            y = block(y, mask, x)
+        return F.linear(self.norm_d(y), self.shared.weight)
+
+
+class Dlrm(nn.Module):
+    """Dense features, tables, products of all pairs."""
+
+    def __init__(self, dense=13, sizes=(40, 30, 20), d=16):
+        super().__init__()
+        self.bottom = nn.Sequential(nn.Linear(dense, 32), nn.ReLU(), nn.Linear(32, d), nn.ReLU())
+        self.tables = nn.ModuleList(nn.Embedding(n, d) for n in sizes)
+        n = len(sizes) + 1
+        self.top = nn.Sequential(nn.Linear(n * n + d, 32), nn.ReLU(), nn.Linear(32, 1))
+
+    def forward(self, dense, sparse):
+        x = self.bottom(dense)
+        rows = [x] + [table(sparse[:, i]) for i, table in enumerate(self.tables)]
+        t = torch.stack(rows, dim=1)
+        pairs = torch.bmm(t, t.transpose(1, 2)).flatten(1)
+        return torch.sigmoid(self.top(torch.cat((x, pairs), dim=1)))
+
+
+def clean(archive, name, tests):
+    """The archive with what an importer reads: stored, places without folders, inputs and outputs of a call."""
+    source, out = zipfile.ZipFile(archive), io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as z:
+        def put(path, data):
+            z.writestr(zipfile.ZipInfo(f"{name}/{path}", (1980, 1, 1, 0, 0, 0)), data)
+
+        for path in source.namelist():
+            data, inner = source.read(path), path.split("/", 1)[1]
+            if inner.startswith("models/"):
+                graph = json.loads(data)
+                for node in graph["graph_module"]["graph"]["nodes"]:
+                    meta = node["metadata"]
+                    place = re.sub(r"^[^\"]*/", "", meta.get("stack_trace", "").split('File "')[-1].split("\n")[0])
+                    node["inputs"] = [{"name": i["name"], "arg": i["arg"]} for i in node["inputs"]
+                                      if i["name"] not in ("device", "pin_memory")]
+                    node.pop("is_hop_single_tensor_return", None)
+                    node["metadata"] = {"nn_module_stack": meta.get("nn_module_stack", ""),
+                                        "stack_trace": 'File "' + place}
+                for meta in graph["graph_module"]["graph"]["tensor_values"].values():
+                    for key in ("requires_grad", "device", "strides", "storage_offset", "layout"):
+                        meta.pop(key, None)
+                graph["graph_module"]["module_call_graph"] = []
+                graph.pop("guards_code", None)
+                data = json.dumps(graph, separators=(",", ":"))
+            elif not inner.startswith("data/weights/") and not inner.startswith("data/constants/"):
+                continue
+            put(inner, data)
+        for path, array in tests.items():
+            file = io.BytesIO()
+            np.save(file, array)
+            put(f"test/{path}.npy", file.getvalue())
+    return out.getvalue()
+
+
+def main(folder):
+    ids = lambda n, l, below: torch.randint(0, below, (n, l))
+    for name, make, inputs in (
+        ("gpt", Gpt, lambda: {"ids": ids(4, 12, 61)}),
+        ("llama", Llama, lambda: {"ids": ids(4, 12, 53)}),
+        ("llama_loss", lambda: Llama(loss=True), lambda: {"ids": ids(4, 12, 53)}),
+        ("qwen3", lambda: Llama(qk_norm=True), lambda: {"ids": ids(4, 12, 53)}),
+        ("bert", Bert, lambda: {"ids": ids(4, 12, 47), "mask": (torch.arange(12)[None] < torch.tensor([12, 9, 5, 12])[:, None]).long()}),
+        ("vit", Vit, lambda: {"pixels": torch.randn(4, 3, 16, 16)}),
+        ("t5", T5, lambda: {"ids": ids(4, 12, 41), "decoder_ids": ids(4, 8, 41)}),
+        ("dlrm", Dlrm, lambda: {"dense": torch.randn(8, 13), "sparse": torch.randint(0, 20, (8, 3))}),
+    ):
+        torch.manual_seed(7)
+        module, feeds = make().eval(), inputs()
+        out = module(**feeds)
+        out = out if isinstance(out, tuple) else (out,)
+        file = io.BytesIO()
+        torch.export.save(torch.export.export(module, (), feeds), file)
+        tests = {f"in.{k}": v.numpy() for k, v in feeds.items()}
+        tests.update({f"out.{i}": v.detach().numpy() for i, v in enumerate(out)})
+        data = clean(file, name, tests)
+        with open(os.path.join(folder, name + ".pt2"), "wb") as f:
+            f.write(data)
+        print(name, len(data))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
