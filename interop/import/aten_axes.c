@@ -304,6 +304,65 @@ dtp_status dtp_axes_cat(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
     return fresh(x, node, value(x, out)->sizes[axis], &x->of[out][axis], err);
 }
 
+dtp_status dtp_axes_stack(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const dtp_aten_arg *list = dtp_aten_arg_of(node, "tensors");
+    const int32_t out = node->outs[0], rank = value(x, out)->rank;
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), rank);
+    if (list == NULL || axis < 0) {
+        return missing("no operands", err);
+    }
+    memset(x->of[out], 0, sizeof x->of[out]);
+    for (int32_t k = 0; k < list->n; k++) {
+        for (int32_t i = 0; i < value(x, list->values[k])->rank && i + 1 < rank; i++) {
+            dtp_axis *to = &x->of[out][i < axis ? i : i + 1];
+            *to = k == 0 ? x->of[list->values[k]][i] : *to;
+            DTP_TRY(dtp_axis_unify(x, to, &x->of[list->values[k]][i], err));
+        }
+    }
+    return fresh(x, node, value(x, out)->sizes[axis], &x->of[out][axis], err);
+}
+
+static bool all_are(const dtp_aten_arg *a, int64_t is)
+{
+    for (int32_t i = 0; a != NULL && i < a->n; i++) {
+        if (a->ints[i] != is) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A convolution whose stride is its kernel: every axis of the image is patches times the kernel's
+ * axis. */
+dtp_status dtp_axes_patches(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = first(node), w = dtp_aten_operand(node, "weight"), out = node->outs[0];
+    const int32_t bias = dtp_aten_operand(node, "bias"), rank = v < 0 ? 0 : value(x, v)->rank;
+    const dtp_aten_arg *stride = dtp_aten_arg_of(node, "stride");
+    if (rank < 3 || w < 0 || value(x, w)->rank != rank || stride == NULL ||
+        !all_are(dtp_aten_arg_of(node, "padding"), 0) ||
+        !all_are(dtp_aten_arg_of(node, "dilation"), 1) || dtp_aten_int(node, "groups", 1) != 1) {
+        return missing("a convolution that is not of whole patches", err);
+    }
+    x->of[out][0] = x->of[v][0];
+    x->of[out][1] = x->of[w][0];
+    DTP_TRY(dtp_axis_unify(x, &x->of[v][1], &x->of[w][1], err));
+    DTP_TRY(bias < 0 ? DTP_OK : dtp_axis_unify(x, &x->of[bias][0], &x->of[w][0], err));
+    for (int32_t i = 2; i < rank; i++) {
+        const int64_t sizes[2] = {value(x, out)->sizes[i], value(x, w)->sizes[i]};
+        dtp_axis parts[2];
+        if (stride->ints[stride->n == 1 ? 0 : i - 2] != sizes[1] ||
+            sizes[0] * sizes[1] != value(x, v)->sizes[i]) {
+            return missing("a convolution that is not of whole patches", err);
+        }
+        DTP_TRY(dtp_axes_regroup(x, 1, &x->of[v][i], 2, sizes, parts, err));
+        DTP_TRY(dtp_axis_unify(x, &parts[1], &x->of[w][i], err));
+        x->of[out][i] = parts[0];
+    }
+    return DTP_OK;
+}
+
 /* The class of `to` is that of `from`, a single one, and `more` elements. */
 static void derive(dtp_axes *x, const dtp_axis *to, const dtp_axis *from, int64_t more)
 {
@@ -411,6 +470,22 @@ static dtp_status group_heads(dtp_axes *x, const dtp_aten_node *node, int32_t q,
     return dtp_axis_unify(x, &x->of[q][axis], &both, err);
 }
 
+/* A mask of batch, heads, queries and keys, each perhaps of size 1. */
+static dtp_status meet_mask(dtp_axes *x, const dtp_aten_node *node, int32_t q, int32_t k,
+                            dtp_err *err)
+{
+    const int32_t mask = dtp_aten_operand(node, "mask"), n = value(x, mask)->rank;
+    const int32_t more = value(x, q)->rank - n;
+    for (int32_t i = 0; i < n; i++) {
+        const dtp_axis *to = i == n - 1 ? &x->of[k][i + more - 1] : &x->of[q][i + more];
+        if (more < 0 || value(x, mask)->sizes[i] == 1) {
+            continue;
+        }
+        DTP_TRY(dtp_axis_unify(x, &x->of[mask][i], to, err));
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_axes_attention(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const int32_t q = dtp_aten_operand(node, "query"), k = dtp_aten_operand(node, "key");
@@ -430,5 +505,5 @@ dtp_status dtp_axes_attention(dtp_axes *x, const dtp_aten_node *node, dtp_err *e
     }
     memcpy(x->of[out], x->of[q], sizeof x->of[q]);
     x->of[out][r - 1] = x->of[v][r - 1];
-    return DTP_OK;
+    return dtp_aten_operand(node, "mask") < 0 ? DTP_OK : meet_mask(x, node, q, k, err);
 }

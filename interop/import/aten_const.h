@@ -35,4 +35,14 @@ bool dtp_const_is_index(const dtp_const *c, const dtp_aten_value *v, int32_t *ax
  * -1e9 and less). */
 bool dtp_const_is_causal(const dtp_const *c, const dtp_aten_value *v);
 
+/* A boundary along a diagonal of two axes: `low` where index of axis[1] - index of axis[0] <= at,
+ * else `high`. */
+typedef struct dtp_const_step {
+    int32_t axis[2];
+    int64_t at;
+    double low, high;
+} dtp_const_step;
+
+bool dtp_const_is_step(const dtp_const *c, const dtp_aten_value *v, dtp_const_step *out);
+
 #endif

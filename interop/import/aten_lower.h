@@ -14,6 +14,6 @@ dtp_lower_op dtp_lower_unary, dtp_lower_gelu, dtp_lower_pow, dtp_lower_cast, dtp
 /* Products; views; pieces */
 dtp_lower_op dtp_lower_linear, dtp_lower_matmul, dtp_lower_attention, dtp_lower_rope,
     dtp_lower_view, dtp_lower_permute, dtp_lower_expand, dtp_lower_cat, dtp_lower_slice,
-    dtp_lower_pieces, dtp_lower_pad;
+    dtp_lower_pieces, dtp_lower_pad, dtp_lower_stack, dtp_lower_patches;
 
 #endif

@@ -398,6 +398,35 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
     return become(p, node, "dtp.attention", mask >= 0 ? 6 : 5, args, err);
 }
 
+/* ---- indexing ---- */
+
+/* x[i, j, ..] with i = 0, 1, .. along one axis, j along a later one, ..: x with axes of size 1. */
+static dtp_status find_grid(patterns *p, dtp_aten_node *node, dtp_err *err)
+{
+    const dtp_aten_arg *list = is_op(node, "index") ? dtp_aten_arg_of(node, "indices") : NULL;
+    const int32_t x = operand(node, 0);
+    if (list == NULL || x < 0 || list->n != p->g->values[x].rank) {
+        return DTP_OK;
+    }
+    const dtp_aten_value *out = &p->g->values[node->outs[0]];
+    int32_t before = -1;
+    for (int32_t i = 0; i < list->n; i++) {
+        const int32_t v = list->values[i];
+        int32_t axis;
+        double start;
+        if (v < 0 || !dtp_const_is_index(&p->m->consts[v], &p->g->values[v], &axis, &start)) {
+            return DTP_OK;
+        }
+        axis += out->rank - p->g->values[v].rank;
+        if (start != 0 || axis <= before || out->sizes[axis] != p->g->values[x].sizes[i]) {
+            return DTP_OK;
+        }
+        before = axis;
+    }
+    const new_arg args[] = {{"self", x, 0}};
+    return become(p, node, "aten.view.default", 1, args, err);
+}
+
 /* ---- all ---- */
 
 /* Parameters with the same bytes are one, under the first of their names. */
@@ -420,7 +449,8 @@ typedef dtp_status (*pattern)(patterns *p, dtp_aten_node *node, dtp_err *err);
 
 dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
 {
-    static const pattern all[] = {find_rms_norm, find_gelu, find_rope, find_attention};
+    static const pattern all[] = {find_rms_norm, find_gelu, find_rope, find_attention,
+                                  find_grid};
     dtp_aten *g = m->g;
     patterns p = {.m = m, .g = g};
     DTP_TRY(DTP_NEW(g->arena, p.is, g->n_values + 1, err));

@@ -59,16 +59,32 @@ static int32_t find_text(int32_t n, const char *const *list, const char *text)
     return -1;
 }
 
+bool dtp_block_has(const dtp_importer *m, const dtp_block *b, const char *name)
+{
+    const int32_t node = dtp_out_find(m, name);
+    if (dtp_block_local(b, 0, name) == NULL || node >= 0) {
+        return node >= b->begin && node < b->begin + b->length;
+    }
+    for (int32_t i = b->begin; i < b->begin + b->length; i++) {
+        for (int32_t k = 0; k < m->nodes[i].n_in; k++) {
+            if (strcmp(m->nodes[i].in[k], name) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* An operand of instance k against that of instance 0: of the instance itself, carried from the
  * instance before, or the same for all. */
-static bool same_operand(dtp_block *b, int32_t k, const char *one, const char *other)
+static bool same_operand(const dtp_importer *m, dtp_block *b, int32_t k, const char *one,
+                         const char *other)
 {
-    const char *mine = dtp_block_local(b, 0, one);
-    if (mine != NULL) {
-        return same_text(mine, dtp_block_local(b, k, other));
+    if (dtp_block_has(m, b, one)) {
+        return same_text(dtp_block_local(b, 0, one), dtp_block_local(b, k, other));
     }
     const char *before = dtp_block_local(b, k - 1, other);
-    if (before == NULL) {
+    if (before == NULL || strcmp(one, other) == 0) {
         if (strcmp(one, other) != 0 || find_text(b->n_carry, b->carry_from, one) >= 0) {
             return false;
         }
@@ -100,7 +116,7 @@ static bool same_instance(const dtp_importer *m, dtp_block *b, int32_t k)
             return false;
         }
         for (int32_t o = 0; o < x->n_in; o++) {
-            if (!same_operand(b, k, x->in[o], y->in[o])) {
+            if (!same_operand(m, b, k, x->in[o], y->in[o])) {
                 return false;
             }
         }

@@ -20,6 +20,10 @@ typedef struct dtp_block {
 dtp_status dtp_blocks_find(dtp_importer *m, int32_t *n, dtp_block **out,
                            dtp_err *err) DTP_MUST_CHECK;
 
+/* Whether instance 0 has the tensor: one of its nodes makes it, or it is a parameter of its module
+ * that one of them reads. */
+bool dtp_block_has(const dtp_importer *m, const dtp_block *b, const char *name);
+
 /* "attn.q" of "layers.3.attn.q" in instance k of a block; NULL: not of this instance. */
 const char *dtp_block_local(const dtp_block *b, int32_t k, const char *name);
 

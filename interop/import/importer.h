@@ -70,6 +70,9 @@ const char *dtp_class_name(dtp_importer *m, int32_t cls, int32_t alias);
 
 dtp_status dtp_lower_all(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
 
+/* The node of the model with this name; -1. */
+int32_t dtp_out_find(const dtp_importer *m, const char *id);
+
 /* Model and names file. */
 dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options,
                             dtp_pt2_result *out, dtp_err *err) DTP_MUST_CHECK;

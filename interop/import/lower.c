@@ -182,6 +182,17 @@ static bool is_id(char c)
            c == '_' || c == '.' || c == '-' || c == '/';
 }
 
+int32_t dtp_out_find(const dtp_importer *m, const char *id)
+{
+    const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, id));
+    uint32_t at = hash;
+    int32_t i;
+    do {
+        i = dtp_hash_table_next(&m->ids, hash, &at);
+    } while (i >= 0 && strcmp(m->nodes[i].id, id) != 0);
+    return i;
+}
+
 /* A name that no other node has. */
 static dtp_status unique(dtp_importer *m, const char *base, const char **out, dtp_err *err)
 {
@@ -192,15 +203,10 @@ static dtp_status unique(dtp_importer *m, const char *base, const char **out, dt
     }
     base = id;
     for (int32_t k = 2;; k++) {
-        const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, id));
-        uint32_t at = hash;
-        int32_t i;
-        do {
-            i = dtp_hash_table_next(&m->ids, hash, &at);
-        } while (i >= 0 && strcmp(m->nodes[i].id, id) != 0);
-        if (i < 0) {
+        if (dtp_out_find(m, id) < 0) {
             *out = id;
-            return dtp_hash_table_add(&m->ids, m->arena, hash, m->n, err);
+            return dtp_hash_table_add(&m->ids, m->arena,
+                                      dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, id)), m->n, err);
         }
         id = dtp_arena_printf(m->arena, "%s_%d", base, k);
         DTP_TRY(DTP_MEMORY(err, id));
@@ -254,7 +260,7 @@ static bool order_is_free(const char *op)
 {
     static const char *const free_ops[] = {
         "einsum",      "add",        "sub",    "mul",     "div",    "max",
-        "min",         "compare",    "select", "relabel", "concat", "broadcast",
+        "min",         "compare",    "select", "relabel", "concat", "stack", "broadcast",
         "logical_and", "logical_or", "permute", NULL};
     for (int32_t i = 0; free_ops[i] != NULL; i++) {
         if (strcmp(free_ops[i], op) == 0) {
@@ -352,44 +358,112 @@ static const char *number_text(dtp_importer *m, double x)
     return dtp_arena_strdup(m->arena, text);
 }
 
-/* A constant that is one value, an index, or the causal mask. */
+static dtp_status emit_number(dtp_importer *m, const dtp_aten_node *node, double x,
+                              const char *type, const char **id, dtp_err *err)
+{
+    return dtp_emit(m, node, "number", "constant", 0, NULL, "",
+                    dtp_arena_printf(m->arena, "\"value\": %s, \"dtype\": \"%s\"",
+                                     number_text(m, x), type),
+                    id, err);
+}
+
+/* start + the index along an axis, which is one part. */
+static dtp_status emit_index(dtp_importer *m, const dtp_aten_node *node, const char *dim,
+                             double start, const char *type, const char **id, dtp_err *err)
+{
+    const char *in[2];
+    DTP_TRY(dtp_emit(m, node, "index", "iota", 0, NULL, dim,
+                     dtp_arena_printf(m->arena, "\"dim\": \"%s\", \"dtype\": \"%s\"", dim, type),
+                     &in[0], err));
+    if (start == 0) {
+        *id = in[0];
+        return DTP_OK;
+    }
+    DTP_TRY(emit_number(m, node, start, type, &in[1], err));
+    return dtp_emit(m, node, "index", "add", 2, in, dim, "", id, err);
+}
+
+/* The place of an axis among the parts; -1: it is not one part. */
+static int32_t part_of(const dtp_importer *m, int32_t value, int32_t axis)
+{
+    int32_t part = 0;
+    for (int32_t i = 0; i < axis; i++) {
+        part += dtp_axis_parts(m, value, i);
+    }
+    return dtp_axis_parts(m, value, axis) == 1 ? part : -1;
+}
+
+/* One value on and below a diagonal, another above it: compare(index, index), and a choice. */
+static dtp_status low_step(dtp_importer *m, const dtp_aten_node *node, int32_t value,
+                           const dtp_const_step *s, dtp_low *low, dtp_err *err)
+{
+    const dtp_aten_value *v = &m->g->values[value];
+    const char *ids[3], *dims[2], *both, *test;
+    for (int32_t i = 0; i < 2; i++) {
+        const int32_t part = part_of(m, value, s->axis[i]);
+        if (part < 0) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "the constant '%s' has dims that are split",
+                            v->name);
+        }
+        low->order[i] = (int8_t)part;
+        dims[i] = dtp_class_name(m, low->cls[part], low->alias[part]);
+        DTP_TRY(DTP_MEMORY(err, dims[i]));
+        DTP_TRY(emit_index(m, node, dims[i], i == 0 ? (double)s->at : 0, "i64", &ids[1 - i], err));
+    }
+    low->n_dims = 2;
+    both = dtp_arena_printf(m->arena, "%s,%s", dims[0], dims[1]);
+    DTP_TRY(DTP_MEMORY(err, both));
+    const bool flipped = v->dtype == ATEN_BOOL && s->low == 0;
+    DTP_TRY(dtp_emit(m, node, "mask", "compare", 2, ids, both,
+                     flipped ? "\"cmp\": \"gt\"" : "\"cmp\": \"le\"", &test, err));
+    low->id = test;
+    if (v->dtype == ATEN_BOOL) {
+        return DTP_OK;
+    }
+    ids[0] = test;
+    DTP_TRY(emit_number(m, node, s->low, dtp_type_name(v->dtype), &ids[1], err));
+    DTP_TRY(emit_number(m, node, s->high, dtp_type_name(v->dtype), &ids[2], err));
+    return dtp_emit(m, node, "mask", "select", 3, ids, both, "", &low->id, err);
+}
+
+/* A constant that is one value, an index, or a step along a diagonal. */
 static dtp_status low_const(dtp_importer *m, const dtp_aten_node *node, int32_t value, dtp_err *err)
 {
     const dtp_aten_value *v = &m->g->values[value];
     const dtp_const *c = &m->consts[value];
     dtp_low *low = &m->low[value];
     const char *type = dtp_type_name(v->dtype);
+    dtp_const_step step;
     double x;
     int32_t axis;
     DTP_TRY(low_whole(m, value, "", err));
     if (type == NULL) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s': element type %d", v->name, v->dtype);
     }
+    low->n_dims = 0;
     if (dtp_const_is_uniform(c, v, &x)) {
-        const char *attrs = dtp_arena_printf(m->arena, "\"value\": %s, \"dtype\": \"%s\"",
-                                             number_text(m, x), type);
-        low->n_dims = 0;
         memset(low->alias, -1, sizeof low->alias);
-        return dtp_emit(m, node, "number", "constant", 0, NULL, "", attrs, &low->id, err);
+        return emit_number(m, node, x, type, &low->id, err);
     }
-    if (!dtp_const_is_index(c, v, &axis, &x) || x != 0 || dtp_axis_parts(m, value, axis) != 1) {
+    if (dtp_const_is_step(c, v, &step)) {
+        DTP_TRY(low_step(m, node, value, &step, low, err));
+    } else if (dtp_const_is_index(c, v, &axis, &x) && part_of(m, value, axis) >= 0) {
+        low->order[low->n_dims++] = (int8_t)part_of(m, value, axis);
+        const int32_t part = low->order[0];
+        DTP_TRY(emit_index(m, node, dtp_class_name(m, low->cls[part], low->alias[part]), x, type,
+                           &low->id, err));
+    } else {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "the constant '%s' is none that can be written",
                         v->name);
     }
-    int32_t cls;
-    (void)dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], &cls, 1);
-    const char *attrs = dtp_arena_printf(m->arena, "\"dim\": \"%s\", \"dtype\": \"%s\"",
-                                         dtp_class_name(m, cls, 0), type);
-    int32_t part = 0;
-    for (int32_t i = 0; i < axis; i++) {
-        part += dtp_axis_parts(m, value, i);
+    for (int32_t i = 0; i < low->n; i++) { /* the others it lacks */
+        bool has = false;
+        for (int32_t k = 0; k < low->n_dims; k++) {
+            has = has || low->order[k] == i;
+        }
+        low->alias[i] = has ? low->alias[i] : -1;
     }
-    memset(low->alias, -1, sizeof low->alias);
-    low->alias[part] = 0;
-    low->order[0] = (int8_t)part;
-    low->n_dims = 1;
-    return dtp_emit(m, node, "index", "iota", 0, NULL, dtp_class_name(m, cls, 0), attrs, &low->id,
-                    err);
+    return DTP_OK;
 }
 
 /* Axes of size 1 of a parameter are dims of it, and gone behind it. */
@@ -410,6 +484,23 @@ static dtp_status low_param(dtp_importer *m, const dtp_aten_node *node, int32_t 
                     &m->low[value].id, err);
 }
 
+/* Axes of an input stay as they are fed: one that is split is split behind it. */
+static dtp_status low_input(dtp_importer *m, const dtp_aten_node *node, int32_t value, dtp_err *err)
+{
+    const dtp_aten_value *v = &m->g->values[value];
+    DTP_TRY(low_whole(m, value, v->source, err));
+    bool split = false;
+    for (int32_t i = 0; i < v->rank; i++) {
+        split = split || dtp_axis_parts(m, value, i) > 1;
+    }
+    if (!split) {
+        return DTP_OK;
+    }
+    const char *in = v->source;
+    return dtp_emit(m, node, "relabel", "relabel", 1, &in, dtp_low_dims(m, &m->low[value]), "",
+                    &m->low[value].id, err);
+}
+
 dtp_status dtp_low_get(dtp_importer *m, const dtp_aten_node *node, int32_t value,
                        const dtp_low **out, dtp_err *err)
 {
@@ -423,7 +514,7 @@ dtp_status dtp_low_get(dtp_importer *m, const dtp_aten_node *node, int32_t value
         m->low[value].owner = node;
         return low_const(m, node, value, err);
     case ATEN_INPUT:
-        return low_whole(m, value, v->source, err);
+        return low_input(m, node, value, err);
     case ATEN_PARAM:
         return low_param(m, node, value, err);
     case ATEN_BUFFER:

@@ -245,6 +245,39 @@ dtp_status dtp_lower_cat(dtp_importer *m, const dtp_aten_node *node, const dtp_a
                        dtp_arena_printf(m->arena, "\"dim\": \"%s\"", name), err);
 }
 
+dtp_status dtp_lower_stack(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
+                           dtp_err *err)
+{
+    const dtp_aten_arg *list = dtp_aten_arg_of(node, "tensors");
+    const int32_t out = node->outs[0], rank = m->g->values[out].rank;
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), rank);
+    dtp_groups groups = {0};
+    int32_t firsts[DTP_MAX_RANK], mine[DTP_MAX_RANK];
+    dtp_use uses[DTP_MOST_OPERANDS];
+    if (list->n > DTP_MOST_OPERANDS || dtp_axis_parts(m, out, axis) != 1) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "%d operands, at most %d and at least 2", list->n,
+                        DTP_MOST_OPERANDS);
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        DTP_TRY(dtp_groups_add(m, &groups, out, i, &firsts[i], err));
+    }
+    for (int32_t i = 0; i < rank - 1; i++) {
+        mine[i] = firsts[i < axis ? i : i + 1];
+    }
+    for (int32_t i = 0; i < list->n; i++) {
+        DTP_TRY(dtp_use_make(m, list->values[i], mine, &uses[i], err));
+    }
+    DTP_TRY(dtp_settle(m, node, list->n, uses, &groups, err));
+    for (int32_t i = 0; i < list->n; i++) {
+        DTP_TRY(dtp_whole_use(m, node, &uses[i], &groups, err));
+    }
+    groups.alias[firsts[axis]] = 0;
+    return dtp_emit_value(m, node, op->ours, list->n, uses, &groups, out, firsts,
+                          dtp_arena_printf(m->arena, "\"dim\": \"%s\"",
+                                           dtp_axis_size(m, out, axis)),
+                          err);
+}
+
 /* Numbers around the last axis. */
 dtp_status dtp_lower_pad(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
                          dtp_err *err)

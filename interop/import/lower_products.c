@@ -6,11 +6,12 @@
 #include "interop/import/aten_lower.h"
 #include "interop/import/lower.h"
 
-/* A product, then the sum with a bias over the last axis of the output. */
+/* A product, then the sum with a bias, whose last axis is axis `last` of the output. */
 static dtp_status product(dtp_importer *m, const dtp_aten_node *node, dtp_use *uses,
-                          dtp_groups *groups, const int32_t *firsts, int32_t bias, dtp_err *err)
+                          dtp_groups *groups, const int32_t *firsts, int32_t bias, int32_t last,
+                          dtp_err *err)
 {
-    const int32_t out = node->outs[0], rank = m->g->values[out].rank;
+    const int32_t out = node->outs[0];
     m->what = bias >= 0 ? "mm" : NULL;
     dtp_status s = dtp_settle(m, node, 2, uses, groups, err);
     s = s == DTP_OK ? dtp_emit_value(m, node, "einsum", 2, uses, groups, out, firsts, "", err) : s;
@@ -21,7 +22,7 @@ static dtp_status product(dtp_importer *m, const dtp_aten_node *node, dtp_use *u
     dtp_use sum[2];
     DTP_TRY(dtp_use_make(m, out, firsts, &sum[0], err));
     DTP_TRY(
-        dtp_use_make(m, bias, firsts + rank - m->g->values[bias].rank, &sum[1], err));
+        dtp_use_make(m, bias, firsts + last + 1 - m->g->values[bias].rank, &sum[1], err));
     DTP_TRY(dtp_settle(m, node, 2, sum, groups, err));
     return dtp_emit_value(m, node, "add", 2, sum, groups, out, firsts, "", err);
 }
@@ -43,7 +44,8 @@ dtp_status dtp_lower_linear(dtp_importer *m, const dtp_aten_node *node, const dt
     DTP_TRY(dtp_use_make(m, x, firsts, &uses[0], err));
     DTP_TRY(dtp_use_make(m, w, weight, &uses[1], err));
     firsts[rank - 1] = weight[0];
-    return product(m, node, uses, &groups, firsts, dtp_aten_operand(node, "bias"), err);
+    return product(m, node, uses, &groups, firsts, dtp_aten_operand(node, "bias"),
+                   rank - 1, err);
 }
 
 /* mm, bmm, matmul, addmm: rows, the summed axis, columns; what stands before is walked together. */
@@ -75,7 +77,32 @@ dtp_status dtp_lower_matmul(dtp_importer *m, const dtp_aten_node *node, const dt
     firsts[r - 1] = fb[rb - 1];
     DTP_TRY(dtp_use_make(m, a, fa, &uses[0], err));
     DTP_TRY(dtp_use_make(m, b, fb, &uses[1], err));
-    return product(m, node, uses, &groups, firsts, bias ? node->args[0].values[0] : -1, err);
+    return product(m, node, uses, &groups, firsts, bias ? node->args[0].values[0] : -1,
+                   r - 1, err);
+}
+
+/* Pixels of every patch times the kernel, which is a weight of as many inputs. */
+dtp_status dtp_lower_patches(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
+                             dtp_err *err)
+{
+    const int32_t x = node->args[0].values[0], w = dtp_aten_operand(node, "weight");
+    const int32_t out = node->outs[0], rank = m->g->values[x].rank;
+    dtp_groups groups = {0};
+    int32_t firsts[DTP_MAX_RANK], image[DTP_MAX_RANK], kernel[DTP_MAX_RANK];
+    dtp_use uses[2];
+    (void)op;
+    for (int32_t i = 0; i < rank; i++) {
+        DTP_TRY(dtp_groups_add(m, &groups, x, i, &image[i], err));
+        kernel[i] = image[i] < 0 ? -1 : image[i] + (i < 2 ? 0 : dtp_axis_parts(m, out, i));
+        firsts[i] = image[i];
+    }
+    DTP_TRY(dtp_groups_add(m, &groups, w, 0, &kernel[0], err));
+    firsts[1] = kernel[0];
+    DTP_TRY(dtp_use_make(m, x, image, &uses[0], err));
+    DTP_TRY(dtp_use_make(m, w, kernel, &uses[1], err));
+    DTP_TRY(dtp_settle(m, node, 1, uses, &groups, err));
+    DTP_TRY(dtp_whole_use(m, node, uses, &groups, err));
+    return product(m, node, uses, &groups, firsts, dtp_aten_operand(node, "bias"), 1, err);
 }
 
 /* ---- attention ---- */

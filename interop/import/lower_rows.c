@@ -53,10 +53,29 @@ static dtp_status unary(dtp_importer *m, const dtp_aten_node *node, const char *
     return dtp_emit_value(m, node, op, 1, &use, &groups, node->outs[0], firsts, attrs, err);
 }
 
+/* Ops of ours are of floats: integers become f32 before them, and what is to be integers again is
+ * made so behind them. */
 dtp_status dtp_lower_unary(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
                            dtp_err *err)
 {
-    return unary(m, node, op->ours, "", err);
+    const int32_t out = node->outs[0], x = first(node);
+    const char *attrs = "\"dtype\": \"f32\"", *id;
+    if (x < 0 || m->g->values[x].dtype >= ATEN_F16) {
+        return unary(m, node, op->ours, "", err);
+    }
+    dtp_groups groups = {0};
+    int32_t firsts[DTP_MAX_RANK];
+    dtp_use use;
+    DTP_TRY(only_operand(m, node, &groups, firsts, &use, err));
+    id = use.id;
+    DTP_TRY(dtp_emit(m, node, "cast", "cast", 1, &id, NULL, attrs, &use.id, err));
+    if (m->g->values[out].dtype >= ATEN_F16) {
+        return dtp_emit_value(m, node, op->ours, 1, &use, &groups, out, firsts, "", err);
+    }
+    id = use.id;
+    DTP_TRY(dtp_emit(m, node, op->ours, op->ours, 1, &id, NULL, "", &use.id, err));
+    attrs = dtp_arena_printf(m->arena, "\"dtype\": \"%s\"", dtp_type_name(m->g->values[out].dtype));
+    return dtp_emit_value(m, node, "cast", 1, &use, &groups, out, firsts, attrs, err);
 }
 
 dtp_status dtp_lower_gelu(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
@@ -405,7 +424,9 @@ static void set_below(dtp_importer *m, int32_t value, int32_t cls)
     while (value >= 0) {
         const dtp_aten_value *v = &m->g->values[value];
         if (v->role == ATEN_INPUT) {
-            m->below[value] = m->below[value] < 0 ? cls : m->below[value];
+            const int32_t old = m->below[value];
+            m->below[value] =
+                old < 0 || m->axes.cls[cls].size < m->axes.cls[old].size ? cls : old;
         }
         value = v->node < 0 ? -1 : first(&m->g->nodes[v->node]);
     }

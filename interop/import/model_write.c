@@ -48,6 +48,10 @@ static const char *axis_dims(writer *w, int32_t value, int32_t axis, const char 
     }
     const char *text = "";
     const int32_t n = dtp_axis_parts(m, value, axis);
+    if (n > 1 && v->role == ATEN_INPUT) {
+        return dtp_arena_printf(m->arena, "%s_%d=%s", v->source, axis,
+                                dtp_axis_size(m, value, axis));
+    }
     for (int32_t i = part; i < part + n && text != NULL; i++) {
         text = dtp_arena_printf(m->arena, "%s%s%s", text, i > part ? by : "",
                                 dtp_class_name(m, m->low[value].cls[i], m->low[value].alias[i]));
@@ -76,7 +80,11 @@ static const dtp_block *block_of(const writer *w, const char *name, const char *
         const dtp_block *b = &w->blocks[i];
         for (int32_t k = 0; k < b->count; k++) {
             *local = dtp_block_local(b, k, name);
-            if (*local != NULL) {
+            const char *zero =
+                *local == NULL
+                    ? NULL
+                    : dtp_arena_printf(w->m->arena, "%s.0.%s", b->prefix, *local);
+            if (zero != NULL && dtp_block_has(w->m, b, zero)) {
                 *first = k == 0;
                 return b;
             }
@@ -153,9 +161,8 @@ static void put_inputs(writer *w, dtp_strbuf *b)
 /* What an operand is called inside a block: its own names, then what is carried and seen. */
 static const char *inner_name(writer *w, const dtp_block *b, const char *name)
 {
-    const char *local = b == NULL ? NULL : dtp_block_local(b, 0, name);
-    if (local != NULL || b == NULL) {
-        return local != NULL ? local : name;
+    if (b == NULL || dtp_block_has(w->m, b, name)) {
+        return b == NULL ? name : dtp_block_local(b, 0, name);
     }
     for (int32_t i = 0; i < b->n_carry; i++) {
         if (strcmp(b->carry_from[i], name) == 0) {

@@ -19,7 +19,7 @@ RECOGNISED = {
     "qwen3": (2, 2, 9, 4, 0, 1, 2),
     "bert": (2, 0, 5, 0, 2, 1, 2),
     "vit": (2, 0, 5, 0, 2, 1, 2),
-    "t5": (6, 0, 12, 0, 0, 0, 0),
+    "t5": (6, 0, 12, 0, 0, 2, 4),
     "dlrm": (0, 0, 0, 0, 0, 0, 0),
 }
 KEYS = ("parameters", "attention", "causal", "norms", "rope", "gelu", "blocks", "repeats")
