@@ -323,28 +323,12 @@ dtp_status dtp_axes_stack(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
     return fresh(x, node, value(x, out)->sizes[axis], &x->of[out][axis], err);
 }
 
-static bool all_are(const dtp_aten_arg *a, int64_t is)
-{
-    for (int32_t i = 0; a != NULL && i < a->n; i++) {
-        if (a->ints[i] != is) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* A convolution whose stride is its kernel: every axis of the image is patches times the kernel's
  * axis. */
 dtp_status dtp_axes_patches(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const int32_t v = first(node), w = dtp_aten_operand(node, "weight"), out = node->outs[0];
     const int32_t bias = dtp_aten_operand(node, "bias"), rank = v < 0 ? 0 : value(x, v)->rank;
-    const dtp_aten_arg *stride = dtp_aten_arg_of(node, "stride");
-    if (rank < 3 || w < 0 || value(x, w)->rank != rank || stride == NULL ||
-        !all_are(dtp_aten_arg_of(node, "padding"), 0) ||
-        !all_are(dtp_aten_arg_of(node, "dilation"), 1) || dtp_aten_int(node, "groups", 1) != 1) {
-        return missing("a convolution that is not of whole patches", err);
-    }
     x->of[out][0] = x->of[v][0];
     x->of[out][1] = x->of[w][0];
     DTP_TRY(dtp_axis_unify(x, &x->of[v][1], &x->of[w][1], err));
@@ -352,10 +336,6 @@ dtp_status dtp_axes_patches(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
     for (int32_t i = 2; i < rank; i++) {
         const int64_t sizes[2] = {value(x, out)->sizes[i], value(x, w)->sizes[i]};
         dtp_axis parts[2];
-        if (stride->ints[stride->n == 1 ? 0 : i - 2] != sizes[1] ||
-            sizes[0] * sizes[1] != value(x, v)->sizes[i]) {
-            return missing("a convolution that is not of whole patches", err);
-        }
         DTP_TRY(dtp_axes_regroup(x, 1, &x->of[v][i], 2, sizes, parts, err));
         DTP_TRY(dtp_axis_unify(x, &parts[1], &x->of[w][i], err));
         x->of[out][i] = parts[0];

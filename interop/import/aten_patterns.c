@@ -398,6 +398,41 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
     return become(p, node, "dtp.attention", mask >= 0 ? 6 : 5, args, err);
 }
 
+/* ---- patches ---- */
+
+static bool all_are(const dtp_aten_node *node, const char *name, int64_t is)
+{
+    const dtp_aten_arg *a = dtp_aten_arg_of(node, name);
+    bool all = a == NULL || a->kind == ATEN_INTS;
+    for (int32_t i = 0; a != NULL && i < a->n && all; i++) {
+        all = a->ints[i] == is;
+    }
+    return all;
+}
+
+/* A convolution whose stride is its kernel, and whose image is whole patches of it. */
+static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t x = operand(node, 0), w = dtp_aten_operand(node, "weight");
+    const dtp_aten_arg *stride = dtp_aten_arg_of(node, "stride");
+    (void)err;
+    if (!(is_op(node, "conv1d") || is_op(node, "conv2d") || is_op(node, "conv3d")) || x < 0 ||
+        w < 0 || stride == NULL || stride->n < 1 || !all_are(node, "padding", 0) ||
+        !all_are(node, "dilation", 1) || dtp_aten_int(node, "groups", 1) != 1) {
+        return DTP_OK;
+    }
+    const dtp_aten_value *v = &p->g->values[x], *k = &p->g->values[w];
+    const dtp_aten_value *out = &p->g->values[node->outs[0]];
+    bool whole = v->rank == k->rank && out->rank == k->rank && v->rank >= 3 &&
+                 (stride->n == 1 || stride->n == v->rank - 2);
+    for (int32_t i = 2; i < v->rank && whole; i++) {
+        whole = stride->ints[stride->n == 1 ? 0 : i - 2] == k->sizes[i] &&
+                out->sizes[i] * k->sizes[i] == v->sizes[i];
+    }
+    node->op = whole ? "dtp.patches" : node->op;
+    return DTP_OK;
+}
+
 /* ---- indexing ---- */
 
 /* x[i, j, ..] with i = 0, 1, .. along one axis, j along a later one, ..: x with axes of size 1. */
@@ -450,7 +485,7 @@ typedef dtp_status (*pattern)(patterns *p, dtp_aten_node *node, dtp_err *err);
 dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
 {
     static const pattern all[] = {find_rms_norm, find_gelu, find_rope, find_attention,
-                                  find_grid};
+                                  find_grid,     find_patches};
     dtp_aten *g = m->g;
     patterns p = {.m = m, .g = g};
     DTP_TRY(DTP_NEW(g->arena, p.is, g->n_values + 1, err));
