@@ -311,6 +311,9 @@ dtp_status dtp_emit_value(dtp_importer *m, const dtp_aten_node *node, const char
     int32_t part = 0;
     for (int32_t i = 0; i < m->g->values[out].rank; i++) {
         const int32_t parts = dtp_axis_parts(m, out, i);
+        if (parts > 0 && (firsts[i] < 0 || firsts[i] + parts > groups->n)) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "axes of the result that no operand has");
+        }
         for (int32_t k = 0; k < parts; k++, part++) {
             group[part] = (int8_t)(firsts[i] + k);
             low.alias[part] = groups->alias[firsts[i] + k];

@@ -290,7 +290,7 @@ dtp_status dtp_lower_pad(dtp_importer *m, const dtp_aten_node *node, const dtp_a
     char value[32];
     (void)op;
     type = dtp_type_name(m->g->values[out].dtype);
-    if ((mode != NULL && strcmp(mode->text, "constant") != 0) || type == NULL ||
+    if ((mode != NULL && (mode->text == NULL || strcmp(mode->text, "constant") != 0)) || type == NULL ||
         dtp_axis_parts(m, out, axis) != 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "padding that is not by a constant");
     }

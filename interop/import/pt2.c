@@ -1,5 +1,6 @@
 #include "interop/import/pt2.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "core/base/text.h"
@@ -91,6 +92,52 @@ static dtp_status at_node(const dtp_importer *m, const dtp_aten_node *node, dtp_
                             node->where);
 }
 
+/* What every row of the table relies on: the first argument is a tensor, or a list of them. */
+static dtp_status check_operands(const dtp_aten_node *node, dtp_err *err)
+{
+    const dtp_aten_arg *a = node->n_args > 0 ? &node->args[0] : NULL;
+    bool all = a != NULL && (a->kind == ATEN_VALUE || a->kind == ATEN_VALUES) && a->n > 0;
+    for (int32_t i = 0; all && i < a->n; i++) {
+        all = a->values[i] >= 0;
+    }
+    return all && node->n_outs > 0 ? DTP_OK
+                                   : DTP_FAIL(err, DTP_INVALID, "no tensor to read or to make");
+}
+
+/* The sizes that the file gives an output against those of its classes. */
+static dtp_status check_sizes(const dtp_importer *m, const dtp_aten_node *node, dtp_err *err)
+{
+    int32_t cls[DTP_FLAT_PARTS];
+    for (int32_t i = 0; i < node->n_outs; i++) {
+        const dtp_aten_value *v = &m->g->values[node->outs[i]];
+        const dtp_axis *axes = m->axes.of[node->outs[i]];
+        if (dtp_axis_leaves(&m->axes, v->rank, axes, cls, DTP_FLAT_PARTS) < 0) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s' has more than %d dims", v->name,
+                            DTP_FLAT_PARTS);
+        }
+        for (int32_t a = 0; a < DTP_MAX_RANK; a++) {
+            const int32_t n = dtp_axis_leaves(&m->axes, 1, &axes[a], cls, DTP_FLAT_PARTS);
+            int64_t size = 1;
+            for (int32_t k = 0; k < n; k++) {
+                size *= m->axes.cls[cls[k]].size;
+            }
+            if (a < v->rank ? size != v->sizes[a] : axes[a].n > 0) {
+                return DTP_FAIL(err, DTP_INVALID,
+                                "axis %d of '%s' has %" PRId64 " elements, but is given as %" PRId64,
+                                a, v->name, size, a < v->rank ? v->sizes[a] : 0);
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status axes_of_node(dtp_importer *m, const dtp_aten_node *node, dtp_err *err)
+{
+    DTP_TRY(check_operands(node, err));
+    DTP_TRY(dtp_aten_op_find(node->op)->axes(&m->axes, node, err));
+    return check_sizes(m, node, err);
+}
+
 /* Parameters whose names differ in numbers only have the same dims, as have tensors that were made
  * at the same place of two layers. */
 static dtp_status join_layers(dtp_importer *m, dtp_err *err)
@@ -122,7 +169,7 @@ static dtp_status find_axes(dtp_importer *m, dtp_err *err)
     for (int32_t i = 0; i < m->g->n_nodes; i++) {
         const dtp_aten_node *node = &m->g->nodes[i];
         if (node->live) {
-            DTP_TRY(at_node(m, node, dtp_aten_op_find(node->op)->axes(&m->axes, node, err), err));
+            DTP_TRY(at_node(m, node, axes_of_node(m, node, err), err));
         }
     }
     DTP_TRY(join_layers(m, err));

@@ -222,7 +222,6 @@ static dtp_status read_list(const pt2 *p, const dtp_foreign *list, bool tensors,
 static dtp_status read_scalar(const pt2 *p, const dtp_foreign *v, const char *kind,
                               dtp_aten_arg *a, dtp_err *err)
 {
-    DTP_TRY(DTP_NEW(p->g->arena, a->ints, 1, err));
     if (strcmp(kind, "as_float") == 0 && !dtp_foreign_is(v, DTP_FOREIGN_STRING)) {
         a->kind = ATEN_FLOAT;
         return dtp_foreign_double(p->graph, v, &a->real, err);
@@ -261,6 +260,7 @@ static dtp_status read_arg(const pt2 *p, const dtp_foreign *input, dtp_aten_arg 
         return dtp_foreign_fail(p->graph, arg, err, "is empty");
     }
     const char *kind = dtp_foreign_key(v);
+    DTP_TRY(DTP_NEW(p->g->arena, a->ints, 1, err)); /* of any kind: a zero is read, at worst */
     if (strcmp(kind, "as_tensor") == 0) {
         a->kind = ATEN_VALUE;
         a->n = 1;
