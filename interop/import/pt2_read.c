@@ -464,6 +464,18 @@ static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
     return DTP_OK;
 }
 
+/* Names of inputs and parameters are names of ours as they are. */
+static dtp_status check_name(const pt2 *p, const dtp_foreign *at, const char *name, dtp_err *err)
+{
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/";
+    const size_t n = strlen(name);
+    return n > 0 && n <= 128 && strspn(name, good) == n
+               ? DTP_OK
+               : dtp_foreign_fail(p->graph, at, err,
+                                  "the name '%.200s' is not 1 to 128 letters, digits and _ . - /",
+                                  name);
+}
+
 /* {"parameter": {"arg": {"name": "p_w"}, "parameter_name": "w"}}, {"user_input": {"arg": ..}}. */
 static dtp_status read_input(const pt2 *p, const dtp_foreign *spec, dtp_err *err)
 {
@@ -496,13 +508,14 @@ static dtp_status read_input(const pt2 *p, const dtp_foreign *spec, dtp_err *err
     v->source = v->name;
     p->g->inputs[p->g->n_inputs++] = at;
     if (v->role == ATEN_INPUT) {
-        return DTP_OK;
+        return check_name(p, body, v->name, err);
     }
     const dtp_foreign *name;
     DTP_TRY(dtp_foreign_require(p->graph, body, kinds[k].name, DTP_FOREIGN_STRING, &name, err));
     DTP_TRY(dtp_foreign_string(p->graph, name, &v->source, err));
     v->source = dtp_arena_line(p->g->arena, v->source);
     DTP_TRY(DTP_MEMORY(err, v->source));
+    DTP_TRY(check_name(p, name, v->source, err));
     return find_data(p, v, err);
 }
 

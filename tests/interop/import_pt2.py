@@ -41,8 +41,21 @@ def floats(path):
     return struct.unpack(f"<{(len(data) - 10 - n) // 4}f", data[10 + n :])
 
 
+def cut(path, out, sizes):
+    """The first sizes[0] x sizes[1] numbers of an .npy file of integers."""
+    with open(path, "rb") as f:
+        data = f.read()
+    (n,) = struct.unpack_from("<H", data, 8)
+    head, body = eval(data[10 : 10 + n]), data[10 + n :]
+    assert head["descr"] == "<i8" and len(head["shape"]) == 2, head
+    rows = [body[8 * r * head["shape"][1] :][: 8 * sizes[1]] for r in range(sizes[0])]
+    text = str({**head, "shape": sizes}).ljust(n - 1) + "\n"
+    with open(out, "wb") as f:
+        f.write(data[:10] + text.encode()[-n:] + b"".join(rows))
+
+
 def compare(what, got, want):
-    got, want = floats(got), floats(want)
+    got, want = (floats(x) if isinstance(x, str) else x for x in (got, want))
     top = max(map(abs, want))
     worst = max(abs(a - b) for a, b in zip(got, want)) if len(got) == len(want) else float("inf")
     if not worst <= 1e-4 * top:
@@ -80,6 +93,20 @@ def main(dtplan, dtrun, name, folder):
             run(dtrun, "run", model, *forward, "--load", weights, *feeds, *fetch, *more)
             for i, o in enumerate(outputs):
                 compare(f"{what}: {o}", path(f"{i}.npy"), path(name, "test", f"out.{i}.npy"))
+            run(dtrun, "verify", model, *(["--plan", path("plan")] if more else []), *(["--comm", "sim"] if more else []))
+        if report["attention"] and report["attention"] == report["causal"]:
+            shorter(dtrun, model, weights, m, path, os.path.join(name, "test"), outputs[-1], fetch[-2:])
+
+
+def shorter(dtrun, model, weights, m, path, tests, output, fetch):
+    """No view pins batch and length: the first rows and positions of a causal model are what they were."""
+    cut(path(tests, "in.ids.npy"), path("cut.npy"), (2, 8))
+    run(dtrun, "run", model, "--forward", "--load", weights, "--feed", f"ids={path('cut.npy')}", *fetch,
+        "--dim", "batch=2", "--dim", "length=8")
+    vocab, last = m["dims"]["vocab"], len(m["outputs"]) - (0 if "train" in m else 1)
+    whole = floats(path(tests, f"out.{last}.npy"))
+    rows = [x for b in range(2) for x in whole[b * 12 * vocab :][: 8 * vocab]]
+    compare(f"2 x 8: {output}", fetch[1].split("=")[1], rows)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""300 broken .pt2 files: each is imported, or refused in one line that names the file, with exit code 2 and nothing
+written.
+
+usage: bad_pt2.py DTPLAN FOLDER"""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+WRONG = [None, -1, 0, 1, 2**40, 1e300, "x", "", [], {}, True, [1, 2], {"as_int": -1}, {"name": "ids"}, 13, 28]
+OPS = "add cat view permute sum embedding slice softmax split select where nosuch".split()
+
+
+def all_paths(v, path=()):
+    yield path
+    for k in v if isinstance(v, dict) else range(len(v)) if isinstance(v, list) else ():
+        yield from all_paths(v[k], path + (k,))
+
+
+def break_bytes(data, rng):
+    data = bytearray(data)
+    for _ in range(rng.randint(1, 4)):  # anywhere, or in the directory at the end
+        data[rng.choice([rng.randrange(len(data)), len(data) - 1 - rng.randrange(3000)])] = rng.randrange(256)
+    return data[: rng.randrange(len(data))] if rng.random() < 0.3 else data
+
+
+def break_place(graph, paths, rng):
+    path, v = rng.choice(paths), graph["graph_module"]
+    for k in path[:-1]:
+        v = v[k]
+    if rng.random() < 0.3:
+        del v[path[-1]]
+    elif isinstance(v[path[-1]], int) and rng.random() < 0.5:
+        v[path[-1]] += rng.choice([-2, -1, 1, 2])
+    else:
+        v[path[-1]] = rng.choice(WRONG)
+
+
+def break_node(graph, rng):
+    inner = graph["graph_module"]["graph"]
+    node, values = rng.choice(inner["nodes"]), list(inner["tensor_values"])
+    arg = rng.choice(node["inputs"])
+    how = rng.randrange(5)
+    if how == 0:
+        node["target"] = f"torch.ops.aten.{rng.choice(OPS)}.default"
+    elif how == 1:
+        node["inputs"].remove(arg)
+    elif how == 2:
+        arg["arg"] = rng.choice([{"as_int": 2**50}, {"as_float": 0.5}, {"as_ints": [-1, 0]}, {"as_tensors": []}])
+    elif how == 3:
+        arg["arg"] = {"as_tensor": {"name": rng.choice(values)}}
+    else:
+        sizes = inner["tensor_values"][rng.choice(values)]["sizes"]
+        rng.choice([lambda: sizes.append({"as_int": 2}), sizes.clear, lambda: sizes.insert(0, {"as_int": 2**40})])()
+
+
+def broken(source, i, out):
+    rng = random.Random(i)
+    with open(source, "rb") as f:
+        data = f.read()
+    if i % 6 == 0:
+        with open(out, "wb") as f:
+            f.write(break_bytes(data, rng))
+        return
+    with zipfile.ZipFile(source) as z:
+        entries = {n: z.read(n) for n in z.namelist() if "/test/" not in n}
+    name = next(n for n in entries if "/models/" in n)
+    graph = json.loads(entries[name])
+    if i % 2:
+        break_node(graph, rng)
+    else:
+        break_place(graph, [p for p in all_paths(graph["graph_module"]) if p], rng)
+    entries[name] = json.dumps(graph)
+    with zipfile.ZipFile(out, "w") as z:
+        for n, data in entries.items():
+            z.writestr(n, data)
+
+
+def made_wrong(folder, tmp):
+    """Files that one change makes wrong, and what the error says."""
+    with zipfile.ZipFile(os.path.join(folder, "dlrm.pt2")) as z:
+        entries = {n: z.read(n) for n in z.namelist() if "/test/" not in n}
+    model, config = "dlrm/models/model.json", "dlrm/data/weights/model_weights_config.json"
+    text = entries[model].decode()
+    cases = {
+        "compressed": (None, "not stored as it is"),
+        "schema": ({model: text.replace('"major":8', '"major":9')}, "schema version 9, not 8"),
+        "pickle": ({config: entries[config].decode().replace('"use_pickle": false', '"use_pickle": true')}, "use_pickle"),
+        "two": ({"dlrm/models/other.json": text}, "two graphs"),
+        "twice": ({model: text.replace('"nodes":[', '"nodes":[],"nodes":[')}, "nodes"),
+    }
+    for name, (change, expect) in cases.items():
+        path = os.path.join(tmp, name + ".pt2")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED if change else zipfile.ZIP_DEFLATED) as z:
+            for n, data in {**entries, **(change or {})}.items():
+                z.writestr(n, data)
+        yield path, expect
+
+
+def attempt(dtplan, path, out):
+    p = subprocess.run([dtplan, "import", path, "-o", out], capture_output=True, text=True)
+    lines = p.stderr.splitlines()
+    if p.returncode == 2 and os.path.exists(out):
+        sys.exit(f"{path}: refused, but {out} was written")
+    if p.returncode not in (0, 2) or (p.returncode == 2 and (not lines or os.path.basename(path) not in lines[-1])):
+        sys.exit(f"{path}: exit {p.returncode}\n{p.stdout}{p.stderr}")
+    if p.returncode == 0:
+        os.remove(out)
+    return p.returncode == 2, p.stderr
+
+
+def main(dtplan, folder):
+    refused = 0
+    with tempfile.TemporaryDirectory() as tmp:
+        out = os.path.join(tmp, "m.json")
+        for path, expect in made_wrong(folder, tmp):
+            bad, text = attempt(dtplan, path, out)
+            if not bad or expect not in text:
+                sys.exit(f"{path}: expected '{expect}', got: {text}")
+        for i in range(300):
+            path = os.path.join(tmp, f"{i}.pt2")
+            broken(os.path.join(folder, ("gpt", "llama_loss", "bert", "vit", "t5", "dlrm")[i // 6 % 6] + ".pt2"), i, path)
+            refused += attempt(dtplan, path, out)[0]
+            os.remove(path)
+    print(f"300 broken files: {refused} refused, the others are programs still")
+    if refused < 200:
+        sys.exit("too few are refused")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
