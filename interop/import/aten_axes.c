@@ -218,11 +218,9 @@ static dtp_status product(dtp_axes *x, int32_t a, int32_t b, int32_t out, dtp_er
 dtp_status dtp_axes_matmul(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const int32_t a = first(node);
-    const int32_t b = node->n_args > 1 && node->args[1].kind == ATEN_VALUE
-                          ? node->args[1].values[0]
-                          : -1;
-    return a < 0 || b < 0 ? missing("no two operands", err)
-                          : product(x, a, b, node->outs[0], err);
+    const int32_t b =
+        node->n_args > 1 && node->args[1].kind == ATEN_VALUE ? node->args[1].values[0] : -1;
+    return a < 0 || b < 0 ? missing("no two operands", err) : product(x, a, b, node->outs[0], err);
 }
 
 dtp_status dtp_axes_addmm(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
@@ -358,7 +356,8 @@ dtp_status dtp_axes_slice(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
     DTP_TRY(dtp_axes_same(x, node, err));
     const int32_t v = first(node), out = node->outs[0];
     const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, v)->rank);
-    const int64_t start = dtp_aten_int(node, "start", 0), end = dtp_aten_int(node, "end", INT64_MAX);
+    const int64_t start = dtp_aten_int(node, "start", 0),
+                  end = dtp_aten_int(node, "end", INT64_MAX);
     if (axis < 0 || dtp_aten_int(node, "step", 1) != 1) {
         return missing("a slice with a step", err);
     }

@@ -8,11 +8,11 @@ typedef dtp_status dtp_axes_rule(dtp_axes *x, const dtp_aten_node *node, dtp_err
 
 dtp_axes_rule dtp_axes_same, dtp_axes_broadcast, dtp_axes_view, dtp_axes_permute, dtp_axes_reduce,
     dtp_axes_linear, dtp_axes_matmul, dtp_axes_addmm, dtp_axes_norm, dtp_axes_embedding,
-    dtp_axes_cat, dtp_axes_stack, dtp_axes_patches, dtp_axes_slice, dtp_axes_select, dtp_axes_split, dtp_axes_pad,
-    dtp_axes_attention, dtp_axes_cross_entropy;
+    dtp_axes_cat, dtp_axes_stack, dtp_axes_patches, dtp_axes_slice, dtp_axes_select, dtp_axes_split,
+    dtp_axes_pad, dtp_axes_attention, dtp_axes_cross_entropy;
 
-/* The axis of the output at which axis i of a permuted, unsqueezed or transposed operand stands; -1:
- * it is gone. */
+/* The axis of the output at which axis i of a permuted, unsqueezed or transposed operand stands;
+ * -1: it is gone. */
 int32_t dtp_aten_moved(const dtp_aten *g, const dtp_aten_node *node, int32_t axis);
 /* Whether a reduction is over the axis. */
 bool dtp_aten_reduces(const dtp_aten *g, const dtp_aten_node *node, int32_t axis);

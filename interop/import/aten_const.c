@@ -328,6 +328,7 @@ static bool run_elements(work *w, const const_op *op)
     return true;
 }
 
+/* clang-format off */
 static double of_add(const double *a) { return a[0] + a[1]; }
 static double of_sub(const double *a) { return a[0] - a[1]; }
 static double of_rsub(const double *a) { return a[1] - a[0]; }
@@ -356,6 +357,7 @@ static double of_floor(const double *a) { return floor(a[0]); }
 static double of_reciprocal(const double *a) { return 1 / a[0]; }
 static double of_where(const double *a) { return a[0] != 0 ? a[1] : a[2]; }
 static double of_masked_fill(const double *a) { return a[1] != 0 ? a[2] : a[0]; }
+/* clang-format on */
 
 /* ---- along an axis ---- */
 
@@ -381,8 +383,7 @@ static bool run_cat(work *w, const const_op *op)
             return false;
         }
         do {
-            put(w, data,
-                offset_of(v->rank, w->to->strides, index) + first * w->to->strides[axis],
+            put(w, data, offset_of(v->rank, w->to->strides, index) + first * w->to->strides[axis],
                 dtp_const_at(c, offset_of(v->rank, c->strides, index)));
         } while (step(v, varies, index));
         first += v->sizes[axis];
@@ -459,8 +460,8 @@ static bool run_index(work *w, const const_op *op)
         for (int32_t k = 0; k < list->n; k++) {
             const dtp_const *c = &w->f->c[list->values[k]];
             const dtp_aten_value *v = &w->f->g->values[list->values[k]];
-            int64_t i = (int64_t)dtp_const_at(
-                c, offset_of(v->rank, c->strides, &index[ahead - v->rank]));
+            int64_t i =
+                (int64_t)dtp_const_at(c, offset_of(v->rank, c->strides, &index[ahead - v->rank]));
             i += i < 0 ? w->xv->sizes[k] : 0;
             if (i < 0 || i >= w->xv->sizes[k]) {
                 return false;
@@ -525,32 +526,31 @@ static bool run_triangle(work *w, const const_op *op)
 /* clang-format off */
 #define UNARY(name, fn) {name, run_elements, fn, {"self"}}
 #define BINARY(name, fn) {name, run_elements, fn, {"self", "other"}}
+#define PLAIN(name, run) {name, run, NULL, {NULL}}
 static const const_op ops[] = {
-    {.name = "arange", .run = run_arange},
-    {.name = "ones", .run = run_fill}, {.name = "zeros", .run = run_fill}, {.name = "full", .run = run_fill},
-    {.name = "ones_like", .run = run_fill}, {.name = "zeros_like", .run = run_fill},
-    {.name = "full_like", .run = run_fill}, {.name = "new_ones", .run = run_fill},
-    {.name = "new_zeros", .run = run_fill}, {.name = "new_full", .run = run_fill},
-    {.name = "scalar_tensor", .run = run_fill},
-    {.name = "to", .run = run_same}, {.name = "_to_copy", .run = run_same}, {.name = "type_as", .run = run_same},
-    {.name = "alias", .run = run_same}, {.name = "contiguous", .run = run_same}, {.name = "clone", .run = run_same},
-    {.name = "detach", .run = run_same}, {.name = "detach_", .run = run_same}, {.name = "lift_fresh_copy", .run = run_same},
-    {.name = "expand", .run = run_expand}, {.name = "unsqueeze", .run = run_squeeze},
-    {.name = "squeeze", .run = run_squeeze}, {.name = "view", .run = run_view}, {.name = "reshape", .run = run_view},
-    {.name = "flatten", .run = run_view}, {.name = "transpose", .run = run_transpose},
-    {.name = "permute", .run = run_transpose}, {.name = "t", .run = run_transpose},
-    {.name = "slice", .run = run_slice}, {.name = "select", .run = run_slice},
-    {.name = "cat", .run = run_cat}, {.name = "cumsum", .run = run_scan}, {.name = "diff", .run = run_scan},
-    {.name = "index", .run = run_index}, {.name = "gather", .run = run_gather},
-    {.name = "tril", .run = run_triangle}, {.name = "triu", .run = run_triangle},
+    PLAIN("arange", run_arange), PLAIN("ones", run_fill), PLAIN("zeros", run_fill),
+    PLAIN("full", run_fill), PLAIN("ones_like", run_fill), PLAIN("zeros_like", run_fill),
+    PLAIN("full_like", run_fill), PLAIN("new_ones", run_fill), PLAIN("new_zeros", run_fill),
+    PLAIN("new_full", run_fill), PLAIN("scalar_tensor", run_fill),
+    PLAIN("to", run_same), PLAIN("_to_copy", run_same), PLAIN("type_as", run_same),
+    PLAIN("alias", run_same), PLAIN("contiguous", run_same), PLAIN("clone", run_same),
+    PLAIN("detach", run_same), PLAIN("detach_", run_same), PLAIN("lift_fresh_copy", run_same),
+    PLAIN("expand", run_expand), PLAIN("unsqueeze", run_squeeze), PLAIN("squeeze", run_squeeze),
+    PLAIN("view", run_view), PLAIN("reshape", run_view), PLAIN("flatten", run_view),
+    PLAIN("transpose", run_transpose), PLAIN("permute", run_transpose), PLAIN("t", run_transpose),
+    PLAIN("slice", run_slice), PLAIN("select", run_slice), PLAIN("cat", run_cat),
+    PLAIN("cumsum", run_scan), PLAIN("diff", run_scan), PLAIN("index", run_index),
+    PLAIN("gather", run_gather), PLAIN("tril", run_triangle), PLAIN("triu", run_triangle),
     BINARY("add", of_add), BINARY("sub", of_sub), BINARY("rsub", of_rsub), BINARY("mul", of_mul),
     BINARY("div", of_div), BINARY("floor_divide", of_floor_divide), BINARY("minimum", of_min),
-    BINARY("maximum", of_max), BINARY("min", of_min), BINARY("max", of_max), BINARY("eq", of_eq), BINARY("ne", of_ne),
-    BINARY("lt", of_lt), BINARY("le", of_le), BINARY("gt", of_gt), BINARY("ge", of_ge), BINARY("__and__", of_and),
-    BINARY("__or__", of_or), BINARY("bitwise_and", of_and), BINARY("bitwise_or", of_or),
-    BINARY("logical_and", of_and), BINARY("logical_or", of_or), UNARY("logical_not", of_not),
-    UNARY("bitwise_not", of_not), UNARY("neg", of_neg), UNARY("cos", of_cos), UNARY("sin", of_sin), UNARY("exp", of_exp),
-    UNARY("log", of_log), UNARY("abs", of_abs), UNARY("floor", of_floor), UNARY("reciprocal", of_reciprocal),
+    BINARY("maximum", of_max), BINARY("min", of_min), BINARY("max", of_max), BINARY("eq", of_eq),
+    BINARY("ne", of_ne), BINARY("lt", of_lt), BINARY("le", of_le), BINARY("gt", of_gt),
+    BINARY("ge", of_ge), BINARY("__and__", of_and), BINARY("__or__", of_or),
+    BINARY("bitwise_and", of_and), BINARY("bitwise_or", of_or), BINARY("logical_and", of_and),
+    BINARY("logical_or", of_or), UNARY("logical_not", of_not), UNARY("bitwise_not", of_not),
+    UNARY("neg", of_neg), UNARY("cos", of_cos), UNARY("sin", of_sin), UNARY("exp", of_exp),
+    UNARY("log", of_log), UNARY("abs", of_abs), UNARY("floor", of_floor),
+    UNARY("reciprocal", of_reciprocal),
     {"pow", run_elements, of_pow, {"self", "exponent"}},
     {"where", run_elements, of_where, {"condition", "self", "other"}},
     {"masked_fill", run_elements, of_masked_fill, {"self", "mask", "value"}},
@@ -605,8 +605,8 @@ static void read_buffer(folder *f, const dtp_aten_value *v, dtp_const *c)
     int64_t index[DTP_MAX_RANK] = {0}, i = 0;
     const uint32_t all = (UINT32_C(1) << v->rank) - 1;
     c->is = true;
-    if (v->data == NULL || v->dtype == ATEN_F16 || v->dtype == ATEN_BF16 ||
-        v->dtype == ATEN_I16 || v->dtype == ATEN_I8 || !room(&w, all, &data)) {
+    if (v->data == NULL || v->dtype == ATEN_F16 || v->dtype == ATEN_BF16 || v->dtype == ATEN_I16 ||
+        v->dtype == ATEN_I8 || !room(&w, all, &data)) {
         c->real = NULL;
         c->truth = NULL;
         return;
@@ -646,8 +646,8 @@ static void fold_node(folder *f, const dtp_aten_node *node)
         return;
     }
     /* ones_like(x), zeros_like(x): x is not read */
-    const bool shape_only = strstr(node->op, "_like.") != NULL ||
-                            strncmp(node->op, "aten.new_", 9) == 0;
+    const bool shape_only =
+        strstr(node->op, "_like.") != NULL || strncmp(node->op, "aten.new_", 9) == 0;
     if (!operands_are(f, node, &known)) {
         if (!shape_only) {
             return;
@@ -661,14 +661,13 @@ static void fold_node(folder *f, const dtp_aten_node *node)
     if (op == NULL || !(known || shape_only) || node->n_outs != 1) {
         return;
     }
-    const int32_t x = node->n_args > 0 && node->args[0].kind == ATEN_VALUE
-                          ? node->args[0].values[0]
-                          : -1;
+    const int32_t x =
+        node->n_args > 0 && node->args[0].kind == ATEN_VALUE ? node->args[0].values[0] : -1;
     dtp_const *to = &f->c[node->outs[0]];
     const dtp_aten_value *out = &f->g->values[node->outs[0]];
     work w = {f, node, out, to, x < 0 ? NULL : &f->c[x], x < 0 ? NULL : &f->g->values[x]};
-    const bool reads_x = op->run != run_arange && op->run != run_fill &&
-                         op->run != run_elements && op->run != run_cat;
+    const bool reads_x = op->run != run_arange && op->run != run_fill && op->run != run_elements &&
+                         op->run != run_cat;
     if ((reads_x && x < 0) || !op->run(&w, op)) {
         *to = (dtp_const){.is = true};
         return;
@@ -691,73 +690,4 @@ dtp_status dtp_const_fold(const dtp_aten *g, dtp_const **out, dtp_err *err)
     }
     *out = f.c;
     return DTP_OK;
-}
-
-/* ---- what a constant is ---- */
-
-bool dtp_const_is_uniform(const dtp_const *c, const dtp_aten_value *v, double *value)
-{
-    if (!dtp_const_known(c) || varying(c, v->rank) != 0) {
-        return false;
-    }
-    *value = dtp_const_at(c, 0);
-    return true;
-}
-
-bool dtp_const_is_index(const dtp_const *c, const dtp_aten_value *v, int32_t *axis, double *start)
-{
-    const uint32_t varies = dtp_const_known(c) ? varying(c, v->rank) : 0;
-    if (varies == 0 || (varies & (varies - 1)) != 0) {
-        return false;
-    }
-    for (*axis = 0; (varies >> *axis & 1) == 0;) {
-        (*axis)++;
-    }
-    *start = dtp_const_at(c, 0);
-    bool is = true;
-    for (int64_t i = 0; i < v->sizes[*axis] && is; i++) {
-        is = dtp_const_at(c, i * c->strides[*axis]) == *start + (double)i;
-    }
-    return is;
-}
-
-bool dtp_const_is_step(const dtp_const *c, const dtp_aten_value *v, dtp_const_step *out)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < v->rank && dtp_const_known(c); i++) {
-        if (c->strides[i] != 0 && n++ < 2) {
-            out->axis[n - 1] = i;
-        }
-    }
-    if (n != 2) {
-        return false;
-    }
-    const int64_t rows = v->sizes[out->axis[0]], columns = v->sizes[out->axis[1]];
-    const int64_t down = c->strides[out->axis[0]], right = c->strides[out->axis[1]];
-    out->low = dtp_const_at(c, (rows - 1) * down);
-    out->high = dtp_const_at(c, (columns - 1) * right);
-    out->at = -rows;
-    for (int64_t k = 0; k < columns; k++) { /* the boundary in the first row */
-        out->at = dtp_const_at(c, k * right) == out->low ? k : out->at;
-    }
-    for (int64_t r = rows - 1; r >= 0 && out->at < 0; r--) { /* or in the first column */
-        out->at = dtp_const_at(c, r * down) == out->low ? -r : out->at;
-    }
-    bool is = out->low != out->high;
-    for (int64_t i = 0; i < rows * columns && is; i++) {
-        const int64_t r = i / columns, k = i % columns;
-        is = dtp_const_at(c, r * down + k * right) == (k - r <= out->at ? out->low : out->high);
-    }
-    return is;
-}
-
-bool dtp_const_is_causal(const dtp_const *c, const dtp_aten_value *v)
-{
-    dtp_const_step s;
-    const int32_t r = v->rank;
-    if (!dtp_const_is_step(c, v, &s) || s.axis[0] != r - 2 || s.axis[1] != r - 1 ||
-        s.at != v->sizes[r - 1] - v->sizes[r - 2]) {
-        return false;
-    }
-    return v->dtype == ATEN_BOOL ? s.low == 1 : s.low == 0 && s.high <= -1e9;
 }

@@ -49,8 +49,8 @@ typedef enum dtp_aten_kind {
     ATEN_FLOAT,
     ATEN_BOOLEAN,
     ATEN_TEXT,
-    ATEN_INTS,  /* n of them */
-    ATEN_OTHER  /* device, layout, memory format: nothing that changes a value */
+    ATEN_INTS, /* n of them */
+    ATEN_OTHER /* device, layout, memory format: nothing that changes a value */
 } dtp_aten_kind;
 
 typedef struct dtp_aten_arg {
@@ -67,9 +67,9 @@ typedef struct dtp_aten_node {
     const char *op; /* "aten.linear.default"; those of patterns begin with "dtp." */
     int32_t n_args, n_outs;
     dtp_aten_arg *args;
-    int32_t *outs;      /* values; -1: not a tensor */
-    const char *path;   /* of the module: "layers.3.attn"; "" */
-    const char *where;  /* the innermost source line, "" */
+    int32_t *outs;     /* values; -1: not a tensor */
+    const char *path;  /* of the module: "layers.3.attn"; "" */
+    const char *where; /* the innermost source line, "" */
     bool live;
 } dtp_aten_node;
 

@@ -106,10 +106,11 @@ static bool same_type(const patterns *p, int32_t a, int32_t b)
 
 static bool changes_nothing(const patterns *p, const dtp_aten_node *node)
 {
-    static const char *const names[] = {"to",     "_to_copy", "contiguous", "alias",
-                                        "clone",  "expand",   "slice",      "view",  "reshape",
-                                        "lift_fresh_copy", "type_as", NULL};
-    if (node->n_outs != 1 || operand(node, 0) < 0 || !same_type(p, operand(node, 0), node->outs[0])) {
+    static const char *const names[] = {"to",      "_to_copy",        "contiguous", "alias",
+                                        "clone",   "expand",          "slice",      "view",
+                                        "reshape", "lift_fresh_copy", "type_as",    NULL};
+    if (node->n_outs != 1 || operand(node, 0) < 0 ||
+        !same_type(p, operand(node, 0), node->outs[0])) {
         return false;
     }
     if (is_op(node, "dropout")) {
@@ -268,8 +269,7 @@ static double base_of(const patterns *p, int32_t cos_value, int32_t sin_value, i
     base = near(round(base), base) || fabs(round(base) - base) < 1e-3 * base ? round(base) : base;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < f; j++) {
-            const double angle =
-                (double)i * pow(base, -2 * (double)(j % (f / 2)) / (double)f);
+            const double angle = (double)i * pow(base, -2 * (double)(j % (f / 2)) / (double)f);
             const double most = 1e-5 + 2e-7 * (double)i;
             if (fabs(dtp_const_at(c, i * c->strides[axis] + j * c->strides[last]) - cos(angle)) >
                     most ||
@@ -329,8 +329,7 @@ static dtp_status find_rope(patterns *p, dtp_aten_node *node, dtp_err *err)
                                "device): base 10000 is assumed\n");
             }
             if (base > 0) {
-                const new_arg args[] = {
-                    {"self", x, 0}, {"base", -1, base}, {"position", -1, axis}};
+                const new_arg args[] = {{"self", x, 0}, {"base", -1, base}, {"position", -1, axis}};
                 return become(p, node, "dtp.rope", 3, args, err);
             }
         }
@@ -484,8 +483,8 @@ typedef dtp_status (*pattern)(patterns *p, dtp_aten_node *node, dtp_err *err);
 
 dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
 {
-    static const pattern all[] = {find_rms_norm, find_gelu, find_rope, find_attention,
-                                  find_grid,     find_patches};
+    static const pattern all[] = {find_rms_norm,  find_gelu, find_rope,
+                                  find_attention, find_grid, find_patches};
     dtp_aten *g = m->g;
     patterns p = {.m = m, .g = g};
     DTP_TRY(DTP_NEW(g->arena, p.is, g->n_values + 1, err));

@@ -86,8 +86,8 @@ static dtp_status split(dtp_axes *x, int32_t c, int64_t outer, dtp_err *err)
     const char *origin = x->cls[c].origin;
     const int64_t size = x->cls[c].size;
     DTP_TRY(dtp_class_new(x, outer, dtp_arena_printf(x->arena, "%s.outer", origin), &a, err));
-    DTP_TRY(dtp_class_new(x, size / outer, dtp_arena_printf(x->arena, "%s.inner", origin), &b,
-                          err));
+    DTP_TRY(
+        dtp_class_new(x, size / outer, dtp_arena_printf(x->arena, "%s.inner", origin), &b, err));
     DTP_TRY(DTP_MEMORY(err, x->cls[a].origin, x->cls[b].origin));
     x->cls[c].outer = a;
     x->cls[c].inner = b;
@@ -202,6 +202,7 @@ dtp_status dtp_axes_regroup(dtp_axes *x, int32_t n, const dtp_axis *from, int32_
             c = at < list.n ? list.cls[at] : -1;
         }
     }
-    return at == list.n ? DTP_OK
-                        : DTP_FAIL(err, DTP_UNSUPPORTED, "a view of fewer elements than its operand");
+    return at == list.n
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_UNSUPPORTED, "a view of fewer elements than its operand");
 }

@@ -1,8 +1,8 @@
 /* Named dims of a graph whose axes have none: an axis is a list of classes, the outermost first,
  * and what two axes share is found by unification. A view that splits an axis splits its class,
- * everywhere; one that merges axes puts their classes into one list. An axis of size 1 has the empty
- * list: broadcasting is by name. Sizes are those of the export; no name depends on them but to say
- * how a view splits an axis. */
+ * everywhere; one that merges axes puts their classes into one list. An axis of size 1 has the
+ * empty list: broadcasting is by name. Sizes are those of the export; no name depends on them but
+ * to say how a view splits an axis. */
 #ifndef DTP_INTEROP_IMPORT_AXES_H
 #define DTP_INTEROP_IMPORT_AXES_H
 
@@ -24,7 +24,7 @@ typedef struct dtp_class {
     const char *origin; /* where it was first seen: "layers.*.fc1.weight.0" */
     const char *name;   /* of the dim, once given */
     int32_t aliases;    /* further names: the same dim twice in one tensor */
-    bool used, pieces; /* named in the model; counts the pieces of a split */
+    bool used, pieces;  /* named in the model; counts the pieces of a split */
 } dtp_class;
 
 typedef struct dtp_axes {

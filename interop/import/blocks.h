@@ -1,5 +1,5 @@
-/* Repeated blocks: nodes of the instances of a numbered list of modules ("layers.0", "layers.1", ..)
- * that are the same but for the number. */
+/* Repeated blocks: nodes of the instances of a numbered list of modules ("layers.0", "layers.1",
+ * ..) that are the same but for the number. */
 #ifndef DTP_INTEROP_IMPORT_BLOCKS_H
 #define DTP_INTEROP_IMPORT_BLOCKS_H
 

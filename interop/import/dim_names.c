@@ -50,8 +50,7 @@ static dtp_status propose_axis(dtp_importer *m, int32_t value, int32_t axis, con
                                const char *outer, dtp_err *err)
 {
     int32_t cls[DTP_FLAT_PARTS];
-    const int32_t n =
-        dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], cls, DTP_FLAT_PARTS);
+    const int32_t n = dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], cls, DTP_FLAT_PARTS);
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(propose(m, cls[i], n == 1 ? one : i == 0 ? outer : "group", err));
     }
@@ -178,7 +177,8 @@ static dtp_status join_vocab(dtp_importer *m, dtp_err *err)
         if (node != NULL && node->live && strncmp(node->op, "aten.cross_entropy", 18) == 0) {
             v = node->args[0].values[0];
         }
-        if (node != NULL && node->live && vocab < 0 && strncmp(node->op, "aten.embedding", 14) == 0 &&
+        if (node != NULL && node->live && vocab < 0 &&
+            strncmp(node->op, "aten.embedding", 14) == 0 &&
             g->values[dtp_aten_operand(node, "indices")].role != ATEN_CONST) {
             const int32_t w = dtp_aten_operand(node, "weight");
             vocab = dtp_axis_leaves(&m->axes, 1, m->axes.of[w], &last, 1) == 1 ? last : -1;

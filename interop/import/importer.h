@@ -40,7 +40,7 @@ typedef struct dtp_importer {
     dtp_out_node *nodes;
     dtp_hash_table ids;
     const char *what; /* names the next node in place of its op; NULL */
-    int32_t *below; /* by value, of integer inputs: a class; -1 */
+    int32_t *below;   /* by value, of integer inputs: a class; -1 */
     dtp_pt2_report *report;
     int32_t loss; /* the value; -1 */
 } dtp_importer;
@@ -74,11 +74,11 @@ dtp_status dtp_lower_all(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
 int32_t dtp_out_find(const dtp_importer *m, const char *id);
 
 /* Model and names file. */
-dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options,
-                            dtp_pt2_result *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options, dtp_pt2_result *out,
+                            dtp_err *err) DTP_MUST_CHECK;
 
-/* Weights of the parameters that are `needed`, by value, as a safetensors file that appears whole or
- * not at all. */
+/* Weights of the parameters that are `needed`, by value, as a safetensors file that appears whole
+ * or not at all. */
 dtp_status dtp_weights_write(dtp_importer *m, const char *path, const bool *needed,
                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -8,7 +8,7 @@
 const char *dtp_type_name(int32_t dtype)
 {
     static const char *const names[16] = {
-        [ATEN_I32] = "i32", [ATEN_I64] = "i64", [ATEN_F16] = "f16",   [ATEN_F32] = "f32",
+        [ATEN_I32] = "i32", [ATEN_I64] = "i64",   [ATEN_F16] = "f16",  [ATEN_F32] = "f32",
         [ATEN_F64] = "f64", [ATEN_BOOL] = "bool", [ATEN_BF16] = "bf16"};
     return dtype >= 0 && dtype < 16 ? names[dtype] : NULL;
 }
@@ -54,9 +54,9 @@ const char *dtp_group_names(dtp_importer *m, const dtp_groups *groups, int32_t f
 {
     const char *text = "";
     for (int32_t i = first; i < first + n && text != NULL; i++) {
-        text = dtp_arena_printf(m->arena, "%s%s%s", text, i > first ? by : "",
-                                dtp_class_name(m, groups->cls[i],
-                                               groups->alias[i] < 0 ? 0 : groups->alias[i]));
+        text = dtp_arena_printf(
+            m->arena, "%s%s%s", text, i > first ? by : "",
+            dtp_class_name(m, groups->cls[i], groups->alias[i] < 0 ? 0 : groups->alias[i]));
     }
     return text;
 }
@@ -178,8 +178,8 @@ dtp_status dtp_whole_use(dtp_importer *m, const dtp_aten_node *node, dtp_use *us
 
 static bool is_id(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '_' || c == '.' || c == '-' || c == '/';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == '-' || c == '/';
 }
 
 int32_t dtp_out_find(const dtp_importer *m, const char *id)
@@ -218,8 +218,8 @@ dtp_status dtp_emit(dtp_importer *m, const dtp_aten_node *node, const char *what
                     const char **id, dtp_err *err)
 {
     DTP_TRY(DTP_MEMORY(err, attrs));
-    DTP_TRY(dtp_arena_grow(m->arena, &m->nodes, m->n, m->n + 1, &m->capacity, sizeof *m->nodes,
-                           err));
+    DTP_TRY(
+        dtp_arena_grow(m->arena, &m->nodes, m->n, m->n + 1, &m->capacity, sizeof *m->nodes, err));
     const bool root = node->path[0] == '\0';
     const char *base = root              ? dtp_arena_strdup(m->arena, what)
                        : what[0] == '\0' ? node->path
@@ -259,9 +259,9 @@ static const char *what_of(dtp_importer *m, const dtp_aten_node *node)
 static bool order_is_free(const char *op)
 {
     static const char *const free_ops[] = {
-        "einsum",      "add",        "sub",    "mul",     "div",    "max",
-        "min",         "compare",    "select", "relabel", "concat", "stack", "broadcast",
-        "logical_and", "logical_or", "permute", NULL};
+        "einsum",    "add",         "sub",        "mul",     "div",    "max",
+        "min",       "compare",     "select",     "relabel", "concat", "stack",
+        "broadcast", "logical_and", "logical_or", "permute", NULL};
     for (int32_t i = 0; free_ops[i] != NULL; i++) {
         if (strcmp(free_ops[i], op) == 0) {
             return true;
@@ -364,10 +364,10 @@ static const char *number_text(dtp_importer *m, double x)
 static dtp_status emit_number(dtp_importer *m, const dtp_aten_node *node, double x,
                               const char *type, const char **id, dtp_err *err)
 {
-    return dtp_emit(m, node, "number", "constant", 0, NULL, "",
-                    dtp_arena_printf(m->arena, "\"value\": %s, \"dtype\": \"%s\"",
-                                     number_text(m, x), type),
-                    id, err);
+    return dtp_emit(
+        m, node, "number", "constant", 0, NULL, "",
+        dtp_arena_printf(m->arena, "\"value\": %s, \"dtype\": \"%s\"", number_text(m, x), type), id,
+        err);
 }
 
 /* start + the index along an axis, which is one part. */

@@ -34,7 +34,7 @@ dtp_status dtp_settle(dtp_importer *m, const dtp_aten_node *node, int32_t n, dtp
 /* Repeats an operand over the groups that it lacks, and brings its dims into the order of the axes.
  */
 dtp_status dtp_whole_use(dtp_importer *m, const dtp_aten_node *node, dtp_use *use,
-                             dtp_groups *groups, dtp_err *err) DTP_MUST_CHECK;
+                         dtp_groups *groups, dtp_err *err) DTP_MUST_CHECK;
 
 /* A node named after the module and `what`; `out`: dims or NULL. *id is its name. */
 dtp_status dtp_emit(dtp_importer *m, const dtp_aten_node *node, const char *what, const char *op,

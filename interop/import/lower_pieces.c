@@ -94,8 +94,8 @@ static dtp_status groups_but(dtp_importer *m, int32_t out, int32_t axis, dtp_gro
 
 /* The result of a node whose axis `axis` is one dim under its plain name. */
 static dtp_status piece_value(dtp_importer *m, const dtp_aten_node *node, const char *op, int32_t n,
-                              const char *const *ids, int32_t out, int32_t axis,
-                              dtp_groups *groups, int32_t *firsts, const char *attrs, dtp_err *err)
+                              const char *const *ids, int32_t out, int32_t axis, dtp_groups *groups,
+                              int32_t *firsts, const char *attrs, dtp_err *err)
 {
     dtp_use uses[DTP_MOST_OPERANDS];
     DTP_TRY(dtp_groups_add(m, groups, out, axis, &firsts[axis], err));
@@ -124,9 +124,9 @@ static dtp_status slice(dtp_importer *m, const dtp_aten_node *node, int32_t axis
     DTP_TRY(groups_but(m, out, axis, &groups, firsts, err));
     DTP_TRY(one_dim(m, node, x, axis, name, &groups, firsts, &id, err));
     const bool zero = strcmp(start, "0") == 0;
-    const char *attrs = dtp_arena_printf(
-        m->arena, "\"dim\": \"%s\", \"start\": \"%s\", \"stop\": \"%s%s%s\"", name, start,
-        zero ? "" : start, zero ? "" : "+", dtp_axis_size(m, out, axis));
+    const char *attrs =
+        dtp_arena_printf(m->arena, "\"dim\": \"%s\", \"start\": \"%s\", \"stop\": \"%s%s%s\"", name,
+                         start, zero ? "" : start, zero ? "" : "+", dtp_axis_size(m, out, axis));
     if (dtp_axis_parts(m, out, axis) == 1) {
         return piece_value(m, node, "slice", 1, &id, out, axis, &groups, firsts, attrs, err);
     }
@@ -171,9 +171,10 @@ static dtp_status outer_piece(dtp_importer *m, const dtp_aten_node *node, int32_
     DTP_TRY(dtp_use_make(m, x, firsts, &use, err));
     DTP_TRY(dtp_settle(m, node, 1, &use, &groups, err));
     DTP_TRY(dtp_whole_use(m, node, &use, &groups, err));
-    const char *in = use.id, *attrs = dtp_arena_printf(
-        m->arena, "\"dim\": \"%s\", \"start\": %d, \"stop\": %d",
-        dtp_group_names(m, &groups, firsts[axis], 1, ""), i, i + 1);
+    const char *in = use.id,
+               *attrs =
+                   dtp_arena_printf(m->arena, "\"dim\": \"%s\", \"start\": %d, \"stop\": %d",
+                                    dtp_group_names(m, &groups, firsts[axis], 1, ""), i, i + 1);
     DTP_TRY(DTP_MEMORY(err, attrs));
     DTP_TRY(dtp_emit(m, node, "slice", "slice", 1, &in, NULL, attrs, &use.id, err));
     memcpy(mine, firsts, sizeof mine);
@@ -272,10 +273,9 @@ dtp_status dtp_lower_stack(dtp_importer *m, const dtp_aten_node *node, const dtp
         DTP_TRY(dtp_whole_use(m, node, &uses[i], &groups, err));
     }
     groups.alias[firsts[axis]] = 0;
-    return dtp_emit_value(m, node, op->ours, list->n, uses, &groups, out, firsts,
-                          dtp_arena_printf(m->arena, "\"dim\": \"%s\"",
-                                           dtp_axis_size(m, out, axis)),
-                          err);
+    return dtp_emit_value(
+        m, node, op->ours, list->n, uses, &groups, out, firsts,
+        dtp_arena_printf(m->arena, "\"dim\": \"%s\"", dtp_axis_size(m, out, axis)), err);
 }
 
 /* Numbers around the last axis. */
@@ -290,16 +290,15 @@ dtp_status dtp_lower_pad(dtp_importer *m, const dtp_aten_node *node, const dtp_a
     char value[32];
     (void)op;
     type = dtp_type_name(m->g->values[out].dtype);
-    if ((mode != NULL && (mode->text == NULL || strcmp(mode->text, "constant") != 0)) || type == NULL ||
-        dtp_axis_parts(m, out, axis) != 1) {
+    if ((mode != NULL && (mode->text == NULL || strcmp(mode->text, "constant") != 0)) ||
+        type == NULL || dtp_axis_parts(m, out, axis) != 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "padding that is not by a constant");
     }
     DTP_TRY(groups_but(m, out, axis, &groups, firsts, err));
     const char *self;
     DTP_TRY(one_dim(m, node, x, axis, name, &groups, firsts, &self, err));
     dtp_double_print(dtp_aten_real(node, "value", 0), value);
-    const char *attrs =
-        dtp_arena_printf(m->arena, "\"value\": %s, \"dtype\": \"%s\"", value, type);
+    const char *attrs = dtp_arena_printf(m->arena, "\"value\": %s, \"dtype\": \"%s\"", value, type);
     const char *rows = dtp_group_names(m, &groups, 0, groups.n, ",");
     for (int32_t i = 0; i < 2; i++) {
         if (pad->ints[i] > 0) {

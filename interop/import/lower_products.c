@@ -21,8 +21,7 @@ static dtp_status product(dtp_importer *m, const dtp_aten_node *node, dtp_use *u
     }
     dtp_use sum[2];
     DTP_TRY(dtp_use_make(m, out, firsts, &sum[0], err));
-    DTP_TRY(
-        dtp_use_make(m, bias, firsts + last + 1 - m->g->values[bias].rank, &sum[1], err));
+    DTP_TRY(dtp_use_make(m, bias, firsts + last + 1 - m->g->values[bias].rank, &sum[1], err));
     DTP_TRY(dtp_settle(m, node, 2, sum, groups, err));
     return dtp_emit_value(m, node, "add", 2, sum, groups, out, firsts, "", err);
 }
@@ -44,8 +43,7 @@ dtp_status dtp_lower_linear(dtp_importer *m, const dtp_aten_node *node, const dt
     DTP_TRY(dtp_use_make(m, x, firsts, &uses[0], err));
     DTP_TRY(dtp_use_make(m, w, weight, &uses[1], err));
     firsts[rank - 1] = weight[0];
-    return product(m, node, uses, &groups, firsts, dtp_aten_operand(node, "bias"),
-                   rank - 1, err);
+    return product(m, node, uses, &groups, firsts, dtp_aten_operand(node, "bias"), rank - 1, err);
 }
 
 /* mm, bmm, matmul, addmm: rows, the summed axis, columns; what stands before is walked together. */
@@ -77,8 +75,7 @@ dtp_status dtp_lower_matmul(dtp_importer *m, const dtp_aten_node *node, const dt
     firsts[r - 1] = fb[rb - 1];
     DTP_TRY(dtp_use_make(m, a, fa, &uses[0], err));
     DTP_TRY(dtp_use_make(m, b, fb, &uses[1], err));
-    return product(m, node, uses, &groups, firsts, bias ? node->args[0].values[0] : -1,
-                   r - 1, err);
+    return product(m, node, uses, &groups, firsts, bias ? node->args[0].values[0] : -1, r - 1, err);
 }
 
 /* Pixels of every patch times the kernel, which is a weight of as many inputs. */
@@ -152,7 +149,8 @@ dtp_status dtp_lower_attention(dtp_importer *m, const dtp_aten_node *node, const
     DTP_TRY(attention_groups(m, &a, mask >= 0, err));
     if (dtp_axis_parts(m, a.q, l) != 1 || dtp_axis_parts(m, a.k, l) != 1 ||
         dtp_axis_parts(m, a.q, d) != 1 || dtp_axis_parts(m, a.v, d) != 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "attention over positions or features that are split");
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "attention over positions or features that are split");
     }
     DTP_TRY(dtp_use_make(m, a.q, a.fq, &uses[0], err));
     DTP_TRY(dtp_use_make(m, a.k, a.fk, &uses[1], err));

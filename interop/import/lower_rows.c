@@ -107,8 +107,7 @@ dtp_status dtp_lower_cast(dtp_importer *m, const dtp_aten_node *node, const dtp_
     const char *type = dtp_type_name(m->g->values[node->outs[0]].dtype);
     (void)op;
     if (type == NULL) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "element type %d",
-                        m->g->values[node->outs[0]].dtype);
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "element type %d", m->g->values[node->outs[0]].dtype);
     }
     return unary(m, node, "cast", dtp_arena_printf(m->arena, "\"dtype\": \"%s\"", type), err);
 }
@@ -151,8 +150,8 @@ static dtp_status cast_use(dtp_importer *m, const dtp_aten_node *node, int32_t d
     }
     const char *in = use->id;
     return dtp_emit(m, node, "cast", "cast", 1, &in, NULL,
-                    dtp_arena_printf(m->arena, "\"dtype\": \"%s\"", dtp_type_name(dtype)),
-                    &use->id, err);
+                    dtp_arena_printf(m->arena, "\"dtype\": \"%s\"", dtp_type_name(dtype)), &use->id,
+                    err);
 }
 
 /* The operands of an elementwise node, settled; `dtype` of those from `typed` on. */
@@ -303,9 +302,8 @@ static dtp_status rows(dtp_importer *m, const dtp_aten_node *node, const bool *o
                        dtp_groups *groups, int32_t *firsts, dtp_use *use, dtp_err *err)
 {
     DTP_TRY(only_operand(m, node, groups, firsts, use, err));
-    return lacks(m, first(node), firsts, over, groups)
-               ? dtp_whole_use(m, node, use, groups, err)
-               : DTP_OK;
+    return lacks(m, first(node), firsts, over, groups) ? dtp_whole_use(m, node, use, groups, err)
+                                                       : DTP_OK;
 }
 
 dtp_status dtp_lower_softmax(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
@@ -425,8 +423,7 @@ static void set_below(dtp_importer *m, int32_t value, int32_t cls)
         const dtp_aten_value *v = &m->g->values[value];
         if (v->role == ATEN_INPUT) {
             const int32_t old = m->below[value];
-            m->below[value] =
-                old < 0 || m->axes.cls[cls].size < m->axes.cls[old].size ? cls : old;
+            m->below[value] = old < 0 || m->axes.cls[cls].size < m->axes.cls[old].size ? cls : old;
         }
         value = v->node < 0 ? -1 : first(&m->g->nodes[v->node]);
     }
@@ -439,12 +436,10 @@ static dtp_status table_slice(dtp_importer *m, const dtp_aten_node *node, const 
                               dtp_err *err)
 {
     const char *size = axis < 0 ? "1" : dtp_axis_size(m, ids, axis);
-    const char *from =
-        start == 0 ? "" : dtp_arena_printf(m->arena, "%" PRId64 "+", (int64_t)start);
-    const char *attrs = dtp_arena_printf(m->arena,
-                                         "\"dim\": \"%s\", \"start\": %" PRId64
-                                         ", \"stop\": \"%s%s\"",
-                                         over, (int64_t)start, from, size);
+    const char *from = start == 0 ? "" : dtp_arena_printf(m->arena, "%" PRId64 "+", (int64_t)start);
+    const char *attrs =
+        dtp_arena_printf(m->arena, "\"dim\": \"%s\", \"start\": %" PRId64 ", \"stop\": \"%s%s\"",
+                         over, (int64_t)start, from, size);
     const char *id;
     DTP_TRY(dtp_emit(m, node, "slice", "slice", 1, &table, NULL, attrs, &id, err));
     dtp_use use = *w;
@@ -526,10 +521,10 @@ dtp_status dtp_lower_cross_entropy(dtp_importer *m, const dtp_aten_node *node,
     int32_t cls;
     (void)dtp_axis_leaves(&m->axes, 1, &m->axes.of[x][over], &cls, 1);
     set_below(m, labels, cls);
-    const char *attrs = dtp_arena_printf(
-        m->arena, "\"over\": \"%s\", \"reduce\": \"%s\", \"ignore\": %" PRId64,
-        dtp_group_names(m, &groups, firsts[over], 1, ""), kinds[kind],
-        dtp_aten_int(node, "ignore_index", -100));
+    const char *attrs =
+        dtp_arena_printf(m->arena, "\"over\": \"%s\", \"reduce\": \"%s\", \"ignore\": %" PRId64,
+                         dtp_group_names(m, &groups, firsts[over], 1, ""), kinds[kind],
+                         dtp_aten_int(node, "ignore_index", -100));
     const double smoothing = dtp_aten_real(node, "label_smoothing", 0);
     if (smoothing != 0) {
         attrs = dtp_arena_printf(m->arena, "%s, %s", attrs, real_attr(m, "smoothing", smoothing));

@@ -73,17 +73,14 @@ static const char *value_dims(writer *w, int32_t value)
 
 /* The block whose instances have the parameter; its name there in *local. Instances but the first
  * are not written. */
-static const dtp_block *block_of(const writer *w, const char *name, const char **local,
-                                 bool *first)
+static const dtp_block *block_of(const writer *w, const char *name, const char **local, bool *first)
 {
     for (int32_t i = 0; i < w->n_blocks; i++) {
         const dtp_block *b = &w->blocks[i];
         for (int32_t k = 0; k < b->count; k++) {
             *local = dtp_block_local(b, k, name);
             const char *zero =
-                *local == NULL
-                    ? NULL
-                    : dtp_arena_printf(w->m->arena, "%s.0.%s", b->prefix, *local);
+                *local == NULL ? NULL : dtp_arena_printf(w->m->arena, "%s.0.%s", b->prefix, *local);
             if (zero != NULL && dtp_block_has(w->m, b, zero)) {
                 *first = k == 0;
                 return b;
@@ -104,7 +101,7 @@ static bool ends_with(const char *text, const char *end)
 static void put_param(writer *w, dtp_strbuf *b, int32_t value, const char *name)
 {
     const dtp_aten_value *v = &w->m->g->values[value];
-    const char *init = v->rank > 1                 ? "{\"normal\": 0.02}"
+    const char *init = v->rank > 1                    ? "{\"normal\": 0.02}"
                        : ends_with(v->source, "bias") ? "\"zeros\""
                                                       : "\"ones\"";
     dtp_strbuf_addf(b, "\"%s\": {\"dims\": ", name);
@@ -148,8 +145,7 @@ static void put_inputs(writer *w, dtp_strbuf *b)
             dtp_strbuf_addf(b, ", \"dtype\": \"%s\"", dtp_type_name(v->dtype));
         }
         if (w->m->below[value] >= 0) {
-            dtp_strbuf_addf(b, ", \"below\": \"%s\"",
-                            dtp_class_name(w->m, w->m->below[value], 0));
+            dtp_strbuf_addf(b, ", \"below\": \"%s\"", dtp_class_name(w->m, w->m->below[value], 0));
         }
         dtp_strbuf_add(b, "}");
         any = true;
@@ -212,8 +208,8 @@ static void put_block(writer *w, dtp_strbuf *b, const dtp_block *block, int32_t 
 static void put_repeat(writer *w, dtp_strbuf *b, const dtp_block *block, int32_t i)
 {
     (void)w;
-    dtp_strbuf_addf(b, "    {\"repeat\": \"block.%d\", \"count\": %d, \"as\": \"%s\", \"carry\": {", i,
-                    block->count, block->prefix);
+    dtp_strbuf_addf(b, "    {\"repeat\": \"block.%d\", \"count\": %d, \"as\": \"%s\", \"carry\": {",
+                    i, block->count, block->prefix);
     for (int32_t k = 0; k < block->n_carry; k++) {
         dtp_strbuf_addf(b, "%s\"carry.%d\": \"%s\"", k > 0 ? ", " : "", k, block->carry_from[k]);
     }
@@ -320,8 +316,8 @@ static dtp_status whole_output(dtp_importer *m, int32_t value, dtp_err *err)
     DTP_TRY(dtp_settle(m, &outside, 1, &use, &groups, err));
     DTP_TRY(dtp_whole_use(m, &outside, &use, &groups, err));
     m->what = m->g->values[value].name;
-    const dtp_status s = dtp_emit_value(m, &outside, "permute", 1, &use, &groups, value, firsts, "",
-                                        err);
+    const dtp_status s =
+        dtp_emit_value(m, &outside, "permute", 1, &use, &groups, value, firsts, "", err);
     m->what = NULL;
     return s;
 }
@@ -355,8 +351,7 @@ static void mark_needed(const writer *w)
         for (int32_t a = 0; a < w->m->g->values[v].rank; a++) {
             n *= w->m->g->values[v].sizes[a];
         }
-        w->out->report.parameters +=
-            w->needed[v] && w->m->g->values[v].role == ATEN_PARAM ? n : 0;
+        w->out->report.parameters += w->needed[v] && w->m->g->values[v].role == ATEN_PARAM ? n : 0;
     }
 }
 
@@ -364,7 +359,8 @@ static void mark_needed(const writer *w)
 static void put_names(writer *w, dtp_strbuf *b)
 {
     bool any = false;
-    dtp_strbuf_add(b, "{\n  \"format\": \"dtp.names/1\",\n  \"framework\": \"torch\",\n  \"params\": {");
+    dtp_strbuf_add(
+        b, "{\n  \"format\": \"dtp.names/1\",\n  \"framework\": \"torch\",\n  \"params\": {");
     for (int32_t i = 0; i < w->m->g->n_inputs; i++) {
         const int32_t value = w->m->g->inputs[i];
         const dtp_aten_value *v = &w->m->g->values[value];
@@ -378,8 +374,7 @@ static void put_names(writer *w, dtp_strbuf *b)
             continue;
         }
         const char *name =
-            block == NULL ? local
-                          : dtp_arena_printf(w->m->arena, "%s.*.%s", block->prefix, local);
+            block == NULL ? local : dtp_arena_printf(w->m->arena, "%s.*.%s", block->prefix, local);
         dtp_strbuf_addf(b, "%s\n    \"%s\": {\"name\": \"%s\", \"axes\": [", any ? "," : "", name,
                         name);
         for (int32_t a = 0; a < v->rank; a++) {
@@ -423,8 +418,8 @@ static void put_model(writer *w, dtp_strbuf *b)
     dtp_strbuf_add(b, "\n}\n");
 }
 
-dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options,
-                            dtp_pt2_result *out, dtp_err *err)
+dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options, dtp_pt2_result *out,
+                            dtp_err *err)
 {
     writer w = {.m = m, .options = options, .out = out};
     for (int32_t i = 0; i < m->g->n_outputs; i++) {

@@ -76,8 +76,8 @@ static dtp_status start_axes(dtp_importer *m, dtp_err *err)
         const char *from = v->role == ATEN_PARAM ? v->source : v->name;
         dtp_general_name(from, general, sizeof general);
         for (int32_t a = 0; a < v->rank && v->role != ATEN_NODE; a++) {
-            const char *origin = dtp_arena_printf(
-                m->arena, "%s.%d", v->role == ATEN_PARAM ? general : v->name, a);
+            const char *origin =
+                dtp_arena_printf(m->arena, "%s.%d", v->role == ATEN_PARAM ? general : v->name, a);
             DTP_TRY(DTP_MEMORY(err, origin));
             DTP_TRY(dtp_axis_new(&m->axes, v->sizes[a], origin, &m->axes.of[i][a], err));
         }
@@ -123,7 +123,8 @@ static dtp_status check_sizes(const dtp_importer *m, const dtp_aten_node *node, 
             }
             if (a < v->rank ? size != v->sizes[a] : axes[a].n > 0) {
                 return DTP_FAIL(err, DTP_INVALID,
-                                "axis %d of '%s' has %" PRId64 " elements, but is given as %" PRId64,
+                                "axis %d of '%s' has %" PRId64
+                                " elements, but is given as %" PRId64,
                                 a, v->name, size, a < v->rank ? v->sizes[a] : 0);
             }
         }
@@ -219,8 +220,8 @@ static dtp_status find_loss(dtp_importer *m, const dtp_pt2_options *options, dtp
     return DTP_OK;
 }
 
-static dtp_status import_graph(dtp_importer *m, const dtp_pt2_options *options,
-                               dtp_pt2_result *out, dtp_err *err)
+static dtp_status import_graph(dtp_importer *m, const dtp_pt2_options *options, dtp_pt2_result *out,
+                               dtp_err *err)
 {
     DTP_TRY(dtp_const_fold(m->g, &m->consts, err));
     DTP_TRY(dtp_aten_patterns(m, err));
@@ -233,8 +234,7 @@ static dtp_status import_graph(dtp_importer *m, const dtp_pt2_options *options,
 }
 
 dtp_status dtp_import_pt2_bytes(const char *path, const char *bytes, int64_t size,
-                                const dtp_pt2_options *options, dtp_pt2_result *out,
-                                dtp_err *err)
+                                const dtp_pt2_options *options, dtp_pt2_result *out, dtp_err *err)
 {
     dtp_aten g;
     *out = (dtp_pt2_result){0};
@@ -246,8 +246,8 @@ dtp_status dtp_import_pt2_bytes(const char *path, const char *bytes, int64_t siz
     return s;
 }
 
-dtp_status dtp_import_pt2(const char *path, const dtp_pt2_options *options,
-                          dtp_pt2_result *out, dtp_err *err)
+dtp_status dtp_import_pt2(const char *path, const dtp_pt2_options *options, dtp_pt2_result *out,
+                          dtp_err *err)
 {
     dtp_file_map map;
     *out = (dtp_pt2_result){0};

@@ -6,8 +6,8 @@
 #include "core/base/strbuf.h"
 
 typedef struct dtp_pt2_options {
-    const char *name; /* of the model */
-    const char *loss; /* output that is the loss; NULL: a single floating-point scalar */
+    const char *name;    /* of the model */
+    const char *loss;    /* output that is the loss; NULL: a single floating-point scalar */
     const char *weights; /* file for the weights, safetensors; NULL: not written */
 } dtp_pt2_options;
 
@@ -25,8 +25,8 @@ typedef struct dtp_pt2_result {
 
 /* Free *out with dtp_pt2_free, also after a failure. DTP_INVALID, DTP_UNSUPPORTED, .. naming file
  * and place; ops that are not supported are listed in the report, all of them. */
-dtp_status dtp_import_pt2(const char *path, const dtp_pt2_options *options,
-                          dtp_pt2_result *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_import_pt2(const char *path, const dtp_pt2_options *options, dtp_pt2_result *out,
+                          dtp_err *err) DTP_MUST_CHECK;
 /* The same of a file in memory. */
 dtp_status dtp_import_pt2_bytes(const char *path, const char *bytes, int64_t size,
                                 const dtp_pt2_options *options, dtp_pt2_result *out,

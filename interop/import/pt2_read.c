@@ -125,8 +125,7 @@ static dtp_status read_value(pt2 *p, const dtp_foreign *meta, dtp_err *err)
     v->dtype = (int32_t)type;
     v->rank = dtp_foreign_size(sizes);
     if (v->rank > DTP_MAX_RANK) {
-        return dtp_foreign_fail(p->graph, sizes, err, "rank %d is above %d", v->rank,
-                                DTP_MAX_RANK);
+        return dtp_foreign_fail(p->graph, sizes, err, "rank %d is above %d", v->rank, DTP_MAX_RANK);
     }
     const dtp_foreign *size = dtp_foreign_first(sizes);
     int64_t elements = 1;
@@ -164,8 +163,7 @@ static dtp_status value_named(const pt2 *p, const dtp_foreign *tensor, int32_t *
     DTP_TRY(dtp_foreign_require(p->graph, tensor, "name", DTP_FOREIGN_STRING, &tensor, err));
     DTP_TRY(dtp_foreign_string(p->graph, tensor, &name, err));
     *out = find_value(p, name);
-    return *out >= 0 ? DTP_OK
-                     : dtp_foreign_fail(p->graph, tensor, err, "no tensor '%s'", name);
+    return *out >= 0 ? DTP_OK : dtp_foreign_fail(p->graph, tensor, err, "no tensor '%s'", name);
 }
 
 /* ---- arguments ---- */
@@ -219,8 +217,8 @@ static dtp_status read_list(const pt2 *p, const dtp_foreign *list, bool tensors,
     return DTP_OK;
 }
 
-static dtp_status read_scalar(const pt2 *p, const dtp_foreign *v, const char *kind,
-                              dtp_aten_arg *a, dtp_err *err)
+static dtp_status read_scalar(const pt2 *p, const dtp_foreign *v, const char *kind, dtp_aten_arg *a,
+                              dtp_err *err)
 {
     if (strcmp(kind, "as_float") == 0 && !dtp_foreign_is(v, DTP_FOREIGN_STRING)) {
         a->kind = ATEN_FLOAT;
@@ -408,10 +406,9 @@ static const dtp_foreign *config_of(const dtp_foreign_doc *doc, const char *name
 /* Where the elements of a weight or a buffer lie; none for tensors of the meta device. */
 static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
 {
-    static const int8_t element[16] = {[ATEN_U8] = 1,  [ATEN_I8] = 1,   [ATEN_I16] = 2,
-                                       [ATEN_I32] = 4, [ATEN_I64] = 8,  [ATEN_F16] = 2,
-                                       [ATEN_F32] = 4, [ATEN_F64] = 8,  [ATEN_BOOL] = 1,
-                                       [ATEN_BF16] = 2};
+    static const int8_t element[16] = {
+        [ATEN_U8] = 1,  [ATEN_I8] = 1,  [ATEN_I16] = 2, [ATEN_I32] = 4,  [ATEN_I64] = 8,
+        [ATEN_F16] = 2, [ATEN_F32] = 4, [ATEN_F64] = 8, [ATEN_BOOL] = 1, [ATEN_BF16] = 2};
     const dtp_foreign_doc *doc = p->weights;
     const dtp_foreign *config = config_of(doc, v->source);
     const char *folder = "weights", *path;
@@ -527,8 +524,7 @@ static dtp_status read_output(const pt2 *p, const dtp_foreign *spec, dtp_err *er
         return dtp_foreign_fail(p->graph, spec, err,
                                 "an output that changes a buffer or an input is not supported");
     }
-    return tensor == NULL ? DTP_OK
-                          : value_named(p, tensor, &p->g->outputs[p->g->n_outputs++], err);
+    return tensor == NULL ? DTP_OK : value_named(p, tensor, &p->g->outputs[p->g->n_outputs++], err);
 }
 
 static dtp_status check_schema(const pt2 *p, const dtp_foreign *root, dtp_err *err)
@@ -539,10 +535,10 @@ static dtp_status check_schema(const pt2 *p, const dtp_foreign *root, dtp_err *e
         dtp_foreign_require(p->graph, root, "schema_version", DTP_FOREIGN_OBJECT, &version, err));
     DTP_TRY(dtp_foreign_require(p->graph, version, "major", DTP_FOREIGN_NUMBER, &number, err));
     DTP_TRY(dtp_foreign_int(p->graph, number, 0, INT32_MAX, &major, err));
-    return major == SCHEMA_MAJOR ? DTP_OK
-                                 : dtp_foreign_fail(p->graph, number, err,
-                                                    "schema version %" PRId64 ", not %d", major,
-                                                    SCHEMA_MAJOR);
+    return major == SCHEMA_MAJOR
+               ? DTP_OK
+               : dtp_foreign_fail(p->graph, number, err, "schema version %" PRId64 ", not %d",
+                                  major, SCHEMA_MAJOR);
 }
 
 static dtp_status read_graph(pt2 *p, dtp_err *err)

@@ -12,8 +12,8 @@ static const char *store_of(int32_t dtype, int64_t *bytes)
         int32_t dtype;
         int64_t bytes;
         const char *name;
-    } stores[] = {{ATEN_F32, 4, "F32"}, {ATEN_F64, 8, "F64"}, {ATEN_BF16, 2, "BF16"},
-                  {ATEN_F16, 2, "F16"}};
+    } stores[] = {
+        {ATEN_F32, 4, "F32"}, {ATEN_F64, 8, "F64"}, {ATEN_BF16, 2, "BF16"}, {ATEN_F16, 2, "F16"}};
     for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
         if (stores[i].dtype == dtype) {
             *bytes = stores[i].bytes;
@@ -32,7 +32,8 @@ static dtp_status add_entry(dtp_importer *m, int32_t value, bool first, int64_t 
     int64_t bytes = 0;
     const char *store = store_of(v->dtype, &bytes);
     if (v->data == NULL || store == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "%s: the weight '%s' has no floating-point elements in the file",
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%s: the weight '%s' has no floating-point elements in the file",
                         m->g->file, v->source);
     }
     dtp_strbuf_addf(header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", first ? "" : ",", v->source,
