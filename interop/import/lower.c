@@ -106,7 +106,7 @@ static bool taken(const dtp_groups *groups, int32_t group, int8_t alias)
     return false;
 }
 
-static void name_group(dtp_groups *groups, int32_t group, int8_t wanted)
+void dtp_name_group(dtp_groups *groups, int32_t group, int8_t wanted)
 {
     if (groups->alias[group] < 0) {
         groups->alias[group] = wanted;
@@ -134,7 +134,7 @@ dtp_status dtp_settle(dtp_importer *m, const dtp_aten_node *node, int32_t n, dtp
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(dtp_low_get(m, node, uses[i].value, &low, err));
         for (int32_t k = 0; k < low->n_dims; k++) {
-            name_group(groups, uses[i].group[low->order[k]], low->alias[low->order[k]]);
+            dtp_name_group(groups, uses[i].group[low->order[k]], low->alias[low->order[k]]);
         }
     }
     for (int32_t i = 0; i < n; i++) {
@@ -165,7 +165,7 @@ dtp_status dtp_whole_use(dtp_importer *m, const dtp_aten_node *node, dtp_use *us
     }
     const char *dims = "";
     for (int32_t i = 0; i < use->n; i++) {
-        name_group(groups, use->group[i], 0);
+        dtp_name_group(groups, use->group[i], 0);
         dims = dtp_arena_printf(m->arena, "%s%s%s", dims, i > 0 ? "," : "",
                                 dtp_group_names(m, groups, use->group[i], 1, ""));
         DTP_TRY(DTP_MEMORY(err, dims));

@@ -27,6 +27,9 @@ dtp_status dtp_groups_add(dtp_importer *m, dtp_groups *groups, int32_t value, in
 /* For each axis of the value the first of its groups, in `firsts`; -1: an axis without parts. */
 dtp_status dtp_use_make(dtp_importer *m, int32_t value, const int32_t *firsts, dtp_use *out,
                         dtp_err *err) DTP_MUST_CHECK;
+/* Gives a group a name: the wanted one, or one that no other group of its class has; a group that
+ * has a name keeps it. */
+void dtp_name_group(dtp_groups *groups, int32_t group, int8_t wanted);
 /* Gives every group a name that no other group of the node has, and relabels operands that have
  * others. */
 dtp_status dtp_settle(dtp_importer *m, const dtp_aten_node *node, int32_t n, dtp_use *uses,

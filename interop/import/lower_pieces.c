@@ -49,11 +49,14 @@ dtp_status dtp_lower_expand(dtp_importer *m, const dtp_aten_node *node, const dt
 
 /* ---- pieces of one axis ---- */
 
-/* The operand as a tensor in which axis `axis` is one dim `name` of a size of its own; an operand
+/* The axis that is cut or put together is the dim "piece" meanwhile: layout rules speak of the dims
+ * before and behind it, whose sizes are those that are declared. */
+#define PIECE "piece"
+
+/* The operand as a tensor in which axis `axis` is the dim "piece"; an operand
  * that lacks a dim is repeated over it. The other dims are those of `firsts`. */
 static dtp_status one_dim(dtp_importer *m, const dtp_aten_node *node, int32_t value, int32_t axis,
-                          const char *name, dtp_groups *groups, const int32_t *firsts,
-                          const char **id, dtp_err *err)
+                          dtp_groups *groups, const int32_t *firsts, const char **id, dtp_err *err)
 {
     const dtp_aten_value *v = &m->g->values[value];
     dtp_groups own = *groups;
@@ -69,7 +72,7 @@ static dtp_status one_dim(dtp_importer *m, const dtp_aten_node *node, int32_t va
     for (int32_t i = 0; i < v->rank; i++) {
         const int32_t n = dtp_axis_parts(m, value, i);
         const char *part =
-            i == axis ? dtp_arena_printf(m->arena, "%s=%s", name, dtp_axis_size(m, value, axis))
+            i == axis ? dtp_arena_printf(m->arena, PIECE "=%s", dtp_axis_size(m, value, axis))
                       : dtp_group_names(m, groups, firsts[i], n, ",");
         DTP_TRY(DTP_MEMORY(err, part));
         if (part[0] != '\0') {
@@ -92,48 +95,35 @@ static dtp_status groups_but(dtp_importer *m, int32_t out, int32_t axis, dtp_gro
     return DTP_OK;
 }
 
-/* The result of a node whose axis `axis` is one dim under its plain name. */
-static dtp_status piece_value(dtp_importer *m, const dtp_aten_node *node, const char *op, int32_t n,
-                              const char *const *ids, int32_t out, int32_t axis, dtp_groups *groups,
-                              int32_t *firsts, const char *attrs, dtp_err *err)
+/* The value from a tensor whose axis `axis` is the dim "piece". */
+static dtp_status from_piece(dtp_importer *m, const dtp_aten_node *node, const char *id,
+                             int32_t out, int32_t axis, dtp_groups *groups, int32_t *firsts,
+                             dtp_err *err)
 {
-    dtp_use uses[DTP_MOST_OPERANDS];
+    const int32_t parts = dtp_axis_parts(m, out, axis);
+    const dtp_use use = {.value = -1, .id = id};
     DTP_TRY(dtp_groups_add(m, groups, out, axis, &firsts[axis], err));
-    if (firsts[axis] >= 0) {
-        groups->alias[firsts[axis]] = 0;
+    for (int32_t i = 0; i < parts; i++) {
+        dtp_name_group(groups, firsts[axis] + i, 0);
     }
-    for (int32_t i = 0; i < n; i++) {
-        uses[i] = (dtp_use){.value = -1, .id = ids[i]};
-    }
-    return dtp_emit_value(m, node, op, n, uses, groups, out, firsts, attrs, err);
-}
-
-static const char *piece_name(dtp_importer *m, int32_t out, int32_t axis)
-{
-    return dtp_axis_parts(m, out, axis) == 1 ? dtp_axis_size(m, out, axis) : "piece";
+    return dtp_emit_value(m, node, "relabel", 1, &use, groups, out, firsts, "", err);
 }
 
 /* Elements start .. start+size of an axis. */
 static dtp_status slice(dtp_importer *m, const dtp_aten_node *node, int32_t axis, const char *start,
                         int32_t out, dtp_err *err)
 {
-    const int32_t x = first(node);
-    const char *id, *name = piece_name(m, out, axis);
+    const char *id, *cut;
+    const bool zero = strcmp(start, "0") == 0;
     dtp_groups groups = {0};
     int32_t firsts[DTP_MAX_RANK];
     DTP_TRY(groups_but(m, out, axis, &groups, firsts, err));
-    DTP_TRY(one_dim(m, node, x, axis, name, &groups, firsts, &id, err));
-    const bool zero = strcmp(start, "0") == 0;
-    const char *attrs =
-        dtp_arena_printf(m->arena, "\"dim\": \"%s\", \"start\": \"%s\", \"stop\": \"%s%s%s\"", name,
-                         start, zero ? "" : start, zero ? "" : "+", dtp_axis_size(m, out, axis));
-    if (dtp_axis_parts(m, out, axis) == 1) {
-        return piece_value(m, node, "slice", 1, &id, out, axis, &groups, firsts, attrs, err);
-    }
-    const char *cut;
-    DTP_TRY(DTP_MEMORY(err, attrs));
-    DTP_TRY(dtp_emit(m, node, "slice", "slice", 1, &id, NULL, attrs, &cut, err));
-    return piece_value(m, node, "relabel", 1, &cut, out, axis, &groups, firsts, "", err);
+    DTP_TRY(one_dim(m, node, first(node), axis, &groups, firsts, &id, err));
+    const char *attrs = dtp_arena_printf(
+        m->arena, "\"dim\": \"" PIECE "\", \"start\": \"%s\", \"stop\": \"%s%s%s\"", start,
+        zero ? "" : start, zero ? "" : "+", dtp_axis_size(m, out, axis));
+    DTP_TRY(dtp_emit(m, node, "piece", "slice", 1, &id, NULL, attrs, &cut, err));
+    return from_piece(m, node, cut, out, axis, &groups, firsts, err);
 }
 
 /* A place counted from the end stays there when the size changes. */
@@ -197,9 +187,9 @@ dtp_status dtp_lower_pieces(dtp_importer *m, const dtp_aten_node *node, const dt
             DTP_TRY(dtp_groups_add(m, &groups, out, i, &firsts[i], err));
             mine[i < axis ? i : i + 1] = firsts[i];
         }
-        DTP_TRY(one_dim(m, node, x, axis, "piece", &groups, mine, &id, err));
+        DTP_TRY(one_dim(m, node, x, axis, &groups, mine, &id, err));
         const char *attrs = dtp_arena_printf(
-            m->arena, "\"dim\": \"piece\", \"start\": \"%s\", \"stop\": \"%s+1\"", at, at);
+            m->arena, "\"dim\": \"" PIECE "\", \"start\": \"%s\", \"stop\": \"%s+1\"", at, at);
         DTP_TRY(DTP_MEMORY(err, attrs));
         DTP_TRY(dtp_emit(m, node, "slice", "slice", 1, &id, NULL, attrs, &cut, err));
         const dtp_use use = {.value = -1, .id = cut};
@@ -224,26 +214,24 @@ dtp_status dtp_lower_cat(dtp_importer *m, const dtp_aten_node *node, const dtp_a
     const dtp_aten_arg *list = dtp_aten_arg_of(node, "tensors");
     const int32_t out = node->outs[0];
     const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), m->g->values[out].rank);
-    const char *ids[DTP_MOST_OPERANDS], *name = piece_name(m, out, axis);
+    const char *ids[DTP_MOST_OPERANDS], *all;
     dtp_groups groups = {0};
     int32_t firsts[DTP_MAX_RANK];
     (void)op;
-    if (list->n > DTP_MOST_OPERANDS || dtp_axis_parts(m, out, axis) != 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "%d operands (at most %d), or a result that is split",
-                        list->n, DTP_MOST_OPERANDS);
+    if (list->n > DTP_MOST_OPERANDS) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "%d operands, at most %d", list->n,
+                        DTP_MOST_OPERANDS);
     }
     DTP_TRY(groups_but(m, out, axis, &groups, firsts, err));
     for (int32_t i = 0; i < groups.n; i++) {
-        groups.alias[i] = 0;
-        for (int32_t k = 0; k < i; k++) {
-            groups.alias[i] = (int8_t)(groups.alias[i] + (groups.cls[k] == groups.cls[i] ? 1 : 0));
-        }
+        dtp_name_group(&groups, i, 0);
     }
     for (int32_t i = 0; i < list->n; i++) {
-        DTP_TRY(one_dim(m, node, list->values[i], axis, name, &groups, firsts, &ids[i], err));
+        DTP_TRY(one_dim(m, node, list->values[i], axis, &groups, firsts, &ids[i], err));
     }
-    return piece_value(m, node, "concat", list->n, ids, out, axis, &groups, firsts,
-                       dtp_arena_printf(m->arena, "\"dim\": \"%s\"", name), err);
+    DTP_TRY(dtp_emit(m, node, "piece", "concat", list->n, ids, NULL, "\"dim\": \"" PIECE "\"", &all,
+                     err));
+    return from_piece(m, node, all, out, axis, &groups, firsts, err);
 }
 
 dtp_status dtp_lower_stack(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
@@ -284,7 +272,7 @@ dtp_status dtp_lower_pad(dtp_importer *m, const dtp_aten_node *node, const dtp_a
 {
     const dtp_aten_arg *pad = dtp_aten_arg_of(node, "pad"), *mode = dtp_aten_arg_of(node, "mode");
     const int32_t x = first(node), out = node->outs[0], axis = m->g->values[x].rank - 1;
-    const char *ids[3], *name = piece_name(m, out, axis), *type;
+    const char *ids[3], *all, *type;
     dtp_groups groups = {0};
     int32_t firsts[DTP_MAX_RANK], n = 0;
     char value[32];
@@ -296,14 +284,14 @@ dtp_status dtp_lower_pad(dtp_importer *m, const dtp_aten_node *node, const dtp_a
     }
     DTP_TRY(groups_but(m, out, axis, &groups, firsts, err));
     const char *self;
-    DTP_TRY(one_dim(m, node, x, axis, name, &groups, firsts, &self, err));
+    DTP_TRY(one_dim(m, node, x, axis, &groups, firsts, &self, err));
     dtp_double_print(dtp_aten_real(node, "value", 0), value);
     const char *attrs = dtp_arena_printf(m->arena, "\"value\": %s, \"dtype\": \"%s\"", value, type);
     const char *rows = dtp_group_names(m, &groups, 0, groups.n, ",");
     for (int32_t i = 0; i < 2; i++) {
         if (pad->ints[i] > 0) {
-            const char *dims = dtp_arena_printf(m->arena, "%s%s%s=%" PRId64, rows,
-                                                rows[0] != '\0' ? "," : "", name, pad->ints[i]);
+            const char *dims = dtp_arena_printf(m->arena, "%s%s" PIECE "=%" PRId64, rows,
+                                                rows[0] != '\0' ? "," : "", pad->ints[i]);
             DTP_TRY(DTP_MEMORY(err, dims));
             DTP_TRY(dtp_emit(m, node, "number", "constant", 0, NULL, dims, attrs, &ids[n], err));
             n++;
@@ -312,6 +300,7 @@ dtp_status dtp_lower_pad(dtp_importer *m, const dtp_aten_node *node, const dtp_a
             ids[n++] = self;
         }
     }
-    return piece_value(m, node, "concat", n, ids, out, axis, &groups, firsts,
-                       dtp_arena_printf(m->arena, "\"dim\": \"%s\"", name), err);
+    DTP_TRY(
+        dtp_emit(m, node, "piece", "concat", n, ids, NULL, "\"dim\": \"" PIECE "\"", &all, err));
+    return from_piece(m, node, all, out, axis, &groups, firsts, err);
 }
