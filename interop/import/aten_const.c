@@ -289,45 +289,6 @@ static const dtp_aten_arg *operand_arg(const work *w, const char *name)
     return a == NULL && strcmp(name, "self") == 0 ? dtp_aten_arg_of(w->node, "input") : a;
 }
 
-/* Numbers and tensors, broadcast from the last axis on. */
-static bool run_elements(work *w, const const_op *op)
-{
-    const dtp_const *in[MOST_OPERANDS] = {NULL};
-    int64_t strides[MOST_OPERANDS][DTP_MAX_RANK] = {{0}}, index[DTP_MAX_RANK] = {0};
-    double a[MOST_OPERANDS] = {0};
-    int n = 0;
-    uint32_t varies = 0;
-    for (; n < MOST_OPERANDS && op->operands[n] != NULL; n++) {
-        const dtp_aten_arg *arg = operand_arg(w, op->operands[n]);
-        if (arg == NULL || arg->kind != ATEN_VALUE) {
-            a[n] = arg == NULL ? 0 : arg->real;
-            continue;
-        }
-        in[n] = &w->f->c[arg->values[0]];
-        const dtp_aten_value *v = &w->f->g->values[arg->values[0]];
-        const int32_t more = w->out->rank - v->rank;
-        for (int32_t i = 0; i < v->rank && more >= 0; i++) {
-            strides[n][i + more] = v->sizes[i] == 1 ? 0 : in[n]->strides[i];
-            varies |= strides[n][i + more] != 0 ? UINT32_C(1) << (i + more) : 0;
-        }
-    }
-    void *data;
-    if (!room(w, varies, &data)) {
-        return false;
-    }
-    const double alpha = dtp_aten_real(w->node, "alpha", 1);
-    do {
-        for (int i = 0; i < n; i++) {
-            if (in[i] != NULL) {
-                a[i] = dtp_const_at(in[i], offset_of(w->out->rank, strides[i], index)) *
-                       (i == 1 ? alpha : 1);
-            }
-        }
-        put(w, data, offset_of(w->out->rank, w->to->strides, index), op->of(a));
-    } while (step(w->out, varies, index));
-    return true;
-}
-
 /* clang-format off */
 static double of_add(const double *a) { return a[0] + a[1]; }
 static double of_sub(const double *a) { return a[0] - a[1]; }
@@ -358,6 +319,55 @@ static double of_reciprocal(const double *a) { return 1 / a[0]; }
 static double of_where(const double *a) { return a[0] != 0 ? a[1] : a[2]; }
 static double of_masked_fill(const double *a) { return a[1] != 0 ? a[2] : a[0]; }
 /* clang-format on */
+
+/* Numbers and tensors, broadcast from the last axis on. */
+static bool run_elements(work *w, const const_op *op)
+{
+    const dtp_const *in[MOST_OPERANDS] = {NULL};
+    int64_t strides[MOST_OPERANDS][DTP_MAX_RANK] = {{0}}, index[DTP_MAX_RANK] = {0};
+    double a[MOST_OPERANDS] = {0};
+    int n = 0;
+    uint32_t varies = 0;
+    const double alpha = dtp_aten_real(w->node, "alpha", 1);
+    const bool bits = op->of == of_and || op->of == of_or || op->of == of_not;
+    if (dtp_aten_arg_of(w->node, "rounding_mode") != NULL || (op->of == of_rsub && alpha != 1)) {
+        return false;
+    }
+    for (; n < MOST_OPERANDS && op->operands[n] != NULL; n++) {
+        const dtp_aten_arg *arg = operand_arg(w, op->operands[n]);
+        if (arg == NULL || (bits && w->out->dtype != ATEN_BOOL)) {
+            return false;
+        }
+        if (arg->kind != ATEN_VALUE) {
+            a[n] = arg->real * (n == 1 ? alpha : 1);
+            continue;
+        }
+        in[n] = &w->f->c[arg->values[0]];
+        const dtp_aten_value *v = &w->f->g->values[arg->values[0]];
+        const int32_t more = w->out->rank - v->rank;
+        if (more < 0) {
+            return false;
+        }
+        for (int32_t i = 0; i < v->rank; i++) {
+            strides[n][i + more] = v->sizes[i] == 1 ? 0 : in[n]->strides[i];
+            varies |= strides[n][i + more] != 0 ? UINT32_C(1) << (i + more) : 0;
+        }
+    }
+    void *data;
+    if (!room(w, varies, &data)) {
+        return false;
+    }
+    do {
+        for (int i = 0; i < n; i++) {
+            if (in[i] != NULL) {
+                a[i] = dtp_const_at(in[i], offset_of(w->out->rank, strides[i], index)) *
+                       (i == 1 ? alpha : 1);
+            }
+        }
+        put(w, data, offset_of(w->out->rank, w->to->strides, index), op->of(a));
+    } while (step(w->out, varies, index));
+    return true;
+}
 
 /* ---- along an axis ---- */
 

@@ -27,7 +27,9 @@ int64_t dtp_aten_int(const dtp_aten_node *node, const char *name, int64_t fallba
 double dtp_aten_real(const dtp_aten_node *node, const char *name, double fallback)
 {
     const dtp_aten_arg *a = dtp_aten_arg_of(node, name);
-    return a != NULL && (a->kind == ATEN_INT || a->kind == ATEN_FLOAT) ? a->real : fallback;
+    const bool number =
+        a != NULL && (a->kind == ATEN_INT || a->kind == ATEN_FLOAT || a->kind == ATEN_BOOLEAN);
+    return number ? a->real : fallback;
 }
 
 static void need(dtp_aten *g, int32_t value)

@@ -6,6 +6,7 @@
 
 /* What stands in the place of a value once nodes that change nothing are gone. */
 typedef struct patterns {
+    bool *viewed; /* by value: a view of it was made */
     dtp_importer *m;
     dtp_aten *g;
     int32_t *is; /* by value: the one that it is the same as */
@@ -124,6 +125,27 @@ static bool changes_nothing(const patterns *p, const dtp_aten_node *node)
     return false;
 }
 
+/* Ops whose result may share the elements of their operand. */
+static bool is_view(const dtp_aten_node *node)
+{
+    static const char *const names[] = {
+        "view",    "slice",   "select", "transpose", "expand", "permute", "unsqueeze", "squeeze",
+        "reshape", "flatten", "t",      "split",     "chunk",  "alias",   "detach",    NULL};
+    for (int32_t i = 0; names[i] != NULL; i++) {
+        if (is_op(node, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void note_view(patterns *p, const dtp_aten_node *node)
+{
+    if (is_view(node) && operand(node, 0) >= 0) {
+        p->viewed[operand(node, 0)] = true;
+    }
+}
+
 /* add_, mul_, ..: the result in the operand's place; later readers of the operand mean the result.
  * A view of the operand would change as well, which a graph of values cannot say. */
 static dtp_status in_place(patterns *p, dtp_aten_node *node, dtp_err *err)
@@ -135,8 +157,7 @@ static dtp_status in_place(patterns *p, dtp_aten_node *node, dtp_err *err)
         return DTP_OK;
     }
     const dtp_aten_node *made = maker(p, x);
-    if (p->g->values[x].role != ATEN_NODE || is_op(made, "view") || is_op(made, "slice") ||
-        is_op(made, "select") || is_op(made, "transpose") || is_op(made, "expand") ||
+    if (p->g->values[x].role != ATEN_NODE || p->viewed[x] || is_view(made) ||
         !same_type(p, x, node->outs[0])) {
         return DTP_OK; /* stays as it is, and is reported */
     }
@@ -375,6 +396,11 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
     int32_t mask = dtp_aten_operand(node, "attn_mask");
     bool causal = dtp_aten_int(node, "is_causal", 0) != 0;
     double all = 0;
+    const int32_t l = q < 0 || k < 0 ? -1 : p->g->values[q].rank - 2;
+    if (causal && (l < 0 || p->g->values[k].rank != l + 2 ||
+                   p->g->values[k].sizes[l] != p->g->values[q].sizes[l])) {
+        return DTP_OK; /* PyTorch aligns queries and keys at their starts, and we at their ends */
+    }
     if (q < 0 || k < 0 || v < 0 || dtp_aten_real(node, "dropout_p", 0) != 0) {
         return DTP_OK;
     }
@@ -488,6 +514,7 @@ dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
     dtp_aten *g = m->g;
     patterns p = {.m = m, .g = g};
     DTP_TRY(DTP_NEW(g->arena, p.is, g->n_values + 1, err));
+    DTP_TRY(DTP_NEW(g->arena, p.viewed, g->n_values + 1, err));
     for (int32_t i = 0; i < g->n_values; i++) {
         p.is[i] = i;
     }
@@ -502,6 +529,7 @@ dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
             }
         }
         DTP_TRY(in_place(&p, node, err));
+        note_view(&p, node);
         if (changes_nothing(&p, node)) {
             p.is[node->outs[0]] = operand(node, 0);
         }

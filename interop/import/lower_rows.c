@@ -202,8 +202,9 @@ dtp_status dtp_lower_binary(dtp_importer *m, const dtp_aten_node *node, const dt
     dtp_groups groups = {0};
     int32_t firsts[DTP_MAX_RANK];
     dtp_use uses[2];
-    if (dtp_aten_real(node, "alpha", 1) != 1 || dtp_aten_arg_of(node, "rounding_mode") != NULL) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "alpha, or a mode of rounding");
+    if (dtp_aten_real(node, "alpha", 1) != 1 || dtp_aten_arg_of(node, "rounding_mode") != NULL ||
+        (strncmp(op->ours, "logical", 7) == 0 && dtype != ATEN_BOOL)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "alpha, a mode of rounding, or bits of integers");
     }
     if (number && strcmp(op->ours, "mul") == 0) {
         return scale(m, node, args[1]->real, err);
@@ -301,6 +302,10 @@ static bool lacks(const dtp_importer *m, int32_t value, const int32_t *firsts, c
 static dtp_status rows(dtp_importer *m, const dtp_aten_node *node, const bool *over,
                        dtp_groups *groups, int32_t *firsts, dtp_use *use, dtp_err *err)
 {
+    const int32_t dtype = m->g->values[first(node)].dtype;
+    if (m->g->values[node->outs[0]].dtype != dtype) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "a result of another element type");
+    }
     DTP_TRY(only_operand(m, node, groups, firsts, use, err));
     return lacks(m, first(node), firsts, over, groups) ? dtp_whole_use(m, node, use, groups, err)
                                                        : DTP_OK;
@@ -518,6 +523,9 @@ dtp_status dtp_lower_cross_entropy(dtp_importer *m, const dtp_aten_node *node,
     DTP_TRY(dtp_use_make(m, x, firsts, &uses[0], err));
     DTP_TRY(dtp_use_make(m, labels, rows_of, &uses[1], err));
     DTP_TRY(dtp_settle(m, node, 2, uses, &groups, err));
+    if (m->low[x].n_dims < uses[0].n) {
+        DTP_TRY(dtp_whole_use(m, node, &uses[0], &groups, err));
+    }
     int32_t cls;
     (void)dtp_axis_leaves(&m->axes, 1, &m->axes.of[x][over], &cls, 1);
     set_below(m, labels, cls);
