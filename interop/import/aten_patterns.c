@@ -25,29 +25,34 @@ static bool is_op(const dtp_aten_node *node, const char *name)
            strncmp(node->op + 5, name, n) == 0 && (node->op[5 + n] == '.' || node->op[5 + n] == 0);
 }
 
-/* The node of `name` that makes the value, behind changes of the floating type; NULL. */
-static const dtp_aten_node *made_by(const patterns *p, int32_t value, const char *name)
+static int32_t operand(const dtp_aten_node *node, int32_t i)
 {
-    const dtp_aten_node *node = maker(p, value);
-    while (is_op(node, "to") || is_op(node, "_to_copy")) {
-        node = maker(p, node->args[0].values[0]);
-    }
-    return is_op(node, name) ? node : NULL;
+    return i < node->n_args && node->args[i].kind == ATEN_VALUE ? node->args[i].values[0] : -1;
 }
 
+static bool is_real(const patterns *p, int32_t value)
+{
+    const int32_t dtype = value < 0 ? ATEN_BOOL : p->g->values[value].dtype;
+    return dtype == ATEN_F16 || dtype == ATEN_F32 || dtype == ATEN_F64 || dtype == ATEN_BF16;
+}
+
+/* What a chain of changes of the floating type started from. */
 static int32_t without_cast(const patterns *p, int32_t value)
 {
     const dtp_aten_node *node = maker(p, value);
-    while (is_op(node, "to") || is_op(node, "_to_copy")) {
-        value = node->args[0].values[0];
+    while ((is_op(node, "to") || is_op(node, "_to_copy")) && is_real(p, value) &&
+           is_real(p, operand(node, 0))) {
+        value = operand(node, 0);
         node = maker(p, value);
     }
     return value;
 }
 
-static int32_t operand(const dtp_aten_node *node, int32_t i)
+/* The node of `name` that makes the value, behind changes of the floating type; NULL. */
+static const dtp_aten_node *made_by(const patterns *p, int32_t value, const char *name)
 {
-    return i < node->n_args && node->args[i].kind == ATEN_VALUE ? node->args[i].values[0] : -1;
+    const dtp_aten_node *node = maker(p, without_cast(p, value));
+    return is_op(node, name) ? node : NULL;
 }
 
 static double number(const patterns *p, const dtp_aten_node *node, int32_t i)

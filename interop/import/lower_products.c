@@ -51,7 +51,8 @@ dtp_status dtp_lower_matmul(dtp_importer *m, const dtp_aten_node *node, const dt
                             dtp_err *err)
 {
     const bool bias = strncmp(node->op, "aten.addmm", 10) == 0;
-    const int32_t a = node->args[bias ? 1 : 0].values[0], b = node->args[bias ? 2 : 1].values[0];
+    const int32_t a = bias ? dtp_aten_operand(node, "mat1") : node->args[0].values[0];
+    const int32_t b = bias ? dtp_aten_operand(node, "mat2") : node->args[1].values[0];
     const int32_t ra = m->g->values[a].rank, rb = m->g->values[b].rank;
     const int32_t out = node->outs[0], r = m->g->values[out].rank;
     dtp_groups groups = {0};
