@@ -104,15 +104,6 @@ static int64_t offset_of(int32_t rank, const int64_t *strides, const int64_t *in
     return at;
 }
 
-static uint32_t varying(const dtp_const *c, int32_t rank)
-{
-    uint32_t varies = 0;
-    for (int32_t i = 0; i < rank; i++) {
-        varies |= c->strides[i] != 0 ? UINT32_C(1) << i : 0;
-    }
-    return varies;
-}
-
 /* Axes along which nothing changes get the stride 0. */
 static void compress(const dtp_aten_value *v, dtp_const *c)
 {
@@ -121,7 +112,7 @@ static void compress(const dtp_aten_value *v, dtp_const *c)
         if (stride == 0) {
             continue;
         }
-        const uint32_t varies = varying(c, v->rank);
+        const uint32_t varies = dtp_const_varies(c, v->rank);
         int64_t index[DTP_MAX_RANK] = {0};
         bool same = true;
         do {
@@ -169,7 +160,7 @@ static bool run_same(work *w, const const_op *op)
     }
     void *data;
     int64_t index[DTP_MAX_RANK] = {0};
-    const uint32_t varies = varying(w->x, w->xv->rank);
+    const uint32_t varies = dtp_const_varies(w->x, w->xv->rank);
     if (w->out->rank != w->xv->rank || !room(w, varies, &data)) {
         return false;
     }
@@ -378,7 +369,7 @@ static bool run_cat(work *w, const const_op *op)
     const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), w->out->rank);
     uint32_t varies = axis < 0 ? 0 : UINT32_C(1) << axis;
     for (int32_t k = 0; list != NULL && k < list->n; k++) {
-        varies |= varying(&w->f->c[list->values[k]], w->out->rank);
+        varies |= dtp_const_varies(&w->f->c[list->values[k]], w->out->rank);
     }
     void *data;
     if (list == NULL || axis < 0 || !room(w, varies, &data)) {
@@ -407,7 +398,8 @@ static bool run_scan(work *w, const const_op *op)
     const bool sum = strcmp(op->name, "cumsum") == 0;
     const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", -1), w->out->rank);
     const int32_t before = dtp_aten_operand(w->node, "prepend");
-    const uint32_t varies = varying(w->x, w->xv->rank) | (axis < 0 ? 0 : UINT32_C(1) << axis);
+    const uint32_t varies =
+        dtp_const_varies(w->x, w->xv->rank) | (axis < 0 ? 0 : UINT32_C(1) << axis);
     void *data;
     if (axis < 0 || dtp_aten_int(w->node, "n", 1) != 1 || !room(w, varies, &data) ||
         (before >= 0 && w->f->g->values[before].sizes[axis] != 1)) {
@@ -454,7 +446,7 @@ static bool run_index(work *w, const const_op *op)
             return false;
         }
         if (w->x->strides[k] != 0) {
-            varies |= varying(&w->f->c[list->values[k]], rank) << (ahead - rank);
+            varies |= dtp_const_varies(&w->f->c[list->values[k]], rank) << (ahead - rank);
         }
     }
     for (int32_t i = 0; i < behind; i++) {
@@ -493,7 +485,8 @@ static bool run_gather(work *w, const const_op *op)
         return false;
     }
     const dtp_const *c = &w->f->c[ids];
-    const uint32_t varies = varying(w->x, w->out->rank) | varying(c, w->out->rank);
+    const uint32_t varies =
+        dtp_const_varies(w->x, w->out->rank) | dtp_const_varies(c, w->out->rank);
     int64_t index[DTP_MAX_RANK] = {0};
     if (!room(w, varies, &data)) {
         return false;
@@ -518,7 +511,7 @@ static bool run_triangle(work *w, const const_op *op)
     if (r < 2) {
         return false;
     }
-    const uint32_t varies = varying(w->x, r) | UINT32_C(3) << (r - 2);
+    const uint32_t varies = dtp_const_varies(w->x, r) | UINT32_C(3) << (r - 2);
     void *data;
     int64_t index[DTP_MAX_RANK] = {0};
     if (!room(w, varies, &data)) {

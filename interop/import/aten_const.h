@@ -27,6 +27,16 @@ static inline double dtp_const_at(const dtp_const *c, int64_t offset)
     return c->real != NULL ? c->real[offset] : (double)c->truth[offset];
 }
 
+/* Bit i: it changes along axis i. */
+static inline uint32_t dtp_const_varies(const dtp_const *c, int32_t rank)
+{
+    uint32_t varies = 0;
+    for (int32_t i = 0; i < rank; i++) {
+        varies |= c->strides[i] != 0 ? UINT32_C(1) << i : 0;
+    }
+    return varies;
+}
+
 /* One value everywhere. */
 bool dtp_const_is_uniform(const dtp_const *c, const dtp_aten_value *v, double *value);
 /* start + index along one axis, the same along all others. */

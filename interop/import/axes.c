@@ -162,45 +162,54 @@ dtp_status dtp_axis_unify(dtp_axes *x, const dtp_axis *one, const dtp_axis *othe
                                 : DTP_FAIL(err, DTP_UNSUPPORTED, "axes of different sizes meet");
 }
 
+/* The outer and the inner part of the class at `at` in its place. */
+static void open_part(const dtp_axes *x, part_list *list, int32_t at)
+{
+    const dtp_class *c = &x->cls[dtp_class_root(x, list->cls[at])];
+    if (list->n < MOST_PARTS) {
+        memmove(&list->cls[at + 1], &list->cls[at], (size_t)(list->n - at) * sizeof(int32_t));
+        list->n++;
+        list->cls[at + 1] = c->inner;
+    }
+    list->cls[at] = c->outer;
+}
+
+/* Parts from *at on whose product is `need`, the last one split where it is larger. */
+static dtp_status take_parts(dtp_axes *x, part_list *list, int32_t *at, int64_t need, dtp_axis *to,
+                             dtp_err *err)
+{
+    *to = (dtp_axis){0};
+    while (need > 1) {
+        if (*at >= list->n || to->n == DTP_AXIS_PARTS) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "a view of more elements than its operand");
+        }
+        const int32_t c = dtp_class_root(x, list->cls[*at]);
+        const int64_t size = x->cls[c].size;
+        if (x->cls[c].outer >= 0) {
+            open_part(x, list, *at);
+        } else if (size > need && size % need == 0) {
+            DTP_TRY(split(x, c, need, err));
+        } else if (size > need || need % size != 0) {
+            return no_factors(size, need, err);
+        } else {
+            need /= size;
+            to->cls[to->n++] = c;
+            ++*at;
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_axes_regroup(dtp_axes *x, int32_t n, const dtp_axis *from, int32_t n_to,
                             const int64_t *sizes, dtp_axis *to, dtp_err *err)
 {
     part_list list;
+    int32_t at = 0;
     if (!leaves_of(x, n, from, &list)) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "a tensor has more than %d dims", MOST_PARTS);
     }
-    int32_t at = 0, c = list.n > 0 ? list.cls[0] : -1;
     for (int32_t i = 0; i < n_to; i++) {
-        int64_t need = sizes[i];
-        to[i] = (dtp_axis){0};
-        while (need > 1) {
-            if (at >= list.n || to[i].n == DTP_AXIS_PARTS) {
-                return DTP_FAIL(err, DTP_UNSUPPORTED, "a view of more elements than its operand");
-            }
-            c = dtp_class_root(x, c);
-            const int64_t size = x->cls[c].size;
-            if (x->cls[c].outer >= 0 || (size > need && size % need == 0)) {
-                if (x->cls[c].outer < 0) {
-                    DTP_TRY(split(x, c, need, err));
-                }
-                memmove(&list.cls[at + 1], &list.cls[at],
-                        (size_t)(list.n - at < MOST_PARTS - 1 - at ? list.n - at
-                                                                   : MOST_PARTS - 1 - at) *
-                            sizeof(int32_t));
-                list.n += list.n < MOST_PARTS ? 1 : 0;
-                list.cls[at] = x->cls[c].outer;
-                list.cls[at + 1] = x->cls[c].inner;
-                c = list.cls[at];
-                continue;
-            }
-            if (size > need || need % size != 0) {
-                return no_factors(size, need, err);
-            }
-            need /= size;
-            to[i].cls[to[i].n++] = c;
-            at++;
-            c = at < list.n ? list.cls[at] : -1;
-        }
+        DTP_TRY(take_parts(x, &list, &at, sizes[i], &to[i], err));
     }
     return at == list.n
                ? DTP_OK

@@ -1,18 +1,9 @@
 /* What a constant is found to be: one value, an index, a step along a diagonal. */
 #include "interop/import/aten_const.h"
 
-static uint32_t varying(const dtp_const *c, int32_t rank)
-{
-    uint32_t varies = 0;
-    for (int32_t i = 0; i < rank; i++) {
-        varies |= c->strides[i] != 0 ? UINT32_C(1) << i : 0;
-    }
-    return varies;
-}
-
 bool dtp_const_is_uniform(const dtp_const *c, const dtp_aten_value *v, double *value)
 {
-    if (!dtp_const_known(c) || varying(c, v->rank) != 0) {
+    if (!dtp_const_known(c) || dtp_const_varies(c, v->rank) != 0) {
         return false;
     }
     *value = dtp_const_at(c, 0);
@@ -21,7 +12,7 @@ bool dtp_const_is_uniform(const dtp_const *c, const dtp_aten_value *v, double *v
 
 bool dtp_const_is_index(const dtp_const *c, const dtp_aten_value *v, int32_t *axis, double *start)
 {
-    const uint32_t varies = dtp_const_known(c) ? varying(c, v->rank) : 0;
+    const uint32_t varies = dtp_const_known(c) ? dtp_const_varies(c, v->rank) : 0;
     if (varies == 0 || (varies & (varies - 1)) != 0) {
         return false;
     }

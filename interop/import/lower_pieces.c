@@ -60,7 +60,7 @@ static dtp_status one_dim(dtp_importer *m, const dtp_aten_node *node, int32_t va
 {
     const dtp_aten_value *v = &m->g->values[value];
     dtp_groups own = *groups;
-    int32_t mine[DTP_MAX_RANK];
+    int32_t mine[DTP_MAX_RANK] = {0};
     dtp_use use;
     memcpy(mine, firsts, sizeof mine);
     DTP_TRY(dtp_groups_add(m, &own, value, axis, &mine[axis], err));
@@ -116,7 +116,7 @@ static dtp_status slice(dtp_importer *m, const dtp_aten_node *node, int32_t axis
     const char *id, *cut;
     const bool zero = strcmp(start, "0") == 0;
     dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK];
+    int32_t firsts[DTP_MAX_RANK] = {0};
     DTP_TRY(groups_but(m, out, axis, &groups, firsts, err));
     DTP_TRY(one_dim(m, node, first(node), axis, &groups, firsts, &id, err));
     const char *attrs = dtp_arena_printf(
@@ -153,7 +153,7 @@ static dtp_status outer_piece(dtp_importer *m, const dtp_aten_node *node, int32_
 {
     const int32_t x = first(node), out = node->outs[i];
     dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK], mine[DTP_MAX_RANK];
+    int32_t firsts[DTP_MAX_RANK] = {0}, mine[DTP_MAX_RANK] = {0};
     dtp_use use;
     for (int32_t a = 0; a < m->g->values[x].rank; a++) {
         DTP_TRY(dtp_groups_add(m, &groups, x, a, &firsts[a], err));
@@ -180,7 +180,7 @@ dtp_status dtp_lower_pieces(dtp_importer *m, const dtp_aten_node *node, const dt
     const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), m->g->values[x].rank);
     if (op->ours != NULL) { /* select: a piece of one element, whose axis is gone */
         dtp_groups groups = {0};
-        int32_t firsts[DTP_MAX_RANK], mine[DTP_MAX_RANK];
+        int32_t firsts[DTP_MAX_RANK] = {0}, mine[DTP_MAX_RANK] = {0};
         const char *id, *cut, *at = place(m, x, axis, dtp_aten_int(node, "index", 0));
         const int32_t out = node->outs[0];
         for (int32_t i = 0; i < m->g->values[out].rank; i++) {
@@ -216,7 +216,7 @@ dtp_status dtp_lower_cat(dtp_importer *m, const dtp_aten_node *node, const dtp_a
     const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), m->g->values[out].rank);
     const char *ids[DTP_MOST_OPERANDS], *all;
     dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK];
+    int32_t firsts[DTP_MAX_RANK] = {0};
     (void)op;
     if (list->n > DTP_MOST_OPERANDS) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "%d operands, at most %d", list->n,
@@ -241,7 +241,7 @@ dtp_status dtp_lower_stack(dtp_importer *m, const dtp_aten_node *node, const dtp
     const int32_t out = node->outs[0], rank = m->g->values[out].rank;
     const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), rank);
     dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK], mine[DTP_MAX_RANK];
+    int32_t firsts[DTP_MAX_RANK] = {0}, mine[DTP_MAX_RANK] = {0};
     dtp_use uses[DTP_MOST_OPERANDS];
     if (list->n > DTP_MOST_OPERANDS || dtp_axis_parts(m, out, axis) != 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "%d operands, at most %d and at least 2", list->n,
@@ -274,7 +274,7 @@ dtp_status dtp_lower_pad(dtp_importer *m, const dtp_aten_node *node, const dtp_a
     const int32_t x = first(node), out = node->outs[0], axis = m->g->values[x].rank - 1;
     const char *ids[3], *all, *type;
     dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK], n = 0;
+    int32_t firsts[DTP_MAX_RANK] = {0}, n = 0;
     char value[32];
     (void)op;
     type = dtp_type_name(m->g->values[out].dtype);
