@@ -301,7 +301,7 @@ dtp_status dtp_emit_value(dtp_importer *m, const dtp_aten_node *node, const char
                           const int32_t *firsts, const char *attrs, dtp_err *err)
 {
     const char *in[DTP_MOST_OPERANDS], *what = what_of(m, node);
-    int8_t group[DTP_FLAT_PARTS];
+    int8_t group[DTP_FLAT_PARTS] = {0};
     dtp_low low = {0};
     DTP_TRY(DTP_MEMORY(err, what));
     low.n = flat(m, out, low.cls);

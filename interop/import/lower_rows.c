@@ -507,7 +507,7 @@ dtp_status dtp_lower_cross_entropy(dtp_importer *m, const dtp_aten_node *node,
     const int32_t over = m->g->values[x].rank > 1 ? 1 : 0, out = node->outs[0];
     const int64_t kind = dtp_aten_int(node, "reduction", 1);
     dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK], rows_of[DTP_MAX_RANK], n = 0;
+    int32_t firsts[DTP_MAX_RANK] = {0}, rows_of[DTP_MAX_RANK] = {0}, n = 0;
     dtp_use uses[2];
     (void)op;
     if (dtp_aten_operand(node, "weight") >= 0 || kind < 0 || kind > 2 ||

@@ -443,7 +443,7 @@ static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
     if (e->bytes == 0 && bytes > 0) {
         return DTP_OK;
     }
-    int64_t expect[DTP_MAX_RANK];
+    int64_t expect[DTP_MAX_RANK] = {0};
     for (int32_t i = v->rank; i-- > 0; stride *= v->sizes[i]) {
         expect[i] = stride;
     }
