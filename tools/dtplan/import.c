@@ -1,17 +1,24 @@
 /* dtplan import: a model of another system as a model file and its names. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/files/file_out.h"
 #include "interop/import/folder.h"
+#include "interop/import/pt2.h"
 #include "tools/dtplan/options.h"
 
 typedef struct import_command {
     const char *output;
     bool json;
-    dtp_import_options options;
+    dtp_import_options options; /* of folders */
+    dtp_pt2_options program;    /* of .pt2 files */
     dtp_arena *arena;
-    dtp_import result;
+    bool is_program;
+    dtp_import folder;
+    dtp_pt2_result pt2;
 } import_command;
+
+/* ---- reports ---- */
 
 static void add_lines(dtp_strbuf *out, const char *what, const dtp_import_lines *lines)
 {
@@ -21,9 +28,9 @@ static void add_lines(dtp_strbuf *out, const char *what, const dtp_import_lines 
     dtp_strbuf_add(out, lines->n > 0 ? "\n" : "");
 }
 
-static void write_report(const import_command *c, const char *names, dtp_json_writer *w)
+static void report_folder(const import_command *c, const char *names, dtp_json_writer *w)
 {
-    const dtp_import *r = &c->result;
+    const dtp_import *r = &c->folder;
     if (c->json) {
         tool_report(
             w, "dtp.import/1",
@@ -40,6 +47,29 @@ static void write_report(const import_command *c, const char *names, dtp_json_wr
     add_lines(&w->buf, "not supported, the model differs: ", &r->unsupported);
 }
 
+static void report_program(const import_command *c, const char *names, dtp_json_writer *w)
+{
+    const dtp_pt2_report *r = &c->pt2.report;
+    if (c->json) {
+        tool_report(w, "dtp.import/1",
+                    TOOL_FIELDS(FIELD_TEXT("model", c->output), FIELD_TEXT("names", names),
+                                FIELD_INT("parameters", r->parameters),
+                                FIELD_INT("nodes", r->nodes), FIELD_INT("attention", r->attention),
+                                FIELD_INT("causal", r->causal), FIELD_INT("norms", r->norms),
+                                FIELD_INT("rope", r->rope), FIELD_INT("gelu", r->gelu),
+                                FIELD_INT("blocks", r->blocks), FIELD_INT("repeats", r->repeats),
+                                FIELD_TEXT("notes", dtp_strbuf_text(&r->notes))));
+        return;
+    }
+    dtp_strbuf_addf(&w->buf, "%s: %s parameters, %d nodes, %d blocks of %d instances\n", c->output,
+                    dtp_amount((double)r->parameters).text, r->nodes, r->blocks, r->repeats);
+    dtp_strbuf_addf(&w->buf, "recognised: %d attention (%d causal), %d norms, %d rope, %d gelu\n",
+                    r->attention, r->causal, r->norms, r->rope, r->gelu);
+    dtp_strbuf_add(&w->buf, dtp_strbuf_text(&r->notes));
+}
+
+/* ---- files ---- */
+
 /* DIR/m.json -> DIR/m.names.json. */
 static const char *names_path(const import_command *c)
 {
@@ -48,19 +78,39 @@ static const char *names_path(const import_command *c)
     return dtp_arena_printf(c->arena, "%.*s.names.json", (int)(json ? n - 5 : n), c->output);
 }
 
+/* The file's name without folder and ending, of characters that a model's name may have. */
+static const char *model_name(const import_command *c, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *name = dtp_arena_strdup(c->arena, slash == NULL ? path : slash + 1);
+    for (char *p = name; p != NULL && *p != '\0'; p++) {
+        *p = *p == '"' || *p == '\\' || (unsigned char)*p < 0x20 || (unsigned char)*p > 0x7e ? '_'
+                                                                                             : *p;
+    }
+    if (name != NULL && strlen(name) > 100) {
+        name[100] = '\0';
+    }
+    char *end = name == NULL ? NULL : strstr(name, ".pt2");
+    if (end != NULL && end != name) {
+        *end = '\0';
+    }
+    return name;
+}
+
 /* Both files and the report, or nothing. */
 static dtp_status put(const import_command *c, const char *names, dtp_err *err)
 {
-    const size_t n = strlen(c->result.names);
+    const char *names_text = c->is_program ? dtp_strbuf_text(&c->pt2.names) : c->folder.names;
+    const char *model_text = c->is_program ? dtp_strbuf_text(&c->pt2.model) : c->folder.model;
     dtp_file_out *file;
     dtp_json_writer report = {0};
     dtp_strbuf model = {0};
     DTP_TRY(dtp_file_out_open(names, &file, err));
-    dtp_status s = dtp_file_out_write(file, c->result.names, n, err);
+    dtp_status s = dtp_file_out_write(file, names_text, strlen(names_text), err);
     if (s == DTP_OK) {
-        dtp_strbuf_add(&model, c->result.model);
+        dtp_strbuf_add(&model, model_text);
         report.buf.failed = model.failed;
-        write_report(c, names, &report);
+        (c->is_program ? report_program : report_folder)(c, names, &report);
         s = tool_put_both(c->output, &model, &report.buf, !c->json, err);
     }
     if (s == DTP_OK) {
@@ -70,15 +120,42 @@ static dtp_status put(const import_command *c, const char *names, dtp_err *err)
     return s;
 }
 
+static dtp_status import_program(import_command *c, const char *path, dtp_err *err)
+{
+    if (c->options.forward || c->options.approximate) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--no-train and --allow-approximate are of folders: %s is a program", path);
+    }
+    c->program.name = model_name(c, path);
+    DTP_TRY(DTP_MEMORY(err, c->program.name));
+    const dtp_status s = dtp_import_pt2(path, &c->program, &c->pt2, err);
+    if (s != DTP_OK) {
+        fputs(dtp_strbuf_text(&c->pt2.report.unsupported), stderr);
+    }
+    return s;
+}
+
+static dtp_status import_folder(import_command *c, const char *path, dtp_err *err)
+{
+    if (c->program.loss != NULL || c->program.weights != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--loss and --weights are of .pt2 files, not of %s",
+                        path);
+    }
+    return dtp_import_folder(path, &c->options, c->arena, &c->folder, err);
+}
+
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     import_command *c = command;
+    const char *path = operands[0];
+    const size_t n = strlen(path);
     if (c->output == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--output FILE is missing");
     }
     c->arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, c->arena));
-    DTP_TRY(dtp_import_folder(operands[0], &c->options, c->arena, &c->result, err));
+    c->is_program = n > 4 && strcmp(path + n - 4, ".pt2") == 0;
+    DTP_TRY((c->is_program ? import_program : import_folder)(c, path, err));
     const char *names = names_path(c);
     DTP_TRY(DTP_MEMORY(err, names));
     return put(c, names, err);
@@ -94,11 +171,16 @@ int dtplan_import(int argc, char **argv)
          "the forward pass alone, from tokens to logits (default: with next-token loss and AdamW)"},
         {"--allow-approximate", TOOL_FLAG, NULL, &c.options.approximate, 0, 0,
          "go on without what the import does not support; the report lists it"},
+        {"--loss", TOOL_STRING, "OUTPUT", &c.program.loss, 0, 0,
+         "of a .pt2 file: the output that is the loss (default: the floating-point scalar)"},
+        {"--weights", TOOL_OUT, "FILE", &c.program.weights, 0, 0,
+         "of a .pt2 file: write its weights as a safetensors file that dtrun loads"},
         {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "print the report as JSON"},
         TOOL_END_OPTIONS,
     };
-    const tool_parse parse = {"dtplan import FOLDER -o FILE [options]", options, 1, 1};
+    const tool_parse parse = {"dtplan import FOLDER|FILE.pt2 -o FILE [options]", options, 1, 1};
     const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    dtp_pt2_free(&c.pt2);
     dtp_arena_destroy(c.arena);
     return code;
 }
