@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""docs/programs-of-pytorch.md lists the ops of interop/import/aten_ops.c. --update writes the list."""
+"""docs/programs-of-pytorch.md lists the ops of interop/import/program/aten_ops.c. --update writes the list."""
 import re
 import sys
 
 MARK = "<!-- from aten_ops.c -->\n"
-DOC, TABLE = "docs/programs-of-pytorch.md", "interop/import/aten_ops.c"
+DOC, TABLE = "docs/programs-of-pytorch.md", "interop/import/program/aten_ops.c"
 
 
 def table():

@@ -4,7 +4,7 @@
 
 #include "core/files/file_out.h"
 #include "interop/import/folder.h"
-#include "interop/import/pt2.h"
+#include "interop/import/program/pt2.h"
 #include "tools/dtplan/options.h"
 
 typedef struct import_command {

@@ -1,4 +1,4 @@
-#include "interop/import/aten_axes.h"
+#include "interop/import/program/aten_axes.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "interop/import/zip.h"
+#include "interop/import/program/zip.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

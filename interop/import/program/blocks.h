@@ -1,9 +1,9 @@
 /* Repeated blocks: nodes of the instances of a numbered list of modules ("layers.0", "layers.1",
  * ..) that are the same but for the number. */
-#ifndef DTP_INTEROP_IMPORT_BLOCKS_H
-#define DTP_INTEROP_IMPORT_BLOCKS_H
+#ifndef DTP_INTEROP_IMPORT_PROGRAM_BLOCKS_H
+#define DTP_INTEROP_IMPORT_PROGRAM_BLOCKS_H
 
-#include "interop/import/importer.h"
+#include "interop/import/program/importer.h"
 
 enum { DTP_MOST_CARRIED = 16 };
 

@@ -1,9 +1,9 @@
 /* What the stages of an import of a graph share: patterns, axes, lowering, blocks, the writer. */
-#ifndef DTP_INTEROP_IMPORT_IMPORTER_H
-#define DTP_INTEROP_IMPORT_IMPORTER_H
+#ifndef DTP_INTEROP_IMPORT_PROGRAM_IMPORTER_H
+#define DTP_INTEROP_IMPORT_PROGRAM_IMPORTER_H
 
-#include "interop/import/axes.h"
-#include "interop/import/pt2.h"
+#include "interop/import/program/axes.h"
+#include "interop/import/program/pt2.h"
 
 enum { DTP_MOST_OPERANDS = 16 };
 

@@ -1,8 +1,8 @@
 /* Writing nodes of the model: names, operands whose dims have to be given other names first. */
-#ifndef DTP_INTEROP_IMPORT_LOWER_H
-#define DTP_INTEROP_IMPORT_LOWER_H
+#ifndef DTP_INTEROP_IMPORT_PROGRAM_LOWER_H
+#define DTP_INTEROP_IMPORT_PROGRAM_LOWER_H
 
-#include "interop/import/importer.h"
+#include "interop/import/program/importer.h"
 
 enum { DTP_MOST_GROUPS = 32 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/files/file_out.h"
-#include "interop/import/lower.h"
+#include "interop/import/program/lower.h"
 
 static const char *store_of(int32_t dtype, int64_t *bytes)
 {

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "core/base/json_writer.h"
-#include "interop/import/aten_lower.h"
-#include "interop/import/lower.h"
+#include "interop/import/program/aten_lower.h"
+#include "interop/import/program/lower.h"
 
 /* A product, then the sum with a bias, whose last axis is axis `last` of the output. */
 static dtp_status product(dtp_importer *m, const dtp_aten_node *node, dtp_use *uses,

@@ -1,8 +1,8 @@
 /* Nodes of ours for ATen ops, one function for each family (aten_ops.c names them). */
-#ifndef DTP_INTEROP_IMPORT_ATEN_LOWER_H
-#define DTP_INTEROP_IMPORT_ATEN_LOWER_H
+#ifndef DTP_INTEROP_IMPORT_PROGRAM_ATEN_LOWER_H
+#define DTP_INTEROP_IMPORT_PROGRAM_ATEN_LOWER_H
 
-#include "interop/import/importer.h"
+#include "interop/import/program/importer.h"
 
 typedef dtp_status dtp_lower_op(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
                                 dtp_err *err);

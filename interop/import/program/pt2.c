@@ -1,11 +1,11 @@
-#include "interop/import/pt2.h"
+#include "interop/import/program/pt2.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "core/base/text.h"
 #include "core/files/file_map.h"
-#include "interop/import/importer.h"
+#include "interop/import/program/importer.h"
 
 /* ---- ops that are not supported ---- */
 

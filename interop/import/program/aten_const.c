@@ -1,4 +1,4 @@
-#include "interop/import/aten_const.h"
+#include "interop/import/program/aten_const.h"
 
 #include <math.h>
 #include <string.h>

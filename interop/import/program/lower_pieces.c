@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "core/base/json_writer.h"
-#include "interop/import/aten_axes.h"
-#include "interop/import/aten_lower.h"
-#include "interop/import/lower.h"
+#include "interop/import/program/aten_axes.h"
+#include "interop/import/program/aten_lower.h"
+#include "interop/import/program/lower.h"
 
 static int32_t first(const dtp_aten_node *node)
 {

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "interop/import/importer.h"
+#include "interop/import/program/importer.h"
 
 /* What stands in the place of a value once nodes that change nothing are gone. */
 typedef struct patterns {

@@ -1,8 +1,8 @@
 /* The table of ATen ops: axes and nodes of ours. docs/bring-your-own-model.md lists it. */
 #include <string.h>
 
-#include "interop/import/aten_axes.h"
-#include "interop/import/aten_lower.h"
+#include "interop/import/program/aten_axes.h"
+#include "interop/import/program/aten_lower.h"
 
 /* clang-format off */
 static const dtp_aten_op ops[] = {

@@ -5,8 +5,8 @@
 
 #include "core/base/safe_int.h"
 #include "interop/foreign_json.h"
-#include "interop/import/aten_graph.h"
-#include "interop/import/zip.h"
+#include "interop/import/program/aten_graph.h"
+#include "interop/import/program/zip.h"
 
 enum { SCHEMA_MAJOR = 8, MOST_VALUES = 4000000 };
 

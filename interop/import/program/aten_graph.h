@@ -1,7 +1,7 @@
 /* A program of ATen ops, as torch.export writes it: values, and nodes in the order in which they
  * run. Everything is from the arena of dtp_aten. */
-#ifndef DTP_INTEROP_IMPORT_ATEN_GRAPH_H
-#define DTP_INTEROP_IMPORT_ATEN_GRAPH_H
+#ifndef DTP_INTEROP_IMPORT_PROGRAM_ATEN_GRAPH_H
+#define DTP_INTEROP_IMPORT_PROGRAM_ATEN_GRAPH_H
 
 #include "core/base/arena.h"
 #include "core/base/hash.h"

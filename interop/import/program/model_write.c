@@ -4,8 +4,8 @@
 
 #include "core/base/json_writer.h"
 #include "core/base/safe_int.h"
-#include "interop/import/blocks.h"
-#include "interop/import/lower.h"
+#include "interop/import/program/blocks.h"
+#include "interop/import/program/lower.h"
 
 typedef struct writer {
     dtp_importer *m;

@@ -3,8 +3,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "interop/import/aten_axes.h"
-#include "interop/import/importer.h"
+#include "interop/import/program/aten_axes.h"
+#include "interop/import/program/importer.h"
 
 const char *dtp_class_name(dtp_importer *m, int32_t cls, int32_t alias)
 {

@@ -1,4 +1,4 @@
-#include "interop/import/axes.h"
+#include "interop/import/program/axes.h"
 
 #include <inttypes.h>
 #include <string.h>

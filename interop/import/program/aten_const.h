@@ -1,9 +1,9 @@
 /* Constants of a graph: what depends on no parameter and no input (positions, masks, tables of
  * rotary positions), evaluated at the sizes of the export, and what it is found to be. */
-#ifndef DTP_INTEROP_IMPORT_ATEN_CONST_H
-#define DTP_INTEROP_IMPORT_ATEN_CONST_H
+#ifndef DTP_INTEROP_IMPORT_PROGRAM_ATEN_CONST_H
+#define DTP_INTEROP_IMPORT_PROGRAM_ATEN_CONST_H
 
-#include "interop/import/aten_graph.h"
+#include "interop/import/program/aten_graph.h"
 
 typedef struct dtp_const {
     bool is; /* a constant */

@@ -1,7 +1,7 @@
 /* Programs of PyTorch: .pt2 files that torch.export.save wrote, as models of ours
  * (docs/bring-your-own-model.md). */
-#ifndef DTP_INTEROP_IMPORT_PT2_H
-#define DTP_INTEROP_IMPORT_PT2_H
+#ifndef DTP_INTEROP_IMPORT_PROGRAM_PT2_H
+#define DTP_INTEROP_IMPORT_PROGRAM_PT2_H
 
 #include "core/base/strbuf.h"
 

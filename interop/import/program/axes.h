@@ -3,10 +3,10 @@
  * everywhere; one that merges axes puts their classes into one list. An axis of size 1 has the
  * empty list: broadcasting is by name. Sizes are those of the export; no name depends on them but
  * to say how a view splits an axis. */
-#ifndef DTP_INTEROP_IMPORT_AXES_H
-#define DTP_INTEROP_IMPORT_AXES_H
+#ifndef DTP_INTEROP_IMPORT_PROGRAM_AXES_H
+#define DTP_INTEROP_IMPORT_PROGRAM_AXES_H
 
-#include "interop/import/aten_const.h"
+#include "interop/import/program/aten_const.h"
 
 enum { DTP_AXIS_PARTS = 8, DTP_FLAT_PARTS = 16 };
 

@@ -1,4 +1,4 @@
-#include "interop/import/lower.h"
+#include "interop/import/program/lower.h"
 
 #include <inttypes.h>
 #include <string.h>

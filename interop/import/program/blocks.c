@@ -1,4 +1,4 @@
-#include "interop/import/blocks.h"
+#include "interop/import/program/blocks.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* Axes of the outputs of ATen ops, one function for each family (aten_ops.c names them). */
-#ifndef DTP_INTEROP_IMPORT_ATEN_AXES_H
-#define DTP_INTEROP_IMPORT_ATEN_AXES_H
+#ifndef DTP_INTEROP_IMPORT_PROGRAM_ATEN_AXES_H
+#define DTP_INTEROP_IMPORT_PROGRAM_ATEN_AXES_H
 
-#include "interop/import/axes.h"
+#include "interop/import/program/axes.h"
 
 typedef dtp_status dtp_axes_rule(dtp_axes *x, const dtp_aten_node *node, dtp_err *err);
 
