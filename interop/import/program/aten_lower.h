@@ -4,8 +4,7 @@
 
 #include "interop/import/program/importer.h"
 
-typedef dtp_status dtp_lower_op(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
-                                dtp_err *err);
+typedef dtp_status dtp_lower_op(dtp_lowering *l, dtp_err *err);
 
 /* Elementwise; rows */
 dtp_lower_op dtp_lower_unary, dtp_lower_gelu, dtp_lower_pow, dtp_lower_cast, dtp_lower_dropout,

@@ -10,11 +10,12 @@ enum { DTP_MOST_OPERANDS = 16 };
 /* A node of the model that is written. */
 typedef struct dtp_out_node {
     const char *id, *op;
-    const char *path; /* of the module */
     int32_t n_in;
-    const char **in;
+    const char *const *in;
     const char *out;   /* "batch,length": dims, each perhaps with "=size"; NULL: not written */
     const char *attrs; /* further members, as JSON: "\"over\": \"d\""; "" */
+    const char *path;  /* of the module */
+    int32_t next;      /* number of the next node that would have its id */
 } dtp_out_node;
 
 /* The tensor of the model that a value became. */
@@ -39,8 +40,7 @@ typedef struct dtp_importer {
     int32_t n, capacity;
     dtp_out_node *nodes;
     dtp_hash_table ids;
-    const char *what; /* names the next node in place of its op; NULL */
-    int32_t *below;   /* by value, of integer inputs: a class; -1 */
+    int32_t *below; /* by value, of integer inputs: a class; -1 */
     dtp_pt2_report *report;
     int32_t loss; /* the value; -1 */
 } dtp_importer;
@@ -51,12 +51,12 @@ dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
 
 /* A row of the table of ATen ops (aten_ops.c). */
 typedef struct dtp_aten_op dtp_aten_op;
+typedef struct dtp_lowering dtp_lowering; /* lower.h */
 struct dtp_aten_op {
     const char *name; /* without "aten." and overload; "dtp.": of a pattern */
     /* Axes of the outputs, and what they share with those of the operands. */
     dtp_status (*axes)(dtp_axes *x, const dtp_aten_node *node, dtp_err *err);
-    dtp_status (*lower)(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
-                        dtp_err *err);
+    dtp_status (*lower)(dtp_lowering *l, dtp_err *err);
     const char *ours; /* op of ours, where one row of code serves several */
 };
 
@@ -67,8 +67,6 @@ const dtp_aten_op *dtp_aten_op_find(const char *full);
 dtp_status dtp_axes_name(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
 /* The name of a class, or one of its further names. */
 const char *dtp_class_name(dtp_importer *m, int32_t cls, int32_t alias);
-
-dtp_status dtp_lower_all(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
 
 /* The node of the model with this name; -1. */
 int32_t dtp_out_find(const dtp_importer *m, const char *id);

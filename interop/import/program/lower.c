@@ -1,6 +1,6 @@
 #include "interop/import/program/lower.h"
 
-#include <inttypes.h>
+#include <float.h>
 #include <string.h>
 
 #include "core/base/json_writer.h"
@@ -13,6 +13,33 @@ const char *dtp_type_name(int32_t dtype)
     return dtype >= 0 && dtype < 16 ? names[dtype] : NULL;
 }
 
+dtp_status dtp_type_attr(dtp_importer *m, int32_t dtype, const char **out, dtp_err *err)
+{
+    const char *name = dtp_type_name(dtype);
+    if (name == NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "element type %d", dtype);
+    }
+    *out = dtp_arena_printf(m->arena, "\"dtype\": \"%s\"", name);
+    return DTP_MEMORY(err, *out);
+}
+
+const char *dtp_joined(dtp_importer *m, const char *text, const char *by, const char *more)
+{
+    if (text == NULL || more == NULL || more[0] == '\0') {
+        return more == NULL ? NULL : text;
+    }
+    return text[0] == '\0' ? more : dtp_arena_printf(m->arena, "%s%s%s", text, by, more);
+}
+
+const char *dtp_real_attr(dtp_importer *m, const char *key, double x)
+{
+    char text[32];
+    const double most = (double)FLT_MAX;
+    x = x > most ? most : x < -most ? -most : x;
+    dtp_double_print(x, text);
+    return dtp_arena_printf(m->arena, "\"%s\": %s", key, text);
+}
+
 /* ---- parts of axes ---- */
 
 static int32_t flat(const dtp_importer *m, int32_t value, int32_t *cls)
@@ -21,53 +48,71 @@ static int32_t flat(const dtp_importer *m, int32_t value, int32_t *cls)
                            DTP_FLAT_PARTS);
 }
 
+static int32_t parts_of(const dtp_importer *m, int32_t value, int32_t axis, int32_t *cls)
+{
+    return dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], cls, DTP_FLAT_PARTS);
+}
+
 int32_t dtp_axis_parts(const dtp_importer *m, int32_t value, int32_t axis)
 {
     int32_t cls[DTP_FLAT_PARTS];
-    return dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], cls, DTP_FLAT_PARTS);
+    return parts_of(m, value, axis, cls);
 }
 
 const char *dtp_axis_size(dtp_importer *m, int32_t value, int32_t axis)
 {
     int32_t cls[DTP_FLAT_PARTS];
-    const int32_t n = dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], cls, DTP_FLAT_PARTS);
-    const char *text = n > 0 ? dtp_class_name(m, cls[0], 0) : "1";
-    for (int32_t i = 1; i < n && text != NULL; i++) {
-        text = dtp_arena_printf(m->arena, "%s*%s", text, dtp_class_name(m, cls[i], 0));
+    const int32_t n = parts_of(m, value, axis, cls);
+    const char *text = n > 0 ? "" : "1";
+    for (int32_t i = 0; i < n; i++) {
+        text = dtp_joined(m, text, "*", dtp_class_name(m, cls[i], 0));
     }
     return text;
 }
 
-const char *dtp_low_dims(dtp_importer *m, const dtp_low *low)
+static const char *low_dims(dtp_importer *m, const dtp_low *low)
 {
     const char *text = "";
-    for (int32_t i = 0; i < low->n_dims && text != NULL; i++) {
+    for (int32_t i = 0; i < low->n_dims; i++) {
         const int32_t part = low->order[i];
-        text = dtp_arena_printf(m->arena, "%s%s%s", text, i > 0 ? "," : "",
-                                dtp_class_name(m, low->cls[part], low->alias[part]));
+        text = dtp_joined(m, text, ",", dtp_class_name(m, low->cls[part], low->alias[part]));
     }
     return text;
 }
 
-const char *dtp_group_names(dtp_importer *m, const dtp_groups *groups, int32_t first, int32_t n,
-                            const char *by)
+const char *dtp_group_names(dtp_lowering *l, int32_t first, int32_t n, const char *by)
 {
+    const dtp_groups *g = &l->groups;
     const char *text = "";
-    for (int32_t i = first; i < first + n && text != NULL; i++) {
-        text = dtp_arena_printf(
-            m->arena, "%s%s%s", text, i > first ? by : "",
-            dtp_class_name(m, groups->cls[i], groups->alias[i] < 0 ? 0 : groups->alias[i]));
+    for (int32_t i = first; i < first + n; i++) {
+        const int32_t alias = g->alias[i] < 0 ? 0 : g->alias[i];
+        text = dtp_joined(l->m, text, by, dtp_class_name(l->m, g->cls[i], alias));
     }
     return text;
+}
+
+const char *dtp_group_name(dtp_lowering *l, int32_t group)
+{
+    return dtp_group_names(l, group, 1, "");
 }
 
 /* ---- groups ---- */
 
-dtp_status dtp_groups_add(dtp_importer *m, dtp_groups *groups, int32_t value, int32_t axis,
-                          int32_t *first, dtp_err *err)
+dtp_lowering dtp_lowering_of(dtp_importer *m, const dtp_aten_node *node, int32_t value)
+{
+    return (dtp_lowering){.m = m,
+                          .node = node,
+                          .op = dtp_aten_op_find(node->op),
+                          .x = dtp_aten_input(node, 0),
+                          .out = value};
+}
+
+dtp_status dtp_groups_add(dtp_lowering *l, int32_t value, int32_t axis, int32_t *first,
+                          dtp_err *err)
 {
     int32_t cls[DTP_FLAT_PARTS];
-    const int32_t n = dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], cls, DTP_FLAT_PARTS);
+    dtp_groups *groups = &l->groups;
+    const int32_t n = parts_of(l->m, value, axis, cls);
     if (n < 0 || groups->n + n > DTP_MOST_GROUPS) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "an op over more than %d dims", DTP_MOST_GROUPS);
     }
@@ -79,12 +124,20 @@ dtp_status dtp_groups_add(dtp_importer *m, dtp_groups *groups, int32_t value, in
     return DTP_OK;
 }
 
-dtp_status dtp_use_make(dtp_importer *m, int32_t value, const int32_t *firsts, dtp_use *out,
-                        dtp_err *err)
+dtp_status dtp_groups_of(dtp_lowering *l, int32_t value, int32_t *firsts, dtp_err *err)
 {
+    for (int32_t i = 0; i < l->m->g->values[value].rank; i++) {
+        DTP_TRY(dtp_groups_add(l, value, i, &firsts[i], err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_use_add(dtp_lowering *l, int32_t value, const int32_t *firsts, dtp_err *err)
+{
+    dtp_use *out = &l->uses[l->n++];
     *out = (dtp_use){.value = value};
-    for (int32_t i = 0; i < m->g->values[value].rank; i++) {
-        const int32_t n = dtp_axis_parts(m, value, i);
+    for (int32_t i = 0; i < l->m->g->values[value].rank; i++) {
+        const int32_t n = dtp_axis_parts(l->m, value, i);
         if (n < 0 || out->n + n > DTP_FLAT_PARTS || (n > 0 && firsts[i] < 0)) {
             return DTP_FAIL(err, DTP_UNSUPPORTED, "an operand of more than %d dims",
                             DTP_FLAT_PARTS);
@@ -116,45 +169,44 @@ void dtp_name_group(dtp_groups *groups, int32_t group, int8_t wanted)
     }
 }
 
-static dtp_status relabel(dtp_importer *m, const dtp_aten_node *node, dtp_use *use,
-                          const dtp_low *low, const dtp_groups *groups, dtp_err *err)
-{
-    dtp_low to = *low;
-    for (int32_t i = 0; i < low->n_dims; i++) {
-        to.alias[low->order[i]] = groups->alias[use->group[low->order[i]]];
-    }
-    return dtp_emit(m, node, "relabel", "relabel", 1, &low->id, dtp_low_dims(m, &to), "", &use->id,
-                    err);
-}
-
-dtp_status dtp_settle(dtp_importer *m, const dtp_aten_node *node, int32_t n, dtp_use *uses,
-                      dtp_groups *groups, dtp_err *err)
+dtp_status dtp_settle(dtp_lowering *l, dtp_err *err)
 {
     const dtp_low *low;
-    for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(dtp_low_get(m, node, uses[i].value, &low, err));
+    for (int32_t i = 0; i < l->n; i++) {
+        const dtp_use *use = &l->uses[i];
+        if (use->id != NULL) {
+            continue;
+        }
+        DTP_TRY(dtp_low_get(l, use->value, &low, err));
         for (int32_t k = 0; k < low->n_dims; k++) {
-            dtp_name_group(groups, uses[i].group[low->order[k]], low->alias[low->order[k]]);
+            dtp_name_group(&l->groups, use->group[low->order[k]], low->alias[low->order[k]]);
         }
     }
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < l->n; i++) {
+        dtp_use *use = &l->uses[i];
         bool other = false;
-        DTP_TRY(dtp_low_get(m, node, uses[i].value, &low, err));
+        if (use->id != NULL) {
+            continue;
+        }
+        DTP_TRY(dtp_low_get(l, use->value, &low, err));
+        dtp_low to = *low;
         for (int32_t k = 0; k < low->n_dims; k++) {
             const int32_t part = low->order[k];
-            other = other || low->alias[part] != groups->alias[uses[i].group[part]];
+            to.alias[part] = l->groups.alias[use->group[part]];
+            other = other || to.alias[part] != low->alias[part];
         }
-        uses[i].id = low->id;
-        DTP_TRY(other ? relabel(m, node, &uses[i], low, groups, err) : DTP_OK);
+        use->id = low->id;
+        DTP_TRY(other
+                    ? dtp_emit_one(l, "relabel", "relabel", &use->id, low_dims(l->m, &to), "", err)
+                    : DTP_OK);
     }
     return DTP_OK;
 }
 
-dtp_status dtp_whole_use(dtp_importer *m, const dtp_aten_node *node, dtp_use *use,
-                         dtp_groups *groups, dtp_err *err)
+dtp_status dtp_whole(dtp_lowering *l, dtp_use *use, dtp_err *err)
 {
     const dtp_low *low;
-    DTP_TRY(dtp_low_get(m, node, use->value, &low, err));
+    DTP_TRY(dtp_low_get(l, use->value, &low, err));
     bool whole = low->n_dims == use->n;
     for (int32_t i = 0; i < low->n_dims; i++) {
         whole = whole && low->order[i] == i;
@@ -163,15 +215,20 @@ dtp_status dtp_whole_use(dtp_importer *m, const dtp_aten_node *node, dtp_use *us
     if (whole) {
         return DTP_OK;
     }
-    const char *dims = "";
+    const char *dims = "", *op = low->n_dims == use->n ? "permute" : "broadcast";
     for (int32_t i = 0; i < use->n; i++) {
-        dtp_name_group(groups, use->group[i], 0);
-        dims = dtp_arena_printf(m->arena, "%s%s%s", dims, i > 0 ? "," : "",
-                                dtp_group_names(m, groups, use->group[i], 1, ""));
-        DTP_TRY(DTP_MEMORY(err, dims));
+        dtp_name_group(&l->groups, use->group[i], 0);
+        dims = dtp_joined(l->m, dims, ",", dtp_group_name(l, use->group[i]));
     }
-    const char *in = use->id, *op = low->n_dims == use->n ? "permute" : "broadcast";
-    return dtp_emit(m, node, op, op, 1, &in, dims, "", &use->id, err);
+    DTP_TRY(DTP_MEMORY(err, dims));
+    return dtp_emit_one(l, op, op, &use->id, dims, "", err);
+}
+
+dtp_status dtp_only_operand(dtp_lowering *l, dtp_err *err)
+{
+    DTP_TRY(dtp_groups_of(l, l->x, l->firsts, err));
+    DTP_TRY(dtp_use_add(l, l->x, l->firsts, err));
+    return dtp_settle(l, err);
 }
 
 /* ---- nodes ---- */
@@ -193,7 +250,7 @@ int32_t dtp_out_find(const dtp_importer *m, const char *id)
     return i;
 }
 
-/* A name that no other node has. */
+/* A name that no other node has: the base, or that with a number. */
 static dtp_status unique(dtp_importer *m, const char *base, const char **out, dtp_err *err)
 {
     char *id = dtp_arena_strdup(m->arena, base);
@@ -201,58 +258,76 @@ static dtp_status unique(dtp_importer *m, const char *base, const char **out, dt
     for (char *c = id; *c != '\0'; c++) {
         *c = is_id(*c) ? *c : '_';
     }
-    base = id;
-    for (int32_t k = 2;; k++) {
-        if (dtp_out_find(m, id) < 0) {
-            *out = id;
-            return dtp_hash_table_add(&m->ids, m->arena,
-                                      dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, id)), m->n, err);
-        }
-        id = dtp_arena_printf(m->arena, "%s_%d", base, k);
-        DTP_TRY(DTP_MEMORY(err, id));
+    const char *name = id;
+    const int32_t first = dtp_out_find(m, id);
+    while (dtp_out_find(m, name) >= 0) {
+        name = dtp_arena_printf(m->arena, "%s_%d", id, m->nodes[first].next++);
+        DTP_TRY(DTP_MEMORY(err, name));
     }
+    *out = name;
+    return dtp_hash_table_add(&m->ids, m->arena, dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, name)),
+                              m->n, err);
 }
 
-dtp_status dtp_emit(dtp_importer *m, const dtp_aten_node *node, const char *what, const char *op,
-                    int32_t n_in, const char *const *in, const char *out, const char *attrs,
-                    const char **id, dtp_err *err)
+dtp_status dtp_emit(dtp_lowering *l, const dtp_out_node *o, const char **id, dtp_err *err)
 {
-    DTP_TRY(DTP_MEMORY(err, attrs));
+    dtp_importer *m = l->m;
+    const char *path = l->node->path, *base = o->id, **in;
+    DTP_TRY(DTP_MEMORY(err, o->attrs));
     DTP_TRY(
         dtp_arena_grow(m->arena, &m->nodes, m->n, m->n + 1, &m->capacity, sizeof *m->nodes, err));
-    const bool root = node->path[0] == '\0';
-    const char *base = root              ? dtp_arena_strdup(m->arena, what)
-                       : what[0] == '\0' ? node->path
-                                         : dtp_arena_printf(m->arena, "%s.%s", node->path, what);
-    DTP_TRY(DTP_MEMORY(err, base));
-    dtp_out_node *o = &m->nodes[m->n];
-    *o = (dtp_out_node){.op = op, .path = node->path, .n_in = n_in, .out = out, .attrs = attrs};
-    DTP_TRY(unique(m, base, &o->id, err));
-    DTP_TRY(DTP_NEW(m->arena, o->in, n_in + 1, err));
-    for (int32_t i = 0; i < n_in; i++) {
-        o->in[i] = in[i];
+    if (path[0] != '\0') {
+        base = base[0] == '\0' ? path : dtp_arena_printf(m->arena, "%s.%s", path, base);
+        DTP_TRY(DTP_MEMORY(err, base));
     }
+    DTP_TRY(DTP_NEW(m->arena, in, o->n_in + 1, err));
+    for (int32_t i = 0; i < o->n_in; i++) {
+        in[i] = o->in[i];
+    }
+    dtp_out_node *to = &m->nodes[m->n];
+    *to = *o;
+    to->in = in;
+    to->path = path;
+    to->next = 2;
+    DTP_TRY(unique(m, base, &to->id, err));
     m->n++;
-    *id = o->id;
+    *id = to->id;
     return DTP_OK;
 }
 
+dtp_status dtp_emit_one(dtp_lowering *l, const char *what, const char *op, const char **id,
+                        const char *out, const char *attrs, dtp_err *err)
+{
+    const dtp_out_node o = {what, op, 1, id, out, attrs, NULL, 0};
+    return dtp_emit(l, &o, id, err);
+}
+
+dtp_status dtp_emit_number(dtp_lowering *l, double x, int32_t dtype, const char *dims,
+                           const char **id, dtp_err *err)
+{
+    const char *type, *value = dtp_real_attr(l->m, "value", x);
+    DTP_TRY(dtp_type_attr(l->m, dtype, &type, err));
+    const dtp_out_node o = {"number", "constant", .out = dims,
+                            .attrs = dtp_joined(l->m, value, ", ", type)};
+    return dtp_emit(l, &o, id, err);
+}
+
 /* "gelu" of "aten.gelu.default"; layers with weights are named by their module alone. */
-static const char *what_of(dtp_importer *m, const dtp_aten_node *node)
+static const char *what_of(const dtp_lowering *l)
 {
     static const char *const layers[] = {"linear", "layer_norm", "rms_norm",
                                          "addmm",  "embedding",  NULL};
-    const char *op = strchr(node->op, '.') + 1;
+    const char *op = strchr(l->node->op, '.') + 1;
     const size_t n = strcspn(op, ".");
-    if (m->what != NULL) {
-        return m->what;
+    if (l->what != NULL) {
+        return l->what;
     }
-    for (int32_t i = 0; layers[i] != NULL && node->path[0] != '\0'; i++) {
+    for (int32_t i = 0; layers[i] != NULL && l->node->path[0] != '\0'; i++) {
         if (strlen(layers[i]) == n && memcmp(op, layers[i], n) == 0) {
             return "";
         }
     }
-    return dtp_arena_printf(m->arena, "%.*s", (int)n, op);
+    return dtp_arena_printf(l->m->arena, "%.*s", (int)n, op);
 }
 
 /* Ops whose result has the dims in the order that "out" says; others keep that of operand 0. */
@@ -271,13 +346,13 @@ static bool order_is_free(const char *op)
 }
 
 /* Parts of a result in the order of the tensor's dims: those of the operand first. */
-static dtp_status order_parts(dtp_importer *m, const dtp_aten_node *node, const dtp_use *like,
-                              const int8_t *groups, dtp_low *low, dtp_err *err)
+static dtp_status order_parts(dtp_lowering *l, const dtp_use *like, const int8_t *groups,
+                              dtp_low *low, dtp_err *err)
 {
     bool done[DTP_FLAT_PARTS] = {false};
     if (like != NULL) {
         const dtp_low *in;
-        DTP_TRY(dtp_low_get(m, node, like->value, &in, err));
+        DTP_TRY(dtp_low_get(l, like->value, &in, err));
         for (int32_t i = 0; i < (like->whole ? like->n : in->n_dims); i++) {
             const int32_t group = like->group[like->whole ? i : in->order[i]];
             for (int32_t k = 0; k < low->n; k++) {
@@ -296,37 +371,37 @@ static dtp_status order_parts(dtp_importer *m, const dtp_aten_node *node, const 
     return DTP_OK;
 }
 
-dtp_status dtp_emit_value(dtp_importer *m, const dtp_aten_node *node, const char *op, int32_t n,
-                          const dtp_use *uses, const dtp_groups *groups, int32_t out,
-                          const int32_t *firsts, const char *attrs, dtp_err *err)
+dtp_status dtp_emit_value(dtp_lowering *l, const char *op, const char *attrs, dtp_err *err)
 {
-    const char *in[DTP_MOST_OPERANDS], *what = what_of(m, node);
+    dtp_importer *m = l->m;
+    const char *in[DTP_MOST_OPERANDS], *what = what_of(l);
     int8_t group[DTP_FLAT_PARTS] = {0};
     dtp_low low = {0};
     DTP_TRY(DTP_MEMORY(err, what));
-    low.n = flat(m, out, low.cls);
+    low.n = flat(m, l->out, low.cls);
     if (low.n < 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "a result of more than %d dims", DTP_FLAT_PARTS);
     }
     int32_t part = 0;
-    for (int32_t i = 0; i < m->g->values[out].rank; i++) {
-        const int32_t parts = dtp_axis_parts(m, out, i);
-        if (parts > 0 && (firsts[i] < 0 || firsts[i] + parts > groups->n)) {
+    for (int32_t i = 0; i < m->g->values[l->out].rank; i++) {
+        const int32_t parts = dtp_axis_parts(m, l->out, i), first = l->firsts[i];
+        if (parts > 0 && (first < 0 || first + parts > l->groups.n)) {
             return DTP_FAIL(err, DTP_UNSUPPORTED, "axes of the result that no operand has");
         }
         for (int32_t k = 0; k < parts; k++, part++) {
-            group[part] = (int8_t)(firsts[i] + k);
-            low.alias[part] = groups->alias[firsts[i] + k];
+            group[part] = (int8_t)(first + k);
+            low.alias[part] = l->groups.alias[first + k];
         }
     }
-    const dtp_use *like = n == 0 ? NULL : &uses[strcmp(op, "embedding") == 0 ? 1 : 0];
-    like = like == NULL || like->value < 0 || order_is_free(op) ? NULL : like;
-    DTP_TRY(order_parts(m, node, like, group, &low, err));
-    for (int32_t i = 0; i < n; i++) {
-        in[i] = uses[i].id;
+    const dtp_use *like = &l->uses[strcmp(op, "embedding") == 0 ? 1 : 0];
+    like = l->n == 0 || like->value < 0 || order_is_free(op) ? NULL : like;
+    DTP_TRY(order_parts(l, like, group, &low, err));
+    for (int32_t i = 0; i < l->n; i++) {
+        in[i] = l->uses[i].id;
     }
-    DTP_TRY(dtp_emit(m, node, what, op, n, in, dtp_low_dims(m, &low), attrs, &low.id, err));
-    m->low[out] = low;
+    const dtp_out_node o = {what, op, l->n, in, low_dims(m, &low), attrs, NULL, 0};
+    DTP_TRY(dtp_emit(l, &o, &low.id, err));
+    m->low[l->out] = low;
     return DTP_OK;
 }
 
@@ -353,37 +428,22 @@ static dtp_status low_whole(dtp_importer *m, int32_t value, const char *id, dtp_
     return DTP_OK;
 }
 
-static const char *number_text(dtp_importer *m, double x)
-{
-    char text[32];
-    x = x > 3.4028234e38 ? 3.4028234e38 : x < -3.4028234e38 ? -3.4028234e38 : x;
-    dtp_double_print(x, text);
-    return dtp_arena_strdup(m->arena, text);
-}
-
-static dtp_status emit_number(dtp_importer *m, const dtp_aten_node *node, double x,
-                              const char *type, const char **id, dtp_err *err)
-{
-    return dtp_emit(
-        m, node, "number", "constant", 0, NULL, "",
-        dtp_arena_printf(m->arena, "\"value\": %s, \"dtype\": \"%s\"", number_text(m, x), type), id,
-        err);
-}
-
 /* start + the index along an axis, which is one part. */
-static dtp_status emit_index(dtp_importer *m, const dtp_aten_node *node, const char *dim,
-                             double start, const char *type, const char **id, dtp_err *err)
+static dtp_status emit_index(dtp_lowering *l, const char *dim, double start, int32_t dtype,
+                             const char **id, dtp_err *err)
 {
-    const char *in[2];
-    DTP_TRY(dtp_emit(m, node, "index", "iota", 0, NULL, dim,
-                     dtp_arena_printf(m->arena, "\"dim\": \"%s\", \"dtype\": \"%s\"", dim, type),
-                     &in[0], err));
+    const char *in[2], *type;
+    DTP_TRY(dtp_type_attr(l->m, dtype, &type, err));
+    const dtp_out_node index = {
+        "index", "iota", .out = dim,
+        .attrs = dtp_arena_printf(l->m->arena, "\"dim\": \"%s\", %s", dim, type)};
+    const dtp_out_node sum = {"index", "add", 2, in, dim, "", NULL, 0};
+    DTP_TRY(dtp_emit(l, &index, start == 0 ? id : &in[0], err));
     if (start == 0) {
-        *id = in[0];
         return DTP_OK;
     }
-    DTP_TRY(emit_number(m, node, start, type, &in[1], err));
-    return dtp_emit(m, node, "index", "add", 2, in, dim, "", id, err);
+    DTP_TRY(dtp_emit_number(l, start, dtype, "", &in[1], err));
+    return dtp_emit(l, &sum, id, err);
 }
 
 /* The place of an axis among the parts; -1: it is not one part. */
@@ -397,129 +457,103 @@ static int32_t part_of(const dtp_importer *m, int32_t value, int32_t axis)
 }
 
 /* One value on and below a diagonal, another above it: compare(index, index), and a choice. */
-static dtp_status low_step(dtp_importer *m, const dtp_aten_node *node, int32_t value,
-                           const dtp_const_step *s, dtp_low *low, dtp_err *err)
+static dtp_status low_step(dtp_lowering *l, int32_t value, const dtp_const_step *s, dtp_low *low,
+                           dtp_err *err)
 {
-    const dtp_aten_value *v = &m->g->values[value];
-    const char *ids[3], *dims[2], *both, *test;
+    const dtp_aten_value *v = &l->m->g->values[value];
+    const char *ids[3], *dims[2], *both;
     for (int32_t i = 0; i < 2; i++) {
-        const int32_t part = part_of(m, value, s->axis[i]);
+        const int32_t part = part_of(l->m, value, s->axis[i]);
         if (part < 0) {
             return DTP_FAIL(err, DTP_UNSUPPORTED, "the constant '%s' has dims that are split",
                             v->name);
         }
         low->order[i] = (int8_t)part;
-        dims[i] = dtp_class_name(m, low->cls[part], low->alias[part]);
+        dims[i] = dtp_class_name(l->m, low->cls[part], low->alias[part]);
         DTP_TRY(DTP_MEMORY(err, dims[i]));
-        DTP_TRY(emit_index(m, node, dims[i], i == 0 ? (double)s->at : 0, "i64", &ids[1 - i], err));
+        DTP_TRY(emit_index(l, dims[i], i == 0 ? (double)s->at : 0, ATEN_I64, &ids[1 - i], err));
     }
     low->n_dims = 2;
-    both = dtp_arena_printf(m->arena, "%s,%s", dims[0], dims[1]);
+    both = dtp_joined(l->m, dims[0], ",", dims[1]);
     DTP_TRY(DTP_MEMORY(err, both));
     const bool flipped = v->dtype == ATEN_BOOL && s->low == 0;
-    DTP_TRY(dtp_emit(m, node, "mask", "compare", 2, ids, both,
-                     flipped ? "\"cmp\": \"gt\"" : "\"cmp\": \"le\"", &test, err));
-    low->id = test;
+    const char *cmp = flipped ? "\"cmp\": \"gt\"" : "\"cmp\": \"le\"";
+    const dtp_out_node test = {"mask", "compare", 2, ids, both, cmp, NULL, 0};
+    const dtp_out_node choice = {"mask", "select", 3, ids, both, "", NULL, 0};
+    DTP_TRY(dtp_emit(l, &test, &low->id, err));
     if (v->dtype == ATEN_BOOL) {
         return DTP_OK;
     }
-    ids[0] = test;
-    DTP_TRY(emit_number(m, node, s->low, dtp_type_name(v->dtype), &ids[1], err));
-    DTP_TRY(emit_number(m, node, s->high, dtp_type_name(v->dtype), &ids[2], err));
-    return dtp_emit(m, node, "mask", "select", 3, ids, both, "", &low->id, err);
+    ids[0] = low->id;
+    DTP_TRY(dtp_emit_number(l, s->low, v->dtype, "", &ids[1], err));
+    DTP_TRY(dtp_emit_number(l, s->high, v->dtype, "", &ids[2], err));
+    return dtp_emit(l, &choice, &low->id, err);
 }
 
 /* A constant that is one value, an index, or a step along a diagonal. */
-static dtp_status low_const(dtp_importer *m, const dtp_aten_node *node, int32_t value, dtp_err *err)
+static dtp_status low_const(dtp_lowering *l, int32_t value, dtp_err *err)
 {
+    dtp_importer *m = l->m;
     const dtp_aten_value *v = &m->g->values[value];
     const dtp_const *c = &m->consts[value];
     dtp_low *low = &m->low[value];
-    const char *type = dtp_type_name(v->dtype);
     dtp_const_step step;
     double x;
     int32_t axis;
+    low->owner = l->node;
     DTP_TRY(low_whole(m, value, "", err));
-    if (type == NULL) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s': element type %d", v->name, v->dtype);
-    }
     low->n_dims = 0;
     if (dtp_const_is_uniform(c, v, &x)) {
         memset(low->alias, -1, sizeof low->alias);
-        return emit_number(m, node, x, type, &low->id, err);
+        return dtp_emit_number(l, x, v->dtype, "", &low->id, err);
     }
     if (dtp_const_is_step(c, v, &step)) {
-        DTP_TRY(low_step(m, node, value, &step, low, err));
+        DTP_TRY(low_step(l, value, &step, low, err));
     } else if (dtp_const_is_index(c, v, &axis, &x) && part_of(m, value, axis) >= 0) {
-        low->order[low->n_dims++] = (int8_t)part_of(m, value, axis);
-        const int32_t part = low->order[0];
-        DTP_TRY(emit_index(m, node, dtp_class_name(m, low->cls[part], low->alias[part]), x, type,
+        const int32_t part = part_of(m, value, axis);
+        low->order[low->n_dims++] = (int8_t)part;
+        DTP_TRY(emit_index(l, dtp_class_name(m, low->cls[part], low->alias[part]), x, v->dtype,
                            &low->id, err));
     } else {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "the constant '%s' is none that can be written",
                         v->name);
     }
     for (int32_t i = 0; i < low->n; i++) { /* the others it lacks */
-        bool has = false;
-        for (int32_t k = 0; k < low->n_dims; k++) {
-            has = has || low->order[k] == i;
-        }
+        const bool has = low->order[0] == i || (low->n_dims == 2 && low->order[1] == i);
         low->alias[i] = has ? low->alias[i] : -1;
     }
     return DTP_OK;
 }
 
-/* Axes of size 1 of a parameter are dims of it, and gone behind it. */
-static dtp_status low_param(dtp_importer *m, const dtp_aten_node *node, int32_t value, dtp_err *err)
+/* Inputs and parameters have the axes that they are fed with: axes of size 1 of a parameter are gone
+ * behind it, and an axis of an input that is split is split there. */
+static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
 {
-    const dtp_aten_value *v = &m->g->values[value];
-    m->low[value].param = true;
-    bool unit = false;
+    const dtp_aten_value *v = &l->m->g->values[value];
+    dtp_low *low = &l->m->low[value];
+    bool same = true;
+    low->param = v->role == ATEN_PARAM;
     for (int32_t i = 0; i < v->rank; i++) {
-        unit = unit || v->sizes[i] == 1;
+        same = same && (low->param ? v->sizes[i] != 1 : dtp_axis_parts(l->m, value, i) < 2);
     }
-    DTP_TRY(low_whole(m, value, v->source, err));
-    if (!unit || v->rank == 0) {
-        return DTP_OK;
-    }
-    const char *in = v->source;
-    return dtp_emit(m, node, "relabel", "relabel", 1, &in, dtp_low_dims(m, &m->low[value]), "",
-                    &m->low[value].id, err);
+    DTP_TRY(low_whole(l->m, value, v->source, err));
+    return same ? DTP_OK
+                : dtp_emit_one(l, "relabel", "relabel", &low->id, low_dims(l->m, low), "", err);
 }
 
-/* Axes of an input stay as they are fed: one that is split is split behind it. */
-static dtp_status low_input(dtp_importer *m, const dtp_aten_node *node, int32_t value, dtp_err *err)
+dtp_status dtp_low_get(dtp_lowering *l, int32_t value, const dtp_low **out, dtp_err *err)
 {
-    const dtp_aten_value *v = &m->g->values[value];
-    DTP_TRY(low_whole(m, value, v->source, err));
-    bool split = false;
-    for (int32_t i = 0; i < v->rank; i++) {
-        split = split || dtp_axis_parts(m, value, i) > 1;
-    }
-    if (!split) {
-        return DTP_OK;
-    }
-    const char *in = v->source;
-    return dtp_emit(m, node, "relabel", "relabel", 1, &in, dtp_low_dims(m, &m->low[value]), "",
-                    &m->low[value].id, err);
-}
-
-dtp_status dtp_low_get(dtp_importer *m, const dtp_aten_node *node, int32_t value,
-                       const dtp_low **out, dtp_err *err)
-{
-    const dtp_aten_value *v = &m->g->values[value];
-    *out = &m->low[value];
-    if (m->low[value].id != NULL && (v->role != ATEN_CONST || m->low[value].owner == node)) {
+    const dtp_aten_value *v = &l->m->g->values[value];
+    *out = &l->m->low[value];
+    if ((*out)->id != NULL && (v->role != ATEN_CONST || (*out)->owner == l->node)) {
         return DTP_OK;
     }
     switch (v->role) {
     case ATEN_CONST:
-        m->low[value].owner = node;
-        return low_const(m, node, value, err);
+        return low_const(l, value, err);
     case ATEN_INPUT:
-        return low_input(m, node, value, err);
     case ATEN_PARAM:
-        return low_param(m, node, value, err);
+        return low_fed(l, value, err);
     case ATEN_BUFFER:
         return DTP_FAIL(err, DTP_UNSUPPORTED,
                         "the buffer '%s' is a table of numbers that no op of ours makes",
@@ -529,25 +563,25 @@ dtp_status dtp_low_get(dtp_importer *m, const dtp_aten_node *node, int32_t value
     }
 }
 
-dtp_status dtp_low_view(dtp_importer *m, const dtp_aten_node *node, int32_t value, int32_t out,
-                        const int32_t *from, dtp_err *err)
+dtp_status dtp_low_view(dtp_lowering *l, const int32_t *from, dtp_err *err)
 {
+    const dtp_importer *m = l->m;
     const dtp_low *in;
-    dtp_low *low = &m->low[out];
+    dtp_low *low = &m->low[l->out];
     int32_t firsts[DTP_MAX_RANK + 1] = {0}, part = 0, place[DTP_FLAT_PARTS];
-    DTP_TRY(dtp_low_get(m, node, value, &in, err));
-    for (int32_t i = 0; i < m->g->values[value].rank; i++) {
-        firsts[i + 1] = firsts[i] + dtp_axis_parts(m, value, i);
-    }
-    if (from == NULL) { /* a view: all parts in their order */
+    DTP_TRY(dtp_low_get(l, l->x, &in, err));
+    if (from == NULL) { /* all parts in their order */
         *low = *in;
         return DTP_OK;
     }
+    for (int32_t i = 0; i < m->g->values[l->x].rank; i++) {
+        firsts[i + 1] = firsts[i] + dtp_axis_parts(m, l->x, i);
+    }
     *low = (dtp_low){.id = in->id, .n_dims = in->n_dims};
-    low->n = flat(m, out, low->cls);
+    low->n = flat(m, l->out, low->cls);
     memset(low->alias, -1, sizeof low->alias);
-    for (int32_t i = 0; i < m->g->values[out].rank; i++) {
-        const int32_t n = dtp_axis_parts(m, out, i);
+    for (int32_t i = 0; i < m->g->values[l->out].rank; i++) {
+        const int32_t n = dtp_axis_parts(m, l->out, i);
         for (int32_t k = 0; k < n; k++, part++) {
             if (from[i] >= 0) {
                 place[firsts[from[i]] + k] = part;

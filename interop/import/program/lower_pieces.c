@@ -2,49 +2,48 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/base/json_writer.h"
 #include "interop/import/program/aten_axes.h"
 #include "interop/import/program/aten_lower.h"
 #include "interop/import/program/lower.h"
 
-static int32_t first(const dtp_aten_node *node)
+static const dtp_aten_value *value_of(const dtp_lowering *l, int32_t value)
 {
-    return node->n_args > 0 && node->args[0].kind == ATEN_VALUE ? node->args[0].values[0] : -1;
+    return &l->m->g->values[value];
 }
 
-dtp_status dtp_lower_view(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
-                          dtp_err *err)
+/* The axis that the argument "dim" names. */
+static int32_t dim_of(const dtp_lowering *l, int32_t value)
 {
-    (void)op;
-    return dtp_low_view(m, node, first(node), node->outs[0], NULL, err);
+    return dtp_aten_axis(dtp_aten_int(l->node, "dim", 0), value_of(l, value)->rank);
 }
 
-dtp_status dtp_lower_permute(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
-                             dtp_err *err)
+dtp_status dtp_lower_view(dtp_lowering *l, dtp_err *err)
+{
+    return dtp_low_view(l, NULL, err);
+}
+
+dtp_status dtp_lower_permute(dtp_lowering *l, dtp_err *err)
 {
     int32_t from[DTP_MAX_RANK];
-    (void)op;
     memset(from, -1, sizeof from);
-    for (int32_t i = 0; i < m->g->values[first(node)].rank; i++) {
-        const int32_t to = dtp_aten_moved(m->g, node, i);
+    for (int32_t i = 0; i < value_of(l, l->x)->rank; i++) {
+        const int32_t to = dtp_aten_moved(l->m->g, l->node, i);
         if (to >= 0) {
             from[to] = i;
         }
     }
-    return dtp_low_view(m, node, first(node), node->outs[0], from, err);
+    return dtp_low_view(l, from, err);
 }
 
-dtp_status dtp_lower_expand(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
-                            dtp_err *err)
+dtp_status dtp_lower_expand(dtp_lowering *l, dtp_err *err)
 {
-    const dtp_aten_value *v = &m->g->values[first(node)], *out = &m->g->values[node->outs[0]];
+    const dtp_aten_value *v = value_of(l, l->x), *out = value_of(l, l->out);
     int32_t from[DTP_MAX_RANK];
-    (void)op;
     for (int32_t i = 0; i < out->rank; i++) {
         const int32_t at = i - (out->rank - v->rank);
         from[i] = at >= 0 && v->sizes[at] != 1 ? at : -1;
     }
-    return dtp_low_view(m, node, first(node), node->outs[0], from, err);
+    return dtp_low_view(l, from, err);
 }
 
 /* ---- pieces of one axis ---- */
@@ -53,254 +52,211 @@ dtp_status dtp_lower_expand(dtp_importer *m, const dtp_aten_node *node, const dt
  * before and behind it, whose sizes are those that are declared. */
 #define PIECE "piece"
 
-/* The operand as a tensor in which axis `axis` is the dim "piece"; an operand
- * that lacks a dim is repeated over it. The other dims are those of `firsts`. */
-static dtp_status one_dim(dtp_importer *m, const dtp_aten_node *node, int32_t value, int32_t axis,
-                          dtp_groups *groups, const int32_t *firsts, const char **id, dtp_err *err)
+/* The value as a tensor in which axis `axis` is the dim "piece"; one that lacks a dim is repeated
+ * over it. The other dims are those of `firsts`. */
+static dtp_status one_dim(dtp_lowering *l, int32_t value, int32_t axis, const int32_t *firsts,
+                          const char **id, dtp_err *err)
 {
-    const dtp_aten_value *v = &m->g->values[value];
-    dtp_groups own = *groups;
-    int32_t mine[DTP_MAX_RANK] = {0};
-    dtp_use use;
+    const int32_t kept = l->groups.n; /* the axis has groups of its own, here alone */
+    int32_t mine[DTP_MAX_RANK];
     memcpy(mine, firsts, sizeof mine);
-    DTP_TRY(dtp_groups_add(m, &own, value, axis, &mine[axis], err));
-    DTP_TRY(dtp_use_make(m, value, mine, &use, err));
-    DTP_TRY(dtp_settle(m, node, 1, &use, &own, err));
-    DTP_TRY(dtp_whole_use(m, node, &use, &own, err));
-    memcpy(groups->alias, own.alias, (size_t)groups->n * sizeof own.alias[0]);
+    l->n = 0;
+    DTP_TRY(dtp_groups_add(l, value, axis, &mine[axis], err));
+    DTP_TRY(dtp_use_add(l, value, mine, err));
+    DTP_TRY(dtp_settle(l, err));
+    DTP_TRY(dtp_whole(l, &l->uses[0], err));
+    l->groups.n = kept;
     const char *dims = "";
-    for (int32_t i = 0; i < v->rank; i++) {
-        const int32_t n = dtp_axis_parts(m, value, i);
-        const char *part =
-            i == axis ? dtp_arena_printf(m->arena, PIECE "=%s", dtp_axis_size(m, value, axis))
-                      : dtp_group_names(m, groups, firsts[i], n, ",");
-        DTP_TRY(DTP_MEMORY(err, part));
-        if (part[0] != '\0') {
-            dims = dtp_arena_printf(m->arena, "%s%s%s", dims, dims[0] != '\0' ? "," : "", part);
-            DTP_TRY(DTP_MEMORY(err, dims));
-        }
+    for (int32_t i = 0; i < value_of(l, value)->rank; i++) {
+        dims = dtp_joined(l->m, dims, ",",
+                          i == axis
+                              ? dtp_joined(l->m, PIECE, "=", dtp_axis_size(l->m, value, axis))
+                              : dtp_group_names(l, firsts[i], dtp_axis_parts(l->m, value, i), ","));
     }
-    const char *in = use.id;
-    return dtp_emit(m, node, "relabel", "relabel", 1, &in, dims, "", id, err);
+    DTP_TRY(DTP_MEMORY(err, dims));
+    *id = l->uses[0].id;
+    return dtp_emit_one(l, "relabel", "relabel", id, dims, "", err);
 }
 
-/* Groups of all axes of `out` but one, which has its own. */
-static dtp_status groups_but(dtp_importer *m, int32_t out, int32_t axis, dtp_groups *groups,
-                             int32_t *firsts, dtp_err *err)
+/* Groups of all axes of the result but one, which has its own; -1: of all. */
+static dtp_status groups_but(dtp_lowering *l, int32_t axis, dtp_err *err)
 {
-    for (int32_t i = 0; i < m->g->values[out].rank; i++) {
-        firsts[i] = -1;
-        DTP_TRY(i == axis ? DTP_OK : dtp_groups_add(m, groups, out, i, &firsts[i], err));
+    l->groups.n = 0;
+    for (int32_t i = 0; i < value_of(l, l->out)->rank; i++) {
+        l->firsts[i] = -1;
+        DTP_TRY(i == axis ? DTP_OK : dtp_groups_add(l, l->out, i, &l->firsts[i], err));
     }
     return DTP_OK;
 }
 
-/* The value from a tensor whose axis `axis` is the dim "piece". */
-static dtp_status from_piece(dtp_importer *m, const dtp_aten_node *node, const char *id,
-                             int32_t out, int32_t axis, dtp_groups *groups, int32_t *firsts,
-                             dtp_err *err)
+/* The result from a tensor whose axis `axis` is the dim "piece"; -1: none is. */
+static dtp_status from_piece(dtp_lowering *l, const char *id, int32_t axis, dtp_err *err)
 {
-    const int32_t parts = dtp_axis_parts(m, out, axis);
-    const dtp_use use = {.value = -1, .id = id};
-    DTP_TRY(dtp_groups_add(m, groups, out, axis, &firsts[axis], err));
-    for (int32_t i = 0; i < parts; i++) {
-        dtp_name_group(groups, firsts[axis] + i, 0);
+    l->n = 1;
+    l->uses[0] = (dtp_use){.value = -1, .id = id};
+    if (axis >= 0) {
+        DTP_TRY(dtp_groups_add(l, l->out, axis, &l->firsts[axis], err));
+        for (int32_t i = 0; i < dtp_axis_parts(l->m, l->out, axis); i++) {
+            dtp_name_group(&l->groups, l->firsts[axis] + i, 0);
+        }
     }
-    return dtp_emit_value(m, node, "relabel", 1, &use, groups, out, firsts, "", err);
+    return dtp_emit_value(l, "relabel", "", err);
 }
 
-/* Elements start .. start+size of an axis. */
-static dtp_status slice(dtp_importer *m, const dtp_aten_node *node, int32_t axis, const char *start,
-                        int32_t out, dtp_err *err)
+/* Elements of an axis from `start` on, as many as the result has; `gone`: one, whose axis it lacks. */
+static dtp_status cut(dtp_lowering *l, int32_t axis, bool gone, const char *start, dtp_err *err)
 {
-    const char *id, *cut;
-    const bool zero = strcmp(start, "0") == 0;
-    dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK] = {0};
-    DTP_TRY(groups_but(m, out, axis, &groups, firsts, err));
-    DTP_TRY(one_dim(m, node, first(node), axis, &groups, firsts, &id, err));
+    int32_t mine[DTP_MAX_RANK] = {0};
+    const char *id;
+    DTP_TRY(groups_but(l, gone ? -1 : axis, err));
+    for (int32_t i = 0; i < value_of(l, l->out)->rank; i++) {
+        mine[gone && i >= axis ? i + 1 : i] = l->firsts[i];
+    }
+    DTP_TRY(one_dim(l, l->x, axis, mine, &id, err));
+    const char *size = gone ? "1" : dtp_axis_size(l->m, l->out, axis);
+    const char *stop = strcmp(start, "0") == 0 ? size : dtp_joined(l->m, start, "+", size);
     const char *attrs = dtp_arena_printf(
-        m->arena, "\"dim\": \"" PIECE "\", \"start\": \"%s\", \"stop\": \"%s%s%s\"", start,
-        zero ? "" : start, zero ? "" : "+", dtp_axis_size(m, out, axis));
-    DTP_TRY(dtp_emit(m, node, "piece", "slice", 1, &id, NULL, attrs, &cut, err));
-    return from_piece(m, node, cut, out, axis, &groups, firsts, err);
+        l->m->arena, "\"dim\": \"" PIECE "\", \"start\": \"%s\", \"stop\": \"%s\"", start, stop);
+    DTP_TRY(dtp_emit_one(l, "piece", "slice", &id, NULL, attrs, err));
+    return from_piece(l, id, gone ? -1 : axis, err);
 }
 
 /* A place counted from the end stays there when the size changes. */
-static const char *place(dtp_importer *m, int32_t value, int32_t axis, int64_t at)
+static const char *place(const dtp_lowering *l, int32_t axis, int64_t at)
 {
+    dtp_importer *m = l->m;
     return at >= 0 ? dtp_arena_printf(m->arena, "%" PRId64, at)
-                   : dtp_arena_printf(m->arena, "%s-%" PRId64, dtp_axis_size(m, value, axis), -at);
+                   : dtp_arena_printf(m->arena, "%s-%" PRId64, dtp_axis_size(m, l->x, axis), -at);
 }
 
-dtp_status dtp_lower_slice(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
-                           dtp_err *err)
+dtp_status dtp_lower_slice(dtp_lowering *l, dtp_err *err)
 {
-    const int32_t x = first(node), out = node->outs[0];
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), m->g->values[x].rank);
-    const int64_t start = dtp_aten_int(node, "start", 0);
-    (void)op;
-    if (m->g->values[x].sizes[axis] == m->g->values[out].sizes[axis]) {
-        return dtp_low_view(m, node, x, out, NULL, err);
-    }
-    return slice(m, node, axis, place(m, x, axis, start), out, err);
+    const int32_t axis = dim_of(l, l->x);
+    return value_of(l, l->x)->sizes[axis] == value_of(l, l->out)->sizes[axis]
+               ? dtp_low_view(l, NULL, err)
+               : cut(l, axis, false, place(l, axis, dtp_aten_int(l->node, "start", 0)), err);
 }
 
-/* One of the equal pieces, or one element, of an axis whose outer part is `cls` alone: that part
- * is cut and gone. */
-static dtp_status outer_piece(dtp_importer *m, const dtp_aten_node *node, int32_t axis, int32_t i,
-                              dtp_err *err)
+/* Piece i of an axis whose outer part counts equal pieces: that part is cut and gone. */
+static dtp_status outer_piece(dtp_lowering *l, int32_t axis, int32_t i, dtp_err *err)
 {
-    const int32_t x = first(node), out = node->outs[i];
-    dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK] = {0}, mine[DTP_MAX_RANK] = {0};
-    dtp_use use;
-    for (int32_t a = 0; a < m->g->values[x].rank; a++) {
-        DTP_TRY(dtp_groups_add(m, &groups, x, a, &firsts[a], err));
-    }
-    DTP_TRY(dtp_use_make(m, x, firsts, &use, err));
-    DTP_TRY(dtp_settle(m, node, 1, &use, &groups, err));
-    DTP_TRY(dtp_whole_use(m, node, &use, &groups, err));
-    const char *in = use.id,
-               *attrs =
-                   dtp_arena_printf(m->arena, "\"dim\": \"%s\", \"start\": %d, \"stop\": %d",
-                                    dtp_group_names(m, &groups, firsts[axis], 1, ""), i, i + 1);
-    DTP_TRY(DTP_MEMORY(err, attrs));
-    DTP_TRY(dtp_emit(m, node, "slice", "slice", 1, &in, NULL, attrs, &use.id, err));
-    memcpy(mine, firsts, sizeof mine);
-    mine[axis]++;
-    return dtp_emit_value(m, node, "relabel", 1, &use, &groups, out, mine, "", err);
+    DTP_TRY(dtp_only_operand(l, err));
+    DTP_TRY(dtp_whole(l, &l->uses[0], err));
+    const char *attrs =
+        dtp_arena_printf(l->m->arena, "\"dim\": \"%s\", \"start\": %d, \"stop\": %d",
+                         dtp_group_name(l, l->firsts[axis]), i, i + 1);
+    DTP_TRY(dtp_emit_one(l, "slice", "slice", &l->uses[0].id, NULL, attrs, err));
+    l->firsts[axis]++;
+    return dtp_emit_value(l, "relabel", "", err);
 }
 
 /* split, chunk; select */
-dtp_status dtp_lower_pieces(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
-                            dtp_err *err)
+dtp_status dtp_lower_pieces(dtp_lowering *l, dtp_err *err)
 {
-    const int32_t x = first(node);
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), m->g->values[x].rank);
-    if (op->ours != NULL) { /* select: a piece of one element, whose axis is gone */
-        dtp_groups groups = {0};
-        int32_t firsts[DTP_MAX_RANK] = {0}, mine[DTP_MAX_RANK] = {0};
-        const char *id, *cut, *at = place(m, x, axis, dtp_aten_int(node, "index", 0));
-        const int32_t out = node->outs[0];
-        for (int32_t i = 0; i < m->g->values[out].rank; i++) {
-            DTP_TRY(dtp_groups_add(m, &groups, out, i, &firsts[i], err));
-            mine[i < axis ? i : i + 1] = firsts[i];
-        }
-        DTP_TRY(one_dim(m, node, x, axis, &groups, mine, &id, err));
-        const char *attrs = dtp_arena_printf(
-            m->arena, "\"dim\": \"" PIECE "\", \"start\": \"%s\", \"stop\": \"%s+1\"", at, at);
-        DTP_TRY(DTP_MEMORY(err, attrs));
-        DTP_TRY(dtp_emit(m, node, "slice", "slice", 1, &id, NULL, attrs, &cut, err));
-        const dtp_use use = {.value = -1, .id = cut};
-        return dtp_emit_value(m, node, "relabel", 1, &use, &groups, out, firsts, "", err);
+    const int32_t axis = dim_of(l, l->x);
+    if (l->op->ours != NULL) { /* select: a piece of one element */
+        return cut(l, axis, true, place(l, axis, dtp_aten_int(l->node, "index", 0)), err);
     }
-    const bool equal = dtp_axis_parts(m, x, axis) == 1 + dtp_axis_parts(m, node->outs[0], axis);
+    const bool equal = dtp_axis_parts(l->m, l->x, axis) == 1 + dtp_axis_parts(l->m, l->out, axis);
     int64_t at = 0;
-    for (int32_t i = 0; i < node->n_outs; i++) {
-        if (equal) {
-            DTP_TRY(outer_piece(m, node, axis, i, err));
-        } else {
-            DTP_TRY(slice(m, node, axis, place(m, x, axis, at), node->outs[i], err));
-        }
-        at += m->g->values[node->outs[i]].sizes[axis];
+    for (int32_t i = 0; i < l->node->n_outs; i++) {
+        dtp_lowering one = dtp_lowering_of(l->m, l->node, l->node->outs[i]);
+        DTP_TRY(equal ? outer_piece(&one, axis, i, err)
+                      : cut(&one, axis, false, place(l, axis, at), err));
+        at += value_of(l, one.out)->sizes[axis];
     }
     return DTP_OK;
 }
 
-dtp_status dtp_lower_cat(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
-                         dtp_err *err)
+/* The operands of cat and stack. */
+static dtp_status list_of(const dtp_lowering *l, const dtp_aten_arg **list, dtp_err *err)
 {
-    const dtp_aten_arg *list = dtp_aten_arg_of(node, "tensors");
-    const int32_t out = node->outs[0];
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), m->g->values[out].rank);
-    const char *ids[DTP_MOST_OPERANDS], *all;
-    dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK] = {0};
-    (void)op;
-    if (list->n > DTP_MOST_OPERANDS) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "%d operands, at most %d", list->n,
-                        DTP_MOST_OPERANDS);
-    }
-    DTP_TRY(groups_but(m, out, axis, &groups, firsts, err));
-    for (int32_t i = 0; i < groups.n; i++) {
-        dtp_name_group(&groups, i, 0);
-    }
-    for (int32_t i = 0; i < list->n; i++) {
-        DTP_TRY(one_dim(m, node, list->values[i], axis, &groups, firsts, &ids[i], err));
-    }
-    DTP_TRY(dtp_emit(m, node, "piece", "concat", list->n, ids, NULL, "\"dim\": \"" PIECE "\"", &all,
-                     err));
-    return from_piece(m, node, all, out, axis, &groups, firsts, err);
+    *list = dtp_aten_arg_of(l->node, "tensors");
+    return (*list)->n <= DTP_MOST_OPERANDS
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_UNSUPPORTED, "%d operands, at most %d", (*list)->n,
+                          DTP_MOST_OPERANDS);
 }
 
-dtp_status dtp_lower_stack(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
-                           dtp_err *err)
+/* The result of tensors whose axis `axis` is the dim "piece". */
+static dtp_status concat(dtp_lowering *l, int32_t n, const char *const *ids, int32_t axis,
+                         dtp_err *err)
 {
-    const dtp_aten_arg *list = dtp_aten_arg_of(node, "tensors");
-    const int32_t out = node->outs[0], rank = m->g->values[out].rank;
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), rank);
-    dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK] = {0}, mine[DTP_MAX_RANK] = {0};
-    dtp_use uses[DTP_MOST_OPERANDS];
-    if (list->n > DTP_MOST_OPERANDS || dtp_axis_parts(m, out, axis) != 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "%d operands, at most %d and at least 2", list->n,
-                        DTP_MOST_OPERANDS);
+    const dtp_out_node o = {"piece", "concat", n, ids, NULL, "\"dim\": \"" PIECE "\"", NULL, 0};
+    const char *all;
+    DTP_TRY(dtp_emit(l, &o, &all, err));
+    return from_piece(l, all, axis, err);
+}
+
+dtp_status dtp_lower_cat(dtp_lowering *l, dtp_err *err)
+{
+    const dtp_aten_arg *list;
+    const int32_t axis = dim_of(l, l->out);
+    const char *ids[DTP_MOST_OPERANDS];
+    DTP_TRY(list_of(l, &list, err));
+    DTP_TRY(groups_but(l, axis, err));
+    for (int32_t i = 0; i < l->groups.n; i++) {
+        dtp_name_group(&l->groups, i, 0);
     }
-    for (int32_t i = 0; i < rank; i++) {
-        DTP_TRY(dtp_groups_add(m, &groups, out, i, &firsts[i], err));
+    for (int32_t i = 0; i < list->n; i++) {
+        DTP_TRY(one_dim(l, list->values[i], axis, l->firsts, &ids[i], err));
     }
+    return concat(l, list->n, ids, axis, err);
+}
+
+dtp_status dtp_lower_stack(dtp_lowering *l, dtp_err *err)
+{
+    const dtp_aten_arg *list;
+    const int32_t axis = dim_of(l, l->out), rank = value_of(l, l->out)->rank;
+    int32_t mine[DTP_MAX_RANK] = {0};
+    DTP_TRY(list_of(l, &list, err));
+    if (dtp_axis_parts(l->m, l->out, axis) != 1) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "a stack of one operand");
+    }
+    DTP_TRY(dtp_groups_of(l, l->out, l->firsts, err));
     for (int32_t i = 0; i < rank - 1; i++) {
-        mine[i] = firsts[i < axis ? i : i + 1];
+        mine[i] = l->firsts[i < axis ? i : i + 1];
     }
     for (int32_t i = 0; i < list->n; i++) {
-        DTP_TRY(dtp_use_make(m, list->values[i], mine, &uses[i], err));
+        DTP_TRY(dtp_use_add(l, list->values[i], mine, err));
     }
-    DTP_TRY(dtp_settle(m, node, list->n, uses, &groups, err));
+    DTP_TRY(dtp_settle(l, err));
     for (int32_t i = 0; i < list->n; i++) {
-        DTP_TRY(dtp_whole_use(m, node, &uses[i], &groups, err));
+        DTP_TRY(dtp_whole(l, &l->uses[i], err));
     }
-    groups.alias[firsts[axis]] = 0;
+    l->groups.alias[l->firsts[axis]] = 0;
     return dtp_emit_value(
-        m, node, op->ours, list->n, uses, &groups, out, firsts,
-        dtp_arena_printf(m->arena, "\"dim\": \"%s\"", dtp_axis_size(m, out, axis)), err);
+        l, l->op->ours,
+        dtp_arena_printf(l->m->arena, "\"dim\": \"%s\"", dtp_axis_size(l->m, l->out, axis)), err);
 }
 
 /* Numbers around the last axis. */
-dtp_status dtp_lower_pad(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
-                         dtp_err *err)
+dtp_status dtp_lower_pad(dtp_lowering *l, dtp_err *err)
 {
-    const dtp_aten_arg *pad = dtp_aten_arg_of(node, "pad"), *mode = dtp_aten_arg_of(node, "mode");
-    const int32_t x = first(node), out = node->outs[0], axis = m->g->values[x].rank - 1;
-    const char *ids[3], *all, *type;
-    dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK] = {0}, n = 0;
-    char value[32];
-    (void)op;
-    type = dtp_type_name(m->g->values[out].dtype);
+    const dtp_aten_arg *pad = dtp_aten_arg_of(l->node, "pad");
+    const dtp_aten_arg *mode = dtp_aten_arg_of(l->node, "mode");
+    const int32_t axis = value_of(l, l->x)->rank - 1;
+    const char *ids[3];
+    int32_t n = 0;
     if ((mode != NULL && (mode->text == NULL || strcmp(mode->text, "constant") != 0)) ||
-        type == NULL || dtp_axis_parts(m, out, axis) != 1) {
+        dtp_axis_parts(l->m, l->out, axis) != 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "padding that is not by a constant");
     }
-    DTP_TRY(groups_but(m, out, axis, &groups, firsts, err));
+    DTP_TRY(groups_but(l, axis, err));
     const char *self;
-    DTP_TRY(one_dim(m, node, x, axis, &groups, firsts, &self, err));
-    dtp_double_print(dtp_aten_real(node, "value", 0), value);
-    const char *attrs = dtp_arena_printf(m->arena, "\"value\": %s, \"dtype\": \"%s\"", value, type);
-    const char *rows = dtp_group_names(m, &groups, 0, groups.n, ",");
+    DTP_TRY(one_dim(l, l->x, axis, l->firsts, &self, err));
+    const char *rows = dtp_group_names(l, 0, l->groups.n, ",");
     for (int32_t i = 0; i < 2; i++) {
         if (pad->ints[i] > 0) {
-            const char *dims = dtp_arena_printf(m->arena, "%s%s" PIECE "=%" PRId64, rows,
-                                                rows[0] != '\0' ? "," : "", pad->ints[i]);
+            const char *dims = dtp_joined(
+                l->m, rows, ",", dtp_arena_printf(l->m->arena, PIECE "=%" PRId64, pad->ints[i]));
             DTP_TRY(DTP_MEMORY(err, dims));
-            DTP_TRY(dtp_emit(m, node, "number", "constant", 0, NULL, dims, attrs, &ids[n], err));
-            n++;
+            DTP_TRY(dtp_emit_number(l, dtp_aten_real(l->node, "value", 0),
+                                    value_of(l, l->out)->dtype, dims, &ids[n++], err));
         }
         if (i == 0) {
             ids[n++] = self;
         }
     }
-    DTP_TRY(
-        dtp_emit(m, node, "piece", "concat", n, ids, NULL, "\"dim\": \"" PIECE "\"", &all, err));
-    return from_piece(m, node, all, out, axis, &groups, firsts, err);
+    return concat(l, n, ids, axis, err);
 }

@@ -298,10 +298,8 @@ static dtp_status whole_output(dtp_importer *m, int32_t value, dtp_err *err)
 {
     static const dtp_aten_node outside = {.path = "", .op = "dtp.output"};
     const dtp_low *low;
-    dtp_groups groups = {0};
-    int32_t firsts[DTP_MAX_RANK];
-    dtp_use use;
-    DTP_TRY(dtp_low_get(m, &outside, value, &low, err));
+    dtp_lowering l = dtp_lowering_of(m, &outside, value);
+    DTP_TRY(dtp_low_get(&l, value, &low, err));
     bool same = low->n_dims == low->n && m->g->values[value].role == ATEN_NODE;
     for (int32_t i = 0; i < low->n_dims; i++) {
         same = same && low->order[i] == i;
@@ -309,17 +307,11 @@ static dtp_status whole_output(dtp_importer *m, int32_t value, dtp_err *err)
     if (same) {
         return DTP_OK;
     }
-    for (int32_t i = 0; i < m->g->values[value].rank; i++) {
-        DTP_TRY(dtp_groups_add(m, &groups, value, i, &firsts[i], err));
-    }
-    DTP_TRY(dtp_use_make(m, value, firsts, &use, err));
-    DTP_TRY(dtp_settle(m, &outside, 1, &use, &groups, err));
-    DTP_TRY(dtp_whole_use(m, &outside, &use, &groups, err));
-    m->what = m->g->values[value].name;
-    const dtp_status s =
-        dtp_emit_value(m, &outside, "permute", 1, &use, &groups, value, firsts, "", err);
-    m->what = NULL;
-    return s;
+    l.x = value;
+    l.what = m->g->values[value].name;
+    DTP_TRY(dtp_only_operand(&l, err));
+    DTP_TRY(dtp_whole(&l, &l.uses[0], err));
+    return dtp_emit_value(&l, "permute", "", err);
 }
 
 static void put_outputs(const writer *w, dtp_strbuf *b)

@@ -5,7 +5,8 @@
 
 #include "core/base/text.h"
 #include "core/files/file_map.h"
-#include "interop/import/program/importer.h"
+#include "interop/import/program/aten_axes.h"
+#include "interop/import/program/lower.h"
 
 /* ---- ops that are not supported ---- */
 
@@ -92,11 +93,13 @@ static dtp_status at_node(const dtp_importer *m, const dtp_aten_node *node, dtp_
                             node->where);
 }
 
-/* What every row of the table relies on: the first argument is a tensor, or a list of them. */
-static dtp_status check_operands(const dtp_aten_node *node, dtp_err *err)
+/* What every row of the table relies on: the first argument is a tensor, or a list of them of the
+ * ops that put tensors together. */
+static dtp_status check_operands(const dtp_aten_node *node, const dtp_aten_op *op, dtp_err *err)
 {
+    const bool list = op->axes == dtp_axes_cat || op->axes == dtp_axes_stack;
     const dtp_aten_arg *a = node->n_args > 0 ? &node->args[0] : NULL;
-    bool all = a != NULL && (a->kind == ATEN_VALUE || a->kind == ATEN_VALUES) && a->n > 0;
+    bool all = a != NULL && a->kind == (list ? ATEN_VALUES : ATEN_VALUE) && a->n > 0;
     for (int32_t i = 0; all && i < a->n; i++) {
         all = a->values[i] >= 0;
     }
@@ -134,8 +137,9 @@ static dtp_status check_sizes(const dtp_importer *m, const dtp_aten_node *node, 
 
 static dtp_status axes_of_node(dtp_importer *m, const dtp_aten_node *node, dtp_err *err)
 {
-    DTP_TRY(check_operands(node, err));
-    DTP_TRY(dtp_aten_op_find(node->op)->axes(&m->axes, node, err));
+    const dtp_aten_op *op = dtp_aten_op_find(node->op);
+    DTP_TRY(check_operands(node, op, err));
+    DTP_TRY(op->axes(&m->axes, node, err));
     return check_sizes(m, node, err);
 }
 
@@ -179,7 +183,7 @@ static dtp_status find_axes(dtp_importer *m, dtp_err *err)
 
 /* ---- lowering ---- */
 
-dtp_status dtp_lower_all(dtp_importer *m, dtp_err *err)
+static dtp_status lower_all(dtp_importer *m, dtp_err *err)
 {
     DTP_TRY(DTP_NEW(m->arena, m->low, m->g->n_values + 1, err));
     DTP_TRY(DTP_NEW(m->arena, m->below, m->g->n_values + 1, err));
@@ -187,8 +191,8 @@ dtp_status dtp_lower_all(dtp_importer *m, dtp_err *err)
     for (int32_t i = 0; i < m->g->n_nodes; i++) {
         const dtp_aten_node *node = &m->g->nodes[i];
         if (node->live) {
-            const dtp_aten_op *op = dtp_aten_op_find(node->op);
-            DTP_TRY(at_node(m, node, op->lower(m, node, op, err), err));
+            dtp_lowering l = dtp_lowering_of(m, node, node->outs[0]);
+            DTP_TRY(at_node(m, node, l.op->lower(&l, err), err));
         }
     }
     return DTP_OK;
@@ -229,7 +233,7 @@ static dtp_status import_graph(dtp_importer *m, const dtp_pt2_options *options, 
     DTP_TRY(check_ops(m, err));
     DTP_TRY(find_loss(m, options, err));
     DTP_TRY(find_axes(m, err));
-    DTP_TRY(dtp_lower_all(m, err));
+    DTP_TRY(lower_all(m, err));
     return dtp_import_write(m, options, out, err);
 }
 
