@@ -94,6 +94,9 @@ def main(dtplan, dtrun, name, folder):
             for i, o in enumerate(outputs):
                 compare(f"{what}: {o}", path(f"{i}.npy"), path(name, "test", f"out.{i}.npy"))
             run(dtrun, "verify", model, *(["--plan", path("plan")] if more else []), *(["--comm", "sim"] if more else []))
+        os.remove(path("m.names.json"))  # beside its names file the model was read above
+        run(dtrun, "run", model, "--forward", "--load", weights, *feeds, *fetch)
+        compare(f"without names: {outputs[-1]}", fetch[-1].split("=")[1], path(name, "test", f"out.{len(outputs) - 1}.npy"))
         if report["attention"] and report["attention"] == report["causal"]:
             shorter(dtrun, model, weights, m, path, os.path.join(name, "test"), outputs[-1], fetch[-2:])
 

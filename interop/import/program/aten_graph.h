@@ -4,8 +4,8 @@
 #define DTP_INTEROP_IMPORT_PROGRAM_ATEN_GRAPH_H
 
 #include "core/base/arena.h"
-#include "core/base/hash.h"
 #include "dtp/layout.h"
+#include "interop/import/program/name_table.h"
 
 /* torch's numbers of element types (c10::ScalarType + 1, as the schema has them). */
 enum dtp_aten_dtype {
@@ -80,8 +80,9 @@ typedef struct dtp_aten {
     int32_t values_capacity;
     dtp_aten_value *values;
     dtp_aten_node *nodes;
-    int32_t *inputs;  /* parameters, buffers and what is fed, in their order */
-    int32_t *outputs; /* those of users */
+    int32_t *inputs;        /* parameters, buffers and what is fed, in their order */
+    int32_t *outputs;       /* those of users */
+    dtp_name_table sources; /* inputs and parameters by their names */
 } dtp_aten;
 
 /* Reads FILE.pt2: schema 8 only. Data of weights and buffers stays in `bytes`. */

@@ -4,12 +4,16 @@
 
 #include "interop/import/program/importer.h"
 
+enum { MOST_WORK = 1 << 30 };
+
 /* What stands in the place of a value once nodes that change nothing are gone. */
 typedef struct patterns {
     bool *viewed; /* by value: a view of it was made */
     dtp_importer *m;
     dtp_aten *g;
-    int32_t *is; /* by value: the one that it is the same as */
+    int32_t *is;    /* by value: the one that it is the same as */
+    int32_t *plain; /* by value: the same in another floating type */
+    int64_t work;   /* elements of tables that were looked at */
 } patterns;
 
 static const dtp_aten_node *maker(const patterns *p, int32_t value)
@@ -39,13 +43,16 @@ static bool is_real(const patterns *p, int32_t value)
 /* What a chain of changes of the floating type started from. */
 static int32_t without_cast(const patterns *p, int32_t value)
 {
-    const dtp_aten_node *node = maker(p, value);
-    while ((is_op(node, "to") || is_op(node, "_to_copy")) && is_real(p, value) &&
-           is_real(p, operand(node, 0))) {
-        value = operand(node, 0);
-        node = maker(p, value);
+    return value < 0 ? value : p->plain[value];
+}
+
+static void note_cast(const patterns *p, const dtp_aten_node *node)
+{
+    const int32_t x = operand(node, 0);
+    if ((is_op(node, "to") || is_op(node, "_to_copy")) && node->n_outs == 1 && is_real(p, x) &&
+        is_real(p, node->outs[0])) {
+        p->plain[node->outs[0]] = p->plain[x];
     }
-    return value;
 }
 
 /* The node of `name` that makes the value, behind changes of the floating type; NULL. */
@@ -280,13 +287,13 @@ static int32_t rotated(const patterns *p, int32_t value)
 
 /* The base of tables cos and sin of position * base^(-2j/f), twice side by side; 0 when they are
  * not such. */
-static double base_of(const patterns *p, int32_t cos_value, int32_t sin_value, int32_t axis)
+static double base_of(patterns *p, int32_t cos_value, int32_t sin_value, int32_t axis)
 {
     const dtp_const *c = &p->m->consts[cos_value], *s = &p->m->consts[sin_value];
     const dtp_aten_value *v = &p->g->values[cos_value];
     const int32_t last = v->rank - 1;
     const int64_t f = v->sizes[last], n = v->sizes[axis];
-    if (n < 2 || f < 4 || c->strides[last] == 0) {
+    if (n < 2 || f < 4 || c->strides[last] == 0 || (p->work += n * f) > MOST_WORK) {
         return 0;
     }
     const double second = atan2(dtp_const_at(s, s->strides[axis] + s->strides[last]),
@@ -495,19 +502,28 @@ static dtp_status find_grid(patterns *p, dtp_aten_node *node, dtp_err *err)
 /* ---- all ---- */
 
 /* Parameters with the same bytes are one, under the first of their names. */
-static void tie_weights(patterns *p)
+static dtp_status tie_weights(const patterns *p, dtp_err *err)
 {
+    dtp_hash_table by_data = {0};
     for (int32_t i = 0; i < p->g->n_inputs; i++) {
-        const dtp_aten_value *v = &p->g->values[p->g->inputs[i]];
-        for (int32_t k = 0; k < i && v->role == ATEN_PARAM && v->data != NULL; k++) {
-            const dtp_aten_value *before = &p->g->values[p->g->inputs[k]];
-            if (before->data == v->data && before->role == ATEN_PARAM &&
-                same_type(p, p->g->inputs[k], p->g->inputs[i])) {
-                p->is[p->g->inputs[i]] = p->g->inputs[k];
-                break;
-            }
+        const int32_t v = p->g->inputs[i];
+        const char *data = p->g->values[v].data;
+        const uint32_t hash = dtp_hash_fold(dtp_hash_bytes(DTP_HASH_SEED, &data, sizeof data));
+        uint32_t at = hash;
+        int32_t same;
+        if (p->g->values[v].role != ATEN_PARAM || data == NULL) {
+            continue;
+        }
+        do {
+            same = dtp_hash_table_next(&by_data, hash, &at);
+        } while (same >= 0 && (p->g->values[same].data != data || !same_type(p, same, v)));
+        if (same >= 0) {
+            p->is[v] = same;
+        } else {
+            DTP_TRY(dtp_hash_table_add(&by_data, p->g->arena, hash, v, err));
         }
     }
+    return DTP_OK;
 }
 
 typedef dtp_status (*pattern)(patterns *p, dtp_aten_node *node, dtp_err *err);
@@ -519,11 +535,12 @@ dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
     dtp_aten *g = m->g;
     patterns p = {.m = m, .g = g};
     DTP_TRY(DTP_NEW(g->arena, p.is, g->n_values + 1, err));
+    DTP_TRY(DTP_NEW(g->arena, p.plain, g->n_values + 1, err));
     DTP_TRY(DTP_NEW(g->arena, p.viewed, g->n_values + 1, err));
     for (int32_t i = 0; i < g->n_values; i++) {
-        p.is[i] = i;
+        p.is[i] = p.plain[i] = i;
     }
-    tie_weights(&p);
+    DTP_TRY(tie_weights(&p, err));
     for (int32_t i = 0; i < g->n_nodes; i++) {
         dtp_aten_node *node = &g->nodes[i];
         for (int32_t k = 0; k < node->n_args; k++) {
@@ -535,6 +552,7 @@ dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
         }
         DTP_TRY(in_place(&p, node, err));
         note_view(&p, node);
+        note_cast(&p, node);
         if (changes_nothing(&p, node)) {
             p.is[node->outs[0]] = operand(node, 0);
         }

@@ -24,6 +24,7 @@ typedef struct dtp_class {
     const char *origin; /* where it was first seen: "layers.*.fc1.weight.0" */
     const char *name;   /* of the dim, once given */
     int32_t aliases;    /* further names: the same dim twice in one tensor */
+    int32_t others;     /* classes named after this one */
     bool used, pieces;  /* named in the model; counts the pieces of a split */
 } dtp_class;
 

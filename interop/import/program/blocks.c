@@ -59,20 +59,39 @@ static int32_t find_text(int32_t n, const char *const *list, const char *text)
     return -1;
 }
 
+/* The node that makes a tensor, or the first that reads an input or a parameter. */
+static int32_t place_of(const dtp_importer *m, const char *name)
+{
+    const int32_t node = dtp_name_find(&m->ids, name);
+    const int32_t value = node >= 0 ? -1 : dtp_name_find(&m->g->sources, name);
+    return value < 0 ? node : m->read_by[value];
+}
+
 bool dtp_block_has(const dtp_importer *m, const dtp_block *b, const char *name)
 {
-    const int32_t node = dtp_out_find(m, name);
-    if (dtp_block_local(b, 0, name) == NULL || node >= 0) {
-        return node >= b->begin && node < b->begin + b->length;
-    }
-    for (int32_t i = b->begin; i < b->begin + b->length; i++) {
-        for (int32_t k = 0; k < m->nodes[i].n_in; k++) {
-            if (strcmp(m->nodes[i].in[k], name) == 0) {
-                return true;
-            }
+    const int32_t at = place_of(m, name);
+    return dtp_block_local(b, 0, name) != NULL && at >= b->begin && at < b->begin + b->length;
+}
+
+const dtp_block *dtp_block_of(const dtp_importer *m, int32_t n, const dtp_block *blocks,
+                              const char *name, int32_t *k)
+{
+    const int32_t at = place_of(m, name);
+    int32_t low = 0;
+    while (low < n) { /* the last that begins at or before `at` */
+        const int32_t middle = low + (n - low) / 2;
+        if (blocks[middle].begin <= at) {
+            low = middle + 1;
+        } else {
+            n = middle;
         }
     }
-    return false;
+    const dtp_block *b = low == 0 ? NULL : &blocks[low - 1];
+    if (b == NULL || at >= b->begin + b->length * b->count) {
+        return NULL;
+    }
+    *k = (at - b->begin) / b->length;
+    return dtp_block_local(b, *k, name) == NULL ? NULL : b;
 }
 
 /* An operand of instance k against that of instance 0: of the instance itself, carried from the
@@ -124,45 +143,46 @@ static bool same_instance(const dtp_importer *m, dtp_block *b, int32_t k)
     return true;
 }
 
-/* Instances 0, 1, .. from node `at` on, as many as are the same. */
-static dtp_status block_at(dtp_importer *m, int32_t at, dtp_block *b, dtp_err *err)
+/* The instances of the list of modules to which the nodes from `at` on belong. Those of instance 0
+ * are as many as those of instance 1: what stands before them is made once. *end: behind all. */
+static dtp_status block_at(dtp_importer *m, int32_t at, dtp_block *b, int32_t *end, dtp_err *err)
 {
     size_t n = 0;
     *b = (dtp_block){.begin = at, .count = 1};
+    *end = at + 1;
     if (number_in(m->nodes[at].path, &n) != 0) {
         return DTP_OK;
     }
     b->prefix = dtp_arena_printf(m->arena, "%.*s", (int)n, m->nodes[at].path);
     DTP_TRY(DTP_MEMORY(err, b->prefix));
-    const int32_t end = end_of(m, at, b->prefix, 0);
-    b->length = end - at;
-    for (int32_t next = end; next < m->n; next += b->length) {
+    *end = end_of(m, at, b->prefix, 0);
+    b->length = end_of(m, *end, b->prefix, 1) - *end;
+    b->begin = *end - b->length;
+    while (b->length > 0 && b->begin >= at &&
+           end_of(m, *end, b->prefix, b->count) - *end == b->length) {
         dtp_block with = *b;
-        if (end_of(m, next, b->prefix, b->count) - next != b->length ||
-            !same_instance(m, &with, b->count)) {
+        if (!same_instance(m, &with, b->count)) {
             break;
         }
         *b = with;
         b->count++;
+        *end += b->length;
     }
     return DTP_OK;
 }
 
 dtp_status dtp_blocks_find(dtp_importer *m, int32_t *n, dtp_block **out, dtp_err *err)
 {
-    int32_t capacity = 0;
+    int32_t capacity = 0, end;
     *n = 0;
     *out = NULL;
-    for (int32_t at = 0; at < m->n;) {
+    for (int32_t at = 0; at < m->n; at = end) {
         dtp_block b;
-        DTP_TRY(block_at(m, at, &b, err));
-        if (b.count < 2) {
-            at++;
-            continue;
+        DTP_TRY(block_at(m, at, &b, &end, err));
+        if (b.count > 1) {
+            DTP_TRY(dtp_arena_grow(m->arena, out, *n, *n + 1, &capacity, sizeof **out, err));
+            (*out)[(*n)++] = b;
         }
-        DTP_TRY(dtp_arena_grow(m->arena, out, *n, *n + 1, &capacity, sizeof **out, err));
-        (*out)[(*n)++] = b;
-        at += b.length * b.count;
     }
     return DTP_OK;
 }

@@ -21,8 +21,12 @@ dtp_status dtp_blocks_find(dtp_importer *m, int32_t *n, dtp_block **out,
                            dtp_err *err) DTP_MUST_CHECK;
 
 /* Whether instance 0 has the tensor: one of its nodes makes it, or it is a parameter of its module
- * that one of them reads. */
+ * that one of them is the first to read. */
 bool dtp_block_has(const dtp_importer *m, const dtp_block *b, const char *name);
+
+/* The block of an instance, *k, to which the tensor belongs; NULL: none. */
+const dtp_block *dtp_block_of(const dtp_importer *m, int32_t n, const dtp_block *blocks,
+                              const char *name, int32_t *k);
 
 /* "attn.q" of "layers.3.attn.q" in instance k of a block; NULL: not of this instance. */
 const char *dtp_block_local(const dtp_block *b, int32_t k, const char *name);

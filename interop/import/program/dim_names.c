@@ -8,41 +8,32 @@
 
 const char *dtp_class_name(dtp_importer *m, int32_t cls, int32_t alias)
 {
-    dtp_class *c = &m->axes.cls[dtp_class_root(&m->axes, cls)];
-    c->used = true;
+    dtp_class *c = &m->axes.cls[dtp_class_root(&m->axes, cls)], *b = c;
     c->aliases = alias > c->aliases ? alias : c->aliases;
-    if (c->base >= 0) {
-        (void)dtp_class_name(m, c->base, 0);
+    while (!b->used) { /* and the dims by which its size is given */
+        b->used = true;
+        b = b->base < 0 ? b : &m->axes.cls[dtp_class_root(&m->axes, b->base)];
     }
     return alias == 0 ? c->name : dtp_arena_printf(m->arena, "%s_%d", c->name, alias + 1);
-}
-
-static bool is_taken(const dtp_importer *m, const char *name)
-{
-    for (int32_t i = 0; i < m->axes.n; i++) {
-        if (m->axes.cls[i].parent == i && m->axes.cls[i].name != NULL &&
-            strcmp(m->axes.cls[i].name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Names a class that has no name yet; one that is taken gets a letter. */
 static dtp_status propose(dtp_importer *m, int32_t cls, const char *name, dtp_err *err)
 {
-    dtp_class *c = &m->axes.cls[dtp_class_root(&m->axes, cls)];
+    cls = dtp_class_root(&m->axes, cls);
     const char *given = name;
-    if (c->name != NULL) {
+    const int32_t first = dtp_name_find(&m->dims, name);
+    if (m->axes.cls[cls].name != NULL) {
         return DTP_OK;
     }
-    for (int32_t k = 1; is_taken(m, given); k++) {
+    while (dtp_name_find(&m->dims, given) >= 0) {
+        const int32_t k = ++m->axes.cls[first].others;
         given = k < 26 ? dtp_arena_printf(m->arena, "%s_%c", name, 'a' + k)
                        : dtp_arena_printf(m->arena, "%s_z%d", name, k);
         DTP_TRY(DTP_MEMORY(err, given));
     }
-    c->name = given;
-    return DTP_OK;
+    m->axes.cls[cls].name = given;
+    return dtp_name_add(&m->dims, m->arena, given, cls, err);
 }
 
 /* The parts of an axis get the names in turn; the last name stays for those that are left. */

@@ -39,8 +39,9 @@ typedef struct dtp_importer {
     dtp_low *low; /* by value */
     int32_t n, capacity;
     dtp_out_node *nodes;
-    dtp_hash_table ids;
-    int32_t *below; /* by value, of integer inputs: a class; -1 */
+    dtp_name_table ids, dims; /* of nodes; of classes */
+    int32_t *below;           /* by value, of integers that are read at: a class; -1 */
+    int32_t *read_by;         /* by value, of inputs and parameters: the first node of ours; -1 */
     dtp_pt2_report *report;
     int32_t loss; /* the value; -1 */
 } dtp_importer;
@@ -67,9 +68,6 @@ const dtp_aten_op *dtp_aten_op_find(const char *full);
 dtp_status dtp_axes_name(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
 /* The name of a class, or one of its further names. */
 const char *dtp_class_name(dtp_importer *m, int32_t cls, int32_t alias);
-
-/* The node of the model with this name; -1. */
-int32_t dtp_out_find(const dtp_importer *m, const char *id);
 
 /* Model and names file. */
 dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options, dtp_pt2_result *out,

@@ -239,18 +239,7 @@ static bool is_id(char c)
            c == '.' || c == '-' || c == '/';
 }
 
-int32_t dtp_out_find(const dtp_importer *m, const char *id)
-{
-    const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, id));
-    uint32_t at = hash;
-    int32_t i;
-    do {
-        i = dtp_hash_table_next(&m->ids, hash, &at);
-    } while (i >= 0 && strcmp(m->nodes[i].id, id) != 0);
-    return i;
-}
-
-/* A name that no other node has: the base, or that with a number. */
+/* A name that no other node or input has: the base, or that with a number. */
 static dtp_status unique(dtp_importer *m, const char *base, const char **out, dtp_err *err)
 {
     char *id = dtp_arena_strdup(m->arena, base);
@@ -258,15 +247,18 @@ static dtp_status unique(dtp_importer *m, const char *base, const char **out, dt
     for (char *c = id; *c != '\0'; c++) {
         *c = is_id(*c) ? *c : '_';
     }
+    while (dtp_name_find(&m->g->sources, id) >= 0) {
+        id = dtp_arena_printf(m->arena, "%s_1", id);
+        DTP_TRY(DTP_MEMORY(err, id));
+    }
     const char *name = id;
-    const int32_t first = dtp_out_find(m, id);
-    while (dtp_out_find(m, name) >= 0) {
+    const int32_t first = dtp_name_find(&m->ids, id);
+    while (dtp_name_find(&m->ids, name) >= 0 || dtp_name_find(&m->g->sources, name) >= 0) {
         name = dtp_arena_printf(m->arena, "%s_%d", id, m->nodes[first].next++);
         DTP_TRY(DTP_MEMORY(err, name));
     }
     *out = name;
-    return dtp_hash_table_add(&m->ids, m->arena, dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, name)),
-                              m->n, err);
+    return dtp_name_add(&m->ids, m->arena, name, m->n, err);
 }
 
 dtp_status dtp_emit(dtp_lowering *l, const dtp_out_node *o, const char **id, dtp_err *err)
@@ -283,6 +275,10 @@ dtp_status dtp_emit(dtp_lowering *l, const dtp_out_node *o, const char **id, dtp
     DTP_TRY(DTP_NEW(m->arena, in, o->n_in + 1, err));
     for (int32_t i = 0; i < o->n_in; i++) {
         in[i] = o->in[i];
+        const int32_t v = dtp_name_find(&m->g->sources, in[i]);
+        if (v >= 0 && m->read_by[v] < 0) {
+            m->read_by[v] = m->n;
+        }
     }
     dtp_out_node *to = &m->nodes[m->n];
     *to = *o;
@@ -525,8 +521,8 @@ static dtp_status low_const(dtp_lowering *l, int32_t value, dtp_err *err)
     return DTP_OK;
 }
 
-/* Inputs and parameters have the axes that they are fed with: axes of size 1 of a parameter are gone
- * behind it, and an axis of an input that is split is split there. */
+/* Inputs and parameters have the axes that they are fed with: axes of size 1 of a parameter are
+ * gone behind it, and an axis of an input that is split is split there. */
 static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
 {
     const dtp_aten_value *v = &l->m->g->values[value];

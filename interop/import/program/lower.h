@@ -89,8 +89,8 @@ int32_t dtp_axis_parts(const dtp_importer *m, int32_t value, int32_t axis);
 /* The tensor of a value: of inputs, parameters and constants it is made now. */
 dtp_status dtp_low_get(dtp_lowering *l, int32_t value, const dtp_low **out,
                        dtp_err *err) DTP_MUST_CHECK;
-/* l->out is the tensor of l->x with the parts in the order of `from` (of the operand's axes); -1: an
- * axis that the tensor lacks; NULL: all of them in their order. */
+/* l->out is the tensor of l->x with the parts in the order of `from` (of the operand's axes); -1:
+ * an axis that the tensor lacks; NULL: all of them in their order. */
 dtp_status dtp_low_view(dtp_lowering *l, const int32_t *from, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

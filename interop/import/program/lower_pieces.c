@@ -103,7 +103,8 @@ static dtp_status from_piece(dtp_lowering *l, const char *id, int32_t axis, dtp_
     return dtp_emit_value(l, "relabel", "", err);
 }
 
-/* Elements of an axis from `start` on, as many as the result has; `gone`: one, whose axis it lacks. */
+/* Elements of an axis from `start` on, as many as the result has; `gone`: one, and the result lacks
+ * the axis. */
 static dtp_status cut(dtp_lowering *l, int32_t axis, bool gone, const char *start, dtp_err *err)
 {
     int32_t mine[DTP_MAX_RANK] = {0};

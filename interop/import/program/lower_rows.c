@@ -78,8 +78,8 @@ dtp_status dtp_lower_dropout(dtp_lowering *l, dtp_err *err)
 
 /* ---- elementwise with several operands ---- */
 
-/* Arguments `which` of the node as operands, settled: tensors and numbers, from number `typed` on in
- * the type in which the op computes. */
+/* Arguments `which` of the node as operands, settled: tensors and numbers, from number `typed` on
+ * in the type in which the op computes. */
 static dtp_status elements(dtp_lowering *l, int32_t n, const int32_t *which, int32_t typed,
                            int32_t dtype, dtp_err *err)
 {
@@ -227,7 +227,7 @@ dtp_status dtp_lower_reduce(dtp_lowering *l, dtp_err *err)
                           err);
 }
 
-/* A weight of a norm over the groups from number `from` on, or ones or zeros where there is none. */
+/* A weight of a norm over the groups from number `from` on; ones or zeros where there is none. */
 static dtp_status norm_weight(dtp_lowering *l, const char *name, double missing, int32_t from,
                               dtp_err *err)
 {
@@ -283,10 +283,11 @@ static void set_below(dtp_importer *m, int32_t value, int32_t table, int32_t axi
     (void)dtp_axis_leaves(&m->axes, 1, &m->axes.of[table][axis], &cls, 1);
     while (value >= 0) {
         const dtp_aten_value *v = &m->g->values[value];
-        if (v->role == ATEN_INPUT) {
-            const int32_t old = m->below[value];
-            m->below[value] = old < 0 || m->axes.cls[cls].size < m->axes.cls[old].size ? cls : old;
+        const int32_t old = m->below[value];
+        if (old >= 0 && m->axes.cls[old].size <= m->axes.cls[cls].size) {
+            return;
         }
+        m->below[value] = cls;
         value = v->node < 0 ? -1 : dtp_aten_input(&m->g->nodes[v->node], 0);
     }
 }

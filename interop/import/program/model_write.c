@@ -13,7 +13,9 @@ typedef struct writer {
     dtp_pt2_result *out;
     int32_t n_blocks;
     dtp_block *blocks;
-    bool *needed; /* by value: parameters and inputs that a node reads */
+    dtp_strbuf *params; /* of each block, of the model */
+    bool *put;          /* by value: outputs that are written */
+    bool *needed;       /* by value: parameters and inputs that a node reads */
 } writer;
 
 /* ["a", "b"] of "a,b" */
@@ -75,21 +77,11 @@ static const char *value_dims(writer *w, int32_t value)
  * are not written. */
 static const dtp_block *block_of(const writer *w, const char *name, const char **local, bool *first)
 {
-    for (int32_t i = 0; i < w->n_blocks; i++) {
-        const dtp_block *b = &w->blocks[i];
-        for (int32_t k = 0; k < b->count; k++) {
-            *local = dtp_block_local(b, k, name);
-            const char *zero =
-                *local == NULL ? NULL : dtp_arena_printf(w->m->arena, "%s.0.%s", b->prefix, *local);
-            if (zero != NULL && dtp_block_has(w->m, b, zero)) {
-                *first = k == 0;
-                return b;
-            }
-        }
-    }
-    *local = name;
-    *first = true;
-    return NULL;
+    int32_t k = 0;
+    const dtp_block *b = dtp_block_of(w->m, w->n_blocks, w->blocks, name, &k);
+    *local = b == NULL ? name : dtp_block_local(b, k, name);
+    *first = k == 0;
+    return b;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -112,20 +104,23 @@ static void put_param(writer *w, dtp_strbuf *b, int32_t value, const char *name)
     dtp_strbuf_addf(b, ", \"init\": %s}", init);
 }
 
-/* Parameters of the model, or of one block. */
-static void put_params(writer *w, dtp_strbuf *b, const dtp_block *of, const char *indent)
+/* Parameters of each block, then of the model. */
+static void put_params(writer *w)
 {
-    bool any = false;
     for (int32_t i = 0; i < w->m->g->n_inputs; i++) {
         const int32_t value = w->m->g->inputs[i];
         const dtp_aten_value *v = &w->m->g->values[value];
         const char *local;
         bool first;
-        if (v->role == ATEN_PARAM && w->needed[value] &&
-            block_of(w, v->source, &local, &first) == of && first) {
-            dtp_strbuf_addf(b, "%s\n%s", any ? "," : "", indent);
+        if (v->role != ATEN_PARAM || !w->needed[value]) {
+            continue;
+        }
+        const dtp_block *block = block_of(w, v->source, &local, &first);
+        dtp_strbuf *b = &w->params[block == NULL ? w->n_blocks : block - w->blocks];
+        if (first) {
+            dtp_strbuf_addf(b, "%s\n%s", b->len > 0 ? "," : "",
+                            block == NULL ? "    " : "        ");
             put_param(w, b, value, local);
-            any = true;
         }
     }
 }
@@ -192,7 +187,7 @@ static void put_node(writer *w, dtp_strbuf *b, const dtp_out_node *o, const dtp_
 static void put_block(writer *w, dtp_strbuf *b, const dtp_block *block, int32_t i)
 {
     dtp_strbuf_addf(b, "    \"block.%d\": {\n      \"params\": {", i);
-    put_params(w, b, block, "        ");
+    dtp_strbuf_join(b, &w->params[i]);
     dtp_strbuf_add(b, "\n      },\n      \"nodes\": [\n");
     for (int32_t k = 0; k < block->length; k++) {
         put_node(w, b, &w->m->nodes[block->begin + k], block, "        ");
@@ -205,9 +200,8 @@ static void put_block(writer *w, dtp_strbuf *b, const dtp_block *block, int32_t 
     dtp_strbuf_add(b, "}\n    }");
 }
 
-static void put_repeat(writer *w, dtp_strbuf *b, const dtp_block *block, int32_t i)
+static void put_repeat(dtp_strbuf *b, const dtp_block *block, int32_t i)
 {
-    (void)w;
     dtp_strbuf_addf(b, "    {\"repeat\": \"block.%d\", \"count\": %d, \"as\": \"%s\", \"carry\": {",
                     i, block->count, block->prefix);
     for (int32_t k = 0; k < block->n_carry; k++) {
@@ -227,7 +221,7 @@ static void put_nodes(writer *w, dtp_strbuf *b)
     for (int32_t i = 0; i < w->m->n;) {
         dtp_strbuf_add(b, i > 0 ? ",\n" : "\n");
         if (next < w->n_blocks && w->blocks[next].begin == i) {
-            put_repeat(w, b, &w->blocks[next], next);
+            put_repeat(b, &w->blocks[next], next);
             i += w->blocks[next].length * w->blocks[next].count;
             next++;
         } else {
@@ -245,7 +239,7 @@ static bool put_derived(const writer *w, dtp_strbuf *b, int32_t cls)
     int32_t at = cls;
     for (int32_t steps = 0; x->cls[at].base >= 0; steps++) {
         at = dtp_class_root(x, x->cls[at].base);
-        if (steps > x->n || at == cls || x->cls[at].name == NULL || x->cls[at].outer >= 0) {
+        if (steps == 64 || at == cls || x->cls[at].name == NULL || x->cls[at].outer >= 0) {
             return false;
         }
     }
@@ -316,18 +310,15 @@ static dtp_status whole_output(dtp_importer *m, int32_t value, dtp_err *err)
 
 static void put_outputs(const writer *w, dtp_strbuf *b)
 {
-    bool any = false;
+    const char *by = "";
     dtp_strbuf_add(b, "  \"outputs\": [");
     for (int32_t i = 0; i < w->m->g->n_outputs; i++) {
         const int32_t v = w->m->g->outputs[i];
-        bool before = v == w->m->loss;
-        for (int32_t k = 0; k < i; k++) {
-            before = before || w->m->g->outputs[k] == v;
+        if (v != w->m->loss && !w->put[v]) {
+            dtp_strbuf_addf(b, "%s\"%s\"", by, w->m->low[v].id);
+            by = ", ";
         }
-        if (!before) {
-            dtp_strbuf_addf(b, "%s\"%s\"", any ? ", " : "", w->m->low[v].id);
-            any = true;
-        }
+        w->put[v] = true;
     }
     dtp_strbuf_add(b, "]");
 }
@@ -380,9 +371,9 @@ static void put_names(writer *w, dtp_strbuf *b)
 
 static void put_model(writer *w, dtp_strbuf *b)
 {
-    dtp_strbuf inputs = {0}, params = {0}, blocks = {0}, nodes = {0};
+    dtp_strbuf inputs = {0}, blocks = {0}, nodes = {0};
     put_inputs(w, &inputs);
-    put_params(w, &params, NULL, "    ");
+    put_params(w);
     for (int32_t i = 0; i < w->n_blocks; i++) {
         dtp_strbuf_add(&blocks, i > 0 ? ",\n" : "");
         put_block(w, &blocks, &w->blocks[i], i);
@@ -394,7 +385,7 @@ static void put_model(writer *w, dtp_strbuf *b)
     dtp_strbuf_add(b, "\n  },\n  \"inputs\": {");
     dtp_strbuf_join(b, &inputs);
     dtp_strbuf_add(b, "\n  },\n  \"params\": {");
-    dtp_strbuf_join(b, &params);
+    dtp_strbuf_join(b, &w->params[w->n_blocks]);
     dtp_strbuf_add(b, w->n_blocks > 0 ? "\n  },\n  \"blocks\": {\n" : "\n  }");
     dtp_strbuf_join(b, &blocks);
     dtp_strbuf_add(b, w->n_blocks > 0 ? "\n  },\n  \"nodes\": [" : ",\n  \"nodes\": [");
@@ -418,7 +409,9 @@ dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options, dtp
         DTP_TRY(whole_output(m, m->g->outputs[i], err));
     }
     DTP_TRY(dtp_blocks_find(m, &w.n_blocks, &w.blocks, err));
+    DTP_TRY(DTP_NEW(m->arena, w.put, m->g->n_values + 1, err));
     DTP_TRY(DTP_NEW(m->arena, w.needed, m->g->n_values + 1, err));
+    DTP_TRY(DTP_NEW(m->arena, w.params, w.n_blocks + 1, err));
     mark_needed(&w);
     put_model(&w, &out->model);
     put_names(&w, &out->names);

@@ -19,6 +19,7 @@ typedef struct missing_op {
 static dtp_status check_ops(dtp_importer *m, dtp_err *err)
 {
     missing_op *list;
+    dtp_name_table names = {0};
     int32_t n = 0;
     DTP_TRY(DTP_NEW(m->arena, list, m->g->n_nodes + 1, err));
     for (int32_t i = 0; i < m->g->n_nodes; i++) {
@@ -26,13 +27,13 @@ static dtp_status check_ops(dtp_importer *m, dtp_err *err)
         if (!node->live || dtp_aten_op_find(node->op) != NULL) {
             continue;
         }
-        int32_t k = 0;
-        while (k < n && strcmp(list[k].op, node->op) != 0) {
-            k++;
+        int32_t k = dtp_name_find(&names, node->op);
+        if (k < 0) {
+            k = n++;
+            list[k] = (missing_op){node->op, node, 0};
+            DTP_TRY(dtp_name_add(&names, m->arena, node->op, k, err));
         }
-        n += k == n ? 1 : 0;
-        list[k].op = node->op;
-        list[k].first = list[k].count++ == 0 ? node : list[k].first;
+        list[k].count++;
     }
     for (int32_t k = 0; k < n; k++) {
         dtp_strbuf_addf(&m->report->unsupported, "%s: %d, first in '%s', %s\n", list[k].op,
@@ -187,7 +188,9 @@ static dtp_status lower_all(dtp_importer *m, dtp_err *err)
 {
     DTP_TRY(DTP_NEW(m->arena, m->low, m->g->n_values + 1, err));
     DTP_TRY(DTP_NEW(m->arena, m->below, m->g->n_values + 1, err));
+    DTP_TRY(DTP_NEW(m->arena, m->read_by, m->g->n_values + 1, err));
     memset(m->below, -1, (size_t)m->g->n_values * sizeof m->below[0]);
+    memset(m->read_by, -1, (size_t)m->g->n_values * sizeof m->read_by[0]);
     for (int32_t i = 0; i < m->g->n_nodes; i++) {
         const dtp_aten_node *node = &m->g->nodes[i];
         if (node->live) {

@@ -10,12 +10,19 @@
 
 enum { SCHEMA_MAJOR = 8, MOST_VALUES = 4000000 };
 
+/* Members of an object by key: dtp_foreign_get searches one after the other. */
+typedef struct members {
+    dtp_name_table keys;
+    const dtp_foreign **of;
+} members;
+
 typedef struct pt2 {
     dtp_aten *g;
     dtp_zip zip;
+    dtp_name_table entries; /* of the archive, by the path behind its own folder */
     dtp_foreign_doc *graph, *weights, *constants; /* the last two may be absent */
-    const dtp_foreign *sym_ints;
-    dtp_hash_table by_name;
+    members sym_ints, weight_configs, constant_configs;
+    dtp_name_table values, sources; /* by name of the graph; inputs and parameters by their own */
 } pt2;
 
 static const dtp_foreign *get(const dtp_foreign *v, const char *key)
@@ -25,24 +32,47 @@ static const dtp_foreign *get(const dtp_foreign *v, const char *key)
 
 /* ---- archive ---- */
 
-/* The entry behind the archive's own folder; NULL. */
-static const dtp_zip_entry *find_entry(const pt2 *p, const char *path)
+static dtp_status index_members(const pt2 *p, const dtp_foreign *object, members *out, dtp_err *err)
 {
-    for (int32_t i = 0; i < p->zip.n; i++) {
-        const char *slash = strchr(p->zip.entries[i].name, '/');
-        if (slash != NULL && strcmp(slash + 1, path) == 0) {
-            return &p->zip.entries[i];
-        }
+    DTP_TRY(DTP_NEW(p->g->arena, out->of, dtp_foreign_size(object) + 1, err));
+    for (const dtp_foreign *v = dtp_foreign_first(object); v != NULL; v = dtp_foreign_next(v)) {
+        out->of[out->keys.n] = v;
+        DTP_TRY(dtp_name_add(&out->keys, p->g->arena, dtp_foreign_key(v), out->keys.n, err));
     }
-    return NULL;
+    return DTP_OK;
 }
 
+static const dtp_foreign *member(const members *m, const char *key)
+{
+    const int32_t i = dtp_name_find(&m->keys, key);
+    return i < 0 ? NULL : m->of[i];
+}
+
+static const dtp_zip_entry *find_entry(const pt2 *p, const char *path)
+{
+    const int32_t i = dtp_name_find(&p->entries, path);
+    return i < 0 ? NULL : &p->zip.entries[i];
+}
+
+/* A JSON file of the archive; none there: *out stays NULL. */
 static dtp_status parse_entry(const pt2 *p, const dtp_zip_entry *e, dtp_foreign_doc **out,
                               dtp_err *err)
 {
+    if (e == NULL) {
+        return DTP_OK;
+    }
     const char *name = dtp_arena_printf(p->g->arena, "%s: %s", p->g->file, e->name);
     DTP_TRY(DTP_MEMORY(err, name));
     return dtp_foreign_parse(name, e->data, (size_t)e->bytes, out, err);
+}
+
+/* What says where the elements of weights, or of constants, lie. */
+static dtp_status open_configs(const pt2 *p, const char *path, dtp_foreign_doc **doc, members *out,
+                               dtp_err *err)
+{
+    DTP_TRY(parse_entry(p, find_entry(p, path), doc, err));
+    return *doc == NULL ? DTP_OK
+                        : index_members(p, get(dtp_foreign_root(*doc), "config"), out, err);
 }
 
 static dtp_status open_documents(pt2 *p, dtp_err *err)
@@ -50,7 +80,8 @@ static dtp_status open_documents(pt2 *p, dtp_err *err)
     const dtp_zip_entry *model = NULL;
     for (int32_t i = 0; i < p->zip.n; i++) {
         const dtp_zip_entry *e = &p->zip.entries[i];
-        const char *at = strstr(e->name, "models/");
+        const char *at = strstr(e->name, "models/"), *slash = strchr(e->name, '/');
+        DTP_TRY(slash == NULL ? DTP_OK : dtp_name_add(&p->entries, p->g->arena, slash + 1, i, err));
         const size_t n = strlen(e->name);
         if (at == NULL || (at != e->name && at[-1] != '/') || n < 5 ||
             strcmp(e->name + n - 5, ".json") != 0) {
@@ -67,24 +98,13 @@ static dtp_status open_documents(pt2 *p, dtp_err *err)
                         p->g->file);
     }
     DTP_TRY(parse_entry(p, model, &p->graph, err));
-    const dtp_zip_entry *e = find_entry(p, "data/weights/model_weights_config.json");
-    DTP_TRY(e == NULL ? DTP_OK : parse_entry(p, e, &p->weights, err));
-    e = find_entry(p, "data/constants/model_constants_config.json");
-    return e == NULL ? DTP_OK : parse_entry(p, e, &p->constants, err);
+    DTP_TRY(open_configs(p, "data/weights/model_weights_config.json", &p->weights,
+                         &p->weight_configs, err));
+    return open_configs(p, "data/constants/model_constants_config.json", &p->constants,
+                        &p->constant_configs, err);
 }
 
 /* ---- values ---- */
-
-static int32_t find_value(const pt2 *p, const char *name)
-{
-    const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, name));
-    uint32_t at = hash;
-    int32_t i;
-    do {
-        i = dtp_hash_table_next(&p->by_name, hash, &at);
-    } while (i >= 0 && strcmp(p->g->values[i].name, name) != 0);
-    return i;
-}
 
 /* {"as_int": 12} or {"as_expr": {"expr_str": "Symbol('s0', ..)", "hint": {"as_int": 12}}}. */
 static dtp_status read_size(const pt2 *p, const dtp_foreign *v, int64_t *out, const char **symbol,
@@ -135,11 +155,7 @@ static dtp_status read_value(pt2 *p, const dtp_foreign *meta, dtp_err *err)
             return dtp_foreign_fail(p->graph, sizes, err, "too many elements");
         }
     }
-    DTP_TRY(dtp_hash_table_add(&p->by_name, g->arena,
-                               dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, v->name)), g->n_values,
-                               err));
-    g->n_values++;
-    return DTP_OK;
+    return dtp_name_add(&p->values, g->arena, v->name, g->n_values++, err);
 }
 
 static dtp_status read_values(pt2 *p, const dtp_foreign *graph, dtp_err *err)
@@ -162,7 +178,7 @@ static dtp_status value_named(const pt2 *p, const dtp_foreign *tensor, int32_t *
     const char *name;
     DTP_TRY(dtp_foreign_require(p->graph, tensor, "name", DTP_FOREIGN_STRING, &tensor, err));
     DTP_TRY(dtp_foreign_string(p->graph, tensor, &name, err));
-    *out = find_value(p, name);
+    *out = dtp_name_find(&p->values, name);
     return *out >= 0 ? DTP_OK : dtp_foreign_fail(p->graph, tensor, err, "no tensor '%s'", name);
 }
 
@@ -178,7 +194,7 @@ static dtp_status read_sym_int(const pt2 *p, const dtp_foreign *v, int64_t *out,
         return dtp_foreign_int(p->graph, v, -(INT64_C(1) << 53), INT64_C(1) << 53, out, err);
     }
     DTP_TRY(dtp_foreign_string(p->graph, by_name, &name, err));
-    const dtp_foreign *size = get(p->sym_ints, name);
+    const dtp_foreign *size = member(&p->sym_ints, name);
     return size == NULL ? dtp_foreign_fail(p->graph, by_name, err, "no size '%s'", name)
                         : read_size(p, size, out, &symbol, err);
 }
@@ -398,11 +414,6 @@ static dtp_status read_node(const pt2 *p, const dtp_foreign *n, dtp_aten_node *n
 
 /* ---- inputs and outputs ---- */
 
-static const dtp_foreign *config_of(const dtp_foreign_doc *doc, const char *name)
-{
-    return doc == NULL ? NULL : get(get(dtp_foreign_root(doc), "config"), name);
-}
-
 /* Where the elements of a weight or a buffer lie; none for tensors of the meta device. */
 static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
 {
@@ -410,11 +421,11 @@ static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
         [ATEN_U8] = 1,  [ATEN_I8] = 1,  [ATEN_I16] = 2, [ATEN_I32] = 4,  [ATEN_I64] = 8,
         [ATEN_F16] = 2, [ATEN_F32] = 4, [ATEN_F64] = 8, [ATEN_BOOL] = 1, [ATEN_BF16] = 2};
     const dtp_foreign_doc *doc = p->weights;
-    const dtp_foreign *config = config_of(doc, v->source);
+    const dtp_foreign *config = member(&p->weight_configs, v->source);
     const char *folder = "weights", *path;
     if (config == NULL) {
         doc = p->constants;
-        config = config_of(doc, v->source);
+        config = member(&p->constant_configs, v->source);
         folder = "constants";
     }
     if (config == NULL) {
@@ -462,19 +473,28 @@ static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
 }
 
 /* Names of inputs and parameters are names of ours as they are. */
-static dtp_status check_name(const pt2 *p, const dtp_foreign *at, const char *name, dtp_err *err)
+static dtp_status check_name(pt2 *p, const dtp_foreign *at, const dtp_aten_value *v, dtp_err *err)
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/";
+    const char *name = v->source;
     const size_t n = strlen(name);
-    return n > 0 && n <= 128 && strspn(name, good) == n
-               ? DTP_OK
-               : dtp_foreign_fail(p->graph, at, err,
-                                  "the name '%.200s' is not 1 to 128 letters, digits and _ . - /",
-                                  name);
+    if (n == 0 || n > 128 || strspn(name, good) != n) {
+        return dtp_foreign_fail(p->graph, at, err,
+                                "the name '%.200s' is not 1 to 128 letters, digits and _ . - /",
+                                name);
+    }
+    if (v->role == ATEN_BUFFER) { /* no tensor of the model */
+        return DTP_OK;
+    }
+    if (dtp_name_find(&p->sources, name) >= 0) {
+        return dtp_foreign_fail(p->graph, at, err, "two inputs or parameters are called '%s'",
+                                name);
+    }
+    return dtp_name_add(&p->sources, p->g->arena, name, (int32_t)(v - p->g->values), err);
 }
 
 /* {"parameter": {"arg": {"name": "p_w"}, "parameter_name": "w"}}, {"user_input": {"arg": ..}}. */
-static dtp_status read_input(const pt2 *p, const dtp_foreign *spec, dtp_err *err)
+static dtp_status read_input(pt2 *p, const dtp_foreign *spec, dtp_err *err)
 {
     static const struct {
         const char *key, *name;
@@ -505,14 +525,14 @@ static dtp_status read_input(const pt2 *p, const dtp_foreign *spec, dtp_err *err
     v->source = v->name;
     p->g->inputs[p->g->n_inputs++] = at;
     if (v->role == ATEN_INPUT) {
-        return check_name(p, body, v->name, err);
+        return check_name(p, body, v, err);
     }
     const dtp_foreign *name;
     DTP_TRY(dtp_foreign_require(p->graph, body, kinds[k].name, DTP_FOREIGN_STRING, &name, err));
     DTP_TRY(dtp_foreign_string(p->graph, name, &v->source, err));
     v->source = dtp_arena_line(p->g->arena, v->source);
     DTP_TRY(DTP_MEMORY(err, v->source));
-    DTP_TRY(check_name(p, name, v->source, err));
+    DTP_TRY(check_name(p, name, v, err));
     return find_data(p, v, err);
 }
 
@@ -548,7 +568,7 @@ static dtp_status read_graph(pt2 *p, dtp_err *err)
     DTP_TRY(check_schema(p, root, err));
     DTP_TRY(dtp_foreign_require(p->graph, root, "graph_module", DTP_FOREIGN_OBJECT, &module, err));
     DTP_TRY(dtp_foreign_require(p->graph, module, "graph", DTP_FOREIGN_OBJECT, &graph, err));
-    p->sym_ints = get(graph, "sym_int_values");
+    DTP_TRY(index_members(p, get(graph, "sym_int_values"), &p->sym_ints, err));
     DTP_TRY(read_values(p, graph, err));
     DTP_TRY(dtp_foreign_require(p->graph, module, "signature", DTP_FOREIGN_OBJECT, &module, err));
     DTP_TRY(dtp_foreign_require(p->graph, module, "input_specs", DTP_FOREIGN_LIST, &ins, err));
@@ -578,6 +598,7 @@ dtp_status dtp_aten_read(const char *file, const char *bytes, int64_t size, dtp_
     DTP_TRY(dtp_zip_read(file, bytes, size, arena, &p.zip, err));
     dtp_status s = open_documents(&p, err);
     s = s == DTP_OK ? read_graph(&p, err) : s;
+    out->sources = p.sources;
     dtp_foreign_destroy(p.graph);
     dtp_foreign_destroy(p.weights);
     dtp_foreign_destroy(p.constants);

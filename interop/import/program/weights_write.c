@@ -24,8 +24,8 @@ static const char *store_of(int32_t dtype, int64_t *bytes)
 }
 
 /* The header's entry of one parameter; *at moves behind its data. */
-static dtp_status add_entry(dtp_importer *m, int32_t value, bool first, int64_t *at,
-                            dtp_strbuf *header, dtp_err *err)
+static dtp_status add_entry(dtp_importer *m, int32_t value, int64_t *at, dtp_strbuf *header,
+                            dtp_err *err)
 {
     const dtp_aten_value *v = &m->g->values[value];
     const dtp_low *low = &m->low[value];
@@ -36,8 +36,7 @@ static dtp_status add_entry(dtp_importer *m, int32_t value, bool first, int64_t 
                         "%s: the weight '%s' has no floating-point elements in the file",
                         m->g->file, v->source);
     }
-    dtp_strbuf_addf(header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", first ? "" : ",", v->source,
-                    store);
+    dtp_strbuf_addf(header, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", v->source, store);
     int32_t part = 0;
     bool any = false;
     for (int32_t i = 0; i < v->rank; i++) {
@@ -62,11 +61,12 @@ static dtp_status write_file(dtp_importer *m, dtp_file_out *file, const bool *ne
                              dtp_strbuf *header, dtp_err *err)
 {
     int64_t at = 0, bytes = 0;
-    dtp_strbuf_add(header, "{");
+    /* a file of ours, also beside a names file: shapes are those of the model */
+    dtp_strbuf_add(header, "{\"__metadata__\":{\"format\":\"dtp\"}");
     for (int32_t i = 0; i < m->g->n_inputs; i++) {
         const int32_t v = m->g->inputs[i];
         if (needed[v] && m->g->values[v].role == ATEN_PARAM) {
-            DTP_TRY(add_entry(m, v, header->len == 1, &at, header, err));
+            DTP_TRY(add_entry(m, v, &at, header, err));
         }
     }
     dtp_strbuf_add(header, "}");
