@@ -4,11 +4,12 @@
 #include <string.h>
 
 enum { MOST_ELEMENTS = 1 << 26, MOST_IN_ALL = 1 << 28, MOST_OPERANDS = 3 };
+#define MOST_LOOKED_AT (INT64_C(1) << 33)
 
 typedef struct folder {
     const dtp_aten *g;
     dtp_const *c;
-    int64_t elements; /* in all */
+    int64_t elements, looked_at; /* in all */
 } folder;
 
 /* What a function of one node gets. */
@@ -104,9 +105,19 @@ static int64_t offset_of(int32_t rank, const int64_t *strides, const int64_t *in
     return at;
 }
 
-/* Axes along which nothing changes get the stride 0. */
-static void compress(const dtp_aten_value *v, dtp_const *c)
+/* Axes along which nothing changes get the stride 0; then what the constant is. Views of large
+ * constants cost no room, but time: after so many elements the others are not known. */
+static void judge(folder *f, const dtp_aten_value *v, dtp_const *c)
 {
+    int64_t n = 1;
+    for (int32_t axis = 0; axis < v->rank; axis++) {
+        n *= c->strides[axis] != 0 ? v->sizes[axis] : 1;
+    }
+    f->looked_at += n;
+    if (f->looked_at > MOST_LOOKED_AT) {
+        *c = (dtp_const){.is = true};
+        return;
+    }
     for (int32_t axis = 0; axis < v->rank; axis++) {
         const int64_t stride = c->strides[axis];
         if (stride == 0) {
@@ -121,6 +132,7 @@ static void compress(const dtp_aten_value *v, dtp_const *c)
         } while (same && step(v, varies, index));
         c->strides[axis] = same ? 0 : stride;
     }
+    dtp_const_judge(c, v);
 }
 
 /* ---- sources and views ---- */
@@ -617,7 +629,7 @@ static void read_buffer(folder *f, const dtp_aten_value *v, dtp_const *c)
     do {
         put(&w, data, offset_of(v->rank, c->strides, index), element(v, i++));
     } while (step(v, all, index));
-    compress(v, c);
+    judge(f, v, c);
 }
 
 /* Whether all tensors that a node reads are constants, and known ones. */
@@ -676,7 +688,7 @@ static void fold_node(folder *f, const dtp_aten_node *node)
         return;
     }
     to->is = true;
-    compress(out, to);
+    judge(f, out, to);
 }
 
 dtp_status dtp_const_fold(const dtp_aten *g, dtp_const **out, dtp_err *err)

@@ -5,6 +5,14 @@
 
 #include "interop/import/program/aten_graph.h"
 
+typedef enum dtp_const_kind {
+    DTP_CONST_OTHER,
+    DTP_CONST_UNIFORM, /* `low` everywhere */
+    DTP_CONST_INDEX,   /* low + the index along axis[0], the same along all others */
+    DTP_CONST_STEP /* along a diagonal of two axes: `low` where the index of axis[1] less that of
+                          axis[0] is at most `at`, else `high` */
+} dtp_const_kind;
+
 typedef struct dtp_const {
     bool is; /* a constant */
     /* Its elements, one of the two; neither: not known (a tensor of the meta device, an op that is
@@ -12,6 +20,10 @@ typedef struct dtp_const {
     const double *real;
     const uint8_t *truth;
     int64_t strides[DTP_MAX_RANK]; /* in elements; 0: the same along this axis */
+    dtp_const_kind kind;           /* what can be written down; OTHER when it is not known */
+    int32_t axis[2];
+    int64_t at;
+    double low, high;
 } dtp_const;
 
 /* One for each value, from g's arena. DTP_NOMEM. */
@@ -37,22 +49,10 @@ static inline uint32_t dtp_const_varies(const dtp_const *c, int32_t rank)
     return varies;
 }
 
-/* One value everywhere. */
-bool dtp_const_is_uniform(const dtp_const *c, const dtp_aten_value *v, double *value);
-/* start + index along one axis, the same along all others. */
-bool dtp_const_is_index(const dtp_const *c, const dtp_aten_value *v, int32_t *axis, double *start);
+/* Finds the kind of a constant. */
+void dtp_const_judge(dtp_const *c, const dtp_aten_value *v);
 /* Over the last two axes, aligned at their ends: true (or 0) where key <= query, else false (or
  * -1e9 and less). */
 bool dtp_const_is_causal(const dtp_const *c, const dtp_aten_value *v);
-
-/* A boundary along a diagonal of two axes: `low` where index of axis[1] - index of axis[0] <= at,
- * else `high`. */
-typedef struct dtp_const_step {
-    int32_t axis[2];
-    int64_t at;
-    double low, high;
-} dtp_const_step;
-
-bool dtp_const_is_step(const dtp_const *c, const dtp_aten_value *v, dtp_const_step *out);
 
 #endif

@@ -64,10 +64,10 @@ static const dtp_aten_node *made_by(const patterns *p, int32_t value, const char
 
 static double number(const patterns *p, const dtp_aten_node *node, int32_t i)
 {
-    double x = (double)NAN;
-    const int32_t v = i < node->n_args ? operand(node, i) : -1;
+    const int32_t v = operand(node, i);
     if (v >= 0) {
-        return dtp_const_is_uniform(&p->m->consts[v], &p->g->values[v], &x) ? x : (double)NAN;
+        const dtp_const *c = &p->m->consts[v];
+        return c->kind == DTP_CONST_UNIFORM ? c->low : (double)NAN;
     }
     return i < node->n_args && (node->args[i].kind == ATEN_INT || node->args[i].kind == ATEN_FLOAT)
                ? node->args[i].real
@@ -407,7 +407,6 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
     const int32_t v = ungrouped(p, dtp_aten_operand(node, "value"));
     int32_t mask = dtp_aten_operand(node, "attn_mask");
     bool causal = dtp_aten_int(node, "is_causal", 0) != 0;
-    double all = 0;
     const int32_t l = q < 0 || k < 0 ? -1 : p->g->values[q].rank - 2;
     if (causal && (l < 0 || p->g->values[k].rank != l + 2 ||
                    p->g->values[k].sizes[l] != p->g->values[q].sizes[l])) {
@@ -418,13 +417,10 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
     }
     if (mask >= 0) {
         const dtp_aten_value *mv = &p->g->values[mask];
-        if (dtp_const_is_causal(&p->m->consts[mask], mv)) {
-            causal = true;
-            mask = -1;
-        } else if (dtp_const_is_uniform(&p->m->consts[mask], mv, &all) &&
-                   all == (mv->dtype == ATEN_BOOL ? 1 : 0)) {
-            mask = -1;
-        }
+        const dtp_const *c = &p->m->consts[mask];
+        const bool all = c->kind == DTP_CONST_UNIFORM && c->low == (mv->dtype == ATEN_BOOL ? 1 : 0);
+        causal = causal || dtp_const_is_causal(c, mv);
+        mask = all || dtp_const_is_causal(c, mv) ? -1 : mask;
     }
     const new_arg args[] = {{"query", q, 0},
                             {"key", k, 0},
@@ -484,13 +480,12 @@ static dtp_status find_grid(patterns *p, dtp_aten_node *node, dtp_err *err)
     int32_t before = -1;
     for (int32_t i = 0; i < list->n; i++) {
         const int32_t v = list->values[i];
-        int32_t axis;
-        double start;
-        if (v < 0 || !dtp_const_is_index(&p->m->consts[v], &p->g->values[v], &axis, &start)) {
+        const dtp_const *c = v < 0 ? NULL : &p->m->consts[v];
+        if (c == NULL || c->kind != DTP_CONST_INDEX || c->low != 0) {
             return DTP_OK;
         }
-        axis += out->rank - p->g->values[v].rank;
-        if (start != 0 || axis <= before || out->sizes[axis] != p->g->values[x].sizes[i]) {
+        const int32_t axis = c->axis[0] + out->rank - p->g->values[v].rank;
+        if (axis <= before || out->sizes[axis] != p->g->values[x].sizes[i]) {
             return DTP_OK;
         }
         before = axis;

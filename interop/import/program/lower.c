@@ -453,7 +453,7 @@ static int32_t part_of(const dtp_importer *m, int32_t value, int32_t axis)
 }
 
 /* One value on and below a diagonal, another above it: compare(index, index), and a choice. */
-static dtp_status low_step(dtp_lowering *l, int32_t value, const dtp_const_step *s, dtp_low *low,
+static dtp_status low_step(dtp_lowering *l, int32_t value, const dtp_const *s, dtp_low *low,
                            dtp_err *err)
 {
     const dtp_aten_value *v = &l->m->g->values[value];
@@ -493,22 +493,19 @@ static dtp_status low_const(dtp_lowering *l, int32_t value, dtp_err *err)
     const dtp_aten_value *v = &m->g->values[value];
     const dtp_const *c = &m->consts[value];
     dtp_low *low = &m->low[value];
-    dtp_const_step step;
-    double x;
-    int32_t axis;
     low->owner = l->node;
     DTP_TRY(low_whole(m, value, "", err));
     low->n_dims = 0;
-    if (dtp_const_is_uniform(c, v, &x)) {
+    if (c->kind == DTP_CONST_UNIFORM) {
         memset(low->alias, -1, sizeof low->alias);
-        return dtp_emit_number(l, x, v->dtype, "", &low->id, err);
+        return dtp_emit_number(l, c->low, v->dtype, "", &low->id, err);
     }
-    if (dtp_const_is_step(c, v, &step)) {
-        DTP_TRY(low_step(l, value, &step, low, err));
-    } else if (dtp_const_is_index(c, v, &axis, &x) && part_of(m, value, axis) >= 0) {
-        const int32_t part = part_of(m, value, axis);
+    if (c->kind == DTP_CONST_STEP) {
+        DTP_TRY(low_step(l, value, c, low, err));
+    } else if (c->kind == DTP_CONST_INDEX && part_of(m, value, c->axis[0]) >= 0) {
+        const int32_t part = part_of(m, value, c->axis[0]);
         low->order[low->n_dims++] = (int8_t)part;
-        DTP_TRY(emit_index(l, dtp_class_name(m, low->cls[part], low->alias[part]), x, v->dtype,
+        DTP_TRY(emit_index(l, dtp_class_name(m, low->cls[part], low->alias[part]), c->low, v->dtype,
                            &low->id, err));
     } else {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "the constant '%s' is none that can be written",

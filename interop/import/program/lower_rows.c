@@ -310,8 +310,7 @@ dtp_status dtp_lower_embedding(dtp_lowering *l, dtp_err *err)
     dtp_importer *m = l->m;
     const int32_t w = dtp_aten_operand(l->node, "weight");
     const int32_t ids = dtp_aten_operand(l->node, "indices");
-    int32_t table[DTP_MAX_RANK], axis = -1;
-    double start;
+    int32_t table[DTP_MAX_RANK];
     DTP_TRY(dtp_groups_of(l, ids, l->firsts, err));
     DTP_TRY(dtp_groups_of(l, w, table, err));
     l->firsts[value_of(l, ids)->rank] = table[1];
@@ -321,14 +320,16 @@ dtp_status dtp_lower_embedding(dtp_lowering *l, dtp_err *err)
     }
     if (value_of(l, ids)->role == ATEN_CONST) {
         DTP_TRY(dtp_settle(l, err));
-        if (dtp_const_is_index(&m->consts[ids], value_of(l, ids), &axis, &start)) {
+        const dtp_const *c = &m->consts[ids];
+        const int32_t axis = c->axis[0];
+        if (c->kind == DTP_CONST_INDEX) {
             for (int32_t k = 0; k < dtp_axis_parts(m, ids, axis); k++) {
                 l->groups.alias[l->firsts[axis] + k] = 0;
             }
-            return table_slice(l, table[0], start, dtp_axis_size(m, ids, axis), err);
+            return table_slice(l, table[0], c->low, dtp_axis_size(m, ids, axis), err);
         }
-        if (dtp_const_is_uniform(&m->consts[ids], value_of(l, ids), &start)) {
-            return table_slice(l, table[0], start, "1", err);
+        if (c->kind == DTP_CONST_UNIFORM) {
+            return table_slice(l, table[0], c->low, "1", err);
         }
     }
     DTP_TRY(dtp_use_add(l, ids, l->firsts, err));

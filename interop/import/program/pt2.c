@@ -49,15 +49,10 @@ static dtp_status check_ops(dtp_importer *m, dtp_err *err)
 /* Values that a constant of ours can be made for need their nodes no more. */
 static void cut_constants(dtp_importer *m)
 {
-    int32_t axis;
-    double x;
-    dtp_const_step step;
     for (int32_t i = 0; i < m->g->n_values; i++) {
         dtp_aten_value *v = &m->g->values[i];
         const dtp_const *c = &m->consts[i];
-        if ((v->role == ATEN_NODE || v->role == ATEN_BUFFER) && c->is &&
-            (dtp_const_is_uniform(c, v, &x) || dtp_const_is_index(c, v, &axis, &x) ||
-             dtp_const_is_step(c, v, &step))) {
+        if ((v->role == ATEN_NODE || v->role == ATEN_BUFFER) && c->kind != DTP_CONST_OTHER) {
             v->role = ATEN_CONST;
             v->node = -1;
         }
