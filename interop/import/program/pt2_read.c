@@ -34,7 +34,9 @@ static const dtp_foreign *get(const dtp_foreign *v, const char *key)
 
 static dtp_status index_members(const pt2 *p, const dtp_foreign *object, members *out, dtp_err *err)
 {
-    DTP_TRY(DTP_NEW(p->g->arena, out->of, dtp_foreign_size(object) + 1, err));
+    const size_t n = (size_t)dtp_foreign_size(object) + 1;
+    out->of = dtp_arena_alloc(p->g->arena, n, sizeof(const dtp_foreign *));
+    DTP_TRY(DTP_MEMORY(err, out->of));
     for (const dtp_foreign *v = dtp_foreign_first(object); v != NULL; v = dtp_foreign_next(v)) {
         out->of[out->keys.n] = v;
         DTP_TRY(dtp_name_add(&out->keys, p->g->arena, dtp_foreign_key(v), out->keys.n, err));
