@@ -182,7 +182,7 @@ bool dtp_foreign_is(const dtp_foreign *v, dtp_foreign_kind kind)
 
 const dtp_foreign *dtp_foreign_first(const dtp_foreign *v)
 {
-    return v->child;
+    return v == NULL ? NULL : v->child;
 }
 
 const dtp_foreign *dtp_foreign_next(const dtp_foreign *v)

@@ -33,7 +33,8 @@ void dtp_foreign_destroy(dtp_foreign_doc *doc);
 const dtp_foreign *dtp_foreign_root(const dtp_foreign_doc *doc);
 
 dtp_foreign_kind dtp_foreign_kind_of(const dtp_foreign *v);
-/* Elements or members, in the order of the text: for (v = first(list); v != NULL; v = next(v)). */
+/* Elements or members, in the order of the text: for (v = first(list); v != NULL; v = next(v)).
+ * None of NULL. */
 const dtp_foreign *dtp_foreign_first(const dtp_foreign *v);
 const dtp_foreign *dtp_foreign_next(const dtp_foreign *v);
 int32_t dtp_foreign_size(const dtp_foreign *v);    /* counts them */

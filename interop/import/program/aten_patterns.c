@@ -1,5 +1,4 @@
 /* Nodes that change nothing, and groups of nodes that one op of ours computes. */
-#include <math.h>
 #include <string.h>
 
 #include "interop/import/program/importer.h"

@@ -6,7 +6,7 @@
 #ifndef DTP_INTEROP_IMPORT_PROGRAM_AXES_H
 #define DTP_INTEROP_IMPORT_PROGRAM_AXES_H
 
-#include "interop/import/program/aten_const.h"
+#include "interop/import/aten/aten_const.h"
 
 enum { DTP_AXIS_PARTS = 8, DTP_FLAT_PARTS = 16 };
 

@@ -98,13 +98,11 @@ const char *dtp_group_name(dtp_lowering *l, int32_t group)
 
 /* ---- groups ---- */
 
-dtp_lowering dtp_lowering_of(dtp_importer *m, const dtp_aten_node *node, int32_t value)
+dtp_lowering dtp_lowering_of(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
+                             int32_t value)
 {
-    return (dtp_lowering){.m = m,
-                          .node = node,
-                          .op = dtp_aten_op_find(node->op),
-                          .x = dtp_aten_input(node, 0),
-                          .out = value};
+    return (dtp_lowering){
+        .m = m, .node = node, .op = op, .x = dtp_aten_input(node, 0), .out = value};
 }
 
 dtp_status dtp_groups_add(dtp_lowering *l, int32_t value, int32_t axis, int32_t *first,

@@ -36,7 +36,8 @@ struct dtp_lowering {
 };
 
 /* The node made for `value`, with no operands yet. */
-dtp_lowering dtp_lowering_of(dtp_importer *m, const dtp_aten_node *node, int32_t value);
+dtp_lowering dtp_lowering_of(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
+                             int32_t value);
 /* New groups for the parts of axis `axis` of a value; *first is the first of them. */
 dtp_status dtp_groups_add(dtp_lowering *l, int32_t value, int32_t axis, int32_t *first,
                           dtp_err *err) DTP_MUST_CHECK;

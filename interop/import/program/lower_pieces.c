@@ -161,7 +161,7 @@ dtp_status dtp_lower_pieces(dtp_lowering *l, dtp_err *err)
     const bool equal = dtp_axis_parts(l->m, l->x, axis) == 1 + dtp_axis_parts(l->m, l->out, axis);
     int64_t at = 0;
     for (int32_t i = 0; i < l->node->n_outs; i++) {
-        dtp_lowering one = dtp_lowering_of(l->m, l->node, l->node->outs[i]);
+        dtp_lowering one = dtp_lowering_of(l->m, l->node, l->op, l->node->outs[i]);
         DTP_TRY(equal ? outer_piece(&one, axis, i, err)
                       : cut(&one, axis, false, place(l, axis, at), err));
         at += value_of(l, one.out)->sizes[axis];

@@ -296,6 +296,9 @@ static void set_below(dtp_importer *m, int32_t value, int32_t table, int32_t axi
 static dtp_status table_slice(dtp_lowering *l, int32_t over, double start, const char *size,
                               dtp_err *err)
 {
+    if (!(start >= 0 && start < 9e15)) {
+        return DTP_FAIL(err, DTP_INVALID, "row %g of a table", start);
+    }
     const int64_t at = (int64_t)start;
     const char *from = at == 0 ? "" : dtp_arena_printf(l->m->arena, "%" PRId64 "+", at);
     const char *attrs =

@@ -292,7 +292,7 @@ static dtp_status whole_output(dtp_importer *m, int32_t value, dtp_err *err)
 {
     static const dtp_aten_node outside = {.path = "", .op = "dtp.output"};
     const dtp_low *low;
-    dtp_lowering l = dtp_lowering_of(m, &outside, value);
+    dtp_lowering l = dtp_lowering_of(m, &outside, NULL, value);
     DTP_TRY(dtp_low_get(&l, value, &low, err));
     bool same = low->n_dims == low->n && m->g->values[value].role == ATEN_NODE;
     for (int32_t i = 0; i < low->n_dims; i++) {

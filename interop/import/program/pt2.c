@@ -189,7 +189,7 @@ static dtp_status lower_all(dtp_importer *m, dtp_err *err)
     for (int32_t i = 0; i < m->g->n_nodes; i++) {
         const dtp_aten_node *node = &m->g->nodes[i];
         if (node->live) {
-            dtp_lowering l = dtp_lowering_of(m, node, node->outs[0]);
+            dtp_lowering l = dtp_lowering_of(m, node, dtp_aten_op_find(node->op), node->outs[0]);
             DTP_TRY(at_node(m, node, l.op->lower(&l, err), err));
         }
     }

@@ -1,8 +1,8 @@
 /* Zip archives of stored entries: what torch.export writes. A compressed or encrypted entry, an
  * offset outside of the file, entries that overlap and a name that is there twice are errors.
  * Format: PKWARE APPNOTE 6.3.10, with the fields of zip64. */
-#ifndef DTP_INTEROP_IMPORT_PROGRAM_ZIP_H
-#define DTP_INTEROP_IMPORT_PROGRAM_ZIP_H
+#ifndef DTP_INTEROP_IMPORT_ATEN_ZIP_H
+#define DTP_INTEROP_IMPORT_ATEN_ZIP_H
 
 #include "core/base/arena.h"
 

@@ -1,4 +1,4 @@
-#include "interop/import/program/name_table.h"
+#include "interop/import/aten/name_table.h"
 
 static uint32_t hash_of(const char *name)
 {

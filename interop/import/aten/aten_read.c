@@ -5,8 +5,8 @@
 
 #include "core/base/safe_int.h"
 #include "interop/foreign_json.h"
-#include "interop/import/program/aten_graph.h"
-#include "interop/import/program/zip.h"
+#include "interop/import/aten/aten_graph.h"
+#include "interop/import/aten/zip.h"
 
 enum { SCHEMA_MAJOR = 8, MOST_VALUES = 4000000 };
 
@@ -122,7 +122,8 @@ static dtp_status read_size(const pt2 *p, const dtp_foreign *v, int64_t *out, co
     DTP_TRY(dtp_foreign_require(p->graph, expr, "hint", DTP_FOREIGN_OBJECT, &hint, err));
     DTP_TRY(dtp_foreign_require(p->graph, hint, "as_int", DTP_FOREIGN_NUMBER, &hint, err));
     DTP_TRY(dtp_foreign_int(p->graph, hint, 0, INT64_C(1) << 48, out, err));
-    DTP_TRY(dtp_foreign_string(p->graph, get(expr, "expr_str"), symbol, err));
+    DTP_TRY(dtp_foreign_require(p->graph, expr, "expr_str", DTP_FOREIGN_STRING, &expr, err));
+    DTP_TRY(dtp_foreign_string(p->graph, expr, symbol, err));
     if (strncmp(*symbol, "Symbol('", 8) == 0) {
         char *name = dtp_arena_strdup(p->g->arena, *symbol + 8);
         DTP_TRY(DTP_MEMORY(err, name));
@@ -153,7 +154,8 @@ static dtp_status read_value(pt2 *p, const dtp_foreign *meta, dtp_err *err)
     int64_t elements = 1;
     for (int32_t i = 0; i < v->rank; i++, size = dtp_foreign_next(size)) {
         DTP_TRY(read_size(p, size, &v->sizes[i], &v->symbols[i], err));
-        if (!dtp_mul_i64(elements, v->sizes[i], &elements) || elements > INT64_C(1) << 56) {
+        const int64_t n = v->sizes[i] > 0 ? v->sizes[i] : 1;
+        if (!dtp_mul_i64(elements, n, &elements) || elements > INT64_C(1) << 56) {
             return dtp_foreign_fail(p->graph, sizes, err, "too many elements");
         }
     }
@@ -364,8 +366,7 @@ static dtp_status read_outputs(const pt2 *p, const dtp_foreign *outputs, dtp_ate
         if (one != NULL) {
             DTP_TRY(add_output(p, one, node, err));
         }
-        for (const dtp_foreign *t = many == NULL ? NULL : dtp_foreign_first(many); t != NULL;
-             t = dtp_foreign_next(t)) {
+        for (const dtp_foreign *t = dtp_foreign_first(many); t != NULL; t = dtp_foreign_next(t)) {
             DTP_TRY(add_output(p, t, node, err));
         }
     }
@@ -461,7 +462,9 @@ static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
         expect[i] = stride;
     }
     for (int32_t i = 0; i < v->rank && s != NULL; i++, s = dtp_foreign_next(s)) {
-        DTP_TRY(dtp_foreign_int(doc, get(s, "as_int"), 0, INT64_C(1) << 53, &at, err));
+        const dtp_foreign *size;
+        DTP_TRY(dtp_foreign_require(doc, s, "as_int", DTP_FOREIGN_NUMBER, &size, err));
+        DTP_TRY(dtp_foreign_int(doc, size, 0, INT64_C(1) << 53, &at, err));
         if (at != expect[i] && v->sizes[i] > 1) {
             return dtp_foreign_fail(doc, meta, err, "is not stored row by row");
         }

@@ -1,11 +1,11 @@
 /* A program of ATen ops, as torch.export writes it: values, and nodes in the order in which they
  * run. Everything is from the arena of dtp_aten. */
-#ifndef DTP_INTEROP_IMPORT_PROGRAM_ATEN_GRAPH_H
-#define DTP_INTEROP_IMPORT_PROGRAM_ATEN_GRAPH_H
+#ifndef DTP_INTEROP_IMPORT_ATEN_GRAPH_H
+#define DTP_INTEROP_IMPORT_ATEN_GRAPH_H
 
 #include "core/base/arena.h"
 #include "dtp/layout.h"
-#include "interop/import/program/name_table.h"
+#include "interop/import/aten/name_table.h"
 
 /* torch's numbers of element types (c10::ScalarType + 1, as the schema has them). */
 enum dtp_aten_dtype {

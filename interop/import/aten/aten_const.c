@@ -1,189 +1,65 @@
-#include "interop/import/program/aten_const.h"
-
-#include <math.h>
 #include <string.h>
 
-enum { MOST_ELEMENTS = 1 << 26, MOST_IN_ALL = 1 << 28, MOST_OPERANDS = 3 };
-#define MOST_LOOKED_AT (INT64_C(1) << 33)
+#include "interop/import/aten/const_elements.h"
 
-typedef struct folder {
-    const dtp_aten *g;
-    dtp_const *c;
-    int64_t elements, looked_at; /* in all */
-} folder;
-
-/* What a function of one node gets. */
-typedef struct work {
-    folder *f;
-    const dtp_aten_node *node;
-    const dtp_aten_value *out; /* of the node */
-    dtp_const *to;
-    const dtp_const *x; /* operand 0 and its value, NULL of sources */
-    const dtp_aten_value *xv;
-} work;
+enum { MOST_OPERANDS = 3 };
 
 typedef struct const_op const_op;
 struct const_op {
     const char *name; /* without "aten." and overload */
     /* false: not evaluated */
-    bool (*run)(work *w, const const_op *op);
+    bool (*run)(dtp_const_work *w, const const_op *op);
     double (*of)(const double *a);
     const char *operands[MOST_OPERANDS];
 };
 
-/* ---- elements ---- */
-
-/* Room for the elements of the node's output along the axes of `varies`. */
-static bool room(work *w, uint32_t varies, void **data)
-{
-    int64_t n = 1;
-    for (int32_t i = w->out->rank; i-- > 0;) {
-        w->to->strides[i] = (varies >> i & 1) != 0 ? n : 0;
-        n *= (varies >> i & 1) != 0 ? w->out->sizes[i] : 1;
-        if (n > MOST_ELEMENTS) {
-            return false;
-        }
-    }
-    w->f->elements += n;
-    if (n == 0 || w->f->elements > MOST_IN_ALL) {
-        return false;
-    }
-    const bool truth = w->out->dtype == ATEN_BOOL;
-    *data = dtp_arena_alloc(w->f->g->arena, (size_t)n, truth ? 1 : sizeof(double));
-    w->to->truth = truth ? *data : NULL;
-    w->to->real = truth ? NULL : *data;
-    return *data != NULL;
-}
-
-static double as_type(int32_t dtype, double x)
-{
-    switch (dtype) {
-    case ATEN_F32:
-    case ATEN_F16:
-    case ATEN_BF16:
-        return (double)(float)x;
-    case ATEN_F64:
-        return x;
-    case ATEN_BOOL:
-        return x != 0 ? 1 : 0;
-    default:
-        return trunc(x);
-    }
-}
-
-static void put(const work *w, void *data, int64_t at, double x)
-{
-    x = as_type(w->out->dtype, x);
-    if (w->out->dtype == ATEN_BOOL) {
-        ((uint8_t *)data)[at] = x != 0 ? 1 : 0;
-    } else {
-        ((double *)data)[at] = x;
-    }
-}
-
-/* The next index over the axes of `varies`; false behind the last. */
-static bool step(const dtp_aten_value *v, uint32_t varies, int64_t *index)
-{
-    for (int32_t i = v->rank; i-- > 0;) {
-        if ((varies >> i & 1) == 0) {
-            continue;
-        }
-        if (++index[i] < v->sizes[i]) {
-            return true;
-        }
-        index[i] = 0;
-    }
-    return false;
-}
-
-static int64_t offset_of(int32_t rank, const int64_t *strides, const int64_t *index)
-{
-    int64_t at = 0;
-    for (int32_t i = 0; i < rank; i++) {
-        at += strides[i] * index[i];
-    }
-    return at;
-}
-
-/* Axes along which nothing changes get the stride 0; then what the constant is. Views of large
- * constants cost no room, but time: after so many elements the others are not known. */
-static void judge(folder *f, const dtp_aten_value *v, dtp_const *c)
-{
-    int64_t n = 1;
-    for (int32_t axis = 0; axis < v->rank; axis++) {
-        n *= c->strides[axis] != 0 ? v->sizes[axis] : 1;
-    }
-    f->looked_at += n;
-    if (f->looked_at > MOST_LOOKED_AT) {
-        *c = (dtp_const){.is = true};
-        return;
-    }
-    for (int32_t axis = 0; axis < v->rank; axis++) {
-        const int64_t stride = c->strides[axis];
-        if (stride == 0) {
-            continue;
-        }
-        const uint32_t varies = dtp_const_varies(c, v->rank);
-        int64_t index[DTP_MAX_RANK] = {0};
-        bool same = true;
-        do {
-            const int64_t at = offset_of(v->rank, c->strides, index);
-            same = dtp_const_at(c, at) == dtp_const_at(c, at - index[axis] * stride);
-        } while (same && step(v, varies, index));
-        c->strides[axis] = same ? 0 : stride;
-    }
-    dtp_const_judge(c, v);
-}
-
 /* ---- sources and views ---- */
 
-static bool run_arange(work *w, const const_op *op)
+static bool run_arange(dtp_const_work *w, const const_op *op)
 {
     (void)op;
     void *data;
     const double start = dtp_aten_real(w->node, "start", 0);
     const double by = dtp_aten_real(w->node, "step", 1);
-    if (w->out->rank != 1 || !room(w, 1, &data)) {
+    if (w->out->rank != 1 || !dtp_const_room(w, 1, &data)) {
         return false;
     }
     for (int64_t i = 0; i < w->out->sizes[0]; i++) {
-        put(w, data, i, start + by * (double)i);
+        dtp_const_put(w, data, i, start + by * (double)i);
     }
     return true;
 }
 
-static bool run_fill(work *w, const const_op *op)
+static bool run_fill(dtp_const_work *w, const const_op *op)
 {
     void *data;
     const double zero = strstr(op->name, "zeros") != NULL ? 0 : 1;
-    if (!room(w, 0, &data)) {
+    if (!dtp_const_room(w, 0, &data)) {
         return false;
     }
-    put(w, data, 0, dtp_aten_real(w->node, "fill_value", dtp_aten_real(w->node, "s", zero)));
+    dtp_const_put(w, data, 0,
+                  dtp_aten_real(w->node, "fill_value", dtp_aten_real(w->node, "s", zero)));
     return true;
 }
 
-static bool run_same(work *w, const const_op *op)
+static bool of_same(const dtp_const_work *w, const int64_t *index, double *x)
+{
+    *x = dtp_const_x(w, index);
+    return true;
+}
+
+static bool run_same(dtp_const_work *w, const const_op *op)
 {
     (void)op;
     if (w->out->dtype == w->xv->dtype) {
         *w->to = *w->x;
         return true;
     }
-    void *data;
-    int64_t index[DTP_MAX_RANK] = {0};
-    const uint32_t varies = dtp_const_varies(w->x, w->xv->rank);
-    if (w->out->rank != w->xv->rank || !room(w, varies, &data)) {
-        return false;
-    }
-    do {
-        put(w, data, offset_of(w->out->rank, w->to->strides, index),
-            dtp_const_at(w->x, offset_of(w->xv->rank, w->x->strides, index)));
-    } while (step(w->out, varies, index));
-    return true;
+    return w->out->rank == w->xv->rank &&
+           dtp_const_fill(w, dtp_const_varies(w->x, w->xv->rank), of_same);
 }
 
-static bool run_expand(work *w, const const_op *op)
+static bool run_expand(dtp_const_work *w, const const_op *op)
 {
     (void)op;
     const int32_t more = w->out->rank - w->xv->rank;
@@ -196,7 +72,7 @@ static bool run_expand(work *w, const const_op *op)
 }
 
 /* Axes that go and come have size 1: the others keep their order. */
-static bool run_squeeze(work *w, const const_op *op)
+static bool run_squeeze(dtp_const_work *w, const const_op *op)
 {
     (void)op;
     int32_t from = 0;
@@ -216,7 +92,7 @@ static bool run_squeeze(work *w, const const_op *op)
     return true;
 }
 
-static bool run_view(work *w, const const_op *op)
+static bool run_view(dtp_const_work *w, const const_op *op)
 {
     if (run_squeeze(w, op)) {
         return true;
@@ -224,16 +100,16 @@ static bool run_view(work *w, const const_op *op)
     void *data;
     int64_t index[DTP_MAX_RANK] = {0}, at = 0;
     const uint32_t all = (UINT32_C(1) << w->xv->rank) - 1;
-    if (!room(w, (UINT32_C(1) << w->out->rank) - 1, &data)) {
+    if (!dtp_const_room(w, (UINT32_C(1) << w->out->rank) - 1, &data)) {
         return false;
     }
     do {
-        put(w, data, at++, dtp_const_at(w->x, offset_of(w->xv->rank, w->x->strides, index)));
-    } while (step(w->xv, all, index));
+        dtp_const_put(w, data, at++, dtp_const_x(w, index));
+    } while (dtp_const_step(w->xv, all, index));
     return true;
 }
 
-static bool run_transpose(work *w, const const_op *op)
+static bool run_transpose(dtp_const_work *w, const const_op *op)
 {
     (void)op;
     const dtp_aten_arg *dims = dtp_aten_arg_of(w->node, "dims");
@@ -259,9 +135,10 @@ static void advance(dtp_const *c, int64_t by)
 {
     c->real = c->real == NULL ? NULL : c->real + by;
     c->truth = c->truth == NULL ? NULL : c->truth + by;
+    c->extent -= by;
 }
 
-static bool run_slice(work *w, const const_op *op)
+static bool run_slice(dtp_const_work *w, const const_op *op)
 {
     const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), w->xv->rank);
     if (axis < 0) {
@@ -273,6 +150,9 @@ static bool run_slice(work *w, const const_op *op)
     const int64_t by = select ? 1 : dtp_aten_int(w->node, "step", 1);
     start += start < 0 ? size : 0;
     start = start < 0 ? 0 : start > size ? size : start;
+    if (start > 0 && w->x->strides[axis] > w->x->extent / start) {
+        return false;
+    }
     *w->to = *w->x;
     advance(w->to, start * w->x->strides[axis]);
     if (select) {
@@ -280,13 +160,14 @@ static bool run_slice(work *w, const const_op *op)
                 (size_t)(DTP_MAX_RANK - 1 - axis) * sizeof w->to->strides[0]);
         return start < size;
     }
-    w->to->strides[axis] *= by;
-    return w->out->sizes[axis] > 0 && start + (w->out->sizes[axis] - 1) * by < size;
+    w->to->strides[axis] *= by > 0 && by <= size ? by : 0;
+    return w->out->sizes[axis] > 0 && w->out->sizes[axis] <= size && by > 0 && by <= size &&
+           start + (w->out->sizes[axis] - 1) * by < size;
 }
 
 /* ---- element by element ---- */
 
-static const dtp_aten_arg *operand_arg(const work *w, const char *name)
+static const dtp_aten_arg *operand_arg(const dtp_const_work *w, const char *name)
 {
     const dtp_aten_arg *a = dtp_aten_arg_of(w->node, name);
     return a == NULL && strcmp(name, "self") == 0 ? dtp_aten_arg_of(w->node, "input") : a;
@@ -324,7 +205,7 @@ static double of_masked_fill(const double *a) { return a[1] != 0 ? a[2] : a[0]; 
 /* clang-format on */
 
 /* Numbers and tensors, broadcast from the last axis on. */
-static bool run_elements(work *w, const const_op *op)
+static bool run_elements(dtp_const_work *w, const const_op *op)
 {
     const dtp_const *in[MOST_OPERANDS] = {NULL};
     int64_t strides[MOST_OPERANDS][DTP_MAX_RANK] = {{0}}, index[DTP_MAX_RANK] = {0};
@@ -357,24 +238,24 @@ static bool run_elements(work *w, const const_op *op)
         }
     }
     void *data;
-    if (!room(w, varies, &data)) {
+    if (!dtp_const_room(w, varies, &data)) {
         return false;
     }
     do {
         for (int i = 0; i < n; i++) {
             if (in[i] != NULL) {
-                a[i] = dtp_const_at(in[i], offset_of(w->out->rank, strides[i], index)) *
+                a[i] = dtp_const_at(in[i], dtp_const_offset(w->out->rank, strides[i], index)) *
                        (i == 1 ? alpha : 1);
             }
         }
-        put(w, data, offset_of(w->out->rank, w->to->strides, index), op->of(a));
-    } while (step(w->out, varies, index));
+        dtp_const_put(w, data, dtp_const_offset(w->out->rank, w->to->strides, index), op->of(a));
+    } while (dtp_const_step(w->out, varies, index));
     return true;
 }
 
 /* ---- along an axis ---- */
 
-static bool run_cat(work *w, const const_op *op)
+static bool run_cat(dtp_const_work *w, const const_op *op)
 {
     (void)op;
     const dtp_aten_arg *list = dtp_aten_arg_of(w->node, "tensors");
@@ -384,7 +265,7 @@ static bool run_cat(work *w, const const_op *op)
         varies |= dtp_const_varies(&w->f->c[list->values[k]], w->out->rank);
     }
     void *data;
-    if (list == NULL || axis < 0 || !room(w, varies, &data)) {
+    if (list == NULL || axis < 0 || !dtp_const_room(w, varies, &data)) {
         return false;
     }
     int64_t first = 0;
@@ -396,146 +277,131 @@ static bool run_cat(work *w, const const_op *op)
             return false;
         }
         do {
-            put(w, data, offset_of(v->rank, w->to->strides, index) + first * w->to->strides[axis],
-                dtp_const_at(c, offset_of(v->rank, c->strides, index)));
-        } while (step(v, varies, index));
+            dtp_const_put(w, data,
+                          dtp_const_offset(v->rank, w->to->strides, index) +
+                              first * w->to->strides[axis],
+                          dtp_const_at(c, dtp_const_offset(v->rank, c->strides, index)));
+        } while (dtp_const_step(v, varies, index));
         first += v->sizes[axis];
     }
     return first == w->out->sizes[axis];
 }
 
 /* cumsum; diff of order 1, with or without `prepend`. */
-static bool run_scan(work *w, const const_op *op)
+static bool of_scan(const dtp_const_work *w, const int64_t *index, double *x)
 {
-    const bool sum = strcmp(op->name, "cumsum") == 0;
+    const bool sum = strncmp(w->node->op, "aten.cumsum", 11) == 0;
     const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", -1), w->out->rank);
     const int32_t before = dtp_aten_operand(w->node, "prepend");
-    const uint32_t varies =
-        dtp_const_varies(w->x, w->xv->rank) | (axis < 0 ? 0 : UINT32_C(1) << axis);
-    void *data;
-    if (axis < 0 || dtp_aten_int(w->node, "n", 1) != 1 || !room(w, varies, &data) ||
-        (before >= 0 && w->f->g->values[before].sizes[axis] != 1)) {
-        return false;
+    const int64_t by = w->x->strides[axis], shift = before < 0 && !sum ? by : 0;
+    const int64_t at = dtp_const_offset(w->out->rank, w->x->strides, index) + shift;
+    double other = 0;
+    if (sum && index[axis] > 0) {
+        other = -dtp_const_at(w->to, dtp_const_offset(w->out->rank, w->to->strides, index) -
+                                         w->to->strides[axis]);
+    } else if (!sum && (before < 0 || index[axis] > 0)) {
+        other = dtp_const_at(w->x, at - by);
+    } else if (!sum) {
+        const dtp_const *c = &w->f->c[before];
+        other = dtp_const_at(c, dtp_const_offset(w->out->rank, c->strides, index));
     }
-    const int64_t shift = before < 0 && !sum ? 1 : 0;
-    int64_t index[DTP_MAX_RANK] = {0};
-    do {
-        const int64_t to = offset_of(w->out->rank, w->to->strides, index);
-        const int64_t at = offset_of(w->out->rank, w->x->strides, index);
-        const double here = dtp_const_at(w->x, at + shift * w->x->strides[axis]);
-        double other = 0;
-        if (sum && index[axis] > 0) {
-            other = -dtp_const_at(w->to, to - w->to->strides[axis]);
-        } else if (!sum && index[axis] + shift > 0) {
-            other = dtp_const_at(w->x, at + (shift - 1) * w->x->strides[axis]);
-        } else if (!sum) {
-            other = dtp_const_at(&w->f->c[before],
-                                 offset_of(w->out->rank, w->f->c[before].strides, index));
-        }
-        put(w, data, to, here - other);
-    } while (step(w->out, varies, index));
+    *x = dtp_const_at(w->x, at) - other;
     return true;
+}
+
+static bool run_scan(dtp_const_work *w, const const_op *op)
+{
+    (void)op;
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", -1), w->out->rank);
+    const int32_t before = dtp_aten_operand(w->node, "prepend");
+    return axis >= 0 && w->out->rank == w->xv->rank && dtp_aten_int(w->node, "n", 1) == 1 &&
+           w->out->sizes[axis] <= w->xv->sizes[axis] &&
+           (before < 0 || w->f->g->values[before].sizes[axis] == 1) &&
+           dtp_const_fill(w, dtp_const_varies(w->x, w->xv->rank) | UINT32_C(1) << axis, of_scan);
 }
 
 /* x[i0, i1, ..]: an index tensor for each of the first axes, broadcast against each other; the
  * other axes follow. */
-static bool run_index(work *w, const const_op *op)
+static bool of_index(const dtp_const_work *w, const int64_t *index, double *x)
+{
+    const dtp_aten_arg *list = dtp_aten_arg_of(w->node, "indices");
+    const int32_t behind = w->xv->rank - list->n, ahead = w->out->rank - behind;
+    int64_t at = dtp_const_offset(behind, &w->x->strides[list->n], &index[ahead]);
+    for (int32_t k = 0; k < list->n; k++) {
+        const dtp_const *c = &w->f->c[list->values[k]];
+        const int32_t rank = w->f->g->values[list->values[k]].rank;
+        double i = dtp_const_at(c, dtp_const_offset(rank, c->strides, &index[ahead - rank]));
+        i += i < 0 ? (double)w->xv->sizes[k] : 0;
+        if (!(i >= 0 && i < (double)w->xv->sizes[k])) {
+            return false;
+        }
+        at += (int64_t)i * w->x->strides[k];
+    }
+    *x = dtp_const_at(w->x, at);
+    return true;
+}
+
+static bool run_index(dtp_const_work *w, const const_op *op)
 {
     (void)op;
     const dtp_aten_arg *list = dtp_aten_arg_of(w->node, "indices");
     const int32_t behind = list == NULL ? -1 : w->xv->rank - list->n;
     const int32_t ahead = w->out->rank - behind; /* axes of the index tensors */
     uint32_t varies = 0;
-    if (behind < 0 || ahead < 0) {
-        return false;
-    }
-    for (int32_t k = 0; k < list->n; k++) {
-        if (list->values[k] < 0) {
-            return false;
-        }
-        const int32_t rank = w->f->g->values[list->values[k]].rank;
+    for (int32_t k = 0; behind >= 0 && k < list->n; k++) {
+        const int32_t v = list->values[k];
+        const int32_t rank = v < 0 ? INT32_MAX : w->f->g->values[v].rank;
         if (rank > ahead) {
             return false;
         }
-        if (w->x->strides[k] != 0) {
-            varies |= dtp_const_varies(&w->f->c[list->values[k]], rank) << (ahead - rank);
-        }
+        varies |= w->x->strides[k] != 0 ? dtp_const_varies(&w->f->c[v], rank) << (ahead - rank) : 0;
     }
     for (int32_t i = 0; i < behind; i++) {
         varies |= w->x->strides[list->n + i] != 0 ? UINT32_C(1) << (ahead + i) : 0;
     }
-    void *data;
-    int64_t index[DTP_MAX_RANK] = {0};
-    if (!room(w, varies, &data)) {
+    return behind >= 0 && ahead >= 0 && dtp_const_fill(w, varies, of_index);
+}
+
+static bool of_gather(const dtp_const_work *w, const int64_t *index, double *x)
+{
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), w->out->rank);
+    const dtp_const *c = &w->f->c[dtp_aten_operand(w->node, "index")];
+    int64_t at[DTP_MAX_RANK];
+    memcpy(at, index, sizeof at);
+    const double i = dtp_const_at(c, dtp_const_offset(w->out->rank, c->strides, index));
+    if (!(i >= 0 && i < (double)w->xv->sizes[axis])) {
         return false;
     }
-    do {
-        int64_t at = offset_of(behind, &w->x->strides[list->n], &index[ahead]);
-        for (int32_t k = 0; k < list->n; k++) {
-            const dtp_const *c = &w->f->c[list->values[k]];
-            const dtp_aten_value *v = &w->f->g->values[list->values[k]];
-            int64_t i =
-                (int64_t)dtp_const_at(c, offset_of(v->rank, c->strides, &index[ahead - v->rank]));
-            i += i < 0 ? w->xv->sizes[k] : 0;
-            if (i < 0 || i >= w->xv->sizes[k]) {
-                return false;
-            }
-            at += i * w->x->strides[k];
-        }
-        put(w, data, offset_of(w->out->rank, w->to->strides, index), dtp_const_at(w->x, at));
-    } while (step(w->out, varies, index));
+    at[axis] = (int64_t)i;
+    *x = dtp_const_x(w, at);
     return true;
 }
 
-static bool run_gather(work *w, const const_op *op)
+static bool run_gather(dtp_const_work *w, const const_op *op)
 {
     (void)op;
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), w->out->rank);
-    const int32_t ids = dtp_aten_operand(w->node, "index");
-    void *data;
-    if (axis < 0 || ids < 0) {
-        return false;
-    }
-    const dtp_const *c = &w->f->c[ids];
-    const uint32_t varies =
-        dtp_const_varies(w->x, w->out->rank) | dtp_const_varies(c, w->out->rank);
-    int64_t index[DTP_MAX_RANK] = {0};
-    if (!room(w, varies, &data)) {
-        return false;
-    }
-    do {
-        const int64_t i = (int64_t)dtp_const_at(c, offset_of(w->out->rank, c->strides, index));
-        if (i < 0 || i >= w->xv->sizes[axis]) {
-            return false;
-        }
-        put(w, data, offset_of(w->out->rank, w->to->strides, index),
-            dtp_const_at(w->x, offset_of(w->out->rank, w->x->strides, index) +
-                                   (i - index[axis]) * w->x->strides[axis]));
-    } while (step(w->out, varies, index));
+    const int32_t ids = dtp_aten_operand(w->node, "index"), rank = w->out->rank;
+    return ids >= 0 && rank == w->xv->rank && rank == w->f->g->values[ids].rank &&
+           dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), rank) >= 0 &&
+           dtp_const_fill(w, dtp_const_varies(w->x, rank) | dtp_const_varies(&w->f->c[ids], rank),
+                          of_gather);
+}
+
+static bool of_triangle(const dtp_const_work *w, const int64_t *index, double *x)
+{
+    const int32_t r = w->out->rank;
+    const int64_t over = index[r - 1] - index[r - 2] - dtp_aten_int(w->node, "diagonal", 0);
+    const bool lower = strncmp(w->node->op, "aten.tril", 9) == 0;
+    *x = (lower ? over <= 0 : over >= 0) ? dtp_const_x(w, index) : 0;
     return true;
 }
 
-static bool run_triangle(work *w, const const_op *op)
+static bool run_triangle(dtp_const_work *w, const const_op *op)
 {
-    const bool lower = strcmp(op->name, "tril") == 0;
-    const int64_t diagonal = dtp_aten_int(w->node, "diagonal", 0);
+    (void)op;
     const int32_t r = w->out->rank;
-    if (r < 2) {
-        return false;
-    }
-    const uint32_t varies = dtp_const_varies(w->x, r) | UINT32_C(3) << (r - 2);
-    void *data;
-    int64_t index[DTP_MAX_RANK] = {0};
-    if (!room(w, varies, &data)) {
-        return false;
-    }
-    do {
-        const int64_t over = index[r - 1] - index[r - 2] - diagonal;
-        const bool kept = lower ? over <= 0 : over >= 0;
-        put(w, data, offset_of(r, w->to->strides, index),
-            kept ? dtp_const_at(w->x, offset_of(r, w->x->strides, index)) : 0);
-    } while (step(w->out, varies, index));
-    return true;
+    return r >= 2 && r == w->xv->rank &&
+           dtp_const_fill(w, dtp_const_varies(w->x, r) | UINT32_C(3) << (r - 2), of_triangle);
 }
 
 /* clang-format off */
@@ -613,27 +479,27 @@ static double element(const dtp_aten_value *v, int64_t i)
     }
 }
 
-static void read_buffer(folder *f, const dtp_aten_value *v, dtp_const *c)
+static void read_buffer(dtp_const_folder *f, const dtp_aten_value *v, dtp_const *c)
 {
-    work w = {.f = f, .out = v, .to = c};
+    dtp_const_work w = {.f = f, .out = v, .to = c};
     void *data;
     int64_t index[DTP_MAX_RANK] = {0}, i = 0;
     const uint32_t all = (UINT32_C(1) << v->rank) - 1;
     c->is = true;
     if (v->data == NULL || v->dtype == ATEN_F16 || v->dtype == ATEN_BF16 || v->dtype == ATEN_I16 ||
-        v->dtype == ATEN_I8 || !room(&w, all, &data)) {
+        v->dtype == ATEN_I8 || !dtp_const_room(&w, all, &data)) {
         c->real = NULL;
         c->truth = NULL;
         return;
     }
     do {
-        put(&w, data, offset_of(v->rank, c->strides, index), element(v, i++));
-    } while (step(v, all, index));
-    judge(f, v, c);
+        dtp_const_put(&w, data, dtp_const_offset(v->rank, c->strides, index), element(v, i++));
+    } while (dtp_const_step(v, all, index));
+    dtp_const_close(f, v, c);
 }
 
 /* Whether all tensors that a node reads are constants, and known ones. */
-static bool operands_are(const folder *f, const dtp_aten_node *node, bool *known)
+static bool operands_are(const dtp_const_folder *f, const dtp_aten_node *node, bool *known)
 {
     *known = true;
     for (int32_t i = 0; i < node->n_args; i++) {
@@ -654,7 +520,7 @@ static bool is_random(const char *op)
            strstr(op, "bernoulli") != NULL || strstr(op, "normal_") != NULL;
 }
 
-static void fold_node(folder *f, const dtp_aten_node *node)
+static void fold_node(dtp_const_folder *f, const dtp_aten_node *node)
 {
     bool known;
     if (node->n_outs == 0 || is_random(node->op)) {
@@ -680,7 +546,7 @@ static void fold_node(folder *f, const dtp_aten_node *node)
         node->n_args > 0 && node->args[0].kind == ATEN_VALUE ? node->args[0].values[0] : -1;
     dtp_const *to = &f->c[node->outs[0]];
     const dtp_aten_value *out = &f->g->values[node->outs[0]];
-    work w = {f, node, out, to, x < 0 ? NULL : &f->c[x], x < 0 ? NULL : &f->g->values[x]};
+    dtp_const_work w = {f, node, out, to, x < 0 ? NULL : &f->c[x], x < 0 ? NULL : &f->g->values[x]};
     const bool reads_x = op->run != run_arange && op->run != run_fill && op->run != run_elements &&
                          op->run != run_cat;
     if ((reads_x && x < 0) || !op->run(&w, op)) {
@@ -688,12 +554,12 @@ static void fold_node(folder *f, const dtp_aten_node *node)
         return;
     }
     to->is = true;
-    judge(f, out, to);
+    dtp_const_close(f, out, to);
 }
 
 dtp_status dtp_const_fold(const dtp_aten *g, dtp_const **out, dtp_err *err)
 {
-    folder f = {.g = g};
+    dtp_const_folder f = {.g = g};
     DTP_TRY(DTP_NEW(g->arena, f.c, g->values_capacity + 1, err));
     for (int32_t i = 0; i < g->n_inputs; i++) {
         if (g->values[g->inputs[i]].role == ATEN_BUFFER) {

@@ -1,4 +1,4 @@
-#include "interop/import/program/zip.h"
+#include "interop/import/aten/zip.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

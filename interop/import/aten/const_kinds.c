@@ -1,5 +1,5 @@
 /* What a constant is found to be: one value, an index, a step along a diagonal. */
-#include "interop/import/program/aten_const.h"
+#include "interop/import/aten/aten_const.h"
 
 static bool is_index(const dtp_const *c, const dtp_aten_value *v)
 {

@@ -1,4 +1,4 @@
-#include "interop/import/program/aten_graph.h"
+#include "interop/import/aten/aten_graph.h"
 
 #include <string.h>
 

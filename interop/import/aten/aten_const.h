@@ -1,9 +1,11 @@
 /* Constants of a graph: what depends on no parameter and no input (positions, masks, tables of
  * rotary positions), evaluated at the sizes of the export, and what it is found to be. */
-#ifndef DTP_INTEROP_IMPORT_PROGRAM_ATEN_CONST_H
-#define DTP_INTEROP_IMPORT_PROGRAM_ATEN_CONST_H
+#ifndef DTP_INTEROP_IMPORT_ATEN_CONST_H
+#define DTP_INTEROP_IMPORT_ATEN_CONST_H
 
-#include "interop/import/program/aten_graph.h"
+#include <math.h>
+
+#include "interop/import/aten/aten_graph.h"
 
 typedef enum dtp_const_kind {
     DTP_CONST_OTHER,
@@ -19,6 +21,7 @@ typedef struct dtp_const {
      * not evaluated, too many elements). */
     const double *real;
     const uint8_t *truth;
+    int64_t extent;                /* elements from there on */
     int64_t strides[DTP_MAX_RANK]; /* in elements; 0: the same along this axis */
     dtp_const_kind kind;           /* what can be written down; OTHER when it is not known */
     int32_t axis[2];
@@ -34,8 +37,12 @@ static inline bool dtp_const_known(const dtp_const *c)
     return c->is && (c->real != NULL || c->truth != NULL);
 }
 
+/* NaN where there is no element: sizes are what the file says, and may lead elsewhere. */
 static inline double dtp_const_at(const dtp_const *c, int64_t offset)
 {
+    if (offset < 0 || offset >= c->extent) {
+        return (double)NAN;
+    }
     return c->real != NULL ? c->real[offset] : (double)c->truth[offset];
 }
 

@@ -1,6 +1,6 @@
 /* Names and what they number: a value, a node, a dim. Names are borrowed; zeroed: empty. */
-#ifndef DTP_INTEROP_IMPORT_PROGRAM_NAME_TABLE_H
-#define DTP_INTEROP_IMPORT_PROGRAM_NAME_TABLE_H
+#ifndef DTP_INTEROP_IMPORT_ATEN_NAME_TABLE_H
+#define DTP_INTEROP_IMPORT_ATEN_NAME_TABLE_H
 
 #include "core/base/hash.h"
 

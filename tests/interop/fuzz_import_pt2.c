@@ -1,0 +1,24 @@
+/* libFuzzer on .pt2 files: no bytes make the import crash, and what it gives is a whole model.
+ * bad_pt2.py breaks files in every build. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interop/import/program/pt2.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const dtp_pt2_options options = {.name = "fuzz"};
+    dtp_pt2_result result;
+    dtp_err err;
+    const dtp_status s = dtp_import_pt2_bytes("fuzz.pt2", (const char *)data, (int64_t)size,
+                                              &options, &result, &err);
+    const char *model = dtp_strbuf_text(&result.model);
+    if (s == DTP_INTERNAL || (s == DTP_OK && strstr(model, "\"outputs\"") == NULL)) {
+        abort();
+    }
+    dtp_pt2_free(&result);
+    return 0;
+}
