@@ -97,6 +97,8 @@ def main(dtplan, dtrun, name, folder):
         os.remove(path("m.names.json"))  # beside its names file the model was read above
         run(dtrun, "run", model, "--forward", "--load", weights, *feeds, *fetch)
         compare(f"without names: {outputs[-1]}", fetch[-1].split("=")[1], path(name, "test", f"out.{len(outputs) - 1}.npy"))
+        if name == "llama_loss":
+            as_folder(dtplan, model, path)
         if report["attention"] and report["attention"] == report["causal"]:
             shorter(dtrun, model, weights, m, path, os.path.join(name, "test"), outputs[-1], fetch[-2:])
 
@@ -110,6 +112,26 @@ def shorter(dtrun, model, weights, m, path, tests, output, fetch):
     whole = floats(path(tests, f"out.{last}.npy"))
     rows = [x for b in range(2) for x in whole[b * 12 * vocab :][: 8 * vocab]]
     compare(f"2 x 8: {output}", fetch[1].split("=")[1], rows)
+
+
+def as_folder(dtplan, model, path):
+    """The plan of a program is as good as that of the folder of such a model: time and peak within 1 %."""
+    with open(model) as f:
+        d = json.load(f)["dims"]
+    os.mkdir(path("folder"))
+    with open(path("folder", "config.json"), "w") as f:
+        json.dump({"model_type": "llama", "vocab_size": d["vocab"], "hidden_size": d["d_model"],
+                   "intermediate_size": d["d_ff"], "num_hidden_layers": 2, "num_key_value_heads": d["kv_heads"],
+                   "num_attention_heads": d["kv_heads"] * d["group"], "max_position_embeddings": 4096,
+                   "rms_norm_eps": 1e-6, "rope_theta": 5e4}, f)
+    run(dtplan, "import", path("folder"), "-o", path("folder.json"))
+    one, other = (json.loads(run(dtplan, "plan", m, "--mesh", "x:2", "--machine", "cpu_2", "--dim", "batch=64", "--dim",
+                                 "length=2048", "--outputs", "none", "-o", path("plan"), "--json"))["predicted"]
+                  for m in (model, path("folder.json")))
+    for key in ("step_time_s", "peak_bytes"):
+        if not abs(one[key] - other[key]) <= 0.01 * other[key]:
+            sys.exit(f"{key}: {one[key]} of the program, {other[key]} of the folder")
+        print(f"{key}: {one[key]} of the program, {other[key]} of the folder")
 
 
 if __name__ == "__main__":

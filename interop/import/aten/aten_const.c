@@ -350,10 +350,10 @@ static bool run_index(dtp_const_work *w, const const_op *op)
     uint32_t varies = 0;
     for (int32_t k = 0; behind >= 0 && k < list->n; k++) {
         const int32_t v = list->values[k];
-        const int32_t rank = v < 0 ? INT32_MAX : w->f->g->values[v].rank;
-        if (rank > ahead) {
+        if (v < 0 || w->f->g->values[v].rank > ahead) {
             return false;
         }
+        const int32_t rank = w->f->g->values[v].rank;
         varies |= w->x->strides[k] != 0 ? dtp_const_varies(&w->f->c[v], rank) << (ahead - rank) : 0;
     }
     for (int32_t i = 0; i < behind; i++) {
