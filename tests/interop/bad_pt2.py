@@ -86,7 +86,11 @@ def made_wrong(folder, tmp):
         entries = {n: z.read(n) for n in z.namelist() if "/test/" not in n}
     model, config = "dlrm/models/model.json", "dlrm/data/weights/model_weights_config.json"
     text = entries[model].decode()
+    clash = json.loads(text)
+    params = [s["parameter"] for s in clash["graph_module"]["signature"]["input_specs"] if "parameter" in s]
+    params[1]["parameter_name"] = params[0]["parameter_name"]
     cases = {
+        "clash": ({model: json.dumps(clash)}, "two inputs or parameters are called"),
         "compressed": (None, "not stored as it is"),
         "schema": ({model: text.replace('"major":8', '"major":9')}, "schema version 9, not 8"),
         "pickle": ({config: entries[config].decode().replace('"use_pickle": false', '"use_pickle": true')}, "use_pickle"),
@@ -99,6 +103,27 @@ def made_wrong(folder, tmp):
             for n, data in {**entries, **(change or {})}.items():
                 z.writestr(n, data)
         yield path, expect
+
+
+def long_program(path, n):
+    """A chain of n casts, then of n sums with a weight each: no search may begin again at every node."""
+    tensor = lambda name: {"as_tensor": {"name": name}}
+    specs, nodes, values = [{"user_input": {"arg": tensor("x")}}], [], {"x": [4, 8]}
+    for i in range(2 * n):
+        inputs = [{"name": "self", "arg": tensor(f"v{i - 1}" if i else "x")}]
+        if i >= n:
+            specs.append({"parameter": {"arg": {"name": f"p{i}"}, "parameter_name": f"l.{i % 2}.w{i}"}})
+            inputs.append({"name": "other", "arg": tensor(f"p{i}")})
+            values[f"p{i}"] = [8]
+        target = "torch.ops.aten." + ("to.dtype" if i < n else "add.Tensor")
+        nodes.append({"target": target, "inputs": inputs, "outputs": [tensor(f"v{i}")]})
+        values[f"v{i}"] = [4, 8]
+    values = {k: {"sizes": [{"as_int": s} for s in v], "dtype": 7} for k, v in values.items()}
+    signature = {"input_specs": specs, "output_specs": [{"user_output": {"arg": tensor(f"v{2 * n - 1}")}}]}
+    graph = {"nodes": nodes, "tensor_values": values, "sym_int_values": {}}
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr("m/models/m.json", json.dumps({"graph_module": {"graph": graph, "signature": signature},
+                                                  "schema_version": {"major": 8}}))
 
 
 def attempt(dtplan, path, out):
@@ -121,6 +146,10 @@ def main(dtplan, folder):
             bad, text = attempt(dtplan, path, out)
             if not bad or expect not in text:
                 sys.exit(f"{path}: expected '{expect}', got: {text}")
+        long_program(os.path.join(tmp, "long.pt2"), 10000)
+        bad, text = attempt(dtplan, os.path.join(tmp, "long.pt2"), out)
+        if bad:
+            sys.exit(f"a long program is refused: {text}")
         for i in range(300):
             path = os.path.join(tmp, f"{i}.pt2")
             broken(os.path.join(folder, ("gpt", "llama_loss", "bert", "vit", "t5", "dlrm")[i // 6 % 6] + ".pt2"), i, path)
