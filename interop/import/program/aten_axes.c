@@ -32,14 +32,9 @@ static dtp_status fresh(dtp_axes *x, const dtp_aten_node *node, int64_t size, dt
     return dtp_axis_new(x, size, origin, out, err);
 }
 
-static int32_t first(const dtp_aten_node *node)
-{
-    return node->n_args > 0 && node->args[0].kind == ATEN_VALUE ? node->args[0].values[0] : -1;
-}
-
 dtp_status dtp_axes_same(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = first(node);
+    const int32_t v = dtp_aten_input(node, 0);
     for (int32_t i = 0; i < node->n_outs; i++) {
         if (v < 0 || value(x, v)->rank != value(x, node->outs[i])->rank) {
             return missing("an output of another rank than its operand", err);
@@ -89,15 +84,14 @@ dtp_status dtp_axes_broadcast(dtp_axes *x, const dtp_aten_node *node, dtp_err *e
 
 dtp_status dtp_axes_view(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = first(node), out = node->outs[0];
-    return v < 0 ? missing("a view without operand", err)
-                 : dtp_axes_regroup(x, value(x, v)->rank, x->of[v], value(x, out)->rank,
-                                    value(x, out)->sizes, x->of[out], err);
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
+    return dtp_axes_regroup(x, value(x, v)->rank, x->of[v], value(x, out)->rank,
+                            value(x, out)->sizes, x->of[out], err);
 }
 
 int32_t dtp_aten_moved(const dtp_aten *g, const dtp_aten_node *node, int32_t axis)
 {
-    const dtp_aten_value *v = &g->values[first(node)], *out = &g->values[node->outs[0]];
+    const dtp_aten_value *v = &g->values[dtp_aten_input(node, 0)], *out = &g->values[node->outs[0]];
     const dtp_aten_arg *dims = dtp_aten_arg_of(node, "dims");
     for (int32_t i = 0; dims != NULL && i < dims->n; i++) {
         if (dtp_aten_axis(dims->ints[i], v->rank) == axis) {
@@ -127,10 +121,7 @@ int32_t dtp_aten_moved(const dtp_aten *g, const dtp_aten_node *node, int32_t axi
 
 dtp_status dtp_axes_permute(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = first(node), out = node->outs[0];
-    if (v < 0) {
-        return missing("no operand", err);
-    }
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
     memset(x->of[out], 0, sizeof x->of[out]);
     for (int32_t i = 0; i < value(x, v)->rank; i++) {
         const int32_t to = dtp_aten_moved(x->g, node, i);
@@ -147,7 +138,7 @@ dtp_status dtp_axes_permute(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
 bool dtp_aten_reduces(const dtp_aten *g, const dtp_aten_node *node, int32_t axis)
 {
     const dtp_aten_arg *dim = dtp_aten_arg_of(node, "dim");
-    const int32_t rank = g->values[first(node)].rank;
+    const int32_t rank = g->values[dtp_aten_input(node, 0)].rank;
     const int32_t n = dim == NULL ? 0 : dim->kind == ATEN_INT ? 1 : dim->n;
     for (int32_t i = 0; i < n; i++) {
         if (dtp_aten_axis(dim->ints[i], rank) == axis) {
@@ -159,12 +150,10 @@ bool dtp_aten_reduces(const dtp_aten *g, const dtp_aten_node *node, int32_t axis
 
 dtp_status dtp_axes_reduce(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = first(node), out = node->outs[0];
-    const bool keep = v >= 0 && value(x, out)->rank == value(x, v)->rank;
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
+    const bool keep = value(x, out)->rank == value(x, v)->rank;
     int32_t to = 0;
-    if (v < 0) {
-        return missing("no operand", err);
-    }
+    (void)err;
     memset(x->of[out], 0, sizeof x->of[out]);
     for (int32_t i = 0; i < value(x, v)->rank; i++) {
         if (dtp_aten_reduces(x->g, node, i)) {
@@ -217,28 +206,27 @@ static dtp_status product(dtp_axes *x, int32_t a, int32_t b, int32_t out, dtp_er
 
 dtp_status dtp_axes_matmul(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t a = first(node);
-    const int32_t b =
-        node->n_args > 1 && node->args[1].kind == ATEN_VALUE ? node->args[1].values[0] : -1;
+    const int32_t a = dtp_aten_input(node, 0);
+    const int32_t b = dtp_aten_input(node, 1);
     return a < 0 || b < 0 ? missing("no two operands", err) : product(x, a, b, node->outs[0], err);
 }
 
 dtp_status dtp_axes_addmm(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const int32_t a = dtp_aten_operand(node, "mat1"), b = dtp_aten_operand(node, "mat2");
-    if (a < 0 || b < 0 || first(node) < 0 || dtp_aten_real(node, "alpha", 1) != 1 ||
+    if (a < 0 || b < 0 || dtp_aten_input(node, 0) < 0 || dtp_aten_real(node, "alpha", 1) != 1 ||
         dtp_aten_real(node, "beta", 1) != 1) {
         return missing("factors of an addmm", err);
     }
     DTP_TRY(product(x, a, b, node->outs[0], err));
-    return meet(x, first(node), node->outs[0], err);
+    return meet(x, dtp_aten_input(node, 0), node->outs[0], err);
 }
 
 /* ---- rows ---- */
 
 dtp_status dtp_axes_norm(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = first(node), w = dtp_aten_operand(node, "weight");
+    const int32_t v = dtp_aten_input(node, 0), w = dtp_aten_operand(node, "weight");
     const int32_t bias = dtp_aten_operand(node, "bias");
     DTP_TRY(dtp_axes_same(x, node, err));
     DTP_TRY(w < 0 ? DTP_OK : meet(x, w, v, err));
@@ -259,7 +247,7 @@ dtp_status dtp_axes_embedding(dtp_axes *x, const dtp_aten_node *node, dtp_err *e
 /* Rows of logits and labels are the same; classes are axis 1, or 0 of a single row. */
 dtp_status dtp_axes_cross_entropy(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = first(node), labels = dtp_aten_operand(node, "target");
+    const int32_t v = dtp_aten_input(node, 0), labels = dtp_aten_operand(node, "target");
     const int32_t over = v >= 0 && value(x, v)->rank > 1 ? 1 : 0, out = node->outs[0];
     if (v < 0 || labels < 0 || value(x, labels)->rank != value(x, v)->rank - 1 ||
         value(x, labels)->dtype != ATEN_I64) {
@@ -325,7 +313,8 @@ dtp_status dtp_axes_stack(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
  * axis. */
 dtp_status dtp_axes_patches(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = first(node), w = dtp_aten_operand(node, "weight"), out = node->outs[0];
+    const int32_t v = dtp_aten_input(node, 0), w = dtp_aten_operand(node, "weight"),
+                  out = node->outs[0];
     const int32_t bias = dtp_aten_operand(node, "bias"), rank = v < 0 ? 0 : value(x, v)->rank;
     x->of[out][0] = x->of[v][0];
     x->of[out][1] = x->of[w][0];
@@ -354,7 +343,7 @@ static void derive(dtp_axes *x, const dtp_axis *to, const dtp_axis *from, int64_
 dtp_status dtp_axes_slice(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     DTP_TRY(dtp_axes_same(x, node, err));
-    const int32_t v = first(node), out = node->outs[0];
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
     const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, v)->rank);
     const int64_t start = dtp_aten_int(node, "start", 0),
                   end = dtp_aten_int(node, "end", INT64_MAX);
@@ -374,9 +363,8 @@ dtp_status dtp_axes_slice(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 
 dtp_status dtp_axes_select(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = first(node), out = node->outs[0];
-    const int32_t axis =
-        v < 0 ? -1 : dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, v)->rank);
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, v)->rank);
     if (axis < 0) {
         return missing("no such axis", err);
     }
@@ -390,9 +378,8 @@ dtp_status dtp_axes_select(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 /* Equal pieces: the axis is pieces times what each has, where that is a boundary of its parts. */
 dtp_status dtp_axes_split(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = first(node);
-    const int32_t axis =
-        v < 0 ? -1 : dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, v)->rank);
+    const int32_t v = dtp_aten_input(node, 0);
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, v)->rank);
     if (axis < 0 || node->n_outs == 0) {
         return missing("no such axis", err);
     }
@@ -421,7 +408,7 @@ dtp_status dtp_axes_pad(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const dtp_aten_arg *pad = dtp_aten_arg_of(node, "pad");
     DTP_TRY(dtp_axes_same(x, node, err));
-    const int32_t v = first(node), out = node->outs[0], last = value(x, v)->rank - 1;
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0], last = value(x, v)->rank - 1;
     if (pad == NULL || pad->n != 2 || last < 0 || pad->ints[0] < 0 || pad->ints[1] < 0) {
         return missing("padding of more than the last axis", err);
     }

@@ -28,11 +28,6 @@ static bool is_op(const dtp_aten_node *node, const char *name)
            strncmp(node->op + 5, name, n) == 0 && (node->op[5 + n] == '.' || node->op[5 + n] == 0);
 }
 
-static int32_t operand(const dtp_aten_node *node, int32_t i)
-{
-    return i < node->n_args && node->args[i].kind == ATEN_VALUE ? node->args[i].values[0] : -1;
-}
-
 static bool is_real(const patterns *p, int32_t value)
 {
     const int32_t dtype = value < 0 ? ATEN_BOOL : p->g->values[value].dtype;
@@ -47,7 +42,7 @@ static int32_t without_cast(const patterns *p, int32_t value)
 
 static void note_cast(const patterns *p, const dtp_aten_node *node)
 {
-    const int32_t x = operand(node, 0);
+    const int32_t x = dtp_aten_input(node, 0);
     if ((is_op(node, "to") || is_op(node, "_to_copy")) && node->n_outs == 1 && is_real(p, x) &&
         is_real(p, node->outs[0])) {
         p->plain[node->outs[0]] = p->plain[x];
@@ -63,7 +58,7 @@ static const dtp_aten_node *made_by(const patterns *p, int32_t value, const char
 
 static double number(const patterns *p, const dtp_aten_node *node, int32_t i)
 {
-    const int32_t v = operand(node, i);
+    const int32_t v = dtp_aten_input(node, i);
     if (v >= 0) {
         const dtp_const *c = &p->m->consts[v];
         return c->kind == DTP_CONST_UNIFORM ? c->low : (double)NAN;
@@ -121,8 +116,8 @@ static bool changes_nothing(const patterns *p, const dtp_aten_node *node)
     static const char *const names[] = {"to",      "_to_copy",        "contiguous", "alias",
                                         "clone",   "expand",          "slice",      "view",
                                         "reshape", "lift_fresh_copy", "type_as",    NULL};
-    if (node->n_outs != 1 || operand(node, 0) < 0 ||
-        !same_type(p, operand(node, 0), node->outs[0])) {
+    if (node->n_outs != 1 || dtp_aten_input(node, 0) < 0 ||
+        !same_type(p, dtp_aten_input(node, 0), node->outs[0])) {
         return false;
     }
     if (is_op(node, "dropout")) {
@@ -152,8 +147,8 @@ static bool is_view(const dtp_aten_node *node)
 
 static void note_view(patterns *p, const dtp_aten_node *node)
 {
-    if (is_view(node) && operand(node, 0) >= 0) {
-        p->viewed[operand(node, 0)] = true;
+    if (is_view(node) && dtp_aten_input(node, 0) >= 0) {
+        p->viewed[dtp_aten_input(node, 0)] = true;
     }
 }
 
@@ -162,7 +157,7 @@ static void note_view(patterns *p, const dtp_aten_node *node)
 static dtp_status in_place(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     const size_t n = strcspn(node->op, ".") + 1, len = strcspn(node->op + n, ".");
-    const int32_t x = operand(node, 0);
+    const int32_t x = dtp_aten_input(node, 0);
     if (len < 2 || node->op[n + len - 1] != '_' || node->op[n] == '_' || x < 0 ||
         node->n_outs != 1 || strncmp(node->op, "aten.", 5) != 0) {
         return DTP_OK;
@@ -186,17 +181,20 @@ static dtp_status in_place(patterns *p, dtp_aten_node *node, dtp_err *err)
 static dtp_status find_rms_norm(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     for (int32_t i = 0; i < 2 && is_op(node, "mul"); i++) {
-        const int32_t gamma = operand(node, i);
-        const dtp_aten_node *product = made_by(p, operand(node, 1 - i), "mul");
+        const int32_t gamma = dtp_aten_input(node, i);
+        const dtp_aten_node *product = made_by(p, dtp_aten_input(node, 1 - i), "mul");
         for (int32_t k = 0; k < 2 && product != NULL && gamma >= 0; k++) {
-            const dtp_aten_node *root = made_by(p, operand(product, k), "rsqrt");
-            const dtp_aten_node *sum = root == NULL ? NULL : made_by(p, operand(root, 0), "add");
-            const dtp_aten_node *mean = sum == NULL ? NULL : made_by(p, operand(sum, 0), "mean");
-            const dtp_aten_node *pow = mean == NULL ? NULL : made_by(p, operand(mean, 0), "pow");
+            const dtp_aten_node *root = made_by(p, dtp_aten_input(product, k), "rsqrt");
+            const dtp_aten_node *sum =
+                root == NULL ? NULL : made_by(p, dtp_aten_input(root, 0), "add");
+            const dtp_aten_node *mean =
+                sum == NULL ? NULL : made_by(p, dtp_aten_input(sum, 0), "mean");
+            const dtp_aten_node *pow =
+                mean == NULL ? NULL : made_by(p, dtp_aten_input(mean, 0), "pow");
             const dtp_aten_arg *dim = mean == NULL ? NULL : dtp_aten_arg_of(mean, "dim");
-            const int32_t x = operand(product, 1 - k);
+            const int32_t x = dtp_aten_input(product, 1 - k);
             if (pow == NULL || dim == NULL || dim->n != 1 || x < 0 || number(p, pow, 1) != 2 ||
-                without_cast(p, operand(pow, 0)) != without_cast(p, x) ||
+                without_cast(p, dtp_aten_input(pow, 0)) != without_cast(p, x) ||
                 dtp_aten_axis(dim->ints[0], p->g->values[x].rank) != p->g->values[x].rank - 1 ||
                 p->g->values[gamma].rank != 1 || isnan(number(p, sum, 1))) {
                 continue;
@@ -216,7 +214,7 @@ static const dtp_aten_node *scaled(const patterns *p, int32_t value, double by, 
     const dtp_aten_node *mul = made_by(p, value, "mul");
     for (int32_t i = 0; i < 2 && mul != NULL; i++) {
         if (near(number(p, mul, i), by)) {
-            *x = operand(mul, 1 - i);
+            *x = dtp_aten_input(mul, 1 - i);
             return mul;
         }
     }
@@ -227,20 +225,20 @@ static dtp_status find_gelu(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     int32_t x, inner, cube;
     for (int32_t i = 0; i < 2 && is_op(node, "mul"); i++) {
-        const dtp_aten_node *one = made_by(p, operand(node, 1 - i), "add");
-        const dtp_aten_node *tanh = one == NULL ? NULL : made_by(p, operand(one, 0), "tanh");
+        const dtp_aten_node *one = made_by(p, dtp_aten_input(node, 1 - i), "add");
+        const dtp_aten_node *tanh = one == NULL ? NULL : made_by(p, dtp_aten_input(one, 0), "tanh");
         if (tanh == NULL || number(p, one, 1) != 1 ||
-            scaled(p, operand(node, i), 0.5, &x) == NULL ||
-            scaled(p, operand(tanh, 0), 0.7978845608028654, &inner) == NULL) {
+            scaled(p, dtp_aten_input(node, i), 0.5, &x) == NULL ||
+            scaled(p, dtp_aten_input(tanh, 0), 0.7978845608028654, &inner) == NULL) {
             continue;
         }
         const dtp_aten_node *sum = made_by(p, inner, "add");
-        if (sum == NULL || operand(sum, 0) != x ||
-            scaled(p, operand(sum, 1), 0.044715, &cube) == NULL) {
+        if (sum == NULL || dtp_aten_input(sum, 0) != x ||
+            scaled(p, dtp_aten_input(sum, 1), 0.044715, &cube) == NULL) {
             continue;
         }
         const dtp_aten_node *pow = made_by(p, cube, "pow");
-        if (pow != NULL && operand(pow, 0) == x && number(p, pow, 1) == 3) {
+        if (pow != NULL && dtp_aten_input(pow, 0) == x && number(p, pow, 1) == 3) {
             const new_arg args[] = {{"self", x, 0}};
             return become(p, node, "dtp.gelu_tanh", 1, args, err);
         }
@@ -259,14 +257,14 @@ static int32_t rotated(const patterns *p, int32_t value)
         return -1;
     }
     const dtp_aten_node *neg = made_by(p, list->values[0], "neg");
-    const int32_t upper = neg == NULL ? -1 : operand(neg, 0), lower = list->values[1];
+    const int32_t upper = neg == NULL ? -1 : dtp_aten_input(neg, 0), lower = list->values[1];
     const dtp_aten_node *b = maker(p, upper), *a = maker(p, lower);
     if (a == NULL || b == NULL) {
         return -1;
     }
-    const int32_t x = operand(a, 0);
+    const int32_t x = dtp_aten_input(a, 0);
     const dtp_aten_value *v = x < 0 ? NULL : &p->g->values[x];
-    if (v == NULL || operand(b, 0) != x || v->rank == 0) {
+    if (v == NULL || dtp_aten_input(b, 0) != x || v->rank == 0) {
         return -1;
     }
     const int64_t half = v->sizes[v->rank - 1] / 2, last = v->rank - 1;
@@ -336,11 +334,12 @@ static int32_t position_axis(const patterns *p, int32_t table, int32_t x)
 static dtp_status find_rope(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     for (int32_t i = 0; i < 2 && is_op(node, "add"); i++) {
-        const dtp_aten_node *a = made_by(p, operand(node, i), "mul");
-        const dtp_aten_node *b = made_by(p, operand(node, 1 - i), "mul");
+        const dtp_aten_node *a = made_by(p, dtp_aten_input(node, i), "mul");
+        const dtp_aten_node *b = made_by(p, dtp_aten_input(node, 1 - i), "mul");
         for (int32_t k = 0; k < 4 && a != NULL && b != NULL; k++) {
-            const int32_t x = operand(a, k & 1), cos_value = operand(a, 1 - (k & 1));
-            const int32_t turned = operand(b, k >> 1), sin_value = operand(b, 1 - (k >> 1));
+            const int32_t x = dtp_aten_input(a, k & 1), cos_value = dtp_aten_input(a, 1 - (k & 1));
+            const int32_t turned = dtp_aten_input(b, k >> 1),
+                          sin_value = dtp_aten_input(b, 1 - (k >> 1));
             if (x < 0 || cos_value < 0 || sin_value < 0 || rotated(p, turned) != x ||
                 !p->m->consts[cos_value].is || !p->m->consts[sin_value].is ||
                 !same_type(p, cos_value, sin_value)) {
@@ -376,18 +375,19 @@ static int32_t ungrouped(const patterns *p, int32_t value)
 {
     const dtp_aten_node *view = maker(p, value);
     if (is_op(view, "repeat_interleave") && dtp_aten_int(view, "dim", 0) == 1) {
-        return operand(view, 0);
+        return dtp_aten_input(view, 0);
     }
     if (!is_op(view, "reshape") && !is_op(view, "view")) {
         return value;
     }
-    const dtp_aten_node *expand = maker(p, operand(view, 0));
-    const dtp_aten_node *more = is_op(expand, "expand") ? maker(p, operand(expand, 0)) : NULL;
-    const int32_t k = is_op(more, "unsqueeze") ? operand(more, 0) : -1;
+    const dtp_aten_node *expand = maker(p, dtp_aten_input(view, 0));
+    const dtp_aten_node *more =
+        is_op(expand, "expand") ? maker(p, dtp_aten_input(expand, 0)) : NULL;
+    const int32_t k = is_op(more, "unsqueeze") ? dtp_aten_input(more, 0) : -1;
     if (k < 0) {
         return value;
     }
-    const dtp_aten_value *v = &p->g->values[k], *e = &p->g->values[operand(view, 0)];
+    const dtp_aten_value *v = &p->g->values[k], *e = &p->g->values[dtp_aten_input(view, 0)];
     const dtp_aten_value *out = &p->g->values[value];
     return v->rank == 4 && e->rank == 5 && out->rank == 4 && e->sizes[1] == v->sizes[1] &&
                    out->sizes[1] == e->sizes[1] * e->sizes[2] && out->sizes[2] == v->sizes[2] &&
@@ -445,7 +445,7 @@ static bool all_are(const dtp_aten_node *node, const char *name, int64_t is)
 /* A convolution whose stride is its kernel, and whose image is whole patches of it. */
 static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t x = operand(node, 0), w = dtp_aten_operand(node, "weight");
+    const int32_t x = dtp_aten_input(node, 0), w = dtp_aten_operand(node, "weight");
     const dtp_aten_arg *stride = dtp_aten_arg_of(node, "stride");
     (void)err;
     if (!(is_op(node, "conv1d") || is_op(node, "conv2d") || is_op(node, "conv3d")) || x < 0 ||
@@ -471,7 +471,7 @@ static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
 static dtp_status find_grid(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     const dtp_aten_arg *list = is_op(node, "index") ? dtp_aten_arg_of(node, "indices") : NULL;
-    const int32_t x = operand(node, 0);
+    const int32_t x = dtp_aten_input(node, 0);
     if (list == NULL || x < 0 || list->n != p->g->values[x].rank) {
         return DTP_OK;
     }
@@ -548,7 +548,7 @@ dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
         note_view(&p, node);
         note_cast(&p, node);
         if (changes_nothing(&p, node)) {
-            p.is[node->outs[0]] = operand(node, 0);
+            p.is[node->outs[0]] = dtp_aten_input(node, 0);
         }
         for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
             DTP_TRY(all[k](&p, node, err));
