@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""300 broken .pt2 files: each is imported, or refused in one line that names the file, with exit code 2 and nothing
-written.
+"""300 broken .pt2 files and more: each is imported, or refused in one line that names the file, with exit code 2 and
+nothing written.
 
 usage: bad_pt2.py DTPLAN FOLDER"""
 import json
@@ -58,26 +58,64 @@ def break_node(graph, rng):
         rng.choice([lambda: sizes.append({"as_int": 2}), sizes.clear, lambda: sizes.insert(0, {"as_int": 2**40})])()
 
 
-def broken(source, i, out):
-    rng = random.Random(i)
-    with open(source, "rb") as f:
-        data = f.read()
-    if i % 6 == 0:
-        with open(out, "wb") as f:
-            f.write(break_bytes(data, rng))
-        return
+def changed(source, out, change):
+    """The program with change(graph)."""
     with zipfile.ZipFile(source) as z:
         entries = {n: z.read(n) for n in z.namelist() if "/test/" not in n}
     name = next(n for n in entries if "/models/" in n)
     graph = json.loads(entries[name])
-    if i % 2:
-        break_node(graph, rng)
-    else:
-        break_place(graph, [p for p in all_paths(graph["graph_module"]) if p], rng)
+    change(graph)
     entries[name] = json.dumps(graph)
     with zipfile.ZipFile(out, "w") as z:
         for n, data in entries.items():
             z.writestr(n, data)
+
+
+def broken(source, i, out):
+    rng = random.Random(i)
+    if i % 6 == 0:
+        with open(source, "rb") as f, open(out, "wb") as g:
+            g.write(break_bytes(f.read(), rng))
+    elif i % 2:
+        changed(source, out, lambda graph: break_node(graph, rng))
+    else:
+        changed(source, out, lambda g: break_place(g, [p for p in all_paths(g["graph_module"]) if p], rng))
+
+
+def unsupported(folder, dtplan, path, out):
+    """All ops that are not supported at once, with how many there are and where the first is."""
+    ops = {"gelu.default": "lstm.input", "layer_norm.default": "batch_norm.default", "linear.default": "topk.default"}
+    counts = {}
+
+    def change(graph):
+        for node in graph["graph_module"]["graph"]["nodes"]:
+            op = ops.get(node["target"].removeprefix("torch.ops.aten."))
+            if op:
+                node["target"] = "torch.ops.aten." + op
+                counts[op] = counts.get(op, 0) + 1
+
+    changed(os.path.join(folder, "gpt.pt2"), path, change)
+    bad, text = attempt(dtplan, path, out)
+    lines = text.splitlines()
+    for op, count in counts.items():
+        if not any(line.startswith(f"aten.{op}: {count}, first in 'h.0") for line in lines):
+            sys.exit(f"no line for {count} {op}: {text}")
+    if not bad or len(counts) != 3 or len(lines) != 4 or "3 ops are not supported" not in lines[3]:
+        sys.exit(f"{counts}: {text}")
+
+
+def sizes(folder, dtplan, path, out):
+    """Every eleventh tensor with an axis that is said to be three times as long: constants and weights end before."""
+    for name in ("llama", "t5"):
+        source = os.path.join(folder, name + ".pt2")
+        with zipfile.ZipFile(source) as z:
+            values = json.loads(z.read(f"{name}/models/model.json"))["graph_module"]["graph"]["tensor_values"]
+        for i, value in enumerate(values):
+            rank = len(values[value]["sizes"])
+            if i % 11 == 0 and rank > 0:
+                changed(source, path, lambda g, v=value, a=i % rank: g["graph_module"]["graph"]["tensor_values"][v]
+                        ["sizes"][a].update({"as_int": 3 * values[v]["sizes"][a]["as_int"]}))
+                attempt(dtplan, path, out)
 
 
 def made_wrong(folder, tmp):
@@ -150,6 +188,8 @@ def main(dtplan, folder):
         bad, text = attempt(dtplan, os.path.join(tmp, "long.pt2"), out)
         if bad:
             sys.exit(f"a long program is refused: {text}")
+        unsupported(folder, dtplan, os.path.join(tmp, "unsupported.pt2"), out)
+        sizes(folder, dtplan, os.path.join(tmp, "sizes.pt2"), out)
         for i in range(300):
             path = os.path.join(tmp, f"{i}.pt2")
             broken(os.path.join(folder, ("gpt", "llama_loss", "bert", "vit", "t5", "dlrm")[i // 6 % 6] + ".pt2"), i, path)

@@ -94,6 +94,7 @@ def main(dtplan, dtrun, name, folder):
             for i, o in enumerate(outputs):
                 compare(f"{what}: {o}", path(f"{i}.npy"), path(name, "test", f"out.{i}.npy"))
             run(dtrun, "verify", model, *(["--plan", path("plan")] if more else []), *(["--comm", "sim"] if more else []))
+        exports(dtplan, model, path("plan"), {n for n, c in config.items() if c["is_param"]}, len(sizes))
         os.remove(path("m.names.json"))  # beside its names file the model was read above
         run(dtrun, "run", model, "--forward", "--load", weights, *feeds, *fetch)
         compare(f"without names: {outputs[-1]}", fetch[-1].split("=")[1], path(name, "test", f"out.{len(outputs) - 1}.npy"))
@@ -101,6 +102,15 @@ def main(dtplan, dtrun, name, folder):
             as_folder(dtplan, model, path)
         if report["attention"] and report["attention"] == report["causal"]:
             shorter(dtrun, model, weights, m, path, os.path.join(name, "test"), outputs[-1], fetch[-2:])
+
+
+def exports(dtplan, model, plan, names, n):
+    """The plan leaves in every form under the names of the program's parameters, tied ones under one."""
+    for form in ("placements", "torch", "jax", "hf", "rules"):
+        params = json.loads(run(dtplan, "export", model, plan, "--as", form)).get("params", [])
+        got = {p if form == "jax" else p["name"] for p in params}
+        if form not in ("hf", "rules") and not (got <= names and len(got) == n):
+            sys.exit(f"--as {form}: {len(got)} parameters, not {n}: {sorted(got ^ names)}")
 
 
 def shorter(dtrun, model, weights, m, path, tests, output, fetch):

@@ -3,7 +3,8 @@
 
 For gpt_bytes and mlp_digits on x:2;y:2 and plans of mode rules and tensor (every legal baseline, the optimum): five
 losses equal those of dtrun within 1e-5, relative; every rank has the bytes of parameters that the plan says, where
-nothing is lost that changes them. Collectives are shown, without a bound. Called by ./dev interop, which has
+nothing is lost that changes them. The same for the program of examples/torch_export.py, imported: PyTorch alone, three
+plans. Collectives are shown, without a bound. Called by ./dev interop, which has
 DTP_TORCH_PYTHON and DTP_JAX_PYTHON name interpreters. Writes docs/results/interop.md when both ran and nothing failed.
 Usage: interop.py BIN_DIR [torch|jax]
 """
@@ -19,7 +20,9 @@ MESH = {"x": 2, "y": 2}
 CASES = {  # model -> options, rules
     "gpt_bytes": (["--dim", "batch=8", "--dim", "length=64", "--dim", "layers=2"], "batch:x;heads:y;d_ff:y;vocab:y"),
     "mlp_digits": ([], "batch:x;hidden:y"),
+    "gpt": ([], "batch:x;heads:y;d_ff:y;vocab:y"),  # of a program
 }
+PROGRAM_PLANS = ("optimum", "rules", "zero3")
 FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX"}
 SHORT = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR", "all_to_all": "A2A", "collective_permute": "CP"}
 STEPS, TOLERANCE = 5, 1e-5
@@ -73,10 +76,12 @@ def first_rows(name, rows):
 
 
 def make_feeds(model):
-    if model == "gpt_bytes":
+    if model != "mlp_digits":
+        kind = "i" if model == "gpt_bytes" else "q"
         with open("models/data/text.txt", "rb") as file:
             text = file.read(8 * 65)
-        return {"text": write_npy(f"{HERE}/text.npy", "<i4", (8, 65), struct.pack(f"<{len(text)}i", *text))}
+        path = f"{HERE}/{model}.text.npy"
+        return {"text": write_npy(path, f"<i{struct.calcsize(kind)}", (8, 65), struct.pack(f"={len(text)}{kind}", *text))}
     return {"images": first_rows("digits_images", 96), "labels": first_rows("digits_labels", 96)}
 
 
@@ -84,11 +89,15 @@ def make_feeds(model):
 
 class Model:
     def __init__(self, name, bin_dir):
-        self.name, self.file = name, f"models/{name}.json"
+        self.name, self.file = name, f"models/{name}.json" if name != "gpt" else f"{HERE}/gpt.json"
         self.dims, self.rules = CASES[name]
         self.dtplan, self.dtrun = (os.path.join(bin_dir, tool) for tool in ("dtplan", "dtrun"))
         self.checkpoint = f"{HERE}/{name}.checkpoint"
         self.results = {}  # framework, text of an export -> what came of it
+        if name == "gpt":
+            program = f"{HERE}/gpt.pt2"
+            call([os.environ["DTP_TORCH_PYTHON"], "examples/torch_export.py", program])
+            call([self.dtplan, "import", program, "-o", self.file])
         self.feeds = [word for item in make_feeds(name).items() for word in ("--feed", "=".join(item))]
         call([self.dtrun, "run", self.file, "--forward", "--comm", "self", "--quiet", "--save", self.checkpoint] + self.dims)
 
@@ -107,7 +116,7 @@ class Model:
         self.plan("rules", "--rules", self.rules)
         names = ["optimum", "rules"]
         for name, baseline in free["baselines"].items():
-            if baseline["legal"]:
+            if baseline["legal"] and (self.name != "gpt" or name in PROGRAM_PLANS):
                 styles = baseline.get("styles", [f"**: replicate({m})" for m in MESH])
                 options = [word for style in styles for word in ("--style", style)]
                 self.plan(name, *(["--rules", baseline["rules"]] if baseline.get("rules") else options))
@@ -187,6 +196,7 @@ def compare(what, result, ours, held, framework):
 
 
 def rows_of(model, frameworks):
+    frameworks = [f for f in frameworks if model.name != "gpt" or f == "torch"]
     whole = model.run("--comm", "self", *model.dims)
     references = {f: model.run_script(f, "one", "--reference") for f in frameworks}
     yield ["one device", "", *(compare(model.name, references[f], whole, None, f) for f in frameworks), "",
@@ -216,7 +226,8 @@ def write_table(rows, frameworks):
 TEXT = f"""# Plans under PyTorch and JAX
 
 `./dev interop`: gpt_bytes (batch 8, length 64, 2 layers) and mlp_digits on x:2;y:2, with layout rules, every legal
-baseline and the optimum of tensor mode. {STEPS} steps of AdamW in f32 from one checkpoint of `dtrun`: PyTorch on 4 processes
+baseline and the optimum of tensor mode; `gpt`: the program of [torch_export.py](../../examples/torch_export.py), imported.
+{STEPS} steps of AdamW in f32 from one checkpoint of `dtrun`: PyTorch on 4 processes
 (gloo), JAX on 4 host devices, `dtrun` on 4 virtual ranks.
 
 %s
@@ -236,7 +247,11 @@ def main():
     os.makedirs(HERE, exist_ok=True)
     rows = []
     for name in CASES:
+        if name == "gpt" and "torch" not in frameworks:
+            continue
         for row in rows_of(Model(name, sys.argv[1]), frameworks):
+            if len(row) < 3 + 2 * len(frameworks):  # a program
+                row = [*row[:3], "", *row[3:], ""]
             rows.append([name, *row])
             print(" | ".join(rows[-1]), flush=True)
     if failures:

@@ -63,7 +63,7 @@ class MlpDigits(nn.Module):
         return F.cross_entropy(self(feeds["images"]), feeds["labels"].long())
 
 
-MODELS = {"gpt_bytes": GptBytes, "mlp_digits": MlpDigits}
+MODELS = {"gpt_bytes": GptBytes, "mlp_digits": MlpDigits, "gpt": GptBytes}
 
 
 # ---- training ----

@@ -21,9 +21,9 @@ int main(int argc, char **argv)
          "how far the machine may be off before another plan is better", dtplan_sensitivity},
         {"regress", "SUITE", "plan the cases of a suite: what moved, and why", dtplan_regress},
         {"machines", "", "the machines that have a name", dtplan_machines},
-        {"import", "FOLDER", "a model file of a folder of Hugging Face", dtplan_import},
+        {"import", "FOLDER|FILE.pt2", "a model of Hugging Face or torch.export as a model file",
+         dtplan_import},
         {"export", "MODEL PLAN", "write a plan in the words of another framework", dtplan_export},
-        {"import", "FILE", "a model of another system as a model file", dtplan_import},
         {"solve", "FILE", "solve a selection problem, with a bound", dtplan_solve},
         {NULL, NULL, NULL, NULL},
     };

@@ -18,6 +18,5 @@ int dtplan_machines(int argc, char **argv);
 int dtplan_import(int argc, char **argv);
 int dtplan_export(int argc, char **argv);
 int dtplan_solve(int argc, char **argv);
-int dtplan_import(int argc, char **argv);
 
 #endif
