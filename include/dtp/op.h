@@ -229,7 +229,7 @@ static inline void dtp_kernel_refuse(const dtp_kernel_args *args, dtp_data_error
                                      int32_t operand, int64_t value, int64_t limit)
 {
     if (args->error->code == DTP_DATA_OK) {
-        args->error->code = code;
+        args->error->code = (int32_t)code;
         args->error->operand = operand;
         args->error->value = value;
         args->error->limit = limit;
