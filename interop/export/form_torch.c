@@ -70,10 +70,9 @@ static dtp_status numbered(const dtp_placed *of, dtp_arena *arena, const char **
 /* Whether the block that reads a parameter is computed again in the backward pass. */
 static bool is_recomputed(const dtp_placements *p, const dtp_placed *of)
 {
-    const dtp_node_id reader = p->uses.reader[of->of[0]];
     bool found = false;
-    for (dtp_node_id n = 0; n < p->graph->n_nodes && reader >= 0; n++) {
-        const dtp_node *node = &p->graph->nodes[n], *own = &p->graph->nodes[reader];
+    for (dtp_node_id n = 0; n < p->graph->n_nodes && of->reader >= 0; n++) {
+        const dtp_node *node = &p->graph->nodes[n], *own = &p->graph->nodes[of->reader];
         found = found || (node->repeats && node->block == own->block && own->block >= 0 &&
                           node->instance == own->instance);
     }
@@ -204,6 +203,9 @@ static dtp_status write_torch(const dtp_torch_plan *t, dtp_json_writer *w, dtp_e
 {
     dtp_json_begin_object(w, "torch");
     dtp_json_write_string(w, "form", t->by_modules ? "modules" : "placements");
+    if (t->against != NULL) {
+        dtp_json_write_string(w, "against_modules", t->against);
+    }
     write_set(t, "data_dims", dims_of(t, DTP_TORCH_DATA), w);
     write_set(t, "tensor_dims", dims_of(t, DTP_TORCH_TENSOR), w);
     dtp_json_begin_object(w, "parallelize_module");

@@ -52,7 +52,7 @@ static bool splits_sequence(const dtp_module_styles *h, const dtp_node *node)
 }
 
 static dtp_module_style style_of_weight(const dtp_module_styles *h, const dtp_placed *t,
-                                        const dtp_node *node, int32_t operand)
+                                        const dtp_node *node)
 {
     const dtp_graph *g = h->p->graph;
     const dtp_placement *read = &h->p->uses.read[t->of[0]].placement[h->m];
@@ -60,10 +60,10 @@ static dtp_module_style style_of_weight(const dtp_module_styles *h, const dtp_pl
     if (read->kind != DTP_SHARD) {
         return dtp_node_splits_values(h->p, node, h->m) ? DTP_MODULE_NONE : DTP_MODULE_REPLICATE;
     }
-    if (read->axis == dtp_style_axis(g, node, operand, true, NULL)) {
+    if (read->axis == dtp_style_axis(g, node, t->operand, true, NULL)) {
         return lookup ? DTP_MODULE_EMBEDDING_ROWWISE : DTP_MODULE_ROWWISE;
     }
-    if (read->axis != dtp_style_axis(g, node, operand, false, NULL)) {
+    if (read->axis != dtp_style_axis(g, node, t->operand, false, NULL)) {
         return DTP_MODULE_NONE;
     }
     const dtp_layout *made = &h->p->plan->sharding.layouts[node->out[0]];
@@ -87,8 +87,7 @@ static bool parts_agree(const dtp_module_styles *h, const dtp_placed *t)
 
 static dtp_module_style style_wanted(const dtp_module_styles *h, const dtp_placed *t)
 {
-    const dtp_node_id reader = h->p->uses.reader[t->of[0]];
-    const dtp_node *node = reader >= 0 ? &h->p->graph->nodes[reader] : NULL;
+    const dtp_node *node = t->reader >= 0 ? &h->p->graph->nodes[t->reader] : NULL;
     const dtp_placement *kept = &t->kept.placement[h->m], *read = &t->read.placement[h->m];
     const bool moved = kept->kind != read->kind || kept->axis != read->axis;
     if (node == NULL || h->p->uses.several[t->of[0]] || !parts_agree(h, t) ||
@@ -96,7 +95,7 @@ static dtp_module_style style_wanted(const dtp_module_styles *h, const dtp_place
         return DTP_MODULE_NONE;
     }
     if ((node->op->flags & (DTP_OP_CONTRACTION | DTP_OP_LOOKUP)) != 0) {
-        return style_of_weight(h, t, node, h->p->uses.operand[t->of[0]]);
+        return style_of_weight(h, t, node);
     }
     const bool elementwise = (node->op->flags & DTP_OP_ELEMENTWISE) != 0;
     if (dtp_splits_over(&t->read, h->m)) {
@@ -147,11 +146,12 @@ dtp_status dtp_module_styles_index(dtp_module_styles *h, const dtp_placed *t, in
 dtp_status dtp_module_styles_find(dtp_module_styles *h, dtp_err *err)
 {
     const dtp_placements *p = h->p;
-    DTP_TRY(DTP_NEW(p->arena, h->modules, p->n_params + p->n_activations + 1, err));
-    DTP_TRY(DTP_NEW(p->arena, h->of, p->n_params + 1, err));
-    DTP_TRY(DTP_NEW(p->arena, h->wanted, p->n_params + 1, err));
+    const int32_t n = p->n_params + (h->reads ? p->n_tied : 0);
+    DTP_TRY(DTP_NEW(p->arena, h->modules, n + p->n_activations + 1, err));
+    DTP_TRY(DTP_NEW(p->arena, h->of, n + 1, err));
+    DTP_TRY(DTP_NEW(p->arena, h->wanted, n + 1, err));
     h->n = 0;
-    for (int32_t i = 0; i < p->n_params && h->m >= 0; i++) {
+    for (int32_t i = 0; i < n && h->m >= 0; i++) {
         const int32_t before = h->n;
         DTP_TRY(dtp_module_styles_index(h, &p->params[i], &h->of[i], err));
         dtp_module_style *style = &h->modules[h->of[i]].style;

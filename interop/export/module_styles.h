@@ -29,11 +29,12 @@ typedef struct dtp_module_styles {
     const dtp_placements *p;
     int32_t m;     /* the mesh dim, -1: none, and no styles */
     bool patterns; /* keys have '*' for numbers */
-    bool reads;    /* styles by what is read; else parameters that are kept otherwise have none */
+    bool reads;    /* styles by what is read, and of tied parameters in both modules; else
+                      parameters that are kept otherwise have none */
     int32_t n;
     dtp_styled_module *modules;
-    int32_t *of;              /* by parameter of p: its module */
-    dtp_module_style *wanted; /* by parameter of p */
+    int32_t *of;              /* by parameter of p, with reads the tied ones as well: its module */
+    dtp_module_style *wanted; /* as of */
 } dtp_module_styles;
 
 /* Fills the lists for p, m, patterns and reads. A parameter that disagrees with those before it

@@ -145,11 +145,21 @@ static dtp_status set_tensor(collector *c, dtp_tensor_id t, dtp_placed *out, dtp
     *of = t;
     out->of = of;
     out->n_of = 1;
+    out->reader = c->p->uses.reader[t];
+    out->operand = c->p->uses.operand[t];
     return DTP_OK;
 }
 
 /* ---- parameters ---------------------------------------------------------------------------------
  */
+
+/* The module of a name of theirs, NULL: it has none. */
+static dtp_status module_of(const collector *c, const char *name, const char **out, dtp_err *err)
+{
+    const size_t n = dtp_names_module(name);
+    *out = n == 0 ? NULL : dtp_arena_printf(c->p->arena, "%.*s", (int)n, name);
+    return n == 0 ? DTP_OK : DTP_MEMORY(err, *out);
+}
 
 /* One more part of a fused parameter. */
 static dtp_status add_part(collector *c, dtp_tensor_id t, dtp_placed *to, dtp_err *err)
@@ -194,9 +204,7 @@ static dtp_status add_param(collector *c, dtp_tensor_id t, dtp_err *err)
     out->name = c->g->tensors[t].name;
     if (p->names != NULL) {
         DTP_TRY(dtp_names_find(p->names, c->g, t, p->arena, &out->entry, &out->name, err));
-        const size_t n = dtp_names_module(out->name);
-        out->module = n == 0 ? NULL : dtp_arena_printf(p->arena, "%.*s", (int)n, out->name);
-        DTP_TRY(n == 0 ? DTP_OK : DTP_MEMORY(err, out->module));
+        DTP_TRY(module_of(c, out->name, &out->module, err));
     }
     const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, out->name));
     const int32_t had = find_param(c, out->name, hash);
@@ -212,6 +220,31 @@ static dtp_status add_param(collector *c, dtp_tensor_id t, dtp_err *err)
     DTP_TRY(set_tensor(c, t, out, err));
     DTP_TRY(place(c, t, out, err));
     return p->uses.backward[t] ? lose(c, DTP_LOST_BACKWARD, out->name, err) : DTP_OK;
+}
+
+/* A parameter that has another name as well: its first reader of another op reads it there. */
+static dtp_status add_tied(collector *c, const dtp_placed *of, dtp_err *err)
+{
+    const dtp_graph *g = c->g;
+    dtp_placed second = *of;
+    for (dtp_node_id n = 0; n < g->n_nodes && of->entry != NULL && of->entry->n_tied > 0; n++) {
+        const dtp_node *node = &g->nodes[n];
+        for (int32_t i = 0; i < node->n_in && node->phase == DTP_FORWARD; i++) {
+            if (dtp_uses_of_layouts_tensor(g, node, i) != of->of[0] ||
+                node->op == g->nodes[of->reader].op) {
+                continue;
+            }
+            DTP_TRY(dtp_names_fill(of->entry, g->tensors[of->of[0]].name, of->entry->tied[0],
+                                   c->p->arena, &second.name, err));
+            DTP_TRY(module_of(c, second.name, &second.module, err));
+            second.reader = n;
+            second.operand = i;
+            c->p->tied[of->of[0]] = second.module;
+            c->p->params[c->p->n_params + c->p->n_tied++] = second;
+            return DTP_OK;
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_tensor_id dtp_placements_state_of(const dtp_graph *g, const dtp_node *node, int32_t operand)
@@ -259,7 +292,9 @@ const char *dtp_placements_module(const dtp_placements *p, dtp_node_id n)
     const char *found = NULL;
     for (int32_t i = 0; node != NULL && i < node->n_in; i++) {
         const dtp_tensor_id param = dtp_graph_param_of(p->graph, node->in[i]);
-        const char *module = param >= 0 ? p->module[param] : NULL;
+        const bool tied = param >= 0 && p->tied[param] != NULL && p->uses.reader[param] >= 0 &&
+                          p->graph->nodes[p->uses.reader[param]].op != node->op;
+        const char *module = tied ? p->tied[param] : param >= 0 ? p->module[param] : NULL;
         if (module != NULL && found != NULL && strcmp(module, found) != 0) {
             return NULL;
         }
@@ -390,18 +425,22 @@ dtp_status dtp_placements_make(const dtp_plan *plan, const dtp_graph *graph, con
     collector c = {.p = out, .g = graph, .s = &plan->sharding};
     *out = (dtp_placements){.arena = arena, .plan = plan, .graph = graph, .names = names};
     DTP_TRY(dtp_uses_of_layouts_find(g, c.s, arena, &out->uses, err));
-    DTP_TRY(DTP_NEW(arena, out->params, g->n_tensors + 1, err));
+    DTP_TRY(DTP_NEW(arena, out->params, 2 * (size_t)g->n_tensors + 1, err));
     DTP_TRY(DTP_NEW(arena, out->activations, g->n_tensors + 1, err));
     DTP_TRY(DTP_NEW(arena, out->inputs, g->n_tensors + 1, err));
     DTP_TRY(DTP_NEW(arena, out->outputs, g->n_outputs + 1, err)); /* and the loss */
     DTP_TRY(DTP_NEW(arena, c.theirs, g->n_tensors, err));
     DTP_TRY(DTP_NEW(arena, out->module, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, out->tied, g->n_tensors, err));
     out->entry = dtp_arena_alloc(arena, (size_t)g->n_tensors, sizeof(void *));
     DTP_TRY(DTP_MEMORY(err, out->entry));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].kind == DTP_TENSOR_PARAM) {
             DTP_TRY(add_param(&c, t, err));
         }
+    }
+    for (int32_t i = 0; i < out->n_params; i++) {
+        DTP_TRY(add_tied(&c, &out->params[i], err));
     }
     DTP_TRY(compare_training(&c, err));
     DTP_TRY(add_values(&c, err));

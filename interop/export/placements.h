@@ -56,6 +56,8 @@ typedef struct dtp_placed {
     dtp_ttype type;              /* their axes; the id of one is that of the outermost dim in it */
     dtp_layout kept;             /* over their axes */
     dtp_layout read;             /* by the forward pass; kept where nothing reads it */
+    dtp_node_id reader;          /* the forward node that reads it so, -1: none */
+    int32_t operand;             /* of the reader */
 } dtp_placed;
 
 /* How the nodes of the graph read and make tensors, by tensor of ours; that of a cast parameter is
@@ -76,9 +78,12 @@ typedef struct dtp_placements {
     const dtp_names *names; /* NULL: the names and axes are ours */
     dtp_uses_of_layouts uses;
     const char **module; /* by tensor: the framework's, that holds a parameter; NULL: none */
+    const char **tied;   /* by tensor: another module that holds it, for nodes of another op than
+                            that of its first reader; NULL: none */
     const dtp_name_entry **entry; /* by tensor: what the names file says of a parameter */
-    int32_t n_params, n_activations, n_inputs, n_outputs;
-    dtp_placed *params;      /* one per parameter of the framework, in the order of ours */
+    int32_t n_params, n_tied, n_activations, n_inputs, n_outputs;
+    dtp_placed *params;      /* one per parameter of the framework, in the order of ours; behind
+                                them n_tied that are parameters among them in a second module */
     dtp_placed *activations; /* forward values that are redistributed */
     dtp_placed *inputs, *outputs;
     dtp_lost lost; /* what placements cannot say */

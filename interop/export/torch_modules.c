@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "core/graph/op_rules.h"
+
 const char *dtp_torch_style(dtp_module_style style)
 {
     static const char *const names[DTP_N_MODULE_STYLES] = {
@@ -121,30 +123,49 @@ static bool note(dtp_torch_side *side, const dtp_placement *at, int32_t lead)
     return fits;
 }
 
-/* Whether an op computes every part of a dim from that part alone, wherever the part begins: a dim
- * that its attributes do not name. */
-static bool is_apart(const dtp_op_call *call, dtp_dim_id d)
+/* Whether an op computes every part of what is split at an axis of operand i from that part alone,
+ * wherever the part begins: its dim is one that no attribute names. */
+static bool is_apart(const dtp_op_call *call, int32_t i, const dtp_placement *at)
 {
-    bool named = false;
+    const dtp_dim_id d = call->in[i].dims[at->axis].id;
+    dtp_sharding_rules rules;
+    bool named = false, apart = false;
     for (const dtp_attr_spec *a = call->op->attrs; a != NULL && a->key != NULL; a++) {
         named = named || (a->kind == DTP_ATTR_DIM && dtp_call_dim(call, a->key) == d) ||
                 a->kind == DTP_ATTR_DIMS;
     }
-    return !named && call->op->role != NULL && call->op->role(call, d).role == DTP_ROLE_PARALLEL;
+    dtp_sharding_rules_of(call, false, &rules);
+    for (int32_t r = 1; r < rules.n; r++) {
+        const dtp_sharding_rule *row = &rules.rows[r];
+        apart = apart || (same(&row->in[i], at) && row->out[0].kind == DTP_SHARD && !row->internal);
+    }
+    return apart && !named;
 }
 
-/* Whether a node between modules may be computed on the shards of what it reads. */
+/* A value that gets a gradient and is read whole over the mesh dim. */
+static bool is_whole_value(const view *v, dtp_tensor_id t)
+{
+    const dtp_graph_tensor *x = &v->p->graph->tensors[t];
+    return x->producer >= 0 && v->p->graph->nodes[x->producer].n_in > 0 &&
+           dtp_dtype_is_float(x->type.dtype) && dtp_graph_param_of(v->p->graph, t) < 0 &&
+           read_of(v, t)->kind == DTP_REPLICATE;
+}
+
+/* Whether a node between modules may be computed on the shards of what it reads. Beside shards a
+ * whole value has a gradient that is a sum over the ranks, which no hook makes. */
 static bool is_local(view *v, const dtp_node *node)
 {
     const dtp_graph *g = v->p->graph;
     dtp_call_types types;
     dtp_op_call call = dtp_node_call(g, node, &types);
     const uint32_t flags = (uint32_t)node->op->flags;
-    bool local = true;
+    bool local = true, split = false, whole = false;
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_tensor_id param = dtp_graph_param_of(g, node->in[i]);
         const dtp_tensor_id t = param >= 0 ? param : node->in[i];
         const dtp_placement *at = read_of(v, t);
+        split = split || at->kind == DTP_SHARD;
+        whole = whole || is_whole_value(v, t);
         if (at->kind != DTP_SHARD || (flags & DTP_OP_ELEMENTWISE) != 0) {
             local = local && at->kind != DTP_PARTIAL;
             continue;
@@ -156,10 +177,10 @@ static bool is_local(view *v, const dtp_node *node)
         } else if ((flags & DTP_OP_NORM) != 0) {
             local = local && node->n_in > 1 && dtp_ttype_find(&types.in[i == 0 ? 1 : 0], d) < 0;
         } else {
-            local = local && is_apart(&call, d);
+            local = local && is_apart(&call, i, at);
         }
     }
-    return local;
+    return local && !(split && whole);
 }
 
 /* Dims of the output, and of what is read, before those of the weight; of ops without one all. */
@@ -228,11 +249,13 @@ static dtp_status find_module(dtp_module_styles *styles, const char *module, int
     return module == NULL ? DTP_OK : dtp_module_styles_index(styles, &of, out, err);
 }
 
-static dtp_status check_values(view *v, bool *fits, dtp_err *err)
+static dtp_status check_values(view *v, dtp_torch_plan *t, dtp_err *err)
 {
     const dtp_graph *g = v->p->graph;
+    bool *fits = &t->by_modules;
     for (int32_t i = 0; i < v->p->n_inputs && *fits; i++) {
         *fits = !dtp_splits_over(&v->p->inputs[i].kept, v->m);
+        t->against = *fits ? NULL : v->p->inputs[i].name;
     }
     for (dtp_node_id n = 0; n < g->n_nodes && *fits; n++) {
         const char *module = dtp_placements_module(v->p, n);
@@ -242,6 +265,7 @@ static dtp_status check_values(view *v, bool *fits, dtp_err *err)
         }
         DTP_TRY(find_module(v->styles, module, &index, err));
         *fits = check_node(v, &g->nodes[n], module, index);
+        t->against = *fits ? NULL : g->tensors[g->nodes[n].out[0]].name;
     }
     return DTP_OK;
 }
@@ -253,12 +277,27 @@ static bool has_their_axis(const view *v, int32_t i)
 {
     const dtp_placed *of = &v->p->params[i];
     const dtp_placement *at = &of->read.placement[v->m];
-    const dtp_node *reader = &v->p->graph->nodes[v->p->uses.reader[of->of[0]]];
+    const dtp_node *reader = &v->p->graph->nodes[of->reader];
     const bool lookup = (reader->op->flags & DTP_OP_LOOKUP) != 0;
     const bool rows = v->styles->wanted[i] == DTP_MODULE_ROWWISE ||
                       v->styles->wanted[i] == DTP_MODULE_EMBEDDING_ROWWISE;
     return at->kind != DTP_SHARD || of->type.rank == 1 ||
            (of->type.rank == 2 && at->axis == (rows != lookup ? 1 : 0));
+}
+
+/* Whether every part of a parameter is kept and read whole, beside values that are whole. */
+static bool is_whole(const view *v, const dtp_placed *of)
+{
+    const dtp_placements *p = v->p;
+    bool whole = true;
+    for (int32_t i = 0; i < of->n_of; i++) {
+        const dtp_tensor_id t = of->of[i];
+        whole = whole && p->uses.reader[t] >= 0 && !p->uses.several[t] &&
+                read_of(v, t)->kind == DTP_REPLICATE &&
+                p->plan->sharding.layouts[t].placement[v->m].kind == DTP_REPLICATE &&
+                !dtp_node_splits_values(p, &p->graph->nodes[p->uses.reader[t]], v->m);
+    }
+    return whole;
 }
 
 /* Whether a parameter is covered by its module's style, or read by an op that may be computed on
@@ -268,8 +307,7 @@ static bool check_param(const view *v, int32_t i, bool *moved)
     const dtp_placed *of = &v->p->params[i];
     const dtp_module_style style = v->styles->modules[v->styles->of[i]].style;
     const dtp_module_style wanted = v->styles->wanted[i];
-    const dtp_node_id reader = v->p->uses.reader[of->of[0]];
-    if (reader < 0 || v->p->uses.several[of->of[0]] || of->n_of > 1) {
+    if (of->reader < 0 || v->p->uses.several[of->of[0]] || (of->n_of > 1 && !is_whole(v, of))) {
         return false;
     }
     *moved = *moved || !same(&of->kept.placement[v->m], &of->read.placement[v->m]);
@@ -278,7 +316,7 @@ static bool check_param(const view *v, int32_t i, bool *moved)
     }
     if (wanted != DTP_MODULE_WHOLE && wanted != DTP_MODULE_REPLICATE) {
         *moved = true;
-        return (v->p->graph->nodes[reader].op->flags & (DTP_OP_ELEMENTWISE | DTP_OP_NORM)) != 0;
+        return (v->p->graph->nodes[of->reader].op->flags & (DTP_OP_ELEMENTWISE | DTP_OP_NORM)) != 0;
     }
     return true;
 }
@@ -317,14 +355,16 @@ static dtp_status check_dim(dtp_torch_plan *t, int32_t m, bool patterns, dtp_err
     t->styles = (dtp_module_styles){.p = p, .m = m, .patterns = patterns, .reads = true};
     view v = {.p = p, .m = m, .styles = &t->styles};
     DTP_TRY(dtp_module_styles_find(&t->styles, err));
-    DTP_TRY(DTP_NEW(p->arena, v.io, p->n_params + p->n_activations + 1, err));
+    DTP_TRY(DTP_NEW(p->arena, v.io, p->n_params + p->n_tied + p->n_activations + 1, err));
     for (int32_t i = 0; i < t->styles.n; i++) {
         v.io[i].style = t->styles.modules[i].style;
     }
-    for (int32_t i = 0; i < p->n_params && t->by_modules; i++) {
-        t->by_modules = check_param(&v, i, &t->moved[i]);
+    for (int32_t i = 0; i < p->n_params + p->n_tied && t->by_modules; i++) {
+        t->by_modules =
+            check_param(&v, i, &t->moved[i]) && (i < p->n_params || !t->moved[i]);
+        t->against = t->by_modules ? NULL : p->params[i].name;
     }
-    DTP_TRY(check_values(&v, &t->by_modules, err));
+    DTP_TRY(check_values(&v, t, err));
     t->by_modules = t->by_modules && merge(t, &v);
     return DTP_OK;
 }
@@ -428,12 +468,11 @@ static dtp_status find_dtensors(dtp_torch_plan *t, dtp_err *err)
 dtp_layout dtp_torch_gradient(const dtp_torch_plan *t, int32_t param)
 {
     const dtp_placed *of = &t->p->params[param];
-    const dtp_node_id reader = t->p->uses.reader[of->of[0]];
     dtp_layout out = of->read;
     for (int32_t m = 0; m < out.n_mesh; m++) {
         const bool sums = t->dim[m] == DTP_TORCH_DATA ||
-                          (t->dim[m] == DTP_TORCH_TENSOR && reader >= 0 &&
-                           dtp_node_splits_values(t->p, &t->p->graph->nodes[reader], m));
+                          (t->dim[m] == DTP_TORCH_TENSOR && of->reader >= 0 &&
+                           dtp_node_splits_values(t->p, &t->p->graph->nodes[of->reader], m));
         if (out.placement[m].kind != DTP_SHARD && sums) {
             out.placement[m] = (dtp_placement){.kind = DTP_PARTIAL};
         }
@@ -477,9 +516,9 @@ static dtp_status check_modules(dtp_torch_plan *t, bool patterns, dtp_err *err)
 {
     const dtp_placements *p = t->p;
     DTP_TRY(DTP_NEW(p->arena, t->sharded, p->n_params + 1, err));
-    DTP_TRY(DTP_NEW(p->arena, t->moved, p->n_params + 1, err));
-    DTP_TRY(DTP_NEW(p->arena, t->modules, p->n_params + p->n_activations + 1, err));
-    t->loss_module = NULL;
+    DTP_TRY(DTP_NEW(p->arena, t->moved, p->n_params + p->n_tied + 1, err));
+    DTP_TRY(DTP_NEW(p->arena, t->modules, p->n_params + p->n_tied + p->n_activations + 1, err));
+    t->loss_module = t->against = NULL;
     t->by_modules = check_orders(t);
     for (int32_t m = 0; m < p->plan->mesh.n_dims && t->by_modules; m++) {
         DTP_TRY(t->dim[m] == DTP_TORCH_TENSOR ? check_dim(t, m, patterns, err) : DTP_OK);

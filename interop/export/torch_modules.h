@@ -30,7 +30,9 @@ typedef struct dtp_torch_module {
 
 typedef struct dtp_torch_plan {
     const dtp_placements *p;
-    bool by_modules; /* else placements alone say the plan, and only `dim` below is filled */
+    bool by_modules; /* else placements alone say the plan, and only the next two are filled */
+    const char *against; /* a parameter or value that styles of modules do not say; NULL: mesh dims
+                            are not all split in mesh order, or do not all do the same */
     dtp_torch_dim dim[DTP_MAX_MESH_DIMS];
     dtp_module_styles styles;  /* over the tensor dim looked at last, as parameters are read */
     dtp_torch_module *modules; /* by module of styles: over all of them */

@@ -116,6 +116,18 @@ def _module_of(name):
     return path, leaf
 
 
+def _owners(module, name):
+    """(module, leaf) of all names of a parameter: of a tied one there are several."""
+    p = module.get_parameter(name)
+    paths = [_module_of(n) for n, q in _parameters(module, tied=True).items() if q is p]
+    return [(module.get_submodule(path), leaf) for path, leaf in paths]
+
+
+def _replace(owners, p):
+    for owner, leaf in owners:
+        owner.register_parameter(leaf, p)
+
+
 def _matches(module, pattern):
     """Names of the modules that a pattern means; '*' stands for a number."""
     regex = re.compile(re.escape(pattern).replace(r"\*", r"\d+"))
@@ -131,6 +143,7 @@ def _matches(module, pattern):
 def _styles(module, mesh, how):
     """Name -> mesh dims of the modules whose parameters parallelize_module makes DTensors."""
     first, then, over = {}, {}, {}
+    tied = {name: owners for name in _parameters(module) if len(owners := _owners(module, name)) > 1}
     for pattern, spec in how["parallelize_module"].items():
         spec = spec if isinstance(spec, dict) else {"style": spec}
         sides = {key: _placement(spec[key]) for key in ("input", "output", "made") if key in spec}
@@ -153,6 +166,8 @@ def _styles(module, mesh, how):
     for styles in (first, then):
         for name, style in styles.items():
             tp.parallelize_module(module.get_submodule(name), _submesh(mesh, over[name]), style)
+    for name, owners in tied.items():
+        _replace(owners, module.get_parameter(name))
     return {name: over[name] for name in first}
 
 
@@ -166,7 +181,7 @@ def _reduce_once(p):
 
 
 def _swap(owner, leaf, read):
-    """While the owner computes, its parameter is read(parameter). State dicts see the parameter alone."""
+    """While its owner computes, a parameter is read(parameter). State dicts see the parameter alone."""
     kept = owner._parameters[leaf]
 
     def before(mod, args):
@@ -196,15 +211,14 @@ def _brought(p, placements):
 def _redistribute(module, mesh, plan, name, whole, dims):
     """Keeps a parameter as the plan does; its module reads a local tensor or, with a style over dims, a DTensor."""
     param = next(p for p in plan["params"] if p["name"] == name)
-    path, leaf = _module_of(name)
-    owner = module.get_submodule(path)
+    owners = _owners(module, name)
     read, gradient = _placements(param["read"]), _placements(plan["torch"]["redistribute"][name])
     over = [i for i, d in enumerate(mesh.mesh_dim_names) if d in (dims or [])]
     for i in over:
         gradient[i] = read[i]
     parts = data_parallel(mesh, plan)[1]
-    kept = torch.nn.Parameter(distribute_tensor(whole, mesh, _placements(param["kept"])), owner._parameters[leaf].requires_grad)
-    owner.register_parameter(leaf, kept)
+    kept = torch.nn.Parameter(distribute_tensor(whole, mesh, _placements(param["kept"])), module.get_parameter(name).requires_grad)
+    _replace(owners, kept)
 
     def as_read(p):
         local = _brought(p, read).to_local(grad_placements=gradient)
@@ -212,7 +226,8 @@ def _redistribute(module, mesh, plan, name, whole, dims):
             local.register_hook(lambda g: g / parts)
         return DTensor.from_local(local, _submesh(mesh, dims), [read[over[0]]], run_check=False) if dims else local
 
-    _swap(owner, leaf, as_read)
+    for owner, leaf in owners:
+        _swap(owner, leaf, as_read)
     return kept
 
 
@@ -269,13 +284,12 @@ def _place(module, mesh, plan):
     ends = [Shard(0) if d in data else Replicate() for d in mesh.mesh_dim_names]
     parts = data_parallel(mesh, plan)[1]
     for p in plan["params"]:
-        path, leaf = _module_of(p["name"])
-        owner = module.get_submodule(path)
-        old, read = owner._parameters[leaf], _placements(p["read"])
-        kept = distribute_tensor(old.detach(), mesh, _placements(p["kept"]))
-        owner.register_parameter(leaf, torch.nn.Parameter(kept, old.requires_grad))
-        _reduce_once(owner._parameters[leaf])
-        _swap(owner, leaf, lambda q, read=read: _brought(q, read))
+        owners, old, read = _owners(module, p["name"]), module.get_parameter(p["name"]), _placements(p["read"])
+        kept = torch.nn.Parameter(distribute_tensor(old.detach(), mesh, _placements(p["kept"])), old.requires_grad)
+        _replace(owners, kept)
+        _reduce_once(kept)
+        for owner, leaf in owners:
+            _swap(owner, leaf, lambda q, read=read: _brought(q, read))
     for value in plan["activations"]:
         if "module" in value and "P" not in value["read"]:
             module.get_submodule(value["module"]).register_forward_hook(

@@ -11,7 +11,8 @@
  * (output=NAME) to a split of that dim. An elementwise parameter is whole. An embedding table is
  * split over the vocabulary.
  *
- * Of several such dims the first of the parameter is taken unless dim=NAME says otherwise.
+ * Of several such dims the first of the parameter with more than one element is taken unless dim=NAME
+ * says otherwise.
  */
 #include <string.h>
 
@@ -52,8 +53,9 @@ int32_t dtp_style_axis(const dtp_graph *g, const dtp_node *node, int32_t operand
                 others = others || (i != operand && dtp_ttype_find(&types.in[i], d) >= 0);
             }
             const bool made = lookup ? d != over : dtp_ttype_find(&types.out[0], d) >= 0;
-            if ((dim == NULL || strcmp(dim, dtp_dims_name(&g->dims, d)) == 0) && made != rows &&
-                (rows || lookup || !others)) {
+            const bool meant = dim == NULL ? type->dims[a].size > 1
+                                           : strcmp(dim, dtp_dims_name(&g->dims, d)) == 0;
+            if (meant && made != rows && (rows || lookup || !others)) {
                 return a;
             }
         }

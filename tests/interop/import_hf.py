@@ -43,8 +43,12 @@ dtplan, dtrun = (os.path.abspath(path) for path in sys.argv[1:3])
 failures = []
 
 
-# Families that parallelize_module says with rules over heads, d_ff and vocab.
-MODULES = ("llama", "mistral", "qwen2", "qwen3")
+# Families that parallelize_module does not say with rules over heads, d_ff and vocab: what stops it. One head of keys whose
+# gradient is a sum, fused weights whose parts are split, and experts.
+AGAINST = {"gemma": "layers.0.attn.q.mm", "gpt2": "transformer.h.0.attn.c_attn.weight",
+           "phi3": "model.layers.0.self_attn.qkv_proj.weight", "mixtral": "model.layers.0.mlp.experts.gate_up_proj",
+           "qwen3_moe": "model.layers.0.mlp.experts.gate_up_proj"}
+ATTENTION = {f"model.layers.*.self_attn.{name}_proj": "rowwise" if name == "o" else "colwise" for name in "qkvo"}
 
 
 def fail(text):
@@ -231,7 +235,7 @@ def logits(here):
 # ---- exports ----
 
 def exports(here):
-    """Every form of every family; tensor parallelism of those whose weights are not fused in PyTorch's own words."""
+    """Every form of every family; tensor parallelism in PyTorch's own words, or what is against it."""
     for folder in sorted(glob.glob(f"{HERE}/hf/*")):
         family, model, plan = os.path.basename(folder), os.path.join(here, "m.json"), os.path.join(here, "m.plan")
         must(dtplan, "import", folder, "-o", model)
@@ -246,10 +250,31 @@ def exports(here):
             params = json.loads(forms[form])["params"]
             if wanted != set(params if form == "jax" else (p["name"] for p in params)):
                 fail(f"{family}: {form}: other parameters than placements")
-        torch, lost = json.loads(forms["torch"])["torch"], {x["what"] for x in json.loads(forms["torch"])["lost"]}
-        styles = list(torch["parallelize_module"].values())
-        if family in MODULES and (torch["form"] != "modules" or styles.count("colwise") < 4 or styles.count("rowwise") < 2):
-            fail(f"{family}: {torch['form']}, {torch['parallelize_module']}, lost {lost}")
+        check_schemas(((form, json.loads(forms[form])) for form in ("placements", "torch")))
+        torch = json.loads(forms["torch"])["torch"]
+        by_module = torch["parallelize_module"]
+        styles = list(by_module.values())
+        good = torch["form"] == "placements" if family in AGAINST else styles.count("colwise") >= 3 and styles.count("rowwise") >= 3
+        if not good or torch.get("against_modules") != AGAINST.get(family):
+            fail(f"{family}: {torch}")
+        if family not in AGAINST and by_module.get("lm_head") != "colwise":
+            fail(f"{family}: the output's module is {by_module.get('lm_head')}")
+        if family == "gemma" and json.loads(forms["hf"])["lost"]:
+            fail(f"{family}: hf: lost {json.loads(forms['hf'])['lost']}")
+    experts(here)
+
+
+def experts(here):
+    """Of experts that are whole the attention is split in PyTorch's own words."""
+    model, plan, styles = (os.path.join(here, name) for name in ("m.json", "m.plan", "styles.json"))
+    with open(styles, "w", encoding="utf-8") as f:
+        json.dump(ATTENTION, f)
+    for family in ("mixtral", "qwen3_moe"):
+        must(dtplan, "import", f"{HERE}/hf/{family}", "-o", model)
+        must(dtplan, "plan", model, "--machine", "cpu_2", "--mesh", "x:2", "--style-file", styles, "-o", plan)
+        torch = json.loads(must(dtplan, "export", model, plan, "--as", "torch"))["torch"]
+        if {k: v for k, v in torch["parallelize_module"].items() if k in ATTENTION} != ATTENTION:
+            fail(f"{family}: {torch}")
 
 
 # ---- plans ----
