@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor import parallel as tp
+from torch.distributed.tensor.experimental import implicit_replication
 
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
@@ -57,8 +58,12 @@ def data_parallel(mesh, placements):
 
 
 def loss_parallel(placements):
-    """The context for loss and backward: cross_entropy over logits that are split over the classes, if they are."""
-    return tp.loss_parallel() if _read(placements)["torch"]["loss_parallel"] else contextlib.nullcontext()
+    """The context for forward, loss and backward: cross_entropy over logits that are split over the classes, if they are; in
+    the form placements tensors that the module makes by itself, as positions, count as replicated."""
+    how = _read(placements)["torch"]
+    if how["form"] == "placements":
+        return implicit_replication()
+    return tp.loss_parallel() if how["loss_parallel"] else contextlib.nullcontext()
 
 
 # ---- the plan -------------------------------------------------------------------------------------------------------
