@@ -9,6 +9,17 @@ const dtp_attr_spec *dtp_implementation_spec(const dtp_op_def *op, const char *k
     return spec != NULL && spec->implementation ? spec : NULL;
 }
 
+/* Whether the op takes the attributes that a node has now. */
+static dtp_status check(const dtp_graph *g, const dtp_node *node, dtp_err *err)
+{
+    dtp_call_types types;
+    const dtp_op_call call = dtp_node_call(g, node, &types);
+    dtp_ttype out[DTP_MAX_OP_OUT];
+    memcpy(out, types.out, sizeof out);
+    return dtp_err_prefixed(node->op->infer(&call, true, out, err), err, "node '%s' (%s)",
+                            node->name, node->op->name);
+}
+
 dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n,
                                      const dtp_implementation *implementations, dtp_err *err)
 {
@@ -33,6 +44,7 @@ dtp_status dtp_implementations_apply(dtp_graph *g, int32_t n,
         memcpy(attrs, node->attrs, (size_t)node->n_attrs * sizeof *attrs);
         attrs[spec - node->op->attrs].i = implementation->value;
         node->attrs = attrs;
+        DTP_TRY(check(g, node, err));
     }
     return DTP_OK;
 }

@@ -23,7 +23,8 @@
 static const char *const LSE_NAME[] = {"lse"};
 static const char *const GRAD_NAMES[] = {"dk", "dv"};
 static const char *const PART_GRAD_NAMES[] = {"dkv"};
-static const char *const CONTEXT_CHOICES[] = {"gather", "ring", NULL};
+static const char *const CONTEXT_CHOICES[] = {
+    [DTP_CONTEXT_GATHER] = "gather", [DTP_CONTEXT_RING] = "ring", NULL};
 
 #define COMMON_ATTRS                                                                               \
     {.key = "query", .kind = DTP_ATTR_DIM, .required = true},                                      \
@@ -104,7 +105,7 @@ static dtp_status forbid(const dtp_op_call *call, int32_t i, const char *what, d
     return DTP_OK;
 }
 
-/* No query is without a key, and the order fits the lengths. */
+/* No query is without a key, a ring is of one sequence, and the order fits the lengths. */
 static dtp_status check_lengths(const dtp_op_call *call, const dtp_attention_dims *a,
                                 int64_t queries, int64_t keys, dtp_err *err)
 {
@@ -113,6 +114,14 @@ static dtp_status check_lengths(const dtp_op_call *call, const dtp_attention_dim
                         "causal attention of %lld queries over %lld keys leaves queries without "
                         "keys ('%s', '%s')",
                         (long long)queries, (long long)keys, dtp_dims_name(call->dims, a->query),
+                        dtp_dims_name(call->dims, a->key));
+    }
+    if (a->key != a->query && dtp_op_attr(call->op, "context") != NULL &&
+        dtp_call_int(call, "context") == DTP_CONTEXT_RING) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "context 'ring' is of one sequence, but the keys have a dim of their own: "
+                        "%lld queries ('%s') and %lld keys ('%s')",
+                        (long long)queries, dtp_dims_name(call->dims, a->query), (long long)keys,
                         dtp_dims_name(call->dims, a->key));
     }
     if (dtp_call_int(call, "order") == DTP_ORDER_CONTIGUOUS) {

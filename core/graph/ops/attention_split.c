@@ -59,7 +59,7 @@ int64_t dtp_attention_values(const dtp_op_call *call, const dtp_attention_dims *
 
 static const char CHUNK[] = "_chunk", WITHIN[] = "_within", KEY[] = "_key";
 
-enum { CONTEXT_GATHER, CONTEXT_RING, N_PART_ATTRS = 10 };
+enum { N_PART_ATTRS = 10 };
 
 /* One decomposition under construction. */
 typedef struct attention_split {
@@ -80,7 +80,7 @@ static dtp_status begin(attention_split *s, dtp_graph *g, const dtp_op_call *cal
 {
     *s = (attention_split){.g = g, .call = call, .a = dtp_attention_dims_of(call)};
     const int64_t n = dtp_ttype_size(&call->in[0], s->a.query);
-    if (dtp_call_int(call, "context") == CONTEXT_RING && call->parts > 1 && n % call->parts == 0 &&
+    if (dtp_call_int(call, "context") == DTP_CONTEXT_RING && call->parts > 1 && n % call->parts == 0 &&
         call->in[0].rank < DTP_MAX_RANK) {
         s->parts = call->parts;
     }

@@ -10,6 +10,8 @@
 
 #include "core/graph/graph.h"
 
+enum { DTP_CONTEXT_GATHER, DTP_CONTEXT_RING }; /* choices of "context" */
+
 /* The dims of a call of attention, attention_part or one of their gradients, defaults filled in. */
 typedef struct dtp_attention_dims {
     dtp_dim_id query, key, feature, value;
