@@ -1,6 +1,7 @@
 /* --as torch: dtp.torch/1 (docs/formats/placements.md), dtp.placements/1 with a member "torch":
  * what PyTorch's parallelize_module and fully_shard take where the plan is one of module styles
  * (torch_modules.c). interop/python/dtp_torch.py applies it. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "interop/export/forms.h"
@@ -230,6 +231,18 @@ static dtp_status write_torch(const dtp_torch_plan *t, dtp_json_writer *w, dtp_e
     DTP_TRY(write_numbered(t, "checkpoint", true, w, err));
     dtp_json_end_object(w);
     return DTP_OK;
+}
+
+dtp_status dtp_export_degrees(const dtp_placements *p, const char **out, dtp_err *err)
+{
+    dtp_torch_plan t;
+    DTP_TRY(dtp_torch_plan_make(p, &t, err));
+    *out = t.tp == 0 ? NULL
+                     : dtp_arena_printf(p->arena,
+                                        "dp_shard=%" PRId64 " dp_replicate=%" PRId64 " tp=%" PRId64
+                                        " cp=%" PRId64,
+                                        t.dp_shard, t.dp_replicate, t.tp, t.cp);
+    return t.tp == 0 ? DTP_OK : DTP_MEMORY(err, *out);
 }
 
 dtp_status dtp_export__torch(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,

@@ -47,11 +47,11 @@ static bool is_idle(const dtp_placements *p, int32_t m)
     return idle;
 }
 
-/* Whether all layouts of a value split the batch dim over m, or, where it has none, nothing. */
-static bool has_batch_split(const dtp_placements *p, dtp_tensor_id t, dtp_dim_id batch, int32_t m)
+/* Whether all layouts of a value split a dim over m, or, where it has none, nothing. */
+static bool has_split(const dtp_placements *p, dtp_tensor_id t, dtp_dim_id d, int32_t m)
 {
     const dtp_layout *of[] = {&p->plan->sharding.layouts[t], &p->uses.made[t], &p->uses.read[t]};
-    const int32_t axis = dtp_ttype_find(&p->graph->tensors[t].type, batch);
+    const int32_t axis = dtp_ttype_find(&p->graph->tensors[t].type, d);
     bool fits = true;
     for (int32_t i = 0; i < 3; i++) {
         const dtp_placement *at = &of[i]->placement[m];
@@ -59,6 +59,36 @@ static bool has_batch_split(const dtp_placements *p, dtp_tensor_id t, dtp_dim_id
                                   : at->kind != DTP_SHARD && !p->uses.several[t]);
     }
     return fits;
+}
+
+/* Whether m splits a dim of inputs and forward values, or of floats alone, and parameters are read
+ * whole. */
+static bool splits_dim(const dtp_placements *p, int32_t m, dtp_dim_id d, bool floats)
+{
+    const dtp_graph *g = p->graph;
+    bool fits = true;
+    for (dtp_tensor_id t = 0; t < g->n_tensors && fits; t++) {
+        if (g->tensors[t].kind == DTP_TENSOR_PARAM) {
+            fits = p->uses.read[t].placement[m].kind == DTP_REPLICATE;
+        } else if ((g->tensors[t].kind == DTP_TENSOR_INPUT || is_forward_value(g, t)) &&
+                   (!floats || dtp_dtype_is_float(g->tensors[t].type.dtype))) {
+            fits = has_split(p, t, d, m);
+        }
+    }
+    return fits;
+}
+
+static bool is_context(const dtp_placements *p, int32_t m)
+{
+    const dtp_graph *g = p->graph;
+    dtp_dim_id query = -1;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        dtp_call_types types;
+        const dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
+        query =
+            (g->nodes[n].op->flags & DTP_OP_ATTENTION) != 0 ? dtp_call_dim(&call, "query") : query;
+    }
+    return query >= 0 && splits_dim(p, m, query, true);
 }
 
 static bool is_data(const dtp_placements *p, int32_t m)
@@ -71,14 +101,7 @@ static bool is_data(const dtp_placements *p, int32_t m)
         batch = i == 0 && type->rank > 0 ? type->dims[0].id : batch;
         fits = fits && batch >= 0 && type->rank > 0 && type->dims[0].id == batch;
     }
-    for (dtp_tensor_id t = 0; t < g->n_tensors && batch >= 0 && fits; t++) {
-        if (g->tensors[t].kind == DTP_TENSOR_PARAM) {
-            fits = p->uses.read[t].placement[m].kind == DTP_REPLICATE;
-        } else if (g->tensors[t].kind == DTP_TENSOR_INPUT || is_forward_value(g, t)) {
-            fits = has_batch_split(p, t, batch, m);
-        }
-    }
-    return fits && batch >= 0;
+    return fits && batch >= 0 && splits_dim(p, m, batch, false);
 }
 
 /* ---- values over one tensor dim ----------------------------------------------------------------
@@ -360,8 +383,7 @@ static dtp_status check_dim(dtp_torch_plan *t, int32_t m, bool patterns, dtp_err
         v.io[i].style = t->styles.modules[i].style;
     }
     for (int32_t i = 0; i < p->n_params + p->n_tied && t->by_modules; i++) {
-        t->by_modules =
-            check_param(&v, i, &t->moved[i]) && (i < p->n_params || !t->moved[i]);
+        t->by_modules = check_param(&v, i, &t->moved[i]) && (i < p->n_params || !t->moved[i]);
         t->against = t->by_modules ? NULL : p->params[i].name;
     }
     DTP_TRY(check_values(&v, t, err));
@@ -526,13 +548,52 @@ static dtp_status check_modules(dtp_torch_plan *t, bool patterns, dtp_err *err)
     return t->by_modules && t->styles.n > 0 ? find_dtensors(t, err) : DTP_OK;
 }
 
+/* Whether parameters are split over a tensor dim, and kept as they are read. */
+static bool has_styles(const dtp_placements *p, int32_t m)
+{
+    bool any = false, kept = true;
+    for (int32_t i = 0; i < p->n_params; i++) {
+        const dtp_placed *of = &p->params[i];
+        any = any || dtp_splits_over(&of->read, m);
+        kept = kept && same(&of->kept.placement[m], &of->read.placement[m]);
+    }
+    return any && kept;
+}
+
+/* As torchtitan's parallel dims: every mesh dim is one, fully_shard keeps all parameters or none. */
+static void find_degrees(dtp_torch_plan *t)
+{
+    const dtp_mesh *mesh = &t->p->plan->mesh;
+    int64_t n[4] = {1, 1, 1, 1};
+    bool fits = true;
+    for (int32_t m = 0; m < mesh->n_dims; m++) {
+        const bool shards = (t->shard & 1U << m) != 0;
+        fits = fits && (t->dim[m] != DTP_TORCH_IDLE || mesh->sizes[m] == 1) &&
+               (t->dim[m] != DTP_TORCH_TENSOR || has_styles(t->p, m));
+        n[t->dim[m] == DTP_TORCH_TENSOR    ? 2
+          : t->dim[m] == DTP_TORCH_CONTEXT ? 3
+          : shards                         ? 0
+                                           : 1] *= mesh->sizes[m];
+    }
+    for (int32_t i = 0; i < t->p->n_params; i++) {
+        fits = fits && (t->shard == 0 || t->sharded[i]);
+    }
+    t->dp_shard = fits ? n[0] : 0;
+    t->dp_replicate = fits ? n[1] : 0;
+    t->tp = fits ? n[2] : 0;
+    t->cp = fits ? n[3] : 0;
+}
+
 dtp_status dtp_torch_plan_make(const dtp_placements *p, dtp_torch_plan *out, dtp_err *err)
 {
+    bool context = false;
     *out = (dtp_torch_plan){.p = p};
     for (int32_t m = 0; m < p->plan->mesh.n_dims; m++) {
-        out->dim[m] = is_idle(p, m)   ? DTP_TORCH_IDLE
-                      : is_data(p, m) ? DTP_TORCH_DATA
-                                      : DTP_TORCH_TENSOR;
+        out->dim[m] = is_idle(p, m)      ? DTP_TORCH_IDLE
+                      : is_data(p, m)    ? DTP_TORCH_DATA
+                      : is_context(p, m) ? DTP_TORCH_CONTEXT
+                                         : DTP_TORCH_TENSOR;
+        context = context || out->dim[m] == DTP_TORCH_CONTEXT;
     }
     DTP_TRY(check_modules(out, true, err));
     if (!out->by_modules) {
@@ -540,6 +601,8 @@ dtp_status dtp_torch_plan_make(const dtp_placements *p, dtp_torch_plan *out, dtp
     }
     if (out->by_modules) {
         find_sharded(out);
+        find_degrees(out);
+        out->by_modules = !context;
     }
     for (int32_t m = 0; m < p->plan->mesh.n_dims && !out->by_modules; m++) {
         bool fed = p->n_inputs > 0;

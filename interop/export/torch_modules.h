@@ -6,9 +6,10 @@
 #include "interop/export/module_styles.h"
 
 typedef enum dtp_torch_dim {
-    DTP_TORCH_IDLE,  /* everything is whole */
-    DTP_TORCH_DATA,  /* what has the batch dim is split over it, parameters are read whole */
-    DTP_TORCH_TENSOR /* else */
+    DTP_TORCH_IDLE,    /* everything is whole */
+    DTP_TORCH_DATA,    /* what has the batch dim is split over it, parameters are read whole */
+    DTP_TORCH_CONTEXT, /* so is what has the dim of the queries of attention */
+    DTP_TORCH_TENSOR   /* else */
 } dtp_torch_dim;
 
 /* Where a module reads or leaves a value over its mesh dims. */
@@ -30,10 +31,12 @@ typedef struct dtp_torch_module {
 
 typedef struct dtp_torch_plan {
     const dtp_placements *p;
-    bool by_modules; /* else placements alone say the plan, and only the next two are filled */
+    bool by_modules;     /* else placements alone say the plan, and only the next two are filled */
     const char *against; /* a parameter or value that styles of modules do not say; NULL: mesh dims
                             are not all split in mesh order, or do not all do the same */
     dtp_torch_dim dim[DTP_MAX_MESH_DIMS];
+    int64_t dp_shard, dp_replicate, tp, cp; /* ranks, as torchtitan counts them; 0: the plan is not
+                                               of that kind */
     dtp_module_styles styles;  /* over the tensor dim looked at last, as parameters are read */
     dtp_torch_module *modules; /* by module of styles: over all of them */
     const char *loss_module;   /* whose output stays split over the classes for the loss; or NULL */

@@ -53,8 +53,8 @@ int32_t dtp_style_axis(const dtp_graph *g, const dtp_node *node, int32_t operand
                 others = others || (i != operand && dtp_ttype_find(&types.in[i], d) >= 0);
             }
             const bool made = lookup ? d != over : dtp_ttype_find(&types.out[0], d) >= 0;
-            const bool meant = dim == NULL ? type->dims[a].size > 1
-                                           : strcmp(dim, dtp_dims_name(&g->dims, d)) == 0;
+            const bool meant =
+                dim == NULL ? type->dims[a].size > 1 : strcmp(dim, dtp_dims_name(&g->dims, d)) == 0;
             if (meant && made != rows && (rows || lookup || !others)) {
                 return a;
             }

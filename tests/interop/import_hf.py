@@ -262,6 +262,27 @@ def exports(here):
         if family == "gemma" and json.loads(forms["hf"])["lost"]:
             fail(f"{family}: hf: lost {json.loads(forms['hf'])['lost']}")
     experts(here)
+    degrees(here)
+
+
+def degrees(here):
+    """What torchtitan calls dp_shard, dp_replicate, tp and cp, of plans of that kind and of others."""
+    model, plan, out = (os.path.join(here, name) for name in ("m.json", "m.plan", "m.torch.json"))
+    must(dtplan, "import", f"{HERE}/hf/llama", "-o", model)
+    tensor = "kv_heads:y;d_ff:y;vocab:y"
+    for mesh, words, expected in (
+            ("x:2;y:2", ["--rules", "batch:x;" + tensor], (1, 2, 2, 1)),
+            ("x:2;z:2", ["--style", "**: data(x+z)", "--style", "**: fsdp(z)"], (2, 2, 1, 1)),
+            ("x:2;z:2", ["--style", "**: data(x+z)", "--style", "**: fsdp(x+z)"], (4, 1, 1, 1)),
+            ("z:2;y:2", ["--rules", "length:z;" + tensor], (1, 1, 2, 2)),
+            ("x:4;z:2", ["--rules", "batch:x;length:z"], (1, 4, 1, 2)),
+            ("x:2;z:2", ["--style", "**: data(x)"], None),
+            ("x:4", ["--style", "**: fsdp(x)"], None)):
+        must(dtplan, "plan", model, "--machine", "a100_8", "--mesh", mesh, *words, "-o", plan)
+        wanted = f"{out}: dp_shard=%d dp_replicate=%d tp=%d cp=%d\n" % expected if expected else ""
+        got = must(dtplan, "export", model, plan, "--as", "torch", "-o", out)
+        if got != wanted:
+            fail(f"{mesh} {words}: {got}, expected {wanted}")
 
 
 def experts(here):

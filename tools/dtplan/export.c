@@ -1,4 +1,6 @@
 /* dtplan export: a plan in the words of another framework. */
+#include <stdio.h>
+
 #include "interop/export/forms.h"
 #include "tools/dtplan/options.h"
 
@@ -40,6 +42,11 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_status s = dtp_export_write(form, &placements, &w, &lost, err);
     s = s == DTP_OK ? tool_put_in(c->output, &w.buf, err) : s;
     dtp_strbuf_free(&w.buf);
+    const char *degrees = NULL;
+    s = s == DTP_OK && c->output != NULL ? dtp_export_degrees(&placements, &degrees, err) : s;
+    if (degrees != NULL) {
+        printf("%s: %s\n", c->output, degrees);
+    }
     return s;
 }
 

@@ -80,8 +80,8 @@ static dtp_status begin(attention_split *s, dtp_graph *g, const dtp_op_call *cal
 {
     *s = (attention_split){.g = g, .call = call, .a = dtp_attention_dims_of(call)};
     const int64_t n = dtp_ttype_size(&call->in[0], s->a.query);
-    if (dtp_call_int(call, "context") == DTP_CONTEXT_RING && call->parts > 1 && n % call->parts == 0 &&
-        call->in[0].rank < DTP_MAX_RANK) {
+    if (dtp_call_int(call, "context") == DTP_CONTEXT_RING && call->parts > 1 &&
+        n % call->parts == 0 && call->in[0].rank < DTP_MAX_RANK) {
         s->parts = call->parts;
     }
     s->features = dtp_attention_features(call, &s->a);
