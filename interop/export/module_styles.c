@@ -99,7 +99,9 @@ static dtp_module_style style_wanted(const dtp_module_styles *h, const dtp_place
     }
     const bool elementwise = (node->op->flags & DTP_OP_ELEMENTWISE) != 0;
     if (dtp_splits_over(&t->read, h->m)) {
-        return elementwise && t->type.rank == 1 ? DTP_MODULE_COLWISE : DTP_MODULE_NONE;
+        /* Our colwise splits a bias as what it is added to, PyTorch's the one axis that it has. */
+        return elementwise && (t->type.rank == 1 || !h->reads) ? DTP_MODULE_COLWISE
+                                                               : DTP_MODULE_NONE;
     }
     if (!dtp_node_splits_values(h->p, node, h->m)) {
         return DTP_MODULE_WHOLE;

@@ -18,6 +18,7 @@ import quarter  # noqa: E402
 GPT = ["models/gpt_bytes.json", "--dim", "batch=4", "--dim", "length=16", "--dim", "layers=2"]
 MLP = ["models/mlp_digits.json", "--dim", "batch=8", "--dim", "classes=12"]
 GPT2 = ["models/gpt2_small.json", "--dim", "batch=8", "--dim", "layers=2"]
+GPT2_ROW = ["models/gpt2_small.json", "--dim", "batch=1", "--dim", "layers=2"]
 LLAMA = ["models/llama3_8b.json", "--dim", "layers=2"]
 A100, H100, CPU = "a100_8", "h100_64", "cpu_2"
 CASES = [
@@ -30,10 +31,11 @@ CASES = [
     (GPT, "x:2;y:2", A100, ["--precision", "bf16", "--remat", "all", "--microbatches", "2"]),
     (GPT, "x:2;y:2", A100, ["--pin", "head: vocab@y"]),
     (GPT2, "x:2;y:4", A100, []),
+    (GPT2_ROW, "x:2", A100, []),
     (LLAMA, "x:2;y:8", H100, []),
     (LLAMA, "x:4;y:2", H100, ["--memory", "40G"]),
 ]
-LARGE = ["torch", "jax"]  # forms for the larger models
+LARGE = ["torch", "jax"]  # forms for the larger models, but for one row
 dtplan = os.path.abspath(sys.argv[1])
 failures = []
 
@@ -77,6 +79,11 @@ def check_plan(what, plan, free, form):
         ("step_time_s", step, others["step_time_s"])
     if e["form"] != form or e["all_" + key] != min(own, other):
         fail(f"{what}: {e}, the plan {own}, the best of all {other}")
+    limit = plan.get("memory_limit_bytes", float("inf"))
+    alone = [b["step_time_s"] for name, b in plan["baselines"].items()
+             if name.startswith("megatron@") and b["legal"] and b["peak_bytes"] <= limit]
+    if form == "hf" and not memory and alone and step > min(alone):
+        fail(f"{what}: {step}, Megatron on one mesh dim, which is of styles, {min(alone)}")
     certificate = plan["certificate"]
     if certificate["bound"] > certificate.get("least_cost", certificate["cost"]):
         fail(f"{what}: {certificate}")
@@ -88,7 +95,7 @@ def check_case(i, here, validator, seen):
     file = os.path.join(here, "plan.json")
     mode = [] if "--rules" in options else ["--mode", "tensor"]
     free = read(file) if call(*words, *mode, "-o", file)[0] == 0 else None
-    for form in forms() if model in (MLP, GPT) else LARGE:
+    for form in forms() if model in (MLP, GPT) else ["hf"] if model is GPT2_ROW else LARGE:
         what = f"{' '.join(words[1:])} --expressible {form}"
         code, _, err = call(*words, "--expressible", form, "-o", file)
         seen.setdefault(form, []).append(code)
