@@ -36,7 +36,7 @@ int tool_ranks_command(tool_ranks *ranks, const tool_parse *spec, int argc, char
 
 /* How long threads look for work before they sleep, which OpenMP reads from the environment when it
  * is loaded: the process starts itself again once with GOMP_SPINCOUNT set, unless the user has said
- * how threads wait (docs/architecture.md). */
+ * how threads wait (docs/ranks.md). */
 void tool_set_spin_count(char **argv);
 
 /* --feed texts, parsed. */
