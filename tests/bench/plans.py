@@ -11,7 +11,6 @@ With DTP_QUARTER (tests/support/quarter.py) a quarter of the rows of sweep, quic
 """
 import os
 import sys
-import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -264,26 +263,26 @@ def best_mesh(dtplan, model, options, machine, meshes):
 
 
 def table_row(dtplan, model, options, precision, machine, meshes):
-    """One row in markdown and what the plan is; what does not fit the device is planned without a limit."""
+    """One row in markdown; what does not fit the device is planned without a limit, the smallest stands in brackets."""
     wanted = options + ["--precision", precision]
     got, seconds, errors = best_mesh(dtplan, model, wanted, machine, meshes)
     least, note = got.smallest or got.bound, ""
     if got.plan is None:
         got, more, errors = best_mesh(dtplan, model, wanted + ["--memory", "none"], machine, meshes)
         seconds += more
-        note = "does not fit, least %s; " % ("%.1f GB" % (least / 1e9) if least else "unknown")
+        note = " (%s)" % ("%.1f" % (least / 1e9) if least else "?")
     name = " ".join([model] + options[1::2])
     head = "| %s | %s |" % (name, machine)
     if got.plan is None:
-        return "%s | | | | %s | %.1f |" % (head, "; ".join(errors), seconds), "- %s on %s: no plan" % (name, machine)
+        return "%s | | | | %s | %.1f |" % (head, "; ".join(errors), seconds)
+    for e in errors:
+        print("%s on %s: %s" % (name, machine, e), file=sys.stderr)
     p = got.plan
     limit = p.get("memory_limit_bytes", 1 << 62)
     ratios = sorted((b["step_time_s"] / tool.step(p), name) for name, b in tool.fitting(p).items() if b["peak_bytes"] <= limit)
-    row = "%s %s | %.6g | %.3g | %.2f %% | %s | %.1f |" % (
-        head, ";".join("%s:%d" % tuple(m) for m in p["mesh"]), 1e3 * tool.step(p), tool.peak(p) / 1e9, 100 * tool.gap(p),
-        "%s %.3f" % ratios[0][::-1] if ratios else "none fits", seconds)
-    what = "- %s on %s: %s%s" % (name, machine, note, plan_patterns.Layouts(model, p).words())
-    return row, textwrap.fill("; ".join([what] + errors), 118, subsequent_indent="  ")
+    return "%s %s | %.6g | %.3g%s | %.2f %% | %s | %.1f |" % (
+        head, ";".join("%s:%d" % tuple(m) for m in p["mesh"]), 1e3 * tool.step(p), tool.peak(p) / 1e9, note,
+        100 * tool.gap(p), "%s %.3f" % ratios[0][::-1] if ratios else "none fits", seconds)
 
 
 def table(dtplan, names, precision="f32"):
@@ -291,12 +290,9 @@ def table(dtplan, names, precision="f32"):
     print("|---|---|---|---|---|---|---|---|")
     rows = [(model, options, precision, machine, meshes) for model, options in TABLE if not names or model in names
             for machine, meshes in MACHINES]
-    plans = []
     with ThreadPoolExecutor(2) as pool:
-        for row, what in pool.map(lambda r: table_row(dtplan, *r), rows):
+        for row in pool.map(lambda r: table_row(dtplan, *r), rows):
             print(row, flush=True)
-            plans.append(what)
-    print("\nWhat they are:\n\n" + "\n".join(plans))
     return []
 
 
