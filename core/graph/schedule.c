@@ -1,3 +1,4 @@
+/* Learning rate schedules: their checks, and the factor of a step. */
 #include "dtp/schedule.h"
 
 #include "core/base/status.h"

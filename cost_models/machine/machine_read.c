@@ -1,3 +1,4 @@
+/* Reading a machine file: its fields, their ranges, and numbers that seem to be in other units. */
 #include "cost_models/machine/machine.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* Writing a machine file: what machine_read.c reads. */
 #include "cost_models/machine/machine.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Loading: every rank reads the parts of stored slices that fall into its shards. */
 #include "executor/files/checkpoint.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Saving into a directory: every rank its shards under new names, then rank 0 the index. */
 #include "executor/files/checkpoint.h"
 
 #include <inttypes.h>

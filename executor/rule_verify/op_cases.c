@@ -1,3 +1,4 @@
+/* The cases, op by op. */
 #include "executor/rule_verify/op_case.h"
 
 #include <string.h>

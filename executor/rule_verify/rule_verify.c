@@ -1,3 +1,4 @@
+/* The rule verifier (dtp/op.h): an op under every rule on small meshes, beside one device. */
 #include "executor/rule_verify/rule_subject.h"
 #include "core/graph/op_rules.h"
 

@@ -1,3 +1,4 @@
+/* Running a bound program (runner_bind.c): its steps, and what is known of them. */
 #include "executor/run/runner_internal.h"
 
 #include <inttypes.h>

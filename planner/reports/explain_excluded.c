@@ -1,3 +1,4 @@
+/* Alternatives that are no strategies, each with its reason. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

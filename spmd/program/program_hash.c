@@ -1,3 +1,4 @@
+/* The hash of a program, by which ranks compare what they run. */
 #include "spmd/program/program.h"
 
 #include "core/base/hash.h"

@@ -1,3 +1,4 @@
+/* Names of the variables and strategies of tensor mode. */
 #ifndef DTP_PLANNER_PROBLEM_TENSORS_TENSOR_NAMES_H
 #define DTP_PLANNER_PROBLEM_TENSORS_TENSOR_NAMES_H
 
