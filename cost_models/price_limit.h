@@ -15,7 +15,7 @@
 typedef struct dtp_dearest {
     double time_s;
     const char *node; /* its name, of the program's graph; NULL = none */
-    const char *what; /* op, collective or move; static storage */
+    const char *what; /* op, collective or kind of copy; static storage */
     char key[64];     /* of the machine file */
     double value;     /* of the key; 0 = a list of measurements */
 } dtp_dearest;

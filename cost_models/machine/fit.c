@@ -25,7 +25,7 @@ static void add_point(points *p, double bytes, double time_s)
     p->y[p->n++] = time_s;
 }
 
-/* ---- ops and moves ---- */
+/* ---- ops and copies ---- */
 
 /* Sums of the least squares problem min sum ((u a + v b) / t - 1)^2 over u, v >= 0. */
 typedef struct two_terms {

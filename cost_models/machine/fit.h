@@ -13,10 +13,10 @@ typedef struct dtp_fit_options {
     int64_t memory_bytes; /* per device, at least 1 */
 } dtp_fit_options;
 
-/* Curves per op, move and collective by monotone regression, the GEMM grids, and from them the few
+/* Curves per op, copy and collective by monotone regression, the GEMM grids, and from them the few
  * numbers that price what was not measured: launch_s, mem_bw_Bps, flops per dtype, and latency and
  * bandwidth of one network level when there were several ranks. DTP_INVALID naming what is missing
- * when there is no launch sample, no "copy" move or no f32 GEMM, or when ranks > 1 and no
+ * when there is no launch sample, no sample of "copy" or no f32 GEMM, or when ranks > 1 and no
  * collective over them all. */
 dtp_status dtp_machine_fit(const dtp_samples *samples, const dtp_fit_options *options,
                            dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;

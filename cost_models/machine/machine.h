@@ -21,7 +21,7 @@ typedef struct dtp_curve {
 
 /* Time of a memory-bound op class against bytes, by dtype of the first operand. */
 typedef struct dtp_op_curve {
-    const char *op; /* op, "<op>.copy" (calls without arithmetic), move, or "*" for all other ops */
+    const char *op; /* op, "<op>.copy" (calls without arithmetic), copy, or "*" for the rest */
     dtp_dtype dtype;
     dtp_curve time_s; /* x = bytes (dtp_work.bytes), y = seconds per call */
     double flops;     /* when positive, work.flops / flops seconds are added (attention) */

@@ -93,7 +93,7 @@ const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome);
 typedef struct dtp_mesh_report {
     dtp_mesh mesh;
     dtp_mesh_outcome outcome;
-    int64_t bound;      /* PLANNED, CUT: of the certificate, in the units of the objective */
+    int64_t bound;      /* PLANNED, PRUNED: of the certificate, in the units of the objective */
     int64_t cost;       /* PLANNED */
     double step_time_s; /* PLANNED */
 } dtp_mesh_report;

@@ -145,7 +145,7 @@ static dtp_status check_kernel(const dtp_program *p, const dtp_instr *instr, dtp
     return (instr->op->flags & free_pieces) != 0 ? DTP_OK : check_pieces(p, instr, err);
 }
 
-/* ---- layouts of moves and collectives -----------------------------------------------------------
+/* ---- layouts of copies and collectives ----------------------------------------------------------
  */
 
 /* Checks that the splits of axis i differ by `set`, which `more` has innermost in ascending order

@@ -20,7 +20,7 @@ typedef enum dtp_sample_kind {
 
 typedef struct dtp_sample {
     dtp_sample_kind kind;
-    const char *name; /* op or move; static storage */
+    const char *name; /* op or kind of copy; static storage */
     dtp_work work;
     dtp_arithmetic arithmetic; /* GEMM, OP, RATE: of the first operand */
     dtp_coll_kind coll;

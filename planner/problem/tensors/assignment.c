@@ -181,7 +181,7 @@ dtp_status dtp_tensor_assignment(const dtp_tensor_problem *p, const dtp_sharding
     }
     int64_t *cost = calloc((size_t)p->select->first[p->n_variables] + 1, sizeof *cost);
     DTP_TRY(DTP_MEMORY(err, cost));
-    /* The cheapest option of every view, the rest as it is. */
+    /* The cheapest strategy of every replica, the rest as it is. */
     const dtp_problem *select = p->select;
     for (int32_t i = 0; i < p->n_variables; i++) {
         const dtp_tensor_variable *c = &p->variables[i];

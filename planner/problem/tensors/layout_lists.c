@@ -57,7 +57,7 @@ typedef struct domain_walk {
     layout_list *out;
 } domain_walk;
 
-/* Every way goes another way on some mesh dim: no two layouts are equal. */
+/* Every branch differs from the others on some mesh dim: no two layouts are equal. */
 static dtp_status extend_layout(const domain_walk *w, dtp_layout at, int32_t m, dtp_err *err)
 {
     const dtp_mesh *mesh = w->b->mesh;

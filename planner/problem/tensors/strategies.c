@@ -22,7 +22,7 @@ typedef struct kernel_price {
 
 enum { MAX_ENDS = DTP_MAX_OP_IN + DTP_MAX_OP_OUT };
 
-/* One way to run a class. */
+/* A strategy of a class. */
 typedef struct way {
     dtp_strategy strategy;
     dtp_node_price price;
@@ -36,11 +36,11 @@ typedef struct strategy_walk {
     dtp_sharding_rules rules;
     dtp_strategy strategy;
     dtp_layout whole[DTP_MAX_OP_IN];
-    /* The options of the class so far; the room is used for one class after the other. */
+    /* The strategies of the class so far; the room is used for one class after the other. */
     int32_t n, cap;
     way *ways;
     int64_t least_kernel_ps;
-    dtp_hash_table by_layouts; /* options */
+    dtp_hash_table by_layouts; /* strategies */
     layout_set layouts[MAX_ENDS];
     int32_t n_kernels, cap_kernels;
     kernel_price *kernels;
@@ -92,8 +92,8 @@ static const dtp_layout *layout_at(const strategy_walk *w, const dtp_node_layout
     return end < w->call.n_in ? &l->in[end] : &l->out[end - w->call.n_in];
 }
 
-/* Whether the layouts of a way divide what they split. Those that earlier options have do; new ones
- * (index -1) are listed when the way is priced. */
+/* Whether the layouts of a strategy divide what they split. Those that earlier ones have do; new
+ * ones (index -1) are listed when the strategy is priced. */
 static bool find_layouts(const strategy_walk *w, const dtp_node_layouts *l, way *out)
 {
     bool fit = true;
@@ -139,7 +139,7 @@ static bool update_fits(const strategy_walk *w, const dtp_node_layouts *l)
     return true;
 }
 
-/* Enters a way unless an option with the same layouts is as good; it may take the other's place. */
+/* Enters a strategy unless one with the same layouts is as good; it may take the other's place. */
 static dtp_status keep_way(strategy_walk *w, const way *offer, dtp_err *err)
 {
     uint64_t h = 0;
@@ -305,7 +305,7 @@ static void begin_class(strategy_walk *w, int32_t class, dtp_call_types *types)
     w->n = w->n_kernels = 0;
 }
 
-/* The layouts at one end, and which of them every option has. */
+/* The layouts at one end, and which of them every strategy has. */
 static dtp_status copy_layouts(const strategy_walk *w, int32_t end, layout_list *list, int32_t **of,
                                dtp_err *err)
 {

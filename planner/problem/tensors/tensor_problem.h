@@ -40,7 +40,7 @@ typedef enum dtp_decision_kind {
     DTP_DECIDE_REPLICA
 } dtp_decision_kind;
 
-/* One way to decide. */
+/* A strategy of a variable. */
 typedef struct dtp_tensor_strategy {
     dtp_strategy strategy; /* op */
     dtp_layout layout;     /* tensor: where it is kept; replica: where readers take it from */
