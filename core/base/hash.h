@@ -13,7 +13,7 @@
 
 static inline uint64_t dtp_hash_bytes(uint64_t h, const void *data, size_t n)
 {
-    const unsigned char *p = data;
+    const unsigned char *p = (const unsigned char *)data;
     for (size_t i = 0; i < n; i++) {
         h = (h ^ p[i]) * UINT64_C(0x100000001b3);
     }

@@ -84,14 +84,16 @@ static dtp_status bind_labels(const dtp_kernel_args *args, int32_t n_views,
                               void **state, dtp_err *err)
 {
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
+    dtp_bound_rows of;
     label_job *job;
     DTP_CPU_STATE(arena, state, job, err);
-    DTP_TRY(dtp_row_job_make(&job->rows, args, "over", n_views, views, err));
+    dtp_bind_views(args->call, "over", n_views, views, &of);
+    DTP_TRY(dtp_row_job_make(&job->rows, args, &of, err));
     job->fn = fn;
     job->terms = dtp_loss_terms_of(args->call);
     job->label_dtype = views[LABELS]->local.dtype;
     job->size = dtp_view_global(views[LOGITS], over);
-    job->local = job->rows.dims.count;
+    job->local = job->rows.of.dims.count;
     job->form = LOSS_NONE;
     return DTP_OK;
 }
@@ -100,13 +102,13 @@ static label_job *load_labels(const dtp_kernel_args *args)
 {
     label_job *job = args->state;
     dtp_row_job_load(&job->rows);
-    job->labels = job->rows.views[LABELS]->data;
-    job->first = dtp_view_offset(job->rows.views[LOGITS], job->rows.dims.over[0].id);
+    job->labels = job->rows.of.views[LABELS]->data;
+    job->first = dtp_view_offset(job->rows.of.views[LOGITS], job->rows.of.dims.over[0].id);
     job->factor = 1.0;
     if (job->form == LOSS_MEAN) { /* over rows of weight 1 */
-        const dtp_view_over *d = &job->rows.dims;
+        const dtp_view_over *d = &job->rows.of.dims;
         job->factor =
-            1.0 / (double)dtp_view_global_rows(job->rows.views[LOGITS], d->n_rows, d->rows);
+            1.0 / (double)dtp_view_global_rows(job->rows.of.views[LOGITS], d->n_rows, d->rows);
     }
     set_weights(job, args);
     return job;

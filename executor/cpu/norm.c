@@ -5,11 +5,8 @@
  *   dgamma = sum over rows of dy xhat, dbeta = sum over rows of dy
  * The variance takes a second pass over the row. Sums of a row: float within blocks of 1024
  * elements, double across. Sums over rows: float within 16 rows, double across, cut into parts of
- * rows that depend on the shape only.
- *
- * In the parts, sums over the local part of a row are added up between ranks; counts are global.
- * The sums of a row lie along the one dim ("_stat") that x does not have: two of layer_norm (of x
- * and x^2; s0 and s1), one of rms_norm (the last of the two). */
+ * rows that depend on the shape only. In the parts, sums over the local part of
+ * a row are added up between ranks; counts are global. */
 #include <math.h>
 #include <string.h>
 
@@ -17,21 +14,28 @@
 #include "executor/cpu/loops/parallel.h"
 #include "executor/cpu/rows.h"
 #include "executor/cpu/loops/simd.h"
+#include "executor/device/bound/norm.h"
 
-/* Positions of views in a row job; forward and backward. */
-enum { X, Y, GAMMA, RSTD, MEAN, BETA, SUMS, N_VIEWS };
-enum { DX = Y, DY = BETA };
+enum {
+    X = DTP_NORM_X,
+    Y = DTP_NORM_Y,
+    GAMMA = DTP_NORM_GAMMA,
+    RSTD = DTP_NORM_RSTD,
+    MEAN = DTP_NORM_MEAN,
+    BETA = DTP_NORM_BETA,
+    SUMS = DTP_NORM_SUMS,
+    DX = DTP_NORM_DX,
+    DY = DTP_NORM_DY
+};
 
 /* A row job, first, and what its functions need besides. */
 typedef struct norm_job {
     dtp_row_job rows;
-    bool centered; /* layer_norm */
-    double eps;
-    int64_t last; /* elements from the first sum of a row to the last */
-    dtp_nest to;  /* backward: the elements of a row; views: x, dgamma, dbeta */
+    dtp_bound_norm of;
+    dtp_nest to; /* backward: the elements of a row; views: x, dgamma, dbeta */
 } norm_job;
 
-static const norm_job *norm_of(const dtp_row_job *rows)
+static const dtp_norm_numbers *numbers_of(const dtp_row_job *rows)
 {
     return rows->user;
 }
@@ -43,67 +47,6 @@ typedef struct norm_run {
     float *y; /* y or dx */
     float mean, rstd;
 } norm_run;
-
-/* Elements from the first sum of a row to the last, along the dim that x does not have. */
-static int64_t last_sum(const dtp_view *sums, const dtp_view *x)
-{
-    for (int32_t i = 0; i < sums->local.rank; i++) {
-        const dtp_tdim dim = sums->local.dims[i];
-        if (dtp_ttype_find(&x->local, dim.id) < 0) {
-            return (dim.size - 1) * dtp_view_stride(sums, dim.id);
-        }
-    }
-    return 0;
-}
-
-/* A forward op: x, [moments,] gamma, [beta]; y, [mean,] rstd. */
-static dtp_status bind_forward(const dtp_kernel_args *args, bool moments, dtp_row_fn fn,
-                               dtp_arena *arena, void **state, dtp_err *err)
-{
-    const dtp_view *in = args->in, *out = args->out, *gamma = &in[moments ? 2 : 1];
-    const bool centered = args->call->n_out == 3;
-    const dtp_view *views[] = {[X] = &in[0],     [Y] = &out[0],
-                               [GAMMA] = gamma,  [RSTD] = &out[centered ? 2 : 1],
-                               [MEAN] = &out[1], [BETA] = centered ? gamma + 1 : gamma,
-                               [SUMS] = &in[1]};
-    norm_job *job;
-    DTP_CPU_STATE(arena, state, job, err);
-    DTP_TRY(dtp_row_job_make(&job->rows, args, "over",
-                             moments    ? N_VIEWS
-                             : centered ? SUMS
-                                        : MEAN,
-                             views, err));
-    job->rows.fn = fn;
-    job->rows.user = job;
-    job->centered = centered;
-    job->eps = dtp_call_float(args->call, "eps");
-    job->last = last_sum(views[SUMS], views[X]);
-    return DTP_OK;
-}
-
-/* A backward op: x, gamma, [mean,] rstd, dy, ...; with `n` operands it is of layer_norm. */
-static dtp_status bind_backward(const dtp_kernel_args *args, int32_t n, const dtp_view *dx,
-                                const dtp_view *sums, dtp_row_fn fn, dtp_arena *arena, void **state,
-                                dtp_err *err)
-{
-    const bool centered = args->call->n_in == n;
-    const dtp_view *in = args->in, *rstd = &in[centered ? 3 : 2];
-    const dtp_view *views[] = {[X] = &in[0],    [DX] = dx,       [GAMMA] = &in[1], [RSTD] = rstd,
-                               [MEAN] = &in[2], [DY] = rstd + 1, [SUMS] = sums};
-    const dtp_view *dgamma = &args->out[args->call->n_out > 1 ? 1 : 0];
-    const dtp_view *to[] = {&in[0], dgamma, centered ? dgamma + 1 : dgamma};
-    norm_job *job;
-    DTP_CPU_STATE(arena, state, job, err);
-    DTP_TRY(dtp_row_job_make(&job->rows, args, "over", N_VIEWS, views, err));
-    job->rows.fn = fn;
-    job->rows.user = job;
-    job->centered = centered;
-    job->last = last_sum(sums, &in[0]);
-    if (args->call->n_out > 1) {
-        dtp_nest_make(&job->to, job->rows.dims.n_over, job->rows.dims.over, 3, to);
-    }
-    return DTP_OK;
-}
 
 /* ---- forward ---- */
 
@@ -133,7 +76,7 @@ DTP_CPU_CLONES static void write_plain(const norm_run *r)
 static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], float mean,
                       float rstd)
 {
-    const bool centered = norm_of(job)->centered;
+    const bool centered = numbers_of(job)->centered;
     const int64_t *s = job->step;
     const bool fast = s[X] == 1 && s[GAMMA] == 1 && (!centered || s[BETA] == 1);
     for (int64_t r = 0; r < job->over.rows; r++) {
@@ -163,11 +106,11 @@ static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS],
 
 static void norm_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const norm_job *form = norm_of(job);
-    const double count = (double)job->dims.count;
+    const dtp_norm_numbers *norm = numbers_of(job);
+    const double count = norm->count;
     float *at[DTP_NEST_VIEWS];
     double sum = 0.0, square = 0.0;
-    for (int64_t r = 0; form->centered && r < job->over.rows; r++) {
+    for (int64_t r = 0; norm->centered && r < job->over.rows; r++) {
         dtp_row_run(job, row, r, at);
         sum += dtp_row_sum(job->over.inner, at[X], job->step[X]);
     }
@@ -176,19 +119,13 @@ static void norm_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
         dtp_row_run(job, row, r, at);
         square += dtp_row_square(job->over.inner, at[X], job->step[X], mean);
     }
-    write_row(job, row, mean, (float)(1.0 / sqrt(square / count + form->eps)));
-}
-
-static dtp_status norm_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                            dtp_err *err)
-{
-    return bind_forward(args, false, norm_row, arena, state, err);
+    write_row(job, row, mean, (float)(1.0 / sqrt(square / count + norm->eps)));
 }
 
 /* Views: x, last the sums; option: elements from the first sum of a row to the last. */
 static void moments_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const int64_t last = job->option;
+    const int64_t last = job->of.option;
     double sum = 0.0, square = 0.0;
     for (int64_t r = 0; r < job->over.rows; r++) {
         float *at[DTP_NEST_VIEWS];
@@ -196,28 +133,20 @@ static void moments_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS
         sum += last > 0 ? dtp_row_sum(job->over.inner, at[0], job->step[0]) : 0.0;
         square += dtp_row_square(job->over.inner, at[0], job->step[0], 0.0f);
     }
-    float *out = job->data[job->n_views - 1] + row[job->n_views - 1];
+    float *out = job->data[job->of.n_views - 1] + row[job->of.n_views - 1];
     out[0] = (float)sum;
     out[last] = (float)square;
 }
 
-DTP_ROW_BIND(moments, moments_row, "over", last_sum(&args->out[0], &args->in[0]))
-
 static void norm_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const norm_job *form = norm_of(job);
+    const dtp_norm_numbers *norm = numbers_of(job);
     const float *sums = job->data[SUMS] + row[SUMS];
-    const double n = (double)job->dims.global_count;
-    const double mean = form->centered ? (double)sums[0] / n : 0.0;
-    double var = (double)sums[form->last] / n - mean * mean;
+    const double n = norm->count;
+    const double mean = norm->centered ? (double)sums[0] / n : 0.0;
+    double var = (double)sums[norm->last] / n - mean * mean;
     var = var < 0.0 ? 0.0 : var;
-    write_row(job, row, (float)mean, (float)(1.0 / sqrt(var + form->eps)));
-}
-
-static dtp_status norm_apply_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                                  dtp_err *err)
-{
-    return bind_forward(args, true, norm_apply_row, arena, state, err);
+    write_row(job, row, (float)mean, (float)(1.0 / sqrt(var + norm->eps)));
 }
 
 /* ---- backward: rows ---- */
@@ -253,7 +182,7 @@ DTP_CPU_CLONES static void dx_run(const norm_run *r, float c0, float c1)
 static bool grad_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int64_t r,
                      norm_run *out)
 {
-    const norm_job *form = norm_of(job);
+    const dtp_norm_numbers *norm = numbers_of(job);
     const int64_t *s = job->step;
     float *at[DTP_NEST_VIEWS];
     dtp_row_run(job, row, r, at);
@@ -262,7 +191,7 @@ static bool grad_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], 
                       .g = at[GAMMA],
                       .dy = at[DY],
                       .y = at[DX],
-                      .mean = form->centered ? job->data[MEAN][row[MEAN]] : 0.0f,
+                      .mean = norm->centered ? job->data[MEAN][row[MEAN]] : 0.0f,
                       .rstd = job->data[RSTD][row[RSTD]]};
     return s[X] == 1 && s[GAMMA] == 1 && s[DY] == 1 && s[DX] <= 1;
 }
@@ -291,10 +220,10 @@ static void row_sums(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], 
 static void write_dx(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS],
                      const double sums[2])
 {
-    const norm_job *form = norm_of(job);
+    const dtp_norm_numbers *norm = numbers_of(job);
     const int64_t *s = job->step;
-    const double n = (double)job->dims.global_count;
-    const float c0 = form->centered ? (float)(sums[0] / n) : 0.0f, c1 = (float)(sums[1] / n);
+    const double n = norm->count;
+    const float c0 = norm->centered ? (float)(sums[0] / n) : 0.0f, c1 = (float)(sums[1] / n);
     for (int64_t r = 0; r < job->over.rows; r++) {
         norm_run a;
         if (grad_run(job, row, r, &a)) {
@@ -322,13 +251,13 @@ static void grad_sums_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
     double sums[2];
     row_sums(job, row, sums);
     out[0] = (float)sums[0];
-    out[norm_of(job)->last] = (float)sums[1];
+    out[numbers_of(job)->last] = (float)sums[1];
 }
 
 static void grad_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     const float *s = job->data[SUMS] + row[SUMS];
-    const double sums[2] = {(double)s[0], (double)s[norm_of(job)->last]};
+    const double sums[2] = {(double)s[0], (double)s[numbers_of(job)->last]};
     write_dx(job, row, sums);
 }
 
@@ -370,7 +299,7 @@ typedef struct column_run {
 static const float *columns(const dtp_row_job *job, int32_t v, const int64_t row[DTP_NEST_VIEWS],
                             const column_run *run, float *buffer, int64_t *step)
 {
-    const dtp_view *view = job->views[v];
+    const dtp_view *view = job->of.views[v];
     const int64_t stored = dtp_nest_step(&job->stored, v);
     int64_t off[DTP_NEST_VIEWS];
     dtp_nest_row(&job->stored, run->index, off);
@@ -385,7 +314,7 @@ static const float *columns(const dtp_row_job *job, int32_t v, const int64_t row
 
 static float statistic(const dtp_row_job *job, int32_t v, const int64_t row[DTP_NEST_VIEWS])
 {
-    return dtp_float_at(job->views[v]->local.dtype, job->views[v]->data, row[v]);
+    return dtp_float_at(job->of.views[v]->local.dtype, job->of.views[v]->data, row[v]);
 }
 
 /* Adds up rows [begin, end) of a run. */
@@ -401,7 +330,7 @@ static void sum_rows(const dtp_row_job *job, const column_run *run, const int64_
         const norm_run a = {.n = n,
                             .x = columns(job, X, row, run, x, &step_x),
                             .dy = columns(job, DY, row, run, dy, &step_dy),
-                            .mean = norm_of(job)->centered ? statistic(job, MEAN, row) : 0.0f,
+                            .mean = numbers_of(job)->centered ? statistic(job, MEAN, row) : 0.0f,
                             .rstd = statistic(job, RSTD, row)};
         if (step_x == 1 && step_dy == 1) {
             add_cols(&a, g, b);
@@ -419,10 +348,12 @@ static void sum_rows(const dtp_row_job *job, const column_run *run, const int64_
 }
 
 /* dgamma and, of layer_norm, dbeta. */
-static void sum_over_rows(const dtp_row_job *job, const dtp_view *dgamma, int32_t threads)
+static void sum_over_rows(const norm_job *of, int32_t threads)
 {
-    const bool centered = norm_of(job)->centered;
-    const dtp_nest *to = &norm_of(job)->to;
+    const dtp_row_job *job = &of->rows;
+    const dtp_view *dgamma = of->of.columns.views[DTP_NORM_DGAMMA];
+    const bool centered = of->of.numbers.centered;
+    const dtp_nest *to = &of->to;
     int64_t rows = dtp_nest_total(&job->rows), part = (rows + COL_PARTS - 1) / COL_PARTS;
     part = part < FLUSH ? FLUSH : part;
     int64_t parts = (rows + part - 1) / part;
@@ -454,51 +385,52 @@ static void sum_over_rows(const dtp_row_job *job, const dtp_view *dgamma, int32_
     }
 }
 
-static dtp_status norm_grad_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                                 dtp_err *err)
+static dtp_status bind_norm(const dtp_kernel_args *args, dtp_norm_part part, dtp_arena *arena,
+                            void **state, dtp_err *err)
 {
-    return bind_backward(args, 5, &args->out[0], &args->in[2], grad_row, arena, state, err);
-}
-
-/* The sums of the rows are the last operand. */
-static dtp_status norm_grad_apply_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                                       dtp_err *err)
-{
-    return bind_backward(args, 6, &args->out[0], &args->in[args->call->n_in - 1], grad_apply_row,
-                         arena, state, err);
-}
-
-/* The sums over rows come first: dx may overwrite x or dy. */
-static dtp_status norm_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    dtp_row_job_load(args->state);
-    sum_over_rows(args->state, &args->out[1], args->threads);
-    dtp_row_job_each(args->state, args);
+    static const dtp_row_fn row_fns[] = {[DTP_NORM_FORWARD] = norm_row,
+                                         [DTP_NORM_APPLY] = norm_apply_row,
+                                         [DTP_NORM_GRAD] = grad_row,
+                                         [DTP_NORM_GRAD_SUMS] = grad_sums_row,
+                                         [DTP_NORM_GRAD_APPLY] = grad_apply_row};
+    norm_job *job;
+    DTP_CPU_STATE(arena, state, job, err);
+    dtp_bind_norm(args, part, &job->of);
+    DTP_TRY(dtp_row_job_make(&job->rows, args, &job->of.rows, err));
+    job->rows.fn = row_fns[part];
+    job->rows.user = &job->of.numbers;
+    if (job->of.columns.n_views > 0) {
+        const dtp_view *const *of_columns = job->of.columns.views;
+        const dtp_view *to[] = {of_columns[0], of_columns[DTP_NORM_DGAMMA],
+                                of_columns[DTP_NORM_DBETA]};
+        dtp_nest_make(&job->to, job->of.rows.dims.n_over, job->of.rows.dims.over, 3, to);
+    }
     return DTP_OK;
 }
 
-static dtp_status norm_grad_sums_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                                      dtp_err *err)
+/* The sums over rows come first: dx may overwrite x or dy. */
+static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    return bind_backward(args, 5, &args->in[0], &args->out[0], grad_sums_row, arena, state, err);
+    norm_job *job = args->state;
+    (void)err;
+    dtp_row_job_load(&job->rows);
+    if (job->of.columns.n_views > 0) {
+        sum_over_rows(job, args->threads);
+    }
+    dtp_row_job_each(&job->rows, args);
+    return DTP_OK;
 }
 
-#define ROW(op, kernel, bind)                                                                      \
+#define BIND(op, part)                                                                             \
+    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
+                                dtp_err *err)                                                      \
     {                                                                                              \
-#op, kernel, bind, DTP_CPU_FLOATS                                                          \
+        return bind_norm(args, DTP_NORM_##part, arena, state, err);                                \
     }
+#define KERNEL(op, part) {#op, norm_kernel, op##_bind, DTP_CPU_FLOATS},
+#define MOMENTS(OP) OP(moments, moments_row, DTP_CPU_FLOATS)
 
-const dtp_kernel dtp_cpu_norm[] = {
-    ROW(layer_norm, dtp_row_job_kernel, norm_bind),
-    ROW(rms_norm, dtp_row_job_kernel, norm_bind),
-    ROW(layer_norm_grad, norm_grad_kernel, norm_grad_bind),
-    ROW(rms_norm_grad, norm_grad_kernel, norm_grad_bind),
-    ROW(moments, dtp_row_job_kernel, moments_bind),
-    ROW(layer_norm_apply, dtp_row_job_kernel, norm_apply_bind),
-    ROW(rms_norm_apply, dtp_row_job_kernel, norm_apply_bind),
-    ROW(layer_norm_grad_sums, dtp_row_job_kernel, norm_grad_sums_bind),
-    ROW(rms_norm_grad_sums, dtp_row_job_kernel, norm_grad_sums_bind),
-    ROW(layer_norm_grad_apply, norm_grad_kernel, norm_grad_apply_bind),
-    ROW(rms_norm_grad_apply, norm_grad_kernel, norm_grad_apply_bind),
-    {.op = NULL}};
+DTP_NORM_OPS(BIND)
+MOMENTS(DTP_ROW_BIND)
+
+const dtp_kernel dtp_cpu_norm[] = {DTP_NORM_OPS(KERNEL) MOMENTS(DTP_ROW_KERNEL){.op = NULL}};

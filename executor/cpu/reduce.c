@@ -5,7 +5,6 @@
 #include "executor/cpu/reduce.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
@@ -16,7 +15,7 @@
 
 typedef dtp_cpu_fold_job fold_job;
 
-static double start_value(dtp_cpu_fold fold)
+static double start_value(dtp_fold fold)
 {
     switch (fold) {
     case DTP_FOLD_SUM:
@@ -30,7 +29,7 @@ static double start_value(dtp_cpu_fold fold)
     }
 }
 
-static double combine(dtp_cpu_fold fold, double a, double b)
+static double combine(dtp_fold fold, double a, double b)
 {
     switch (fold) {
     case DTP_FOLD_SUM:
@@ -53,7 +52,7 @@ static double row_prod(int64_t n, const float *x, int64_t step)
     return p;
 }
 
-static double fold_row(dtp_cpu_fold fold, int64_t n, const float *x, int64_t step)
+static double fold_row(dtp_fold fold, int64_t n, const float *x, int64_t step)
 {
     switch (fold) {
     case DTP_FOLD_SUM:
@@ -161,7 +160,7 @@ static void fold_rows(const fold_job *job)
 enum { COL_TILE = 512, COL_PARTS = 16 };
 
 /* Folds rows of n columns into acc; b may be NULL. */
-static void fold_cols_rows(dtp_cpu_fold fold, int64_t rows, int64_t n, const float *x, int64_t ld,
+static void fold_cols_rows(dtp_fold fold, int64_t rows, int64_t n, const float *x, int64_t ld,
                            const float *b, int64_t ld_b, double *acc)
 {
     if (b != NULL) {
@@ -285,24 +284,7 @@ void dtp_cpu_fold_run(const dtp_cpu_fold_job *job)
 
 /* ---- integers and truth values; sums and products wrap around; one thread ---- */
 
-/* What a fold of nothing gives: the identity of the reduction over ranks that follows. */
-static int64_t int_start(dtp_cpu_fold fold, dtp_dtype dtype)
-{
-    const int64_t low = dtype == DTP_I64 ? INT64_MIN : dtype == DTP_I32 ? INT32_MIN : 0;
-    const int64_t high = dtype == DTP_I64 ? INT64_MAX : dtype == DTP_I32 ? INT32_MAX : 1;
-    switch (fold) {
-    case DTP_FOLD_MAX:
-        return low;
-    case DTP_FOLD_MIN:
-        return high;
-    case DTP_FOLD_PROD:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-static int64_t int_combine(dtp_cpu_fold fold, int64_t a, int64_t b)
+static int64_t int_combine(dtp_fold fold, int64_t a, int64_t b)
 {
     switch (fold) {
     case DTP_FOLD_MAX:
@@ -316,13 +298,13 @@ static int64_t int_combine(dtp_cpu_fold fold, int64_t a, int64_t b)
     }
 }
 
-static void reduce_ints(dtp_cpu_fold fold, const dtp_view *x, const dtp_view *out)
+static void reduce_ints(const fold_job *job, const dtp_view *x, const dtp_view *out)
 {
     const dtp_view *views[] = {x, out};
     const dtp_dtype dtype = x->local.dtype;
     dtp_nest nest;
     for (int64_t i = 0, n = dtp_ttype_elems(&out->local); i < n; i++) {
-        dtp_element_set_int(dtype, out->data, i, int_start(fold, dtype));
+        dtp_element_set_int(dtype, out->data, i, job->none);
     }
     if (dtp_ttype_elems(&x->local) == 0) {
         return;
@@ -335,31 +317,27 @@ static void reduce_ints(dtp_cpu_fold fold, const dtp_view *x, const dtp_view *ou
         for (int64_t i = 0; i < nest.inner; i++) {
             const int64_t at = off[1] + i * step_out;
             const int64_t v = dtp_element_int(dtype, x->data, off[0] + i * step_x);
-            dtp_element_set_int(dtype, out->data, at,
-                                int_combine(fold, dtp_element_int(dtype, out->data, at), v));
+            const int64_t so_far = dtp_element_int(dtype, out->data, at);
+            dtp_element_set_int(dtype, out->data, at, int_combine(job->fold, so_far, v));
         }
     }
 }
 
-static dtp_status reduce_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                              dtp_err *err)
+static dtp_status bind_fold(const dtp_kernel_args *args, dtp_row_op op, dtp_arena *arena,
+                            void **state, dtp_err *err)
 {
-    const dtp_view *x = &args->in[0], *views[] = {x, &args->out[0]};
-    const char *kind = dtp_call_choice(args->call, "kind");
-    dtp_view_over over;
+    dtp_bound_rows b;
     fold_job *job;
     DTP_CPU_STATE(arena, state, job, err);
-    job->fold = strcmp(kind, "max") == 0    ? DTP_FOLD_MAX
-                : strcmp(kind, "min") == 0  ? DTP_FOLD_MIN
-                : strcmp(kind, "prod") == 0 ? DTP_FOLD_PROD
-                                            : DTP_FOLD_SUM;
-    dtp_view_split(args->call, "over", x, &over);
-    job->factor = strcmp(kind, "mean") == 0 ? 1.0 / (double)over.global_count : 1.0;
-    job->threads = args->threads;
-    job->dtype = x->local.dtype;
-    job->y_dtype = views[1]->local.dtype;
-    dtp_nest_make(&job->kept, over.n_rows, over.rows, 2, views);
-    dtp_nest_make(&job->folded, over.n_over, over.over, 1, views);
+    DTP_TRY(dtp_bind_rows(args, op, &b, err));
+    *job = (fold_job){.fold = (dtp_fold)b.option,
+                      .factor = b.factor,
+                      .none = b.none,
+                      .threads = args->threads,
+                      .dtype = args->in[0].local.dtype,
+                      .y_dtype = args->out[0].local.dtype};
+    dtp_nest_make(&job->kept, b.dims.n_rows, b.dims.rows, 2, b.views);
+    dtp_nest_make(&job->folded, b.dims.n_over, b.dims.over, 1, b.views);
     return DTP_OK;
 }
 
@@ -368,7 +346,7 @@ static dtp_status reduce_kernel(const dtp_kernel_args *args, dtp_err *err)
     fold_job *job = args->state;
     (void)err;
     if (!dtp_dtype_is_float(args->in[0].local.dtype)) {
-        reduce_ints(job->fold, &args->in[0], &args->out[0]);
+        reduce_ints(job, &args->in[0], &args->out[0]);
         return DTP_OK;
     }
     job->x = args->in[0].data;
@@ -377,21 +355,18 @@ static dtp_status reduce_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status any_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    reduce_ints(DTP_FOLD_MAX, &args->in[0], &args->out[0]);
-    return DTP_OK;
-}
+#define OPS(OP)                                                                                    \
+    OP(reduce, DTP_CPU_BOTH)                                                                       \
+    OP(any, DTP_CPU_INTS)                                                                          \
+    OP(all, DTP_CPU_INTS)
+#define BIND(op, dtypes)                                                                           \
+    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
+                                dtp_err *err)                                                      \
+    {                                                                                              \
+        return bind_fold(args, DTP_ROW_##op, arena, state, err);                                   \
+    }
+#define KERNEL(op, dtypes) {#op, reduce_kernel, op##_bind, dtypes},
 
-static dtp_status all_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    reduce_ints(DTP_FOLD_MIN, &args->in[0], &args->out[0]);
-    return DTP_OK;
-}
+OPS(BIND)
 
-const dtp_kernel dtp_cpu_reduce[] = {{"reduce", reduce_kernel, reduce_bind, DTP_CPU_BOTH},
-                                     {"any", any_kernel, NULL, DTP_CPU_INTS},
-                                     {"all", all_kernel, NULL, DTP_CPU_INTS},
-                                     {.op = NULL}};
+const dtp_kernel dtp_cpu_reduce[] = {OPS(KERNEL){.op = NULL}};

@@ -1,7 +1,6 @@
 /* Statistics of rows: logsumexp, vector norms, variance and standard deviation (views: x, out);
  * cumulative sums; the gradient of a product; argmax, argmin, arg_first and topk. */
 #include <math.h>
-#include <string.h>
 
 #include "executor/cpu/loops/halves.h"
 #include "executor/cpu/loops/simd.h"
@@ -43,17 +42,7 @@ static double sum_runs(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]
     return s;
 }
 
-static void norm_1_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
-{
-    job->data[1][row[1]] = (float)sum_runs(job, row, run_abs);
-}
-
-static void norm_2_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
-{
-    job->data[1][row[1]] = (float)sqrt(sum_runs(job, row, run_squares));
-}
-
-static void norm_inf_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+static float largest_of(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     float m = 0.0f;
     for (int64_t r = 0; r < job->over.rows; r++) {
@@ -63,28 +52,29 @@ static void norm_inf_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEW
             m = dtp_larger(m, fabsf(at[0][i * job->step[0]]));
         }
     }
-    job->data[1][row[1]] = m;
+    return m;
+}
+
+/* Option: the order. */
+static void norm_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    const int64_t order = job->of.option;
+    job->data[1][row[1]] = order == 1   ? (float)sum_runs(job, row, run_abs)
+                           : order == 2 ? (float)sqrt(sum_runs(job, row, run_squares))
+                                        : largest_of(job, row);
 }
 
 /* Two passes: the mean, then the squares of what is left. Option: the divisor. */
 static double variance(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    float mean = (float)(sum_runs(job, row, dtp_row_sum) / (double)job->dims.count);
+    float mean = (float)(sum_runs(job, row, dtp_row_sum) / (double)job->of.dims.count);
     double s = 0.0;
     for (int64_t r = 0; r < job->over.rows; r++) {
         float *at[DTP_NEST_VIEWS];
         dtp_row_run(job, row, r, at);
         s += dtp_row_square(job->over.inner, at[0], job->step[0], mean);
     }
-    return s / (double)job->option;
-}
-
-/* Elements of a row less the correction. */
-static int64_t divisor(const dtp_kernel_args *args)
-{
-    dtp_view_over over;
-    dtp_view_split(args->call, "over", &args->in[0], &over);
-    return over.global_count - dtp_call_int(args->call, "correction");
+    return s / (double)job->of.option;
 }
 
 static void var_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
@@ -97,28 +87,14 @@ static void std_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     job->data[1][row[1]] = (float)sqrt(variance(job, row));
 }
 
-DTP_ROW_BIND(logsumexp, logsumexp_row, "over", 0)
-DTP_ROW_BIND(var, var_row, "over", divisor(args))
-DTP_ROW_BIND(std, std_row, "over", divisor(args))
-
-static dtp_status norm_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                            dtp_err *err)
-{
-    const char *ord = dtp_call_choice(args->call, "ord");
-    dtp_row_fn fn = strcmp(ord, "1") == 0   ? norm_1_row
-                    : strcmp(ord, "2") == 0 ? norm_2_row
-                                            : norm_inf_row;
-    return dtp_row_job_bind(args, "over", fn, 0, arena, state, err);
-}
-
 /* ---- scans ---- */
 
 /* Views: x, y; option: whether the sums go backwards. The row is one run. Sums of floats run in
  * double, sums of integers wrap around. */
 static void cumsum_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const bool reverse = job->option != 0;
-    const dtp_dtype dtype = job->views[0]->local.dtype;
+    const bool reverse = job->of.option != 0;
+    const dtp_dtype dtype = job->of.views[0]->local.dtype;
     const int64_t n = job->over.inner;
     double sum = 0.0;
     uint64_t int_sum = 0;
@@ -129,13 +105,11 @@ static void cumsum_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]
             sum += (double)job->data[0][x];
             job->data[1][y] = (float)sum;
         } else {
-            int_sum += (uint64_t)dtp_element_int(dtype, job->views[0]->data, x);
-            dtp_element_set_int(dtype, job->views[1]->data, y, (int64_t)int_sum);
+            int_sum += (uint64_t)dtp_element_int(dtype, job->of.views[0]->data, x);
+            dtp_element_set_int(dtype, job->of.views[1]->data, y, (int64_t)int_sum);
         }
     }
 }
-
-DTP_ROW_BIND(cumsum, cumsum_row, "dim", dtp_call_int(args->call, "reverse"))
 
 /* Views: x, dy, dx. Products of what comes before, times products of what comes after, so that
  * zeros need no division. */
@@ -158,8 +132,6 @@ static void prod_grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
     }
 }
 
-DTP_ROW_BIND(prod_grad, prod_grad_row, "over", 0)
-
 /* ---- positions of large and small elements; of equals the first wins. A NaN comes first in argmax
  * and argmin; topk takes it for the largest, as sorting does ---- */
 
@@ -174,13 +146,13 @@ static bool better(float a, float b, bool largest, bool nan_first)
 
 static void store_index(const dtp_row_job *job, int32_t view, int64_t at, int64_t index)
 {
-    dtp_element_set_int(job->views[view]->local.dtype, job->views[view]->data, at, index);
+    dtp_element_set_int(job->of.views[view]->local.dtype, job->of.views[view]->data, at, index);
 }
 
 /* Views: x, out; option: whether the largest. */
 static void arg_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const bool largest = job->option != 0;
+    const bool largest = job->of.option != 0;
     const float *x = job->data[0] + row[0];
     int64_t best = 0;
     for (int64_t i = 1; i < job->over.inner; i++) {
@@ -189,13 +161,9 @@ static void arg_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     store_index(job, 1, row[1], best);
 }
 
-DTP_ROW_BIND(argmax, arg_row, "over", true)
-DTP_ROW_BIND(argmin, arg_row, "over", false)
-
-/* Views: x, m, out; option: the axis of the row in x. */
+/* Views: x, m, out. */
 static void arg_first_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const int64_t none = job->views[2]->local.dtype == DTP_I64 ? INT64_MAX : INT32_MAX;
     const float *x = job->data[0] + row[0], m = job->data[1][row[1]];
     int64_t i = 0;
     while (i < job->over.inner) {
@@ -205,12 +173,9 @@ static void arg_first_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
         }
         i++;
     }
-    store_index(job, 2, row[2],
-                i < job->over.inner ? job->views[0]->offset[job->option] + i : none);
+    const int64_t first = dtp_view_offset(job->of.views[0], job->of.dims.over[0].id);
+    store_index(job, 2, row[2], i < job->over.inner ? first + i : job->of.none);
 }
-
-DTP_ROW_BIND(arg_first, arg_first_row, "over",
-             dtp_ttype_find(&args->in[0].local, dtp_call_dim(args->call, "over")))
 
 /* The k elements kept so far, by index in the output: a heap whose root is the one to give up
  * first. */
@@ -257,15 +222,15 @@ static void sift_down(const heap *h, int64_t i)
 /* Views: x, values, indices; option: whether the largest. The outputs hold k elements per row. */
 static void topk_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const dtp_view *values = job->views[1], *indices = job->views[2];
-    const dtp_dim_id over = job->dims.over[0].id;
+    const dtp_view *values = job->of.views[1], *indices = job->of.views[2];
+    const dtp_dim_id over = job->of.dims.over[0].id;
     const int64_t k = dtp_ttype_size(&values->local, over), step = dtp_view_stride(values, over);
     heap h = {.x = job->data[0] + row[0],
               .index = (int32_t *)indices->data + row[2],
               .n = k,
               .step_x = job->step[0],
               .step_index = dtp_view_stride(indices, over),
-              .largest = job->option != 0};
+              .largest = job->of.option != 0};
     for (int64_t i = 0; i < h.n; i++) {
         h.index[i * h.step_index] = (int32_t)i;
     }
@@ -289,33 +254,26 @@ static void topk_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
     }
 }
 
-static dtp_status topk_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+static dtp_status bind_topk(const dtp_kernel_args *args, dtp_arena *arena, void **state,
                             dtp_err *err)
 {
-    const dtp_op_call *call = args->call;
-    const int32_t axis = dtp_ttype_find(&call->in[0], dtp_call_dim(call, "over"));
-    if (call->in[0].dims[axis].size > INT32_MAX) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "topk: indices of a dim of more than 2^31 elements");
-    }
-    DTP_TRY(
-        dtp_row_job_bind(args, "over", topk_row, dtp_call_int(call, "largest"), arena, state, err));
+    DTP_TRY(dtp_row_job_bind(args, DTP_ROW_topk, topk_row, arena, state, err));
     ((dtp_row_job *)*state)->halves &= 1U; /* the function itself stores values */
     return DTP_OK;
 }
 
-#define ROW(op, dtypes)                                                                            \
-    {                                                                                              \
-#op, dtp_row_job_kernel, op##_bind, dtypes                                                 \
-    }
+#define OPS(OP)                                                                                    \
+    OP(logsumexp, logsumexp_row, DTP_CPU_FLOATS)                                                   \
+    OP(norm, norm_row, DTP_CPU_FLOATS)                                                             \
+    OP(var, var_row, DTP_CPU_FLOATS)                                                               \
+    OP(std, std_row, DTP_CPU_FLOATS)                                                               \
+    OP(cumsum, cumsum_row, DTP_CPU_BOTH)                                                           \
+    OP(prod_grad, prod_grad_row, DTP_CPU_FLOATS)                                                   \
+    OP(argmax, arg_row, DTP_CPU_BOTH)                                                              \
+    OP(argmin, arg_row, DTP_CPU_BOTH)                                                              \
+    OP(arg_first, arg_first_row, DTP_CPU_BOTH)
 
-const dtp_kernel dtp_cpu_row_stats[] = {ROW(logsumexp, DTP_CPU_FLOATS),
-                                        ROW(norm, DTP_CPU_FLOATS),
-                                        ROW(var, DTP_CPU_FLOATS),
-                                        ROW(std, DTP_CPU_FLOATS),
-                                        ROW(cumsum, DTP_CPU_BOTH),
-                                        ROW(prod_grad, DTP_CPU_FLOATS),
-                                        ROW(argmax, DTP_CPU_BOTH),
-                                        ROW(argmin, DTP_CPU_BOTH),
-                                        ROW(arg_first, DTP_CPU_BOTH),
-                                        ROW(topk, DTP_CPU_BOTH),
-                                        {.op = NULL}};
+OPS(DTP_ROW_BIND)
+
+const dtp_kernel dtp_cpu_row_stats[] = {
+    OPS(DTP_ROW_KERNEL){"topk", dtp_row_job_kernel, bind_topk, DTP_CPU_BOTH}, {.op = NULL}};

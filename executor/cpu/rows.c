@@ -325,20 +325,19 @@ static void make_buffer(dtp_row_job *job, int32_t v)
     job->floats += (n + 15) / 16 * 16;
 }
 
-dtp_status dtp_row_job_make(dtp_row_job *job, const dtp_kernel_args *args, const char *key,
-                            int32_t n_views, const dtp_view *const *views, dtp_err *err)
+dtp_status dtp_row_job_make(dtp_row_job *job, const dtp_kernel_args *args, const dtp_bound_rows *of,
+                            dtp_err *err)
 {
     memset(job, 0, sizeof *job);
-    dtp_view_split(args->call, key, views[0], &job->dims);
-    dtp_nest_make(&job->rows, job->dims.n_rows, job->dims.rows, n_views, views);
-    dtp_nest_make(&job->over, job->dims.n_over, job->dims.over, n_views, views);
+    job->of = *of;
+    dtp_nest_make(&job->rows, of->dims.n_rows, of->dims.rows, of->n_views, of->views);
+    dtp_nest_make(&job->over, of->dims.n_over, of->dims.over, of->n_views, of->views);
     job->stored = job->over;
-    job->n_views = n_views;
-    for (int32_t v = 0; v < n_views; v++) {
-        const bool is_out = views[v] >= args->out && views[v] < args->out + args->call->n_out;
-        job->views[v] = views[v];
+    for (int32_t v = 0; v < of->n_views; v++) {
+        const dtp_view *view = of->views[v];
+        const bool is_out = view >= args->out && view < args->out + args->call->n_out;
         job->outs |= is_out ? 1U << v : 0;
-        if (dtp_dtype_is_half(views[v]->local.dtype)) {
+        if (dtp_dtype_is_half(view->local.dtype)) {
             make_buffer(job, v);
         }
         job->step[v] = dtp_nest_step(&job->over, v);
@@ -350,23 +349,23 @@ void dtp_row_run(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], int6
                  float *at[DTP_NEST_VIEWS])
 {
     int64_t run[DTP_NEST_VIEWS];
-    assert(job->n_views > 0);
-    for (int32_t v = 0; v < job->n_views; v++) {
+    assert(job->of.n_views > 0);
+    for (int32_t v = 0; v < job->of.n_views; v++) {
         at[v] = job->data[v] + row[v];
     }
     if (r == 0) {
         return;
     }
     dtp_nest_row(&job->over, r, run);
-    for (int32_t v = 0; v < job->n_views; v++) {
+    for (int32_t v = 0; v < job->of.n_views; v++) {
         at[v] += run[v];
     }
 }
 
 void dtp_row_job_load(dtp_row_job *job)
 {
-    for (int32_t v = 0; v < job->n_views; v++) {
-        job->data[v] = job->views[v]->data;
+    for (int32_t v = 0; v < job->of.n_views; v++) {
+        job->data[v] = job->of.views[v]->data;
     }
 }
 
@@ -380,7 +379,7 @@ const dtp_row_job *dtp_row_job_mine(const dtp_row_job *job, const dtp_kernel_arg
     float *base = dtp_cpu_scratch(args->backend, &stride);
     base += dtp_cpu_thread() * stride;
     *copy = *job;
-    for (int32_t v = 0; v < job->n_views; v++) {
+    for (int32_t v = 0; v < job->of.n_views; v++) {
         copy->data[v] = (job->halves >> v & 1U) != 0 ? base + job->buffer[v] : job->data[v];
     }
     return copy;
@@ -393,14 +392,14 @@ static void move_row(const dtp_row_job *mine, const int64_t row[DTP_NEST_VIEWS],
         int64_t stored[DTP_NEST_VIEWS], at[DTP_NEST_VIEWS];
         dtp_nest_row(&mine->stored, r, stored);
         dtp_nest_row(&mine->over, r, at);
-        for (int32_t v = 0; v < mine->n_views; v++) {
+        for (int32_t v = 0; v < mine->of.n_views; v++) {
             if ((views >> v & 1U) == 0) {
                 continue;
             }
-            const dtp_dtype dtype = mine->views[v]->local.dtype;
+            const dtp_dtype dtype = mine->of.views[v]->local.dtype;
             const int64_t step = dtp_nest_step(&mine->stored, v);
             const int64_t n = step == 0 ? 1 : mine->over.inner;
-            uint16_t *data = (uint16_t *)mine->views[v]->data + row[v] + stored[v];
+            uint16_t *data = (uint16_t *)mine->of.views[v]->data + row[v] + stored[v];
             if ((mine->outs >> v & 1U) != 0) {
                 dtp_narrow(dtype, n, mine->data[v] + at[v], data, step);
             } else {
@@ -415,7 +414,7 @@ void dtp_row_enter(const dtp_row_job *mine, int64_t i, int64_t row[DTP_NEST_VIEW
     dtp_nest_elem(&mine->rows, i, row);
     if (mine->halves != 0) {
         move_row(mine, row, mine->halves & ~mine->outs);
-        for (int32_t v = 0; v < mine->n_views; v++) {
+        for (int32_t v = 0; v < mine->of.n_views; v++) {
             row[v] = (mine->halves >> v & 1U) != 0 ? 0 : row[v];
         }
     }
@@ -433,7 +432,7 @@ void dtp_row_leave(const dtp_row_job *mine, int64_t i)
 void dtp_row_job_each(const dtp_row_job *job, const dtp_kernel_args *args)
 {
     int64_t n = dtp_nest_total(&job->rows);
-    int32_t team = dtp_cpu_team(args->threads, n * job->dims.count);
+    int32_t team = dtp_cpu_team(args->threads, n * job->of.dims.count);
 #pragma omp parallel num_threads(team) if (team > 1)
     {
         dtp_row_job copy;
@@ -448,19 +447,15 @@ void dtp_row_job_each(const dtp_row_job *job, const dtp_kernel_args *args)
     }
 }
 
-dtp_status dtp_row_job_bind(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
-                            int64_t option, dtp_arena *arena, void **state, dtp_err *err)
+dtp_status dtp_row_job_bind(const dtp_kernel_args *args, dtp_row_op op, dtp_row_fn fn,
+                            dtp_arena *arena, void **state, dtp_err *err)
 {
-    const dtp_op_call *call = args->call;
-    const dtp_view *views[DTP_NEST_VIEWS] = {NULL};
+    dtp_bound_rows of;
     dtp_row_job *job;
     DTP_CPU_STATE(arena, state, job, err);
-    for (int32_t i = 0; i < call->n_in + call->n_out; i++) {
-        views[i] = i < call->n_in ? &args->in[i] : &args->out[i - call->n_in];
-    }
-    DTP_TRY(dtp_row_job_make(job, args, key, call->n_in + call->n_out, views, err));
+    DTP_TRY(dtp_bind_rows(args, op, &of, err));
+    DTP_TRY(dtp_row_job_make(job, args, &of, err));
     job->fn = fn;
-    job->option = option;
     return DTP_OK;
 }
 

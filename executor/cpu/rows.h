@@ -6,6 +6,7 @@
 
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/nest.h"
+#include "executor/device/bound/rows.h"
 
 /* Sum, maximum (-inf when empty), minimum (inf); a NaN makes each NaN. */
 double dtp_row_sum(int64_t n, const float *x, int64_t step);
@@ -32,34 +33,26 @@ void dtp_cols_sum(int64_t rows, int64_t n, const float *x, int64_t ld, double *a
 void dtp_cols_dot(int64_t rows, int64_t n, const float *a, int64_t ld_a, const float *b,
                   int64_t ld_b, double *acc);
 
-/* ---- Kernels that treat one row at a time: a row is all of the dims of one attribute, rows are
- * the other dims. */
+/* ---- Kernels that treat one row at a time (executor/device/bound/rows.h). */
 
-/* The first view has all dims; each other one has some of them (row values lack the dims of a row,
- * per-feature vectors lack the rows). A row is a number of runs of equal length; within a run the
- * elements of view v are step[v] apart. What a row has of a 16-bit view is widened into a buffer of
+/* A row is a number of runs of equal length; within a run the elements of view v are step[v] apart. What a row has of a 16-bit view is widened into a buffer of
  * the thread before its function is called, and narrowed from there behind it when the view is an
  * output: functions see f32 alone. */
 typedef struct dtp_row_job {
-    dtp_view_over dims;
+    dtp_bound_rows of;
     dtp_nest rows;   /* all rows: dtp_nest_total(rows) of them */
     dtp_nest over;   /* of one row: over.rows runs of over.inner elements; 16-bit views: buffers */
     dtp_nest stored; /* the same, all views in memory */
     uint32_t halves, outs;                  /* sets of views: 16-bit ones, outputs */
     int64_t buffer[DTP_NEST_VIEWS], floats; /* where a thread has the buffers; size of all */
-    int32_t n_views;
-    int64_t step[DTP_NEST_VIEWS]; /* within a run */
-    float *data[DTP_NEST_VIEWS];  /* of views that are f32 */
-    const dtp_view *views[DTP_NEST_VIEWS];
+    int64_t step[DTP_NEST_VIEWS];           /* within a run */
+    float *data[DTP_NEST_VIEWS];            /* of views that are f32 */
     void (*fn)(const struct dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]);
-    int64_t option;   /* of fn */
-    const void *user; /* the same */
+    const void *user; /* of fn */
 } dtp_row_job;
 
-/* Splits views[0] by the attribute `key` of the call, of kind DIM or DIMS; views are operands and
- * outputs of the call. */
-dtp_status dtp_row_job_make(dtp_row_job *job, const dtp_kernel_args *args, const char *key,
-                            int32_t n_views, const dtp_view *const *views,
+/* Views are operands and outputs of the call. */
+dtp_status dtp_row_job_make(dtp_row_job *job, const dtp_kernel_args *args, const dtp_bound_rows *of,
                             dtp_err *err) DTP_MUST_CHECK;
 
 /* First elements of run r of a row, by view; `row` holds the offsets of the row. */
@@ -79,20 +72,19 @@ const dtp_row_job *dtp_row_job_mine(const dtp_row_job *job, const dtp_kernel_arg
 void dtp_row_enter(const dtp_row_job *mine, int64_t i, int64_t row[DTP_NEST_VIEWS]);
 void dtp_row_leave(const dtp_row_job *mine, int64_t i);
 
-/* Binds a kernel that calls fn for every row of a call, split off by `key`; the views are its
- * operands, then its outputs. */
-dtp_status dtp_row_job_bind(const dtp_kernel_args *args, const char *key, dtp_row_fn fn,
-                            int64_t option, dtp_arena *arena, void **state,
-                            dtp_err *err) DTP_MUST_CHECK;
+/* Binds a kernel that calls fn for every row of a call. */
+dtp_status dtp_row_job_bind(const dtp_kernel_args *args, dtp_row_op op, dtp_row_fn fn,
+                            dtp_arena *arena, void **state, dtp_err *err) DTP_MUST_CHECK;
 /* Runs it. */
 dtp_status dtp_row_job_kernel(const dtp_kernel_args *args, dtp_err *err) DTP_MUST_CHECK;
-/* The bind function NAME_bind of an op with a row function. */
-#define DTP_ROW_BIND(NAME, fn, key, option)                                                        \
-    static dtp_status NAME##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,     \
-                                  dtp_err *err)                                                    \
+/* The bind function of an op with a row function, and its row in the kernel table. */
+#define DTP_ROW_BIND(op, fn, dtypes)                                                               \
+    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
+                                dtp_err *err)                                                      \
     {                                                                                              \
-        return dtp_row_job_bind(args, key, fn, option, arena, state, err);                         \
+        return dtp_row_job_bind(args, DTP_ROW_##op, fn, arena, state, err);                        \
     }
+#define DTP_ROW_KERNEL(op, fn, dtypes) {#op, dtp_row_job_kernel, op##_bind, dtypes},
 
 /* Maximum of a row of view 0 (-inf when empty), and its sum of exp(x - m). */
 float dtp_row_job_max(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]);

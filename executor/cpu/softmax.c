@@ -1,4 +1,5 @@
-/* softmax and log_softmax, their gradients, and the parts they decompose into. One pass per row for
+/* softmax and log_softmax, their gradients, and the parts they decompose into; option: whether with
+ * the logarithm. One pass per row for
  * the maximum, one for the exponentials and their sum, one for the scaling. */
 #include <math.h>
 
@@ -40,9 +41,6 @@ static void log_softmax_row(const dtp_row_job *job, const int64_t row[DTP_NEST_V
     write_row(job, row, 1, true, m, -lse);
 }
 
-DTP_ROW_BIND(softmax, softmax_row, "over", 0)
-DTP_ROW_BIND(log_softmax, log_softmax_row, "over", 0)
-
 /* ---- gradients: dx = y (dy - d), d = sum of y dy; with the logarithm dx = dy - exp(y) d, d = sum
  * of dy. Views: y, dy; last dx ---- */
 
@@ -66,7 +64,7 @@ DTP_CPU_CLONES static void log_grad_run(int64_t n, const float *y, const float *
 static void write_grad(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], bool log_form,
                        float d)
 {
-    const int32_t to = job->n_views - 1;
+    const int32_t to = job->of.n_views - 1;
     const int64_t n = job->over.inner, *step = job->step;
     for (int64_t r = 0; r < job->over.rows; r++) {
         float *at[DTP_NEST_VIEWS];
@@ -96,18 +94,11 @@ static double grad_sum(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]
 
 static void softmax_grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    write_grad(job, row, false, (float)grad_sum(job, row, false));
+    const bool log_form = job->of.option != 0;
+    write_grad(job, row, log_form, (float)grad_sum(job, row, log_form));
 }
 
-static void log_softmax_grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
-{
-    write_grad(job, row, true, (float)grad_sum(job, row, true));
-}
-
-DTP_ROW_BIND(softmax_grad, softmax_grad_row, "over", 0)
-DTP_ROW_BIND(log_softmax_grad, log_softmax_grad_row, "over", 0)
-
-/* ---- parts of decompositions; option: whether with the logarithm ---- */
+/* ---- parts of decompositions ---- */
 
 /* Views: x, m, out. An infinite m counts as 0. */
 static void sum_exp_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
@@ -122,13 +113,10 @@ static void row_dot_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS
     job->data[2][row[2]] = (float)grad_sum(job, row, false);
 }
 
-DTP_ROW_BIND(sum_exp, sum_exp_row, "over", 0)
-DTP_ROW_BIND(row_dot, row_dot_row, "over", 0)
-
 /* Views: x, m, s, y. There is no result when m is infinite. */
 static void softmax_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const bool log_form = job->option != 0;
+    const bool log_form = job->of.option != 0;
     const float m = job->data[1][row[1]], s = isinf(m) ? NAN : job->data[2][row[2]];
     write_row(job, row, 3, log_form, m, log_form ? (float)-((double)m + log((double)s)) : 1.0f / s);
 }
@@ -136,17 +124,19 @@ static void softmax_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST
 /* Views: y, dy, d, dx. */
 static void softmax_grad_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    write_grad(job, row, job->option != 0, job->data[2][row[2]]);
+    write_grad(job, row, job->of.option != 0, job->data[2][row[2]]);
 }
 
-DTP_ROW_BIND(softmax_apply, softmax_apply_row, "over", dtp_call_int(args->call, "log"))
-DTP_ROW_BIND(softmax_grad_apply, softmax_grad_apply_row, "over", dtp_call_int(args->call, "log"))
+#define OPS(OP)                                                                                    \
+    OP(softmax, softmax_row, DTP_CPU_FLOATS)                                                       \
+    OP(log_softmax, log_softmax_row, DTP_CPU_FLOATS)                                               \
+    OP(softmax_grad, softmax_grad_row, DTP_CPU_FLOATS)                                             \
+    OP(log_softmax_grad, softmax_grad_row, DTP_CPU_FLOATS)                                         \
+    OP(sum_exp, sum_exp_row, DTP_CPU_FLOATS)                                                       \
+    OP(row_dot, row_dot_row, DTP_CPU_FLOATS)                                                       \
+    OP(softmax_apply, softmax_apply_row, DTP_CPU_FLOATS)                                           \
+    OP(softmax_grad_apply, softmax_grad_apply_row, DTP_CPU_FLOATS)
 
-#define ROW(op)                                                                                    \
-    {                                                                                              \
-#op, dtp_row_job_kernel, op##_bind, DTP_CPU_FLOATS                                         \
-    }
+OPS(DTP_ROW_BIND)
 
-const dtp_kernel dtp_cpu_softmax[] = {
-    ROW(softmax), ROW(log_softmax),   ROW(softmax_grad),       ROW(log_softmax_grad), ROW(sum_exp),
-    ROW(row_dot), ROW(softmax_apply), ROW(softmax_grad_apply), {.op = NULL}};
+const dtp_kernel dtp_cpu_softmax[] = {OPS(DTP_ROW_KERNEL){.op = NULL}};

@@ -2,7 +2,6 @@
 #include "executor/cuda/rows.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "spmd/target/cuda_fold.h"
 
@@ -52,47 +51,24 @@ static void choose_team(dtp_cuda_rows *r)
     }
 }
 
-dtp_status dtp_cuda_rows_make(dtp_cuda_bound_rows *bound, const dtp_view_over *split,
-                              int32_t n_views, const dtp_view *const *views, dtp_err *err)
+dtp_status dtp_cuda_rows_make(dtp_cuda_bound_rows *bound, const dtp_bound_rows *of, dtp_err *err)
 {
     dtp_nest nest;
     dtp_cuda_rows *out = &bound->rows;
+    bound->of = *of;
     *out = (dtp_cuda_rows){.parts = 1};
-    dtp_nest_make(&nest, split->n_rows, split->rows, n_views, views);
+    dtp_nest_make(&nest, of->dims.n_rows, of->dims.rows, of->n_views, of->views);
     DTP_TRY(dtp_cuda_nest_of(&nest, &out->rows, err));
-    dtp_nest_make(&nest, split->n_over, split->over, n_views, views);
+    dtp_nest_make(&nest, of->dims.n_over, of->dims.over, of->n_views, of->views);
     DTP_TRY(dtp_cuda_nest_of(&nest, &out->over, err));
-    for (int32_t v = 0; v < n_views; v++) {
-        bound->views[v] = views[v];
-        out->data[v] = views[v]->data;
-        out->dtype[v] = (int32_t)views[v]->local.dtype;
+    for (int32_t v = 0; v < of->n_views; v++) {
+        out->data[v] = of->views[v]->data;
+        out->dtype[v] = (int32_t)of->views[v]->local.dtype;
     }
     out->part = out->over.total;
     out->grouped = can_group(out);
     choose_team(out);
     return DTP_OK;
-}
-
-dtp_status dtp_cuda_rows_of_call(dtp_cuda_bound_rows *out, const dtp_kernel_args *args,
-                                 const char *key, dtp_err *err)
-{
-    const dtp_view *views[DTP_CUDA_VIEWS] = {NULL};
-    const int32_t n_in = args->call->n_in, n = n_in + args->call->n_out;
-    dtp_view_over split;
-    for (int32_t i = 0; i < n; i++) {
-        views[i] = i < n_in ? &args->in[i] : &args->out[i - n_in];
-    }
-    dtp_view_split(args->call, key, &args->in[0], &split);
-    return dtp_cuda_rows_make(out, &split, n, views, err);
-}
-
-void dtp_cuda_rows_flip(dtp_view_over *split)
-{
-    const dtp_view_over was = *split;
-    split->n_rows = was.n_over;
-    split->n_over = was.n_rows;
-    memcpy(split->rows, was.over, sizeof was.over);
-    memcpy(split->over, was.rows, sizeof was.rows);
 }
 
 void dtp_cuda_rows_cut(dtp_cuda_bound_rows *bound, const dtp_kernel_args *args)
@@ -121,8 +97,24 @@ const dtp_cuda_rows *dtp_cuda_rows_now(dtp_cuda_bound_rows *bound)
 {
     dtp_cuda_rows *r = &bound->rows;
     for (int32_t v = 0; v < r->over.n_views; v++) {
-        r->data[v] = bound->views[v]->data;
+        r->data[v] = bound->of.views[v]->data;
     }
     assert(!r->grouped || can_group(r));
     return r;
+}
+
+/* Kernels count places in 32 bits. Ops that do not fold have no workspace to cut rows into. */
+dtp_status dtp_cuda_rows_bind(const dtp_kernel_args *args, dtp_row_op op, dtp_arena *arena,
+                              void **state, dtp_err *err)
+{
+    dtp_bound_rows of;
+    dtp_cuda_bound_rows *bound;
+    DTP_CUDA_STATE(arena, state, bound, err);
+    DTP_TRY(dtp_bind_rows(args, op, &of, err));
+    if (of.gives_places) {
+        DTP_TRY(dtp_places_check(args->call, &of, INT32_MAX, err));
+    }
+    DTP_TRY(dtp_cuda_rows_make(bound, &of, err));
+    dtp_cuda_rows_cut(bound, args);
+    return DTP_OK;
 }

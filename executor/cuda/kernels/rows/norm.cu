@@ -7,7 +7,7 @@
 
 /* The first and the last sum of a row. */
 static __device__ __forceinline__ void load_sums(const dtp_cuda_rows &job, const dtp_row &row,
-                                                 const dtp_cuda_norm_form &norm, float (&sums)[2])
+                                                 const dtp_norm_numbers &norm, float (&sums)[2])
 {
     const dtp_row_view s = dtp_row_of(job, row, DTP_NORM_SUMS);
     sums[0] = dtp_load(s.data, s.dtype, s.at);
@@ -15,7 +15,7 @@ static __device__ __forceinline__ void load_sums(const dtp_cuda_rows &job, const
 }
 
 static __device__ __forceinline__ void store_sums(const dtp_cuda_rows &job, const dtp_row &row,
-                                                  int view, const dtp_cuda_norm_form &norm,
+                                                  int view, const dtp_norm_numbers &norm,
                                                   const float (&sums)[2])
 {
     const dtp_row_view s = dtp_row_of(job, row, view);
@@ -28,7 +28,7 @@ static __device__ __forceinline__ void store_sums(const dtp_cuda_rows &job, cons
 struct norm_map {
     template <int V, class Team>
     static __device__ __forceinline__ void run(const dtp_cuda_rows &job, const dtp_row &row,
-                                               const dtp_cuda_norm_form &norm)
+                                               const dtp_norm_numbers &norm)
     {
         const dtp_row_view x = dtp_row_of(job, row, DTP_NORM_X);
         float mean = 0.0f, rstd;
@@ -38,11 +38,12 @@ struct norm_map {
             const double m = norm.centered ? (double)sums[0] / norm.count : 0.0;
             const double var = (double)sums[1] / norm.count - m * m;
             mean = (float)m;
-            rstd = 1.0f / sqrtf((float)(var < 0.0 ? 0.0 : var) + norm.eps);
+            rstd = 1.0f / sqrtf((float)(var < 0.0 ? 0.0 : var) + (float)norm.eps);
         } else {
             const float count = (float)norm.count;
             mean = norm.centered ? dtp_row_sum<V, Team>(job, row, x) / count : 0.0f;
-            rstd = 1.0f / sqrtf(dtp_row_square<V, Team>(job, row, x, mean) / count + norm.eps);
+            rstd =
+                1.0f / sqrtf(dtp_row_square<V, Team>(job, row, x, mean) / count + (float)norm.eps);
         }
         write<V, Team>(job, row, norm, x, mean, rstd);
         if (Team::lane() == 0) {
@@ -55,7 +56,7 @@ struct norm_map {
 
     template <int V, class Team>
     static __device__ __forceinline__ void write(const dtp_cuda_rows &job, const dtp_row &row,
-                                                 const dtp_cuda_norm_form &norm,
+                                                 const dtp_norm_numbers &norm,
                                                  const dtp_row_view &x, float mean, float rstd)
     {
         const dtp_row_view y = dtp_row_of(job, row, DTP_NORM_Y);
@@ -81,7 +82,7 @@ struct norm_map {
 struct moments_map {
     template <int V, class Team>
     static __device__ __forceinline__ void run(const dtp_cuda_rows &job, const dtp_row &row,
-                                               const dtp_cuda_norm_form &norm)
+                                               const dtp_norm_numbers &norm)
     {
         const dtp_row_view x = dtp_row_of(job, row, 0);
         float sums[2] = {0.0f, dtp_row_square<V, Team>(job, row, x, 0.0f)};
@@ -100,7 +101,7 @@ struct grad_terms {
     const float rstd, mean;
 
     __device__ __forceinline__ grad_terms(const dtp_cuda_rows &job, const dtp_row &row,
-                                          const dtp_cuda_norm_form &norm)
+                                          const dtp_norm_numbers &norm)
         : x(dtp_row_of(job, row, DTP_NORM_X)), dy(dtp_row_of(job, row, DTP_NORM_DY)),
           gamma(dtp_row_of(job, row, DTP_NORM_GAMMA)), rstd(dtp_row_value(job, row, DTP_NORM_RSTD)),
           mean(norm.centered ? dtp_row_value(job, row, DTP_NORM_MEAN) : 0.0f)
@@ -143,7 +144,7 @@ struct grad_terms {
 struct dx_map {
     template <int V, class Team>
     static __device__ __forceinline__ void run(const dtp_cuda_rows &job, const dtp_row &row,
-                                               const dtp_cuda_norm_form &norm)
+                                               const dtp_norm_numbers &norm)
     {
         const grad_terms terms(job, row, norm);
         const dtp_row_view dx = dtp_row_of(job, row, DTP_NORM_DX);
@@ -171,7 +172,7 @@ struct dx_map {
 struct grad_sums_map {
     template <int V, class Team>
     static __device__ __forceinline__ void run(const dtp_cuda_rows &job, const dtp_row &row,
-                                               const dtp_cuda_norm_form &norm)
+                                               const dtp_norm_numbers &norm)
     {
         const grad_terms terms(job, row, norm);
         float s[2];
@@ -194,7 +195,7 @@ struct columns_fold {
     const dtp_row_view x, dy, rstd, mean;
 
     __device__ __forceinline__ columns_fold(const dtp_cuda_rows &j, const dtp_row &r,
-                                            const dtp_cuda_norm_form &norm)
+                                            const dtp_norm_numbers &norm)
         : job(j), row(r), centered(norm.centered), x(dtp_row_of(j, r, 0)), dy(dtp_row_of(j, r, 1)),
           rstd(dtp_row_of(j, r, 2)), mean(dtp_row_of(j, r, 3))
     {
@@ -232,31 +233,33 @@ struct columns_fold {
 };
 
 cudaError_t dtp_cuda_norm_rows(cudaStream_t queue, const dtp_cuda_rows *rows,
-                               const dtp_cuda_norm_form *norm)
+                               const dtp_norm_numbers *norm)
 {
     return dtp_rows_map<norm_map>(queue, rows, *norm);
 }
 
-cudaError_t dtp_cuda_norm_moments(cudaStream_t queue, const dtp_cuda_rows *rows,
-                                  const dtp_cuda_norm_form *norm)
+cudaError_t dtp_cuda_norm_moments(cudaStream_t queue, const dtp_cuda_rows *rows, int64_t last)
 {
-    return dtp_rows_map<moments_map>(queue, rows, *norm);
+    dtp_norm_numbers norm = {};
+    norm.centered = last > 0;
+    norm.last = last;
+    return dtp_rows_map<moments_map>(queue, rows, norm);
 }
 
 cudaError_t dtp_cuda_norm_dx(cudaStream_t queue, const dtp_cuda_rows *rows,
-                             const dtp_cuda_norm_form *norm)
+                             const dtp_norm_numbers *norm)
 {
     return dtp_rows_map<dx_map>(queue, rows, *norm);
 }
 
 cudaError_t dtp_cuda_norm_grad_sums(cudaStream_t queue, const dtp_cuda_rows *rows,
-                                    const dtp_cuda_norm_form *norm)
+                                    const dtp_norm_numbers *norm)
 {
     return dtp_rows_map<grad_sums_map>(queue, rows, *norm);
 }
 
 cudaError_t dtp_cuda_norm_columns(cudaStream_t queue, const dtp_cuda_rows *columns,
-                                  const dtp_cuda_norm_form *norm)
+                                  const dtp_norm_numbers *norm)
 {
     return dtp_rows_fold<columns_fold>(queue, columns, *norm);
 }

@@ -3,19 +3,19 @@
 
 template <class C> static __device__ __forceinline__ C combine(int fold, C a, C b)
 {
-    return fold == DTP_CUDA_FOLD_SUM   ? a + b
-           : fold == DTP_CUDA_FOLD_MAX ? (a > b || a != a ? a : b)
-           : fold == DTP_CUDA_FOLD_MIN ? (a < b || a != a ? a : b)
-                                       : a * b;
+    return fold == DTP_FOLD_SUM   ? a + b
+           : fold == DTP_FOLD_MAX ? (a > b || a != a ? a : b)
+           : fold == DTP_FOLD_MIN ? (a < b || a != a ? a : b)
+                                  : a * b;
 }
 
 /* Products and sums of integers wrap around. */
 template <> __device__ __forceinline__ int64_t combine<int64_t>(int fold, int64_t a, int64_t b)
 {
-    return fold == DTP_CUDA_FOLD_SUM   ? (int64_t)((uint64_t)a + (uint64_t)b)
-           : fold == DTP_CUDA_FOLD_MAX ? (a > b ? a : b)
-           : fold == DTP_CUDA_FOLD_MIN ? (a < b ? a : b)
-                                       : (int64_t)((uint64_t)a * (uint64_t)b);
+    return fold == DTP_FOLD_SUM   ? (int64_t)((uint64_t)a + (uint64_t)b)
+           : fold == DTP_FOLD_MAX ? (a > b ? a : b)
+           : fold == DTP_FOLD_MIN ? (a < b ? a : b)
+                                  : (int64_t)((uint64_t)a * (uint64_t)b);
 }
 
 template <class C> struct reduce_params {
@@ -68,18 +68,18 @@ template <class C> struct reduce_fold {
     }
 };
 
-cudaError_t dtp_cuda_reduce_floats(cudaStream_t queue, const dtp_cuda_rows *rows,
-                                   dtp_cuda_fold fold, float factor)
+cudaError_t dtp_cuda_reduce_floats(cudaStream_t queue, const dtp_cuda_rows *rows, dtp_fold fold,
+                                   float factor)
 {
-    const float none = fold == DTP_CUDA_FOLD_SUM   ? 0.0f
-                       : fold == DTP_CUDA_FOLD_MAX ? -INFINITY
-                       : fold == DTP_CUDA_FOLD_MIN ? INFINITY
-                                                   : 1.0f;
+    const float none = fold == DTP_FOLD_SUM   ? 0.0f
+                       : fold == DTP_FOLD_MAX ? -INFINITY
+                       : fold == DTP_FOLD_MIN ? INFINITY
+                                              : 1.0f;
     const reduce_params<float> params = {fold, factor, none};
     return dtp_rows_fold<reduce_fold<float>>(queue, rows, params);
 }
 
-cudaError_t dtp_cuda_reduce_ints(cudaStream_t queue, const dtp_cuda_rows *rows, dtp_cuda_fold fold,
+cudaError_t dtp_cuda_reduce_ints(cudaStream_t queue, const dtp_cuda_rows *rows, dtp_fold fold,
                                  int64_t none)
 {
     const reduce_params<int64_t> params = {fold, 1.0f, none};
