@@ -1,5 +1,5 @@
 /* Arithmetic of one and two operands, and the gradients of functions. Every op is one row of a list
- * below: its name, its value, and the attributes that the value calls a and b. From the lists come
+ * below: its name and its value. From the lists come
  * a vectorised function per op, its kernel and its row in the kernel table. Then compare, select,
  * the ops on truth values (bytes of 0 or 1), and conversion between element types. */
 #include "executor/cpu/elementwise.h"
@@ -9,6 +9,7 @@
 #include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/simd.h"
+#include "executor/device/bound/elementwise.h"
 #include "executor/device/convert.h"
 
 enum { OPERANDS = DTP_ELEMENTWISE_IN };
@@ -69,29 +70,27 @@ static void run_piece(const void *user, int64_t n, const int64_t off[DTP_NEST_VI
     }
 }
 
-/* Binds a kernel that calls fn for runs that cover the output; a and b are handed on to it. */
-static dtp_status bind_runs(const dtp_kernel_args *args, run_fn fn, float a, float b,
-                            dtp_arena *arena, void **state, dtp_err *err)
+/* Binds a kernel that calls fn for runs that cover the output. */
+static dtp_status bind_runs(const dtp_kernel_args *args, run_fn fn, dtp_arena *arena, void **state,
+                            dtp_err *err)
 {
-    const dtp_view *views[1 + OPERANDS] = {&args->out[0]};
+    dtp_bound_elementwise b;
     elementwise_job *job;
     DTP_CPU_STATE(arena, state, job, err);
+    dtp_bind_elementwise(args, &b);
     job->fn = fn;
+    job->nest = b.nest;
     job->n_in = args->call->n_in;
-    job->run = (elementwise_run){.a = a, .b = b, .dtype = views[0]->local.dtype};
+    job->run = (elementwise_run){.a = b.a, .b = b.b, .dtype = args->out[0].local.dtype};
     job->halves = dtp_dtype_is_half(job->run.dtype);
     job->bytes[0] = dtp_dtype_bytes(job->run.dtype);
     for (int32_t k = 0; k < job->n_in; k++) {
-        views[k + 1] = &args->in[k];
+        job->run.step[k] = dtp_nest_step(&job->nest, k + 1);
         job->run.from[k] = args->in[k].local.dtype;
         job->bytes[k + 1] = dtp_dtype_bytes(job->run.from[k]);
         job->halves = job->halves || dtp_dtype_is_half(job->run.from[k]);
     }
     job->halves = job->halves && fn != cast_run && fn != select_run;
-    dtp_nest_like(&job->nest, 1 + job->n_in, views);
-    for (int32_t k = 0; k < job->n_in; k++) {
-        job->run.step[k] = dtp_nest_step(&job->nest, k + 1);
-    }
     return DTP_OK;
 }
 
@@ -105,14 +104,6 @@ static dtp_status elementwise_kernel(const dtp_kernel_args *args, dtp_err *err)
     }
     dtp_nest_each(&job->nest, args->threads, run_piece, job);
     return DTP_OK;
-}
-
-/* An attribute as f32; beyond its range, infinite: clamp's "no bound". */
-static float attribute(const dtp_op_call *call, const char *key)
-{
-    const double most = 3.4028234663852886e38;
-    const double v = key == NULL ? 0.0 : dtp_call_float(call, key);
-    return v > most ? INFINITY : v < -most ? -INFINITY : (float)v;
 }
 
 /* gelu(x) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which equals 0.5 x (1 + tanh u). */
@@ -160,49 +151,49 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     return dy * s * (1.0f + x * (1.0f - s));
 }
 
-/* Of x; a and b are the two attributes named. NaN stays NaN. */
+/* Of x; a and b are the float attributes of the op. NaN stays NaN. */
 #define UNARY(OP)                                                                                  \
-    OP(scale, "factor", NULL, return x * a)                                                        \
-    OP(neg, NULL, NULL, return -x)                                                                 \
-    OP(exp, NULL, NULL, return dtp_simd_exp(x))                                                    \
-    OP(log, NULL, NULL, return logf(x))                                                            \
-    OP(sqrt, NULL, NULL, return sqrtf(x))                                                          \
-    OP(rsqrt, NULL, NULL, return 1.0f / sqrtf(x))                                                  \
-    OP(square, NULL, NULL, return x * x)                                                           \
-    OP(tanh, NULL, NULL, return dtp_simd_tanh(x))                                                  \
-    OP(sigmoid, NULL, NULL, return dtp_simd_sigmoid(x))                                            \
-    OP(relu, NULL, NULL, return x < 0.0f ? 0.0f : x)                                               \
-    OP(gelu, NULL, NULL, return x * gelu_gate(x))                                                  \
-    OP(erf, NULL, NULL, return dtp_simd_erf(x))                                                    \
-    OP(gelu_erf, NULL, NULL, return x * normal_below(x))                                           \
-    OP(silu, NULL, NULL, return x * dtp_simd_sigmoid(x))                                           \
-    OP(abs, NULL, NULL, return fabsf(x))                                                           \
-    OP(sign, NULL, NULL, return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x == 0.0f ? 0.0f : x)         \
-    OP(floor, NULL, NULL, return floorf(x))                                                        \
-    OP(reciprocal, NULL, NULL, return 1.0f / x)                                                    \
-    OP(sin, NULL, NULL, return sinf(x))                                                            \
-    OP(cos, NULL, NULL, return cosf(x))                                                            \
-    OP(log1p, NULL, NULL, return log1pf(x))                                                        \
-    OP(expm1, NULL, NULL, return expm1f(x))                                                        \
-    OP(softplus, NULL, NULL, return (x < 0.0f ? 0.0f : x) + log1pf(expf(-fabsf(x))))               \
-    OP(pow, "exponent", NULL, return powf(x, a))                                                   \
-    OP(leaky_relu, "slope", NULL, return x > 0.0f ? x : a * x)                                     \
-    OP(elu, "alpha", NULL, return x > 0.0f ? x : a * expm1f(x))                                    \
-    OP(clamp, "low", "high", x = x < a ? a : x; return x > b ? b : x)
+    OP(scale, return x * a)                                                                        \
+    OP(neg, return -x)                                                                             \
+    OP(exp, return dtp_simd_exp(x))                                                                \
+    OP(log, return logf(x))                                                                        \
+    OP(sqrt, return sqrtf(x))                                                                      \
+    OP(rsqrt, return 1.0f / sqrtf(x))                                                              \
+    OP(square, return x * x)                                                                       \
+    OP(tanh, return dtp_simd_tanh(x))                                                              \
+    OP(sigmoid, return dtp_simd_sigmoid(x))                                                        \
+    OP(relu, return x < 0.0f ? 0.0f : x)                                                           \
+    OP(gelu, return x * gelu_gate(x))                                                              \
+    OP(erf, return dtp_simd_erf(x))                                                                \
+    OP(gelu_erf, return x * normal_below(x))                                                       \
+    OP(silu, return x * dtp_simd_sigmoid(x))                                                       \
+    OP(abs, return fabsf(x))                                                                       \
+    OP(sign, return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x == 0.0f ? 0.0f : x)                     \
+    OP(floor, return floorf(x))                                                                    \
+    OP(reciprocal, return 1.0f / x)                                                                \
+    OP(sin, return sinf(x))                                                                        \
+    OP(cos, return cosf(x))                                                                        \
+    OP(log1p, return log1pf(x))                                                                    \
+    OP(expm1, return expm1f(x))                                                                    \
+    OP(softplus, return (x < 0.0f ? 0.0f : x) + log1pf(expf(-fabsf(x))))                           \
+    OP(pow, return powf(x, a))                                                                     \
+    OP(leaky_relu, return x > 0.0f ? x : a * x)                                                    \
+    OP(elu, return x > 0.0f ? x : a * expm1f(x))                                                   \
+    OP(clamp, x = x < a ? a : x; return x > b ? b : x)
 
 /* Of x and y. Gradients: x is the operand of the function or its result, y the cotangent. */
 #define BINARY(OP)                                                                                 \
-    OP(div, NULL, NULL, return x / y)                                                              \
-    OP(tanh_grad, NULL, NULL, return y * (1.0f - x * x))                                           \
-    OP(sigmoid_grad, NULL, NULL, return y * x * (1.0f - x))                                        \
-    OP(relu_grad, NULL, NULL, return x > 0.0f ? y : 0.0f)                                          \
-    OP(gelu_grad, NULL, NULL, return y * gelu_slope(x))                                            \
-    OP(silu_grad, NULL, NULL, return silu_grad_of_both(x, y))                                      \
-    OP(erf_grad, NULL, NULL, return y * 1.1283791670955126f * dtp_simd_exp(-x * x))                \
-    OP(gelu_erf_grad, NULL, NULL, return y * (normal_below(x) + x * normal_density(x)))            \
-    OP(leaky_relu_grad, "slope", NULL, return x > 0.0f ? y : a * y)                                \
-    OP(elu_grad, "alpha", NULL, return x > 0.0f ? y : a * expf(x) * y)                             \
-    OP(clamp_grad, "low", "high", return x >= a && x <= b ? y : 0.0f)
+    OP(div, return x / y)                                                                          \
+    OP(tanh_grad, return y * (1.0f - x * x))                                                       \
+    OP(sigmoid_grad, return y * x * (1.0f - x))                                                    \
+    OP(relu_grad, return x > 0.0f ? y : 0.0f)                                                      \
+    OP(gelu_grad, return y * gelu_slope(x))                                                        \
+    OP(silu_grad, return silu_grad_of_both(x, y))                                                  \
+    OP(erf_grad, return y * 1.1283791670955126f * dtp_simd_exp(-x * x))                            \
+    OP(gelu_erf_grad, return y * (normal_below(x) + x * normal_density(x)))                        \
+    OP(leaky_relu_grad, return x > 0.0f ? y : a * y)                                               \
+    OP(elu_grad, return x > 0.0f ? y : a * expf(x) * y)                                            \
+    OP(clamp_grad, return x >= a && x <= b ? y : 0.0f)
 
 /* Of floats, where a NaN on either side wins, and of integers, which wrap around. */
 #define ARITHMETIC(OP)                                                                             \
@@ -219,16 +210,14 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     }
 #define SIMD_LOOP(value) _Pragma("omp simd") LOOP(value)
 
-#define BIND(op, fn, a, b)                                                                         \
+#define BIND(op, fn)                                                                               \
     static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
                                 dtp_err *err)                                                      \
     {                                                                                              \
-        return bind_runs(args, fn, a, b, arena, state, err);                                       \
+        return bind_runs(args, fn, arena, state, err);                                             \
     }
-#define KERNEL(op, key_a, key_b)                                                                   \
-    BIND(op, op##_run, attribute(args->call, key_a), attribute(args->call, key_b))
 
-#define UNARY_FUNCTIONS(op, key_a, key_b, value)                                                   \
+#define UNARY_FUNCTIONS(op, value)                                                                 \
     DTP_CPU_INLINE float op##_value(float x, float a, float b)                                     \
     {                                                                                              \
         (void)a, (void)b;                                                                          \
@@ -245,7 +234,7 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
             LOOP(op##_value(x[i * step], a, b))                                                    \
         }                                                                                          \
     }                                                                                              \
-    KERNEL(op, key_a, key_b)
+    BIND(op, op##_run)
 
 #define BINARY_RUN(op, value)                                                                      \
     DTP_CPU_INLINE float op##_value(float x, float y, float a, float b)                            \
@@ -271,9 +260,9 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
         }                                                                                          \
     }
 
-#define BINARY_FUNCTIONS(op, key_a, key_b, value)                                                  \
+#define BINARY_FUNCTIONS(op, value)                                                                \
     BINARY_RUN(op, value)                                                                          \
-    KERNEL(op, key_a, key_b)
+    BIND(op, op##_run)
 
 #define ARITHMETIC_FUNCTIONS(op, value, int_value)                                                 \
     BINARY_RUN(op, value)                                                                          \
@@ -290,7 +279,7 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
             dtp_element_set_int(t, run->out, i, op##_int_value(x, y));                             \
         }                                                                                          \
     }                                                                                              \
-    BIND(op, dtp_dtype_is_float(args->in[0].local.dtype) ? op##_run : op##_int_run, 0.0f, 0.0f)
+    BIND(op, dtp_dtype_is_float(args->in[0].local.dtype) ? op##_run : op##_int_run)
 
 UNARY(UNARY_FUNCTIONS)
 BINARY(BINARY_FUNCTIONS)
@@ -357,28 +346,20 @@ void dtp_cpu_cast(const dtp_nest *nest, int32_t threads, dtp_dtype to, void *y, 
 
 RELATIONS(RELATION_RUNS)
 
-#define RELATION_ROW(name, holds) {#name, name##_floats, name##_ints},
+#define RELATION_ROW(name, holds) {name##_ints, name##_floats},
 
+/* Relations are in the order of the choices of "cmp". */
 static dtp_status compare_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
                                dtp_err *err)
 {
-    static const struct {
-        const char *name;
-        run_fn floats, ints;
-    } relations[] = {RELATIONS(RELATION_ROW)};
-    const char *cmp = dtp_call_choice(args->call, "cmp");
+    static const run_fn relations[][2] = {RELATIONS(RELATION_ROW)};
     const dtp_dtype a = args->in[0].local.dtype, b = args->in[1].local.dtype;
-    const bool floats = dtp_dtype_is_float(a);
-    size_t i = 0;
-    if (floats != dtp_dtype_is_float(b)) {
+    const int floats = dtp_dtype_is_float(a) ? 1 : 0;
+    if ((floats != 0) != dtp_dtype_is_float(b)) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "compare on backend cpu: %s with %s",
                         dtp_dtype_name(a), dtp_dtype_name(b));
     }
-    while (strcmp(cmp, relations[i].name) != 0) {
-        i++;
-    }
-    return bind_runs(args, floats ? relations[i].floats : relations[i].ints, 0.0f, 0.0f, arena,
-                     state, err);
+    return bind_runs(args, relations[dtp_call_int(args->call, "cmp")][floats], arena, state, err);
 }
 
 /* ---- select: elements are copied without looking at their type ---- */
@@ -428,7 +409,7 @@ static void select_run(const elementwise_run *run)
     }
 }
 
-BIND(select, select_run, 0.0f, 0.0f)
+BIND(select, select_run)
 
 /* ---- truth values ---- */
 
@@ -449,7 +430,7 @@ BIND(select, select_run, 0.0f, 0.0f)
             out[i] = value;                                                                        \
         }                                                                                          \
     }                                                                                              \
-    BIND(op, op##_run, 0.0f, 0.0f)
+    BIND(op, op##_run)
 
 LOGICAL(LOGICAL_FUNCTIONS)
 
@@ -487,7 +468,7 @@ static void cast_run(const elementwise_run *run)
     }
 }
 
-BIND(cast, cast_run, 0.0f, 0.0f)
+BIND(cast, cast_run)
 
 /* Every pair of dtypes. Not in place when elements change their size. */
 static dtp_status cast_kernel(const dtp_kernel_args *args, dtp_err *err)

@@ -1,10 +1,11 @@
-/* Reference kernels of the elementwise ops. Functions are rows of lists: name, the attributes that
- * the value calls a and b, the value. */
+/* Reference kernels of the elementwise ops. Functions are rows of lists: name, value; a and b are
+ * the float attributes of the op. */
 #include <math.h>
 #include <string.h>
 
 #include "core/graph/ops/fused_ops.h"
 #include "core/graph/ops/op_table.h"
+#include "executor/device/bound/elementwise.h"
 #include "executor/ref/index.h"
 #include "executor/ref/kernels.h"
 
@@ -55,48 +56,48 @@ static double silu_slope(double x)
 }
 
 #define UNARY(OP)                                                                                  \
-    OP(scale, "factor", NULL, return a * x)                                                        \
-    OP(neg, NULL, NULL, return -x)                                                                 \
-    OP(exp, NULL, NULL, return exp(x))                                                             \
-    OP(log, NULL, NULL, return log(x))                                                             \
-    OP(sqrt, NULL, NULL, return sqrt(x))                                                           \
-    OP(rsqrt, NULL, NULL, return 1.0 / sqrt(x))                                                    \
-    OP(square, NULL, NULL, return x * x)                                                           \
-    OP(tanh, NULL, NULL, return tanh(x))                                                           \
-    OP(sigmoid, NULL, NULL, return logistic(x))                                                    \
-    OP(relu, NULL, NULL, return x <= 0.0 ? 0.0 : x)                                                \
-    OP(gelu, NULL, NULL, return 0.5 * x * (1.0 + gelu_tanh(x)))                                    \
-    OP(erf, NULL, NULL, return erf(x))                                                             \
-    OP(gelu_erf, NULL, NULL, return x * normal_below(x))                                           \
-    OP(silu, NULL, NULL, return x * logistic(x))                                                   \
-    OP(abs, NULL, NULL, return fabs(x))                                                            \
-    OP(sign, NULL, NULL, return isnan(x) ? x : (double)((x > 0.0) - (x < 0.0)))                    \
-    OP(floor, NULL, NULL, return floor(x))                                                         \
-    OP(sin, NULL, NULL, return sin(x))                                                             \
-    OP(cos, NULL, NULL, return cos(x))                                                             \
-    OP(reciprocal, NULL, NULL, return 1.0 / x)                                                     \
-    OP(log1p, NULL, NULL, return log1p(x))                                                         \
-    OP(expm1, NULL, NULL, return expm1(x))                                                         \
-    OP(softplus, NULL, NULL, return fmax(x, 0.0) + log1p(exp(-fabs(x))))                           \
-    OP(pow, "exponent", NULL, return pow(x, a))                                                    \
-    OP(leaky_relu, "slope", NULL, return x > 0.0 ? x : a * x)                                      \
-    OP(elu, "alpha", NULL, return x > 0.0 ? x : a * expm1(x))                                      \
-    OP(clamp, "low", "high", return isnan(x) ? x : fmin(fmax(x, a), b))                            \
-    OP(logical_not, NULL, NULL, return x == 0.0 ? 1.0 : 0.0)
+    OP(scale, return a * x)                                                                        \
+    OP(neg, return -x)                                                                             \
+    OP(exp, return exp(x))                                                                         \
+    OP(log, return log(x))                                                                         \
+    OP(sqrt, return sqrt(x))                                                                       \
+    OP(rsqrt, return 1.0 / sqrt(x))                                                                \
+    OP(square, return x * x)                                                                       \
+    OP(tanh, return tanh(x))                                                                       \
+    OP(sigmoid, return logistic(x))                                                                \
+    OP(relu, return x <= 0.0 ? 0.0 : x)                                                            \
+    OP(gelu, return 0.5 * x * (1.0 + gelu_tanh(x)))                                                \
+    OP(erf, return erf(x))                                                                         \
+    OP(gelu_erf, return x * normal_below(x))                                                       \
+    OP(silu, return x * logistic(x))                                                               \
+    OP(abs, return fabs(x))                                                                        \
+    OP(sign, return isnan(x) ? x : (double)((x > 0.0) - (x < 0.0)))                                \
+    OP(floor, return floor(x))                                                                     \
+    OP(sin, return sin(x))                                                                         \
+    OP(cos, return cos(x))                                                                         \
+    OP(reciprocal, return 1.0 / x)                                                                 \
+    OP(log1p, return log1p(x))                                                                     \
+    OP(expm1, return expm1(x))                                                                     \
+    OP(softplus, return fmax(x, 0.0) + log1p(exp(-fabs(x))))                                       \
+    OP(pow, return pow(x, a))                                                                      \
+    OP(leaky_relu, return x > 0.0 ? x : a * x)                                                     \
+    OP(elu, return x > 0.0 ? x : a * expm1(x))                                                     \
+    OP(clamp, return isnan(x) ? x : fmin(fmax(x, a), b))                                           \
+    OP(logical_not, return x == 0.0 ? 1.0 : 0.0)
 
 /* Of x and y. Gradients: x is the operand of the function or its result, y the cotangent. */
 #define BINARY(OP)                                                                                 \
-    OP(div, NULL, NULL, return x / y)                                                              \
-    OP(tanh_grad, NULL, NULL, return y * (1.0 - x * x))                                            \
-    OP(sigmoid_grad, NULL, NULL, return y * x * (1.0 - x))                                         \
-    OP(relu_grad, NULL, NULL, return x > 0.0 ? y : 0.0)                                            \
-    OP(gelu_grad, NULL, NULL, return y * gelu_slope(x))                                            \
-    OP(silu_grad, NULL, NULL, return y * silu_slope(x))                                            \
-    OP(erf_grad, NULL, NULL, return y * 2.0 / sqrt(acos(-1.0)) * exp(-x * x))                      \
-    OP(gelu_erf_grad, NULL, NULL, return y * (normal_below(x) + x * normal_density(x)))            \
-    OP(leaky_relu_grad, "slope", NULL, return x > 0.0 ? y : a * y)                                 \
-    OP(elu_grad, "alpha", NULL, return x > 0.0 ? y : a * exp(x) * y)                               \
-    OP(clamp_grad, "low", "high", return x >= a && x <= b ? y : 0.0)
+    OP(div, return x / y)                                                                          \
+    OP(tanh_grad, return y * (1.0 - x * x))                                                        \
+    OP(sigmoid_grad, return y * x * (1.0 - x))                                                     \
+    OP(relu_grad, return x > 0.0 ? y : 0.0)                                                        \
+    OP(gelu_grad, return y * gelu_slope(x))                                                        \
+    OP(silu_grad, return y * silu_slope(x))                                                        \
+    OP(erf_grad, return y * 2.0 / sqrt(acos(-1.0)) * exp(-x * x))                                  \
+    OP(gelu_erf_grad, return y * (normal_below(x) + x * normal_density(x)))                        \
+    OP(leaky_relu_grad, return x > 0.0 ? y : a * y)                                                \
+    OP(elu_grad, return x > 0.0 ? y : a * exp(x) * y)                                              \
+    OP(clamp_grad, return x >= a && x <= b ? y : 0.0)
 
 /* Of floats, and of integers, exactly: sums and products wrap around. In max and min NaN wins, as
  * an error must stay visible. */
@@ -114,18 +115,10 @@ static double silu_slope(double x)
 typedef double (*value_fn)(double x, double y, double a, double b);
 typedef int64_t (*int_value_fn)(int64_t x, int64_t y);
 
-/* An attribute; clamp's "no bound" is infinite. */
-static double attribute(const dtp_op_call *call, const char *key)
-{
-    double v = key == NULL ? 0.0 : dtp_call_float(call, key);
-    return fabs(v) >= 1e308 ? copysign((double)INFINITY, v) : v;
-}
-
-static void run_function(const dtp_kernel_args *args, value_fn value, const char *key_a,
-                         const char *key_b)
+static void run_function(const dtp_kernel_args *args, value_fn value)
 {
     const bool two = args->call->n_in == 2;
-    const double a = attribute(args->call, key_a), b = attribute(args->call, key_b);
+    const double a = dtp_float_attr(args->call, 0), b = dtp_float_attr(args->call, 1);
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         double x = dtp_ref__get(&args->in[0], &l);
@@ -144,7 +137,7 @@ static void run_ints(const dtp_kernel_args *args, int_value_fn value)
     }
 }
 
-#define FUNCTION(op, key_a, key_b, value)                                                          \
+#define FUNCTION(op, value)                                                                        \
     static double op##_value(double x, double y, double a, double b)                               \
     {                                                                                              \
         (void)y, (void)a, (void)b;                                                                 \
@@ -153,7 +146,7 @@ static void run_ints(const dtp_kernel_args *args, int_value_fn value)
     static dtp_status run_##op(const dtp_kernel_args *args, dtp_err *err)                          \
     {                                                                                              \
         (void)err;                                                                                 \
-        run_function(args, op##_value, key_a, key_b);                                              \
+        run_function(args, op##_value);                                                            \
         return DTP_OK;                                                                             \
     }
 #define ARITHMETIC_FUNCTION(op, value, int_value)                                                  \
@@ -170,7 +163,7 @@ static void run_ints(const dtp_kernel_args *args, int_value_fn value)
     {                                                                                              \
         (void)err;                                                                                 \
         if (dtp_dtype_is_float(args->in[0].local.dtype)) {                                         \
-            run_function(args, op##_value, NULL, NULL);                                            \
+            run_function(args, op##_value);                                                        \
         } else {                                                                                   \
             run_ints(args, op##_int_value);                                                        \
         }                                                                                          \

@@ -62,7 +62,6 @@ static __device__ __forceinline__ int64_t dtp_mod(int64_t x, int64_t y)
             r[j] = (C)(value);                                                                     \
         }                                                                                          \
         break;
-#define DTP_CUDA_FUNCTION_CASE(op, key_a, key_b, value) DTP_CUDA_CASE(op, value)
 #define DTP_CUDA_FLOAT_CASE(op, value, int_value) DTP_CUDA_CASE(op, value)
 #define DTP_CUDA_INT_CASE(op, value, int_value) DTP_CUDA_CASE(op, int_value)
 
@@ -74,8 +73,8 @@ struct dtp_functions {
                                               float a, float b, C (&r)[V])
     {
         switch (op) {
-            DTP_CUDA_UNARY(DTP_CUDA_FUNCTION_CASE)
-            DTP_CUDA_BINARY(DTP_CUDA_FUNCTION_CASE)
+            DTP_CUDA_UNARY(DTP_CUDA_CASE)
+            DTP_CUDA_BINARY(DTP_CUDA_CASE)
             DTP_CUDA_ARITHMETIC(DTP_CUDA_FLOAT_CASE)
         default:
             break;

@@ -1,6 +1,6 @@
-/* Functions of elements, over nests. Every op is one row of a list below: its name, the attributes
- * that its value calls a and b, its value in device code (elementwise.cuh). From the lists come the
- * numbers of the ops, their kernels and their rows in the kernel table. */
+/* Functions of elements, over nests. Every op is one row of a list below: its name and its value
+ * in device code (elementwise.cuh); a and b are the float attributes of the op. From the lists come
+ * the numbers of the ops, their kernels and their rows in the kernel table. */
 #ifndef DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_ELEMENTWISE_H
 #define DTP_EXECUTOR_CUDA_KERNELS_ELEMENTWISE_ELEMENTWISE_H
 
@@ -10,47 +10,47 @@
 
 /* Of x. NaN stays NaN. */
 #define DTP_CUDA_UNARY(OP)                                                                         \
-    OP(scale, "factor", NULL, (x * a))                                                             \
-    OP(neg, NULL, NULL, -x)                                                                        \
-    OP(exp, NULL, NULL, expf(x))                                                                   \
-    OP(log, NULL, NULL, logf(x))                                                                   \
-    OP(sqrt, NULL, NULL, sqrtf(x))                                                                 \
-    OP(rsqrt, NULL, NULL, rsqrtf(x))                                                               \
-    OP(square, NULL, NULL, (x * x))                                                                \
-    OP(tanh, NULL, NULL, tanhf(x))                                                                 \
-    OP(sigmoid, NULL, NULL, dtp_sigmoid(x))                                                        \
-    OP(relu, NULL, NULL, x < 0.0f ? 0.0f : x)                                                      \
-    OP(gelu, NULL, NULL, (x * dtp_gelu_gate(x)))                                                   \
-    OP(erf, NULL, NULL, erff(x))                                                                   \
-    OP(gelu_erf, NULL, NULL, (x * dtp_normal_below(x)))                                            \
-    OP(silu, NULL, NULL, (x * dtp_sigmoid(x)))                                                     \
-    OP(abs, NULL, NULL, fabsf(x))                                                                  \
-    OP(sign, NULL, NULL, x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x)                                   \
-    OP(floor, NULL, NULL, floorf(x))                                                               \
-    OP(reciprocal, NULL, NULL, 1.0f / x)                                                           \
-    OP(sin, NULL, NULL, sinf(x))                                                                   \
-    OP(cos, NULL, NULL, cosf(x))                                                                   \
-    OP(log1p, NULL, NULL, log1pf(x))                                                               \
-    OP(expm1, NULL, NULL, expm1f(x))                                                               \
-    OP(softplus, NULL, NULL, (x < 0.0f ? 0.0f : x) + log1pf(expf(-fabsf(x))))                      \
-    OP(pow, "exponent", NULL, powf(x, a))                                                          \
-    OP(leaky_relu, "slope", NULL, x > 0.0f ? x : a * x)                                            \
-    OP(elu, "alpha", NULL, x > 0.0f ? x : a * expm1f(x))                                           \
-    OP(clamp, "low", "high", x<a ? a : x> b ? b : x)
+    OP(scale, (x * a))                                                                             \
+    OP(neg, -x)                                                                                    \
+    OP(exp, expf(x))                                                                               \
+    OP(log, logf(x))                                                                               \
+    OP(sqrt, sqrtf(x))                                                                             \
+    OP(rsqrt, rsqrtf(x))                                                                           \
+    OP(square, (x * x))                                                                            \
+    OP(tanh, tanhf(x))                                                                             \
+    OP(sigmoid, dtp_sigmoid(x))                                                                    \
+    OP(relu, x < 0.0f ? 0.0f : x)                                                                  \
+    OP(gelu, (x * dtp_gelu_gate(x)))                                                               \
+    OP(erf, erff(x))                                                                               \
+    OP(gelu_erf, (x * dtp_normal_below(x)))                                                        \
+    OP(silu, (x * dtp_sigmoid(x)))                                                                 \
+    OP(abs, fabsf(x))                                                                              \
+    OP(sign, x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x)                                               \
+    OP(floor, floorf(x))                                                                           \
+    OP(reciprocal, 1.0f / x)                                                                       \
+    OP(sin, sinf(x))                                                                               \
+    OP(cos, cosf(x))                                                                               \
+    OP(log1p, log1pf(x))                                                                           \
+    OP(expm1, expm1f(x))                                                                           \
+    OP(softplus, (x < 0.0f ? 0.0f : x) + log1pf(expf(-fabsf(x))))                                  \
+    OP(pow, powf(x, a))                                                                            \
+    OP(leaky_relu, x > 0.0f ? x : a * x)                                                           \
+    OP(elu, x > 0.0f ? x : a * expm1f(x))                                                          \
+    OP(clamp, x<a ? a : x> b ? b : x)
 
 /* Of x and y. Gradients: x is the operand of the function or its result, y the cotangent. */
 #define DTP_CUDA_BINARY(OP)                                                                        \
-    OP(div, NULL, NULL, x / y)                                                                     \
-    OP(tanh_grad, NULL, NULL, (y * (1.0f - x * x)))                                                \
-    OP(sigmoid_grad, NULL, NULL, (y * x * (1.0f - x)))                                             \
-    OP(relu_grad, NULL, NULL, x > 0.0f ? y : 0.0f)                                                 \
-    OP(gelu_grad, NULL, NULL, (y * dtp_gelu_slope(x)))                                             \
-    OP(silu_grad, NULL, NULL, (y * dtp_silu_slope(x)))                                             \
-    OP(erf_grad, NULL, NULL, (y * 1.1283791670955126f * expf(-x * x)))                             \
-    OP(gelu_erf_grad, NULL, NULL, (y * dtp_gelu_erf_slope(x)))                                     \
-    OP(leaky_relu_grad, "slope", NULL, x > 0.0f ? y : a * y)                                       \
-    OP(elu_grad, "alpha", NULL, x > 0.0f ? y : a * expf(x) * y)                                    \
-    OP(clamp_grad, "low", "high", x >= a && x <= b ? y : 0.0f)
+    OP(div, x / y)                                                                                 \
+    OP(tanh_grad, (y * (1.0f - x * x)))                                                            \
+    OP(sigmoid_grad, (y * x * (1.0f - x)))                                                         \
+    OP(relu_grad, x > 0.0f ? y : 0.0f)                                                             \
+    OP(gelu_grad, (y * dtp_gelu_slope(x)))                                                         \
+    OP(silu_grad, (y * dtp_silu_slope(x)))                                                         \
+    OP(erf_grad, (y * 1.1283791670955126f * expf(-x * x)))                                         \
+    OP(gelu_erf_grad, (y * dtp_gelu_erf_slope(x)))                                                 \
+    OP(leaky_relu_grad, x > 0.0f ? y : a * y)                                                      \
+    OP(elu_grad, x > 0.0f ? y : a * expf(x) * y)                                                   \
+    OP(clamp_grad, x >= a && x <= b ? y : 0.0f)
 
 /* Of floats, where a NaN on either side wins, and of integers, which wrap around. */
 #define DTP_CUDA_ARITHMETIC(OP)                                                                    \
@@ -68,7 +68,7 @@
     OP(logical_xor, (x != 0) != (y != 0))                                                          \
     OP(logical_not, x == 0)
 
-/* Choices of `compare`: numbers to truth values. */
+/* `compare`, in the order of the choices of "cmp": numbers to truth values. */
 #define DTP_CUDA_RELATIONS(OP)                                                                     \
     OP(lt, x < y)                                                                                  \
     OP(le, x <= y)                                                                                 \
