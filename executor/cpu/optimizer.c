@@ -7,16 +7,16 @@
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/nest.h"
 #include "executor/cpu/loops/simd.h"
+#include "executor/device/bound/update.h"
 #include "executor/device/loss_scale.h"
-
-typedef enum rule { SGD, MOMENTUM, ADAM, ADAMW, SUM, FIRST } rule;
 
 /* Constants of one step. Adam: step = lr / (1 - beta1^t), root = 1 / sqrt(1 - beta2^t). */
 typedef struct update_job {
-    rule rule;
+    dtp_update_rule rule;
     float lr, decay, momentum, beta1, beta2, eps, step, root;
     const float *p, *g, *m, *v;
     float *p_out, *m_out, *v_out;
+    bool first; /* accumulate: a new sum */
     bool scaled;
     float factor;    /* scaled: of the gradient */
     dtp_dtype dtype; /* of all; 16-bit ones are widened before they are looked at */
@@ -88,19 +88,20 @@ DTP_CPU_CLONES static void sum_run(const update_job *job, int64_t at, int64_t n)
 static void update_run(const update_job *job, int64_t at, int64_t n)
 {
     switch (job->rule) {
-    case SGD:
+    case DTP_UPDATE_SGD:
         sgd_run(job, at, n);
         break;
-    case MOMENTUM:
+    case DTP_UPDATE_MOMENTUM:
         momentum_run(job, at, n);
         break;
-    case SUM:
-        sum_run(job, at, n);
+    case DTP_UPDATE_ACCUMULATE:
+        if (job->first) {
+            memcpy(job->p_out + at, job->g + at, (size_t)n * sizeof *job->g);
+        } else {
+            sum_run(job, at, n);
+        }
         break;
-    case FIRST:
-        memcpy(job->p_out + at, job->g + at, (size_t)n * sizeof *job->g);
-        break;
-    case ADAM:
+    case DTP_UPDATE_ADAM:
         adam_run(job, at, n);
         break;
     default:
@@ -145,13 +146,12 @@ static void sum_ints(const update_job *job, int64_t at, int64_t n)
 {
     const void *p = job->p, *g = job->g;
     void *out = job->p_out;
-    const bool first = job->rule == FIRST;
     for (int64_t i = at; i < at + n && job->dtype == DTP_I32; i++) {
-        const uint32_t sum = first ? 0 : ((const uint32_t *)p)[i];
+        const uint32_t sum = job->first ? 0 : ((const uint32_t *)p)[i];
         ((uint32_t *)out)[i] = sum + ((const uint32_t *)g)[i];
     }
     for (int64_t i = at; i < at + n && job->dtype == DTP_I64; i++) {
-        const uint64_t sum = first ? 0 : ((const uint64_t *)p)[i];
+        const uint64_t sum = job->first ? 0 : ((const uint64_t *)p)[i];
         ((uint64_t *)out)[i] = sum + ((const uint64_t *)g)[i];
     }
 }
@@ -183,90 +183,40 @@ static dtp_status skip(const dtp_kernel_args *args)
     return DTP_OK;
 }
 
-static double learning_rate(const dtp_kernel_args *args)
+static dtp_status update_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    return dtp_call_float(args->call, "lr") * args->record->lr_scale;
-}
-
-static dtp_status update(const dtp_kernel_args *args, update_job *job, dtp_err *err)
-{
+    const dtp_bound_update u = dtp_update_now(args);
+    const double lr = u.lr * args->record->lr_scale, t = (double)(args->record->step + 1);
+    const dtp_view *out = &args->out[0], *last = &args->in[args->call->n_in - 1];
+    update_job job = {.rule = u.rule,
+                      .lr = (float)lr,
+                      .decay = u.decay,
+                      .momentum = u.momentum,
+                      .beta1 = (float)u.beta1,
+                      .beta2 = (float)u.beta2,
+                      .eps = u.eps,
+                      .step = (float)(lr / (1.0 - pow(u.beta1, t))),
+                      .root = (float)(1.0 / sqrt(1.0 - pow(u.beta2, t))),
+                      .p = u.p,
+                      .g = u.g,
+                      .m = u.m,
+                      .v = u.v,
+                      .p_out = u.p_out,
+                      .m_out = u.m_out,
+                      .v_out = u.v_out,
+                      .first = args->record->microbatch == 0,
+                      .scaled = u.factor != NULL,
+                      .factor =
+                          u.factor == NULL ? 1.0f : dtp_float_at(last->local.dtype, u.factor, 0),
+                      .dtype = (dtp_dtype)u.dtype};
+    dtp_nest nest;
     (void)err;
-    const dtp_op_call *call = args->call;
-    job->p = args->in[0].data;
-    job->g = args->in[1].data;
-    job->dtype = args->in[0].local.dtype;
-    job->p_out = args->out[0].data;
-    if (job->rule != SUM && job->rule != FIRST) {
-        job->lr = (float)learning_rate(args);
-        job->decay = (float)dtp_call_float(call, "weight_decay");
-    }
-    if (call->n_out > 1) {
-        job->m = args->in[2].data;
-        job->m_out = args->out[1].data;
-    }
-    if (call->n_out > 2) {
-        job->v = args->in[3].data;
-        job->v_out = args->out[2].data;
-    }
-    const dtp_view *last = &args->in[call->n_in - 1];
-    job->scaled = call->n_in > call->n_out + 1;
-    job->factor = 1.0f;
-    if (job->scaled && dtp_dtype_is_half(last->local.dtype)) {
-        dtp_widen(last->local.dtype, 1, last->data, 1, &job->factor);
-    } else if (job->scaled) {
-        job->factor = *(const float *)last->data;
-    }
-    if (job->factor == 0.0f) {
+    if (job.factor == 0.0f) {
         return skip(args);
     }
-    const dtp_view *views[] = {&args->out[0]};
-    dtp_nest nest;
-    dtp_nest_like(&nest, 1, views);
-    dtp_nest_each(&nest, args->threads, update_piece, job);
+    dtp_nest_like(&nest, 1, &out);
+    dtp_nest_each(&nest, args->threads, update_piece, &job);
     return DTP_OK;
-}
-
-static dtp_status sgd_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    update_job job = {.rule = SGD};
-    return update(args, &job, err);
-}
-
-static dtp_status momentum_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    update_job job = {.rule = MOMENTUM};
-    job.momentum = (float)dtp_call_float(args->call, "momentum");
-    return update(args, &job, err);
-}
-
-static dtp_status accumulate_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    update_job job = {.rule = args->record->microbatch == 0 ? FIRST : SUM};
-    return update(args, &job, err);
-}
-
-static dtp_status run_either_adam(const dtp_kernel_args *args, bool decoupled, dtp_err *err)
-{
-    const dtp_op_call *call = args->call;
-    double b1 = dtp_call_float(call, "beta1"), b2 = dtp_call_float(call, "beta2");
-    double t = (double)(args->record->step + 1);
-    update_job job = {.rule = decoupled ? ADAMW : ADAM};
-    job.beta1 = (float)b1;
-    job.beta2 = (float)b2;
-    job.eps = (float)dtp_call_float(call, "eps");
-    job.step = (float)(learning_rate(args) / (1.0 - pow(b1, t)));
-    job.root = (float)(1.0 / sqrt(1.0 - pow(b2, t)));
-    return update(args, &job, err);
-}
-
-static dtp_status adam_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return run_either_adam(args, false, err);
-}
-
-static dtp_status adamw_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    return run_either_adam(args, true, err);
 }
 
 static dtp_status loss_scale_kernel(const dtp_kernel_args *args, dtp_err *err)
@@ -283,11 +233,18 @@ static dtp_status loss_scale_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
+#define BIND(op, rule)                                                                             \
+    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
+                                dtp_err *err)                                                      \
+    {                                                                                              \
+        return dtp_bind_update(args, DTP_UPDATE_##rule, arena, state, err);                        \
+    }
+#define KERNEL(op, rule) {#op, update_kernel, op##_bind, DTP_CPU_FLOATS},
+
+DTP_UPDATE_OPS(BIND)
+BIND(accumulate, ACCUMULATE)
+
 const dtp_kernel dtp_cpu_optimizer[] = {
-    {"sgd", sgd_kernel, NULL, DTP_CPU_FLOATS},
-    {"momentum", momentum_kernel, NULL, DTP_CPU_FLOATS},
-    {"adam", adam_kernel, NULL, DTP_CPU_FLOATS},
-    {"adamw", adamw_kernel, NULL, DTP_CPU_FLOATS},
-    {"accumulate", accumulate_kernel, NULL, DTP_CPU_BOTH},
+    DTP_UPDATE_OPS(KERNEL){"accumulate", update_kernel, accumulate_bind, DTP_CPU_BOTH},
     {"loss_scale", loss_scale_kernel, NULL, DTP_DTYPE_BIT(DTP_F32)},
     {.op = NULL}};

@@ -9,6 +9,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/nest.h"
 #include "executor/cpu/loops/simd.h"
+#include "executor/device/bound/random.h"
 
 enum { BLOCKS = 64, WORDS = 4 * BLOCKS };
 
@@ -55,9 +56,7 @@ typedef struct random_job {
     random_key key;
     int64_t first; /* global index of local element 0 */
     int64_t step;  /* global distance of neighbours within a run */
-    double a, b;   /* uniform: low, high; normal: mean, stddev; dropout: rate */
-    float keep;    /* dropout: 1 / (1 - rate) */
-    float threshold;
+    dtp_random_numbers of;
     const void *x;
     void *y;
     dtp_dtype dtype; /* of both: f32 or 16-bit */
@@ -66,7 +65,7 @@ typedef struct random_job {
 DTP_CPU_CLONES static void drop_run(int64_t n, const uint32_t *words, const random_job *job,
                                     const float *x, float *y)
 {
-    float keep = job->keep, threshold = job->threshold;
+    float keep = job->of.keep, threshold = job->of.at_least;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float u = (float)(int32_t)(words[i] >> 8) * 0x1p-24f, v = x[i] * keep;
@@ -77,7 +76,7 @@ DTP_CPU_CLONES static void drop_run(int64_t n, const uint32_t *words, const rand
 DTP_CPU_CLONES static void uniform_run(int64_t n, const uint32_t *words, const random_job *job,
                                        float *y)
 {
-    double low = job->a, width = job->b - job->a;
+    double low = job->of.a, width = job->of.b - job->of.a;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         y[i] = (float)(low + width * ((double)(int32_t)(words[i] >> 8) * 0x1p-24));
@@ -128,64 +127,34 @@ static void normal_piece(const void *user, int64_t n, const int64_t off[DTP_NEST
     for (int64_t i = 0; i < n; i++) {
         uint64_t at = (uint64_t)(job->first + off[1] + i * job->step);
         double z = dtp_normal_at(job->key.seed, job->key.stream, job->key.step, at);
-        dtp_float_put(job->dtype, job->y, off[0] + i, (float)(job->a + job->b * z));
+        dtp_float_put(job->dtype, job->y, off[0] + i, (float)(job->of.a + job->of.b * z));
     }
 }
 
-/* Walks the local elements of `view` beside their global indices. */
-static void run(const dtp_kernel_args *args, random_job *job, const dtp_view *view, dtp_nest_fn fn)
+static dtp_status run(const dtp_kernel_args *args, dtp_distribution distribution)
 {
-    int64_t sizes[DTP_NEST_DIMS], strides[2][DTP_NEST_DIMS], global = 1;
-    dtp_view_strides(view, strides[0]);
-    job->first = 0;
-    for (int32_t i = view->local.rank - 1; i >= 0; i--) {
-        sizes[i] = view->local.dims[i].size;
-        strides[1][i] = global;
-        job->first += view->offset[i] * global;
-        global *= view->global[i];
-    }
+    const dtp_view *y = &args->out[0];
+    random_job job = {.x = args->call->n_in > 0 ? args->in[0].data : NULL, .y = y->data};
     dtp_nest nest;
-    dtp_nest_raw(&nest, view->local.rank, sizes, 2, (const int64_t(*)[DTP_NEST_DIMS])strides);
-    job->step = dtp_nest_step(&nest, 1);
-    job->key.seed = args->record->seed;
-    job->key.stream = (uint32_t)(uint64_t)dtp_call_int(args->call, "stream");
-    job->key.step = (uint32_t)(uint64_t)args->record->step;
-    job->y = args->out[0].data;
-    job->dtype = args->out[0].local.dtype;
-    dtp_nest_each(&nest, args->threads, fn, job);
-}
-
-static dtp_status dropout_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    double rate = dtp_call_float(args->call, "rate");
-    /* u and this bound are multiples of 2^-24: u >= rate exactly when u >= bound. */
-    random_job job = {.threshold = (float)(ceil(rate * 0x1p24) * 0x1p-24),
-                      .keep = (float)(1.0 / (1.0 - rate)),
-                      .x = args->in[0].data};
-    run(args, &job, &args->out[0], random_piece);
+    dtp_bind_random(args, distribution, &job.of, &nest);
+    job.key =
+        (random_key){args->record->seed, job.of.stream, (uint32_t)(uint64_t)args->record->step};
+    job.first = dtp_nest_total(&nest) > 0 ? dtp_view_global_index(y, 0) : 0;
+    job.step = dtp_nest_step(&nest, 1);
+    job.dtype = y->local.dtype;
+    dtp_nest_each(&nest, args->threads, distribution == DTP_NORMAL ? normal_piece : random_piece,
+                  &job);
     return DTP_OK;
 }
 
-static dtp_status uniform_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    random_job job = {.a = dtp_call_float(args->call, "low"),
-                      .b = dtp_call_float(args->call, "high")};
-    run(args, &job, &args->out[0], random_piece);
-    return DTP_OK;
-}
+#define KERNEL(op, distribution)                                                                   \
+    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
+    {                                                                                              \
+        (void)err;                                                                                 \
+        return run(args, distribution);                                                            \
+    }
+#define ROW(op, distribution) {#op, op##_kernel, NULL, DTP_CPU_FLOATS},
 
-static dtp_status normal_kernel(const dtp_kernel_args *args, dtp_err *err)
-{
-    (void)err;
-    random_job job = {.a = dtp_call_float(args->call, "mean"),
-                      .b = dtp_call_float(args->call, "stddev")};
-    run(args, &job, &args->out[0], normal_piece);
-    return DTP_OK;
-}
+DTP_RANDOM_OPS(KERNEL)
 
-const dtp_kernel dtp_cpu_random[] = {{"dropout", dropout_kernel, NULL, DTP_CPU_FLOATS},
-                                     {"uniform", uniform_kernel, NULL, DTP_CPU_FLOATS},
-                                     {"normal", normal_kernel, NULL, DTP_CPU_FLOATS},
-                                     {.op = NULL}};
+const dtp_kernel dtp_cpu_random[] = {DTP_RANDOM_OPS(ROW){.op = NULL}};

@@ -19,7 +19,7 @@ typedef struct dtp_cuda {
     void *blas_workspace; /* of cuBLASLt, from the first product that is bound on */
     bool joining;         /* updates are kept for one launch */
     int32_t n_joined;
-    dtp_cuda_update joined[DTP_CUDA_UPDATES];
+    dtp_bound_update joined[DTP_CUDA_UPDATES];
     const dtp_step_record *record; /* of the joined updates */
     /* Switches for finding faults: */
     bool no_epilogues; /* of products: all are computed apart */

@@ -373,7 +373,7 @@ enum { TENSORS = 67, LONGEST = 9001 };
 static void test_update__takes_many_tensors(void **state)
 {
     static float p[TENSORS][LONGEST], g[TENSORS][LONGEST];
-    static dtp_cuda_update updates[TENSORS];
+    static dtp_bound_update updates[TENSORS];
     const dtp_step_record record = {.lr_scale = 0.5};
     const size_t bytes = sizeof p[0];
     dtp_step_state step;
@@ -382,8 +382,9 @@ static void test_update__takes_many_tensors(void **state)
     assert_int_equal(cuda->ops->alloc(cuda, sizeof(float), &factor, NULL), DTP_OK);
     assert_int_equal(cuda->ops->upload(cuda, factor, &(float){0.0f}, sizeof(float), NULL), DTP_OK);
     for (int32_t t = 0; t < TENSORS; t++) {
-        dtp_cuda_update *u = &updates[t];
-        *u = (dtp_cuda_update){.rule = DTP_CUDA_SGD, .dtype = DTP_F32, .lr = 0.5, .decay = 0.25f};
+        dtp_bound_update *u = &updates[t];
+        *u =
+            (dtp_bound_update){.rule = DTP_UPDATE_SGD, .dtype = DTP_F32, .lr = 0.5, .decay = 0.25f};
         u->n = t == 20 ? 0 : t == 30 ? LONGEST : t * 131;
         for (int64_t i = 0; i < LONGEST; i++) {
             p[t][i] = (float)(t + i);

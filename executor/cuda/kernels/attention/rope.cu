@@ -5,19 +5,20 @@
 enum { ROWS = 16 };
 
 /* A thread turns one pair at one position, in ROWS rows; neighbours have neighbouring pairs. */
-static __global__ void rope_kernel(dtp_cuda_rope_call c, int64_t n, void *y, const void *x)
+static __global__ void rope_kernel(dtp_cuda_rope_call call, int64_t n, void *y, const void *x)
 {
+    const dtp_rope_numbers &c = call.numbers;
     for (int64_t i = dtp_thread(); i < n; i += dtp_threads()) {
         const int64_t pair = i % c.half, place = i / c.half % c.positions;
         const int64_t begin = i / c.half / c.positions * ROWS;
-        const int64_t end = begin + ROWS < c.rest.total ? begin + ROWS : c.rest.total;
-        const int64_t at = dtp_position_at(c.size, c.run, c.first + place) + c.offset;
+        const int64_t end = begin + ROWS < call.rest.total ? begin + ROWS : call.rest.total;
+        const int64_t at = dtp_position_at(c.order.size, c.order.run, c.first + place) + c.offset;
         double sine, cosine;
         sincos((double)at * pow(c.base, -(double)pair / (double)c.half), &sine, &cosine);
         const float s = (float)(c.sign * sine), k = (float)cosine;
         for (int64_t row = begin; row < end; row++) {
             int64_t off[2];
-            dtp_offsets(c.rest, row, off);
+            dtp_offsets(call.rest, row, off);
             const int64_t from = off[0] + place * c.position[0] + pair * c.feature[0];
             const int64_t to = off[1] + place * c.position[1] + pair * c.feature[1];
             const float a = dtp_load(x, c.dtype, from);
@@ -31,7 +32,8 @@ static __global__ void rope_kernel(dtp_cuda_rope_call c, int64_t n, void *y, con
 cudaError_t dtp_cuda_rope_run(cudaStream_t queue, const dtp_cuda_rope_call *call, void *y,
                               const void *x)
 {
-    const int64_t n = call->half * call->positions * ((call->rest.total + ROWS - 1) / ROWS);
+    const int64_t n =
+        call->numbers.half * call->numbers.positions * ((call->rest.total + ROWS - 1) / ROWS);
     return dtp_launch(rope_kernel, dtp_grid(n, DTP_CUDA_BLOCK, 1), DTP_CUDA_BLOCK, 0, queue, *call,
                       n, y, x);
 }

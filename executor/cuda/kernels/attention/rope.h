@@ -5,15 +5,11 @@
 #include <cuda_runtime_api.h>
 
 #include "executor/cuda/kernels/nest.h"
+#include "executor/device/bound/rope.h"
 
 typedef struct dtp_cuda_rope_call {
-    dtp_cuda_nest rest;              /* dims other than position and feature; views: x, y */
-    int64_t position[2], feature[2]; /* element strides in x and y */
-    int64_t positions, half;         /* places here; pairs of the feature dim */
-    int64_t first, offset;           /* global place of place 0; added to every position */
-    int64_t size, run;               /* of the sequence (dtp_sequence) */
-    double base, sign;
-    int32_t dtype;
+    dtp_rope_numbers numbers;
+    dtp_cuda_nest rest; /* dims other than position and feature; views: x, y */
 } dtp_cuda_rope_call;
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@ enum {
 typedef struct update_list {
     int32_t n;
     int32_t first_block[DTP_CUDA_UPDATES + 1];
-    dtp_cuda_update of[DTP_CUDA_UPDATES];
+    dtp_bound_update of[DTP_CUDA_UPDATES];
 } update_list;
 
 /* What an update needs of the step. Adam: rate = lr / (1 - beta1^t), root = 1 / sqrt(1 - beta2^t).
@@ -21,7 +21,7 @@ typedef struct step_factors {
     bool first; /* accumulate: the sum is what is added */
 } step_factors;
 
-static __device__ step_factors factors_of(const dtp_cuda_update &u, const dtp_step_record *record)
+static __device__ step_factors factors_of(const dtp_bound_update &u, const dtp_step_record *record)
 {
     const double lr = u.lr * record->lr_scale;
     step_factors f = {};
@@ -29,7 +29,7 @@ static __device__ step_factors factors_of(const dtp_cuda_update &u, const dtp_st
     f.gradient = u.factor != NULL ? dtp_load(u.factor, u.dtype, 0) : 1.0f;
     f.skip = f.gradient == 0.0f;
     f.first = record->microbatch == 0;
-    if (u.rule == DTP_CUDA_ADAM || u.rule == DTP_CUDA_ADAMW) {
+    if (u.rule == DTP_UPDATE_ADAM || u.rule == DTP_UPDATE_ADAMW) {
         const double t = (double)(record->step + 1);
         f.rate = (float)(lr / (1.0 - pow(u.beta1, t)));
         f.root = (float)(1.0 / sqrt(1.0 - pow(u.beta2, t)));
@@ -37,12 +37,12 @@ static __device__ step_factors factors_of(const dtp_cuda_update &u, const dtp_st
     return f;
 }
 
-static __device__ __forceinline__ void adam(const dtp_cuda_update &u, const step_factors &f,
+static __device__ __forceinline__ void adam(const dtp_bound_update &u, const step_factors &f,
                                             float (&p)[V], const float (&g)[V], float (&m)[V],
                                             float (&v)[V])
 {
     const float b1 = (float)u.beta1, b2 = (float)u.beta2;
-    const bool decoupled = u.rule == DTP_CUDA_ADAMW;
+    const bool decoupled = u.rule == DTP_UPDATE_ADAMW;
     const float direct = f.lr * u.decay;
     DTP_UNROLL
     for (int j = 0; j < V; j++) {
@@ -55,7 +55,7 @@ static __device__ __forceinline__ void adam(const dtp_cuda_update &u, const step
 }
 
 /* The step of V elements in place. */
-static __device__ __forceinline__ void update(const dtp_cuda_update &u, const step_factors &f,
+static __device__ __forceinline__ void update(const dtp_bound_update &u, const step_factors &f,
                                               float (&p)[V], float (&g)[V], float (&m)[V],
                                               float (&v)[V])
 {
@@ -64,20 +64,20 @@ static __device__ __forceinline__ void update(const dtp_cuda_update &u, const st
         g[j] *= f.gradient;
     }
     switch (u.rule) {
-    case DTP_CUDA_SGD:
+    case DTP_UPDATE_SGD:
         DTP_UNROLL
         for (int j = 0; j < V; j++) {
             p[j] -= f.lr * (g[j] + u.decay * p[j]);
         }
         break;
-    case DTP_CUDA_MOMENTUM:
+    case DTP_UPDATE_MOMENTUM:
         DTP_UNROLL
         for (int j = 0; j < V; j++) {
             m[j] = u.momentum * m[j] + g[j] + u.decay * p[j];
             p[j] -= f.lr * m[j];
         }
         break;
-    case DTP_CUDA_ACCUMULATE:
+    case DTP_UPDATE_ACCUMULATE:
         DTP_UNROLL
         for (int j = 0; j < V; j++) {
             p[j] = f.first ? g[j] : p[j] + g[j];
@@ -90,7 +90,7 @@ static __device__ __forceinline__ void update(const dtp_cuda_update &u, const st
 }
 
 template <class T>
-static __device__ void update_chunk(const dtp_cuda_update &u, const step_factors &f, int64_t first)
+static __device__ void update_chunk(const dtp_bound_update &u, const step_factors &f, int64_t first)
 {
     const uintptr_t all = (uintptr_t)u.p | (uintptr_t)u.g | (uintptr_t)u.m | (uintptr_t)u.v |
                           (uintptr_t)u.p_out | (uintptr_t)u.m_out | (uintptr_t)u.v_out;
@@ -99,7 +99,7 @@ static __device__ void update_chunk(const dtp_cuda_update &u, const step_factors
     for (int64_t i = first + (int64_t)threadIdx.x * V; i < end; i += (int64_t)blockDim.x * V) {
         const int n = dtp_group_size<V>(i, end);
         float p[V] = {}, g[V] = {}, m[V] = {}, v[V] = {};
-        if (u.rule != DTP_CUDA_ACCUMULATE || !f.first) {
+        if (u.rule != DTP_UPDATE_ACCUMULATE || !f.first) {
             dtp_load_values(p, (const T *)u.p + i, 1, n, packed);
         }
         if (u.m != NULL) {
@@ -124,7 +124,7 @@ static __device__ void update_chunk(const dtp_cuda_update &u, const step_factors
 
 /* Integers, which `accumulate` alone takes. They wrap around. */
 template <class T>
-static __device__ void sum_ints(const dtp_cuda_update &u, const step_factors &f, int64_t first)
+static __device__ void sum_ints(const dtp_bound_update &u, const step_factors &f, int64_t first)
 {
     const int64_t end = first + CHUNK < u.n ? first + CHUNK : u.n;
     for (int64_t i = first + (int64_t)threadIdx.x; i < end; i += (int64_t)blockDim.x) {
@@ -140,7 +140,7 @@ static __global__ void update_kernel(update_list list, const dtp_step_record *re
     while (at + 1 < list.n && list.first_block[at + 1] <= (int32_t)blockIdx.x) {
         at++;
     }
-    const dtp_cuda_update &u = list.of[at];
+    const dtp_bound_update &u = list.of[at];
     const int64_t first = (int64_t)((int32_t)blockIdx.x - list.first_block[at]) * CHUNK;
     if (threadIdx.x == 0) {
         factors[0] = factors_of(u, record);
@@ -160,7 +160,7 @@ static __global__ void update_kernel(update_list list, const dtp_step_record *re
     }
 }
 
-cudaError_t dtp_cuda_update_tensors(cudaStream_t queue, int32_t n, const dtp_cuda_update *updates,
+cudaError_t dtp_cuda_update_tensors(cudaStream_t queue, int32_t n, const dtp_bound_update *updates,
                                     const dtp_step_record *record)
 {
     cudaError_t done = cudaSuccess;

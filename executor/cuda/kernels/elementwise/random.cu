@@ -32,7 +32,8 @@ struct dropout {
     {
         DTP_UNROLL
         for (int j = 0; j < 4; j++) {
-            y[j] = (float)(words[j] >> 8) * 0x1p-24f >= r.at_least ? x[j] * r.keep : 0.0f;
+            y[j] = (float)(words[j] >> 8) * 0x1p-24f >= r.numbers.at_least ? x[j] * r.numbers.keep
+                                                                           : 0.0f;
         }
     }
 };
@@ -44,7 +45,8 @@ struct uniform {
     {
         DTP_UNROLL
         for (int j = 0; j < 4; j++) {
-            y[j] = (float)fma(r.b - r.a, (double)(words[j] >> 8) * 0x1p-24, r.a);
+            y[j] = (float)fma(r.numbers.b - r.numbers.a, (double)(words[j] >> 8) * 0x1p-24,
+                              r.numbers.a);
         }
     }
 };
@@ -59,8 +61,10 @@ struct normal {
             const double u = ((double)words[j] + 1.0) * 0x1p-32; /* in (0, 1] */
             const double angle = 6.283185307179586 * ((double)words[j + 1] * 0x1p-32);
             const double radius = sqrt(-2.0 * log(u));
-            y[j] = (float)__dadd_rn(r.a, __dmul_rn(r.b, __dmul_rn(radius, cos(angle))));
-            y[j + 1] = (float)__dadd_rn(r.a, __dmul_rn(r.b, __dmul_rn(radius, sin(angle))));
+            y[j] = (float)__dadd_rn(r.numbers.a,
+                                    __dmul_rn(r.numbers.b, __dmul_rn(radius, cos(angle))));
+            y[j + 1] = (float)__dadd_rn(r.numbers.a,
+                                        __dmul_rn(r.numbers.b, __dmul_rn(radius, sin(angle))));
         }
     }
 };
@@ -80,7 +84,7 @@ static __global__ void random_kernel(dtp_cuda_random_call r, bool blocks,
         float from[4] = {}, to[4];
         dtp_offsets(r.nest, g * each, at);
         const uint64_t index = (uint64_t)(r.first + at[1]);
-        philox(seed, r.stream, step, index / 4, words);
+        philox(seed, r.numbers.stream, step, index / 4, words);
         if (blocks) {
             const int n = dtp_group_size<4>(g * 4, r.nest.total);
             if (x != NULL) {
@@ -125,18 +129,18 @@ template <class F>
 static cudaError_t run_any(cudaStream_t queue, const dtp_cuda_random_call *r,
                            const dtp_step_record *record, void *y, const void *x)
 {
-    return r->dtype == DTP_F32    ? run<float, F>(queue, r, record, y, x)
-           : r->dtype == DTP_BF16 ? run<__nv_bfloat16, F>(queue, r, record, y, x)
-                                  : run<__half, F>(queue, r, record, y, x);
+    return r->numbers.dtype == DTP_F32    ? run<float, F>(queue, r, record, y, x)
+           : r->numbers.dtype == DTP_BF16 ? run<__nv_bfloat16, F>(queue, r, record, y, x)
+                                          : run<__half, F>(queue, r, record, y, x);
 }
 
 cudaError_t dtp_cuda_random_run(cudaStream_t queue, const dtp_cuda_random_call *r,
                                 const dtp_step_record *record, void *y, const void *x)
 {
-    switch (r->distribution) {
-    case DTP_CUDA_DROPOUT:
+    switch (r->numbers.distribution) {
+    case DTP_DROPOUT:
         return run_any<dropout>(queue, r, record, y, x);
-    case DTP_CUDA_UNIFORM:
+    case DTP_UNIFORM:
         return run_any<uniform>(queue, r, record, y, x);
     default:
         return run_any<normal>(queue, r, record, y, x);

@@ -4,24 +4,13 @@
 
 #include <cuda_runtime_api.h>
 
-#include "dtp/op.h"
 #include "executor/cuda/kernels/nest.h"
-
-typedef enum dtp_cuda_distribution {
-    DTP_CUDA_DROPOUT,
-    DTP_CUDA_UNIFORM,
-    DTP_CUDA_NORMAL
-} dtp_cuda_distribution;
+#include "executor/device/bound/random.h"
 
 typedef struct dtp_cuda_random_call {
+    dtp_random_numbers numbers;
     dtp_cuda_nest nest; /* views: the elements, their global indices less `first` */
     int64_t first;      /* global index of element 0 */
-    uint32_t stream;
-    dtp_cuda_distribution distribution;
-    int32_t dtype;
-    double a, b;    /* uniform: low, high; normal: mean, stddev */
-    float keep;     /* dropout: 1 / (1 - rate) */
-    float at_least; /* dropout: elements with u below it become 0 */
 } dtp_cuda_random_call;
 
 #ifdef __cplusplus
