@@ -3,22 +3,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/graph/ops/cross_entropy.h"
 #include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/parallel.h"
 #include "executor/cpu/rows.h"
+#include "executor/device/bound/labels.h"
 #include "executor/device/convert.h"
-
-typedef enum loss_form { LOSS_MEAN, LOSS_SUM, LOSS_NONE } loss_form;
-
-static loss_form form_of(const dtp_op_call *call)
-{
-    const char *reduce = dtp_call_choice(call, "reduce");
-    return strcmp(reduce, "mean") == 0  ? LOSS_MEAN
-           : strcmp(reduce, "sum") == 0 ? LOSS_SUM
-                                        : LOSS_NONE;
-}
 
 typedef struct label_job label_job;
 
@@ -41,24 +31,28 @@ typedef void (*label_row_fn)(const label_job *job, const dtp_row_job *rows,
                              const int64_t row[DTP_NEST_VIEWS], const label_row *terms,
                              part_result *part);
 
-/* What rows need besides the row job (core/graph/ops/cross_entropy.h has the terms): labels count
- * from `first` locally; `size` is global. */
+/* What rows need besides the row job: labels count from `first` locally. */
 struct label_job {
     dtp_row_job rows;
     label_row_fn fn;
-    dtp_loss_terms terms;
+    dtp_bound_labels of;
     dtp_dtype label_dtype;
     const void *labels;
     const float *weights;   /* of all classes; NULL: 1, or `halves` */
     const dtp_view *halves; /* 16-bit ones, which label_weight alone may have */
-    int64_t first, local, size;
+    int64_t first;
     double smooth;  /* smoothing per class */
     double classes; /* sum of the class weights */
-    loss_form form;
     double factor;
 };
 
-enum { LOGITS, LABELS };
+enum {
+    LOGITS = DTP_LOSS_LOGITS,
+    LABELS = DTP_LOSS_LABELS,
+    LSE = DTP_LOSS_LSE,
+    LOSS = DTP_LOSS_LOSS,
+    DX = DTP_LOSS_DX
+};
 
 static double number(const dtp_view *view, int64_t at)
 {
@@ -67,49 +61,38 @@ static double number(const dtp_view *view, int64_t at)
 
 static void set_weights(label_job *job, const dtp_kernel_args *args)
 {
-    const dtp_view *w = job->terms.weights < 0 ? NULL : &args->in[job->terms.weights];
-    job->smooth = job->terms.smoothing / (double)job->size;
+    const dtp_view *w = job->of.terms.weights < 0 ? NULL : &args->in[job->of.terms.weights];
+    job->smooth = job->of.terms.smoothing / (double)job->of.size;
     const bool half = w != NULL && dtp_dtype_is_half(w->local.dtype);
     job->halves = half ? w : NULL;
     job->weights = w == NULL || half ? NULL : w->data;
-    job->classes = w == NULL ? (double)job->size : half ? 0.0 : dtp_row_sum(job->size, w->data, 1);
-    for (int64_t c = 0; half && c < job->size; c++) {
+    job->classes = w == NULL ? (double)job->of.size
+                   : half    ? 0.0
+                             : dtp_row_sum(job->of.size, w->data, 1);
+    for (int64_t c = 0; half && c < job->of.size; c++) {
         job->classes += number(w, c);
     }
 }
 
-/* Binds a kernel that calls fn for every row of these views. */
-static dtp_status bind_labels(const dtp_kernel_args *args, int32_t n_views,
-                              const dtp_view *const *views, label_row_fn fn, dtp_arena *arena,
-                              void **state, dtp_err *err)
+static dtp_status bind_labels(const dtp_kernel_args *args, dtp_label_op op, label_row_fn fn,
+                              dtp_arena *arena, void **state, dtp_err *err)
 {
-    const dtp_dim_id over = dtp_call_dim(args->call, "over");
-    dtp_bound_rows of;
     label_job *job;
     DTP_CPU_STATE(arena, state, job, err);
-    dtp_bind_views(args->call, "over", n_views, views, &of);
-    DTP_TRY(dtp_row_job_make(&job->rows, args, &of, err));
     job->fn = fn;
-    job->terms = dtp_loss_terms_of(args->call);
-    job->label_dtype = views[LABELS]->local.dtype;
-    job->size = dtp_view_global(views[LOGITS], over);
-    job->local = job->rows.of.dims.count;
-    job->form = LOSS_NONE;
-    return DTP_OK;
+    dtp_bind_labels(args, op, &job->of);
+    return dtp_row_job_make(&job->rows, args, &job->of.rows, err);
 }
 
 static label_job *load_labels(const dtp_kernel_args *args)
 {
     label_job *job = args->state;
+    const dtp_view *labels = job->of.rows.views[LABELS];
     dtp_row_job_load(&job->rows);
-    job->labels = job->rows.of.views[LABELS]->data;
-    job->first = dtp_view_offset(job->rows.of.views[LOGITS], job->rows.of.dims.over[0].id);
-    job->factor = 1.0;
-    if (job->form == LOSS_MEAN) { /* over rows of weight 1 */
-        const dtp_view_over *d = &job->rows.of.dims;
-        job->factor =
-            1.0 / (double)dtp_view_global_rows(job->rows.of.views[LOGITS], d->n_rows, d->rows);
-    }
+    job->label_dtype = labels->local.dtype;
+    job->labels = labels->data;
+    job->first = dtp_labels_first(&job->of);
+    job->factor = job->of.factor;
     set_weights(job, args);
     return job;
 }
@@ -119,17 +102,17 @@ static bool label_row_of(const label_job *job, int64_t label, label_row *row)
 {
     memset(row, 0, sizeof *row);
     row->at = -1;
-    if (job->terms.has_ignore && label == job->terms.ignore) {
+    if (job->of.terms.has_ignore && label == job->of.terms.ignore) {
         return true;
     }
-    if (label < 0 || label >= job->size) {
+    if (label < 0 || label >= job->of.size) {
         return false;
     }
     row->at = label - job->first;
     row->weight = job->halves != NULL    ? number(job->halves, label)
                   : job->weights == NULL ? 1.0
                                          : (double)job->weights[label];
-    row->hit = (1.0 - job->terms.smoothing) * row->weight;
+    row->hit = (1.0 - job->of.terms.smoothing) * row->weight;
     row->a = row->hit + job->smooth * job->classes;
     row->counts = row->a != 0.0;
     return true;
@@ -139,15 +122,15 @@ static bool label_row_of(const label_job *job, int64_t label, label_row *row)
 static double weighted_sum(const label_job *job, const float *x, int64_t step)
 {
     if (job->weights == NULL) {
-        return dtp_row_sum(job->local, x, step);
+        return dtp_row_sum(job->of.local, x, step);
     }
-    return dtp_row_dot(job->local, x, step, job->weights + job->first, 1);
+    return dtp_row_dot(job->of.local, x, step, job->weights + job->first, 1);
 }
 
 /* t of a row, or its part here. */
 static double picked(const label_job *job, const label_row *row, const float *x, int64_t step)
 {
-    bool here = row->at >= 0 && row->at < job->local;
+    bool here = row->at >= 0 && row->at < job->of.local;
     double t = here && row->hit != 0.0 ? row->hit * (double)x[row->at * step] : 0.0;
     return job->smooth > 0.0 && row->counts ? t + job->smooth * weighted_sum(job, x, step) : t;
 }
@@ -175,7 +158,7 @@ static part_result each_label(const label_job *job, const dtp_kernel_args *args)
     part_result parts[DTP_CPU_PARTS];
     int64_t n = dtp_nest_total(&job->rows.rows), part = dtp_cpu_part(n, 8);
     int64_t n_parts = (n + part - 1) / part;
-    int32_t team = dtp_cpu_team(args->threads, n * job->local);
+    int32_t team = dtp_cpu_team(args->threads, n * job->of.local);
     memset(parts, 0, sizeof parts);
 #pragma omp parallel num_threads(team) if (team > 1)
     {
@@ -192,7 +175,7 @@ static part_result each_label(const label_job *job, const dtp_kernel_args *args)
     part_result sum = {0};
     for (int64_t p = 0; p < n_parts; p++) {
         if (parts[p].bad) {
-            dtp_kernel_refuse(args, DTP_DATA_LABEL, 1, parts[p].bad_label, job->size);
+            dtp_kernel_refuse(args, DTP_DATA_LABEL, 1, parts[p].bad_label, job->of.size);
         }
         sum.loss += parts[p].loss;
         sum.weight += parts[p].weight;
@@ -200,7 +183,6 @@ static part_result each_label(const label_job *job, const dtp_kernel_args *args)
     return sum;
 }
 
-/* Views: logits, labels, lse, loss. */
 static void forward_row(const label_job *job, const dtp_row_job *rows,
                         const int64_t row[DTP_NEST_VIEWS], const label_row *terms,
                         part_result *part)
@@ -210,20 +192,11 @@ static void forward_row(const label_job *job, const dtp_row_job *rows,
     float m = dtp_row_max(n, x, step);
     double lse = dtp_row_lse(m, dtp_row_exp_sum(n, x, step, m));
     double loss = terms->counts ? terms->a * lse - picked(job, terms, x, step) : 0.0;
-    rows->data[2][row[2]] = (float)lse;
+    rows->data[LSE][row[LSE]] = (float)lse;
     part->loss += loss;
-    if (job->form == LOSS_NONE) {
-        rows->data[3][row[3]] = (float)loss;
+    if (job->of.reduce == DTP_LOSS_NONE) {
+        rows->data[LOSS][row[LOSS]] = (float)loss;
     }
-}
-
-static dtp_status cross_entropy_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                                     dtp_err *err)
-{
-    const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[1], &args->out[0]};
-    DTP_TRY(bind_labels(args, 4, views, forward_row, arena, state, err));
-    ((label_job *)*state)->form = form_of(args->call);
-    return DTP_OK;
 }
 
 static dtp_status cross_entropy_kernel(const dtp_kernel_args *args, dtp_err *err)
@@ -231,10 +204,10 @@ static dtp_status cross_entropy_kernel(const dtp_kernel_args *args, dtp_err *err
     (void)err;
     label_job *job = load_labels(args);
     const part_result sum = each_label(job, args);
-    if (job->form == LOSS_MEAN && (job->weights != NULL || job->terms.has_ignore)) {
+    if (job->of.weighted) {
         job->factor = 1.0 / sum.weight;
     }
-    if (job->form != LOSS_NONE) {
+    if (job->of.reduce != DTP_LOSS_NONE) {
         dtp_float_put(args->out[0].local.dtype, args->out[0].data, 0,
                       (float)(sum.loss * job->factor));
     }
@@ -246,26 +219,25 @@ static void subtract_smoothing(const label_job *job, double scale, float *dx, in
 {
     float by = (float)(-scale * job->smooth);
     if (job->weights == NULL) {
-        dtp_row_add(job->local, dx, dx, step, by);
+        dtp_row_add(job->of.local, dx, dx, step, by);
         return;
     }
-    for (int64_t i = 0; i < job->local; i++) {
+    for (int64_t i = 0; i < job->of.local; i++) {
         dx[i * step] += by * job->weights[job->first + i];
     }
 }
 
-/* Views: logits, labels, lse, dloss, dx. */
 static void backward_row(const label_job *job, const dtp_row_job *rows,
                          const int64_t row[DTP_NEST_VIEWS], const label_row *terms,
                          part_result *part)
 {
     (void)part;
-    double scale = (double)rows->data[3][row[3]] * job->factor;
-    float lse = rows->data[2][row[2]];
-    float *dx = rows->data[4] + row[4];
+    double scale = (double)rows->data[LOSS][row[LOSS]] * job->factor;
+    float lse = rows->data[LSE][row[LSE]];
+    float *dx = rows->data[DX] + row[DX];
     if (!terms->counts) {
-        for (int64_t i = 0; i < job->local; i++) {
-            dx[i * rows->step[4]] = 0.0f;
+        for (int64_t i = 0; i < job->of.local; i++) {
+            dx[i * rows->step[DX]] = 0.0f;
         }
         return;
     }
@@ -273,52 +245,34 @@ static void backward_row(const label_job *job, const dtp_row_job *rows,
     dtp_row_exp_scale(rows->over.inner, rows->data[LOGITS] + row[LOGITS], dx, rows->step[LOGITS],
                       lse, (float)(by * terms->a));
     if (job->smooth > 0.0) {
-        subtract_smoothing(job, by, dx, rows->step[4]);
+        subtract_smoothing(job, by, dx, rows->step[DX]);
     }
-    if (terms->at >= 0 && terms->at < job->local) {
-        dx[terms->at * rows->step[4]] -= (float)(by * terms->hit);
+    if (terms->at >= 0 && terms->at < job->of.local) {
+        dx[terms->at * rows->step[DX]] -= (float)(by * terms->hit);
     }
     if (!isfinite(scale)) {
-        dtp_row_scale(rows->over.inner, dx, dx, rows->step[4], (float)scale);
+        dtp_row_scale(rows->over.inner, dx, dx, rows->step[DX], (float)scale);
     }
-}
-
-static dtp_status cross_entropy_grad_bind(const dtp_kernel_args *args, dtp_arena *arena,
-                                          void **state, dtp_err *err)
-{
-    const dtp_view *in = args->in;
-    const dtp_view *views[] = {&in[0], &in[1], &in[2], &in[3], &args->out[0]};
-    DTP_TRY(bind_labels(args, 5, views, backward_row, arena, state, err));
-    ((label_job *)*state)->form = form_of(args->call);
-    return DTP_OK;
 }
 
 static dtp_status cross_entropy_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     label_job *job = load_labels(args);
-    if (job->terms.total >= 0) {
-        const dtp_view *total = &args->in[job->terms.total];
+    if (job->of.terms.total >= 0) {
+        const dtp_view *total = &args->in[job->of.terms.total];
         job->factor = 1.0 / (double)dtp_float_at(total->local.dtype, total->data, 0);
     }
     (void)each_label(job, args);
     return DTP_OK;
 }
 
-/* Views: x, labels, out. */
 static void pick_row(const label_job *job, const dtp_row_job *rows,
                      const int64_t row[DTP_NEST_VIEWS], const label_row *terms, part_result *part)
 {
     (void)part;
-    rows->data[2][row[2]] =
+    rows->data[LOSS][row[LOSS]] =
         (float)picked(job, terms, rows->data[LOGITS] + row[LOGITS], rows->step[LOGITS]);
-}
-
-static dtp_status pick_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
-                            dtp_err *err)
-{
-    const dtp_view *views[] = {&args->in[0], &args->in[1], &args->out[0]};
-    return bind_labels(args, 3, views, pick_row, arena, state, err);
 }
 
 static dtp_status pick_kernel(const dtp_kernel_args *args, dtp_err *err)
@@ -328,18 +282,16 @@ static dtp_status pick_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* One thread: a few numbers per row. Labels lie below the number of weights, if there are any. */
+/* One thread: a few numbers per row. */
 static dtp_status label_weight_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     const dtp_view *labels = &args->in[0];
     const dtp_view *views[] = {labels, &args->out[0]};
-    label_job job = {.terms = dtp_loss_terms_of(args->call), .size = INT64_MAX};
+    label_job job = {.first = 0};
     double total = 0.0;
     dtp_nest nest;
-    if (job.terms.weights >= 0) {
-        job.size = args->in[1].local.dims[0].size;
-    }
+    dtp_bind_labels(args, DTP_LABEL_label_weight, &job.of);
     set_weights(&job, args);
     dtp_nest_like(&nest, 2, views);
     for (int64_t i = 0, n = dtp_nest_total(&nest); i < n; i++) {
@@ -348,7 +300,7 @@ static dtp_status label_weight_kernel(const dtp_kernel_args *args, dtp_err *err)
         dtp_nest_elem(&nest, i, off);
         int64_t label = dtp_element_int(labels->local.dtype, labels->data, off[0]);
         if (!label_row_of(&job, label, &row)) {
-            dtp_kernel_refuse(args, DTP_DATA_LABEL, 0, label, job.size);
+            dtp_kernel_refuse(args, DTP_DATA_LABEL, 0, label, job.of.size);
             return DTP_OK;
         }
         dtp_float_put(args->out[0].local.dtype, args->out[0].data, off[1], (float)row.a);
@@ -366,7 +318,7 @@ static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
     const bool weighted = args->call->n_in > 3;
     const dtp_view *a = &args->in[weighted ? 3 : 0];
     const dtp_view *views[] = {m, &args->in[1], &args->in[2], &args->out[1], &args->out[0], a};
-    loss_form form = form_of(args->call);
+    const int64_t reduce = dtp_call_int(args->call, "reduce");
     dtp_nest nest;
     double sum = 0.0;
     dtp_nest_like(&nest, 6, views);
@@ -378,20 +330,30 @@ static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
         double loss = of_lse == 0.0 ? 0.0 : of_lse * lse - number(views[2], off[2]);
         dtp_float_put(views[3]->local.dtype, views[3]->data, off[3], (float)lse);
         sum += loss;
-        if (form == LOSS_NONE) {
+        if (reduce == DTP_LOSS_NONE) {
             dtp_float_put(views[4]->local.dtype, views[4]->data, off[4], (float)loss);
         }
     }
-    if (form != LOSS_NONE) {
+    if (reduce != DTP_LOSS_NONE) {
         double rows = (double)dtp_view_global_rows(m, m->local.rank, m->local.dims);
         if (args->call->n_in > 4) {
             rows = number(&args->in[4], 0);
         }
         dtp_float_put(args->out[0].local.dtype, args->out[0].data, 0,
-                      (float)(form == LOSS_MEAN ? sum / rows : sum));
+                      (float)(reduce == DTP_LOSS_MEAN ? sum / rows : sum));
     }
     return DTP_OK;
 }
+
+#define BIND(op, fn)                                                                               \
+    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
+                                dtp_err *err)                                                      \
+    {                                                                                              \
+        return bind_labels(args, DTP_LABEL_##op, fn, arena, state, err);                           \
+    }
+BIND(cross_entropy, forward_row)
+BIND(cross_entropy_grad, backward_row)
+BIND(pick, pick_row)
 
 const dtp_kernel dtp_cpu_cross_entropy[] = {
     {"cross_entropy", cross_entropy_kernel, cross_entropy_bind, DTP_CPU_BOTH},

@@ -31,7 +31,7 @@ struct label_terms {
 
 static __device__ label_terms terms_of(const dtp_cuda_loss_call &c, int64_t row)
 {
-    const dtp_cuda_numbers &labels = c.view[DTP_CUDA_LOSS_LABELS];
+    const dtp_cuda_numbers &labels = c.view[DTP_LOSS_LABELS];
     const int64_t label = dtp_load_int(labels.data, labels.dtype, row);
     label_terms t = {-1, 0.0, 0.0, false};
     if (c.has_ignore && label == c.ignore) {
@@ -71,7 +71,7 @@ static __device__ double smoothed(const dtp_cuda_loss_call &c, const T *x, int l
     float sum = 0.0f;
     for (int64_t i = lane; i < c.local; i += W) {
         const float w = c.weights.data == NULL ? 1.0f : number(c.weights, c.first + i);
-        sum += w * dtp_widen(x[i * c.step[DTP_CUDA_LOSS_LOGITS]]);
+        sum += w * dtp_widen(x[i * c.step[DTP_LOSS_LOGITS]]);
     }
     return c.smoothing / (double)c.size * (double)reduce<W, dtp_sum>(sum);
 }
@@ -80,7 +80,7 @@ template <class T>
 static __device__ double picked(const dtp_cuda_loss_call &c, const label_terms &t, const T *x)
 {
     const bool here = t.at >= 0 && t.at < c.local && t.hit != 0.0;
-    return here ? t.hit * (double)dtp_widen(x[t.at * c.step[DTP_CUDA_LOSS_LOGITS]]) : 0.0;
+    return here ? t.hit * (double)dtp_widen(x[t.at * c.step[DTP_LOSS_LOGITS]]) : 0.0;
 }
 
 /* ---- loss ---- */
@@ -155,24 +155,24 @@ template <class T, int W> static __global__ void forward_kernel(dtp_cuda_loss_ca
     const int lane = (int)threadIdx.x % W;
     const double mean = mean_weight<W>(c, lane);
     for (int64_t row = dtp_thread() / W; row < c.rows.total; row += dtp_threads() / W) {
-        int64_t off[DTP_CUDA_LOSS_VIEWS];
+        int64_t off[DTP_LOSS_VIEWS];
         dtp_offsets(c.rows, row, off);
-        const T *x = (const T *)c.view[DTP_CUDA_LOSS_LOGITS].data + off[DTP_CUDA_LOSS_LOGITS];
-        const exp_sum e = exp_sum_of<T, W>(x, c.local, c.step[DTP_CUDA_LOSS_LOGITS], lane);
+        const T *x = (const T *)c.view[DTP_LOSS_LOGITS].data + off[DTP_LOSS_LOGITS];
+        const exp_sum e = exp_sum_of<T, W>(x, c.local, c.step[DTP_LOSS_LOGITS], lane);
         const double of_all = smoothed<T, W>(c, x, lane);
         if (lane != 0) {
             continue;
         }
-        const label_terms t = terms_of(c, off[DTP_CUDA_LOSS_LABELS]);
+        const label_terms t = terms_of(c, off[DTP_LOSS_LABELS]);
         const double lse = (double)e.top + log((double)e.sum);
         const double a = t.hit + c.smoothing * mean;
         const double loss = t.counts && a != 0.0 ? a * lse - (picked(c, t, x) + of_all) : 0.0;
-        put(c.view[DTP_CUDA_LOSS_LSE], off[DTP_CUDA_LOSS_LSE], lse);
+        put(c.view[DTP_LOSS_LSE], off[DTP_LOSS_LSE], lse);
         if (c.row_loss != NULL) {
             c.row_loss[row] = (float)loss;
             c.row_weight[row] = (float)t.weight;
         } else {
-            put(c.view[DTP_CUDA_LOSS_LOSS], off[DTP_CUDA_LOSS_LOSS], loss);
+            put(c.view[DTP_LOSS_LOSS], off[DTP_LOSS_LOSS], loss);
         }
     }
 }
@@ -201,14 +201,13 @@ static __device__ __forceinline__ float grad_of(const dtp_cuda_loss_call &c, con
 }
 
 static __device__ row_grad row_grad_of(const dtp_cuda_loss_call &c,
-                                       const int64_t (&off)[DTP_CUDA_LOSS_VIEWS], double mean)
+                                       const int64_t (&off)[DTP_LOSS_VIEWS], double mean)
 {
-    const label_terms t = terms_of(c, off[DTP_CUDA_LOSS_LABELS]);
+    const label_terms t = terms_of(c, off[DTP_LOSS_LABELS]);
     const double factor = c.total.data == NULL ? c.factor : 1.0 / (double)number(c.total, 0);
-    const double scale =
-        (double)number(c.view[DTP_CUDA_LOSS_LOSS], off[DTP_CUDA_LOSS_LOSS]) * factor;
+    const double scale = (double)number(c.view[DTP_LOSS_LOSS], off[DTP_LOSS_LOSS]) * factor;
     row_grad r;
-    r.lse = number(c.view[DTP_CUDA_LOSS_LSE], off[DTP_CUDA_LOSS_LSE]);
+    r.lse = number(c.view[DTP_LOSS_LSE], off[DTP_LOSS_LSE]);
     const double by = isfinite(scale) ? scale : 1.0, a = t.hit + c.smoothing * mean;
     r.of_exp = (float)(by * a);
     r.of_class = (float)(by * c.smoothing / (double)c.size);
@@ -222,14 +221,14 @@ static __device__ row_grad row_grad_of(const dtp_cuda_loss_call &c,
 template <class T, int W> static __global__ void backward_kernel(dtp_cuda_loss_call c)
 {
     const int lane = (int)threadIdx.x % W;
-    const int64_t step = c.step[DTP_CUDA_LOSS_LOGITS], step_dx = c.step[DTP_CUDA_LOSS_DX];
+    const int64_t step = c.step[DTP_LOSS_LOGITS], step_dx = c.step[DTP_LOSS_DX];
     const double mean = mean_weight<W>(c, lane);
     for (int64_t row = dtp_thread() / W; row < c.rows.total; row += dtp_threads() / W) {
-        int64_t off[DTP_CUDA_LOSS_VIEWS];
+        int64_t off[DTP_LOSS_VIEWS];
         dtp_offsets(c.rows, row, off);
         const row_grad r = row_grad_of(c, off, mean);
-        const T *x = (const T *)c.view[DTP_CUDA_LOSS_LOGITS].data + off[DTP_CUDA_LOSS_LOGITS];
-        T *dx = (T *)c.view[DTP_CUDA_LOSS_DX].data + off[DTP_CUDA_LOSS_DX];
+        const T *x = (const T *)c.view[DTP_LOSS_LOGITS].data + off[DTP_LOSS_LOGITS];
+        T *dx = (T *)c.view[DTP_LOSS_DX].data + off[DTP_LOSS_DX];
         const bool alike = step == 1 && step_dx == 1 && ((uintptr_t)x - (uintptr_t)dx) % WORD == 0;
         const cut<T> parts(x, c.local, alike);
         for (int64_t g = lane; g < parts.groups; g += W) {
@@ -255,13 +254,13 @@ template <class T, int W> static __global__ void pick_kernel(dtp_cuda_loss_call 
 {
     const int lane = (int)threadIdx.x % W;
     for (int64_t row = dtp_thread() / W; row < c.rows.total; row += dtp_threads() / W) {
-        int64_t off[DTP_CUDA_LOSS_VIEWS];
+        int64_t off[DTP_LOSS_VIEWS];
         dtp_offsets(c.rows, row, off);
-        const T *x = (const T *)c.view[DTP_CUDA_LOSS_LOGITS].data + off[DTP_CUDA_LOSS_LOGITS];
+        const T *x = (const T *)c.view[DTP_LOSS_LOGITS].data + off[DTP_LOSS_LOGITS];
         const double of_all = smoothed<T, W>(c, x, lane);
         if (lane == 0) {
-            const label_terms t = terms_of(c, off[DTP_CUDA_LOSS_LABELS]);
-            put(c.view[DTP_CUDA_LOSS_LOSS], off[DTP_CUDA_LOSS_LOSS],
+            const label_terms t = terms_of(c, off[DTP_LOSS_LABELS]);
+            put(c.view[DTP_LOSS_LOSS], off[DTP_LOSS_LOSS],
                 t.counts ? picked(c, t, x) + of_all : 0.0);
         }
     }
@@ -271,11 +270,10 @@ static __global__ void label_weight_kernel(dtp_cuda_loss_call c)
 {
     const double mean = mean_weight<BLOCK>(c, (int)threadIdx.x);
     for (int64_t row = dtp_thread(); row < c.rows.total; row += dtp_threads()) {
-        int64_t off[DTP_CUDA_LOSS_VIEWS];
+        int64_t off[DTP_LOSS_VIEWS];
         dtp_offsets(c.rows, row, off);
-        const label_terms t = terms_of(c, off[DTP_CUDA_LOSS_LABELS]);
-        put(c.view[DTP_CUDA_LOSS_LOSS], off[DTP_CUDA_LOSS_LOSS],
-            t.counts ? t.hit + c.smoothing * mean : 0.0);
+        const label_terms t = terms_of(c, off[DTP_LOSS_LABELS]);
+        put(c.view[DTP_LOSS_LOSS], off[DTP_LOSS_LOSS], t.counts ? t.hit + c.smoothing * mean : 0.0);
         c.row_weight[row] = (float)t.weight;
     }
 }
@@ -339,9 +337,9 @@ static __global__ void total_kernel(dtp_cuda_loss_sum s)
 
 /* A kernel of rows that W threads treat, for the type of the logits. */
 #define LAUNCH_ROWS(kernel, W, queue, call)                                                        \
-    ((call)->view[DTP_CUDA_LOSS_LOGITS].dtype == DTP_F32                                           \
+    ((call)->view[DTP_LOSS_LOGITS].dtype == DTP_F32                                                \
          ? launch_rows<W>(kernel<float, W>, queue, call)                                           \
-     : (call)->view[DTP_CUDA_LOSS_LOGITS].dtype == DTP_BF16                                        \
+     : (call)->view[DTP_LOSS_LOGITS].dtype == DTP_BF16                                             \
          ? launch_rows<W>(kernel<__nv_bfloat16, W>, queue, call)                                   \
          : launch_rows<W>(kernel<__half, W>, queue, call))
 

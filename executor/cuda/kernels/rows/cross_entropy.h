@@ -4,8 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "dtp/op.h"
 #include "executor/cuda/kernels/nest.h"
+#include "executor/device/bound/labels.h"
 
 /* A number of any float dtype; data NULL: none. */
 typedef struct dtp_cuda_numbers {
@@ -13,21 +13,11 @@ typedef struct dtp_cuda_numbers {
     int32_t dtype;
 } dtp_cuda_numbers;
 
-/* Views of `rows`; a kernel has some of them. */
-enum {
-    DTP_CUDA_LOSS_LOGITS,
-    DTP_CUDA_LOSS_LABELS,
-    DTP_CUDA_LOSS_LSE,  /* written by the loss, read by the gradient */
-    DTP_CUDA_LOSS_LOSS, /* of rows: the loss, the picked logit, a; the gradient of the loss */
-    DTP_CUDA_LOSS_DX,
-    DTP_CUDA_LOSS_VIEWS
-};
-
 typedef struct dtp_cuda_loss_call {
     dtp_cuda_nest rows;
-    dtp_cuda_numbers view[DTP_CUDA_LOSS_VIEWS];
-    int64_t step[DTP_CUDA_LOSS_VIEWS]; /* between the classes of a row: logits, dx */
-    int64_t first, local, size;        /* classes: global index of class 0, here, all */
+    dtp_cuda_numbers view[DTP_LOSS_VIEWS];
+    int64_t step[DTP_LOSS_VIEWS]; /* between the classes of a row: logits, dx */
+    int64_t first, local, size;   /* classes: global index of class 0, here, all */
     double smoothing;
     int64_t ignore;
     bool has_ignore;
