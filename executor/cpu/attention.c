@@ -13,29 +13,7 @@
 #include "executor/cpu/rows.h"
 #include "executor/cpu/loops/simd.h"
 
-void dtp_attention_mat_of(dtp_attention_mat *mat, const dtp_view *view, dtp_dim_id row,
-                          dtp_dim_id col)
-{
-    mat->data = view->data;
-    mat->dtype = view->local.dtype;
-    mat->row_step = dtp_view_stride(view, row);
-    mat->col_step = dtp_view_stride(view, col);
-    mat->cols = dtp_ttype_size(&view->local, col);
-}
-
-dtp_attention_mask dtp_attention_mask_of(const dtp_attention_shape *s, const dtp_kernel_args *args)
-{
-    dtp_attention_mask mask = {.data = NULL};
-    if (s->dims.mask >= 0) {
-        const dtp_view *view = &args->in[s->dims.mask];
-        mask = (dtp_attention_mask){view->data, view->local.dtype,
-                                    dtp_view_stride(view, s->dims.query),
-                                    dtp_view_stride(view, s->dims.key)};
-    }
-    return mask;
-}
-
-void dtp_attention_mask_row(const dtp_attention_mask *mask, int64_t at, int64_t n, float *out)
+void dtp_attention_mask_row(const dtp_attention_mat *mask, int64_t at, int64_t n, float *out)
 {
     const void *from = (const char *)mask->data + at * dtp_dtype_bytes(mask->dtype);
     const uint8_t *truths = from;
@@ -137,22 +115,6 @@ void dtp_attention_put(const dtp_attention_mat *mat, int64_t at, int64_t rows, c
     }
 }
 
-void dtp_attention_kv_mats(const dtp_attention_shape *s, const dtp_view *k, const dtp_view *v,
-                           dtp_attention_mat *k_mat, dtp_attention_mat *v_mat)
-{
-    const dtp_attention_dims *d = &s->dims;
-    dtp_attention_mat_of(k_mat, k, d->key, d->feature);
-    if (!d->packed) {
-        dtp_attention_mat_of(v_mat, v, d->key, d->value);
-        return;
-    }
-    *v_mat = *k_mat;
-    k_mat->cols = s->features;
-    v_mat->cols = s->values;
-    v_mat->data =
-        (char *)v_mat->data + s->features * v_mat->col_step * dtp_dtype_bytes(k->local.dtype);
-}
-
 bool dtp_attention_is_finite(const float *x, int64_t rows, int64_t cols, int64_t ld)
 {
     float sum = 0.0f; /* of zeros and NaN */
@@ -207,12 +169,8 @@ int64_t dtp_attention_block_sees(const dtp_attention_shape *s, dtp_attention_at 
 }
 
 typedef struct forward_job {
-    dtp_attention_shape shape;
-    dtp_attention_mat q, k, v, out;
-    dtp_attention_mask mask;
-    dtp_nest heads; /* views: q, k, v, out, lse, mask */
-    int64_t lse_step;
-    float *lse;
+    dtp_bound_attention of;
+    dtp_nest heads;
 } forward_job;
 
 /* Scratch of one thread. */
@@ -224,7 +182,7 @@ typedef struct forward_tile {
 static forward_tile tile_of(const forward_job *job, float *base)
 {
     const int64_t nq = DTP_ATTENTION_QUERIES, nk = DTP_ATTENTION_KEYS;
-    const dtp_attention_shape *s = &job->shape;
+    const dtp_attention_shape *s = &job->of.shape;
     forward_tile t = {.s = base};
     t.o = t.s + nq * nk;
     t.q = t.o + nq * s->values;
@@ -280,20 +238,21 @@ DTP_CPU_CLONES static void add_mask(int64_t n, const float *mask_row, float *s)
 static void add_keys(const forward_job *job, const int64_t off[DTP_NEST_VIEWS], dtp_attention_at at,
                      const query_rows *rows, int64_t key, int64_t nk)
 {
-    const dtp_attention_shape *sh = &job->shape;
+    const dtp_attention_shape *sh = &job->of.shape;
     const forward_tile *t = rows->tile;
     int64_t ldv;
-    dtp_attention_keys k =
-        dtp_attention_keys_of(&job->k, off[1] + key * job->k.row_step, nk, t->k, t->wide);
-    const float *v = dtp_attention_block(&job->v, off[2] + key * job->v.row_step, nk, t->v, &ldv);
+    dtp_attention_keys k = dtp_attention_keys_of(
+        &job->of.mats.k, off[1] + key * job->of.mats.k.row_step, nk, t->k, t->wide);
+    const float *v = dtp_attention_block(&job->of.mats.v, off[2] + key * job->of.mats.v.row_step,
+                                         nk, t->v, &ldv);
     dtp_gemm_serial(&(dtp_gemm){false, k.by_trans, rows->n, nk, sh->features, (float)sh->dims.scale,
                                 0.0f, rows->q, k.by, t->s, rows->ldq, k.by_ld, nk});
     float mask_row[DTP_ATTENTION_KEYS];
-    const dtp_attention_mask *mask = &job->mask;
+    const dtp_attention_mat *mask = &job->of.mats.mask;
     for (int64_t i = 0; i < rows->n; i++) {
         const int64_t visible = dtp_attention_visible(sh, at, rows->first + i, key, nk);
         if (mask->data != NULL) {
-            const int64_t row = off[5] + (rows->first + i) * mask->row_step;
+            const int64_t row = off[DTP_ATTENTION_MASK] + (rows->first + i) * mask->row_step;
             dtp_attention_mask_row(mask, row + key * mask->col_step, visible, mask_row);
             add_mask(visible, mask_row, t->s + i * nk);
         }
@@ -312,10 +271,11 @@ static void add_keys(const forward_job *job, const int64_t off[DTP_NEST_VIEWS], 
 static bool query_rows_of(const forward_job *job, const int64_t off[DTP_NEST_VIEWS],
                           dtp_attention_at at, query_rows rows)
 {
-    const dtp_attention_shape *sh = &job->shape;
+    const dtp_attention_shape *sh = &job->of.shape;
     const forward_tile *t = rows.tile;
     const int64_t first = rows.first, nq = rows.n;
-    rows.q = dtp_attention_block(&job->q, off[0] + first * job->q.row_step, nq, t->q, &rows.ldq);
+    rows.q = dtp_attention_block(&job->of.mats.q, off[0] + first * job->of.mats.q.row_step, nq,
+                                 t->q, &rows.ldq);
     memset(t->o, 0, (size_t)(nq * sh->values) * sizeof *t->o);
     for (int64_t i = 0; i < nq; i++) {
         t->m[i] = -INFINITY;
@@ -333,9 +293,11 @@ static bool query_rows_of(const forward_job *job, const int64_t off[DTP_NEST_VIE
         float *o = t->o + i * sh->values;
         dtp_row_scale(sh->values, o, o, 1,
                       t->l[i] > 0.0f || t->l[i] != t->l[i] ? 1.0f / t->l[i] : 0.0f);
-        job->lse[off[4] + (first + i) * job->lse_step] = t->m[i] + logf(t->l[i]);
+        job->of.mats.lse[off[DTP_ATTENTION_LSE] + (first + i) * job->of.mats.lse_step] =
+            t->m[i] + logf(t->l[i]);
     }
-    dtp_attention_put(&job->out, off[3] + first * job->out.row_step, nq, t->o, false);
+    dtp_attention_put(&job->of.mats.out, off[3] + first * job->of.mats.out.row_step, nq, t->o,
+                      false);
     return dtp_attention_is_finite(t->o, nq, sh->values, sh->values);
 }
 
@@ -344,11 +306,11 @@ static bool query_rows_of(const forward_job *job, const int64_t off[DTP_NEST_VIE
 static void query_block(const forward_job *job, const int64_t off[DTP_NEST_VIEWS],
                         dtp_attention_at at, int64_t first, const forward_tile *t)
 {
-    const dtp_attention_shape *sh = &job->shape;
+    const dtp_attention_shape *sh = &job->of.shape;
     int64_t left = sh->queries - first;
     int64_t nq = left < DTP_ATTENTION_QUERIES ? left : DTP_ATTENTION_QUERIES;
     bool finite = query_rows_of(job, off, at, (query_rows){.first = first, .n = nq, .tile = t});
-    bool hides = sh->dims.causal || job->mask.data != NULL;
+    bool hides = sh->dims.causal || job->of.mats.mask.data != NULL;
     for (int64_t i = 0; i < nq && !finite && hides; i++) {
         const query_rows one = {.first = first + i, .n = 1, .exact = true, .tile = t};
         (void)query_rows_of(job, off, at, one);
@@ -359,32 +321,21 @@ static void query_block(const forward_job *job, const int64_t off[DTP_NEST_VIEWS
 static dtp_status attention_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
                                  dtp_err *err)
 {
-    const dtp_attention_dims d = dtp_attention_dims_of(args->call);
-    dtp_attention_mat k;
+    dtp_bound_attention b;
     (void)arena, (void)state;
-    dtp_attention_mat_of(&k, &args->in[1], d.key, d.feature);
-    return dtp_cpu_reserve(args->backend, dtp_attention_wide(&k), err);
+    dtp_bind_attention(args, false, &b);
+    return dtp_cpu_reserve(args->backend, dtp_attention_wide(&b.mats.k), err);
 }
 
 static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     forward_job job;
-    dtp_attention_shape_of(&job.shape, args);
-    const dtp_attention_shape *s = &job.shape;
-    const dtp_view *v = s->dims.packed ? &args->in[1] : &args->in[2];
-    const dtp_view *views[] = {
-        &args->in[0],  &args->in[1],  v,
-        &args->out[0], &args->out[1], s->dims.mask < 0 ? v : &args->in[s->dims.mask]};
-    job.mask = dtp_attention_mask_of(s, args);
-    dtp_attention_mat_of(&job.q, views[0], s->dims.query, s->dims.feature);
-    dtp_attention_kv_mats(s, views[1], v, &job.k, &job.v);
-    dtp_attention_mat_of(&job.out, views[3], s->dims.query, s->dims.value);
-    job.lse = views[4]->data;
-    job.lse_step = dtp_view_stride(views[4], s->dims.query);
     dtp_tdim dims[DTP_MAX_RANK];
+    dtp_bind_attention(args, false, &job.of);
+    const dtp_attention_shape *s = &job.of.shape;
     memcpy(dims, s->shared, sizeof dims);
     memcpy(dims + s->n_shared, s->grouped, (size_t)s->n_grouped * sizeof dims[0]);
-    dtp_nest_make(&job.heads, s->n_shared + s->n_grouped, dims, 6, views);
+    dtp_nest_make(&job.heads, s->n_shared + s->n_grouped, dims, job.of.n_views, job.of.views);
     int64_t blocks = (s->queries + DTP_ATTENTION_QUERIES - 1) / DTP_ATTENTION_QUERIES;
     int64_t heads = dtp_nest_total(&job.heads), units = heads * blocks;
     int32_t team = dtp_attention_team(s, args, heads);
@@ -440,8 +391,8 @@ dtp_status dtp_attention_check_workspace(const dtp_attention_shape *s, const dtp
 /* ---- attention_merge: two attention results over disjoint keys become one; rows without keys have
  * lse -inf and no share ---- */
 
-/* Views: b, a, merged (all alike), lse of a, of b, merged. */
-enum { B, A, MERGED, LSE_A, LSE_B, LSE, N_VIEWS };
+/* Views of both nests. */
+enum { A, B, MERGED, LSE_A, LSE_B, LSE };
 
 typedef struct merge_job {
     dtp_nest rows; /* of lse */
@@ -491,7 +442,6 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
 {
     (void)err;
     const dtp_view *in = args->in, *out = args->out;
-    const dtp_view *views[] = {&in[2], &in[0], &out[0], &in[1], &in[3], &out[1]};
     merge_job job = {.dtype = out[0].local.dtype,
                      .a = in[0].data,
                      .b = in[2].data,
@@ -499,15 +449,7 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
                      .lse_b = in[3].data,
                      .out = out[0].data,
                      .lse = out[1].data};
-    dtp_tdim rest[DTP_MAX_RANK];
-    int32_t n_rest = 0;
-    for (int32_t i = 0; i < out[0].local.rank; i++) {
-        if (dtp_ttype_find(&out[1].local, out[0].local.dims[i].id) < 0) {
-            rest[n_rest++] = out[0].local.dims[i];
-        }
-    }
-    dtp_nest_make(&job.rows, out[1].local.rank, out[1].local.dims, N_VIEWS, views);
-    dtp_nest_make(&job.values, n_rest, rest, N_VIEWS, views);
+    dtp_bind_attention_merge(args, &job.rows, &job.values);
     int64_t n = dtp_nest_total(&job.rows);
     int32_t team = dtp_cpu_team(args->threads, n * dtp_nest_total(&job.values));
 #pragma omp parallel for num_threads(team) schedule(static) if (team > 1)

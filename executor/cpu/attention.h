@@ -4,7 +4,7 @@
 
 #include "executor/cpu/loops/halves.h"
 #include "executor/cpu/loops/nest.h"
-#include "executor/device/attention_shape.h"
+#include "executor/device/bound/attention.h"
 #include "spmd/target/cpu_attention.h"
 
 /* Threads of a team for so many heads of queries, at most as many as the workspace has tile sets
@@ -14,28 +14,8 @@ int32_t dtp_attention_team(const dtp_attention_shape *s, const dtp_kernel_args *
 dtp_status dtp_attention_check_workspace(const dtp_attention_shape *s, const dtp_kernel_args *args,
                                          dtp_err *err) DTP_MUST_CHECK;
 
-/* The matrix [row dim, column dim] of one head inside a view, of f32 or 16-bit floats. */
-typedef struct dtp_attention_mat {
-    void *data;
-    dtp_dtype dtype;
-    int64_t row_step, col_step, cols;
-} dtp_attention_mat;
-
-/* The matrices of k and v: two operands, or the two ends of the feature dim of one. */
-void dtp_attention_kv_mats(const dtp_attention_shape *s, const dtp_view *k, const dtp_view *v,
-                           dtp_attention_mat *k_mat, dtp_attention_mat *v_mat);
-void dtp_attention_mat_of(dtp_attention_mat *mat, const dtp_view *view, dtp_dim_id row,
-                          dtp_dim_id col);
-/* The mask of a call over (query, key), of truth values or floats. */
-typedef struct dtp_attention_mask {
-    const void *data; /* NULL: there is none */
-    dtp_dtype dtype;
-    int64_t row_step, col_step;
-} dtp_attention_mask;
-
-dtp_attention_mask dtp_attention_mask_of(const dtp_attention_shape *s, const dtp_kernel_args *args);
-/* What it adds to the scores of n keys from element `at` on; -inf: the pair is not seen. */
-void dtp_attention_mask_row(const dtp_attention_mask *mask, int64_t at, int64_t n, float *out);
+/* What a mask adds to the scores of n keys from element `at` on; -inf: the pair is not seen. */
+void dtp_attention_mask_row(const dtp_attention_mat *mask, int64_t at, int64_t n, float *out);
 /* The weights of one query, or gradients of its scores, of n keys, and its row of the mask. */
 typedef struct dtp_attention_pairs {
     int64_t n;

@@ -13,16 +13,18 @@
 #include "executor/cpu/rows.h"
 #include "executor/cpu/loops/simd.h"
 
-enum { Q, K, V, OUT, LSE, DOUT, DQ, MASK, N_HEAD_VIEWS };
+enum {
+    Q = DTP_ATTENTION_Q,
+    K = DTP_ATTENTION_K,
+    V = DTP_ATTENTION_V,
+    OUT = DTP_ATTENTION_OUT,
+    LSE = DTP_ATTENTION_LSE,
+    MASK = DTP_ATTENTION_MASK,
+    DOUT = DTP_ATTENTION_DOUT,
+    DQ = DTP_ATTENTION_DQ
+};
 
-typedef struct backward_job {
-    dtp_attention_shape shape;
-    dtp_attention_mat q, k, v, out, dout, dq, dk, dv;
-    dtp_attention_mask mask;
-    dtp_nest shared, grouped; /* views by the enum above; dk and dv lie as k and v */
-    const float *lse;
-    int64_t lse_step;
-} backward_job;
+typedef dtp_bound_attention backward_job;
 
 /* Scratch of one thread; p, ds: tiles; q to out: packed blocks; dq, dk, dv: sums. */
 typedef struct backward_tile {
@@ -73,8 +75,8 @@ static query_sum query_sum_of(const backward_job *job, const backward_tile *t, i
                               int64_t at)
 {
     const int64_t features = job->shape.features;
-    if (!dtp_dtype_is_half(job->dq.dtype)) {
-        return (query_sum){job->dq, at};
+    if (!dtp_dtype_is_half(job->mats.dq.dtype)) {
+        return (query_sum){job->mats.dq, at};
     }
     return (query_sum){.mat = {.data = t->sum + g * job->shape.queries * features,
                                .dtype = DTP_F32,
@@ -116,21 +118,22 @@ static void block_pair(const backward_job *job, const backward_tile *t, const ke
     const int64_t first = qb.first, nq = qb.n, nk = qb.keys;
     int64_t ldq, ldo, lddo, f = s->features, nv = s->values;
     float scale = (float)s->dims.scale;
-    const float *q = dtp_attention_block(&job->q, off[Q] + first * job->q.row_step, nq, t->q, &ldq);
-    const float *out =
-        dtp_attention_block(&job->out, off[OUT] + first * job->out.row_step, nq, t->out, &ldo);
-    const float *dout =
-        dtp_attention_block(&job->dout, off[DOUT] + first * job->dout.row_step, nq, t->dout, &lddo);
+    const float *q =
+        dtp_attention_block(&job->mats.q, off[Q] + first * job->mats.q.row_step, nq, t->q, &ldq);
+    const float *out = dtp_attention_block(
+        &job->mats.out, off[OUT] + first * job->mats.out.row_step, nq, t->out, &ldo);
+    const float *dout = dtp_attention_block(
+        &job->mats.dout, off[DOUT] + first * job->mats.dout.row_step, nq, t->dout, &lddo);
     dtp_gemm_serial(&(dtp_gemm){false, kb->k.by_trans, nq, nk, f, scale, 0.0f, q, kb->k.by, t->p,
                                 ldq, kb->k.by_ld, nk});
     dtp_gemm_serial(&(dtp_gemm){false, kb->v.by_trans, nq, nk, nv, 1.0f, 0.0f, dout, kb->v.by,
                                 t->ds, lddo, kb->v.by_ld, nk});
     float seen[DTP_ATTENTION_KEYS];
-    const dtp_attention_mask *mask = &job->mask;
+    const dtp_attention_mat *mask = &job->mats.mask;
     for (int64_t i = 0; i < nq; i++) {
         float *p = t->p + i * nk, *ds = t->ds + i * nk;
         int64_t visible = dtp_attention_visible(s, kb->at, first + i, kb->first, nk);
-        float lse = job->lse[off[LSE] + (first + i) * job->lse_step];
+        float lse = job->mats.lse[off[LSE] + (first + i) * job->mats.lse_step];
         float d = (float)dtp_row_dot(nv, dout + i * lddo, 1, out + i * ldo, 1);
         if (mask->data != NULL) {
             const int64_t row = off[MASK] + (first + i) * mask->row_step;
@@ -178,7 +181,7 @@ static bool needs_single(const backward_job *job, const backward_tile *t, const 
 {
     const dtp_attention_shape *s = &job->shape;
     const int64_t keys = dtp_attention_block_sees(s, kb->at, qb.first, qb.n, kb->first, kb->n);
-    bool all = job->mask.data == NULL;
+    bool all = job->mats.mask.data == NULL;
     for (int64_t i = 0; i < qb.n && all; i++) {
         all = dtp_attention_visible(s, kb->at, qb.first + i, kb->first, keys) == keys;
     }
@@ -186,10 +189,10 @@ static bool needs_single(const backward_job *job, const backward_tile *t, const 
         return false;
     }
     int64_t ldq, ldo;
-    const float *q =
-        dtp_attention_block(&job->q, off[Q] + qb.first * job->q.row_step, qb.n, t->q, &ldq);
-    const float *dout = dtp_attention_block(&job->dout, off[DOUT] + qb.first * job->dout.row_step,
-                                            qb.n, t->dout, &ldo);
+    const float *q = dtp_attention_block(&job->mats.q, off[Q] + qb.first * job->mats.q.row_step,
+                                         qb.n, t->q, &ldq);
+    const float *dout = dtp_attention_block(
+        &job->mats.dout, off[DOUT] + qb.first * job->mats.dout.row_step, qb.n, t->dout, &ldo);
     return !dtp_attention_is_finite(q, qb.n, s->features, ldq) ||
            !dtp_attention_is_finite(dout, qb.n, s->values, ldo) ||
            !dtp_attention_is_finite(kb->k.data, keys, s->features, kb->k.ld);
@@ -223,52 +226,31 @@ static void one_head(const backward_job *job, const int64_t base[DTP_NEST_VIEWS]
     for (; kb.first < s->keys; kb.first += kb.n) {
         const int64_t key = kb.first;
         kb.n = dtp_attention_key_block(s, at, key);
-        kb.k =
-            dtp_attention_keys_of(&job->k, base[K] + key * job->k.row_step, kb.n, t->k, t->wide_k);
-        kb.v =
-            dtp_attention_keys_of(&job->v, base[V] + key * job->v.row_step, kb.n, t->v, t->wide_v);
+        kb.k = dtp_attention_keys_of(&job->mats.k, base[K] + key * job->mats.k.row_step, kb.n, t->k,
+                                     t->wide_k);
+        kb.v = dtp_attention_keys_of(&job->mats.v, base[V] + key * job->mats.v.row_step, kb.n, t->v,
+                                     t->wide_v);
         memset(t->dk, 0, (size_t)(kb.n * s->features) * sizeof *t->dk);
         memset(t->dv, 0, (size_t)(kb.n * s->values) * sizeof *t->dv);
         for (int64_t g = 0; g < n_grouped; g++) {
             int64_t off[DTP_NEST_VIEWS];
             dtp_nest_elem(&job->grouped, g, off);
-            for (int32_t v = 0; v < N_HEAD_VIEWS; v++) {
+            for (int32_t v = 0; v < DTP_ATTENTION_VIEWS; v++) {
                 off[v] += base[v];
             }
             const query_sum dq = query_sum_of(job, t, g, off[DQ]);
             all_queries(job, t, &kb, off, &dq);
         }
-        dtp_attention_put(&job->dk, base[K] + key * job->dk.row_step, kb.n, t->dk, false);
-        dtp_attention_put(&job->dv, base[V] + key * job->dv.row_step, kb.n, t->dv, false);
+        dtp_attention_put(&job->mats.dk, base[K] + key * job->mats.dk.row_step, kb.n, t->dk, false);
+        dtp_attention_put(&job->mats.dv, base[V] + key * job->mats.dv.row_step, kb.n, t->dv, false);
     }
-    for (int64_t g = 0; g < n_grouped && dtp_dtype_is_half(job->dq.dtype) && s->keys > 0; g++) {
+    for (int64_t g = 0; g < n_grouped && dtp_dtype_is_half(job->mats.dq.dtype) && s->keys > 0;
+         g++) {
         int64_t off[DTP_NEST_VIEWS];
         dtp_nest_elem(&job->grouped, g, off);
-        dtp_attention_put(&job->dq, base[DQ] + off[DQ], s->queries,
+        dtp_attention_put(&job->mats.dq, base[DQ] + off[DQ], s->queries,
                           t->sum + g * s->queries * s->features, false);
     }
-}
-
-static void make_job(backward_job *job, const dtp_kernel_args *args)
-{
-    dtp_attention_shape_of(&job->shape, args);
-    const dtp_attention_shape *s = &job->shape;
-    const dtp_attention_dims *d = &s->dims;
-    const dtp_view *in = args->in, *out = args->out, *v = d->packed ? &in[1] : &in[2];
-    const dtp_view *of_query = v + 1; /* out, lse, dout */
-    const dtp_view *views[] = {&in[0],       &in[1],       v,       &of_query[0],
-                               &of_query[1], &of_query[2], &out[0], d->mask < 0 ? v : &in[d->mask]};
-    job->mask = dtp_attention_mask_of(s, args);
-    dtp_attention_mat_of(&job->q, &in[0], d->query, d->feature);
-    dtp_attention_kv_mats(s, &in[1], v, &job->k, &job->v);
-    dtp_attention_mat_of(&job->out, &of_query[0], d->query, d->value);
-    dtp_attention_mat_of(&job->dout, &of_query[2], d->query, d->value);
-    dtp_attention_mat_of(&job->dq, &out[0], d->query, d->feature);
-    dtp_attention_kv_mats(s, &out[1], d->packed ? &out[1] : &out[2], &job->dk, &job->dv);
-    job->lse = of_query[1].data;
-    job->lse_step = dtp_view_stride(&of_query[1], d->query);
-    dtp_nest_make(&job->shared, s->n_shared, s->shared, N_HEAD_VIEWS, views);
-    dtp_nest_make(&job->grouped, s->n_grouped, s->grouped, N_HEAD_VIEWS, views);
 }
 
 /* What a thread needs of scratch. */
@@ -277,10 +259,10 @@ static dtp_status attention_grad_bind(const dtp_kernel_args *args, dtp_arena *ar
 {
     backward_job job;
     (void)arena, (void)state;
-    make_job(&job, args);
-    const int64_t sums = dtp_dtype_is_half(job.dq.dtype) ? dtp_nest_total(&job.grouped) : 0;
+    dtp_bind_attention(args, true, &job);
+    const int64_t sums = dtp_dtype_is_half(job.mats.dq.dtype) ? dtp_nest_total(&job.grouped) : 0;
     return dtp_cpu_reserve(args->backend,
-                           dtp_attention_wide(&job.k) + dtp_attention_wide(&job.v) +
+                           dtp_attention_wide(&job.mats.k) + dtp_attention_wide(&job.mats.v) +
                                sums * job.shape.queries * job.shape.features,
                            err);
 }
@@ -288,7 +270,7 @@ static dtp_status attention_grad_bind(const dtp_kernel_args *args, dtp_arena *ar
 static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     backward_job job;
-    make_job(&job, args);
+    dtp_bind_attention(args, true, &job);
     const dtp_attention_shape *s = &job.shape;
     int64_t units = dtp_nest_total(&job.shared);
     int32_t team = dtp_attention_team(s, args, units * dtp_nest_total(&job.grouped));
@@ -306,8 +288,8 @@ static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *er
         float *scratch = dtp_cpu_scratch(args->backend, &stride);
         if (scratch != NULL) {
             tile.wide_k = scratch + dtp_cpu_thread() * stride;
-            tile.wide_v = tile.wide_k + dtp_attention_wide(&job.k);
-            tile.sum = tile.wide_v + dtp_attention_wide(&job.v);
+            tile.wide_v = tile.wide_k + dtp_attention_wide(&job.mats.k);
+            tile.sum = tile.wide_v + dtp_attention_wide(&job.mats.v);
         }
 #pragma omp for schedule(dynamic)
         for (int64_t u = 0; u < units; u++) {

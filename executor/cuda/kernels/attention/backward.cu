@@ -8,19 +8,20 @@
 template <class T> static __global__ void dot_kernel(dtp_cuda_attention_call a)
 {
     const int lane = (int)threadIdx.x % DTP_CUDA_WARP;
-    const int64_t total = a.shared.total * a.grouped.total * a.queries;
+    const int64_t total = a.shared.total * a.grouped.total * a.shape.queries;
     for (int64_t i = dtp_thread() / DTP_CUDA_WARP; i < total; i += dtp_threads() / DTP_CUDA_WARP) {
-        const int64_t head = i / a.queries, query = i % a.queries;
+        const int64_t head = i / a.shape.queries, query = i % a.shape.queries;
         int64_t at[DTP_N_HEAD_VIEWS], in_group[DTP_N_HEAD_VIEWS];
         dtp_offsets(a.shared, head / a.grouped.total, at);
         dtp_offsets(a.grouped, head % a.grouped.total, in_group);
-        const T *out = (const T *)a.out.data + at[DTP_CUDA_ATTENTION_OUT] +
-                       in_group[DTP_CUDA_ATTENTION_OUT] + query * a.out.row_step;
-        const T *dout = (const T *)a.dout.data + at[DTP_CUDA_DOUT] + in_group[DTP_CUDA_DOUT] +
-                        query * a.dout.row_step;
+        const T *out = (const T *)a.mats.out.data + at[DTP_ATTENTION_OUT] +
+                       in_group[DTP_ATTENTION_OUT] + query * a.mats.out.row_step;
+        const T *dout = (const T *)a.mats.dout.data + at[DTP_ATTENTION_DOUT] +
+                        in_group[DTP_ATTENTION_DOUT] + query * a.mats.dout.row_step;
         float sum = 0.0f;
         for (int v = lane; v < a.values; v += DTP_CUDA_WARP) {
-            sum += dtp_float_of(out[v * a.out.col_step]) * dtp_float_of(dout[v * a.dout.col_step]);
+            sum += dtp_float_of(out[v * a.mats.out.col_step]) *
+                   dtp_float_of(dout[v * a.mats.dout.col_step]);
         }
         sum = dtp_warp_reduce<dtp_sum>(sum);
         if (lane == 0) {
@@ -41,10 +42,10 @@ static __device__ void mark_queries(const dtp_cuda_attention_call &a, const dtp_
     DTP_ROLL
     for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
         const int64_t query = first + i;
-        const bool there = query < a.queries;
+        const bool there = query < a.shape.queries;
         m.query_at[i] = dtp_query_position(a, h, query);
-        m.lse[i] = there ? a.lse[h.at[DTP_CUDA_LSE] + query * a.lse_step] : 0.0f;
-        m.dot[i] = there ? a.dot[h.index * a.queries + query] : 0.0f;
+        m.lse[i] = there ? a.mats.lse[h.at[DTP_ATTENTION_LSE] + query * a.mats.lse_step] : 0.0f;
+        m.dot[i] = there ? a.dot[h.index * a.shape.queries + query] : 0.0f;
     }
 }
 
@@ -104,9 +105,12 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
     const int top = (int)threadIdx.x / DTP_CUDA_WARP * DTP_TILE;
     const int row = top + (int)threadIdx.x % DTP_CUDA_WARP / 2;
     float *s = scores + top * t.ld_s, *d = grads + top * t.ld_s;
-    const dtp_cuda_mat *of_row_1 = KEYS ? &a.k : &a.q, *of_row_2 = KEYS ? &a.v : &a.dout;
-    const dtp_cuda_mat *of_col_1 = KEYS ? &a.q : &a.k, *of_col_2 = KEYS ? &a.dout : &a.v;
-    const int64_t all_rows = KEYS ? a.keys : a.queries, all_cols = KEYS ? a.queries : a.keys;
+    const dtp_attention_mat *of_row_1 = KEYS ? &a.mats.k : &a.mats.q,
+                            *of_row_2 = KEYS ? &a.mats.v : &a.mats.dout;
+    const dtp_attention_mat *of_col_1 = KEYS ? &a.mats.q : &a.mats.k,
+                            *of_col_2 = KEYS ? &a.mats.dout : &a.mats.v;
+    const int64_t all_rows = KEYS ? a.shape.keys : a.shape.queries,
+                  all_cols = KEYS ? a.shape.queries : a.shape.keys;
     const int64_t tiles = (all_rows + t.rows - 1) / t.rows;
     const int64_t groups = KEYS ? a.grouped.total : 1, owners = KEYS ? 1 : a.grouped.total;
     for (int64_t u = blockIdx.x; u < a.shared.total * owners * tiles; u += gridDim.x) {
@@ -115,10 +119,12 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
         const int64_t of_shared = u / tiles / owners;
         dtp_set_head(&h, a, of_shared, u / tiles % owners);
         dtp_tile_sum<T, N> sum_1, sum_2;
-        dtp_tile_load(row_1, t.ld_f, t.rows, t.features,
-                      {of_row_1, h.at[KEYS ? DTP_CUDA_K : DTP_CUDA_Q], first, n, a.features});
-        dtp_tile_load(row_2, t.ld_v, t.rows, t.values,
-                      {of_row_2, h.at[KEYS ? DTP_CUDA_V : DTP_CUDA_DOUT], first, n, a.values});
+        dtp_tile_load(
+            row_1, t.ld_f, t.rows, t.features,
+            {of_row_1, h.at[KEYS ? DTP_ATTENTION_K : DTP_ATTENTION_Q], first, n, a.features});
+        dtp_tile_load(
+            row_2, t.ld_v, t.rows, t.values,
+            {of_row_2, h.at[KEYS ? DTP_ATTENTION_V : DTP_ATTENTION_DOUT], first, n, a.values});
         if (KEYS) {
             mark_keys(a, h, first, t.rows, marks);
         } else {
@@ -141,12 +147,12 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
                 }
                 const int nc = (int)dtp_least(t.cols, all_cols - col);
                 __syncthreads();
-                dtp_tile_load(
-                    col_1, t.ld_f, t.cols, t.features,
-                    {of_col_1, h.at[KEYS ? DTP_CUDA_Q : DTP_CUDA_K], col, nc, a.features});
-                dtp_tile_load(
-                    col_2, t.ld_v, t.cols, t.values,
-                    {of_col_2, h.at[KEYS ? DTP_CUDA_DOUT : DTP_CUDA_V], col, nc, a.values});
+                dtp_tile_load(col_1, t.ld_f, t.cols, t.features,
+                              {of_col_1, h.at[KEYS ? DTP_ATTENTION_Q : DTP_ATTENTION_K], col, nc,
+                               a.features});
+                dtp_tile_load(col_2, t.ld_v, t.cols, t.values,
+                              {of_col_2, h.at[KEYS ? DTP_ATTENTION_DOUT : DTP_ATTENTION_V], col, nc,
+                               a.values});
                 if (KEYS) {
                     mark_queries(a, h, col, t.cols, marks);
                 } else {
@@ -172,15 +178,16 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
             }
         }
         if (FIRST) {
-            const dtp_cuda_mat *to = KEYS ? &a.dk : &a.dq;
+            const dtp_attention_mat *to = KEYS ? &a.mats.dk : &a.mats.dq;
             sum_1.store(s, t.ld_s,
-                        {to, h.at[KEYS ? DTP_CUDA_K : DTP_CUDA_DQ] + t.first * to->col_step,
+                        {to,
+                         h.at[KEYS ? DTP_ATTENTION_K : DTP_ATTENTION_DQ] + t.first * to->col_step,
                          first + top, n - top, a.features - t.first, a.scale, NULL});
         }
         if (SECOND) {
             sum_2.store(s, t.ld_s,
-                        {&a.dv, h.at[DTP_CUDA_V] + t.first * a.dv.col_step, first + top, n - top,
-                         a.values - t.first, 1.0f, NULL});
+                        {&a.mats.dv, h.at[DTP_ATTENTION_V] + t.first * a.mats.dv.col_step,
+                         first + top, n - top, a.values - t.first, 1.0f, NULL});
         }
         __syncthreads();
     }
@@ -191,7 +198,7 @@ template <class T>
 static cudaError_t backward_keys(cudaStream_t queue, const dtp_cuda_attention_call *a)
 {
     const dtp_tile_sizes t = dtp_choose_tiles<T>(a, true);
-    const int64_t units = a->shared.total * dtp_tiles_of(a->keys, t);
+    const int64_t units = a->shared.total * dtp_tiles_of(a->shape.keys, t);
     if (a->features <= DTP_NARROW_COLUMNS && a->values <= DTP_NARROW_COLUMNS) {
         return dtp_launch_tiles(queue, backward_kernel<T, DTP_NARROW, true, true, true>, a, t,
                                 units, 1);
@@ -212,13 +219,13 @@ template <class T> static cudaError_t backward(cudaStream_t queue, const dtp_cud
                                        ? backward_kernel<T, DTP_NARROW, false, true, false>
                                        : backward_kernel<T, DTP_WIDE, false, true, false>;
     cudaError_t code = cudaSuccess;
-    if (heads * a->queries > 0) {
-        code = dtp_launch(dot_kernel<T>, dtp_grid(heads * a->queries, DTP_ATTENTION_WARPS, 1),
+    if (heads * a->shape.queries > 0) {
+        code = dtp_launch(dot_kernel<T>, dtp_grid(heads * a->shape.queries, DTP_ATTENTION_WARPS, 1),
                           DTP_ATTENTION_THREADS, 0, queue, *a);
     }
     if (code == cudaSuccess) {
-        code =
-            dtp_launch_tiles(queue, kernel, a, t, heads * dtp_tiles_of(a->queries, t), a->features);
+        code = dtp_launch_tiles(queue, kernel, a, t, heads * dtp_tiles_of(a->shape.queries, t),
+                                a->features);
     }
     return code == cudaSuccess ? backward_keys<T>(queue, a) : code;
 }

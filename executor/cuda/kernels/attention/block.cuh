@@ -14,7 +14,7 @@ enum {
 /* Whether there may be pairs that are not seen. */
 static __device__ __forceinline__ bool dtp_hides(const dtp_cuda_attention_call &a)
 {
-    return a.causal || a.mask.data != NULL;
+    return a.shape.dims.causal || a.mats.mask.data != NULL;
 }
 
 static __device__ __forceinline__ int64_t dtp_least(int64_t a, int64_t b)
@@ -64,12 +64,13 @@ static __device__ void dtp_set_head(dtp_head *h, const dtp_cuda_attention_call &
         h->at[view] = dtp_offset(a.shared, view, shared) + dtp_offset(a.grouped, view, group);
     }
     if (threadIdx.x == 0) {
-        const int64_t chunk = a.first_chunk + shared / (a.shared.total / a.local_chunks);
+        const int64_t chunk =
+            a.shape.first_chunk + shared / (a.shared.total / a.shape.local_chunks);
         h->index = shared * a.grouped.total + group;
-        h->query = chunk * a.global_queries + a.first_query;
-        h->mask = a.mask;
-        h->mask_dtype = a.mask_dtype;
-        h->key = (chunk - a.shift + a.chunks) % a.chunks * a.keys;
+        h->query = chunk * a.shape.global_queries + a.shape.first_query;
+        h->mask = a.mats.mask;
+        h->mask_dtype = a.mats.mask.dtype;
+        h->key = (chunk - a.shape.dims.shift + a.shape.chunks) % a.shape.chunks * a.shape.keys;
     }
     __syncthreads();
 }

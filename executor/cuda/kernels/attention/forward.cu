@@ -61,28 +61,28 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
     const int row = top + (int)threadIdx.x % DTP_CUDA_WARP / 2;
     float *s = scores + top * t.ld_s;
     T *w = weights + top * t.ld_w;
-    const int64_t tiles = (a.queries + t.rows - 1) / t.rows, groups = a.grouped.total;
+    const int64_t tiles = (a.shape.queries + t.rows - 1) / t.rows, groups = a.grouped.total;
     for (int64_t u = blockIdx.x; u < a.shared.total * groups * tiles; u += gridDim.x) {
         dtp_set_head(&h, a, u / tiles / groups, u / tiles % groups);
         const int64_t first = (tiles - 1 - u % tiles) * t.rows; /* many keys first */
-        const int n = (int)dtp_least(t.rows, a.queries - first);
+        const int n = (int)dtp_least(t.rows, a.shape.queries - first);
         row_state state = {-INFINITY, 0.0f};
         dtp_tile_sum<T, N> sum;
         dtp_tile_load(q, t.ld_f, t.rows, t.features,
-                      {&a.q, h.at[DTP_CUDA_Q], first, n, a.features});
+                      {&a.mats.q, h.at[DTP_ATTENTION_Q], first, n, a.features});
         DTP_ROLL
         for (int i = (int)threadIdx.x; i < t.rows; i += (int)blockDim.x) {
             query_at[i] = dtp_query_position(a, h, first + i);
         }
         sum.begin(s, t.ld_s);
-        for (int64_t key = 0; key < a.keys; key += t.cols) {
+        for (int64_t key = 0; key < a.shape.keys; key += t.cols) {
             if (!dtp_tile_sees(a, h, first, n, key, t.cols)) {
                 continue;
             }
-            const int nk = (int)dtp_least(t.cols, a.keys - key);
+            const int nk = (int)dtp_least(t.cols, a.shape.keys - key);
             __syncthreads();
             dtp_tile_load(kv, t.ld_f, t.cols, t.features,
-                          {&a.k, h.at[DTP_CUDA_K], key, nk, a.features});
+                          {&a.mats.k, h.at[DTP_ATTENTION_K], key, nk, a.features});
             DTP_ROLL
             for (int i = (int)threadIdx.x; i < t.cols; i += (int)blockDim.x) {
                 key_at[i] = dtp_key_position(a, h, key + i);
@@ -94,7 +94,7 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
                                      a.scale, row - top, pairs, factor + row);
             __syncthreads();
             dtp_tile_load(kv, t.ld_v, t.cols, t.values,
-                          {&a.v, h.at[DTP_CUDA_V], key, nk, a.values});
+                          {&a.mats.v, h.at[DTP_ATTENTION_V], key, nk, a.values});
             __syncthreads();
             sum.scale_rows(factor + top);
             dtp_add_tile(&sum, whole || !dtp_hides(a), w, t.ld_w, t.cols, kv + t.first, t.ld_v,
@@ -104,13 +104,14 @@ static __global__ void __launch_bounds__(DTP_ATTENTION_THREADS, 1)
         if (threadIdx.x % 2 == 0) {
             factor[row] = total > 0.0f || total != total ? 1.0f / total : 0.0f;
             if (row < n) {
-                a.lse[h.at[DTP_CUDA_LSE] + (first + row) * a.lse_step] = state.most + logf(total);
+                a.mats.lse[h.at[DTP_ATTENTION_LSE] + (first + row) * a.mats.lse_step] =
+                    state.most + logf(total);
             }
         }
         __syncwarp();
         sum.store(s, t.ld_s,
-                  {&a.out, h.at[DTP_CUDA_ATTENTION_OUT] + t.first * a.out.col_step, first + top,
-                   n - top, a.values - t.first, 1.0f, factor + top});
+                  {&a.mats.out, h.at[DTP_ATTENTION_OUT] + t.first * a.mats.out.col_step,
+                   first + top, n - top, a.values - t.first, 1.0f, factor + top});
         __syncthreads();
     }
 }
@@ -121,7 +122,8 @@ template <class T> static cudaError_t forward(cudaStream_t queue, const dtp_cuda
     const int64_t heads = a->shared.total * a->grouped.total;
     const dtp_tile_kernel kernel = a->values <= DTP_NARROW_COLUMNS ? forward_kernel<T, DTP_NARROW>
                                                                    : forward_kernel<T, DTP_WIDE>;
-    return dtp_launch_tiles(queue, kernel, a, t, heads * dtp_tiles_of(a->queries, t), a->values);
+    return dtp_launch_tiles(queue, kernel, a, t, heads * dtp_tiles_of(a->shape.queries, t),
+                            a->values);
 }
 
 cudaError_t dtp_cuda_attention_forward(cudaStream_t queue, const dtp_cuda_attention_call *a)

@@ -47,7 +47,7 @@ static __device__ __forceinline__ void dtp_put(__half *to, float x)
 
 /* Rows of a matrix of one head from row `first` on: n of them, `cols` wide. */
 struct dtp_tile_source {
-    const dtp_cuda_mat *mat;
+    const dtp_attention_mat *mat;
     int64_t at, first;
     int n, cols;
 };
@@ -83,7 +83,7 @@ static __device__ void dtp_tile_load(T *to, int ld, int rows, int cols, const dt
 
 /* Where a warp's result goes: rows from `first` on, times scale and, if given, factor[row]. */
 struct dtp_tile_target {
-    const dtp_cuda_mat *mat;
+    const dtp_attention_mat *mat;
     int64_t at, first;
     int n, cols; /* those that there are */
     float scale;
@@ -160,13 +160,13 @@ static __device__ void dtp_tile_scores(float *s, int ld_s, const float *a, const
     __syncwarp();
 }
 
-enum { DTP_N_HEAD_VIEWS = DTP_CUDA_DQ + 1 };
+enum { DTP_N_HEAD_VIEWS = DTP_ATTENTION_DQ + 1 };
 
 /* A head of queries: first elements in the views, number, places of its query 0 and key 0; the
  * mask, NULL: none. */
 struct dtp_head {
     int64_t at[DTP_N_HEAD_VIEWS], index, query, key;
-    dtp_cuda_mat mask;
+    dtp_attention_mat mask;
     int mask_dtype;
 };
 
@@ -184,7 +184,7 @@ struct dtp_tile_pairs {
         if (head->mask.data == NULL) {
             return 0.0f;
         }
-        const int64_t at = head->at[DTP_CUDA_MASK] +
+        const int64_t at = head->at[DTP_ATTENTION_MASK] +
                            (query + (keys ? k : top + r)) * head->mask.row_step +
                            (key + (keys ? top + r : k)) * head->mask.col_step;
         const void *data = head->mask.data;
@@ -418,12 +418,12 @@ template <int N> struct dtp_tile_sum<float, N> {
 
 static __device__ int64_t dtp_position(const dtp_cuda_attention_call &a, int64_t place)
 {
-    if (a.order_run == a.order_size) {
+    if (a.shape.order.run == a.shape.order.size) {
         return place;
     }
-    const int64_t r = place / a.order_run;
-    const int64_t run = r % 2 == 0 ? r / 2 : a.order_size / a.order_run - 1 - r / 2;
-    return run * a.order_run + place % a.order_run;
+    const int64_t r = place / a.shape.order.run;
+    const int64_t run = r % 2 == 0 ? r / 2 : a.shape.order.size / a.shape.order.run - 1 - r / 2;
+    return run * a.shape.order.run + place % a.shape.order.run;
 }
 
 /* Query i sees key j where the second is not larger than the first. Beyond the last ones no query
@@ -432,35 +432,37 @@ static __device__ int64_t dtp_query_position(const dtp_cuda_attention_call &a, c
                                              int64_t query)
 {
     const int64_t place = h.query + query;
-    return query >= a.queries ? -1
-           : !a.causal        ? INT64_MAX - 1
-           : a.ahead == 0     ? dtp_position(a, place)
-                              : place + a.ahead;
+    return query >= a.shape.queries ? -1
+           : !a.shape.dims.causal   ? INT64_MAX - 1
+           : a.shape.ahead == 0     ? dtp_position(a, place)
+                                    : place + a.shape.ahead;
 }
 
 static __device__ int64_t dtp_key_position(const dtp_cuda_attention_call &a, const dtp_head &h,
                                            int64_t key)
 {
-    return key >= a.keys ? INT64_MAX : !a.causal ? 0 : dtp_position(a, h.key + key);
+    return key >= a.shape.keys    ? INT64_MAX
+           : !a.shape.dims.causal ? 0
+                                  : dtp_position(a, h.key + key);
 }
 
 /* Whether any query of [query, query + nq) sees a key of [key, key + nk). */
 static __device__ bool dtp_tile_sees(const dtp_cuda_attention_call &a, const dtp_head &h,
                                      int64_t query, int nq, int64_t key, int nk)
 {
-    const bool runs = a.order_run != a.order_size;
-    const int64_t end_q = query + nq < a.queries ? query + nq : a.queries;
-    const int64_t end_k = key + nk < a.keys ? key + nk : a.keys;
+    const bool runs = a.shape.order.run != a.shape.order.size;
+    const int64_t end_q = query + nq < a.shape.queries ? query + nq : a.shape.queries;
+    const int64_t end_k = key + nk < a.shape.keys ? key + nk : a.shape.keys;
     int64_t highest = -1, lowest = INT64_MAX, next;
     DTP_ROLL
     for (; query < end_q; query = next) {
-        next = runs ? query + a.order_run - (h.query + query) % a.order_run : end_q;
+        next = runs ? query + a.shape.order.run - (h.query + query) % a.shape.order.run : end_q;
         const int64_t p = dtp_query_position(a, h, (next < end_q ? next : end_q) - 1);
         highest = p > highest ? p : highest;
     }
     DTP_ROLL
     for (; key < end_k; key = next) {
-        next = runs ? key + a.order_run - (h.key + key) % a.order_run : end_k;
+        next = runs ? key + a.shape.order.run - (h.key + key) % a.shape.order.run : end_k;
         const int64_t p = dtp_key_position(a, h, key);
         lowest = p < lowest ? p : lowest;
     }
