@@ -470,7 +470,7 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
 }
 
 const dtp_kernel dtp_cpu_attention[] = {
-    {"attention", attention_kernel, attention_bind, DTP_CPU_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
-    {"attention_part", attention_kernel, attention_bind, DTP_CPU_FLOATS},
-    {"attention_merge", attention_merge_kernel, NULL, DTP_CPU_FLOATS},
+    {"attention", attention_kernel, attention_bind, DTP_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
+    {"attention_part", attention_kernel, attention_bind, DTP_FLOATS},
+    {"attention_merge", attention_merge_kernel, NULL, DTP_FLOATS},
     {.op = NULL}};

@@ -304,6 +304,6 @@ static dtp_status attention_grad_kernel(const dtp_kernel_args *args, dtp_err *er
 
 const dtp_kernel dtp_cpu_attention_grad[] = {
     {"attention_grad", attention_grad_kernel, attention_grad_bind,
-     DTP_CPU_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
-    {"attention_part_grad", attention_grad_kernel, attention_grad_bind, DTP_CPU_FLOATS},
+     DTP_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
+    {"attention_part_grad", attention_grad_kernel, attention_grad_bind, DTP_FLOATS},
     {.op = NULL}};

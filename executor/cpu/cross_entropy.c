@@ -78,7 +78,7 @@ static dtp_status bind_labels(const dtp_kernel_args *args, dtp_label_op op, labe
                               dtp_arena *arena, void **state, dtp_err *err)
 {
     label_job *job;
-    DTP_CPU_STATE(arena, state, job, err);
+    DTP_STATE(arena, state, job, err);
     job->fn = fn;
     dtp_bind_labels(args, op, &job->of);
     return dtp_row_job_make(&job->rows, args, &job->of.rows, err);
@@ -345,20 +345,15 @@ static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-#define BIND(op, fn)                                                                               \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return bind_labels(args, DTP_LABEL_##op, fn, arena, state, err);                           \
-    }
+#define BIND(op, fn) DTP_BIND(op, bind_labels, DTP_LABEL_##op, fn)
 BIND(cross_entropy, forward_row)
 BIND(cross_entropy_grad, backward_row)
 BIND(pick, pick_row)
 
 const dtp_kernel dtp_cpu_cross_entropy[] = {
-    {"cross_entropy", cross_entropy_kernel, cross_entropy_bind, DTP_CPU_BOTH},
-    {"cross_entropy_grad", cross_entropy_grad_kernel, cross_entropy_grad_bind, DTP_CPU_BOTH},
-    {"pick", pick_kernel, pick_bind, DTP_CPU_BOTH},
-    {"label_weight", label_weight_kernel, NULL, DTP_CPU_BOTH},
-    {"cross_entropy_finish", finish_kernel, NULL, DTP_CPU_FLOATS},
+    {"cross_entropy", cross_entropy_kernel, cross_entropy_bind, DTP_NUMBERS},
+    {"cross_entropy_grad", cross_entropy_grad_kernel, cross_entropy_grad_bind, DTP_NUMBERS},
+    {"pick", pick_kernel, pick_bind, DTP_NUMBERS},
+    {"label_weight", label_weight_kernel, NULL, DTP_NUMBERS},
+    {"cross_entropy_finish", finish_kernel, NULL, DTP_FLOATS},
     {.op = NULL}};

@@ -108,7 +108,7 @@ static dtp_status einsum_bind(const dtp_kernel_args *args, dtp_arena *arena, voi
 {
     dtp_einsum_plan plan;
     einsum_job *job;
-    DTP_CPU_STATE(arena, state, job, err);
+    DTP_STATE(arena, state, job, err);
     dtp_einsum_plan_make(args->call, &plan);
     DTP_TRY(dtp_einsum_check(args, &plan, err));
     job->n = plan.n_steps;
@@ -142,5 +142,5 @@ static dtp_status einsum_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_cpu_einsum[] = {{"einsum", einsum_kernel, einsum_bind, DTP_CPU_FLOATS},
+const dtp_kernel dtp_cpu_einsum[] = {{"einsum", einsum_kernel, einsum_bind, DTP_FLOATS},
                                      {.op = NULL}};

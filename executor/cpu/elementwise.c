@@ -76,7 +76,7 @@ static dtp_status bind_runs(const dtp_kernel_args *args, run_fn fn, dtp_arena *a
 {
     dtp_bound_elementwise b;
     elementwise_job *job;
-    DTP_CPU_STATE(arena, state, job, err);
+    DTP_STATE(arena, state, job, err);
     dtp_bind_elementwise(args, &b);
     job->fn = fn;
     job->nest = b.nest;
@@ -210,12 +210,7 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     }
 #define SIMD_LOOP(value) _Pragma("omp simd") LOOP(value)
 
-#define BIND(op, fn)                                                                               \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return bind_runs(args, fn, arena, state, err);                                             \
-    }
+#define BIND(op, fn) DTP_BIND(op, bind_runs, fn)
 
 #define UNARY_FUNCTIONS(op, value)                                                                 \
     DTP_CPU_INLINE float op##_value(float x, float a, float b)                                     \
@@ -434,7 +429,7 @@ BIND(select, select_run)
 
 LOGICAL(LOGICAL_FUNCTIONS)
 
-#define LOGICAL_ROW(op, value) {#op, elementwise_kernel, op##_bind, DTP_CPU_INTS},
+#define LOGICAL_ROW(op, value) {#op, elementwise_kernel, op##_bind, DTP_INTS},
 
 /* ---- cast ---- */
 
@@ -486,11 +481,11 @@ static dtp_status cast_kernel(const dtp_kernel_args *args, dtp_err *err)
 #define FUSED_RUN(op, ...) op##_run,
 const dtp_elementwise_fn dtp_cpu_functions[DTP_N_FUSED] = {DTP_FUSED_FUNCTIONS(FUSED_RUN)};
 
-#define FLOAT_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_CPU_FLOATS},
-#define ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_CPU_BOTH},
+#define FLOAT_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_FLOATS},
+#define ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_NUMBERS},
 
 const dtp_kernel dtp_cpu_elementwise[] = {
     {"cast", cast_kernel, cast_bind, 0},
-    {"compare", elementwise_kernel, compare_bind, DTP_CPU_BOTH},
+    {"compare", elementwise_kernel, compare_bind, DTP_NUMBERS},
     {"select", elementwise_kernel, select_bind, 0},
     LOGICAL(LOGICAL_ROW) UNARY(FLOAT_ROW) BINARY(FLOAT_ROW) ARITHMETIC(ROW){.op = NULL}};

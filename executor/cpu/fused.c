@@ -77,7 +77,7 @@ static dtp_status expr_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
 {
     const dtp_view *views[VIEWS];
     expr_job *job;
-    DTP_CPU_STATE(arena, state, job, err);
+    DTP_STATE(arena, state, job, err);
     DTP_TRY(dtp_fused_expr_of(args->call, &job->expr, err));
     job->n_in = args->call->n_in;
     job->n_out = args->call->n_out;
@@ -125,7 +125,7 @@ static dtp_status norm_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
                             dtp_err *err)
 {
     parts *p;
-    DTP_CPU_STATE(arena, state, p, err);
+    DTP_STATE(arena, state, p, err);
     p->expr_call = dtp_fused_norm_expression(args->call);
     p->norm_call = dtp_fused_norm_call(args->call, p->types);
     set_operands(p, args);
@@ -148,14 +148,14 @@ static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
 }
 
 const dtp_kernel dtp_cpu_fused[] = {
-    {"fused_elementwise", expr_kernel, expr_bind, DTP_CPU_FLOATS},
-    {"fused_elementwise2", expr_kernel, expr_bind, DTP_CPU_FLOATS},
-    {"fused_product", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
-    {"fused_product2", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
-    {"fused_product_sum", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
-    {"fused_operand_sum", dtp_fused_product_run, dtp_fused_product_bind, DTP_CPU_FLOATS},
-    {"fused_layer_norm", norm_kernel, norm_bind, DTP_CPU_FLOATS},
-    {"fused_rms_norm", norm_kernel, norm_bind, DTP_CPU_FLOATS},
-    {"linear_loss", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_CPU_BOTH},
-    {"linear_loss_grad", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_CPU_BOTH},
+    {"fused_elementwise", expr_kernel, expr_bind, DTP_FLOATS},
+    {"fused_elementwise2", expr_kernel, expr_bind, DTP_FLOATS},
+    {"fused_product", dtp_fused_product_run, dtp_fused_product_bind, DTP_FLOATS},
+    {"fused_product2", dtp_fused_product_run, dtp_fused_product_bind, DTP_FLOATS},
+    {"fused_product_sum", dtp_fused_product_run, dtp_fused_product_bind, DTP_FLOATS},
+    {"fused_operand_sum", dtp_fused_product_run, dtp_fused_product_bind, DTP_FLOATS},
+    {"fused_layer_norm", norm_kernel, norm_bind, DTP_FLOATS},
+    {"fused_rms_norm", norm_kernel, norm_bind, DTP_FLOATS},
+    {"linear_loss", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_NUMBERS},
+    {"linear_loss_grad", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_NUMBERS},
     {.op = NULL}};

@@ -315,9 +315,9 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_cpu_lookup[] = {{"embedding", gather_kernel, NULL, DTP_CPU_BOTH},
-                                     {"embedding_grad", scatter_kernel, scatter_bind, DTP_CPU_BOTH},
+const dtp_kernel dtp_cpu_lookup[] = {{"embedding", gather_kernel, NULL, DTP_NUMBERS},
+                                     {"embedding_grad", scatter_kernel, scatter_bind, DTP_NUMBERS},
                                      {"gather", gather_kernel, NULL, 0},
-                                     {"scatter_add", scatter_kernel, scatter_bind, DTP_CPU_BOTH},
-                                     {"one_hot", one_hot_kernel, NULL, DTP_CPU_BOTH},
+                                     {"scatter_add", scatter_kernel, scatter_bind, DTP_NUMBERS},
+                                     {"one_hot", one_hot_kernel, NULL, DTP_NUMBERS},
                                      {.op = NULL}};

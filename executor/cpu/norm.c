@@ -394,7 +394,7 @@ static dtp_status bind_norm(const dtp_kernel_args *args, dtp_norm_part part, dtp
                                          [DTP_NORM_GRAD_SUMS] = grad_sums_row,
                                          [DTP_NORM_GRAD_APPLY] = grad_apply_row};
     norm_job *job;
-    DTP_CPU_STATE(arena, state, job, err);
+    DTP_STATE(arena, state, job, err);
     dtp_bind_norm(args, part, &job->of);
     DTP_TRY(dtp_row_job_make(&job->rows, args, &job->of.rows, err));
     job->rows.fn = row_fns[part];
@@ -421,14 +421,9 @@ static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-#define BIND(op, part)                                                                             \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return bind_norm(args, DTP_NORM_##part, arena, state, err);                                \
-    }
-#define KERNEL(op, part) {#op, norm_kernel, op##_bind, DTP_CPU_FLOATS},
-#define MOMENTS(OP) OP(moments, moments_row, DTP_CPU_FLOATS)
+#define BIND(op, part) DTP_BIND(op, bind_norm, DTP_NORM_##part)
+#define KERNEL(op, part) {#op, norm_kernel, op##_bind, DTP_FLOATS},
+#define MOMENTS(OP) OP(moments, moments_row, DTP_FLOATS)
 
 DTP_NORM_OPS(BIND)
 MOMENTS(DTP_ROW_BIND)

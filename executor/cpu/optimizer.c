@@ -233,18 +233,13 @@ static dtp_status loss_scale_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-#define BIND(op, rule)                                                                             \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return dtp_bind_update(args, DTP_UPDATE_##rule, arena, state, err);                        \
-    }
-#define KERNEL(op, rule) {#op, update_kernel, op##_bind, DTP_CPU_FLOATS},
+#define BIND(op, rule) DTP_BIND(op, dtp_bind_update, DTP_UPDATE_##rule)
+#define KERNEL(op, rule) {#op, update_kernel, op##_bind, DTP_FLOATS},
 
 DTP_UPDATE_OPS(BIND)
 BIND(accumulate, ACCUMULATE)
 
 const dtp_kernel dtp_cpu_optimizer[] = {
-    DTP_UPDATE_OPS(KERNEL){"accumulate", update_kernel, accumulate_bind, DTP_CPU_BOTH},
+    DTP_UPDATE_OPS(KERNEL){"accumulate", update_kernel, accumulate_bind, DTP_NUMBERS},
     {"loss_scale", loss_scale_kernel, NULL, DTP_DTYPE_BIT(DTP_F32)},
     {.op = NULL}};

@@ -153,7 +153,7 @@ static dtp_status run(const dtp_kernel_args *args, dtp_distribution distribution
         (void)err;                                                                                 \
         return run(args, distribution);                                                            \
     }
-#define ROW(op, distribution) {#op, op##_kernel, NULL, DTP_CPU_FLOATS},
+#define ROW(op, distribution) {#op, op##_kernel, NULL, DTP_FLOATS},
 
 DTP_RANDOM_OPS(KERNEL)
 

@@ -328,7 +328,7 @@ static dtp_status bind_fold(const dtp_kernel_args *args, dtp_row_op op, dtp_aren
 {
     dtp_bound_rows b;
     fold_job *job;
-    DTP_CPU_STATE(arena, state, job, err);
+    DTP_STATE(arena, state, job, err);
     DTP_TRY(dtp_bind_rows(args, op, &b, err));
     *job = (fold_job){.fold = (dtp_fold)b.option,
                       .factor = b.factor,
@@ -356,15 +356,10 @@ static dtp_status reduce_kernel(const dtp_kernel_args *args, dtp_err *err)
 }
 
 #define OPS(OP)                                                                                    \
-    OP(reduce, DTP_CPU_BOTH)                                                                       \
-    OP(any, DTP_CPU_INTS)                                                                          \
-    OP(all, DTP_CPU_INTS)
-#define BIND(op, dtypes)                                                                           \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return bind_fold(args, DTP_ROW_##op, arena, state, err);                                   \
-    }
+    OP(reduce, DTP_NUMBERS)                                                                        \
+    OP(any, DTP_INTS)                                                                              \
+    OP(all, DTP_INTS)
+#define BIND(op, dtypes) DTP_BIND(op, bind_fold, DTP_ROW_##op)
 #define KERNEL(op, dtypes) {#op, reduce_kernel, op##_bind, dtypes},
 
 OPS(BIND)

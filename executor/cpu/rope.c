@@ -112,4 +112,4 @@ static dtp_status rope_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_cpu_rope[] = {{"rope", rope_kernel, NULL, DTP_CPU_FLOATS}, {.op = NULL}};
+const dtp_kernel dtp_cpu_rope[] = {{"rope", rope_kernel, NULL, DTP_FLOATS}, {.op = NULL}};

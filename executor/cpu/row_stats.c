@@ -263,17 +263,17 @@ static dtp_status bind_topk(const dtp_kernel_args *args, dtp_arena *arena, void 
 }
 
 #define OPS(OP)                                                                                    \
-    OP(logsumexp, logsumexp_row, DTP_CPU_FLOATS)                                                   \
-    OP(norm, norm_row, DTP_CPU_FLOATS)                                                             \
-    OP(var, var_row, DTP_CPU_FLOATS)                                                               \
-    OP(std, std_row, DTP_CPU_FLOATS)                                                               \
-    OP(cumsum, cumsum_row, DTP_CPU_BOTH)                                                           \
-    OP(prod_grad, prod_grad_row, DTP_CPU_FLOATS)                                                   \
-    OP(argmax, arg_row, DTP_CPU_BOTH)                                                              \
-    OP(argmin, arg_row, DTP_CPU_BOTH)                                                              \
-    OP(arg_first, arg_first_row, DTP_CPU_BOTH)
+    OP(logsumexp, logsumexp_row, DTP_FLOATS)                                                       \
+    OP(norm, norm_row, DTP_FLOATS)                                                                 \
+    OP(var, var_row, DTP_FLOATS)                                                                   \
+    OP(std, std_row, DTP_FLOATS)                                                                   \
+    OP(cumsum, cumsum_row, DTP_NUMBERS)                                                            \
+    OP(prod_grad, prod_grad_row, DTP_FLOATS)                                                       \
+    OP(argmax, arg_row, DTP_NUMBERS)                                                               \
+    OP(argmin, arg_row, DTP_NUMBERS)                                                               \
+    OP(arg_first, arg_first_row, DTP_NUMBERS)
 
 OPS(DTP_ROW_BIND)
 
 const dtp_kernel dtp_cpu_row_stats[] = {
-    OPS(DTP_ROW_KERNEL){"topk", dtp_row_job_kernel, bind_topk, DTP_CPU_BOTH}, {.op = NULL}};
+    OPS(DTP_ROW_KERNEL){"topk", dtp_row_job_kernel, bind_topk, DTP_NUMBERS}, {.op = NULL}};

@@ -452,7 +452,7 @@ dtp_status dtp_row_job_bind(const dtp_kernel_args *args, dtp_row_op op, dtp_row_
 {
     dtp_bound_rows of;
     dtp_row_job *job;
-    DTP_CPU_STATE(arena, state, job, err);
+    DTP_STATE(arena, state, job, err);
     DTP_TRY(dtp_bind_rows(args, op, &of, err));
     DTP_TRY(dtp_row_job_make(job, args, &of, err));
     job->fn = fn;

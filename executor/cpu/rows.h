@@ -78,12 +78,7 @@ dtp_status dtp_row_job_bind(const dtp_kernel_args *args, dtp_row_op op, dtp_row_
 /* Runs it. */
 dtp_status dtp_row_job_kernel(const dtp_kernel_args *args, dtp_err *err) DTP_MUST_CHECK;
 /* The bind function of an op with a row function, and its row in the kernel table. */
-#define DTP_ROW_BIND(op, fn, dtypes)                                                               \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return dtp_row_job_bind(args, DTP_ROW_##op, fn, arena, state, err);                        \
-    }
+#define DTP_ROW_BIND(op, fn, dtypes) DTP_BIND(op, dtp_row_job_bind, DTP_ROW_##op, fn)
 #define DTP_ROW_KERNEL(op, fn, dtypes) {#op, dtp_row_job_kernel, op##_bind, dtypes},
 
 /* Maximum of a row of view 0 (-inf when empty), and its sum of exp(x - m). */

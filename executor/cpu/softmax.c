@@ -128,14 +128,14 @@ static void softmax_grad_apply_row(const dtp_row_job *job, const int64_t row[DTP
 }
 
 #define OPS(OP)                                                                                    \
-    OP(softmax, softmax_row, DTP_CPU_FLOATS)                                                       \
-    OP(log_softmax, log_softmax_row, DTP_CPU_FLOATS)                                               \
-    OP(softmax_grad, softmax_grad_row, DTP_CPU_FLOATS)                                             \
-    OP(log_softmax_grad, softmax_grad_row, DTP_CPU_FLOATS)                                         \
-    OP(sum_exp, sum_exp_row, DTP_CPU_FLOATS)                                                       \
-    OP(row_dot, row_dot_row, DTP_CPU_FLOATS)                                                       \
-    OP(softmax_apply, softmax_apply_row, DTP_CPU_FLOATS)                                           \
-    OP(softmax_grad_apply, softmax_grad_apply_row, DTP_CPU_FLOATS)
+    OP(softmax, softmax_row, DTP_FLOATS)                                                           \
+    OP(log_softmax, log_softmax_row, DTP_FLOATS)                                                   \
+    OP(softmax_grad, softmax_grad_row, DTP_FLOATS)                                                 \
+    OP(log_softmax_grad, softmax_grad_row, DTP_FLOATS)                                             \
+    OP(sum_exp, sum_exp_row, DTP_FLOATS)                                                           \
+    OP(row_dot, row_dot_row, DTP_FLOATS)                                                           \
+    OP(softmax_apply, softmax_apply_row, DTP_FLOATS)                                               \
+    OP(softmax_grad_apply, softmax_grad_apply_row, DTP_FLOATS)
 
 OPS(DTP_ROW_BIND)
 

@@ -85,10 +85,10 @@ static dtp_status attention_merge_kernel(const dtp_kernel_args *args, dtp_err *e
 }
 
 const dtp_kernel dtp_cuda_attention[] = {
-    {"attention", attention_kernel, attention_bind, DTP_CUDA_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
-    {"attention_part", attention_kernel, attention_bind, DTP_CUDA_FLOATS},
+    {"attention", attention_kernel, attention_bind, DTP_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
+    {"attention_part", attention_kernel, attention_bind, DTP_FLOATS},
     {"attention_grad", attention_grad_kernel, attention_grad_bind,
-     DTP_CUDA_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
-    {"attention_part_grad", attention_grad_kernel, attention_grad_bind, DTP_CUDA_FLOATS},
-    {"attention_merge", attention_merge_kernel, NULL, DTP_CUDA_FLOATS},
+     DTP_FLOATS | DTP_DTYPE_BIT(DTP_BOOL)},
+    {"attention_part_grad", attention_grad_kernel, attention_grad_bind, DTP_FLOATS},
+    {"attention_merge", attention_merge_kernel, NULL, DTP_FLOATS},
     {.op = NULL}};

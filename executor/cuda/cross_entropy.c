@@ -36,7 +36,7 @@ static dtp_status bind_loss(const dtp_kernel_args *args, dtp_label_op op, dtp_ar
 {
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
     loss_state *s;
-    DTP_CUDA_STATE(arena, state, s, err);
+    DTP_STATE(arena, state, s, err);
     dtp_bind_labels(args, op, &s->of);
     const dtp_view *const *views = s->of.rows.views, *labels = views[DTP_LOSS_LABELS];
     s->call = (dtp_cuda_loss_call){.operand = (int32_t)(labels - args->in),
@@ -143,7 +143,7 @@ static dtp_status finish_bind(const dtp_kernel_args *args, dtp_arena *arena, voi
 {
     const dtp_view *views[DTP_CUDA_FINISH_VIEWS];
     dtp_cuda_finish_call *c;
-    DTP_CUDA_STATE(arena, state, c, err);
+    DTP_STATE(arena, state, c, err);
     finish_views(args, views);
     return nest_rows(&c->rows, &views[0]->local, DTP_CUDA_FINISH_VIEWS, views, err);
 }
@@ -175,16 +175,11 @@ static dtp_status finish_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-#define BIND(op)                                                                                   \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return bind_loss(args, DTP_LABEL_##op, arena, state, err);                                 \
-    }
-#define KERNEL(op) {#op, op##_kernel, op##_bind, DTP_CUDA_BOTH},
+#define BIND(op) DTP_BIND(op, bind_loss, DTP_LABEL_##op)
+#define KERNEL(op) {#op, op##_kernel, op##_bind, DTP_NUMBERS},
 
 DTP_LABEL_OPS(BIND)
 
 const dtp_kernel dtp_cuda_cross_entropy[] = {
-    DTP_LABEL_OPS(KERNEL){"cross_entropy_finish", finish_kernel, finish_bind, DTP_CUDA_FLOATS},
+    DTP_LABEL_OPS(KERNEL){"cross_entropy_finish", finish_kernel, finish_bind, DTP_FLOATS},
     {.op = NULL}};

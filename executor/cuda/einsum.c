@@ -122,7 +122,7 @@ static dtp_status einsum_bind(const dtp_kernel_args *args, dtp_arena *arena, voi
 {
     dtp_einsum_plan plan;
     einsum_job *job;
-    DTP_CUDA_STATE(arena, state, job, err);
+    DTP_STATE(arena, state, job, err);
     dtp_einsum_plan_make(args->call, &plan);
     return bind_job(args, &plan, CUBLASLT_EPILOGUE_DEFAULT, job, arena, err);
 }
@@ -258,7 +258,7 @@ static dtp_status fused_bind(const dtp_kernel_args *args, dtp_arena *arena, void
 {
     fused_job *job;
     dtp_err refused = {0}, failed = {0};
-    DTP_CUDA_STATE(arena, state, job, err);
+    DTP_STATE(arena, state, job, err);
     job->one = bind_as_one(args, job, arena, &refused) == DTP_OK;
     keep_reason(job->why, &refused);
     const dtp_status s = dtp_fused_product_bind(args, arena, &job->apart, &failed);
@@ -311,10 +311,9 @@ const char *dtp_cuda_why_apart(const dtp_bound_kernel *k)
     return k->run == fused_kernel ? ((const fused_job *)k->args.state)->why : NULL;
 }
 
-const dtp_kernel dtp_cuda_einsum[] = {
-    {"einsum", einsum_kernel, einsum_bind, DTP_CUDA_FLOATS},
-    {"fused_product", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
-    {"fused_product2", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
-    {"fused_product_sum", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
-    {"fused_operand_sum", fused_kernel, fused_bind, DTP_CUDA_FLOATS},
-    {.op = NULL}};
+const dtp_kernel dtp_cuda_einsum[] = {{"einsum", einsum_kernel, einsum_bind, DTP_FLOATS},
+                                      {"fused_product", fused_kernel, fused_bind, DTP_FLOATS},
+                                      {"fused_product2", fused_kernel, fused_bind, DTP_FLOATS},
+                                      {"fused_product_sum", fused_kernel, fused_bind, DTP_FLOATS},
+                                      {"fused_operand_sum", fused_kernel, fused_bind, DTP_FLOATS},
+                                      {.op = NULL}};

@@ -9,7 +9,7 @@ static dtp_status bind_op(const dtp_kernel_args *args, int32_t op, dtp_arena *ar
 {
     dtp_bound_elementwise b;
     dtp_cuda_elementwise_call *e;
-    DTP_CUDA_STATE(arena, state, e, err);
+    DTP_STATE(arena, state, e, err);
     dtp_bind_elementwise(args, &b);
     e->op = (dtp_cuda_op)op;
     e->n_in = args->call->n_in;
@@ -47,12 +47,7 @@ static dtp_status cast_kernel(const dtp_kernel_args *args, dtp_err *err)
                : dtp_cuda_view_copy(dtp_cuda_stream(args), &y->local, y, 0, x, 0, err);
 }
 
-#define BIND(op, ...)                                                                              \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return bind_op(args, DTP_CUDA_OP_##op, arena, state, err);                                 \
-    }
+#define BIND(op, ...) DTP_BIND(op, bind_op, DTP_CUDA_OP_##op)
 DTP_CUDA_UNARY(BIND)
 DTP_CUDA_BINARY(BIND)
 DTP_CUDA_ARITHMETIC(BIND)
@@ -67,13 +62,13 @@ static dtp_status compare_bind(const dtp_kernel_args *args, dtp_arena *arena, vo
     return bind_op(args, relation, arena, state, err);
 }
 
-#define FLOAT_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_CUDA_FLOATS},
-#define NUMBER_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_CUDA_BOTH},
+#define FLOAT_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_FLOATS},
+#define NUMBER_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_NUMBERS},
 #define LOGICAL_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_DTYPE_BIT(DTP_BOOL)},
 
 const dtp_kernel dtp_cuda_elementwise[] = {
     {"cast", cast_kernel, cast_bind, 0},
-    {"compare", elementwise_kernel, compare_bind, DTP_CUDA_BOTH},
+    {"compare", elementwise_kernel, compare_bind, DTP_NUMBERS},
     {"select", elementwise_kernel, select_bind, 0},
     DTP_CUDA_UNARY(FLOAT_ROW) DTP_CUDA_BINARY(FLOAT_ROW) DTP_CUDA_ARITHMETIC(NUMBER_ROW)
         DTP_CUDA_LOGICAL(LOGICAL_ROW){.op = NULL}};

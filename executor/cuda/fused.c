@@ -40,7 +40,7 @@ static dtp_status expr_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
     const dtp_view *views[DTP_FUSED_OUT + DTP_FUSED_IN];
     dtp_cuda_expr *e;
     dtp_nest nest;
-    DTP_CUDA_STATE(arena, state, e, err);
+    DTP_STATE(arena, state, e, err);
     DTP_TRY(set_steps(call, e, err));
     for (int32_t v = 0; v < call->n_out + call->n_in; v++) {
         views[v] = v < call->n_out ? &args->out[v] : &args->in[v - call->n_out];
@@ -87,7 +87,7 @@ static dtp_status norm_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
     dtp_view_over dims;
     dtp_cuda_fused_norm *f;
     dtp_nest nest;
-    DTP_CUDA_STATE(arena, state, f, err);
+    DTP_STATE(arena, state, f, err);
     DTP_TRY(set_steps(&expr, &f->expr, err));
     for (int32_t k = 0; k < expr.n_in; k++) {
         views[k + 1] = &args->in[k];
@@ -126,10 +126,10 @@ static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
 }
 
 const dtp_kernel dtp_cuda_fused[] = {
-    {"fused_elementwise", expr_kernel, expr_bind, DTP_CUDA_FLOATS},
-    {"fused_elementwise2", expr_kernel, expr_bind, DTP_CUDA_FLOATS},
-    {"fused_layer_norm", norm_kernel, norm_bind, DTP_CUDA_FLOATS},
-    {"fused_rms_norm", norm_kernel, norm_bind, DTP_CUDA_FLOATS},
-    {"linear_loss", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_CUDA_BOTH},
-    {"linear_loss_grad", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_CUDA_BOTH},
+    {"fused_elementwise", expr_kernel, expr_bind, DTP_FLOATS},
+    {"fused_elementwise2", expr_kernel, expr_bind, DTP_FLOATS},
+    {"fused_layer_norm", norm_kernel, norm_bind, DTP_FLOATS},
+    {"fused_rms_norm", norm_kernel, norm_bind, DTP_FLOATS},
+    {"linear_loss", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_NUMBERS},
+    {"linear_loss_grad", dtp_linear_loss_run, dtp_linear_loss_bind, DTP_NUMBERS},
     {.op = NULL}};

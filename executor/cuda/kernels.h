@@ -4,15 +4,10 @@
 #ifndef DTP_EXECUTOR_CUDA_KERNELS_H
 #define DTP_EXECUTOR_CUDA_KERNELS_H
 
-#include "core/base/arena.h"
-#include "core/graph/op.h"
 #include "executor/cuda/cuda_internal.h"
 #include "executor/cuda/kernels/nest.h"
+#include "executor/device/bound/bind.h"
 #include "executor/device/nest.h"
-
-#define DTP_CUDA_FLOATS (DTP_DTYPE_BIT(DTP_F32) | DTP_DTYPE_BIT(DTP_BF16) | DTP_DTYPE_BIT(DTP_F16))
-#define DTP_CUDA_INTS (DTP_DTYPE_BIT(DTP_I32) | DTP_DTYPE_BIT(DTP_I64) | DTP_DTYPE_BIT(DTP_BOOL))
-#define DTP_CUDA_BOTH (DTP_CUDA_FLOATS | DTP_CUDA_INTS)
 
 /* X(family) stands for the kernels dtp_cuda_<family>[] of a file, ended by one without an op. */
 #define DTP_CUDA_FAMILIES(X)                                                                       \
@@ -52,10 +47,5 @@ dtp_status dtp_cuda_view_copy(cudaStream_t queue, const dtp_ttype *shape, const 
 dtp_status dtp_cuda_strided_copy(cudaStream_t queue, int32_t n_dims, const int64_t *sizes,
                                  const int64_t (*strides)[DTP_NEST_DIMS], int64_t elem_bytes,
                                  void *dst, const void *src, dtp_err *err) DTP_MUST_CHECK;
-
-/* Zeroed memory for the state of a kernel (`bind`). */
-#define DTP_CUDA_STATE(arena, state, pointer, err)                                                 \
-    DTP_TRY(DTP_NEW(arena, pointer, 1, err));                                                      \
-    *(state) = (pointer)
 
 #endif

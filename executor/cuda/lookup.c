@@ -35,7 +35,7 @@ static dtp_status gather_bind(const dtp_kernel_args *args, dtp_arena *arena, voi
     const dtp_view *views[] = {&args->out[0], &args->in[1], &rest};
     dtp_cuda_nest *device;
     dtp_nest nest;
-    DTP_CUDA_STATE(arena, state, device, err);
+    DTP_STATE(arena, state, device, err);
     dtp_nest_like(&nest, 3, views);
     return dtp_cuda_nest_of(&nest, device, err);
 }
@@ -123,7 +123,7 @@ static dtp_status scatter_bind(const dtp_kernel_args *args, dtp_arena *arena, vo
     dtp_cuda_scatter_call *c;
     dtp_nest nest;
     int32_t n = 0;
-    DTP_CUDA_STATE(arena, state, c, err);
+    DTP_STATE(arena, state, c, err);
     for (int32_t i = 0; i < src->local.rank; i++) {
         if (dtp_ttype_find(&args->in[0].local, src->local.dims[i].id) < 0) {
             dims[n++] = src->local.dims[i];
@@ -157,7 +157,7 @@ static dtp_status one_hot_bind(const dtp_kernel_args *args, dtp_arena *arena, vo
     int64_t sizes[DTP_NEST_DIMS], strides[3][DTP_NEST_DIMS];
     dtp_cuda_nest *device;
     dtp_nest nest;
-    DTP_CUDA_STATE(arena, state, device, err);
+    DTP_STATE(arena, state, device, err);
     dtp_view_strides(y, strides[0]);
     for (int32_t i = 0; i < y->local.rank; i++) {
         const dtp_tdim d = y->local.dims[i];
@@ -185,10 +185,9 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_cuda_lookup[] = {
-    {"embedding", gather_kernel, gather_bind, DTP_CUDA_BOTH},
-    {"embedding_grad", scatter_kernel, scatter_bind, DTP_CUDA_BOTH},
-    {"gather", gather_kernel, gather_bind, 0},
-    {"scatter_add", scatter_kernel, scatter_bind, DTP_CUDA_BOTH},
-    {"one_hot", one_hot_kernel, one_hot_bind, DTP_CUDA_BOTH},
-    {.op = NULL}};
+const dtp_kernel dtp_cuda_lookup[] = {{"embedding", gather_kernel, gather_bind, DTP_NUMBERS},
+                                      {"embedding_grad", scatter_kernel, scatter_bind, DTP_NUMBERS},
+                                      {"gather", gather_kernel, gather_bind, 0},
+                                      {"scatter_add", scatter_kernel, scatter_bind, DTP_NUMBERS},
+                                      {"one_hot", one_hot_kernel, one_hot_bind, DTP_NUMBERS},
+                                      {.op = NULL}};

@@ -12,7 +12,7 @@ static dtp_status bind_norm(const dtp_kernel_args *args, dtp_norm_part part, dtp
                             void **state, dtp_err *err)
 {
     norm_state *s;
-    DTP_CUDA_STATE(arena, state, s, err);
+    DTP_STATE(arena, state, s, err);
     dtp_bind_norm(args, part, &s->of);
     DTP_TRY(dtp_cuda_rows_make(&s->rows, &s->of.rows, err));
     if (s->of.columns.n_views > 0) {
@@ -40,14 +40,9 @@ static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-#define BIND(op, part)                                                                             \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return bind_norm(args, DTP_NORM_##part, arena, state, err);                                \
-    }
-#define KERNEL(op, part) {#op, norm_kernel, op##_bind, DTP_CUDA_FLOATS},
-#define MOMENTS(OP) OP(moments, dtp_cuda_norm_moments(queue, rows, of->option), DTP_CUDA_FLOATS)
+#define BIND(op, part) DTP_BIND(op, bind_norm, DTP_NORM_##part)
+#define KERNEL(op, part) {#op, norm_kernel, op##_bind, DTP_FLOATS},
+#define MOMENTS(OP) OP(moments, dtp_cuda_norm_moments(queue, rows, of->option), DTP_FLOATS)
 
 DTP_NORM_OPS(BIND)
 MOMENTS(DTP_CUDA_ROW_OP)

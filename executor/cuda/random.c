@@ -8,7 +8,7 @@ static dtp_status bind_random(const dtp_kernel_args *args, dtp_distribution dist
 {
     dtp_cuda_random_call *r;
     dtp_nest nest;
-    DTP_CUDA_STATE(arena, state, r, err);
+    DTP_STATE(arena, state, r, err);
     dtp_bind_random(args, distribution, &r->numbers, &nest);
     return dtp_cuda_nest_of(&nest, &r->nest, err);
 }
@@ -25,13 +25,8 @@ static dtp_status random_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-#define BIND(op, distribution)                                                                     \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return bind_random(args, distribution, arena, state, err);                                 \
-    }
-#define ROW(op, distribution) {#op, random_kernel, op##_bind, DTP_CUDA_FLOATS},
+#define BIND(op, distribution) DTP_BIND(op, bind_random, distribution)
+#define ROW(op, distribution) {#op, random_kernel, op##_bind, DTP_FLOATS},
 
 DTP_RANDOM_OPS(BIND)
 

@@ -8,9 +8,9 @@
          ? dtp_cuda_reduce_floats(queue, rows, (dtp_fold)of->option, (float)of->factor)            \
          : dtp_cuda_reduce_ints(queue, rows, (dtp_fold)of->option, of->none))
 #define OPS(OP)                                                                                    \
-    OP(reduce, FOLD, DTP_CUDA_BOTH)                                                                \
-    OP(any, FOLD, DTP_CUDA_INTS)                                                                   \
-    OP(all, FOLD, DTP_CUDA_INTS)
+    OP(reduce, FOLD, DTP_NUMBERS)                                                                  \
+    OP(any, FOLD, DTP_INTS)                                                                        \
+    OP(all, FOLD, DTP_INTS)
 
 OPS(DTP_CUDA_ROW_OP)
 

@@ -7,7 +7,7 @@ static dtp_status rope_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
 {
     dtp_cuda_rope_call *c;
     dtp_nest rest;
-    DTP_CUDA_STATE(arena, state, c, err);
+    DTP_STATE(arena, state, c, err);
     dtp_bind_rope(args, &c->numbers, &rest);
     return dtp_cuda_nest_of(&rest, &c->rest, err);
 }
@@ -23,5 +23,4 @@ static dtp_status rope_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_cuda_rope[] = {{"rope", rope_kernel, rope_bind, DTP_CUDA_FLOATS},
-                                    {.op = NULL}};
+const dtp_kernel dtp_cuda_rope[] = {{"rope", rope_kernel, rope_bind, DTP_FLOATS}, {.op = NULL}};

@@ -8,16 +8,16 @@
 #define INTS (!dtp_dtype_is_float(args->in[0].local.dtype))
 #define ON (of->option != 0)
 #define OPS(OP)                                                                                    \
-    OP(logsumexp, dtp_cuda_logsumexp(queue, rows), DTP_CUDA_FLOATS)                                \
-    OP(norm, dtp_cuda_norm_of_order(queue, rows, (int32_t)of->option), DTP_CUDA_FLOATS)            \
-    OP(var, dtp_cuda_variance(queue, rows, (double)of->option, 0), DTP_CUDA_FLOATS)                \
-    OP(std, dtp_cuda_variance(queue, rows, (double)of->option, 1), DTP_CUDA_FLOATS)                \
-    OP(cumsum, dtp_cuda_cumsum(queue, rows, INTS, ON), DTP_CUDA_BOTH)                              \
-    OP(prod_grad, dtp_cuda_prod_grad(queue, rows), DTP_CUDA_FLOATS)                                \
-    OP(argmax, dtp_cuda_arg(queue, rows, ON), DTP_CUDA_BOTH)                                       \
-    OP(argmin, dtp_cuda_arg(queue, rows, ON), DTP_CUDA_BOTH)                                       \
-    OP(arg_first, dtp_cuda_arg_first(queue, rows, FIRST, of->none), DTP_CUDA_BOTH)                 \
-    OP(topk, dtp_cuda_topk(queue, rows, dtp_call_int(args->call, "k"), ON), DTP_CUDA_BOTH)
+    OP(logsumexp, dtp_cuda_logsumexp(queue, rows), DTP_FLOATS)                                     \
+    OP(norm, dtp_cuda_norm_of_order(queue, rows, (int32_t)of->option), DTP_FLOATS)                 \
+    OP(var, dtp_cuda_variance(queue, rows, (double)of->option, 0), DTP_FLOATS)                     \
+    OP(std, dtp_cuda_variance(queue, rows, (double)of->option, 1), DTP_FLOATS)                     \
+    OP(cumsum, dtp_cuda_cumsum(queue, rows, INTS, ON), DTP_NUMBERS)                                \
+    OP(prod_grad, dtp_cuda_prod_grad(queue, rows), DTP_FLOATS)                                     \
+    OP(argmax, dtp_cuda_arg(queue, rows, ON), DTP_NUMBERS)                                         \
+    OP(argmin, dtp_cuda_arg(queue, rows, ON), DTP_NUMBERS)                                         \
+    OP(arg_first, dtp_cuda_arg_first(queue, rows, FIRST, of->none), DTP_NUMBERS)                   \
+    OP(topk, dtp_cuda_topk(queue, rows, dtp_call_int(args->call, "k"), ON), DTP_NUMBERS)
 
 OPS(DTP_CUDA_ROW_OP)
 

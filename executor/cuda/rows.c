@@ -109,7 +109,7 @@ dtp_status dtp_cuda_rows_bind(const dtp_kernel_args *args, dtp_row_op op, dtp_ar
 {
     dtp_bound_rows of;
     dtp_cuda_bound_rows *bound;
-    DTP_CUDA_STATE(arena, state, bound, err);
+    DTP_STATE(arena, state, bound, err);
     DTP_TRY(dtp_bind_rows(args, op, &of, err));
     if (of.gives_places) {
         DTP_TRY(dtp_places_check(args->call, &of, INT32_MAX, err));

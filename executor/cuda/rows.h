@@ -26,11 +26,7 @@ dtp_status dtp_cuda_rows_bind(const dtp_kernel_args *args, dtp_row_op op, dtp_ar
 /* The functions of an op whose kernel is one launch of `rows` on `queue`, for which `of` has the
  * constants, and its row in the kernel table. */
 #define DTP_CUDA_ROW_OP(op, launch, dtypes)                                                        \
-    static dtp_status op##_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,       \
-                                dtp_err *err)                                                      \
-    {                                                                                              \
-        return dtp_cuda_rows_bind(args, DTP_ROW_##op, arena, state, err);                          \
-    }                                                                                              \
+    DTP_BIND(op, dtp_cuda_rows_bind, DTP_ROW_##op)                                                 \
     static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
     {                                                                                              \
         const cudaStream_t queue = dtp_cuda_stream(args);                                          \
