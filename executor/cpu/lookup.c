@@ -9,46 +9,41 @@
 #include "executor/cpu/loops/nest.h"
 #include "executor/cpu/loops/parallel.h"
 #include "executor/cpu/loops/simd.h"
+#include "executor/device/bound/ids.h"
 #include "executor/device/convert.h"
 
 /* A loop over the tensor that holds one element per look-up (out of gather and embedding, src of
  * scatter_add and embedding_grad); `at` is what `over` indexes. */
 typedef struct lookups {
-    const dtp_view *each, *ids, *at;
-    dtp_nest nest;                      /* views: each, ids, at without `over` */
-    int64_t stride, first, local, size; /* of `over` in `at` */
-    int64_t bytes, run;                 /* of an element; elements that share an id */
-    int64_t skip;                       /* id that adds nothing; -1 = none */
+    const dtp_view *each, *at;
+    dtp_bound_ids ids;
+    dtp_nest nest;      /* views: each, ids, at without `over` */
+    int64_t bytes, run; /* of an element; elements that share an id */
 } lookups;
 
-static void lookups_make(lookups *l, const dtp_op_call *call, const dtp_view *each,
-                         const dtp_view *ids, const dtp_view *at)
+/* Ids are operand number `operand`. */
+static void lookups_make(lookups *l, const dtp_kernel_args *args, const dtp_view *each,
+                         int32_t operand, const dtp_view *at)
 {
-    const dtp_dim_id over = dtp_call_dim(call, "over");
-    const int32_t axis = dtp_ttype_find(&at->local, over);
-    dtp_view rest = *at;
-    rest.local.dims[axis].id = -1; /* not in the loop, although `each` may have the name too */
-    const dtp_view *views[] = {each, ids, &rest};
+    const dtp_dim_id over = dtp_call_dim(args->call, "over");
+    const dtp_view rest = dtp_view_without(at, over);
+    const dtp_view *views[] = {each, &args->in[operand], &rest};
     l->each = each;
-    l->ids = ids;
     l->at = at;
+    l->ids = dtp_bind_ids(args, operand, at, over);
     dtp_nest_like(&l->nest, 3, views);
-    l->stride = dtp_view_stride(at, over);
-    l->first = at->offset[axis];
-    l->local = at->local.dims[axis].size;
-    l->size = at->global[axis];
     l->bytes = dtp_dtype_bytes(each->local.dtype);
     l->run = dtp_nest_step(&l->nest, 1) == 0 ? l->nest.inner : 1;
-    l->skip = dtp_op_attr(call->op, "skip") != NULL ? dtp_call_int(call, "skip") : -1;
 }
 
-/* Whether all ids, which are operand number `operand`, are in range. */
-static bool check_ids(const lookups *l, const dtp_kernel_args *args, int32_t operand)
+/* Whether all ids are in range. */
+static bool check_ids(const dtp_bound_ids *ids, const dtp_kernel_args *args)
 {
-    for (int64_t i = 0, n = dtp_ttype_elems(&l->ids->local); i < n; i++) {
-        int64_t id = dtp_element_int(l->ids->local.dtype, l->ids->data, i);
-        if (id < 0 || id >= l->size) {
-            dtp_kernel_refuse(args, DTP_DATA_ID, operand, id, l->size);
+    const int64_t n = dtp_ttype_elems(&args->in[ids->operand].local);
+    for (int64_t i = 0; i < n && ids->error != NULL; i++) {
+        const int64_t id = dtp_element_int((dtp_dtype)ids->dtype, ids->data, i);
+        if (id < 0 || id >= ids->size) {
+            dtp_kernel_refuse(args, DTP_DATA_ID, ids->operand, id, ids->size);
             return false;
         }
     }
@@ -56,10 +51,11 @@ static bool check_ids(const lookups *l, const dtp_kernel_args *args, int32_t ope
 }
 
 /* Local position of the id at an offset, -1 when it is elsewhere or skipped. */
-static int64_t position(const lookups *l, int64_t at)
+static int64_t position(const dtp_bound_ids *ids, int64_t at)
 {
-    const int64_t id = dtp_element_int(l->ids->local.dtype, l->ids->data, at), here = id - l->first;
-    return here >= 0 && here < l->local && id != l->skip ? here : -1;
+    const int64_t id = dtp_element_int((dtp_dtype)ids->dtype, ids->data, at),
+                  here = id - ids->first;
+    return here >= 0 && here < ids->local && id != ids->skip ? here : -1;
 }
 
 DTP_CPU_INLINE void copy_elems(int64_t n, char *to, int64_t step_to, const char *from,
@@ -95,8 +91,8 @@ static void gather_piece(const void *user, int64_t n, const int64_t off[DTP_NEST
     const lookups *l = user;
     const int64_t run = l->run < n ? l->run : n, step_x = dtp_nest_step(&l->nest, 2);
     for (int64_t i = 0; i < n; i += run) {
-        const int64_t at = position(l, off[1] + i * dtp_nest_step(&l->nest, 1));
-        const int64_t from = off[2] + i * step_x + at * l->stride;
+        const int64_t at = position(&l->ids, off[1] + i * dtp_nest_step(&l->nest, 1));
+        const int64_t from = off[2] + i * step_x + at * l->ids.stride;
         const int64_t to = off[0] + i * dtp_nest_step(&l->nest, 0);
         copy_run(l, run, (char *)l->each->data + to * l->bytes,
                  at < 0 ? NULL : (const char *)l->at->data + from * l->bytes, step_x);
@@ -107,8 +103,8 @@ static dtp_status gather_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     lookups l;
     (void)err;
-    lookups_make(&l, args->call, &args->out[0], &args->in[1], &args->in[0]);
-    if (check_ids(&l, args, 1)) {
+    lookups_make(&l, args, &args->out[0], 1, &args->in[0]);
+    if (check_ids(&l.ids, args)) {
         dtp_nest_each(&l.nest, args->threads, gather_piece, &l);
     }
     return DTP_OK;
@@ -188,9 +184,9 @@ static void add_all(const lookups *l, int32_t threads)
             int64_t off[DTP_NEST_VIEWS];
             dtp_nest_row(&l->nest, r, off);
             for (int64_t i = 0; i < l->nest.inner; i += l->run) {
-                const int64_t at = position(l, off[1] + i * dtp_nest_step(&l->nest, 1));
+                const int64_t at = position(&l->ids, off[1] + i * dtp_nest_step(&l->nest, 1));
                 if (at >= 0 && at % team == owner) {
-                    add_run(l, off[2] + i * dtp_nest_step(&l->nest, 2) + at * l->stride,
+                    add_run(l, off[2] + i * dtp_nest_step(&l->nest, 2) + at * l->ids.stride,
                             off[0] + i * dtp_nest_step(&l->nest, 0));
                 }
             }
@@ -254,7 +250,7 @@ static void add_slabs(const dtp_kernel_args *args)
         slab.local.dims[axis].size = left < step ? left : step;
         slab.offset[axis] += first;
         slab.data = dtp_cpu_scratch(args->backend, &stride);
-        lookups_make(&l, args->call, &args->in[1], &args->in[0], &slab);
+        lookups_make(&l, args, &args->in[1], 0, &slab);
         add_all(&l, args->threads);
         const dtp_view *views[] = {&slab, sum};
         dtp_nest_like(&nest, 2, views);
@@ -270,8 +266,8 @@ static dtp_status scatter_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     lookups l;
     (void)err;
-    lookups_make(&l, args->call, &args->in[1], &args->in[0], &args->out[0]);
-    if (!check_ids(&l, args, 0)) {
+    lookups_make(&l, args, &args->in[1], 0, &args->out[0]);
+    if (!check_ids(&l.ids, args)) {
         return DTP_OK;
     }
     if (dtp_dtype_is_half(args->out[0].local.dtype)) {
@@ -285,31 +281,22 @@ static dtp_status scatter_kernel(const dtp_kernel_args *args, dtp_err *err)
 static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_view *ids = &args->in[0], *y = &args->out[0];
-    dtp_dim_id dim = dtp_call_dim(args->call, "dim");
-    int64_t first = dtp_view_offset(y, dim), size = dtp_view_global(y, dim);
-    int64_t local = dtp_ttype_size(&y->local, dim);
-    float on = (float)dtp_call_float(args->call, "on");
-    float off_value = (float)dtp_call_float(args->call, "off");
-    const bool refuses = dtp_call_int(args->call, "outside") == 0;
+    const dtp_view *y = &args->out[0], *views[] = {&args->in[0], y};
+    const dtp_bound_ids ids = dtp_bind_ids(args, 0, y, dtp_call_dim(args->call, "dim"));
+    const float on = (float)dtp_call_float(args->call, "on");
+    const float elsewhere = (float)dtp_call_float(args->call, "off");
     float *out = y->data;
-    for (int64_t i = 0, n = dtp_ttype_elems(&y->local); i < n; i++) {
-        out[i] = off_value;
-    }
-    const dtp_view *views[] = {ids, y};
-    int64_t stride = dtp_view_stride(y, dim);
     dtp_nest nest;
+    for (int64_t i = 0, n = dtp_ttype_elems(&y->local); i < n; i++) {
+        out[i] = elsewhere;
+    }
     dtp_nest_like(&nest, 2, views);
-    for (int64_t i = 0, n = dtp_nest_total(&nest); i < n; i++) {
+    for (int64_t i = 0, n = check_ids(&ids, args) ? dtp_nest_total(&nest) : 0; i < n; i++) {
         int64_t off[DTP_NEST_VIEWS];
         dtp_nest_elem(&nest, i, off);
-        int64_t id = dtp_element_int(ids->local.dtype, ids->data, off[0]);
-        if (refuses && (id < 0 || id >= size)) {
-            dtp_kernel_refuse(args, DTP_DATA_ID, 0, id, size);
-            return DTP_OK;
-        }
-        if (id >= first && id < first + local) {
-            out[off[1] + (id - first) * stride] = on;
+        const int64_t at = position(&ids, off[0]);
+        if (at >= 0) {
+            out[off[1] + at * ids.stride] = on;
         }
     }
     return DTP_OK;

@@ -5,33 +5,10 @@
 /* ---- gather ------------------------------------------------------------------------------------
  */
 
-/* Ids of operand number `operand`, which index dim `dim` of a view, as they are in this run. */
-static void load_ids(dtp_cuda_ids *ids, const dtp_kernel_args *args, int32_t operand,
-                     const dtp_view *at, dtp_dim_id dim)
-{
-    ids->data = args->in[operand].data;
-    ids->dtype = (int32_t)args->in[operand].local.dtype;
-    ids->operand = operand;
-    ids->first = dtp_view_offset(at, dim);
-    ids->local = dtp_ttype_size(&at->local, dim);
-    ids->size = dtp_view_global(at, dim);
-    ids->stride = dtp_view_stride(at, dim);
-    ids->skip = dtp_op_attr(args->call->op, "skip") != NULL ? dtp_call_int(args->call, "skip") : -1;
-    ids->error = args->error;
-}
-
-/* The view without a dim: it may be one of other tensors too. */
-static dtp_view without(const dtp_view *view, dtp_dim_id dim)
-{
-    dtp_view rest = *view;
-    rest.local.dims[dtp_ttype_find(&view->local, dim)].id = -1;
-    return rest;
-}
-
 static dtp_status gather_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
                               dtp_err *err)
 {
-    const dtp_view rest = without(&args->in[0], dtp_call_dim(args->call, "over"));
+    const dtp_view rest = dtp_view_without(&args->in[0], dtp_call_dim(args->call, "over"));
     const dtp_view *views[] = {&args->out[0], &args->in[1], &rest};
     dtp_cuda_nest *device;
     dtp_nest nest;
@@ -41,7 +18,7 @@ static dtp_status gather_bind(const dtp_kernel_args *args, dtp_arena *arena, voi
 }
 
 /* Whether elements of out and x may be moved in words of so many elements. */
-static bool in_words(const dtp_cuda_nest *nest, const dtp_cuda_ids *ids, int64_t elems)
+static bool in_words(const dtp_cuda_nest *nest, const dtp_bound_ids *ids, int64_t elems)
 {
     const int32_t last = nest->rank - 1;
     bool fits = nest->size[last] % elems == 0 && nest->stride[0][last] == 1 &&
@@ -59,9 +36,8 @@ static dtp_status gather_kernel(const dtp_kernel_args *args, dtp_err *err)
     const int64_t bytes = dtp_dtype_bytes(x->local.dtype);
     const uintptr_t both = (uintptr_t)x->data | (uintptr_t)out->data;
     dtp_cuda_nest nest = *(const dtp_cuda_nest *)args->state;
-    dtp_cuda_ids ids = {0};
+    dtp_bound_ids ids = dtp_bind_ids(args, 1, x, dtp_call_dim(args->call, "over"));
     int64_t elems = 16 / bytes;
-    load_ids(&ids, args, 1, x, dtp_call_dim(args->call, "over"));
     while (elems > 1 && (!in_words(&nest, &ids, elems) || both % (uintptr_t)(elems * bytes) != 0)) {
         elems /= 2;
     }
@@ -87,7 +63,7 @@ static dtp_status gather_kernel(const dtp_kernel_args *args, dtp_err *err)
 static dtp_status bind_items(dtp_cuda_scatter_call *c, const dtp_kernel_args *args, dtp_dim_id over,
                              dtp_err *err)
 {
-    const dtp_view *ids = &args->in[0], *out = &args->out[0], rest = without(out, over);
+    const dtp_view *ids = &args->in[0], *out = &args->out[0], rest = dtp_view_without(out, over);
     const int32_t n = ids->local.rank;
     int64_t sizes[DTP_NEST_DIMS], strides[DTP_CUDA_SCATTER_VIEWS][DTP_NEST_DIMS];
     int64_t groups = 1;
@@ -117,7 +93,7 @@ static dtp_status scatter_bind(const dtp_kernel_args *args, dtp_arena *arena, vo
                                dtp_err *err)
 {
     const dtp_dim_id over = dtp_call_dim(args->call, "over");
-    const dtp_view *src = &args->in[1], rest = without(&args->out[0], over);
+    const dtp_view *src = &args->in[1], rest = dtp_view_without(&args->out[0], over);
     const dtp_view *views[] = {src, &rest};
     dtp_tdim dims[DTP_MAX_RANK];
     dtp_cuda_scatter_call *c;
@@ -139,8 +115,8 @@ static dtp_status scatter_bind(const dtp_kernel_args *args, dtp_arena *arena, vo
 
 static dtp_status scatter_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    dtp_cuda_ids ids = {0};
-    load_ids(&ids, args, 0, &args->out[0], dtp_call_dim(args->call, "over"));
+    const dtp_bound_ids ids =
+        dtp_bind_ids(args, 0, &args->out[0], dtp_call_dim(args->call, "over"));
     DTP_CUDA_TRY(err, dtp_cuda_scatter_run(dtp_cuda_stream(args), args->state, &ids,
                                            args->out[0].data, args->in[1].data, args->workspace));
     return DTP_OK;
@@ -173,9 +149,7 @@ static dtp_status one_hot_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
     const dtp_view *y = &args->out[0];
     const dtp_cuda_nest *nest = args->state;
-    dtp_cuda_ids ids = {0};
-    load_ids(&ids, args, 0, y, dtp_call_dim(args->call, "dim"));
-    ids.error = dtp_call_int(args->call, "outside") == 0 ? args->error : NULL;
+    const dtp_bound_ids ids = dtp_bind_ids(args, 0, y, dtp_call_dim(args->call, "dim"));
     if (nest->total > 0) {
         DTP_CUDA_TRY(err, dtp_cuda_one_hot_run(dtp_cuda_stream(args), nest, &ids,
                                                (int32_t)y->local.dtype,

@@ -2,7 +2,7 @@
 #include "executor/cuda/kernels/common.cuh"
 
 /* Position here of the id at an offset, -1 when it is elsewhere or refused. */
-static __device__ __forceinline__ int64_t position(const dtp_cuda_ids &ids, int64_t at)
+static __device__ __forceinline__ int64_t position(const dtp_bound_ids &ids, int64_t at)
 {
     const int64_t id = dtp_load_int(ids.data, ids.dtype, at), here = id - ids.first;
     if (ids.error != NULL && (id < 0 || id >= ids.size)) {
@@ -13,7 +13,7 @@ static __device__ __forceinline__ int64_t position(const dtp_cuda_ids &ids, int6
 }
 
 template <class W>
-static __global__ void gather_kernel(dtp_cuda_nest nest, dtp_cuda_ids ids, W *out, const W *x)
+static __global__ void gather_kernel(dtp_cuda_nest nest, dtp_bound_ids ids, W *out, const W *x)
 {
     for (int64_t i = dtp_thread(); i < nest.total; i += dtp_threads()) {
         int64_t off[3];
@@ -24,7 +24,7 @@ static __global__ void gather_kernel(dtp_cuda_nest nest, dtp_cuda_ids ids, W *ou
 }
 
 template <class W>
-static cudaError_t gather(cudaStream_t queue, const dtp_cuda_nest *nest, const dtp_cuda_ids *ids,
+static cudaError_t gather(cudaStream_t queue, const dtp_cuda_nest *nest, const dtp_bound_ids *ids,
                           void *out, const void *x)
 {
     return dtp_launch(gather_kernel<W>, dtp_grid(nest->total, DTP_CUDA_BLOCK, 4), DTP_CUDA_BLOCK, 0,
@@ -32,7 +32,7 @@ static cudaError_t gather(cudaStream_t queue, const dtp_cuda_nest *nest, const d
 }
 
 cudaError_t dtp_cuda_gather_run(cudaStream_t queue, const dtp_cuda_nest *nest,
-                                const dtp_cuda_ids *ids, int32_t word_bytes, void *out,
+                                const dtp_bound_ids *ids, int32_t word_bytes, void *out,
                                 const void *x)
 {
     switch (word_bytes) {
@@ -49,7 +49,7 @@ cudaError_t dtp_cuda_gather_run(cudaStream_t queue, const dtp_cuda_nest *nest,
     }
 }
 
-static __global__ void one_hot_kernel(dtp_cuda_nest nest, dtp_cuda_ids ids, int dtype, float on,
+static __global__ void one_hot_kernel(dtp_cuda_nest nest, dtp_bound_ids ids, int dtype, float on,
                                       float off_value, void *y)
 {
     for (int64_t i = dtp_thread(); i < nest.total; i += dtp_threads()) {
@@ -60,7 +60,7 @@ static __global__ void one_hot_kernel(dtp_cuda_nest nest, dtp_cuda_ids ids, int 
 }
 
 cudaError_t dtp_cuda_one_hot_run(cudaStream_t queue, const dtp_cuda_nest *nest,
-                                 const dtp_cuda_ids *ids, int32_t dtype, float on, float off,
+                                 const dtp_bound_ids *ids, int32_t dtype, float on, float off,
                                  void *y)
 {
     return dtp_launch(one_hot_kernel, dtp_grid(nest->total, DTP_CUDA_BLOCK, 4), DTP_CUDA_BLOCK, 0,

@@ -5,18 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "dtp/op.h"
 #include "executor/cuda/kernels/nest.h"
-
-/* Ids, and the dim that they index: on this rank it has positions first .. first + local - 1. */
-typedef struct dtp_cuda_ids {
-    const void *data;
-    int32_t dtype, operand; /* number of the operand, for the error word */
-    int64_t first, local, size;
-    int64_t stride;        /* of the dim in the tensor that is indexed */
-    int64_t skip;          /* id that adds nothing to a sum; -1 = none */
-    dtp_error_word *error; /* NULL: ids outside are none on this rank */
-} dtp_cuda_ids;
+#include "executor/device/bound/ids.h"
 
 typedef struct dtp_cuda_scatter_call {
     dtp_cuda_nest items; /* all ids; views: ids, src, out without the dim, number of the group */
@@ -39,16 +29,16 @@ extern "C" {
 
 /* out = x at the ids, in words of 1, 2, 4, 8 or 16 bytes. Views: out, ids, x without the dim. */
 cudaError_t dtp_cuda_gather_run(cudaStream_t queue, const dtp_cuda_nest *nest,
-                                const dtp_cuda_ids *ids, int32_t word_bytes, void *out,
+                                const dtp_bound_ids *ids, int32_t word_bytes, void *out,
                                 const void *x);
 /* Views: y, ids, index along the dim. */
 cudaError_t dtp_cuda_one_hot_run(cudaStream_t queue, const dtp_cuda_nest *nest,
-                                 const dtp_cuda_ids *ids, int32_t dtype, float on, float off,
+                                 const dtp_bound_ids *ids, int32_t dtype, float on, float off,
                                  void *y);
 /* out = sums of src. Positions that ids differ in by their place alone share no sums: they are
  * groups. groups * local < 2^32, ids < 2^31. Workspace: spmd/target/cuda_workspace.h. */
 cudaError_t dtp_cuda_scatter_run(cudaStream_t queue, const dtp_cuda_scatter_call *call,
-                                 const dtp_cuda_ids *ids, void *out, const void *src,
+                                 const dtp_bound_ids *ids, void *out, const void *src,
                                  void *workspace);
 
 #ifdef __cplusplus

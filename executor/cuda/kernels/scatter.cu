@@ -24,7 +24,7 @@ static __device__ __forceinline__ int64_t item_of(uint64_t entry)
     return (int64_t)(uint32_t)entry;
 }
 
-static __device__ uint64_t entry_of(const dtp_cuda_scatter_call &c, const dtp_cuda_ids &ids,
+static __device__ uint64_t entry_of(const dtp_cuda_scatter_call &c, const dtp_bound_ids &ids,
                                     int64_t item)
 {
     int64_t off[DTP_CUDA_SCATTER_VIEWS];
@@ -41,7 +41,7 @@ static __device__ uint64_t entry_of(const dtp_cuda_scatter_call &c, const dtp_cu
 }
 
 /* A block sorts `tile` entries, a power of two, two per thread. */
-static __global__ void sort_kernel(dtp_cuda_scatter_call c, dtp_cuda_ids ids, int tile,
+static __global__ void sort_kernel(dtp_cuda_scatter_call c, dtp_bound_ids ids, int tile,
                                    uint64_t *out)
 {
     DTP_SHARED(uint64_t, list, TILE);
@@ -115,7 +115,7 @@ static __device__ __forceinline__ void store(void *data, int dtype, int64_t i, u
 
 /* Offset in `out` that an entry adds to, for element 0 of the rest. */
 static __device__ __forceinline__ int64_t out_of(const dtp_cuda_scatter_call &c,
-                                                 const dtp_cuda_ids &ids, uint64_t entry)
+                                                 const dtp_bound_ids &ids, uint64_t entry)
 {
     return dtp_offset(c.items, DTP_CUDA_SCATTER_OUT, item_of(entry)) +
            (int64_t)key_of(entry) % ids.local * ids.stride;
@@ -131,7 +131,7 @@ template <class A> struct sums {
 };
 
 template <class A>
-static __global__ void sum_kernel(dtp_cuda_scatter_call c, dtp_cuda_ids ids, int64_t threads,
+static __global__ void sum_kernel(dtp_cuda_scatter_call c, dtp_bound_ids ids, int64_t threads,
                                   sums<A> s)
 {
     for (int64_t t = dtp_thread(); t < threads; t += dtp_threads()) {
@@ -195,7 +195,7 @@ static __device__ __forceinline__ bool goes_on(const uint64_t *list, int64_t n, 
 
 /* Adds the parts of segments of several chunks; the thread of the first chunk does. */
 template <class A>
-static __global__ void join_kernel(dtp_cuda_scatter_call c, dtp_cuda_ids ids, int64_t threads,
+static __global__ void join_kernel(dtp_cuda_scatter_call c, dtp_bound_ids ids, int64_t threads,
                                    sums<A> s)
 {
     for (int64_t t = dtp_thread(); t < threads; t += dtp_threads()) {
@@ -218,7 +218,7 @@ static __global__ void join_kernel(dtp_cuda_scatter_call c, dtp_cuda_ids ids, in
 }
 
 template <class A>
-static cudaError_t add(cudaStream_t queue, const dtp_cuda_scatter_call *c, const dtp_cuda_ids *ids,
+static cudaError_t add(cudaStream_t queue, const dtp_cuda_scatter_call *c, const dtp_bound_ids *ids,
                        const uint64_t *list, void *out, const void *src, void *parts)
 {
     const int64_t chunks = (c->items.total + DTP_CUDA_SCATTER_CHUNK - 1) / DTP_CUDA_SCATTER_CHUNK;
@@ -233,7 +233,7 @@ static cudaError_t add(cudaStream_t queue, const dtp_cuda_scatter_call *c, const
 }
 
 cudaError_t dtp_cuda_scatter_run(cudaStream_t queue, const dtp_cuda_scatter_call *c,
-                                 const dtp_cuda_ids *ids, void *out, const void *src,
+                                 const dtp_bound_ids *ids, void *out, const void *src,
                                  void *workspace)
 {
     const int64_t n = c->items.total;
