@@ -308,8 +308,7 @@ void dtp_cols_dot(int64_t rows, int64_t n, const float *a, int64_t ld_a, const f
     }
 }
 
-/* ---- row jobs -----------------------------------------------------------------------------------
- */
+/* ---- row jobs ---- */
 
 /* Gives a 16-bit view a buffer for what a row has of it. */
 static void make_buffer(dtp_row_job *job, int32_t v)

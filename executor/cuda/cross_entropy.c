@@ -9,8 +9,7 @@ static dtp_cuda_numbers numbers_of(const dtp_view *view)
                         : (dtp_cuda_numbers){view->data, (int32_t)view->local.dtype};
 }
 
-/* ---- rows with labels --------------------------------------------------------------------------
- */
+/* ---- rows with labels ---- */
 
 typedef struct loss_state {
     dtp_bound_labels of;
@@ -123,8 +122,7 @@ static dtp_status label_weight_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- finish ------------------------------------------------------------------------------------
- */
+/* ---- finish ---- */
 
 /* Operands m, s, t and perhaps a and the total weight; outputs loss, lse. */
 static void finish_views(const dtp_kernel_args *args, const dtp_view *views[DTP_CUDA_FINISH_VIEWS])

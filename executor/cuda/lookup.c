@@ -2,8 +2,7 @@
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/kernels/lookup.h"
 
-/* ---- gather ------------------------------------------------------------------------------------
- */
+/* ---- gather ---- */
 
 static dtp_status gather_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
                               dtp_err *err)
@@ -56,8 +55,7 @@ static dtp_status gather_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- sums by id --------------------------------------------------------------------------------
- */
+/* ---- sums by id ---- */
 
 /* The loop over all ids. Dims of ids that the result keeps number the groups. */
 static dtp_status bind_items(dtp_cuda_scatter_call *c, const dtp_kernel_args *args, dtp_dim_id over,
@@ -122,8 +120,7 @@ static dtp_status scatter_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- one_hot ----------------------------------------------------------------------------------
- */
+/* ---- one_hot ---- */
 
 static dtp_status one_hot_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
                                dtp_err *err)

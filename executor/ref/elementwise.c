@@ -314,8 +314,7 @@ static dtp_status run_select(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- truth values -------------------------------------------------------------------------------
- */
+/* ---- truth values ---- */
 
 static double any_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {

@@ -69,8 +69,7 @@ static dtp_status run_scatter_add(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- cross-entropy ------------------------------------------------------------------------------
- */
+/* ---- cross-entropy ---- */
 
 /* What the loss depends on besides the logits. */
 typedef struct loss_job {

@@ -27,8 +27,7 @@ static void set_stat(const dtp_view *sums, const dtp_ref_loop *l, int64_t k, dou
     dtp_ref__set(sums, &at, value);
 }
 
-/* ---- forward -----------------------------------------------------------------------------------
- */
+/* ---- forward ---- */
 
 /* y, mean and rstd of the row at the outer coordinates of `l`; gamma and beta start at operand g.
  */
@@ -105,8 +104,7 @@ static dtp_status run_apply(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- gradient ----------------------------------------------------------------------------------
- */
+/* ---- gradient ---- */
 
 /* Operands of a gradient in the order x, gamma, [mean,] rstd, dy. */
 typedef struct grad_in {

@@ -105,8 +105,7 @@ static dtp_status run_prod_grad(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- positions ----------------------------------------------------------------------------------
- */
+/* ---- positions ---- */
 
 /* Does a come before b? In argmax and argmin NaN comes first; topk takes it for the largest. */
 static bool better(double a, double b, bool largest, bool nan_first)
