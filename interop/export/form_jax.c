@@ -97,7 +97,7 @@ static dtp_status find_values(const dtp_placements *p, dtp_lost *lost, int32_t *
     for (dtp_node_id k = 0; k < g->n_nodes; k++) {
         const dtp_tensor_id t = g->nodes[k].out[0];
         const dtp_layout *kept = &p->plan->sharding.layouts[t];
-        if (g->nodes[k].phase != DTP_FORWARD || said[t] || dtp_graph_param_of(g, t) >= 0) {
+        if (said[t] || !dtp_placements_is_value(g, t)) {
             continue;
         }
         (*out)[(*n)++] = (dtp_placed){g->tensors[t].name, .type = g->tensors[t].type, .kept = *kept,

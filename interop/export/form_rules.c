@@ -17,13 +17,6 @@ static bool splits_of(const dtp_graph *g, const dtp_sharding *s, dtp_tensor_id t
     return out->n > 0;
 }
 
-/* A forward value, but no parameter in another type. */
-static bool is_activation(const dtp_graph *g, dtp_tensor_id t)
-{
-    const dtp_node_id n = g->tensors[t].producer;
-    return n >= 0 && g->nodes[n].phase == DTP_FORWARD && dtp_graph_param_of(g, t) < 0;
-}
-
 /* How the first tensor of a kind that splits d splits it. */
 static bool find_rule(const dtp_placements *p, dtp_dim_id d, dtp_rule_splits *out)
 {
@@ -33,7 +26,7 @@ static bool find_rule(const dtp_placements *p, dtp_dim_id d, dtp_rule_splits *ou
         for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
             const dtp_tensor_kind kind = g->tensors[t].kind;
             const bool speaks =
-                kind == kinds[k] && (kind != DTP_TENSOR_VALUE || is_activation(g, t));
+                kind == kinds[k] && (kind != DTP_TENSOR_VALUE || dtp_placements_is_value(g, t));
             if (speaks && splits_of(g, &p->plan->sharding, t, d, out)) {
                 return true;
             }
@@ -93,7 +86,7 @@ static dtp_status compare(const dtp_placements *p, const dtp_layout_rules *rules
         }
     }
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        const bool speaks = g->tensors[t].kind == DTP_TENSOR_INPUT || is_activation(g, t);
+        const bool speaks = g->tensors[t].kind == DTP_TENSOR_INPUT || dtp_placements_is_value(g, t);
         if (speaks && !dtp_layout_equal(&s->layouts[t], &followed.layouts[t])) {
             DTP_TRY(dtp_lost_add(lost, p->arena, DTP_LOST_RULES, g->tensors[t].name, err));
         }

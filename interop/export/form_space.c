@@ -108,9 +108,7 @@ bool dtp_form_takes_layout(const dtp_form_space *space, dtp_tensor_id t, const d
                            bool kept_so)
 {
     const dtp_graph *g = space->p->graph;
-    const dtp_node_id producer = g->tensors[t].producer;
-    const bool value = producer >= 0 && g->nodes[producer].phase == DTP_FORWARD &&
-                       g->tensors[t].out_index == 0 && dtp_graph_param_of(g, t) < 0;
+    const bool value = g->tensors[t].out_index == 0 && dtp_placements_is_value(g, t);
     const bool sum = loses(space, DTP_LOST_PARTIAL) && value && dtp_layout_has_partial(layout);
     return !sum && (dtp_placements_loses(space->p, t, layout, kept_so) & space->loses) == 0;
 }

@@ -121,7 +121,7 @@ static void write_side(const char *key, const dtp_torch_side *side, dtp_json_wri
 
 static bool differs(const dtp_torch_side *side, dtp_placement from)
 {
-    return side->seen && (side->at.kind != from.kind || side->at.axis != from.axis);
+    return side->seen && !dtp_same_placement(&side->at, &from);
 }
 
 static void write_set(const dtp_torch_plan *t, const char *key, dtp_mesh_set set,

@@ -24,8 +24,8 @@ dtp_status dtp_export_form_find(const char *name, const dtp_export_form **out,
 /* Appends the whole text; *lost: what it lists as lost, in the arena of p. */
 dtp_status dtp_export_write(const dtp_export_form *form, const dtp_placements *p,
                             dtp_json_writer *w, dtp_lost *lost, dtp_err *err) DTP_MUST_CHECK;
-/* The degrees of torchtitan, "dp_shard=4 dp_replicate=1 tp=2 cp=1", in the arena of p; NULL: the plan
- * is not one of fully_shard, styles of modules and context parallelism. */
+/* The degrees of torchtitan, "dp_shard=4 dp_replicate=1 tp=2 cp=1", in the arena of p; NULL: the
+ * plan is not one of fully_shard, styles of modules and context parallelism. */
 dtp_status dtp_export_degrees(const dtp_placements *p, const char **out,
                               dtp_err *err) DTP_MUST_CHECK;
 /* Whether a form says all that a plan says: its list "lost" is empty. names NULL: none. */

@@ -4,6 +4,11 @@
 
 #include "interop/styles/styles.h"
 
+bool dtp_same_placement(const dtp_placement *a, const dtp_placement *b)
+{
+    return a->kind == b->kind && a->axis == b->axis;
+}
+
 bool dtp_splits_over(const dtp_layout *layout, int32_t m)
 {
     return layout->placement[m].kind == DTP_SHARD;
@@ -78,9 +83,8 @@ static bool parts_agree(const dtp_module_styles *h, const dtp_placed *t)
     const dtp_layout *layouts = h->p->plan->sharding.layouts;
     bool agree = true;
     for (int32_t k = 1; k < t->n_of; k++) {
-        const dtp_placement *a = &layouts[t->of[0]].placement[h->m];
-        const dtp_placement *b = &layouts[t->of[k]].placement[h->m];
-        agree = agree && a->kind == b->kind && a->axis == b->axis;
+        agree = agree && dtp_same_placement(&layouts[t->of[0]].placement[h->m],
+                                            &layouts[t->of[k]].placement[h->m]);
     }
     return agree;
 }
@@ -88,8 +92,7 @@ static bool parts_agree(const dtp_module_styles *h, const dtp_placed *t)
 static dtp_module_style style_wanted(const dtp_module_styles *h, const dtp_placed *t)
 {
     const dtp_node *node = t->reader >= 0 ? &h->p->graph->nodes[t->reader] : NULL;
-    const dtp_placement *kept = &t->kept.placement[h->m], *read = &t->read.placement[h->m];
-    const bool moved = kept->kind != read->kind || kept->axis != read->axis;
+    const bool moved = !dtp_same_placement(&t->kept.placement[h->m], &t->read.placement[h->m]);
     if (node == NULL || h->p->uses.several[t->of[0]] || !parts_agree(h, t) ||
         (moved && !h->reads)) {
         return DTP_MODULE_NONE;

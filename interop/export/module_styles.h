@@ -53,6 +53,7 @@ bool dtp_module_style_is_colwise(dtp_module_style s);
 dtp_status dtp_module_pattern(const char *name, dtp_arena *arena, const char **out,
                               dtp_err *err) DTP_MUST_CHECK;
 
+bool dtp_same_placement(const dtp_placement *a, const dtp_placement *b);
 bool dtp_splits_over(const dtp_layout *layout, int32_t m);
 /* Whether mesh dim m splits anything that a node reads, but parameters, or makes. */
 bool dtp_node_splits_values(const dtp_placements *p, const dtp_node *node, int32_t m);

@@ -330,14 +330,18 @@ static dtp_status add_value(collector *c, dtp_tensor_id t, dtp_placed *list, int
     return place(c, t, out, err);
 }
 
+bool dtp_placements_is_value(const dtp_graph *g, dtp_tensor_id t)
+{
+    const dtp_node_id n = g->tensors[t].producer;
+    return n >= 0 && g->nodes[n].phase == DTP_FORWARD && dtp_graph_param_of(g, t) < 0;
+}
+
 /* A forward value that is brought to where it is kept, or from there to where it is read. */
 static bool is_constrained(const collector *c, dtp_tensor_id t)
 {
-    const dtp_node_id producer = c->g->tensors[t].producer;
     const dtp_uses_of_layouts *u = &c->p->uses;
     const dtp_layout *kept = &c->s->layouts[t];
-    return producer >= 0 && c->g->nodes[producer].phase == DTP_FORWARD &&
-           dtp_graph_param_of(c->g, t) < 0 &&
+    return dtp_placements_is_value(c->g, t) &&
            (!dtp_layout_equal(&u->made[t], kept) || !dtp_layout_equal(&u->read[t], kept) ||
             u->several[t]);
 }

@@ -94,6 +94,8 @@ typedef struct dtp_placements {
 dtp_status dtp_placements_make(const dtp_plan *plan, const dtp_graph *graph, const dtp_names *names,
                                dtp_arena *arena, dtp_placements *out, dtp_err *err) DTP_MUST_CHECK;
 
+/* A value of the forward pass, but no parameter in another type. */
+bool dtp_placements_is_value(const dtp_graph *g, dtp_tensor_id t);
 /* The module of the parameters that a node reads; NULL: none, or of several. */
 const char *dtp_placements_module(const dtp_placements *p, dtp_node_id n);
 /* The module whose output a value is: its producer reads parameters of the module, and no reader

@@ -19,91 +19,6 @@ const char *dtp_torch_style(dtp_module_style style)
     return names[style];
 }
 
-static bool same(const dtp_placement *a, const dtp_placement *b)
-{
-    return a->kind == b->kind && a->axis == b->axis;
-}
-
-static bool is_forward_value(const dtp_graph *g, dtp_tensor_id t)
-{
-    const dtp_node_id n = g->tensors[t].producer;
-    return n >= 0 && g->nodes[n].phase == DTP_FORWARD && dtp_graph_param_of(g, t) < 0;
-}
-
-/* ---- what mesh dims do ---- */
-
-static bool is_idle(const dtp_placements *p, int32_t m)
-{
-    const dtp_layout *kept = p->plan->sharding.layouts;
-    bool idle = true;
-    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
-        const dtp_tensor_kind kind = p->graph->tensors[t].kind;
-        if (kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_INPUT || is_forward_value(p->graph, t)) {
-            idle = idle && kept[t].placement[m].kind == DTP_REPLICATE &&
-                   p->uses.made[t].placement[m].kind == DTP_REPLICATE &&
-                   p->uses.read[t].placement[m].kind == DTP_REPLICATE;
-        }
-    }
-    return idle;
-}
-
-/* Whether all layouts of a value split a dim over m, or, where it has none, nothing. */
-static bool has_split(const dtp_placements *p, dtp_tensor_id t, dtp_dim_id d, int32_t m)
-{
-    const dtp_layout *of[] = {&p->plan->sharding.layouts[t], &p->uses.made[t], &p->uses.read[t]};
-    const int32_t axis = dtp_ttype_find(&p->graph->tensors[t].type, d);
-    bool fits = true;
-    for (int32_t i = 0; i < 3; i++) {
-        const dtp_placement *at = &of[i]->placement[m];
-        fits = fits && (axis >= 0 ? at->kind == DTP_SHARD && at->axis == axis
-                                  : at->kind != DTP_SHARD && !p->uses.several[t]);
-    }
-    return fits;
-}
-
-/* Whether m splits a dim of inputs and forward values, or of floats alone, and parameters are read
- * whole. */
-static bool splits_dim(const dtp_placements *p, int32_t m, dtp_dim_id d, bool floats)
-{
-    const dtp_graph *g = p->graph;
-    bool fits = true;
-    for (dtp_tensor_id t = 0; t < g->n_tensors && fits; t++) {
-        if (g->tensors[t].kind == DTP_TENSOR_PARAM) {
-            fits = p->uses.read[t].placement[m].kind == DTP_REPLICATE;
-        } else if ((g->tensors[t].kind == DTP_TENSOR_INPUT || is_forward_value(g, t)) &&
-                   (!floats || dtp_dtype_is_float(g->tensors[t].type.dtype))) {
-            fits = has_split(p, t, d, m);
-        }
-    }
-    return fits;
-}
-
-static bool is_context(const dtp_placements *p, int32_t m)
-{
-    const dtp_graph *g = p->graph;
-    dtp_dim_id query = -1;
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        dtp_call_types types;
-        const dtp_op_call call = dtp_node_call(g, &g->nodes[n], &types);
-        query =
-            (g->nodes[n].op->flags & DTP_OP_ATTENTION) != 0 ? dtp_call_dim(&call, "query") : query;
-    }
-    return query >= 0 && splits_dim(p, m, query, true);
-}
-
-static bool is_data(const dtp_placements *p, int32_t m)
-{
-    const dtp_graph *g = p->graph;
-    dtp_dim_id batch = -1;
-    bool fits = true;
-    for (int32_t i = 0; i < p->n_inputs; i++) {
-        const dtp_ttype *type = &g->tensors[p->inputs[i].of[0]].type;
-        batch = i == 0 && type->rank > 0 ? type->dims[0].id : batch;
-        fits = fits && batch >= 0 && type->rank > 0 && type->dims[0].id == batch;
-    }
-    return fits && batch >= 0 && splits_dim(p, m, batch, false);
-}
-
 /* ---- values over one tensor dim ----------------------------------------------------------------
  */
 
@@ -141,7 +56,7 @@ static bool note(dtp_torch_side *side, const dtp_placement *at, int32_t lead)
         theirs.axis = -1;
     }
     const bool fits = at->kind != DTP_PARTIAL && (at->kind != DTP_SHARD || at->axis <= lead) &&
-                      (!side->seen || same(&theirs, &side->at));
+                      (!side->seen || dtp_same_placement(&theirs, &side->at));
     *side = (dtp_torch_side){true, theirs};
     return fits;
 }
@@ -160,7 +75,8 @@ static bool is_apart(const dtp_op_call *call, int32_t i, const dtp_placement *at
     dtp_sharding_rules_of(call, false, &rules);
     for (int32_t r = 1; r < rules.n; r++) {
         const dtp_sharding_rule *row = &rules.rows[r];
-        apart = apart || (same(&row->in[i], at) && row->out[0].kind == DTP_SHARD && !row->internal);
+        apart = apart || (dtp_same_placement(&row->in[i], at) && row->out[0].kind == DTP_SHARD &&
+                          !row->internal);
     }
     return apart && !named;
 }
@@ -234,8 +150,9 @@ static bool check_operands(const view *v, const dtp_node *node, const char *modu
         const char *maker = dtp_placements_module(v->p, v->p->graph->tensors[t].producer);
         const bool inside = styled && maker != NULL && strcmp(maker, module) == 0;
         if (dtp_graph_param_of(v->p->graph, t) < 0 && !inside) {
-            fits = !v->p->uses.several[t] && (styled ? note(&io->input, arrives(v, t), io->in_lead)
-                                                     : same(arrives(v, t), read_of(v, t)));
+            fits = !v->p->uses.several[t] &&
+                   (styled ? note(&io->input, arrives(v, t), io->in_lead)
+                           : dtp_same_placement(arrives(v, t), read_of(v, t)));
         }
     }
     return fits;
@@ -256,7 +173,7 @@ static bool check_node(view *v, const dtp_node *node, const char *module, int32_
     if ((node->op->flags & DTP_OP_SOFTMAX_LOSS) != 0 || (styled && maker == NULL)) {
         return true;
     }
-    if (maker == NULL || (!styled && same(made_of(v, out), read_of(v, out)))) {
+    if (maker == NULL || (!styled && dtp_same_placement(made_of(v, out), read_of(v, out)))) {
         return made_of(v, out)->kind != DTP_PARTIAL;
     }
     return (styled || note(&io->made, made_of(v, out), DTP_MAX_RANK)) &&
@@ -333,7 +250,7 @@ static bool check_param(const view *v, int32_t i, bool *moved)
     if (of->reader < 0 || v->p->uses.several[of->of[0]] || (of->n_of > 1 && !is_whole(v, of))) {
         return false;
     }
-    *moved = *moved || !same(&of->kept.placement[v->m], &of->read.placement[v->m]);
+    *moved = *moved || !dtp_same_placement(&of->kept.placement[v->m], &of->read.placement[v->m]);
     if (dtp_torch_style(style) != NULL) {
         return dtp_module_style_fits(style, wanted) && has_their_axis(v, i);
     }
@@ -348,7 +265,7 @@ static bool check_param(const view *v, int32_t i, bool *moved)
 
 static bool same_side(const dtp_torch_side *a, const dtp_torch_side *b)
 {
-    return a->seen == b->seen && (!a->seen || same(&a->at, &b->at));
+    return a->seen == b->seen && (!a->seen || dtp_same_placement(&a->at, &b->at));
 }
 
 /* What modules do over one more tensor dim: nothing, or the same as over those before. */
@@ -411,7 +328,7 @@ static bool check_orders(const dtp_torch_plan *t)
 {
     bool in_order = true;
     for (dtp_tensor_id v = 0; v < t->p->graph->n_tensors; v++) {
-        if (is_forward_value(t->p->graph, v)) {
+        if (dtp_placements_is_value(t->p->graph, v)) {
             in_order = in_order && in_mesh_order(t, &t->p->uses.read[v]) &&
                        in_mesh_order(t, &t->p->uses.made[v]);
         }
@@ -465,8 +382,8 @@ static dtp_status find_dtensors(dtp_torch_plan *t, dtp_err *err)
     for (dtp_tensor_id v = 0; v < g->n_tensors; v++) {
         int32_t index;
         DTP_TRY(find_module(&t->styles,
-                            is_forward_value(g, v) ? dtp_placements_maker(t->p, v) : NULL, &index,
-                            err));
+                            dtp_placements_is_value(g, v) ? dtp_placements_maker(t->p, v) : NULL,
+                            &index, err));
         if (index < 0 || of[v].n == 0) {
             continue;
         }
@@ -548,51 +465,12 @@ static dtp_status check_modules(dtp_torch_plan *t, bool patterns, dtp_err *err)
     return t->by_modules && t->styles.n > 0 ? find_dtensors(t, err) : DTP_OK;
 }
 
-/* Whether parameters are split over a tensor dim, and kept as they are read. */
-static bool has_styles(const dtp_placements *p, int32_t m)
-{
-    bool any = false, kept = true;
-    for (int32_t i = 0; i < p->n_params; i++) {
-        const dtp_placed *of = &p->params[i];
-        any = any || dtp_splits_over(&of->read, m);
-        kept = kept && same(&of->kept.placement[m], &of->read.placement[m]);
-    }
-    return any && kept;
-}
-
-/* As torchtitan's parallel dims: every mesh dim is one, fully_shard keeps all parameters or none. */
-static void find_degrees(dtp_torch_plan *t)
-{
-    const dtp_mesh *mesh = &t->p->plan->mesh;
-    int64_t n[4] = {1, 1, 1, 1};
-    bool fits = true;
-    for (int32_t m = 0; m < mesh->n_dims; m++) {
-        const bool shards = (t->shard & 1U << m) != 0;
-        fits = fits && (t->dim[m] != DTP_TORCH_IDLE || mesh->sizes[m] == 1) &&
-               (t->dim[m] != DTP_TORCH_TENSOR || has_styles(t->p, m));
-        n[t->dim[m] == DTP_TORCH_TENSOR    ? 2
-          : t->dim[m] == DTP_TORCH_CONTEXT ? 3
-          : shards                         ? 0
-                                           : 1] *= mesh->sizes[m];
-    }
-    for (int32_t i = 0; i < t->p->n_params; i++) {
-        fits = fits && (t->shard == 0 || t->sharded[i]);
-    }
-    t->dp_shard = fits ? n[0] : 0;
-    t->dp_replicate = fits ? n[1] : 0;
-    t->tp = fits ? n[2] : 0;
-    t->cp = fits ? n[3] : 0;
-}
-
 dtp_status dtp_torch_plan_make(const dtp_placements *p, dtp_torch_plan *out, dtp_err *err)
 {
     bool context = false;
     *out = (dtp_torch_plan){.p = p};
     for (int32_t m = 0; m < p->plan->mesh.n_dims; m++) {
-        out->dim[m] = is_idle(p, m)      ? DTP_TORCH_IDLE
-                      : is_data(p, m)    ? DTP_TORCH_DATA
-                      : is_context(p, m) ? DTP_TORCH_CONTEXT
-                                         : DTP_TORCH_TENSOR;
+        out->dim[m] = dtp_torch_dim_of(p, m);
         context = context || out->dim[m] == DTP_TORCH_CONTEXT;
     }
     DTP_TRY(check_modules(out, true, err));
@@ -601,7 +479,7 @@ dtp_status dtp_torch_plan_make(const dtp_placements *p, dtp_torch_plan *out, dtp
     }
     if (out->by_modules) {
         find_sharded(out);
-        find_degrees(out);
+        dtp_torch_degrees_find(out);
         out->by_modules = !context;
     }
     for (int32_t m = 0; m < p->plan->mesh.n_dims && !out->by_modules; m++) {

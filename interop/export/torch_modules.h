@@ -48,6 +48,11 @@ typedef struct dtp_torch_plan {
 dtp_status dtp_torch_plan_make(const dtp_placements *p, dtp_torch_plan *out,
                                dtp_err *err) DTP_MUST_CHECK;
 
+dtp_torch_dim dtp_torch_dim_of(const dtp_placements *p, int32_t m);
+/* Fills the degrees of a plan of modules: every mesh dim is one of torchtitan's, and fully_shard
+ * keeps all parameters or none. */
+void dtp_torch_degrees_find(dtp_torch_plan *t);
+
 /* How modules of this style are called there, NULL: they are left alone. */
 const char *dtp_torch_style(dtp_module_style style);
 

@@ -11,8 +11,8 @@
  * (output=NAME) to a split of that dim. An elementwise parameter is whole. An embedding table is
  * split over the vocabulary.
  *
- * Of several such dims the first of the parameter with more than one element is taken unless dim=NAME
- * says otherwise.
+ * Of several such dims the first of the parameter with more than one element is taken unless
+ * dim=NAME says otherwise.
  */
 #include <string.h>
 
