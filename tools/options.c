@@ -10,13 +10,50 @@
 
 #include "core/base/units.h"
 #include "core/base/status.h"
+#include "core/base/text.h"
 #include "core/files/file_out.h"
+#include "dtp/op.h"
+#include "dtp/planner.h"
 #include "dtp/version.h"
 #include "executor/comm/communicator.h"
-#include "tools/look.h"
+#include "executor/verify/verify.h"
+#include "interop/import/folder.h"
+#include "interop/redistribute_torch.h"
+#include "planner/reports/explain.h"
+#include "planner/reports/sensitivity.h"
+#include "planner/solver/solve.h"
+#include "tools/help.h"
 #include "tools/progress.h"
 
 extern char **environ;
+
+#define COMMAND(id, tool, function, name, operands, least, most, group, summary, first, second)    \
+    [TOOL_##id] = {#tool, name, operands, least, most, group, summary, {first, second}},
+const tool_command tool_commands[TOOL_N_COMMANDS] = {
+#include "tools/options.def"
+};
+
+enum {
+#define COMMAND(id, ...) id = 1 << TOOL_##id,
+#include "tools/options.def"
+};
+
+#define ROW(place, field, kind, name, arg, min, max, standard, commands, help, own)                \
+    {name, TOOL_##kind, arg, min, max, standard, commands, help, own, offsetof(place, field)},
+#define OPTION(field, kind, name, arg, min, max, standard, commands, help)                         \
+    ROW(tool_source, field, kind, name, arg, min, max, standard, commands, help, false)
+#define AGAIN(field, kind, name, arg, min, max, standard, commands, help)                          \
+    ROW(tool_source, field, kind, name, arg, min, max, standard, commands, help, false)
+#define OWN(place, field, kind, name, arg, min, max, standard, commands, help)                     \
+    ROW(place, field, kind, name, arg, min, max, standard, commands, help, true)
+const tool_option tool_options[] = {
+#include "tools/options.def"
+    {.name = NULL},
+};
+
+#define OWN(place, field, kind, ...)                                                               \
+    _Static_assert(sizeof(((place *)NULL)->field) == sizeof(TOOL_TYPE_##kind), #place "." #field);
+#include "tools/options.def"
 
 dtp_status tool_program_path(char *path, size_t size, dtp_err *err)
 {
@@ -41,44 +78,37 @@ int tool_fail(const char *program, const dtp_err *err)
     return dtp_status_is_input(err->code) || err->code == DTP_IO ? TOOL_USAGE : TOOL_FAILURE;
 }
 
-static dtp_status print_commands(const char *program, const tool_command *commands, FILE *file,
-                                 dtp_err *err)
-{
-    dtp_strbuf out = {0};
-    dtp_strbuf_addf(&out, "usage: %s COMMAND [options]\n\n", program);
-    for (const tool_command *c = commands; c->name != NULL; c++) {
-        dtp_strbuf_addf(&out, "  %-12s  %-15s  %s\n", c->name, c->operands, c->summary);
-    }
-    dtp_strbuf_addf(&out, "\n'%s COMMAND --help' lists the options of a command.\n", program);
-    return tool_show(file, &out, err);
-}
-
-static int run_command(const char *program, const tool_command *commands, int argc, char **argv)
+static int run_command(const char *program,
+                       int (*const runs[TOOL_N_COMMANDS])(int argc, char **argv), int argc,
+                       char **argv)
 {
     dtp_err err = {0};
-    if (argc < 2) {
-        const dtp_status s = print_commands(program, commands, stderr, &err);
-        return s == DTP_OK ? TOOL_USAGE : tool_fail(program, &err);
+    const char *name = argc < 2 ? "help" : argv[1];
+    tool_hint hint = tool_hint_begin(name);
+    if (argc < 2 || strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 ||
+        strcmp(name, "-h") == 0) {
+        const dtp_status s = tool_help(program, argc < 2 ? stderr : stdout, argc, argv, &err);
+        return s != DTP_OK ? tool_fail(program, &err) : argc < 2 ? TOOL_USAGE : TOOL_OK;
     }
-    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
-        strcmp(argv[1], "-h") == 0) {
-        const dtp_status s = print_commands(program, commands, stdout, &err);
-        return s == DTP_OK ? TOOL_OK : tool_fail(program, &err);
-    }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(name, "--version") == 0) {
         (void)printf("%s %s\n", program, dtp_version());
         return TOOL_OK;
     }
-    for (const tool_command *c = commands; c->name != NULL; c++) {
-        if (strcmp(argv[1], c->name) == 0) {
-            return c->run(argc - 1, argv + 1);
+    for (int32_t i = 0; i < (int32_t)TOOL_N_COMMANDS; i++) {
+        if (runs[i] != NULL && strcmp(name, tool_commands[i].name) == 0) {
+            return runs[i](argc - 1, argv + 1);
+        }
+        if (runs[i] != NULL) {
+            tool_hint_note(&hint, tool_commands[i].name);
         }
     }
-    (void)DTP_FAIL(&err, DTP_INVALID, "unknown command '%s' (see '%s help')", argv[1], program);
+    (void)DTP_FAIL(&err, DTP_INVALID, "unknown command '%s'%s (see '%s help')", name, hint.text,
+                   program);
     return tool_fail(program, &err);
 }
 
-int tool_main(const char *program, const tool_command *commands, int argc, char **argv)
+int tool_main(const char *program, int (*const runs[TOOL_N_COMMANDS])(int argc, char **argv),
+              int argc, char **argv)
 {
     /* A standard stream that is closed is /dev/null, so that no file opened later becomes one. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -88,7 +118,7 @@ int tool_main(const char *program, const tool_command *commands, int argc, char 
             break;
         }
     }
-    const int code = run_command(program, commands, argc, argv);
+    const int code = run_command(program, runs, argc, argv);
     bool failed = ferror(stdout) != 0;
     errno = 0;
     failed = fclose(stdout) != 0 || failed;
@@ -111,17 +141,35 @@ static dtp_status parse_int(const tool_option *o, const char *text, int64_t *out
     return DTP_OK;
 }
 
-static dtp_status parse_real(const tool_option *o, const char *text, dtp_err *err)
+static dtp_status parse_real(const tool_option *o, const char *text, double *out, dtp_err *err)
 {
     char *end;
-    double v = strtod(text, &end);
-    bool ranged = o->min < o->max;
-    if (end == text || *end != '\0' || !isfinite(v) || (ranged && (v < o->min || v > o->max))) {
-        return DTP_FAIL(err, DTP_INVALID, "%s: '%s' is not a number in %g..%g", o->name, text,
-                        o->min, o->max);
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && *out >= o->min && *out <= o->max
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INVALID, "%s: '%s' is not a number in %g..%g", o->name, text,
+                          o->min, o->max);
+}
+
+/* One of the words that the option's argument lists. */
+static dtp_status parse_word(const tool_option *o, const char *text, const char **out, dtp_err *err)
+{
+    tool_hint hint = tool_hint_begin(text);
+    char words[256] = "";
+    size_t n = 0;
+    for (const char *at = o->arg; *at != '\0'; at += n + (at[n] == '|' ? 1 : 0)) {
+        char word[64];
+        n = strcspn(at, "|");
+        (void)snprintf(word, sizeof word, "%.*s", (int)n, at);
+        if (strcmp(word, text) == 0) {
+            *out = text;
+            return DTP_OK;
+        }
+        tool_hint_note(&hint, word);
+        const size_t k = strlen(words);
+        (void)snprintf(words + k, sizeof words - k, "%s%s", k > 0 ? ", " : "", word);
     }
-    *(double *)o->dest = v;
-    return DTP_OK;
+    return DTP_FAIL(err, DTP_INVALID, "%s: '%s' is none of %s%s", o->name, text, words, hint.text);
 }
 
 dtp_status tool_bytes_parse(const char *name, const char *text, int64_t *out, dtp_err *err)
@@ -151,63 +199,76 @@ dtp_quantity tool_bytes_print(int64_t bytes, bool up, bool exact)
     return q;
 }
 
-/* The option that `arg` names ("--mesh", "--mesh=x:2"); *value is the text after '=', or NULL. */
-static const tool_option *find_option(const tool_parse *spec, const char *arg, const char **value)
+tool_hint tool_hint_begin(const char *name)
 {
-    size_t n = strcspn(arg, "=");
-    *value = arg[n] == '=' ? arg + n + 1 : NULL;
-    if (strcmp(arg, "-o") == 0) {
-        arg = "--output";
-        n = strlen(arg);
+    const size_t third = strlen(name + strspn(name, "-")) / 3;
+    return (tool_hint){.name = name, .best = third > 3 ? 4 : third > 1 ? (int32_t)third + 1 : 2};
+}
+
+void tool_hint_note(tool_hint *hint, const char *candidate)
+{
+    const size_t n = strlen(hint->name);
+    const bool begins = n > strspn(hint->name, "-") + 2 && strncmp(hint->name, candidate, n) == 0;
+    const int32_t d = begins ? 1 : dtp_name_distance(hint->name, candidate, hint->best);
+    if (d < hint->best) {
+        hint->best = d;
+        (void)snprintf(hint->text, sizeof hint->text, "; did you mean '%.60s'?", candidate);
     }
-    for (const tool_option *o = spec->options; o->name != NULL; o++) {
-        if (strlen(o->name) == n && strncmp(o->name, arg, n) == 0) {
+}
+
+bool tool_has_option(tool_command_id command, const tool_option *option)
+{
+    return (option->commands >> command & 1) != 0;
+}
+
+bool tool_option_is_flag(const tool_option *option)
+{
+    return option->kind == TOOL_FLAG || option->kind == TOOL_NO_WRITES;
+}
+
+const tool_option *tool_option_find(tool_command_id command, const char *name, size_t n)
+{
+    for (const tool_option *o = tool_options; o->name != NULL; o++) {
+        if (tool_has_option(command, o) && strlen(o->name) == n && strncmp(o->name, name, n) == 0) {
             return o;
         }
     }
     return NULL;
 }
 
-static dtp_status take_option(const tool_parse *spec, int argc, char **argv, int *i, dtp_err *err)
+/* Where the value of an option is stored. */
+static void *place_of(const tool_call *call, const tool_option *o)
 {
-    const char *value;
-    const tool_option *o = find_option(spec, argv[*i], &value);
-    if (o == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "unknown option '%s' (usage: %s)", argv[*i], spec->usage);
-    }
-    const bool flag = o->kind == TOOL_FLAG || o->kind == TOOL_NO_WRITES;
-    if (flag && value != NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "%s takes no value, got '%s'", o->name, value);
-    }
-    if (!flag && value == NULL) {
-        if (*i + 1 >= argc) {
-            return DTP_FAIL(err, DTP_INVALID, "%s needs a value: %s %s", o->name, o->name, o->arg);
-        }
-        value = argv[++*i];
-    }
-    tool_list *list = o->dest;
+    return (char *)(o->own ? call->own : call->source) + o->offset;
+}
+
+static dtp_status store(const tool_option *o, void *place, const char *value, dtp_err *err)
+{
+    tool_list *list = place;
     int64_t count = 0;
     switch (o->kind) {
     case TOOL_FLAG:
     case TOOL_NO_WRITES:
-        *(bool *)o->dest = true;
+        *(bool *)place = true;
         return DTP_OK;
+    case TOOL_WORD:
+        return parse_word(o, value, place, err);
     case TOOL_STRING:
     case TOOL_OUT:
     case TOOL_OUT_FOLDER:
     case TOOL_OUT_CHECKPOINT:
-        *(const char **)o->dest = value;
+        *(const char **)place = value;
         return DTP_OK;
     case TOOL_INT:
-        return parse_int(o, value, o->dest, err);
+        return parse_int(o, value, place, err);
     case TOOL_COUNT:
         DTP_TRY(parse_int(o, value, &count, err));
-        *(int32_t *)o->dest = (int32_t)count;
+        *(int32_t *)place = (int32_t)count;
         return DTP_OK;
     case TOOL_BYTES:
-        return tool_bytes_parse(o->name, value, o->dest, err);
+        return tool_bytes_parse(o->name, value, place, err);
     case TOOL_REAL:
-        return parse_real(o, value, err);
+        return parse_real(o, value, place, err);
     case TOOL_LIST:
     case TOOL_OUT_LIST:
         if (list->n == TOOL_LIST_MAX) {
@@ -220,40 +281,76 @@ static dtp_status take_option(const tool_parse *spec, int argc, char **argv, int
     return DTP_FAIL(err, DTP_INTERNAL, "%s: unknown option kind", o->name);
 }
 
-dtp_status tool_options_parse(const tool_parse *spec, int argc, char **argv, const char **operands,
+static dtp_status unknown_option(tool_command_id command, const char *name, dtp_err *err)
+{
+    char alone[64]; /* without its value */
+    (void)snprintf(alone, sizeof alone, "%.*s", (int)strcspn(name, "="), name);
+    tool_hint hint = tool_hint_begin(alone);
+    for (const tool_option *o = tool_options; o->name != NULL; o++) {
+        if (tool_has_option(command, o)) {
+            tool_hint_note(&hint, o->name);
+        }
+    }
+    return DTP_FAIL(err, DTP_INVALID, "unknown option '%s'%s (usage: %s)", name, hint.text,
+                    tool_usage(command).text);
+}
+
+/* "--mesh x:2", "--mesh=x:2", "-o FILE" or a flag. */
+static dtp_status take_option(const tool_call *call, int argc, char **argv, int *i, dtp_err *err)
+{
+    const bool is_short = strcmp(argv[*i], "-o") == 0;
+    const char *name = is_short ? "--output" : argv[*i];
+    const size_t n = strcspn(name, "=");
+    const char *value = name[n] == '=' ? name + n + 1 : NULL;
+    const tool_option *o = tool_option_find(call->id, name, n);
+    if (o == NULL) {
+        return unknown_option(call->id, argv[*i], err);
+    }
+    const bool flag = tool_option_is_flag(o);
+    if (flag && value != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "%s takes no value, got '%s'", o->name, value);
+    }
+    if (!flag && value == NULL) {
+        if (*i + 1 >= argc) {
+            return DTP_FAIL(err, DTP_INVALID, "%s needs a value: %s %s", o->name, o->name, o->arg);
+        }
+        value = argv[++*i];
+    }
+    return store(o, place_of(call, o), value, err);
+}
+
+dtp_status tool_options_parse(const tool_call *call, int argc, char **argv, const char **operands,
                               int32_t *n_operands, bool *done, dtp_err *err)
 {
+    const tool_command *command = &tool_commands[call->id];
     bool only_operands = false;
     *n_operands = 0;
     *done = false;
+    for (const tool_option *o = tool_options; o->name != NULL; o++) {
+        if (tool_has_option(call->id, o) && o->standard != NULL) {
+            DTP_TRY(store(o, place_of(call, o), o->standard, err));
+        }
+    }
     for (int i = 1; i < argc; i++) {
         if (!only_operands && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
-            dtp_strbuf out = {0};
-            dtp_strbuf_addf(&out, "usage: %s\n\n", spec->usage);
-            for (const tool_option *o = spec->options; o->name != NULL; o++) {
-                char left[64];
-                (void)snprintf(left, sizeof left, "%s%s%s", o->name, o->arg != NULL ? " " : "",
-                               o->arg != NULL ? o->arg : "");
-                dtp_strbuf_addf(&out, "  %-25s  %s\n", left, o->help);
-            }
             *done = true;
-            return tool_show(stdout, &out, err);
+            return tool_help_command(call->id, err);
         }
         if (!only_operands && strcmp(argv[i], "--") == 0) {
             only_operands = true;
         } else if (!only_operands && argv[i][0] == '-' && argv[i][1] != '\0') {
-            DTP_TRY(take_option(spec, argc, argv, &i, err));
-        } else if (*n_operands == spec->max_operands) {
+            DTP_TRY(take_option(call, argc, argv, &i, err));
+        } else if (*n_operands == command->max_operands) {
             return DTP_FAIL(err, DTP_INVALID, "unexpected argument '%s' (usage: %s)", argv[i],
-                            spec->usage);
+                            tool_usage(call->id).text);
         } else {
             operands[(*n_operands)++] = argv[i];
         }
     }
-    if (*n_operands < spec->min_operands) {
-        return DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)", spec->usage);
-    }
-    return DTP_OK;
+    return *n_operands >= command->min_operands
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)",
+                          tool_usage(call->id).text);
 }
 
 /* ---- what is written ---------------------------------------------------------------------------
@@ -275,79 +372,81 @@ static bool is_place(tool_option_kind kind)
     return kind == TOOL_OUT_FOLDER || kind == TOOL_OUT_CHECKPOINT;
 }
 
-/* With the flag of kind TOOL_NO_WRITES, that no option is given that writes. */
-static dtp_status check_writes(const tool_option *options, dtp_err *err)
+/* Whether an option that writes is given. */
+static bool writes(const tool_call *call, const tool_option *o)
 {
-    const tool_option *none = options;
-    while (none->name != NULL && none->kind != TOOL_NO_WRITES) {
-        none++;
+    return (o->kind == TOOL_OUT || is_place(o->kind))
+               ? *(const char **)place_of(call, o) != NULL
+               : o->kind == TOOL_OUT_LIST && ((const tool_list *)place_of(call, o))->n > 0;
+}
+
+static dtp_status check_path(const tool_option *o, const char *path, dtp_err *err)
+{
+    static const char suffix[] = ".safetensors";
+    const size_t n = strlen(path), k = sizeof suffix - 1;
+    const bool named = n >= k && strcmp(path + n - k, suffix) == 0;
+    const bool is_file = !is_place(o->kind) || (o->kind == TOOL_OUT_CHECKPOINT && named);
+    return is_file ? dtp_file_check_writable(path, err) : dtp_folder_check_writable(path, err);
+}
+
+static dtp_status check_output(const tool_call *call, const tool_option *o, dtp_err *err)
+{
+    if (o->kind != TOOL_OUT_LIST) {
+        return check_path(o, *(const char **)place_of(call, o), err);
     }
-    if (none->name == NULL || !*(const bool *)none->dest) {
-        return DTP_OK;
-    }
-    for (const tool_option *o = options; o->name != NULL; o++) {
-        const bool path = o->kind == TOOL_OUT || is_place(o->kind);
-        if ((path && *(const char **)o->dest != NULL) ||
-            (o->kind == TOOL_OUT_LIST && ((const tool_list *)o->dest)->n > 0)) {
-            return DTP_FAIL(err, DTP_INVALID,
-                            "%s writes files, which %s forbids (cases of a suite may write with "
-                            "--allow-writes)",
-                            o->name, none->name);
+    const tool_list *list = place_of(call, o);
+    for (int32_t i = 0; i < list->n; i++) {
+        const char *file = strchr(list->items[i], '=');
+        if (file != NULL && file[1] != '\0') {
+            DTP_TRY(check_path(o, file + 1, err));
         }
     }
     return DTP_OK;
 }
 
-static dtp_status check_output(const tool_option *o, dtp_err *err)
+/* That no option writes with the flag of kind TOOL_NO_WRITES, else that all of them can. */
+static dtp_status check_outputs(const tool_call *call, dtp_err *err)
 {
-    const char *path = NULL;
-    if (o->kind == TOOL_OUT_LIST) {
-        const tool_list *list = o->dest;
-        for (int32_t i = 0; i < list->n; i++) {
-            const char *file = strchr(list->items[i], '=');
-            if (file != NULL && file[1] != '\0') {
-                DTP_TRY(dtp_file_check_writable(file + 1, err));
-            }
+    const tool_option *none = NULL;
+    for (const tool_option *o = tool_options; o->name != NULL; o++) {
+        none = tool_has_option(call->id, o) && o->kind == TOOL_NO_WRITES ? o : none;
+    }
+    const bool refused = none != NULL && *(const bool *)place_of(call, none);
+    for (const tool_option *o = tool_options; o->name != NULL; o++) {
+        if (!tool_has_option(call->id, o) || !writes(call, o)) {
+            continue;
         }
-        return DTP_OK;
+        if (refused) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "%s writes files, which %s forbids (cases of a suite may write with "
+                            "--allow-writes)",
+                            o->name, none->name);
+        }
+        if (!tool_is_later_rank()) {
+            DTP_TRY(dtp_err_prefixed(check_output(call, o, err), err, "%s", o->name));
+        }
     }
-    if (o->kind == TOOL_OUT || is_place(o->kind)) {
-        path = *(const char **)o->dest;
-    }
-    if (path == NULL) {
-        return DTP_OK;
-    }
-    static const char suffix[] = ".safetensors";
-    const size_t n = strlen(path), k = sizeof suffix - 1;
-    const bool named = n >= k && strcmp(path + n - k, suffix) == 0;
-    const bool is_file = o->kind == TOOL_OUT || (o->kind == TOOL_OUT_CHECKPOINT && named);
-    return is_file ? dtp_file_check_writable(path, err) : dtp_folder_check_writable(path, err);
+    return DTP_OK;
 }
 
-dtp_status tool_perform(const tool_parse *spec, int argc, char **argv, tool_body body,
-                        void *command, dtp_err *err)
+dtp_status tool_perform(const tool_call *call, int argc, char **argv, dtp_err *err)
 {
     const char *operands[TOOL_MAX_OPERANDS] = {NULL};
     int32_t n;
     bool done;
-    DTP_TRY(tool_options_parse(spec, argc, argv, operands, &n, &done, err));
+    DTP_TRY(tool_options_parse(call, argc, argv, operands, &n, &done, err));
     if (done) {
         return DTP_OK;
     }
-    DTP_TRY(check_writes(spec->options, err));
-    const bool writes = !tool_is_later_rank();
-    for (const tool_option *o = spec->options; writes && o->name != NULL; o++) {
-        DTP_TRY(dtp_err_prefixed(check_output(o, err), err, "%s", o->name));
-    }
-    return body(command, operands, err);
+    DTP_TRY(check_outputs(call, err));
+    return call->body(call->command, operands, err);
 }
 
-int tool_run(const char *program, const tool_parse *spec, int argc, char **argv, tool_body body,
-             void *command)
+int tool_run(const tool_call *call, int argc, char **argv)
 {
     dtp_err err = {0};
-    dtp_status s = tool_perform(spec, argc, argv, body, command, &err);
-    return s == DTP_OK ? TOOL_OK : tool_fail(program, &err);
+    const dtp_status s = tool_perform(call, argc, argv, &err);
+    return s == DTP_OK ? TOOL_OK : tool_fail(tool_commands[call->id].tool, &err);
 }
 
 dtp_status tool_split_pair(const char *text, char *name, size_t name_size, const char **value,

@@ -1,4 +1,4 @@
-/* Command lines from tables: sub-commands, their options, and the help made from both. */
+/* Command lines of dtplan and dtrun, from the rows of tools/options.def. */
 #ifndef DTP_TOOLS_OPTIONS_H
 #define DTP_TOOLS_OPTIONS_H
 
@@ -7,23 +7,25 @@
 #include <stdint.h>
 
 #include "core/base/units.h"
-#include "dtp/status.h"
+#include "dtp/session.h"
 
+/* Kinds of options, with the type that they are stored as. */
 typedef enum tool_option_kind {
-    TOOL_FLAG,   /* bool *: set to true */
-    TOOL_STRING, /* const char **: borrowed from argv */
-    TOOL_INT,    /* int64_t * or uint64_t *: in [min, max] */
-    TOOL_COUNT,  /* int32_t *: in [min, max] */
-    TOOL_BYTES,  /* int64_t *: positive, as dtp_bytes_parse reads it (core/base/number.h) */
-    TOOL_REAL,   /* double *: finite, in [min, max] when min < max */
-    TOOL_LIST,   /* tool_list *: may be given several times */
+    TOOL_FLAG,   /* bool: set to true */
+    TOOL_STRING, /* const char *: borrowed from argv */
+    TOOL_WORD,   /* const char *: one of those that its argument lists: "rules|tensor" */
+    TOOL_INT,    /* int64_t or uint64_t: in [min, max] */
+    TOOL_COUNT,  /* int32_t: in [min, max] */
+    TOOL_BYTES,  /* int64_t: positive, as dtp_bytes_parse reads it (core/base/units.h) */
+    TOOL_REAL,   /* double: finite, in [min, max] */
+    TOOL_LIST,   /* tool_list: may be given several times */
     /* What a command writes. Checked before the command starts: a path that cannot be written to
      * costs no work. */
-    TOOL_OUT,           /* const char **: a file */
-    TOOL_OUT_LIST,      /* tool_list * of NAME=FILE */
-    TOOL_NO_WRITES,     /* bool *: a flag; none of the others of this kind may be given */
-    TOOL_OUT_FOLDER,    /* const char **: a folder, made if absent */
-    TOOL_OUT_CHECKPOINT /* const char **: a file NAME.safetensors, else such a folder */
+    TOOL_OUT,           /* const char *: a file */
+    TOOL_OUT_LIST,      /* tool_list of NAME=FILE */
+    TOOL_NO_WRITES,     /* bool: a flag; none of the others of this kind may be given */
+    TOOL_OUT_FOLDER,    /* const char *: a folder, made if absent */
+    TOOL_OUT_CHECKPOINT /* const char *: a file NAME.safetensors, else such a folder */
 } tool_option_kind;
 
 enum { TOOL_LIST_MAX = 1024 }; /* a pin for every layer of a large model */
@@ -33,21 +35,81 @@ typedef struct tool_list {
     const char *items[TOOL_LIST_MAX];
 } tool_list;
 
-typedef struct tool_option {
-    const char *name; /* "--mesh"; NULL ends a table */
-    tool_option_kind kind;
-    const char *arg; /* placeholder in the help, NULL for flags */
-    void *dest;
-    double min, max;
-    const char *help;
-} tool_option;
+#define TOOL_TYPE_FLAG bool
+#define TOOL_TYPE_STRING const char *
+#define TOOL_TYPE_WORD const char *
+#define TOOL_TYPE_INT int64_t
+#define TOOL_TYPE_COUNT int32_t
+#define TOOL_TYPE_BYTES int64_t
+#define TOOL_TYPE_REAL double
+#define TOOL_TYPE_LIST tool_list
+#define TOOL_TYPE_OUT const char *
+#define TOOL_TYPE_OUT_LIST tool_list
+#define TOOL_TYPE_NO_WRITES bool
+#define TOOL_TYPE_OUT_FOLDER const char *
+#define TOOL_TYPE_OUT_CHECKPOINT const char *
+
+/* What the command line says; NULL and 0 mean "not given". No `backend`: no programs are run. */
+typedef struct tool_source {
+    const char *model;
+    bool unrecorded; /* steps are not recorded: launches cost more where a machine says so */
+    bool any_dims;   /* a plan may be for other dims: the command shows no prices */
+    dtp_evaluation_kind evaluation; /* the forward pass alone (dtp_job_options) */
+/* clang-format off */
+#define OPTION(field, kind, ...) TOOL_TYPE_##kind field;
+#include "tools/options.def"        /* clang-format on */
+} tool_source;
+
+typedef enum tool_command_id {
+#define COMMAND(id, ...) TOOL_##id,
+#include "tools/options.def"
+    TOOL_N_COMMANDS
+} tool_command_id;
+
+/* The commands: argv[0] is the name of the sub-command; the exit code. */
+#define COMMAND(id, tool, function, ...) int tool##_##function(int argc, char **argv);
+#include "tools/options.def"
+
+typedef enum tool_group { EVERYDAY, QUESTIONS, EXPERTS, TOOL_N_GROUPS } tool_group;
+
+enum { TOOL_MAX_OPERANDS = 4, TOOL_EXAMPLES = 2 };
 
 typedef struct tool_command {
-    const char *name;     /* NULL ends a table */
-    const char *operands; /* "MODEL" */
-    const char *summary;
-    int (*run)(int argc, char **argv); /* argv[0] is the sub-command */
+    const char *tool, *name, *operands; /* "dtplan", "export", "MODEL PLAN --as FORM" */
+    int32_t min_operands, max_operands; /* at most TOOL_MAX_OPERANDS */
+    tool_group group;
+    const char *summary, *examples[TOOL_EXAMPLES];
 } tool_command;
+extern const tool_command tool_commands[TOOL_N_COMMANDS];
+
+typedef struct tool_option {
+    const char *name; /* "--mesh"; NULL ends the table */
+    tool_option_kind kind;
+    const char *arg; /* placeholder in the help, NULL for flags */
+    double min, max;
+    const char *standard; /* the default; NULL: none, or that of a struct that is the command's */
+    uint32_t commands;    /* 1 << id of those that have it */
+    const char *help;
+    bool own; /* of the struct that is the command's, not of tool_source */
+    size_t offset;
+} tool_option;
+extern const tool_option tool_options[];
+
+bool tool_has_option(tool_command_id command, const tool_option *option);
+/* Whether an option takes no value. */
+bool tool_option_is_flag(const tool_option *option);
+/* The option that n characters name, as on the command line; NULL: the command has none. */
+const tool_option *tool_option_find(tool_command_id command, const char *name, size_t n);
+
+/* For the message on an unknown name: `text` becomes "; did you mean '--mesh'?" when a candidate is
+ * near. */
+typedef struct tool_hint {
+    const char *name;
+    int32_t best;
+    char text[96];
+} tool_hint;
+tool_hint tool_hint_begin(const char *name);
+void tool_hint_note(tool_hint *hint, const char *candidate);
 
 enum tool_exit {
     TOOL_OK = 0,
@@ -57,34 +119,34 @@ enum tool_exit {
     TOOL_MISMATCH = 4
 };
 
-/* Finds argv[1] in the table and runs it; answers help, --help, --version and unknown names.
- * Returns the exit code; TOOL_FAILURE when a command succeeds but its output cannot be written. */
-int tool_main(const char *program, const tool_command *commands, int argc, char **argv);
-
-enum { TOOL_MAX_OPERANDS = 4 };
-
-typedef struct tool_parse {
-    const char *usage; /* "dtplan plan MODEL [options]" */
-    const tool_option *options;
-    int32_t min_operands, max_operands; /* at most TOOL_MAX_OPERANDS */
-} tool_parse;
-
-/* Sorts argv into options and operands; "-o" may be used for "--output", "--" ends the options.
- * Sets *done when help was printed. DTP_INVALID names the option and the offending value. */
-dtp_status tool_options_parse(const tool_parse *spec, int argc, char **argv, const char **operands,
-                              int32_t *n_operands, bool *done, dtp_err *err) DTP_MUST_CHECK;
+/* Finds argv[1] among the commands of a tool and calls it; answers help, --help, --version and
+ * unknown names. Returns the exit code; TOOL_FAILURE when a command succeeds but its output cannot
+ * be written. */
+int tool_main(const char *program, int (*const runs[TOOL_N_COMMANDS])(int argc, char **argv),
+              int argc, char **argv);
 
 /* What a sub-command does with its operands once the options are stored. */
 typedef dtp_status (*tool_body)(void *command, const char *const *operands, dtp_err *err);
 
+typedef struct tool_call {
+    tool_command_id id;
+    tool_body body;
+    void *command;       /* handed to body */
+    tool_source *source; /* where options are stored; those of OWN rows in `own` */
+    void *own;
+} tool_call;
+
+/* Sorts argv into options and operands; "-o" may be used for "--output", "--" ends the options.
+ * Sets *done when help was printed. DTP_INVALID names the option and the offending value. */
+dtp_status tool_options_parse(const tool_call *call, int argc, char **argv, const char **operands,
+                              int32_t *n_operands, bool *done, dtp_err *err) DTP_MUST_CHECK;
+
 /* Parses the command line, checks the paths of output options and runs the body unless help was
  * asked for. */
-dtp_status tool_perform(const tool_parse *spec, int argc, char **argv, tool_body body,
-                        void *command, dtp_err *err) DTP_MUST_CHECK;
+dtp_status tool_perform(const tool_call *call, int argc, char **argv, dtp_err *err) DTP_MUST_CHECK;
 
 /* The same; a failure is printed. Returns the exit code. */
-int tool_run(const char *program, const tool_parse *spec, int argc, char **argv, tool_body body,
-             void *command);
+int tool_run(const tool_call *call, int argc, char **argv);
 
 /* Splits "name=value" in place of the caller's buffer; DTP_INVALID when there is no '=' or a side
  * is empty. */

@@ -96,7 +96,7 @@ refuse "node 'output': einsum: operand 0" "${plan[@]}" --strict --pin 'norm: bat
     --pin 'output.weight: vocab@tp'
 refuse "the nearest names are 'output'" "${plan[@]}" --style 'outptu: colwise'
 refuse "--compat torch is for plans from --style" "${plan[@]}" --compat torch
-refuse "is not auto_mtf or torch" "${plan[@]}" --style 'output: colwise' --compat jax
+refuse "is none of torch, auto_mtf" "${plan[@]}" --style 'output: colwise' --compat jax
 refuse "need --mesh" "$bin/dtplan" plan "$transformer" --devices 2 --machine models/machines/a100_8.json --target cpu --style 'output: colwise'
 "${plan[@]}" --pin 'norm: batch@tp' --pin 'output.weight at output: vocab@tp' --pin 'output.weight: vocab@tp' \
     -o "$dir/plan.json" >"$dir/out" || failed=$((failed + 1))

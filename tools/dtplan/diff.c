@@ -7,13 +7,11 @@
 #include "core/base/units.h"
 #include "planner/reports/plan_diff.h"
 #include "tools/dtplan/inputs.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/dtplan/print.h"
 
 typedef struct diff_command {
     tool_source source;
-    bool json;
-    int64_t rows;
     const char *files[2];
     dtp_ctx ctx;
     tool_job jobs[2];
@@ -143,7 +141,7 @@ static void print_list(const diff_command *c, const dtp_plan_diff *diff, bool no
                        dtp_strbuf *out)
 {
     const int32_t n = nodes ? diff->n_nodes : diff->n_tensors;
-    const int32_t shown = n < c->rows ? n : (int32_t)c->rows;
+    const int32_t shown = n < c->source.rows ? n : (int32_t)c->source.rows;
     ranked *rows = calloc((size_t)n + 1, sizeof *rows);
     if (rows == NULL) {
         out->failed = true;
@@ -190,7 +188,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(dtp_plan_diff_make(inputs, jobs[0].machine, c->arena, diff, err));
     const char *rates = tool_rates(jobs[0].machine, NULL);
     dtp_json_writer w = {0};
-    if (c->json) {
+    if (c->source.json) {
         tool_report(&w, "dtp.diff/1",
                     TOOL_FIELDS(FIELD_TEXT("model", jobs[0].model->name),
                                 FIELD_TEXT_IF(diff->priced && rates != NULL, "rates", rates),
@@ -243,20 +241,10 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_diff(int argc, char **argv)
 {
-    diff_command c = {.rows = 20};
-    const tool_option options[] = {
-        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
-         "machine file: adds costs and memory"},
-        TOOL_UNITS_OPTION(c.source.yes_units),
-        TOOL_MODEL_OPTIONS(c.source),
-        {"--rows", TOOL_INT, "N", &c.rows, 0, 1e9,
-         "tensors and nodes printed (default 20; --json has all)"},
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan diff MODEL PLAN PLAN [options]", options, 3, 3};
+    diff_command c = {0};
+    const tool_call call = {TOOL_DIFF, execute, &c, &c.source, NULL};
     c.ctx = dtp_ctx_default();
-    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const int code = tool_run(&call, argc, argv);
     tool_job_free(&c.jobs[0]);
     tool_job_free(&c.jobs[1]);
     dtp_arena_destroy(c.arena);

@@ -7,14 +7,12 @@
 #include "core/base/units.h"
 #include "planner/reports/explain.h"
 #include "tools/dtplan/inputs.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/progress.h"
 
 typedef struct explain_command {
     tool_source source;
     dtp_explain_request request;
-    bool json;
-    int64_t rows;
     dtp_ctx ctx;
     tool_plan input;
     dtp_arena *arena;
@@ -105,11 +103,11 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
     }
     dtp_strbuf_addf(out, "\ndifference if it were\n %10s %10s %10s %10s %10s %10s\n", "alone",
                     "compute", "inside ops", "moving", "memory", "at least");
-    for (int32_t i = 0; i < x->n && i < c->rows; i++) {
+    for (int32_t i = 0; i < x->n && i < c->source.rows; i++) {
         print_alternative(&x->alternatives[i], out);
     }
-    if (x->n > c->rows) {
-        dtp_strbuf_addf(out, "and %d more (--rows, --json)\n", (int)(x->n - c->rows));
+    if (x->n > c->source.rows) {
+        dtp_strbuf_addf(out, "and %d more (--rows, --json)\n", (int)(x->n - c->source.rows));
     }
     int32_t n = 0, exact = 0;
     for (int32_t i = 0; i < x->n; i++) {
@@ -141,7 +139,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_json_writer w = {0};
     tool_progress_begin("solving");
     DTP_TRY(dtp_explain(&c->request, c->arena, &x, err));
-    if (c->json) {
+    if (c->source.json) {
         tool_report(
             &w, "dtp.explain/1",
             TOOL_FIELDS(
@@ -156,29 +154,15 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     } else {
         print_explanation(c, &x, &w.buf);
     }
-    return (c->json ? tool_put : tool_put_text)(&w.buf, err);
+    return (c->source.json ? tool_put : tool_put_text)(&w.buf, err);
 }
 
 int dtplan_explain(int argc, char **argv)
 {
-    explain_command c = {.rows = 24};
-    const tool_option options[] = {
-        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
-        TOOL_UNITS_OPTION(c.source.yes_units),
-        {"--node", TOOL_FLAG, NULL, &c.request.node, 0, 0,
-         "NAME is a node, not the tensor of this name"},
-        {"--exact", TOOL_FLAG, NULL, &c.request.exact, 0, 0,
-         "solve again with every alternative (slow)"},
-        TOOL_MODEL_OPTIONS(c.source),
-        {"--rows", TOOL_INT, "N", &c.rows, 1, 1e9,
-         "alternatives printed (default 24; --json has all)"},
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan explain MODEL PLAN NAME --machine FILE [options]", options, 3,
-                              3};
+    explain_command c = {0};
+    const tool_call call = {TOOL_EXPLAIN, execute, &c, &c.source, &c.request};
     c.ctx = dtp_ctx_default();
-    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const int code = tool_run(&call, argc, argv);
     dtp_arena_destroy(c.arena);
     tool_plan_free(&c.input);
     return code;

@@ -2,11 +2,10 @@
 #include <stdio.h>
 
 #include "interop/export/forms.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 
 typedef struct export_command {
     tool_source source;
-    const char *form, *output;
     dtp_ctx ctx;
     dtp_arena *arena;
     dtp_graph *model, *graph;
@@ -21,10 +20,10 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_placements placements;
     dtp_lost lost;
     tool_path path;
-    if (c->form == NULL) {
+    if (c->source.as_form == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--as FORM is missing");
     }
-    DTP_TRY(dtp_err_prefixed(dtp_export_form_find(c->form, &form, err), err, "--as"));
+    DTP_TRY(dtp_err_prefixed(dtp_export_form_find(c->source.as_form, &form, err), err, "--as"));
     c->arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, c->arena));
     c->source.model = operands[0];
@@ -40,7 +39,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                                 &placements, err));
     dtp_json_writer w = {0};
     dtp_status s = dtp_export_write(form, &placements, &w, &lost, err);
-    s = s == DTP_OK ? tool_put_in(c->output, &w.buf, err) : s;
+    s = s == DTP_OK ? tool_put_in(c->source.output, &w.buf, err) : s;
     dtp_strbuf_free(&w.buf);
     const char *degrees = NULL;
     s = s == DTP_OK && c->output != NULL ? dtp_export_degrees(&placements, &degrees, err) : s;
@@ -53,19 +52,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 int dtplan_export(int argc, char **argv)
 {
     export_command c = {.ctx = dtp_ctx_default(), .source = {.any_dims = true}};
-    const tool_option options[] = {
-        {"--as", TOOL_STRING, "FORM", &c.form, 0, 0,
-         "placements: where every parameter, activation, input and output lies; torch: that, and "
-         "what parallelize_module and fully_shard take; jax: a PartitionSpec of each; hf: a "
-         "tp_plan "
-         "of transformers' style names; rules: logical axis rules of MaxText and flax"},
-        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "write there (-o; default: print)"},
-        TOOL_NAMES_OPTION(c.source),
-        TOOL_MODEL_OPTIONS(c.source),
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan export MODEL PLAN --as FORM [options]", options, 2, 2};
-    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const tool_call call = {TOOL_EXPORT, execute, &c, &c.source, NULL};
+    const int code = tool_run(&call, argc, argv);
     dtp_graph_destroy(c.graph);
     dtp_graph_destroy(c.model);
     dtp_plan_destroy(c.plan);

@@ -5,11 +5,10 @@
 #include "core/files/file_out.h"
 #include "interop/import/folder.h"
 #include "interop/import/program/pt2.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 
 typedef struct import_command {
-    const char *output;
-    bool json;
+    tool_source source;
     dtp_import_options options; /* of folders */
     dtp_pt2_options program;    /* of .pt2 files */
     dtp_arena *arena;
@@ -31,17 +30,17 @@ static void add_lines(dtp_strbuf *out, const char *what, const dtp_import_lines 
 static void report_folder(const import_command *c, const char *names, dtp_json_writer *w)
 {
     const dtp_import *r = &c->folder;
-    if (c->json) {
+    if (c->source.json) {
         tool_report(
             w, "dtp.import/1",
-            TOOL_FIELDS(FIELD_TEXT("model", c->output), FIELD_TEXT("names", names),
+            TOOL_FIELDS(FIELD_TEXT("model", c->source.output), FIELD_TEXT("names", names),
                         FIELD_TEXT("family", r->family), FIELD_INT("parameters", r->parameters),
                         FIELD_TEXTS("ignored", r->ignored.n, r->ignored.lines),
                         FIELD_TEXTS("left_out", r->left_out.n, r->left_out.lines),
                         FIELD_TEXTS("unsupported", r->unsupported.n, r->unsupported.lines)));
         return;
     }
-    dtp_strbuf_addf(&w->buf, "%s: family %s, %s parameters\n", c->output, r->family,
+    dtp_strbuf_addf(&w->buf, "%s: family %s, %s parameters\n", c->source.output, r->family,
                     dtp_amount((double)r->parameters).text);
     add_lines(&w->buf, "left out: ", &r->left_out);
     add_lines(&w->buf, "not supported, the model differs: ", &r->unsupported);
@@ -50,9 +49,9 @@ static void report_folder(const import_command *c, const char *names, dtp_json_w
 static void report_program(const import_command *c, const char *names, dtp_json_writer *w)
 {
     const dtp_pt2_report *r = &c->pt2.report;
-    if (c->json) {
+    if (c->source.json) {
         tool_report(w, "dtp.import/1",
-                    TOOL_FIELDS(FIELD_TEXT("model", c->output), FIELD_TEXT("names", names),
+                    TOOL_FIELDS(FIELD_TEXT("model", c->source.output), FIELD_TEXT("names", names),
                                 FIELD_INT("parameters", r->parameters),
                                 FIELD_INT("nodes", r->nodes), FIELD_INT("attention", r->attention),
                                 FIELD_INT("causal", r->causal), FIELD_INT("norms", r->norms),
@@ -61,8 +60,9 @@ static void report_program(const import_command *c, const char *names, dtp_json_
                                 FIELD_TEXT("notes", dtp_strbuf_text(&r->notes))));
         return;
     }
-    dtp_strbuf_addf(&w->buf, "%s: %s parameters, %d nodes, %d blocks of %d instances\n", c->output,
-                    dtp_amount((double)r->parameters).text, r->nodes, r->blocks, r->repeats);
+    dtp_strbuf_addf(&w->buf, "%s: %s parameters, %d nodes, %d blocks of %d instances\n",
+                    c->source.output, dtp_amount((double)r->parameters).text, r->nodes, r->blocks,
+                    r->repeats);
     dtp_strbuf_addf(&w->buf, "recognised: %d attention (%d causal), %d norms, %d rope, %d gelu\n",
                     r->attention, r->causal, r->norms, r->rope, r->gelu);
     dtp_strbuf_add(&w->buf, dtp_strbuf_text(&r->notes));
@@ -73,9 +73,9 @@ static void report_program(const import_command *c, const char *names, dtp_json_
 /* DIR/m.json -> DIR/m.names.json. */
 static const char *names_path(const import_command *c)
 {
-    const size_t n = strlen(c->output);
-    const bool json = n > 5 && strcmp(c->output + n - 5, ".json") == 0;
-    return dtp_arena_printf(c->arena, "%.*s.names.json", (int)(json ? n - 5 : n), c->output);
+    const size_t n = strlen(c->source.output);
+    const bool json = n > 5 && strcmp(c->source.output + n - 5, ".json") == 0;
+    return dtp_arena_printf(c->arena, "%.*s.names.json", (int)(json ? n - 5 : n), c->source.output);
 }
 
 /* The file's name without folder and ending, of characters that a model's name may have. */
@@ -111,7 +111,7 @@ static dtp_status put(const import_command *c, const char *names, dtp_err *err)
         dtp_strbuf_add(&model, model_text);
         report.buf.failed = model.failed;
         (c->is_program ? report_program : report_folder)(c, names, &report);
-        s = tool_put_both(c->output, &model, &report.buf, !c->json, err);
+        s = tool_put_both(c->source.output, &model, &report.buf, !c->source.json, err);
     }
     if (s == DTP_OK) {
         return dtp_file_out_commit(file, err);
@@ -126,6 +126,8 @@ static dtp_status import_program(import_command *c, const char *path, dtp_err *e
         return DTP_FAIL(err, DTP_INVALID,
                         "--no-train and --allow-approximate are of folders: %s is a program", path);
     }
+    c->program.loss = c->source.loss;
+    c->program.weights = c->source.weights;
     c->program.name = model_name(c, path);
     DTP_TRY(DTP_MEMORY(err, c->program.name));
     const dtp_status s = dtp_import_pt2(path, &c->program, &c->pt2, err);
@@ -137,7 +139,7 @@ static dtp_status import_program(import_command *c, const char *path, dtp_err *e
 
 static dtp_status import_folder(import_command *c, const char *path, dtp_err *err)
 {
-    if (c->program.loss != NULL || c->program.weights != NULL) {
+    if (c->source.loss != NULL || c->source.weights != NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--loss and --weights are of .pt2 files, not of %s",
                         path);
     }
@@ -149,7 +151,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     import_command *c = command;
     const char *path = operands[0];
     const size_t n = strlen(path);
-    if (c->output == NULL) {
+    if (c->source.output == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--output FILE is missing");
     }
     c->arena = dtp_arena_create();
@@ -164,22 +166,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 int dtplan_import(int argc, char **argv)
 {
     import_command c = {0};
-    const tool_option options[] = {
-        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0,
-         "the model file (-o); its names file is written beside it, FILE.names.json"},
-        {"--no-train", TOOL_FLAG, NULL, &c.options.forward, 0, 0,
-         "the forward pass alone, from tokens to logits (default: with next-token loss and AdamW)"},
-        {"--allow-approximate", TOOL_FLAG, NULL, &c.options.approximate, 0, 0,
-         "go on without what the import does not support; the report lists it"},
-        {"--loss", TOOL_STRING, "OUTPUT", &c.program.loss, 0, 0,
-         "of a .pt2 file: the output that is the loss (default: the floating-point scalar)"},
-        {"--weights", TOOL_OUT, "FILE", &c.program.weights, 0, 0,
-         "of a .pt2 file: write its weights as a safetensors file that dtrun loads"},
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "print the report as JSON"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan import FOLDER|FILE.pt2 -o FILE [options]", options, 1, 1};
-    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const tool_call call = {TOOL_IMPORT, execute, &c, &c.source, &c.options};
+    const int code = tool_run(&call, argc, argv);
     dtp_pt2_free(&c.pt2);
     dtp_arena_destroy(c.arena);
     return code;

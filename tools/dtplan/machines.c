@@ -1,6 +1,6 @@
 /* dtplan machines: the machines that have a name. */
 #include "cost_models/machine/machine.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/machines.h"
 #include "tools/report.h"
 
@@ -30,7 +30,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_machines(int argc, char **argv)
 {
-    const tool_option options[] = {TOOL_END_OPTIONS};
-    const tool_parse parse = {"dtplan machines", options, 0, 0};
-    return tool_run("dtplan", &parse, argc, argv, execute, NULL);
+    const tool_call call = {TOOL_MACHINES, execute, NULL, NULL, NULL};
+    return tool_run(&call, argc, argv);
 }

@@ -10,7 +10,7 @@
 #include "planner/plan_rules.h"
 #include "planner/tensors/plan_tensor.h"
 #include "tools/dtplan/inputs.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/machines.h"
 #include "tools/progress.h"
 
@@ -21,9 +21,6 @@ static const char *mode_name(dtp_plan_mode plan)
 
 typedef struct pareto_command {
     tool_source source;
-    const char *mode, *memory;
-    int32_t devices, points;
-    bool json;
     int exit_code;
     dtp_graph *graph;
     dtp_machine *machine;
@@ -97,11 +94,13 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
 {
     const dtp_graph *g = c->graph;
     const char *rates = tool_rates(c->machine, NULL);
-    const dtp_plan_mode plan = strcmp(c->mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
+    const dtp_plan_mode plan =
+        strcmp(c->source.mode, "tensor") == 0 ? dtp_plan_tensor : dtp_plan_rules;
     dtp_pareto pareto;
     dtp_json_writer w = {0};
     tool_progress_begin("planning");
-    const dtp_status found = dtp_pareto_find(g, c->machine, request, plan, c->points, &pareto, err);
+    const dtp_status found =
+        dtp_pareto_find(g, c->machine, request, plan, c->source.points, &pareto, err);
     tool_progress_end();
     DTP_TRY(found);
     if (pareto.n == 0 && pareto.least_bytes == 0) {
@@ -117,9 +116,9 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
                       "limit that works is about %s (--memory %s)\n",
                       dtp_byte_count((double)request->memory_limit_bytes).text,
                       dtp_byte_count((double)pareto.least_bytes).text,
-                      tool_bytes_print(pareto.least_bytes, true, c->json).text);
+                      tool_bytes_print(pareto.least_bytes, true, c->source.json).text);
         c->exit_code = TOOL_INFEASIBLE;
-    } else if (c->json) {
+    } else if (c->source.json) {
         tool_report(&w, "dtp.pareto/1",
                     TOOL_FIELDS(FIELD_TEXT("model", g->name), FIELD_TEXT("mode", mode_name(plan)),
                                 FIELD_TEXT("target", request->target->name),
@@ -131,22 +130,19 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
         print_points(g, request, plan, rates, &pareto, &w.buf);
     }
     dtp_pareto_free(&pareto);
-    return (c->json ? tool_put : tool_put_text)(&w.buf, err);
+    return (c->source.json ? tool_put : tool_put_text)(&w.buf, err);
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     pareto_command *c = command;
-    const bool tensor = strcmp(c->mode, "tensor") == 0;
+    const bool tensor = strcmp(c->source.mode, "tensor") == 0;
     c->source.model = operands[0];
-    if (!tensor && strcmp(c->mode, "rules") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
-    }
     if ((tensor && c->source.rules != NULL) || (!tensor && tool_styles_given(&c->source))) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--rules is for --mode rules, --style and --pin for --mode tensor");
     }
-    if ((c->source.mesh != NULL) == (c->devices > 0)) {
+    if ((c->source.mesh != NULL) == (c->source.devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }
     if (c->source.machine == NULL) {
@@ -176,13 +172,13 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
         request.mesh = &mesh;
     }
-    if (c->memory != NULL && strcmp(c->memory, "none") != 0) {
-        DTP_TRY(tool_bytes_parse("--memory", c->memory, &request.memory_limit_bytes, err));
+    if (c->source.memory != NULL && strcmp(c->source.memory, "none") != 0) {
+        DTP_TRY(tool_bytes_parse("--memory", c->source.memory, &request.memory_limit_bytes, err));
     }
     DTP_TRY(dtp_pin_texts(&source, c->arena, &styles, &request.n_texts, &texts, err));
     request.texts = texts;
     request.tying_bound = false;
-    request.devices = c->devices;
+    request.devices = c->source.devices;
     request.pins = c->source.rules;
     DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
     request.target = target.target;
@@ -195,27 +191,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_pareto(int argc, char **argv)
 {
-    pareto_command c = {.mode = "tensor", .points = 8};
-    const tool_option options[] = {
-        {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
-        {"--devices", TOOL_COUNT, "N", &c.devices, 1, 1 << 20,
-         "search the mesh shape for N devices"},
-        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
-        TOOL_UNITS_OPTION(c.source.yes_units),
-        {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0, "tensor (default) or rules"},
-        {"--memory", TOOL_STRING, "BYTES", &c.memory, 0, 0,
-         "the largest limit to look at, such as 80G (default: none)"},
-        {"--points", TOOL_COUNT, "N", &c.points, 1, 256, "plans to make (default 8)"},
-        {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
-        TOOL_TARGET_OPTION(c.source),
-        TOOL_STYLE_OPTIONS(c.source),
-        TOOL_CHOICE_OPTIONS(c.source),
-        TOOL_MODEL_OPTIONS(c.source),
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan pareto MODEL [options]", options, 1, 1};
-    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    pareto_command c = {0};
+    const tool_call call = {TOOL_PARETO, execute, &c, &c.source, NULL};
+    const int code = tool_run(&call, argc, argv);
     dtp_arena_destroy(c.arena);
     dtp_machine_destroy(c.machine);
     dtp_graph_destroy(c.graph);

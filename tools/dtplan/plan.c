@@ -11,7 +11,7 @@
 #include "cost_models/job.h"
 #include "planner/mtf/mtf_layout.h"
 #include "planner/reports/words.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/dtplan/print.h"
 #include "tools/interrupt.h"
 #include "tools/job.h"
@@ -23,9 +23,6 @@
 typedef struct plan_command {
     tool_source source;
     dtp_plan_options options;
-    const char *mode; /* NULL: what --style and --pin say, else rules */
-    const char *objective, *memory, *compat, *output, *trace;
-    bool json, timings, verbose, comm_report, no_writes;
     dtp_ctx ctx;
     int exit_code;
     dtp_graph *model; /* as it was read */
@@ -35,8 +32,8 @@ typedef struct plan_command {
 /* --mode tensor, which --expressible is for unless rules are pinned. */
 static bool is_tensor_mode(const plan_command *c)
 {
-    return c->mode != NULL ? strcmp(c->mode, "tensor") == 0
-                           : c->options.expressible != NULL && c->source.rules == NULL;
+    return c->source.mode != NULL ? strcmp(c->source.mode, "tensor") == 0
+                                  : c->options.expressible != NULL && c->source.rules == NULL;
 }
 
 /* Follows --style and --pin and searches nothing. */
@@ -54,7 +51,7 @@ static dtp_status print_comm_report(const plan_command *c, const dtp_plan *plan,
     dtp_job *job = NULL;
     options.plan = plan;
     DTP_TRY(dtp_job_create(c->model, &options, &job, err));
-    const dtp_status s = tool_print_comm(dtp_job_program(job), c->json, out, err);
+    const dtp_status s = tool_print_comm(dtp_job_program(job), c->source.json, out, err);
     dtp_job_destroy(job);
     return s;
 }
@@ -70,7 +67,7 @@ static dtp_status write_trace(const plan_command *c, const dtp_plan *plan, dtp_f
     options.machine = c->machine;
     DTP_TRY(dtp_job_create(c->model, &options, &job, err));
     dtp_status s = tool_trace_program(job->program, c->machine, &job->predicted, &text, err);
-    s = s == DTP_OK ? dtp_file_out_open(c->trace, out, err) : s;
+    s = s == DTP_OK ? dtp_file_out_open(c->source.trace, out, err) : s;
     s = s == DTP_OK ? dtp_file_out_write(*out, dtp_strbuf_text(&text), text.len, err) : s;
     dtp_strbuf_free(&text);
     dtp_job_destroy(job);
@@ -146,8 +143,8 @@ static dtp_status describe(const plan_command *c, const dtp_plan *plan, dtp_plan
 /* A cost: picoseconds or, of the memory objective, bytes. */
 static dtp_quantity cost_text(const plan_command *c, int64_t cost)
 {
-    return strcmp(c->objective, "memory") == 0 ? dtp_byte_count((double)cost)
-                                               : dtp_seconds(1e-12 * (double)cost);
+    return strcmp(c->source.objective, "memory") == 0 ? dtp_byte_count((double)cost)
+                                                      : dtp_seconds(1e-12 * (double)cost);
 }
 
 /* The communication report takes the place of the plan on standard output. */
@@ -155,16 +152,16 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
 {
     dtp_strbuf text = {0}, report = {0};
     dtp_file_out *trace = NULL;
-    const dtp_plan_form file = c->timings ? DTP_PLAN_TIMINGS : DTP_PLAN_JSON;
+    const dtp_plan_form file = c->source.timings ? DTP_PLAN_TIMINGS : DTP_PLAN_JSON;
     dtp_status s = describe(c, result->plan, file, &text, err);
-    if (s == DTP_OK && c->comm_report) {
+    if (s == DTP_OK && c->source.comm_report) {
         s = print_comm_report(c, result->plan, &report, err);
     } else if (s == DTP_OK) {
-        s = describe(c, result->plan, c->json ? file : DTP_PLAN_TEXT, &report, err);
-        s = s == DTP_OK && !c->json ? print_under_torch(c, result->plan, &report, err) : s;
-        s = s == DTP_OK && !c->json ? print_words(c, result->plan, &report, err) : s;
+        s = describe(c, result->plan, c->source.json ? file : DTP_PLAN_TEXT, &report, err);
+        s = s == DTP_OK && !c->source.json ? print_under_torch(c, result->plan, &report, err) : s;
+        s = s == DTP_OK && !c->source.json ? print_words(c, result->plan, &report, err) : s;
     }
-    const int32_t n_meshes = c->comm_report || c->json ? 0 : result->n_meshes;
+    const int32_t n_meshes = c->source.comm_report || c->source.json ? 0 : result->n_meshes;
     if (n_meshes > 0) {
         dtp_strbuf_addf(&report, "\nmeshes (the last dim lies innermost in the network):\n");
     }
@@ -185,8 +182,8 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         }
         dtp_strbuf_add(&report, "\n");
     }
-    s = s == DTP_OK && c->trace != NULL ? write_trace(c, result->plan, &trace, err) : s;
-    s = s == DTP_OK ? tool_put_both(c->output, &text, &report, !c->json, err) : s;
+    s = s == DTP_OK && c->source.trace != NULL ? write_trace(c, result->plan, &trace, err) : s;
+    s = s == DTP_OK ? tool_put_both(c->source.output, &text, &report, !c->source.json, err) : s;
     dtp_strbuf_free(&text);
     dtp_strbuf_free(&report);
     if (s == DTP_OK && trace != NULL) {
@@ -205,19 +202,19 @@ static void say_limit(const plan_command *c, const dtp_plan_result *result, dtp_
     const int64_t smallest = result->smallest_peak_bytes, bound = result->smallest_bound;
     if (result->needs != NULL) {
         dtp_strbuf_addf(out, ": any needs at least %s (%s), %s", dtp_byte_count((double)bound).text,
-                        tool_bytes_print(bound, false, c->json).text, result->needs);
+                        tool_bytes_print(bound, false, c->source.json).text, result->needs);
     } else if (smallest > 0) {
         dtp_strbuf_addf(out, "; the smallest memory limit that works is %s%s (--memory %s",
                         bound == smallest ? "" : "about ", dtp_byte_count((double)smallest).text,
-                        tool_bytes_print(smallest, true, c->json).text);
+                        tool_bytes_print(smallest, true, c->source.json).text);
         if (bound > 0 && bound < smallest) {
             dtp_strbuf_addf(out, "; none below %s does",
-                            tool_bytes_print(bound, false, c->json).text);
+                            tool_bytes_print(bound, false, c->source.json).text);
         }
         dtp_strbuf_add(out, ")");
     } else if (bound > 0 && c->options.expressible == NULL) {
         dtp_strbuf_addf(out, "; no limit below %s works, the search for the smallest was ended",
-                        tool_bytes_print(bound, false, c->json).text);
+                        tool_bytes_print(bound, false, c->source.json).text);
     }
 }
 
@@ -302,16 +299,15 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
         o->mesh = &mesh;
     }
-    if (c->memory != NULL && strcmp(c->memory, "none") == 0) {
+    if (c->source.memory != NULL && strcmp(c->source.memory, "none") == 0) {
         o->memory_limit_bytes = -1;
-    } else if (c->memory != NULL) {
-        DTP_TRY(tool_bytes_parse("--memory", c->memory, &o->memory_limit_bytes, err));
+    } else if (c->source.memory != NULL) {
+        DTP_TRY(tool_bytes_parse("--memory", c->source.memory, &o->memory_limit_bytes, err));
     }
-    if (strcmp(c->objective, "time") != 0 && strcmp(c->objective, "memory") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--objective: '%s' is not time or memory", c->objective);
-    }
-    o->objective = strcmp(c->objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
+    o->objective =
+        strcmp(c->source.objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
     o->mode = is_tensor_mode(c) ? DTP_PLAN_TENSOR : is_by_pins(c) ? DTP_PLAN_PINS : DTP_PLAN_RULES;
+    o->devices = c->source.devices;
     o->rules = c->source.rules;
     o->uneven = c->source.uneven;
     o->n_styles = c->source.styles.n;
@@ -359,7 +355,7 @@ static dtp_status solve_mtf(const plan_command *c, const dtp_mtf_graph *graph, d
     dtp_status s = dtp_mtf_solve(problem, &solution, err);
     dtp_json_writer w = {0};
     dtp_mesh_print(&mesh, text);
-    if (s == DTP_OK && c->json) {
+    if (s == DTP_OK && c->source.json) {
         tool_write_object(&w, NULL,
                           TOOL_FIELDS(FIELD_TEXT("compat", "auto_mtf"), FIELD_TEXT("mesh", text),
                                       FIELD_TEXT("rules", solution.layout),
@@ -372,7 +368,7 @@ static dtp_status solve_mtf(const plan_command *c, const dtp_mtf_graph *graph, d
                         solution.layout, dtp_byte_count((double)solution.peak).text,
                         problem->n_variables);
     }
-    s = s == DTP_OK ? (c->json ? tool_put : tool_put_text)(&w.buf, err) : s;
+    s = s == DTP_OK ? (c->source.json ? tool_put : tool_put_text)(&w.buf, err) : s;
     dtp_mtf_problem_destroy(problem);
     return s;
 }
@@ -380,11 +376,8 @@ static dtp_status solve_mtf(const plan_command *c, const dtp_mtf_graph *graph, d
 static dtp_status run_mtf(plan_command *c, dtp_err *err)
 {
     dtp_mtf_graph *graph = NULL;
-    if (strcmp(c->compat, "auto_mtf") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not auto_mtf or torch", c->compat);
-    }
-    if (c->source.mesh == NULL || c->output != NULL || c->trace != NULL || c->source.uneven ||
-        c->options.expressible != NULL) {
+    if (c->source.mesh == NULL || c->source.output != NULL || c->source.trace != NULL ||
+        c->source.uneven || c->options.expressible != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--compat auto_mtf needs --mesh, splits evenly and prints rules, it writes "
                         "no plan file and no trace, and takes no --expressible");
@@ -407,9 +400,6 @@ static bool is_auto(const char *text)
 static dtp_status check_mode(const plan_command *c, dtp_err *err)
 {
     const bool by_pins = is_by_pins(c);
-    if (c->mode != NULL && strcmp(c->mode, "rules") != 0 && !is_tensor_mode(c)) {
-        return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
-    }
     if (is_tensor_mode(c) && (c->source.rules != NULL || c->options.torch || c->source.strict)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--mode tensor takes pins by --pin and --style, and no --rules, --strict "
@@ -431,7 +421,7 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
                         "--uneven is for plans that are searched; --style and --pin split as they "
                         "say, evenly or not");
     }
-    if (by_pins && c->mode != NULL) {
+    if (by_pins && c->source.mode != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--mode rules takes pins by --rules, not --style or --pin");
     }
@@ -441,7 +431,7 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
     if (by_pins && (c->source.mesh == NULL || c->source.rules != NULL)) {
         return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh and no --rules");
     }
-    if (by_pins && c->source.machine == NULL && c->trace != NULL) {
+    if (by_pins && c->source.machine == NULL && c->source.trace != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--trace of a plan from --style and --pin needs --machine");
     }
@@ -464,13 +454,13 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     plan_command *c = command;
     c->source.model = operands[0];
-    c->ctx.level = c->verbose ? DTP_LOG_INFO : DTP_LOG_WARN;
-    c->options.torch = c->compat != NULL && strcmp(c->compat, "torch") == 0;
-    if (c->compat != NULL && !c->options.torch) {
+    c->ctx.level = c->source.verbose ? DTP_LOG_INFO : DTP_LOG_WARN;
+    c->options.torch = c->source.compat != NULL && strcmp(c->source.compat, "torch") == 0;
+    if (c->source.compat != NULL && !c->options.torch) {
         return run_mtf(c, err);
     }
     DTP_TRY(check_mode(c, err));
-    if ((c->source.mesh != NULL) == (c->options.devices > 0)) {
+    if ((c->source.mesh != NULL) == (c->source.devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }
     DTP_TRY(tool_read_graph(&c->source, &c->model, err));
@@ -479,97 +469,18 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     } else if (!is_by_pins(c)) {
         dtp_mesh mesh;
         DTP_TRY(dtp_mesh_parse(c->source.mesh == NULL ? "" : c->source.mesh, &mesh, err));
-        const int32_t ranks = c->source.mesh != NULL ? dtp_mesh_ranks(&mesh) : c->options.devices;
+        const int32_t ranks = c->source.mesh != NULL ? dtp_mesh_ranks(&mesh) : c->source.devices;
         DTP_TRY(tool_machine_here(ranks, &c->machine, err));
     }
     return run_planner(c, err);
 }
 
-/* Which plans are searched. */
-/* clang-format off */
-#define SPACE_OPTIONS(c)                                                                           \
-    {"--uneven", TOOL_FLAG, NULL, &(c).source.uneven, 0, 0,                                        \
-     "sizes that do not divide may be split too, into no more parts than elements"},               \
-    {"--expressible", TOOL_STRING, "FORM", &(c).options.expressible, 0, 0,                         \
-     "search only plans of which this form of dtplan export (torch, jax, hf, ...) loses nothing, " \
-     "and say what that costs; mode tensor unless --mode or --rules is given"}
-/* clang-format on */
-
 int dtplan_plan(int argc, char **argv)
 {
-    plan_command c = {.options = dtp_plan_options_init(), .objective = "time"};
-    const tool_option options[] = {
-        {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
-        {"--devices", TOOL_COUNT, "N", &c.options.devices, 1, 1 << 20,
-         "search the mesh shape for N devices"},
-        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0,
-         "machine file or name (default: this machine); plans that follow --style and --pin need "
-         "none and then say no times"},
-        TOOL_UNITS_OPTION(c.source.yes_units),
-        TOOL_TARGET_OPTION(c.source),
-        {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
-         "rules (default): layout rules; tensor: a layout per tensor. Without it --style and --pin "
-         "are followed, nothing is searched"},
-        {"--objective", TOOL_STRING, "WHAT", &c.objective, 0, 0, "time (default) or memory"},
-        {"--memory", TOOL_STRING, "BYTES", &c.memory, 0, 0,
-         "memory limit per rank, such as 80G, or none (default: the device's memory)"},
-        {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "pins: splits that must hold"},
-        SPACE_OPTIONS(c),
-        TOOL_STYLE_OPTIONS(c.source),
-        {"--strict", TOOL_FLAG, NULL, &c.source.strict, 0, 0,
-         "operands may be sent only where a style or pin asked for it"},
-        {"--alone", TOOL_FLAG, NULL, &c.options.alone, 0, 0,
-         "predict no baselines beside a plan from --style and --pin: faster"},
-        TOOL_OUTPUTS_OPTION(c.source),
-        {"--precision", TOOL_STRING, "NAME", &c.source.precision, 0, 0,
-         "type of activations and their gradients: f32 (default), bf16 or f16, with "
-         "',gradients=f32' for gradients of parameters in f32; tf32: f32, with products in tf32; "
-         "auto: f32 or bf16"},
-        {"--remat", TOOL_STRING, "BLOCKS", &c.source.remat, 0, 0,
-         "recompute blocks in the backward pass: none, all, names such as 'layer' or 'layer:0-3', "
-         "or auto; 'layer keep=GLOB,...' keeps results by the names of their nodes"},
-        {"--microbatches", TOOL_STRING, "N", &c.source.microbatches, 0, 0,
-         "run a step as N parts of the batch, such as 4 or 'batch=4', or auto"},
-        {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,
-         "print what the plan communicates, and why, in place of the plan"},
-        {"--rules-file", TOOL_STRING, "FILE", &c.options.rules_file, 0, 0,
-         "hand-written baselines (default: MODEL.rules.json when there is one)"},
-        {"--candidates", TOOL_COUNT, "N", &c.options.candidates, 1, 8,
-         "near-optimal plans compared by their timeline (default 6)"},
-        {"--prices", TOOL_FLAG, NULL, &c.options.prices, 0, 0,
-         "say what the memory limit and every pin cost (tensor mode; solves again for each)"},
-        {"--untie", TOOL_FLAG, NULL, &c.options.untie, 0, 0,
-         "every instance of a repeated block decides for itself (tensor mode; slow)"},
-        {"--solver", TOOL_STRING, "NAME", &c.options.solver, 0, 0,
-         "tensor mode: auto (default), exact, large or glpk (small problems); rules mode: always "
-         "glpk"},
-        {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15,
-         "of the solver of tensor mode (default 1)"},
-        {"--gap", TOOL_REAL, "G", &c.options.gap, 0, 1,
-         "of large problems in tensor mode: cost and bound may differ by this share (default "
-         "0.001)"},
-        {"--limit-s", TOOL_REAL, "S", &c.options.limit_s, 0.01, 1e7,
-         "ends planning after so many seconds with the best plan so far, as SIGINT does (default: "
-         "none)"},
-        {"--threads", TOOL_COUNT, "N", &c.options.threads, 1, 256,
-         "of the solver of tensor mode (default 2); the plan does not depend on them"},
-        {"--compat", TOOL_STRING, "WHAT", &c.compat, 0, 0,
-         "torch: --style and --pin as PyTorch DTensor decides; auto_mtf: Mesh TensorFlow's layout "
-         "optimizer, reproduced"},
-        TOOL_MODEL_OPTIONS(c.source),
-        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "plan file (-o)"},
-        {"--trace", TOOL_OUT, "FILE", &c.trace, 0, 0,
-         "the predicted step as a trace, for Perfetto"},
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "print the plan as JSON"},
-        {"--no-writes", TOOL_NO_WRITES, NULL, &c.no_writes, 0, 0,
-         "refuse options that write files"},
-        {"--timings", TOOL_FLAG, NULL, &c.timings, 0, 0, "write solve times into the plan"},
-        {"--verbose", TOOL_FLAG, NULL, &c.verbose, 0, 0, "log each mesh of the search"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan plan MODEL [options]", options, 1, 1};
+    plan_command c = {.options = dtp_plan_options_init()};
+    const tool_call call = {TOOL_PLAN, execute, &c, &c.source, &c.options};
     c.ctx = dtp_ctx_default();
-    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const int code = tool_run(&call, argc, argv);
     dtp_machine_destroy(c.machine);
     dtp_graph_destroy(c.model);
     return code == TOOL_OK ? c.exit_code : code;

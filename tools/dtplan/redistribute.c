@@ -13,19 +13,14 @@
 #include "executor/verify/redistribute_check.h"
 #include "spmd/redistribute/steps.h"
 #include "tools/dtplan/inputs.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/machines.h"
 #include "core/layout/placement_text.h"
 
 enum { WARNING_BYTES = 192 };
 
 typedef struct redistribute_command {
-    tool_source source; /* --target */
-    const char *mesh_text, *shape, *dtype, *from_text, *to_text, *compat, *machine_file;
-    bool yes_units;
-    tool_list flatten;
-    bool run, json;
-    int64_t seed;
+    tool_source source;
     dtp_graph *graph;
     dtp_machine *machine;
     dtp_pricer *pricer;
@@ -158,19 +153,20 @@ static void print_json(const redistribute_command *c, dtp_strbuf *trace, dtp_str
     }
     dtp_placements_print(&c->from, &from);
     dtp_placements_print(&c->to, &to);
-    tool_report(&w, "dtp.redistribute/1",
-                TOOL_FIELDS(FIELD_MESH(&c->mesh), FIELD_INTS("shape", c->type.rank, shape),
-                            FIELD_TEXT("dtype", dtp_dtype_name(c->type.dtype)),
-                            FIELD_BUFFER("from", &from), FIELD_BUFFER("to", &to),
-                            FIELD_TEXT("planner", c->compat != NULL ? c->compat : "search"),
-                            FIELD_TEXT("prices", c->price_name), FIELD_BUFFER("trace", trace),
-                            FIELD_LIST("steps", c->steps.n, step_row, c),
-                            FIELD_GROUP("collectives", kinds), FIELD_REAL("price_s", price_s),
-                            FIELD_LINES_IF(true, "warnings", c->n_warnings, warnings),
-                            FIELD_OBJECT_IF(
-                                c->run, "run", FIELD_INT("ranks", dtp_mesh_ranks(&c->mesh)),
-                                FIELD_INT("seed", c->seed), FIELD_INT("checked", v->checked),
-                                FIELD_INT("wrong", v->wrong), FIELD_BOOL("pass", v->wrong == 0))));
+    tool_report(
+        &w, "dtp.redistribute/1",
+        TOOL_FIELDS(
+            FIELD_MESH(&c->mesh), FIELD_INTS("shape", c->type.rank, shape),
+            FIELD_TEXT("dtype", dtp_dtype_name(c->type.dtype)), FIELD_BUFFER("from", &from),
+            FIELD_BUFFER("to", &to),
+            FIELD_TEXT("planner", c->source.compat != NULL ? c->source.compat : "search"),
+            FIELD_TEXT("prices", c->price_name), FIELD_BUFFER("trace", trace),
+            FIELD_LIST("steps", c->steps.n, step_row, c), FIELD_GROUP("collectives", kinds),
+            FIELD_REAL("price_s", price_s),
+            FIELD_LINES_IF(true, "warnings", c->n_warnings, warnings),
+            FIELD_OBJECT_IF(c->source.run, "run", FIELD_INT("ranks", dtp_mesh_ranks(&c->mesh)),
+                            FIELD_INT("seed", c->source.seed), FIELD_INT("checked", v->checked),
+                            FIELD_INT("wrong", v->wrong), FIELD_BOOL("pass", v->wrong == 0))));
     dtp_strbuf_join(out, &w.buf);
 }
 
@@ -203,10 +199,10 @@ static void print_text(const redistribute_command *c, dtp_strbuf *trace, dtp_str
     for (int32_t i = 0; i < c->n_warnings; i++) {
         dtp_strbuf_addf(out, "warning: %s\n", c->warnings[i]);
     }
-    if (c->run && v->wrong == 0) {
+    if (c->source.run && v->wrong == 0) {
         dtp_strbuf_addf(out, "run on %d virtual ranks: all %lld elements right\n",
                         dtp_mesh_ranks(&c->mesh), (long long)v->checked);
-    } else if (c->run) {
+    } else if (c->source.run) {
         dtp_strbuf_addf(out,
                         "run on %d virtual ranks: %lld of %lld elements WRONG; rank %d has %g at "
                         "element %lld instead of %g\n",
@@ -218,8 +214,8 @@ static void print_text(const redistribute_command *c, dtp_strbuf *trace, dtp_str
 /* --flatten "a+b": mesh dims in ascending order that are one. */
 static dtp_status read_flatten(redistribute_command *c, dtp_err *err)
 {
-    for (int32_t i = 0; i < c->flatten.n; i++) {
-        const char *text = c->flatten.items[i];
+    for (int32_t i = 0; i < c->source.flatten.n; i++) {
+        const char *text = c->source.flatten.items[i];
         dtp_torch_options *o = &c->torch.options;
         dtp_mesh_set set = 0;
         for (const char *at = text; at != NULL;) {
@@ -252,7 +248,7 @@ static dtp_status read_machine(redistribute_command *c, dtp_err *err)
     tool_target target;
     c->pricer = malloc(sizeof *c->pricer);
     DTP_TRY(DTP_MEMORY(err, c->pricer));
-    DTP_TRY(tool_machine_read(c->machine_file, c->yes_units, &c->machine, err));
+    DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &c->machine, err));
     DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
     DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, target.target, c->pricer, err));
     c->price = machine_step_price;
@@ -269,57 +265,55 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     (void)operands;
     const struct {
         const char *name, *value;
-    } needed[] = {{"--mesh", c->mesh_text},
-                  {"--shape", c->shape},
-                  {"--from", c->from_text},
-                  {"--to", c->to_text}};
+    } needed[] = {{"--mesh", c->source.mesh},
+                  {"--shape", c->source.shape},
+                  {"--from", c->source.from},
+                  {"--to", c->source.to}};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
         if (needed[i].value == NULL) {
             return DTP_FAIL(err, DTP_INVALID, "%s is missing", needed[i].name);
         }
     }
-    DTP_TRY(dtp_mesh_parse(c->mesh_text, &c->mesh, err));
-    DTP_TRY(dtp_dtype_parse(c->dtype, &c->type.dtype, err));
+    DTP_TRY(dtp_mesh_parse(c->source.mesh, &c->mesh, err));
+    DTP_TRY(dtp_dtype_parse(c->source.dtype, &c->type.dtype, err));
     DTP_TRY(dtp_graph_create("redistribute", NULL, &c->graph, err));
-    DTP_TRY(tool_shape_parse(c->shape, &c->graph->dims, &c->type, err));
+    DTP_TRY(tool_shape_parse(c->source.shape, &c->graph->dims, &c->type, err));
     const dtp_dims *dims = &c->graph->dims;
-    DTP_TRY(dtp_layout_parse_any(c->from_text, &c->mesh, &c->type, dims, &c->from, err));
-    DTP_TRY(dtp_layout_parse_any(c->to_text, &c->mesh, &c->type, dims, &c->to, err));
-    if (c->compat == NULL &&
-        (c->flatten.n > 0 || torch_options->min_cost || torch_options->no_merge)) {
+    DTP_TRY(dtp_layout_parse_any(c->source.from, &c->mesh, &c->type, dims, &c->from, err));
+    DTP_TRY(dtp_layout_parse_any(c->source.to, &c->mesh, &c->type, dims, &c->to, err));
+    if (c->source.compat == NULL &&
+        (c->source.flatten.n > 0 || torch_options->min_cost || torch_options->no_merge)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--flatten, --min-cost and --no-merge need --compat torch");
     }
-    if (c->source.target != NULL && c->machine_file == NULL) {
+    if (c->source.target != NULL && c->source.machine == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--target needs --machine, whose prices it has");
-    }
-    if (c->compat != NULL && strcmp(c->compat, "torch") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--compat: '%s' is not torch", c->compat);
     }
     torch_options->price = dtp_torch_step_price;
     torch_options->warn = keep_warning;
     torch_options->warn_user = c;
     DTP_TRY(read_flatten(c, err));
-    c->price = c->compat != NULL ? dtp_torch_step_price : dtp_step_generic_price;
-    c->price_name = c->compat != NULL ? "torch" : "default";
-    DTP_TRY(c->machine_file != NULL ? read_machine(c, err) : DTP_OK);
+    c->price = c->source.compat != NULL ? dtp_torch_step_price : dtp_step_generic_price;
+    c->price_name = c->source.compat != NULL ? "torch" : "default";
+    DTP_TRY(c->source.machine != NULL ? read_machine(c, err) : DTP_OK);
     const dtp_redistributor torch = dtp_torch_redistributor(&c->torch);
-    DTP_TRY(c->compat != NULL
+    DTP_TRY(c->source.compat != NULL
                 ? dtp_redistribute_by(&torch, &c->mesh, &c->type, &c->from, &c->to, &c->steps, err)
                 : dtp_redistribute_plan(&c->mesh, &c->type, &c->from, &c->to, c->price,
                                         c->price_user, &c->steps, err));
-    if (c->run) {
+    if (c->source.run) {
         dtp_redistribute_job job;
         DTP_TRY(dtp_redistribute_program(c->graph, &c->mesh, &dtp_target_cpu, &c->type, &c->from,
                                          &c->steps, &job, err));
-        dtp_status s = dtp_redistribute_check(&job, "cpu", (uint64_t)c->seed, &c->verdict, err);
+        dtp_status s =
+            dtp_redistribute_check(&job, "cpu", (uint64_t)c->source.seed, &c->verdict, err);
         dtp_redistribute_job_free(&job);
         DTP_TRY(s);
     }
     dtp_steps_trace(&c->from, &c->steps, &trace);
-    (c->json ? print_json : print_text)(c, &trace, &out);
+    (c->source.json ? print_json : print_text)(c, &trace, &out);
     const dtp_status s = c->no_price.code == DTP_OK
-                             ? (c->json ? tool_put : tool_put_text)(&out, err)
+                             ? (c->source.json ? tool_put : tool_put_text)(&out, err)
                              : DTP_FAIL(err, c->no_price.code, "%s", c->no_price.msg);
     dtp_strbuf_free(&trace);
     dtp_strbuf_free(&out);
@@ -328,33 +322,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_redistribute(int argc, char **argv)
 {
-    redistribute_command c = {.dtype = "f32", .seed = 1};
-    const tool_option options[] = {
-        {"--mesh", TOOL_STRING, "MESH", &c.mesh_text, 0, 0, "mesh such as 'a:2;b:2'"},
-        {"--shape", TOOL_STRING, "SIZES", &c.shape, 0, 0, "sizes of the tensor, 8,8,8"},
-        {"--dtype", TOOL_STRING, "TYPE", &c.dtype, 0, 0, "element type (default f32)"},
-        {"--from", TOOL_STRING, "LAYOUT", &c.from_text, 0, 0,
-         "one of R, S0, S0.1, P(sum) for each mesh dim: 'S0,R'"},
-        {"--to", TOOL_STRING, "LAYOUT", &c.to_text, 0, 0, "the layout wanted"},
-        {"--machine", TOOL_STRING, "FILE", &c.machine_file, 0, 0,
-         "machine file: plan by its prices"},
-        TOOL_UNITS_OPTION(c.yes_units),
-        TOOL_TARGET_OPTION(c.source),
-        {"--compat", TOOL_STRING, "torch", &c.compat, 0, 0, "plan as PyTorch DTensor does"},
-        {"--flatten", TOOL_LIST, "A+B", &c.flatten, 0, 0,
-         "with --compat torch: a declared flattened mesh dim"},
-        {"--min-cost", TOOL_FLAG, NULL, &c.torch.options.min_cost, 0, 0,
-         "with --compat torch: search instead of the greedy way"},
-        {"--no-merge", TOOL_FLAG, NULL, &c.torch.options.no_merge, 0, 0,
-         "with --compat torch: one collective per mesh dim"},
-        {"--run", TOOL_FLAG, NULL, &c.run, 0, 0, "run on virtual ranks and compare to the bit"},
-        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of the data of --run"},
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan redistribute --mesh M --shape S --from A --to B [options]",
-                              options, 0, 0};
-    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    redistribute_command c = {.source = {.dtype = "f32", .seed = 1}};
+    const tool_call call = {TOOL_REDISTRIBUTE, execute, &c, &c.source, &c.torch.options};
+    const int code = tool_run(&call, argc, argv);
     dtp_machine_destroy(c.machine);
     free(c.pricer);
     dtp_graph_destroy(c.graph);

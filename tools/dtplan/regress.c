@@ -7,7 +7,7 @@
 #include "core/graph/graph.h"
 #include "cost_models/machine/machine.h"
 #include "executor/device/cpus.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/machines.h"
 #include "tools/regress/suite.h"
 
@@ -216,7 +216,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     static const char *const before[] = {"plan", "--json", NULL};
     suite_command *c = command;
-    suite_run run = {.before = before, .jobs = c->jobs, .quiet = c->quiet, .read = read_plan};
+    suite_run run = {
+        .before = before, .jobs = c->source.jobs, .quiet = c->source.quiet, .read = read_plan};
     c->file = operands[0];
     run.jobs = run.jobs > 0 ? run.jobs : dtp_cpus_usable();
     return suite_perform(c, "dtp.suite/1", METRICS, &run, err);
@@ -225,8 +226,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 int dtplan_regress(int argc, char **argv)
 {
     suite_command c = {0};
-    const tool_option options[] = {SUITE_COMMAND_OPTIONS(c), TOOL_END_OPTIONS};
-    const tool_parse parse = {"dtplan regress SUITE.json [options]", options, 1, 1};
-    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const tool_call call = {TOOL_PLAN_REGRESS, execute, &c, &c.source, NULL};
+    const int code = tool_run(&call, argc, argv);
     return code != 0 ? code : c.exit_code;
 }

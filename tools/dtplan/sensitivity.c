@@ -6,13 +6,12 @@
 #include "planner/tensors/plan_tensor.h"
 #include "planner/reports/sensitivity.h"
 #include "tools/dtplan/inputs.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/progress.h"
 
 typedef struct sensitivity_command {
     tool_source source;
     dtp_sensitivity_request request;
-    bool json;
     dtp_ctx ctx;
     tool_plan input;
     dtp_arena *arena;
@@ -104,7 +103,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     const char *rates = tool_rates(c->input.machine, NULL);
     tool_progress_begin("planning on other machines");
     DTP_TRY(dtp_sensitivity_find(&c->request, c->arena, &result, err));
-    if (c->json) {
+    if (c->source.json) {
         tool_report(
             &w, "dtp.sensitivity/1",
             TOOL_FIELDS(FIELD_TEXT("model", c->input.model->name),
@@ -116,30 +115,15 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     } else {
         print_sensitivity(c, &result, &w.buf);
     }
-    return (c->json ? tool_put : tool_put_text)(&w.buf, err);
+    return (c->source.json ? tool_put : tool_put_text)(&w.buf, err);
 }
 
 int dtplan_sensitivity(int argc, char **argv)
 {
     sensitivity_command c = {.request = dtp_sensitivity_request_init()};
-    const tool_option options[] = {
-        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file"},
-        TOOL_UNITS_OPTION(c.source.yes_units),
-        {"--only", TOOL_STRING, "NAME", &c.request.only, 0, 0,
-         "one quantity, such as flops or nvlink.bw"},
-        {"--widest", TOOL_REAL, "F", &c.request.widest, 1.01, 1e6,
-         "factors from 1/F to F are looked at (default 16)"},
-        {"--tolerance", TOOL_REAL, "F", &c.request.tolerance, 0, 1,
-         "another plan takes over when it is faster by this fraction (default 0.001)"},
-        {"--steps", TOOL_COUNT, "N", &c.request.steps, 1, 40, "of bisection, per side (default 8)"},
-        TOOL_MODEL_OPTIONS(c.source),
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan sensitivity MODEL PLAN --machine FILE [options]", options, 2,
-                              2};
+    const tool_call call = {TOOL_SENSITIVITY, execute, &c, &c.source, &c.request};
     c.ctx = dtp_ctx_default();
-    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const int code = tool_run(&call, argc, argv);
     dtp_arena_destroy(c.arena);
     tool_plan_free(&c.input);
     return code;

@@ -6,7 +6,7 @@
 #include "planner/problem/rules/rules_problem.h"
 #include "planner/problem/tensors/tensor_names.h"
 #include "tools/dtplan/inputs.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/dtplan/print.h"
 #include "tools/machines.h"
 #include "tools/progress.h"
@@ -15,14 +15,12 @@
 
 typedef struct show_command {
     tool_source source;
-    const char *stage, *mode;
-    bool comm_report, counters, trace, json;
     dtp_ctx ctx;
 } show_command;
 
 static void print_graph(const show_command *c, const dtp_graph *g, dtp_strbuf *out)
 {
-    if (strcmp(c->stage, "graph") == 0) {
+    if (strcmp(c->source.stage, "graph") == 0) {
         tool_print_graph(g, out);
     } else {
         tool_print_strategies(g, out);
@@ -53,17 +51,17 @@ static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *
     tool_job job;
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &job, err));
     dtp_status s = DTP_OK;
-    if (c->comm_report) {
-        s = tool_print_comm(job.run->program, c->json, out, err);
-    } else if (c->counters) {
-        s = tool_print_counters(job.run->program, c->json, out, err);
-    } else if (c->trace) {
+    if (c->source.comm_report) {
+        s = tool_print_comm(job.run->program, c->source.json, out, err);
+    } else if (c->source.counters) {
+        s = tool_print_counters(job.run->program, c->source.json, out, err);
+    } else if (c->source.show_trace) {
         s = tool_print_trace(job.run->graph, &job.run->sharding, job.run->program, out, err);
-    } else if (strcmp(c->stage, "program") == 0) {
+    } else if (strcmp(c->source.stage, "program") == 0) {
         dtp_program_print(job.run->program, out);
-    } else if (strcmp(c->stage, "memory") == 0) {
+    } else if (strcmp(c->source.stage, "memory") == 0) {
         tool_print_memory(job.run->program, out);
-    } else if (strcmp(c->stage, "schedule") == 0) {
+    } else if (strcmp(c->source.stage, "schedule") == 0) {
         s = job.machine != NULL
                 ? tool_trace_program(job.run->program, job.machine, &job.run->predicted, out, err)
                 : DTP_FAIL(err, DTP_INVALID, "--stage schedule needs --machine");
@@ -114,10 +112,7 @@ static dtp_status print_problem(const show_command *c, const dtp_graph *g, const
                                 dtp_strbuf *out, dtp_err *err)
 {
     dtp_pricer pricer;
-    const bool tensors = strcmp(c->mode, "tensor") == 0;
-    if (!tensors && strcmp(c->mode, "rules") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--mode: '%s' is not rules or tensor", c->mode);
-    }
+    const bool tensors = strcmp(c->source.mode, "tensor") == 0;
     DTP_TRY(dtp_target_takes_precision(target, g, err));
     DTP_TRY(dtp_pricer_init(machine, mesh, target, &pricer, err));
     tool_progress_begin("pricing");
@@ -165,16 +160,17 @@ static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *
 
 static dtp_status run_stage(const show_command *c, dtp_strbuf *out, dtp_err *err)
 {
-    if (c->comm_report || c->counters || c->trace) {
+    if (c->source.comm_report || c->source.counters || c->source.show_trace) {
         /* One of the reports on a program takes the place of the stage. */
-        if (c->comm_report + c->counters + c->trace > 1 || (c->json && c->trace)) {
+        if (c->source.comm_report + c->source.counters + c->source.show_trace > 1 ||
+            (c->source.json && c->source.show_trace)) {
             return DTP_FAIL(
                 err, DTP_INVALID,
                 "give one of --comm-report, --counters and --trace, the last without --json");
         }
         return show_program(c, out, err);
     }
-    if (c->json) {
+    if (c->source.json) {
         return DTP_FAIL(err, DTP_INVALID, "--json is for --comm-report and --counters");
     }
     static const struct {
@@ -184,14 +180,14 @@ static dtp_status run_stage(const show_command *c, dtp_strbuf *out, dtp_err *err
                   {"plan", show_program},    {"program", show_program},  {"memory", show_program},
                   {"schedule", show_program}};
     for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
-        if (strcmp(c->stage, stages[i].name) == 0) {
+        if (strcmp(c->source.stage, stages[i].name) == 0) {
             return stages[i].show(c, out, err);
         }
     }
     return DTP_FAIL(err, DTP_INVALID,
                     "--stage: '%s' is not graph, strategies, problem, plan, program, memory or "
                     "schedule",
-                    c->stage);
+                    c->source.stage);
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
@@ -200,7 +196,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_strbuf out = {0};
     c->source.model = operands[0];
     dtp_status s = run_stage(c, &out, err);
-    const bool json = c->json || strcmp(c->stage, "schedule") == 0;
+    const bool json = c->source.json || strcmp(c->source.stage, "schedule") == 0;
     s = s == DTP_OK ? (json ? tool_put : tool_put_text)(&out, err) : s;
     dtp_strbuf_free(&out);
     return s;
@@ -208,33 +204,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtplan_show(int argc, char **argv)
 {
-    show_command c = {.stage = "plan", .mode = "rules"};
-    const tool_option options[] = {
-        {"--stage", TOOL_STRING, "STAGE", &c.stage, 0, 0,
-         "graph, strategies, problem, plan (default), program, memory, or schedule: a trace for "
-         "Perfetto"},
-        {"--mode", TOOL_STRING, "MODE", &c.mode, 0, 0,
-         "--stage problem: rules (default) or tensor"},
-        {"--plan", TOOL_STRING, "FILE", &c.source.plan, 0, 0, "plan to show"},
-        {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
-        {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "layout rules such as 'batch:x'"},
-        TOOL_TARGET_OPTION(c.source),
-        TOOL_CHOICE_OPTIONS(c.source),
-        {"--uneven", TOOL_FLAG, NULL, &c.source.uneven, 0, 0,
-         "let rules split sizes that do not divide evenly"},
-        {"--comm-report", TOOL_FLAG, NULL, &c.comm_report, 0, 0,
-         "collectives by kind, mesh dims, module and cause"},
-        {"--counters", TOOL_FLAG, NULL, &c.counters, 0, 0, "Mesh TensorFlow's counters"},
-        {"--trace", TOOL_FLAG, NULL, &c.trace, 0, 0, "every redistribution, layout by layout"},
-        {"--strict", TOOL_FLAG, NULL, &c.source.strict, 0, 0,
-         "operands may be sent only where a style or pin of the plan asked for it"},
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "--comm-report, --counters as JSON"},
-        {"--machine", TOOL_STRING, "FILE", &c.source.machine, 0, 0, "machine file: adds prices"},
-        TOOL_UNITS_OPTION(c.source.yes_units),
-        TOOL_MODEL_OPTIONS(c.source),
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan show MODEL [options]", options, 1, 1};
+    show_command c = {0};
+    const tool_call call = {TOOL_SHOW, execute, &c, &c.source, NULL};
     c.ctx = dtp_ctx_default();
-    return tool_run("dtplan", &parse, argc, argv, execute, &c);
+    return tool_run(&call, argc, argv);
 }

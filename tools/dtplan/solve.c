@@ -10,20 +10,15 @@
 #include "planner/problem/read.h"
 #include "planner/solver/solve.h"
 #include "planner/problem/write.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/interrupt.h"
 #include "tools/progress.h"
 
-static const char USAGE[] = "dtplan solve FILE [options]";
-
 typedef struct solve_command {
-    const char *output, *write, *without, *solver;
+    tool_source source;
     dtp_solve_options options;
-    int64_t max_bytes;
-    bool json, show_parameters;
-    double limit_s, time_s;
+    double time_s;
     dtp_stop stop;
-    tool_list set; /* NAME=VALUE of parameters */
     dtp_solver_parameters parameters;
     dtp_problem *problem;
     dtp_solve_result result;
@@ -42,7 +37,7 @@ static dtp_status read_without(solve_command *c, dtp_err *err)
                       {"eliminate", &o->pbqp},
                       {"rows", &o->memory_rows},
                       {"cap", &o->incumbent_filter}};
-    for (const char *at = c->without; at != NULL && *at != '\0';) {
+    for (const char *at = c->source.without; at != NULL && *at != '\0';) {
         const size_t n = strcspn(at, ",");
         bool known = false;
         for (size_t i = 0; i < sizeof reductions / sizeof reductions[0]; i++) {
@@ -133,14 +128,11 @@ static void print_report(const solve_command *c, dtp_strbuf *out)
 static dtp_status write_problem(const solve_command *c, const char *file, dtp_err *err)
 {
     dtp_problem *p = NULL;
-    const bool lp = strcmp(c->write, "lp") == 0;
-    if (!lp && strcmp(c->write, "iopddl") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--write: '%s' is neither iopddl nor lp", c->write);
-    }
-    if (c->json) {
+    const bool lp = strcmp(c->source.write, "lp") == 0;
+    if (c->source.json) {
         return DTP_FAIL(err, DTP_INVALID, "--json reports a solution; with --write there is none");
     }
-    DTP_TRY(dtp_problem_read(file, c->max_bytes, &p, err));
+    DTP_TRY(dtp_problem_read(file, c->source.max_problem, &p, err));
     dtp_strbuf out = {0};
     dtp_status s = DTP_OK;
     if (lp) {
@@ -148,7 +140,7 @@ static dtp_status write_problem(const solve_command *c, const char *file, dtp_er
     } else {
         dtp_problem_write_iopddl(p, &out);
     }
-    s = s == DTP_OK ? tool_put_in(c->output, &out, err) : s;
+    s = s == DTP_OK ? tool_put_in(c->source.output, &out, err) : s;
     dtp_strbuf_free(&out);
     dtp_problem_destroy(p);
     return s;
@@ -159,37 +151,38 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
     solve_command *c = command;
     const double start = dtp_now_s();
     DTP_TRY(read_without(c, err));
-    DTP_TRY(dtp_solver_parse(c->solver, &c->options.solver, err));
-    for (int32_t i = 0; i < c->set.n; i++) {
-        DTP_TRY(dtp_solver_parameters_set(&c->parameters, c->set.items[i], err));
+    DTP_TRY(dtp_solver_parse(c->source.solver, &c->options.solver, err));
+    for (int32_t i = 0; i < c->source.set.n; i++) {
+        DTP_TRY(dtp_solver_parameters_set(&c->parameters, c->source.set.items[i], err));
     }
-    if (c->show_parameters) {
+    if (c->source.parameters) {
         dtp_strbuf out = {0};
         dtp_solver_parameters_print(&c->parameters, &out);
         return tool_put_text(&out, err);
     }
     if (operands[0] == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)", USAGE);
+        return DTP_FAIL(err, DTP_INVALID,
+                        "an argument is missing (usage: dtplan solve FILE [options])");
     }
-    if (c->write != NULL) {
+    if (c->source.write != NULL) {
         return write_problem(c, operands[0], err);
     }
     c->options.parameters = &c->parameters;
     tool_progress_begin("solving");
-    DTP_TRY(dtp_problem_read(operands[0], c->max_bytes, &c->problem, err));
+    DTP_TRY(dtp_problem_read(operands[0], c->source.max_problem, &c->problem, err));
     tool_interrupt_catch();
     c->stop.interrupted = tool_interrupted;
-    if (c->limit_s > 0.0) {
+    if (c->source.limit_s > 0.0) {
         /* The end of a round, checking and writing take less than reading. */
         const double read = dtp_now_s();
-        c->stop.end_s = fmax(start + c->limit_s - (read - start), read + 0.01);
+        c->stop.end_s = fmax(start + c->source.limit_s - (read - start), read + 0.01);
     }
     c->options.stop = &c->stop;
-    c->options.until_stopped = c->limit_s > 0.0;
+    c->options.until_stopped = c->source.limit_s > 0.0;
     DTP_TRY(dtp_solve(c->problem, &c->options, &c->result, err));
     c->time_s = dtp_now_s() - start;
     dtp_json_writer solution = {0}, w = {0};
-    if (c->output != NULL) {
+    if (c->source.output != NULL) {
         write_verdict(&solution, "dtp.selection/1", c);
         dtp_json_begin_array(&solution, "choice", true);
         for (int32_t i = 0; c->result.assignment != NULL && i < c->problem->n_variables; i++) {
@@ -198,49 +191,20 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
         dtp_json_end_array(&solution);
         tool_report_end(&solution);
     }
-    if (c->json) {
+    if (c->source.json) {
         write_report(&w, c);
     } else {
         print_report(c, &w.buf);
     }
-    return tool_put_both(c->output, &solution.buf, &w.buf, !c->json, err);
+    return tool_put_both(c->source.output, &solution.buf, &w.buf, !c->source.json, err);
 }
 
 int dtplan_solve(int argc, char **argv)
 {
     solve_command c = {.options = dtp_solve_options_init(),
-                       .parameters = *dtp_solver_parameters_default(),
-                       .solver = "auto",
-                       .max_bytes = DTP_PROBLEM_MAX_BYTES};
-    const tool_option options[] = {
-        {"--limit-s", TOOL_REAL, "S", &c.limit_s, 0.01, 1e7,
-         "time limit, reading included (default: none)"},
-        {"--iterations", TOOL_INT, "N", &c.options.iterations, 1, 1e12,
-         "rounds of search, nodes of branch and bound (default: 400, with --limit-s none)"},
-        {"--solver", TOOL_STRING, "NAME", &c.solver, 0, 0,
-         "exact (branch and bound), large (search and bound), glpk (one integer program) or auto "
-         "(by size, default)"},
-        {"--threads", TOOL_COUNT, "N", &c.options.threads, 1, 64,
-         "two are used at most (default 2)"},
-        {"--max-entries", TOOL_INT, "N", &c.options.max_entries, 0, 1e9,
-         "edge entries of the largest linear program tried (default 250000)"},
-        {"--max-problem", TOOL_BYTES, "BYTES", &c.max_bytes, 0, 0,
-         "memory that the problem may take when it is read, such as 8G (default 2G)"},
-        {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15, "of the search (default 1)"},
-        {"--without", TOOL_STRING, "LIST", &c.without, 0, 0,
-         "leave out: consistency,merge,dominance,eliminate,rows,cap"},
-        {"--set", TOOL_LIST, "NAME=VALUE", &c.set, 0, 0, "sets a parameter of the solver"},
-        {"--parameters", TOOL_FLAG, NULL, &c.show_parameters, 0, 0,
-         "prints the parameters with their values and ranges, and solves nothing"},
-        {"--write", TOOL_STRING, "iopddl|lp", &c.write, 0, 0,
-         "writes the problem, as the contest's JSON or CPLEX-LP, and solves nothing"},
-        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0,
-         "the chosen strategy per node, or what --write writes (-o; default: print)"},
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {USAGE, options, 0, 1};
-    const int code = tool_run("dtplan", &parse, argc, argv, solve, &c);
+                       .parameters = *dtp_solver_parameters_default()};
+    const tool_call call = {TOOL_SOLVE, solve, &c, &c.source, &c.options};
+    const int code = tool_run(&call, argc, argv);
     const bool infeasible = c.result.status == DTP_CERT_INFEASIBLE;
     dtp_solve_result_free(&c.result);
     dtp_problem_destroy(c.problem);

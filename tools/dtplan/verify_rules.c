@@ -7,15 +7,14 @@
 #include "core/base/json_writer.h"
 #include "core/graph/ops/op_table.h"
 #include "dtp/op.h"
-#include "executor/run/devices.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 #include "tools/progress.h"
 
 enum { MAX_OPS = 256 };
 
 typedef struct verify_rules_command {
+    tool_source source;
     dtp_rule_verify_options options;
-    bool json;
     int32_t n;
     dtp_rule_report reports[MAX_OPS];
 } verify_rules_command;
@@ -52,10 +51,6 @@ static void rule_row(tool_rows *rows, const void *user, int32_t i)
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     verify_rules_command *c = command;
-    if (dtp_device_builtin(c->options.backend) == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "no backend '%.40s' for rules; there are: ref, cpu",
-                        c->options.backend);
-    }
     tool_progress_begin("running rules");
     if (operands[0] != NULL) {
         const dtp_op_def *op = dtp_op_find(operands[0]);
@@ -70,7 +65,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         DTP_TRY(verify_one(c, dtp_op_at(i), err));
     }
     dtp_json_writer w = {0};
-    if (c->json) {
+    if (c->source.json) {
         tool_report(&w, "dtp.verify_rules/1",
                     TOOL_FIELDS(FIELD_TEXT("backend", c->options.backend),
                                 FIELD_TEXT_IF(c->options.dtype != NULL, "dtype", c->options.dtype),
@@ -91,23 +86,13 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                         c->n, programs, gradients,
                         all_pass(c) ? "all equal the unsharded op" : "WRONG");
     }
-    return (c->json ? tool_put : tool_put_text)(&w.buf, err);
+    return (c->source.json ? tool_put : tool_put_text)(&w.buf, err);
 }
 
 int dtplan_verify_rules(int argc, char **argv)
 {
     verify_rules_command c = {.options = dtp_rule_verify_options_init()};
-    c.options.backend = "ref";
-    const tool_option options[] = {
-        {"--backend", TOOL_STRING, "ref|cpu", &c.options.backend, 0, 0,
-         "arithmetic of the sharded runs: f64 (default) or the f32 kernels"},
-        {"--dtype", TOOL_STRING, "bf16|f16", &c.options.dtype, 0, 0,
-         "16-bit floats in place of these; results may be off by 16 roundings"},
-        {"--seed", TOOL_INT, "N", &c.options.seed, 0, 9e15, "seed of values and random choices"},
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "result as JSON"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan verify-rules [OP] [options]", options, 0, 1};
-    const int code = tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const tool_call call = {TOOL_VERIFY_RULES, execute, &c, &c.source, &c.options};
+    const int code = tool_run(&call, argc, argv);
     return code == TOOL_OK && !all_pass(&c) ? TOOL_MISMATCH : code;
 }

@@ -5,12 +5,10 @@
 #include "core/layout/layout_draw.h"
 #include "interop/layout_forms.h"
 #include "tools/dtplan/inputs.h"
-#include "tools/dtplan/options.h"
+#include "tools/job.h"
 
 typedef struct viz_command {
     tool_source source;
-    const char *shape, *layout_text, *dtype, *tensor, *svg;
-    bool json;
     dtp_ctx ctx;
     dtp_arena *arena;
     dtp_dims own_dims; /* of --shape */
@@ -35,7 +33,8 @@ static dtp_status read_tensor(viz_command *c, dtp_err *err)
 {
     const struct {
         const char *name, *value;
-    } needed[] = {{"--mesh", c->source.mesh}, {"--shape", c->shape}, {"--layout", c->layout_text}};
+    } needed[] = {
+        {"--mesh", c->source.mesh}, {"--shape", c->source.shape}, {"--layout", c->source.layout}};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
         if (needed[i].value == NULL) {
             return DTP_FAIL(err, DTP_INVALID, "%s is missing (or a MODEL with --tensor)",
@@ -45,12 +44,13 @@ static dtp_status read_tensor(viz_command *c, dtp_err *err)
     DTP_TRY(refuse(c->source.plan, "--plan", "without a MODEL", err));
     DTP_TRY(refuse(c->source.rules, "--rules", "without a MODEL", err));
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &c->mesh, err));
-    DTP_TRY(dtp_dtype_parse(c->dtype == NULL ? "f32" : c->dtype, &c->type.dtype, err));
-    dtp_dims_init(&c->own_dims, c->arena);
-    DTP_TRY(tool_shape_parse(c->shape, &c->own_dims, &c->type, err));
     DTP_TRY(
-        dtp_layout_parse_any(c->layout_text, &c->mesh, &c->type, &c->own_dims, &c->layout, err));
-    c->drawing = (dtp_drawing){.name = c->tensor,
+        dtp_dtype_parse(c->source.dtype == NULL ? "f32" : c->source.dtype, &c->type.dtype, err));
+    dtp_dims_init(&c->own_dims, c->arena);
+    DTP_TRY(tool_shape_parse(c->source.shape, &c->own_dims, &c->type, err));
+    DTP_TRY(
+        dtp_layout_parse_any(c->source.layout, &c->mesh, &c->type, &c->own_dims, &c->layout, err));
+    c->drawing = (dtp_drawing){.name = c->source.tensor,
                                .mesh = &c->mesh,
                                .type = &c->type,
                                .dims = &c->own_dims,
@@ -61,19 +61,19 @@ static dtp_status read_tensor(viz_command *c, dtp_err *err)
 /* A tensor of a model under a plan or rules. */
 static dtp_status read_model(viz_command *c, dtp_err *err)
 {
-    DTP_TRY(refuse(c->shape, "--shape", "with a MODEL", err));
-    DTP_TRY(refuse(c->layout_text, "--layout", "with a MODEL", err));
-    DTP_TRY(refuse(c->dtype, "--dtype", "with a MODEL", err));
-    if (c->tensor == NULL) {
+    DTP_TRY(refuse(c->source.shape, "--shape", "with a MODEL", err));
+    DTP_TRY(refuse(c->source.layout, "--layout", "with a MODEL", err));
+    DTP_TRY(refuse(c->source.dtype, "--dtype", "with a MODEL", err));
+    if (c->source.tensor == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--tensor is missing: which tensor of the model?");
     }
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &c->job, err));
-    const dtp_tensor_id t = dtp_graph_find(c->job.run->graph, c->tensor);
+    const dtp_tensor_id t = dtp_graph_find(c->job.run->graph, c->source.tensor);
     if (t < 0) {
         return DTP_FAIL(err, DTP_INVALID, "--tensor: the model '%s' has no tensor '%s'",
-                        c->job.run->graph->name, c->tensor);
+                        c->job.run->graph->name, c->source.tensor);
     }
-    c->drawing = (dtp_drawing){.name = c->tensor,
+    c->drawing = (dtp_drawing){.name = c->source.tensor,
                                .mesh = dtp_job_mesh(c->job.run),
                                .type = &c->job.run->graph->tensors[t].type,
                                .dims = &c->job.run->graph->dims,
@@ -149,9 +149,9 @@ static dtp_status draw(viz_command *c, dtp_strbuf *out, dtp_strbuf *svg, dtp_err
 {
     DTP_TRY(c->source.model == NULL ? read_tensor(c, err) : read_model(c, err));
     DTP_TRY(dtp_drawing_check(&c->drawing, err));
-    DTP_TRY(c->json ? write_json(&c->drawing, out, err)
-                    : dtp_layout_draw_text(&c->drawing, out, err));
-    return c->svg != NULL ? dtp_layout_draw_svg(&c->drawing, svg, err) : DTP_OK;
+    DTP_TRY(c->source.json ? write_json(&c->drawing, out, err)
+                           : dtp_layout_draw_text(&c->drawing, out, err));
+    return c->source.svg != NULL ? dtp_layout_draw_svg(&c->drawing, svg, err) : DTP_OK;
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
@@ -161,7 +161,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.model = operands[0];
     c->arena = dtp_arena_create();
     dtp_status s = draw(c, &out, &svg, err);
-    s = s == DTP_OK ? tool_put_both(c->svg, &svg, &out, false, err) : s;
+    s = s == DTP_OK ? tool_put_both(c->source.svg, &svg, &out, false, err) : s;
     dtp_strbuf_free(&out);
     dtp_strbuf_free(&svg);
     tool_job_free(&c->job);
@@ -172,23 +172,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 int dtplan_viz(int argc, char **argv)
 {
     viz_command c = {.ctx = dtp_ctx_default()};
-    const tool_option options[] = {
-        {"--mesh", TOOL_STRING, "MESH", &c.source.mesh, 0, 0, "mesh such as 'x:2;y:2'"},
-        {"--shape", TOOL_STRING, "SHAPE", &c.shape, 0, 0, "sizes: 8,6 or batch=8,d_ff=6"},
-        {"--layout", TOOL_STRING, "LAYOUT", &c.layout_text, 0, 0,
-         "layout in any text form, such as S0,S1 or 'batch@x'"},
-        {"--dtype", TOOL_STRING, "DTYPE", &c.dtype, 0, 0, "element type (default f32)"},
-        {"--plan", TOOL_STRING, "FILE", &c.source.plan, 0, 0, "plan of the model"},
-        {"--rules", TOOL_STRING, "RULES", &c.source.rules, 0, 0, "layout rules such as 'batch:x'"},
-        {"--uneven", TOOL_FLAG, NULL, &c.source.uneven, 0, 0,
-         "let rules split sizes that do not divide evenly"},
-        {"--tensor", TOOL_STRING, "NAME", &c.tensor, 0, 0, "tensor of the model"},
-        TOOL_MODEL_OPTIONS(c.source),
-        {"--svg", TOOL_OUT, "FILE", &c.svg, 0, 0, "write the drawing as SVG too"},
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0,
-         "print pieces and text forms as JSON (any rank)"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtplan viz [MODEL] [options]", options, 0, 1};
-    return tool_run("dtplan", &parse, argc, argv, execute, &c);
+    const tool_call call = {TOOL_VIZ, execute, &c, &c.source, NULL};
+    return tool_run(&call, argc, argv);
 }

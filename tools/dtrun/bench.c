@@ -17,11 +17,8 @@
 #include "tools/progress.h"
 
 typedef struct bench_command {
+    tool_source source;
     tool_ranks ranks;
-    int64_t n_ranks;
-    const char *output, *name;
-    bool quick, tiny, quiet;
-    dtrun_bench_alone alone;
 } bench_command;
 
 static void show_progress(void *user, const char *part, int32_t samples)
@@ -51,7 +48,7 @@ static dtp_status write_machine(const bench_command *c, const dtp_backend *backe
     const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     const int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_C(1) << 30;
     const dtp_fit_options options = {
-        .name = c->name,
+        .name = c->source.name,
         .date = date,
         .host = host,
         .tool = "dtrun bench",
@@ -66,16 +63,16 @@ static dtp_status write_machine(const bench_command *c, const dtp_backend *backe
     /* kept for the next 'dtplan plan' without --machine, where there is a place for it */
     char kept[4096];
     dtp_err unkept = {0};
-    if (s == DTP_OK && !c->tiny && device.text[0] == '\0' &&
+    if (s == DTP_OK && !c->source.tiny && device.text[0] == '\0' &&
         (tool_machine_cache(samples->ranks, kept, sizeof kept, &unkept) != DTP_OK ||
          dtp_file_write(kept, text, strlen(text), &unkept) != DTP_OK)) {
         (void)fprintf(stderr, "not kept for plans without --machine: %s\n", unkept.msg);
     }
-    if (s == DTP_OK && c->output != NULL) {
-        s = dtp_file_write(c->output, text, strlen(text), err);
+    if (s == DTP_OK && c->source.output != NULL) {
+        s = dtp_file_write(c->source.output, text, strlen(text), err);
         if (s == DTP_OK) {
-            (void)fprintf(stderr, "%s: %d samples on %d rank(s) of %d thread(s)\n", c->output,
-                          samples->n, samples->ranks, samples->threads);
+            (void)fprintf(stderr, "%s: %d samples on %d rank(s) of %d thread(s)\n",
+                          c->source.output, samples->n, samples->ranks, samples->threads);
         }
     } else if (s == DTP_OK) {
         (void)fputs(text, stdout);
@@ -87,15 +84,16 @@ static dtp_status write_machine(const bench_command *c, const dtp_backend *backe
 static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
 {
     bench_command *c = user;
-    dtrun_bench_alone alone = c->alone; /* ranks may be threads */
+    dtp_bench_scale scale; /* of this rank: ranks may be threads */
     dtp_samples samples = {0};
-    dtp_bench_options options = dtp_bench_options_init(c->quick || c->tiny);
-    if (c->tiny) {
+    dtp_bench_options options = dtp_bench_options_init(c->source.quick || c->source.tiny);
+    if (c->source.tiny) {
         options.scale = &dtp_bench_scale_tiny;
         options.budget_s = 1.0;
     }
-    DTP_TRY(dtrun_bench_alone_options(&alone, backend->ops->queue != NULL, &options, err));
-    options.progress = comm->rank == 0 && !c->quiet ? show_progress : NULL;
+    DTP_TRY(
+        dtrun_bench_alone_options(&c->source, backend->ops->queue != NULL, &scale, &options, err));
+    options.progress = comm->rank == 0 && !c->source.quiet ? show_progress : NULL;
     if (options.progress != NULL) {
         tool_progress_begin("measuring");
     }
@@ -104,8 +102,8 @@ static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, d
         tool_progress_end();
     }
     if (s == DTP_OK && comm->rank == 0) {
-        s = dtrun_bench_is_alone(&alone)
-                ? dtrun_bench_alone_print(&alone, backend->ops->name, &samples, err)
+        s = dtrun_bench_is_alone(&c->source)
+                ? dtrun_bench_alone_print(&c->source, backend->ops->name, &samples, err)
                 : write_machine(c, backend, &samples, err);
     }
     dtp_bench_samples_free(&samples);
@@ -116,8 +114,8 @@ static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, d
  * collectives of sub-groups are measured too. */
 static void name_mesh(const bench_command *c, size_t size, char *text)
 {
-    const bool cards = dtp_device_builtin(c->ranks.backend) == NULL;
-    int64_t left = c->n_ranks;
+    const bool cards = dtp_device_builtin(c->source.backend) == NULL;
+    int64_t left = c->source.n_ranks;
     size_t n = 0;
     text[0] = '\0';
     for (int32_t i = 1; left > 1; i++) {
@@ -134,11 +132,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     (void)operands;
     char text[128];
     dtp_mesh mesh;
-    if (c->ranks.backend == NULL) {
-        c->ranks.backend = "cpu";
-    }
-    c->alone.other_outputs = c->output != NULL || c->name != NULL || c->tiny;
-    DTP_TRY(dtrun_bench_alone_check(&c->alone, err));
+    DTP_TRY(dtrun_bench_alone_check(&c->source, err));
     name_mesh(c, sizeof text, text);
     DTP_TRY(dtp_mesh_parse(text, &mesh, err));
     return tool_run_ranks(&c->ranks, &mesh, bench_rank, c, err);
@@ -146,26 +140,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtrun_bench(int argc, char **argv)
 {
-    bench_command c = {.n_ranks = 1};
-    const tool_option options[] = {
-        {"--ranks", TOOL_INT, "N", &c.n_ranks, 1, 65536, "ranks that measure together (default 1)"},
-        {"--quick", TOOL_FLAG, NULL, &c.quick, 0, 0, "coarser grids, in half the time"},
-        {"--tiny", TOOL_FLAG, NULL, &c.tiny, 0, 0,
-         "the least of everything, to try the command out"},
-        {"--name", TOOL_STRING, "NAME", &c.name, 0, 0, "name of the machine (default: measured)"},
-        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "machine file (-o; default: stdout)"},
-        {"--op", TOOL_STRING, "NAME", &c.alone.op, 0, 0,
-         "this op alone, beside the rates of a copy and of a product; writes no machine file"},
-        {"--collective", TOOL_STRING, "KIND", &c.alone.collective, 0, 0,
-         "this collective alone: all_reduce, all_gather, reduce_scatter, all_to_all or "
-         "collective_permute"},
-        {"--sizes", TOOL_STRING, "A..B", &c.alone.sizes, 0, 0,
-         "bytes of the collective, or of the op's largest operand, such as 8K..64M"},
-        {"--json", TOOL_FLAG, NULL, &c.alone.json, 0, 0, "of --op and --collective: as JSON"},
-        DTRUN_RANK_OPTIONS(c.ranks),
-        {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress line"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtrun bench [options]", options, 0, 0};
-    return tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);
+    bench_command c = {0};
+    const tool_call call = {TOOL_BENCH, execute, &c, &c.source, NULL};
+    return tool_ranks_command(&c.ranks, &call, argc, argv);
 }

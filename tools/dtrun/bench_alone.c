@@ -61,7 +61,7 @@ static dtp_status parse_sizes(const char *text, int64_t *least, int64_t *most, d
                           DTP_BENCH_MOST_BYTES);
 }
 
-dtp_status dtrun_bench_alone_check(const dtrun_bench_alone *a, dtp_err *err)
+dtp_status dtrun_bench_alone_check(const tool_source *a, dtp_err *err)
 {
     int64_t least, most;
     if (a->op != NULL && a->collective != NULL) {
@@ -72,7 +72,7 @@ dtp_status dtrun_bench_alone_check(const dtrun_bench_alone *a, dtp_err *err)
                    ? DTP_OK
                    : DTP_FAIL(err, DTP_INVALID, "--sizes and --json need --op or --collective");
     }
-    if (a->other_outputs) {
+    if (a->output != NULL || a->name != NULL || a->tiny) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--output, --name and --tiny are of machine files; --op and --collective "
                         "write none");
@@ -83,16 +83,16 @@ dtp_status dtrun_bench_alone_check(const dtrun_bench_alone *a, dtp_err *err)
     return a->sizes != NULL ? parse_sizes(a->sizes, &least, &most, err) : DTP_OK;
 }
 
-dtp_status dtrun_bench_alone_options(dtrun_bench_alone *a, bool device, dtp_bench_options *out,
-                                     dtp_err *err)
+dtp_status dtrun_bench_alone_options(const tool_source *a, bool device, dtp_bench_scale *scale,
+                                     dtp_bench_options *out, dtp_err *err)
 {
     int64_t least, most;
     out->op = a->op;
     out->collective = a->collective;
     if (a->sizes != NULL) {
         DTP_TRY(parse_sizes(a->sizes, &least, &most, err));
-        a->scale = dtp_bench_scale_between(dtp_bench_scale_of(device, out->quick), least, most);
-        out->scale = &a->scale;
+        *scale = dtp_bench_scale_between(dtp_bench_scale_of(device, out->quick), least, most);
+        out->scale = scale;
     }
     return DTP_OK;
 }
@@ -101,7 +101,7 @@ dtp_status dtrun_bench_alone_options(dtrun_bench_alone *a, bool device, dtp_benc
  */
 
 typedef struct alone_report {
-    const dtrun_bench_alone *alone;
+    const tool_source *alone;
     const dtp_samples *samples;
     int32_t n;
     const dtp_sample **rows;
@@ -143,7 +143,7 @@ static void op_row(tool_rows *rows, const void *user, int32_t i)
                          FIELD_REAL("of_product", peak > 0.0 ? flops / peak : 0.0)));
 }
 
-static bool is_row(const dtrun_bench_alone *a, const dtp_sample *s)
+static bool is_row(const tool_source *a, const dtp_sample *s)
 {
     const size_t n = a->op != NULL ? strlen(a->op) : 0;
     return a->op == NULL ? s->kind == DTP_SAMPLE_COLL
@@ -151,7 +151,7 @@ static bool is_row(const dtrun_bench_alone *a, const dtp_sample *s)
                                (s->name[n] == '\0' || s->name[n] == '.');
 }
 
-static dtp_status gather(const dtrun_bench_alone *a, const dtp_samples *samples, dtp_arena *arena,
+static dtp_status gather(const tool_source *a, const dtp_samples *samples, dtp_arena *arena,
                          alone_report *out, dtp_err *err)
 {
     *out = (alone_report){.alone = a, .samples = samples};
@@ -184,7 +184,7 @@ static void put_text(const alone_report *r, const char *backend, dtp_strbuf *out
         {"of copy", 9}, {"GFLOP/s", 10}, {"of product", 11}, {0}};
     static const tool_column coll[] = {{"bytes", 12},      {"ranks", 6},       {"us", 12},
                                        {"algbw GB/s", 11}, {"busbw GB/s", 11}, {0}};
-    const dtrun_bench_alone *a = r->alone;
+    const tool_source *a = r->alone;
     dtp_strbuf_addf(out, "%s on %s, %d rank%s of %d thread%s\n",
                     a->op != NULL ? a->op : a->collective, backend, (int)r->samples->ranks,
                     r->samples->ranks == 1 ? "" : "s", (int)r->samples->threads,
@@ -196,7 +196,7 @@ static void put_text(const alone_report *r, const char *backend, dtp_strbuf *out
     }
 }
 
-dtp_status dtrun_bench_alone_print(const dtrun_bench_alone *a, const char *backend,
+dtp_status dtrun_bench_alone_print(const tool_source *a, const char *backend,
                                    const dtp_samples *samples, dtp_err *err)
 {
     alone_report r;

@@ -3,28 +3,21 @@
 #define DTP_TOOLS_DTRUN_BENCH_ALONE_H
 
 #include "executor/bench/bench.h"
+#include "tools/options.h"
 
-typedef struct dtrun_bench_alone {
-    const char *op, *collective; /* --op, --collective: one of them or neither */
-    const char *sizes;           /* --sizes A..B; NULL: as in a machine file */
-    bool json;
-    bool other_outputs; /* --output or --name is given */
-    dtp_bench_scale scale;
-} dtrun_bench_alone;
-
-static inline bool dtrun_bench_is_alone(const dtrun_bench_alone *a)
+static inline bool dtrun_bench_is_alone(const tool_source *a)
 {
     return a->op != NULL || a->collective != NULL;
 }
 
 /* DTP_INVALID for a name that is not known, sizes that are no range, or options that only machine
  * files have. */
-dtp_status dtrun_bench_alone_check(const dtrun_bench_alone *a, dtp_err *err) DTP_MUST_CHECK;
-/* What of it the bench is told; borrows a. */
-dtp_status dtrun_bench_alone_options(dtrun_bench_alone *a, bool device, dtp_bench_options *out,
-                                     dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtrun_bench_alone_check(const tool_source *a, dtp_err *err) DTP_MUST_CHECK;
+/* What of it the bench is told; borrows a and the scale, which it fills. */
+dtp_status dtrun_bench_alone_options(const tool_source *a, bool device, dtp_bench_scale *scale,
+                                     dtp_bench_options *out, dtp_err *err) DTP_MUST_CHECK;
 /* Prints the report. */
-dtp_status dtrun_bench_alone_print(const dtrun_bench_alone *a, const char *backend,
+dtp_status dtrun_bench_alone_print(const tool_source *a, const char *backend,
                                    const dtp_samples *samples, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -2,17 +2,15 @@
  * machine. */
 #include "tools/dtrun/options.h"
 
+#define RUN_dtrun(id, function) [TOOL_##id] = dtrun_##function,
+#define RUN_dtplan(id, function)
+#define COMMAND(id, tool, function, ...) RUN_##tool(id, function)
+
 int main(int argc, char **argv)
 {
-    static const tool_command commands[] = {
-        {"run", "MODEL", "run or train a model under a plan or layout rules", dtrun_run},
-        {"eval", "MODEL", "loss and metrics over the whole of files, each row once", dtrun_eval},
-        {"sample", "MODEL", "continue a prompt, token by token", dtrun_sample},
-        {"verify", "MODEL", "compare N ranks with one device", dtrun_verify},
-        {"regress", "SUITE", "run the jobs of a suite: what moved, and why", dtrun_regress},
-        {"bench", "", "measure this machine and write a machine file", dtrun_bench},
-        {NULL, NULL, NULL, NULL},
+    static int (*const runs[TOOL_N_COMMANDS])(int argc, char **argv) = {
+#include "tools/options.def"
     };
     tool_set_spin_count(argv);
-    return tool_main("dtrun", commands, argc, argv);
+    return tool_main("dtrun", runs, argc, argv);
 }

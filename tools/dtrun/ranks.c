@@ -16,12 +16,12 @@ extern char **environ;
 static dtp_status start_mpirun(tool_ranks *ranks, int32_t n, dtp_err *err)
 {
     dtp_launch launch = {.ranks = n,
-                         .threads = (int32_t)ranks->threads,
+                         .threads = (int32_t)ranks->source->threads,
                          .cpus = dtp_cpus_usable(),
                          .cpus_per_core = dtp_cpus_per_core(),
                          .may_bind = dtp_cpus_all(),
                          .is_root = geteuid() == 0,
-                         .allow_root = ranks->allow_root,
+                         .allow_root = ranks->source->allow_root,
                          .environment = environ,
                          .exported = TOOL_STARTED,
                          .n_args = ranks->argc,
@@ -29,7 +29,8 @@ static dtp_status start_mpirun(tool_ranks *ranks, int32_t n, dtp_err *err)
     char **argv = NULL;
     int code = 0;
     DTP_TRY(dtp_launch_argv(&launch, &argv, err));
-    const double limit_s = ranks->timeout_s > 0 ? ranks->timeout_s : DTP_COMM_TIMEOUT_S;
+    const double limit_s =
+        ranks->source->timeout_s > 0 ? ranks->source->timeout_s : DTP_COMM_TIMEOUT_S;
     /* Ranks read and lower what this process has, several of them on a core. */
     const double made_s = (double)(10 + n) * (double)clock() / CLOCKS_PER_SEC;
     dtp_status s = tool_mpirun(argv, limit_s, made_s, &code, err);
@@ -68,24 +69,25 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
 {
     const int32_t n = dtp_mesh_ranks(mesh);
     const bool in_mpi = dtp_comm_in_mpi_job(environ);
-    const char *comm = ranks->comm;
+    const char *comm = ranks->source->comm;
     if (comm == NULL) {
         comm = in_mpi || n > 1 ? "mpi" : "self";
     }
     const dtp_ranks_options options = {.comm = comm,
-                                       .backend = ranks->backend,
-                                       .transport = ranks->transport,
-                                       .switches = ranks->switches,
-                                       .threads = (int32_t)ranks->threads,
-                                       .timeout_s = ranks->timeout_s,
+                                       .backend = ranks->source->backend,
+                                       .transport = ranks->source->transport,
+                                       .switches = ranks->source->switches,
+                                       .threads = (int32_t)ranks->source->threads,
+                                       .timeout_s = ranks->source->timeout_s,
                                        .ends = tool_interrupt_killed(),
                                        .rank = dtp_comm_launched_rank(environ),
                                        .reporter = &reporter};
     ranks_body b = {ranks, body, user};
-    const dtp_device *device = dtp_device_builtin(ranks->backend); /* modules are for the ranks */
-    if (device != NULL && device->transport == NULL && ranks->transport != NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "backend '%s' has no transport '%.40s'", ranks->backend,
-                        ranks->transport);
+    const dtp_device *device =
+        dtp_device_builtin(ranks->source->backend); /* modules are for the ranks */
+    if (device != NULL && device->transport == NULL && ranks->source->transport != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "backend '%s' has no transport '%.40s'",
+                        ranks->source->backend, ranks->source->transport);
     }
     ranks->met = true;
     if (strcmp(comm, "mpi") == 0 && in_mpi) {
@@ -95,14 +97,14 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
                                                : dtp_ranks_run(&options, mesh, begin, &b, err);
 }
 
-int tool_ranks_command(tool_ranks *ranks, const tool_parse *spec, int argc, char **argv,
-                       tool_body body, void *command)
+int tool_ranks_command(tool_ranks *ranks, const tool_call *call, int argc, char **argv)
 {
     dtp_err err = {0};
+    ranks->source = call->source;
     ranks->argc = argc + 1;
     ranks->argv = argv - 1;
-    dtp_status s = tool_perform(spec, argc, argv, body, command, &err);
-    const bool mpi = ranks->comm == NULL || strcmp(ranks->comm, "mpi") == 0;
+    dtp_status s = tool_perform(call, argc, argv, &err);
+    const bool mpi = ranks->source->comm == NULL || strcmp(ranks->source->comm, "mpi") == 0;
     dtp_err lone = {0}; /* the failure of a task that MPI does not connect is its own */
     if (s != DTP_OK && !ranks->met && mpi && dtp_comm_in_mpi_job(environ) &&
         dtp_comm_check_launcher(environ, &lone) == DTP_OK) {

@@ -10,14 +10,8 @@
 #include "tools/options.h"
 
 typedef struct tool_ranks {
-    const char *comm;      /* --comm self|sim|mpi; NULL: what the situation asks for */
-    const char *backend;   /* --backend cpu|cuda|ref */
-    const char *transport; /* --transport; NULL: auto */
-    const char *switches;  /* --switches; NULL: none */
-    int64_t threads;       /* --threads per rank; 0: see executor/run/ranks.h */
-    double timeout_s;      /* --timeout */
-    bool allow_root;       /* --allow-run-as-root */
-    char **argv;           /* the whole command line, to start it again under mpirun */
+    const tool_source *source; /* what the command line says of them; set by tool_ranks_command */
+    char **argv;               /* the whole command line, to start it again under mpirun */
     int argc;
     bool first;      /* this process has run rank 0 of an MPI job */
     bool met;        /* the ranks came to one outcome, or mpirun ran them */
@@ -31,8 +25,7 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
 
 /* As tool_run, for a sub-command (argv[0] is its name, argv[-1] the program) that runs ranks. In an
  * MPI job a failure before they run is that of all, and printed once. */
-int tool_ranks_command(tool_ranks *ranks, const tool_parse *spec, int argc, char **argv,
-                       tool_body body, void *command);
+int tool_ranks_command(tool_ranks *ranks, const tool_call *call, int argc, char **argv);
 
 /* How long threads look for work before they sleep, which OpenMP reads from the environment when it
  * is loaded: the process starts itself again once with GOMP_SPINCOUNT set, unless the user has said

@@ -63,8 +63,11 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     static const char *const before[] = {"run", "--quiet", "--json", NULL};
     suite_command *c = command;
-    suite_run run = {
-        .before = before, .jobs = 1, .quiet = c->quiet, .read = read_job, .finish = set_ratios};
+    suite_run run = {.before = before,
+                     .jobs = 1,
+                     .quiet = c->source.quiet,
+                     .read = read_job,
+                     .finish = set_ratios};
     c->file = operands[0];
     return suite_perform(c, "dtp.jobs/1", METRICS, &run, err);
 }
@@ -72,8 +75,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 int dtrun_regress(int argc, char **argv)
 {
     suite_command c = {0};
-    const tool_option options[] = {SUITE_COMMAND_OPTIONS(c), TOOL_END_OPTIONS};
-    const tool_parse parse = {"dtrun regress SUITE.json [options]", options, 1, 1};
-    const int code = tool_run("dtrun", &parse, argc, argv, execute, &c);
+    const tool_call call = {TOOL_RUN_REGRESS, execute, &c, &c.source, NULL};
+    const int code = tool_run(&call, argc, argv);
     return code != 0 ? code : c.exit_code;
 }

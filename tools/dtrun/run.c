@@ -19,12 +19,7 @@
 typedef struct run_command {
     tool_source source;
     tool_ranks ranks;
-    tool_list feeds, eval_feeds, fetches; /* --fetch name=file.npy */
     dtp_session_options options;
-    const char *output, *trace, *save_every, *log_json;
-    int64_t steps, seed, log_every, eval_every, hf_bytes;
-    const char *save_hf;
-    bool json, quiet, no_writes;
     /* from here on: derived */
     int64_t save_steps, save_s; /* of --save-every: one of the two; 0: it is not given */
     int32_t n_fetch;
@@ -85,14 +80,14 @@ static dtp_status print_entropies(const run_command *c, double last_loss, dtp_st
 
 static dtp_status print_report(const run_command *c, dtp_report *report, dtp_err *err)
 {
-    if (c->json || c->output != NULL) {
+    if (c->source.json || c->source.output != NULL) {
         dtp_strbuf text = {0};
         dtp_status s = dtp_report_json(report, c->options.profile, &text, err);
-        s = s == DTP_OK ? tool_put_in(c->output, &text, err) : s;
+        s = s == DTP_OK ? tool_put_in(c->source.output, &text, err) : s;
         dtp_strbuf_free(&text);
         DTP_TRY(s);
     }
-    if (!c->json && report->n_steps > 0) {
+    if (!c->source.json && report->n_steps > 0) {
         dtp_strbuf text = {0};
         dtp_report_text(report, &text);
         dtp_status s = DTP_OK;
@@ -149,8 +144,8 @@ static dtp_status agree(const run_command *c, rank_run *r, dtp_status mine, dtp_
 static void print_progress(const run_command *c, const rank_run *r, bool first)
 {
     const bool terminal = isatty(STDERR_FILENO) != 0;
-    const bool shown = first || r->next % c->log_every == 0 || r->next == r->end;
-    if (r->comm->rank == 0 && !c->quiet && (terminal || shown)) {
+    const bool shown = first || r->next % c->source.log_every == 0 || r->next == r->end;
+    if (r->comm->rank == 0 && !c->source.quiet && (terminal || shown)) {
         char line[256], time[DTP_TIME_BYTES];
         dtp_report_progress(&r->report, r->end, line, sizeof line);
         dtp_time_print(time); /* to the second; a terminal has no room for the day */
@@ -166,7 +161,7 @@ static dtp_status evaluate(const run_command *c, rank_run *r, dtp_err *err)
     dtp_status s =
         dtrun_evaluation_run(&c->evaluation, r->backend, r->comm, r->session, &result, err);
     s = s == DTP_OK ? dtp_report_add_eval(&r->report, r->next, result.loss, err) : s;
-    if (s == DTP_OK && r->comm->rank == 0 && !c->quiet) {
+    if (s == DTP_OK && r->comm->rank == 0 && !c->source.quiet) {
         dtp_strbuf text = {0};
         dtp_strbuf_add(&text, isatty(STDERR_FILENO) != 0 ? "\reval: " : "eval: ");
         dtrun_evaluation_text(&result, &text);
@@ -191,7 +186,8 @@ static dtp_status after_step(const run_command *c, rank_run *r, const dtp_step_r
     r->next = step->step + 1;
     dtp_status mine = dtp_report_add(&r->report, step, err);
     const bool whole = dtp_session_next_step(r->session) == r->next && r->sig == 0;
-    if (c->eval_every > 0 && whole && (r->next % c->eval_every == 0 || r->next == r->end)) {
+    if (c->source.eval_every > 0 && whole &&
+        (r->next % c->source.eval_every == 0 || r->next == r->end)) {
         DTP_TRY(evaluate(c, r, err));
     }
     mine = mine == DTP_OK ? dtrun_log_step(&r->log, &r->report, err) : mine;
@@ -207,7 +203,8 @@ static bool may_start(const run_command *c, const rank_run *r)
 {
     const int64_t started = dtp_session_next_step(r->session);
     return r->sig == 0 && !r->due && started < r->end &&
-           started < next_multiple(r, c->save_steps) && started < next_multiple(r, c->eval_every) &&
+           started < next_multiple(r, c->save_steps) &&
+           started < next_multiple(r, c->source.eval_every) &&
            started < r->next + dtp_session_ahead(r->session);
 }
 
@@ -229,7 +226,7 @@ static dtp_status finish(const run_command *c, rank_run *r, dtp_err *err)
 {
     dtp_session *session = r->session;
     dtp_report *report = &r->report;
-    if (!c->options.allow_nan && c->options.save == NULL) { /* a save looks by itself */
+    if (!c->source.allow_nan && c->options.save == NULL) { /* a save looks by itself */
         DTP_TRY(dtp_session_check(session, err));
     }
     DTP_TRY(dtp_report_finish(report, session, err));
@@ -237,8 +234,8 @@ static dtp_status finish(const run_command *c, rank_run *r, dtp_err *err)
         r->saved != r->next) { /* first: a run that was interrupted may have little time left */
         DTP_TRY(save(c, r, err));
     }
-    if (c->save_hf != NULL) {
-        DTP_TRY(dtp_session_save_stored(session, c->save_hf, c->hf_bytes, err));
+    if (c->source.save_hf != NULL) {
+        DTP_TRY(dtp_session_save_stored(session, c->source.save_hf, c->source.save_hf_size, err));
     }
     if (c->n_fetch > 0 && report->n_steps == 0) {
         return DTP_FAIL(err, DTP_INVALID, "--fetch: no step is left to run: raise --steps");
@@ -248,9 +245,10 @@ static dtp_status finish(const run_command *c, rank_run *r, dtp_err *err)
         DTP_TRY(dtp_job_tensor(c->job.run, c->fetch_names[i], &t, NULL, err));
         DTP_TRY(dtp_session_fetch_npy(session, t, c->fetch_files[i], err));
     }
-    if (c->trace != NULL && report->n_steps > 0) {
-        DTP_TRY(dtrun_write_trace(c->trace, session, r->comm, &report->steps[report->n_steps - 1],
-                                  c->job.machine, dtp_job_predicted(c->job.run), err));
+    if (c->source.trace != NULL && report->n_steps > 0) {
+        DTP_TRY(dtrun_write_trace(c->source.trace, session, r->comm,
+                                  &report->steps[report->n_steps - 1], c->job.machine,
+                                  dtp_job_predicted(c->job.run), err));
     }
     return r->comm->rank == 0 ? print_report(c, report, err) : DTP_OK;
 }
@@ -258,7 +256,7 @@ static dtp_status finish(const run_command *c, rank_run *r, dtp_err *err)
 /* A trace is made of what a profile notes. */
 static bool is_profiled(const run_command *c)
 {
-    return c->options.profile || c->trace != NULL;
+    return c->options.profile || c->source.trace != NULL;
 }
 
 /* Of --resume: what the run goes on from. */
@@ -271,8 +269,8 @@ static void print_start(const run_command *c, const rank_run *r)
                       r->next, r->end, r->next >= r->end ? ": nothing is left to do" : "");
     } else {
         (void)fprintf(stderr, "%s: holds no checkpoint: starts %s%s\n", c->options.save,
-                      c->options.load != NULL ? "from " : "at the first step",
-                      c->options.load != NULL ? c->options.load : "");
+                      c->source.load != NULL ? "from " : "at the first step",
+                      c->source.load != NULL ? c->source.load : "");
     }
 }
 
@@ -280,15 +278,15 @@ static void print_start(const run_command *c, const rank_run *r)
 static dtp_status run_steps(run_command *c, rank_run *r, const char *backend, dtp_err *err)
 {
     r->next = dtp_session_next_step(r->session);
-    r->end = c->options.resume ? c->steps : r->next + c->steps;
+    r->end = c->options.resume ? c->source.steps : r->next + c->source.steps;
     r->saved = dtp_session_resumed(r->session) != NULL ? r->next : -1;
     r->saved_s = dtp_now_s();
     DTP_TRY(dtp_report_start(&r->report, r->session, backend, r->comm->ops->name,
                              dtp_job_predicted(c->job.run), err));
     r->report.rates = r->report.has_prediction ? tool_rates(c->job.machine, c->job.plan) : NULL;
     r->report.tokens = dtp_model_flops_of(c->job.model).tokens;
-    const dtp_status opened = dtrun_log_open(&r->log, r->comm->rank == 0 ? c->log_json : NULL,
-                                             c->options.resume, r->next, err);
+    const dtp_status opened = dtrun_log_open(
+        &r->log, r->comm->rank == 0 ? c->source.log_json : NULL, c->options.resume, r->next, err);
     DTP_TRY(dtp_comm_agree_status(r->comm, opened, err));
     if (c->options.resume && r->comm->rank == 0) {
         print_start(c, r);
@@ -299,7 +297,7 @@ static dtp_status run_steps(run_command *c, rank_run *r, const char *backend, dt
     if (r->sig != 0) { /* after everything was saved and reported */
         if (r->comm->rank == 0) {
             (void)fprintf(stderr, "%sdtrun: interrupted by %s after step %" PRId64 "\n",
-                          isatty(STDERR_FILENO) != 0 && !c->quiet ? "\n" : "",
+                          isatty(STDERR_FILENO) != 0 && !c->source.quiet ? "\n" : "",
                           tool_interrupt_name(r->sig), r->next);
         }
         atomic_store(&c->ranks.code, 128 + r->sig);
@@ -314,6 +312,8 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     dtp_ctx ctx = c->ctx;
     ctx.rank = comm->size > 1 ? comm->rank : -1;
     dtp_session_options options = c->options; /* of this rank */
+    options.load = c->source.load;
+    options.allow_nan = c->source.allow_nan;
     options.n_feeds = c->feed_specs.n;
     options.feeds = c->feed_specs.specs;
     options.ctx = &ctx;
@@ -329,18 +329,18 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
 
 /* Whether steps with collectives are recorded, as far as the command line says: over `nccl`, which
  * ranks that are processes get where each has a card. */
-static bool transport_records(const tool_ranks *ranks)
+static bool transport_records(const tool_source *source)
 {
-    const char *transport = ranks->transport != NULL ? ranks->transport : "auto";
-    const bool threads = ranks->comm != NULL && strcmp(ranks->comm, "sim") == 0;
+    const char *transport = source->transport != NULL ? source->transport : "auto";
+    const bool threads = source->comm != NULL && strcmp(source->comm, "sim") == 0;
     return strcmp(transport, "nccl") == 0 || (strcmp(transport, "auto") == 0 && !threads);
 }
 
 /* Options about the checkpoint that others must stand beside. */
 static dtp_status check_saves(run_command *c, dtp_err *err)
 {
-    const char *to = c->options.save, *every = c->save_every;
-    if (c->steps == 0 && to == NULL && c->save_hf == NULL) {
+    const char *to = c->options.save, *every = c->source.save_every;
+    if (c->source.steps == 0 && to == NULL && c->source.save_hf == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--steps: '0' is for --save or --save-hf alone");
     }
     if (c->options.keep > 0 && (to == NULL || ends_with(to, ".safetensors"))) {
@@ -365,17 +365,17 @@ static dtp_status check_saves(run_command *c, dtp_err *err)
 /* The programs of --eval-every. */
 static dtp_status open_evaluation(run_command *c, dtp_err *err)
 {
-    if ((c->eval_every > 0) != (c->eval_feeds.n > 0)) {
+    if ((c->source.eval_every > 0) != (c->source.eval_feeds.n > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "--eval-every and --eval-feed need each other");
     }
-    if (c->eval_every == 0) {
+    if (c->source.eval_every == 0) {
         return DTP_OK;
     }
     DTP_TRY(dtp_err_prefixed(
-        dtrun_evaluation_open(&c->source, &c->eval_feeds, NULL, &c->evaluation, err), err,
+        dtrun_evaluation_open(&c->source, &c->source.eval_feeds, NULL, &c->evaluation, err), err,
         "evaluation"));
     c->evaluation.options.seed = c->options.seed;
-    c->evaluation.options.allow_nan = c->options.allow_nan;
+    c->evaluation.options.allow_nan = c->source.allow_nan;
     return DTP_OK;
 }
 
@@ -383,86 +383,31 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 {
     run_command *c = command;
     c->source.model = operands[0];
-    if (c->ranks.backend == NULL) {
-        c->ranks.backend = "cpu";
-    }
-    c->source.backend = c->ranks.backend;
-    c->source.unrecorded = c->options.no_graph || is_profiled(c) || !transport_records(&c->ranks);
+    c->source.unrecorded = c->options.no_graph || is_profiled(c) || !transport_records(&c->source);
     DTP_TRY(check_saves(c, err));
-    c->options.any_seed = c->seed < 0;
-    c->options.seed = c->seed < 0 ? 0 : (uint64_t)c->seed;
-    for (int32_t i = 0; i < c->fetches.n; i++) {
-        DTP_TRY(dtp_err_prefixed(tool_split_pair(c->fetches.items[i], c->fetch_text[i],
+    c->options.any_seed = c->source.seed < 0;
+    c->options.seed = c->source.seed < 0 ? 0 : (uint64_t)c->source.seed;
+    for (int32_t i = 0; i < c->source.fetches.n; i++) {
+        DTP_TRY(dtp_err_prefixed(tool_split_pair(c->source.fetches.items[i], c->fetch_text[i],
                                                  sizeof c->fetch_text[i], &c->fetch_files[i], err),
                                  err, "--fetch"));
         c->fetch_names[i] = c->fetch_text[i];
     }
-    c->n_fetch = c->fetches.n;
-    DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
+    c->n_fetch = c->source.fetches.n;
+    DTP_TRY(dtrun_feeds_parse(&c->source.feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, c->n_fetch, c->fetch_names, false, &c->ctx, &c->job, err));
-    DTP_TRY(
-        dtrun_stored(&c->source, &c->job, c->options.load, c->save_hf, &c->options.stored, err));
+    DTP_TRY(dtrun_stored(&c->source, &c->job, c->source.load, c->source.save_hf, &c->options.stored,
+                         err));
     DTP_TRY(open_evaluation(c, err));
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), run_rank, c, err);
 }
 
 int dtrun_run(int argc, char **argv)
 {
-    run_command c = {
-        .options = dtp_session_options_init(), .steps = 1, .seed = -1, .log_every = 10};
-    const tool_option options[] = {
-        DTRUN_SOURCE_OPTIONS(c.source),
-        {"--steps", TOOL_INT, "N", &c.steps, 0, 1e12,
-         "steps to run (default 1; 0: load and save alone); with --resume those of the whole run"},
-        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15,
-         "seed of weights, dropout and data order (default 0; with --resume that of the run)"},
-        {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0,
-         "data of an input: .npy, or a file of tokens with ,dtype=u1, u2, u4, i4 or i8 behind "
-         "its name (default: synthetic)"},
-        {"--eval-every", TOOL_INT, "N", &c.eval_every, 1, 1e12,
-         "after every N steps, and the last one, the loss over the files of --eval-feed"},
-        {"--eval-feed", TOOL_LIST, "NAME=FILE", &c.eval_feeds, 0, 0,
-         "data of an input for it, each row once; every input needs it"},
-        {"--fetch", TOOL_OUT_LIST, "NAME=FILE", &c.fetches, 0, 0,
-         "write a tensor as .npy at the end"},
-        {"--load", TOOL_STRING, "PATH", &c.options.load, 0, 0,
-         "start from a checkpoint, also a Hugging Face folder, whose names the names file knows"},
-        TOOL_NAMES_OPTION(c.source),
-        {"--save", TOOL_OUT_CHECKPOINT, "PATH", &c.options.save, 0, 0,
-         "write a checkpoint at the end"},
-        {"--save-hf", TOOL_OUT_FOLDER, "DIR", &c.save_hf, 0, 0,
-         "write the parameters at the end as a Hugging Face folder has them"},
-        {"--save-hf-size", TOOL_BYTES, "BYTES", &c.hf_bytes, 0, 0,
-         "of the largest file there; a larger tensor has a file of its own (default 5e9)"},
-        {"--save-every", TOOL_STRING, "N|TIME", &c.save_every, 0, 0,
-         "write it on the way as well: after every N steps, or every 30s, 10m or 2h"},
-        {"--resume", TOOL_FLAG, NULL, &c.options.resume, 0, 0,
-         "go on from the newest whole checkpoint of --save, where there is one: the same command "
-         "line is started again until the run is done"},
-        {"--keep", TOOL_COUNT, "N", &c.options.keep, 1, 1e6,
-         "checkpoints that stay in the directory of --save, the new one counted (default 1)"},
-        {"--allow-nan", TOOL_FLAG, NULL, &c.options.allow_nan, 0, 0,
-         "go on when the loss is not finite (such parameters are never saved)"},
-        DTRUN_RANK_OPTIONS(c.ranks),
-        {"--json", TOOL_FLAG, NULL, &c.json, 0, 0, "report as JSON"},
-        {"--output", TOOL_OUT, "FILE", &c.output, 0, 0, "JSON report into a file (-o)"},
-        {"--no-writes", TOOL_NO_WRITES, NULL, &c.no_writes, 0, 0,
-         "refuse options that write files"},
-        {"--profile", TOOL_FLAG, NULL, &c.options.profile, 0, 0, "time every instruction"},
-        {"--trace", TOOL_OUT, "FILE", &c.trace, 0, 0,
-         "time every instruction; the last step of every rank, and the predicted one with "
-         "--machine, for Perfetto"},
-        {"--no-graph", TOOL_FLAG, NULL, &c.options.no_graph, 0, 0,
-         "backend cuda: put every instruction on the queue in every step, not a graph of them"},
-        {"--log-every", TOOL_INT, "N", &c.log_every, 1, 1e9, "steps between progress lines"},
-        {"--log-json", TOOL_OUT, "FILE", &c.log_json, 0, 0,
-         "write a line of JSON after every step; --resume appends to it"},
-        {"--quiet", TOOL_FLAG, NULL, &c.quiet, 0, 0, "no progress lines"},
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtrun run MODEL [options]", options, 1, 1};
+    run_command c = {.source = {.seed = -1}, .options = dtp_session_options_init()};
+    const tool_call call = {TOOL_RUN, execute, &c, &c.source, &c.options};
     c.ctx = dtp_ctx_default();
-    const int code = tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);
+    const int code = tool_ranks_command(&c.ranks, &call, argc, argv);
     tool_job_free(&c.job);
     dtrun_evaluation_close(&c.evaluation);
     dtrun_feeds_free(&c.feed_specs);

@@ -19,12 +19,7 @@ enum { BYTES = 256, MAX_PROMPT = 1 << 28 };
 typedef struct sample_command {
     tool_source source;
     tool_ranks ranks;
-    tool_list feeds;
-    const char *load, *prompt, *prompt_file, *input, *logits;
     const dtp_stored_params *stored;
-    int64_t tokens, top_k;
-    uint64_t seed;
-    double temperature;
     /* from here on: derived */
     dtrun_feeds feed_specs;
     tool_job job;
@@ -58,7 +53,7 @@ static dtp_status find_tensors(sample_command *c, dtp_err *err)
     for (int32_t i = 0; i < g->n_outputs; i++) {
         for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
             const dtp_graph_tensor *in = &g->tensors[t], *out = &g->tensors[g->outputs[i]];
-            if (!fits(in, out) || !named(c->input, in) || !named(c->logits, out)) {
+            if (!fits(in, out) || !named(c->source.input, in) || !named(c->source.logits, out)) {
                 continue;
             }
             if (first != NULL) {
@@ -110,10 +105,10 @@ static dtp_status read_ids(sample_command *c, const char *text, dtp_err *err)
 static dtp_status read_prompt(sample_command *c, dtp_err *err)
 {
     char *file = NULL;
-    const char *text = c->prompt != NULL ? c->prompt : "";
+    const char *text = c->source.prompt != NULL ? c->source.prompt : "";
     size_t n = strlen(text);
-    if (c->prompt_file != NULL) {
-        DTP_TRY(dtp_file_read(c->prompt_file, MAX_PROMPT, &file, &n, err));
+    if (c->source.prompt_file != NULL) {
+        DTP_TRY(dtp_file_read(c->source.prompt_file, MAX_PROMPT, &file, &n, err));
     }
     text = file != NULL ? file : text;
     c->start = malloc((n + 1) * sizeof *c->start);
@@ -150,7 +145,7 @@ typedef struct sampler {
 
 static int64_t *row_of(const sampler *s, int64_t row)
 {
-    return s->rows + row * (s->c->n_start + s->c->tokens);
+    return s->rows + row * (s->c->n_start + s->c->source.tokens);
 }
 
 static dtp_dtype dtype_of(const sampler *s, dtp_tensor_id t)
@@ -193,7 +188,8 @@ static double logit(const sampler *s, int64_t row, int64_t place, int64_t id)
 static dtp_status pick(sampler *s, int64_t row, int64_t place, int64_t *token, dtp_err *err)
 {
     const sample_command *c = s->c;
-    const int64_t n = c->top_k > 0 && c->top_k < c->vocab ? c->top_k : c->vocab;
+    const int64_t n =
+        c->source.top_k > 0 && c->source.top_k < c->vocab ? c->source.top_k : c->vocab;
     for (int64_t id = 0; id < c->vocab; id++) {
         s->ranked[id] = (ranked_token){logit(s, row, place, id), id};
         if (!isfinite(s->ranked[id].logit)) {
@@ -203,15 +199,15 @@ static dtp_status pick(sampler *s, int64_t row, int64_t place, int64_t *token, d
     }
     qsort(s->ranked, (size_t)c->vocab, sizeof *s->ranked, by_logit);
     *token = s->ranked[0].id;
-    if (c->temperature > 0.0) {
+    if (c->source.temperature > 0.0) {
         double sum = 0.0;
         for (int64_t i = 0; i < n; i++) {
-            sum += exp((s->ranked[i].logit - s->ranked[0].logit) / c->temperature);
+            sum += exp((s->ranked[i].logit - s->ranked[0].logit) / c->source.temperature);
         }
-        double left = sum * dtp_uniform_at(c->seed, dtp_stream_of("sample"),
+        double left = sum * dtp_uniform_at((uint64_t)c->source.seed, dtp_stream_of("sample"),
                                            (uint32_t)(s->n - c->n_start), (uint64_t)row);
         for (int64_t i = 0; i < n && left >= 0.0; i++) {
-            left -= exp((s->ranked[i].logit - s->ranked[0].logit) / c->temperature);
+            left -= exp((s->ranked[i].logit - s->ranked[0].logit) / c->source.temperature);
             *token = s->ranked[i].id;
         }
     }
@@ -291,7 +287,8 @@ static dtp_status print_rows(const sampler *s, dtp_err *err)
 {
     const sample_command *c = s->c;
     dtp_strbuf out = {0};
-    const int64_t rows = c->temperature > 0.0 ? c->rows : 1; /* likeliest tokens are all alike */
+    const int64_t rows =
+        c->source.temperature > 0.0 ? c->rows : 1; /* likeliest tokens are all alike */
     for (int64_t row = 0; row < rows; row++) {
         if (rows > 1) {
             dtp_strbuf_addf(&out, "%s--- sample %" PRId64 "\n", row > 0 ? "\n" : "", row + 1);
@@ -313,7 +310,7 @@ static dtp_status make_sampler(sampler *s, dtp_err *err)
 {
     const sample_command *c = s->c;
     const dtp_graph_tensor *tensors = c->job.run->graph->tensors;
-    const size_t rows = (size_t)c->rows, room = (size_t)(c->n_start + c->tokens);
+    const size_t rows = (size_t)c->rows, room = (size_t)(c->n_start + c->source.tokens);
     s->rows = calloc(rows * room, sizeof *s->rows);
     s->next = calloc(rows, sizeof *s->next);
     s->input = malloc((size_t)dtp_ttype_bytes(&tensors[c->in].type));
@@ -337,7 +334,7 @@ static dtp_status sample_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     dtp_ctx ctx = c->ctx;
     dtp_session_options options = dtp_session_options_init();
     ctx.rank = comm->size > 1 ? comm->rank : -1;
-    options.load = c->load;
+    options.load = c->source.load;
     options.stored = c->stored;
     options.n_feeds = c->feed_specs.n;
     options.feeds = c->feed_specs.specs;
@@ -348,7 +345,7 @@ static dtp_status sample_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     if (status == DTP_OK && s.n < c->places) {
         status = check_causal(&s, err);
     }
-    while (status == DTP_OK && s.n < c->n_start + c->tokens) {
+    while (status == DTP_OK && s.n < c->n_start + c->source.tokens) {
         status = add_token(&s, err);
     }
     if (status == DTP_OK && comm->rank == 0) {
@@ -372,19 +369,15 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.forward = c->source.plan == NULL; /* else the plan says it */
     c->source.evaluation = DTP_EVALUATE_OUTPUTS;
     c->source.uneven = c->source.uneven || c->source.plan != NULL; /* samples are few rows */
-    if (c->ranks.backend == NULL) {
-        c->ranks.backend = "cpu";
-    }
-    c->source.backend = c->ranks.backend;
-    if (c->load == NULL || (c->prompt == NULL) == (c->prompt_file == NULL)) {
+    if (c->source.load == NULL || (c->source.prompt == NULL) == (c->source.prompt_file == NULL)) {
         return DTP_FAIL(err, DTP_INVALID, "%s",
-                        c->load == NULL ? "--load is needed: the weights"
-                                        : "one of --prompt and --prompt-file is needed");
+                        c->source.load == NULL ? "--load is needed: the weights"
+                                               : "one of --prompt and --prompt-file is needed");
     }
-    DTP_TRY(dtrun_feeds_parse(&c->feeds, &c->feed_specs, err));
+    DTP_TRY(dtrun_feeds_parse(&c->source.feeds, &c->feed_specs, err));
     c->source.any_dims = true;
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &c->job, err));
-    DTP_TRY(dtrun_stored(&c->source, &c->job, c->load, NULL, &c->stored, err));
+    DTP_TRY(dtrun_stored(&c->source, &c->job, c->source.load, NULL, &c->stored, err));
     DTP_TRY(find_tensors(c, err));
     DTP_TRY(read_prompt(c, err));
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), sample_rank, c, err);
@@ -392,30 +385,10 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
 
 int dtrun_sample(int argc, char **argv)
 {
-    sample_command c = {.tokens = 100, .temperature = 1.0};
-    const tool_option options[] = {
-        DTRUN_SOURCE_OPTIONS(c.source),
-        {"--load", TOOL_STRING, "PATH", &c.load, 0, 0, "the checkpoint that has the weights"},
-        TOOL_NAMES_OPTION(c.source),
-        {"--prompt", TOOL_STRING, "TEXT", &c.prompt, 0, 0,
-         "what to continue: text for models of bytes, else numbers of tokens, as '464 2068'"},
-        {"--prompt-file", TOOL_STRING, "FILE", &c.prompt_file, 0, 0, "the same, from a file"},
-        {"--tokens", TOOL_INT, "N", &c.tokens, 1, 1e9, "tokens to add (default 100)"},
-        {"--temperature", TOOL_REAL, "X", &c.temperature, 0, 1e6,
-         "logits are divided by it (default 1: the model's distribution); 0: the likeliest token"},
-        {"--top-k", TOOL_INT, "K", &c.top_k, 1, 1e9, "only the K likeliest tokens (default: all)"},
-        {"--seed", TOOL_INT, "N", &c.seed, 0, 9e15, "seed of the choices (default 0)"},
-        {"--input", TOOL_STRING, "NAME", &c.input, 0, 0,
-         "the input of tokens (default: the one whose shape fits)"},
-        {"--logits", TOOL_STRING, "NAME", &c.logits, 0, 0, "the output of logits (likewise)"},
-        {"--feed", TOOL_LIST, "NAME=FILE", &c.feeds, 0, 0, "data of another input, as for run"},
-        DTRUN_RANK_OPTIONS(c.ranks),
-        TOOL_END_OPTIONS,
-    };
-    const tool_parse parse = {"dtrun sample MODEL --load PATH --prompt TEXT [options]", options, 1,
-                              1};
+    sample_command c = {0};
+    const tool_call call = {TOOL_SAMPLE, execute, &c, &c.source, NULL};
     c.ctx = dtp_ctx_default();
-    const int code = tool_ranks_command(&c.ranks, &parse, argc, argv, execute, &c);
+    const int code = tool_ranks_command(&c.ranks, &call, argc, argv);
     tool_job_free(&c.job);
     dtrun_feeds_free(&c.feed_specs);
     free(c.start);

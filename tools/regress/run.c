@@ -197,7 +197,7 @@ static dtp_status take_baseline(const suite_command *c, suite *s, dtp_err *err)
 {
     char *text = NULL;
     suite then = {0};
-    DTP_TRY(at_revision(c->file, c->baseline, &text, err));
+    DTP_TRY(at_revision(c->file, c->source.baseline, &text, err));
     dtp_status status = suite_read(c->file, text, s->format, s->metrics, &then, err);
     status = status == DTP_OK ? suite_take_recorded(s, &then, err) : status;
     suite_free(&then);
@@ -219,8 +219,8 @@ static dtp_status put_file(const char *path, const suite *s,
 static dtp_status perform(suite_command *c, suite *s, suite_run *run, dtp_err *err)
 {
     dtp_strbuf text = {0};
-    run->allow_writes = c->allow_writes;
-    if (c->baseline != NULL) {
+    run->allow_writes = c->source.allow_writes;
+    if (c->source.baseline != NULL) {
         DTP_TRY(take_baseline(c, s, err));
     }
     DTP_TRY(suite_run_all(s, run, err));
@@ -230,9 +230,9 @@ static dtp_status perform(suite_command *c, suite *s, suite_run *run, dtp_err *e
     for (int32_t i = 0; i < s->n; i++) {
         c->exit_code = suite_case_regressed(s, &s->cases[i]) ? 1 : c->exit_code;
     }
-    DTP_TRY(put_file(c->junit, s, suite_junit, err));
-    DTP_TRY(put_file(c->markdown, s, suite_markdown, err));
-    if (c->update) {
+    DTP_TRY(put_file(c->source.junit, s, suite_junit, err));
+    DTP_TRY(put_file(c->source.markdown, s, suite_markdown, err));
+    if (c->source.update) {
         dtp_strbuf file = {0};
         bool failed = false;
         for (int32_t i = 0; i < s->n; i++) {

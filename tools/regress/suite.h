@@ -6,6 +6,7 @@
 #include "core/base/arena.h"
 #include "core/base/json.h"
 #include "core/base/strbuf.h"
+#include "tools/options.h"
 
 /* How the value of a metric is written, and how much more is a regression. */
 typedef enum suite_unit { SUITE_SECONDS, SUITE_BYTES, SUITE_NUMBER, SUITE_SHARE } suite_unit;
@@ -129,24 +130,10 @@ dtp_status suite_run_all(suite *s, const suite_run *run, dtp_err *err) DTP_MUST_
 
 /* What both commands do with their suite: run, compare, report, record. */
 typedef struct suite_command {
-    const char *file, *junit, *markdown, *baseline;
-    bool update, quiet, allow_writes;
-    int32_t jobs;
+    tool_source source;
+    const char *file;
     int exit_code; /* 1 on a regression */
 } suite_command;
-
-/* clang-format off */
-#define SUITE_COMMAND_OPTIONS(c)                                                                   \
-    {"--update", TOOL_FLAG, NULL, &(c).update, 0, 0, "record what the cases give now"},            \
-    {"--baseline", TOOL_STRING, "REV", &(c).baseline, 0, 0,                                        \
-     "compare with what the suite recorded at a revision of git"},                                 \
-    {"--junit", TOOL_OUT, "FILE", &(c).junit, 0, 0, "results as JUnit's XML"},                     \
-    {"--markdown", TOOL_OUT, "FILE", &(c).markdown, 0, 0, "results for a comment"},                \
-    {"--jobs", TOOL_COUNT, "N", &(c).jobs, 1, 4096, "cases at a time"},                            \
-    {"--allow-writes", TOOL_FLAG, NULL, &(c).allow_writes, 0, 0,                                   \
-     "cases may have options that write files, such as --save"},                                   \
-    {"--quiet", TOOL_FLAG, NULL, &(c).quiet, 0, 0, "no progress line"}
-/* clang-format on */
 
 dtp_status suite_perform(suite_command *c, const char *format, const suite_metric *metrics,
                          suite_run *run, dtp_err *err) DTP_MUST_CHECK;
