@@ -236,6 +236,20 @@ const tool_option *tool_option_find(tool_command_id command, const char *name, s
     return NULL;
 }
 
+tool_hint tool_hint_option(tool_command_id command, const char *name)
+{
+    char alone[64];
+    (void)snprintf(alone, sizeof alone, "%.*s", (int)strcspn(name, "="), name);
+    tool_hint hint = tool_hint_begin(alone);
+    for (const tool_option *o = tool_options; o->name != NULL; o++) {
+        if (tool_has_option(command, o)) {
+            tool_hint_note(&hint, o->name);
+        }
+    }
+    hint.name = name;
+    return hint;
+}
+
 /* Where the value of an option is stored. */
 static void *place_of(const tool_call *call, const tool_option *o)
 {
@@ -281,20 +295,6 @@ static dtp_status store(const tool_option *o, void *place, const char *value, dt
     return DTP_FAIL(err, DTP_INTERNAL, "%s: unknown option kind", o->name);
 }
 
-static dtp_status unknown_option(tool_command_id command, const char *name, dtp_err *err)
-{
-    char alone[64]; /* without its value */
-    (void)snprintf(alone, sizeof alone, "%.*s", (int)strcspn(name, "="), name);
-    tool_hint hint = tool_hint_begin(alone);
-    for (const tool_option *o = tool_options; o->name != NULL; o++) {
-        if (tool_has_option(command, o)) {
-            tool_hint_note(&hint, o->name);
-        }
-    }
-    return DTP_FAIL(err, DTP_INVALID, "unknown option '%s'%s (usage: %s)", name, hint.text,
-                    tool_usage(command).text);
-}
-
 /* "--mesh x:2", "--mesh=x:2", "-o FILE" or a flag. */
 static dtp_status take_option(const tool_call *call, int argc, char **argv, int *i, dtp_err *err)
 {
@@ -304,7 +304,8 @@ static dtp_status take_option(const tool_call *call, int argc, char **argv, int 
     const char *value = name[n] == '=' ? name + n + 1 : NULL;
     const tool_option *o = tool_option_find(call->id, name, n);
     if (o == NULL) {
-        return unknown_option(call->id, argv[*i], err);
+        return DTP_FAIL(err, DTP_INVALID, "unknown option '%s'%s (usage: %s)", argv[*i],
+                        tool_hint_option(call->id, argv[*i]).text, tool_usage(call->id).text);
     }
     const bool flag = tool_option_is_flag(o);
     if (flag && value != NULL) {

@@ -110,6 +110,8 @@ typedef struct tool_hint {
 } tool_hint;
 tool_hint tool_hint_begin(const char *name);
 void tool_hint_note(tool_hint *hint, const char *candidate);
+/* Among the options of a command; "--machin=x" is without its value. */
+tool_hint tool_hint_option(tool_command_id command, const char *name);
 
 enum tool_exit {
     TOOL_OK = 0,

@@ -14,7 +14,6 @@
 #include "tools/job.h"
 #include "tools/dtplan/print.h"
 #include "tools/interrupt.h"
-#include "tools/job.h"
 #include "tools/look.h"
 #include "tools/machines.h"
 #include "tools/progress.h"

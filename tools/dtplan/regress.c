@@ -187,24 +187,12 @@ static dtp_status add_machine(suite *s, suite_case *c, dtp_err *err)
     return status;
 }
 
-static dtp_status add_options(suite *s, suite_case *c, dtp_err *err)
-{
-    for (int32_t i = 1; i < c->n_args; i++) {
-        if (strncmp(c->args[i], "--", 2) == 0) {
-            const bool has_value = i + 1 < c->n_args && strncmp(c->args[i + 1], "--", 2) != 0;
-            DTP_TRY(suite_add_fact(s, &c->now, SUITE_OPTIONS, c->args[i],
-                                   has_value ? c->args[i + 1] : "given", err));
-        }
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_plan(suite *s, suite_case *c, const dtp_json *root, dtp_err *err)
 {
     const dtp_json *hashes;
     DTP_TRY(read_metrics(root, &c->now, err));
     DTP_TRY(dtp_json_get_kind(root, "hashes", DTP_JSON_OBJECT, &hashes, err));
-    DTP_TRY(add_options(s, c, err));
+    DTP_TRY(suite_add_options(s, c, err));
     DTP_TRY(add_hash(s, c, SUITE_MODEL, hashes, "model", err));
     DTP_TRY(add_model(s, c, err));
     DTP_TRY(add_hash(s, c, SUITE_MACHINE, hashes, "machine", err));
@@ -214,13 +202,14 @@ static dtp_status read_plan(suite *s, suite_case *c, const dtp_json *root, dtp_e
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
+    static const suite_kind kind = {"dtp.suite/1", TOOL_PLAN, METRICS};
     static const char *const before[] = {"plan", "--json", NULL};
     suite_command *c = command;
     suite_run run = {
         .before = before, .jobs = c->source.jobs, .quiet = c->source.quiet, .read = read_plan};
     c->file = operands[0];
     run.jobs = run.jobs > 0 ? run.jobs : dtp_cpus_usable();
-    return suite_perform(c, "dtp.suite/1", METRICS, &run, err);
+    return suite_perform(c, &kind, &run, err);
 }
 
 int dtplan_regress(int argc, char **argv)

@@ -26,13 +26,7 @@ static dtp_status read_job(suite *s, suite_case *c, const dtp_json *root, dtp_er
     if (n > 0) {
         DTP_TRY(dtp_json_double(dtp_json_at(losses, n - 1), &c->now.values[LOSS], err));
     }
-    for (int32_t i = 1; i < c->n_args; i++) {
-        if (strncmp(c->args[i], "--", 2) == 0) {
-            const bool has_value = i + 1 < c->n_args && strncmp(c->args[i + 1], "--", 2) != 0;
-            DTP_TRY(suite_add_fact(s, &c->now, SUITE_OPTIONS, c->args[i],
-                                   has_value ? c->args[i + 1] : "given", err));
-        }
-    }
+    DTP_TRY(suite_add_options(s, c, err));
     return suite_add_fact(s, &c->now, SUITE_MODEL, "file", c->model, err);
 }
 
@@ -61,6 +55,7 @@ static dtp_status set_ratios(suite *s, dtp_err *err)
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
+    static const suite_kind kind = {"dtp.jobs/1", TOOL_RUN, METRICS};
     static const char *const before[] = {"run", "--quiet", "--json", NULL};
     suite_command *c = command;
     suite_run run = {.before = before,
@@ -69,7 +64,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                      .read = read_job,
                      .finish = set_ratios};
     c->file = operands[0];
-    return suite_perform(c, "dtp.jobs/1", METRICS, &run, err);
+    return suite_perform(c, &kind, &run, err);
 }
 
 int dtrun_regress(int argc, char **argv)

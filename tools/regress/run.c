@@ -198,7 +198,7 @@ static dtp_status take_baseline(const suite_command *c, suite *s, dtp_err *err)
     char *text = NULL;
     suite then = {0};
     DTP_TRY(at_revision(c->file, c->source.baseline, &text, err));
-    dtp_status status = suite_read(c->file, text, s->format, s->metrics, &then, err);
+    dtp_status status = suite_read(c->file, text, s->kind, &then, err);
     status = status == DTP_OK ? suite_take_recorded(s, &then, err) : status;
     suite_free(&then);
     free(text);
@@ -246,11 +246,10 @@ static dtp_status perform(suite_command *c, suite *s, suite_run *run, dtp_err *e
     return tool_put_text(&text, err);
 }
 
-dtp_status suite_perform(suite_command *c, const char *format, const suite_metric *metrics,
-                         suite_run *run, dtp_err *err)
+dtp_status suite_perform(suite_command *c, const suite_kind *kind, suite_run *run, dtp_err *err)
 {
     suite s;
-    dtp_status status = suite_read(c->file, NULL, format, metrics, &s, err);
+    dtp_status status = suite_read(c->file, NULL, kind, &s, err);
     status = status == DTP_OK ? perform(c, &s, run, err) : status;
     suite_free(&s);
     return status;

@@ -14,9 +14,6 @@ enum { MAX_BYTES = 64 << 20 };
 const char *const suite_group_names[SUITE_GROUPS] = {"options", "model", "machine", "layouts"};
 
 static const char *const ROOT_KEYS[] = {"format", "two_sided", "tolerance", "cases", NULL};
-static const char *const CASE_KEYS[] = {"name",    "model",     "dims",     "machine", "mesh",
-                                        "devices", "mode",      "memory",   "rules",   "precision",
-                                        "options", "reference", "recorded", NULL};
 static const char *const RECORDED_KEYS[] = {"metrics", "options", "model",
                                             "machine", "layouts", NULL};
 
@@ -78,6 +75,18 @@ void suite_sort_facts(suite_result *r)
     }
 }
 
+dtp_status suite_add_options(suite *s, suite_case *c, dtp_err *err)
+{
+    for (int32_t i = 1; i < c->n_args; i++) {
+        if (strncmp(c->args[i], "--", 2) == 0) {
+            const bool has_value = i + 1 < c->n_args && strncmp(c->args[i + 1], "--", 2) != 0;
+            DTP_TRY(suite_add_fact(s, &c->now, SUITE_OPTIONS, c->args[i],
+                                   has_value ? c->args[i + 1] : "given", err));
+        }
+    }
+    return DTP_OK;
+}
+
 /* ---- reading ---- */
 
 static dtp_status add_arg(suite_case *c, const dtp_json *at, const char *arg, dtp_err *err)
@@ -89,18 +98,65 @@ static dtp_status add_arg(suite_case *c, const dtp_json *at, const char *arg, dt
     return DTP_OK;
 }
 
-/* "--mesh x:2" of a member that is a text. */
-static dtp_status add_option(suite_case *c, const dtp_json *at, const char *key, const char *option,
+/* The value of an option, "--limit-s 5", "--untie" or a value for each of a list. */
+static dtp_status add_option(suite *s, suite_case *c, const tool_option *o, const dtp_json *v,
                              dtp_err *err)
 {
-    const dtp_json *v = dtp_json_get(at, key);
+    const dtp_json_kind kind = dtp_json_kind_of(v);
     const char *text = NULL;
-    if (v == NULL) {
+    double number = 0.0;
+    bool on = false;
+    if (tool_option_is_flag(o)) {
+        DTP_TRY(dtp_json_bool(v, &on, err));
+        return on ? add_arg(c, v, o->name, err) : DTP_OK;
+    }
+    if (kind == DTP_JSON_ARRAY && (o->kind == TOOL_LIST || o->kind == TOOL_OUT_LIST)) {
+        for (int32_t i = 0; i < dtp_json_size(v); i++) {
+            DTP_TRY(add_option(s, c, o, dtp_json_at(v, i), err));
+        }
         return DTP_OK;
     }
-    DTP_TRY(dtp_json_string(v, &text, err));
-    DTP_TRY(add_arg(c, v, option, err));
+    if (kind == DTP_JSON_NUMBER) {
+        DTP_TRY(dtp_json_double(v, &number, err));
+        text = dtp_arena_printf(s->arena, number == floor(number) ? "%.0f" : "%.15g", number);
+        DTP_TRY(DTP_MEMORY(err, text));
+    } else {
+        DTP_TRY(dtp_json_string(v, &text, err));
+    }
+    DTP_TRY(add_arg(c, v, o->name, err));
     return add_arg(c, v, text, err);
+}
+
+/* The option whose name is that of a member, with '-' for '_'. */
+static dtp_status find_option(const suite *s, const dtp_json *member, const tool_option **out,
+                              dtp_err *err)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "--%s", dtp_json_key(member));
+    for (char *at = name; *at != '\0'; at++) {
+        *at = *at == '_' ? '-' : *at;
+    }
+    *out = tool_option_find(s->kind->command, name, strlen(name));
+    return *out != NULL ? DTP_OK
+                        : dtp_json_fail(member, err, "unknown key, which is no option of '%s'%s",
+                                        tool_commands[s->kind->command].name,
+                                        tool_hint_option(s->kind->command, name).text);
+}
+
+/* {"batch": 8}. */
+static dtp_status add_dims(suite *s, suite_case *c, const dtp_json *dims, dtp_err *err)
+{
+    DTP_TRY(dtp_json_expect(dims, DTP_JSON_OBJECT, err));
+    for (int32_t i = 0; i < dtp_json_size(dims); i++) {
+        const dtp_json *dim = dtp_json_at(dims, i);
+        int64_t size;
+        DTP_TRY(dtp_json_int(dim, 1, INT64_MAX, &size, err));
+        char *text = dtp_arena_printf(s->arena, "%s=%lld", dtp_json_key(dim), (long long)size);
+        DTP_TRY(DTP_MEMORY(err, text));
+        DTP_TRY(add_arg(c, dim, "--dim", err));
+        DTP_TRY(add_arg(c, dim, text, err));
+    }
+    return DTP_OK;
 }
 
 static dtp_status read_recorded(suite *s, suite_case *c, const dtp_json *v, dtp_err *err)
@@ -133,27 +189,33 @@ static dtp_status read_recorded(suite *s, suite_case *c, const dtp_json *v, dtp_
 
 static dtp_status read_arguments(suite *s, suite_case *c, const dtp_json *v, dtp_err *err)
 {
-    static const char *const options[][2] = {
-        {"machine", "--machine"}, {"mesh", "--mesh"},   {"mode", "--mode"},
-        {"memory", "--memory"},   {"rules", "--rules"}, {"precision", "--precision"}};
-    const dtp_json *list;
-    DTP_TRY(dtp_json_keys(v, CASE_KEYS, err));
+    static const char *const others[] = {"name", "model", "reference", "recorded", NULL};
+    const dtp_json *recorded = dtp_json_get(v, "recorded");
     DTP_TRY(dtp_json_get_string(v, "model", &c->model, err));
     DTP_TRY(add_arg(c, v, c->model, err));
-    if ((list = dtp_json_get(v, "dims")) != NULL) {
-        DTP_TRY(dtp_json_expect(list, DTP_JSON_OBJECT, err));
-        for (int32_t i = 0; i < dtp_json_size(list); i++) {
-            const dtp_json *dim = dtp_json_at(list, i);
-            int64_t size;
-            DTP_TRY(dtp_json_int(dim, 1, INT64_MAX, &size, err));
-            char *text = dtp_arena_printf(s->arena, "%s=%lld", dtp_json_key(dim), (long long)size);
-            DTP_TRY(DTP_MEMORY(err, text));
-            DTP_TRY(add_arg(c, dim, "--dim", err));
-            DTP_TRY(add_arg(c, dim, text, err));
+    for (int32_t i = 0; i < dtp_json_size(v); i++) {
+        const dtp_json *member = dtp_json_at(v, i);
+        const char *key = dtp_json_key(member), *text = NULL;
+        const tool_option *option = NULL;
+        int32_t k = 0;
+        while (others[k] != NULL && strcmp(others[k], key) != 0) {
+            k++;
         }
-    }
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        DTP_TRY(add_option(c, v, options[i][0], options[i][1], err));
+        if (others[k] != NULL) {
+            continue;
+        }
+        if (strcmp(key, "dims") == 0) {
+            DTP_TRY(add_dims(s, c, member, err));
+        } else if (strcmp(key, "options") == 0) {
+            DTP_TRY(dtp_json_expect(member, DTP_JSON_ARRAY, err));
+            for (k = 0; k < dtp_json_size(member); k++) {
+                DTP_TRY(dtp_json_string(dtp_json_at(member, k), &text, err));
+                DTP_TRY(add_arg(c, member, text, err));
+            }
+        } else {
+            DTP_TRY(find_option(s, member, &option, err));
+            DTP_TRY(add_option(s, c, option, member, err));
+        }
     }
     if (dtp_json_get(v, "machine") != NULL) {
         DTP_TRY(dtp_json_get_string(v, "machine", &c->machine, err));
@@ -161,23 +223,6 @@ static dtp_status read_arguments(suite *s, suite_case *c, const dtp_json *v, dtp
     if (dtp_json_get(v, "reference") != NULL) {
         DTP_TRY(dtp_json_get_string(v, "reference", &c->reference, err));
     }
-    if ((list = dtp_json_get(v, "devices")) != NULL) {
-        int64_t devices;
-        DTP_TRY(dtp_json_int(list, 1, 1 << 20, &devices, err));
-        char *text = dtp_arena_printf(s->arena, "%lld", (long long)devices);
-        DTP_TRY(DTP_MEMORY(err, text));
-        DTP_TRY(add_arg(c, list, "--devices", err));
-        DTP_TRY(add_arg(c, list, text, err));
-    }
-    if ((list = dtp_json_get(v, "options")) != NULL) {
-        DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
-        for (int32_t i = 0; i < dtp_json_size(list); i++) {
-            const char *text = NULL;
-            DTP_TRY(dtp_json_string(dtp_json_at(list, i), &text, err));
-            DTP_TRY(add_arg(c, list, text, err));
-        }
-    }
-    const dtp_json *recorded = dtp_json_get(v, "recorded");
     return recorded != NULL && dtp_json_kind_of(recorded) != DTP_JSON_NULL
                ? read_recorded(s, c, recorded, err)
                : DTP_OK;
@@ -202,7 +247,7 @@ static dtp_status read_case(suite *s, suite_case *c, const dtp_json *v, dtp_err 
 static dtp_status read_all(suite *s, dtp_err *err)
 {
     const dtp_json *root = dtp_json_root(s->doc), *list = NULL;
-    DTP_TRY(dtp_json_format(root, s->format, ROOT_KEYS, err));
+    DTP_TRY(dtp_json_format(root, s->kind->format, ROOT_KEYS, err));
     for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
         s->tolerance[m] = s->metrics[m].tolerance;
     }
@@ -234,15 +279,15 @@ static dtp_status read_all(suite *s, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status suite_read(const char *file, const char *text, const char *format,
-                      const suite_metric *metrics, suite *out, dtp_err *err)
+dtp_status suite_read(const char *file, const char *text, const suite_kind *kind, suite *out,
+                      dtp_err *err)
 {
     char *read = NULL;
     size_t n = text != NULL ? strlen(text) : 0;
     memset(out, 0, sizeof *out);
     out->file = file;
-    out->format = format;
-    out->metrics = metrics;
+    out->kind = kind;
+    out->metrics = kind->metrics;
     out->arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, out->arena));
     if (text == NULL) {
@@ -353,7 +398,7 @@ dtp_status suite_write(const suite *s, dtp_strbuf *out, dtp_err *err)
     dtp_status status = DTP_OK;
     const dtp_json *root = dtp_json_root(s->doc);
     dtp_json_begin_object(&w, NULL);
-    dtp_json_write_string(&w, "format", s->format);
+    dtp_json_write_string(&w, "format", s->kind->format);
     const dtp_json *tolerance = dtp_json_get(root, "tolerance");
     if (s->two_sided) {
         dtp_json_write_bool(&w, "two_sided", true);

@@ -20,6 +20,13 @@ typedef struct suite_metric {
     double tolerance; /* unless the suite says another; of shares absolute, else relative */
 } suite_metric;
 
+/* A kind of suites: a format, and the command that it has cases of. */
+typedef struct suite_kind {
+    const char *format;
+    tool_command_id command;
+    const suite_metric *metrics;
+} suite_kind;
+
 /* A fact: what the result depends on, or what was decided. */
 typedef struct suite_fact {
     const char *key, *value;
@@ -63,18 +70,19 @@ typedef struct suite_case {
 typedef struct suite {
     dtp_arena *arena;
     dtp_json_doc *doc;
-    const char *file, *format;
-    const suite_metric *metrics;
+    const char *file;
+    const suite_kind *kind;
+    const suite_metric *metrics;         /* of the kind */
     double tolerance[SUITE_MAX_METRICS]; /* by metric */
     bool two_sided;                      /* less than the tolerance allows is a regression, too */
     int32_t n;
     suite_case *cases;
 } suite;
 
-/* Reads a suite of this format; `text` NULL: from the file. Free with suite_free, also after a
+/* Reads a suite of this kind; `text` NULL: from the file. Free with suite_free, also after a
  * failure. */
-dtp_status suite_read(const char *file, const char *text, const char *format,
-                      const suite_metric *metrics, suite *out, dtp_err *err) DTP_MUST_CHECK;
+dtp_status suite_read(const char *file, const char *text, const suite_kind *kind, suite *out,
+                      dtp_err *err) DTP_MUST_CHECK;
 void suite_free(suite *s);
 /* Takes what was recorded from another version of the suite, by the names of cases; cases that it
  * lacks have nothing. */
@@ -89,6 +97,8 @@ dtp_status suite_case_fail(suite *s, suite_case *c, const char *why, dtp_err *er
 dtp_status suite_add_fact(suite *s, suite_result *r, suite_group group, const char *key,
                           const char *value, dtp_err *err) DTP_MUST_CHECK;
 void suite_sort_facts(suite_result *r);
+/* Adds the options of a case to what it depends on. */
+dtp_status suite_add_options(suite *s, suite_case *c, dtp_err *err) DTP_MUST_CHECK;
 
 /* Index of a metric by name, -1: none. */
 int32_t suite_metric_at(const suite_metric *metrics, const char *name);
@@ -135,7 +145,7 @@ typedef struct suite_command {
     int exit_code; /* 1 on a regression */
 } suite_command;
 
-dtp_status suite_perform(suite_command *c, const char *format, const suite_metric *metrics,
-                         suite_run *run, dtp_err *err) DTP_MUST_CHECK;
+dtp_status suite_perform(suite_command *c, const suite_kind *kind, suite_run *run,
+                         dtp_err *err) DTP_MUST_CHECK;
 
 #endif
