@@ -30,6 +30,23 @@ endforeach()
 
 install(TARGETS dtplan dtrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY models/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.json")
+# Manual pages and what bash completes, as the tools write them
+function(dtp_install_help tool path)
+    install(CODE "set(file \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${path}\")
+        file(WRITE \${file} \"\")
+        execute_process(COMMAND $<TARGET_FILE:${tool}> help ${ARGN} OUTPUT_FILE \${file} COMMAND_ERROR_IS_FATAL ANY)")
+endfunction()
+foreach(tool dtplan dtrun)
+    dtp_install_help(${tool} ${CMAKE_INSTALL_MANDIR}/man1/${tool}.1 --man)
+    dtp_install_help(${tool} ${CMAKE_INSTALL_DATADIR}/bash-completion/completions/${tool} --completion)
+endforeach()
+file(STRINGS tools/options.def rows REGEX "^COMMAND")
+foreach(row ${rows})
+    if(row MATCHES "^COMMAND.[A-Z_]+, ([a-z]+), [a-z_]+, \"([a-z-]+)\"")
+        dtp_install_help(${CMAKE_MATCH_1} ${CMAKE_INSTALL_MANDIR}/man1/${CMAKE_MATCH_1}-${CMAKE_MATCH_2}.1
+            --man ${CMAKE_MATCH_2})
+    endif()
+endforeach()
 # What people put beside their PyTorch or JAX programs (docs/formats/placements.md)
 install(DIRECTORY interop/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.py"
     PATTERN __pycache__ EXCLUDE)

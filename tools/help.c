@@ -224,16 +224,18 @@ static void add_owners(const tool_option *o, dtp_strbuf *out)
 
 static void add_markdown(dtp_strbuf *out)
 {
-    dtp_strbuf_add(out, "# Commands and options\n\nWritten by `dtplan help --markdown` from "
-                        "tools/options.def, as `--help`, the manual pages and what bash completes. "
-                        "In a suite ([regress.md](regress.md)) an option has its name as key, "
-                        "without `--` and with `_` for `-`: `\"limit_s\": 10`.\n");
+    dtp_strbuf_add(out,
+                   "# Commands and options\n\nThis page is what `dtplan help --markdown` says, "
+                   "from tools/options.def. `--help`, manual pages (`man dtplan-plan`) and\n"
+                   "completion in bash say the same. In a suite ([regress.md](regress.md)) the "
+                   "key of an option is its name without `--` and\nwith `_` for `-`: "
+                   "`\"limit_s\": 10`.\n\n## Commands\n");
     for (int32_t i = 0; i < (int32_t)TOOL_N_COMMANDS; i++) {
         const tool_command *c = &tool_commands[i];
         dtp_strbuf_addf(out, "%s- `%s`: %s.\n", i == 0 || !is_of(c[-1].tool, i) ? "\n" : "",
                         tool_usage((tool_command_id)i).text, c->summary);
     }
-    dtp_strbuf_add(out, "\n");
+    dtp_strbuf_add(out, "\n## Options\n\n");
     for (const tool_option *o = tool_options; o->name != NULL; o++) {
         dtp_strbuf_addf(out, "- `%s%s%s` of ", o->name, o->arg != NULL ? " " : "",
                         o->arg != NULL ? o->arg : "");

@@ -201,7 +201,7 @@ dtp_quantity tool_bytes_print(int64_t bytes, bool up, bool exact)
 
 tool_hint tool_hint_begin(const char *name)
 {
-    const size_t third = strlen(name + strspn(name, "-")) / 3;
+    const size_t third = (strlen(name + strspn(name, "-")) + 1) / 3;
     return (tool_hint){.name = name, .best = third > 3 ? 4 : third > 1 ? (int32_t)third + 1 : 2};
 }
 

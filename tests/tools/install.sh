@@ -12,6 +12,10 @@ fail() { echo "$*"; exit 1; }
 
 cmake --install "$build" --prefix "$prefix" >"$here/install.log"
 for tool in dtplan dtrun; do "$prefix/bin/$tool" --version >/dev/null; done
+for command in $(sed -nE 's/^COMMAND\([A-Z_]+, ([a-z]+), [a-z_]+, "([a-z-]+)".*/\1-\2/p' "$root/tools/options.def"); do
+    grep -q '^.SH OPTIONS' "$prefix/share/man/man1/$command.1" || fail "no manual page $command"
+done
+grep -q 'complete .* dtrun' "$prefix/share/bash-completion/completions/dtrun" || fail "no completion of dtrun"
 diff <(cd "$root/include" && git ls-files --cached --others --exclude-standard 'dtp/*.h' | sort) \
     <(cd "$prefix/include" && find . -type f | sed 's|^\./||' | sort) || fail "the installed headers are not those of include/dtp"
 
