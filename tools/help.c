@@ -37,13 +37,27 @@ static int operand_length(const tool_command *c)
 /* ---- help --------------------------------------------------------------------------------------
  */
 
-/* "print a plan (default 6)" */
-static void add_meaning(const tool_option *o, dtp_strbuf *out)
+/* "what it is (default 6) (--mode tensor)"; modes are those of commands that plan. */
+static void add_meaning(const tool_option *o, bool plans, dtp_strbuf *out)
 {
+    const char *between = " (";
     dtp_strbuf_add(out, o->help);
     if (o->standard != NULL) {
         dtp_strbuf_addf(out, " (default %s)", o->standard);
     }
+    for (int32_t m = 0; plans && m <= (int32_t)DTP_PLAN_PINS; m++) {
+        if (tool_is_of_mode(o, (dtp_planning_mode)m)) {
+            dtp_strbuf_addf(out, "%s%s", between, tool_mode_name((dtp_planning_mode)m));
+            between = ", ";
+        }
+    }
+    dtp_strbuf_add(out, plans ? ")" : "");
+}
+
+/* Whether a command plans, and an option is for some modes alone. */
+static bool has_modes(tool_command_id command, const tool_option *o)
+{
+    return (command == TOOL_PLAN || command == TOOL_PARETO) && o->commands >> TOOL_N_COMMANDS != 0;
 }
 
 /* "rules tensor". */
@@ -54,7 +68,7 @@ static void add_words(const char *list, dtp_strbuf *out)
     }
 }
 
-static void add_option(const tool_option *o, dtp_strbuf *out)
+static void add_option(tool_command_id command, const tool_option *o, dtp_strbuf *out)
 {
     const char *arg = o->arg != NULL ? o->arg : "";
     const int left = COLUMN - 1 - (int)strlen(o->name);
@@ -62,7 +76,7 @@ static void add_option(const tool_option *o, dtp_strbuf *out)
     dtp_strbuf_addf(out, "  %s %-*s  ", o->name, left, wide ? "WORD" : arg);
     add_words(wide ? arg : "", out);
     dtp_strbuf_add(out, wide ? ": " : "");
-    add_meaning(o, out);
+    add_meaning(o, has_modes(command, o), out);
     dtp_strbuf_add(out, "\n");
 }
 
@@ -86,7 +100,7 @@ dtp_status tool_help_command(tool_command_id command, dtp_err *err)
     dtp_strbuf_addf(&out, "usage: %s\n\n", tool_usage(command).text);
     for (const tool_option *o = tool_options; o->name != NULL; o++) {
         if (tool_has_option(command, o)) {
-            add_option(o, &out);
+            add_option(command, o, &out);
         }
     }
     dtp_strbuf_add(&out, "\nexamples:\n");
@@ -137,7 +151,7 @@ static void add_man(const char *program, int32_t command, dtp_strbuf *out)
             dtp_strbuf_add(out, ".TP\n.B ");
             add_roff(o->name, out);
             dtp_strbuf_addf(out, "%s%s\n", o->arg != NULL ? " " : "", o->arg != NULL ? o->arg : "");
-            add_meaning(o, &meaning);
+            add_meaning(o, has_modes((tool_command_id)command, o), &meaning);
             add_roff(dtp_strbuf_text(&meaning), out);
             dtp_strbuf_add(out, "\n");
             out->failed = out->failed || meaning.failed;
@@ -241,10 +255,14 @@ static void add_markdown(dtp_strbuf *out)
                         o->arg != NULL ? o->arg : "");
         add_owners(o, out);
         dtp_strbuf_add(out, ": ");
-        for (const char *at = o->help; *at != '\0'; at++) {
+        dtp_strbuf meaning = {0};
+        add_meaning(o, o->commands >> TOOL_N_COMMANDS != 0, &meaning);
+        for (const char *at = dtp_strbuf_text(&meaning); *at != '\0'; at++) {
             dtp_strbuf_addf(out, *at == '*' ? "\\%c" : "%c", *at);
         }
-        dtp_strbuf_addf(out, o->standard != NULL ? " (default %s).\n" : ".\n", o->standard);
+        dtp_strbuf_add(out, ".\n");
+        out->failed = out->failed || meaning.failed;
+        dtp_strbuf_free(&meaning);
     }
     dtp_strbuf_wrap(out, 0, PAGE_COLUMNS);
 }

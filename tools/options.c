@@ -13,7 +13,6 @@
 #include "core/base/text.h"
 #include "core/files/file_out.h"
 #include "dtp/op.h"
-#include "dtp/planner.h"
 #include "dtp/version.h"
 #include "executor/comm/communicator.h"
 #include "executor/verify/verify.h"
@@ -36,6 +35,9 @@ const tool_command tool_commands[TOOL_N_COMMANDS] = {
 enum {
 #define COMMAND(id, ...) id = 1 << TOOL_##id,
 #include "tools/options.def"
+    RULES = 1 << (TOOL_N_COMMANDS + DTP_PLAN_RULES),
+    TENSOR = 1 << (TOOL_N_COMMANDS + DTP_PLAN_TENSOR),
+    PINS = 1 << (TOOL_N_COMMANDS + DTP_PLAN_PINS)
 };
 
 #define ROW(place, field, kind, name, arg, min, max, standard, commands, help, own)                \
@@ -221,6 +223,19 @@ bool tool_has_option(tool_command_id command, const tool_option *option)
     return (option->commands >> command & 1) != 0;
 }
 
+bool tool_is_of_mode(const tool_option *option, dtp_planning_mode mode)
+{
+    const uint32_t modes = option->commands >> TOOL_N_COMMANDS;
+    return modes == 0 || (modes >> mode & 1) != 0;
+}
+
+const char *tool_mode_name(dtp_planning_mode mode)
+{
+    static const char *const names[] = {"--mode rules", "--mode tensor",
+                                        "plans that follow --style and --pin"};
+    return names[mode];
+}
+
 bool tool_option_is_flag(const tool_option *option)
 {
     return option->kind == TOOL_FLAG || option->kind == TOOL_NO_WRITES;
@@ -373,12 +388,49 @@ static bool is_place(tool_option_kind kind)
     return kind == TOOL_OUT_FOLDER || kind == TOOL_OUT_CHECKPOINT;
 }
 
-/* Whether an option that writes is given. */
-static bool writes(const tool_call *call, const tool_option *o)
+/* Whether an option is given; not known of numbers. */
+static bool is_given(const tool_call *call, const tool_option *o)
 {
-    return (o->kind == TOOL_OUT || is_place(o->kind))
-               ? *(const char **)place_of(call, o) != NULL
-               : o->kind == TOOL_OUT_LIST && ((const tool_list *)place_of(call, o))->n > 0;
+    const void *place = place_of(call, o);
+    switch (o->kind) {
+    case TOOL_FLAG:
+    case TOOL_NO_WRITES:
+        return *(const bool *)place;
+    case TOOL_LIST:
+    case TOOL_OUT_LIST:
+        return ((const tool_list *)place)->n > 0;
+    case TOOL_INT:
+    case TOOL_COUNT:
+    case TOOL_BYTES:
+    case TOOL_REAL:
+        return false;
+    default:
+        return *(const char *const *)place != o->standard;
+    }
+}
+
+dtp_status tool_check_mode(const tool_call *call, dtp_planning_mode mode, dtp_err *err)
+{
+    for (const tool_option *o = tool_options; o->name != NULL; o++) {
+        if (tool_has_option(call->id, o) && !tool_is_of_mode(o, mode) && is_given(call, o)) {
+            char modes[128] = "";
+            for (int32_t m = 0; m <= (int32_t)DTP_PLAN_PINS; m++) {
+                const size_t n = strlen(modes);
+                if (tool_is_of_mode(o, (dtp_planning_mode)m)) {
+                    (void)snprintf(modes + n, sizeof modes - n, "%s%s", n > 0 ? " and " : "",
+                                   tool_mode_name((dtp_planning_mode)m));
+                }
+            }
+            return DTP_FAIL(err, DTP_INVALID, "%s is for %s, not for %s", o->name, modes,
+                            tool_mode_name(mode));
+        }
+    }
+    return DTP_OK;
+}
+
+static bool writes(const tool_option *o)
+{
+    return o->kind == TOOL_OUT || o->kind == TOOL_OUT_LIST || is_place(o->kind);
 }
 
 static dtp_status check_path(const tool_option *o, const char *path, dtp_err *err)
@@ -414,7 +466,7 @@ static dtp_status check_outputs(const tool_call *call, dtp_err *err)
     }
     const bool refused = none != NULL && *(const bool *)place_of(call, none);
     for (const tool_option *o = tool_options; o->name != NULL; o++) {
-        if (!tool_has_option(call->id, o) || !writes(call, o)) {
+        if (!tool_has_option(call->id, o) || !writes(o) || !is_given(call, o)) {
             continue;
         }
         if (refused) {

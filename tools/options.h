@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/base/units.h"
+#include "dtp/planner.h"
 #include "dtp/session.h"
 
 /* Kinds of options, with the type that they are stored as. */
@@ -88,7 +89,7 @@ typedef struct tool_option {
     const char *arg; /* placeholder in the help, NULL for flags */
     double min, max;
     const char *standard; /* the default; NULL: none, or that of a struct that is the command's */
-    uint32_t commands;    /* 1 << id of those that have it */
+    uint32_t commands;    /* 1 << id of those that have it; modes of planning behind them */
     const char *help;
     bool own; /* of the struct that is the command's, not of tool_source */
     size_t offset;
@@ -96,6 +97,10 @@ typedef struct tool_option {
 extern const tool_option tool_options[];
 
 bool tool_has_option(tool_command_id command, const tool_option *option);
+/* Whether an option is for a mode of planning. */
+bool tool_is_of_mode(const tool_option *option, dtp_planning_mode mode);
+/* "--mode rules", "--mode tensor", "plans that follow --style and --pin". */
+const char *tool_mode_name(dtp_planning_mode mode);
 /* Whether an option takes no value. */
 bool tool_option_is_flag(const tool_option *option);
 /* The option that n characters name, as on the command line; NULL: the command has none. */
@@ -149,6 +154,10 @@ dtp_status tool_perform(const tool_call *call, int argc, char **argv, dtp_err *e
 
 /* The same; a failure is printed. Returns the exit code. */
 int tool_run(const tool_call *call, int argc, char **argv);
+
+/* That no option is given that is for another mode of planning. */
+dtp_status tool_check_mode(const tool_call *call, dtp_planning_mode mode,
+                           dtp_err *err) DTP_MUST_CHECK;
 
 /* Splits "name=value" in place of the caller's buffer; DTP_INVALID when there is no '=' or a side
  * is empty. */

@@ -95,7 +95,7 @@ plan=("$bin/dtplan" plan "$transformer" --mesh tp:2 --machine models/machines/a1
 refuse "node 'output': einsum: operand 0" "${plan[@]}" --strict --pin 'norm: batch@tp' --pin 'output.weight at output: vocab@tp' \
     --pin 'output.weight: vocab@tp'
 refuse "the nearest names are 'output'" "${plan[@]}" --style 'outptu: colwise'
-refuse "--compat torch is for plans from --style" "${plan[@]}" --compat torch
+refuse "--compat is for plans that follow --style" "${plan[@]}" --compat torch
 refuse "is none of torch, auto_mtf" "${plan[@]}" --style 'output: colwise' --compat jax
 refuse "need --mesh" "$bin/dtplan" plan "$transformer" --devices 2 --machine models/machines/a100_8.json --target cpu --style 'output: colwise'
 "${plan[@]}" --pin 'norm: batch@tp' --pin 'output.weight at output: vocab@tp' --pin 'output.weight: vocab@tp' \

@@ -129,12 +129,12 @@ print("%.1f %% of it beside compute" % (100 * (1 - p["exposed_comm_s"] / p["comm
     # Target and precision: every command that prices what no plan decides takes them as `plan` does.
     for command in $("$dtplan" help | sed -nE 's/^  ([a-z-]+) .*/\1/p'); do
         "$dtplan" "$command" --help >"$here/help" 2>&1
-        if grep -q -- '--machine' "$here/help" && ! head -1 "$here/help" | grep -q ' PLAN'; then
+        if grep -q '^  --machine ' "$here/help" && ! head -1 "$here/help" | grep -q ' PLAN'; then
             grep -q -- '--target NAME' "$here/help" || fail "$command prices, and has no --target"
             commands="${commands:-} $command"
         fi
     done
-    expect "commands with --target" "${commands:-}" " plan show redistribute pareto"
+    expect "commands with --target" "${commands:-}" " plan show pareto redistribute"
     for target in cpu cuda; do
         run "plan_$target" 0 plan $model $machine --mesh x:4 --mode tensor --memory none --target $target --precision bf16 --json
         run "pareto_$target" 0 pareto $model $machine --mesh x:4 --points 1 --target $target --precision bf16 --json

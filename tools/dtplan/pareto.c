@@ -138,10 +138,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     pareto_command *c = command;
     const bool tensor = strcmp(c->source.mode, "tensor") == 0;
     c->source.model = operands[0];
-    if ((tensor && c->source.rules != NULL) || (!tensor && tool_styles_given(&c->source))) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "--rules is for --mode rules, --style and --pin for --mode tensor");
-    }
+    const tool_call call = {TOOL_PARETO, NULL, c, &c->source, NULL};
+    DTP_TRY(tool_check_mode(&call, tensor ? DTP_PLAN_TENSOR : DTP_PLAN_RULES, err));
     if ((c->source.mesh != NULL) == (c->source.devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }

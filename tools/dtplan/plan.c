@@ -28,17 +28,20 @@ typedef struct plan_command {
     dtp_machine *machine;
 } plan_command;
 
-/* --mode tensor, which --expressible is for unless rules are pinned. */
-static bool is_tensor_mode(const plan_command *c)
+/* Without --mode: tensor for --expressible, unless rules are pinned; pins where there are any. */
+static dtp_planning_mode mode_of(const plan_command *c)
 {
-    return c->source.mode != NULL ? strcmp(c->source.mode, "tensor") == 0
-                                  : c->options.expressible != NULL && c->source.rules == NULL;
+    const tool_source *s = &c->source;
+    return (s->mode != NULL ? strcmp(s->mode, "tensor") == 0
+                            : c->options.expressible != NULL && s->rules == NULL)
+               ? DTP_PLAN_TENSOR
+           : s->mode == NULL && tool_styles_given(s) ? DTP_PLAN_PINS
+                                                     : DTP_PLAN_RULES;
 }
 
-/* Follows --style and --pin and searches nothing. */
 static bool is_by_pins(const plan_command *c)
 {
-    return tool_styles_given(&c->source) && !is_tensor_mode(c);
+    return mode_of(c) == DTP_PLAN_PINS;
 }
 
 /* ---- what is printed and written ---- */
@@ -223,7 +226,7 @@ static dtp_status say_verdict(const plan_command *c, const dtp_plan_result *resu
     dtp_strbuf text = {0};
     dtp_strbuf_addf(&text, "dtplan: infeasible: %s layout",
                     c->options.expressible != NULL ? "found no" : "no");
-    dtp_strbuf_add(&text, is_tensor_mode(c)               ? "s"
+    dtp_strbuf_add(&text, mode_of(c) == DTP_PLAN_TENSOR   ? "s"
                           : tool_styles_given(&c->source) ? "s that follow from the pins"
                                                           : " rules");
     if (c->source.rules != NULL) {
@@ -305,7 +308,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     }
     o->objective =
         strcmp(c->source.objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
-    o->mode = is_tensor_mode(c) ? DTP_PLAN_TENSOR : is_by_pins(c) ? DTP_PLAN_PINS : DTP_PLAN_RULES;
+    o->mode = mode_of(c);
     o->devices = c->source.devices;
     o->rules = c->source.rules;
     o->uneven = c->source.uneven;
@@ -396,39 +399,18 @@ static bool is_auto(const char *text)
 }
 
 /* Which options go together. */
-static dtp_status check_mode(const plan_command *c, dtp_err *err)
+static dtp_status check_mode(plan_command *c, dtp_err *err)
 {
     const bool by_pins = is_by_pins(c);
-    if (is_tensor_mode(c) && (c->source.rules != NULL || c->options.torch || c->source.strict)) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "--mode tensor takes pins by --pin and --style, and no --rules, --strict "
-                        "or --compat");
-    }
-    if ((c->options.prices || c->options.untie) && !is_tensor_mode(c)) {
-        return DTP_FAIL(err, DTP_INVALID, "%s is for --mode tensor",
-                        c->options.prices ? "--prices" : "--untie");
-    }
-    if (c->options.expressible != NULL && (c->source.uneven || c->options.prices || by_pins)) {
+    const tool_call call = {TOOL_PLAN, NULL, c, &c->source, &c->options};
+    DTP_TRY(tool_check_mode(&call, mode_of(c), err));
+    if (c->options.expressible != NULL && (c->source.uneven || c->options.prices)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--expressible is for plans that are searched with even splits: no %s",
-                        c->source.uneven    ? "--uneven"
-                        : c->options.prices ? "--prices"
-                                            : "--style and --pin beside --mode rules");
+                        c->source.uneven ? "--uneven" : "--prices");
     }
-    if (c->source.uneven && by_pins) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "--uneven is for plans that are searched; --style and --pin split as they "
-                        "say, evenly or not");
-    }
-    if (by_pins && c->source.mode != NULL) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "--mode rules takes pins by --rules, not --style or --pin");
-    }
-    if (c->options.torch && !by_pins) {
-        return DTP_FAIL(err, DTP_INVALID, "--compat torch is for plans from --style and --pin");
-    }
-    if (by_pins && (c->source.mesh == NULL || c->source.rules != NULL)) {
-        return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh and no --rules");
+    if (by_pins && c->source.mesh == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh");
     }
     if (by_pins && c->source.machine == NULL && c->source.trace != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -439,12 +421,6 @@ static dtp_status check_mode(const plan_command *c, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID,
                         "auto of --precision, --remat and --microbatches is for --mode rules and "
                         "tensor");
-    }
-    if (c->options.alone && !by_pins) {
-        return DTP_FAIL(err, DTP_INVALID, "--alone is for plans from --style and --pin");
-    }
-    if (c->source.strict && !by_pins) {
-        return DTP_FAIL(err, DTP_INVALID, "--strict is for plans from --style and --pin");
     }
     return DTP_OK;
 }
