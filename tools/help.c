@@ -18,15 +18,6 @@ static bool is_of(const char *program, int32_t command)
     return strcmp(tool_commands[command].tool, program) == 0;
 }
 
-tool_text tool_usage(tool_command_id command)
-{
-    const tool_command *c = &tool_commands[command];
-    tool_text t;
-    (void)snprintf(t.text, sizeof t.text, "%s %s%s%s [options]", c->tool, c->name,
-                   c->operands[0] != '\0' ? " " : "", c->operands);
-    return t;
-}
-
 /* What stands first of an operand text, without options that are needed. */
 static int operand_length(const tool_command *c)
 {

@@ -4,14 +4,7 @@
 
 #include <stdio.h>
 
-#include "tools/options.h"
-
-typedef struct tool_text {
-    char text[128];
-} tool_text;
-
-/* "dtplan plan MODEL [options]". */
-tool_text tool_usage(tool_command_id command);
+#include "tools/option_rows.h"
 
 /* `--help` of a command, on standard output. */
 dtp_status tool_help_command(tool_command_id command, dtp_err *err) DTP_MUST_CHECK;

@@ -10,52 +10,13 @@
 
 #include "core/base/units.h"
 #include "core/base/status.h"
-#include "core/base/text.h"
 #include "core/files/file_out.h"
-#include "dtp/op.h"
 #include "dtp/version.h"
 #include "executor/comm/communicator.h"
-#include "executor/verify/verify.h"
-#include "interop/import/folder.h"
-#include "interop/redistribute_torch.h"
-#include "planner/reports/explain.h"
-#include "planner/reports/sensitivity.h"
-#include "planner/solver/solve.h"
 #include "tools/help.h"
 #include "tools/progress.h"
 
 extern char **environ;
-
-#define COMMAND(id, tool, function, name, operands, least, most, group, summary, first, second)    \
-    [TOOL_##id] = {#tool, name, operands, least, most, group, summary, {first, second}},
-const tool_command tool_commands[TOOL_N_COMMANDS] = {
-#include "tools/options.def"
-};
-
-enum {
-#define COMMAND(id, ...) id = 1 << TOOL_##id,
-#include "tools/options.def"
-    RULES = 1 << (TOOL_N_COMMANDS + DTP_PLAN_RULES),
-    TENSOR = 1 << (TOOL_N_COMMANDS + DTP_PLAN_TENSOR),
-    PINS = 1 << (TOOL_N_COMMANDS + DTP_PLAN_PINS)
-};
-
-#define ROW(place, field, kind, name, arg, min, max, standard, commands, help, own)                \
-    {name, TOOL_##kind, arg, min, max, standard, commands, help, own, offsetof(place, field)},
-#define OPTION(field, kind, name, arg, min, max, standard, commands, help)                         \
-    ROW(tool_source, field, kind, name, arg, min, max, standard, commands, help, false)
-#define AGAIN(field, kind, name, arg, min, max, standard, commands, help)                          \
-    ROW(tool_source, field, kind, name, arg, min, max, standard, commands, help, false)
-#define OWN(place, field, kind, name, arg, min, max, standard, commands, help)                     \
-    ROW(place, field, kind, name, arg, min, max, standard, commands, help, true)
-const tool_option tool_options[] = {
-#include "tools/options.def"
-    {.name = NULL},
-};
-
-#define OWN(place, field, kind, ...)                                                               \
-    _Static_assert(sizeof(((place *)NULL)->field) == sizeof(TOOL_TYPE_##kind), #place "." #field);
-#include "tools/options.def"
 
 dtp_status tool_program_path(char *path, size_t size, dtp_err *err)
 {
@@ -199,70 +160,6 @@ dtp_quantity tool_bytes_print(int64_t bytes, bool up, bool exact)
     (void)snprintf(q.text, sizeof q.text, "%.*f%.*s", decimals, v, unit >= 0 ? 1 : 0,
                    unit >= 0 ? &suffixes[unit] : "");
     return q;
-}
-
-tool_hint tool_hint_begin(const char *name)
-{
-    const size_t third = (strlen(name + strspn(name, "-")) + 1) / 3;
-    return (tool_hint){.name = name, .best = third > 3 ? 4 : third > 1 ? (int32_t)third + 1 : 2};
-}
-
-void tool_hint_note(tool_hint *hint, const char *candidate)
-{
-    const size_t n = strlen(hint->name);
-    const bool begins = n > strspn(hint->name, "-") + 2 && strncmp(hint->name, candidate, n) == 0;
-    const int32_t d = begins ? 1 : dtp_name_distance(hint->name, candidate, hint->best);
-    if (d < hint->best) {
-        hint->best = d;
-        (void)snprintf(hint->text, sizeof hint->text, "; did you mean '%.60s'?", candidate);
-    }
-}
-
-bool tool_has_option(tool_command_id command, const tool_option *option)
-{
-    return (option->commands >> command & 1) != 0;
-}
-
-bool tool_is_of_mode(const tool_option *option, dtp_planning_mode mode)
-{
-    const uint32_t modes = option->commands >> TOOL_N_COMMANDS;
-    return modes == 0 || (modes >> mode & 1) != 0;
-}
-
-const char *tool_mode_name(dtp_planning_mode mode)
-{
-    static const char *const names[] = {"--mode rules", "--mode tensor",
-                                        "plans that follow --style and --pin"};
-    return names[mode];
-}
-
-bool tool_option_is_flag(const tool_option *option)
-{
-    return option->kind == TOOL_FLAG || option->kind == TOOL_NO_WRITES;
-}
-
-const tool_option *tool_option_find(tool_command_id command, const char *name, size_t n)
-{
-    for (const tool_option *o = tool_options; o->name != NULL; o++) {
-        if (tool_has_option(command, o) && strlen(o->name) == n && strncmp(o->name, name, n) == 0) {
-            return o;
-        }
-    }
-    return NULL;
-}
-
-tool_hint tool_hint_option(tool_command_id command, const char *name)
-{
-    char alone[64];
-    (void)snprintf(alone, sizeof alone, "%.*s", (int)strcspn(name, "="), name);
-    tool_hint hint = tool_hint_begin(alone);
-    for (const tool_option *o = tool_options; o->name != NULL; o++) {
-        if (tool_has_option(command, o)) {
-            tool_hint_note(&hint, o->name);
-        }
-    }
-    hint.name = name;
-    return hint;
 }
 
 /* Where the value of an option is stored. */

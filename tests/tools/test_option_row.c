@@ -1,5 +1,6 @@
-/* A row that is added to a copy of tools/options.def, and nowhere else, is an option of the command line, a key of suites,
- * and stands in help, the manual page, what bash completes, and the document. */
+/* A row that is added to a copy of tools/options.def, and nowhere else, is an option of the command
+ * line, a key of suites, and stands in help, the manual page, what bash completes, and the
+ * document. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 
 #include "dtp/planner.h"
 #include "tools/help.h"
+#include "tools/options.h"
 #include "tools/regress/suite.h"
 
 /* Standard output of a function, up to the room. */

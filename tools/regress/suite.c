@@ -116,7 +116,8 @@ static dtp_status add_option(suite *s, suite_case *c, const tool_option *o, cons
         }
         return DTP_OK;
     }
-    if (kind == DTP_JSON_NUMBER) {
+    const bool numeric = o->kind == TOOL_INT || o->kind == TOOL_COUNT || o->kind == TOOL_REAL;
+    if (numeric || (o->kind == TOOL_BYTES && kind == DTP_JSON_NUMBER)) {
         DTP_TRY(dtp_json_double(v, &number, err));
         text = dtp_arena_printf(s->arena, number == floor(number) ? "%.0f" : "%.15g", number);
         DTP_TRY(DTP_MEMORY(err, text));
