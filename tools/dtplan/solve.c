@@ -161,8 +161,8 @@ static dtp_status solve(void *command, const char *const *operands, dtp_err *err
         return tool_put_text(&out, err);
     }
     if (operands[0] == NULL) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "an argument is missing (usage: dtplan solve FILE [options])");
+        return DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)",
+                        tool_usage(TOOL_SOLVE).text);
     }
     if (c->source.write != NULL) {
         return write_problem(c, operands[0], err);
