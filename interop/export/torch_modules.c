@@ -300,7 +300,8 @@ static dtp_status check_dim(dtp_torch_plan *t, int32_t m, bool patterns, dtp_err
         v.io[i].style = t->styles.modules[i].style;
     }
     for (int32_t i = 0; i < p->n_params + p->n_tied && t->by_modules; i++) {
-        t->by_modules = check_param(&v, i, &t->moved[i]) && (i < p->n_params || !t->moved[i]);
+        const bool tied = i >= p->n_params;
+        t->by_modules = check_param(&v, i, &t->moved[i]) && !(tied && t->moved[i]);
         t->against = t->by_modules ? NULL : p->params[i].name;
     }
     DTP_TRY(check_values(&v, t, err));
