@@ -27,7 +27,7 @@ enum {
 };
 
 #define ROW(place, field, kind, name, arg, min, max, standard, commands, help, own)                \
-    {name, TOOL_##kind, arg, min, max, standard, commands, help, own, offsetof(place, field)},
+    {name, arg, min, max, standard, help, offsetof(place, field), commands, TOOL_##kind, own},
 #define OPTION(field, kind, name, arg, min, max, standard, commands, help)                         \
     ROW(tool_source, field, kind, name, arg, min, max, standard, commands, help, false)
 #define AGAIN(field, kind, name, arg, min, max, standard, commands, help)                          \

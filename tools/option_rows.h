@@ -49,8 +49,9 @@ typedef struct tool_list {
 #define TOOL_TYPE_OUT_FOLDER const char *
 #define TOOL_TYPE_OUT_CHECKPOINT const char *
 
-/* What the command line says; NULL and 0 mean "not given". No `backend`: no programs are run. */
-typedef struct tool_source {
+/* What the command line says; NULL and 0 mean "not given". No `backend`: no programs are run. Fields
+ * stand in the order of the rows. */
+typedef struct tool_source { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     const char *model;
     bool unrecorded; /* steps are not recorded: launches cost more where a machine says so */
     bool any_dims;   /* a plan may be for other dims: the command shows no prices */
@@ -80,14 +81,14 @@ extern const tool_command tool_commands[TOOL_N_COMMANDS];
 
 typedef struct tool_option {
     const char *name; /* "--mesh"; NULL ends the table */
-    tool_option_kind kind;
-    const char *arg; /* placeholder in the help, NULL for flags */
+    const char *arg;  /* placeholder in the help, NULL for flags */
     double min, max;
     const char *standard; /* the default; NULL: none, or that of a struct that is the command's */
-    uint32_t commands;    /* 1 << id of those that have it; modes of planning behind them */
     const char *help;
-    bool own; /* of the struct that is the command's, not of tool_source */
     size_t offset;
+    uint32_t commands; /* 1 << id of those that have it; modes of planning behind them */
+    tool_option_kind kind;
+    bool own; /* of the struct that is the command's, not of tool_source */
 } tool_option;
 extern const tool_option tool_options[];
 

@@ -133,8 +133,8 @@ def check_refusals():
             (2, ["nothing"], "there is no form 'nothing'; there are placements"),
             (2, ["hf", "--uneven"], "no --uneven"),
             (2, ["hf", "--prices"], "no --prices"),
-            (2, ["hf", "--mode", "rules", "--pin", "head: vocab@x"], "no --style and --pin beside --mode rules"),
-            (2, ["hf", "--mode", "tensor", "--rules", "batch:x"], "no --rules"),
+            (2, ["hf", "--mode", "rules", "--pin", "head: vocab@x"], "--pin is for --mode tensor and plans that follow"),
+            (2, ["hf", "--mode", "tensor", "--rules", "batch:x"], "--rules is for --mode rules"),
             (2, ["hf", "--compat", "auto_mtf"], "takes no --expressible"),
             (3, ["hf", "--mesh", "x:2;y:2", "--pin", "text: batch@x", "--pin", "head: vocab@y"], "found no layouts of which --expressible hf loses nothing"),
             (3, ["placements", "--memory", "1M"], "--expressible placements")):
