@@ -49,8 +49,8 @@ typedef struct tool_list {
 #define TOOL_TYPE_OUT_FOLDER const char *
 #define TOOL_TYPE_OUT_CHECKPOINT const char *
 
-/* What the command line says; NULL and 0 mean "not given". No `backend`: no programs are run. Fields
- * stand in the order of the rows. */
+/* What the command line says; NULL and 0 mean "not given". No `backend`: no programs are run.
+ * Fields stand in the order of the rows. */
 typedef struct tool_source { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     const char *model;
     bool unrecorded; /* steps are not recorded: launches cost more where a machine says so */
