@@ -33,11 +33,11 @@ void dtp_cols_sum(int64_t rows, int64_t n, const float *x, int64_t ld, double *a
 void dtp_cols_dot(int64_t rows, int64_t n, const float *a, int64_t ld_a, const float *b,
                   int64_t ld_b, double *acc);
 
-/* ---- Kernels that treat one row at a time (executor/device/bound/rows.h). */
+/* ---- Kernels that treat one row at a time (executor/device/bound/rows.h) ---- */
 
-/* A row is a number of runs of equal length; within a run the elements of view v are step[v] apart. What a row has of a 16-bit view is widened into a buffer of
- * the thread before its function is called, and narrowed from there behind it when the view is an
- * output: functions see f32 alone. */
+/* A row is a number of runs of equal length; within a run the elements of view v are step[v] apart.
+ * What a row has of a 16-bit view is widened into a buffer of the thread before its function is
+ * called, and narrowed from there behind it when the view is an output: functions see f32 alone. */
 typedef struct dtp_row_job {
     dtp_bound_rows of;
     dtp_nest rows;   /* all rows: dtp_nest_total(rows) of them */

@@ -1,4 +1,4 @@
-/* Attention and its gradient, bound for any device: sizes, heads, places in the sequence, matrices. */
+/* Attention and its gradient, bound for any device: sizes, heads, places of keys, matrices. */
 #ifndef DTP_EXECUTOR_DEVICE_BOUND_ATTENTION_H
 #define DTP_EXECUTOR_DEVICE_BOUND_ATTENTION_H
 

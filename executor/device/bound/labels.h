@@ -13,7 +13,7 @@
     OP(label_weight)
 
 #define DTP_LABEL_OP_NUMBER(op) DTP_LABEL_##op,
-typedef enum dtp_label_op { DTP_LABEL_OPS(DTP_LABEL_OP_NUMBER) DTP_N_LABEL_OPS } dtp_label_op;
+typedef enum dtp_label_op { DTP_LABEL_OPS(DTP_LABEL_OP_NUMBER) } dtp_label_op;
 
 /* Views of rows; where an op has none, the labels stand for it. */
 enum {

@@ -1,7 +1,7 @@
-/* layer_norm and rms_norm (without mean and beta), their gradients and the parts that they decompose
- * into when a dim of `over` is split, bound for any device. The sums of a row lie along the one dim
- * ("_stat") that x does not have: two of layer_norm (of x and x^2; s0 and s1), one of rms_norm (the
- * last of the two). */
+/* layer_norm and rms_norm (without mean and beta), their gradients and the parts that they
+ * decompose into when a dim of `over` is split, bound for any device. The sums of a row lie along
+ * the one dim ("_stat") that x does not have: two of layer_norm (of x and x^2; s0 and s1), one of
+ * rms_norm (the last of the two). */
 #ifndef DTP_EXECUTOR_DEVICE_BOUND_NORM_H
 #define DTP_EXECUTOR_DEVICE_BOUND_NORM_H
 

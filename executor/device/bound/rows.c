@@ -83,8 +83,6 @@ dtp_status dtp_bind_rows(const dtp_kernel_args *args, dtp_row_op op, dtp_bound_r
     dtp_bind_views(args->call, keys[op], n, views, b);
     switch (op) {
         DTP_ROW_OPS(OPTION)
-    default:
-        break;
     }
     const dtp_dtype last = args->out[args->call->n_out - 1].local.dtype;
     b->gives_places = gives_places(op);

@@ -45,7 +45,7 @@ typedef struct dtp_bound_rows {
     OP(all, "over", DTP_FOLD_MIN)
 
 #define DTP_ROW_OP_NUMBER(op, ...) DTP_ROW_##op,
-typedef enum dtp_row_op { DTP_ROW_OPS(DTP_ROW_OP_NUMBER) DTP_N_ROW_OPS } dtp_row_op;
+typedef enum dtp_row_op { DTP_ROW_OPS(DTP_ROW_OP_NUMBER) } dtp_row_op;
 
 /* The call of an op: its operands, then its outputs. DTP_UNSUPPORTED: as dtp_places_check. */
 dtp_status dtp_bind_rows(const dtp_kernel_args *args, dtp_row_op op, dtp_bound_rows *out,
