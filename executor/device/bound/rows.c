@@ -47,7 +47,9 @@ void dtp_bind_views(const dtp_op_call *call, const char *key, int32_t n_views,
 {
     *out = (dtp_bound_rows){.n_views = n_views, .factor = 1.0};
     dtp_view_split(call, key, views[0], &out->dims);
-    memcpy(out->views, views, (size_t)n_views * sizeof *views);
+    for (int32_t v = 0; v < n_views; v++) {
+        out->views[v] = views[v];
+    }
 }
 
 dtp_status dtp_places_check(const dtp_op_call *call, const dtp_bound_rows *b, int64_t most,
@@ -75,7 +77,7 @@ dtp_status dtp_bind_rows(const dtp_kernel_args *args, dtp_row_op op, dtp_bound_r
                          dtp_err *err)
 {
     static const char *const keys[] = {DTP_ROW_OPS(KEY)};
-    const dtp_view *views[DTP_NEST_VIEWS];
+    const dtp_view *views[DTP_NEST_VIEWS] = {NULL};
     const int32_t n_in = args->call->n_in, n = n_in + args->call->n_out;
     for (int32_t i = 0; i < n; i++) {
         views[i] = i < n_in ? &args->in[i] : &args->out[i - n_in];
