@@ -1,80 +1,149 @@
 #include <string.h>
 
-#include "interop/import/aten/const_elements.h"
+#include "interop/import/aten/aten_const.h"
 
-enum { MOST_OPERANDS = 3 };
+enum { MOST_OPERANDS = 3, MOST_ELEMENTS = 1 << 26, MOST_IN_ALL = 1 << 28 };
+#define MOST_LOOKED_AT (INT64_C(1) << 33)
+
+typedef struct folder {
+    const dtp_aten *g;
+    dtp_const *c;
+    int64_t elements, looked_at; /* in all */
+} folder;
 
 typedef struct const_op const_op;
+
+/* A node that is evaluated. */
+typedef struct work {
+    folder *f;
+    const dtp_aten_node *node;
+    const dtp_aten_value *out; /* of the node */
+    dtp_const *to;
+    const dtp_const *x; /* operand 0 and its value; NULL: no tensor */
+    const dtp_aten_value *xv;
+    int32_t axis; /* the argument "dim" */
+    const const_op *op;
+    /* Operands that the op names: numbers, or tensors broadcast from the last axis on. */
+    const dtp_const *in[MOST_OPERANDS];
+    int64_t strides[MOST_OPERANDS][DTP_MAX_RANK];
+    double number[MOST_OPERANDS], alpha;
+} work;
+
 struct const_op {
-    const char *name; /* without "aten." and overload */
-    /* false: not evaluated */
-    bool (*run)(dtp_const_work *w, const const_op *op);
-    double (*of)(const double *a);
+    const char *name;      /* without "aten." and overload */
+    bool (*view)(work *w); /* the elements of operand 0; false: it cannot be said so */
+    /* Else an element, NaN where there is none. `fits` checks what it relies on; NULL: the result
+     * changes along the axes alone along which an operand does. */
+    double (*at)(const work *w, const int64_t *index);
+    bool (*fits)(const work *w);
+    double (*of)(const double *a); /* of at_elements: by those of the operands */
     const char *operands[MOST_OPERANDS];
 };
 
-/* ---- sources and views ---- */
+/* ---- elements ---- */
 
-static bool run_arange(dtp_const_work *w, const const_op *op)
+static int64_t offset_of(int32_t rank, const int64_t *strides, const int64_t *index)
 {
-    (void)op;
-    void *data;
-    const double start = dtp_aten_real(w->node, "start", 0);
-    const double by = dtp_aten_real(w->node, "step", 1);
-    if (w->out->rank != 1 || !dtp_const_room(w, 1, &data)) {
-        return false;
+    int64_t at = 0;
+    for (int32_t i = 0; i < rank; i++) {
+        at += strides[i] * index[i];
     }
-    for (int64_t i = 0; i < w->out->sizes[0]; i++) {
-        dtp_const_put(w, data, i, start + by * (double)i);
-    }
-    return true;
+    return at;
 }
 
-static bool run_fill(dtp_const_work *w, const const_op *op)
+/* The next index over the axes whose stride is not 0; false behind the last. */
+static bool step(const dtp_aten_value *v, const int64_t *strides, int64_t *index)
 {
-    void *data;
-    const double zero = strstr(op->name, "zeros") != NULL ? 0 : 1;
-    if (!dtp_const_room(w, 0, &data)) {
-        return false;
+    for (int32_t i = v->rank; i-- > 0;) {
+        if (strides[i] != 0 && ++index[i] < v->sizes[i]) {
+            return true;
+        }
+        index[i] = 0;
     }
-    dtp_const_put(w, data, 0,
-                  dtp_aten_real(w->node, "fill_value", dtp_aten_real(w->node, "s", zero)));
-    return true;
+    return false;
 }
 
-static bool of_same(const dtp_const_work *w, const int64_t *index, double *x)
+/* Room for elements along the axes whose bit is set, row by row; NULL above a limit. */
+static void *room(folder *f, const dtp_aten_value *v, uint32_t varies, dtp_const *to)
 {
-    *x = dtp_const_x(w, index);
-    return true;
-}
-
-static bool run_same(dtp_const_work *w, const const_op *op)
-{
-    (void)op;
-    if (w->out->dtype == w->xv->dtype) {
-        *w->to = *w->x;
-        return true;
+    int64_t n = 1;
+    for (int32_t i = v->rank; i-- > 0;) {
+        const int64_t size = (varies >> i & 1) != 0 ? v->sizes[i] : 1;
+        to->strides[i] = (varies >> i & 1) != 0 ? n : 0;
+        if (size < 1 || size > MOST_ELEMENTS / n) {
+            return NULL;
+        }
+        n *= size;
     }
-    return w->out->rank == w->xv->rank &&
-           dtp_const_fill(w, dtp_const_varies(w->x, w->xv->rank), of_same);
+    to->extent = n;
+    to->truth = v->dtype == ATEN_BOOL;
+    f->elements += n;
+    void *data = f->elements > MOST_IN_ALL
+                     ? NULL
+                     : dtp_arena_alloc(f->g->arena, (size_t)n, to->truth ? 1 : sizeof(double));
+    to->data = data;
+    return data;
 }
 
-static bool run_expand(dtp_const_work *w, const const_op *op)
+static void put(const dtp_aten_value *v, void *data, int64_t at, double x)
 {
-    (void)op;
-    const int32_t more = w->out->rank - w->xv->rank;
+    if (v->dtype == ATEN_BOOL) {
+        ((uint8_t *)data)[at] = x != 0 ? 1 : 0;
+    } else if (v->dtype == ATEN_F32 || v->dtype == ATEN_F16 || v->dtype == ATEN_BF16) {
+        ((double *)data)[at] = (double)(float)x;
+    } else {
+        ((double *)data)[at] = v->dtype == ATEN_F64 ? x : trunc(x);
+    }
+}
+
+/* Axes along which nothing changes get the stride 0; then what the constant is. Views of large
+ * constants cost no room, but time: after so many elements the others are not known. */
+static void judge(folder *f, const dtp_aten_value *v, dtp_const *c)
+{
+    int64_t n = 1;
+    for (int32_t axis = 0; axis < v->rank; axis++) {
+        const int64_t size = c->strides[axis] != 0 ? v->sizes[axis] : 1;
+        n = size > MOST_LOOKED_AT / (n > 0 ? n : 1) ? MOST_LOOKED_AT : n * size;
+    }
+    f->looked_at += n;
+    if (f->looked_at >= MOST_LOOKED_AT) {
+        *c = (dtp_const){.is = true};
+        return;
+    }
+    for (int32_t axis = 0; axis < v->rank; axis++) {
+        const int64_t stride = c->strides[axis];
+        int64_t index[DTP_MAX_RANK] = {0};
+        bool same = true;
+        while (same && stride != 0 && step(v, c->strides, index)) {
+            const int64_t at = offset_of(v->rank, c->strides, index);
+            same = dtp_const_at(c, at) == dtp_const_at(c, at - index[axis] * stride);
+        }
+        c->strides[axis] = same ? 0 : stride;
+    }
+    dtp_const_judge(c, v);
+}
+
+/* ---- views ---- */
+
+static bool view_same(work *w)
+{
     *w->to = *w->x;
-    for (int32_t i = 0; i < w->out->rank && more >= 0; i++) {
-        const bool kept = i >= more && w->xv->sizes[i - more] == w->out->sizes[i];
-        w->to->strides[i] = kept ? w->x->strides[i - more] : 0;
+    return w->out->dtype == w->xv->dtype;
+}
+
+static bool view_moved(work *w)
+{
+    *w->to = *w->x;
+    for (int32_t i = 0; i < w->out->rank; i++) {
+        const int32_t from = dtp_aten_from(w->f->g, w->node, i);
+        w->to->strides[i] = from < 0 ? 0 : w->x->strides[from];
     }
-    return more >= 0;
+    return true;
 }
 
 /* Axes that go and come have size 1: the others keep their order. */
-static bool run_squeeze(dtp_const_work *w, const const_op *op)
+static bool view_squeeze(work *w)
 {
-    (void)op;
     int32_t from = 0;
     *w->to = *w->x;
     for (int32_t i = 0; i < w->out->rank; i++) {
@@ -92,88 +161,71 @@ static bool run_squeeze(dtp_const_work *w, const const_op *op)
     return true;
 }
 
-static bool run_view(dtp_const_work *w, const const_op *op)
+static bool fits_view(const work *w)
 {
-    if (run_squeeze(w, op)) {
-        return true;
-    }
-    void *data;
-    int64_t index[DTP_MAX_RANK] = {0}, at = 0;
-    const uint32_t all = (UINT32_C(1) << w->xv->rank) - 1;
-    if (!dtp_const_room(w, (UINT32_C(1) << w->out->rank) - 1, &data)) {
-        return false;
-    }
-    do {
-        dtp_const_put(w, data, at++, dtp_const_x(w, index));
-    } while (dtp_const_step(w->xv, all, index));
-    return true;
+    return w->xv != NULL;
 }
 
-static bool run_transpose(dtp_const_work *w, const const_op *op)
+static double at_view(const work *w, const int64_t *index)
 {
-    (void)op;
-    const dtp_aten_arg *dims = dtp_aten_arg_of(w->node, "dims");
-    *w->to = *w->x;
-    if (dims != NULL) {
-        for (int32_t i = 0; i < w->out->rank && i < dims->n; i++) {
-            const int32_t from = dtp_aten_axis(dims->ints[i], w->out->rank);
-            w->to->strides[i] = from < 0 ? 0 : w->x->strides[from];
+    int64_t n = offset_of(w->out->rank, w->to->strides, index), at = 0;
+    for (int32_t i = w->xv->rank; i-- > 0; n /= w->xv->sizes[i]) {
+        if (w->xv->sizes[i] < 1) {
+            return (double)NAN;
         }
-        return dims->n == w->out->rank;
+        at += n % w->xv->sizes[i] * w->x->strides[i];
     }
-    const int32_t a = dtp_aten_axis(dtp_aten_int(w->node, "dim0", 0), w->out->rank);
-    const int32_t b = dtp_aten_axis(dtp_aten_int(w->node, "dim1", 1), w->out->rank);
-    if (a < 0 || b < 0) {
-        return w->out->rank < 2;
-    }
-    w->to->strides[a] = w->x->strides[b];
-    w->to->strides[b] = w->x->strides[a];
-    return true;
+    return n == 0 ? dtp_const_at(w->x, at) : (double)NAN;
 }
 
-static void advance(dtp_const *c, int64_t by)
+static bool view_slice(work *w)
 {
-    c->real = c->real == NULL ? NULL : c->real + by;
-    c->truth = c->truth == NULL ? NULL : c->truth + by;
-    c->extent -= by;
-}
-
-static bool run_slice(dtp_const_work *w, const const_op *op)
-{
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), w->xv->rank);
-    if (axis < 0) {
-        return false;
-    }
-    const int64_t size = w->xv->sizes[axis];
-    const bool select = strcmp(op->name, "select") == 0;
+    const bool select = dtp_aten_is(w->node, "select");
     int64_t start = dtp_aten_int(w->node, select ? "index" : "start", 0);
     const int64_t by = select ? 1 : dtp_aten_int(w->node, "step", 1);
+    if (w->axis < 0) {
+        return false;
+    }
+    const int64_t size = w->xv->sizes[w->axis], stride = w->x->strides[w->axis];
     start += start < 0 ? size : 0;
     start = start < 0 ? 0 : start > size ? size : start;
-    if (start > 0 && w->x->strides[axis] > w->x->extent / start) {
+    if (by < 1 || by > size || (start > 0 && stride > w->x->extent / start)) {
         return false;
     }
     *w->to = *w->x;
-    advance(w->to, start * w->x->strides[axis]);
+    w->to->first += start * stride;
     if (select) {
-        memmove(&w->to->strides[axis], &w->to->strides[axis + 1],
-                (size_t)(DTP_MAX_RANK - 1 - axis) * sizeof w->to->strides[0]);
+        memmove(&w->to->strides[w->axis], &w->to->strides[w->axis + 1],
+                (size_t)(DTP_MAX_RANK - 1 - w->axis) * sizeof w->to->strides[0]);
         return start < size;
     }
-    w->to->strides[axis] *= by > 0 && by <= size ? by : 0;
-    return w->out->sizes[axis] > 0 && w->out->sizes[axis] <= size && by > 0 && by <= size &&
-           start + (w->out->sizes[axis] - 1) * by < size;
+    w->to->strides[w->axis] *= by;
+    const int64_t kept = w->out->sizes[w->axis];
+    return kept > 0 && kept <= size && start + (kept - 1) * by < size;
 }
 
 /* ---- element by element ---- */
 
-static const dtp_aten_arg *operand_arg(const dtp_const_work *w, const char *name)
+static bool fits_arange(const work *w)
 {
-    const dtp_aten_arg *a = dtp_aten_arg_of(w->node, name);
-    return a == NULL && strcmp(name, "self") == 0 ? dtp_aten_arg_of(w->node, "input") : a;
+    return w->out->rank == 1;
+}
+
+static double at_arange(const work *w, const int64_t *index)
+{
+    return dtp_aten_real(w->node, "start", 0) +
+           dtp_aten_real(w->node, "step", 1) * (double)index[0];
+}
+
+static double at_fill(const work *w, const int64_t *index)
+{
+    (void)index;
+    const double usual = strstr(w->op->name, "zeros") != NULL ? 0 : 1;
+    return dtp_aten_real(w->node, "fill_value", dtp_aten_real(w->node, "s", usual));
 }
 
 /* clang-format off */
+static double of_same(const double *a) { return a[0]; }
 static double of_add(const double *a) { return a[0] + a[1]; }
 static double of_sub(const double *a) { return a[0] - a[1]; }
 static double of_rsub(const double *a) { return a[1] - a[0]; }
@@ -204,224 +256,198 @@ static double of_where(const double *a) { return a[0] != 0 ? a[1] : a[2]; }
 static double of_masked_fill(const double *a) { return a[1] != 0 ? a[2] : a[0]; }
 /* clang-format on */
 
-/* Numbers and tensors, broadcast from the last axis on. */
-static bool run_elements(dtp_const_work *w, const const_op *op)
+/* The operands that the op names; *varies: bits of the axes along which one of them changes. */
+static bool bind_operands(work *w, uint32_t *varies)
 {
-    const dtp_const *in[MOST_OPERANDS] = {NULL};
-    int64_t strides[MOST_OPERANDS][DTP_MAX_RANK] = {{0}}, index[DTP_MAX_RANK] = {0};
-    double a[MOST_OPERANDS] = {0};
-    int n = 0;
-    uint32_t varies = 0;
-    const double alpha = dtp_aten_real(w->node, "alpha", 1);
+    const const_op *op = w->op;
     const bool bits = op->of == of_and || op->of == of_or || op->of == of_not;
-    if (dtp_aten_arg_of(w->node, "rounding_mode") != NULL || (op->of == of_rsub && alpha != 1)) {
+    if ((bits && w->out->dtype != ATEN_BOOL) || (op->of == of_rsub && w->alpha != 1) ||
+        dtp_aten_arg_of(w->node, "rounding_mode") != NULL) {
         return false;
     }
-    for (; n < MOST_OPERANDS && op->operands[n] != NULL; n++) {
-        const dtp_aten_arg *arg = operand_arg(w, op->operands[n]);
-        if (arg == NULL || (bits && w->out->dtype != ATEN_BOOL)) {
-            return false;
-        }
-        if (arg->kind != ATEN_VALUE) {
-            a[n] = arg->real * (n == 1 ? alpha : 1);
+    for (int k = 0; k < MOST_OPERANDS && op->operands[k] != NULL; k++) {
+        const dtp_aten_arg *arg = dtp_aten_arg_of(w->node, op->operands[k]);
+        arg = arg == NULL && k == 0 ? dtp_aten_arg_of(w->node, "input") : arg;
+        if (arg == NULL || arg->kind != ATEN_VALUE) {
+            w->number[k] = arg == NULL ? (double)NAN : arg->real;
+            if (arg == NULL && op->of != NULL) {
+                return false;
+            }
             continue;
         }
-        in[n] = &w->f->c[arg->values[0]];
         const dtp_aten_value *v = &w->f->g->values[arg->values[0]];
         const int32_t more = w->out->rank - v->rank;
+        w->in[k] = &w->f->c[arg->values[0]];
+        for (int32_t i = 0; i < v->rank && more >= 0; i++) {
+            w->strides[k][i + more] = v->sizes[i] == 1 ? 0 : w->in[k]->strides[i];
+            *varies |= w->strides[k][i + more] != 0 ? UINT32_C(1) << (i + more) : 0;
+        }
         if (more < 0) {
             return false;
         }
-        for (int32_t i = 0; i < v->rank; i++) {
-            strides[n][i + more] = v->sizes[i] == 1 ? 0 : in[n]->strides[i];
-            varies |= strides[n][i + more] != 0 ? UINT32_C(1) << (i + more) : 0;
-        }
     }
-    void *data;
-    if (!dtp_const_room(w, varies, &data)) {
-        return false;
-    }
-    do {
-        for (int i = 0; i < n; i++) {
-            if (in[i] != NULL) {
-                a[i] = dtp_const_at(in[i], dtp_const_offset(w->out->rank, strides[i], index)) *
-                       (i == 1 ? alpha : 1);
-            }
-        }
-        dtp_const_put(w, data, dtp_const_offset(w->out->rank, w->to->strides, index), op->of(a));
-    } while (dtp_const_step(w->out, varies, index));
     return true;
+}
+
+static int64_t place(const work *w, int k, const int64_t *index)
+{
+    return offset_of(w->out->rank, w->strides[k], index);
+}
+
+static double at_elements(const work *w, const int64_t *index)
+{
+    double a[MOST_OPERANDS];
+    for (int k = 0; k < MOST_OPERANDS && w->op->operands[k] != NULL; k++) {
+        a[k] = w->in[k] == NULL ? w->number[k] : dtp_const_at(w->in[k], place(w, k, index));
+        a[k] *= k == 1 ? w->alpha : 1;
+    }
+    return w->op->of(a);
 }
 
 /* ---- along an axis ---- */
 
-static bool run_cat(dtp_const_work *w, const const_op *op)
+static bool fits_cat(const work *w)
 {
-    (void)op;
     const dtp_aten_arg *list = dtp_aten_arg_of(w->node, "tensors");
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), w->out->rank);
-    uint32_t varies = axis < 0 ? 0 : UINT32_C(1) << axis;
-    for (int32_t k = 0; list != NULL && k < list->n; k++) {
-        varies |= dtp_const_varies(&w->f->c[list->values[k]], w->out->rank);
-    }
-    void *data;
-    if (list == NULL || axis < 0 || !dtp_const_room(w, varies, &data)) {
-        return false;
-    }
-    int64_t first = 0;
-    for (int32_t k = 0; k < list->n; k++) {
-        const dtp_const *c = &w->f->c[list->values[k]];
-        const dtp_aten_value *v = &w->f->g->values[list->values[k]];
-        int64_t index[DTP_MAX_RANK] = {0};
-        if (v->rank != w->out->rank || first + v->sizes[axis] > w->out->sizes[axis]) {
+    int64_t size = 0;
+    for (int32_t k = 0; list != NULL && w->axis >= 0 && k < list->n; k++) {
+        const dtp_aten_value *v = list->values[k] < 0 ? NULL : &w->f->g->values[list->values[k]];
+        if (v == NULL || v->rank != w->out->rank) {
             return false;
         }
-        do {
-            dtp_const_put(w, data,
-                          dtp_const_offset(v->rank, w->to->strides, index) +
-                              first * w->to->strides[axis],
-                          dtp_const_at(c, dtp_const_offset(v->rank, c->strides, index)));
-        } while (dtp_const_step(v, varies, index));
-        first += v->sizes[axis];
+        size += v->sizes[w->axis];
     }
-    return first == w->out->sizes[axis];
+    return w->axis >= 0 && size == w->out->sizes[w->axis];
+}
+
+static double at_cat(const work *w, const int64_t *index)
+{
+    const int32_t *values = dtp_aten_arg_of(w->node, "tensors")->values;
+    int64_t i = index[w->axis];
+    for (; i >= w->f->g->values[*values].sizes[w->axis]; values++) {
+        i -= w->f->g->values[*values].sizes[w->axis];
+    }
+    const dtp_const *c = &w->f->c[*values];
+    return dtp_const_at(c, offset_of(w->out->rank, c->strides, index) +
+                               (i - index[w->axis]) * c->strides[w->axis]);
+}
+
+/* Ops over the axes of the operand. */
+static bool fits_same(const work *w)
+{
+    return w->xv != NULL && w->in[0] != NULL && w->xv->rank == w->out->rank && w->axis >= 0;
 }
 
 /* cumsum; diff of order 1, with or without `prepend`. */
-static bool of_scan(const dtp_const_work *w, const int64_t *index, double *x)
+static bool fits_scan(const work *w)
 {
-    const bool sum = strncmp(w->node->op, "aten.cumsum", 11) == 0;
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", -1), w->out->rank);
     const int32_t before = dtp_aten_operand(w->node, "prepend");
-    const int64_t by = w->x->strides[axis], shift = before < 0 && !sum ? by : 0;
-    const int64_t at = dtp_const_offset(w->out->rank, w->x->strides, index) + shift;
-    double other = 0;
-    if (sum && index[axis] > 0) {
-        other = -dtp_const_at(w->to, dtp_const_offset(w->out->rank, w->to->strides, index) -
-                                         w->to->strides[axis]);
-    } else if (!sum && (before < 0 || index[axis] > 0)) {
-        other = dtp_const_at(w->x, at - by);
-    } else if (!sum) {
-        const dtp_const *c = &w->f->c[before];
-        other = dtp_const_at(c, dtp_const_offset(w->out->rank, c->strides, index));
-    }
-    *x = dtp_const_at(w->x, at) - other;
-    return true;
+    return fits_same(w) && dtp_aten_int(w->node, "n", 1) == 1 &&
+           w->out->sizes[w->axis] <= w->xv->sizes[w->axis] &&
+           (before < 0 || (w->f->g->values[before].rank == w->out->rank &&
+                           w->f->g->values[before].sizes[w->axis] == 1));
 }
 
-static bool run_scan(dtp_const_work *w, const const_op *op)
+static double at_cumsum(const work *w, const int64_t *index)
 {
-    (void)op;
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", -1), w->out->rank);
-    const int32_t before = dtp_aten_operand(w->node, "prepend");
-    return axis >= 0 && w->out->rank == w->xv->rank && dtp_aten_int(w->node, "n", 1) == 1 &&
-           w->out->sizes[axis] <= w->xv->sizes[axis] &&
-           (before < 0 || w->f->g->values[before].sizes[axis] == 1) &&
-           dtp_const_fill(w, dtp_const_varies(w->x, w->xv->rank) | UINT32_C(1) << axis, of_scan);
+    const double x = dtp_const_at(w->in[0], place(w, 0, index));
+    const int64_t before = offset_of(w->out->rank, w->to->strides, index) - w->to->strides[w->axis];
+    return index[w->axis] == 0 ? x : x + dtp_const_at(w->to, before);
+}
+
+static double at_diff(const work *w, const int64_t *index)
+{
+    const int64_t at = place(w, 0, index), by = w->strides[0][w->axis];
+    if (w->in[1] == NULL) {
+        return dtp_const_at(w->in[0], at + by) - dtp_const_at(w->in[0], at);
+    }
+    return dtp_const_at(w->in[0], at) - (index[w->axis] > 0
+                                             ? dtp_const_at(w->in[0], at - by)
+                                             : dtp_const_at(w->in[1], place(w, 1, index)));
 }
 
 /* x[i0, i1, ..]: an index tensor for each of the first axes, broadcast against each other; the
  * other axes follow. */
-static bool of_index(const dtp_const_work *w, const int64_t *index, double *x)
+static bool fits_index(const work *w)
+{
+    const dtp_aten_arg *list = dtp_aten_arg_of(w->node, "indices");
+    const int32_t behind = list == NULL || w->xv == NULL ? -1 : w->xv->rank - list->n;
+    for (int32_t k = 0; behind >= 0 && k < list->n; k++) {
+        const int32_t v = list->values[k];
+        if (v < 0 || w->f->g->values[v].rank > w->out->rank - behind) {
+            return false;
+        }
+    }
+    return behind >= 0 && behind <= w->out->rank;
+}
+
+static double at_index(const work *w, const int64_t *index)
 {
     const dtp_aten_arg *list = dtp_aten_arg_of(w->node, "indices");
     const int32_t behind = w->xv->rank - list->n, ahead = w->out->rank - behind;
-    int64_t at = dtp_const_offset(behind, &w->x->strides[list->n], &index[ahead]);
+    int64_t at = offset_of(behind, &w->x->strides[list->n], &index[ahead]);
     for (int32_t k = 0; k < list->n; k++) {
         const dtp_const *c = &w->f->c[list->values[k]];
         const int32_t rank = w->f->g->values[list->values[k]].rank;
-        double i = dtp_const_at(c, dtp_const_offset(rank, c->strides, &index[ahead - rank]));
+        double i = dtp_const_at(c, offset_of(rank, c->strides, &index[ahead - rank]));
         i += i < 0 ? (double)w->xv->sizes[k] : 0;
         if (!(i >= 0 && i < (double)w->xv->sizes[k])) {
-            return false;
+            return (double)NAN;
         }
         at += (int64_t)i * w->x->strides[k];
     }
-    *x = dtp_const_at(w->x, at);
-    return true;
+    return dtp_const_at(w->x, at);
 }
 
-static bool run_index(dtp_const_work *w, const const_op *op)
+static double at_gather(const work *w, const int64_t *index)
 {
-    (void)op;
-    const dtp_aten_arg *list = dtp_aten_arg_of(w->node, "indices");
-    const int32_t behind = list == NULL ? -1 : w->xv->rank - list->n;
-    const int32_t ahead = w->out->rank - behind; /* axes of the index tensors */
-    uint32_t varies = 0;
-    for (int32_t k = 0; behind >= 0 && k < list->n; k++) {
-        const int32_t v = list->values[k];
-        if (v < 0 || w->f->g->values[v].rank > ahead) {
-            return false;
-        }
-        const int32_t rank = w->f->g->values[v].rank;
-        varies |= w->x->strides[k] != 0 ? dtp_const_varies(&w->f->c[v], rank) << (ahead - rank) : 0;
-    }
-    for (int32_t i = 0; i < behind; i++) {
-        varies |= w->x->strides[list->n + i] != 0 ? UINT32_C(1) << (ahead + i) : 0;
-    }
-    return behind >= 0 && ahead >= 0 && dtp_const_fill(w, varies, of_index);
+    const double i = w->in[1] == NULL ? -1 : dtp_const_at(w->in[1], place(w, 1, index));
+    return i >= 0 && i < (double)w->xv->sizes[w->axis]
+               ? dtp_const_at(w->in[0], place(w, 0, index) +
+                                            ((int64_t)i - index[w->axis]) * w->strides[0][w->axis])
+               : (double)NAN;
 }
 
-static bool of_gather(const dtp_const_work *w, const int64_t *index, double *x)
+static bool fits_triangle(const work *w)
 {
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), w->out->rank);
-    const dtp_const *c = &w->f->c[dtp_aten_operand(w->node, "index")];
-    int64_t at[DTP_MAX_RANK];
-    memcpy(at, index, sizeof at);
-    const double i = dtp_const_at(c, dtp_const_offset(w->out->rank, c->strides, index));
-    if (!(i >= 0 && i < (double)w->xv->sizes[axis])) {
-        return false;
-    }
-    at[axis] = (int64_t)i;
-    *x = dtp_const_x(w, at);
-    return true;
+    return fits_same(w) && w->out->rank >= 2;
 }
 
-static bool run_gather(dtp_const_work *w, const const_op *op)
-{
-    (void)op;
-    const int32_t ids = dtp_aten_operand(w->node, "index"), rank = w->out->rank;
-    return ids >= 0 && rank == w->xv->rank && rank == w->f->g->values[ids].rank &&
-           dtp_aten_axis(dtp_aten_int(w->node, "dim", 0), rank) >= 0 &&
-           dtp_const_fill(w, dtp_const_varies(w->x, rank) | dtp_const_varies(&w->f->c[ids], rank),
-                          of_gather);
-}
-
-static bool of_triangle(const dtp_const_work *w, const int64_t *index, double *x)
+static double at_triangle(const work *w, const int64_t *index)
 {
     const int32_t r = w->out->rank;
     const int64_t over = index[r - 1] - index[r - 2] - dtp_aten_int(w->node, "diagonal", 0);
-    const bool lower = strncmp(w->node->op, "aten.tril", 9) == 0;
-    *x = (lower ? over <= 0 : over >= 0) ? dtp_const_x(w, index) : 0;
-    return true;
-}
-
-static bool run_triangle(dtp_const_work *w, const const_op *op)
-{
-    (void)op;
-    const int32_t r = w->out->rank;
-    return r >= 2 && r == w->xv->rank &&
-           dtp_const_fill(w, dtp_const_varies(w->x, r) | UINT32_C(3) << (r - 2), of_triangle);
+    const bool kept = strcmp(w->op->name, "tril") == 0 ? over <= 0 : over >= 0;
+    return kept ? dtp_const_at(w->in[0], place(w, 0, index)) : 0;
 }
 
 /* clang-format off */
-#define UNARY(name, fn) {name, run_elements, fn, {"self"}}
-#define BINARY(name, fn) {name, run_elements, fn, {"self", "other"}}
-#define PLAIN(name, run) {name, run, NULL, {NULL}}
+#define VIEW(name, view) {name, view, NULL, NULL, NULL, {NULL}}
+#define RESHAPE(name) {name, view_squeeze, at_view, fits_view, NULL, {NULL}}
+#define SAME(name) {name, view_same, at_elements, NULL, of_same, {"self"}}
+#define FILL(name) {name, NULL, at_fill, NULL, NULL, {NULL}}
+#define UNARY(name, fn) {name, NULL, at_elements, NULL, fn, {"self"}}
+#define BINARY(name, fn) {name, NULL, at_elements, NULL, fn, {"self", "other"}}
 static const const_op ops[] = {
-    PLAIN("arange", run_arange), PLAIN("ones", run_fill), PLAIN("zeros", run_fill),
-    PLAIN("full", run_fill), PLAIN("ones_like", run_fill), PLAIN("zeros_like", run_fill),
-    PLAIN("full_like", run_fill), PLAIN("new_ones", run_fill), PLAIN("new_zeros", run_fill),
-    PLAIN("new_full", run_fill), PLAIN("scalar_tensor", run_fill),
-    PLAIN("to", run_same), PLAIN("_to_copy", run_same), PLAIN("type_as", run_same),
-    PLAIN("alias", run_same), PLAIN("contiguous", run_same), PLAIN("clone", run_same),
-    PLAIN("detach", run_same), PLAIN("detach_", run_same), PLAIN("lift_fresh_copy", run_same),
-    PLAIN("expand", run_expand), PLAIN("unsqueeze", run_squeeze), PLAIN("squeeze", run_squeeze),
-    PLAIN("view", run_view), PLAIN("reshape", run_view), PLAIN("flatten", run_view),
-    PLAIN("transpose", run_transpose), PLAIN("permute", run_transpose), PLAIN("t", run_transpose),
-    PLAIN("slice", run_slice), PLAIN("select", run_slice), PLAIN("cat", run_cat),
-    PLAIN("cumsum", run_scan), PLAIN("diff", run_scan), PLAIN("index", run_index),
-    PLAIN("gather", run_gather), PLAIN("tril", run_triangle), PLAIN("triu", run_triangle),
+    FILL("ones"), FILL("zeros"), FILL("full"), FILL("ones_like"), FILL("zeros_like"),
+    FILL("full_like"), FILL("new_ones"), FILL("new_zeros"), FILL("new_full"),
+    FILL("scalar_tensor"), SAME("to"), SAME("_to_copy"), SAME("type_as"), SAME("alias"),
+    SAME("contiguous"), SAME("clone"), SAME("detach"), SAME("detach_"), SAME("lift_fresh_copy"),
+    VIEW("expand", view_moved), VIEW("transpose", view_moved), VIEW("permute", view_moved),
+    VIEW("t", view_moved), VIEW("unsqueeze", view_squeeze), VIEW("squeeze", view_squeeze),
+    VIEW("slice", view_slice), VIEW("select", view_slice),
+    RESHAPE("view"), RESHAPE("reshape"), RESHAPE("flatten"),
+    {"arange", NULL, at_arange, fits_arange, NULL, {NULL}},
+    {"cat", NULL, at_cat, fits_cat, NULL, {NULL}},
+    {"cumsum", NULL, at_cumsum, fits_scan, NULL, {"self"}},
+    {"diff", NULL, at_diff, fits_scan, NULL, {"self", "prepend"}},
+    {"index", NULL, at_index, fits_index, NULL, {NULL}},
+    {"gather", NULL, at_gather, fits_same, NULL, {"self", "index"}},
+    {"tril", NULL, at_triangle, fits_triangle, NULL, {"self"}},
+    {"triu", NULL, at_triangle, fits_triangle, NULL, {"self"}},
+    {"pow", NULL, at_elements, NULL, of_pow, {"self", "exponent"}},
+    {"where", NULL, at_elements, NULL, of_where, {"condition", "self", "other"}},
+    {"masked_fill", NULL, at_elements, NULL, of_masked_fill, {"self", "mask", "value"}},
     BINARY("add", of_add), BINARY("sub", of_sub), BINARY("rsub", of_rsub), BINARY("mul", of_mul),
     BINARY("div", of_div), BINARY("floor_divide", of_floor_divide), BINARY("minimum", of_min),
     BINARY("maximum", of_max), BINARY("min", of_min), BINARY("max", of_max), BINARY("eq", of_eq),
@@ -432,19 +458,13 @@ static const const_op ops[] = {
     UNARY("neg", of_neg), UNARY("cos", of_cos), UNARY("sin", of_sin), UNARY("exp", of_exp),
     UNARY("log", of_log), UNARY("abs", of_abs), UNARY("floor", of_floor),
     UNARY("reciprocal", of_reciprocal),
-    {"pow", run_elements, of_pow, {"self", "exponent"}},
-    {"where", run_elements, of_where, {"condition", "self", "other"}},
-    {"masked_fill", run_elements, of_masked_fill, {"self", "mask", "value"}},
 };
 /* clang-format on */
 
 static const const_op *find_op(const char *full)
 {
-    if (strncmp(full, "aten.", 5) != 0) {
-        return NULL;
-    }
-    const size_t n = strcspn(full + 5, ".");
-    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+    const size_t n = strncmp(full, "aten.", 5) == 0 ? strcspn(full + 5, ".") : 0;
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0] && n > 0; i++) {
         if (strlen(ops[i].name) == n && memcmp(ops[i].name, full + 5, n) == 0) {
             return &ops[i];
         }
@@ -454,7 +474,25 @@ static const const_op *find_op(const char *full)
 
 /* ---- the graph ---- */
 
-/* Bytes of a buffer as numbers; false for types that are not read. */
+static bool fill(work *w)
+{
+    uint32_t varies = 0;
+    int64_t index[DTP_MAX_RANK] = {0};
+    *w->to = (dtp_const){.is = true};
+    if (!bind_operands(w, &varies) || (w->op->fits != NULL && !w->op->fits(w))) {
+        return false;
+    }
+    varies = w->op->fits != NULL ? (UINT32_C(1) << w->out->rank) - 1 : varies;
+    void *data = room(w->f, w->out, varies, w->to);
+    if (data == NULL) {
+        return false;
+    }
+    do {
+        put(w->out, data, offset_of(w->out->rank, w->to->strides, index), w->op->at(w, index));
+    } while (step(w->out, w->to->strides, index));
+    return true;
+}
+
 static double element(const dtp_aten_value *v, int64_t i)
 {
     float f;
@@ -479,27 +517,21 @@ static double element(const dtp_aten_value *v, int64_t i)
     }
 }
 
-static void read_buffer(dtp_const_folder *f, const dtp_aten_value *v, dtp_const *c)
+static void read_buffer(folder *f, const dtp_aten_value *v, dtp_const *c)
 {
-    dtp_const_work w = {.f = f, .out = v, .to = c};
-    void *data;
-    int64_t index[DTP_MAX_RANK] = {0}, i = 0;
-    const uint32_t all = (UINT32_C(1) << v->rank) - 1;
+    const bool read = v->data != NULL && v->dtype != ATEN_F16 && v->dtype != ATEN_BF16 &&
+                      v->dtype != ATEN_I16 && v->dtype != ATEN_I8;
+    void *data = read ? room(f, v, (UINT32_C(1) << v->rank) - 1, c) : NULL;
+    *c = data == NULL ? (dtp_const){0} : *c;
     c->is = true;
-    if (v->data == NULL || v->dtype == ATEN_F16 || v->dtype == ATEN_BF16 || v->dtype == ATEN_I16 ||
-        v->dtype == ATEN_I8 || !dtp_const_room(&w, all, &data)) {
-        c->real = NULL;
-        c->truth = NULL;
-        return;
+    for (int64_t i = 0; data != NULL && i < c->extent; i++) {
+        put(v, data, i, element(v, i));
     }
-    do {
-        dtp_const_put(&w, data, dtp_const_offset(v->rank, c->strides, index), element(v, i++));
-    } while (dtp_const_step(v, all, index));
-    dtp_const_close(f, v, c);
+    judge(f, v, c);
 }
 
 /* Whether all tensors that a node reads are constants, and known ones. */
-static bool operands_are(const dtp_const_folder *f, const dtp_aten_node *node, bool *known)
+static bool operands_are(const folder *f, const dtp_aten_node *node, bool *known)
 {
     *known = true;
     for (int32_t i = 0; i < node->n_args; i++) {
@@ -520,7 +552,7 @@ static bool is_random(const char *op)
            strstr(op, "bernoulli") != NULL || strstr(op, "normal_") != NULL;
 }
 
-static void fold_node(dtp_const_folder *f, const dtp_aten_node *node)
+static void fold_node(folder *f, const dtp_aten_node *node)
 {
     bool known;
     if (node->n_outs == 0 || is_random(node->op)) {
@@ -539,27 +571,27 @@ static void fold_node(dtp_const_folder *f, const dtp_aten_node *node)
         f->c[node->outs[i]].is = true;
     }
     const const_op *op = find_op(node->op);
-    if (op == NULL || !(known || shape_only) || node->n_outs != 1) {
+    if (op == NULL || !known || node->n_outs != 1) {
         return;
     }
-    const int32_t x =
-        node->n_args > 0 && node->args[0].kind == ATEN_VALUE ? node->args[0].values[0] : -1;
-    dtp_const *to = &f->c[node->outs[0]];
-    const dtp_aten_value *out = &f->g->values[node->outs[0]];
-    dtp_const_work w = {f, node, out, to, x < 0 ? NULL : &f->c[x], x < 0 ? NULL : &f->g->values[x]};
-    const bool reads_x = op->run != run_arange && op->run != run_fill && op->run != run_elements &&
-                         op->run != run_cat;
-    if ((reads_x && x < 0) || !op->run(&w, op)) {
-        *to = (dtp_const){.is = true};
-        return;
+    const int32_t x = dtp_aten_input(node, 0);
+    work w = {.f = f, .node = node, .op = op, .out = &f->g->values[node->outs[0]]};
+    w.to = &f->c[node->outs[0]];
+    w.x = x < 0 ? NULL : &f->c[x];
+    w.xv = x < 0 ? NULL : &f->g->values[x];
+    w.axis = dtp_aten_axis(dtp_aten_int(node, "dim", op->at == at_diff ? -1 : 0),
+                           x < 0 ? w.out->rank : w.xv->rank);
+    w.alpha = dtp_aten_real(node, "alpha", 1);
+    if (!(op->view != NULL && x >= 0 && op->view(&w)) && !(op->at != NULL && fill(&w))) {
+        *w.to = (dtp_const){0};
     }
-    to->is = true;
-    dtp_const_close(f, out, to);
+    w.to->is = true;
+    judge(f, w.out, w.to);
 }
 
 dtp_status dtp_const_fold(const dtp_aten *g, dtp_const **out, dtp_err *err)
 {
-    dtp_const_folder f = {.g = g};
+    folder f = {.g = g};
     DTP_TRY(DTP_NEW(g->arena, f.c, g->values_capacity + 1, err));
     for (int32_t i = 0; i < g->n_inputs; i++) {
         if (g->values[g->inputs[i]].role == ATEN_BUFFER) {

@@ -17,11 +17,11 @@ typedef enum dtp_const_kind {
 
 typedef struct dtp_const {
     bool is; /* a constant */
-    /* Its elements, one of the two; neither: not known (a tensor of the meta device, an op that is
-     * not evaluated, too many elements). */
-    const double *real;
-    const uint8_t *truth;
-    int64_t extent;                /* elements from there on */
+    /* Its elements; NULL: not known (a tensor of the meta device, an op that is not evaluated, too
+     * many elements). */
+    const void *data;
+    bool truth;                    /* uint8_t, else double */
+    int64_t extent, first;         /* elements of `data`; the one at index 0 */
     int64_t strides[DTP_MAX_RANK]; /* in elements; 0: the same along this axis */
     dtp_const_kind kind;           /* what can be written down; OTHER when it is not known */
     int32_t axis[2];
@@ -34,26 +34,18 @@ dtp_status dtp_const_fold(const dtp_aten *g, dtp_const **out, dtp_err *err) DTP_
 
 static inline bool dtp_const_known(const dtp_const *c)
 {
-    return c->is && (c->real != NULL || c->truth != NULL);
+    return c->data != NULL;
 }
 
 /* NaN where there is no element: sizes are what the file says, and may lead elsewhere. */
 static inline double dtp_const_at(const dtp_const *c, int64_t offset)
 {
+    offset += c->first;
     if (offset < 0 || offset >= c->extent) {
         return (double)NAN;
     }
-    return c->real != NULL ? c->real[offset] : (double)c->truth[offset];
-}
-
-/* Bit i: it changes along axis i. */
-static inline uint32_t dtp_const_varies(const dtp_const *c, int32_t rank)
-{
-    uint32_t varies = 0;
-    for (int32_t i = 0; i < rank; i++) {
-        varies |= c->strides[i] != 0 ? UINT32_C(1) << i : 0;
-    }
-    return varies;
+    return c->truth ? (double)((const uint8_t *)c->data)[offset]
+                    : ((const double *)c->data)[offset];
 }
 
 /* Finds the kind of a constant. */

@@ -58,3 +58,29 @@ void dtp_aten_mark(dtp_aten *g)
         }
     }
 }
+
+bool dtp_aten_is(const dtp_aten_node *node, const char *name)
+{
+    const size_t n = strlen(name);
+    return node != NULL && strncmp(node->op, "aten.", 5) == 0 &&
+           strncmp(node->op + 5, name, n) == 0 && (node->op[5 + n] == '.' || node->op[5 + n] == 0);
+}
+
+int32_t dtp_aten_from(const dtp_aten *g, const dtp_aten_node *node, int32_t i)
+{
+    const dtp_aten_value *v = &g->values[dtp_aten_input(node, 0)], *out = &g->values[node->outs[0]];
+    if (dtp_aten_is(node, "expand") || dtp_aten_is(node, "expand_as")) {
+        const int32_t at = i - (out->rank - v->rank);
+        return at >= 0 && v->sizes[at] != 1 ? at : -1;
+    }
+    const dtp_aten_arg *dims = dtp_aten_arg_of(node, "dims");
+    if (dims != NULL) {
+        return i < dims->n && dims->kind == ATEN_INTS ? dtp_aten_axis(dims->ints[i], v->rank) : -1;
+    }
+    if (dtp_aten_is(node, "t")) {
+        return v->rank - 1 - i;
+    }
+    const int32_t a = dtp_aten_axis(dtp_aten_int(node, "dim0", 0), v->rank);
+    const int32_t b = dtp_aten_axis(dtp_aten_int(node, "dim1", 0), v->rank);
+    return a < 0 || b < 0 ? -1 : i == a ? b : i == b ? a : i;
+}

@@ -45,7 +45,7 @@ void dtp_const_judge(dtp_const *c, const dtp_aten_value *v)
     }
     c->low = dtp_const_at(c, 0);
     if (n == 0) {
-        c->kind = DTP_CONST_UNIFORM;
+        c->kind = isnan(c->low) ? DTP_CONST_OTHER : DTP_CONST_UNIFORM;
     } else if (n == 1 && is_index(c, v)) {
         c->kind = DTP_CONST_INDEX;
     } else if (n == 2 && is_step(c, v)) {
