@@ -89,50 +89,16 @@ dtp_status dtp_axes_view(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
                             value(x, out)->sizes, x->of[out], err);
 }
 
-int32_t dtp_aten_moved(const dtp_aten *g, const dtp_aten_node *node, int32_t axis)
-{
-    const dtp_aten_value *v = &g->values[dtp_aten_input(node, 0)], *out = &g->values[node->outs[0]];
-    const dtp_aten_arg *dims = dtp_aten_arg_of(node, "dims");
-    for (int32_t i = 0; dims != NULL && i < dims->n; i++) {
-        if (dtp_aten_axis(dims->ints[i], v->rank) == axis) {
-            return i;
-        }
-    }
-    if (strncmp(node->op, "aten.t.", 7) == 0) {
-        return v->rank - 1 - axis;
-    }
-    const int32_t a = dtp_aten_axis(dtp_aten_int(node, "dim0", -1), v->rank);
-    const int32_t b = dtp_aten_axis(dtp_aten_int(node, "dim1", -1), v->rank);
-    if (dtp_aten_arg_of(node, "dim0") != NULL) {
-        return axis == a ? b : axis == b ? a : axis;
-    }
-    /* squeeze, unsqueeze: axes of size 1 come and go */
-    int32_t at = 0;
-    for (int32_t i = 0; i < axis; i++) {
-        at += v->sizes[i] != 1 ? 1 : 0;
-    }
-    for (int32_t i = 0; i < out->rank && v->sizes[axis] != 1; i++) {
-        if (out->sizes[i] != 1 && at-- == 0) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 dtp_status dtp_axes_permute(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
-    memset(x->of[out], 0, sizeof x->of[out]);
-    for (int32_t i = 0; i < value(x, v)->rank; i++) {
-        const int32_t to = dtp_aten_moved(x->g, node, i);
-        if (to < 0 ? value(x, v)->sizes[i] != 1 : to >= value(x, out)->rank) {
-            return missing("a permutation of other axes", err);
-        }
-        if (to >= 0) {
-            x->of[out][to] = x->of[v][i];
-        }
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0], rank = value(x, v)->rank;
+    uint32_t seen = 0;
+    for (int32_t i = 0; i < rank && value(x, out)->rank == rank; i++) {
+        const int32_t from = dtp_aten_from(x->g, node, i);
+        seen |= from < 0 ? 0 : UINT32_C(1) << from;
+        x->of[out][i] = x->of[v][from < 0 ? 0 : from];
     }
-    return DTP_OK;
+    return seen + 1 == UINT32_C(1) << rank ? DTP_OK : missing("a permutation of other axes", err);
 }
 
 bool dtp_aten_reduces(const dtp_aten *g, const dtp_aten_node *node, int32_t axis)

@@ -11,9 +11,6 @@ dtp_axes_rule dtp_axes_same, dtp_axes_broadcast, dtp_axes_view, dtp_axes_permute
     dtp_axes_cat, dtp_axes_stack, dtp_axes_patches, dtp_axes_slice, dtp_axes_select, dtp_axes_split,
     dtp_axes_pad, dtp_axes_attention, dtp_axes_cross_entropy;
 
-/* The axis of the output at which axis i of a permuted, unsqueezed or transposed operand stands;
- * -1: it is gone. */
-int32_t dtp_aten_moved(const dtp_aten *g, const dtp_aten_node *node, int32_t axis);
 /* Whether a reduction is over the axis. */
 bool dtp_aten_reduces(const dtp_aten *g, const dtp_aten_node *node, int32_t axis);
 

@@ -12,7 +12,7 @@ dtp_lower_op dtp_lower_unary, dtp_lower_gelu, dtp_lower_pow, dtp_lower_cast, dtp
     dtp_lower_layer_norm, dtp_lower_rms_norm, dtp_lower_embedding, dtp_lower_cross_entropy;
 /* Products; views; pieces */
 dtp_lower_op dtp_lower_linear, dtp_lower_matmul, dtp_lower_attention, dtp_lower_rope,
-    dtp_lower_view, dtp_lower_permute, dtp_lower_expand, dtp_lower_cat, dtp_lower_slice,
-    dtp_lower_pieces, dtp_lower_pad, dtp_lower_stack, dtp_lower_patches;
+    dtp_lower_view, dtp_lower_permute, dtp_lower_cat, dtp_lower_slice, dtp_lower_pieces,
+    dtp_lower_pad, dtp_lower_stack, dtp_lower_patches;
 
 #endif

@@ -21,11 +21,14 @@ static const dtp_aten_node *maker(const patterns *p, int32_t value)
                                                      : &p->g->nodes[p->g->values[value].node];
 }
 
-static bool is_op(const dtp_aten_node *node, const char *name)
+static bool is_one_of(const dtp_aten_node *node, const char *const *names)
 {
-    const size_t n = strlen(name);
-    return node != NULL && strncmp(node->op, "aten.", 5) == 0 &&
-           strncmp(node->op + 5, name, n) == 0 && (node->op[5 + n] == '.' || node->op[5 + n] == 0);
+    for (int32_t i = 0; names[i] != NULL; i++) {
+        if (dtp_aten_is(node, names[i])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool is_real(const patterns *p, int32_t value)
@@ -43,8 +46,8 @@ static int32_t without_cast(const patterns *p, int32_t value)
 static void note_cast(const patterns *p, const dtp_aten_node *node)
 {
     const int32_t x = dtp_aten_input(node, 0);
-    if ((is_op(node, "to") || is_op(node, "_to_copy")) && node->n_outs == 1 && is_real(p, x) &&
-        is_real(p, node->outs[0])) {
+    if ((dtp_aten_is(node, "to") || dtp_aten_is(node, "_to_copy")) && node->n_outs == 1 &&
+        is_real(p, x) && is_real(p, node->outs[0])) {
         p->plain[node->outs[0]] = p->plain[x];
     }
 }
@@ -53,7 +56,7 @@ static void note_cast(const patterns *p, const dtp_aten_node *node)
 static const dtp_aten_node *made_by(const patterns *p, int32_t value, const char *name)
 {
     const dtp_aten_node *node = maker(p, without_cast(p, value));
-    return is_op(node, name) ? node : NULL;
+    return dtp_aten_is(node, name) ? node : NULL;
 }
 
 static double number(const patterns *p, const dtp_aten_node *node, int32_t i)
@@ -120,15 +123,10 @@ static bool changes_nothing(const patterns *p, const dtp_aten_node *node)
         !same_type(p, dtp_aten_input(node, 0), node->outs[0])) {
         return false;
     }
-    if (is_op(node, "dropout")) {
+    if (dtp_aten_is(node, "dropout")) {
         return dtp_aten_int(node, "train", 1) == 0 || dtp_aten_real(node, "p", 1) == 0;
     }
-    for (int32_t i = 0; names[i] != NULL; i++) {
-        if (is_op(node, names[i])) {
-            return true;
-        }
-    }
-    return false;
+    return is_one_of(node, names);
 }
 
 /* Ops whose result may share the elements of their operand. */
@@ -137,12 +135,7 @@ static bool is_view(const dtp_aten_node *node)
     static const char *const names[] = {
         "view",    "slice",   "select", "transpose", "expand", "permute", "unsqueeze", "squeeze",
         "reshape", "flatten", "t",      "split",     "chunk",  "alias",   "detach",    NULL};
-    for (int32_t i = 0; names[i] != NULL; i++) {
-        if (is_op(node, names[i])) {
-            return true;
-        }
-    }
-    return false;
+    return is_one_of(node, names);
 }
 
 static void note_view(patterns *p, const dtp_aten_node *node)
@@ -180,7 +173,7 @@ static dtp_status in_place(patterns *p, dtp_aten_node *node, dtp_err *err)
 /* gamma * (x * rsqrt(mean(x^2) + eps)) */
 static dtp_status find_rms_norm(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
-    for (int32_t i = 0; i < 2 && is_op(node, "mul"); i++) {
+    for (int32_t i = 0; i < 2 && dtp_aten_is(node, "mul"); i++) {
         const int32_t gamma = dtp_aten_input(node, i);
         const dtp_aten_node *product = made_by(p, dtp_aten_input(node, 1 - i), "mul");
         for (int32_t k = 0; k < 2 && product != NULL && gamma >= 0; k++) {
@@ -224,7 +217,7 @@ static const dtp_aten_node *scaled(const patterns *p, int32_t value, double by, 
 static dtp_status find_gelu(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     int32_t x, inner, cube;
-    for (int32_t i = 0; i < 2 && is_op(node, "mul"); i++) {
+    for (int32_t i = 0; i < 2 && dtp_aten_is(node, "mul"); i++) {
         const dtp_aten_node *one = made_by(p, dtp_aten_input(node, 1 - i), "add");
         const dtp_aten_node *tanh = one == NULL ? NULL : made_by(p, dtp_aten_input(one, 0), "tanh");
         if (tanh == NULL || number(p, one, 1) != 1 ||
@@ -273,10 +266,10 @@ static int32_t rotated(const patterns *p, int32_t value)
         dtp_aten_axis(dtp_aten_int(cat, "dim", 0), v->rank) != last) {
         return -1;
     }
-    if (a == b && (is_op(a, "chunk") || is_op(a, "split"))) {
+    if (a == b && (dtp_aten_is(a, "chunk") || dtp_aten_is(a, "split"))) {
         return a->n_outs == 2 && a->outs[0] == lower ? x : -1;
     }
-    return is_op(a, "slice") && is_op(b, "slice") && dtp_aten_int(a, "start", 0) == 0 &&
+    return dtp_aten_is(a, "slice") && dtp_aten_is(b, "slice") && dtp_aten_int(a, "start", 0) == 0 &&
                    dtp_aten_int(b, "start", 0) == half
                ? x
                : -1;
@@ -333,7 +326,7 @@ static int32_t position_axis(const patterns *p, int32_t table, int32_t x)
 /* x cos + rotated(x) sin */
 static dtp_status find_rope(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
-    for (int32_t i = 0; i < 2 && is_op(node, "add"); i++) {
+    for (int32_t i = 0; i < 2 && dtp_aten_is(node, "add"); i++) {
         const dtp_aten_node *a = made_by(p, dtp_aten_input(node, i), "mul");
         const dtp_aten_node *b = made_by(p, dtp_aten_input(node, 1 - i), "mul");
         for (int32_t k = 0; k < 4 && a != NULL && b != NULL; k++) {
@@ -374,16 +367,16 @@ static dtp_status find_rope(patterns *p, dtp_aten_node *node, dtp_err *err)
 static int32_t ungrouped(const patterns *p, int32_t value)
 {
     const dtp_aten_node *view = maker(p, value);
-    if (is_op(view, "repeat_interleave") && dtp_aten_int(view, "dim", 0) == 1) {
+    if (dtp_aten_is(view, "repeat_interleave") && dtp_aten_int(view, "dim", 0) == 1) {
         return dtp_aten_input(view, 0);
     }
-    if (!is_op(view, "reshape") && !is_op(view, "view")) {
+    if (!dtp_aten_is(view, "reshape") && !dtp_aten_is(view, "view")) {
         return value;
     }
     const dtp_aten_node *expand = maker(p, dtp_aten_input(view, 0));
     const dtp_aten_node *more =
-        is_op(expand, "expand") ? maker(p, dtp_aten_input(expand, 0)) : NULL;
-    const int32_t k = is_op(more, "unsqueeze") ? dtp_aten_input(more, 0) : -1;
+        dtp_aten_is(expand, "expand") ? maker(p, dtp_aten_input(expand, 0)) : NULL;
+    const int32_t k = dtp_aten_is(more, "unsqueeze") ? dtp_aten_input(more, 0) : -1;
     if (k < 0) {
         return value;
     }
@@ -398,7 +391,7 @@ static int32_t ungrouped(const patterns *p, int32_t value)
 
 static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
-    if (!is_op(node, "scaled_dot_product_attention")) {
+    if (!dtp_aten_is(node, "scaled_dot_product_attention")) {
         return DTP_OK;
     }
     const int32_t q = dtp_aten_operand(node, "query");
@@ -448,8 +441,9 @@ static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
     const int32_t x = dtp_aten_input(node, 0), w = dtp_aten_operand(node, "weight");
     const dtp_aten_arg *stride = dtp_aten_arg_of(node, "stride");
     (void)err;
-    if (!(is_op(node, "conv1d") || is_op(node, "conv2d") || is_op(node, "conv3d")) || x < 0 ||
-        w < 0 || stride == NULL || stride->n < 1 || !all_are(node, "padding", 0) ||
+    if (!(dtp_aten_is(node, "conv1d") || dtp_aten_is(node, "conv2d") ||
+          dtp_aten_is(node, "conv3d")) ||
+        x < 0 || w < 0 || stride == NULL || stride->n < 1 || !all_are(node, "padding", 0) ||
         !all_are(node, "dilation", 1) || dtp_aten_int(node, "groups", 1) != 1) {
         return DTP_OK;
     }
@@ -470,7 +464,7 @@ static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
 /* x[i, j, ..] with i = 0, 1, .. along one axis, j along a later one, ..: x with axes of size 1. */
 static dtp_status find_grid(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
-    const dtp_aten_arg *list = is_op(node, "index") ? dtp_aten_arg_of(node, "indices") : NULL;
+    const dtp_aten_arg *list = dtp_aten_is(node, "index") ? dtp_aten_arg_of(node, "indices") : NULL;
     const int32_t x = dtp_aten_input(node, 0);
     if (list == NULL || x < 0 || list->n != p->g->values[x].rank) {
         return DTP_OK;

@@ -120,84 +120,24 @@ static void join(dtp_axes *x, int32_t a, int32_t b)
 
 dtp_status dtp_axis_unify(dtp_axes *x, const dtp_axis *one, const dtp_axis *other, dtp_err *err)
 {
-    part_list a, b, leaves;
+    part_list a, b;
     if (!leaves_of(x, 1, one, &a) || !leaves_of(x, 1, other, &b)) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "an axis is split into more than %d parts",
                         MOST_PARTS);
     }
-    int32_t i = 0, k = 0;
-    while (i < a.n && k < b.n) {
-        part_list *lists[2] = {&a, &b};
-        int32_t *at[2] = {&i, &k};
-        bool again = false;
-        for (int s = 0; s < 2; s++) { /* what was split since the list was made */
-            leaves = (part_list){0};
-            const int32_t c = lists[s]->cls[*at[s]];
-            if (!add_leaves(x, c, &leaves) || leaves.n + lists[s]->n > MOST_PARTS) {
-                return DTP_FAIL(err, DTP_UNSUPPORTED, "an axis is split into more than %d parts",
-                                MOST_PARTS);
-            }
-            memmove(&lists[s]->cls[*at[s] + leaves.n], &lists[s]->cls[*at[s] + 1],
-                    (size_t)(lists[s]->n - *at[s] - 1) * sizeof(int32_t));
-            memcpy(&lists[s]->cls[*at[s]], leaves.cls, (size_t)leaves.n * sizeof(int32_t));
-            lists[s]->n += leaves.n - 1;
-            again = again || leaves.n > 1;
-        }
-        const int32_t p = a.cls[i], q = b.cls[k];
+    for (int32_t i = 0; i < a.n && i < b.n; i++) {
+        const int32_t p = dtp_class_root(x, a.cls[i]), q = dtp_class_root(x, b.cls[i]);
         const int64_t m = x->cls[p].size, n = x->cls[q].size;
-        if (again) {
-            continue;
-        }
         if (m == n) {
             join(x, p, q);
-            i++;
-            k++;
-        } else if (m > n ? m % n != 0 : n % m != 0) {
+        } else if (m < 1 || n < 1 || (m > n ? m % n : n % m) != 0) {
             return no_factors(m, n, err);
-        } else {
+        } else { /* and from the start, where the class may stand again */
             DTP_TRY(split(x, m > n ? p : q, m > n ? n : m, err));
+            return dtp_axis_unify(x, one, other, err);
         }
     }
-    return i == a.n && k == b.n ? DTP_OK
-                                : DTP_FAIL(err, DTP_UNSUPPORTED, "axes of different sizes meet");
-}
-
-/* The outer and the inner part of the class at `at` in its place. */
-static void open_part(const dtp_axes *x, part_list *list, int32_t at)
-{
-    const dtp_class *c = &x->cls[dtp_class_root(x, list->cls[at])];
-    if (list->n < MOST_PARTS) {
-        memmove(&list->cls[at + 1], &list->cls[at], (size_t)(list->n - at) * sizeof(int32_t));
-        list->n++;
-        list->cls[at + 1] = c->inner;
-    }
-    list->cls[at] = c->outer;
-}
-
-/* Parts from *at on whose product is `need`, the last one split where it is larger. */
-static dtp_status take_parts(dtp_axes *x, part_list *list, int32_t *at, int64_t need, dtp_axis *to,
-                             dtp_err *err)
-{
-    *to = (dtp_axis){0};
-    while (need > 1) {
-        if (*at >= list->n || to->n == DTP_AXIS_PARTS) {
-            return DTP_FAIL(err, DTP_UNSUPPORTED, "a view of more elements than its operand");
-        }
-        const int32_t c = dtp_class_root(x, list->cls[*at]);
-        const int64_t size = x->cls[c].size;
-        if (x->cls[c].outer >= 0) {
-            open_part(x, list, *at);
-        } else if (size > need && size % need == 0) {
-            DTP_TRY(split(x, c, need, err));
-        } else if (size > need || need % size != 0) {
-            return no_factors(size, need, err);
-        } else {
-            need /= size;
-            to->cls[to->n++] = c;
-            ++*at;
-        }
-    }
-    return DTP_OK;
+    return a.n == b.n ? DTP_OK : DTP_FAIL(err, DTP_UNSUPPORTED, "axes of different sizes meet");
 }
 
 dtp_status dtp_axes_regroup(dtp_axes *x, int32_t n, const dtp_axis *from, int32_t n_to,
@@ -209,7 +149,22 @@ dtp_status dtp_axes_regroup(dtp_axes *x, int32_t n, const dtp_axis *from, int32_
         return DTP_FAIL(err, DTP_UNSUPPORTED, "a tensor has more than %d dims", MOST_PARTS);
     }
     for (int32_t i = 0; i < n_to; i++) {
-        DTP_TRY(take_parts(x, &list, &at, sizes[i], &to[i], err));
+        to[i] = (dtp_axis){0};
+        for (int64_t need = sizes[i]; need > 1; at++) { /* parts whose product is the size */
+            if (at >= list.n || to[i].n == DTP_AXIS_PARTS) {
+                return DTP_FAIL(err, DTP_UNSUPPORTED, "a view of more elements than its operand");
+            }
+            const int64_t size = x->cls[list.cls[at]].size;
+            if (size > need && size % need == 0) {
+                DTP_TRY(split(x, list.cls[at], need, err));
+                return dtp_axes_regroup(x, n, from, n_to, sizes, to, err);
+            }
+            if (size < 1 || need % size != 0) {
+                return no_factors(size, need, err);
+            }
+            need /= size;
+            to[i].cls[to[i].n++] = list.cls[at];
+        }
     }
     return at == list.n
                ? DTP_OK

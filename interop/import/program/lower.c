@@ -124,7 +124,7 @@ dtp_status dtp_groups_add(dtp_lowering *l, int32_t value, int32_t axis, int32_t 
 
 dtp_status dtp_groups_of(dtp_lowering *l, int32_t value, int32_t *firsts, dtp_err *err)
 {
-    for (int32_t i = 0; i < l->m->g->values[value].rank; i++) {
+    for (int32_t i = 0; i < dtp_value_of(l, value)->rank; i++) {
         DTP_TRY(dtp_groups_add(l, value, i, &firsts[i], err));
     }
     return DTP_OK;
@@ -134,7 +134,7 @@ dtp_status dtp_use_add(dtp_lowering *l, int32_t value, const int32_t *firsts, dt
 {
     dtp_use *out = &l->uses[l->n++];
     *out = (dtp_use){.value = value};
-    for (int32_t i = 0; i < l->m->g->values[value].rank; i++) {
+    for (int32_t i = 0; i < dtp_value_of(l, value)->rank; i++) {
         const int32_t n = dtp_axis_parts(l->m, value, i);
         if (n < 0 || out->n + n > DTP_FLAT_PARTS || (n > 0 && firsts[i] < 0)) {
             return DTP_FAIL(err, DTP_UNSUPPORTED, "an operand of more than %d dims",
@@ -454,7 +454,7 @@ static int32_t part_of(const dtp_importer *m, int32_t value, int32_t axis)
 static dtp_status low_step(dtp_lowering *l, int32_t value, const dtp_const *s, dtp_low *low,
                            dtp_err *err)
 {
-    const dtp_aten_value *v = &l->m->g->values[value];
+    const dtp_aten_value *v = dtp_value_of(l, value);
     const char *ids[3], *dims[2], *both;
     for (int32_t i = 0; i < 2; i++) {
         const int32_t part = part_of(l->m, value, s->axis[i]);
@@ -520,7 +520,7 @@ static dtp_status low_const(dtp_lowering *l, int32_t value, dtp_err *err)
  * gone behind it, and an axis of an input that is split is split there. */
 static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
 {
-    const dtp_aten_value *v = &l->m->g->values[value];
+    const dtp_aten_value *v = dtp_value_of(l, value);
     dtp_low *low = &l->m->low[value];
     bool same = true;
     low->param = v->role == ATEN_PARAM;
@@ -534,7 +534,7 @@ static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
 
 dtp_status dtp_low_get(dtp_lowering *l, int32_t value, const dtp_low **out, dtp_err *err)
 {
-    const dtp_aten_value *v = &l->m->g->values[value];
+    const dtp_aten_value *v = dtp_value_of(l, value);
     *out = &l->m->low[value];
     if ((*out)->id != NULL && (v->role != ATEN_CONST || (*out)->owner == l->node)) {
         return DTP_OK;

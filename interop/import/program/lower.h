@@ -35,6 +35,11 @@ struct dtp_lowering {
     int32_t firsts[DTP_MAX_RANK]; /* of the axes of `out`: the first group; -1: it has no parts */
 };
 
+static inline const dtp_aten_value *dtp_value_of(const dtp_lowering *l, int32_t value)
+{
+    return &l->m->g->values[value];
+}
+
 /* The node made for `value`, with no operands yet. */
 dtp_lowering dtp_lowering_of(dtp_importer *m, const dtp_aten_node *node, const dtp_aten_op *op,
                              int32_t value);

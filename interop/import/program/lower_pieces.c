@@ -2,19 +2,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "interop/import/program/aten_axes.h"
 #include "interop/import/program/aten_lower.h"
 #include "interop/import/program/lower.h"
-
-static const dtp_aten_value *value_of(const dtp_lowering *l, int32_t value)
-{
-    return &l->m->g->values[value];
-}
 
 /* The axis that the argument "dim" names. */
 static int32_t dim_of(const dtp_lowering *l, int32_t value)
 {
-    return dtp_aten_axis(dtp_aten_int(l->node, "dim", 0), value_of(l, value)->rank);
+    return dtp_aten_axis(dtp_aten_int(l->node, "dim", 0), dtp_value_of(l, value)->rank);
 }
 
 dtp_status dtp_lower_view(dtp_lowering *l, dtp_err *err)
@@ -25,23 +19,8 @@ dtp_status dtp_lower_view(dtp_lowering *l, dtp_err *err)
 dtp_status dtp_lower_permute(dtp_lowering *l, dtp_err *err)
 {
     int32_t from[DTP_MAX_RANK];
-    memset(from, -1, sizeof from);
-    for (int32_t i = 0; i < value_of(l, l->x)->rank; i++) {
-        const int32_t to = dtp_aten_moved(l->m->g, l->node, i);
-        if (to >= 0) {
-            from[to] = i;
-        }
-    }
-    return dtp_low_view(l, from, err);
-}
-
-dtp_status dtp_lower_expand(dtp_lowering *l, dtp_err *err)
-{
-    const dtp_aten_value *v = value_of(l, l->x), *out = value_of(l, l->out);
-    int32_t from[DTP_MAX_RANK];
-    for (int32_t i = 0; i < out->rank; i++) {
-        const int32_t at = i - (out->rank - v->rank);
-        from[i] = at >= 0 && v->sizes[at] != 1 ? at : -1;
+    for (int32_t i = 0; i < dtp_value_of(l, l->out)->rank; i++) {
+        from[i] = dtp_aten_from(l->m->g, l->node, i);
     }
     return dtp_low_view(l, from, err);
 }
@@ -67,7 +46,7 @@ static dtp_status one_dim(dtp_lowering *l, int32_t value, int32_t axis, const in
     DTP_TRY(dtp_whole(l, &l->uses[0], err));
     l->groups.n = kept;
     const char *dims = "";
-    for (int32_t i = 0; i < value_of(l, value)->rank; i++) {
+    for (int32_t i = 0; i < dtp_value_of(l, value)->rank; i++) {
         dims = dtp_joined(l->m, dims, ",",
                           i == axis
                               ? dtp_joined(l->m, PIECE, "=", dtp_axis_size(l->m, value, axis))
@@ -82,7 +61,7 @@ static dtp_status one_dim(dtp_lowering *l, int32_t value, int32_t axis, const in
 static dtp_status groups_but(dtp_lowering *l, int32_t axis, dtp_err *err)
 {
     l->groups.n = 0;
-    for (int32_t i = 0; i < value_of(l, l->out)->rank; i++) {
+    for (int32_t i = 0; i < dtp_value_of(l, l->out)->rank; i++) {
         l->firsts[i] = -1;
         DTP_TRY(i == axis ? DTP_OK : dtp_groups_add(l, l->out, i, &l->firsts[i], err));
     }
@@ -110,7 +89,7 @@ static dtp_status cut(dtp_lowering *l, int32_t axis, bool gone, const char *star
     int32_t mine[DTP_MAX_RANK] = {0};
     const char *id;
     DTP_TRY(groups_but(l, gone ? -1 : axis, err));
-    for (int32_t i = 0; i < value_of(l, l->out)->rank; i++) {
+    for (int32_t i = 0; i < dtp_value_of(l, l->out)->rank; i++) {
         mine[gone && i >= axis ? i + 1 : i] = l->firsts[i];
     }
     DTP_TRY(one_dim(l, l->x, axis, mine, &id, err));
@@ -133,7 +112,7 @@ static const char *place(const dtp_lowering *l, int32_t axis, int64_t at)
 dtp_status dtp_lower_slice(dtp_lowering *l, dtp_err *err)
 {
     const int32_t axis = dim_of(l, l->x);
-    return value_of(l, l->x)->sizes[axis] == value_of(l, l->out)->sizes[axis]
+    return dtp_value_of(l, l->x)->sizes[axis] == dtp_value_of(l, l->out)->sizes[axis]
                ? dtp_low_view(l, NULL, err)
                : cut(l, axis, false, place(l, axis, dtp_aten_int(l->node, "start", 0)), err);
 }
@@ -164,7 +143,7 @@ dtp_status dtp_lower_pieces(dtp_lowering *l, dtp_err *err)
         dtp_lowering one = dtp_lowering_of(l->m, l->node, l->op, l->node->outs[i]);
         DTP_TRY(equal ? outer_piece(&one, axis, i, err)
                       : cut(&one, axis, false, place(l, axis, at), err));
-        at += value_of(l, one.out)->sizes[axis];
+        at += dtp_value_of(l, one.out)->sizes[axis];
     }
     return DTP_OK;
 }
@@ -208,7 +187,7 @@ dtp_status dtp_lower_cat(dtp_lowering *l, dtp_err *err)
 dtp_status dtp_lower_stack(dtp_lowering *l, dtp_err *err)
 {
     const dtp_aten_arg *list;
-    const int32_t axis = dim_of(l, l->out), rank = value_of(l, l->out)->rank;
+    const int32_t axis = dim_of(l, l->out), rank = dtp_value_of(l, l->out)->rank;
     int32_t mine[DTP_MAX_RANK] = {0};
     DTP_TRY(list_of(l, &list, err));
     if (dtp_axis_parts(l->m, l->out, axis) != 1) {
@@ -236,7 +215,7 @@ dtp_status dtp_lower_pad(dtp_lowering *l, dtp_err *err)
 {
     const dtp_aten_arg *pad = dtp_aten_arg_of(l->node, "pad");
     const dtp_aten_arg *mode = dtp_aten_arg_of(l->node, "mode");
-    const int32_t axis = value_of(l, l->x)->rank - 1;
+    const int32_t axis = dtp_value_of(l, l->x)->rank - 1;
     const char *ids[3];
     int32_t n = 0;
     if ((mode != NULL && (mode->text == NULL || strcmp(mode->text, "constant") != 0)) ||
@@ -253,7 +232,7 @@ dtp_status dtp_lower_pad(dtp_lowering *l, dtp_err *err)
                 l->m, rows, ",", dtp_arena_printf(l->m->arena, PIECE "=%" PRId64, pad->ints[i]));
             DTP_TRY(DTP_MEMORY(err, dims));
             DTP_TRY(dtp_emit_number(l, dtp_aten_real(l->node, "value", 0),
-                                    value_of(l, l->out)->dtype, dims, &ids[n++], err));
+                                    dtp_value_of(l, l->out)->dtype, dims, &ids[n++], err));
         }
         if (i == 0) {
             ids[n++] = self;

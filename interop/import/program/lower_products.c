@@ -17,7 +17,7 @@ static dtp_status product(dtp_lowering *l, int32_t bias, int32_t last, dtp_err *
     l->what = NULL;
     l->n = 0;
     DTP_TRY(dtp_use_add(l, l->out, l->firsts, err));
-    DTP_TRY(dtp_use_add(l, bias, l->firsts + last + 1 - l->m->g->values[bias].rank, err));
+    DTP_TRY(dtp_use_add(l, bias, l->firsts + last + 1 - dtp_value_of(l, bias)->rank, err));
     DTP_TRY(dtp_settle(l, err));
     return dtp_emit_value(l, "add", "", err);
 }
@@ -25,7 +25,7 @@ static dtp_status product(dtp_lowering *l, int32_t bias, int32_t last, dtp_err *
 dtp_status dtp_lower_linear(dtp_lowering *l, dtp_err *err)
 {
     const int32_t x = dtp_aten_operand(l->node, "input"), w = dtp_aten_operand(l->node, "weight");
-    const int32_t last = l->m->g->values[x].rank - 1;
+    const int32_t last = dtp_value_of(l, x)->rank - 1;
     int32_t weight[DTP_MAX_RANK];
     DTP_TRY(dtp_groups_of(l, x, l->firsts, err));
     weight[1] = l->firsts[last];
@@ -42,8 +42,8 @@ dtp_status dtp_lower_matmul(dtp_lowering *l, dtp_err *err)
     const bool bias = strncmp(l->node->op, "aten.addmm", 10) == 0;
     const int32_t a = bias ? dtp_aten_operand(l->node, "mat1") : l->x;
     const int32_t b = bias ? dtp_aten_operand(l->node, "mat2") : dtp_aten_input(l->node, 1);
-    const int32_t ra = l->m->g->values[a].rank, rb = l->m->g->values[b].rank;
-    const int32_t r = l->m->g->values[l->out].rank;
+    const int32_t ra = dtp_value_of(l, a)->rank, rb = dtp_value_of(l, b)->rank;
+    const int32_t r = dtp_value_of(l, l->out)->rank;
     int32_t fa[DTP_MAX_RANK], fb[DTP_MAX_RANK];
     for (int32_t i = 0; i < r - 2; i++) {
         DTP_TRY(dtp_groups_add(l, l->out, i, &l->firsts[i], err));
@@ -72,7 +72,7 @@ dtp_status dtp_lower_patches(dtp_lowering *l, dtp_err *err)
     int32_t kernel[DTP_MAX_RANK];
     DTP_TRY(dtp_only_operand(l, err));
     DTP_TRY(dtp_whole(l, &l->uses[0], err));
-    for (int32_t i = 0; i < l->m->g->values[l->x].rank; i++) {
+    for (int32_t i = 0; i < dtp_value_of(l, l->x)->rank; i++) {
         const int32_t image = l->firsts[i];
         kernel[i] = image < 0 ? -1 : image + (i < 2 ? 0 : dtp_axis_parts(l->m, l->out, i));
     }
@@ -119,7 +119,7 @@ static dtp_status attention_operands(dtp_lowering *l, attention *a, dtp_err *err
     DTP_TRY(dtp_use_add(l, a->v, a->fv, err));
     if (a->mask >= 0) {
         int32_t fm[DTP_MAX_RANK];
-        const int32_t rank = l->m->g->values[a->mask].rank, more = a->feature + 1 - rank;
+        const int32_t rank = dtp_value_of(l, a->mask)->rank, more = a->feature + 1 - rank;
         for (int32_t i = 0; i < rank; i++) {
             fm[i] = i + more == a->feature ? a->fk[a->length] : a->fq[i + more];
         }
@@ -144,7 +144,7 @@ static const char *attention_attrs(dtp_lowering *l, const attention *a)
                 {"key", a->fk[a->length], a->fk[a->length] != a->fq[a->length]},
                 {"value", a->fv[a->feature], a->fv[a->feature] != a->fq[a->feature]}};
     const double scale = dtp_aten_real(l->node, "scale", 0);
-    const double usual = 1 / sqrt((double)l->m->g->values[a->q].sizes[a->feature]);
+    const double usual = 1 / sqrt((double)dtp_value_of(l, a->q)->sizes[a->feature]);
     const char *attrs = "";
     for (int32_t i = 0; i < 4; i++) {
         if (dims[i].written) {
@@ -167,7 +167,7 @@ dtp_status dtp_lower_attention(dtp_lowering *l, dtp_err *err)
                    .k = dtp_aten_operand(l->node, "key"),
                    .v = dtp_aten_operand(l->node, "value"),
                    .mask = dtp_aten_operand(l->node, "mask")};
-    a.feature = l->m->g->values[a.q].rank - 1;
+    a.feature = dtp_value_of(l, a.q)->rank - 1;
     a.length = a.feature - 1;
     DTP_TRY(attention_groups(l, &a, err));
     if (dtp_axis_parts(l->m, a.q, a.length) != 1 || dtp_axis_parts(l->m, a.k, a.length) != 1 ||
@@ -187,7 +187,7 @@ dtp_status dtp_lower_attention(dtp_lowering *l, dtp_err *err)
 
 dtp_status dtp_lower_rope(dtp_lowering *l, dtp_err *err)
 {
-    const int32_t last = l->m->g->values[l->x].rank - 1;
+    const int32_t last = dtp_value_of(l, l->x)->rank - 1;
     const int32_t axis = (int32_t)dtp_aten_real(l->node, "position", 0);
     if (dtp_axis_parts(l->m, l->x, axis) != 1 || dtp_axis_parts(l->m, l->x, last) != 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "rotary positions over dims that are split");

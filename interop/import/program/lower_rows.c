@@ -7,11 +7,6 @@
 #include "interop/import/program/aten_lower.h"
 #include "interop/import/program/lower.h"
 
-static const dtp_aten_value *value_of(const dtp_lowering *l, int32_t value)
-{
-    return &l->m->g->values[value];
-}
-
 static dtp_status unary(dtp_lowering *l, const char *op, const char *attrs, dtp_err *err)
 {
     DTP_TRY(dtp_only_operand(l, err));
@@ -21,7 +16,7 @@ static dtp_status unary(dtp_lowering *l, const char *op, const char *attrs, dtp_
 static dtp_status cast_use(dtp_lowering *l, int32_t dtype, dtp_use *use, dtp_err *err)
 {
     const char *type;
-    if (use->value < 0 || value_of(l, use->value)->dtype == dtype) {
+    if (use->value < 0 || dtp_value_of(l, use->value)->dtype == dtype) {
         return DTP_OK;
     }
     DTP_TRY(dtp_type_attr(l->m, dtype, &type, err));
@@ -33,7 +28,7 @@ static dtp_status cast_use(dtp_lowering *l, int32_t dtype, dtp_use *use, dtp_err
 dtp_status dtp_lower_unary(dtp_lowering *l, dtp_err *err)
 {
     const char *ours = l->op->ours, *type;
-    const int32_t from = value_of(l, l->x)->dtype, to = value_of(l, l->out)->dtype;
+    const int32_t from = dtp_value_of(l, l->x)->dtype, to = dtp_value_of(l, l->out)->dtype;
     DTP_TRY(dtp_only_operand(l, err));
     DTP_TRY(from >= ATEN_F16 ? DTP_OK : cast_use(l, ATEN_F32, &l->uses[0], err));
     if (from >= ATEN_F16 || to >= ATEN_F16) {
@@ -66,7 +61,7 @@ dtp_status dtp_lower_pow(dtp_lowering *l, dtp_err *err)
 dtp_status dtp_lower_cast(dtp_lowering *l, dtp_err *err)
 {
     const char *type;
-    DTP_TRY(dtp_type_attr(l->m, value_of(l, l->out)->dtype, &type, err));
+    DTP_TRY(dtp_type_attr(l->m, dtp_value_of(l, l->out)->dtype, &type, err));
     return unary(l, "cast", type, err);
 }
 
@@ -92,7 +87,8 @@ static dtp_status elements(dtp_lowering *l, int32_t n, const int32_t *which, int
                             which[i]);
         }
         if (arg->kind == ATEN_VALUE) {
-            const int32_t more = value_of(l, l->out)->rank - value_of(l, arg->values[0])->rank;
+            const int32_t more =
+                dtp_value_of(l, l->out)->rank - dtp_value_of(l, arg->values[0])->rank;
             DTP_TRY(dtp_use_add(l, arg->values[0], l->firsts + more, err));
         } else {
             dtp_use *use = &l->uses[l->n++];
@@ -113,9 +109,10 @@ dtp_status dtp_lower_binary(dtp_lowering *l, dtp_err *err)
     const int32_t which[2] = {0, 1}, swapped[2] = {1, 0};
     const dtp_aten_arg *b = l->node->n_args > 1 ? &l->node->args[1] : NULL;
     const char *ours = l->op->ours;
-    const int32_t dtype = value_of(l, l->out)->dtype;
-    const bool number = b != NULL && b->kind != ATEN_VALUE && value_of(l, l->x)->dtype == dtype &&
-                        dtype != ATEN_BOOL && dtype != ATEN_I64;
+    const int32_t dtype = dtp_value_of(l, l->out)->dtype;
+    const bool number = b != NULL && b->kind != ATEN_VALUE &&
+                        dtp_value_of(l, l->x)->dtype == dtype && dtype != ATEN_BOOL &&
+                        dtype != ATEN_I64;
     if (dtp_aten_real(l->node, "alpha", 1) != 1 ||
         dtp_aten_arg_of(l->node, "rounding_mode") != NULL ||
         (strncmp(ours, "logical", 7) == 0 && dtype != ATEN_BOOL)) {
@@ -134,9 +131,9 @@ dtp_status dtp_lower_binary(dtp_lowering *l, dtp_err *err)
 dtp_status dtp_lower_compare(dtp_lowering *l, dtp_err *err)
 {
     const int32_t which[2] = {0, 1}, b = dtp_aten_input(l->node, 1);
-    int32_t dtype = value_of(l, l->x)->dtype;
+    int32_t dtype = dtp_value_of(l, l->x)->dtype;
     if (b >= 0) {
-        const int32_t other = value_of(l, b)->dtype;
+        const int32_t other = dtp_value_of(l, b)->dtype;
         dtype = other >= ATEN_F16 && other != ATEN_BOOL && dtype < ATEN_F16 ? other : dtype;
     }
     DTP_TRY(elements(l, 2, which, 0, dtype, err));
@@ -149,7 +146,7 @@ dtp_status dtp_lower_select(dtp_lowering *l, dtp_err *err)
 {
     const int32_t where[3] = {0, 1, 2}, fill[3] = {1, 2, 0};
     const bool fills = strncmp(l->node->op, "aten.masked_fill", 16) == 0;
-    DTP_TRY(elements(l, 3, fills ? fill : where, 1, value_of(l, l->out)->dtype, err));
+    DTP_TRY(elements(l, 3, fills ? fill : where, 1, dtp_value_of(l, l->out)->dtype, err));
     return dtp_emit_value(l, l->op->ours, "", err);
 }
 
@@ -159,7 +156,7 @@ dtp_status dtp_lower_select(dtp_lowering *l, dtp_err *err)
 static const char *over_attr(dtp_lowering *l, const bool *over)
 {
     const char *text = "";
-    for (int32_t i = 0; i < value_of(l, l->x)->rank; i++) {
+    for (int32_t i = 0; i < dtp_value_of(l, l->x)->rank; i++) {
         const int32_t n = dtp_axis_parts(l->m, l->x, i);
         if (over[i] && n > 0) {
             text = dtp_joined(l->m, text, "\", \"", dtp_group_names(l, l->firsts[i], n, "\", \""));
@@ -180,11 +177,11 @@ static const char *over_attr(dtp_lowering *l, const bool *over)
 static dtp_status rows(dtp_lowering *l, const bool *over, dtp_err *err)
 {
     bool lacks = false;
-    if (value_of(l, l->out)->dtype != value_of(l, l->x)->dtype) {
+    if (dtp_value_of(l, l->out)->dtype != dtp_value_of(l, l->x)->dtype) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "a result of another element type");
     }
     DTP_TRY(dtp_only_operand(l, err));
-    for (int32_t i = 0; i < value_of(l, l->x)->rank; i++) {
+    for (int32_t i = 0; i < dtp_value_of(l, l->x)->rank; i++) {
         const int32_t n = dtp_axis_parts(l->m, l->x, i);
         for (int32_t k = 0; k < n && over[i]; k++) {
             lacks = lacks || l->groups.alias[l->firsts[i] + k] < 0;
@@ -196,7 +193,8 @@ static dtp_status rows(dtp_lowering *l, const bool *over, dtp_err *err)
 dtp_status dtp_lower_softmax(dtp_lowering *l, dtp_err *err)
 {
     bool over[DTP_MAX_RANK] = {false};
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(l->node, "dim", -1), value_of(l, l->x)->rank);
+    const int32_t axis =
+        dtp_aten_axis(dtp_aten_int(l->node, "dim", -1), dtp_value_of(l, l->x)->rank);
     if (axis < 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "no such axis");
     }
@@ -209,8 +207,8 @@ dtp_status dtp_lower_reduce(dtp_lowering *l, dtp_err *err)
 {
     int32_t n = 0;
     bool over[DTP_MAX_RANK] = {false};
-    const int32_t rank = value_of(l, l->x)->rank;
-    const bool keep = value_of(l, l->out)->rank == rank;
+    const int32_t rank = dtp_value_of(l, l->x)->rank;
+    const bool keep = dtp_value_of(l, l->out)->rank == rank;
     for (int32_t i = 0; i < rank; i++) {
         over[i] = dtp_aten_reduces(l->m->g, l->node, i);
     }
@@ -233,11 +231,12 @@ static dtp_status norm_weight(dtp_lowering *l, const char *name, double missing,
 {
     const int32_t w = dtp_aten_operand(l->node, name);
     if (w >= 0) {
-        return dtp_use_add(l, w, l->firsts + value_of(l, l->x)->rank - value_of(l, w)->rank, err);
+        return dtp_use_add(l, w, l->firsts + dtp_value_of(l, l->x)->rank - dtp_value_of(l, w)->rank,
+                           err);
     }
     dtp_use *use = &l->uses[l->n++];
     *use = (dtp_use){.value = -1};
-    return dtp_emit_number(l, missing, value_of(l, l->x)->dtype,
+    return dtp_emit_number(l, missing, dtp_value_of(l, l->x)->dtype,
                            dtp_group_names(l, from, l->groups.n - from, ","), &use->id, err);
 }
 
@@ -246,7 +245,7 @@ static dtp_status norm(dtp_lowering *l, const char *op, bool beta, dtp_err *err)
     bool over[DTP_MAX_RANK] = {false};
     const dtp_aten_arg *shape = dtp_aten_arg_of(l->node, "normalized_shape");
     const int32_t n = shape != NULL && shape->kind == ATEN_INTS ? shape->n : 1;
-    const int32_t begin = value_of(l, l->x)->rank - n;
+    const int32_t begin = dtp_value_of(l, l->x)->rank - n;
     if (begin < 0 || n < 1 || dtp_axis_parts(l->m, l->x, begin) < 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "a norm over no dims");
     }
@@ -316,12 +315,12 @@ dtp_status dtp_lower_embedding(dtp_lowering *l, dtp_err *err)
     int32_t table[DTP_MAX_RANK];
     DTP_TRY(dtp_groups_of(l, ids, l->firsts, err));
     DTP_TRY(dtp_groups_of(l, w, table, err));
-    l->firsts[value_of(l, ids)->rank] = table[1];
+    l->firsts[dtp_value_of(l, ids)->rank] = table[1];
     DTP_TRY(dtp_use_add(l, w, table, err));
     if (dtp_axis_parts(m, w, 0) != 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "a table whose rows are split");
     }
-    if (value_of(l, ids)->role == ATEN_CONST) {
+    if (dtp_value_of(l, ids)->role == ATEN_CONST) {
         DTP_TRY(dtp_settle(l, err));
         const dtp_const *c = &m->consts[ids];
         const int32_t axis = c->axis[0];
@@ -350,7 +349,7 @@ dtp_status dtp_lower_embedding(dtp_lowering *l, dtp_err *err)
 dtp_status dtp_lower_cross_entropy(dtp_lowering *l, dtp_err *err)
 {
     static const char *const kinds[] = {"none", "mean", "sum"};
-    const int32_t labels = dtp_aten_operand(l->node, "target"), rank = value_of(l, l->x)->rank;
+    const int32_t labels = dtp_aten_operand(l->node, "target"), rank = dtp_value_of(l, l->x)->rank;
     const int32_t over = rank > 1 ? 1 : 0;
     const int64_t kind = dtp_aten_int(l->node, "reduction", 1);
     int32_t firsts[DTP_MAX_RANK], n = 0;
