@@ -536,7 +536,7 @@ static bool operands_are(const folder *f, const dtp_aten_node *node, bool *known
     *known = true;
     for (int32_t i = 0; i < node->n_args; i++) {
         const dtp_aten_arg *a = &node->args[i];
-        for (int32_t k = 0; k < a->n && (a->kind == ATEN_VALUE || a->kind == ATEN_VALUES); k++) {
+        for (int32_t k = 0; k < dtp_aten_tensors(a); k++) {
             if (a->values[k] >= 0 && !f->c[a->values[k]].is) {
                 return false;
             }

@@ -51,8 +51,7 @@ void dtp_aten_mark(dtp_aten *g)
         const dtp_aten_node *node = &g->nodes[i];
         for (int32_t k = 0; k < node->n_args && node->live; k++) {
             const dtp_aten_arg *a = &node->args[k];
-            for (int32_t j = 0; j < a->n && (a->kind == ATEN_VALUE || a->kind == ATEN_VALUES);
-                 j++) {
+            for (int32_t j = 0; j < dtp_aten_tensors(a); j++) {
                 need(g, a->values[j]);
             }
         }

@@ -98,6 +98,11 @@ static inline int32_t dtp_aten_input(const dtp_aten_node *node, int32_t i)
 {
     return i < node->n_args && node->args[i].kind == ATEN_VALUE ? node->args[i].values[0] : -1;
 }
+/* How many of a->values are tensors, or None (-1). */
+static inline int32_t dtp_aten_tensors(const dtp_aten_arg *a)
+{
+    return a->kind == ATEN_VALUE || a->kind == ATEN_VALUES ? a->n : 0;
+}
 int64_t dtp_aten_int(const dtp_aten_node *node, const char *name, int64_t fallback);
 double dtp_aten_real(const dtp_aten_node *node, const char *name, double fallback);
 

@@ -8,7 +8,7 @@
 #include "interop/import/aten/aten_graph.h"
 #include "interop/import/aten/zip.h"
 
-enum { SCHEMA_MAJOR = 8, MOST_VALUES = 4000000 };
+enum { SCHEMA_MAJOR = 8 };
 
 /* Members of an object by key: dtp_foreign_get searches one after the other. */
 typedef struct members {
@@ -16,18 +16,47 @@ typedef struct members {
     const dtp_foreign **of;
 } members;
 
+/* Where the elements of weights, or of constants, lie. */
+typedef struct configs {
+    const char *folder;
+    dtp_foreign_doc *doc; /* NULL: none */
+    members of;
+} configs;
+
 typedef struct pt2 {
     dtp_aten *g;
     dtp_zip zip;
     dtp_name_table entries; /* of the archive, by the path behind its own folder */
-    dtp_foreign_doc *graph, *weights, *constants; /* the last two may be absent */
-    members sym_ints, weight_configs, constant_configs;
-    dtp_name_table values, sources; /* by name of the graph; inputs and parameters by their own */
+    dtp_foreign_doc *graph;
+    configs data[2];
+    members sym_ints;
+    dtp_name_table values; /* by name of the graph */
 } pt2;
 
 static const dtp_foreign *get(const dtp_foreign *v, const char *key)
 {
     return dtp_foreign_get(v, key);
+}
+
+/* Members of an object of the graph, which it must have. */
+static dtp_status need(const pt2 *p, const dtp_foreign *v, const char *key, dtp_foreign_kind kind,
+                       const dtp_foreign **out, dtp_err *err)
+{
+    return dtp_foreign_require(p->graph, v, key, kind, out, err);
+}
+
+static dtp_status need_int(const dtp_foreign_doc *doc, const dtp_foreign *v, const char *key,
+                           int64_t most, int64_t *out, dtp_err *err)
+{
+    DTP_TRY(dtp_foreign_require(doc, v, key, DTP_FOREIGN_NUMBER, &v, err));
+    return dtp_foreign_int(doc, v, 0, most, out, err);
+}
+
+static dtp_status need_text(const dtp_foreign_doc *doc, const dtp_foreign *v, const char *key,
+                            const char **out, dtp_err *err)
+{
+    DTP_TRY(dtp_foreign_require(doc, v, key, DTP_FOREIGN_STRING, &v, err));
+    return dtp_foreign_string(doc, v, out, err);
 }
 
 /* ---- archive ---- */
@@ -68,15 +97,6 @@ static dtp_status parse_entry(const pt2 *p, const dtp_zip_entry *e, dtp_foreign_
     return dtp_foreign_parse(name, e->data, (size_t)e->bytes, out, err);
 }
 
-/* What says where the elements of weights, or of constants, lie. */
-static dtp_status open_configs(const pt2 *p, const char *path, dtp_foreign_doc **doc, members *out,
-                               dtp_err *err)
-{
-    DTP_TRY(parse_entry(p, find_entry(p, path), doc, err));
-    return *doc == NULL ? DTP_OK
-                        : index_members(p, get(dtp_foreign_root(*doc), "config"), out, err);
-}
-
 static dtp_status open_documents(pt2 *p, dtp_err *err)
 {
     const dtp_zip_entry *model = NULL;
@@ -100,10 +120,15 @@ static dtp_status open_documents(pt2 *p, dtp_err *err)
                         p->g->file);
     }
     DTP_TRY(parse_entry(p, model, &p->graph, err));
-    DTP_TRY(open_configs(p, "data/weights/model_weights_config.json", &p->weights,
-                         &p->weight_configs, err));
-    return open_configs(p, "data/constants/model_constants_config.json", &p->constants,
-                        &p->constant_configs, err);
+    for (configs *c = p->data; c < p->data + 2; c++) {
+        const char *file =
+            dtp_arena_printf(p->g->arena, "data/%s/model_%s_config.json", c->folder, c->folder);
+        DTP_TRY(DTP_MEMORY(err, file));
+        DTP_TRY(parse_entry(p, find_entry(p, file), &c->doc, err));
+        const dtp_foreign *root = c->doc == NULL ? NULL : dtp_foreign_root(c->doc);
+        DTP_TRY(index_members(p, get(root, "config"), &c->of, err));
+    }
+    return DTP_OK;
 }
 
 /* ---- values ---- */
@@ -112,18 +137,14 @@ static dtp_status open_documents(pt2 *p, dtp_err *err)
 static dtp_status read_size(const pt2 *p, const dtp_foreign *v, int64_t *out, const char **symbol,
                             dtp_err *err)
 {
-    const dtp_foreign *expr = get(v, "as_expr");
+    const dtp_foreign *expr = get(v, "as_expr"), *hint;
     *symbol = NULL;
     if (expr == NULL) {
-        DTP_TRY(dtp_foreign_require(p->graph, v, "as_int", DTP_FOREIGN_NUMBER, &v, err));
-        return dtp_foreign_int(p->graph, v, 0, INT64_C(1) << 48, out, err);
+        return need_int(p->graph, v, "as_int", INT64_C(1) << 48, out, err);
     }
-    const dtp_foreign *hint;
-    DTP_TRY(dtp_foreign_require(p->graph, expr, "hint", DTP_FOREIGN_OBJECT, &hint, err));
-    DTP_TRY(dtp_foreign_require(p->graph, hint, "as_int", DTP_FOREIGN_NUMBER, &hint, err));
-    DTP_TRY(dtp_foreign_int(p->graph, hint, 0, INT64_C(1) << 48, out, err));
-    DTP_TRY(dtp_foreign_require(p->graph, expr, "expr_str", DTP_FOREIGN_STRING, &expr, err));
-    DTP_TRY(dtp_foreign_string(p->graph, expr, symbol, err));
+    DTP_TRY(need(p, expr, "hint", DTP_FOREIGN_OBJECT, &hint, err));
+    DTP_TRY(need_int(p->graph, hint, "as_int", INT64_C(1) << 48, out, err));
+    DTP_TRY(need_text(p->graph, expr, "expr_str", symbol, err));
     if (strncmp(*symbol, "Symbol('", 8) == 0) {
         char *name = dtp_arena_strdup(p->g->arena, *symbol + 8);
         DTP_TRY(DTP_MEMORY(err, name));
@@ -140,11 +161,10 @@ static dtp_status read_value(pt2 *p, const dtp_foreign *meta, dtp_err *err)
     *v = (dtp_aten_value){.node = -1};
     v->name = dtp_arena_line(g->arena, dtp_foreign_key(meta));
     DTP_TRY(DTP_MEMORY(err, v->name));
-    const dtp_foreign *sizes, *dtype;
+    const dtp_foreign *sizes;
     int64_t type;
-    DTP_TRY(dtp_foreign_require(p->graph, meta, "sizes", DTP_FOREIGN_LIST, &sizes, err));
-    DTP_TRY(dtp_foreign_require(p->graph, meta, "dtype", DTP_FOREIGN_NUMBER, &dtype, err));
-    DTP_TRY(dtp_foreign_int(p->graph, dtype, 0, 255, &type, err));
+    DTP_TRY(need(p, meta, "sizes", DTP_FOREIGN_LIST, &sizes, err));
+    DTP_TRY(need_int(p->graph, meta, "dtype", 255, &type, err));
     v->dtype = (int32_t)type;
     v->rank = dtp_foreign_size(sizes);
     if (v->rank > DTP_MAX_RANK) {
@@ -165,8 +185,7 @@ static dtp_status read_value(pt2 *p, const dtp_foreign *meta, dtp_err *err)
 static dtp_status read_values(pt2 *p, const dtp_foreign *graph, dtp_err *err)
 {
     const dtp_foreign *values;
-    DTP_TRY(
-        dtp_foreign_require(p->graph, graph, "tensor_values", DTP_FOREIGN_OBJECT, &values, err));
+    DTP_TRY(need(p, graph, "tensor_values", DTP_FOREIGN_OBJECT, &values, err));
     const int32_t n = dtp_foreign_size(values);
     p->g->values_capacity = n + 1;
     DTP_TRY(DTP_NEW(p->g->arena, p->g->values, n + 1, err));
@@ -180,56 +199,44 @@ static dtp_status read_values(pt2 *p, const dtp_foreign *graph, dtp_err *err)
 static dtp_status value_named(const pt2 *p, const dtp_foreign *tensor, int32_t *out, dtp_err *err)
 {
     const char *name;
-    DTP_TRY(dtp_foreign_require(p->graph, tensor, "name", DTP_FOREIGN_STRING, &tensor, err));
-    DTP_TRY(dtp_foreign_string(p->graph, tensor, &name, err));
+    DTP_TRY(need_text(p->graph, tensor, "name", &name, err));
     *out = dtp_name_find(&p->values, name);
     return *out >= 0 ? DTP_OK : dtp_foreign_fail(p->graph, tensor, err, "no tensor '%s'", name);
 }
 
 /* ---- arguments ---- */
 
-/* A size in an argument: {"as_int": 2} or {"as_name": "sym_size_int"}. */
-static dtp_status read_sym_int(const pt2 *p, const dtp_foreign *v, int64_t *out, dtp_err *err)
+/* A number, or a size: {"as_int": 2} or {"as_name": "sym_size_int"}. INT64_MAX stands for "to the
+ * end", and is no exact double. */
+static dtp_status read_int(const pt2 *p, const dtp_foreign *v, int64_t *out, dtp_err *err)
 {
     const char *name, *symbol;
     const dtp_foreign *by_name = get(v, "as_name");
-    if (by_name == NULL) {
-        DTP_TRY(dtp_foreign_require(p->graph, v, "as_int", DTP_FOREIGN_NUMBER, &v, err));
-        return dtp_foreign_int(p->graph, v, -(INT64_C(1) << 53), INT64_C(1) << 53, out, err);
-    }
-    DTP_TRY(dtp_foreign_string(p->graph, by_name, &name, err));
-    const dtp_foreign *size = member(&p->sym_ints, name);
-    return size == NULL ? dtp_foreign_fail(p->graph, by_name, err, "no size '%s'", name)
-                        : read_size(p, size, out, &symbol, err);
-}
-
-/* INT64_MAX stands for "to the end", and is no exact double. */
-static dtp_status read_int(const pt2 *p, const dtp_foreign *v, int64_t *out, dtp_err *err)
-{
     double x;
-    DTP_TRY(dtp_foreign_double(p->graph, v, &x, err));
-    if (x >= 9.2e18) {
-        *out = INT64_MAX;
-        return DTP_OK;
+    if (by_name != NULL) {
+        DTP_TRY(dtp_foreign_string(p->graph, by_name, &name, err));
+        const dtp_foreign *size = member(&p->sym_ints, name);
+        return size == NULL ? dtp_foreign_fail(p->graph, by_name, err, "no size '%s'", name)
+                            : read_size(p, size, out, &symbol, err);
     }
-    return dtp_foreign_int(p->graph, v, -(INT64_C(1) << 53), INT64_C(1) << 53, out, err);
+    if (dtp_foreign_is(v, DTP_FOREIGN_OBJECT)) {
+        DTP_TRY(need(p, v, "as_int", DTP_FOREIGN_NUMBER, &v, err));
+    }
+    DTP_TRY(dtp_foreign_double(p->graph, v, &x, err));
+    *out = INT64_MAX;
+    return x >= 9.2e18
+               ? DTP_OK
+               : dtp_foreign_int(p->graph, v, -(INT64_C(1) << 53), INT64_C(1) << 53, out, err);
 }
 
-static dtp_status read_list(const pt2 *p, const dtp_foreign *list, bool tensors, bool symbolic,
-                            dtp_aten_arg *a, dtp_err *err)
+static dtp_status read_list(const pt2 *p, const dtp_foreign *list, dtp_aten_arg *a, dtp_err *err)
 {
-    a->kind = tensors ? ATEN_VALUES : ATEN_INTS;
-    const int32_t n = dtp_foreign_size(list);
-    DTP_TRY(DTP_NEW(p->g->arena, a->values, n + 1, err));
-    DTP_TRY(DTP_NEW(p->g->arena, a->ints, n + 1, err));
     for (const dtp_foreign *v = dtp_foreign_first(list); v != NULL; v = dtp_foreign_next(v)) {
-        if (!tensors) {
-            DTP_TRY(symbolic ? read_sym_int(p, v, &a->ints[a->n], err)
-                             : read_int(p, v, &a->ints[a->n], err));
-        } else if (get(v, "as_none") != NULL) {
-            a->values[a->n] = -1;
-        } else {
-            const dtp_foreign *inner = get(v, "as_tensor");
+        const dtp_foreign *inner = get(v, "as_tensor");
+        a->values[a->n] = -1;
+        if (a->kind == ATEN_INTS) {
+            DTP_TRY(read_int(p, v, &a->ints[a->n], err));
+        } else if (get(v, "as_none") == NULL) {
             DTP_TRY(value_named(p, inner != NULL ? inner : v, &a->values[a->n], err));
         }
         a->n++;
@@ -237,70 +244,78 @@ static dtp_status read_list(const pt2 *p, const dtp_foreign *list, bool tensors,
     return DTP_OK;
 }
 
-static dtp_status read_scalar(const pt2 *p, const dtp_foreign *v, const char *kind, dtp_aten_arg *a,
-                              dtp_err *err)
+static dtp_status read_float(const pt2 *p, const dtp_foreign *v, double *out, dtp_err *err)
 {
-    if (strcmp(kind, "as_float") == 0 && !dtp_foreign_is(v, DTP_FOREIGN_STRING)) {
-        a->kind = ATEN_FLOAT;
-        return dtp_foreign_double(p->graph, v, &a->real, err);
+    const char *text;
+    if (!dtp_foreign_is(v, DTP_FOREIGN_STRING)) {
+        return dtp_foreign_double(p->graph, v, out, err);
     }
-    if (strcmp(kind, "as_float") == 0) { /* "Infinity", "-Infinity", "NaN" */
-        a->kind = ATEN_FLOAT;
-        DTP_TRY(dtp_foreign_string(p->graph, v, &a->text, err));
-        a->real = strcmp(a->text, "Infinity") == 0    ? (double)INFINITY
-                  : strcmp(a->text, "-Infinity") == 0 ? -(double)INFINITY
-                                                      : (double)NAN;
-        return DTP_OK;
-    }
-    if (strcmp(kind, "as_bool") == 0) {
-        bool b;
-        a->kind = ATEN_BOOLEAN;
-        DTP_TRY(dtp_foreign_bool(p->graph, v, &b, err));
-        a->ints[0] = b ? 1 : 0;
-        a->real = b ? 1 : 0;
-        return DTP_OK;
-    }
-    a->kind = ATEN_INT;
-    DTP_TRY(strcmp(kind, "as_sym_int") == 0 ? read_sym_int(p, v, &a->ints[0], err)
-                                            : read_int(p, v, &a->ints[0], err));
-    a->real = (double)a->ints[0];
+    DTP_TRY(dtp_foreign_string(p->graph, v, &text, err));
+    *out = strcmp(text, "Infinity") == 0    ? (double)INFINITY
+           : strcmp(text, "-Infinity") == 0 ? -(double)INFINITY
+                                            : (double)NAN;
     return DTP_OK;
+}
+
+static dtp_aten_kind kind_of(const char *key)
+{
+    static const struct {
+        const char *key;
+        dtp_aten_kind kind;
+    } kinds[] = {{"as_tensor", ATEN_VALUE},  {"as_tensors", ATEN_VALUES},
+                 {"as_ints", ATEN_INTS},     {"as_optional_tensors", ATEN_VALUES},
+                 {"as_sym_ints", ATEN_INTS}, {"as_int", ATEN_INT},
+                 {"as_sym_int", ATEN_INT},   {"as_scalar_type", ATEN_INT},
+                 {"as_float", ATEN_FLOAT},   {"as_bool", ATEN_BOOLEAN},
+                 {"as_string", ATEN_TEXT},   {"as_none", ATEN_NONE}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(kinds[i].key, key) == 0) {
+            return kinds[i].kind;
+        }
+    }
+    return ATEN_OTHER;
 }
 
 static dtp_status read_arg(const pt2 *p, const dtp_foreign *input, dtp_aten_arg *a, dtp_err *err)
 {
-    const dtp_foreign *arg, *name;
-    DTP_TRY(dtp_foreign_require(p->graph, input, "name", DTP_FOREIGN_STRING, &name, err));
-    DTP_TRY(dtp_foreign_require(p->graph, input, "arg", DTP_FOREIGN_OBJECT, &arg, err));
-    DTP_TRY(dtp_foreign_string(p->graph, name, &a->name, err));
+    const dtp_foreign *arg;
+    bool b = false;
+    DTP_TRY(need_text(p->graph, input, "name", &a->name, err));
+    DTP_TRY(need(p, input, "arg", DTP_FOREIGN_OBJECT, &arg, err));
     const dtp_foreign *v = dtp_foreign_first(arg);
     if (v == NULL) {
         return dtp_foreign_fail(p->graph, arg, err, "is empty");
     }
-    const char *kind = dtp_foreign_key(v);
-    DTP_TRY(DTP_NEW(p->g->arena, a->ints, 1, err)); /* of any kind: a zero is read, at worst */
-    if (strcmp(kind, "as_tensor") == 0) {
-        a->kind = ATEN_VALUE;
+    a->name = dtp_arena_line(p->g->arena, a->name); /* outlives the document */
+    DTP_TRY(DTP_MEMORY(err, a->name));
+    const int32_t n = dtp_foreign_size(v) + 1; /* of any kind: a zero is read, at worst */
+    DTP_TRY(DTP_NEW(p->g->arena, a->ints, n, err));
+    DTP_TRY(DTP_NEW(p->g->arena, a->values, n, err));
+    a->kind = kind_of(dtp_foreign_key(v));
+    switch (a->kind) {
+    case ATEN_VALUE:
         a->n = 1;
-        DTP_TRY(DTP_NEW(p->g->arena, a->values, 1, err));
         return value_named(p, v, a->values, err);
+    case ATEN_VALUES:
+    case ATEN_INTS:
+        return read_list(p, v, a, err);
+    case ATEN_FLOAT:
+        return read_float(p, v, &a->real, err);
+    case ATEN_BOOLEAN:
+        DTP_TRY(dtp_foreign_bool(p->graph, v, &b, err));
+        a->ints[0] = b ? 1 : 0;
+        break;
+    case ATEN_INT:
+        DTP_TRY(read_int(p, v, a->ints, err));
+        break;
+    case ATEN_TEXT:
+        DTP_TRY(dtp_foreign_string(p->graph, v, &a->text, err));
+        a->text = dtp_arena_line(p->g->arena, a->text);
+        return DTP_MEMORY(err, a->text);
+    default:
+        break;
     }
-    if (strcmp(kind, "as_tensors") == 0 || strcmp(kind, "as_optional_tensors") == 0) {
-        return read_list(p, v, true, false, a, err);
-    }
-    if (strcmp(kind, "as_ints") == 0 || strcmp(kind, "as_sym_ints") == 0) {
-        return read_list(p, v, false, kind[3] == 's', a, err);
-    }
-    if (strcmp(kind, "as_int") == 0 || strcmp(kind, "as_float") == 0 ||
-        strcmp(kind, "as_bool") == 0 || strcmp(kind, "as_sym_int") == 0 ||
-        strcmp(kind, "as_scalar_type") == 0) {
-        return read_scalar(p, v, kind, a, err);
-    }
-    if (strcmp(kind, "as_string") == 0) {
-        a->kind = ATEN_TEXT;
-        return dtp_foreign_string(p->graph, v, &a->text, err);
-    }
-    a->kind = strcmp(kind, "as_none") == 0 ? ATEN_NONE : ATEN_OTHER;
+    a->real = (double)a->ints[0];
     return DTP_OK;
 }
 
@@ -379,7 +394,7 @@ static dtp_status check_order(const pt2 *p, const dtp_foreign *at, const dtp_ate
 {
     for (int32_t i = 0; i < node->n_args; i++) {
         const dtp_aten_arg *a = &node->args[i];
-        for (int32_t k = 0; k < a->n && (a->kind == ATEN_VALUE || a->kind == ATEN_VALUES); k++) {
+        for (int32_t k = 0; k < dtp_aten_tensors(a); k++) {
             const dtp_aten_value *v = a->values[k] < 0 ? NULL : &p->g->values[a->values[k]];
             if (v != NULL && v->node < 0 && v->role == ATEN_NODE) {
                 return dtp_foreign_fail(p->graph, at, err, "'%s' is read before it is made",
@@ -392,23 +407,16 @@ static dtp_status check_order(const pt2 *p, const dtp_foreign *at, const dtp_ate
 
 static dtp_status read_node(const pt2 *p, const dtp_foreign *n, dtp_aten_node *node, dtp_err *err)
 {
-    const dtp_foreign *target, *inputs, *outputs;
-    DTP_TRY(dtp_foreign_require(p->graph, n, "target", DTP_FOREIGN_STRING, &target, err));
-    DTP_TRY(dtp_foreign_require(p->graph, n, "inputs", DTP_FOREIGN_LIST, &inputs, err));
-    DTP_TRY(dtp_foreign_require(p->graph, n, "outputs", DTP_FOREIGN_LIST, &outputs, err));
+    const dtp_foreign *inputs, *outputs;
     const char *op;
-    DTP_TRY(dtp_foreign_string(p->graph, target, &op, err));
+    DTP_TRY(need_text(p->graph, n, "target", &op, err));
+    DTP_TRY(need(p, n, "inputs", DTP_FOREIGN_LIST, &inputs, err));
+    DTP_TRY(need(p, n, "outputs", DTP_FOREIGN_LIST, &outputs, err));
     node->op = dtp_arena_line(p->g->arena, strncmp(op, "torch.ops.", 10) == 0 ? op + 10 : op);
     DTP_TRY(DTP_MEMORY(err, node->op));
     DTP_TRY(DTP_NEW(p->g->arena, node->args, dtp_foreign_size(inputs) + 1, err));
     for (const dtp_foreign *i = dtp_foreign_first(inputs); i != NULL; i = dtp_foreign_next(i)) {
-        dtp_aten_arg *a = &node->args[node->n_args++];
-        DTP_TRY(read_arg(p, i, a, err));
-        if (a->text != NULL || a->name != NULL) { /* outlive the document */
-            a->name = dtp_arena_line(p->g->arena, a->name);
-            a->text = a->text == NULL ? NULL : dtp_arena_line(p->g->arena, a->text);
-            DTP_TRY(DTP_MEMORY(err, a->name));
-        }
+        DTP_TRY(read_arg(p, i, &node->args[node->n_args++], err));
     }
     DTP_TRY(check_order(p, n, node, err));
     DTP_TRY(read_outputs(p, outputs, node, err));
@@ -423,49 +431,39 @@ static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
     static const int8_t element[16] = {
         [ATEN_U8] = 1,  [ATEN_I8] = 1,  [ATEN_I16] = 2, [ATEN_I32] = 4,  [ATEN_I64] = 8,
         [ATEN_F16] = 2, [ATEN_F32] = 4, [ATEN_F64] = 8, [ATEN_BOOL] = 1, [ATEN_BF16] = 2};
-    const dtp_foreign_doc *doc = p->weights;
-    const dtp_foreign *config = member(&p->weight_configs, v->source);
-    const char *folder = "weights", *path;
-    if (config == NULL) {
-        doc = p->constants;
-        config = member(&p->constant_configs, v->source);
-        folder = "constants";
-    }
+    const configs *c = member(&p->data[0].of, v->source) != NULL ? &p->data[0] : &p->data[1];
+    const dtp_foreign *config = member(&c->of, v->source), *flag = get(config, "use_pickle");
+    const dtp_foreign_doc *doc = c->doc;
+    const char *path;
+    bool pickle = false;
     if (config == NULL) {
         return DTP_OK;
     }
-    bool pickle = false;
-    const dtp_foreign *flag = get(config, "use_pickle"), *name;
     DTP_TRY(flag == NULL ? DTP_OK : dtp_foreign_bool(doc, flag, &pickle, err));
     if (pickle) {
         return dtp_foreign_fail(doc, config, err, "use_pickle: pickled tensors are not read");
     }
-    DTP_TRY(dtp_foreign_require(doc, config, "path_name", DTP_FOREIGN_STRING, &name, err));
-    DTP_TRY(dtp_foreign_string(doc, name, &path, err));
-    const char *full = dtp_arena_printf(p->g->arena, "data/%s/%s", folder, path);
+    DTP_TRY(need_text(doc, config, "path_name", &path, err));
+    const char *full = dtp_arena_printf(p->g->arena, "data/%s/%s", c->folder, path);
     DTP_TRY(DTP_MEMORY(err, full));
     const dtp_zip_entry *e = find_entry(p, full);
     if (e == NULL) {
-        return dtp_foreign_fail(doc, name, err, "no entry '%s'", full);
+        return dtp_foreign_fail(doc, config, err, "no entry '%s'", full);
     }
-    int64_t bytes = v->dtype < 16 ? element[v->dtype] : 0, stride = 1, at;
+    int64_t bytes = v->dtype < 16 ? element[v->dtype] : 0, row = 1, at;
+    int64_t strides[DTP_MAX_RANK] = {0};
     const dtp_foreign *meta = get(config, "tensor_meta");
     const dtp_foreign *s = dtp_foreign_first(get(meta, "strides"));
-    for (int32_t i = 0; i < v->rank; i++) {
-        bytes *= v->sizes[i]; /* bounded by read_value */
+    for (int32_t i = v->rank; i-- > 0; row *= v->sizes[i]) { /* bounded by read_value */
+        strides[i] = row;
     }
+    bytes *= row;
     if (e->bytes == 0 && bytes > 0) {
         return DTP_OK;
     }
-    int64_t expect[DTP_MAX_RANK] = {0};
-    for (int32_t i = v->rank; i-- > 0; stride *= v->sizes[i]) {
-        expect[i] = stride;
-    }
     for (int32_t i = 0; i < v->rank && s != NULL; i++, s = dtp_foreign_next(s)) {
-        const dtp_foreign *size;
-        DTP_TRY(dtp_foreign_require(doc, s, "as_int", DTP_FOREIGN_NUMBER, &size, err));
-        DTP_TRY(dtp_foreign_int(doc, size, 0, INT64_C(1) << 53, &at, err));
-        if (at != expect[i] && v->sizes[i] > 1) {
+        DTP_TRY(need_int(doc, s, "as_int", INT64_C(1) << 53, &at, err));
+        if (at != strides[i] && v->sizes[i] > 1) {
             return dtp_foreign_fail(doc, meta, err, "is not stored row by row");
         }
     }
@@ -491,11 +489,11 @@ static dtp_status check_name(pt2 *p, const dtp_foreign *at, const dtp_aten_value
     if (v->role == ATEN_BUFFER) { /* no tensor of the model */
         return DTP_OK;
     }
-    if (dtp_name_find(&p->sources, name) >= 0) {
+    if (dtp_name_find(&p->g->sources, name) >= 0) {
         return dtp_foreign_fail(p->graph, at, err, "two inputs or parameters are called '%s'",
                                 name);
     }
-    return dtp_name_add(&p->sources, p->g->arena, name, (int32_t)(v - p->g->values), err);
+    return dtp_name_add(&p->g->sources, p->g->arena, name, (int32_t)(v - p->g->values), err);
 }
 
 /* {"parameter": {"arg": {"name": "p_w"}, "parameter_name": "w"}}, {"user_input": {"arg": ..}}. */
@@ -516,7 +514,7 @@ static dtp_status read_input(pt2 *p, const dtp_foreign *spec, dtp_err *err)
     if (k == 4) {
         return dtp_foreign_fail(p->graph, spec, err, "an input of unknown kind");
     }
-    DTP_TRY(dtp_foreign_require(p->graph, body, "arg", DTP_FOREIGN_OBJECT, &arg, err));
+    DTP_TRY(need(p, body, "arg", DTP_FOREIGN_OBJECT, &arg, err));
     if (kinds[k].role == ATEN_INPUT && get(arg, "as_tensor") == NULL) {
         return DTP_OK; /* a number or None that the graph was specialised to */
     }
@@ -532,12 +530,10 @@ static dtp_status read_input(pt2 *p, const dtp_foreign *spec, dtp_err *err)
     if (v->role == ATEN_INPUT) {
         return check_name(p, body, v, err);
     }
-    const dtp_foreign *name;
-    DTP_TRY(dtp_foreign_require(p->graph, body, kinds[k].name, DTP_FOREIGN_STRING, &name, err));
-    DTP_TRY(dtp_foreign_string(p->graph, name, &v->source, err));
+    DTP_TRY(need_text(p->graph, body, kinds[k].name, &v->source, err));
     v->source = dtp_arena_line(p->g->arena, v->source);
     DTP_TRY(DTP_MEMORY(err, v->source));
-    DTP_TRY(check_name(p, name, v, err));
+    DTP_TRY(check_name(p, body, v, err));
     return find_data(p, v, err);
 }
 
@@ -554,15 +550,13 @@ static dtp_status read_output(const pt2 *p, const dtp_foreign *spec, dtp_err *er
 
 static dtp_status check_schema(const pt2 *p, const dtp_foreign *root, dtp_err *err)
 {
-    const dtp_foreign *version, *number;
+    const dtp_foreign *version;
     int64_t major;
-    DTP_TRY(
-        dtp_foreign_require(p->graph, root, "schema_version", DTP_FOREIGN_OBJECT, &version, err));
-    DTP_TRY(dtp_foreign_require(p->graph, version, "major", DTP_FOREIGN_NUMBER, &number, err));
-    DTP_TRY(dtp_foreign_int(p->graph, number, 0, INT32_MAX, &major, err));
+    DTP_TRY(need(p, root, "schema_version", DTP_FOREIGN_OBJECT, &version, err));
+    DTP_TRY(need_int(p->graph, version, "major", INT32_MAX, &major, err));
     return major == SCHEMA_MAJOR
                ? DTP_OK
-               : dtp_foreign_fail(p->graph, number, err, "schema version %" PRId64 ", not %d",
+               : dtp_foreign_fail(p->graph, version, err, "schema version %" PRId64 ", not %d",
                                   major, SCHEMA_MAJOR);
 }
 
@@ -571,19 +565,19 @@ static dtp_status read_graph(pt2 *p, dtp_err *err)
     dtp_aten *g = p->g;
     const dtp_foreign *root = dtp_foreign_root(p->graph), *module, *graph, *list, *ins, *outs;
     DTP_TRY(check_schema(p, root, err));
-    DTP_TRY(dtp_foreign_require(p->graph, root, "graph_module", DTP_FOREIGN_OBJECT, &module, err));
-    DTP_TRY(dtp_foreign_require(p->graph, module, "graph", DTP_FOREIGN_OBJECT, &graph, err));
+    DTP_TRY(need(p, root, "graph_module", DTP_FOREIGN_OBJECT, &module, err));
+    DTP_TRY(need(p, module, "graph", DTP_FOREIGN_OBJECT, &graph, err));
     DTP_TRY(index_members(p, get(graph, "sym_int_values"), &p->sym_ints, err));
     DTP_TRY(read_values(p, graph, err));
-    DTP_TRY(dtp_foreign_require(p->graph, module, "signature", DTP_FOREIGN_OBJECT, &module, err));
-    DTP_TRY(dtp_foreign_require(p->graph, module, "input_specs", DTP_FOREIGN_LIST, &ins, err));
-    DTP_TRY(dtp_foreign_require(p->graph, module, "output_specs", DTP_FOREIGN_LIST, &outs, err));
+    DTP_TRY(need(p, module, "signature", DTP_FOREIGN_OBJECT, &module, err));
+    DTP_TRY(need(p, module, "input_specs", DTP_FOREIGN_LIST, &ins, err));
+    DTP_TRY(need(p, module, "output_specs", DTP_FOREIGN_LIST, &outs, err));
     DTP_TRY(DTP_NEW(g->arena, g->inputs, dtp_foreign_size(ins) + 1, err));
     DTP_TRY(DTP_NEW(g->arena, g->outputs, dtp_foreign_size(outs) + 1, err));
     for (const dtp_foreign *i = dtp_foreign_first(ins); i != NULL; i = dtp_foreign_next(i)) {
         DTP_TRY(read_input(p, i, err));
     }
-    DTP_TRY(dtp_foreign_require(p->graph, graph, "nodes", DTP_FOREIGN_LIST, &list, err));
+    DTP_TRY(need(p, graph, "nodes", DTP_FOREIGN_LIST, &list, err));
     DTP_TRY(DTP_NEW(g->arena, g->nodes, dtp_foreign_size(list) + 1, err));
     for (const dtp_foreign *n = dtp_foreign_first(list); n != NULL; n = dtp_foreign_next(n)) {
         DTP_TRY(read_node(p, n, &g->nodes[g->n_nodes], err));
@@ -599,13 +593,12 @@ dtp_status dtp_aten_read(const char *file, const char *bytes, int64_t size, dtp_
                          dtp_aten *out, dtp_err *err)
 {
     *out = (dtp_aten){.arena = arena, .file = file};
-    pt2 p = {.g = out};
+    pt2 p = {.g = out, .data = {{.folder = "weights"}, {.folder = "constants"}}};
     DTP_TRY(dtp_zip_read(file, bytes, size, arena, &p.zip, err));
     dtp_status s = open_documents(&p, err);
     s = s == DTP_OK ? read_graph(&p, err) : s;
-    out->sources = p.sources;
     dtp_foreign_destroy(p.graph);
-    dtp_foreign_destroy(p.weights);
-    dtp_foreign_destroy(p.constants);
+    dtp_foreign_destroy(p.data[0].doc);
+    dtp_foreign_destroy(p.data[1].doc);
     return s;
 }

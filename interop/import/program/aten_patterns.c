@@ -533,8 +533,7 @@ dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
         dtp_aten_node *node = &g->nodes[i];
         for (int32_t k = 0; k < node->n_args; k++) {
             dtp_aten_arg *a = &node->args[k];
-            for (int32_t j = 0; j < a->n && (a->kind == ATEN_VALUE || a->kind == ATEN_VALUES);
-                 j++) {
+            for (int32_t j = 0; j < dtp_aten_tensors(a); j++) {
                 a->values[j] = a->values[j] < 0 ? -1 : p.is[a->values[j]];
             }
         }
