@@ -2,6 +2,24 @@
 
 #include <string.h>
 
+static const struct {
+    int64_t bytes;
+    const char *name;
+} types[16] = {[ATEN_U8] = {1, NULL},    [ATEN_I8] = {1, NULL},   [ATEN_I16] = {2, NULL},
+               [ATEN_I32] = {4, "i32"},  [ATEN_I64] = {8, "i64"}, [ATEN_F16] = {2, "f16"},
+               [ATEN_F32] = {4, "f32"},  [ATEN_F64] = {8, "f64"}, [ATEN_BOOL] = {1, "bool"},
+               [ATEN_BF16] = {2, "bf16"}};
+
+int64_t dtp_aten_bytes(int32_t dtype)
+{
+    return dtype >= 0 && dtype < 16 ? types[dtype].bytes : 0;
+}
+
+const char *dtp_aten_type(int32_t dtype)
+{
+    return dtype >= 0 && dtype < 16 ? types[dtype].name : NULL;
+}
+
 const dtp_aten_arg *dtp_aten_arg_of(const dtp_aten_node *node, const char *name)
 {
     for (int32_t i = 0; i < node->n_args; i++) {

@@ -38,7 +38,8 @@ typedef struct dtp_aten_value {
     int64_t sizes[DTP_MAX_RANK];
     const char *symbols[DTP_MAX_RANK]; /* name of a size that is not fixed; NULL */
     int32_t node;                      /* that makes it; -1 */
-    const char *data;                  /* elements, row by row; NULL: not in the file */
+    const char *data; /* elements, row by row, in `bytes` bytes; NULL: not in the file */
+    int64_t bytes;
 } dtp_aten_value;
 
 typedef enum dtp_aten_kind {
@@ -84,6 +85,11 @@ typedef struct dtp_aten {
     int32_t *outputs;       /* those of users */
     dtp_name_table sources; /* inputs and parameters by their names */
 } dtp_aten;
+
+/* Bytes of an element and our name of its type: 0 of types not named above, NULL of those that are
+ * none of ours. */
+int64_t dtp_aten_bytes(int32_t dtype);
+const char *dtp_aten_type(int32_t dtype);
 
 /* Reads FILE.pt2: schema 8 only. Data of weights and buffers stays in `bytes`. */
 dtp_status dtp_aten_read(const char *file, const char *bytes, int64_t size, dtp_arena *arena,

@@ -428,9 +428,6 @@ static dtp_status read_node(const pt2 *p, const dtp_foreign *n, dtp_aten_node *n
 /* Where the elements of a weight or a buffer lie; none for tensors of the meta device. */
 static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
 {
-    static const int8_t element[16] = {
-        [ATEN_U8] = 1,  [ATEN_I8] = 1,  [ATEN_I16] = 2, [ATEN_I32] = 4,  [ATEN_I64] = 8,
-        [ATEN_F16] = 2, [ATEN_F32] = 4, [ATEN_F64] = 8, [ATEN_BOOL] = 1, [ATEN_BF16] = 2};
     const configs *c = member(&p->data[0].of, v->source) != NULL ? &p->data[0] : &p->data[1];
     const dtp_foreign *config = member(&c->of, v->source), *flag = get(config, "use_pickle");
     const dtp_foreign_doc *doc = c->doc;
@@ -450,7 +447,7 @@ static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
     if (e == NULL) {
         return dtp_foreign_fail(doc, config, err, "no entry '%s'", full);
     }
-    int64_t bytes = v->dtype < 16 ? element[v->dtype] : 0, row = 1, at;
+    int64_t bytes = dtp_aten_bytes(v->dtype), row = 1, at;
     int64_t strides[DTP_MAX_RANK] = {0};
     const dtp_foreign *meta = get(config, "tensor_meta");
     const dtp_foreign *s = dtp_foreign_first(get(meta, "strides"));
@@ -472,6 +469,7 @@ static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
                                 bytes);
     }
     v->data = e->data;
+    v->bytes = bytes;
     return DTP_OK;
 }
 

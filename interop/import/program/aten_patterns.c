@@ -59,6 +59,13 @@ static const dtp_aten_node *made_by(const patterns *p, int32_t value, const char
     return dtp_aten_is(node, name) ? node : NULL;
 }
 
+/* The same of argument i of a node. */
+static const dtp_aten_node *operand_by(const patterns *p, const dtp_aten_node *node, int32_t i,
+                                       const char *name)
+{
+    return node == NULL ? NULL : made_by(p, dtp_aten_input(node, i), name);
+}
+
 static double number(const patterns *p, const dtp_aten_node *node, int32_t i)
 {
     const int32_t v = dtp_aten_input(node, i);
@@ -175,15 +182,12 @@ static dtp_status find_rms_norm(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     for (int32_t i = 0; i < 2 && dtp_aten_is(node, "mul"); i++) {
         const int32_t gamma = dtp_aten_input(node, i);
-        const dtp_aten_node *product = made_by(p, dtp_aten_input(node, 1 - i), "mul");
+        const dtp_aten_node *product = operand_by(p, node, 1 - i, "mul");
         for (int32_t k = 0; k < 2 && product != NULL && gamma >= 0; k++) {
-            const dtp_aten_node *root = made_by(p, dtp_aten_input(product, k), "rsqrt");
-            const dtp_aten_node *sum =
-                root == NULL ? NULL : made_by(p, dtp_aten_input(root, 0), "add");
-            const dtp_aten_node *mean =
-                sum == NULL ? NULL : made_by(p, dtp_aten_input(sum, 0), "mean");
-            const dtp_aten_node *pow =
-                mean == NULL ? NULL : made_by(p, dtp_aten_input(mean, 0), "pow");
+            const dtp_aten_node *root = operand_by(p, product, k, "rsqrt");
+            const dtp_aten_node *sum = operand_by(p, root, 0, "add");
+            const dtp_aten_node *mean = operand_by(p, sum, 0, "mean");
+            const dtp_aten_node *pow = operand_by(p, mean, 0, "pow");
             const dtp_aten_arg *dim = mean == NULL ? NULL : dtp_aten_arg_of(mean, "dim");
             const int32_t x = dtp_aten_input(product, 1 - k);
             if (pow == NULL || dim == NULL || dim->n != 1 || x < 0 || number(p, pow, 1) != 2 ||
@@ -218,8 +222,8 @@ static dtp_status find_gelu(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     int32_t x, inner, cube;
     for (int32_t i = 0; i < 2 && dtp_aten_is(node, "mul"); i++) {
-        const dtp_aten_node *one = made_by(p, dtp_aten_input(node, 1 - i), "add");
-        const dtp_aten_node *tanh = one == NULL ? NULL : made_by(p, dtp_aten_input(one, 0), "tanh");
+        const dtp_aten_node *one = operand_by(p, node, 1 - i, "add");
+        const dtp_aten_node *tanh = operand_by(p, one, 0, "tanh");
         if (tanh == NULL || number(p, one, 1) != 1 ||
             scaled(p, dtp_aten_input(node, i), 0.5, &x) == NULL ||
             scaled(p, dtp_aten_input(tanh, 0), 0.7978845608028654, &inner) == NULL) {
@@ -327,8 +331,8 @@ static int32_t position_axis(const patterns *p, int32_t table, int32_t x)
 static dtp_status find_rope(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     for (int32_t i = 0; i < 2 && dtp_aten_is(node, "add"); i++) {
-        const dtp_aten_node *a = made_by(p, dtp_aten_input(node, i), "mul");
-        const dtp_aten_node *b = made_by(p, dtp_aten_input(node, 1 - i), "mul");
+        const dtp_aten_node *a = operand_by(p, node, i, "mul");
+        const dtp_aten_node *b = operand_by(p, node, 1 - i, "mul");
         for (int32_t k = 0; k < 4 && a != NULL && b != NULL; k++) {
             const int32_t x = dtp_aten_input(a, k & 1), cos_value = dtp_aten_input(a, 1 - (k & 1));
             const int32_t turned = dtp_aten_input(b, k >> 1),

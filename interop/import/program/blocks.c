@@ -73,6 +73,18 @@ bool dtp_block_has(const dtp_importer *m, const dtp_block *b, const char *name)
     return dtp_block_local(b, 0, name) != NULL && at >= b->begin && at < b->begin + b->length;
 }
 
+const char *dtp_block_inner(const dtp_importer *m, const dtp_block *b, const char *name)
+{
+    if (b == NULL || dtp_block_has(m, b, name)) {
+        return b == NULL ? name : dtp_block_local(b, 0, name);
+    }
+    const int32_t carried = find_text(b->n_carry, b->carry_from, name);
+    const int32_t seen = find_text(b->n_with, b->with, name);
+    return carried >= 0 ? dtp_arena_printf(m->arena, "carry.%d", carried)
+           : seen >= 0  ? dtp_arena_printf(m->arena, "with.%d", seen)
+                        : name;
+}
+
 const dtp_block *dtp_block_of(const dtp_importer *m, int32_t n, const dtp_block *blocks,
                               const char *name, int32_t *k)
 {

@@ -31,4 +31,8 @@ const dtp_block *dtp_block_of(const dtp_importer *m, int32_t n, const dtp_block 
 /* "attn.q" of "layers.3.attn.q" in instance k of a block; NULL: not of this instance. */
 const char *dtp_block_local(const dtp_block *b, int32_t k, const char *name);
 
+/* What instance 0 calls a tensor that it has, or reads: its own names, then what is carried and
+ * seen; b may be NULL. From the arena. */
+const char *dtp_block_inner(const dtp_importer *m, const dtp_block *b, const char *name);
+
 #endif

@@ -5,17 +5,9 @@
 
 #include "core/base/json_writer.h"
 
-const char *dtp_type_name(int32_t dtype)
-{
-    static const char *const names[16] = {
-        [ATEN_I32] = "i32", [ATEN_I64] = "i64",   [ATEN_F16] = "f16",  [ATEN_F32] = "f32",
-        [ATEN_F64] = "f64", [ATEN_BOOL] = "bool", [ATEN_BF16] = "bf16"};
-    return dtype >= 0 && dtype < 16 ? names[dtype] : NULL;
-}
-
 dtp_status dtp_type_attr(dtp_importer *m, int32_t dtype, const char **out, dtp_err *err)
 {
-    const char *name = dtp_type_name(dtype);
+    const char *name = dtp_aten_type(dtype);
     if (name == NULL) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "element type %d", dtype);
     }
@@ -201,16 +193,21 @@ dtp_status dtp_settle(dtp_lowering *l, dtp_err *err)
     return DTP_OK;
 }
 
+bool dtp_low_is_whole(const dtp_low *low)
+{
+    bool whole = low->n_dims == low->n;
+    for (int32_t i = 0; i < low->n_dims; i++) {
+        whole = whole && low->order[i] == i;
+    }
+    return whole;
+}
+
 dtp_status dtp_whole(dtp_lowering *l, dtp_use *use, dtp_err *err)
 {
     const dtp_low *low;
     DTP_TRY(dtp_low_get(l, use->value, &low, err));
-    bool whole = low->n_dims == use->n;
-    for (int32_t i = 0; i < low->n_dims; i++) {
-        whole = whole && low->order[i] == i;
-    }
     use->whole = true;
-    if (whole) {
+    if (dtp_low_is_whole(low)) {
         return DTP_OK;
     }
     const char *dims = "", *op = low->n_dims == use->n ? "permute" : "broadcast";

@@ -88,13 +88,14 @@ const char *dtp_axis_size(dtp_importer *m, int32_t value, int32_t axis);
 /* "\"dtype\": \"f32\"". DTP_UNSUPPORTED. */
 dtp_status dtp_type_attr(dtp_importer *m, int32_t dtype, const char **out,
                          dtp_err *err) DTP_MUST_CHECK;
-const char *dtp_type_name(int32_t dtype); /* NULL: none of ours */
 
 /* How many parts an axis has. */
 int32_t dtp_axis_parts(const dtp_importer *m, int32_t value, int32_t axis);
 /* The tensor of a value: of inputs, parameters and constants it is made now. */
 dtp_status dtp_low_get(dtp_lowering *l, int32_t value, const dtp_low **out,
                        dtp_err *err) DTP_MUST_CHECK;
+/* It has all parts, in the order of the axes. */
+bool dtp_low_is_whole(const dtp_low *low);
 /* l->out is the tensor of l->x with the parts in the order of `from` (of the operand's axes); -1:
  * an axis that the tensor lacks; NULL: all of them in their order. */
 dtp_status dtp_low_view(dtp_lowering *l, const int32_t *from, dtp_err *err) DTP_MUST_CHECK;

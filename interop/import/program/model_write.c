@@ -22,7 +22,8 @@ typedef struct writer {
 static void put_list(dtp_strbuf *b, const char *names)
 {
     dtp_strbuf_add(b, "[");
-    while (*names != '\0') {
+    b->failed = b->failed || names == NULL;
+    while (names != NULL && *names != '\0') {
         const size_t n = strcspn(names, ",");
         dtp_strbuf_addf(b, "\"%.*s\"%s", (int)n, names, names[n] == ',' ? ", " : "");
         names += n + (names[n] == ',' ? 1 : 0);
@@ -54,34 +55,26 @@ static const char *axis_dims(writer *w, int32_t value, int32_t axis, const char 
         return dtp_arena_printf(m->arena, "%s_%d=%s", v->source, axis,
                                 dtp_axis_size(m, value, axis));
     }
-    for (int32_t i = part; i < part + n && text != NULL; i++) {
-        text = dtp_arena_printf(m->arena, "%s%s%s", text, i > part ? by : "",
-                                dtp_class_name(m, m->low[value].cls[i], m->low[value].alias[i]));
+    for (int32_t i = part; i < part + n; i++) {
+        text = dtp_joined(m, text, by,
+                          dtp_class_name(m, m->low[value].cls[i], m->low[value].alias[i]));
     }
     return text;
 }
 
-static const char *value_dims(writer *w, int32_t value)
+/* "dims": ["a", "b"], "dtype": "i64"; f32 is not said. */
+static void put_type(writer *w, dtp_strbuf *b, int32_t value)
 {
-    const char *text = "";
-    for (int32_t i = 0; i < w->m->g->values[value].rank && text != NULL; i++) {
-        const char *axis = axis_dims(w, value, i, ",");
-        text = axis == NULL ? NULL
-                            : dtp_arena_printf(w->m->arena, "%s%s%s", text,
-                                               text[0] != '\0' && axis[0] != '\0' ? "," : "", axis);
+    const dtp_aten_value *v = &w->m->g->values[value];
+    const char *dims = "";
+    for (int32_t i = 0; i < v->rank; i++) {
+        dims = dtp_joined(w->m, dims, ",", axis_dims(w, value, i, ","));
     }
-    return text;
-}
-
-/* The block whose instances have the parameter; its name there in *local. Instances but the first
- * are not written. */
-static const dtp_block *block_of(const writer *w, const char *name, const char **local, bool *first)
-{
-    int32_t k = 0;
-    const dtp_block *b = dtp_block_of(w->m, w->n_blocks, w->blocks, name, &k);
-    *local = b == NULL ? name : dtp_block_local(b, k, name);
-    *first = k == 0;
-    return b;
+    dtp_strbuf_add(b, "\"dims\": ");
+    put_list(b, dims);
+    if (v->dtype != ATEN_F32) {
+        dtp_strbuf_addf(b, ", \"dtype\": \"%s\"", dtp_aten_type(v->dtype));
+    }
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -90,91 +83,68 @@ static bool ends_with(const char *text, const char *end)
     return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-static void put_param(writer *w, dtp_strbuf *b, int32_t value, const char *name)
+/* A parameter among those of its block, or of the model, and in the names file as
+ * "layers.*.attn.weight". Those of instances but the first are not written. */
+static void put_param(writer *w, int32_t value, dtp_strbuf *names)
 {
     const dtp_aten_value *v = &w->m->g->values[value];
+    int32_t k = 0;
+    const dtp_block *block = dtp_block_of(w->m, w->n_blocks, w->blocks, v->source, &k);
+    const char *local = block == NULL ? v->source : dtp_block_local(block, k, v->source);
     const char *init = v->rank > 1                    ? "{\"normal\": 0.02}"
                        : ends_with(v->source, "bias") ? "\"zeros\""
                                                       : "\"ones\"";
-    dtp_strbuf_addf(b, "\"%s\": {\"dims\": ", name);
-    put_list(b, value_dims(w, value));
-    if (v->dtype != ATEN_F32) {
-        dtp_strbuf_addf(b, ", \"dtype\": \"%s\"", dtp_type_name(v->dtype));
+    dtp_strbuf *b = &w->params[block == NULL ? w->n_blocks : block - w->blocks];
+    if (k > 0) {
+        return;
     }
+    dtp_strbuf_addf(b, "%s\n%s\"%s\": {", b->len > 0 ? "," : "",
+                    block == NULL ? "    " : "        ", local);
+    put_type(w, b, value);
     dtp_strbuf_addf(b, ", \"init\": %s}", init);
-}
-
-/* Parameters of each block, then of the model. */
-static void put_params(writer *w)
-{
-    for (int32_t i = 0; i < w->m->g->n_inputs; i++) {
-        const int32_t value = w->m->g->inputs[i];
-        const dtp_aten_value *v = &w->m->g->values[value];
-        const char *local;
-        bool first;
-        if (v->role != ATEN_PARAM || !w->needed[value]) {
-            continue;
-        }
-        const dtp_block *block = block_of(w, v->source, &local, &first);
-        dtp_strbuf *b = &w->params[block == NULL ? w->n_blocks : block - w->blocks];
-        if (first) {
-            dtp_strbuf_addf(b, "%s\n%s", b->len > 0 ? "," : "",
-                            block == NULL ? "    " : "        ");
-            put_param(w, b, value, local);
-        }
+    const char *name =
+        block == NULL ? local : dtp_arena_printf(w->m->arena, "%s.*.%s", block->prefix, local);
+    dtp_strbuf_addf(names, "%s\n    \"%s\": {\"name\": \"%s\", \"axes\": [",
+                    names->len > 0 ? "," : "", name, name);
+    for (int32_t a = 0; a < v->rank; a++) {
+        dtp_strbuf_addf(names, "%s\"%s\"", a > 0 ? ", " : "", axis_dims(w, value, a, "*"));
     }
+    dtp_strbuf_add(names, "]}");
 }
 
-static void put_inputs(writer *w, dtp_strbuf *b)
+static void put_input(writer *w, int32_t value, dtp_strbuf *b)
 {
-    bool any = false;
+    dtp_strbuf_addf(b, "%s\n    \"%s\": {", b->len > 0 ? "," : "", w->m->g->values[value].source);
+    put_type(w, b, value);
+    if (w->m->below[value] >= 0) {
+        dtp_strbuf_addf(b, ", \"below\": \"%s\"", dtp_class_name(w->m, w->m->below[value], 0));
+    }
+    dtp_strbuf_add(b, "}");
+}
+
+/* What is fed and what is learned, where a node reads it. */
+static void put_sources(writer *w, dtp_strbuf *inputs, dtp_strbuf *names)
+{
     for (int32_t i = 0; i < w->m->g->n_inputs; i++) {
         const int32_t value = w->m->g->inputs[i];
-        const dtp_aten_value *v = &w->m->g->values[value];
-        if (v->role != ATEN_INPUT || !w->needed[value]) {
-            continue;
+        const dtp_aten_role role = w->m->g->values[value].role;
+        if (w->needed[value] && role == ATEN_PARAM) {
+            put_param(w, value, names);
+        } else if (w->needed[value] && role == ATEN_INPUT) {
+            put_input(w, value, inputs);
         }
-        dtp_strbuf_addf(b, "%s\n    \"%s\": {\"dims\": ", any ? "," : "", v->source);
-        put_list(b, value_dims(w, value));
-        if (v->dtype != ATEN_F32) {
-            dtp_strbuf_addf(b, ", \"dtype\": \"%s\"", dtp_type_name(v->dtype));
-        }
-        if (w->m->below[value] >= 0) {
-            dtp_strbuf_addf(b, ", \"below\": \"%s\"", dtp_class_name(w->m, w->m->below[value], 0));
-        }
-        dtp_strbuf_add(b, "}");
-        any = true;
     }
 }
 
 /* ---- nodes ---- */
 
-/* What an operand is called inside a block: its own names, then what is carried and seen. */
-static const char *inner_name(writer *w, const dtp_block *b, const char *name)
-{
-    if (b == NULL || dtp_block_has(w->m, b, name)) {
-        return b == NULL ? name : dtp_block_local(b, 0, name);
-    }
-    for (int32_t i = 0; i < b->n_carry; i++) {
-        if (strcmp(b->carry_from[i], name) == 0) {
-            return dtp_arena_printf(w->m->arena, "carry.%d", i);
-        }
-    }
-    for (int32_t i = 0; i < b->n_with; i++) {
-        if (strcmp(b->with[i], name) == 0) {
-            return dtp_arena_printf(w->m->arena, "with.%d", i);
-        }
-    }
-    return name;
-}
-
 static void put_node(writer *w, dtp_strbuf *b, const dtp_out_node *o, const dtp_block *in,
                      const char *indent)
 {
     dtp_strbuf_addf(b, "%s{\"id\": \"%s\", \"op\": \"%s\", \"in\": [", indent,
-                    inner_name(w, in, o->id), o->op);
+                    dtp_block_inner(w->m, in, o->id), o->op);
     for (int32_t i = 0; i < o->n_in; i++) {
-        dtp_strbuf_addf(b, "%s\"%s\"", i > 0 ? ", " : "", inner_name(w, in, o->in[i]));
+        dtp_strbuf_addf(b, "%s\"%s\"", i > 0 ? ", " : "", dtp_block_inner(w->m, in, o->in[i]));
     }
     dtp_strbuf_add(b, "]");
     if (o->out != NULL) {
@@ -182,6 +152,14 @@ static void put_node(writer *w, dtp_strbuf *b, const dtp_out_node *o, const dtp_
         put_list(b, o->out);
     }
     dtp_strbuf_addf(b, "%s%s}", o->attrs[0] != '\0' ? ", " : "", o->attrs);
+}
+
+/* "carry.0": "a", "carry.1": "b" */
+static void put_each(dtp_strbuf *b, const char *what, int32_t n, const char *const *ids)
+{
+    for (int32_t k = 0; k < n; k++) {
+        dtp_strbuf_addf(b, "%s\"%s.%d\": \"%s\"", k > 0 ? ", " : "", what, k, ids[k]);
+    }
 }
 
 static void put_block(writer *w, dtp_strbuf *b, const dtp_block *block, int32_t i)
@@ -194,9 +172,7 @@ static void put_block(writer *w, dtp_strbuf *b, const dtp_block *block, int32_t 
         dtp_strbuf_add(b, k + 1 < block->length ? ",\n" : "\n");
     }
     dtp_strbuf_add(b, "      ],\n      \"out\": {");
-    for (int32_t k = 0; k < block->n_carry; k++) {
-        dtp_strbuf_addf(b, "%s\"carry.%d\": \"%s\"", k > 0 ? ", " : "", k, block->carry_out[k]);
-    }
+    put_each(b, "carry", block->n_carry, block->carry_out);
     dtp_strbuf_add(b, "}\n    }");
 }
 
@@ -204,14 +180,9 @@ static void put_repeat(dtp_strbuf *b, const dtp_block *block, int32_t i)
 {
     dtp_strbuf_addf(b, "    {\"repeat\": \"block.%d\", \"count\": %d, \"as\": \"%s\", \"carry\": {",
                     i, block->count, block->prefix);
-    for (int32_t k = 0; k < block->n_carry; k++) {
-        dtp_strbuf_addf(b, "%s\"carry.%d\": \"%s\"", k > 0 ? ", " : "", k, block->carry_from[k]);
-    }
-    dtp_strbuf_add(b, "}");
-    for (int32_t k = 0; k < block->n_with; k++) {
-        dtp_strbuf_addf(b, "%s\"with.%d\": \"%s\"", k > 0 ? ", " : ", \"with\": {", k,
-                        block->with[k]);
-    }
+    put_each(b, "carry", block->n_carry, block->carry_from);
+    dtp_strbuf_add(b, block->n_with > 0 ? "}, \"with\": {" : "}");
+    put_each(b, "with", block->n_with, block->with);
     dtp_strbuf_add(b, block->n_with > 0 ? "}}" : "}");
 }
 
@@ -254,15 +225,15 @@ static bool put_derived(const writer *w, dtp_strbuf *b, int32_t cls)
 static void put_dims(const writer *w, dtp_strbuf *b)
 {
     const dtp_axes *x = &w->m->axes;
-    bool any = false;
+    const char *by = "";
     int32_t ones = 0;
     for (int32_t i = 0; i < x->n; i++) {
         const dtp_class *c = &x->cls[i];
         if (c->parent != i || !c->used) {
             continue;
         }
-        dtp_strbuf_addf(b, "%s\n    \"%s\": ", any ? "," : "", c->name);
-        any = true;
+        dtp_strbuf_addf(b, "%s\n    \"%s\": ", by, c->name);
+        by = ",";
         if (!put_derived(w, b, i)) {
             dtp_strbuf_addf(b, "%" PRId64, c->size);
         }
@@ -279,9 +250,8 @@ static void put_dims(const writer *w, dtp_strbuf *b)
         ones = n > ones && w->needed[w->m->g->inputs[i]] ? n : ones;
     }
     for (int32_t i = 0; i < ones; i++) {
-        dtp_strbuf_addf(b, "%s\n    \"one", any ? "," : "");
-        dtp_strbuf_addf(b, i > 0 ? "_%d\": 1" : "\": 1", i + 1);
-        any = true;
+        dtp_strbuf_addf(b, i > 0 ? "%s\n    \"one_%d\": 1" : "%s\n    \"one\": 1", by, i + 1);
+        by = ",";
     }
 }
 
@@ -294,11 +264,7 @@ static dtp_status whole_output(dtp_importer *m, int32_t value, dtp_err *err)
     const dtp_low *low;
     dtp_lowering l = dtp_lowering_of(m, &outside, NULL, value);
     DTP_TRY(dtp_low_get(&l, value, &low, err));
-    bool same = low->n_dims == low->n && m->g->values[value].role == ATEN_NODE;
-    for (int32_t i = 0; i < low->n_dims; i++) {
-        same = same && low->order[i] == i;
-    }
-    if (same) {
+    if (dtp_low_is_whole(low) && m->g->values[value].role == ATEN_NODE) {
         return DTP_OK;
     }
     l.x = value;
@@ -338,42 +304,14 @@ static void mark_needed(const writer *w)
     }
 }
 
-/* "layers.*.attn.weight" */
-static void put_names(writer *w, dtp_strbuf *b)
-{
-    bool any = false;
-    dtp_strbuf_add(
-        b, "{\n  \"format\": \"dtp.names/1\",\n  \"framework\": \"torch\",\n  \"params\": {");
-    for (int32_t i = 0; i < w->m->g->n_inputs; i++) {
-        const int32_t value = w->m->g->inputs[i];
-        const dtp_aten_value *v = &w->m->g->values[value];
-        const char *local;
-        bool first;
-        if (v->role != ATEN_PARAM || !w->needed[value]) {
-            continue;
-        }
-        const dtp_block *block = block_of(w, v->source, &local, &first);
-        if (!first) {
-            continue;
-        }
-        const char *name =
-            block == NULL ? local : dtp_arena_printf(w->m->arena, "%s.*.%s", block->prefix, local);
-        dtp_strbuf_addf(b, "%s\n    \"%s\": {\"name\": \"%s\", \"axes\": [", any ? "," : "", name,
-                        name);
-        for (int32_t a = 0; a < v->rank; a++) {
-            dtp_strbuf_addf(b, "%s\"%s\"", a > 0 ? ", " : "", axis_dims(w, value, a, "*"));
-        }
-        dtp_strbuf_add(b, "]}");
-        any = true;
-    }
-    dtp_strbuf_add(b, "\n  }\n}\n");
-}
-
 static void put_model(writer *w, dtp_strbuf *b)
 {
-    dtp_strbuf inputs = {0}, blocks = {0}, nodes = {0};
-    put_inputs(w, &inputs);
-    put_params(w);
+    dtp_strbuf inputs = {0}, names = {0}, blocks = {0}, nodes = {0};
+    put_sources(w, &inputs, &names);
+    dtp_strbuf_add(&w->out->names, "{\n  \"format\": \"dtp.names/1\",\n  \"framework\": "
+                                   "\"torch\",\n  \"params\": {");
+    dtp_strbuf_join(&w->out->names, &names);
+    dtp_strbuf_add(&w->out->names, "\n  }\n}\n");
     for (int32_t i = 0; i < w->n_blocks; i++) {
         dtp_strbuf_add(&blocks, i > 0 ? ",\n" : "");
         put_block(w, &blocks, &w->blocks[i], i);
@@ -414,7 +352,6 @@ dtp_status dtp_import_write(dtp_importer *m, const dtp_pt2_options *options, dtp
     DTP_TRY(DTP_NEW(m->arena, w.params, w.n_blocks + 1, err));
     mark_needed(&w);
     put_model(&w, &out->model);
-    put_names(&w, &out->names);
     out->report.nodes = m->n;
     out->report.blocks = w.n_blocks;
     for (int32_t i = 0; i < w.n_blocks; i++) {

@@ -6,61 +6,37 @@
 #include "core/files/file_out.h"
 #include "interop/import/program/lower.h"
 
-static const char *store_of(int32_t dtype, int64_t *bytes)
-{
-    static const struct {
-        int32_t dtype;
-        int64_t bytes;
-        const char *name;
-    } stores[] = {
-        {ATEN_F32, 4, "F32"}, {ATEN_F64, 8, "F64"}, {ATEN_BF16, 2, "BF16"}, {ATEN_F16, 2, "F16"}};
-    for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
-        if (stores[i].dtype == dtype) {
-            *bytes = stores[i].bytes;
-            return stores[i].name;
-        }
-    }
-    return NULL;
-}
-
 /* The header's entry of one parameter; *at moves behind its data. */
 static dtp_status add_entry(dtp_importer *m, int32_t value, int64_t *at, dtp_strbuf *header,
                             dtp_err *err)
 {
     const dtp_aten_value *v = &m->g->values[value];
-    const dtp_low *low = &m->low[value];
-    int64_t bytes = 0;
-    const char *store = store_of(v->dtype, &bytes);
-    if (v->data == NULL || store == NULL) {
+    const char *type = dtp_aten_type(v->dtype), *by = "";
+    int32_t part = 0;
+    if (v->data == NULL || type == NULL || strchr(type, 'f') == NULL) {
         return DTP_FAIL(err, DTP_INVALID,
                         "%s: the weight '%s' has no floating-point elements in the file",
                         m->g->file, v->source);
     }
-    dtp_strbuf_addf(header, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", v->source, store);
-    int32_t part = 0;
-    bool any = false;
+    dtp_strbuf_addf(header, ",\"%s\":{\"dtype\":\"%s%s\",\"shape\":[", v->source,
+                    type[0] == 'b' ? "BF" : "F", type + strcspn(type, "0123456789"));
     for (int32_t i = 0; i < v->rank; i++) {
-        const int32_t n = dtp_axis_parts(m, value, i);
-        if (n == 0) {
-            dtp_strbuf_add(header, any ? ",1" : "1");
-            any = true;
-        }
-        for (int32_t k = 0; k < n; k++, part++) {
-            const int64_t size = m->axes.cls[low->cls[part]].size;
-            dtp_strbuf_addf(header, "%s%" PRId64, any ? "," : "", size);
-            any = true;
-        }
-        bytes *= v->sizes[i];
+        const int32_t n = dtp_axis_parts(m, value, i), last = part + n;
+        do { /* an axis of size 1 has no part */
+            const int64_t size = n > 0 ? m->axes.cls[m->low[value].cls[part++]].size : 1;
+            dtp_strbuf_addf(header, "%s%" PRId64, by, size);
+            by = ",";
+        } while (part < last);
     }
-    dtp_strbuf_addf(header, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", *at, *at + bytes);
-    *at += bytes;
+    dtp_strbuf_addf(header, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", *at, *at + v->bytes);
+    *at += v->bytes;
     return DTP_OK;
 }
 
 static dtp_status write_file(dtp_importer *m, dtp_file_out *file, const bool *needed,
                              dtp_strbuf *header, dtp_err *err)
 {
-    int64_t at = 0, bytes = 0;
+    int64_t at = 0;
     /* a file of ours, also beside a names file: shapes are those of the model */
     dtp_strbuf_add(header, "{\"__metadata__\":{\"format\":\"dtp\"}");
     for (int32_t i = 0; i < m->g->n_inputs; i++) {
@@ -85,11 +61,7 @@ static dtp_status write_file(dtp_importer *m, dtp_file_out *file, const bool *ne
     for (int32_t i = 0; i < m->g->n_inputs; i++) {
         const dtp_aten_value *v = &m->g->values[m->g->inputs[i]];
         if (needed[m->g->inputs[i]] && v->role == ATEN_PARAM) {
-            (void)store_of(v->dtype, &bytes);
-            for (int32_t a = 0; a < v->rank; a++) {
-                bytes *= v->sizes[a];
-            }
-            DTP_TRY(dtp_file_out_write(file, v->data, (size_t)bytes, err));
+            DTP_TRY(dtp_file_out_write(file, v->data, (size_t)v->bytes, err));
         }
     }
     return DTP_OK;
