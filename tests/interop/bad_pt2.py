@@ -105,16 +105,17 @@ def unsupported(folder, dtplan, path, out):
 
 
 def sizes(folder, dtplan, path, out):
-    """Every eleventh tensor with an axis that is said to be three times as long: constants and weights end before."""
+    """Every eleventh tensor with an axis that is said to be three times as long (constants and weights end before), or
+    to have no elements."""
     for name in ("llama", "t5"):
         source = os.path.join(folder, name + ".pt2")
         with zipfile.ZipFile(source) as z:
             values = json.loads(z.read(f"{name}/models/model.json"))["graph_module"]["graph"]["tensor_values"]
         for i, value in enumerate(values):
             rank = len(values[value]["sizes"])
-            if i % 11 == 0 and rank > 0:
+            for factor in (3, 0) if i % 11 == 0 and rank > 0 else ():
                 changed(source, path, lambda g, v=value, a=i % rank: g["graph_module"]["graph"]["tensor_values"][v]
-                        ["sizes"][a].update({"as_int": 3 * values[v]["sizes"][a]["as_int"]}))
+                        ["sizes"][a].update({"as_int": factor * values[v]["sizes"][a]["as_int"]}))
                 attempt(dtplan, path, out)
 
 
@@ -125,6 +126,11 @@ def made_wrong(folder, tmp):
     model, config = "dlrm/models/model.json", "dlrm/data/weights/model_weights_config.json"
     text = entries[model].decode()
     clash = json.loads(text)
+    types = json.loads(text)
+    for spec in types["graph_module"]["signature"]["input_specs"]:
+        if "user_input" in spec:
+            value = spec["user_input"]["arg"]["as_tensor"]["name"]
+            types["graph_module"]["graph"]["tensor_values"][value]["dtype"] = 3
     params = [s["parameter"] for s in clash["graph_module"]["signature"]["input_specs"] if "parameter" in s]
     params[1]["parameter_name"] = params[0]["parameter_name"]
     cases = {
@@ -133,6 +139,9 @@ def made_wrong(folder, tmp):
         "schema": ({model: text.replace('"major":8', '"major":9')}, "schema version 9, not 8"),
         "pickle": ({config: entries[config].decode().replace('"use_pickle": false', '"use_pickle": true')}, "use_pickle"),
         "two": ({"dlrm/models/other.json": text}, "two graphs"),
+        "ours": ({model: text.replace("torch.ops.aten.relu.default", "torch.ops.dtp.attention")}, "is no op of torch"),
+        "plain": ({model: text.replace("torch.ops.aten.relu.default", "torch.ops.relu")}, "relu"),
+        "type": ({model: json.dumps(types)}, "has element type 3"),
         "twice": ({model: text.replace('"nodes":[', '"nodes":[],"nodes":[')}, "nodes"),
     }
     for name, (change, expect) in cases.items():

@@ -461,17 +461,6 @@ static const const_op ops[] = {
 };
 /* clang-format on */
 
-static const const_op *find_op(const char *full)
-{
-    const size_t n = strncmp(full, "aten.", 5) == 0 ? strcspn(full + 5, ".") : 0;
-    for (size_t i = 0; i < sizeof ops / sizeof ops[0] && n > 0; i++) {
-        if (strlen(ops[i].name) == n && memcmp(ops[i].name, full + 5, n) == 0) {
-            return &ops[i];
-        }
-    }
-    return NULL;
-}
-
 /* ---- the graph ---- */
 
 static bool fill(work *w)
@@ -570,8 +559,11 @@ static void fold_node(folder *f, const dtp_aten_node *node)
     for (int32_t i = 0; i < node->n_outs; i++) {
         f->c[node->outs[i]].is = true;
     }
-    const const_op *op = find_op(node->op);
-    if (op == NULL || !known || node->n_outs != 1) {
+    const const_op *op = ops, *end = ops + sizeof ops / sizeof ops[0];
+    while (op < end && !dtp_aten_is(node, op->name)) {
+        op++;
+    }
+    if (op == end || !known || node->n_outs != 1) {
         return;
     }
     const int32_t x = dtp_aten_input(node, 0);

@@ -79,8 +79,11 @@ void dtp_aten_mark(dtp_aten *g)
 bool dtp_aten_is(const dtp_aten_node *node, const char *name)
 {
     const size_t n = strlen(name);
-    return node != NULL && strncmp(node->op, "aten.", 5) == 0 &&
-           strncmp(node->op + 5, name, n) == 0 && (node->op[5 + n] == '.' || node->op[5 + n] == 0);
+    if (node == NULL || strncmp(node->op, "aten.", 5) != 0) {
+        return node != NULL && strncmp(name, "dtp.", 4) == 0 && strcmp(node->op, name) == 0;
+    }
+    const char *op = node->op + 5;
+    return strncmp(op, name, n) == 0 && (op[n] == '.' || op[n] == '\0');
 }
 
 int32_t dtp_aten_from(const dtp_aten *g, const dtp_aten_node *node, int32_t i)
@@ -100,4 +103,17 @@ int32_t dtp_aten_from(const dtp_aten *g, const dtp_aten_node *node, int32_t i)
     const int32_t a = dtp_aten_axis(dtp_aten_int(node, "dim0", 0), v->rank);
     const int32_t b = dtp_aten_axis(dtp_aten_int(node, "dim1", 0), v->rank);
     return a < 0 || b < 0 ? -1 : i == a ? b : i == b ? a : i;
+}
+
+bool dtp_aten_reduces(const dtp_aten *g, const dtp_aten_node *node, int32_t axis)
+{
+    const dtp_aten_arg *dim = dtp_aten_arg_of(node, "dim");
+    const int32_t rank = g->values[dtp_aten_input(node, 0)].rank;
+    const int32_t n = dim == NULL ? 0 : dim->kind == ATEN_INT ? 1 : dim->n;
+    for (int32_t i = 0; i < n; i++) {
+        if (dtp_aten_axis(dim->ints[i], rank) == axis) {
+            return true;
+        }
+    }
+    return n == 0;
 }

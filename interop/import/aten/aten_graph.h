@@ -122,10 +122,12 @@ static inline int32_t dtp_aten_axis(int64_t axis, int32_t rank)
     return axis < 0 || axis >= rank ? -1 : (int32_t)axis;
 }
 
-/* Whether it is the op "aten.NAME". */
+/* Whether it is the op "aten.NAME", of any overload, or the pattern "dtp.NAME" by its whole name. */
 bool dtp_aten_is(const dtp_aten_node *node, const char *name);
 /* The axis of operand 0 that axis i of the output is, of permute, transpose, t and expand; -1:
  * none, or one that is repeated. */
 int32_t dtp_aten_from(const dtp_aten *g, const dtp_aten_node *node, int32_t i);
+/* Whether a reduction is over the axis. */
+bool dtp_aten_reduces(const dtp_aten *g, const dtp_aten_node *node, int32_t axis);
 
 #endif

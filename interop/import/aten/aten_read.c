@@ -412,7 +412,11 @@ static dtp_status read_node(const pt2 *p, const dtp_foreign *n, dtp_aten_node *n
     DTP_TRY(need_text(p->graph, n, "target", &op, err));
     DTP_TRY(need(p, n, "inputs", DTP_FOREIGN_LIST, &inputs, err));
     DTP_TRY(need(p, n, "outputs", DTP_FOREIGN_LIST, &outputs, err));
-    node->op = dtp_arena_line(p->g->arena, strncmp(op, "torch.ops.", 10) == 0 ? op + 10 : op);
+    op += strncmp(op, "torch.ops.", 10) == 0 ? 10 : 0;
+    if (strncmp(op, "dtp.", 4) == 0) { /* those that patterns make */
+        return dtp_foreign_fail(p->graph, n, err, "'%s' is no op of torch", op);
+    }
+    node->op = dtp_arena_line(p->g->arena, op);
     DTP_TRY(DTP_MEMORY(err, node->op));
     DTP_TRY(DTP_NEW(p->g->arena, node->args, dtp_foreign_size(inputs) + 1, err));
     for (const dtp_foreign *i = dtp_foreign_first(inputs); i != NULL; i = dtp_foreign_next(i)) {

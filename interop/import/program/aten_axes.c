@@ -1,4 +1,4 @@
-#include "interop/import/program/aten_axes.h"
+#include "interop/import/program/aten_ops.h"
 
 #include <string.h>
 
@@ -14,20 +14,14 @@ static dtp_status missing(const char *what, dtp_err *err)
     return DTP_FAIL(err, DTP_UNSUPPORTED, "%s", what);
 }
 
-/* "layers.*.fc1.gelu": where the class of an axis comes from. */
-static const char *origin_of(const dtp_axes *x, const dtp_aten_node *node)
-{
-    char general[512];
-    const char *op = strchr(node->op, '.');
-    op = op == NULL ? node->op : op + 1;
-    dtp_general_name(node->path, general, sizeof general);
-    return dtp_arena_printf(x->arena, "%s.%.*s", general, (int)strcspn(op, "."), op);
-}
-
+/* An axis of its own, whose class comes from "layers.*.fc1.gelu". */
 static dtp_status fresh(dtp_axes *x, const dtp_aten_node *node, int64_t size, dtp_axis *out,
                         dtp_err *err)
 {
-    const char *origin = origin_of(x, node);
+    char general[512];
+    const char *op = strchr(node->op, '.') == NULL ? node->op : strchr(node->op, '.') + 1;
+    dtp_general_name(node->path, general, sizeof general);
+    const char *origin = dtp_arena_printf(x->arena, "%s.%.*s", general, (int)strcspn(op, "."), op);
     DTP_TRY(DTP_MEMORY(err, origin));
     return dtp_axis_new(x, size, origin, out, err);
 }
@@ -99,19 +93,6 @@ dtp_status dtp_axes_permute(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
         x->of[out][i] = x->of[v][from < 0 ? 0 : from];
     }
     return seen + 1 == UINT32_C(1) << rank ? DTP_OK : missing("a permutation of other axes", err);
-}
-
-bool dtp_aten_reduces(const dtp_aten *g, const dtp_aten_node *node, int32_t axis)
-{
-    const dtp_aten_arg *dim = dtp_aten_arg_of(node, "dim");
-    const int32_t rank = g->values[dtp_aten_input(node, 0)].rank;
-    const int32_t n = dim == NULL ? 0 : dim->kind == ATEN_INT ? 1 : dim->n;
-    for (int32_t i = 0; i < n; i++) {
-        if (dtp_aten_axis(dim->ints[i], rank) == axis) {
-            return true;
-        }
-    }
-    return n == 0;
 }
 
 dtp_status dtp_axes_reduce(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
@@ -231,48 +212,28 @@ dtp_status dtp_axes_cross_entropy(dtp_axes *x, const dtp_aten_node *node, dtp_er
 
 /* ---- pieces ---- */
 
+/* cat; stack, whose operands lack the axis. The operands are those that were checked. */
 dtp_status dtp_axes_cat(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const dtp_aten_arg *list = dtp_aten_arg_of(node, "tensors");
-    const int32_t out = node->outs[0];
-    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), value(x, out)->rank);
-    if (list == NULL || axis < 0) {
-        return missing("no operands", err);
-    }
-    memset(x->of[out], 0, sizeof x->of[out]);
-    for (int32_t k = 0; k < list->n; k++) {
-        const int32_t v = list->values[k];
-        if (value(x, v)->rank != value(x, out)->rank) {
-            return missing("operands of several ranks", err);
-        }
-        for (int32_t i = 0; i < value(x, out)->rank; i++) {
-            if (i != axis && k == 0) {
-                x->of[out][i] = x->of[v][i];
-            } else if (i != axis) {
-                DTP_TRY(dtp_axis_unify(x, &x->of[out][i], &x->of[v][i], err));
-            }
-        }
-    }
-    return fresh(x, node, value(x, out)->sizes[axis], &x->of[out][axis], err);
-}
-
-dtp_status dtp_axes_stack(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
-{
-    const dtp_aten_arg *list = dtp_aten_arg_of(node, "tensors");
+    const dtp_aten_arg *list = &node->args[0];
     const int32_t out = node->outs[0], rank = value(x, out)->rank;
     const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", 0), rank);
-    if (list == NULL || axis < 0) {
-        return missing("no operands", err);
-    }
+    const int32_t lacks = dtp_aten_is(node, "stack") ? 1 : 0;
     memset(x->of[out], 0, sizeof x->of[out]);
-    for (int32_t k = 0; k < list->n; k++) {
-        for (int32_t i = 0; i < value(x, list->values[k])->rank && i + 1 < rank; i++) {
-            dtp_axis *to = &x->of[out][i < axis ? i : i + 1];
-            *to = k == 0 ? x->of[list->values[k]][i] : *to;
-            DTP_TRY(dtp_axis_unify(x, to, &x->of[list->values[k]][i], err));
+    for (int32_t k = 0; k < list->n && axis >= 0; k++) {
+        const int32_t v = list->values[k];
+        if (value(x, v)->rank + lacks != rank) {
+            return missing("operands of several ranks", err);
+        }
+        for (int32_t i = 0; i < rank; i++) {
+            const dtp_axis *from = &x->of[v][i > axis ? i - lacks : i];
+            dtp_axis *to = &x->of[out][i];
+            *to = k == 0 && i != axis ? *from : *to;
+            DTP_TRY(i == axis ? DTP_OK : dtp_axis_unify(x, to, from, err));
         }
     }
-    return fresh(x, node, value(x, out)->sizes[axis], &x->of[out][axis], err);
+    return axis < 0 ? missing("no such axis", err)
+                    : fresh(x, node, value(x, out)->sizes[axis], &x->of[out][axis], err);
 }
 
 /* A convolution whose stride is its kernel: every axis of the image is patches times the kernel's
@@ -299,9 +260,9 @@ dtp_status dtp_axes_patches(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
 /* The class of `to` is that of `from`, a single one, and `more` elements. */
 static void derive(dtp_axes *x, const dtp_axis *to, const dtp_axis *from, int64_t more)
 {
-    int32_t leaf;
-    if (to->n == 1 && dtp_axis_leaves(x, 1, from, &leaf, 1) == 1) {
-        x->cls[to->cls[0]].base = leaf;
+    const int32_t one = dtp_axis_one(x, from);
+    if (to->n == 1 && one >= 0) {
+        x->cls[to->cls[0]].base = one;
         x->cls[to->cls[0]].more = more;
     }
 }

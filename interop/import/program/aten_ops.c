@@ -1,8 +1,5 @@
-/* The table of ATen ops: axes and nodes of ours. docs/bring-your-own-model.md lists it. */
-#include <string.h>
-
-#include "interop/import/program/aten_axes.h"
-#include "interop/import/program/aten_lower.h"
+/* The table of ATen ops: axes and nodes of ours. docs/programs-of-pytorch.md lists it. */
+#include "interop/import/program/aten_ops.h"
 
 /* clang-format off */
 static const dtp_aten_op ops[] = {
@@ -91,7 +88,7 @@ static const dtp_aten_op ops[] = {
     {"expand", dtp_axes_broadcast, dtp_lower_permute, NULL},
     {"expand_as", dtp_axes_broadcast, dtp_lower_permute, NULL},
     {"cat", dtp_axes_cat, dtp_lower_cat, NULL},
-    {"stack", dtp_axes_stack, dtp_lower_stack, "stack"},
+    {"stack", dtp_axes_cat, dtp_lower_stack, "stack"},
     {"dtp.patches", dtp_axes_patches, dtp_lower_patches, NULL},
     {"slice", dtp_axes_slice, dtp_lower_slice, NULL},
     {"select", dtp_axes_select, dtp_lower_pieces, "slice"},
@@ -103,13 +100,10 @@ static const dtp_aten_op ops[] = {
 };
 /* clang-format on */
 
-const dtp_aten_op *dtp_aten_op_find(const char *full)
+const dtp_aten_op *dtp_aten_op_find(const dtp_aten_node *node)
 {
-    const bool aten = strncmp(full, "aten.", 5) == 0;
-    const char *name = aten ? full + 5 : full;
-    const size_t n = aten ? strcspn(name, ".") : strlen(name);
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
-        if (strlen(ops[i].name) == n && memcmp(ops[i].name, name, n) == 0) {
+        if (dtp_aten_is(node, ops[i].name)) {
             return &ops[i];
         }
     }

@@ -77,6 +77,12 @@ int32_t dtp_axis_leaves(const dtp_axes *x, int32_t n, const dtp_axis *axes, int3
     return list.n;
 }
 
+int32_t dtp_axis_one(const dtp_axes *x, const dtp_axis *axis)
+{
+    part_list list;
+    return leaves_of(x, 1, axis, &list) && list.n == 1 ? list.cls[0] : -1;
+}
+
 /* ---- splitting and unification ---- */
 
 /* Splits a leaf into outer parts of size `outer` and what is left. */

@@ -55,6 +55,9 @@ dtp_status dtp_axes_regroup(dtp_axes *x, int32_t n, const dtp_axis *from, int32_
 int32_t dtp_axis_leaves(const dtp_axes *x, int32_t n, const dtp_axis *axes, int32_t *out,
                         int32_t most);
 
+/* The class of an axis that is one part; -1. */
+int32_t dtp_axis_one(const dtp_axes *x, const dtp_axis *axis);
+
 /* A fresh axis: no class when the size is 1. */
 dtp_status dtp_axis_new(dtp_axes *x, int64_t size, const char *origin, dtp_axis *out,
                         dtp_err *err) DTP_MUST_CHECK;

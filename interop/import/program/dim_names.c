@@ -3,7 +3,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "interop/import/program/aten_axes.h"
 #include "interop/import/program/importer.h"
 
 const char *dtp_class_name(dtp_importer *m, int32_t cls, int32_t alias)
@@ -95,7 +94,7 @@ static dtp_status name_attention(dtp_importer *m, const dtp_aten_node *node, dtp
 static dtp_status name_rows(dtp_importer *m, const dtp_aten_node *node, dtp_err *err)
 {
     const int32_t w = dtp_aten_operand(node, "weight");
-    if (node->live && strncmp(node->op, "aten.embedding", 14) == 0) {
+    if (node->live && dtp_aten_is(node, "embedding")) {
         const int32_t ids = dtp_aten_operand(node, "indices");
         const char *rows = m->g->values[ids].role == ATEN_CONST ? "positions" : "vocab";
         DTP_TRY(propose_axis(m, w, 0, rows, rows, err));
@@ -104,7 +103,7 @@ static dtp_status name_rows(dtp_importer *m, const dtp_aten_node *node, dtp_err 
     if (node->live && strstr(node->op, "_norm") != NULL && w >= 0) {
         return propose_axis(m, w, rank_of(m, w) - 1, "d_model", "d_model", err);
     }
-    if (node->live && strncmp(node->op, "aten.cross_entropy", 18) == 0) {
+    if (node->live && dtp_aten_is(node, "cross_entropy_loss")) {
         const int32_t x = node->args[0].values[0];
         return propose_axis(m, x, rank_of(m, x) > 1 ? 1 : 0, "classes", "classes", err);
     }
@@ -113,28 +112,22 @@ static dtp_status name_rows(dtp_importer *m, const dtp_aten_node *node, dtp_err 
 
 static bool is_called(const dtp_importer *m, int32_t value, int32_t axis, const char *name)
 {
-    int32_t cls;
-    return dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], &cls, 1) == 1 &&
-           m->axes.cls[cls].name != NULL && strcmp(m->axes.cls[cls].name, name) == 0;
+    const int32_t cls = dtp_axis_one(&m->axes, &m->axes.of[value][axis]);
+    return cls >= 0 && m->axes.cls[cls].name != NULL && strcmp(m->axes.cls[cls].name, name) == 0;
 }
 
 /* What a linear layer sums into d_model, where it is no head. */
 static dtp_status name_hidden(dtp_importer *m, const dtp_aten_node *node, dtp_err *err)
 {
-    int32_t w = -1, in = 1;
-    if (node->live && strncmp(node->op, "aten.linear.", 12) == 0) {
-        w = dtp_aten_operand(node, "weight");
-    } else if (node->live && strncmp(node->op, "aten.addmm.", 11) == 0) {
-        w = dtp_aten_operand(node, "mat2");
-        in = 0;
-    }
-    if (w < 0 || rank_of(m, w) != 2 || !is_called(m, w, 1 - in, "d_model")) {
+    const int32_t in = dtp_aten_is(node, "linear") ? 1 : 0;
+    const int32_t w = in == 1                      ? dtp_aten_operand(node, "weight")
+                      : dtp_aten_is(node, "addmm") ? dtp_aten_operand(node, "mat2")
+                                                   : -1;
+    if (!node->live || w < 0 || rank_of(m, w) != 2 || !is_called(m, w, 1 - in, "d_model")) {
         return DTP_OK;
     }
-    int32_t cls;
-    return dtp_axis_leaves(&m->axes, 1, &m->axes.of[w][in], &cls, 1) == 1
-               ? propose(m, cls, "d_ff", err)
-               : DTP_OK;
+    const int32_t cls = dtp_axis_one(&m->axes, &m->axes.of[w][in]);
+    return cls < 0 ? DTP_OK : propose(m, cls, "d_ff", err);
 }
 
 /* "layers.*.fc1.weight.0" gives "layers_fc1_weight_0": letters, digits and '_'. */
@@ -161,21 +154,21 @@ static dtp_status name_by_origin(dtp_importer *m, int32_t cls, dtp_err *err)
 static dtp_status join_vocab(dtp_importer *m, dtp_err *err)
 {
     const dtp_aten *g = m->g;
-    int32_t vocab = -1, last;
+    int32_t vocab = -1;
     for (int32_t i = 0; i < g->n_nodes + g->n_outputs; i++) {
-        const dtp_aten_node *node = i < g->n_nodes ? &g->nodes[i] : NULL;
-        int32_t v = node == NULL ? g->outputs[i - g->n_nodes] : -1;
-        if (node != NULL && node->live && strncmp(node->op, "aten.cross_entropy", 18) == 0) {
+        const dtp_aten_node *node = i < g->n_nodes && g->nodes[i].live ? &g->nodes[i] : NULL;
+        int32_t v = i < g->n_nodes ? -1 : g->outputs[i - g->n_nodes];
+        if (dtp_aten_is(node, "cross_entropy_loss")) {
             v = node->args[0].values[0];
         }
-        if (node != NULL && node->live && vocab < 0 &&
-            strncmp(node->op, "aten.embedding", 14) == 0 &&
+        if (vocab < 0 && dtp_aten_is(node, "embedding") &&
             g->values[dtp_aten_operand(node, "indices")].role != ATEN_CONST) {
-            const int32_t w = dtp_aten_operand(node, "weight");
-            vocab = dtp_axis_leaves(&m->axes, 1, m->axes.of[w], &last, 1) == 1 ? last : -1;
+            vocab = dtp_axis_one(&m->axes, m->axes.of[dtp_aten_operand(node, "weight")]);
         }
-        if (v >= 0 && vocab >= 0 && g->values[v].rank > 0 &&
-            dtp_axis_leaves(&m->axes, 1, &m->axes.of[v][g->values[v].rank - 1], &last, 1) == 1 &&
+        const int32_t last = v < 0 || g->values[v].rank == 0
+                                 ? -1
+                                 : dtp_axis_one(&m->axes, &m->axes.of[v][g->values[v].rank - 1]);
+        if (last >= 0 && vocab >= 0 &&
             m->axes.cls[last].size == m->axes.cls[dtp_class_root(&m->axes, vocab)].size) {
             DTP_TRY(dtp_class_unify(&m->axes, vocab, last, err));
         }

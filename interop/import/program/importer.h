@@ -50,19 +50,8 @@ typedef struct dtp_importer {
  * heads and causal masks. */
 dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
 
-/* A row of the table of ATen ops (aten_ops.c). */
-typedef struct dtp_aten_op dtp_aten_op;
+typedef struct dtp_aten_op dtp_aten_op;   /* aten_ops.h */
 typedef struct dtp_lowering dtp_lowering; /* lower.h */
-struct dtp_aten_op {
-    const char *name; /* without "aten." and overload; "dtp.": of a pattern */
-    /* Axes of the outputs, and what they share with those of the operands. */
-    dtp_status (*axes)(dtp_axes *x, const dtp_aten_node *node, dtp_err *err);
-    dtp_status (*lower)(dtp_lowering *l, dtp_err *err);
-    const char *ours; /* op of ours, where one row of code serves several */
-};
-
-/* NULL: not supported. */
-const dtp_aten_op *dtp_aten_op_find(const char *full);
 
 /* Gives every dim its name. */
 dtp_status dtp_axes_name(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;

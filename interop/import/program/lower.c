@@ -306,19 +306,18 @@ dtp_status dtp_emit_number(dtp_lowering *l, double x, int32_t dtype, const char 
 /* "gelu" of "aten.gelu.default"; layers with weights are named by their module alone. */
 static const char *what_of(const dtp_lowering *l)
 {
-    static const char *const layers[] = {"linear", "layer_norm", "rms_norm",
+    static const char *const layers[] = {"linear", "layer_norm", "rms_norm", "dtp.rms_norm",
                                          "addmm",  "embedding",  NULL};
     const char *op = strchr(l->node->op, '.') + 1;
-    const size_t n = strcspn(op, ".");
     if (l->what != NULL) {
         return l->what;
     }
     for (int32_t i = 0; layers[i] != NULL && l->node->path[0] != '\0'; i++) {
-        if (strlen(layers[i]) == n && memcmp(op, layers[i], n) == 0) {
+        if (dtp_aten_is(l->node, layers[i])) {
             return "";
         }
     }
-    return dtp_arena_printf(l->m->arena, "%.*s", (int)n, op);
+    return dtp_arena_printf(l->m->arena, "%.*s", (int)strcspn(op, "."), op);
 }
 
 /* Ops whose result has the dims in the order that "out" says; others keep that of operand 0. */
@@ -523,6 +522,9 @@ static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
     low->param = v->role == ATEN_PARAM;
     for (int32_t i = 0; i < v->rank; i++) {
         same = same && (low->param ? v->sizes[i] != 1 : dtp_axis_parts(l->m, value, i) < 2);
+    }
+    if (dtp_aten_type(v->dtype) == NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s' has element type %d", v->source, v->dtype);
     }
     DTP_TRY(low_whole(l->m, value, v->source, err));
     return same ? DTP_OK

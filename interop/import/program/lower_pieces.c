@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "interop/import/program/aten_lower.h"
+#include "interop/import/program/aten_ops.h"
 #include "interop/import/program/lower.h"
 
 /* The axis that the argument "dim" names. */
@@ -151,7 +151,7 @@ dtp_status dtp_lower_pieces(dtp_lowering *l, dtp_err *err)
 /* The operands of cat and stack. */
 static dtp_status list_of(const dtp_lowering *l, const dtp_aten_arg **list, dtp_err *err)
 {
-    *list = dtp_aten_arg_of(l->node, "tensors");
+    *list = &l->node->args[0];
     return (*list)->n <= DTP_MOST_OPERANDS
                ? DTP_OK
                : DTP_FAIL(err, DTP_UNSUPPORTED, "%d operands, at most %d", (*list)->n,

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "interop/import/program/aten_lower.h"
+#include "interop/import/program/aten_ops.h"
 #include "interop/import/program/lower.h"
 
 /* A product, then the sum with a bias, whose last axis is axis `last` of the output. */
@@ -86,9 +86,8 @@ dtp_status dtp_lower_patches(dtp_lowering *l, dtp_err *err)
 
 static bool same_axis(const dtp_importer *m, int32_t a, int32_t b, int32_t axis)
 {
-    int32_t x, y;
-    return dtp_axis_leaves(&m->axes, 1, &m->axes.of[a][axis], &x, 1) == 1 &&
-           dtp_axis_leaves(&m->axes, 1, &m->axes.of[b][axis], &y, 1) == 1 && x == y;
+    const int32_t one = dtp_axis_one(&m->axes, &m->axes.of[a][axis]);
+    return one >= 0 && one == dtp_axis_one(&m->axes, &m->axes.of[b][axis]);
 }
 
 typedef struct attention {

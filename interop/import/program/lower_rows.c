@@ -3,8 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "interop/import/program/aten_axes.h"
-#include "interop/import/program/aten_lower.h"
+#include "interop/import/program/aten_ops.h"
 #include "interop/import/program/lower.h"
 
 static dtp_status unary(dtp_lowering *l, const char *op, const char *attrs, dtp_err *err)
@@ -278,8 +277,7 @@ dtp_status dtp_lower_rms_norm(dtp_lowering *l, dtp_err *err)
  * said of the input that they come from. */
 static void set_below(dtp_importer *m, int32_t value, int32_t table, int32_t axis)
 {
-    int32_t cls;
-    (void)dtp_axis_leaves(&m->axes, 1, &m->axes.of[table][axis], &cls, 1);
+    const int32_t cls = dtp_axis_one(&m->axes, &m->axes.of[table][axis]);
     while (value >= 0) {
         const dtp_aten_value *v = &m->g->values[value];
         const int32_t old = m->below[value];

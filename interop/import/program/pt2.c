@@ -5,7 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/files/file_map.h"
-#include "interop/import/program/aten_axes.h"
+#include "interop/import/program/aten_ops.h"
 #include "interop/import/program/lower.h"
 
 /* ---- ops that are not supported ---- */
@@ -24,7 +24,7 @@ static dtp_status check_ops(dtp_importer *m, dtp_err *err)
     DTP_TRY(DTP_NEW(m->arena, list, m->g->n_nodes + 1, err));
     for (int32_t i = 0; i < m->g->n_nodes; i++) {
         const dtp_aten_node *node = &m->g->nodes[i];
-        if (!node->live || dtp_aten_op_find(node->op) != NULL) {
+        if (!node->live || dtp_aten_op_find(node) != NULL) {
             continue;
         }
         int32_t k = dtp_name_find(&names, node->op);
@@ -93,7 +93,7 @@ static dtp_status at_node(const dtp_importer *m, const dtp_aten_node *node, dtp_
  * ops that put tensors together. */
 static dtp_status check_operands(const dtp_aten_node *node, const dtp_aten_op *op, dtp_err *err)
 {
-    const bool list = op->axes == dtp_axes_cat || op->axes == dtp_axes_stack;
+    const bool list = op->axes == dtp_axes_cat;
     const dtp_aten_arg *a = node->n_args > 0 ? &node->args[0] : NULL;
     bool all = a != NULL && a->kind == (list ? ATEN_VALUES : ATEN_VALUE) && a->n > 0;
     for (int32_t i = 0; all && i < a->n; i++) {
@@ -133,7 +133,7 @@ static dtp_status check_sizes(const dtp_importer *m, const dtp_aten_node *node, 
 
 static dtp_status axes_of_node(dtp_importer *m, const dtp_aten_node *node, dtp_err *err)
 {
-    const dtp_aten_op *op = dtp_aten_op_find(node->op);
+    const dtp_aten_op *op = dtp_aten_op_find(node);
     DTP_TRY(check_operands(node, op, err));
     DTP_TRY(op->axes(&m->axes, node, err));
     return check_sizes(m, node, err);
@@ -144,18 +144,14 @@ static dtp_status axes_of_node(dtp_importer *m, const dtp_aten_node *node, dtp_e
 static dtp_status join_layers(dtp_importer *m, dtp_err *err)
 {
     dtp_axes *x = &m->axes;
-    dtp_hash_table by_origin = {0};
+    dtp_name_table origins = {0};
     for (int32_t i = 0; i < x->n; i++) {
-        const uint32_t hash = dtp_hash_fold(
-            dtp_hash_i64(dtp_hash_text(DTP_HASH_SEED, x->cls[i].origin), x->cls[i].size));
-        uint32_t at = hash;
-        int32_t k;
-        do {
-            k = dtp_hash_table_next(&by_origin, hash, &at);
-        } while (k >= 0 && (strcmp(x->cls[k].origin, x->cls[i].origin) != 0 ||
-                            x->cls[k].size != x->cls[i].size));
+        const char *origin =
+            dtp_arena_printf(m->arena, "%s:%" PRId64, x->cls[i].origin, x->cls[i].size);
+        DTP_TRY(DTP_MEMORY(err, origin));
+        const int32_t k = dtp_name_find(&origins, origin);
         if (k < 0) {
-            DTP_TRY(dtp_hash_table_add(&by_origin, m->arena, hash, i, err));
+            DTP_TRY(dtp_name_add(&origins, m->arena, origin, i, err));
         } else {
             const dtp_status s = dtp_class_unify(x, k, i, NULL);
             DTP_TRY(s == DTP_NOMEM ? DTP_FAIL(err, s, "out of memory") : DTP_OK);
@@ -189,7 +185,7 @@ static dtp_status lower_all(dtp_importer *m, dtp_err *err)
     for (int32_t i = 0; i < m->g->n_nodes; i++) {
         const dtp_aten_node *node = &m->g->nodes[i];
         if (node->live) {
-            dtp_lowering l = dtp_lowering_of(m, node, dtp_aten_op_find(node->op), node->outs[0]);
+            dtp_lowering l = dtp_lowering_of(m, node, dtp_aten_op_find(node), node->outs[0]);
             DTP_TRY(at_node(m, node, l.op->lower(&l, err), err));
         }
     }
