@@ -10,8 +10,7 @@
 #include "spmd/propagate/propagate.h"
 #include "dtensor/canonical_call.h"
 
-/* ---- the key ------------------------------------------------------------------------------------
- */
+/* ---- the key ---- */
 
 enum { KEY_BYTES = 4096 };
 
@@ -81,8 +80,7 @@ static void make_key(const dtp_canonical_call *c, const dtp_device_mesh *mesh, k
     }
 }
 
-/* ---- compilation --------------------------------------------------------------------------------
- */
+/* ---- compilation ---- */
 
 /* What a call is compiled to, on the way. */
 typedef struct compilation {
@@ -163,8 +161,7 @@ static dtp_status compile(dtp_device_mesh *mesh, const void *user,
     return DTP_OK;
 }
 
-/* ---- calls --------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 /* "einsum(f32[8,10] 0@x, f32[10,16] replicated): ..." */
 static void explain(const char *op, int32_t n_in, const dtp_tensor *in, dtp_err *err)

@@ -46,8 +46,7 @@ void dtp_call__tensor_key(const char *tag, const dtp_ttype *type, const dtp_layo
     out->layout = *layout;
 }
 
-/* ---- the cache ----------------------------------------------------------------------------------
- */
+/* ---- the cache ---- */
 
 void dtp_call__cache_destroy(dtp_call_cache *t)
 {
@@ -89,8 +88,7 @@ static dtp_status add_call(dtp_call_cache *t, const known_call *new, dtp_err *er
     return DTP_OK;
 }
 
-/* ---- agreement ----------------------------------------------------------------------------------
- */
+/* ---- agreement ---- */
 
 /* Hashes what is compared; a comparison also covers what was called since the last one. When that
  * alone differs, a second one, of the call itself, finds it out: the error should not blame the

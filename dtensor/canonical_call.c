@@ -58,8 +58,7 @@ dtp_status dtp_canonical__add_id(dtp_canonical_call *c, dtp_dim_id id, dtp_err *
     return DTP_OK;
 }
 
-/* ---- a node of a graph --------------------------------------------------------------------------
- */
+/* ---- a node of a graph ---- */
 
 /* Label of a dim of the graph; `dims` holds those that have one. */
 static dtp_status map_dim(dtp_canonical_call *c, dtp_dim_id *dims, dtp_dim_id d, dtp_dim_id *out,
@@ -132,8 +131,7 @@ dtp_status dtp_canonical__of_node(const dtp_graph *g, const dtp_node *node, cons
     return DTP_OK;
 }
 
-/* ---- into a graph -------------------------------------------------------------------------------
- */
+/* ---- into a graph ---- */
 
 enum { NAME_BYTES = 64 };
 

@@ -6,8 +6,7 @@
 #include "core/graph/ops/op_table.h"
 #include "dtensor/canonical_call.h"
 
-/* ---- letters ------------------------------------------------------------------------------------
- */
+/* ---- letters ---- */
 
 /* Label of a letter; -1 when it has none. */
 static int32_t find_label(const dtp_canonical_call *c, char letter)
@@ -108,8 +107,7 @@ static dtp_status read_dims(const dtp_call *call, dtp_canonical_call *c, dtp_err
     return DTP_OK;
 }
 
-/* ---- positions ----------------------------------------------------------------------------------
- */
+/* ---- positions ---- */
 
 /* Operands aligned at the last dim; label k is the k-th dim of the output. A dim of size 1 that
  * stands against a longer one is dropped. */
@@ -147,8 +145,7 @@ static dtp_status align(dtp_canonical_call *c, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- arguments ----------------------------------------------------------------------------------
- */
+/* ---- arguments ---- */
 
 static dtp_status read_choice(const dtp_attr_spec *spec, const char *text, dtp_attr *out,
                               dtp_err *err)
@@ -246,8 +243,7 @@ static dtp_status read_arg(dtp_canonical_call *c, const dtp_arg *arg, dtp_err *e
     }
 }
 
-/* ---- a public call ------------------------------------------------------------------------------
- */
+/* ---- a public call ---- */
 
 static dtp_status read_call(const dtp_call *call, dtp_canonical_call *c, dtp_err *err)
 {

@@ -274,8 +274,7 @@ dtp_status dtp_device_mesh_flatten(dtp_device_mesh *mesh, const char *dims, cons
     return make_sub(mesh, text, sets, out, err);
 }
 
-/* ---- the ranks of a job -------------------------------------------------------------------------
- */
+/* ---- the ranks of a job ---- */
 
 typedef struct world {
     dtp_world_options options;

@@ -7,8 +7,7 @@
 #include "executor/comm/communicator_internal.h"
 #include "dtensor/internal.h"
 
-/* ---- compilation --------------------------------------------------------------------------------
- */
+/* ---- compilation ---- */
 
 /* Whether a kernel may refuse the values of its operands: one of a built-in op says so, any of a
  * registered op may. */
@@ -104,8 +103,7 @@ void dtp_executable_destroy(dtp_executable *x)
     }
 }
 
-/* ---- a run --------------------------------------------------------------------------------------
- */
+/* ---- a run ---- */
 
 static dtp_status count(dtp_device_mesh *mesh, const dtp_coll_stat *stat, dtp_err *err)
 {

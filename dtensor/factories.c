@@ -28,8 +28,7 @@ typedef struct filling {
     uint32_t stream;
 } filling;
 
-/* ---- elements -----------------------------------------------------------------------------------
- */
+/* ---- elements ---- */
 
 static void fill_uniform(const filling *f, int64_t first, int64_t n, void *out)
 {
@@ -60,8 +59,7 @@ static void fill_normal(const filling *f, int64_t first, int64_t n, void *out)
     }
 }
 
-/* ---- shards -------------------------------------------------------------------------------------
- */
+/* ---- shards ---- */
 
 bool dtp_tensor__neutral(const dtp_device_mesh *mesh, const dtp_layout *layout, double *value)
 {
@@ -160,8 +158,7 @@ static dtp_status make(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, filli
     return DTP_OK;
 }
 
-/* ---- what fits ----------------------------------------------------------------------------------
- */
+/* ---- what fits ---- */
 
 /* A constant of an integer type must be one. */
 static dtp_status check_value(dtp_dtype dtype, double v, const char *what, dtp_err *err)
@@ -221,8 +218,7 @@ static double rounded(dtp_dtype dtype, double v)
     return dtp_element(dtype, &storage, 0);
 }
 
-/* ---- the factories ------------------------------------------------------------------------------
- */
+/* ---- the factories ---- */
 
 dtp_status dtp_tensor_full(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, double value,
                            dtp_tensor *out, dtp_err *err)
@@ -292,8 +288,7 @@ dtp_status dtp_tensor_normal(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
                 err);
 }
 
-/* ---- variables ----------------------------------------------------------------------------------
- */
+/* ---- variables ---- */
 
 dtp_status dtp_variable_create(dtp_tensor initial, dtp_tensor *out, dtp_err *err)
 {

@@ -29,8 +29,7 @@ dtp_status dtp_tensor_read(dtp_tensor t, void *out, dtp_err *err)
                                           (size_t)dtp_ttype_bytes(&slot->type), err);
 }
 
-/* ---- gather -------------------------------------------------------------------------------------
- */
+/* ---- gather ---- */
 
 static dtp_status gather(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, int32_t root,
                          void *out, dtp_err *err)
@@ -89,8 +88,7 @@ dtp_status dtp_tensor_gather(dtp_tensor t, int32_t root, void *out, dtp_err *err
     return gather(t.mesh, slot, root, out, err);
 }
 
-/* ---- any layout ---------------------------------------------------------------------------------
- */
+/* ---- any layout ---- */
 
 dtp_status dtp_tensor_full_tensor(dtp_tensor t, int32_t root, void *out, dtp_err *err)
 {
@@ -164,8 +162,7 @@ dtp_status dtp_tensor_item_int(dtp_tensor t, int64_t *out, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- unpack -------------------------------------------------------------------------------------
- */
+/* ---- unpack ---- */
 
 /* Gathers padded shards into `out` and closes the gaps. */
 static dtp_status unpack(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, char *mine, char *out,

@@ -4,8 +4,7 @@
 #include "core/graph/op.h"
 #include "dtensor/ops_common.h"
 
-/* ---- contractions -------------------------------------------------------------------------------
- */
+/* ---- contractions ---- */
 
 dtp_status dtp_tensor_einsum(const char *dims, int32_t n_in, const dtp_tensor *in, dtp_tensor *out,
                              dtp_err *err)
@@ -122,8 +121,7 @@ dtp_status dtp_tensor_linear(dtp_tensor x, dtp_tensor weight, const dtp_tensor *
     return s;
 }
 
-/* ---- reductions ---------------------------------------------------------------------------------
- */
+/* ---- reductions ---- */
 
 static dtp_status reduce(const char *kind, dtp_tensor x, int32_t n, const int32_t *axes, bool keep,
                          dtp_tensor *out, dtp_err *err)
@@ -184,8 +182,7 @@ REDUCE_FUNCTION(amax, "max")
 REDUCE_FUNCTION(amin, "min")
 REDUCE_FUNCTION(prod, "prod")
 
-/* ---- over several dims --------------------------------------------------------------------------
- */
+/* ---- over several dims ---- */
 
 #define OVER_FUNCTION(op)                                                                          \
     dtp_status dtp_tensor_##op(dtp_tensor x, int32_t n, const int32_t *axes, dtp_tensor *out,      \
@@ -214,8 +211,7 @@ dtp_status dtp_tensor_norm(dtp_tensor x, const char *order, int32_t n, const int
 SPREAD_FUNCTION(var)
 SPREAD_FUNCTION(std)
 
-/* ---- along one dim ------------------------------------------------------------------------------
- */
+/* ---- along one dim ---- */
 
 #define ALONG_FUNCTION(op)                                                                         \
     dtp_status dtp_tensor_##op(dtp_tensor x, int32_t axis, dtp_tensor *out, dtp_err *err)          \
@@ -255,8 +251,7 @@ dtp_status dtp_tensor_reorder(dtp_tensor x, int32_t axis, int64_t chunks, bool i
     return dtp_ops__along("reorder", x, 1, &axis, args, out, err);
 }
 
-/* ---- positions ----------------------------------------------------------------------------------
- */
+/* ---- positions ---- */
 
 dtp_status dtp_tensor_take(dtp_tensor x, int32_t axis, dtp_tensor ids, dtp_tensor *out,
                            dtp_err *err)

@@ -66,8 +66,7 @@ dtp_status dtp_tensor_dropout(dtp_tensor x, double rate, uint32_t stream, dtp_te
     return dtp_ops__call("dropout", NULL, 1, &x, args, out, err);
 }
 
-/* ---- fills --------------------------------------------------------------------------------------
- */
+/* ---- fills ---- */
 
 dtp_status dtp_tensor_full_like(dtp_tensor t, double value, dtp_tensor *out, dtp_err *err)
 {

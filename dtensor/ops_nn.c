@@ -61,8 +61,7 @@ dtp_status dtp_tensor_embedding(dtp_tensor table, dtp_tensor ids, dtp_tensor *ou
     return dtp_ops__call("embedding", l.text, 2, in, args, out, err);
 }
 
-/* ---- loss ---------------------------------------------------------------------------------------
- */
+/* ---- loss ---- */
 
 dtp_cross_entropy_options dtp_cross_entropy_options_init(void)
 {
@@ -105,8 +104,7 @@ dtp_status dtp_tensor_cross_entropy(dtp_tensor logits, dtp_tensor labels, const 
     return dtp_tensor_cross_entropy_with(logits, labels, &o, out, err);
 }
 
-/* ---- attention ----------------------------------------------------------------------------------
- */
+/* ---- attention ---- */
 
 dtp_attention_options dtp_attention_options_init(void)
 {
@@ -181,8 +179,7 @@ dtp_status dtp_tensor_attention(dtp_tensor q, dtp_tensor k, dtp_tensor v, bool c
     return dtp_tensor_attention_with(q, k, v, &o, out, err);
 }
 
-/* ---- positions ----------------------------------------------------------------------------------
- */
+/* ---- positions ---- */
 
 dtp_status dtp_tensor_rope(dtp_tensor x, int32_t position_axis, double base, int64_t offset,
                            dtp_tensor *out, dtp_err *err)

@@ -4,8 +4,7 @@
 #include "core/graph/op.h"
 #include "dtensor/ops_common.h"
 
-/* ---- order of dims ------------------------------------------------------------------------------
- */
+/* ---- order of dims ---- */
 
 dtp_status dtp_tensor_permute(dtp_tensor x, const int32_t *axes, dtp_tensor *out, dtp_err *err)
 {
@@ -42,8 +41,7 @@ dtp_status dtp_tensor_transpose(dtp_tensor x, int32_t a, int32_t b, dtp_tensor *
     return dtp_tensor_permute(x, axes, out, err);
 }
 
-/* ---- shapes -------------------------------------------------------------------------------------
- */
+/* ---- shapes ---- */
 
 /* Row-major to other sizes; every dim gets a new name. */
 static dtp_status relabel(dtp_tensor x, const dtp_tensor_desc *d, int32_t rank,
@@ -198,8 +196,7 @@ dtp_status dtp_tensor_expand(dtp_tensor x, int32_t rank, const int64_t *shape, d
     return s;
 }
 
-/* ---- shards -------------------------------------------------------------------------------------
- */
+/* ---- shards ---- */
 
 dtp_status dtp_tensor_slice(dtp_tensor x, int32_t axis, int64_t start, int64_t stop,
                             dtp_tensor *out, dtp_err *err)

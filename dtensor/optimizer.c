@@ -140,8 +140,7 @@ double dtp_optimizer_grad_norm(const dtp_optimizer *opt)
     return opt != NULL ? opt->grad_norm : (double)NAN;
 }
 
-/* ---- states -------------------------------------------------------------------------------------
- */
+/* ---- states ---- */
 
 static bool same_handle(dtp_tensor a, dtp_tensor b)
 {
@@ -274,8 +273,7 @@ dtp_status dtp_optimizer_set_state(dtp_optimizer *opt, dtp_tensor param, const c
     return DTP_OK;
 }
 
-/* ---- steps --------------------------------------------------------------------------------------
- */
+/* ---- steps ---- */
 
 /* The norm of gradients needs one type, which holds their squares. */
 static dtp_status check_clipped(const dtp_optimizer *opt, dtp_dtype first, dtp_dtype dtype,

@@ -26,8 +26,7 @@ static dtp_status finish(dtp_status status, dtp_tensor t, dtp_tensor *out)
     return status;
 }
 
-/* ---- from every rank's own copy -----------------------------------------------------------------
- */
+/* ---- from every rank's own copy ---- */
 
 dtp_status dtp_tensor_from_array(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
                                  const void *data, dtp_tensor *out, dtp_err *err)
@@ -57,8 +56,7 @@ dtp_status dtp_tensor_from_array(dtp_device_mesh *mesh, const dtp_tensor_desc *d
     return finish(status, t, out);
 }
 
-/* ---- from one rank ------------------------------------------------------------------------------
- */
+/* ---- from one rank ---- */
 
 /* A scatter under way: in every round the source sends the next `chunk` elements of its shard to
  * every rank, by an all-to-all of which only the part of the source is looked at. */
@@ -171,8 +169,7 @@ dtp_status dtp_tensor_scatter(dtp_device_mesh *mesh, const dtp_tensor_desc *desc
     return finish(status, t, out);
 }
 
-/* ---- from the local shard -----------------------------------------------------------------------
- */
+/* ---- from the local shard ---- */
 
 static dtp_status check_local(const dtp_device_mesh *mesh, const dtp_ttype *type,
                               const dtp_layout *layout, const int64_t *shape, dtp_err *err)
@@ -260,8 +257,7 @@ dtp_status dtp_tensor_wrap(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
     return finish(status, t, out);
 }
 
-/* ---- from the shards of all ranks ---------------------------------------------------------------
- */
+/* ---- from the shards of all ranks ---- */
 
 dtp_status dtp_tensor_pack(dtp_device_mesh *mesh, const dtp_tensor_desc *desc,
                            const void *const *components, dtp_tensor *out, dtp_err *err)

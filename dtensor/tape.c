@@ -4,8 +4,7 @@
 
 #include "dtensor/tape_internal.h"
 
-/* ---- recording ----------------------------------------------------------------------------------
- */
+/* ---- recording ---- */
 
 dtp_status dtp_tape_create(dtp_device_mesh *mesh, dtp_tape **out, dtp_err *err)
 {

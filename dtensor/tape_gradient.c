@@ -8,8 +8,7 @@
 #include "core/graph/autodiff.h"
 #include "dtensor/tape_internal.h"
 
-/* ---- the record as a graph ----------------------------------------------------------------------
- */
+/* ---- the record as a graph ---- */
 
 enum { NAME_BYTES = 48 };
 
@@ -111,8 +110,7 @@ static dtp_status build(playback *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- playing ------------------------------------------------------------------------------------
- */
+/* ---- playing ---- */
 
 /* Marks the nodes that the gradients rest on, and when each tensor is read last. */
 static dtp_status find_uses(playback *p, int32_t n, const dtp_tensor_id *wanted, bool **needed,
@@ -252,8 +250,7 @@ static void release(playback *p, dtp_tensor_id t)
     }
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------
- */
+/* ---- gradients ---- */
 
 static dtp_status hand_out(playback *p, dtp_tensor source, dtp_tensor_id grad, dtp_tensor *out,
                            dtp_err *err)

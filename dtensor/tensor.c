@@ -100,8 +100,7 @@ void dtp_storage__release(dtp_storage *s)
     mesh->kept[mesh->n_kept++] = s;
 }
 
-/* ---- slots --------------------------------------------------------------------------------------
- */
+/* ---- slots ---- */
 
 bool dtp_tensor_is_valid(dtp_tensor t)
 {
@@ -220,8 +219,7 @@ int64_t dtp_tensor__bytes(const dtp_device_mesh *mesh, const dtp_ttype *type,
     return dtp_ttype_bytes(&local);
 }
 
-/* ---- types and layouts --------------------------------------------------------------------------
- */
+/* ---- types and layouts ---- */
 
 static dtp_status shape_type(dtp_dtype dtype, int32_t rank, const int64_t *shape, dtp_ttype *out,
                              dtp_err *err)
@@ -280,8 +278,7 @@ dtp_status dtp_tensor_desc_init(const dtp_device_mesh *mesh, dtp_dtype dtype, in
     return DTP_OK;
 }
 
-/* ---- looking ------------------------------------------------------------------------------------
- */
+/* ---- looking ---- */
 
 dtp_status dtp_tensor_describe(dtp_tensor t, dtp_tensor_desc *out, dtp_err *err)
 {

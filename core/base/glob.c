@@ -133,8 +133,7 @@ bool dtp_glob_match_prefix(const char *glob, const char *name)
     return false;
 }
 
-/* ---- near names ---------------------------------------------------------------------------------
- */
+/* ---- near names ---- */
 
 enum { MAX_DISTANCE = 8 };
 

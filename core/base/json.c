@@ -16,8 +16,7 @@
 /* Doubles from here on may be whole numbers that do not fit. */
 #define LARGEST_EXACT 9007199254740992.0
 
-/* ---- building ----------------------------------------------------------------------------------
- */
+/* ---- building ---- */
 
 void dtp_json_destroy(dtp_json_doc *doc)
 {
@@ -134,8 +133,7 @@ dtp_status dtp_json_parse(const char *file, const char *text, size_t len, dtp_js
     return DTP_OK;
 }
 
-/* ---- access ------------------------------------------------------------------------------------
- */
+/* ---- access ---- */
 
 const dtp_json *dtp_json_root(const dtp_json_doc *doc)
 {
@@ -184,8 +182,7 @@ const dtp_json *dtp_json_get(const dtp_json *v, const char *key)
     return NULL;
 }
 
-/* ---- messages ----------------------------------------------------------------------------------
- */
+/* ---- messages ---- */
 
 enum { PATH_BYTES = 320, KEY_BYTES = 80 };
 
@@ -250,8 +247,7 @@ dtp_status dtp_json_prefixed(const dtp_json *v, dtp_status s, dtp_err *err)
     return s;
 }
 
-/* ---- typed reads -------------------------------------------------------------------------------
- */
+/* ---- typed reads ---- */
 
 static const char *kind_text(dtp_json_kind kind)
 {

@@ -73,8 +73,7 @@ static bool is_digit(int c)
     return c >= '0' && c <= '9';
 }
 
-/* ---- strings -----------------------------------------------------------------------------------
- */
+/* ---- strings ---- */
 
 /* Four hex digits at the cursor, -1 when they are not. */
 static int32_t hex4(const json_scanner *s)
@@ -184,8 +183,7 @@ static dtp_status scan_string(json_scanner *s)
     }
 }
 
-/* ---- numbers and words -------------------------------------------------------------------------
- */
+/* ---- numbers and words ---- */
 
 static dtp_status scan_digits(json_scanner *s, const char *where)
 {
@@ -239,8 +237,7 @@ static bool scan_word(json_scanner *s, const char *word)
     return true;
 }
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 static dtp_status add_value(json_scanner *s, int32_t parent, size_t key_offset, int32_t *out)
 {

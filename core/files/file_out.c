@@ -46,8 +46,7 @@ static dtp_status refuse(const char *path, int code, dtp_err *err)
     return DTP_FAIL(err, DTP_IO, "%s: cannot write: %s", path, strerror(code));
 }
 
-/* ---- the target ---------------------------------------------------------------------------------
- */
+/* ---- the target ---- */
 
 /* Length of the folder part with its '/', 0 when there is none. */
 static size_t folder_length(const char *path)
@@ -190,8 +189,7 @@ dtp_status dtp_folder_check_writable(const char *path, dtp_err *err)
     return check_folder(path, folder, err);
 }
 
-/* ---- temporaries -------------------------------------------------------------------------------
- */
+/* ---- temporaries ---- */
 
 bool dtp_file__is_named(int fd, const char *name)
 {
@@ -298,8 +296,7 @@ static dtp_status make_temporary(dtp_file_out *out, dtp_err *err)
                     out->name);
 }
 
-/* ---- open, write, end --------------------------------------------------------------------------
- */
+/* ---- open, write, end ---- */
 
 static dtp_status start(dtp_file_out *out, bool follow, dtp_err *err)
 {

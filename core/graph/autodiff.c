@@ -6,8 +6,7 @@
 
 enum { NAME_BYTES = 640 };
 
-/* ---- helpers for vjp hooks ----------------------------------------------------------------------
- */
+/* ---- helpers for vjp hooks ---- */
 
 /* Emits a backward node; the dims of its first output are those of `shape`, NULL: inferred. */
 static dtp_status emit(dtp_vjp *v, const dtp_vjp_op *op, const dtp_ttype *shape,
@@ -73,8 +72,7 @@ dtp_status dtp_vjp_unbroadcast(dtp_vjp *v, dtp_tensor_id dy, dtp_tensor_id like,
     return dtp_vjp_emit(v, &(dtp_vjp_op){"einsum", 1, &dy, 0, NULL}, like, out, err);
 }
 
-/* ---- the walk -----------------------------------------------------------------------------------
- */
+/* ---- the walk ---- */
 
 typedef struct gradient_walk {
     dtp_graph *g;

@@ -34,8 +34,7 @@ void dtp_graph_destroy(dtp_graph *g)
     }
 }
 
-/* ---- names -------------------------------------------------------------------------------------
- */
+/* ---- names ---- */
 
 static uint32_t hash_name(const char *name)
 {
@@ -53,8 +52,7 @@ dtp_tensor_id dtp_graph_find(const dtp_graph *g, const char *name)
     return t;
 }
 
-/* ---- tensors -----------------------------------------------------------------------------------
- */
+/* ---- tensors ---- */
 
 /* Checks and appends a tensor under a name that the arena owns. */
 static dtp_status append_tensor(dtp_graph *g, const dtp_graph_tensor *t, dtp_tensor_id *out,
@@ -94,8 +92,7 @@ dtp_status dtp_graph_add_tensor(dtp_graph *g, const dtp_graph_tensor *tensor, dt
     return append_tensor(g, &t, out, err);
 }
 
-/* ---- attributes --------------------------------------------------------------------------------
- */
+/* ---- attributes ---- */
 
 dtp_attr dtp_attr_int(const char *key, int64_t value)
 {
@@ -205,8 +202,7 @@ static dtp_status fill_attrs(dtp_graph *g, const dtp_op_def *op, const dtp_node_
     return DTP_OK;
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------
- */
+/* ---- nodes ---- */
 
 dtp_node_spec dtp_node_spec_init(const char *name, const char *op)
 {
@@ -316,8 +312,7 @@ dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tenso
     return DTP_OK;
 }
 
-/* ---- results of a graph ------------------------------------------------------------------------
- */
+/* ---- results of a graph ---- */
 
 dtp_status dtp_graph_add_output(dtp_graph *g, dtp_tensor_id t, dtp_err *err)
 {

@@ -15,8 +15,7 @@
 
 enum { DTP_MAX_OP_DIMS = 24, DTP_MAX_RULES = 48, DTP_MAX_OP_BENCH = 3 };
 
-/* ---- sharding rules, per mesh dim ------------------------------------------------------------
- */
+/* ---- sharding rules, per mesh dim ---- */
 
 typedef struct dtp_dim_role {
     dtp_role role;
@@ -38,8 +37,7 @@ typedef struct dtp_sharding_rules {
     dtp_sharding_rule rows[DTP_MAX_RULES];
 } dtp_sharding_rules;
 
-/* ---- the row ---------------------------------------------------------------------------------
- */
+/* ---- the row ---- */
 
 enum {
     DTP_OP_INTERNAL_USE = 1, /* made by autodiff or decompositions; not accepted in model files */

@@ -36,8 +36,7 @@ const void *dtp_custom_op_user(const dtp_op_def *op)
     return custom_of(op)->user;
 }
 
-/* ---- hooks -------------------------------------------------------------------------------------
- */
+/* ---- hooks ---- */
 
 /* Checks the operands' types; *dtype is that of the floating-point ones (f32 without any). */
 static dtp_status check_dtypes(const custom *c, const dtp_op_call *call, dtp_dtype *dtype,
@@ -130,8 +129,7 @@ static void work_custom(const dtp_op_call *call, dtp_work *out)
     out->bytes = dtp_call_bytes(call);
 }
 
-/* ---- strategies of opaque ops ------------------------------------------------------------------
- */
+/* ---- strategies of opaque ops ---- */
 
 /* The dim that a strategy splits wherever it occurs, -1 = none. */
 static dtp_dim_id dim_of(const dtp_op_call *call, const custom_strategy *s)
@@ -249,8 +247,7 @@ static dtp_status read_strategies(const dtp_custom_op *op, dtp_arena *arena, cus
     return DTP_OK;
 }
 
-/* ---- reading a description ---------------------------------------------------------------------
- */
+/* ---- reading a description ---- */
 
 static dtp_status read_kinds(const char *text, custom *c, dtp_err *err)
 {

@@ -66,8 +66,7 @@ const dtp_op_def *dtp_op_set_find(const dtp_op_set *set, const char *name)
     return NULL;
 }
 
-/* ---- checks ------------------------------------------------------------------------------------
- */
+/* ---- checks ---- */
 
 static bool is_legal_name(const char *name)
 {
@@ -183,8 +182,7 @@ static dtp_status check_attrs(const dtp_op_def *def, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- copies ------------------------------------------------------------------------------------
- */
+/* ---- copies ---- */
 
 static dtp_status copy_text(dtp_arena *arena, const char **text, dtp_err *err)
 {

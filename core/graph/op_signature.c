@@ -26,8 +26,7 @@ bool dtp_signature_has(const dtp_signature_term *term, int32_t letter)
     return false;
 }
 
-/* ---- parsing -----------------------------------------------------------------------------------
- */
+/* ---- parsing ---- */
 
 typedef struct parser {
     const char *text, *at;
@@ -116,8 +115,7 @@ dtp_status dtp_signature_parse(const char *text, dtp_signature *out, dtp_err *er
     return DTP_OK;
 }
 
-/* ---- calls -------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 static dtp_status bind_operand(const dtp_signature *s, const dtp_op_call *call, int32_t i,
                                dtp_signature_dims *out, dtp_err *err)

@@ -9,8 +9,7 @@
 
 enum { NAME_BYTES = 640 };
 
-/* ---- the table ----------------------------------------------------------------------------------
- */
+/* ---- the table ---- */
 
 static bool is_optimizer(const dtp_op_def *op)
 {
@@ -76,8 +75,7 @@ dtp_status dtp_optimizer_spec_set(dtp_optimizer_spec *spec, const char *key, dou
     return DTP_FAIL(err, DTP_NOT_FOUND, "'%s' has no hyperparameter '%s'", spec->op->name, key);
 }
 
-/* ---- in graphs: states are STATE tensors, one update node per parameter -------------------------
- */
+/* ---- in graphs: states are STATE tensors, one update node per parameter ---- */
 
 dtp_status dtp_optimizer_check_type(dtp_dtype dtype, dtp_err *err)
 {

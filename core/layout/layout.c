@@ -217,8 +217,7 @@ dtp_status dtp_layout_check(const dtp_layout *layout, const dtp_mesh *mesh, cons
     return DTP_OK;
 }
 
-/* ---- text --------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 
 /* Appends a text unless there is no room for all of it. */
 static size_t put(char *out, size_t used, size_t size, const char *text)

@@ -25,8 +25,7 @@ typedef struct draw_grid {
     dtp_strbuf *out;
 } draw_grid;
 
-/* ---- the grid ----------------------------------------------------------------------------------
- */
+/* ---- the grid ---- */
 
 static draw_axis axis_of(const dtp_drawing *d, int32_t axis)
 {
@@ -192,8 +191,7 @@ static size_t column_width(const draw_grid *g, int32_t col, int32_t end)
     return widest;
 }
 
-/* ---- captions ----------------------------------------------------------------------------------
- */
+/* ---- captions ---- */
 
 /* "a, b: copies over x, y" of the mesh dims of a set, which may be empty. */
 static void add_sign(const draw_grid *g, const char *sign, dtp_mesh_set set, dtp_strbuf *out)
@@ -232,8 +230,7 @@ static int32_t make_captions(const draw_grid *g, dtp_strbuf lines[CAPTIONS])
     return (copies | terms) != 0 ? 3 : 2;
 }
 
-/* ---- text --------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 
 static void repeat(dtp_strbuf *out, const char *text, size_t n)
 {
@@ -306,8 +303,7 @@ dtp_status dtp_layout_draw_text(const dtp_drawing *d, dtp_strbuf *out, dtp_err *
     return out->failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a drawing") : DTP_OK;
 }
 
-/* ---- SVG ---------------------------------------------------------------------------------------
- */
+/* ---- SVG ---- */
 
 enum {
     CHAR_WIDTH = 8, /* of the monospace font at FONT_SIZE, rounded up */

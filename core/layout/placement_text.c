@@ -50,8 +50,7 @@ typedef struct split_notes {
     int64_t depth[DTP_MAX_MESH_DIMS];  /* NO_DEPTH: not said */
 } split_notes;
 
-/* ---- reading one placement ---------------------------------------------------------------------
- */
+/* ---- reading one placement ---- */
 
 /* A tensor dim; negative ones count from the end. */
 static dtp_status read_axis(dtp_layout_reader *r, int32_t m, dtp_err *err)
@@ -174,8 +173,7 @@ static dtp_status read_placement(dtp_layout_reader *r, int32_t m, split_notes *n
     return DTP_OK;
 }
 
-/* ---- the order of the splits -------------------------------------------------------------------
- */
+/* ---- the order of the splits ---- */
 
 static dtp_status order_by_depth(dtp_layout_reader *r, int32_t n, const int32_t *splits,
                                  const split_notes *notes, dtp_err *err)
@@ -224,8 +222,7 @@ static dtp_status order_by_factor(dtp_layout_reader *r, int32_t n, const int32_t
     return DTP_OK;
 }
 
-/* ---- the list ----------------------------------------------------------------------------------
- */
+/* ---- the list ---- */
 
 static dtp_status count_failure(const dtp_layout_reader *r, const char *relation, dtp_err *err)
 {
@@ -297,8 +294,7 @@ dtp_status dtp_placements_parse(const char *text, const dtp_mesh *mesh, const dt
     return DTP_OK;
 }
 
-/* ---- writing -----------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 void dtp_placements_print_long(const dtp_layout *layout, const dtp_mesh *mesh, dtp_strbuf *out)
 {

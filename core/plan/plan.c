@@ -80,8 +80,7 @@ bool dtp_plan_redistribution_is(const dtp_plan_redistribution *r, const dtp_ttyp
     return is;
 }
 
-/* ---- names of strategies -----------------------------------------------------------------------
- */
+/* ---- names of strategies ---- */
 
 /* Appends at most `most` bytes of a text; returns the new length. */
 static size_t append(char out[DTP_ROW_TEXT_BYTES], size_t used, const char *text, size_t most)

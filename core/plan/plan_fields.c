@@ -8,8 +8,7 @@
 
 enum { MAX_LIST = 100000 };
 
-/* ---- small pieces ------------------------------------------------------------------------------
- */
+/* ---- small pieces ---- */
 
 static dtp_status read_text(const dtp_json *obj, const char *key, dtp_arena *arena,
                             const char **out, dtp_err *err)
@@ -73,8 +72,7 @@ dtp_status dtp_plan__texts(const dtp_json *v, dtp_arena *arena, int32_t *n, cons
     return DTP_OK;
 }
 
-/* ---- prediction, certificate -------------------------------------------------------------------
- */
+/* ---- prediction, certificate ---- */
 
 /* What older plans do not say. */
 static dtp_status read_compute(const dtp_json *v, dtp_prediction *out, dtp_err *err)
@@ -230,8 +228,7 @@ static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err
                : read_prices(dtp_json_get(v, "prices"), plan->arena, c, err);
 }
 
-/* ---- baselines ---------------------------------------------------------------------------------
- */
+/* ---- baselines ---- */
 
 static dtp_status read_baseline(const dtp_json *v, dtp_plan *plan, dtp_baseline *out, dtp_err *err)
 {
@@ -354,8 +351,7 @@ static dtp_status read_redistributions(const dtp_json *root, dtp_plan *plan, dtp
     return DTP_OK;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ---- */
 
 static dtp_status read_overlap(const dtp_json *v, dtp_overlap *out, dtp_err *err)
 {

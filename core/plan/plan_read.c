@@ -13,8 +13,7 @@ typedef struct plan_reader {
     dtp_plan *plan;
 } plan_reader;
 
-/* ---- the decision ------------------------------------------------------------------------------
- */
+/* ---- the decision ---- */
 
 static dtp_status read_rules(const plan_reader *r, dtp_err *err)
 {
@@ -129,8 +128,7 @@ static dtp_status read_replicas(const plan_reader *r, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- strategies and implementations of nodes ---------------------------------------------------
- */
+/* ---- strategies and implementations of nodes ---- */
 
 static dtp_status read_strategy(const dtp_json *list, plan_reader *r, dtp_node_id n, dtp_err *err)
 {
@@ -219,8 +217,7 @@ static dtp_status read_implementations(plan_reader *r, dtp_err *err)
     return read_nodes(r, list, read_implementation, err);
 }
 
-/* ---- the file ----------------------------------------------------------------------------------
- */
+/* ---- the file ---- */
 
 static dtp_status read_decision(plan_reader *r, dtp_err *err)
 {
@@ -266,8 +263,7 @@ static dtp_status read_decision(plan_reader *r, dtp_err *err)
     return read_nodes(r, strategies, read_strategy, err);
 }
 
-/* ---- graph variant ------------------------------------------------------------------------------
- */
+/* ---- graph variant ---- */
 
 static dtp_status read_precision(const dtp_json *v, dtp_precision *out, dtp_err *err)
 {

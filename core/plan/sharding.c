@@ -6,8 +6,7 @@
 #include "core/graph/op_rules.h"
 #include "core/plan/sharding_microbatch.h"
 
-/* ---- following rules ----------------------------------------------------------------------------
- */
+/* ---- following rules ---- */
 
 static bool splits_over(const dtp_layout_rules *rules, dtp_dim_id d, int32_t m)
 {
@@ -138,8 +137,7 @@ dtp_status dtp_sharding_add_replicas(dtp_sharding *s, dtp_arena *arena, dtp_err 
     return DTP_OK;
 }
 
-/* ---- check --------------------------------------------------------------------------------------
- */
+/* ---- check ---- */
 
 /* A declared row of an opaque op (dim -1) may split any axis. */
 static bool place_fits(const dtp_placement *p, const dtp_ttype *type, dtp_dim_id d)

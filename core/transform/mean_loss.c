@@ -82,8 +82,7 @@ bool dtp_has_mean_loss(const dtp_graph *g)
     return dtp_loss_weighs_labels(&call) || is_quotient(g, n);
 }
 
-/* ---- nodes that are added -----------------------------------------------------------------------
- */
+/* ---- nodes that are added ---- */
 
 /* "<loss><suffix>" */
 static const char *name_of(const mean_work *w, const char *suffix)
@@ -167,8 +166,7 @@ static dtp_status add_quotient(mean_work *w, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- forward and backward -----------------------------------------------------------------------
- */
+/* ---- forward and backward ---- */
 
 enum { MAX_ATTRS = 8 };
 
@@ -248,8 +246,7 @@ static dtp_status copy_pass(mean_work *w, dtp_node_id n, dtp_err *err)
     return dtp_graph_copy_node(&w->copy, n, &spec, err);
 }
 
-/* ---- updates ------------------------------------------------------------------------------------
- */
+/* ---- updates ---- */
 
 /* What is linear in its operands, each or together: a product, a sum of elements, a sum of numbers.
  */
@@ -336,8 +333,7 @@ static dtp_status copy_update(mean_work *w, dtp_node_id n, dtp_err *err)
     return dtp_graph_copy_node(&w->copy, n, &spec, err);
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 static dtp_status copy_all(mean_work *w, dtp_err *err)
 {

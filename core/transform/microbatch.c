@@ -15,8 +15,7 @@
 #include "core/graph/ops/cross_entropy.h"
 #include "core/transform/mean_loss.h"
 
-/* ---- small pieces -------------------------------------------------------------------------------
- */
+/* ---- small pieces ---- */
 
 dtp_dim_id dtp_microbatch_dim(const dtp_graph *g)
 {
@@ -79,8 +78,7 @@ dtp_ttype dtp_microbatch_whole(const dtp_graph *g, const dtp_ttype *type)
     return whole;
 }
 
-/* ---- names --------------------------------------------------------------------------------------
- */
+/* ---- names ---- */
 
 static const char PART[] = "micro.";
 
@@ -125,8 +123,7 @@ dtp_node_id dtp_microbatch_node(const dtp_graph *g, const char *name)
     return found;
 }
 
-/* ---- variants -----------------------------------------------------------------------------------
- */
+/* ---- variants ---- */
 
 dtp_status dtp_microbatch_variants(const dtp_graph *g, int32_t max, dtp_arena *arena, int32_t *n,
                                    int32_t **out, dtp_err *err)
@@ -145,8 +142,7 @@ dtp_status dtp_microbatch_variants(const dtp_graph *g, int32_t max, dtp_arena *a
     return DTP_OK;
 }
 
-/* ---- what one microbatch has --------------------------------------------------------------------
- */
+/* ---- what one microbatch has ---- */
 
 /* What one microbatch has of a tensor. */
 typedef enum micro_part { MICRO_WHOLE, MICRO_CUT, MICRO_SUM } micro_part;
@@ -361,8 +357,7 @@ static dtp_status find_parts(micro_work *w, dtp_arena *scratch, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- the new graph ------------------------------------------------------------------------------
- */
+/* ---- the new graph ---- */
 
 static dtp_ttype cut_type(const micro_work *w, const dtp_ttype *type)
 {

@@ -5,8 +5,7 @@
 #include "core/base/strbuf.h"
 #include "core/graph/graph_copy.h"
 
-/* ---- names --------------------------------------------------------------------------------------
- */
+/* ---- names ---- */
 
 static bool is_named(const dtp_outputs *outputs, const char *name)
 {
@@ -73,8 +72,7 @@ dtp_status dtp_outputs_parse(const char *text, const dtp_graph *g, dtp_arena *ar
     return DTP_OK;
 }
 
-/* ---- the graph ----------------------------------------------------------------------------------
- */
+/* ---- the graph ---- */
 
 /* needed: by tensor. */
 static void mark_needed(const dtp_graph *g, const dtp_outputs *outputs, bool *needed)

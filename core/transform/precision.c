@@ -11,8 +11,7 @@
 #include "core/graph/graph_copy.h"
 #include "core/graph/optimizer.h"
 
-/* ---- texts --------------------------------------------------------------------------------------
- */
+/* ---- texts ---- */
 
 dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *err)
 {
@@ -40,8 +39,7 @@ void dtp_precision_print(const dtp_precision *p, char out[DTP_PRECISION_TEXT_BYT
                    p->gradients != p->compute ? ",gradients=f32" : "");
 }
 
-/* ---- forward ------------------------------------------------------------------------------------
- */
+/* ---- forward ---- */
 
 typedef struct forward_work {
     const dtp_graph *g;
@@ -223,8 +221,7 @@ static dtp_status forward(const dtp_graph *g, const dtp_precision *p, dtp_arena 
     return add_forward(&w, err);
 }
 
-/* ---- gradients in f32 ---------------------------------------------------------------------------
- */
+/* ---- gradients in f32 ---- */
 
 /* How a node gives f32 where it gave 16 bits. */
 typedef enum widening { AS_IT_IS, BY_RESULT, BY_OPERANDS } widening;
@@ -334,8 +331,7 @@ static dtp_status widen_gradients(const dtp_graph *g, dtp_arena *scratch, dtp_gr
     return dtp_graph_copy_results(&w.copy, err);
 }
 
-/* ---- loss scaling -------------------------------------------------------------------------------
- */
+/* ---- loss scaling ---- */
 
 enum { SCALE, GOOD, SKIPPED, N_SCALE_STATES };
 
@@ -396,8 +392,7 @@ static dtp_status check_gradients(dtp_graph *g, loss_scale *scale, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 /* *out is replaced; on failure it is what there is to destroy. */
 static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *scratch,

@@ -5,8 +5,7 @@
 #include "core/graph/graph_copy.h"
 #include "core/transform/recompute_items.h"
 
-/* ---- what is recomputed -------------------------------------------------------------------------
- */
+/* ---- what is recomputed ---- */
 
 /* A group is one chosen instance; -1 = the node is in none. */
 typedef struct remat_work {
@@ -124,8 +123,7 @@ static void find_again(remat_work *w)
     }
 }
 
-/* ---- the new graph ------------------------------------------------------------------------------
- */
+/* ---- the new graph ---- */
 
 /* Copies of the forward nodes of a group that are recomputed. */
 static dtp_status add_clones(remat_work *w, int32_t group, dtp_err *err)

@@ -7,8 +7,7 @@
 
 #include "core/base/glob.h"
 
-/* ---- items --------------------------------------------------------------------------------------
- */
+/* ---- items ---- */
 
 static const char KEEP[] = " keep=";
 
@@ -64,8 +63,7 @@ bool dtp_remat__is_of_item(const dtp_graph *g, const dtp_node *node, const dtp_r
            node->instance >= it->first && (it->last < 0 || node->instance <= it->last);
 }
 
-/* ---- what is kept -------------------------------------------------------------------------------
- */
+/* ---- what is kept ---- */
 
 /* Copies the glob at *keep, cut to the buffer, and moves behind it and its comma; false at the end.
  */
@@ -158,8 +156,7 @@ static dtp_status check_keep(const dtp_graph *g, const dtp_remat_item *it, const
     return DTP_OK;
 }
 
-/* ---- checks -------------------------------------------------------------------------------------
- */
+/* ---- checks ---- */
 
 static dtp_status check_item(const dtp_graph *g, const char *text, dtp_err *err)
 {
@@ -208,8 +205,7 @@ const char *dtp_remat_separator(const char *item)
     return strstr(item, KEEP) != NULL ? ";" : ",";
 }
 
-/* ---- lists --------------------------------------------------------------------------------------
- */
+/* ---- lists ---- */
 
 /* Names of all blocks, each once. */
 static dtp_status list_blocks(const dtp_graph *g, dtp_arena *arena, dtp_remat *out, dtp_err *err)

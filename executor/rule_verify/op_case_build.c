@@ -63,8 +63,7 @@ static dtp_status read_dims(dtp_graph *g, const char *text, int32_t *rank,
     return DTP_OK;
 }
 
-/* ---- operand values ----------------------------------------------------------------------------
- */
+/* ---- operand values ---- */
 
 static void fill(const char *how, int32_t operand, int64_t last, int64_t n, uint64_t *state,
                  double *out)
@@ -119,8 +118,7 @@ static dtp_status add_operand(dtp_graph *g, int32_t index, const char *text, dtp
     return dtp_graph_add_tensor(g, &spec, id, err);
 }
 
-/* ---- attributes --------------------------------------------------------------------------------
- */
+/* ---- attributes ---- */
 
 static dtp_status dim_of(dtp_graph *g, const char *name, dtp_dim_id *out, dtp_err *err)
 {
@@ -183,8 +181,7 @@ static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text,
     return DTP_OK;
 }
 
-/* ---- the graph ---------------------------------------------------------------------------------
- */
+/* ---- the graph ---- */
 
 static dtp_status build(const dtp_op_case *c, attr_list *l, dtp_err *err)
 {

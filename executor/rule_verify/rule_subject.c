@@ -33,8 +33,7 @@ dtp_status dtp_rule_target_init(dtp_rule_target *t, const char *backend, const c
     return DTP_OK;
 }
 
-/* ---- subjects ----------------------------------------------------------------------------------
- */
+/* ---- subjects ---- */
 
 /* Appends loss = sum(y * y) and the gradients of the float operands, which become the outputs. */
 static dtp_status add_gradients(dtp_case_graph *cg, dtp_dtype dtype, bool *applies, dtp_err *err)
@@ -161,8 +160,7 @@ void dtp_rule_subject_free(dtp_rule_subject *s)
     dtp_case_free(&s->cg);
 }
 
-/* ---- one run -----------------------------------------------------------------------------------
- */
+/* ---- one run ---- */
 
 dtp_status dtp_rule_choice_init(dtp_rule_choice *c, const dtp_graph *g, const char *mesh,
                                 dtp_err *err)

@@ -42,8 +42,7 @@ static dtp_status check(verification *v, const dtp_rule_choice *c, bool gradient
     return DTP_OK;
 }
 
-/* ---- forward ------------------------------------------------------------------------------------
- */
+/* ---- forward ---- */
 
 /* One choice of rows with operands and results replicated, and as the rows want them. */
 static dtp_status check_rows(verification *v, const char *mesh, const int16_t *rows, bool reverse,
@@ -73,8 +72,7 @@ static int32_t count_rules(const dtp_case_graph *cg, dtp_node_id id)
     return rules.n;
 }
 
-/* ---- gradients ---------------------------------------------------------------------------------
- */
+/* ---- gradients ---- */
 
 /* Rows for every node of the graph: `row` for the op itself on the first mesh dim (-1: random),
  * random ones elsewhere. */
@@ -124,8 +122,7 @@ static dtp_status check_gradients(verification *v, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- an op -------------------------------------------------------------------------------------
- */
+/* ---- an op ---- */
 
 static dtp_status check_forward(verification *v, dtp_err *err)
 {

@@ -10,8 +10,7 @@
 #include "executor/device/convert.h"
 #include "executor/session/session_internal.h"
 
-/* ---- parameters of another session --------------------------------------------------------------
- */
+/* ---- parameters of another session ---- */
 
 /* Where `from` keeps a resident value of this session; NULL: it has no such tensor. */
 static const dtp_view *find_value(const dtp_session *from, const char *name)
@@ -44,8 +43,7 @@ static dtp_status take_values(dtp_session *s, const dtp_session *from, dtp_err *
     return DTP_OK;
 }
 
-/* ---- sums ---------------------------------------------------------------------------------------
- */
+/* ---- sums ---- */
 
 /* Output i as a metric: all but the weight of the loss are. */
 static bool is_metric(const dtp_graph *g, int32_t i)

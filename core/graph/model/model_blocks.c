@@ -16,8 +16,7 @@ typedef struct repeat {
     int32_t site;
 } repeat;
 
-/* ---- the "blocks" object -----------------------------------------------------------------------
- */
+/* ---- the "blocks" object ---- */
 
 dtp_status dtp_model__blocks(dtp_model_reader *r, dtp_err *err)
 {
@@ -52,8 +51,7 @@ dtp_status dtp_model__blocks_used(const dtp_model_reader *r, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- one repeat statement ----------------------------------------------------------------------
- */
+/* ---- one repeat statement ---- */
 
 /* Every carry has an entry in the block's "out" and the other way round. */
 static dtp_status check_carry(const repeat *p, dtp_err *err)
@@ -136,8 +134,7 @@ static dtp_status read_repeat(dtp_model_reader *r, const dtp_model_scope *scope,
     return DTP_OK;
 }
 
-/* ---- instances ---------------------------------------------------------------------------------
- */
+/* ---- instances ---- */
 
 /* Binds every member of an object {name: tensor of the outer scope}. */
 static dtp_status bind_members(const dtp_model_reader *r, const dtp_model_scope *outer,

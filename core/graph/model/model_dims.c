@@ -155,8 +155,7 @@ dtp_status dtp_model__dims(dtp_model_reader *r, dtp_err *err)
     return keep_given(r, dims, chosen, err);
 }
 
-/* ---- dims of tensors ---------------------------------------------------------------------------
- */
+/* ---- dims of tensors ---- */
 
 dtp_status dtp_model__dim(dtp_model_reader *r, const dtp_json *v, dtp_dim_id *out, dtp_err *err)
 {

@@ -24,8 +24,7 @@ static dtp_status check_keys(const dtp_json *v, const dtp_op_def *op, dtp_err *e
     return dtp_json_keys(v, keys, err);
 }
 
-/* ---- attributes --------------------------------------------------------------------------------
- */
+/* ---- attributes ---- */
 
 /* A list of distinct dim names; one name stands for a list of one. */
 static dtp_status read_dims_attr(dtp_model_reader *r, const dtp_json *v, int32_t *n,
@@ -114,8 +113,7 @@ static dtp_status read_attrs(dtp_model_reader *r, const dtp_op_def *op, const dt
     return DTP_OK;
 }
 
-/* ---- the node ----------------------------------------------------------------------------------
- */
+/* ---- the node ---- */
 
 static dtp_status read_operands(const dtp_model_reader *r, const dtp_model_scope *scope,
                                 const dtp_json *v, const dtp_op_def *op,

@@ -35,8 +35,7 @@ static dtp_status add_tensor(dtp_model_reader *r, const dtp_json *v, const dtp_g
     return dtp_json_prefixed(v, dtp_graph_add_tensor(r->g, spec, &id, err), err);
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------
- */
+/* ---- inputs ---- */
 
 dtp_status dtp_model__inputs(dtp_model_reader *r, dtp_err *err)
 {
@@ -64,8 +63,7 @@ dtp_status dtp_model__inputs(dtp_model_reader *r, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- params ------------------------------------------------------------------------------------
- */
+/* ---- params ---- */
 
 /* A list of two numbers. */
 static dtp_status read_pair(const dtp_json *v, double *a, double *b, dtp_err *err)

@@ -8,8 +8,7 @@
 
 enum { MAX_OPTIMIZERS = 31 };
 
-/* ---- the optimizer ------------------------------------------------------------------------------
- */
+/* ---- the optimizer ---- */
 
 /* Sets the hyperparameters that `fields` gives; `extra` is another key that it has, NULL: none.
  * With `all` those without a default are required. */
@@ -57,8 +56,7 @@ static dtp_status read_optimizer(const dtp_op_set *ops, const dtp_json *v, dtp_o
     return read_hypers(fields, NULL, true, opt, err);
 }
 
-/* ---- groups -------------------------------------------------------------------------------------
- */
+/* ---- groups ---- */
 
 /* A group without parameters is a mistake. `taken`: tensors that a group before has. */
 static dtp_status check_group(const dtp_graph *g, const char *glob, bool *taken,
@@ -124,8 +122,7 @@ static dtp_status read_groups(dtp_graph *g, const dtp_json *list, dtp_training *
     return DTP_OK;
 }
 
-/* ---- the schedule -------------------------------------------------------------------------------
- */
+/* ---- the schedule ---- */
 
 static const char *const KINDS[] = {"constant",     "linear",    "cosine",
                                     "inverse_sqrt", "piecewise", NULL};
@@ -182,8 +179,7 @@ static dtp_status read_schedule(const dtp_json *v, dtp_schedule *s, dtp_err *err
     return dtp_json_prefixed(fields, dtp_schedule_check(s, err), err);
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 static dtp_status read_loss(const dtp_model_reader *r, const dtp_model_scope *scope,
                             const dtp_json *train, dtp_tensor_id *loss, dtp_err *err)

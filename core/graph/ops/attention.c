@@ -49,8 +49,7 @@ static const dtp_attr_spec PART_ATTRS[] = {
     {.key = "shift", .kind = DTP_ATTR_INT, .min = 0.0, .max = 1e9},
     {.key = NULL}};
 
-/* ---- inference ---------------------------------------------------------------------------------
- */
+/* ---- inference ---- */
 
 /* Operand i has the dim and the float type of q. */
 static dtp_status need_dim(const dtp_op_call *call, int32_t i, const char *what, dtp_dim_id d,
@@ -290,8 +289,7 @@ static dtp_status infer_merge(const dtp_op_call *call, bool has_out, dtp_ttype *
     return DTP_OK;
 }
 
-/* ---- rules, work, gradient ---------------------------------------------------------------------
- */
+/* ---- rules, work, gradient ---- */
 
 /* Self-attention runs over a split sequence as its decomposition; a part needs its keys whole. */
 static dtp_dim_role role_attention(const dtp_op_call *call, dtp_dim_id d)

@@ -91,8 +91,7 @@ static dtp_status begin(attention_split *s, dtp_graph *g, const dtp_op_call *cal
     return dtp_dims_intern(&g->dims, KEY, 0, &s->key, err);
 }
 
-/* ---- moving dims -------------------------------------------------------------------------------
- */
+/* ---- moving dims ---- */
 
 static dtp_status emit_shaped(const attention_split *s, const char *op, dtp_tensor_id x,
                               const dtp_ttype *shape, dtp_tensor_id *out, dtp_err *err)
@@ -204,8 +203,7 @@ static dtp_status unpack(const attention_split *s, dtp_tensor_id dkv, dtp_tensor
     return arrange(s, *dv, s->a.value, s->a.value, v, dv, err);
 }
 
-/* ---- the parts ---------------------------------------------------------------------------------
- */
+/* ---- the parts ---- */
 
 static dtp_status emit_part(const attention_split *s, const char *op, int32_t n_in,
                             const dtp_tensor_id *in, int64_t shift, dtp_tensor_id *outs,

@@ -49,8 +49,7 @@ static const dtp_attr_spec WEIGHT_ATTRS[] = {
     OVER, TERMS, {.key = "dtype", .kind = DTP_ATTR_DTYPE, .def = DTP_F32}, {.key = NULL}};
 static const dtp_attr_spec FINISH_ATTRS[] = {REDUCE, {.key = NULL}};
 
-/* ---- terms -------------------------------------------------------------------------------------
- */
+/* ---- terms ---- */
 
 /* A mean over rows that do not all weigh 1. */
 static bool weighted_mean(const dtp_op_call *call, bool weights)
@@ -308,8 +307,7 @@ static dtp_status split_cross_entropy(dtp_graph *g, const dtp_op_call *call, con
     return dtp_rows__emit(g, "cross_entropy_finish", n, parts, 1, &reduce, outs, err);
 }
 
-/* ---- of a linear layer, in chunks of rows -------------------------------------------------------
- */
+/* ---- of a linear layer, in chunks of rows ---- */
 
 /* x: dims of the labels, then those that w has besides the classes. */
 static dtp_status check_linear(const dtp_op_call *call, dtp_err *err)

@@ -43,8 +43,7 @@ static uint32_t product_dims(const dtp_op_call *call, const dim_bits *d, uint32_
     return (a | d->in[i]) & needed;
 }
 
-/* ---- inference ----------------------------------------------------------------------------------
- */
+/* ---- inference ---- */
 
 static dtp_status check_operands(const dtp_op_call *call, dtp_err *err)
 {
@@ -106,8 +105,7 @@ static dtp_status infer_einsum(const dtp_op_call *call, bool has_out, dtp_ttype 
                                      "large");
 }
 
-/* ---- rules and work -----------------------------------------------------------------------------
- */
+/* ---- rules and work ---- */
 
 static dtp_dim_role role_einsum(const dtp_op_call *call, dtp_dim_id d)
 {
@@ -157,8 +155,7 @@ static void work_einsum(const dtp_op_call *call, dtp_work *out)
     }
 }
 
-/* ---- gradient -----------------------------------------------------------------------------------
- */
+/* ---- gradient ---- */
 
 /* The gradient of operand i is the einsum of dy with the other operands, repeated over the dims
  * that only operand i has. */
@@ -208,8 +205,7 @@ static dtp_status vjp_einsum(dtp_vjp *v, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- row ----------------------------------------------------------------------------------------
- */
+/* ---- row ---- */
 
 static const dtp_attr_spec EINSUM_ATTRS[] = {DTP_RESULT_ATTR, {.key = NULL}};
 

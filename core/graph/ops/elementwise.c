@@ -99,8 +99,7 @@ static dtp_status infer_logical(const dtp_op_call *call, bool has_out, dtp_ttype
     return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------
- */
+/* ---- gradients ---- */
 
 /* What the gradient of a row is made of; `user` of the row. */
 typedef struct derivative {
@@ -274,8 +273,7 @@ static dtp_status vjp_select(dtp_vjp *v, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 static const dtp_attr_spec SCALE_ATTRS[] = {
     {.key = "factor", .kind = DTP_ATTR_FLOAT, .required = true}, {.key = NULL}};

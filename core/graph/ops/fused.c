@@ -63,8 +63,7 @@ const char *dtp_fused_key(int32_t function)
     return FUNCTIONS[function].key;
 }
 
-/* ---- attributes ---------------------------------------------------------------------------------
- */
+/* ---- attributes ---- */
 
 #define STEP(k)                                                                                    \
     {                                                                                              \
@@ -177,8 +176,7 @@ void dtp_fused_print(const dtp_op_call *call, dtp_strbuf *out)
     dtp_strbuf_add(out, ")");
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 /* The type of the result of an expression of the first n operands. */
 static dtp_status expression_type(const dtp_op_call *call, int32_t n, dtp_ttype *out, dtp_err *err)

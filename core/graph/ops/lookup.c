@@ -85,8 +85,7 @@ static dtp_status vjp_gather(dtp_vjp *v, dtp_err *err)
                         err);
 }
 
-/* ---- scatter_add --------------------------------------------------------------------------------
- */
+/* ---- scatter_add ---- */
 
 static bool is_along(const dtp_op_call *call, dtp_dim_id d)
 {

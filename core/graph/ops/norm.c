@@ -34,8 +34,7 @@ bool dtp_norm_is_centred(const dtp_op_def *op)
     return form->centred;
 }
 
-/* ---- inference ----------------------------------------------------------------------------------
- */
+/* ---- inference ---- */
 
 /* Operand i has the dims of `over` in any order. */
 static dtp_status match_gamma(const dtp_op_call *call, int32_t i, dtp_err *err)
@@ -141,8 +140,7 @@ static dtp_status infer_grad_sums(const dtp_op_call *call, bool has_out, dtp_tty
     return dtp_rows__set_out(call, has_out, &sums, out, err);
 }
 
-/* ---- rules ----------------------------------------------------------------------------
- */
+/* ---- rules ---- */
 
 /* The rows are summed into dgamma and dbeta; `over` is INTERNAL, of the part PARALLEL. */
 static dtp_dim_role role_grad(const dtp_op_call *call, dtp_dim_id d)
@@ -159,8 +157,7 @@ static dtp_dim_role role_grad_apply(const dtp_op_call *call, dtp_dim_id d)
     return role;
 }
 
-/* ---- gradient and decompositions ----------------------------------------------------------------
- */
+/* ---- gradient and decompositions ---- */
 
 static dtp_status vjp_norm(dtp_vjp *v, dtp_err *err)
 {
@@ -209,8 +206,7 @@ static dtp_status split_grad(dtp_graph *g, const dtp_op_call *call, const int32_
     return dtp_rows__emit(g, form->grad_apply, n + 1, parts, 2, attrs, outs, err);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 static const dtp_attr_spec LAYER_EPS[] = {
     DTP_ROWS_OVER,

@@ -52,8 +52,7 @@ static dtp_status split_arg(dtp_graph *g, const dtp_op_call *call, const int32_t
     return dtp_rows__emit(g, "arg_first", 2, parts, 2, attrs, outs, err);
 }
 
-/* ---- topk ---------------------------------------------------------------------------------------
- */
+/* ---- topk ---- */
 
 static dtp_status infer_topk(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {

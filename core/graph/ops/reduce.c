@@ -124,8 +124,7 @@ static const dtp_attr_spec REDUCE_ATTRS[] = {
     DTP_RESULT_ATTR,
     {.key = NULL}};
 
-/* ---- truth values -------------------------------------------------------------------------------
- */
+/* ---- truth values ---- */
 
 static dtp_status infer_over(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
@@ -148,8 +147,7 @@ static dtp_status split_over(dtp_graph *g, const dtp_op_call *call, const int32_
     return dtp_rows__emit(g, "cast", 1, &extreme, 1, &to_bool, outs, err);
 }
 
-/* ---- statistics of rows -------------------------------------------------------------------------
- */
+/* ---- statistics of rows ---- */
 
 enum { NORM_1, NORM_2, NORM_INF };
 
@@ -318,8 +316,7 @@ static const dtp_attr_spec OVER_ORD[] = {
 static const dtp_attr_spec OVER_CORRECTION[] = {
     DTP_ROWS_OVER, {.key = "correction", .kind = DTP_ATTR_INT, .def = 1}, {.key = NULL}};
 
-/* ---- scans --------------------------------------------------------------------------------------
- */
+/* ---- scans ---- */
 
 static dtp_status infer_cumsum(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {

@@ -54,8 +54,7 @@ int64_t dtp_sequence_left(const dtp_sequence *s, int64_t place)
     return s->run == s->size ? s->size - place : s->run - place % s->run;
 }
 
-/* ---- rope -------------------------------------------------------------------------------------
- */
+/* ---- rope ---- */
 
 /* Rotary position embedding (Su et al. 2021), pairs (j, j + f/2) of a feature dim of size f:
  *   angle = (position + offset) base^(-2j/f), positions in the order that the sequence is stored in

@@ -18,8 +18,7 @@ static void work_move(const dtp_op_call *call, dtp_work *out)
     *out = (dtp_work){.cls = DTP_WORK_MEMORY, .bytes = dtp_call_bytes(call)};
 }
 
-/* ---- permute, stack -----------------------------------------------------------------------------
- */
+/* ---- permute, stack ---- */
 
 static dtp_status infer_permute(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
@@ -71,8 +70,7 @@ static dtp_status vjp_stack(dtp_vjp *v, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- slice, pad, concat -------------------------------------------------------------------------
- */
+/* ---- slice, pad, concat ---- */
 
 static dtp_status infer_slice(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
@@ -195,8 +193,7 @@ static const dtp_attr_spec PAD_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .
 static const dtp_attr_spec DIM_ATTRS[] = {{.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
                                           {.key = NULL}};
 
-/* ---- relabel ------------------------------------------------------------------------------------
- */
+/* ---- relabel ---- */
 
 /* Rules: within a group, the outermost dim of size > 1 on either side may be split together with
  * its counterpart over a mesh dim that divides both: rank r then holds the same consecutive
@@ -281,8 +278,7 @@ static void rules_relabel(const dtp_op_call *call, bool linear, dtp_sharding_rul
     }
 }
 
-/* ---- roll, reorder ------------------------------------------------------------------------------
- */
+/* ---- roll, reorder ---- */
 
 static dtp_status infer_roll(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
