@@ -200,11 +200,6 @@ typedef struct dtp_call_types {
 /* The call of a node with global types; `types` holds them and must outlive the call. */
 dtp_op_call dtp_node_call(const dtp_graph *g, const dtp_node *node, dtp_call_types *types);
 
-/* Independent check of everything the rest relies on: ids in range, topological order, distinct
- * names, each op's inference reproduces its output types, updates type-correct, loss scalar.
- * DTP_INTERNAL naming the node when not. */
-dtp_status dtp_graph_check(const dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
-
 /* 64-bit hash of a graph's canonical content: dims, tensors, nodes, attributes. Tells whether two
  * graphs are the same. */
 uint64_t dtp_graph_hash(const dtp_graph *g);

@@ -14,6 +14,7 @@
 #include "core/graph/ops/op_table.h"
 #include "core/graph/optimizer.h"
 #include "tests/support/op_fixture.h"
+#include "tests/support/graph_check.h"
 
 enum { MAX_IN = 4 };
 
@@ -169,7 +170,7 @@ static void check_gradients(const grad_row *row, int32_t only)
     must(dtp_graph_add_tensor(g, &weight, &pair[1], &err), &err);
     g->loss = fx_add(g, "loss", (fx_node){"einsum", NULL, ""}, 2, pair);
     must(dtp_autodiff(g, g->loss, 0, NULL, NULL, &err), &err);
-    must(dtp_graph_check(g, &err), &err);
+    must(graph_check(g, &err), &err);
     for (int32_t i = 0; i < n; i++) {
         const dtp_tensor_id grad = grad_of(g, in[i]);
         if (g->tensors[in[i]].kind != DTP_TENSOR_PARAM) {
@@ -227,7 +228,7 @@ static void test_autodiff__emits_only_what_parameters_need(void **state)
     dtp_graph *g = two_layers(params);
     const int32_t n_forward = g->n_nodes;
     assert_int_equal(dtp_autodiff(g, g->loss, 0, NULL, NULL, NULL), DTP_OK);
-    assert_int_equal(dtp_graph_check(g, NULL), DTP_OK);
+    assert_int_equal(graph_check(g, NULL), DTP_OK);
     /* seed, cross_entropy_grad, dw2, da, relu_grad, dw1; nothing for the input x */
     assert_int_equal(g->n_nodes - n_forward, 6);
     assert_int_equal(count_op(g, "einsum", DTP_BACKWARD), 3);
@@ -249,7 +250,7 @@ static void test_autodiff__gives_gradients_of_other_tensors_on_request(void **st
     const dtp_tensor_id also[3] = {dtp_graph_find(g, "x"), dtp_graph_find(g, "h"),
                                    dtp_graph_find(g, "labels")};
     assert_int_equal(dtp_autodiff(g, g->loss, 3, also, grads, NULL), DTP_OK);
-    assert_int_equal(dtp_graph_check(g, NULL), DTP_OK);
+    assert_int_equal(graph_check(g, NULL), DTP_OK);
     assert_int_equal(grads[2], -1);
     for (int32_t i = 0; i < 2; i++) {
         assert_true(grads[i] >= 0);
@@ -271,7 +272,7 @@ static void test_autodiff__adds_up_the_uses_of_a_tensor(void **state)
     const dtp_tensor_id t = fx_add(g, "t", (fx_node){"mul", NULL, NULL}, 2, sw);
     g->loss = add_loss(g, t);
     assert_int_equal(dtp_autodiff(g, g->loss, 0, NULL, NULL, NULL), DTP_OK);
-    assert_int_equal(dtp_graph_check(g, NULL), DTP_OK);
+    assert_int_equal(graph_check(g, NULL), DTP_OK);
     assert_int_equal(count_op(g, "add", DTP_BACKWARD), 2);
     assert_int_equal(g->n_grads, 1);
     dtp_graph_destroy(g);
@@ -290,7 +291,7 @@ static void test_autodiff__stops_at_piecewise_constant_ops(void **state)
     const dtp_tensor_id product[] = {number, v};
     g->loss = add_loss(g, fx_add(g, "p", (fx_node){"mul", NULL, NULL}, 2, product));
     assert_int_equal(dtp_autodiff(g, g->loss, 0, NULL, NULL, NULL), DTP_OK);
-    assert_int_equal(dtp_graph_check(g, NULL), DTP_OK);
+    assert_int_equal(graph_check(g, NULL), DTP_OK);
     assert_int_equal(grad_of(g, w), -1);
     assert_true(grad_of(g, v) >= 0);
     dtp_graph_destroy(g);
@@ -380,7 +381,7 @@ static void test_optimizer__adds_slots_and_updates(void **state)
                              DTP_OK);
         }
         assert_int_equal(dtp_training_graph(g, NULL), DTP_OK);
-        assert_int_equal(dtp_graph_check(g, NULL), DTP_OK);
+        assert_int_equal(graph_check(g, NULL), DTP_OK);
         const int32_t n_updates = rows[r].op == NULL ? 0 : 2 * (1 + rows[r].n_slots);
         assert_int_equal(g->n_updates, n_updates);
         for (int32_t p = 0; p < 2 && rows[r].op != NULL; p++) {

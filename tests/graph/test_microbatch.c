@@ -19,6 +19,7 @@
 #include "planner/plan_rules.h"
 #include "planner/problem/check.h"
 #include "planner/problem/rules/rules_problem.h"
+#include "tests/support/graph_check.h"
 
 static dtp_graph *model(const char *name)
 {
@@ -37,7 +38,7 @@ static dtp_graph *cut(const dtp_graph *g, int32_t count)
     dtp_err err = {0};
     dtp_graph *out = NULL;
     if (dtp_graph_microbatched(g, -1, count, &out, &err) != DTP_OK ||
-        dtp_graph_check(out, &err) != DTP_OK) {
+        graph_check(out, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     return out;
@@ -120,7 +121,7 @@ static dtp_status try_nodes(const char *nodes, int32_t count, dtp_err *err)
         fail_msg("%s", err->msg);
     }
     dtp_status s = dtp_graph_microbatched(g, -1, count, &m, err);
-    s = s == DTP_OK ? dtp_graph_check(m, err) : s;
+    s = s == DTP_OK ? graph_check(m, err) : s;
     dtp_graph_destroy(s == DTP_OK ? m : NULL);
     dtp_graph_destroy(g);
     return s;
@@ -247,7 +248,7 @@ static void test_mean_loss__of_a_forward_graph(void **state)
     g->loss = dtp_graph_find(g, "loss"); /* which evaluation reads */
     assert_true(dtp_has_mean_loss(g));
     assert_int_equal(dtp_graph_with_summed_loss(g, &sums, &parts, &err), DTP_OK);
-    assert_int_equal(dtp_graph_check(sums, &err), DTP_OK);
+    assert_int_equal(graph_check(sums, &err), DTP_OK);
     const dtp_node *loss = &sums->nodes[sums->tensors[sums->loss].producer];
     assert_int_equal(loss->phase, DTP_FORWARD);
     assert_int_equal(loss->in[0], parts.sum);

@@ -13,6 +13,7 @@
 #include "core/plan/plan.h"
 
 #include "tests/support/bad_files.h"
+#include "tests/support/graph_check.h"
 
 #define MODELS DTP_SOURCE_DIR "/models/"
 
@@ -81,7 +82,7 @@ static void test_model__shipped_models_have_their_sizes(void **state)
                                      .forward_only = true};
         dtp_graph *g = read_ok(cases[i].path, &options);
         dtp_err err = {0};
-        if (dtp_graph_check(g, &err) != DTP_OK) {
+        if (graph_check(g, &err) != DTP_OK) {
             fail_msg("%s: %s", cases[i].path, err.msg);
         }
         assert_true(count_params(g) == cases[i].params);
@@ -110,7 +111,7 @@ static void test_model__shipped_models_train_every_param(void **state)
             n += g->tensors[t].kind == DTP_TENSOR_PARAM ? 1 : 0;
         }
         assert_int_equal(g->n_grads, n);
-        if (dtp_graph_check(g, &err) != DTP_OK) {
+        if (graph_check(g, &err) != DTP_OK) {
             fail_msg("%s: %s", paths[i], err.msg);
         }
         dtp_graph_destroy(g);
@@ -371,7 +372,7 @@ static void test_model__survives_random_edits(void **state)
         text[words[0] % (sizeof SMALL - 1)] = pieces[words[1] % (sizeof pieces - 1)];
         dtp_status s = dtp_model_parse("m.json", text, sizeof SMALL - 1, NULL, &g, &err);
         if (s == DTP_OK) {
-            s = dtp_graph_check(g, &err);
+            s = graph_check(g, &err);
             dtp_graph_destroy(g);
             accepted++;
         } else if (dtp_status_is_input(s) && strncmp(err.msg, "m.json:", 7) == 0) {

@@ -13,6 +13,7 @@
 #include "dtp/op.h"
 #include "core/graph/op_rules.h"
 #include "core/graph/ops/op_table.h"
+#include "tests/support/graph_check.h"
 
 static dtp_status no_infer(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
@@ -281,7 +282,7 @@ static void test_op_set__shapes_follow_from_the_signature(void **state)
     assert_non_null(strstr(g->tensors[outs[2]].name, ".which"));
     assert_int_equal(add(g, "take", "ids", "ab", outs, &err), DTP_OK);
     expect_type(g, outs[0], "f32[a=2, b=3]");
-    assert_int_equal(dtp_graph_check(g, &err), DTP_OK);
+    assert_int_equal(graph_check(g, &err), DTP_OK);
 
     static const struct {
         const char *op, *a, *b, *why;

@@ -13,6 +13,7 @@
 #include "core/graph/ops/shape.h"
 #include "core/graph/ops/op_table.h"
 #include "tests/support/op_fixture.h"
+#include "tests/support/graph_check.h"
 #include "core/graph/op_rules.h"
 
 enum { MAX_IN = 4 };
@@ -160,7 +161,7 @@ static void test_ops__infer_the_type_of_the_result(void **state)
         }
         dtp_ttype_print(&g->tensors[outs[0]].type, &g->dims, text);
         assert_string_equal(text, rows[i].text);
-        assert_int_equal(dtp_graph_check(g, NULL), DTP_OK);
+        assert_int_equal(graph_check(g, NULL), DTP_OK);
         dtp_graph_destroy(g);
     }
 }

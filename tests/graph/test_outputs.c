@@ -1,6 +1,7 @@
 /* Graphs that keep some outputs of their model: names, what is left of the nodes, other
  * transformations on top. */
 #include "core/transform/graph_variant.h"
+#include "tests/support/graph_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +60,7 @@ static dtp_status change(const fixture *f, const dtp_variant_texts *texts, dtp_g
     DTP_TRY(dtp_graph_variant_parse(texts, f->model, f->arena, &variant, err));
     DTP_TRY(dtp_graph_variant_copy(&variant, f->arena, &copy, err));
     DTP_TRY(dtp_graph_with_variant(f->model, &copy, 0, NULL, out, err));
-    return dtp_graph_check(*out, err);
+    return graph_check(*out, err);
 }
 
 static dtp_graph *keep(const fixture *f, const char *outputs, const char *precision,

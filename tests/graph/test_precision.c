@@ -14,6 +14,7 @@
 
 #include "core/graph/op_rules.h"
 #include "core/transform/graph_variant.h"
+#include "tests/support/graph_check.h"
 
 static const char *const MODELS[] = {"mlp_digits",   "gpt_bytes_dropout", "llama3_8b",
                                      "mixtral_8x7b", "bert_large",        "vit_b16",
@@ -49,8 +50,7 @@ static dtp_graph *changed(const dtp_graph *g, const char *text)
     dtp_err err = {0};
     dtp_graph *out = NULL;
     const dtp_precision p = named(text);
-    if (dtp_graph_with_precision(g, &p, &out, &err) != DTP_OK ||
-        dtp_graph_check(out, &err) != DTP_OK) {
+    if (dtp_graph_with_precision(g, &p, &out, &err) != DTP_OK || graph_check(out, &err) != DTP_OK) {
         fail_msg("%s: %s", text, err.msg);
     }
     return out;
@@ -346,7 +346,7 @@ static void test_precision__with_other_variants(void **state)
     const dtp_variant_texts texts = {NULL, "bf16", "layer", "4"};
     if (dtp_graph_variant_parse(&texts, model_f32, arena, &v, &err) != DTP_OK ||
         dtp_graph_with_variant(model_f32, &v, 0, NULL, &g, &err) != DTP_OK ||
-        dtp_graph_check(g, &err) != DTP_OK) {
+        graph_check(g, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     assert_non_null(g);
@@ -437,7 +437,7 @@ static void test_precision__tf32_is_a_flag(void **state)
     assert_true(dtp_graph_variant_any(&v));
     if (dtp_graph_variant_parse(&texts, f32, arena, &v, &err) != DTP_OK ||
         dtp_graph_with_variant(f32, &v, 0, NULL, &all, &err) != DTP_OK ||
-        dtp_graph_check(all, &err) != DTP_OK) {
+        graph_check(all, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     assert_true(all->tf32 && all->microbatches == 4);

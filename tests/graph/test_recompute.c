@@ -14,6 +14,7 @@
 #include "core/transform/graph_variant.h"
 #include "core/graph/graph.h"
 #include "core/plan/plan.h"
+#include "tests/support/graph_check.h"
 
 static dtp_graph *model(const char *name, bool forward)
 {
@@ -36,7 +37,7 @@ static dtp_graph *recomputed(const dtp_graph *g, const char *text)
     dtp_arena *arena = dtp_arena_create();
     if (dtp_remat_parse(text, g, arena, &remat, &err) != DTP_OK ||
         dtp_graph_rematerialize(g, &remat, &out, &err) != DTP_OK ||
-        dtp_graph_check(out, &err) != DTP_OK) {
+        graph_check(out, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
     dtp_arena_destroy(arena);

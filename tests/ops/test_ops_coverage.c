@@ -12,6 +12,7 @@
 #include "executor/device/backend.h"
 #include "spmd/target/target.h"
 #include "tests/ops/cases.h"
+#include "tests/support/graph_check.h"
 
 enum { SEED = 1, MAX_VALUES = 16 };
 
@@ -100,7 +101,7 @@ static void test_cases__graphs_pass_the_checker(void **state)
         dtp_case_graph cg;
         dtp_err err;
         case_build(&DTP_OP_CASES[i], DTP_F32, SEED, &cg);
-        if (dtp_graph_check(cg.g, &err) != DTP_OK) {
+        if (graph_check(cg.g, &err) != DTP_OK) {
             fail_msg("case %d of '%s': %s", i, DTP_OP_CASES[i].op, err.msg);
         }
         dtp_case_free(&cg);

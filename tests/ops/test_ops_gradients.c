@@ -20,6 +20,7 @@
 #include "core/graph/ops/op_table.h"
 #include "tests/ops/eval.h"
 #include "tests/ops/cases.h"
+#include "tests/support/graph_check.h"
 #include "executor/ref/ref.h"
 
 static uint64_t seed = 20240517;
@@ -121,7 +122,7 @@ static double check_case(const dtp_op_case *c, dtp_backend *ref)
         }
     }
     if (dtp_autodiff(graph.g, graph.g->loss, n_also, also, grads, &err) != DTP_OK ||
-        dtp_graph_check(graph.g, &err) != DTP_OK) {
+        graph_check(graph.g, &err) != DTP_OK) {
         fail_msg("'%s': %s", c->op, err.msg);
     }
     eval_init(&forward, forward_graph.g, ref);

@@ -22,6 +22,7 @@
 #include "spmd/propagate/propagate.h"
 #include "tests/support/job_suite.h"
 #include "tests/support/verify_case.h"
+#include "tests/support/graph_check.h"
 #include "dtp/device_mesh.h"
 
 static void must(dtp_status status, const dtp_err *err)
@@ -68,7 +69,7 @@ static dtp_graph *classifier(const dtp_op_set *set, bool own, bool reverse)
         reverse ? "r" : "logits");
     assert_true(n > 0 && n < (int)sizeof text);
     must(dtp_model_parse("own", text, (size_t)n, &options, &g, &err), &err);
-    must(dtp_graph_check(g, &err), &err);
+    must(graph_check(g, &err), &err);
     return g;
 }
 

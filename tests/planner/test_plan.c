@@ -15,6 +15,7 @@
 #include "core/base/strbuf.h"
 
 #include "tests/support/bad_files.h"
+#include "tests/support/graph_check.h"
 #include "core/graph/op_rules.h"
 
 static dtp_graph *read_model(const char *name)
@@ -323,7 +324,7 @@ static void test_plan__settings_are_kept(void **state)
     }
     assert_int_equal(dtp_graph_with_implementations(g, 2, again->implementations, &set, NULL),
                      DTP_OK);
-    assert_int_equal(dtp_graph_check(set, NULL), DTP_OK);
+    assert_int_equal(graph_check(set, NULL), DTP_OK);
     assert_int_equal(context_of(set, a), 1);
     assert_int_equal(context_of(set, b), 0);
     assert_int_equal(context_of(g, a), 0);

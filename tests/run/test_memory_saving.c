@@ -20,6 +20,7 @@
 #include "executor/verify/verify.h"
 #include "spmd/lower/lower.h"
 #include "executor/cpu/cpu.h"
+#include "tests/support/graph_check.h"
 
 enum { STEPS = 4 };
 
@@ -178,7 +179,7 @@ static result run(const subject *what, const implementation *m)
     assert_non_null(r.values);
     dtp_status s = dtp_remat_parse(m->remat, model, arena, &choices.remat, &err);
     s = s == DTP_OK ? dtp_graph_with_variant(model, &choices, 0, NULL, &g, &err) : s;
-    s = s == DTP_OK ? dtp_graph_check(g, &err) : s;
+    s = s == DTP_OK ? graph_check(g, &err) : s;
     s = s == DTP_OK ? lower(g, m, arena, &mesh, &program, &err) : s;
     job j = {.subject = what,
              .model = model,

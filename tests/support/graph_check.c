@@ -1,7 +1,6 @@
-/* Checks a finished graph from its data alone, apart from the code that built it. */
-#include <string.h>
+#include "tests/support/graph_check.h"
 
-#include "core/graph/graph.h"
+#include <string.h>
 
 #define BAD(err, ...) DTP_FAIL((err), DTP_INTERNAL, __VA_ARGS__)
 
@@ -72,7 +71,7 @@ static dtp_status check_node(const dtp_graph *g, dtp_node_id id, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_graph_check(const dtp_graph *g, dtp_err *err)
+dtp_status graph_check(const dtp_graph *g, dtp_err *err)
 {
     for (int32_t i = 0; i < g->n_tensors; i++) {
         DTP_TRY(check_tensor(g, i, err));
