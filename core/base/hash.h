@@ -26,6 +26,11 @@ static inline uint64_t dtp_hash_text(uint64_t h, const char *text)
     return dtp_hash_bytes(h, text, strlen(text) + 1);
 }
 
+static inline uint64_t dtp_hash_double(uint64_t h, double v)
+{
+    return dtp_hash_bytes(h, &v, sizeof v);
+}
+
 /* The bytes of v, lowest first. Of a small number all but one are zero, and a zero only
  * multiplies. */
 static inline uint64_t dtp_hash_i64(uint64_t h, int64_t v)
@@ -53,6 +58,12 @@ static inline uint64_t dtp_hash_word(uint64_t h, uint64_t word)
 static inline uint32_t dtp_hash_fold(uint64_t h)
 {
     return (uint32_t)(h ^ h >> 32);
+}
+
+/* Of a name, for dtp_hash_table. */
+static inline uint32_t dtp_hash_name(const char *name)
+{
+    return dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, name));
 }
 
 /* ---- table ---- */

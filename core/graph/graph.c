@@ -36,14 +36,9 @@ void dtp_graph_destroy(dtp_graph *g)
 
 /* ---- names ---- */
 
-static uint32_t hash_name(const char *name)
-{
-    return (uint32_t)dtp_hash_text(DTP_HASH_SEED, name);
-}
-
 dtp_tensor_id dtp_graph_find(const dtp_graph *g, const char *name)
 {
-    const uint32_t hash = hash_name(name);
+    const uint32_t hash = dtp_hash_name(name);
     uint32_t at = hash;
     int32_t t;
     do {
@@ -75,7 +70,7 @@ static dtp_status append_tensor(dtp_graph *g, const dtp_graph_tensor *t, dtp_ten
 
     DTP_TRY(dtp_arena_grow(g->arena, &g->tensors, g->n_tensors, g->n_tensors + 1, &g->cap_tensors,
                            sizeof *g->tensors, err));
-    DTP_TRY(dtp_hash_table_add(&g->names, g->arena, hash_name(t->name), g->n_tensors, err));
+    DTP_TRY(dtp_hash_table_add(&g->names, g->arena, dtp_hash_name(t->name), g->n_tensors, err));
     g->tensors[g->n_tensors] = *t;
     *out = g->n_tensors++;
     return DTP_OK;

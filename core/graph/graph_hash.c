@@ -6,11 +6,6 @@
 
 #include "core/base/hash.h"
 
-static uint64_t hash_double(uint64_t h, double value)
-{
-    return dtp_hash_bytes(h, &value, sizeof value);
-}
-
 /* Attributes that say nothing: no dtype, and those that ops were given later at what was done
  * before, so that graphs without them have the hash that they had. */
 static bool says_nothing(const dtp_node *node, const dtp_attr *a)
@@ -46,7 +41,7 @@ static uint64_t hash_node(uint64_t h, const dtp_graph *g, const dtp_node *node)
             continue;
         }
         h = dtp_hash_i64(h, a->kind == DTP_ATTR_FLOAT ? 0 : a->i);
-        h = hash_double(h, a->kind == DTP_ATTR_FLOAT ? a->f : 0.0);
+        h = dtp_hash_double(h, a->kind == DTP_ATTR_FLOAT ? a->f : 0.0);
         h = dtp_hash_i64(h, a->n);
         for (int32_t k = 0; k < a->n; k++) {
             h = dtp_hash_text(h, dtp_dims_name(&g->dims, a->ids[k]));
@@ -69,8 +64,8 @@ uint64_t dtp_graph_hash(const dtp_graph *g)
             h = dtp_hash_i64(h, t->type.dims[k].size);
         }
         h = dtp_hash_i64(h, (int64_t)t->init.kind);
-        h = hash_double(h, t->init.a);
-        h = hash_double(h, t->init.b);
+        h = dtp_hash_double(h, t->init.a);
+        h = dtp_hash_double(h, t->init.b);
         h = dtp_hash_i64(h, t->below);
     }
     for (int32_t i = 0; i < g->n_nodes; i++) {

@@ -10,14 +10,9 @@ void dtp_dims_init(dtp_dims *dims, dtp_arena *arena)
     *dims = (dtp_dims){.arena = arena};
 }
 
-static uint32_t hash_name(const char *name)
-{
-    return dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, name));
-}
-
 dtp_dim_id dtp_dims_find(const dtp_dims *dims, const char *name)
 {
-    const uint32_t hash = hash_name(name);
+    const uint32_t hash = dtp_hash_name(name);
     uint32_t at = hash;
     dtp_dim_id id;
     do {
@@ -40,7 +35,7 @@ dtp_status dtp_dims_intern(dtp_dims *dims, const char *name, int64_t size, dtp_d
                            sizeof *dims->sizes, err));
     const char *copy = dtp_arena_strdup(dims->arena, name);
     DTP_TRY(DTP_MEMORY(err, copy));
-    DTP_TRY(dtp_hash_table_add(&dims->by_name, dims->arena, hash_name(name), dims->n, err));
+    DTP_TRY(dtp_hash_table_add(&dims->by_name, dims->arena, dtp_hash_name(name), dims->n, err));
     dims->names[dims->n] = copy;
     dims->sizes[dims->n] = size;
     *out = dims->n++;

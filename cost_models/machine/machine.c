@@ -83,16 +83,11 @@ const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, d
     return c != NULL ? c : find_op_curve(m, op, DTP_F32);
 }
 
-static uint64_t hash_double(uint64_t h, double v)
-{
-    return dtp_hash_bytes(h, &v, sizeof v);
-}
-
 static uint64_t hash_curve(uint64_t h, const dtp_curve *c)
 {
     h = dtp_hash_i64(h, c->n);
     for (int32_t i = 0; i < c->n; i++) {
-        h = hash_double(hash_double(h, c->x[i]), c->y[i]);
+        h = dtp_hash_double(dtp_hash_double(h, c->x[i]), c->y[i]);
     }
     return h;
 }
@@ -103,26 +98,26 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
     uint64_t h = dtp_hash_text(DTP_HASH_SEED, m->name);
     h = dtp_hash_text(h, m->kind);
     h = dtp_hash_i64(h, m->memory_bytes);
-    h = hash_double(hash_double(h, m->mem_bw_Bps), m->launch_s);
-    h = m->launch_graph_s < 0.0 ? h : hash_double(h, m->launch_graph_s);
-    h = m->host_s > 0.0 ? hash_double(h, m->host_s) : h;
+    h = dtp_hash_double(dtp_hash_double(h, m->mem_bw_Bps), m->launch_s);
+    h = m->launch_graph_s < 0.0 ? h : dtp_hash_double(h, m->launch_graph_s);
+    h = m->host_s > 0.0 ? dtp_hash_double(h, m->host_s) : h;
     for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
-        h = hash_double(h, m->flops[d]);
+        h = dtp_hash_double(h, m->flops[d]);
     }
-    h = m->flops[DTP_TF32] > 0.0 ? hash_double(h, m->flops[DTP_TF32]) : h;
+    h = m->flops[DTP_TF32] > 0.0 ? dtp_hash_double(h, m->flops[DTP_TF32]) : h;
     h = dtp_hash_i64(h, m->overlap ? 1 : 0);
-    h = hash_double(h, m->slowdown.compute);
-    h = hash_double(h, m->slowdown.comm);
+    h = dtp_hash_double(h, m->slowdown.compute);
+    h = dtp_hash_double(h, m->slowdown.comm);
     h = dtp_hash_i64(h, m->n_levels);
     for (int32_t l = 0; l < m->n_levels; l++) {
         h = dtp_hash_text(h, m->levels[l].name);
         h = dtp_hash_i64(h, m->levels[l].size);
-        h = hash_double(hash_double(h, m->levels[l].latency_s), m->levels[l].bw_Bps);
+        h = dtp_hash_double(dtp_hash_double(h, m->levels[l].latency_s), m->levels[l].bw_Bps);
     }
     h = dtp_hash_i64(h, m->n_op_curves);
     for (int32_t i = 0; i < m->n_op_curves; i++) {
         h = dtp_hash_i64(dtp_hash_text(h, m->op_curves[i].op), m->op_curves[i].dtype);
-        h = hash_double(h, m->op_curves[i].flops);
+        h = dtp_hash_double(h, m->op_curves[i].flops);
         h = hash_curve(h, &m->op_curves[i].time_s);
     }
     h = dtp_hash_i64(h, m->n_gemm);
@@ -131,7 +126,7 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
         h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, p->m), p->n), p->k);
         h = dtp_hash_i64(h,
                          4 * (int64_t)p->arithmetic + (p->trans_a ? 2 : 0) + (p->trans_b ? 1 : 0));
-        h = hash_double(h, p->flops);
+        h = dtp_hash_double(h, p->flops);
         h = p->batch == 1 ? h : dtp_hash_i64(h, p->batch);
     }
     h = dtp_hash_i64(h, m->n_coll_curves);

@@ -275,7 +275,7 @@ static const char *plain_name(const dtp_slice_file *f)
 static dtp_status find_file(dtp_catalog *c, dtp_hash_table *names, const char *dir,
                             const char *name, int32_t *file, dtp_err *err)
 {
-    const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, name));
+    const uint32_t hash = dtp_hash_name(name);
     uint32_t at = hash;
     do {
         *file = dtp_hash_table_next(names, hash, &at);

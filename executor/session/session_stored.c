@@ -54,7 +54,7 @@ static dtp_dtype type_of(const exporter *e, const target *t)
 static dtp_status add_view(exporter *e, dtp_hash_table *names, int32_t v, dtp_err *err)
 {
     const dtp_stored_view *view = &e->s->stored->views[v];
-    const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, view->name));
+    const uint32_t hash = dtp_hash_name(view->name);
     uint32_t at = hash;
     int32_t i;
     do {

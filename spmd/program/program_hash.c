@@ -12,11 +12,6 @@ static uint64_t hash_ids(uint64_t h, int32_t n, const int32_t *ids)
     return h;
 }
 
-static uint64_t hash_double(uint64_t h, double x)
-{
-    return dtp_hash_bytes(h, &x, sizeof x);
-}
-
 static uint64_t hash_type(uint64_t h, const dtp_ttype *t)
 {
     h = dtp_hash_i64(dtp_hash_i64(h, t->dtype), t->rank);
@@ -43,7 +38,7 @@ static uint64_t hash_kernel(uint64_t h, const dtp_instr *instr)
     for (int32_t i = 0; i < instr->n_attrs; i++) {
         const dtp_attr *a = &instr->attrs[i];
         h = dtp_hash_i64(dtp_hash_text(h, a->key), a->i);
-        h = hash_ids(hash_double(h, a->f), a->n, a->ids);
+        h = hash_ids(dtp_hash_double(h, a->f), a->n, a->ids);
     }
     return h;
 }
@@ -76,7 +71,7 @@ static uint64_t hash_instr(uint64_t h, const dtp_instr *instr)
         return h;
     default:
         h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, m->kind), m->axis), m->set);
-        return hash_double(h, m->factor);
+        return dtp_hash_double(h, m->factor);
     }
 }
 
