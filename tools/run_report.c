@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/sort.h"
 #include "core/base/units.h"
 #include "core/transform/microbatch.h"
 #include "core/transform/precision.h"
@@ -116,12 +117,6 @@ void dtp_report_free(dtp_report *r)
 
 typedef enum figure { STEP_S, COMPUTE_S, EXPOSED_S, FEED_S } figure;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 typedef struct spread {
     double median, min, max;
 } spread;
@@ -143,7 +138,7 @@ static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
         n += isnan(values[n]) ? 0 : 1;
     }
     if (n > 0) {
-        qsort(values, (size_t)n, sizeof *values, by_value);
+        qsort(values, (size_t)n, sizeof *values, dtp_compare_doubles);
         s = (spread){.median = (values[n / 2] + values[(n - 1) / 2]) / 2,
                      .min = values[0],
                      .max = values[n - 1]};

@@ -49,3 +49,9 @@ void dtp_sort_keyed(dtp_keyed *items, dtp_keyed *scratch, int64_t n)
         memcpy(items, from, (size_t)n * sizeof *items);
     }
 }
+
+int dtp_compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}

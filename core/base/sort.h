@@ -26,4 +26,7 @@ static inline int64_t dtp_sort_value(uint64_t key)
 /* Smallest keys first, equal ones in their order. `scratch` has room for n as well. */
 void dtp_sort_keyed(dtp_keyed *items, dtp_keyed *scratch, int64_t n);
 
+/* For qsort: doubles, the smallest first. */
+int dtp_compare_doubles(const void *a, const void *b);
+
 #endif

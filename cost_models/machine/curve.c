@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/sort.h"
+
 double dtp_curve_at(const dtp_curve *curve, double x)
 {
     assert(curve->n > 0);
@@ -49,13 +51,6 @@ typedef struct block {
     double median;
 } block;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Merges each block into its left neighbour while their medians descend. Writes the fitted values.
  */
 static void pool_adjacent(int32_t n, const double *log_y, block *blocks, double *scratch,
@@ -69,7 +64,7 @@ static void pool_adjacent(int32_t n, const double *log_y, block *blocks, double 
             n_blocks--;
             block *b = &blocks[n_blocks - 1];
             memcpy(scratch, log_y + b->first, (size_t)b->points * sizeof *scratch);
-            qsort(scratch, (size_t)b->points, sizeof *scratch, by_value);
+            qsort(scratch, (size_t)b->points, sizeof *scratch, dtp_compare_doubles);
             b->median = scratch[(b->points - 1) / 2];
         }
     }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "core/base/clock.h"
+#include "core/base/sort.h"
 #include "executor/bench/measure.h"
 
 enum { ROUNDS = 9, MAX_PRODUCTS = 400, COLLECTIVES = 12 };
@@ -94,16 +95,10 @@ static dtp_status run_round(const beside *x, bool products, bool collectives, do
     return DTP_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* The median of this rank, the longest of all ranks. */
 static dtp_status settle_time(dtp_bench *b, double *times, double *out, dtp_err *err)
 {
-    qsort(times, ROUNDS, sizeof *times, ascending);
+    qsort(times, ROUNDS, sizeof *times, dtp_compare_doubles);
     *out = fmax(times[ROUNDS / 2], 1e-9);
     return dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 1, out, err);
 }

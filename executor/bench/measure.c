@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/sort.h"
 #include "executor/device/step_state.h"
 
 enum { MIN_REPEATS = 3, MAX_REPEATS = 40 };
@@ -58,13 +59,6 @@ static dtp_status timed_run(dtp_bench *b, const row *r, int32_t repeat, double *
     return DTP_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static bool over_link(const dtp_bench *b, dtp_sample_kind kind)
 {
     return kind == DTP_SAMPLE_COLL && b->backend->ops->queue == NULL &&
@@ -80,7 +74,7 @@ static dtp_status measure_row(dtp_bench *b, const row *r, int32_t repeats, dtp_s
     for (int32_t i = 0; i < repeats; i++) {
         DTP_TRY(timed_run(b, r, i + 2, &times[i], err));
     }
-    qsort(times, (size_t)repeats, sizeof times[0], ascending);
+    qsort(times, (size_t)repeats, sizeof times[0], dtp_compare_doubles);
     sample.time_s = fmax(times[repeats / (over_link(b, sample.kind) ? 2 : 10)], 1e-9);
     sample.repeats = repeats;
     DTP_TRY(dtp_comm_all_reduce(b->comm, DTP_REDUCE_MAX, DTP_F64, 1, &sample.time_s, err));
