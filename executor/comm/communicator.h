@@ -82,6 +82,8 @@ dtp_status dtp_comm_mpi_join(const dtp_mesh *mesh, const char *rank, double time
 const char *dtp_comm_launched_rank(char *const *environment);
 /* The value of NAME in a "NAME=value" list such as environ, NULL when absent. Borrowed. */
 const char *dtp_comm_environment(char *const *environment, const char *name);
+/* That of the first of the names, ended by NULL, that is in the list. */
+const char *dtp_comm_environment_any(char *const *environment, const char *const *names);
 
 /* True when this process was started by mpirun or srun (looks at the launcher's environment as
  * given by the caller: a "NAME=value" list such as environ). */

@@ -198,27 +198,27 @@ const char *dtp_comm_environment(char *const *environment, const char *name)
     return NULL;
 }
 
+const char *dtp_comm_environment_any(char *const *environment, const char *const *names)
+{
+    const char *value = NULL;
+    for (; *names != NULL && value == NULL; names++) {
+        value = dtp_comm_environment(environment, *names);
+    }
+    return value;
+}
+
 const char *dtp_comm_launched_rank(char *const *environment)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
-    const char *rank = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && rank == NULL; i++) {
-        rank = dtp_comm_environment(environment, names[i]);
-    }
-    return rank;
+                                        "SLURM_PROCID", NULL};
+    return dtp_comm_environment_any(environment, names);
 }
 
 /* Whether a launcher says how MPI finds the other ranks. */
 static bool has_launcher(char *const *environment)
 {
-    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        if (dtp_comm_environment(environment, marks[i]) != NULL) {
-            return true;
-        }
-    }
-    return false;
+    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", NULL};
+    return dtp_comm_environment_any(environment, marks) != NULL;
 }
 
 /* Tasks of the step that srun started this process in. A shell inside an allocation also has

@@ -6,20 +6,18 @@
 
 #include "executor/comm/communicator.h"
 
-bool dtp_launch_has_hosts(char *const *environment)
+/* Whether the environment gives mpirun hosts to use: an allocation of a batch system, or a host
+ * file. Else ranks run on this machine. */
+static bool has_hosts(char *const *environment)
 {
     static const char *const marks[] = {"OMPI_MCA_orte_default_hostfile",
                                         "SLURM_NODELIST",
                                         "SLURM_JOB_NODELIST",
                                         "PBS_NODEFILE",
                                         "LSB_DJOB_HOSTFILE",
-                                        "PE_HOSTFILE"};
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        if (dtp_comm_environment(environment, marks[i]) != NULL) {
-            return true;
-        }
-    }
-    return false;
+                                        "PE_HOSTFILE",
+                                        NULL};
+    return dtp_comm_environment_any(environment, marks) != NULL;
 }
 
 static bool is_one(char *const *environment, const char *name)
@@ -36,14 +34,11 @@ typedef struct words {
 
 static void add(words *w, const char *text)
 {
-    size_t len = strlen(text) + 1;
-    char *copy = malloc(len);
-    if (copy == NULL) {
-        w->failed = true;
-        return;
+    char *copy = strdup(text);
+    w->failed = w->failed || copy == NULL;
+    if (copy != NULL) {
+        w->list[w->n++] = copy;
     }
-    memcpy(copy, text, len);
-    w->list[w->n++] = copy;
 }
 
 dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
@@ -79,7 +74,7 @@ dtp_status dtp_launch_argv(const dtp_launch *launch, char ***out, dtp_err *err)
     add(&w, "--stdin");
     add(&w, "none");
     /* Where the ranks go. PE counts cores; more ranks than cores may share one. */
-    const bool hosts = dtp_launch_has_hosts(launch->environment);
+    const bool hosts = has_hosts(launch->environment);
     const int32_t fair = launch->cpus / launch->ranks, least = fair < 1 ? 1 : fair;
     const int32_t threads = launch->threads > 0 || hosts ? launch->threads : least;
     const int32_t smt = launch->cpus_per_core < 1 ? 1 : launch->cpus_per_core;

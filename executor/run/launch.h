@@ -19,10 +19,6 @@ typedef struct dtp_launch {
     char *const *args;
 } dtp_launch;
 
-/* Whether the environment gives mpirun hosts to use: an allocation of a batch system, or a host
- * file. Else ranks run on this machine. */
-bool dtp_launch_has_hosts(char *const *environment);
-
 /* The command line, NULL-terminated; free with dtp_launch_argv_free. On this machine every rank is
  * bound to as many cores as its threads need when there are enough for all, else to none, and there
  * may be more ranks than cores. Given hosts say by their slots how many ranks fit; ranks are bound
