@@ -60,16 +60,10 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
                  {"moves", !all, dtp_bench_moves},
                  {"collectives", op, dtp_bench_collectives},
                  {"overlap", !all, dtp_bench_beside}};
-    const dtp_bench_scale *scale = b->scale;
-    const struct {
-        int32_t mib;
-        dtp_dtype dtype;
-    } pools[DTP_N_BENCH_POOLS] = {[DTP_BENCH_FLOATS] = {scale->floats_mib, DTP_F32},
-                                  [DTP_BENCH_HALVES] = {scale->halves_mib, DTP_BF16},
-                                  [DTP_BENCH_INTS] = {scale->ints_mib, DTP_I32},
-                                  [DTP_BENCH_BOOLS] = {scale->bools_mib, DTP_BOOL},
-                                  [DTP_BENCH_RESULTS] = {scale->results_mib, DTP_F32},
-                                  [DTP_BENCH_WORKSPACE] = {scale->workspace_mib, DTP_F32}};
+    static const dtp_dtype of_pool[DTP_N_BENCH_POOLS] = {
+        [DTP_BENCH_FLOATS] = DTP_F32,  [DTP_BENCH_HALVES] = DTP_BF16,
+        [DTP_BENCH_INTS] = DTP_I32,    [DTP_BENCH_BOOLS] = DTP_BOOL,
+        [DTP_BENCH_RESULTS] = DTP_F32, [DTP_BENCH_WORKSPACE] = DTP_F32};
     if (b->comm->size > 1) {
         dtp_transport *t = &b->comm->transport;
         DTP_TRY(t->ops->prepare(t, dtp_comm_all(b->comm), err));
@@ -78,7 +72,7 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
         DTP_TRY(b->backend->ops->queue->event_create(b->backend, &b->events[i], err));
     }
     for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
-        DTP_TRY(make_pool(b, (size_t)pools[i].mib << 20, pools[i].dtype, &b->pools[i], err));
+        DTP_TRY(make_pool(b, (size_t)b->scale->pool_mib[i] << 20, of_pool[i], &b->pools[i], err));
     }
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!parts[i].skip) {

@@ -25,9 +25,20 @@ typedef struct dtp_bench_grid {
     int64_t sizes[DTP_BENCH_GRID];
 } dtp_bench_grid;
 
+/* Memory of the device. Operands are read from the first four, by their element type. */
+typedef enum dtp_bench_pool_id {
+    DTP_BENCH_FLOATS, /* f32 in (0, 1], read only apart from in-place updates */
+    DTP_BENCH_HALVES, /* 16-bit floats: bits that are numbers in [1, 2) of either type */
+    DTP_BENCH_INTS,   /* i32 in [0, DTP_BENCH_BELOW) */
+    DTP_BENCH_BOOLS,  /* bytes 0 and 1 */
+    DTP_BENCH_RESULTS,
+    DTP_BENCH_WORKSPACE,
+    DTP_N_BENCH_POOLS
+} dtp_bench_pool_id;
+
 /* How much a device is given to do (executor/bench/scale.c). */
 typedef struct dtp_bench_scale {
-    int32_t floats_mib, halves_mib, ints_mib, bools_mib, results_mib, workspace_mib; /* pools */
+    int32_t pool_mib[DTP_N_BENCH_POOLS];
     dtp_bench_grid gemm, gemm_halves; /* m, n and k, of f32; of 16-bit floats and tf32 */
     /* Products of one call, and their m, n and k. None where a call takes as long as its products
      * one by one. */

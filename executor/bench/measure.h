@@ -13,17 +13,6 @@ typedef struct dtp_bench_pool {
     size_t bytes;
 } dtp_bench_pool;
 
-/* Operands are read from the first four, by their element type. */
-typedef enum dtp_bench_pool_id {
-    DTP_BENCH_FLOATS, /* f32 in (0, 1], read only apart from in-place updates */
-    DTP_BENCH_HALVES, /* 16-bit floats: bits that are numbers in [1, 2) of either type */
-    DTP_BENCH_INTS,   /* i32 in [0, DTP_BENCH_BELOW) */
-    DTP_BENCH_BOOLS,  /* bytes 0 and 1 */
-    DTP_BENCH_RESULTS,
-    DTP_BENCH_WORKSPACE,
-    DTP_N_BENCH_POOLS
-} dtp_bench_pool_id;
-
 /* Points on the compute queue between which times lie. */
 typedef enum dtp_bench_event {
     DTP_BENCH_BEGIN,

@@ -7,12 +7,7 @@
 const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
 {
     static const dtp_bench_scale host[2] = {
-        {.floats_mib = 96,
-         .halves_mib = 48,
-         .ints_mib = 16,
-         .bools_mib = 8,
-         .results_mib = 72,
-         .workspace_mib = 72,
+        {.pool_mib = {96, 48, 16, 8, 72, 72},
          .gemm = {7, {1, 4, 16, 64, 256, 1024, 4096}},
          .gemm_halves = {5, {1, 8, 64, 512, 4096}},
          .gemm_volume = INT64_C(1) << 28,
@@ -23,12 +18,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .coll_factor = 4,
          .beside_bytes = 4 << 20,
          .beside_size = 256},
-        {.floats_mib = 96,
-         .halves_mib = 48,
-         .ints_mib = 16,
-         .bools_mib = 8,
-         .results_mib = 72,
-         .workspace_mib = 72,
+        {.pool_mib = {96, 48, 16, 8, 72, 72},
          .gemm = {5, {1, 8, 64, 512, 4096}},
          .gemm_halves = {5, {1, 8, 64, 512, 4096}},
          .gemm_volume = INT64_C(1) << 28,
@@ -40,12 +30,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .beside_bytes = 4 << 20,
          .beside_size = 256}};
     static const dtp_bench_scale devices[2] = {
-        {.floats_mib = 2048,
-         .halves_mib = 1024,
-         .ints_mib = 512,
-         .bools_mib = 256,
-         .results_mib = 1536,
-         .workspace_mib = 1024,
+        {.pool_mib = {2048, 1024, 512, 256, 1536, 1024},
          .gemm = {7, {1, 16, 64, 256, 1024, 4096, 16384}},
          .gemm_halves = {8, {1, 16, 64, 256, 1024, 4096, 8192, 16384}},
          .batches = {2, {16, 256}},
@@ -58,12 +43,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
          .coll_factor = 4,
          .beside_bytes = 64 << 20,
          .beside_size = 4096},
-        {.floats_mib = 1024,
-         .halves_mib = 512,
-         .ints_mib = 256,
-         .bools_mib = 128,
-         .results_mib = 768,
-         .workspace_mib = 512,
+        {.pool_mib = {1024, 512, 256, 128, 768, 512},
          .gemm = {5, {1, 16, 256, 2048, 8192}},
          .gemm_halves = {6, {1, 16, 256, 1024, 4096, 8192}},
          .batches = {2, {16, 256}},
@@ -79,12 +59,7 @@ const dtp_bench_scale *dtp_bench_scale_of(bool device, bool quick)
     return &(device ? devices : host)[quick];
 }
 
-const dtp_bench_scale dtp_bench_scale_tiny = {.floats_mib = 8,
-                                              .halves_mib = 32,
-                                              .ints_mib = 2,
-                                              .bools_mib = 1,
-                                              .results_mib = 8,
-                                              .workspace_mib = 64,
+const dtp_bench_scale dtp_bench_scale_tiny = {.pool_mib = {8, 32, 2, 1, 8, 64},
                                               .gemm = {3, {1, 16, 128}},
                                               .gemm_halves = {3, {1, 16, 128}},
                                               .batches = {1, {4}},
@@ -109,6 +84,7 @@ dtp_bench_scale dtp_bench_scale_between(const dtp_bench_scale *usual, int64_t le
     enum { OPERANDS = 4 }; /* of the largest size, read or written by an op */
     dtp_bench_scale s = *usual;
     const int64_t size = (int64_t)sizeof(float), pool = OPERANDS * most;
+    const int64_t bytes_of[DTP_N_BENCH_POOLS] = {pool, pool / 2, pool, pool / size, pool, pool};
     int64_t factor = 2;
     while ((double)least * pow((double)factor, DTP_BENCH_GRID - 1) < (double)most) {
         factor *= 2;
@@ -120,11 +96,8 @@ dtp_bench_scale dtp_bench_scale_between(const dtp_bench_scale *usual, int64_t le
     s.coll_least = least;
     s.coll_bytes = most;
     s.coll_factor = 2;
-    s.floats_mib = mib_for(pool, usual->floats_mib);
-    s.halves_mib = mib_for(pool / 2, usual->halves_mib);
-    s.ints_mib = mib_for(pool, usual->ints_mib);
-    s.bools_mib = mib_for(pool / size, usual->bools_mib);
-    s.results_mib = mib_for(pool, usual->results_mib);
-    s.workspace_mib = mib_for(pool, usual->workspace_mib);
+    for (int32_t p = 0; p < DTP_N_BENCH_POOLS; p++) {
+        s.pool_mib[p] = mib_for(bytes_of[p], usual->pool_mib[p]);
+    }
     return s;
 }
