@@ -81,7 +81,7 @@ static dtp_status add_call(dtp_call_cache *t, const known_call *new, dtp_err *er
     char *copy = dtp_arena_alloc(t->arena, 1, new->key_bytes);
     DTP_TRY(DTP_MEMORY(err, copy));
     memcpy(copy, new->key, new->key_bytes);
-    DTP_TRY(dtp_arena_grow(t->arena, &t->calls, t->n, t->n + 1, &t->cap, sizeof *t->calls, err));
+    DTP_TRY(DTP_ONE_MORE(t->arena, t->calls, t->n, t->cap, err));
     DTP_TRY(dtp_hash_table_add(&t->by_key, t->arena, dtp_hash_fold(new->hash), t->n, err));
     t->calls[t->n] = *new;
     t->calls[t->n++].key = copy;

@@ -57,8 +57,7 @@ static dtp_status add_value(dtp_tape *tape, dtp_tensor handle, dtp_tensor t, boo
                             int32_t *out, dtp_err *err)
 {
     dtp_tape_value v = {.depends = depends, .first = -1};
-    DTP_TRY(dtp_arena_grow(tape->arena, &tape->values, tape->n_values, tape->n_values + 1,
-                           &tape->cap_values, sizeof *tape->values, err));
+    DTP_TRY(DTP_ONE_MORE(tape->arena, tape->values, tape->n_values, tape->cap_values, err));
     DTP_TRY(dtp_tensor_share(t, &v.tensor, err));
     *out = tape->n_values;
     tape->values[tape->n_values++] = v;
@@ -137,8 +136,7 @@ dtp_status dtp_tape__record(dtp_tape *tape, const dtp_canonical_call *call, int3
     if (tape == NULL || tape->paused || !depends(tape, n_in, in)) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_arena_grow(tape->arena, &tape->entries, tape->n_entries, tape->n_entries + 1,
-                           &tape->cap_entries, sizeof *tape->entries, err));
+    DTP_TRY(DTP_ONE_MORE(tape->arena, tape->entries, tape->n_entries, tape->cap_entries, err));
     if (call != NULL) {
         DTP_TRY(DTP_NEW(tape->arena, e.call, 1, err));
         *e.call = *call;

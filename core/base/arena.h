@@ -43,4 +43,8 @@ char *dtp_arena_printf(dtp_arena *arena, const char *fmt, ...) DTP_PRINTF(2, 3);
 dtp_status dtp_arena_grow(dtp_arena *arena, void *array, int32_t used, int32_t need,
                           int32_t *capacity, size_t size, dtp_err *err) DTP_MUST_CHECK;
 
+/* `DTP_TRY(DTP_ONE_MORE(arena, list, n, capacity, err)); list[n++] = x;` */
+#define DTP_ONE_MORE(arena, list, n, capacity, err)                                                \
+    dtp_arena_grow((arena), &(list), (n), (n) + 1, &(capacity), sizeof *(list), (err))
+
 #endif

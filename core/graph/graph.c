@@ -68,8 +68,7 @@ static dtp_status append_tensor(dtp_graph *g, const dtp_graph_tensor *t, dtp_ten
         return DTP_FAIL(err, DTP_INVALID, "the name '%s' is used twice", t->name);
     }
 
-    DTP_TRY(dtp_arena_grow(g->arena, &g->tensors, g->n_tensors, g->n_tensors + 1, &g->cap_tensors,
-                           sizeof *g->tensors, err));
+    DTP_TRY(DTP_ONE_MORE(g->arena, g->tensors, g->n_tensors, g->cap_tensors, err));
     DTP_TRY(dtp_hash_table_add(&g->names, g->arena, dtp_hash_name(t->name), g->n_tensors, err));
     g->tensors[g->n_tensors] = *t;
     *out = g->n_tensors++;
@@ -259,8 +258,7 @@ static dtp_status build_node(dtp_graph *g, const dtp_node_spec *spec, dtp_node *
         types.out[0].dims[i] = spec->out->dims[i];
     }
     DTP_TRY(op->infer(&call, spec->out != NULL, types.out, err));
-    DTP_TRY(dtp_arena_grow(g->arena, &g->nodes, g->n_nodes, g->n_nodes + 1, &g->cap_nodes,
-                           sizeof *g->nodes, err));
+    DTP_TRY(DTP_ONE_MORE(g->arena, g->nodes, g->n_nodes, g->cap_nodes, err));
     dtp_tensor_id ids[DTP_MAX_OP_OUT];
     for (int32_t i = 0; i < op->n_out; i++) {
         const char *name =
@@ -311,24 +309,21 @@ dtp_status dtp_graph_add_node(dtp_graph *g, const dtp_node_spec *spec, dtp_tenso
 
 dtp_status dtp_graph_add_output(dtp_graph *g, dtp_tensor_id t, dtp_err *err)
 {
-    DTP_TRY(dtp_arena_grow(g->arena, &g->outputs, g->n_outputs, g->n_outputs + 1, &g->cap_outputs,
-                           sizeof *g->outputs, err));
+    DTP_TRY(DTP_ONE_MORE(g->arena, g->outputs, g->n_outputs, g->cap_outputs, err));
     g->outputs[g->n_outputs++] = t;
     return DTP_OK;
 }
 
 dtp_status dtp_graph_add_update(dtp_graph *g, dtp_update u, dtp_err *err)
 {
-    DTP_TRY(dtp_arena_grow(g->arena, &g->updates, g->n_updates, g->n_updates + 1, &g->cap_updates,
-                           sizeof *g->updates, err));
+    DTP_TRY(DTP_ONE_MORE(g->arena, g->updates, g->n_updates, g->cap_updates, err));
     g->updates[g->n_updates++] = u;
     return DTP_OK;
 }
 
 dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err)
 {
-    DTP_TRY(dtp_arena_grow(g->arena, &g->grads, g->n_grads, g->n_grads + 1, &g->cap_grads,
-                           sizeof *g->grads, err));
+    DTP_TRY(DTP_ONE_MORE(g->arena, g->grads, g->n_grads, g->cap_grads, err));
     g->grads[g->n_grads++] = pg;
     return DTP_OK;
 }

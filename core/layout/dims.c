@@ -29,10 +29,8 @@ dtp_status dtp_dims_intern(dtp_dims *dims, const char *name, int64_t size, dtp_d
         return DTP_OK;
     }
     int32_t size_capacity = dims->capacity;
-    DTP_TRY(dtp_arena_grow(dims->arena, &dims->names, dims->n, dims->n + 1, &dims->capacity,
-                           sizeof *dims->names, err));
-    DTP_TRY(dtp_arena_grow(dims->arena, &dims->sizes, dims->n, dims->n + 1, &size_capacity,
-                           sizeof *dims->sizes, err));
+    DTP_TRY(DTP_ONE_MORE(dims->arena, dims->names, dims->n, dims->capacity, err));
+    DTP_TRY(DTP_ONE_MORE(dims->arena, dims->sizes, dims->n, size_capacity, err));
     const char *copy = dtp_arena_strdup(dims->arena, name);
     DTP_TRY(DTP_MEMORY(err, copy));
     DTP_TRY(dtp_hash_table_add(&dims->by_name, dims->arena, dtp_hash_name(name), dims->n, err));

@@ -16,8 +16,7 @@ enum { MAX_FILES = 65536 };
 
 static dtp_status add_slice(dtp_catalog *c, const dtp_slice *slice, dtp_err *err)
 {
-    DTP_TRY(dtp_arena_grow(c->arena, &c->slices, c->n_slices, c->n_slices + 1, &c->cap_slices,
-                           sizeof *c->slices, err));
+    DTP_TRY(DTP_ONE_MORE(c->arena, c->slices, c->n_slices, c->cap_slices, err));
     c->slices[c->n_slices++] = *slice;
     return DTP_OK;
 }

@@ -164,14 +164,12 @@ static dtp_status add_name(folder *f, char *name, dtp_err *err)
 {
     int64_t set;
     if (is_part(name, &set)) {
-        DTP_TRY(dtp_arena_grow(f->arena, &f->parts, f->n_parts, f->n_parts + 1, &f->cap_parts,
-                               sizeof *f->parts, err));
+        DTP_TRY(DTP_ONE_MORE(f->arena, f->parts, f->n_parts, f->cap_parts, err));
         const char *path = path_of(f, name);
         DTP_TRY(DTP_MEMORY(err, path));
         f->parts[f->n_parts++] = (part){path, set};
     } else if (is_kept_index(name, &set)) {
-        DTP_TRY(dtp_arena_grow(f->arena, &f->kept, f->n_kept, f->n_kept + 1, &f->cap_kept,
-                               sizeof *f->kept, err));
+        DTP_TRY(DTP_ONE_MORE(f->arena, f->kept, f->n_kept, f->cap_kept, err));
         f->kept[f->n_kept++] = (dtp_keyed){.key = dtp_sort_key(-set), .item = set};
     } else {
         if (cut_temporary(name)) {

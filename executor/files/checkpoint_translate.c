@@ -78,8 +78,7 @@ static dtp_status translate_view(dtp_catalog *c, const dtp_stored_view *v, dtp_s
             *out = slice_of(v, whole);
             continue;
         }
-        DTP_TRY(dtp_arena_grow(c->arena, &c->twins, c->n_twins, c->n_twins + 1, &c->cap_twins,
-                               sizeof *c->twins, err));
+        DTP_TRY(DTP_ONE_MORE(c->arena, c->twins, c->n_twins, c->cap_twins, err));
         c->twins[c->n_twins++] = slice_of(v, whole);
     }
     return out->name != NULL ? DTP_OK

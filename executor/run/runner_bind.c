@@ -29,8 +29,7 @@ static dtp_status keep_moving(dtp_runner *r, dtp_value_id v, void **pointer, dtp
     if (inside < 0 || (!external && !r->borrowed)) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_arena_grow(r->arena, &r->moving, r->n_moving, r->n_moving + 1, &r->cap_moving,
-                           sizeof *r->moving, err));
+    DTP_TRY(DTP_ONE_MORE(r->arena, r->moving, r->n_moving, r->cap_moving, err));
     r->moving[r->n_moving++] =
         (dtp_runner__moving){.pointer = pointer,
                              .inside = inside,
@@ -144,8 +143,7 @@ static dtp_status copy_replicas(dtp_runner *r, int32_t n, const dtp_value_id *id
             if (!dtp_is_micro_dim(g, type->dims[d].id)) {
                 continue;
             }
-            DTP_TRY(dtp_arena_grow(r->arena, &r->shifted, r->n_shifted, r->n_shifted + 1,
-                                   &r->cap_shifted, sizeof *r->shifted, err));
+            DTP_TRY(DTP_ONE_MORE(r->arena, r->shifted, r->n_shifted, r->cap_shifted, err));
             view->global[d] = type->dims[d].size * g->microbatches;
             r->shifted[r->n_shifted++] =
                 (dtp_runner__shifted){&view->offset[d], type->dims[d].size};

@@ -125,8 +125,7 @@ static dtp_status read_repeat(dtp_model_reader *r, const dtp_model_scope *scope,
     if (r->n_sites == DTP_MODEL_MAX_REPEATS) {
         return dtp_json_fail(v, err, "more than %d repeats", DTP_MODEL_MAX_REPEATS);
     }
-    DTP_TRY(dtp_arena_grow(g->arena, &g->blocks, g->n_blocks, g->n_blocks + 1, &g->cap_blocks,
-                           sizeof *g->blocks, err));
+    DTP_TRY(DTP_ONE_MORE(g->arena, g->blocks, g->n_blocks, g->cap_blocks, err));
     g->blocks[g->n_blocks] = dtp_arena_strdup(g->arena, out->block_name);
     DTP_TRY(DTP_MEMORY(err, g->blocks[g->n_blocks]));
     g->n_blocks++;
