@@ -133,6 +133,22 @@ dtp_status dtp_graph_copy_nodes(dtp_graph_copy *c, const bool *needed, dtp_err *
     return DTP_OK;
 }
 
+dtp_status dtp_graph_add_beside(dtp_graph *g, const dtp_node_spec *beside, const char *name,
+                                const char *op, dtp_attr attr, dtp_tensor_id *t, dtp_err *err)
+{
+    dtp_node_spec spec = *beside;
+    DTP_TRY(DTP_MEMORY(err, name));
+    spec.name = name;
+    spec.op = op;
+    spec.def = NULL;
+    spec.n_in = 1;
+    spec.in = t;
+    spec.n_attrs = 1;
+    spec.attrs = &attr;
+    spec.out = NULL;
+    return dtp_graph_add_node(g, &spec, t, err);
+}
+
 dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err)
 {
     const dtp_graph *from = c->from;
@@ -156,4 +172,14 @@ dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err)
     c->to->norm = from->norm >= 0 ? c->tensor[from->norm] : -1;
     c->to->grad_factor = from->grad_factor >= 0 ? c->tensor[from->grad_factor] : -1;
     return DTP_OK;
+}
+
+dtp_status dtp_graph_copy_end(const dtp_graph_copy *c, dtp_status s, dtp_graph **out)
+{
+    if (s == DTP_OK) {
+        *out = c->to;
+    } else {
+        dtp_graph_destroy(c->to);
+    }
+    return s;
 }

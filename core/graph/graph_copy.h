@@ -38,7 +38,17 @@ void dtp_graph_mark_needed(const dtp_graph *g, bool *needed);
  * are and in the order of ids. */
 dtp_status dtp_graph_copy_nodes(dtp_graph_copy *c, const bool *needed, dtp_err *err) DTP_MUST_CHECK;
 
+/* Adds an op of one operand, *t, and one attribute beside the node of a spec: in its phase, block
+ * and instance. *t is what it gives. */
+dtp_status dtp_graph_add_beside(dtp_graph *g, const dtp_node_spec *beside, const char *name,
+                                const char *op, dtp_attr attr, dtp_tensor_id *t,
+                                dtp_err *err) DTP_MUST_CHECK;
+
 /* Outputs, updates, gradients and loss, by c->tensor; an output that maps to -1 is left out. */
 dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err) DTP_MUST_CHECK;
+
+/* Ends a copy that came to `s`, which is returned: *out is the new graph, or it is destroyed. */
+dtp_status dtp_graph_copy_end(const dtp_graph_copy *c, dtp_status s,
+                              dtp_graph **out) DTP_MUST_CHECK;
 
 #endif

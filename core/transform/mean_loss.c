@@ -103,19 +103,11 @@ static dtp_status add_number(mean_work *w, const char *name, const char *op, dtp
     return dtp_graph_add_node(w->copy.to, &spec, out, err);
 }
 
-static dtp_status add_scale(mean_work *w, dtp_node_spec spec, double factor, dtp_tensor_id *t,
-                            dtp_err *err)
+static dtp_status add_scale(mean_work *w, const dtp_node_spec *beside, const char *name,
+                            double factor, dtp_tensor_id *t, dtp_err *err)
 {
     const dtp_attr attr = dtp_attr_float("factor", factor);
-    DTP_TRY(DTP_MEMORY(err, spec.name));
-    spec.op = "scale";
-    spec.def = NULL;
-    spec.n_in = 1;
-    spec.in = t;
-    spec.n_attrs = 1;
-    spec.attrs = &attr;
-    spec.out = NULL;
-    return dtp_graph_add_node(w->copy.to, &spec, t, err);
+    return dtp_graph_add_beside(w->copy.to, beside, name, "scale", attr, t, err);
 }
 
 /* Of a quotient: the elements that the count is made of. */
@@ -158,10 +150,10 @@ static dtp_status add_quotient(mean_work *w, dtp_err *err)
     if (!w->trains) {
         return DTP_OK;
     }
-    dtp_node_spec spec = dtp_node_spec_init(name_of(w, ".factor"), NULL);
+    dtp_node_spec spec = dtp_node_spec_init(NULL, NULL);
     spec.phase = DTP_UPDATE;
     DTP_TRY(add_number(w, name_of(w, ".reciprocal"), "reciprocal", w->parts.count, -1, &t, err));
-    DTP_TRY(add_scale(w, spec, rows_of(w), &t, err));
+    DTP_TRY(add_scale(w, &spec, name_of(w, ".factor"), rows_of(w), &t, err));
     w->copy.to->grad_factor = t;
     return DTP_OK;
 }
@@ -204,13 +196,13 @@ static dtp_status copy_gradient(mean_work *w, dtp_node_id n, dtp_node_spec *spec
                                 dtp_err *err)
 {
     enum { DLOSS = 3 };
-    dtp_node_spec scale = *spec;
     if (w->quotient) {
         w->copy.tensor[w->g->nodes[n].out[0]] = in[0];
-        return add_scale(w, scale, 1.0 / rows_of(w), &w->copy.tensor[w->g->nodes[n].out[0]], err);
+        return add_scale(w, spec, spec->name, 1.0 / rows_of(w),
+                         &w->copy.tensor[w->g->nodes[n].out[0]], err);
     }
-    scale.name = dtp_arena_printf(w->copy.to->arena, "%s.rows", spec->name);
-    DTP_TRY(add_scale(w, scale, 1.0 / rows_of(w), &in[DLOSS], err));
+    const char *name = dtp_arena_printf(w->copy.to->arena, "%s.rows", spec->name);
+    DTP_TRY(add_scale(w, spec, name, 1.0 / rows_of(w), &in[DLOSS], err));
     spec->n_in--;
     return copy_sum(w, n, *spec, err);
 }
@@ -371,13 +363,8 @@ dtp_status dtp_graph_with_summed_loss(const dtp_graph *g, dtp_graph **out, dtp_m
     dtp_status s = DTP_NEW(arena, w.power, g->n_tensors, err);
     s = s == DTP_OK ? dtp_readers_find(g, arena, &w.readers, err) : s;
     s = s == DTP_OK ? copy_all(&w, err) : s;
-    if (s != DTP_OK) {
-        dtp_graph_destroy(w.copy.to);
-        return s;
-    }
-    *out = w.copy.to;
-    if (parts != NULL) {
+    if (s == DTP_OK && parts != NULL) {
         *parts = w.parts;
     }
-    return DTP_OK;
+    return dtp_graph_copy_end(&w.copy, s, out);
 }

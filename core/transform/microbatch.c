@@ -456,15 +456,11 @@ static dtp_status add_all(micro_work *w, dtp_err *err)
     return dtp_graph_copy_results(&w->copy, err);
 }
 
-static dtp_status build(micro_work *w, dtp_arena *scratch, dtp_err *err)
+static dtp_status build(micro_work *w, dtp_arena *scratch, dtp_graph **out, dtp_err *err)
 {
     DTP_TRY(find_parts(w, scratch, err));
     DTP_TRY(dtp_graph_copy_begin(w->g, &w->copy, err));
-    dtp_status s = add_all(w, err);
-    if (s != DTP_OK) {
-        dtp_graph_destroy(w->copy.to);
-    }
-    return s;
+    return dtp_graph_copy_end(&w->copy, add_all(w, err), out);
 }
 
 dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t count,
@@ -485,11 +481,8 @@ dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t co
         w.g = summed;
     }
     dtp_arena *scratch = dtp_arena_create();
-    dtp_status s = build(&w, scratch, err);
+    const dtp_status s = build(&w, scratch, out, err);
     dtp_arena_destroy(scratch);
     dtp_graph_destroy(summed);
-    if (s == DTP_OK) {
-        *out = w.copy.to;
-    }
     return s;
 }

@@ -125,10 +125,5 @@ dtp_status dtp_graph_with_outputs(const dtp_graph *g, const dtp_outputs *outputs
         mark_needed(g, outputs, needed);
         s = copy_needed(&copy, outputs, needed, err);
     }
-    if (s != DTP_OK) {
-        dtp_graph_destroy(copy.to);
-        return s;
-    }
-    *out = copy.to;
-    return DTP_OK;
+    return dtp_graph_copy_end(&copy, s, out);
 }

@@ -97,18 +97,14 @@ static dtp_status operand(forward_work *w, dtp_tensor_id t, dtp_dtype dtype, dtp
         return DTP_OK;
     }
     if (w->other[t] < 0) {
-        const dtp_attr attr = dtp_attr_int("dtype", (int64_t)dtype);
         const char *name =
             dtp_arena_printf(to->arena, "%s.%s", dtp_dtype_name(dtype), w->g->tensors[t].name);
-        DTP_TRY(DTP_MEMORY(err, name));
         dtp_node_spec spec = dtp_node_spec_init(name, "cast");
-        spec.n_in = 1;
-        spec.in = out;
-        spec.n_attrs = 1;
-        spec.attrs = &attr;
         spec.block = w->shared[t] ? -1 : reader->block;
         spec.instance = w->shared[t] ? 0 : reader->instance;
-        DTP_TRY(dtp_graph_add_node(to, &spec, &w->other[t], err));
+        w->other[t] = *out;
+        DTP_TRY(dtp_graph_add_beside(to, &spec, name, "cast", dtp_attr_int("dtype", (int64_t)dtype),
+                                     &w->other[t], err));
     }
     *out = w->other[t];
     return DTP_OK;
@@ -273,22 +269,11 @@ static void find_widenings(gradient_work *w)
 static dtp_status widen(gradient_work *w, const dtp_node_spec *of, dtp_tensor_id *t, dtp_err *err)
 {
     dtp_graph *to = w->copy.to;
-    const dtp_attr attr = dtp_attr_int("dtype", DTP_F32);
     if (!dtp_dtype_is_half(type_of(to, *t)->dtype)) {
         return DTP_OK;
     }
     const char *name = dtp_arena_printf(to->arena, "f32.%d.%s", to->n_nodes, to->tensors[*t].name);
-    DTP_TRY(DTP_MEMORY(err, name));
-    dtp_node_spec spec = *of;
-    spec.name = name;
-    spec.op = "cast";
-    spec.def = NULL;
-    spec.n_in = 1;
-    spec.in = t;
-    spec.n_attrs = 1;
-    spec.attrs = &attr;
-    spec.out = NULL;
-    return dtp_graph_add_node(to, &spec, t, err);
+    return dtp_graph_add_beside(to, of, name, "cast", dtp_attr_int("dtype", DTP_F32), t, err);
 }
 
 static dtp_status copy_backward(gradient_work *w, dtp_node_id n, dtp_err *err)

@@ -207,15 +207,12 @@ dtp_status dtp_remat_again(const dtp_graph *g, const dtp_remat *remat, dtp_arena
     return DTP_OK;
 }
 
-static dtp_status build(remat_work *w, const dtp_remat *remat, dtp_arena *scratch, dtp_err *err)
+static dtp_status build(remat_work *w, const dtp_remat *remat, dtp_arena *scratch, dtp_graph **out,
+                        dtp_err *err)
 {
     DTP_TRY(analyse(w, remat, scratch, err));
     DTP_TRY(dtp_graph_copy_begin(w->g, &w->copy, err));
-    dtp_status s = add_all(w, err);
-    if (s != DTP_OK) {
-        dtp_graph_destroy(w->copy.to);
-    }
-    return s;
+    return dtp_graph_copy_end(&w->copy, add_all(w, err), out);
 }
 
 dtp_status dtp_graph_rematerialize(const dtp_graph *g, const dtp_remat *remat, dtp_graph **out,
@@ -223,10 +220,7 @@ dtp_status dtp_graph_rematerialize(const dtp_graph *g, const dtp_remat *remat, d
 {
     remat_work w = {.g = g};
     dtp_arena *scratch = dtp_arena_create();
-    dtp_status s = build(&w, remat, scratch, err);
+    const dtp_status s = build(&w, remat, scratch, out, err);
     dtp_arena_destroy(scratch);
-    if (s == DTP_OK) {
-        *out = w.copy.to;
-    }
     return s;
 }
