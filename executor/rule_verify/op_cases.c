@@ -21,10 +21,15 @@
 #define GRADIENT_CASES(name, text, ...)                                                            \
     {.op = #name, .in = {"a=3,b=7", "a=3,b=7"}}, {.op = #name, .in = {"a=5,b=7", "b=7,a=5"}},
 
-/* An op, its attributes (NULL: defaults) and its operands; with the declared dims of the output. */
+/* An op, its attributes (NULL: defaults) and its operands; without finite differences; with the
+ * declared dims of the output. */
 #define CASE(name, attributes, ...)                                                                \
     {                                                                                              \
         .op = name, .attrs = attributes, .in = { __VA_ARGS__ }                                     \
+    }
+#define CASE_NO_FD(name, attributes, ...)                                                          \
+    {                                                                                              \
+        .op = name, .attrs = attributes, .in = {__VA_ARGS__}, .no_fd = true                        \
     }
 #define CASE_OUT(name, dims, attributes, ...)                                                      \
     {                                                                                              \
@@ -82,7 +87,7 @@ const dtp_op_case DTP_OP_CASES[] = {
     CASE("select", NULL, "a=7 bool", "a=7 bool", "a=7 bool"),
     CASE("cast", "dtype=float", "a=3,b=7"),
     CASE("cast", "dtype=f64", "a=3,b=7"),
-    {.op = "cast", .in = {"a=3,b=7"}, .attrs = "dtype=f32", .no_fd = true},
+    CASE_NO_FD("cast", "dtype=f32", "a=3,b=7"),
     CASE("cast", "dtype=float", "a=3,b=7 ids:9"),
     CASE("cast", "dtype=i64", "a=3,b=7 ids:9"),
     CASE("cast", "dtype=i32", "a=7 ids64:9"),
@@ -139,7 +144,7 @@ const dtp_op_case DTP_OP_CASES[] = {
     CASE("norm", "over=a", "a=3,b=7"),
     CASE("norm", "over=b,c; ord=2", "a=3,b=4,c=2"),
     CASE("norm", "over=b; ord=inf", "a=3,b=7 pos"),
-    {.op = "norm", .in = {"a=3,b=7"}, .attrs = "over=a; ord=inf", .no_fd = true},
+    CASE_NO_FD("norm", "over=a; ord=inf", "a=3,b=7"),
     CASE("var", "over=b", "a=3,b=7"),
     CASE("var", "over=a,c; correction=0", "a=3,b=4,c=5"),
     CASE("std", "over=b", "a=3,b=7"),
@@ -318,18 +323,13 @@ const dtp_op_case DTP_OP_CASES[] = {
     CASE("attention", "query=s; key=t; feature=f; value=e; causal=0; scale=0.3", "b=2,s=5,f=4",
          "t=3,b=2,f=4", "e=3,b=2,t=3"),
     CASE("attention", "query=s; feature=f", "s=1,f=1", "s=1,f=1", "s=1,f=1"),
-    {.op = "attention",
-     .in = {"s=131,f=3", "s=131,f=3", "s=131,f=3"},
-     .attrs = "query=s; feature=f",
-     .no_fd = true},
+    CASE_NO_FD("attention", "query=s; feature=f", "s=131,f=3", "s=131,f=3", "s=131,f=3"),
     CASE("attention", "query=s; key=t; feature=f; causal=0", "b=2,s=3,h=2,f=4", "b=2,t=5,h=2,f=4",
          "b=2,t=5,h=2,f=4", "b=2,h=2,s=3,t=5 mask"),
     CASE("attention", "query=s; key=t; feature=f; value=e; causal=0", "b=2,s=3,g=2,f=4",
          "b=2,t=5,f=4", "b=2,t=5,e=3", "t=5,b=2 bool"),
-    {.op = "attention",
-     .in = {"s=70,f=3", "t=131,f=3", "t=131,f=3", "s=70,t=131 mask"},
-     .attrs = "query=s; key=t; feature=f; causal=0",
-     .no_fd = true},
+    CASE_NO_FD("attention", "query=s; key=t; feature=f; causal=0", "s=70,f=3", "t=131,f=3",
+               "t=131,f=3", "s=70,t=131 mask"),
     CASE("attention", "query=s; key=t; feature=f; value=e", "s=3,g=2,f=4", "t=5,f=4", "t=5,e=3",
          "t=5,g=2,s=3 bool"),
     CASE("attention_grad", "query=s; key=t; feature=f; value=e; causal=0", "b=2,s=3,f=4",
@@ -369,10 +369,8 @@ const dtp_op_case DTP_OP_CASES[] = {
          "b=2,c=2,s=4,g=2,f=2", "c=2,s=4,b=2,f=4"),
     CASE("attention_part", "query=s; key=t; feature=f; scale=0.3", "b=2,s=5,f=2", "t=5,b=2,f=4"),
     CASE("attention_part", "query=s; key=t; feature=f; causal=0", "s=5,f=2", "t=3,f=4"),
-    {.op = "attention_part",
-     .in = {"c=4,s=65,f=3", "c=4,s=65,f=6"},
-     .attrs = "query=s; feature=f; chunk=c; shift=2; order=zigzag; chunks=10",
-     .no_fd = true},
+    CASE_NO_FD("attention_part", "query=s; feature=f; chunk=c; shift=2; order=zigzag; chunks=10",
+               "c=4,s=65,f=3", "c=4,s=65,f=6"),
     CASE("attention_part_grad", "query=s; feature=f; value=e; chunk=c; shift=2", "c=3,s=4,f=2",
          "c=3,s=4,f=5", "c=3,s=4,e=3", "c=3,s=4 pos", "c=3,s=4,e=3"),
     CASE("attention_part_grad", "query=s; feature=f; chunk=c; shift=1; order=zigzag; chunks=2",
@@ -421,10 +419,7 @@ const dtp_op_case DTP_OP_CASES[] = {
          "step0=25000000; step1=1000100; step2=26070001; step3=26080001; step4=3060900; "
          "c0=2.5; c1=0.3",
          "a=5,b=37 pos", "-"),
-    {.op = "fused_elementwise",
-     .in = {"a=3,b=700"},
-     .attrs = "step0=0; step1=18060000; result=f32",
-     .no_fd = true},
+    CASE_NO_FD("fused_elementwise", "step0=0; step1=18060000; result=f32", "a=3,b=700"),
     CASE("fused_elementwise2", "step0=1000100; step1=17060000; also=0", "a=3,b=7", "b=7"),
     CASE("fused_elementwise2",
          "step0=1000100; step1=3060200; step2=2070300; step3=14080000; also=1", "a=3,b=600",
