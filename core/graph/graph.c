@@ -34,6 +34,16 @@ void dtp_graph_destroy(dtp_graph *g)
     }
 }
 
+dtp_status dtp_graph_deliver(dtp_graph *g, dtp_status s, dtp_graph **out)
+{
+    if (s == DTP_OK) {
+        *out = g;
+    } else {
+        dtp_graph_destroy(g);
+    }
+    return s;
+}
+
 /* ---- names ---- */
 
 dtp_tensor_id dtp_graph_find(const dtp_graph *g, const char *name)

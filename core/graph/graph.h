@@ -134,6 +134,8 @@ struct dtp_graph {
  * with DTP_NOMEM only. */
 dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph **out,
                             dtp_err *err) DTP_MUST_CHECK;
+/* Returns `s`, what the making of a graph came to: *out is the graph, or it is destroyed. */
+dtp_status dtp_graph_deliver(dtp_graph *g, dtp_status s, dtp_graph **out) DTP_MUST_CHECK;
 
 /* Adds an INPUT, PARAM or STATE like `tensor`, whose name is copied; producer and stream follow.
  * DTP_INVALID on a duplicate name or dim, DTP_RANGE on sizes. */

@@ -173,13 +173,3 @@ dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err)
     c->to->grad_factor = from->grad_factor >= 0 ? c->tensor[from->grad_factor] : -1;
     return DTP_OK;
 }
-
-dtp_status dtp_graph_copy_end(const dtp_graph_copy *c, dtp_status s, dtp_graph **out)
-{
-    if (s == DTP_OK) {
-        *out = c->to;
-    } else {
-        dtp_graph_destroy(c->to);
-    }
-    return s;
-}

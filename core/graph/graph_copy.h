@@ -47,8 +47,4 @@ dtp_status dtp_graph_add_beside(dtp_graph *g, const dtp_node_spec *beside, const
 /* Outputs, updates, gradients and loss, by c->tensor; an output that maps to -1 is left out. */
 dtp_status dtp_graph_copy_results(dtp_graph_copy *c, dtp_err *err) DTP_MUST_CHECK;
 
-/* Ends a copy that came to `s`, which is returned: *out is the new graph, or it is destroyed. */
-dtp_status dtp_graph_copy_end(const dtp_graph_copy *c, dtp_status s,
-                              dtp_graph **out) DTP_MUST_CHECK;
-
 #endif

@@ -67,10 +67,5 @@ dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
         changed->nodes[i] = g->nodes[i];
     }
     s = s == DTP_OK ? dtp_implementations_apply(changed, n, implementations, err) : s;
-    if (s != DTP_OK) {
-        dtp_graph_destroy(changed);
-        return s;
-    }
-    *out = changed;
-    return DTP_OK;
+    return dtp_graph_deliver(changed, s, out);
 }

@@ -70,12 +70,7 @@ static dtp_status change(const dtp_graph *model, const dtp_graph_variant *c, dtp
         last = next;
         s = s == DTP_OK ? check_microbatched(last, &c->outputs, err) : s;
     }
-    if (s != DTP_OK) {
-        dtp_graph_destroy(last);
-        return s;
-    }
-    *out = last;
-    return DTP_OK;
+    return dtp_graph_deliver(last, s, out);
 }
 
 dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_variant *variant,
@@ -89,12 +84,7 @@ dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_varian
         return dtp_graph_with_implementations(model, n_implementations, implementations, out, err);
     }
     dtp_status s = dtp_implementations_apply(changed, n_implementations, implementations, err);
-    if (s != DTP_OK) {
-        dtp_graph_destroy(changed);
-        return s;
-    }
-    *out = changed;
-    return DTP_OK;
+    return dtp_graph_deliver(changed, s, out);
 }
 
 static dtp_status copy_texts(dtp_arena *arena, int32_t n, const char *const *from,

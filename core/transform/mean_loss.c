@@ -366,5 +366,5 @@ dtp_status dtp_graph_with_summed_loss(const dtp_graph *g, dtp_graph **out, dtp_m
     if (s == DTP_OK && parts != NULL) {
         *parts = w.parts;
     }
-    return dtp_graph_copy_end(&w.copy, s, out);
+    return dtp_graph_deliver(w.copy.to, s, out);
 }

@@ -460,7 +460,7 @@ static dtp_status build(micro_work *w, dtp_arena *scratch, dtp_graph **out, dtp_
 {
     DTP_TRY(find_parts(w, scratch, err));
     DTP_TRY(dtp_graph_copy_begin(w->g, &w->copy, err));
-    return dtp_graph_copy_end(&w->copy, add_all(w, err), out);
+    return dtp_graph_deliver(w->copy.to, add_all(w, err), out);
 }
 
 dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t count,

@@ -125,5 +125,5 @@ dtp_status dtp_graph_with_outputs(const dtp_graph *g, const dtp_outputs *outputs
         mark_needed(g, outputs, needed);
         s = copy_needed(&copy, outputs, needed, err);
     }
-    return dtp_graph_copy_end(&copy, s, out);
+    return dtp_graph_deliver(copy.to, s, out);
 }

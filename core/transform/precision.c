@@ -435,10 +435,5 @@ dtp_status dtp_graph_with_precision(const dtp_graph *g, const dtp_precision *p, 
                          : p->tf32       ? with_tf32(g, &made, err)
                                          : build(g, p, scratch, &made, err);
     dtp_arena_destroy(scratch);
-    if (s != DTP_OK) {
-        dtp_graph_destroy(made);
-        return s;
-    }
-    *out = made;
-    return DTP_OK;
+    return dtp_graph_deliver(made, s, out);
 }

@@ -212,7 +212,7 @@ static dtp_status build(remat_work *w, const dtp_remat *remat, dtp_arena *scratc
 {
     DTP_TRY(analyse(w, remat, scratch, err));
     DTP_TRY(dtp_graph_copy_begin(w->g, &w->copy, err));
-    return dtp_graph_copy_end(&w->copy, add_all(w, err), out);
+    return dtp_graph_deliver(w->copy.to, add_all(w, err), out);
 }
 
 dtp_status dtp_graph_rematerialize(const dtp_graph *g, const dtp_remat *remat, dtp_graph **out,

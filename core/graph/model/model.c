@@ -81,12 +81,7 @@ static dtp_status read_document(const char *file, const dtp_json *root,
     const dtp_op_set *ops = options->ops != NULL ? options->ops : dtp_builtin_ops();
     DTP_TRY(dtp_graph_create(name, ops, &r.g, err));
     dtp_status s = read_graph(&r, err);
-    if (s != DTP_OK) {
-        dtp_graph_destroy(r.g);
-        return s;
-    }
-    *out = r.g;
-    return DTP_OK;
+    return dtp_graph_deliver(r.g, s, out);
 }
 
 dtp_status dtp_model_parse(const char *file, const char *text, size_t len,
