@@ -89,24 +89,6 @@ static dtp_status propagate(const dtp_graph *g, const dtp_pins_request *request,
     return DTP_OK;
 }
 
-static dtp_status add_baselines(const dtp_graph *g, const dtp_pricer *pricer,
-                                const dtp_redistributor *machine, const dtp_pins_request *request,
-                                dtp_plan *plan, dtp_err *err)
-{
-    dtp_redistribute_cache *cache = NULL;
-    DTP_TRY(dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &cache, err));
-    const dtp_baseline_options options = {.machine = machine,
-                                          .generic = dtp_redistribute_cache_planner(cache),
-                                          .rules_file = request->rules_file,
-                                          .limit = request->memory_limit_bytes};
-    dtp_candidate *baselines;
-    int32_t n;
-    const dtp_status s =
-        dtp_baselines_create(g, pricer, &options, plan->arena, &n, &baselines, err);
-    dtp_redistribute_cache_destroy(cache);
-    return s == DTP_OK ? dtp_plan_add_baselines(plan, n, baselines, err) : s;
-}
-
 static dtp_status copy_implementations(const dtp_pins_request *request, dtp_plan *plan,
                                        dtp_err *err)
 {
@@ -133,17 +115,20 @@ static dtp_status count(const dtp_graph *g, const dtp_plan_lowering *lowering, d
 }
 
 /* `g` has the implementations of the request. Pins are propagated on the generic machine, so that
- * they mean the same layouts on every machine. `machine` decides on the steps, or the generic
- * machine where the program is faster then; NULL: nothing is priced. */
+ * they mean the same layouts on every machine. The machine's prices decide on the steps, or those
+ * of the generic machine where the program is faster then; by->machine NULL: nothing is priced. */
 static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
-                         const dtp_redistributor *machine, const dtp_pins_request *request,
+                         const dtp_baseline_options *by, const dtp_pins_request *request,
                          dtp_plan *plan, int64_t *cost_ps, dtp_err *err)
 {
     dtp_plan_lowering lowering;
     DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
+    if (!request->torch) {
+        lowering.redistributor = lowering.options.redistributor = by->generic;
+    }
     DTP_TRY(propagate(g, request, &lowering, plan, err));
     dtp_candidate c = {.sharding = plan->sharding, .redistributor = lowering.redistributor};
-    if (machine == NULL) {
+    if (by->machine == NULL) {
         DTP_TRY(count(g, &lowering, plan, err));
     } else if (request->torch) {
         lowering.options.overlap.depth = DTP_OVERLAP_CHOOSE;
@@ -152,13 +137,22 @@ static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
                                      &plan->predicted, cost_ps, err));
         plan->overlap = lowering.options.overlap;
     } else {
-        DTP_TRY(dtp_candidate_faster(g, pricer, machine, lowering.redistributor,
+        DTP_TRY(dtp_candidate_faster(g, pricer, by->machine, by->generic,
                                      request->memory_limit_bytes, &c, err));
         plan->predicted = c.predicted;
         plan->overlap = c.overlap;
         *cost_ps = c.cost_ps;
     }
-    return request->torch ? DTP_OK : dtp_plan_list_redistributions(plan, g, c.redistributor, err);
+    if (!request->torch) {
+        DTP_TRY(dtp_plan_list_redistributions(plan, g, c.redistributor, err));
+    }
+    if (by->machine == NULL || request->alone) {
+        return DTP_OK;
+    }
+    dtp_candidate *baselines;
+    int32_t n;
+    DTP_TRY(dtp_baselines_create(g, pricer, by, plan->arena, &n, &baselines, err));
+    return dtp_plan_add_baselines(plan, n, baselines, err);
 }
 
 static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
@@ -166,7 +160,9 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
 {
     dtp_pricer pricer;
     dtp_redistribution_pricer *redistributions = NULL;
-    const dtp_redistributor *redistributor = NULL;
+    dtp_redistribute_cache *generic = NULL;
+    dtp_baseline_options by = {.rules_file = request->rules_file,
+                               .limit = request->memory_limit_bytes};
     dtp_graph *set = NULL;
     int64_t cost_ps = 0;
     DTP_TRY(fill_header(g, machine, request, plan, err));
@@ -184,13 +180,15 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     if (s == DTP_OK && machine != NULL) {
         s = dtp_redistribution_pricer_create(&pricer, &redistributions, err);
     }
-    if (redistributions != NULL) {
-        redistributor = dtp_redistribution_pricer_redistributor(redistributions);
+    s = s == DTP_OK ? dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &generic, err)
+                    : s;
+    if (s == DTP_OK) {
+        by.generic = dtp_redistribute_cache_planner(generic);
+        by.machine =
+            machine != NULL ? dtp_redistribution_pricer_redistributor(redistributions) : NULL;
+        s = decide(set, &pricer, &by, request, plan, &cost_ps, err);
     }
-    s = s == DTP_OK ? decide(set, &pricer, redistributor, request, plan, &cost_ps, err) : s;
-    s = s == DTP_OK && machine != NULL && !request->alone
-            ? add_baselines(set, &pricer, redistributor, request, plan, err)
-            : s;
+    dtp_redistribute_cache_destroy(generic);
     dtp_redistribution_pricer_destroy(redistributions);
     dtp_graph_destroy(set);
     DTP_TRY(s);
