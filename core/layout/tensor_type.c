@@ -109,15 +109,20 @@ int64_t dtp_ttype_bytes(const dtp_ttype *type)
     return dtp_ttype_elems(type) * dtp_dtype_bytes(type->dtype);
 }
 
+bool dtp_ttype_same_sizes(const dtp_ttype *a, const dtp_ttype *b)
+{
+    bool same = a->dtype == b->dtype && a->rank == b->rank;
+    for (int32_t i = 0; i < a->rank && same; i++) {
+        same = a->dims[i].size == b->dims[i].size;
+    }
+    return same;
+}
+
 bool dtp_ttype_equal(const dtp_ttype *a, const dtp_ttype *b)
 {
-    if (a->dtype != b->dtype || a->rank != b->rank) {
-        return false;
+    bool same = dtp_ttype_same_sizes(a, b);
+    for (int32_t i = 0; i < a->rank && same; i++) {
+        same = a->dims[i].id == b->dims[i].id;
     }
-    for (int32_t i = 0; i < a->rank; i++) {
-        if (a->dims[i].id != b->dims[i].id || a->dims[i].size != b->dims[i].size) {
-            return false;
-        }
-    }
-    return true;
+    return same;
 }

@@ -23,5 +23,7 @@ int64_t dtp_ttype_size(const dtp_ttype *type, dtp_dim_id id);
 dtp_status dtp_ttype_check_size(const dtp_ttype *type, dtp_err *err) DTP_MUST_CHECK;
 /* Same dtype, dims and sizes in the same order. */
 bool dtp_ttype_equal(const dtp_ttype *a, const dtp_ttype *b);
+/* Same dtype and sizes in the same order, whatever the names of the dims are. */
+bool dtp_ttype_same_sizes(const dtp_ttype *a, const dtp_ttype *b);
 
 #endif

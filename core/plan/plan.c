@@ -72,12 +72,8 @@ const char *dtp_cert_status_name(dtp_cert_status status)
 bool dtp_plan_redistribution_is(const dtp_plan_redistribution *r, const dtp_ttype *type,
                                 const dtp_layout *from, const dtp_layout *to)
 {
-    bool is = dtp_layout_equal(&r->from, from) && dtp_layout_equal(&r->after[r->n_steps - 1], to) &&
-              r->type.dtype == type->dtype && r->type.rank == type->rank;
-    for (int32_t i = 0; is && i < type->rank; i++) {
-        is = r->type.dims[i].size == type->dims[i].size;
-    }
-    return is;
+    return dtp_layout_equal(&r->from, from) && dtp_layout_equal(&r->after[r->n_steps - 1], to) &&
+           dtp_ttype_same_sizes(&r->type, type);
 }
 
 /* ---- names of strategies ---- */

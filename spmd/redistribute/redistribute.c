@@ -129,29 +129,6 @@ dtp_status dtp_redistribute__check_pair(const dtp_ttype *type, const dtp_layout 
     return DTP_OK;
 }
 
-/* The common case: partial values of one reduction become replicated and nothing else changes.
- * On the generic machine no other path is cheaper than one all-reduce: scattering and gathering on
- * the way moves as many bytes in more steps. */
-static bool is_all_reduce(const dtp_redistribution *r, dtp_step *out)
-{
-    *out = (dtp_step){.kind = DTP_STEP_ALL_REDUCE, .after = *r->to};
-    int op = -1;
-    for (int32_t m = 0; m < r->from->n_mesh; m++) {
-        const dtp_placement *a = &r->from->placement[m], *b = &r->to->placement[m];
-        if (memcmp(a, b, sizeof *a) == 0) {
-            continue;
-        }
-        if (a->kind != DTP_PARTIAL || a->op == DTP_REDUCE_AVG || b->kind != DTP_REPLICATE ||
-            (op >= 0 && op != a->op)) {
-            return false;
-        }
-        op = a->op;
-        out->set |= 1U << m;
-    }
-    out->op = (dtp_reduce_op)op;
-    return true;
-}
-
 dtp_status dtp_redistribute_plan(const dtp_mesh *mesh, const dtp_ttype *type,
                                  const dtp_layout *from, const dtp_layout *to, dtp_step_price price,
                                  void *user, dtp_steps *out, dtp_err *err)
@@ -169,10 +146,6 @@ dtp_status dtp_redistribute_plan(const dtp_mesh *mesh, const dtp_ttype *type,
         return DTP_OK;
     }
     DTP_TRY(dtp_redistribute__check_pair(type, from, to, err));
-    if (r.generic && is_all_reduce(&r, &out->steps[0])) {
-        out->n = 1;
-        return DTP_OK;
-    }
     DTP_TRY(dtp_redistribute__search(&r, out, &found, err));
     if (!found) {
         through_replicated(&r, out);

@@ -38,14 +38,14 @@ static dtp_status add_layout(even_builder *b, uint64_t key)
     return dtp_hash_table_add(&g->index, b->arena, dtp_layout__hash(key), g->n_layouts++, b->err);
 }
 
-static dtp_status visit_layout(void *user, const dtp_layout_state *at, const dtp_layout_hop *hop)
+static dtp_status visit_layout(void *user, const dtp_layout *at, const dtp_layout_hop *hop)
 {
     (void)at;
     even_builder *b = user;
     return dtp_even_graph_find(b->g, hop->key) >= 0 ? DTP_OK : add_layout(b, hop->key);
 }
 
-static dtp_status count_step(void *user, const dtp_layout_state *at, const dtp_layout_hop *hop)
+static dtp_status count_step(void *user, const dtp_layout *at, const dtp_layout_hop *hop)
 {
     (void)at;
     const even_builder *b = user;
@@ -53,10 +53,12 @@ static dtp_status count_step(void *user, const dtp_layout_state *at, const dtp_l
     return DTP_OK;
 }
 
-static dtp_status write_step(void *user, const dtp_layout_state *at, const dtp_layout_hop *hop)
+static dtp_status write_step(void *user, const dtp_layout *at, const dtp_layout_hop *hop)
 {
+    (void)at;
     const even_builder *b = user;
-    const dtp_mesh_set splits = dtp_layout__dims_of_kind(at->key, b->g->n_mesh, DTP_SHARD);
+    const dtp_mesh_set splits =
+        dtp_layout__dims_of_kind(b->g->keys[b->from], b->g->n_mesh, DTP_SHARD);
     b->g->steps[--b->g->first[dtp_even_graph_find(b->g, hop->key)]] =
         (dtp_even_step){b->from, (uint8_t)hop->kind, (uint8_t)hop->set, (uint8_t)splits};
     return DTP_OK;
@@ -77,7 +79,6 @@ dtp_status dtp_even_graph_create(dtp_arena *arena, const dtp_mesh *mesh, int32_t
         type.dims[i].size = parts[i];
     }
     dtp_layout_graph__init(&steps, mesh, &type);
-    steps.axes = (1U << n_axes) - 1U;
     steps.reduced = steps.sliced = steps.kept[DTP_REDUCE_SUM] = (1U << mesh->n_dims) - 1U;
     steps.keeps_some = steps.even = steps.single = true;
     DTP_TRY(add_layout(&b, 0));

@@ -53,7 +53,6 @@ void dtp_layout_graph__init(dtp_layout_graph *g, const dtp_mesh *mesh, const dtp
     memset(g, 0, sizeof *g);
     g->n_mesh = mesh->n_dims;
     g->rank = type->rank;
-    g->elem_bytes = (double)dtp_dtype_bytes(type->dtype);
     for (int32_t i = 0; i < type->rank; i++) {
         g->sizes[i] = type->dims[i].size;
     }
@@ -70,7 +69,11 @@ void dtp_layout_graph__init(dtp_layout_graph *g, const dtp_mesh *mesh, const dtp
 /* The steps from one layout. */
 typedef struct expansion {
     const dtp_layout_graph *g;
-    dtp_layout_state at;
+    uint64_t key;
+    dtp_layout at;
+    dtp_stacks splits;
+    int64_t sizes[DTP_MAX_RANK]; /* of the largest shard */
+    bool even[DTP_MAX_RANK];     /* the tensor dim is split evenly */
     dtp_layout_visit visit;
     void *user;
 } expansion;
@@ -85,23 +88,20 @@ static dtp_status visit_splits(const expansion *x, const dtp_layout_hop *hop, in
 {
     const int64_t n = x->g->set_size[hop->set];
     for (int32_t axis = 0; axis < x->g->rank; axis++) {
-        if ((x->g->axes >> axis & 1U) == 0 || axis == except) {
+        if (axis == except) {
             continue;
         }
         dtp_layout_hop next = *hop;
-        const int64_t size = x->at.sizes[axis], part = size / n, left = size % n;
-        next.even = left == 0 && x->at.even_axis[axis];
-        if (!next.even && (x->g->even || !is_single(hop->set))) {
+        const bool even = x->even[axis] && x->sizes[axis] % n == 0;
+        if (!even && (x->g->even || !is_single(hop->set))) {
             continue;
         }
-        next.even = next.even && x->at.even;
-        next.cut_bytes = size > 0 ? x->at.bytes / (double)size * (double)(part + (left != 0)) : 0;
         *(hop->kind == DTP_STEP_ALL_TO_ALL ? &next.to_axis : &next.axis) = (int8_t)axis;
         /* The key with the mesh dims of a set, replicated in it, as the innermost splits of the
          * axis. */
         uint64_t key = hop->key;
         dtp_mesh_set set = hop->set;
-        int32_t depth = x->at.stacks.depth[axis];
+        int32_t depth = x->splits.depth[axis];
         const uint64_t what = (uint64_t)DTP_SHARD | (uint64_t)axis << 2;
         for (int32_t shift = 0; set != 0; set >>= 1, shift += 8) {
             if ((set & 1U) != 0) {
@@ -120,8 +120,8 @@ static dtp_status expand_partials(const expansion *x)
                                         DTP_REDUCE_MAX};
     dtp_mesh_set of_op[DTP_N_REDUCE_OPS] = {0};
     for (int32_t m = 0; m < x->g->n_mesh; m++) {
-        if (x->at.layout.placement[m].kind == DTP_PARTIAL) {
-            of_op[x->at.layout.placement[m].op] |= x->g->reduced & 1U << m;
+        if (x->at.placement[m].kind == DTP_PARTIAL) {
+            of_op[x->at.placement[m].op] |= x->g->reduced & 1U << m;
         }
     }
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
@@ -133,8 +133,7 @@ static dtp_status expand_partials(const expansion *x)
             dtp_layout_hop hop = {.kind = DTP_STEP_ALL_REDUCE,
                                   .set = set,
                                   .op = (int8_t)ops[i],
-                                  .key = set_all(x->at.key, set, (dtp_placement){0}),
-                                  .even = x->at.even};
+                                  .key = set_all(x->key, set, (dtp_placement){0})};
             DTP_TRY(x->visit(x->user, &x->at, &hop));
             hop.kind = DTP_STEP_REDUCE_SCATTER;
             DTP_TRY(visit_splits(x, &hop, -1));
@@ -146,8 +145,7 @@ static dtp_status expand_partials(const expansion *x)
     const dtp_placement sum = {.kind = DTP_PARTIAL, .op = DTP_REDUCE_SUM};
     const dtp_layout_hop hop = {.kind = DTP_STEP_SCALE,
                                 .set = of_op[DTP_REDUCE_AVG],
-                                .key = set_all(x->at.key, of_op[DTP_REDUCE_AVG], sum),
-                                .even = x->at.even};
+                                .key = set_all(x->key, of_op[DTP_REDUCE_AVG], sum)};
     return x->visit(x->user, &x->at, &hop);
 }
 
@@ -155,20 +153,19 @@ static dtp_status expand_partials(const expansion *x)
 static dtp_status expand_shards(const expansion *x)
 {
     for (int32_t axis = 0; axis < x->g->rank; axis++) {
-        const int8_t *splits = x->at.stacks.of[axis];
-        const int32_t n = x->at.stacks.depth[axis];
+        const int8_t *splits = x->splits.of[axis];
+        const int32_t n = x->splits.depth[axis];
         dtp_mesh_set set = 0;
         for (int32_t i = n - 1; i >= 0; i--) {
             const bool ascending = i == n - 1 || splits[i] < splits[i + 1];
-            if (i < n - 1 && (!x->at.even_axis[axis] || !ascending || x->g->single)) {
+            if (i < n - 1 && (!x->even[axis] || !ascending || x->g->single)) {
                 break;
             }
             set |= 1U << splits[i];
             dtp_layout_hop hop = {.kind = DTP_STEP_ALL_GATHER,
                                   .axis = (int8_t)axis,
                                   .set = set,
-                                  .key = set_all(x->at.key, set, (dtp_placement){0}),
-                                  .even = x->at.even};
+                                  .key = set_all(x->key, set, (dtp_placement){0})};
             DTP_TRY(x->visit(x->user, &x->at, &hop));
             hop.kind = DTP_STEP_ALL_TO_ALL;
             DTP_TRY(visit_splits(x, &hop, axis));
@@ -180,30 +177,24 @@ static dtp_status expand_shards(const expansion *x)
 dtp_status dtp_layout_graph__expand(const dtp_layout_graph *g, uint64_t key, dtp_layout_visit visit,
                                     void *user)
 {
-    expansion x = {.g = g, .visit = visit, .user = user};
-    dtp_layout_state *at = &x.at;
-    at->key = key;
-    at->layout = dtp_layout__of_key(key, g->rank, g->n_mesh);
-    dtp_stacks__read(key, g->n_mesh, &at->stacks);
-    at->bytes = g->elem_bytes;
-    at->even = true;
+    expansion x = {.g = g, .key = key, .visit = visit, .user = user};
+    x.at = dtp_layout__of_key(key, g->rank, g->n_mesh);
+    dtp_stacks__read(key, g->n_mesh, &x.splits);
     for (int32_t i = 0; i < g->rank; i++) {
         dtp_mesh_set set = 0;
-        for (int32_t k = 0; k < at->stacks.depth[i]; k++) {
-            set |= 1U << at->stacks.of[i][k];
+        for (int32_t k = 0; k < x.splits.depth[i]; k++) {
+            set |= 1U << x.splits.of[i][k];
         }
         const int64_t n = g->set_size[set];
-        at->sizes[i] = n > 1 ? dtp_ceil_div(g->sizes[i], n) : g->sizes[i];
-        at->bytes *= (double)at->sizes[i];
-        at->even_axis[i] = at->sizes[i] * n == g->sizes[i];
-        at->even = at->even && at->even_axis[i];
+        x.sizes[i] = n > 1 ? dtp_ceil_div(g->sizes[i], n) : g->sizes[i];
+        x.even[i] = x.sizes[i] * n == g->sizes[i];
     }
     DTP_TRY(expand_partials(&x));
     DTP_TRY(expand_shards(&x));
-    const dtp_mesh_set whole = dtp_layout__dims_of_kind(x.at.key, x.g->n_mesh, DTP_REPLICATE);
+    const dtp_mesh_set whole = dtp_layout__dims_of_kind(x.key, x.g->n_mesh, DTP_REPLICATE);
     const dtp_mesh_set sliced = whole & x.g->sliced;
     for (dtp_mesh_set set = sliced; set != 0; set = (set - 1U) & sliced) {
-        const dtp_layout_hop hop = {.kind = DTP_STEP_SLICE, .set = set, .key = x.at.key};
+        const dtp_layout_hop hop = {.kind = DTP_STEP_SLICE, .set = set, .key = x.key};
         if (!x.g->single || is_single(set)) {
             DTP_TRY(visit_splits(&x, &hop, -1));
         }
@@ -215,8 +206,7 @@ dtp_status dtp_layout_graph__expand(const dtp_layout_graph *g, uint64_t key, dtp
             const dtp_layout_hop hop = {.kind = DTP_STEP_KEEP_FIRST,
                                         .set = set,
                                         .op = (int8_t)op,
-                                        .key = set_all(x.at.key, set, place),
-                                        .even = x.at.even};
+                                        .key = set_all(x.key, set, place)};
             DTP_TRY(x.visit(x.user, &x.at, &hop));
         }
     }

@@ -82,9 +82,7 @@ void dtp_stacks__read(uint64_t key, int32_t n_mesh, dtp_stacks *out);
 typedef struct dtp_layout_graph {
     int32_t n_mesh, rank;
     int64_t sizes[DTP_MAX_RANK];              /* of tensor dims */
-    double elem_bytes;                        /* of an element */
     int64_t set_size[1 << DTP_MAX_MESH_DIMS]; /* ranks of a set of mesh dims */
-    uint32_t axes;                            /* tensor dims that may be split */
     dtp_mesh_set reduced;                     /* mesh dims whose partial values may be reduced, */
     dtp_mesh_set sliced;                      /* that may be sliced, */
     dtp_mesh_set kept[DTP_N_REDUCE_OPS];      /* that may become partial of an op: all at once, */
@@ -96,29 +94,16 @@ typedef struct dtp_layout_graph {
 /* Sets sizes and set_size; nothing is allowed yet. */
 void dtp_layout_graph__init(dtp_layout_graph *g, const dtp_mesh *mesh, const dtp_ttype *type);
 
-/* The layout that a step leaves. */
-typedef struct dtp_layout_state {
-    uint64_t key;
-    dtp_layout layout;
-    dtp_stacks stacks;
-    int64_t sizes[DTP_MAX_RANK]; /* of the largest shard */
-    double bytes;                /* of the largest shard */
-    bool even_axis[DTP_MAX_RANK], even;
-} dtp_layout_state;
-
 /* A step and the layout that it leads to. */
 typedef struct dtp_layout_hop {
     uint64_t key;             /* of that layout */
     int8_t kind;              /* dtp_step_kind */
     int8_t axis, to_axis, op; /* as in dtp_step */
     dtp_mesh_set set;
-    double cut_bytes; /* of a part of the shard that is cut along another tensor dim */
-    bool even;        /* both layouts split everything evenly */
 } dtp_layout_hop;
 
-/* Calls visit for every step that leaves the layout, until one returns a failure. */
-typedef dtp_status (*dtp_layout_visit)(void *user, const dtp_layout_state *at,
-                                       const dtp_layout_hop *hop);
+/* Calls visit for every step that leaves the layout, `at`, until one returns a failure. */
+typedef dtp_status (*dtp_layout_visit)(void *user, const dtp_layout *at, const dtp_layout_hop *hop);
 dtp_status dtp_layout_graph__expand(const dtp_layout_graph *g, uint64_t key, dtp_layout_visit visit,
                                     void *user) DTP_MUST_CHECK;
 

@@ -10,10 +10,6 @@
 #define DTP_GENERIC_NET_BPS 10e9  /* of what a rank receives */
 #define DTP_GENERIC_MEM_BPS 40e9  /* of local copies: reads and writes */
 
-/* Price of a step over n ranks whose parts (dtp_step_count) have part_bytes each; `packs` as
- * dtp_step_packs. */
-double dtp_step__generic_seconds(dtp_step_kind kind, int64_t n, double part_bytes, bool packs);
-
 /* Borrows everything. */
 typedef struct dtp_redistribution {
     const dtp_mesh *mesh;

@@ -19,7 +19,7 @@ typedef struct step_search {
     dtp_step step;
 } step_search;
 
-static dtp_status match(void *user, const dtp_layout_state *at, const dtp_layout_hop *hop)
+static dtp_status match(void *user, const dtp_layout *at, const dtp_layout_hop *hop)
 {
     step_search *s = user;
     (void)at;
@@ -41,7 +41,6 @@ static bool find_step(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_lay
         changed |= memcmp(a, b, sizeof *a) != 0 ? 1U << m : 0U;
     }
     dtp_layout_graph__init(&graph, mesh, type);
-    graph.axes = (1U << type->rank) - 1U;
     graph.reduced = graph.sliced = changed;
     for (int op = 0; op < DTP_N_REDUCE_OPS; op++) {
         graph.kept[op] = changed;

@@ -5,8 +5,7 @@
  * non-negative price. Only mesh dims that the target splits are sliced (unless all may be), so
  * that a plain all-reduce stays one, and what stays partial is not reduced. For tensors of many
  * megabytes a detour over other mesh dims can receive fewer bytes, in more collectives; within
- * these rules the price of a pair is never above that of two pairs in a row. Tensor dims that
- * neither layout splits may serve as a stopover; at most two of them are considered.
+ * these rules the price of a pair is never above that of two pairs in a row.
  */
 #include <math.h>
 #include <string.h>
@@ -21,7 +20,6 @@ typedef struct search_vertex {
     double cost, rest;
     int32_t from; /* -1: the start */
     dtp_layout_hop via;
-    bool mirrored; /* the vertex is the mirror image of where `via` leads (see find_axes) */
     bool done;
 } search_vertex;
 
@@ -30,9 +28,8 @@ typedef struct pair_search {
     dtp_layout_graph graph;
     dtp_redistribute_bound bound;
     uint64_t target;
-    double best;      /* cost of the cheapest way to the target so far */
-    int32_t twins[2]; /* see find_axes; -1: none */
-    int32_t at;       /* the vertex that is being left */
+    double best; /* cost of the cheapest way to the target so far */
+    int32_t at;  /* the vertex that is being left */
     int32_t n, capacity;
     search_vertex *v;
     dtp_hash_table index; /* of v by key */
@@ -40,33 +37,6 @@ typedef struct pair_search {
     dtp_arena *arena;
     dtp_err *err;
 } pair_search;
-
-static double price_of(const pair_search *s, const dtp_layout_state *at, const dtp_layout_hop *hop)
-{
-    const dtp_redistribution *r = s->r;
-    if (r->generic) {
-        const dtp_step_kind kind = (dtp_step_kind)hop->kind;
-        const bool cut = kind == DTP_STEP_REDUCE_SCATTER || kind == DTP_STEP_ALL_TO_ALL;
-        const bool exchange = cut || kind == DTP_STEP_ALL_GATHER;
-        return dtp_step__generic_seconds(kind, s->graph.set_size[hop->set],
-                                         cut ? hop->cut_bytes : at->bytes, exchange && !hop->even);
-    }
-    const dtp_step step = dtp_layout_graph__step(&s->graph, hop, hop->key);
-    return r->price(r->user, r->mesh, r->type, &at->layout, &step);
-}
-
-/* The layout with the two twins exchanged. */
-static uint64_t mirror(const pair_search *s, uint64_t key)
-{
-    const uint64_t flip = (uint64_t)(s->twins[0] ^ s->twins[1]) << 2;
-    for (int32_t m = 0; m < s->graph.n_mesh; m++) {
-        const int32_t axis = (int32_t)dtp_layout__axis_or_op(key, m);
-        if (dtp_layout__kind(key, m) == DTP_SHARD && (axis == s->twins[0] || axis == s->twins[1])) {
-            key ^= flip << (8 * m);
-        }
-    }
-    return key;
-}
 
 /* The vertex of a key; a new one has no known cost. */
 static dtp_status find_vertex(pair_search *s, uint64_t key, search_vertex **out)
@@ -93,26 +63,25 @@ static dtp_status find_vertex(pair_search *s, uint64_t key, search_vertex **out)
 }
 
 /* Offers a way; those that cannot be better than what is known are dropped before they are
- * priced. Of a layout and its mirror image the one of lesser key is the vertex. */
-static dtp_status relax(void *user, const dtp_layout_state *at, const dtp_layout_hop *hop)
+ * priced. */
+static dtp_status relax(void *user, const dtp_layout *at, const dtp_layout_hop *hop)
 {
     pair_search *s = user;
-    const uint64_t image = s->twins[0] >= 0 ? mirror(s, hop->key) : hop->key;
-    const bool mirrored = image < hop->key;
+    const dtp_redistribution *r = s->r;
     search_vertex *v;
-    DTP_TRY(find_vertex(s, mirrored ? image : hop->key, &v));
+    DTP_TRY(find_vertex(s, hop->key, &v));
     double cost = s->v[s->at].cost;
     if (v->done || v->cost <= cost || cost + v->rest >= s->best) {
         return DTP_OK;
     }
-    cost += price_of(s, at, hop);
+    const dtp_step step = dtp_layout_graph__step(&s->graph, hop, hop->key);
+    cost += r->price(r->user, r->mesh, r->type, at, &step);
     if (v->cost <= cost || cost + v->rest >= s->best) {
         return DTP_OK;
     }
     v->cost = cost;
     v->from = s->at;
     v->via = *hop;
-    v->mirrored = mirrored;
     s->best = v->key == s->target ? cost : s->best;
     return dtp_layout_queue__push(&s->queue, s->arena,
                                   (dtp_queue_entry){cost + v->rest, (int32_t)(v - s->v)}, s->err);
@@ -141,11 +110,6 @@ static dtp_status run_search(pair_search *s, int32_t *found)
     return DTP_OK;
 }
 
-static int8_t twin_of(const pair_search *s, int8_t axis)
-{
-    return (int8_t)(axis == s->twins[0] ? s->twins[1] : axis == s->twins[1] ? s->twins[0] : axis);
-}
-
 /* The path's steps, first to last. */
 static dtp_status write_path(const pair_search *s, int32_t target, dtp_steps *out)
 {
@@ -157,44 +121,10 @@ static dtp_status write_path(const pair_search *s, int32_t target, dtp_steps *ou
         return DTP_FAIL(s->err, DTP_INTERNAL, "a redistribution of %d steps", n);
     }
     out->n = n;
-    /* Both ends are their own mirror images, so what is mirrored may be counted from the end. */
-    bool mirrored = false;
     for (int32_t v = target; s->v[v].from >= 0; v = s->v[v].from) {
-        dtp_layout_hop via = s->v[v].via;
-        const uint64_t key = mirrored ? mirror(s, s->v[v].key) : s->v[v].key;
-        mirrored = mirrored != s->v[v].mirrored;
-        via.axis = mirrored ? twin_of(s, via.axis) : via.axis;
-        via.to_axis = mirrored ? twin_of(s, via.to_axis) : via.to_axis;
-        out->steps[--n] = dtp_layout_graph__step(&s->graph, &via, key);
+        out->steps[--n] = dtp_layout_graph__step(&s->graph, &s->v[v].via, s->v[v].key);
     }
     return DTP_OK;
-}
-
-/* Tensor dims that either layout splits, and the first two others, the stopovers. Two stopovers
- * that every mesh dim divides evenly are alike on the generic machine: every way has a mirror image
- * of the same price with the two exchanged. A layout and its mirror image are one vertex. */
-static void find_axes(pair_search *s)
-{
-    const dtp_redistribution *r = s->r;
-    const int64_t ranks = s->graph.set_size[(1U << r->mesh->n_dims) - 1U];
-    int32_t stopovers[2] = {-1, -1}, n = 0;
-    for (int32_t m = 0; m < r->mesh->n_dims; m++) {
-        const dtp_placement from = r->from->placement[m], to = r->to->placement[m];
-        s->graph.axes |= from.kind == DTP_SHARD ? 1U << from.axis : 0U;
-        s->graph.axes |= to.kind == DTP_SHARD ? 1U << to.axis : 0U;
-    }
-    for (int32_t i = 0; i < r->type->rank && n < 2; i++) {
-        if ((s->graph.axes >> i & 1U) == 0) {
-            stopovers[n++] = i;
-        }
-    }
-    for (int32_t i = 0; i < n; i++) {
-        s->graph.axes |= 1U << stopovers[i];
-    }
-    const bool alike = r->generic && n == 2 && r->type->dims[stopovers[0]].size % ranks == 0 &&
-                       r->type->dims[stopovers[1]].size % ranks == 0;
-    s->twins[0] = alike ? stopovers[0] : -1;
-    s->twins[1] = alike ? stopovers[1] : -1;
 }
 
 dtp_status dtp_redistribute__search(const dtp_redistribution *r, dtp_steps *out, bool *found,
@@ -215,7 +145,6 @@ dtp_status dtp_redistribute__search(const dtp_redistribution *r, dtp_steps *out,
         s.graph.sliced |= to->kind == DTP_SHARD || r->free_splits ? one : 0;
         s.graph.kept[to->op] |= to->kind == DTP_PARTIAL ? one : 0;
     }
-    find_axes(&s);
     if (r->generic) {
         dtp_redistribute__bound_init(&s.bound, r);
     }

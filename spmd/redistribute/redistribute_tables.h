@@ -2,16 +2,11 @@
  * a price that depends on bytes alone, by one search from a target back to every layout.
  *
  * When all layouts of a tensor on the way are even, the price of a step depends on its kind, its
- * mesh dims, the reduction, the element type and the bytes of the shard before it. And which steps
- * are allowed depends on the source through the tensor dims that may be split only, on the target
- * through the mesh dims that it splits and those that it leaves partial. So the costs from every
- * layout to one are a table, made by Dijkstra's algorithm on the reversed steps of
- * spmd/redistribute/redistribute_graph.h, and the table serves all tensors of one size: tensor dims
- * are numbered by how they may be split evenly, and those that are alike in that by their first
- * appearance in the target, then in the source, then as stopovers.
- *
- * On a target without strided collectives a step also packs what does not lie in one piece, which
- * depends on the order of the tensor dims: there a table serves tensors of one shape.
+ * mesh dims, the reduction, the element type, the bytes of the shard before it and, on a target
+ * without strided collectives, on what it packs. Which steps are allowed depends on the target
+ * alone: on the mesh dims that it splits and those that it leaves partial. So the costs from every
+ * layout to one are a table of tensors of one type, made by Dijkstra's algorithm on the reversed
+ * steps of spmd/redistribute/redistribute_graph.h.
  */
 #ifndef DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_TABLES_H
 #define DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_TABLES_H

@@ -100,15 +100,19 @@ dtp_coll dtp_step_coll(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_la
 /* ---- the generic machine ------------------------------------------------------------------------
  */
 
-double dtp_step__generic_seconds(dtp_step_kind kind, int64_t n, double part_bytes, bool packs)
+double dtp_step_generic_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                              const dtp_layout *before, const dtp_step *step)
 {
+    (void)user;
+    const int64_t n = dtp_mesh_set_size(mesh, step->set);
     if (n < 2) {
         return 0;
     }
-    const double ranks = (double)n;
+    const double ranks = (double)n, part_bytes = (double)dtp_step_count(mesh, type, before, step) *
+                                                 (double)dtp_dtype_bytes(type->dtype);
     double moved = part_bytes * (ranks - 1), copied = 0, launch = DTP_GENERIC_LAUNCH_S;
     int doublings = 0; /* ceil(log2(n)) */
-    switch (kind) {
+    switch (step->kind) {
     case DTP_STEP_SLICE:
         return 2 * part_bytes / ranks / DTP_GENERIC_MEM_BPS;
     case DTP_STEP_SCALE:
@@ -121,24 +125,14 @@ double dtp_step__generic_seconds(dtp_step_kind kind, int64_t n, double part_byte
     default:
         break;
     }
-    if (packs) {
-        copied = 2 * part_bytes * (kind == DTP_STEP_ALL_TO_ALL ? 2 * ranks : 1 + ranks);
+    if (dtp_step_packs(mesh, type, before, step, &dtp_target_cpu) != 0) {
+        copied = 2 * part_bytes * (step->kind == DTP_STEP_ALL_TO_ALL ? 2 * ranks : 1 + ranks);
     }
     while ((INT64_C(1) << doublings) < n) {
         doublings++;
     }
     return launch + DTP_GENERIC_HOP_S * doublings + moved / DTP_GENERIC_NET_BPS +
            copied / DTP_GENERIC_MEM_BPS;
-}
-
-double dtp_step_generic_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
-                              const dtp_layout *before, const dtp_step *step)
-{
-    (void)user;
-    const double part = (double)dtp_step_count(mesh, type, before, step);
-    return dtp_step__generic_seconds(
-        step->kind, dtp_mesh_set_size(mesh, step->set), part * (double)dtp_dtype_bytes(type->dtype),
-        dtp_step_packs(mesh, type, before, step, &dtp_target_cpu) != 0);
 }
 
 /* ---- text ---------------------------------------------------------------------------------------

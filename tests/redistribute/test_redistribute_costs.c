@@ -223,7 +223,6 @@ static void test_redistribute_costs__tables_have_what_a_search_finds(void **stat
     assert_true(n > 8000);
 }
 
-/* Dim by dim in another order: tables of one size serve both tensors. */
 static void test_redistribute_costs__every_pair_of_a_small_tensor(void **state)
 {
     (void)state;

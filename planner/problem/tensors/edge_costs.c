@@ -29,20 +29,11 @@ struct redistribution_costs {
     prices_from *from; /* by the number of a layout */
 };
 
-static bool same_sizes(const dtp_ttype *a, const dtp_ttype *b)
-{
-    bool same = a->dtype == b->dtype && a->rank == b->rank;
-    for (int32_t i = 0; i < a->rank && same; i++) {
-        same = a->dims[i].size == b->dims[i].size;
-    }
-    return same;
-}
-
 /* Brings the costs of the type to the head of the list. */
 static dtp_status find_prices(tensor_build *b, const dtp_ttype *type, dtp_err *err)
 {
     redistribution_costs **at = &b->prices;
-    while (*at != NULL && !same_sizes(&(*at)->type, type)) {
+    while (*at != NULL && !dtp_ttype_same_sizes(&(*at)->type, type)) {
         at = &(*at)->next;
     }
     redistribution_costs *x = *at;
@@ -294,7 +285,7 @@ static bool same_key(const matrix_key *x, const matrix_key *y)
     return x->kind == y->kind && x->operands == y->operands && x->output == y->output &&
            x->stays == y->stays && x->node == y->node && x->maker == y->maker &&
            x->count == y->count && x->from == y->from && x->to == y->to &&
-           same_sizes(x->type, y->type);
+           dtp_ttype_same_sizes(x->type, y->type);
 }
 
 static int32_t maker_class(const tensor_build *b, const link *l)
