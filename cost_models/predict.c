@@ -92,6 +92,13 @@ dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const
     return status;
 }
 
+dtp_status dtp_program_additive_cost(const dtp_pricer *pricer, const dtp_program *p,
+                                     int64_t *cost_ps, dtp_err *err)
+{
+    dtp_dearest dearest = {0};
+    return dtp_program_price(pricer, p->plain, &dearest, cost_ps, err);
+}
+
 /* Depths that are tried, the least of equal ones first. */
 static const int32_t DEPTHS[] = {1, 2, 4, 8, 16, 32, DTP_OVERLAP_MAX_DEPTH};
 static const double GAIN = 0.001; /* what a deeper one, or a larger bucket, must save of the step */
@@ -185,86 +192,92 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
     return dtp_program_overlap(p, &best, false, err);
 }
 
-/* Lowers with as much that runs once for all microbatches as memory allows. */
-static dtp_status lower_once(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
-                             const dtp_lower_options *options, dtp_program **out, dtp_err *err)
+/* Lets as much run once for all microbatches as memory allows, of a program with which all that
+ * `limit` bytes allow does. */
+static dtp_status arrange_once(const dtp_lower_options *options, int64_t limit, dtp_program *p,
+                               dtp_err *err)
 {
     dtp_lower_options within = *options;
-    const int64_t limit = memory_for(pricer, options->overlap.memory_bytes, 0);
-    within.overlap.once_bytes = limit;
     for (int32_t i = 0; i <= MAX_LOWERED; i++) {
-        DTP_TRY(dtp_lower(g, s, &within, out, err));
-        const int64_t over = (*out)->peak_bytes - limit, needed = (*out)->overlap.once_bytes;
+        const int64_t over = p->peak_bytes - limit, needed = p->overlap.once_bytes;
         if (over <= 0 || needed == 0 || needed > limit) { /* it fits, or does not without either */
             return DTP_OK;
         }
-        within.overlap.once_bytes = needed - over;
-        dtp_program_destroy(*out);
-        *out = NULL;
+        within.overlap.once_bytes = i < MAX_LOWERED ? needed - over : 0;
+        DTP_TRY(dtp_program_arrange(p, &within, err));
     }
-    within.overlap.once_bytes = 0;
-    return dtp_lower(g, s, &within, out, err);
+    return DTP_OK;
 }
 
-/* dtp_sharding_program with buckets of options->overlap.bucket_bytes. */
-static dtp_status lower_with(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
-                             dtp_lower_options *options, dtp_prediction *predicted,
-                             dtp_program **out, dtp_err *err)
+/* Chooses what dtp_sharding_program does but the buckets, which `p` has. */
+static dtp_status choose(const dtp_pricer *pricer, dtp_lower_options *options, dtp_program *p,
+                         dtp_prediction *predicted, dtp_err *err)
 {
-    const bool choose = options->overlap.depth == DTP_OVERLAP_CHOOSE;
-    const bool once = choose && options->overlap.once_bytes > 0 && g->microbatches > 1;
-    DTP_TRY(once ? lower_once(g, pricer, s, options, out, err)
-                 : dtp_lower(g, s, options, out, err));
-    const bool fits = options->fit_bytes == 0 || (*out)->peak_bytes <= options->fit_bytes;
-    dtp_status status = dtp_predict(pricer, *out, predicted, err);
-    const dtp_overlap serial = (*out)->overlap;
-    if (status == DTP_OK && choose && dtp_pricer_overlaps(pricer) && !dtp_stopped(pricer->stop)) {
-        status = choose_overlap(pricer, *out, options->overlap.memory_bytes, fits, predicted, err);
+    if (options->overlap.depth != DTP_OVERLAP_CHOOSE) {
+        return dtp_predict(pricer, p, predicted, err);
     }
-    if (choose) {
-        options->overlap = fits ? (*out)->overlap : serial;
+    DTP_TRY(arrange_once(options, memory_for(pricer, options->overlap.memory_bytes, 0), p, err));
+    const bool fits = options->fit_bytes == 0 || p->peak_bytes <= options->fit_bytes;
+    const dtp_overlap serial = p->overlap;
+    DTP_TRY(dtp_predict(pricer, p, predicted, err));
+    if (dtp_pricer_overlaps(pricer) && !dtp_stopped(pricer->stop)) {
+        DTP_TRY(choose_overlap(pricer, p, options->overlap.memory_bytes, fits, predicted, err));
     }
-    status = status == DTP_OK && (fits || !choose) ? dtp_program_check(*out, err) : status;
-    if (status != DTP_OK) {
-        dtp_program_destroy(*out);
-        *out = NULL;
+    options->overlap = fits ? p->overlap : serial;
+    return DTP_OK;
+}
+
+/* Larger buckets, where a step is shorter with them. */
+static dtp_status choose_buckets(const dtp_pricer *pricer, const dtp_lower_options *asked,
+                                 dtp_lower_options *options, dtp_program *p,
+                                 dtp_prediction *predicted, dtp_err *err)
+{
+    const int64_t limit = memory_for(pricer, asked->overlap.memory_bytes, predicted->peak_bytes);
+    const dtp_program before = *p;
+    dtp_lower_options larger = *asked;
+    dtp_prediction with;
+    larger.overlap.bucket_bytes = bucket_for(pricer);
+    if (larger.overlap.bucket_bytes == options->overlap.bucket_bytes) {
+        return DTP_OK;
     }
-    return status;
+    DTP_TRY(dtp_program_arrange(p, &larger, err));
+    DTP_TRY(choose(pricer, &larger, p, &with, err));
+    if (with.step_time_s < predicted->step_time_s * (1.0 - GAIN) && with.peak_bytes <= limit) {
+        *predicted = with;
+        *options = larger;
+    } else {
+        *p = before;
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                                 dtp_lower_options *options, dtp_prediction *predicted,
                                 dtp_program **out, dtp_err *err)
 {
-    dtp_lower_options larger = *options;
-    dtp_prediction with;
-    dtp_program *p;
-    DTP_TRY(lower_with(g, pricer, s, options, predicted, out, err));
-    if (larger.overlap.depth != DTP_OVERLAP_CHOOSE || larger.overlap.bucket_bytes == 0 ||
-        (larger.fit_bytes > 0 && predicted->peak_bytes > larger.fit_bytes) ||
-        dtp_stopped(pricer->stop)) {
-        return DTP_OK;
+    const bool chosen = options->overlap.depth == DTP_OVERLAP_CHOOSE;
+    dtp_lower_options asked = *options;
+    asked.kept = true;
+    if (chosen && asked.overlap.once_bytes > 0) {
+        asked.overlap.once_bytes = memory_for(pricer, asked.overlap.memory_bytes, 0);
     }
-    const int64_t limit = memory_for(pricer, larger.overlap.memory_bytes, predicted->peak_bytes);
-    larger.overlap.bucket_bytes = bucket_for(pricer);
-    if (larger.overlap.bucket_bytes == options->overlap.bucket_bytes) {
-        return DTP_OK;
+    dtp_lower_options taken = asked;
+    DTP_TRY(dtp_lower(g, s, &asked, out, err));
+    dtp_program *p = *out;
+    dtp_status status = choose(pricer, &taken, p, predicted, err);
+    if (status == DTP_OK && chosen && asked.overlap.bucket_bytes > 0 &&
+        !(asked.fit_bytes > 0 && predicted->peak_bytes > asked.fit_bytes) &&
+        !dtp_stopped(pricer->stop)) {
+        status = choose_buckets(pricer, &asked, &taken, p, predicted, err);
     }
-    const dtp_status status = lower_with(g, pricer, s, &larger, &with, &p, err);
+    const bool runs = p->overlap.depth == taken.overlap.depth; /* else it is only simulated */
+    options->overlap = taken.overlap;
+    status = status == DTP_OK && runs ? dtp_program_check(p, err) : status;
     if (status != DTP_OK) {
-        dtp_program_destroy(*out);
+        dtp_program_destroy(p);
         *out = NULL;
-        return status;
     }
-    const bool better =
-        with.step_time_s < predicted->step_time_s * (1.0 - GAIN) && with.peak_bytes <= limit;
-    dtp_program_destroy(better ? *out : p);
-    if (better) {
-        *out = p;
-        *predicted = with;
-        *options = larger;
-    }
-    return DTP_OK;
+    return status;
 }
 
 dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
@@ -273,29 +286,78 @@ dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
 {
     dtp_program *program = NULL;
     DTP_TRY(dtp_sharding_program(g, pricer, sharding, options, predicted, &program, err));
+    const dtp_status status =
+        cost_ps != NULL ? dtp_program_additive_cost(pricer, program, cost_ps, err) : DTP_OK;
     dtp_program_destroy(program);
-    return cost_ps != NULL
-               ? dtp_additive_cost(g, pricer, sharding, options->redistributor, cost_ps, err)
-               : DTP_OK;
+    return status;
+}
+
+/* ---- candidates ---------------------------------------------------------------------------------
+ */
+
+/* Decides as one redistributor, and notes whether another one ever decides otherwise. */
+typedef struct comparison {
+    const dtp_redistributor *one, *other;
+    bool differ;
+} comparison;
+
+static bool steps_equal(const dtp_steps *a, const dtp_steps *b)
+{
+    bool equal = a->n == b->n;
+    for (int32_t i = 0; i < a->n && equal; i++) {
+        const dtp_step *x = &a->steps[i], *y = &b->steps[i];
+        equal = x->kind == y->kind && x->set == y->set && x->axis == y->axis &&
+                x->to_axis == y->to_axis && x->op == y->op && x->factor == y->factor &&
+                dtp_layout_equal(&x->after, &y->after);
+    }
+    return equal;
+}
+
+static dtp_status plan_compared(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                                const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
+                                dtp_err *err)
+{
+    comparison *c = user;
+    dtp_steps steps;
+    DTP_TRY(dtp_redistribute_by(c->one, mesh, type, from, to, out, err));
+    c->differ = c->differ ||
+                dtp_redistribute_by(c->other, mesh, type, from, to, &steps, NULL) != DTP_OK ||
+                !steps_equal(out, &steps);
+    return DTP_OK;
+}
+
+dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer,
+                                 const dtp_lower_options *options, dtp_candidate *c,
+                                 const dtp_redistributor *other, bool *differs, dtp_err *err)
+{
+    comparison compared = {.one = options->redistributor, .other = other};
+    const dtp_redistributor compares = {plan_compared, &compared};
+    dtp_lower_options chosen = *options;
+    chosen.redistributor = &compares;
+    DTP_TRY(
+        dtp_sharding_predict(g, pricer, &c->sharding, &chosen, &c->predicted, &c->cost_ps, err));
+    c->redistributor = options->redistributor;
+    c->overlap = chosen.overlap;
+    *differs = compared.differ;
+    return DTP_OK;
 }
 
 dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
                                 const dtp_redistributor *machine, const dtp_redistributor *generic,
                                 int64_t limit, dtp_candidate *candidate, dtp_err *err)
 {
-    for (int32_t i = 0; i < 2 && !(i > 0 && dtp_stopped(pricer->stop)); i++) {
-        dtp_candidate c = *candidate;
-        c.redistributor = i == 0 ? machine : generic;
-        dtp_lower_options options = dtp_lower_options_init(c.redistributor);
-        options.target = pricer->target;
-        options.overlap.depth = DTP_OVERLAP_CHOOSE;
-        options.overlap.memory_bytes = limit;
-        DTP_TRY(dtp_sharding_predict(g, pricer, &c.sharding, &options, &c.predicted, NULL, err));
-        c.overlap = options.overlap;
-        if (i == 0 || c.predicted.step_time_s < candidate->predicted.step_time_s) {
-            *candidate = c;
-        }
+    dtp_lower_options options = dtp_lower_options_init(machine);
+    dtp_candidate second = *candidate;
+    bool differs;
+    options.target = pricer->target;
+    options.overlap.depth = DTP_OVERLAP_CHOOSE;
+    options.overlap.memory_bytes = limit;
+    DTP_TRY(dtp_candidate_predict(g, pricer, &options, candidate, generic, &differs, err));
+    if (differs && !dtp_stopped(pricer->stop)) {
+        options.redistributor = generic;
+        DTP_TRY(dtp_candidate_predict(g, pricer, &options, &second, generic, &differs, err));
+        *candidate =
+            second.predicted.step_time_s < candidate->predicted.step_time_s ? second : *candidate;
     }
-    return dtp_additive_cost(g, pricer, &candidate->sharding, candidate->redistributor,
-                             &candidate->cost_ps, err);
+    return DTP_OK;
 }

@@ -33,7 +33,11 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
                                 dtp_lower_options *options, dtp_prediction *predicted,
                                 dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
 
-/* What is predicted of that program; *cost_ps (may be NULL) is the dtp_additive_cost. */
+/* The dtp_additive_cost of the sharding of a program that was lowered with options->kept. */
+dtp_status dtp_program_additive_cost(const dtp_pricer *pricer, const dtp_program *p,
+                                     int64_t *cost_ps, dtp_err *err) DTP_MUST_CHECK;
+
+/* What is predicted of the program of a sharding, and the dtp_additive_cost (may be NULL). */
 dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                                 dtp_lower_options *options, dtp_prediction *predicted,
                                 int64_t *cost_ps, dtp_err *err) DTP_MUST_CHECK;
@@ -58,6 +62,14 @@ typedef struct dtp_candidate {
     int64_t cost_ps;          /* additive cost of the nodes, without passes */
     dtp_prediction predicted; /* of the final program */
 } dtp_candidate;
+
+/* Predicts c->sharding lowered by the options; fills redistributor, overlap, predicted and cost_ps.
+ * *differs: `other` decides otherwise on some redistribution; else the program is also the one that
+ * it would have made. */
+dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer,
+                                 const dtp_lower_options *options, dtp_candidate *c,
+                                 const dtp_redistributor *other, bool *differs,
+                                 dtp_err *err) DTP_MUST_CHECK;
 
 /* Predicts candidate->sharding, lowered with the redistributions of the machine and with those of
  * the generic machine, mostly single all-reduces, which passes merge; the candidate is the faster

@@ -61,41 +61,33 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
     return DTP_OK;
 }
 
-/* Of the rules of a candidate. */
-static dtp_status predict(const dtp_planning *p, dtp_candidate *c, dtp_err *err)
-{
-    dtp_lower_options options = dtp_planning_lowering(p, c->redistributor);
-    dtp_err why = {0};
-    dtp_status s = dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c->rules, p->request->uneven,
-                                           p->arena, &c->sharding, &why);
-    if (s == DTP_OK) {
-        s = dtp_sharding_predict(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
-                                 &c->cost_ps, &why);
-        c->overlap = options.overlap;
-    }
-    if (dtp_lowering_refuses(s)) {
-        return DTP_FAIL(err, DTP_INTERNAL, "a solution of the problem is illegal: %s", why.msg);
-    }
-    return s == DTP_OK ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
-}
-
 /* Lowers, predicts and offers what an assignment means: with the redistributions of the machine,
- * then of the generic machine (dtp_candidate_faster). */
+ * then of the generic machine where these are others (dtp_candidate_faster). */
 static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *err)
 {
     dtp_planning *p = s->p;
-    for (int32_t k = 0; k < 2 && !(k > 0 && dtp_stopped(p->request->stop)); k++) {
-        const bool own = k == 0;
-        dtp_candidate c = {.legal = true,
-                           .redistributor = own ? dtp_planning_redistributor(p)
-                                                : dtp_redistribute_cache_planner(p->generic)};
-        DTP_TRY(dtp_rules_of_assignment(s->problem, assignment, p->arena, &c.rules, err));
-        DTP_TRY(predict(p, &c, err));
-        const int64_t over = dtp_planning_excess(p, &c);
-        s->over = over < s->over ? over : s->over;
-        DTP_TRY(dtp_planning_offer(p, &c, err));
+    const dtp_redistributor *generic = dtp_redistribute_cache_planner(p->generic);
+    dtp_lower_options options = dtp_planning_lowering(p, dtp_planning_redistributor(p));
+    dtp_candidate c = {.legal = true};
+    dtp_err why = {0};
+    bool more = true;
+    DTP_TRY(dtp_rules_of_assignment(s->problem, assignment, p->arena, &c.rules, err));
+    dtp_status st = dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, p->request->uneven,
+                                            p->arena, &c.sharding, &why);
+    for (int32_t k = 0; k < 2 && st == DTP_OK && more; k++) {
+        options.redistributor = k == 0 ? options.redistributor : generic;
+        st = dtp_candidate_predict(p->graph, &p->pricer, &options, &c, generic, &more, &why);
+        if (st == DTP_OK) {
+            const int64_t over = dtp_planning_excess(p, &c);
+            s->over = over < s->over ? over : s->over;
+            DTP_TRY(dtp_planning_offer(p, &c, err));
+        }
+        more = more && !dtp_stopped(p->request->stop);
     }
-    return DTP_OK;
+    if (dtp_lowering_refuses(st)) {
+        return DTP_FAIL(err, DTP_INTERNAL, "a solution of the problem is illegal: %s", why.msg);
+    }
+    return st == DTP_OK ? DTP_OK : DTP_FAIL(err, st, "%s", why.msg);
 }
 
 /* ---- solving ------------------------------------------------------------------------------------

@@ -50,18 +50,15 @@ static dtp_status compare(const dtp_tensor_problem *p, const int32_t *assignment
 }
 
 dtp_status dtp_memory_correction_add(const dtp_tensor_problem *p, const int32_t *assignment,
-                                     const dtp_sharding *sharding, const dtp_lower_options *options,
-                                     int64_t limit, dtp_overlay *overlay, int32_t *n, dtp_err *err)
+                                     const dtp_program *program, int64_t limit,
+                                     dtp_overlay *overlay, int32_t *n, dtp_err *err)
 {
     const size_t n_nodes = (size_t)p->graph->n_nodes;
-    dtp_program *program = NULL;
     int64_t *need = calloc(2 * n_nodes + 1, sizeof *need);
     *n = 0;
     DTP_TRY(DTP_MEMORY(err, need));
-    dtp_status s = dtp_lower(p->graph, sharding, options, &program, err);
-    s = s == DTP_OK ? dtp_peak_by_node(program, need, err) : s;
+    dtp_status s = dtp_peak_by_node(program, need, err);
     s = s == DTP_OK ? compare(p, assignment, need, need + n_nodes, limit, overlay, n, err) : s;
-    dtp_program_destroy(program);
     free(need);
     return s;
 }

@@ -11,14 +11,13 @@
 
 #include "planner/problem/overlay.h"
 #include "planner/problem/tensors/tensor_problem.h"
-#include "spmd/lower/lower.h"
+#include "spmd/program/program.h"
 
-/* Adds to the overlay what the program of an assignment (`sharding` is what it means) needs beyond
- * the problem wherever it needs more than `limit` bytes. *n: at how many nodes; 0 when the program
- * is too large only because its buffers could not be packed tightly. */
+/* Adds to the overlay what the program of an assignment needs beyond the problem wherever it needs
+ * more than `limit` bytes. *n: at how many nodes; 0 when the program is too large only because its
+ * buffers could not be packed tightly. */
 dtp_status dtp_memory_correction_add(const dtp_tensor_problem *p, const int32_t *assignment,
-                                     const dtp_sharding *sharding, const dtp_lower_options *options,
-                                     int64_t limit, dtp_overlay *overlay, int32_t *n,
-                                     dtp_err *err) DTP_MUST_CHECK;
+                                     const dtp_program *program, int64_t limit,
+                                     dtp_overlay *overlay, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -79,6 +79,7 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     state->start =
         dtp_arena_alloc(p->arena, (size_t)state->problem->n_variables, sizeof *state->start);
     DTP_TRY(DTP_MEMORY(err, state->start));
+    DTP_TRY(DTP_NEW(p->arena, state->latest, state->problem->n_variables, err));
     return admit_baselines(p, err);
 }
 

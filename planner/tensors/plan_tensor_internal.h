@@ -39,12 +39,14 @@ typedef struct tensor_state {
     bool has_tying_bound;
     dtp_exposed exposed; /* of the programs that were evaluated */
     int32_t *start;      /* scratch, by variable: an assignment that is known beforehand */
+    int32_t *latest;     /* by variable: the one that was evaluated last */
     limit_search search; /* the one under way */
 } tensor_state;
 
 /* What a solve is for besides its solution. */
 typedef enum solve_kind {
     SOLVE_PLAIN,
+    SOLVE_AGAIN,    /* a solution that is that of the solve before is not evaluated again */
     SOLVE_FIRST,    /* its status and bound are those of the certificate */
     SOLVE_CORRECTED /* memory corrections are added when the program is too large */
 } solve_kind;
@@ -52,6 +54,7 @@ typedef enum solve_kind {
 /* What came of one solve. */
 typedef struct dtp_tensor_round {
     bool found;
+    bool repeated;     /* it is the solution before, and was not evaluated again */
     int64_t usage;     /* as the problem counts */
     int64_t peak;      /* of the program */
     int64_t over;      /* by how much that exceeds the limit */

@@ -13,8 +13,10 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "planner/tensors/memory_corrections.h"
+#include "spmd/lower/overlap.h"
 
 /* Solves with corrections, and with a lowered limit, until a program fits; rounds of branch and
  * bound where no bound is asked for, and with a lowered limit. */
@@ -67,16 +69,17 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool corr
         s = dtp_exposed_note(&state->exposed, program, p->machine,
                              out->over <= 0 ? c->predicted.step_time_s : (double)INFINITY, err);
     }
+    s = s == DTP_OK ? dtp_program_additive_cost(&p->pricer, program, &c->cost_ps, err) : s;
+    s = s == DTP_OK ? dtp_planning_offer(p, c, err) : s;
+    if (s == DTP_OK && out->over > 0 && correct) { /* in the order that it would run in */
+        s = dtp_program_overlap(program, &c->overlap, true, err);
+        s = s == DTP_OK ? dtp_memory_correction_add(state->problem, assignment, program,
+                                                    state->search.limit, &state->search.overlay,
+                                                    &out->corrected, err)
+                        : s;
+    }
     dtp_program_destroy(program);
-    DTP_TRY(s);
-    DTP_TRY(
-        dtp_additive_cost(p->graph, &p->pricer, &c->sharding, c->redistributor, &c->cost_ps, err));
-    DTP_TRY(dtp_planning_offer(p, c, err));
-    return out->over > 0 && correct
-               ? dtp_memory_correction_add(state->problem, assignment, &c->sharding, &options,
-                                           state->search.limit, &state->search.overlay,
-                                           &out->corrected, err)
-               : DTP_OK;
+    return s;
 }
 
 dtp_solve_options dtp_tensor__solver_options(const dtp_planning *p)
@@ -95,6 +98,7 @@ dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *opti
 {
     const tensor_state *state = p->state;
     const dtp_problem *problem = &state->search.overlay.problem;
+    const size_t bytes = (size_t)problem->n_variables * sizeof *state->latest;
     dtp_candidate c = {0};
     dtp_solve_result r;
     *out = (dtp_tensor_round){0};
@@ -108,9 +112,14 @@ dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *opti
         dtp_planning_tell(p);
     }
     out->found = r.assignment != NULL;
+    out->repeated =
+        kind == SOLVE_AGAIN && out->found && memcmp(state->latest, r.assignment, bytes) == 0;
     out->usage = r.value.peak;
-    dtp_status s =
-        out->found ? evaluate(p, r.assignment, kind == SOLVE_CORRECTED, out, &c, err) : DTP_OK;
+    dtp_status s = DTP_OK;
+    if (out->found && !out->repeated) {
+        memcpy(state->latest, r.assignment, bytes);
+        s = evaluate(p, r.assignment, kind == SOLVE_CORRECTED, out, &c, err);
+    }
     dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
             "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
             " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
@@ -266,14 +275,15 @@ static dtp_status make_fit(dtp_planning *p, int64_t usage_limit, dtp_tensor_roun
 static dtp_status solve_exposed(dtp_planning *p, dtp_err *err)
 {
     tensor_state *state = p->state;
-    dtp_tensor_round r;
+    dtp_tensor_round r = {0};
     dtp_solve_options options = dtp_tensor__solver_options(p);
     options.iterations = EXPOSED_ITERATIONS;
     options.gap = LATER_GAP;
     DTP_TRY(start_from_best(p, &options, err));
-    for (int32_t i = 0; i < EXPOSED_ROUNDS && state->exposed.share < 1.0 - HIDDEN; i++) {
+    for (int32_t i = 0; i < EXPOSED_ROUNDS && state->exposed.share < 1.0 - HIDDEN && !r.repeated;
+         i++) {
         DTP_TRY(dtp_exposed_scale(&state->exposed, state->problem, &state->search.overlay, err));
-        DTP_TRY(dtp_tensor__solve_once(p, &options, SOLVE_PLAIN, &r, err));
+        DTP_TRY(dtp_tensor__solve_once(p, &options, SOLVE_AGAIN, &r, err));
     }
     return DTP_OK;
 }

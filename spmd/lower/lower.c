@@ -26,7 +26,8 @@ typedef struct lowering {
     const dtp_lower_options *options;
     dtp_program *p;
     dtp_arena *scratch;
-    dtp_uses uses;      /* with what is fetched */
+    dtp_uses uses; /* with what is fetched */
+    dtp_shared_copies shared;
     dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
 } lowering;
 
@@ -101,6 +102,7 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
                          .survives = l->uses.survives,
                          .replicas = dtp_sharding_has_replicas(l->s),
                          .alone = l->options->plain,
+                         .shared = l->options->kept ? &l->shared : NULL,
                          .found = found};
     for (int32_t n = 0; n < l->g->n_nodes; n++) {
         const dtp_node *node = &l->g->nodes[n];
@@ -149,11 +151,42 @@ static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
     return v >= 0 ? v : planned;
 }
 
+/* The passes that a program may run again, with other options. */
+static dtp_status arrange(dtp_program *p, const dtp_lower_options *options, dtp_arena *scratch,
+                          dtp_err *err)
+{
+    dtp_overlap overlap = options->overlap;
+    DTP_TRY(dtp_program__run_once(p, &overlap.once_bytes, scratch, err));
+    if (options->overlap.bucket_bytes > 0) {
+        DTP_TRY(dtp_program__bucket(p, options->overlap.bucket_bytes, scratch, err));
+    }
+    if (!options->plain) {
+        DTP_TRY(dtp_program__place_casts(p, scratch, err));
+    }
+    if (options->external) {
+        DTP_TRY(dtp_program__externalize(p, err));
+    }
+    return dtp_program_overlap(p, &overlap, options->unplaced, err);
+}
+
+dtp_status dtp_program_arrange(dtp_program *p, const dtp_lower_options *options, dtp_err *err)
+{
+    dtp_program *unordered = p->unordered, *copy;
+    dtp_arena *scratch = dtp_arena_create();
+    dtp_status s = dtp_program__copy(unordered, &copy, err);
+    if (s == DTP_OK) {
+        *p = *copy;
+        p->unordered = unordered;
+        s = arrange(p, options, scratch, err);
+    }
+    dtp_arena_destroy(scratch);
+    return s;
+}
+
 static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, dtp_arena *scratch,
                              dtp_err *err)
 {
     const uint32_t fuse = options->plain ? 0 : p->target->fuse;
-    dtp_overlap overlap = options->overlap;
     if (!options->plain && p->target->loss_chunk > 0) {
         DTP_TRY(dtp_program__fuse_loss(p, scratch, err));
     }
@@ -177,17 +210,37 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
     if ((fuse & DTP_FUSE_CAST) != 0) {
         DTP_TRY(dtp_program__fuse_casts(p, scratch, err));
     }
-    DTP_TRY(dtp_program__run_once(p, &overlap.once_bytes, scratch, err));
-    if (options->overlap.bucket_bytes > 0) {
-        DTP_TRY(dtp_program__bucket(p, options->overlap.bucket_bytes, scratch, err));
+    DTP_TRY(options->kept ? dtp_program__copy(p, &p->unordered, err) : DTP_OK);
+    return arrange(p, options, scratch, err);
+}
+
+/* The plain program of what was lowered: every node makes the copies that it shares with others. */
+static dtp_status make_plain(lowering *l, dtp_err *err)
+{
+    int32_t from = 0, to = 0, made = l->p->n_instrs;
+    dtp_program *p;
+    dtp_instr *list;
+    DTP_TRY(dtp_program__copy(l->p, &p, err));
+    for (int32_t k = 0; k < l->shared.n; k++) {
+        const dtp_shared_copy *s = &l->shared.items[k];
+        dtp_value_id v = s->from;
+        DTP_TRY(dtp_redistribute_value(p, &s->to, s->node, s->phase, &v, err));
+        l->shared.items[k].end = p->n_instrs;
     }
-    if (!options->plain) {
-        DTP_TRY(dtp_program__place_casts(p, scratch, err));
+    DTP_TRY(DTP_NEW(p->arena, list, p->n_instrs, err));
+    for (int32_t k = 0; k <= l->shared.n; k++) {
+        const bool last = k == l->shared.n;
+        while (from < (last ? l->p->n_instrs : l->shared.items[k].at)) {
+            list[to++] = p->instrs[from++];
+        }
+        while (!last && made < l->shared.items[k].end) {
+            list[to++] = p->instrs[made++];
+        }
     }
-    if (options->external) {
-        DTP_TRY(dtp_program__externalize(p, err));
-    }
-    return dtp_program_overlap(p, &overlap, options->unplaced, err);
+    p->instrs = list;
+    p->cap_instrs = p->n_instrs;
+    l->p->plain = p;
+    return dtp_program__resolve_updates(p, l->scratch, err);
 }
 
 static dtp_status lower_all(lowering *l, dtp_err *err)
@@ -225,6 +278,7 @@ static dtp_status lower_all(lowering *l, dtp_err *err)
         p->updates[p->n_updates++] =
             (dtp_value_update){.target = target, .value = v >= 0 ? v : p->tensor_value[u->value]};
     }
+    DTP_TRY(l->options->kept ? make_plain(l, err) : DTP_OK);
     return run_passes(l->p, l->options, l->scratch, err);
 }
 
@@ -241,7 +295,7 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     l.p->redistributor = options->redistributor;
     l.p->plain_names = options->unplaced;
     l.p->joins = !options->plain && options->target->join > 0;
-    l.scratch = dtp_arena_create();
+    l.scratch = l.shared.arena = dtp_arena_create();
     const dtp_status status = lower_all(&l, err);
     dtp_arena_destroy(l.scratch);
     if (status != DTP_OK) {

@@ -22,7 +22,8 @@ typedef struct dtp_lower_options {
     int64_t fit_bytes;      /* when overlap is to be chosen: a program that needs more before is
                                only simulated with it, and keeps the peak without; 0: none */
     bool unplaced;          /* no memory plan: for prices and timelines */
-    bool keep_partial;      /* what survives the step may stay partial; else it is reduced */
+    bool kept;         /* the program keeps the plain one, and what dtp_program_arrange needs */
+    bool keep_partial; /* what survives the step may stay partial; else it is reduced */
     const dtp_redistributor *redistributor; /* who plans redistributions; not NULL */
     const dtp_target *target;               /* what the program is for; not NULL */
     int32_t n_fetch;                        /* extra tensors that must survive the step */
@@ -37,6 +38,13 @@ dtp_lower_options dtp_lower_options_init(const dtp_redistributor *redistributor)
  * and the redistributor. DTP_INVALID without one, or without a target. */
 dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_options *options,
                      dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Gives a program that was lowered with options->kept other buckets, another order and the memory
+ * plan for it, and lets other instructions run once for all microbatches: as if it had been lowered
+ * with these options, which differ in `overlap` alone. A shallow copy that was made before stays
+ * the program that it was. */
+dtp_status dtp_program_arrange(dtp_program *p, const dtp_lower_options *options,
+                               dtp_err *err) DTP_MUST_CHECK;
 
 /* One redistribution of a lowering: of an operand to where its node reads it, or of an output to
  * its planned layout. */

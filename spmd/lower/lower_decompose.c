@@ -114,11 +114,11 @@ static dtp_status lower_scratch(const dtp_lower_env *outer, dtp_node_id node, de
                          .node = outer->scratch ? outer->node : node,
                          .phase = outer->scratch ? outer->phase : n->phase,
                          .depth = outer->depth + 1,
-                         .since = (outer->replicas || outer->alone) && !outer->scratch
-                                      ? outer->p->n_values
-                                      : outer->since,
+                         .since = outer->since,
+                         .inside = outer->scratch ? outer->inside : outer->p->n_values,
                          .replicas = outer->replicas,
-                         .alone = outer->alone};
+                         .alone = outer->alone,
+                         .shared = outer->shared};
     DTP_TRY(build_graph(outer->p, &call, s, err));
     DTP_TRY(dtp_layout_rules_create(s->graph->arena, s->graph->dims.n, &s->rules, err));
     for (int32_t depth = 0; depth < outer->p->mesh.n_dims; depth++) {

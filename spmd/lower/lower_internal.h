@@ -6,6 +6,23 @@
 #include "spmd/lower/lower.h"
 #include "spmd/program/program_internal.h"
 
+/* A copy that a node reads though another one made it: by itself it would make its own. */
+typedef struct dtp_shared_copy {
+    int32_t at;  /* before this instruction */
+    int32_t end; /* of its own instructions, once they are made */
+    dtp_node_id node;
+    dtp_phase phase;
+    bool scratch; /* inside the node's decomposition */
+    dtp_value_id from;
+    dtp_layout to;
+} dtp_shared_copy;
+
+typedef struct dtp_shared_copies {
+    dtp_arena *arena;
+    int32_t n, capacity;
+    dtp_shared_copy *items; /* in the order of the instructions */
+} dtp_shared_copies;
+
 /* Where nodes come from: the program's graph, or the small graph that an op decomposes into. */
 typedef struct dtp_lower_env {
     dtp_program *p;
@@ -18,10 +35,12 @@ typedef struct dtp_lower_env {
     dtp_value_id since;   /* first value of this phase: copies of a parameter or state made before
                              it are not read again, so that a gathered one need not live from the
                              forward to the backward pass; nor other copies by a recomputation */
+    dtp_value_id inside;  /* scratch: first value of the decomposition */
     bool replicas;        /* the sharding has replicas: an operand that is not in the layout the
                              strategy asks for is always redistributed from where it is read, and
                              strategies split one dim over several mesh dims in mesh order */
     bool alone; /* operands are redistributed for each node anew (dtp_lower_options.plain) */
+    dtp_shared_copies *shared;  /* notes copies that nodes share; NULL: nobody asks */
     dtp_redistributions *found; /* notes the redistributions outside ops; NULL: nobody asks */
 } dtp_lower_env;
 

@@ -110,6 +110,37 @@ void dtp_program_destroy(dtp_program *p)
     }
 }
 
+static dtp_status copy_list(dtp_arena *arena, void *list, int32_t n, size_t size, dtp_err *err)
+{
+    void *old, *copy = dtp_arena_alloc(arena, (size_t)n, size);
+    DTP_TRY(DTP_MEMORY(err, copy));
+    memcpy(&old, list, sizeof old);
+    if (n > 0) {
+        memcpy(copy, old, (size_t)n * size);
+    }
+    memcpy(list, &copy, sizeof copy);
+    return DTP_OK;
+}
+
+dtp_status dtp_program__copy(const dtp_program *p, dtp_program **out, dtp_err *err)
+{
+    dtp_program *q;
+    DTP_TRY(DTP_NEW(p->arena, q, 1, err));
+    *q = *p;
+    q->cap_values = p->n_values;
+    q->cap_instrs = p->n_instrs;
+    q->cap_updates = p->n_updates;
+    q->n_ids = q->cap_ids = 0;
+    const int32_t n_tensors = p->graph->n_tensors;
+    DTP_TRY(copy_list(p->arena, &q->values, p->n_values, sizeof *q->values, err));
+    DTP_TRY(copy_list(p->arena, &q->instrs, p->n_instrs, sizeof *q->instrs, err));
+    DTP_TRY(copy_list(p->arena, &q->updates, p->n_updates, sizeof *q->updates, err));
+    DTP_TRY(copy_list(p->arena, &q->tensor_value, n_tensors, sizeof *q->tensor_value, err));
+    DTP_TRY(copy_list(p->arena, &q->tensor_latest, n_tensors, sizeof *q->tensor_latest, err));
+    *out = q;
+    return DTP_OK;
+}
+
 dtp_status dtp_program_reset(dtp_program *p, dtp_err *err)
 {
     if (p->pinned_bytes > PINNED_LIMIT_BYTES) {

@@ -182,7 +182,10 @@ struct dtp_program {
     dtp_value_id *tensor_latest; /* by tensor id: head of the chain of versions (value.previous) */
     dtp_value_id *id_pool;       /* storage of operand lists */
     int32_t n_ids, cap_ids;
-    int64_t pinned_bytes;                          /* arena bytes that a reset cannot reuse */
+    int64_t pinned_bytes; /* arena bytes that a reset cannot reuse */
+    /* In the same arena, of a lowering that keeps them (dtp_lower_options.kept); else NULL. */
+    struct dtp_program *plain;     /* the plain program, whose prices add up to the additive cost */
+    struct dtp_program *unordered; /* what dtp_program_arrange makes other programs from */
     const struct dtp_redistributor *redistributor; /* spmd/redistribute/redistribute.h */
 };
 

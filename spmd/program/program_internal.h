@@ -27,6 +27,10 @@ dtp_status dtp_program__add_version(dtp_program *p, dtp_value_id of, const dtp_l
 /* Makes v the latest version of a tensor. */
 void dtp_program__bind(dtp_program *p, dtp_tensor_id t, dtp_value_id v);
 
+/* A copy of the program as it is, in its arena: what changes one does not change the other. Operand
+ * lists, which nobody writes, are shared. */
+dtp_status dtp_program__copy(const dtp_program *p, dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
+
 /* The value that operand k of an instruction of every microbatch holds if it is made once for all
  * of them; else -1. */
 dtp_value_id dtp_program__lasting(const dtp_program *p, const dtp_instr *instr, int32_t k);

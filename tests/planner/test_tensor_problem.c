@@ -73,7 +73,6 @@ typedef struct tally {
 /* With corrections the overlay says of a selection at least what its program needs; the problem
  * below says what it said before. */
 static void check_corrections(const dtp_tensor_problem *p, const int32_t *selection,
-                              const dtp_sharding *s, const dtp_lower_options *options,
                               const dtp_program *program)
 {
     dtp_overlay overlay;
@@ -90,11 +89,11 @@ static void check_corrections(const dtp_tensor_problem *p, const int32_t *select
     assert_true(most > 0 && most <= program->peak_bytes);
     assert_int_equal(dtp_problem_evaluate(p->select, selection, &before, NULL), DTP_OK);
     dtp_overlay_init(p->select, &overlay);
-    assert_int_equal(dtp_memory_correction_add(p, selection, s, options, most, &overlay, &n, NULL),
+    assert_int_equal(dtp_memory_correction_add(p, selection, program, most, &overlay, &n, NULL),
                      DTP_OK);
     assert_int_equal(n, 0);
-    assert_int_equal(
-        dtp_memory_correction_add(p, selection, s, options, most - 1, &overlay, &n, NULL), DTP_OK);
+    assert_int_equal(dtp_memory_correction_add(p, selection, program, most - 1, &overlay, &n, NULL),
+                     DTP_OK);
     assert_true(n > 0 || before.peak >= most);
     assert_int_equal(dtp_problem_evaluate(&overlay.problem, selection, &with, NULL), DTP_OK);
     assert_true(with.peak >= most && with.peak >= before.peak);
@@ -142,7 +141,7 @@ static void check_selection(const tensor_fixture *f, dtp_tensor_problem *p,
         fail_msg("the program needs %" PRId64 " bytes, the problem says %" PRId64,
                  program->peak_bytes, value.peak);
     }
-    check_corrections(p, selection, &s, &options, program);
+    check_corrections(p, selection, program);
     t->tried++;
     t->memory += (double)value.peak / (double)program->peak_bytes;
     dtp_program_destroy(program);
