@@ -1,19 +1,28 @@
 #include "cost_models/predict.h"
 
+#include <math.h>
+
 #include "core/base/safe_int.h"
 #include "core/base/stop.h"
 #include "cost_models/price_limit.h"
 #include "cost_models/timeline.h"
 #include "spmd/lower/overlap.h"
 
-dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err *err)
+static dtp_status predict_memory(const dtp_program *p, dtp_prediction *out, dtp_err *err)
 {
-    *out = (dtp_prediction){.peak_bytes = p->peak_bytes};
     const double reserved = p->target->reserve * (double)p->peak_bytes;
     if (!(reserved < 9.2e18)) {
         return DTP_FAIL(err, DTP_RANGE, "what the allocator reserves exceeds 2^63 bytes");
     }
+    out->peak_bytes = p->peak_bytes;
     out->reserved_bytes = (int64_t)reserved;
+    return DTP_OK;
+}
+
+dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err *err)
+{
+    *out = (dtp_prediction){0};
+    DTP_TRY(predict_memory(p, out, err));
     for (int k = 0; k < DTP_N_COLLS; k++) {
         out->collectives[k].kind = dtp_coll_name((dtp_coll_kind)k);
     }
@@ -41,7 +50,6 @@ dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out, dtp_err
 static dtp_status simulate(const dtp_pricer *pricer, const dtp_program *p, dtp_prediction *out,
                            dtp_err *err)
 {
-    out->peak_bytes = p->peak_bytes;
     out->exposed_comm_s = out->comm_s;
     out->step_time_s = 0.0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
@@ -158,9 +166,10 @@ static dtp_status predict_order(const dtp_pricer *pricer, dtp_program *p, dtp_pr
 
 /* Gives a priced serial program the best order within `limit` bytes, or within its peak where that
  * is larger. The arena has gaps, so it may need more than the bytes that are needed at a time: then
- * the order has to do with less of these. */
+ * the order has to do with less of these. No order is given to a program whose step is not shorter
+ * than below_s with it. */
 static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64_t limit, bool fits,
-                                 dtp_prediction *predicted, dtp_err *err)
+                                 double below_s, dtp_prediction *predicted, dtp_err *err)
 {
     limit = memory_for(pricer, limit, p->peak_bytes);
     dtp_overlap best = p->overlap;
@@ -180,8 +189,13 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
         DTP_TRY(dtp_program_overlap(p, &best, true, err));
         return predict_order(pricer, p, predicted, err);
     }
+    if (!p->joins && best_s >= below_s) {
+        predicted->step_time_s = best_s;
+        return DTP_OK;
+    }
     for (int32_t i = 0; best.depth > 0; i++) {
-        DTP_TRY(dtp_program_overlap(p, &best, false, err));
+        DTP_TRY(dtp_program_overlap(p, &best, true, err));
+        DTP_TRY(dtp_program_place(p, 0, err));
         const int64_t over = p->peak_bytes - limit;
         if (over <= 0) {
             return predict_order(pricer, p, predicted, err);
@@ -189,15 +203,16 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
         best.memory_bytes -= over;
         best.depth = i < MAX_LOWERED && best.memory_bytes > 0 ? best.depth : best.depth / 2;
     }
-    return dtp_program_overlap(p, &best, false, err);
+    return dtp_program_overlap(p, &best, true, err);
 }
 
 /* Lets as much run once for all microbatches as memory allows, of a program with which all that
- * `limit` bytes allow does. */
-static dtp_status arrange_once(const dtp_lower_options *options, int64_t limit, dtp_program *p,
-                               dtp_err *err)
+ * `limit` bytes allow does; `enough` as dtp_program_place. */
+static dtp_status arrange_once(const dtp_lower_options *options, int64_t limit, int64_t enough,
+                               dtp_program *p, dtp_err *err)
 {
     dtp_lower_options within = *options;
+    DTP_TRY(dtp_program_place(p, enough, err));
     for (int32_t i = 0; i <= MAX_LOWERED; i++) {
         const int64_t over = p->peak_bytes - limit, needed = p->overlap.once_bytes;
         if (over <= 0 || needed == 0 || needed > limit) { /* it fits, or does not without either */
@@ -205,26 +220,34 @@ static dtp_status arrange_once(const dtp_lower_options *options, int64_t limit, 
         }
         within.overlap.once_bytes = i < MAX_LOWERED ? needed - over : 0;
         DTP_TRY(dtp_program_arrange(p, &within, err));
+        DTP_TRY(dtp_program_place(p, enough, err));
     }
     return DTP_OK;
 }
 
-/* Chooses what dtp_sharding_program does but the buckets, which `p` has. */
-static dtp_status choose(const dtp_pricer *pricer, dtp_lower_options *options, dtp_program *p,
-                         dtp_prediction *predicted, dtp_err *err)
+/* Chooses what dtp_sharding_program does but the buckets, which `p` has. A program whose step is
+ * not shorter than below_s may be left without the memory plan that it would run with. */
+static dtp_status choose(const dtp_pricer *pricer, dtp_lower_options *options, double below_s,
+                         dtp_program *p, dtp_prediction *predicted, dtp_err *err)
 {
+    const int64_t limit = memory_for(pricer, options->overlap.memory_bytes, 0);
+    const int64_t fit = options->fit_bytes;
     if (options->overlap.depth != DTP_OVERLAP_CHOOSE) {
         return dtp_predict(pricer, p, predicted, err);
     }
-    DTP_TRY(arrange_once(options, memory_for(pricer, options->overlap.memory_bytes, 0), p, err));
-    const bool fits = options->fit_bytes == 0 || p->peak_bytes <= options->fit_bytes;
+    DTP_TRY(arrange_once(options, limit, fit > 0 && fit < limit ? fit : limit, p, err));
+    const bool fits = fit == 0 || p->peak_bytes <= fit;
     const dtp_overlap serial = p->overlap;
     DTP_TRY(dtp_predict(pricer, p, predicted, err));
     if (dtp_pricer_overlaps(pricer) && !dtp_stopped(pricer->stop)) {
-        DTP_TRY(choose_overlap(pricer, p, options->overlap.memory_bytes, fits, predicted, err));
+        DTP_TRY(choose_overlap(pricer, p, options->overlap.memory_bytes, fits, below_s, predicted,
+                               err));
+    }
+    if (p->overlap.depth == 0 && predicted->step_time_s < below_s) {
+        DTP_TRY(dtp_program_place(p, 0, err));
     }
     options->overlap = fits ? p->overlap : serial;
-    return DTP_OK;
+    return predict_memory(p, predicted, err);
 }
 
 /* Larger buckets, where a step is shorter with them. */
@@ -233,6 +256,7 @@ static dtp_status choose_buckets(const dtp_pricer *pricer, const dtp_lower_optio
                                  dtp_prediction *predicted, dtp_err *err)
 {
     const int64_t limit = memory_for(pricer, asked->overlap.memory_bytes, predicted->peak_bytes);
+    const double below_s = predicted->step_time_s * (1.0 - GAIN);
     const dtp_program before = *p;
     dtp_lower_options larger = *asked;
     dtp_prediction with;
@@ -241,8 +265,8 @@ static dtp_status choose_buckets(const dtp_pricer *pricer, const dtp_lower_optio
         return DTP_OK;
     }
     DTP_TRY(dtp_program_arrange(p, &larger, err));
-    DTP_TRY(choose(pricer, &larger, p, &with, err));
-    if (with.step_time_s < predicted->step_time_s * (1.0 - GAIN) && with.peak_bytes <= limit) {
+    DTP_TRY(choose(pricer, &larger, below_s, p, &with, err));
+    if (with.step_time_s < below_s && with.peak_bytes <= limit) {
         *predicted = with;
         *options = larger;
     } else {
@@ -258,13 +282,14 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
     const bool chosen = options->overlap.depth == DTP_OVERLAP_CHOOSE;
     dtp_lower_options asked = *options;
     asked.kept = true;
+    asked.unplaced = asked.unplaced || chosen; /* until it is chosen */
     if (chosen && asked.overlap.once_bytes > 0) {
         asked.overlap.once_bytes = memory_for(pricer, asked.overlap.memory_bytes, 0);
     }
     dtp_lower_options taken = asked;
     DTP_TRY(dtp_lower(g, s, &asked, out, err));
     dtp_program *p = *out;
-    dtp_status status = choose(pricer, &taken, p, predicted, err);
+    dtp_status status = choose(pricer, &taken, INFINITY, p, predicted, err);
     if (status == DTP_OK && chosen && asked.overlap.bucket_bytes > 0 &&
         !(asked.fit_bytes > 0 && predicted->peak_bytes > asked.fit_bytes) &&
         !dtp_stopped(pricer->stop)) {

@@ -12,6 +12,7 @@
 #include "spmd/lower/first_fit.h"
 #include "spmd/lower/fsdp_memory.h"
 #include "spmd/lower/memplan.h"
+#include "spmd/lower/overlap.h"
 #include "spmd/program/program_internal.h"
 
 /* ---- lower bound --------------------------------------------------------------------------------
@@ -55,8 +56,8 @@ static int64_t sort_key(const dtp_interval *item, fit_order by)
     }
 }
 
-static dtp_status place(dtp_arena *arena, dtp_interval *items, int32_t n, int64_t *peak,
-                        dtp_err *err)
+static dtp_status place(dtp_arena *arena, dtp_interval *items, int32_t n, int64_t enough,
+                        int64_t *peak, dtp_err *err)
 {
     dtp_first_fit *fit;
     dtp_keyed *order;
@@ -64,7 +65,8 @@ static dtp_status place(dtp_arena *arena, dtp_interval *items, int32_t n, int64_
     DTP_TRY(dtp_first_fit_create(arena, n, &fit, err));
     DTP_TRY(DTP_NEW(arena, order, 4 * (size_t)n, err));
     DTP_TRY(DTP_NEW(arena, offset, n, err));
-    const int64_t bound = find_bound(items, n, order, order + 2 * (size_t)n);
+    const int64_t least = find_bound(items, n, order, order + 2 * (size_t)n);
+    const int64_t bound = enough > least ? enough : least;
     *peak = INT64_MAX;
     for (int by = 0; by<N_ORDERS && * peak> bound; by++) {
         /* Larger keys first; ties by time, then by id, so that the result is the same everywhere.
@@ -79,7 +81,7 @@ static dtp_status place(dtp_arena *arena, dtp_interval *items, int32_t n, int64_
         }
         dtp_sort_keyed(order, order + n, n);
         dtp_first_fit_clear(fit);
-        for (int32_t i = 0; i < n; i++) {
+        for (int32_t i = 0; i < n && got < *peak; i++) { /* else it is not the lowest */
             const dtp_interval *x = &items[order[i].item];
             const int64_t bytes = dtp_program__aligned(x->bytes);
             const int64_t at = dtp_first_fit_place(fit, bytes, x->first, x->last);
@@ -94,7 +96,8 @@ static dtp_status place(dtp_arena *arena, dtp_interval *items, int32_t n, int64_
     return DTP_OK;
 }
 
-dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp_err *err)
+dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t enough, int64_t *peak,
+                              dtp_err *err)
 {
     int64_t total = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -104,7 +107,7 @@ dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp
         }
     }
     dtp_arena *arena = dtp_arena_create();
-    const dtp_status status = place(arena, items, n, peak, err);
+    const dtp_status status = place(arena, items, n, enough, peak, err);
     dtp_arena_destroy(arena);
     return status;
 }
@@ -112,9 +115,9 @@ dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak, dtp
 /* ---- programs -----------------------------------------------------------------------------------
  */
 
-static dtp_status place_program(dtp_program *p, dtp_arena *arena, dtp_err *err)
+static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena, dtp_err *err)
 {
-    int64_t base = 0, peak;
+    int64_t base = 0, held = 0, peak;
     int32_t n = 0;
     dtp_interval *spans;
     dtp_value_id *ids;
@@ -149,14 +152,13 @@ static dtp_status place_program(dtp_program *p, dtp_arena *arena, dtp_err *err)
         ids[n] = v;
         spans[n++] = spans[v];
     }
-    DTP_TRY(dtp_memplan__place(spans, n, &peak, err));
-    int64_t held = 0;
     if (p->target->fsdp) {
         DTP_TRY(dtp_fsdp_bytes(p, arena, &held, err));
     }
     if (!dtp_add_i64(base, held, &base)) {
         return DTP_FAIL(err, DTP_RANGE, "parameters and state exceed 2^63 bytes");
     }
+    DTP_TRY(dtp_memplan__place(spans, n, enough - base, &peak, err));
     for (int32_t i = 0; i < n; i++) {
         p->values[ids[i]].offset = base + spans[i].offset;
     }
@@ -168,10 +170,10 @@ static dtp_status place_program(dtp_program *p, dtp_arena *arena, dtp_err *err)
                : DTP_FAIL(err, DTP_RANGE, "the buffers of one rank exceed 2^63 bytes");
 }
 
-dtp_status dtp_program__plan_memory(dtp_program *p, dtp_err *err)
+dtp_status dtp_program_place(dtp_program *p, int64_t enough, dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
-    const dtp_status status = place_program(p, arena, err);
+    const dtp_status status = place_program(p, enough, arena, err);
     dtp_arena_destroy(arena);
     return status;
 }

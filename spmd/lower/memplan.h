@@ -8,9 +8,6 @@
 /* Sets value.first and value.last of every value: the first and the last instruction at which its
  * buffer is needed. */
 void dtp_program__liveness(dtp_program *p);
-/* Sets value.offset and peak_bytes. */
-dtp_status dtp_program__plan_memory(dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
-
 /* A buffer of `bytes` that is needed from `first` to `last`, both included. */
 typedef struct dtp_interval {
     int64_t bytes;
@@ -19,8 +16,8 @@ typedef struct dtp_interval {
 } dtp_interval;
 
 /* Offsets (multiples of DTP_BUFFER_ALIGN) without overlap in time and memory; returns the end of
- * the highest one in *peak. */
-dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t *peak,
+ * the highest one in *peak. Other offsets are not looked for once it is at most `enough`. */
+dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t enough, int64_t *peak,
                               dtp_err *err) DTP_MUST_CHECK;
 
 #endif

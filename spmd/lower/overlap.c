@@ -430,5 +430,5 @@ dtp_status dtp_program_overlap(dtp_program *p, const dtp_overlap *overlap, bool 
         DTP_TRY(status);
     }
     dtp_program__liveness(p);
-    return unplaced ? DTP_OK : dtp_program__plan_memory(p, err);
+    return unplaced ? DTP_OK : dtp_program_place(p, 0, err);
 }

@@ -22,4 +22,8 @@ dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, d
 dtp_status dtp_program_overlap(dtp_program *p, const dtp_overlap *overlap, bool unplaced,
                                dtp_err *err) DTP_MUST_CHECK;
 
+/* Gives a program a memory plan: the first one that needs at most `enough` bytes, else, of all that
+ * are tried, the one that needs least. Sets value.offset and peak_bytes. */
+dtp_status dtp_program_place(dtp_program *p, int64_t enough, dtp_err *err) DTP_MUST_CHECK;
+
 #endif
