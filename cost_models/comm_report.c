@@ -25,8 +25,7 @@ typedef struct making {
     dtp_comm_report *out;
 } making;
 
-/* ---- causes -------------------------------------------------------------------------------------
- */
+/* ---- causes ---- */
 
 static dtp_comm_cause cause_of(const making *k, const dtp_instr *instr, dtp_tensor_id t)
 {
@@ -128,8 +127,7 @@ static dtp_status describe(const making *k, int32_t i, dtp_comm_entry *e, dtp_er
     return DTP_OK;
 }
 
-/* ---- modules ------------------------------------------------------------------------------------
- */
+/* ---- modules ---- */
 
 static dtp_status add_module(making *k, int32_t parent, const char *path, size_t n, int32_t *out,
                              dtp_err *err)
@@ -195,8 +193,7 @@ static dtp_status count_along(making *k, const dtp_comm_entry *e, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- totals -------------------------------------------------------------------------------------
- */
+/* ---- totals ---- */
 
 static int by_key(const void *a, const void *b)
 {
@@ -210,8 +207,7 @@ static int by_key(const void *a, const void *b)
     return (x->set > y->set) - (x->set < y->set);
 }
 
-/* ---- the report ---------------------------------------------------------------------------------
- */
+/* ---- the report ---- */
 
 static dtp_status prepare(making *k, dtp_err *err)
 {

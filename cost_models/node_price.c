@@ -156,8 +156,7 @@ static dtp_status add_deferred(dtp_node_pricer *np, const dtp_node *n, const dtp
     return DTP_OK;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 /* Of outputs that replace other tensors by a copy. */
 static dtp_status add_copies(dtp_program *q, dtp_node_id node, uint32_t copies, dtp_err *err)

@@ -317,8 +317,7 @@ dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
     return status;
 }
 
-/* ---- candidates ---------------------------------------------------------------------------------
- */
+/* ---- candidates ---- */
 
 /* Decides as one redistributor, and notes whether another one ever decides otherwise. */
 typedef struct comparison {

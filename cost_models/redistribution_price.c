@@ -34,8 +34,7 @@ struct dtp_redistribution_pricer {
     dtp_dearest dearest;
 };
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ---- */
 
 /* The sum of the instructions that a step becomes. */
 static dtp_status price_program(dtp_redistribution_pricer *m, const dtp_ttype *type,
@@ -150,8 +149,7 @@ static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                                : DTP_FAIL(err, m->failed, "a redistribution: %s", m->why.msg);
 }
 
-/* ---- redistributions ----------------------------------------------------------------------------
- */
+/* ---- redistributions ---- */
 
 /* Pairs that have no redistribution, told without the words of an error. */
 static bool impossible(const dtp_layout *from, const dtp_layout *to)
@@ -210,8 +208,7 @@ dtp_status dtp_redistribution_price(dtp_redistribution_pricer *m, const dtp_ttyp
                : dtp_cost_fail(m->pricer, &m->dearest, err);
 }
 
-/* ---- life --------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 static dtp_status fill(dtp_redistribution_pricer *m, dtp_err *err)
 {

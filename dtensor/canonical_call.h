@@ -61,7 +61,7 @@ dtp_status dtp_canonical__call(const dtp_call *call, const char *function, dtp_t
 /* Runs it: compiled at the first time. Does not record. */
 dtp_status dtp_canonical__run(dtp_canonical_call *c, dtp_tensor *outs, dtp_err *err) DTP_MUST_CHECK;
 
-/* ---- recording (tape.c) ---------------------------------------------------------------------- */
+/* ---- recording (tape.c) ---- */
 
 /* Notes a call that was run (NULL: a redistribution), when a tape is on and an operand depends on a
  * watched tensor. */

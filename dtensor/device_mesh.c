@@ -177,8 +177,9 @@ void dtp_device_mesh_reset_counts(dtp_device_mesh *mesh)
     }
 }
 
-/* ---- the part of a mesh that spans some dims, and dims joined into one --------------------------
- * Both run over the communicator of the parent (executor/comm/sub_communicator.h) and leave the
+/* ---- the part of a mesh that spans some dims, and dims joined into one ---- */
+
+/* Both run over the communicator of the parent (executor/comm/sub_communicator.h) and leave the
  * other ranks alone. */
 
 /* Reads "dp,tp": names of different dims in mesh order. */

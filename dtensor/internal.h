@@ -99,8 +99,9 @@ dtp_status dtp_tensor__relaid(dtp_tensor t, const dtp_layout *layout, dtp_tensor
 void dtp_tensor__text(const dtp_device_mesh *mesh, const dtp_ttype *type, const dtp_layout *layout,
                       char out[DTP_TENSOR_TEXT_BYTES]);
 
-/* ---- collective calls --------------------------------------------------------------------------
- * A collective function looks at its arguments first; what it finds wrong goes through
+/* ---- collective calls ---- */
+
+/* A collective function looks at its arguments first; what it finds wrong goes through
  * dtp_call__refuse. Then it agrees with the other ranks: dtp_call__agree for a call without a
  * program, dtp_call__find for one with a program, both with a key that holds everything that
  * decides what the call does, as bytes without padding (zero the struct's memory first; begin it

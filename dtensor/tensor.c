@@ -12,8 +12,9 @@
 #include "executor/comm/communicator.h"
 #include "dtensor/canonical_call.h"
 
-/* ---- storages -----------------------------------------------------------------------------------
- * The large released ones are kept for calls that are repeated (mapping and clearing fresh pages
+/* ---- storages ---- */
+
+/* The large released ones are kept for calls that are repeated (mapping and clearing fresh pages
  * costs more than most calls). Kept memory counts as allocated and never raises the backend's peak:
  * it goes before that would. */
 

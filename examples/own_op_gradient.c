@@ -14,8 +14,7 @@ extern char **environ;
 
 enum { POINTS = 8, CENTERS = 6, DIMS = 12 };
 
-/* ---- squared_distance: out[m, n] = sum over d of (x[m, d] - c[n, d])^2 -------------------------
- */
+/* ---- squared_distance: out[m, n] = sum over d of (x[m, d] - c[n, d])^2 ---- */
 
 /* The pieces of this rank; with d split, its part of the sum. */
 static dtp_status run_squared_distance(const dtp_kernel_args *args, dtp_err *err)
@@ -79,8 +78,7 @@ static dtp_status register_squared_distance(dtp_op_set *set, dtp_err *err)
     return dtp_custom_op_register(set, &op, err);
 }
 
-/* ---- local_mm: a product that runs in two layouts only -----------------------------------------
- */
+/* ---- local_mm: a product that runs in two layouts only ---- */
 
 static dtp_status run_local_mm(const dtp_kernel_args *args, dtp_err *err)
 {
@@ -109,8 +107,7 @@ static dtp_status register_local_mm(dtp_op_set *set, dtp_err *err)
     return dtp_custom_op_register(set, &op, err);
 }
 
-/* ---- using them --------------------------------------------------------------------------------
- */
+/* ---- using them ---- */
 
 /* What rank 0 tells main. */
 typedef struct outcome {

@@ -20,8 +20,7 @@ struct dtp_foreign_doc {
     cJSON *root;
 };
 
-/* ---- limits ------------------------------------------------------------------------------------
- */
+/* ---- limits ---- */
 
 /* cJSON recurses into a text, and ends a string at an escaped NUL: depth, number of values and
  * characters are looked at before it starts. */
@@ -107,8 +106,7 @@ static bool only_blanks(const char *at, const char *end)
     return at == end;
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 dtp_status dtp_foreign_parse(const char *file, const char *text, size_t len, dtp_foreign_doc **out,
                              dtp_err *err)
@@ -157,8 +155,7 @@ void dtp_foreign_destroy(dtp_foreign_doc *doc)
     }
 }
 
-/* ---- access ------------------------------------------------------------------------------------
- */
+/* ---- access ---- */
 
 const dtp_foreign *dtp_foreign_root(const dtp_foreign_doc *doc)
 {
@@ -205,8 +202,7 @@ const dtp_foreign *dtp_foreign_get(const dtp_foreign *v, const char *key)
     return cJSON_IsObject(v) ? cJSON_GetObjectItemCaseSensitive(v, key) : NULL;
 }
 
-/* ---- messages ----------------------------------------------------------------------------------
- */
+/* ---- messages ---- */
 
 enum { PATH_BYTES = 320 };
 
@@ -256,8 +252,7 @@ dtp_status dtp_foreign_fail(const dtp_foreign_doc *doc, const dtp_foreign *v, dt
     return dtp_foreign_prefixed(doc, v, DTP_FAIL(err, DTP_INVALID, "%s", what), err);
 }
 
-/* ---- typed reads -------------------------------------------------------------------------------
- */
+/* ---- typed reads ---- */
 
 static dtp_status expect(const dtp_foreign_doc *doc, const dtp_foreign *v, dtp_foreign_kind kind,
                          dtp_err *err)

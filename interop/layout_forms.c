@@ -50,8 +50,7 @@ dtp_layout_form dtp_layout_form_of(const char *text)
     return DTP_FORM_TORCH;
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 /* Layout rules are read by their own parser and followed for this tensor. */
 static dtp_status read_mtf(dtp_layout_reader *r, const dtp_dims *dims, dtp_err *err)
@@ -162,8 +161,7 @@ dtp_status dtp_layout_parse_any(const char *text, const dtp_mesh *mesh, const dt
     return DTP_OK;
 }
 
-/* ---- writing -----------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 static void write_mtf(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
                       const dtp_dims *dims, dtp_strbuf *out)

@@ -25,8 +25,7 @@ static bool word_ends(const char *word, size_t n, const char *end)
     return n >= m && memcmp(word + n - m, end, m) == 0 && (n == m || word[n - m - 1] == '.');
 }
 
-/* ---- specs and meshes ---------------------------------------------------------------------------
- */
+/* ---- specs and meshes ---- */
 
 /* One spec, the n characters at `word`. */
 static dtp_status add_spec(dtp_layout_reader *r, const char *word, size_t n, int32_t *axis,
@@ -112,8 +111,7 @@ static dtp_status check_mesh(dtp_layout_reader *r, const char *end, dtp_err *err
     return DTP_OK;
 }
 
-/* ---- to_string ----------------------------------------------------------------------------------
- */
+/* ---- to_string ---- */
 
 /* Up to `end`. */
 static dtp_status read_string(dtp_layout_reader *r, const char *end, dtp_err *err)
@@ -147,8 +145,7 @@ static dtp_status read_string(dtp_layout_reader *r, const char *end, dtp_err *er
     }
 }
 
-/* ---- Python -------------------------------------------------------------------------------------
- */
+/* ---- Python ---- */
 
 /* What follows the bracket of "Layout(" or "Layout.from_string(", with any modules before; NULL for
  * another text. */
@@ -308,8 +305,7 @@ dtp_status dtp_form__read_tf(dtp_layout_reader *r, dtp_err *err)
     return read_string(r, end, err);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 dtp_status dtp_form__write_tf(const dtp_layout *layout, const dtp_mesh *mesh, const dtp_ttype *type,
                               const dtp_dims *dims, dtp_strbuf *out, dtp_err *err)

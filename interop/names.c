@@ -62,8 +62,7 @@ static dtp_status fill_in(const char *pattern, const numbers *with, dtp_arena *a
     return DTP_MEMORY(err, *out);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 static int32_t stars(const char *pattern)
 {
@@ -256,8 +255,7 @@ dtp_status dtp_names_read(const char *path, dtp_arena *arena, dtp_names *out, dt
     return s;
 }
 
-/* ---- use ----------------------------------------------------------------------------------------
- */
+/* ---- use ---- */
 
 /* The axes together, and the dim of "{dim}", have every dim of the parameter once. */
 static dtp_status check_axes(const dtp_name_entry *e, const dtp_graph *g, dtp_tensor_id param,

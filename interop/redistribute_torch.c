@@ -25,8 +25,7 @@ static void add_transform(transforms *list, int32_t m, dtp_placement from, dtp_p
     list->items[list->n++] = (dtp_torch_transform){m, from, to};
 }
 
-/* ---- the greedy order --------------------------------------------------------------------------
- */
+/* ---- the greedy order ---- */
 
 /* Mesh dims before m that split the axis. */
 static dtp_mesh_set outer_splits(const dtp_placement *places, int32_t m, int32_t axis)
@@ -81,8 +80,7 @@ static bool has_default_order(const dtp_layout *layout)
     return true;
 }
 
-/* ---- the search --------------------------------------------------------------------------------
- */
+/* ---- the search ---- */
 
 static dtp_status search(const dtp_torch_planner *planner, const dtp_mesh *mesh,
                          const dtp_ttype *type, const dtp_layout *from, const dtp_layout *to,
@@ -121,8 +119,7 @@ static dtp_status search(const dtp_torch_planner *planner, const dtp_mesh *mesh,
     return DTP_OK;
 }
 
-/* ---- merging -----------------------------------------------------------------------------------
- */
+/* ---- merging ---- */
 
 typedef struct merger {
     dtp_torch_planner *planner;
@@ -310,8 +307,7 @@ dtp_status dtp_torch_steps(dtp_torch_planner *planner, const dtp_mesh *mesh, con
     return DTP_OK;
 }
 
-/* ---- entry -------------------------------------------------------------------------------------
- */
+/* ---- entry ---- */
 
 static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                        const dtp_layout *from, const dtp_layout *to, dtp_steps *out, dtp_err *err)

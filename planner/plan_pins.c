@@ -12,8 +12,7 @@
 #include "core/graph/graph.h"
 #include "spmd/redistribute/redistribute_cache.h"
 
-/* ---- pins ---------------------------------------------------------------------------------------
- */
+/* ---- pins ---- */
 
 /* A later pin of the same tensor and node replaces an earlier one. */
 static dtp_status merge_pins(int32_t n, const dtp_pin *pins, dtp_arena *arena, int32_t *n_out,
@@ -37,8 +36,7 @@ static dtp_status merge_pins(int32_t n, const dtp_pin *pins, dtp_arena *arena, i
     return DTP_OK;
 }
 
-/* ---- the plan -----------------------------------------------------------------------------------
- */
+/* ---- the plan ---- */
 
 static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
                               const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)

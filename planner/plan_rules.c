@@ -36,8 +36,7 @@ typedef struct rules_search {
     int64_t bound, nodes;   /* of the first solve; of all */
 } rules_search;
 
-/* ---- candidates ---------------------------------------------------------------------------------
- */
+/* ---- candidates ---- */
 
 static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
 {
@@ -90,8 +89,7 @@ static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *
     return st == DTP_OK ? DTP_OK : DTP_FAIL(err, st, "%s", why.msg);
 }
 
-/* ---- solving ------------------------------------------------------------------------------------
- */
+/* ---- solving ---- */
 
 /* Sets stay joined to their names alone: the linear program of such edges is small. */
 static dtp_solve_options solver_options(const dtp_planning *p, dtp_solver solver)
@@ -295,8 +293,7 @@ static dtp_status offer_smallest(rules_search *s, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- the mode -----------------------------------------------------------------------------------
- */
+/* ---- the mode ---- */
 
 static dtp_status begin(dtp_planning *p, dtp_err *err)
 {
@@ -360,8 +357,7 @@ dtp_status dtp_plan_rules(const dtp_graph *g, const dtp_machine *machine,
     return dtp_planning_run(&planner, g, machine, request, out, err);
 }
 
-/* ---- for other modes ----------------------------------------------------------------------------
- */
+/* ---- for other modes ---- */
 
 dtp_status dtp_planning_offer_rules(dtp_planning *p, dtp_err *err)
 {

@@ -45,8 +45,7 @@ const dtp_redistributor *dtp_planning_redistributor(const dtp_planning *p)
     return dtp_redistribution_pricer_redistributor(p->redistributions);
 }
 
-/* ---- candidates ---------------------------------------------------------------------------------
- */
+/* ---- candidates ---- */
 
 int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c)
 {
@@ -168,8 +167,7 @@ dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- the plan -----------------------------------------------------------------------------------
- */
+/* ---- the plan ---- */
 
 /* The cost is that of the plan chosen by its makespan; OPTIMAL when it also has the least additive
  * cost. */
@@ -233,8 +231,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     return dtp_plan_add_baselines(plan, p->n_baselines, p->baselines, err);
 }
 
-/* ---- one mesh -----------------------------------------------------------------------------------
- */
+/* ---- one mesh ---- */
 
 static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
@@ -289,8 +286,7 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
     return s;
 }
 
-/* ---- mesh search --------------------------------------------------------------------------------
- */
+/* ---- mesh search ---- */
 
 /* The share of the step that a mesh with more dims must save: more dims are harder to understand
  * and to run, and predictions are not so exact. */

@@ -85,8 +85,7 @@ const char *dtp_variant_text(const dtp_variant_search *what, const dtp_graph_var
     return text != NULL ? text + 1 : NULL;
 }
 
-/* ---- the list of variants -----------------------------------------------------------------------
- */
+/* ---- the list of variants ---- */
 
 static dtp_status list_variants(search *s, dtp_err *err)
 {
@@ -126,8 +125,7 @@ static dtp_status list_variants(search *s, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- one variant --------------------------------------------------------------------------------
- */
+/* ---- one variant ---- */
 
 static dtp_status note(search *s, const char *what, const char *outcome, dtp_err *err)
 {
@@ -263,8 +261,7 @@ static dtp_status try_variant(search *s, int32_t i, dtp_err *err)
     return st == DTP_OK ? DTP_OK : DTP_FAIL(err, st, "%s", why.msg);
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 /* The model as it is, plans from the best on, the others in the order of the search. */
 static int compare_trials(const void *x, const void *y)

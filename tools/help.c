@@ -25,8 +25,7 @@ static int operand_length(const tool_command *c)
     return option != NULL ? (int)(option - c->operands) : (int)strlen(c->operands);
 }
 
-/* ---- help --------------------------------------------------------------------------------------
- */
+/* ---- help ---- */
 
 /* "what it is (default 6) (--mode tensor)"; modes are those of commands that plan. */
 static void add_meaning(const tool_option *o, bool plans, dtp_strbuf *out)
@@ -117,8 +116,7 @@ static void add_commands(const char *program, dtp_strbuf *out)
     dtp_strbuf_addf(out, "\n'%s COMMAND --help' lists the options of a command.\n", program);
 }
 
-/* ---- manual pages ------------------------------------------------------------------------------
- */
+/* ---- manual pages ---- */
 
 /* Text for roff. */
 static void add_roff(const char *text, dtp_strbuf *out)
@@ -171,8 +169,7 @@ static void add_man_of_tool(const char *program, dtp_strbuf *out)
     }
 }
 
-/* ---- completion and the document ---------------------------------------------------------------
- */
+/* ---- completion and the document ---- */
 
 /* For bash: commands, then options of the command or words of an option, else names of files. */
 static void add_completion(const char *program, dtp_strbuf *out)

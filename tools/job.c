@@ -173,8 +173,7 @@ static const char *decided(const tool_source *s)
                                      : NULL;
 }
 
-/* ---- plans and their model ---------------------------------------------------------------------
- */
+/* ---- plans and their model ---- */
 
 /* "batch=96, layers=2": the sizes of the plan that the model does not have, with the plan's sizes
  * or the model's. */

@@ -266,8 +266,7 @@ dtp_status tool_options_parse(const tool_call *call, int argc, char **argv, cons
                           tool_usage(call->id).text);
 }
 
-/* ---- what is written ---------------------------------------------------------------------------
- */
+/* ---- what is written ---- */
 
 bool tool_is_later_rank(void)
 {

@@ -266,9 +266,9 @@ static dtp_status read_baseline(const dtp_json *v, dtp_plan *plan, dtp_baseline 
                                "'fits' does not say whether the peak is within the memory limit");
 }
 
-/* ---- steps of redistributions ------------------------------------------------------------------
- *
- * Layouts are written per mesh dim, as dtp_placements_print does: such a tensor may be a value
+/* ---- steps of redistributions ---- */
+
+/* Layouts are written per mesh dim, as dtp_placements_print does: such a tensor may be a value
  * inside of a node, whose dims have no names that a plan could use. */
 
 static dtp_status read_placements(const dtp_json *v, const dtp_mesh *mesh, const dtp_ttype *type,

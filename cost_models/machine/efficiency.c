@@ -9,8 +9,7 @@ static const char *const SET_KEYS[] = {"products", "memory",     "attention", "a
 static const char *const PROVENANCE_KEYS[] = {"how", "date", "rows", "from", NULL};
 static const char *const HOWS[] = {"fitted", "measured", "borrowed", NULL};
 
-/* ---- reading and writing ------------------------------------------------------------------------
- */
+/* ---- reading and writing ---- */
 
 static dtp_status read_text(dtp_arena *arena, const dtp_json *obj, const char *key,
                             const char **out, dtp_err *err)
@@ -112,8 +111,7 @@ void dtp_efficiency_write(dtp_json_writer *w, const dtp_machine *m)
     }
 }
 
-/* ---- sets ---------------------------------------------------------------------------------------
- */
+/* ---- sets ---- */
 
 const dtp_efficiency *dtp_efficiency_find(const dtp_machine *m, const char *runtime)
 {

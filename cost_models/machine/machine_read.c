@@ -431,8 +431,7 @@ static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine 
     return dtp_machine__derive(m, err);
 }
 
-/* ---- units --------------------------------------------------------------------------------------
- */
+/* ---- units ---- */
 
 /* What numbers of machines are when they are in the units of the format. */
 typedef struct usual_range {

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what there is ------------------------------------------------------------------------------
- */
+/* ---- what there is ---- */
 
 static bool is_measured(const dtp_machine *m, int32_t level)
 {
@@ -54,8 +53,7 @@ dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n
     return DTP_OK;
 }
 
-/* ---- scaling ------------------------------------------------------------------------------------
- */
+/* ---- scaling ---- */
 
 /* Times of a curve, multiplied. */
 static dtp_status scale_curve(dtp_machine *m, dtp_curve *curve, double factor, dtp_err *err)

@@ -388,7 +388,7 @@ dtp_status dtp_attention_check_workspace(const dtp_attention_shape *s, const dtp
     return DTP_OK;
 }
 
-/* ---- attention_merge: two attention results over disjoint keys become one; rows without keys have
+/* attention_merge: two attention results over disjoint keys become one; rows without keys have
  * lse -inf and no share ---- */
 
 /* Views of both nests. */

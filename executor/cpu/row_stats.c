@@ -132,7 +132,7 @@ static void prod_grad_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIE
     }
 }
 
-/* ---- positions of large and small elements; of equals the first wins. A NaN comes first in argmax
+/* positions of large and small elements; of equals the first wins. A NaN comes first in argmax
  * and argmin; topk takes it for the largest, as sorting does ---- */
 
 /* Does a come strictly before b? */

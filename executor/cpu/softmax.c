@@ -41,7 +41,7 @@ static void log_softmax_row(const dtp_row_job *job, const int64_t row[DTP_NEST_V
     write_row(job, row, 1, true, m, -lse);
 }
 
-/* ---- gradients: dx = y (dy - d), d = sum of y dy; with the logarithm dx = dy - exp(y) d, d = sum
+/* gradients: dx = y (dy - d), d = sum of y dy; with the logarithm dx = dy - exp(y) d, d = sum
  * of dy. Views: y, dy; last dx ---- */
 
 DTP_CPU_CLONES static void grad_run(int64_t n, const float *y, const float *dy, float *dx, float d)

@@ -55,8 +55,9 @@ bool dtp_shard_intersect(const dtp_shard *a, const dtp_shard *b, dtp_shard *out)
     return true;
 }
 
-/* ---- cover ----
- * Let f(x) be how many shards hold element x, less 1 inside of the tensor. The difference of f
+/* ---- cover ---- */
+
+/* Let f(x) be how many shards hold element x, less 1 inside of the tensor. The difference of f
  * along every dim is not zero at corners of boxes alone: +1 at a corner with an even number of
  * upper bounds, -1 at the others, the reverse for the tensor. f is 0 everywhere if and only if
  * these cancel at every point. At the first point in lexicographic order where they do not, f is

@@ -17,7 +17,7 @@
 
 DTP_API_BEGIN
 
-/* ---- backends and communicators ------------------------------------------------------------- */
+/* ---- backends and communicators ---- */
 
 /* "cpu", "ref" or that of a module, as "cuda" (its first device); `threads` counts for "cpu" alone.
  * A module is opened by name, dtp_cuda.so, and stays open. The first "cpu"
@@ -52,7 +52,7 @@ dtp_status dtp_comm_mpi_create(const dtp_mesh *mesh, dtp_comm **out, dtp_err *er
 bool dtp_comm_in_mpi_job(char *const *environment);
 void dtp_comm_destroy(dtp_comm *c);
 
-/* ---- device meshes --------------------------------------------------------------------------- */
+/* ---- device meshes ---- */
 
 typedef struct dtp_device_mesh dtp_device_mesh;
 

@@ -40,7 +40,7 @@ typedef struct dtp_graph dtp_graph;   /* a model as a graph of ops (dtp/model.h)
 typedef int32_t dtp_tensor_id;
 typedef int32_t dtp_node_id;
 
-/* ---- attributes ------------------------------------------------------------------------------ */
+/* ---- attributes ---- */
 
 typedef enum dtp_attr_kind {
     DTP_ATTR_INT,   /* JSON: integer or expression over dims */
@@ -81,7 +81,7 @@ typedef struct dtp_attr_spec {
 } dtp_attr_spec;
 DTP_ASSERT_SIZE(dtp_attr_spec, 48);
 
-/* ---- one application of an op ---------------------------------------------------------------- */
+/* ---- one application of an op ---- */
 
 /* An op applied to typed operands; the types are global or local, as the callee says. Borrowed. */
 typedef struct dtp_op_call {
@@ -134,7 +134,7 @@ typedef struct dtp_work {
 } dtp_work;
 DTP_ASSERT_SIZE(dtp_work, 72);
 
-/* ---- kernels --------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 /* One operand on this rank: contiguous, row-major. */
 typedef struct dtp_view {
@@ -260,7 +260,7 @@ typedef struct dtp_kernel {
 } dtp_kernel;
 DTP_ASSERT_SIZE(dtp_kernel, 32);
 
-/* ---- gradients ------------------------------------------------------------------------------- */
+/* ---- gradients ---- */
 
 /* Handed to an op's vjp hook. The hook fills d_in[i] for every i with need[i] (leaving -1 means the
  * gradient is zero) by emitting nodes. */
@@ -305,7 +305,7 @@ const dtp_attr *dtp_vjp_attr(const dtp_vjp *v, const char *key);
 dtp_status dtp_vjp_unbroadcast(dtp_vjp *v, dtp_tensor_id dy, dtp_tensor_id like, dtp_tensor_id *out,
                                dtp_err *err) DTP_MUST_CHECK;
 
-/* ---- registering ----------------------------------------------------------------------------- */
+/* ---- registering ---- */
 
 /* The built-in ops. */
 const dtp_op_set *dtp_builtin_ops(void);
@@ -373,8 +373,9 @@ dtp_status dtp_custom_op_register(dtp_op_set *set, const dtp_custom_op *op,
 /* The `user` of the description, for hooks (call->op) and kernels (args->call->op). */
 const void *dtp_custom_op_user(const dtp_op_def *op);
 
-/* ---- the rule verifier -----------------------------------------------------------------------
- * Runs an op under every sharding rule on virtual ranks and compares with the unsharded op.
+/* ---- the rule verifier ---- */
+
+/* Runs an op under every sharding rule on virtual ranks and compares with the unsharded op.
  *
  * For every case of an op: every rule on 1-D meshes of 2, 3 and 4 ranks (uneven and empty pieces
  * included), every pair of rules on 2 x 2 and 2 x 3 in both orders of the splits, with operands

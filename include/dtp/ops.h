@@ -42,8 +42,9 @@ typedef struct dtp_call {
  * is made. DTP_INVALID in the op's own words, DTP_RANGE for an argument out of bounds. */
 dtp_status dtp_tensor_call(const dtp_call *call, dtp_tensor *outs, dtp_err *err) DTP_MUST_CHECK;
 
-/* ---- by name -----------------------------------------------------------------------------------
- * Axes count from 0; a negative one counts from the last dim (-1). All functions are collective;
+/* ---- by name ---- */
+
+/* Axes count from 0; a negative one counts from the last dim (-1). All functions are collective;
  * `out` is a new tensor, the caller's to destroy. DTP_INVALID on shapes or element types that do
  * not fit, with the operands in the message. What each op computes: docs/ops.md. */
 

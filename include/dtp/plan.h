@@ -22,7 +22,7 @@ void dtp_machine_destroy(dtp_machine *m);
 dtp_status dtp_machine_set_runtime(dtp_machine *m, const char *runtime,
                                    dtp_err *err) DTP_MUST_CHECK;
 
-/* ---- what a plan says ------------------------------------------------------------------------ */
+/* ---- what a plan says ---- */
 
 typedef enum dtp_plan_objective { DTP_OBJECTIVE_TIME, DTP_OBJECTIVE_MEMORY } dtp_plan_objective;
 
@@ -105,7 +105,7 @@ typedef struct dtp_certificate {
 } dtp_certificate;
 DTP_ASSERT_SIZE(dtp_certificate, 112);
 
-/* ---- plans ----------------------------------------------------------------------------------- */
+/* ---- plans ---- */
 
 /* For the model that it was made for, as it was read: names are resolved, layouts checked (an
  * illegal layout is DTP_INVALID). */

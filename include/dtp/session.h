@@ -12,7 +12,7 @@
 
 DTP_API_BEGIN
 
-/* ---- jobs ------------------------------------------------------------------------------------ */
+/* ---- jobs ---- */
 
 typedef struct dtp_job dtp_job;
 typedef struct dtp_program dtp_program; /* what every rank runs */
@@ -77,7 +77,7 @@ typedef struct dtp_stored_params dtp_stored_params;
 dtp_status dtp_job_stored(dtp_job *job, const char *names_file, const dtp_stored_params **out,
                           dtp_err *err) DTP_MUST_CHECK;
 
-/* ---- sessions -------------------------------------------------------------------------------- */
+/* ---- sessions ---- */
 
 typedef struct dtp_session dtp_session;
 

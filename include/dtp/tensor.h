@@ -41,8 +41,9 @@ dtp_status dtp_tensor_desc_init(const dtp_device_mesh *mesh, dtp_dtype dtype, in
 dtp_status dtp_tensor_layout(const dtp_device_mesh *mesh, int32_t rank, const char *text,
                              dtp_layout *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* ---- making ----------------------------------------------------------------------------------
- * Factories build only the local piece and do not communicate. Values do not depend on the layout.
+/* ---- making ---- */
+
+/* Factories build only the local piece and do not communicate. Values do not depend on the layout.
  * Partial layouts hold the value on the first member of each group and the neutral element
  * elsewhere, so that the reduced tensor has the values asked for. */
 dtp_status dtp_tensor_zeros(dtp_device_mesh *mesh, const dtp_tensor_desc *desc, dtp_tensor *out,
@@ -88,7 +89,7 @@ dtp_status dtp_tensor_share(dtp_tensor t, dtp_tensor *out, dtp_err *err) DTP_MUS
 /* Frees the handle; a handle that is not valid is ignored. */
 void dtp_tensor_destroy(dtp_tensor t);
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- looking ---- */
 bool dtp_tensor_is_valid(dtp_tensor t);
 dtp_status dtp_tensor_describe(dtp_tensor t, dtp_tensor_desc *out, dtp_err *err) DTP_MUST_CHECK;
 /* "f32[16,24] 0@x, +sum(y) on 'x:2;y:3'", cut to the buffer; "no tensor" for a handle that is not
@@ -125,7 +126,7 @@ dtp_status dtp_tensor_item_int(dtp_tensor t, int64_t *out, dtp_err *err) DTP_MUS
  * for ranks x the largest piece. */
 dtp_status dtp_tensor_unpack(dtp_tensor t, void *out, int64_t *sizes, dtp_err *err) DTP_MUST_CHECK;
 
-/* ---- moving ---------------------------------------------------------------------------------- */
+/* ---- moving ---- */
 
 /* The same tensor in another layout (collective). Shares the storage when nothing moves.
  * DTP_INVALID for a layout that does not fit, DTP_UNSUPPORTED for replicated or sharded -> partial.
@@ -133,7 +134,7 @@ dtp_status dtp_tensor_unpack(dtp_tensor t, void *out, int64_t *sizes, dtp_err *e
 dtp_status dtp_tensor_redistribute(dtp_tensor t, const dtp_layout *layout, dtp_tensor *out,
                                    dtp_err *err) DTP_MUST_CHECK;
 
-/* ---- variables: tensors whose contents may be replaced, whose layout may not ----------------- */
+/* ---- variables: tensors whose contents may be replaced, whose layout may not ---- */
 dtp_status dtp_variable_create(dtp_tensor initial, dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 /* DTP_INVALID, with the variable unchanged, when type, shape, layout or mesh differ. Later reads of
  * the handle see the new contents; tensors computed before keep the old ones. */

@@ -18,8 +18,7 @@ static dtp_status lose(const collector *c, dtp_lost_kind kind, const char *name,
     return dtp_lost_add(&c->p->lost, c->p->arena, kind, name, err);
 }
 
-/* ---- over the axes of the framework -------------------------------------------------------------
- */
+/* ---- over the axes of the framework ---- */
 
 /* Where a dim of ours lies: the axis of theirs, and its position among the merged dims. */
 typedef struct spot {
@@ -150,8 +149,7 @@ static dtp_status set_tensor(collector *c, dtp_tensor_id t, dtp_placed *out, dtp
     return DTP_OK;
 }
 
-/* ---- parameters ---------------------------------------------------------------------------------
- */
+/* ---- parameters ---- */
 
 /* The module of a name of theirs, NULL: it has none. */
 static dtp_status module_of(const collector *c, const char *name, const char **out, dtp_err *err)
@@ -283,8 +281,7 @@ static dtp_status compare_training(collector *c, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- values -------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 const char *dtp_placements_module(const dtp_placements *p, dtp_node_id n)
 {

@@ -19,8 +19,7 @@ const char *dtp_torch_style(dtp_module_style style)
     return names[style];
 }
 
-/* ---- values over one tensor dim ----------------------------------------------------------------
- */
+/* ---- values over one tensor dim ---- */
 
 /* What is looked at: a tensor dim, and what modules do over it. */
 typedef struct view {

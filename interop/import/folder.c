@@ -24,8 +24,7 @@ typedef struct folder {
     dtp_scope_notes ignored;
 } folder;
 
-/* ---- the template of a family -------------------------------------------------------------------
- */
+/* ---- the template of a family ---- */
 
 static dtp_status read_template(const dtp_template_text *t, dtp_json_doc **out, dtp_err *err)
 {
@@ -66,8 +65,7 @@ static dtp_status find_template(folder *f, dtp_err *err)
     return s;
 }
 
-/* ---- its names ----------------------------------------------------------------------------------
- */
+/* ---- its names ---- */
 
 static void add_name(dtp_scope *scope, const char *name, const dtp_json *spec,
                      const dtp_json *given)
@@ -122,8 +120,7 @@ static dtp_status read_names(folder *f, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- keys of config.json ------------------------------------------------------------------------
- */
+/* ---- keys of config.json ---- */
 
 /* How a key of the template is spelled: spelling 0 is its name. */
 static const char *spelling(const dtp_scope_name *name, int32_t i)
@@ -276,8 +273,7 @@ static dtp_status read_config(folder *f, dtp_err *err)
     return set_without(f, err);
 }
 
-/* ---- the model ----------------------------------------------------------------------------------
- */
+/* ---- the model ---- */
 
 static dtp_status count_parameters(const folder *f, const char *model, int64_t *out, dtp_err *err)
 {

@@ -71,8 +71,7 @@ dtp_status dtp_scope_note(dtp_scope *scope, dtp_scope_notes *notes, const char *
     return DTP_OK;
 }
 
-/* ---- keys of the file ---------------------------------------------------------------------------
- */
+/* ---- keys of the file ---- */
 
 static bool equal(const dtp_scope_value *a, const dtp_scope_value *b)
 {
@@ -199,8 +198,7 @@ dtp_status dtp_scope_get(dtp_scope *scope, dtp_scope_name *name, dtp_scope_value
     return DTP_OK;
 }
 
-/* ---- expressions --------------------------------------------------------------------------------
- */
+/* ---- expressions ---- */
 
 static dtp_status named(dtp_scope *scope, const char *name, dtp_scope_value *out, dtp_err *err)
 {
@@ -259,8 +257,7 @@ static dtp_status eval_text(dtp_scope *scope, const dtp_json *v, dtp_scope_value
     return DTP_MEMORY(err, text);
 }
 
-/* ---- functions and choices ----------------------------------------------------------------------
- */
+/* ---- functions and choices ---- */
 
 /* least: of numbers of which some may be absent; floor: without its fraction. */
 enum { LEAST, PRODUCT, QUOTIENT, SQRT, FLOOR, N_FUNCTIONS };

@@ -10,8 +10,7 @@ static bool is_param(const dtp_style_job *job, dtp_tensor_id t)
     return dtp_graph_param_of(job->g, t) >= 0;
 }
 
-/* ---- sequence, replicate ------------------------------------------------------------------------
- */
+/* ---- sequence, replicate ---- */
 
 /* The sequence dim: dim=NAME, or the second dim of the first activation (the first when it has
  * fewer than three); -1 when the node reads no activation that has it. */
@@ -73,8 +72,7 @@ dtp_status dtp_style__replicate(dtp_style_job *job, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- loss, attention ----------------------------------------------------------------------------
- */
+/* ---- loss, attention ---- */
 
 /* A node that reads the logits, or what computes them again, keeps them split over the dim called
  * `over`. */
@@ -148,8 +146,7 @@ dtp_status dtp_style__context(dtp_style_job *job, dtp_node_id n, bool *applies, 
     return dtp_style__set(job, n, err);
 }
 
-/* ---- prepare ------------------------------------------------------------------------------------
- */
+/* ---- prepare ---- */
 
 /* Pins the mesh dims that the layout names (all when it names none, or the one in parentheses). */
 static dtp_status pin_layout(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, dtp_err *err)

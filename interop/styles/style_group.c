@@ -4,8 +4,7 @@
 
 #include "interop/styles/style_internal.h"
 
-/* ---- index --------------------------------------------------------------------------------------
- */
+/* ---- index ---- */
 
 static dtp_status allocate(dtp_arena *arena, int32_t n_keys, int64_t n_nodes, dtp_node_lists *out,
                            dtp_err *err)
@@ -54,9 +53,7 @@ dtp_status dtp_style__index(dtp_style_job *job, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- implementations
- * -----------------------------------------------------------------------------------
- */
+/* ---- implementations ---- */
 
 static dtp_status set_one(dtp_style_job *job, dtp_node_id n, dtp_err *err)
 {
@@ -96,8 +93,7 @@ dtp_status dtp_style__set(dtp_style_job *job, dtp_node_id n, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- the group ----------------------------------------------------------------------------------
- */
+/* ---- the group ---- */
 
 bool dtp_style__is_target(const dtp_style_job *job, dtp_node_id n, int32_t operand)
 {
@@ -138,8 +134,7 @@ bool dtp_style__leaves(const dtp_style_job *job, dtp_tensor_id t)
     return readers == 0;
 }
 
-/* ---- backward -----------------------------------------------------------------------------------
- */
+/* ---- backward ---- */
 
 /* A tensor that comes from the backward nodes of another node: the gradient that reaches n. */
 static bool arrives(const dtp_graph *g, dtp_node_id n, dtp_tensor_id t)

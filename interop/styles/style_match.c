@@ -6,8 +6,7 @@
 #include "core/base/glob.h"
 #include "interop/styles/style_internal.h"
 
-/* ---- matching -----------------------------------------------------------------------------------
- */
+/* ---- matching ---- */
 
 static bool is_named(const dtp_graph *g, int32_t t)
 {
@@ -68,8 +67,7 @@ int32_t dtp_style__axis(const dtp_graph *g, dtp_tensor_id t, const char *name)
     return d < 0 ? -1 : dtp_ttype_find(&g->tensors[t].type, d);
 }
 
-/* ---- pins ---------------------------------------------------------------------------------------
- */
+/* ---- pins ---- */
 
 dtp_status dtp_style__pin(dtp_style_job *job, dtp_tensor_id t, dtp_node_id node, int32_t axis,
                           dtp_err *err)

@@ -58,8 +58,7 @@ void dtp_styles_init(dtp_styles *list, dtp_arena *arena)
     *list = (dtp_styles){.arena = arena};
 }
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 static char *copy_range(dtp_arena *arena, const char *at, const char *end)
 {
@@ -186,8 +185,7 @@ dtp_status dtp_styles_parse(const char *text, dtp_styles *list, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- applying -----------------------------------------------------------------------------------
- */
+/* ---- applying ---- */
 
 /* "x", or for the styles of the data mesh dim also "x+y". */
 static dtp_status find_mesh_dims(dtp_style_job *job, const char *text, dtp_err *err)

@@ -38,8 +38,7 @@ dtp_feature_use dtp_baseline__use(const dtp_graph *g, const dtp_node *n, int32_t
     return others ? DTP_USE_SHARED : DTP_USE_MADE;
 }
 
-/* ---- what there is ------------------------------------------------------------------------------
- */
+/* ---- what there is ---- */
 
 /* Dims that no row of the op splits without work inside it. */
 static void survey_rows(survey *s, const dtp_node *n)
@@ -94,8 +93,7 @@ static void survey_graph(survey *s)
     }
 }
 
-/* ---- deciding -----------------------------------------------------------------------------------
- */
+/* ---- deciding ---- */
 
 /* The parameter contracts a feature dim. */
 static bool by_rows(const survey *s, const dtp_node *n, int32_t operand)

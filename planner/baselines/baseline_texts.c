@@ -6,8 +6,7 @@
 
 #include "core/base/strbuf.h"
 
-/* ---- texts --------------------------------------------------------------------------------------
- */
+/* ---- texts ---- */
 
 /* "layers.17.mlp.w1" -> "layers.*.mlp.w1" */
 static void add_pattern(dtp_strbuf *b, const char *name)
@@ -90,8 +89,7 @@ static dtp_status add_split(dtp_baseline_writing *w, const char *name, const cha
     return DTP_OK;
 }
 
-/* ---- data, ZeRO ---------------------------------------------------------------------------------
- */
+/* ---- data, ZeRO ---- */
 
 bool dtp_baseline__is_expert_param(const dtp_baseline_writing *w, dtp_tensor_id t)
 {
@@ -132,8 +130,7 @@ static dtp_status add_data(dtp_baseline_writing *w, dtp_err *err)
     return w->r->zero > 0 ? add_zero(w, err) : DTP_OK;
 }
 
-/* ---- features -----------------------------------------------------------------------------------
- */
+/* ---- features ---- */
 
 /* The dim of an einsum's parameter that is a feature or the vocabulary, and how it is used. */
 static dtp_feature_use feature_use(const dtp_baseline_writing *w, const dtp_node *n,
@@ -210,8 +207,7 @@ static dtp_status add_feature_node(dtp_baseline_writing *w, const dtp_node *n, d
                : DTP_OK;
 }
 
-/* ---- experts ------------------------------------------------------------------------------------
- */
+/* ---- experts ---- */
 
 static bool has(const dtp_baseline_writing *w, dtp_tensor_id t, dtp_dim_id d)
 {
@@ -244,8 +240,7 @@ static dtp_status add_expert_node(dtp_baseline_writing *w, const dtp_node *n, dt
     return DTP_OK;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 /* The first instance of a repeated block stands for the others. */
 dtp_status dtp_baseline__write(dtp_baseline_writing *w, dtp_err *err)

@@ -10,8 +10,7 @@
 #include "spmd/propagate/propagate.h"
 #include "core/graph/op_rules.h"
 
-/* ---- layout rules -------------------------------------------------------------------------------
- */
+/* ---- layout rules ---- */
 
 /* "batch:x;batch:y" for the first dim of the inputs and the names that it takes on; "" when there
  * is none. */
@@ -97,8 +96,7 @@ static dtp_status list_baselines(const dtp_graph *g, const dtp_mesh *mesh,
     return options->rules_only ? DTP_OK : dtp_baseline__add_recipes(g, mesh, arena, n, list, err);
 }
 
-/* ---- pricing ------------------------------------------------------------------------------------
- */
+/* ---- pricing ---- */
 
 /* On the generic machine, so that a style means the same layouts on every machine. */
 static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,

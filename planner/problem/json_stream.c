@@ -170,7 +170,7 @@ dtp_status solver_json_next(solver_json *s, char close, int64_t element, bool *m
     return element == 0 ? DTP_OK : fail_expected(s, what, c, err);
 }
 
-/* ---- tokens ---------------------------------------------------------------------------------- */
+/* ---- tokens ---- */
 
 /* Bytes for which `part` holds, into text; the one that follows is left. */
 static dtp_status collect(solver_json *s, bool (*part)(int), char *text, size_t room, size_t *n,

@@ -230,7 +230,7 @@ dtp_status dtp_problem_add_edge_like(dtp_problem *p, int32_t a, int32_t b, int32
     return add_edge_at(p, a, b, p->edge_first[edge], err);
 }
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 static dtp_status check_list(const char *what, int32_t index, const int64_t *values, int64_t n,
                              dtp_err *err)

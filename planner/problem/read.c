@@ -251,7 +251,7 @@ static dtp_status read_problem(problem_reader *r, void *dest, dtp_err *err)
     return read_object(r, "problem", members, 4, err);
 }
 
-/* ---- putting it together --------------------------------------------------------------------- */
+/* ---- putting it together ---- */
 
 /* Both lists are indexed alike. */
 static dtp_status same_length(problem_reader *r, const ragged *list, const ragged *other,

@@ -80,7 +80,7 @@ void dtp_problem_write_iopddl(const dtp_problem *p, dtp_strbuf *out)
                     p->usage_limit);
 }
 
-/* ---- CPLEX-LP -------------------------------------------------------------------------------- */
+/* ---- CPLEX-LP ---- */
 
 static bool allowed(const dtp_problem *p, int32_t i, int64_t s)
 {
@@ -239,7 +239,7 @@ dtp_status dtp_problem_write_lp(const dtp_problem *p, dtp_strbuf *out, dtp_err *
     return DTP_OK;
 }
 
-/* ---- for reading ----------------------------------------------------------------------------- */
+/* ---- for reading ---- */
 
 static void print_cost(int64_t cost, dtp_strbuf *out)
 {

@@ -16,8 +16,7 @@ enum {
     MOST_RUNS = 4 /* groups of tying; beyond, every instance decides on its own */
 };
 
-/* ---- names --------------------------------------------------------------------------------------
- */
+/* ---- names ---- */
 
 static dtp_status find_name(dtp_explaining *e, dtp_err *err)
 {
@@ -43,8 +42,7 @@ static dtp_status find_name(dtp_explaining *e, dtp_err *err)
                     nearest != NULL ? "'?" : "");
 }
 
-/* ---- problems -----------------------------------------------------------------------------------
- */
+/* ---- problems ---- */
 
 /* A tensor that is kept as an op leaves or reads it: that op decides. */
 static dtp_status follow_tensor(dtp_explaining *e, const dtp_tensor_problem *p, dtp_err *err)
@@ -150,8 +148,7 @@ static dtp_status find_selection(dtp_explaining *e, dtp_err *err)
     }
 }
 
-/* ---- order --------------------------------------------------------------------------------------
- */
+/* ---- order ---- */
 
 static int64_t rank_of(const dtp_alternative *a)
 {

@@ -22,8 +22,7 @@ static dtp_status add(dtp_explaining *e, const char *text, const char *reason, d
     return dtp_explain__add(e, text, copy, &a, err);
 }
 
-/* ---- pins ---------------------------------------------------------------------------------------
- */
+/* ---- pins ---- */
 
 /* What is a strategy but for the pins. */
 static dtp_status add_pinned(dtp_explaining *e, dtp_err *err)
@@ -37,8 +36,7 @@ static dtp_status add_pinned(dtp_explaining *e, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- layouts of a tensor ------------------------------------------------------------------------
- */
+/* ---- layouts of a tensor ---- */
 
 /* The first split that does not divide its dim, in words; false when all do. */
 static bool find_uneven(const dtp_explaining *e, const dtp_layout *l, char out[REASON_BYTES])
@@ -104,8 +102,7 @@ static dtp_status add_layouts(dtp_explaining *e, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- dims of a node -----------------------------------------------------------------------------
- */
+/* ---- dims of a node ---- */
 
 static bool splits(const dtp_sharding_rule *rule, dtp_dim_id d)
 {

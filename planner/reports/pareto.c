@@ -15,8 +15,7 @@ typedef struct sweep {
     dtp_pareto *out;
 } sweep;
 
-/* ---- who is at the peak -------------------------------------------------------------------------
- */
+/* ---- who is at the peak ---- */
 
 static int by_bytes(const void *a, const void *b)
 {
@@ -56,8 +55,7 @@ static dtp_status rank_tensors(const sweep *s, dtp_pareto_point *point, dtp_aren
     return DTP_OK;
 }
 
-/* ---- the sweep ----------------------------------------------------------------------------------
- */
+/* ---- the sweep ---- */
 
 /* Plans under a limit and appends the point; *peak is that of the plan, 0 when nothing fits. */
 static dtp_status try_limit(sweep *s, int64_t limit, dtp_plan_objective objective, int64_t *peak,

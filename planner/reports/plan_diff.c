@@ -19,8 +19,7 @@ typedef struct making {
     dtp_plan_diff *out;
 } making;
 
-/* ---- costs --------------------------------------------------------------------------------------
- */
+/* ---- costs ---- */
 
 static dtp_status count_peak(const dtp_program *p, dtp_arena *arena, half *h, dtp_diff_side *side,
                              dtp_err *err)
@@ -59,8 +58,7 @@ static dtp_status price_half(const dtp_machine *machine, dtp_arena *arena, half 
     return s;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------
- */
+/* ---- tensors ---- */
 
 /* A tensor is compared with that of its name; those that only one plan has differ. */
 static dtp_status compare_tensors(making *k, dtp_err *err)
@@ -99,8 +97,7 @@ static dtp_status compare_tensors(making *k, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------
- */
+/* ---- nodes ---- */
 
 /* A node goes by the name of its first output. */
 static dtp_status compare_nodes(making *k, dtp_err *err)

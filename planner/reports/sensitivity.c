@@ -18,8 +18,7 @@ typedef struct asking {
     dtp_arena *arena;
 } asking;
 
-/* ---- one machine --------------------------------------------------------------------------------
- */
+/* ---- one machine ---- */
 
 /* Names what the other plan does differently, parameters first. */
 static dtp_status describe(const asking *a, const dtp_plan *other, dtp_takeover *out, dtp_err *err)
@@ -89,8 +88,7 @@ static dtp_status compare_at(const asking *a, const dtp_machine_param *param, do
     return s;
 }
 
-/* ---- bisection ----------------------------------------------------------------------------------
- */
+/* ---- bisection ---- */
 
 /* Between 1 and the outermost factor on one side, in equal ratios. */
 static dtp_status find_side(const asking *a, const dtp_machine_param *param, double outermost,

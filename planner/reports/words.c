@@ -8,8 +8,7 @@
 
 static const double SOME = 0.005; /* a share that is worth a word */
 
-/* ---- facts -------------------------------------------------------------------------------------
- */
+/* ---- facts ---- */
 
 /* Whether a layout splits the tensor over a mesh dim. */
 static bool splits(const dtp_layout *l, int32_t mesh_dim)
@@ -201,8 +200,7 @@ dtp_status dtp_words_dim_of(const dtp_graph *g, const dtp_sharding *s, int32_t m
     return status;
 }
 
-/* ---- sentences ---------------------------------------------------------------------------------
- */
+/* ---- sentences ---- */
 
 static void print_dims(const dtp_graph *g, const dtp_words_dim *d, dtp_way way, dtp_strbuf *out)
 {

@@ -85,8 +85,7 @@ dtp_status dtp_dual_bound(const dtp_problem *p, const dtp_dual_start *start, int
     return s;
 }
 
-/* ---- by strategy ------------------------------------------------------------------------------
- */
+/* ---- by strategy ---- */
 
 /* Rounds by the size of the problem, so that an answer takes about as long for all. */
 static int64_t rounds_for(solver_reduced *w)

@@ -156,7 +156,7 @@ int32_t dtp_ilp_n_rows(const dtp_ilp *ilp)
     return ilp->n_rows;
 }
 
-/* ---- inside the fence ------------------------------------------------------------------------ */
+/* ---- inside the fence ---- */
 
 static void on_error(void *info)
 {

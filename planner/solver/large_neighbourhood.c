@@ -29,7 +29,7 @@ typedef struct neighbourhoods {
     int32_t n_alive;
 } neighbourhoods;
 
-/* ---- choosing a neighbourhood ---------------------------------------------------------------- */
+/* ---- choosing a neighbourhood ---- */
 
 static void enter(neighbourhood *r, int32_t variable, int32_t *n)
 {
@@ -67,7 +67,7 @@ static void choose_neighbourhood(neighbourhood *r, const neighbourhoods *all)
     }
 }
 
-/* ---- solving it ------------------------------------------------------------------------------ */
+/* ---- solving it ---- */
 
 /* Branch and bound with everything outside as in the incumbent; a thread. */
 static void *solve_neighbourhood(void *user)
@@ -92,7 +92,7 @@ static void *solve_neighbourhood(void *user)
     return NULL;
 }
 
-/* ---- rounds ---------------------------------------------------------------------------------- */
+/* ---- rounds ---- */
 
 static dtp_status run_round(solver_state *v, solver_reduced *w, neighbourhoods *all, dtp_err *err)
 {

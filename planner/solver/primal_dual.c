@@ -21,7 +21,7 @@ typedef struct primal_search {
     dtp_err err;
 } primal_search;
 
-/* ---- one epoch ------------------------------------------------------------------------------- */
+/* ---- one epoch ---- */
 
 static void *run_search(void *user)
 {

@@ -37,7 +37,7 @@ static double row_scale(const relaxed_model *m)
     return 100.0 / ((double)m->w->limit + 1.0);
 }
 
-/* ---- building -------------------------------------------------------------------------------- */
+/* ---- building ---- */
 
 /* The strategy of u that strategy j of v leaves; -1: none, -2: several. */
 static int32_t mate_of(const relaxed_model *m, const solver_edge *e, int32_t j)
@@ -165,7 +165,7 @@ static dtp_status build(relaxed_model *m, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- memory rows ----------------------------------------------------------------------------- */
+/* ---- memory rows ---- */
 
 /* What is above the limit is as impossible as the least that is. */
 static int64_t clamped(const solver_reduced *w, int64_t use)
@@ -270,7 +270,7 @@ static dtp_status add_violated(void *user, dtp_ilp *ilp, const double *values, d
     return DTP_OK;
 }
 
-/* ---- solving --------------------------------------------------------------------------------- */
+/* ---- solving ---- */
 
 /* The largest value of every variable; the variable whose largest value is smallest. */
 static void read_choice(const relaxed_model *m, const double *values, int32_t *assignment,
@@ -354,7 +354,7 @@ dtp_status solver_relax(solver_reduced *w, const dtp_stop *stop, int32_t *assign
     return s;
 }
 
-/* ---- the integer program --------------------------------------------------------------------- */
+/* ---- the integer program ---- */
 
 /* The columns of y and z, which may be too many for GLPK. */
 static dtp_status check_size(const relaxed_model *m, dtp_err *err)

@@ -32,8 +32,7 @@ dtp_status dtp_exposed_create(const dtp_graph *g, dtp_arena *arena, dtp_exposed 
                           g->n_tensors);
 }
 
-/* ---- what a timeline shows ----------------------------------------------------------------------
- */
+/* ---- what a timeline shows ---- */
 
 typedef struct shown {
     double all_s, *sent_s, *alone_s; /* by place */
@@ -85,8 +84,7 @@ dtp_status dtp_exposed_note(dtp_exposed *x, const dtp_program *p, const dtp_mach
                          p->n_instrs);
 }
 
-/* ---- costs of edges -----------------------------------------------------------------------------
- */
+/* ---- costs of edges ---- */
 
 dtp_status dtp_exposed_scale(const dtp_exposed *x, const dtp_tensor_problem *p, dtp_overlay *o,
                              dtp_err *err)

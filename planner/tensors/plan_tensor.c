@@ -14,8 +14,7 @@ const char DTP_SOLVER_UNTIED[] = "selection";
 const char DTP_SOLVER_TIED[] = "selection, tied";
 const char DTP_SOLVER_TWO_GROUPS[] = "selection, tied in 2 groups";
 
-/* ---- begin and end ------------------------------------------------------------------------------
- */
+/* ---- begin and end ---- */
 
 /* Programs of baselines read what other nodes brought, of which the problem knows nothing, so it
  * may count more for one than its program needs. Its limit is as high as it counts for those that
@@ -147,8 +146,7 @@ static void finish(dtp_planning *p)
     }
 }
 
-/* ---- candidates ---------------------------------------------------------------------------------
- */
+/* ---- candidates ---- */
 
 static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
 {
@@ -162,8 +160,7 @@ static dtp_status in_space(const dtp_planning *p, const dtp_candidate *c, bool *
     return dtp_tensor_assignment(state->problem, &c->sharding, state->start, is, err);
 }
 
-/* ---- solving ------------------------------------------------------------------------------------
- */
+/* ---- solving ---- */
 
 /* The problem in which fewer instances share their decisions, from the best plan so far on. */
 static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
@@ -272,8 +269,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- the plan -----------------------------------------------------------------------------------
- */
+/* ---- the plan ---- */
 
 static dtp_status find_prices(const dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {

@@ -41,8 +41,7 @@ static const double LATER_GAP = 0.005;
 /* Costs are not scaled when a smaller share than this is hidden. */
 static const double HIDDEN = 0.02;
 
-/* ---- evaluation ---------------------------------------------------------------------------------
- */
+/* ---- evaluation ---- */
 
 /* Lowers, predicts and offers what an assignment means; its schedule is noted where communication
  * overlaps. `correct`: memory corrections are added when the program is too large. */
@@ -129,8 +128,7 @@ dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *opti
     return s;
 }
 
-/* ---- what a solve starts from -------------------------------------------------------------------
- */
+/* ---- what a solve starts from ---- */
 
 /* The incumbent as an assignment, where it is one: options->start, scratch of the state. */
 static dtp_status start_from_best(const dtp_planning *p, dtp_solve_options *options, dtp_err *err)
@@ -157,8 +155,7 @@ static int64_t cutoff_of(const dtp_planning *p)
                : incumbent->certificate.cost;
 }
 
-/* ---- within the limit ---------------------------------------------------------------------------
- */
+/* ---- within the limit ---- */
 
 /* Where buffers could not be packed tightly, which no correction helps against, the limit is
  * lowered so far that there is another solution, and by a part of the excess that doubles every
@@ -269,8 +266,7 @@ static dtp_status make_fit(dtp_planning *p, int64_t usage_limit, dtp_tensor_roun
     return DTP_OK;
 }
 
-/* ---- exposed communication ----------------------------------------------------------------------
- */
+/* ---- exposed communication ---- */
 
 static dtp_status solve_exposed(dtp_planning *p, dtp_err *err)
 {
@@ -288,8 +284,7 @@ static dtp_status solve_exposed(dtp_planning *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- the loop -----------------------------------------------------------------------------------
- */
+/* ---- the loop ---- */
 
 static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
 {

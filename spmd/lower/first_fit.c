@@ -51,8 +51,7 @@ void dtp_first_fit_clear(dtp_first_fit *f)
     forget_from(&f->chunks[0], 0);
 }
 
-/* ---- where a buffer goes ------------------------------------------------------------------------
- */
+/* ---- where a buffer goes ---- */
 
 /* Lifts *at above what is in the way; true when a gap was found. */
 static bool pass_chunk(const chunk *c, int64_t bytes, int32_t first, int32_t last, int64_t *at)
@@ -78,8 +77,7 @@ static bool pass_chunk(const chunk *c, int64_t bytes, int32_t first, int32_t las
     return false;
 }
 
-/* ---- inserting ----------------------------------------------------------------------------------
- */
+/* ---- inserting ---- */
 
 /* The last chunk that begins at or below an offset, with room. */
 static chunk *chunk_for(dtp_first_fit *f, int64_t offset)

@@ -31,8 +31,7 @@ typedef struct lowering {
     dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
 } lowering;
 
-/* ---- what is needed -----------------------------------------------------------------------------
- */
+/* ---- what is needed ---- */
 
 static dtp_status mark_uses(lowering *l, dtp_err *err)
 {
@@ -48,8 +47,7 @@ static dtp_status mark_uses(lowering *l, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- values and nodes ---------------------------------------------------------------------------
- */
+/* ---- values and nodes ---- */
 
 static dtp_status add_tensor_value(dtp_program *p, dtp_tensor_id t, dtp_value_kind kind,
                                    const dtp_layout *layout, dtp_value_id *out, dtp_err *err)
@@ -333,8 +331,7 @@ void dtp_redistributions_free(dtp_redistributions *redistributions)
     *redistributions = (dtp_redistributions){0};
 }
 
-/* ---- one redistribution -------------------------------------------------------------------------
- */
+/* ---- one redistribution ---- */
 
 static dtp_status redistribute_tensor(dtp_program *p, const dtp_layout *from, const dtp_layout *to,
                                       const dtp_lower_options *options, dtp_err *err)
@@ -372,8 +369,7 @@ dtp_status dtp_lower_redistribution(const dtp_graph *g, const dtp_mesh *mesh,
     return DTP_OK;
 }
 
-/* ---- one node -----------------------------------------------------------------------------------
- */
+/* ---- one node ---- */
 
 /* The operand in this layout; two operands may share one. */
 static dtp_status operand_value(dtp_program *p, dtp_tensor_id t, const dtp_layout *layout,

@@ -52,8 +52,7 @@ static int64_t rotation(const node_work *w, const dtp_node_layouts *layouts)
     return w->call.op->rotates(&w->call, parts, &step) ? step : 0;
 }
 
-/* ---- operands and outputs -----------------------------------------------------------------------
- */
+/* ---- operands and outputs ---- */
 
 static dtp_node_id cause(const node_work *w)
 {
@@ -179,8 +178,7 @@ static dtp_status add_output(const node_work *w, int32_t i, const dtp_layout *la
     return DTP_OK;
 }
 
-/* ---- ways to run --------------------------------------------------------------------------------
- */
+/* ---- ways to run ---- */
 
 static dtp_status run_kernel(const node_work *w, const dtp_node_layouts *layouts,
                              const dtp_value_id *in, dtp_value_id *out, dtp_err *err)

@@ -15,8 +15,7 @@
 #include "spmd/lower/overlap.h"
 #include "spmd/program/program_internal.h"
 
-/* ---- lower bound --------------------------------------------------------------------------------
- */
+/* ---- lower bound ---- */
 
 /* Events by time, those that free bytes before those that take some. */
 static int64_t find_bound(const dtp_interval *items, int32_t n, dtp_keyed *events,
@@ -36,8 +35,7 @@ static int64_t find_bound(const dtp_interval *items, int32_t n, dtp_keyed *event
     return most;
 }
 
-/* ---- first fit ----------------------------------------------------------------------------------
- */
+/* ---- first fit ---- */
 
 typedef enum fit_order { BY_SIZE, BY_AREA, BY_LENGTH, BY_TIME, N_ORDERS } fit_order;
 
@@ -112,8 +110,7 @@ dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t enough, in
     return status;
 }
 
-/* ---- programs -----------------------------------------------------------------------------------
- */
+/* ---- programs ---- */
 
 static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena, dtp_err *err)
 {

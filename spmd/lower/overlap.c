@@ -65,8 +65,7 @@ static int32_t most(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* ---- limits by dependence -----------------------------------------------------------------------
- */
+/* ---- limits by dependence ---- */
 
 static const accesses *of(const ordering *o, dtp_value_id v)
 {
@@ -183,8 +182,7 @@ static void find_tails(ordering *o)
     }
 }
 
-/* ---- limits by memory ---------------------------------------------------------------------------
- */
+/* ---- limits by memory ---- */
 
 static bool needs(const ordering *o, dtp_value_id root, int32_t i)
 {
@@ -236,8 +234,7 @@ static void give_way(ordering *o, int32_t unit, bool tail)
     *place = gap;
 }
 
-/* ---- the order ----------------------------------------------------------------------------------
- */
+/* ---- the order ---- */
 
 static void find_places(ordering *o)
 {

@@ -2,8 +2,7 @@
 
 #include "spmd/program/program_internal.h"
 
-/* ---- the bytes ----------------------------------------------------------------------------------
- */
+/* ---- the bytes ---- */
 
 static void touch(dtp_needed *needed, dtp_value_id v, int32_t i)
 {
@@ -124,8 +123,7 @@ bool dtp_needed_hold(dtp_needed *needed, int32_t n, const dtp_value_id *roots, i
     return true;
 }
 
-/* ---- units --------------------------------------------------------------------------------------
- */
+/* ---- units ---- */
 
 bool dtp_instr_is_cast(const dtp_instr *instr)
 {

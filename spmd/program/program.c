@@ -63,8 +63,7 @@ const char *dtp_instr_name(const dtp_instr *instr)
                                             : dtp_copy_name(instr->move.kind);
 }
 
-/* ---- the program ------------------------------------------------------------------------------
- */
+/* ---- the program ---- */
 
 /* Everything that lives in the arena, from nothing. */
 static dtp_status init_storage(dtp_program *p, dtp_err *err)
@@ -165,8 +164,7 @@ dtp_status dtp_program_reset(dtp_program *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 int32_t dtp_program_microbatches(const dtp_program *p)
 {
@@ -292,8 +290,7 @@ dtp_status dtp_program__add_version(dtp_program *p, dtp_value_id of, const dtp_l
     return DTP_OK;
 }
 
-/* ---- instructions -----------------------------------------------------------------------------
- */
+/* ---- instructions ---- */
 
 dtp_instr dtp_program__instr_init(dtp_instr_kind kind, dtp_node_id node, dtp_phase phase)
 {

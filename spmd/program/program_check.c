@@ -36,8 +36,7 @@ typedef struct checker {
     dtp_value_id *active; /* the valid values by offset; their bytes are disjoint */
 } checker;
 
-/* ---- values -------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 static dtp_value_id root_of(const dtp_program *p, dtp_value_id v)
 {
@@ -141,8 +140,7 @@ static dtp_status check_value(const checker *c, dtp_value_id id, dtp_err *err)
                             v->last, p->n_instrs);
 }
 
-/* ---- the run over memory ------------------------------------------------------------------------
- */
+/* ---- the run over memory ---- */
 
 static int64_t end_of(const checker *c, dtp_value_id v)
 {
@@ -389,8 +387,7 @@ static dtp_status next_microbatch(checker *c, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- the end ------------------------------------------------------------------------------------
- */
+/* ---- the end ---- */
 
 static dtp_status check_updates(const checker *c, dtp_err *err)
 {
@@ -457,8 +454,7 @@ static dtp_status check_end(const checker *c, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- entry --------------------------------------------------------------------------------------
- */
+/* ---- entry ---- */
 
 static bool ids_in_range(const dtp_program *p, const dtp_value_id *ids, int32_t n)
 {

@@ -12,8 +12,7 @@ bool dtp_check__is_flat(const dtp_value *v)
     return v->kind == DTP_VALUE_STAGING || v->kind == DTP_VALUE_WORKSPACE;
 }
 
-/* ---- layouts of kernels -------------------------------------------------------------------------
- */
+/* ---- layouts of kernels ---- */
 
 /* `averages`: what the row passes on as sums are averages here. */
 static bool same_place(const dtp_placement *row, const dtp_placement *at, bool averages)
@@ -145,8 +144,7 @@ static dtp_status check_kernel(const dtp_program *p, const dtp_instr *instr, dtp
     return (instr->op->flags & free_pieces) != 0 ? DTP_OK : check_pieces(p, instr, err);
 }
 
-/* ---- layouts of copies and collectives ----------------------------------------------------------
- */
+/* ---- layouts of copies and collectives ---- */
 
 /* Checks that the splits of axis i differ by `set`, which `more` has innermost in ascending order
  * and `fewer` lacks, and that flattening several mesh dims is exact. Everything else is equal. */

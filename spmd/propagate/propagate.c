@@ -49,8 +49,7 @@ typedef struct propagation {
     dtp_inner_pricer pricer;
 } propagation;
 
-/* ---- what is given ------------------------------------------------------------------------------
- */
+/* ---- what is given ---- */
 
 static bool reads(const dtp_node *node, dtp_tensor_id t)
 {
@@ -141,8 +140,7 @@ static dtp_status place_sources(propagation *w, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------
- */
+/* ---- nodes ---- */
 
 static const dtp_pin *node_pin(const propagation *w, dtp_node_id node, dtp_tensor_id t)
 {

@@ -52,8 +52,7 @@ typedef struct strategy_search {
     dtp_node_layouts layouts;
 } strategy_search;
 
-/* ---- pins ---------------------------------------------------------------------------------------
- */
+/* ---- pins ---- */
 
 /* Appends the splits of `from` over the mesh dims of `dims`, outer ones first. */
 static void add_splits(dtp_layout *to, const dtp_layout *from, dtp_mesh_set dims)
@@ -99,8 +98,7 @@ static bool agrees(const dtp_layout *pin, dtp_mesh_set dims, const dtp_layout *l
     return true;
 }
 
-/* ---- prices -------------------------------------------------------------------------------------
- */
+/* ---- prices ---- */
 
 static dtp_status price_operand(const strategy_search *s, int32_t i, const dtp_layout *to,
                                 dtp_redistribution_price *out, dtp_err *err)
@@ -200,8 +198,7 @@ static dtp_status price_redistributions(strategy_search *s, const dtp_node_layou
     return DTP_OK;
 }
 
-/* ---- comparison ---------------------------------------------------------------------------------
- */
+/* ---- comparison ---- */
 
 static int compare_counts(int32_t a, int32_t b)
 {
@@ -223,8 +220,7 @@ static int compare(const strategy_search *s, const score *a, const score *b)
     return c != 0 ? c : a->elems < b->elems ? -1 : a->elems > b->elems ? 1 : 0;
 }
 
-/* ---- candidates ---------------------------------------------------------------------------------
- */
+/* ---- candidates ---- */
 
 static bool is_possible(const strategy_search *s, const dtp_strategy *strategy, dtp_node_layouts *l)
 {
@@ -319,8 +315,7 @@ static dtp_status descend(strategy_search *s, dtp_strategy strategy, dtp_err *er
     return DTP_OK;
 }
 
-/* ---- outcome ------------------------------------------------------------------------------------
- */
+/* ---- outcome ---- */
 
 static dtp_status check_strict(const strategy_search *s, dtp_err *err)
 {

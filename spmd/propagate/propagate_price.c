@@ -27,8 +27,7 @@ dtp_status dtp_propagate__price(const dtp_propagate_options *o, const dtp_mesh *
     return DTP_OK;
 }
 
-/* ---- inside an op -------------------------------------------------------------------------------
- */
+/* ---- inside an op ---- */
 
 /* A collective as the step of a flat tensor whose parts have as many elements. A permutation is one
  * of the n - 1 shifts that a ring all-gather consists of. */

@@ -127,8 +127,7 @@ void dtp_propagate__rows(const dtp_decision *d, const dtp_sharding_rules *rules,
     }
 }
 
-/* ---- PyTorch ------------------------------------------------------------------------------------
- */
+/* ---- PyTorch ---- */
 
 /* Elementwise, or an einsum that only multiplies (the gradient of a product). */
 static bool is_pointwise(const dtp_op_call *call)

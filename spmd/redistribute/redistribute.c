@@ -7,8 +7,7 @@
 #include "core/layout/placement_text.h"
 #include "spmd/redistribute/redistribute_internal.h"
 
-/* ---- the way through the replicated layout -----------------------------------------------------
- */
+/* ---- the way through the replicated layout ---- */
 
 static void append(dtp_steps *out, dtp_layout *at, dtp_step step, int32_t m, dtp_placement place)
 {
@@ -61,8 +60,7 @@ static void through_replicated(const dtp_redistribution *r, dtp_steps *out)
     }
 }
 
-/* ---- entry --------------------------------------------------------------------------------------
- */
+/* ---- entry ---- */
 
 dtp_status dtp_redistribute__fail(dtp_err *err, dtp_status code, const char *what,
                                   const dtp_layout *from, const dtp_layout *to, const char *why)

@@ -4,8 +4,7 @@
 
 #include <math.h>
 
-/* ---- shards of one rank ------------------------------------------------------------------------
- */
+/* ---- shards of one rank ---- */
 
 /* The shard of tensor dim `axis` that the rank has after the splits of a stack. */
 static void shard_of(const dtp_redistribute_bound *b, const dtp_stacks *stacks, int32_t axis,
@@ -81,8 +80,7 @@ static void choose_rank(dtp_redistribute_bound *b)
     set_wanted_shard(b);
 }
 
-/* ---- the bound ---------------------------------------------------------------------------------
- */
+/* ---- the bound ---- */
 
 void dtp_redistribute__bound_init(dtp_redistribute_bound *b, const dtp_redistribution *r)
 {

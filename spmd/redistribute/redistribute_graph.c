@@ -4,8 +4,7 @@
 
 #include "core/base/safe_int.h"
 
-/* ---- layouts as words --------------------------------------------------------------------------
- */
+/* ---- layouts as words ---- */
 
 dtp_layout dtp_layout__of_key(uint64_t key, int32_t rank, int32_t n_mesh)
 {
@@ -45,8 +44,7 @@ static uint64_t set_all(uint64_t key, dtp_mesh_set set, dtp_placement place)
     return key;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ---- */
 
 void dtp_layout_graph__init(dtp_layout_graph *g, const dtp_mesh *mesh, const dtp_ttype *type)
 {
@@ -225,8 +223,7 @@ dtp_step dtp_layout_graph__step(const dtp_layout_graph *g, const dtp_layout_hop 
                       .after = dtp_layout__of_key(key, g->rank, g->n_mesh)};
 }
 
-/* ---- queue -------------------------------------------------------------------------------------
- */
+/* ---- queue ---- */
 
 static bool entry_before(const dtp_queue_entry *a, const dtp_queue_entry *b)
 {

@@ -23,7 +23,7 @@
 #include "core/base/arena.h"
 #include "spmd/redistribute/steps.h"
 
-/* ---- layouts as words ----------------------------------------------------------------------- */
+/* ---- layouts as words ---- */
 
 /* A layout in one word, 8 bits per mesh dim (kind, tensor dim or reduction, order): equal layouts
  * of one tensor on one mesh have equal keys. */
@@ -77,7 +77,7 @@ typedef struct dtp_stacks {
 
 void dtp_stacks__read(uint64_t key, int32_t n_mesh, dtp_stacks *out);
 
-/* ---- steps ---------------------------------------------------------------------------------- */
+/* ---- steps ---- */
 
 typedef struct dtp_layout_graph {
     int32_t n_mesh, rank;
@@ -110,7 +110,7 @@ dtp_status dtp_layout_graph__expand(const dtp_layout_graph *g, uint64_t key, dtp
 /* The step of a hop that leads to the layout of this key. */
 dtp_step dtp_layout_graph__step(const dtp_layout_graph *g, const dtp_layout_hop *hop, uint64_t key);
 
-/* ---- queue ---------------------------------------------------------------------------------- */
+/* ---- queue ---- */
 
 typedef struct dtp_queue_entry {
     double cost;

@@ -8,8 +8,7 @@
 
 _Static_assert((int)DTP_PLAN_MAX_STEPS == (int)DTP_MAX_STEPS, "a plan lists what the search finds");
 
-/* ---- from layouts to steps ----------------------------------------------------------------------
- */
+/* ---- from layouts to steps ---- */
 
 /* The step that leads to one layout. */
 typedef struct step_search {
@@ -67,8 +66,7 @@ dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution 
     return DTP_OK;
 }
 
-/* ---- looking up ---------------------------------------------------------------------------------
- */
+/* ---- looking up ---- */
 
 static const dtp_plan_redistribution *find(int32_t n,
                                            const dtp_plan_redistribution *redistributions,
@@ -114,8 +112,7 @@ dtp_redistributor dtp_listed_redistributor(dtp_listed_redistributions *listed)
     return (dtp_redistributor){plan_listed, listed};
 }
 
-/* ---- noting down --------------------------------------------------------------------------------
- */
+/* ---- noting down ---- */
 
 static dtp_status plan_noted(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                              const dtp_layout *from, const dtp_layout *to, dtp_steps *out,

@@ -48,8 +48,7 @@ struct dtp_redistribute_tables {
     dtp_layout_queue queue;
 };
 
-/* ---- which table -------------------------------------------------------------------------------
- */
+/* ---- which table ---- */
 
 static dtp_status find_graph(dtp_redistribute_tables *c, const dtp_ttype *type,
                              const dtp_even_graph **out, dtp_err *err)
@@ -110,8 +109,7 @@ static dtp_status find_size(dtp_redistribute_tables *c, const dtp_ttype *type, d
     return DTP_OK;
 }
 
-/* ---- a table -----------------------------------------------------------------------------------
- */
+/* ---- a table ---- */
 
 /* What one search works on. */
 typedef struct table_search {
@@ -227,8 +225,7 @@ static dtp_status make_table(dtp_redistribute_tables *c, int32_t target, int64_t
     return DTP_OK;
 }
 
-/* ---- entry -------------------------------------------------------------------------------------
- */
+/* ---- entry ---- */
 
 dtp_status dtp_redistribute_tables_create(const dtp_mesh *mesh, const dtp_target *target,
                                           dtp_even_step_cost price, void *user,

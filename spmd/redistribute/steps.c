@@ -97,8 +97,7 @@ dtp_coll dtp_step_coll(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_la
     return coll;
 }
 
-/* ---- the generic machine ------------------------------------------------------------------------
- */
+/* ---- the generic machine ---- */
 
 double dtp_step_generic_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
                               const dtp_layout *before, const dtp_step *step)
@@ -135,8 +134,7 @@ double dtp_step_generic_price(void *user, const dtp_mesh *mesh, const dtp_ttype 
            copied / DTP_GENERIC_MEM_BPS;
 }
 
-/* ---- text ---------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 
 const char *dtp_step_name(dtp_step_kind kind)
 {

@@ -5,8 +5,7 @@
 
 enum { WORKSPACE_ALIGN = 64, MIN_MATRIX_SIDE = 16 };
 
-/* ---- tensors ------------------------------------------------------------------------------------
- */
+/* ---- tensors ---- */
 
 /* An operand of a pair: its dims of size other than 1, with element strides. */
 typedef struct tensor {
@@ -118,8 +117,7 @@ static bool place_in_workspace(dtp_einsum_plan *plan, tensor *t, dtp_dtype dtype
     return true;
 }
 
-/* ---- ways ---------------------------------------------------------------------------------------
- */
+/* ---- ways ---- */
 
 /* The dims of `order` that are in `with` and not in `without` (NULL: none are). */
 static group select_dims(const tensor *order, const tensor *with, const tensor *without)
@@ -244,8 +242,7 @@ static void best_way(const tensor *a, const tensor *b, const tensor *c, way *bes
     }
 }
 
-/* ---- loop steps ---------------------------------------------------------------------------------
- */
+/* ---- loop steps ---- */
 
 static bool loop_dims_merge(const dtp_einsum_loop *l, int32_t outer, int32_t inner)
 {
@@ -333,8 +330,7 @@ static void add_pack(dtp_einsum_plan *plan, const tensor *from, const tensor *to
     plan->inner_bytes = before;
 }
 
-/* ---- GEMM steps ---------------------------------------------------------------------------------
- */
+/* ---- GEMM steps ---- */
 
 static void append_group(tensor *t, const group *g, const tensor *from)
 {
@@ -439,8 +435,7 @@ static bool add_gemm(dtp_einsum_plan *plan, const tensor *a, const tensor *b, co
     return true;
 }
 
-/* ---- pairs --------------------------------------------------------------------------------------
- */
+/* ---- pairs ---- */
 
 /* Sums dims of t that neither `other` nor `result` has. */
 static bool reduce_alone(dtp_einsum_plan *plan, tensor *t, const tensor *other,

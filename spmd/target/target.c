@@ -11,8 +11,7 @@ static const dtp_target *const targets[] = {&dtp_target_cpu,   &dtp_target_cpu_p
 
 enum { LIST_BYTES = 128, N_TARGETS = sizeof targets / sizeof targets[0] };
 
-/* ---- names --------------------------------------------------------------------------------------
- */
+/* ---- names ---- */
 
 /* Appends ", name" to a list. */
 static void append(char list[LIST_BYTES], const char *name)
@@ -90,8 +89,7 @@ dtp_status dtp_target_runs_over(const dtp_target *target, const char *transport,
                                     target->name, lacks, transport);
 }
 
-/* ---- ops ----------------------------------------------------------------------------------------
- */
+/* ---- ops ---- */
 
 static const dtp_target_op *find_op(const dtp_target *target, const dtp_op_def *op)
 {

@@ -159,8 +159,7 @@ static void test_efficiency__what_is_no_set_is_refused_with_its_place(void **sta
     }
 }
 
-/* ---- tokens and MFU ----------------------------------------------------------------------------
- */
+/* ---- tokens and MFU ---- */
 
 /* Numbers of the parameters that products multiply, by their names. */
 static double multiplied(const dtp_graph *g)

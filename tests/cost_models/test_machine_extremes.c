@@ -123,8 +123,7 @@ static dtp_graph *read_model(int64_t size)
     return g;
 }
 
-/* ---- a plan ------------------------------------------------------------------------------------
- */
+/* ---- a plan ---- */
 
 static long double cost_of(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                            const dtp_redistributor *redistributor)
@@ -209,8 +208,7 @@ static void plan_on(const dtp_graph *g, const dtp_machine *m, bool tensor, bool 
     dtp_plan_result_free(&r);
 }
 
-/* ---- the keys ----------------------------------------------------------------------------------
- */
+/* ---- the keys ---- */
 
 static void try_value(const dtp_graph *g, const char *text, const char *value, const char *key)
 {
@@ -268,8 +266,7 @@ static void test_extremes__every_key_of_measurements(void **state)
     vary(MEASURED, "curves", SIZES[2]);
 }
 
-/* ---- machines that are no files ----------------------------------------------------------------
- */
+/* ---- machines that are no files ---- */
 
 static dtp_machine *read_machine(const char *from)
 {

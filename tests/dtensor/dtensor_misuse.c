@@ -57,8 +57,7 @@ static bool is_first(const dtp_device_mesh *mesh)
     return dtp_device_mesh_rank(mesh) == 0;
 }
 
-/* ---- meshes and handles -------------------------------------------------------------------------
- */
+/* ---- meshes and handles ---- */
 
 static dtp_status other_mesh(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -135,8 +134,7 @@ static dtp_status freed_on_one_rank(dtp_device_mesh *mesh, void *user, dtp_err *
     return still_works(mesh, err);
 }
 
-/* ---- descriptions -------------------------------------------------------------------------------
- */
+/* ---- descriptions ---- */
 
 static dtp_status wrong_rank(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -233,8 +231,7 @@ static dtp_status wrong_values(dtp_device_mesh *mesh, void *user, dtp_err *err)
     return still_works(mesh, err);
 }
 
-/* ---- to the host and back -----------------------------------------------------------------------
- */
+/* ---- to the host and back ---- */
 
 static dtp_status read_sharded(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -330,8 +327,7 @@ static dtp_status pack_wrong(dtp_device_mesh *mesh, void *user, dtp_err *err)
     return still_works(mesh, err);
 }
 
-/* ---- layouts that cannot be reached -------------------------------------------------------------
- */
+/* ---- layouts that cannot be reached ---- */
 
 static dtp_status to_partial(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -385,8 +381,7 @@ static dtp_status assign_wrong(dtp_device_mesh *mesh, void *user, dtp_err *err)
     return still_works(mesh, err);
 }
 
-/* ---- ranks that disagree ------------------------------------------------------------------------
- */
+/* ---- ranks that disagree ---- */
 
 static dtp_status other_names(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -511,8 +506,9 @@ static dtp_status swapped_always(dtp_device_mesh *mesh, void *user, dtp_err *err
     return swap_two(mesh, true, err);
 }
 
-/* ---- calls that every rank has made before, which DTP_AGREE_NEW does not compare ----------------
- * The ranks find out in the collectives; then the mesh is of no more use and says so. */
+/* ---- calls that every rank has made before, which DTP_AGREE_NEW does not compare ---- */
+
+/* The ranks find out in the collectives; then the mesh is of no more use and says so. */
 
 /* Whether rank 0 is in this rank's group over "x". */
 static bool meets_first(const dtp_device_mesh *mesh)

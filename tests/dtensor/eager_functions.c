@@ -11,8 +11,7 @@ dtp_status eager_function_call(const eager_function *f, const dtp_tensor *in, dt
     return f->binary != NULL ? f->binary(in[0], in[1], out, err) : f->fn(in, out, err);
 }
 
-/* ---- calls with arguments of their own ---------------------------------------------------------
- */
+/* ---- calls with arguments of their own ---- */
 
 static dtp_status do_einsum(const dtp_tensor *in, dtp_tensor *out, dtp_err *err)
 {

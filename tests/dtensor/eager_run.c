@@ -154,8 +154,7 @@ void eager_count(eager *e, int phase)
     }
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------
- */
+/* ---- runs ---- */
 
 typedef struct job {
     eager_body body;

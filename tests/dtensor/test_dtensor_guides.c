@@ -30,8 +30,7 @@ static void must_run(const char *mesh, dtp_world_body body, void *user)
     }
 }
 
-/* ---- TensorFlow ---------------------------------------------------------------------------------
- */
+/* ---- TensorFlow ---- */
 
 /* The local piece is these numbers. */
 static dtp_status holds(dtp_tensor t, int32_t n, const float *want, dtp_err *err)
@@ -121,8 +120,7 @@ static void test_dtensor_guides__tensorflow_placements(void **state)
     must_run("x:3;y:2", blocks_of_ones, NULL);
 }
 
-/* ---- counts -------------------------------------------------------------------------------------
- */
+/* ---- counts ---- */
 
 /* One redistribution; the source holds ones on every rank where it is partial, so that its value is
  * the number of summands, else the numbers from 0. */
@@ -265,8 +263,7 @@ static void test_dtensor_guides__counts_of_redistributions(void **state)
     }
 }
 
-/* ---- R15: every source to every target on two mesh dims -----------------------------------------
- */
+/* ---- R15: every source to every target on two mesh dims ---- */
 
 static const dtp_placement PLACES[] = {{.kind = DTP_REPLICATE},
                                        {.kind = DTP_SHARD, .axis = 0},

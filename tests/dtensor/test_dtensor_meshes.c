@@ -33,8 +33,7 @@ static dtp_status says(bool ok, const char *what, dtp_err *err)
     return ok ? DTP_OK : DTP_FAIL(err, DTP_INTERNAL, "%s", what);
 }
 
-/* ---- coordinates --------------------------------------------------------------------------------
- */
+/* ---- coordinates ---- */
 
 static dtp_status coordinates(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -53,8 +52,7 @@ static void test_dtensor_meshes__coordinates(void **state)
     run("x:2;y:3", coordinates, NULL);
 }
 
-/* ---- parts of a mesh ----------------------------------------------------------------------------
- */
+/* ---- parts of a mesh ---- */
 
 /* Moves numbers that differ between the groups over a sub-mesh; nothing of other groups arrives. */
 static dtp_status use(dtp_device_mesh *mesh, const char *layout, const char *to, double start,
@@ -168,8 +166,7 @@ static void test_dtensor_meshes__dims_can_be_joined(void **state)
     run("a:2;b:3;c:2", wrong_parts, NULL);
 }
 
-/* ---- counts and trace ---------------------------------------------------------------------------
- */
+/* ---- counts and trace ---- */
 
 static dtp_status counts(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -220,8 +217,7 @@ static void test_dtensor_meshes__counts_and_trace(void **state)
     assert_non_null(strstr(line, "from=\"f32[12,5] 0@x\" to=\"1@x\" collectives=0"));
 }
 
-/* ---- the easy start -----------------------------------------------------------------------------
- */
+/* ---- the easy start ---- */
 
 static dtp_status third_fails(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {

@@ -31,8 +31,7 @@ static dtp_status make(dtp_device_mesh *mesh, const char *layout, dtp_tensor *ou
     return dtp_tensor_iota(mesh, &desc, 0, 1, out, err);
 }
 
-/* ---- the reason of another rank -----------------------------------------------------------------
- */
+/* ---- the reason of another rank ---- */
 
 static dtp_status wrap_on_one_rank(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -75,8 +74,7 @@ static dtp_status freed_on_one_rank(dtp_device_mesh *mesh, void *user, dtp_err *
     return dtp_tensor_relu(t, &out, err); /* the mesh still works */
 }
 
-/* ---- words of the caller ------------------------------------------------------------------------
- */
+/* ---- words of the caller ---- */
 
 static dtp_status make_of(dtp_device_mesh *mesh, dtp_dtype dtype, int64_t a, int64_t b,
                           dtp_tensor *out, dtp_err *err)
@@ -116,8 +114,7 @@ static dtp_status no_letters(dtp_device_mesh *mesh, void *user, dtp_err *err)
                   &said, err);
 }
 
-/* ---- what is allowed ----------------------------------------------------------------------------
- */
+/* ---- what is allowed ---- */
 
 static dtp_status choices(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -155,8 +152,7 @@ static dtp_status choices(dtp_device_mesh *mesh, void *user, dtp_err *err)
     return dtp_tensor_relu(a, &out, err); /* the mesh still works */
 }
 
-/* ---- the suite ----------------------------------------------------------------------------------
- */
+/* ---- the suite ---- */
 
 static const dt_case CASES[] = {
     {"wrap_on_one_rank", wrap_on_one_rank, DTP_AGREE_NEW},

@@ -58,8 +58,7 @@ static subject random_subject(const dtp_device_mesh *mesh, bool partial, uint64_
     return s;
 }
 
-/* ---- in and out ---------------------------------------------------------------------------------
- */
+/* ---- in and out ---- */
 
 static dtp_status check_both(dtp_tensor t, const void *global, const char *what, dtp_err *err)
 {
@@ -185,8 +184,7 @@ static void test_dtensor_redistributions__large_arrays_travel_in_chunks(void **s
     run("x:3", many_chunks, NULL);
 }
 
-/* ---- redistribution -----------------------------------------------------------------------------
- */
+/* ---- redistribution ---- */
 
 /* Same shape and type in another layout; results of one call feed the next. */
 static dtp_status redistribute_random(dtp_device_mesh *mesh, void *user, dtp_err *err)
@@ -257,8 +255,7 @@ static void test_dtensor_redistributions__operands_are_not_written(void **state)
     run("x:2;y:2", operands_stay, NULL);
 }
 
-/* ---- variables ----------------------------------------------------------------------------------
- */
+/* ---- variables ---- */
 
 static dtp_status variables(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {
@@ -288,8 +285,7 @@ static void test_dtensor_redistributions__variables_change_and_earlier_tensors_d
     run("x:3", variables, NULL);
 }
 
-/* ---- memory -------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 /* Storage goes when the last handle goes; slots are used again with another generation. */
 static dtp_status storage_ends(dtp_device_mesh *mesh, void *user, dtp_err *err)

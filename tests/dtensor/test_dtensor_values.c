@@ -31,8 +31,7 @@ static void run(const char *mesh, dtp_world_body body, void *user)
     }
 }
 
-/* ---- what the elements should be ----------------------------------------------------------------
- */
+/* ---- what the elements should be ---- */
 
 typedef enum maker { ZEROS, ONES, FULL, IOTA, UNIFORM, NORMAL, N_MAKERS } maker;
 
@@ -147,9 +146,7 @@ static void test_dtensor_values__factories_do_not_depend_on_the_layout(void **st
     }
 }
 
-/* ---- acceptance: one tensor under 20 layouts on 1 to 8 ranks
- * -------------------------------------
- */
+/* ---- acceptance: one tensor under 20 layouts on 1 to 8 ranks ---- */
 
 typedef struct place {
     const char *mesh, *layout;
@@ -204,8 +201,7 @@ static void test_dtensor_values__random_values_have_the_same_bits_under_23_layou
     }
 }
 
-/* ---- partial layouts ----------------------------------------------------------------------------
- */
+/* ---- partial layouts ---- */
 
 /* The tensor reduced to replicated has these values; frees it. */
 static dtp_status reduces_to(dtp_tensor t, const void *want, const char *what, dtp_err *err)
@@ -256,8 +252,7 @@ static void test_dtensor_values__partial_tensors_reduce_to_the_values(void **sta
     run("x:4;y:2", partial_values, NULL);
 }
 
-/* ---- bounds -------------------------------------------------------------------------------------
- */
+/* ---- bounds ---- */
 
 /* The value that rounds furthest must stay inside the interval in every type. */
 static dtp_status inside(dtp_device_mesh *mesh, void *user, dtp_err *err)

@@ -21,8 +21,7 @@
         return expr;                                                                               \
     }
 
-/* ---- normalisation, loss, pointwise -------------------------------------------------------------
- */
+/* ---- normalisation, loss, pointwise ---- */
 
 /* The second piece along dim 0. */
 static dtp_status unbind(dtp_tensor x, dtp_tensor *out, dtp_err *err)
@@ -93,8 +92,7 @@ static void test_counts__softmax(void **unused)
     }
 }
 
-/* ---- losses -------------------------------------------------------------------------------------
- */
+/* ---- losses ---- */
 
 /* Classes in the last dim, or in the second of three: logits (8,16), (8,16,12). */
 static dtp_status cross_entropy(const dtp_tensor *in, const char *reduce, dtp_tensor *out,
@@ -202,8 +200,7 @@ static void test_counts__loss_parallel(void **unused)
     }
 }
 
-/* ---- N5: norms ----------------------------------------------------------------------------------
- */
+/* ---- N5: norms ---- */
 
 static void check_norm(eager_row_fn fn, int first, int shard)
 {
@@ -232,8 +229,7 @@ static void test_counts__norms(void **unused)
     }
 }
 
-/* ---- N6 to N24 ----------------------------------------------------------------------------------
- */
+/* ---- N6 to N24 ---- */
 
 static void test_counts__pointwise_and_indexing(void **unused)
 {

@@ -21,8 +21,7 @@
         return expr;                                                                               \
     }
 
-/* ---- redistribution -----------------------------------------------------------------------------
- */
+/* ---- redistribution ---- */
 
 FN(to_r, eager_to(e, in[0], "R", out, err))
 FN(to_s0, eager_to(e, in[0], "S0", out, err))
@@ -60,8 +59,7 @@ static void test_counts__redistribute(void **unused)
     eager_check_rows(rows, sizeof rows / sizeof rows[0], EAGER_BOTH);
 }
 
-/* ---- matmul -------------------------------------------------------------------------------------
- */
+/* ---- matmul ---- */
 
 FN(mm, dtp_tensor_matmul(in[0], in[1], out, err))
 FN(linear, dtp_tensor_linear(in[0], in[1], NULL, out, err))
@@ -164,8 +162,7 @@ static void test_counts__all_pairs_of_a_matmul(void **unused)
     }
 }
 
-/* ---- parallel modules ---------------------------------------------------------------------------
- */
+/* ---- parallel modules ---- */
 
 FN(embedding, dtp_tensor_embedding(in[0], in[1], out, err))
 FN(colwise, dtp_tensor_linear(in[0], in[1], &in[2], out, err))

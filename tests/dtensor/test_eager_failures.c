@@ -62,8 +62,7 @@ static dtp_status still_works(dtp_device_mesh *mesh, const char *after, dtp_err 
     return DTP_OK;
 }
 
-/* ---- element types ------------------------------------------------------------------------------
- */
+/* ---- element types ---- */
 
 static dtp_status case_operand(dtp_device_mesh *mesh, const dtp_case_graph *cg, int32_t i,
                                bool split, dtp_tensor *out, dtp_err *err)
@@ -154,8 +153,7 @@ static dtp_status all_types(dtp_device_mesh *mesh, void *user, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- ids and labels -----------------------------------------------------------------------------
- */
+/* ---- ids and labels ---- */
 
 enum { ROWS = 8, CLASSES = 6 };
 
@@ -283,8 +281,7 @@ static dtp_status bad_ids(dtp_device_mesh *mesh, void *user, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 /* A result that no memory holds. */
 static dtp_status too_large(dtp_device_mesh *mesh, void *user, dtp_err *err)
@@ -303,8 +300,7 @@ static dtp_status too_large(dtp_device_mesh *mesh, void *user, dtp_err *err)
     return still_works(mesh, "expand", err);
 }
 
-/* ---- own ops ------------------------------------------------------------------------------------
- */
+/* ---- own ops ---- */
 
 /* A kernel that does not take negative numbers. */
 static dtp_status run_careful(const dtp_kernel_args *args, dtp_err *err)
@@ -341,8 +337,7 @@ static dtp_status careful(dtp_device_mesh *mesh, void *user, dtp_err *err)
     return dtp_tensor_call(&call, &out, err);
 }
 
-/* ---- main ---------------------------------------------------------------------------------------
- */
+/* ---- main ---- */
 
 static const dt_case CASES[] = {
     {"all_types", all_types, DTP_AGREE_NEW},       {"bad_ids", bad_ids, DTP_AGREE_NEW},

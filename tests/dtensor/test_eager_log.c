@@ -119,8 +119,7 @@ static void run(const char *mesh, dtp_world_body body, void *user)
     }
 }
 
-/* ---- lines --------------------------------------------------------------------------------------
- */
+/* ---- lines ---- */
 
 static dtp_status known_lines(dtp_device_mesh *mesh, record *r, dtp_err *err)
 {
@@ -187,8 +186,7 @@ static void test_log__names_op_operand_and_layouts(void **state)
     run("x:2;y:2", lines_of_calls, NULL);
 }
 
-/* ---- all calls ----------------------------------------------------------------------------------
- */
+/* ---- all calls ---- */
 
 static dtp_status call_some(int which, dtp_tensor a, dtp_tensor b, dtp_tensor *out, dtp_err *err)
 {

@@ -90,8 +90,7 @@ static void test_calls__strict(void **unused)
     eager_compare("x:2", strict, &o, NULL);
 }
 
-/* ---- the tape -----------------------------------------------------------------------------------
- */
+/* ---- the tape ---- */
 
 static dtp_status tape_rules(eager *e, dtp_tape *tape, dtp_err *err)
 {

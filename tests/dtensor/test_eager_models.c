@@ -14,8 +14,7 @@
 
 #define ROWS(rows) rows, sizeof(rows) / sizeof(rows)[0]
 
-/* ---- modules ------------------------------------------------------------------------------------
- */
+/* ---- modules ---- */
 
 /* The next tensors of a list of parameters. */
 typedef struct params {
@@ -67,8 +66,7 @@ static dtp_status mlp(eager *e, dtp_tensor x, params *p, bool bias, dtp_tensor *
     return linear(e, &rowwise, a, p, out, err);
 }
 
-/* ---- T8, T9 -------------------------------------------------------------------------------------
- */
+/* ---- T8, T9 ---- */
 
 static dtp_status one_mlp(eager *e, const dtp_tensor *in, dtp_tensor *out, dtp_err *err)
 {
@@ -151,8 +149,7 @@ static void test_models__perceptrons(void **unused)
     eager_check_rows(ROWS(rows), EAGER_BOTH);
 }
 
-/* ---- N6: embedding, norm, linear ----------------------------------------------------------------
- */
+/* ---- N6: embedding, norm, linear ---- */
 
 static dtp_status norm_block(eager *e, const dtp_tensor *in, dtp_tensor *out, dtp_err *err)
 {
@@ -229,8 +226,7 @@ static void test_models__norm_over_the_split_dim(void **unused)
     eager_check_rows(ROWS(rows), EAGER_BOTH);
 }
 
-/* ---- T10, T11: a Transformer --------------------------------------------------------------------
- */
+/* ---- T10, T11: a Transformer ---- */
 
 /* [batch, seq, heads * feature] to [batch, heads, seq, feature]. */
 static dtp_status split_heads(dtp_tensor x, dtp_tensor *out, dtp_err *err)

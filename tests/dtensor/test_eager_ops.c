@@ -17,8 +17,7 @@
 #include "tests/dtensor/eager_functions.h"
 #include "tests/dtensor/eager_run.h"
 
-/* ---- runs ---------------------------------------------------------------------------------------
- */
+/* ---- runs ---- */
 
 static eager_spec spec_of(const char *text)
 {
@@ -137,8 +136,7 @@ static void test_ops__equal_one_device_as_torch(void **unused)
     check_rows(true, 4);
 }
 
-/* ---- differences --------------------------------------------------------------------------------
- */
+/* ---- differences ---- */
 
 /* The loss, which is note 1 of a row with gradients, with one element moved. */
 static double loss_at(const eager_function *row, int32_t input, int64_t at, double by)

@@ -47,8 +47,7 @@ typedef struct training {
     double after[STEPS][PARAMS][1 + MAX_STATES][MOST];
 } training;
 
-/* ---- as a graph, on one device ------------------------------------------------------------------
- */
+/* ---- as a graph, on one device ---- */
 
 /* Hyperparameters other than the defaults. */
 static void draw_hypers(training *t)
@@ -180,8 +179,7 @@ static dtp_status train_graph(training *t, dtp_err *err)
     return s;
 }
 
-/* ---- eager --------------------------------------------------------------------------------------
- */
+/* ---- eager ---- */
 
 /* Where things lie in one eager run. */
 typedef struct variant {
@@ -391,8 +389,7 @@ static void test_optimizers__schedule_clip_and_group_as_graphs(void **unused)
     train_all(true);
 }
 
-/* ---- numbers and misuse -------------------------------------------------------------------------
- */
+/* ---- numbers and misuse ---- */
 
 /* Adam at x = 1 with gradient 1 and rate 0.1 goes down by 0.1 in each step. */
 static dtp_status two_steps(dtp_device_mesh *mesh, void *user, dtp_err *err)

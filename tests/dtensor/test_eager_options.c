@@ -27,8 +27,7 @@ typedef struct case_row {
     eager_spec in[MAX_IN];
 } case_row;
 
-/* ---- elementwise and reductions -----------------------------------------------------------------
- */
+/* ---- elementwise and reductions ---- */
 
 #define RUN(name, expr)                                                                            \
     static dtp_status run_##name(const dtp_tensor *in, dtp_tensor *out, dtp_err *err)              \
@@ -96,8 +95,7 @@ static void naive_scatter_add(double *const *in, double *out)
     }
 }
 
-/* ---- loss ---------------------------------------------------------------------------------------
- */
+/* ---- loss ---- */
 
 enum { LOSS_ROWS = 6, CLASSES = 5, IGNORED = 2 };
 
@@ -152,8 +150,7 @@ static void naive_loss_rows(double *const *in, double *out)
     }
 }
 
-/* ---- attention ----------------------------------------------------------------------------------
- */
+/* ---- attention ---- */
 
 enum { HEADS = 2, LENGTH = 12, FEATURES = 3, VALUES = 2 };
 
@@ -247,8 +244,7 @@ static void naive_zigzag(double *const *in, double *out)
     attend_naively(in, true, out);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 #define QKV                                                                                        \
     3,                                                                                             \
@@ -413,8 +409,7 @@ static void test_options__equal_naive_loops_and_one_device(void **unused)
     }
 }
 
-/* ---- what is sent, what is refused --------------------------------------------------------------
- */
+/* ---- what is sent, what is refused ---- */
 
 /* The sequences split as they lie: a ring of 3 passes keys and values on twice, `gather` gathers
  * them once. */

@@ -87,8 +87,7 @@ static dtp_status counted(eager *e, dtp_coll_kind kind, int64_t want, dtp_err *e
     return DTP_OK;
 }
 
-/* ---- TensorFlow's products ----------------------------------------------------------------------
- */
+/* ---- TensorFlow's products ---- */
 
 static const double A[] = {1, 2, 3, 4, 5, 6}, B[] = {6, 5, 4, 3, 2, 1}, AB[] = {20, 14, 56, 41};
 
@@ -181,8 +180,7 @@ static void test_values__tensorflow_multiplications(void **unused)
     }
 }
 
-/* ---- M13 ----------------------------------------------------------------------------------------
- */
+/* ---- M13 ---- */
 
 /* arange(16) as 4x4 times itself; e->user is the layout of the second operand. */
 static dtp_status strided(eager *e, dtp_err *err)
@@ -207,8 +205,7 @@ static void test_values__strided_shards_of_a_product(void **unused)
     check("x:2;y:2", "M13 strided", strided, "SS0/2,S0");
 }
 
-/* ---- partial sums -------------------------------------------------------------------------------
- */
+/* ---- partial sums ---- */
 
 /* N12: vectors [rank, 1] and [rank + 1, 2]. */
 static dtp_status norms(eager *e, dtp_err *err)

@@ -16,8 +16,7 @@
 
 enum { MAX_WORDS = 8 };
 
-/* ---- views by their text: "reshape 2,-1,4" -----------------------------------------------------
- */
+/* ---- views by their text: "reshape 2,-1,4" ---- */
 
 typedef struct words {
     int32_t n;
@@ -128,8 +127,7 @@ static dtp_status apply(const char *text, dtp_tensor x, dtp_tensor *out, dtp_err
     return DTP_FAIL(err, DTP_INTERNAL, "no view '%s'", text);
 }
 
-/* ---- cases --------------------------------------------------------------------------------------
- */
+/* ---- cases ---- */
 
 typedef struct view_row {
     const char *view;

@@ -162,8 +162,7 @@ static void free_valid(valid *v)
     dtp_arena_destroy(v->arena);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 #define JOIN2(a, b) a##b
 #define JOIN(a, b) JOIN2(a, b)

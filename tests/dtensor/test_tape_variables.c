@@ -137,8 +137,9 @@ static void test_tape__assigned_variables_stay_watched(void **state)
     run("x:1;y:1", fixed_cases, NULL);
 }
 
-/* ---- random programs ----------------------------------------------------------------------------
- * The same program on a variable, and on one watched tensor for each of its contents: the gradient
+/* ---- random programs ---- */
+
+/* The same program on a variable, and on one watched tensor for each of its contents: the gradient
  * of the variable is the sum of theirs. */
 
 typedef struct program {

@@ -57,8 +57,7 @@ static int32_t count_op(const dtp_graph *g, const char *op, dtp_phase phase)
     return n;
 }
 
-/* ---- every op -----------------------------------------------------------------------------------
- */
+/* ---- every op ---- */
 
 typedef struct grad_row {
     fx_node node;
@@ -200,8 +199,7 @@ static void test_autodiff__every_differentiable_op_has_typed_gradients(void **st
     }
 }
 
-/* ---- the walk -----------------------------------------------------------------------------------
- */
+/* ---- the walk ---- */
 
 /* x[b,p] w1[p,h] -> relu -> w2[h,c] -> loss */
 static dtp_graph *two_layers(dtp_tensor_id params[2])
@@ -357,8 +355,7 @@ static void test_autodiff__dropout_keeps_its_stream(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- optimizers ---------------------------------------------------------------------------------
- */
+/* ---- optimizers ---- */
 
 typedef struct optimizer_row {
     const char *op;

@@ -284,8 +284,7 @@ static void test_microbatch__texts_and_choices(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- programs and prices ------------------------------------------------------------------------
- */
+/* ---- programs and prices ---- */
 
 typedef struct lowered {
     dtp_arena *arena;
@@ -453,8 +452,7 @@ static void test_microbatch__rules_problem_agrees(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- plans --------------------------------------------------------------------------------------
- */
+/* ---- plans ---- */
 
 static void test_microbatch__plans_keep_choices(void **state)
 {

@@ -48,8 +48,7 @@ static int64_t count_params(const dtp_graph *g)
     return n;
 }
 
-/* ---- the models of this project ----------------------------------------------------------------
- */
+/* ---- the models of this project ---- */
 
 /* Counts worked out by hand from the published sizes; those from GPT-2 small on are the known ones.
  */
@@ -133,8 +132,7 @@ static void test_model__f64_leaves_no_f32(void **state)
     }
 }
 
-/* ---- dims, blocks, repeats ---------------------------------------------------------------------
- */
+/* ---- dims, blocks, repeats ---- */
 
 static const char SMALL[] =
     "{\"format\": \"dtp.model/1\", \"name\": \"small\",\n"
@@ -259,8 +257,7 @@ static void test_model__inits_are_read(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- bad files ---------------------------------------------------------------------------------
- */
+/* ---- bad files ---- */
 
 static dtp_status read_model(const char *path, const void *user, dtp_err *err)
 {
@@ -385,8 +382,7 @@ static void test_model__survives_random_edits(void **state)
     assert_in_range(accepted, 40, 3900);
 }
 
-/* ---- hash --------------------------------------------------------------------------------------
- */
+/* ---- hash ---- */
 
 static uint64_t hash_of(const char *old, const char *fresh)
 {

@@ -129,8 +129,7 @@ static void test_op_set__rows_are_copied_and_found(void **state)
     dtp_op_set_destroy(NULL);
 }
 
-/* ---- descriptions ------------------------------------------------------------------------------
- */
+/* ---- descriptions ---- */
 
 static void test_op_set__bad_descriptions_are_refused(void **state)
 {

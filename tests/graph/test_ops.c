@@ -166,8 +166,7 @@ static void test_ops__infer_the_type_of_the_result(void **state)
     }
 }
 
-/* ---- rules --------------------------------------------------------------------------------------
- */
+/* ---- rules ---- */
 
 typedef struct rule_row {
     op_row op;
@@ -237,8 +236,7 @@ static void test_ops__reduced_dims_give_partial_results(void **state)
     }
 }
 
-/* ---- relabel ------------------------------------------------------------------------------------
- */
+/* ---- relabel ---- */
 
 typedef struct relabel_row {
     const char *in, *out;
@@ -414,8 +412,7 @@ static void test_relabel__groups_are_the_smallest(void **state)
     assert_int_equal(dtp_relabel_groups(&six, &four, groups), -1);
 }
 
-/* ---- the table as a whole -----------------------------------------------------------------------
- */
+/* ---- the table as a whole ---- */
 
 static void test_ops__rows_are_complete(void **state)
 {

@@ -51,8 +51,7 @@ static void lay_out(fixture *f, const char *layout)
 
 static const char *const ABC[] = {"a", "b", "c", "d"};
 
-/* ---- oracle ------------------------------------------------------------------------------------
- */
+/* ---- oracle ---- */
 
 typedef struct range {
     int64_t begin, end;
@@ -144,8 +143,7 @@ static void test_layout_draw__every_rank_is_in_the_cell_of_its_piece(void **stat
     assert_true(count > 300);
 }
 
-/* ---- known drawings ----------------------------------------------------------------------------
- */
+/* ---- known drawings ---- */
 
 static void expect_text(const char *mesh, const int64_t *sizes, const char *layout,
                         const char *want)
@@ -229,8 +227,7 @@ static void test_layout_draw__what_cannot_be_drawn(void **state)
     dtp_arena_destroy(f.arena);
 }
 
-/* ---- SVG ---------------------------------------------------------------------------------------
- */
+/* ---- SVG ---- */
 
 static int count_of(const char *text, const char *what)
 {

@@ -15,8 +15,7 @@
 
 #define DEVICES "/job:localhost/task:0/device:CPU:0,/job:localhost/task:0/device:CPU:1"
 
-/* ---- meshes -------------------------------------------------------------------------------------
- */
+/* ---- meshes ---- */
 
 static void test_mesh__sizes_without_names(void **state)
 {
@@ -64,8 +63,7 @@ static void test_mesh__sizes_without_names(void **state)
     }
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------
- */
+/* ---- layouts ---- */
 
 static dtp_status parse(const char *text, const dtp_mesh *mesh, int32_t rank, dtp_layout *out,
                         dtp_err *err)
@@ -230,8 +228,7 @@ static void test_tf__python_round_trips(void **state)
     assert_true(count > 100);
 }
 
-/* ---- hostile texts ------------------------------------------------------------------------------
- */
+/* ---- hostile texts ---- */
 
 static uint64_t next_random(uint64_t *state)
 {

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# No source file over 700 lines, none line over 100 columns.
+# No source file over 700 lines, no line over 100 columns, no section divider over more than a line.
 . "$(dirname "$0")/common.sh"
 while read -r n file; do
     [ "$file" = total ] || [ "$n" -le 700 ] || bad "$file: $n lines, the limit is 700"
 done < <(sources '*.c' '*.h' '*.cu' '*.cuh' | xargs wc -l)
 while IFS= read -r place; do bad "$place: longer than 100 columns"; done < <(
     sources '*.c' '*.h' '*.cu' '*.cuh' | xargs grep -nE '^.{101,}$' | cut -d: -f1,2)
+while IFS= read -r place; do bad "$place: a section divider is one line: /* ---- NAME ---- */"; done < <(
+    sources '*.c' '*.h' '*.cu' '*.cuh' | xargs grep -nE '^/\* -{3}' | grep -v '[*]/$' | cut -d: -f1,2)
 finish

@@ -13,8 +13,7 @@
 #include "core/graph/graph.h"
 #include "tests/support/spmd_kernels.h"
 
-/* ---- values -------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 static double *new_values(const dtp_graph *g, dtp_tensor_id t)
 {
@@ -186,8 +185,7 @@ void spmd_fixture_destroy(spmd_fixture *f)
     dtp_graph_destroy(f->graph);
 }
 
-/* ---- programs -----------------------------------------------------------------------------------
- */
+/* ---- programs ---- */
 
 dtp_sharding spmd_fixture_rules(const spmd_fixture *f, const char *mesh, const char *rules)
 {

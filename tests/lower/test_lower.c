@@ -37,8 +37,7 @@ static dtp_program *lower(const spmd_fixture *f, const dtp_sharding *s,
     return p;
 }
 
-/* ---- layout rules -------------------------------------------------------------------------------
- */
+/* ---- layout rules ---- */
 
 typedef struct rules_case {
     const char *mesh, *rules;
@@ -243,8 +242,7 @@ static void test_lower__split_optimizer_state(void **state)
     spmd_fixture_destroy(&f);
 }
 
-/* ---- random strategies --------------------------------------------------------------------------
- */
+/* ---- random strategies ---- */
 
 static void random_layout(const dtp_ttype *type, const dtp_mesh *mesh, dtp_layout *out,
                           uint64_t *seed)
@@ -509,8 +507,7 @@ static void test_lower__random_strategies_give_the_unsharded_step(void **state)
     assert_true(overlapped > 100);
 }
 
-/* ---- single nodes -------------------------------------------------------------------------------
- */
+/* ---- single nodes ---- */
 
 static void test_lower_node__is_repeatable_after_reset(void **state)
 {

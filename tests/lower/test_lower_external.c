@@ -43,8 +43,7 @@ static dtp_lower_options external(void)
     return options;
 }
 
-/* ---- redistributions ----------------------------------------------------------------------------
- */
+/* ---- redistributions ---- */
 
 /* Contents before and after, on every rank; operands that are not renamed have buffers of their
  * own. */
@@ -110,8 +109,7 @@ static void test_external__redistributions_of_all_pairs(void **state)
     }
 }
 
-/* ---- graphs -------------------------------------------------------------------------------------
- */
+/* ---- graphs ---- */
 
 /* `same` and `view` rename an operand and a result that is itself kept; `sum` stays partial. */
 static const char MODEL[] =
@@ -192,8 +190,7 @@ static void test_external__results_have_buffers_of_their_own_or_rename_operands(
     job_free(&j);
 }
 
-/* ---- the check can fail -------------------------------------------------------------------------
- */
+/* ---- the check can fail ---- */
 
 static void write_into_operand(dtp_program *p)
 {

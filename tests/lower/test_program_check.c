@@ -42,8 +42,7 @@ static dtp_program *make(const spmd_fixture *f)
     return p;
 }
 
-/* ---- finding things to damage -------------------------------------------------------------------
- */
+/* ---- finding things to damage ---- */
 
 static dtp_instr *find_coll(dtp_program *p, dtp_coll_kind kind, bool bucket)
 {
@@ -110,8 +109,7 @@ static void remove_instr(dtp_program *p, dtp_instr *instr)
     p->n_instrs--;
 }
 
-/* ---- damage -------------------------------------------------------------------------------------
- */
+/* ---- damage ---- */
 
 static void swap_order(dtp_program *p)
 {
@@ -471,8 +469,7 @@ static void test_check__finds_every_kind_of_damage(void **state)
     spmd_fixture_destroy(&odd);
 }
 
-/* ---- what runs once for all microbatches --------------------------------------------------------
- */
+/* ---- what runs once for all microbatches ---- */
 
 /* A model in 16 bits with microbatches; every rank has all parameters, so that casts run once. */
 static dtp_program *make_once(const dtp_graph *g)
@@ -574,8 +571,7 @@ static void test_check__what_runs_once(void **state)
     dtp_graph_destroy(model);
 }
 
-/* ---- random damage ------------------------------------------------------------------------------
- */
+/* ---- random damage ---- */
 
 static void move_buffer(dtp_program *p, uint64_t *seed)
 {

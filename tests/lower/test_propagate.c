@@ -23,8 +23,7 @@ enum { MAX_PINS = 16, MAX_TENSORS = 256, MAX_VERSIONS = 24 };
 
 static const char *const MESHES[] = {"x:2", "x:3", "x:2;y:2", "x:2;y:3"};
 
-/* ---- random pins --------------------------------------------------------------------------------
- */
+/* ---- random pins ---- */
 
 static dtp_layout random_layout(uint64_t *state, const dtp_mesh *mesh, const dtp_ttype *type)
 {
@@ -57,8 +56,7 @@ static int32_t random_pins(uint64_t *state, const dtp_graph *g, const dtp_mesh *
     return n;
 }
 
-/* ---- prices, again ------------------------------------------------------------------------------
- */
+/* ---- prices, again ---- */
 
 /* Copies of every tensor, as the lowered program makes them. */
 typedef struct copies {
@@ -278,8 +276,7 @@ static void check_choices(const dtp_graph *g, const dtp_sharding *s, int32_t n_p
     }
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------
- */
+/* ---- runs ---- */
 
 /* The largest error against one device, infinite with a NaN on either side. */
 static double error_of(const dtp_graph *g, const dtp_sharding *s, const char *what)

@@ -8,8 +8,7 @@
 
 #include <cmocka.h>
 
-/* ---- values of either floating-point type ------------------------------------------------------
- */
+/* ---- values of either floating-point type ---- */
 
 static double get(const dtp_view *v, int64_t i)
 {
@@ -26,8 +25,7 @@ static void put(const dtp_view *v, int64_t i, double value)
     }
 }
 
-/* ---- kernels -----------------------------------------------------------------------------------
- */
+/* ---- kernels ---- */
 
 static dtp_status run_matmul(const dtp_kernel_args *a, dtp_err *err)
 {
@@ -103,8 +101,7 @@ const dtp_kernel own_ops_kernels[OWN_OPS] = {
     {.op = "local_mm", .run = run_matmul},    {.op = "local_dot", .run = run_dot},
 };
 
-/* ---- gradients ---------------------------------------------------------------------------------
- */
+/* ---- gradients ---- */
 
 static dtp_status vjp_matmul(dtp_vjp *v, dtp_err *err)
 {
@@ -133,8 +130,7 @@ static dtp_status vjp_reverse(dtp_vjp *v, dtp_err *err)
                         err);
 }
 
-/* ---- registration ------------------------------------------------------------------------------
- */
+/* ---- registration ---- */
 
 static dtp_status register_by_roles(dtp_op_set *set, dtp_err *err)
 {

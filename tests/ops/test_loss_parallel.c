@@ -67,8 +67,7 @@ static dtp_graph *loss_graph(const loss_case *c, bool gradients)
     return g;
 }
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 typedef struct inputs {
     double x[ROWS * CLASSES], labels[ROWS], weights[CLASSES];
@@ -154,8 +153,7 @@ static void test_loss__is_that_of_pytorch(void **state)
     }
 }
 
-/* ---- counts ------------------------------------------------------------------------------------
- */
+/* ---- counts ---- */
 
 static int32_t count_over(const dtp_program *p, dtp_phase phase, dtp_mesh_set set)
 {

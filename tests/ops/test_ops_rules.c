@@ -219,8 +219,7 @@ static void free_pieces(ranks *r)
     }
 }
 
-/* ---- one case ----------------------------------------------------------------------------------
- */
+/* ---- one case ---- */
 
 /* What a test runs on. Outputs smaller than `floor` count as that large: summands of magnitude 1
  * may cancel, and a wrong layout shows as an error of that magnitude. */

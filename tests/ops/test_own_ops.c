@@ -194,8 +194,7 @@ static void test_own_ops__are_planned(void **state)
     dtp_machine_destroy(machine);
 }
 
-/* ---- opaque ops --------------------------------------------------------------------------------
- */
+/* ---- opaque ops ---- */
 
 static dtp_graph *one_node(const dtp_op_set *set, const char *op, const char *b_dims)
 {
@@ -306,8 +305,7 @@ static void test_own_ops__opaque_ops_run_in_declared_layouts(void **state)
     dtp_op_set_destroy(set);
 }
 
-/* ---- calls on distributed tensors --------------------------------------------------------------
- */
+/* ---- calls on distributed tensors ---- */
 
 static dtp_status eager(dtp_device_mesh *mesh, void *user, dtp_err *err)
 {

@@ -20,8 +20,7 @@ static uint64_t seed = 20240517;
 
 static const double BOUND = 1e-12; /* f64, relative */
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 static void check_model(const context_model *m, const char *mesh, const char *rules)
 {
@@ -92,8 +91,7 @@ static void test_ring__uneven_sequences_are_gathered(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- counts ------------------------------------------------------------------------------------
- */
+/* ---- counts ---- */
 
 static void check_counts(int32_t w, int32_t layers, bool ring)
 {
@@ -130,8 +128,7 @@ static void test_ring__counts(void **state)
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 /* A ring never holds all keys and values, which gather does. */
 static void test_ring__holds_two_pieces_of_keys(void **state)
@@ -160,8 +157,7 @@ static void test_ring__holds_two_pieces_of_keys(void **state)
     }
 }
 
-/* ---- zigzag ------------------------------------------------------------------------------------
- */
+/* ---- zigzag ---- */
 
 /* Putting a sequence into zigzag order, attending there and putting the result back is causal
  * attention; its gradients too. The wanted values come from the contiguous graph. */

@@ -19,8 +19,7 @@
 
 static uint64_t seed = 20240517;
 
-/* ---- every rule of every op --------------------------------------------------------------------
- */
+/* ---- every rule of every op ---- */
 
 static void test_strategies__every_rule(void **state)
 {
@@ -57,8 +56,7 @@ static void test_strategies__every_rule(void **state)
     assert_true(gradients > quarter_of(500) && programs > 2 * refused);
 }
 
-/* ---- the verifier sees a wrong rule -------------------------------------------------------------
- */
+/* ---- the verifier sees a wrong rule ---- */
 
 /* Ways to break the rows of an op. */
 typedef enum mutation {
@@ -158,8 +156,7 @@ static void test_strategies__a_broken_rule_is_caught(void **state)
     assert_true(broken > 20);
 }
 
-/* ---- the comparison sees a wrong program -------------------------------------------------------
- */
+/* ---- the comparison sees a wrong program ---- */
 
 enum { SPOIL_REDUCE_OP, SPOIL_KEEP_FIRST };
 

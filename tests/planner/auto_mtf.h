@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* ---- operations as Mesh TensorFlow makes them; *out is the (first) output ------------------- */
+/* ---- operations as Mesh TensorFlow makes them; *out is the (first) output ---- */
 
 static inline dtp_status check_inputs(const dtp_mtf_graph *g, const char *name, int32_t n_in,
                                       const int32_t *in, dtp_err *err)

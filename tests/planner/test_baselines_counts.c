@@ -111,8 +111,7 @@ static int params_read_in(const dtp_graph *g, dtp_phase phase)
     return n;
 }
 
-/* ---- ZeRO ---------------------------------------------------------------------------------------
- */
+/* ---- ZeRO ---- */
 
 static void test_zero__collectives_per_parameter(void **state)
 {
@@ -197,8 +196,7 @@ static void test_zero__peaks_fall_with_the_stage(void **state)
     teardown(&f);
 }
 
-/* ---- Megatron, experts --------------------------------------------------------------------------
- */
+/* ---- Megatron, experts ---- */
 
 /* Two activations per layer each way, one of the embedding and one of the output layer. */
 static void test_megatron__activations_are_reduced_twice_per_layer(void **state)
@@ -237,8 +235,7 @@ static void test_experts__tokens_travel(void **state)
     teardown(&f);
 }
 
-/* ---- what is found in a graph -------------------------------------------------------------------
- */
+/* ---- what is found in a graph ---- */
 
 static bool has_style(const dtp_candidate *c, const char *text)
 {

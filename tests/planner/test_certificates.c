@@ -115,8 +115,7 @@ static void check_bound(const subject *s, const dtp_certificate *c)
     }
 }
 
-/* ---- baselines ---------------------------------------------------------------------------------
- */
+/* ---- baselines ---- */
 
 typedef struct baselines {
     dtp_arena *arena;
@@ -212,8 +211,7 @@ static void check_counts(const subject *s, const baselines *b)
     dtp_tensor_problem_destroy(tensors);
 }
 
-/* ---- explain ------------------------------------------------------------------------------------
- */
+/* ---- explain ---- */
 
 static void check_alternatives(const subject *s, const dtp_explanation *x)
 {

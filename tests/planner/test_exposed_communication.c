@@ -123,8 +123,7 @@ static void test_exposed__nothing_is_hidden_without_asynchronous_collectives(voi
     destroy(&f);
 }
 
-/* ---- what a timeline shows ----------------------------------------------------------------------
- */
+/* ---- what a timeline shows ---- */
 
 /* Places of which a program sends something, of the tensors that its collectives read. */
 static bool *places_of(const fixture *f, const dtp_program *p)
@@ -257,8 +256,7 @@ static void test_exposure__share_is_one_where_nothing_is_sent(void **state)
     destroy(&f);
 }
 
-/* ---- several programs --------------------------------------------------------------------------
- */
+/* ---- several programs ---- */
 
 /* Values of places before and after. */
 typedef struct kept {
@@ -369,8 +367,7 @@ static void test_exposure__places_of_the_fastest_stay(void **state)
     destroy(&f);
 }
 
-/* ---- prices ------------------------------------------------------------------------------------
- */
+/* ---- prices ---- */
 
 /* The place of what an edge sends; an end of the edge that is a replica is that of the place. */
 static int32_t place_at(const dtp_tensor_problem *p, const dtp_sent_tensor *t)

@@ -62,8 +62,7 @@ static void search(const fixture *x, const dtp_variant_search *what, dtp_plan_re
     }
 }
 
-/* ---- all choices, one by one --------------------------------------------------------------------
- */
+/* ---- all choices, one by one ---- */
 
 typedef struct enumeration {
     double best_s;
@@ -108,8 +107,7 @@ static enumeration enumerate(const fixture *x, const dtp_variant_search *what)
     return e;
 }
 
-/* ---- running a plan -----------------------------------------------------------------------------
- */
+/* ---- running a plan ---- */
 
 static void run_plan(const fixture *x, const dtp_plan *plan)
 {
@@ -132,8 +130,7 @@ static void run_plan(const fixture *x, const dtp_plan *plan)
     dtp_graph_destroy(graph);
 }
 
-/* ---- tests --------------------------------------------------------------------------------------
- */
+/* ---- tests ---- */
 
 static const dtp_variant_search BOTH = {
     .remat = true, .microbatches = true, .max_microbatches = MAX_MICROBATCHES};
@@ -438,8 +435,7 @@ static void test_graph_variants__precision_is_searched(void **state)
     tensor_fixture_destroy(&x.f);
 }
 
-/* ---- selective recomputation --------------------------------------------------------------------
- */
+/* ---- selective recomputation ---- */
 
 static dtp_graph *shipped(const char *name)
 {

@@ -71,8 +71,7 @@ static void must(dtp_status s, const dtp_err *err)
     }
 }
 
-/* ---- one program --------------------------------------------------------------------------------
- */
+/* ---- one program ---- */
 
 static dtp_graph *changed_graph(const tensor_fixture *f, int32_t microbatches)
 {
@@ -148,8 +147,7 @@ static void test_program__is_lowered_once(void **state)
     assert_true(n_once > 0);
 }
 
-/* ---- planning -----------------------------------------------------------------------------------
- */
+/* ---- planning ---- */
 
 /* Nothing that planning lowers is lowered again, but a baseline that a search finds as well. Gives
  * the bytes that the plan needs. */

@@ -254,8 +254,7 @@ static void test_plan__timings_are_optional(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- edits of a plan's text ---------------------------------------------------------------------
- */
+/* ---- edits of a plan's text ---- */
 
 typedef struct edit {
     const char *old, *fresh, *message;
@@ -281,9 +280,7 @@ static void check_edit(const dtp_graph *g, const char *text, const edit *e)
     dtp_strbuf_free(&b);
 }
 
-/* ---- implementations
- * ----------------------------------------------------------------------------------
- */
+/* ---- implementations ---- */
 
 /* The first node of an op from `from` on. */
 static dtp_node_id find_op(const dtp_graph *g, const char *op, dtp_node_id from)
@@ -353,8 +350,7 @@ static void test_graph_with_settings__refuses_what_is_no_setting(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- bad plans ---------------------------------------------------------------------------------
- */
+/* ---- bad plans ---- */
 
 static void test_plan__bad_rules_plans_are_refused(void **state)
 {

@@ -37,8 +37,7 @@ static const tensor_case CASES[] = {
     {.model = "gpt3_175b.json", .mesh = "x:8", .machine = "h100_128.json", .dims = "layers=2"},
 };
 
-/* ---- the plan again ----------------------------------------------------------------------------
- */
+/* ---- the plan again ---- */
 
 static int64_t price_of(const dtp_pricer *pricer, const dtp_program *p)
 {
@@ -110,8 +109,7 @@ static dtp_plan *read_again(const tensor_fixture *f, const dtp_plan *plan)
     return again;
 }
 
-/* ---- cases -------------------------------------------------------------------------------------
- */
+/* ---- cases ---- */
 
 /* Returns the plan's peak, 0 when there is none; adds to *listed. */
 static int64_t check_plan(const tensor_fixture *f, const dtp_plan_request *request, int32_t *listed)

@@ -33,8 +33,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- diff ---------------------------------------------------------------------------------------
- */
+/* ---- diff ---- */
 
 /* The split costs add up to the additive price, the differences of nodes to that of the plans. */
 static void test_plan_diff__adds_up(void **state)
@@ -88,8 +87,7 @@ static void test_plan_diff__nothing_between_equal_plans(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- pareto -------------------------------------------------------------------------------------
- */
+/* ---- pareto ---- */
 
 static void test_pareto__no_point_beats_another(void **state)
 {
@@ -125,8 +123,7 @@ static void test_pareto__no_point_beats_another(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- sensitivity --------------------------------------------------------------------------------
- */
+/* ---- sensitivity ---- */
 
 /* By how much a plan made for the scaled machine is faster there than `plan`. */
 static double gain_at(const dtp_graph *g, const dtp_machine *m, const dtp_machine_param *param,
@@ -195,8 +192,7 @@ static void test_sensitivity__ends_are_where_another_plan_takes_over(void **stat
     dtp_machine_destroy(cpu);
 }
 
-/* ---- least usage --------------------------------------------------------------------------------
- */
+/* ---- least usage ---- */
 
 enum { NODES = 5, WAYS = 3 };
 

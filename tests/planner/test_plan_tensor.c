@@ -311,8 +311,7 @@ static void test_plan_tensor__same_input_same_plan(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- tying -----------------------------------------------------------------------------------
- */
+/* ---- tying ---- */
 
 /* The least additive cost when every instance decides for itself, as far as it is found. */
 static dtp_solve_result solve_untied(const dtp_graph *g, const dtp_plan_request *request)

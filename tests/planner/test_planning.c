@@ -23,8 +23,7 @@ static uint32_t draw(uint64_t *state, uint32_t below)
     return (uint32_t)(*state >> 33) % below;
 }
 
-/* ---- fixture ------------------------------------------------------------------------------------
- */
+/* ---- fixture ---- */
 
 static bool keeps_pins(const dtp_planning *p, const dtp_candidate *c)
 {
@@ -93,8 +92,7 @@ static void check_excluded(dtp_planning *p, uint64_t *random)
     assert_memory_equal(&before, p, sizeof before);
 }
 
-/* ---- what is expected ---------------------------------------------------------------------------
- */
+/* ---- what is expected ---- */
 
 static double step_of(const dtp_candidate *c)
 {
@@ -117,8 +115,7 @@ static void check_least(const dtp_planning *p, int n, const dtp_candidate *c)
     assert_int_equal(p->least_cost, least);
 }
 
-/* ---- objective time ----------------------------------------------------------------------------
- */
+/* ---- objective time ---- */
 
 /* Whether b comes before a: a shorter makespan, or a smaller peak at the same one. */
 static bool is_before(const dtp_candidate *b, const dtp_candidate *a)
@@ -165,8 +162,7 @@ static void test_planning__keeps_the_shortest_makespan(void **state)
     assert_true(dearer > ROUNDS / 10);
 }
 
-/* ---- objective memory ---------------------------------------------------------------------------
- */
+/* ---- objective memory ---- */
 
 /* The least peak, then the least time. */
 static void test_planning__objective_memory(void **state)
@@ -195,8 +191,7 @@ static void test_planning__objective_memory(void **state)
     }
 }
 
-/* ---- meshes that cannot beat the incumbent ------------------------------------------------------
- */
+/* ---- meshes that cannot beat the incumbent ---- */
 
 static dtp_status begins(dtp_planning *p, dtp_err *err)
 {
@@ -246,8 +241,7 @@ static void test_planning__every_mesh_is_pruned(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- meshes with more dims ----------------------------------------------------------------------
- */
+/* ---- meshes with more dims ---- */
 
 enum { MAX_MESHES = 16, MESH_ROUNDS = 200 };
 
@@ -334,8 +328,7 @@ static void test_planning__more_dims_must_earn_it(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- progress -----------------------------------------------------------------------------------
- */
+/* ---- progress ---- */
 
 typedef struct notes {
     int32_t n, with_gap, meshes, variants;

@@ -41,8 +41,7 @@ typedef struct bruteforce {
     double counted; /* sum of problem's peak / program's peak */
 } bruteforce;
 
-/* ---- one rule set -------------------------------------------------------------------------------
- */
+/* ---- one rule set ---- */
 
 /* What the programs of the rules cost and need. */
 static outcome evaluate(const bruteforce *b)
@@ -81,8 +80,7 @@ static bool keeps_view_of_view(const dtp_graph *g)
     return keeps;
 }
 
-/* ---- all rule sets ------------------------------------------------------------------------------
- */
+/* ---- all rule sets ---- */
 
 /* Rule set number `code`: n_mesh bits for each dim of the graph, splits in mesh order. */
 static void decode(bruteforce *b, uint64_t code)
@@ -151,8 +149,7 @@ static table enumerate(bruteforce *b, const dtp_rules_problem *p)
     return all;
 }
 
-/* ---- comparison with the solvers ----------------------------------------------------------------
- */
+/* ---- comparison with the solvers ---- */
 
 typedef struct question {
     const dtp_layout_rules *pins; /* NULL: none */
@@ -267,8 +264,7 @@ static void compare_objectives(bruteforce *b, const table *all, uint64_t *state)
     compare(b, all, &q);
 }
 
-/* ---- plans --------------------------------------------------------------------------------------
- */
+/* ---- plans ---- */
 
 /* The least cost of the programs that are within a limit, with steps at the machine's prices or
  * those of the generic machine; -1: none is. */
@@ -329,8 +325,7 @@ static bool compare_plan(bruteforce *b, const table *all, const dtp_machine *mac
     return optimal;
 }
 
-/* ---- the graphs ---------------------------------------------------------------------------------
- */
+/* ---- the graphs ---- */
 
 /* Sums over graphs. */
 typedef struct tally {

@@ -41,8 +41,7 @@ static void teardown(fixture *f)
     dtp_arena_destroy(f->arena);
 }
 
-/* ---- globs --------------------------------------------------------------------------------------
- */
+/* ---- globs ---- */
 
 static void test_glob__matches(void **state)
 {
@@ -118,8 +117,7 @@ static void test_name_distance__counts_edits(void **state)
     assert_int_equal(dtp_name_distance("a", "abcdefghijk", 4), 5);
 }
 
-/* ---- styles -------------------------------------------------------------------------------------
- */
+/* ---- styles ---- */
 
 /* The pin of a tensor (as `node` reads it, when given) as text; "" when there is none. */
 static void pin_text(const fixture *f, int32_t n, const dtp_pin *pins, const char *tensor,
@@ -279,8 +277,7 @@ static void test_styles__bad_ones_are_errors(void **state)
     }
 }
 
-/* ---- style plans of other systems ---------------------------------------------------------------
- */
+/* ---- style plans of other systems ---- */
 
 static void test_styles__import_hf(void **state)
 {
@@ -347,8 +344,7 @@ static void test_styles__import_hf_refuses(void **state)
     teardown(&f);
 }
 
-/* ---- pins by hand -------------------------------------------------------------------------------
- */
+/* ---- pins by hand ---- */
 
 static void test_pin__parse(void **state)
 {
@@ -373,8 +369,7 @@ static void test_pin__parse(void **state)
     teardown(&f);
 }
 
-/* ---- names --------------------------------------------------------------------------------------
- */
+/* ---- names ---- */
 
 /* In microbatches a style means what it means in the model: names are those of the model; names of
  * the graph do as well. */

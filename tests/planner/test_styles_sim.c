@@ -167,9 +167,7 @@ static const style_case CASES[] = {
      .own_only = true},
 };
 
-/* ---- one case
- * ------------------------------------------------------------------------------------
- */
+/* ---- one case ---- */
 
 static void verify(const dtp_graph *g, const dtp_plan *p, const char *id)
 {
@@ -387,8 +385,7 @@ static void test_styles_sim__torch_counts_exactly(void **state)
     }
 }
 
-/* ---- data parallel ----------------------------------------------------------------------------
- */
+/* ---- data parallel ---- */
 
 typedef struct zero_case {
     const char *style;
@@ -435,8 +432,7 @@ static void test_styles_sim__zero_stages(void **state)
     }
 }
 
-/* ---- context parallel ---------------------------------------------------------------------------
- */
+/* ---- context parallel ---- */
 
 typedef struct context_case {
     const char *style;

@@ -17,8 +17,7 @@
 #include "tests/support/tensor_cases.h"
 #include "tests/support/quarter.h"
 
-/* ---- without a limit ---------------------------------------------------------------------------
- */
+/* ---- without a limit ---- */
 
 /* No plan of the mode that treats the instances of a block alike costs less than the bound. */
 static void check_certificate(const tensor_fixture *f, int64_t optimum)
@@ -81,8 +80,7 @@ static void test_tensor_exact__equals_elimination(void **state)
     }
 }
 
-/* ---- under a limit -----------------------------------------------------------------------------
- */
+/* ---- under a limit ---- */
 
 /* The limit lies below what the optimum without one uses, by one part in `parts`. */
 static void check_limit(const tensor_case *c, int64_t parts)

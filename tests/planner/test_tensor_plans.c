@@ -124,8 +124,7 @@ static void test_tensor_plans__microbatches_and_recomputation(void **state)
                6);
 }
 
-/* ---- steps that only the plan knows ------------------------------------------------------------
- */
+/* ---- steps that only the plan knows ---- */
 
 /* Prices without sense, so that the cheapest steps are seldom those of the default price. */
 static double odd_price(void *user, const dtp_mesh *mesh, const dtp_ttype *type,

@@ -341,8 +341,7 @@ static void test_tensor_problem__selection_and_back(void **state)
     tensor_fixture_destroy(&f);
 }
 
-/* ---- baselines and pins ------------------------------------------------------------------------
- */
+/* ---- baselines and pins ---- */
 
 static void test_tensor_problem__has_the_baselines(void **state)
 {

@@ -77,8 +77,7 @@ static int64_t bound_at(const dtp_tensor_problem *p, int32_t n, const dtp_memory
     return bound;
 }
 
-/* ---- the bound of a plan -----------------------------------------------------------------------
- */
+/* ---- the bound of a plan ---- */
 
 /* Counts what could be compared, and where tying lost something. */
 typedef struct tally {
@@ -153,8 +152,7 @@ static void test_tying__bound_below_the_optimum_without_folding(void **state)
     assert_true(t.lost >= 3 && t.lifted >= 3);
 }
 
-/* ---- runs --------------------------------------------------------------------------------------
- */
+/* ---- runs ---- */
 
 /* The first limit below what is needed without one that has a solution; *r: that solution. */
 static int64_t find_limit(dtp_problem *p, int64_t peak, dtp_solve_result *r)
@@ -242,8 +240,7 @@ static void test_tying__more_runs_are_no_worse(void **state)
     check_runs(&CASES[1], true);
 }
 
-/* ---- prices ------------------------------------------------------------------------------------
- */
+/* ---- prices ---- */
 
 /* Numbers that no solver hands out, in no order, and some that it may. */
 static int32_t draw_prices(uint64_t *seed, int64_t end, dtp_memory_multiplier prices[16])

@@ -51,8 +51,7 @@ static void teardown(fixture *f)
     dtp_graph_destroy(f->graph);
 }
 
-/* ---- running one pair ---------------------------------------------------------------------------
- */
+/* ---- running one pair ---- */
 
 static int32_t count_collectives(const dtp_program *p, dtp_coll_kind kind)
 {
@@ -140,8 +139,7 @@ static void test_redistribute__even_shards_are_never_packed(void **state)
     teardown(&f);
 }
 
-/* ---- passing shards on --------------------------------------------------------------------------
- */
+/* ---- passing shards on ---- */
 
 static void check_permute(const char *mesh, const char *layout, dtp_mesh_set set, int32_t shift)
 {
@@ -209,8 +207,7 @@ static void test_permute__refuses_uneven_shards(void **state)
     teardown(&f);
 }
 
-/* ---- refusals -----------------------------------------------------------------------------------
- */
+/* ---- refusals ---- */
 
 static void test_redistribute__refuses_what_has_no_meaning(void **state)
 {
@@ -236,8 +233,7 @@ static void test_redistribute__refuses_what_has_no_meaning(void **state)
     teardown(&f);
 }
 
-/* ---- known cases --------------------------------------------------------------------------------
- */
+/* ---- known cases ---- */
 
 typedef struct known {
     const char *mesh;

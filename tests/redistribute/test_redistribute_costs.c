@@ -22,8 +22,7 @@
 
 enum { MAX_RANK = 5 };
 
-/* ---- random cases ------------------------------------------------------------------------------
- */
+/* ---- random cases ---- */
 
 static int64_t draw(uint64_t *seed, int64_t n)
 {
@@ -109,8 +108,7 @@ static bool has_tables(const dtp_layout *from, const dtp_layout *to)
     return true;
 }
 
-/* ---- arbitrary costs of steps ------------------------------------------------------------------
- */
+/* ---- arbitrary costs of steps ---- */
 
 typedef struct costs {
     const dtp_mesh *mesh;
@@ -290,8 +288,7 @@ static void test_redistribute_costs__failures_are_passed_on(void **state)
     dtp_redistribute_tables_destroy(NULL);
 }
 
-/* ---- the graph ---------------------------------------------------------------------------------
- */
+/* ---- the graph ---- */
 
 static void test_even_graph__has_every_even_layout(void **state)
 {
@@ -327,8 +324,7 @@ static void test_even_graph__has_every_even_layout(void **state)
     }
 }
 
-/* ---- prices on machines ------------------------------------------------------------------------
- */
+/* ---- prices on machines ---- */
 
 /* The instructions of the steps that a lowering takes. */
 static int64_t lowered_price(const dtp_graph *g, const dtp_pricer *pricer,

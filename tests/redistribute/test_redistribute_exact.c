@@ -42,8 +42,7 @@ static fixture setup(const implementation *s, bool partial, dtp_reduce_op op)
     return f;
 }
 
-/* ---- prices, from their description ------------------------------------------------------------
- */
+/* ---- prices, from their description ---- */
 
 static double ceil_log2(double n)
 {
@@ -94,8 +93,7 @@ static double path_price(const fixture *f, dtp_step_price price, const dtp_layou
     return sum;
 }
 
-/* ---- which step leads from a to b --------------------------------------------------------------
- */
+/* ---- which step leads from a to b ---- */
 
 static bool divides_evenly(const fixture *f, const dtp_layout *layout, int32_t axis)
 {
@@ -292,8 +290,7 @@ static void test_redistribute__plans_are_cheapest(void **state)
     }
 }
 
-/* ---- triangle inequality -----------------------------------------------------------------------
- */
+/* ---- triangle inequality ---- */
 
 /* Prices of all pairs; infinite where there is no plan. */
 static double *all_prices(const fixture *f, bool torch)
@@ -413,8 +410,7 @@ static void test_redistribute__price_of_megabytes_obeys_it_on_the_way(void **sta
     }
 }
 
-/* ---- the cache ---------------------------------------------------------------------------------
- */
+/* ---- the cache ---- */
 
 static void check_steps_equal(const dtp_steps *a, const dtp_steps *b)
 {

@@ -417,8 +417,7 @@ static void test_redistribute_rows__refusals_and_forms(void **state)
     dtp_graph_destroy(f.graph);
 }
 
-/* ---- merging alone -----------------------------------------------------------------------------
- */
+/* ---- merging alone ---- */
 
 static counts merged(const fixture *f, const char *flat, const char *from_text, int32_t n,
                      const int32_t *mesh_dims)
@@ -473,8 +472,7 @@ static void test_redistribute_rows__least_cost_merges_more(void **state)
     dtp_graph_destroy(f.graph);
 }
 
-/* ---- prices ------------------------------------------------------------------------------------
- */
+/* ---- prices ---- */
 
 typedef struct price_row {
     const char *mesh;

@@ -35,8 +35,7 @@ enum { STEPS = 2, MAX_LOG = 1 << 16, POISON = 0xa5, MAX_RANKS = 8 };
 static const char *const MESHES[] = {"x:2", "x:4", "x:2;y:2", "x:2;y:4"};
 enum { N_MESHES = sizeof MESHES / sizeof MESHES[0] };
 
-/* ---- programs -----------------------------------------------------------------------------------
- */
+/* ---- programs ---- */
 
 typedef struct subject {
     dtp_graph *model, *graph; /* as it is, and changed */
@@ -120,8 +119,7 @@ static dtp_program *lower(const subject *s, int32_t i, dtp_overlap overlap,
     return p;
 }
 
-/* ---- time ---------------------------------------------------------------------------------------
- */
+/* ---- time ---- */
 
 /* What a step takes: compute goes from one instruction to the next, the queue from one collective
  * to the next. */
@@ -278,8 +276,7 @@ static void test_overlap__casts_move_with_their_collectives(void **state)
     assert_true(predicted[0].step_time_s <= predicted[1].step_time_s);
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------
- */
+/* ---- runs ---- */
 
 /* One run on virtual ranks. `poison`: bytes that no value needs are overwritten before every
  * instruction. `late`: collectives move data when they are waited for. */
@@ -466,8 +463,7 @@ static void test_overlap__poisoned_memory_and_late_collectives_change_nothing(vo
     assert_true(deep > quarter_of(20) && once > quarter_of(100));
 }
 
-/* ---- faults -------------------------------------------------------------------------------------
- */
+/* ---- faults ---- */
 
 /* Exchanges a WAIT with the instruction behind it that reads its result; false: there is none. */
 static bool delay_wait(dtp_program *p, int32_t i)

@@ -186,8 +186,7 @@ static void test_training__gpt_losses_agree_with_dropout(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- other architectures ------------------------------------------------------------------------
- */
+/* ---- other architectures ---- */
 
 /* Bytes for tokens. */
 static void train_text_model(const char *path, int32_t n, const dtp_dim_override *overrides,

@@ -14,7 +14,7 @@ enum {
     FIRST_COMPARED = 1 << 10
 };
 
-/* ---- elimination ----------------------------------------------------------------------------- */
+/* ---- elimination ---- */
 
 /* The variables that share a table with a variable, ascending; returns how many. */
 static int32_t find_around(const elimination *e, int32_t variable, int32_t *out)
@@ -181,7 +181,7 @@ void elimination_reduce(elimination *e, int64_t most)
     }
 }
 
-/* ---- making and unmaking --------------------------------------------------------------------- */
+/* ---- making and unmaking ---- */
 
 static elimination *create_empty(const dtp_problem *p, int64_t scale, bool with_usage)
 {

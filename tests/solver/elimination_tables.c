@@ -38,7 +38,7 @@ int32_t elimination__find(const elimination_table *t, int32_t variable)
     return i < t->n ? i : -1;
 }
 
-/* ---- walking through tables ------------------------------------------------------------------ */
+/* ---- walking through tables ---- */
 
 void elimination__walk_start(elimination_walk *w, const elimination *e, int32_t n,
                              const int32_t *variables)
@@ -91,7 +91,7 @@ int64_t elimination__cells(const elimination *e, int32_t n, const int32_t *varia
     return cells;
 }
 
-/* ---- tables ---------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 /* Takes t over: a table of its own, or added to the one over the same variables. */
 void elimination__put(elimination *e, elimination_table t)

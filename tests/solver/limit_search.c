@@ -55,7 +55,7 @@ static void *make(size_t n, size_t size)
     return at;
 }
 
-/* ---- times ----------------------------------------------------------------------------------- */
+/* ---- times ---- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -129,7 +129,7 @@ static void use(const search *s, int32_t variable, int32_t strategy, int64_t sig
     }
 }
 
-/* ---- multipliers ----------------------------------------------------------------------------- */
+/* ---- multipliers ---- */
 
 /* Eliminates with the multipliers; returns the scaled bound. */
 static int64_t price_all(search *s)
@@ -224,7 +224,7 @@ static int64_t lift_bound(search *s)
     return price_all(s);
 }
 
-/* ---- selections ------------------------------------------------------------------------------ */
+/* ---- selections ---- */
 
 /* What the multipliers make of a selection without anything forbidden: its scaled cost and
  * multiplier * (usage - limit). */

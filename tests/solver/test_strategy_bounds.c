@@ -65,7 +65,7 @@ static void test_strategy_bounds__are_below_enumeration(void **state)
     assert_true(n > 1000 && none > 10 && 2 * equal > open);
 }
 
-/* ---- rows of repeated blocks ----------------------------------------------------------------- */
+/* ---- rows of repeated blocks ---- */
 
 enum { INSTANCES = 12, PLACES = 9, BLOCK_NODES = 4, ROUNDS = 60, CHOICES = 20 };
 

@@ -19,8 +19,7 @@
 
 enum { TEXT = 160 };
 
-/* ---- graphs ------------------------------------------------------------------------------------
- */
+/* ---- graphs ---- */
 
 static void type_text(const context_model *m, bool of_query, char out[TEXT])
 {
@@ -123,8 +122,7 @@ dtp_graph *context_graph(const context_model *m)
     return g;
 }
 
-/* ---- programs ----------------------------------------------------------------------------------
- */
+/* ---- programs ---- */
 
 /* As the rules say, but class weights ("weights") stay replicated, and so do the rows of the
  * reorder at both ends, which needs the sequence whole. */
@@ -191,8 +189,7 @@ int32_t context_count(const dtp_program *p, dtp_phase phase, dtp_coll_kind kind)
     return n;
 }
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 void context_values_init(context_values *v, const dtp_graph *g, uint64_t seed)
 {

@@ -106,8 +106,7 @@ static double product(double x, double y)
     return x * y;
 }
 
-/* ---- bodies: operand values x at one index -> old value o of an output, its new value ----------
- */
+/* ---- bodies: operand values x at one index -> old value o of an output, its new value ---- */
 
 typedef void (*body)(const kernel_call *k, const double *x, double *o);
 

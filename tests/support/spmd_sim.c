@@ -85,8 +85,7 @@ double *spmd_sim_data(const spmd_sim *sim, dtp_value_id v, int32_t rank)
     return sim->buffers[rank * sim->p->n_values + v];
 }
 
-/* ---- moves --------------------------------------------------------------------------------------
- */
+/* ---- moves ---- */
 
 /* Chunks of a tensor's `axis` against parts of a staging buffer. */
 typedef struct part_list {
@@ -183,8 +182,7 @@ static void run_copy(const spmd_sim *sim, const dtp_instr *instr, int32_t rank)
     }
 }
 
-/* ---- collectives --------------------------------------------------------------------------------
- */
+/* ---- collectives ---- */
 
 static double reduce(dtp_reduce_op op, double a, double b)
 {
@@ -309,8 +307,7 @@ void spmd_sim_run(spmd_sim *sim)
     }
 }
 
-/* ---- global tensors -----------------------------------------------------------------------------
- */
+/* ---- global tensors ---- */
 
 static dtp_mesh_set partial_set(const dtp_layout *layout, dtp_reduce_op *op)
 {

@@ -106,8 +106,7 @@ dtp_tensor_problem *tensor_fixture_problem(const tensor_fixture *f,
     return p;
 }
 
-/* ---- solutions ---------------------------------------------------------------------------------
- */
+/* ---- solutions ---- */
 
 dtp_plan_request tensor_fixture_request(const tensor_fixture *f)
 {
@@ -156,8 +155,7 @@ void tensor_solve_limited(dtp_problem *p, dtp_solve_result *r)
     assert_true(r->value.peak <= p->usage_limit);
 }
 
-/* ---- random selections -------------------------------------------------------------------------
- */
+/* ---- random selections ---- */
 
 uint64_t tensor_draw(uint64_t *seed, uint64_t n)
 {

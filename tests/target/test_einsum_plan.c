@@ -51,8 +51,7 @@ static void case_parse(einsum_case *c, const char *text, const int64_t sizes[26]
     case_finish(c);
 }
 
-/* ---- interpreter of plans -----------------------------------------------------------------------
- */
+/* ---- interpreter of plans ---- */
 
 typedef struct machine {
     double *in[DTP_MAX_OP_IN], *out;
@@ -153,8 +152,7 @@ static void run_gemm(const machine *m, const dtp_einsum_step *s)
     }
 }
 
-/* ---- the definition -----------------------------------------------------------------------------
- */
+/* ---- the definition ---- */
 
 static int64_t element(const dtp_ttype *t, const int64_t index[POOL + 26])
 {
@@ -251,8 +249,7 @@ static void check_case(const einsum_case *c, dtp_einsum_plan *plan, uint32_t see
     free(want);
 }
 
-/* ---- random cases -------------------------------------------------------------------------------
- */
+/* ---- random cases ---- */
 
 /* A random ordered subset of the dims of `from`. */
 static void draw_subset(uint32_t *state, int32_t n, const dtp_tdim *from, uint32_t keep_of_4,
@@ -338,8 +335,7 @@ static void test_einsum_plan__random_cases_match_the_definition(void **state)
     assert_true(gemms > 100 && packs > 50 && loops > 100);
 }
 
-/* ---- all orders of a batched product ------------------------------------------------------------
- */
+/* ---- all orders of a batched product ---- */
 
 static const char *const ORDERS[] = {"012", "021", "102", "120", "201", "210"};
 

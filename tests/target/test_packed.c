@@ -43,8 +43,7 @@ static void must(dtp_status s, const dtp_err *err)
     }
 }
 
-/* ---- one redistribution after the other ---------------------------------------------------------
- */
+/* ---- one redistribution after the other ---- */
 
 typedef struct redistributions {
     const char *machine, *mesh;
@@ -159,8 +158,7 @@ static void test_packed__redistributions_are_strided_ones_and_their_copies(void 
     }
 }
 
-/* ---- whole jobs ---------------------------------------------------------------------------------
- */
+/* ---- whole jobs ---- */
 
 enum { STEPS = 3 };
 
@@ -218,8 +216,7 @@ static void test_packed__jobs_train_alike(void **state)
     dtp_graph_destroy(g);
 }
 
-/* ---- binding ------------------------------------------------------------------------------------
- */
+/* ---- binding ---- */
 
 typedef struct binding {
     const dtp_graph *g;

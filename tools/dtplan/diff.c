@@ -18,8 +18,7 @@ typedef struct diff_command {
     dtp_arena *arena;
 } diff_command;
 
-/* ---- JSON ---------------------------------------------------------------------------------------
- */
+/* ---- JSON ---- */
 
 #define SPLIT_FIELDS(c)                                                                            \
     FIELD_INT("compute_ps", (c).compute), FIELD_INT("communication_ps", (c).communication),        \
@@ -80,8 +79,7 @@ static void node_row(tool_rows *rows, const void *user, int32_t i)
                                FIELD_LIST_IF(diff->priced, "cost", 2, cost_row, n->cost)));
 }
 
-/* ---- text ---------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 
 static void print_row(dtp_strbuf *out, const char *name, int64_t a, int64_t b)
 {
@@ -167,8 +165,7 @@ static void print_list(const diff_command *c, const dtp_plan_diff *diff, bool no
     free(rows);
 }
 
-/* ---- command ------------------------------------------------------------------------------------
- */
+/* ---- command ---- */
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {

@@ -18,8 +18,7 @@ typedef struct explain_command {
     dtp_arena *arena;
 } explain_command;
 
-/* ---- JSON ---------------------------------------------------------------------------------------
- */
+/* ---- JSON ---- */
 
 static void alternative_row(tool_rows *rows, const void *user, int32_t i)
 {
@@ -39,8 +38,7 @@ static void alternative_row(tool_rows *rows, const void *user, int32_t i)
                          FIELD_BOOL_IF(within, "at_least_is_best", a->at_least_is_best)));
 }
 
-/* ---- text ---------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 
 /* A cost, a difference of costs; in picoseconds. */
 static dtp_quantity cost(int64_t ps)
@@ -119,8 +117,7 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
                     exact < n ? ", the others are at least that (--exact)" : "");
 }
 
-/* ---- command ------------------------------------------------------------------------------------
- */
+/* ---- command ---- */
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {

@@ -195,8 +195,7 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
     return s;
 }
 
-/* ---- no plan ------------------------------------------------------------------------------------
- */
+/* ---- no plan ---- */
 
 /* The smallest limit that works, as far as it is known. */
 static void say_limit(const plan_command *c, const dtp_plan_result *result, dtp_strbuf *out)

@@ -22,8 +22,7 @@ const char *tool_tensor_kind(dtp_tensor_kind kind)
     return KINDS[kind];
 }
 
-/* ---- graph --------------------------------------------------------------------------------------
- */
+/* ---- graph ---- */
 
 static void print_attr(const dtp_graph *g, const dtp_op_def *op, int32_t index, const dtp_attr *a,
                        dtp_strbuf *out)
@@ -96,8 +95,7 @@ void tool_print_graph(const dtp_graph *g, dtp_strbuf *out)
                     dtp_byte_count((double)bytes).text);
 }
 
-/* ---- strategies ---------------------------------------------------------------------------------
- */
+/* ---- strategies ---- */
 
 static void print_place(const dtp_graph *g, const dtp_ttype *type, const dtp_placement *p,
                         dtp_strbuf *out)
@@ -137,8 +135,7 @@ void tool_print_strategies(const dtp_graph *g, dtp_strbuf *out)
     }
 }
 
-/* ---- plan ---------------------------------------------------------------------------------------
- */
+/* ---- plan ---- */
 
 void tool_print_layouts(const dtp_graph *g, const dtp_sharding *s, dtp_strbuf *out)
 {
@@ -151,8 +148,7 @@ void tool_print_layouts(const dtp_graph *g, const dtp_sharding *s, dtp_strbuf *o
     }
 }
 
-/* ---- memory -------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 typedef struct buffer {
     int64_t offset;
@@ -198,8 +194,7 @@ void tool_print_memory(const dtp_program *p, dtp_strbuf *out)
 
 static const char *const SHORT[DTP_N_COLLS] = {"AR", "AG", "RS", "A2A", "CP"};
 
-/* ---- collectives --------------------------------------------------------------------------------
- */
+/* ---- collectives ---- */
 
 /* A program and its report, for the rows of lists. */
 typedef struct comm_lists {
@@ -380,8 +375,7 @@ dtp_status tool_print_counters(const dtp_program *p, bool json, dtp_strbuf *out,
     return s;
 }
 
-/* ---- trace --------------------------------------------------------------------------------------
- */
+/* ---- trace ---- */
 
 static int64_t collective_bytes(const dtp_mesh *mesh, const dtp_ttype *type, const dtp_copy_info *m)
 {

@@ -38,8 +38,7 @@ typedef struct redistribute_command {
     dtp_redistribute_verdict verdict;
 } redistribute_command;
 
-/* ---- the problem -------------------------------------------------------------------------------
- */
+/* ---- the problem ---- */
 
 static void keep_warning(void *user, const dtp_mesh *mesh, dtp_mesh_set set, const char *why)
 {
@@ -71,8 +70,7 @@ static double machine_step_price(void *user, const dtp_mesh *mesh, const dtp_tty
     return sum;
 }
 
-/* ---- the report --------------------------------------------------------------------------------
- */
+/* ---- the report ---- */
 
 /* What is printed of one step. */
 typedef struct step_facts {

@@ -57,8 +57,7 @@ static dtp_status read_without(solve_command *c, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- reports -----------------------------------------------------------------------------------
- */
+/* ---- reports ---- */
 
 #define SIZE_FIELDS(n)                                                                             \
     FIELD_INT("nodes", (n).variables), FIELD_INT("strategies", (n).strategies),                    \

@@ -19,8 +19,7 @@ typedef struct viz_command {
     dtp_drawing drawing;
 } viz_command;
 
-/* ---- what to draw ------------------------------------------------------------------------------
- */
+/* ---- what to draw ---- */
 
 static dtp_status refuse(const char *given, const char *option, const char *with, dtp_err *err)
 {
@@ -81,8 +80,7 @@ static dtp_status read_model(viz_command *c, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------
- */
+/* ---- JSON ---- */
 
 /* What one rank holds. */
 static void rank_row(tool_rows *rows, const void *user, int32_t rank)
@@ -141,8 +139,7 @@ static dtp_status write_json(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err
     return s == DTP_UNSUPPORTED ? DTP_OK : s;
 }
 
-/* ---- the command -------------------------------------------------------------------------------
- */
+/* ---- the command ---- */
 
 /* svg: empty unless it was asked for. */
 static dtp_status draw(viz_command *c, dtp_strbuf *out, dtp_strbuf *svg, dtp_err *err)

@@ -10,8 +10,7 @@
 #include "tools/options.h"
 #include "tools/report.h"
 
-/* ---- what is asked for -------------------------------------------------------------------------
- */
+/* ---- what is asked for ---- */
 
 static const char *name_of_op(int32_t i)
 {
@@ -97,8 +96,7 @@ dtp_status dtrun_bench_alone_options(const tool_source *a, bool device, dtp_benc
     return DTP_OK;
 }
 
-/* ---- the report --------------------------------------------------------------------------------
- */
+/* ---- the report ---- */
 
 typedef struct alone_report {
     const tool_source *alone;

@@ -95,8 +95,7 @@ dtp_status dtrun_evaluation_run(const dtrun_evaluation *e, dtp_backend *backend,
     return DTP_OK;
 }
 
-/* ---- what is printed ----------------------------------------------------------------------------
- */
+/* ---- what is printed ---- */
 
 void dtrun_evaluation_text(const dtp_evaluation *result, dtp_strbuf *out)
 {

@@ -6,8 +6,7 @@
 #include "cost_models/node_price.h"
 #include "planner/problem/rules/rules_internal.h"
 
-/* ---- one assignment ----------------------------------------------------------------------------
- */
+/* ---- one assignment ---- */
 
 typedef struct pricing {
     dtp_rules_problem *p;
@@ -65,8 +64,7 @@ static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *er
                : dtp_cost_fail(job->p->pricer, dtp_node_pricer_dearest(job->nodes), err);
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 static dtp_status price_all(pricing *job, dtp_err *err)
 {

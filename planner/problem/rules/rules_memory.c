@@ -38,8 +38,7 @@ static dtp_status add(const usages *u, int32_t set, int64_t begin, int64_t end, 
                        : DTP_OK;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------
- */
+/* ---- tensors ---- */
 
 /* By set and size: those that use the same follow each other and share it. A new value lies in the
  * buffer of what it replaces. */
@@ -69,8 +68,7 @@ static dtp_status add_tensors(const usages *u, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------
- */
+/* ---- nodes ---- */
 
 static bool is_before(const dtp_node *node, int32_t i)
 {
@@ -153,8 +151,7 @@ static dtp_status add_nodes(const usages *u, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 dtp_status dtp_rules__tensor_sets(dtp_rules_problem *p, dtp_err *err)
 {

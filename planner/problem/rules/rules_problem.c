@@ -29,8 +29,7 @@ static dtp_status add_variables(dtp_rules_problem *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- edges --------------------------------------------------------------------------------------
- */
+/* ---- edges ---- */
 
 /* An earlier set whose matrix at place i is that of set d; -1: none. */
 static int32_t set_like(const dtp_rules_problem *p, int32_t d, int32_t i)
@@ -94,8 +93,7 @@ static dtp_status add_edges(const dtp_rules_problem *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- the problem --------------------------------------------------------------------------------
- */
+/* ---- the problem ---- */
 
 static dtp_status build(dtp_rules_problem *p, const dtp_layout_rules *pins, dtp_err *err)
 {
@@ -142,8 +140,7 @@ void dtp_rules_problem_destroy(dtp_rules_problem *p)
     }
 }
 
-/* ---- assignments --------------------------------------------------------------------------------
- */
+/* ---- assignments ---- */
 
 dtp_status dtp_rules_of_assignment(const dtp_rules_problem *p, const int32_t *assignment,
                                    dtp_arena *arena, dtp_layout_rules *out, dtp_err *err)
@@ -202,8 +199,7 @@ bool dtp_rules_assignment(const dtp_rules_problem *p, const dtp_layout_rules *ru
     return true;
 }
 
-/* ---- names for reading --------------------------------------------------------------------------
- */
+/* ---- names for reading ---- */
 
 static const char *name_text(const dtp_rules_problem *p, int32_t t)
 {

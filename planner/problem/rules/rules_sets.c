@@ -3,8 +3,7 @@
 
 #include "planner/problem/rules/rules_internal.h"
 
-/* ---- names --------------------------------------------------------------------------------------
- */
+/* ---- names ---- */
 
 static int64_t gcd(int64_t a, int64_t b)
 {
@@ -121,8 +120,7 @@ dtp_status dtp_rules__names(dtp_rules_problem *p, const dtp_layout_rules *pins, 
     return DTP_OK;
 }
 
-/* ---- sets ---------------------------------------------------------------------------------------
- */
+/* ---- sets ---- */
 
 typedef struct side_names {
     int32_t n;

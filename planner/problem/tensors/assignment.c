@@ -25,8 +25,7 @@ static dtp_status natural_layouts(const dtp_tensor_problem *p, dtp_node_id id,
     return dtp_node_layouts_find(mesh, &call, NULL, strategy, whole, NULL, out, err);
 }
 
-/* ---- assignment -> sharding ---------------------------------------------------------------------
- */
+/* ---- assignment -> sharding ---- */
 
 /* Whether another operand is the same tensor in another layout. */
 static bool read_otherwise(const dtp_node *node, const dtp_node_layouts *l, int32_t i)
@@ -91,8 +90,7 @@ dtp_status dtp_tensor_sharding(const dtp_tensor_problem *p, const int32_t *assig
     return DTP_OK;
 }
 
-/* ---- sharding -> assignment ---------------------------------------------------------------------
- */
+/* ---- sharding -> assignment ---- */
 
 static int32_t find_layout(const dtp_tensor_variable *c, const dtp_layout *layout, bool own)
 {

@@ -9,8 +9,7 @@
 #include "core/transform/microbatch.h"
 #include "core/plan/sharding_microbatch.h"
 
-/* ---- prices ------------------------------------------------------------------------------------
- */
+/* ---- prices ---- */
 
 enum { UNKNOWN = -1 };
 
@@ -103,8 +102,7 @@ int64_t dtp_tensor__plus(tensor_build *b, int64_t x, int64_t y)
     return sum;
 }
 
-/* ---- matrices ----------------------------------------------------------------------------------
- */
+/* ---- matrices ---- */
 
 enum { NOWHERE = -1 };
 
@@ -263,8 +261,7 @@ static dtp_status fill_matrix(tensor_build *b, const link *l, edge_end *from, ed
     return add_prices(b, l, from, to, m, err);
 }
 
-/* ---- shared matrices ---------------------------------------------------------------------------
- */
+/* ---- shared matrices ---- */
 
 /* All that a matrix depends on. */
 typedef struct matrix_key {

@@ -129,8 +129,7 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
     return DTP_OK;
 }
 
-/* ---- ties of a form
- * ------------------------------------------------------------------------------- */
+/* ---- ties of a form ---- */
 
 /* The variable that decides on a layout; *group, *slot: of the nodes that read or make it, -1: the
  * variable keeps the tensor. Tensors without a variable are kept as their reader wants them. -1:

@@ -47,8 +47,7 @@ void dtp_tensor__clear_layouts(layout_set *set)
     dtp_hash_table_clear(&set->table);
 }
 
-/* ---- where a tensor may be kept ----------------------------------------------------------------
- */
+/* ---- where a tensor may be kept ---- */
 
 typedef struct domain_walk {
     tensor_build *b;

@@ -39,8 +39,7 @@ static dtp_status no_memory(dtp_err *err)
     return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
 }
 
-/* ---- bytes -------------------------------------------------------------------------------------
- */
+/* ---- bytes ---- */
 
 static int64_t shard_bytes(const tensor_build *b, const dtp_ttype *type, const dtp_layout *layout)
 {
@@ -60,9 +59,7 @@ static dtp_status add_piece(memory *m, piece x, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- tensors and replicas
- * -------------------------------------------------------------------------
- */
+/* ---- tensors and replicas ---- */
 
 static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
 {
@@ -88,8 +85,7 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
     return add_piece(m, (piece){variable, m->lives.begin[t], end, m->own[variable]}, err);
 }
 
-/* ---- ops ---------------------------------------------------------------------------------------
- */
+/* ---- ops ---- */
 
 static bool seen_before(const class_strategies *c, const dtp_node *node, int32_t i, int32_t option)
 {
@@ -194,8 +190,7 @@ static dtp_status add_ops(memory *m, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- all ---------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 /* Stably by one of its numbers. */
 typedef uint64_t piece_key(const piece *x);

@@ -47,8 +47,7 @@ typedef struct strategy_walk {
     dtp_hash_table by_pieces; /* prices of kernels */
 } strategy_walk;
 
-/* ---- combinations of rows ----------------------------------------------------------------------
- */
+/* ---- combinations of rows ---- */
 
 static bool renaming_fits(const strategy_walk *w, int32_t m, const dtp_sharding_rule *row)
 {
@@ -169,8 +168,7 @@ static dtp_status keep_way(strategy_walk *w, const way *offer, dtp_err *err)
     return dtp_hash_table_add(&w->by_layouts, w->b->arena, hash, w->n++, err);
 }
 
-/* ---- prices ------------------------------------------------------------------------------------
- */
+/* ---- prices ---- */
 
 /* Into how many pieces each row splits its dim; the same for mesh dims of one size in any order.
  * `pieces` is zeroed. */
@@ -237,8 +235,7 @@ static dtp_status find_kernel_price(strategy_walk *w, const dtp_node_layouts *l,
     return dtp_hash_table_add(&w->by_pieces, w->b->arena, hash, w->n_kernels++, err);
 }
 
-/* ---- all ---------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 static dtp_status add_option(strategy_walk *w, dtp_err *err)
 {

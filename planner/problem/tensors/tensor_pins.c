@@ -6,8 +6,7 @@
 #include "planner/solver/solve.h"
 #include "core/plan/node_layouts.h"
 
-/* ---- kept? --------------------------------------------------------------------------------------
- */
+/* ---- kept? ---- */
 
 /* The layout in which a node reads its operands. */
 static bool read_as_pinned(const dtp_graph *g, const dtp_sharding *s, const dtp_pin *pin)
@@ -45,8 +44,7 @@ bool dtp_pins_kept(const dtp_graph *g, const dtp_sharding *s, int32_t n, const d
     return true;
 }
 
-/* ---- conflicts ----------------------------------------------------------------------------------
- */
+/* ---- conflicts ---- */
 
 typedef struct conflict_search {
     const dtp_graph *g;

@@ -12,8 +12,7 @@ dtp_tensor_options dtp_tensor_options_init(void)
     return (dtp_tensor_options){.runs = 1};
 }
 
-/* ---- nodes of the selection problem ------------------------------------------------------------
- */
+/* ---- nodes of the selection problem ---- */
 
 /* What survives the step is reduced at its end. */
 static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *variable, int64_t *cost,
@@ -64,8 +63,7 @@ const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p)
     return dtp_redistribution_pricer_redistributor(p->redistributions);
 }
 
-/* ---- sums --------------------------------------------------------------------------------------
- */
+/* ---- sums ---- */
 
 static int64_t largest(const int64_t *cost, int64_t first, int64_t end)
 {
@@ -92,8 +90,7 @@ static dtp_status check_sum(const tensor_build *b, dtp_err *err)
                 : dtp_cost_fail(b->p->pricer, node->time_s > move->time_s ? node : move, err);
 }
 
-/* ---- life --------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 static dtp_status build_all(tensor_build *b, dtp_err *err)
 {

@@ -44,8 +44,7 @@ static dtp_status number_groups(const place *places, int32_t n, dtp_arena *arena
     return DTP_OK;
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------
- */
+/* ---- nodes ---- */
 
 /* Where nodes stand in repeated blocks. */
 typedef struct block_places {
@@ -132,8 +131,7 @@ int32_t dtp_tensor__count_readers(const tensor_build *b, dtp_tensor_id t, int ph
     return n;
 }
 
-/* ---- tensors -----------------------------------------------------------------------------------
- */
+/* ---- tensors ---- */
 
 static int32_t operand_of(const dtp_node *node, dtp_tensor_id t)
 {
@@ -316,8 +314,7 @@ dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- what a sharding needs ---------------------------------------------------------------------
- */
+/* ---- what a sharding needs ---- */
 
 /* Only what two or more nodes of a phase read has a replica of its own. */
 static bool same_tensor(const tensor_build *b, const dtp_sharding *s, dtp_tensor_id x,

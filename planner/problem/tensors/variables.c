@@ -15,8 +15,7 @@ const class_strategies *dtp_tensor__class_of(const tensor_build *b, int32_t grou
     return &b->options[b->classes.of_node[b->node_groups[group].example]];
 }
 
-/* ---- pins --------------------------------------------------------------------------------------
- */
+/* ---- pins ---- */
 
 static dtp_status fail_pin(const tensor_build *b, const dtp_pin *pin, dtp_err *err)
 {
@@ -92,9 +91,7 @@ static void filter_reads(const tensor_build *b, int32_t g)
     }
 }
 
-/* ---- variables
- * -----------------------------------------------------------------------------------
- */
+/* ---- variables ---- */
 
 /* Room for the strategies of a variable that is not there yet, zeroed. */
 static dtp_status begin_strategies(tensor_build *b, int32_t n, dtp_tensor_strategy **out,
@@ -242,9 +239,7 @@ static dtp_status add_tensor(tensor_build *b, int32_t g, layout_list *list, dtp_
     return add_variable(b, variable, list->n, err);
 }
 
-/* ---- replicas
- * -------------------------------------------------------------------------------------
- */
+/* ---- replicas ---- */
 
 /* What readers want of the members of a group in a phase. */
 typedef struct wishes {
@@ -382,8 +377,7 @@ static dtp_status add_all_views(tensor_build *b, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- all ---------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 /* Graph order: sources, then every node with what it makes, then the replicas. */
 dtp_status dtp_tensor__variables(tensor_build *b, dtp_err *err)

@@ -333,7 +333,7 @@ void solver_dual_destroy(solver_dual *d)
     }
 }
 
-/* ---- back into the reduced problem ----------------------------------------------------------- */
+/* ---- back into the reduced problem ---- */
 
 static double largest(const int64_t *cost, int64_t n)
 {

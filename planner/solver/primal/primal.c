@@ -110,7 +110,7 @@ bool solver_primal_best(const solver_primal *p, int32_t *assignment)
     return p->best.cost < (double)INFINITY;
 }
 
-/* ---- the phases ------------------------------------------------------------------------------ */
+/* ---- the phases ---- */
 
 static void note(solver_primal *p)
 {

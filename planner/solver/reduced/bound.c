@@ -124,7 +124,7 @@ static void add_variable(bounder *b, int32_t i)
     b->total = plus(b, b->total, least);
 }
 
-/* ---- fixing ---------------------------------------------------------------------------------- */
+/* ---- fixing ---- */
 
 static dtp_status fix_edge(bounder *b, int32_t e, int64_t room, dtp_err *err)
 {

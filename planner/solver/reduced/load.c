@@ -19,9 +19,9 @@ typedef struct row_range {
     int32_t first, last;
 } row_range;
 
-/* ---- linear rows ----------------------------------------------------------------------------
- *
- * Rows of repeated blocks. Instances of a block that decide together use memory in the same way one
+/* ---- linear rows ---- */
+
+/* Rows of repeated blocks. Instances of a block that decide together use memory in the same way one
  * after the other: from one instance to the next, usage at one place of the block changes by the
  * same amount, whatever is chosen. So it is linear in the number of the instance, and largest in
  * the first or the last one.
@@ -137,7 +137,7 @@ static dtp_status drop_linear_rows(const dtp_problem *p, const row_range *span, 
     return DTP_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+/* ---- rows ---- */
 
 /* The times of the maximal cliques, in order: begins b such that some end lies in (b, next begin].
  */
@@ -278,7 +278,7 @@ static dtp_status create_memory(solver_reduced *w, dtp_arena *arena, dtp_err *er
     return DTP_OK;
 }
 
-/* ---- variables and edges --------------------------------------------------------------------- */
+/* ---- variables and edges ---- */
 
 static dtp_status load_variables(solver_reduced *w, dtp_err *err)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- normal form: disjoint pieces in order, smallest usage 0 --------------------------------- */
+/* ---- normal form: disjoint pieces in order, smallest usage 0 ---- */
 
 typedef struct sweep_step {
     int32_t row, piece;
@@ -95,7 +95,7 @@ static dtp_status normalise(solver_reduced *w, int32_t variable, dtp_err *err)
     return status;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+/* ---- rows ---- */
 
 enum { RISES = 1, FALLS = 2, KEPT = 4 };
 

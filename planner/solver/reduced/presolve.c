@@ -16,7 +16,7 @@ dtp_presolve_options dtp_presolve_options_init(void)
     return (dtp_presolve_options){true, true, true, true, true, true};
 }
 
-/* ---- soft arc consistency -------------------------------------------------------------------- */
+/* ---- soft arc consistency ---- */
 
 typedef struct side {
     int32_t variable, other;
@@ -85,7 +85,7 @@ dtp_status solver_propagate(solver_reduced *w, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- incumbent filtering --------------------------------------------------------------------- */
+/* ---- incumbent filtering ---- */
 
 /* Forbids the finite entries of an edge that are above its smallest by `room` or more. */
 static dtp_status cap_edge(solver_reduced *w, int32_t edge, int64_t room, dtp_err *err)
@@ -137,7 +137,7 @@ static dtp_status filter_by_incumbent(solver_reduced *w, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- the order ------------------------------------------------------------------------------- */
+/* ---- the order ---- */
 
 /* Consistency and merges until neither finds work; variables are compact afterwards. */
 static dtp_status settle(solver_reduced *w, dtp_err *err)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- edges by pair: open addressing; entries of edges that died or moved are stale ----------- */
+/* ---- edges by pair: open addressing; entries of edges that died or moved are stale ---- */
 
 static uint64_t pair_key(int32_t a, int32_t b)
 {
@@ -85,7 +85,7 @@ static dtp_status insert_edge(solver_reduced *w, int32_t edge, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- edges ----------------------------------------------------------------------------------- */
+/* ---- edges ---- */
 
 solver_view solver_view_from(const solver_reduced *w, int32_t edge, int32_t from)
 {
@@ -225,7 +225,7 @@ dtp_status solver_add_borrowed(solver_reduced *w, int32_t a, int32_t b, const in
                : new_edge(w, (solver_edge){.u = a, .v = b, .borrowed = m, .alive = true}, err);
 }
 
-/* ---- strategies ------------------------------------------------------------------------------ */
+/* ---- strategies ---- */
 
 dtp_status solver_kill(solver_reduced *w, int32_t variable, int32_t strategy, int64_t *counter,
                        dtp_err *err)
@@ -321,7 +321,7 @@ void solver_project(const solver_reduced *w, int32_t *assignment)
     }
 }
 
-/* ---- sizes and bounds ------------------------------------------------------------------------ */
+/* ---- sizes and bounds ---- */
 
 dtp_presolve_size solver_size(solver_reduced *w)
 {
@@ -368,7 +368,7 @@ int64_t solver_lower_bound(const solver_reduced *w)
     return sum;
 }
 
-/* ---- compaction ------------------------------------------------------------------------------ */
+/* ---- compaction ---- */
 
 /* map_u, map_v: new index -> old index, NULL = unchanged. */
 static dtp_status compact_edge(solver_reduced *w, int32_t edge, const int32_t *map_u,
@@ -430,7 +430,7 @@ dtp_status solver_compact(solver_reduced *w, dtp_err *err)
     return s;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ---- */
 
 void solver_free_variable(solver_variable *x)
 {

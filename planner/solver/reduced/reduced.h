@@ -117,7 +117,7 @@ static inline int32_t solver_random(uint64_t *state, int32_t n)
     return (int32_t)((z >> 33) % (uint64_t)n);
 }
 
-/* ---- for the reductions ---------------------------------------------------------------------- */
+/* ---- for the reductions ---- */
 
 static inline const int64_t *solver_matrix(const solver_edge *e)
 {

@@ -41,8 +41,7 @@ typedef struct sweep {
     int32_t *bucket_of; /* by unit, -1 = none */
 } sweep;
 
-/* ---- how far members may move -------------------------------------------------------------------
- */
+/* ---- how far members may move ---- */
 
 /* The nearest instructions that write and that touch a buffer. */
 typedef struct nearest {
@@ -103,8 +102,7 @@ static dtp_status find_bounds(sweep *s, dtp_arena *scratch, dtp_err *err)
     return DTP_OK;
 }
 
-/* ---- joining ------------------------------------------------------------------------------------
- */
+/* ---- joining ---- */
 
 static const dtp_instr *start_of(const sweep *s, int32_t unit)
 {
@@ -187,8 +185,7 @@ static void fill_buckets(sweep *s)
     }
 }
 
-/* ---- the new list -------------------------------------------------------------------------------
- */
+/* ---- the new list ---- */
 
 static dtp_status fuse(const sweep *s, int32_t id, dtp_instr *to, int32_t *n_to, dtp_err *err)
 {

@@ -93,8 +93,7 @@ dtp_status dtp_program__add_workspace(dtp_program *p, dtp_instr *instr, dtp_err 
     return dtp_program__add_value(p, &v, &instr->workspace, err);
 }
 
-/* ---- removing values ----------------------------------------------------------------------------
- */
+/* ---- removing values ---- */
 
 static dtp_value_id mapped(dtp_value_id v, const dtp_value_id *map)
 {

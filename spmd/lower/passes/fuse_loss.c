@@ -181,8 +181,7 @@ static bool match(const dtp_program *p, const dtp_usage *u, int32_t i, linear *l
     return inner && is_inner(p, u, l->logits, 2) && match_grad(p, u, over, l);
 }
 
-/* ---- the change ---------------------------------------------------------------------------------
- */
+/* ---- the change ---- */
 
 typedef struct fusing {
     dtp_program *p;

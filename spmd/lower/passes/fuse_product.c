@@ -47,8 +47,7 @@ typedef struct match {
     int32_t n_members, member[MEMBERS], n_moves, move[MOVES];
 } match;
 
-/* ---- values and instructions --------------------------------------------------------------------
- */
+/* ---- values and instructions ---- */
 
 static bool is_kernel(const fuser *f, int32_t i, const match *m)
 {
@@ -131,8 +130,7 @@ static int32_t writer(const fuser *f, dtp_value_id v)
     return f->usage[v].written;
 }
 
-/* ---- moves --------------------------------------------------------------------------------------
- */
+/* ---- moves ---- */
 
 static bool moves_already(const match *m, int32_t i)
 {
@@ -213,8 +211,7 @@ static bool can_wait(const fuser *f, match *m, dtp_value_id v, int32_t from)
     return can;
 }
 
-/* ---- patterns -----------------------------------------------------------------------------------
- */
+/* ---- patterns ---- */
 
 /* Whether v has the last dims of the result, which make a row of the product's matrix. */
 static bool is_row(const fuser *f, const match *m, dtp_value_id v)
@@ -377,8 +374,7 @@ static bool match_operand(const fuser *f, match *m)
     return false;
 }
 
-/* ---- the pass -----------------------------------------------------------------------------------
- */
+/* ---- the pass ---- */
 
 /* The product becomes the fused kernel. */
 static dtp_status replace(fuser *f, const match *m, dtp_err *err)

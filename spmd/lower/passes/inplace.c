@@ -48,8 +48,7 @@ static bool operand_fits(const dtp_program *p, int32_t i, int32_t o, int32_t j)
            same_shape(&p->values[in], &p->values[instr->out[o]]);
 }
 
-/* ---- updates ------------------------------------------------------------------------------------
- */
+/* ---- updates ---- */
 
 /* Tries to let the instruction that makes the value write into the resident buffer: an update op,
  * or a redistribution of the new value when nothing reads the old one any more. */
@@ -115,8 +114,7 @@ dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch, dtp_
     return DTP_OK;
 }
 
-/* ---- dying operands -----------------------------------------------------------------------------
- */
+/* ---- dying operands ---- */
 
 enum { MAX_DEPTH = 64 };
 

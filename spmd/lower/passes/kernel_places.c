@@ -16,8 +16,7 @@ typedef struct places {
     bool *late; /* by node: what reads it moves behind it */
 } places;
 
-/* ---- nodes --------------------------------------------------------------------------------------
- */
+/* ---- nodes ---- */
 
 static dtp_node_id earlier(dtp_node_id a, dtp_node_id b)
 {
@@ -71,8 +70,7 @@ static dtp_node_id maker(const dtp_graph *g, dtp_node_id node, int32_t i)
     return made >= 0 && g->nodes[made].phase == g->nodes[node].phase ? made : -1;
 }
 
-/* ---- expressions --------------------------------------------------------------------------------
- */
+/* ---- expressions ---- */
 
 /* A function runs where the root of its expression does: a function that reads it, as far as
  * nothing else has read it by then, or a norm that reads it first. */
@@ -109,8 +107,7 @@ static bool is_root(const places *p, dtp_node_id n)
     return root;
 }
 
-/* ---- products -----------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 /* A sum of what a product reads, or gives, runs with it; what reads the sum moves behind. */
 static void place_sum(const places *p, dtp_node_id n)
@@ -158,8 +155,7 @@ static void place_epilogue(const places *p, dtp_node_id n)
     }
 }
 
-/* ---- losses -------------------------------------------------------------------------------------
- */
+/* ---- losses ---- */
 
 /* The gradient of a loss; -1 = none. */
 static dtp_node_id grad_of(const places *p, dtp_node_id loss)
@@ -208,8 +204,7 @@ static void place_loss(const places *p, dtp_node_id loss)
     p->late[loss] = at > loss;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 /* What reads a result that comes late comes behind it. */
 static void wait_for_operands(const places *p, dtp_node_id n)

@@ -47,7 +47,7 @@ dtp_status dtp_program__externalize(dtp_program *p, dtp_err *err) DTP_MUST_CHECK
 /* Marks kernels that run in the launch of the one before them (dtp_target.join). */
 dtp_status dtp_program__join(dtp_program *p, dtp_arena *scratch, dtp_err *err) DTP_MUST_CHECK;
 
-/* ---- shared by the passes ------------------------------------------------------------------- */
+/* ---- shared by the passes ---- */
 
 /* How a value is used. */
 typedef struct dtp_usage {

@@ -34,8 +34,7 @@ static int32_t keep_instrs(dtp_instr *to, const dtp_instr *from, int32_t n)
     return kept;
 }
 
-/* ---- merging ------------------------------------------------------------------------------------
- */
+/* ---- merging ---- */
 
 /* The all-reduce whose output instruction i alone reads, if the two merge; -1 = none. */
 static int32_t first_half(const dtp_program *p, const dtp_usage *u, int32_t i)
@@ -78,8 +77,7 @@ dtp_status dtp_program__merge_collectives(dtp_program *p, dtp_arena *scratch, dt
     return merged == 0 ? DTP_OK : dtp_program__remove_values(p, gone, scratch, err);
 }
 
-/* ---- sinking ------------------------------------------------------------------------------------
- */
+/* ---- sinking ---- */
 
 typedef struct sinking {
     dtp_program *p;

@@ -101,7 +101,7 @@ static __device__ __forceinline__ void dtp_row_put_int(const dtp_cuda_rows &job,
     dtp_store_int(job.data[v], job.dtype[v], row.at[v], value);
 }
 
-/* ---- teams: numbers of threads; fold: every thread gets the result; scan: what the threads before
+/* teams: numbers of threads; fold: every thread gets the result; scan: what the threads before
  * hold, combined, and the total of all; mirror: the value of the thread as far from the last one as
  * this from the first. `of` is associative with identity `none`. ---- */
 

@@ -44,7 +44,7 @@ struct softmax_apply_map {
     }
 };
 
-/* ---- gradients: dx = y (dy - d), d = sum of y dy; with the logarithm dx = dy - exp(y) d, d = sum
+/* gradients: dx = y (dy - d), d = sum of y dy; with the logarithm dx = dy - exp(y) d, d = sum
  * of dy ---- */
 
 template <int V, class Team>
