@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interop/import/aten/name_table.h"
+
 enum {
     END_BYTES = 22,
     LOCATOR_BYTES = 20,
@@ -152,11 +154,6 @@ static dtp_status read_entry(const reader *r, uint64_t *at, uint64_t end, dtp_zi
     return DTP_OK;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const dtp_zip_entry *)a)->name, ((const dtp_zip_entry *)b)->name);
-}
-
 static int by_place(const void *a, const void *b)
 {
     const dtp_zip_entry *x = a;
@@ -170,14 +167,14 @@ static int by_place(const void *a, const void *b)
 static dtp_status check_entries(const reader *r, const dtp_zip *zip, dtp_err *err)
 {
     dtp_zip_entry *e = zip->entries;
-    const size_t n = (size_t)zip->n;
-    qsort(e, n, sizeof *e, by_name);
-    for (int32_t i = 1; i < zip->n; i++) {
-        if (strcmp(e[i].name, e[i - 1].name) == 0) {
+    dtp_name_table names = {0};
+    for (int32_t i = 0; i < zip->n; i++) {
+        if (dtp_name_find(&names, e[i].name) >= 0) {
             return DTP_FAIL(err, DTP_INVALID, "%s: two entries '%s'", r->file, e[i].name);
         }
+        DTP_TRY(dtp_name_add(&names, r->arena, e[i].name, i, err));
     }
-    qsort(e, n, sizeof *e, by_place);
+    qsort(e, (size_t)zip->n, sizeof *e, by_place);
     for (int32_t i = 1; i < zip->n; i++) {
         if (e[i].data < e[i - 1].data + e[i - 1].bytes) {
             return DTP_FAIL(err, DTP_INVALID, "%s: entries '%s' and '%s' overlap", r->file,

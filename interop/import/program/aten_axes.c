@@ -14,6 +14,12 @@ static dtp_status missing(const char *what, dtp_err *err)
     return DTP_FAIL(err, DTP_UNSUPPORTED, "%s", what);
 }
 
+/* Axis i of value a is axis k of value b, where there is an a. */
+static dtp_status unify(dtp_axes *x, int32_t a, int32_t i, int32_t b, int32_t k, dtp_err *err)
+{
+    return a < 0 ? DTP_OK : dtp_axis_unify(x, &x->of[a][i], &x->of[b][k], err);
+}
+
 /* An axis of its own, whose class comes from "layers.*.fc1.gelu". */
 static dtp_status fresh(dtp_axes *x, const dtp_aten_node *node, int64_t size, dtp_axis *out,
                         dtp_err *err)
@@ -38,9 +44,12 @@ dtp_status dtp_axes_same(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
     return DTP_OK;
 }
 
-/* Axes of one value against those of the output, from the last on. */
+/* Axes of one value, where there is one, against those of the output, from the last on. */
 static dtp_status meet(dtp_axes *x, int32_t v, int32_t out, dtp_err *err)
 {
+    if (v < 0) {
+        return DTP_OK;
+    }
     const int32_t more = value(x, out)->rank - value(x, v)->rank;
     if (more < 0) {
         return missing("an operand of a higher rank than the output", err);
@@ -64,9 +73,7 @@ dtp_status dtp_axes_broadcast(dtp_axes *x, const dtp_aten_node *node, dtp_err *e
     const int32_t out = node->outs[0];
     memset(x->of[out], 0, sizeof x->of[out]);
     for (int32_t i = 0; i < node->n_args; i++) {
-        if (node->args[i].kind == ATEN_VALUE) {
-            DTP_TRY(meet(x, node->args[i].values[0], out, err));
-        }
+        DTP_TRY(meet(x, dtp_aten_input(node, i), out, err));
     }
     for (int32_t i = 0; i < value(x, out)->rank; i++) {
         if (x->of[out][i].n == 0 && value(x, out)->sizes[i] != 1) {
@@ -122,10 +129,10 @@ dtp_status dtp_axes_linear(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
         return missing("a weight that is no matrix", err);
     }
     const int32_t last = value(x, v)->rank - 1;
-    DTP_TRY(dtp_axis_unify(x, &x->of[v][last], &x->of[w][1], err));
+    DTP_TRY(unify(x, v, last, w, 1, err));
     memcpy(x->of[out], x->of[v], sizeof x->of[v]);
     x->of[out][last] = x->of[w][0];
-    return bias < 0 ? DTP_OK : dtp_axis_unify(x, &x->of[bias][0], &x->of[w][0], err);
+    return unify(x, bias, 0, w, 0, err);
 }
 
 static dtp_status product(dtp_axes *x, int32_t a, int32_t b, int32_t out, dtp_err *err)
@@ -135,13 +142,11 @@ static dtp_status product(dtp_axes *x, int32_t a, int32_t b, int32_t out, dtp_er
         return missing("a product with a vector", err);
     }
     memset(x->of[out], 0, sizeof x->of[out]);
-    DTP_TRY(dtp_axis_unify(x, &x->of[a][m - 1], &x->of[b][n - 2], err));
+    DTP_TRY(unify(x, a, m - 1, b, n - 2, err));
     for (int32_t i = 3; i <= r; i++) {
         if (i <= m && x->of[a][m - i].n > 0) {
             x->of[out][r - i] = x->of[a][m - i];
-            DTP_TRY(i <= n && x->of[b][n - i].n > 0
-                        ? dtp_axis_unify(x, &x->of[a][m - i], &x->of[b][n - i], err)
-                        : DTP_OK);
+            DTP_TRY(i <= n && x->of[b][n - i].n > 0 ? unify(x, a, m - i, b, n - i, err) : DTP_OK);
         } else if (i <= n) {
             x->of[out][r - i] = x->of[b][n - i];
         }
@@ -173,11 +178,10 @@ dtp_status dtp_axes_addmm(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 
 dtp_status dtp_axes_norm(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = dtp_aten_input(node, 0), w = dtp_aten_operand(node, "weight");
-    const int32_t bias = dtp_aten_operand(node, "bias");
+    const int32_t v = dtp_aten_input(node, 0);
     DTP_TRY(dtp_axes_same(x, node, err));
-    DTP_TRY(w < 0 ? DTP_OK : meet(x, w, v, err));
-    return bias < 0 ? DTP_OK : meet(x, bias, v, err);
+    DTP_TRY(meet(x, dtp_aten_operand(node, "weight"), v, err));
+    return meet(x, dtp_aten_operand(node, "bias"), v, err);
 }
 
 dtp_status dtp_axes_embedding(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
@@ -202,7 +206,7 @@ dtp_status dtp_axes_cross_entropy(dtp_axes *x, const dtp_aten_node *node, dtp_er
     }
     memset(x->of[out], 0, sizeof x->of[out]);
     for (int32_t i = 0; i < value(x, labels)->rank; i++) {
-        DTP_TRY(dtp_axis_unify(x, &x->of[labels][i], &x->of[v][i < over ? i : i + 1], err));
+        DTP_TRY(unify(x, labels, i, v, i < over ? i : i + 1, err));
         if (value(x, out)->rank > 0) {
             x->of[out][i] = x->of[labels][i];
         }
@@ -245,8 +249,8 @@ dtp_status dtp_axes_patches(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
     const int32_t bias = dtp_aten_operand(node, "bias"), rank = v < 0 ? 0 : value(x, v)->rank;
     x->of[out][0] = x->of[v][0];
     x->of[out][1] = x->of[w][0];
-    DTP_TRY(dtp_axis_unify(x, &x->of[v][1], &x->of[w][1], err));
-    DTP_TRY(bias < 0 ? DTP_OK : dtp_axis_unify(x, &x->of[bias][0], &x->of[w][0], err));
+    DTP_TRY(unify(x, v, 1, w, 1, err));
+    DTP_TRY(unify(x, bias, 0, w, 0, err));
     for (int32_t i = 2; i < rank; i++) {
         const int64_t sizes[2] = {value(x, out)->sizes[i], value(x, w)->sizes[i]};
         dtp_axis parts[2];
@@ -352,7 +356,7 @@ static dtp_status group_heads(dtp_axes *x, const dtp_aten_node *node, int32_t q,
 {
     const int64_t n = value(x, q)->sizes[axis], kept = value(x, k)->sizes[axis];
     if (kept == 1 || n == kept) {
-        return kept == 1 ? DTP_OK : dtp_axis_unify(x, &x->of[q][axis], &x->of[k][axis], err);
+        return kept == 1 ? DTP_OK : unify(x, q, axis, k, axis, err);
     }
     dtp_axis both = x->of[k][axis], group;
     if (n % kept != 0 || both.n == DTP_AXIS_PARTS) {
@@ -388,13 +392,13 @@ dtp_status dtp_axes_attention(dtp_axes *x, const dtp_aten_node *node, dtp_err *e
         return missing("operands of several ranks", err);
     }
     for (int32_t i = 0; i < r - 2; i++) {
-        DTP_TRY(dtp_axis_unify(x, &x->of[k][i], &x->of[v][i], err));
+        DTP_TRY(unify(x, k, i, v, i, err));
         DTP_TRY(group_heads(x, node, q, k, i, err));
     }
-    DTP_TRY(dtp_axis_unify(x, &x->of[k][r - 2], &x->of[v][r - 2], err));
-    DTP_TRY(dtp_axis_unify(x, &x->of[q][r - 1], &x->of[k][r - 1], err));
+    DTP_TRY(unify(x, k, r - 2, v, r - 2, err));
+    DTP_TRY(unify(x, q, r - 1, k, r - 1, err));
     if (value(x, v)->sizes[r - 1] == value(x, q)->sizes[r - 1]) {
-        DTP_TRY(dtp_axis_unify(x, &x->of[q][r - 1], &x->of[v][r - 1], err));
+        DTP_TRY(unify(x, q, r - 1, v, r - 1, err));
     }
     memcpy(x->of[out], x->of[q], sizeof x->of[q]);
     x->of[out][r - 1] = x->of[v][r - 1];

@@ -239,8 +239,10 @@ static dtp_status norm_weight(dtp_lowering *l, const char *name, double missing,
                            dtp_group_names(l, from, l->groups.n - from, ","), &use->id, err);
 }
 
-static dtp_status norm(dtp_lowering *l, const char *op, bool beta, dtp_err *err)
+/* rms_norm, layer_norm */
+dtp_status dtp_lower_norm(dtp_lowering *l, dtp_err *err)
 {
+    const bool beta = strcmp(l->op->ours, "layer_norm") == 0;
     bool over[DTP_MAX_RANK] = {false};
     const dtp_aten_arg *shape = dtp_aten_arg_of(l->node, "normalized_shape");
     const int32_t n = shape != NULL && shape->kind == ATEN_INTS ? shape->n : 1;
@@ -257,18 +259,8 @@ static dtp_status norm(dtp_lowering *l, const char *op, bool beta, dtp_err *err)
     DTP_TRY(dtp_settle(l, err));
     l->m->report->norms++;
     const double eps = dtp_aten_real(l->node, "eps", beta ? 1e-5 : 1.1920929e-7);
-    return dtp_emit_value(
-        l, op, dtp_joined(l->m, over_attr(l, over), ", ", dtp_real_attr(l->m, "eps", eps)), err);
-}
-
-dtp_status dtp_lower_layer_norm(dtp_lowering *l, dtp_err *err)
-{
-    return norm(l, "layer_norm", true, err);
-}
-
-dtp_status dtp_lower_rms_norm(dtp_lowering *l, dtp_err *err)
-{
-    return norm(l, "rms_norm", false, err);
+    const char *attrs = dtp_joined(l->m, over_attr(l, over), ", ", dtp_real_attr(l->m, "eps", eps));
+    return dtp_emit_value(l, l->op->ours, attrs, err);
 }
 
 /* ---- tables ---- */

@@ -70,8 +70,7 @@ static dtp_status start_axes(dtp_importer *m, dtp_err *err)
     DTP_TRY(DTP_NEW(m->arena, m->axes.of, g->n_values + 1, err));
     for (int32_t i = 0; i < g->n_values; i++) {
         const dtp_aten_value *v = &g->values[i];
-        const char *from = v->role == ATEN_PARAM ? v->source : v->name;
-        dtp_general_name(from, general, sizeof general);
+        dtp_general_name(v->role == ATEN_PARAM ? v->source : "", general, sizeof general);
         for (int32_t a = 0; a < v->rank && v->role != ATEN_NODE; a++) {
             const char *origin =
                 dtp_arena_printf(m->arena, "%s.%d", v->role == ATEN_PARAM ? general : v->name, a);
