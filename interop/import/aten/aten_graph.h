@@ -122,7 +122,7 @@ static inline int32_t dtp_aten_axis(int64_t axis, int32_t rank)
     return axis < 0 || axis >= rank ? -1 : (int32_t)axis;
 }
 
-/* Whether it is the op "aten.NAME", of any overload, or the pattern "dtp.NAME" by its whole name. */
+/* Whether it is the op "aten.NAME", of any overload; a pattern by its whole name, "dtp.rope". */
 bool dtp_aten_is(const dtp_aten_node *node, const char *name);
 /* The axis of operand 0 that axis i of the output is, of permute, transpose, t and expand; -1:
  * none, or one that is repeated. */

@@ -1,5 +1,5 @@
-/* The table of ATen ops (aten_ops.c): axes of their outputs and nodes of ours, one function each for
- * every family. */
+/* The table of ATen ops (aten_ops.c): for every family a function for the axes of the outputs and
+ * one for the nodes of ours. */
 #ifndef DTP_INTEROP_IMPORT_PROGRAM_ATEN_OPS_H
 #define DTP_INTEROP_IMPORT_PROGRAM_ATEN_OPS_H
 

@@ -158,10 +158,10 @@ static dtp_status join_vocab(dtp_importer *m, dtp_err *err)
     for (int32_t i = 0; i < g->n_nodes + g->n_outputs; i++) {
         const dtp_aten_node *node = i < g->n_nodes && g->nodes[i].live ? &g->nodes[i] : NULL;
         int32_t v = i < g->n_nodes ? -1 : g->outputs[i - g->n_nodes];
-        if (dtp_aten_is(node, "cross_entropy_loss")) {
+        if (node != NULL && dtp_aten_is(node, "cross_entropy_loss")) {
             v = node->args[0].values[0];
         }
-        if (vocab < 0 && dtp_aten_is(node, "embedding") &&
+        if (vocab < 0 && node != NULL && dtp_aten_is(node, "embedding") &&
             g->values[dtp_aten_operand(node, "indices")].role != ATEN_CONST) {
             vocab = dtp_axis_one(&m->axes, m->axes.of[dtp_aten_operand(node, "weight")]);
         }
