@@ -99,10 +99,12 @@ dtp_status dtp_aten_read(const char *file, const char *bytes, int64_t size, dtp_
 const dtp_aten_arg *dtp_aten_arg_of(const dtp_aten_node *node, const char *name);
 /* The value of a tensor argument, -1 when it is absent; *fallback* for the others. */
 int32_t dtp_aten_operand(const dtp_aten_node *node, const char *name);
-/* The value of argument i, -1 when it is no tensor. */
+/* The value of argument i, -1 when it is no tensor, or there is no node. */
 static inline int32_t dtp_aten_input(const dtp_aten_node *node, int32_t i)
 {
-    return i < node->n_args && node->args[i].kind == ATEN_VALUE ? node->args[i].values[0] : -1;
+    return node != NULL && i < node->n_args && node->args[i].kind == ATEN_VALUE
+               ? node->args[i].values[0]
+               : -1;
 }
 /* How many of a->values are tensors, or None (-1). */
 static inline int32_t dtp_aten_tensors(const dtp_aten_arg *a)

@@ -63,7 +63,7 @@ static const dtp_aten_node *made_by(const patterns *p, int32_t value, const char
 static const dtp_aten_node *operand_by(const patterns *p, const dtp_aten_node *node, int32_t i,
                                        const char *name)
 {
-    return node == NULL ? NULL : made_by(p, dtp_aten_input(node, i), name);
+    return made_by(p, dtp_aten_input(node, i), name);
 }
 
 static double number(const patterns *p, const dtp_aten_node *node, int32_t i)
@@ -254,7 +254,7 @@ static int32_t rotated(const patterns *p, int32_t value)
         return -1;
     }
     const dtp_aten_node *neg = made_by(p, list->values[0], "neg");
-    const int32_t upper = neg == NULL ? -1 : dtp_aten_input(neg, 0), lower = list->values[1];
+    const int32_t upper = dtp_aten_input(neg, 0), lower = list->values[1];
     const dtp_aten_node *b = maker(p, upper), *a = maker(p, lower);
     if (a == NULL || b == NULL) {
         return -1;
