@@ -42,7 +42,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     s = s == DTP_OK ? tool_put_in(c->source.output, &w.buf, err) : s;
     dtp_strbuf_free(&w.buf);
     const char *degrees = NULL;
-    s = s == DTP_OK && c->source.output != NULL ? dtp_export_degrees(&placements, &degrees, err) : s;
+    s = s == DTP_OK && c->source.output != NULL ? dtp_export_degrees(&placements, &degrees, err)
+                                                : s;
     if (degrees != NULL) {
         printf("%s: %s\n", c->source.output, degrees);
     }
