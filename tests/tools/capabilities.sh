@@ -6,7 +6,7 @@ build=$1
 for tool in dtplan dtrun; do
     "$build/bin/$tool" --help | sed -nE "s/^  ([a-z-]+) .*/\1/p" | while read -r command; do
         echo "command $tool $command"
-        "$build/bin/$tool" "$command" --help | grep -oE '^  (-[a-z], )?--[a-z-]+' | grep -oE -- '--[a-z-]+' |
+        "$build/bin/$tool" "$command" --help | sed -nE 's/^  (-[a-z], )?(--[a-z-]+).*/\2/p' |
             sort -u | sed "s/^/option $tool $command /"
     done
 done
