@@ -154,8 +154,11 @@ PAGE, BEGIN, END = "docs/bring-your-own-model.md", "<!-- from models/templates -
 
 def tables():
     templates = {os.path.basename(path): read(path) for path in sorted(glob.glob("models/templates/*.json"))}
-    lines = ["| family | template | what it has |", "|---|---|---|"]
-    lines += [f"| `{name}` | `{file}` | {family['about']} |" for file, t in templates.items() for name, family in t["families"].items()]
+    lines = ["| family | template | what it has | split by heads and d_ff, `--as torch` |", "|---|---|---|---|"]
+    for file, t in templates.items():
+        for name, family in t["families"].items():
+            form = f"placements: `{AGAINST[name]}`" if name in AGAINST else "modules"
+            lines.append(f"| `{name}` | `{file}` | {family['about']} | {form} |")
     lines += ["", "| template | key | supported values |", "|---|---|---|"]
     for file, t in templates.items():
         for key, spec in t["keys"].items():
