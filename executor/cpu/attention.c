@@ -127,7 +127,7 @@ bool dtp_attention_is_finite(const float *x, int64_t rows, int64_t cols, int64_t
 dtp_attention_at dtp_attention_at_of(const dtp_attention_shape *s, int64_t index, int64_t n)
 {
     int64_t chunk = s->first_chunk + index / (n / s->local_chunks);
-    int64_t of_keys = (chunk - s->dims.shift + s->chunks) % s->chunks;
+    int64_t of_keys = (chunk - s->shift + s->chunks) % s->chunks;
     return (dtp_attention_at){.query = chunk * s->global_queries + s->first_query,
                               .key = of_keys * s->keys};
 }
@@ -135,7 +135,7 @@ dtp_attention_at dtp_attention_at_of(const dtp_attention_shape *s, int64_t index
 int64_t dtp_attention_key_block(const dtp_attention_shape *s, dtp_attention_at at, int64_t key)
 {
     int64_t n = s->keys - key, left = n;
-    if (s->dims.causal) {
+    if (s->causal) {
         left = dtp_sequence_left(&s->order, at.key + key);
     }
     n = left < n ? left : n;
@@ -145,7 +145,7 @@ int64_t dtp_attention_key_block(const dtp_attention_shape *s, dtp_attention_at a
 int64_t dtp_attention_visible(const dtp_attention_shape *s, dtp_attention_at at, int64_t query,
                               int64_t key, int64_t n)
 {
-    if (!s->dims.causal) {
+    if (!s->causal) {
         return n;
     }
     int64_t place = at.query + query;
@@ -245,7 +245,7 @@ static void add_keys(const forward_job *job, const int64_t off[DTP_NEST_VIEWS], 
         &job->of.mats.k, off[1] + key * job->of.mats.k.row_step, nk, t->k, t->wide);
     const float *v = dtp_attention_block(&job->of.mats.v, off[2] + key * job->of.mats.v.row_step,
                                          nk, t->v, &ldv);
-    dtp_gemm_serial(&(dtp_gemm){false, k.by_trans, rows->n, nk, sh->features, (float)sh->dims.scale,
+    dtp_gemm_serial(&(dtp_gemm){false, k.by_trans, rows->n, nk, sh->features, (float)sh->scale,
                                 0.0f, rows->q, k.by, t->s, rows->ldq, k.by_ld, nk});
     float mask_row[DTP_ATTENTION_KEYS];
     const dtp_attention_mat *mask = &job->of.mats.mask;
@@ -310,7 +310,7 @@ static void query_block(const forward_job *job, const int64_t off[DTP_NEST_VIEWS
     int64_t left = sh->queries - first;
     int64_t nq = left < DTP_ATTENTION_QUERIES ? left : DTP_ATTENTION_QUERIES;
     bool finite = query_rows_of(job, off, at, (query_rows){.first = first, .n = nq, .tile = t});
-    bool hides = sh->dims.causal || job->of.mats.mask.data != NULL;
+    bool hides = sh->causal || job->of.mats.mask.data != NULL;
     for (int64_t i = 0; i < nq && !finite && hides; i++) {
         const query_rows one = {.first = first + i, .n = 1, .exact = true, .tile = t};
         (void)query_rows_of(job, off, at, one);
@@ -333,9 +333,10 @@ static dtp_status attention_kernel(const dtp_kernel_args *args, dtp_err *err)
     dtp_tdim dims[DTP_MAX_RANK];
     dtp_bind_attention(args, false, &job.of);
     const dtp_attention_shape *s = &job.of.shape;
-    memcpy(dims, s->shared, sizeof dims);
-    memcpy(dims + s->n_shared, s->grouped, (size_t)s->n_grouped * sizeof dims[0]);
-    dtp_nest_make(&job.heads, s->n_shared + s->n_grouped, dims, job.of.n_views, job.of.views);
+    const int32_t n_shared = job.of.n_shared, n_grouped = job.of.n_grouped;
+    memcpy(dims, job.of.shared_dims, sizeof dims);
+    memcpy(dims + n_shared, job.of.grouped_dims, (size_t)n_grouped * sizeof dims[0]);
+    dtp_nest_make(&job.heads, n_shared + n_grouped, dims, job.of.n_views, job.of.views);
     int64_t blocks = (s->queries + DTP_ATTENTION_QUERIES - 1) / DTP_ATTENTION_QUERIES;
     int64_t heads = dtp_nest_total(&job.heads), units = heads * blocks;
     int32_t team = dtp_attention_team(s, args, heads);

@@ -117,7 +117,7 @@ static void block_pair(const backward_job *job, const backward_tile *t, const ke
     const dtp_attention_shape *s = &job->shape;
     const int64_t first = qb.first, nq = qb.n, nk = qb.keys;
     int64_t ldq, ldo, lddo, f = s->features, nv = s->values;
-    float scale = (float)s->dims.scale;
+    float scale = (float)s->scale;
     const float *q =
         dtp_attention_block(&job->mats.q, off[Q] + first * job->mats.q.row_step, nq, t->q, &ldq);
     const float *out = dtp_attention_block(

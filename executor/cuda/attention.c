@@ -13,7 +13,7 @@ static dtp_status describe(const dtp_kernel_args *args, bool grad, dtp_cuda_atte
     *a = (dtp_cuda_attention_call){.dtype = (int32_t)b.mats.q.dtype,
                                    .features = (int32_t)b.shape.features,
                                    .values = (int32_t)b.shape.values,
-                                   .scale = (float)b.shape.dims.scale,
+                                   .scale = (float)b.shape.scale,
                                    .shape = b.shape,
                                    .mats = b.mats,
                                    .dot = grad ? args->workspace : NULL};

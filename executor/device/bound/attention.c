@@ -2,44 +2,49 @@
 
 #include <string.h>
 
-static void set_chunks(dtp_attention_shape *s, const dtp_kernel_args *args)
+static void set_chunks(dtp_bound_attention *b, const dtp_kernel_args *args,
+                       const dtp_attention_dims *d)
 {
     const dtp_view *q = &args->in[0], *k = &args->in[1];
-    int64_t keys = k->global[dtp_ttype_find(&k->local, s->dims.key)];
+    dtp_attention_shape *s = &b->shape;
+    int64_t keys = k->global[dtp_ttype_find(&k->local, d->key)];
     s->chunks = s->local_chunks = 1;
-    if (s->dims.chunk >= 0) {
-        int32_t axis = dtp_ttype_find(&q->local, s->dims.chunk);
+    if (d->chunk >= 0) {
+        int32_t axis = dtp_ttype_find(&q->local, d->chunk);
         s->chunks = q->global[axis];
         s->first_chunk = q->offset[axis];
         s->local_chunks = q->local.dims[axis].size;
-        s->shared[s->n_shared++] = q->local.dims[axis];
+        b->shared_dims[b->n_shared++] = q->local.dims[axis];
     }
     s->order = dtp_sequence_of(args->call, s->chunks * keys);
     s->ahead = s->chunks * (keys - s->global_queries);
 }
 
-static void set_shape(dtp_attention_shape *s, const dtp_kernel_args *args)
+static void set_shape(dtp_bound_attention *b, const dtp_kernel_args *args,
+                      const dtp_attention_dims *d)
 {
     const dtp_view *q = &args->in[0], *k = &args->in[1];
-    memset(s, 0, sizeof *s);
-    s->dims = dtp_attention_dims_of(args->call);
-    int32_t at = dtp_ttype_find(&q->local, s->dims.query);
+    dtp_attention_shape *s = &b->shape;
+    int32_t at = dtp_ttype_find(&q->local, d->query);
     s->queries = q->local.dims[at].size;
     s->first_query = q->offset[at];
     s->global_queries = q->global[at];
-    s->keys = dtp_ttype_size(&k->local, s->dims.key);
-    s->features = dtp_attention_features(args->call, &s->dims);
-    s->values = dtp_attention_values(args->call, &s->dims);
-    set_chunks(s, args);
+    s->keys = dtp_ttype_size(&k->local, d->key);
+    s->features = dtp_attention_features(args->call, d);
+    s->values = dtp_attention_values(args->call, d);
+    s->shift = d->shift;
+    s->scale = d->scale;
+    s->causal = d->causal;
+    set_chunks(b, args, d);
     for (int32_t i = 0; i < q->local.rank; i++) {
         dtp_tdim dim = q->local.dims[i];
-        if (dim.id == s->dims.query || dim.id == s->dims.feature || dim.id == s->dims.chunk) {
+        if (dim.id == d->query || dim.id == d->feature || dim.id == d->chunk) {
             continue;
         }
         if (dtp_ttype_find(&k->local, dim.id) >= 0) {
-            s->shared[s->n_shared++] = dim;
+            b->shared_dims[b->n_shared++] = dim;
         } else {
-            s->grouped[s->n_grouped++] = dim;
+            b->grouped_dims[b->n_grouped++] = dim;
         }
     }
 }
@@ -51,12 +56,12 @@ static dtp_attention_mat mat_of(const dtp_view *view, dtp_dim_id row, dtp_dim_id
 }
 
 /* The matrices of k and v: two operands, or the two ends of the feature dim of one. */
-static void kv_mats(const dtp_attention_shape *s, const dtp_view *k, const dtp_view *v,
-                    dtp_attention_mat *k_mat, dtp_attention_mat *v_mat)
+static void kv_mats(const dtp_attention_shape *s, const dtp_attention_dims *d, const dtp_view *k,
+                    const dtp_view *v, dtp_attention_mat *k_mat, dtp_attention_mat *v_mat)
 {
-    *k_mat = mat_of(k, s->dims.key, s->dims.feature);
-    if (!s->dims.packed) {
-        *v_mat = mat_of(v, s->dims.key, s->dims.value);
+    *k_mat = mat_of(k, d->key, d->feature);
+    if (!d->packed) {
+        *v_mat = mat_of(v, d->key, d->value);
         return;
     }
     *v_mat = *k_mat;
@@ -69,10 +74,10 @@ static void kv_mats(const dtp_attention_shape *s, const dtp_view *k, const dtp_v
 void dtp_bind_attention(const dtp_kernel_args *args, bool grad, dtp_bound_attention *b)
 {
     const dtp_attention_shape *s = &b->shape;
-    const dtp_attention_dims *d = &s->dims;
+    const dtp_attention_dims dims = dtp_attention_dims_of(args->call), *d = &dims;
     const dtp_view *in = args->in, *out = args->out;
     memset(b, 0, sizeof *b);
-    set_shape(&b->shape, args);
+    set_shape(b, args, d);
     const dtp_view *k = &in[1], *v = d->packed ? k : &in[2];
     const dtp_view *of_query = grad ? &v[1] : out; /* out, lse and, of the gradient, dout */
     const dtp_view *mask = d->mask < 0 ? v : &in[d->mask];
@@ -80,7 +85,7 @@ void dtp_bind_attention(const dtp_kernel_args *args, bool grad, dtp_bound_attent
     b->n_views = grad ? DTP_ATTENTION_VIEWS : DTP_ATTENTION_DOUT;
     memcpy(b->views, views, sizeof views);
     b->mats.q = mat_of(&in[0], d->query, d->feature);
-    kv_mats(s, k, v, &b->mats.k, &b->mats.v);
+    kv_mats(s, d, k, v, &b->mats.k, &b->mats.v);
     b->mats.out = mat_of(&of_query[0], d->query, d->value);
     b->mats.lse = of_query[1].data;
     b->mats.lse_step = dtp_view_stride(&of_query[1], d->query);
@@ -90,10 +95,10 @@ void dtp_bind_attention(const dtp_kernel_args *args, bool grad, dtp_bound_attent
     if (grad) {
         b->mats.dout = mat_of(&of_query[2], d->query, d->value);
         b->mats.dq = mat_of(&out[0], d->query, d->feature);
-        kv_mats(s, &out[1], d->packed ? &out[1] : &out[2], &b->mats.dk, &b->mats.dv);
+        kv_mats(s, d, &out[1], d->packed ? &out[1] : &out[2], &b->mats.dk, &b->mats.dv);
     }
-    dtp_nest_make(&b->shared, s->n_shared, s->shared, b->n_views, b->views);
-    dtp_nest_make(&b->grouped, s->n_grouped, s->grouped, b->n_views, b->views);
+    dtp_nest_make(&b->shared, b->n_shared, b->shared_dims, b->n_views, b->views);
+    dtp_nest_make(&b->grouped, b->n_grouped, b->grouped_dims, b->n_views, b->views);
 }
 
 void dtp_bind_attention_merge(const dtp_kernel_args *args, dtp_nest *rows, dtp_nest *values)

@@ -6,17 +6,15 @@
 #include "core/graph/ops/sequence.h"
 #include "executor/device/nest.h"
 
-/* Sizes of a call on this rank and the dims that tell heads apart. With a chunk dim a head is one
- * chunk of one, and the chunk dim is the first of `shared`. */
+/* Sizes of a call on this rank, as kernels of cards take them too. With a chunk dim a head is one
+ * chunk of one. */
 typedef struct dtp_attention_shape {
-    dtp_attention_dims dims;
     int64_t queries, first_query, global_queries, keys, features, values;
-    int64_t chunks, local_chunks, first_chunk; /* 1, 1, 0 without a chunk dim */
-    dtp_sequence order;                        /* of all keys */
-    int64_t ahead;                             /* keys before the first query's own */
-    int32_t n_shared, n_grouped;
-    dtp_tdim shared[DTP_MAX_RANK];  /* in q, k and v */
-    dtp_tdim grouped[DTP_MAX_RANK]; /* in q only */
+    int64_t chunks, local_chunks, first_chunk, shift; /* 1, 1, 0, 0 without a chunk dim */
+    dtp_sequence order;                               /* of all keys */
+    int64_t ahead;                                    /* keys before the first query's own */
+    double scale;
+    bool causal;
 } dtp_attention_shape;
 
 /* The matrix [row dim, column dim] of one head inside a view; steps in elements. */
@@ -49,6 +47,9 @@ typedef struct dtp_attention_mats {
 typedef struct dtp_bound_attention {
     dtp_attention_shape shape;
     dtp_attention_mats mats;
+    /* The dims that tell heads apart: in q, k and v, the chunk dim first; in q only. */
+    int32_t n_shared, n_grouped;
+    dtp_tdim shared_dims[DTP_MAX_RANK], grouped_dims[DTP_MAX_RANK];
     int32_t n_views;
     const dtp_view *views[DTP_ATTENTION_VIEWS];
     dtp_nest shared, grouped; /* heads */

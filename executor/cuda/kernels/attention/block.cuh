@@ -14,7 +14,7 @@ enum {
 /* Whether there may be pairs that are not seen. */
 static __device__ __forceinline__ bool dtp_hides(const dtp_cuda_attention_call &a)
 {
-    return a.shape.dims.causal || a.mats.mask.data != NULL;
+    return a.shape.causal || a.mats.mask.data != NULL;
 }
 
 static __device__ __forceinline__ int64_t dtp_least(int64_t a, int64_t b)
@@ -70,7 +70,7 @@ static __device__ void dtp_set_head(dtp_head *h, const dtp_cuda_attention_call &
         h->query = chunk * a.shape.global_queries + a.shape.first_query;
         h->mask = a.mats.mask;
         h->mask_dtype = a.mats.mask.dtype;
-        h->key = (chunk - a.shape.dims.shift + a.shape.chunks) % a.shape.chunks * a.shape.keys;
+        h->key = (chunk - a.shape.shift + a.shape.chunks) % a.shape.chunks * a.shape.keys;
     }
     __syncthreads();
 }

@@ -433,7 +433,7 @@ static __device__ int64_t dtp_query_position(const dtp_cuda_attention_call &a, c
 {
     const int64_t place = h.query + query;
     return query >= a.shape.queries ? -1
-           : !a.shape.dims.causal   ? INT64_MAX - 1
+           : !a.shape.causal        ? INT64_MAX - 1
            : a.shape.ahead == 0     ? dtp_position(a, place)
                                     : place + a.shape.ahead;
 }
@@ -441,9 +441,7 @@ static __device__ int64_t dtp_query_position(const dtp_cuda_attention_call &a, c
 static __device__ int64_t dtp_key_position(const dtp_cuda_attention_call &a, const dtp_head &h,
                                            int64_t key)
 {
-    return key >= a.shape.keys    ? INT64_MAX
-           : !a.shape.dims.causal ? 0
-                                  : dtp_position(a, h.key + key);
+    return key >= a.shape.keys ? INT64_MAX : !a.shape.causal ? 0 : dtp_position(a, h.key + key);
 }
 
 /* Whether any query of [query, query + nq) sees a key of [key, key + nk). */
