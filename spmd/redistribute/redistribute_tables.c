@@ -53,7 +53,7 @@ struct dtp_redistribute_tables {
 static dtp_status find_graph(dtp_redistribute_tables *c, const dtp_ttype *type,
                              const dtp_even_graph **out, dtp_err *err)
 {
-    int64_t parts[DTP_MAX_RANK];
+    int64_t parts[DTP_MAX_RANK] = {0};
     for (int32_t i = 0; i < type->rank; i++) {
         parts[i] = dtp_even_part(dtp_mesh_ranks(c->mesh), type->dims[i].size);
     }

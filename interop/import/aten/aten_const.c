@@ -511,7 +511,9 @@ static void read_buffer(folder *f, const dtp_aten_value *v, dtp_const *c)
     const bool read = v->data != NULL && v->dtype != ATEN_F16 && v->dtype != ATEN_BF16 &&
                       v->dtype != ATEN_I16 && v->dtype != ATEN_I8;
     void *data = read ? room(f, v, (UINT32_C(1) << v->rank) - 1, c) : NULL;
-    *c = data == NULL ? (dtp_const){0} : *c;
+    if (data == NULL) {
+        *c = (dtp_const){0};
+    }
     c->is = true;
     for (int64_t i = 0; data != NULL && i < c->extent; i++) {
         put(v, data, i, element(v, i));

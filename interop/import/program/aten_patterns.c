@@ -500,7 +500,7 @@ static dtp_status tie_weights(const patterns *p, dtp_err *err)
     for (int32_t i = 0; i < p->g->n_inputs; i++) {
         const int32_t v = p->g->inputs[i];
         const char *data = p->g->values[v].data;
-        const uint32_t hash = dtp_hash_fold(dtp_hash_bytes(DTP_HASH_SEED, &data, sizeof data));
+        const uint32_t hash = dtp_hash_fold(dtp_hash_i64(DTP_HASH_SEED, (int64_t)(intptr_t)data));
         uint32_t at = hash;
         int32_t same;
         if (p->g->values[v].role != ATEN_PARAM || data == NULL) {
