@@ -194,7 +194,7 @@ static dtp_status update_kernel(const dtp_kernel_args *args, dtp_err *err)
                       .momentum = u.momentum,
                       .beta1 = (float)u.beta1,
                       .beta2 = (float)u.beta2,
-                      .eps = u.eps,
+                      .eps = (float)u.eps,
                       .step = (float)(lr / (1.0 - pow(u.beta1, t))),
                       .root = (float)(1.0 / sqrt(1.0 - pow(u.beta2, t))),
                       .p = u.p,

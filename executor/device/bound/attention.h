@@ -14,7 +14,7 @@ typedef struct dtp_attention_shape {
     dtp_sequence order;                               /* of all keys */
     int64_t ahead;                                    /* keys before the first query's own */
     double scale;
-    bool causal;
+    int32_t causal; /* whether */
 } dtp_attention_shape;
 
 /* The matrix [row dim, column dim] of one head inside a view; steps in elements. */

@@ -44,8 +44,8 @@ typedef enum dtp_norm_part {
     OP(rms_norm_grad_apply, GRAD_APPLY)
 
 typedef struct dtp_norm_numbers {
-    bool centered; /* layer_norm */
-    bool sums;     /* the sums of a row are an operand, or the only result */
+    int32_t centered; /* whether layer_norm */
+    int32_t sums;     /* whether the sums of a row are an operand, or the only result */
     double eps;
     double count; /* elements of a row, on all ranks when there are sums and backward */
     int64_t last; /* elements from the first sum of a row to the last */

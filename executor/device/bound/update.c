@@ -22,7 +22,7 @@ dtp_status dtp_bind_update(const dtp_kernel_args *args, dtp_update_rule rule, dt
     if (rule == DTP_UPDATE_ADAM || rule == DTP_UPDATE_ADAMW) {
         u->beta1 = dtp_call_float(call, "beta1");
         u->beta2 = dtp_call_float(call, "beta2");
-        u->eps = (float)dtp_call_float(call, "eps");
+        u->eps = dtp_call_float(call, "eps");
     }
     return DTP_OK;
 }

@@ -20,7 +20,7 @@ typedef enum dtp_update_rule {
     OP(adamw, ADAMW)
 
 /* One tensor: parameter, gradient and the slots that the rule has, all of one dtype. Outputs may be
- * the operands. */
+ * the operands. Cards take it as it is: no padding beside what may look like half of an address. */
 typedef struct dtp_bound_update {
     int64_t n; /* elements */
     dtp_update_rule rule;
@@ -28,8 +28,8 @@ typedef struct dtp_bound_update {
     const void *p, *g, *m, *v;
     const void *factor; /* of the gradient, one number; NULL: 1. At 0 outputs are the operands. */
     void *p_out, *m_out, *v_out;
-    double lr, beta1, beta2; /* lr before the step's lr_scale */
-    float decay, momentum, eps;
+    double lr, beta1, beta2, eps; /* lr before the step's lr_scale */
+    float decay, momentum;
 } dtp_bound_update;
 
 /* Everything but addresses, to be kept in *state; these. */

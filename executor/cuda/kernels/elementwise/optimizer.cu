@@ -49,7 +49,7 @@ static __device__ __forceinline__ void adam(const dtp_bound_update &u, const ste
         const float slope = decoupled ? g[j] : g[j] + u.decay * p[j];
         m[j] = b1 * m[j] + (1.0f - b1) * slope;
         v[j] = b2 * v[j] + (1.0f - b2) * slope * slope;
-        const float step = f.rate * m[j] / (sqrtf(v[j]) * f.root + u.eps);
+        const float step = f.rate * m[j] / (sqrtf(v[j]) * f.root + (float)u.eps);
         p[j] -= decoupled ? step + direct * p[j] : step;
     }
 }
