@@ -83,25 +83,33 @@ static dtp_status wrong_results(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status wrong_update(const dtp_kernel_args *args, dtp_err *err)
+/* Attributes of updates are read when a kernel is bound. */
+static dtp_status wrong_attribute(const dtp_kernel_args *args, dtp_arena *arena, void **state,
+                                  dtp_err *err)
 {
     dtp_attr attrs[8];
     dtp_op_call call = *args->call;
     dtp_kernel_args mine = *args;
-    dtp_step_record record = *args->record;
     assert_true(call.n_attrs <= 8);
     for (int32_t i = 0; i < call.n_attrs; i++) {
         attrs[i] = call.attrs[i];
-        if (now->place == ATTRIBUTE && strcmp(attrs[i].key, now->what) == 0) {
+        if (strcmp(attrs[i].key, now->what) == 0) {
             attrs[i] = dtp_attr_float(attrs[i].key,
                                       dtp_call_float(args->call, now->what) * (1 + now->relative));
         }
     }
     call.attrs = attrs;
     mine.call = &call;
+    return cpu_ops->kernel(NULL, call.op->name, 0)->bind(&mine, arena, state, err);
+}
+
+static dtp_status wrong_step(const dtp_kernel_args *args, dtp_err *err)
+{
+    dtp_kernel_args mine = *args;
+    dtp_step_record record = *args->record;
     mine.record = &record;
-    record.step += now->place == STEP;
-    return cpu_ops->kernel(NULL, call.op->name, 0)->run(&mine, err);
+    record.step++;
+    return cpu_ops->kernel(NULL, args->call->op->name, 0)->run(&mine, err);
 }
 
 static const dtp_kernel *faulty_kernel(const dtp_backend *b, const char *op, int32_t i)
@@ -113,7 +121,8 @@ static const dtp_kernel *faulty_kernel(const dtp_backend *b, const char *op, int
                                         (results && strcmp(op, now->what) == 0));
     if (wrong) {
         faulty = *real;
-        faulty.run = update ? wrong_update : wrong_results;
+        faulty.bind = now->place == ATTRIBUTE ? wrong_attribute : real->bind;
+        faulty.run = now->place == STEP ? wrong_step : results ? wrong_results : real->run;
     }
     return wrong ? &faulty : real;
 }
