@@ -17,14 +17,7 @@ static dtp_status copy(const dtp_kernel_args *args, const dtp_bound_copy *c, dtp
     return DTP_OK;
 }
 
-#define KERNEL(op)                                                                                 \
-    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
-    {                                                                                              \
-        return dtp_copies_##op(args, copy, err);                                                   \
-    }
-#define ROW(op) {#op, op##_kernel, NULL, 0},
-
-DTP_COPY_OPS(KERNEL)
+DTP_COPY_OPS(DTP_COPY_KERNEL)
 
 static dtp_status pad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
@@ -94,7 +87,7 @@ static dtp_status constant_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-const dtp_kernel dtp_cpu_shape[] = {DTP_COPY_OPS(ROW){"pad", pad_kernel, NULL, 0},
+const dtp_kernel dtp_cpu_shape[] = {DTP_COPY_OPS(DTP_COPY_ROW){"pad", pad_kernel, NULL, 0},
                                     {"iota", iota_kernel, NULL, 0},
                                     {"constant", constant_kernel, NULL, 0},
                                     {"fill", constant_kernel, NULL, 0},

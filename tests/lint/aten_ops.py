@@ -2,6 +2,7 @@
 """docs/programs-of-pytorch.md lists the ops of interop/import/program/aten_ops.c. --update writes the list."""
 import re
 import sys
+import textwrap
 
 MARK = "<!-- from aten_ops.c -->\n"
 DOC, TABLE = "docs/programs-of-pytorch.md", "interop/import/program/aten_ops.c"
@@ -13,8 +14,11 @@ def table():
     by = {}
     for name, family, ours in rows:
         by.setdefault(family, []).append(f"`{name}`" if ours in ("", name, "slice") else f"`{name}` ({ours})")
-    return "| family | ops |\n|---|---|\n" + "".join(
-        f"| {family.replace('_', ' ')} | {', '.join(sorted(names))} |\n" for family, names in sorted(by.items()))
+    lines = ["| family | ops |", "|---|---|"]
+    for family, names in sorted(by.items()):  # a row is at most 120 columns wide
+        head = f"| {family.replace('_', ' ')} | "
+        lines += [head + row + " |" for row in textwrap.fill(", ".join(sorted(names)), 118 - len(head)).splitlines()]
+    return "\n".join(lines) + "\n"
 
 
 def main():

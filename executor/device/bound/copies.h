@@ -31,4 +31,12 @@ typedef dtp_status (*dtp_copy_fn)(const dtp_kernel_args *args, const dtp_bound_c
         DTP_MUST_CHECK;
 DTP_COPY_OPS(DTP_COPIES_OF)
 
+/* The kernel of an op, by a function `copy` of the device, and its row in the kernel table. */
+#define DTP_COPY_KERNEL(op)                                                                        \
+    static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \
+    {                                                                                              \
+        return dtp_copies_##op(args, copy, err);                                                   \
+    }
+#define DTP_COPY_ROW(op) {#op, op##_kernel, NULL, 0},
+
 #endif
