@@ -13,6 +13,7 @@ def table():
         rows = re.findall(r'^    \{"([^"]+)", \w+, dtp_lower_(\w+), (?:NULL|"([^"]+)")\},$', f.read(), re.M)
     by = {}
     for name, family, ours in rows:
+        ours = "" if family == "product" else ours.split(" ")[0]  # equations; attributes
         by.setdefault(family, []).append(f"`{name}`" if ours in ("", name, "slice") else f"`{name}` ({ours})")
     lines = ["| family | ops |", "|---|---|"]
     for family, names in sorted(by.items()):  # a row is at most 120 columns wide

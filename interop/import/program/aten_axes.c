@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "interop/import/program/aten_products.h"
 
 static const dtp_aten_value *value(const dtp_axes *x, int32_t v)
 {
@@ -121,57 +122,26 @@ dtp_status dtp_axes_reduce(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 
 /* ---- products ---- */
 
-dtp_status dtp_axes_linear(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+dtp_status dtp_axes_product(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
-    const int32_t v = dtp_aten_operand(node, "input"), w = dtp_aten_operand(node, "weight");
-    const int32_t bias = dtp_aten_operand(node, "bias"), out = node->outs[0];
-    if (v < 0 || w < 0 || value(x, w)->rank != 2 || value(x, v)->rank < 1) {
-        return missing("a weight that is no matrix", err);
-    }
-    const int32_t last = value(x, v)->rank - 1;
-    DTP_TRY(unify(x, v, last, w, 1, err));
-    memcpy(x->of[out], x->of[v], sizeof x->of[v]);
-    x->of[out][last] = x->of[w][0];
-    return unify(x, bias, 0, w, 0, err);
-}
-
-static dtp_status product(dtp_axes *x, int32_t a, int32_t b, int32_t out, dtp_err *err)
-{
-    const int32_t m = value(x, a)->rank, n = value(x, b)->rank, r = value(x, out)->rank;
-    if (m < 2 || n < 2 || r < 2) {
-        return missing("a product with a vector", err);
-    }
-    memset(x->of[out], 0, sizeof x->of[out]);
-    DTP_TRY(unify(x, a, m - 1, b, n - 2, err));
-    for (int32_t i = 3; i <= r; i++) {
-        if (i <= m && x->of[a][m - i].n > 0) {
-            x->of[out][r - i] = x->of[a][m - i];
-            DTP_TRY(i <= n && x->of[b][n - i].n > 0 ? unify(x, a, m - i, b, n - i, err) : DTP_OK);
-        } else if (i <= n) {
-            x->of[out][r - i] = x->of[b][n - i];
+    dtp_product p;
+    const int32_t out = node->outs[0];
+    DTP_TRY(dtp_product_of(x->g, node, &p, err));
+    for (int32_t i = 0; i < p.n; i++) {
+        const int32_t v = p.values[i];
+        for (int32_t a = 0; a < value(x, v)->rank; a++) {
+            const int32_t k = p.of[i][a];
+            DTP_TRY(value(x, v)->sizes[a] == 1
+                        ? DTP_OK
+                        : unify(x, v, a, p.values[p.factor[k]], p.axis[k], err));
         }
     }
-    x->of[out][r - 2] = x->of[a][m - 2];
-    x->of[out][r - 1] = x->of[b][n - 1];
-    return DTP_OK;
-}
-
-dtp_status dtp_axes_matmul(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
-{
-    const int32_t a = dtp_aten_input(node, 0);
-    const int32_t b = dtp_aten_input(node, 1);
-    return a < 0 || b < 0 ? missing("no two operands", err) : product(x, a, b, node->outs[0], err);
-}
-
-dtp_status dtp_axes_addmm(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
-{
-    const int32_t a = dtp_aten_operand(node, "mat1"), b = dtp_aten_operand(node, "mat2");
-    if (a < 0 || b < 0 || dtp_aten_input(node, 0) < 0 || dtp_aten_real(node, "alpha", 1) != 1 ||
-        dtp_aten_real(node, "beta", 1) != 1) {
-        return missing("factors of an addmm", err);
+    memset(x->of[out], 0, sizeof x->of[out]);
+    for (int32_t a = 0; a < value(x, out)->rank; a++) {
+        const int32_t k = p.out[a];
+        x->of[out][a] = x->of[p.values[p.factor[k]]][p.axis[k]];
     }
-    DTP_TRY(product(x, a, b, node->outs[0], err));
-    return meet(x, dtp_aten_input(node, 0), node->outs[0], err);
+    return meet(x, p.added, out, err);
 }
 
 /* ---- rows ---- */

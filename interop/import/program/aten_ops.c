@@ -3,11 +3,18 @@
 
 /* clang-format off */
 static const dtp_aten_op ops[] = {
-    {"linear", dtp_axes_linear, dtp_lower_linear, NULL},
-    {"matmul", dtp_axes_matmul, dtp_lower_matmul, NULL},
-    {"mm", dtp_axes_matmul, dtp_lower_matmul, NULL},
-    {"bmm", dtp_axes_matmul, dtp_lower_matmul, NULL},
-    {"addmm", dtp_axes_addmm, dtp_lower_matmul, NULL},
+    {"linear", dtp_axes_product, dtp_lower_product, "...i,oi->...o"},
+    {"matmul", dtp_axes_product, dtp_lower_product, NULL},
+    {"einsum", dtp_axes_product, dtp_lower_product, NULL},
+    {"mm", dtp_axes_product, dtp_lower_product, "ij,jk->ik"},
+    {"bmm", dtp_axes_product, dtp_lower_product, "bij,bjk->bik"},
+    {"mv", dtp_axes_product, dtp_lower_product, "ij,j->i"},
+    {"dot", dtp_axes_product, dtp_lower_product, "i,i->"},
+    {"outer", dtp_axes_product, dtp_lower_product, "i,j->ij"},
+    {"inner", dtp_axes_product, dtp_lower_product, "...i,ji->...j"},
+    {"addmm", dtp_axes_product, dtp_lower_product, "+ij,jk->ik"},
+    {"addmv", dtp_axes_product, dtp_lower_product, "+ij,j->i"},
+    {"baddbmm", dtp_axes_product, dtp_lower_product, "+bij,bjk->bik"},
     {"dtp.attention", dtp_axes_attention, dtp_lower_attention, NULL},
     {"dtp.rope", dtp_axes_same, dtp_lower_rope, NULL},
     {"dtp.rms_norm", dtp_axes_norm, dtp_lower_norm, "rms_norm"},

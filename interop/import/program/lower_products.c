@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "interop/import/program/aten_ops.h"
+#include "interop/import/program/aten_products.h"
 #include "interop/import/program/lower.h"
 
 /* A product, then the sum with a bias, whose last axis is axis `last` of the output. */
@@ -22,47 +23,43 @@ static dtp_status product(dtp_lowering *l, int32_t bias, int32_t last, dtp_err *
     return dtp_emit_value(l, "add", "", err);
 }
 
-dtp_status dtp_lower_linear(dtp_lowering *l, dtp_err *err)
+/* What is summed over is a dim of an operand, be it the same along it. */
+static dtp_status whole_sums(dtp_lowering *l, const dtp_product *p, const int32_t *groups,
+                             dtp_err *err)
 {
-    const int32_t x = dtp_aten_operand(l->node, "input"), w = dtp_aten_operand(l->node, "weight");
-    const int32_t last = dtp_value_of(l, x)->rank - 1;
-    int32_t weight[DTP_MAX_RANK];
-    DTP_TRY(dtp_groups_of(l, x, l->firsts, err));
-    weight[1] = l->firsts[last];
-    DTP_TRY(dtp_groups_add(l, w, 0, &weight[0], err));
-    DTP_TRY(dtp_use_add(l, x, l->firsts, err));
-    DTP_TRY(dtp_use_add(l, w, weight, err));
-    l->firsts[last] = weight[0];
-    return product(l, dtp_aten_operand(l->node, "bias"), last, err);
-}
-
-/* mm, bmm, matmul, addmm: rows, the summed axis, columns; what stands before is walked together. */
-dtp_status dtp_lower_matmul(dtp_lowering *l, dtp_err *err)
-{
-    const bool bias = strncmp(l->node->op, "aten.addmm", 10) == 0;
-    const int32_t a = bias ? dtp_aten_operand(l->node, "mat1") : l->x;
-    const int32_t b = bias ? dtp_aten_operand(l->node, "mat2") : dtp_aten_input(l->node, 1);
-    const int32_t ra = dtp_value_of(l, a)->rank, rb = dtp_value_of(l, b)->rank;
-    const int32_t r = dtp_value_of(l, l->out)->rank;
-    int32_t fa[DTP_MAX_RANK], fb[DTP_MAX_RANK];
-    for (int32_t i = 0; i < r - 2; i++) {
-        DTP_TRY(dtp_groups_add(l, l->out, i, &l->firsts[i], err));
-        if (i >= r - ra) {
-            fa[i - (r - ra)] = l->firsts[i];
-        }
-        if (i >= r - rb) {
-            fb[i - (r - rb)] = l->firsts[i];
+    DTP_TRY(dtp_settle(l, err));
+    for (int32_t k = 0; k < p->labels; k++) {
+        const int32_t v = p->values[p->factor[k]];
+        for (int32_t i = 0; groups[k] >= 0 && i < dtp_axis_parts(l->m, v, p->axis[k]); i++) {
+            if (l->groups.alias[groups[k] + i] < 0) {
+                DTP_TRY(dtp_whole(l, &l->uses[p->factor[k]], err));
+            }
         }
     }
-    DTP_TRY(dtp_groups_add(l, a, ra - 2, &fa[ra - 2], err));
-    DTP_TRY(dtp_groups_add(l, a, ra - 1, &fa[ra - 1], err));
-    DTP_TRY(dtp_groups_add(l, b, rb - 1, &fb[rb - 1], err));
-    fb[rb - 2] = fa[ra - 1];
-    l->firsts[r - 2] = fa[ra - 2];
-    l->firsts[r - 1] = fb[rb - 1];
-    DTP_TRY(dtp_use_add(l, a, fa, err));
-    DTP_TRY(dtp_use_add(l, b, fb, err));
-    return product(l, bias ? l->x : -1, r - 1, err);
+    return DTP_OK;
+}
+
+dtp_status dtp_lower_product(dtp_lowering *l, dtp_err *err)
+{
+    dtp_product p;
+    int32_t groups[DTP_MOST_LABELS], mine[DTP_MAX_RANK];
+    DTP_TRY(dtp_product_of(l->m->g, l->node, &p, err));
+    for (int32_t k = 0; k < p.labels; k++) {
+        DTP_TRY(dtp_groups_add(l, p.values[p.factor[k]], p.axis[k], &groups[k], err));
+    }
+    for (int32_t i = 0; i < p.n; i++) {
+        for (int32_t a = 0; a < dtp_value_of(l, p.values[i])->rank; a++) {
+            mine[a] = groups[p.of[i][a]];
+        }
+        DTP_TRY(dtp_use_add(l, p.values[i], mine, err));
+    }
+    const int32_t rank = dtp_value_of(l, l->out)->rank;
+    for (int32_t a = 0; a < rank; a++) {
+        l->firsts[a] = groups[p.out[a]];
+        groups[p.out[a]] = -1;
+    }
+    DTP_TRY(whole_sums(l, &p, groups, err));
+    return product(l, p.added, rank - 1, err);
 }
 
 /* Pixels of every patch times the kernel, which is a weight of as many inputs. */

@@ -89,11 +89,11 @@ static dtp_status at_node(const dtp_importer *m, const dtp_aten_node *node, dtp_
 }
 
 /* What every row of the table relies on: the first argument is a tensor, or a list of them of the
- * ops that put tensors together. */
+ * ops that put tensors together. An einsum has its equation first. */
 static dtp_status check_operands(const dtp_aten_node *node, const dtp_aten_op *op, dtp_err *err)
 {
-    const bool list = op->axes == dtp_axes_cat;
-    const dtp_aten_arg *a = node->n_args > 0 ? &node->args[0] : NULL;
+    const bool einsum = dtp_aten_is(node, "einsum"), list = einsum || op->axes == dtp_axes_cat;
+    const dtp_aten_arg *a = node->n_args > (einsum ? 1 : 0) ? &node->args[einsum ? 1 : 0] : NULL;
     bool all = a != NULL && a->kind == (list ? ATEN_VALUES : ATEN_VALUE) && a->n > 0;
     for (int32_t i = 0; all && i < a->n; i++) {
         all = a->values[i] >= 0;
