@@ -97,11 +97,14 @@ int32_t dtp_aten_from(const dtp_aten *g, const dtp_aten_node *node, int32_t i)
     if (dims != NULL) {
         return i < dims->n && dims->kind == ATEN_INTS ? dtp_aten_axis(dims->ints[i], v->rank) : -1;
     }
-    if (dtp_aten_is(node, "t")) {
+    if (dtp_aten_is(node, "t") || dtp_aten_is(node, "numpy_T")) {
         return v->rank - 1 - i;
     }
-    const int32_t a = dtp_aten_axis(dtp_aten_int(node, "dim0", 0), v->rank);
-    const int32_t b = dtp_aten_axis(dtp_aten_int(node, "dim1", 0), v->rank);
+    const int64_t last = dtp_aten_is(node, "mT") ? -1 : 0;
+    const int64_t first = dtp_aten_int(node, "axis0", last),
+                  second = dtp_aten_int(node, "axis1", 2 * last);
+    const int32_t a = dtp_aten_axis(dtp_aten_int(node, "dim0", first), v->rank);
+    const int32_t b = dtp_aten_axis(dtp_aten_int(node, "dim1", second), v->rank);
     return a < 0 || b < 0 ? -1 : i == a ? b : i == b ? a : i;
 }
 

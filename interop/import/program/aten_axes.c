@@ -103,6 +103,31 @@ dtp_status dtp_axes_permute(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
     return seen + 1 == UINT32_C(1) << rank ? DTP_OK : missing("a permutation of other axes", err);
 }
 
+/* repeat, tile; repeat_interleave: an axis is so many times its elements, or each of them so many
+ * times. */
+dtp_status dtp_axes_repeat(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0], rank = value(x, out)->rank;
+    const int32_t more = rank - value(x, v)->rank;
+    const bool each = dtp_aten_is(node, "repeat_interleave");
+    memset(x->of[out], 0, sizeof x->of[out]);
+    for (int32_t i = 0; i < rank && more >= 0; i++) {
+        const dtp_axis none = {0}, *own = i < more ? &none : &x->of[v][i - more];
+        const int64_t size = i < more ? 1 : value(x, v)->sizes[i - more];
+        const int64_t times = size < 1 ? 0 : value(x, out)->sizes[i] / size;
+        dtp_axis *to = &x->of[out][i], by;
+        DTP_TRY(fresh(x, node, times, &by, err));
+        if (times < 1 || own->n + by.n > DTP_AXIS_PARTS) {
+            return missing("an axis of no elements, or of many parts", err);
+        }
+        *to = each ? *own : by;
+        const dtp_axis *then = each ? &by : own;
+        memcpy(to->cls + to->n, then->cls, (size_t)then->n * sizeof to->cls[0]);
+        to->n += then->n;
+    }
+    return more < 0 ? missing("a result of a lower rank", err) : DTP_OK;
+}
+
 dtp_status dtp_axes_reduce(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
@@ -162,6 +187,87 @@ dtp_status dtp_axes_embedding(dtp_axes *x, const dtp_aten_node *node, dtp_err *e
     }
     memcpy(x->of[node->outs[0]], x->of[ids], sizeof x->of[ids]);
     x->of[node->outs[0]][value(x, ids)->rank] = x->of[w][1];
+    return DTP_OK;
+}
+
+/* The only index of aten.index, and the axis of x that it is of; the others are None. */
+static int32_t only_index(const dtp_aten *g, const dtp_aten_arg *list, int32_t rank, int32_t *over)
+{
+    int32_t ids = -1;
+    for (int32_t i = 0; i < list->n; i++) {
+        if (list->values[i] >= 0) {
+            if (ids >= 0 || i >= rank) {
+                return -1;
+            }
+            ids = list->values[i];
+            *over = i;
+        }
+    }
+    return ids >= 0 && g->values[ids].rank > 0 ? ids : -1;
+}
+
+dtp_status dtp_lookup_of(const dtp_aten *g, const dtp_aten_node *node, dtp_lookup *out,
+                         dtp_err *err)
+{
+    const int32_t x = dtp_aten_input(node, 0), rank = g->values[x].rank;
+    const dtp_aten_arg *list = dtp_aten_arg_of(node, "indices");
+    const dtp_aten_value *to = &g->values[node->outs[0]];
+    *out = (dtp_lookup){.gathers = dtp_aten_is(node, "gather")};
+    out->over = dtp_aten_axis(dtp_aten_int(node, "dim", 0), rank);
+    out->ids =
+        list == NULL ? dtp_aten_operand(node, "index") : only_index(g, list, rank, &out->over);
+    const dtp_aten_value *ids = out->ids < 0 ? NULL : &g->values[out->ids];
+    const int32_t more = ids == NULL || out->gathers ? 0 : ids->rank - 1;
+    if (ids == NULL || out->over < 0 || to->rank != rank + more ||
+        (ids->dtype != ATEN_I64 && ids->dtype != ATEN_I32) || (out->gathers && ids->rank != rank)) {
+        return missing("positions that are no integers, or along several axes", err);
+    }
+    out->first = out->gathers ? 0 : out->over;
+    for (int32_t i = 0; i < rank; i++) {
+        out->to[i] = i < out->over ? i : i + more;
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_axes_lookup(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
+    dtp_lookup u;
+    DTP_TRY(dtp_lookup_of(x->g, node, &u, err));
+    for (int32_t i = 0; i < value(x, v)->rank; i++) {
+        if (i != u.over) {
+            x->of[out][u.to[i]] = x->of[v][i];
+            DTP_TRY(u.gathers ? unify(x, u.ids, i, v, i, err) : DTP_OK);
+        }
+    }
+    for (int32_t i = 0; i < value(x, u.ids)->rank; i++) {
+        if (!u.gathers || i == u.over) {
+            x->of[out][u.first + i] = x->of[u.ids][i];
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_axes_one_hot(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0], last = value(x, v)->rank;
+    if (value(x, out)->rank != last + 1) {
+        return missing("an output of another rank", err);
+    }
+    memcpy(x->of[out], x->of[v], sizeof x->of[v]);
+    return fresh(x, node, value(x, out)->sizes[last], &x->of[out][last], err);
+}
+
+dtp_status dtp_axes_topk(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t rank = value(x, dtp_aten_input(node, 0))->rank;
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", -1), rank);
+    DTP_TRY(dtp_axes_same(x, node, err));
+    if (axis < 0 || node->n_outs != 2 || dtp_aten_int(node, "sorted", 1) != 1) {
+        return missing("no such axis, or an order that is not said", err);
+    }
+    DTP_TRY(fresh(x, node, value(x, node->outs[0])->sizes[axis], &x->of[node->outs[0]][axis], err));
+    x->of[node->outs[1]][axis] = x->of[node->outs[0]][axis];
     return DTP_OK;
 }
 

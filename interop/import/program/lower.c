@@ -324,9 +324,9 @@ static const char *what_of(const dtp_lowering *l)
 static bool order_is_free(const char *op)
 {
     static const char *const free_ops[] = {
-        "einsum",    "add",         "sub",        "mul",     "div",    "max",
-        "min",       "compare",     "select",     "relabel", "concat", "stack",
-        "broadcast", "logical_and", "logical_or", "permute", NULL};
+        "einsum",     "add",     "sub",     "mul",    "div",         "max",       "min",
+        "compare",    "select",  "relabel", "concat", "stack",       "broadcast", "logical_and",
+        "logical_or", "permute", "gather",  "mod",    "logical_xor", NULL};
     for (int32_t i = 0; free_ops[i] != NULL; i++) {
         if (strcmp(free_ops[i], op) == 0) {
             return true;

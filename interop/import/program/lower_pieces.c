@@ -25,6 +25,33 @@ dtp_status dtp_lower_permute(dtp_lowering *l, dtp_err *err)
     return dtp_low_view(l, from, err);
 }
 
+/* What repeats is no dim of the tensor: the other parts of every axis are those of the operand. */
+dtp_status dtp_lower_repeat(dtp_lowering *l, dtp_err *err)
+{
+    const bool each = dtp_aten_is(l->node, "repeat_interleave");
+    const int32_t rank = dtp_value_of(l, l->out)->rank, more = rank - dtp_value_of(l, l->x)->rank;
+    const dtp_low *in;
+    int32_t place[DTP_FLAT_PARTS], n = 0, part = 0;
+    DTP_TRY(dtp_low_get(l, l->x, &in, err));
+    dtp_low low = {.id = in->id, .n_dims = in->n_dims, .param = in->param};
+    low.n = dtp_axis_leaves(&l->m->axes, rank, l->m->axes.of[l->out], low.cls, DTP_FLAT_PARTS);
+    memset(low.alias, -1, sizeof low.alias);
+    for (int32_t i = 0; i < rank; i++) {
+        const int32_t all = dtp_axis_parts(l->m, l->out, i);
+        const int32_t own = i < more ? 0 : dtp_axis_parts(l->m, l->x, i - more);
+        for (int32_t k = 0; k < own; k++, n++) {
+            place[n] = part + k + (each ? 0 : all - own);
+            low.alias[place[n]] = in->alias[n];
+        }
+        part += all;
+    }
+    for (int32_t i = 0; i < in->n_dims; i++) {
+        low.order[i] = (int8_t)place[in->order[i]];
+    }
+    l->m->low[l->out] = low;
+    return DTP_OK;
+}
+
 /* ---- pieces of one axis ---- */
 
 /* The axis that is cut or put together is the dim "piece" meanwhile: layout rules speak of the dims
@@ -146,6 +173,30 @@ dtp_status dtp_lower_pieces(dtp_lowering *l, dtp_err *err)
         at += dtp_value_of(l, one.out)->sizes[axis];
     }
     return DTP_OK;
+}
+
+/* Values and places of the largest along an axis. */
+dtp_status dtp_lower_topk(dtp_lowering *l, dtp_err *err)
+{
+    const int32_t rank = dtp_value_of(l, l->x)->rank;
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(l->node, "dim", -1), rank);
+    const char *id, *type;
+    DTP_TRY(groups_but(l, axis, err));
+    DTP_TRY(one_dim(l, l->x, axis, l->firsts, &id, err));
+    const int32_t kept = l->groups.n;
+    const char *attrs =
+        dtp_arena_printf(l->m->arena, "\"over\": \"" PIECE "\", \"k\": \"%s\", \"largest\": %s",
+                         dtp_axis_size(l->m, l->out, axis),
+                         dtp_aten_int(l->node, "largest", 1) != 0 ? "true" : "false");
+    DTP_TRY(dtp_emit_one(l, "piece", "topk", &id, NULL, attrs, err));
+    DTP_TRY(from_piece(l, id, axis, err));
+    l->out = l->node->outs[1];
+    l->groups.n = kept;
+    id = dtp_arena_printf(l->m->arena, "%s.indices", id);
+    DTP_TRY(DTP_MEMORY(err, id));
+    DTP_TRY(dtp_type_attr(l->m, dtp_value_of(l, l->out)->dtype, &type, err));
+    DTP_TRY(dtp_emit_one(l, "cast", "cast", &id, NULL, type, err));
+    return from_piece(l, id, axis, err);
 }
 
 /* The operands of cat and stack. */

@@ -1,10 +1,63 @@
-/* Elementwise ops, reductions, norms, embeddings, the loss. */
+/* Elementwise ops, reductions, norms. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "interop/import/program/aten_ops.h"
 #include "interop/import/program/lower.h"
+
+/* One attribute after "low=min:0": of an argument, of one in its place when it is absent, or a
+ * number; 'x': that text; "#" in place of "=": a text of the number. None when all are absent. */
+static dtp_status attribute(dtp_lowering *l, char *text, const char **attrs, dtp_err *err)
+{
+    char *source = text + strcspn(text, "=#"), *next = NULL;
+    const bool quoted = *source == '#';
+    const char *made = NULL;
+    *source++ = '\0';
+    for (; source != NULL && made == NULL; source = next) {
+        next = strchr(source, ':');
+        if (next != NULL) {
+            *next++ = '\0';
+        }
+        const dtp_aten_arg *a = dtp_aten_arg_of(l->node, source);
+        const bool number = strspn(source, "-.0123456789") == strlen(source);
+        const double x = number ? atof(source) : dtp_aten_real(l->node, source, (double)NAN);
+        if (source[0] == '\'') {
+            made = dtp_arena_printf(l->m->arena, "\"%s\": \"%.*s\"", text,
+                                    (int)strcspn(source + 1, "'"), source + 1);
+        } else if (a != NULL && isnan(x)) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s' is no number", source);
+        } else if (a != NULL || number) {
+            made = quoted ? dtp_arena_printf(l->m->arena, "\"%s\": \"%g\"", text, x)
+                          : dtp_real_attr(l->m, text, x);
+        } else {
+            continue;
+        }
+        DTP_TRY(DTP_MEMORY(err, made));
+    }
+    *attrs = made == NULL ? *attrs : dtp_joined(l->m, *attrs, ", ", made);
+    return DTP_MEMORY(err, *attrs);
+}
+
+/* The op of ours of a row, and its attributes. */
+static dtp_status ours_of(dtp_lowering *l, const char **op, const char **attrs, dtp_err *err)
+{
+    char *text = dtp_arena_strdup(l->m->arena, l->op->ours);
+    *op = text;
+    *attrs = "";
+    DTP_TRY(DTP_MEMORY(err, text));
+    for (text = strchr(text, ' '); text != NULL;) {
+        char *one = text + 1;
+        *text = '\0';
+        text = strchr(one, ' ');
+        if (text != NULL) {
+            *text = '\0';
+        }
+        DTP_TRY(attribute(l, one, attrs, err));
+    }
+    return DTP_OK;
+}
 
 static dtp_status unary(dtp_lowering *l, const char *op, const char *attrs, dtp_err *err)
 {
@@ -26,14 +79,15 @@ static dtp_status cast_use(dtp_lowering *l, int32_t dtype, dtp_use *use, dtp_err
  * made so behind them. */
 dtp_status dtp_lower_unary(dtp_lowering *l, dtp_err *err)
 {
-    const char *ours = l->op->ours, *type;
+    const char *ours, *attrs, *type;
     const int32_t from = dtp_value_of(l, l->x)->dtype, to = dtp_value_of(l, l->out)->dtype;
+    DTP_TRY(ours_of(l, &ours, &attrs, err));
     DTP_TRY(dtp_only_operand(l, err));
     DTP_TRY(from >= ATEN_F16 ? DTP_OK : cast_use(l, ATEN_F32, &l->uses[0], err));
     if (from >= ATEN_F16 || to >= ATEN_F16) {
-        return dtp_emit_value(l, ours, "", err);
+        return dtp_emit_value(l, ours, attrs, err);
     }
-    DTP_TRY(dtp_emit_one(l, ours, ours, &l->uses[0].id, NULL, "", err));
+    DTP_TRY(dtp_emit_one(l, ours, ours, &l->uses[0].id, NULL, attrs, err));
     DTP_TRY(dtp_type_attr(l->m, to, &type, err));
     return dtp_emit_value(l, "cast", type, err);
 }
@@ -62,12 +116,6 @@ dtp_status dtp_lower_cast(dtp_lowering *l, dtp_err *err)
     const char *type;
     DTP_TRY(dtp_type_attr(l->m, dtp_value_of(l, l->out)->dtype, &type, err));
     return unary(l, "cast", type, err);
-}
-
-dtp_status dtp_lower_dropout(dtp_lowering *l, dtp_err *err)
-{
-    return unary(l, l->op->ours, dtp_real_attr(l->m, "rate", dtp_aten_real(l->node, "p", 0.5)),
-                 err);
 }
 
 /* ---- elementwise with several operands ---- */
@@ -172,13 +220,11 @@ static const char *over_attr(dtp_lowering *l, const bool *over)
                             text);
 }
 
-/* The operand of an op over some axes, which it must have. */
+/* The operand of an op over some axes, which it must have; in the type of the result, if it is no
+ * integer of another kind. */
 static dtp_status rows(dtp_lowering *l, const bool *over, dtp_err *err)
 {
     bool lacks = false;
-    if (dtp_value_of(l, l->out)->dtype != dtp_value_of(l, l->x)->dtype) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "a result of another element type");
-    }
     DTP_TRY(dtp_only_operand(l, err));
     for (int32_t i = 0; i < dtp_value_of(l, l->x)->rank; i++) {
         const int32_t n = dtp_axis_parts(l->m, l->x, i);
@@ -186,42 +232,57 @@ static dtp_status rows(dtp_lowering *l, const bool *over, dtp_err *err)
             lacks = lacks || l->groups.alias[l->firsts[i] + k] < 0;
         }
     }
-    return lacks ? dtp_whole(l, &l->uses[0], err) : DTP_OK;
+    DTP_TRY(lacks ? dtp_whole(l, &l->uses[0], err) : DTP_OK);
+    return strstr(l->op->ours, "dtype=") != NULL
+               ? DTP_OK
+               : cast_use(l, dtp_value_of(l, l->out)->dtype, &l->uses[0], err);
 }
 
-dtp_status dtp_lower_softmax(dtp_lowering *l, dtp_err *err)
+/* softmax; cumsum and roll, along a dim that is one part */
+dtp_status dtp_lower_along(dtp_lowering *l, dtp_err *err)
 {
     bool over[DTP_MAX_RANK] = {false};
-    const int32_t axis =
-        dtp_aten_axis(dtp_aten_int(l->node, "dim", -1), dtp_value_of(l, l->x)->rank);
-    if (axis < 0) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "no such axis");
+    const bool roll = strcmp(l->op->ours, "roll") == 0, soft = strstr(l->op->ours, "soft") != NULL;
+    const dtp_aten_arg *by = dtp_aten_arg_of(l->node, "shifts");
+    const dtp_aten_arg *dims = dtp_aten_arg_of(l->node, roll ? "dims" : "dim");
+    const bool has = dims != NULL && (dims->kind == ATEN_INT || dims->n == 1) &&
+                     (!roll || (by != NULL && by->n == 1));
+    const int32_t axis = has ? dtp_aten_axis(dims->ints[0], dtp_value_of(l, l->x)->rank) : -1;
+    if (axis < 0 || (!soft && dtp_axis_parts(l->m, l->x, axis) != 1)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "no such axis, several, or one that is split");
     }
     over[axis] = true;
     DTP_TRY(rows(l, over, err));
-    return dtp_emit_value(l, l->op->ours, over_attr(l, over), err);
+    const char *attrs =
+        soft ? over_attr(l, over)
+             : dtp_arena_printf(l->m->arena, "\"dim\": \"%s\"", dtp_group_name(l, l->firsts[axis]));
+    if (roll) {
+        attrs = dtp_joined(l->m, attrs, ", ",
+                           dtp_arena_printf(l->m->arena, "\"shift\": %" PRId64, by->ints[0]));
+    }
+    return dtp_emit_value(l, l->op->ours, attrs, err);
 }
 
 dtp_status dtp_lower_reduce(dtp_lowering *l, dtp_err *err)
 {
     int32_t n = 0;
     bool over[DTP_MAX_RANK] = {false};
+    const char *ours, *attrs;
     const int32_t rank = dtp_value_of(l, l->x)->rank;
     const bool keep = dtp_value_of(l, l->out)->rank == rank;
     for (int32_t i = 0; i < rank; i++) {
         over[i] = dtp_aten_reduces(l->m->g, l->node, i);
     }
+    DTP_TRY(ours_of(l, &ours, &attrs, err));
     DTP_TRY(rows(l, over, err));
-    const char *attrs = over_attr(l, over);
+    attrs = dtp_joined(l->m, over_attr(l, over), ", ", attrs);
     DTP_TRY(DTP_MEMORY(err, attrs));
     for (int32_t i = 0; i < rank; i++) {
         if (!over[i] || keep) {
             l->firsts[n++] = l->firsts[i];
         }
     }
-    return dtp_emit_value(l, "reduce",
-                          dtp_arena_printf(l->m->arena, "\"kind\": \"%s\", %s", l->op->ours, attrs),
-                          err);
+    return dtp_emit_value(l, ours, attrs, err);
 }
 
 /* A weight of a norm over the groups from number `from` on; ones or zeros where there is none. */
@@ -261,111 +322,4 @@ dtp_status dtp_lower_norm(dtp_lowering *l, dtp_err *err)
     const double eps = dtp_aten_real(l->node, "eps", beta ? 1e-5 : 1.1920929e-7);
     const char *attrs = dtp_joined(l->m, over_attr(l, over), ", ", dtp_real_attr(l->m, "eps", eps));
     return dtp_emit_value(l, l->op->ours, attrs, err);
-}
-
-/* ---- tables ---- */
-
-/* Integers that a table is read at are below the size of axis `axis` of `table`, which is one part:
- * said of the input that they come from. */
-static void set_below(dtp_importer *m, int32_t value, int32_t table, int32_t axis)
-{
-    const int32_t cls = dtp_axis_one(&m->axes, &m->axes.of[table][axis]);
-    while (value >= 0) {
-        const dtp_aten_value *v = &m->g->values[value];
-        const int32_t old = m->below[value];
-        if (old >= 0 && m->axes.cls[old].size <= m->axes.cls[cls].size) {
-            return;
-        }
-        m->below[value] = cls;
-        value = v->node < 0 ? -1 : dtp_aten_input(&m->g->nodes[v->node], 0);
-    }
-}
-
-/* Rows start .. of the table in the place of an index of them. */
-static dtp_status table_slice(dtp_lowering *l, int32_t over, double start, const char *size,
-                              dtp_err *err)
-{
-    if (!(start >= 0 && start < 9e15)) {
-        return DTP_FAIL(err, DTP_INVALID, "row %g of a table", start);
-    }
-    const int64_t at = (int64_t)start;
-    const char *from = at == 0 ? "" : dtp_arena_printf(l->m->arena, "%" PRId64 "+", at);
-    const char *attrs =
-        dtp_arena_printf(l->m->arena, "\"dim\": \"%s\", \"start\": %" PRId64 ", \"stop\": \"%s%s\"",
-                         dtp_group_name(l, over), at, from, size);
-    DTP_TRY(dtp_emit_one(l, "slice", "slice", &l->uses[0].id, NULL, attrs, err));
-    return dtp_emit_value(l, "relabel", "", err);
-}
-
-dtp_status dtp_lower_embedding(dtp_lowering *l, dtp_err *err)
-{
-    dtp_importer *m = l->m;
-    const int32_t w = dtp_aten_operand(l->node, "weight");
-    const int32_t ids = dtp_aten_operand(l->node, "indices");
-    int32_t table[DTP_MAX_RANK];
-    DTP_TRY(dtp_groups_of(l, ids, l->firsts, err));
-    DTP_TRY(dtp_groups_of(l, w, table, err));
-    l->firsts[dtp_value_of(l, ids)->rank] = table[1];
-    DTP_TRY(dtp_use_add(l, w, table, err));
-    if (dtp_axis_parts(m, w, 0) != 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "a table whose rows are split");
-    }
-    if (dtp_value_of(l, ids)->role == ATEN_CONST) {
-        DTP_TRY(dtp_settle(l, err));
-        const dtp_const *c = &m->consts[ids];
-        const int32_t axis = c->axis[0];
-        if (c->kind == DTP_CONST_INDEX) {
-            for (int32_t k = 0; k < dtp_axis_parts(m, ids, axis); k++) {
-                l->groups.alias[l->firsts[axis] + k] = 0;
-            }
-            return table_slice(l, table[0], c->low, dtp_axis_size(m, ids, axis), err);
-        }
-        if (c->kind == DTP_CONST_UNIFORM) {
-            return table_slice(l, table[0], c->low, "1", err);
-        }
-    }
-    DTP_TRY(dtp_use_add(l, ids, l->firsts, err));
-    DTP_TRY(dtp_settle(l, err));
-    set_below(m, ids, w, 0);
-    const char *attrs = dtp_arena_printf(m->arena, "\"over\": \"%s\"", dtp_group_name(l, table[0]));
-    const int64_t padding = dtp_aten_int(l->node, "padding_idx", -1);
-    if (padding >= 0) {
-        attrs = dtp_joined(m, attrs, ", ",
-                           dtp_arena_printf(m->arena, "\"padding\": %" PRId64, padding));
-    }
-    return dtp_emit_value(l, "embedding", attrs, err);
-}
-
-dtp_status dtp_lower_cross_entropy(dtp_lowering *l, dtp_err *err)
-{
-    static const char *const kinds[] = {"none", "mean", "sum"};
-    const int32_t labels = dtp_aten_operand(l->node, "target"), rank = dtp_value_of(l, l->x)->rank;
-    const int32_t over = rank > 1 ? 1 : 0;
-    const int64_t kind = dtp_aten_int(l->node, "reduction", 1);
-    int32_t firsts[DTP_MAX_RANK], n = 0;
-    if (dtp_aten_operand(l->node, "weight") >= 0 || kind < 0 || kind > 2 ||
-        dtp_axis_parts(l->m, l->x, over) != 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "class weights, or classes that are split");
-    }
-    DTP_TRY(dtp_groups_of(l, l->x, firsts, err));
-    for (int32_t i = 0; i < rank; i++) {
-        if (i != over) {
-            l->firsts[n++] = firsts[i];
-        }
-    }
-    DTP_TRY(dtp_use_add(l, l->x, firsts, err));
-    DTP_TRY(dtp_use_add(l, labels, l->firsts, err));
-    DTP_TRY(dtp_settle(l, err));
-    if (l->m->low[l->x].n_dims < l->uses[0].n) {
-        DTP_TRY(dtp_whole(l, &l->uses[0], err));
-    }
-    set_below(l->m, labels, l->x, over);
-    const char *attrs = dtp_arena_printf(
-        l->m->arena, "\"over\": \"%s\", \"reduce\": \"%s\", \"ignore\": %" PRId64,
-        dtp_group_name(l, firsts[over]), kinds[kind], dtp_aten_int(l->node, "ignore_index", -100));
-    const double smoothing = dtp_aten_real(l->node, "label_smoothing", 0);
-    if (smoothing != 0) {
-        attrs = dtp_joined(l->m, attrs, ", ", dtp_real_attr(l->m, "smoothing", smoothing));
-    }
-    return dtp_emit_value(l, "cross_entropy", attrs, err);
 }
