@@ -5,12 +5,7 @@
 enum { MOST_OPERANDS = 3, MOST_ELEMENTS = 1 << 26, MOST_IN_ALL = 1 << 28 };
 #define MOST_LOOKED_AT (INT64_C(1) << 33)
 
-typedef struct folder {
-    const dtp_aten *g;
-    dtp_const *c;
-    int64_t elements, looked_at; /* in all */
-} folder;
-
+typedef dtp_const_folder folder;
 typedef struct const_op const_op;
 
 /* A node that is evaluated. */
@@ -583,17 +578,38 @@ static void fold_node(folder *f, const dtp_aten_node *node)
     judge(f, w.out, w.to);
 }
 
+/* Room for all values of the graph. */
+static dtp_status grow(folder *f, dtp_err *err)
+{
+    return dtp_arena_grow(f->g->arena, &f->c, f->capacity, f->g->n_values + 1, &f->capacity,
+                          sizeof *f->c, err);
+}
+
+dtp_status dtp_const_buffer(folder *f, int32_t value, dtp_err *err)
+{
+    DTP_TRY(grow(f, err));
+    if (f->g->values[value].role == ATEN_BUFFER) {
+        read_buffer(f, &f->g->values[value], &f->c[value]);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_const_node(folder *f, const dtp_aten_node *node, dtp_err *err)
+{
+    DTP_TRY(grow(f, err));
+    fold_node(f, node);
+    return DTP_OK;
+}
+
 dtp_status dtp_const_fold(const dtp_aten *g, dtp_const **out, dtp_err *err)
 {
     folder f = {.g = g};
-    DTP_TRY(DTP_NEW(g->arena, f.c, g->values_capacity + 1, err));
+    DTP_TRY(grow(&f, err));
     for (int32_t i = 0; i < g->n_inputs; i++) {
-        if (g->values[g->inputs[i]].role == ATEN_BUFFER) {
-            read_buffer(&f, &g->values[g->inputs[i]], &f.c[g->inputs[i]]);
-        }
+        DTP_TRY(dtp_const_buffer(&f, g->inputs[i], err));
     }
     for (int32_t i = 0; i < g->n_nodes; i++) {
-        fold_node(&f, &g->nodes[i]);
+        DTP_TRY(dtp_const_node(&f, &g->nodes[i], err));
     }
     *out = f.c;
     return DTP_OK;

@@ -29,7 +29,19 @@ typedef struct dtp_const {
     double low, high;
 } dtp_const;
 
-/* One for each value, from g's arena. DTP_NOMEM. */
+/* Evaluates nodes as they come, where sizes of later values depend on elements of earlier ones. */
+typedef struct dtp_const_folder {
+    const dtp_aten *g;
+    int32_t capacity;
+    dtp_const *c;                /* by value, from g's arena */
+    int64_t elements, looked_at; /* in all */
+} dtp_const_folder;
+
+/* An input, which is known when it is a buffer; a node whose operands were evaluated. DTP_NOMEM. */
+dtp_status dtp_const_buffer(dtp_const_folder *f, int32_t value, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_const_node(dtp_const_folder *f, const dtp_aten_node *node,
+                          dtp_err *err) DTP_MUST_CHECK;
+/* All values of a graph: one for each, from g's arena. DTP_NOMEM. */
 dtp_status dtp_const_fold(const dtp_aten *g, dtp_const **out, dtp_err *err) DTP_MUST_CHECK;
 
 static inline bool dtp_const_known(const dtp_const *c)
