@@ -170,10 +170,12 @@ static bool is_ignored(const folder *f, const char *path)
     return false;
 }
 
-static dtp_status take_key(folder *f, dtp_scope_name *name, const dtp_foreign *v, dtp_err *err)
+static dtp_status take_key(folder *f, dtp_scope_name *name, const char *path, const dtp_foreign *v,
+                           dtp_err *err)
 {
     if (name->found == NULL || dtp_foreign_is(name->found, DTP_FOREIGN_NULL)) {
         name->found = v;
+        name->found_at = path;
         return DTP_OK;
     }
     const char *a = dtp_scope_foreign_text(name->found, f->scope.arena);
@@ -181,8 +183,7 @@ static dtp_status take_key(folder *f, dtp_scope_name *name, const dtp_foreign *v
     DTP_TRY(DTP_MEMORY(err, a, b));
     return dtp_foreign_is(v, DTP_FOREIGN_NULL) || strcmp(a, b) == 0
                ? DTP_OK
-               : dtp_foreign_fail(f->config, v, err, "%s, but %s has %s in another place", b,
-                                  name->name, a);
+               : dtp_foreign_fail(f->config, v, err, "%s, but %s is %s", b, name->found_at, a);
 }
 
 static dtp_status take_unknown(folder *f, const char *path, const dtp_foreign *v, dtp_err *err)
@@ -213,7 +214,7 @@ static dtp_status read_keys(folder *f, const dtp_foreign *object, const char *ab
         path = dtp_arena_line(f->scope.arena, path);
         DTP_TRY(DTP_MEMORY(err, path));
         if (match == KEY_FOUND) {
-            DTP_TRY(take_key(f, name, v, err));
+            DTP_TRY(take_key(f, name, path, v, err));
         } else if (match == KEY_ABOVE && dtp_foreign_is(v, DTP_FOREIGN_OBJECT)) {
             DTP_TRY(read_keys(f, v, path, err));
         } else if (is_ignored(f, path)) {

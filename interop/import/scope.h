@@ -30,6 +30,7 @@ typedef struct dtp_scope_name {
     const dtp_json *spec;     /* of a key: what the template says of it; NULL: a switch */
     const dtp_json *given;    /* a key's default, a switch's value; NULL: none */
     const dtp_foreign *found; /* of a key: what the file says; NULL: nothing */
+    const char *found_at;     /* under which path */
     bool known, busy;         /* `value` was found; is being looked for */
     dtp_scope_value value;
 } dtp_scope_name;

@@ -22,6 +22,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 sys.path.insert(0, "tests/support")
 import quarter  # noqa: E402
@@ -164,7 +165,8 @@ def tables():
         for key, spec in t["keys"].items():
             values = [v["then"] if isinstance(v, dict) else v for v in spec.get("only", [])]
             if "only" in spec:
-                lines.append(f"| `{file}` | `{key}` | {', '.join(json.dumps(v) for v in values) or 'none'} |")
+                text = ", ".join(json.dumps(v) for v in values) or "none"
+                lines += [f"| `{file}` | `{key}` | {row} |" for row in textwrap.wrap(text, 80)]
             elif "left_out" in spec:
                 lines.append(f"| `{file}` | `{key}` | any; it is left out |")
     return "\n".join(lines)
@@ -374,12 +376,21 @@ def refusals(here):
             ("an object that nobody knows", "clip", {"a": {"b": 1}}, "clip"),
             ("control characters", "a\n\x1b[31m", 1, "a\\n\\x1b[31m"),
             ("no rotary base", "rope_theta", 0, "base"),
+            ("a head for classes", "architectures", ["LlamaForSequenceClassification"], "architectures[0]",
+             '"LlamaForSequenceClassification"'),
+            ("rotary positions by layer type", "rope_parameters", {"full_attention": {"rope_type": "yarn"}},
+             "rope_parameters.full_attention", "an object"),
+            ("a rotary scaling that nobody knows", "rope_scaling", {"rope_type": "default", "mrope_section": [1, 2]},
+             "rope_scaling.mrope_section"),
             ("a padding token outside", "pad_token_id", 128256, "128256")):
         r.refused(what, with_values(llama, **{key: value}), *expected)
     for scaling in ("rope_scaling", "rope_parameters"):
         for kind in ("rope_type", "type"):
             r.refused(scaling, with_values(llama, **{scaling: {kind: "yarn", "factor": 4.0}}), f"{scaling}.{kind}", '"yarn"')
-    r.refused("two rotary bases", with_values(llama, rope_parameters={"rope_theta": 1e4}), "10000", "500000")
+    r.refused("two rotary bases", with_values(llama, rope_parameters={"rope_theta": 1e4}), "rope_parameters.rope_theta: 10000",
+              "rope_theta is 500000")
+    r.refused("two rotary bases under other keys", {"model_type": "gpt_neox", "rope_parameters": {"rope_theta": 1e4},
+              "rope_theta": 1e3}, "rope_theta: 1000, but rope_parameters.rope_theta is 10000")
     r.refused("dense layers among experts", with_values(moe, mlp_only_layers=[0]), "mlp_only_layers[0]")
     r.refused("biases of a family without", with_values("mistral_7b", attention_bias=True), "attention_bias: true")
     r.refused("more choices than experts", with_values(moe, num_experts_per_tok=129), "129")
@@ -411,8 +422,12 @@ def approximate(r):
 def windows(here):
     """A model is not planned at a length beyond its sliding window, unless the import was allowed to leave it out."""
     model = os.path.join(here, "window.json")
-    for words, length, expected in (([], 4096, 0), ([], 4097, 2), (["--allow-approximate"], 4097, 0)):
-        must(dtplan, "import", f"{HERE}/configs/mistral_7b", "-o", model, *words)
+    config = os.path.join(here, "window.config.json")
+    with open(config, "w", encoding="utf-8") as f:
+        json.dump(with_values("qwen2_7b", use_sliding_window=True, sliding_window=4096, layer_types=["sliding_attention"] * 28), f)
+    for folder, words, length, expected in [(f, *case) for f in (f"{HERE}/configs/mistral_7b", config) for case in (
+            ([], 4096, 0), ([], 4097, 2), (["--allow-approximate"], 4097, 0))]:
+        must(dtplan, "import", folder, "-o", model, *words)
         code, _, err = call(dtplan, "show", model, "--dim", "layers=1", "--dim", f"length={length}", "--stage", "graph")
         if code != expected or (code == 2 and "sliding_window" not in err):
             fail(f"sliding window, {words}, length {length}: exit {code}: {err}")
