@@ -11,6 +11,7 @@ typedef enum dtp_const_kind {
     DTP_CONST_OTHER,
     DTP_CONST_UNIFORM, /* `low` everywhere */
     DTP_CONST_INDEX,   /* low + the index along axis[0], the same along all others */
+    DTP_CONST_LINEAR,  /* low + high times that index */
     DTP_CONST_STEP /* along a diagonal of two axes: `low` where the index of axis[1] less that of
                           axis[0] is at most `at`, else `high` */
 } dtp_const_kind;

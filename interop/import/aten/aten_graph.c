@@ -60,7 +60,7 @@ static void need(dtp_aten *g, int32_t value)
 void dtp_aten_mark(dtp_aten *g)
 {
     for (int32_t i = 0; i < g->n_nodes; i++) {
-        g->nodes[i].live = false;
+        g->nodes[i].live = g->nodes[i].effect;
     }
     for (int32_t i = 0; i < g->n_outputs; i++) {
         need(g, g->outputs[i]);

@@ -32,6 +32,7 @@ typedef enum dtp_aten_role {
 typedef struct dtp_aten_value {
     const char *name;   /* of the graph */
     const char *source; /* parameters and buffers: the name in the module */
+    const char *id;     /* parameters: the name in the model, if it is another one; NULL */
     dtp_aten_role role;
     int32_t dtype;
     int32_t rank;
@@ -71,7 +72,7 @@ typedef struct dtp_aten_node {
     int32_t *outs;     /* values; -1: not a tensor */
     const char *path;  /* of the module: "layers.3.attn"; "" */
     const char *where; /* the innermost source line, "" */
-    bool live;
+    bool live, effect; /* an output needs it; it changes a tensor that others may read */
 } dtp_aten_node;
 
 typedef struct dtp_aten {
@@ -114,7 +115,7 @@ static inline int32_t dtp_aten_tensors(const dtp_aten_arg *a)
 int64_t dtp_aten_int(const dtp_aten_node *node, const char *name, int64_t fallback);
 double dtp_aten_real(const dtp_aten_node *node, const char *name, double fallback);
 
-/* Marks the nodes that outputs need, and no others. */
+/* Marks the nodes that outputs need and those with an effect, and no others. */
 void dtp_aten_mark(dtp_aten *g);
 
 /* An axis counted from the end when negative; -1 when it is not within the rank. */

@@ -1,11 +1,14 @@
 /* What a constant is found to be: one value, an index, a step along a diagonal. */
 #include "interop/import/aten/aten_const.h"
 
-static bool is_index(const dtp_const *c, const dtp_aten_value *v)
+/* Whole numbers, each `high` above the one before. */
+static bool is_linear(dtp_const *c, const dtp_aten_value *v)
 {
-    bool is = true;
+    const int64_t by = c->strides[c->axis[0]];
+    c->high = dtp_const_at(c, by) - c->low;
+    bool is = v->dtype != ATEN_BOOL && c->high == trunc(c->high);
     for (int64_t i = 0; i < v->sizes[c->axis[0]] && is; i++) {
-        is = dtp_const_at(c, i * c->strides[c->axis[0]]) == c->low + (double)i;
+        is = dtp_const_at(c, i * by) == c->low + c->high * (double)i;
     }
     return is;
 }
@@ -46,8 +49,8 @@ void dtp_const_judge(dtp_const *c, const dtp_aten_value *v)
     c->low = dtp_const_at(c, 0);
     if (n == 0) {
         c->kind = isnan(c->low) ? DTP_CONST_OTHER : DTP_CONST_UNIFORM;
-    } else if (n == 1 && is_index(c, v)) {
-        c->kind = DTP_CONST_INDEX;
+    } else if (n == 1 && is_linear(c, v)) {
+        c->kind = c->high == 1 ? DTP_CONST_INDEX : DTP_CONST_LINEAR;
     } else if (n == 2 && is_step(c, v)) {
         c->kind = DTP_CONST_STEP;
     }

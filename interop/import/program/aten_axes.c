@@ -103,13 +103,13 @@ dtp_status dtp_axes_permute(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
     return seen + 1 == UINT32_C(1) << rank ? DTP_OK : missing("a permutation of other axes", err);
 }
 
-/* repeat, tile; repeat_interleave: an axis is so many times its elements, or each of them so many
+/* repeat, tile; repeat_interleave and the nearest element of a smaller image: an axis is so many times its elements, or each of them so many
  * times. */
 dtp_status dtp_axes_repeat(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const int32_t v = dtp_aten_input(node, 0), out = node->outs[0], rank = value(x, out)->rank;
     const int32_t more = rank - value(x, v)->rank;
-    const bool each = dtp_aten_is(node, "repeat_interleave");
+    const bool each = !dtp_aten_is(node, "repeat") && !dtp_aten_is(node, "tile");
     memset(x->of[out], 0, sizeof x->of[out]);
     for (int32_t i = 0; i < rank && more >= 0; i++) {
         const dtp_axis none = {0}, *own = i < more ? &none : &x->of[v][i - more];
@@ -415,12 +415,13 @@ dtp_status dtp_axes_pad(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const dtp_aten_arg *pad = dtp_aten_arg_of(node, "pad");
     DTP_TRY(dtp_axes_same(x, node, err));
-    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0], last = value(x, v)->rank - 1;
-    if (pad == NULL || pad->n != 2 || last < 0 || pad->ints[0] < 0 || pad->ints[1] < 0) {
-        return missing("padding of more than the last axis", err);
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", -1), value(x, v)->rank);
+    if (pad == NULL || pad->n != 2 || axis < 0 || pad->ints[0] < 0 || pad->ints[1] < 0) {
+        return missing("padding that is not by a constant", err);
     }
-    DTP_TRY(fresh(x, node, value(x, out)->sizes[last], &x->of[out][last], err));
-    derive(x, &x->of[out][last], &x->of[v][last], pad->ints[0] + pad->ints[1]);
+    DTP_TRY(fresh(x, node, value(x, out)->sizes[axis], &x->of[out][axis], err));
+    derive(x, &x->of[out][axis], &x->of[v][axis], pad->ints[0] + pad->ints[1]);
     return DTP_OK;
 }
 

@@ -7,7 +7,6 @@ enum { MOST_WORK = 1 << 30 };
 
 /* What stands in the place of a value once nodes that change nothing are gone. */
 typedef struct patterns {
-    bool *viewed; /* by value: a view of it was made */
     dtp_importer *m;
     dtp_aten *g;
     int32_t *is;    /* by value: the one that it is the same as */
@@ -134,45 +133,6 @@ static bool changes_nothing(const patterns *p, const dtp_aten_node *node)
         return dtp_aten_int(node, "train", 1) == 0 || dtp_aten_real(node, "p", 1) == 0;
     }
     return is_one_of(node, names);
-}
-
-/* Ops whose result may share the elements of their operand. */
-static bool is_view(const dtp_aten_node *node)
-{
-    static const char *const names[] = {
-        "view",    "slice",   "select", "transpose", "expand", "permute", "unsqueeze", "squeeze",
-        "reshape", "flatten", "t",      "split",     "chunk",  "alias",   "detach",    NULL};
-    return is_one_of(node, names);
-}
-
-static void note_view(patterns *p, const dtp_aten_node *node)
-{
-    if (is_view(node) && dtp_aten_input(node, 0) >= 0) {
-        p->viewed[dtp_aten_input(node, 0)] = true;
-    }
-}
-
-/* add_, mul_, ..: the result in the operand's place; later readers of the operand mean the result.
- * A view of the operand would change as well, which a graph of values cannot say. */
-static dtp_status in_place(patterns *p, dtp_aten_node *node, dtp_err *err)
-{
-    const size_t n = strcspn(node->op, ".") + 1, len = strcspn(node->op + n, ".");
-    const int32_t x = dtp_aten_input(node, 0);
-    if (len < 2 || node->op[n + len - 1] != '_' || node->op[n] == '_' || x < 0 ||
-        node->n_outs != 1 || strncmp(node->op, "aten.", 5) != 0) {
-        return DTP_OK;
-    }
-    const dtp_aten_node *made = maker(p, x);
-    if (p->g->values[x].role != ATEN_NODE || p->viewed[x] || is_view(made) ||
-        !same_type(p, x, node->outs[0])) {
-        return DTP_OK; /* stays as it is, and is reported */
-    }
-    char *op = dtp_arena_strdup(p->g->arena, node->op);
-    DTP_TRY(DTP_MEMORY(err, op));
-    memmove(op + n + len - 1, op + n + len, strlen(op + n + len) + 1);
-    node->op = op;
-    p->is[x] = node->outs[0];
-    return DTP_OK;
 }
 
 /* ---- norms and activations ---- */
@@ -439,7 +399,8 @@ static bool all_are(const dtp_aten_node *node, const char *name, int64_t is)
     return all;
 }
 
-/* A convolution whose stride is its kernel, and whose image is whole patches of it. */
+/* A convolution whose stride, 1 if none is given, is its kernel, and whose image is whole patches of
+ * it. */
 static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     const int32_t x = dtp_aten_input(node, 0), w = dtp_aten_operand(node, "weight");
@@ -447,17 +408,17 @@ static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
     (void)err;
     if (!(dtp_aten_is(node, "conv1d") || dtp_aten_is(node, "conv2d") ||
           dtp_aten_is(node, "conv3d")) ||
-        x < 0 || w < 0 || stride == NULL || stride->n < 1 || !all_are(node, "padding", 0) ||
-        !all_are(node, "dilation", 1) || dtp_aten_int(node, "groups", 1) != 1) {
+        x < 0 || w < 0 || !all_are(node, "padding", 0) || !all_are(node, "dilation", 1) ||
+        dtp_aten_int(node, "groups", 1) != 1) {
         return DTP_OK;
     }
     const dtp_aten_value *v = &p->g->values[x], *k = &p->g->values[w];
     const dtp_aten_value *out = &p->g->values[node->outs[0]];
     bool whole = v->rank == k->rank && out->rank == k->rank && v->rank >= 3 &&
-                 (stride->n == 1 || stride->n == v->rank - 2);
+                 (stride == NULL || stride->n == 1 || stride->n == v->rank - 2);
     for (int32_t i = 2; i < v->rank && whole; i++) {
-        whole = stride->ints[stride->n == 1 ? 0 : i - 2] == k->sizes[i] &&
-                out->sizes[i] * k->sizes[i] == v->sizes[i];
+        const int64_t by = stride == NULL ? 1 : stride->ints[stride->n == 1 ? 0 : i - 2];
+        whole = by == k->sizes[i] && out->sizes[i] * k->sizes[i] == v->sizes[i];
     }
     node->op = whole ? "dtp.patches" : node->op;
     return DTP_OK;
@@ -528,7 +489,6 @@ dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
     patterns p = {.m = m, .g = g};
     DTP_TRY(DTP_NEW(g->arena, p.is, g->n_values + 1, err));
     DTP_TRY(DTP_NEW(g->arena, p.plain, g->n_values + 1, err));
-    DTP_TRY(DTP_NEW(g->arena, p.viewed, g->n_values + 1, err));
     for (int32_t i = 0; i < g->n_values; i++) {
         p.is[i] = p.plain[i] = i;
     }
@@ -541,8 +501,6 @@ dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
                 a->values[j] = a->values[j] < 0 ? -1 : p.is[a->values[j]];
             }
         }
-        DTP_TRY(in_place(&p, node, err));
-        note_view(&p, node);
         note_cast(&p, node);
         if (changes_nothing(&p, node)) {
             p.is[node->outs[0]] = dtp_aten_input(node, 0);

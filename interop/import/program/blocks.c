@@ -32,6 +32,13 @@ static int32_t number_in(const char *path, size_t *prefix)
     return -1;
 }
 
+const char *dtp_block_tail(const char *name)
+{
+    size_t n;
+    const char *dot = number_in(name, &n) < 0 ? NULL : strchr(name + n + 1, '.');
+    return dot == NULL ? NULL : dot + 1;
+}
+
 /* The first node behind those of instance k that begin at `at`. */
 static int32_t end_of(const dtp_importer *m, int32_t at, const char *prefix, int32_t k)
 {

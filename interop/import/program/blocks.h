@@ -28,6 +28,9 @@ bool dtp_block_has(const dtp_importer *m, const dtp_block *b, const char *name);
 const dtp_block *dtp_block_of(const dtp_importer *m, int32_t n, const dtp_block *blocks,
                               const char *name, int32_t *k);
 
+/* "attn.q" of "layers.3.attn.q", behind the first number; NULL: there is none. */
+const char *dtp_block_tail(const char *name);
+
 /* "attn.q" of "layers.3.attn.q" in instance k of a block; NULL: not of this instance. */
 const char *dtp_block_local(const dtp_block *b, int32_t k, const char *name);
 

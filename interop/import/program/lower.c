@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/json_writer.h"
+#include "interop/import/program/blocks.h"
 
 dtp_status dtp_type_attr(dtp_importer *m, int32_t dtype, const char **out, dtp_err *err)
 {
@@ -234,6 +235,13 @@ static bool is_id(char c)
            c == '.' || c == '-' || c == '/';
 }
 
+/* "layers.0.mask" would be called "mask" in a block of the layers, which an input is. */
+static bool hides(const dtp_importer *m, const char *id)
+{
+    const char *tail = dtp_block_tail(id);
+    return tail != NULL && dtp_name_find(&m->g->sources, tail) >= 0;
+}
+
 /* A name that no other node or input has: the base, or that with a number. */
 static dtp_status unique(dtp_importer *m, const char *base, const char **out, dtp_err *err)
 {
@@ -242,7 +250,7 @@ static dtp_status unique(dtp_importer *m, const char *base, const char **out, dt
     for (char *c = id; *c != '\0'; c++) {
         *c = is_id(*c) ? *c : '_';
     }
-    while (dtp_name_find(&m->g->sources, id) >= 0) {
+    while (dtp_name_find(&m->g->sources, id) >= 0 || hides(m, id)) {
         id = dtp_arena_printf(m->arena, "%s_1", id);
         DTP_TRY(DTP_MEMORY(err, id));
     }
@@ -418,22 +426,26 @@ static dtp_status low_whole(dtp_importer *m, int32_t value, const char *id, dtp_
     return DTP_OK;
 }
 
-/* start + the index along an axis, which is one part. */
-static dtp_status emit_index(dtp_lowering *l, const char *dim, double start, int32_t dtype,
-                             const char **id, dtp_err *err)
+/* start + by times the index along an axis, which is one part. */
+static dtp_status emit_index(dtp_lowering *l, const char *dim, double start, double by,
+                             int32_t dtype, const char **id, dtp_err *err)
 {
+    const double numbers[2] = {by, start};
     const char *in[2], *type;
     DTP_TRY(dtp_type_attr(l->m, dtype, &type, err));
     const dtp_out_node index = {
         "index", "iota", .out = dim,
         .attrs = dtp_arena_printf(l->m->arena, "\"dim\": \"%s\", %s", dim, type)};
-    const dtp_out_node sum = {"index", "add", 2, in, dim, "", NULL, 0};
-    DTP_TRY(dtp_emit(l, &index, start == 0 ? id : &in[0], err));
-    if (start == 0) {
-        return DTP_OK;
+    DTP_TRY(dtp_emit(l, &index, id, err));
+    for (int32_t i = 0; i < 2; i++) {
+        const dtp_out_node o = {"index", i == 0 ? "mul" : "add", 2, in, dim, "", NULL, 0};
+        if (numbers[i] != (i == 0 ? 1 : 0)) {
+            in[0] = *id;
+            DTP_TRY(dtp_emit_number(l, numbers[i], dtype, "", &in[1], err));
+            DTP_TRY(dtp_emit(l, &o, id, err));
+        }
     }
-    DTP_TRY(dtp_emit_number(l, start, dtype, "", &in[1], err));
-    return dtp_emit(l, &sum, id, err);
+    return DTP_OK;
 }
 
 /* The place of an axis among the parts; -1: it is not one part. */
@@ -461,7 +473,7 @@ static dtp_status low_step(dtp_lowering *l, int32_t value, const dtp_const *s, d
         low->order[i] = (int8_t)part;
         dims[i] = dtp_class_name(l->m, low->cls[part], low->alias[part]);
         DTP_TRY(DTP_MEMORY(err, dims[i]));
-        DTP_TRY(emit_index(l, dims[i], i == 0 ? (double)s->at : 0, ATEN_I64, &ids[1 - i], err));
+        DTP_TRY(emit_index(l, dims[i], i == 0 ? (double)s->at : 0, 1, ATEN_I64, &ids[1 - i], err));
     }
     low->n_dims = 2;
     both = dtp_joined(l->m, dims[0], ",", dims[1]);
@@ -496,11 +508,12 @@ static dtp_status low_const(dtp_lowering *l, int32_t value, dtp_err *err)
     }
     if (c->kind == DTP_CONST_STEP) {
         DTP_TRY(low_step(l, value, c, low, err));
-    } else if (c->kind == DTP_CONST_INDEX && part_of(m, value, c->axis[0]) >= 0) {
+    } else if ((c->kind == DTP_CONST_INDEX || c->kind == DTP_CONST_LINEAR) &&
+               part_of(m, value, c->axis[0]) >= 0) {
         const int32_t part = part_of(m, value, c->axis[0]);
         low->order[low->n_dims++] = (int8_t)part;
-        DTP_TRY(emit_index(l, dtp_class_name(m, low->cls[part], low->alias[part]), c->low, v->dtype,
-                           &low->id, err));
+        DTP_TRY(emit_index(l, dtp_class_name(m, low->cls[part], low->alias[part]), c->low,
+                           c->kind == DTP_CONST_INDEX ? 1 : c->high, v->dtype, &low->id, err));
     } else {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "the constant '%s' is none that can be written",
                         v->name);
@@ -520,13 +533,25 @@ static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
     dtp_low *low = &l->m->low[value];
     bool same = true;
     low->param = v->role == ATEN_PARAM;
+    if (low->param && v->id == NULL) {
+        dtp_aten_value *to = &l->m->g->values[value];
+        to->id = v->source;
+        while (hides(l->m, to->id)) {
+            to->id = dtp_arena_printf(l->m->arena, "%s_1", to->id);
+            DTP_TRY(DTP_MEMORY(err, to->id));
+        }
+        DTP_TRY(dtp_name_find(&l->m->g->sources, to->id) >= 0
+                    ? DTP_OK
+                    : dtp_name_add(&l->m->g->sources, l->m->arena, to->id, value, err));
+    }
+    const char *id = low->param ? v->id : v->source;
     for (int32_t i = 0; i < v->rank; i++) {
         same = same && (low->param ? v->sizes[i] != 1 : dtp_axis_parts(l->m, value, i) < 2);
     }
     if (dtp_aten_type(v->dtype) == NULL) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s' has element type %d", v->source, v->dtype);
     }
-    DTP_TRY(low_whole(l->m, value, v->source, err));
+    DTP_TRY(low_whole(l->m, value, id, err));
     return same ? DTP_OK
                 : dtp_emit_one(l, "relabel", "relabel", &low->id, low_dims(l->m, low), "", err);
 }

@@ -61,6 +61,16 @@ dtp_status dtp_settle(dtp_lowering *l, dtp_err *err) DTP_MUST_CHECK;
 /* Repeats an operand over the groups that it lacks, and brings its dims into the order of the axes.
  */
 dtp_status dtp_whole(dtp_lowering *l, dtp_use *use, dtp_err *err) DTP_MUST_CHECK;
+/* An axis that is cut, put together or one of several parts is the dim "piece" meanwhile: layout
+ * rules speak of the dims before and behind it, whose sizes are those that are declared. */
+#define DTP_PIECE "piece"
+/* The value as a tensor in which axis `axis` is the dim "piece"; one that lacks a dim is repeated
+ * over it. The other dims are those of `firsts`. */
+dtp_status dtp_one_dim(dtp_lowering *l, int32_t value, int32_t axis, const int32_t *firsts,
+                       const char **id, dtp_err *err) DTP_MUST_CHECK;
+/* l->out from a tensor whose axis `axis` is the dim "piece"; -1: none is. */
+dtp_status dtp_from_piece(dtp_lowering *l, const char *id, int32_t axis,
+                          dtp_err *err) DTP_MUST_CHECK;
 /* x as the only operand, settled, with groups of its own, which are those of `out`. */
 dtp_status dtp_only_operand(dtp_lowering *l, dtp_err *err) DTP_MUST_CHECK;
 

@@ -28,7 +28,7 @@ dtp_status dtp_lower_permute(dtp_lowering *l, dtp_err *err)
 /* What repeats is no dim of the tensor: the other parts of every axis are those of the operand. */
 dtp_status dtp_lower_repeat(dtp_lowering *l, dtp_err *err)
 {
-    const bool each = dtp_aten_is(l->node, "repeat_interleave");
+    const bool each = !dtp_aten_is(l->node, "repeat") && !dtp_aten_is(l->node, "tile");
     const int32_t rank = dtp_value_of(l, l->out)->rank, more = rank - dtp_value_of(l, l->x)->rank;
     const dtp_low *in;
     int32_t place[DTP_FLAT_PARTS], n = 0, part = 0;
@@ -54,14 +54,21 @@ dtp_status dtp_lower_repeat(dtp_lowering *l, dtp_err *err)
 
 /* ---- pieces of one axis ---- */
 
-/* The axis that is cut or put together is the dim "piece" meanwhile: layout rules speak of the dims
- * before and behind it, whose sizes are those that are declared. */
-#define PIECE "piece"
+/* Dims of a value in the order of its axes, with `piece` in the place of axis `axis`. */
+static const char *dims_of(dtp_lowering *l, int32_t value, int32_t axis, const int32_t *firsts,
+                           const char *piece)
+{
+    const char *dims = "";
+    for (int32_t i = 0; i < dtp_value_of(l, value)->rank; i++) {
+        const int32_t n = dtp_axis_parts(l->m, value, i);
+        dims =
+            dtp_joined(l->m, dims, ",", i == axis ? piece : dtp_group_names(l, firsts[i], n, ","));
+    }
+    return dims;
+}
 
-/* The value as a tensor in which axis `axis` is the dim "piece"; one that lacks a dim is repeated
- * over it. The other dims are those of `firsts`. */
-static dtp_status one_dim(dtp_lowering *l, int32_t value, int32_t axis, const int32_t *firsts,
-                          const char **id, dtp_err *err)
+dtp_status dtp_one_dim(dtp_lowering *l, int32_t value, int32_t axis, const int32_t *firsts,
+                       const char **id, dtp_err *err)
 {
     const int32_t kept = l->groups.n; /* the axis has groups of its own, here alone */
     int32_t mine[DTP_MAX_RANK];
@@ -72,13 +79,8 @@ static dtp_status one_dim(dtp_lowering *l, int32_t value, int32_t axis, const in
     DTP_TRY(dtp_settle(l, err));
     DTP_TRY(dtp_whole(l, &l->uses[0], err));
     l->groups.n = kept;
-    const char *dims = "";
-    for (int32_t i = 0; i < dtp_value_of(l, value)->rank; i++) {
-        dims = dtp_joined(l->m, dims, ",",
-                          i == axis
-                              ? dtp_joined(l->m, PIECE, "=", dtp_axis_size(l->m, value, axis))
-                              : dtp_group_names(l, firsts[i], dtp_axis_parts(l->m, value, i), ","));
-    }
+    const char *dims = dims_of(l, value, axis, firsts,
+                               dtp_joined(l->m, DTP_PIECE, "=", dtp_axis_size(l->m, value, axis)));
     DTP_TRY(DTP_MEMORY(err, dims));
     *id = l->uses[0].id;
     return dtp_emit_one(l, "relabel", "relabel", id, dims, "", err);
@@ -95,8 +97,7 @@ static dtp_status groups_but(dtp_lowering *l, int32_t axis, dtp_err *err)
     return DTP_OK;
 }
 
-/* The result from a tensor whose axis `axis` is the dim "piece"; -1: none is. */
-static dtp_status from_piece(dtp_lowering *l, const char *id, int32_t axis, dtp_err *err)
+dtp_status dtp_from_piece(dtp_lowering *l, const char *id, int32_t axis, dtp_err *err)
 {
     l->n = 1;
     l->uses[0] = (dtp_use){.value = -1, .id = id};
@@ -119,13 +120,14 @@ static dtp_status cut(dtp_lowering *l, int32_t axis, bool gone, const char *star
     for (int32_t i = 0; i < dtp_value_of(l, l->out)->rank; i++) {
         mine[gone && i >= axis ? i + 1 : i] = l->firsts[i];
     }
-    DTP_TRY(one_dim(l, l->x, axis, mine, &id, err));
+    DTP_TRY(dtp_one_dim(l, l->x, axis, mine, &id, err));
     const char *size = gone ? "1" : dtp_axis_size(l->m, l->out, axis);
     const char *stop = strcmp(start, "0") == 0 ? size : dtp_joined(l->m, start, "+", size);
     const char *attrs = dtp_arena_printf(
-        l->m->arena, "\"dim\": \"" PIECE "\", \"start\": \"%s\", \"stop\": \"%s\"", start, stop);
+        l->m->arena, "\"dim\": \"" DTP_PIECE "\", \"start\": \"%s\", \"stop\": \"%s\"", start,
+        stop);
     DTP_TRY(dtp_emit_one(l, "piece", "slice", &id, NULL, attrs, err));
-    return from_piece(l, id, gone ? -1 : axis, err);
+    return dtp_from_piece(l, id, gone ? -1 : axis, err);
 }
 
 /* A place counted from the end stays there when the size changes. */
@@ -182,21 +184,21 @@ dtp_status dtp_lower_topk(dtp_lowering *l, dtp_err *err)
     const int32_t axis = dtp_aten_axis(dtp_aten_int(l->node, "dim", -1), rank);
     const char *id, *type;
     DTP_TRY(groups_but(l, axis, err));
-    DTP_TRY(one_dim(l, l->x, axis, l->firsts, &id, err));
+    DTP_TRY(dtp_one_dim(l, l->x, axis, l->firsts, &id, err));
     const int32_t kept = l->groups.n;
     const char *attrs =
-        dtp_arena_printf(l->m->arena, "\"over\": \"" PIECE "\", \"k\": \"%s\", \"largest\": %s",
+        dtp_arena_printf(l->m->arena, "\"over\": \"" DTP_PIECE "\", \"k\": \"%s\", \"largest\": %s",
                          dtp_axis_size(l->m, l->out, axis),
                          dtp_aten_int(l->node, "largest", 1) != 0 ? "true" : "false");
     DTP_TRY(dtp_emit_one(l, "piece", "topk", &id, NULL, attrs, err));
-    DTP_TRY(from_piece(l, id, axis, err));
+    DTP_TRY(dtp_from_piece(l, id, axis, err));
     l->out = l->node->outs[1];
     l->groups.n = kept;
     id = dtp_arena_printf(l->m->arena, "%s.indices", id);
     DTP_TRY(DTP_MEMORY(err, id));
     DTP_TRY(dtp_type_attr(l->m, dtp_value_of(l, l->out)->dtype, &type, err));
     DTP_TRY(dtp_emit_one(l, "cast", "cast", &id, NULL, type, err));
-    return from_piece(l, id, axis, err);
+    return dtp_from_piece(l, id, axis, err);
 }
 
 /* The operands of cat and stack. */
@@ -213,10 +215,10 @@ static dtp_status list_of(const dtp_lowering *l, const dtp_aten_arg **list, dtp_
 static dtp_status concat(dtp_lowering *l, int32_t n, const char *const *ids, int32_t axis,
                          dtp_err *err)
 {
-    const dtp_out_node o = {"piece", "concat", n, ids, NULL, "\"dim\": \"" PIECE "\"", NULL, 0};
+    const dtp_out_node o = {"piece", "concat", n, ids, NULL, "\"dim\": \"" DTP_PIECE "\"", NULL, 0};
     const char *all;
     DTP_TRY(dtp_emit(l, &o, &all, err));
-    return from_piece(l, all, axis, err);
+    return dtp_from_piece(l, all, axis, err);
 }
 
 dtp_status dtp_lower_cat(dtp_lowering *l, dtp_err *err)
@@ -230,7 +232,7 @@ dtp_status dtp_lower_cat(dtp_lowering *l, dtp_err *err)
         dtp_name_group(&l->groups, i, 0);
     }
     for (int32_t i = 0; i < list->n; i++) {
-        DTP_TRY(one_dim(l, list->values[i], axis, l->firsts, &ids[i], err));
+        DTP_TRY(dtp_one_dim(l, list->values[i], axis, l->firsts, &ids[i], err));
     }
     return concat(l, list->n, ids, axis, err);
 }
@@ -261,12 +263,13 @@ dtp_status dtp_lower_stack(dtp_lowering *l, dtp_err *err)
         dtp_arena_printf(l->m->arena, "\"dim\": \"%s\"", dtp_axis_size(l->m, l->out, axis)), err);
 }
 
-/* Numbers around the last axis. */
+/* Numbers around an axis, the last one if none is named. */
 dtp_status dtp_lower_pad(dtp_lowering *l, dtp_err *err)
 {
     const dtp_aten_arg *pad = dtp_aten_arg_of(l->node, "pad");
     const dtp_aten_arg *mode = dtp_aten_arg_of(l->node, "mode");
-    const int32_t axis = dtp_value_of(l, l->x)->rank - 1;
+    const int32_t axis =
+        dtp_aten_axis(dtp_aten_int(l->node, "dim", -1), dtp_value_of(l, l->x)->rank);
     const char *ids[3];
     int32_t n = 0;
     if ((mode != NULL && (mode->text == NULL || strcmp(mode->text, "constant") != 0)) ||
@@ -275,12 +278,12 @@ dtp_status dtp_lower_pad(dtp_lowering *l, dtp_err *err)
     }
     DTP_TRY(groups_but(l, axis, err));
     const char *self;
-    DTP_TRY(one_dim(l, l->x, axis, l->firsts, &self, err));
-    const char *rows = dtp_group_names(l, 0, l->groups.n, ",");
+    DTP_TRY(dtp_one_dim(l, l->x, axis, l->firsts, &self, err));
     for (int32_t i = 0; i < 2; i++) {
         if (pad->ints[i] > 0) {
-            const char *dims = dtp_joined(
-                l->m, rows, ",", dtp_arena_printf(l->m->arena, PIECE "=%" PRId64, pad->ints[i]));
+            const char *dims =
+                dims_of(l, l->x, axis, l->firsts,
+                        dtp_arena_printf(l->m->arena, DTP_PIECE "=%" PRId64, pad->ints[i]));
             DTP_TRY(DTP_MEMORY(err, dims));
             DTP_TRY(dtp_emit_number(l, dtp_aten_real(l->node, "value", 0),
                                     dtp_value_of(l, l->out)->dtype, dims, &ids[n++], err));

@@ -83,13 +83,17 @@ dtp_status dtp_lower_patches(dtp_lowering *l, dtp_err *err)
 
 static bool same_axis(const dtp_importer *m, int32_t a, int32_t b, int32_t axis)
 {
-    const int32_t one = dtp_axis_one(&m->axes, &m->axes.of[a][axis]);
-    return one >= 0 && one == dtp_axis_one(&m->axes, &m->axes.of[b][axis]);
+    int32_t one[DTP_FLAT_PARTS], other[DTP_FLAT_PARTS];
+    const int32_t n = dtp_axis_leaves(&m->axes, 1, &m->axes.of[a][axis], one, DTP_FLAT_PARTS);
+    return n > 0 &&
+           n == dtp_axis_leaves(&m->axes, 1, &m->axes.of[b][axis], other, DTP_FLAT_PARTS) &&
+           memcmp(one, other, (size_t)n * sizeof one[0]) == 0;
 }
 
 typedef struct attention {
     int32_t q, k, v, mask;
     int32_t length, feature; /* axes */
+    bool split;              /* the features of queries are several dims: one meanwhile */
     int32_t fq[DTP_MAX_RANK], fk[DTP_MAX_RANK], fv[DTP_MAX_RANK];
 } attention;
 
@@ -110,9 +114,19 @@ static dtp_status attention_groups(dtp_lowering *l, attention *a, dtp_err *err)
 
 static dtp_status attention_operands(dtp_lowering *l, attention *a, dtp_err *err)
 {
-    DTP_TRY(dtp_use_add(l, a->q, a->fq, err));
-    DTP_TRY(dtp_use_add(l, a->k, a->fk, err));
-    DTP_TRY(dtp_use_add(l, a->v, a->fv, err));
+    const int32_t values[3] = {a->q, a->k, a->v}, *firsts[3] = {a->fq, a->fk, a->fv};
+    dtp_use merged[3] = {{0}};
+    for (int32_t i = 0; i < 3 && a->split; i++) {
+        if (dtp_axis_parts(l->m, values[i], a->feature) > 1) {
+            DTP_TRY(dtp_one_dim(l, values[i], a->feature, firsts[i], &merged[i].id, err));
+        }
+    }
+    l->n = 0;
+    for (int32_t i = 0; i < 3; i++) {
+        DTP_TRY(dtp_use_add(l, values[i], firsts[i], err));
+        l->uses[i].id = merged[i].id;
+        l->uses[i].whole = merged[i].id != NULL;
+    }
     if (a->mask >= 0) {
         int32_t fm[DTP_MAX_RANK];
         const int32_t rank = dtp_value_of(l, a->mask)->rank, more = a->feature + 1 - rank;
@@ -123,7 +137,7 @@ static dtp_status attention_operands(dtp_lowering *l, attention *a, dtp_err *err
     }
     DTP_TRY(dtp_settle(l, err));
     for (int32_t i = 0; i < 3; i++) {
-        const bool lacks = l->m->low[l->uses[i].value].n_dims < l->uses[i].n;
+        const bool lacks = !l->uses[i].whole && l->m->low[l->uses[i].value].n_dims < l->uses[i].n;
         DTP_TRY(lacks ? dtp_whole(l, &l->uses[i], err) : DTP_OK);
     }
     return DTP_OK;
@@ -136,7 +150,7 @@ static const char *attention_attrs(dtp_lowering *l, const attention *a)
         int32_t group;
         bool written;
     } dims[] = {{"query", a->fq[a->length], true},
-                {"feature", a->fq[a->feature], true},
+                {"feature", a->split ? -1 : a->fq[a->feature], true},
                 {"key", a->fk[a->length], a->fk[a->length] != a->fq[a->length]},
                 {"value", a->fv[a->feature], a->fv[a->feature] != a->fq[a->feature]}};
     const double scale = dtp_aten_real(l->node, "scale", 0);
@@ -144,9 +158,10 @@ static const char *attention_attrs(dtp_lowering *l, const attention *a)
     const char *attrs = "";
     for (int32_t i = 0; i < 4; i++) {
         if (dims[i].written) {
-            attrs = dtp_joined(l->m, attrs, ", ",
-                               dtp_arena_printf(l->m->arena, "\"%s\": \"%s\"", dims[i].key,
-                                                dtp_group_name(l, dims[i].group)));
+            attrs = dtp_joined(
+                l->m, attrs, ", ",
+                dtp_arena_printf(l->m->arena, "\"%s\": \"%s\"", dims[i].key,
+                                 dims[i].group < 0 ? DTP_PIECE : dtp_group_name(l, dims[i].group)));
         }
     }
     if (dtp_aten_real(l->node, "causal", 0) == 0) {
@@ -165,11 +180,14 @@ dtp_status dtp_lower_attention(dtp_lowering *l, dtp_err *err)
                    .mask = dtp_aten_operand(l->node, "mask")};
     a.feature = dtp_value_of(l, a.q)->rank - 1;
     a.length = a.feature - 1;
+    a.split = dtp_axis_parts(l->m, a.q, a.feature) > 1;
     DTP_TRY(attention_groups(l, &a, err));
     if (dtp_axis_parts(l->m, a.q, a.length) != 1 || dtp_axis_parts(l->m, a.k, a.length) != 1 ||
-        dtp_axis_parts(l->m, a.q, a.feature) != 1 || dtp_axis_parts(l->m, a.v, a.feature) != 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "attention over positions or features that are split");
+        dtp_axis_parts(l->m, a.q, a.feature) < 1 ||
+        dtp_axis_parts(l->m, a.v, a.feature) != (a.split && a.fv[a.feature] == a.fq[a.feature]
+                                                     ? dtp_axis_parts(l->m, a.q, a.feature)
+                                                     : 1)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "attention over positions that are split");
     }
     DTP_TRY(attention_operands(l, &a, err));
     /* the feature's place is that of the value */
@@ -178,6 +196,16 @@ dtp_status dtp_lower_attention(dtp_lowering *l, dtp_err *err)
     l->firsts[a.feature] = a.fv[a.feature];
     l->m->report->attention++;
     l->m->report->causal += dtp_aten_real(l->node, "causal", 0) != 0 ? 1 : 0;
+    if (a.split && a.fv[a.feature] == a.fq[a.feature]) {
+        const char *in[4], *id;
+        for (int32_t i = 0; i < l->n; i++) {
+            in[i] = l->uses[i].id;
+        }
+        const dtp_out_node o = {"attention", "attention", l->n, in,
+                                .attrs = attention_attrs(l, &a)};
+        DTP_TRY(dtp_emit(l, &o, &id, err));
+        return dtp_from_piece(l, id, a.feature, err);
+    }
     return dtp_emit_value(l, "attention", attention_attrs(l, &a), err);
 }
 

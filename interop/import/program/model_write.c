@@ -89,8 +89,9 @@ static void put_param(writer *w, int32_t value, dtp_strbuf *names)
 {
     const dtp_aten_value *v = &w->m->g->values[value];
     int32_t k = 0;
-    const dtp_block *block = dtp_block_of(w->m, w->n_blocks, w->blocks, v->source, &k);
-    const char *local = block == NULL ? v->source : dtp_block_local(block, k, v->source);
+    const dtp_block *block = dtp_block_of(w->m, w->n_blocks, w->blocks, v->id, &k);
+    const char *local = block == NULL ? v->id : dtp_block_local(block, k, v->id);
+    const char *theirs = block == NULL ? v->source : dtp_block_local(block, k, v->source);
     const char *init = v->rank > 1                    ? "{\"normal\": 0.02}"
                        : ends_with(v->source, "bias") ? "\"zeros\""
                                                       : "\"ones\"";
@@ -102,10 +103,9 @@ static void put_param(writer *w, int32_t value, dtp_strbuf *names)
                     block == NULL ? "    " : "        ", local);
     put_type(w, b, value);
     dtp_strbuf_addf(b, ", \"init\": %s}", init);
-    const char *name =
-        block == NULL ? local : dtp_arena_printf(w->m->arena, "%s.*.%s", block->prefix, local);
-    dtp_strbuf_addf(names, "%s\n    \"%s\": {\"name\": \"%s\", \"axes\": [",
-                    names->len > 0 ? "," : "", name, name);
+    const char *all = block == NULL ? "" : dtp_joined(w->m, block->prefix, "", ".*.");
+    dtp_strbuf_addf(names, "%s\n    \"%s%s\": {\"name\": \"%s%s\", \"axes\": [",
+                    names->len > 0 ? "," : "", all, local, all, theirs);
     for (int32_t a = 0; a < v->rank; a++) {
         dtp_strbuf_addf(names, "%s\"%s\"", a > 0 ? ", " : "", axis_dims(w, value, a, "*"));
     }

@@ -5,6 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/files/file_map.h"
+#include "interop/import/program/aten_expand.h"
 #include "interop/import/program/aten_ops.h"
 #include "interop/import/program/lower.h"
 
@@ -220,6 +221,7 @@ static dtp_status find_loss(dtp_importer *m, const dtp_pt2_options *options, dtp
 static dtp_status import_graph(dtp_importer *m, const dtp_pt2_options *options, dtp_pt2_result *out,
                                dtp_err *err)
 {
+    DTP_TRY(dtp_aten_expand(m->g, err));
     DTP_TRY(dtp_const_fold(m->g, &m->consts, err));
     DTP_TRY(dtp_aten_patterns(m, err));
     cut_constants(m);

@@ -18,7 +18,7 @@ static dtp_status add_entry(dtp_importer *m, int32_t value, int64_t *at, dtp_str
                         "%s: the weight '%s' has no floating-point elements in the file",
                         m->g->file, v->source);
     }
-    dtp_strbuf_addf(header, ",\"%s\":{\"dtype\":\"%s%s\",\"shape\":[", v->source,
+    dtp_strbuf_addf(header, ",\"%s\":{\"dtype\":\"%s%s\",\"shape\":[", v->id,
                     type[0] == 'b' ? "BF" : "F", type + strcspn(type, "0123456789"));
     for (int32_t i = 0; i < v->rank; i++) {
         const int32_t n = dtp_axis_parts(m, value, i), last = part + n;
