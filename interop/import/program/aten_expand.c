@@ -461,7 +461,7 @@ static dtp_status expand_node(dtp_expansion *e, dtp_aten_node *node)
     const int32_t n = e->n;
     e->of = node;
     e->first = e->g->n_values;
-    if (!(dtp_expand_views(e) || dtp_expand_formula(e))) {
+    if (!(dtp_expand_views(e) || dtp_expand_formula(e) || dtp_expand_attention(e))) {
         e->n = n; /* what was begun */
         e->g->n_values = e->first;
         DTP_TRY(e->status);
@@ -476,6 +476,25 @@ static dtp_status expand_node(dtp_expansion *e, dtp_aten_node *node)
     return e->status;
 }
 
+static dtp_status count_uses(dtp_expansion *e)
+{
+    dtp_aten *g = e->g;
+    DTP_TRY(DTP_NEW(g->arena, e->uses, g->n_values + 1, e->err));
+    dtp_aten_mark(g);
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        for (int32_t k = 0; k < g->nodes[i].n_args && g->nodes[i].live; k++) {
+            const dtp_aten_arg *a = &g->nodes[i].args[k];
+            for (int32_t j = 0; j < dtp_aten_tensors(a); j++) {
+                e->uses[a->values[j] < 0 ? g->n_values : a->values[j]]++;
+            }
+        }
+    }
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        e->uses[g->outputs[i]]++;
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err)
 {
     dtp_expansion e = {.g = g, .err = err};
@@ -488,6 +507,7 @@ dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err)
         const dtp_aten_value *v = &g->values[g->outputs[i]];
         e.trains = e.trains || (v->rank == 0 && is_real(v->dtype));
     }
+    DTP_TRY(count_uses(&e));
     const int32_t n = g->n_nodes;
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(expand_node(&e, &g->nodes[i]));

@@ -14,7 +14,8 @@ typedef struct dtp_expansion {
     dtp_aten_node *nodes;
     int32_t *is; /* by value of the file: the one that it is the same as */
     bool *viewed;
-    bool trains; /* an output may be a loss */
+    int32_t *uses; /* by value of the file: readers that an output needs, and outputs */
+    bool trains;   /* an output may be a loss */
 } dtp_expansion;
 
 /* A node with so many outputs, which are like `like`: its first output, the others follow; -1. */
@@ -38,6 +39,7 @@ int32_t dtp_expand_source(const dtp_expansion *e, int32_t value);
 /* Each: the node was written anew. */
 bool dtp_expand_formula(dtp_expansion *e);
 bool dtp_expand_views(dtp_expansion *e);
+bool dtp_expand_attention(dtp_expansion *e);
 
 /* All nodes of g, and ops that change a tensor in place as ops that make another one. */
 dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err) DTP_MUST_CHECK;
