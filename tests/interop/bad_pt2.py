@@ -14,6 +14,9 @@ import zipfile
 WRONG = [None, -1, 0, 1, 2**40, 1e300, "x", "", [], {}, True, [1, 2], {"as_int": -1}, {"name": "ids"}, 13, 28]
 OPS = ("add cat view permute sum embedding slice softmax split select where nosuch einsum matmul baddbmm topk gather index "
        "one_hot repeat constant_pad_nd group_norm avg_pool2d glu clamp unbind max mse_loss lerp cumsum add_ fill_").split()
+SOURCES = "gpt llama_loss bert vit t5 dlrm nano grouped stem experts encoding".split()
+EQUATIONS = ["", "->", "bld", "bld,dkgh->blkgz", "bbd,dkgh->bdkgh", "bld,dkgh->blkghblkgh", "bld,dkgh,->blkgh", "bld;dkgh->blkgh",
+             "bld,dkgh->", "bld,dkgh-blkgh", "bl...d...,dkgh->blkgh", "...d,dkgh->kgh", "bld,dkgh->blkgh->", "abcdefghij,k->a"]
 
 
 def all_paths(v, path=()):
@@ -105,6 +108,19 @@ def unsupported(folder, dtplan, path, out):
         sys.exit(f"{counts}: {text}")
 
 
+def equations(folder, dtplan, path, out):
+    """Products that are none, of operands of 3 and 4 axes."""
+    def change(graph, equation):
+        node = next(n for n in graph["graph_module"]["graph"]["nodes"] if "einsum" in n["target"])
+        next(i for i in node["inputs"] if i["name"] == "equation")["arg"] = {"as_string": equation}
+
+    for equation in EQUATIONS:
+        changed(os.path.join(folder, "grouped.pt2"), path, lambda graph, e=equation: change(graph, e))
+        bad, text = attempt(dtplan, path, out)
+        if not bad or f"the product '{equation}'" not in text or len(text.splitlines()) != 1:
+            sys.exit(f"equation '{equation}': {text}")
+
+
 def sizes(folder, dtplan, path, out):
     """Every eleventh tensor with an axis that is said to be three times as long (constants and weights end before), or
     to have no elements."""
@@ -132,6 +148,11 @@ def made_wrong(folder, tmp):
         if "user_input" in spec:
             value = spec["user_input"]["arg"]["as_tensor"]["name"]
             types["graph_module"]["graph"]["tensor_values"][value]["dtype"] = 3
+    effect = json.loads(text)  # an op that changes rows of an input, and whose result nobody reads
+    inner = effect["graph_module"]["graph"]
+    inner["tensor_values"]["changed"] = inner["tensor_values"]["select"]
+    inner["nodes"].append({"target": "torch.ops.aten.mul_.Tensor", "outputs": [{"as_tensor": {"name": "changed"}}], "inputs": [
+        {"name": "self", "arg": {"as_tensor": {"name": "select"}}}, {"name": "other", "arg": {"as_int": 2}}]})
     params = [s["parameter"] for s in clash["graph_module"]["signature"]["input_specs"] if "parameter" in s]
     params[1]["parameter_name"] = params[0]["parameter_name"]
     cases = {
@@ -142,6 +163,7 @@ def made_wrong(folder, tmp):
         "two": ({"dlrm/models/other.json": text}, "two graphs"),
         "ours": ({model: text.replace("torch.ops.aten.relu.default", "torch.ops.dtp.attention")}, "is no op of torch"),
         "plain": ({model: text.replace("torch.ops.aten.relu.default", "torch.ops.relu")}, "relu"),
+        "effect": ({model: json.dumps(effect)}, "aten.mul_.Tensor"),
         "type": ({model: json.dumps(types)}, "has element type 3"),
         "twice": ({model: text.replace('"nodes":[', '"nodes":[],"nodes":[')}, "nodes"),
     }
@@ -199,10 +221,11 @@ def main(dtplan, folder):
         if bad:
             sys.exit(f"a long program is refused: {text}")
         unsupported(folder, dtplan, os.path.join(tmp, "unsupported.pt2"), out)
+        equations(folder, dtplan, os.path.join(tmp, "equations.pt2"), out)
         sizes(folder, dtplan, os.path.join(tmp, "sizes.pt2"), out)
         for i in range(300):
             path = os.path.join(tmp, f"{i}.pt2")
-            broken(os.path.join(folder, ("gpt", "llama_loss", "bert", "vit", "t5", "dlrm")[i // 6 % 6] + ".pt2"), i, path)
+            broken(os.path.join(folder, SOURCES[i // 6 % len(SOURCES)] + ".pt2"), i, path)
             refused += attempt(dtplan, path, out)[0]
             os.remove(path)
     print(f"300 broken files: {refused} refused, the others are programs still")

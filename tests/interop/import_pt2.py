@@ -21,6 +21,11 @@ RECOGNISED = {
     "vit": (2, 0, 5, 0, 2, 1, 2),
     "t5": (6, 0, 12, 0, 0, 2, 4),
     "dlrm": (0, 0, 0, 0, 0, 0, 0),
+    "nano": (2, 2, 5, 0, 0, 1, 2),
+    "grouped": (2, 2, 3, 0, 0, 1, 2),
+    "stem": (0, 0, 1, 0, 0, 0, 0),
+    "experts": (0, 0, 0, 0, 0, 0, 0),
+    "encoding": (0, 0, 0, 0, 0, 0, 0),
 }
 KEYS = ("parameters", "attention", "causal", "norms", "rope", "gelu", "blocks", "repeats")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/interop/pt2/*.pt2: small modules, exported by torch.export.
 
-Run by hand where torch is installed: python3 make_pt2.py FOLDER. Each file also holds, as test/*.npy, the
+Run by hand where torch is installed: python3 make_pt2.py FOLDER [NAME ..]. Each file also holds, as test/*.npy, the
 inputs of one call and what the module gives for them. Places of source lines lose their folders."""
 import io
 import json
@@ -257,6 +257,138 @@ class Dlrm(nn.Module):
         return torch.sigmoid(self.top(torch.cat((x, pairs), dim=1)))
 
 
+class Nano(nn.Module):
+    """Attention as products and a softmax with a mask from a buffer, one embedding for both ends, a loss."""
+
+    class Layer(nn.Module):
+        def __init__(self, d, heads, positions):
+            super().__init__()
+            self.heads, self.drop = heads, nn.Dropout(0.1)
+            self.norm, self.qkv, self.proj = nn.LayerNorm(d), nn.Linear(d, 3 * d), nn.Linear(d, d)
+            self.mlp = nn.Sequential(nn.LayerNorm(d), nn.Linear(d, 2 * d), nn.LeakyReLU(0.1), nn.Linear(2 * d, d))
+            self.register_buffer("seen", torch.tril(torch.ones(positions, positions))[None, None])
+
+        def forward(self, x):
+            b, l, d = x.shape
+            q, k, v = self.qkv(self.norm(x)).view(b, l, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+            scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.shape[-1]))
+            scores = scores.masked_fill(self.seen[:, :, :l, :l] == 0, float("-inf"))
+            y = self.drop(torch.nan_to_num(F.softmax(scores, dim=-1))) @ v
+            x = x + self.proj(y.transpose(1, 2).reshape(b, l, d))
+            return x + self.mlp(x)
+
+    def __init__(self, vocab=37, d=16, heads=4, layers=2, positions=16):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocab, d), nn.Embedding(positions, d)
+        self.h, self.norm = nn.ModuleList(Nano.Layer(d, heads, positions) for _ in range(layers)), nn.LayerNorm(d)
+
+    def forward(self, ids, labels):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
+        for layer in self.h:
+            x = layer(x)
+        logits = F.linear(self.norm(x), self.wte.weight)
+        return F.nll_loss(F.log_softmax(logits, dim=-1).flatten(0, 1), labels.flatten()), logits
+
+
+class Grouped(nn.Module):
+    """Attention of grouped heads as einsums, pairs of neighbours for rotary positions, norms of the same name within
+    and behind the layers."""
+
+    class Layer(nn.Module):
+        def __init__(self, d, kv, group, dh):
+            super().__init__()
+            weight = lambda *sizes: nn.Parameter(torch.randn(sizes) / d**0.5)
+            self.wq, self.wk, self.wv = weight(d, kv, group, dh), weight(d, kv, dh), weight(d, kv, dh)
+            self.wo, self.norm = weight(kv, group, dh, d), nn.RMSNorm(d)
+            self.gate, self.down = nn.Linear(d, 4 * d, bias=False), nn.Linear(2 * d, d, bias=False)
+
+        def forward(self, x, cos, sin):
+            y, l = self.norm(x), x.shape[1]
+            q = self.turn(torch.einsum("bld,dkgh->blkgh", y, self.wq), cos[:, None, None], sin[:, None, None])
+            k = self.turn(torch.einsum("bld,dkh->blkh", y, self.wk), cos[:, None], sin[:, None])
+            v = torch.einsum("bld,dkh->blkh", y, self.wv)
+            scores = torch.einsum("bqkgh,bskh->bkgqs", q, k) / q.shape[-1] ** 0.5
+            seen = torch.ones(l, l, dtype=torch.bool).tril()
+            scores = torch.where(seen, scores, torch.finfo(scores.dtype).min)
+            y = torch.einsum("bkgqs,bskh->bqkgh", scores.softmax(-1), v)
+            x = x + torch.einsum("...kgh,kghd->...d", y, self.wo)
+            return x + self.down(F.glu(self.gate(x), dim=-1))
+
+        def turn(self, x, cos, sin):
+            a, b = x[..., 0::2], x[..., 1::2]
+            return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+    def __init__(self, vocab=31, d=16, layers=2):
+        super().__init__()
+        self.embed = nn.Embedding(vocab, d)
+        self.layers, self.norm = nn.ModuleList(Grouped.Layer(d, 2, 2, 4) for _ in range(layers)), nn.RMSNorm(d)
+
+    def forward(self, ids):
+        x, at = self.embed(ids), torch.arange(ids.shape[1])[:, None]
+        angle = at * (10000.0 ** (-torch.arange(0, 4, 2) / 4))[None]
+        cos, sin = angle.cos(), angle.sin()
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return torch.einsum("bld,vd->blv", self.norm(x), self.embed.weight)
+
+
+class Stem(nn.Module):
+    """An image in patches, groups of channels, convolutions of one pixel, pools."""
+
+    def __init__(self, d=16):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, d, 4, 4), nn.GroupNorm(4, d)
+        self.up, self.down, self.head = nn.Conv2d(d, 2 * d, 1), nn.Conv2d(2 * d, d, 1), nn.Linear(d, 10)
+
+    def forward(self, pixels):
+        x = self.stem(pixels)
+        x = F.relu6(x + self.down(F.hardswish(self.up(self.norm(x)))))
+        x = F.max_pool2d(x, 2) + F.avg_pool2d(F.elu(x), 2)
+        return F.log_softmax(self.head(F.adaptive_avg_pool2d(x, 1).flatten(1)), dim=-1)
+
+
+class Experts(nn.Module):
+    """All experts for every token, weighted by the two best; a table of scales by the best one."""
+
+    def __init__(self, d=16, experts=4, hidden=24):
+        super().__init__()
+        self.gate, self.scales = nn.Linear(d, experts, bias=False), nn.Parameter(torch.rand(experts, 3))
+        self.w1 = nn.Parameter(torch.randn(experts, d, hidden) / d**0.5)
+        self.w2 = nn.Parameter(torch.randn(experts, hidden, d) / hidden**0.5)
+
+    def forward(self, x):
+        w = self.gate(x).softmax(-1)
+        best, at = w.topk(2, dim=-1)
+        w = torch.where(w >= best[..., -1:], w, 0.0)
+        w = w / w.sum(-1, keepdim=True).clamp(min=1e-6)
+        y = torch.einsum("blef,efd,ble->bld", F.silu(torch.einsum("bld,edf->blef", x, self.w1)), self.w2, w)
+        kinds = F.one_hot(w.argmax(-1), w.shape[-1]).float().mean(1)
+        picked = torch.gather(w, 2, at).cumsum(-1)
+        return y, kinds @ self.scales, picked, self.scales.index_select(0, at[:, 0, 0])
+
+
+class Encoding(nn.Module):
+    """An encoder of means and variances with several losses, two towers, rows that are normalised by hand."""
+
+    def __init__(self, n=24, d=8):
+        super().__init__()
+        self.encode, self.decode = nn.Sequential(nn.Linear(n, 16), nn.Mish(), nn.Linear(16, 2 * d)), nn.Linear(d, n)
+        self.other, self.scale = nn.Linear(n, d), nn.Parameter(torch.tensor(1.2))
+
+    def forward(self, x, noise, target):
+        mean, log_var = self.encode(x).chunk(2, dim=-1)
+        z = mean + noise * torch.exp(0.5 * log_var.clamp(-6, 6))
+        y = self.decode((z - z.mean(-1, keepdim=True)) / (z.std(-1, keepdim=True) + 1e-3))
+        a, b = F.normalize(z, dim=-1), F.normalize(self.other(target), dim=-1)
+        logits = self.scale.exp() * a @ b.t()
+        right = torch.arange(x.shape[0], device=x.device)
+        loss = F.binary_cross_entropy_with_logits(y, target) + F.mse_loss(y.sigmoid(), target)
+        loss = loss + F.huber_loss(y, x, delta=0.5) + F.kl_div(F.log_softmax(y, -1), F.softmax(target, -1), reduction="sum")
+        loss = loss + (F.cross_entropy(logits, right) + F.cross_entropy(logits.t(), right)) / 2
+        loss = loss - 0.5 * (1 + log_var - mean.pow(2) - log_var.exp()).sum(1).mean()
+        return loss, torch.cat((y[:, 1::3].repeat_interleave(2, 1), y.remainder(0.5), torch.var_mean(y, 1)[0][:, None]), 1)
+
+
 def clean(archive, name, tests):
     """The archive with what an importer reads: stored, places without folders, inputs and outputs of a call."""
     source, out = zipfile.ZipFile(archive), io.BytesIO()
@@ -292,7 +424,7 @@ def clean(archive, name, tests):
     return out.getvalue()
 
 
-def main(folder):
+def main(folder, *names):
     ids = lambda n, l, below: torch.randint(0, below, (n, l))
     for name, make, inputs in (
         ("gpt", Gpt, lambda: {"ids": ids(4, 12, 61)}),
@@ -303,7 +435,14 @@ def main(folder):
         ("vit", Vit, lambda: {"pixels": torch.randn(4, 3, 16, 16)}),
         ("t5", T5, lambda: {"ids": ids(4, 12, 41), "decoder_ids": ids(4, 8, 41)}),
         ("dlrm", Dlrm, lambda: {"dense": torch.randn(8, 13), "sparse": torch.randint(0, 20, (8, 3))}),
+        ("nano", Nano, lambda: {"ids": ids(4, 12, 37), "labels": ids(4, 12, 37)}),
+        ("grouped", Grouped, lambda: {"ids": ids(4, 12, 31)}),
+        ("stem", Stem, lambda: {"pixels": torch.randn(4, 3, 16, 16)}),
+        ("experts", Experts, lambda: {"x": torch.randn(4, 6, 16)}),
+        ("encoding", Encoding, lambda: {"x": torch.rand(8, 24), "noise": torch.randn(8, 8), "target": torch.rand(8, 24)}),
     ):
+        if names and name not in names:
+            continue
         torch.manual_seed(7)
         module, feeds = make().eval(), inputs()
         out = module(**feeds)
@@ -319,4 +458,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""docs/programs-of-pytorch.md lists the ops of interop/import/program/aten_ops.c. --update writes the list."""
+"""docs/programs-of-pytorch.md lists the ops of the tables in interop/import/program. --update writes the list."""
 import re
 import sys
 import textwrap
 
 MARK = "<!-- from aten_ops.c -->\n"
 DOC, TABLE = "docs/programs-of-pytorch.md", "interop/import/program/aten_ops.c"
+SEVERAL = ("formulas", "interop/import/program/aten_expand.c"), ("views", "interop/import/program/aten_rewrites.c")
 
 
 def table():
@@ -15,6 +16,12 @@ def table():
     for name, family, ours in rows:
         ours = "" if family == "product" else ours.split(" ")[0]  # equations; attributes
         by.setdefault(family, []).append(f"`{name}`" if ours in ("", name, "slice") else f"`{name}` ({ours})")
+    known = {name for name, _, _ in rows}
+    for what, path in SEVERAL:  # ops that are written as those
+        with open(path) as f:
+            text = f.read().split("Ops of several operands")[0]
+        names = re.findall(r'\{"([a-z]\w+)", (?:NULL,|"\w+",\s*"|[a-z]\w+\}|"aten\.\w+", "aten)', text)
+        by["as others: " + what] = [f"`{name}`" for name in set(names) - known]
     lines = ["| family | ops |", "|---|---|"]
     for family, names in sorted(by.items()):  # a row is at most 120 columns wide
         head = f"| {family.replace('_', ' ')} | "

@@ -41,6 +41,7 @@ static bool term(labels *e, const char **text, int32_t rank, int8_t *to)
 {
     int32_t letters = 0, axis = 0;
     uint32_t seen = 0;
+    bool dotted = false;
     for (const char *c = *text; *c != ',' && *c != '-' && *c != '\0'; c++) {
         letters += is_letter(*c) ? 1 : 0;
     }
@@ -49,9 +50,10 @@ static bool term(labels *e, const char **text, int32_t rank, int8_t *to)
         int32_t n = dots ? rank - letters : is_letter(**text) ? 1 : 0;
         if (dots) {
             *text += 2;
-            if (e->result && n != e->dots) {
+            if (dotted || (e->result && n != e->dots)) {
                 return false;
             }
+            dotted = true;
             e->dots = n > e->dots ? n : e->dots;
         } else if (**text != ' ' && n == 0) {
             return false;

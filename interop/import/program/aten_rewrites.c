@@ -93,10 +93,11 @@ static bool unbind(dtp_expansion *e, int32_t x)
 }
 
 /* broadcast_tensors, meshgrid: operand k is axis k of the result, or has its last axes. */
-static bool expand_all(dtp_expansion *e)
+static bool expand_all(dtp_expansion *e, int32_t none)
 {
     const dtp_aten_arg *list = &e->of->args[0], *order = dtp_aten_arg_of(e->of, "indexing");
     const bool grid = dtp_aten_is(e->of, "meshgrid");
+    (void)none;
     if (list->kind != ATEN_VALUES || list->n != e->of->n_outs ||
         (order != NULL && (order->text == NULL || strcmp(order->text, "ij") != 0))) {
         return false;
@@ -382,7 +383,9 @@ bool dtp_expand_views(dtp_expansion *e)
     static const struct {
         const char *op;
         bool (*rewrite)(dtp_expansion *e, int32_t x);
-    } all[] = {{"unbind", unbind},
+    } all[] = {{"broadcast_tensors", expand_all},
+               {"meshgrid", expand_all},
+               {"unbind", unbind},
                {"movedim", movedim},
                {"moveaxis", movedim},
                {"narrow", narrow},
@@ -415,11 +418,8 @@ bool dtp_expand_views(dtp_expansion *e)
     if (e->of->n_outs < 1 || e->of->n_args < 1) {
         return false;
     }
-    if (dtp_aten_is(e->of, "broadcast_tensors") || dtp_aten_is(e->of, "meshgrid")) {
-        return expand_all(e);
-    }
-    for (size_t i = 0; x >= 0 && i < sizeof all / sizeof all[0]; i++) {
-        if (dtp_aten_is(e->of, all[i].op)) {
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if ((x >= 0 || all[i].rewrite == expand_all) && dtp_aten_is(e->of, all[i].op)) {
             return all[i].rewrite(e, x);
         }
     }

@@ -35,14 +35,18 @@ static dtp_status propose(dtp_importer *m, int32_t cls, const char *name, dtp_er
     return dtp_name_add(&m->dims, m->arena, given, cls, err);
 }
 
-/* The parts of an axis get the names in turn; the last name stays for those that are left. */
+/* The first part of an axis gets the name `outer`, those within it "group" of heads, else a name
+ * after `one`; an only part is called `one`. */
 static dtp_status propose_axis(dtp_importer *m, int32_t value, int32_t axis, const char *one,
                                const char *outer, dtp_err *err)
 {
     int32_t cls[DTP_FLAT_PARTS];
     const int32_t n = dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], cls, DTP_FLAT_PARTS);
+    const char *inner =
+        strcmp(outer, "kv_heads") == 0 ? "group" : dtp_arena_printf(m->arena, "%s_inner", one);
+    DTP_TRY(DTP_MEMORY(err, inner));
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(propose(m, cls[i], n == 1 ? one : i == 0 ? outer : "group", err));
+        DTP_TRY(propose(m, cls[i], n == 1 ? one : i == 0 ? outer : inner, err));
     }
     return DTP_OK;
 }
@@ -88,6 +92,10 @@ static dtp_status name_attention(dtp_importer *m, const dtp_aten_node *node, dtp
     DTP_TRY(propose_axis(m, q, r - 1, "d_head", "d_head", err));
     DTP_TRY(propose_axis(m, v, r - 1, "d_value", "d_value", err));
     DTP_TRY(r < 4 ? DTP_OK : propose_axis(m, q, 0, "batch", "batch", err));
+    if (r > 4 && m->g->values[k].sizes[r - 3] == 1) { /* heads of keys apart from their groups */
+        DTP_TRY(propose_axis(m, q, r - 4, "kv_heads", "kv_heads", err));
+        return propose_axis(m, q, r - 3, "group", "group", err);
+    }
     return propose_axis(m, q, r - 3, "heads", "kv_heads", err);
 }
 
