@@ -21,6 +21,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor import parallel as tp
 from torch.distributed.tensor.experimental import implicit_replication
+from torch.utils._pytree import tree_map_only
 
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
@@ -42,6 +43,9 @@ def parallelize(module, mesh, placements):
     sharded = how["fully_shard"]["dims"] if how["fully_shard"] else {}
     left = {name: p for name, p in _parameters(module).items() if name not in moved and name not in sharded}
     if sharded:
+        for name in left:
+            for owner, leaf in _owners(module, name):
+                _swap(owner, leaf, lambda p: _computed(p, plan))
         _fully_shard(module, mesh, plan, set(moved.values()) | set(left.values()))
     if how["data_dims"] and left:
         _Average(left.values(), _submesh(mesh, how["data_dims"]))
@@ -229,6 +233,7 @@ def _redistribute(module, mesh, plan, name, whole, dims):
         local = _brought(p, read).to_local(grad_placements=gradient)
         if local.requires_grad and parts > 1:
             local.register_hook(lambda g: g / parts)
+        local = _computed(local, plan)
         return DTensor.from_local(local, _submesh(mesh, dims), [read[over[0]]], run_check=False) if dims else local
 
     for owner, leaf in owners:
@@ -237,6 +242,12 @@ def _redistribute(module, mesh, plan, name, whole, dims):
 
 
 # ---- data dims: fully_shard, or averages of gradients ---------------------------------------------------------------
+
+
+def _computed(p, plan):
+    """A parameter that fully_shard ignores, in the type to which it casts the others and all inputs."""
+    low = plan["precision"].split(",")[0]
+    return p.to(TYPES[low]) if plan["torch"]["fully_shard"] and low in ("bf16", "f16") else p
 
 
 def _fully_shard(module, mesh, plan, ignored):
@@ -302,17 +313,16 @@ def _place(module, mesh, plan):
                     _sum_first(out, to) if isinstance(out, DTensor) else out)
 
     def before(mod, args, kwargs):
-        def to(x):
-            return DTensor.from_local(x, mesh, ends, run_check=False) if isinstance(x, torch.Tensor) else x
-        return tuple(to(x) for x in args), {k: to(x) for k, x in kwargs.items()}
+        return tree_map_only(torch.Tensor, lambda x: DTensor.from_local(x, mesh, ends, run_check=False), (args, kwargs))
 
-    def after(mod, args, out):
-        if not isinstance(out, DTensor):
-            return out
+    def to_local(out):
         local = out.redistribute(placements=ends).to_local()
         if local.requires_grad and parts > 1:
             local.register_hook(lambda g: g / parts)
         return local
+
+    def after(mod, args, out):
+        return tree_map_only(DTensor, to_local, out)
 
     module.register_forward_pre_hook(before, with_kwargs=True)
     module.register_forward_hook(after)
