@@ -319,11 +319,13 @@ size_t dtp_names_module(const char *theirs)
     return dot == NULL ? 0 : (size_t)(dot - theirs);
 }
 
-dtp_status dtp_names_match(const dtp_name_entry *entry, const char *key, dtp_arena *arena,
-                           const char **ours, dtp_err *err)
+dtp_status dtp_names_match(const dtp_name_entry *entry, bool base, const char *key,
+                           dtp_arena *arena, const char **ours, dtp_err *err)
 {
-    const size_t n = dtp_names_module(entry->theirs);
-    const char *module = dtp_arena_printf(arena, "%.*s", (int)n, entry->theirs);
+    const size_t first = base ? strcspn(entry->theirs, ".") + 1 : 0;
+    const size_t module_end = dtp_names_module(entry->theirs);
+    const size_t n = module_end > first ? module_end - first : 0;
+    const char *module = dtp_arena_printf(arena, "%.*s", (int)n, entry->theirs + first);
     numbers with;
     *ours = NULL;
     DTP_TRY(DTP_MEMORY(err, module));

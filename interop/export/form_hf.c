@@ -18,6 +18,7 @@ static const char *const STYLES[] = {
     [DTP_MODULE_SEQUENCE] = "sequence_parallel",
     [DTP_MODULE_REPLICATE] = "replicate",
     [DTP_MODULE_WHOLE] = "replicate",
+    [DTP_MODULE_GRADIENT_SUM] = "replicated_with_grad_allreduce",
 };
 
 typedef struct hf_plan {

@@ -109,9 +109,10 @@ static dtp_module_style style_wanted(const dtp_module_styles *h, const dtp_place
     if (!dtp_node_splits_values(h->p, node, h->m)) {
         return DTP_MODULE_WHOLE;
     }
-    return elementwise                                                        ? DTP_MODULE_BIAS
-           : (node->op->flags & DTP_OP_NORM) != 0 && splits_sequence(h, node) ? DTP_MODULE_SEQUENCE
-                                                                              : DTP_MODULE_NONE;
+    return elementwise                            ? DTP_MODULE_BIAS
+           : (node->op->flags & DTP_OP_NORM) == 0 ? DTP_MODULE_NONE
+           : splits_sequence(h, node)             ? DTP_MODULE_SEQUENCE
+                                                  : DTP_MODULE_GRADIENT_SUM;
 }
 
 /* ---- modules ---- */

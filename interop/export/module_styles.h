@@ -17,6 +17,7 @@ typedef enum dtp_module_style {
     DTP_MODULE_EMBEDDING_ROWWISE,
     DTP_MODULE_SEQUENCE,
     DTP_MODULE_REPLICATE,
+    DTP_MODULE_GRADIENT_SUM, /* of a norm: whole, where values are split by heads */
     DTP_N_MODULE_STYLES
 } dtp_module_style;
 

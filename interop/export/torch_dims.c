@@ -17,11 +17,40 @@ static bool is_idle(const dtp_placements *p, int32_t m)
     return idle;
 }
 
+/* A dim under the names that relabels give it. */
+enum { MAX_ALIASES = 8 };
+typedef struct aliases {
+    int32_t n;
+    dtp_dim_id dims[MAX_ALIASES];
+} aliases;
+
+static int32_t find_axis(const dtp_ttype *type, const aliases *of)
+{
+    int32_t axis = -1;
+    for (int32_t i = 0; i < of->n && axis < 0; i++) {
+        axis = dtp_ttype_find(type, of->dims[i]);
+    }
+    return axis;
+}
+
+/* The name of the split dim behind a relabel, when it has another one there. */
+static void add_alias(const dtp_placements *p, dtp_tensor_id t, int32_t m, aliases *of)
+{
+    const dtp_graph_tensor *out = &p->graph->tensors[t];
+    const dtp_node *node = out->producer >= 0 ? &p->graph->nodes[out->producer] : NULL;
+    const dtp_placement *at = &p->uses.made[t].placement[m];
+    if (node != NULL && (node->op->flags & DTP_OP_RELABEL) != 0 && at->kind == DTP_SHARD &&
+        of->n < MAX_ALIASES && find_axis(&out->type, of) < 0 &&
+        find_axis(&p->graph->tensors[node->in[0]].type, of) >= 0) {
+        of->dims[of->n++] = out->type.dims[at->axis].id;
+    }
+}
+
 /* Whether all layouts of a value split a dim over m, or, where it has none, nothing. */
-static bool has_split(const dtp_placements *p, dtp_tensor_id t, dtp_dim_id d, int32_t m)
+static bool has_split(const dtp_placements *p, dtp_tensor_id t, const aliases *d, int32_t m)
 {
     const dtp_layout *of[] = {&p->plan->sharding.layouts[t], &p->uses.made[t], &p->uses.read[t]};
-    const int32_t axis = dtp_ttype_find(&p->graph->tensors[t].type, d);
+    const int32_t axis = find_axis(&p->graph->tensors[t].type, d);
     bool fits = true;
     for (int32_t i = 0; i < 3; i++) {
         const dtp_placement *at = &of[i]->placement[m];
@@ -36,13 +65,15 @@ static bool has_split(const dtp_placements *p, dtp_tensor_id t, dtp_dim_id d, in
 static bool splits_dim(const dtp_placements *p, int32_t m, dtp_dim_id d, bool floats)
 {
     const dtp_graph *g = p->graph;
+    aliases of = {1, {d}};
     bool fits = true;
     for (dtp_tensor_id t = 0; t < g->n_tensors && fits; t++) {
+        add_alias(p, t, m, &of);
         if (g->tensors[t].kind == DTP_TENSOR_PARAM) {
             fits = p->uses.read[t].placement[m].kind == DTP_REPLICATE;
         } else if ((g->tensors[t].kind == DTP_TENSOR_INPUT || dtp_placements_is_value(g, t)) &&
                    (!floats || dtp_dtype_is_float(g->tensors[t].type.dtype))) {
-            fits = has_split(p, t, d, m);
+            fits = has_split(p, t, &of, m);
         }
     }
     return fits;

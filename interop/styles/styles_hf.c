@@ -29,7 +29,7 @@ static const struct {
     {"local_rowwise", "rowwise", NULL, NULL},
     {"sequence_parallel", "sequence", NULL, NULL},
     {"replicate", "replicate", NULL, NULL},
-    {"replicated_with_grad_allreduce", "replicate", NULL, NULL},
+    {"replicated_with_grad_allreduce", "", NULL, NULL},
     {"local", "", NULL, NULL},
     {"gather", "prepare_output=replicated", NULL, NULL},
     {"packed_colwise", NULL, PACKED, "colwise"},
@@ -75,14 +75,15 @@ static dtp_status fail_unsupported(const dtp_json *v, dtp_err *err, const char *
 }
 
 /* The glob of all parameters of the module that a key of the file names, "" when the names file
- * knows no such module; *fused: one of them is a part of a fused weight. */
-static dtp_status find_params(const dtp_names *names, const char *key, dtp_arena *arena,
+ * knows no such module; *fused: one of them is a part of a fused weight. `base`: keys are those of
+ * the base model, as base_model_tp_plan has them. */
+static dtp_status find_params(const dtp_names *names, bool base, const char *key, dtp_arena *arena,
                               dtp_strbuf *glob, bool *fused, dtp_err *err)
 {
     int32_t n = 0;
     for (int32_t i = 0; names != NULL && i < names->n; i++) {
         const char *ours;
-        DTP_TRY(dtp_names_match(&names->entries[i], key, arena, &ours, err));
+        DTP_TRY(dtp_names_match(&names->entries[i], base, key, arena, &ours, err));
         if (ours != NULL) {
             dtp_strbuf_addf(glob, "%s%s", n++ > 0 ? "," : "{", ours);
             *fused = *fused || names->entries[i].n_parts > 0;
@@ -118,7 +119,10 @@ static dtp_status import_one(const dtp_json *v, const dtp_style_naming *naming,
     if (i == n_names) {
         return dtp_json_fail(v, err, "'%.60s' is not a style of a Hugging Face style plan", name);
     }
-    dtp_status s = find_params(naming->names, dtp_json_key(v), list->arena, &text, &fused, err);
+    dtp_status s = DTP_OK;
+    for (int32_t base = 0; base < 2 && s == DTP_OK && text.len == 0; base++) {
+        s = find_params(naming->names, base == 1, dtp_json_key(v), list->arena, &text, &fused, err);
+    }
     const char *style = fused && NAMES[i].fused != NULL ? NAMES[i].fused : NAMES[i].style;
     if (s == DTP_OK && style == NULL) {
         s = fail_unsupported(v, err, name, NAMES[i].why);

@@ -46,6 +46,7 @@ failures = []
 
 # Families that parallelize_module does not say with rules over heads, d_ff and vocab: what stops it. One head of keys whose
 # gradient is a sum, fused weights whose parts are split, and experts.
+EXPERTS = ("mixtral", "qwen3_moe")
 AGAINST = {"gemma": "layers.0.attn.q.mm", "gpt2": "transformer.h.0.attn.c_attn.weight",
            "phi3": "model.layers.0.self_attn.qkv_proj.weight", "mixtral": "model.layers.0.mlp.experts.gate_up_proj",
            "qwen3_moe": "model.layers.0.mlp.experts.gate_up_proj"}
@@ -255,7 +256,8 @@ def exports(here):
             params = json.loads(forms[form])["params"]
             if wanted != set(params if form == "jax" else (p["name"] for p in params)):
                 fail(f"{family}: {form}: other parameters than placements")
-        check_schemas(((form, json.loads(forms[form])) for form in ("placements", "torch")))
+        kinds = {"hf": "tp_plan", "rules": "axis_rules"}
+        check_schemas((kinds.get(form, form), json.loads(text)) for form, text in forms.items())
         torch = json.loads(forms["torch"])["torch"]
         by_module = torch["parallelize_module"]
         styles = list(by_module.values())
@@ -264,10 +266,44 @@ def exports(here):
             fail(f"{family}: {torch}")
         if family not in AGAINST and by_module.get("lm_head") != "colwise":
             fail(f"{family}: the output's module is {by_module.get('lm_head')}")
-        if family == "gemma" and json.loads(forms["hf"])["lost"]:
+        if family not in EXPERTS and json.loads(forms["hf"])["lost"]:
             fail(f"{family}: hf: lost {json.loads(forms['hf'])['lost']}")
+        data_parallel(family, model, plan)
     experts(here)
+    base_names(here)
     degrees(here)
+
+
+def data_parallel(family, model, plan):
+    """Parameters and batch split over all ranks are modules of any family, experts too; their rules lose no loss."""
+    must(dtplan, "plan", model, "--machine", "cpu_2", "--mesh", "x:2", "--style", "**: data", "--style", "**: fsdp", "-o", plan)
+    torch = json.loads(must(dtplan, "export", model, plan, "--as", "torch"))["torch"]
+    if torch["form"] != "modules" or torch["data_dims"] != ["x"] or torch["tensor_dims"]:
+        fail(f"{family}: fsdp: {torch}")
+    must(dtplan, "plan", model, "--machine", "cpu_2", "--mesh", "x:2", "--style", "**: data", "-o", plan)
+    rules = json.loads(must(dtplan, "export", model, plan, "--as", "rules"))
+    if rules["lost"]:
+        fail(f"{family}: data parallel: rules {rules['rules']}, lost {rules['lost']}")
+
+
+def base_names(here):
+    """transformers' own plan of qwen3, under the names of the base model and of the whole: norms of heads stay local."""
+    model, plan, styles = (os.path.join(here, name) for name in ("m.json", "m.plan", "styles.json"))
+    must(dtplan, "import", f"{HERE}/hf/qwen3", "-o", model)
+    layouts = []
+    for prefix in ("model.", ""):
+        names = {**{f"self_attn.{name}_norm": "replicated_with_grad_allreduce" for name in "qk"}, "mlp.gate_proj": "colwise",
+                 "mlp.up_proj": "colwise", "mlp.down_proj": "rowwise"}
+        with open(styles, "w", encoding="utf-8") as f:
+            json.dump({**{key.replace("model.", prefix): style for key, style in ATTENTION.items()},
+                       **{f"{prefix}layers.*.{name}": style for name, style in names.items()}}, f)
+        must(dtplan, "plan", model, "--machine", "cpu_2", "--mesh", "x:2", "--style-file", styles, "-o", plan)
+        layouts.append(read(plan)["tensors"])
+        report = must(dtplan, "show", model, "--plan", plan, "--comm-report")
+        if report and "all_gather" in report:
+            fail(f"qwen3 under its own plan gathers: {report}")
+    if layouts[0] != layouts[1]:
+        fail("names of the base model mean other layouts")
 
 
 def degrees(here):
@@ -295,7 +331,7 @@ def experts(here):
     model, plan, styles = (os.path.join(here, name) for name in ("m.json", "m.plan", "styles.json"))
     with open(styles, "w", encoding="utf-8") as f:
         json.dump(ATTENTION, f)
-    for family in ("mixtral", "qwen3_moe"):
+    for family in EXPERTS:
         must(dtplan, "import", f"{HERE}/hf/{family}", "-o", model)
         must(dtplan, "plan", model, "--machine", "cpu_2", "--mesh", "x:2", "--style-file", styles, "-o", plan)
         torch = json.loads(must(dtplan, "export", model, plan, "--as", "torch"))["torch"]
