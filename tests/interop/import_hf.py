@@ -320,8 +320,13 @@ def degrees(here):
             ("x:2;z:2", ["--style", "**: data(x)"], None),
             ("x:4", ["--style", "**: fsdp(x)"], None)):
         must(dtplan, "plan", model, "--machine", "a100_8", "--mesh", mesh, *words, "-o", plan)
-        wanted = f"{out}: dp_shard=%d dp_replicate=%d tp=%d cp=%d\n" % expected if expected else ""
+        lost = []
         got = must(dtplan, "export", model, plan, "--as", "torch", "-o", out)
+        for item in read(out)["lost"]:
+            more = f" and {len(item['names']) - 1} more" if item["names"][1:] else ""
+            lost.append(f"{item['what']}{', of ' + item['names'][0] if item['names'] else ''}{more}: {item['why']}")
+        wanted = ["dp_shard=%d dp_replicate=%d tp=%d cp=%d" % expected] if expected else []
+        wanted = "".join(f"{out}: {line}\n" for line in wanted + ["lost: " + line for line in lost])
         if got != wanted:
             fail(f"{mesh} {words}: {got}, expected {wanted}")
 

@@ -12,6 +12,30 @@ typedef struct export_command {
     dtp_plan *plan;
 } export_command;
 
+/* The degrees of the plan, and a line for each kind that is lost. */
+static dtp_status say(const char *file, const dtp_placements *p, const dtp_lost *lost, dtp_err *err)
+{
+    const char *degrees;
+    DTP_TRY(dtp_export_degrees(p, &degrees, err));
+    if (degrees != NULL) {
+        printf("%s: %s\n", file, degrees);
+    }
+    for (int32_t k = 0; k < DTP_N_LOST; k++) {
+        if (!lost->any[k]) {
+            continue;
+        }
+        printf("%s: lost: %s", file, dtp_lost_name((dtp_lost_kind)k));
+        if (lost->n[k] > 0) {
+            printf(", of %s", lost->names[k][0]);
+        }
+        if (lost->n[k] > 1) {
+            printf(" and %d more", lost->n[k] - 1);
+        }
+        printf(": %s\n", dtp_lost_why((dtp_lost_kind)k));
+    }
+    return DTP_OK;
+}
+
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     export_command *c = command;
@@ -41,13 +65,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_status s = dtp_export_write(form, &placements, &w, &lost, err);
     s = s == DTP_OK ? tool_put_in(c->source.output, &w.buf, err) : s;
     dtp_strbuf_free(&w.buf);
-    const char *degrees = NULL;
-    s = s == DTP_OK && c->source.output != NULL ? dtp_export_degrees(&placements, &degrees, err)
-                                                : s;
-    if (degrees != NULL) {
-        printf("%s: %s\n", c->source.output, degrees);
-    }
-    return s;
+    return s == DTP_OK && c->source.output != NULL ? say(c->source.output, &placements, &lost, err)
+                                                   : s;
 }
 
 int dtplan_export(int argc, char **argv)
