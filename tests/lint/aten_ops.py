@@ -6,7 +6,7 @@ import textwrap
 
 MARK = "<!-- from aten_ops.c -->\n"
 DOC, TABLE = "docs/programs-of-pytorch.md", "interop/import/program/aten_ops.c"
-SEVERAL = ("formulas", "interop/import/program/aten_expand.c"), ("views", "interop/import/program/aten_rewrites.c")
+SEVERAL = ("formulas", "interop/import/program/aten_formulas.c"), ("views", "interop/import/program/aten_rewrites.c")
 
 
 def table():
@@ -14,7 +14,7 @@ def table():
         rows = re.findall(r'^    \{"([^"]+)", \w+, dtp_lower_(\w+), (?:NULL|"([^"]+)")\},$', f.read(), re.M)
     by = {}
     for name, family, ours in rows:
-        ours = "" if family == "product" else ours.split(" ")[0]  # equations; attributes
+        ours = ours.split(" ")[0]  # without attributes
         by.setdefault(family, []).append(f"`{name}`" if ours in ("", name, "slice") else f"`{name}` ({ours})")
     known = {name for name, _, _ in rows}
     for what, path in SEVERAL:  # ops that are written as those

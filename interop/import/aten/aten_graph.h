@@ -92,6 +92,11 @@ typedef struct dtp_aten {
 int64_t dtp_aten_bytes(int32_t dtype);
 const char *dtp_aten_type(int32_t dtype);
 
+static inline bool dtp_aten_real_type(int32_t dtype)
+{
+    return dtype == ATEN_F16 || dtype == ATEN_F32 || dtype == ATEN_F64 || dtype == ATEN_BF16;
+}
+
 /* Reads FILE.pt2: schema 8 only. Data of weights and buffers stays in `bytes`. */
 dtp_status dtp_aten_read(const char *file, const char *bytes, int64_t size, dtp_arena *arena,
                          dtp_aten *out, dtp_err *err) DTP_MUST_CHECK;

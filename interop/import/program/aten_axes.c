@@ -103,8 +103,8 @@ dtp_status dtp_axes_permute(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
     return seen + 1 == UINT32_C(1) << rank ? DTP_OK : missing("a permutation of other axes", err);
 }
 
-/* repeat, tile; repeat_interleave and the nearest element of a smaller image: an axis is so many times its elements, or each of them so many
- * times. */
+/* repeat, tile: an axis is so many times its elements; repeat_interleave and the nearest element of
+ * a smaller image: each of them so many times. */
 dtp_status dtp_axes_repeat(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const int32_t v = dtp_aten_input(node, 0), out = node->outs[0], rank = value(x, out)->rank;

@@ -25,6 +25,8 @@ int32_t dtp_expand_node(dtp_expansion *e, const char *op, int32_t n_args, const 
 int32_t dtp_expand_one(dtp_expansion *e, const char *op, int32_t x, const dtp_aten_value *like);
 /* Of an op of two operands, which are broadcast against each other. */
 int32_t dtp_expand_two(dtp_expansion *e, const char *op, int32_t a, int32_t b);
+/* Sizes of operands that are broadcast against each other; the rest is that of the output. */
+dtp_aten_value dtp_expand_broadcast(const dtp_expansion *e, int32_t n, const dtp_aten_arg *args);
 dtp_aten_arg dtp_expand_tensor(dtp_expansion *e, const char *name, int32_t value);
 dtp_aten_arg dtp_expand_number(dtp_expansion *e, const char *name, double x);
 dtp_aten_arg dtp_expand_ints(dtp_expansion *e, const char *name, int32_t n, const int64_t *ints);

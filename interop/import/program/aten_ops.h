@@ -13,7 +13,7 @@ struct dtp_aten_op {
     dtp_axes_rule *axes; /* of the outputs, and what they share with those of the operands */
     dtp_lower_op *lower;
     /* The op of ours, where one row of code serves several, and its attributes, if it has some:
-     * "clamp low=min high=6". A product has its equation instead. */
+     * "clamp low=min high=6". */
     const char *ours;
 };
 

@@ -32,8 +32,7 @@ static bool is_one_of(const dtp_aten_node *node, const char *const *names)
 
 static bool is_real(const patterns *p, int32_t value)
 {
-    const int32_t dtype = value < 0 ? ATEN_BOOL : p->g->values[value].dtype;
-    return dtype == ATEN_F16 || dtype == ATEN_F32 || dtype == ATEN_F64 || dtype == ATEN_BF16;
+    return value >= 0 && dtp_aten_real_type(p->g->values[value].dtype);
 }
 
 /* What a chain of changes of the floating type started from. */
@@ -399,8 +398,8 @@ static bool all_are(const dtp_aten_node *node, const char *name, int64_t is)
     return all;
 }
 
-/* A convolution whose stride, 1 if none is given, is its kernel, and whose image is whole patches of
- * it. */
+/* A convolution whose stride, 1 if none is given, is its kernel, and whose image is whole patches
+ * of it. */
 static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     const int32_t x = dtp_aten_input(node, 0), w = dtp_aten_operand(node, "weight");

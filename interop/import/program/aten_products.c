@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "interop/import/program/aten_ops.h"
-
 /* Labels while an equation is read: letters, and axes of "..." from the last one on. */
 typedef struct labels {
     dtp_product *p;
@@ -138,19 +136,42 @@ static const char *matmul(int32_t a, int32_t b)
     return b == 1 ? "...ij,j->...i" : "...ij,...jk->...ik";
 }
 
+/* The equation of an op; "+": argument 0 is what is added. NULL: it is no product. */
+static const char *equation_of(const dtp_aten_node *node)
+{
+    static const char *const forms[][2] = {{"linear", "...i,oi->...o"},
+                                           {"matmul", ""},
+                                           {"einsum", ""},
+                                           {"mm", "ij,jk->ik"},
+                                           {"bmm", "bij,bjk->bik"},
+                                           {"mv", "ij,j->i"},
+                                           {"dot", "i,i->"},
+                                           {"outer", "i,j->ij"},
+                                           {"inner", "...i,ji->...j"},
+                                           {"addmm", "+ij,jk->ik"},
+                                           {"addmv", "+ij,j->i"},
+                                           {"baddbmm", "+bij,bjk->bik"}};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        if (dtp_aten_is(node, forms[i][0])) {
+            return forms[i][1];
+        }
+    }
+    return NULL;
+}
+
 dtp_status dtp_product_of(const dtp_aten *g, const dtp_aten_node *node, dtp_product *out,
                           dtp_err *err)
 {
-    const dtp_aten_op *op = dtp_aten_op_find(node);
+    const char *equation = equation_of(node);
     const bool lists = dtp_aten_is(node, "einsum");
     const dtp_aten_arg *text = dtp_aten_arg_of(node, "equation");
     const dtp_aten_arg *list = lists ? dtp_aten_arg_of(node, "tensors") : NULL;
-    if (op == NULL || op->lower != dtp_lower_product || node->n_outs != 1 ||
+    if (equation == NULL || node->n_outs != 1 ||
         (lists && (text == NULL || text->text == NULL || list == NULL))) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "no product");
     }
-    const char *equation = lists ? text->text : op->ours;
-    const int32_t first = equation != NULL && equation[0] == '+' ? 1 : 0;
+    equation = lists ? text->text : equation;
+    const int32_t first = !lists && equation[0] == '+' ? 1 : 0;
     *out = (dtp_product){.n = lists ? dtp_aten_tensors(list) : 2};
     out->added = first > 0 ? dtp_aten_input(node, 0) : dtp_aten_operand(node, "bias");
     bool all = out->n > 0 && out->n <= DTP_MOST_FACTORS && (first == 0 || out->added >= 0);
@@ -162,7 +183,7 @@ dtp_status dtp_product_of(const dtp_aten *g, const dtp_aten_node *node, dtp_prod
         return DTP_FAIL(err, DTP_UNSUPPORTED, "a product with factors, or of more than %d tensors",
                         DTP_MOST_FACTORS);
     }
-    if (equation == NULL) {
+    if (!lists && equation[0] == '\0') {
         equation = matmul(g->values[out->values[0]].rank, g->values[out->values[1]].rank);
     }
     return read_equation(g, equation + first, node->outs[0], out, err);

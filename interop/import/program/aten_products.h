@@ -16,8 +16,7 @@ typedef struct dtp_product {
     int32_t added;                   /* what is added to the product, over its last axes; -1 */
 } dtp_product;
 
-/* The product that a node is, by the equation in its row of the table; "+": argument 0 is what is
- * added. DTP_UNSUPPORTED: it is none, or one of other forms. */
+/* The product that a node is. DTP_UNSUPPORTED: it is none, or one of other forms. */
 dtp_status dtp_product_of(const dtp_aten *g, const dtp_aten_node *node, dtp_product *out,
                           dtp_err *err) DTP_MUST_CHECK;
 

@@ -360,8 +360,8 @@ static bool is_softmax(const dtp_expansion *e, int32_t value)
     return dtp_aten_is(node, "softmax") || dtp_aten_is(node, "_softmax");
 }
 
-/* Hidden scores are numbers here, not -inf: no row of a softmax is NaN. isnan of it, x != x, is false, and
- * nan_to_num, where and masked_fill by that change nothing. */
+/* Hidden scores are numbers here, not -inf: no row of a softmax is NaN. isnan of it, x != x, is
+ * false, and nan_to_num, where and masked_fill by that change nothing. */
 static bool no_nan(dtp_expansion *e, int32_t x)
 {
     const dtp_aten_node *node = e->of;
