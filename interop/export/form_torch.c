@@ -13,33 +13,23 @@ static dtp_status lose(const dtp_torch_plan *t, dtp_lost *lost, dtp_lost_kind ki
     return dtp_lost_add(lost, t->p->arena, kind, name, err);
 }
 
-/* fully_shard splits what tensor dims left, whatever the order of the mesh. */
-static bool is_in_order(const dtp_torch_plan *t, const dtp_placed *of)
-{
-    bool in_order = true;
-    for (int32_t m = 0; m < of->kept.n_mesh; m++) {
-        for (int32_t k = 0; k < of->kept.n_mesh; k++) {
-            const dtp_placement *a = &of->kept.placement[m], *b = &of->kept.placement[k];
-            const bool outer = t->dim[m] != t->dim[k] ? t->dim[m] == DTP_TORCH_TENSOR : m < k;
-            in_order = in_order && (a->kind != DTP_SHARD || b->kind != DTP_SHARD ||
-                                    a->axis != b->axis || !outer || a->order < b->order);
-        }
-    }
-    return in_order;
-}
-
 /* What modules make up for, where the plan is not of modules; and what they cannot. */
 static dtp_status find_lost(const dtp_torch_plan *t, dtp_lost *lost, dtp_err *err)
 {
     static const dtp_lost_kind own[] = {DTP_LOST_INSIDE, DTP_LOST_MESH_ORDER};
     const dtp_placements *p = t->p;
+    int32_t rank[DTP_MAX_MESH_DIMS];
+    for (int32_t m = 0; m < p->plan->mesh.n_dims; m++) {
+        /* fully_shard splits what tensor dims left, whatever the order of the mesh */
+        rank[m] = t->dim[m] == DTP_TORCH_TENSOR ? m : DTP_MAX_MESH_DIMS + m;
+    }
     for (int32_t k = 0; k < 2 && !t->by_modules; k++) {
         for (int32_t i = 0; i < p->lost.n[own[k]]; i++) {
             DTP_TRY(lose(t, lost, own[k], p->lost.names[own[k]][i], err));
         }
     }
     for (int32_t i = 0; i < p->n_params && t->by_modules; i++) {
-        if (!is_in_order(t, &p->params[i])) {
+        if (!dtp_placements_in_order(&p->params[i].kept, rank)) {
             DTP_TRY(lose(t, lost, DTP_LOST_MESH_ORDER, p->params[i].name, err));
         }
     }

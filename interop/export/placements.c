@@ -86,19 +86,19 @@ static dtp_layout their_layout(const dtp_graph *g, const dtp_name_entry *e, cons
     return out;
 }
 
-/* Some tensor dim is split over mesh dims that are not in mesh order. */
-static bool against_mesh_order(const dtp_layout *layout)
+bool dtp_placements_in_order(const dtp_layout *layout, const int32_t *rank)
 {
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        for (int32_t k = 0; k < m; k++) {
-            const dtp_placement *a = &layout->placement[k], *b = &layout->placement[m];
-            if (a->kind == DTP_SHARD && b->kind == DTP_SHARD && a->axis == b->axis &&
-                a->order > b->order) {
-                return true;
-            }
+    bool in_order = true;
+    for (int32_t a = 0; a < layout->rank; a++) {
+        int32_t dims[DTP_MAX_MESH_DIMS], last = -1;
+        const int32_t n = dtp_layout_axis_splits(layout, a, dims);
+        for (int32_t i = 0; i < n; i++) {
+            const int32_t r = rank != NULL ? rank[dims[i]] : dims[i];
+            in_order = in_order && (r < 0 || r > last);
+            last = r < 0 ? last : r;
         }
     }
-    return false;
+    return in_order;
 }
 
 static bool splits_axis(const dtp_layout *layout, int32_t axis)
@@ -116,7 +116,7 @@ uint32_t dtp_placements_loses(const dtp_placements *p, dtp_tensor_id t, const dt
     const dtp_layout theirs = their_layout(p->graph, entry, type, layout, &inner);
     const bool fused = kept && entry != NULL && splits_axis(&theirs, entry->fused_axis);
     return (inner ? 1U << DTP_LOST_INNER_FACTOR : 0) | (fused ? 1U << DTP_LOST_FUSED : 0) |
-           (against_mesh_order(&theirs) ? 1U << DTP_LOST_MESH_ORDER : 0) |
+           (dtp_placements_in_order(&theirs, NULL) ? 0 : 1U << DTP_LOST_MESH_ORDER) |
            (dtp_layout_is_even(layout, &p->plan->mesh, type) ? 0 : 1U << DTP_LOST_UNEVEN);
 }
 

@@ -96,6 +96,9 @@ dtp_status dtp_placements_make(const dtp_plan *plan, const dtp_graph *graph, con
 
 /* A value of the forward pass, but no parameter in another type. */
 bool dtp_placements_is_value(const dtp_graph *g, dtp_tensor_id t);
+/* Whether the mesh dims that split an axis do so by their ranks, the outermost first; those below 0
+ * do not count. NULL: in mesh order. */
+bool dtp_placements_in_order(const dtp_layout *layout, const int32_t *rank);
 /* The module of the parameters that a node reads; NULL: none, or of several. */
 const char *dtp_placements_module(const dtp_placements *p, dtp_node_id n);
 /* The module whose output a value is: its producer reads parameters of the module, and no reader

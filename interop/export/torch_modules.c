@@ -308,34 +308,24 @@ static dtp_status check_dim(dtp_torch_plan *t, int32_t m, bool patterns, dtp_err
     return DTP_OK;
 }
 
-/* Tensor dims split in mesh order, as one mesh dim made of several does. */
-static bool in_mesh_order(const dtp_torch_plan *t, const dtp_layout *layout)
-{
-    bool in_order = true;
-    for (int32_t m = 0; m < layout->n_mesh; m++) {
-        for (int32_t k = 0; k < m; k++) {
-            const dtp_placement *a = &layout->placement[k], *b = &layout->placement[m];
-            in_order =
-                in_order && (t->dim[k] != DTP_TORCH_TENSOR || t->dim[m] != DTP_TORCH_TENSOR ||
-                             a->kind != DTP_SHARD || b->kind != DTP_SHARD || a->axis != b->axis ||
-                             a->order < b->order);
-        }
-    }
-    return in_order;
-}
-
+/* Whether tensor dims split in mesh order, as one mesh dim made of several does. */
 static bool check_orders(const dtp_torch_plan *t)
 {
+    const dtp_uses_of_layouts *uses = &t->p->uses;
+    int32_t rank[DTP_MAX_MESH_DIMS];
     bool in_order = true;
+    for (int32_t m = 0; m < t->p->plan->mesh.n_dims; m++) {
+        rank[m] = t->dim[m] == DTP_TORCH_TENSOR ? m : -1;
+    }
     for (dtp_tensor_id v = 0; v < t->p->graph->n_tensors; v++) {
         if (dtp_placements_is_value(t->p->graph, v)) {
-            in_order = in_order && in_mesh_order(t, &t->p->uses.read[v]) &&
-                       in_mesh_order(t, &t->p->uses.made[v]);
+            in_order = in_order && dtp_placements_in_order(&uses->read[v], rank) &&
+                       dtp_placements_in_order(&uses->made[v], rank);
         }
     }
     for (int32_t i = 0; i < t->p->n_params; i++) {
-        in_order = in_order && in_mesh_order(t, &t->p->params[i].read) &&
-                   in_mesh_order(t, &t->p->params[i].kept);
+        in_order = in_order && dtp_placements_in_order(&t->p->params[i].read, rank) &&
+                   dtp_placements_in_order(&t->p->params[i].kept, rank);
     }
     return in_order;
 }
