@@ -1,10 +1,8 @@
 /* Building blocks of vectorised f32 loops.
  *
- * Hot loops are functions on plain pointers marked DTP_CPU_CLONES: the compiler makes one copy per
- * instruction set and the loader picks the one for the processor at hand. Loops inside carry
- * `omp simd`. Floating point stays IEEE (no -ffast-math); executor/CMakeLists.txt allows fused
- * multiply-adds, so the copies differ by them. Clones need indirect functions, whose resolvers run
- * before a sanitizer's runtime is up: sanitizer builds and other compilers get one plain copy.
+ * Hot loops are functions on plain pointers marked DTP_CPU_CLONES (core/base/clones.h). Loops inside
+ * carry `omp simd`. Floating point stays IEEE (no -ffast-math); executor/CMakeLists.txt allows fused
+ * multiply-adds, so the copies differ by them.
  *
  * Math functions here are branch-free, so that loops around them vectorise. */
 #ifndef DTP_EXECUTOR_CPU_LOOPS_SIMD_H
@@ -14,12 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__) &&   \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define DTP_CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define DTP_CPU_CLONES
-#endif
+#include "core/base/clones.h"
+
 #if defined(__GNUC__)
 #define DTP_CPU_INLINE static inline __attribute__((always_inline))
 #else

@@ -10,10 +10,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/clones.h"
+
 /* least[j] = min(least[j], m[i][j] - from[i]) over rows i; four rows at a time spare most of the
  * traffic of `least`. */
-static void lower(const float *restrict m, int32_t n_from, int32_t n_to, const float *restrict from,
-                  float *restrict least)
+DTP_CPU_CLONES static void lower(const float *restrict m, int32_t n_from, int32_t n_to,
+                                 const float *restrict from, float *restrict least)
 {
     int32_t i = 0;
     for (; i + 4 <= n_from; i += 4) {

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clones.h"
+
 dtp_status solver_messages_create(const solver_graph *g, solver_messages *out, dtp_err *err)
 {
     solver_messages m = {.g = g};
     m.first = calloc((size_t)g->n + 1, sizeof *m.first);
-    m.sum = calloc((size_t)g->max_k + 1, sizeof *m.sum);
+    m.sum = calloc(2 * ((size_t)g->max_k + 1), sizeof *m.sum);
     for (int32_t i = 0; m.first != NULL && i < g->n; i++) {
         m.first[i] = m.n;
         m.n += (int64_t)g->vertices[i].n_arcs * g->vertices[i].k;
@@ -66,21 +68,42 @@ static int32_t pick(const solver_messages *m, const solver_point *w, int32_t i,
     return best;
 }
 
-/* to[t] = min_s (share * sum[s] - from[s] + c(s, t)), shifted so that the least is 0. */
-static void send(const solver_messages *m, int32_t k, double share, const double *from,
-                 const double *matrix, int32_t k_to, double *to)
+/* Four rows at a time spare most of the traffic of `to`. */
+DTP_CPU_CLONES void solver_min_plus(const double *restrict from, int32_t k,
+                                    const double *restrict matrix, int32_t k_to,
+                                    double *restrict to)
 {
     for (int32_t t = 0; t < k_to; t++) {
         to[t] = (double)INFINITY;
     }
-    for (int32_t s = 0; s < k; s++) {
-        const double *line = matrix + (int64_t)s * k_to;
-        const double here = share * m->sum[s] - from[s];
+    int32_t s = 0;
+    for (; s + 4 <= k; s += 4) {
+        const double *a = matrix + (int64_t)s * k_to, *b = a + k_to, *c = b + k_to, *d = c + k_to;
         for (int32_t t = 0; t < k_to; t++) {
-            const double at = here + line[t];
+            const double x = from[s] + a[t], y = from[s + 1] + b[t], z = from[s + 2] + c[t],
+                         u = from[s + 3] + d[t];
+            const double xy = x < y ? x : y, zu = z < u ? z : u, all = xy < zu ? xy : zu;
+            to[t] = all < to[t] ? all : to[t];
+        }
+    }
+    for (; s < k; s++) {
+        const double *line = matrix + (int64_t)s * k_to;
+        for (int32_t t = 0; t < k_to; t++) {
+            const double at = from[s] + line[t];
             to[t] = at < to[t] ? at : to[t];
         }
     }
+}
+
+/* to[t] = min_s (share * sum[s] - from[s] + c(s, t)), shifted so that the least is 0. */
+static void send(const solver_messages *m, int32_t k, double share, const double *from,
+                 const double *matrix, int32_t k_to, double *to)
+{
+    double *here = m->sum + m->g->max_k + 1;
+    for (int32_t s = 0; s < k; s++) {
+        here[s] = share * m->sum[s] - from[s];
+    }
+    solver_min_plus(here, k, matrix, k_to, to);
     double least = to[0];
     for (int32_t t = 1; t < k_to; t++) {
         least = to[t] < least ? to[t] : least;

@@ -14,7 +14,7 @@ typedef struct solver_messages {
     int64_t *first; /* by variable: the messages to it, one line of k numbers per arc */
     double *message;
     int64_t n;
-    double *sum; /* scratch, by strategy of one variable */
+    double *sum; /* scratch, twice by strategy of one variable */
     bool backwards;
 } solver_messages;
 
@@ -26,5 +26,9 @@ void solver_messages_destroy(solver_messages *m);
 void solver_messages_clear(solver_messages *m);
 /* One pass under w->theta; the picked assignment, by variable of the graph. */
 void solver_messages_pass(solver_messages *m, solver_point *w, int32_t *assignment);
+
+/* to[t] = min_s (from[s] + matrix[s][t]) for k strategies s and k_to strategies t. */
+void solver_min_plus(const double *restrict from, int32_t k, const double *restrict matrix,
+                     int32_t k_to, double *restrict to);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "planner/solver/primal/primal_messages.h"
+
 struct solver_forest {
     const solver_graph *g;
     int32_t *root;   /* union-find; -1 = not in the forest */
@@ -132,17 +134,7 @@ void solver_forest_pick(solver_forest *f, const int32_t *candidates, int32_t n)
 static void add_message(const double *below, int32_t k_below, const double *m, int32_t k,
                         double *message, double *best)
 {
-    for (int32_t s = 0; s < k; s++) {
-        message[s] = below[0] + m[s];
-    }
-    for (int32_t t = 1; t < k_below; t++) {
-        const double *line = m + (int64_t)t * k;
-        const double b = below[t];
-        for (int32_t s = 0; s < k; s++) {
-            const double at = b + line[s];
-            message[s] = at < message[s] ? at : message[s];
-        }
-    }
+    solver_min_plus(below, k_below, m, k, message);
     for (int32_t s = 0; s < k; s++) {
         best[s] += message[s];
     }
