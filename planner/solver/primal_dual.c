@@ -13,6 +13,7 @@ typedef struct primal_search {
     int64_t entries;     /* of its kernel */
     int64_t gap;         /* between best cost and bound then */
     int64_t rounds;      /* of the next epoch */
+    int64_t full;        /* rounds of a later one */
     int64_t cost, bound; /* at the last gain */
     int32_t stalled;     /* epochs since */
     int64_t dive_at;     /* rounds of the ascent */
@@ -42,7 +43,8 @@ static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, in
     if (!apart) {
         (void)run_search(h);
     }
-    solver_dual_run(d, w->parameters->epoch_ascent, v->options->stop);
+    solver_dual_run(d, (w->parameters->epoch_ascent * h->rounds + h->full - 1) / h->full,
+                    v->options->stop);
     if (apart) {
         (void)pthread_join(thread, NULL);
     }
@@ -68,6 +70,12 @@ bool solver_too_large(const solver_state *v, solver_reduced *w)
            solver_size(w).entries > v->options->max_entries;
 }
 
+/* Little is left to gain. On a kernel that has become small, the rest is cheap. */
+static bool is_close(const solver_state *v, solver_reduced *w, int64_t bound, int64_t small)
+{
+    return bound >= v->cutoff || (solver_close(v, bound) && solver_size(w).entries > small);
+}
+
 /* Neither side got on much in the last epochs. */
 static bool stalled(const dtp_solver_parameters *c, primal_search *h, int64_t cost, int64_t bound)
 {
@@ -76,7 +84,7 @@ static bool stalled(const dtp_solver_parameters *c, primal_search *h, int64_t co
         h->cost = cost;
         h->bound = bound;
     }
-    h->stalled = gained ? 0 : h->stalled + 1;
+    h->stalled = gained ? 0 : h->stalled + (h->rounds < h->full ? 0 : 1);
     return h->stalled >= c->epoch_patience;
 }
 
@@ -122,13 +130,20 @@ dtp_status solver_primal_dual(solver_state *v, solver_reduced *w, int64_t rounds
                               dtp_err *err)
 {
     const dtp_solver_parameters *c = w->parameters;
-    primal_search h = {.stop = v->options->stop, .cost = INT64_MAX, .dive_at = c->dive_first};
+    primal_search h = {.full = c->epoch_search,
+                       .stop = v->options->stop,
+                       .cost = INT64_MAX,
+                       .dive_at = c->dive_first};
+    const int64_t part = solver_size(w).entries / c->epoch_small_kernel;
+    const int64_t small = part > v->options->lp_entries ? part : v->options->lp_entries;
     dtp_status s = DTP_OK;
-    int64_t left = rounds;
+    int64_t left = rounds, next = 1;
     for (bool done = false; left > 0 && s == DTP_OK && !done && !w->infeasible &&
-                            !solver_close(v, *bound) && !dtp_stopped(v->options->stop);
+                            !is_close(v, w, *bound, small) && !dtp_stopped(v->options->stop);
          left -= h.rounds) {
-        s = step(v, w, &h, left < c->epoch_search ? left : c->epoch_search, bound, err);
+        next = next < h.full ? next : h.full;
+        s = step(v, w, &h, left < next ? left : next, bound, err);
+        next *= 2;
         done = stalled(c, &h, v->cutoff, *bound) && v->options->solver != DTP_SOLVER_LARGE;
     }
     *bound = w->infeasible ? v->cutoff : *bound;

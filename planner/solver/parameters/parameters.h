@@ -52,8 +52,9 @@
     R(dive_share, 0.15, 1e-6, 1.0, "share of the variables fixed by a step") \
     X(dive_retreats, 5, 1, 1000, "retreats, each to half the share") \
     X(dive_steps, 200, 1, 100000, "steps of a dive") \
-    X(epoch_search, 10, 1, 1000000, "primal rounds between exchanges with the dual") \
+    X(epoch_search, 10, 1, 1000000, "most primal rounds between exchanges with the dual") \
     X(epoch_ascent, 200, 1, 10000000, "ascent rounds meanwhile") \
+    X(epoch_small_kernel, 32, 1, 1000000, "the loop goes on below one such part of the kernel") \
     X(epoch_patience, 6, 1, 1000000, "epochs without a gain before the loop ends") \
     X(epoch_gain, 100, 1, 1000000, "a gain closes more than one such part of the gap") \
     X(epoch_small_gap, 33, 1, 1000000, "the primal restarts below one such part of the cost") \
