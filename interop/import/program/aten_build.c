@@ -138,7 +138,8 @@ int32_t dtp_expand_source(const dtp_expansion *e, int32_t value)
 {
     for (const dtp_aten_node *node; (node = dtp_expand_maker(e, value)) != NULL;) {
         const int32_t x = dtp_aten_input(node, 0);
-        const bool cast = dtp_aten_is(node, "to") || dtp_aten_is(node, "_to_copy");
+        const bool cast = dtp_aten_is(node, "to") || dtp_aten_is(node, "_to_copy") ||
+                          dtp_aten_is(node, "type_as");
         const bool off = dtp_aten_is(node, "dropout") && dtp_aten_int(node, "train", 1) == 0;
         const bool copy = dtp_aten_is(node, "contiguous") || dtp_aten_is(node, "clone") ||
                           dtp_aten_is(node, "alias");
