@@ -364,7 +364,9 @@ class Experts(nn.Module):
         y = torch.einsum("blef,efd,ble->bld", F.silu(torch.einsum("bld,edf->blef", x, self.w1)), self.w2, w)
         kinds = F.one_hot(w.argmax(-1), w.shape[-1]).float().mean(1)
         picked = torch.gather(w, 2, at).cumsum(-1)
-        return y, kinds @ self.scales, picked, self.scales.index_select(0, at[:, 0, 0])
+        best = at[:, 0, 0]
+        rows = x[torch.arange(x.shape[0], device=x.device), best]
+        return y, kinds @ self.scales, picked, self.scales.index_select(0, best), rows, x[:, at[0, :, 0]]
 
 
 class Encoding(nn.Module):

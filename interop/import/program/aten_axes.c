@@ -190,41 +190,65 @@ dtp_status dtp_axes_embedding(dtp_axes *x, const dtp_aten_node *node, dtp_err *e
     return DTP_OK;
 }
 
-/* The only index of aten.index, and the axis of x that it is of; the others are None. */
-static int32_t only_index(const dtp_aten *g, const dtp_aten_arg *list, int32_t rank, int32_t *over)
+/* Whether a constant index of axis `axis` of x is 0, 1, .. for all of it. */
+static bool is_counted(const dtp_const *c, const dtp_aten_value *ids, int64_t size)
 {
-    int32_t ids = -1;
-    for (int32_t i = 0; i < list->n; i++) {
-        if (list->values[i] >= 0) {
-            if (ids >= 0 || i >= rank) {
-                return -1;
-            }
-            ids = list->values[i];
-            *over = i;
-        }
-    }
-    return ids >= 0 && g->values[ids].rank > 0 ? ids : -1;
+    return c->kind == DTP_CONST_INDEX && c->low == 0 && ids->rank == 1 && ids->sizes[0] == size;
 }
 
-dtp_status dtp_lookup_of(const dtp_aten *g, const dtp_aten_node *node, dtp_lookup *out,
-                         dtp_err *err)
+/* The only index of aten.index that is not counted, and the axis of x that it is of. The others are
+ * None, or count along the only axis of that index. */
+static int32_t only_index(const dtp_aten *g, const dtp_const *consts, const dtp_aten_arg *list,
+                          const dtp_aten_value *x, dtp_lookup *out)
+{
+    int32_t ids = -1, last = -1;
+    for (int32_t i = 0; i < list->n; i++) {
+        const int32_t v = list->values[i];
+        if (v < 0) {
+            continue;
+        }
+        if (i >= x->rank || (last >= 0 && last != i - 1)) {
+            return -1; /* of axes that are not side by side */
+        }
+        last = i;
+        out->first = out->first < 0 ? i : out->first;
+        if (is_counted(&consts[v], &g->values[v], x->sizes[i])) {
+            out->counted |= UINT32_C(1) << i;
+        } else if (ids < 0) {
+            ids = v;
+            out->over = i;
+        } else {
+            return -1;
+        }
+    }
+    const int32_t rank = ids < 0 ? 0 : g->values[ids].rank;
+    return rank == 1 || (rank > 0 && out->counted == 0) ? ids : -1;
+}
+
+dtp_status dtp_lookup_of(const dtp_aten *g, const dtp_const *consts, const dtp_aten_node *node,
+                         dtp_lookup *out, dtp_err *err)
 {
     const int32_t x = dtp_aten_input(node, 0), rank = g->values[x].rank;
     const dtp_aten_arg *list = dtp_aten_arg_of(node, "indices");
-    const dtp_aten_value *to = &g->values[node->outs[0]];
-    *out = (dtp_lookup){.gathers = dtp_aten_is(node, "gather")};
+    *out = (dtp_lookup){.gathers = dtp_aten_is(node, "gather"), .first = -1};
     out->over = dtp_aten_axis(dtp_aten_int(node, "dim", 0), rank);
-    out->ids =
-        list == NULL ? dtp_aten_operand(node, "index") : only_index(g, list, rank, &out->over);
+    out->ids = list == NULL ? dtp_aten_operand(node, "index")
+                            : only_index(g, consts, list, &g->values[x], out);
     const dtp_aten_value *ids = out->ids < 0 ? NULL : &g->values[out->ids];
-    const int32_t more = ids == NULL || out->gathers ? 0 : ids->rank - 1;
-    if (ids == NULL || out->over < 0 || to->rank != rank + more ||
+    int32_t n = 0, more = ids == NULL || out->gathers ? 0 : ids->rank - 1;
+    for (int32_t i = 0; i < rank; i++) {
+        n += (out->counted >> i & 1) != 0 ? 0 : 1;
+    }
+    if (ids == NULL || out->over < 0 || g->values[node->outs[0]].rank != n + more ||
         (ids->dtype != ATEN_I64 && ids->dtype != ATEN_I32) || (out->gathers && ids->rank != rank)) {
         return missing("positions that are no integers, or along several axes", err);
     }
-    out->first = out->gathers ? 0 : out->over;
+    out->first = out->gathers ? 0 : out->first < 0 ? out->over : out->first;
+    n = 0;
     for (int32_t i = 0; i < rank; i++) {
-        out->to[i] = i < out->over ? i : i + more;
+        const bool counted = (out->counted >> i & 1) != 0;
+        out->to[i] = counted ? out->first : i < out->first ? n : n + more;
+        n += counted ? 0 : 1;
     }
     return DTP_OK;
 }
@@ -233,11 +257,12 @@ dtp_status dtp_axes_lookup(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
     dtp_lookup u;
-    DTP_TRY(dtp_lookup_of(x->g, node, &u, err));
+    DTP_TRY(dtp_lookup_of(x->g, x->consts, node, &u, err));
     for (int32_t i = 0; i < value(x, v)->rank; i++) {
+        const bool counted = (u.counted >> i & 1) != 0;
         if (i != u.over) {
             x->of[out][u.to[i]] = x->of[v][i];
-            DTP_TRY(u.gathers ? unify(x, u.ids, i, v, i, err) : DTP_OK);
+            DTP_TRY(u.gathers || counted ? unify(x, u.ids, counted ? 0 : i, v, i, err) : DTP_OK);
         }
     }
     for (int32_t i = 0; i < value(x, u.ids)->rank; i++) {

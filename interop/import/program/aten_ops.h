@@ -22,11 +22,12 @@ typedef struct dtp_lookup {
     int32_t ids, over;        /* the positions; the axis of x */
     int32_t first;            /* the axis of the result that is axis 0 of the positions */
     int32_t to[DTP_MAX_RANK]; /* the axis of the result that each other axis of x is */
+    uint32_t counted;         /* axes of x that go along with axis 0 of the positions */
     bool gathers;             /* the positions have all axes of the result */
 } dtp_lookup;
 
-dtp_status dtp_lookup_of(const dtp_aten *g, const dtp_aten_node *node, dtp_lookup *out,
-                         dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_lookup_of(const dtp_aten *g, const dtp_const *consts, const dtp_aten_node *node,
+                         dtp_lookup *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* NULL: not supported. */
 const dtp_aten_op *dtp_aten_op_find(const dtp_aten_node *node);

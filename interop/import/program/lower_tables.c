@@ -118,7 +118,7 @@ dtp_status dtp_lower_lookup(dtp_lowering *l, dtp_err *err)
 {
     dtp_lookup u;
     int32_t x[DTP_MAX_RANK];
-    DTP_TRY(dtp_lookup_of(l->m->g, l->node, &u, err));
+    DTP_TRY(dtp_lookup_of(l->m->g, l->m->consts, l->node, &u, err));
     if (dtp_axis_parts(l->m, l->x, u.over) != 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "positions along an axis that is split");
     }
