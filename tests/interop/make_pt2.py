@@ -391,6 +391,33 @@ class Encoding(nn.Module):
         return loss, torch.cat((y[:, 1::3].repeat_interleave(2, 1), y.remainder(0.5), torch.var_mean(y, 1)[0][:, None]), 1)
 
 
+class Pieces(nn.Module):
+    """Views, pieces, repeats, statistics and elementwise ops that are several others, an output for each."""
+
+    def __init__(self, n=8):
+        super().__init__()
+        self.scale, self.w = nn.Parameter(torch.linspace(0.7, 1.3, n)), nn.Parameter(torch.randn(n, n) / n**0.5)
+
+    def forward(self, x, y):
+        x, flags = x * self.scale, y > 0
+        positive = x.abs() + 0.5
+        return (
+            x[:, 1::4], x[:, -5::2], x[..., 1:6:2].movedim((0, 1), (2, 0)), torch.stack(x.unbind(-1)[::-1], -1),
+            F.pad(x, (1, 1, 2, -1), value=2.5), x.roll(-2, -1), x[:, 0].repeat(3, 1, 2), x.tile(3), x.narrow(-1, 2, 3).mT,
+            F.interpolate(x[:, None], scale_factor=2), torch.cat(torch.broadcast_tensors(x[:, :1], y), 1),
+            F.glu(x, 1), F.group_norm(x[..., None], 3), F.avg_pool2d(x[:, None], 2), F.max_pool1d(x, 4), x.max(-1)[0],
+            torch.std_mean(x, (1, 2), keepdim=True)[0], x.logsumexp((1, 2)), x.norm(p=1, dim=-1), x.cumsum(1),
+            F.cosine_similarity(x, y, -1), flags.cumsum(1).float(), flags.sum(-1).float(), (flags ^ (x > 0)).any(-1).float(),
+            torch.einsum("...ij,...kj", x, y), torch.einsum("bij->b", x), torch.einsum("bij,bij,j->bi", x, y, self.scale),
+            x @ self.scale, torch.outer(x[0, 0], self.scale), torch.addmm(x[0], y[0], self.w, beta=0.5, alpha=2),
+            torch.lerp(x, y, 0.3), torch.addcdiv(x, y, positive, value=0.5), torch.add(x, y, alpha=2), torch.logaddexp(x, y),
+            2**x, positive.log2(), x.ceil(), x % 2, torch.div(x, positive, rounding_mode="floor"), F.selu(x), F.celu(x, 0.5),
+            F.softplus(x, beta=2), F.hardsigmoid(x), F.hardtanh(x), F.logsigmoid(x), x.erfc(), torch.hypot(x, y),
+            F.l1_loss(x, y, reduction="none"), F.smooth_l1_loss(x, y, beta=0.5, reduction="none"),
+            F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), reduction="none").add_(1), torch.nan_to_num(x),
+        )
+
+
 def clean(archive, name, tests):
     """The archive with what an importer reads: stored, places without folders, inputs and outputs of a call."""
     source, out = zipfile.ZipFile(archive), io.BytesIO()
@@ -441,6 +468,7 @@ def main(folder, *names):
         ("grouped", Grouped, lambda: {"ids": ids(4, 12, 31)}),
         ("stem", Stem, lambda: {"pixels": torch.randn(4, 3, 16, 16)}),
         ("experts", Experts, lambda: {"x": torch.randn(4, 6, 16)}),
+        ("pieces", Pieces, lambda: {"x": torch.randn(4, 6, 8), "y": torch.randn(4, 6, 8)}),
         ("encoding", Encoding, lambda: {"x": torch.rand(8, 24), "noise": torch.randn(8, 8), "target": torch.rand(8, 24)}),
     ):
         if names and name not in names:

@@ -125,7 +125,9 @@ dtp_status dtp_axes_repeat(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
         memcpy(to->cls + to->n, then->cls, (size_t)then->n * sizeof to->cls[0]);
         to->n += then->n;
     }
-    return more < 0 ? missing("a result of a lower rank", err) : DTP_OK;
+    return more < 0 || dtp_aten_operand(node, "repeats") >= 0
+               ? missing("a result of a lower rank, or repeats that are a tensor", err)
+               : DTP_OK;
 }
 
 dtp_status dtp_axes_reduce(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)

@@ -330,7 +330,8 @@ static dtp_status find_rope(patterns *p, dtp_aten_node *node, dtp_err *err)
 static int32_t ungrouped(const patterns *p, int32_t value)
 {
     const dtp_aten_node *view = maker(p, value);
-    if (dtp_aten_is(view, "repeat_interleave") && dtp_aten_int(view, "dim", 0) == 1) {
+    if (dtp_aten_is(view, "repeat_interleave") && dtp_aten_int(view, "dim", 0) == 1 &&
+        dtp_aten_operand(view, "repeats") < 0) {
         return dtp_aten_input(view, 0);
     }
     if (!dtp_aten_is(view, "reshape") && !dtp_aten_is(view, "view")) {

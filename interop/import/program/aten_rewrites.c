@@ -300,7 +300,8 @@ static bool pool(dtp_expansion *e, int32_t x)
     int64_t dims[DTP_MAX_RANK];
     dtp_aten_value like = v;
     if (e->of->n_outs != 1 || out.rank != v.rank || v.rank + n > DTP_MAX_RANK || v.rank < n ||
-        !all_are(e->of, "padding", 0) || !all_are(e->of, "dilation", 1) ||
+        dtp_aten_arg_of(e->of, "divisor_override") != NULL || !all_are(e->of, "padding", 0) ||
+        !all_are(e->of, "dilation", 1) ||
         (!adaptive && (kernel == NULL || kernel->kind != ATEN_INTS))) {
         return false;
     }

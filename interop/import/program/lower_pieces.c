@@ -159,6 +159,16 @@ static dtp_status outer_piece(dtp_lowering *l, int32_t axis, int32_t i, dtp_err 
     return dtp_emit_value(l, "relabel", "", err);
 }
 
+/* Whether the outer part of the axis counts the pieces, and the others are those of a piece. */
+static bool is_outer(const dtp_lowering *l, int32_t axis)
+{
+    const dtp_axes *x = &l->m->axes;
+    int32_t all[DTP_FLAT_PARTS], one[DTP_FLAT_PARTS];
+    const int32_t n = dtp_axis_leaves(x, 1, &x->of[l->x][axis], all, DTP_FLAT_PARTS);
+    const int32_t k = dtp_axis_leaves(x, 1, &x->of[l->out][axis], one, DTP_FLAT_PARTS);
+    return n > 1 && n == k + 1 && memcmp(all + 1, one, (size_t)k * sizeof one[0]) == 0;
+}
+
 /* split, chunk; select */
 dtp_status dtp_lower_pieces(dtp_lowering *l, dtp_err *err)
 {
@@ -166,7 +176,7 @@ dtp_status dtp_lower_pieces(dtp_lowering *l, dtp_err *err)
     if (l->op->ours != NULL) { /* select: a piece of one element */
         return cut(l, axis, true, place(l, axis, dtp_aten_int(l->node, "index", 0)), err);
     }
-    const bool equal = dtp_axis_parts(l->m, l->x, axis) == 1 + dtp_axis_parts(l->m, l->out, axis);
+    const bool equal = is_outer(l, axis);
     int64_t at = 0;
     for (int32_t i = 0; i < l->node->n_outs; i++) {
         dtp_lowering one = dtp_lowering_of(l->m, l->node, l->op, l->node->outs[i]);
@@ -177,12 +187,42 @@ dtp_status dtp_lower_pieces(dtp_lowering *l, dtp_err *err)
     return DTP_OK;
 }
 
+/* cumsum, roll */
+dtp_status dtp_lower_along(dtp_lowering *l, dtp_err *err)
+{
+    const bool roll = strcmp(l->op->ours, "roll") == 0;
+    const dtp_aten_arg *by = dtp_aten_arg_of(l->node, "shifts");
+    const dtp_aten_arg *dims = dtp_aten_arg_of(l->node, roll ? "dims" : "dim");
+    const bool one = dims != NULL && (dims->kind == ATEN_INT || dims->n == 1) &&
+                     (!roll || (by != NULL && by->kind == ATEN_INTS && by->n == 1));
+    const dtp_aten_value *out = dtp_value_of(l, l->out);
+    const int32_t axis = one ? dtp_aten_axis(dims->ints[0], out->rank) : -1;
+    const char *id, *type, *attrs = "\"dim\": \"" DTP_PIECE "\"";
+    if (axis < 0) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "no such axis, or several");
+    }
+    DTP_TRY(groups_but(l, axis, err));
+    DTP_TRY(dtp_one_dim(l, l->x, axis, l->firsts, &id, err));
+    DTP_TRY(dtp_type_attr(l->m, out->dtype, &type, err));
+    DTP_TRY(dtp_value_of(l, l->x)->dtype == out->dtype
+                ? DTP_OK
+                : dtp_emit_one(l, "cast", "cast", &id, NULL, type, err));
+    if (roll) {
+        attrs = dtp_arena_printf(l->m->arena, "%s, \"shift\": %" PRId64, attrs, by->ints[0]);
+    }
+    DTP_TRY(dtp_emit_one(l, l->op->ours, l->op->ours, &id, NULL, attrs, err));
+    return dtp_from_piece(l, id, axis, err);
+}
+
 /* Values and places of the largest along an axis. */
 dtp_status dtp_lower_topk(dtp_lowering *l, dtp_err *err)
 {
     const int32_t rank = dtp_value_of(l, l->x)->rank;
     const int32_t axis = dtp_aten_axis(dtp_aten_int(l->node, "dim", -1), rank);
     const char *id, *type;
+    if (!dtp_aten_real_type(dtp_value_of(l, l->x)->dtype)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "the largest of integers");
+    }
     DTP_TRY(groups_but(l, axis, err));
     DTP_TRY(dtp_one_dim(l, l->x, axis, l->firsts, &id, err));
     const int32_t kept = l->groups.n;
@@ -273,7 +313,7 @@ dtp_status dtp_lower_pad(dtp_lowering *l, dtp_err *err)
     const char *ids[3];
     int32_t n = 0;
     if ((mode != NULL && (mode->text == NULL || strcmp(mode->text, "constant") != 0)) ||
-        dtp_axis_parts(l->m, l->out, axis) != 1) {
+        dtp_axis_parts(l->m, l->out, axis) < 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "padding that is not by a constant");
     }
     DTP_TRY(groups_but(l, axis, err));

@@ -233,39 +233,31 @@ static dtp_status rows(dtp_lowering *l, const bool *over, dtp_err *err)
         }
     }
     DTP_TRY(lacks ? dtp_whole(l, &l->uses[0], err) : DTP_OK);
-    return strstr(l->op->ours, "dtype=") != NULL
-               ? DTP_OK
-               : cast_use(l, dtp_value_of(l, l->out)->dtype, &l->uses[0], err);
+    const int32_t dtype = dtp_value_of(l, l->x)->dtype, to = dtp_value_of(l, l->out)->dtype;
+    const bool places = strstr(l->op->ours, "dtype=") != NULL;
+    return cast_use(l,
+                    !places                     ? to
+                    : dtp_aten_real_type(dtype) ? dtype
+                                                : ATEN_F32,
+                    &l->uses[0], err);
 }
 
-/* softmax; cumsum and roll, along a dim that is one part */
-dtp_status dtp_lower_along(dtp_lowering *l, dtp_err *err)
+dtp_status dtp_lower_softmax(dtp_lowering *l, dtp_err *err)
 {
     bool over[DTP_MAX_RANK] = {false};
-    const bool roll = strcmp(l->op->ours, "roll") == 0, soft = strstr(l->op->ours, "soft") != NULL;
-    const dtp_aten_arg *by = dtp_aten_arg_of(l->node, "shifts");
-    const dtp_aten_arg *dims = dtp_aten_arg_of(l->node, roll ? "dims" : "dim");
-    const bool has = dims != NULL && (dims->kind == ATEN_INT || dims->n == 1) &&
-                     (!roll || (by != NULL && by->n == 1));
-    const int32_t axis = has ? dtp_aten_axis(dims->ints[0], dtp_value_of(l, l->x)->rank) : -1;
-    if (axis < 0 || (!soft && dtp_axis_parts(l->m, l->x, axis) != 1)) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "no such axis, several, or one that is split");
+    const int32_t axis =
+        dtp_aten_axis(dtp_aten_int(l->node, "dim", -1), dtp_value_of(l, l->x)->rank);
+    if (axis < 0) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "no such axis");
     }
     over[axis] = true;
     DTP_TRY(rows(l, over, err));
-    const char *attrs =
-        soft ? over_attr(l, over)
-             : dtp_arena_printf(l->m->arena, "\"dim\": \"%s\"", dtp_group_name(l, l->firsts[axis]));
-    if (roll) {
-        attrs = dtp_joined(l->m, attrs, ", ",
-                           dtp_arena_printf(l->m->arena, "\"shift\": %" PRId64, by->ints[0]));
-    }
-    return dtp_emit_value(l, l->op->ours, attrs, err);
+    return dtp_emit_value(l, l->op->ours, over_attr(l, over), err);
 }
 
 dtp_status dtp_lower_reduce(dtp_lowering *l, dtp_err *err)
 {
-    int32_t n = 0;
+    int32_t n = 0, dims = 0;
     bool over[DTP_MAX_RANK] = {false};
     const char *ours, *attrs;
     const int32_t rank = dtp_value_of(l, l->x)->rank;
@@ -275,6 +267,12 @@ dtp_status dtp_lower_reduce(dtp_lowering *l, dtp_err *err)
     }
     DTP_TRY(ours_of(l, &ours, &attrs, err));
     DTP_TRY(rows(l, over, err));
+    for (int32_t i = 0; i < rank; i++) {
+        dims += over[i] ? dtp_axis_parts(l->m, l->x, i) : 0;
+    }
+    if (strncmp(ours, "arg", 3) == 0 && dims != 1) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "a place along %d dims", dims);
+    }
     attrs = dtp_joined(l->m, over_attr(l, over), ", ", attrs);
     DTP_TRY(DTP_MEMORY(err, attrs));
     for (int32_t i = 0; i < rank; i++) {

@@ -229,7 +229,7 @@ static void put_dims(const writer *w, dtp_strbuf *b)
     int32_t ones = 0;
     for (int32_t i = 0; i < x->n; i++) {
         const dtp_class *c = &x->cls[i];
-        if (c->parent != i || !c->used) {
+        if (c->parent != i || !c->used || c->outer >= 0) {
             continue;
         }
         dtp_strbuf_addf(b, "%s\n    \"%s\": ", by, c->name);
