@@ -74,18 +74,23 @@ static bool is_recomputed(const dtp_placements *p, const dtp_placed *of)
 static dtp_status write_numbered(const dtp_torch_plan *t, const char *key, bool recomputed,
                                  dtp_json_writer *w, dtp_err *err)
 {
-    const char *last = "";
+    const char **names;
+    int32_t n = 0;
+    DTP_TRY(DTP_NEW(t->p->arena, names, t->p->n_params + 1, err));
     dtp_json_begin_array(w, key, true);
     for (int32_t i = 0; i < t->p->n_params; i++) {
         const char *name;
+        int32_t k = n;
         DTP_TRY(numbered(&t->p->params[i], t->p->arena, &name, err));
         if (name != NULL && !recomputed) {
             DTP_TRY(dtp_module_pattern(name, t->p->arena, &name, err));
         }
-        if (name != NULL && strcmp(name, last) != 0 &&
-            (!recomputed || is_recomputed(t->p, &t->p->params[i]))) {
+        while (name != NULL && k > 0 && strcmp(name, names[k - 1]) != 0) {
+            k--;
+        }
+        if (name != NULL && k == 0 && (!recomputed || is_recomputed(t->p, &t->p->params[i]))) {
             dtp_json_write_string(w, NULL, name);
-            last = name;
+            names[n++] = name;
         }
     }
     dtp_json_end_array(w);

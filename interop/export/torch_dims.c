@@ -46,16 +46,29 @@ static void add_alias(const dtp_placements *p, dtp_tensor_id t, int32_t m, alias
     }
 }
 
+/* Whether a value is made of a parameter or a constant alone, one node behind the other: every rank
+ * makes the part of it that goes with its part of the batch. */
+static bool is_repeated(const dtp_graph *g, dtp_tensor_id t)
+{
+    while (g->tensors[t].producer >= 0 && g->nodes[g->tensors[t].producer].n_in == 1) {
+        t = g->nodes[g->tensors[t].producer].in[0];
+    }
+    const dtp_node_id n = g->tensors[t].producer;
+    return n >= 0 ? g->nodes[n].n_in == 0 : g->tensors[t].kind == DTP_TENSOR_PARAM;
+}
+
 /* Whether all layouts of a value split a dim over m, or, where it has none, nothing. */
 static bool has_split(const dtp_placements *p, dtp_tensor_id t, const aliases *d, int32_t m)
 {
     const dtp_layout *of[] = {&p->plan->sharding.layouts[t], &p->uses.made[t], &p->uses.read[t]};
     const int32_t axis = find_axis(&p->graph->tensors[t].type, d);
+    const bool whole = axis >= 0 && is_repeated(p->graph, t);
     bool fits = true;
     for (int32_t i = 0; i < 3; i++) {
         const dtp_placement *at = &of[i]->placement[m];
-        fits = fits && (axis >= 0 ? at->kind == DTP_SHARD && at->axis == axis
-                                  : at->kind != DTP_SHARD && !p->uses.several[t]);
+        fits = fits && (whole && at->kind == DTP_REPLICATE ? true
+                        : axis >= 0 ? at->kind == DTP_SHARD && at->axis == axis
+                                    : at->kind != DTP_SHARD && !p->uses.several[t]);
     }
     return fits;
 }

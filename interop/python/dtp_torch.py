@@ -14,6 +14,7 @@ import contextlib
 import json
 import math
 import re
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -31,6 +32,8 @@ def parallelize(module, mesh, placements):
     plan = _read(placements)
     _check(plan, module, mesh)
     how = plan["torch"]
+    if not how["fully_shard"] and plan["precision"].split(",")[0] in ("bf16", "f16"):
+        warnings.warn(f"dtp_torch: the plan computes in {plan['precision']}, which only fully_shard sets: use torch.autocast")
     _recompute(module, how["checkpoint"])
     if how["form"] == "placements":
         return _place(module, mesh, plan)
