@@ -14,9 +14,9 @@ cmake --install "$bin/.." --prefix "$here/prefix" >"$here/install.log" || bad "t
 for at in "$bin" "$here/prefix/bin"; do
     names=$("$at/dtplan" machines | awk 'NR > 1 && !/^ / { print $1 }')
     [ "$names" = "$(ls models/machines | sed 's/\.json$//')" ] || bad "$at/dtplan machines lists" $names
-    "$at/dtplan" plan models/llama3_8b.json --mesh 'x:8;y:8' --machine h100_64 -o "$here/plan.json" >/dev/null ||
+    "$at/dtplan" plan models/mlp_digits.json --mesh 'x:8;y:8' --machine h100_64 -o "$here/plan.json" >/dev/null ||
         bad "$at: --machine h100_64 is not found"
-    cmp -s "$here/plan.json" <("$at/dtplan" plan models/llama3_8b.json --mesh 'x:8;y:8' \
+    cmp -s "$here/plan.json" <("$at/dtplan" plan models/mlp_digits.json --mesh 'x:8;y:8' \
         --machine models/machines/h100_64.json --json) || bad "$at: a machine by name gives another plan than its file"
 done
 

@@ -46,7 +46,7 @@ if [ "${2:-}" = mpirun ]; then # mpirun itself forgets such errors
     exit $failed
 fi
 if [ "${2:-}" = bench ]; then
-    "$bin/dtrun" bench --quick --quiet --comm self --threads 1 >/dev/full 2>"$here/err"
+    "$bin/dtrun" bench --tiny --quiet --comm self --threads 1 >/dev/full 2>"$here/err"
     judge "dtrun bench >/dev/full" $? 1
     exit $failed
 fi
