@@ -46,7 +46,7 @@ QUICK = [("mlp_digits", "mlp_digits", "a100_8", [], MESHES + ["x:3"]),
          ("llama3_8b", "llama3_8b", "h100_64", dims(layers=2, batch=8, length=256), ["x:4", "x:2;y:2"]),
          ("mixtral_8x7b", "mixtral_8x7b", "h100_64", dims(layers=1, batch=8, length=64), ["x:4"]),
          ("bert_large", "bert_large", "l4_16", dims(layers=2, batch=4), ["x:4"]),
-         ("vit_b16", "vit_b16", "l4_16", dims(layers=2, batch=8), ["x:4"])]
+         ("vit_b16", "vit_b16", "l4_16", dims(layers=1, batch=8), ["x:4"])]
 
 # Programs need more than the problem of tensor mode counts: by how much (a part) a plan at 1.02 of the smallest limit may
 # lie above the bound. Copies for one node do not count there: gpt2_small on cuda packs and unpacks the gradient of wte, 147 MiB.
