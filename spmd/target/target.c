@@ -94,7 +94,7 @@ dtp_status dtp_target_runs_over(const dtp_target *target, const char *transport,
 static const dtp_target_op *find_op(const dtp_target *target, const dtp_op_def *op)
 {
     const dtp_target_op *row = target->ops;
-    while (row->op != NULL && strcmp(row->op, op->name) != 0) {
+    while (row->op != NULL && (row->op[0] != op->name[0] || strcmp(row->op, op->name) != 0)) {
         row++;
     }
     return row;

@@ -33,7 +33,7 @@ extern const dtp_op_def dtp_ops_elementwise[], dtp_ops_norm[], dtp_ops_fused[];
 
 static const dtp_op_def *find_row(const dtp_op_def *row, const char *name)
 {
-    while (strcmp(row->name, name) != 0) {
+    while (row->name[0] != name[0] || strcmp(row->name, name) != 0) {
         row++;
     }
     return row;
@@ -47,7 +47,7 @@ const dtp_op_def *dtp_fused_op(int32_t function)
 int32_t dtp_fused_find(const dtp_op_def *op)
 {
     int32_t f = 0;
-    while (f < DTP_N_FUSED && dtp_fused_op(f) != op) {
+    while (f < DTP_N_FUSED && (FUNCTIONS[f].op[0] != op->name[0] || dtp_fused_op(f) != op)) {
         f++;
     }
     return f < DTP_N_FUSED ? f : -1;
