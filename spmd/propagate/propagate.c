@@ -47,6 +47,7 @@ typedef struct propagation {
     int32_t *first_pin; /* by tensor: chains of pins in their order, -1 = end */
     int32_t *next_pin;
     dtp_inner_pricer pricer;
+    dtp_known_decisions *known;
 } propagation;
 
 /* ---- what is given ---- */
@@ -353,7 +354,7 @@ static dtp_status decide(propagation *w, dtp_node_id id, dtp_err *err)
                             .wanted = wanted,
                             .wanted_dims = wanted_dims,
                             .pricer = &w->pricer};
-    DTP_TRY(dtp_propagate__choose(&d, &w->out->strategies[id], &layouts, err));
+    DTP_TRY(dtp_propagate__decide(w->known, &d, &w->out->strategies[id], &layouts, err));
     DTP_TRY(note_result(w, node, &layouts, err));
     if ((node->op->flags & DTP_OP_UPDATE) != 0) {
         note_gradient(w, id, &layouts);
@@ -410,6 +411,7 @@ static dtp_status run(propagation *w, dtp_arena *arena, dtp_err *err)
     DTP_TRY(DTP_NEW(w->scratch, w->gradient, n_tensors, err));
     DTP_TRY(DTP_NEW(w->scratch, w->first_pin, n_tensors, err));
     DTP_TRY(DTP_NEW(w->scratch, w->next_pin, w->o->n_pins, err));
+    DTP_TRY(dtp_propagate__known_create(w->scratch, &w->known, err));
     for (int32_t i = 0; i < w->g->n_grads; i++) {
         w->gradient[w->g->grads[i].grad] = true;
     }

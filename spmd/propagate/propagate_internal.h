@@ -61,6 +61,17 @@ dtp_layout dtp_propagate__complete(const dtp_layout *pin, dtp_mesh_set dims,
 dtp_status dtp_propagate__choose(const dtp_decision *d, dtp_strategy *strategy,
                                  dtp_node_layouts *layouts, dtp_err *err) DTP_MUST_CHECK;
 
+/* Decisions that were made, of one propagation. */
+typedef struct dtp_known_decisions dtp_known_decisions;
+
+/* From `arena`, with all that is known later. */
+dtp_status dtp_propagate__known_create(dtp_arena *arena, dtp_known_decisions **out,
+                                       dtp_err *err) DTP_MUST_CHECK;
+/* As dtp_propagate__choose, once for all nodes of which the same is to be decided. */
+dtp_status dtp_propagate__decide(dtp_known_decisions *known, const dtp_decision *d,
+                                 dtp_strategy *strategy, dtp_node_layouts *layouts,
+                                 dtp_err *err) DTP_MUST_CHECK;
+
 /* The rows worth trying on each mesh dim, in the order in which ties go. */
 typedef struct dtp_row_lists {
     int32_t n[DTP_MAX_MESH_DIMS];
