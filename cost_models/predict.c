@@ -1,6 +1,7 @@
 #include "cost_models/predict.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "core/base/safe_int.h"
 #include "core/base/stop.h"
@@ -112,21 +113,30 @@ static const int32_t DEPTHS[] = {1, 2, 4, 8, 16, 32, DTP_OVERLAP_MAX_DEPTH};
 static const double GAIN = 0.001; /* what a deeper one, or a larger bucket, must save of the step */
 enum { N_DEPTHS = sizeof DEPTHS / sizeof DEPTHS[0], MAX_LOWERED = 3 };
 
-/* The step time of a priced program, were it in the order of `overlap`. */
-static dtp_status try_overlap(const dtp_pricer *pricer, const dtp_program *p,
-                              const dtp_overlap *overlap, double *step_s, dtp_err *err)
+/* The depth with the shortest step of a priced program, in *best and *best_s, which are those of
+ * the program as it is. */
+static dtp_status try_depths(const dtp_pricer *pricer, const dtp_program *p, dtp_arena *arena,
+                             dtp_overlap *best, double *best_s, dtp_err *err)
 {
-    dtp_arena *arena = dtp_arena_create();
+    dtp_overlap_orders *orders;
     dtp_program trial = *p;
-    dtp_schedule_result timeline = {0};
-    dtp_status s = dtp_overlap_order(p, overlap, arena, &trial.instrs, &trial.n_instrs, err);
-    if (s == DTP_OK && !dtp_schedule_program(&trial, pricer->machine, &timeline, NULL)) {
-        s = DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
-                     p->n_instrs);
+    dtp_overlap overlap = *best;
+    trial.instrs = NULL;
+    DTP_TRY(dtp_overlap_orders_create(p, arena, &orders, err));
+    for (int32_t i = 0; i < N_DEPTHS && !dtp_stopped(pricer->stop); i++) {
+        dtp_schedule_result timeline;
+        overlap.depth = DEPTHS[i];
+        DTP_TRY(dtp_overlap_order(orders, &overlap, arena, &trial.instrs, &trial.n_instrs, err));
+        if (!dtp_schedule_program(&trial, pricer->machine, &timeline, NULL)) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
+                            p->n_instrs);
+        }
+        if (timeline.end_s < *best_s * (1.0 - GAIN)) {
+            *best = overlap;
+            *best_s = timeline.end_s;
+        }
     }
-    dtp_arena_destroy(arena);
-    *step_s = timeline.end_s;
-    return s;
+    return DTP_OK;
 }
 
 /* The bytes that overlap may need: those of a limit, or of the device where there is none (0), and
@@ -175,16 +185,10 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
     dtp_overlap best = p->overlap;
     best.memory_bytes = limit;
     double best_s = predicted->step_time_s;
-    for (int32_t i = 0; i < N_DEPTHS && !dtp_stopped(pricer->stop); i++) {
-        dtp_overlap overlap = best;
-        overlap.depth = DEPTHS[i];
-        double step_s;
-        DTP_TRY(try_overlap(pricer, p, &overlap, &step_s, err));
-        if (step_s < best_s * (1.0 - GAIN)) {
-            best = overlap;
-            best_s = step_s;
-        }
-    }
+    dtp_arena *arena = dtp_arena_create();
+    const dtp_status s = try_depths(pricer, p, arena, &best, &best_s, err);
+    dtp_arena_destroy(arena);
+    DTP_TRY(s);
     if (!fits) {
         DTP_TRY(dtp_program_overlap(p, &best, true, err));
         return predict_order(pricer, p, predicted, err);
@@ -239,7 +243,7 @@ static dtp_status choose(const dtp_pricer *pricer, dtp_lower_options *options, d
     const bool fits = fit == 0 || p->peak_bytes <= fit;
     const dtp_overlap serial = p->overlap;
     DTP_TRY(dtp_predict(pricer, p, predicted, err));
-    if (dtp_pricer_overlaps(pricer) && !dtp_stopped(pricer->stop)) {
+    if (dtp_pricer_overlaps(pricer) && predicted->comm_s > 0.0 && !dtp_stopped(pricer->stop)) {
         DTP_TRY(choose_overlap(pricer, p, options->overlap.memory_bytes, fits, below_s, predicted,
                                err));
     }
@@ -248,6 +252,24 @@ static dtp_status choose(const dtp_pricer *pricer, dtp_lower_options *options, d
     }
     options->overlap = fits ? p->overlap : serial;
     return predict_memory(p, predicted, err);
+}
+
+static bool same_ids(int32_t n, const dtp_value_id *a, const dtp_value_id *b)
+{
+    return n == 0 || memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+/* Whether two arrangements of one program are the same, before overlap. */
+static bool arranged_alike(const dtp_program *a, const dtp_program *b)
+{
+    bool same = a->n_serial == b->n_serial && a->n_values == b->n_values;
+    for (int32_t i = 0; same && i < a->n_serial; i++) {
+        const dtp_instr *x = &a->serial[i], *y = &b->serial[i];
+        same = x->kind == y->kind && x->node == y->node && x->phase == y->phase &&
+               x->once == y->once && x->n_in == y->n_in && x->n_out == y->n_out &&
+               same_ids(x->n_in, x->in, y->in) && same_ids(x->n_out, x->out, y->out);
+    }
+    return same;
 }
 
 /* Larger buckets, where a step is shorter with them. */
@@ -265,6 +287,10 @@ static dtp_status choose_buckets(const dtp_pricer *pricer, const dtp_lower_optio
         return DTP_OK;
     }
     DTP_TRY(dtp_program_arrange(p, &larger, err));
+    if (arranged_alike(p, &before)) {
+        *p = before;
+        return DTP_OK;
+    }
     DTP_TRY(choose(pricer, &larger, below_s, p, &with, err));
     if (with.step_time_s < below_s && with.peak_bytes <= limit) {
         *predicted = with;
@@ -290,7 +316,7 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
     DTP_TRY(dtp_lower(g, s, &asked, out, err));
     dtp_program *p = *out;
     dtp_status status = choose(pricer, &taken, INFINITY, p, predicted, err);
-    if (status == DTP_OK && chosen && asked.overlap.bucket_bytes > 0 &&
+    if (status == DTP_OK && chosen && asked.overlap.bucket_bytes > 0 && predicted->comm_s > 0.0 &&
         !(asked.fit_bytes > 0 && predicted->peak_bytes > asked.fit_bytes) &&
         !dtp_stopped(pricer->stop)) {
         status = choose_buckets(pricer, &asked, &taken, p, predicted, err);

@@ -17,6 +17,7 @@ void dtp_program__liveness(dtp_program *p)
 {
     const int32_t body = dtp_program_body(p);
     int32_t end = p->n_instrs > 0 ? p->n_instrs - 1 : 0;
+    p->placed = false;
     for (int32_t v = 0; v < p->n_values; v++) {
         p->values[v].first = p->values[v].last = -1;
     }

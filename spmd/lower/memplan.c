@@ -169,8 +169,12 @@ static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena
 
 dtp_status dtp_program_place(dtp_program *p, int64_t enough, dtp_err *err)
 {
+    if (p->placed) {
+        return DTP_OK;
+    }
     dtp_arena *arena = dtp_arena_create();
     const dtp_status status = place_program(p, enough, arena, err);
     dtp_arena_destroy(arena);
+    p->placed = status == DTP_OK && p->peak_bytes > enough;
     return status;
 }

@@ -23,6 +23,8 @@
  */
 #include "spmd/lower/overlap.h"
 
+#include <string.h>
+
 #include "spmd/lower/memplan.h"
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/needed.h"
@@ -41,18 +43,22 @@ typedef struct accesses {
     int32_t wait_read, wait_write;
 } accesses;
 
-typedef struct ordering {
+typedef struct dtp_overlap_orders {
     const dtp_program *p;
     const dtp_overlap *overlap;
     int32_t n, body;
     dtp_instr *serial;
     int32_t n_units;
     dtp_comm_unit *units;
-    gaps *gaps;       /* by unit */
-    int32_t *unit_of; /* by serial instruction; -1 = none */
-    accesses *at;     /* by root */
+    int32_t *unit_of;  /* by serial instruction; -1 = none */
+    dtp_needed before; /* anything moves */
+    /* Of one order. */
+    gaps *gaps;   /* by unit */
+    accesses *at; /* by root */
     dtp_needed needed;
-    dtp_value_id *held; /* buffers of one unit */
+    dtp_value_id *held;          /* buffers of one unit */
+    int32_t *first[2], *list[2]; /* units by the gap of their head, of their tail */
+    int32_t *place;              /* of a START, by unit */
 } ordering;
 
 static int32_t least(int32_t a, int32_t b)
@@ -266,12 +272,10 @@ static void find_places(ordering *o)
 }
 
 /* Units by the gap of their head or tail: those of gap g are list[first[g]..first[g + 1]). */
-static dtp_status sort_units(const ordering *o, bool tail, dtp_arena *arena, int32_t **first,
-                             int32_t **list, dtp_err *err)
+static void sort_units(const ordering *o, bool tail)
 {
-    int32_t *start, *items;
-    DTP_TRY(DTP_NEW(arena, start, (size_t)o->n + 3, err));
-    DTP_TRY(DTP_NEW(arena, items, (size_t)o->n_units + 1, err));
+    int32_t *start = o->first[tail], *items = o->list[tail];
+    memset(start, 0, ((size_t)o->n + 3) * sizeof *start);
     for (int32_t k = 0; k < o->n_units; k++) {
         start[(tail ? o->gaps[k].to : o->gaps[k].from) + 2]++;
     }
@@ -281,9 +285,6 @@ static dtp_status sort_units(const ordering *o, bool tail, dtp_arena *arena, int
     for (int32_t k = 0; k < o->n_units; k++) {
         items[start[(tail ? o->gaps[k].to : o->gaps[k].from) + 1]++] = k;
     }
-    *first = start;
-    *list = items;
-    return DTP_OK;
 }
 
 /* Whether a result of the START lies in the buffer of its operand. */
@@ -322,15 +323,14 @@ static dtp_status add_wait(const ordering *o, dtp_instr *instrs, int32_t start, 
     return DTP_OK;
 }
 
-static dtp_status write_order(const ordering *o, dtp_arena *arena, dtp_instr **out, int32_t *n_out,
-                              dtp_err *err)
+static dtp_status write_order(const ordering *o, dtp_arena *arena, dtp_instr *instrs,
+                              int32_t *n_out, dtp_err *err)
 {
-    int32_t *heads, *tails, *by_head, *by_tail, *place, n = 0;
-    dtp_instr *instrs;
-    DTP_TRY(sort_units(o, false, arena, &heads, &by_head, err));
-    DTP_TRY(sort_units(o, true, arena, &tails, &by_tail, err));
-    DTP_TRY(DTP_NEW(arena, place, (size_t)o->n_units + 1, err));
-    DTP_TRY(DTP_NEW(arena, instrs, (size_t)o->n + (size_t)o->n_units + 1, err));
+    const int32_t *heads = o->first[0], *tails = o->first[1];
+    const int32_t *by_head = o->list[0], *by_tail = o->list[1];
+    int32_t *place = o->place, n = 0;
+    sort_units(o, false);
+    sort_units(o, true);
     for (int32_t g = 0; g <= o->n; g++) {
         for (int32_t k = tails[g]; k < tails[g + 1]; k++) {
             const dtp_comm_unit *u = &o->units[by_tail[k]];
@@ -350,7 +350,6 @@ static dtp_status write_order(const ordering *o, dtp_arena *arena, dtp_instr **o
             instrs[n++] = o->serial[g];
         }
     }
-    *out = instrs;
     *n_out = n;
     return DTP_OK;
 }
@@ -369,63 +368,91 @@ static int32_t most_operands(const ordering *o)
     return all;
 }
 
-dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, dtp_arena *arena,
-                             dtp_instr **instrs, int32_t *n, dtp_err *err)
+dtp_status dtp_overlap_orders_create(const dtp_program *p, dtp_arena *arena,
+                                     dtp_overlap_orders **out, dtp_err *err)
 {
     const dtp_instr *from = p->serial != NULL ? p->serial : p->instrs;
     const int32_t n_from = p->serial != NULL ? p->n_serial : p->n_instrs;
     const size_t n_values = (size_t)p->n_values, all = (size_t)n_from;
-    ordering o = {.p = p, .overlap = overlap};
-    DTP_TRY(DTP_NEW(arena, o.serial, all, err));
-    DTP_TRY(DTP_NEW(arena, o.units, all, err));
-    DTP_TRY(DTP_NEW(arena, o.gaps, all, err));
-    DTP_TRY(DTP_NEW(arena, o.unit_of, all, err));
-    DTP_TRY(DTP_NEW(arena, o.at, n_values, err));
+    ordering *o;
+    DTP_TRY(DTP_NEW(arena, o, 1, err));
+    o->p = p;
+    DTP_TRY(DTP_NEW(arena, o->serial, all, err));
+    DTP_TRY(DTP_NEW(arena, o->units, all, err));
+    DTP_TRY(DTP_NEW(arena, o->unit_of, all, err));
+    DTP_TRY(DTP_NEW(arena, o->at, n_values, err));
     for (int32_t i = 0; i < n_from; i++) {
         if (from[i].kind != DTP_INSTR_WAIT) {
-            o.serial[o.n++] = from[i];
+            o->serial[o->n++] = from[i];
         }
     }
-    o.body = o.n;
-    while (dtp_program_microbatches(p) > 1 && o.body > 0 &&
-           o.serial[o.body - 1].phase == DTP_UPDATE) {
-        o.body--;
+    o->body = o->n;
+    while (dtp_program_microbatches(p) > 1 && o->body > 0 &&
+           o->serial[o->body - 1].phase == DTP_UPDATE) {
+        o->body--;
     }
-    o.n_units = dtp_comm_units_find(o.serial, o.n, true, o.units, o.unit_of);
-    DTP_TRY(DTP_NEW(arena, o.held, most_operands(&o), err));
-    DTP_TRY(dtp_needed_find(p, o.serial, o.n, arena, &o.needed, err));
+    o->n_units = dtp_comm_units_find(o->serial, o->n, true, o->units, o->unit_of);
+    for (int i = 0; i < 2; i++) {
+        DTP_TRY(DTP_NEW(arena, o->first[i], (size_t)o->n + 3, err));
+        DTP_TRY(DTP_NEW(arena, o->list[i], (size_t)o->n_units + 1, err));
+    }
+    DTP_TRY(DTP_NEW(arena, o->gaps, (size_t)o->n_units + 1, err));
+    DTP_TRY(DTP_NEW(arena, o->place, (size_t)o->n_units + 1, err));
+    DTP_TRY(DTP_NEW(arena, o->held, most_operands(o), err));
+    DTP_TRY(dtp_needed_find(p, o->serial, o->n, arena, &o->before, err));
+    o->needed = o->before;
+    DTP_TRY(DTP_NEW(arena, o->needed.needs, n_values, err));
+    DTP_TRY(DTP_NEW(arena, o->needed.bytes, (size_t)o->n + 2, err));
+    *out = o;
+    return DTP_OK;
+}
+
+dtp_status dtp_overlap_order(dtp_overlap_orders *o, const dtp_overlap *overlap, dtp_arena *arena,
+                             dtp_instr **instrs, int32_t *n, dtp_err *err)
+{
+    const dtp_needed *before = &o->before;
     const int64_t allowed = overlap->memory_bytes > 0 ? overlap->memory_bytes : INT64_MAX;
-    o.needed.limit = allowed > o.needed.peak ? allowed : o.needed.peak;
-    find_places(&o);
-    return write_order(&o, arena, instrs, n, err);
+    const size_t room = (size_t)o->n + (size_t)o->n_units + 1;
+    DTP_TRY(*instrs == NULL ? DTP_NEW(arena, *instrs, room, err) : DTP_OK);
+    o->overlap = overlap;
+    memcpy(o->needed.needs, before->needs, (size_t)o->p->n_values * sizeof *before->needs);
+    memcpy(o->needed.bytes, before->bytes, ((size_t)o->n + 2) * sizeof *before->bytes);
+    o->needed.limit = allowed > before->peak ? allowed : before->peak;
+    find_places(o);
+    return write_order(o, arena, *instrs, n, err);
+}
+
+/* The instructions in the order of `overlap`; what is only needed for it is in `scratch`. */
+static dtp_status set_order(dtp_program *p, const dtp_overlap *overlap, dtp_arena *scratch,
+                            dtp_err *err)
+{
+    const dtp_overlap none = {.bucket_bytes = overlap->bucket_bytes,
+                              .once_bytes = overlap->once_bytes};
+    dtp_overlap_orders *orders = NULL;
+    if (p->serial == NULL || overlap->depth > 0) {
+        DTP_TRY(dtp_overlap_orders_create(p, scratch, &orders, err));
+    }
+    if (p->serial == NULL) {
+        DTP_TRY(dtp_overlap_order(orders, &none, p->arena, &p->serial, &p->n_serial, err));
+    }
+    dtp_instr *instrs = overlap->depth > 0 ? NULL : p->serial;
+    int32_t n = p->n_serial;
+    if (overlap->depth > 0) {
+        DTP_TRY(dtp_overlap_order(orders, overlap, p->arena, &instrs, &n, err));
+    }
+    p->instrs = instrs;
+    p->n_instrs = p->cap_instrs = n;
+    p->overlap = overlap->depth > 0 ? *overlap : none;
+    return p->joins ? dtp_program__join(p, scratch, err) : DTP_OK;
 }
 
 dtp_status dtp_program_overlap(dtp_program *p, const dtp_overlap *overlap, bool unplaced,
                                dtp_err *err)
 {
-    const dtp_overlap none = {.bucket_bytes = overlap->bucket_bytes,
-                              .once_bytes = overlap->once_bytes};
-    if (p->serial == NULL) {
-        dtp_instr *serial;
-        int32_t n_serial;
-        DTP_TRY(dtp_overlap_order(p, &none, p->arena, &serial, &n_serial, err));
-        p->serial = serial;
-        p->n_serial = n_serial;
-    }
-    dtp_instr *instrs = p->serial;
-    int32_t n = p->n_serial;
-    if (overlap->depth > 0) {
-        DTP_TRY(dtp_overlap_order(p, overlap, p->arena, &instrs, &n, err));
-    }
-    p->instrs = instrs;
-    p->n_instrs = p->cap_instrs = n;
-    p->overlap = overlap->depth > 0 ? *overlap : none;
-    if (p->joins) {
-        dtp_arena *scratch = dtp_arena_create();
-        const dtp_status status = dtp_program__join(p, scratch, err);
-        dtp_arena_destroy(scratch);
-        DTP_TRY(status);
-    }
+    dtp_arena *scratch = dtp_arena_create();
+    const dtp_status status = set_order(p, overlap, scratch, err);
+    dtp_arena_destroy(scratch);
+    DTP_TRY(status);
     dtp_program__liveness(p);
     return unplaced ? DTP_OK : dtp_program_place(p, 0, err);
 }

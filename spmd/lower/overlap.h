@@ -11,10 +11,17 @@
 
 #include "spmd/program/program.h"
 
-/* The instructions of a program that was lowered, in the order of `overlap`, in *instrs and *n; the
- * program stays as it is. Storage and the operands of WAITs from `arena`. */
-dtp_status dtp_overlap_order(const dtp_program *p, const dtp_overlap *overlap, dtp_arena *arena,
-                             dtp_instr **instrs, int32_t *n, dtp_err *err) DTP_MUST_CHECK;
+/* What all orders of the instructions of a program that was lowered have in common. */
+typedef struct dtp_overlap_orders dtp_overlap_orders;
+
+/* Storage from `arena`; borrows the program, which stays as it is while orders are made. */
+dtp_status dtp_overlap_orders_create(const dtp_program *p, dtp_arena *arena,
+                                     dtp_overlap_orders **out, dtp_err *err) DTP_MUST_CHECK;
+/* The instructions in the order of `overlap`, in *instrs and *n. Storage, with the operands of
+ * WAITs, from `arena`; *instrs is NULL, or an earlier order, which is overwritten. */
+dtp_status dtp_overlap_order(dtp_overlap_orders *orders, const dtp_overlap *overlap,
+                             dtp_arena *arena, dtp_instr **instrs, int32_t *n,
+                             dtp_err *err) DTP_MUST_CHECK;
 
 /* Gives a program this order, and liveness and memory plan (unless `unplaced`) for it. Prices are
  * kept that were set when every WAIT stood behind its START; where the target joins kernels

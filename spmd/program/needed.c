@@ -103,7 +103,7 @@ int32_t dtp_needed_buffers(const dtp_needed *needed, const dtp_instr *instrs, in
 bool dtp_needed_hold(dtp_needed *needed, int32_t n, const dtp_value_id *roots, int32_t first,
                      int32_t last)
 {
-    for (int pass = 0; pass < 2; pass++) { /* looks, then holds */
+    for (int pass = first == last; pass < 2; pass++) { /* looks, unless there is one; then holds */
         for (int32_t i = first; i <= last; i++) {
             int64_t more = 0;
             for (int32_t k = 0; k < n; k++) {

@@ -179,6 +179,7 @@ struct dtp_program {
     dtp_instr *serial;  /* the instructions with every WAIT behind its START: what other orders
                                     are made from; NULL while passes run */
     int64_t peak_bytes; /* size of the device arena per rank; set by the memory plan */
+    bool placed; /* no memory plan that is tried needs less; false when instructions change */
     dtp_value_id *tensor_latest; /* by tensor id: head of the chain of versions (value.previous) */
     dtp_value_id *id_pool;       /* storage of operand lists */
     int32_t n_ids, cap_ids;
