@@ -1,6 +1,7 @@
-/* Functions on plain pointers marked DTP_CPU_CLONES are compiled once per instruction set; the loader
- * picks the copy for the processor at hand. Clones need indirect functions, whose resolvers run
- * before a sanitizer's runtime is up: sanitizer builds and other compilers get one plain copy. */
+/* Functions on plain pointers marked DTP_CPU_CLONES are compiled once per instruction set; the
+ * loader picks the copy for the processor at hand. Clones need indirect functions, whose resolvers
+ * run before a sanitizer's runtime is up: sanitizer builds and other compilers get one plain copy.
+ */
 #ifndef DTP_CORE_BASE_CLONES_H
 #define DTP_CORE_BASE_CLONES_H
 

@@ -1,8 +1,8 @@
 /* Building blocks of vectorised f32 loops.
  *
- * Hot loops are functions on plain pointers marked DTP_CPU_CLONES (core/base/clones.h). Loops inside
- * carry `omp simd`. Floating point stays IEEE (no -ffast-math); executor/CMakeLists.txt allows fused
- * multiply-adds, so the copies differ by them.
+ * Hot loops are functions on plain pointers marked DTP_CPU_CLONES (core/base/clones.h). Loops
+ * inside carry `omp simd`. Floating point stays IEEE (no -ffast-math); executor/CMakeLists.txt
+ * allows fused multiply-adds, so the copies differ by them.
  *
  * Math functions here are branch-free, so that loops around them vectorise. */
 #ifndef DTP_EXECUTOR_CPU_LOOPS_SIMD_H

@@ -79,8 +79,8 @@ static void find_witnesses(const solver_reduced *w, int32_t variable, witness *o
     }
 }
 
-/* At the witnesses of t alone s already costs more than t. Costs are not negative, so `left`, what t
- * costs at those that are not looked at yet, is the most that s can be cheaper there. */
+/* At the witnesses of t alone s already costs more than t. Costs are not negative, so `left`, what
+ * t costs at those that are not looked at yet, is the most that s can be cheaper there. */
 static bool refuted(const solver_reduced *w, int32_t variable, int32_t s, int32_t t,
                     const witness *of, int64_t left)
 {
@@ -128,7 +128,7 @@ dtp_status solver_dominance(solver_reduced *w, dtp_err *err)
         most =
             degree * (int64_t)w->variables[i].k > most ? degree * (int64_t)w->variables[i].k : most;
     }
-    witness *of = calloc((size_t)most, sizeof *of);
+    witness *of = calloc((size_t)most + 1, sizeof *of);
     DTP_TRY(DTP_MEMORY(err, of));
     dtp_status s = DTP_OK;
     for (int32_t i = 0;
