@@ -246,6 +246,8 @@ static double of_exp(const double *a) { return exp(a[0]); }
 static double of_log(const double *a) { return log(a[0]); }
 static double of_abs(const double *a) { return fabs(a[0]); }
 static double of_floor(const double *a) { return floor(a[0]); }
+static double of_sqrt(const double *a) { return sqrt(a[0]); }
+static double of_rsqrt(const double *a) { return 1 / sqrt(a[0]); }
 static double of_reciprocal(const double *a) { return 1 / a[0]; }
 static double of_where(const double *a) { return a[0] != 0 ? a[1] : a[2]; }
 static double of_masked_fill(const double *a) { return a[1] != 0 ? a[2] : a[0]; }
@@ -452,7 +454,7 @@ static const const_op ops[] = {
     BINARY("logical_or", of_or), UNARY("logical_not", of_not), UNARY("bitwise_not", of_not),
     UNARY("neg", of_neg), UNARY("cos", of_cos), UNARY("sin", of_sin), UNARY("exp", of_exp),
     UNARY("log", of_log), UNARY("abs", of_abs), UNARY("floor", of_floor),
-    UNARY("reciprocal", of_reciprocal),
+    UNARY("sqrt", of_sqrt), UNARY("rsqrt", of_rsqrt), UNARY("reciprocal", of_reciprocal),
 };
 /* clang-format on */
 
