@@ -45,7 +45,8 @@ typedef struct subject {
     dtp_candidate *list;
 } subject;
 
-/* How a model is changed; NULL: not at all. For model m on mesh k it is change m + 2k: so each quarter has microbatches. */
+/* How a model is changed; NULL: not at all. Model m on mesh k is changed by number m + 2k: each
+ * quarter of them has microbatches. */
 typedef struct change {
     const char *precision, *microbatches;
 } change;
