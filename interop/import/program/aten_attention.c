@@ -26,7 +26,8 @@ static double number(const dtp_aten_node *node, int32_t i)
 
 static bool is_scaled(const dtp_aten_node *node)
 {
-    return (dtp_aten_is(node, "mul") || dtp_aten_is(node, "div")) && !isnan(number(node, 1));
+    return (dtp_aten_is(node, "mul") || dtp_aten_is(node, "div")) && !isnan(number(node, 1)) &&
+           dtp_aten_input(node, 0) >= 0 && dtp_aten_arg_of(node, "rounding_mode") == NULL;
 }
 
 /* A mask of those where `condition` is `hides`: a number so low that no score matters beside it. */
@@ -65,21 +66,33 @@ static int32_t unmasked(dtp_expansion *e, const dtp_aten_node *node, int32_t *ma
     return a;
 }
 
+/* What is multiplied by numbers, which go into the scale. */
+static int32_t unscaled(const dtp_expansion *e, int32_t value, double *scale)
+{
+    for (const dtp_aten_node *node; (node = maker(e, value)) != NULL && is_scaled(node);) {
+        *scale *= dtp_aten_is(node, "mul") ? number(node, 1) : 1 / number(node, 1);
+        value = dtp_aten_input(node, 0);
+    }
+    return value;
+}
+
 static bool find_scores(dtp_expansion *e, int32_t value, scores *s)
 {
     *s = (scores){.scale = 1, .mask = -1};
-    for (int32_t steps = 0; steps < 8 && value >= 0; steps++) {
+    for (int32_t steps = 0; steps < 4 && value >= 0; steps++) {
+        value = unscaled(e, value, &s->scale);
         const dtp_aten_node *made = maker(e, value);
-        if (made == NULL || dtp_product_of(e->g, made, &s->product, NULL) == DTP_OK) {
-            return made != NULL && s->product.n == 2 && s->product.added < 0;
+        if (made == NULL) {
+            return false;
+        }
+        if (dtp_product_of(e->g, made, &s->product, NULL) == DTP_OK) {
+            for (int32_t i = 0; i < s->product.n; i++) {
+                s->product.values[i] = unscaled(e, s->product.values[i], &s->scale);
+            }
+            return s->product.n == 2 && s->product.added < 0;
         }
         const dtp_aten_node node = *made; /* nodes move when more are made */
         int32_t mask = -1;
-        if (is_scaled(&node)) {
-            s->scale *= dtp_aten_is(&node, "mul") ? number(&node, 1) : 1 / number(&node, 1);
-            value = dtp_aten_input(&node, 0);
-            continue;
-        }
         value = s->scale != 1 ? -1 : unmasked(e, &node, &mask); /* a mask is not scaled */
         s->mask = s->mask < 0 || mask < 0 ? mask : dtp_expand_two(e, "aten.add", mask, s->mask);
         value = mask < 0 ? -1 : value;
