@@ -24,6 +24,7 @@ typedef struct dtp_name_entry {
     int32_t fused_axis; /* over which parameters of ours lie side by side in one of theirs; -1 */
     int32_t n_parts;    /* which, in their order: patterns with the numbers of `ours` */
     const char **parts;
+    bool guessed;   /* `theirs` was not in a file of theirs, but made up after a module */
     int32_t n_tied; /* other names of the same weight: patterns */
     const char **tied;
     const char *each;                    /* the dim of "{dim}" in `theirs`; NULL */

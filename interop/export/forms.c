@@ -64,9 +64,10 @@ static void write_lost(const dtp_lost *lost, dtp_json_writer *w)
 dtp_status dtp_export_write(const dtp_export_form *form, const dtp_placements *p,
                             dtp_json_writer *w, dtp_lost *lost, dtp_err *err)
 {
+    const uint32_t loses = form->loses | 1U << DTP_LOST_NAME;
     *lost = p->lost;
     for (int32_t k = 0; k < DTP_N_LOST; k++) {
-        if ((form->loses >> k & 1U) == 0) {
+        if ((loses >> k & 1U) == 0) {
             lost->any[k] = false;
             lost->n[k] = lost->capacity[k] = 0;
             lost->names[k] = NULL;
@@ -91,7 +92,7 @@ dtp_status dtp_export_says_all(const dtp_export_form *form, const dtp_plan *plan
     s = s == DTP_OK ? dtp_export_write(form, &placements, &w, &lost, err) : s;
     *all = s == DTP_OK;
     for (int32_t k = 0; k < DTP_N_LOST; k++) {
-        *all = *all && !lost.any[k];
+        *all = *all && (k == DTP_LOST_NAME || !lost.any[k]);
     }
     dtp_strbuf_free(&w.buf);
     dtp_arena_destroy(arena);

@@ -62,6 +62,10 @@ static const struct {
          "where it is summed",
          "the framework's own choice costs communication, not correctness"},
     [DTP_LOST_RULES] = {"rules", "its dims are not split as the rules say", "--as placements"},
+    [DTP_LOST_NAME] = {"name",
+                       "the file that was imported has lost its name: this one is made up after "
+                       "the module that reads it",
+                       "compare it with the model's own, and correct the names file"},
 };
 
 const char *dtp_lost_name(dtp_lost_kind kind)

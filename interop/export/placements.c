@@ -203,6 +203,7 @@ static dtp_status add_param(collector *c, dtp_tensor_id t, dtp_err *err)
     if (p->names != NULL) {
         DTP_TRY(dtp_names_find(p->names, c->g, t, p->arena, &out->entry, &out->name, err));
         DTP_TRY(module_of(c, out->name, &out->module, err));
+        DTP_TRY(out->entry->guessed ? lose(c, DTP_LOST_NAME, out->name, err) : DTP_OK);
     }
     const uint32_t hash = dtp_hash_fold(dtp_hash_text(DTP_HASH_SEED, out->name));
     const int32_t had = find_param(c, out->name, hash);

@@ -27,6 +27,7 @@ typedef enum dtp_lost_kind {
     DTP_LOST_RECOMPUTED,
     DTP_LOST_PARTIAL,
     DTP_LOST_RULES,
+    DTP_LOST_NAME,
     DTP_N_LOST
 } dtp_lost_kind;
 

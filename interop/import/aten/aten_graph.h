@@ -34,6 +34,8 @@ typedef struct dtp_aten_value {
     const char *source; /* parameters and buffers: the name in the module */
     const char *id;     /* parameters: the name in the model, if it is another one; NULL */
     dtp_aten_role role;
+    bool guessed; /* the name is made up after the module that reads it */
+    bool turned;  /* the module has it with its two axes the other way round */
     int32_t dtype;
     int32_t rank;
     int64_t sizes[DTP_MAX_RANK];

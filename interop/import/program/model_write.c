@@ -107,9 +107,10 @@ static void put_param(writer *w, int32_t value, dtp_strbuf *names)
     dtp_strbuf_addf(names, "%s\n    \"%s%s\": {\"name\": \"%s%s\", \"axes\": [",
                     names->len > 0 ? "," : "", all, local, all, theirs);
     for (int32_t a = 0; a < v->rank; a++) {
-        dtp_strbuf_addf(names, "%s\"%s\"", a > 0 ? ", " : "", axis_dims(w, value, a, "*"));
+        dtp_strbuf_addf(names, "%s\"%s\"", a > 0 ? ", " : "",
+                        axis_dims(w, value, v->turned ? 1 - a : a, "*"));
     }
-    dtp_strbuf_add(names, "]}");
+    dtp_strbuf_add(names, v->guessed ? "], \"guessed\": true}" : "]}");
 }
 
 static void put_input(writer *w, int32_t value, dtp_strbuf *b)
