@@ -1,5 +1,5 @@
-/* libFuzzer on .pt2 files: no bytes make the import crash, and what it gives is a whole model.
- * bad_pt2.py breaks files in every build. */
+/* libFuzzer on .pt2 and .onnx files: no bytes make the import crash, and what it gives is a whole
+ * model. bad_pt2.py and bad_onnx.py break files in every build. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

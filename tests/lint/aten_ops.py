@@ -1,42 +1,71 @@
 #!/usr/bin/env python3
-"""docs/programs-of-pytorch.md lists the ops of the tables in interop/import/program. --update writes the list."""
+"""docs/programs-of-pytorch.md lists the ops of the tables in interop/import: aten_ops.c, with those that are written as
+others, and onnx_ops.c. --update writes both lists."""
 import re
 import sys
 import textwrap
 
-MARK = "<!-- from aten_ops.c -->\n"
-DOC, TABLE = "docs/programs-of-pytorch.md", "interop/import/program/aten_ops.c"
+DOC = "docs/programs-of-pytorch.md"
 SEVERAL = ("formulas", "interop/import/program/aten_formulas.c"), ("views", "interop/import/program/aten_rewrites.c")
 
 
-def table():
-    with open(TABLE) as f:
-        rows = re.findall(r'^    \{"([^"]+)", \w+, dtp_lower_(\w+), (?:NULL|"([^"]+)")\},$', f.read(), re.M)
-    by = {}
-    for name, family, ours in rows:
-        ours = ours.split(" ")[0]  # without attributes
-        by.setdefault(family, []).append(f"`{name}`" if ours in ("", name, "slice") else f"`{name}` ({ours})")
-    known = {name for name, _, _ in rows}
-    for what, path in SEVERAL:  # ops that are written as those
-        with open(path) as f:
-            text = f.read().split("Ops of several operands")[0]
-        names = re.findall(r'\{"([a-z]\w+)", (?:NULL,|"\w+",\s*"|[a-z]\w+\}|"aten\.\w+", "aten)', text)
-        by["as others: " + what] = [f"`{name}`" for name in set(names) - known]
+def table(by):
+    """by: names of ops by family; a row of the table is at most 120 columns wide."""
     lines = ["| family | ops |", "|---|---|"]
-    for family, names in sorted(by.items()):  # a row is at most 120 columns wide
+    for family, names in sorted(by.items()):
         head = f"| {family.replace('_', ' ')} | "
         lines += [head + row + " |" for row in textwrap.fill(", ".join(sorted(names)), 118 - len(head)).splitlines()]
     return "\n".join(lines) + "\n"
 
 
+def by_family(rows):
+    """rows: (family, op, what it becomes)."""
+    by = {}
+    for family, name, ours in rows:
+        by.setdefault(family, []).append(f"`{name}`" if ours in ("", name.lower()) else f"`{name}` ({ours})")
+    return by
+
+
+def read(path):
+    with open(path) as f:
+        return f.read()
+
+
+def aten():
+    rows = re.findall(r'^    \{"([^"]+)", \w+, dtp_lower_(\w+), (?:NULL|"([^"]+)")\},$',
+                      read("interop/import/program/aten_ops.c"), re.M)
+    by = by_family((family, name, ours.split(" ")[0].replace("slice", ""))  # without attributes
+                   for name, family, ours in rows)
+    known = {name for name, _, _ in rows}
+    for what, path in SEVERAL:
+        names = re.findall(r'\{"([a-z]\w+)", (?:NULL,|"\w+",\s*"|[a-z]\w+\}|"aten\.\w+", "aten)',
+                           read(path).split("Ops of several operands")[0])
+        by["as others: " + what] = [f"`{name}`" for name in set(names) - known]
+    return table(by)
+
+
+def onnx():
+    text = read("interop/import/onnx/onnx_ops.c")
+    rows = [("elements", *row) for row in re.findall(r'(?:UNARY|BINARY)\("(\w+)", "(\w+)"\)', text)]
+    rows += [("truth", *row) for row in re.findall(r'TRUTH\("(\w+)", "(\w+)"\)', text)]
+    rows += [(family, name, to) for name, family, to in
+             re.findall(r'(?:OWN\(|\{)"(\w+)", dtp_onnx__(\w+), \d, "(?:aten\.)?(\w+)\.', text)]
+    return table(by_family(rows))
+
+
 def main():
-    with open(DOC) as f:
-        head, _, old = f.read().partition(MARK)
+    text = read(DOC)
+    for source, make in (("aten_ops.c", aten), ("onnx_ops.c", onnx)):
+        mark = f"<!-- from {source} -->\n"
+        head, _, rest = text.partition(mark)
+        old, heading, more = rest.partition("\n## ")
+        if sys.argv[1:] == ["--update"]:
+            text = head + mark + make() + heading + more
+        elif old != make():
+            sys.exit(f"{DOC}: not the ops of {source}: python3 tests/lint/aten_ops.py --update")
     if sys.argv[1:] == ["--update"]:
         with open(DOC, "w") as f:
-            f.write(head + MARK + table())
-    elif old != table():
-        sys.exit(f"{DOC}: not the ops of {TABLE}: python3 tests/lint/aten_ops.py --update")
+            f.write(text)
 
 
 main()

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/files/file_map.h"
 #include "core/files/file_out.h"
 #include "interop/import/folder.h"
 #include "interop/import/program/pt2.h"
@@ -90,7 +91,7 @@ static const char *model_name(const import_command *c, const char *path)
     if (name != NULL && strlen(name) > 100) {
         name[100] = '\0';
     }
-    char *end = name == NULL ? NULL : strstr(name, ".pt2");
+    char *end = name == NULL ? NULL : strrchr(name, '.');
     if (end != NULL && end != name) {
         *end = '\0';
     }
@@ -140,23 +141,34 @@ static dtp_status import_program(import_command *c, const char *path, dtp_err *e
 static dtp_status import_folder(import_command *c, const char *path, dtp_err *err)
 {
     if (c->source.loss != NULL || c->source.weights != NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "--loss and --weights are of .pt2 files, not of %s",
-                        path);
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--loss and --weights are of .pt2 and .onnx files, not of %s", path);
     }
     return dtp_import_folder(path, &c->options, c->arena, &c->folder, err);
+}
+
+/* Programs are known by their first bytes, which are none of a folder or of JSON. */
+static bool is_program(const char *path)
+{
+    dtp_file_map map;
+    if (dtp_file_map_open(path, &map, NULL) != DTP_OK) {
+        return false;
+    }
+    const bool is = dtp_pt2_is(map.data, map.bytes);
+    dtp_file_map_close(&map);
+    return is;
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
     import_command *c = command;
     const char *path = operands[0];
-    const size_t n = strlen(path);
     if (c->source.output == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--output FILE is missing");
     }
     c->arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, c->arena));
-    c->is_program = n > 4 && strcmp(path + n - 4, ".pt2") == 0;
+    c->is_program = is_program(path);
     DTP_TRY((c->is_program ? import_program : import_folder)(c, path, err));
     const char *names = names_path(c);
     DTP_TRY(DTP_MEMORY(err, names));

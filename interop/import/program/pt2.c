@@ -5,6 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/files/file_map.h"
+#include "interop/import/onnx/onnx_read.h"
 #include "interop/import/program/aten_expand.h"
 #include "interop/import/program/aten_ops.h"
 #include "interop/import/program/lower.h"
@@ -239,10 +240,19 @@ dtp_status dtp_import_pt2_bytes(const char *path, const char *bytes, int64_t siz
     *out = (dtp_pt2_result){0};
     dtp_importer m = {.arena = dtp_arena_create(), .g = &g, .report = &out->report};
     dtp_status s = DTP_MEMORY(err, m.arena);
-    s = s == DTP_OK ? dtp_aten_read(path, bytes, size, m.arena, &g, err) : s;
+    if (s == DTP_OK && dtp_onnx_is(bytes, size)) {
+        s = dtp_onnx_read(path, bytes, size, m.arena, &g, &out->report.notes, err);
+    } else if (s == DTP_OK) {
+        s = dtp_aten_read(path, bytes, size, m.arena, &g, err);
+    }
     s = s == DTP_OK ? import_graph(&m, options, out, err) : s;
     dtp_arena_destroy(m.arena);
     return s;
+}
+
+bool dtp_pt2_is(const char *bytes, int64_t size)
+{
+    return (size > 2 && memcmp(bytes, "PK", 2) == 0) || dtp_onnx_is(bytes, size);
 }
 
 dtp_status dtp_import_pt2(const char *path, const dtp_pt2_options *options, dtp_pt2_result *out,

@@ -1,5 +1,5 @@
-/* Programs of PyTorch: .pt2 files that torch.export.save wrote, as models of ours
- * (docs/bring-your-own-model.md). */
+/* Programs of PyTorch: .pt2 files that torch.export.save wrote, and .onnx files, as models of ours
+ * (docs/programs-of-pytorch.md). */
 #ifndef DTP_INTEROP_IMPORT_PROGRAM_PT2_H
 #define DTP_INTEROP_IMPORT_PROGRAM_PT2_H
 
@@ -31,6 +31,8 @@ dtp_status dtp_import_pt2(const char *path, const dtp_pt2_options *options, dtp_
 dtp_status dtp_import_pt2_bytes(const char *path, const char *bytes, int64_t size,
                                 const dtp_pt2_options *options, dtp_pt2_result *out,
                                 dtp_err *err) DTP_MUST_CHECK;
+/* Whether these are the first bytes of such a file, or of an .onnx file. */
+bool dtp_pt2_is(const char *bytes, int64_t size);
 void dtp_pt2_free(dtp_pt2_result *out);
 
 #endif

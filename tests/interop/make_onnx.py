@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Writes tests/interop/onnx/*.onnx: the modules of make_pt2.py, smaller, by both exporters of torch.onnx.
+
+Run by hand where torch, onnx and onnxscript are installed: python3 make_onnx.py FOLDER. NAME.npz has the inputs of one
+call and what the module gives for them. Source lines and sizes that an exporter noted are left out."""
+import io
+import os
+import sys
+
+import numpy as np
+import onnx
+import torch
+from torch import nn
+
+import make_pt2 as modules
+
+
+def shrink(model):
+    """No texts but those that name modules."""
+    model.ClearField("metadata_props")
+    model.graph.ClearField("value_info")
+    model.graph.ClearField("metadata_props")
+    for n in model.graph.node:
+        n.doc_string = ""
+        kept = [(p.key, p.value) for p in n.metadata_props if p.key == "pkg.torch.onnx.name_scopes"]
+        n.ClearField("metadata_props")
+        for key, value in kept:
+            n.metadata_props.add(key=key, value=value)
+    for v in list(model.graph.initializer) + list(model.graph.input) + list(model.graph.output):
+        v.ClearField("metadata_props")
+    return model
+
+
+def export(module, feeds, dynamo, opset, dynamic):
+    names = list(feeds)
+    file = io.BytesIO()
+    sizes = {k: {0: "batch", 1: "decoder_length" if k == "decoder_ids" else "length"} for k in names} if dynamic else None
+    if dynamo:
+        program = torch.onnx.export(module, (), kwargs=feeds, opset_version=opset, dynamo=True, verbose=False,
+                                    dynamic_shapes={k: {a: torch.export.Dim(n) for a, n in v.items()} for k, v in sizes.items()}
+                                    if dynamic else None)
+        return shrink(program.model_proto)
+    torch.onnx.export(module, tuple(feeds.values()), file, input_names=names, opset_version=opset, dynamo=False,
+                      dynamic_axes=sizes, export_params=True, do_constant_folding=True)
+    return shrink(onnx.load_from_string(file.getvalue()))
+
+
+def main(folder):
+    ids = lambda n, l, below: torch.randint(0, below, (n, l))
+    mask = lambda l: (torch.arange(l)[None] < torch.tensor([l, 5, 3, l])[:, None]).long()
+    gpt = lambda: modules.Gpt(vocab=31, d=16, heads=4, positions=16)
+    llama = lambda **more: modules.Llama(vocab=29, d=16, heads=4, kv=2, hidden=24, **more)
+    bert = lambda: modules.Bert(vocab=27, d=16, heads=4, positions=16)
+    for name, make, inputs, dynamo, opset, dynamic in (
+        ("gpt_17", gpt, lambda: {"ids": ids(4, 10, 31)}, False, 17, False),
+        ("gpt_18", gpt, lambda: {"ids": ids(4, 6, 31)}, True, 18, True),
+        ("llama_18", llama, lambda: {"ids": ids(4, 6, 29)}, True, 18, True),
+        ("llama_23", llama, lambda: {"ids": ids(4, 10, 29)}, True, 23, False),
+        ("loss_18", lambda: llama(loss=True), lambda: {"ids": ids(4, 6, 29)}, True, 18, True),
+        ("bert_17", bert, lambda: {"ids": ids(4, 10, 27), "mask": mask(10)}, False, 17, False),
+        ("bert_18", bert, lambda: {"ids": ids(4, 6, 27), "mask": mask(6)}, True, 18, True),
+        ("vit_18", lambda: modules.Vit(d=16, image=12), lambda: {"pixels": torch.randn(4, 3, 12, 12)}, True, 18, False),
+        ("t5_17", lambda: modules.T5(d=8, layers=1), lambda: {"ids": ids(4, 6, 41), "decoder_ids": ids(4, 8, 41)}, False, 17, True),
+        ("dlrm_17", lambda: modules.Dlrm(d=8), lambda: {"dense": torch.randn(8, 13), "sparse": torch.randint(0, 20, (8, 3))},
+         False, 17, False),
+    ):
+        torch.manual_seed(7)
+        module, feeds = make().eval(), inputs()
+        for m in module.modules():  # exporters merge weights that have the same elements
+            if isinstance(m, nn.LayerNorm):
+                nn.init.normal_(m.weight, 1, 0.1)
+                nn.init.normal_(m.bias, 0, 0.1)
+        out = module(**feeds)
+        out = out if isinstance(out, tuple) else (out,)
+        model = export(module, feeds, dynamo, opset, dynamic)
+        onnx.save(model, os.path.join(folder, name + ".onnx"))
+        np.savez(os.path.join(folder, name + ".npz"), **{f"in.{k}": v.numpy() for k, v in feeds.items()},
+                 **{f"out.{i}": v.detach().numpy() for i, v in enumerate(out)})
+        print(name, os.path.getsize(os.path.join(folder, name + ".onnx")), len(model.graph.node))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
