@@ -25,7 +25,7 @@ RECOGNISED = {
     "grouped": (2, 2, 3, 0, 0, 1, 2),
     "stem": (0, 0, 1, 0, 0, 0, 0),
     "experts": (0, 0, 0, 0, 0, 0, 0),
-    "pieces": (0, 0, 1, 0, 0, 0, 0),
+    "pieces": (1, 0, 1, 0, 0, 0, 0),
     "encoding": (0, 0, 0, 0, 0, 0, 0),
 }
 KEYS = ("parameters", "attention", "causal", "norms", "rope", "gelu", "blocks", "repeats")

@@ -398,10 +398,13 @@ class Pieces(nn.Module):
         super().__init__()
         self.scale, self.w = nn.Parameter(torch.linspace(0.7, 1.3, n)), nn.Parameter(torch.randn(n, n) / n**0.5)
 
-    def forward(self, x, y):
+    def forward(self, x, y, z):
         x, flags = x * self.scale, y > 0
         positive = x.abs() + 0.5
-        return (
+        q = z.view(4, 6, 4, 2).transpose(1, 2)
+        k = q[:, :2]
+        return (  # heads are repeated in two ways
+            F.scaled_dot_product_attention(q, torch.stack((k, k), 2).flatten(1, 2), k.repeat_interleave(2, 1)),
             x[:, 1::4], x[:, -5::2], x[..., 1:6:2].movedim((0, 1), (2, 0)), torch.stack(x.unbind(-1)[::-1], -1),
             F.pad(x, (1, 1, 2, -1), value=2.5), x.roll(-2, -1), x[:, 0].repeat(3, 1, 2), x.tile(3), x.narrow(-1, 2, 3).mT,
             F.interpolate(x[:, None], scale_factor=2), torch.cat(torch.broadcast_tensors(x[:, :1], y), 1),
@@ -468,7 +471,7 @@ def main(folder, *names):
         ("grouped", Grouped, lambda: {"ids": ids(4, 12, 31)}),
         ("stem", Stem, lambda: {"pixels": torch.randn(4, 3, 16, 16)}),
         ("experts", Experts, lambda: {"x": torch.randn(4, 6, 16)}),
-        ("pieces", Pieces, lambda: {"x": torch.randn(4, 6, 8), "y": torch.randn(4, 6, 8)}),
+        ("pieces", Pieces, lambda: {n: torch.randn(4, 6, 8) for n in "xyz"}),
         ("encoding", Encoding, lambda: {"x": torch.rand(8, 24), "noise": torch.randn(8, 8), "target": torch.rand(8, 24)}),
     ):
         if names and name not in names:

@@ -359,8 +359,13 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
         return DTP_OK;
     }
     const int32_t q = dtp_aten_operand(node, "query");
-    const int32_t k = ungrouped(p, dtp_aten_operand(node, "key"));
-    const int32_t v = ungrouped(p, dtp_aten_operand(node, "value"));
+    int32_t k = ungrouped(p, dtp_aten_operand(node, "key"));
+    int32_t v = ungrouped(p, dtp_aten_operand(node, "value"));
+    if (k >= 0 && v >= 0 && p->g->values[k].rank == 4 && p->g->values[v].rank == 4 &&
+        p->g->values[k].sizes[1] != p->g->values[v].sizes[1]) { /* one of them in another way */
+        k = dtp_aten_operand(node, "key");
+        v = dtp_aten_operand(node, "value");
+    }
     int32_t mask = dtp_aten_operand(node, "attn_mask");
     bool causal = dtp_aten_int(node, "is_causal", 0) != 0;
     const int32_t l = q < 0 || k < 0 ? -1 : p->g->values[q].rank - 2;
