@@ -61,9 +61,10 @@ dtp_status dtp_onnx__elements(dtp_onnx_graph *o, dtp_err *err)
         const dtp_shape one = dtp_onnx_shape(o, o->in[i]);
         args[i] = (dtp_aten_arg){.name = o->op->operands[i], .kind = ATEN_VALUE, .n = 1};
         args[i].values = &o->in[i];
-        if (i == 1 && n == 2 && one.rank <= o->s.rank && dtp_onnx_is_number(o, o->in[1])) {
+        const bool scalar = n == 2 ? one.rank <= o->s.rank : dtp_aten_real_type(one.dtype);
+        if (i >= 1 && scalar && dtp_onnx_is_number(o, o->in[i])) {
             args[i].kind = ATEN_FLOAT;
-            args[i].real = dtp_onnx_number(o, o->in[1]);
+            args[i].real = dtp_onnx_number(o, o->in[i]);
         } else if (one.dtype != o->s.dtype && (n == 2 || i == 2)) {
             return DTP_FAIL(err, DTP_INVALID, "operands of several element types");
         }

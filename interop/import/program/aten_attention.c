@@ -66,6 +66,15 @@ static int32_t unmasked(dtp_expansion *e, const dtp_aten_node *node, int32_t *ma
     return a;
 }
 
+/* The condition of a mask that adds 0 where it holds and hides elsewhere; else the mask. */
+static int32_t as_condition(const dtp_expansion *e, int32_t mask)
+{
+    const dtp_aten_node *where = maker(e, mask);
+    const bool is = dtp_aten_is(where, "where") && dtp_aten_input(where, 0) >= 0 &&
+                    number(where, 1) == 0 && number(where, 2) <= -1e9;
+    return is ? dtp_aten_input(where, 0) : mask;
+}
+
 /* What is multiplied by numbers, which go into the scale. */
 static int32_t unscaled(const dtp_expansion *e, int32_t value, double *scale)
 {
@@ -226,7 +235,8 @@ static bool rewrite(dtp_expansion *e, const dtp_product *v, int32_t side, int32_
     if (!order_axes(e, o, &probs, keys, order)) {
         return false;
     }
-    o[4] = (operand){.value = s->mask, .rank = k == 4 ? 0 : e->g->values[s->mask].rank};
+    o[4].value = as_condition(e, s->mask);
+    o[4].rank = k == 4 ? 0 : e->g->values[o[4].value].rank;
     for (int32_t a = 0; a < o[4].rank; a++) { /* its axes are the last ones of the scores */
         o[4].axes[a] = a + n - o[4].rank;
     }
