@@ -101,7 +101,8 @@ def main(dtplan, dtrun, name, folder):
                 compare(f"{what}: {o}", path(f"{i}.npy"), path(name, "test", f"out.{i}.npy"))
             run(dtrun, "verify", model, *(["--plan", path("plan")] if more else []), *(["--comm", "sim"] if more else []))
         exports(dtplan, model, path("plan"), {n for n, c in config.items() if c["is_param"]}, len(sizes))
-        fully_sharded(dtplan, model, path("plan"), "train" in m)
+        if RECOGNISED[name][-2] > 0:
+            fully_sharded(dtplan, model, path("plan"), m)
         os.remove(path("m.names.json"))  # beside its names file the model was read above
         run(dtrun, "run", model, "--forward", "--load", weights, *feeds, *fetch)
         compare(f"without names: {outputs[-1]}", fetch[-1].split("=")[1], path(name, "test", f"out.{len(outputs) - 1}.npy"))
@@ -120,10 +121,12 @@ def exports(dtplan, model, plan, names, n):
             sys.exit(f"--as {form}: {len(got)} parameters, not {n}: {sorted(got ^ names)}")
 
 
-def fully_sharded(dtplan, model, plan, trains):
-    """Batch and parameters split over all ranks are modules of PyTorch, also where a token is repeated for each row or the
-    loss pads its labels; no module is a group twice. Sequences before a loss are so long that logits are not gathered."""
-    sizes = ["--dim", "batch=64", "--dim", "length=2048"] if trains else []
+def fully_sharded(dtplan, model, plan, m):
+    """Batch and parameters of models with layers split over all ranks are modules of PyTorch, also where a token is
+    repeated for each row or the loss pads its labels; no module is a group twice. Before a loss there are so many rows
+    that logits are not gathered."""
+    length = min(m["dims"].get("positions", 2048), 2048)
+    sizes = ["--dim", f"batch={131072 // length}", "--dim", f"length={length}"] if "train" in m else []
     run(dtplan, "plan", model, "--mesh", "x:2", "--style", "**: data", "--style", "**: fsdp", *sizes, "-o", plan)
     torch = json.loads(run(dtplan, "export", model, plan, "--as", "torch"))["torch"]
     groups = torch["fully_shard"]["modules"] if torch["fully_shard"] else [0, 0]
