@@ -10,7 +10,7 @@
 #define OWN(name, read, least, aten) {name, read, least, "aten." aten, {NULL}}
 static const dtp_onnx_op ops[] = {
     BINARY("Add", "add"), BINARY("Sub", "sub"), BINARY("Max", "maximum"), BINARY("Min", "minimum"),
-    {"Mul", dtp_onnx__mul, 2, "aten.mul.Tensor", {"self", "other"}},
+    BINARY("Mul", "mul"),
     {"Div", dtp_onnx__inverse, 2, "aten.div.Tensor", {"self", "other"}},
     {"Reciprocal", dtp_onnx__inverse, 1, "aten.reciprocal.default", {"self"}},
     {"Pow", dtp_onnx__elements, 2, "aten.pow.Tensor_Scalar", {"self", "exponent"}},

@@ -14,10 +14,10 @@ struct dtp_onnx_op {
     const char *operands[3]; /* names of its arguments, where they are those of the ATen op */
 };
 
-dtp_onnx_rule dtp_onnx__elements, dtp_onnx__truth, dtp_onnx__mul, dtp_onnx__inverse,
-    dtp_onnx__where, dtp_onnx__same, dtp_onnx__is_nan, dtp_onnx__identity, dtp_onnx__dropout,
-    dtp_onnx__cast, dtp_onnx__shape, dtp_onnx__constant, dtp_onnx__filled, dtp_onnx__range,
-    dtp_onnx__along, dtp_onnx__reshape, dtp_onnx__flatten, dtp_onnx__squeeze, dtp_onnx__unsqueeze,
+dtp_onnx_rule dtp_onnx__elements, dtp_onnx__truth, dtp_onnx__inverse, dtp_onnx__where,
+    dtp_onnx__same, dtp_onnx__is_nan, dtp_onnx__identity, dtp_onnx__dropout, dtp_onnx__cast,
+    dtp_onnx__shape, dtp_onnx__constant, dtp_onnx__filled, dtp_onnx__range, dtp_onnx__along,
+    dtp_onnx__reshape, dtp_onnx__flatten, dtp_onnx__squeeze, dtp_onnx__unsqueeze,
     dtp_onnx__transpose, dtp_onnx__expand, dtp_onnx__concat, dtp_onnx__split, dtp_onnx__slice,
     dtp_onnx__pad, dtp_onnx__gather, dtp_onnx__gather_nd, dtp_onnx__gather_elements,
     dtp_onnx__reduce, dtp_onnx__norm, dtp_onnx__loss, dtp_onnx__matmul, dtp_onnx__gemm,

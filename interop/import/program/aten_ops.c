@@ -18,6 +18,7 @@ static const dtp_aten_op ops[] = {
     {"dtp.attention", dtp_axes_attention, dtp_lower_attention, NULL},
     {"dtp.rope", dtp_axes_same, dtp_lower_rope, NULL},
     {"dtp.rms_norm", dtp_axes_norm, dtp_lower_norm, "rms_norm"},
+    {"dtp.gelu_erf", dtp_axes_same, dtp_lower_gelu, NULL},
     {"dtp.gelu_tanh", dtp_axes_same, dtp_lower_gelu, NULL},
     {"rms_norm", dtp_axes_norm, dtp_lower_norm, "rms_norm"},
     {"layer_norm", dtp_axes_norm, dtp_lower_norm, "layer_norm"},

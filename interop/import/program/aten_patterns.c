@@ -164,39 +164,86 @@ static dtp_status find_rms_norm(patterns *p, dtp_aten_node *node, dtp_err *err)
     return DTP_OK;
 }
 
-/* (0.5 x) (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the numbers in either place of a product. */
-static const dtp_aten_node *scaled(const patterns *p, int32_t value, double by, int32_t *x)
+enum { MOST_FACTORS = 4 };
+
+typedef struct factors {
+    double number;
+    int32_t n, of[MOST_FACTORS];
+} factors;
+
+/* Multiplies f by a value, which is taken apart; false: too many factors. */
+static bool collect(const patterns *p, int32_t value, int32_t depth, factors *f)
 {
-    const dtp_aten_node *mul = made_by(p, value, "mul");
-    for (int32_t i = 0; i < 2 && mul != NULL; i++) {
-        if (near(number(p, mul, i), by)) {
-            *x = dtp_aten_input(mul, 1 - i);
-            return mul;
+    const dtp_aten_node *mul = made_by(p, value, "mul"), *div = made_by(p, value, "div");
+    const dtp_aten_node *pow = made_by(p, value, "pow"), *node = mul != NULL ? mul : div;
+    const bool apart = node != NULL && depth < MOST_FACTORS && dtp_aten_input(node, 0) >= 0 &&
+                       dtp_aten_arg_of(node, "rounding_mode") == NULL;
+    const double second = apart ? number(p, node, 1) : (double)NAN;
+    if (value >= 0 && p->m->consts[value].kind == DTP_CONST_UNIFORM) {
+        f->number *= p->m->consts[value].low;
+        return true;
+    }
+    if (apart && (mul != NULL || !isnan(second))) {
+        f->number *= isnan(second) ? 1 : mul != NULL ? second : 1 / second;
+        return collect(p, dtp_aten_input(node, 0), depth + 1, f) &&
+               (!isnan(second) || collect(p, dtp_aten_input(node, 1), depth + 1, f));
+    }
+    const int32_t times = pow != NULL && number(p, pow, 1) == 3 ? 3 : 1;
+    for (int32_t i = 0; i < times; i++) {
+        if (f->n == MOST_FACTORS) {
+            return false;
+        }
+        f->of[f->n++] = without_cast(p, times == 1 ? value : dtp_aten_input(pow, 0));
+    }
+    return true;
+}
+
+static bool is_product(const patterns *p, int32_t value, double by, int32_t n, factors *f)
+{
+    *f = (factors){.number = 1};
+    return value >= 0 && collect(p, value, 0, f) && f->n == n && near(f->number, by);
+}
+
+/* erf(x / sqrt(2)), tanh(sqrt(2/pi) (x + 0.044715 x^3)): how gelu of x is computed; NULL. */
+static const char *gelu_of(const patterns *p, const dtp_aten_node *sum, int32_t x)
+{
+    factors f;
+    const dtp_aten_node *erf = operand_by(p, sum, 0, "erf"), *tanh = operand_by(p, sum, 0, "tanh");
+    if (sum == NULL || number(p, sum, 1) != 1) {
+        return NULL;
+    }
+    if (is_product(p, dtp_aten_input(erf, 0), 0.7071067811865476, 1, &f) && f.of[0] == x) {
+        return "dtp.gelu_erf";
+    }
+    const bool inner = is_product(p, dtp_aten_input(tanh, 0), 0.7978845608028654, 1, &f);
+    const dtp_aten_node *cubic = inner ? made_by(p, f.of[0], "add") : NULL;
+    for (int32_t i = 0; i < 2 && cubic != NULL; i++) {
+        if (without_cast(p, dtp_aten_input(cubic, i)) == x &&
+            is_product(p, dtp_aten_input(cubic, 1 - i), 0.044715, 3, &f) && f.of[0] == x &&
+            f.of[1] == x && f.of[2] == x) {
+            return "dtp.gelu_tanh";
         }
     }
     return NULL;
 }
 
-static dtp_status find_gelu(patterns *p, dtp_aten_node *node, dtp_err *err)
+/* 0.5 x (1 + tanh(..)) or (1 + erf(..)), x sigmoid(x). */
+static dtp_status find_activation(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
-    int32_t x, inner, cube;
-    for (int32_t i = 0; i < 2 && dtp_aten_is(node, "mul"); i++) {
-        const dtp_aten_node *one = operand_by(p, node, 1 - i, "add");
-        const dtp_aten_node *tanh = operand_by(p, one, 0, "tanh");
-        if (tanh == NULL || number(p, one, 1) != 1 ||
-            scaled(p, dtp_aten_input(node, i), 0.5, &x) == NULL ||
-            scaled(p, dtp_aten_input(tanh, 0), 0.7978845608028654, &inner) == NULL) {
-            continue;
-        }
-        const dtp_aten_node *sum = made_by(p, inner, "add");
-        if (sum == NULL || dtp_aten_input(sum, 0) != x ||
-            scaled(p, dtp_aten_input(sum, 1), 0.044715, &cube) == NULL) {
-            continue;
-        }
-        const dtp_aten_node *pow = made_by(p, cube, "pow");
-        if (pow != NULL && dtp_aten_input(pow, 0) == x && number(p, pow, 1) == 3) {
+    factors f = {.number = 1};
+    if (!dtp_aten_is(node, "mul") || !collect(p, node->outs[0], 0, &f) || f.n != 2) {
+        return DTP_OK;
+    }
+    for (int32_t i = 0; i < 2; i++) {
+        const int32_t x = f.of[1 - i];
+        const dtp_aten_node *gate = made_by(p, f.of[i], "sigmoid");
+        const char *op = near(f.number, 0.5) ? gelu_of(p, made_by(p, f.of[i], "add"), x) : NULL;
+        op = gate != NULL && without_cast(p, dtp_aten_input(gate, 0)) == x && f.number == 1
+                 ? "aten.silu.default"
+                 : op;
+        if (op != NULL) {
             const new_arg args[] = {{"self", x, 0}};
-            return become(p, node, "dtp.gelu_tanh", 1, args, err);
+            return become(p, node, op, 1, args, err);
         }
     }
     return DTP_OK;
@@ -488,8 +535,8 @@ typedef dtp_status (*pattern)(patterns *p, dtp_aten_node *node, dtp_err *err);
 
 dtp_status dtp_aten_patterns(dtp_importer *m, dtp_err *err)
 {
-    static const pattern all[] = {find_rms_norm,  find_gelu, find_rope,
-                                  find_attention, find_grid, find_patches};
+    static const pattern all[] = {find_rms_norm,  find_activation, find_rope,
+                                  find_attention, find_grid,       find_patches};
     dtp_aten *g = m->g;
     patterns p = {.m = m, .g = g};
     DTP_TRY(DTP_NEW(g->arena, p.is, g->n_values + 1, err));

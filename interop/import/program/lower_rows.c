@@ -95,7 +95,7 @@ dtp_status dtp_lower_unary(dtp_lowering *l, dtp_err *err)
 dtp_status dtp_lower_gelu(dtp_lowering *l, dtp_err *err)
 {
     const dtp_aten_arg *a = dtp_aten_arg_of(l->node, "approximate");
-    const bool tanh = strncmp(l->node->op, "dtp.", 4) == 0 ||
+    const bool tanh = dtp_aten_is(l->node, "dtp.gelu_tanh") ||
                       (a != NULL && a->text != NULL && strcmp(a->text, "tanh") == 0);
     l->m->report->gelu++;
     return unary(l, tanh ? "gelu" : "gelu_erf", "", err);
