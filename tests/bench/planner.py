@@ -25,7 +25,7 @@ MODELS = [("llama3_8b", "x:8;y:8", "h100_64", []), ("llama3_8b", "x:4;y:4;z:4", 
 
 
 def run(command):
-    """Runs a command; its JSON, seconds and peak resident MiB."""
+    """Runs a command; its JSON, seconds, peak resident MiB and processor seconds."""
     start = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.PIPE)
     text = child.stdout.read()
@@ -33,8 +33,8 @@ def run(command):
     code = os.waitstatus_to_exitcode(status)
     if code != 0:
         print("%s: exit %d" % (" ".join(command), code), file=sys.stderr)
-        return None, time.monotonic() - start, usage.ru_maxrss / 1024
-    return json.loads(text), time.monotonic() - start, usage.ru_maxrss / 1024
+        text = "null"
+    return json.loads(text), time.monotonic() - start, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
 
 
 def percent(a, b):
@@ -46,7 +46,7 @@ def instances(dtplan, _):
           ("", "limit s", "cost", "bound", "gap", "vs contest", "vs best known", "time s", "MiB"))
     for name, limit, contest, known in INSTANCES:
         for part in (1.0, 0.5):
-            r, seconds, mib = run([dtplan, "solve", "models/selection/%s.json.gz" % name, "--json",
+            r, seconds, mib, _ = run([dtplan, "solve", "models/selection/%s.json.gz" % name, "--json",
                                    "--limit-s", str(limit * part)])
             if r is None:
                 continue
@@ -57,11 +57,11 @@ def instances(dtplan, _):
 
 def models(dtplan, out):
     """Models planned in tensor mode, from the command to the plan file."""
-    print("%-14s %-12s %-10s %9s %12s %12s %8s %9s %8s %6s" %
-          ("model", "mesh", "machine", "status", "step s", "cost s", "gap", "untied", "time s", "MiB"))
+    print("%-14s %-12s %-10s %9s %12s %12s %8s %9s %8s %8s %6s" %
+          ("model", "mesh", "machine", "status", "step s", "cost s", "gap", "untied", "time s", "cpu s", "MiB"))
     for model, mesh, machine, options in MODELS:
         plan = os.path.join(out, "plan.json")
-        _, seconds, mib = run([dtplan, "plan", "models/%s.json" % model, "--mesh", mesh, "--mode", "tensor", "--json",
+        _, seconds, mib, cpu = run([dtplan, "plan", "models/%s.json" % model, "--mesh", mesh, "--mode", "tensor", "--json",
                                "--machine", "models/machines/%s.json" % machine, "-o", plan] + options)
         if not os.path.exists(plan):
             continue
@@ -70,9 +70,9 @@ def models(dtplan, out):
         os.remove(plan)
         c = p["certificate"]
         untied = "%8.4f%%" % (100 * c["untied_gap"]) if "untied_gap" in c else "-"
-        print("%-14s %-12s %-10s %9s %12.6f %12.6f %7.3f%% %9s %8.2f %6.0f" %
+        print("%-14s %-12s %-10s %9s %12.6f %12.6f %7.3f%% %9s %8.2f %8.2f %6.0f" %
               (model, mesh, machine, c["status"], p["predicted"]["step_time_s"], c["cost"] / 1e12, 100 * c["gap"],
-               untied, seconds, mib))
+               untied, seconds, cpu, mib))
 
 
 def explain_all(dtplan, model, machine, plan, names):
@@ -216,7 +216,7 @@ def large(dtplan, out):
     for k in (2, 4):
         big, _ = side_by_side(out, k)
         for limit in (5, 20, 120):
-            r, seconds, mib = run([dtplan, "solve", big, "--json", "--limit-s", str(limit)])
+            r, seconds, mib, _ = run([dtplan, "solve", big, "--json", "--limit-s", str(limit)])
             if r is not None:
                 print("M x %d: %d matrix entries, %d after presolve; limit %g s: %s, gap %s, %.1f s, %.0f MiB" %
                       (k, r["presolve"]["before"]["entries"], r["presolve"]["after"]["entries"], limit, r["status"],
