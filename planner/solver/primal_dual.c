@@ -14,6 +14,7 @@ typedef struct primal_search {
     int64_t gap;         /* between best cost and bound then */
     int64_t rounds;      /* of the next epoch */
     int64_t full;        /* rounds of a later one */
+    int64_t ascent;      /* rounds of the ascent meanwhile */
     int64_t cost, bound; /* at the last gain */
     int32_t stalled;     /* epochs since */
     int64_t dive_at;     /* rounds of the ascent */
@@ -43,8 +44,7 @@ static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, in
     if (!apart) {
         (void)run_search(h);
     }
-    solver_dual_run(d, (w->parameters->epoch_ascent * h->rounds + h->full - 1) / h->full,
-                    v->options->stop);
+    solver_dual_run(d, h->ascent, v->options->stop);
     if (apart) {
         (void)pthread_join(thread, NULL);
     }
@@ -137,11 +137,13 @@ dtp_status solver_primal_dual(solver_state *v, solver_reduced *w, int64_t rounds
     const int64_t part = solver_size(w).entries / c->epoch_small_kernel;
     const int64_t small = part > v->options->lp_entries ? part : v->options->lp_entries;
     dtp_status s = DTP_OK;
-    int64_t left = rounds, next = 1;
+    /* To the optimum, long ones leave branch and bound a better start. */
+    int64_t left = rounds, next = v->gap > 0.0 ? 1 : h.full;
     for (bool done = false; left > 0 && s == DTP_OK && !done && !w->infeasible &&
                             !is_close(v, w, *bound, small) && !dtp_stopped(v->options->stop);
          left -= h.rounds) {
         next = next < h.full ? next : h.full;
+        h.ascent = (c->epoch_ascent * next + h.full - 1) / h.full;
         s = step(v, w, &h, left < next ? left : next, bound, err);
         next *= 2;
         done = stalled(c, &h, v->cutoff, *bound) && v->options->solver != DTP_SOLVER_LARGE;
