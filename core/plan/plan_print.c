@@ -167,7 +167,7 @@ static void print_expressible(const dtp_plan *plan, dtp_strbuf *out)
                         100.0 * (own / all - 1.0),
                         time ? dtp_seconds(all).text : dtp_byte_count(all).text);
     } else {
-        dtp_strbuf_add(out, "no plan that was found is better");
+        dtp_strbuf_add(out, "as good as the best of all plans");
     }
     dtp_strbuf_add(out,
                    e->bounded ? "; the bound is of such plans\n" : "; the bound is of all plans\n");

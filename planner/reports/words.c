@@ -118,7 +118,9 @@ static void look_at_nodes(const dtp_graph *g, const dtp_sharding *s, int32_t mes
                 out->sequence = query;
             }
         } else if (dim >= 0 && (n->op->flags & DTP_OP_NORM) != 0 && dim != batch) {
-            out->norms = dim;
+            const dtp_node_id product = product_behind(g, n->in[0]);
+            const bool own = product < 0 || split_dim(g, s, product, mesh_dim) != dim;
+            out->norms = own ? dim : out->norms; /* else as its product is, such as by heads */
         } else if (dim >= 0 && (n->op->flags & DTP_OP_LOOKUP) != 0) {
             const dtp_tensor_id t = dtp_graph_param_of(g, n->in[0]);
             if (t >= 0 && dtp_ttype_find(&g->tensors[t].type, dim) >= 0) {
