@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "dtp/planner.h"
 #include "core/base/units.h"
 #include "core/files/file_out.h"
@@ -449,8 +453,19 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     return run_planner(c, err);
 }
 
+/* One candidate after the other takes the memory that the one before it gave back; pages that go to
+ * the system in between are a tenth of the time of planning. */
+static void keep_memory(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 25);
+    (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 int dtplan_plan(int argc, char **argv)
 {
+    keep_memory();
     plan_command c = {.options = dtp_plan_options_init()};
     const tool_call call = {TOOL_PLAN, execute, &c, &c.source, &c.options};
     c.ctx = dtp_ctx_default();
