@@ -5,6 +5,8 @@
 #ifndef DTP_CORE_BASE_CLONES_H
 #define DTP_CORE_BASE_CLONES_H
 
+#include <stddef.h> /* not an empty translation unit */
+
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__) &&   \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define DTP_CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

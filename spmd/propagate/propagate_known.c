@@ -58,7 +58,8 @@ static dtp_status add_pin(dtp_known_decisions *k, const dtp_layout *pin, dtp_mes
 
 static dtp_status add_call(dtp_known_decisions *k, const dtp_op_call *call, dtp_err *err)
 {
-    DTP_TRY(add(k, &call->op, sizeof call->op, err));
+    const uintptr_t op = (uintptr_t)call->op;
+    DTP_TRY(add(k, &op, sizeof op, err));
     DTP_TRY(add(k, &call->n_in, sizeof call->n_in, err));
     DTP_TRY(add(k, &call->n_attrs, sizeof call->n_attrs, err));
     for (int32_t i = 0; i < call->n_attrs; i++) {

@@ -68,8 +68,9 @@ static int32_t pick(const solver_messages *m, const solver_point *w, int32_t i,
     return best;
 }
 
-/* Four rows at a time spare most of the traffic of `to`. */
-DTP_CPU_CLONES void solver_min_plus(const double *restrict from, int32_t k,
+/* Four rows at a time spare most of the traffic of `to`. Clones of a function that is not static
+ * would leave the library. */
+DTP_CPU_CLONES static void min_plus(const double *restrict from, int32_t k,
                                     const double *restrict matrix, int32_t k_to,
                                     double *restrict to)
 {
@@ -93,6 +94,12 @@ DTP_CPU_CLONES void solver_min_plus(const double *restrict from, int32_t k,
             to[t] = at < to[t] ? at : to[t];
         }
     }
+}
+
+void solver_min_plus(const double *restrict from, int32_t k, const double *restrict matrix,
+                     int32_t k_to, double *restrict to)
+{
+    min_plus(from, k, matrix, k_to, to);
 }
 
 /* to[t] = min_s (share * sum[s] - from[s] + c(s, t)), shifted so that the least is 0. */
