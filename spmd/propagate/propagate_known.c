@@ -34,7 +34,9 @@ static dtp_status add(dtp_known_decisions *k, const void *bytes, size_t n, dtp_e
 {
     DTP_TRY(
         dtp_arena_grow(k->arena, &k->key, k->n_key, k->n_key + (int32_t)n, &k->cap_key, 1, err));
-    memcpy(k->key + k->n_key, bytes, n);
+    if (n > 0) { /* a scalar has no dims */
+        memcpy(k->key + k->n_key, bytes, n);
+    }
     k->n_key += (int32_t)n;
     return DTP_OK;
 }
