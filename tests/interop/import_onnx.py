@@ -41,6 +41,8 @@ def main(dtplan, dtrun, name, folder):
             sys.exit(f"{name}: {got}, not {RECOGNISED[name]}\n{report['notes']}")
         with open(model) as f:
             m = json.load(f)
+        if '"broadcast"' in json.dumps(m):  # of keys and values: their heads are grouped
+            sys.exit(f"{name}: heads are repeated")
         outputs = ([m["train"]["loss"]] if "train" in m else []) + m["outputs"]
         feeds = [a for n in m["inputs"] for a in ("--feed", f"{n}={path('in.' + n + '.npy')}")]
         fetch = [a for i, o in enumerate(outputs) for a in ("--fetch", f"{o}={path(f'{i}.npy')}")]

@@ -23,6 +23,25 @@ static dtp_status view(dtp_onnx_graph *o, dtp_err *err)
                 ARG_L("size", o->s.rank, o->s.sizes));
 }
 
+/* What was reshaped to three axes, of which the last two were exchanged, has the sizes of the result
+ * but for its last two, which are exchanged: it is their transpose; -1. So exporters turn keys. */
+static int32_t turned_through_three(const dtp_onnx_graph *o)
+{
+    const dtp_aten_node *turn = dtp_onnx_maker(o, o->in[0], "permute");
+    const int32_t from = dtp_aten_input(dtp_onnx_maker(o, dtp_aten_input(turn, 0), "view"), 0);
+    const int32_t n = o->s.rank;
+    if (from < 0 || n < 2 || o->x.rank != 3 || turn->args[1].ints[1] != 2 ||
+        turn->args[1].ints[2] != 1) {
+        return -1;
+    }
+    dtp_shape is = dtp_onnx_shape(o, from);
+    const int64_t last[2] = {is.sizes[n - 1], is.sizes[n - 2]};
+    memcpy(&is.sizes[n - 2], last, sizeof last);
+    return memcmp(&is, &o->s, sizeof is) == 0 && memcmp(&o->x.sizes[1], last, sizeof last) == 0
+               ? from
+               : -1;
+}
+
 /* Sizes: 0 is that of the operand, -1 what is left. */
 dtp_status dtp_onnx__reshape(dtp_onnx_graph *o, dtp_err *err)
 {
@@ -41,6 +60,11 @@ dtp_status dtp_onnx__reshape(dtp_onnx_graph *o, dtp_err *err)
     }
     if (open >= 0) {
         o->s.sizes[open] = known > 0 ? dtp_shape_elements(&o->x) / known : 0;
+    }
+    const int32_t from = turned_through_three(o);
+    if (from >= 0) {
+        return EMIT(o, "aten.transpose.int", &o->s, o->out, err, ARG_T("self", from),
+                    ARG_I("dim0", -2), ARG_I("dim1", -1));
     }
     return view(o, err);
 }
