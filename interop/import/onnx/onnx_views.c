@@ -23,8 +23,8 @@ static dtp_status view(dtp_onnx_graph *o, dtp_err *err)
                 ARG_L("size", o->s.rank, o->s.sizes));
 }
 
-/* What was reshaped to three axes, of which the last two were exchanged, has the sizes of the result
- * but for its last two, which are exchanged: it is their transpose; -1. So exporters turn keys. */
+/* So exporters turn keys: reshaped to three axes, of which the last two are exchanged, and reshaped
+ * again, so that the last two axes of the operand are exchanged. The operand; -1. */
 static int32_t turned_through_three(const dtp_onnx_graph *o)
 {
     const dtp_aten_node *turn = dtp_onnx_maker(o, o->in[0], "permute");
