@@ -136,10 +136,11 @@ static dtp_status find_strategy(const dtp_tensor_problem *p, dtp_node_id id,
 }
 
 /* False when an instance decided otherwise, or the strategy is not there. */
-static bool settle(int32_t *assignment, int32_t variable, int32_t option)
+static bool settle(int32_t *assignment, int32_t variable, int32_t strategy)
 {
-    const bool agrees = option >= 0 && (assignment[variable] < 0 || assignment[variable] == option);
-    assignment[variable] = option;
+    const bool agrees =
+        strategy >= 0 && (assignment[variable] < 0 || assignment[variable] == strategy);
+    assignment[variable] = strategy;
     return agrees;
 }
 
@@ -148,9 +149,9 @@ static dtp_status find_options(const dtp_tensor_problem *p, const dtp_sharding *
 {
     const dtp_graph *g = p->graph;
     for (dtp_node_id id = 0; id < g->n_nodes && *found; id++) {
-        int32_t option;
-        DTP_TRY(find_strategy(p, id, &s->strategies[id], &option, err));
-        *found = settle(assignment, p->variable_of_node[id], option);
+        int32_t strategy;
+        DTP_TRY(find_strategy(p, id, &s->strategies[id], &strategy, err));
+        *found = settle(assignment, p->variable_of_node[id], strategy);
     }
     for (dtp_tensor_id t = 0; t < g->n_tensors && *found; t++) {
         const int32_t c = p->variable_of_tensor[t];

@@ -123,14 +123,14 @@ static dtp_status end_at_variable(tensor_build *b, const dtp_tensor_variable *v,
     return DTP_OK;
 }
 
-/* The layouts in which the nodes of a group want an operand, or leave an output: of[option] is the
- * index into the list. */
+/* The layouts in which the nodes of a group want an operand, or leave an output: of[strategy] is
+ * the index into the list. */
 static dtp_status end_at_node(tensor_build *b, const node_group *group, const layout_list *layouts,
                               const int32_t *of, edge_end *out, dtp_err *err)
 {
     out->n = group->n_strategies;
     for (int32_t k = 0; k < out->n; k++) {
-        DTP_TRY(number_layout(b, &layouts->items[of[group->option[k]]], &out->layout[k], err));
+        DTP_TRY(number_layout(b, &layouts->items[of[group->strategy[k]]], &out->layout[k], err));
     }
     return DTP_OK;
 }
@@ -143,11 +143,11 @@ static bool stays_where_made(const tensor_build *b, const link *l)
 }
 
 /* An earlier operand of the mask wants the same layout: brought once. */
-static bool wanted_before(const class_strategies *c, uint32_t operands, int32_t i, int32_t option)
+static bool wanted_before(const class_strategies *c, uint32_t operands, int32_t i, int32_t strategy)
 {
     for (int32_t j = 0; j < i; j++) {
-        if ((operands >> j & 1U) != 0 && dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
-                                                          &c->in[i].items[c->in_of[i][option]])) {
+        if ((operands >> j & 1U) != 0 && dtp_layout_equal(&c->in[j].items[c->in_of[j][strategy]],
+                                                          &c->in[i].items[c->in_of[i][strategy]])) {
             return true;
         }
     }
@@ -210,7 +210,7 @@ static dtp_status add_operands(tensor_build *b, const link *l, const edge_end *f
         }
         DTP_TRY(end_at_node(b, group, &c->in[i], c->in_of[i], to, err));
         for (int32_t k = 0; k < to->n; k++) {
-            const bool brought = wanted_before(c, l->operands, i, group->option[k]);
+            const bool brought = wanted_before(c, l->operands, i, group->strategy[k]);
             to->layout[k] = brought ? NOWHERE : to->layout[k];
         }
         DTP_TRY(add_prices(b, l, from, to, m, err));

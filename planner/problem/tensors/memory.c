@@ -87,11 +87,13 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
 
 /* ---- ops ---- */
 
-static bool seen_before(const class_strategies *c, const dtp_node *node, int32_t i, int32_t option)
+static bool seen_before(const class_strategies *c, const dtp_node *node, int32_t i,
+                        int32_t strategy)
 {
     for (int32_t j = 0; j < i; j++) {
-        if (node->in[j] == node->in[i] && dtp_layout_equal(&c->in[j].items[c->in_of[j][option]],
-                                                           &c->in[i].items[c->in_of[i][option]])) {
+        if (node->in[j] == node->in[i] &&
+            dtp_layout_equal(&c->in[j].items[c->in_of[j][strategy]],
+                             &c->in[i].items[c->in_of[i][strategy]])) {
             return true;
         }
     }
@@ -101,24 +103,24 @@ static bool seen_before(const class_strategies *c, const dtp_node *node, int32_t
 /* Bytes while the kernel of a strategy runs. What runs as several instructions has its operands at
  * the beginning and its results at the end; what they leave between may be inside a fused kernel.
  */
-static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t option, uint32_t dying)
+static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t strategy, uint32_t dying)
 {
     const bool fuses = b->p->pricer->target->fuse != 0;
     const class_strategies *c = dtp_tensor__class_of(b, group);
     const dtp_node *node = &b->g->nodes[b->node_groups[group].example];
     int64_t in = 0, out = 0;
     const bool one_kernel = node->op->decompose == NULL && node->op->rotates == NULL;
-    const int64_t inside = one_kernel || !fuses ? c->price[option].sure_bytes : 0;
+    const int64_t inside = one_kernel || !fuses ? c->price[strategy].sure_bytes : 0;
     for (int32_t i = 0; i < node->n_in; i++) {
-        if ((dying >> i & 1U) != 0 && !seen_before(c, node, i, option)) {
+        if ((dying >> i & 1U) != 0 && !seen_before(c, node, i, strategy)) {
             in += shard_bytes(b, &b->g->tensors[node->in[i]].type,
-                              &c->in[i].items[c->in_of[i][option]]);
+                              &c->in[i].items[c->in_of[i][strategy]]);
         }
     }
     for (int32_t o = 0; o < node->n_out; o++) {
         if (node->op->inplace_in[o] == 0 && (node->op->flags & DTP_OP_RELABEL) == 0) {
             out += shard_bytes(b, &b->g->tensors[node->out[o]].type,
-                               &c->out[o].items[c->out_of[o][option]]);
+                               &c->out[o].items[c->out_of[o][strategy]]);
         }
     }
     const int64_t most = in > out ? in : out;
@@ -126,7 +128,7 @@ static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t option
 }
 
 /* Bytes of the states that follow the group's nodes, for one node. */
-static int64_t state_bytes(const tensor_build *b, int32_t group, int32_t option)
+static int64_t state_bytes(const tensor_build *b, int32_t group, int32_t strategy)
 {
     const class_strategies *c = dtp_tensor__class_of(b, group);
     const dtp_node *node = &b->g->nodes[b->node_groups[group].example];
@@ -134,7 +136,7 @@ static int64_t state_bytes(const tensor_build *b, int32_t group, int32_t option)
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_tensor_id t = node->in[i];
         if (b->tensor_groups[b->group_of_tensor[t]].follows && b->p->variable_of_tensor[t] < 0) {
-            sum += shard_bytes(b, &b->g->tensors[t].type, &c->in[i].items[c->in_of[i][option]]);
+            sum += shard_bytes(b, &b->g->tensors[t].type, &c->in[i].items[c->in_of[i][strategy]]);
         }
     }
     return sum;
@@ -165,8 +167,8 @@ static dtp_status find_usages(const memory *m, op_usage *usage, dtp_err *err)
         DTP_TRY(DTP_NEW(b->arena, u->kernel, node->n_strategies, err));
         DTP_TRY(DTP_NEW(b->arena, u->states, node->n_strategies, err));
         for (int32_t k = 0; k < node->n_strategies; k++) {
-            u->kernel[k] = u->merged ? 0 : kernel_bytes(b, g, node->option[k], u->dying);
-            u->states[k] = state_bytes(b, g, node->option[k]);
+            u->kernel[k] = u->merged ? 0 : kernel_bytes(b, g, node->strategy[k], u->dying);
+            u->states[k] = state_bytes(b, g, node->strategy[k]);
             u->any_state = u->any_state || u->states[k] > 0;
         }
     }

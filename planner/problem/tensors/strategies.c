@@ -23,11 +23,11 @@ typedef struct kernel_price {
 enum { MAX_ENDS = DTP_MAX_OP_IN + DTP_MAX_OP_OUT };
 
 /* A strategy of a class. */
-typedef struct way {
+typedef struct priced_strategy {
     dtp_strategy strategy;
     dtp_node_price price;
     int32_t layout[MAX_ENDS]; /* by end (operands, then outputs): index into its layouts */
-} way;
+} priced_strategy;
 
 typedef struct strategy_walk {
     tensor_build *b;
@@ -38,7 +38,7 @@ typedef struct strategy_walk {
     dtp_layout whole[DTP_MAX_OP_IN];
     /* The strategies of the class so far; the room is used for one class after the other. */
     int32_t n, cap;
-    way *ways;
+    priced_strategy *strategies;
     int64_t least_kernel_ps;
     dtp_hash_table by_layouts; /* strategies */
     layout_set layouts[MAX_ENDS];
@@ -93,7 +93,7 @@ static const dtp_layout *layout_at(const strategy_walk *w, const dtp_node_layout
 
 /* Whether the layouts of a strategy divide what they split. Those that earlier ones have do; new
  * ones (index -1) are listed when the strategy is priced. */
-static bool find_layouts(const strategy_walk *w, const dtp_node_layouts *l, way *out)
+static bool find_layouts(const strategy_walk *w, const dtp_node_layouts *l, priced_strategy *out)
 {
     bool fit = true;
     for (int32_t i = 0; i < count_ends(w) && fit; i++) {
@@ -139,7 +139,7 @@ static bool update_fits(const strategy_walk *w, const dtp_node_layouts *l)
 }
 
 /* Enters a strategy unless one with the same layouts is as good; it may take the other's place. */
-static dtp_status keep_way(strategy_walk *w, const way *offer, dtp_err *err)
+static dtp_status keep_strategy(strategy_walk *w, const priced_strategy *offer, dtp_err *err)
 {
     uint64_t h = 0;
     for (int32_t i = 0; i < count_ends(w); i++) {
@@ -149,7 +149,7 @@ static dtp_status keep_way(strategy_walk *w, const way *offer, dtp_err *err)
     uint32_t at = hash;
     int32_t k;
     while ((k = dtp_hash_table_next(&w->by_layouts, hash, &at)) >= 0) {
-        way *old = &w->ways[k];
+        priced_strategy *old = &w->strategies[k];
         if (memcmp(old->layout, offer->layout, (size_t)count_ends(w) * sizeof *old->layout) != 0) {
             continue;
         }
@@ -163,8 +163,9 @@ static dtp_status keep_way(strategy_walk *w, const way *offer, dtp_err *err)
             return DTP_OK;
         }
     }
-    DTP_TRY(dtp_arena_grow(w->b->arena, &w->ways, w->n, w->n + 1, &w->cap, sizeof *w->ways, err));
-    w->ways[w->n] = *offer;
+    DTP_TRY(dtp_arena_grow(w->b->arena, &w->strategies, w->n, w->n + 1, &w->cap,
+                           sizeof *w->strategies, err));
+    w->strategies[w->n] = *offer;
     return dtp_hash_table_add(&w->by_layouts, w->b->arena, hash, w->n++, err);
 }
 
@@ -240,7 +241,7 @@ static dtp_status find_kernel_price(strategy_walk *w, const dtp_node_layouts *l,
 static dtp_status add_option(strategy_walk *w, dtp_err *err)
 {
     dtp_node_layouts l;
-    way new;
+    priced_strategy new;
     bool runs;
     if (dtp_node_layouts_find(w->b->mesh, &w->call, &w->rules, &w->strategy, w->whole, NULL, &l,
                               NULL) != DTP_OK ||
@@ -264,7 +265,7 @@ static dtp_status add_option(strategy_walk *w, dtp_err *err)
             DTP_TRY(dtp_tensor__add_layout(w->b, &w->layouts[i], layout_at(w, &l, i), err));
         }
     }
-    return keep_way(w, &new, err);
+    return keep_strategy(w, &new, err);
 }
 
 static dtp_status extend_strategy(strategy_walk *w, int32_t m, dtp_err *err)
@@ -313,7 +314,7 @@ static dtp_status copy_layouts(const strategy_walk *w, int32_t end, layout_list 
     DTP_TRY(DTP_MEMORY(err, list->items, *of));
     memcpy(list->items, from->items, (size_t)from->n * sizeof *list->items);
     for (int32_t k = 0; k < w->n; k++) {
-        (*of)[k] = w->ways[k].layout[end];
+        (*of)[k] = w->strategies[k].layout[end];
     }
     return DTP_OK;
 }
@@ -326,8 +327,8 @@ static dtp_status end_class(const strategy_walk *w, class_strategies *out, dtp_e
     DTP_TRY(DTP_NEW(arena, out->strategy, w->n, err));
     DTP_TRY(DTP_NEW(arena, out->price, w->n, err));
     for (int32_t k = 0; k < w->n; k++) {
-        out->strategy[k] = w->ways[k].strategy;
-        out->price[k] = w->ways[k].price;
+        out->strategy[k] = w->strategies[k].strategy;
+        out->price[k] = w->strategies[k].price;
     }
     for (int32_t i = 0; i < w->call.n_in; i++) {
         DTP_TRY(copy_layouts(w, i, &out->in[i], &out->in_of[i], err));

@@ -61,7 +61,7 @@ typedef struct node_group {
     dtp_node_id example;
     int32_t members;
     int32_t variable;
-    int32_t n_strategies, *option; /* into those of the class */
+    int32_t n_strategies, *strategy; /* into those of the class */
 } node_group;
 
 typedef struct redistribution_costs redistribution_costs; /* edge_costs.c */

@@ -50,7 +50,7 @@ static dtp_status add_node(tensor_build *b, int32_t i, int64_t *cost, const int6
         const node_group *group = &b->node_groups[g];
         const class_strategies *c = dtp_tensor__class_of(b, g);
         for (int32_t k = 0; k < n; k++) {
-            cost[k] = dtp_tensor__times(b, c->price[group->option[k]].cost_ps, group->members);
+            cost[k] = dtp_tensor__times(b, c->price[group->strategy[k]].cost_ps, group->members);
         }
     } else if (variable->kind == DTP_DECIDE_TENSOR) {
         DTP_TRY(tensor_costs(b, variable, cost, err));

@@ -29,7 +29,8 @@ static dtp_status fail_pin(const tensor_build *b, const dtp_pin *pin, dtp_err *e
 }
 
 /* Whether a strategy of a node keeps a pin of something that the node reads. */
-static bool option_keeps(const tensor_build *b, int32_t group, int32_t option, const dtp_pin *pin)
+static bool strategy_keeps(const tensor_build *b, int32_t group, int32_t strategy,
+                           const dtp_pin *pin)
 {
     const class_strategies *c = dtp_tensor__class_of(b, group);
     const tensor_group *tensor = &b->tensor_groups[b->group_of_tensor[pin->tensor]];
@@ -43,7 +44,7 @@ static bool option_keeps(const tensor_build *b, int32_t group, int32_t option, c
     const dtp_node *node = &b->g->nodes[id];
     for (int32_t i = 0; i < node->n_in; i++) {
         if (node->in[i] == pin->tensor &&
-            !dtp_pin_agrees(pin, &c->in[i].items[c->in_of[i][option]])) {
+            !dtp_pin_agrees(pin, &c->in[i].items[c->in_of[i][strategy]])) {
             return false;
         }
     }
@@ -59,8 +60,8 @@ static dtp_status filter_options(const tensor_build *b, int32_t g, dtp_err *err)
         const dtp_pin *pin = &b->p->options.pins[i];
         int32_t n = 0;
         for (int32_t k = 0; k < group->n_strategies; k++) {
-            if (option_keeps(b, g, group->option[k], pin)) {
-                group->option[n++] = group->option[k];
+            if (strategy_keeps(b, g, group->strategy[k], pin)) {
+                group->strategy[n++] = group->strategy[k];
             }
         }
         group->n_strategies = n;
@@ -82,9 +83,9 @@ static void filter_reads(const tensor_build *b, int32_t g)
         const dtp_tensor_id t = dtp_uses_of_layouts_tensor(b->g, node, i);
         int32_t n = 0;
         for (int32_t k = 0; k < group->n_strategies; k++) {
-            const dtp_layout *l = &c->in[i].items[c->in_of[i][group->option[k]]];
+            const dtp_layout *l = &c->in[i].items[c->in_of[i][group->strategy[k]]];
             if (t < 0 || dtp_form_takes_layout(space, t, l, false)) {
-                group->option[n++] = group->option[k];
+                group->strategy[n++] = group->strategy[k];
             }
         }
         group->n_strategies = n;
@@ -151,9 +152,9 @@ static dtp_status add_op(tensor_build *b, int32_t g, dtp_err *err)
     const class_strategies *c = dtp_tensor__class_of(b, g);
     dtp_tensor_strategy *options;
     group->n_strategies = c->n;
-    DTP_TRY(DTP_NEW(b->arena, group->option, c->n, err));
+    DTP_TRY(DTP_NEW(b->arena, group->strategy, c->n, err));
     for (int32_t i = 0; i < c->n; i++) {
-        group->option[i] = i;
+        group->strategy[i] = i;
     }
     DTP_TRY(filter_options(b, g, err));
     filter_reads(b, g);
@@ -162,7 +163,7 @@ static dtp_status add_op(tensor_build *b, int32_t g, dtp_err *err)
         .kind = DTP_DECIDE_OP, .node = group->example, .tensor = -1};
     DTP_TRY(begin_strategies(b, group->n_strategies, &options, err));
     for (int32_t i = 0; i < group->n_strategies; i++) {
-        options[i].strategy = c->strategy[group->option[i]];
+        options[i].strategy = c->strategy[group->strategy[i]];
     }
     return add_variable(b, variable, group->n_strategies, err);
 }
@@ -265,7 +266,7 @@ static dtp_status add_reader(tensor_build *b, dtp_tensor_id t, dtp_node_id reade
         const class_strategies *c = dtp_tensor__class_of(b, g);
         memset(w->seen, 0, (size_t)c->in[i].n * sizeof *w->seen);
         for (int32_t k = 0; k < group->n_strategies; k++) {
-            const int32_t which = c->in_of[i][group->option[k]];
+            const int32_t which = c->in_of[i][group->strategy[k]];
             const dtp_layout *l = &c->in[i].items[which];
             if (!w->seen[which] && !dtp_layout_has_partial(l) &&
                 dtp_tensor__find_layout(&w->set, l) < 0) {
