@@ -120,3 +120,13 @@ bool dtp_aten_reduces(const dtp_aten *g, const dtp_aten_node *node, int32_t axis
     }
     return n == 0;
 }
+
+bool dtp_aten_all_are(const dtp_aten_node *node, const char *name, int64_t is)
+{
+    const dtp_aten_arg *a = dtp_aten_arg_of(node, name);
+    bool all = a == NULL || a->kind == ATEN_INTS;
+    for (int32_t i = 0; a != NULL && i < a->n && all; i++) {
+        all = a->ints[i] == is;
+    }
+    return all;
+}

@@ -121,6 +121,8 @@ static inline int32_t dtp_aten_tensors(const dtp_aten_arg *a)
 }
 int64_t dtp_aten_int(const dtp_aten_node *node, const char *name, int64_t fallback);
 double dtp_aten_real(const dtp_aten_node *node, const char *name, double fallback);
+/* Whether an argument of integers is absent, or each of them is `is`. */
+bool dtp_aten_all_are(const dtp_aten_node *node, const char *name, int64_t is);
 
 /* Marks the nodes that outputs need and those with an effect, and no others. */
 void dtp_aten_mark(dtp_aten *g);

@@ -441,16 +441,6 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
 
 /* ---- patches ---- */
 
-static bool all_are(const dtp_aten_node *node, const char *name, int64_t is)
-{
-    const dtp_aten_arg *a = dtp_aten_arg_of(node, name);
-    bool all = a == NULL || a->kind == ATEN_INTS;
-    for (int32_t i = 0; a != NULL && i < a->n && all; i++) {
-        all = a->ints[i] == is;
-    }
-    return all;
-}
-
 /* A convolution whose stride, 1 if none is given, is its kernel, and whose image is whole patches
  * of it. */
 static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
@@ -460,8 +450,8 @@ static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
     (void)err;
     if (!(dtp_aten_is(node, "conv1d") || dtp_aten_is(node, "conv2d") ||
           dtp_aten_is(node, "conv3d")) ||
-        x < 0 || w < 0 || !all_are(node, "padding", 0) || !all_are(node, "dilation", 1) ||
-        dtp_aten_int(node, "groups", 1) != 1) {
+        x < 0 || w < 0 || !dtp_aten_all_are(node, "padding", 0) ||
+        !dtp_aten_all_are(node, "dilation", 1) || dtp_aten_int(node, "groups", 1) != 1) {
         return DTP_OK;
     }
     const dtp_aten_value *v = &p->g->values[x], *k = &p->g->values[w];

@@ -278,16 +278,6 @@ static bool group_norm(dtp_expansion *e, int32_t x)
     return true;
 }
 
-static bool all_are(const dtp_aten_node *node, const char *name, int64_t is)
-{
-    const dtp_aten_arg *a = dtp_aten_arg_of(node, name);
-    bool all = a == NULL || a->kind == ATEN_INTS;
-    for (int32_t i = 0; a != NULL && i < a->n && all; i++) {
-        all = a->ints[i] == is;
-    }
-    return all;
-}
-
 /* Windows that lie side by side: an axis as so many windows, a mean or maximum over each. */
 static bool pool(dtp_expansion *e, int32_t x)
 {
@@ -300,8 +290,8 @@ static bool pool(dtp_expansion *e, int32_t x)
     int64_t dims[DTP_MAX_RANK];
     dtp_aten_value like = v;
     if (e->of->n_outs != 1 || out.rank != v.rank || v.rank + n > DTP_MAX_RANK || v.rank < n ||
-        dtp_aten_arg_of(e->of, "divisor_override") != NULL || !all_are(e->of, "padding", 0) ||
-        !all_are(e->of, "dilation", 1) ||
+        dtp_aten_arg_of(e->of, "divisor_override") != NULL ||
+        !dtp_aten_all_are(e->of, "padding", 0) || !dtp_aten_all_are(e->of, "dilation", 1) ||
         (!adaptive && (kernel == NULL || kernel->kind != ATEN_INTS))) {
         return false;
     }
