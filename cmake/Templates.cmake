@@ -1,5 +1,5 @@
-# cmake -DOUT=FILE.c -DFILES="a.json;b.json" -P Templates.cmake: the files as bytes (interop/import/templates.h).
-set(arrays "/* Made from models/templates/ by cmake/Templates.cmake. */\n#include \"interop/import/templates.h\"\n\n")
+# cmake -DOUT=FILE.c -DFILES="a.json;b.json" -P Templates.cmake: the files as bytes (importers/hf/templates.h).
+set(arrays "/* Made from models/templates/ by cmake/Templates.cmake. */\n#include \"importers/hf/templates.h\"\n\n")
 set(rows "")
 foreach(file ${FILES})
     get_filename_component(name ${file} NAME_WE)

@@ -6,7 +6,7 @@
 #include "core/base/text.h"
 #include "dtp/op.h"
 #include "executor/verify/verify.h"
-#include "interop/import/folder.h"
+#include "importers/hf/folder.h"
 #include "interop/redistribute_torch.h"
 #include "planner/reports/explain.h"
 #include "planner/reports/sensitivity.h"

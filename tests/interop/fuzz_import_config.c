@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "interop/import/folder.h"
+#include "importers/hf/folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

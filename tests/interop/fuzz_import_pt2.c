@@ -4,21 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interop/import/program/pt2.h"
+#include "importers/graph_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const dtp_pt2_options options = {.name = "fuzz"};
-    dtp_pt2_result result;
+    const dtp_graph_import_options options = {.name = "fuzz"};
+    dtp_graph_import_result result;
     dtp_err err;
-    const dtp_status s = dtp_import_pt2_bytes("fuzz.pt2", (const char *)data, (int64_t)size,
-                                              &options, &result, &err);
+    const dtp_status s = dtp_graph_file_import_bytes("fuzz.pt2", (const char *)data, (int64_t)size,
+                                                     &options, &result, &err);
     const char *model = dtp_strbuf_text(&result.model);
     if (s == DTP_INTERNAL || (s == DTP_OK && strstr(model, "\"outputs\"") == NULL)) {
         abort();
     }
-    dtp_pt2_free(&result);
+    dtp_graph_file_free(&result);
     return 0;
 }

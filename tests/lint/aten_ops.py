@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""docs/programs-of-pytorch.md lists the ops of the tables in interop/import: aten_ops.c, with those that are written as
+"""docs/programs-of-pytorch.md lists the ops of the tables in importers: aten_ops.c, with those that are written as
 others, and onnx_ops.c. --update writes both lists."""
 import re
 import sys
 import textwrap
 
 DOC = "docs/programs-of-pytorch.md"
-SEVERAL = ("formulas", "interop/import/program/aten_formulas.c"), ("views", "interop/import/program/aten_rewrites.c")
+SEVERAL = ("formulas", "importers/program/rewrites/aten_formulas.c"), ("views", "importers/program/rewrites/aten_rewrites.c")
 
 
 def table(by):
@@ -33,7 +33,7 @@ def read(path):
 
 def aten():
     rows = re.findall(r'^    \{"([^"]+)", \w+, dtp_lower_(\w+), (?:NULL|"([^"]+)")\},$',
-                      read("interop/import/program/aten_ops.c"), re.M)
+                      read("importers/program/lowering/aten_ops.c"), re.M)
     by = by_family((family, name, ours.split(" ")[0].replace("slice", ""))  # without attributes
                    for name, family, ours in rows)
     known = {name for name, _, _ in rows}
@@ -45,7 +45,7 @@ def aten():
 
 
 def onnx():
-    text = read("interop/import/onnx/onnx_ops.c")
+    text = read("importers/onnx/onnx_ops.c")
     rows = [("elements", *row) for row in re.findall(r'(?:UNARY|BINARY)\("(\w+)", "(\w+)"\)', text)]
     rows += [("truth", *row) for row in re.findall(r'TRUTH\("(\w+)", "(\w+)"\)', text)]
     rows += [(family, name, to) for name, family, to in

@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 
 RECURSION = {"spmd/lower/lower_decompose.c", "spmd/lower/lower_node.c"}
-ROOMS = ["core", "spmd", "interop", "cost_models", "planner", "executor", "dtensor", "tools"]
+ROOMS = ["core", "spmd", "interop", "importers", "cost_models", "planner", "executor", "dtensor", "tools"]
 
 
 def components(edges):

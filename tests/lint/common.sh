@@ -4,7 +4,7 @@ export LC_ALL=C.UTF-8 # columns are characters, wherever we run
 failures=0
 bad() { echo "$*"; failures=$((failures + 1)); }
 finish() { [ "$failures" -eq 0 ] || { echo "$failures finding(s)"; exit 1; }; }
-LIBRARY=(core spmd interop cost_models planner executor dtensor include)
+LIBRARY=(core spmd interop importers cost_models planner executor dtensor include)
 PRODUCT=("${LIBRARY[@]}" tools)
 # library SUFFIX..., product SUFFIX...: the sources of the library, or of library and tools, with these suffixes.
 of_rooms() { sources "$@" | grep -E "\.($suffixes)$"; }

@@ -11,7 +11,7 @@ import sys
 
 MOST_LINES = 80
 SHARE = 0.45
-ROOMS = ["core", "spmd", "interop", "cost_models", "planner", "executor", "dtensor", "tools"]
+ROOMS = ["core", "spmd", "interop", "importers", "cost_models", "planner", "executor", "dtensor", "tools"]
 
 
 def functions(text):

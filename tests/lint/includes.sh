@@ -3,10 +3,10 @@
 . "$(dirname "$0")/common.sh"
 # The public headers (include/dtp) include each other only; everything may include them.
 declare -A allowed=(
-    [core]="core" [spmd]="spmd core" [interop]="interop spmd core" [cost_models]="cost_models interop spmd core"
+    [core]="core" [spmd]="spmd core" [interop]="interop spmd core" [importers]="importers interop spmd core" [cost_models]="cost_models interop spmd core"
     [planner]="planner cost_models interop spmd core" [executor]="executor spmd core"
     [dtensor]="dtensor executor cost_models interop spmd core" [include]="" [examples]=""
-    [tools]="tools planner dtensor executor cost_models interop spmd core")
+    [tools]="tools planner dtensor executor cost_models importers interop spmd core")
 for folder in "${!allowed[@]}"; do
     while IFS=: read -r file line include; do
         target=$(sed -E 's/.*"([^"]+)".*/\1/' <<<"$include")

@@ -4,18 +4,18 @@
 
 #include "core/files/file_map.h"
 #include "core/files/file_out.h"
-#include "interop/import/folder.h"
-#include "interop/import/program/pt2.h"
+#include "importers/hf/folder.h"
+#include "importers/graph_file.h"
 #include "tools/job.h"
 
 typedef struct import_command {
     tool_source source;
-    dtp_import_options options; /* of folders */
-    dtp_pt2_options program;    /* of .pt2 files */
+    dtp_import_options options;       /* of folders */
+    dtp_graph_import_options program; /* of .pt2 files */
     dtp_arena *arena;
     bool is_program;
     dtp_import folder;
-    dtp_pt2_result pt2;
+    dtp_graph_import_result pt2;
 } import_command;
 
 /* ---- reports ---- */
@@ -49,7 +49,7 @@ static void report_folder(const import_command *c, const char *names, dtp_json_w
 
 static void report_program(const import_command *c, const char *names, dtp_json_writer *w)
 {
-    const dtp_pt2_report *r = &c->pt2.report;
+    const dtp_graph_import_report *r = &c->pt2.report;
     if (c->source.json) {
         tool_report(w, "dtp.import/1",
                     TOOL_FIELDS(FIELD_TEXT("model", c->source.output), FIELD_TEXT("names", names),
@@ -131,7 +131,7 @@ static dtp_status import_program(import_command *c, const char *path, dtp_err *e
     c->program.weights = c->source.weights;
     c->program.name = model_name(c, path);
     DTP_TRY(DTP_MEMORY(err, c->program.name));
-    const dtp_status s = dtp_import_pt2(path, &c->program, &c->pt2, err);
+    const dtp_status s = dtp_graph_file_import(path, &c->program, &c->pt2, err);
     if (s != DTP_OK) {
         fputs(dtp_strbuf_text(&c->pt2.report.unsupported), stderr);
     }
@@ -154,7 +154,7 @@ static bool is_program(const char *path)
     if (dtp_file_map_open(path, &map, NULL) != DTP_OK) {
         return false;
     }
-    const bool is = dtp_pt2_is(map.data, map.bytes);
+    const bool is = dtp_graph_file_is(map.data, map.bytes);
     dtp_file_map_close(&map);
     return is;
 }
@@ -180,7 +180,7 @@ int dtplan_import(int argc, char **argv)
     import_command c = {0};
     const tool_call call = {TOOL_IMPORT, execute, &c, &c.source, &c.options};
     const int code = tool_run(&call, argc, argv);
-    dtp_pt2_free(&c.pt2);
+    dtp_graph_file_free(&c.pt2);
     dtp_arena_destroy(c.arena);
     return code;
 }

@@ -1,0 +1,49 @@
+/* Nodes that are written anew as several others, of ops that the table has. */
+#ifndef DTP_IMPORTERS_PROGRAM_REWRITES_ATEN_EXPAND_H
+#define DTP_IMPORTERS_PROGRAM_REWRITES_ATEN_EXPAND_H
+
+#include "importers/aten/aten_graph.h"
+
+typedef struct dtp_expansion {
+    dtp_aten *g;
+    dtp_err *err;
+    dtp_status status;       /* the first failure: nothing is made behind it */
+    const dtp_aten_node *of; /* the node that is written anew */
+    int32_t first;           /* values from this one on are made for it */
+    int32_t n, capacity;     /* of the nodes so far */
+    dtp_aten_node *nodes;
+    int32_t *is; /* by value of the file: the one that it is the same as */
+    bool *viewed;
+    int32_t *uses; /* by value of the file: readers that an output needs, and outputs */
+    bool trains;   /* an output may be a loss */
+} dtp_expansion;
+
+/* A node with so many outputs, which are like `like`: its first output, the others follow; -1. */
+int32_t dtp_expand_node(dtp_expansion *e, const char *op, int32_t n_args, const dtp_aten_arg *args,
+                        int32_t n_outs, const dtp_aten_value *like);
+/* The same of an op with one operand and nothing else. */
+int32_t dtp_expand_one(dtp_expansion *e, const char *op, int32_t x, const dtp_aten_value *like);
+/* Of an op of two operands, which are broadcast against each other. */
+int32_t dtp_expand_two(dtp_expansion *e, const char *op, int32_t a, int32_t b);
+/* Sizes of operands that are broadcast against each other; the rest is that of the output. */
+dtp_aten_value dtp_expand_broadcast(const dtp_expansion *e, int32_t n, const dtp_aten_arg *args);
+dtp_aten_arg dtp_expand_tensor(dtp_expansion *e, const char *name, int32_t value);
+dtp_aten_arg dtp_expand_number(dtp_expansion *e, const char *name, double x);
+dtp_aten_arg dtp_expand_ints(dtp_expansion *e, const char *name, int32_t n, const int64_t *ints);
+/* Output k of the node is this value. */
+void dtp_expand_out(dtp_expansion *e, int32_t k, int32_t value);
+
+/* The node that makes a value, NULL; behind casts among floating types, dropout that is off, and
+ * copies: dtp_expand_source is the value that they started from. */
+const dtp_aten_node *dtp_expand_maker(const dtp_expansion *e, int32_t value);
+int32_t dtp_expand_source(const dtp_expansion *e, int32_t value);
+
+/* Each: the node was written anew. */
+bool dtp_expand_formula(dtp_expansion *e);
+bool dtp_expand_views(dtp_expansion *e);
+bool dtp_expand_attention(dtp_expansion *e);
+
+/* All nodes of g, and ops that change a tensor in place as ops that make another one. */
+dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err) DTP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,229 @@
+/* Ops that are elementwise in others, as formulas. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "importers/program/rewrites/aten_expand.h"
+
+enum { MOST_STACK = 12, MOST_TOKEN = 32 };
+
+/* Operands, then the op: numbers, arguments (with what stands for an absent one), "=c" keeps the
+ * last one, "c" is it again; "@": along the argument "dim"; "reduced": after "reduction". A formula
+ * with `when` is used where that argument is there and is not 1. */
+static const struct {
+    const char *op, *when, *formula;
+} formulas[] = {
+    {"add", "alpha", "self other alpha mul add"},
+    {"sub", "alpha", "self other alpha mul sub"},
+    {"rsub", "alpha", "other self alpha mul sub"},
+    {"addmm", "alpha", "mat1 mat2 mm alpha mul self beta:1 mul add"},
+    {"addmm", "beta", "mat1 mat2 mm self beta mul add"},
+    {"baddbmm", "alpha", "batch1 batch2 bmm alpha mul self beta:1 mul add"},
+    {"baddbmm", "beta", "batch1 batch2 bmm self beta mul add"},
+    {"addcmul", NULL, "self tensor1 tensor2 mul value:1 mul add"},
+    {"addcdiv", NULL, "self tensor1 tensor2 div value:1 mul add"},
+    {"lerp", NULL, "self end self sub weight mul add"},
+    {"div", "rounding_mode", "self other div floor"},
+    {"floor_divide", NULL, "self other div floor"},
+    {"pow", "self", "exponent self log mul exp"},
+    {"isnan", NULL, "self self ne"},
+    {"nan_to_num", NULL,
+     "self self ne nan:0 self where neginf:-3.4028234e38 posinf:3.4028234e38 clamp"},
+    {"softplus", "beta", "self beta mul softplus beta div"},
+    {"log_sigmoid", NULL, "self neg softplus neg"},
+    {"hardsigmoid", NULL, "self 3 add 0 6 clamp 6 div"},
+    {"hardswish", NULL, "self 3 add 0 6 clamp self mul 6 div"},
+    {"mish", NULL, "self softplus tanh self mul"},
+    {"selu", NULL,
+     "self 0 minimum expm1 1.6732632423543772 mul self 0 maximum add 1.0507009873554805 mul"},
+    {"celu", NULL, "self 0 minimum alpha:1 div expm1 alpha:1 mul self 0 maximum add"},
+    {"elu", "scale",
+     "self 0 minimum input_scale:1 mul expm1 alpha:1 mul self 0 maximum add scale mul"},
+    {"elu", "input_scale", "self 0 minimum input_scale mul expm1 alpha:1 mul self 0 maximum add"},
+    {"log2", NULL, "self log 0.6931471805599453 div"},
+    {"log10", NULL, "self log 2.302585092994046 div"},
+    {"exp2", NULL, "self 0.6931471805599453 mul exp"},
+    {"ceil", NULL, "self neg floor neg"},
+    {"erfc", NULL, "self erf 1 rsub"},
+    {"tan", NULL, "self sin self cos div"},
+    {"hypot", NULL, "self square other square add sqrt"},
+    {"logaddexp", NULL, "self other maximum self other sub abs neg softplus add"},
+    {"mse_loss", NULL, "self target sub square reduced"},
+    {"l1_loss", NULL, "self target sub abs reduced"},
+    {"huber_loss", NULL,
+     "self target sub abs =d delta:1 minimum =c 0.5 mul d sub neg c mul reduced"},
+    {"smooth_l1_loss", NULL,
+     "self target sub abs =d beta:1 minimum =c 0.5 mul d sub neg c mul beta:1 div reduced"},
+    {"binary_cross_entropy", NULL,
+     "self log -100 maximum target mul self 1 rsub log -100 maximum target 1 rsub mul add neg "
+     "reduced"},
+    {"binary_cross_entropy_with_logits", "pos_weight",
+     "target 1 rsub self mul pos_weight 1 sub target mul 1 add self neg softplus mul add reduced"},
+    {"binary_cross_entropy_with_logits", NULL, "self softplus self target mul sub reduced"},
+    {"kl_div", "log_target", "target exp target self sub mul reduced"},
+    {"kl_div", NULL, "target 0 gt target log self sub target mul 0 where reduced"},
+    {"cosine_similarity", NULL,
+     "x1 x2 mul @sum x1 @linalg_vector_norm eps:1e-8 maximum x2 @linalg_vector_norm eps:1e-8 "
+     "maximum mul div"},
+};
+
+/* Ops of several operands, and the names of these; the others have one. */
+static const struct {
+    const char *op;
+    int32_t n;
+    const char *names[3];
+} several[] = {{"add", 2, {"self", "other"}},        {"sub", 2, {"self", "other"}},
+               {"rsub", 2, {"self", "other"}},       {"mul", 2, {"self", "other"}},
+               {"div", 2, {"self", "other"}},        {"maximum", 2, {"self", "other"}},
+               {"minimum", 2, {"self", "other"}},    {"ne", 2, {"self", "other"}},
+               {"gt", 2, {"self", "other"}},         {"mm", 2, {"self", "mat2"}},
+               {"bmm", 2, {"self", "mat2"}},         {"where", 3, {"condition", "self", "other"}},
+               {"clamp", 3, {"self", "min", "max"}}, {"", 1, {"self"}}};
+
+typedef struct stack {
+    int32_t n;
+    dtp_aten_arg of[MOST_STACK], kept['z' + 1];
+} stack;
+
+/* A number, a kept one, or an argument; false: it is none, or an op. */
+static bool push(dtp_expansion *e, const char *token, stack *s)
+{
+    char name[MOST_TOKEN];
+    const char *otherwise = strchr(token, ':');
+    if (strchr("-0123456789", token[0]) != NULL) {
+        s->of[s->n++] = dtp_expand_number(e, "", atof(token));
+        return true;
+    }
+    if (token[1] == '\0') {
+        s->of[s->n++] = s->kept[(unsigned char)token[0] & 0x7f];
+        return true;
+    }
+    const size_t n = otherwise != NULL ? (size_t)(otherwise - token) : strlen(token);
+    memcpy(name, token, n);
+    name[n] = '\0';
+    const dtp_aten_arg *a = dtp_aten_arg_of(e->of, name);
+    if (a == NULL && otherwise != NULL) {
+        s->of[s->n++] = dtp_expand_number(e, "", atof(otherwise + 1));
+    } else if (a != NULL) {
+        s->of[s->n++] = *a;
+    }
+    return a != NULL || otherwise != NULL;
+}
+
+static bool is_number(const dtp_aten_arg *a)
+{
+    return a->kind == ATEN_INT || a->kind == ATEN_FLOAT || a->kind == ATEN_BOOLEAN;
+}
+
+/* Replaces the operands on the stack by the result. */
+static bool apply(dtp_expansion *e, const char *op, stack *s)
+{
+    const bool along = op[0] == '@';
+    const char *text = dtp_arena_printf(e->g->arena, "aten.%s", op + (along ? 1 : 0));
+    dtp_aten_value like = e->g->values[e->of->outs[0]];
+    size_t row = 0;
+    while (several[row].op[0] != '\0' && strcmp(several[row].op, op) != 0) {
+        row++;
+    }
+    int32_t n = several[row].n;
+    if (s->n < n || text == NULL) {
+        e->status = text == NULL ? DTP_FAIL(e->err, DTP_NOMEM, "out of memory") : e->status;
+        return false;
+    }
+    dtp_aten_arg *args = &s->of[s->n -= n];
+    if ((op[0] == 'm' || op[0] == 'd') && n == 2 && is_number(&args[1]) && args[1].real == 1 &&
+        (strcmp(op, "mul") == 0 || strcmp(op, "div") == 0)) {
+        s->n++;
+        return true;
+    }
+    if (is_number(&args[0])) { /* the only op of a number */
+        const double x = log(args[0].real);
+        args[0] = dtp_expand_number(e, "", x);
+        s->n++;
+        return strcmp(op, "log") == 0 && isfinite(x);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (args[i].kind != ATEN_VALUE && !is_number(&args[i])) {
+            return false;
+        }
+        args[i].name = several[row].names[i];
+    }
+    like = along || strcmp(op + (op[0] == 'b' ? 1 : 0), "mm") == 0
+               ? like
+               : dtp_expand_broadcast(e, n, args);
+    like.dtype = strcmp(op, "ne") == 0 || strcmp(op, "gt") == 0 ? ATEN_BOOL : like.dtype;
+    if (along) {
+        const dtp_aten_arg *dim = dtp_aten_arg_of(e->of, "dim");
+        args[n++] = dim != NULL ? *dim : dtp_expand_number(e, "dim", 1);
+    }
+    const int32_t out = dtp_expand_node(e, text, n, args, 1, &like);
+    s->of[s->n++] = dtp_expand_tensor(e, "", out);
+    return out >= 0;
+}
+
+/* mean, sum, or as it is. */
+static bool reduced(dtp_expansion *e, stack *s)
+{
+    static const char *const ops[] = {NULL, "aten.mean", "aten.sum"};
+    const int64_t kind = dtp_aten_int(e->of, "reduction", 1);
+    if (kind < 1 || kind > 2 || s->n < 1 || s->of[s->n - 1].kind != ATEN_VALUE) {
+        return kind == 0;
+    }
+    dtp_aten_value like = e->g->values[e->of->outs[0]];
+    like.rank = 0;
+    const int32_t out = dtp_expand_one(e, ops[kind], s->of[s->n - 1].values[0], &like);
+    s->of[s->n - 1] = dtp_expand_tensor(e, "", out);
+    return out >= 0;
+}
+
+static bool run(dtp_expansion *e, const char *text)
+{
+    stack s = {0};
+    char token[MOST_TOKEN];
+    bool fits = true;
+    for (; fits && *text != '\0'; text += strspn(text, " ")) {
+        const size_t n = strcspn(text, " ");
+        memcpy(token, text, n);
+        token[n] = '\0';
+        text += n;
+        if (token[0] == '=') {
+            s.kept[(unsigned char)token[1] & 0x7f] = s.of[s.n - 1];
+        } else if (strcmp(token, "reduced") == 0) {
+            fits = reduced(e, &s);
+        } else if (s.n == MOST_STACK || !push(e, token, &s)) {
+            fits = apply(e, token, &s);
+        }
+    }
+    if (fits && s.n == 1 && s.of[0].kind == ATEN_VALUE) {
+        dtp_expand_out(e, 0, s.of[0].values[0]);
+        return true;
+    }
+    return false;
+}
+
+/* Whether the argument of a row is there, and not 1. */
+static bool is_used(const dtp_aten_node *node, const char *name)
+{
+    const dtp_aten_arg *a = dtp_aten_arg_of(node, name);
+    if (a == NULL || a->kind == ATEN_VALUE) { /* "self" is looked at for a number */
+        return a != NULL && strcmp(name, "self") != 0;
+    }
+    return a->kind == ATEN_TEXT ? strcmp(a->text, "floor") == 0 : a->real != 1;
+}
+
+bool dtp_expand_formula(dtp_expansion *e)
+{
+    const dtp_aten_node *node = e->of;
+    const int32_t dtype =
+        node->n_outs == 1 && node->outs[0] >= 0 ? e->g->values[node->outs[0]].dtype : ATEN_I64;
+    const bool weighted =
+        dtp_aten_operand(node, "target") >= 0 && dtp_aten_operand(node, "weight") >= 0;
+    for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
+        if (dtp_aten_is(node, formulas[i].op) &&
+            (dtp_aten_real_type(dtype) || dtype == ATEN_BOOL) && !weighted &&
+            (formulas[i].when == NULL || is_used(node, formulas[i].when))) {
+            return run(e, formulas[i].formula);
+        }
+    }
+    return false;
+}

@@ -1,0 +1,418 @@
+/* Ops that are views, pieces and reductions of others. */
+#include <string.h>
+
+#include "importers/program/rewrites/aten_expand.h"
+
+static dtp_aten_value out_of(const dtp_expansion *e, int32_t k)
+{
+    return e->g->values[e->of->outs[k]];
+}
+
+/* The n elements start .. end of an axis; an end below 0 is counted from that of the axis. */
+static int32_t slice(dtp_expansion *e, int32_t x, int32_t axis, int64_t start, int64_t n,
+                     int64_t end)
+{
+    dtp_aten_value like = e->g->values[x];
+    like.sizes[axis] = n;
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x), dtp_expand_number(e, "dim", axis),
+                                 dtp_expand_number(e, "start", (double)start),
+                                 dtp_expand_number(e, "end", (double)end)};
+    return dtp_expand_node(e, "aten.slice", 4, args, 1, &like);
+}
+
+/* One element of an axis, which is gone. */
+static int32_t pick(dtp_expansion *e, int32_t x, int32_t axis, int64_t index)
+{
+    dtp_aten_value like = e->g->values[x];
+    like.rank--;
+    memmove(&like.sizes[axis], &like.sizes[axis + 1],
+            (size_t)(like.rank - axis) * sizeof like.sizes[0]);
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x), dtp_expand_number(e, "dim", axis),
+                                 dtp_expand_number(e, "index", (double)index)};
+    return dtp_expand_node(e, "aten.select", 3, args, 1, &like);
+}
+
+/* Numbers before and behind an axis; fewer elements where they are negative. */
+static int32_t pad(dtp_expansion *e, int32_t x, int32_t axis, const int64_t *by)
+{
+    const dtp_aten_arg *value = dtp_aten_arg_of(e->of, "value");
+    dtp_aten_value like = e->g->values[x];
+    const int64_t more[2] = {by[0] > 0 ? by[0] : 0, by[1] > 0 ? by[1] : 0};
+    if (by[0] < 0 || by[1] < 0) {
+        const int64_t from = by[0] < 0 ? -by[0] : 0;
+        const int64_t n = like.sizes[axis] - from + (by[1] < 0 ? by[1] : 0);
+        x = n < 1 ? -1 : slice(e, x, axis, from, n, by[1] < 0 ? by[1] : from + n);
+        like.sizes[axis] = n;
+    }
+    if (x < 0 || (more[0] == 0 && more[1] == 0)) {
+        return x;
+    }
+    like.sizes[axis] += more[0] + more[1];
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
+                                 dtp_expand_ints(e, "pad", 2, more),
+                                 dtp_expand_number(e, "dim", axis),
+                                 value != NULL ? *value : dtp_expand_number(e, "value", 0)};
+    return dtp_expand_node(e, "aten.constant_pad_nd", 4, args, 1, &like);
+}
+
+/* ---- ops with several outputs ---- */
+
+/* var_mean, max along a dim: an op for each output. */
+static bool outputs_apart(dtp_expansion *e)
+{
+    static const char *const ops[][3] = {{"var_mean", "aten.var", "aten.mean"},
+                                         {"std_mean", "aten.std", "aten.mean"},
+                                         {"max", "aten.amax", "aten.argmax"},
+                                         {"min", "aten.amin", "aten.argmin"}};
+    const dtp_aten_node *node = e->of;
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        const int32_t n = i < 2 || node->n_outs == 2 ? 2 : node->n_args == 1 ? 1 : 0;
+        if (!dtp_aten_is(node, ops[i][0]) || n == 0 || node->n_outs != n) {
+            continue;
+        }
+        for (int32_t k = 0; k < n; k++) {
+            const dtp_aten_value like = out_of(e, k);
+            dtp_expand_out(e, k,
+                           dtp_expand_node(e, ops[i][1 + k], node->n_args, node->args, 1, &like));
+        }
+        return true;
+    }
+    return false;
+}
+
+static bool unbind(dtp_expansion *e, int32_t x)
+{
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(e->of, "dim", 0), e->g->values[x].rank);
+    if (axis < 0 || e->of->n_outs != e->g->values[x].sizes[axis]) {
+        return false;
+    }
+    for (int32_t k = 0; k < e->of->n_outs; k++) {
+        dtp_expand_out(e, k, pick(e, x, axis, k));
+    }
+    return true;
+}
+
+/* broadcast_tensors, meshgrid: operand k is axis k of the result, or has its last axes. */
+static bool expand_all(dtp_expansion *e, int32_t none)
+{
+    const dtp_aten_arg *list = &e->of->args[0], *order = dtp_aten_arg_of(e->of, "indexing");
+    const bool grid = dtp_aten_is(e->of, "meshgrid");
+    (void)none;
+    if (list->kind != ATEN_VALUES || list->n != e->of->n_outs ||
+        (order != NULL && (order->text == NULL || strcmp(order->text, "ij") != 0))) {
+        return false;
+    }
+    for (int32_t k = 0; k < list->n; k++) {
+        const dtp_aten_value to = out_of(e, k);
+        dtp_aten_value like = to;
+        int32_t x = list->values[k];
+        for (int32_t i = 0; grid && i < to.rank; i++) {
+            like.sizes[i] = i == k ? to.sizes[i] : 1;
+        }
+        if (x < 0) {
+            return false;
+        }
+        x = grid ? dtp_expand_one(e, "aten.view", x, &like) : x;
+        dtp_expand_out(e, k, dtp_expand_one(e, "aten.expand", x, &to));
+    }
+    return true;
+}
+
+/* ---- views ---- */
+
+static bool movedim(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_arg *from = dtp_aten_arg_of(e->of, "source");
+    const dtp_aten_arg *to = dtp_aten_arg_of(e->of, "destination");
+    const int32_t rank = e->g->values[x].rank;
+    int64_t dims[DTP_MAX_RANK], next = 0;
+    uint32_t moved = 0;
+    const int32_t n = from == NULL ? 0 : from->kind == ATEN_INT ? 1 : from->n;
+    if (n < 1 || to == NULL || from->kind != to->kind || (to->kind == ATEN_INTS && to->n != n)) {
+        return false;
+    }
+    memset(dims, -1, sizeof dims);
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t a = dtp_aten_axis(from->ints[i], rank), b = dtp_aten_axis(to->ints[i], rank);
+        if (a < 0 || b < 0) {
+            return false;
+        }
+        dims[b] = a;
+        moved |= UINT32_C(1) << a;
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        for (; dims[i] < 0 && (moved >> next & 1) != 0; next++) {
+        }
+        dims[i] = dims[i] < 0 ? next++ : dims[i];
+    }
+    const dtp_aten_value like = out_of(e, 0);
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
+                                 dtp_expand_ints(e, "dims", rank, dims)};
+    dtp_expand_out(e, 0, dtp_expand_node(e, "aten.permute", 2, args, 1, &like));
+    return true;
+}
+
+static bool narrow(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value v = e->g->values[x];
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(e->of, "dim", 0), v.rank);
+    const int64_t start = dtp_aten_int(e->of, "start", -1);
+    const int64_t n = dtp_aten_int(e->of, "length", -1);
+    if (axis < 0 || start < 0 || n < 1 || start > v.sizes[axis] - n) {
+        return false;
+    }
+    dtp_expand_out(e, 0, slice(e, x, axis, start, n, start + n));
+    return true;
+}
+
+/* x[start::step]: the axis as so many times `step` elements, of which one is kept. */
+static bool slice_by_steps(dtp_expansion *e, int32_t x)
+{
+    dtp_aten_value v = e->g->values[x];
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(e->of, "dim", 0), v.rank);
+    const int64_t step = dtp_aten_int(e->of, "step", 1);
+    int64_t start = dtp_aten_int(e->of, "start", 0);
+    if (step < 2 || axis < 0 || v.rank == DTP_MAX_RANK || out_of(e, 0).rank != v.rank) {
+        return false;
+    }
+    const int64_t n = out_of(e, 0).sizes[axis], size = v.sizes[axis];
+    start += start < 0 ? size : 0;
+    start = start < 0 ? 0 : start;
+    if (n < 1 || step > size || n > size || start > size - 1 - (n - 1) * step) {
+        return false;
+    }
+    if (size != n * step || start >= step) {
+        const int64_t left = size - start, by[2] = {0, n * step - left};
+        x = start > 0 ? slice(e, x, axis, start, left, size) : x;
+        x = pad(e, x, axis, by);
+        start = 0;
+    }
+    if (x < 0) {
+        return false;
+    }
+    v.rank++;
+    memmove(&v.sizes[axis + 1], &v.sizes[axis], (size_t)(v.rank - 1 - axis) * sizeof v.sizes[0]);
+    v.sizes[axis] = n;
+    v.sizes[axis + 1] = step;
+    x = dtp_expand_one(e, "aten.view", x, &v);
+    if (x >= 0) {
+        dtp_expand_out(e, 0, pick(e, x, axis + 1, start));
+    }
+    return true;
+}
+
+/* Of several axes, the last one first; or of fewer elements. */
+static bool pad_axes(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_arg *by = dtp_aten_arg_of(e->of, "pad"), *mode = dtp_aten_arg_of(e->of, "mode");
+    const int32_t rank = e->g->values[x].rank;
+    if (by == NULL || by->kind != ATEN_INTS || by->n % 2 != 0 || by->n > 2 * rank ||
+        (by->n == 2 && by->ints[0] >= 0 && by->ints[1] >= 0) ||
+        (mode != NULL && (mode->text == NULL || strcmp(mode->text, "constant") != 0))) {
+        return false;
+    }
+    for (int32_t i = 0; i < by->n && x >= 0; i += 2) {
+        x = pad(e, x, rank - 1 - i / 2, &by->ints[i]);
+    }
+    if (x >= 0) {
+        dtp_expand_out(e, 0, x);
+    }
+    return x >= 0;
+}
+
+/* ---- groups of an axis ---- */
+
+static bool glu(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value like = out_of(e, 0);
+    const dtp_aten_arg args[] = {
+        dtp_expand_tensor(e, "self", x), dtp_expand_number(e, "chunks", 2),
+        dtp_expand_number(e, "dim", (double)dtp_aten_int(e->of, "dim", -1))};
+    const int32_t a = dtp_expand_node(e, "aten.chunk", 3, args, 2, &like);
+    const int32_t b = a < 0 ? -1 : dtp_expand_one(e, "aten.sigmoid", a + 1, &like);
+    if (b >= 0) {
+        dtp_expand_out(e, 0, dtp_expand_two(e, "aten.mul", a, b));
+    }
+    return true;
+}
+
+/* A weight of channels, which are axis 1. */
+static int32_t of_channels(dtp_expansion *e, const char *op, int32_t x, int32_t w)
+{
+    const dtp_aten_value v = e->g->values[x];
+    dtp_aten_value like = v;
+    for (int32_t i = 0; i < v.rank; i++) {
+        like.sizes[i] = i == 1 ? v.sizes[1] : 1;
+    }
+    w = w < 0 || x < 0 ? -1 : dtp_expand_one(e, "aten.view", w, &like);
+    return w < 0 ? x : dtp_expand_two(e, op, x, w);
+}
+
+/* group_norm, instance_norm: a layer_norm over the elements of each group of channels. */
+static bool group_norm(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value v = e->g->values[x];
+    const bool one = dtp_aten_is(e->of, "instance_norm");
+    const int64_t groups = dtp_aten_int(e->of, "num_groups", v.rank < 2 ? 0 : v.sizes[1]);
+    int64_t n = 1;
+    if (v.rank < 2 || groups < 1 || v.sizes[1] % groups != 0 ||
+        (one && dtp_aten_int(e->of, "use_input_stats", 1) == 0)) {
+        return false;
+    }
+    for (int32_t i = 1; i < v.rank; i++) {
+        n *= v.sizes[i];
+    }
+    dtp_aten_value like = v;
+    like.rank = 3;
+    like.sizes[1] = groups;
+    like.sizes[2] = n / groups;
+    const int32_t flat = dtp_expand_one(e, "aten.view", x, &like);
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "input", flat),
+                                 dtp_expand_ints(e, "normalized_shape", 1, &like.sizes[2]),
+                                 dtp_expand_number(e, "eps", dtp_aten_real(e->of, "eps", 1e-5))};
+    const int32_t normed = dtp_expand_node(e, "aten.layer_norm", 3, args, 1, &like);
+    int32_t y = dtp_expand_one(e, "aten.view", normed, &v);
+    y = of_channels(e, "aten.mul", y, dtp_aten_operand(e->of, "weight"));
+    y = of_channels(e, "aten.add", y, dtp_aten_operand(e->of, "bias"));
+    dtp_expand_out(e, 0, y);
+    return true;
+}
+
+/* Windows that lie side by side: an axis as so many windows, a mean or maximum over each. */
+static bool pool(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value v = e->g->values[x], out = out_of(e, 0);
+    const dtp_aten_arg *kernel = dtp_aten_arg_of(e->of, "kernel_size");
+    const dtp_aten_arg *stride = dtp_aten_arg_of(e->of, "stride");
+    const bool adaptive = strncmp(e->of->op, "aten.adaptive_avg", 17) == 0;
+    const bool max = strncmp(e->of->op, "aten.max", 8) == 0;
+    const int32_t n = strstr(e->of->op, "1d") != NULL ? 1 : strstr(e->of->op, "2d") != NULL ? 2 : 3;
+    int64_t dims[DTP_MAX_RANK];
+    dtp_aten_value like = v;
+    if (e->of->n_outs != 1 || out.rank != v.rank || v.rank + n > DTP_MAX_RANK || v.rank < n ||
+        dtp_aten_arg_of(e->of, "divisor_override") != NULL ||
+        !dtp_aten_all_are(e->of, "padding", 0) || !dtp_aten_all_are(e->of, "dilation", 1) ||
+        (!adaptive && (kernel == NULL || kernel->kind != ATEN_INTS))) {
+        return false;
+    }
+    like.rank = v.rank - n;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t a = v.rank - n + i;
+        const int64_t k = out.sizes[a] < 1 ? 0 : v.sizes[a] / out.sizes[a];
+        const int64_t is = adaptive ? k : kernel->ints[kernel->n == n ? i : 0];
+        const int64_t by =
+            adaptive || stride == NULL || stride->n == 0 ? k : stride->ints[stride->n == n ? i : 0];
+        if (k < 1 || k * out.sizes[a] != v.sizes[a] || is != k || by != k) {
+            return false;
+        }
+        like.sizes[like.rank++] = out.sizes[a];
+        dims[i] = like.rank;
+        like.sizes[like.rank++] = k;
+    }
+    const int32_t windows = dtp_expand_one(e, "aten.view", x, &like);
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", windows),
+                                 dtp_expand_ints(e, "dim", n, dims)};
+    dtp_expand_out(e, 0, dtp_expand_node(e, max ? "aten.amax" : "aten.mean", 2, args, 1, &out));
+    return true;
+}
+
+/* ---- losses and NaN ---- */
+
+/* The negative log likelihood of a log_softmax, perhaps with its rows in one axis. */
+static bool nll_loss(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value v = e->g->values[x], like = out_of(e, 0);
+    const dtp_aten_node *soft = dtp_expand_maker(e, x);
+    dtp_aten_arg args[8];
+    const bool view =
+        dtp_aten_is(soft, "flatten") || dtp_aten_is(soft, "view") || dtp_aten_is(soft, "reshape");
+    soft = view ? dtp_expand_maker(e, dtp_aten_input(soft, 0)) : soft;
+    const int32_t logits = dtp_aten_input(soft, 0);
+    if (!dtp_aten_is(soft, "log_softmax") || e->of->n_args > 8 || logits < 0) {
+        return false;
+    }
+    const dtp_aten_value of = e->g->values[logits];
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(soft, "dim", 0), of.rank);
+    if (view ? v.rank != 2 || axis != of.rank - 1 || of.sizes[axis] != v.sizes[1]
+             : axis != (v.rank > 1 ? 1 : 0)) {
+        return false;
+    }
+    memcpy(args, e->of->args, (size_t)e->of->n_args * sizeof args[0]);
+    args[0] =
+        dtp_expand_tensor(e, "self", view ? dtp_expand_one(e, "aten.view", logits, &v) : logits);
+    dtp_expand_out(e, 0,
+                   dtp_expand_node(e, "aten.cross_entropy_loss", e->of->n_args, args, 1, &like));
+    return true;
+}
+
+static bool is_softmax(const dtp_expansion *e, int32_t value)
+{
+    const dtp_aten_node *node = dtp_expand_maker(e, dtp_expand_source(e, value));
+    return dtp_aten_is(node, "softmax") || dtp_aten_is(node, "_softmax");
+}
+
+/* Hidden scores are numbers here, not -inf: no row of a softmax is NaN. isnan of it, x != x, is
+ * false, and nan_to_num, where and masked_fill by that change nothing. */
+static bool no_nan(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_node *node = e->of;
+    const bool where = dtp_aten_is(node, "where"), fill = dtp_aten_is(node, "masked_fill");
+    const dtp_aten_node *test =
+        where || fill ? dtp_expand_maker(e, dtp_aten_input(node, where ? 0 : 1)) : NULL;
+    const int32_t kept = where ? dtp_aten_input(node, 2) : x;
+    if ((dtp_aten_is(node, "nan_to_num") && is_softmax(e, x)) ||
+        (dtp_aten_is(test, "ne") && kept >= 0 && dtp_aten_input(test, 0) == kept &&
+         dtp_aten_input(test, 1) == kept && is_softmax(e, kept))) {
+        dtp_expand_out(e, 0, kept);
+        return true;
+    }
+    return false;
+}
+
+bool dtp_expand_views(dtp_expansion *e)
+{
+    static const struct {
+        const char *op;
+        bool (*rewrite)(dtp_expansion *e, int32_t x);
+    } all[] = {{"broadcast_tensors", expand_all},
+               {"meshgrid", expand_all},
+               {"unbind", unbind},
+               {"movedim", movedim},
+               {"moveaxis", movedim},
+               {"narrow", narrow},
+               {"slice", slice_by_steps},
+               {"pad", pad_axes},
+               {"constant_pad_nd", pad_axes},
+               {"glu", glu},
+               {"group_norm", group_norm},
+               {"instance_norm", group_norm},
+               {"avg_pool1d", pool},
+               {"avg_pool2d", pool},
+               {"avg_pool3d", pool},
+               {"max_pool1d", pool},
+               {"max_pool2d", pool},
+               {"max_pool3d", pool},
+               {"adaptive_avg_pool1d", pool},
+               {"adaptive_avg_pool2d", pool},
+               {"adaptive_avg_pool3d", pool},
+               {"nll_loss_nd", nll_loss},
+               {"nll_loss", nll_loss},
+               {"nan_to_num", no_nan},
+               {"where", no_nan},
+               {"masked_fill", no_nan}};
+    const int32_t x = dtp_aten_input(e->of, 0);
+    for (int32_t k = 0; k < e->of->n_outs; k++) {
+        if (e->of->outs[k] < 0) {
+            return false;
+        }
+    }
+    if (e->of->n_outs < 1 || e->of->n_args < 1) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if ((x >= 0 || all[i].rewrite == expand_all) && dtp_aten_is(e->of, all[i].op)) {
+            return all[i].rewrite(e, x);
+        }
+    }
+    return x >= 0 && outputs_apart(e);
+}
