@@ -74,8 +74,8 @@ static void one_position(const rope_job *job, int64_t position, int64_t pair, co
     int64_t at = dtp_sequence_position(&job->of.order, job->of.first + position) + job->of.offset;
     for (int64_t j = 0; j < t->n; j++) {
         double angle = (double)at * rates[j];
-        t->c[j] = (float)cos(angle);
-        t->s[j] = (float)(job->of.sign * sin(angle));
+        t->c[j] = (float)(job->of.amplitude * cos(angle));
+        t->s[j] = (float)(job->of.amplitude * job->of.sign * sin(angle));
     }
     int64_t x_at = position * job->of.position[0] + pair * job->of.feature[0];
     int64_t y_at = position * job->of.position[1] + pair * job->of.feature[1];
@@ -101,7 +101,7 @@ static dtp_status rope_kernel(const dtp_kernel_args *args, dtp_err *err)
         double rates[PAIRS];
         int64_t pairs = job.of.half - pair < PAIRS ? job.of.half - pair : PAIRS;
         for (int64_t j = 0; j < pairs; j++) {
-            rates[j] = pow(job.of.base, -(double)(pair + j) / (double)job.of.half);
+            rates[j] = dtp_rope_rate(&job.of.rates, pair + j);
         }
 #pragma omp parallel for num_threads(team) schedule(static) if (team > 1)
         for (int64_t i = 0; i < job.of.positions; i++) {

@@ -212,13 +212,44 @@ static dtp_status run_merge(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
+/* Radians a position of pair j, from docs/ops.md. */
+static double rope_rate(const dtp_op_call *call, double j, double half)
+{
+    const double base = dtp_call_float(call, "base"), factor = dtp_call_float(call, "factor");
+    const double low = dtp_call_float(call, "low"), high = dtp_call_float(call, "high");
+    const double length = (double)dtp_call_int(call, "original"), pi = acos(-1.0);
+    const double rate = pow(base, -j / half), turns = length * rate / (2.0 * pi);
+    const int64_t scaling = dtp_call_int(call, "scaling");
+    if (scaling < 2) { /* none, linear */
+        return scaling == 0 ? rate : rate / factor;
+    }
+    if (scaling == 2) { /* llama3 */
+        const double part = (turns - low) / (high - low);
+        return turns < low    ? rate / factor
+               : turns > high ? rate
+                              : (1.0 - part) * rate / factor + part * rate;
+    }
+    double first = half * log(length / (2.0 * pi * high)) / log(base);
+    double last = half * log(length / (2.0 * pi * low)) / log(base);
+    if (scaling == 3) { /* yarn */
+        first = floor(first);
+        last = ceil(last);
+    }
+    first = first < 0.0 ? 0.0 : first;
+    last = last > 2.0 * half - 1.0 ? 2.0 * half - 1.0 : last;
+    last = first == last ? last + 0.001 : last;
+    double ramp = (j - first) / (last - first);
+    ramp = ramp < 0.0 ? 0.0 : ramp > 1.0 ? 1.0 : ramp;
+    return rate / factor * ramp + rate * (1.0 - ramp);
+}
+
 static dtp_status run_rope(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     const dtp_view *x = &args->in[0];
     dtp_dim_id position = dtp_call_dim(args->call, "position");
     dtp_dim_id feature = dtp_call_dim(args->call, "feature");
-    double base = dtp_call_float(args->call, "base");
+    double amplitude = dtp_call_float(args->call, "amplitude");
     double offset = (double)dtp_call_int(args->call, "offset");
     double sign = dtp_call_int(args->call, "inverse") != 0 ? -1.0 : 1.0;
     int64_t half = dtp_ref__local(x, feature) / 2;
@@ -232,11 +263,11 @@ static dtp_status run_rope(const dtp_kernel_args *args, dtp_err *err)
         }
         int64_t place = dtp_ref__global_index(x, &l, position);
         double at = (double)dtp_sequence_position(&order, place) + offset;
-        double angle = sign * at * pow(base, -(double)f / (double)half);
+        double angle = sign * at * rope_rate(args->call, (double)f, (double)half);
         dtp_ref__put(&high, feature, f + half);
         double a = dtp_ref__get(x, &l), b = dtp_ref__get(x, &high);
-        dtp_ref__set(&args->out[0], &l, a * cos(angle) - b * sin(angle));
-        dtp_ref__set(&args->out[0], &high, a * sin(angle) + b * cos(angle));
+        dtp_ref__set(&args->out[0], &l, amplitude * (a * cos(angle) - b * sin(angle)));
+        dtp_ref__set(&args->out[0], &high, amplitude * (a * sin(angle) + b * cos(angle)));
     }
     return DTP_OK;
 }

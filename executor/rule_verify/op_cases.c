@@ -393,6 +393,13 @@ const dtp_op_case DTP_OP_CASES[] = {
     CASE("rope", "position=a; feature=f; order=zigzag; chunks=3", "b=2,a=12,f=4"),
     CASE("rope", "position=a; feature=f; base=100; offset=3; inverse=1", "f=6,a=7"),
     CASE("rope", "position=a; feature=f; inverse=0", "a=3,f=2,h=5"),
+    CASE("rope", "position=a; feature=f; scaling=linear; factor=4; amplitude=1.25", "a=5,f=6"),
+    CASE("rope", "position=a; feature=f; scaling=llama3; factor=8; high=4; original=64",
+         "a=4,b=2,f=16"),
+    CASE("rope", "position=a; feature=f; scaling=yarn; factor=16; high=32; original=512",
+         "a=4,f=16"),
+    CASE("rope", "position=a; feature=f; scaling=yarn_real; factor=32; high=32; original=512",
+         "a=4,f=16"),
 
     /* optimizer updates */
     CASE("sgd", "lr=0.1; weight_decay=0.01", "a=3,b=7", "a=3,b=7"),

@@ -259,12 +259,13 @@ static dtp_status eval_text(dtp_scope *scope, const dtp_json *v, dtp_scope_value
 
 /* ---- functions and choices ---- */
 
-/* least: of numbers of which some may be absent; floor: without its fraction. */
-enum { LEAST, PRODUCT, QUOTIENT, SQRT, FLOOR, N_FUNCTIONS };
+/* least, greatest: of numbers of which some may be absent; floor: without its fraction. */
+enum { LEAST, GREATEST, SUM, PRODUCT, QUOTIENT, SQRT, LOG, FLOOR, N_FUNCTIONS };
 
 static int32_t function_of(const dtp_json *v)
 {
-    static const char *const names[] = {"least", "product", "quotient", "sqrt", "floor"};
+    static const char *const names[] = {"least",    "greatest", "sum", "product",
+                                        "quotient", "sqrt",     "log", "floor"};
     for (int32_t i = 0; dtp_json_size(v) == 1 && i < N_FUNCTIONS; i++) {
         if (dtp_json_get(v, names[i]) != NULL) {
             return i;
@@ -285,8 +286,14 @@ static double apply(int32_t function, bool first, double x, double y)
         return sqrt(y);
     case FLOOR:
         return floor(y);
+    case LOG:
+        return log(y);
     case LEAST:
         return first ? y : fmin(x, y);
+    case GREATEST:
+        return first ? y : fmax(x, y);
+    case SUM:
+        return x + y;
     case QUOTIENT:
         return first ? y : x / y;
     default:

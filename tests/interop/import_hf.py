@@ -429,7 +429,9 @@ def refusals(here):
         r.refused(what, with_values(llama, **{key: value}), *expected)
     for scaling in ("rope_scaling", "rope_parameters"):
         for kind in ("rope_type", "type"):
-            r.refused(scaling, with_values(llama, **{scaling: {kind: "yarn", "factor": 4.0}}), f"{scaling}.{kind}", '"yarn"')
+            r.refused(scaling, with_values(llama, **{scaling: {kind: "dynamic", "factor": 4.0}}), f"{scaling}.{kind}", '"dynamic"')
+            r.refused(scaling, with_values(llama, **{scaling: {kind: "llama3", "factor": 4.0}}), "low_freq_factor")
+            r.refused(scaling, with_values(llama, **{scaling: {kind: "linear"}}), "rope_factor")
     r.refused("two rotary bases", with_values(llama, rope_parameters={"rope_theta": 1e4}), "rope_parameters.rope_theta: 10000",
               "rope_theta is 500000")
     r.refused("two rotary bases under other keys", {"model_type": "gpt_neox", "rope_parameters": {"rope_theta": 1e4},
@@ -453,7 +455,7 @@ def refusals(here):
 def approximate(r):
     """--allow-approximate goes on, and says so in the report and in the model."""
     for values, line in (({"hidden_act": "relu"}, 'hidden_act = "relu" taken as silu'),
-                         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 'rope_type = "llama3" taken as default'),
+                         ({"rope_scaling": {"rope_type": "dynamic", "factor": 8.0}}, 'rope_type = "dynamic" taken as default'),
                          ({"clip_qkv": 8}, "clip_qkv = 8")):
         with open(r.config, "w", encoding="utf-8") as f:
             json.dump(with_values("llama3_8b", **values), f)

@@ -1,7 +1,7 @@
 """Makes tests/interop/hf/NAME: a small random model of each family that `dtplan import` knows, as transformers saves it, with
 tokens.npy and the logits that transformers computes of them (logits.npy, f32). Run by hand, with torch and transformers:
 
-Usage: make_hf.py OUTPUT_DIR
+Usage: make_hf.py OUTPUT_DIR [NAME..]
 """
 import copy
 import os
@@ -16,6 +16,15 @@ SMALL = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_lay
 MODELS = {
     "llama": ("llama", SMALL),
     "llama_bias": ("llama", dict(SMALL, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+    "llama_linear": ("llama", dict(SMALL, num_hidden_layers=1, rope_parameters=dict(rope_type="linear", factor=4.0))),
+    "llama_3_1": ("llama", dict(SMALL, num_hidden_layers=1, rope_parameters=dict(
+        rope_type="llama3", rope_theta=20.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=24))),
+    "llama_yarn": ("llama", dict(SMALL, num_hidden_layers=1, rope_parameters=dict(
+        rope_type="yarn", rope_theta=50.0, factor=4.0, original_max_position_embeddings=64, beta_fast=8.0))),
+    "qwen3_yarn": ("qwen3", dict(SMALL, num_hidden_layers=1, rope_parameters=dict(
+        rope_type="yarn", rope_theta=50.0, factor=4.0, original_max_position_embeddings=64, beta_fast=9.0, truncate=False,
+        attention_factor=1.3))),
     "mistral": ("mistral", dict(SMALL, sliding_window=16)),
     "qwen2": ("qwen2", {k: v for k, v in SMALL.items() if k != "head_dim"}),
     "qwen3": ("qwen3", SMALL),
@@ -32,7 +41,8 @@ MODELS = {
 }
 SHARDED = "mistral"  # in bf16, in several files with an index
 
-for name, (family, options) in MODELS.items():
+for name in sys.argv[2:] or MODELS:
+    family, options = MODELS[name]
     torch.manual_seed(1)
     eos = {} if family == "gpt2" else dict(bos_token_id=1, eos_token_id=2)
     config = AutoConfig.for_model(family, **eos, **options)

@@ -176,7 +176,7 @@ dtp_status dtp_op__emit_cast(dtp_vjp *v, dtp_tensor_id x, dtp_dtype dtype, dtp_t
 
 dtp_status dtp_op__self_grad(dtp_vjp *v, dtp_err *err)
 {
-    enum { MAX_ATTRS = 8 };
+    enum { MAX_ATTRS = 16 };
     const dtp_node *node = &v->g->nodes[v->node];
     dtp_attr attrs[MAX_ATTRS];
     assert(node->n_attrs <= MAX_ATTRS);

@@ -33,4 +33,17 @@ int64_t dtp_sequence_place(const dtp_sequence *s, int64_t position);
 /* Places from this one on that hold consecutive positions. */
 int64_t dtp_sequence_left(const dtp_sequence *s, int64_t place);
 
+/* Rates of the pairs of rope (sequence.c), in radians a position: of pair j, with
+ * r = base^(-j/half) and s = by_rate r + by_pair j + share, limited to [0, 1], it is
+ * r (s + (1 - s) slowed). */
+typedef struct dtp_rope_rates {
+    double base, half;
+    double by_rate, by_pair, share;
+    double slowed;
+} dtp_rope_rates;
+
+double dtp_rope_rate(const dtp_rope_rates *r, int64_t pair);
+/* Of a call whose types were inferred. */
+dtp_rope_rates dtp_rope_rates_of(const dtp_op_call *call, int64_t half);
+
 #endif

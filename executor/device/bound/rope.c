@@ -21,7 +21,8 @@ void dtp_bind_rope(const dtp_kernel_args *args, dtp_rope_numbers *out, dtp_nest 
         .first = dtp_view_offset(x, position),
         .offset = dtp_call_int(args->call, "offset"),
         .order = dtp_sequence_of(args->call, dtp_view_global(x, position)),
-        .base = dtp_call_float(args->call, "base"),
+        .rates = dtp_rope_rates_of(args->call, dtp_ttype_size(&x->local, feature) / 2),
+        .amplitude = dtp_call_float(args->call, "amplitude"),
         .sign = dtp_call_int(args->call, "inverse") != 0 ? -1.0 : 1.0,
         .dtype = (int32_t)x->local.dtype};
 }

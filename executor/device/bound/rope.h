@@ -10,7 +10,8 @@ typedef struct dtp_rope_numbers {
     int64_t positions, half;         /* places here; pairs of the feature dim */
     int64_t first, offset;           /* global place of place 0; added to every position */
     dtp_sequence order;
-    double base, sign;
+    dtp_rope_rates rates;
+    double amplitude, sign;
     int32_t dtype;
 } dtp_rope_numbers;
 

@@ -4,6 +4,15 @@
 /* Rows of a thread: so often is an angle used that is made in double. */
 enum { ROWS = 16 };
 
+/* dtp_rope_rate (core/graph/ops/sequence.h). */
+static __device__ __forceinline__ double rate_of(const dtp_rope_rates &r, int64_t pair)
+{
+    const double rate = pow(r.base, -(double)pair / r.half);
+    const double kept =
+        fmin(fmax(r.by_rate * rate + r.by_pair * (double)pair + r.share, 0.0), 1.0);
+    return rate * (kept + (1.0 - kept) * r.slowed);
+}
+
 /* A thread turns one pair at one position, in ROWS rows; neighbours have neighbouring pairs. */
 static __global__ void rope_kernel(dtp_cuda_rope_call call, int64_t n, void *y, const void *x)
 {
@@ -14,8 +23,8 @@ static __global__ void rope_kernel(dtp_cuda_rope_call call, int64_t n, void *y, 
         const int64_t end = begin + ROWS < call.rest.total ? begin + ROWS : call.rest.total;
         const int64_t at = dtp_position_at(c.order.size, c.order.run, c.first + place) + c.offset;
         double sine, cosine;
-        sincos((double)at * pow(c.base, -(double)pair / (double)c.half), &sine, &cosine);
-        const float s = (float)(c.sign * sine), k = (float)cosine;
+        sincos((double)at * rate_of(c.rates, pair), &sine, &cosine);
+        const float s = (float)(c.amplitude * c.sign * sine), k = (float)(c.amplitude * cosine);
         for (int64_t row = begin; row < end; row++) {
             int64_t off[2];
             dtp_offsets(call.rest, row, off);
