@@ -340,6 +340,11 @@ dtp_status dtp_file_out_open(const char *path, dtp_file_out **out, dtp_err *err)
     return open_out(path, true, out, err);
 }
 
+dtp_status dtp_file_out_open_name(const char *path, dtp_file_out **out, dtp_err *err)
+{
+    return open_out(path, false, out, err);
+}
+
 int dtp_file_out_fd(const dtp_file_out *out)
 {
     return out->fd;

@@ -22,6 +22,10 @@ typedef struct dtp_file_out dtp_file_out;
 
 /* Ends with dtp_file_out_commit or dtp_file_out_discard. */
 dtp_status dtp_file_out_open(const char *path, dtp_file_out **out, dtp_err *err) DTP_MUST_CHECK;
+/* The same for a name in a folder of our own making, or of a download cache: the name itself is
+ * replaced, also where it is a link, a pipe or a device; a link is not followed. */
+dtp_status dtp_file_out_open_name(const char *path, dtp_file_out **out,
+                                  dtp_err *err) DTP_MUST_CHECK;
 /* The descriptor of the temporary, for writers that stream; owned by `out`. */
 int dtp_file_out_fd(const dtp_file_out *out);
 /* Writes all n bytes at the end of what is there. */
@@ -35,8 +39,7 @@ void dtp_file_out_discard(dtp_file_out *out);
 /* All of the above for n bytes in memory. */
 dtp_status dtp_file_write(const char *path, const char *text, size_t n,
                           dtp_err *err) DTP_MUST_CHECK;
-/* The same for a name in a folder of our own making: the name itself is replaced, also where it is
- * a link, a pipe or a device; a link is not followed. */
+/* The same with dtp_file_out_open_name. */
 dtp_status dtp_file_replace(const char *path, const char *text, size_t n,
                             dtp_err *err) DTP_MUST_CHECK;
 /* Removes the temporaries that killed writers of `path` left; links are not followed. */

@@ -1,4 +1,5 @@
 /* What is in a checkpoint: its index (ours or Hugging Face's), or a single file. */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,7 +61,9 @@ static dtp_status open_data(dtp_slice_file *f, dtp_err *err)
 {
     f->crc_from = -1;
     DTP_TRY(dtp_st_open(f->path, &f->st, err));
-    const char *digits = has_our_metadata(f->st) ? dtp_st_meta_get(f->st, DTP_ST_CRC) : NULL;
+    const char *digits = has_our_metadata(f->st) && !dtp_st_is_foreign(f->st)
+                             ? dtp_st_meta_get(f->st, DTP_ST_CRC)
+                             : NULL;
     if (digits != NULL && !dtp_crc_parse(digits, &f->crc)) {
         dtp_st_close(f->st);
         f->st = NULL;
@@ -263,7 +266,9 @@ static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *roo
     return check_named(c, err);
 }
 
-/* ---- Hugging Face index ---- */
+/* ---- Hugging Face index ----
+ * The index names the files; what they hold counts, as for transformers: an entry may name another
+ * of the files, or a tensor that none has. */
 
 static const char *plain_name(const dtp_slice_file *f)
 {
@@ -291,6 +296,15 @@ static dtp_status find_file(dtp_catalog *c, dtp_hash_table *names, const char *d
     return dtp_hash_table_add(names, c->arena, hash, *file, err);
 }
 
+static dtp_status add_all(dtp_catalog *c, int32_t file, dtp_err *err)
+{
+    const dtp_st_file *st = c->files[file].st;
+    for (int32_t i = 0; i < dtp_st_count(st); i++) {
+        DTP_TRY(add_whole(c, file, dtp_st_at(st, i), err));
+    }
+    return DTP_OK;
+}
+
 static dtp_status read_weight_map(dtp_catalog *c, const char *dir, const dtp_json *map,
                                   dtp_err *err)
 {
@@ -303,11 +317,9 @@ static dtp_status read_weight_map(dtp_catalog *c, const char *dir, const dtp_jso
         int32_t file;
         DTP_TRY(dtp_json_string(v, &name, err));
         DTP_TRY(dtp_json_prefixed(v, find_file(c, &names, dir, name, &file, err), err));
-        const dtp_st_entry *e = dtp_st_find(c->files[file].st, dtp_json_key(v));
-        if (e == NULL) {
-            return dtp_json_fail(v, err, "'%.100s' has no such tensor", name);
-        }
-        DTP_TRY(add_whole(c, file, e, err));
+    }
+    for (int32_t f = 0; f < c->n_files; f++) {
+        DTP_TRY(add_all(c, f, err));
     }
     return DTP_OK;
 }
@@ -407,10 +419,7 @@ static dtp_status read_single(dtp_catalog *c, const char *path, dtp_err *err)
         DTP_TRY(dtp_err_prefixed(take_seed(c, seed, err), err, "%s: __metadata__.%s", path,
                                  DTP_CHECKPOINT_SEED));
     }
-    for (int32_t i = 0; i < dtp_st_count(c->files[0].st); i++) {
-        DTP_TRY(add_whole(c, 0, dtp_st_at(c->files[0].st, i), err));
-    }
-    return DTP_OK;
+    return add_all(c, 0, err);
 }
 
 static dtp_status read_index(dtp_catalog *c, const char *path, dtp_err *err)
@@ -437,6 +446,46 @@ static dtp_status read_index(dtp_catalog *c, const char *path, dtp_err *err)
     return status;
 }
 
+/* Weights of other kinds that a folder without ours may have, and what to do. */
+static dtp_status refuse_folder(const char *path, dtp_err *err)
+{
+    static const struct {
+        const char *name, *what;
+    } known[] = {
+        {"pytorch_model.bin", "which torch.save wrote: save it as safetensors (save_pretrained)"},
+        {"pytorch_model.bin.index.json",
+         "which torch.save wrote: save it as safetensors (save_pretrained)"},
+        {"consolidated.safetensors", "whose names are those of another program: convert it"},
+        {"consolidated.00.pth", "whose names are those of another program: convert it"},
+        {"adapter_model.safetensors", "which are weights of an adapter alone"},
+    };
+    struct dirent *e;
+    char found[256] = "";
+    DIR *d = opendir(path);
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+            if (strcmp(e->d_name, known[i].name) == 0) {
+                (void)closedir(d);
+                return DTP_FAIL(err, DTP_IO, "%s: holds no %s, but %s, %s", path,
+                                DTP_CHECKPOINT_SINGLE, known[i].name, known[i].what);
+            }
+        }
+        const char *end = strstr(e->d_name, ".safetensors");
+        if (end != NULL && (found[0] == '\0' || strcmp(e->d_name, found) < 0)) {
+            (void)snprintf(found, sizeof found, "%s", e->d_name);
+        }
+    }
+    if (d != NULL) {
+        (void)closedir(d);
+    }
+    return found[0] == '\0'
+               ? DTP_FAIL(err, DTP_IO, "%s: holds no complete checkpoint (no %s, %s or %s)", path,
+                          DTP_CHECKPOINT_INDEX, DTP_CHECKPOINT_SINGLE, DTP_CHECKPOINT_HF_INDEX)
+               : DTP_FAIL(err, DTP_IO,
+                          "%s: holds no %s or %s, but '%.200s': name the file or the index itself",
+                          path, DTP_CHECKPOINT_SINGLE, DTP_CHECKPOINT_HF_INDEX, found);
+}
+
 static dtp_status read_path(dtp_catalog *c, const char *path, dtp_err *err)
 {
     struct stat st;
@@ -450,17 +499,17 @@ static dtp_status read_path(dtp_catalog *c, const char *path, dtp_err *err)
         bool index = n > 5 && strcmp(path + n - 5, ".json") == 0;
         return index ? read_index(c, path, err) : read_single(c, path, err);
     }
-    static const char *const names[] = {DTP_CHECKPOINT_INDEX, DTP_CHECKPOINT_HF_INDEX,
-                                        DTP_CHECKPOINT_SINGLE};
+    /* The single file before the index, as transformers. */
+    static const char *const names[] = {DTP_CHECKPOINT_INDEX, DTP_CHECKPOINT_SINGLE,
+                                        DTP_CHECKPOINT_HF_INDEX};
     for (int i = 0; i < 3; i++) {
         const char *file = dtp_arena_printf(c->arena, "%s/%s", path, names[i]);
         DTP_TRY(DTP_MEMORY(err, file));
         if (stat(file, &st) == 0) {
-            return i < 2 ? read_index(c, file, err) : read_single(c, file, err);
+            return i == 1 ? read_single(c, file, err) : read_index(c, file, err);
         }
     }
-    return DTP_FAIL(err, DTP_IO, "%s: holds no complete checkpoint (no %s, %s or %s)", path,
-                    names[0], names[1], names[2]);
+    return refuse_folder(path, err);
 }
 
 dtp_status dtp_catalog_open(const char *path, dtp_catalog *out, dtp_err *err)

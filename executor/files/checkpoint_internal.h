@@ -45,8 +45,10 @@ typedef struct dtp_catalog {
     dtp_slice *slices;
     int32_t n_twins, cap_twins; /* that hold the same again: tied weights */
     dtp_slice *twins;
-    int32_t n_unused;   /* tensors of a framework that no parameter lies in, */
-    const char *unused; /* the first of them */
+    const char *dropped; /* begins names of the framework, not those of the files; NULL */
+    const char *added;   /* begins names of the files, not those of the framework; NULL */
+    int32_t n_unused;    /* tensors of a framework that no parameter lies in, */
+    const char *unused;  /* the first of them */
     int64_t step;
     bool has_seed;
     uint64_t seed;

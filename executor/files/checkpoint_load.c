@@ -199,6 +199,14 @@ static dtp_status load_all(loader *l, dtp_err *err)
             unused++;
         }
     }
+    for (int32_t f = 0; f < l->catalog.n_files && l->job->comm->rank == 0; f++) {
+        const dtp_st_file *st = l->catalog.files[f].st;
+        if (dtp_st_is_foreign(st) && dtp_st_meta_get(st, DTP_ST_HEADER_CRC) != NULL) {
+            dtp_log(l->job->ctx, DTP_LOG_WARN, "checkpoint", "rewritten",
+                    "file=%s by another program: its checksums are not compared",
+                    l->catalog.files[f].path);
+        }
+    }
     if (unused > 0 && l->job->comm->rank == 0) {
         dtp_log(l->job->ctx, DTP_LOG_WARN, "checkpoint", "unused", "tensors=%d first=%s", unused,
                 first);
@@ -235,8 +243,7 @@ static dtp_status open_whole(dtp_comm *comm, const dtp_checkpoint_job *job, cons
     if (job != NULL && job->checked) {
         return DTP_OK;
     }
-    const dtp_status status = dtp_err_prefixed(check_files(comm, out, err), err, "%s", path);
-    return agree(comm, job, path, status, err);
+    return agree(comm, job, path, check_files(comm, out, err), err);
 }
 
 dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_err *err)

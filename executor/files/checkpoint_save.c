@@ -82,7 +82,7 @@ static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, i
             memcpy(e->dims, shard.size, sizeof e->dims);
             ids[n++] = v;
         }
-        status = dtp_st_create(path, n, entries, 0, NULL, &w, err);
+        status = dtp_st_create_name(path, n, entries, 0, NULL, &w, err);
         if (status == DTP_OK) {
             status = put_values(job, w, n, ids, err);
         }

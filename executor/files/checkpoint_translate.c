@@ -5,10 +5,19 @@
 
 #include "executor/files/checkpoint_internal.h"
 
-/* The stored tensor of a name; NULL: there is none. */
+/* The stored tensor of a name of the framework; NULL: there is none. */
 static const dtp_slice *find(const dtp_catalog *c, const char *name)
 {
     const dtp_slice *first;
+    char text[1024];
+    if (c->dropped != NULL && strncmp(name, c->dropped, strlen(c->dropped)) == 0) {
+        name += strlen(c->dropped);
+    }
+    if (c->added != NULL &&
+        snprintf(text, sizeof text, "%s%s", c->added, name) < (int)sizeof text &&
+        dtp_catalog_find(c, text, &first) > 0) {
+        return first;
+    }
     return dtp_catalog_find(c, name, &first) > 0 ? first : NULL;
 }
 
@@ -88,18 +97,50 @@ static dtp_status translate_view(dtp_catalog *c, const dtp_stored_view *v, dtp_s
                                         c->path, v->name, v->tensor);
 }
 
-/* Whether some tensor has a name of theirs. */
-static bool has_their_names(const dtp_catalog *c, const dtp_stored_params *stored)
+/* How many names of theirs some tensor has. */
+static int32_t names_found(const dtp_catalog *c, const dtp_stored_params *stored)
 {
-    bool found = false;
-    for (int32_t i = 0; i < stored->n && !found; i++) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < stored->n; i++) {
         const dtp_stored_view *v = &stored->views[i];
-        found = find(c, v->name) != NULL;
+        bool found = find(c, v->name) != NULL;
         for (int32_t k = 0; k < v->n_tied && !found; k++) {
             found = find(c, v->tied[k]) != NULL;
         }
+        n += found ? 1 : 0;
     }
-    return found;
+    return n;
+}
+
+/* The name up to its first '.', with it; "": there is none. */
+static const char *first_part(const dtp_catalog *c, const char *name)
+{
+    const char *dot = strchr(name, '.');
+    return dtp_arena_printf(c->arena, "%.*s", dot == NULL ? 0 : (int)(dot + 1 - name), name);
+}
+
+/* A model without its head is stored without the name that the whole model has for it ("model.",
+ * "transformer."), and the other way round. *n: names found. */
+static dtp_status find_prefix(dtp_catalog *c, const dtp_stored_params *stored, int32_t *n,
+                              dtp_err *err)
+{
+    *n = names_found(c, stored);
+    for (int32_t i = 0; i < 2; i++) {
+        const char *name = i == 0 ? stored->views[0].name : c->slices[0].name;
+        const char *part = first_part(c, name);
+        dtp_catalog other = *c;
+        DTP_TRY(DTP_MEMORY(err, part));
+        *(i == 0 ? &other.dropped : &other.added) = part;
+        other.added = i == 0 ? NULL : other.added;
+        other.dropped = i == 0 ? other.dropped : NULL;
+        const int32_t found = part[0] == '\0' ? 0 : names_found(&other, stored);
+        if (found > *n) {
+            *n = found;
+            c->dropped = other.dropped;
+            c->added = other.added;
+        }
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_catalog_translate(dtp_catalog *c, const dtp_stored_params *stored, dtp_dtype *types,
@@ -107,7 +148,12 @@ dtp_status dtp_catalog_translate(dtp_catalog *c, const dtp_stored_params *stored
 {
     dtp_slice *slices;
     bool *used;
-    if (stored == NULL || c->ours || !has_their_names(c, stored)) {
+    int32_t n = 0;
+    if (stored == NULL || c->ours || stored->n == 0 || c->n_slices == 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(find_prefix(c, stored, &n, err));
+    if (n == 0) {
         return DTP_OK;
     }
     DTP_TRY(DTP_NEW(c->arena, slices, stored->n, err));

@@ -17,6 +17,10 @@
 
 enum { MAX_HEADER_BYTES = 100000000 };
 
+/* How our writer begins a file with metadata; other writers space it otherwise. No single bit makes
+ * one of the other. */
+#define OUR_START "{\n  \"__metadata__\": {"
+
 struct dtp_st_file {
     dtp_arena *arena;
     const char *path;
@@ -26,6 +30,7 @@ struct dtp_st_file {
     dtp_st_entry *entries; /* in name order, for the search */
     int32_t n_meta;
     dtp_st_meta *meta;
+    bool foreign;
 };
 
 typedef struct store_name {
@@ -199,6 +204,29 @@ static dtp_status read_entries(dtp_st_file *f, const dtp_json *root, dtp_err *er
     return DTP_OK;
 }
 
+/* Bytes that stand where weights should, and what to do. */
+static dtp_status refuse_start(const dtp_st_file *f, int64_t size, dtp_err *err)
+{
+    static const struct {
+        const char *start, *what;
+    } known[] = {
+        {"version https://git-lfs", "is a pointer of git-lfs, not the weights: run 'git lfs pull'"},
+        {"<!DOCTYPE", "is a web page, not the weights: download the file itself"},
+        {"<!doctype", "is a web page, not the weights: download the file itself"},
+        {"<html", "is a web page, not the weights: download the file itself"},
+        {"PK\003\004", "is a zip archive, perhaps of torch.save: save it as safetensors"},
+    };
+    char start[32] = "";
+    const int64_t n = size < (int64_t)sizeof start - 1 ? size : (int64_t)sizeof start - 1;
+    DTP_TRY(dtp_read_at(f->fd, f->path, 0, start, n, err));
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strncmp(start, known[i].start, strlen(known[i].start)) == 0) {
+            return DTP_FAIL(err, DTP_INVALID, "%s: %s", f->path, known[i].what);
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status read_file(dtp_st_file *f, dtp_err *err)
 {
     struct stat st;
@@ -211,6 +239,7 @@ static dtp_status read_file(dtp_st_file *f, dtp_err *err)
                         "%s: too short for a safetensors file (%" PRId64 " bytes)", f->path,
                         (int64_t)st.st_size);
     }
+    DTP_TRY(refuse_start(f, (int64_t)st.st_size, err));
     DTP_TRY(dtp_read_at(f->fd, f->path, 0, head, 8, err));
     uint64_t len = 0;
     for (int i = 7; i >= 0; i--) {
@@ -234,7 +263,9 @@ static dtp_status read_file(dtp_st_file *f, dtp_err *err)
     if (status == DTP_OK) {
         status = read_entries(f, dtp_json_root(doc), err);
     }
-    const char *digits = status == DTP_OK ? dtp_st_meta_get(f, DTP_ST_HEADER_CRC) : NULL;
+    f->foreign = strncmp(text, OUR_START, strlen(OUR_START)) != 0;
+    const char *digits =
+        status == DTP_OK && !f->foreign ? dtp_st_meta_get(f, DTP_ST_HEADER_CRC) : NULL;
     if (digits != NULL) {
         status = dtp_crc_check(f->path, text, (size_t)len, DTP_ST_HEADER_CRC, digits, err);
     }
@@ -262,6 +293,11 @@ dtp_status dtp_st_open(const char *path, dtp_st_file **out, dtp_err *err)
     }
     *out = f;
     return DTP_OK;
+}
+
+bool dtp_st_is_foreign(const dtp_st_file *file)
+{
+    return file->foreign;
 }
 
 void dtp_st_close(dtp_st_file *file)

@@ -51,6 +51,10 @@ int64_t dtp_st_data_at(const dtp_st_file *file);
 dtp_status dtp_st_read(const dtp_st_file *file, const dtp_st_entry *entry, const dtp_strided *part,
                        void *out, dtp_err *err) DTP_MUST_CHECK;
 
+/* Whether another program wrote the file, or wrote one of ours again: checksums among its metadata
+ * are not of this header and this order of the data. */
+bool dtp_st_is_foreign(const dtp_st_file *file);
+
 typedef struct dtp_st_writer dtp_st_writer;
 
 /* Opens a file that appears at the end (core/files/file_out.h, with its codes) and writes the
@@ -58,6 +62,10 @@ typedef struct dtp_st_writer dtp_st_writer;
  * DTP_ST_CRC and DTP_ST_HEADER_CRC in `meta` are found by the writer. */
 dtp_status dtp_st_create(const char *path, int32_t n, const dtp_st_entry *entries, int32_t n_meta,
                          const dtp_st_meta *meta, dtp_st_writer **out, dtp_err *err) DTP_MUST_CHECK;
+/* The same with dtp_file_out_open_name. */
+dtp_status dtp_st_create_name(const char *path, int32_t n, const dtp_st_entry *entries,
+                              int32_t n_meta, const dtp_st_meta *meta, dtp_st_writer **out,
+                              dtp_err *err) DTP_MUST_CHECK;
 /* Data of the next entry, all of it. */
 dtp_status dtp_st_put(dtp_st_writer *w, const void *data, int64_t bytes,
                       dtp_err *err) DTP_MUST_CHECK;

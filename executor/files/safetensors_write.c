@@ -26,6 +26,7 @@ struct dtp_st_writer {
     dtp_strbuf head;  /* the header */
     size_t crc_place; /* in head, of the 8 digits; 0: none */
     bool seals;       /* head has a checksum of its own */
+    bool replaces;    /* the name itself, where it is a link */
 };
 
 void dtp_st_discard(dtp_st_writer *w)
@@ -100,23 +101,52 @@ static dtp_status start(dtp_st_writer *w, const char *path, int32_t n, const dtp
             }
         }
     }
-    return dtp_file_out_open(path, &w->file, err);
+    return w->replaces ? dtp_file_out_open_name(path, &w->file, err)
+                       : dtp_file_out_open(path, &w->file, err);
 }
 
-dtp_status dtp_st_create(const char *path, int32_t n, const dtp_st_entry *entries, int32_t n_meta,
-                         const dtp_st_meta *meta, dtp_st_writer **out, dtp_err *err)
+/* A writer of nothing yet. */
+static dtp_status new_writer(bool replaces, dtp_st_writer **out, dtp_err *err)
 {
     dtp_st_writer *w = calloc(1, sizeof *w);
     DTP_TRY(DTP_MEMORY(err, w));
     w->crc = crc32(0, NULL, 0);
+    w->replaces = replaces;
+    *out = w;
+    return DTP_OK;
+}
+
+/* Destroys w after a failure. */
+static dtp_status create(dtp_st_writer *w, const char *path, int32_t n, const dtp_st_entry *entries,
+                         int32_t n_meta, const dtp_st_meta *meta, dtp_err *err)
+{
     dtp_status status = start(w, path, n, entries, err);
     if (status == DTP_OK) {
         status = write_header(w, entries, n_meta, meta, err);
     }
     if (status != DTP_OK) {
         dtp_st_discard(w);
-        return status;
     }
+    return status;
+}
+
+dtp_status dtp_st_create(const char *path, int32_t n, const dtp_st_entry *entries, int32_t n_meta,
+                         const dtp_st_meta *meta, dtp_st_writer **out, dtp_err *err)
+{
+    dtp_st_writer *w;
+    DTP_TRY(new_writer(false, &w, err));
+    DTP_TRY(create(w, path, n, entries, n_meta, meta, err));
+    *out = w;
+    return DTP_OK;
+}
+
+dtp_status dtp_st_create_name(const char *path, int32_t n, const dtp_st_entry *entries,
+                              int32_t n_meta, const dtp_st_meta *meta, dtp_st_writer **out,
+                              dtp_err *err)
+{
+    dtp_st_writer *w;
+    DTP_TRY(new_writer(true, &w, err));
+    DTP_TRY(create(w, path, n, entries, n_meta, meta, err));
     *out = w;
     return DTP_OK;
 }

@@ -225,7 +225,7 @@ static dtp_status open_file(exporter *e, int32_t file, dtp_st_writer **w, dtp_er
         }
     }
     return dtp_weights_path(&e->folder, file, path, &name)
-               ? dtp_st_create(path, n, entries, 1, meta, w, err)
+               ? dtp_st_create_name(path, n, entries, 1, meta, w, err)
                : DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", e->folder.dir);
 }
 

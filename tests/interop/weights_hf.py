@@ -5,7 +5,8 @@ A folder is made here from a checkpoint of dtrun's, element by element after the
   load   under every layout, losses are those of the checkpoint, to the bit
   save   bytes, names, shapes and element types are those of the folder, and the index says what is where
   bad    one line that names the file, exit code 2, nothing written
-Usage: weights_hf.py DTRUN DTPLAN gpt_bytes|mlp_digits|refusals|mutations
+  folders  what is left over or named otherwise in a folder is loaded as transformers does; what is no weights is said
+Usage: weights_hf.py DTRUN DTPLAN gpt_bytes|mlp_digits|folders|refusals|mutations
 """
 import itertools
 import json
@@ -374,6 +375,90 @@ def check_others(place):
             fail(f"{command[0]}: {got}, from the checkpoint {want}")
 
 
+# ---- folders as they are found ----
+
+def edit_index(folder, change):
+    path = os.path.join(folder, "model.safetensors.index.json")
+    index = read_json(path)
+    change(index["weight_map"])
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(index, f)
+    return folder
+
+
+def swap(where):
+    where["fc2.bias"], where["fc2.weight"] = where["fc2.weight"], where["fc2.bias"]
+
+
+def check_folders(place):
+    model = Model("mlp_digits", place)
+    tensors, layouts = typed(theirs_of(model.names, model.params, model.dims_of), "F32"), model.layouts[:2]
+    zeros = {n: (t, s, bytes(len(d))) for n, (t, s, d) in tensors.items()}
+    native = model.path("native.safetensors")
+
+    def loads(what, folder, options=()):
+        check_load(model, what, folder, native, list(options), layouts)
+
+    loads("an index that names other files", edit_index(write_folder(model.path("elsewhere"), tensors, 2), swap))
+    loads("an entry that no file has", edit_index(
+        write_folder(model.path("ghost"), tensors, 2), lambda w: w.update({"ghost": w["fc1.bias"]})))
+    left = write_folder(model.path("left"), zeros, 2)
+    write_safetensors(left + "/model.safetensors", tensors, {"format": "pt"})
+    loads("a single file beside an index", left)
+    names = json.loads(json.dumps(model.names))
+    for entry in names["params"].values():
+        entry["name"] = "net." + entry["name"]
+    loads("names of a part of the model", write_folder(model.path("part"), tensors), model.names_file("net", names))
+    loads("names of a model of which this is a part",
+          write_folder(model.path("whole"), {"net." + n: t for n, t in tensors.items()}))
+    check_written_again(model, loads)
+    check_links(model, tensors)
+    check_no_weights(model, tensors)
+
+
+def check_written_again(model, loads):
+    """Our checkpoint as other writers of safetensors write it again: other spaces, another order of metadata and data."""
+    saved, meta = read_safetensors(model.path("native.safetensors"))
+    for what, order, kept in (("same", list(saved), meta), ("turned", list(saved)[::-1], dict(list(meta.items())[::-1]))):
+        path = model.path(what + ".safetensors")
+        write_safetensors(path, {n: saved[n] for n in order}, kept)
+        loads("written again, " + what, path)
+
+
+def check_links(model, tensors):
+    """Files of a download cache, to which names of several folders are links, stay what they are."""
+    shared = model.path("shared")
+    write_safetensors(shared, tensors, {"format": "pt"})
+    with open(shared, "rb") as f:
+        before = f.read()
+    folder = model.path("linked")
+    os.makedirs(folder)
+    os.symlink("../shared", folder + "/model.safetensors")
+    model.must("--load", folder, "--steps", "1", "--save-hf", folder)
+    with open(shared, "rb") as f:
+        if f.read() != before or os.path.islink(folder + "/model.safetensors"):
+            fail("--save-hf wrote through a link")
+
+
+def check_no_weights(model, tensors):
+    """What stands where weights should is said in one line."""
+    for i, (file, content, *needles) in enumerate((
+            ("pytorch_model.bin", b"PK", "pytorch_model.bin", "safetensors"),
+            ("consolidated.safetensors", None, "consolidated.safetensors"),
+            ("model.fp16.safetensors", None, "model.fp16.safetensors", "name the file"),
+            ("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 100\n", "git lfs pull"),
+            ("model.safetensors", b"<!DOCTYPE html><html></html>", "web page"),
+            ("model.safetensors", b"PK\3\4" + bytes(100), "zip archive"))):
+        folder = model.path(f"no_weights_{i}")
+        os.makedirs(folder)
+        if content is None:
+            write_safetensors(f"{folder}/{file}", tensors, {"format": "pt"})
+        else:
+            with open(f"{folder}/{file}", "wb") as f:
+                f.write(content)
+        refused(model, file, ["--load", folder], folder, *needles)
+
+
 # ---- bad input ----
 
 def refused(model, what, words, *needles):
@@ -409,9 +494,6 @@ def check_refusals(place):
     case("absent", tensors, "weight_map", "gone.safetensors", index=lambda i: i["weight_map"].update({"fc2.bias": "gone.safetensors"}))
     for what, file in (("above", "../good/model.safetensors"), ("rooted", "/etc/passwd"), ("empty", ""), ("number", 3)):
         case(what, tensors, "model.safetensors.index.json:", index=lambda i, f=file: i["weight_map"].update({"fc2.bias": f}))
-    case("elsewhere", tensors, "weight_map", "has no such tensor", index=lambda i: i["weight_map"].update(
-        {"fc2.bias": i["weight_map"]["fc2.weight"], "fc2.weight": i["weight_map"]["fc2.bias"]}))
-    case("ghost", tensors, "has no such tensor", index=lambda i: i["weight_map"].update({"ghost": i["weight_map"]["fc1.bias"]}))
     case("no_map", tensors, "index.json", index=lambda i: i.pop("weight_map"))
     case("list", tensors, "index.json", index=lambda i: i.update({"weight_map": []}))
     with open(os.path.join(good, "model.safetensors"), "rb") as f:
@@ -540,6 +622,8 @@ def main():
             check_refusals(place)
         elif what == "mutations":
             check_mutations(place)
+        elif what == "folders":
+            check_folders(place)
         else:
             check_model(what, place)
     sys.exit(1 if failures else 0)
