@@ -266,8 +266,9 @@ static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *roo
     return check_named(c, err);
 }
 
-/* ---- Hugging Face index ----
- * The index names the files; what they hold counts, as for transformers: an entry may name another
+/* ---- Hugging Face index ---- */
+
+/* The index names the files; what they hold counts, as for transformers: an entry may name another
  * of the files, or a tensor that none has. */
 
 static const char *plain_name(const dtp_slice_file *f)
