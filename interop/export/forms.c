@@ -2,9 +2,13 @@
 
 #include <string.h>
 
-/* Bits of kinds: of what placements do not lose, and of what JAX's names and PyTorch's modules make
- * up for. */
-enum { OWN = 1 << DTP_LOST_PARTIAL, MODULES = 1 << DTP_LOST_INSIDE | 1 << DTP_LOST_MESH_ORDER };
+/* Bits of kinds: of what placements do not lose, of what JAX's names and PyTorch's modules make up
+ * for, and of training, which rules and styles of parameters do not speak of. */
+enum {
+    OWN = 1 << DTP_LOST_PARTIAL,
+    MODULES = 1 << DTP_LOST_INSIDE | 1 << DTP_LOST_MESH_ORDER,
+    TRAINING = 1 << DTP_LOST_GRADIENTS | 1 << DTP_LOST_STATES
+};
 
 const dtp_export_form dtp_export_forms[] = {
     {"placements", "every parameter, activation, input and output: dtp.placements/1",
@@ -13,8 +17,8 @@ const dtp_export_form dtp_export_forms[] = {
      ~(uint32_t)(OWN | MODULES), MODULES, dtp_export__torch},
     {"jax", "a PartitionSpec per parameter, and points to constrain, for JAX", ~(uint32_t)MODULES,
      0, dtp_export__jax},
-    {"hf", "a tp_plan of transformers' style names", 0, 0, dtp_export__hf},
-    {"rules", "logical axis rules (MaxText, flax)", 0, 0, dtp_export__rules},
+    {"hf", "a tp_plan of transformers' style names", TRAINING, 0, dtp_export__hf},
+    {"rules", "logical axis rules (MaxText, flax)", TRAINING, 0, dtp_export__rules},
     {NULL, NULL, 0, 0, NULL},
 };
 

@@ -316,14 +316,15 @@ class Model:
             if b["legal"]:
                 options = [w for s in b.get("styles", []) for w in ("--style", s)]
                 options = options or ["--rules", b["rules"]]
-                self.check_reads(name, self.check(name, self.plan("baseline", *options))["placements"])
+                self.check_reads(name, self.check(name, self.plan("baseline", *options)))
                 n += 1
         if n < 6 or 0 in self.same.values():
             fail(f"{n} baselines; {self.same} parameters came back")
         print(f"{n} baselines; parameters that came back as they were: {self.same} of {(n + 2) * len(self.params)} each")
 
-    def check_reads(self, name, exported):
+    def check_reads(self, name, forms):
         """FSDP: the forward pass reads what is kept split as a whole; data parallel: parameters are whole."""
+        exported = forms["placements"]
         kept, reads = ({place for p in exported["params"] for place in p[key]} for key in ("kept", "read"))
         if name == "zero3" and (reads != {"R"} or kept == {"R"}):
             fail(f"zero3: kept {kept}, read {reads}")
@@ -331,6 +332,9 @@ class Model:
             fail(f"data_parallel: kept {kept}, read {reads}, {exported['inputs']}")
         if (name in ("zero1", "zero2")) != bool(lost_names(exported, "states")) and "megatron" not in name:
             fail(f"{name}: states: {exported['lost']}")
+        for form in ("rules", "hf"):
+            if lost_names(forms[form], "states") != lost_names(exported, "states"):
+                fail(f"{name}: {form}: states: {forms[form]['lost']}")
 
     def check_variants(self):
         """Precision, microbatches, recomputation, and a split that does not divide."""
