@@ -143,6 +143,36 @@ def numbers(place):
         check(said == "dtrun: the prompt: '%s' is not a token, a number below 300\n" % bad, "prompt " + bad, said)
 
 
+def crowded(place):
+    """Experts that take a limited number of tokens: which ones a token gets depends on later tokens, as their first choices
+    come before its second one. With room for all it does not."""
+    model = Model(place, "models/gpt_bytes_experts.json", ["--dim", "capacity=3"])
+    said = model.sample("ab", "--tokens", "1", "--dim", "batch=8", code=2)
+    check("the model is not causal" in said, "experts without room", said)
+    model.extra = ["--dim", "capacity=%d" % LENGTH]
+    check(model.sample("ab", "--tokens", "1", "--dim", "batch=8").count("---") == 8, "experts with room")
+
+
+def ends(model):
+    """--stop ends a row behind the text, --top-p keeps the likeliest tokens alone, a prompt that was cut is said."""
+    whole = model.sample("The ", "--tokens", "20", "--temperature", "0", "--dim", "batch=1")[:-1]
+    stop = whole[9:11]
+    got = model.sample("The ", "--tokens", "20", "--temperature", "0", "--dim", "batch=1", "--stop", "never", "--stop", stop)
+    check(got == whole[:whole.index(stop, 4) + 2] + "\n", "--stop", stop, whole, got)
+    logits = model.logits(list(b"The "))
+    order = sorted(range(256), key=lambda i: (-logits[i], i))
+    shares = [math.exp(logits[i] - logits[order[0]]) for i in order]
+    kept, most = 0, 0.5 * sum(shares)
+    while sum(shares[:kept]) < most:
+        kept += 1
+    got = model.sample("The ", "--tokens", "1", "--top-p", "0.5", "--dim", "batch=256")
+    seen = {part.split("\n", 1)[1][4] for part in got.split("--- sample ")[1:]}
+    check(seen <= {chr(i) for i in order[:kept]} and len(seen) > 1, "--top-p", seen, order[:kept])
+    done = subprocess.run([DTRUN, "sample", model.path, "--load", model.saved, "--prompt", "x" * 40, "--tokens", "1", *DIMS, "--dim",
+                           "batch=1"], capture_output=True, env=ENVIRONMENT)
+    check(b"cut prompt=40 places=16" in done.stderr, "a prompt that was cut", done.stderr)
+
+
 def refusals(model, place):
     check(model.sample("", code=2) == "dtrun: the prompt is empty\n", "an empty prompt")
     said = call("sample", model.path, "--prompt", "a", code=2)
@@ -158,7 +188,11 @@ def refusals(model, place):
     with open(path, "w") as f:
         json.dump(changed, f)
     said = call("sample", path, "--load", model.saved, "--prompt", "a", "--dim", "batch=1", code=2)
-    check(said == "dtrun: 'logits' depends on tokens behind the prompt: the model is not causal\n", "not causal", said)
+    check(said.startswith("dtrun: 'logits' at token ") and said.endswith(" depends on tokens behind it: the model is not causal\n"),
+          "not causal", said)
+    said = call("sample", path, "--load", model.saved, "--prompt", "a" * LENGTH, "--dim", "batch=1", code=2)
+    check("the model is not causal" in said, "not causal, and a prompt that fills all places", said)
+    crowded(place)
     said = model.sample("a", "--logits", "other", code=2)
     check("no integer input [batch, length] with 'below' has an output" in said, "another name", said)
     changed["inputs"]["more"] = dict(changed["inputs"]["text"])
@@ -174,6 +208,7 @@ def main():
         model = Model(place)
         likeliest(model, place)
         by_chance(model)
+        ends(model)
         numbers(place)
         refusals(model, place)
     print("%d failed" % failed)
