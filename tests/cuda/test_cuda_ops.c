@@ -25,12 +25,31 @@ static int32_t n_wanted;
 static char **wanted;
 static dtp_backend *cuda, *ref;
 
-static int32_t part = 1, parts = 1, n_met; /* this process; all; cases met by it */
+static int32_t part = 1, parts = 1, n_met, n_mine; /* this process; all; cases met by it, run */
 
 /* Whether the next case is one of this process. */
 static bool is_mine(void)
 {
-    return n_met++ % parts == part - 1;
+    const bool mine = n_met++ % parts == part - 1;
+    n_mine += mine ? 1 : 0;
+    return mine;
+}
+
+/* Whether every name that is wanted is one of an op with cases. */
+static bool are_ops(void)
+{
+    bool all = true;
+    for (int32_t i = 0; i < n_wanted; i++) {
+        bool found = false;
+        for (int32_t k = 0; k < DTP_OP_CASE_COUNT; k++) {
+            found = found || strcmp(wanted[i], DTP_OP_CASES[k].op) == 0;
+        }
+        if (!found) {
+            (void)fprintf(stderr, "FAIL: '%s' is no op with cases\n", wanted[i]);
+        }
+        all = all && found;
+    }
+    return all;
 }
 
 static bool is_wanted(const char *op)
@@ -172,6 +191,9 @@ int main(int argc, char **argv)
     n_wanted = argc > 2 ? argc - 2 : 0;
     wanted = argv + 2;
     printf("seed %llu, part %d of %d\n", (unsigned long long)against_ref_seed, part, parts);
+    if (!are_ops()) {
+        return 2;
+    }
     const int skipped = skip_without_card();
     if (skipped != 0) {
         return skipped;
@@ -179,5 +201,6 @@ int main(int argc, char **argv)
     against_ref_go_on();
     const int failed = cmocka_run_group_tests(tests, make_backends, drop_backends);
     against_ref_list();
+    printf("%d of %d cases\n", n_mine, n_met);
     return failed;
 }

@@ -3,10 +3,12 @@
 against the CPU, every op, products by algorithm, PyTorch's side of the same step, counters, sanitizers, a machine file.
 
 Every step has a time limit of its own, and the next one runs whatever became of it. OUT/report.json and OUT/report.md are
-written after every step. Steps that have run to their end at this commit are left out. A run of dtrun that fails is tried
+written after every row of a step. OUT has at most eight files and no folder: the reports, machine files, and files.tar.gz
+with all others. Steps come in two calls of at most ten minutes; steps that have run to their end at this commit, as
+OUT/report.json or that of --done says, are left out. A run of dtrun that fails is tried
 again without fused epilogues, without graphs and with all logits, so that what follows can go on; the report says which
 way it took. DTP_GPU_OPTIONS is added to every command of dtrun.
-Usage: gpu.py [--emulated] [--fresh] [--total-s S] [--write FILE] --bin DIR --out DIR [STEP...]"""
+Usage: gpu.py [--emulated] [--fresh] [--total-s S] [--done REPORT] [--write FILE] --bin DIR --out DIR [1|2|STEP...]"""
 import argparse
 import concurrent.futures
 import ctypes
@@ -20,6 +22,8 @@ import signal
 import statistics
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -50,6 +54,10 @@ WAYS_ROUND = ["", "--switches no_epilogues", "--no-graph", "--no-graph --switche
 SPLITS = {"mlp_digits": "hidden:x"}  # else heads and d_ff
 
 
+class LeftOut(Exception):
+    """What cannot run here, and why."""
+
+
 class Failed(Exception):
     """What a step found to be wrong; `result` is what it has all the same."""
 
@@ -66,16 +74,18 @@ class Card:
         self.options = os.environ.get("DTP_GPU_OPTIONS", "")
         self.way = ""  # of WAYS_ROUND
         self.deadline = 0.0
+        self.keep = lambda rows: None  # puts the rows of the step that runs into the report
+        self.work = tempfile.mkdtemp(prefix="dtp-gpu-")
         os.makedirs(self.out, exist_ok=True)
 
-    def run(self, command, limit=None):
+    def run(self, command, limit=None, env=None):
         """(exit code, output) of a shell command, within the time of the step."""
         left = self.deadline - time.time()
         left = left if limit is None else min(left, limit)
         if left <= 0:
             raise TimeoutError("the time of the step is over")
         with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                              start_new_session=True) as p:
+                              start_new_session=True, env=env) as p:
             try:
                 text, _ = p.communicate(timeout=left)
             except BaseException:
@@ -84,7 +94,17 @@ class Card:
         return p.returncode, text
 
     def path(self, name):
-        return os.path.join(self.out, name)
+        return os.path.join(self.work, name)
+
+    def publish(self):
+        """Machine files, and an archive of all others."""
+        with tarfile.open(os.path.join(self.out, "files.tar.gz.new"), "w:gz") as tar:
+            for name in sorted(os.listdir(self.work)):
+                if name.startswith("machine_") and name.endswith(".json"):
+                    shutil.copy(self.path(name), os.path.join(self.out, name))
+                else:
+                    tar.add(self.path(name), name)
+        os.replace(os.path.join(self.out, "files.tar.gz.new"), os.path.join(self.out, "files.tar.gz"))
 
     def report_of(self, words, name="run.json"):
         """The report of dtrun run, by the first way round that works; what failed before is kept in it."""
@@ -94,7 +114,7 @@ class Card:
             if code == 0:
                 self.way = way
                 return {**read_json(path), "way": way, "failed ways": failures}
-            failures[way or "as it is"] = text.strip()[-400:]
+            failures[way or "as it is"] = text.strip()[-500:]
         raise Failed("; ".join(f"{way}: {text}" for way, text in failures.items()))
 
     # ---- steps ----
@@ -110,14 +130,18 @@ class Card:
                 libraries[name] += f" {function()}"
         if self.emulated:
             return {"card": "none: the emulated device", "libraries": libraries}
-        _, text = self.run("nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader", 20)
+        code, text = self.run("nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader", 20)
+        if code != 0:
+            raise Failed("nvidia-smi: " + text.strip()[-500:], {"libraries": libraries})
         return {"card": text.strip(), "libraries": libraries, "torch": self.torch_says("peak")}
 
     def torch_says(self, what):
-        """The last line of PyTorch's side, which is JSON."""
-        code, text = self.run(f"{sys.executable} {HERE}/torch_gpt2.py {what}")
+        """The last line of PyTorch's side, which is JSON. It finds its own libraries, not those of the bundle."""
+        env = dict(os.environ)
+        env["LD_LIBRARY_PATH"] = env.get("DTP_LD_LIBRARY_PATH_BEFORE", env.get("LD_LIBRARY_PATH", ""))
+        code, text = self.run(f"{sys.executable} {HERE}/torch_gpt2.py {what}", env=env)
         if code != 0:
-            return {"left out": text.strip()[-300:]}
+            return {"left out": text.strip()[-500:]}
         return json.loads(text.strip().splitlines()[-1])
 
     def verify_one(self, model, dims, mesh, precision, bound):
@@ -125,11 +149,13 @@ class Card:
         code, text = self.run(f"{self.dtrun} verify models/{model}.json {dims} {mesh} {self.options} --backend cuda --reference cpu {comm} "
                               f"--precision {precision} --tolerance {bound} --json")
         error = re.search(r'"max_rel_err":\s*([0-9.e+-]+)', text)
-        return {"passed": code == 0, "max_rel_err": error and float(error.group(1)), **({} if code == 0 else {"said": text.strip()[-300:]})}
+        return {"passed": code == 0, "max_rel_err": error and float(error.group(1)), **({} if code == 0 else {"said": text.strip()[-500:]})}
 
     def verify_all(self, jobs):
-        found = {" ".join((model, precision, mesh)).strip(): self.verify_one(model, dims, mesh, precision, bound)
-                 for model, dims, mesh, precision, bound in jobs}
+        found = {}
+        for model, dims, mesh, precision, bound in jobs:
+            found[" ".join((model, precision, mesh)).strip()] = self.verify_one(model, dims, mesh, precision, bound)
+            self.keep(found)
         wrong = [name for name, row in found.items() if not row["passed"]]
         if wrong:
             raise Failed("wrong: " + "; ".join(wrong), found)
@@ -149,6 +175,7 @@ class Card:
                           "way": r["way"], "failed ways": r["failed ways"]}
             if "instructions" in r:
                 rows[name]["slowest"] = slowest(r["instructions"])
+            self.keep(rows)
         return rows
 
     def verify(self):
@@ -159,22 +186,25 @@ class Card:
         """Every op in every dtype, in processes that share the cases, then rows, shards and transports."""
         n = self.what["processes"]
         words = " ".join(self.what["ops"])
-        commands = {f"ops {i}/{n}": f"{self.bin}/test_cuda_ops_device 1 {i}/{n} {words}" for i in range(1, n + 1)}
+        commands = {f"ops {i}/{n}": f"{self.bin}/test_cuda_ops_device {i}/{n} 1 {words}" for i in range(1, n + 1)}
         for name in ("rows", "shards", "comm"):
             path = f"{self.bin}/test_cuda_{name}_device"
             commands.update({name: path} if os.path.exists(path) and not self.emulated else {})
         with concurrent.futures.ThreadPoolExecutor(n + 3) as pool:
             jobs = {name: pool.submit(self.run, command) for name, command in commands.items()}
-        found, wrong = {}, []
+        found, wrong = {"cases": 0}, []
         for name, job in jobs.items():
             code, text = job.result() if job.exception() is None else (124, str(job.exception()))
             found[name] = code
+            cases = re.search(r"(?m)^(\d+) of \d+ cases$", text)
+            found["cases"] += int(cases.group(1)) if cases else 0
+            self.keep(found)
             if code != 0:
                 with open(self.path("ops.txt"), "a", encoding="utf-8") as f:
                     f.write(f"== {name}: {code}\n{text[-20000:]}\n")
                 wrong.append(f"{name}: {' | '.join(re.findall(r'(?m)^(?:FAIL|wrong):? .*', text)[:4]) or text.strip()[-200:]}")
-        if wrong:
-            raise Failed("; ".join(wrong), found)
+        if wrong or found["cases"] == 0:
+            raise Failed("; ".join(wrong) or "no case ran", found)
         return found
 
     def products(self):
@@ -191,7 +221,8 @@ class Card:
                 if re.search("einsum|product|operand_sum|linear_loss", i.get("op", "")):
                     kind = f"{i['op']} {re.sub('[.][0-9]+[.]', '.*.', i['node'])}"
                     by_kind[kind] = by_kind.get(kind, 0.0) + i["measured_s"]
-            found[name] = by_kind if code == 0 else text.strip()[-300:]
+            found[name] = by_kind if code == 0 else text.strip()[-500:]
+            self.keep(found)
         kinds = sorted({kind for row in found.values() if isinstance(row, dict) for kind in row})
         result = {kind: {name: row.get(kind) for name, row in found.items() if isinstance(row, dict)} for kind in kinds}
         wrong = {name: row for name, row in found.items() if not isinstance(row, dict)}
@@ -201,13 +232,19 @@ class Card:
 
     def torch(self):
         if self.emulated:
-            return {"left out": "PyTorch does not run on the emulated device"}
-        return {"step": self.torch_says("step"), "parts": self.torch_says("parts")}
+            raise LeftOut("PyTorch does not run on the emulated device")
+        found = {}
+        for what in ("step", "parts"):
+            found[what] = self.torch_says(what)
+            self.keep(found)
+        if all("left out" in row for row in found.values()):
+            raise LeftOut(found["step"]["left out"])
+        return found
 
     def counters(self):
         tool = find_tool("ncu")
         if self.emulated or tool is None:
-            return {"left out": "there is no ncu, or no card"}
+            raise LeftOut("there is no ncu, or no card")
         model, dims, _ = self.what["train"]
         code, text = self.run(f"{tool} --clock-control none --kernel-name regex:'attention|norm|rows|loss' --launch-skip 4 --launch-count 10 "
                               f"--section SpeedOfLight --section Occupancy {self.dtrun} run models/{model}.json {dims} --comm self "
@@ -215,17 +252,18 @@ class Card:
         with open(self.path("ncu.txt"), "w", encoding="utf-8") as f:
             f.write(text)
         if code != 0:
-            raise Failed(text.strip()[-300:])
+            raise Failed(text.strip()[-500:])
         return {"kernels": len(re.findall(r"Duration", text)), "text": "ncu.txt"}
 
     def sanitizers(self):
         tool = find_tool("compute-sanitizer")
         if self.emulated or tool is None:
-            return {"left out": "there is no compute-sanitizer, or no card"}
+            raise LeftOut("there is no compute-sanitizer, or no card")
         found = {}
         for name in ("memcheck", "racecheck"):
             code, text = self.run(f"{tool} --tool {name} --error-exitcode 9 {self.bin}/test_cuda_ops_device 1 {' '.join(self.what['sanitized'])}")
             found[name] = {"clean": code == 0, "summary": re.findall(r"(?:ERROR|RACECHECK) SUMMARY.*", text)[-1:]}
+            self.keep(found)
         if not all(row["clean"] for row in found.values()):
             raise Failed("not clean", found)
         return found
@@ -234,24 +272,30 @@ class Card:
         path = self.path("machine_1.json")
         code, text = self.run(f"{self.dtrun} bench --backend cuda --comm self --ranks 1 {self.what['bench']} {self.options} --quiet --output {path}")
         if code != 0:
-            raise Failed(text.strip()[-300:])
+            raise Failed(text.strip()[-500:])
         m = read_json(path)
         return {key: m["device"][key] for key in ("flops", "mem_bw_Bps", "launch_s", "launch_graph_s")}
+
+    def machine(self):
+        """The machine file of the step bench, which perhaps ran in a call before."""
+        here, before = self.path("machine_1.json"), os.path.join(self.out, "machine_1.json")
+        return here if os.path.exists(here) or not os.path.exists(before) else before
 
     def predict(self):
         """Predicted and measured steps on one device and on two ranks of it."""
         two, rows = self.path("machine_2.json"), []
         code, text = self.run(f"{self.dtrun} bench --backend cuda --comm sim --ranks 2 {self.what['bench']} --quiet --output {two}")
         if code != 0:
-            raise Failed(text.strip()[-300:])
+            raise Failed(text.strip()[-500:])
         for model, dims in self.what["predict"]:
             split = SPLITS.get(model, "heads:x;d_ff:x")
             for layout in ("", "--mesh x:2 --rules batch:x", f"--mesh x:2 --rules '{split}'"):
-                machine, comm = (two, "sim") if layout else (self.path("machine_1.json"), "self")
+                machine, comm = (two, "sim") if layout else (self.machine(), "self")
                 r = self.report_of(f"models/{model}.json {dims} {layout} --comm {comm} --precision bf16 --machine {machine} --steps 12")
                 rows.append({"model": f"{model} {dims}", "layout": layout, "measured_s": r["step_time_s"]["median"],
                              "predicted_s": r["predicted"]["step_time_s"],
                              "peak exact": r["measured"]["peak_bytes"] == r["predicted"]["peak_bytes"]})
+                self.keep({"rows": rows})
         found = {"rows": rows, "mean error": statistics.mean(abs(r["predicted_s"] / r["measured_s"] - 1) for r in rows)}
         if not all(r["peak exact"] for r in rows):
             raise Failed("a peak is not the predicted one", found)
@@ -259,14 +303,18 @@ class Card:
 
     def training(self):
         model, dims, steps = self.what["training"]
-        loss = {p: self.report_of(f"models/{model}.json {dims} --comm self --feed text=models/data/text.txt,dtype=u1 --outputs none --precision {p} "
-                                  f"--steps {steps}")["loss"][-1] for p in ("f32", "bf16")}
+        loss = {}
+        for p in ("f32", "bf16"):
+            words = f"models/{model}.json {dims} --comm self --feed text=models/data/text.txt,dtype=u1 --outputs none --precision {p}"
+            loss[p] = self.report_of(f"{words} --steps {steps}")["loss"][-1]
+            self.keep(loss)
         return {**loss, "difference": loss["bf16"] / loss["f32"] - 1}
 
 
-# Name, limit in seconds.
-STEPS = [("device", 40), ("first", 30), ("train", 90), ("verify", 90), ("ops", 80), ("products", 80), ("torch", 110), ("counters", 40),
-         ("sanitizers", 60), ("bench", 90), ("predict", 300), ("training", 300)]
+# Steps of the first and of the second call, each with its limit in seconds: a call has ten minutes.
+CALLS = {"1": [("device", 40), ("first", 30), ("train", 90), ("verify", 90), ("ops", 80), ("products", 80), ("torch", 110)],
+         "2": [("bench", 90), ("predict", 220), ("training", 130), ("counters", 40), ("sanitizers", 60)]}
+STEPS = CALLS["1"] + CALLS["2"]
 
 
 def read_json(path):
@@ -312,24 +360,45 @@ def table(report):
 
 def save(card, report):
     for name, text in (("report.json", json.dumps(report, indent=1)), ("report.md", table(report))):
-        with open(card.path(name + ".new"), "w", encoding="utf-8") as f:
+        path = os.path.join(card.out, name)
+        with open(path + ".new", "w", encoding="utf-8") as f:
             f.write(text)
-        os.replace(card.path(name + ".new"), card.path(name))
+        os.replace(path + ".new", path)
 
 
-def run_step(card, name, limit):
+def run_step(card, report, name, limit):
+    """The step's entry in the report, which has its rows as they come: they stay, whatever ends the step."""
     start = time.time()
-    card.deadline = start + limit
-    entry = {"became": "done", "result": None}
+    entry = report["steps"][name] = {"became": "begun", "seconds": 0.0, "result": None}
+
+    def keep(rows):
+        entry.update(result=rows, seconds=time.time() - start)
+        save(card, report)
+
+    card.deadline, card.keep = start + limit, keep
     try:
-        entry["result"] = getattr(card, name)()
+        entry.update(became="done", result=getattr(card, name)())
+    except LeftOut as e:
+        entry.update(became="left out", error=str(e)[:500])
     except Failed as e:
-        entry = {"became": "failed", "error": str(e), "result": e.result}
+        entry.update(became="failed", error=str(e)[:500], **({} if e.result is None else {"result": e.result}))
     except (TimeoutError, subprocess.TimeoutExpired) as e:
-        entry = {"became": "out of time", "error": str(e)[:300]}
+        entry.update(became="out of time", error=str(e)[:500])
     except (OSError, KeyError, ValueError, TypeError, AttributeError, statistics.StatisticsError) as e:
-        entry = {"became": "failed", "error": f"{type(e).__name__}: {e}"}
-    return {**entry, "seconds": time.time() - start}
+        entry.update(became="failed", error=f"{type(e).__name__}: {e}"[:500])
+    entry["seconds"] = time.time() - start
+    card.publish()
+    save(card, report)
+    return entry
+
+
+def steps_done(paths, commit):
+    """Steps that reports of this commit have as done."""
+    steps = {}
+    for path in paths:
+        old = read_json(path)
+        steps.update({n: s for n, s in old["steps"].items() if s["became"] == "done"} if old.get("commit") == commit else {})
+    return steps
 
 
 def main():
@@ -339,28 +408,33 @@ def main():
     p.add_argument("--total-s", type=float, default=3600, help="seconds for all steps together")
     p.add_argument("--bin", required=True, help="folder of the programs")
     p.add_argument("--out", required=True, help="folder of the results")
+    p.add_argument("--done", metavar="REPORT", action="append", default=[], help="report.json of a call before: what is done there is left out")
     p.add_argument("--write", metavar="FILE", help="the report besides")
-    p.add_argument("step", nargs="*", help="of " + ", ".join(name for name, _ in STEPS))
+    p.add_argument("step", nargs="*", help="1, 2: the steps of that call; of " + ", ".join(name for name, _ in STEPS))
     args = p.parse_args()
-    if set(args.step) - {name for name, _ in STEPS}:
+    wanted = {name for step in args.step for name, _ in CALLS.get(step, [(step, 0)])}
+    if wanted - {name for name, _ in STEPS}:
         p.error("the steps are " + ", ".join(name for name, _ in STEPS))
     card, end = Card(args), time.time() + args.total_s
-    report = {"commit": commit_of_tree(), "emulated": args.emulated, "date": time.strftime("%Y-%m-%d"), "steps": {}}
-    old = read_json(card.path("report.json")) if os.path.exists(card.path("report.json")) and not args.fresh else {}
-    if old.get("commit") == report["commit"]:
-        report["steps"] = old["steps"]
+    report = {"commit": commit_of_tree(), "emulated": args.emulated, "date": time.strftime("%Y-%m-%d")}
+    here = os.path.join(card.out, "report.json")
+    report["steps"] = steps_done(args.done + ([here] if os.path.exists(here) and not args.fresh else []), report["commit"])
     for name, limit in STEPS:
-        if (args.step and name not in args.step) or report["steps"].get(name, {}).get("became") == "done":
+        if (wanted and name not in wanted) or name in report["steps"]:
             continue
         left = end - time.time()
-        report["steps"][name] = run_step(card, name, min(limit, left)) if left > 1 else {"became": "no time left", "seconds": 0.0}
+        if left > 1:
+            run_step(card, report, name, min(limit, left))
+        else:
+            report["steps"][name] = {"became": "no time left", "seconds": 0.0}
         s = report["steps"][name]
         print(f"{name}: {s['became']} in {s['seconds']:.0f} s {s.get('error', '')} {json.dumps(s.get('result'))[:300]}", flush=True)
         save(card, report)
+    shutil.rmtree(card.work)
     if args.write:
         with open(args.write, "w", encoding="utf-8") as f:
             f.write(table(report))
-    sys.exit(any(s["became"] != "done" for s in report["steps"].values()))
+    sys.exit(any(s["became"] not in ("done", "left out") for s in report["steps"].values()))
 
 
 if __name__ == "__main__":
