@@ -3,6 +3,7 @@
 #include "cost_models/model_flops.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/transform/evaluation.h"
 #include "cost_models/predict.h"
@@ -183,8 +184,13 @@ dtp_status dtp_job_tensor(const dtp_job *job, const char *name, dtp_tensor_id *o
     *out = dtp_graph_gradient(job->graph, name);
     *out = *out < 0 ? dtp_graph_find(job->graph, name) : *out;
     if (*out < 0) {
-        return DTP_FAIL(err, DTP_NOT_FOUND, "the model '%s' has no tensor '%s'", job->graph->name,
-                        name);
+        const bool gradient = strncmp(name, "grad.", 5) == 0;
+        const dtp_tensor_id param = gradient ? dtp_graph_find(job->graph, name + 5) : -1;
+        return DTP_FAIL(err, DTP_NOT_FOUND, "the model '%s' has no tensor '%s'%s", job->graph->name,
+                        name,
+                        param >= 0 && job->graph->tensors[param].frozen
+                            ? ": this parameter is frozen"
+                            : "");
     }
     if (type != NULL) {
         *type = job->graph->tensors[*out].type;

@@ -1,25 +1,45 @@
 #include "cost_models/model_flops.h"
 
-enum { PASSES = 3 }; /* the backward pass computes two products for each of the forward pass */
+#include <stdlib.h>
+
+/* The backward pass computes two products for each of the forward pass, one where the parameter is
+ * frozen, and none where no trained parameter is before the product. */
+enum { FORWARD = 1, TO_INPUT = 2, TRAINED = 3 };
 
 static bool is_param(const dtp_graph *g, dtp_tensor_id t)
 {
     return g->tensors[t].kind == DTP_TENSOR_PARAM;
 }
 
-/* Multiplications and additions of a product by a parameter. */
-static double of_product(const dtp_graph *g, const dtp_node *node, const dtp_op_call *call)
+/* By node of the forward pass: whether gradients flow through it, some backward node differentiates
+ * it; the caller frees it. NULL, which stands for all: the graph does not train, or no memory. */
+static bool *find_differentiated(const dtp_graph *g)
+{
+    bool *of = g->loss >= 0 ? calloc((size_t)g->n_nodes + 1, sizeof *of) : NULL;
+    for (dtp_node_id n = 0; n < g->n_nodes && of != NULL; n++) {
+        if (g->nodes[n].phase == DTP_BACKWARD && g->nodes[n].origin >= 0) {
+            of[g->nodes[n].origin] = true;
+        }
+    }
+    return of;
+}
+
+/* Multiplications and additions of a product by a parameter, in all passes. */
+static double of_product(const dtp_graph *g, const dtp_node *node, const dtp_op_call *call,
+                         bool differentiated)
 {
     dtp_work work;
-    bool by_param = false;
+    bool by_param = false, frozen = true;
     for (int32_t i = 0; i < node->n_in; i++) {
         by_param = by_param || is_param(g, node->in[i]);
+        frozen = frozen && (!is_param(g, node->in[i]) || g->tensors[node->in[i]].frozen);
     }
     if (!by_param || node->n_in < 2) {
         return 0.0;
     }
     dtp_call_work(call, &work);
-    return work.cls == DTP_WORK_GEMM ? work.flops : 0.0;
+    const int passes = !frozen ? TRAINED : differentiated ? TO_INPUT : FORWARD;
+    return work.cls == DTP_WORK_GEMM ? passes * work.flops : 0.0;
 }
 
 /* Of the two products of attention, as if no mask left anything out. */
@@ -37,10 +57,12 @@ static double of_attention(const dtp_op_call *call)
 dtp_model_flops dtp_model_flops_of(const dtp_graph *model)
 {
     dtp_model_flops out = {0};
+    bool *gradients = find_differentiated(model);
     for (dtp_node_id n = 0; n < model->n_nodes; n++) {
         const dtp_node *node = &model->nodes[n];
         dtp_call_types types;
         const dtp_op_call call = dtp_node_call(model, node, &types);
+        const bool differentiated = gradients == NULL || gradients[n];
         if (node->phase != DTP_FORWARD) {
             continue;
         }
@@ -48,11 +70,12 @@ dtp_model_flops dtp_model_flops_of(const dtp_graph *model)
             const int64_t ids = dtp_ttype_elems(&call.in[1]);
             out.tokens = ids > out.tokens ? ids : out.tokens;
         } else if ((node->op->flags & DTP_OP_CONTRACTION) != 0) {
-            out.flops += PASSES * of_product(model, node, &call);
+            out.flops += of_product(model, node, &call, differentiated);
         } else if ((node->op->flags & DTP_OP_ATTENTION) != 0) {
-            out.flops += PASSES * of_attention(&call);
+            out.flops += (differentiated ? TRAINED : FORWARD) * of_attention(&call);
         }
     }
+    free(gradients);
     return out;
 }
 

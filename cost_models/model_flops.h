@@ -11,7 +11,9 @@ typedef struct dtp_model_flops {
     int64_t
         tokens; /* of a step: the most ids by which an op looks rows up in a parameter; 0: none */
     /* Forward and backward pass of a step: 6 for every number of a parameter that a product
-     * multiplies and token, 12 for query, key and feature of attention, of causal attention too. */
+     * multiplies and token, 12 for query, key and feature of attention, of causal attention too.
+     * 4 for a number of a frozen parameter; a third of all where no gradient flows through a node.
+     */
     double flops;
 } dtp_model_flops;
 

@@ -206,12 +206,12 @@ dtp_status dtp_counters_of(const dtp_program *p, dtp_arena *arena, dtp_counters 
     }
     out->runs = 1;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        bool param = g->tensors[t].kind == DTP_TENSOR_PARAM;
-        if (!param && g->tensors[t].kind != DTP_TENSOR_STATE) {
+        const bool trains = dtp_tensor_trains(&g->tensors[t]);
+        if (g->tensors[t].kind != DTP_TENSOR_PARAM && g->tensors[t].kind != DTP_TENSOR_STATE) {
             continue;
         }
         const double elems = (double)dtp_ttype_elems(&g->tensors[t].type);
-        DTP_TRY(add(out, param ? "variables/trainable" : "variables/untrainable", elems, err));
+        DTP_TRY(add(out, trains ? "variables/trainable" : "variables/untrainable", elems, err));
         DTP_TRY(add(out, "output_unique/Variable", elems, err));
     }
     /* What parameters and states take on all ranks together. */

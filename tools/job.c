@@ -70,19 +70,27 @@ static dtp_status make_sizes(const tool_source *source, int32_t n, const dtp_dim
     return DTP_OK;
 }
 
-static dtp_status read_model(const tool_source *source, int32_t n, const dtp_dim_override *planned,
+/* As a plan says (NULL: none), and the command line. */
+static dtp_status read_model(const tool_source *source, const dtp_model_options *planned,
                              dtp_graph **out, dtp_err *err)
 {
     sizes dims;
+    dtp_model_options options = planned != NULL ? *planned : dtp_model_options_init();
+    if (source->freeze.n > 0 && source->forward) {
+        return DTP_FAIL(err, DTP_INVALID, "--freeze is about training, which --forward leaves out");
+    }
     dims.arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, dims.arena));
-    dtp_status s = make_sizes(source, n, planned, &dims, err);
+    dtp_status s = make_sizes(source, options.n_overrides, options.overrides, &dims, err);
     if (s == DTP_OK) {
-        dtp_model_options options = dtp_model_options_init();
         options.n_overrides = dims.n;
         options.overrides = dims.list;
-        options.forward_only = source->forward;
+        options.forward_only = source->forward || options.forward_only;
         options.f64 = is_wide(source) && source->precision == NULL;
+        if (source->freeze.n > 0) {
+            options.n_freeze = source->freeze.n;
+            options.freeze = source->freeze.items;
+        }
         s = dtp_model_read(source->model, &options, out, err);
     }
     dtp_arena_destroy(dims.arena);
@@ -91,7 +99,7 @@ static dtp_status read_model(const tool_source *source, int32_t n, const dtp_dim
 
 dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err)
 {
-    return read_model(source, 0, NULL, out, err);
+    return read_model(source, NULL, out, err);
 }
 
 const char *tool_beside(const tool_source *source, const char *given, const char *kind,
@@ -169,6 +177,7 @@ static const char *decided(const tool_source *s)
            : s->outputs != NULL      ? "outputs"
            : s->precision != NULL    ? "precision"
            : s->remat != NULL        ? "remat"
+           : s->freeze.n > 0         ? "freeze"
            : s->microbatches != NULL ? "microbatches"
                                      : NULL;
 }
@@ -200,18 +209,16 @@ static dtp_status read_plan(const tool_source *source, const char *text, size_t 
 static dtp_status read_texts(const tool_source *source, const char *text, size_t len,
                              dtp_arena *arena, dtp_graph **model, dtp_plan **plan, dtp_err *err)
 {
-    int32_t n;
-    bool forward;
-    const dtp_dim_override *dims;
+    dtp_model_options planned;
     dtp_strbuf others = {0};
     tool_source from = *source;
     from.backend = NULL; /* in f32 */
-    DTP_TRY(dtp_plan_read_model(source->plan, text, len, arena, &n, &dims, &forward, err));
-    from.forward = source->forward || forward;
-    if (read_model(&from, n, dims, model, err) != DTP_OK) {
+    DTP_TRY(dtp_plan_read_model(source->plan, text, len, arena, &planned, err));
+    if (read_model(&from, &planned, model, err) != DTP_OK) {
         /* A model without these dims, or none: what is wrong is said without them. */
         *model = NULL;
-        DTP_TRY(read_model(&from, 0, NULL, model, err));
+        planned.n_overrides = 0;
+        DTP_TRY(read_model(&from, &planned, model, err));
     }
     DTP_TRY(read_plan(source, text, len, *model, plan, err));
     print_other_dims(*plan, *model, true, &others);
@@ -294,9 +301,13 @@ static dtp_status read_wide(const tool_source *source, tool_job *job, dtp_err *e
     job->plan = NULL;
     char *text = NULL;
     size_t len = 0;
-    tool_source from = *source;
-    from.forward = narrow->forward_only;
-    dtp_status s = read_model(&from, narrow->n_given, narrow->given, &job->model, err);
+    dtp_model_options same = dtp_model_options_init();
+    same.n_overrides = narrow->n_given;
+    same.overrides = narrow->given;
+    same.forward_only = narrow->forward_only;
+    same.n_freeze = narrow->n_freeze;
+    same.freeze = narrow->freeze;
+    dtp_status s = read_model(source, &same, &job->model, err);
     s = s == DTP_OK ? dtp_plan_file_read(source->plan, &text, &len, err) : s;
     s = s == DTP_OK ? read_plan(source, text, len, job->model, &job->plan, err) : s;
     free(text);

@@ -81,12 +81,11 @@ typedef struct gradient_walk {
     dtp_tensor_id *grads; /* by forward tensor: sum of the contributions so far, -1 = none */
 } gradient_walk;
 
-/* Marks what depends on a parameter or on one of `also`. */
+/* Marks what depends on a parameter that is trained or on one of `also`. */
 static void mark_wanted(gradient_walk *w, int32_t n_also, const dtp_tensor_id *also)
 {
     for (int32_t t = 0; t < w->n_forward_tensors; t++) {
-        const dtp_graph_tensor *tensor = &w->g->tensors[t];
-        w->wanted[t] = tensor->kind == DTP_TENSOR_PARAM && dtp_dtype_is_float(tensor->type.dtype);
+        w->wanted[t] = dtp_tensor_trains(&w->g->tensors[t]);
     }
     for (int32_t i = 0; i < n_also; i++) {
         w->wanted[also[i]] = true;
@@ -189,7 +188,7 @@ dtp_status dtp_autodiff(dtp_graph *g, dtp_tensor_id loss, int32_t n_also, const 
         DTP_TRY(differentiate(&w, id, err));
     }
     for (int32_t i = 0; i < w.n_forward_tensors; i++) {
-        if (g->tensors[i].kind == DTP_TENSOR_PARAM && w.grads[i] >= 0) {
+        if (dtp_tensor_trains(&g->tensors[i]) && w.grads[i] >= 0) {
             DTP_TRY(dtp_graph_add_grad(g, (dtp_param_grad){i, w.grads[i]}, err));
         }
     }

@@ -364,6 +364,11 @@ dtp_tensor_id dtp_graph_output(const dtp_graph *g, const char *name)
     return -1;
 }
 
+bool dtp_tensor_trains(const dtp_graph_tensor *t)
+{
+    return t->kind == DTP_TENSOR_PARAM && !t->frozen && dtp_dtype_is_float(t->type.dtype);
+}
+
 bool dtp_tensor_lasts(const dtp_graph_tensor *t)
 {
     return t->kind == DTP_TENSOR_PARAM || (t->kind == DTP_TENSOR_STATE && !t->per_step);

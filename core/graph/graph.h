@@ -11,7 +11,7 @@
 
 typedef enum dtp_tensor_kind {
     DTP_TENSOR_INPUT, /* fed every step */
-    DTP_TENSOR_PARAM, /* persistent, trained */
+    DTP_TENSOR_PARAM, /* persistent, trained unless it is frozen */
     DTP_TENSOR_STATE, /* persistent, optimizer slots */
     DTP_TENSOR_VALUE  /* output of a node */
 } dtp_tensor_kind;
@@ -39,6 +39,7 @@ typedef struct dtp_graph_tensor {
     uint32_t stream;      /* PARAM: random stream, a hash of the name */
     int64_t below;        /* integer INPUT: values lie in [0, below); 0 = not stated */
     bool per_step; /* STATE: an accumulator of microbatches, without contents between steps */
+    bool frozen;   /* PARAM: not trained: it has no gradient, no update and no states */
 } dtp_graph_tensor;
 
 typedef enum dtp_phase { DTP_FORWARD, DTP_BACKWARD, DTP_UPDATE, DTP_N_PHASES } dtp_phase;
@@ -128,6 +129,9 @@ struct dtp_graph {
     bool forward_only; /* of a model as it was read: training was left out */
     int32_t n_given;   /* of a model as it was read: the sizes from which all others follow */
     const dtp_dim_override *given;
+    int32_t n_freeze; /* of a model as it was read: globs over parameters that were frozen beside
+                         those of its file */
+    const char *const *freeze;
 };
 
 /* A graph over the ops of a set, which it borrows; `ops` NULL: a graph that gets no nodes. Fails
@@ -178,6 +182,8 @@ dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err) DTP
 dtp_tensor_id dtp_graph_param_of(const dtp_graph *g, dtp_tensor_id t);
 /* The tensor that t computes again (core/transform/recompute.h); else t itself. */
 dtp_tensor_id dtp_graph_repeated(const dtp_graph *g, dtp_tensor_id t);
+/* Whether a tensor is a parameter that training changes: of a floating-point type, not frozen. */
+bool dtp_tensor_trains(const dtp_graph_tensor *t);
 /* Whether a tensor has contents from one step to the next: PARAM and STATE but no accumulators. */
 bool dtp_tensor_lasts(const dtp_graph_tensor *t);
 /* The output of this name; -1 = none. */

@@ -67,6 +67,7 @@ uint64_t dtp_graph_hash(const dtp_graph *g)
         h = dtp_hash_double(h, t->init.a);
         h = dtp_hash_double(h, t->init.b);
         h = dtp_hash_i64(h, t->below);
+        h = t->frozen ? dtp_hash_text(h, "frozen") : h;
     }
     for (int32_t i = 0; i < g->n_nodes; i++) {
         h = hash_node(h, g, &g->nodes[i]);

@@ -176,10 +176,14 @@ dtp_status dtp_training_graph(dtp_graph *g, dtp_err *err)
         return DTP_OK;
     }
     DTP_TRY(dtp_autodiff(g, g->loss, 0, NULL, NULL, err));
+    bool frozen = false;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        frozen = frozen || g->tensors[t].frozen;
+    }
     if (g->n_grads == 0) {
         return DTP_FAIL(err, DTP_INVALID,
-                        "the loss '%.200s' depends on no parameter: there is nothing to train",
-                        g->tensors[g->loss].name);
+                        "the loss '%.200s' depends on no parameter%s: there is nothing to train",
+                        g->tensors[g->loss].name, frozen ? " that is not frozen" : "");
     }
     return dtp_optimizer_append(g, -1, -1, err);
 }

@@ -54,6 +54,8 @@ struct dtp_plan {
     const char *model;
     int32_t n_dims; /* the sizes of the model that it was made for; 0: not said */
     const dtp_dim_override *dims;
+    int32_t n_freeze; /* globs over parameters that the model was read with as frozen */
+    const char *const *freeze;
     const char *machine; /* name; NULL: made without a machine, so no times are predicted */
     const char *rates;   /* of the machine: "datasheet", "measured", "fitted"; "" = not said */
     const char *runtime; /* whose efficiency is in the rates; "" = none */
@@ -116,11 +118,10 @@ dtp_status dtp_plan_read_resized(const char *file, const char *text, size_t len,
 
 /* Which version of the model a plan is for: hash and dims. DTP_NOMEM. */
 dtp_status dtp_plan_set_model(dtp_plan *plan, const dtp_graph *model, dtp_err *err) DTP_MUST_CHECK;
-/* How the model of a plan file is to be read: with these dims, in `arena` (none in files of older
- * versions), and without training or with it. */
+/* How the model of a plan file is to be read: with these dims (none in files of older versions),
+ * without training or with it, and with these parameters frozen. Lists and texts from `arena`. */
 dtp_status dtp_plan_read_model(const char *file, const char *text, size_t len, dtp_arena *arena,
-                               int32_t *n, const dtp_dim_override **dims, bool *forward,
-                               dtp_err *err) DTP_MUST_CHECK;
+                               dtp_model_options *out, dtp_err *err) DTP_MUST_CHECK;
 /* The text of a plan file; the caller frees it. */
 dtp_status dtp_plan_file_read(const char *path, char **text, size_t *len,
                               dtp_err *err) DTP_MUST_CHECK;

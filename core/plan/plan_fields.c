@@ -394,14 +394,27 @@ static dtp_status read_forward(const dtp_json *root, bool *out, dtp_err *err)
     return v == NULL ? DTP_OK : dtp_json_bool(v, out, err);
 }
 
+static dtp_status read_freeze(const dtp_json *root, dtp_arena *arena, int32_t *n,
+                              const char *const **out, dtp_err *err)
+{
+    const dtp_json *list = dtp_json_get(root, "freeze");
+    const char **globs = NULL;
+    *n = 0;
+    DTP_TRY(list != NULL ? dtp_plan__texts(list, arena, n, &globs, err) : DTP_OK);
+    *out = globs;
+    return DTP_OK;
+}
+
 dtp_status dtp_plan_read_model(const char *file, const char *text, size_t len, dtp_arena *arena,
-                               int32_t *n, const dtp_dim_override **dims, bool *forward,
-                               dtp_err *err)
+                               dtp_model_options *out, dtp_err *err)
 {
     dtp_json_doc *doc = NULL;
+    *out = dtp_model_options_init();
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
-    dtp_status s = read_dims(dtp_json_root(doc), arena, n, dims, err);
-    s = s == DTP_OK ? read_forward(dtp_json_root(doc), forward, err) : s;
+    const dtp_json *root = dtp_json_root(doc);
+    dtp_status s = read_dims(root, arena, &out->n_overrides, &out->overrides, err);
+    s = s == DTP_OK ? read_forward(root, &out->forward_only, err) : s;
+    s = s == DTP_OK ? read_freeze(root, arena, &out->n_freeze, &out->freeze, err) : s;
     dtp_json_destroy(doc);
     return s;
 }
@@ -434,6 +447,7 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     DTP_TRY(read_text(root, "model", plan->arena, &plan->model, err));
     DTP_TRY(read_dims(root, plan->arena, &plan->n_dims, &plan->dims, err));
     DTP_TRY(read_forward(root, &plan->forward, err));
+    DTP_TRY(read_freeze(root, plan->arena, &plan->n_freeze, &plan->freeze, err));
     plan->machine = NULL;
     if (dtp_json_get(root, "machine") != NULL) {
         DTP_TRY(read_text(root, "machine", plan->arena, &plan->machine, err));
@@ -485,7 +499,7 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
 dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
     static const char *const keys[] = {
-        "format",     "model",        "dims",           "forward",
+        "format",     "model",        "dims",           "forward",        "freeze",
         "machine",    "rates",        "runtime",        "target",
         "mesh",       "mode",         "objective",      "memory_limit_bytes",
         "uneven",     "expressible",  "redistribution", "redistributions",

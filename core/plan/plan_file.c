@@ -98,6 +98,14 @@ dtp_status dtp_plan_set_model(dtp_plan *plan, const dtp_graph *model, dtp_err *e
     plan->dims = dims;
     plan->n_dims = model->n_given;
     plan->forward = model->forward_only;
+    const char **globs;
+    DTP_TRY(DTP_NEW(plan->arena, globs, model->n_freeze, err));
+    for (int32_t i = 0; i < model->n_freeze; i++) {
+        globs[i] = dtp_arena_strdup(plan->arena, model->freeze[i]);
+        DTP_TRY(DTP_MEMORY(err, globs[i]));
+    }
+    plan->freeze = globs;
+    plan->n_freeze = model->n_freeze;
     return DTP_OK;
 }
 

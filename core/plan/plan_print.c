@@ -106,9 +106,25 @@ static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
     print_throughput(plan, out);
 }
 
+static void print_frozen(const dtp_graph *g, dtp_strbuf *out)
+{
+    double all = 0.0, frozen = 0.0;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        const double n = (double)dtp_ttype_elems(&tensor->type);
+        all += tensor->kind == DTP_TENSOR_PARAM ? n : 0.0;
+        frozen += tensor->frozen ? n : 0.0;
+    }
+    if (frozen > 0.0 && g->loss >= 0) {
+        dtp_strbuf_addf(out, "frozen: %s of %s parameters\n", dtp_amount(frozen).text,
+                        dtp_amount(all).text);
+    }
+}
+
 static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
 {
     const dtp_graph_variant *c = &plan->variant;
+    print_frozen(g, out);
     dtp_strbuf_add(out,
                    c->outputs.chosen ? c->outputs.n > 0 ? "outputs: " : "outputs: none\n" : "");
     for (int32_t i = 0; i < c->outputs.n; i++) {

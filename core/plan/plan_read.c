@@ -346,6 +346,38 @@ static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *e
                : DTP_OK;
 }
 
+static void add_globs(dtp_strbuf *out, int32_t n, const char *const *globs)
+{
+    for (int32_t i = 0; i < n; i++) {
+        dtp_strbuf_addf(out, "%s'%.200s'", i > 0 ? ", " : "", globs[i]);
+    }
+    dtp_strbuf_add(out, n == 0 ? "no parameters" : "");
+}
+
+/* A model that trains was read with the parameters frozen that the plan freezes. */
+static dtp_status check_freeze(const plan_reader *r, dtp_err *err)
+{
+    const dtp_plan *plan = r->plan;
+    const dtp_graph *g = r->g;
+    const dtp_json *at = dtp_json_get(r->root, "freeze");
+    bool same = plan->n_freeze == g->n_freeze;
+    for (int32_t i = 0; i < plan->n_freeze && same; i++) {
+        same = strcmp(plan->freeze[i], g->freeze[i]) == 0;
+    }
+    if (same || g->loss < 0) {
+        return DTP_OK;
+    }
+    dtp_strbuf text = {0};
+    dtp_strbuf_add(&text, "the plan freezes ");
+    add_globs(&text, plan->n_freeze, plan->freeze);
+    dtp_strbuf_add(&text, ", and the model was read with ");
+    add_globs(&text, g->n_freeze, g->freeze);
+    const dtp_status s = dtp_json_fail(at != NULL ? at : r->root, err, "%.900s frozen",
+                                       dtp_strbuf_text(&text));
+    dtp_strbuf_free(&text);
+    return s;
+}
+
 static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, bool uneven, dtp_plan *plan,
                             dtp_err *err)
 {
@@ -353,6 +385,7 @@ static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, bool uneve
     dtp_graph *changed = NULL;
     DTP_TRY(dtp_plan__fields(root, plan, err));
     plan->uneven = plan->uneven || uneven;
+    DTP_TRY(check_freeze(&r, err));
     DTP_TRY(read_variant(&r, &changed, err));
     r.g = changed != NULL ? changed : g;
     dtp_status s = read_decision(&r, err);

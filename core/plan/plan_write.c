@@ -191,6 +191,9 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->forward) {
         dtp_json_write_bool(w, "forward", true);
     }
+    if (plan->n_freeze > 0) {
+        write_texts(w, "freeze", true, plan->n_freeze, plan->freeze);
+    }
     if (plan->machine != NULL) {
         dtp_json_write_string(w, "machine", plan->machine);
     }

@@ -42,14 +42,15 @@ static bool divides(const dtp_graph *g, const dtp_node *node)
     return numbers;
 }
 
-/* Whether what t is made of has a parameter; so it is said when there is no memory. */
-static bool depends_on_parameters(const dtp_graph *g, dtp_tensor_id t)
+/* Whether what t is made of has a parameter that is trained; so it is said when there is no memory.
+ */
+static bool depends_on_trained(const dtp_graph *g, dtp_tensor_id t)
 {
     bool *depends = calloc((size_t)g->n_tensors, sizeof *depends);
     bool result = depends == NULL;
     for (dtp_tensor_id i = 0; i <= t && depends != NULL; i++) {
         const dtp_node_id n = g->tensors[i].producer;
-        depends[i] = g->tensors[i].kind == DTP_TENSOR_PARAM;
+        depends[i] = dtp_tensor_trains(&g->tensors[i]);
         for (int32_t k = 0; n >= 0 && k < g->nodes[n].n_in; k++) {
             depends[i] = depends[i] || depends[g->nodes[n].in[k]];
         }
@@ -62,7 +63,7 @@ static bool depends_on_parameters(const dtp_graph *g, dtp_tensor_id t)
 /* Whether the loss divides by a count. */
 static bool is_quotient(const dtp_graph *g, dtp_node_id loss)
 {
-    return divides(g, &g->nodes[loss]) && !depends_on_parameters(g, g->nodes[loss].in[1]);
+    return divides(g, &g->nodes[loss]) && !depends_on_trained(g, g->nodes[loss].in[1]);
 }
 
 dtp_tensor_id dtp_loss_divisor(const dtp_graph *g)

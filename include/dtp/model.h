@@ -19,6 +19,9 @@ typedef struct dtp_model_options {
     bool forward_only;     /* leave "train" out: plan and run inference */
     bool f64;              /* every f32 tensor becomes f64 (the backend "ref") */
     const dtp_op_set *ops; /* of the nodes; borrowed by the graph. NULL: the built-in ones */
+    int32_t n_freeze;      /* globs over names of parameters that are not trained, as "frozen" in
+                              the file; one that matches none is an error */
+    const char *const *freeze; /* copied */
 } dtp_model_options;
 
 static inline dtp_model_options dtp_model_options_init(void)

@@ -73,6 +73,9 @@ static dtp_status write_tensors(const dtp_placements *p, const char *key, int32_
         if (!dtp_layout_equal(kept, read) && !(kept_terms && read_terms)) {
             write_spec(p, "read", t, read, w);
         }
+        if (t->frozen) {
+            dtp_json_write_bool(w, "frozen", true);
+        }
         dtp_json_end_object(w);
     }
     dtp_json_end_object(w);

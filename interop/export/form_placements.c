@@ -45,6 +45,9 @@ static void write_params(const dtp_placements *p, dtp_json_writer *w)
         }
         dtp_json_end_array(w);
         write_tensor(w, t);
+        if (t->frozen) {
+            dtp_json_write_bool(w, "frozen", true);
+        }
         dtp_json_end_object(w);
     }
     dtp_json_end_array(w);

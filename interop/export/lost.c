@@ -66,6 +66,10 @@ static const struct {
                        "the file that was imported has lost its name: this one is made up after "
                        "the module that reads it",
                        "compare it with the model's own, and correct the names file"},
+    [DTP_LOST_FROZEN] = {"frozen",
+                         "some parts of a fused weight are frozen and others trained; a framework "
+                         "trains all of it",
+                         "freeze all parts or none, or store them apart"},
 };
 
 const char *dtp_lost_name(dtp_lost_kind kind)

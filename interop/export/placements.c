@@ -159,6 +159,11 @@ static dtp_status module_of(const collector *c, const char *name, const char **o
     return n == 0 ? DTP_OK : DTP_MEMORY(err, *out);
 }
 
+static bool is_frozen(const collector *c, dtp_tensor_id t)
+{
+    return c->g->loss >= 0 && c->g->tensors[t].frozen;
+}
+
 /* One more part of a fused parameter. */
 static dtp_status add_part(collector *c, dtp_tensor_id t, dtp_placed *to, dtp_err *err)
 {
@@ -179,6 +184,10 @@ static dtp_status add_part(collector *c, dtp_tensor_id t, dtp_placed *to, dtp_er
     to->of = of;
     const int32_t axis = to->entry->fused_axis;
     to->type.dims[axis].size += part.type.dims[axis].size;
+    if (is_frozen(c, t) != to->frozen) {
+        to->frozen = false;
+        DTP_TRY(lose(c, DTP_LOST_FROZEN, to->name, err));
+    }
     const bool same =
         dtp_layout_equal(&part.kept, &to->kept) && dtp_layout_equal(&part.read, &to->read);
     return same ? DTP_OK : lose(c, DTP_LOST_PARTS, to->name, err);
@@ -218,6 +227,7 @@ static dtp_status add_param(collector *c, dtp_tensor_id t, dtp_err *err)
     p->n_params++;
     DTP_TRY(set_tensor(c, t, out, err));
     DTP_TRY(place(c, t, out, err));
+    out->frozen = is_frozen(c, t);
     return p->uses.backward[t] ? lose(c, DTP_LOST_BACKWARD, out->name, err) : DTP_OK;
 }
 

@@ -28,6 +28,7 @@ typedef enum dtp_lost_kind {
     DTP_LOST_PARTIAL,
     DTP_LOST_RULES,
     DTP_LOST_NAME,
+    DTP_LOST_FROZEN,
     DTP_N_LOST
 } dtp_lost_kind;
 
@@ -59,6 +60,7 @@ typedef struct dtp_placed {
     dtp_layout read;             /* by the forward pass; kept where nothing reads it */
     dtp_node_id reader;          /* the forward node that reads it so, -1: none */
     int32_t operand;             /* of the reader */
+    bool frozen; /* of a parameter, in a plan of training: it is not trained */
 } dtp_placed;
 
 /* How the nodes of the graph read and make tensors, by tensor of ours; that of a cast parameter is

@@ -28,12 +28,13 @@ class PlanError(ValueError):
 
 
 class Point:
-    """A tensor of the plan: its shape, where it is kept, and where the forward pass reads it."""
+    """A tensor of the plan: its shape, where it is kept, where the forward pass reads it; whether a parameter is frozen."""
 
     def __init__(self, name, entry):
         self.name, self.shape = name, tuple(entry["shape"])
         self.kept = _spec(entry["kept"])
         self.read = _spec(entry.get("read", entry["kept"]))
+        self.frozen = entry.get("frozen", False)
 
 
 class Plan:

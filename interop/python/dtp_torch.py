@@ -97,15 +97,22 @@ def _check(plan, module, mesh):
     if wanted != given:
         wrong.append(f"the mesh is {given}, the plan's {wanted}")
     had, shapes = _parameters(module, tied=True), {p["name"]: tuple(p["shape"]) for p in plan["params"]}
+    frozen = {p["name"] for p in plan["params"] if p.get("frozen")}
     known = {id(p) for name, p in had.items() if name in shapes}
     for name, shape in shapes.items():
         if name not in had:
             wrong.append(f"the module has no parameter {name!r} {list(shape)} of the plan")
         elif tuple(had[name].shape) != shape:
             wrong.append(f"{name!r} is {list(had[name].shape)} in the module and {list(shape)} in the plan")
+        elif name in frozen and had[name].requires_grad:
+            wrong.append(f"{name!r} is frozen in the plan and requires_grad in the module")
     wrong += [f"the plan has no parameter {n!r} {list(p.shape)} of the module" for n, p in had.items() if id(p) not in known]
     if wrong:
         raise ValueError("dtp_torch: " + "; ".join(wrong[:8]) + (f"; and {len(wrong) - 8} more" if wrong[8:] else ""))
+    still = [name for name in shapes if name not in frozen and not had[name].requires_grad]
+    if still and any(p.requires_grad for p in had.values()):
+        warnings.warn(f"dtp_torch: the module freezes {len(still)} parameters ({still[0]!r}, ...) that the plan trains and "
+                      "whose gradients it prices: plan with --freeze")
 
 
 def _placement(text):
@@ -155,6 +162,7 @@ def _matches(module, pattern):
 def _styles(module, mesh, how):
     """Name -> mesh dims of the modules whose parameters parallelize_module makes DTensors."""
     first, then, over = {}, {}, {}
+    frozen = [name for name, p in _parameters(module, tied=True).items() if not p.requires_grad]
     tied = {name: owners for name in _parameters(module) if len(owners := _owners(module, name)) > 1}
     for pattern, spec in how["parallelize_module"].items():
         spec = spec if isinstance(spec, dict) else {"style": spec}
@@ -178,6 +186,8 @@ def _styles(module, mesh, how):
     for styles in (first, then):
         for name, style in styles.items():
             tp.parallelize_module(module.get_submodule(name), _submesh(mesh, over[name]), style)
+    for name in frozen:  # some styles make new parameters that require gradients
+        module.get_parameter(name).requires_grad_(False)
     for name, owners in tied.items():
         _replace(owners, module.get_parameter(name))
     return {name: over[name] for name in first}
@@ -276,7 +286,8 @@ class _Average:
     def __init__(self, parameters, mesh):
         self.group, self.size, self.ready = mesh.get_group(), mesh.size(), []
         for p in parameters:
-            p.register_post_accumulate_grad_hook(self._add)
+            if p.requires_grad:
+                p.register_post_accumulate_grad_hook(self._add)
 
     def _add(self, p):
         if not self.ready:

@@ -150,7 +150,7 @@ static dtp_status zero_param(dtp_style_job *job, dtp_tensor_id param, dtp_err *e
 {
     const dtp_graph *g = job->g;
     const int32_t axis = zero_axis(job, param), stage = job->style->def->stage;
-    if (axis < 0) {
+    if (axis < 0 || (stage < 3 && g->tensors[param].frozen)) { /* no optimizer has anything of it */
         return DTP_OK;
     }
     const bool split = stage == 3 || is_cast(job, param);

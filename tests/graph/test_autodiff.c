@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "core/graph/autodiff.h"
+#include "core/graph/graph_copy.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/op_table.h"
 #include "core/graph/optimizer.h"
@@ -145,6 +146,22 @@ static bool is_covered(const char *op)
     return false;
 }
 
+/* No backward node is there for nothing. */
+static void check_needed(const dtp_graph *g, const char *op)
+{
+    bool needed[256] = {false};
+    assert_true(g->n_tensors <= 256);
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        needed[g->grads[i].grad] = true;
+    }
+    dtp_graph_mark_needed(g, needed);
+    for (int32_t n = 0; n < g->n_nodes && g->n_grads > 0; n++) {
+        if (g->nodes[n].phase == DTP_BACKWARD && !needed[g->nodes[n].out[0]]) {
+            fail_msg("%s: nothing needs '%s'", op, g->nodes[n].name);
+        }
+    }
+}
+
 /* The loss is weighted by a parameter, so that no gradient is a constant. With `only` >= 0 just
  * that operand is a parameter. */
 static void check_gradients(const grad_row *row, int32_t only)
@@ -178,6 +195,7 @@ static void check_gradients(const grad_row *row, int32_t only)
             fail_msg("%s: operand %d has no gradient of its type", row->node.op, i);
         }
     }
+    check_needed(g, row->node.op);
     dtp_graph_destroy(g);
 }
 

@@ -57,7 +57,7 @@ static void print_attr(const dtp_graph *g, const dtp_op_def *op, int32_t index, 
 
 void tool_print_graph(const dtp_graph *g, dtp_strbuf *out)
 {
-    int64_t elems = 0, bytes = 0;
+    int64_t elems = 0, frozen = 0, bytes = 0;
     dtp_strbuf_add(out, g->tf32 ? "products of f32 round their operands to tf32\n" : "");
     for (int32_t t = 0; t < g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &g->tensors[t];
@@ -66,9 +66,11 @@ void tool_print_graph(const dtp_graph *g, dtp_strbuf *out)
         }
         char type[DTP_TTYPE_TEXT_BYTES];
         dtp_ttype_print(&tensor->type, &g->dims, type);
-        dtp_strbuf_addf(out, "%-8s %s %s\n", KINDS[tensor->kind], tensor->name, type);
+        dtp_strbuf_addf(out, "%-8s %s %s%s\n", KINDS[tensor->kind], tensor->name, type,
+                        tensor->frozen ? " frozen" : "");
         bool param = tensor->kind == DTP_TENSOR_PARAM;
         elems += param ? dtp_ttype_elems(&tensor->type) : 0;
+        frozen += tensor->frozen ? dtp_ttype_elems(&tensor->type) : 0;
         bytes += tensor->kind == DTP_TENSOR_INPUT ? 0 : dtp_ttype_bytes(&tensor->type);
     }
     for (int32_t n = 0; n < g->n_nodes; n++) {
@@ -89,10 +91,11 @@ void tool_print_graph(const dtp_graph *g, dtp_strbuf *out)
         dtp_strbuf_add(out, "\n");
     }
     dtp_strbuf_addf(out,
-                    "# %s: %d tensors, %d nodes, %s parameters, %s of parameters and optimizer "
-                    "state\n",
+                    "# %s: %d tensors, %d nodes, %s parameters%s%s%s, %s of parameters and "
+                    "optimizer state\n",
                     g->name, g->n_tensors, g->n_nodes, dtp_amount((double)elems).text,
-                    dtp_byte_count((double)bytes).text);
+                    frozen > 0 ? " (" : "", frozen > 0 ? dtp_amount((double)frozen).text : "",
+                    frozen > 0 ? " frozen)" : "", dtp_byte_count((double)bytes).text);
 }
 
 /* ---- strategies ---- */

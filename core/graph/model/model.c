@@ -9,6 +9,18 @@
 #include "core/graph/autodiff.h"
 #include "core/graph/model/model_internal.h"
 #include "core/graph/ops/op_table.h"
+#include "core/graph/param_globs.h"
+
+/* Parameters that the options freeze. */
+static dtp_status freeze(const dtp_model_reader *r, bool trains, dtp_err *err)
+{
+    const dtp_model_options *o = r->options;
+    if (o->n_freeze > 0 && !trains) {
+        return DTP_FAIL(err, DTP_INVALID, "%s: freeze: the model has no 'train'", r->file);
+    }
+    return dtp_err_prefixed(dtp_graph_freeze(r->g, o->n_freeze, o->freeze, err), err, "%s",
+                            r->file);
+}
 
 static dtp_status read_graph(dtp_model_reader *r, dtp_err *err)
 {
@@ -40,8 +52,9 @@ static dtp_status read_graph(dtp_model_reader *r, dtp_err *err)
         seen[id] = true;
         DTP_TRY(dtp_graph_add_output(r->g, id, err));
     }
-    /* Loss, optimizer, gradients and updates. */
     const dtp_json *train = dtp_json_get(r->root, "train");
+    DTP_TRY(freeze(r, train != NULL, err));
+    /* Loss, optimizer, gradients and updates. */
     if (train == NULL && r->g->n_outputs == 0) {
         return dtp_json_fail(r->root, err, "the model has neither outputs nor train");
     }

@@ -120,7 +120,7 @@ static dtp_status read_init(const dtp_json *v, dtp_init *out, dtp_err *err)
 dtp_status dtp_model__params(dtp_model_reader *r, const dtp_model_scope *scope,
                              const dtp_json *params, dtp_err *err)
 {
-    static const char *const keys[] = {"dims", "dtype", "init", NULL};
+    static const char *const keys[] = {"dims", "dtype", "init", "frozen", NULL};
     DTP_TRY(dtp_json_expect(params, DTP_JSON_OBJECT, err));
     for (int32_t i = 0; i < dtp_json_size(params); i++) {
         const dtp_json *v = dtp_json_at(params, i), *init;
@@ -135,6 +135,9 @@ dtp_status dtp_model__params(dtp_model_reader *r, const dtp_model_scope *scope,
         }
         DTP_TRY(dtp_json_require(v, "init", &init, err));
         DTP_TRY(read_init(init, &spec.init, err));
+        if (dtp_json_get(v, "frozen") != NULL) {
+            DTP_TRY(dtp_json_get_bool(v, "frozen", &spec.frozen, err));
+        }
         DTP_TRY(add_tensor(r, v, &spec, err));
     }
     return DTP_OK;

@@ -2,9 +2,9 @@
  */
 #include <string.h>
 
-#include "core/base/glob.h"
 #include "core/graph/model/model_internal.h"
 #include "core/graph/optimizer.h"
+#include "core/graph/param_globs.h"
 
 enum { MAX_OPTIMIZERS = 31 };
 
@@ -58,45 +58,28 @@ static dtp_status read_optimizer(const dtp_op_set *ops, const dtp_json *v, dtp_o
 
 /* ---- groups ---- */
 
-/* A group without parameters is a mistake. `taken`: tensors that a group before has. */
-static dtp_status check_group(const dtp_graph *g, const char *glob, bool *taken,
+/* A group without parameters is a mistake. `taken`: tensors that a group before has; `own`:
+ * scratch. */
+static dtp_status check_group(const dtp_graph *g, const char *glob, bool *taken, bool *own,
                               const dtp_json *place, dtp_err *err)
 {
-    dtp_near_names near = {.names = {NULL}};
-    bool matches = false, has = false;
+    bool has = false;
+    memset(own, 0, (size_t)g->n_tensors * sizeof *own);
+    DTP_TRY(dtp_json_prefixed(place, dtp_params_match(g, glob, own, err), err));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        if (g->tensors[t].kind == DTP_TENSOR_PARAM &&
-            dtp_glob_match_prefix(glob, g->tensors[t].name)) {
-            matches = true;
-            has = has || !taken[t];
-            taken[t] = true;
-        }
+        has = has || (own[t] && !taken[t]);
+        taken[t] = taken[t] || own[t];
     }
-    if (has) {
-        return DTP_OK;
-    }
-    if (matches) {
-        return dtp_json_fail(place, err,
-                             "groups before it have all parameters that '%.200s' matches", glob);
-    }
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        if (g->tensors[t].kind == DTP_TENSOR_PARAM) {
-            dtp_near_names_offer(&near, glob, g->tensors[t].name);
-        }
-    }
-    dtp_strbuf names = {0};
-    dtp_near_names_print(&near, &names);
-    const dtp_status s = dtp_json_fail(place, err, "'%.200s' matches no parameter%.300s", glob,
-                                       dtp_strbuf_text(&names));
-    dtp_strbuf_free(&names);
-    return s;
+    return has ? DTP_OK
+               : dtp_json_fail(place, err,
+                               "groups before it have all parameters that '%.200s' matches", glob);
 }
 
 /* [{"params": "**.bias", "weight_decay": 0}, ...] */
 static dtp_status read_groups(dtp_graph *g, const dtp_json *list, dtp_training *train, dtp_err *err)
 {
     dtp_param_group *groups;
-    bool *taken;
+    bool *taken, *own;
     DTP_TRY(dtp_json_expect(list, DTP_JSON_ARRAY, err));
     if (dtp_json_size(list) > DTP_MODEL_MAX_GROUPS) {
         return dtp_json_fail(list, err, "%d groups, the limit is %d", dtp_json_size(list),
@@ -104,18 +87,18 @@ static dtp_status read_groups(dtp_graph *g, const dtp_json *list, dtp_training *
     }
     DTP_TRY(DTP_NEW(g->arena, groups, dtp_json_size(list), err));
     DTP_TRY(DTP_NEW(g->arena, taken, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(g->arena, own, g->n_tensors, err));
     for (int32_t i = 0; i < dtp_json_size(list); i++) {
         const dtp_json *item = dtp_json_at(list, i), *place;
         const char *glob;
         DTP_TRY(dtp_json_expect(item, DTP_JSON_OBJECT, err));
         DTP_TRY(dtp_json_require(item, "params", &place, err));
         DTP_TRY(dtp_json_string(place, &glob, err));
-        DTP_TRY(dtp_json_prefixed(place, dtp_glob_check(glob, err), err));
         groups[i] = (dtp_param_group){.params = dtp_arena_strdup(g->arena, glob),
                                       .optimizer = train->optimizer};
         DTP_TRY(DTP_MEMORY(err, groups[i].params));
         DTP_TRY(read_hypers(item, "params", false, &groups[i].optimizer, err));
-        DTP_TRY(check_group(g, groups[i].params, taken, place, err));
+        DTP_TRY(check_group(g, groups[i].params, taken, own, place, err));
     }
     train->n_groups = dtp_json_size(list);
     train->groups = groups;
