@@ -186,11 +186,9 @@ dtp_status dtp_job_tensor(const dtp_job *job, const char *name, dtp_tensor_id *o
     if (*out < 0) {
         const bool gradient = strncmp(name, "grad.", 5) == 0;
         const dtp_tensor_id param = gradient ? dtp_graph_find(job->graph, name + 5) : -1;
-        return DTP_FAIL(err, DTP_NOT_FOUND, "the model '%s' has no tensor '%s'%s", job->graph->name,
-                        name,
-                        param >= 0 && job->graph->tensors[param].frozen
-                            ? ": this parameter is frozen"
-                            : "");
+        return DTP_FAIL(
+            err, DTP_NOT_FOUND, "the model '%s' has no tensor '%s'%s", job->graph->name, name,
+            param >= 0 && job->graph->tensors[param].frozen ? ": this parameter is frozen" : "");
     }
     if (type != NULL) {
         *type = job->graph->tensors[*out].type;

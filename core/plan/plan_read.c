@@ -372,8 +372,8 @@ static dtp_status check_freeze(const plan_reader *r, dtp_err *err)
     add_globs(&text, plan->n_freeze, plan->freeze);
     dtp_strbuf_add(&text, ", and the model was read with ");
     add_globs(&text, g->n_freeze, g->freeze);
-    const dtp_status s = dtp_json_fail(at != NULL ? at : r->root, err, "%.900s frozen",
-                                       dtp_strbuf_text(&text));
+    const dtp_status s =
+        dtp_json_fail(at != NULL ? at : r->root, err, "%.900s frozen", dtp_strbuf_text(&text));
     dtp_strbuf_free(&text);
     return s;
 }

@@ -36,6 +36,7 @@ typedef struct dtp_aten_value {
     dtp_aten_role role;
     bool guessed; /* the name is made up after the module that reads it */
     bool turned;  /* the module has it with its two axes the other way round */
+    bool frozen;  /* parameters: no gradient is wanted of it (requires_grad=False) */
     int32_t dtype;
     int32_t rank;
     int64_t sizes[DTP_MAX_RANK];

@@ -170,6 +170,12 @@ static dtp_status read_value(pt2 *p, const dtp_foreign *meta, dtp_err *err)
     if (v->rank > DTP_MAX_RANK) {
         return dtp_foreign_fail(p->graph, sizes, err, "rank %d is above %d", v->rank, DTP_MAX_RANK);
     }
+    const dtp_foreign *gradient = get(meta, "requires_grad"); /* of parameters it says the truth */
+    if (gradient != NULL) {
+        bool wanted;
+        DTP_TRY(dtp_foreign_bool(p->graph, gradient, &wanted, err));
+        v->frozen = !wanted;
+    }
     const dtp_foreign *size = dtp_foreign_first(sizes);
     int64_t elements = 1;
     for (int32_t i = 0; i < v->rank; i++, size = dtp_foreign_next(size)) {
@@ -527,6 +533,7 @@ static dtp_status read_input(pt2 *p, const dtp_foreign *spec, dtp_err *err)
         return dtp_foreign_fail(p->graph, body, err, "'%s' is an input twice", v->name);
     }
     v->role = kinds[k].role;
+    v->frozen = v->frozen && v->role == ATEN_PARAM;
     v->source = v->name;
     p->g->inputs[p->g->n_inputs++] = at;
     if (v->role == ATEN_INPUT) {

@@ -60,7 +60,7 @@ typedef struct dtp_placed {
     dtp_layout read;             /* by the forward pass; kept where nothing reads it */
     dtp_node_id reader;          /* the forward node that reads it so, -1: none */
     int32_t operand;             /* of the reader */
-    bool frozen; /* of a parameter, in a plan of training: it is not trained */
+    bool frozen;                 /* of a parameter, in a plan of training: it is not trained */
 } dtp_placed;
 
 /* How the nodes of the graph read and make tensors, by tensor of ours; that of a cast parameter is

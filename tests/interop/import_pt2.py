@@ -27,6 +27,7 @@ RECOGNISED = {
     "experts": (0, 0, 0, 0, 0, 0, 0),
     "pieces": (1, 0, 1, 0, 0, 0, 0),
     "encoding": (0, 0, 0, 0, 0, 0, 0),
+    "adapters": (0, 0, 1, 0, 3, 1, 3),
 }
 KEYS = ("parameters", "attention", "causal", "norms", "rope", "gelu", "blocks", "repeats")
 
@@ -101,7 +102,7 @@ def main(dtplan, dtrun, name, folder):
                 compare(f"{what}: {o}", path(f"{i}.npy"), path(name, "test", f"out.{i}.npy"))
             run(dtrun, "verify", model, *(["--plan", path("plan")] if more else []), *(["--comm", "sim"] if more else []))
         exports(dtplan, model, path("plan"), {n for n, c in config.items() if c["is_param"]}, len(sizes))
-        if RECOGNISED[name][-2] > 0:
+        if RECOGNISED[name][-2] > 0 and "length" in m["dims"]:
             fully_sharded(dtplan, model, path("plan"), m)
         os.remove(path("m.names.json"))  # beside its names file the model was read above
         run(dtrun, "run", model, "--forward", "--load", weights, *feeds, *fetch)

@@ -421,6 +421,33 @@ class Pieces(nn.Module):
         )
 
 
+class Adapters(nn.Module):
+    """Low-rank adapters beside frozen layers; a frozen table and a frozen weight of a norm whose bias is trained."""
+
+    class Layer(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.base, self.a, self.b = nn.Linear(d, d), nn.Linear(d, 2, bias=False), nn.Linear(2, d, bias=False)
+            self.base.requires_grad_(False)
+
+        def forward(self, x):
+            return x + F.gelu(self.base(x) + 2.0 * self.b(self.a(x)))
+
+    def __init__(self, vocab=11, d=8):
+        super().__init__()
+        self.table = nn.Embedding.from_pretrained(torch.randn(vocab, d))
+        self.h = nn.ModuleList(Adapters.Layer(d) for _ in range(3))
+        self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, vocab, bias=False)
+        self.norm.weight.requires_grad_(False)
+        self.head.requires_grad_(False)
+
+    def forward(self, ids, labels):
+        x = self.table(ids)
+        for layer in self.h:
+            x = layer(x)
+        return F.cross_entropy(self.head(self.norm(x)), labels)
+
+
 def clean(archive, name, tests):
     """The archive with what an importer reads: stored, places without folders, inputs and outputs of a call."""
     source, out = zipfile.ZipFile(archive), io.BytesIO()
@@ -440,8 +467,11 @@ def clean(archive, name, tests):
                     node.pop("is_hop_single_tensor_return", None)
                     node["metadata"] = {"nn_module_stack": meta.get("nn_module_stack", ""),
                                         "stack_trace": 'File "' + place}
-                for meta in graph["graph_module"]["graph"]["tensor_values"].values():
-                    for key in ("requires_grad", "device", "strides", "storage_offset", "layout"):
+                params = [s["parameter"]["arg"]["name"] for s in graph["graph_module"]["signature"]["input_specs"] if "parameter" in s]
+                for value, meta in graph["graph_module"]["graph"]["tensor_values"].items():
+                    if value not in params or meta["requires_grad"]:  # the default
+                        meta.pop("requires_grad", None)
+                    for key in ("device", "strides", "storage_offset", "layout"):
                         meta.pop(key, None)
                 graph["graph_module"]["module_call_graph"] = []
                 graph.pop("guards_code", None)
@@ -473,6 +503,7 @@ def main(folder, *names):
         ("experts", Experts, lambda: {"x": torch.randn(4, 6, 16)}),
         ("pieces", Pieces, lambda: {n: torch.randn(4, 6, 8) for n in "xyz"}),
         ("encoding", Encoding, lambda: {"x": torch.rand(8, 24), "noise": torch.randn(8, 8), "target": torch.rand(8, 24)}),
+        ("adapters", Adapters, lambda: {n: torch.randint(0, 11, (8,)) for n in ("ids", "labels")}),
     ):
         if names and name not in names:
             continue

@@ -74,6 +74,13 @@ static int32_t place_of(const dtp_importer *m, const char *name)
     return value < 0 ? node : m->read_by[value];
 }
 
+static bool is_frozen(const dtp_importer *m, const char *name)
+{
+    const int32_t value =
+        dtp_name_find(&m->ids, name) >= 0 ? -1 : dtp_name_find(&m->g->sources, name);
+    return value >= 0 && m->g->values[value].frozen;
+}
+
 bool dtp_block_has(const dtp_importer *m, const dtp_block *b, const char *name)
 {
     const int32_t at = place_of(m, name);
@@ -119,7 +126,8 @@ static bool same_operand(const dtp_importer *m, dtp_block *b, int32_t k, const c
                          const char *other)
 {
     if (dtp_block_has(m, b, one)) {
-        return same_text(dtp_block_local(b, 0, one), dtp_block_local(b, k, other));
+        return same_text(dtp_block_local(b, 0, one), dtp_block_local(b, k, other)) &&
+               is_frozen(m, one) == is_frozen(m, other);
     }
     const char *before = dtp_block_local(b, k - 1, other);
     if (before == NULL || strcmp(one, other) == 0) {

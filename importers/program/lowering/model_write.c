@@ -16,6 +16,7 @@ typedef struct writer {
     dtp_strbuf *params; /* of each block, of the model */
     bool *put;          /* by value: outputs that are written */
     bool *needed;       /* by value: parameters and inputs that a node reads */
+    bool trains;        /* one of these parameters is not frozen */
 } writer;
 
 /* ["a", "b"] of "a,b" */
@@ -102,7 +103,7 @@ static void put_param(writer *w, int32_t value, dtp_strbuf *names)
     dtp_strbuf_addf(b, "%s\n%s\"%s\": {", b->len > 0 ? "," : "",
                     block == NULL ? "    " : "        ", local);
     put_type(w, b, value);
-    dtp_strbuf_addf(b, ", \"init\": %s}", init);
+    dtp_strbuf_addf(b, ", \"init\": %s%s}", init, v->frozen ? ", \"frozen\": true" : "");
     const char *all = block == NULL ? "" : dtp_joined(w->m, block->prefix, "", ".*.");
     dtp_strbuf_addf(names, "%s\n    \"%s%s\": {\"name\": \"%s%s\", \"axes\": [",
                     names->len > 0 ? "," : "", all, local, all, theirs);
@@ -282,7 +283,7 @@ static void put_outputs(const writer *w, dtp_strbuf *b)
     dtp_strbuf_add(b, "  \"outputs\": [");
     for (int32_t i = 0; i < w->m->g->n_outputs; i++) {
         const int32_t v = w->m->g->outputs[i];
-        if (v != w->m->loss && !w->put[v]) {
+        if (!(v == w->m->loss && w->trains) && !w->put[v]) {
             dtp_strbuf_addf(b, "%s\"%s\"", by, w->m->low[v].id);
             by = ", ";
         }
@@ -293,7 +294,7 @@ static void put_outputs(const writer *w, dtp_strbuf *b)
 
 /* ---- both files ---- */
 
-static void mark_needed(const writer *w)
+static void mark_needed(writer *w)
 {
     for (int32_t i = 0; i < w->m->g->n_inputs; i++) {
         const int32_t v = w->m->g->inputs[i];
@@ -302,7 +303,9 @@ static void mark_needed(const writer *w)
         for (int32_t a = 0; a < w->m->g->values[v].rank; a++) {
             n *= w->m->g->values[v].sizes[a];
         }
-        w->out->report.parameters += w->needed[v] && w->m->g->values[v].role == ATEN_PARAM ? n : 0;
+        const bool param = w->needed[v] && w->m->g->values[v].role == ATEN_PARAM;
+        w->out->report.parameters += param ? n : 0;
+        w->trains = w->trains || (param && !w->m->g->values[v].frozen);
     }
 }
 
@@ -332,7 +335,7 @@ static void put_model(writer *w, dtp_strbuf *b)
     dtp_strbuf_join(b, &nodes);
     dtp_strbuf_add(b, "\n  ],\n");
     put_outputs(w, b);
-    if (w->m->loss >= 0) {
+    if (w->m->loss >= 0 && w->trains) {
         dtp_strbuf_addf(b,
                         ",\n  \"train\": {\"loss\": \"%s\", \"optimizer\": {\"adamw\": {\"lr\": "
                         "0.0003, \"weight_decay\": 0.1}}}",
@@ -353,6 +356,11 @@ dtp_status dtp_import_write(dtp_importer *m, const dtp_graph_import_options *opt
     DTP_TRY(DTP_NEW(m->arena, w.needed, m->g->n_values + 1, err));
     DTP_TRY(DTP_NEW(m->arena, w.params, w.n_blocks + 1, err));
     mark_needed(&w);
+    if (m->loss >= 0 && !w.trains) {
+        dtp_strbuf_add(&out->report.notes,
+                       "no parameter requires a gradient: the loss is an output, and the model is "
+                       "not trained\n");
+    }
     put_model(&w, &out->model);
     out->report.nodes = m->n;
     out->report.blocks = w.n_blocks;

@@ -512,6 +512,14 @@ static dtp_status tie_weights(const patterns *p, dtp_err *err)
         do {
             same = dtp_hash_table_next(&by_data, hash, &at);
         } while (same >= 0 && (p->g->values[same].data != data || !same_type(p, same, v)));
+        if (same >= 0 && p->g->values[same].frozen != p->g->values[v].frozen) {
+            const bool first = p->g->values[v].frozen;
+            return DTP_FAIL(err, DTP_UNSUPPORTED,
+                            "%s: the parameters '%.100s' and '%.100s' share their elements, and "
+                            "only '%.100s' requires a gradient: not supported",
+                            p->g->file, p->g->values[same].source, p->g->values[v].source,
+                            p->g->values[first ? same : v].source);
+        }
         if (same >= 0) {
             p->is[v] = same;
         } else {
