@@ -140,9 +140,25 @@ static bool makes_numbers(const forward_work *w, const dtp_node *node)
     return makes;
 }
 
+/* A cast to f32 of what is in the compute type: its readers cast it back, or read that. */
+static bool widens(const forward_work *w, const dtp_node *node)
+{
+    const dtp_tensor_id to = node->out[0];
+    bool output = false;
+    for (int32_t i = 0; i < w->g->n_outputs; i++) {
+        output = output || w->g->outputs[i] == to;
+    }
+    return (node->op->flags & DTP_OP_CAST) != 0 && !output && to != w->g->loss &&
+           type_of(w->g, node->in[0])->dtype == w->compute && type_of(w->g, to)->dtype == DTP_F32;
+}
+
 static dtp_status copy_forward(forward_work *w, dtp_node_id n, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[n];
+    if (widens(w, node)) {
+        w->copy.tensor[node->out[0]] = w->copy.tensor[node->in[0]];
+        return DTP_OK;
+    }
     dtp_tensor_id in[DTP_MAX_OP_IN];
     dtp_attr attrs[MAX_ATTRS];
     dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);

@@ -316,6 +316,27 @@ static void test_frozen__may_have_16_bits(void **state)
     assert_int_equal(parse(text, 0, NULL, &g, NULL), DTP_OK);
     check_frozen(g);
     assert_int_equal(g->n_grads, 1);
+    /* in bf16 it is read as it is, in f16 by a cast from f32 */
+    const struct {
+        const char *precision;
+        int32_t casts;
+    } cases[] = {{"bf16", 0}, {"bf16,gradients=f32", 0}, {"f16", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        dtp_arena *arena = dtp_arena_create();
+        const dtp_variant_texts texts = {.precision = cases[i].precision};
+        dtp_graph *half = change(g, &texts, arena);
+        int32_t casts = 0;
+        check_frozen(half);
+        for (dtp_node_id n = 0; n < half->n_nodes; n++) {
+            const dtp_node *node = &half->nodes[n];
+            const bool cast = node->phase == DTP_FORWARD && strcmp(node->op->name, "cast") == 0;
+            casts += cast && (strcmp(node->name, "c") == 0 || strcmp(node->name, "f16.c") == 0);
+        }
+        assert_int_equal(casts, cases[i].casts);
+        assert_int_equal(half->tensors[dtp_graph_find(half, "w")].type.dtype, DTP_BF16);
+        dtp_graph_destroy(half);
+        dtp_arena_destroy(arena);
+    }
     dtp_graph_destroy(g);
 }
 

@@ -60,17 +60,19 @@ def values(name):
     return [0.6 * math.sin(1.7 * i + 0.31 * k * i + k) + more for i in range(n)]
 
 
-def model(frozen):
+def model(frozen, half=()):
+    """Parameters in `half` are stored in bf16, and cast where they are read."""
     def param(name):
-        return {"dims": list(SHAPES[name]), "init": "zeros", **({"frozen": True} if name in frozen else {})}
+        return {"dims": list(SHAPES[name]), "init": "zeros", **({"frozen": True} if name in frozen else {}),
+                **({"dtype": "bf16"} if name in half else {})}
 
     def node(name, op, ins, **attrs):
-        return {"id": name, "op": op, "in": ins.split(), **attrs}
+        return {"id": name, "op": op, "in": [i + ".f32" * (i in half) for i in ins.split()], **attrs}
 
     return {"format": "dtp.model/1", "name": "adapters", "dims": DIMS,
             "inputs": {name: {"dims": ["batch"], "dtype": "i32", "below": "vocab"} for name in FEEDS},
             "params": {name: param(name) for name in SHAPES},
-            "nodes": [
+            "nodes": [{"id": name + ".f32", "op": "cast", "in": [name], "dtype": "f32"} for name in half] + [
                 node("e", "embedding", "table ids", over="vocab"), node("x", "layer_norm", "e gamma beta", over="d"),
                 node("xu", "einsum", "x up", out=["batch", "h"]), node("xa", "einsum", "x a", out=["batch", "r"]),
                 node("xab", "einsum", "xa b", out=["batch", "h"]), node("s", "add", "xu xab"), node("g", "gelu_erf", "s"),
@@ -102,6 +104,12 @@ def floats(data):
     return struct.unpack(f"<{len(data) // 4}f", data)
 
 
+def rounded(data):
+    """f32 in bf16: to the nearest, ties to even."""
+    words = struct.unpack(f"<{len(data) // 4}I", data)
+    return struct.pack(f"<{len(words)}H", *((w + 0x7fff + (w >> 16 & 1)) >> 16 for w in words))
+
+
 def write_npy(path, ids):
     text = f"{{'descr': '<i4', 'fortran_order': False, 'shape': ({len(ids)},), }}".encode()
     text += b" " * (-(len(text) + 11) % 64) + b"\n"
@@ -112,9 +120,9 @@ def write_npy(path, ids):
 class Folder:
     def __init__(self, path):
         self.path = path
-        for name, frozen in (("frozen", FROZEN), ("free", ())):
+        for name, args in (("frozen", (FROZEN,)), ("free", ((),)), ("half", (FROZEN, FROZEN))):
             with open(f"{path}/{name}.json", "w", encoding="utf-8") as f:
-                json.dump(model(frozen), f)
+                json.dump(model(*args), f)
         write_safetensors(f"{path}/first.safetensors")
         for name, ids in FEEDS.items():
             write_npy(f"{path}/{name}.npy", ids)
@@ -137,7 +145,9 @@ def compare(folder, what, file, args, bound):
     check(what, len(report["loss"]) == 3 and off < bound, f"losses and norms differ by {off:g}: {report['loss']}")
     first, after = read_safetensors(f"{folder.path}/first.safetensors"), read_safetensors(f"{folder.path}/after.safetensors")
     for name in SHAPES:
-        if name in FROZEN:
+        if name in FROZEN and file == "half.json":
+            check(what, after[name] == rounded(first[name]), f"the frozen '{name}' is not that of the file in bf16")
+        elif name in FROZEN:
             check(what, first[name] == after[name], f"the frozen '{name}' has changed")
         else:
             worst = max(abs(a - b) for a, b in zip(floats(after[name]), TRAINED[name]))
@@ -154,6 +164,10 @@ def compare(folder, what, file, args, bound):
 def trains(folder):
     for what, (args, bound) in RUNS.items():
         compare(folder, what, "frozen.json", args, bound)
+    peaks = [compare(folder, f"{file} in bf16", f"{file}.json", RUNS["bf16"][0], 0.08)["measured"]["peak_bytes"]
+             for file in ("frozen", "half")]
+    check("half", peaks[1] < peaks[0], f"peaks {peaks}")
+    compare(folder, "half", "half.json", ["--mesh", "x:2", "--rules", "h:x"], 0.08)
     globs = [a for name in FROZEN for a in ("--freeze", name)]
     compare(folder, "--freeze", "free.json", ["--mesh", "x:2", "--rules", "h:x", *globs], 1e-5)
     for what, args in PLANS.items():
