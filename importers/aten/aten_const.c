@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "importers/aten/aten_const.h"
+#include "importers/aten/arg_rules.h"
 
 enum { MOST_OPERANDS = 3, MOST_ELEMENTS = 1 << 26, MOST_IN_ALL = 1 << 28 };
 #define MOST_LOOKED_AT (INT64_C(1) << 33)
@@ -33,6 +34,7 @@ struct const_op {
     bool (*fits)(const work *w);
     double (*of)(const double *a); /* of at_elements: by those of the operands */
     const char *operands[MOST_OPERANDS];
+    const char *args; /* arg_rules.h */
 };
 
 /* ---- elements ---- */
@@ -258,8 +260,7 @@ static bool bind_operands(work *w, uint32_t *varies)
 {
     const const_op *op = w->op;
     const bool bits = op->of == of_and || op->of == of_or || op->of == of_not;
-    if ((bits && w->out->dtype != ATEN_BOOL) || (op->of == of_rsub && w->alpha != 1) ||
-        dtp_aten_arg_of(w->node, "rounding_mode") != NULL) {
+    if (bits && w->out->dtype != ATEN_BOOL) {
         return false;
     }
     for (int k = 0; k < MOST_OPERANDS && op->operands[k] != NULL; k++) {
@@ -418,34 +419,54 @@ static double at_triangle(const work *w, const int64_t *index)
     return kept ? dtp_const_at(w->in[0], place(w, 0, index)) : 0;
 }
 
+/* A row has all seven, or it does not compile: the argument rule (arg_rules.h) is a text. */
+#define ROW(name, args, view, at, fits, of, ...)                                                   \
+    {                                                                                              \
+        name, view, at, fits, of, {__VA_ARGS__}, "" args                                           \
+    }
+#define VIEW(name, view, args) ROW(name, args, view, NULL, NULL, NULL, NULL)
+#define RESHAPE(name, args) ROW(name, args, view_squeeze, at_view, fits_view, NULL, NULL)
+#define SAME(name, args) ROW(name, args, view_same, at_elements, NULL, of_same, "self")
+#define FILL(name, args) ROW(name, args " dtype=any", NULL, at_fill, NULL, NULL, NULL)
+#define UNARY(name, fn) ROW(name, "self:t", NULL, at_elements, NULL, fn, "self")
+#define BINARY(name, fn) ROW(name, "self:tn other:tn", NULL, at_elements, NULL, fn, "self", "other")
+#define SCALED(name, fn)                                                                           \
+    ROW(name, "self:tn other:tn alpha:n", NULL, at_elements, NULL, fn, "self", "other")
+
 /* clang-format off */
-#define VIEW(name, view) {name, view, NULL, NULL, NULL, {NULL}}
-#define RESHAPE(name) {name, view_squeeze, at_view, fits_view, NULL, {NULL}}
-#define SAME(name) {name, view_same, at_elements, NULL, of_same, {"self"}}
-#define FILL(name) {name, NULL, at_fill, NULL, NULL, {NULL}}
-#define UNARY(name, fn) {name, NULL, at_elements, NULL, fn, {"self"}}
-#define BINARY(name, fn) {name, NULL, at_elements, NULL, fn, {"self", "other"}}
 static const const_op ops[] = {
-    FILL("ones"), FILL("zeros"), FILL("full"), FILL("ones_like"), FILL("zeros_like"),
-    FILL("full_like"), FILL("new_ones"), FILL("new_zeros"), FILL("new_full"),
-    FILL("scalar_tensor"), SAME("to"), SAME("_to_copy"), SAME("type_as"), SAME("alias"),
-    SAME("contiguous"), SAME("clone"), SAME("detach"), SAME("detach_"), SAME("lift_fresh_copy"),
-    VIEW("expand", view_moved), VIEW("transpose", view_moved), VIEW("permute", view_moved),
-    VIEW("t", view_moved), VIEW("unsqueeze", view_squeeze), VIEW("squeeze", view_squeeze),
-    VIEW("slice", view_slice), VIEW("select", view_slice),
-    RESHAPE("view"), RESHAPE("reshape"), RESHAPE("flatten"),
-    {"arange", NULL, at_arange, fits_arange, NULL, {NULL}},
-    {"cat", NULL, at_cat, fits_cat, NULL, {NULL}},
-    {"cumsum", NULL, at_cumsum, fits_scan, NULL, {"self"}},
-    {"diff", NULL, at_diff, fits_scan, NULL, {"self", "prepend"}},
-    {"index", NULL, at_index, fits_index, NULL, {NULL}},
-    {"gather", NULL, at_gather, fits_same, NULL, {"self", "index"}},
-    {"tril", NULL, at_triangle, fits_triangle, NULL, {"self"}},
-    {"triu", NULL, at_triangle, fits_triangle, NULL, {"self"}},
-    {"pow", NULL, at_elements, NULL, of_pow, {"self", "exponent"}},
-    {"where", NULL, at_elements, NULL, of_where, {"condition", "self", "other"}},
-    {"masked_fill", NULL, at_elements, NULL, of_masked_fill, {"self", "mask", "value"}},
-    BINARY("add", of_add), BINARY("sub", of_sub), BINARY("rsub", of_rsub), BINARY("mul", of_mul),
+    FILL("ones", "size=any"), FILL("zeros", "size=any"), FILL("full", "size=any fill_value:n"),
+    FILL("ones_like", "self=any"), FILL("zeros_like", "self=any"),
+    FILL("full_like", "self=any fill_value:n"), FILL("new_ones", "self=any size=any"),
+    FILL("new_zeros", "self=any size=any"), FILL("new_full", "self=any size=any fill_value:n"),
+    FILL("scalar_tensor", "s:n"), SAME("to", "self:t dtype=any other=any copy=any"),
+    SAME("_to_copy", "self:t dtype=any"), SAME("type_as", "self:t other=any"),
+    SAME("alias", "self:t"), SAME("contiguous", "self:t"), SAME("clone", "self:t"),
+    SAME("detach", "self:t"), SAME("detach_", "self:t"), SAME("lift_fresh_copy", "self:t"),
+    VIEW("expand", view_moved, "self:t size=any implicit=any"),
+    VIEW("transpose", view_moved, "self:t dim0:i dim1:i"),
+    VIEW("permute", view_moved, "self:t dims:s"), VIEW("t", view_moved, "self:t"),
+    VIEW("unsqueeze", view_squeeze, "self:t dim=any"),
+    VIEW("squeeze", view_squeeze, "self:t dim=any"),
+    VIEW("slice", view_slice, "self:t dim:i start:i end=any step:i"),
+    VIEW("select", view_slice, "self:t dim:i index:i"),
+    RESHAPE("view", "self:t size=any"), RESHAPE("reshape", "self:t shape=any"),
+    RESHAPE("flatten", "self:t start_dim=any end_dim=any"),
+    ROW("arange", "start:n end=any step:n dtype=any", NULL, at_arange, fits_arange, NULL, NULL),
+    ROW("cat", "tensors:l dim:i", NULL, at_cat, fits_cat, NULL, NULL),
+    ROW("cumsum", "self:t dim:i dtype=same", NULL, at_cumsum, fits_scan, NULL, "self"),
+    ROW("diff", "self:t n=1 dim:i prepend:t", NULL, at_diff, fits_scan, NULL, "self", "prepend"),
+    ROW("index", "self:t indices:l", NULL, at_index, fits_index, NULL, NULL),
+    ROW("gather", "self:t dim:i index:t sparse_grad=any", NULL, at_gather, fits_same, NULL,
+        "self", "index"),
+    ROW("tril", "self:t diagonal:i", NULL, at_triangle, fits_triangle, NULL, "self"),
+    ROW("triu", "self:t diagonal:i", NULL, at_triangle, fits_triangle, NULL, "self"),
+    ROW("pow", "self:tn exponent:tn", NULL, at_elements, NULL, of_pow, "self", "exponent"),
+    ROW("where", "condition:t self:tn other:tn", NULL, at_elements, NULL, of_where, "condition",
+        "self", "other"),
+    ROW("masked_fill", "self:t mask:t value:tn", NULL, at_elements, NULL, of_masked_fill, "self",
+        "mask", "value"),
+    SCALED("add", of_add), SCALED("sub", of_sub), BINARY("rsub", of_rsub), BINARY("mul", of_mul),
     BINARY("div", of_div), BINARY("floor_divide", of_floor_divide), BINARY("minimum", of_min),
     BINARY("maximum", of_max), BINARY("min", of_min), BINARY("max", of_max), BINARY("eq", of_eq),
     BINARY("ne", of_ne), BINARY("lt", of_lt), BINARY("le", of_le), BINARY("gt", of_gt),
@@ -562,7 +583,7 @@ static void fold_node(folder *f, const dtp_aten_node *node)
     while (op < end && !dtp_aten_is(node, op->name)) {
         op++;
     }
-    if (op == end || !known || node->n_outs != 1) {
+    if (op == end || !known || node->n_outs != 1 || dtp_arg_refused(f->g, node, op->args) != NULL) {
         return;
     }
     const int32_t x = dtp_aten_input(node, 0);

@@ -54,8 +54,9 @@ typedef enum dtp_aten_kind {
     ATEN_FLOAT,
     ATEN_BOOLEAN,
     ATEN_TEXT,
-    ATEN_INTS, /* n of them */
-    ATEN_OTHER /* device, layout, memory format: nothing that changes a value */
+    ATEN_INTS,  /* n of them */
+    ATEN_REALS, /* n of them */
+    ATEN_OTHER  /* none of these: a device, a memory format, .. */
 } dtp_aten_kind;
 
 typedef struct dtp_aten_arg {
@@ -66,16 +67,18 @@ typedef struct dtp_aten_arg {
     int64_t *ints; /* also ints[0] of an INT or BOOLEAN; symbolic sizes by their example */
     double real;   /* of FLOAT and INT */
     const char *text;
+    double *reals;
 } dtp_aten_arg;
 
 typedef struct dtp_aten_node {
     const char *op; /* "aten.linear.default"; those of patterns begin with "dtp." */
     int32_t n_args, n_outs;
     dtp_aten_arg *args;
-    int32_t *outs;     /* values; -1: not a tensor */
-    const char *path;  /* of the module: "layers.3.attn"; "" */
-    const char *where; /* the innermost source line, "" */
-    bool live, effect; /* an output needs it; it changes a tensor that others may read */
+    int32_t *outs;       /* values; -1: not a tensor */
+    const char *path;    /* of the module: "layers.3.attn"; "" */
+    const char *where;   /* the innermost source line, "" */
+    bool live, effect;   /* an output needs it; it changes a tensor that others may read */
+    const char *refused; /* the argument because of which it was not written anew; NULL */
 } dtp_aten_node;
 
 typedef struct dtp_aten {

@@ -235,21 +235,6 @@ static dtp_status read_int(const pt2 *p, const dtp_foreign *v, int64_t *out, dtp
                : dtp_foreign_int(p->graph, v, -(INT64_C(1) << 53), INT64_C(1) << 53, out, err);
 }
 
-static dtp_status read_list(const pt2 *p, const dtp_foreign *list, dtp_aten_arg *a, dtp_err *err)
-{
-    for (const dtp_foreign *v = dtp_foreign_first(list); v != NULL; v = dtp_foreign_next(v)) {
-        const dtp_foreign *inner = get(v, "as_tensor");
-        a->values[a->n] = -1;
-        if (a->kind == ATEN_INTS) {
-            DTP_TRY(read_int(p, v, &a->ints[a->n], err));
-        } else if (get(v, "as_none") == NULL) {
-            DTP_TRY(value_named(p, inner != NULL ? inner : v, &a->values[a->n], err));
-        }
-        a->n++;
-    }
-    return DTP_OK;
-}
-
 static dtp_status read_float(const pt2 *p, const dtp_foreign *v, double *out, dtp_err *err)
 {
     const char *text;
@@ -263,6 +248,23 @@ static dtp_status read_float(const pt2 *p, const dtp_foreign *v, double *out, dt
     return DTP_OK;
 }
 
+static dtp_status read_list(const pt2 *p, const dtp_foreign *list, dtp_aten_arg *a, dtp_err *err)
+{
+    for (const dtp_foreign *v = dtp_foreign_first(list); v != NULL; v = dtp_foreign_next(v)) {
+        const dtp_foreign *inner = get(v, "as_tensor");
+        a->values[a->n] = -1;
+        if (a->kind == ATEN_INTS) {
+            DTP_TRY(read_int(p, v, &a->ints[a->n], err));
+        } else if (a->kind == ATEN_REALS) {
+            DTP_TRY(read_float(p, v, &a->reals[a->n], err));
+        } else if (get(v, "as_none") == NULL) {
+            DTP_TRY(value_named(p, inner != NULL ? inner : v, &a->values[a->n], err));
+        }
+        a->n++;
+    }
+    return DTP_OK;
+}
+
 static dtp_aten_kind kind_of(const char *key)
 {
     static const struct {
@@ -273,7 +275,8 @@ static dtp_aten_kind kind_of(const char *key)
                  {"as_sym_ints", ATEN_INTS}, {"as_int", ATEN_INT},
                  {"as_sym_int", ATEN_INT},   {"as_scalar_type", ATEN_INT},
                  {"as_float", ATEN_FLOAT},   {"as_bool", ATEN_BOOLEAN},
-                 {"as_string", ATEN_TEXT},   {"as_none", ATEN_NONE}};
+                 {"as_string", ATEN_TEXT},   {"as_none", ATEN_NONE},
+                 {"as_floats", ATEN_REALS}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(kinds[i].key, key) == 0) {
             return kinds[i].kind;
@@ -297,6 +300,7 @@ static dtp_status read_arg(const pt2 *p, const dtp_foreign *input, dtp_aten_arg 
     const int32_t n = dtp_foreign_size(v) + 1; /* of any kind: a zero is read, at worst */
     DTP_TRY(DTP_NEW(p->g->arena, a->ints, n, err));
     DTP_TRY(DTP_NEW(p->g->arena, a->values, n, err));
+    DTP_TRY(DTP_NEW(p->g->arena, a->reals, n, err));
     a->kind = kind_of(dtp_foreign_key(v));
     switch (a->kind) {
     case ATEN_VALUE:
@@ -304,6 +308,7 @@ static dtp_status read_arg(const pt2 *p, const dtp_foreign *input, dtp_aten_arg 
         return value_named(p, v, a->values, err);
     case ATEN_VALUES:
     case ATEN_INTS:
+    case ATEN_REALS:
         return read_list(p, v, a, err);
     case ATEN_FLOAT:
         return read_float(p, v, &a->real, err);

@@ -112,12 +112,18 @@ dtp_status dtp_onnx__where(dtp_onnx_graph *o, dtp_err *err)
     return dtp_onnx__elements(o, err);
 }
 
-/* Ops of one operand whose attributes say no more than the op of ATen takes. */
-dtp_status dtp_onnx__same(dtp_onnx_graph *o, dtp_err *err)
+dtp_status dtp_onnx__gelu(dtp_onnx_graph *o, dtp_err *err)
 {
     const char *how = dtp_onnx_attr_of(o, "approximate")->text;
     return EMIT(o, o->op->aten, &o->s, o->out, err, ARG_T("self", o->in[0]),
-                ARG_I("dim", dtp_onnx_int(o, "axis", -1)), ARG_TEXT("approximate", how));
+                ARG_TEXT("approximate", how[0] == '\0' ? "none" : how));
+}
+
+/* Softmax, LogSoftmax */
+dtp_status dtp_onnx__softmax(dtp_onnx_graph *o, dtp_err *err)
+{
+    return EMIT(o, o->op->aten, &o->s, o->out, err, ARG_T("self", o->in[0]),
+                ARG_I("dim", dtp_onnx_int(o, "axis", -1)));
 }
 
 /* No softmax of numbers that are finite is a NaN. */
@@ -145,7 +151,7 @@ dtp_status dtp_onnx__dropout(dtp_onnx_graph *o, dtp_err *err)
         return dtp_onnx_unsupported("dropout of this kind", err);
     }
     return EMIT(o, o->op->aten, &o->s, o->out, err, ARG_T("input", o->in[0]), ARG_R("p", rate),
-                ARG_I("train", on != 0));
+                ARG_B("train", on != 0));
 }
 
 dtp_status dtp_onnx__cast(dtp_onnx_graph *o, dtp_err *err)
@@ -254,7 +260,7 @@ dtp_status dtp_onnx__reduce(dtp_onnx_graph *o, dtp_err *err)
         }
     }
     return EMIT(o, o->op->aten, &o->s, o->out, err, ARG_T("self", o->in[0]),
-                ARG_L("dim", n < 0 ? 0 : n, axes), ARG_I("keepdim", keep));
+                ARG_L("dim", n < 0 ? 0 : n, axes), ARG_B("keepdim", keep));
 }
 
 dtp_status dtp_onnx__norm(dtp_onnx_graph *o, dtp_err *err)

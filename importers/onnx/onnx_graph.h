@@ -3,6 +3,8 @@
 #ifndef DTP_IMPORTERS_ONNX_ONNX_GRAPH_H
 #define DTP_IMPORTERS_ONNX_ONNX_GRAPH_H
 
+#include <math.h>
+
 #include "importers/aten/aten_const.h"
 #include "importers/onnx/onnx_file.h"
 
@@ -26,25 +28,42 @@ typedef struct dtp_onnx_graph {
     dtp_shape x, s;    /* of operand 0, and what the result's is made from */
 } dtp_onnx_graph;
 
-#define ARG_T(name, v)                                                                             \
+#define ARG_T(arg, v)                                                                              \
     {                                                                                              \
-        name, (v) < 0 ? ATEN_NONE : ATEN_VALUE, 1, (int32_t[]){v}, NULL, 0, NULL                   \
+        .name = arg, .kind = (v) < 0 ? ATEN_NONE : ATEN_VALUE, .n = 1, .values = (int32_t[])       \
+        {                                                                                          \
+            v                                                                                      \
+        }                                                                                          \
     }
-#define ARG_I(name, x)                                                                             \
+#define ARG_VALUES(arg, count, of)                                                                 \
     {                                                                                              \
-        name, ATEN_INT, 1, NULL, (int64_t[]){x}, 0, NULL                                           \
+        .name = arg, .kind = ATEN_VALUES, .n = count, .values = of                                 \
     }
-#define ARG_R(name, x)                                                                             \
+#define ARG_I(arg, x)                                                                              \
     {                                                                                              \
-        name, ATEN_FLOAT, 0, NULL, NULL, x, NULL                                                   \
+        .name = arg, .kind = ATEN_INT, .n = 1, .ints = (int64_t[])                                 \
+        {                                                                                          \
+            x                                                                                      \
+        }                                                                                          \
     }
-#define ARG_L(name, n, of)                                                                         \
+#define ARG_B(arg, x)                                                                              \
     {                                                                                              \
-        name, ATEN_INTS, n, NULL, of, 0, NULL                                                      \
+        .name = arg, .kind = ATEN_BOOLEAN, .n = 1, .ints = (int64_t[])                             \
+        {                                                                                          \
+            x                                                                                      \
+        }                                                                                          \
     }
-#define ARG_TEXT(name, text)                                                                       \
+#define ARG_R(arg, x)                                                                              \
     {                                                                                              \
-        name, ATEN_TEXT, 0, NULL, NULL, 0, text                                                    \
+        .name = arg, .kind = isnan(x) ? ATEN_NONE : ATEN_FLOAT, .real = x                          \
+    }
+#define ARG_L(arg, count, of)                                                                      \
+    {                                                                                              \
+        .name = arg, .kind = ATEN_INTS, .n = count, .ints = of                                     \
+    }
+#define ARG_TEXT(arg, said)                                                                        \
+    {                                                                                              \
+        .name = arg, .kind = ATEN_TEXT, .text = said                                               \
     }
 
 /* A node of ATen over args, which are copied, whose results are *out, n_out of them. It moves

@@ -1,64 +1,71 @@
 /* The table of ONNX ops: the ATen op that each becomes. docs/programs-of-pytorch.md lists it. */
 #include "importers/onnx/onnx_ops.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* clang-format off */
-#define UNARY(name, aten) {name, dtp_onnx__elements, 1, "aten." aten ".default", {"self"}}
-#define BINARY(name, aten) {name, dtp_onnx__elements, 2, "aten." aten ".Tensor", {"self", "other"}}
-#define TRUTH(name, aten) {name, dtp_onnx__truth, 2, "aten." aten ".Tensor", {"self", "other"}}
-#define OWN(name, read, least, aten) {name, read, least, "aten." aten, {NULL}}
+/* A row says its operands, and its attributes as arg_rules.h says arguments, or it does not
+ * compile. */
+#define ROW(name, read, least, most, aten, attrs, ...)                                             \
+    {                                                                                              \
+        name, dtp_onnx__##read, least, most, "aten." aten, "" attrs, {__VA_ARGS__}                 \
+    }
+#define OWN(name, read, least, most, aten, attrs) ROW(name, read, least, most, aten, attrs, NULL)
+#define UNARY(name, aten) ROW(name, elements, 1, 1, aten ".default", "", "self")
+#define BINARY(name, aten) ROW(name, elements, 2, 2, aten ".Tensor", "", "self", "other")
+#define TRUTH(name, aten) ROW(name, truth, 2, 2, aten ".Tensor", "", "self", "other")
 static const dtp_onnx_op ops[] = {
     BINARY("Add", "add"), BINARY("Sub", "sub"), BINARY("Max", "maximum"), BINARY("Min", "minimum"),
     BINARY("Mul", "mul"),
-    {"Div", dtp_onnx__inverse, 2, "aten.div.Tensor", {"self", "other"}},
-    {"Reciprocal", dtp_onnx__inverse, 1, "aten.reciprocal.default", {"self"}},
-    {"Pow", dtp_onnx__elements, 2, "aten.pow.Tensor_Scalar", {"self", "exponent"}},
-    {"Where", dtp_onnx__where, 3, "aten.where.self", {"condition", "self", "other"}},
+    ROW("Div", inverse, 2, 2, "div.Tensor", "", "self", "other"),
+    ROW("Reciprocal", inverse, 1, 1, "reciprocal.default", "", "self"),
+    ROW("Pow", elements, 2, 2, "pow.Tensor_Scalar", "", "self", "exponent"),
+    ROW("Where", where, 3, 3, "where.self", "", "condition", "self", "other"),
     TRUTH("Equal", "eq"), TRUTH("Less", "lt"), TRUTH("LessOrEqual", "le"), TRUTH("Greater", "gt"),
     TRUTH("GreaterOrEqual", "ge"), TRUTH("And", "logical_and"), TRUTH("Or", "logical_or"),
     UNARY("Not", "logical_not"), UNARY("Neg", "neg"), UNARY("Exp", "exp"), UNARY("Log", "log"),
     UNARY("Sqrt", "sqrt"), UNARY("Abs", "abs"), UNARY("Sin", "sin"), UNARY("Cos", "cos"),
     UNARY("Floor", "floor"), UNARY("Tanh", "tanh"), UNARY("Sigmoid", "sigmoid"),
     UNARY("Relu", "relu"), UNARY("Erf", "erf"), UNARY("Softplus", "softplus"),
-    OWN("Gelu", dtp_onnx__same, 1, "gelu.default"),
-    OWN("Softmax", dtp_onnx__same, 1, "softmax.int"),
-    OWN("LogSoftmax", dtp_onnx__same, 1, "log_softmax.int"),
-    OWN("IsNaN", dtp_onnx__is_nan, 1, "isnan.default"),
-    OWN("Identity", dtp_onnx__identity, 1, "alias.default"),
-    OWN("Dropout", dtp_onnx__dropout, 1, "dropout.default"),
-    OWN("Cast", dtp_onnx__cast, 1, "to.dtype"),
-    OWN("Shape", dtp_onnx__shape, 1, "sym_size.int"),
-    OWN("Constant", dtp_onnx__constant, 0, "lift_fresh_copy.default"),
-    OWN("ConstantOfShape", dtp_onnx__filled, 1, "full.default"),
-    OWN("Range", dtp_onnx__range, 3, "arange.start_step"),
-    OWN("Trilu", dtp_onnx__along, 1, "triu.default"),
-    OWN("CumSum", dtp_onnx__along, 2, "cumsum.default"),
-    OWN("Reshape", dtp_onnx__reshape, 2, "view.default"),
-    OWN("Flatten", dtp_onnx__flatten, 1, "view.default"),
-    OWN("Squeeze", dtp_onnx__squeeze, 1, "view.default"),
-    OWN("Unsqueeze", dtp_onnx__unsqueeze, 2, "unsqueeze.default"),
-    OWN("Transpose", dtp_onnx__transpose, 1, "permute.default"),
-    OWN("Expand", dtp_onnx__expand, 2, "expand.default"),
-    OWN("Concat", dtp_onnx__concat, 1, "cat.default"),
-    OWN("Split", dtp_onnx__split, 1, "split.sizes"),
-    OWN("Slice", dtp_onnx__slice, 3, "slice.Tensor"),
-    OWN("Pad", dtp_onnx__pad, 2, "constant_pad_nd.default"),
-    OWN("Gather", dtp_onnx__gather, 2, "embedding.default"),
-    OWN("GatherND", dtp_onnx__gather_nd, 2, "index.Tensor"),
-    OWN("GatherElements", dtp_onnx__gather_elements, 2, "gather.default"),
-    OWN("ReduceMean", dtp_onnx__reduce, 1, "mean.dim"),
-    OWN("ReduceSum", dtp_onnx__reduce, 1, "sum.dim_IntList"),
-    OWN("ReduceMax", dtp_onnx__reduce, 1, "amax.default"),
-    OWN("ReduceMin", dtp_onnx__reduce, 1, "amin.default"),
-    OWN("LayerNormalization", dtp_onnx__norm, 2, "layer_norm.default"),
-    OWN("RMSNormalization", dtp_onnx__norm, 2, "rms_norm.default"),
-    OWN("SimplifiedLayerNormalization", dtp_onnx__norm, 2, "rms_norm.default"),
-    OWN("SoftmaxCrossEntropyLoss", dtp_onnx__loss, 2, "cross_entropy_loss.default"),
-    OWN("MatMul", dtp_onnx__matmul, 2, "matmul.default"),
-    OWN("Gemm", dtp_onnx__gemm, 2, "linear.default"),
-    OWN("Attention", dtp_onnx__attention, 3, "scaled_dot_product_attention.default"),
-    OWN("Conv", dtp_onnx__conv, 2, "conv2d.default"),
+    OWN("Gelu", gelu, 1, 1, "gelu.default", "approximate"),
+    OWN("Softmax", softmax, 1, 1, "softmax.int", "axis"),
+    OWN("LogSoftmax", softmax, 1, 1, "log_softmax.int", "axis"),
+    OWN("IsNaN", is_nan, 1, 1, "isnan.default", ""),
+    OWN("Identity", identity, 1, 1, "alias.default", ""),
+    OWN("Dropout", dropout, 1, 3, "dropout.default", "seed=any"),
+    OWN("Cast", cast, 1, 1, "to.dtype", "to saturate=any"),
+    OWN("Shape", shape, 1, 1, "sym_size.int", "start end"),
+    OWN("Constant", constant, 0, 0, "lift_fresh_copy.default", "value value_int value_ints value_float"),
+    OWN("ConstantOfShape", filled, 1, 1, "full.default", "value"),
+    OWN("Range", range, 3, 3, "arange.start_step", ""),
+    OWN("Trilu", along, 1, 2, "triu.default", "upper"),
+    OWN("CumSum", along, 2, 2, "cumsum.default", "exclusive=0 reverse=0"),
+    OWN("Reshape", reshape, 2, 2, "view.default", "allowzero"),
+    OWN("Flatten", flatten, 1, 1, "view.default", "axis"),
+    OWN("Squeeze", squeeze, 1, 2, "view.default", "axes"),
+    OWN("Unsqueeze", unsqueeze, 2, 2, "unsqueeze.default", ""),
+    OWN("Transpose", transpose, 1, 1, "permute.default", "perm"),
+    OWN("Expand", expand, 2, 2, "expand.default", ""),
+    OWN("Concat", concat, 1, INT32_MAX, "cat.default", "axis"),
+    OWN("Split", split, 1, 2, "split.sizes", "axis split num_outputs=any"),
+    OWN("Slice", slice, 3, 5, "slice.Tensor", ""),
+    OWN("Pad", pad, 2, 4, "constant_pad_nd.default", "mode"),
+    OWN("Gather", gather, 2, 2, "embedding.default", "axis"),
+    OWN("GatherND", gather_nd, 2, 2, "index.Tensor", "batch_dims=0"),
+    OWN("GatherElements", gather_elements, 2, 2, "gather.default", "axis"),
+    OWN("ReduceMean", reduce, 1, 2, "mean.dim", "axes keepdims noop_with_empty_axes"),
+    OWN("ReduceSum", reduce, 1, 2, "sum.dim_IntList", "axes keepdims noop_with_empty_axes"),
+    OWN("ReduceMax", reduce, 1, 2, "amax.default", "axes keepdims noop_with_empty_axes"),
+    OWN("ReduceMin", reduce, 1, 2, "amin.default", "axes keepdims noop_with_empty_axes"),
+    OWN("LayerNormalization", norm, 2, 3, "layer_norm.default", "axis epsilon stash_type=1"),
+    OWN("RMSNormalization", norm, 2, 2, "rms_norm.default", "axis epsilon stash_type=1"),
+    OWN("SimplifiedLayerNormalization", norm, 2, 2, "rms_norm.default", "axis epsilon stash_type=1"),
+    OWN("SoftmaxCrossEntropyLoss", loss, 2, 3, "cross_entropy_loss.default", "reduction ignore_index"),
+    OWN("MatMul", matmul, 2, 2, "matmul.default", ""),
+    OWN("Gemm", gemm, 2, 3, "linear.default", "alpha=1 beta=1 transA=0 transB"),
+    OWN("Attention", attention, 3, 4, "scaled_dot_product_attention.default", "is_causal scale softcap=0 q_num_heads=any kv_num_heads=any qk_matmul_output_mode=any softmax_precision=any"),
+    OWN("Conv", conv, 2, 3, "conv2d.default", "strides pads dilations group=1 auto_pad kernel_shape=any"),
 };
 /* clang-format on */
 
@@ -72,4 +79,37 @@ const dtp_onnx_op *dtp_onnx_op_find(const dtp_onnx_node *n)
         }
     }
     return NULL;
+}
+
+/* The word of a list that is about a name; NULL. */
+static const char *word_of(const char *words, const char *name)
+{
+    const size_t n = strlen(name);
+    for (; *words != '\0'; words += strspn(words, " ")) {
+        const size_t len = strcspn(words, " ");
+        if (len >= n && strncmp(words, name, n) == 0 && (len == n || words[n] == '=')) {
+            return words + n;
+        }
+        words += len;
+    }
+    return NULL;
+}
+
+dtp_status dtp_onnx_check(const dtp_onnx_node *n, const dtp_onnx_op *op, dtp_err *err)
+{
+    if (n->in.n < op->least || n->in.n > op->most || n->out.n < 1) {
+        return DTP_FAIL(err, DTP_INVALID, "%d operands, not %d to %d, or no result", n->in.n,
+                        op->least, op->most);
+    }
+    for (int32_t i = 0; i < n->n_attrs; i++) {
+        const dtp_onnx_attr *a = &n->attrs[i];
+        const char *word = word_of(op->attrs, a->name);
+        const double x = (double)a->i + a->f; /* one of them is 0 */
+        if (word == NULL || (*word == '=' && strncmp(word, "=any", 4) != 0 &&
+                             (a->text[0] != '\0' || a->ints.n > 0 || atof(word + 1) != x))) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "attribute '%s' is %s%.9g: not supported",
+                            a->name, a->text, x);
+        }
+    }
+    return DTP_OK;
 }

@@ -58,8 +58,8 @@ dtp_status dtp_onnx__attention(dtp_onnx_graph *o, dtp_err *err)
     o->s.sizes[3] = v.sizes[3];
     return EMIT(o, o->op->aten, &o->s, o->out, err, ARG_T("query", o->in[0]),
                 ARG_T("key", o->in[1]), ARG_T("value", o->in[2]), ARG_T("attn_mask", o->in[3]),
-                ARG_I("is_causal", dtp_onnx_int(o, "is_causal", 0)),
-                ARG_R("scale", dtp_onnx_real(o, "scale", 0)));
+                ARG_B("is_causal", dtp_onnx_int(o, "is_causal", 0)),
+                ARG_R("scale", dtp_onnx_real(o, "scale", (double)NAN)));
 }
 
 /* Patches alone: a stride that is the kernel, no padding. */

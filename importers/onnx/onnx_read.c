@@ -178,16 +178,14 @@ static dtp_status read_operands(dtp_onnx_graph *o, dtp_err *err)
             DTP_TRY(read_weight(o, &o->in[i], err));
         }
     }
-    return in->n >= o->op->least && o->n->out.n > 0
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "%d operands, not %d, or no result", in->n,
-                          o->op->least);
+    return DTP_OK;
 }
 
 static dtp_status read_node(dtp_onnx_graph *o, dtp_err *err)
 {
     const dtp_pb_texts *out = &o->n->out;
     o->op = dtp_onnx_op_find(o->n);
+    DTP_TRY(dtp_onnx_check(o->n, o->op, err));
     DTP_TRY(read_operands(o, err));
     DTP_TRY(DTP_NEW(o->g->arena, o->out, out->n, err));
     memset(o->out, -1, (size_t)out->n * sizeof o->out[0]);

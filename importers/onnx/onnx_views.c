@@ -167,8 +167,8 @@ dtp_status dtp_onnx__concat(dtp_onnx_graph *o, dtp_err *err)
     }
     o->out[0] = o->in[0];
     return n == 1 ? DTP_OK
-                  : EMIT(o, o->op->aten, &o->s, o->out, err,
-                         {"tensors", ATEN_VALUES, n, o->in, NULL, 0, NULL}, ARG_I("dim", axis));
+                  : EMIT(o, o->op->aten, &o->s, o->out, err, ARG_VALUES("tensors", n, o->in),
+                         ARG_I("dim", axis));
 }
 
 dtp_status dtp_onnx__split(dtp_onnx_graph *o, dtp_err *err)
@@ -282,10 +282,9 @@ static dtp_status index_by(dtp_onnx_graph *o, int32_t n, int32_t *indices, dtp_e
     for (int32_t i = n; i < o->x.rank; i++) {
         o->s.sizes[o->s.rank++] = o->x.sizes[i];
     }
-    return indices == NULL
-               ? DTP_OK
-               : EMIT(o, "aten.index.Tensor", &o->s, o->out, err, ARG_T("self", o->in[0]),
-                      {"indices", ATEN_VALUES, n, indices, NULL, 0, NULL});
+    return indices == NULL ? DTP_OK
+                           : EMIT(o, "aten.index.Tensor", &o->s, o->out, err,
+                                  ARG_T("self", o->in[0]), ARG_VALUES("indices", n, indices));
 }
 
 /* Indices 0, 1, .. of all rows in their order are a view. */

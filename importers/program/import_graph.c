@@ -5,18 +5,28 @@
 
 #include "core/base/text.h"
 #include "importers/aten/aten_const.h"
+#include "importers/aten/arg_rules.h"
 #include "importers/program/lowering/aten_ops.h"
 #include "importers/program/lowering/lower.h"
 #include "importers/program/rewrites/aten_expand.h"
 #include "importers/program/rewrites/aten_patterns.h"
 
-/* ---- ops that are not supported ---- */
+/* ---- ops and arguments that are not supported ---- */
 
 typedef struct missing_op {
     const char *op;
     const dtp_aten_node *first;
+    const char *why; /* of the first; "" */
     int32_t count;
 } missing_op;
+
+/* What is not supported of a node: "" the op, or an argument of it; NULL: nothing. */
+static const char *refused(const dtp_importer *m, const dtp_aten_node *node)
+{
+    const dtp_aten_op *op = dtp_aten_op_find(node);
+    const char *why = op == NULL ? "" : dtp_arg_refused(m->g, node, op->args);
+    return node->refused != NULL && (why != NULL || node->effect) ? node->refused : why;
+}
 
 static dtp_status check_ops(dtp_importer *m, dtp_err *err)
 {
@@ -26,24 +36,44 @@ static dtp_status check_ops(dtp_importer *m, dtp_err *err)
     DTP_TRY(DTP_NEW(m->arena, list, m->g->n_nodes + 1, err));
     for (int32_t i = 0; i < m->g->n_nodes; i++) {
         const dtp_aten_node *node = &m->g->nodes[i];
-        if (!node->live || dtp_aten_op_find(node) != NULL) {
+        const char *why = node->live ? refused(m, node) : NULL;
+        if (why == NULL) {
             continue;
         }
-        int32_t k = dtp_name_find(&names, node->op);
+        const char *key = dtp_arena_printf(m->arena, "%s %s", node->op, why);
+        DTP_TRY(DTP_MEMORY(err, key));
+        int32_t k = dtp_name_find(&names, key);
         if (k < 0) {
             k = n++;
-            list[k] = (missing_op){node->op, node, 0};
-            DTP_TRY(dtp_name_add(&names, m->arena, node->op, k, err));
+            list[k] = (missing_op){node->op, node, why, 0};
+            DTP_TRY(dtp_name_add(&names, m->arena, key, k, err));
         }
         list[k].count++;
     }
     for (int32_t k = 0; k < n; k++) {
-        dtp_strbuf_addf(&m->report->unsupported, "%s: %d, first in '%s', %s\n", list[k].op,
-                        list[k].count, list[k].first->path, list[k].first->where);
+        dtp_strbuf_addf(&m->report->unsupported, "%s: %d, first in '%s', %s%s%s\n", list[k].op,
+                        list[k].count, list[k].first->path, list[k].first->where,
+                        list[k].why[0] != '\0' ? ": " : "", list[k].why);
     }
     return n == 0 ? DTP_OK
-                  : DTP_FAIL(err, DTP_UNSUPPORTED, "%s: %d ops are not supported, the first is %s",
-                             m->g->file, n, list[0].op);
+                  : DTP_FAIL(err, DTP_UNSUPPORTED,
+                             "%s: %d ops are not supported, the first is %s in '%s' (%s)%s%s",
+                             m->g->file, n, list[0].op, list[0].first->path, list[0].first->where,
+                             list[0].why[0] != '\0' ? ": " : "", list[0].why);
+}
+
+/* Patterns take nodes together, so the arguments of rows of the table are looked at before them: of
+ * nodes that are no constants. A node that is refused stays, and is reported. */
+static void refuse_arguments(const dtp_importer *m)
+{
+    for (int32_t i = 0; i < m->g->n_nodes; i++) {
+        dtp_aten_node *node = &m->g->nodes[i];
+        const bool constant = node->n_outs > 0 && m->consts[node->outs[0]].is;
+        if (node->live && !constant && dtp_aten_op_find(node) != NULL) {
+            node->refused = refused(m, node);
+            node->effect = node->effect || node->refused != NULL;
+        }
+    }
 }
 
 /* ---- constants ---- */
@@ -224,6 +254,7 @@ static dtp_status run_stages(dtp_importer *m, const dtp_graph_import_options *op
 {
     DTP_TRY(dtp_aten_expand(m->g, err));
     DTP_TRY(dtp_const_fold(m->g, &m->consts, err));
+    refuse_arguments(m);
     DTP_TRY(dtp_aten_patterns(m->g, m->consts, &m->report->notes, err));
     cut_constants(m);
     DTP_TRY(check_ops(m, err));

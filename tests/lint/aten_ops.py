@@ -32,14 +32,13 @@ def read(path):
 
 
 def aten():
-    rows = re.findall(r'^    \{"([^"]+)", \w+, dtp_lower_(\w+), (?:NULL|"([^"]+)")\},$',
+    rows = re.findall(r'^    OP\("([^"]+)", \w+, (\w+), (?:NULL|"([^"]+)"),',
                       read("importers/program/lowering/aten_ops.c"), re.M)
     by = by_family((family, name, ours.split(" ")[0].replace("slice", ""))  # without attributes
                    for name, family, ours in rows)
     known = {name for name, _, _ in rows}
     for what, path in SEVERAL:
-        names = re.findall(r'\{"([a-z]\w+)", (?:NULL,|"\w+",\s*"|[a-z]\w+\}|"aten\.\w+", "aten)',
-                           read(path).split("Ops of several operands")[0])
+        names = re.findall(r'(?:FORMULA|REWRITE)\("(\w+)",', read(path))
         by["as others: " + what] = [f"`{name}`" for name in set(names) - known]
     return table(by)
 
@@ -49,7 +48,7 @@ def onnx():
     rows = [("elements", *row) for row in re.findall(r'(?:UNARY|BINARY)\("(\w+)", "(\w+)"\)', text)]
     rows += [("truth", *row) for row in re.findall(r'TRUTH\("(\w+)", "(\w+)"\)', text)]
     rows += [(family, name, to) for name, family, to in
-             re.findall(r'(?:OWN\(|\{)"(\w+)", dtp_onnx__(\w+), \d, "(?:aten\.)?(\w+)\.', text)]
+             re.findall(r'(?:OWN|ROW)\("(\w+)", (\w+), \d, \w+,\s+"(\w+)\.', text)]
     return table(by_family(rows))
 
 

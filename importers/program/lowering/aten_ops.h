@@ -15,6 +15,7 @@ struct dtp_aten_op {
     /* The op of ours, where one row of code serves several, and its attributes, if it has some:
      * "clamp low=min high=6". */
     const char *ours;
+    const char *args; /* what it reads of its arguments, and which values it takes: arg_rules.h */
 };
 
 /* NULL: not supported. */

@@ -153,7 +153,7 @@ static const char *attention_attrs(dtp_lowering *l, const attention *a)
                 {"feature", a->split ? -1 : a->fq[a->feature], true},
                 {"key", a->fk[a->length], a->fk[a->length] != a->fq[a->length]},
                 {"value", a->fv[a->feature], a->fv[a->feature] != a->fq[a->feature]}};
-    const double scale = dtp_aten_real(l->node, "scale", 0);
+    const double scale = dtp_aten_real(l->node, "scale", (double)NAN);
     const double usual = 1 / sqrt((double)dtp_value_of(l, a->q)->sizes[a->feature]);
     const char *attrs = "";
     for (int32_t i = 0; i < 4; i++) {
@@ -167,7 +167,7 @@ static const char *attention_attrs(dtp_lowering *l, const attention *a)
     if (dtp_aten_real(l->node, "causal", 0) == 0) {
         attrs = dtp_joined(l->m, attrs, ", ", "\"causal\": false");
     }
-    return scale != 0 && fabs(scale - usual) > 1e-12
+    return !isnan(scale) && fabs(scale - usual) > 1e-12 * usual
                ? dtp_joined(l->m, attrs, ", ", dtp_real_attr(l->m, "scale", scale))
                : attrs;
 }

@@ -34,6 +34,13 @@ int32_t dtp_expand_node(dtp_expansion *e, const char *op, int32_t n_args, const 
     return first;
 }
 
+bool dtp_expand_allows(dtp_expansion *e, const char *rule)
+{
+    const char *why = dtp_arg_refused(e->g, e->of, rule);
+    e->of->refused = e->of->refused == NULL ? why : e->of->refused;
+    return why == NULL;
+}
+
 static dtp_aten_arg argument(dtp_expansion *e, const char *name, dtp_aten_kind kind, int32_t n)
 {
     dtp_aten_arg a = {.name = name, .kind = kind, .n = n};

@@ -2,15 +2,15 @@
 #ifndef DTP_IMPORTERS_PROGRAM_REWRITES_ATEN_EXPAND_H
 #define DTP_IMPORTERS_PROGRAM_REWRITES_ATEN_EXPAND_H
 
-#include "importers/aten/aten_graph.h"
+#include "importers/aten/arg_rules.h"
 
 typedef struct dtp_expansion {
     dtp_aten *g;
     dtp_err *err;
-    dtp_status status;       /* the first failure: nothing is made behind it */
-    const dtp_aten_node *of; /* the node that is written anew */
-    int32_t first;           /* values from this one on are made for it */
-    int32_t n, capacity;     /* of the nodes so far */
+    dtp_status status;   /* the first failure: nothing is made behind it */
+    dtp_aten_node *of;   /* the node that is written anew */
+    int32_t first;       /* values from this one on are made for it */
+    int32_t n, capacity; /* of the nodes so far */
     dtp_aten_node *nodes;
     int32_t *is; /* by value of the file: the one that it is the same as */
     bool *viewed;
@@ -37,6 +37,10 @@ void dtp_expand_out(dtp_expansion *e, int32_t k, int32_t value);
  * copies: dtp_expand_source is the value that they started from. */
 const dtp_aten_node *dtp_expand_maker(const dtp_expansion *e, int32_t value);
 int32_t dtp_expand_source(const dtp_expansion *e, int32_t value);
+
+/* Whether a row may be used for the node: its argument rule (arg_rules.h) allows all arguments.
+ * Else the node keeps the first argument that was refused. */
+bool dtp_expand_allows(dtp_expansion *e, const char *rule);
 
 /* Each: the node was written anew. */
 bool dtp_expand_formula(dtp_expansion *e);

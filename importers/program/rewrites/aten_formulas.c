@@ -10,61 +10,85 @@ enum { MOST_STACK = 12, MOST_TOKEN = 32 };
 /* Operands, then the op: numbers, arguments (with what stands for an absent one), "=c" keeps the
  * last one, "c" is it again; "@": along the argument "dim"; "reduced": after "reduction". A formula
  * with `when` is used where that argument is there and is not 1. */
+/* A row has all four, or it does not compile: the argument rule (arg_rules.h) is a text. */
+#define FORMULA(op, when, args, formula)                                                           \
+    {                                                                                              \
+        op, when, "" args, formula                                                                 \
+    }
+#define LOSS "self:t target:t reduction=0|1|2"
+
 static const struct {
-    const char *op, *when, *formula;
+    const char *op, *when, *args, *formula;
 } formulas[] = {
-    {"add", "alpha", "self other alpha mul add"},
-    {"sub", "alpha", "self other alpha mul sub"},
-    {"rsub", "alpha", "other self alpha mul sub"},
-    {"addmm", "alpha", "mat1 mat2 mm alpha mul self beta:1 mul add"},
-    {"addmm", "beta", "mat1 mat2 mm self beta mul add"},
-    {"baddbmm", "alpha", "batch1 batch2 bmm alpha mul self beta:1 mul add"},
-    {"baddbmm", "beta", "batch1 batch2 bmm self beta mul add"},
-    {"addcmul", NULL, "self tensor1 tensor2 mul value:1 mul add"},
-    {"addcdiv", NULL, "self tensor1 tensor2 div value:1 mul add"},
-    {"lerp", NULL, "self end self sub weight mul add"},
-    {"div", "rounding_mode", "self other div floor"},
-    {"floor_divide", NULL, "self other div floor"},
-    {"pow", "self", "exponent self log mul exp"},
-    {"isnan", NULL, "self self ne"},
-    {"nan_to_num", NULL,
-     "self self ne nan:0 self where neginf:-3.4028234e38 posinf:3.4028234e38 clamp"},
-    {"softplus", "beta", "self beta mul softplus beta div"},
-    {"log_sigmoid", NULL, "self neg softplus neg"},
-    {"hardsigmoid", NULL, "self 3 add 0 6 clamp 6 div"},
-    {"hardswish", NULL, "self 3 add 0 6 clamp self mul 6 div"},
-    {"mish", NULL, "self softplus tanh self mul"},
-    {"selu", NULL,
-     "self 0 minimum expm1 1.6732632423543772 mul self 0 maximum add 1.0507009873554805 mul"},
-    {"celu", NULL, "self 0 minimum alpha:1 div expm1 alpha:1 mul self 0 maximum add"},
-    {"elu", "scale",
-     "self 0 minimum input_scale:1 mul expm1 alpha:1 mul self 0 maximum add scale mul"},
-    {"elu", "input_scale", "self 0 minimum input_scale mul expm1 alpha:1 mul self 0 maximum add"},
-    {"log2", NULL, "self log 0.6931471805599453 div"},
-    {"log10", NULL, "self log 2.302585092994046 div"},
-    {"exp2", NULL, "self 0.6931471805599453 mul exp"},
-    {"ceil", NULL, "self neg floor neg"},
-    {"erfc", NULL, "self erf 1 rsub"},
-    {"tan", NULL, "self sin self cos div"},
-    {"hypot", NULL, "self square other square add sqrt"},
-    {"logaddexp", NULL, "self other maximum self other sub abs neg softplus add"},
-    {"mse_loss", NULL, "self target sub square reduced"},
-    {"l1_loss", NULL, "self target sub abs reduced"},
-    {"huber_loss", NULL,
-     "self target sub abs =d delta:1 minimum =c 0.5 mul d sub neg c mul reduced"},
-    {"smooth_l1_loss", NULL,
-     "self target sub abs =d beta:1 minimum =c 0.5 mul d sub neg c mul beta:1 div reduced"},
-    {"binary_cross_entropy", NULL,
-     "self log -100 maximum target mul self 1 rsub log -100 maximum target 1 rsub mul add neg "
-     "reduced"},
-    {"binary_cross_entropy_with_logits", "pos_weight",
-     "target 1 rsub self mul pos_weight 1 sub target mul 1 add self neg softplus mul add reduced"},
-    {"binary_cross_entropy_with_logits", NULL, "self softplus self target mul sub reduced"},
-    {"kl_div", "log_target", "target exp target self sub mul reduced"},
-    {"kl_div", NULL, "target 0 gt target log self sub target mul 0 where reduced"},
-    {"cosine_similarity", NULL,
-     "x1 x2 mul @sum x1 @linalg_vector_norm eps:1e-8 maximum x2 @linalg_vector_norm eps:1e-8 "
-     "maximum mul div"},
+    FORMULA("add", "alpha", "self:t other:tn alpha:n", "self other alpha mul add"),
+    FORMULA("sub", "alpha", "self:t other:tn alpha:n", "self other alpha mul sub"),
+    FORMULA("rsub", "alpha", "self:t other:tn alpha:n", "other self alpha mul sub"),
+    FORMULA("addmm", "alpha", "self:t mat1:t mat2:t beta:n alpha:n",
+            "mat1 mat2 mm alpha mul self beta:1 mul add"),
+    FORMULA("addmm", "beta", "self:t mat1:t mat2:t beta:n alpha:n",
+            "mat1 mat2 mm self beta mul add"),
+    FORMULA("baddbmm", "alpha", "self:t batch1:t batch2:t beta:n alpha:n",
+            "batch1 batch2 bmm alpha mul self beta:1 mul add"),
+    FORMULA("baddbmm", "beta", "self:t batch1:t batch2:t beta:n alpha:n",
+            "batch1 batch2 bmm self beta mul add"),
+    FORMULA("addcmul", NULL, "self:t tensor1:t tensor2:t value:n",
+            "self tensor1 tensor2 mul value:1 mul add"),
+    FORMULA("addcdiv", NULL, "self:t tensor1:t tensor2:t value:n",
+            "self tensor1 tensor2 div value:1 mul add"),
+    FORMULA("lerp", NULL, "self:t end:t weight:tn", "self end self sub weight mul add"),
+    FORMULA("div", "rounding_mode", "self:t other:tn rounding_mode=floor", "self other div floor"),
+    FORMULA("div", "rounding_mode", "self:t other:tn rounding_mode=trunc",
+            "self other div =q sign q abs floor mul"),
+    FORMULA("floor_divide", NULL, "self:t other:tn", "self other div floor"),
+    FORMULA("pow", "self", "self:n exponent:t", "exponent self log mul exp"),
+    FORMULA("isnan", NULL, "self:t", "self self ne"),
+    FORMULA("nan_to_num", NULL, "self:t nan:n posinf:n neginf:n",
+            "self self ne nan:0 self where neginf:-3.4028234e38 posinf:3.4028234e38 clamp"),
+    FORMULA("softplus", "beta", "self:t beta:n threshold=20", "self beta mul softplus beta div"),
+    FORMULA("softplus", "threshold", "self:t beta:n threshold:n",
+            "self beta:1 mul threshold gt self self beta:1 mul softplus beta:1 div where"),
+    FORMULA("log_sigmoid", NULL, "self:t", "self neg softplus neg"),
+    FORMULA("hardsigmoid", NULL, "self:t", "self 3 add 0 6 clamp 6 div"),
+    FORMULA("hardswish", NULL, "self:t", "self 3 add 0 6 clamp self mul 6 div"),
+    FORMULA("mish", NULL, "self:t", "self softplus tanh self mul"),
+    FORMULA("selu", NULL, "self:t",
+            "self 0 minimum expm1 1.6732632423543772 mul self 0 maximum add 1.0507009873554805 "
+            "mul"),
+    FORMULA("celu", NULL, "self:t alpha:n",
+            "self 0 minimum alpha:1 div expm1 alpha:1 mul self 0 maximum add"),
+    FORMULA("elu", "scale", "self:t alpha:n scale:n input_scale:n",
+            "self 0 minimum input_scale:1 mul expm1 alpha:1 mul self 0 maximum add scale mul"),
+    FORMULA("elu", "input_scale", "self:t alpha:n scale=1 input_scale:n",
+            "self 0 minimum input_scale mul expm1 alpha:1 mul self 0 maximum add"),
+    FORMULA("log2", NULL, "self:t", "self log 0.6931471805599453 div"),
+    FORMULA("log10", NULL, "self:t", "self log 2.302585092994046 div"),
+    FORMULA("exp2", NULL, "self:t", "self 0.6931471805599453 mul exp"),
+    FORMULA("ceil", NULL, "self:t", "self neg floor neg"),
+    FORMULA("erfc", NULL, "self:t", "self erf 1 rsub"),
+    FORMULA("tan", NULL, "self:t", "self sin self cos div"),
+    FORMULA("hypot", NULL, "self:t other:t", "self square other square add sqrt"),
+    FORMULA("logaddexp", NULL, "self:t other:t",
+            "self other maximum self other sub abs neg softplus add"),
+    FORMULA("mse_loss", NULL, LOSS, "self target sub square reduced"),
+    FORMULA("l1_loss", NULL, LOSS, "self target sub abs reduced"),
+    FORMULA("huber_loss", NULL, LOSS " delta:n",
+            "self target sub abs =d delta:1 minimum =c 0.5 mul d sub neg c mul reduced"),
+    FORMULA("smooth_l1_loss", NULL, LOSS " beta:n",
+            "self target sub abs =d beta:1 minimum =c 0.5 mul d sub neg c mul beta:1 div reduced"),
+    FORMULA("binary_cross_entropy", NULL, LOSS,
+            "self log -100 maximum target mul self 1 rsub log -100 maximum target 1 rsub mul add "
+            "neg reduced"),
+    FORMULA("binary_cross_entropy_with_logits", "pos_weight", LOSS " pos_weight:t",
+            "target 1 rsub self mul pos_weight 1 sub target mul 1 add self neg softplus mul add "
+            "reduced"),
+    FORMULA("binary_cross_entropy_with_logits", NULL, LOSS,
+            "self softplus self target mul sub reduced"),
+    FORMULA("kl_div", "log_target", LOSS " log_target=1", "target exp target self sub mul reduced"),
+    FORMULA("kl_div", NULL, LOSS " log_target=0",
+            "target 0 gt target log self sub target mul 0 where reduced"),
+    FORMULA("cosine_similarity", NULL, "x1:t x2:t dim:i eps:n",
+            "x1 x2 mul @sum x1 @linalg_vector_norm eps:1e-8 maximum x2 @linalg_vector_norm "
+            "eps:1e-8 maximum mul div"),
 };
 
 /* Ops of several operands, and the names of these; the others have one. */
@@ -208,7 +232,7 @@ static bool is_used(const dtp_aten_node *node, const char *name)
     if (a == NULL || a->kind == ATEN_VALUE) { /* "self" is looked at for a number */
         return a != NULL && strcmp(name, "self") != 0;
     }
-    return a->kind == ATEN_TEXT ? strcmp(a->text, "floor") == 0 : a->real != 1;
+    return a->kind == ATEN_TEXT || a->real != 1;
 }
 
 bool dtp_expand_formula(dtp_expansion *e)
@@ -216,12 +240,11 @@ bool dtp_expand_formula(dtp_expansion *e)
     const dtp_aten_node *node = e->of;
     const int32_t dtype =
         node->n_outs == 1 && node->outs[0] >= 0 ? e->g->values[node->outs[0]].dtype : ATEN_I64;
-    const bool weighted =
-        dtp_aten_operand(node, "target") >= 0 && dtp_aten_operand(node, "weight") >= 0;
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
         if (dtp_aten_is(node, formulas[i].op) &&
-            (dtp_aten_real_type(dtype) || dtype == ATEN_BOOL) && !weighted &&
-            (formulas[i].when == NULL || is_used(node, formulas[i].when))) {
+            (dtp_aten_real_type(dtype) || dtype == ATEN_BOOL) &&
+            (formulas[i].when == NULL || is_used(node, formulas[i].when)) &&
+            dtp_expand_allows(e, formulas[i].args)) {
             return run(e, formulas[i].formula);
         }
     }

@@ -1,6 +1,7 @@
 /* Nodes that change nothing, and groups of nodes that one op of ours computes. */
 #include <string.h>
 
+#include "importers/aten/arg_rules.h"
 #include "importers/program/rewrites/aten_patterns.h"
 
 enum { MOST_WORK = 1 << 30 };
@@ -108,6 +109,13 @@ static dtp_status become(const patterns *p, dtp_aten_node *node, const char *op,
         }
     }
     return DTP_OK;
+}
+
+/* Whether the argument rule of a pattern of one op allows all arguments of a node. */
+static bool allows(const patterns *p, dtp_aten_node *node, const char *rule)
+{
+    node->refused = node->refused != NULL ? node->refused : dtp_arg_refused(p->g, node, rule);
+    return node->refused == NULL;
 }
 
 /* ---- nothing ---- */
@@ -402,7 +410,10 @@ static int32_t ungrouped(const patterns *p, int32_t value)
 
 static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
-    if (!dtp_aten_is(node, "scaled_dot_product_attention")) {
+    if (!dtp_aten_is(node, "scaled_dot_product_attention") ||
+        !allows(
+            p, node,
+            "query:t key:t value:t attn_mask:t dropout_p=0 is_causal:b scale:n enable_gqa=any")) {
         return DTP_OK;
     }
     const int32_t q = dtp_aten_operand(node, "query");
@@ -434,7 +445,7 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
                             {"key", k, 0},
                             {"value", v, 0},
                             {"causal", -1, causal ? 1 : 0},
-                            {"scale", -1, dtp_aten_real(node, "scale", 0)},
+                            {"scale", -1, dtp_aten_real(node, "scale", (double)NAN)},
                             {"mask", mask, 0}};
     return become(p, node, "dtp.attention", mask >= 0 ? 6 : 5, args, err);
 }
@@ -450,6 +461,7 @@ static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
     (void)err;
     if (!(dtp_aten_is(node, "conv1d") || dtp_aten_is(node, "conv2d") ||
           dtp_aten_is(node, "conv3d")) ||
+        !allows(p, node, "input:t weight:t bias:t stride:s padding=0 dilation=1 groups=1") ||
         x < 0 || w < 0 || !dtp_aten_all_are(node, "padding", 0) ||
         !dtp_aten_all_are(node, "dilation", 1) || dtp_aten_int(node, "groups", 1) != 1) {
         return DTP_OK;

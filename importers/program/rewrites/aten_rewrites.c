@@ -3,6 +3,8 @@
 
 #include "importers/program/rewrites/aten_expand.h"
 
+enum { MOST_ARGS = 8 }; /* of rows with a rule */
+
 static dtp_aten_value out_of(const dtp_expansion *e, int32_t k)
 {
     return e->g->values[e->of->outs[k]];
@@ -58,26 +60,58 @@ static int32_t pad(dtp_expansion *e, int32_t x, int32_t axis, const int64_t *by)
 /* ---- ops with several outputs ---- */
 
 /* var_mean, max along a dim: an op for each output. */
-static bool outputs_apart(dtp_expansion *e)
+static bool outputs_apart(dtp_expansion *e, int32_t x)
 {
     static const char *const ops[][3] = {{"var_mean", "aten.var", "aten.mean"},
                                          {"std_mean", "aten.std", "aten.mean"},
                                          {"max", "aten.amax", "aten.argmax"},
                                          {"min", "aten.amin", "aten.argmin"}};
     const dtp_aten_node *node = e->of;
+    (void)x;
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         const int32_t n = i < 2 || node->n_outs == 2 ? 2 : node->n_args == 1 ? 1 : 0;
         if (!dtp_aten_is(node, ops[i][0]) || n == 0 || node->n_outs != n) {
             continue;
         }
+        int32_t n_args[2] = {0, 0};
+        dtp_aten_arg args[2][MOST_ARGS];
+        for (int32_t j = 0; j < node->n_args; j++) { /* the mean has no correction */
+            const char *name = node->args[j].name;
+            const bool both = strcmp(name, "correction") != 0 && strcmp(name, "unbiased") != 0;
+            for (int32_t k = 0; k < (both ? 2 : 1) && n_args[k] < MOST_ARGS; k++) {
+                args[k][n_args[k]++] = node->args[j];
+            }
+        }
         for (int32_t k = 0; k < n; k++) {
             const dtp_aten_value like = out_of(e, k);
-            dtp_expand_out(e, k,
-                           dtp_expand_node(e, ops[i][1 + k], node->n_args, node->args, 1, &like));
+            dtp_expand_out(e, k, dtp_expand_node(e, ops[i][1 + k], n_args[k], args[k], 1, &like));
         }
         return true;
     }
     return false;
+}
+
+/* An op that computes in another type: of its operand in that type. */
+static bool in_type(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value out = out_of(e, 0);
+    const dtp_aten_node *node = e->of;
+    const int64_t dtype = dtp_aten_int(node, "dtype", e->g->values[x].dtype);
+    dtp_aten_arg args[MOST_ARGS];
+    int32_t n = 0;
+    if (node->n_outs != 1 || dtype == e->g->values[x].dtype || dtype != out.dtype) {
+        return false;
+    }
+    for (int32_t i = 1; i < node->n_args && n + 1 < MOST_ARGS; i++) {
+        if (strcmp(node->args[i].name, "dtype") != 0) {
+            args[++n] = node->args[i];
+        }
+    }
+    dtp_aten_value like = e->g->values[x];
+    like.dtype = out.dtype;
+    args[0] = dtp_expand_tensor(e, node->args[0].name, dtp_expand_one(e, "aten.to", x, &like));
+    dtp_expand_out(e, 0, dtp_expand_node(e, node->op, n + 1, args, 1, &out));
+    return e->status == DTP_OK;
 }
 
 static bool unbind(dtp_expansion *e, int32_t x)
@@ -290,8 +324,6 @@ static bool pool(dtp_expansion *e, int32_t x)
     int64_t dims[DTP_MAX_RANK];
     dtp_aten_value like = v;
     if (e->of->n_outs != 1 || out.rank != v.rank || v.rank + n > DTP_MAX_RANK || v.rank < n ||
-        dtp_aten_arg_of(e->of, "divisor_override") != NULL ||
-        !dtp_aten_all_are(e->of, "padding", 0) || !dtp_aten_all_are(e->of, "dilation", 1) ||
         (!adaptive && (kernel == NULL || kernel->kind != ATEN_INTS))) {
         return false;
     }
@@ -369,37 +401,65 @@ static bool no_nan(dtp_expansion *e, int32_t x)
     return false;
 }
 
+/* A row has all three, or it does not compile: the argument rule (arg_rules.h) is a text. */
+#define REWRITE(op, rewrite, args)                                                                 \
+    {                                                                                              \
+        op, rewrite, "" args                                                                       \
+    }
+#define AVG_POOL                                                                                   \
+    "self:t kernel_size:s stride:s padding=0 ceil_mode=0 count_include_pad=any "                   \
+    "divisor_override=none"
+#define MAX_POOL "self:t kernel_size:s stride:s padding=0 dilation=1 ceil_mode=0"
+#define NLL "self:t target:t reduction=0|1|2 ignore_index:i"
+
+static const struct {
+    const char *op;
+    bool (*rewrite)(dtp_expansion *e, int32_t x);
+    const char *args;
+} all[] = {
+    REWRITE("broadcast_tensors", expand_all, "tensors:l"),
+    REWRITE("meshgrid", expand_all, "tensors:l indexing=ij"),
+    REWRITE("unbind", unbind, "self:t dim:i"),
+    REWRITE("movedim", movedim, "self:t source:is destination:is"),
+    REWRITE("moveaxis", movedim, "self:t source:is destination:is"),
+    REWRITE("narrow", narrow, "self:t dim:i start:i length:i"),
+    REWRITE("slice", slice_by_steps, "self:t dim:i start:i end:i step:i"),
+    REWRITE("pad", pad_axes, "self:t pad:s mode=constant value:n"),
+    REWRITE("constant_pad_nd", pad_axes, "self:t pad:s value:n"),
+    REWRITE("glu", glu, "self:t dim:i"),
+    REWRITE("group_norm", group_norm,
+            "input:t num_groups:i weight:t bias:t eps:n cudnn_enabled=any"),
+    REWRITE("instance_norm", group_norm,
+            "input:t weight:t bias:t use_input_stats=1 momentum=any eps:n cudnn_enabled=any"),
+    REWRITE("avg_pool1d", pool, AVG_POOL),
+    REWRITE("avg_pool2d", pool, AVG_POOL),
+    REWRITE("avg_pool3d", pool, AVG_POOL),
+    REWRITE("max_pool1d", pool, MAX_POOL),
+    REWRITE("max_pool2d", pool, MAX_POOL),
+    REWRITE("max_pool3d", pool, MAX_POOL),
+    REWRITE("adaptive_avg_pool1d", pool, "self:t output_size=any"),
+    REWRITE("adaptive_avg_pool2d", pool, "self:t output_size=any"),
+    REWRITE("adaptive_avg_pool3d", pool, "self:t output_size=any"),
+    REWRITE("nll_loss_nd", nll_loss, NLL),
+    REWRITE("nll_loss", nll_loss, NLL),
+    REWRITE("nan_to_num", no_nan, "self:t nan:n posinf=any neginf=any"),
+    REWRITE("where", no_nan, "condition:t self:tn other:tn"),
+    REWRITE("masked_fill", no_nan, "self:t mask:t value:tn"),
+    REWRITE("sum", in_type, "self:t dim:is keepdim:b dtype:i"),
+    REWRITE("mean", in_type, "self:t dim:is keepdim:b dtype:i"),
+    REWRITE("prod", in_type, "self:t dim:i keepdim:b dtype:i"),
+    REWRITE("linalg_vector_norm", in_type, "self:t ord:n dim:is keepdim:b dtype:i"),
+    REWRITE("cumsum", in_type, "self:t dim:i dtype:i"),
+    REWRITE("softmax", in_type, "self:t dim:i dtype:i"),
+    REWRITE("log_softmax", in_type, "self:t dim:i dtype:i"),
+    REWRITE("var_mean", outputs_apart, "self:t dim:is correction:n unbiased:b keepdim:b"),
+    REWRITE("std_mean", outputs_apart, "self:t dim:is correction:n unbiased:b keepdim:b"),
+    REWRITE("max", outputs_apart, "self:t dim:i keepdim:b"),
+    REWRITE("min", outputs_apart, "self:t dim:i keepdim:b"),
+};
+
 bool dtp_expand_views(dtp_expansion *e)
 {
-    static const struct {
-        const char *op;
-        bool (*rewrite)(dtp_expansion *e, int32_t x);
-    } all[] = {{"broadcast_tensors", expand_all},
-               {"meshgrid", expand_all},
-               {"unbind", unbind},
-               {"movedim", movedim},
-               {"moveaxis", movedim},
-               {"narrow", narrow},
-               {"slice", slice_by_steps},
-               {"pad", pad_axes},
-               {"constant_pad_nd", pad_axes},
-               {"glu", glu},
-               {"group_norm", group_norm},
-               {"instance_norm", group_norm},
-               {"avg_pool1d", pool},
-               {"avg_pool2d", pool},
-               {"avg_pool3d", pool},
-               {"max_pool1d", pool},
-               {"max_pool2d", pool},
-               {"max_pool3d", pool},
-               {"adaptive_avg_pool1d", pool},
-               {"adaptive_avg_pool2d", pool},
-               {"adaptive_avg_pool3d", pool},
-               {"nll_loss_nd", nll_loss},
-               {"nll_loss", nll_loss},
-               {"nan_to_num", no_nan},
-               {"where", no_nan},
-               {"masked_fill", no_nan}};
     const int32_t x = dtp_aten_input(e->of, 0);
     for (int32_t k = 0; k < e->of->n_outs; k++) {
         if (e->of->outs[k] < 0) {
@@ -411,8 +471,8 @@ bool dtp_expand_views(dtp_expansion *e)
     }
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if ((x >= 0 || all[i].rewrite == expand_all) && dtp_aten_is(e->of, all[i].op)) {
-            return all[i].rewrite(e, x);
+            return dtp_expand_allows(e, all[i].args) && all[i].rewrite(e, x);
         }
     }
-    return x >= 0 && outputs_apart(e);
+    return false;
 }
