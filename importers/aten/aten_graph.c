@@ -20,6 +20,25 @@ const char *dtp_aten_type(int32_t dtype)
     return dtype >= 0 && dtype < 16 ? types[dtype].name : NULL;
 }
 
+static int32_t kind_of(int32_t dtype)
+{
+    return dtp_aten_real_type(dtype) ? 2 : dtype == ATEN_BOOL ? 0 : 1;
+}
+
+int32_t dtp_aten_promote(int32_t a, int32_t b, bool equal)
+{
+    if (a < 0 || kind_of(a) != kind_of(b)) {
+        return a < 0 || kind_of(a) < kind_of(b) ? b : a;
+    }
+    if (!equal || a == b) {
+        return a;
+    }
+    if (dtp_aten_bytes(a) == dtp_aten_bytes(b)) { /* f16 and bf16; u8 and i8 */
+        return kind_of(a) == 2 ? ATEN_F32 : ATEN_I16;
+    }
+    return dtp_aten_bytes(a) > dtp_aten_bytes(b) ? a : b;
+}
+
 const dtp_aten_arg *dtp_aten_arg_of(const dtp_aten_node *node, const char *name)
 {
     for (int32_t i = 0; i < node->n_args; i++) {

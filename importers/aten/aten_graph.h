@@ -103,6 +103,10 @@ static inline bool dtp_aten_real_type(int32_t dtype)
     return dtype == ATEN_F16 || dtype == ATEN_F32 || dtype == ATEN_F64 || dtype == ATEN_BF16;
 }
 
+/* The type to which both convert; of two of one kind (truths, integers, floats) the wider one if
+ * they are `equal` in rank, else the first. -1: none yet. */
+int32_t dtp_aten_promote(int32_t a, int32_t b, bool equal);
+
 /* Reads FILE.pt2: schema 8 only. Data of weights and buffers stays in `bytes`. */
 dtp_status dtp_aten_read(const char *file, const char *bytes, int64_t size, dtp_arena *arena,
                          dtp_aten *out, dtp_err *err) DTP_MUST_CHECK;

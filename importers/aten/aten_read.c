@@ -63,6 +63,9 @@ static dtp_status need_text(const dtp_foreign_doc *doc, const dtp_foreign *v, co
 
 static dtp_status index_members(const pt2 *p, const dtp_foreign *object, members *out, dtp_err *err)
 {
+    if (!dtp_foreign_is(object, DTP_FOREIGN_OBJECT)) {
+        return DTP_OK;
+    }
     const size_t n = (size_t)dtp_foreign_size(object) + 1;
     out->of = dtp_arena_alloc(p->g->arena, n, sizeof(const dtp_foreign *));
     DTP_TRY(DTP_MEMORY(err, out->of));
@@ -332,6 +335,31 @@ static dtp_status read_arg(const pt2 *p, const dtp_foreign *input, dtp_aten_arg 
 
 /* ---- nodes ---- */
 
+/* Whether a line of a trace, 'File "PATH", line 3, ..', is of torch or of an installed package. */
+static bool is_package(const char *line)
+{
+    static const char *const folders[] = {"site-packages/", "dist-packages/", "/torch/nn/",
+                                          "/torch/_", NULL};
+    const size_t n = strcspn(line, "\n");
+    bool is = false;
+    for (int32_t i = 0; folders[i] != NULL && !is; i++) {
+        const char *at = strstr(line, folders[i]);
+        is = at != NULL && (size_t)(at - line) < n;
+    }
+    return is;
+}
+
+/* The last line of a trace that is the user's, else the last one. */
+static const char *users_line(const char *text)
+{
+    const char *last = text, *own = NULL;
+    for (const char *at = strstr(text, "File \""); at != NULL; at = strstr(at + 1, "File \"")) {
+        last = at;
+        own = is_package(at) ? own : at;
+    }
+    return own != NULL ? own : last;
+}
+
 /* The path of the innermost module: "L__self__,,M;L__self___m,m.layers.0,N" gives "m.layers.0". */
 static dtp_status read_metadata(const pt2 *p, const dtp_foreign *meta, dtp_aten_node *node,
                                 dtp_err *err)
@@ -350,11 +378,7 @@ static dtp_status read_metadata(const pt2 *p, const dtp_foreign *meta, dtp_aten_
     }
     if (dtp_foreign_is(trace, DTP_FOREIGN_STRING)) {
         DTP_TRY(dtp_foreign_string(p->graph, trace, &text, err));
-        const char *at = text, *next;
-        while ((next = strstr(at + 1, "File \"")) != NULL) {
-            at = next;
-        }
-        char *line = dtp_arena_line(p->g->arena, at);
+        char *line = dtp_arena_line(p->g->arena, users_line(text));
         DTP_TRY(DTP_MEMORY(err, line));
         char *end = strstr(line, ", in ");
         if (end != NULL) {
@@ -521,7 +545,8 @@ static dtp_status read_input(pt2 *p, const dtp_foreign *spec, dtp_err *err)
                  {"user_input", NULL, ATEN_INPUT}};
     const dtp_foreign *body = dtp_foreign_first(spec), *arg;
     size_t k = 0;
-    while (k < 4 && (body == NULL || strcmp(dtp_foreign_key(body), kinds[k].key) != 0)) {
+    const bool named = dtp_foreign_is(spec, DTP_FOREIGN_OBJECT) && body != NULL;
+    while (k < 4 && (!named || strcmp(dtp_foreign_key(body), kinds[k].key) != 0)) {
         k++;
     }
     if (k == 4) {

@@ -231,12 +231,12 @@ static dtp_status find_loss(dtp_importer *m, const dtp_graph_import_options *opt
     m->loss = -1;
     for (int32_t i = 0; i < m->g->n_outputs; i++) {
         const dtp_aten_value *v = &m->g->values[m->g->outputs[i]];
-        const bool real = v->dtype == ATEN_F32 || v->dtype == ATEN_F64;
+        const bool real = dtp_aten_real_type(v->dtype);
         if (options->loss != NULL ? strcmp(options->loss, v->name) == 0 : v->rank == 0 && real) {
             m->loss = m->g->outputs[i];
             n++;
             if (v->rank > 0 || !real) {
-                return DTP_FAIL(err, DTP_INVALID, "%s: the loss '%s' is no f32 or f64 scalar",
+                return DTP_FAIL(err, DTP_INVALID, "%s: the loss '%s' is no scalar of floats",
                                 m->g->file, v->name);
             }
         }

@@ -1,5 +1,6 @@
 #include "importers/program/axes/aten_axes.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "core/base/text.h"
@@ -385,6 +386,12 @@ dtp_status dtp_axes_slice(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
         return missing("a slice with a step", err);
     }
     const int64_t size = value(x, v)->sizes[axis], kept = value(x, out)->sizes[axis];
+    const int64_t first = start < -size ? 0 : start < 0 ? start + size : start;
+    const int64_t last = end < -size ? 0 : end < 0 ? end + size : end < size ? end : size;
+    if (kept != (last > first ? last - first : 0)) {
+        return DTP_FAIL(err, DTP_INVALID, "a slice of %" PRId64 " elements has %" PRId64,
+                        last > first ? last - first : 0, kept);
+    }
     if (kept == size) {
         return DTP_OK;
     }

@@ -16,6 +16,7 @@ typedef struct dtp_out_node {
     const char *attrs; /* further members, as JSON: "\"over\": \"d\""; "" */
     const char *path;  /* of the module */
     int32_t next;      /* number of the next node that would have its id */
+    const dtp_aten_node *from;
 } dtp_out_node;
 
 /* The tensor of the model that a value became. */

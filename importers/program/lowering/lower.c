@@ -288,6 +288,7 @@ dtp_status dtp_emit(dtp_lowering *l, const dtp_out_node *o, const char **id, dtp
     to->in = in;
     to->path = path;
     to->next = 2;
+    to->from = l->node;
     DTP_TRY(unique(m, base, &to->id, err));
     m->n++;
     *id = to->id;
@@ -297,7 +298,7 @@ dtp_status dtp_emit(dtp_lowering *l, const dtp_out_node *o, const char **id, dtp
 dtp_status dtp_emit_one(dtp_lowering *l, const char *what, const char *op, const char **id,
                         const char *out, const char *attrs, dtp_err *err)
 {
-    const dtp_out_node o = {what, op, 1, id, out, attrs, NULL, 0};
+    const dtp_out_node o = {what, op, 1, id, out, attrs, NULL, 0, NULL};
     return dtp_emit(l, &o, id, err);
 }
 
@@ -397,7 +398,7 @@ dtp_status dtp_emit_value(dtp_lowering *l, const char *op, const char *attrs, dt
     for (int32_t i = 0; i < l->n; i++) {
         in[i] = l->uses[i].id;
     }
-    const dtp_out_node o = {what, op, l->n, in, low_dims(m, &low), attrs, NULL, 0};
+    const dtp_out_node o = {what, op, l->n, in, low_dims(m, &low), attrs, NULL, 0, NULL};
     DTP_TRY(dtp_emit(l, &o, &low.id, err));
     m->low[l->out] = low;
     return DTP_OK;
@@ -438,7 +439,7 @@ static dtp_status emit_index(dtp_lowering *l, const char *dim, double start, dou
         .attrs = dtp_arena_printf(l->m->arena, "\"dim\": \"%s\", %s", dim, type)};
     DTP_TRY(dtp_emit(l, &index, id, err));
     for (int32_t i = 0; i < 2; i++) {
-        const dtp_out_node o = {"index", i == 0 ? "mul" : "add", 2, in, dim, "", NULL, 0};
+        const dtp_out_node o = {"index", i == 0 ? "mul" : "add", 2, in, dim, "", NULL, 0, NULL};
         if (numbers[i] != (i == 0 ? 1 : 0)) {
             in[0] = *id;
             DTP_TRY(dtp_emit_number(l, numbers[i], dtype, "", &in[1], err));
@@ -480,8 +481,8 @@ static dtp_status low_step(dtp_lowering *l, int32_t value, const dtp_const *s, d
     DTP_TRY(DTP_MEMORY(err, both));
     const bool flipped = v->dtype == ATEN_BOOL && s->low == 0;
     const char *cmp = flipped ? "\"cmp\": \"gt\"" : "\"cmp\": \"le\"";
-    const dtp_out_node test = {"mask", "compare", 2, ids, both, cmp, NULL, 0};
-    const dtp_out_node choice = {"mask", "select", 3, ids, both, "", NULL, 0};
+    const dtp_out_node test = {"mask", "compare", 2, ids, both, cmp, NULL, 0, NULL};
+    const dtp_out_node choice = {"mask", "select", 3, ids, both, "", NULL, 0, NULL};
     DTP_TRY(dtp_emit(l, &test, &low->id, err));
     if (v->dtype == ATEN_BOOL) {
         return DTP_OK;

@@ -141,9 +141,11 @@ static const char *place(const dtp_lowering *l, int32_t axis, int64_t at)
 dtp_status dtp_lower_slice(dtp_lowering *l, dtp_err *err)
 {
     const int32_t axis = dim_of(l, l->x);
-    return dtp_value_of(l, l->x)->sizes[axis] == dtp_value_of(l, l->out)->sizes[axis]
+    const int64_t size = dtp_value_of(l, l->x)->sizes[axis];
+    const int64_t start = dtp_aten_int(l->node, "start", 0);
+    return size == dtp_value_of(l, l->out)->sizes[axis]
                ? dtp_low_view(l, NULL, err)
-               : cut(l, axis, false, place(l, axis, dtp_aten_int(l->node, "start", 0)), err);
+               : cut(l, axis, false, place(l, axis, start < -size ? 0 : start), err);
 }
 
 /* Piece i of an axis whose outer part counts equal pieces: that part is cut and gone. */
@@ -255,7 +257,8 @@ static dtp_status list_of(const dtp_lowering *l, const dtp_aten_arg **list, dtp_
 static dtp_status concat(dtp_lowering *l, int32_t n, const char *const *ids, int32_t axis,
                          dtp_err *err)
 {
-    const dtp_out_node o = {"piece", "concat", n, ids, NULL, "\"dim\": \"" DTP_PIECE "\"", NULL, 0};
+    const dtp_out_node o = {"piece", "concat", n,   ids, NULL, "\"dim\": \"" DTP_PIECE "\"",
+                            NULL,    0,        NULL};
     const char *all;
     DTP_TRY(dtp_emit(l, &o, &all, err));
     return dtp_from_piece(l, all, axis, err);

@@ -59,6 +59,20 @@ static dtp_status ours_of(dtp_lowering *l, const char **op, const char **attrs, 
     return DTP_OK;
 }
 
+/* A lower bound above the upper one: the upper one everywhere. */
+static dtp_status clamp_attrs(dtp_lowering *l, const char **attrs, dtp_err *err)
+{
+    double low =
+        dtp_aten_real(l->node, "min", dtp_aten_real(l->node, "min_val", -(double)INFINITY));
+    const double high =
+        dtp_aten_real(l->node, "max", dtp_aten_real(l->node, "max_val", (double)INFINITY));
+    if (low > high) {
+        *attrs = dtp_joined(l->m, dtp_real_attr(l->m, "low", high), ", ",
+                            dtp_real_attr(l->m, "high", high));
+    }
+    return DTP_MEMORY(err, *attrs);
+}
+
 static dtp_status unary(dtp_lowering *l, const char *op, const char *attrs, dtp_err *err)
 {
     DTP_TRY(dtp_only_operand(l, err));
@@ -75,21 +89,19 @@ static dtp_status cast_use(dtp_lowering *l, int32_t dtype, dtp_use *use, dtp_err
     return dtp_emit_one(l, "cast", "cast", &use->id, NULL, type, err);
 }
 
-/* Ops of ours are of floats: integers become f32 before them, and what is to be integers again is
- * made so behind them. */
+/* Ops of ours are of floats, in the type of the result; that of truths is of these. */
 dtp_status dtp_lower_unary(dtp_lowering *l, dtp_err *err)
 {
-    const char *ours, *attrs, *type;
-    const int32_t from = dtp_value_of(l, l->x)->dtype, to = dtp_value_of(l, l->out)->dtype;
+    const char *ours, *attrs;
+    const int32_t to = dtp_value_of(l, l->out)->dtype;
     DTP_TRY(ours_of(l, &ours, &attrs, err));
-    DTP_TRY(dtp_only_operand(l, err));
-    DTP_TRY(from >= ATEN_F16 ? DTP_OK : cast_use(l, ATEN_F32, &l->uses[0], err));
-    if (from >= ATEN_F16 || to >= ATEN_F16) {
-        return dtp_emit_value(l, ours, attrs, err);
+    DTP_TRY(strcmp(ours, "clamp") == 0 ? clamp_attrs(l, &attrs, err) : DTP_OK);
+    if (strcmp(ours, "logical_not") == 0 ? to != ATEN_BOOL : !dtp_aten_real_type(to)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "of integers");
     }
-    DTP_TRY(dtp_emit_one(l, ours, ours, &l->uses[0].id, NULL, attrs, err));
-    DTP_TRY(dtp_type_attr(l->m, to, &type, err));
-    return dtp_emit_value(l, "cast", type, err);
+    DTP_TRY(dtp_only_operand(l, err));
+    DTP_TRY(cast_use(l, to, &l->uses[0], err));
+    return dtp_emit_value(l, ours, attrs, err);
 }
 
 dtp_status dtp_lower_gelu(dtp_lowering *l, dtp_err *err)
@@ -158,15 +170,15 @@ dtp_status dtp_lower_binary(dtp_lowering *l, dtp_err *err)
     const char *ours = l->op->ours;
     const int32_t dtype = dtp_value_of(l, l->out)->dtype;
     const bool number = b != NULL && b->kind != ATEN_VALUE &&
-                        dtp_value_of(l, l->x)->dtype == dtype && dtype != ATEN_BOOL &&
-                        dtype != ATEN_I64;
-    if (dtp_aten_real(l->node, "alpha", 1) != 1 ||
-        dtp_aten_arg_of(l->node, "rounding_mode") != NULL ||
-        (strncmp(ours, "logical", 7) == 0 && dtype != ATEN_BOOL)) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "alpha, a mode of rounding, or bits of integers");
+                        dtp_value_of(l, l->x)->dtype == dtype && dtp_aten_real_type(dtype);
+    if (strncmp(ours, "logical", 7) == 0 && dtype != ATEN_BOOL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "bits of integers");
     }
     if (number && (strcmp(ours, "mul") == 0 || strcmp(ours, "div") == 0)) {
         const double by = ours[0] == 'm' ? b->real : 1 / b->real;
+        if (!isfinite(by)) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "a factor that is not finite");
+        }
         return unary(l, "scale", dtp_real_attr(l->m, "factor", by), err);
     }
     const bool turned = strncmp(l->node->op, "aten.rsub", 9) == 0;
@@ -174,16 +186,33 @@ dtp_status dtp_lower_binary(dtp_lowering *l, dtp_err *err)
     return dtp_emit_value(l, ours, "", err);
 }
 
-/* In the type to which both operands convert. */
+/* The type in which PyTorch compares: tensors with axes decide, then those of one element, then
+ * numbers, unless what comes later is of a higher kind (truths, integers, floats). */
+static int32_t compared_in(const dtp_lowering *l)
+{
+    int32_t type = -1, rank[2] = {0, 0};
+    for (int32_t least = 2; least >= 0; least--) {
+        for (int32_t i = 0; i < 2 && i < l->node->n_args; i++) {
+            const dtp_aten_arg *a = &l->node->args[i];
+            const dtp_aten_value *v = a->kind == ATEN_VALUE ? dtp_value_of(l, a->values[0]) : NULL;
+            const int32_t of = v != NULL                 ? v->dtype
+                               : a->kind == ATEN_FLOAT   ? ATEN_F32
+                               : a->kind == ATEN_BOOLEAN ? ATEN_BOOL
+                                                         : ATEN_I64;
+            rank[i] = v == NULL ? 0 : v->rank > 0 ? 2 : 1;
+            if (rank[i] == least) {
+                const bool equals = i == 1 && rank[0] == least;
+                type = dtp_aten_promote(type, of, equals);
+            }
+        }
+    }
+    return type;
+}
+
 dtp_status dtp_lower_compare(dtp_lowering *l, dtp_err *err)
 {
-    const int32_t which[2] = {0, 1}, b = dtp_aten_input(l->node, 1);
-    int32_t dtype = dtp_value_of(l, l->x)->dtype;
-    if (b >= 0) {
-        const int32_t other = dtp_value_of(l, b)->dtype;
-        dtype = other >= ATEN_F16 && other != ATEN_BOOL && dtype < ATEN_F16 ? other : dtype;
-    }
-    DTP_TRY(elements(l, 2, which, 0, dtype, err));
+    const int32_t which[2] = {0, 1};
+    DTP_TRY(elements(l, 2, which, 0, compared_in(l), err));
     return dtp_emit_value(l, "compare",
                           dtp_arena_printf(l->m->arena, "\"cmp\": \"%s\"", l->op->ours), err);
 }

@@ -54,6 +54,10 @@ dtp_status dtp_lower_embedding(dtp_lowering *l, dtp_err *err)
         DTP_TRY(dtp_settle(l, err));
         const dtp_const *c = &m->consts[ids];
         const int32_t axis = c->axis[0];
+        if (dtp_aten_int(l->node, "padding_idx", -1) >= 0) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED,
+                            "rows that are constant, and one without gradient");
+        }
         if (c->kind == DTP_CONST_INDEX) {
             for (int32_t k = 0; k < dtp_axis_parts(m, ids, axis); k++) {
                 l->groups.alias[l->firsts[axis] + k] = 0;

@@ -6,6 +6,7 @@
 #include "core/base/safe_int.h"
 #include "importers/program/lowering/blocks.h"
 #include "importers/program/lowering/lower.h"
+#include "importers/program/lowering/read_back.h"
 
 typedef struct writer {
     dtp_importer *m;
@@ -370,6 +371,7 @@ dtp_status dtp_import_write(dtp_importer *m, const dtp_graph_import_options *opt
     if (out->model.failed || out->names.failed) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory while writing the model");
     }
+    DTP_TRY(dtp_import_read_back(m, dtp_strbuf_text(&out->model), out->model.len, err));
     return options->weights == NULL ? DTP_OK
                                     : dtp_weights_write(m, options->weights, w.needed, err);
 }

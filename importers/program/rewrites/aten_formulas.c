@@ -1,4 +1,5 @@
 /* Ops that are elementwise in others, as formulas. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,8 @@
 enum { MOST_STACK = 12, MOST_TOKEN = 32 };
 
 /* Operands, then the op: numbers, arguments (with what stands for an absent one), "=c" keeps the
- * last one, "c" is it again; "@": along the argument "dim"; "reduced": after "reduction". A formula
+ * last one, "c" is it again; "most" and "-most" the
+ * largest and lowest number of the result's type; "@": along the argument "dim"; "reduced": after "reduction". A formula
  * with `when` is used where that argument is there and is not 1. */
 /* A row has all four, or it does not compile: the argument rule (arg_rules.h) is a text. */
 #define FORMULA(op, when, args, formula)                                                           \
@@ -43,7 +45,8 @@ static const struct {
     FORMULA("pow", "self", "self:n exponent:t", "exponent self log mul exp"),
     FORMULA("isnan", NULL, "self:t", "self self ne"),
     FORMULA("nan_to_num", NULL, "self:t nan:n posinf:n neginf:n",
-            "self self ne nan:0 self where neginf:-3.4028234e38 posinf:3.4028234e38 clamp"),
+            "self self ne nan:0 self where =y most gt posinf:most y where =y -most lt "
+            "neginf:-most y where"),
     FORMULA("softplus", "beta", "self:t beta:n threshold=20", "self beta mul softplus beta div"),
     FORMULA("softplus", "threshold", "self:t beta:n threshold:n",
             "self beta:1 mul threshold gt self self beta:1 mul softplus beta:1 div where"),
@@ -85,7 +88,7 @@ static const struct {
             "self softplus self target mul sub reduced"),
     FORMULA("kl_div", "log_target", LOSS " log_target=1", "target exp target self sub mul reduced"),
     FORMULA("kl_div", NULL, LOSS " log_target=0",
-            "target 0 gt target log self sub target mul 0 where reduced"),
+            "target 0 ne target log self sub target mul 0 where reduced"),
     FORMULA("cosine_similarity", NULL, "x1:t x2:t dim:i eps:n",
             "x1 x2 mul @sum x1 @linalg_vector_norm eps:1e-8 maximum x2 @linalg_vector_norm "
             "eps:1e-8 maximum mul div"),
@@ -96,26 +99,45 @@ static const struct {
     const char *op;
     int32_t n;
     const char *names[3];
-} several[] = {{"add", 2, {"self", "other"}},        {"sub", 2, {"self", "other"}},
-               {"rsub", 2, {"self", "other"}},       {"mul", 2, {"self", "other"}},
-               {"div", 2, {"self", "other"}},        {"maximum", 2, {"self", "other"}},
-               {"minimum", 2, {"self", "other"}},    {"ne", 2, {"self", "other"}},
-               {"gt", 2, {"self", "other"}},         {"mm", 2, {"self", "mat2"}},
-               {"bmm", 2, {"self", "mat2"}},         {"where", 3, {"condition", "self", "other"}},
-               {"clamp", 3, {"self", "min", "max"}}, {"", 1, {"self"}}};
+} several[] = {{"add", 2, {"self", "other"}},
+               {"sub", 2, {"self", "other"}},
+               {"rsub", 2, {"self", "other"}},
+               {"mul", 2, {"self", "other"}},
+               {"div", 2, {"self", "other"}},
+               {"maximum", 2, {"self", "other"}},
+               {"minimum", 2, {"self", "other"}},
+               {"ne", 2, {"self", "other"}},
+               {"gt", 2, {"self", "other"}},
+               {"lt", 2, {"self", "other"}},
+               {"mm", 2, {"self", "mat2"}},
+               {"bmm", 2, {"self", "mat2"}},
+               {"where", 3, {"condition", "self", "other"}},
+               {"clamp", 3, {"self", "min", "max"}},
+               {"", 1, {"self"}}};
 
 typedef struct stack {
     int32_t n;
     dtp_aten_arg of[MOST_STACK], kept['z' + 1];
 } stack;
 
+/* "most" and "-most": the largest number of the type of the result, and the lowest. */
+static double number_of(const dtp_expansion *e, const char *text)
+{
+    const int32_t dtype = e->g->values[e->of->outs[0]].dtype;
+    const double most = dtype == ATEN_BF16  ? 3.3895313892515355e38
+                        : dtype == ATEN_F16 ? 65504
+                        : dtype == ATEN_F64 ? DBL_MAX
+                                            : (double)FLT_MAX;
+    return strcmp(text, "most") == 0 ? most : strcmp(text, "-most") == 0 ? -most : atof(text);
+}
+
 /* A number, a kept one, or an argument; false: it is none, or an op. */
 static bool push(dtp_expansion *e, const char *token, stack *s)
 {
     char name[MOST_TOKEN];
     const char *otherwise = strchr(token, ':');
-    if (strchr("-0123456789", token[0]) != NULL) {
-        s->of[s->n++] = dtp_expand_number(e, "", atof(token));
+    if (strchr("-0123456789", token[0]) != NULL || strcmp(token, "most") == 0) {
+        s->of[s->n++] = dtp_expand_number(e, "", number_of(e, token));
         return true;
     }
     if (token[1] == '\0') {
@@ -127,7 +149,7 @@ static bool push(dtp_expansion *e, const char *token, stack *s)
     name[n] = '\0';
     const dtp_aten_arg *a = dtp_aten_arg_of(e->of, name);
     if (a == NULL && otherwise != NULL) {
-        s->of[s->n++] = dtp_expand_number(e, "", atof(otherwise + 1));
+        s->of[s->n++] = dtp_expand_number(e, "", number_of(e, otherwise + 1));
     } else if (a != NULL) {
         s->of[s->n++] = *a;
     }
@@ -175,7 +197,8 @@ static bool apply(dtp_expansion *e, const char *op, stack *s)
     like = along || strcmp(op + (op[0] == 'b' ? 1 : 0), "mm") == 0
                ? like
                : dtp_expand_broadcast(e, n, args);
-    like.dtype = strcmp(op, "ne") == 0 || strcmp(op, "gt") == 0 ? ATEN_BOOL : like.dtype;
+    const bool truth = strcmp(op, "ne") == 0 || strcmp(op, "gt") == 0 || strcmp(op, "lt") == 0;
+    like.dtype = truth ? ATEN_BOOL : like.dtype;
     if (along) {
         const dtp_aten_arg *dim = dtp_aten_arg_of(e->of, "dim");
         args[n++] = dim != NULL ? *dim : dtp_expand_number(e, "dim", 1);

@@ -348,6 +348,110 @@ static bool pool(dtp_expansion *e, int32_t x)
     return true;
 }
 
+/* ---- integers and truths ---- */
+
+static int32_t with_number(dtp_expansion *e, const char *op, int32_t x, double by,
+                           const dtp_aten_value *like)
+{
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
+                                 dtp_expand_number(e, "other", by)};
+    return x < 0 ? -1 : dtp_expand_node(e, op, 2, args, 1, like);
+}
+
+static bool is_number(const dtp_aten_arg *a)
+{
+    return a != NULL && (a->kind == ATEN_INT || a->kind == ATEN_FLOAT || a->kind == ATEN_BOOLEAN);
+}
+
+/* clamp of integers, whose bounds count one after the other: the upper one last. */
+static bool clamp_integers(dtp_expansion *e, int32_t x)
+{
+    static const char *const names[] = {"min", "max"};
+    const dtp_aten_value like = out_of(e, 0);
+    if (dtp_aten_real_type(e->g->values[x].dtype)) {
+        return false;
+    }
+    for (int32_t i = 0; i < 2; i++) {
+        const dtp_aten_arg *bound = dtp_aten_arg_of(e->of, names[i]);
+        if (bound != NULL && !is_number(bound)) {
+            return false;
+        }
+        x = bound == NULL
+                ? x
+                : with_number(e, i == 0 ? "aten.maximum" : "aten.minimum", x, bound->real, &like);
+    }
+    if (x >= 0) {
+        dtp_expand_out(e, 0, x);
+    }
+    return x >= 0;
+}
+
+/* neg, abs, relu and square of integers; floor of them. */
+static bool of_integers(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value like = out_of(e, 0), v = e->g->values[x];
+    if (dtp_aten_real_type(v.dtype) || v.dtype == ATEN_BOOL || like.dtype != v.dtype) {
+        return false;
+    }
+    const bool negates = dtp_aten_is(e->of, "neg") || dtp_aten_is(e->of, "abs");
+    int32_t y = negates                        ? with_number(e, "aten.mul", x, -1, &like)
+                : dtp_aten_is(e->of, "relu")   ? with_number(e, "aten.maximum", x, 0, &like)
+                : dtp_aten_is(e->of, "square") ? dtp_expand_two(e, "aten.mul", x, x)
+                                               : x;
+    y = dtp_aten_is(e->of, "abs") && y >= 0 ? dtp_expand_two(e, "aten.maximum", x, y) : y;
+    if (y >= 0) {
+        dtp_expand_out(e, 0, y);
+    }
+    return y >= 0;
+}
+
+/* Whether a number is none of 0. */
+static bool not_zero(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value like = out_of(e, 0);
+    if (e->g->values[x].dtype == ATEN_BOOL || like.dtype != ATEN_BOOL) {
+        return false;
+    }
+    const int32_t y = with_number(e, "aten.eq", x, 0, &like);
+    if (y >= 0) {
+        dtp_expand_out(e, 0, y);
+    }
+    return y >= 0;
+}
+
+/* A list of tensors without those that have no element along the axis. */
+static bool cat_all(dtp_expansion *e, int32_t none)
+{
+    const dtp_aten_arg *list = &e->of->args[0];
+    const dtp_aten_value out = out_of(e, 0);
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(e->of, "dim", 0), out.rank);
+    dtp_aten_arg kept = dtp_expand_tensor(e, "tensors", -1);
+    dtp_aten_arg args[2] = {kept, dtp_expand_number(e, "dim", axis)};
+    (void)none;
+    if (list->kind != ATEN_VALUES || axis < 0 ||
+        DTP_NEW(e->g->arena, kept.values, list->n + 1, e->err) != DTP_OK) {
+        return false;
+    }
+    kept.kind = ATEN_VALUES;
+    kept.n = 0;
+    for (int32_t i = 0; i < list->n; i++) {
+        const dtp_aten_value *v = list->values[i] < 0 ? NULL : &e->g->values[list->values[i]];
+        const bool empty = v != NULL && (v->rank == out.rank ? v->sizes[axis] == 0
+                                                             : v->rank == 1 && v->sizes[0] == 0);
+        if (!empty) {
+            kept.values[kept.n++] = list->values[i];
+        }
+    }
+    if (kept.n == list->n || kept.n == 0 || kept.values[0] < 0) {
+        return false;
+    }
+    args[0] = kept;
+    dtp_expand_out(e, 0,
+                   kept.n == 1 ? dtp_expand_one(e, "aten.alias", kept.values[0], &out)
+                               : dtp_expand_node(e, "aten.cat", 2, args, 1, &out));
+    return e->status == DTP_OK;
+}
+
 /* ---- losses and NaN ---- */
 
 /* The negative log likelihood of a log_softmax, perhaps with its rows in one axis. */
@@ -365,6 +469,9 @@ static bool nll_loss(dtp_expansion *e, int32_t x)
     }
     const dtp_aten_value of = e->g->values[logits];
     const int32_t axis = dtp_aten_axis(dtp_aten_int(soft, "dim", 0), of.rank);
+    if (axis < 0) {
+        return false;
+    }
     if (view ? v.rank != 2 || axis != of.rank - 1 || of.sizes[axis] != v.sizes[1]
              : axis != (v.rank > 1 ? 1 : 0)) {
         return false;
@@ -417,6 +524,17 @@ static const struct {
     bool (*rewrite)(dtp_expansion *e, int32_t x);
     const char *args;
 } all[] = {
+    REWRITE("clamp", clamp_integers, "self:t min:n max:n"),
+    REWRITE("clamp_min", clamp_integers, "self:t min:n"),
+    REWRITE("clamp_max", clamp_integers, "self:t max:n"),
+    REWRITE("neg", of_integers, "self:t"),
+    REWRITE("abs", of_integers, "self:t"),
+    REWRITE("relu", of_integers, "self:t"),
+    REWRITE("square", of_integers, "self:t"),
+    REWRITE("floor", of_integers, "self:t"),
+    REWRITE("ceil", of_integers, "self:t"),
+    REWRITE("logical_not", not_zero, "self:t"),
+    REWRITE("cat", cat_all, "tensors:l dim:i"),
     REWRITE("broadcast_tensors", expand_all, "tensors:l"),
     REWRITE("meshgrid", expand_all, "tensors:l indexing=ij"),
     REWRITE("unbind", unbind, "self:t dim:i"),
@@ -470,7 +588,8 @@ bool dtp_expand_views(dtp_expansion *e)
         return false;
     }
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if ((x >= 0 || all[i].rewrite == expand_all) && dtp_aten_is(e->of, all[i].op)) {
+        const bool list = all[i].rewrite == expand_all || all[i].rewrite == cat_all;
+        if ((x >= 0 || list) && dtp_aten_is(e->of, all[i].op)) {
             return dtp_expand_allows(e, all[i].args) && all[i].rewrite(e, x);
         }
     }
