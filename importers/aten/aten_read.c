@@ -518,10 +518,11 @@ static dtp_status check_name(pt2 *p, const dtp_foreign *at, const dtp_aten_value
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/";
     const char *name = v->source;
     const size_t n = strlen(name);
-    if (n == 0 || n > 128 || strspn(name, good) != n) {
+    const size_t most = v->role == ATEN_INPUT ? 128 : 400; /* those of parameters become shorter */
+    if (n == 0 || n > most || strspn(name, good) != n) {
         return dtp_foreign_fail(p->graph, at, err,
-                                "the name '%.200s' is not 1 to 128 letters, digits and _ . - /",
-                                name);
+                                "the name '%.200s' is not 1 to %zu letters, digits and _ . - /",
+                                name, most);
     }
     if (v->role == ATEN_BUFFER) { /* no tensor of the model */
         return DTP_OK;

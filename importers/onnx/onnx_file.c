@@ -1,5 +1,6 @@
 /* Messages of onnx.proto; numbers of members are those of the schema. */
 #include "importers/onnx/onnx_file.h"
+#include "importers/files/beside.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -64,7 +65,12 @@ static dtp_status open_beside(const dtp_pb *p, const char *at, const char *locat
     }
     const int n = slash == NULL ? 0 : (int)(slash + 1 - p->file);
     const char *path = dtp_arena_printf(p->arena, "%.*s%s", n, p->file, location);
-    DTP_TRY(DTP_MEMORY(err, path));
+    const char *folder = dtp_arena_printf(p->arena, "%.*s", n, p->file);
+    DTP_TRY(path == NULL ? DTP_MEMORY(err, path) : DTP_MEMORY(err, folder));
+    if (!dtp_path_stays(folder, location)) {
+        return dtp_pb_fail(p, at, err, "external data in '%s', a link that leaves the folder",
+                           location);
+    }
     b->location = location;
     DTP_TRY(DTP_NEW(p->arena, b->map, 1, err));
     b->map->fd = -1;

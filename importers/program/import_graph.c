@@ -225,16 +225,44 @@ static dtp_status lower_all(dtp_importer *m, dtp_err *err)
 
 /* ---- the loss ---- */
 
+/* Values that depend on a parameter, of floats. */
+static dtp_status find_trained(const dtp_importer *m, bool **out, dtp_err *err)
+{
+    bool *is;
+    DTP_TRY(DTP_NEW(m->arena, is, m->g->n_values + 1, err));
+    for (int32_t i = 0; i < m->g->n_values; i++) {
+        is[i] = m->g->values[i].role == ATEN_PARAM;
+    }
+    for (int32_t i = 0; i < m->g->n_nodes; i++) {
+        const dtp_aten_node *node = &m->g->nodes[i];
+        bool any = false;
+        for (int32_t k = 0; k < node->n_args; k++) {
+            for (int32_t j = 0; j < dtp_aten_tensors(&node->args[k]); j++) {
+                any = any || (node->args[k].values[j] >= 0 && is[node->args[k].values[j]]);
+            }
+        }
+        for (int32_t k = 0; k < node->n_outs; k++) {
+            is[node->outs[k]] = any && dtp_aten_real_type(m->g->values[node->outs[k]].dtype);
+        }
+    }
+    *out = is;
+    return DTP_OK;
+}
+
 static dtp_status find_loss(dtp_importer *m, const dtp_graph_import_options *options, dtp_err *err)
 {
     int32_t n = 0;
+    bool *trained;
     m->loss = -1;
+    DTP_TRY(find_trained(m, &trained, err));
     for (int32_t i = 0; i < m->g->n_outputs; i++) {
         const dtp_aten_value *v = &m->g->values[m->g->outputs[i]];
         const bool real = dtp_aten_real_type(v->dtype);
-        if (options->loss != NULL ? strcmp(options->loss, v->name) == 0 : v->rank == 0 && real) {
-            m->loss = m->g->outputs[i];
-            n++;
+        const int32_t at = m->g->outputs[i];
+        if (options->loss != NULL ? strcmp(options->loss, v->name) == 0
+                                  : v->rank == 0 && real && trained[at]) {
+            n += at == m->loss ? 0 : 1;
+            m->loss = at;
             if (v->rank > 0 || !real) {
                 return DTP_FAIL(err, DTP_INVALID, "%s: the loss '%s' is no scalar of floats",
                                 m->g->file, v->name);

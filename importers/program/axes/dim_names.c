@@ -17,6 +17,8 @@ const char *dtp_class_name(dtp_axes *x, int32_t cls, int32_t alias)
 }
 
 /* Names a class that has no name yet; one that is taken gets a letter. */
+enum { MOST_NAME = 44 }; /* models have up to 63 characters; "_inner", "_b", "_2" follow */
+
 static dtp_status propose(dtp_axes *x, int32_t cls, const char *name, dtp_err *err)
 {
     cls = dtp_class_root(x, cls);
@@ -67,7 +69,7 @@ static bool is_name(const char *symbol)
             return false;
         }
     }
-    return isalpha((unsigned char)symbol[0]) && !digits && n < 64;
+    return isalpha((unsigned char)symbol[0]) && !digits && n <= MOST_NAME;
 }
 
 static dtp_status name_symbols(dtp_axes *x, dtp_err *err)
@@ -155,7 +157,13 @@ static dtp_status name_by_origin(dtp_axes *x, int32_t cls, dtp_err *err)
     }
     n -= n > 0 && name[n - 1] == '_' ? 1 : 0;
     name[n] = '\0';
-    return propose(x, cls, n == 0 ? "dim" : name, err);
+    if (n > MOST_NAME) { /* its end says most */
+        name += n - MOST_NAME;
+        while (!isalpha((unsigned char)*name) && *name != '\0') {
+            name++;
+        }
+    }
+    return propose(x, cls, name[0] == '\0' ? "dim" : name, err);
 }
 
 /* The last axis of an output or of logits is the vocabulary when it has its size. */

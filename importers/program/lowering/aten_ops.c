@@ -51,7 +51,7 @@ static const dtp_aten_op ops[] = {
     OP("prod", reduce, reduce, "reduce kind='prod'", "self:t dim:is keepdim:b dtype=same"),
     OP("logsumexp", reduce, reduce, "logsumexp", "self:t dim:is keepdim:b"),
     OP("linalg_vector_norm", reduce, reduce, "norm ord#ord:2",
-       "self:t ord:n dim:is keepdim:b dtype=same"),
+       "self:t ord=1|2|inf dim:is keepdim:b dtype=same"),
     OP("var", reduce, reduce, "var correction=correction:unbiased:1",
        "self:t dim:is correction:n unbiased:b keepdim:b"),
     OP("std", reduce, reduce, "std correction=correction:unbiased:1",

@@ -242,10 +242,29 @@ static bool hides(const dtp_importer *m, const char *id)
     return tail != NULL && dtp_name_find(&m->g->sources, tail) >= 0;
 }
 
+enum { MOST_HEAD = 40, MOST_TAIL = 60 };
+
+/* A name of up to 128 characters: of a longer one the parts up to the first number, so that blocks
+ * are found, and the end. */
+char *dtp_shorter(const dtp_importer *m, const char *name)
+{
+    const size_t n = strlen(name);
+    const char *tail = dtp_block_tail(name);
+    size_t head = tail == NULL ? 0 : (size_t)(tail - name);
+    head = head > MOST_HEAD ? 0 : head;
+    if (n - head <= MOST_TAIL) {
+        return dtp_arena_strdup(m->arena, name);
+    }
+    const char *end = name + n - MOST_TAIL;
+    const size_t skip = strcspn(end, ".") + 1;
+    end += skip < MOST_TAIL ? skip : 0;
+    return dtp_arena_printf(m->arena, "%.*s%s", (int)head, name, end);
+}
+
 /* A name that no other node or input has: the base, or that with a number. */
 static dtp_status unique(dtp_importer *m, const char *base, const char **out, dtp_err *err)
 {
-    char *id = dtp_arena_strdup(m->arena, base);
+    char *id = dtp_shorter(m, base);
     DTP_TRY(DTP_MEMORY(err, id));
     for (char *c = id; *c != '\0'; c++) {
         *c = is_id(*c) ? *c : '_';
@@ -526,6 +545,11 @@ static dtp_status low_const(dtp_lowering *l, int32_t value, dtp_err *err)
     return DTP_OK;
 }
 
+static bool is_taken(const dtp_importer *m, const char *name)
+{
+    return dtp_name_find(&m->g->sources, name) >= 0 || dtp_name_find(&m->ids, name) >= 0;
+}
+
 /* Inputs and parameters have the axes that they are fed with: axes of size 1 of a parameter are
  * gone behind it, and an axis of an input that is split is split there. */
 static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
@@ -536,8 +560,10 @@ static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
     low->param = v->role == ATEN_PARAM;
     if (low->param && v->id == NULL) {
         dtp_aten_value *to = &l->m->g->values[value];
-        to->id = v->source;
-        while (hides(l->m, to->id)) {
+        const char *shorter = dtp_shorter(l->m, v->source);
+        DTP_TRY(DTP_MEMORY(err, shorter));
+        to->id = strcmp(shorter, v->source) == 0 ? v->source : shorter;
+        while (hides(l->m, to->id) || (to->id != v->source && is_taken(l->m, to->id))) {
             to->id = dtp_arena_printf(l->m->arena, "%s_1", to->id);
             DTP_TRY(DTP_MEMORY(err, to->id));
         }

@@ -74,6 +74,8 @@ dtp_status dtp_from_piece(dtp_lowering *l, const char *id, int32_t axis,
 /* x as the only operand, settled, with groups of its own, which are those of `out`. */
 dtp_status dtp_only_operand(dtp_lowering *l, dtp_err *err) DTP_MUST_CHECK;
 
+/* A name as models may have it, from the arena; NULL without memory. */
+char *dtp_shorter(const dtp_importer *m, const char *name);
 /* A node named after the module and o->id. *id is its name. */
 dtp_status dtp_emit(dtp_lowering *l, const dtp_out_node *o, const char **id,
                     dtp_err *err) DTP_MUST_CHECK;

@@ -7,6 +7,15 @@
 
 /* Integers that a table is read at are below the size of axis `axis` of `table`, which is one part:
  * said of the input that they come from. */
+/* Whether the values of a node are some of those of its operand. */
+static bool keeps_values(const dtp_aten_node *node)
+{
+    const dtp_aten_op *op = dtp_aten_op_find(node);
+    return op != NULL && (op->lower == dtp_lower_view || op->lower == dtp_lower_permute ||
+                          op->lower == dtp_lower_slice || op->lower == dtp_lower_pieces ||
+                          op->lower == dtp_lower_repeat || op->lower == dtp_lower_cast);
+}
+
 static void set_below(dtp_importer *m, int32_t value, int32_t table, int32_t axis)
 {
     const int32_t cls = dtp_axis_one(&m->axes, &m->axes.of[table][axis]);
@@ -17,7 +26,8 @@ static void set_below(dtp_importer *m, int32_t value, int32_t table, int32_t axi
             return;
         }
         m->below[value] = cls;
-        value = v->node < 0 ? -1 : dtp_aten_input(&m->g->nodes[v->node], 0);
+        const dtp_aten_node *node = v->node < 0 ? NULL : &m->g->nodes[v->node];
+        value = node != NULL && keeps_values(node) ? dtp_aten_input(node, 0) : -1;
     }
 }
 

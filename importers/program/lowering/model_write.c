@@ -15,7 +15,7 @@ typedef struct writer {
     int32_t n_blocks;
     dtp_block *blocks;
     dtp_strbuf *params; /* of each block, of the model */
-    bool *put;          /* by value: outputs that are written */
+    const char **put;   /* by output: its tensor */
     bool *needed;       /* by value: parameters and inputs that a node reads */
     bool trains;        /* one of these parameters is not frozen */
 } writer;
@@ -54,7 +54,7 @@ static const char *axis_dims(writer *w, int32_t value, int32_t axis, const char 
     const char *text = "";
     const int32_t n = dtp_axis_parts(m, value, axis);
     if (n > 1 && v->role == ATEN_INPUT) {
-        return dtp_arena_printf(m->arena, "%s_%d=%s", v->source, axis,
+        return dtp_arena_printf(m->arena, "%.44s_%d=%s", v->source, axis,
                                 dtp_axis_size(m, value, axis));
     }
     for (int32_t i = part; i < part + n; i++) {
@@ -261,34 +261,59 @@ static void put_dims(const writer *w, dtp_strbuf *b)
 
 /* ---- outputs ---- */
 
-/* An output has all its dims, in their order. */
-static dtp_status whole_output(dtp_importer *m, int32_t value, dtp_err *err)
+/* Whether a tensor is an input or a parameter, which a step changes, or an output already. */
+static bool is_another(const writer *w, int32_t n, const char *id)
 {
+    bool is = dtp_name_find(&w->m->g->sources, id) >= 0;
+    for (int32_t i = 0; i < n && !is; i++) {
+        is = strcmp(w->put[i], id) == 0;
+    }
+    return is;
+}
+
+/* Output i is a tensor of its own and has all its dims, in their order. */
+static dtp_status whole_output(writer *w, int32_t i, dtp_err *err)
+{
+    dtp_importer *m = w->m;
+    const int32_t value = m->g->outputs[i];
     static const dtp_aten_node outside = {.path = "", .op = "dtp.output"};
     const dtp_low *low;
     dtp_lowering l = dtp_lowering_of(m, &outside, NULL, value);
     DTP_TRY(dtp_low_get(&l, value, &low, err));
-    if (dtp_low_is_whole(low) && m->g->values[value].role == ATEN_NODE) {
+    w->put[i] = low->id;
+    if (dtp_low_is_whole(low) && m->g->values[value].role == ATEN_NODE &&
+        !is_another(w, i, low->id)) {
         return DTP_OK;
     }
     l.x = value;
     l.what = m->g->values[value].name;
     DTP_TRY(dtp_only_operand(&l, err));
     DTP_TRY(dtp_whole(&l, &l.uses[0], err));
-    return dtp_emit_value(&l, "permute", "", err);
+    DTP_TRY(dtp_emit_value(&l, "permute", "", err));
+    w->put[i] = m->low[value].id;
+    return DTP_OK;
+}
+
+/* The first output that is the loss; -1. */
+static int32_t loss_output(const writer *w)
+{
+    int32_t i = 0;
+    while (i < w->m->g->n_outputs && w->m->g->outputs[i] != w->m->loss) {
+        i++;
+    }
+    return i < w->m->g->n_outputs ? i : -1;
 }
 
 static void put_outputs(const writer *w, dtp_strbuf *b)
 {
     const char *by = "";
+    const int32_t loss = w->trains ? loss_output(w) : -1;
     dtp_strbuf_add(b, "  \"outputs\": [");
     for (int32_t i = 0; i < w->m->g->n_outputs; i++) {
-        const int32_t v = w->m->g->outputs[i];
-        if (!(v == w->m->loss && w->trains) && !w->put[v]) {
-            dtp_strbuf_addf(b, "%s\"%s\"", by, w->m->low[v].id);
+        if (i != loss) {
+            dtp_strbuf_addf(b, "%s\"%s\"", by, w->put[i]);
             by = ", ";
         }
-        w->put[v] = true;
     }
     dtp_strbuf_add(b, "]");
 }
@@ -340,7 +365,7 @@ static void put_model(writer *w, dtp_strbuf *b)
         dtp_strbuf_addf(b,
                         ",\n  \"train\": {\"loss\": \"%s\", \"optimizer\": {\"adamw\": {\"lr\": "
                         "0.0003, \"weight_decay\": 0.1}}}",
-                        w->m->low[w->m->loss].id);
+                        w->put[loss_output(w)]);
     }
     dtp_strbuf_add(b, "\n}\n");
 }
@@ -349,11 +374,11 @@ dtp_status dtp_import_write(dtp_importer *m, const dtp_graph_import_options *opt
                             dtp_graph_import_result *out, dtp_err *err)
 {
     writer w = {.m = m, .options = options, .out = out};
+    DTP_TRY(DTP_NEW(m->arena, w.put, m->g->n_outputs + 1, err));
     for (int32_t i = 0; i < m->g->n_outputs; i++) {
-        DTP_TRY(whole_output(m, m->g->outputs[i], err));
+        DTP_TRY(whole_output(&w, i, err));
     }
     DTP_TRY(dtp_blocks_find(m, &w.n_blocks, &w.blocks, err));
-    DTP_TRY(DTP_NEW(m->arena, w.put, m->g->n_values + 1, err));
     DTP_TRY(DTP_NEW(m->arena, w.needed, m->g->n_values + 1, err));
     DTP_TRY(DTP_NEW(m->arena, w.params, w.n_blocks + 1, err));
     mark_needed(&w);
@@ -371,7 +396,8 @@ dtp_status dtp_import_write(dtp_importer *m, const dtp_graph_import_options *opt
     if (out->model.failed || out->names.failed) {
         return DTP_FAIL(err, DTP_NOMEM, "out of memory while writing the model");
     }
-    DTP_TRY(dtp_import_read_back(m, dtp_strbuf_text(&out->model), out->model.len, err));
+    DTP_TRY(dtp_import_read_back(m, w.n_blocks, w.blocks, dtp_strbuf_text(&out->model),
+                                 out->model.len, err));
     return options->weights == NULL ? DTP_OK
                                     : dtp_weights_write(m, options->weights, w.needed, err);
 }

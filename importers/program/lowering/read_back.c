@@ -1,23 +1,49 @@
 #include "importers/program/lowering/read_back.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/graph/graph.h"
 #include "spmd/lower/lower.h"
 
-/* The node whose name stands in an error as "node 'gelu'" or "node gelu"; NULL. */
-static const dtp_out_node *named_in(const dtp_importer *m, const char *error)
+typedef struct reading {
+    const dtp_importer *m;
+    int32_t n_blocks;
+    const dtp_block *blocks;
+} reading;
+
+/* Node number k of the list of nodes, in which a block is one. */
+static int32_t listed(const reading *r, int64_t k)
 {
-    const char *at = strstr(error, "node '");
-    char name[512];
-    size_t n = at == NULL ? 0 : strcspn(at + 6, "'");
-    if (n == 0 || n >= sizeof name) {
-        return NULL;
+    int32_t next = 0, i = 0;
+    for (; i < r->m->n && k > 0; k--) {
+        const dtp_block *b =
+            next < r->n_blocks && r->blocks[next].begin == i ? &r->blocks[next] : NULL;
+        i += b == NULL ? 1 : b->length * b->count;
+        next += b == NULL ? 0 : 1;
     }
-    memcpy(name, at + 6, n);
-    name[n] = '\0';
-    const int32_t k = dtp_name_find(&m->ids, name);
+    return i;
+}
+
+/* The node that an error is about, "blocks.block.1.nodes[3]: ..", "nodes[3]: ..", or "node 'x'";
+ * NULL. */
+static const dtp_out_node *named_in(const reading *r, const char *error)
+{
+    const dtp_importer *m = r->m;
+    const char *at = strstr(error, "nodes["), *block = strstr(error, "block.");
+    const char *quoted = strstr(error, "node '");
+    int64_t k = at == NULL ? -1 : strtol(at + 6, NULL, 10);
+    if (k >= 0 && block != NULL && block < at) {
+        const int64_t b = strtol(block + 6, NULL, 10);
+        k = b >= 0 && b < r->n_blocks ? r->blocks[b].begin + k : -1;
+    } else if (k >= 0) {
+        k = listed(r, k);
+    } else if (quoted != NULL) {
+        const char *name =
+            dtp_arena_printf(m->arena, "%.*s", (int)strcspn(quoted + 6, "'"), quoted + 6);
+        k = name == NULL ? -1 : dtp_name_find(&m->ids, name);
+    }
     return k < 0 || k >= m->n ? NULL : &m->nodes[k];
 }
 
@@ -30,9 +56,10 @@ static dtp_status refuse(const dtp_importer *m, const dtp_aten_node *from, const
                                    from->op, from->path, from->where, why->msg);
 }
 
-static dtp_status checked(const dtp_importer *m, dtp_status s, const dtp_err *why, dtp_err *err)
+static dtp_status checked(const reading *r, dtp_status s, const dtp_err *why, dtp_err *err)
 {
-    const dtp_out_node *node = s == DTP_OK ? NULL : named_in(m, why->msg);
+    const dtp_importer *m = r->m;
+    const dtp_out_node *node = s == DTP_OK ? NULL : named_in(r, why->msg);
     return s == DTP_OK || s == DTP_NOMEM ? (s == DTP_OK ? s : DTP_FAIL(err, s, "%s", why->msg))
                                          : refuse(m, node == NULL ? NULL : node->from, why, err);
 }
@@ -104,21 +131,23 @@ static dtp_status lower_on_one(const dtp_graph *g, dtp_arena *arena, dtp_err *er
     return status;
 }
 
-dtp_status dtp_import_read_back(const dtp_importer *m, const char *text, size_t len, dtp_err *err)
+dtp_status dtp_import_read_back(const dtp_importer *m, int32_t n_blocks, const dtp_block *blocks,
+                                const char *text, size_t len, dtp_err *err)
 {
+    const reading r = {m, n_blocks, blocks};
     dtp_model_options options = dtp_model_options_init();
     dtp_graph *g = NULL;
     dtp_err why = {0};
-    dtp_status s = checked(m, dtp_model_parse("model", text, len, &options, &g, &why), &why, err);
+    dtp_status s = checked(&r, dtp_model_parse("model", text, len, &options, &g, &why), &why, err);
     s = s == DTP_OK ? check_values(m, g, err) : s;
     dtp_graph_destroy(g);
     g = NULL;
     options.forward_only = true;
     if (s == DTP_OK) {
-        s = checked(m, dtp_model_parse("model", text, len, &options, &g, &why), &why, err);
+        s = checked(&r, dtp_model_parse("model", text, len, &options, &g, &why), &why, err);
     }
     if (s == DTP_OK) {
-        s = checked(m, lower_on_one(g, m->arena, &why), &why, err);
+        s = checked(&r, lower_on_one(g, m->arena, &why), &why, err);
     }
     dtp_graph_destroy(g);
     return s;

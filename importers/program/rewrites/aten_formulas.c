@@ -89,7 +89,7 @@ static const struct {
     FORMULA("kl_div", "log_target", LOSS " log_target=1", "target exp target self sub mul reduced"),
     FORMULA("kl_div", NULL, LOSS " log_target=0",
             "target 0 ne target log self sub target mul 0 where reduced"),
-    FORMULA("cosine_similarity", NULL, "x1:t x2:t dim:i eps:n",
+    FORMULA("cosine_similarity", NULL, "x1:t x2:t dim:i eps=0|1e-12|1e-9|1e-8|1e-7|1e-6|1e-5",
             "x1 x2 mul @sum x1 @linalg_vector_norm eps:1e-8 maximum x2 @linalg_vector_norm "
             "eps:1e-8 maximum mul div"),
 };
