@@ -140,6 +140,12 @@ static const char *said(const dtp_aten *g, const dtp_aten_arg *a, const char *wo
         value == NULL  ? NULL
         : word == NULL ? dtp_arena_printf(g->arena, "argument '%.60s' is %s, and is not supported",
                                           a->name, value)
+        : strcmp(word, ":e") == 0
+            ? dtp_arena_printf(
+                  g->arena,
+                  "argument '%.60s' is %s, a number made of sizes that may change, and "
+                  "is not supported",
+                  a->name, value)
         : word[0] == ':'
             ? dtp_arena_printf(g->arena, "argument '%.60s' is %s: no such kind is supported",
                                a->name, value)
@@ -158,6 +164,10 @@ const char *dtp_arg_refused(const dtp_aten *g, const dtp_aten_node *node, const 
         }
         if (!word_of(rule, a->name, word)) {
             return said(g, a, NULL);
+        }
+        if (a->sympy != NULL && strcmp(word, "=any") != 0 &&
+            (word[0] != ':' || strchr(word, 'e') == NULL)) {
+            return said(g, a, ":e");
         }
         memcpy(whole, word, sizeof whole);
         if (!(word[0] == ':' ? is_kind(a, word + 1) : is_one_of(g, node, a, word + 1))) {

@@ -41,6 +41,7 @@ typedef struct dtp_aten_value {
     int32_t rank;
     int64_t sizes[DTP_MAX_RANK];
     const char *symbols[DTP_MAX_RANK]; /* name of a size that is not fixed; NULL */
+    const char *sympy[DTP_MAX_RANK];   /* the expression of such a size (sym_expr.h); NULL */
     int32_t node;                      /* that makes it; -1 */
     const char *data; /* elements, row by row, in `bytes` bytes; NULL: not in the file */
     int64_t bytes;
@@ -68,6 +69,9 @@ typedef struct dtp_aten_arg {
     double real;   /* of FLOAT and INT */
     const char *text;
     double *reals;
+    const char
+        *sympy; /* of a number, and of the first such one of a list: the expression over sizes
+                          of which `real` and `ints` are an example (sym_expr.h); NULL: a number */
 } dtp_aten_arg;
 
 typedef struct dtp_aten_node {

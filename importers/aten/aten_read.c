@@ -29,7 +29,7 @@ typedef struct pt2 {
     dtp_name_table entries; /* of the archive, by the path behind its own folder */
     dtp_foreign_doc *graph;
     configs data[2];
-    members sym_ints;
+    members sym_ints, sym_floats;
     dtp_name_table values; /* by name of the graph */
 } pt2;
 
@@ -137,19 +137,28 @@ static dtp_status open_documents(pt2 *p, dtp_err *err)
 /* ---- values ---- */
 
 /* {"as_int": 12} or {"as_expr": {"expr_str": "Symbol('s0', ..)", "hint": {"as_int": 12}}}. */
-static dtp_status read_size(const pt2 *p, const dtp_foreign *v, int64_t *out, const char **symbol,
+static dtp_status read_size(const pt2 *p, const dtp_foreign *v, int64_t *out, const char **sympy,
                             dtp_err *err)
 {
     const dtp_foreign *expr = get(v, "as_expr"), *hint;
-    *symbol = NULL;
+    *sympy = NULL;
     if (expr == NULL) {
         return need_int(p->graph, v, "as_int", INT64_C(1) << 48, out, err);
     }
     DTP_TRY(need(p, expr, "hint", DTP_FOREIGN_OBJECT, &hint, err));
-    DTP_TRY(need_int(p->graph, hint, "as_int", INT64_C(1) << 48, out, err));
-    DTP_TRY(need_text(p->graph, expr, "expr_str", symbol, err));
-    if (strncmp(*symbol, "Symbol('", 8) == 0) {
-        char *name = dtp_arena_strdup(p->g->arena, *symbol + 8);
+    DTP_TRY(dtp_foreign_require(p->graph, hint, "as_int", DTP_FOREIGN_NUMBER, &hint, err));
+    DTP_TRY(dtp_foreign_int(p->graph, hint, -(INT64_C(1) << 48), INT64_C(1) << 48, out, err));
+    DTP_TRY(need_text(p->graph, expr, "expr_str", sympy, err));
+    *sympy = dtp_arena_strdup(p->g->arena, *sympy);
+    return DTP_MEMORY(err, *sympy);
+}
+
+/* The name of a size that is a symbol, else its expression. */
+static dtp_status read_symbol(const pt2 *p, const char *sympy, const char **symbol, dtp_err *err)
+{
+    *symbol = sympy;
+    if (sympy != NULL && strncmp(sympy, "Symbol('", 8) == 0) {
+        char *name = dtp_arena_strdup(p->g->arena, sympy + 8);
         DTP_TRY(DTP_MEMORY(err, name));
         name[strcspn(name, "'")] = '\0';
         *symbol = name;
@@ -182,7 +191,11 @@ static dtp_status read_value(pt2 *p, const dtp_foreign *meta, dtp_err *err)
     const dtp_foreign *size = dtp_foreign_first(sizes);
     int64_t elements = 1;
     for (int32_t i = 0; i < v->rank; i++, size = dtp_foreign_next(size)) {
-        DTP_TRY(read_size(p, size, &v->sizes[i], &v->symbols[i], err));
+        DTP_TRY(read_size(p, size, &v->sizes[i], &v->sympy[i], err));
+        DTP_TRY(read_symbol(p, v->sympy[i], &v->symbols[i], err));
+        if (v->sizes[i] < 0) {
+            return dtp_foreign_fail(p->graph, size, err, "a size below 0");
+        }
         const int64_t n = v->sizes[i] > 0 ? v->sizes[i] : 1;
         if (!dtp_mul_i64(elements, n, &elements) || elements > INT64_C(1) << 56) {
             return dtp_foreign_fail(p->graph, sizes, err, "too many elements");
@@ -217,16 +230,21 @@ static dtp_status value_named(const pt2 *p, const dtp_foreign *tensor, int32_t *
 
 /* A number, or a size: {"as_int": 2} or {"as_name": "sym_size_int"}. INT64_MAX stands for "to the
  * end", and is no exact double. */
-static dtp_status read_int(const pt2 *p, const dtp_foreign *v, int64_t *out, dtp_err *err)
+static dtp_status read_int(const pt2 *p, const dtp_foreign *v, int64_t *out, const char **sympy,
+                           dtp_err *err)
 {
-    const char *name, *symbol;
+    const char *name, *of = NULL;
     const dtp_foreign *by_name = get(v, "as_name");
     double x;
     if (by_name != NULL) {
         DTP_TRY(dtp_foreign_string(p->graph, by_name, &name, err));
         const dtp_foreign *size = member(&p->sym_ints, name);
-        return size == NULL ? dtp_foreign_fail(p->graph, by_name, err, "no size '%s'", name)
-                            : read_size(p, size, out, &symbol, err);
+        if (size == NULL) {
+            return dtp_foreign_fail(p->graph, by_name, err, "no size '%s'", name);
+        }
+        DTP_TRY(read_size(p, size, out, &of, err));
+        *sympy = *sympy == NULL ? of : *sympy;
+        return DTP_OK;
     }
     if (dtp_foreign_is(v, DTP_FOREIGN_OBJECT)) {
         DTP_TRY(need(p, v, "as_int", DTP_FOREIGN_NUMBER, &v, err));
@@ -236,6 +254,30 @@ static dtp_status read_int(const pt2 *p, const dtp_foreign *v, int64_t *out, dtp
     return x >= 9.2e18
                ? DTP_OK
                : dtp_foreign_int(p->graph, v, -(INT64_C(1) << 53), INT64_C(1) << 53, out, err);
+}
+
+/* {"as_float": 0.5}, or one of "sym_float_values": {"as_name": "pow_1"}. */
+static dtp_status read_sym_float(const pt2 *p, const dtp_foreign *v, dtp_aten_arg *a, dtp_err *err)
+{
+    const dtp_foreign *by_name = get(v, "as_name"), *hint;
+    const char *name;
+    if (by_name != NULL) {
+        DTP_TRY(dtp_foreign_string(p->graph, by_name, &name, err));
+        v = member(&p->sym_floats, name);
+        const dtp_foreign *expr = get(v, "as_expr");
+        if (v == NULL) {
+            return dtp_foreign_fail(p->graph, by_name, err, "no number '%s'", name);
+        }
+        if (expr != NULL) {
+            DTP_TRY(need_text(p->graph, expr, "expr_str", &name, err));
+            a->sympy = dtp_arena_strdup(p->g->arena, name);
+            DTP_TRY(DTP_MEMORY(err, a->sympy));
+            DTP_TRY(need(p, expr, "hint", DTP_FOREIGN_OBJECT, &hint, err));
+            v = hint;
+        }
+    }
+    DTP_TRY(need(p, v, "as_float", DTP_FOREIGN_NUMBER, &v, err));
+    return dtp_foreign_double(p->graph, v, &a->real, err);
 }
 
 static dtp_status read_float(const pt2 *p, const dtp_foreign *v, double *out, dtp_err *err)
@@ -257,7 +299,7 @@ static dtp_status read_list(const pt2 *p, const dtp_foreign *list, dtp_aten_arg 
         const dtp_foreign *inner = get(v, "as_tensor");
         a->values[a->n] = -1;
         if (a->kind == ATEN_INTS) {
-            DTP_TRY(read_int(p, v, &a->ints[a->n], err));
+            DTP_TRY(read_int(p, v, &a->ints[a->n], &a->sympy, err));
         } else if (a->kind == ATEN_REALS) {
             DTP_TRY(read_float(p, v, &a->reals[a->n], err));
         } else if (get(v, "as_none") == NULL) {
@@ -279,7 +321,7 @@ static dtp_aten_kind kind_of(const char *key)
                  {"as_sym_int", ATEN_INT},   {"as_scalar_type", ATEN_INT},
                  {"as_float", ATEN_FLOAT},   {"as_bool", ATEN_BOOLEAN},
                  {"as_string", ATEN_TEXT},   {"as_none", ATEN_NONE},
-                 {"as_floats", ATEN_REALS}};
+                 {"as_floats", ATEN_REALS},  {"as_sym_float", ATEN_FLOAT}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(kinds[i].key, key) == 0) {
             return kinds[i].kind;
@@ -314,13 +356,16 @@ static dtp_status read_arg(const pt2 *p, const dtp_foreign *input, dtp_aten_arg 
     case ATEN_REALS:
         return read_list(p, v, a, err);
     case ATEN_FLOAT:
+        if (dtp_foreign_is(v, DTP_FOREIGN_OBJECT)) {
+            return read_sym_float(p, v, a, err);
+        }
         return read_float(p, v, &a->real, err);
     case ATEN_BOOLEAN:
         DTP_TRY(dtp_foreign_bool(p->graph, v, &b, err));
         a->ints[0] = b ? 1 : 0;
         break;
     case ATEN_INT:
-        DTP_TRY(read_int(p, v, a->ints, err));
+        DTP_TRY(read_int(p, v, a->ints, &a->sympy, err));
         break;
     case ATEN_TEXT:
         DTP_TRY(dtp_foreign_string(p->graph, v, &a->text, err));
@@ -608,6 +653,7 @@ static dtp_status read_graph(pt2 *p, dtp_err *err)
     DTP_TRY(need(p, root, "graph_module", DTP_FOREIGN_OBJECT, &module, err));
     DTP_TRY(need(p, module, "graph", DTP_FOREIGN_OBJECT, &graph, err));
     DTP_TRY(index_members(p, get(graph, "sym_int_values"), &p->sym_ints, err));
+    DTP_TRY(index_members(p, get(graph, "sym_float_values"), &p->sym_floats, err));
     DTP_TRY(read_values(p, graph, err));
     DTP_TRY(need(p, module, "signature", DTP_FOREIGN_OBJECT, &module, err));
     DTP_TRY(need(p, module, "input_specs", DTP_FOREIGN_LIST, &ins, err));

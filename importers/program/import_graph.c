@@ -6,6 +6,7 @@
 #include "core/base/text.h"
 #include "importers/aten/aten_const.h"
 #include "importers/aten/arg_rules.h"
+#include "importers/program/axes/size_check.h"
 #include "importers/program/lowering/aten_ops.h"
 #include "importers/program/lowering/lower.h"
 #include "importers/program/rewrites/aten_expand.h"
@@ -201,7 +202,8 @@ static dtp_status find_axes(dtp_importer *m, dtp_err *err)
         }
     }
     DTP_TRY(join_layers(m, err));
-    return dtp_axes_name(&m->axes, err);
+    DTP_TRY(dtp_axes_name(&m->axes, err));
+    return dtp_axes_check_sizes(&m->axes, err);
 }
 
 /* ---- lowering ---- */

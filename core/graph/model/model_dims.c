@@ -57,6 +57,17 @@ dtp_status dtp_model__int(const dtp_model_reader *r, const dtp_json *v, int64_t 
     return read_int(&e, v, min, max, out, err);
 }
 
+dtp_status dtp_model__real(const dtp_model_reader *r, const dtp_json *v, double *out, dtp_err *err)
+{
+    const char *text;
+    evaluation e = {.r = r, .pending = -1};
+    if (dtp_json_kind_of(v) != DTP_JSON_STRING) {
+        return dtp_json_double(v, out, err);
+    }
+    DTP_TRY(dtp_json_string(v, &text, err));
+    return dtp_json_prefixed(v, dtp_expr_real(text, look_up, &e, out, err), err);
+}
+
 /* Evaluates one dim and what it depends on; `stack` has room for every dim. */
 static dtp_status evaluate(dtp_model_reader *r, const dtp_json *dims, dtp_dim_id first,
                            uint8_t *states, dtp_dim_id *stack, dtp_err *err)

@@ -64,6 +64,9 @@ dtp_status dtp_model__dims(dtp_model_reader *r, dtp_err *err) DTP_MUST_CHECK;
 /* An integer or an expression over dims, in min..max. */
 dtp_status dtp_model__int(const dtp_model_reader *r, const dtp_json *v, int64_t min, int64_t max,
                           int64_t *out, dtp_err *err) DTP_MUST_CHECK;
+/* A number, or an expression of reals over dims. */
+dtp_status dtp_model__real(const dtp_model_reader *r, const dtp_json *v, double *out,
+                           dtp_err *err) DTP_MUST_CHECK;
 /* A dim name, declared or made by an op before. */
 dtp_status dtp_model__dim(dtp_model_reader *r, const dtp_json *v, dtp_dim_id *out,
                           dtp_err *err) DTP_MUST_CHECK;

@@ -63,7 +63,7 @@ static dtp_status read_attr(dtp_model_reader *r, const dtp_attr_spec *spec, cons
     case DTP_ATTR_INT:
         return dtp_model__int(r, v, INT64_MIN, INT64_MAX, &out->i, err);
     case DTP_ATTR_FLOAT:
-        return dtp_json_double(v, &out->f, err);
+        return dtp_model__real(r, v, &out->f, err);
     case DTP_ATTR_BOOL:
         DTP_TRY(dtp_json_bool(v, &flag, err));
         out->i = flag ? 1 : 0;

@@ -104,6 +104,26 @@ dtp_status dtp_axes_permute(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
     return seen + 1 == UINT32_C(1) << rank ? DTP_OK : missing("a permutation of other axes", err);
 }
 
+/* Factors of a nearest element are those of the sizes, as far as they are said. */
+static bool fits_factors(const dtp_axes *x, const dtp_aten_node *node)
+{
+    static const char *const names[] = {"scales_d", "scales_h", "scales_w", "scales"};
+    const dtp_aten_value *v = value(x, dtp_aten_input(node, 0)), *out = value(x, node->outs[0]);
+    const dtp_aten_arg *all = dtp_aten_arg_of(node, "scale_factors");
+    bool fits = true;
+    for (int32_t i = 0; i < 4; i++) {
+        const int32_t axis = v->rank - 1 - (i == 3 ? 0 : 2 - i);
+        const double by = dtp_aten_real(node, names[i], 0);
+        fits = fits &&
+               (by == 0 || (axis >= 0 && by * (double)v->sizes[axis] == (double)out->sizes[axis]));
+    }
+    for (int32_t i = 0; all != NULL && i < all->n && fits; i++) {
+        const int32_t axis = v->rank - all->n + i;
+        fits = axis >= 0 && all->reals[i] * (double)v->sizes[axis] == (double)out->sizes[axis];
+    }
+    return fits;
+}
+
 /* repeat, tile: an axis is so many times its elements; repeat_interleave and the nearest element of
  * a smaller image: each of them so many times. */
 dtp_status dtp_axes_repeat(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
@@ -126,8 +146,9 @@ dtp_status dtp_axes_repeat(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
         memcpy(to->cls + to->n, then->cls, (size_t)then->n * sizeof to->cls[0]);
         to->n += then->n;
     }
-    return more < 0 || dtp_aten_operand(node, "repeats") >= 0
-               ? missing("a result of a lower rank, or repeats that are a tensor", err)
+    return more < 0 || !fits_factors(x, node)
+               ? missing("a result of a lower rank, or factors that are not those of the sizes",
+                         err)
                : DTP_OK;
 }
 

@@ -1,9 +1,11 @@
 #include "importers/program/lowering/lower.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/base/json_writer.h"
+#include "importers/aten/sym_expr.h"
 #include "importers/program/lowering/blocks.h"
 
 dtp_status dtp_type_attr(dtp_importer *m, int32_t dtype, const char **out, dtp_err *err)
@@ -327,6 +329,56 @@ dtp_status dtp_emit_number(dtp_lowering *l, double x, int32_t dtype, const char 
     const char *type, *value = dtp_real_attr(l->m, "value", x);
     DTP_TRY(dtp_type_attr(l->m, dtype, &type, err));
     const dtp_out_node o = {"number", "constant", .out = dims,
+                            .attrs = dtp_joined(l->m, value, ", ", type)};
+    return dtp_emit(l, &o, id, err);
+}
+
+/* A symbol is a size of an input. */
+static bool symbol_of(void *user, const char *name, double *value, const char **text)
+{
+    dtp_importer *m = user;
+    for (int32_t i = 0; i < m->g->n_inputs; i++) {
+        const dtp_aten_value *v = &m->g->values[m->g->inputs[i]];
+        for (int32_t a = 0; a < v->rank && v->role == ATEN_INPUT; a++) {
+            if (v->symbols[a] != NULL && strcmp(v->symbols[a], name) == 0) {
+                *value = (double)v->sizes[a];
+                *text = dtp_arena_printf(m->arena, "(%s)", dtp_axis_size(m, m->g->inputs[i], a));
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+dtp_status dtp_number_attr(dtp_lowering *l, const char *key, const dtp_aten_arg *arg, bool inverse,
+                           const char **out, dtp_err *err)
+{
+    double x = arg->real;
+    const char *text = NULL;
+    if (arg->sympy == NULL) {
+        x = inverse ? 1 / x : x;
+        *out = dtp_real_attr(l->m, key, x);
+        return isfinite(x) ? DTP_OK : DTP_FAIL(err, DTP_UNSUPPORTED, "a number that is not finite");
+    }
+    if (!dtp_sym_expr(arg->sympy, l->m->arena, symbol_of, l->m, &x, &text)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "argument '%.60s' is '%.200s', which is not known",
+                        arg->name, arg->sympy);
+    }
+    DTP_TRY(DTP_MEMORY(err, text));
+    *out = dtp_arena_printf(l->m->arena, "\"%s\": \"%s%s\"", key, inverse ? "1/" : "", text);
+    return DTP_MEMORY(err, *out);
+}
+
+dtp_status dtp_emit_argument(dtp_lowering *l, const dtp_aten_arg *arg, int32_t dtype,
+                             const char **id, dtp_err *err)
+{
+    const char *type, *value;
+    if (arg->sympy == NULL) {
+        return dtp_emit_number(l, arg->real, dtype, "", id, err);
+    }
+    DTP_TRY(dtp_number_attr(l, "value", arg, false, &value, err));
+    DTP_TRY(dtp_type_attr(l->m, dtype, &type, err));
+    const dtp_out_node o = {"number", "constant", .out = "",
                             .attrs = dtp_joined(l->m, value, ", ", type)};
     return dtp_emit(l, &o, id, err);
 }

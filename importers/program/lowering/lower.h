@@ -85,6 +85,13 @@ dtp_status dtp_emit_one(dtp_lowering *l, const char *what, const char *op, const
 /* One number over dims; infinities become the largest numbers. */
 dtp_status dtp_emit_number(dtp_lowering *l, double x, int32_t dtype, const char *dims,
                            const char **id, dtp_err *err) DTP_MUST_CHECK;
+/* The same of an argument: a number, or one that is made of sizes. */
+dtp_status dtp_emit_argument(dtp_lowering *l, const dtp_aten_arg *arg, int32_t dtype,
+                             const char **id, dtp_err *err) DTP_MUST_CHECK;
+/* "\"factor\": 0.5" of an argument, or "\"factor\": \"length^-0.5\"", or of 1 by it. A number that
+ * is not finite is DTP_UNSUPPORTED. */
+dtp_status dtp_number_attr(dtp_lowering *l, const char *key, const dtp_aten_arg *arg, bool inverse,
+                           const char **out, dtp_err *err) DTP_MUST_CHECK;
 /* The node of the operands, settled, whose result is l->out. */
 dtp_status dtp_emit_value(dtp_lowering *l, const char *op, const char *attrs,
                           dtp_err *err) DTP_MUST_CHECK;

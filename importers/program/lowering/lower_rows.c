@@ -152,8 +152,7 @@ static dtp_status elements(dtp_lowering *l, int32_t n, const int32_t *which, int
         } else {
             dtp_use *use = &l->uses[l->n++];
             use->value = -1;
-            DTP_TRY(
-                dtp_emit_number(l, arg->real, i < typed ? ATEN_BOOL : dtype, "", &use->id, err));
+            DTP_TRY(dtp_emit_argument(l, arg, i < typed ? ATEN_BOOL : dtype, &use->id, err));
         }
     }
     DTP_TRY(dtp_settle(l, err));
@@ -175,11 +174,9 @@ dtp_status dtp_lower_binary(dtp_lowering *l, dtp_err *err)
         return DTP_FAIL(err, DTP_UNSUPPORTED, "bits of integers");
     }
     if (number && (strcmp(ours, "mul") == 0 || strcmp(ours, "div") == 0)) {
-        const double by = ours[0] == 'm' ? b->real : 1 / b->real;
-        if (!isfinite(by)) {
-            return DTP_FAIL(err, DTP_UNSUPPORTED, "a factor that is not finite");
-        }
-        return unary(l, "scale", dtp_real_attr(l->m, "factor", by), err);
+        const char *factor;
+        DTP_TRY(dtp_number_attr(l, "factor", b, ours[0] == 'd', &factor, err));
+        return unary(l, "scale", factor, err);
     }
     const bool turned = strncmp(l->node->op, "aten.rsub", 9) == 0;
     DTP_TRY(elements(l, 2, turned ? swapped : which, 0, dtype, err));

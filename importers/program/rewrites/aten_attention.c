@@ -21,7 +21,9 @@ static const dtp_aten_node *maker(const dtp_expansion *e, int32_t value)
 static double number(const dtp_aten_node *node, int32_t i)
 {
     const dtp_aten_arg *a = i < node->n_args ? &node->args[i] : NULL;
-    return a != NULL && (a->kind == ATEN_INT || a->kind == ATEN_FLOAT) ? a->real : (double)NAN;
+    return a != NULL && a->sympy == NULL && (a->kind == ATEN_INT || a->kind == ATEN_FLOAT)
+               ? a->real
+               : (double)NAN;
 }
 
 static bool is_scaled(const dtp_aten_node *node)

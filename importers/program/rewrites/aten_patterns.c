@@ -73,7 +73,8 @@ static double number(const patterns *p, const dtp_aten_node *node, int32_t i)
         const dtp_const *c = &p->consts[v];
         return c->kind == DTP_CONST_UNIFORM ? c->low : (double)NAN;
     }
-    return i < node->n_args && (node->args[i].kind == ATEN_INT || node->args[i].kind == ATEN_FLOAT)
+    return i < node->n_args && node->args[i].sympy == NULL &&
+                   (node->args[i].kind == ATEN_INT || node->args[i].kind == ATEN_FLOAT)
                ? node->args[i].real
                : (double)NAN;
 }
