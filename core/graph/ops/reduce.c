@@ -245,12 +245,17 @@ static dtp_status split_std(dtp_graph *g, const dtp_op_call *call, const int32_t
     return dtp_rows__emit(g, "sqrt", 1, &var, 0, NULL, outs, err);
 }
 
-/* dx = dy exp(x - y) */
+/* dx = dy exp(x - y); of 16-bit floats y is too coarse for the difference: dx = dy softmax x. */
 static dtp_status vjp_logsumexp(dtp_vjp *v, dtp_err *err)
 {
     dtp_tensor_id t, e;
-    DTP_TRY(dtp_op__emit2(v, "sub", v->in[0], v->out[0], v->in[0], &t, err));
-    DTP_TRY(dtp_op__emit1(v, "exp", t, v->in[0], &e, err));
+    if (dtp_dtype_is_half(v->g->tensors[v->in[0]].type.dtype)) {
+        const dtp_vjp_op softmax = {"softmax", 1, &v->in[0], 1, dtp_vjp_attr(v, "over")};
+        DTP_TRY(dtp_vjp_emit(v, &softmax, v->in[0], &e, err));
+    } else {
+        DTP_TRY(dtp_op__emit2(v, "sub", v->in[0], v->out[0], v->in[0], &t, err));
+        DTP_TRY(dtp_op__emit1(v, "exp", t, v->in[0], &e, err));
+    }
     return dtp_op__emit2(v, "mul", e, v->d_out[0], v->in[0], &v->d_in[0], err);
 }
 
