@@ -3,7 +3,7 @@
  *   y  = xhat * gamma + beta
  *   dx = rstd (dy gamma - s0 / n - xhat s1 / n), s0 = sum of dy gamma, s1 = sum of dy gamma xhat
  *   dgamma = sum over rows of dy xhat, dbeta = sum over rows of dy
- * The variance takes a second pass over the row. Sums of a row: float within blocks of 1024
+ * Mean and variance are those of dtp_row_job_moments. Sums of a row: float within blocks of 1024
  * elements, double across. Sums over rows: float within 16 rows, double across, cut into parts of
  * rows that depend on the shape only. In the parts, sums over the local part of
  * a row are added up between ranks; counts are global. */
@@ -24,6 +24,7 @@ enum {
     MEAN = DTP_NORM_MEAN,
     BETA = DTP_NORM_BETA,
     SUMS = DTP_NORM_SUMS,
+    SHIFT = DTP_NORM_SHIFT,
     DX = DTP_NORM_DX,
     DY = DTP_NORM_DY
 };
@@ -73,10 +74,13 @@ DTP_CPU_CLONES static void write_plain(const norm_run *r)
 }
 
 /* y, mean and rstd of a row. */
-static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], float mean,
-                      float rstd)
+static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS],
+                      const dtp_moments *of)
 {
-    const bool centered = numbers_of(job)->centered;
+    const dtp_norm_numbers *norm = numbers_of(job);
+    const bool centered = norm->centered;
+    const float mean = (float)of->mean;
+    const float rstd = (float)(1.0 / sqrt(of->squares / norm->count + norm->eps));
     const int64_t *s = job->step;
     const bool fast = s[X] == 1 && s[GAMMA] == 1 && (!centered || s[BETA] == 1);
     for (int64_t r = 0; r < job->over.rows; r++) {
@@ -104,49 +108,50 @@ static void write_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS],
     }
 }
 
-static void norm_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+static double row_squares(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    const dtp_norm_numbers *norm = numbers_of(job);
-    const double count = norm->count;
-    float *at[DTP_NEST_VIEWS];
-    double sum = 0.0, square = 0.0;
-    for (int64_t r = 0; norm->centered && r < job->over.rows; r++) {
-        dtp_row_run(job, row, r, at);
-        sum += dtp_row_sum(job->over.inner, at[X], job->step[X]);
-    }
-    const float mean = (float)(sum / count);
-    for (int64_t r = 0; r < job->over.rows; r++) {
-        dtp_row_run(job, row, r, at);
-        square += dtp_row_square(job->over.inner, at[X], job->step[X], mean);
-    }
-    write_row(job, row, mean, (float)(1.0 / sqrt(square / count + norm->eps)));
-}
-
-/* Views: x, last the sums; option: elements from the first sum of a row to the last. */
-static void moments_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
-{
-    const int64_t last = job->of.option;
-    double sum = 0.0, square = 0.0;
+    double squares = 0.0;
     for (int64_t r = 0; r < job->over.rows; r++) {
         float *at[DTP_NEST_VIEWS];
         dtp_row_run(job, row, r, at);
-        sum += last > 0 ? dtp_row_sum(job->over.inner, at[0], job->step[0]) : 0.0;
-        square += dtp_row_square(job->over.inner, at[0], job->step[0], 0.0f);
+        squares += dtp_row_dot(job->over.inner, at[X], job->step[X], at[X], job->step[X]);
     }
-    float *out = job->data[job->of.n_views - 1] + row[job->of.n_views - 1];
-    out[0] = (float)sum;
-    out[last] = (float)square;
+    return squares;
+}
+
+static void norm_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    const dtp_norm_numbers *norm = numbers_of(job);
+    const dtp_moments m =
+        norm->centered ? dtp_row_job_moments(job, row) : (dtp_moments){0.0, row_squares(job, row)};
+    write_row(job, row, &m);
+}
+
+/* Views: x, [shift,] sums; option: elements from the first sum of a row to the last. */
+static void moments_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    const int32_t n = job->of.n_views;
+    const bool centered = n > 2;
+    double sums[2] = {0.0};
+    if (centered) {
+        dtp_row_job_sums(job, row, job->data[1][row[1]], sums);
+    } else {
+        sums[1] = row_squares(job, row);
+    }
+    float *out = job->data[n - 1] + row[n - 1];
+    out[0] = (float)sums[0];
+    out[job->of.option] = (float)sums[1];
 }
 
 static void norm_apply_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     const dtp_norm_numbers *norm = numbers_of(job);
-    const float *sums = job->data[SUMS] + row[SUMS];
-    const double n = norm->count;
-    const double mean = norm->centered ? (double)sums[0] / n : 0.0;
-    double var = (double)sums[norm->last] / n - mean * mean;
-    var = var < 0.0 ? 0.0 : var;
-    write_row(job, row, (float)mean, (float)(1.0 / sqrt(var + norm->eps)));
+    const float *s = job->data[SUMS] + row[SUMS];
+    const double sums[2] = {(double)s[0], (double)s[norm->last]};
+    const dtp_moments m = norm->centered
+                              ? dtp_moments_of(norm->count, job->data[SHIFT][row[SHIFT]], sums)
+                              : (dtp_moments){0.0, sums[1]};
+    write_row(job, row, &m);
 }
 
 /* ---- backward: rows ---- */

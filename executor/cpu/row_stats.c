@@ -64,17 +64,10 @@ static void norm_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
                                         : largest_of(job, row);
 }
 
-/* Two passes: the mean, then the squares of what is left. Option: the divisor. */
+/* Option: the divisor. */
 static double variance(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
-    float mean = (float)(sum_runs(job, row, dtp_row_sum) / (double)job->of.dims.count);
-    double s = 0.0;
-    for (int64_t r = 0; r < job->over.rows; r++) {
-        float *at[DTP_NEST_VIEWS];
-        dtp_row_run(job, row, r, at);
-        s += dtp_row_square(job->over.inner, at[0], job->step[0], mean);
-    }
-    return s / (double)job->of.option;
+    return dtp_row_job_moments(job, row).squares / (double)job->of.option;
 }
 
 static void var_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
@@ -85,6 +78,15 @@ static void var_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 static void std_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
 {
     job->data[1][row[1]] = (float)sqrt(variance(job, row));
+}
+
+/* Views: moments, variance; the row is two sums. Option: their elements; factor: 1 / divisor. */
+static void var_finish_row(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    const float *s = job->data[0] + row[0];
+    const double sums[2] = {(double)s[0], (double)s[job->step[0]]};
+    const dtp_moments m = dtp_moments_of((double)job->of.option, 0.0f, sums);
+    job->data[1][row[1]] = (float)(m.squares * job->of.factor);
 }
 
 /* ---- scans ---- */
@@ -267,6 +269,7 @@ static dtp_status bind_topk(const dtp_kernel_args *args, dtp_arena *arena, void 
     OP(norm, norm_row, DTP_FLOATS)                                                                 \
     OP(var, var_row, DTP_FLOATS)                                                                   \
     OP(std, std_row, DTP_FLOATS)                                                                   \
+    OP(var_finish, var_finish_row, DTP_FLOATS)                                                     \
     OP(cumsum, cumsum_row, DTP_NUMBERS)                                                            \
     OP(prod_grad, prod_grad_row, DTP_FLOATS)                                                       \
     OP(argmax, arg_row, DTP_NUMBERS)                                                               \

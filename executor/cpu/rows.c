@@ -136,38 +136,47 @@ double dtp_row_dot(int64_t n, const float *a, int64_t step_a, const float *b, in
     return s;
 }
 
-DTP_CPU_CLONES static float block_square(int64_t n, const float *x, float shift)
+DTP_CPU_CLONES static void block_moments(int64_t n, const float *x, float shift, float out[2])
 {
-    int64_t q = n / 4;
-    const float *x1 = x + q, *x2 = x1 + q, *x3 = x2 + q;
-    float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-    for (int64_t i = 0; i < q; i++) {
-        s0 += (x[i] - shift) * (x[i] - shift);
-        s1 += (x1[i] - shift) * (x1[i] - shift);
-        s2 += (x2[i] - shift) * (x2[i] - shift);
-        s3 += (x3[i] - shift) * (x3[i] - shift);
+    int64_t h = n / 2;
+    const float *x1 = x + h;
+    float s0 = 0.0f, s1 = 0.0f, q0 = 0.0f, q1 = 0.0f;
+#pragma omp simd reduction(+ : s0, s1, q0, q1)
+    for (int64_t i = 0; i < h; i++) {
+        float d0 = x[i] - shift, d1 = x1[i] - shift;
+        s0 += d0;
+        s1 += d1;
+        q0 += d0 * d0;
+        q1 += d1 * d1;
     }
-    for (int64_t i = 4 * q; i < n; i++) {
-        s0 += (x[i] - shift) * (x[i] - shift);
+    if (n > 2 * h) {
+        float d = x[n - 1] - shift;
+        s0 += d;
+        q0 += d * d;
     }
-    return (s0 + s1) + (s2 + s3);
+    out[0] = s0 + s1;
+    out[1] = q0 + q1;
 }
 
-double dtp_row_square(int64_t n, const float *x, int64_t step, float shift)
+void dtp_row_add_moments(int64_t n, const float *x, int64_t step, float shift, double sums[2])
 {
-    double s = 0.0;
-    if (step == 1) {
-        for (int64_t at = 0; at < n; at += BLOCK) {
-            s += (double)block_square(block_of(n, at), x + at, shift);
-        }
-        return s;
+    for (int64_t at = 0; step == 1 && at < n; at += BLOCK) {
+        float part[2];
+        block_moments(block_of(n, at), x + at, shift, part);
+        sums[0] += (double)part[0];
+        sums[1] += (double)part[1];
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; step != 1 && i < n; i++) {
         float d = x[i * step] - shift;
-        s += (double)(d * d);
+        sums[0] += (double)d;
+        sums[1] += (double)(d * d);
     }
-    return s;
+}
+
+dtp_moments dtp_moments_of(double n, float shift, const double sums[2])
+{
+    const double squares = sums[1] - sums[0] * sums[0] / n;
+    return (dtp_moments){(double)shift + sums[0] / n, squares < 0.0 ? 0.0 : squares};
 }
 
 DTP_CPU_CLONES static float block_exp_sum(int64_t n, const float *x, float m)
@@ -464,6 +473,31 @@ dtp_status dtp_row_job_kernel(const dtp_kernel_args *args, dtp_err *err)
     dtp_row_job_load(args->state);
     dtp_row_job_each(args->state, args);
     return DTP_OK;
+}
+
+void dtp_row_job_sums(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], float shift,
+                      double sums[2])
+{
+    sums[0] = sums[1] = 0.0;
+    for (int64_t r = 0; r < job->over.rows; r++) {
+        float *at[DTP_NEST_VIEWS] = {NULL};
+        dtp_row_run(job, row, r, at);
+        dtp_row_add_moments(job->over.inner, at[0], job->step[0], shift, sums);
+    }
+}
+
+dtp_moments dtp_row_job_moments(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])
+{
+    const double n = (double)job->of.dims.count;
+    double sum = 0.0, sums[2];
+    for (int64_t r = 0; r < job->over.rows; r++) {
+        float *at[DTP_NEST_VIEWS] = {NULL};
+        dtp_row_run(job, row, r, at);
+        sum += dtp_row_sum(job->over.inner, at[0], job->step[0]);
+    }
+    const float shift = (float)(sum / n);
+    dtp_row_job_sums(job, row, shift, sums);
+    return dtp_moments_of(n, shift, sums);
 }
 
 float dtp_row_job_max(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS])

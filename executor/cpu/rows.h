@@ -12,9 +12,15 @@
 double dtp_row_sum(int64_t n, const float *x, int64_t step);
 float dtp_row_max(int64_t n, const float *x, int64_t step);
 float dtp_row_min(int64_t n, const float *x, int64_t step);
-/* Sum of a*b; of (x - shift)^2. */
+/* Sum of a*b. */
 double dtp_row_dot(int64_t n, const float *a, int64_t step_a, const float *b, int64_t step_b);
-double dtp_row_square(int64_t n, const float *x, int64_t step, float shift);
+/* Adds the sums of x - shift and of (x - shift)^2. */
+void dtp_row_add_moments(int64_t n, const float *x, int64_t step, float shift, double sums[2]);
+/* Of n elements with these sums: their mean, and the sum of the squares of what is left. */
+typedef struct dtp_moments {
+    double mean, squares;
+} dtp_moments;
+dtp_moments dtp_moments_of(double n, float shift, const double sums[2]);
 /* Sum of exp(x - m). */
 double dtp_row_exp_sum(int64_t n, const float *x, int64_t step, float m);
 /* log sum exp of a row with maximum m and that sum s. An infinite m is the answer itself, as there
@@ -81,6 +87,11 @@ dtp_status dtp_row_job_kernel(const dtp_kernel_args *args, dtp_err *err) DTP_MUS
 #define DTP_ROW_BIND(op, fn, dtypes) DTP_BIND(op, dtp_row_job_bind, DTP_ROW_##op, fn)
 #define DTP_ROW_KERNEL(op, fn, dtypes) {#op, dtp_row_job_kernel, op##_bind, dtypes},
 
+/* Sums of x - shift and (x - shift)^2 of a row of view 0. Its moments, in two passes: a shift near
+ * the mean, then the sums about it. */
+void dtp_row_job_sums(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], float shift,
+                      double sums[2]);
+dtp_moments dtp_row_job_moments(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]);
 /* Maximum of a row of view 0 (-inf when empty), and its sum of exp(x - m). */
 float dtp_row_job_max(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS]);
 double dtp_row_job_exp_sum(const dtp_row_job *job, const int64_t row[DTP_NEST_VIEWS], float m);

@@ -42,7 +42,8 @@ static dtp_status norm_kernel(const dtp_kernel_args *args, dtp_err *err)
 
 #define BIND(op, part) DTP_BIND(op, bind_norm, DTP_NORM_##part)
 #define KERNEL(op, part) {#op, norm_kernel, op##_bind, DTP_FLOATS},
-#define MOMENTS(OP) OP(moments, dtp_cuda_norm_moments(queue, rows, of->option), DTP_FLOATS)
+#define MOMENTS(OP)                                                                                \
+    OP(moments, dtp_cuda_norm_moments(queue, rows, args->call->n_in > 1, of->option), DTP_FLOATS)
 
 DTP_NORM_OPS(BIND)
 MOMENTS(DTP_CUDA_ROW_OP)

@@ -12,6 +12,8 @@
     OP(norm, dtp_cuda_norm_of_order(queue, rows, (int32_t)of->option), DTP_FLOATS)                 \
     OP(var, dtp_cuda_variance(queue, rows, (double)of->option, 0), DTP_FLOATS)                     \
     OP(std, dtp_cuda_variance(queue, rows, (double)of->option, 1), DTP_FLOATS)                     \
+    OP(var_finish, dtp_cuda_var_finish(queue, rows, (double)of->option, 1.0 / of->factor),         \
+       DTP_FLOATS)                                                                                 \
     OP(cumsum, dtp_cuda_cumsum(queue, rows, INTS, ON), DTP_NUMBERS)                                \
     OP(prod_grad, dtp_cuda_prod_grad(queue, rows), DTP_FLOATS)                                     \
     OP(argmax, dtp_cuda_arg(queue, rows, ON), DTP_NUMBERS)                                         \

@@ -243,6 +243,31 @@ double dtp_ref__lse(double m, double s)
     return isinf(m) ? m : m + log(s);
 }
 
+void dtp_ref__sums(const dtp_view *x, dtp_ref_loop *l, int32_t rows, double shift, double sums[2])
+{
+    sums[0] = sums[1] = 0.0;
+    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
+        const double d = dtp_ref__get(x, l) - shift;
+        sums[0] += d;
+        sums[1] += d * d;
+    }
+}
+
+dtp_ref_moments dtp_ref__moments_of(double n, double shift, const double sums[2])
+{
+    const double squares = sums[1] - sums[0] * sums[0] / n;
+    return (dtp_ref_moments){shift + sums[0] / n, squares < 0.0 ? 0.0 : squares};
+}
+
+dtp_ref_moments dtp_ref__moments(const dtp_view *x, dtp_ref_loop *l, int32_t rows, double n)
+{
+    double sums[2];
+    dtp_ref__sums(x, l, rows, 0.0, sums);
+    const double shift = sums[0] / n;
+    dtp_ref__sums(x, l, rows, shift, sums);
+    return dtp_ref__moments_of(n, shift, sums);
+}
+
 double dtp_ref__row_count(const dtp_op_call *call, const dtp_view *view)
 {
     double n = 1.0;

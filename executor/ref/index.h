@@ -75,6 +75,15 @@ dtp_status dtp_ref__each_row(const dtp_kernel_args *args, dtp_ref_row_fn fn);
  * an infinite m is the answer itself, as there is no x - m. */
 double dtp_ref__larger(double a, double b);
 double dtp_ref__lse(double m, double s);
+/* Sums of x - shift and (x - shift)^2 over the row at the first `rows` coordinates of `l`. */
+void dtp_ref__sums(const dtp_view *x, dtp_ref_loop *l, int32_t rows, double shift, double sums[2]);
+/* Of n elements with such sums: the mean, and the sum of the squares of what is left. */
+typedef struct dtp_ref_moments {
+    double mean, squares;
+} dtp_ref_moments;
+dtp_ref_moments dtp_ref__moments_of(double n, double shift, const double sums[2]);
+/* The same of a row, all of whose n elements lie in x. */
+dtp_ref_moments dtp_ref__moments(const dtp_view *x, dtp_ref_loop *l, int32_t rows, double n);
 /* Product of the global sizes of the dims of `view` in `over`. */
 double dtp_ref__row_count(const dtp_op_call *call, const dtp_view *view);
 

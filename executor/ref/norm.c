@@ -29,12 +29,14 @@ static void set_stat(const dtp_view *sums, const dtp_ref_loop *l, int64_t k, dou
 
 /* ---- forward ---- */
 
-/* y, mean and rstd of the row at the outer coordinates of `l`; gamma and beta start at operand g.
- */
-static void write_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows, int32_t g,
-                      double mean, double rstd)
+/* y, mean and rstd of the row of n elements at the outer coordinates of `l`; gamma and beta are the
+ * last operands. */
+static void write_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows, double n,
+                      dtp_ref_moments of)
 {
     bool layer = is_layer(args);
+    int32_t g = args->call->n_in - (layer ? 2 : 1);
+    double mean = of.mean, rstd = 1.0 / sqrt(of.squares / n + dtp_call_float(args->call, "eps"));
     for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
         double xhat = (dtp_ref__get(&args->in[0], l) - mean) * rstd;
         double beta = layer ? dtp_ref__get(&args->in[g + 1], l) : 0.0;
@@ -50,19 +52,14 @@ static dtp_status run_norm(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     const dtp_view *x = &args->in[0];
-    double eps = dtp_call_float(args->call, "eps"), n = dtp_ref__row_count(args->call, x);
+    double n = dtp_ref__row_count(args->call, x), sums[2];
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, x, &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
-        double mean = 0.0, var = 0.0;
-        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            mean += is_layer(args) ? dtp_ref__get(x, &l) / n : 0.0;
-        }
-        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            double d = dtp_ref__get(x, &l) - mean;
-            var += d * d / n;
-        }
-        write_row(args, &l, rows, 1, mean, 1.0 / sqrt(var + eps));
+        dtp_ref__sums(x, &l, rows, 0.0, sums);
+        write_row(args, &l, rows, n,
+                  is_layer(args) ? dtp_ref__moments(x, &l, rows, n)
+                                 : (dtp_ref_moments){0.0, sums[1]});
     }
     return DTP_OK;
 }
@@ -70,20 +67,16 @@ static dtp_status run_norm(const dtp_kernel_args *args, dtp_err *err)
 static dtp_status run_moments(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    bool center = dtp_call_int(args->call, "center") != 0;
+    bool centred = args->call->n_in > 1;
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
-        double s1 = 0.0, s2 = 0.0;
-        for (bool in = dtp_ref__first(&l, rows, l.n); in; in = dtp_ref__next(&l, rows, l.n)) {
-            double x = dtp_ref__get(&args->in[0], &l);
-            s1 += x;
-            s2 += x * x;
+        double sums[2], shift = centred ? dtp_ref__get(&args->in[1], &l) : 0.0;
+        dtp_ref__sums(&args->in[0], &l, rows, shift, sums);
+        if (centred) {
+            set_stat(&args->out[0], &l, 0, sums[0]);
         }
-        if (center) {
-            set_stat(&args->out[0], &l, 0, s1);
-        }
-        set_stat(&args->out[0], &l, center ? 1 : 0, s2);
+        set_stat(&args->out[0], &l, centred ? 1 : 0, sums[1]);
     }
     return DTP_OK;
 }
@@ -92,14 +85,15 @@ static dtp_status run_apply(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
     bool layer = is_layer(args);
-    double eps = dtp_call_float(args->call, "eps");
+    const dtp_view *moments = &args->in[layer ? 2 : 1];
     double n = dtp_ref__row_count(args->call, &args->in[0]);
     int32_t rows;
     dtp_ref_loop l = dtp_ref__rows(args->call, &args->in[0], &rows);
     for (bool go = dtp_ref__first(&l, 0, rows); go; go = dtp_ref__next(&l, 0, rows)) {
-        double mean = layer ? stat(&args->in[1], &l, 0) / n : 0.0;
-        double var = stat(&args->in[1], &l, layer ? 1 : 0) / n - mean * mean;
-        write_row(args, &l, rows, 2, mean, 1.0 / sqrt((var < 0.0 ? 0.0 : var) + eps));
+        const double sums[2] = {stat(moments, &l, 0), stat(moments, &l, layer ? 1 : 0)};
+        write_row(args, &l, rows, n,
+                  layer ? dtp_ref__moments_of(n, dtp_ref__get(&args->in[1], &l), sums)
+                        : (dtp_ref_moments){0.0, sums[1]});
     }
     return DTP_OK;
 }

@@ -23,15 +23,7 @@ static double var_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows
 {
     const double n = dtp_ref__row_count(args->call, &args->in[0]);
     const double divisor = n - (double)dtp_call_int(args->call, "correction");
-    double mean = 0.0, s = 0.0;
-    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
-        mean += dtp_ref__get(&args->in[0], l) / n;
-    }
-    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
-        double d = dtp_ref__get(&args->in[0], l) - mean;
-        s += d * d / divisor;
-    }
-    return s;
+    return dtp_ref__moments(&args->in[0], l, rows, n).squares / divisor;
 }
 
 static double std_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
@@ -39,7 +31,21 @@ static double std_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows
     return sqrt(var_row(args, l, rows));
 }
 
+/* The row is the two sums. */
+static double var_finish_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
+{
+    const double n = (double)dtp_call_int(args->call, "count");
+    const double divisor = n - (double)dtp_call_int(args->call, "correction");
+    double sums[2] = {0.0};
+    int32_t k = 0;
+    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
+        sums[k++] = dtp_ref__get(&args->in[0], l);
+    }
+    return dtp_ref__moments_of(n, 0.0, sums).squares / divisor;
+}
+
 DTP_REF_ROW_KERNEL(norm)
+DTP_REF_ROW_KERNEL(var_finish)
 DTP_REF_ROW_KERNEL(var)
 DTP_REF_ROW_KERNEL(std)
 
@@ -209,6 +215,7 @@ static dtp_status run_topk(const dtp_kernel_args *args, dtp_err *err)
 const dtp_kernel dtp_ref__stats[] = {{.op = "norm", .run = run_norm},
                                      {.op = "var", .run = run_var},
                                      {.op = "std", .run = run_std},
+                                     {.op = "var_finish", .run = run_var_finish},
                                      {.op = "cumsum", .run = run_cumsum},
                                      {.op = "prod_grad", .run = run_prod_grad},
                                      {.op = "argmax", .run = run_argmax},

@@ -45,7 +45,7 @@
         {.op = "rms_norm", .in = {X, C}, .attrs = "over=c"},                                       \
         {.op = "layer_norm_grad", .in = {X, C, R, R " pos", X}, .attrs = "over=c"},                \
         {.op = "rms_norm_grad", .in = {X, C, R " pos", X}, .attrs = "over=c"},                     \
-        {.op = "moments", .in = {X}, .attrs = "over=c; center=1"},                                 \
+        {.op = "moments", .in = {X, R}, .attrs = "over=c"},                                        \
     {                                                                                              \
         .op = "layer_norm_grad_sums", .in = {X, C, R, R " pos", X}, .attrs = "over=c"              \
     }

@@ -279,7 +279,7 @@ static void test_counts__large_operands_move_to_another_split(void **unused)
          layer_norm,
          {"256,1024 S1!", "1024 R", "1024 R"},
          "S1",
-         {1},
+         {2},
          {1},
          NULL},
     };

@@ -113,7 +113,7 @@ static int32_t expected_reductions(const char *op, bool over)
                   {"softmax_grad", 1},
                   {"log_softmax_grad", 1},
                   {"cross_entropy", 3},
-                  {"layer_norm", 1},
+                  {"layer_norm", 2},
                   {"layer_norm_grad", 1},
                   {"rms_norm", 1},
                   {"rms_norm_grad", 1},

@@ -1,6 +1,6 @@
 /* Layer normalisation and root-mean-square normalisation over one or several dims ("row", n
- * elements), their gradients, and the parts they run as when such a dim is split: one fused sum
- * forward (`moments`), one backward.
+ * elements), their gradients, and the parts they run as when such a dim is split: forward the mean
+ * and the moments about it (rms_norm: one sum), backward one fused sum.
  *
  * layer_norm:
  *   mean = sum x / n;  rstd = 1 / sqrt(sum (x - mean)^2 / n + eps);  xhat = (x - mean) rstd
@@ -11,7 +11,9 @@
  *   rstd = 1 / sqrt(sum x^2 / n + eps);  xhat = x rstd;  y = gamma xhat
  *   dx = rstd (g - xhat sum(g xhat) / n);  dgamma = sum over rows of dy xhat
  * Statistics and sums of 16-bit floats are f32; gradients of gamma and beta may be.
- * From the sums of `moments` the variance of layer_norm is sum x^2 / n - mean^2, never below 0.
+ * With d = x - shift, shift the mean as it was rounded, and s0 = sum d, s1 = sum d^2 (`moments`):
+ *   mean = shift + s0 / n;  sum (x - mean)^2 = s1 - s0^2 / n
+ * which keeps its digits however far the mean lies from 0.
  */
 #include "core/graph/ops/norm.h"
 
@@ -67,7 +69,7 @@ static dtp_status match_sums(const dtp_op_call *call, int32_t i, const char *wha
     return dtp_rows__match(call, i, what, &sums, true, err);
 }
 
-/* x, [moments,] gamma, [beta]; y and the statistics. */
+/* x, ..., gamma, [beta]; y and the statistics. */
 static dtp_status infer_from(const dtp_op_call *call, int32_t gamma, bool has_out, dtp_ttype *out,
                              dtp_err *err)
 {
@@ -90,16 +92,26 @@ static dtp_status infer_norm(const dtp_op_call *call, bool has_out, dtp_ttype *o
 
 static dtp_status infer_apply(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
+    const bool centred = dtp_norm_is_centred(call->op);
+    const dtp_ttype rows = dtp_rows__stats(call, &call->in[0]);
     DTP_TRY(dtp_rows__check(call, 0, err));
-    DTP_TRY(match_sums(call, 1, "moments", err));
-    return infer_from(call, 2, has_out, out, err);
+    if (centred) {
+        DTP_TRY(dtp_rows__match(call, 1, "shift", &rows, true, err));
+    }
+    DTP_TRY(match_sums(call, centred ? 2 : 1, "moments", err));
+    return infer_from(call, centred ? 3 : 2, has_out, out, err);
 }
 
 static dtp_status infer_moments(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
+    const bool centred = call->n_in > 1;
+    const dtp_ttype rows = dtp_rows__stats(call, &call->in[0]);
     dtp_ttype sums;
     DTP_TRY(dtp_rows__check(call, 0, err));
-    DTP_TRY(sums_type(call, dtp_call_int(call, "center") != 0, &sums, err));
+    if (centred) {
+        DTP_TRY(dtp_rows__match(call, 1, "shift", &rows, true, err));
+    }
+    DTP_TRY(sums_type(call, centred, &sums, err));
     return dtp_rows__set_out(call, has_out, &sums, out, err);
 }
 
@@ -180,14 +192,22 @@ static dtp_status split_forward(dtp_graph *g, const dtp_op_call *call, const int
                                 int32_t *outs, dtp_err *err)
 {
     const norm_form *form = call->op->user;
-    const dtp_attr sum_attrs[] = {*dtp_call_attr(call, "over"),
-                                  dtp_attr_int("center", form->centred ? 1 : 0)};
     const dtp_attr attrs[] = {*dtp_call_attr(call, "over"), *dtp_call_attr(call, "eps")};
-    dtp_tensor_id parts[] = {ins[0], -1, ins[1], form->centred ? ins[2] : -1};
-    dtp_dim_id stat;
-    DTP_TRY(dtp_dims_intern(&g->dims, DTP_STAT_DIM, 0, &stat, err));
-    DTP_TRY(dtp_rows__emit(g, "moments", 1, ins, 2, sum_attrs, &parts[1], err));
-    return dtp_rows__emit(g, form->apply, call->n_in + 1, parts, 2, attrs, outs, err);
+    dtp_tensor_id parts[5] = {ins[0]};
+    int32_t n = 1;
+    if (form->centred) {
+        DTP_TRY(dtp_rows__emit_moments(g, ins[0], &attrs[0], &parts[1], &parts[2], err));
+        n = 3;
+    } else {
+        dtp_dim_id stat;
+        DTP_TRY(dtp_dims_intern(&g->dims, DTP_STAT_DIM, 0, &stat, err));
+        DTP_TRY(dtp_rows__emit(g, "moments", 1, ins, 1, &attrs[0], &parts[1], err));
+        n = 2;
+    }
+    for (int32_t i = 1; i < call->n_in; i++) {
+        parts[n++] = ins[i];
+    }
+    return dtp_rows__emit(g, form->apply, n, parts, 2, attrs, outs, err);
 }
 
 static dtp_status split_grad(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
@@ -216,9 +236,6 @@ static const dtp_attr_spec RMS_EPS[] = {
     DTP_ROWS_OVER,
     {.key = "eps", .kind = DTP_ATTR_FLOAT, .def = 1e-6, .min = 0.0, .max = 1e30},
     {.key = NULL}};
-static const dtp_attr_spec OVER_CENTER[] = {
-    DTP_ROWS_OVER, {.key = "center", .kind = DTP_ATTR_BOOL, .def = 1.0}, {.key = NULL}};
-
 static const dtp_attr_spec OVER_RESULT[] = {DTP_ROWS_OVER, DTP_RESULT_ATTR, {.key = NULL}};
 
 static const char *const LAYER_STATS[] = {"mean", "rstd"}, *const RMS_STATS[] = {"rstd"};
@@ -246,17 +263,18 @@ const dtp_op_def dtp_ops_norm[] = {
     {NORM("layer_norm_grad", "gradient of layer_norm", LAYER, 5, 3, OVER_RESULT, LAYER_GRADS), GRAD,
      .x_flops = 15.0, .bench = {"rc c r r rc | over=c"}, .f32_error = 4e-6},
     {
-        DTP_ROW("moments", "per row: sum of x (when centered) and sum of x^2", 1, 1, 1),
-        .attrs = OVER_CENTER,
+        DTP_ROW("moments", "per row: sum of x^2, or sums of x - shift and (x - shift)^2", 1, 2, 1),
+        .attrs = dtp_rows_over,
         .infer = infer_moments,
         .role = dtp_rows__role_reduced,
-        .x_flops = 3.0,
+        .x_flops = 4.0,
         .rates = "layer_norm",
+        .bench = {"rc r | over=c"},
         PART,
     },
-    {NORM("layer_norm_apply", "layer_norm from the sums of moments", LAYER, 4, 3, LAYER_EPS,
-          LAYER_STATS),
-     APPLY, .x_flops = 4.0, .rates = "layer_norm", .bench = {"rc rz c c | over=c"}},
+    {NORM("layer_norm_apply", "layer_norm from a shift and the moments about it", LAYER, 5, 3,
+          LAYER_EPS, LAYER_STATS),
+     APPLY, .x_flops = 4.0, .rates = "layer_norm", .bench = {"rc r rz c c | over=c"}},
     {NORM("layer_norm_grad_sums", "per row: sum of gamma dy and sum of gamma dy xhat", LAYER, 5, 1,
           dtp_rows_over, NULL),
      SUMS, .x_flops = 9.0, .rates = "layer_norm_grad", .bench = {"rc c r r rc | over=c"}},

@@ -6,9 +6,9 @@
  *   any, all   maximum, minimum as i32, since collectives do not reduce bool    1 all-reduce
  *   logsumexp  m = max x, s = sum exp(x - m), m + log s                         2 all-reduces
  *   norm       sum |x|, the root of sum x^2, or max |x|                         1
- *   var, std   mean of x, then sum (x - mean)^2 / (n - correction)              2: sums of x and
- *              x^2 would need one, but cancel when the mean is large
+ *   var, std   the mean, then `moments` about it, as those of layer_norm        2
  * and the all-reduces carry rows, not x. For cumsum and the gradient a split dim is gathered first.
+ * Sums of 16-bit floats are f32.
  */
 #include "core/graph/op_rules.h"
 #include "core/graph/ops/rows.h"
@@ -213,36 +213,47 @@ static dtp_status split_norm(dtp_graph *g, const dtp_op_call *call, const int32_
 {
     const dtp_attr *over = dtp_call_attr(call, "over");
     const int64_t ord = dtp_call_int(call, "ord");
+    const dtp_tensor_id pair[2] = {ins[0], ins[0]};
     dtp_tensor_id part, sum;
-    DTP_TRY(dtp_rows__emit(g, ord == NORM_2 ? "square" : "abs", 1, ins, 0, NULL, &part, err));
     if (ord != NORM_2) {
+        DTP_TRY(dtp_rows__emit(g, "abs", 1, ins, 0, NULL, &part, err));
         return dtp_rows__emit_reduce(g, ord == NORM_1 ? "sum" : "max", part, over, outs, err);
     }
-    DTP_TRY(dtp_rows__emit_reduce(g, "sum", part, over, &sum, err));
-    return dtp_rows__emit(g, "sqrt", 1, &sum, 0, NULL, outs, err);
+    DTP_TRY(dtp_rows__emit(g, "row_dot", 2, pair, 1, over, &sum, err));
+    DTP_TRY(dtp_rows__emit(g, "sqrt", 1, &sum, 0, NULL, &part, err));
+    return emit_cast(g, part, call->out[0].dtype, outs, err);
+}
+
+/* The variance in the element type of sums. */
+static dtp_status wide_var(dtp_graph *g, const dtp_op_call *call, dtp_tensor_id x,
+                           dtp_tensor_id *out, dtp_err *err)
+{
+    const dtp_ttype row = dtp_rows__inside(call, &call->in[0]);
+    dtp_attr attrs[3] = {
+        {0}, dtp_attr_int("count", dtp_ttype_elems(&row)), *dtp_call_attr(call, "correction")};
+    dtp_tensor_id shift, moments;
+    dtp_dim_id stat;
+    DTP_TRY(dtp_rows__emit_moments(g, x, dtp_call_attr(call, "over"), &shift, &moments, err));
+    stat = dtp_dims_find(&g->dims, DTP_STAT_DIM);
+    attrs[0] = dtp_attr_dims("over", 1, &stat);
+    return dtp_rows__emit(g, "var_finish", 1, &moments, 3, attrs, out, err);
 }
 
 static dtp_status split_var(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
                             int32_t *outs, dtp_err *err)
 {
-    const dtp_attr *over = dtp_call_attr(call, "over");
-    const dtp_ttype row = dtp_rows__inside(call, &call->in[0]);
-    const int64_t n = dtp_ttype_elems(&row) - dtp_call_int(call, "correction");
-    const dtp_attr factor = dtp_attr_float("factor", 1.0 / (double)n);
-    dtp_tensor_id pair[2] = {ins[0], -1}, centred, squares, sum;
-    DTP_TRY(dtp_rows__emit_reduce(g, "mean", ins[0], over, &pair[1], err));
-    DTP_TRY(dtp_rows__emit(g, "sub", 2, pair, 0, NULL, &centred, err));
-    DTP_TRY(dtp_rows__emit(g, "square", 1, &centred, 0, NULL, &squares, err));
-    DTP_TRY(dtp_rows__emit_reduce(g, "sum", squares, over, &sum, err));
-    return dtp_rows__emit(g, "scale", 1, &sum, 1, &factor, outs, err);
+    dtp_tensor_id var;
+    DTP_TRY(wide_var(g, call, ins[0], &var, err));
+    return emit_cast(g, var, call->out[0].dtype, outs, err);
 }
 
 static dtp_status split_std(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
                             int32_t *outs, dtp_err *err)
 {
-    dtp_tensor_id var;
-    DTP_TRY(split_var(g, call, ins, &var, err));
-    return dtp_rows__emit(g, "sqrt", 1, &var, 0, NULL, outs, err);
+    dtp_tensor_id var, root;
+    DTP_TRY(wide_var(g, call, ins[0], &var, err));
+    DTP_TRY(dtp_rows__emit(g, "sqrt", 1, &var, 0, NULL, &root, err));
+    return emit_cast(g, root, call->out[0].dtype, outs, err);
 }
 
 /* dx = dy exp(x - y); of 16-bit floats y is too coarse for the difference: dx = dy softmax x. */
@@ -285,20 +296,25 @@ static dtp_status vjp_norm(dtp_vjp *v, dtp_err *err)
     return dtp_op__emit2(v, "mul", sign, share, v->in[0], &v->d_in[0], err);
 }
 
-/* dx = factor d (x - mean), d with the dims of the output. */
+/* dx = factor d (x - mean), d with the dims of the output; in the element type of sums, since x and
+ * its mean cancel. */
 static dtp_status centred_grad(dtp_vjp *v, dtp_tensor_id d, double factor, dtp_err *err)
 {
     const dtp_ttype *x = &v->g->tensors[v->in[0]].type, *y = &v->g->tensors[v->out[0]].type;
     const int64_t n = dtp_ttype_elems(x) / dtp_ttype_elems(y);
+    const dtp_dtype dtype = x->dtype, wide = dtp_op__sum_dtype(dtype);
     const double scale = factor / (double)(n - dtp_vjp_attr(v, "correction")->i);
-    dtp_attr attrs[2] = {*dtp_vjp_attr(v, "over")};
-    dtp_tensor_id mean, centred, q;
+    dtp_attr attrs[3] = {*dtp_vjp_attr(v, "over"), {0}, dtp_attr_int("result", (int64_t)wide)};
+    dtp_tensor_id mean, from, centred, q, dx;
     DTP_TRY(dtp_op__enum_attr(v->g, "reduce", "kind", "mean", &attrs[1], err));
     DTP_TRY(
-        dtp_vjp_emit(v, &(dtp_vjp_op){"reduce", 1, &v->in[0], 2, attrs}, v->out[0], &mean, err));
-    DTP_TRY(dtp_op__emit2(v, "sub", v->in[0], mean, v->in[0], &centred, err));
+        dtp_vjp_emit(v, &(dtp_vjp_op){"reduce", 1, &v->in[0], 3, attrs}, v->out[0], &mean, err));
+    DTP_TRY(dtp_op__emit_cast(v, v->in[0], wide, &from, err));
+    DTP_TRY(dtp_op__emit_cast(v, d, wide, &d, err));
+    DTP_TRY(dtp_op__emit2(v, "sub", from, mean, v->in[0], &centred, err));
     DTP_TRY(dtp_op__emit_scale(v, d, scale, v->out[0], &q, err));
-    return dtp_op__emit2(v, "mul", centred, q, v->in[0], &v->d_in[0], err);
+    DTP_TRY(dtp_op__emit2(v, "mul", centred, q, v->in[0], &dx, err));
+    return dtp_op__emit_cast(v, dx, dtype, &v->d_in[0], err);
 }
 
 static dtp_status vjp_var(dtp_vjp *v, dtp_err *err)
@@ -313,6 +329,20 @@ static dtp_status vjp_std(dtp_vjp *v, dtp_err *err)
     return centred_grad(v, q, 1.0, err);
 }
 
+static dtp_status infer_var_finish(const dtp_op_call *call, bool has_out, dtp_ttype *out,
+                                   dtp_err *err)
+{
+    const int64_t n = dtp_call_int(call, "count"), correction = dtp_call_int(call, "correction");
+    DTP_TRY(infer_rows(call, has_out, out, err));
+    const dtp_ttype row = dtp_rows__inside(call, &call->in[0]);
+    if (dtp_ttype_elems(&row) != 2 || correction < 0 || correction >= n) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "%lld sums, not 2, of %lld elements, or a 'correction' of %lld",
+                        (long long)dtp_ttype_elems(&row), (long long)n, (long long)correction);
+    }
+    return DTP_OK;
+}
+
 static const char *const ORDS[] = {"1", "2", "inf", NULL};
 static const dtp_attr_spec OVER_ORD[] = {
     DTP_ROWS_OVER,
@@ -320,6 +350,11 @@ static const dtp_attr_spec OVER_ORD[] = {
     {.key = NULL}};
 static const dtp_attr_spec OVER_CORRECTION[] = {
     DTP_ROWS_OVER, {.key = "correction", .kind = DTP_ATTR_INT, .def = 1}, {.key = NULL}};
+static const dtp_attr_spec COUNT_CORRECTION[] = {
+    DTP_ROWS_OVER,
+    {.key = "count", .kind = DTP_ATTR_INT, .required = true},
+    {.key = "correction", .kind = DTP_ATTR_INT, .def = 1},
+    {.key = NULL}};
 
 /* ---- scans ---- */
 
@@ -389,6 +424,17 @@ const dtp_op_def dtp_ops_reduce[] = {
     {DTP_ROW("std", "standard deviation over dims", 1, 1, 1), .flags = DTP_OP_STATISTIC,
      .attrs = OVER_CORRECTION, .infer = infer_var, .role = dtp_rows__role_internal, .x_flops = 2.0,
      .vjp = vjp_std, .decompose = split_std},
+    {
+        DTP_ROW("var_finish", "variance of a number of elements from their moments", 1, 1, 1),
+        .flags = DTP_OP_INTERNAL_USE,
+        .attrs = COUNT_CORRECTION,
+        .infer = infer_var_finish,
+        .role = dtp_rows__role_whole,
+        .x_flops = 2.0,
+        .no_grad = DTP_NO_PART_GRAD,
+        .rates = "var",
+        .bench = {"rz | over=_stat count=4"},
+    },
     {
         DTP_ROW("cumsum", "sum of the elements up to each along a dim", 1, 1, 1),
         .flags = DTP_OP_STATISTIC,

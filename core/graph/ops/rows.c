@@ -208,13 +208,24 @@ dtp_status dtp_rows__emit_reduce(dtp_graph *g, const char *kind, dtp_tensor_id x
     return dtp_rows__emit(g, "reduce", 1, &x, 2, attrs, out, err);
 }
 
-dtp_status dtp_rows__emit_sum(dtp_graph *g, dtp_tensor_id x, const dtp_attr *over,
-                              dtp_tensor_id *out, dtp_err *err)
+dtp_status dtp_rows__emit_wide(dtp_graph *g, const char *kind, dtp_tensor_id x,
+                               const dtp_attr *over, dtp_tensor_id *out, dtp_err *err)
 {
     const dtp_dtype dtype = dtp_op__sum_dtype(g->tensors[x].type.dtype);
     dtp_attr attrs[3] = {*over, {0}, dtp_attr_int("result", (int64_t)dtype)};
-    DTP_TRY(dtp_op__enum_attr(g, "reduce", "kind", "sum", &attrs[1], err));
+    DTP_TRY(dtp_op__enum_attr(g, "reduce", "kind", kind, &attrs[1], err));
     return dtp_rows__emit(g, "reduce", 1, &x, 3, attrs, out, err);
+}
+
+dtp_status dtp_rows__emit_moments(dtp_graph *g, dtp_tensor_id x, const dtp_attr *over,
+                                  dtp_tensor_id *shift, dtp_tensor_id *moments, dtp_err *err)
+{
+    dtp_tensor_id in[2] = {x, -1};
+    dtp_dim_id stat;
+    DTP_TRY(dtp_dims_intern(&g->dims, DTP_STAT_DIM, 0, &stat, err));
+    DTP_TRY(dtp_rows__emit_wide(g, "mean", x, over, &in[1], err));
+    *shift = in[1];
+    return dtp_rows__emit(g, "moments", 2, in, 1, over, moments, err);
 }
 
 dtp_attr dtp_rows__over_list(const dtp_attr *over, dtp_dim_id *id)

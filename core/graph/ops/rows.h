@@ -6,7 +6,7 @@
 
 #include "core/graph/ops/common.h"
 
-/* The dim that holds the statistics of a row in partial-sum tensors (`moments`). */
+/* The dim that holds the sums of a row in partial-sum tensors (`moments`). */
 #define DTP_STAT_DIM "_stat"
 
 /* Why the parts of decompositions have no gradient. */
@@ -67,9 +67,16 @@ dtp_status dtp_rows__emit(dtp_graph *g, const char *op, int32_t n_in, const dtp_
 dtp_status dtp_rows__emit_reduce(dtp_graph *g, const char *kind, dtp_tensor_id x,
                                  const dtp_attr *over, dtp_tensor_id *out,
                                  dtp_err *err) DTP_MUST_CHECK;
-/* Sum over the dims of `over`, in the element type of sums. */
-dtp_status dtp_rows__emit_sum(dtp_graph *g, dtp_tensor_id x, const dtp_attr *over,
-                              dtp_tensor_id *out, dtp_err *err) DTP_MUST_CHECK;
+/* The same in the element type of sums; kind "sum", "mean". */
+dtp_status dtp_rows__emit_wide(dtp_graph *g, const char *kind, dtp_tensor_id x,
+                               const dtp_attr *over, dtp_tensor_id *out,
+                               dtp_err *err) DTP_MUST_CHECK;
+/* What mean and variance over the dims of `over` are computed from when one of them is split: a
+ * shift, the mean as it is rounded, and `moments`, the sums of x - shift and (x - shift)^2. Sums of
+ * x and x^2 would cancel where the mean is large against the deviation. */
+dtp_status dtp_rows__emit_moments(dtp_graph *g, dtp_tensor_id x, const dtp_attr *over,
+                                  dtp_tensor_id *shift, dtp_tensor_id *moments,
+                                  dtp_err *err) DTP_MUST_CHECK;
 /* `over` of kind DIM as a list; `id` holds the list. */
 dtp_attr dtp_rows__over_list(const dtp_attr *over, dtp_dim_id *id);
 /* DTP_UNSUPPORTED when a gradient flows into an output other than the first. */

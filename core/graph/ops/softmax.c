@@ -96,7 +96,7 @@ static dtp_status split_grad(dtp_graph *g, const dtp_op_call *call, const int32_
     const softmax_form *form = call->op->user;
     const dtp_attr attrs[] = {*dtp_call_attr(call, "over"), dtp_attr_int("log", form->log ? 1 : 0)};
     dtp_tensor_id parts[3] = {ins[0], ins[1], -1};
-    DTP_TRY(form->log ? dtp_rows__emit_sum(g, ins[1], &attrs[0], &parts[2], err)
+    DTP_TRY(form->log ? dtp_rows__emit_wide(g, "sum", ins[1], &attrs[0], &parts[2], err)
                       : dtp_rows__emit(g, "row_dot", 2, ins, 1, attrs, &parts[2], err));
     return dtp_rows__emit(g, "softmax_grad_apply", 3, parts, 2, attrs, outs, err);
 }

@@ -72,6 +72,21 @@ static __device__ __forceinline__ void dtp_store_int(void *data, int dtype, int6
     }
 }
 
+/* ---- moments ---- */
+
+/* Of n elements whose sums of x - shift and (x - shift)^2 are s: the mean, and the sum of the
+ * squares of what is left. */
+struct dtp_moments {
+    float mean, squares;
+};
+
+static __device__ __forceinline__ dtp_moments dtp_moments_of(float n, float shift,
+                                                             const float (&s)[2])
+{
+    const float d = s[0] / n, squares = s[1] - s[0] * d;
+    return {shift + d, squares < 0.0f ? 0.0f : squares};
+}
+
 /* ---- indices ---- */
 
 /* Number of this thread, and of all threads, of a launch in one dimension. */

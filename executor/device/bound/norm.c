@@ -4,17 +4,20 @@
 
 #include "core/graph/ops/norm.h"
 
-/* x, [moments,] gamma, [beta]; y, [mean,] rstd. */
+/* x, [[shift,] moments,] gamma, [beta]; y, [mean,] rstd. */
 static void bind_forward(const dtp_kernel_args *args, dtp_bound_norm *b)
 {
     const bool centered = b->numbers.centered, sums = b->numbers.sums;
-    const dtp_view *in = args->in, *out = args->out, *gamma = &in[sums ? 2 : 1];
+    const dtp_view *in = args->in, *out = args->out, *moments = &in[centered ? 2 : 1];
+    const dtp_view *gamma = sums ? &moments[1] : &in[1];
     const dtp_view *views[] = {
         [DTP_NORM_X] = &in[0],     [DTP_NORM_Y] = &out[0],
         [DTP_NORM_GAMMA] = gamma,  [DTP_NORM_RSTD] = &out[centered ? 2 : 1],
         [DTP_NORM_MEAN] = &out[1], [DTP_NORM_BETA] = &gamma[centered ? 1 : 0],
-        [DTP_NORM_SUMS] = &in[1]};
-    const int32_t n = sums ? DTP_NORM_VIEWS : centered ? DTP_NORM_SUMS : DTP_NORM_MEAN;
+        [DTP_NORM_SUMS] = moments, [DTP_NORM_SHIFT] = &in[1]};
+    const int32_t n = sums       ? (centered ? DTP_NORM_VIEWS : DTP_NORM_SHIFT)
+                      : centered ? DTP_NORM_SUMS
+                                 : DTP_NORM_MEAN;
     dtp_bind_views(args->call, "over", n, views, &b->rows);
     b->numbers.eps = dtp_call_float(args->call, "eps");
 }
@@ -42,7 +45,7 @@ static void bind_backward(const dtp_kernel_args *args, const dtp_view *sums, dtp
                                [DTP_NORM_MEAN] = &in[2],
                                [DTP_NORM_DY] = dy,
                                [DTP_NORM_SUMS] = sums != NULL ? sums : rstd};
-    dtp_bind_views(args->call, "over", DTP_NORM_VIEWS, views, &b->rows);
+    dtp_bind_views(args->call, "over", DTP_NORM_SHIFT, views, &b->rows);
     if (has_dx) {
         const dtp_view *dgamma = &args->out[1];
         const dtp_view *of_columns[] = {&in[0], dy, rstd, &in[2], dgamma, &dgamma[centered]};
@@ -53,12 +56,13 @@ static void bind_backward(const dtp_kernel_args *args, const dtp_view *sums, dtp
 
 void dtp_bind_norm(const dtp_kernel_args *args, dtp_norm_part part, dtp_bound_norm *b)
 {
-    const dtp_view *sums = part == DTP_NORM_APPLY        ? &args->in[1]
+    const bool centered = dtp_norm_is_centred(args->call->op);
+    const dtp_view *sums = part == DTP_NORM_APPLY        ? &args->in[centered ? 2 : 1]
                            : part == DTP_NORM_GRAD_SUMS  ? &args->out[0]
                            : part == DTP_NORM_GRAD_APPLY ? &args->in[args->call->n_in - 1]
                                                          : NULL;
     b->part = part;
-    b->numbers = (dtp_norm_numbers){.centered = dtp_norm_is_centred(args->call->op),
+    b->numbers = (dtp_norm_numbers){.centered = centered,
                                     .sums = sums != NULL,
                                     .last = sums != NULL ? dtp_last_sum(sums, &args->in[0]) : 0};
     if (part == DTP_NORM_FORWARD || part == DTP_NORM_APPLY) {

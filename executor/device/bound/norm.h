@@ -1,7 +1,7 @@
 /* layer_norm and rms_norm (without mean and beta), their gradients and the parts that they
  * decompose into when a dim of `over` is split, bound for any device. The sums of a row lie along
- * the one dim ("_stat") that x does not have: two of layer_norm (of x and x^2; s0 and s1), one of
- * rms_norm (the last of the two). */
+ * the one dim ("_stat") that x does not have: two of layer_norm (the moments about a shift; s0 and
+ * s1), one of rms_norm (the last of the two). */
 #ifndef DTP_EXECUTOR_DEVICE_BOUND_NORM_H
 #define DTP_EXECUTOR_DEVICE_BOUND_NORM_H
 
@@ -16,6 +16,7 @@ enum {
     DTP_NORM_MEAN,
     DTP_NORM_BETA,
     DTP_NORM_SUMS,
+    DTP_NORM_SHIFT, /* of layer_norm_apply */
     DTP_NORM_VIEWS,
     DTP_NORM_DX = DTP_NORM_Y,
     DTP_NORM_DY = DTP_NORM_BETA
@@ -25,7 +26,7 @@ enum { DTP_NORM_DGAMMA = 4, DTP_NORM_DBETA, DTP_NORM_COLUMN_VIEWS };
 
 typedef enum dtp_norm_part {
     DTP_NORM_FORWARD,   /* y, mean and rstd of rows */
-    DTP_NORM_APPLY,     /* the same from the sums of x and x^2 */
+    DTP_NORM_APPLY,     /* the same from moments */
     DTP_NORM_GRAD,      /* dx, dgamma and dbeta */
     DTP_NORM_GRAD_SUMS, /* s0 and s1 alone */
     DTP_NORM_GRAD_APPLY /* the gradient from these */

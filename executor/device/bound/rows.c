@@ -93,5 +93,8 @@ dtp_status dtp_bind_rows(const dtp_kernel_args *args, dtp_row_op op, dtp_bound_r
     if (op == DTP_ROW_reduce && strcmp(dtp_call_choice(args->call, "kind"), "mean") == 0) {
         b->factor = 1.0 / (double)b->dims.global_count;
     }
+    if (op == DTP_ROW_var_finish) {
+        b->factor = 1.0 / (double)(b->option - dtp_call_int(args->call, "correction"));
+    }
     return b->gives_places ? dtp_places_check(args->call, b, b->none, err) : DTP_OK;
 }

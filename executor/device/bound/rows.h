@@ -16,7 +16,7 @@ typedef struct dtp_bound_rows {
     int64_t option;    /* of the op (DTP_ROW_OPS) */
     bool gives_places; /* results are places in rows */
     int64_t none;      /* the place of what is not there; of integers, a fold of nothing */
-    double factor;     /* of a fold */
+    double factor;     /* of a fold; of a sum of squares */
 } dtp_bound_rows;
 
 /* OP(op, attribute of the dims, option). */
@@ -40,7 +40,8 @@ typedef struct dtp_bound_rows {
     OP(topk, "over", dtp_call_int(args->call, "largest"))                                          \
     OP(arg_first, "over", 0)                                                                       \
     OP(moments, "over", dtp_last_sum(&args->out[0], &args->in[0]))                                 \
-    OP(reduce, "over", fold_of(args->call)) /* dtp_fold */                                         \
+    OP(var_finish, "over", dtp_call_int(args->call, "count")) /* of the elements */                \
+    OP(reduce, "over", fold_of(args->call))                   /* dtp_fold */                       \
     OP(any, "over", DTP_FOLD_MAX)                                                                  \
     OP(all, "over", DTP_FOLD_MIN)
 

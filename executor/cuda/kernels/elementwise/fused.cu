@@ -118,7 +118,7 @@ static __global__ void norm_kernel(dtp_cuda_fused_norm f, dtp_cuda_expr_data dat
     const float n = (float)f.over.total;
     for (int64_t row = blockIdx.x; row < e.nest.total; row += gridDim.x) {
         const int64_t x_row = dtp_offset(e.nest, 0, row);
-        float sum = 0.0f, squares = 0.0f, mean = 0.0f;
+        float sum = 0.0f, shift = 0.0f, sums[2] = {0.0f, 0.0f};
         for (int64_t i = threadIdx.x; i < f.over.total; i += THREADS) {
             float r[1];
             const int64_t at = x_row + dtp_offset(f.over, 0, i);
@@ -132,14 +132,18 @@ static __global__ void norm_kernel(dtp_cuda_fused_norm f, dtp_cuda_expr_data dat
             sum += dtp_load(data.at[0], e.dtype[0], at);
         }
         if (f.centred) {
-            mean = dtp_block_reduce<dtp_sum>(sum) / n;
+            shift = dtp_block_reduce<dtp_sum>(sum) / n;
         }
         for (int64_t i = threadIdx.x; i < f.over.total; i += THREADS) {
             const float d =
-                dtp_load(data.at[0], e.dtype[0], x_row + dtp_offset(f.over, 0, i)) - mean;
-            squares += d * d;
+                dtp_load(data.at[0], e.dtype[0], x_row + dtp_offset(f.over, 0, i)) - shift;
+            sums[0] += d;
+            sums[1] += d * d;
         }
-        const float rstd = 1.0f / sqrtf(dtp_block_reduce<dtp_sum>(squares) / n + f.eps);
+        sums[0] = f.centred ? dtp_block_reduce<dtp_sum>(sums[0]) : 0.0f;
+        sums[1] = dtp_block_reduce<dtp_sum>(sums[1]);
+        const dtp_moments m = dtp_moments_of(n, shift, sums);
+        const float mean = m.mean, rstd = 1.0f / sqrtf(m.squares / n + f.eps);
         const int64_t y_row = dtp_offset(f.norm_rows, DTP_CUDA_Y, row);
         for (int64_t i = threadIdx.x; i < f.over.total; i += THREADS) {
             const float x = dtp_load(data.at[0], e.dtype[0], x_row + dtp_offset(f.over, 0, i));

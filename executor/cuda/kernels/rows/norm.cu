@@ -31,20 +31,9 @@ struct norm_map {
                                                const dtp_norm_numbers &norm)
     {
         const dtp_row_view x = dtp_row_of(job, row, DTP_NORM_X);
-        float mean = 0.0f, rstd;
-        if (norm.sums) { /* the mean of squares less the square of the mean cancels in float */
-            float sums[2];
-            load_sums(job, row, norm, sums);
-            const double m = norm.centered ? (double)sums[0] / norm.count : 0.0;
-            const double var = (double)sums[1] / norm.count - m * m;
-            mean = (float)m;
-            rstd = 1.0f / sqrtf((float)(var < 0.0 ? 0.0 : var) + (float)norm.eps);
-        } else {
-            const float count = (float)norm.count;
-            mean = norm.centered ? dtp_row_sum<V, Team>(job, row, x) / count : 0.0f;
-            rstd =
-                1.0f / sqrtf(dtp_row_square<V, Team>(job, row, x, mean) / count + (float)norm.eps);
-        }
+        const dtp_moments m = moments<V, Team>(job, row, norm, x);
+        const float mean = m.mean;
+        const float rstd = 1.0f / sqrtf(m.squares / (float)norm.count + (float)norm.eps);
         write<V, Team>(job, row, norm, x, mean, rstd);
         if (Team::lane() == 0) {
             dtp_row_put(job, row, DTP_NORM_RSTD, rstd);
@@ -52,6 +41,23 @@ struct norm_map {
         if (Team::lane() == 0 && norm.centered) {
             dtp_row_put(job, row, DTP_NORM_MEAN, mean);
         }
+    }
+
+    template <int V, class Team>
+    static __device__ __forceinline__ dtp_moments moments(const dtp_cuda_rows &job,
+                                                          const dtp_row &row,
+                                                          const dtp_norm_numbers &norm,
+                                                          const dtp_row_view &x)
+    {
+        const float n = (float)norm.count;
+        float sums[2];
+        if (!norm.sums) {
+            return norm.centered ? dtp_row_moments<V, Team>(job, row, x, n)
+                                 : dtp_moments{0.0f, dtp_row_squares<V, Team>(job, row, x)};
+        }
+        load_sums(job, row, norm, sums);
+        return norm.centered ? dtp_moments_of(n, dtp_row_value(job, row, DTP_NORM_SHIFT), sums)
+                             : dtp_moments{0.0f, sums[1]};
     }
 
     template <int V, class Team>
@@ -85,10 +91,14 @@ struct moments_map {
                                                const dtp_norm_numbers &norm)
     {
         const dtp_row_view x = dtp_row_of(job, row, 0);
-        float sums[2] = {0.0f, dtp_row_square<V, Team>(job, row, x, 0.0f)};
-        sums[0] = norm.centered ? dtp_row_sum<V, Team>(job, row, x) : sums[1];
+        float sums[2];
+        if (norm.centered) {
+            dtp_row_sums<V, Team>(job, row, x, dtp_row_value(job, row, 1), sums);
+        } else {
+            sums[0] = sums[1] = dtp_row_squares<V, Team>(job, row, x);
+        }
         if (Team::lane() == 0) {
-            store_sums(job, row, 1, norm, sums);
+            store_sums(job, row, norm.centered ? 2 : 1, norm, sums);
         }
     }
 };
@@ -238,10 +248,11 @@ cudaError_t dtp_cuda_norm_rows(cudaStream_t queue, const dtp_cuda_rows *rows,
     return dtp_rows_map<norm_map>(queue, rows, *norm);
 }
 
-cudaError_t dtp_cuda_norm_moments(cudaStream_t queue, const dtp_cuda_rows *rows, int64_t last)
+cudaError_t dtp_cuda_norm_moments(cudaStream_t queue, const dtp_cuda_rows *rows, int32_t centered,
+                                  int64_t last)
 {
     dtp_norm_numbers norm = {};
-    norm.centered = last > 0;
+    norm.centered = centered;
     norm.last = last;
     return dtp_rows_map<moments_map>(queue, rows, norm);
 }

@@ -9,11 +9,13 @@
 extern "C" {
 #endif
 
-/* y, rstd and mean; from the sums of x and x^2 when they are given. */
+/* y, rstd and mean; from moments when they are given. */
 cudaError_t dtp_cuda_norm_rows(cudaStream_t queue, const dtp_cuda_rows *rows,
                                const dtp_norm_numbers *norm);
-/* Sums of x, when there are two, and x^2 of a row; views: x, sums. */
-cudaError_t dtp_cuda_norm_moments(cudaStream_t queue, const dtp_cuda_rows *rows, int64_t last);
+/* Sum of x^2 of a row; views: x, sum. When `centered`, sums of x - shift and (x - shift)^2; views:
+ * x, shift, sums, the second `last` elements behind the first. */
+cudaError_t dtp_cuda_norm_moments(cudaStream_t queue, const dtp_cuda_rows *rows, int32_t centered,
+                                  int64_t last);
 /* dx; from the sums s0 and s1 when they are given. */
 cudaError_t dtp_cuda_norm_dx(cudaStream_t queue, const dtp_cuda_rows *rows,
                              const dtp_norm_numbers *norm);

@@ -25,10 +25,24 @@ struct variance_map {
                                                const variance_params &p)
     {
         const dtp_row_view x = dtp_row_of(job, row, 0);
-        const float mean = dtp_row_sum<V, Team>(job, row, x) / p.count;
-        const float var = dtp_row_square<V, Team>(job, row, x, mean) / p.divisor;
+        const float var = dtp_row_moments<V, Team>(job, row, x, p.count).squares / p.divisor;
         if (Team::lane() == 0) {
             dtp_row_put(job, row, 1, p.root ? sqrtf(var) : var);
+        }
+    }
+};
+
+/* The row is the two sums. */
+struct var_finish_map {
+    template <int V, class Team>
+    static __device__ __forceinline__ void run(const dtp_cuda_rows &job, const dtp_row &row,
+                                               const variance_params &p)
+    {
+        const dtp_row_view x = dtp_row_of(job, row, 0);
+        const float s[2] = {dtp_load(x.data, x.dtype, x.at),
+                            dtp_load(x.data, x.dtype, x.at + x.step)};
+        if (Team::lane() == 0) {
+            dtp_row_put(job, row, 1, dtp_moments_of(p.count, 0.0f, s).squares / p.divisor);
         }
     }
 };
@@ -308,6 +322,13 @@ cudaError_t dtp_cuda_variance(cudaStream_t queue, const dtp_cuda_rows *rows, dou
 {
     const variance_params params = {(float)rows->over.total, (float)divisor, root};
     return dtp_rows_map<variance_map>(queue, rows, params);
+}
+
+cudaError_t dtp_cuda_var_finish(cudaStream_t queue, const dtp_cuda_rows *rows, double count,
+                                double divisor)
+{
+    const variance_params params = {(float)count, (float)divisor, 0};
+    return dtp_rows_map<var_finish_map>(queue, rows, params);
 }
 
 cudaError_t dtp_cuda_cumsum(cudaStream_t queue, const dtp_cuda_rows *rows, int32_t ints,

@@ -15,6 +15,9 @@ cudaError_t dtp_cuda_norm_of_order(cudaStream_t queue, const dtp_cuda_rows *rows
 /* Sum of (x - mean)^2 over the divisor, or its root. */
 cudaError_t dtp_cuda_variance(cudaStream_t queue, const dtp_cuda_rows *rows, double divisor,
                               int32_t root);
+/* The first of these from the moments of so many elements; views: moments, out. */
+cudaError_t dtp_cuda_var_finish(cudaStream_t queue, const dtp_cuda_rows *rows, double count,
+                                double divisor);
 /* Sums of the elements up to each, or from each on; integers wrap around. */
 cudaError_t dtp_cuda_cumsum(cudaStream_t queue, const dtp_cuda_rows *rows, int32_t ints,
                             int32_t reverse);
