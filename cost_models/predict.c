@@ -111,6 +111,7 @@ dtp_status dtp_program_additive_cost(const dtp_pricer *pricer, const dtp_program
 /* Depths that are tried, the least of equal ones first. */
 static const int32_t DEPTHS[] = {1, 2, 4, 8, 16, 32, DTP_OVERLAP_MAX_DEPTH};
 static const double GAIN = 0.001; /* what a deeper one, or a larger bucket, must save of the step */
+static const double EQUAL = 1e-9; /* steps that differ by less of them are equally long */
 enum { N_DEPTHS = sizeof DEPTHS / sizeof DEPTHS[0], MAX_LOWERED = 3 };
 
 /* The depth with the shortest step of a priced program, in *best and *best_s, which are those of
@@ -272,13 +273,21 @@ static bool arranged_alike(const dtp_program *a, const dtp_program *b)
     return same;
 }
 
-/* Larger buckets, where a step is shorter with them. */
+/* Larger buckets, where a step is shorter with them, or as long with less time in collectives: what
+ * is hidden under kernels takes launches and links all the same. */
+static bool buckets_are_better(const dtp_prediction *with, const dtp_prediction *without)
+{
+    const bool shorter = with->step_time_s < without->step_time_s * (1.0 - GAIN);
+    const bool equal = with->step_time_s < without->step_time_s * (1.0 + EQUAL);
+    return shorter || (equal && with->comm_s < without->comm_s);
+}
+
 static dtp_status choose_buckets(const dtp_pricer *pricer, const dtp_lower_options *asked,
                                  dtp_lower_options *options, dtp_program *p,
                                  dtp_prediction *predicted, dtp_err *err)
 {
     const int64_t limit = memory_for(pricer, asked->overlap.memory_bytes, predicted->peak_bytes);
-    const double below_s = predicted->step_time_s * (1.0 - GAIN);
+    const double below_s = predicted->step_time_s * (1.0 + EQUAL);
     const dtp_program before = *p;
     dtp_lower_options larger = *asked;
     dtp_prediction with;
@@ -292,7 +301,7 @@ static dtp_status choose_buckets(const dtp_pricer *pricer, const dtp_lower_optio
         return DTP_OK;
     }
     DTP_TRY(choose(pricer, &larger, below_s, p, &with, err));
-    if (with.step_time_s < below_s && with.peak_bytes <= limit) {
+    if (buckets_are_better(&with, predicted) && with.peak_bytes <= limit) {
         *predicted = with;
         *options = larger;
     } else {
