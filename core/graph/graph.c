@@ -20,7 +20,6 @@ dtp_status dtp_graph_create(const char *name, const dtp_op_set *ops, dtp_graph *
     g->ops = ops;
     g->loss = -1;
     g->norm = -1;
-    g->weight = -1;
     g->grad_factor = -1;
     dtp_dims_init(&g->dims, arena);
     *out = g;

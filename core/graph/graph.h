@@ -95,6 +95,26 @@ typedef struct dtp_training {
 
 enum { DTP_MAX_MICRO_DIMS = 4 };
 
+/* What a part of the rows of a batch has of a tensor (core/transform/row_parts.h). Of all rows it
+ * is, from parts p that have r_p rows: */
+typedef enum dtp_row_part {
+    DTP_ROWS_WHOLE,    /* the same, it does not depend on the rows */
+    DTP_ROWS_CUT,      /* the parts one behind the other */
+    DTP_ROWS_SUM,      /* sum x_p */
+    DTP_ROWS_MEAN,     /* sum r_p x_p / sum r_p */
+    DTP_ROWS_WEIGHTED, /* sum w_p x_p / sum w_p, w_p the weights of the labels */
+    DTP_ROWS_MAX,
+    DTP_ROWS_MIN,
+    DTP_ROWS_RESULT /* computed from other values of all rows, once */
+} dtp_row_part;
+
+/* A tensor of an evaluation whose value over all rows is folded from those of its batches. */
+typedef struct dtp_row_fold {
+    dtp_tensor_id tensor;
+    dtp_row_part by;
+    dtp_tensor_id weight; /* of WEIGHTED: one number; else -1 */
+} dtp_row_fold;
+
 struct dtp_graph {
     dtp_arena *arena;
     const char *name;
@@ -110,10 +130,8 @@ struct dtp_graph {
     dtp_update *updates;
     int32_t n_grads, cap_grads;
     dtp_param_grad *grads;
-    dtp_tensor_id loss;   /* -1 for a forward graph */
-    dtp_tensor_id norm;   /* of all gradients, made by an UPDATE node; -1 = none */
-    dtp_tensor_id weight; /* of an evaluation, one number: how much the loss of a batch counts in
-                                  the mean over batches; -1: as its rows do */
+    dtp_tensor_id loss;        /* -1 for a forward graph */
+    dtp_tensor_id norm;        /* of all gradients, made by an UPDATE node; -1 = none */
     dtp_tensor_id grad_factor; /* one number, made by an UPDATE node: the gradients of the loss are
                                   `grads` times it (core/transform/mean_loss.h); -1 = 1 */
     dtp_training training;
@@ -126,8 +144,13 @@ struct dtp_graph {
                              the last time (core/transform/microbatch.h) */
     int32_t n_micro_dims; /* dims of which a tensor holds one microbatch's part */
     dtp_dim_id micro_dims[DTP_MAX_MICRO_DIMS];
-    bool forward_only; /* of a model as it was read: training was left out */
-    int32_t n_given;   /* of a model as it was read: the sizes from which all others follow */
+    int32_t n_folds; /* of an evaluation (core/transform/evaluation.h) */
+    const dtp_row_fold *folds;
+    int32_t n_results;
+    const dtp_tensor_id *results; /* the loss and the metrics */
+    const char *whole_batch;      /* why batches cannot be folded, NULL: they can */
+    bool forward_only;            /* of a model as it was read: training was left out */
+    int32_t n_given; /* of a model as it was read: the sizes from which all others follow */
     const dtp_dim_override *given;
     int32_t n_freeze; /* of a model as it was read: globs over parameters that were frozen beside
                          those of its file */

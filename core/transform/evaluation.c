@@ -2,6 +2,7 @@
 
 #include "core/transform/mean_loss.h"
 #include "core/transform/microbatch.h"
+#include "core/transform/row_parts.h"
 
 /* What has no row for each row of the batch is one number, or a few, of the whole. */
 static bool is_metric(const dtp_graph *g, dtp_tensor_id t)
@@ -63,23 +64,174 @@ static dtp_status copy_needed(dtp_graph_copy *c, const bool *needed, dtp_err *er
     return DTP_OK;
 }
 
-/* What the loss divides by, where the data says it; of a mean over labels it is a node of its own.
- */
-static dtp_status find_weight(dtp_graph_copy *c, dtp_err *err)
+/* ---- folds ---- */
+
+int32_t dtp_evaluation_fold(const dtp_graph *evaluation, dtp_tensor_id t)
+{
+    int32_t fold = evaluation->n_folds - 1;
+    while (fold >= 0 && evaluation->folds[fold].tensor != t) {
+        fold--;
+    }
+    return fold;
+}
+
+/* Whether a result is computed from this tensor anew: a constant is no fold. */
+static bool is_constant(const dtp_graph *g, dtp_tensor_id t)
+{
+    const dtp_node_id n = g->tensors[t].producer;
+    return n >= 0 && g->nodes[n].n_in == 0 && (g->nodes[n].op->flags & DTP_OP_RANDOM) == 0;
+}
+
+typedef struct fold_work {
+    dtp_graph *g;
+    const dtp_row_part *part; /* by tensor; NULL: there is one batch */
+    bool *wanted;             /* by tensor: folded, or computed from what is */
+    dtp_row_fold *folds;
+} fold_work;
+
+static bool is_computed(const fold_work *w, dtp_tensor_id t)
+{
+    return w->part != NULL && w->part[t] == DTP_ROWS_RESULT;
+}
+
+/* Marks what the results are computed from, down to the folds. */
+static void mark_wanted(fold_work *w)
+{
+    const dtp_graph *g = w->g;
+    for (int32_t i = 0; i < g->n_results; i++) {
+        w->wanted[g->results[i]] = true;
+    }
+    for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
+        const dtp_node *node = &g->nodes[n];
+        bool computed = false;
+        for (int32_t i = 0; i < node->n_out; i++) {
+            computed = computed || (w->wanted[node->out[i]] && is_computed(w, node->out[i]));
+        }
+        for (int32_t i = 0; i < node->n_in && computed; i++) {
+            w->wanted[node->in[i]] = w->wanted[node->in[i]] || !is_constant(g, node->in[i]);
+        }
+    }
+}
+
+/* The sum of the weights by which a cross_entropy averages. */
+static dtp_status add_weight(dtp_graph *g, dtp_tensor_id t, dtp_tensor_id *weight, dtp_err *err)
+{
+    const dtp_node *node = &g->nodes[g->tensors[t].producer];
+    dtp_node_spec spec = dtp_node_spec_init(node->name, node->op->name);
+    spec.n_in = node->n_in;
+    spec.in = node->in;
+    spec.n_attrs = node->n_attrs;
+    spec.attrs = node->attrs;
+    spec.block = node->block;
+    spec.instance = node->instance;
+    const char *name = dtp_arena_printf(g->arena, "%s.count", node->name);
+    return dtp_graph_add_loss_count(g, &spec, name, g->tensors[t].type.dtype, weight, err);
+}
+
+static dtp_status add_folds(fold_work *w, dtp_err *err)
+{
+    dtp_graph *g = w->g;
+    const int32_t n = g->n_tensors;
+    DTP_TRY(DTP_NEW(g->arena, w->wanted, n, err));
+    DTP_TRY(DTP_NEW(g->arena, w->folds, n, err));
+    mark_wanted(w);
+    for (dtp_tensor_id t = 0; t < n; t++) {
+        if (!w->wanted[t] || is_computed(w, t)) {
+            continue;
+        }
+        dtp_row_fold *fold = &w->folds[g->n_folds++];
+        *fold = (dtp_row_fold){t, w->part != NULL ? w->part[t] : DTP_ROWS_WHOLE, -1};
+        DTP_TRY(dtp_graph_add_output(g, t, err));
+        if (fold->by == DTP_ROWS_WEIGHTED) {
+            DTP_TRY(add_weight(g, t, &fold->weight, err));
+            DTP_TRY(dtp_graph_add_output(g, fold->weight, err));
+        }
+    }
+    g->folds = w->folds;
+    return DTP_OK;
+}
+
+/* Loss and metrics, and how the rows make them; `scratch` is for what is found of tensors. */
+static dtp_status find_folds(dtp_graph_copy *c, dtp_arena *scratch, dtp_err *err)
+{
+    dtp_graph *g = c->to;
+    dtp_tensor_id *results;
+    dtp_err why = {0};
+    dtp_row_parts parts = {
+        .g = g, .what = "evaluation", .dim = dtp_microbatch_dim(g), .count = 1, .folds = true};
+    DTP_TRY(DTP_NEW(g->arena, results, c->from->n_outputs + 1, err));
+    const dtp_status found = dtp_row_parts_find(&parts, scratch, &why);
+    if (found == DTP_NOMEM) {
+        return DTP_FAIL(err, DTP_NOMEM, "%s", why.msg);
+    }
+    if (found != DTP_OK) {
+        g->whole_batch = dtp_arena_strdup(g->arena, why.msg);
+        DTP_TRY(DTP_MEMORY(err, g->whole_batch));
+    }
+    results[g->n_results++] = g->loss;
+    for (int32_t i = 0; i < c->from->n_outputs; i++) {
+        const dtp_tensor_id of = c->from->outputs[i], t = c->tensor[of];
+        const bool cut = found == DTP_OK && t >= 0 && parts.part[t] == DTP_ROWS_CUT;
+        if (is_metric(c->from, of) && !cut) {
+            results[g->n_results++] = t;
+        }
+    }
+    g->results = results;
+    fold_work w = {.g = g, .part = found == DTP_OK ? parts.part : NULL};
+    return add_folds(&w, err);
+}
+
+/* Folds as parameters, then the nodes between them and the results. */
+static dtp_status add_end(dtp_graph_copy *c, dtp_err *err)
 {
     const dtp_graph *from = c->from;
-    const dtp_node_id n = from->tensors[from->loss].producer;
-    dtp_tensor_id in[DTP_MAX_OP_IN];
-    const dtp_tensor_id divisor = dtp_loss_divisor(from);
-    if (divisor >= 0) {
-        c->to->weight = c->tensor[divisor];
-    } else if (dtp_has_mean_loss(from)) {
-        const dtp_node_spec spec = dtp_graph_copy_spec(c, n, in);
-        const char *name = dtp_arena_printf(c->to->arena, "%s.count", spec.name);
-        DTP_TRY(dtp_graph_add_loss_count(c->to, &spec, name, from->tensors[from->loss].type.dtype,
-                                         &c->to->weight, err));
+    bool *needed;
+    DTP_TRY(DTP_NEW(c->to->arena, needed, from->n_tensors, err));
+    for (int32_t i = 0; i < from->n_results; i++) {
+        needed[from->results[i]] = dtp_evaluation_fold(from, from->results[i]) < 0;
     }
-    return c->to->weight >= 0 ? dtp_graph_add_output(c->to, c->to->weight, err) : DTP_OK;
+    for (dtp_tensor_id t = from->n_tensors - 1; t >= 0; t--) {
+        const dtp_node_id n = from->tensors[t].producer;
+        const bool made = needed[t] && n >= 0 && dtp_evaluation_fold(from, t) < 0;
+        for (int32_t i = 0; made && i < from->nodes[n].n_in; i++) {
+            needed[from->nodes[n].in[i]] = true;
+        }
+    }
+    for (dtp_tensor_id t = 0; t < from->n_tensors; t++) {
+        const dtp_node_id n = from->tensors[t].producer;
+        if (needed[t] && dtp_evaluation_fold(from, t) >= 0) {
+            dtp_graph_tensor param = {.name = from->tensors[t].name,
+                                      .kind = DTP_TENSOR_PARAM,
+                                      .type = from->tensors[t].type};
+            DTP_TRY(dtp_graph_add_tensor(c->to, &param, &c->tensor[t], err));
+        } else if (needed[t] && c->node[n] < 0) {
+            dtp_tensor_id in[DTP_MAX_OP_IN];
+            const dtp_node_spec spec = dtp_graph_copy_spec(c, n, in);
+            DTP_TRY(dtp_graph_copy_node(c, n, &spec, err));
+        }
+    }
+    for (int32_t i = 0; i < from->n_results; i++) {
+        const bool made = dtp_evaluation_fold(from, from->results[i]) < 0;
+        DTP_TRY(made ? dtp_graph_add_output(c->to, c->tensor[from->results[i]], err) : DTP_OK);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_graph_evaluation_end(const dtp_graph *evaluation, dtp_graph **out, dtp_err *err)
+{
+    const dtp_graph *g = evaluation;
+    dtp_graph_copy c;
+    bool any = false;
+    for (int32_t i = 0; i < g->n_results; i++) {
+        any = any || dtp_evaluation_fold(g, g->results[i]) < 0;
+    }
+    *out = NULL;
+    if (!any) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_graph_copy_begin(g, &c, err));
+    const dtp_status s = add_end(&c, err);
+    return dtp_graph_deliver(c.to, s, out);
 }
 
 static dtp_status build(dtp_graph_copy *c, const dtp_graph *outputs_of, dtp_err *err)
@@ -92,13 +244,17 @@ static dtp_status build(dtp_graph_copy *c, const dtp_graph *outputs_of, dtp_err 
     mark_needed(from, outputs_of, needed);
     to->microbatches = to->n_micro_dims = 0; /* the sizes of the dims are those of one already */
     DTP_TRY(copy_needed(c, needed, err));
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n && outputs_of != NULL; i++) {
         const dtp_tensor_id t = wanted_output(from, outputs_of, i);
         DTP_TRY(t >= 0 ? dtp_graph_add_output(to, c->tensor[t], err) : DTP_OK);
     }
     if (outputs_of == NULL) {
         to->loss = c->tensor[from->loss];
-        DTP_TRY(find_weight(c, err));
+        dtp_arena *scratch = dtp_arena_create();
+        const dtp_status s =
+            scratch != NULL ? find_folds(c, scratch, err) : DTP_MEMORY(err, scratch);
+        dtp_arena_destroy(scratch);
+        DTP_TRY(s);
     }
     return dtp_graph_without_dropout(to, err);
 }

@@ -66,12 +66,6 @@ static bool is_quotient(const dtp_graph *g, dtp_node_id loss)
     return divides(g, &g->nodes[loss]) && !depends_on_trained(g, g->nodes[loss].in[1]);
 }
 
-dtp_tensor_id dtp_loss_divisor(const dtp_graph *g)
-{
-    const dtp_node_id n = loss_node(g);
-    return n >= 0 && is_quotient(g, n) ? g->nodes[n].in[1] : -1;
-}
-
 bool dtp_has_mean_loss(const dtp_graph *g)
 {
     const dtp_node_id n = loss_node(g);

@@ -33,9 +33,6 @@ bool dtp_has_mean_loss(const dtp_graph *g);
 dtp_status dtp_graph_with_summed_loss(const dtp_graph *g, dtp_graph **out, dtp_mean_loss *parts,
                                       dtp_err *err) DTP_MUST_CHECK;
 
-/* What the loss divides by, where it is a quotient; -1: it is none. */
-dtp_tensor_id dtp_loss_divisor(const dtp_graph *g);
-
 /* Adds the count of a loss node to a graph: `of` is the node's spec there, `name` that of the new
  * node, `dtype` the count's type. */
 dtp_status dtp_graph_add_loss_count(dtp_graph *g, const dtp_node_spec *of, const char *name,

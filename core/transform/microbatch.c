@@ -1,6 +1,6 @@
-/* Splitting a training graph into microbatches. First what one microbatch has of every tensor:
- * the whole, a part along one axis, or a partial sum; each node runs by the row of its rules that
- * fits what it reads. Then the new graph:
+/* Splitting a training graph into microbatches. First what one microbatch has of every tensor
+ * (core/transform/row_parts.h): the whole, a part along one axis, or a partial sum. Then the new
+ * graph:
  * nodes of the forward and backward pass on parts, an `accumulate` node after every partial sum
  * that is read once per step, the update on the accumulated values. */
 #include "core/transform/microbatch.h"
@@ -11,9 +11,8 @@
 
 #include "core/base/units.h"
 #include "core/graph/graph_copy.h"
-#include "core/graph/op_rules.h"
-#include "core/graph/ops/cross_entropy.h"
 #include "core/transform/mean_loss.h"
+#include "core/transform/row_parts.h"
 
 /* ---- small pieces ---- */
 
@@ -144,142 +143,13 @@ dtp_status dtp_microbatch_variants(const dtp_graph *g, int32_t max, dtp_arena *a
 
 /* ---- what one microbatch has ---- */
 
-/* What one microbatch has of a tensor. */
-typedef enum micro_part { MICRO_WHOLE, MICRO_CUT, MICRO_SUM } micro_part;
-
 typedef struct micro_work {
     const dtp_graph *g;
-    int32_t count;
-    dtp_dim_id dim;
-    micro_part *part;   /* by tensor */
-    int32_t *axis;      /* by tensor: MICRO_CUT along this axis */
+    dtp_row_parts parts;
     bool *needed;       /* by tensor: read once per step */
     dtp_tensor_id *sum; /* by tensor: its accumulated value in the new graph, -1 = none */
-    int32_t n_dims;
-    dtp_dim_id dims[DTP_MAX_MICRO_DIMS];
     dtp_graph_copy copy;
 } micro_work;
-
-/* The dim is cut wherever it occurs. */
-static bool is_cut(const micro_work *w, dtp_dim_id d)
-{
-    return is_listed(w->n_dims, w->dims, d);
-}
-
-static dtp_status cut(micro_work *w, dtp_tensor_id t, int32_t axis, dtp_err *err)
-{
-    const dtp_tdim d = w->g->tensors[t].type.dims[axis];
-    if (d.size % w->count != 0) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "microbatches: dim '%s' of '%s' has size %" PRId64
-                        ", which %d does not divide",
-                        dtp_dims_name(&w->g->dims, d.id), w->g->tensors[t].name, d.size, w->count);
-    }
-    w->part[t] = MICRO_CUT;
-    w->axis[t] = axis;
-    if (is_cut(w, d.id)) {
-        return DTP_OK;
-    }
-    if (w->n_dims == DTP_MAX_MICRO_DIMS) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "microbatches: dim '%s' is renamed more than %d times",
-                        dtp_dims_name(&w->g->dims, w->dim), DTP_MAX_MICRO_DIMS - 1);
-    }
-    w->dims[w->n_dims++] = d.id;
-    return DTP_OK;
-}
-
-static bool operand_fits(const micro_work *w, dtp_tensor_id t, const dtp_placement *p)
-{
-    switch (w->part[t]) {
-    case MICRO_CUT:
-        return p->kind == DTP_SHARD && p->axis == w->axis[t];
-    case MICRO_SUM:
-        return p->kind == DTP_PARTIAL && p->op == DTP_REDUCE_SUM;
-    default:
-        return p->kind == DTP_REPLICATE;
-    }
-}
-
-/* Outputs that have a cut dim must come out cut. */
-static bool output_fits(const micro_work *w, dtp_tensor_id t, const dtp_placement *p)
-{
-    const dtp_ttype *type = &w->g->tensors[t].type;
-    bool has = false;
-    for (int32_t i = 0; i < type->rank; i++) {
-        has = has || is_cut(w, type->dims[i].id);
-    }
-    return !has || p->kind == DTP_SHARD;
-}
-
-static bool row_fits(const micro_work *w, const dtp_node *node, const dtp_op_call *call,
-                     const dtp_sharding_rule *row)
-{
-    bool fits = !row->internal;
-    for (int32_t i = 0; i < node->n_in && fits; i++) {
-        fits = operand_fits(w, node->in[i], &row->in[i]);
-    }
-    for (int32_t i = 0; i < node->n_out && fits; i++) {
-        const dtp_placement *p = &row->out[i];
-        fits =
-            output_fits(w, node->out[i], p) && (p->kind != DTP_PARTIAL || p->op == DTP_REDUCE_SUM);
-    }
-    const bool renames = (node->op->flags & DTP_OP_RENAMES) != 0 && row->dim >= 0;
-    return fits && (!renames || dtp_renaming_fits(call, row, w->count));
-}
-
-/* No row fits. */
-static dtp_status refuse(const micro_work *w, const dtp_node *node, const dtp_op_call *call,
-                         dtp_err *err)
-{
-    const char *dim = dtp_dims_name(&w->g->dims, w->dim);
-    if (dtp_loss_weighs_labels(call)) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "microbatches: node '%s' (%s) divides by the weights of the labels of the "
-                        "whole batch: make it the loss itself, or take reduce 'sum' and 'scale' it "
-                        "by a constant",
-                        node->name, node->op->name);
-    }
-    for (int32_t i = 0; i < node->n_in; i++) {
-        if (w->part[node->in[i]] == MICRO_SUM) {
-            return DTP_FAIL(err, DTP_UNSUPPORTED,
-                            "microbatches: node '%s' (%s) reads '%s', a sum over all of dim '%s': "
-                            "compute '%s' row by row of '%s' and sum up last, or train without "
-                            "microbatches",
-                            node->name, node->op->name, w->g->tensors[node->in[i]].name, dim,
-                            node->name, dim);
-        }
-    }
-    return DTP_FAIL(err, DTP_UNSUPPORTED,
-                    "microbatches: node '%s' (%s) needs the whole of dim '%s'", node->name,
-                    node->op->name, dim);
-}
-
-/* The row by which a node runs on one microbatch alone. */
-static dtp_status run_node(micro_work *w, dtp_node_id n, dtp_err *err)
-{
-    const dtp_node *node = &w->g->nodes[n];
-    dtp_call_types types;
-    dtp_sharding_rules set;
-    const dtp_op_call call = dtp_node_call(w->g, node, &types);
-    int32_t r = 0;
-    dtp_sharding_rules_of(&call, true, &set);
-    while (r < set.n && !row_fits(w, node, &call, &set.rows[r])) {
-        r++;
-    }
-    if (r == set.n) {
-        return refuse(w, node, &call, err);
-    }
-    for (int32_t i = 0; i < node->n_out; i++) {
-        const dtp_placement *p = &set.rows[r].out[i];
-        if (p->kind == DTP_SHARD) {
-            DTP_TRY(cut(w, node->out[i], p->axis, err));
-        } else {
-            w->part[node->out[i]] = p->kind == DTP_PARTIAL ? MICRO_SUM : MICRO_WHOLE;
-        }
-    }
-    return DTP_OK;
-}
 
 static void mark_needed(micro_work *w)
 {
@@ -290,7 +160,7 @@ static void mark_needed(micro_work *w)
         }
     }
     for (int32_t i = 0; i < g->n_outputs; i++) {
-        w->needed[g->outputs[i]] = w->part[g->outputs[i]] != MICRO_CUT;
+        w->needed[g->outputs[i]] = w->parts.part[g->outputs[i]] != DTP_ROWS_CUT;
     }
     for (int32_t i = 0; i < g->n_grads; i++) {
         w->needed[g->grads[i].grad] = true;
@@ -304,54 +174,19 @@ static void mark_needed(micro_work *w)
 static dtp_status find_parts(micro_work *w, dtp_arena *scratch, dtp_err *err)
 {
     const size_t tensors = (size_t)w->g->n_tensors;
-    DTP_TRY(DTP_NEW(scratch, w->part, tensors, err));
-    DTP_TRY(DTP_NEW(scratch, w->axis, tensors, err));
     DTP_TRY(DTP_NEW(scratch, w->needed, tensors, err));
     DTP_TRY(DTP_NEW(scratch, w->sum, tensors, err));
     for (size_t t = 0; t < tensors; t++) {
         w->sum[t] = -1;
     }
-    bool any = false;
-    for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
-        const dtp_graph_tensor *tensor = &w->g->tensors[t];
-        const int32_t axis = dtp_ttype_find(&tensor->type, w->dim);
-        if (axis < 0 || tensor->kind == DTP_TENSOR_VALUE) {
-            continue;
-        }
-        if (tensor->kind != DTP_TENSOR_INPUT) {
-            return DTP_FAIL(err, DTP_UNSUPPORTED,
-                            "microbatches: the parameter '%s' has the dim '%s'", tensor->name,
-                            dtp_dims_name(&w->g->dims, w->dim));
-        }
-        any = true;
-        DTP_TRY(cut(w, t, axis, err));
-    }
-    if (!any) {
-        return DTP_FAIL(err, DTP_INVALID, "microbatches: no input of '%s' has the dim '%s'",
-                        w->g->name, dtp_dims_name(&w->g->dims, w->dim));
-    }
-    for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
-        if (w->g->nodes[n].phase != DTP_UPDATE) {
-            DTP_TRY(run_node(w, n, err));
-        }
-    }
+    DTP_TRY(dtp_row_parts_find(&w->parts, scratch, err));
     mark_needed(w);
-    /* A dim is cut wherever it occurs, and what is needed once per step is not cut. */
     for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
-        const dtp_graph_tensor *tensor = &w->g->tensors[t];
-        for (int32_t i = 0; i < tensor->type.rank; i++) {
-            const bool here = w->part[t] == MICRO_CUT && w->axis[t] == i;
-            if (is_cut(w, tensor->type.dims[i].id) != here) {
-                return DTP_FAIL(err, DTP_UNSUPPORTED,
-                                "microbatches: '%s' needs the whole of dim '%s'", tensor->name,
-                                dtp_dims_name(&w->g->dims, tensor->type.dims[i].id));
-            }
-        }
-        if (w->needed[t] && w->part[t] == MICRO_CUT) {
+        if (w->needed[t] && w->parts.part[t] == DTP_ROWS_CUT) {
             return DTP_FAIL(err, DTP_UNSUPPORTED,
                             "microbatches: '%s' has one row per row of the batch but is used once "
                             "per step",
-                            tensor->name);
+                            w->g->tensors[t].name);
         }
     }
     return DTP_OK;
@@ -363,14 +198,14 @@ static dtp_ttype cut_type(const micro_work *w, const dtp_ttype *type)
 {
     dtp_ttype part = *type;
     for (int32_t i = 0; i < part.rank; i++) {
-        part.dims[i].size /= is_cut(w, part.dims[i].id) ? w->count : 1;
+        part.dims[i].size /= dtp_row_parts_cut(&w->parts, part.dims[i].id) ? w->parts.count : 1;
     }
     return part;
 }
 
 static bool is_summed(const micro_work *w, dtp_tensor_id t)
 {
-    return w->needed[t] && w->part[t] == MICRO_SUM;
+    return w->needed[t] && w->parts.part[t] == DTP_ROWS_SUM;
 }
 
 /* Adds up the copy of tensor t, which node n has just made. */
@@ -429,11 +264,11 @@ static dtp_status add_node(micro_work *w, dtp_node_id n, dtp_err *err)
 static dtp_status add_all(micro_work *w, dtp_err *err)
 {
     dtp_graph *to = w->copy.to;
-    to->microbatches = w->count;
-    to->n_micro_dims = w->n_dims;
-    memcpy(to->micro_dims, w->dims, sizeof to->micro_dims);
-    for (int32_t i = 0; i < w->n_dims; i++) {
-        to->dims.sizes[w->dims[i]] /= w->count;
+    to->microbatches = w->parts.count;
+    to->n_micro_dims = w->parts.n_dims;
+    memcpy(to->micro_dims, w->parts.dims, sizeof to->micro_dims);
+    for (int32_t i = 0; i < w->parts.n_dims; i++) {
+        to->dims.sizes[w->parts.dims[i]] /= w->parts.count;
     }
     for (dtp_tensor_id t = 0; t < w->g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &w->g->tensors[t];
@@ -449,7 +284,7 @@ static dtp_status add_all(micro_work *w, dtp_err *err)
         w->copy.tensor[t] = w->sum[t] >= 0 ? w->sum[t] : w->copy.tensor[t];
     }
     for (int32_t i = 0; i < w->g->n_outputs; i++) {
-        if (w->part[w->g->outputs[i]] == MICRO_CUT) {
+        if (w->parts.part[w->g->outputs[i]] == DTP_ROWS_CUT) {
             w->copy.tensor[w->g->outputs[i]] = -1;
         }
     }
@@ -466,8 +301,12 @@ static dtp_status build(micro_work *w, dtp_arena *scratch, dtp_graph **out, dtp_
 dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t count,
                                   dtp_graph **out, dtp_err *err)
 {
-    micro_work w = {.g = g, .count = count, .dim = dim >= 0 ? dim : dtp_microbatch_dim(g)};
-    if (g->loss < 0 || g->microbatches > 1 || count < 2 || w.dim < 0) {
+    micro_work w = {.g = g,
+                    .parts = {.g = g,
+                              .what = "microbatches",
+                              .dim = dim >= 0 ? dim : dtp_microbatch_dim(g),
+                              .count = count}};
+    if (g->loss < 0 || g->microbatches > 1 || count < 2 || w.parts.dim < 0) {
         return DTP_FAIL(err, DTP_INVALID, "microbatches: %d of '%s', which %s", count, g->name,
                         g->loss < 0 ? "is not trained" : "cannot be cut so");
     }
@@ -478,7 +317,7 @@ dtp_status dtp_graph_microbatched(const dtp_graph *g, dtp_dim_id dim, int32_t co
     dtp_graph *summed = NULL;
     if (dtp_has_mean_loss(g)) {
         DTP_TRY(dtp_graph_with_summed_loss(g, &summed, NULL, err));
-        w.g = summed;
+        w.g = w.parts.g = summed;
     }
     dtp_arena *scratch = dtp_arena_create();
     const dtp_status s = build(&w, scratch, out, err);

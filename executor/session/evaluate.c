@@ -1,11 +1,11 @@
 #include "executor/session/evaluate.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/transform/evaluation.h"
 #include "core/transform/microbatch.h"
 #include "executor/device/convert.h"
 #include "executor/session/session_internal.h"
@@ -43,92 +43,134 @@ static dtp_status take_values(dtp_session *s, const dtp_session *from, dtp_err *
     return DTP_OK;
 }
 
-/* ---- sums ---- */
+/* ---- batches ---- */
 
-/* Output i as a metric: all but the weight of the loss are. */
-static bool is_metric(const dtp_graph *g, int32_t i)
+static dtp_status open_folds(const dtp_graph *g, dtp_evaluation *sum, dtp_err *err)
 {
-    return g->outputs[i] != g->weight;
+    sum->folded = calloc((size_t)g->n_folds + 1, sizeof *sum->folded);
+    DTP_TRY(DTP_MEMORY(err, sum->folded));
+    for (int32_t k = 0; k < g->n_folds; k++) {
+        dtp_folded *f = &sum->folded[sum->n_folded++];
+        f->n = dtp_ttype_elems(&g->tensors[g->folds[k].tensor].type);
+        f->values = calloc((size_t)f->n + 1, sizeof *f->values);
+        DTP_TRY(DTP_MEMORY(err, f->values));
+    }
+    return DTP_OK;
 }
 
-static dtp_status open_metrics(const dtp_graph *g, dtp_evaluation *sum, dtp_err *err)
+/* Whether a program folds what another one did: they are of one model, with other batches. */
+static dtp_status check_folds(const dtp_graph *g, const dtp_evaluation *sum, dtp_err *err)
 {
-    sum->metrics = calloc((size_t)g->n_outputs + 1, sizeof *sum->metrics);
-    DTP_TRY(DTP_MEMORY(err, sum->metrics));
-    for (int32_t i = 0; i < g->n_outputs; i++) {
-        const dtp_graph_tensor *t = &g->tensors[g->outputs[i]];
-        struct dtp_metric *m = &sum->metrics[sum->n_metrics];
-        if (is_metric(g, i)) {
-            sum->n_metrics++;
-            m->n = dtp_ttype_elems(&t->type);
-            m->counts = !dtp_dtype_is_float(t->type.dtype);
-            m->name = strdup(t->name);
-            m->values = calloc((size_t)m->n + 1, sizeof *m->values);
-            DTP_TRY(DTP_MEMORY(err, m->name, m->values));
+    bool same = g->n_folds == sum->n_folded;
+    for (int32_t k = 0; k < g->n_folds && same; k++) {
+        same = sum->folded[k].n == dtp_ttype_elems(&g->tensors[g->folds[k].tensor].type);
+    }
+    return same ? DTP_OK
+                : DTP_FAIL(err, DTP_INVALID,
+                           "the loss of '%s' is computed otherwise in a batch of another size",
+                           g->name);
+}
+
+/* Takes the elements of a batch into a fold. */
+static void take(const dtp_row_fold *fold, bool first, double weight, const double *batch,
+                 dtp_folded *f)
+{
+    const bool most = fold->by == DTP_ROWS_MAX, least = fold->by == DTP_ROWS_MIN;
+    for (int64_t i = 0; i < f->n; i++) {
+        const double x = batch[i], have = f->values[i];
+        if (fold->by == DTP_ROWS_WHOLE) {
+            f->values[i] = x;
+        } else if (most || least) {
+            const bool better = first || isnan(x) || (most ? x > have : x < have);
+            f->values[i] = better ? x : have;
+        } else if (weight > 0.0) { /* no label counts: 0/0 */
+            f->values[i] += weight * x;
         }
     }
-    return DTP_OK;
+    f->weight += weight;
 }
 
-/* Adds `factor` times the elements of a tensor, on rank 0. */
-static dtp_status add_values(dtp_session *s, dtp_tensor_id t, double factor, int64_t n, double *out,
-                             dtp_err *err)
+/* The elements of a tensor as numbers, on rank 0: the caller's to free. NULL elsewhere. */
+static dtp_status gather(dtp_session *s, dtp_tensor_id t, double **out, dtp_err *err)
 {
+    const dtp_ttype *type = &s->program->graph->tensors[t].type;
+    const int64_t n = dtp_ttype_elems(type);
     void *whole = NULL;
-    DTP_TRY(dtp_session__gather_new(s, t, &whole, err));
-    for (int64_t i = 0; i < n && whole != NULL; i++) {
-        out[i] += factor * dtp_element(s->program->graph->tensors[t].type.dtype, whole, i);
+    dtp_status status = dtp_session__gather_new(s, t, &whole, err);
+    *out = status == DTP_OK && whole != NULL ? calloc((size_t)n + 1, sizeof **out) : NULL;
+    if (status == DTP_OK && whole != NULL) {
+        status = DTP_MEMORY(err, *out);
+    }
+    for (int64_t i = 0; i < n && *out != NULL; i++) {
+        (*out)[i] = dtp_element(type->dtype, whole, i);
     }
     free(whole);
-    return DTP_OK;
+    return status;
 }
 
-static dtp_status add_batch(dtp_session *s, double rows, bool allow_nan, dtp_evaluation *sum,
-                            dtp_err *err)
+static dtp_status add_fold(dtp_session *s, int32_t k, double rows, dtp_evaluation *sum,
+                           dtp_err *err)
+{
+    const dtp_row_fold *fold = &s->program->graph->folds[k];
+    double *values = NULL, *weight = NULL;
+    dtp_status status = gather(s, fold->tensor, &values, err);
+    if (status == DTP_OK && fold->weight >= 0) {
+        status = gather(s, fold->weight, &weight, err);
+    }
+    if (status == DTP_OK && values != NULL) {
+        const double by_rows = fold->by == DTP_ROWS_MEAN ? rows : 1.0;
+        take(fold, sum->batches == 0, weight != NULL ? weight[0] : by_rows, values,
+             &sum->folded[k]);
+    }
+    free(values);
+    free(weight);
+    return status;
+}
+
+/* The first result, where every batch has one of its own. */
+static bool loss_of_batch_counts(const dtp_graph *g)
+{
+    const int32_t k = dtp_evaluation_fold(g, g->loss);
+    return k >= 0 && g->folds[k].by != DTP_ROWS_WEIGHTED;
+}
+
+static dtp_status add_batch(dtp_session *s, double rows, dtp_evaluation *sum, dtp_err *err)
 {
     const dtp_graph *g = s->program->graph;
     dtp_step_result step;
-    double weight = g->weight < 0 ? rows : 0.0;
+    dtp_status mine = DTP_OK;
     DTP_TRY(dtp_session_step(s, &step, err));
-    DTP_TRY(g->weight >= 0 ? add_values(s, g->weight, 1.0, 1, &weight, err) : DTP_OK);
+    for (int32_t k = 0; k < g->n_folds && mine == DTP_OK; k++) {
+        mine = add_fold(s, k, rows, sum, err);
+    }
     sum->rows += (int64_t)rows;
     sum->batches++;
-    sum->weight += weight;
-    sum->loss += weight > 0.0 ? weight * step.loss : 0.0; /* no label counts: 0/0 */
-    for (int32_t i = 0, k = 0; i < g->n_outputs; i++) {
-        if (is_metric(g, i)) {
-            struct dtp_metric *m = &sum->metrics[k++];
-            const double factor = m->counts ? 1.0 : rows;
-            DTP_TRY(add_values(s, g->outputs[i], factor, m->n, m->values, err));
-        }
-    }
-    const bool fails = s->comm->rank == 0 && !allow_nan && !isfinite(sum->loss);
-    const dtp_status mine =
-        fails ? DTP_FAIL(err, DTP_NOT_FINITE, "the loss of batch %" PRId64 " is not finite: %g",
-                         sum->batches, step.loss)
-              : DTP_OK;
-    return g->weight >= 0 ? dtp_comm_agree_status(s->comm, mine, err) : mine;
+    return dtp_comm_agree_status(s->comm, mine, err);
 }
 
 dtp_status dtp_evaluate(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
                         const dtp_session_options *options, dtp_session *from, int64_t batches,
                         dtp_evaluation *sum, dtp_err *err)
 {
-    const int64_t rows = p->graph->dims.sizes[dtp_microbatch_dim(p->graph)];
+    const dtp_graph *g = p->graph;
+    const int64_t rows = g->dims.sizes[dtp_microbatch_dim(g)];
     const double before = dtp_now_s();
     const int64_t peak = backend->peak_allocated_bytes;
     dtp_session_options own = *options;
     dtp_session *s = NULL;
-    own.allow_nan = own.allow_nan || p->graph->weight >= 0;
+    if (g->whole_batch != NULL && sum->batches + batches > 1) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "%s", g->whole_batch);
+    }
+    own.allow_nan = own.allow_nan || !loss_of_batch_counts(g);
     DTP_TRY(dtp_session_create(p, backend, comm, &own, &s, err));
-    dtp_status status = sum->metrics == NULL ? open_metrics(p->graph, sum, err) : DTP_OK;
+    dtp_status status = sum->folded == NULL ? open_folds(g, sum, err) : check_folds(g, sum, err);
     if (status == DTP_OK && from != NULL) {
         status = take_values(s, from, err);
     }
     status = dtp_comm_agree_status(comm, status, err);
     sum->step = dtp_session_next_step(from != NULL ? from : s);
     for (int64_t i = 0; i < batches && status == DTP_OK; i++) {
-        status = add_batch(s, (double)rows, options->allow_nan, sum, err);
+        status = add_batch(s, (double)rows, sum, err);
     }
     dtp_session_destroy(s);
     sum->seconds += dtp_now_s() - before;
@@ -136,25 +178,4 @@ dtp_status dtp_evaluate(const dtp_program *p, dtp_backend *backend, dtp_comm *co
         backend->peak_allocated_bytes = peak;
     }
     return status;
-}
-
-void dtp_evaluation_end(dtp_evaluation *sum)
-{
-    const double rows = (double)sum->rows;
-    sum->loss /= sum->weight;
-    for (int32_t k = 0; k < sum->n_metrics; k++) {
-        for (int64_t i = 0; i < sum->metrics[k].n && !sum->metrics[k].counts; i++) {
-            sum->metrics[k].values[i] /= rows;
-        }
-    }
-}
-
-void dtp_evaluation_free(dtp_evaluation *sum)
-{
-    for (int32_t k = 0; k < sum->n_metrics; k++) {
-        free(sum->metrics[k].name);
-        free(sum->metrics[k].values);
-    }
-    free(sum->metrics);
-    *sum = (dtp_evaluation){0};
 }

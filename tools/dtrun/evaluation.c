@@ -64,6 +64,22 @@ static dtp_status count_batches(dtrun_evaluation *e, int64_t *rest, dtp_err *err
     return s;
 }
 
+/* A loss that does not follow from batches is that of one batch with all rows. */
+static dtp_status check_batches(const dtrun_evaluation *e, int64_t rest, dtp_err *err)
+{
+    const dtp_graph *g = e->all.run->graph;
+    const dtp_dim_id batch = dtp_microbatch_dim(g);
+    const int64_t size = g->dims.sizes[batch];
+    if (g->whole_batch == NULL || e->batches + (rest > 0) < 2) {
+        return DTP_OK;
+    }
+    return DTP_FAIL(err, DTP_INVALID,
+                    "%s; its value over %" PRId64 " rows does not follow from batches of %" PRId64
+                    ": evaluate with --dim %s=%" PRId64 ", all rows in one batch",
+                    g->whole_batch, e->batches * size + rest, size, dtp_dims_name(&g->dims, batch),
+                    e->batches * size + rest);
+}
+
 dtp_status dtrun_evaluation_open(const tool_source *source, const tool_list *feeds,
                                  const dtp_ctx *ctx, dtrun_evaluation *e, dtp_err *err)
 {
@@ -74,6 +90,7 @@ dtp_status dtrun_evaluation_open(const tool_source *source, const tool_list *fee
     DTP_TRY(count_batches(e, &rest, err));
     e->options.n_feeds = e->feeds.n;
     e->options.feeds = e->feeds.specs;
+    DTP_TRY(check_batches(e, rest, err));
     return rest > 0 ? create_last(source, rest, e, err) : DTP_OK;
 }
 
@@ -91,8 +108,8 @@ dtp_status dtrun_evaluation_run(const dtrun_evaluation *e, dtp_backend *backend,
         DTP_TRY(
             dtp_evaluate(dtp_job_program(e->last.run), backend, comm, &options, from, 1, out, err));
     }
-    dtp_evaluation_end(out);
-    return DTP_OK;
+    const dtp_job *job = e->batches > 0 ? e->all.run : e->last.run;
+    return dtp_evaluation_end(dtp_job_program(job)->graph, comm, e->options.allow_nan, out, err);
 }
 
 /* ---- what is printed ---- */
