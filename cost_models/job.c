@@ -98,6 +98,7 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
                         o->evaluation == DTP_NO_EVALUATION;
     DTP_TRY(shard(model, o, job, err));
     DTP_TRY(keep_evaluation(model, o->evaluation, job, err));
+    job->graph->model_hash = dtp_graph_forward_hash(model);
     DTP_TRY(dtp_plan_lowering_init(&job->lowering, o->plan, err));
     if (o->plan != NULL && !listed) { /* there may be tensors of other sizes */
         job->lowering.listed.unlisted = dtp_redistributor_generic();

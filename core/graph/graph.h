@@ -155,6 +155,7 @@ struct dtp_graph {
     int32_t n_freeze; /* of a model as it was read: globs over parameters that were frozen beside
                          those of its file */
     const char *const *freeze;
+    uint64_t model_hash; /* of a job: dtp_graph_forward_hash of its model; 0: not known */
 };
 
 /* A graph over the ops of a set, which it borrows; `ops` NULL: a graph that gets no nodes. Fails
@@ -234,5 +235,8 @@ dtp_op_call dtp_node_call(const dtp_graph *g, const dtp_node *node, dtp_call_typ
 /* 64-bit hash of a graph's canonical content: dims, tensors, nodes, attributes. Tells whether two
  * graphs are the same. */
 uint64_t dtp_graph_hash(const dtp_graph *g);
+/* The same of what a model computes from which parameters: its forward nodes in any order, without
+ * inputs, initial values, optimizers and sizes of the batch. */
+uint64_t dtp_graph_forward_hash(const dtp_graph *g);
 
 #endif

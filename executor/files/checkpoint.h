@@ -12,6 +12,25 @@
 
 enum { DTP_CHECKPOINT_PATH_BYTES = 4096 };
 
+/* What the step of a checkpoint speaks of: texts beside it. NULL: older versions wrote none. */
+typedef enum dtp_run_text {
+    DTP_RUN_INPUTS, /* their types, with the rows of a step */
+    DTP_RUN_DATA,   /* what they are fed with */
+    DTP_RUN_MODEL,
+    DTP_RUN_OPTIMIZER,
+    DTP_RUN_RATES, /* of the optimizer, its schedule and clipping */
+    DTP_RUN_FILES, /* of DATA */
+    DTP_N_RUN_TEXTS
+} dtp_run_text;
+
+typedef struct dtp_run_texts {
+    char *text[DTP_N_RUN_TEXTS];
+} dtp_run_texts;
+
+/* "run_inputs": the key of metadata. */
+const char *dtp_run_text_key(dtp_run_text which);
+void dtp_run_texts_free(dtp_run_texts *texts);
+
 /* Which resident values to write or fill, and the step count stored beside them. */
 typedef struct dtp_checkpoint_job {
     dtp_runner *runner;
@@ -20,6 +39,8 @@ typedef struct dtp_checkpoint_job {
     const dtp_ctx *ctx;              /* NULL: silent */
     int64_t step;                    /* save: written; load: read (0 when the file has none) */
     uint64_t seed;                   /* save: written */
+    const dtp_run_texts *run;        /* save: written; load: NULL, or what the file must have states
+                                        for: those of the optimizer may not be absent */
     bool checked;                    /* load: dtp_checkpoint_find has compared the checksums */
     const dtp_stored_params *stored; /* load: how a framework has the parameters; NULL */
     dtp_dtype *types; /* load: gets by view of `stored` the element type, where files are so */
@@ -48,6 +69,7 @@ typedef struct dtp_checkpoint_found {
     char path[DTP_CHECKPOINT_PATH_BYTES]; /* for dtp_checkpoint_load; "": there is nothing yet */
     bool has_seed;                        /* older versions wrote none */
     uint64_t seed;
+    dtp_run_texts run; /* the caller's to free */
 } dtp_checkpoint_found;
 
 /* The newest set of the folder `target` whose files are all as they were written, or (`single`) the

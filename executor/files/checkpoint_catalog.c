@@ -231,12 +231,28 @@ static dtp_status check_text(const dtp_catalog *c, const dtp_json *meta, char *t
     return dtp_crc_check(c->path, text, len, DTP_CHECKPOINT_CRC, digits, err);
 }
 
+static dtp_status read_run(dtp_catalog *c, const dtp_json *meta, dtp_err *err)
+{
+    for (int i = 0; i < DTP_N_RUN_TEXTS; i++) {
+        const char *key = dtp_run_text_key((dtp_run_text)i), *text;
+        if (dtp_json_get(meta, key) != NULL) {
+            DTP_TRY(dtp_json_get_string(meta, key, &text, err));
+            c->run[i] = dtp_arena_line(c->arena, text);
+            DTP_TRY(DTP_MEMORY(err, c->run[i]));
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *root, char *text,
                             size_t len, dtp_err *err)
 {
     static const char *const keys[] = {"metadata", "files", "tensors", NULL};
-    static const char *const meta_keys[] = {"format", "step", DTP_CHECKPOINT_SEED,
-                                            DTP_CHECKPOINT_CRC, NULL};
+    const char *meta_keys[DTP_N_RUN_TEXTS + 5] = {"format", "step", DTP_CHECKPOINT_SEED,
+                                                  DTP_CHECKPOINT_CRC};
+    for (int i = 0; i < DTP_N_RUN_TEXTS; i++) {
+        meta_keys[4 + i] = dtp_run_text_key((dtp_run_text)i);
+    }
     const char *seed = NULL;
     const dtp_json *meta, *files, *tensors;
     DTP_TRY(dtp_json_keys(root, keys, err));
@@ -251,6 +267,7 @@ static dtp_status read_ours(dtp_catalog *c, const char *dir, const dtp_json *roo
         DTP_TRY(dtp_json_prefixed(dtp_json_get(meta, DTP_CHECKPOINT_SEED), take_seed(c, seed, err),
                                   err));
     }
+    DTP_TRY(read_run(c, meta, err));
     c->ours = true;
     int32_t n = dtp_json_size(files);
     if (n < 1 || n > MAX_FILES) {
@@ -419,6 +436,11 @@ static dtp_status read_single(dtp_catalog *c, const char *path, dtp_err *err)
     if (seed != NULL) {
         DTP_TRY(dtp_err_prefixed(take_seed(c, seed, err), err, "%s: __metadata__.%s", path,
                                  DTP_CHECKPOINT_SEED));
+    }
+    for (int i = 0; i < DTP_N_RUN_TEXTS && c->ours; i++) {
+        const char *text = dtp_st_meta_get(st, dtp_run_text_key((dtp_run_text)i));
+        c->run[i] = text != NULL ? dtp_arena_line(c->arena, text) : NULL;
+        DTP_TRY(text != NULL ? DTP_MEMORY(err, c->run[i]) : DTP_OK);
     }
     return add_all(c, 0, err);
 }

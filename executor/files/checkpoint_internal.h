@@ -52,6 +52,7 @@ typedef struct dtp_catalog {
     int64_t step;
     bool has_seed;
     uint64_t seed;
+    const char *run[DTP_N_RUN_TEXTS]; /* dtp_run_texts */
 } dtp_catalog;
 
 /* Opens the files and checks that the slices of every tensor cover it exactly once. */

@@ -165,6 +165,34 @@ static dtp_status check_files(const dtp_comm *comm, const dtp_catalog *c, dtp_er
     return DTP_OK;
 }
 
+/* A run that goes on has the states of its optimizer, and no others. */
+static dtp_status check_states(const loader *l, dtp_err *err)
+{
+    const dtp_graph *g = dtp_runner_program(l->job->runner)->graph;
+    const char *wanted = NULL, *other = NULL;
+    const dtp_slice *ignored;
+    for (dtp_tensor_id t = 0; t < g->n_tensors && wanted == NULL; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        const bool state = tensor->kind == DTP_TENSOR_STATE && dtp_tensor_lasts(tensor) &&
+                           dtp_optimizer_is_state(g, tensor->name);
+        wanted = state && dtp_catalog_find(&l->catalog, tensor->name, &ignored) == 0 ? tensor->name
+                                                                                     : NULL;
+    }
+    for (int32_t i = 0; i < l->catalog.n_slices && other == NULL; i++) {
+        const char *name = l->catalog.slices[i].name;
+        other = dtp_graph_find(g, name) < 0 && dtp_optimizer_is_state(g, name) ? name : NULL;
+    }
+    if (wanted == NULL && other == NULL) {
+        return DTP_OK;
+    }
+    return DTP_FAIL(err, DTP_INVALID,
+                    "the run cannot go on with another optimizer: the checkpoint has %s%s%s, the "
+                    "model %s%s%s; --load without --resume starts anew from its parameters",
+                    other != NULL ? "the state '" : "no state of it", other != NULL ? other : "",
+                    other != NULL ? "'" : "", wanted != NULL ? "the state '" : "none",
+                    wanted != NULL ? wanted : "", wanted != NULL ? "'" : "");
+}
+
 static dtp_status load_all(loader *l, dtp_err *err)
 {
     const dtp_program *p = dtp_runner_program(l->job->runner);
@@ -178,6 +206,7 @@ static dtp_status load_all(loader *l, dtp_err *err)
                 l->states || dtp_catalog_find(&l->catalog, p->graph->tensors[t].name, &ignored) > 0;
         }
     }
+    DTP_TRY(l->job->run != NULL ? check_states(l, err) : DTP_OK);
     for (dtp_value_id v = 0; v < p->n_values; v++) {
         if (!is_loaded(l, p, v)) {
             continue;
@@ -297,6 +326,19 @@ static dtp_status path_at(dtp_comm *comm, const char *target, bool single, int32
     return fits ? DTP_OK : DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", target);
 }
 
+static dtp_status copy_found(const dtp_catalog *c, dtp_checkpoint_found *out, dtp_err *err)
+{
+    out->has_seed = c->has_seed;
+    out->seed = c->seed;
+    for (int i = 0; i < DTP_N_RUN_TEXTS; i++) {
+        if (c->run[i] != NULL) {
+            out->run.text[i] = strdup(c->run[i]);
+            DTP_TRY(DTP_MEMORY(err, out->run.text[i]));
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_checkpoint_find(dtp_comm *comm, const dtp_ctx *ctx, const char *target, bool single,
                                dtp_checkpoint_found *out, dtp_err *err)
 {
@@ -310,9 +352,9 @@ dtp_status dtp_checkpoint_find(dtp_comm *comm, const dtp_ctx *ctx, const char *t
             return first.code;
         }
         const dtp_status status = open_whole(comm, NULL, out->path, &c, err);
-        out->has_seed = c.has_seed;
-        out->seed = c.seed;
+        const dtp_status copied = status == DTP_OK ? copy_found(&c, out, err) : DTP_OK;
         dtp_catalog_close(&c);
+        DTP_TRY(copied);
         if (status == DTP_OK && i > 0 && comm->rank == 0) {
             dtp_log(ctx, DTP_LOG_WARN, "checkpoint", "damaged", "sets=%d newest: %s", i, first.msg);
         }

@@ -101,6 +101,21 @@ static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, i
 
 /* ---- the index ---- */
 
+const char *dtp_run_text_key(dtp_run_text which)
+{
+    static const char *const keys[] = {"run_inputs",    "run_data",  "run_model",
+                                       "run_optimizer", "run_rates", "run_files"};
+    return keys[which];
+}
+
+void dtp_run_texts_free(dtp_run_texts *texts)
+{
+    for (int i = 0; i < DTP_N_RUN_TEXTS; i++) {
+        free(texts->text[i]);
+    }
+    *texts = (dtp_run_texts){0};
+}
+
 /* Written over an older index. */
 static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, int64_t set,
                               const int64_t *stamps, dtp_err *err)
@@ -115,6 +130,11 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, in
     dtp_json_write_int(&j, "step", job->step);
     (void)snprintf(seed, sizeof seed, "%" PRIu64, job->seed);
     dtp_json_write_string(&j, DTP_CHECKPOINT_SEED, seed);
+    for (int i = 0; i < DTP_N_RUN_TEXTS && job->run != NULL; i++) {
+        if (job->run->text[i] != NULL) {
+            dtp_json_write_string(&j, dtp_run_text_key((dtp_run_text)i), job->run->text[i]);
+        }
+    }
     dtp_json_write_string(&j, DTP_CHECKPOINT_CRC, DTP_CRC_ZEROS);
     dtp_json_end_object(&j);
     dtp_json_begin_array(&j, "files", false);

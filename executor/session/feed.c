@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "core/files/file_map.h"
 #include "core/graph/ops/cross_entropy.h"
@@ -451,6 +452,50 @@ static dtp_status draw(const dtp_feed *feed, dtp_tensor_id id, int64_t step, int
     return drawn >= 0 && drawn < rows
                ? DTP_OK
                : DTP_FAIL(err, DTP_RANGE, "row %" PRId64 " of %" PRId64, drawn, rows);
+}
+
+/* ---- what files hold ---- */
+
+/* The checksum of the begin, the middle and the end of a file. */
+static dtp_status sample(const source *s, uint32_t *crc, dtp_err *err)
+{
+    enum { PART = 1 << 16 };
+    const dtp_file_map *map = s->kind == WINDOWS && s->npy.map.data == NULL ? &s->map : &s->npy.map;
+    const int64_t part = map->bytes < PART ? map->bytes : PART;
+    const int64_t at[] = {0, (map->bytes - part) / 2, map->bytes - part};
+    DTP_TRY(dtp_file_map_check(map, s->file, err));
+    *crc = 0;
+    for (int i = 0; i < 3 && part > 0; i++) {
+        *crc = (uint32_t)crc32(*crc, (const unsigned char *)map->data + at[i], (uInt)part);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_feed_describe(const dtp_feed *feed, dtp_strbuf *data, dtp_strbuf *files,
+                             dtp_err *err)
+{
+    for (dtp_tensor_id t = 0; t < feed->graph->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &feed->graph->tensors[t];
+        const source *s = &feed->sources[t];
+        uint32_t crc;
+        if (tensor->kind != DTP_TENSOR_INPUT) {
+            continue;
+        }
+        dtp_strbuf_addf(data, "%s%s: ", data->len > 0 ? ", " : "", tensor->name);
+        if (s->kind == SYNTHETIC) {
+            dtp_strbuf_add(data, "synthetic");
+            continue;
+        }
+        DTP_TRY(sample(s, &crc, err));
+        const bool windows = s->kind == WINDOWS;
+        dtp_strbuf_addf(data, "%" PRId64 " %s %08" PRIx32, windows ? s->elems : s->npy.dims[0],
+                        windows ? "tokens" : "rows", crc);
+        if (windows && s->shift > 0) {
+            dtp_strbuf_addf(data, " shift %" PRId64, s->shift);
+        }
+        dtp_strbuf_addf(files, "%s%s=%s", files->len > 0 ? ", " : "", tensor->name, s->file);
+    }
+    return DTP_OK;
 }
 
 /* ---- filling ---- */

@@ -3,6 +3,7 @@
 #ifndef DTP_EXECUTOR_SESSION_FEED_H
 #define DTP_EXECUTOR_SESSION_FEED_H
 
+#include "core/base/strbuf.h"
 #include "core/graph/graph.h"
 #include "dtp/session.h"
 #include "executor/device/shard.h"
@@ -24,6 +25,11 @@ dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *s
  * read row by row. */
 dtp_status dtp_feed_rows(const dtp_feed *feed, int64_t *out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_feed_destroy(dtp_feed *feed);
+
+/* Adds what the inputs are fed with: "x: 12 rows 5c0fb1a2", the checksum of the first,
+ * middle and last bytes of a file, or "y: synthetic"; `files`: "x=x.npy". DTP_IO. */
+dtp_status dtp_feed_describe(const dtp_feed *feed, dtp_strbuf *data, dtp_strbuf *files,
+                             dtp_err *err) DTP_MUST_CHECK;
 
 /* Values of a shard of input t at a step. Not safe to call from several threads on one feed. */
 dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id t, int64_t step, const dtp_shard *shard,

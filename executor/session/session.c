@@ -232,6 +232,7 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
     DTP_TRY(dtp_session__feed_open(s, err));
     DTP_TRY(
         dtp_feed_create(s->program->graph, o->n_feeds, o->feeds, s->seed, o->order, &s->feed, err));
+    DTP_TRY(dtp_session__run_describe(s, err));
     return o->load == NULL && s->resumed == NULL ? initialise(s, err) : DTP_OK;
 }
 
@@ -243,6 +244,7 @@ static dtp_checkpoint_job checkpoint_job(dtp_session *s)
                                 .ctx = s->log ? &s->ctx : NULL,
                                 .step = s->step,
                                 .seed = s->seed,
+                                .run = &s->run,
                                 .stored = s->stored,
                                 .types = s->types,
                                 .keep = s->keep};
@@ -252,46 +254,43 @@ static dtp_status load(dtp_session *s, const char *path, bool checked, dtp_err *
 {
     dtp_checkpoint_job job = checkpoint_job(s);
     job.checked = checked;
+    job.run = checked ? &s->run : NULL; /* the run goes on */
     DTP_TRY(dtp_checkpoint_load(&job, path, err));
     s->step = job.step;
     return DTP_OK;
 }
 
 /* Looks for what the session goes on from, and takes its seed. */
-static dtp_status find_resumed(dtp_session *s, const dtp_session_options *o, dtp_err *err)
+static dtp_status find_resumed(dtp_session *s, const dtp_session_options *o,
+                               dtp_checkpoint_found *found, dtp_err *err)
 {
-    dtp_checkpoint_found found;
     if (o->save == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "resuming needs a path to save to");
     }
     DTP_TRY(dtp_checkpoint_find(s->comm, s->log ? &s->ctx : NULL, o->save, is_single(o->save),
-                                &found, err));
-    if (found.path[0] == '\0') {
+                                found, err));
+    if (found->path[0] == '\0') {
         return DTP_OK;
     }
-    if (found.has_seed && found.seed != o->seed && !o->any_seed) {
+    if (found->has_seed && found->seed != o->seed && !o->any_seed) {
         return DTP_FAIL(err, DTP_INVALID,
                         "%s: the run has seed %" PRIu64 ", and cannot go on with seed %" PRIu64,
-                        found.path, found.seed, o->seed);
+                        found->path, found->seed, o->seed);
     }
-    s->seed = found.has_seed ? found.seed : o->seed;
-    s->resumed = strdup(found.path);
+    s->seed = found->has_seed ? found->seed : o->seed;
+    s->resumed = strdup(found->path);
     return DTP_MEMORY(err, s->resumed);
 }
 
-static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
+/* What the session goes on from, or loads. */
+static dtp_status start_from(dtp_session *s, const dtp_session_options *o,
+                             const dtp_checkpoint_found *found, dtp_err *err)
 {
-    char words[400];
-    describe_job(s->program, o, words, sizeof words);
-    DTP_TRY(dtp_comm_agree_words(s->comm, hash_job(s->program, o),
-                                 "model, plan, program and options", words, err));
-    if (o->save != NULL) {
-        DTP_TRY(lock(s, o->save, err));
-    }
-    if (o->resume) {
-        DTP_TRY(find_resumed(s, o, err));
-    }
     DTP_TRY(dtp_comm_agree_status(s->comm, local_setup(s, o, err), err));
+    if (s->resumed != NULL) {
+        DTP_TRY(dtp_comm_agree_status(
+            s->comm, dtp_session__run_compare(s, s->resumed, &found->run, err), err));
+    }
     DTP_TRY(dtp_runner_prepare(s->runner, err));
     dtp_session__origin_open(s);
     const char *from = s->resumed != NULL ? s->resumed : o->load;
@@ -300,6 +299,22 @@ static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *e
     }
     DTP_TRY(dtp_comm_agree_status(s->comm, initialise(s, err), err));
     return load(s, from, s->resumed != NULL, err);
+}
+
+static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
+{
+    char words[400];
+    dtp_checkpoint_found found = {0};
+    describe_job(s->program, o, words, sizeof words);
+    DTP_TRY(dtp_comm_agree_words(s->comm, hash_job(s->program, o),
+                                 "model, plan, program and options", words, err));
+    if (o->save != NULL) {
+        DTP_TRY(lock(s, o->save, err));
+    }
+    dtp_status status = o->resume ? find_resumed(s, o, &found, err) : DTP_OK;
+    status = status == DTP_OK ? start_from(s, o, &found, err) : status;
+    dtp_run_texts_free(&found.run);
+    return status;
 }
 
 dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
@@ -340,6 +355,7 @@ void dtp_session_destroy(dtp_session *s)
         dtp_feed_destroy(s->feed);
         unlock(s);
         free(s->resumed);
+        dtp_run_texts_free(&s->run);
         free(s->tensor_value);
         free(s->types);
         free(s->host);
@@ -519,12 +535,18 @@ static dtp_status open_single(dtp_session *s, const char *path, dtp_st_writer **
     char step[24], seed[24];
     (void)snprintf(step, sizeof step, "%" PRId64, s->step);
     (void)snprintf(seed, sizeof seed, "%" PRIu64, s->seed);
-    const dtp_st_meta meta[] = {{"format", DTP_ST_FORMAT},
-                                {"step", step},
-                                {"seed", seed},
-                                {DTP_ST_CRC, ""},
-                                {DTP_ST_HEADER_CRC, ""}};
-    dtp_status status = dtp_st_create(path, n, entries, 5, meta, w, err);
+    dtp_st_meta meta[DTP_N_RUN_TEXTS + 5] = {{"format", DTP_ST_FORMAT},
+                                             {"step", step},
+                                             {"seed", seed},
+                                             {DTP_ST_CRC, ""},
+                                             {DTP_ST_HEADER_CRC, ""}};
+    int32_t n_meta = 5;
+    for (int i = 0; i < DTP_N_RUN_TEXTS; i++) {
+        if (s->run.text[i] != NULL) {
+            meta[n_meta++] = (dtp_st_meta){dtp_run_text_key((dtp_run_text)i), s->run.text[i]};
+        }
+    }
+    dtp_status status = dtp_st_create(path, n, entries, n_meta, meta, w, err);
     free(entries);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "core/files/file_lock.h"
 #include "core/layout/stored.h"
+#include "executor/files/checkpoint.h"
 #include "executor/run/collect.h"
 #include "executor/session/session.h"
 
@@ -55,6 +56,7 @@ struct dtp_session {
     int32_t keep;
     dtp_file_lock *lock; /* on rank 0, of the checkpoint that the job is to write; else NULL */
     char *locked;        /* its path, on all ranks; NULL: none */
+    dtp_run_texts run;   /* what its steps speak of */
     char *resumed;       /* path of what the session goes on from; NULL: it does not resume */
     bool made_folder;    /* for it */
     const dtp_stored_params *stored; /* how a framework has the parameters; NULL */
@@ -72,6 +74,13 @@ void dtp_session__origin_close(dtp_session *s);
 /* "; the first nan or inf: node 'y' (log), inf at rank 0", "" when nothing was kept. All
  * ranks together, after a step whose loss is not finite, which runs once more. */
 dtp_status dtp_session__origin_find(dtp_session *s, int64_t step, char *out, size_t bytes,
+                                    dtp_err *err) DTP_MUST_CHECK;
+
+/* Says in s->run what steps of the session speak of. */
+dtp_status dtp_session__run_describe(dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
+/* Whether steps of a run that a checkpoint at `path` is of mean the same here. What may differ is a
+ * warning. DTP_INVALID naming both. */
+dtp_status dtp_session__run_compare(dtp_session *s, const char *path, const dtp_run_texts *was,
                                     dtp_err *err) DTP_MUST_CHECK;
 
 /* As after creation without `load`: the initial values, and step 0. */

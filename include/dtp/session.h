@@ -122,7 +122,8 @@ typedef struct dtp_session_options {
     bool no_graph;      /* backend cuda: steps are not recorded and put on the queue as one graph */
     dtp_feed_order order;
     bool resume;   /* go on from the newest whole checkpoint at `save`, where there is one, and
-                           not from `load`; with the seed that it was made with */
+                           not from `load`; with the seed that it was made with. DTP_INVALID naming
+                           both where it is of another model, optimizer, batch, seed or data */
     bool any_seed; /* `seed` may be another one then */
     const dtp_stored_params *stored; /* `load` may be a folder or file of the framework; NULL: the
                                         names in files are those of the model */
