@@ -469,6 +469,29 @@ static int32_t failed_kinds(const dtp_verify_result *v, const char *names[DTP_VE
     return n;
 }
 
+/* "  NaN on both sides: outputs 'loss' step 1, gradients 'w1' step 1 and 3 others: they agree, and
+ * show nothing" */
+static void nan_text(const dtp_verify_result *v, dtp_strbuf *out)
+{
+    enum { SHOWN = 3 };
+    int32_t n = 0;
+    for (int32_t i = 0; i < v->n; i++) {
+        const dtp_verify_item *item = &v->items[i];
+        if (item->nan_step < 0) {
+            continue;
+        }
+        if (n < SHOWN) {
+            dtp_strbuf_addf(out, "%s%s '%s' step %d", n == 0 ? "  NaN on both sides: " : ", ",
+                            dtp_verify_kind_name(item->kind), item->name, item->nan_step);
+        }
+        n++;
+    }
+    if (n > SHOWN) {
+        dtp_strbuf_addf(out, " and %d others", n - SHOWN);
+    }
+    dtp_strbuf_add(out, n > 0 ? ": they agree, and show nothing of the plan\n" : "");
+}
+
 void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
 {
     const char *failed[DTP_VERIFY_N_KINDS];
@@ -509,6 +532,7 @@ void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
                 item->ref_max);
         }
     }
+    nan_text(v, out);
     dtp_strbuf_add(out, v->pass ? "pass" : "FAIL");
     for (int32_t i = 0; i < n_failed; i++) {
         dtp_strbuf_addf(out, "%s%s", i > 0 ? ", " : ": ", failed[i]);
@@ -529,7 +553,8 @@ static void item_row(tool_rows *rows, const void *user, int32_t i)
     tool_row(rows, TOOL_FIELDS(FIELD_OBJECT_IF(
                        x->kind == items->kind && x->rel_err >= 0, x->name,
                        FIELD_REAL("max_rel_err", x->rel_err), FIELD_REAL("max_abs_err", x->abs_err),
-                       FIELD_REAL("ref_max", x->ref_max), FIELD_INT("step", x->step))));
+                       FIELD_REAL("ref_max", x->ref_max), FIELD_INT("step", x->step),
+                       FIELD_INT_IF(x->nan_step >= 0, "nan_step", x->nan_step))));
 }
 
 #define KIND_FIELD(v, k)                                                                           \

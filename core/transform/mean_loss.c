@@ -136,6 +136,8 @@ dtp_status dtp_graph_add_loss_count(dtp_graph *g, const dtp_node_spec *of, const
     return DTP_OK;
 }
 
+static const double LEAST_COUNT = 1e-30; /* rows over it are finite in f32 */
+
 /* loss = S / C, and R / C */
 static dtp_status add_quotient(mean_work *w, dtp_err *err)
 {
@@ -147,7 +149,13 @@ static dtp_status add_quotient(mean_work *w, dtp_err *err)
     }
     dtp_node_spec spec = dtp_node_spec_init(NULL, NULL);
     spec.phase = DTP_UPDATE;
-    DTP_TRY(add_number(w, name_of(w, ".reciprocal"), "reciprocal", w->parts.count, -1, &t, err));
+    t = w->parts.count;
+    if (!w->quotient) { /* without a label that counts the gradients are 0, and stay it */
+        const dtp_attr least = dtp_attr_float("low", LEAST_COUNT);
+        DTP_TRY(dtp_graph_add_beside(w->copy.to, &spec, name_of(w, ".weight"), "clamp", least, &t,
+                                     err));
+    }
+    DTP_TRY(add_number(w, name_of(w, ".reciprocal"), "reciprocal", t, -1, &t, err));
     DTP_TRY(add_scale(w, &spec, name_of(w, ".factor"), rows_of(w), &t, err));
     w->copy.to->grad_factor = t;
     return DTP_OK;

@@ -511,11 +511,11 @@ static dtp_status reserve(dtp_feed *feed, int64_t bytes, dtp_err *err)
     return DTP_OK;
 }
 
-/* One label of 8 is the one that is ignored. */
-static double synthetic_label(double uniform, double below, const int64_t *ignored)
+/* One label of 8 is the one that is ignored, but not the first of a step: one counts. */
+static double synthetic_label(double uniform, uint64_t index, double below, const int64_t *ignored)
 {
     enum { SHARE = 8 };
-    if (ignored == NULL) {
+    if (ignored == NULL || index == 0) {
         return uniform * below;
     }
     const double v = uniform * SHARE / (SHARE - 1);
@@ -536,7 +536,7 @@ static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, const in
                 v = dtp_normal_at(feed->seed, stream, (uint32_t)step, index);
             } else {
                 v = synthetic_label(dtp_uniform_at(feed->seed, stream, (uint32_t)step, index),
-                                    (double)below, ignored);
+                                    index, (double)below, ignored);
             }
             dtp_element_set(t->type.dtype, out, it.in_whole + i, v);
         }

@@ -18,7 +18,9 @@
  * A step whose gradients overflow f16 under the loss scale is one that training skips: its
  * gradients and norm are not compared, the updates are, which leave everything as it is. It is run
  * beside the steps that were asked for, up to MAX_SKIPPED of them: the scale is halved each time,
- * and a model or a plan whose gradients are still not finite then is compared as it is.
+ * and a model or a plan whose gradients are still not finite then is compared as it is. Sums of the
+ * whole batch may overflow on the one device where those of the parts that ranks or microbatches
+ * have do not: training goes on there, and the scale is halved here.
  *
  * The finished result is sent to all ranks, element by element of a small table. */
 #include "executor/verify/verify.h"
@@ -118,7 +120,8 @@ static dtp_status add_item(verification *v, dtp_verify_kind kind, dtp_tensor_id 
                         tensor->name);
     }
     v->subjects[r->n] = (subject){.reference = same, .value = -1};
-    r->items[r->n++] = (dtp_verify_item){.kind = kind, .tensor = t, .name = name, .rel_err = -1.0};
+    r->items[r->n++] =
+        (dtp_verify_item){.kind = kind, .tensor = t, .name = name, .rel_err = -1.0, .nan_step = -1};
     return DTP_OK;
 }
 
@@ -294,6 +297,9 @@ static void merge(verification *v, dtp_verify_kind kind, int32_t step)
             item->ref_max = now->largest;
             item->step = step;
         }
+        if (item->kind == kind && now->nan && item->nan_step < 0) {
+            item->nan_step = step;
+        }
         v->failed = item->rel_err > bound ? step : v->failed;
     }
 }
@@ -324,12 +330,48 @@ static dtp_status compare_kind(verification *v, dtp_verify_kind kind, int32_t st
 
 /* ---- the run ---- */
 
+/* The loss scale of a session on this rank: its view, NULL: there is none. */
+static const dtp_view *scale_of(const dtp_session *s)
+{
+    const dtp_tensor_id t = dtp_graph_find(s->program->graph, DTP_LOSS_SCALE);
+    const dtp_value_id value = t >= 0 ? s->tensor_value[t] : -1;
+    const dtp_view *view = value >= 0 ? dtp_runner_view(s->runner, value) : NULL;
+    return view != NULL && view->data != NULL && view->local.dtype == DTP_F32 ? view : NULL;
+}
+
+static dtp_status read_scale(const dtp_session *s, float *out, dtp_err *err)
+{
+    const dtp_view *view = scale_of(s);
+    *out = 0.0F;
+    return view != NULL ? s->backend->ops->download(s->backend, out, view->data, sizeof *out, err)
+                        : DTP_OK;
+}
+
+/* After a step that is skipped because the one device overflows: the scale is `before` still where
+ * the ranks did not. */
+static dtp_status lower_scale(const verification *v, float before, dtp_err *err)
+{
+    float now;
+    DTP_TRY(read_scale(v->s, &now, err));
+    const float half = before / 2.0F;
+    for (int i = 0; i < 2 && now == before && before > 0.0F; i++) {
+        const dtp_session *s = i == 0 ? v->s : v->ref != NULL ? v->ref->session : NULL;
+        const dtp_view *view = s != NULL ? scale_of(s) : NULL;
+        DTP_TRY(view != NULL
+                    ? s->backend->ops->upload(s->backend, view->data, &half, sizeof half, err)
+                    : DTP_OK);
+    }
+    return DTP_OK;
+}
+
 /* One more step, the `counted`th that is compared or one that is skipped, which all ranks learn. */
 static dtp_status one_step(verification *v, int32_t counted, bool *skipped, dtp_err *err)
 {
     dtp_verify_result *r = v->out;
     const int32_t step = counted + r->skipped + 1;
     dtp_step_result result, expected;
+    float scale;
+    DTP_TRY(read_scale(v->s, &scale, err));
     DTP_TRY(dtp_session_step(v->s, &result, err));
     dtp_status status = DTP_OK;
     if (v->ref != NULL) {
@@ -350,7 +392,7 @@ static dtp_status one_step(verification *v, int32_t counted, bool *skipped, dtp_
     DTP_TRY(v->scales ? dtp_comm_all_reduce(v->s->comm, DTP_REDUCE_MAX, DTP_F64, 1, &skips, err)
                       : DTP_OK);
     *skipped = skips > 0.0;
-    return DTP_OK;
+    return *skipped ? dtp_comm_agree_status(v->s->comm, lower_scale(v, scale, err), err) : DTP_OK;
 }
 
 /* Errors found on rank 0 become known to all: maxima over the ranks, nothing elsewhere. */
@@ -359,12 +401,14 @@ static dtp_status share(verification *v, dtp_err *err)
     dtp_verify_result *r = v->out;
     for (int32_t i = 0; i < r->n; i++) {
         dtp_verify_item *item = &r->items[i];
-        double x[4] = {item->rel_err, item->abs_err, item->ref_max, (double)item->step};
-        DTP_TRY(dtp_comm_all_reduce(v->s->comm, DTP_REDUCE_MAX, DTP_F64, 4, x, err));
+        double x[5] = {item->rel_err, item->abs_err, item->ref_max, (double)item->step,
+                       (double)item->nan_step};
+        DTP_TRY(dtp_comm_all_reduce(v->s->comm, DTP_REDUCE_MAX, DTP_F64, 5, x, err));
         item->rel_err = x[0];
         item->abs_err = x[1];
         item->ref_max = x[2];
         item->step = (int32_t)x[3];
+        item->nan_step = (int32_t)x[4];
         r->max_rel_err = fmax(r->max_rel_err, item->rel_err);
         r->pass = r->pass && item->rel_err <= dtp_verify_bound(r, item->kind);
     }

@@ -53,13 +53,15 @@ typedef struct dtp_verify_item {
     const char *name; /* of the graph; for a gradient, of its parameter */
     int32_t step;     /* of the worst error, from 1; 0 for DTP_VERIFY_INITIAL */
     /* max |a - b| / max(max |b|, least) over all elements and all ranks, b the reference; infinite
-     * when a NaN is on either side. least: 1e-30; for a gradient u / tolerance of the largest
+     * when a NaN is on one side alone. least: 1e-30; for a gradient u / tolerance of the largest
      * max |b| of all gradients of the step, u the unit roundoff of its dtype. For an update: the
      * largest |a - b| beyond what rounding of b explains (executor/verify/verify_compare.c),
      * divided by the largest change of the tensor in the step. Steps after the first one that fails
      * are not compared: -1 when no step was. */
     double rel_err, abs_err;
-    double ref_max; /* max |b|; for an update the largest change; NaN when one is */
+    double ref_max;   /* max |b|; for an update the largest change; NaN when one is */
+    int32_t nan_step; /* the first step with NaN in the same places on both sides, which are no
+                         error and show nothing; -1: none */
 } dtp_verify_item;
 
 /* Filled on every rank. Bounds on rel_err, where the caller gives none: 2e-5; for outputs and

@@ -69,7 +69,8 @@ static void compare_run(void *user, int64_t in_tensor, const void *data, int64_t
         for (int64_t i = 0; i < n; i++) {
             const double a = c->factor * element(c->dtype, data, i),
                          b = element(c->dtype, (const char *)w->value + at, i);
-            const double diff = a == b ? 0.0 : fabs(a - b), size = fabs(b);
+            const bool same = a == b || (isnan(a) && isnan(b));
+            const double diff = same ? 0.0 : fabs(a - b), size = same ? 0.0 : fabs(b);
             const double beyond = diff - part * (size > c->least ? size : c->least);
             if (!isfinite(diff)) {
                 out->broken = true;
@@ -90,18 +91,18 @@ static void measure(const comparison *c, int64_t n)
     const dtp_verify__want *w = c->want;
     dtp_verify__error *out = c->out;
     double scale = out->scale, largest = 0.0;
-    bool broken = false;
+    bool nan = false;
     for (int64_t i = 0; i < n; i++) {
         const double value = element(c->dtype, w->value, i);
         const double old = w->previous != NULL ? element(c->dtype, w->previous, i) : 0.0;
         const double size = fabs(value - old);
-        broken = broken || isnan(value);
+        nan = nan || isnan(value);
         scale = isfinite(size) && size > scale ? size : scale;
         largest = isnan(size) || size > largest ? size : largest;
     }
     out->scale = scale;
     out->largest = largest;
-    out->broken = out->broken || broken;
+    out->nan = nan && !out->broken;
 }
 
 dtp_status dtp_verify__compare(dtp_session *s, dtp_tensor_id t, const dtp_verify__want *want,

@@ -38,7 +38,8 @@ typedef struct dtp_verify__error {
     double beyond;  /* abs_err without what rounding explains, with `previous`; else abs_err */
     double scale;   /* largest finite |value|, or |value - previous| */
     double largest; /* of all of them: NaN when one is */
-    bool broken;    /* a NaN, or an infinity on one side only */
+    bool broken;    /* a NaN or an infinity on one side only */
+    bool nan;       /* a NaN on both sides */
 } dtp_verify__error;
 
 /* Collective: every rank's part of tensor t, replicas too, streamed to rank 0. */
