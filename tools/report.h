@@ -102,7 +102,8 @@ typedef struct tool_field {
     FIELD_REAL_IF((p)->tokens_per_s > 0.0, "tokens_per_s", (p)->tokens_per_s),                     \
         FIELD_REAL_IF((p)->tokens_per_s > 0.0, "tokens_per_s_per_device",                          \
                       (p)->tokens_per_s / (devices)),                                              \
-        FIELD_REAL_IF((p)->mfu > 0.0, "mfu", (p)->mfu)
+        FIELD_REAL_IF((p)->mfu > 0.0, "mfu", (p)->mfu),                                            \
+        FIELD_REAL_IF((p)->vain > 0.0, "in_vain", (p)->vain)
 
 /* What stands beside times of these rates (tool_rates; NULL: not known): "" but for a datasheet's.
  */

@@ -219,6 +219,7 @@ static dtp_prediction throughput(const dtp_report *r, double step_s)
     if (r->tokens > 0 && step_s > 0.0) {
         out.tokens_per_s = (double)r->tokens / step_s;
         out.mfu = r->has_prediction ? p->mfu * p->step_time_s / step_s : 0.0;
+        out.vain = r->has_prediction ? p->vain * p->step_time_s / step_s : 0.0;
     }
     return out;
 }
@@ -251,6 +252,9 @@ static void print_throughput(const dtp_report *r, double step_s, dtp_strbuf *out
     throughput_row(out, "per device", p.tokens_per_s / r->ranks, m.tokens_per_s / r->ranks, "");
     if (m.mfu > 0.0) {
         throughput_row(out, "MFU", 100.0 * p.mfu, 100.0 * m.mfu, " %");
+    }
+    if (m.vain > 0.0) { /* slots of experts that hold no token */
+        throughput_row(out, "in vain", 100.0 * p.vain, 100.0 * m.vain, " %");
     }
 }
 

@@ -81,8 +81,10 @@ static dtp_status read_compute(const dtp_json *v, dtp_prediction *out, dtp_err *
     const struct {
         const char *key;
         double *out;
-    } amounts[] = {
-        {"tokens_per_s", &out->tokens_per_s}, {"mfu", &out->mfu}, {"host_s", &out->host_s}};
+    } amounts[] = {{"tokens_per_s", &out->tokens_per_s},
+                   {"mfu", &out->mfu},
+                   {"in_vain", &out->vain},
+                   {"host_s", &out->host_s}};
     for (size_t i = 0; i < sizeof amounts / sizeof amounts[0]; i++) {
         if (dtp_json_get(v, amounts[i].key) != NULL) {
             DTP_TRY(read_amount(v, amounts[i].key, amounts[i].out, err));
@@ -235,7 +237,8 @@ static dtp_status read_baseline(const dtp_json *v, dtp_plan *plan, dtp_baseline 
     static const char *const keys[] = {
         "rules",   "styles",         "legal",      "why",         "step_time_s",    "compute_s",
         "compute", "tokens_per_s",   "mfu",        "host_s",      "reserved_bytes", "comm_s",
-        "cost_s",  "exposed_comm_s", "peak_bytes", "collectives", "fits",           NULL};
+        "cost_s",  "exposed_comm_s", "peak_bytes", "collectives", "fits",           "in_vain",
+        NULL};
     static const char *const illegal_keys[] = {"rules", "styles", "legal", "why", NULL};
     const dtp_json *styles = dtp_json_get(v, "styles"), *fits = dtp_json_get(v, "fits");
     DTP_TRY(dtp_json_keys(v, keys, err));
@@ -536,9 +539,10 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "tensors",
                                        NULL};
     static const char *const predicted_keys[] = {
-        "step_time_s", "compute_s",      "comm_s",  "exposed_comm_s", "cost_s",
-        "peak_bytes",  "collectives",    "compute", "tokens_per_s",   "mfu",
-        "host_s",      "reserved_bytes", NULL};
+        "step_time_s",  "compute_s",  "comm_s",      "exposed_comm_s",
+        "cost_s",       "peak_bytes", "collectives", "compute",
+        "tokens_per_s", "mfu",        "host_s",      "reserved_bytes",
+        "in_vain",      NULL};
     static const char *const no_times[] = {"peak_bytes", "reserved_bytes", "collectives", NULL};
     static const char *const hash_keys[] = {"model", "machine", NULL};
     static const char *const model_only[] = {"model", NULL};

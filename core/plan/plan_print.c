@@ -75,6 +75,10 @@ static void print_throughput(const dtp_plan *plan, dtp_strbuf *out)
             dtp_strbuf_addf(out, ", MFU %.1f %%", 100.0 * p->mfu);
         }
         dtp_strbuf_addf(out, "%s\n", datasheet);
+        if (p->vain > 0.0) {
+            dtp_strbuf_addf(out, "in vain: %.1f %%, slots of experts that hold no token\n",
+                            100.0 * p->vain);
+        }
     }
 }
 

@@ -36,6 +36,9 @@ static void write_prediction(dtp_json_writer *w, const dtp_prediction *p, bool t
         if (p->mfu > 0.0) {
             dtp_json_write_double(w, "mfu", p->mfu);
         }
+        if (p->vain > 0.0) {
+            dtp_json_write_double(w, "in_vain", p->vain);
+        }
         if (p->host_s > 0.0) {
             dtp_json_write_double(w, "host_s", p->host_s);
         }

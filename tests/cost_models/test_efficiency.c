@@ -227,6 +227,48 @@ static void test_model_flops__models_without_tokens_have_none(void **state)
     }
 }
 
+/* Experts by masks and by indices, with capacities above, at and below the choices: a token takes 6
+ * FLOPs for every parameter of the experts that it is sent to, whatever the capacity is; what other
+ * slots take is in vain. */
+static void test_model_flops__experts_count_the_tokens_that_are_sent_to_them(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"mixtral_8x7b.json", "mixtral_8x7b_index.json",
+                                        "gpt_bytes_experts.json"};
+    static const double room[] = {4.0, 1.25, 1.0, 0.5}; /* slots over choices */
+    for (size_t i = 0; i < sizeof files / sizeof files[0] * 4; i++) {
+        dtp_dim_override given[] = {{"batch", 2}, {"length", 64}, {"capacity", 0}};
+        dtp_model_options options = dtp_model_options_init();
+        given[2].size = (int64_t)(room[i % 4] * 2.0 * 64.0 / 8.0); /* 2 choices of 8 */
+        options.n_overrides = 3;
+        options.overrides = given;
+        dtp_graph *g = fixture_model_with(files[i / 4], &options);
+        double dense = 0.0, experts = 0.0, attention = 0.0;
+        for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+            const dtp_graph_tensor *tensor = &g->tensors[t];
+            const bool matrix = tensor->kind == DTP_TENSOR_PARAM && tensor->type.rank >= 2 &&
+                                strncmp(tensor->name, "w", 1) != 0 &&
+                                strstr(tensor->name, ".attn.b") == NULL;
+            const bool expert =
+                matrix && strcmp(dtp_dims_name(&g->dims, tensor->type.dims[0].id), "experts") == 0;
+            *(expert ? &experts : &dense) += matrix ? (double)dtp_ttype_elems(&tensor->type) : 0.0;
+        }
+        for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+            const bool is = (g->nodes[n].op->flags & DTP_OP_ATTENTION) != 0;
+            const dtp_ttype *q = &g->tensors[g->nodes[n].out[0]].type;
+            attention += is && g->nodes[n].phase == DTP_FORWARD
+                             ? 12.0 * 64.0 * (double)dtp_ttype_elems(q)
+                             : 0.0;
+        }
+        const dtp_model_flops of = dtp_model_flops_of(g);
+        const double tokens = 2.0 * 64.0, share = room[i % 4] < 1.0 ? room[i % 4] : 1.0;
+        const double sent = 6.0 * experts * 2.0 / 8.0 * tokens;
+        near_to(of.flops, 6.0 * dense * tokens + share * sent + attention);
+        assert_true(fabs(of.vain - (room[i % 4] - share) * sent) <= 1e-9 * sent);
+        dtp_graph_destroy(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_efficiency__written_sets_read_back_and_are_borrowed),
         cmocka_unit_test(test_efficiency__what_is_no_set_is_refused_with_its_place),
         cmocka_unit_test(test_model_flops__are_those_of_the_published_formula),
+        cmocka_unit_test(test_model_flops__experts_count_the_tokens_that_are_sent_to_them),
         cmocka_unit_test(test_model_flops__models_without_tokens_have_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

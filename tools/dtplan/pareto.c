@@ -59,6 +59,9 @@ static void print_tokens(const dtp_plan *plan, dtp_strbuf *out)
         if (p->mfu > 0.0) {
             dtp_strbuf_addf(out, ", MFU %.1f %%", 100.0 * p->mfu);
         }
+        if (p->vain > 0.0) {
+            dtp_strbuf_addf(out, ", in vain %.1f %%", 100.0 * p->vain);
+        }
         dtp_strbuf_add(out, "\n");
     }
 }
