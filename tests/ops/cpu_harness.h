@@ -19,12 +19,12 @@ enum { CPU_TEAM = 4 };
 typedef struct cpu_case {
     dtp_graph *graph; /* interned dims */
     dtp_node_spec spec;
-    dtp_attr attrs[12];
-    dtp_dim_id ids[12][DTP_MAX_RANK]; /* storage of DIMS attributes */
+    dtp_attr attrs[CPU_MAX];
+    dtp_dim_id ids[CPU_MAX][DTP_MAX_RANK]; /* storage of DIMS attributes */
     int32_t n_in, n_out;
     dtp_ttype in[CPU_MAX], out[8];
     dtp_op_call call;
-    dtp_attr filled[12]; /* in spec order */
+    dtp_attr filled[CPU_MAX]; /* in spec order */
     void *data[CPU_MAX]; /* operands */
     uint64_t seed, random;
     int64_t step;

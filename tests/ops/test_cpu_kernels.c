@@ -401,7 +401,11 @@ static void test_rope__rotates(void **state)
             cpu_attr_dim(&c, "feature", "f");
             cpu_attr_int(&c, "offset", 5);
             cpu_attr_float(&c, "base", 10000.0);
+            cpu_attr_int(&c, "scaling", 0);
             cpu_attr_float(&c, "factor", 1.0);
+            cpu_attr_float(&c, "low", 1.0);
+            cpu_attr_float(&c, "high", 0.0);
+            cpu_attr_int(&c, "original", 0);
             cpu_attr_float(&c, "amplitude", 1.0);
             cpu_attr_int(&c, "inverse", inverse);
             cpu_floats(&c, shapes[i]);
