@@ -10,9 +10,9 @@
 
 #include "core/graph/graph.h"
 
-/* Appends to g the gradient of the scalar `loss` for every PARAM it depends on that is not frozen, recorded in
- * g->grads; gradients of the tensors in `also` (may be NULL) are wanted too and written to
- * also_grads (-1 when the loss does not depend on them). DTP_UNSUPPORTED naming the op when a
+/* Appends to g the gradient of the scalar `loss` for every PARAM it depends on that is not frozen,
+ * recorded in g->grads; gradients of the tensors in `also` (may be NULL) are wanted too and written
+ * to also_grads (-1 when the loss does not depend on them). DTP_UNSUPPORTED naming the op when a
  * gradient path crosses an op that is not differentiable. */
 dtp_status dtp_autodiff(dtp_graph *g, dtp_tensor_id loss, int32_t n_also, const dtp_tensor_id *also,
                         dtp_tensor_id *also_grads, dtp_err *err) DTP_MUST_CHECK;
