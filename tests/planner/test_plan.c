@@ -238,6 +238,50 @@ static void test_plan__records_its_target(void **state)
     dtp_graph_destroy(g);
 }
 
+/* A plan says with which parameters frozen its model is to be read, and takes no other. */
+static void test_plan__freezes_what_its_model_does(void **state)
+{
+    (void)state;
+    static const char *const globs[] = {"w1", "b?"};
+    dtp_model_options options = dtp_model_options_init(), said;
+    dtp_graph *g = NULL, *whole = read_model("mlp_digits.json");
+    dtp_arena *arena = dtp_arena_create();
+    dtp_err err = {0};
+    options.n_freeze = 2;
+    options.freeze = globs;
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/mlp_digits.json", &options, &g, &err),
+                     DTP_OK);
+    for (int tensor_mode = 0; tensor_mode < 2; tensor_mode++) {
+        dtp_plan *plan = make_plan(g, "x:2", "batch:x", tensor_mode == 0), *no_plan = NULL;
+        assert_int_equal(dtp_plan_set_model(plan, g, &err), DTP_OK);
+        char *text = write_ok(plan, g);
+        dtp_plan *again = read_ok(text, g);
+        assert_int_equal(again->n_freeze, 2);
+        assert_string_equal(again->freeze[1], "b?");
+        assert_int_equal(dtp_plan_read_model("p.json", text, strlen(text), arena, &said, &err),
+                         DTP_OK);
+        assert_int_equal(said.n_freeze, 2);
+        assert_string_equal(said.freeze[0], "w1");
+        assert_int_equal(dtp_plan_read("p.json", text, strlen(text), whole, &no_plan, &err),
+                         DTP_INVALID);
+        assert_non_null(strstr(err.msg, "freeze: the plan freezes 'w1', 'b?', and the model was "
+                                        "read with no parameters frozen"));
+        free(text);
+        dtp_plan_destroy(again);
+        dtp_plan_destroy(plan);
+    }
+    dtp_plan *plan = make_plan(whole, "x:2", "batch:x", true), *no_plan = NULL;
+    char *text = write_ok(plan, whole);
+    assert_int_equal(dtp_plan_read("p.json", text, strlen(text), g, &no_plan, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "the plan freezes no parameters, and the model was read with "
+                                    "'w1', 'b?' frozen"));
+    free(text);
+    dtp_plan_destroy(plan);
+    dtp_arena_destroy(arena);
+    dtp_graph_destroy(g);
+    dtp_graph_destroy(whole);
+}
+
 static void test_plan__timings_are_optional(void **state)
 {
     (void)state;
@@ -535,6 +579,7 @@ int main(void)
         cmocka_unit_test(test_plan__views_round_trip),
         cmocka_unit_test(test_plan__every_strategy_round_trips),
         cmocka_unit_test(test_plan__records_its_target),
+        cmocka_unit_test(test_plan__freezes_what_its_model_does),
         cmocka_unit_test(test_plan__timings_are_optional),
         cmocka_unit_test(test_plan__settings_are_kept),
         cmocka_unit_test(test_graph_with_settings__refuses_what_is_no_setting),
