@@ -373,6 +373,15 @@ class Model:
             fail("apart: parts that lie differently are not lost")
         if lost_names(forms["placements"], "fused") != {f"layers.{i}.attn.qkv.weight" for i in range(2)}:
             fail(f"fused: lost {forms['placements']['lost']}")
+        fused = {f"layers.{i}.attn.qkv.weight" for i in range(2)}
+        for freeze, whole in (("layers.*.attn.wq", False), ("layers.*.attn.{wq,wk,wv}", True)):
+            plan = self.plan("frozen", "--freeze", freeze, "--style", "layers.*.attn.{wo,bo}: rowwise(y)")
+            for form in ("placements", "torch", "jax"):
+                exported = self.export("frozen", plan, form, "--names", file)
+                params = exported["params"].items() if form == "jax" else ((p["name"], p) for p in exported["params"])
+                frozen, lost = {name for name, p in params if p.get("frozen")}, lost_names(exported, "frozen")
+                if (frozen, lost) != ((fused, set()) if whole else (set(), fused)):
+                    fail(f"--freeze {freeze}, {form}: frozen {frozen}, lost {lost}")
 
 
 def pinned(model):
