@@ -101,21 +101,6 @@ static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, i
 
 /* ---- the index ---- */
 
-const char *dtp_run_text_key(dtp_run_text which)
-{
-    static const char *const keys[] = {"run_inputs",    "run_data",  "run_model",
-                                       "run_optimizer", "run_rates", "run_files"};
-    return keys[which];
-}
-
-void dtp_run_texts_free(dtp_run_texts *texts)
-{
-    for (int i = 0; i < DTP_N_RUN_TEXTS; i++) {
-        free(texts->text[i]);
-    }
-    *texts = (dtp_run_texts){0};
-}
-
 /* Written over an older index. */
 static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, int64_t set,
                               const int64_t *stamps, dtp_err *err)
