@@ -34,11 +34,6 @@ typedef struct routes {
 
 enum { NO_ROUTE = -1, NO_INDEX = -2 }; /* NO_ROUTE: of an index: made of constants */
 
-static bool is_topk(const dtp_graph *g, const dtp_node *node)
-{
-    return node->op == dtp_op_set_find(g->ops, "topk");
-}
-
 /* What a node makes of indices alone; NO_INDEX: it reads something else. */
 static int32_t index_of(const dtp_graph *g, const routes *r, dtp_node_id n)
 {
@@ -48,17 +43,11 @@ static int32_t index_of(const dtp_graph *g, const routes *r, dtp_node_id n)
         const int32_t in = r->index[node->in[i]];
         of = in == NO_INDEX ? NO_INDEX : in > of ? in : of;
     }
-    return is_topk(g, node) ? n : of;
+    return node->op == dtp_op_set_find(g->ops, "topk") ? n : of;
 }
 
-/* Whether a node leaves rows where they are: elementwise, a reshape, a product by a parameter. */
-static bool keeps_rows(const dtp_node *node)
-{
-    const uint32_t keeps = DTP_OP_ELEMENTWISE | DTP_OP_RELABEL | DTP_OP_CAST | DTP_OP_CONTRACTION;
-    return (node->op->flags & keeps) != 0;
-}
-
-/* Rows are sent by a gather, or by a product with a mask. */
+/* Rows are sent by a gather, or by a product with a mask. They stay where they are in elementwise
+ * ops, reshapes and products by parameters. */
 static int32_t rows_of(const dtp_graph *g, const routes *r, dtp_node_id n)
 {
     const dtp_node *node = &g->nodes[n];
@@ -74,7 +63,8 @@ static int32_t rows_of(const dtp_graph *g, const routes *r, dtp_node_id n)
     if (sends && index >= 0 && r->index[node->out[0]] == NO_INDEX) {
         return index;
     }
-    return keeps_rows(node) && !others ? rows : NO_ROUTE;
+    const uint32_t keeps = DTP_OP_ELEMENTWISE | DTP_OP_RELABEL | DTP_OP_CAST | DTP_OP_CONTRACTION;
+    return (node->op->flags & keeps) != 0 && !others ? rows : NO_ROUTE;
 }
 
 static void find_routes(const dtp_graph *g, routes *r)

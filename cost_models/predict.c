@@ -275,13 +275,6 @@ static bool arranged_alike(const dtp_program *a, const dtp_program *b)
 
 /* Larger buckets, where a step is shorter with them, or as long with less time in collectives: what
  * is hidden under kernels takes launches and links all the same. */
-static bool buckets_are_better(const dtp_prediction *with, const dtp_prediction *without)
-{
-    const bool shorter = with->step_time_s < without->step_time_s * (1.0 - GAIN);
-    const bool equal = with->step_time_s < without->step_time_s * (1.0 + EQUAL);
-    return shorter || (equal && with->comm_s < without->comm_s);
-}
-
 static dtp_status choose_buckets(const dtp_pricer *pricer, const dtp_lower_options *asked,
                                  dtp_lower_options *options, dtp_program *p,
                                  dtp_prediction *predicted, dtp_err *err)
@@ -301,7 +294,9 @@ static dtp_status choose_buckets(const dtp_pricer *pricer, const dtp_lower_optio
         return DTP_OK;
     }
     DTP_TRY(choose(pricer, &larger, below_s, p, &with, err));
-    if (buckets_are_better(&with, predicted) && with.peak_bytes <= limit) {
+    const bool shorter = with.step_time_s < predicted->step_time_s * (1.0 - GAIN);
+    const bool less = with.step_time_s < below_s && with.comm_s < predicted->comm_s;
+    if ((shorter || less) && with.peak_bytes <= limit) {
         *predicted = with;
         *options = larger;
     } else {

@@ -75,13 +75,6 @@ int32_t dtp_evaluation_fold(const dtp_graph *evaluation, dtp_tensor_id t)
     return fold;
 }
 
-/* Whether a result is computed from this tensor anew: a constant is no fold. */
-static bool is_constant(const dtp_graph *g, dtp_tensor_id t)
-{
-    const dtp_node_id n = g->tensors[t].producer;
-    return n >= 0 && g->nodes[n].n_in == 0 && (g->nodes[n].op->flags & DTP_OP_RANDOM) == 0;
-}
-
 typedef struct fold_work {
     dtp_graph *g;
     const dtp_row_part *part; /* by tensor; NULL: there is one batch */
@@ -108,7 +101,10 @@ static void mark_wanted(fold_work *w)
             computed = computed || (w->wanted[node->out[i]] && is_computed(w, node->out[i]));
         }
         for (int32_t i = 0; i < node->n_in && computed; i++) {
-            w->wanted[node->in[i]] = w->wanted[node->in[i]] || !is_constant(g, node->in[i]);
+            const dtp_node_id of = g->tensors[node->in[i]].producer;
+            const bool constant =
+                of >= 0 && g->nodes[of].n_in == 0 && (g->nodes[of].op->flags & DTP_OP_RANDOM) == 0;
+            w->wanted[node->in[i]] = w->wanted[node->in[i]] || !constant; /* else computed anew */
         }
     }
 }

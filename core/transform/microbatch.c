@@ -54,18 +54,13 @@ dtp_status dtp_microbatches_parse(const char *text, const dtp_graph *g, dtp_dim_
     return DTP_OK;
 }
 
-static bool is_listed(int32_t n, const dtp_dim_id *dims, dtp_dim_id d)
-{
-    bool is = false;
-    for (int32_t i = 0; i < n; i++) {
-        is = is || dims[i] == d;
-    }
-    return is;
-}
-
 bool dtp_is_micro_dim(const dtp_graph *g, dtp_dim_id d)
 {
-    return is_listed(g->n_micro_dims, g->micro_dims, d);
+    bool is = false;
+    for (int32_t i = 0; i < g->n_micro_dims; i++) {
+        is = is || g->micro_dims[i] == d;
+    }
+    return is;
 }
 
 dtp_ttype dtp_microbatch_whole(const dtp_graph *g, const dtp_ttype *type)

@@ -39,11 +39,6 @@ static dtp_status cut(dtp_row_parts *w, dtp_tensor_id t, int32_t axis, dtp_err *
 
 /* ---- one node by a row of its rules ---- */
 
-static bool adds_up(dtp_row_part part)
-{
-    return part == DTP_ROWS_SUM || part == DTP_ROWS_MEAN;
-}
-
 static bool operand_fits(const dtp_row_parts *w, dtp_tensor_id t, const dtp_placement *p)
 {
     switch (w->part[t]) {
@@ -152,12 +147,13 @@ static dtp_status refuse(const dtp_row_parts *w, const dtp_node *node, const dtp
     }
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_row_part part = w->part[node->in[i]];
+        const bool sum = part == DTP_ROWS_SUM || part == DTP_ROWS_MEAN;
         if (part != DTP_ROWS_CUT && part != DTP_ROWS_WHOLE) {
             return DTP_FAIL(err, DTP_UNSUPPORTED,
                             "%s: node '%s' (%s) reads '%s', %s all of dim '%s': "
                             "compute '%s' row by row of '%s' and sum up last%s",
                             w->what, node->name, node->op->name, w->g->tensors[node->in[i]].name,
-                            adds_up(part) ? "a sum over" : "which depends on", dim, node->name, dim,
+                            sum ? "a sum over" : "which depends on", dim, node->name, dim,
                             w->folds ? "" : ", or train without microbatches");
         }
     }
@@ -165,31 +161,20 @@ static dtp_status refuse(const dtp_row_parts *w, const dtp_node *node, const dtp
                     node->name, node->op->name, dim);
 }
 
-/* Whether the rows enter the operands, but for the last `n` ones, as parts of the batch, and those
- * not at all. */
-static bool reads_rows(const dtp_row_parts *w, const dtp_node *node, int32_t n)
-{
-    bool reads = true;
-    for (int32_t i = 0; i < node->n_in; i++) {
-        const dtp_row_part part = w->part[node->in[i]];
-        reads = reads && part == (i < node->n_in - n ? DTP_ROWS_CUT : DTP_ROWS_WHOLE);
-    }
-    return reads;
-}
-
 /* A mean by weights of the rows, and what is computed of values of all rows. */
 static dtp_status fold(dtp_row_parts *w, const dtp_node *node, const dtp_op_call *call,
                        dtp_err *err)
 {
-    const bool weighs = dtp_loss_weighs_labels(call) && reads_rows(w, node, node->n_in - 2);
-    bool once = w->folds;
-    for (int32_t i = 0; i < node->n_in; i++) {
-        once = once && w->part[node->in[i]] != DTP_ROWS_CUT;
+    bool weighs = dtp_loss_weighs_labels(call) && w->folds, once = w->folds;
+    for (int32_t i = 0; i < node->n_in; i++) { /* logits and labels are cut, class weights not */
+        const dtp_row_part part = w->part[node->in[i]];
+        weighs = weighs && part == (i < 2 ? DTP_ROWS_CUT : DTP_ROWS_WHOLE);
+        once = once && part != DTP_ROWS_CUT;
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         once = once && cut_axis(w, node->out[i]) < 0;
     }
-    if (!once && !(w->folds && weighs)) {
+    if (!once && !weighs) {
         return refuse(w, node, call, err);
     }
     for (int32_t i = 0; i < node->n_out; i++) {
@@ -200,31 +185,9 @@ static dtp_status fold(dtp_row_parts *w, const dtp_node *node, const dtp_op_call
     return DTP_OK;
 }
 
-/* Whether an op without operands gives a row what its place in the batch says. */
-static bool counts_rows(const dtp_row_parts *w, const dtp_node *node)
-{
-    return node->n_in == 0 && (node->op->flags & (DTP_OP_CONSTANT | DTP_OP_RANDOM)) == 0 &&
-           cut_axis(w, node->out[0]) >= 0 && w->folds;
-}
-
-/* Rules do not say where relabel puts a dim of size 1, one row: it lies behind as many elements as
- * before. Among several such axes that of the same name. -1: nowhere. */
-static int32_t axis_of_single(const dtp_ttype *in, int32_t axis, const dtp_ttype *out)
-{
-    int64_t before = 1, outer = 1;
-    int32_t found = -1;
-    for (int32_t i = 0; i < axis; i++) {
-        before *= in->dims[i].size;
-    }
-    for (int32_t i = 0; i < out->rank; i++) {
-        const bool same = out->dims[i].id == in->dims[axis].id;
-        found = outer == before && (found < 0 || same) ? i : found;
-        outer *= out->dims[i].size;
-    }
-    return found;
-}
-
-/* The axis at which a relabel of one row puts it; -1: the node is another one. */
+/* The axis at which a relabel of one row puts it; -1: the node is another one, or has no such axis.
+ * Rules do not say it of a dim of size 1: it lies behind as many elements as before, and among
+ * several such axes at that of the same name. */
 static int32_t relabelled_row(const dtp_row_parts *w, const dtp_node *node)
 {
     const dtp_tensor_id t = node->n_in > 0 ? node->in[0] : -1;
@@ -232,7 +195,18 @@ static int32_t relabelled_row(const dtp_row_parts *w, const dtp_node *node)
         w->g->tensors[t].type.dims[w->axis[t]].size != 1) {
         return -1;
     }
-    return axis_of_single(&w->g->tensors[t].type, w->axis[t], &w->g->tensors[node->out[0]].type);
+    const dtp_ttype *in = &w->g->tensors[t].type, *out = &w->g->tensors[node->out[0]].type;
+    int64_t before = 1, outer = 1;
+    int32_t found = -1;
+    for (int32_t i = 0; i < w->axis[t]; i++) {
+        before *= in->dims[i].size;
+    }
+    for (int32_t i = 0; i < out->rank; i++) {
+        const bool same = out->dims[i].id == in->dims[w->axis[t]].id;
+        found = outer == before && (found < 0 || same) ? i : found;
+        outer *= out->dims[i].size;
+    }
+    return found;
 }
 
 static dtp_status find_node(dtp_row_parts *w, dtp_node_id n, dtp_err *err)
@@ -250,7 +224,10 @@ static dtp_status find_node(dtp_row_parts *w, dtp_node_id n, dtp_err *err)
     while (r < set.n && !row_fits(w, node, &call, &set.rows[r])) {
         r++;
     }
-    if (counts_rows(w, node)) {
+    /* An op without operands may give a row what its place in the batch says. */
+    const bool counts = node->n_in == 0 && w->folds && cut_axis(w, node->out[0]) >= 0 &&
+                        (node->op->flags & (DTP_OP_CONSTANT | DTP_OP_RANDOM)) == 0;
+    if (counts) {
         return refuse(w, node, &call, err);
     }
     return r < set.n ? take_row(w, node, &call, &set.rows[r], err) : fold(w, node, &call, err);

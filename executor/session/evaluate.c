@@ -127,13 +127,6 @@ static dtp_status add_fold(dtp_session *s, int32_t k, double rows, dtp_evaluatio
     return status;
 }
 
-/* The first result, where every batch has one of its own. */
-static bool loss_of_batch_counts(const dtp_graph *g)
-{
-    const int32_t k = dtp_evaluation_fold(g, g->loss);
-    return k >= 0 && g->folds[k].by != DTP_ROWS_WEIGHTED;
-}
-
 static dtp_status add_batch(dtp_session *s, double rows, dtp_evaluation *sum, dtp_err *err)
 {
     const dtp_graph *g = s->program->graph;
@@ -161,7 +154,8 @@ dtp_status dtp_evaluate(const dtp_program *p, dtp_backend *backend, dtp_comm *co
     if (g->whole_batch != NULL && sum->batches + batches > 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "%s", g->whole_batch);
     }
-    own.allow_nan = own.allow_nan || !loss_of_batch_counts(g);
+    const int32_t loss = dtp_evaluation_fold(g, g->loss); /* a batch may have none of its own */
+    own.allow_nan = own.allow_nan || loss < 0 || g->folds[loss].by == DTP_ROWS_WEIGHTED;
     DTP_TRY(dtp_session_create(p, backend, comm, &own, &s, err));
     dtp_status status = sum->folded == NULL ? open_folds(g, sum, err) : check_folds(g, sum, err);
     if (status == DTP_OK && from != NULL) {

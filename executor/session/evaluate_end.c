@@ -132,19 +132,11 @@ static dtp_status compute_results(const dtp_graph *g, dtp_evaluation *sum, dtp_e
     return s;
 }
 
-/* Whether a mean over labels has no label that counts. */
-static bool is_empty(const dtp_graph *g, const dtp_evaluation *sum)
-{
-    bool empty = false;
-    for (int32_t k = 0; k < g->n_folds; k++) {
-        empty = empty || (g->folds[k].by == DTP_ROWS_WEIGHTED && !(sum->folded[k].weight > 0.0));
-    }
-    return empty;
-}
-
 static dtp_status end(const dtp_graph *g, bool allow_nan, dtp_evaluation *sum, dtp_err *err)
 {
+    bool empty = false; /* a mean over labels has no label that counts */
     for (int32_t k = 0; k < g->n_folds; k++) {
+        empty = empty || (g->folds[k].by == DTP_ROWS_WEIGHTED && !(sum->folded[k].weight > 0.0));
         const bool mean = g->folds[k].by == DTP_ROWS_MEAN || g->folds[k].by == DTP_ROWS_WEIGHTED;
         for (int64_t i = 0; i < sum->folded[k].n && mean; i++) {
             sum->folded[k].values[i] /= sum->folded[k].weight;
@@ -154,7 +146,7 @@ static dtp_status end(const dtp_graph *g, bool allow_nan, dtp_evaluation *sum, d
     if (!allow_nan && !isfinite(sum->loss)) {
         return DTP_FAIL(err, DTP_NOT_FINITE, "the loss over %" PRId64 " rows is not finite: %g%s",
                         sum->rows, sum->loss,
-                        is_empty(g, sum) ? ": no label has a weight, all are ignored" : "");
+                        empty ? ": no label has a weight, all are ignored" : "");
     }
     return DTP_OK;
 }

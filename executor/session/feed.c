@@ -511,20 +511,11 @@ static dtp_status reserve(dtp_feed *feed, int64_t bytes, dtp_err *err)
     return DTP_OK;
 }
 
-/* One label of 8 is the one that is ignored, but not the first of a step: one counts. */
-static double synthetic_label(double uniform, uint64_t index, double below, const int64_t *ignored)
-{
-    enum { SHARE = 8 };
-    if (ignored == NULL || index == 0) {
-        return uniform * below;
-    }
-    const double v = uniform * SHARE / (SHARE - 1);
-    return v < 1.0 ? v * below : (double)*ignored;
-}
-
+/* Of labels one in 8 is the one that is ignored, but not the first of a step: one counts. */
 static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, const int64_t *ignored,
                        int64_t step, const dtp_shard *shard, void *out)
 {
+    enum { SHARE = 8 };
     uint32_t stream = dtp_stream_of(t->name) ^ 0xfeedU;
     int64_t below = t->type.dtype == DTP_BOOL || t->below <= 0 ? 2 : t->below;
     dtp_shard_runs it = dtp_shard_runs_of(shard, shard);
@@ -535,8 +526,9 @@ static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, const in
             if (dtp_dtype_is_float(t->type.dtype)) {
                 v = dtp_normal_at(feed->seed, stream, (uint32_t)step, index);
             } else {
-                v = synthetic_label(dtp_uniform_at(feed->seed, stream, (uint32_t)step, index),
-                                    index, (double)below, ignored);
+                v = dtp_uniform_at(feed->seed, stream, (uint32_t)step, index);
+                const double scaled = ignored != NULL && index > 0 ? v * SHARE / (SHARE - 1) : v;
+                v = scaled < 1.0 ? scaled * (double)below : (double)*ignored;
             }
             dtp_element_set(t->type.dtype, out, it.in_whole + i, v);
         }

@@ -25,13 +25,6 @@ static void add_inputs(const dtp_graph *g, dtp_strbuf *out)
     }
 }
 
-static void add_model(const dtp_graph *g, dtp_strbuf *out)
-{
-    if (g->model_hash != 0) {
-        dtp_strbuf_addf(out, "%s (%016" PRIx64 ")", g->name, g->model_hash);
-    }
-}
-
 static void add_rates(const dtp_optimizer_spec *o, dtp_strbuf *out)
 {
     for (int32_t i = 0; o->op != NULL && i < dtp_optimizer_hypers(o->op); i++) {
@@ -83,7 +76,9 @@ dtp_status dtp_session__run_describe(dtp_session *s, dtp_err *err)
     const dtp_graph *g = s->program->graph;
     dtp_strbuf texts[DTP_N_RUN_TEXTS] = {0};
     add_inputs(g, &texts[DTP_RUN_INPUTS]);
-    add_model(g, &texts[DTP_RUN_MODEL]);
+    if (g->model_hash != 0) {
+        dtp_strbuf_addf(&texts[DTP_RUN_MODEL], "%s (%016" PRIx64 ")", g->name, g->model_hash);
+    }
     add_training(g, &texts[DTP_RUN_OPTIMIZER], &texts[DTP_RUN_RATES]);
     dtp_status status =
         dtp_feed_describe(s->feed, &texts[DTP_RUN_DATA], &texts[DTP_RUN_FILES], err);
