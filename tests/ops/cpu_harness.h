@@ -25,7 +25,7 @@ typedef struct cpu_case {
     dtp_ttype in[CPU_MAX], out[8];
     dtp_op_call call;
     dtp_attr filled[CPU_MAX]; /* in spec order */
-    void *data[CPU_MAX]; /* operands */
+    void *data[CPU_MAX];      /* operands */
     uint64_t seed, random;
     int64_t step;
 } cpu_case;

@@ -8,8 +8,7 @@ enum { ROWS = 16 };
 static __device__ __forceinline__ double rate_of(const dtp_rope_rates &r, int64_t pair)
 {
     const double rate = pow(r.base, -(double)pair / r.half);
-    const double kept =
-        fmin(fmax(r.by_rate * rate + r.by_pair * (double)pair + r.share, 0.0), 1.0);
+    const double kept = fmin(fmax(r.by_rate * rate + r.by_pair * (double)pair + r.share, 0.0), 1.0);
     return rate * (kept + (1.0 - kept) * r.slowed);
 }
 
