@@ -493,8 +493,9 @@ static dtp_status refuse_folder(const char *path, dtp_err *err)
                                 DTP_CHECKPOINT_SINGLE, known[i].name, known[i].what);
             }
         }
-        const char *end = strstr(e->d_name, ".safetensors");
-        if (end != NULL && (found[0] == '\0' || strcmp(e->d_name, found) < 0)) {
+        const bool weights =
+            strstr(e->d_name, ".safetensors") != NULL && strncmp(e->d_name, "rank-", 5) != 0;
+        if (weights && (found[0] == '\0' || strcmp(e->d_name, found) < 0)) {
             (void)snprintf(found, sizeof found, "%s", e->d_name);
         }
     }
@@ -505,7 +506,8 @@ static dtp_status refuse_folder(const char *path, dtp_err *err)
                ? DTP_FAIL(err, DTP_IO, "%s: holds no complete checkpoint (no %s, %s or %s)", path,
                           DTP_CHECKPOINT_INDEX, DTP_CHECKPOINT_SINGLE, DTP_CHECKPOINT_HF_INDEX)
                : DTP_FAIL(err, DTP_IO,
-                          "%s: holds no %s or %s, but '%.200s': name the file or the index itself",
+                          "%s: holds no complete checkpoint (no %s or %s), but '%.200s': name the "
+                          "file or the index itself",
                           path, DTP_CHECKPOINT_SINGLE, DTP_CHECKPOINT_HF_INDEX, found);
 }
 
