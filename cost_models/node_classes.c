@@ -68,19 +68,11 @@ static uint32_t needed(const dtp_node *n, const dtp_uses *uses)
     return mask;
 }
 
-/* A view of a parameter that must survive the step is a copy. */
-static bool survives(const dtp_graph *g, const dtp_uses *uses, dtp_node_id node)
-{
-    const dtp_node *n = &g->nodes[node];
-    const dtp_tensor_kind kind = n->n_in > 0 ? g->tensors[n->in[0]].kind : DTP_TENSOR_VALUE;
-    return (n->op->flags & DTP_OP_RELABEL) != 0 && uses->survives[n->out[0]] &&
-           (kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE);
-}
-
 static bool same_uses(const dtp_graph *g, const dtp_uses *uses, dtp_node_id a, dtp_node_id b)
 {
     return needed(&g->nodes[a], uses) == needed(&g->nodes[b], uses) &&
-           survives(g, uses, a) == survives(g, uses, b) &&
+           dtp_node_copies_view(g, uses->survives, a) ==
+               dtp_node_copies_view(g, uses->survives, b) &&
            dtp_node_copies(g, uses, a) == dtp_node_copies(g, uses, b);
 }
 

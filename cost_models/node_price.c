@@ -20,7 +20,6 @@ struct dtp_node_pricer {
     life *lives; /* by value */
     int32_t cap_lives;
     bool joined; /* updates share launches */
-    bool keep;   /* operands arrive as their tensors are kept */
     dtp_dearest dearest;
 };
 
@@ -183,9 +182,7 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     bool waiting = false;
     *out = (dtp_node_price){0};
     DTP_TRY(dtp_program_reset(q, err));
-    const dtp_uses uses = {.needed = np->uses.needed,
-                           .survives = np->keep ? np->uses.survives : NULL};
-    DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts, &uses, err));
+    DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts, &np->uses, err));
     const int32_t n_instrs = q->n_instrs;
     DTP_TRY(add_copies(q, node, dtp_node_copies(q->graph, &np->uses, node), err));
     for (int32_t i = 0; i < n->n_out; i++) {
@@ -203,7 +200,11 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
         out->cost_ps += waiting ? 0 : all * ps;
         out->kernel_ps += kernel ? all * ps : 0;
     }
-    DTP_TRY(add_deferred(np, n, deferred, out_layouts, out, err));
+    if (out_layouts != NULL) {
+        DTP_TRY(add_deferred(np, n, deferred, out_layouts, out, err));
+    } else {
+        out->cost_ps = out->every_ps;
+    }
     out->one_kernel = n_instrs == 1 && q->instrs[0].kind == DTP_INSTR_KERNEL;
     return find_peaks(np, n, out, err);
 }
@@ -235,9 +236,10 @@ void dtp_node_pricer_join(dtp_node_pricer *np)
     np->joined = np->pricer->target->join > 0;
 }
 
-void dtp_node_pricer_keep(dtp_node_pricer *np)
+const dtp_layout *dtp_node_pricer_left(const dtp_node_pricer *np, dtp_node_id node, int32_t output)
 {
-    np->keep = true;
+    const dtp_program *q = np->program;
+    return &q->values[q->tensor_value[q->graph->nodes[node].out[output]]].layout;
 }
 
 const dtp_dearest *dtp_node_pricer_dearest(const dtp_node_pricer *np)

@@ -123,7 +123,7 @@ struct dtp_op_def {
                             int32_t *outs, dtp_err *err);
     /* Instead of a decomposition: true when splitting the INTERNAL dim into `parts` equal pieces
      * makes output piece (p + *step) mod parts the input piece p, so that the op is one permute.
-     * False: with so many parts the dim is made whole. */
+     * False, or step 0: with so many parts the dim is made whole. */
     bool (*rotates)(const dtp_op_call *call, int64_t parts, int64_t *step);
 
     /* inplace_in[i] = j + 1: output i may share the buffer of input j when both have the same local

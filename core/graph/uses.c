@@ -37,6 +37,18 @@ dtp_status dtp_readers_find(const dtp_graph *g, dtp_arena *arena, dtp_readers *o
     return DTP_OK;
 }
 
+bool dtp_node_copies_view(const dtp_graph *g, const bool *survives, dtp_node_id node)
+{
+    const bool renames = (g->nodes[node].op->flags & DTP_OP_RELABEL) != 0;
+    dtp_tensor_id t = renames && survives[g->nodes[node].out[0]] ? g->nodes[node].in[0] : -1;
+    while (t >= 0 && g->tensors[t].producer >= 0) {
+        const dtp_node *n = &g->nodes[g->tensors[t].producer];
+        t = (n->op->flags & DTP_OP_RELABEL) != 0 ? n->in[0] : -1;
+    }
+    return t >= 0 &&
+           (g->tensors[t].kind == DTP_TENSOR_PARAM || g->tensors[t].kind == DTP_TENSOR_STATE);
+}
+
 dtp_status dtp_uses_find(const dtp_graph *g, dtp_arena *arena, dtp_uses *out, dtp_err *err)
 {
     DTP_TRY(DTP_NEW(arena, out->survives, g->n_tensors, err));

@@ -29,10 +29,15 @@ dtp_memory_use dtp_memory_use_of(const dtp_graph *g, dtp_tensor_id t);
 
 /* By tensor. */
 typedef struct dtp_uses {
-    bool *survives; /* the step: it is an output or the loss */
+    bool *survives; /* the step: it is an output, the loss or what a step reports */
     bool *replaces; /* another tensor at the end of the step */
     bool *needed;   /* one of these, or some node reads it */
 } dtp_uses;
+
+/* Whether a node only renames a parameter or state, or what others made of one by renaming it, and
+ * its result must survive the step, in which that is overwritten: the result is a copy. `survives`:
+ * by tensor. */
+bool dtp_node_copies_view(const dtp_graph *g, const bool *survives, dtp_node_id node);
 
 /* Storage from `arena`. */
 dtp_status dtp_uses_find(const dtp_graph *g, dtp_arena *arena, dtp_uses *out,

@@ -130,12 +130,12 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
 
 /* The value of a tensor that a reader gets. Of a partial one that is fetched the latest version
  * that a node has had reduced, if there is one: a second reduction could round in another way than
- * what was used. Outputs are reduced anew, as the planner prices them. */
+ * what was used. What a step always gives is reduced anew, as the planner prices it. */
 static dtp_value_id readable(const lowering *l, dtp_tensor_id t)
 {
     const dtp_program *p = l->p;
     const dtp_value_id planned = p->tensor_value[t];
-    bool output = t == l->g->loss;
+    bool output = t == l->g->loss || t == l->g->norm || t == l->g->grad_factor;
     for (int32_t i = 0; i < l->g->n_outputs; i++) {
         output = output || t == l->g->outputs[i];
     }
@@ -396,7 +396,8 @@ dtp_status dtp_lower_node(dtp_program *p, dtp_node_id node, const dtp_strategy *
         .p = p, .graph = p->graph, .survives = uses != NULL ? uses->survives : NULL};
     dtp_lower_request r = {.strategy = strategy, .in = in, .out_layouts = out_layouts};
     for (int32_t i = 0; i < n->n_out; i++) {
-        r.wanted |= uses == NULL || uses->needed[n->out[i]] ? 1U << i : 0U;
+        const bool needed = uses == NULL || uses->needed[n->out[i]];
+        r.wanted |= needed && out_layouts != NULL ? 1U << i : 0U;
     }
     for (int32_t i = 0; i < n->n_in; i++) {
         DTP_TRY(operand_value(p, n->in[i], &in_layouts[i], &in[i], err));

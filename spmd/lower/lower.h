@@ -73,8 +73,8 @@ void dtp_redistributions_free(dtp_redistributions *redistributions);
 
 /* Appends the instructions of one node alone to an empty program of the same graph: operands
  * arrive as INPUT or RESIDENT values in in_layouts. Results that something needs leave in
- * out_layouts, the others as the op leaves them; `uses` NULL: all are needed, nothing survives
- * (survives NULL). What the planner prices. No passes. */
+ * out_layouts, the others, and all where that is NULL, as the op leaves them; `uses` NULL: all are
+ * needed, nothing survives (survives NULL). What the planner prices. No passes. */
 dtp_status dtp_lower_node(dtp_program *p, dtp_node_id node, const dtp_strategy *strategy,
                           const dtp_layout *in_layouts, const dtp_layout *out_layouts,
                           const dtp_uses *uses, dtp_err *err) DTP_MUST_CHECK;

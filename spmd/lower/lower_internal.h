@@ -47,7 +47,7 @@ typedef struct dtp_lower_env {
 typedef struct dtp_lower_request {
     const dtp_strategy *strategy;
     const dtp_value_id *in;        /* the operands as they are */
-    const dtp_layout *out_layouts; /* where the outputs should end up */
+    const dtp_layout *out_layouts; /* where the outputs should end up; NULL: `wanted` is 0 */
     uint32_t wanted; /* bit i: output i is brought there; else it stays as the op leaves it */
 } dtp_lower_request;
 

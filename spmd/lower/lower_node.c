@@ -157,7 +157,7 @@ static const char *output_name(const node_work *w, int32_t i, const dtp_layout *
     if (w->env->scratch) {
         return dtp_arena_printf(p->arena, "%s/%s", outer, name);
     }
-    if (dtp_layout_equal(layout, &w->request->out_layouts[i])) {
+    if (w->request->out_layouts == NULL || dtp_layout_equal(layout, &w->request->out_layouts[i])) {
         return name;
     }
     dtp_layout_print(layout, &p->mesh, &w->call.out[i], &p->dims, text);
@@ -230,13 +230,12 @@ static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
         }
         return DTP_OK;
     }
-    /* A relabel reads its local operand as it lies in memory. The exception is a view of a
-     * parameter that must survive the step, in which the parameter is overwritten. */
-    const dtp_program *of = w->env->p;
-    const bool survives =
-        !w->env->scratch && w->env->survives != NULL && w->env->survives[w->node->out[0]];
-    if ((w->call.op->flags & DTP_OP_RELABEL) == 0 ||
-        (survives && of->values[dtp_value_root(of, in[0])].kind == DTP_VALUE_RESIDENT)) {
+    /* A relabel reads its local operand as it lies in memory. */
+    const dtp_lower_env *env = w->env;
+    const bool copies =
+        !env->scratch && env->survives != NULL &&
+        dtp_node_copies_view(env->graph, env->survives, (dtp_node_id)(w->node - env->graph->nodes));
+    if ((w->call.op->flags & DTP_OP_RELABEL) == 0 || copies) {
         return run_kernel(w, layouts, in, out, err);
     }
     DTP_TRY(add_output(w, 0, &layouts->out[0], out, err));

@@ -107,7 +107,6 @@ dtp_status dtp_rules__price(dtp_rules_problem *p, dtp_err *err)
         DTP_TRY(DTP_NEW(p->arena, c->one_kernel, p->sets[c->set].n_assign, err));
     }
     DTP_TRY(dtp_node_pricer_create(p->graph, p->pricer, p->redistributor, &job.nodes, err));
-    dtp_node_pricer_keep(job.nodes);
     dtp_status s = price_all(&job, err);
     dtp_node_pricer_destroy(job.nodes);
     return s;

@@ -4,6 +4,7 @@
 
 #include "planner/problem/tensors/tensor_problem.h"
 #include "core/plan/node_layouts.h"
+#include "spmd/lower/lower.h"
 
 static const dtp_tensor_strategy *chosen(const dtp_tensor_problem *p, const int32_t *assignment,
                                          int32_t i)
@@ -37,13 +38,38 @@ static bool read_otherwise(const dtp_node *node, const dtp_node_layouts *l, int3
     return other;
 }
 
+/* In *l the layouts in which a node that runs as its decomposition leaves its results, which are
+ * not those of its rules. */
+static dtp_status find_left(const dtp_tensor_problem *p, dtp_node_id id,
+                            const dtp_strategy *strategy, dtp_node_layouts *l, dtp_err *err)
+{
+    const dtp_node *node = &p->graph->nodes[id];
+    dtp_program *q;
+    DTP_TRY(dtp_program_create(p->graph, &p->pricer->mesh, p->pricer->target, &q, err));
+    q->plain_names = true;
+    q->redistributor = dtp_tensor_redistributor(p);
+    const dtp_status s = dtp_lower_node(q, id, strategy, l->in, NULL, NULL, err);
+    for (int32_t i = 0; i < node->n_out && s == DTP_OK; i++) {
+        l->out[i] = q->values[q->tensor_value[node->out[i]]].layout;
+    }
+    dtp_program_destroy(q);
+    return s;
+}
+
 /* Tensors without a variable are kept as their op reads them, or leaves them. */
 static dtp_status place_node(const dtp_tensor_problem *p, dtp_node_id id, dtp_sharding *out,
                              dtp_err *err)
 {
     const dtp_node *node = &p->graph->nodes[id];
     dtp_node_layouts l;
+    bool passes = false;
     DTP_TRY(natural_layouts(p, id, &out->strategies[id], &l, err));
+    for (int32_t i = 0; i < node->n_out; i++) {
+        passes = passes || p->variable_of_tensor[node->out[i]] < 0;
+    }
+    if (passes && l.internal != 0) {
+        DTP_TRY(find_left(p, id, &out->strategies[id], &l, err));
+    }
     for (int32_t i = 0; i < node->n_in; i++) {
         if (p->variable_of_tensor[node->in[i]] < 0 && !read_otherwise(node, &l, i)) {
             out->layouts[node->in[i]] = l.in[i];

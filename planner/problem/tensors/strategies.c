@@ -106,12 +106,13 @@ static bool find_layouts(const strategy_walk *w, const dtp_node_layouts *l, pric
     return fit;
 }
 
-/* An op that rotates its split dim, but not by whole pieces, would gather it. */
+/* An op that rotates its split dim, but not by whole pieces, or by none, would gather it. */
 static bool gathers(const strategy_walk *w, const dtp_node_layouts *l)
 {
-    int64_t step;
+    int64_t step = 0;
     return w->call.op->rotates != NULL && l->internal != 0 &&
-           !w->call.op->rotates(&w->call, dtp_mesh_set_size(w->b->mesh, l->internal), &step);
+           (!w->call.op->rotates(&w->call, dtp_mesh_set_size(w->b->mesh, l->internal), &step) ||
+            step == 0);
 }
 
 /* Updates: a state leaves as it came, and neither it nor the parameter is partial. A sum over
@@ -195,19 +196,23 @@ static void count_pieces(const strategy_walk *w, uint64_t pieces[DTP_MAX_MESH_DI
     }
 }
 
-/* *runs: the class can be run so. */
-static dtp_status find_price(const strategy_walk *w, const dtp_node_layouts *l, dtp_node_price *out,
+/* *runs: the class can be run so. Results are as they are left then: a decomposition leaves them
+ * otherwise than the rules of the op. */
+static dtp_status find_price(const strategy_walk *w, dtp_node_layouts *l, dtp_node_price *out,
                              bool *runs, dtp_err *err)
 {
     dtp_err why = {0};
-    const dtp_status s =
-        dtp_node_pricer_price(w->b->nodes, w->node, &w->strategy, l->in, l->out, out, &why);
+    const dtp_status s = dtp_node_pricer_price(w->b->nodes, w->node, &w->strategy, l->in,
+                                               l->internal == 0 ? l->out : NULL, out, &why);
     *runs = s == DTP_OK;
+    for (int32_t i = 0; i < w->call.n_out && *runs && l->internal != 0; i++) {
+        l->out[i] = *dtp_node_pricer_left(w->b->nodes, w->node, i);
+    }
     return *runs || dtp_lowering_refuses(s) ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
 }
 
-static dtp_status find_kernel_price(strategy_walk *w, const dtp_node_layouts *l,
-                                    dtp_node_price *out, bool *runs, dtp_err *err)
+static dtp_status find_kernel_price(strategy_walk *w, dtp_node_layouts *l, dtp_node_price *out,
+                                    bool *runs, dtp_err *err)
 {
     kernel_price new = {0};
     uint64_t h = 0;
@@ -251,7 +256,7 @@ static dtp_status add_option(strategy_walk *w, dtp_err *err)
     const bool kernel = l.internal == 0 && !w->b->p->options.uneven;
     DTP_TRY(kernel ? find_kernel_price(w, &l, &new.price, &runs, err)
                    : find_price(w, &l, &new.price, &runs, err));
-    if (!runs) {
+    if (!runs || (l.internal != 0 && !find_layouts(w, &l, &new))) {
         return DTP_OK;
     }
     if (w->n == 0 || new.price.kernel_ps < w->least_kernel_ps) {

@@ -48,7 +48,7 @@ typedef struct class_strategies {
 typedef struct tensor_group {
     dtp_tensor_id example;
     int32_t members;
-    bool survives;    /* some member is an output or the loss */
+    bool survives;    /* some member survives the step */
     bool read;        /* something reads some member */
     bool follows;     /* states: kept as the only node that reads them wants */
     bool passes;      /* read by the next node alone, in the same phase: kept as it was made */
@@ -90,6 +90,7 @@ typedef struct tensor_build {
     int64_t dearest;       /* the largest costs of all edges together */
     dtp_tensor_id *target; /* by tensor: what it replaces at the end of the step, else itself */
     dtp_readers readers;
+    dtp_uses uses;
 } tensor_build;
 
 /* Nodes of a phase that read a tensor. */
@@ -113,8 +114,6 @@ dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err) DTP_MUST_CHECK;
 
 /* The class of a node's group. */
 const class_strategies *dtp_tensor__class_of(const tensor_build *b, int32_t group);
-/* Outputs and the loss. */
-bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t);
 /* The price of a redistribution in picoseconds, DTP_FORBIDDEN when there is none; a price times a
  * count; a sum. Results of DTP_FORBIDDEN and more set b->too_large. */
 dtp_status dtp_tensor__redistribution(tensor_build *b, const dtp_ttype *type,

@@ -21,7 +21,7 @@ static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *varia
     int32_t group = b->group_of_tensor[variable->tensor];
     int64_t count = 0;
     for (dtp_tensor_id t = 0; t < b->g->n_tensors && b->tensor_groups[group].survives; t++) {
-        count += b->group_of_tensor[t] == group && dtp_tensor__survives(b->g, t) ? 1 : 0;
+        count += b->group_of_tensor[t] == group && b->uses.survives[t] ? 1 : 0;
     }
     const dtp_ttype *type = &b->g->tensors[variable->tensor].type;
     for (int32_t k = 0; k < variable->n_strategies && count > 0; k++) {

@@ -171,15 +171,6 @@ static place place_of_tensor(const tensor_build *b, dtp_tensor_id t, int32_t typ
     return (place){2, t, 0, kind};
 }
 
-bool dtp_tensor__survives(const dtp_graph *g, dtp_tensor_id t)
-{
-    bool survives = g->loss == t;
-    for (int32_t i = 0; i < g->n_outputs && !survives; i++) {
-        survives = g->outputs[i] == t;
-    }
-    return survives;
-}
-
 static bool is_accumulator(const dtp_graph *g, const dtp_update *u)
 {
     const dtp_node_id maker = g->tensors[u->value].producer;
@@ -270,7 +261,7 @@ static dtp_status group_tensors(tensor_build *b, bool *apart, dtp_err *err)
         group->example = t;
         group->members++;
         group->read = group->read || b->readers.first[t] < b->readers.first[t + 1];
-        group->survives = group->survives || dtp_tensor__survives(g, t);
+        group->survives = group->survives || b->uses.survives[t];
         group->follows = g->tensors[t].kind == DTP_TENSOR_STATE;
         group->same_as = group->variable = -1;
         group->view[0] = group->view[1] = group->view[2] = -1;
@@ -283,6 +274,7 @@ dtp_status dtp_tensor__groups(tensor_build *b, dtp_err *err)
     const dtp_graph *g = b->g;
     bool apart = false;
     DTP_TRY(dtp_readers_find(b->g, b->arena, &b->readers, err));
+    DTP_TRY(dtp_uses_find(b->g, b->arena, &b->uses, err));
     DTP_TRY(group_nodes(b, 1, err));
     DTP_TRY(group_tensors(b, &apart, err));
     b->n_kinds = b->n_tensor_groups;
