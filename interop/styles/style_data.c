@@ -55,7 +55,8 @@ dtp_status dtp_style__data(dtp_style_job *job, dtp_err *err)
 }
 
 /* The dim of a parameter that ZeRO splits: dim=NAME; else the first that divides evenly and that no
- * other style splits, then the first that divides evenly, then the first. -1: a scalar. */
+ * other style splits, then the first that divides evenly, then the first. -1: a scalar, or where
+ * splits are even none that divides. */
 static int32_t zero_axis(const dtp_style_job *job, dtp_tensor_id t)
 {
     const dtp_ttype *type = &job->g->tensors[t].type;
@@ -85,7 +86,7 @@ static int32_t zero_axis(const dtp_style_job *job, dtp_tensor_id t)
         }
         even = even < 0 ? a : even;
     }
-    return even < 0 && type->rank > 0 ? 0 : even;
+    return even < 0 && type->rank > 0 && !job->even ? 0 : even;
 }
 
 static bool is_cast(const dtp_style_job *job, dtp_tensor_id param)

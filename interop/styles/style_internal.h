@@ -28,6 +28,7 @@ typedef struct dtp_style_job {
     int32_t cap_next;
     int32_t n_implementations;
     dtp_implementation *implementations; /* in the order of the nodes, at most one of a node */
+    bool even;                           /* that of the list of styles */
     const dtp_style *style;
     int32_t m;    /* the mesh dim; of several the first */
     int32_t n_ms; /* all mesh dims of the style, outermost split first */

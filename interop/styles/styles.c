@@ -269,7 +269,7 @@ static dtp_status apply(dtp_style_job *job, const dtp_style *style, dtp_style_no
 dtp_status dtp_styles_pins(const dtp_graph *g, const dtp_mesh *mesh, dtp_styles *list, int32_t *n,
                            dtp_pin **out, dtp_err *err)
 {
-    dtp_style_job job = {.g = g, .mesh = mesh, .arena = list->arena};
+    dtp_style_job job = {.g = g, .mesh = mesh, .arena = list->arena, .even = list->even};
     const int32_t n_tensors = g->n_tensors + 1;
     DTP_TRY(DTP_NEW(job.arena, job.first_pin, n_tensors, err));
     DTP_TRY(DTP_NEW(job.arena, job.param, n_tensors, err));

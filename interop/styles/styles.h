@@ -28,6 +28,7 @@ typedef struct dtp_style {
 
 typedef struct dtp_styles {
     dtp_arena *arena; /* borrowed */
+    bool even;        /* ZeRO leaves a parameter whole of which it divides no dim */
     int32_t n, capacity;
     dtp_style *items;
     int32_t n_implementations; /* how nodes run, in the order of the nodes; written by

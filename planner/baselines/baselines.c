@@ -105,14 +105,22 @@ static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
 {
     dtp_styles list;
     dtp_pin *pins = NULL;
-    dtp_propagate_options options = {.price = dtp_step_generic_price, .redistributor = o->generic};
+    dtp_propagate_options options = {
+        .price = dtp_step_generic_price, .redistributor = o->generic, .even = true};
     dtp_styles_init(&list, arena);
+    list.even = true;
     for (int32_t i = 0; i < c->n_styles; i++) {
         DTP_TRY(dtp_styles_parse(c->styles[i], &list, err));
     }
     DTP_TRY(dtp_styles_pins(g, mesh, &list, &options.n_pins, &pins, err));
     options.pins = pins;
     DTP_TRY(dtp_propagate(g, mesh, &options, arena, &c->sharding, err));
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        if (!dtp_layout_is_even(&c->sharding.layouts[t], mesh, &g->tensors[t].type)) {
+            return DTP_FAIL(err, DTP_INVALID, "tensor '%s' cannot be split evenly",
+                            g->tensors[t].name);
+        }
+    }
     for (dtp_tensor_id t = 0; t < g->n_tensors && o->for_form; t++) {
         dtp_layout *kept = &c->sharding.layouts[t];
         const bool output = t == g->loss || dtp_graph_output(g, g->tensors[t].name) >= 0;

@@ -43,6 +43,8 @@ typedef struct dtp_propagate_options {
     bool strict; /* an operand that no pin asks to move and for which data would have to be sent is
                     DTP_INVALID naming node, operand and both layouts; slicing is allowed,
                     and an update may reduce its gradient */
+    bool even; /* splits divide sizes: of the layouts that a strategy reads and leaves, and of those
+                  to which pins bring them */
     bool there_and_back; /* an operand whose numbers are sent costs the way there and that of its
                             gradient back, for calls whose gradient is not part of the graph */
     int32_t n_pins;

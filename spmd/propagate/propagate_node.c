@@ -222,6 +222,23 @@ static int compare(const strategy_search *s, const score *a, const score *b)
 
 /* ---- candidates ---- */
 
+static bool is_even(const dtp_decision *d, const dtp_node_layouts *l)
+{
+    bool even = true;
+    for (int32_t i = 0; i < d->call->n_in && even; i++) {
+        even = dtp_layout_is_even(&l->in[i], d->mesh, &d->call->in[i]);
+    }
+    for (int32_t i = 0; i < d->call->n_out && even; i++) {
+        const dtp_layout end =
+            d->wanted[i] != NULL
+                ? dtp_propagate__complete(d->wanted[i], d->wanted_dims[i], &l->out[i])
+                : l->out[i];
+        even = dtp_layout_is_even(&l->out[i], d->mesh, &d->call->out[i]) &&
+               dtp_layout_is_even(&end, d->mesh, &d->call->out[i]);
+    }
+    return even;
+}
+
 static bool is_possible(const strategy_search *s, const dtp_strategy *strategy, dtp_node_layouts *l)
 {
     const dtp_decision *d = s->d;
@@ -235,7 +252,8 @@ static bool is_possible(const strategy_search *s, const dtp_strategy *strategy, 
             return false;
         }
     }
-    return !d->options->torch || dtp_propagate__torch_fits(d, l);
+    return (!d->options->torch || dtp_propagate__torch_fits(d, l)) &&
+           (!d->options->even || is_even(d, l));
 }
 
 /* Prices a candidate and keeps it when it is the best. What is inside the op is priced only when
