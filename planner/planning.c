@@ -133,7 +133,7 @@ dtp_status dtp_planning_offer(dtp_planning *p, const dtp_candidate *c, dtp_err *
     if (!said) {
         return DTP_OK;
     }
-    p->least_cost = !p->has_best || c->cost_ps < p->least_cost ? c->cost_ps : p->least_cost;
+    p->cheapest = !p->has_best || c->cost_ps < p->cheapest.cost_ps ? *c : p->cheapest;
     if (!p->has_best || better(p, &c->predicted, &p->best.predicted)) {
         p->best = *c;
         p->has_best = true;
@@ -176,7 +176,7 @@ static dtp_status certify(const dtp_planning *p, dtp_certificate *out, dtp_err *
     dtp_certificate c = p->certificate;
     const bool time = p->request->objective == DTP_OBJECTIVE_TIME;
     c.cost = time ? p->best.cost_ps : p->best.predicted.peak_bytes;
-    c.least_cost = time ? p->least_cost : c.cost;
+    c.least_cost = time ? p->cheapest.cost_ps : c.cost;
     bool reached = c.cost == c.bound;
     if (c.status == DTP_CERT_OPTIMAL && reached) {
         DTP_TRY(p->planner->in_space(p, &p->best, &reached, err));
@@ -184,6 +184,26 @@ static dtp_status certify(const dtp_planning *p, dtp_certificate *out, dtp_err *
     c.status = c.status == DTP_CERT_OPTIMAL && !reached ? DTP_CERT_FEASIBLE : c.status;
     c.gap = dtp_gap(c.cost, c.bound);
     *out = c;
+    return DTP_OK;
+}
+
+/* A bound is one of the plans of a selection problem. Baselines may be no such plans: the problem
+ * has splits in mesh order alone, and ZeRO beside tensor parallelism splits what that leaves on a
+ * rank, as FSDP does. The bound of all plans is at most what these cost. */
+static dtp_status admit_others(const dtp_planning *p, dtp_certificate *c, dtp_err *err)
+{
+    const int64_t least = p->cheapest.cost_ps;
+    bool is = true;
+    if (!p->has_best || p->request->objective != DTP_OBJECTIVE_TIME || least >= c->bound) {
+        return DTP_OK;
+    }
+    DTP_TRY(p->planner->in_space(p, &p->cheapest, &is, err));
+    if (!is) {
+        c->bound = least;
+        c->untied_bound = c->untied_bound < least ? c->untied_bound : least;
+        c->gap = dtp_gap(c->cost, c->bound);
+        c->untied_gap = c->has_untied ? dtp_gap(c->least_cost, c->untied_bound) : c->untied_gap;
+    }
     return DTP_OK;
 }
 
@@ -220,6 +240,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     dtp_predict_throughput(p->model, p->machine, &plan->variant.precision,
                            dtp_mesh_ranks(&plan->mesh), &plan->predicted);
     DTP_TRY(p->planner->decide(p, plan, err));
+    DTP_TRY(admit_others(p, &plan->certificate, err));
     DTP_TRY(dtp_plan_list_redistributions(plan, p->graph, p->best.redistributor, err));
     if (plan->memory_limit_bytes > 0) {
         DTP_TRY(dtp_planning_add_pin(
@@ -239,7 +260,7 @@ static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     dtp_status s = p->planner->begin(p, err);
     s = s == DTP_OK ? p->planner->solve(p, err) : s;
     if ((s != DTP_OK && s != DTP_STOPPED) || p->pruned) {
-        return s;
+        return s == DTP_OK ? admit_others(p, &p->certificate, err) : s;
     }
     DTP_TRY(dtp_planning_offer_baselines(p, err));
     const bool proven = p->certificate.status == DTP_CERT_INFEASIBLE;

@@ -35,7 +35,7 @@ typedef struct dtp_planning {
 
     dtp_candidate best; /* has_best: the incumbent */
     bool has_best;
-    int64_t least_cost; /* has_best: the least additive cost of what fits and keeps the pins */
+    dtp_candidate cheapest; /* has_best: the least additive cost of what fits and keeps the pins */
     int32_t n_baselines;
     dtp_candidate *baselines;
 

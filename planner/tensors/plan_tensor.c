@@ -224,14 +224,16 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
     if (p->request->tying_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
         (p->incumbent == NULL ||
          p->best.predicted.step_time_s < p->incumbent->predicted.step_time_s)) {
-        DTP_TRY(dtp_tying_bound_find(state->problem, p->least_cost, 0, &state->tying_bound, err));
+        DTP_TRY(
+            dtp_tying_bound_find(state->problem, p->cheapest.cost_ps, 0, &state->tying_bound, err));
         state->has_tying_bound = true;
     }
     if (p->request->untie) {
         return solve_apart(p, 0, err);
     }
     const bool apart = p->request->form == NULL || is_exact(p->request->form);
-    return apart && state->has_tying_bound && dtp_gap(p->least_cost, state->tying_bound) > MOST_LOSS
+    return apart && state->has_tying_bound &&
+                   dtp_gap(p->cheapest.cost_ps, state->tying_bound) > MOST_LOSS
                ? solve_apart(p, 2, err)
                : DTP_OK;
 }
@@ -313,10 +315,6 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     const tensor_state *state = p->state;
     plan->sharding = p->best.sharding;
-    for (int32_t t = 0; t < p->graph->n_tensors && !plan->uneven; t++) {
-        plan->uneven = !dtp_layout_is_even(&plan->sharding.layouts[t], &plan->mesh,
-                                           &p->graph->tensors[t].type);
-    }
     for (int32_t i = 0; i < state->pins.n_texts; i++) {
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
