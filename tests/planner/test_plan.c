@@ -298,6 +298,29 @@ static void test_plan__timings_are_optional(void **state)
     dtp_graph_destroy(g);
 }
 
+/* A plan that nobody could read is not written. */
+static void test_plan__save_checks_what_it_writes(void **state)
+{
+    (void)state;
+    static const char path[] = "test_plan_saved.json";
+    dtp_err err = {0};
+    dtp_graph *g = read_model("mlp_digits.json");
+    dtp_plan *plan = make_plan(g, "x:2", "batch:x", true), *again = NULL;
+    const int64_t bound = plan->certificate.bound;
+    (void)remove(path);
+    plan->certificate.bound = plan->certificate.cost + 1;
+    assert_int_equal(dtp_plan_save(plan, g, path, &err), DTP_INTERNAL);
+    assert_non_null(strstr(err.msg, "certificate.bound: "));
+    assert_int_equal(dtp_plan_load(path, g, &again, &err), DTP_IO);
+    plan->certificate.bound = bound;
+    assert_int_equal(dtp_plan_save(plan, g, path, &err), DTP_OK);
+    assert_int_equal(dtp_plan_load(path, g, &again, &err), DTP_OK);
+    (void)remove(path);
+    dtp_plan_destroy(again);
+    dtp_plan_destroy(plan);
+    dtp_graph_destroy(g);
+}
+
 /* ---- edits of a plan's text ---- */
 
 typedef struct edit {
@@ -585,6 +608,7 @@ int main(void)
         cmocka_unit_test(test_graph_with_settings__refuses_what_is_no_setting),
         cmocka_unit_test(test_plan__bad_rules_plans_are_refused),
         cmocka_unit_test(test_plan__bad_tensor_plans_are_refused),
+        cmocka_unit_test(test_plan__save_checks_what_it_writes),
         cmocka_unit_test(test_plan__least_cost),
         cmocka_unit_test(test_plan__bound_without_folding),
         cmocka_unit_test(test_plan__bad_files_are_refused_with_their_place),

@@ -50,48 +50,50 @@ static bool is_by_pins(const plan_command *c)
 
 /* ---- what is printed and written ---- */
 
-static dtp_status print_comm_report(const plan_command *c, const dtp_plan *plan, dtp_strbuf *out,
-                                    dtp_err *err)
+/* The plan as dtrun opens it: read back from its text, and lowered. */
+typedef struct opened_plan {
+    dtp_plan *plan;
+    dtp_job *job; /* borrows the plan */
+} opened_plan;
+
+/* What dtrun would refuse is an error here, before anything is written. */
+static dtp_status open_plan(const plan_command *c, const dtp_strbuf *text, opened_plan *out,
+                            dtp_err *err)
 {
     dtp_job_options options = dtp_job_options_init();
-    dtp_job *job = NULL;
-    options.plan = plan;
-    DTP_TRY(dtp_job_create(c->model, &options, &job, err));
-    const dtp_status s = tool_print_comm(dtp_job_program(job), c->source.json, out, err);
-    dtp_job_destroy(job);
-    return s;
+    dtp_err why = {0};
+    dtp_status s = dtp_plan_read("the plan that was made", dtp_strbuf_text(text), text->len,
+                                 c->model, &out->plan, &why);
+    options.plan = out->plan;
+    options.machine = c->source.json && c->source.trace == NULL ? NULL : c->machine;
+    s = s == DTP_OK ? dtp_job_create(c->model, &options, &out->job, &why) : s;
+    return s == DTP_OK              ? DTP_OK
+           : dtp_status_is_input(s) ? DTP_FAIL(err, DTP_INTERNAL, "%s", why.msg)
+                                    : DTP_FAIL(err, s, "%s", why.msg);
+}
+
+static void close_plan(opened_plan *o)
+{
+    dtp_job_destroy(o->job);
+    dtp_plan_destroy(o->plan);
 }
 
 /* Its step as a trace, into the file of --trace: one that waits for its commit. */
-static dtp_status write_trace(const plan_command *c, const dtp_plan *plan, dtp_file_out **out,
+static dtp_status write_trace(const plan_command *c, const dtp_job *job, dtp_file_out **out,
                               dtp_err *err)
 {
-    dtp_job_options options = dtp_job_options_init();
-    dtp_job *job = NULL;
     dtp_strbuf text = {0};
-    options.plan = plan;
-    options.machine = c->machine;
-    DTP_TRY(dtp_job_create(c->model, &options, &job, err));
     dtp_status s = tool_trace_program(job->program, c->machine, &job->predicted, &text, err);
     s = s == DTP_OK ? dtp_file_out_open(c->source.trace, out, err) : s;
     s = s == DTP_OK ? dtp_file_out_write(*out, dtp_strbuf_text(&text), text.len, err) : s;
     dtp_strbuf_free(&text);
-    dtp_job_destroy(job);
     return s;
 }
 
 /* What the plan means, appended. */
-static dtp_status print_words(const plan_command *c, const dtp_plan *plan, dtp_strbuf *out,
-                              dtp_err *err)
+static dtp_status print_words(const opened_plan *o, dtp_strbuf *out, dtp_err *err)
 {
-    dtp_job_options options = dtp_job_options_init();
-    dtp_job *job = NULL;
-    options.plan = plan;
-    options.machine = c->machine;
-    DTP_TRY(dtp_job_create(c->model, &options, &job, err));
-    const dtp_status s = dtp_words_print(job->graph, &job->sharding, job->program, plan, out, err);
-    dtp_job_destroy(job);
-    return s;
+    return dtp_words_print(o->job->graph, &o->job->sharding, o->job->program, o->plan, out, err);
 }
 
 /* What the same plan takes under PyTorch, appended: on a machine of kind cuda that says what torch
@@ -158,14 +160,16 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
 {
     dtp_strbuf text = {0}, report = {0};
     dtp_file_out *trace = NULL;
+    opened_plan opened = {0};
     const dtp_plan_form file = c->source.timings ? DTP_PLAN_TIMINGS : DTP_PLAN_JSON;
     dtp_status s = describe(c, result->plan, file, &text, err);
+    s = s == DTP_OK ? open_plan(c, &text, &opened, err) : s;
     if (s == DTP_OK && c->source.comm_report) {
-        s = print_comm_report(c, result->plan, &report, err);
+        s = tool_print_comm(dtp_job_program(opened.job), c->source.json, &report, err);
     } else if (s == DTP_OK) {
         s = describe(c, result->plan, c->source.json ? file : DTP_PLAN_TEXT, &report, err);
         s = s == DTP_OK && !c->source.json ? print_under_torch(c, result->plan, &report, err) : s;
-        s = s == DTP_OK && !c->source.json ? print_words(c, result->plan, &report, err) : s;
+        s = s == DTP_OK && !c->source.json ? print_words(&opened, &report, err) : s;
     }
     const int32_t n_meshes = c->source.comm_report || c->source.json ? 0 : result->n_meshes;
     if (n_meshes > 0) {
@@ -188,7 +192,8 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         }
         dtp_strbuf_add(&report, "\n");
     }
-    s = s == DTP_OK && c->source.trace != NULL ? write_trace(c, result->plan, &trace, err) : s;
+    s = s == DTP_OK && c->source.trace != NULL ? write_trace(c, opened.job, &trace, err) : s;
+    close_plan(&opened);
     s = s == DTP_OK ? tool_put_both(c->source.output, &text, &report, !c->source.json, err) : s;
     dtp_strbuf_free(&text);
     dtp_strbuf_free(&report);
