@@ -56,8 +56,9 @@ static void find_lives(dtp_node_pricer *np, const dtp_node *n)
     }
 }
 
-static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_price *out,
-                             dtp_err *err)
+/* Of the first n_values: the others are copies into what outputs replace. */
+static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, int32_t n_values,
+                             dtp_node_price *out, dtp_err *err)
 {
     const dtp_program *q = np->program;
     DTP_TRY(dtp_arena_grow(np->arena, &np->lives, 0, q->n_values, &np->cap_lives, sizeof *np->lives,
@@ -74,7 +75,7 @@ static dtp_status find_peaks(dtp_node_pricer *np, const dtp_node *n, dtp_node_pr
     }
     for (int32_t k = 0; k < q->n_instrs; k++) {
         int64_t sure = 0;
-        for (dtp_value_id v = 0; v < q->n_values; v++) {
+        for (dtp_value_id v = 0; v < n_values; v++) {
             const life *l = &np->lives[v];
             const bool own = q->values[v].parent < 0 && q->values[v].kind != DTP_VALUE_INPUT &&
                              q->values[v].kind != DTP_VALUE_RESIDENT;
@@ -183,7 +184,7 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     *out = (dtp_node_price){0};
     DTP_TRY(dtp_program_reset(q, err));
     DTP_TRY(dtp_lower_node(q, node, strategy, in_layouts, out_layouts, &np->uses, err));
-    const int32_t n_instrs = q->n_instrs;
+    const int32_t n_instrs = q->n_instrs, n_values = q->n_values;
     DTP_TRY(add_copies(q, node, dtp_node_copies(q->graph, &np->uses, node), err));
     for (int32_t i = 0; i < n->n_out; i++) {
         deferred[i] = dtp_node_defers(q->graph, node, i);
@@ -206,7 +207,7 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
         out->cost_ps = out->every_ps;
     }
     out->one_kernel = n_instrs == 1 && q->instrs[0].kind == DTP_INSTR_KERNEL;
-    return find_peaks(np, n, out, err);
+    return find_peaks(np, n, n_values, out, err);
 }
 
 dtp_status dtp_node_pricer_create(const dtp_graph *g, const dtp_pricer *pricer,

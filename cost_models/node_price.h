@@ -37,13 +37,14 @@ void dtp_node_pricer_join(dtp_node_pricer *np);
 const dtp_dearest *dtp_node_pricer_dearest(const dtp_node_pricer *np);
 
 /* Operands arrive in in_layouts, results leave in out_layouts, or, where that is NULL, as the op
- * leaves them (cost_ps is every_ps then). dtp_lowering_refuses: the node cannot be run so. DTP_RANGE: what it costs is beyond the limit of cost_models/price_limit.h. */
+ * leaves them (cost_ps is every_ps then). dtp_lowering_refuses: the node cannot be run so.
+ * DTP_RANGE: what it costs is beyond the limit of cost_models/price_limit.h. */
 dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
                                  const dtp_strategy *strategy, const dtp_layout *in_layouts,
                                  const dtp_layout *out_layouts, dtp_node_price *out,
                                  dtp_err *err) DTP_MUST_CHECK;
-/* The layout in which the node that was priced last has an output: as the op leaves it, where it was
- * priced so. A decomposition may reduce partial sums that the rules of the op leave. */
+/* The layout in which the node that was priced last has an output: as the op leaves it, where it
+ * was priced so. A decomposition may reduce partial sums that the rules of the op leave. */
 const dtp_layout *dtp_node_pricer_left(const dtp_node_pricer *np, dtp_node_id node, int32_t output);
 
 #endif

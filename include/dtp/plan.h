@@ -112,8 +112,8 @@ DTP_ASSERT_SIZE(dtp_certificate, 112);
  * illegal layout is DTP_INVALID). */
 dtp_status dtp_plan_load(const char *path, const dtp_graph *model, dtp_plan **out,
                          dtp_err *err) DTP_MUST_CHECK;
-/* Writes the file, whole or not at all. DTP_INTERNAL, and no file, when dtp_plan_load would not take
- * it. */
+/* Writes the file, whole or not at all. DTP_INTERNAL, and no file, when dtp_plan_load would not
+ * take it. */
 dtp_status dtp_plan_save(const dtp_plan *plan, const dtp_graph *model, const char *path,
                          dtp_err *err) DTP_MUST_CHECK;
 void dtp_plan_destroy(dtp_plan *plan);

@@ -16,27 +16,35 @@ const char DTP_SOLVER_TWO_GROUPS[] = "selection, tied in 2 groups";
 
 /* ---- begin and end ---- */
 
-/* Programs of baselines read what other nodes brought, of which the problem knows nothing, so it
- * may count more for one than its program needs. Its limit is as high as it counts for those that
- * fit: then its bound speaks of them, too. */
-static dtp_status admit_baselines(const dtp_planning *p, dtp_err *err)
+static dtp_status admit(const dtp_planning *p, const dtp_candidate *c, dtp_err *err)
 {
     const tensor_state *state = p->state;
     dtp_problem *select = state->problem->select;
-    for (int32_t i = 0; i < p->n_baselines && p->request->memory_limit_bytes > 0; i++) {
-        const dtp_candidate *c = &p->baselines[i];
-        dtp_problem_value value;
-        bool found = false;
-        if (c->legal && dtp_planning_excess(p, c) <= 0) {
-            DTP_TRY(dtp_tensor_assignment(state->problem, &c->sharding, state->start, &found, err));
-        }
-        if (found) {
-            DTP_TRY(dtp_problem_evaluate(select, state->start, &value, err));
-            select->usage_limit =
-                value.peak > select->usage_limit ? value.peak : select->usage_limit;
-        }
+    dtp_problem_value value;
+    bool found = false;
+    if (c->legal && dtp_planning_excess(p, c) <= 0) {
+        DTP_TRY(dtp_tensor_assignment(state->problem, &c->sharding, state->start, &found, err));
+    }
+    if (found) {
+        DTP_TRY(dtp_problem_evaluate(select, state->start, &value, err));
+        select->usage_limit = value.peak > select->usage_limit ? value.peak : select->usage_limit;
     }
     return DTP_OK;
+}
+
+/* Programs of baselines and of layout rules read what other nodes brought, of which the problem
+ * knows nothing, so it may count more for one than its program needs. Its limit is as high as it
+ * counts for those that fit: then its bound speaks of them, too. */
+static dtp_status admit_candidates(const dtp_planning *p, dtp_err *err)
+{
+    if (p->request->memory_limit_bytes == 0) {
+        return DTP_OK;
+    }
+    for (int32_t i = 0; i < p->n_baselines; i++) {
+        DTP_TRY(admit(p, &p->baselines[i], err));
+    }
+    DTP_TRY(p->has_best ? admit(p, &p->best, err) : DTP_OK);
+    return p->has_best ? admit(p, &p->cheapest, err) : DTP_OK;
 }
 
 /* What the plans have in common of which nothing of some kinds is lost. Names and modules are those
@@ -79,7 +87,7 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
         dtp_arena_alloc(p->arena, (size_t)state->problem->n_variables, sizeof *state->start);
     DTP_TRY(DTP_MEMORY(err, state->start));
     DTP_TRY(DTP_NEW(p->arena, state->latest, state->problem->n_variables, err));
-    return admit_baselines(p, err);
+    return admit_candidates(p, err);
 }
 
 /* Several pins that leave a variable without a strategy are reported as a conflict. */

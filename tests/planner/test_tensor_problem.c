@@ -35,8 +35,8 @@ static const char RELABEL[] =
     "  {\"id\": \"loss\", \"op\": \"einsum\", \"in\": [\"z\", \"dy\"], \"out\": []}],"
     " \"train\": {\"loss\": \"loss\", \"optimizer\": {\"momentum\": {\"lr\": 0.25}}}}";
 
-/* What costs something by itself: a roll by nothing, views of a parameter that survive the step, one
- * of them of another, and the norm of the gradients, which clipping reports. */
+/* What costs something by itself: a roll by nothing, views of a parameter that survive the step,
+ * one of them of another, and the norm of the gradients, which clipping reports. */
 static const char KEPT[] =
     "{\"format\": \"dtp.model/1\", \"name\": \"kept\","
     " \"dims\": {\"batch\": 8, \"a\": 8, \"b\": 8, \"c\": 8},"
