@@ -62,8 +62,9 @@ static dtp_status change_graph(const tensor_case *c, tensor_fixture *f, dtp_err 
 static dtp_status read_machine(const tensor_case *c, tensor_fixture *f, dtp_err *err)
 {
     char path[512];
-    if (c->machine == NULL) {
-        return dtp_machine_parse("machine", MACHINE, sizeof MACHINE - 1, &f->machine, err);
+    const char *text = c->machine != NULL ? c->machine : MACHINE;
+    if (text[0] == '{') {
+        return dtp_machine_parse("machine", text, strlen(text), &f->machine, err);
     }
     (void)snprintf(path, sizeof path, DTP_SOURCE_DIR "/models/machines/%s", c->machine);
     return dtp_machine_read(path, &f->machine, err);

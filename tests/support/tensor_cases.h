@@ -17,7 +17,8 @@ typedef struct tensor_case {
     bool remat;       /* all blocks */
     int32_t microbatches;
     const char *precision;    /* NULL: f32 */
-    const char *machine;      /* file under models/machines/; NULL: slow arithmetic, quick links */
+    const char *machine;      /* file under models/machines/, or the text of a machine; NULL: slow
+                                 arithmetic, quick links */
     const dtp_target *target; /* NULL: cpu */
     bool uneven;              /* for the problem: splits that do not divide a size */
 } tensor_case;
