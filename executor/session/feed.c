@@ -528,7 +528,7 @@ static void synthesise(const dtp_feed *feed, const dtp_graph_tensor *t, const in
             } else {
                 v = dtp_uniform_at(feed->seed, stream, (uint32_t)step, index);
                 const double scaled = ignored != NULL && index > 0 ? v * SHARE / (SHARE - 1) : v;
-                v = scaled < 1.0 ? scaled * (double)below : (double)*ignored;
+                v = scaled < 1.0 || ignored == NULL ? scaled * (double)below : (double)*ignored;
             }
             dtp_element_set(t->type.dtype, out, it.in_whole + i, v);
         }
