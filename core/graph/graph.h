@@ -148,9 +148,11 @@ struct dtp_graph {
     const dtp_row_fold *folds;
     int32_t n_results;
     const dtp_tensor_id *results; /* the loss and the metrics */
-    const char *whole_batch;      /* why batches cannot be folded, NULL: they can */
-    bool forward_only;            /* of a model as it was read: training was left out */
-    int32_t n_given; /* of a model as it was read: the sizes from which all others follow */
+    int32_t n_row_dims;           /* dims along which its tensors have the rows */
+    dtp_dim_id row_dims[DTP_MAX_MICRO_DIMS];
+    const char *whole_batch; /* why batches cannot be folded, NULL: they can */
+    bool forward_only;       /* of a model as it was read: training was left out */
+    int32_t n_given;         /* of a model as it was read: the sizes from which all others follow */
     const dtp_dim_override *given;
     int32_t n_freeze; /* of a model as it was read: globs over parameters that were frozen beside
                          those of its file */

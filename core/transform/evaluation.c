@@ -1,5 +1,7 @@
 #include "core/transform/evaluation.h"
 
+#include <string.h>
+
 #include "core/transform/mean_loss.h"
 #include "core/transform/microbatch.h"
 #include "core/transform/row_parts.h"
@@ -109,21 +111,6 @@ static void mark_wanted(fold_work *w)
     }
 }
 
-/* The sum of the weights by which a cross_entropy averages. */
-static dtp_status add_weight(dtp_graph *g, dtp_tensor_id t, dtp_tensor_id *weight, dtp_err *err)
-{
-    const dtp_node *node = &g->nodes[g->tensors[t].producer];
-    dtp_node_spec spec = dtp_node_spec_init(node->name, node->op->name);
-    spec.n_in = node->n_in;
-    spec.in = node->in;
-    spec.n_attrs = node->n_attrs;
-    spec.attrs = node->attrs;
-    spec.block = node->block;
-    spec.instance = node->instance;
-    const char *name = dtp_arena_printf(g->arena, "%s.count", node->name);
-    return dtp_graph_add_loss_count(g, &spec, name, g->tensors[t].type.dtype, weight, err);
-}
-
 static dtp_status add_folds(fold_work *w, dtp_err *err)
 {
     dtp_graph *g = w->g;
@@ -139,7 +126,17 @@ static dtp_status add_folds(fold_work *w, dtp_err *err)
         *fold = (dtp_row_fold){t, w->part != NULL ? w->part[t] : DTP_ROWS_WHOLE, -1};
         DTP_TRY(dtp_graph_add_output(g, t, err));
         if (fold->by == DTP_ROWS_WEIGHTED) {
-            DTP_TRY(add_weight(g, t, &fold->weight, err));
+            const dtp_node *node = &g->nodes[g->tensors[t].producer];
+            dtp_node_spec spec = dtp_node_spec_init(node->name, node->op->name);
+            spec.n_in = node->n_in;
+            spec.in = node->in;
+            spec.n_attrs = node->n_attrs;
+            spec.attrs = node->attrs;
+            spec.block = node->block;
+            spec.instance = node->instance;
+            const char *name = dtp_arena_printf(g->arena, "%s.count", node->name);
+            DTP_TRY(dtp_graph_add_loss_count(g, &spec, name, g->tensors[t].type.dtype,
+                                             &fold->weight, err));
             DTP_TRY(dtp_graph_add_output(g, fold->weight, err));
         }
     }
@@ -164,6 +161,8 @@ static dtp_status find_folds(dtp_graph_copy *c, dtp_arena *scratch, dtp_err *err
         g->whole_batch = dtp_arena_strdup(g->arena, why.msg);
         DTP_TRY(DTP_MEMORY(err, g->whole_batch));
     }
+    g->n_row_dims = parts.n_dims;
+    memcpy(g->row_dims, parts.dims, sizeof g->row_dims);
     results[g->n_results++] = g->loss;
     for (int32_t i = 0; i < c->from->n_outputs; i++) {
         const dtp_tensor_id of = c->from->outputs[i], t = c->tensor[of];

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <string.h>
 
@@ -64,14 +65,85 @@ static dtp_status count_batches(dtrun_evaluation *e, int64_t *rest, dtp_err *err
     return s;
 }
 
+/* Whether a node is another one in a batch of another size: a number that it is given, or a size
+ * along which there are no rows. */
+static bool depends_on_batch(const dtp_graph *g, const dtp_graph *a, const dtp_graph *b,
+                             dtp_node_id n)
+{
+    const dtp_node *x = &a->nodes[n], *y = &b->nodes[n];
+    bool differs = false;
+    for (int32_t i = 0; i < x->n_attrs; i++) {
+        differs = differs || x->attrs[i].i != y->attrs[i].i || x->attrs[i].f < y->attrs[i].f ||
+                  x->attrs[i].f > y->attrs[i].f;
+    }
+    for (int32_t k = 0; k < x->n_out; k++) {
+        const dtp_ttype *s = &a->tensors[x->out[k]].type, *t = &b->tensors[y->out[k]].type;
+        for (int32_t d = 0; d < s->rank; d++) {
+            bool rows = s->dims[d].size == t->dims[d].size;
+            for (int32_t i = 0; i < g->n_row_dims; i++) {
+                rows = rows || strcmp(dtp_dims_name(&g->dims, g->row_dims[i]),
+                                      dtp_dims_name(&a->dims, s->dims[d].id)) == 0;
+            }
+            differs = differs || !rows;
+        }
+    }
+    return differs;
+}
+
+/* Nodes that the loss or a metric needs are the same ones in batches of any size: as in the model
+ * that is read with twice the batch. */
+static dtp_status check_sizes(const tool_source *source, const dtrun_evaluation *e, dtp_err *err)
+{
+    const dtp_graph *g = e->all.run->graph, *model = e->all.model;
+    const dtp_dim_id batch =
+        dtp_dims_find(&model->dims, dtp_dims_name(&g->dims, dtp_microbatch_dim(g)));
+    const char *name = dtp_dims_name(&model->dims, batch);
+    dtp_model_options options = dtp_model_options_init();
+    dtp_graph *doubled = NULL;
+    dtp_dim_override *given = calloc((size_t)model->n_given + 1, sizeof *given);
+    DTP_TRY(DTP_MEMORY(err, given));
+    for (int32_t i = 0; i < model->n_given; i++) {
+        given[options.n_overrides] = model->given[i];
+        options.n_overrides += strcmp(model->given[i].name, name) != 0;
+    }
+    given[options.n_overrides++] = (dtp_dim_override){name, 2 * model->dims.sizes[batch]};
+    options.overrides = given;
+    options.forward_only = model->forward_only;
+    options.ops = model->ops;
+    dtp_status s = dtp_model_read(source->model, &options, &doubled, err);
+    free(given);
+    DTP_TRY(dtp_err_prefixed(s, err, "with twice the rows in a batch"));
+    for (dtp_node_id n = 0; n < model->n_nodes && s == DTP_OK; n++) {
+        const dtp_node *node = &model->nodes[n];
+        if (node->phase != DTP_FORWARD ||
+            dtp_graph_find(g, model->tensors[node->out[0]].name) < 0) {
+            continue;
+        }
+        const bool same = n < doubled->n_nodes && strcmp(doubled->nodes[n].name, node->name) == 0;
+        if (!same || depends_on_batch(g, model, doubled, n)) {
+            s = DTP_FAIL(err, DTP_INVALID,
+                         "evaluation: node '%s' (%s) has a number or a size that is computed from "
+                         "dim '%s', and is another one in a batch of all rows: evaluate with "
+                         "--dim %s=ROWS, all rows in one batch",
+                         node->name, node->op->name, name, name);
+        }
+    }
+    dtp_graph_destroy(doubled);
+    return s;
+}
+
 /* A loss that does not follow from batches is that of one batch with all rows. */
-static dtp_status check_batches(const dtrun_evaluation *e, int64_t rest, dtp_err *err)
+static dtp_status check_batches(const tool_source *source, const dtrun_evaluation *e, int64_t rest,
+                                dtp_err *err)
 {
     const dtp_graph *g = e->all.run->graph;
     const dtp_dim_id batch = dtp_microbatch_dim(g);
     const int64_t size = g->dims.sizes[batch];
-    if (g->whole_batch == NULL || e->batches + (rest > 0) < 2) {
+    if (e->batches + (rest > 0) < 2) {
         return DTP_OK;
+    }
+    if (g->whole_batch == NULL) {
+        return check_sizes(source, e, err);
     }
     return DTP_FAIL(err, DTP_INVALID,
                     "%s; its value over %" PRId64 " rows does not follow from batches of %" PRId64
@@ -90,7 +162,7 @@ dtp_status dtrun_evaluation_open(const tool_source *source, const tool_list *fee
     DTP_TRY(count_batches(e, &rest, err));
     e->options.n_feeds = e->feeds.n;
     e->options.feeds = e->feeds.specs;
-    DTP_TRY(check_batches(e, rest, err));
+    DTP_TRY(check_batches(source, e, rest, err));
     return rest > 0 ? create_last(source, rest, e, err) : DTP_OK;
 }
 
