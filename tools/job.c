@@ -15,93 +15,6 @@
 #include "cost_models/machine/efficiency.h"
 #include "cost_models/machine/machine_scale.h"
 
-/* The reference backend computes what is f32 in f64. */
-static bool is_wide(const tool_source *source)
-{
-    return source->backend != NULL && strcmp(source->backend, "ref") == 0;
-}
-
-/* Sizes of dims: those of a plan, and of the command line, which come first. */
-typedef struct sizes {
-    int32_t n, n_given;
-    char names[TOOL_LIST_MAX][64];
-    dtp_dim_override *list; /* n, of them n_given from the command line */
-    dtp_arena *arena;
-} sizes;
-
-static dtp_status read_given(const tool_source *source, sizes *out, dtp_err *err)
-{
-    for (int32_t i = 0; i < source->dims.n; i++) {
-        const char *text = source->dims.items[i], *value;
-        DTP_TRY(tool_split_pair(text, out->names[i], sizeof out->names[i], &value, err));
-        out->list[i] = (dtp_dim_override){.name = out->names[i]};
-        if (!dtp_int_parse(value, &out->list[i].size) || out->list[i].size < 1) {
-            return DTP_FAIL(err, DTP_INVALID, "--dim %s: '%s' is not a positive integer", text,
-                            value);
-        }
-    }
-    out->n = out->n_given = source->dims.n;
-    return DTP_OK;
-}
-
-static const dtp_dim_override *find_size(int32_t n, const dtp_dim_override *list, const char *name)
-{
-    for (int32_t i = 0; i < n; i++) {
-        if (strcmp(list[i].name, name) == 0) {
-            return &list[i];
-        }
-    }
-    return NULL;
-}
-
-/* The sizes of the command line, and those of a plan for other dims. */
-static dtp_status make_sizes(const tool_source *source, int32_t n, const dtp_dim_override *planned,
-                             sizes *out, dtp_err *err)
-{
-    const size_t room = (size_t)source->dims.n + (size_t)n;
-    out->list = dtp_arena_alloc(out->arena, room, sizeof *out->list);
-    DTP_TRY(DTP_MEMORY(err, out->list));
-    DTP_TRY(read_given(source, out, err));
-    for (int32_t i = 0; i < n; i++) {
-        if (find_size(out->n_given, out->list, planned[i].name) == NULL) {
-            out->list[out->n++] = planned[i];
-        }
-    }
-    return DTP_OK;
-}
-
-/* As a plan says (NULL: none), and the command line. */
-static dtp_status read_model(const tool_source *source, const dtp_model_options *planned,
-                             dtp_graph **out, dtp_err *err)
-{
-    sizes dims;
-    dtp_model_options options = planned != NULL ? *planned : dtp_model_options_init();
-    if (source->freeze.n > 0 && source->forward) {
-        return DTP_FAIL(err, DTP_INVALID, "--freeze is about training, which --forward leaves out");
-    }
-    dims.arena = dtp_arena_create();
-    DTP_TRY(DTP_MEMORY(err, dims.arena));
-    dtp_status s = make_sizes(source, options.n_overrides, options.overrides, &dims, err);
-    if (s == DTP_OK) {
-        options.n_overrides = dims.n;
-        options.overrides = dims.list;
-        options.forward_only = source->forward || options.forward_only;
-        options.f64 = is_wide(source) && source->precision == NULL;
-        if (source->freeze.n > 0) {
-            options.n_freeze = source->freeze.n;
-            options.freeze = source->freeze.items;
-        }
-        s = dtp_model_read(source->model, &options, out, err);
-    }
-    dtp_arena_destroy(dims.arena);
-    return s;
-}
-
-dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *err)
-{
-    return read_model(source, NULL, out, err);
-}
-
 const char *tool_beside(const tool_source *source, const char *given, const char *kind,
                         tool_path *path)
 {
@@ -184,70 +97,6 @@ static const char *decided(const tool_source *s)
 
 /* ---- plans and their model ---- */
 
-/* "batch=96, layers=2": the sizes of the plan that the model does not have, with the plan's sizes
- * or the model's. */
-static void print_other_dims(const dtp_plan *plan, const dtp_graph *model, bool of_plan,
-                             dtp_strbuf *out)
-{
-    for (int32_t d = 0; d < plan->n_dims; d++) {
-        const dtp_dim_override *was = &plan->dims[d];
-        const dtp_dim_override *is = find_size(model->n_given, model->given, was->name);
-        if (is != NULL && is->size != was->size) {
-            dtp_strbuf_addf(out, "%s%s=%" PRId64, out->len > 0 ? ", " : "", was->name,
-                            of_plan ? was->size : is->size);
-        }
-    }
-}
-
-static dtp_status read_plan(const tool_source *source, const char *text, size_t len,
-                            const dtp_graph *model, dtp_plan **out, dtp_err *err)
-{
-    return source->uneven ? dtp_plan_read_resized(source->plan, text, len, model, out, err)
-                          : dtp_plan_read(source->plan, text, len, model, out, err);
-}
-
-static dtp_status read_texts(const tool_source *source, const char *text, size_t len,
-                             dtp_arena *arena, dtp_graph **model, dtp_plan **plan, dtp_err *err)
-{
-    dtp_model_options planned;
-    dtp_strbuf others = {0};
-    tool_source from = *source;
-    from.backend = NULL; /* in f32 */
-    DTP_TRY(dtp_plan_read_model(source->plan, text, len, arena, &planned, err));
-    if (read_model(&from, &planned, model, err) != DTP_OK) {
-        /* A model without these dims, or none: what is wrong is said without them. */
-        *model = NULL;
-        planned.n_overrides = 0;
-        DTP_TRY(read_model(&from, &planned, model, err));
-    }
-    DTP_TRY(read_plan(source, text, len, *model, plan, err));
-    print_other_dims(*plan, *model, true, &others);
-    const bool priced = (*plan)->machine == NULL || source->machine != NULL || source->any_dims;
-    const dtp_status s =
-        others.len == 0 || priced
-            ? DTP_OK
-            : DTP_FAIL(err, DTP_INVALID,
-                       "%s: the plan was made for %s, and its prices are for these sizes: leave "
-                       "out --dim, or give --machine to price it again",
-                       source->plan, others.text);
-    dtp_strbuf_free(&others);
-    return s;
-}
-
-dtp_status tool_read_planned(const tool_source *source, dtp_graph **model, dtp_plan **plan,
-                             dtp_err *err)
-{
-    char *text = NULL;
-    size_t len = 0;
-    dtp_arena *arena = dtp_arena_create();
-    DTP_TRY(DTP_MEMORY(err, arena));
-    dtp_status s = dtp_plan_file_read(source->plan, &text, &len, err);
-    s = s == DTP_OK ? read_texts(source, text, len, arena, model, plan, err) : s;
-    free(text);
-    dtp_arena_destroy(arena);
-    return s;
-}
-
 bool tool_plan_is_current(const dtp_plan *plan, const dtp_graph *model, const dtp_machine *machine)
 {
     return dtp_plan_is_for_model(plan, model) &&
@@ -264,8 +113,8 @@ void tool_plan_say_changes(const tool_source *source, const dtp_plan *plan, cons
     if (!tool_speaks()) {
         return;
     }
-    print_other_dims(plan, model, true, &was);
-    print_other_dims(plan, model, false, &is);
+    tool_print_other_dims(plan, model, true, &was);
+    tool_print_other_dims(plan, model, false, &is);
     if (machine == NULL) {
         dtp_strbuf_addf(&price, plan->machine != NULL ? "its prices are left out" : "it runs");
     } else if (now != NULL && before_s > 0.0) {
@@ -292,28 +141,43 @@ void tool_plan_say_changes(const tool_source *source, const dtp_plan *plan, cons
     dtp_strbuf_free(&price);
 }
 
-/* A plan in f32 is run in f64, on the model in f64. */
-static dtp_status read_wide(const tool_source *source, tool_job *job, dtp_err *err)
+/* Of a plan on a smaller mesh the report says it. */
+static void say_changes(const tool_source *source, const tool_job *job, const dtp_prediction *now,
+                        const dtp_ctx *ctx)
 {
-    dtp_graph *narrow = job->model;
-    dtp_plan *read = job->plan;
-    job->model = NULL;
-    job->plan = NULL;
-    char *text = NULL;
-    size_t len = 0;
-    dtp_model_options same = dtp_model_options_init();
-    same.n_overrides = narrow->n_given;
-    same.overrides = narrow->given;
-    same.forward_only = narrow->forward_only;
-    same.n_freeze = narrow->n_freeze;
-    same.freeze = narrow->freeze;
-    dtp_status s = read_model(source, &same, &job->model, err);
-    s = s == DTP_OK ? dtp_plan_file_read(source->plan, &text, &len, err) : s;
-    s = s == DTP_OK ? read_plan(source, text, len, job->model, &job->plan, err) : s;
-    free(text);
-    dtp_plan_destroy(read);
-    dtp_graph_destroy(narrow);
-    return s;
+    if (job->planned_model == NULL) {
+        tool_plan_say_changes(source, job->plan, job->model, job->machine, now, ctx);
+    }
+}
+
+/* A plan for a target whose programs the backend does not run becomes one for that of the backend:
+ * layouts, strategies and redistributions are what they were. */
+static dtp_status retarget(const tool_source *source, tool_job *job, dtp_err *err)
+{
+    const dtp_target *planned, *here = dtp_target_of_backend(source->backend);
+    DTP_TRY(dtp_err_prefixed(dtp_target_find(job->plan->target, &planned, err), err, "%s: 'target'",
+                             source->plan));
+    if (here == NULL || dtp_target_runs_on(planned, source->backend, NULL) == DTP_OK) {
+        return DTP_OK;
+    }
+    job->planned_for = planned;
+    job->plan->target = here->name;
+    if (job->plan->variant.precision.tf32 && !here->tf32) {
+        job->plan->variant.precision.tf32 = false;
+        job->without_tf32 = true;
+    }
+    return DTP_OK;
+}
+
+static dtp_status read_job_plan(const tool_source *source, tool_job *job, dtp_err *err)
+{
+    if (decided(source) != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--plan already says mesh and layouts; leave out --%s",
+                        decided(source));
+    }
+    DTP_TRY(tool_read_planned(source, &job->model, &job->plan, err));
+    DTP_TRY(tool_plan_runtime(job->plan, job->machine, err));
+    return source->ranks_at_most > 0 ? tool_job_make_smaller(source, job, err) : DTP_OK;
 }
 
 static dtp_status build(const tool_source *source, dtp_job_options options, const dtp_ctx *ctx,
@@ -321,7 +185,6 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
 {
     dtp_mesh mesh;
     tool_target target;
-    const dtp_prediction *now = NULL;
     if (source->plan == NULL) {
         DTP_TRY(tool_read_graph(source, &job->model, err));
     }
@@ -329,21 +192,20 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
         DTP_TRY(tool_machine_read(source->machine, source->yes_units, &job->machine, err));
     }
     if (source->plan != NULL) {
-        if (decided(source) != NULL) {
-            return DTP_FAIL(err, DTP_INVALID,
-                            "--plan already says mesh and layouts; leave out --%s",
-                            decided(source));
-        }
-        DTP_TRY(tool_read_planned(source, &job->model, &job->plan, err));
-        DTP_TRY(tool_plan_runtime(job->plan, job->machine, err));
+        DTP_TRY(read_job_plan(source, job, err));
+    } else if (source->ranks_at_most > 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--ranks-at-most is for a plan; give --plan");
     }
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
     DTP_TRY(tool_target_find(source, source->plan == NULL ? job->machine : NULL, &target, err));
     const bool wide =
-        job->plan != NULL && is_wide(source) && dtp_plan_compute_dtype(job->plan) == DTP_F32;
+        job->plan != NULL && tool_is_wide(source) && dtp_plan_compute_dtype(job->plan) == DTP_F32;
     if (wide) {
-        tool_plan_say_changes(source, job->plan, job->model, job->machine, NULL, ctx);
-        DTP_TRY(read_wide(source, job, err));
+        say_changes(source, job, NULL, ctx);
+        DTP_TRY(tool_read_wide(source, job, err));
+    }
+    if (source->any_target && job->plan != NULL) {
+        DTP_TRY(retarget(source, job, err));
     }
     options.plan = job->plan;
     options.mesh = &mesh;
@@ -365,8 +227,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     tool_progress_end();
     DTP_TRY(s);
     if (job->plan != NULL && !wide) {
-        now = dtp_job_predicted(job->run);
-        tool_plan_say_changes(source, job->plan, job->model, job->machine, now, ctx);
+        say_changes(source, job, dtp_job_predicted(job->run), ctx);
     }
     return s;
 }
@@ -390,6 +251,7 @@ void tool_job_free(tool_job *job)
 {
     dtp_job_destroy(job->run);
     dtp_plan_destroy(job->plan);
+    dtp_graph_destroy(job->planned_model);
     dtp_machine_destroy(job->machine);
     dtp_graph_destroy(job->model);
     memset(job, 0, sizeof *job);

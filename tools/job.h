@@ -43,11 +43,24 @@ dtp_status tool_plan_runtime(const dtp_plan *plan, dtp_machine *machine,
  * "fitted"; NULL: nothing is priced, or nothing says it. */
 const char *tool_rates(const dtp_machine *machine, const dtp_plan *plan);
 
+/* Mesh and sizes of the model for a plan that is made for others. */
+typedef struct tool_smaller {
+    dtp_mesh mesh; /* with the plan's names */
+    int32_t n;
+    const dtp_dim_override *dims;
+} tool_smaller;
+
 /* A job (dtp/session.h) with what it was made from. Owns everything. */
 typedef struct tool_job {
     dtp_graph *model;     /* as it was read */
     dtp_machine *machine; /* NULL when none was given */
     dtp_plan *plan;       /* NULL without --plan */
+    /* Where `model` and `plan` are smaller than the plan's file says: what it says; else NULL. */
+    dtp_graph *planned_model;
+    dtp_mesh planned_mesh;
+    /* Where `plan` is for the target of the backend: that of its file; else NULL. */
+    const dtp_target *planned_for;
+    bool without_tf32; /* its products are then in f32 */
     dtp_job *run;
 } tool_job;
 
@@ -59,6 +72,15 @@ dtp_status tool_read_graph(const tool_source *source, dtp_graph **out, dtp_err *
 dtp_status tool_read_planned(const tool_source *source, dtp_graph **model, dtp_plan **plan,
                              dtp_err *err) DTP_MUST_CHECK;
 
+/* Whether the backend computes in f64 what is f32 (the reference), */
+bool tool_is_wide(const tool_source *source);
+/* and of a job that does so the model in f64, with the plan on it. */
+dtp_status tool_read_wide(const tool_source *source, tool_job *job, dtp_err *err) DTP_MUST_CHECK;
+/* "batch=96, layers=2": the sizes of the plan that the model does not have, with the plan's sizes
+ * or the model's. */
+void tool_print_other_dims(const dtp_plan *plan, const dtp_graph *model, bool of_plan,
+                           dtp_strbuf *out);
+
 /* Whether the plan was made for this model and machine (NULL: any). */
 bool tool_plan_is_current(const dtp_plan *plan, const dtp_graph *model, const dtp_machine *machine);
 /* Says once per job, in the log, that it was made for other dims, another model or machine, and
@@ -66,6 +88,12 @@ bool tool_plan_is_current(const dtp_plan *plan, const dtp_graph *model, const dt
 void tool_plan_say_changes(const tool_source *source, const dtp_plan *plan, const dtp_graph *model,
                            const dtp_machine *machine, const dtp_prediction *now,
                            const dtp_ctx *ctx);
+
+/* Puts the plan of the job and its model on a mesh of at most source->ranks_at_most ranks, unless
+ * it has no more; `planned_model` and `planned_mesh` are then what they were. DTP_INVALID where no
+ * smaller mesh keeps what the plan splits evenly and unevenly (job_smaller.c). */
+dtp_status tool_job_make_smaller(const tool_source *source, tool_job *job,
+                                 dtp_err *err) DTP_MUST_CHECK;
 
 /* Reads the model, then plan or rules, lowers with the given fetches (`results`: with those of
  * dtp_job_options) and predicts. A plan made for another model or machine is re-priced with a

@@ -55,10 +55,12 @@ typedef struct tool_source { /* NOLINT(clang-analyzer-optin.performance.Padding)
     const char *model;
     bool unrecorded; /* steps are not recorded: launches cost more where a machine says so */
     bool any_dims;   /* a plan may be for other dims: the command shows no prices */
-    dtp_evaluation_kind evaluation; /* the forward pass alone (dtp_job_options) */
+    bool any_target; /* a plan may be for another target than that of the backend */
+    const struct tool_smaller *smaller; /* of tool_job_create alone: instead of what a plan says */
+    dtp_evaluation_kind evaluation;     /* the forward pass alone (dtp_job_options) */
 /* clang-format off */
 #define OPTION(field, kind, ...) TOOL_TYPE_##kind field;
-#include "tools/options.def"        /* clang-format on */
+#include "tools/options.def"            /* clang-format on */
 } tool_source;
 
 typedef enum tool_command_id {

@@ -66,6 +66,7 @@ typedef struct tool_field {
 #define FIELD_BUFFER(k, value) FIELD_OF(FIELD_IS_BUFFER, k, note, value)
 #define FIELD_DIMS(k, m, s) {.kind = FIELD_IS_DIMS, .key = (k), .mesh = (m), .set = (s)}
 #define FIELD_MESH(m) FIELD_OF(FIELD_IS_MESH, NULL, mesh, m)
+#define FIELD_MESH_IF(on, m) FIELD_OF(FIELD_IF(on, FIELD_IS_MESH), NULL, mesh, m)
 #define FIELD_OBJECT(k, ...) FIELD_OF(FIELD_IS_OBJECT, k, fields, TOOL_FIELDS(__VA_ARGS__))
 #define FIELD_GROUP(k, members) FIELD_OF(FIELD_IS_OBJECT, k, fields, members)
 #define FIELD_INTS(k, count, values) \
@@ -81,6 +82,9 @@ typedef struct tool_field {
 #define FIELD_MAP(k, count, row_of, with) \
     {.kind = FIELD_IS_MAP, .key = (k), .row = (row_of), .user = (with), .n = (count)}
 /* Fields that are null, or not there, without a condition. */
+#define FIELD_MAP_IF(on, k, count, row_of, with) \
+    {.kind = FIELD_IF(on, FIELD_IS_MAP), .key = (k), .row = (row_of), .user = (with), .n = (count)}
+
 #define FIELD_INT_OR_NULL(on, k, value) FIELD_OF((on) ? FIELD_IS_INT : FIELD_IS_NULL, k, i, value)
 #define FIELD_INT_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_INT), k, i, value)
 #define FIELD_REAL_IF(on, k, value) FIELD_OF(FIELD_IF(on, FIELD_IS_REAL), k, x, value)

@@ -496,7 +496,38 @@ static void nan_text(const dtp_verify_result *v, dtp_strbuf *out)
     dtp_strbuf_add(out, n > 0 ? ": they agree, and show nothing of the plan\n" : "");
 }
 
-void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
+/* "  a plan for target cuda as a program of target cpu; mesh x:2;y:4 for x:8;y:8, batch=16 for 64":
+ * nothing where the plan was verified as it is. */
+static void add_verified(const dtp_verified *w, dtp_strbuf *out)
+{
+    char here[DTP_MESH_TEXT_BYTES], planned[DTP_MESH_TEXT_BYTES];
+    const char *between = "  ", *end = "";
+    if (w->planned_target != NULL) {
+        dtp_strbuf_addf(out, "  layouts of a plan for target %s, in a program of target %s%s",
+                        w->planned_target, w->target,
+                        w->without_tf32 ? " with products in f32" : "");
+        between = "; ";
+        end = "\n";
+    }
+    if (w->planned_model != NULL) {
+        dtp_mesh_print(w->mesh, here);
+        dtp_mesh_print(w->planned_mesh, planned);
+        dtp_strbuf_addf(out, "%sverified on %s for %s", between, here, planned);
+        between = ", with ";
+        end = "\n";
+        for (int32_t i = 0; i < w->model->n_given; i++) {
+            const dtp_dim_override *is = &w->model->given[i], *was = &w->planned_model->given[i];
+            if (is->size != was->size) {
+                dtp_strbuf_addf(out, "%s%s=%" PRId64 " for %" PRId64, between, is->name, is->size,
+                                was->size);
+                between = ", ";
+            }
+        }
+    }
+    dtp_strbuf_add(out, end);
+}
+
+void dtp_verify_text(const dtp_verify_result *v, const dtp_verified *what, dtp_strbuf *out)
 {
     const char *failed[DTP_VERIFY_N_KINDS];
     const int32_t n_failed = failed_kinds(v, failed);
@@ -509,6 +540,7 @@ void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out)
         dtp_strbuf_addf(out, "; %d steps skipped, whose gradients overflow f16", v->skipped);
     }
     dtp_strbuf_add(out, "\n");
+    add_verified(what, out);
     for (int kind = 0; kind < (int)DTP_VERIFY_N_KINDS; kind++) {
         /* "  updates    FAIL   69 compared, worst 1.000e-03 at 'w1' step 2" */
         const dtp_verify_item *worst = dtp_verify_worst(v, (dtp_verify_kind)kind);
@@ -564,17 +596,33 @@ static void item_row(tool_rows *rows, const void *user, int32_t i)
 #define KIND_FIELD(v, k)                                                                           \
     FIELD_MAP(dtp_verify_kind_name(k), (v)->n, item_row, (&(kind_items){(v), (k)}))
 
-dtp_status dtp_verify_json(const dtp_verify_result *v, const char *model, const dtp_mesh *mesh,
-                           dtp_strbuf *out, dtp_err *err)
+static void dim_row(tool_rows *rows, const void *user, int32_t i)
 {
+    const dtp_graph *model = user;
+    tool_row(rows, TOOL_FIELDS(FIELD_INT(model->given[i].name, model->given[i].size)));
+}
+
+dtp_status dtp_verify_json(const dtp_verify_result *v, const dtp_verified *what, dtp_strbuf *out,
+                           dtp_err *err)
+{
+    const dtp_graph *model = what->model, *was = what->planned_model;
+    const bool smaller = was != NULL, other = smaller || what->planned_target != NULL;
     dtp_json_writer j = {0};
     const char *failed[DTP_VERIFY_N_KINDS];
     const int32_t n_failed = failed_kinds(v, failed);
     tool_report(
         &j, "dtp.verify/1",
         TOOL_FIELDS(
-            HEAD_FIELDS(model, mesh, v->ranks), FIELD_INT("steps", v->steps),
-            FIELD_INT("skipped_steps", v->skipped), FIELD_REAL("tolerance", v->tolerance),
+            HEAD_FIELDS(model->name, what->mesh, v->ranks),
+            FIELD_MAP("dims", model->n_given, dim_row, model), FIELD_TEXT("target", what->target),
+            FIELD_OBJECT_IF(
+                other, "planned",
+                FIELD_TEXT_IF(what->planned_target != NULL, "target", what->planned_target),
+                FIELD_BOOL_IF(what->without_tf32, "tf32", true),
+                FIELD_MESH_IF(smaller, what->planned_mesh),
+                FIELD_MAP_IF(smaller, "dims", smaller ? was->n_given : 0, dim_row, was)),
+            FIELD_INT("steps", v->steps), FIELD_INT("skipped_steps", v->skipped),
+            FIELD_REAL("tolerance", v->tolerance),
             FIELD_REAL("compute_tolerance", v->compute_tolerance), FIELD_BOOL("pass", v->pass),
             FIELD_REAL("max_rel_err", v->max_rel_err), FIELD_TEXTS("failed", n_failed, failed),
             KIND_FIELD(v, DTP_VERIFY_INITIAL), KIND_FIELD(v, DTP_VERIFY_OUTPUT),

@@ -75,8 +75,20 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out);
 dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out,
                            dtp_err *err) DTP_MUST_CHECK;
 
-void dtp_verify_text(const dtp_verify_result *v, dtp_strbuf *out);
-dtp_status dtp_verify_json(const dtp_verify_result *v, const char *model, const dtp_mesh *mesh,
-                           dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
+/* What was verified, beside what was planned. Borrowed. */
+typedef struct dtp_verified {
+    const dtp_graph *model;
+    const dtp_mesh *mesh;
+    const char *target;
+    /* Of a plan that was verified as another one; else NULL and false: */
+    const char *planned_target;
+    bool without_tf32; /* products are in f32, and in the plan in tf32 */
+    const dtp_graph *planned_model;
+    const dtp_mesh *planned_mesh; /* with planned_model */
+} dtp_verified;
+
+void dtp_verify_text(const dtp_verify_result *v, const dtp_verified *what, dtp_strbuf *out);
+dtp_status dtp_verify_json(const dtp_verify_result *v, const dtp_verified *what, dtp_strbuf *out,
+                           dtp_err *err) DTP_MUST_CHECK;
 
 #endif

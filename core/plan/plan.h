@@ -112,9 +112,10 @@ dtp_status dtp_plan_write(const dtp_plan *plan, const dtp_graph *g, bool timings
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
                          dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
 
-/* The same for a model with other sizes, which layouts may split unevenly. */
+/* The same for a model with other sizes, which layouts may split unevenly, and on another mesh with
+ * dims of the same names (NULL: the plan's). */
 dtp_status dtp_plan_read_resized(const char *file, const char *text, size_t len, const dtp_graph *g,
-                                 dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
+                                 const dtp_mesh *mesh, dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Which version of the model a plan is for: hash and dims. DTP_NOMEM. */
 dtp_status dtp_plan_set_model(dtp_plan *plan, const dtp_graph *model, dtp_err *err) DTP_MUST_CHECK;

@@ -378,14 +378,15 @@ static dtp_status check_freeze(const plan_reader *r, dtp_err *err)
     return s;
 }
 
-static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, bool uneven, dtp_plan *plan,
-                            dtp_err *err)
+static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, bool uneven,
+                            const dtp_mesh *mesh, dtp_plan *plan, dtp_err *err)
 {
     plan_reader r = {.root = root, .g = g, .plan = plan};
     dtp_graph *changed = NULL;
     DTP_TRY(dtp_plan__fields(root, plan, err));
     plan->uneven = plan->uneven || uneven;
     DTP_TRY(check_freeze(&r, err));
+    plan->mesh = mesh != NULL ? *mesh : plan->mesh;
     DTP_TRY(read_variant(&r, &changed, err));
     r.g = changed != NULL ? changed : g;
     dtp_status s = read_decision(&r, err);
@@ -398,14 +399,14 @@ static dtp_status read_plan(const dtp_json *root, const dtp_graph *g, bool uneve
 }
 
 static dtp_status read_text(const char *file, const char *text, size_t len, const dtp_graph *g,
-                            bool uneven, dtp_plan **out, dtp_err *err)
+                            bool uneven, const dtp_mesh *mesh, dtp_plan **out, dtp_err *err)
 {
     dtp_json_doc *doc = NULL;
     dtp_plan *plan = NULL;
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
     dtp_status s = dtp_plan_create(&plan, err);
     if (s == DTP_OK) {
-        s = read_plan(dtp_json_root(doc), g, uneven, plan, err);
+        s = read_plan(dtp_json_root(doc), g, uneven, mesh, plan, err);
     }
     dtp_json_destroy(doc);
     if (s != DTP_OK) {
@@ -419,11 +420,11 @@ static dtp_status read_text(const char *file, const char *text, size_t len, cons
 dtp_status dtp_plan_read(const char *file, const char *text, size_t len, const dtp_graph *g,
                          dtp_plan **out, dtp_err *err)
 {
-    return read_text(file, text, len, g, false, out, err);
+    return read_text(file, text, len, g, false, NULL, out, err);
 }
 
 dtp_status dtp_plan_read_resized(const char *file, const char *text, size_t len, const dtp_graph *g,
-                                 dtp_plan **out, dtp_err *err)
+                                 const dtp_mesh *mesh, dtp_plan **out, dtp_err *err)
 {
-    return read_text(file, text, len, g, true, out, err);
+    return read_text(file, text, len, g, true, mesh, out, err);
 }

@@ -237,7 +237,7 @@ static void test_verify__finds_one_wrong_element_of_one_rank(void **unused)
         assert_true(j.result.max_rel_err > j.result.tolerance);
         assert_true(isinf(j.result.max_rel_err) || k < 3);
         dtp_strbuf text = {0};
-        dtp_verify_text(&j.result, &text);
+        dtp_verify_text(&j.result, &(dtp_verified){0}, &text);
         assert_non_null(strstr(dtp_strbuf_text(&text), "MISMATCH"));
         dtp_strbuf_free(&text);
         dtp_verify_result_free(&j.result);

@@ -164,7 +164,7 @@ typedef struct faulty_job {
 static void note(faulty_job *j, const dtp_verify_result *r)
 {
     dtp_strbuf text = {0};
-    dtp_verify_text(r, &text);
+    dtp_verify_text(r, &(dtp_verified){0}, &text);
     const char *line = strstr(dtp_strbuf_text(&text), "\nFAIL: ");
     const char *end = line != NULL ? strstr(line, ": max") : NULL;
     j->pass = r->pass;

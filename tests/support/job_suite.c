@@ -217,7 +217,8 @@ static dtp_status verify_with(const job *j, const dtp_program *p, dtp_backend *b
     }
     dtp_strbuf json = {0};
     if (status == DTP_OK) {
-        status = dtp_verify_json(&r, "tiny_mlp", &p->mesh, &json, err);
+        const dtp_verified what = {.model = j->g, .mesh = &p->mesh, .target = p->target->name};
+        status = dtp_verify_json(&r, &what, &json, err);
     }
     dtp_strbuf_free(&json);
     dtp_verify_result_free(&r);

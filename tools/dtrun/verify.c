@@ -8,6 +8,8 @@
 #include "tools/progress.h"
 #include "dtp/device_mesh.h"
 
+extern char **environ;
+
 typedef struct verify_command {
     tool_source source;
     tool_ranks ranks;
@@ -33,6 +35,15 @@ static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     options.reference = reference;
     options.reference_graph = c->reference;
     const dtp_job *job = c->job.run;
+    const bool smaller = c->job.planned_model != NULL;
+    const dtp_verified what = {.model = c->job.model,
+                               .mesh = dtp_job_mesh(job),
+                               .target = job->program->target->name,
+                               .planned_target =
+                                   c->job.planned_for != NULL ? c->job.planned_for->name : NULL,
+                               .without_tf32 = c->job.without_tf32,
+                               .planned_model = c->job.planned_model,
+                               .planned_mesh = smaller ? &c->job.planned_mesh : NULL};
     dtp_strbuf text = {0};
     if (comm->rank == 0) {
         tool_progress_begin("verifying");
@@ -43,9 +54,9 @@ static dtp_status verify_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     }
     if (s == DTP_OK && comm->rank == 0) {
         if (c->source.json) {
-            s = dtp_verify_json(&result, c->job.model->name, dtp_job_mesh(job), &text, err);
+            s = dtp_verify_json(&result, &what, &text, err);
         } else {
-            dtp_verify_text(&result, &text);
+            dtp_verify_text(&result, &what, &text);
         }
         s = s == DTP_OK ? (c->source.json ? tool_put : tool_put_text)(&text, err) : s;
         dtp_strbuf_free(&text);
@@ -67,7 +78,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     DTP_TRY(dtrun_feeds_parse(&c->source.feeds, &c->feed_specs, err));
     c->source.any_dims = true;
+    c->source.any_target = true;
     DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
+    const bool as_planned = c->job.planned_for == NULL && c->job.planned_model == NULL;
+    if (!as_planned && c->source.comm == NULL && !dtp_comm_in_mpi_job(environ)) {
+        c->source.comm = "sim"; /* ranks of another machine are threads here */
+    }
     const dtp_precision *precision = &c->job.run->variant.precision;
     if (!dtp_precision_is_f32(precision)) {
         DTP_TRY(dtp_graph_with_precision(c->job.model, precision, &c->precise, err));
