@@ -1,5 +1,5 @@
 /* Running a bound program (runner_bind.c): its steps, and what is known of them. */
-#include "executor/run/runner_internal.h"
+#include "executor/run/runner.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,6 +7,9 @@
 
 #include "core/base/clock.h"
 #include "executor/comm/communicator.h"
+#include "executor/run/runner_bind.h"
+#include "executor/run/runner_names.h"
+#include "executor/run/runner_queue.h"
 
 dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
                              const dtp_runner_options *options, dtp_runner **out, dtp_err *err)
@@ -66,6 +69,17 @@ void dtp_runner_destroy(dtp_runner *r)
         }
         dtp_arena_destroy(r->arena);
     }
+}
+
+void dtp_runner_bind(dtp_runner *r, dtp_value_id root, void *data)
+{
+    dtp_runner__place(r, root, data);
+}
+
+void dtp_runner_set_memory(dtp_runner *r, void *memory)
+{
+    r->memory = memory;
+    dtp_runner__place(r, r->program->n_values, memory);
 }
 
 dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err)

@@ -6,38 +6,9 @@
 #ifndef DTP_EXECUTOR_RUN_RUNNER_H
 #define DTP_EXECUTOR_RUN_RUNNER_H
 
-#include "executor/device/backend.h"
 #include "executor/comm/communicator.h"
 #include "executor/device/shard.h"
-#include "dtp/session.h"
-#include "spmd/program/program.h"
-
-typedef struct dtp_runner dtp_runner;
-
-/* Collectives of one kind over one set of mesh dims, per rank and step. */
-typedef struct dtp_coll_stat {
-    dtp_coll_kind kind;
-    dtp_mesh_set set;
-    int64_t count;
-    int64_t bytes; /* sum of the larger buffer of each call: count elements of all_reduce and
-                      collective_permute, n*count of the others */
-} dtp_coll_stat;
-
-/* For logs and tests: called before and after every instruction that this rank runs. */
-typedef struct dtp_runner_watch {
-    void (*event)(void *user, dtp_runner *r, int32_t instr, bool after);
-    void *user;
-} dtp_runner_watch;
-
-typedef struct dtp_runner_options {
-    bool profile;         /* keep the time of every instruction */
-    bool borrowed_memory; /* the arena is the caller's, given by dtp_runner_set_memory */
-    bool no_graph;        /* on a queue, put every instruction there in every step */
-    /* Where the first failure of a kernel is noted. The step goes on, on what the kernel left, so
-     * that the peers are not left alone in a collective. Borrowed; the caller clears it before a
-     * step. NULL: the step ends with the failure. */
-    dtp_err *failure;
-} dtp_runner_options;
+#include "executor/run/runner_types.h"
 
 /* Checks the program against backend and communicator and binds it. Borrows p, backend and comm.
  * Options NULL: none of them. DTP_UNSUPPORTED naming node and op when the backend lacks a kernel;
@@ -82,7 +53,6 @@ void dtp_runner_give_up(dtp_runner *r, const char *why);
  * place in it. Without microbatches microbatch 0 is the step. */
 dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
                                  dtp_err *err) DTP_MUST_CHECK;
-enum { DTP_RUNNER_READS = 2 };
 /* Ends a step after its last microbatch. The first elements of the DTP_RUNNER_READS values `read`,
  * which are kept, are noted; -1, and NULL: none. */
 dtp_status dtp_runner_end(dtp_runner *r, const dtp_value_id *read, dtp_err *err) DTP_MUST_CHECK;
@@ -118,9 +88,6 @@ const double *dtp_runner_profile(const dtp_runner *r);
  * no queue, without feeds; NULL without profile. Instruction i of microbatch j is span
  * j * dtp_program_body + i; returns how many there are. The span of a START or a WAIT is the time
  * that this rank, on a queue its compute queue, is in it. */
-typedef struct dtp_span {
-    double begin_s, end_s;
-} dtp_span;
 int64_t dtp_runner_spans(const dtp_runner *r, const dtp_span **out);
 /* Why a fused kernel ran as several, on this rank so far: "" where it ran as one, NULL for other
  * instructions (dtp_backend_ops.why_apart). */

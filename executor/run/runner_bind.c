@@ -1,5 +1,4 @@
-/* Binding a program to this rank: where every value lies, what every instruction calls. */
-#include "executor/run/runner_internal.h"
+#include "executor/run/runner_bind.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,6 +7,8 @@
 #include "core/transform/microbatch.h"
 #include "core/base/safe_int.h"
 #include "executor/comm/communicator.h"
+#include "executor/run/runner_names.h"
+#include "executor/run/runner_queue.h"
 
 enum { BUFFER_ALIGN = 64 };
 
@@ -61,7 +62,7 @@ static dtp_status sort_moving(dtp_runner *r, dtp_err *err)
     return DTP_OK;
 }
 
-static void place_moving(dtp_runner *r, int32_t buffer, void *data)
+void dtp_runner__place(dtp_runner *r, int32_t buffer, void *data)
 {
     bool moved = false;
     for (int32_t i = r->moving_start[buffer]; i < r->moving_start[buffer + 1]; i++) {
@@ -72,17 +73,6 @@ static void place_moving(dtp_runner *r, int32_t buffer, void *data)
     if (moved) {
         dtp_runner__forget(r);
     }
-}
-
-void dtp_runner_bind(dtp_runner *r, dtp_value_id root, void *data)
-{
-    place_moving(r, root, data);
-}
-
-void dtp_runner_set_memory(dtp_runner *r, void *memory)
-{
-    r->memory = memory;
-    place_moving(r, r->program->n_values, memory);
 }
 
 void dtp_runner__shift(dtp_runner *r, int32_t microbatch)

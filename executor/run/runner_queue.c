@@ -1,12 +1,11 @@
-/* What a runner has on the queue of a device: graphs of recorded microbatches, the ends of steps,
- * and times from events. */
-#include "executor/run/runner_internal.h"
+#include "executor/run/runner_queue.h"
 
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "core/base/clock.h"
+#include "executor/run/runner_names.h"
 
 dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err)
 {

@@ -15,7 +15,7 @@
 #include "cost_models/job.h"
 #include "cuda_emu.h"
 #include "executor/run/ranks.h"
-#include "executor/run/runner_internal.h"
+#include "executor/run/runner_data.h"
 #include "executor/session/session.h"
 #include "tests/support/small_models.h"
 

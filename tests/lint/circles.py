@@ -2,6 +2,7 @@
 """No circle of folders and no circle of files in the product.
 
 Files: a.c depends on b.c when its object takes a name that b.o defines. Folders: the same, and includes of headers.
+Modules, a.c with a.h: both, in the folders of LAYERED, whose files are layers: none includes the header of one above it.
 lower_node.c and lower_decompose.c are the one true recursion: a node's decomposition is lowered as nodes are.
 Usage: circles.py BUILD_DIR"""
 import os
@@ -11,6 +12,7 @@ import sys
 from collections import defaultdict
 
 RECURSION = {"spmd/lower/lower_decompose.c", "spmd/lower/lower_node.c"}
+LAYERED = {"core/layout", "executor/comm", "executor/run", "executor/files", "planner/mtf"}
 ROOMS = ["core", "spmd", "interop", "importers", "cost_models", "planner", "executor", "dtensor", "tools"]
 
 
@@ -61,7 +63,7 @@ def main():
                     wanted[source].add(symbol)
                 elif kind in "TDBRC":
                     defined[symbol] = source
-    files, folders = defaultdict(set), defaultdict(set)
+    files, folders, modules = defaultdict(set), defaultdict(set), defaultdict(set)
     for source, symbols in wanted.items():
         files[source] |= {defined[s] for s in symbols if s in defined} - {source}
     for source in sources:
@@ -70,7 +72,9 @@ def main():
         for target in files.get(source, set()) | {i for i in included if i in sources}:
             if os.path.dirname(target) != os.path.dirname(source):
                 folders[os.path.dirname(source)].add(os.path.dirname(target))
-    bad = [c for c in components(files) if not c <= RECURSION] + components(folders)
+            elif target[:-2] != source[:-2] and os.path.dirname(source) in LAYERED:
+                modules[source[:-2]].add(target[:-2])
+    bad = [c for c in components(files) if not c <= RECURSION] + components(folders) + components(modules)
     for circle in bad:
         print("circle: " + " ".join(sorted(circle)))
     print(f"{len(wanted)} objects, {len(folders)} folders, {len(bad)} circles")

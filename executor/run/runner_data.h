@@ -1,9 +1,11 @@
-/* Shared by binding a program (runner_bind.c) and running it (runner.c). */
-#ifndef DTP_EXECUTOR_RUN_RUNNER_INTERNAL_H
-#define DTP_EXECUTOR_RUN_RUNNER_INTERNAL_H
+/* What a runner is made of. Its files are layers: runner_names.h, runner_queue.h, runner_bind.h and
+ * above them runner.h. */
+#ifndef DTP_EXECUTOR_RUN_RUNNER_DATA_H
+#define DTP_EXECUTOR_RUN_RUNNER_DATA_H
 
+#include "executor/comm/communicator.h"
 #include "executor/device/step_state.h"
-#include "executor/run/runner.h"
+#include "executor/run/runner_types.h"
 
 /* One instruction bound to this rank: views instead of ids, bound kernel instead of op name. */
 typedef struct dtp_runner__bound {
@@ -93,27 +95,5 @@ static inline void dtp_runner__note_time(dtp_runner *r, int32_t microbatch, int3
     r->profile[i] += s;
     r->spans[(int64_t)microbatch * r->body + i] = (dtp_span){begin_s, begin_s + s};
 }
-
-/* For messages. */
-const char *dtp_runner__node_name(const dtp_program *p, const dtp_instr *i);
-/* Prefixes a message with rank, step and instruction i; -1: it is not known. */
-void dtp_runner__name_instr(const dtp_runner *r, int64_t step, int32_t i, dtp_err *err);
-/* Takes memory, binds every value and instruction; r has program, backend, communicator, arena. */
-dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err) DTP_MUST_CHECK;
-/* Events, host memory and graphs of a backend with a queue. */
-dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
-void dtp_runner__close_queue(dtp_runner *r);
-/* Forgets the graphs: addresses have changed, or the transport is about to be given up. */
-void dtp_runner__forget(dtp_runner *r);
-/* Puts an event before instruction i on the queue, where times are taken from it. */
-dtp_status dtp_runner__mark(dtp_runner *r, dtp_runner__flight *f, int32_t i,
-                            dtp_err *err) DTP_MUST_CHECK;
-/* Waits for the end of a step on a queue, and takes its times. */
-dtp_status dtp_runner__await(dtp_runner *r, dtp_runner__flight *f, dtp_err *err) DTP_MUST_CHECK;
-/* An instruction was put on the queue: waits where the host is too far ahead. Not while it is
- * recorded, and only for transports whose collectives are on the queue. */
-dtp_status dtp_runner__pace(dtp_runner *r, int64_t step, dtp_err *err) DTP_MUST_CHECK;
-/* Points the views of microbatches at a microbatch. */
-void dtp_runner__shift(dtp_runner *r, int32_t microbatch);
 
 #endif
