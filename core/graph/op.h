@@ -70,6 +70,8 @@ enum {
     DTP_OP_ARITHMETIC = 1 << 18,     /* bound by arithmetic, not by bytes, in long sequences */
     DTP_OP_CAST = 1 << 20,           /* the elements in another type, and no more */
     DTP_OP_STATISTIC = 1 << 21,      /* of many elements: mixed precision keeps it in f32 */
+    DTP_OP_FUSES = 1 << 22,          /* of floats a step of expressions that run as one kernel: one
+                                        or two operands, at most one float attribute */
     DTP_OP_ANY_DTYPE = 1 << 19       /* moves, fills or converts: kernels take every dtype */
 };
 

@@ -478,8 +478,20 @@ static dtp_status cast_kernel(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-#define FUSED_RUN(op, ...) op##_run,
-const dtp_elementwise_fn dtp_cpu_functions[DTP_N_FUSED] = {DTP_FUSED_FUNCTIONS(FUSED_RUN)};
+#define FUNCTION_RUN(op, ...) {#op, op##_run},
+dtp_elementwise_fn dtp_cpu_function(const char *name)
+{
+    static const struct {
+        const char *name;
+        run_fn run;
+    } runs[] = {{"cast", cast_run},
+                UNARY(FUNCTION_RUN) BINARY(FUNCTION_RUN) ARITHMETIC(FUNCTION_RUN)};
+    size_t i = 0;
+    while (i < sizeof runs / sizeof runs[0] && strcmp(runs[i].name, name) != 0) {
+        i++;
+    }
+    return i < sizeof runs / sizeof runs[0] ? runs[i].run : NULL;
+}
 
 #define FLOAT_ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_FLOATS},
 #define ROW(op, ...) {#op, elementwise_kernel, op##_bind, DTP_NUMBERS},

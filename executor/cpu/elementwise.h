@@ -2,7 +2,6 @@
 #ifndef DTP_EXECUTOR_CPU_ELEMENTWISE_H
 #define DTP_EXECUTOR_CPU_ELEMENTWISE_H
 
-#include "core/graph/ops/fused.h"
 #include "executor/cpu/loops/nest.h"
 
 enum { DTP_ELEMENTWISE_IN = 3 };
@@ -17,8 +16,8 @@ typedef struct dtp_elementwise_run {
 } dtp_elementwise_run;
 typedef void (*dtp_elementwise_fn)(const dtp_elementwise_run *run);
 
-/* The functions of fused expressions on f32. */
-extern const dtp_elementwise_fn dtp_cpu_functions[DTP_N_FUSED];
+/* The function that an elementwise op is on f32; NULL: none of that name. */
+dtp_elementwise_fn dtp_cpu_function(const char *name);
 
 /* y = a * b over a nest of the views y (inner step 1), a, b with these dtypes. */
 void dtp_cpu_multiply(const dtp_nest *nest, int32_t threads, const dtp_dtype dtype[3],

@@ -13,6 +13,7 @@ enum { BLOCK = 512, VIEWS = DTP_FUSED_OUT + DTP_FUSED_IN };
 
 typedef struct expr_job {
     dtp_fused_expr expr;
+    dtp_elementwise_fn run[DTP_FUSED_STEPS];
     dtp_nest nest; /* views: outputs, operands */
     int32_t n_in, n_out;
     void *data[VIEWS];
@@ -49,7 +50,7 @@ static void run_block(const expr_job *job, int64_t n, const int64_t off[VIEWS])
                                          .a = (float)s->constant,
                                          .dtype = DTP_F32,
                                          .from = {DTP_F32, DTP_F32}};
-        dtp_cpu_functions[s->function](&run);
+        job->run[k](&run);
         at[DTP_FUSED_IN + k] = to;
         step[DTP_FUSED_IN + k] = 1;
         if (result >= 0 && !direct) {
@@ -79,6 +80,13 @@ static dtp_status expr_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
     expr_job *job;
     DTP_STATE(arena, state, job, err);
     DTP_TRY(dtp_fused_expr_of(args->call, &job->expr, err));
+    for (int32_t k = 0; k < job->expr.n; k++) {
+        const char *name = job->expr.step[k].op->name;
+        job->run[k] = dtp_cpu_function(name);
+        if (job->run[k] == NULL) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "backend cpu has no function '%s'", name);
+        }
+    }
     job->n_in = args->call->n_in;
     job->n_out = args->call->n_out;
     for (int32_t v = 0; v < job->n_out + job->n_in; v++) {

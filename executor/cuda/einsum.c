@@ -167,13 +167,14 @@ static cublasLtEpilogue_t epilogue_of_expression(const dtp_kernel_args *args,
         return CUBLASLT_EPILOGUE_DEFAULT;
     }
     const dtp_fused_step *s = e.step;
-    const bool bias = s[0].function == DTP_FUSED_add && s[0].arg[0] == 0 && s[0].arg[1] == 1;
+    const bool bias =
+        s[0].op == dtp_fused_op(DTP_FUSED_ADD) && s[0].arg[0] == 0 && s[0].arg[1] == 1;
     const dtp_fused_step *last = &s[bias ? 1 : 0];
-    const bool gelu = e.n == (bias ? 2 : 1) && last->function == DTP_FUSED_gelu &&
+    const bool gelu = e.n == (bias ? 2 : 1) && last->op == dtp_fused_op(DTP_FUSED_GELU) &&
                       last->arg[0] == (bias ? DTP_FUSED_IN : 0);
     const bool sums = dtp_fused_product_kind_of(call->op) == DTP_FUSED_PRODUCT_SUM;
-    if (e.n == 1 && s[0].function == DTP_FUSED_gelu_grad && s[0].arg[0] == 1 && s[0].arg[1] == 0 &&
-        dtp_ttype_equal(&args->in[2].local, &result->local)) {
+    if (e.n == 1 && s[0].op == dtp_fused_op(DTP_FUSED_GELU_GRAD) && s[0].arg[0] == 1 &&
+        s[0].arg[1] == 0 && dtp_ttype_equal(&args->in[2].local, &result->local)) {
         job->matrix = 2;
         job->vector = sums ? call->n_in + 1 : -1;
         return !sums ? CUBLASLT_EPILOGUE_DGELU

@@ -1,12 +1,30 @@
 /* Fused ops: expressions as a nest of results and operands; norms of expressions, a block a row. */
 #include "core/graph/ops/fused_ops.h"
+
+#include <string.h>
+
 #include "executor/cuda/kernels.h"
 #include "executor/cuda/kernels/elementwise/elementwise.h"
 #include "executor/cuda/kernels/elementwise/fused.h"
 #include "executor/device/linear_loss.h"
 
-#define OP_NUMBER(op, ...) DTP_CUDA_OP_##op,
-static const int32_t OPS[] = {DTP_FUSED_FUNCTIONS(OP_NUMBER)};
+#define OP_NUMBER(op, ...) {#op, DTP_CUDA_OP_##op},
+static const struct {
+    const char *name;
+    int32_t number;
+} FUNCTIONS[] = {DTP_CUDA_UNARY(OP_NUMBER) DTP_CUDA_BINARY(OP_NUMBER)
+                     DTP_CUDA_ARITHMETIC(OP_NUMBER)};
+enum { N_FUNCTIONS = sizeof FUNCTIONS / sizeof FUNCTIONS[0] };
+
+/* -1: none of that name. */
+static int32_t find_function(const char *name)
+{
+    int32_t f = 0;
+    while (f < N_FUNCTIONS && strcmp(FUNCTIONS[f].name, name) != 0) {
+        f++;
+    }
+    return f < N_FUNCTIONS ? FUNCTIONS[f].number : -1;
+}
 
 /* Everything but the nest. */
 static dtp_status set_steps(const dtp_op_call *call, dtp_cuda_expr *out, dtp_err *err)
@@ -19,8 +37,11 @@ static dtp_status set_steps(const dtp_op_call *call, dtp_cuda_expr *out, dtp_err
     out->n_out = call->n_out;
     for (int32_t k = 0; k < expr.n; k++) {
         const dtp_fused_step *s = &expr.step[k];
-        const bool cast = s->function == DTP_FUSED_cast; /* a product with 1 */
-        out->step[k].op = cast ? DTP_CUDA_OP_scale : OPS[s->function];
+        const bool cast = (s->op->flags & DTP_OP_CAST) != 0; /* a product with 1 */
+        out->step[k].op = cast ? DTP_CUDA_OP_scale : find_function(s->op->name);
+        if (out->step[k].op < 0) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "backend cuda has no function '%s'", s->op->name);
+        }
         out->step[k].constant = cast ? 1.0f : (float)s->constant;
         for (int32_t a = 0; a < DTP_FUSED_ARGS; a++) {
             const int32_t of = s->arg[a] - DTP_FUSED_IN;

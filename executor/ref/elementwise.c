@@ -194,12 +194,33 @@ static double cast_value(double x, double y, double a, double b)
     return x;
 }
 
-#define FUSED_VALUE(name, ...) name##_value,
+#define NAMED_VALUE(name, ...) {#name, name##_value},
+static value_fn find_value(const char *name)
+{
+    static const struct {
+        const char *name;
+        value_fn value;
+    } values[] = {{"cast", cast_value},
+                  UNARY(NAMED_VALUE) BINARY(NAMED_VALUE) ARITHMETIC(NAMED_VALUE)};
+    size_t i = 0;
+    while (i < sizeof values / sizeof values[0] && strcmp(values[i].name, name) != 0) {
+        i++;
+    }
+    return i < sizeof values / sizeof values[0] ? values[i].value : NULL;
+}
+
 static dtp_status run_fused(const dtp_kernel_args *args, dtp_err *err)
 {
-    static const value_fn functions[] = {DTP_FUSED_FUNCTIONS(FUSED_VALUE)};
+    value_fn values[DTP_FUSED_STEPS];
     dtp_fused_expr e;
     DTP_TRY(dtp_fused_expr_of(args->call, &e, err));
+    for (int32_t k = 0; k < e.n; k++) {
+        values[k] = find_value(e.step[k].op->name);
+        if (values[k] == NULL) {
+            return DTP_FAIL(err, DTP_UNSUPPORTED, "backend ref has no function '%s'",
+                            e.step[k].op->name);
+        }
+    }
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         double v[DTP_FUSED_IN + DTP_FUSED_STEPS] = {0};
@@ -208,8 +229,7 @@ static dtp_status run_fused(const dtp_kernel_args *args, dtp_err *err)
         }
         for (int32_t k = 0; k < e.n; k++) {
             const dtp_fused_step *s = &e.step[k];
-            v[DTP_FUSED_IN + k] =
-                functions[s->function](v[s->arg[0]], v[s->arg[1]], s->constant, 0.0);
+            v[DTP_FUSED_IN + k] = values[k](v[s->arg[0]], v[s->arg[1]], s->constant, 0.0);
         }
         dtp_ref__set(&args->out[0], &l, v[DTP_FUSED_IN + e.n - 1]);
         if (e.also >= 0) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "executor/rule_verify/op_case.h"
+#include "core/graph/ops/fused_ops.h"
 #include "core/graph/ops/op_table.h"
 
 enum { TEXT_BYTES = 128, MAX_ATTRS = 12, MAX_LIST = 8 };
@@ -148,6 +149,9 @@ static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text,
     case DTP_ATTR_INT:
     case DTP_ATTR_BOOL:
         a->i = strtoll(text, NULL, 10);
+        if (strchr(text, ':') != NULL) {
+            DTP_TRY(dtp_fused_step_parse(text, &a->i, err));
+        }
         break;
     case DTP_ATTR_FLOAT:
         a->f = strtod(text, NULL);

@@ -12,14 +12,24 @@
 #define BINARY_REAL " distinct"
 #define BINARY_POSITIVE " pos"
 #define BINARY_TRUTH " bool"
+/* A function of numbers as a step of an expression. */
+#define FUSED_REAL(name, args, ...)                                                                \
+    {.op = "fused_elementwise",                                                                    \
+     .attrs = "step0=" #name ":" args "; step1=mul:s0,2",                                          \
+     .in = {__VA_ARGS__, "b=7"}},
+#define FUSED_POSITIVE FUSED_REAL
+#define FUSED_TRUTH(name, ...)
 #define UNARY_CASES(name, text, domain, ...)                                                       \
     {.op = #name, .in = {"a=3,b=7" UNARY_##domain}}, {.op = #name, .in = {"a=39" UNARY_##domain}}, \
-        {.op = #name, .in = {"-" UNARY_##domain}},
+        {.op = #name, .in = {"-" UNARY_##domain}},                                                 \
+        FUSED_##domain(name, "0,0", "a=3,b=7" UNARY_##domain, "a=3,b=7" UNARY_##domain)
 #define BINARY_CASES(name, text, domain, ...)                                                      \
     {.op = #name, .in = {"a=3,b=7" BINARY_##domain, "b=7" BINARY_##domain}},                       \
-        {.op = #name, .in = {"a=3,b=7" BINARY_##domain, "b=7,a=3" BINARY_##domain}},
+        {.op = #name, .in = {"a=3,b=7" BINARY_##domain, "b=7,a=3" BINARY_##domain}},               \
+        FUSED_##domain(name, "0,1", "a=3,b=7" BINARY_##domain, "b=7,a=3" BINARY_##domain)
 #define GRADIENT_CASES(name, text, ...)                                                            \
-    {.op = #name, .in = {"a=3,b=7", "a=3,b=7"}}, {.op = #name, .in = {"a=5,b=7", "b=7,a=5"}},
+    {.op = #name, .in = {"a=3,b=7", "a=3,b=7"}}, {.op = #name, .in = {"a=5,b=7", "b=7,a=5"}},      \
+        FUSED_REAL(name, "0,1", "a=3,b=7", "a=3,b=7")
 
 /* An op, its attributes (NULL: defaults) and its operands; without finite differences; with the
  * declared dims of the output. */
@@ -419,53 +429,54 @@ const dtp_op_case DTP_OP_CASES[] = {
     CASE("accumulate", NULL, "a=3,b=7 ids:9", "a=3,b=7 ids:9"),
     CASE("loss_scale", "interval=3", "- pos", "- pos", "- pos", "- pos"),
     /* gelu(x + bias) */
-    CASE("fused_elementwise", "step0=1000100; step1=17060000", "a=3,b=7", "b=7"),
+    CASE("fused_elementwise", "step0=add:0,1; step1=gelu:s0", "a=3,b=7", "b=7"),
     /* c (x + y) dy, y with its dims in another order */
-    CASE("fused_elementwise", "step0=1000100; step1=7060000; step2=3070200; c0=-1.25", "a=3,b=17",
+    CASE("fused_elementwise", "step0=add:0,1; step1=scale:s0; step2=mul:s1,2; c0=-1.25", "a=3,b=17",
          "b=17,a=3", "a=3,b=17"),
     /* x^c0 / (x + 1) with the operand before last of a scalar; leaky_relu twice */
     CASE("fused_elementwise",
-         "step0=25000000; step1=1000100; step2=26070001; step3=26080001; step4=3060900; "
+         "step0=pow:0; step1=add:0,1; step2=leaky_relu:s1,0,1; step3=leaky_relu:s2,0,1; "
+         "step4=mul:s0,s3; "
          "c0=2.5; c1=0.3",
          "a=5,b=37 pos", "-"),
-    CASE_NO_FD("fused_elementwise", "step0=0; step1=18060000; result=f32", "a=3,b=700"),
-    CASE("fused_elementwise2", "step0=1000100; step1=17060000; also=0", "a=3,b=7", "b=7"),
+    CASE_NO_FD("fused_elementwise", "step0=cast:0; step1=silu:s0; result=f32", "a=3,b=700"),
+    CASE("fused_elementwise2", "step0=add:0,1; step1=gelu:s0; also=0", "a=3,b=7", "b=7"),
     CASE("fused_elementwise2",
-         "step0=1000100; step1=3060200; step2=2070300; step3=14080000; also=1", "a=3,b=600",
+         "step0=add:0,1; step1=mul:s0,2; step2=sub:s1,3; step3=tanh:s2; also=1", "a=3,b=600",
          "a=3,b=600", "a=3", "b=600"),
     /* x w + bias; gelu; both; gelu's gradient, at operand 2, of the product */
-    CASE_OUT("fused_product", "a=3,c=5,d=2,e=4", "step0=1000100", "a=3,c=5,b=7", "b=7,d=2,e=4",
+    CASE_OUT("fused_product", "a=3,c=5,d=2,e=4", "step0=add:0,1", "a=3,c=5,b=7", "b=7,d=2,e=4",
              "d=2,e=4"),
-    CASE_OUT("fused_product", "a=3,c=8", "step0=17000000", "a=3,b=7", "b=7,c=8"),
-    CASE_OUT("fused_product", "a=6,c=8", "step0=1000100; step1=17060000", "b=7,a=6", "c=8,b=7",
+    CASE_OUT("fused_product", "a=3,c=8", "step0=gelu:0", "a=3,b=7", "b=7,c=8"),
+    CASE_OUT("fused_product", "a=6,c=8", "step0=add:0,1; step1=gelu:s0", "b=7,a=6", "c=8,b=7",
              "c=8"),
-    CASE_OUT("fused_product", "a=6,c=8", "step0=31010000", "a=6,b=5", "b=5,c=8", "a=6,c=8"),
+    CASE_OUT("fused_product", "a=6,c=8", "step0=gelu_grad:1,0", "a=6,b=5", "b=5,c=8", "a=6,c=8"),
     /* products in a batch, and one that is stored the other way around */
-    CASE_OUT("fused_product", "e=3,a=6,c=16", "step0=1000100", "e=3,a=6,b=5", "e=3,b=5,c=16",
+    CASE_OUT("fused_product", "e=3,a=6,c=16", "step0=add:0,1", "e=3,a=6,b=5", "e=3,b=5,c=16",
              "c=16"),
-    CASE_OUT("fused_product", "c=8,a=6", "step0=1000100; step1=17060000", "a=6,b=5", "b=5,c=8",
+    CASE_OUT("fused_product", "c=8,a=6", "step0=add:0,1; step1=gelu:s0", "a=6,b=5", "b=5,c=8",
              "a=6"),
     /* what no library's epilogue computes */
-    CASE_OUT("fused_product", "a=6,c=8", "step0=1000100; step1=3060200", "a=6,b=5", "b=5,c=8",
+    CASE_OUT("fused_product", "a=6,c=8", "step0=add:0,1; step1=mul:s0,2", "a=6,b=5", "b=5,c=8",
              "a=6", "c=8"),
-    CASE_OUT("fused_product2", "a=6,c=24", "step0=1000100; step1=17060000; also=0", "a=6,b=5",
+    CASE_OUT("fused_product2", "a=6,c=24", "step0=add:0,1; step1=gelu:s0; also=0", "a=6,b=5",
              "b=5,c=24", "c=24"),
-    CASE_OUT("fused_product2", "e=2,a=6,c=16", "step0=1000100; step1=17060000; also=0",
+    CASE_OUT("fused_product2", "e=2,a=6,c=16", "step0=add:0,1; step1=gelu:s0; also=0",
              "e=2,a=6,b=5", "e=2,b=5,c=16", "c=16"),
-    CASE_OUT("fused_product2", "a=6,c=7", "step0=1000100; step1=17060000; also=0", "a=6,b=5",
+    CASE_OUT("fused_product2", "a=6,c=7", "step0=add:0,1; step1=gelu:s0; also=0", "a=6,b=5",
              "b=5,c=7", "c=7"),
-    CASE_OUT("fused_product_sum", "a=3,e=2,c=8", "step0=31010000", "a=3,e=2,b=5", "c=8,b=5",
+    CASE_OUT("fused_product_sum", "a=3,e=2,c=8", "step0=gelu_grad:1,0", "a=3,e=2,b=5", "c=8,b=5",
              "a=3,e=2,c=8"),
-    CASE_OUT("fused_product_sum", "a=6,c=3,d=3", "step0=31010000", "a=6,b=5", "b=5,c=3,d=3",
+    CASE_OUT("fused_product_sum", "a=6,c=3,d=3", "step0=gelu_grad:1,0", "a=6,b=5", "b=5,c=3,d=3",
              "a=6,c=3,d=3"),
     CASE_OUT("fused_operand_sum", "b=5,c=8", NULL, "a=3,e=2,b=5", "a=3,e=2,c=8"),
     CASE_OUT("fused_operand_sum", "c=2,d=3,b=5", NULL, "a=6,b=5", "c=2,a=6,d=3"),
     CASE_OUT("fused_operand_sum", "g=2,b=5,c=8", NULL, "g=2,a=6,b=5", "g=2,a=6,c=8"),
-    CASE("fused_layer_norm", "over=b; eps=1e-5; step0=1000100", "a=3,b=37", "a=3,b=37", "b=37",
+    CASE("fused_layer_norm", "over=b; eps=1e-5; step0=add:0,1", "a=3,b=37", "a=3,b=37", "b=37",
          "b=37"),
-    CASE("fused_layer_norm", "over=b,c; eps=0.1; step0=1000100; step1=3060200", "a=3,b=4,c=5",
+    CASE("fused_layer_norm", "over=b,c; eps=0.1; step0=add:0,1; step1=mul:s0,2", "a=3,b=4,c=5",
          "b=4,c=5", "a=3", "c=5,b=4", "c=5,b=4"),
-    CASE("fused_rms_norm", "over=b; eps=1e-6; step0=1000100", "a=3,b=37", "b=37", "b=37"),
+    CASE("fused_rms_norm", "over=b; eps=1e-6; step0=add:0,1", "a=3,b=37", "b=37", "b=37"),
     CASE("linear_loss", "over=v; reduce=mean; chunk=4", "a=3,b=5,d=7", "v=11,d=7",
          "a=3,b=5 ids:11"),
     CASE("linear_loss", "over=v; reduce=sum; smoothing=0.1; chunk=100", "a=5,d=7", "d=7,v=9",

@@ -15,11 +15,11 @@
 #include "tests/ops/against_ref.h"
 #include "tests/ops/eval.h"
 
-#define BIAS "step0=1000100"
-#define GELU "step0=17000000"
-#define BIAS_GELU "step0=1000100; step1=17060000"
+#define BIAS "step0=add:0,1"
+#define GELU "step0=gelu:0"
+#define BIAS_GELU "step0=add:0,1; step1=gelu:s0"
 #define KEPT BIAS_GELU "; also=0"
-#define GELU_GRAD "step0=31010000"
+#define GELU_GRAD "step0=gelu_grad:1,0"
 
 enum { ROOM = 64 };
 
@@ -125,13 +125,13 @@ const product_case PRODUCT_CASES[] = {
      {.op = "fused_product",
       .in = {"a=6,b=5", "b=5,c=8", "a=6,c=8"},
       .out = "a=6,c=8",
-      .attrs = "step0=3000100"}},
+      .attrs = "step0=mul:0,1"}},
     {0,
      0,
      {.op = "fused_product2",
       .in = {"a=6,b=5", "b=5,c=8", "c=8"},
       .out = "a=6,c=8",
-      .attrs = BIAS "; step1=18060000; also=0"}},
+      .attrs = BIAS "; step1=silu:s0; also=0"}},
     {0,
      0,
      {.op = "fused_product",
@@ -165,7 +165,7 @@ const int32_t product_case_count = sizeof PRODUCT_CASES / sizeof PRODUCT_CASES[0
 int32_t product_launches(const product_case *c, dtp_dtype dtype, int64_t shift)
 {
     const char *attrs = c->c.attrs != NULL ? c->c.attrs : "";
-    const bool gelu = strstr(attrs, "=17") != NULL || strstr(attrs, "=31") != NULL;
+    const bool gelu = strstr(attrs, "=gelu") != NULL;
     return gelu && dtype == DTP_F32 ? 0 : shift != 0 ? c->shifted : c->products;
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """An elementwise op is a row and its values: `cube` is added to a copy of the sources, a line in each of at most five files of the
 product, and built into programs of the tests. Their tables then hold it, every sharding rule and the finite differences of its
-gradient pass, the CPU and the emulated card agree with the reference, and it is a function on distributed tensors.
+gradient pass, the CPU and the emulated card agree with the reference, and it is a function on distributed tensors. It is fused: it
+is a step of expressions on all three, and in a program for target cuda it runs in one kernel with what lies beside it.
 Usage: toy_op.py BUILD_DIR"""
 import json
 import os
@@ -19,7 +20,13 @@ LINES = {
     "executor/cuda/kernels/elementwise/elementwise.h": "OP(cube, (x * x * x))",
 }
 GENERATED = "include/dtp/ops.h"  # by ./dev fmt
-PROGRAMS = ["bin/verify_op", "bin/test_ops_gradients", "emulated/dtp_cuda.so", "bin/test_cuda_ops"]
+PROGRAMS = ["bin/verify_op", "bin/test_ops_gradients", "bin/test_ops_cpu_vs_ref", "emulated/dtp_cuda.so", "bin/test_cuda_ops", "bin/dtplan"]
+MODEL = {
+    "format": "dtp.model/1", "name": "toy", "dims": {"a": 8, "b": 16},
+    "inputs": {"x": {"dims": ["a", "b"], "dtype": "f32"}}, "params": {"w": {"dims": ["b"], "init": "ones"}},
+    "nodes": [{"id": "s", "op": "add", "in": ["x", "w"]}, {"id": "c", "op": "cube", "in": ["s"]},
+              {"id": "y", "op": "mul", "in": ["c", "w"]}],
+    "outputs": ["y"]}
 MOST_FILES = 5
 
 root = os.getcwd()
@@ -101,6 +108,20 @@ def link(copy, program, new):
     run([w.replace(f"{build}/emulated", f"{copy}/emulated") for w in words], cwd=build)
 
 
+def check_fused(copy):
+    """Cases of an expression with cube are among those that run, and the lowering makes such expressions."""
+    for program, *args in (("verify_op", "fused_elementwise"), ("test_cuda_ops", "20240517", "fused_elementwise")):
+        with_cube, without = (int(re.search(r"\d+(?= programs| cases)", run([f"{where}/bin/{program}", *args]))[0])
+                              for where in (copy, build))
+        print(f"{program} fused_elementwise: {with_cube}, without cube {without}")
+        if with_cube <= without:
+            sys.exit(f"FAIL: {program} runs no expression with cube")
+    put(f"{copy}/toy.json", json.dumps(MODEL))
+    program = run([f"{copy}/bin/dtplan", "show", f"{copy}/toy.json", "--stage", "program", "--target", "cuda"])
+    if not re.search(r"fused_elementwise\(add cube mul\)", program) or re.search(r"kernel +cube", program):
+        sys.exit(f"FAIL: cube is not fused:\n{program}")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="toy_op.") as copy:
         for folder in ("core", "spmd", "executor", "cost_models", "interop", "planner", "dtensor", "include", "tools", "tests"):
@@ -120,11 +141,12 @@ def main():
         changed = [p for p in [*LINES, GENERATED] if read(p) != read(f"{copy}/{p}")]
         if len(changed) > MOST_FILES or GENERATED not in changed or "dtp_tensor_cube" not in read(f"{copy}/{GENERATED}"):
             sys.exit(f"FAIL: files that are touched: {changed}")
-        for command in (["verify_op", "cube"], ["test_ops_gradients"], ["test_cuda_ops", "20240517", "cube"]):
+        for command in (["verify_op", "cube"], ["test_ops_gradients"], ["test_ops_cpu_vs_ref"], ["test_cuda_ops", "20240517", "cube"]):
             out = run([f"{copy}/bin/{command[0]}", *command[1:]])
             print("\n".join(line for line in out.splitlines() if re.search(r"programs|cases", line)))
             if command[0] == "test_cuda_ops" and re.search(r"^0 cases", out, re.M):
                 sys.exit("FAIL: no case of cube ran on the card")
+        check_fused(copy)
         print(f"{len(changed)} files of the product touched, {len(new)} compiled")
 
 

@@ -293,11 +293,11 @@ static const char *const CMP[] = {"lt", "le", "gt", "ge", "eq", "ne", NULL};
 static const dtp_attr_spec COMPARE_ATTRS[] = {
     {.key = "cmp", .kind = DTP_ATTR_ENUM, .required = true, .choices = CMP}, {.key = NULL}};
 
-#define ROW1(op, text, infer_fn, flops)                                                            \
-    DTP_ROW(op, text, 1, 1, 1), .flags = DTP_OP_ELEMENTWISE, .infer = (infer_fn),                  \
+#define ROW1(op, text, infer_fn, flops, traits)                                                    \
+    DTP_ROW(op, text, 1, 1, 1), .flags = DTP_OP_ELEMENTWISE | (traits), .infer = (infer_fn),       \
                                 .elem_flops = (flops), .inplace_in = {1}
-#define ROW_GRAD(op, text, infer_fn, flops)                                                        \
-    DTP_ROW(op, text, 2, 2, 1), .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE,                 \
+#define ROW_GRAD(op, text, infer_fn, flops, traits)                                                \
+    DTP_ROW(op, text, 2, 2, 1), .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE | (traits),      \
                                 .infer = (infer_fn), .elem_flops = (flops),                        \
                                 .no_grad = DTP_NO_GRAD_OF_GRAD, .inplace_in = {2}
 
@@ -319,7 +319,7 @@ enum { X, Y };
     }
 
 #define ARITHMETIC(vjp_fn, trait)                                                                  \
-    .flags = DTP_OP_ELEMENTWISE | (trait), .infer = infer_binary, .vjp = (vjp_fn)
+    .flags = DTP_OP_ELEMENTWISE | DTP_OP_FUSES | (trait), .infer = infer_binary, .vjp = (vjp_fn)
 #define LOGICAL                                                                                    \
     .flags = DTP_OP_ELEMENTWISE, .infer = infer_logical, .no_grad = DTP_NO_BOOL_GRAD,              \
     .f32_error = DTP_EXACT
@@ -327,16 +327,20 @@ enum { X, Y };
 #define INFER_REAL infer_same
 #define INFER_POSITIVE infer_same
 #define INFER_TRUTH infer_logical
+#define FUSES_REAL DTP_OP_FUSES
+#define FUSES_POSITIVE DTP_OP_FUSES
+#define FUSES_TRUTH 0
 #define UNARY_ROW(op, text, domain, flops, ...)                                                    \
-    {ROW1(#op, text, INFER_##domain, flops), __VA_ARGS__},
-#define GRADIENT_ROW(op, text, flops, ...) {ROW_GRAD(#op, text, infer_pair, flops), __VA_ARGS__},
+    {ROW1(#op, text, INFER_##domain, flops, FUSES_##domain), __VA_ARGS__},
+#define GRADIENT_ROW(op, text, flops, ...)                                                         \
+    {ROW_GRAD(#op, text, infer_pair, flops, DTP_OP_FUSES), __VA_ARGS__},
 #define BINARY_ROW(op, text, domain, flops, ...)                                                   \
     {DTP_ROW(#op, (text), 2, 2, 1), .elem_flops = (flops), .inplace_in = {1}, __VA_ARGS__},
 
 const dtp_op_def dtp_ops_elementwise[] = {
     {
         DTP_ROW("cast", "another element type", 1, 1, 1),
-        .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE | DTP_OP_CAST,
+        .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE | DTP_OP_CAST | DTP_OP_FUSES,
         .attrs = CAST_ATTRS,
         .infer = infer_cast,
         .rules = rules_cast,
@@ -346,16 +350,16 @@ const dtp_op_def dtp_ops_elementwise[] = {
         .bench = {"#rc | dtype=f32", "rc | dtype=f32", "rc | dtype=bf16"},
         .mtf_class = "CastOperation",
     },
-    {ROW1("scale", "factor x", infer_same, 1.0), .vjp = dtp_op__self_grad,
+    {ROW1("scale", "factor x", infer_same, 1.0, DTP_OP_FUSES), .vjp = dtp_op__self_grad,
      .linear = DTP_LINEAR_EACH, .attrs = SCALE_ATTRS, .bench = {"rc | factor=0.5"},
      .mtf_class = "ScalarMultiplyOperation"},
-    {ROW1("pow", "x^exponent", infer_same, 10.0), .vjp = vjp_pow, .attrs = POW_ATTRS,
+    {ROW1("pow", "x^exponent", infer_same, 10.0, DTP_OP_FUSES), .vjp = vjp_pow, .attrs = POW_ATTRS,
      .bench = {"rc | exponent=2.5"}},
-    {ROW1("leaky_relu", "x, or slope x when negative", infer_same, 1.0), OWN("leaky_relu_grad", X),
-     .attrs = SLOPE_ATTRS},
-    {ROW1("elu", "x, or alpha (e^x - 1) when negative", infer_same, 10.0), OWN("elu_grad", X),
-     .attrs = ALPHA_ATTRS},
-    {ROW1("clamp", "x limited to [low, high]", infer_clamp, 1.0), OWN("clamp_grad", X),
+    {ROW1("leaky_relu", "x, or slope x when negative", infer_same, 1.0, DTP_OP_FUSES),
+     OWN("leaky_relu_grad", X), .attrs = SLOPE_ATTRS},
+    {ROW1("elu", "x, or alpha (e^x - 1) when negative", infer_same, 10.0, DTP_OP_FUSES),
+     OWN("elu_grad", X), .attrs = ALPHA_ATTRS},
+    {ROW1("clamp", "x limited to [low, high]", infer_clamp, 1.0, 0), OWN("clamp_grad", X),
      .attrs = CLAMP_ATTRS, .f32_error = DTP_EXACT},
     {
         DTP_ROW("compare", "a cmp b as bool", 2, 2, 1),
@@ -376,12 +380,14 @@ const dtp_op_def dtp_ops_elementwise[] = {
         .bench = {"?rc rc rc"},
         .f32_error = DTP_EXACT,
     },
-    {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", infer_pair, 1.0),
+    {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", infer_pair, 1.0, DTP_OP_FUSES),
      .attrs = SLOPE_ATTRS},
-    {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", infer_pair, 1.0),
+    {ROW_GRAD("elu_grad", "dy, or alpha e^x dy where x <= 0", infer_pair, 1.0, DTP_OP_FUSES),
      .attrs = ALPHA_ATTRS},
-    {ROW_GRAD("clamp_grad", "dy where low <= x <= high", infer_clamp, 1.0), .attrs = CLAMP_ATTRS,
+    {ROW_GRAD("clamp_grad", "dy where low <= x <= high", infer_clamp, 1.0, 0), .attrs = CLAMP_ATTRS,
      .f32_error = DTP_EXACT},
     DTP_UNARY_OPS(UNARY_ROW) DTP_BINARY_OPS(BINARY_ROW)
         DTP_GRADIENT_OPS(GRADIENT_ROW){.name = NULL},
 };
+const int32_t dtp_ops_elementwise_rows =
+    sizeof dtp_ops_elementwise / sizeof dtp_ops_elementwise[0] - 1;

@@ -4,7 +4,8 @@
  *
  * From a row come the op (elementwise.c, which has the macros of the fields), the function
  * dtp_tensor_<name> (dtensor/ops_elementwise.c) and the cases that the tests run. `domain`: REAL
- * numbers, POSITIVE numbers or TRUTH values; it is where operands of the cases lie. Kernels:
+ * numbers, POSITIVE numbers or TRUTH values; it is where operands of the cases lie. Functions
+ * of numbers have the flag DTP_OP_FUSES. Kernels:
  * executor/cpu/elementwise.c, executor/ref/elementwise.c.
  */
 #ifndef DTP_CORE_GRAPH_OPS_ELEMENTWISE_H
@@ -47,7 +48,8 @@
        .bench = {"rc rc", "rc c"}, .mtf_class = "AddOperation")                                    \
     OP(sub, "a - b", REAL, 1, ARITHMETIC(vjp_sub, 0), .linear = DTP_LINEAR_JOINT)                  \
     OP(mul, "a b", REAL, 1, ARITHMETIC(vjp_mul, 0), .linear = DTP_LINEAR_EACH)                     \
-    OP(div, "a / b", POSITIVE, 1, .flags = DTP_OP_ELEMENTWISE, .infer = infer_div, .vjp = vjp_div) \
+    OP(div, "a / b", POSITIVE, 1, .flags = DTP_OP_ELEMENTWISE | DTP_OP_FUSES, .infer = infer_div,  \
+       .vjp = vjp_div)                                                                             \
     OP(max, "the larger", REAL, 1, ARITHMETIC(vjp_extremum, 0), .user = "gt",                      \
        .f32_error = DTP_EXACT, .mtf_class = "MinMaxOperation")                                     \
     OP(min, "the smaller", REAL, 1, ARITHMETIC(vjp_extremum, 0), .user = "lt",                     \

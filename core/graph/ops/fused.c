@@ -7,13 +7,14 @@
  *   fused_rms_norm       norm behind those of the expression. Rows are whole; the norm is that of
  *                        the expression's rounded result
  *
- * Attributes: "step0" .. are function * 10^6 + arg0 * 10^4 + arg1 * 10^2 + constant. An arg is an
- * operand, or DTP_FUSED_IN + the number of an earlier step; the constant is one of "c0" ..; -1 ends
- * the list. "result" is the dtype of the results (default: of operand 0), "also" the step of the
- * second one.
+ * Attributes: "step0" .. are row * 10^6 + arg0 * 10^4 + arg1 * 10^2 + constant. The row is that of
+ * the function in the elementwise family; an arg is an operand, or DTP_FUSED_IN + the number of an
+ * earlier step; the constant is one of "c0" ..; -1 ends the list. "result" is the dtype of the
+ * results (default: of operand 0), "also" the step of the second one.
  */
 #include "core/graph/ops/fused_ops.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/graph/op_set.h"
@@ -21,15 +22,8 @@
 #include "core/graph/ops/norm.h"
 #include "core/graph/ops/rows.h"
 
-typedef struct fused_function {
-    const char *op, *key;
-    int32_t operands;
-} fused_function;
-
-#define FUNCTION_ROW(name, n, attribute) {#name, attribute, n},
-static const fused_function FUNCTIONS[] = {DTP_FUSED_FUNCTIONS(FUNCTION_ROW)};
-
 extern const dtp_op_def dtp_ops_elementwise[], dtp_ops_norm[], dtp_ops_fused[];
+extern const int32_t dtp_ops_elementwise_rows;
 
 static const dtp_op_def *find_row(const dtp_op_def *row, const char *name)
 {
@@ -39,28 +33,19 @@ static const dtp_op_def *find_row(const dtp_op_def *row, const char *name)
     return row;
 }
 
-const dtp_op_def *dtp_fused_op(int32_t function)
+const dtp_op_def *dtp_fused_op(dtp_fused_function function)
 {
-    return find_row(dtp_ops_elementwise, FUNCTIONS[function].op);
+    static const char *const names[] = {"add", "mul", "gelu", "gelu_grad"};
+    return find_row(dtp_ops_elementwise, names[function]);
 }
 
-int32_t dtp_fused_find(const dtp_op_def *op)
+const char *dtp_fused_key(const dtp_op_def *op)
 {
-    int32_t f = 0;
-    while (f < DTP_N_FUSED && (FUNCTIONS[f].op[0] != op->name[0] || dtp_fused_op(f) != op)) {
-        f++;
+    const dtp_attr_spec *spec = op->attrs;
+    while (spec != NULL && spec->key != NULL && spec->kind != DTP_ATTR_FLOAT) {
+        spec++;
     }
-    return f < DTP_N_FUSED ? f : -1;
-}
-
-int32_t dtp_fused_operands(int32_t function)
-{
-    return FUNCTIONS[function].operands;
-}
-
-const char *dtp_fused_key(int32_t function)
-{
-    return FUNCTIONS[function].key;
+    return spec != NULL ? spec->key : NULL;
 }
 
 /* ---- attributes ---- */
@@ -91,6 +76,44 @@ const char *const dtp_fused_also[] = {"also"};
 
 enum { CONSTANTS = DTP_FUSED_STEPS, RESULT = DTP_FUSED_RESULT, ALSO };
 
+static int64_t step_code(int32_t row, int32_t a, int32_t b, int32_t constant)
+{
+    return (int64_t)row * 1000000 + a * 10000 + b * 100 + constant;
+}
+
+/* A number below 100 at *p, after ',' or at the begin; an 's' before it: of a step. */
+static bool read_arg(const char **p, int32_t *out)
+{
+    const bool step = **p == 's';
+    const char *digits = *p + (step ? 1 : 0);
+    char *end;
+    const long value = strtol(digits, &end, 10);
+    *out = (int32_t)value + (step ? DTP_FUSED_IN : 0);
+    *p = *end == ',' ? end + 1 : end;
+    return end > digits && value >= 0 && value < DTP_FUSED_STEPS;
+}
+
+dtp_status dtp_fused_step_parse(const char *text, int64_t *out, dtp_err *err)
+{
+    const size_t n = strcspn(text, ":");
+    const dtp_op_def *row = dtp_ops_elementwise;
+    int32_t arg[3] = {0};
+    const char *p = text + n + (text[n] == ':' ? 1 : 0);
+    bool fits = text[n] == ':';
+    while (row->name != NULL && (strlen(row->name) != n || memcmp(row->name, text, n) != 0)) {
+        row++;
+    }
+    for (int32_t k = 0; k < 3 && *p != '\0' && fits; k++) {
+        fits = read_arg(&p, &arg[k]);
+    }
+    if (row->name == NULL || !dtp_fused_is_function(row) || !fits || *p != '\0' ||
+        arg[2] >= DTP_FUSED_CONSTANTS) {
+        return DTP_FAIL(err, DTP_INVALID, "'%.60s' is no step of an expression", text);
+    }
+    *out = step_code((int32_t)(row - dtp_ops_elementwise), arg[0], arg[1], arg[2]);
+    return DTP_OK;
+}
+
 bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[DTP_FUSED_ATTRS])
 {
     int32_t constants = 0;
@@ -102,7 +125,7 @@ bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[D
     for (int32_t k = 0; k < expr->n; k++) {
         const dtp_fused_step *s = &expr->step[k];
         int32_t c = 0;
-        if (FUNCTIONS[s->function].key != NULL) {
+        if (dtp_fused_key(s->op) != NULL) {
             while (c < constants && out[CONSTANTS + c].f != s->constant) {
                 c++;
             }
@@ -112,7 +135,7 @@ bool dtp_fused_attrs(const dtp_fused_expr *expr, dtp_dtype dtype, dtp_attr out[D
             out[CONSTANTS + c].f = s->constant;
             constants += c == constants ? 1 : 0;
         }
-        out[k].i = s->function * 1000000 + s->arg[0] * 10000 + s->arg[1] * 100 + c;
+        out[k].i = step_code((int32_t)(s->op - dtp_ops_elementwise), s->arg[0], s->arg[1], c);
     }
     out[RESULT] = dtp_attr_int(dtp_fused_expression_attrs[RESULT].key, (int64_t)dtype);
     out[RESULT].kind = DTP_ATTR_DTYPE;
@@ -140,15 +163,16 @@ dtp_status dtp_fused_expr_of(const dtp_op_call *call, dtp_fused_expr *out, dtp_e
     const dtp_attr *attrs = expression_of(call);
     *out = (dtp_fused_expr){.also = (int32_t)attrs[ALSO].i};
     while (out->n < DTP_FUSED_STEPS && attrs[out->n].i >= 0) {
-        const int64_t code = attrs[out->n].i, f = code / 1000000, c = code % 100;
+        const int64_t code = attrs[out->n].i, row = code / 1000000, c = code % 100;
         dtp_fused_step *s = &out->step[out->n];
-        if (f >= DTP_N_FUSED || c >= DTP_FUSED_CONSTANTS) {
+        if (row >= dtp_ops_elementwise_rows || !dtp_fused_is_function(&dtp_ops_elementwise[row]) ||
+            c >= DTP_FUSED_CONSTANTS) {
             return DTP_FAIL(err, DTP_INVALID, "step %d has no function", out->n);
         }
-        *s = (dtp_fused_step){.function = (int32_t)f,
+        *s = (dtp_fused_step){.op = &dtp_ops_elementwise[row],
                               .arg = {(int32_t)(code / 10000 % 100), (int32_t)(code / 100 % 100)},
                               .constant = attrs[CONSTANTS + c].f};
-        for (int32_t a = 0; a < FUNCTIONS[f].operands; a++) {
+        for (int32_t a = 0; a < s->op->max_in; a++) {
             const int32_t of = s->arg[a] - DTP_FUSED_IN;
             if (of < 0 ? s->arg[a] >= call->n_in : of >= out->n) {
                 return DTP_FAIL(err, DTP_INVALID, "step %d has no operand %d", out->n, a);
@@ -171,7 +195,7 @@ void dtp_fused_print(const dtp_op_call *call, dtp_strbuf *out)
         return;
     }
     for (int32_t k = 0; k < expr.n; k++) {
-        dtp_strbuf_addf(out, "%s%s", k == 0 ? "(" : " ", FUNCTIONS[expr.step[k].function].op);
+        dtp_strbuf_addf(out, "%s%s", k == 0 ? "(" : " ", expr.step[k].op->name);
     }
     dtp_strbuf_add(out, ")");
 }
@@ -253,7 +277,7 @@ static void work_expr(const dtp_op_call *call, dtp_work *out)
     double flops = 0.0;
     if (dtp_fused_expr_of(call, &expr, NULL) == DTP_OK) {
         for (int32_t k = 0; k < expr.n; k++) {
-            flops += dtp_fused_op(expr.step[k].function)->elem_flops;
+            flops += expr.step[k].op->elem_flops;
         }
     }
     if (dtp_fused_norm_of(call->op) != NULL) {
@@ -279,13 +303,13 @@ static const char *const LAYER_NAMES[] = {"mean", "rstd", "x"}, *const RMS_NAMES
 
 const dtp_op_def dtp_ops_fused[] = {
     {FUSED("fused_elementwise", "an expression of elementwise functions", 1),
-     .bench = {"rc rc | step0=1000100 step1=17060000"}},
+     .bench = {"rc rc | step0=add:0,1 step1=gelu:s0"}},
     {FUSED("fused_elementwise2", "the same, and the result of an earlier step", 2),
-     .out_names = dtp_fused_also, .bench = {"rc c | step0=1000100 step1=17060000 also=0"}},
+     .out_names = dtp_fused_also, .bench = {"rc c | step0=add:0,1 step1=gelu:s0 also=0"}},
     {FUSED_NORM("fused_layer_norm", "layer_norm", 2, 4, LAYER_NAMES), .inplace_in = {0, 0, 0, 1},
-     .bench = {"rc rc c c | over=c eps=1e-5 step0=1000100"}},
+     .bench = {"rc rc c c | over=c eps=1e-5 step0=add:0,1"}},
     {FUSED_NORM("fused_rms_norm", "rms_norm", 1, 3, RMS_NAMES), .inplace_in = {0, 0, 1},
-     .bench = {"rc rc c | over=c eps=1e-6 step0=1000100"}},
+     .bench = {"rc rc c | over=c eps=1e-6 step0=add:0,1"}},
     {.name = NULL},
 };
 

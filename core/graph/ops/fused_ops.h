@@ -10,12 +10,23 @@
 enum { DTP_FUSED_RESULT = DTP_FUSED_STEPS + DTP_FUSED_CONSTANTS };
 enum { DTP_FUSED_ATTRS = DTP_FUSED_STEPS + DTP_FUSED_CONSTANTS + 2, DTP_FUSED_NORM_ATTRS = 2 };
 
-/* The op that a function is; the function that an op is, -1 = none. */
-const dtp_op_def *dtp_fused_op(int32_t function);
-int32_t dtp_fused_find(const dtp_op_def *op);
-/* The operands of a function, without the attribute; the attribute, NULL = none. */
-int32_t dtp_fused_operands(int32_t function);
-const char *dtp_fused_key(int32_t function);
+/* Functions that products are fused with, as libraries compute them. */
+typedef enum dtp_fused_function {
+    DTP_FUSED_ADD,
+    DTP_FUSED_MUL,
+    DTP_FUSED_GELU,
+    DTP_FUSED_GELU_GRAD
+} dtp_fused_function;
+const dtp_op_def *dtp_fused_op(dtp_fused_function function);
+static inline bool dtp_fused_is_function(const dtp_op_def *op)
+{
+    return (op->flags & DTP_OP_FUSES) != 0;
+}
+/* The attribute of a function that is the constant of a step, NULL = none. */
+const char *dtp_fused_key(const dtp_op_def *op);
+/* A step in words, as cases and recipes write it: "add:0,1", "gelu:s0" (the result of step 0),
+ * "pow:0,0,1" (with constant "c1"). In *out the attribute; DTP_INVALID. */
+dtp_status dtp_fused_step_parse(const char *text, int64_t *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Attributes of rows that are an expression; the output name of those with attribute "also". */
 extern const dtp_attr_spec dtp_fused_expression_attrs[];

@@ -19,7 +19,7 @@ static bool may_vanish(const tensor_build *b, const dtp_node *node)
         }
     }
     const bool contraction = (node->op->flags & DTP_OP_CONTRACTION) != 0;
-    const bool function = dtp_fused_find(node->op) >= 0 || (contraction && !sums);
+    const bool function = dtp_fused_is_function(node->op) || (contraction && !sums);
     return ((fuse & (DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM)) != 0 && function) ||
            ((fuse & (DTP_FUSE_PRODUCT | DTP_FUSE_BIAS)) != 0 &&
             (function || (contraction && node->n_in == 1))) ||

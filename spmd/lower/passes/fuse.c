@@ -56,21 +56,22 @@ static bool same_dims(const dtp_ttype *a, const dtp_ttype *b, bool order)
     return same;
 }
 
-/* The function that a kernel is, -1 = none. A contraction that sums over nothing is a product. */
-static int32_t function_of(const dtp_program *p, const dtp_instr *instr)
+/* The function that a kernel is, NULL = none. A contraction that sums over nothing is a product. */
+static const dtp_op_def *function_of(const dtp_program *p, const dtp_instr *instr)
 {
     if (instr->kind != DTP_INSTR_KERNEL || (instr->op->flags & DTP_OP_CONTRACTION) == 0) {
-        return instr->kind == DTP_INSTR_KERNEL ? dtp_fused_find(instr->op) : -1;
+        const bool is = instr->kind == DTP_INSTR_KERNEL && dtp_fused_is_function(instr->op);
+        return is ? instr->op : NULL;
     }
     for (int32_t k = 0; k < instr->n_in; k++) {
         const dtp_ttype *in = &p->values[instr->in[k]].type;
         for (int32_t i = 0; i < in->rank; i++) {
             if (dtp_ttype_find(&p->values[instr->out[0]].type, in->dims[i].id) < 0) {
-                return -1;
+                return NULL;
             }
         }
     }
-    return instr->n_in == 2 && instr->workspace < 0 ? DTP_FUSED_mul : -1;
+    return instr->n_in == 2 && instr->workspace < 0 ? dtp_fused_op(DTP_FUSED_MUL) : NULL;
 }
 
 /* Whether the instruction is a function of floats for the root's expression. */
@@ -78,7 +79,7 @@ static bool is_function(const fuser *f, int32_t i, int32_t root)
 {
     const dtp_program *p = f->p;
     const dtp_instr *instr = &p->instrs[i], *to = &p->instrs[root];
-    if (function_of(p, instr) < 0 || f->taken[i] || instr->phase != to->phase ||
+    if (function_of(p, instr) == NULL || f->taken[i] || instr->phase != to->phase ||
         !same_dims(&p->values[instr->out[0]].type, &p->values[to->out[0]].type, false)) {
         return false;
     }
@@ -234,8 +235,8 @@ static dtp_fused_expr steps_of(const fuser *f, const expression *e)
     for (int32_t m = 0; m < e->n; m++) {
         const dtp_instr *instr = &f->p->instrs[e->member[m]];
         dtp_fused_step *s = &out.step[m];
-        s->function = function_of(f->p, instr);
-        const char *key = dtp_fused_key(s->function);
+        s->op = function_of(f->p, instr);
+        const char *key = dtp_fused_key(s->op);
         const dtp_op_call call = {
             .op = instr->op, .attrs = instr->attrs, .n_attrs = instr->n_attrs};
         s->constant = key == NULL ? 0.0 : dtp_call_float(&call, key);

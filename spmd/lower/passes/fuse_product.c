@@ -57,7 +57,7 @@ static bool is_kernel(const fuser *f, int32_t i, const match *m)
 
 static bool is_function(const fuser *f, int32_t i, dtp_fused_function function, const match *m)
 {
-    return is_kernel(f, i, m) && f->p->instrs[i].op == dtp_fused_op((int32_t)function);
+    return is_kernel(f, i, m) && f->p->instrs[i].op == dtp_fused_op(function);
 }
 
 /* Whether instruction i ends in a product of matrices that writes its result, on rank 0. */
@@ -253,7 +253,7 @@ static void add_step(match *m, int32_t instr, dtp_fused_function function, int32
                      dtp_value_id result)
 {
     m->member[m->n_members++] = instr;
-    m->expr.step[m->expr.n++] = (dtp_fused_step){.function = (int32_t)function, .arg = {a, b}};
+    m->expr.step[m->expr.n++] = (dtp_fused_step){.op = dtp_fused_op(function), .arg = {a, b}};
     m->out[0] = result;
 }
 
@@ -306,31 +306,31 @@ static bool match_functions(const fuser *f, match *m)
     const dtp_instr *instr = &p->instrs[r];
     const bool functions = (p->target->fuse & DTP_FUSE_PRODUCT) != 0;
     m->kind = DTP_FUSED_PRODUCT;
-    if (functions && is_function(f, r, DTP_FUSED_gelu_grad, m) && k == 1 &&
+    if (functions && is_function(f, r, DTP_FUSED_GELU_GRAD, m) && k == 1 &&
         same_type(f, v, instr->in[0]) && is_before(f, m, instr->in[0])) {
         m->in[2] = instr->in[0];
-        add_step(m, r, DTP_FUSED_gelu_grad, 1, 0, instr->out[0]);
+        add_step(m, r, DTP_FUSED_GELU_GRAD, 1, 0, instr->out[0]);
         take_sum(f, m);
         return true;
     }
-    if (functions && is_function(f, r, DTP_FUSED_gelu, m)) {
-        add_step(m, r, DTP_FUSED_gelu, 0, 0, instr->out[0]);
+    if (functions && is_function(f, r, DTP_FUSED_GELU, m)) {
+        add_step(m, r, DTP_FUSED_GELU, 0, 0, instr->out[0]);
         return true;
     }
-    if (!is_function(f, r, DTP_FUSED_add, m) || !is_row(f, m, instr->in[1 - k]) ||
+    if (!is_function(f, r, DTP_FUSED_ADD, m) || !is_row(f, m, instr->in[1 - k]) ||
         dtp_layout_has_partial(&p->values[instr->in[1 - k]].layout) ||
         !is_there(f, m, instr->in[1 - k])) {
         return false;
     }
     m->in[2] = instr->in[1 - k];
     v = instr->out[0];
-    add_step(m, r, DTP_FUSED_add, 0, 1, v);
+    add_step(m, r, DTP_FUSED_ADD, 0, 1, v);
     r = reader(f, v, r, &k);
     const bool inner = is_inner(f, v);
-    if (r >= 0 && functions && is_function(f, r, DTP_FUSED_gelu, m) &&
+    if (r >= 0 && functions && is_function(f, r, DTP_FUSED_GELU, m) &&
         is_free(f, p->instrs[r].out[0]) && same_type(f, v, p->instrs[r].out[0]) &&
         (inner || operands_stay(f, m))) {
-        add_step(m, r, DTP_FUSED_gelu, DTP_FUSED_IN, 0, p->instrs[r].out[0]);
+        add_step(m, r, DTP_FUSED_GELU, DTP_FUSED_IN, 0, p->instrs[r].out[0]);
         m->out[1] = inner ? -1 : v;
         m->expr.also = inner ? -1 : 0;
         m->kind = inner ? DTP_FUSED_PRODUCT : DTP_FUSED_PRODUCT_ALSO;

@@ -43,7 +43,7 @@ static bool is_function(const dtp_graph *g, const dtp_node *node)
 {
     bool sums = false;
     if (!is_contraction(node, 2)) {
-        return dtp_fused_find(node->op) >= 0;
+        return dtp_fused_is_function(node->op);
     }
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_ttype *in = &g->tensors[node->in[i]].type;
@@ -133,16 +133,16 @@ static void place_epilogue(const places *p, dtp_node_id n)
 {
     const dtp_graph *g = p->g;
     const dtp_node *node = &g->nodes[n];
-    const bool adds = node->op == dtp_fused_op(DTP_FUSED_add);
+    const bool adds = node->op == dtp_fused_op(DTP_FUSED_ADD);
     dtp_node_id *earliest = p->out->earliest;
-    if (!adds && node->op != dtp_fused_op(DTP_FUSED_gelu) &&
-        node->op != dtp_fused_op(DTP_FUSED_gelu_grad)) {
+    if (!adds && node->op != dtp_fused_op(DTP_FUSED_GELU) &&
+        node->op != dtp_fused_op(DTP_FUSED_GELU_GRAD)) {
         return;
     }
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_node_id made = maker(g, n, i);
         if (made >= 0 && (is_contraction(&g->nodes[made], 2) ||
-                          g->nodes[made].op == dtp_fused_op(DTP_FUSED_add))) {
+                          g->nodes[made].op == dtp_fused_op(DTP_FUSED_ADD))) {
             earliest[n] = earlier(earliest[n], earliest[made]);
         }
     }
