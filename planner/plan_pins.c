@@ -39,25 +39,27 @@ static dtp_status merge_pins(int32_t n, const dtp_pin *pins, dtp_arena *arena, i
 /* ---- the plan ---- */
 
 static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
-                              const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
+                              const dtp_plan_request *request, dtp_plan *plan, dtp_err *err)
 {
     DTP_TRY(dtp_plan_set_model(plan, g, err));
     DTP_TRY(dtp_plan_set_machine(plan, machine, err));
-    plan->mesh = *request->mesh;
-    plan->objective = machine != NULL ? request->objective : DTP_OBJECTIVE_MEMORY;
-    plan->redistribution = request->torch ? DTP_REDISTRIBUTION_TORCH : DTP_REDISTRIBUTION_GENERIC;
-    plan->overlap.bucket_bytes = request->torch ? 0 : plan->overlap.bucket_bytes;
-    plan->overlap.once_bytes = request->torch                    ? 0
-                               : request->memory_limit_bytes > 0 ? request->memory_limit_bytes
-                                                                 : INT64_MAX;
-    plan->memory_limit_bytes = request->memory_limit_bytes;
-    DTP_TRY(DTP_NEW(plan->arena, plan->pins, request->n_texts + 1, err));
-    for (int32_t i = 0; i < request->n_texts; i++) {
-        plan->pins[plan->n_pins++] = dtp_arena_strdup(plan->arena, request->texts[i]);
+    plan->mesh = *request->options.mesh;
+    plan->objective = machine != NULL ? request->options.objective : DTP_OBJECTIVE_MEMORY;
+    plan->redistribution =
+        request->options.torch ? DTP_REDISTRIBUTION_TORCH : DTP_REDISTRIBUTION_GENERIC;
+    plan->overlap.bucket_bytes = request->options.torch ? 0 : plan->overlap.bucket_bytes;
+    plan->overlap.once_bytes = request->options.torch ? 0
+                               : request->options.memory_limit_bytes > 0
+                                   ? request->options.memory_limit_bytes
+                                   : INT64_MAX;
+    plan->memory_limit_bytes = request->options.memory_limit_bytes;
+    DTP_TRY(DTP_NEW(plan->arena, plan->pins, request->pins->n_texts + 1, err));
+    for (int32_t i = 0; i < request->pins->n_texts; i++) {
+        plan->pins[plan->n_pins++] = dtp_arena_strdup(plan->arena, request->pins->texts[i]);
     }
-    if (request->memory_limit_bytes > 0) {
+    if (request->options.memory_limit_bytes > 0) {
         plan->pins[plan->n_pins++] =
-            dtp_arena_printf(plan->arena, "memory %" PRId64, request->memory_limit_bytes);
+            dtp_arena_printf(plan->arena, "memory %" PRId64, request->options.memory_limit_bytes);
     }
     for (int32_t i = 0; i < plan->n_pins; i++) {
         DTP_TRY(DTP_MEMORY(err, plan->pins[i]));
@@ -65,19 +67,20 @@ static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
     return DTP_OK;
 }
 
-static dtp_status propagate(const dtp_graph *g, const dtp_pins_request *request,
+static dtp_status propagate(const dtp_graph *g, const dtp_plan_request *request,
                             dtp_plan_lowering *lowering, dtp_plan *plan, dtp_err *err)
 {
     dtp_propagate_options options = {.price = dtp_step_generic_price,
-                                     .strict = request->strict,
+                                     .strict = request->options.strict,
                                      .redistributor = lowering->redistributor};
-    if (request->torch) {
+    if (request->options.torch) {
         options.torch = true;
         options.price = dtp_torch_step_price;
         options.price_user = &lowering->cost;
     }
     dtp_pin *pins = NULL;
-    DTP_TRY(merge_pins(request->n_pins, request->pins, plan->arena, &options.n_pins, &pins, err));
+    DTP_TRY(merge_pins(request->pins->n_pins, request->pins->pins, plan->arena, &options.n_pins,
+                       &pins, err));
     options.pins = pins;
     DTP_TRY(dtp_propagate(g, &plan->mesh, &options, plan->arena, &plan->sharding, err));
     for (int32_t t = 0; t < g->n_tensors && !plan->uneven; t++) {
@@ -87,15 +90,16 @@ static dtp_status propagate(const dtp_graph *g, const dtp_pins_request *request,
     return DTP_OK;
 }
 
-static dtp_status copy_implementations(const dtp_pins_request *request, dtp_plan *plan,
+static dtp_status copy_implementations(const dtp_plan_request *request, dtp_plan *plan,
                                        dtp_err *err)
 {
-    const size_t n = (size_t)request->n_implementations;
+    const size_t n = (size_t)request->pins->n_implementations;
     DTP_TRY(DTP_NEW(plan->arena, plan->implementations, n, err));
     if (n > 0) {
-        memcpy(plan->implementations, request->implementations, n * sizeof *plan->implementations);
+        memcpy(plan->implementations, request->pins->implementations,
+               n * sizeof *plan->implementations);
     }
-    plan->n_implementations = request->n_implementations;
+    plan->n_implementations = request->pins->n_implementations;
     return DTP_OK;
 }
 
@@ -116,35 +120,35 @@ static dtp_status count(const dtp_graph *g, const dtp_plan_lowering *lowering, d
  * they mean the same layouts on every machine. The machine's prices decide on the steps, or those
  * of the generic machine where the program is faster then; by->machine NULL: nothing is priced. */
 static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
-                         const dtp_baseline_options *by, const dtp_pins_request *request,
+                         const dtp_baseline_options *by, const dtp_plan_request *request,
                          dtp_plan *plan, int64_t *cost_ps, dtp_err *err)
 {
     dtp_plan_lowering lowering;
     DTP_TRY(dtp_plan_lowering_init(&lowering, plan, err));
-    if (!request->torch) {
+    if (!request->options.torch) {
         lowering.redistributor = lowering.options.redistributor = by->generic;
     }
     DTP_TRY(propagate(g, request, &lowering, plan, err));
     dtp_candidate c = {.sharding = plan->sharding, .redistributor = lowering.redistributor};
     if (by->machine == NULL) {
         DTP_TRY(count(g, &lowering, plan, err));
-    } else if (request->torch) {
+    } else if (request->options.torch) {
         lowering.options.overlap.depth = DTP_OVERLAP_CHOOSE;
-        lowering.options.overlap.memory_bytes = request->memory_limit_bytes;
+        lowering.options.overlap.memory_bytes = request->options.memory_limit_bytes;
         DTP_TRY(dtp_sharding_predict(g, pricer, &plan->sharding, &lowering.options,
                                      &plan->predicted, cost_ps, err));
         plan->overlap = lowering.options.overlap;
     } else {
         DTP_TRY(dtp_candidate_faster(g, pricer, by->machine, by->generic,
-                                     request->memory_limit_bytes, &c, err));
+                                     request->options.memory_limit_bytes, &c, err));
         plan->predicted = c.predicted;
         plan->overlap = c.overlap;
         *cost_ps = c.cost_ps;
     }
-    if (!request->torch) {
+    if (!request->options.torch) {
         DTP_TRY(dtp_plan_list_redistributions(plan, g, c.redistributor, err));
     }
-    if (by->machine == NULL || request->alone) {
+    if (by->machine == NULL || request->options.alone) {
         return DTP_OK;
     }
     dtp_candidate *baselines;
@@ -154,18 +158,18 @@ static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
 }
 
 static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
-                            const dtp_pins_request *request, dtp_plan *plan, dtp_err *err)
+                            const dtp_plan_request *request, dtp_plan *plan, dtp_err *err)
 {
     dtp_pricer pricer;
     dtp_redistribution_pricer *redistributions = NULL;
     dtp_redistribute_cache *generic = NULL;
-    dtp_baseline_options by = {.rules_file = request->rules_file,
-                               .limit = request->memory_limit_bytes};
+    dtp_baseline_options by = {.rules_file = request->options.rules_file,
+                               .limit = request->options.memory_limit_bytes};
     dtp_graph *set = NULL;
     int64_t cost_ps = 0;
     DTP_TRY(fill_header(g, machine, request, plan, err));
     DTP_TRY(copy_implementations(request, plan, err));
-    const dtp_target *target = request->target != NULL ? request->target : &dtp_target_cpu;
+    const dtp_target *target = request->target;
     plan->target = target->name;
     if (machine != NULL) {
         DTP_TRY(dtp_pricer_init(machine, &plan->mesh, target, &pricer, err));
@@ -204,15 +208,15 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
 }
 
 dtp_status dtp_plan_pins(const dtp_graph *g, const dtp_machine *machine,
-                         const dtp_pins_request *request, dtp_plan_result *out, dtp_err *err)
+                         const dtp_plan_request *request, dtp_plan_result *out, dtp_err *err)
 {
     dtp_plan *plan = NULL;
     memset(out, 0, sizeof *out);
     DTP_TRY(dtp_plan_create(&plan, err));
     dtp_status s = plan_into(g, machine, request, plan, err);
     const int64_t peak = plan->predicted.peak_bytes;
-    out->infeasible =
-        s == DTP_OK && request->memory_limit_bytes > 0 && peak > request->memory_limit_bytes;
+    out->infeasible = s == DTP_OK && request->options.memory_limit_bytes > 0 &&
+                      peak > request->options.memory_limit_bytes;
     if (s != DTP_OK || out->infeasible) {
         out->smallest_peak_bytes = peak;
         dtp_plan_destroy(plan);

@@ -71,8 +71,9 @@ static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *
     dtp_err why = {0};
     bool more = true;
     DTP_TRY(dtp_rules_of_assignment(s->problem, assignment, p->arena, &c.rules, err));
-    dtp_status st = dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, p->request->uneven,
-                                            p->arena, &c.sharding, &why);
+    dtp_status st =
+        dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, p->request->options.uneven,
+                                p->arena, &c.sharding, &why);
     for (int32_t k = 0; k < 2 && st == DTP_OK && more; k++) {
         options.redistributor = k == 0 ? options.redistributor : generic;
         st = dtp_candidate_predict(p->graph, &p->pricer, &options, &c, generic, &more, &why);
@@ -188,7 +189,7 @@ static dtp_status offer_neighbours(rules_search *s, const dtp_solve_result *opti
 {
     const dtp_problem *select = s->problem->select;
     const dtp_plan_request *request = s->p->request;
-    const int32_t most = request->candidates - 1;
+    const int32_t most = request->options.candidates - 1;
     const int64_t cutoff =
         optimum->value.cost + 1 + (int64_t)(request->margin * (double)optimum->value.cost);
     neighbour list[MAX_NEIGHBOURS];
@@ -217,13 +218,13 @@ static dtp_status offer_neighbours(rules_search *s, const dtp_solve_result *opti
 static dtp_status search(rules_search *s, dtp_err *err)
 {
     const dtp_plan_request *request = s->p->request;
-    const bool time = request->objective == DTP_OBJECTIVE_TIME;
+    const bool time = request->options.objective == DTP_OBJECTIVE_TIME;
     dtp_problem *problem = &s->overlay.problem;
-    if (request->memory_limit_bytes > 0) {
-        problem->usage_limit = request->memory_limit_bytes;
+    if (request->options.memory_limit_bytes > 0) {
+        problem->usage_limit = request->options.memory_limit_bytes;
     }
     if (!time) {
-        DTP_TRY(minimise_memory(s, request->memory_limit_bytes, err));
+        DTP_TRY(minimise_memory(s, request->options.memory_limit_bytes, err));
         if (!s->found) {
             return DTP_OK;
         }
@@ -280,13 +281,13 @@ static dtp_status offer_smallest(rules_search *s, dtp_err *err)
     dtp_solve_result_free(&r);
     DTP_TRY(status);
     p->out->smallest_peak_bytes =
-        p->request->form == NULL ? p->request->memory_limit_bytes + s->over : 0;
-    if (p->request->objective == DTP_OBJECTIVE_TIME && none) {
+        p->request->form == NULL ? p->request->options.memory_limit_bytes + s->over : 0;
+    if (p->request->options.objective == DTP_OBJECTIVE_TIME && none) {
         DTP_TRY(dtp_solve(s->problem->select, &options, &r, err));
         s->nodes += r.nodes;
         s->bound = r.bound;
         dtp_solve_result_free(&r);
-    } else if (p->request->objective == DTP_OBJECTIVE_TIME) {
+    } else if (p->request->options.objective == DTP_OBJECTIVE_TIME) {
         s->bound = bound;
     }
     s->status = DTP_CERT_FEASIBLE;
@@ -300,11 +301,12 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     rules_state *state = dtp_arena_alloc(p->arena, 1, sizeof *state);
     DTP_TRY(DTP_MEMORY(err, state));
     p->state = state;
-    DTP_TRY(dtp_layout_rules_parse(p->request->pins == NULL ? "" : p->request->pins,
-                                   &p->pricer.mesh, &p->graph->dims, p->arena, &state->pins, err));
+    DTP_TRY(
+        dtp_layout_rules_parse(p->request->options.rules == NULL ? "" : p->request->options.rules,
+                               &p->pricer.mesh, &p->graph->dims, p->arena, &state->pins, err));
     DTP_TRY(dtp_planning_price_baselines(p, err));
     return dtp_rules_problem_create(p->graph, &p->pricer, dtp_planning_redistributor(p),
-                                    &state->pins, p->request->uneven, &state->problem, err);
+                                    &state->pins, p->request->options.uneven, &state->problem, err);
 }
 
 static void finish(dtp_planning *p)
@@ -336,9 +338,9 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     plan->rules_mode = true;
     plan->rules = p->best.rules;
-    if (p->request->pins != NULL && p->request->pins[0] != '\0') {
-        DTP_TRY(dtp_planning_add_pin(plan, dtp_arena_printf(p->arena, "rules %s", p->request->pins),
-                                     err));
+    if (p->request->options.rules != NULL && p->request->options.rules[0] != '\0') {
+        DTP_TRY(dtp_planning_add_pin(
+            plan, dtp_arena_printf(p->arena, "rules %s", p->request->options.rules), err));
     }
     plan->sharding = p->best.sharding;
     return DTP_OK;
@@ -364,7 +366,7 @@ dtp_status dtp_planning_offer_rules(dtp_planning *p, dtp_err *err)
     dtp_rules_problem *problem = NULL;
     rules_search v;
     DTP_TRY(dtp_rules_problem_create(p->graph, &p->pricer, dtp_planning_redistributor(p), NULL,
-                                     p->request->uneven, &problem, err));
+                                     p->request->options.uneven, &problem, err));
     dtp_status s = offer_optima(p, problem, &v, err);
     dtp_rules_problem_destroy(problem);
     return s;

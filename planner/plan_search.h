@@ -19,6 +19,7 @@
 #include "planner/solver/solve.h"
 #include "dtp/planner.h"
 #include "interop/export/forms.h"
+#include "interop/styles/pin_texts.h"
 
 /* Who is told how far planning is. */
 typedef struct dtp_plan_watch {
@@ -28,33 +29,25 @@ typedef struct dtp_plan_watch {
     const dtp_plan *best; /* of other variants; NULL: none */
 } dtp_plan_watch;
 
+/* The options, and what became of their texts. */
 typedef struct dtp_plan_request {
-    const dtp_mesh *mesh; /* NULL: search over all factorisations of `devices` into up to
-                             `max_mesh_dims` dims */
-    int32_t devices, max_mesh_dims;
-    const dtp_target *target; /* what the program is for */
-    dtp_plan_objective objective;
-    int64_t memory_limit_bytes;  /* per rank; 0 = none */
-    bool uneven;                 /* rules and tensor mode: splits that do not divide a size, into no
-                                   more parts than elements */
-    const char *pins;            /* rules mode: rules that must hold, "batch:x"; NULL = none */
+    dtp_plan_options options;    /* mesh NULL: the best of `devices`, of up to max_mesh_dims dims.
+                                    memory_limit_bytes 0: none; candidates and threads are set */
+    const dtp_target *target;    /* what the program is for */
     int32_t n_texts;             /* tensor mode: what must hold, "pin TENSOR: LAYOUT" and "style */
     const char *const *texts;    /* GLOB: STYLE" (interop/styles/pin_texts.h) */
+    const dtp_pin_set *pins;     /* pins mode: what they mean in the graph with the variant; their
+                                    texts are for the plan's list */
     const dtp_export_form *form; /* of which a plan loses nothing; NULL: any plan */
     const dtp_names *names;      /* for that form; NULL: none */
     const dtp_graph_variant
-        *variant;           /* precision, recomputation, microbatches; NULL = none. Pins of tensor
+        *variant;      /* precision, recomputation, microbatches; NULL = none. Pins of tensor
                                          mode name nodes of the changed graph */
-    const char *rules_file; /* dtp.rules/1 with hand-written baselines; NULL = none */
-    int32_t candidates;     /* rules mode: an optimum and its neighbours that are lowered, 1 to 8 */
-    double margin;          /* ... within this fraction of the optimum */
-    uint64_t seed;          /* tensor mode: of the solver's heuristic */
-    dtp_solver solver;      /* tensor mode */
-    int32_t threads;        /* tensor mode: of the solver; the plan does not depend on them */
-    double gap;             /* tensor mode: large problems need no closer certificate, as a share */
-    bool prices;            /* tensor mode: shadow prices of the constraints */
-    bool tying_bound;       /* tensor mode: bound what tying loses */
-    bool untie;             /* tensor mode: afterwards without layer tying */
+    dtp_solver solver; /* tensor mode */
+    /* Of the planner itself: */
+    int32_t max_mesh_dims;
+    double margin;    /* rules mode: candidates lie within this fraction of the optimum */
+    bool tying_bound; /* tensor mode: bound what tying loses */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     const dtp_plan
         *incumbent; /* tensor mode, objective time: the incumbent of another graph, of which
@@ -63,7 +56,6 @@ typedef struct dtp_plan_request {
     const dtp_plan_watch *watch; /* NULL: nobody */
     const dtp_stop *stop; /* ends planning with the best plan so far; NULL = none. Without a plan
                              yet planning fails with DTP_STOPPED */
-    const dtp_ctx *ctx;
 } dtp_plan_request;
 
 /* No mesh, one device, up to 3 dims, target `cpu`, objective time, no limit, 6 candidates

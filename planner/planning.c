@@ -15,16 +15,15 @@
 
 dtp_plan_request dtp_plan_request_init(void)
 {
-    return (dtp_plan_request){.devices = 1,
-                              .max_mesh_dims = 3,
-                              .target = &dtp_target_cpu,
-                              .objective = DTP_OBJECTIVE_TIME,
-                              .candidates = 6,
-                              .margin = 0.05,
-                              .seed = 1,
-                              .threads = 2,
-                              .gap = 0.001,
-                              .tying_bound = true};
+    dtp_plan_request r = {.options = dtp_plan_options_init(),
+                          .max_mesh_dims = 3,
+                          .target = &dtp_target_cpu,
+                          .margin = 0.05,
+                          .tying_bound = true};
+    r.options.devices = 1;
+    r.options.candidates = 6;
+    r.options.threads = 2;
+    return r;
 }
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)
@@ -49,19 +48,19 @@ const dtp_redistributor *dtp_planning_redistributor(const dtp_planning *p)
 
 int64_t dtp_planning_excess(const dtp_planning *p, const dtp_candidate *c)
 {
-    const int64_t limit = p->request->memory_limit_bytes;
+    const int64_t limit = p->request->options.memory_limit_bytes;
     return limit > 0 ? c->predicted.peak_bytes - limit : 0;
 }
 
 dtp_lower_options dtp_planning_lowering(const dtp_planning *p,
                                         const dtp_redistributor *redistributor)
 {
-    const bool least = p->request->objective == DTP_OBJECTIVE_MEMORY;
+    const bool least = p->request->options.objective == DTP_OBJECTIVE_MEMORY;
     dtp_lower_options options = dtp_lower_options_init(redistributor);
     options.target = p->pricer.target;
     options.overlap.depth = DTP_OVERLAP_CHOOSE;
     /* The least memory: no more than is needed without overlap. */
-    options.overlap.memory_bytes = least ? 1 : p->request->memory_limit_bytes;
+    options.overlap.memory_bytes = least ? 1 : p->request->options.memory_limit_bytes;
     return options;
 }
 
@@ -69,7 +68,7 @@ dtp_lower_options dtp_planning_lowering(const dtp_planning *p,
  * ties. */
 static bool better(const dtp_planning *p, const dtp_prediction *a, const dtp_prediction *b)
 {
-    if (p->request->objective == DTP_OBJECTIVE_MEMORY && a->peak_bytes != b->peak_bytes) {
+    if (p->request->options.objective == DTP_OBJECTIVE_MEMORY && a->peak_bytes != b->peak_bytes) {
         return a->peak_bytes < b->peak_bytes;
     }
     return a->step_time_s != b->step_time_s ? a->step_time_s < b->step_time_s
@@ -92,7 +91,7 @@ void dtp_planning_tell(const dtp_planning *p)
         }
     }
     const bool here = p->has_best && best == &p->best.predicted && p->certificate.bound > 0 &&
-                      p->request->objective == DTP_OBJECTIVE_TIME;
+                      p->request->options.objective == DTP_OBJECTIVE_TIME;
     dtp_mesh_print(&p->pricer.mesh, mesh);
     const dtp_plan_progress now = {.mesh = mesh,
                                    .variant = watch->variant,
@@ -114,7 +113,7 @@ dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, b
     dtp_plan plan = {.mesh = p->pricer.mesh,
                      .rules_mode = p->planner->rules_only,
                      .rules = c->rules,
-                     .uneven = r->uneven,
+                     .uneven = r->options.uneven,
                      .sharding = c->sharding,
                      .expressible = {.form = r->form->name}};
     if (r->variant != NULL) {
@@ -150,7 +149,7 @@ dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
     const dtp_baseline_options options = {
         .machine = dtp_planning_redistributor(p),
         .generic = dtp_redistribute_cache_planner(p->generic),
-        .rules_file = p->request->rules_file,
+        .rules_file = p->request->options.rules_file,
         .for_form = p->request->form != NULL && !p->planner->rules_only,
         .rules_only = p->planner->rules_only,
         .limit = dtp_planning_lowering(p, NULL).overlap.memory_bytes,
@@ -174,7 +173,7 @@ dtp_status dtp_planning_offer_baselines(dtp_planning *p, dtp_err *err)
 static dtp_status certify(const dtp_planning *p, dtp_certificate *out, dtp_err *err)
 {
     dtp_certificate c = p->certificate;
-    const bool time = p->request->objective == DTP_OBJECTIVE_TIME;
+    const bool time = p->request->options.objective == DTP_OBJECTIVE_TIME;
     c.cost = time ? p->best.cost_ps : p->best.predicted.peak_bytes;
     c.least_cost = time ? p->cheapest.cost_ps : c.cost;
     bool reached = c.cost == c.bound;
@@ -194,7 +193,7 @@ static dtp_status admit_others(const dtp_planning *p, dtp_certificate *c, dtp_er
 {
     const int64_t least = p->cheapest.cost_ps;
     bool is = true;
-    if (!p->has_best || p->request->objective != DTP_OBJECTIVE_TIME || least >= c->bound) {
+    if (!p->has_best || p->request->options.objective != DTP_OBJECTIVE_TIME || least >= c->bound) {
         return DTP_OK;
     }
     DTP_TRY(p->planner->in_space(p, &p->cheapest, &is, err));
@@ -223,9 +222,9 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     DTP_TRY(DTP_MEMORY(err, plan->pins));
     plan->mesh = p->pricer.mesh;
     plan->target = p->request->target->name;
-    plan->objective = p->request->objective;
-    plan->memory_limit_bytes = p->request->memory_limit_bytes;
-    plan->uneven = p->request->uneven;
+    plan->objective = p->request->options.objective;
+    plan->memory_limit_bytes = p->request->options.memory_limit_bytes;
+    plan->uneven = p->request->options.uneven;
     if (p->request->form != NULL) {
         plan->expressible = (dtp_plan_expressible){.form = p->request->form->name,
                                                    .bounded = !p->planner->rules_only &&
@@ -323,7 +322,7 @@ typedef struct search {
 
 static bool plan_better(const dtp_plan_request *request, const dtp_plan *a, const dtp_plan *b)
 {
-    if (request->objective == DTP_OBJECTIVE_MEMORY) {
+    if (request->options.objective == DTP_OBJECTIVE_MEMORY) {
         return a->predicted.peak_bytes < b->predicted.peak_bytes;
     }
     return a->predicted.step_time_s < b->predicted.step_time_s;
@@ -363,7 +362,7 @@ static bool is_taken(const search *s, int32_t i, const dtp_plan_result *next)
 {
     const int32_t n_dims = s->reports[i].mesh.n_dims;
     bool earned = true;
-    if (s->request->objective == DTP_OBJECTIVE_TIME && next->plan != NULL &&
+    if (s->request->options.objective == DTP_OBJECTIVE_TIME && next->plan != NULL &&
         s->best->plan != NULL && s->best->plan->mesh.n_dims < n_dims) {
         for (int32_t k = 0; k < i; k++) {
             const dtp_mesh_report *r = &s->reports[k];
@@ -382,7 +381,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     dtp_plan_result next;
     char text[DTP_MESH_TEXT_BYTES];
     dtp_err why = {0};
-    const bool pinned = s->request->pins != NULL || s->request->n_texts > 0;
+    const bool pinned = s->request->options.rules != NULL || s->request->n_texts > 0;
     p.incumbent = s->best->plan != NULL ? s->best->plan : s->request->incumbent;
     p.others = s->best->plan;
     dtp_mesh_print(&r->mesh, text);
@@ -399,7 +398,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
         return DTP_FAIL(err, status, "mesh '%s': %s", text, why.msg);
     }
     report(&p, &next, r);
-    dtp_log(s->request->ctx, DTP_LOG_INFO, "planner", "mesh",
+    dtp_log(s->request->options.ctx, DTP_LOG_INFO, "planner", "mesh",
             "mesh='%s' outcome=%s bound=%" PRId64 " step_time_s=%g", text,
             dtp_mesh_outcome_name(r->outcome), r->bound, r->step_time_s);
     if (is_taken(s, i, &next)) {
@@ -416,8 +415,8 @@ static dtp_status search_meshes(const dtp_planning *p, dtp_arena *arena, dtp_pla
 {
     search s = {.request = p->request, .best = out};
     dtp_mesh *meshes = NULL;
-    DTP_TRY(dtp_mesh_factorisations(p->request->devices, p->request->max_mesh_dims, arena, &s.n,
-                                    &meshes, err));
+    DTP_TRY(dtp_mesh_factorisations(p->request->options.devices, p->request->max_mesh_dims, arena,
+                                    &s.n, &meshes, err));
     DTP_TRY(DTP_NEW(arena, s.reports, s.n, err));
     for (int32_t i = 0; i < s.n; i++) {
         s.reports[i] = (dtp_mesh_report){.mesh = meshes[i], .outcome = DTP_MESH_ENDED};
@@ -437,10 +436,10 @@ static dtp_status search_meshes(const dtp_planning *p, dtp_arena *arena, dtp_pla
 
 static dtp_status run(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
 {
-    if (p->request->mesh != NULL) {
+    if (p->request->options.mesh != NULL) {
         dtp_planning one = *p;
         one.incumbent = p->request->incumbent;
-        return plan_on_mesh(&one, p->request->mesh, out, err);
+        return plan_on_mesh(&one, p->request->options.mesh, out, err);
     }
     dtp_arena *arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, arena));
@@ -456,7 +455,7 @@ static dtp_status run(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
 static dtp_status check_floor(const dtp_planning *p, const dtp_memory_floor *floor,
                               dtp_plan_result *out, dtp_err *err)
 {
-    const int64_t limit = p->request->memory_limit_bytes;
+    const int64_t limit = p->request->options.memory_limit_bytes;
     if (limit == 0 || floor->bytes <= limit) {
         return DTP_OK;
     }
@@ -477,8 +476,10 @@ static dtp_status run_above_floor(const dtp_planning *p, dtp_plan_result *out, d
     const dtp_plan_request *r = p->request;
     dtp_memory_floor floor;
     DTP_TRY(dtp_target_takes_graph(r->target, p->graph, err));
-    DTP_TRY(dtp_memory_floor_find(
-        p->graph, r->target, r->mesh != NULL ? dtp_mesh_ranks(r->mesh) : r->devices, &floor, err));
+    DTP_TRY(dtp_memory_floor_find(p->graph, r->target,
+                                  r->options.mesh != NULL ? dtp_mesh_ranks(r->options.mesh)
+                                                          : r->options.devices,
+                                  &floor, err));
     DTP_TRY(check_floor(p, &floor, out, err));
     const dtp_status s = out->infeasible ? DTP_OK : run(p, out, err);
     if (s == DTP_STOPPED) {

@@ -135,7 +135,7 @@ static dtp_status note(search *s, const char *what, const char *outcome, dtp_err
     DTP_TRY(DTP_MEMORY(err, text));
     s->tried[s->done] = (trial){.text = text, .place = s->done};
     s->done++;
-    dtp_log(s->request->ctx, DTP_LOG_INFO, "planner", "variant", "%s", text);
+    dtp_log(s->request->options.ctx, DTP_LOG_INFO, "planner", "variant", "%s", text);
     return DTP_OK;
 }
 
@@ -158,16 +158,17 @@ static dtp_status compute_bound(const search *s, const dtp_graph_variant *varian
                                 dtp_err *err)
 {
     const dtp_plan_request *r = s->request;
-    const dtp_mesh *meshes = r->mesh;
+    const dtp_mesh *meshes = r->options.mesh;
     dtp_mesh *all = NULL;
     dtp_graph *changed = NULL;
     int32_t n = 1;
     *seconds = 0.0;
-    if (r->n_texts > 0 || r->objective != DTP_OBJECTIVE_TIME) {
+    if (r->n_texts > 0 || r->options.objective != DTP_OBJECTIVE_TIME) {
         return DTP_OK;
     }
     if (meshes == NULL) {
-        DTP_TRY(dtp_mesh_factorisations(r->devices, r->max_mesh_dims, s->arena, &n, &all, err));
+        DTP_TRY(
+            dtp_mesh_factorisations(r->options.devices, r->max_mesh_dims, s->arena, &n, &all, err));
         meshes = all;
     }
     DTP_TRY(dtp_graph_with_variant(s->g, variant, 0, NULL, &changed, err));
@@ -230,7 +231,7 @@ static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
     if (st == DTP_OK && next.plan != NULL) {
         trial *t = &s->tried[s->done - 1];
         t->planned = true;
-        t->value = request.objective == DTP_OBJECTIVE_TIME
+        t->value = request.options.objective == DTP_OBJECTIVE_TIME
                        ? next.plan->predicted.step_time_s
                        : (double)next.plan->predicted.peak_bytes;
     }

@@ -12,7 +12,6 @@
 typedef struct plan_maker {
     const dtp_graph *model;
     const dtp_machine *machine;
-    dtp_plan_options options;
     dtp_arena *arena;
     dtp_styles styles; /* as they were read */
     dtp_graph_variant variant;
@@ -31,7 +30,7 @@ static bool is_auto(const char *text)
 /* The form of which a plan is to lose nothing. */
 static dtp_status make_form(plan_maker *m, dtp_err *err)
 {
-    const dtp_plan_options *o = &m->options;
+    const dtp_plan_options *o = &m->request.options;
     if (o->expressible == NULL) {
         return DTP_OK;
     }
@@ -46,7 +45,9 @@ static dtp_status make_form(plan_maker *m, dtp_err *err)
 
 static dtp_status make_request(plan_maker *m, dtp_err *err)
 {
-    const dtp_plan_options *o = &m->options;
+    dtp_plan_request *r = &m->request;
+    dtp_plan_options *o = &r->options;
+    const dtp_plan_request usual = dtp_plan_request_init();
     const dtp_pin_source source = {.n_styles = o->n_styles,
                                    .n_files = o->n_style_files,
                                    .n_names = o->n_style_names,
@@ -57,7 +58,6 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                    .names_file = o->names_file,
                                    .pins = o->pins};
     const char **texts = NULL;
-    dtp_plan_request *r = &m->request;
     m->search = (dtp_variant_search){.precision = is_auto(o->precision),
                                      .remat = is_auto(o->remat),
                                      .microbatches = is_auto(o->microbatches)};
@@ -65,31 +65,19 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                        m->search.remat ? NULL : o->remat,
                                        m->search.microbatches ? NULL : o->microbatches};
     DTP_TRY(dtp_graph_variant_parse(&variant, m->model, m->arena, &m->variant, err));
-    *r = dtp_plan_request_init();
     DTP_TRY(dtp_target_find(o->target != NULL ? o->target : "cpu", &r->target, err));
-    r->objective = o->objective;
-    r->mesh = o->mesh;
-    r->devices = o->devices;
+    o->candidates = o->candidates > 0 ? o->candidates : usual.options.candidates;
+    o->threads = o->threads > 0 ? o->threads : usual.options.threads;
     const double reserve = r->target->reserve > 0.0 ? r->target->reserve : 1.0;
     const int64_t of_device =
         m->machine != NULL ? (int64_t)((double)m->machine->memory_bytes / reserve) : 0;
-    r->memory_limit_bytes = o->memory_limit_bytes == 0 ? of_device : o->memory_limit_bytes;
-    r->memory_limit_bytes = r->memory_limit_bytes < 0 ? 0 : r->memory_limit_bytes;
-    r->pins = o->rules;
-    r->uneven = o->uneven;
+    const int64_t limit = o->memory_limit_bytes == 0 ? of_device : o->memory_limit_bytes;
+    o->memory_limit_bytes = limit < 0 ? 0 : limit;
     r->variant = &m->variant;
-    r->rules_file = o->rules_file;
-    r->candidates = o->candidates > 0 ? o->candidates : r->candidates;
-    r->seed = o->seed;
-    r->threads = o->threads > 0 ? o->threads : r->threads;
-    r->gap = o->gap;
-    r->prices = o->prices;
-    r->untie = o->untie;
     r->stop = &m->stop;
     m->watch = (dtp_plan_watch){.progress = o->progress, .user = o->user};
     r->watch = o->progress != NULL ? &m->watch : NULL;
     DTP_TRY(dtp_solver_parse(o->solver != NULL ? o->solver : "auto", &r->solver, err));
-    r->ctx = o->ctx;
     DTP_TRY(dtp_pin_texts(&source, m->arena, &m->styles, &r->n_texts, &texts, err));
     r->texts = texts;
     return make_form(m, err);
@@ -98,7 +86,7 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
 /* Which options go together. */
 static dtp_status check(const plan_maker *m, dtp_err *err)
 {
-    const dtp_plan_options *o = &m->options;
+    const dtp_plan_options *o = &m->request.options;
     const bool by_pins = o->mode == DTP_PLAN_PINS;
     if (m->machine == NULL && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID, "dtp_plan_make: only pins mode needs no machine");
@@ -130,39 +118,27 @@ static dtp_status check(const plan_maker *m, dtp_err *err)
 /* The plan that follows from styles and pins on the mesh of the request, by propagation. */
 static dtp_status plan_by_pins(const plan_maker *m, dtp_plan_result *out, dtp_err *err)
 {
-    const dtp_plan_request *r = &m->request;
+    dtp_plan_request by_pins = m->request;
+    const dtp_plan_request *r = &by_pins;
     dtp_pin_set pins;
     /* What they say, which name nodes of the graph with the variant of the request. */
     dtp_graph *changed = NULL;
     DTP_TRY(dtp_graph_with_variant(m->model, r->variant, 0, NULL, &changed, err));
-    dtp_status s = dtp_pin_set_read(r->n_texts, r->texts, changed, r->mesh, m->arena, &pins, err);
+    dtp_status s =
+        dtp_pin_set_read(r->n_texts, r->texts, changed, r->options.mesh, m->arena, &pins, err);
     dtp_graph_destroy(changed);
     DTP_TRY(s);
-    const dtp_pins_request by_pins = {.mesh = r->mesh,
-                                      .target = r->target,
-                                      .n_pins = pins.n_pins,
-                                      .pins = pins.pins,
-                                      .n_implementations = pins.n_implementations,
-                                      .implementations = pins.implementations,
-                                      .n_texts = pins.n_texts,
-                                      .texts = pins.texts,
-                                      .strict = m->options.strict,
-                                      .alone = m->options.alone,
-                                      .torch = m->options.torch,
-                                      .objective = r->objective,
-                                      .memory_limit_bytes = r->memory_limit_bytes,
-                                      .variant = r->variant,
-                                      .rules_file = r->rules_file};
-    return dtp_plan_pins(m->model, m->machine, &by_pins, out, err);
+    by_pins.pins = &pins;
+    return dtp_plan_pins(m->model, m->machine, r, out, err);
 }
 
 static dtp_status plan(const plan_maker *m, dtp_plan_result *out, dtp_err *err)
 {
-    if (m->options.mode == DTP_PLAN_PINS) {
+    if (m->request.options.mode == DTP_PLAN_PINS) {
         return plan_by_pins(m, out, err);
     }
     const dtp_plan_mode mode =
-        m->options.mode == DTP_PLAN_TENSOR ? dtp_plan_tensor : dtp_plan_rules;
+        m->request.options.mode == DTP_PLAN_TENSOR ? dtp_plan_tensor : dtp_plan_rules;
     return m->search.precision || m->search.remat || m->search.microbatches
                ? dtp_plan_variants(mode, m->model, m->machine, &m->request, &m->search, out, err)
                : mode(m->model, m->machine, &m->request, out, err);
@@ -213,12 +189,13 @@ static dtp_status compare_all(plan_maker *m, dtp_plan_result *out, dtp_err *err)
 static dtp_status start(const dtp_graph *model, const dtp_machine *machine,
                         const dtp_plan_options *options, plan_maker *m, dtp_err *err)
 {
-    *m = (plan_maker){.model = model, .machine = machine};
-    DTP_TRY(dtp_options_read("dtp_plan_make", options, sizeof m->options, &m->options, err));
+    *m = (plan_maker){.model = model, .machine = machine, .request = dtp_plan_request_init()};
+    dtp_plan_options *o = &m->request.options;
+    DTP_TRY(dtp_options_read("dtp_plan_make", options, sizeof *o, o, err));
     DTP_TRY(check(m, err));
-    m->stop = (dtp_stop){.end_s = m->options.limit_s > 0.0 ? dtp_now_s() + m->options.limit_s : 0.0,
-                         .interrupted = m->options.interrupted,
-                         .user = m->options.user};
+    m->stop = (dtp_stop){.end_s = o->limit_s > 0.0 ? dtp_now_s() + o->limit_s : 0.0,
+                         .interrupted = o->interrupted,
+                         .user = o->user};
     m->arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, m->arena));
     return make_request(m, err);
@@ -240,7 +217,7 @@ dtp_status dtp_plan_make(const dtp_graph *model, const dtp_machine *machine,
         s = compare_all(&m, out, err);
     }
     s = m.arena != NULL ? dtp_pin_place(&m.styles, s, err) : s;
-    out->memory_limit_bytes = m.request.memory_limit_bytes;
+    out->memory_limit_bytes = m.request.options.memory_limit_bytes;
     finish(&m);
     return s;
 }
@@ -253,11 +230,11 @@ dtp_status dtp_plan_what_helps(const dtp_graph *model, const dtp_machine *machin
     DTP_TRY(DTP_NOT_NULL(err, model, options, text));
     *text = NULL;
     dtp_status s = start(model, machine, options, &m, err);
-    m.search = (dtp_variant_search){.remat = m.options.remat == NULL,
-                                    .microbatches = m.options.microbatches == NULL,
+    m.search = (dtp_variant_search){.remat = m.request.options.remat == NULL,
+                                    .microbatches = m.request.options.microbatches == NULL,
                                     .helps = true};
-    if (s == DTP_OK && m.request.memory_limit_bytes > 0 && m.options.mode != DTP_PLAN_PINS &&
-        (m.search.remat || m.search.microbatches)) {
+    if (s == DTP_OK && m.request.options.memory_limit_bytes > 0 &&
+        m.request.options.mode != DTP_PLAN_PINS && (m.search.remat || m.search.microbatches)) {
         s = plan(&m, &result, err);
         s = s == DTP_NOMEM ? s : DTP_OK; /* what cannot be done does not help */
     }

@@ -63,8 +63,8 @@ static dtp_status try_limit(sweep *s, int64_t limit, dtp_plan_objective objectiv
 {
     dtp_plan_result r;
     dtp_pareto *out = s->out;
-    s->request.memory_limit_bytes = limit;
-    s->request.objective = objective;
+    s->request.options.memory_limit_bytes = limit;
+    s->request.options.objective = objective;
     *peak = 0;
     DTP_TRY(s->plan(s->g, s->machine, &s->request, &r, err));
     if (r.plan == NULL) {
@@ -133,7 +133,7 @@ dtp_status dtp_pareto_find(const dtp_graph *g, const dtp_machine *machine,
         out->points = dtp_arena_alloc(out->arena, (size_t)max_points + 2, sizeof *out->points);
     }
     dtp_status status = out->points != NULL
-                            ? sweep_limits(&s, request->memory_limit_bytes, max_points, err)
+                            ? sweep_limits(&s, request->options.memory_limit_bytes, max_points, err)
                             : DTP_FAIL(err, DTP_NOMEM, "out of memory for %d plans", max_points);
     if (status != DTP_OK) {
         dtp_pareto_free(out);

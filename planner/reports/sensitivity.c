@@ -123,17 +123,17 @@ dtp_status dtp_sensitivity_find(const dtp_sensitivity_request *request, dtp_aren
     const dtp_plan *plan = request->plan;
     a.search = dtp_plan_request_init();
     a.search.tying_bound = false;
-    a.search.mesh = &plan->mesh;
+    a.search.options.mesh = &plan->mesh;
     DTP_TRY(dtp_target_find(plan->target, &a.search.target, err));
-    a.search.objective = DTP_OBJECTIVE_TIME;
-    a.search.memory_limit_bytes = plan->memory_limit_bytes;
+    a.search.options.objective = DTP_OBJECTIVE_TIME;
+    a.search.options.memory_limit_bytes = plan->memory_limit_bytes;
     a.search.variant = &plan->variant;
     const char **texts;
     DTP_TRY(DTP_NEW(arena, texts, plan->n_pins, err));
     for (int32_t i = 0; i < plan->n_pins; i++) {
         texts[i] = plan->pins[i];
         if (strncmp(texts[i], "rules ", 6) == 0) {
-            a.search.pins = texts[i] + 6;
+            a.search.options.rules = texts[i] + 6;
         }
     }
     a.search.n_texts = plan->n_pins;

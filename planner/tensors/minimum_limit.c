@@ -56,8 +56,8 @@ static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t floo
     dtp_plan_request request = *p->request;
     tensor_state tight = *state;
     dtp_planning below = *p;
-    request.memory_limit_bytes = limit;
-    request.objective = DTP_OBJECTIVE_MEMORY;
+    request.options.memory_limit_bytes = limit;
+    request.options.objective = DTP_OBJECTIVE_MEMORY;
     tight.search.limit = limit;
     tight.search.floor = floor;
     tight.search.peaks_only = true;
@@ -76,7 +76,7 @@ static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t floo
 static dtp_status offer(dtp_planning *p, dtp_candidate *c, dtp_err *err)
 {
     dtp_lower_options options = dtp_planning_lowering(p, c->redistributor);
-    if (p->request->objective == DTP_OBJECTIVE_TIME && dtp_planning_excess(p, c) > 0) {
+    if (p->request->options.objective == DTP_OBJECTIVE_TIME && dtp_planning_excess(p, c) > 0) {
         return DTP_OK;
     }
     DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c->sharding, &options, &c->predicted, NULL,
@@ -92,7 +92,7 @@ static dtp_status step_down(dtp_planning *p, int64_t bound, int64_t *smallest, d
     tensor_state *state = p->state;
     bool found = true;
     state->search.step_part = FIRST_PART;
-    const bool any = p->request->objective == DTP_OBJECTIVE_TIME;
+    const bool any = p->request->options.objective == DTP_OBJECTIVE_TIME;
     for (int32_t i = 0; i < MAX_STEPS_DOWN && found && *smallest > bound && !(any && p->has_best);
          i++) {
         dtp_candidate c;
@@ -124,7 +124,7 @@ dtp_status dtp_tensor__find_minimum(dtp_planning *p, dtp_err *err)
     if (s == DTP_OK && p->incumbent == NULL && smallest > least.bound) {
         s = step_down(p, least.bound, &smallest, err);
     }
-    if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
+    if (p->request->options.objective == DTP_OBJECTIVE_MEMORY) {
         const bool tight = least.assignment != NULL && least.bound == least.usage;
         p->certificate.status = tight ? DTP_CERT_OPTIMAL : DTP_CERT_FEASIBLE;
         p->certificate.bound = bound;

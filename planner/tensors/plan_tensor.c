@@ -37,7 +37,7 @@ static dtp_status admit(const dtp_planning *p, const dtp_candidate *c, dtp_err *
  * counts for those that fit: then its bound speaks of them, too. */
 static dtp_status admit_candidates(const dtp_planning *p, dtp_err *err)
 {
-    if (p->request->memory_limit_bytes == 0) {
+    if (p->request->options.memory_limit_bytes == 0) {
         return DTP_OK;
     }
     for (int32_t i = 0; i < p->n_baselines; i++) {
@@ -74,15 +74,15 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     options.runs = runs;
     options.redistributions = p->redistributions;
     options.stop = p->request->stop;
-    options.uneven = p->request->uneven;
-    options.memory_bytes = p->request->memory_limit_bytes;
+    options.uneven = p->request->options.uneven;
+    options.memory_bytes = p->request->options.memory_limit_bytes;
     options.n_pins = state->pins.n_pins;
     options.pins = state->pins.pins;
     options.space = state->space;
     DTP_TRY(dtp_tensor_problem_create(p->graph, &p->pricer, &options, &made, err));
     dtp_tensor_problem_destroy(state->problem);
     state->problem = made;
-    state->search.limit = p->request->memory_limit_bytes;
+    state->search.limit = p->request->options.memory_limit_bytes;
     state->start =
         dtp_arena_alloc(p->arena, (size_t)state->problem->n_variables, sizeof *state->start);
     DTP_TRY(DTP_MEMORY(err, state->start));
@@ -99,13 +99,14 @@ static dtp_status explain_conflict(dtp_planning *p, dtp_err *err)
     if (r->n_texts == 0 && p->certificate.status == DTP_CERT_INFEASIBLE) {
         /* Without pins the limit is in conflict with nothing else. */
         DTP_TRY(DTP_NEW(out->arena, out->conflict, 1, err));
-        out->conflict[0] = dtp_arena_printf(out->arena, "memory %" PRId64, r->memory_limit_bytes);
+        out->conflict[0] =
+            dtp_arena_printf(out->arena, "memory %" PRId64, r->options.memory_limit_bytes);
         DTP_TRY(DTP_MEMORY(err, out->conflict[0]));
         out->n_conflict = 1;
         return DTP_OK;
     }
-    const dtp_conflict_question question = {r->n_texts, r->texts, r->memory_limit_bytes, r->uneven,
-                                            r->stop};
+    const dtp_conflict_question question = {r->n_texts, r->texts, r->options.memory_limit_bytes,
+                                            r->options.uneven, r->stop};
     DTP_TRY(dtp_conflict_find(p->graph, &p->pricer, &question, out->arena, &conflict, err));
     out->n_conflict = conflict.n;
     out->conflict = conflict.texts;
@@ -229,14 +230,15 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
         return p->pruned ? bound_pruned(p, err) : DTP_OK;
     }
     DTP_TRY(dtp_stop_check(p->request->stop, err));
-    if (p->request->tying_bound && p->request->objective == DTP_OBJECTIVE_TIME && p->has_best &&
+    if (p->request->tying_bound && p->request->options.objective == DTP_OBJECTIVE_TIME &&
+        p->has_best &&
         (p->incumbent == NULL ||
          p->best.predicted.step_time_s < p->incumbent->predicted.step_time_s)) {
         DTP_TRY(
             dtp_tying_bound_find(state->problem, p->cheapest.cost_ps, 0, &state->tying_bound, err));
         state->has_tying_bound = true;
     }
-    if (p->request->untie) {
+    if (p->request->options.untie) {
         return solve_apart(p, 0, err);
     }
     const bool apart = p->request->form == NULL || is_exact(p->request->form);
@@ -260,14 +262,14 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     dtp_status s = dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
     s = s == DTP_OK ? solve_tying(p, err) : s;
     s = s == DTP_OK ? solve_narrow(p, err) : s;
-    if (p->request->objective == DTP_OBJECTIVE_MEMORY) {
+    if (p->request->options.objective == DTP_OBJECTIVE_MEMORY) {
         p->certificate.bound = 0; /* that was one of costs */
     }
     DTP_TRY(s);
     if (p->pruned) {
         return DTP_OK;
     }
-    if (p->request->objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !brief)) {
+    if (p->request->options.objective == DTP_OBJECTIVE_MEMORY || (!p->has_best && !brief)) {
         DTP_TRY(dtp_tensor__find_minimum(p, err));
     }
     if (!p->has_best) {
@@ -288,9 +290,9 @@ static dtp_status find_prices(const dtp_planning *p, dtp_plan *plan, dtp_err *er
                                            .pricer = &p->pricer,
                                            .n_texts = state->pins.n_texts,
                                            .texts = state->pins.texts,
-                                           .memory_bytes = p->request->memory_limit_bytes,
-                                           .seed = p->request->seed,
-                                           .uneven = p->request->uneven};
+                                           .memory_bytes = p->request->options.memory_limit_bytes,
+                                           .seed = p->request->options.seed,
+                                           .uneven = p->request->options.uneven};
     plan->certificate.has_prices = true;
     return dtp_shadow_prices_find(&constraints, p->arena, &plan->certificate.n_prices,
                                   &plan->certificate.prices, err);
@@ -327,8 +329,8 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
     DTP_TRY(bound_tying(p, &plan->certificate, err));
-    DTP_TRY(p->request->prices && !dtp_stopped(p->request->stop) ? find_prices(p, plan, err)
-                                                                 : DTP_OK);
+    DTP_TRY(p->request->options.prices && !dtp_stopped(p->request->stop) ? find_prices(p, plan, err)
+                                                                         : DTP_OK);
     const size_t n = (size_t)state->pins.n_implementations;
     DTP_TRY(DTP_NEW(plan->arena, plan->implementations, n, err));
     if (n > 0) {

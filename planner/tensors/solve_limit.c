@@ -53,8 +53,8 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool corr
     dtp_status s = DTP_OK;
     dtp_lower_options options = dtp_planning_lowering(p, dtp_tensor_redistributor(state->problem));
     options.fit_bytes = state->search.peaks_only ? 1
-                        : p->request->objective == DTP_OBJECTIVE_TIME
-                            ? p->request->memory_limit_bytes
+                        : p->request->options.objective == DTP_OBJECTIVE_TIME
+                            ? p->request->options.memory_limit_bytes
                             : 0;
     *c = (dtp_candidate){.legal = true, .redistributor = options.redistributor};
     DTP_TRY(dtp_tensor_sharding(state->problem, assignment, p->arena, &c->sharding, err));
@@ -85,9 +85,9 @@ dtp_solve_options dtp_tensor__solver_options(const dtp_planning *p)
 {
     dtp_solve_options options = dtp_solve_options_init();
     options.solver = p->request->solver;
-    options.seed = p->request->seed;
-    options.threads = p->request->threads;
-    options.gap = p->request->gap;
+    options.seed = p->request->options.seed;
+    options.threads = p->request->options.threads;
+    options.gap = p->request->options.gap;
     options.stop = p->request->stop;
     return options;
 }
@@ -119,7 +119,7 @@ dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *opti
         memcpy(state->latest, r.assignment, bytes);
         s = evaluate(p, r.assignment, kind == SOLVE_CORRECTED, out, &c, err);
     }
-    dtp_log(p->request->ctx, DTP_LOG_INFO, "planner", "solved",
+    dtp_log(p->request->options.ctx, DTP_LOG_INFO, "planner", "solved",
             "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
             " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
             problem->usage_limit, out->found, r.value.cost, r.bound, r.value.peak, out->over,
@@ -150,7 +150,7 @@ static int64_t cutoff_of(const dtp_planning *p)
     const dtp_plan *incumbent = p->incumbent;
     const bool beaten = incumbent != NULL && p->has_best &&
                         p->best.predicted.step_time_s < incumbent->predicted.step_time_s;
-    return incumbent == NULL || beaten || p->request->objective == DTP_OBJECTIVE_MEMORY
+    return incumbent == NULL || beaten || p->request->options.objective == DTP_OBJECTIVE_MEMORY
                ? 0
                : incumbent->certificate.cost;
 }
@@ -301,7 +301,7 @@ static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
         DTP_TRY(make_fit(p, usage_limit, &r, err));
     }
     return fits(&r) && dtp_pricer_overlaps(&p->pricer) &&
-                   p->request->objective == DTP_OBJECTIVE_TIME
+                   p->request->options.objective == DTP_OBJECTIVE_TIME
                ? solve_exposed(p, err)
                : DTP_OK;
 }

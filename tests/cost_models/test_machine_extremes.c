@@ -187,8 +187,8 @@ static void plan_on(const dtp_graph *g, const dtp_machine *m, bool tensor, bool 
     dtp_err err = {0};
     assert_int_equal(dtp_mesh_parse(dtp_machine_devices(m) >= 4 ? "x:2;y:2" : "x:2", &mesh, NULL),
                      DTP_OK);
-    request.mesh = &mesh;
-    request.memory_limit_bytes = memory ? m->memory_bytes : 0;
+    request.options.mesh = &mesh;
+    request.options.memory_limit_bytes = memory ? m->memory_bytes : 0;
     const dtp_status s = tensor ? dtp_plan_tensor(g, m, &request, &r, &err)
                                 : dtp_plan_rules(g, m, &request, &r, &err);
     if (s != DTP_OK) {

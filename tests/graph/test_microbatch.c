@@ -471,7 +471,7 @@ static void test_microbatch__plans_keep_choices(void **state)
     assert_int_equal(dtp_machine_read(DTP_SOURCE_DIR "/models/machines/cpu_2.json", &machine, &err),
                      DTP_OK);
     assert_int_equal(dtp_mesh_parse("x:2", &mesh, &err), DTP_OK);
-    request.mesh = &mesh;
+    request.options.mesh = &mesh;
     request.variant = &choices;
     assert_int_equal(dtp_plan_rules(g, machine, &request, &r, &err), DTP_OK);
     assert_true(r.plan->model_hash == dtp_graph_hash(g));

@@ -174,8 +174,8 @@ static void test_own_ops__are_planned(void **state)
         dtp_lower_options o = dtp_lower_options_init(dtp_redistributor_generic());
         dtp_plan_request request = dtp_plan_request_init();
         must(dtp_mesh_parse(meshes[i], &mesh, &err), &err);
-        request.mesh = &mesh;
-        request.pins = "batch:x";
+        request.options.mesh = &mesh;
+        request.options.rules = "batch:x";
         must(dtp_plan_rules(g, machine, &request, &plan, &err), &err);
         assert_non_null(plan.plan);
         assert_true(plan.plan->predicted.step_time_s > 0);

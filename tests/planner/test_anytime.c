@@ -38,12 +38,12 @@ static dtp_status plan_until(const anytime_case *c, const dtp_graph *g, const dt
     const dtp_variant_search search = {.remat = true, .microbatches = true};
     const dtp_plan_mode mode = c->rules ? dtp_plan_rules : dtp_plan_tensor;
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = c->mesh != NULL ? &mesh : NULL;
-    request.devices = 4;
-    request.threads = 1;
-    request.untie = c->untie;
-    request.objective = c->memory ? DTP_OBJECTIVE_MEMORY : DTP_OBJECTIVE_TIME;
-    request.memory_limit_bytes = c->limit_bytes;
+    request.options.mesh = c->mesh != NULL ? &mesh : NULL;
+    request.options.devices = 4;
+    request.options.threads = 1;
+    request.options.untie = c->untie;
+    request.options.objective = c->memory ? DTP_OBJECTIVE_MEMORY : DTP_OBJECTIVE_TIME;
+    request.options.memory_limit_bytes = c->limit_bytes;
     request.n_texts = c->pin != NULL ? 1 : 0;
     request.texts = &c->pin;
     request.stop = &stop;

@@ -149,8 +149,8 @@ static void destroy_baselines(baselines *b)
 /* None that fits costs less, or, for objective memory, needs less. */
 static void check_baselines(const subject *s, const baselines *b, int64_t bound)
 {
-    const bool time = s->request.objective == DTP_OBJECTIVE_TIME;
-    const int64_t limit = s->request.memory_limit_bytes;
+    const bool time = s->request.options.objective == DTP_OBJECTIVE_TIME;
+    const int64_t limit = s->request.options.memory_limit_bytes;
     for (int32_t i = 0; i < b->n; i++) {
         const dtp_candidate *c = &b->list[i];
         const int64_t bytes = c->predicted.peak_bytes, found = time ? c->cost_ps : bytes;
@@ -273,22 +273,22 @@ static void check_limited(subject *s, const baselines *b, int32_t pick)
     dtp_plan_result r;
     const dtp_candidate *c = &b->list[pick % b->n];
     if (c->legal) {
-        s->request.memory_limit_bytes = c->predicted.peak_bytes;
+        s->request.options.memory_limit_bytes = c->predicted.peak_bytes;
         plan_subject(s, &r);
         assert_non_null(r.plan);
         check_bound(s, &r.plan->certificate);
         check_cost(s, r.plan);
         check_baselines(s, b, r.plan->certificate.bound);
         dtp_plan_result_free(&r);
-        s->request.memory_limit_bytes = 0;
+        s->request.options.memory_limit_bytes = 0;
     }
     if (s->rules) {
-        s->request.objective = DTP_OBJECTIVE_MEMORY;
+        s->request.options.objective = DTP_OBJECTIVE_MEMORY;
         plan_subject(s, &r);
         check_bound(s, &r.plan->certificate);
         check_baselines(s, b, r.plan->certificate.bound);
         dtp_plan_result_free(&r);
-        s->request.objective = DTP_OBJECTIVE_TIME;
+        s->request.options.objective = DTP_OBJECTIVE_TIME;
     }
 }
 
@@ -319,10 +319,10 @@ static bool open_subject(const picks *x, dtp_arena *arena, subject *s)
     must(s, dtp_pricer_init(s->f.machine, &s->f.pricer.mesh, target, &s->pricer, &err), &err);
     s->rules = x->rules;
     s->request = dtp_plan_request_init();
-    s->request.mesh = &s->f.pricer.mesh;
+    s->request.options.mesh = &s->f.pricer.mesh;
     s->request.target = target;
     s->request.variant = &s->variant;
-    s->request.gap = 0.02; /* what is held holds of any plan */
+    s->request.options.gap = 0.02; /* what is held holds of any plan */
     s->request.brief = true;
     return true;
 }
@@ -424,8 +424,8 @@ static int32_t check_mesh(subject *s, const dtp_mesh_report *m)
     }
     for (int32_t i = 0; i < 2; i++) {
         dtp_plan_result r;
-        s->request.mesh = &m->mesh;
-        s->request.untie = i == 1;
+        s->request.options.mesh = &m->mesh;
+        s->request.options.untie = i == 1;
         plan_subject(s, &r);
         if (r.plan != NULL && r.plan->certificate.least_cost < m->bound) {
             fail_msg("%s: a mesh was pruned with bound %" PRId64
@@ -434,7 +434,7 @@ static int32_t check_mesh(subject *s, const dtp_mesh_report *m)
         }
         dtp_plan_result_free(&r);
     }
-    s->request.untie = false;
+    s->request.options.untie = false;
     return 1;
 }
 
@@ -456,8 +456,8 @@ static void test_certificates__hold_of_pruned_meshes(void **state)
         const bool run = quarter ? target == &dtp_target_cuda && quarter_has(x.model, N_MODELS)
                                  : !like_cpu(target) && quarter_has(i, all);
         if (run && open_subject(&x, arena, &s)) {
-            s.request.mesh = NULL;
-            s.request.devices = 8;
+            s.request.options.mesh = NULL;
+            s.request.options.devices = 8;
             s.request.max_mesh_dims = quarter ? 2 : 3;
             plan_subject(&s, &r);
             for (int32_t k = 0; k < r.n_meshes; k++) {

@@ -40,7 +40,7 @@ static void create(fixture *x, const char *mesh, dtp_plan_mode mode)
     tensor_fixture_create(&(tensor_case){.model = TENSOR_GPT, .mesh = mesh, .dims = DIMS}, &x->f);
     x->mesh = x->f.pricer.mesh;
     x->request = dtp_plan_request_init();
-    x->request.mesh = &x->mesh;
+    x->request.options.mesh = &x->mesh;
     x->mode = mode;
 }
 
@@ -143,12 +143,12 @@ static const dtp_graph_variant IN_BF16 = {.precision = {DTP_BF16, DTP_BF16, fals
 static int64_t limit_between(fixture *x)
 {
     dtp_plan_result r;
-    x->request.objective = DTP_OBJECTIVE_MEMORY;
+    x->request.options.objective = DTP_OBJECTIVE_MEMORY;
     plan_fixed(x, x->request.variant, &r);
     assert_non_null(r.plan);
     const int64_t least = r.plan->certificate.bound;
     dtp_plan_result_free(&r);
-    x->request.objective = DTP_OBJECTIVE_TIME;
+    x->request.options.objective = DTP_OBJECTIVE_TIME;
     return least - 1;
 }
 
@@ -163,7 +163,7 @@ static void check_between(const char *mesh, dtp_plan_mode mode, const dtp_varian
         return;
     }
     create(&x, mesh, mode);
-    x.request.memory_limit_bytes = limit_between(&x);
+    x.request.options.memory_limit_bytes = limit_between(&x);
     plan_fixed(&x, NULL, &plain);
     assert_true(plain.infeasible && plain.plan == NULL);
     dtp_plan_result_free(&plain);
@@ -172,7 +172,7 @@ static void check_between(const char *mesh, dtp_plan_mode mode, const dtp_varian
     assert_true(e.feasible > 0);
     assert_non_null(r.plan);
     assert_true(dtp_graph_variant_any(&r.plan->variant));
-    assert_true(r.plan->predicted.peak_bytes <= x.request.memory_limit_bytes);
+    assert_true(r.plan->predicted.peak_bytes <= x.request.options.memory_limit_bytes);
     assert_true(r.plan->predicted.step_time_s <= e.best_s &&
                 r.plan->predicted.step_time_s >= e.best_s);
     assert_int_equal(r.n_tried, e.n);
@@ -257,7 +257,7 @@ static void check_help(fixture *x, dtp_planning_mode mode, const char *microbatc
     o.mesh = &x->mesh;
     o.precision = "bf16";
     o.microbatches = microbatches;
-    o.memory_limit_bytes = x->request.memory_limit_bytes;
+    o.memory_limit_bytes = x->request.options.memory_limit_bytes;
     if (dtp_plan_what_helps(x->f.model, x->f.machine, &o, &text, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
@@ -279,7 +279,7 @@ static void test_graph_variants__what_helps(void **state)
     fixture x;
     create(&x, "x:2", dtp_plan_tensor);
     x.request.variant = &IN_BF16;
-    x.request.memory_limit_bytes = limit_between(&x);
+    x.request.options.memory_limit_bytes = limit_between(&x);
     check_help(&x, DTP_PLAN_TENSOR, NULL);
     check_help(&x, DTP_PLAN_RULES, NULL);
     check_help(&x, DTP_PLAN_TENSOR, "1");
@@ -318,7 +318,7 @@ static void test_graph_variants__least_memory(void **state)
     fixture x;
     dtp_plan_result r;
     create(&x, "x:2", dtp_plan_tensor);
-    x.request.objective = DTP_OBJECTIVE_MEMORY;
+    x.request.options.objective = DTP_OBJECTIVE_MEMORY;
     const enumeration e = enumerate(&x, &BOTH);
     search(&x, &BOTH, &r);
     assert_non_null(r.plan);
@@ -346,12 +346,12 @@ static void test_graph_variants__one_is_given(void **state)
     }
     dtp_plan_result_free(&r);
     x.request.variant = NULL;
-    x.request.memory_limit_bytes = limit_between(&x);
+    x.request.options.memory_limit_bytes = limit_between(&x);
     search(&x, &(dtp_variant_search){.remat = true, .microbatches = true, .helps = true}, &r);
     assert_non_null(r.plan);
     assert_true(dtp_graph_variant_any(&r.plan->variant));
     dtp_plan_result_free(&r);
-    x.request.memory_limit_bytes = 1000;
+    x.request.options.memory_limit_bytes = 1000;
     search(&x, &BOTH, &r);
     dtp_arena *arena = dtp_arena_create();
     dtp_remat *remat;
@@ -435,7 +435,7 @@ static void test_graph_variants__precision_is_searched(void **state)
     assert_int_equal(r.plan->variant.precision.compute, DTP_BF16);
     dtp_plan_result_free(&r);
     /* what f32 cannot fit, bf16 does */
-    x.request.objective = DTP_OBJECTIVE_MEMORY;
+    x.request.options.objective = DTP_OBJECTIVE_MEMORY;
     search(&x, &(dtp_variant_search){.precision = true}, &r);
     assert_int_equal(r.plan->variant.precision.compute, DTP_BF16);
     dtp_plan_result_free(&r);

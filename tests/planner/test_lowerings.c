@@ -158,8 +158,8 @@ static int64_t check_planning(dtp_plan_mode mode, const char *mesh, int64_t limi
     dtp_err err = {0};
     tensor_fixture_create(&(tensor_case){.model = TENSOR_GPT, .mesh = mesh, .dims = DIMS}, &f);
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &f.pricer.mesh;
-    request.memory_limit_bytes = limit;
+    request.options.mesh = &f.pricer.mesh;
+    request.options.memory_limit_bytes = limit;
     counted = (struct lowerings){0};
     must(mode(f.model, f.machine, &request, &result, &err), &err);
     assert_non_null(result.plan);

@@ -65,13 +65,13 @@ static int32_t check_baselines(const tensor_fixture *f, int64_t floor)
 static double check_least(const tensor_fixture *f, int64_t floor)
 {
     dtp_plan_request request = tensor_fixture_request(f);
-    request.objective = DTP_OBJECTIVE_MEMORY;
+    request.options.objective = DTP_OBJECTIVE_MEMORY;
     dtp_plan_result r = tensor_fixture_plan(f, &request);
     assert_non_null(r.plan);
     const int64_t least = r.plan->predicted.peak_bytes;
     assert_true(least >= floor);
     dtp_plan_result_free(&r);
-    request.memory_limit_bytes = floor - 1;
+    request.options.memory_limit_bytes = floor - 1;
     r = tensor_fixture_plan(f, &request);
     assert_true(r.infeasible && r.needs != NULL && r.smallest_bound == floor);
     assert_non_null(strstr(r.needs, " of parameters"));

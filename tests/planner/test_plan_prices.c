@@ -150,13 +150,13 @@ static void test_plan_prices__certificates_are_the_prices_of_programs(void **sta
         assert_int_equal(
             dtp_remat_parse(CASES[i].remat ? "all" : "none", f.model, arena, &choices.remat, NULL),
             DTP_OK);
-        request.mesh = &f.pricer.mesh;
+        request.options.mesh = &f.pricer.mesh;
         request.variant = &choices;
         const int64_t peak = check_plan(&f, &request, &listed);
         assert_true(peak > 0);
-        request.memory_limit_bytes = peak * 9 / 10;
-        request.gap = 0.02;   /* what is checked holds for any plan: */
-        request.brief = true; /* no long search for a good one */
+        request.options.memory_limit_bytes = peak * 9 / 10;
+        request.options.gap = 0.02; /* what is checked holds for any plan: */
+        request.brief = true;       /* no long search for a good one */
         limited += check_plan(&f, &request, &listed) > 0 ? 1 : 0;
         tensor_fixture_destroy(&f);
         dtp_arena_destroy(arena);
@@ -212,7 +212,7 @@ static void test_plan_prices__explained_at_the_price_of_its_own_steps(void **sta
         elsewhere.machine = "l4_16.json";
         tensor_fixture_create(&cases[i], &f);
         tensor_fixture_create(&elsewhere, &other);
-        request.mesh = &f.pricer.mesh;
+        request.options.mesh = &f.pricer.mesh;
         assert_int_equal(dtp_plan_tensor(f.model, f.machine, &request, &r, NULL), DTP_OK);
         assert_true(r.plan != NULL && r.plan->n_redistributions > 0);
         assert_int_equal(check_explained(&f, r.plan, f.machine, true), 0);

@@ -98,7 +98,7 @@ static void test_pareto__no_point_beats_another(void **state)
         dtp_pareto p;
         dtp_plan_request request = dtp_plan_request_init();
         const dtp_mesh mesh = fixture_mesh("x:2;y:2");
-        request.mesh = &mesh;
+        request.options.mesh = &mesh;
         assert_int_equal(dtp_pareto_find(g, machine, &request, functions[f], 6, &p, NULL), DTP_OK);
         assert_true(p.n >= 2 && p.n <= 6);
         for (int32_t i = 0; i < p.n; i++) {
@@ -114,7 +114,7 @@ static void test_pareto__no_point_beats_another(void **state)
         }
         assert_int_equal(p.points[p.n - 1].plan->predicted.peak_bytes, p.least_bytes);
         dtp_pareto_free(&p);
-        request.memory_limit_bytes = 2048;
+        request.options.memory_limit_bytes = 2048;
         assert_int_equal(dtp_pareto_find(g, machine, &request, functions[f], 6, &p, NULL), DTP_OK);
         assert_int_equal(p.n, 0);
         assert_true(p.least_bytes == 0 && p.least_bound > 2048);
@@ -134,8 +134,8 @@ static double gain_at(const dtp_graph *g, const dtp_machine *m, const dtp_machin
     dtp_pricer pricer;
     dtp_prediction ours;
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &plan->mesh;
-    request.memory_limit_bytes = plan->memory_limit_bytes;
+    request.options.mesh = &plan->mesh;
+    request.options.memory_limit_bytes = plan->memory_limit_bytes;
     assert_int_equal(dtp_machine_scaled(m, param, factor, &scaled, NULL), DTP_OK);
     assert_int_equal(dtp_pricer_init(scaled, &plan->mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
     assert_int_equal(dtp_plan_tensor(g, scaled, &request, &r, NULL), DTP_OK);
@@ -165,7 +165,7 @@ static void test_sensitivity__ends_are_where_another_plan_takes_over(void **stat
     dtp_graph *g = fixture_model("mlp_digits.json");
     const dtp_mesh mesh = fixture_mesh("x:2");
     dtp_plan_request plan_request = dtp_plan_request_init();
-    plan_request.mesh = &mesh;
+    plan_request.options.mesh = &mesh;
     dtp_plan_result r = fixture_plan(g, cpu, &plan_request);
     dtp_arena *arena = dtp_arena_create();
     dtp_sensitivity_request request = dtp_sensitivity_request_init();

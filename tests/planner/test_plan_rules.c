@@ -62,18 +62,19 @@ static void check_plan(const dtp_plan_request *request, const dtp_plan *p)
     assert_true(c->status == DTP_CERT_OPTIMAL || c->status == DTP_CERT_FEASIBLE);
     assert_true(c->bound <= c->cost && c->bound > 0);
     assert_true(c->status != DTP_CERT_OPTIMAL || c->bound == c->cost);
-    if (request->memory_limit_bytes > 0) {
-        assert_true(p->predicted.peak_bytes <= request->memory_limit_bytes);
+    if (request->options.memory_limit_bytes > 0) {
+        assert_true(p->predicted.peak_bytes <= request->options.memory_limit_bytes);
     }
     for (int32_t i = 0; i < p->n_baselines; i++) {
         const dtp_baseline *b = &p->baselines[i];
-        const bool fits = b->legal && (request->memory_limit_bytes == 0 ||
-                                       b->predicted.peak_bytes <= request->memory_limit_bytes);
+        const bool fits =
+            b->legal && (request->options.memory_limit_bytes == 0 ||
+                         b->predicted.peak_bytes <= request->options.memory_limit_bytes);
         assert_true(b->legal == (b->why == NULL));
-        if (!fits || request->pins != NULL) {
+        if (!fits || request->options.rules != NULL) {
             continue;
         }
-        if (request->objective == DTP_OBJECTIVE_TIME) {
+        if (request->options.objective == DTP_OBJECTIVE_TIME) {
             assert_true(p->predicted.step_time_s <= b->predicted.step_time_s);
         } else {
             assert_true(p->predicted.peak_bytes <= b->predicted.peak_bytes);
@@ -100,16 +101,16 @@ static void test_plan_rules__never_worse_than_a_baseline(void **state)
         assert_non_null(g);
         const dtp_mesh mesh = mesh_of(meshes[seed % 5]);
         dtp_plan_request request = dtp_plan_request_init();
-        request.mesh = &mesh;
-        request.objective = seed % 4 == 0 ? DTP_OBJECTIVE_MEMORY : DTP_OBJECTIVE_TIME;
+        request.options.mesh = &mesh;
+        request.options.objective = seed % 4 == 0 ? DTP_OBJECTIVE_MEMORY : DTP_OBJECTIVE_TIME;
         dtp_plan_result free_plan = plan(g, &request);
         check_plan(&request, free_plan.plan);
-        request.memory_limit_bytes = free_plan.plan->predicted.peak_bytes - 1;
+        request.options.memory_limit_bytes = free_plan.plan->predicted.peak_bytes - 1;
         dtp_plan_result tight = plan(g, &request);
         if (tight.infeasible) {
             assert_null(tight.plan);
-            assert_true(tight.smallest_peak_bytes > request.memory_limit_bytes);
-            request.memory_limit_bytes = tight.smallest_peak_bytes;
+            assert_true(tight.smallest_peak_bytes > request.options.memory_limit_bytes);
+            request.options.memory_limit_bytes = tight.smallest_peak_bytes;
             dtp_plan_result_free(&tight);
             tight = plan(g, &request);
             assert_false(tight.infeasible);
@@ -131,8 +132,8 @@ static void test_plan_rules__same_input_same_plan(void **state)
     const dtp_mesh mesh = mesh_of("x:2;y:2");
     dtp_plan_request request = dtp_plan_request_init();
     char *texts[2];
-    request.mesh = &mesh;
-    request.rules_file = DTP_SOURCE_DIR "/models/gpt_bytes.rules.json";
+    request.options.mesh = &mesh;
+    request.options.rules_file = DTP_SOURCE_DIR "/models/gpt_bytes.rules.json";
     for (int32_t i = 0; i < 2; i++) {
         dtp_plan_result r = plan(g, &request);
         check_plan(&request, r.plan);
@@ -153,13 +154,13 @@ static void test_plan_rules__pins_hold(void **state)
     const dtp_mesh mesh = mesh_of("x:2;y:2");
     const dtp_dim_id batch = dtp_dims_find(&g->dims, "batch");
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &mesh;
-    request.pins = "batch:y";
+    request.options.mesh = &mesh;
+    request.options.rules = "batch:y";
     dtp_plan_result r = plan(g, &request);
     assert_int_equal(r.plan->rules.splits[batch].n, 1);
     assert_int_equal(r.plan->rules.splits[batch].mesh_dims[0], 1);
     dtp_plan_result_free(&r);
-    request.pins = "batch:x;batch:y";
+    request.options.rules = "batch:x;batch:y";
     r = plan(g, &request);
     assert_int_equal(r.plan->rules.splits[batch].n, 2);
     assert_int_equal(r.plan->certificate.status, DTP_CERT_OPTIMAL);
@@ -183,8 +184,8 @@ static void test_plan_rules__bad_pins_are_errors(void **state)
         dtp_plan_request request = dtp_plan_request_init();
         dtp_plan_result r = {0};
         dtp_err err = {0};
-        request.mesh = &mesh;
-        request.pins = cases[i].pins;
+        request.options.mesh = &mesh;
+        request.options.rules = cases[i].pins;
         const dtp_status s = dtp_plan_rules(g, machine, &request, &r, &err);
         assert_true(dtp_status_is_input(s));
         assert_non_null(strstr(err.msg, cases[i].words));
@@ -205,7 +206,7 @@ static void test_plan_rules__searches_meshes_of_any_size(void **state)
     dtp_graph *g = model("mlp_digits.json");
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         dtp_plan_request request = dtp_plan_request_init();
-        request.devices = devices[i];
+        request.options.devices = devices[i];
         dtp_plan_result r = plan(g, &request);
         check_plan(&request, r.plan);
         assert_int_equal(product(&r.plan->mesh), devices[i]);
@@ -223,12 +224,12 @@ static void test_plan_rules__search_is_the_best_of_its_meshes(void **state)
     dtp_mesh *meshes;
     int32_t n;
     dtp_plan_request request = dtp_plan_request_init();
-    request.devices = 8;
+    request.options.devices = 8;
     dtp_plan_result best = plan(g, &request);
     assert_int_equal(dtp_mesh_factorisations(8, 3, arena, &n, &meshes, NULL), DTP_OK);
     assert_int_equal(n, 4);
     for (int32_t i = 0; i < n; i++) {
-        request.mesh = &meshes[i];
+        request.options.mesh = &meshes[i];
         dtp_plan_result r = plan(g, &request);
         const bool more = meshes[i].n_dims > best.plan->mesh.n_dims;
         assert_true((more ? 0.98 : 1.0) * best.plan->predicted.step_time_s <=
@@ -271,8 +272,8 @@ static void test_plan_rules__splits_one_dim_over_two_mesh_dims(void **state)
     assert_int_equal(dtp_model_parse("wide", text, strlen(text), NULL, &g, NULL), DTP_OK);
     const dtp_mesh mesh = mesh_of("x:2;y:4");
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &mesh;
-    request.objective = DTP_OBJECTIVE_MEMORY;
+    request.options.mesh = &mesh;
+    request.options.objective = DTP_OBJECTIVE_MEMORY;
     dtp_plan_result r = plan(g, &request);
     assert_int_equal(r.plan->predicted.peak_bytes, 2 * 4096 * 7 * 4 / 8);
     assert_int_equal(r.plan->certificate.status, DTP_CERT_OPTIMAL);

@@ -38,7 +38,8 @@ static int teardown(void **state)
 
 static bool fits(const dtp_plan_request *request, const dtp_prediction *p)
 {
-    return request->memory_limit_bytes == 0 || p->peak_bytes <= request->memory_limit_bytes;
+    return request->options.memory_limit_bytes == 0 ||
+           p->peak_bytes <= request->options.memory_limit_bytes;
 }
 
 /* What every plan must hold. */
@@ -53,7 +54,8 @@ static void check_plan(const dtp_graph *g, const dtp_plan_request *request, cons
     assert_true(fits(request, &p->predicted));
     for (int32_t i = 0; i < p->n_baselines; i++) {
         const dtp_baseline *b = &p->baselines[i];
-        if (b->legal && fits(request, &b->predicted) && request->objective == DTP_OBJECTIVE_TIME) {
+        if (b->legal && fits(request, &b->predicted) &&
+            request->options.objective == DTP_OBJECTIVE_TIME) {
             assert_true(p->predicted.step_time_s <= b->predicted.step_time_s);
         } else if (b->legal && fits(request, &b->predicted)) {
             assert_true(p->predicted.peak_bytes <= b->predicted.peak_bytes);
@@ -109,12 +111,12 @@ static void test_plan_tensor__never_worse_than_baselines_or_rules(void **state)
         assert_non_null(g);
         const dtp_mesh mesh = fixture_mesh(meshes[seed % 5]);
         dtp_plan_request request = dtp_plan_request_init();
-        request.mesh = &mesh;
+        request.options.mesh = &mesh;
         dtp_plan_result r = fixture_plan(g, h100, &request);
         check_plan(g, &request, r.plan);
         check_file(g, r.plan);
         check_against_rules(g, &request, r.plan);
-        request.memory_limit_bytes = r.plan->predicted.peak_bytes * 3 / 4;
+        request.options.memory_limit_bytes = r.plan->predicted.peak_bytes * 3 / 4;
         dtp_plan_result tight = fixture_plan(g, h100, &request);
         if (tight.plan != NULL) {
             check_plan(g, &request, tight.plan);
@@ -139,8 +141,8 @@ static void test_plan_tensor__objective_memory(void **state)
     dtp_graph *g = fixture_model("mlp_digits.json");
     const dtp_mesh mesh = fixture_mesh("x:2;y:2");
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &mesh;
-    request.objective = DTP_OBJECTIVE_MEMORY;
+    request.options.mesh = &mesh;
+    request.options.objective = DTP_OBJECTIVE_MEMORY;
     dtp_plan_result r = fixture_plan(g, a100, &request);
     check_plan(g, &request, r.plan);
     assert_int_equal(r.plan->certificate.cost, r.plan->predicted.peak_bytes);
@@ -156,24 +158,24 @@ static void test_plan_tensor__names_the_smallest_limit(void **state)
     dtp_graph *g = fixture_model("mlp_digits.json");
     const dtp_mesh mesh = fixture_mesh("x:2;y:2");
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &mesh;
-    request.memory_limit_bytes = 4096;
+    request.options.mesh = &mesh;
+    request.options.memory_limit_bytes = 4096;
     dtp_plan_result quick = fixture_plan(g, a100, &request);
     assert_true(quick.infeasible && quick.plan == NULL && quick.needs != NULL);
     assert_true(quick.smallest_bound > 4096 && quick.smallest_peak_bytes == 0);
     assert_int_equal(quick.n_conflict, 1);
     assert_string_equal(quick.conflict[0], "memory 4096");
-    request.memory_limit_bytes = quick.smallest_bound; /* that much alone is no reason */
+    request.options.memory_limit_bytes = quick.smallest_bound; /* that much alone is no reason */
     dtp_plan_result r = fixture_plan(g, a100, &request);
     assert_true(r.infeasible && r.plan == NULL && r.needs == NULL);
     assert_true(r.smallest_bound >= quick.smallest_bound);
     assert_true(r.smallest_bound <= r.smallest_peak_bytes);
     dtp_plan_result_free(&quick);
-    request.memory_limit_bytes = r.smallest_peak_bytes;
+    request.options.memory_limit_bytes = r.smallest_peak_bytes;
     dtp_plan_result works = fixture_plan(g, a100, &request);
     assert_false(works.infeasible);
     check_plan(g, &request, works.plan);
-    request.memory_limit_bytes = r.smallest_bound - 1;
+    request.options.memory_limit_bytes = r.smallest_bound - 1;
     dtp_plan_result below = fixture_plan(g, a100, &request);
     assert_true(below.infeasible);
     dtp_plan_result_free(&below);
@@ -190,7 +192,7 @@ static void test_plan_tensor__pins_hold(void **state)
     dtp_graph *g = fixture_model("mlp_digits.json");
     const dtp_mesh mesh = fixture_mesh("x:2;y:2");
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &mesh;
+    request.options.mesh = &mesh;
     request.n_texts = 2;
     request.texts = texts;
     dtp_plan_result r = fixture_plan(g, a100, &request);
@@ -214,8 +216,8 @@ static void test_plan_tensor__names_the_conflict(void **state)
     dtp_graph *g = fixture_model("mlp_digits.json");
     const dtp_mesh mesh = fixture_mesh("x:4");
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &mesh;
-    request.memory_limit_bytes = INT64_C(1) << 30;
+    request.options.mesh = &mesh;
+    request.options.memory_limit_bytes = INT64_C(1) << 30;
     request.n_texts = 3;
     request.texts = texts;
     dtp_plan_result r = fixture_plan(g, a100, &request);
@@ -226,7 +228,7 @@ static void test_plan_tensor__names_the_conflict(void **state)
     dtp_plan_result_free(&r);
     request.n_texts = 2;
     request.texts = large;
-    request.memory_limit_bytes = 130000;
+    request.options.memory_limit_bytes = 130000;
     r = fixture_plan(g, a100, &request);
     assert_true(r.infeasible);
     assert_int_equal(r.n_conflict, 2);
@@ -251,7 +253,7 @@ static void test_plan_tensor__bad_pins_are_errors(void **state)
         dtp_plan_request request = dtp_plan_request_init();
         dtp_plan_result r;
         dtp_err err = {0};
-        request.mesh = &mesh;
+        request.options.mesh = &mesh;
         request.n_texts = 1;
         request.texts = &cases[i].text;
         assert_true(dtp_status_is_input(dtp_plan_tensor(g, a100, &request, &r, &err)));
@@ -268,14 +270,14 @@ static void test_plan_tensor__search_cuts_only_what_costs_more(void **state)
     dtp_graph *g = fixture_model("mlp_digits.json");
     dtp_plan_request request = dtp_plan_request_init();
     int32_t cut = 0;
-    request.devices = 8;
-    request.memory_limit_bytes = 150000;
+    request.options.devices = 8;
+    request.options.memory_limit_bytes = 150000;
     dtp_plan_result best = fixture_plan(g, a100, &request);
     assert_int_equal(best.n_meshes, 4);
     for (int32_t i = 0; i < best.n_meshes; i++) {
         const dtp_mesh_report *m = &best.meshes[i];
         dtp_plan_request alone = request;
-        alone.mesh = &m->mesh;
+        alone.options.mesh = &m->mesh;
         dtp_plan_result r = fixture_plan(g, a100, &alone);
         cut += m->outcome == DTP_MESH_PRUNED ? 1 : 0;
         if (m->outcome == DTP_MESH_PRUNED) {
@@ -299,8 +301,8 @@ static void test_plan_tensor__same_input_same_plan(void **state)
     dtp_graph *g = fixture_model("mlp_digits.json");
     const dtp_mesh mesh = fixture_mesh("x:2;y:2");
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &mesh;
-    request.memory_limit_bytes = 120000;
+    request.options.mesh = &mesh;
+    request.options.memory_limit_bytes = 120000;
     dtp_plan_result a = fixture_plan(g, a100, &request), b = fixture_plan(g, a100, &request);
     char *x = fixture_text(a.plan, g), *y = fixture_text(b.plan, g);
     assert_string_equal(x, y);
@@ -322,8 +324,9 @@ static dtp_solve_result solve_untied(const dtp_graph *g, const dtp_plan_request 
     dtp_tensor_options options = dtp_tensor_options_init();
     const dtp_solve_options solver = dtp_solve_options_init();
     options.runs = 0;
-    options.memory_bytes = request->memory_limit_bytes;
-    assert_int_equal(dtp_pricer_init(a100, request->mesh, &dtp_target_cpu, &pricer, NULL), DTP_OK);
+    options.memory_bytes = request->options.memory_limit_bytes;
+    assert_int_equal(dtp_pricer_init(a100, request->options.mesh, &dtp_target_cpu, &pricer, NULL),
+                     DTP_OK);
     assert_int_equal(dtp_tensor_problem_create(g, &pricer, &options, &p, NULL), DTP_OK);
     assert_int_equal(dtp_solve(p->select, &solver, &r, NULL), DTP_OK);
     assert_non_null(r.assignment);
@@ -340,8 +343,8 @@ static void test_plan_tensor__says_what_folding_costs_at_most(void **state)
     const dtp_mesh mesh = fixture_mesh("x:4");
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         dtp_plan_request request = dtp_plan_request_init();
-        request.mesh = &mesh;
-        request.memory_limit_bytes = limits[i];
+        request.options.mesh = &mesh;
+        request.options.memory_limit_bytes = limits[i];
         dtp_plan_result r = fixture_plan(g, a100, &request);
         const dtp_certificate *c = &r.plan->certificate;
         dtp_solve_result apart = solve_untied(g, &request);
@@ -370,8 +373,8 @@ static void test_plan_tensor__layers_in_two_runs(void **state)
     dtp_machine *cluster = fixture_machine("h100_64.json");
     const dtp_mesh mesh = fixture_mesh("x:2;y:32");
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &mesh;
-    request.memory_limit_bytes = INT64_C(15) << 30;
+    request.options.mesh = &mesh;
+    request.options.memory_limit_bytes = INT64_C(15) << 30;
     dtp_plan_result r = fixture_plan(g, cluster, &request);
     const dtp_certificate *c = &r.plan->certificate;
     check_plan(g, &request, r.plan);
@@ -401,10 +404,10 @@ static void test_plan_tensor__untied(void **state)
     dtp_graph *g = fixture_model("gpt2_small.json");
     const dtp_mesh mesh = fixture_mesh("x:4");
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &mesh;
+    request.options.mesh = &mesh;
     dtp_plan_result tied = fixture_plan(g, a100, &request);
     dtp_solve_result apart = solve_untied(g, &request);
-    request.untie = true;
+    request.options.untie = true;
     dtp_plan_result r = fixture_plan(g, a100, &request);
     const dtp_certificate *c = &r.plan->certificate;
     check_plan(g, &request, r.plan);
@@ -428,22 +431,22 @@ static void test_plan_tensor__says_nothing_where_folding_costs_nothing(void **st
     dtp_graph *g = fixture_model("gpt2_small.json"), *flat = fixture_model("mlp_digits.json");
     const dtp_mesh mesh = fixture_mesh("x:2");
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &mesh;
+    request.options.mesh = &mesh;
     dtp_plan_result r = fixture_plan(flat, a100, &request);
     assert_false(r.plan->certificate.has_untied);
     dtp_plan_result_free(&r);
-    request.objective = DTP_OBJECTIVE_MEMORY;
+    request.options.objective = DTP_OBJECTIVE_MEMORY;
     r = fixture_plan(g, a100, &request);
     assert_false(r.plan->certificate.has_untied);
     dtp_plan_result_free(&r);
-    request.objective = DTP_OBJECTIVE_TIME;
+    request.options.objective = DTP_OBJECTIVE_TIME;
     request.tying_bound = false;
     r = fixture_plan(g, a100, &request);
     assert_false(r.plan->certificate.has_untied);
     dtp_plan_result_free(&r);
     request.tying_bound = true;
-    request.mesh = NULL;
-    request.devices = 4;
+    request.options.mesh = NULL;
+    request.options.devices = 4;
     r = fixture_plan(g, a100, &request);
     assert_true(r.n_meshes > 1 && r.plan->certificate.has_untied);
     dtp_plan_result_free(&r);

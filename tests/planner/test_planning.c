@@ -142,8 +142,8 @@ static void test_planning__keeps_the_shortest_makespan(void **state)
     int dearer = 0;
     print_message("seed %d\n", SEED);
     dtp_plan_request request = dtp_plan_request_init();
-    request.objective = DTP_OBJECTIVE_TIME;
-    request.memory_limit_bytes = LIMIT;
+    request.options.objective = DTP_OBJECTIVE_TIME;
+    request.options.memory_limit_bytes = LIMIT;
     for (int round = 0; round < ROUNDS; round++) {
         dtp_candidate c[MAX_CANDIDATES];
         dtp_planning p;
@@ -171,8 +171,8 @@ static void test_planning__objective_memory(void **state)
     uint64_t random = SEED + 2;
     print_message("seed %d\n", SEED + 2);
     dtp_plan_request request = dtp_plan_request_init();
-    request.objective = DTP_OBJECTIVE_MEMORY;
-    request.memory_limit_bytes = LIMIT;
+    request.options.objective = DTP_OBJECTIVE_MEMORY;
+    request.options.memory_limit_bytes = LIMIT;
     for (int round = 0; round < ROUNDS; round++) {
         dtp_candidate c[MAX_CANDIDATES];
         dtp_planning p;
@@ -223,7 +223,7 @@ static void test_planning__every_mesh_is_pruned(void **state)
     dtp_machine *machine = NULL;
     dtp_plan_result r;
     dtp_plan_request request = dtp_plan_request_init();
-    request.devices = 4;
+    request.options.devices = 4;
     assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/mlp_digits.json", NULL, &g, &err),
                      DTP_OK);
     assert_int_equal(
@@ -303,7 +303,7 @@ static void test_planning__more_dims_must_earn_it(void **state)
         dtp_plan_request request = dtp_plan_request_init();
         dtp_plan_result r;
         double least = (double)INFINITY;
-        request.devices = 16;
+        request.options.devices = 16;
         at_mesh = 0;
         for (int32_t i = 0; i < MAX_MESHES; i++) {
             steps_s[i] = 1.0 - 0.002 * draw(&random, 12);

@@ -290,10 +290,10 @@ static bool compare_plan(bruteforce *b, const table *all, const dtp_machine *mac
     dtp_plan_request request = dtp_plan_request_init();
     dtp_plan_result r;
     dtp_err err = {0};
-    request.mesh = &b->pricer.mesh;
+    request.options.mesh = &b->pricer.mesh;
     request.target = b->pricer.target;
-    request.memory_limit_bytes = limit;
-    request.uneven = b->uneven;
+    request.options.memory_limit_bytes = limit;
+    request.options.uneven = b->uneven;
     assert_int_equal(dtp_redistribution_pricer_create(&b->pricer, &moves, NULL), DTP_OK);
     const int64_t least =
         least_program(b, all, dtp_redistribution_pricer_redistributor(moves), limit);

@@ -431,7 +431,10 @@ static void test_plan_pins__memory_limit(void **state)
     dtp_machine *machine = NULL;
     dtp_plan_result r;
     dtp_err err = {0};
-    dtp_pins_request request = {.mesh = &f.mesh};
+    const dtp_pin_set none = {0};
+    dtp_plan_request request = dtp_plan_request_init();
+    request.options.mesh = &f.mesh;
+    request.pins = &none;
     assert_int_equal(
         dtp_machine_read(DTP_SOURCE_DIR "/models/machines/a100_8.json", &machine, &err), DTP_OK);
     assert_int_equal(dtp_plan_pins(f.g, machine, &request, &r, &err), DTP_OK);
@@ -440,7 +443,7 @@ static void test_plan_pins__memory_limit(void **state)
     assert_int_equal(r.plan->certificate.bound, 0);
     assert_int_equal(r.plan->n_baselines, 7);
     dtp_plan_result_free(&r);
-    request.memory_limit_bytes = peak - 1;
+    request.options.memory_limit_bytes = peak - 1;
     assert_int_equal(dtp_plan_pins(f.g, machine, &request, &r, &err), DTP_OK);
     assert_true(r.infeasible && r.plan == NULL);
     assert_int_equal(r.smallest_peak_bytes, peak);

@@ -204,8 +204,12 @@ static dtp_plan *plan(const style_case *c, const dtp_graph *g, dtp_arena *arena,
     dtp_machine *machine = NULL;
     dtp_plan_result result = {0};
     dtp_pin *pins = NULL, all[256];
-    dtp_pins_request request = {.mesh = &mesh, .pins = all, .strict = strict};
-    request.torch = torch;
+    dtp_pin_set set = {.pins = all};
+    dtp_plan_request request = dtp_plan_request_init();
+    request.pins = &set;
+    request.options.mesh = &mesh;
+    request.options.strict = strict;
+    request.options.torch = torch;
     dtp_styles_init(&styles, arena);
     dtp_status s = dtp_mesh_parse(c->mesh, &mesh, &err);
     for (int32_t i = 0; i < MAX_TEXTS && c->styles[i] != NULL && s == DTP_OK; i++) {
@@ -214,15 +218,15 @@ static dtp_plan *plan(const style_case *c, const dtp_graph *g, dtp_arena *arena,
     if (s == DTP_OK && torch && c->torch_style != NULL) {
         s = dtp_styles_parse(c->torch_style, &styles, &err);
     }
-    s = s == DTP_OK ? dtp_styles_pins(g, &mesh, &styles, &request.n_pins, &pins, &err) : s;
-    assert_in_range(request.n_pins, 0, 240);
-    request.n_implementations = styles.n_implementations;
-    request.implementations = styles.implementations;
-    for (int32_t i = 0; i < request.n_pins && s == DTP_OK; i++) {
+    s = s == DTP_OK ? dtp_styles_pins(g, &mesh, &styles, &set.n_pins, &pins, &err) : s;
+    assert_in_range(set.n_pins, 0, 240);
+    set.n_implementations = styles.n_implementations;
+    set.implementations = styles.implementations;
+    for (int32_t i = 0; i < set.n_pins && s == DTP_OK; i++) {
         all[i] = pins[i];
     }
     for (int32_t i = 0; i < MAX_TEXTS && c->pins[i] != NULL && s == DTP_OK; i++) {
-        s = dtp_pin_parse(c->pins[i], g, &mesh, &all[request.n_pins++], &err);
+        s = dtp_pin_parse(c->pins[i], g, &mesh, &all[set.n_pins++], &err);
     }
     s = s == DTP_OK
             ? dtp_machine_read(DTP_SOURCE_DIR "/models/machines/a100_8.json", &machine, &err)

@@ -158,7 +158,7 @@ static dtp_plan *list_steps(const tensor_fixture *f, const dtp_tensor_problem *p
     char *text = NULL;
     dtp_err err = {0};
     int64_t cost;
-    request.mesh = &f->pricer.mesh;
+    request.options.mesh = &f->pricer.mesh;
     assert_int_equal(dtp_plan_tensor(f->graph, f->machine, &request, &made, &err), DTP_OK);
     dtp_plan *plan = made.plan;
     dtp_redistribution_recorder recorder = {.inner = r, .arena = plan->arena};

@@ -177,7 +177,7 @@ static void enumerate(search *s)
 static void check_certificate(const tensor_fixture *f, bool uneven, int64_t best)
 {
     dtp_plan_request request = tensor_fixture_request(f);
-    request.uneven = uneven;
+    request.options.uneven = uneven;
     dtp_plan_result r = tensor_fixture_plan(f, &request);
     const dtp_certificate *made = &r.plan->certificate;
     assert_int_equal(r.plan->uneven, uneven);

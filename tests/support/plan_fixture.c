@@ -60,8 +60,8 @@ dtp_plan_result fixture_plan_on(const dtp_graph *g, const dtp_machine *machine, 
 {
     const dtp_mesh parsed = fixture_mesh(mesh);
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &parsed;
-    request.memory_limit_bytes = memory_limit_bytes;
+    request.options.mesh = &parsed;
+    request.options.memory_limit_bytes = memory_limit_bytes;
     return fixture_plan(g, machine, &request);
 }
 

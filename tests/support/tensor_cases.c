@@ -112,7 +112,7 @@ dtp_tensor_problem *tensor_fixture_problem(const tensor_fixture *f,
 dtp_plan_request tensor_fixture_request(const tensor_fixture *f)
 {
     dtp_plan_request request = dtp_plan_request_init();
-    request.mesh = &f->pricer.mesh;
+    request.options.mesh = &f->pricer.mesh;
     request.target = f->pricer.target;
     return request;
 }

@@ -110,14 +110,14 @@ static dtp_status run_pareto(pareto_command *c, dtp_plan_request *request, dtp_e
         (void)fprintf(stderr,
                       "dtplan: infeasible: nothing fits into %s per rank; any plan needs at least "
                       "%s\n",
-                      dtp_byte_count((double)request->memory_limit_bytes).text,
+                      dtp_byte_count((double)request->options.memory_limit_bytes).text,
                       dtp_byte_count((double)pareto.least_bound).text);
         c->exit_code = TOOL_INFEASIBLE;
     } else if (pareto.n == 0) {
         (void)fprintf(stderr,
                       "dtplan: infeasible: nothing fits into %s per rank; the smallest memory "
                       "limit that works is about %s (--memory %s)\n",
-                      dtp_byte_count((double)request->memory_limit_bytes).text,
+                      dtp_byte_count((double)request->options.memory_limit_bytes).text,
                       dtp_byte_count((double)pareto.least_bytes).text,
                       tool_bytes_print(pareto.least_bytes, true, c->source.json).text);
         c->exit_code = TOOL_INFEASIBLE;
@@ -171,16 +171,17 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                                    .pins = c->source.pins.items};
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
-        request.mesh = &mesh;
+        request.options.mesh = &mesh;
     }
     if (c->source.memory != NULL && strcmp(c->source.memory, "none") != 0) {
-        DTP_TRY(tool_bytes_parse("--memory", c->source.memory, &request.memory_limit_bytes, err));
+        DTP_TRY(tool_bytes_parse("--memory", c->source.memory, &request.options.memory_limit_bytes,
+                                 err));
     }
     DTP_TRY(dtp_pin_texts(&source, c->arena, &styles, &request.n_texts, &texts, err));
     request.texts = texts;
     request.tying_bound = false;
-    request.devices = c->source.devices;
-    request.pins = c->source.rules;
+    request.options.devices = c->source.devices;
+    request.options.rules = c->source.rules;
     DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
     request.target = target.target;
     const dtp_variant_texts choice = {c->source.outputs, target.precision, c->source.remat,
