@@ -169,17 +169,6 @@ static dtp_status retarget(const tool_source *source, tool_job *job, dtp_err *er
     return DTP_OK;
 }
 
-static dtp_status read_job_plan(const tool_source *source, tool_job *job, dtp_err *err)
-{
-    if (decided(source) != NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "--plan already says mesh and layouts; leave out --%s",
-                        decided(source));
-    }
-    DTP_TRY(tool_read_planned(source, &job->model, &job->plan, err));
-    DTP_TRY(tool_plan_runtime(job->plan, job->machine, err));
-    return source->ranks_at_most > 0 ? tool_job_make_smaller(source, job, err) : DTP_OK;
-}
-
 static dtp_status build(const tool_source *source, dtp_job_options options, const dtp_ctx *ctx,
                         tool_job *job, dtp_err *err)
 {
@@ -192,7 +181,16 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
         DTP_TRY(tool_machine_read(source->machine, source->yes_units, &job->machine, err));
     }
     if (source->plan != NULL) {
-        DTP_TRY(read_job_plan(source, job, err));
+        if (decided(source) != NULL) {
+            return DTP_FAIL(err, DTP_INVALID,
+                            "--plan already says mesh and layouts; leave out --%s",
+                            decided(source));
+        }
+        DTP_TRY(tool_read_planned(source, &job->model, &job->plan, err));
+        DTP_TRY(tool_plan_runtime(job->plan, job->machine, err));
+        if (source->ranks_at_most > 0) {
+            DTP_TRY(tool_job_make_smaller(source, job, err));
+        }
     } else if (source->ranks_at_most > 0) {
         return DTP_FAIL(err, DTP_INVALID, "--ranks-at-most is for a plan; give --plan");
     }

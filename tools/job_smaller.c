@@ -59,24 +59,18 @@ static dtp_status try_read(shrink *s, bool *fits, dtp_err *err)
     return status == DTP_NOMEM ? DTP_FAIL(err, DTP_NOMEM, "%s", bad.msg) : DTP_OK;
 }
 
-static bool is_given(const tool_source *source, const char *name)
-{
-    const size_t n = strlen(name);
-    bool given = false;
-    for (int32_t i = 0; i < source->dims.n; i++) {
-        const char *text = source->dims.items[i];
-        given = given || (strncmp(text, name, n) == 0 && text[n] == '=');
-    }
-    return given;
-}
-
 /* One mesh: all sizes reduced, else each by itself. */
 static dtp_status try_mesh(shrink *s, const dtp_graph *model, bool *fits, dtp_err *err)
 {
     const int32_t n = s->now.n;
     for (int32_t i = 0; i < n; i++) {
         const dtp_dim_override *was = &model->given[i];
-        const bool stays = is_given(s->source, was->name);
+        const size_t len = strlen(was->name);
+        bool stays = false; /* given on the command line */
+        for (int32_t k = 0; k < s->source->dims.n; k++) {
+            const char *text = s->source->dims.items[k];
+            stays = stays || (strncmp(text, was->name, len) == 0 && text[len] == '=');
+        }
         s->dims[i] = *was;
         s->dims[i].size =
             stays ? was->size

@@ -124,22 +124,6 @@ typedef struct kinds {
     dtp_plan_split of[MAX_KINDS];
 } kinds;
 
-static void find_kinds(const dtp_plan_splits *planned, const char *name, kinds *out)
-{
-    const dtp_dim_id dim = dtp_dims_find(&planned->g->dims, name);
-    *out = (kinds){0};
-    for (int32_t i = 0; i < planned->n; i++) {
-        const dtp_plan_split *s = &planned->list[i];
-        int32_t k = 0;
-        while (k < out->n && (out->of[k].size != s->size || out->of[k].set != s->set)) {
-            k++;
-        }
-        if (s->dim == dim && k == out->n && out->n < MAX_KINDS) {
-            out->of[out->n++] = *s;
-        }
-    }
-}
-
 /* Whether a dim of the model that becomes `now` keeps its splits, also where tensors have a part
  * of it (microbatches) or several of it (concat). */
 static bool keeps(const kinds *k, const dtp_mesh *planned, const dtp_mesh *smaller, int64_t size,
@@ -168,9 +152,19 @@ static bool keeps(const kinds *k, const dtp_mesh *planned, const dtp_mesh *small
 int64_t dtp_plan_smaller_size(const dtp_plan_splits *planned, const dtp_mesh *smaller,
                               const char *name, int64_t size)
 {
-    kinds k;
+    const dtp_dim_id dim = dtp_dims_find(&planned->g->dims, name);
+    kinds k = {0};
     double share = 1.0;
-    find_kinds(planned, name, &k);
+    for (int32_t i = 0; i < planned->n; i++) {
+        const dtp_plan_split *s = &planned->list[i];
+        int32_t at = 0;
+        while (at < k.n && (k.of[at].size != s->size || k.of[at].set != s->set)) {
+            at++;
+        }
+        if (s->dim == dim && at == k.n && k.n < MAX_KINDS) {
+            k.of[k.n++] = *s;
+        }
+    }
     for (int32_t i = 0; i < k.n; i++) {
         const double of_kind = (double)dtp_mesh_set_size(smaller, k.of[i].set) /
                                (double)dtp_mesh_set_size(&planned->mesh, k.of[i].set);
@@ -194,15 +188,6 @@ typedef struct mesh_search {
     dtp_mesh *out, now;
 } mesh_search;
 
-static bool all_divide(const mesh_search *s)
-{
-    bool all = true;
-    for (int32_t m = 0; m < s->mesh->n_dims; m++) {
-        all = all && s->mesh->sizes[m] % s->now.sizes[m] == 0;
-    }
-    return all;
-}
-
 /* Mesh dims from m on, with `left` ranks in all of them. */
 static void place(mesh_search *s, int32_t m, int64_t left)
 {
@@ -210,7 +195,11 @@ static void place(mesh_search *s, int32_t m, int64_t left)
         return;
     }
     if (m == s->mesh->n_dims) {
-        if (left == 1 && all_divide(s) == s->divides) {
+        bool all = true;
+        for (int32_t i = 0; i < m; i++) {
+            all = all && s->mesh->sizes[i] % s->now.sizes[i] == 0;
+        }
+        if (left == 1 && all == s->divides) {
             s->out[s->n++] = s->now;
         }
         return;

@@ -16,16 +16,6 @@ static const struct {
                      DTP_CUDA_ARITHMETIC(OP_NUMBER)};
 enum { N_FUNCTIONS = sizeof FUNCTIONS / sizeof FUNCTIONS[0] };
 
-/* -1: none of that name. */
-static int32_t find_function(const char *name)
-{
-    int32_t f = 0;
-    while (f < N_FUNCTIONS && strcmp(FUNCTIONS[f].name, name) != 0) {
-        f++;
-    }
-    return f < N_FUNCTIONS ? FUNCTIONS[f].number : -1;
-}
-
 /* Everything but the nest. */
 static dtp_status set_steps(const dtp_op_call *call, dtp_cuda_expr *out, dtp_err *err)
 {
@@ -38,10 +28,14 @@ static dtp_status set_steps(const dtp_op_call *call, dtp_cuda_expr *out, dtp_err
     for (int32_t k = 0; k < expr.n; k++) {
         const dtp_fused_step *s = &expr.step[k];
         const bool cast = (s->op->flags & DTP_OP_CAST) != 0; /* a product with 1 */
-        out->step[k].op = cast ? DTP_CUDA_OP_scale : find_function(s->op->name);
-        if (out->step[k].op < 0) {
+        int32_t f = 0;
+        while (f < N_FUNCTIONS && !cast && strcmp(FUNCTIONS[f].name, s->op->name) != 0) {
+            f++;
+        }
+        if (f == N_FUNCTIONS) {
             return DTP_FAIL(err, DTP_UNSUPPORTED, "backend cuda has no function '%s'", s->op->name);
         }
+        out->step[k].op = cast ? DTP_CUDA_OP_scale : FUNCTIONS[f].number;
         out->step[k].constant = cast ? 1.0f : (float)s->constant;
         for (int32_t a = 0; a < DTP_FUSED_ARGS; a++) {
             const int32_t of = s->arg[a] - DTP_FUSED_IN;

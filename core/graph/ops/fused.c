@@ -81,18 +81,6 @@ static int64_t step_code(int32_t row, int32_t a, int32_t b, int32_t constant)
     return (int64_t)row * 1000000 + a * 10000 + b * 100 + constant;
 }
 
-/* A number below 100 at *p, after ',' or at the begin; an 's' before it: of a step. */
-static bool read_arg(const char **p, int32_t *out)
-{
-    const bool step = **p == 's';
-    const char *digits = *p + (step ? 1 : 0);
-    char *end;
-    const long value = strtol(digits, &end, 10);
-    *out = (int32_t)value + (step ? DTP_FUSED_IN : 0);
-    *p = *end == ',' ? end + 1 : end;
-    return end > digits && value >= 0 && value < DTP_FUSED_STEPS;
-}
-
 dtp_status dtp_fused_step_parse(const char *text, int64_t *out, dtp_err *err)
 {
     const size_t n = strcspn(text, ":");
@@ -104,7 +92,13 @@ dtp_status dtp_fused_step_parse(const char *text, int64_t *out, dtp_err *err)
         row++;
     }
     for (int32_t k = 0; k < 3 && *p != '\0' && fits; k++) {
-        fits = read_arg(&p, &arg[k]);
+        const bool step = *p == 's'; /* the result of a step, else an operand or a constant */
+        char *end;
+        p += step ? 1 : 0;
+        const long value = strtol(p, &end, 10);
+        fits = end > p && value >= 0 && value < DTP_FUSED_STEPS;
+        arg[k] = (int32_t)value + (step ? DTP_FUSED_IN : 0);
+        p = *end == ',' ? end + 1 : end;
     }
     if (row->name == NULL || !dtp_fused_is_function(row) || !fits || *p != '\0' ||
         arg[2] >= DTP_FUSED_CONSTANTS) {
