@@ -149,6 +149,25 @@ dtp_status dtp_onnx__expand(dtp_onnx_graph *o, dtp_err *err)
                 ARG_L("size", o->s.rank, o->s.sizes));
 }
 
+dtp_status dtp_onnx__tile(dtp_onnx_graph *o, dtp_err *err)
+{
+    int64_t by[DTP_MAX_RANK];
+    DTP_TRY(dtp_onnx_sizes(o, 1, err));
+    if (o->s.rank != o->x.rank) {
+        return DTP_FAIL(err, DTP_INVALID, "%d repeats of %d axes", o->s.rank, o->x.rank);
+    }
+    for (int32_t i = 0; i < o->x.rank; i++) {
+        by[i] = o->s.sizes[i];
+        if (by[i] < 1 || o->x.sizes[i] > (INT64_C(1) << 48) / by[i]) {
+            return DTP_FAIL(err, DTP_INVALID, "axis %d is repeated %" PRId64 " times", i, by[i]);
+        }
+        o->s.sizes[i] = by[i] * o->x.sizes[i];
+    }
+    o->s.dtype = o->x.dtype;
+    return EMIT(o, o->op->aten, &o->s, o->out, err, ARG_T("self", o->in[0]),
+                ARG_L("repeats", o->x.rank, by));
+}
+
 /* ---- pieces ---- */
 
 dtp_status dtp_onnx__concat(dtp_onnx_graph *o, dtp_err *err)
@@ -302,6 +321,28 @@ static bool counts_rows(const dtp_onnx_graph *o, const dtp_shape *s)
     return all;
 }
 
+/* Rows along an axis behind the first: x[:, .., ids]. */
+static dtp_status rows_behind(dtp_onnx_graph *o, int32_t axis, const dtp_shape *at, dtp_err *err)
+{
+    int32_t list[DTP_MAX_RANK];
+    dtp_shape out = o->x;
+    if (o->x.rank - 1 + at->rank > DTP_MAX_RANK) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "a tensor of %d axes", o->x.rank - 1 + at->rank);
+    }
+    out.rank = axis;
+    for (int32_t i = 0; i < at->rank; i++) {
+        out.sizes[out.rank++] = at->sizes[i];
+    }
+    for (int32_t i = axis + 1; i < o->x.rank; i++) {
+        out.sizes[out.rank++] = o->x.sizes[i];
+    }
+    for (int32_t i = 0; i <= axis; i++) {
+        list[i] = i < axis ? -1 : o->in[1];
+    }
+    return EMIT(o, "aten.index.Tensor", &out, o->out, err, ARG_T("self", o->in[0]),
+                ARG_VALUES("indices", axis + 1, list));
+}
+
 dtp_status dtp_onnx__gather(dtp_onnx_graph *o, dtp_err *err)
 {
     int32_t axis;
@@ -316,7 +357,7 @@ dtp_status dtp_onnx__gather(dtp_onnx_graph *o, dtp_err *err)
                                            i == -1 ? INT64_MAX : (int64_t)i + 1, 1, o->out, err);
     }
     if (axis > 0) {
-        return dtp_onnx_unsupported("rows along an axis behind the first", err);
+        return rows_behind(o, axis, &at, err);
     }
     o->s = at;
     if (constant || (o->x.rank != 2 && !counts_rows(o, &at))) {

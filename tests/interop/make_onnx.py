@@ -45,6 +45,28 @@ def export(module, feeds, dynamo, opset, dynamic):
     return shrink(onnx.load_from_string(file.getvalue()))
 
 
+def rows(folder):
+    """Nodes by hand: rows along a later axis, at constants and at what is fed, Mod and Tile."""
+    from onnx import helper, numpy_helper
+    array = lambda name, x: numpy_helper.from_array(np.array(x), name)
+    node, info = helper.make_node, helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node("Gather", ["x", "some"], ["a"], axis=1), node("Gather", ["x", "ids"], ["b"], axis=2),
+         node("Mod", ["ids", "three"], ["m"]), node("Gather", ["table", "m"], ["c"], axis=0),
+         node("Tile", ["c", "times"], ["d"]), node("Mod", ["minus", "three"], ["n"]), node("Gather", ["table", "n"], ["e"])],
+        "rows", [info("x", 1, [4, 6, 8]), info("ids", 7, [4, 3]), info("minus", 7, [4, 3])],
+        [info("a", 1, [4, 3, 8]), info("b", 1, [4, 6, 4, 3]), info("d", 1, [4, 6, 10]), info("e", 1, [4, 3, 5])],
+        [array("some", [4, 1, -1]), array("three", 3), array("times", [1, 2, 2]),
+         array("table", np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32))])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, os.path.join(folder, "rows_17.onnx"))
+    rng = np.random.default_rng(2)
+    feeds = {"x": rng.normal(size=(4, 6, 8)).astype(np.float32), "ids": rng.integers(0, 8, (4, 3)), "minus": rng.integers(-8, 8, (4, 3))}
+    table = numpy_helper.to_array(model.graph.initializer[3])
+    out = (feeds["x"][:, [4, 1, -1]], feeds["x"][:, :, feeds["ids"]], np.tile(table[feeds["ids"] % 3], (1, 2, 2)), table[feeds["minus"] % 3])
+    np.savez(os.path.join(folder, "rows_17.npz"), **{f"in.{k}": v for k, v in feeds.items()}, **{f"out.{i}": v for i, v in enumerate(out)})
+
+
 def main(folder):
     ids = lambda n, l, below: torch.randint(0, below, (n, l))
     mask = lambda l: (torch.arange(l)[None] < torch.tensor([l, 5, 3, l])[:, None]).long()
@@ -81,3 +103,4 @@ def main(folder):
 
 if __name__ == "__main__":
     main(sys.argv[1])
+    rows(sys.argv[1])
