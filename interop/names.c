@@ -207,14 +207,17 @@ static dtp_status read_stored(const dtp_json *v, dtp_arena *arena, dtp_name_entr
 
 static dtp_status read_entry(const dtp_json *v, dtp_arena *arena, dtp_name_entry *out, dtp_err *err)
 {
-    static const char *const keys[] = {"name", "axes", "fused", "tied", "guessed", "stored", NULL};
+    static const char *const keys[] = {"name",    "axes",   "fused",  "tied",
+                                       "guessed", "buffer", "stored", NULL};
     const dtp_json *tied = dtp_json_get(v, "tied"), *guessed = dtp_json_get(v, "guessed");
+    const dtp_json *buffer = dtp_json_get(v, "buffer");
     DTP_TRY(dtp_json_expect(v, DTP_JSON_OBJECT, err));
     DTP_TRY(dtp_json_keys(v, keys, err));
     out->ours = dtp_arena_line(arena, dtp_json_key(v));
     DTP_TRY(DTP_MEMORY(err, out->ours));
     DTP_TRY(read_weight(v, arena, out, err));
     DTP_TRY(guessed == NULL ? DTP_OK : dtp_json_get_bool(v, "guessed", &out->guessed, err));
+    DTP_TRY(buffer == NULL ? DTP_OK : dtp_json_get_bool(v, "buffer", &out->buffer, err));
     if (tied != NULL) {
         DTP_TRY(dtp_json_expect(tied, DTP_JSON_ARRAY, err));
         DTP_TRY(DTP_NEW(arena, out->tied, dtp_json_size(tied), err));

@@ -25,6 +25,7 @@ typedef struct dtp_name_entry {
     int32_t n_parts;    /* which, in their order: patterns with the numbers of `ours` */
     const char **parts;
     bool guessed;   /* `theirs` was not in a file of theirs, but made up after a module */
+    bool buffer;    /* theirs is no parameter, and may be in no file of theirs */
     int32_t n_tied; /* other names of the same weight: patterns */
     const char **tied;
     const char *each;                    /* the dim of "{dim}" in `theirs`; NULL */

@@ -214,10 +214,44 @@ static double at_arange(const work *w, const int64_t *index)
            dtp_aten_real(w->node, "step", 1) * (double)index[0];
 }
 
+static double at_linspace(const work *w, const int64_t *index)
+{
+    const double start = dtp_aten_real(w->node, "start", 0), end = dtp_aten_real(w->node, "end", 0);
+    const int64_t n = w->out->sizes[0];
+    return n < 2 ? start : start + (end - start) / (double)(n - 1) * (double)index[0];
+}
+
+static bool fits_indices(const work *w)
+{
+    return w->out->rank == 2 && w->out->sizes[0] == 2;
+}
+
+/* tril_indices, triu_indices: rows, then columns, row by row. */
+static double at_indices(const work *w, const int64_t *index)
+{
+    const int64_t rows = dtp_aten_int(w->node, "row", 0), cols = dtp_aten_int(w->node, "col", 0);
+    const int64_t offset = dtp_aten_int(w->node, "offset", 0);
+    int64_t left = index[1];
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t first = 0, end = cols;
+        if (strcmp(w->op->name, "tril_indices") == 0) {
+            end = r + offset + 1 < cols ? r + offset + 1 : cols;
+        } else {
+            first = r + offset > 0 ? r + offset : 0;
+        }
+        const int64_t n = end > first ? end - first : 0;
+        if (left < n) {
+            return (double)(index[0] == 0 ? r : first + left);
+        }
+        left -= n;
+    }
+    return (double)NAN;
+}
+
 static double at_fill(const work *w, const int64_t *index)
 {
     (void)index;
-    const double usual = strstr(w->op->name, "zeros") != NULL ? 0 : 1;
+    const double usual = strstr(w->op->name, "ones") != NULL ? 1 : 0; /* of empty: any */
     return dtp_aten_real(w->node, "fill_value", dtp_aten_real(w->node, "s", usual));
 }
 
@@ -439,7 +473,10 @@ static const const_op ops[] = {
     FILL("ones_like", "self=any"), FILL("zeros_like", "self=any"),
     FILL("full_like", "self=any fill_value:n"), FILL("new_ones", "self=any size=any"),
     FILL("new_zeros", "self=any size=any"), FILL("new_full", "self=any size=any fill_value:n"),
-    FILL("scalar_tensor", "s:n"), SAME("to", "self:t dtype=any other=any copy=any"),
+    FILL("scalar_tensor", "s:n"),
+    FILL("empty", "size=any"), FILL("new_empty", "self=any size=any"),
+    FILL("empty_like", "self=any"),
+    SAME("to", "self:t dtype=any other=any copy=any"),
     SAME("_to_copy", "self:t dtype=any"), SAME("type_as", "self:t other=any"),
     SAME("alias", "self:t"), SAME("contiguous", "self:t"), SAME("clone", "self:t"),
     SAME("detach", "self:t"), SAME("detach_", "self:t"), SAME("lift_fresh_copy", "self:t"),
@@ -453,6 +490,12 @@ static const const_op ops[] = {
     RESHAPE("view", "self:t size=any"), RESHAPE("reshape", "self:t shape=any"),
     RESHAPE("flatten", "self:t start_dim=any end_dim=any"),
     ROW("arange", "start:n end=any step:n dtype=any", NULL, at_arange, fits_arange, NULL, NULL),
+    ROW("linspace", "start:n end:n steps=any dtype=any", NULL, at_linspace, fits_arange, NULL,
+        NULL),
+    ROW("tril_indices", "row:i col:i offset:i dtype=any", NULL, at_indices, fits_indices, NULL,
+        NULL),
+    ROW("triu_indices", "row:i col:i offset:i dtype=any", NULL, at_indices, fits_indices, NULL,
+        NULL),
     ROW("cat", "tensors:l dim:i", NULL, at_cat, fits_cat, NULL, NULL),
     ROW("cumsum", "self:t dim:i dtype=same", NULL, at_cumsum, fits_scan, NULL, "self"),
     ROW("diff", "self:t n=1 dim:i prepend:t", NULL, at_diff, fits_scan, NULL, "self", "prepend"),

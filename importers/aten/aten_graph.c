@@ -5,10 +5,10 @@
 static const struct {
     int64_t bytes;
     const char *name;
-} types[16] = {[ATEN_U8] = {1, NULL},    [ATEN_I8] = {1, NULL},   [ATEN_I16] = {2, NULL},
-               [ATEN_I32] = {4, "i32"},  [ATEN_I64] = {8, "i64"}, [ATEN_F16] = {2, "f16"},
-               [ATEN_F32] = {4, "f32"},  [ATEN_F64] = {8, "f64"}, [ATEN_BOOL] = {1, "bool"},
-               [ATEN_BF16] = {2, "bf16"}};
+} types[16] = {[ATEN_U8] = {1, NULL},     [ATEN_I8] = {1, NULL},   [ATEN_I16] = {2, NULL},
+               [ATEN_I32] = {4, "i32"},   [ATEN_I64] = {8, "i64"}, [ATEN_F16] = {2, "f16"},
+               [ATEN_F32] = {4, "f32"},   [ATEN_F64] = {8, "f64"}, [ATEN_BOOL] = {1, "bool"},
+               [ATEN_BF16] = {2, "bf16"}, [10] = {8, NULL},        [11] = {16, NULL}};
 
 int64_t dtp_aten_bytes(int32_t dtype)
 {

@@ -5,7 +5,7 @@
 
 #include "core/base/safe_int.h"
 #include "interop/foreign_json.h"
-#include "importers/aten/aten_graph.h"
+#include "importers/aten/aten_storage.h"
 #include "importers/files/zip.h"
 
 enum { SCHEMA_MAJOR = 8 };
@@ -531,30 +531,7 @@ static dtp_status find_data(const pt2 *p, dtp_aten_value *v, dtp_err *err)
     if (e == NULL) {
         return dtp_foreign_fail(doc, config, err, "no entry '%s'", full);
     }
-    int64_t bytes = dtp_aten_bytes(v->dtype), row = 1, at;
-    int64_t strides[DTP_MAX_RANK] = {0};
-    const dtp_foreign *meta = get(config, "tensor_meta");
-    const dtp_foreign *s = dtp_foreign_first(get(meta, "strides"));
-    for (int32_t i = v->rank; i-- > 0; row *= v->sizes[i]) { /* bounded by read_value */
-        strides[i] = row;
-    }
-    bytes *= row;
-    if (e->bytes == 0 && bytes > 0) {
-        return DTP_OK;
-    }
-    for (int32_t i = 0; i < v->rank && s != NULL; i++, s = dtp_foreign_next(s)) {
-        DTP_TRY(need_int(doc, s, "as_int", INT64_C(1) << 53, &at, err));
-        if (at != strides[i] && v->sizes[i] > 1) {
-            return dtp_foreign_fail(doc, meta, err, "is not stored row by row");
-        }
-    }
-    if (e->bytes != bytes || bytes == 0) {
-        return dtp_foreign_fail(doc, config, err, "%" PRId64 " bytes, not %" PRId64, e->bytes,
-                                bytes);
-    }
-    v->data = e->data;
-    v->bytes = bytes;
-    return DTP_OK;
+    return dtp_aten_storage(doc, config, e->data, e->bytes, p->g->arena, v, err);
 }
 
 /* Names of inputs and parameters are names of ours as they are. */
@@ -591,6 +568,9 @@ static dtp_status read_input(pt2 *p, const dtp_foreign *spec, dtp_err *err)
                  {"user_input", NULL, ATEN_INPUT}};
     const dtp_foreign *body = dtp_foreign_first(spec), *arg;
     size_t k = 0;
+    if (dtp_foreign_is(spec, DTP_FOREIGN_OBJECT) && get(spec, "constant_input") != NULL) {
+        return DTP_OK; /* a number, a flag, a text or None, which the nodes have in its place */
+    }
     const bool named = dtp_foreign_is(spec, DTP_FOREIGN_OBJECT) && body != NULL;
     while (k < 4 && (!named || strcmp(dtp_foreign_key(body), kinds[k].key) != 0)) {
         k++;
@@ -630,7 +610,16 @@ static dtp_status read_output(const pt2 *p, const dtp_foreign *spec, dtp_err *er
         return dtp_foreign_fail(p->graph, spec, err,
                                 "an output that changes a buffer or an input is not supported");
     }
-    return tensor == NULL ? DTP_OK : value_named(p, tensor, &p->g->outputs[p->g->n_outputs++], err);
+    if (tensor == NULL) {
+        return DTP_OK;
+    }
+    int32_t v;
+    DTP_TRY(value_named(p, tensor, &v, err));
+    p->g->outputs[p->g->n_outputs++] = v;
+    return p->g->values[v].node >= 0 || p->g->values[v].role != ATEN_NODE
+               ? DTP_OK
+               : dtp_foreign_fail(p->graph, tensor, err, "no node makes the output '%s'",
+                                  p->g->values[v].name);
 }
 
 static dtp_status check_schema(const pt2 *p, const dtp_foreign *root, dtp_err *err)

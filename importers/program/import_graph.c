@@ -9,6 +9,7 @@
 #include "importers/program/axes/size_check.h"
 #include "importers/program/lowering/aten_ops.h"
 #include "importers/program/lowering/lower.h"
+#include "importers/program/lowering/tables.h"
 #include "importers/program/rewrites/aten_expand.h"
 #include "importers/program/rewrites/aten_patterns.h"
 
@@ -78,6 +79,35 @@ static void refuse_arguments(const dtp_importer *m)
 }
 
 /* ---- constants ---- */
+
+/* f64 that is neither fed nor given back, where no weight is f64, is computed as f32: positions
+ * and their cosines, mostly. Constants are evaluated in f64 nevertheless. */
+static void narrow_doubles(const dtp_importer *m)
+{
+    int32_t n = 0;
+    for (int32_t pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < m->g->n_values; i++) {
+            dtp_aten_value *v = &m->g->values[i];
+            const bool inner =
+                v->role == ATEN_NODE || (v->role == ATEN_BUFFER && dtp_const_known(&m->consts[i]));
+            if (v->dtype == ATEN_F64 && pass == 0 && !inner) {
+                return;
+            }
+            if (v->dtype == ATEN_F64 && pass == 1) {
+                v->dtype = ATEN_F32;
+                n++;
+            }
+        }
+        for (int32_t i = 0; i < m->g->n_outputs && pass == 0; i++) {
+            if (m->g->values[m->g->outputs[i]].dtype == ATEN_F64) {
+                return;
+            }
+        }
+    }
+    if (n > 0) {
+        dtp_strbuf_add(&m->report->notes, "values of f64 inside of the program are f32\n");
+    }
+}
 
 /* Values that a constant of ours can be made for need their nodes no more. */
 static void cut_constants(dtp_importer *m)
@@ -286,7 +316,9 @@ static dtp_status run_stages(dtp_importer *m, const dtp_graph_import_options *op
     DTP_TRY(dtp_const_fold(m->g, &m->consts, err));
     refuse_arguments(m);
     DTP_TRY(dtp_aten_patterns(m->g, m->consts, &m->report->notes, err));
+    narrow_doubles(m);
     cut_constants(m);
+    DTP_TRY(dtp_tables_store(m, err));
     DTP_TRY(check_ops(m, err));
     DTP_TRY(find_loss(m, options, err));
     DTP_TRY(find_axes(m, err));

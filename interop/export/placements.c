@@ -211,6 +211,10 @@ static dtp_status add_param(collector *c, dtp_tensor_id t, dtp_err *err)
     out->name = c->g->tensors[t].name;
     if (p->names != NULL) {
         DTP_TRY(dtp_names_find(p->names, c->g, t, p->arena, &out->entry, &out->name, err));
+        if (out->entry->buffer) { /* whole on every rank there */
+            *out = (dtp_placed){0};
+            return DTP_OK;
+        }
         DTP_TRY(module_of(c, out->name, &out->module, err));
         DTP_TRY(out->entry->guessed ? lose(c, DTP_LOST_NAME, out->name, err) : DTP_OK);
     }

@@ -14,7 +14,7 @@ import zipfile
 WRONG = [None, -1, 0, 1, 2**40, 1e300, "x", "", [], {}, True, [1, 2], {"as_int": -1}, {"name": "ids"}, 13, 28]
 OPS = ("add cat view permute sum embedding slice softmax split select where nosuch einsum matmul baddbmm topk gather index "
        "one_hot repeat constant_pad_nd group_norm avg_pool2d glu clamp unbind max mse_loss lerp cumsum add_ fill_").split()
-SOURCES = "gpt llama_loss bert vit t5 dlrm nano grouped stem experts encoding".split()
+SOURCES = "gpt llama_loss bert vit t5 dlrm nano grouped stem experts encoding tables writes losses pairs indices".split()
 EQUATIONS = ["", "->", "bld", "bld,dkgh->blkgz", "bbd,dkgh->bdkgh", "bld,dkgh->blkghblkgh", "bld,dkgh,->blkgh", "bld;dkgh->blkgh",
              "bld,dkgh->", "bld,dkgh-blkgh", "bl...d...,dkgh->blkgh", "...d,dkgh->kgh", "bld,dkgh->blkgh->", "abcdefghij,k->a"]
 
@@ -108,6 +108,26 @@ def unsupported(folder, dtplan, path, out):
         sys.exit(f"{counts}: {text}")
 
 
+def renamed(folder, dtplan, path, out):
+    """Ops that no rewrite knows: of complex numbers, and in place on what may be a view."""
+    for name, op, other, expect in (("pairs", "aten._conj.default", "aten.exp.default", "complex aten.exp"),
+                                    ("writes", "aten.view.default", "aten.reshape.default", "aten.mul_"),
+                                    ("writes", "aten.new_zeros.default", "aten.expand.default", "aten.copy_")):
+        with zipfile.ZipFile(os.path.join(folder, name + ".pt2")) as z:
+            text = z.read(f"{name}/models/model.json").decode()
+        if op not in text:
+            sys.exit(f"{name} has no {op}")
+
+        def change(graph, op=op, other=other):
+            for node in graph["graph_module"]["graph"]["nodes"]:
+                node["target"] = node["target"].replace(op, other)
+
+        changed(os.path.join(folder, name + ".pt2"), path, change)
+        bad, text = attempt(dtplan, path, out)
+        if not bad or expect not in text:
+            sys.exit(f"{name} with {other}: {text}")
+
+
 def equations(folder, dtplan, path, out):
     """Products that are none, of operands of 3 and 4 axes."""
     def change(graph, equation):
@@ -155,7 +175,12 @@ def made_wrong(folder, tmp):
         {"name": "self", "arg": {"as_tensor": {"name": "select"}}}, {"name": "other", "arg": {"as_int": 2}}]})
     params = [s["parameter"] for s in clash["graph_module"]["signature"]["input_specs"] if "parameter" in s]
     params[1]["parameter_name"] = params[0]["parameter_name"]
+    unmade = json.loads(text)
+    unmade["graph_module"]["graph"]["nodes"].pop()
     cases = {
+        "unmade": ({model: json.dumps(unmade)}, "no node makes the output"),
+        "storage": ({config: entries[config].decode().replace('"storage_offset": {"as_int": 0}', '"storage_offset": {"as_int": 999}')},
+                    "from element 999 on"),
         "clash": ({model: json.dumps(clash)}, "two inputs or parameters are called"),
         "compressed": (None, "not stored as it is"),
         "schema": ({model: text.replace('"major":8', '"major":9')}, "schema version 9, not 8"),
@@ -222,6 +247,7 @@ def main(dtplan, folder):
             sys.exit(f"a long program is refused: {text}")
         unsupported(folder, dtplan, os.path.join(tmp, "unsupported.pt2"), out)
         equations(folder, dtplan, os.path.join(tmp, "equations.pt2"), out)
+        renamed(folder, dtplan, os.path.join(tmp, "renamed.pt2"), out)
         sizes(folder, dtplan, os.path.join(tmp, "sizes.pt2"), out)
         for i in range(300):
             path = os.path.join(tmp, f"{i}.pt2")

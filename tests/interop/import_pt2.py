@@ -28,6 +28,12 @@ RECOGNISED = {
     "pieces": (1, 0, 1, 0, 0, 0, 0),
     "encoding": (0, 0, 0, 0, 0, 0, 0),
     "adapters": (0, 0, 1, 0, 3, 1, 3),
+    "tables": (0, 0, 0, 0, 0, 1, 2),
+    "writes": (0, 0, 0, 0, 0, 0, 0),
+    "scores": (5, 1, 0, 0, 0, 0, 0),
+    "losses": (0, 0, 0, 0, 0, 0, 0),
+    "pairs": (0, 0, 0, 0, 0, 0, 0),
+    "indices": (0, 0, 0, 0, 0, 0, 0),
 }
 KEYS = ("parameters", "attention", "causal", "norms", "rope", "gelu", "blocks", "repeats")
 
@@ -100,6 +106,7 @@ def main(dtplan, dtrun, name, folder):
             run(dtrun, "run", model, *forward, "--load", weights, *feeds, *fetch, *more)
             for i, o in enumerate(outputs):
                 compare(f"{what}: {o}", path(f"{i}.npy"), path(name, "test", f"out.{i}.npy"))
+            gradients(dtrun, model, weights, feeds, more, path, [t for t in tests if "/test/grad." in t])
             run(dtrun, "verify", model, *(["--plan", path("plan")] if more else []), *(["--comm", "sim"] if more else []))
         exports(dtplan, model, path("plan"), {n for n, c in config.items() if c["is_param"]}, len(sizes))
         if RECOGNISED[name][-2] > 0 and "length" in m["dims"]:
@@ -111,6 +118,16 @@ def main(dtplan, dtrun, name, folder):
             as_folder(dtplan, model, path)
         if report["attention"] and report["attention"] == report["causal"]:
             shorter(dtrun, model, weights, m, path, os.path.join(name, "test"), outputs[-1], fetch[-2:])
+
+
+def gradients(dtrun, model, weights, feeds, more, path, files):
+    """Gradients of the loss are those of PyTorch."""
+    names = [os.path.basename(f)[5:-4] for f in files]
+    fetch = [a for n in names for a in ("--fetch", f"grad.{n}={path('grad.' + n + '.npy')}")]
+    if names:
+        run(dtrun, "run", model, "--load", weights, *feeds, *fetch, *more)
+    for n, f in zip(names, files):
+        compare(f"gradient of {n}", path("grad." + n + ".npy"), path(f))
 
 
 def exports(dtplan, model, plan, names, n):

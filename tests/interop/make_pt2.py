@@ -14,6 +14,7 @@ import zipfile
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pt2_modules import Indices, Losses, Pairs, Scores, Tables, Writes
 from torch import nn
 
 
@@ -486,6 +487,9 @@ def clean(archive, name, tests):
     return out.getvalue()
 
 
+GRADIENTS = ("tables", "writes", "scores", "losses", "pairs", "indices")
+
+
 def main(folder, *names):
     ids = lambda n, l, below: torch.randint(0, below, (n, l))
     for name, make, inputs in (
@@ -504,6 +508,13 @@ def main(folder, *names):
         ("pieces", Pieces, lambda: {n: torch.randn(4, 6, 8) for n in "xyz"}),
         ("encoding", Encoding, lambda: {"x": torch.rand(8, 24), "noise": torch.randn(8, 8), "target": torch.rand(8, 24)}),
         ("adapters", Adapters, lambda: {n: torch.randint(0, 11, (8,)) for n in ("ids", "labels")}),
+        ("tables", Tables, lambda: {"ids": torch.randint(0, 3, (4, 4)), "labels": torch.randint(0, 5, (4,))}),
+        ("writes", Writes, lambda: {"x": torch.randn(4, 6, 8), "ids": ids(4, 6, 8), "mask": torch.rand(4, 6) > 0.6}),
+        ("scores", Scores, lambda: {"x": torch.randn(4, 4, 16), "image": torch.randn(4, 16, 4, 4)}),
+        ("losses", Losses, lambda: {"x": torch.randn(4, 6, 6), "labels": ids(4, 6, 5), "soft": torch.randn(4, 6, 5)}),
+        ("pairs", Pairs, lambda: {"x": torch.randn(4, 6, 16)}),
+        ("indices", Indices, lambda: {"x": torch.randn(4, 4, 8), "rows": ids(1, 6, 4)[0], "cols": ids(1, 6, 4)[0], "times": 2,
+                                      "name": "mean", "flag": True, "bias": None, "scale": 0.25}),
     ):
         if names and name not in names:
             continue
@@ -513,8 +524,11 @@ def main(folder, *names):
         out = out if isinstance(out, tuple) else (out,)
         file = io.BytesIO()
         torch.export.save(torch.export.export(module, (), feeds), file)
-        tests = {f"in.{k}": v.numpy() for k, v in feeds.items()}
+        tests = {f"in.{k}": v.numpy() for k, v in feeds.items() if isinstance(v, torch.Tensor)}
         tests.update({f"out.{i}": v.detach().numpy() for i, v in enumerate(out)})
+        if name in GRADIENTS:
+            out[0].backward()
+            tests.update({f"grad.{k}": v.grad.numpy() for k, v in module.named_parameters()})
         data = clean(file, name, tests)
         with open(os.path.join(folder, name + ".pt2"), "wb") as f:
             f.write(data)

@@ -120,6 +120,18 @@ const dtp_block *dtp_block_of(const dtp_importer *m, int32_t n, const dtp_block 
     return dtp_block_local(b, *k, name) == NULL ? NULL : b;
 }
 
+/* Dims of a tensor as far as nodes say them, "a,b"; NULL: an input's, or not said. */
+static const char *dims_said(const dtp_importer *m, const char *name)
+{
+    for (int32_t node; (node = dtp_name_find(&m->ids, name)) >= 0; name = m->nodes[node].in[0]) {
+        const dtp_out_node *o = &m->nodes[node];
+        if (o->out != NULL || o->n_in == 0) {
+            return o->out;
+        }
+    }
+    return NULL;
+}
+
 /* An operand of instance k against that of instance 0: of the instance itself, carried from the
  * instance before, or the same for all. */
 static bool same_operand(const dtp_importer *m, dtp_block *b, int32_t k, const char *one,
@@ -145,6 +157,11 @@ static bool same_operand(const dtp_importer *m, dtp_block *b, int32_t k, const c
     }
     if (b->n_carry == DTP_MOST_CARRIED || find_text(b->n_with, b->with, one) >= 0) {
         return false;
+    }
+    const char *out = dtp_arena_printf(m->arena, "%s.0.%s", b->prefix, before);
+    const char *in_dims = dims_said(m, one), *dims = out == NULL ? NULL : dims_said(m, out);
+    if (in_dims != NULL && dims != NULL && strcmp(in_dims, dims) != 0) {
+        return false; /* what comes out does not go in */
     }
     b->carry_from[b->n_carry] = one;
     b->carry_out[b->n_carry++] = before;

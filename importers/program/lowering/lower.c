@@ -1,95 +1,6 @@
 #include "importers/program/lowering/lower.h"
 
-#include <float.h>
-#include <math.h>
 #include <string.h>
-
-#include "core/base/json_writer.h"
-#include "importers/aten/sym_expr.h"
-#include "importers/program/lowering/blocks.h"
-
-dtp_status dtp_type_attr(dtp_importer *m, int32_t dtype, const char **out, dtp_err *err)
-{
-    const char *name = dtp_aten_type(dtype);
-    if (name == NULL) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "element type %d", dtype);
-    }
-    *out = dtp_arena_printf(m->arena, "\"dtype\": \"%s\"", name);
-    return DTP_MEMORY(err, *out);
-}
-
-const char *dtp_joined(dtp_importer *m, const char *text, const char *by, const char *more)
-{
-    if (text == NULL || more == NULL || more[0] == '\0') {
-        return more == NULL ? NULL : text;
-    }
-    return text[0] == '\0' ? more : dtp_arena_printf(m->arena, "%s%s%s", text, by, more);
-}
-
-const char *dtp_real_attr(dtp_importer *m, const char *key, double x)
-{
-    char text[32];
-    const double most = (double)FLT_MAX;
-    x = x > most ? most : x < -most ? -most : x;
-    dtp_double_print(x, text);
-    return dtp_arena_printf(m->arena, "\"%s\": %s", key, text);
-}
-
-/* ---- parts of axes ---- */
-
-static int32_t flat(const dtp_importer *m, int32_t value, int32_t *cls)
-{
-    return dtp_axis_leaves(&m->axes, m->g->values[value].rank, m->axes.of[value], cls,
-                           DTP_FLAT_PARTS);
-}
-
-static int32_t parts_of(const dtp_importer *m, int32_t value, int32_t axis, int32_t *cls)
-{
-    return dtp_axis_leaves(&m->axes, 1, &m->axes.of[value][axis], cls, DTP_FLAT_PARTS);
-}
-
-int32_t dtp_axis_parts(const dtp_importer *m, int32_t value, int32_t axis)
-{
-    int32_t cls[DTP_FLAT_PARTS];
-    return parts_of(m, value, axis, cls);
-}
-
-const char *dtp_axis_size(dtp_importer *m, int32_t value, int32_t axis)
-{
-    int32_t cls[DTP_FLAT_PARTS];
-    const int32_t n = parts_of(m, value, axis, cls);
-    const char *text = n > 0 ? "" : "1";
-    for (int32_t i = 0; i < n; i++) {
-        text = dtp_joined(m, text, "*", dtp_class_name(&m->axes, cls[i], 0));
-    }
-    return text;
-}
-
-static const char *low_dims(dtp_importer *m, const dtp_low *low)
-{
-    const char *text = "";
-    for (int32_t i = 0; i < low->n_dims; i++) {
-        const int32_t part = low->order[i];
-        text = dtp_joined(m, text, ",", dtp_class_name(&m->axes, low->cls[part], low->alias[part]));
-    }
-    return text;
-}
-
-const char *dtp_group_names(dtp_lowering *l, int32_t first, int32_t n, const char *by)
-{
-    const dtp_groups *g = &l->groups;
-    const char *text = "";
-    for (int32_t i = first; i < first + n; i++) {
-        const int32_t alias = g->alias[i] < 0 ? 0 : g->alias[i];
-        text = dtp_joined(l->m, text, by, dtp_class_name(&l->m->axes, g->cls[i], alias));
-    }
-    return text;
-}
-
-const char *dtp_group_name(dtp_lowering *l, int32_t group)
-{
-    return dtp_group_names(l, group, 1, "");
-}
 
 /* ---- groups ---- */
 
@@ -105,7 +16,8 @@ dtp_status dtp_groups_add(dtp_lowering *l, int32_t value, int32_t axis, int32_t 
 {
     int32_t cls[DTP_FLAT_PARTS];
     dtp_groups *groups = &l->groups;
-    const int32_t n = parts_of(l->m, value, axis, cls);
+    const int32_t n =
+        dtp_axis_leaves(&l->m->axes, 1, &l->m->axes.of[value][axis], cls, DTP_FLAT_PARTS);
     if (n < 0 || groups->n + n > DTP_MOST_GROUPS) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "an op over more than %d dims", DTP_MOST_GROUPS);
     }
@@ -189,9 +101,9 @@ dtp_status dtp_settle(dtp_lowering *l, dtp_err *err)
             other = other || to.alias[part] != low->alias[part];
         }
         use->id = low->id;
-        DTP_TRY(other
-                    ? dtp_emit_one(l, "relabel", "relabel", &use->id, low_dims(l->m, &to), "", err)
-                    : DTP_OK);
+        DTP_TRY(other ? dtp_emit_one(l, "relabel", "relabel", &use->id, dtp_low_dims(l->m, &to), "",
+                                     err)
+                      : DTP_OK);
     }
     return DTP_OK;
 }
@@ -227,160 +139,6 @@ dtp_status dtp_only_operand(dtp_lowering *l, dtp_err *err)
     DTP_TRY(dtp_groups_of(l, l->x, l->firsts, err));
     DTP_TRY(dtp_use_add(l, l->x, l->firsts, err));
     return dtp_settle(l, err);
-}
-
-/* ---- nodes ---- */
-
-static bool is_id(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '.' || c == '-' || c == '/';
-}
-
-/* "layers.0.mask" would be called "mask" in a block of the layers, which an input is. */
-static bool hides(const dtp_importer *m, const char *id)
-{
-    const char *tail = dtp_block_tail(id);
-    return tail != NULL && dtp_name_find(&m->g->sources, tail) >= 0;
-}
-
-enum { MOST_HEAD = 40, MOST_TAIL = 60 };
-
-/* A name of up to 128 characters: of a longer one the parts up to the first number, so that blocks
- * are found, and the end. */
-char *dtp_shorter(const dtp_importer *m, const char *name)
-{
-    const size_t n = strlen(name);
-    const char *tail = dtp_block_tail(name);
-    size_t head = tail == NULL ? 0 : (size_t)(tail - name);
-    head = head > MOST_HEAD ? 0 : head;
-    if (n - head <= MOST_TAIL) {
-        return dtp_arena_strdup(m->arena, name);
-    }
-    const char *end = name + n - MOST_TAIL;
-    const size_t skip = strcspn(end, ".") + 1;
-    end += skip < MOST_TAIL ? skip : 0;
-    return dtp_arena_printf(m->arena, "%.*s%s", (int)head, name, end);
-}
-
-/* A name that no other node or input has: the base, or that with a number. */
-static dtp_status unique(dtp_importer *m, const char *base, const char **out, dtp_err *err)
-{
-    char *id = dtp_shorter(m, base);
-    DTP_TRY(DTP_MEMORY(err, id));
-    for (char *c = id; *c != '\0'; c++) {
-        *c = is_id(*c) ? *c : '_';
-    }
-    while (dtp_name_find(&m->g->sources, id) >= 0 || hides(m, id)) {
-        id = dtp_arena_printf(m->arena, "%s_1", id);
-        DTP_TRY(DTP_MEMORY(err, id));
-    }
-    const char *name = id;
-    const int32_t first = dtp_name_find(&m->ids, id);
-    while (dtp_name_find(&m->ids, name) >= 0 || dtp_name_find(&m->g->sources, name) >= 0) {
-        name = dtp_arena_printf(m->arena, "%s_%d", id, m->nodes[first].next++);
-        DTP_TRY(DTP_MEMORY(err, name));
-    }
-    *out = name;
-    return dtp_name_add(&m->ids, m->arena, name, m->n, err);
-}
-
-dtp_status dtp_emit(dtp_lowering *l, const dtp_out_node *o, const char **id, dtp_err *err)
-{
-    dtp_importer *m = l->m;
-    const char *path = l->node->path, *base = o->id, **in;
-    DTP_TRY(DTP_MEMORY(err, o->attrs));
-    DTP_TRY(
-        dtp_arena_grow(m->arena, &m->nodes, m->n, m->n + 1, &m->capacity, sizeof *m->nodes, err));
-    if (path[0] != '\0') {
-        base = base[0] == '\0' ? path : dtp_arena_printf(m->arena, "%s.%s", path, base);
-        DTP_TRY(DTP_MEMORY(err, base));
-    }
-    DTP_TRY(DTP_NEW(m->arena, in, o->n_in + 1, err));
-    for (int32_t i = 0; i < o->n_in; i++) {
-        in[i] = o->in[i];
-        const int32_t v = dtp_name_find(&m->g->sources, in[i]);
-        if (v >= 0 && m->read_by[v] < 0) {
-            m->read_by[v] = m->n;
-        }
-    }
-    dtp_out_node *to = &m->nodes[m->n];
-    *to = *o;
-    to->in = in;
-    to->path = path;
-    to->next = 2;
-    to->from = l->node;
-    DTP_TRY(unique(m, base, &to->id, err));
-    m->n++;
-    *id = to->id;
-    return DTP_OK;
-}
-
-dtp_status dtp_emit_one(dtp_lowering *l, const char *what, const char *op, const char **id,
-                        const char *out, const char *attrs, dtp_err *err)
-{
-    const dtp_out_node o = {what, op, 1, id, out, attrs, NULL, 0, NULL};
-    return dtp_emit(l, &o, id, err);
-}
-
-dtp_status dtp_emit_number(dtp_lowering *l, double x, int32_t dtype, const char *dims,
-                           const char **id, dtp_err *err)
-{
-    const char *type, *value = dtp_real_attr(l->m, "value", x);
-    DTP_TRY(dtp_type_attr(l->m, dtype, &type, err));
-    const dtp_out_node o = {"number", "constant", .out = dims,
-                            .attrs = dtp_joined(l->m, value, ", ", type)};
-    return dtp_emit(l, &o, id, err);
-}
-
-/* A symbol is a size of an input. */
-static bool symbol_of(void *user, const char *name, double *value, const char **text)
-{
-    dtp_importer *m = user;
-    for (int32_t i = 0; i < m->g->n_inputs; i++) {
-        const dtp_aten_value *v = &m->g->values[m->g->inputs[i]];
-        for (int32_t a = 0; a < v->rank && v->role == ATEN_INPUT; a++) {
-            if (v->symbols[a] != NULL && strcmp(v->symbols[a], name) == 0) {
-                *value = (double)v->sizes[a];
-                *text = dtp_arena_printf(m->arena, "(%s)", dtp_axis_size(m, m->g->inputs[i], a));
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-dtp_status dtp_number_attr(dtp_lowering *l, const char *key, const dtp_aten_arg *arg, bool inverse,
-                           const char **out, dtp_err *err)
-{
-    double x = arg->real;
-    const char *text = NULL;
-    if (arg->sympy == NULL) {
-        x = inverse ? 1 / x : x;
-        *out = dtp_real_attr(l->m, key, x);
-        return isfinite(x) ? DTP_OK : DTP_FAIL(err, DTP_UNSUPPORTED, "a number that is not finite");
-    }
-    if (!dtp_sym_expr(arg->sympy, l->m->arena, symbol_of, l->m, &x, &text)) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "argument '%.60s' is '%.200s', which is not known",
-                        arg->name, arg->sympy);
-    }
-    DTP_TRY(DTP_MEMORY(err, text));
-    *out = dtp_arena_printf(l->m->arena, "\"%s\": \"%s%s\"", key, inverse ? "1/" : "", text);
-    return DTP_MEMORY(err, *out);
-}
-
-dtp_status dtp_emit_argument(dtp_lowering *l, const dtp_aten_arg *arg, int32_t dtype,
-                             const char **id, dtp_err *err)
-{
-    const char *type, *value;
-    if (arg->sympy == NULL) {
-        return dtp_emit_number(l, arg->real, dtype, "", id, err);
-    }
-    DTP_TRY(dtp_number_attr(l, "value", arg, false, &value, err));
-    DTP_TRY(dtp_type_attr(l->m, dtype, &type, err));
-    const dtp_out_node o = {"number", "constant", .out = "",
-                            .attrs = dtp_joined(l->m, value, ", ", type)};
-    return dtp_emit(l, &o, id, err);
 }
 
 /* "gelu" of "aten.gelu.default"; layers with weights are named by their module alone. */
@@ -448,7 +206,8 @@ dtp_status dtp_emit_value(dtp_lowering *l, const char *op, const char *attrs, dt
     int8_t group[DTP_FLAT_PARTS] = {0};
     dtp_low low = {0};
     DTP_TRY(DTP_MEMORY(err, what));
-    low.n = flat(m, l->out, low.cls);
+    low.n = dtp_axis_leaves(&m->axes, m->g->values[l->out].rank, m->axes.of[l->out], low.cls,
+                            DTP_FLAT_PARTS);
     if (low.n < 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "a result of more than %d dims", DTP_FLAT_PARTS);
     }
@@ -469,19 +228,20 @@ dtp_status dtp_emit_value(dtp_lowering *l, const char *op, const char *attrs, dt
     for (int32_t i = 0; i < l->n; i++) {
         in[i] = l->uses[i].id;
     }
-    const dtp_out_node o = {what, op, l->n, in, low_dims(m, &low), attrs, NULL, 0, NULL};
+    const dtp_out_node o = {what, op, l->n, in, dtp_low_dims(m, &low), attrs, NULL, 0, NULL};
     DTP_TRY(dtp_emit(l, &o, &low.id, err));
     m->low[l->out] = low;
     return DTP_OK;
 }
 
-/* ---- values ---- */
+/* ---- values that no node makes, views ---- */
 
 /* The tensor has all parts; of two of one class the last has the plain name. */
 static dtp_status low_whole(dtp_importer *m, int32_t value, const char *id, dtp_err *err)
 {
     dtp_low *low = &m->low[value];
-    low->n = flat(m, value, low->cls);
+    low->n = dtp_axis_leaves(&m->axes, m->g->values[value].rank, m->axes.of[value], low->cls,
+                             DTP_FLAT_PARTS);
     if (low->n < 0 || low->n > DTP_MAX_RANK) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s' has %d dims, at most %d", id, low->n,
                         DTP_MAX_RANK);
@@ -498,19 +258,25 @@ static dtp_status low_whole(dtp_importer *m, int32_t value, const char *id, dtp_
     return DTP_OK;
 }
 
-/* start + by times the index along an axis, which is one part. */
-static dtp_status emit_index(dtp_lowering *l, const char *dim, double start, double by,
-                             int32_t dtype, const char **id, dtp_err *err)
+/* start + by times the index along an axis, whose parts are the dims `names`. An axis of several
+ * parts is one dim meanwhile, of `size` elements. */
+static dtp_status emit_index(dtp_lowering *l, const char *names, const char *size,
+                             const dtp_const *c, int32_t dtype, const char **id, dtp_err *err)
 {
-    const double numbers[2] = {by, start};
-    const char *in[2], *type;
-    DTP_TRY(dtp_type_attr(l->m, dtype, &type, err));
-    const dtp_out_node index = {
-        "index", "iota", .out = dim,
-        .attrs = dtp_arena_printf(l->m->arena, "\"dim\": \"%s\", %s", dim, type)};
+    dtp_importer *m = l->m;
+    const double numbers[2] = {c->kind == DTP_CONST_INDEX ? 1 : c->high, c->low};
+    const bool several = names != NULL && strchr(names, ',') != NULL;
+    const char *dim = several ? DTP_PIECE : names;
+    const char *out = several ? dtp_joined(m, dim, "=", size) : dim, *in[2], *type;
+    DTP_TRY(DTP_MEMORY(err, out));
+    DTP_TRY(dtp_type_attr(m, dtype, &type, err));
+    const dtp_out_node index = {"index", "iota", .out = out,
+                                .attrs =
+                                    dtp_arena_printf(m->arena, "\"dim\": \"%s\", %s", dim, type)};
     DTP_TRY(dtp_emit(l, &index, id, err));
+    DTP_TRY(several ? dtp_emit_one(l, "index", "relabel", id, names, "", err) : DTP_OK);
     for (int32_t i = 0; i < 2; i++) {
-        const dtp_out_node o = {"index", i == 0 ? "mul" : "add", 2, in, dim, "", NULL, 0, NULL};
+        const dtp_out_node o = {"index", i == 0 ? "mul" : "add", 2, in, names, "", NULL, 0, NULL};
         if (numbers[i] != (i == 0 ? 1 : 0)) {
             in[0] = *id;
             DTP_TRY(dtp_emit_number(l, numbers[i], dtype, "", &in[1], err));
@@ -545,7 +311,8 @@ static dtp_status low_step(dtp_lowering *l, int32_t value, const dtp_const *s, d
         low->order[i] = (int8_t)part;
         dims[i] = dtp_class_name(&l->m->axes, low->cls[part], low->alias[part]);
         DTP_TRY(DTP_MEMORY(err, dims[i]));
-        DTP_TRY(emit_index(l, dims[i], i == 0 ? (double)s->at : 0, 1, ATEN_I64, &ids[1 - i], err));
+        const dtp_const at = {.kind = DTP_CONST_INDEX, .low = i == 0 ? (double)s->at : 0};
+        DTP_TRY(emit_index(l, dims[i], "", &at, ATEN_I64, &ids[1 - i], err));
     }
     low->n_dims = 2;
     both = dtp_joined(l->m, dims[0], ",", dims[1]);
@@ -580,18 +347,28 @@ static dtp_status low_const(dtp_lowering *l, int32_t value, dtp_err *err)
     }
     if (c->kind == DTP_CONST_STEP) {
         DTP_TRY(low_step(l, value, c, low, err));
-    } else if ((c->kind == DTP_CONST_INDEX || c->kind == DTP_CONST_LINEAR) &&
-               part_of(m, value, c->axis[0]) >= 0) {
-        const int32_t part = part_of(m, value, c->axis[0]);
-        low->order[low->n_dims++] = (int8_t)part;
-        DTP_TRY(emit_index(l, dtp_class_name(&m->axes, low->cls[part], low->alias[part]), c->low,
-                           c->kind == DTP_CONST_INDEX ? 1 : c->high, v->dtype, &low->id, err));
+    } else if (c->kind == DTP_CONST_INDEX || c->kind == DTP_CONST_LINEAR) {
+        const int32_t n = dtp_axis_parts(m, value, c->axis[0]);
+        int32_t part = 0;
+        const char *names = "";
+        for (int32_t i = 0; i < c->axis[0]; i++) {
+            part += dtp_axis_parts(m, value, i);
+        }
+        for (int32_t i = part; i < part + n; i++) {
+            low->order[low->n_dims++] = (int8_t)i;
+            names = dtp_joined(m, names, ",", dtp_class_name(&m->axes, low->cls[i], low->alias[i]));
+        }
+        DTP_TRY(
+            emit_index(l, names, dtp_axis_size(m, value, c->axis[0]), c, v->dtype, &low->id, err));
     } else {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "the constant '%s' is none that can be written",
                         v->name);
     }
     for (int32_t i = 0; i < low->n; i++) { /* the others it lacks */
-        const bool has = low->order[0] == i || (low->n_dims == 2 && low->order[1] == i);
+        bool has = false;
+        for (int32_t k = 0; k < low->n_dims; k++) {
+            has = has || low->order[k] == i;
+        }
         low->alias[i] = has ? low->alias[i] : -1;
     }
     return DTP_OK;
@@ -615,7 +392,7 @@ static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
         const char *shorter = dtp_shorter(l->m, v->source);
         DTP_TRY(DTP_MEMORY(err, shorter));
         to->id = strcmp(shorter, v->source) == 0 ? v->source : shorter;
-        while (hides(l->m, to->id) || (to->id != v->source && is_taken(l->m, to->id))) {
+        while (dtp_hides_input(l->m, to->id) || (to->id != v->source && is_taken(l->m, to->id))) {
             to->id = dtp_arena_printf(l->m->arena, "%s_1", to->id);
             DTP_TRY(DTP_MEMORY(err, to->id));
         }
@@ -625,14 +402,32 @@ static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
     }
     const char *id = low->param ? v->id : v->source;
     for (int32_t i = 0; i < v->rank; i++) {
-        same = same && (low->param ? v->sizes[i] != 1 : dtp_axis_parts(l->m, value, i) < 2);
+        same = same && (low->param ? v->sizes[i] != 1 || (v->same >> i & 1) != 0
+                                   : dtp_axis_parts(l->m, value, i) < 2);
     }
     if (dtp_aten_type(v->dtype) == NULL) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "'%s' has element type %d", v->source, v->dtype);
     }
     DTP_TRY(low_whole(l->m, value, id, err));
-    return same ? DTP_OK
-                : dtp_emit_one(l, "relabel", "relabel", &low->id, low_dims(l->m, low), "", err);
+    low->n_dims = 0; /* a table has no dims for the axes along which it is the same */
+    for (int32_t i = 0, part = 0; i < v->rank; i++) {
+        for (int32_t k = dtp_axis_parts(l->m, value, i); k > 0; k--, part++) {
+            if ((v->same >> i & 1) != 0) {
+                low->alias[part] = -1;
+            } else {
+                low->order[low->n_dims++] = (int8_t)part;
+            }
+        }
+    }
+    DTP_TRY(
+        same ? DTP_OK
+             : dtp_emit_one(l, "relabel", "relabel", &low->id, dtp_low_dims(l->m, low), "", err));
+    if (!v->table || v->stored == v->dtype) {
+        return DTP_OK;
+    }
+    const char *type;
+    DTP_TRY(dtp_type_attr(l->m, v->dtype, &type, err));
+    return dtp_emit_one(l, "cast", "cast", &low->id, NULL, type, err);
 }
 
 dtp_status dtp_low_get(dtp_lowering *l, int32_t value, const dtp_low **out, dtp_err *err)
@@ -649,8 +444,7 @@ dtp_status dtp_low_get(dtp_lowering *l, int32_t value, const dtp_low **out, dtp_
     case ATEN_PARAM:
         return low_fed(l, value, err);
     case ATEN_BUFFER:
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "the buffer '%s' is a table of numbers that no op of ours makes",
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "the elements of the buffer '%s' are not in the file",
                         v->source);
     default:
         return DTP_FAIL(err, DTP_INTERNAL, "'%s' is not there yet", v->name);
@@ -672,7 +466,8 @@ dtp_status dtp_low_view(dtp_lowering *l, const int32_t *from, dtp_err *err)
         firsts[i + 1] = firsts[i] + dtp_axis_parts(m, l->x, i);
     }
     *low = (dtp_low){.id = in->id, .n_dims = in->n_dims};
-    low->n = flat(m, l->out, low->cls);
+    low->n = dtp_axis_leaves(&m->axes, m->g->values[l->out].rank, m->axes.of[l->out], low->cls,
+                             DTP_FLAT_PARTS);
     memset(low->alias, -1, sizeof low->alias);
     for (int32_t i = 0; i < m->g->values[l->out].rank; i++) {
         const int32_t n = dtp_axis_parts(m, l->out, i);

@@ -113,6 +113,10 @@ int32_t dtp_axis_parts(const dtp_importer *m, int32_t value, int32_t axis);
 /* The tensor of a value: of inputs, parameters and constants it is made now. */
 dtp_status dtp_low_get(dtp_lowering *l, int32_t value, const dtp_low **out,
                        dtp_err *err) DTP_MUST_CHECK;
+/* Names of its dims, "a,b". */
+const char *dtp_low_dims(dtp_importer *m, const dtp_low *low);
+/* Whether a name would be that of an input in a block: "layers.0.mask" of the input "mask". */
+bool dtp_hides_input(const dtp_importer *m, const char *id);
 /* It has all parts, in the order of the axes. */
 bool dtp_low_is_whole(const dtp_low *low);
 /* l->out is the tensor of l->x with the parts in the order of `from` (of the operand's axes); -1:

@@ -11,6 +11,14 @@ static dtp_status product(dtp_lowering *l, int32_t bias, int32_t last, dtp_err *
 {
     l->what = bias >= 0 ? "mm" : NULL;
     DTP_TRY(dtp_settle(l, err));
+    for (int32_t i = 0; i < l->n; i++) { /* outer: in the type to which both convert */
+        const int32_t to = dtp_value_of(l, l->out)->dtype;
+        const char *type;
+        DTP_TRY(dtp_type_attr(l->m, to, &type, err));
+        DTP_TRY(dtp_value_of(l, l->uses[i].value)->dtype == to
+                    ? DTP_OK
+                    : dtp_emit_one(l, "cast", "cast", &l->uses[i].id, NULL, type, err));
+    }
     DTP_TRY(dtp_emit_value(l, "einsum", "", err));
     if (bias < 0) {
         return DTP_OK;
@@ -181,13 +189,16 @@ dtp_status dtp_lower_attention(dtp_lowering *l, dtp_err *err)
     a.feature = dtp_value_of(l, a.q)->rank - 1;
     a.length = a.feature - 1;
     a.split = dtp_axis_parts(l->m, a.q, a.feature) > 1;
+    bool holds;
+    DTP_TRY(dtp_holds_scores(l, &holds, err));
+    if (holds) {
+        return dtp_lower_scores(l, err);
+    }
     DTP_TRY(attention_groups(l, &a, err));
-    if (dtp_axis_parts(l->m, a.q, a.length) != 1 || dtp_axis_parts(l->m, a.k, a.length) != 1 ||
-        dtp_axis_parts(l->m, a.q, a.feature) < 1 ||
-        dtp_axis_parts(l->m, a.v, a.feature) != (a.split && a.fv[a.feature] == a.fq[a.feature]
+    if (dtp_axis_parts(l->m, a.v, a.feature) != (a.split && a.fv[a.feature] == a.fq[a.feature]
                                                      ? dtp_axis_parts(l->m, a.q, a.feature)
                                                      : 1)) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "attention over positions that are split");
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "attention over features that are split");
     }
     DTP_TRY(attention_operands(l, &a, err));
     /* the feature's place is that of the value */

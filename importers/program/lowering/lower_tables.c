@@ -19,7 +19,7 @@ static bool keeps_values(const dtp_aten_node *node)
 static void set_below(dtp_importer *m, int32_t value, int32_t table, int32_t axis)
 {
     const int32_t cls = dtp_axis_one(&m->axes, &m->axes.of[table][axis]);
-    while (value >= 0 && m->g->values[value].dtype <= ATEN_I64) {
+    while (cls >= 0 && value >= 0 && m->g->values[value].dtype <= ATEN_I64) {
         const dtp_aten_value *v = &m->g->values[value];
         const int32_t old = m->below[value];
         if (old >= 0 && m->axes.cls[old].size <= m->axes.cls[cls].size) {
@@ -133,25 +133,69 @@ dtp_status dtp_lower_lookup(dtp_lowering *l, dtp_err *err)
     dtp_lookup u;
     int32_t x[DTP_MAX_RANK];
     DTP_TRY(dtp_lookup_of(l->m->g, l->m->consts, l->node, &u, err));
-    if (dtp_axis_parts(l->m, l->x, u.over) != 1) {
+    const bool split = dtp_axis_parts(l->m, l->x, u.over) != 1;
+    const char *piece = NULL;
+    if (split && u.gathers) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "positions along an axis that is split");
     }
     DTP_TRY(dtp_groups_of(l, l->out, l->firsts, err));
-    DTP_TRY(dtp_groups_add(l, l->x, u.over, &x[u.over], err));
+    DTP_TRY(split ? DTP_OK : dtp_groups_add(l, l->x, u.over, &x[u.over], err));
     for (int32_t i = 0; i < dtp_value_of(l, l->x)->rank; i++) {
-        x[i] = i == u.over ? x[i] : l->firsts[u.to[i]];
+        x[i] = i == u.over ? (split ? -1 : x[i]) : l->firsts[u.to[i]];
     }
-    DTP_TRY(dtp_use_add(l, l->x, x, err));
+    if (split) {
+        DTP_TRY(dtp_one_dim(l, l->x, u.over, x, &piece, err));
+        l->n = 1;
+        l->uses[0] = (dtp_use){.value = -1, .id = piece, .whole = true};
+    } else {
+        DTP_TRY(dtp_use_add(l, l->x, x, err));
+    }
     DTP_TRY(dtp_use_add(l, u.ids, l->firsts + u.first, err));
     DTP_TRY(dtp_settle(l, err));
-    DTP_TRY(dtp_whole(l, &l->uses[0], err));
+    DTP_TRY(split ? DTP_OK : dtp_whole(l, &l->uses[0], err));
     if (l->m->low[u.ids].n_dims < l->uses[1].n || u.gathers) {
         DTP_TRY(dtp_whole(l, &l->uses[1], err));
     }
     set_below(l->m, u.ids, l->x, u.over);
-    const char *attrs =
-        dtp_arena_printf(l->m->arena, "\"over\": \"%s\"", dtp_group_name(l, x[u.over]));
+    const char *attrs = dtp_arena_printf(l->m->arena, "\"over\": \"%s\"",
+                                         split ? DTP_PIECE : dtp_group_name(l, x[u.over]));
     return dtp_emit_value(l, l->op->ours, attrs, err);
+}
+
+/* Classes that are several dims: whether the index of the class is the label. */
+static dtp_status split_classes(dtp_lowering *l, int32_t last, dtp_err *err)
+{
+    dtp_importer *m = l->m;
+    const int32_t n = dtp_axis_parts(m, l->out, last);
+    const char *in[2], *type, *dims = "", *size = dtp_axis_size(m, l->out, last);
+    if (n < 1) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "a single class");
+    }
+    for (int32_t i = 0; i < n; i++) {
+        dtp_name_group(&l->groups, l->firsts[last] + i, 0);
+    }
+    DTP_TRY(dtp_whole(l, &l->uses[0], err));
+    DTP_TRY(dtp_type_attr(m, dtp_value_of(l, l->x)->dtype, &type, err));
+    const dtp_out_node index = {
+        "index", "iota", .out = dtp_joined(m, DTP_PIECE, "=", size),
+        .attrs = dtp_arena_printf(m->arena, "\"dim\": \"" DTP_PIECE "\", %s", type)};
+    DTP_TRY(DTP_MEMORY(err, index.out));
+    DTP_TRY(dtp_emit(l, &index, &in[1], err));
+    DTP_TRY(dtp_emit_one(l, "index", "relabel", &in[1], dtp_group_names(l, l->firsts[last], n, ","),
+                         "", err));
+    in[0] = l->uses[0].id;
+    for (int32_t i = 0; i <= last; i++) {
+        const int32_t parts = dtp_axis_parts(m, l->out, i);
+        dims = parts == 0 ? dims
+                          : dtp_joined(m, dims, ",", dtp_group_names(l, l->firsts[i], parts, ","));
+    }
+    DTP_TRY(DTP_MEMORY(err, dims));
+    const dtp_out_node o = {"one_hot", "compare", 2, in, dims, "\"cmp\": \"eq\"", NULL, 0, NULL};
+    DTP_TRY(dtp_emit(l, &o, &in[0], err));
+    DTP_TRY(dtp_type_attr(m, dtp_value_of(l, l->out)->dtype, &type, err));
+    l->n = 1;
+    l->uses[0] = (dtp_use){.value = -1, .id = in[0]};
+    return dtp_emit_value(l, "cast", type, err);
 }
 
 dtp_status dtp_lower_one_hot(dtp_lowering *l, dtp_err *err)
@@ -162,7 +206,7 @@ dtp_status dtp_lower_one_hot(dtp_lowering *l, dtp_err *err)
     DTP_TRY(dtp_use_add(l, l->x, l->firsts, err));
     DTP_TRY(dtp_settle(l, err));
     if (dtp_axis_parts(l->m, l->out, last) != 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "classes that are split, or a single one");
+        return split_classes(l, last, err);
     }
     dtp_name_group(&l->groups, l->firsts[last], 0);
     DTP_TRY(dtp_whole(l, &l->uses[0], err));

@@ -44,7 +44,10 @@ static const char *axis_dims(writer *w, int32_t value, int32_t axis, const char 
     int32_t part = 0, ones = 0;
     for (int32_t i = 0; i < axis; i++) {
         part += dtp_axis_parts(m, value, i);
-        ones += v->sizes[i] == 1 ? 1 : 0;
+        ones += v->sizes[i] == 1 && (v->same >> i & 1) == 0 ? 1 : 0;
+    }
+    if ((v->same >> axis & 1) != 0) {
+        return "";
     }
     if (v->sizes[axis] == 1) {
         return v->role != ATEN_PARAM ? ""
@@ -74,8 +77,9 @@ static void put_type(writer *w, dtp_strbuf *b, int32_t value)
     }
     dtp_strbuf_add(b, "\"dims\": ");
     put_list(b, dims);
-    if (v->dtype != ATEN_F32) {
-        dtp_strbuf_addf(b, ", \"dtype\": \"%s\"", dtp_aten_type(v->dtype));
+    const int32_t dtype = v->table ? v->stored : v->dtype;
+    if (dtype != ATEN_F32) {
+        dtp_strbuf_addf(b, ", \"dtype\": \"%s\"", dtp_aten_type(dtype));
     }
 }
 
@@ -94,9 +98,11 @@ static void put_param(writer *w, int32_t value, dtp_strbuf *names)
     const dtp_block *block = dtp_block_of(w->m, w->n_blocks, w->blocks, v->id, &k);
     const char *local = block == NULL ? v->id : dtp_block_local(block, k, v->id);
     const char *theirs = block == NULL ? v->source : dtp_block_local(block, k, v->source);
-    const char *init = v->rank > 1                    ? "{\"normal\": 0.02}"
-                       : ends_with(v->source, "bias") ? "\"zeros\""
-                                                      : "\"ones\"";
+    const char *init = v->table && v->stored != v->dtype ? "\"zeros\"" /* rows of a table, flags */
+                       : v->table                        ? "\"ones\""
+                       : v->rank > 1                     ? "{\"normal\": 0.02}"
+                       : ends_with(v->source, "bias")    ? "\"zeros\""
+                                                         : "\"ones\"";
     dtp_strbuf *b = &w->params[block == NULL ? w->n_blocks : block - w->blocks];
     if (k > 0) {
         return;
@@ -108,11 +114,16 @@ static void put_param(writer *w, int32_t value, dtp_strbuf *names)
     const char *all = block == NULL ? "" : dtp_joined(w->m, block->prefix, "", ".*.");
     dtp_strbuf_addf(names, "%s\n    \"%s%s\": {\"name\": \"%s%s\", \"axes\": [",
                     names->len > 0 ? "," : "", all, local, all, theirs);
+    const char *by = "";
     for (int32_t a = 0; a < v->rank; a++) {
-        dtp_strbuf_addf(names, "%s\"%s\"", a > 0 ? ", " : "",
-                        axis_dims(w, value, v->turned ? 1 - a : a, "*"));
+        if ((v->same >> a & 1) == 0) {
+            dtp_strbuf_addf(names, "%s\"%s\"", by, axis_dims(w, value, v->turned ? 1 - a : a, "*"));
+            by = ", ";
+        }
     }
-    dtp_strbuf_add(names, v->guessed ? "], \"guessed\": true}" : "]}");
+    dtp_strbuf_add(names, v->table     ? "], \"buffer\": true}"
+                          : v->guessed ? "], \"guessed\": true}"
+                                       : "]}");
 }
 
 static void put_input(writer *w, int32_t value, dtp_strbuf *b)
@@ -249,7 +260,7 @@ static void put_dims(const writer *w, dtp_strbuf *b)
         const dtp_aten_value *v = &w->m->g->values[w->m->g->inputs[i]];
         int32_t n = 0;
         for (int32_t a = 0; a < v->rank && v->role == ATEN_PARAM; a++) {
-            n += v->sizes[a] == 1 ? 1 : 0;
+            n += v->sizes[a] == 1 && (v->same >> a & 1) == 0 ? 1 : 0;
         }
         ones = n > ones && w->needed[w->m->g->inputs[i]] ? n : ones;
     }
@@ -330,7 +341,7 @@ static void mark_needed(writer *w)
             n *= w->m->g->values[v].sizes[a];
         }
         const bool param = w->needed[v] && w->m->g->values[v].role == ATEN_PARAM;
-        w->out->report.parameters += param ? n : 0;
+        w->out->report.parameters += param && !w->m->g->values[v].table ? n : 0;
         w->trains = w->trains || (param && !w->m->g->values[v].frozen);
     }
 }

@@ -11,7 +11,7 @@ static dtp_status add_entry(dtp_importer *m, int32_t value, int64_t *at, dtp_str
                             dtp_err *err)
 {
     const dtp_aten_value *v = &m->g->values[value];
-    const char *type = dtp_aten_type(v->dtype), *by = "";
+    const char *type = dtp_aten_type(v->table ? v->stored : v->dtype), *by = "";
     int32_t part = 0;
     if (v->data == NULL || type == NULL || strchr(type, 'f') == NULL) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -22,6 +22,10 @@ static dtp_status add_entry(dtp_importer *m, int32_t value, int64_t *at, dtp_str
                     type[0] == 'b' ? "BF" : "F", type + strcspn(type, "0123456789"));
     for (int32_t i = 0; i < v->rank; i++) {
         const int32_t n = dtp_axis_parts(m, value, i), last = part + n;
+        if ((v->same >> i & 1) != 0) {
+            part = last;
+            continue;
+        }
         do { /* an axis of size 1 has no part */
             const int64_t size = n > 0 ? m->axes.cls[m->low[value].cls[part++]].size : 1;
             dtp_strbuf_addf(header, "%s%" PRId64, by, size);

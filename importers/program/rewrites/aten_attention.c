@@ -266,6 +266,12 @@ static bool rewrite(dtp_expansion *e, const dtp_product *v, int32_t side, int32_
     return true;
 }
 
+/* Values that are none of the file have other readers, perhaps. */
+static int32_t uses_of(const dtp_expansion *e, int32_t value)
+{
+    return value < e->n_file ? e->uses[value] : 2;
+}
+
 bool dtp_expand_attention(dtp_expansion *e)
 {
     dtp_product v;
@@ -280,8 +286,8 @@ bool dtp_expand_attention(dtp_expansion *e)
         const bool is = dtp_aten_is(soft, "softmax") || dtp_aten_is(soft, "_softmax");
         const int32_t rank = e->g->values[probs].rank;
         const int32_t keys = is ? dtp_aten_axis(dtp_aten_int(soft, "dim", -1), rank) : -1;
-        if (keys >= 0 && dtp_aten_input(soft, 0) >= 0 && e->uses[probs] == 1 &&
-            e->uses[v.values[side]] == 1 && find_scores(e, dtp_aten_input(soft, 0), &s) &&
+        if (keys >= 0 && dtp_aten_input(soft, 0) >= 0 && uses_of(e, probs) == 1 &&
+            uses_of(e, v.values[side]) == 1 && find_scores(e, dtp_aten_input(soft, 0), &s) &&
             rewrite(e, &v, side, keys, &s)) {
             return true;
         }

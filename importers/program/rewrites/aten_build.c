@@ -79,6 +79,15 @@ dtp_aten_arg dtp_expand_ints(dtp_expansion *e, const char *name, int32_t n, cons
     return a;
 }
 
+dtp_aten_arg dtp_expand_list(dtp_expansion *e, const char *name, int32_t n, const int32_t *values)
+{
+    dtp_aten_arg a = argument(e, name, ATEN_VALUES, n);
+    for (int32_t i = 0; a.kind == ATEN_VALUES && i < n; i++) {
+        a.values[i] = values[i];
+    }
+    return a;
+}
+
 int32_t dtp_expand_one(dtp_expansion *e, const char *op, int32_t x, const dtp_aten_value *like)
 {
     const dtp_aten_arg self = dtp_expand_tensor(e, "self", x);

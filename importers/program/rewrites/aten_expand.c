@@ -6,44 +6,31 @@
 
 /* ---- in place ---- */
 
-/* Ops whose result may share the elements of their operand. */
-static bool is_view(const dtp_aten_node *node)
-{
-    static const char *const names[] = {
-        "view",    "slice",   "select", "transpose", "expand", "permute", "unsqueeze", "squeeze",
-        "reshape", "flatten", "t",      "split",     "chunk",  "alias",   "detach",    NULL};
-    bool is = false;
-    for (int32_t i = 0; names[i] != NULL && !is; i++) {
-        is = dtp_aten_is(node, names[i]);
-    }
-    return is;
-}
-
-/* add_, mul_, ..: the result in the operand's place; later readers of the operand mean the result.
- * A view of the operand, or what it is a view of, would change as well, which a graph of values
- * cannot say: such a node stays, and is reported, whether its result is read or not. */
-static dtp_status in_place(dtp_expansion *e, dtp_aten_node *node)
+/* add_, mul_, ..: the result in the place of operand `x` of the file; later readers of the operand,
+ * of what it is a view of and of other views mean the result. Where a graph of values cannot say it
+ * the node stays, and is reported, whether its result is read or not. */
+static bool begin_in_place(dtp_expansion *e, dtp_aten_node *node, int32_t x)
 {
     const size_t n = strcspn(node->op, ".") + 1, len = strcspn(node->op + n, ".");
-    const int32_t x = dtp_aten_input(node, 0);
-    if (len < 2 || node->op[n + len - 1] != '_' || node->op[n] == '_' || x < 0 ||
-        node->n_outs != 1 || strncmp(node->op, "aten.", 5) != 0) {
-        return DTP_OK;
-    }
-    const bool detach = dtp_aten_is(node, "detach_");
-    const dtp_aten_value *v = &e->g->values[x], *out = &e->g->values[node->outs[0]];
-    if (!detach && (v->role != ATEN_NODE || e->viewed[x] || is_view(dtp_expand_maker(e, x)) ||
-                    v->dtype != out->dtype || v->rank != out->rank ||
-                    memcmp(v->sizes, out->sizes, (size_t)v->rank * sizeof v->sizes[0]) != 0)) {
-        node->effect = true;
-        return DTP_OK;
+    if (strncmp(node->op, "aten.", 5) != 0 || len < 2 || node->op[n + len - 1] != '_' ||
+        node->op[n] == '_' || node->n_outs != 1) {
+        return false;
     }
     char *op = dtp_arena_strdup(e->g->arena, node->op);
-    DTP_TRY(DTP_MEMORY(e->err, op));
-    memmove(op + n + len - 1, op + n + len, strlen(op + n + len) + 1);
+    e->status = DTP_MEMORY(e->err, op);
+    if (op == NULL) {
+        return false;
+    }
+    memmove(op + n + len - 1, op + n + len, strlen(op + n + len) + 1); /* without '_' */
+    const dtp_aten_value *v = &e->g->values[x], *out = &e->g->values[node->outs[0]];
+    const bool detach = dtp_aten_is(node, "detach_");
+    if (!detach && (!dtp_writes_can(e, x) || v->dtype != out->dtype || v->rank != out->rank ||
+                    memcmp(v->sizes, out->sizes, (size_t)v->rank * sizeof v->sizes[0]) != 0)) {
+        node->effect = true;
+        return false;
+    }
     node->op = op;
-    e->is[x] = detach ? e->is[x] : node->outs[0];
-    return DTP_OK;
+    return !detach;
 }
 
 /* ---- all ---- */
@@ -58,37 +45,98 @@ static bool is_detached(const dtp_expansion *e, const dtp_aten_node *node)
             e->g->values[x].role == ATEN_BUFFER);
 }
 
+static dtp_status expand_as(dtp_expansion *e, dtp_aten_node *node, bool complex)
+{
+    const int32_t n = e->n;
+    e->of = node;
+    e->first = e->g->n_values;
+    const bool made = complex
+                          ? dtp_expand_complex(e)
+                          : dtp_expand_views(e) || dtp_expand_formula(e) || dtp_expand_attention(e);
+    if (made) {
+        return e->status;
+    }
+    e->n = n; /* what was begun */
+    e->g->n_values = e->first;
+    DTP_TRY(e->status);
+    DTP_TRY(DTP_ONE_MORE(e->g->arena, e->nodes, e->n, e->capacity, e->err));
+    if (complex) { /* no op of the table is one of pairs */
+        node->op = dtp_arena_printf(e->g->arena, "complex %s", node->op);
+        DTP_TRY(DTP_MEMORY(e->err, node->op));
+    }
+    for (int32_t i = 0; i < node->n_outs; i++) {
+        if (node->outs[i] >= 0) {
+            e->g->values[node->outs[i]].node = e->n;
+        }
+    }
+    e->nodes[e->n++] = *node;
+    return DTP_OK;
+}
+
+/* Views of the same tensor but those that were written, taken again. */
+static dtp_status take_again(dtp_expansion *e, int32_t root, const bool *done)
+{
+    for (int32_t i = 0; i < e->now; i++) {
+        const dtp_aten_node *node = &e->file[i];
+        const int32_t first = node->n_outs > 0 ? node->outs[0] : -1;
+        if (first < 0 || e->views[first].base < 0 || e->views[first].node != i ||
+            dtp_writes_root(e, first) != root) {
+            continue;
+        }
+        const dtp_aten_value like = e->g->values[first];
+        dtp_aten_arg *args;
+        DTP_TRY(DTP_NEW(e->g->arena, args, node->n_args + 1, e->err));
+        memcpy(args, node->args, (size_t)node->n_args * sizeof *args);
+        args[0] = dtp_expand_tensor(e, args[0].name, e->is[e->views[first].base]);
+        const int32_t out = dtp_expand_node(e, node->op, node->n_args, args, node->n_outs, &like);
+        DTP_TRY(e->status);
+        for (int32_t k = 0; k < node->n_outs; k++) {
+            const int32_t was = node->outs[k];
+            memcpy(e->g->values[out + k].sizes, e->g->values[was].sizes,
+                   sizeof e->g->values[was].sizes);
+            e->is[was] = done[was] ? e->is[was] : out + k;
+        }
+        dtp_aten_node again = e->nodes[--e->n];
+        DTP_TRY(expand_as(e, &again, e->pair[first] || e->pair[e->views[first].base]));
+    }
+    return DTP_OK;
+}
+
+/* Later readers of value x of the file, of what it is a view of and of all views of that one see
+ * output 0 of the node in the place of x. Where a view does not say where its elements lie, the
+ * node stays, and is reported. */
+static dtp_status put_in_place(dtp_expansion *e, int32_t x, const dtp_aten_node *node)
+{
+    bool *done;
+    DTP_TRY(DTP_NEW(e->g->arena, done, e->n_file + 1, e->err));
+    const int32_t all = dtp_writes_apply(e, x, node->outs[0], done);
+    DTP_TRY(e->status);
+    if (all >= 0) {
+        return take_again(e, dtp_writes_root(e, x), done);
+    }
+    dtp_aten_node *last = &e->nodes[e->g->values[node->outs[0]].node];
+    last->op = dtp_arena_printf(e->g->arena, "in place: %s", last->op);
+    last->effect = true;
+    return DTP_MEMORY(e->err, last->op);
+}
+
 static dtp_status expand_node(dtp_expansion *e, dtp_aten_node *node)
 {
+    const int32_t x = dtp_aten_input(node, 0);
+    const bool writes = x >= 0 && begin_in_place(e, node, x);
+    const bool complex = dtp_complex_reads(e, node);
+    DTP_TRY(e->status);
     for (int32_t k = 0; k < node->n_args; k++) {
         dtp_aten_arg *a = &node->args[k];
         for (int32_t j = 0; j < dtp_aten_tensors(a); j++) {
             a->values[j] = a->values[j] < 0 ? -1 : e->is[a->values[j]];
         }
     }
-    DTP_TRY(in_place(e, node));
-    if (is_view(node) && dtp_aten_input(node, 0) >= 0) {
-        e->viewed[dtp_aten_input(node, 0)] = true;
-    }
     if (is_detached(e, node)) {
         node->op = "aten.alias";
     }
-    const int32_t n = e->n;
-    e->of = node;
-    e->first = e->g->n_values;
-    if (!(dtp_expand_views(e) || dtp_expand_formula(e) || dtp_expand_attention(e))) {
-        e->n = n; /* what was begun */
-        e->g->n_values = e->first;
-        DTP_TRY(e->status);
-        DTP_TRY(DTP_ONE_MORE(e->g->arena, e->nodes, e->n, e->capacity, e->err));
-        for (int32_t i = 0; i < node->n_outs; i++) {
-            if (node->outs[i] >= 0) {
-                e->g->values[node->outs[i]].node = e->n;
-            }
-        }
-        e->nodes[e->n++] = *node;
-    }
-    return e->status;
+    DTP_TRY(expand_as(e, node, complex));
+    return writes ? put_in_place(e, x, node) : e->status;
 }
 
 static dtp_status count_uses(dtp_expansion *e)
@@ -114,7 +162,6 @@ dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err)
 {
     dtp_expansion e = {.g = g, .err = err};
     DTP_TRY(DTP_NEW(g->arena, e.is, g->n_values + 1, err));
-    DTP_TRY(DTP_NEW(g->arena, e.viewed, g->n_values + 1, err));
     for (int32_t i = 0; i < g->n_values; i++) {
         e.is[i] = i;
     }
@@ -123,8 +170,12 @@ dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err)
         e.trains = e.trains || (v->rank == 0 && dtp_aten_real_type(v->dtype));
     }
     DTP_TRY(count_uses(&e));
+    DTP_TRY(dtp_writes_begin(&e));
+    DTP_TRY(dtp_complex_begin(&e));
     const int32_t n = g->n_nodes;
+    e.file = g->nodes;
     for (int32_t i = 0; i < n; i++) {
+        e.now = i;
         DTP_TRY(expand_node(&e, &g->nodes[i]));
     }
     for (int32_t i = 0; i < g->n_outputs; i++) {

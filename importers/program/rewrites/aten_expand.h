@@ -4,6 +4,14 @@
 
 #include "importers/aten/arg_rules.h"
 
+/* What a value of the file is a view of. */
+typedef struct dtp_view_of {
+    int32_t base; /* -1: of nothing */
+    int32_t node; /* that makes it, in its file */
+    int32_t k;    /* which of its outputs */
+    bool perhaps; /* it may be a copy as well */
+} dtp_view_of;
+
 typedef struct dtp_expansion {
     dtp_aten *g;
     dtp_err *err;
@@ -12,10 +20,16 @@ typedef struct dtp_expansion {
     int32_t first;       /* values from this one on are made for it */
     int32_t n, capacity; /* of the nodes so far */
     dtp_aten_node *nodes;
-    int32_t *is; /* by value of the file: the one that it is the same as */
-    bool *viewed;
-    int32_t *uses; /* by value of the file: readers that an output needs, and outputs */
-    bool trains;   /* an output may be a loss */
+    int32_t *is;               /* by value of the file: the one that it is the same as */
+    const dtp_aten_node *file; /* nodes of the file, as they are when they were written anew */
+    int32_t now;               /* which of them */
+    int32_t n_file;            /* values of the file */
+    dtp_view_of *views;        /* by value of the file */
+    bool *pair;                /* by value of the file: of complex numbers */
+    bool is_pair[2];           /* operands 0 and 1 of the node */
+    int32_t *last;             /* by value of the file: the last node that reads it */
+    int32_t *uses;             /* by value of the file: readers that an output needs, and outputs */
+    bool trains;               /* an output may be a loss */
 } dtp_expansion;
 
 /* A node with so many outputs, which are like `like`: its first output, the others follow; -1. */
@@ -29,6 +43,7 @@ int32_t dtp_expand_two(dtp_expansion *e, const char *op, int32_t a, int32_t b);
 dtp_aten_value dtp_expand_broadcast(const dtp_expansion *e, int32_t n, const dtp_aten_arg *args);
 dtp_aten_arg dtp_expand_tensor(dtp_expansion *e, const char *name, int32_t value);
 dtp_aten_arg dtp_expand_number(dtp_expansion *e, const char *name, double x);
+dtp_aten_arg dtp_expand_list(dtp_expansion *e, const char *name, int32_t n, const int32_t *values);
 dtp_aten_arg dtp_expand_ints(dtp_expansion *e, const char *name, int32_t n, const int64_t *ints);
 /* Output k of the node is this value. */
 void dtp_expand_out(dtp_expansion *e, int32_t k, int32_t value);
@@ -42,6 +57,34 @@ int32_t dtp_expand_source(const dtp_expansion *e, int32_t value);
  * Else the node keeps the first argument that was refused. */
 bool dtp_expand_allows(dtp_expansion *e, const char *rule);
 
+/* Views of the file and their readers. */
+dtp_status dtp_writes_begin(dtp_expansion *e) DTP_MUST_CHECK;
+/* Whether value x of the file, or what it is a view of, can be another tensor behind this node. */
+bool dtp_writes_can(dtp_expansion *e, int32_t x);
+/* The tensor that a value of the file is a view of in the end. */
+int32_t dtp_writes_root(const dtp_expansion *e, int32_t value);
+/* Later readers of x and of what it is a view of see `content` in the place of x; done: by value,
+ * those that were written. What the root is now; -1: one of the views does not say where its
+ * elements lie. */
+int32_t dtp_writes_apply(dtp_expansion *e, int32_t x, int32_t content, bool *done);
+
+/* Each: the node, whose operand 0 is x, was written anew. */
+bool dtp_expand_copy(dtp_expansion *e, int32_t x);
+bool dtp_expand_index_put(dtp_expansion *e, int32_t x);
+bool dtp_expand_scatter(dtp_expansion *e, int32_t x);
+bool dtp_expand_index(dtp_expansion *e, int32_t x);
+bool dtp_expand_diff(dtp_expansion *e, int32_t x);
+bool dtp_expand_quotient(dtp_expansion *e, int32_t x);
+bool dtp_expand_eye(dtp_expansion *e);
+/* The node's result is the cross entropy of `logits`; the other arguments are those of `node`, and
+ * have a weight or probabilities. */
+bool dtp_expand_cross_entropy(dtp_expansion *e, int32_t logits, const dtp_aten_node *node);
+
+/* Complex values of the file become pairs. */
+dtp_status dtp_complex_begin(dtp_expansion *e) DTP_MUST_CHECK;
+/* Whether a node of the file, before its operands are others, reads or makes a pair. */
+bool dtp_complex_reads(dtp_expansion *e, const dtp_aten_node *node);
+bool dtp_expand_complex(dtp_expansion *e);
 /* Each: the node was written anew. */
 bool dtp_expand_formula(dtp_expansion *e);
 bool dtp_expand_views(dtp_expansion *e);

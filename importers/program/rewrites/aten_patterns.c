@@ -414,7 +414,7 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
     if (!dtp_aten_is(node, "scaled_dot_product_attention") ||
         !allows(
             p, node,
-            "query:t key:t value:t attn_mask:t dropout_p=0 is_causal:b scale:n enable_gqa=any")) {
+            "query:t key:t value:t attn_mask:t dropout_p:n is_causal:b scale:n enable_gqa=any")) {
         return DTP_OK;
     }
     const int32_t q = dtp_aten_operand(node, "query");
@@ -432,7 +432,7 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
                    p->g->values[k].sizes[l] != p->g->values[q].sizes[l])) {
         return DTP_OK; /* PyTorch aligns queries and keys at their starts, and we at their ends */
     }
-    if (q < 0 || k < 0 || v < 0 || dtp_aten_real(node, "dropout_p", 0) != 0) {
+    if (q < 0 || k < 0 || v < 0) {
         return DTP_OK;
     }
     if (mask >= 0) {
@@ -447,8 +447,9 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
                             {"value", v, 0},
                             {"causal", -1, causal ? 1 : 0},
                             {"scale", -1, dtp_aten_real(node, "scale", (double)NAN)},
+                            {"dropout", -1, dtp_aten_real(node, "dropout_p", 0)},
                             {"mask", mask, 0}};
-    return become(p, node, "dtp.attention", mask >= 0 ? 6 : 5, args, err);
+    return become(p, node, "dtp.attention", mask >= 0 ? 7 : 6, args, err);
 }
 
 /* ---- patches ---- */

@@ -386,7 +386,7 @@ static bool clamp_integers(dtp_expansion *e, int32_t x)
     return x >= 0;
 }
 
-/* neg, abs, relu and square of integers; floor of them. */
+/* neg, abs, sign, relu and square of integers; floor of them. */
 static bool of_integers(dtp_expansion *e, int32_t x)
 {
     const dtp_aten_value like = out_of(e, 0), v = e->g->values[x];
@@ -394,7 +394,10 @@ static bool of_integers(dtp_expansion *e, int32_t x)
         return false;
     }
     const bool negates = dtp_aten_is(e->of, "neg") || dtp_aten_is(e->of, "abs");
-    int32_t y = negates                        ? with_number(e, "aten.mul", x, -1, &like)
+    const int32_t low =
+        dtp_aten_is(e->of, "sign") ? with_number(e, "aten.maximum", x, -1, &like) : -1;
+    int32_t y = low >= 0                       ? with_number(e, "aten.minimum", low, 1, &like)
+                : negates                      ? with_number(e, "aten.mul", x, -1, &like)
                 : dtp_aten_is(e->of, "relu")   ? with_number(e, "aten.maximum", x, 0, &like)
                 : dtp_aten_is(e->of, "square") ? dtp_expand_two(e, "aten.mul", x, x)
                                                : x;
@@ -477,11 +480,19 @@ static bool nll_loss(dtp_expansion *e, int32_t x)
         return false;
     }
     memcpy(args, e->of->args, (size_t)e->of->n_args * sizeof args[0]);
-    args[0] =
-        dtp_expand_tensor(e, "self", view ? dtp_expand_one(e, "aten.view", logits, &v) : logits);
+    const int32_t rows = view ? dtp_expand_one(e, "aten.view", logits, &v) : logits;
+    if (rows >= 0 && dtp_expand_cross_entropy(e, rows, e->of)) {
+        return true;
+    }
+    args[0] = dtp_expand_tensor(e, "self", rows);
     dtp_expand_out(e, 0,
                    dtp_expand_node(e, "aten.cross_entropy_loss", e->of->n_args, args, 1, &like));
     return true;
+}
+
+static bool cross_entropy(dtp_expansion *e, int32_t x)
+{
+    return dtp_expand_cross_entropy(e, x, e->of);
 }
 
 static bool is_softmax(const dtp_expansion *e, int32_t value)
@@ -517,7 +528,7 @@ static bool no_nan(dtp_expansion *e, int32_t x)
     "self:t kernel_size:s stride:s padding=0 ceil_mode=0 count_include_pad=any "                   \
     "divisor_override=none"
 #define MAX_POOL "self:t kernel_size:s stride:s padding=0 dilation=1 ceil_mode=0"
-#define NLL "self:t target:t reduction=0|1|2 ignore_index:i"
+#define NLL "self:t target:t weight:t reduction=0|1|2 ignore_index:i"
 
 static const struct {
     const char *op;
@@ -529,6 +540,7 @@ static const struct {
     REWRITE("clamp_max", clamp_integers, "self:t max:n"),
     REWRITE("neg", of_integers, "self:t"),
     REWRITE("abs", of_integers, "self:t"),
+    REWRITE("sign", of_integers, "self:t"),
     REWRITE("relu", of_integers, "self:t"),
     REWRITE("square", of_integers, "self:t"),
     REWRITE("floor", of_integers, "self:t"),
@@ -563,6 +575,17 @@ static const struct {
     REWRITE("nan_to_num", no_nan, "self:t nan:n posinf=any neginf=any"),
     REWRITE("where", no_nan, "condition:t self:tne other:tne"),
     REWRITE("masked_fill", no_nan, "self:t mask:t value:tne"),
+    REWRITE("cross_entropy_loss", cross_entropy, NLL " label_smoothing:n"),
+    REWRITE("index", dtp_expand_index, "self:t indices:l"),
+    REWRITE("diff", dtp_expand_diff, "self:t n=1 dim:i prepend:t append:t"),
+    REWRITE("floor_divide", dtp_expand_quotient, "self:t other:tn"),
+    REWRITE("div", dtp_expand_quotient, "self:t other:tn rounding_mode:x"),
+    REWRITE("copy", dtp_expand_copy, "self=any src:t non_blocking=any"),
+    REWRITE("fill", dtp_expand_copy, "self:t value:tn"),
+    REWRITE("zero", dtp_expand_copy, "self:t"),
+    REWRITE("index_put", dtp_expand_index_put, "self:t indices:l values:t accumulate=0"),
+    REWRITE("scatter", dtp_expand_scatter, "self:t dim:i index:t src:t value:n"),
+    REWRITE("scatter_add", dtp_expand_scatter, "self:t dim:i index:t src:t"),
     REWRITE("sum", in_type, "self:t dim:is keepdim:b dtype:i"),
     REWRITE("mean", in_type, "self:t dim:is keepdim:b dtype:i"),
     REWRITE("prod", in_type, "self:t dim:i keepdim:b dtype:i"),
@@ -586,6 +609,9 @@ bool dtp_expand_views(dtp_expansion *e)
     }
     if (e->of->n_outs < 1 || e->of->n_args < 1) {
         return false;
+    }
+    if (dtp_aten_is(e->of, "eye")) {
+        return dtp_expand_eye(e);
     }
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const bool list = all[i].rewrite == expand_all || all[i].rewrite == cat_all;
