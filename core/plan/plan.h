@@ -52,10 +52,9 @@ typedef struct dtp_plan_expressible {
 struct dtp_plan {
     dtp_arena *arena;
     const char *model;
-    int32_t n_dims; /* the sizes of the model that it was made for; 0: not said */
-    const dtp_dim_override *dims;
-    int32_t n_freeze; /* globs over parameters that the model was read with as frozen */
-    const char *const *freeze;
+    int32_t n_dims, n_freeze;
+    const dtp_dim_override *dims; /* the sizes of the model that it was made for; none: not said */
+    const char *const *freeze;    /* globs over parameters that the model was read with as frozen */
     const char *machine; /* name; NULL: made without a machine, so no times are predicted */
     const char *rates;   /* of the machine: "datasheet", "measured", "fitted"; "" = not said */
     const char *runtime; /* whose efficiency is in the rates; "" = none */

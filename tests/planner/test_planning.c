@@ -112,7 +112,7 @@ static void check_least(const dtp_planning *p, int n, const dtp_candidate *c)
 {
     const int64_t least = least_of(n, c);
     assert_true(p->has_best);
-    assert_int_equal(p->least_cost, least);
+    assert_int_equal(p->cheapest.cost_ps, least);
 }
 
 /* ---- objective time ---- */
@@ -156,7 +156,7 @@ static void test_planning__keeps_the_shortest_makespan(void **state)
             check_least(&p, i + 1, c);
             check_best(&p, i + 1, c);
         }
-        dearer += p.best.cost_ps > p.least_cost ? 1 : 0;
+        dearer += p.best.cost_ps > p.cheapest.cost_ps ? 1 : 0;
     }
     print_message("%d rounds, best not the cheapest: %d\n", ROUNDS, dearer);
     assert_true(dearer > ROUNDS / 10);
@@ -187,7 +187,7 @@ static void test_planning__objective_memory(void **state)
             assert_true(best <= peak);
             assert_true(best < peak || step_of(&p.best) <= step_of(&c[i]));
         }
-        assert_int_equal(p.least_cost, least_of(n, c));
+        assert_int_equal(p.cheapest.cost_ps, least_of(n, c));
     }
 }
 
