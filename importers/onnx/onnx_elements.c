@@ -126,13 +126,10 @@ dtp_status dtp_onnx__softmax(dtp_onnx_graph *o, dtp_err *err)
                 ARG_I("dim", dtp_onnx_int(o, "axis", -1)));
 }
 
-/* No softmax of numbers that are finite is a NaN. */
 dtp_status dtp_onnx__is_nan(dtp_onnx_graph *o, dtp_err *err)
 {
-    const bool never = dtp_onnx_maker(o, o->in[0], "softmax") != NULL;
     o->s.dtype = ATEN_BOOL;
-    return EMIT(o, never ? "aten.zeros_like.default" : o->op->aten, &o->s, o->out, err,
-                ARG_T("self", o->in[0]));
+    return EMIT(o, o->op->aten, &o->s, o->out, err, ARG_T("self", o->in[0]));
 }
 
 dtp_status dtp_onnx__identity(dtp_onnx_graph *o, dtp_err *err)

@@ -322,6 +322,7 @@ static dtp_status run_stages(dtp_importer *m, const dtp_graph_import_options *op
     DTP_TRY(check_ops(m, err));
     DTP_TRY(find_loss(m, options, err));
     DTP_TRY(find_axes(m, err));
+    DTP_TRY(dtp_import_share_nodes(m, err));
     DTP_TRY(lower_all(m, err));
     return dtp_import_write(m, options, out, err);
 }

@@ -50,6 +50,9 @@ typedef struct dtp_importer {
 typedef struct dtp_aten_op dtp_aten_op;   /* aten_ops.h */
 typedef struct dtp_lowering dtp_lowering; /* lower.h */
 
+/* Nodes that depend on no layer and are read in several are those of the module around them. */
+dtp_status dtp_import_share_nodes(dtp_importer *m, dtp_err *err) DTP_MUST_CHECK;
+
 /* Model and names file. */
 dtp_status dtp_import_write(dtp_importer *m, const dtp_graph_import_options *options,
                             dtp_graph_import_result *out, dtp_err *err) DTP_MUST_CHECK;

@@ -68,13 +68,41 @@ static int32_t unmasked(dtp_expansion *e, const dtp_aten_node *node, int32_t *ma
     return a;
 }
 
-/* The condition of a mask that adds 0 where it holds and hides elsewhere; else the mask. */
-static int32_t as_condition(const dtp_expansion *e, int32_t mask)
+/* The condition of a mask that adds 0 where it holds and -inf elsewhere; else the mask. Where a row
+ * is hidden by a condition, attention gives 0; by numbers, a mean of all values, as in PyTorch. */
+static int32_t as_condition(dtp_expansion *e, int32_t mask)
 {
-    const dtp_aten_node *where = maker(e, mask);
-    const bool is = dtp_aten_is(where, "where") && dtp_aten_input(where, 0) >= 0 &&
-                    number(where, 1) == 0 && number(where, 2) <= -1e9;
-    return is ? dtp_aten_input(where, 0) : mask;
+    const dtp_aten_node *where = mask < 0 ? NULL : maker(e, mask);
+    const int32_t condition = dtp_aten_is(where, "where") ? dtp_aten_input(where, 0) : -1;
+    const double low = -(double)INFINITY;
+    if (condition < 0) {
+        return mask;
+    }
+    if (number(where, 1) == low && number(where, 2) == 0) {
+        const dtp_aten_value like = e->g->values[condition];
+        return dtp_expand_one(e, "aten.logical_not", condition, &like);
+    }
+    return number(where, 1) == 0 && number(where, 2) == low ? condition : mask;
+}
+
+/* scaled_dot_product_attention whose mask is such a one. */
+static bool mask_is_condition(dtp_expansion *e)
+{
+    const int32_t mask = dtp_aten_operand(e->of, "attn_mask");
+    const int32_t is =
+        dtp_aten_is(e->of, "scaled_dot_product_attention") ? as_condition(e, mask) : mask;
+    const dtp_aten_value out = e->g->values[e->of->outs[0]];
+    dtp_aten_arg *args;
+    if (is == mask || is < 0 || DTP_NEW(e->g->arena, args, e->of->n_args, e->err) != DTP_OK) {
+        return false;
+    }
+    for (int32_t i = 0; i < e->of->n_args; i++) {
+        args[i] = strcmp(e->of->args[i].name, "attn_mask") == 0
+                      ? dtp_expand_tensor(e, "attn_mask", is)
+                      : e->of->args[i];
+    }
+    dtp_expand_out(e, 0, dtp_expand_node(e, e->of->op, e->of->n_args, args, 1, &out));
+    return e->status == DTP_OK;
 }
 
 /* What is multiplied by numbers, which go into the scale. */
@@ -276,19 +304,23 @@ bool dtp_expand_attention(dtp_expansion *e)
 {
     dtp_product v;
     scores s;
+    if (e->of->n_outs == 1 && e->of->outs[0] >= 0 && mask_is_condition(e)) {
+        return true;
+    }
     if (e->of->n_outs != 1 || dtp_product_of(e->g, e->of, &v, NULL) != DTP_OK || v.n != 2 ||
         v.added >= 0) {
         return false;
     }
     for (int32_t side = 0; side < 2; side++) {
-        const int32_t probs = dtp_expand_source(e, v.values[side]);
+        const int32_t given = dtp_expand_source(e, v.values[side]);
+        const int32_t probs = dtp_expand_source(e, dtp_expand_shown(e, given));
         const dtp_aten_node *soft = dtp_expand_maker(e, probs);
         const bool is = dtp_aten_is(soft, "softmax") || dtp_aten_is(soft, "_softmax");
         const int32_t rank = e->g->values[probs].rank;
         const int32_t keys = is ? dtp_aten_axis(dtp_aten_int(soft, "dim", -1), rank) : -1;
         if (keys >= 0 && dtp_aten_input(soft, 0) >= 0 && uses_of(e, probs) == 1 &&
-            uses_of(e, v.values[side]) == 1 && find_scores(e, dtp_aten_input(soft, 0), &s) &&
-            rewrite(e, &v, side, keys, &s)) {
+            uses_of(e, given) == 1 && uses_of(e, v.values[side]) == 1 &&
+            find_scores(e, dtp_aten_input(soft, 0), &s) && rewrite(e, &v, side, keys, &s)) {
             return true;
         }
     }

@@ -90,6 +90,11 @@ bool dtp_expand_formula(dtp_expansion *e);
 bool dtp_expand_views(dtp_expansion *e);
 bool dtp_expand_attention(dtp_expansion *e);
 
+/* nan_to_num, where and masked_fill that put a number in the place of NaN in a softmax of x. */
+bool dtp_expand_no_nan(dtp_expansion *e, int32_t x);
+/* The softmax whose hidden rows are 0 in a value; else the value. */
+int32_t dtp_expand_shown(const dtp_expansion *e, int32_t value);
+
 /* All nodes of g, and ops that change a tensor in place as ops that make another one. */
 dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err) DTP_MUST_CHECK;
 

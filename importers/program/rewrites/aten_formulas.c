@@ -9,9 +9,9 @@
 enum { MOST_STACK = 12, MOST_TOKEN = 32 };
 
 /* Operands, then the op: numbers, arguments (with what stands for an absent one), "=c" keeps the
- * last one, "c" is it again; "most" and "-most" the
- * largest and lowest number of the result's type; "@": along the argument "dim"; "reduced": after "reduction". A formula
- * with `when` is used where that argument is there and is not 1. */
+ * last one, "c" is it again; "most" and "-most" are the largest and lowest number of the result's
+ * type; "@": along the argument "dim"; "reduced": after "reduction". A formula with `when` is used
+ * where that argument is there and is not 1. */
 /* A row has all four, or it does not compile: the argument rule (arg_rules.h) is a text. */
 #define FORMULA(op, when, args, formula)                                                           \
     {                                                                                              \

@@ -495,30 +495,6 @@ static bool cross_entropy(dtp_expansion *e, int32_t x)
     return dtp_expand_cross_entropy(e, x, e->of);
 }
 
-static bool is_softmax(const dtp_expansion *e, int32_t value)
-{
-    const dtp_aten_node *node = dtp_expand_maker(e, dtp_expand_source(e, value));
-    return dtp_aten_is(node, "softmax") || dtp_aten_is(node, "_softmax");
-}
-
-/* Hidden scores are numbers here, not -inf: no row of a softmax is NaN. isnan of it, x != x, is
- * false, and nan_to_num, where and masked_fill by that change nothing. */
-static bool no_nan(dtp_expansion *e, int32_t x)
-{
-    const dtp_aten_node *node = e->of;
-    const bool where = dtp_aten_is(node, "where"), fill = dtp_aten_is(node, "masked_fill");
-    const dtp_aten_node *test =
-        where || fill ? dtp_expand_maker(e, dtp_aten_input(node, where ? 0 : 1)) : NULL;
-    const int32_t kept = where ? dtp_aten_input(node, 2) : x;
-    if ((dtp_aten_is(node, "nan_to_num") && is_softmax(e, x)) ||
-        (dtp_aten_is(test, "ne") && kept >= 0 && dtp_aten_input(test, 0) == kept &&
-         dtp_aten_input(test, 1) == kept && is_softmax(e, kept))) {
-        dtp_expand_out(e, 0, kept);
-        return true;
-    }
-    return false;
-}
-
 /* A row has all three, or it does not compile: the argument rule (arg_rules.h) is a text. */
 #define REWRITE(op, rewrite, args)                                                                 \
     {                                                                                              \
@@ -572,9 +548,9 @@ static const struct {
     REWRITE("adaptive_avg_pool3d", pool, "self:t output_size=any"),
     REWRITE("nll_loss_nd", nll_loss, NLL),
     REWRITE("nll_loss", nll_loss, NLL),
-    REWRITE("nan_to_num", no_nan, "self:t nan:n posinf=any neginf=any"),
-    REWRITE("where", no_nan, "condition:t self:tne other:tne"),
-    REWRITE("masked_fill", no_nan, "self:t mask:t value:tne"),
+    REWRITE("nan_to_num", dtp_expand_no_nan, "self:t nan:n posinf=any neginf=any"),
+    REWRITE("where", dtp_expand_no_nan, "condition:t self:tne other:tne"),
+    REWRITE("masked_fill", dtp_expand_no_nan, "self:t mask:t value:tne"),
     REWRITE("cross_entropy_loss", cross_entropy, NLL " label_smoothing:n"),
     REWRITE("index", dtp_expand_index, "self:t indices:l"),
     REWRITE("diff", dtp_expand_diff, "self:t n=1 dim:i prepend:t append:t"),
