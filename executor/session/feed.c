@@ -25,6 +25,7 @@ typedef struct source {
     /* WINDOWS of a row of elements */
     dtp_store store;
     int64_t elems, shift, places, window;
+    bool looked_up;         /* a table is read at its elements */
     const int64_t *ignored; /* the label that a loss ignores; NULL: none reads it */
 } source;
 
@@ -306,6 +307,41 @@ static dtp_status open_all(dtp_feed *feed, int32_t n, const dtp_feed_spec *specs
     return DTP_OK;
 }
 
+static bool looks_up(const dtp_node *node)
+{
+    return (node->op->flags & (DTP_OP_LOOKUP | DTP_OP_CHECKS_DATA)) != 0 &&
+           dtp_loss_ignored(node->op, node->n_attrs, node->attrs) == NULL;
+}
+
+/* Whether the elements of a result are those of operands. */
+static bool moves_elements(const dtp_node *node)
+{
+    return (node->op->flags & DTP_OP_ANY_DTYPE) != 0 && !looks_up(node);
+}
+
+/* The label that is ignored in a tensor, and in those that it is made of, where no table is read at
+ * them: nodes in reverse. */
+static void pass_on(dtp_feed *feed)
+{
+    const dtp_graph *g = feed->graph;
+    for (dtp_node_id n = g->n_nodes; n-- > 0;) {
+        const dtp_node *node = &g->nodes[n];
+        const bool looked =
+            looks_up(node) || (moves_elements(node) && feed->sources[node->out[0]].looked_up);
+        for (int32_t i = 0; i < node->n_in && looked; i++) {
+            feed->sources[node->in[i]].looked_up = true;
+        }
+    }
+    for (dtp_node_id n = g->n_nodes; n-- > 0;) {
+        const dtp_node *node = &g->nodes[n];
+        const int64_t *label = feed->sources[node->out[0]].ignored;
+        for (int32_t i = 0; i < node->n_in && label != NULL && moves_elements(node); i++) {
+            source *in = &feed->sources[node->in[i]];
+            in->ignored = in->looked_up ? in->ignored : label;
+        }
+    }
+}
+
 /* Which labels losses ignore, by the inputs that hold them. */
 static void find_ignored(dtp_feed *feed)
 {
@@ -317,6 +353,7 @@ static void find_ignored(dtp_feed *feed)
             feed->sources[node->in[i]].ignored = label;
         }
     }
+    pass_on(feed);
 }
 
 dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *specs, uint64_t seed,

@@ -5,17 +5,51 @@
 #include "importers/program/lowering/aten_ops.h"
 #include "importers/program/lowering/lower.h"
 
-/* Integers that a table is read at are below the size of axis `axis` of `table`, which is one part:
- * said of the input that they come from. */
 /* Whether the values of a node are some of those of its operand. */
 static bool keeps_values(const dtp_aten_node *node)
 {
-    const dtp_aten_op *op = dtp_aten_op_find(node);
-    return op != NULL && (op->lower == dtp_lower_view || op->lower == dtp_lower_permute ||
-                          op->lower == dtp_lower_slice || op->lower == dtp_lower_pieces ||
-                          op->lower == dtp_lower_repeat || op->lower == dtp_lower_cast);
+    static const char *const names[] = {"view",
+                                        "reshape",
+                                        "_unsafe_view",
+                                        "flatten",
+                                        "unflatten",
+                                        "squeeze",
+                                        "unsqueeze",
+                                        "view_as",
+                                        "reshape_as",
+                                        "contiguous",
+                                        "clone",
+                                        "alias",
+                                        "transpose",
+                                        "permute",
+                                        "t",
+                                        "swapaxes",
+                                        "swapdims",
+                                        "mT",
+                                        "numpy_T",
+                                        "expand",
+                                        "expand_as",
+                                        "repeat",
+                                        "tile",
+                                        "slice",
+                                        "select",
+                                        "split",
+                                        "chunk",
+                                        "split_with_sizes",
+                                        "to",
+                                        "_to_copy",
+                                        "tensor_split",
+                                        "type_as",
+                                        NULL};
+    bool does = false;
+    for (int32_t i = 0; names[i] != NULL && !does; i++) {
+        does = dtp_aten_is(node, names[i]);
+    }
+    return does;
 }
 
+/* Integers that a table is read at are below the size of axis `axis` of `table`, which is one part:
+ * said of the input that they come from. */
 static void set_below(dtp_importer *m, int32_t value, int32_t table, int32_t axis)
 {
     const int32_t cls = dtp_axis_one(&m->axes, &m->axes.of[table][axis]);
@@ -137,6 +171,10 @@ dtp_status dtp_lower_lookup(dtp_lowering *l, dtp_err *err)
     const char *piece = NULL;
     if (split && u.gathers) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "positions along an axis that is split");
+    }
+    const dtp_const *c = &l->m->consts[u.ids];
+    if (c->kind != DTP_CONST_OTHER && c->kind != DTP_CONST_STEP && c->low < 0) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "positions counted from the end");
     }
     DTP_TRY(dtp_groups_of(l, l->out, l->firsts, err));
     DTP_TRY(split ? DTP_OK : dtp_groups_add(l, l->x, u.over, &x[u.over], err));
