@@ -8,8 +8,8 @@
 typedef bool (*dtp_symbol_of)(void *user, const char *name, double *value, const char **text);
 
 /* The number that an expression is, in f64, and the same expression over dims of a model
- * (core/graph/model/expr.h: dtp_expr_real). False: an op or a symbol that is not known, or text that
- * is none; *text is NULL without memory. */
+ * (core/graph/model/expr.h: dtp_expr_real). False: an op or a symbol that is not known, or no
+ * expression; *text is NULL without memory. */
 bool dtp_sym_expr(const char *sympy, dtp_arena *arena, dtp_symbol_of symbol, void *user,
                   double *value, const char **text);
 

@@ -37,7 +37,8 @@ static const dtp_onnx_op ops[] = {
     OWN("Dropout", dropout, 1, 3, "dropout.default", "seed=any"),
     OWN("Cast", cast, 1, 1, "to.dtype", "to saturate=any"),
     OWN("Shape", shape, 1, 1, "sym_size.int", "start end"),
-    OWN("Constant", constant, 0, 0, "lift_fresh_copy.default", "value value_int value_ints value_float"),
+    OWN("Constant", constant, 0, 0, "lift_fresh_copy.default",
+        "value value_int value_ints value_float"),
     OWN("ConstantOfShape", filled, 1, 1, "full.default", "value"),
     OWN("Range", range, 3, 3, "arange.start_step", ""),
     OWN("Trilu", along, 1, 2, "triu.default", "upper"),
@@ -62,12 +63,17 @@ static const dtp_onnx_op ops[] = {
     OWN("ReduceMin", reduce, 1, 2, "amin.default", "axes keepdims noop_with_empty_axes"),
     OWN("LayerNormalization", norm, 2, 3, "layer_norm.default", "axis epsilon stash_type=1"),
     OWN("RMSNormalization", norm, 2, 2, "rms_norm.default", "axis epsilon stash_type=1"),
-    OWN("SimplifiedLayerNormalization", norm, 2, 2, "rms_norm.default", "axis epsilon stash_type=1"),
-    OWN("SoftmaxCrossEntropyLoss", loss, 2, 3, "cross_entropy_loss.default", "reduction ignore_index"),
+    OWN("SimplifiedLayerNormalization", norm, 2, 2, "rms_norm.default",
+        "axis epsilon stash_type=1"),
+    OWN("SoftmaxCrossEntropyLoss", loss, 2, 3, "cross_entropy_loss.default",
+        "reduction ignore_index"),
     OWN("MatMul", matmul, 2, 2, "matmul.default", ""),
     OWN("Gemm", gemm, 2, 3, "linear.default", "alpha=1 beta=1 transA=0 transB"),
-    OWN("Attention", attention, 3, 4, "scaled_dot_product_attention.default", "is_causal scale softcap=0 q_num_heads=any kv_num_heads=any qk_matmul_output_mode=any softmax_precision=any"),
-    OWN("Conv", conv, 2, 3, "conv2d.default", "strides pads dilations group=1 auto_pad kernel_shape=any"),
+    OWN("Attention", attention, 3, 4, "scaled_dot_product_attention.default",
+        "is_causal scale softcap=0 q_num_heads=any kv_num_heads=any qk_matmul_output_mode=any "
+        "softmax_precision=any"),
+    OWN("Conv", conv, 2, 3, "conv2d.default",
+        "strides pads dilations group=1 auto_pad kernel_shape=any"),
 };
 /* clang-format on */
 

@@ -111,6 +111,39 @@ static void test_expr__limits_length_and_depth(void **state)
     assert_non_null(strstr(err.msg, "a name of more than 63 characters"));
 }
 
+static void test_expr__computes_reals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } cases[] = {{"d_model", 768},
+                 {"1/(2*d_model)", 1.0 / 1536},
+                 {"-2^2", -4},
+                 {"4^-0.5", 0.5},
+                 {"2^3^2", 512},
+                 {"floor(d_model/10) - 1e1", 66},
+                 {"max(3, min(d_model, 5.5))", 5.5},
+                 {"((d_model)^((-0.5)))", 0.03608439182435161},
+                 {" 1 - 2 - 3 ", -4}};
+    static const char *const wrong[] = {"",   "1 2", "floor(1, 2)", "max(1)", "sin(1)",  "1/0",
+                                        "(1", "2^",  "(-1)^0.5",    "other",  "big^big", "1,2"};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double value = 0;
+        assert_int_equal(dtp_expr_real(cases[i].text, look_up, NULL, &value, NULL), DTP_OK);
+        assert_true(value == cases[i].value);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        double value = 0;
+        assert_int_equal(dtp_expr_real(wrong[i], look_up, NULL, &value, NULL), DTP_INVALID);
+    }
+    char deep[200];
+    memset(deep, '(', sizeof deep);
+    deep[sizeof deep - 1] = '\0';
+    double value = 0;
+    assert_int_equal(dtp_expr_real(deep, look_up, NULL, &value, NULL), DTP_INVALID);
+}
+
 static void test_expr__knows_names(void **state)
 {
     (void)state;
@@ -128,6 +161,7 @@ int main(void)
         cmocka_unit_test(test_expr__computes),
         cmocka_unit_test(test_expr__rejects),
         cmocka_unit_test(test_expr__limits_length_and_depth),
+        cmocka_unit_test(test_expr__computes_reals),
         cmocka_unit_test(test_expr__knows_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

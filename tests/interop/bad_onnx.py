@@ -150,6 +150,11 @@ def made_wrong():
     yield "wire", model([relu]) + number(14 << 3 | 3), "wire type 3"
     yield "graph", field(1, 8) + field(7, 1), "wire type 0"
     yield "zero", model([node(b"Re\0lu", [b"x"], [b"y"])]), "a zero byte"
+    relu_of = lambda name, value: model([node(b"Relu", [b"x"], [b"y"], field(5, field(1, name) + value))])
+    yield "attribute", relu_of(b"slope", field(3, 4)), "attribute 'slope' is 4: not supported"
+    yield "operands", model([node(b"Max", [b"x", b"x", b"x"], [b"y"])]), "3 operands, not 2 to 2"
+    yield "exclusive", model([node(b"CumSum", [b"x", b"a"], [b"y"], field(5, field(1, b"exclusive") + field(3, 1)))],
+                             [tensor(b"a", (), 7, bytes(8))]), "attribute 'exclusive' is 1"
     yield "many", model([node(b"LSTM", [b"x"], [b"a"]), node(b"LSTM", [b"a"], [b"b"]), node(b"If", [b"b"], [b"y"])]), \
         "onnx.LSTM: 2, first in"
 
@@ -178,6 +183,13 @@ def main(dtplan, folder):
             f.write(bytes(16))
         beside = field(14, 1) + field(13, field(1, b"location") + field(2, b"w.bin")) + field(13, field(1, b"offset") + field(2, b"8"))
         judge(model([node(b"Add", [b"x", b"w"], [b"y"])], [tensor(b"w", data=b"", more=beside)]), "")
+        os.mkdir(os.path.join(tmp, "in"))  # a link that stays in the folder, and links that leave it
+        for link, to in ((b"in/stays.bin", "../w.bin"), (b"leaves.bin", "../w.bin"), (b"root.bin", "/etc/passwd"), (b"up", "..")):
+            os.symlink(to, os.path.join(tmp, link.decode()))
+            at = link + (b"/w.bin" if link == b"up" else b"")
+            one = field(14, 1) + field(13, field(1, b"location") + field(2, at)) + field(13, field(1, b"length") + field(2, b"8"))
+            judge(model([node(b"Add", [b"x", b"w"], [b"y"])], [tensor(b"w", data=b"", more=one)]),
+                  "" if link == b"in/stays.bin" else "a link that leaves the folder")
         for name, data, expect in made_wrong():
             judge(data, expect)
         judge(long_program(10000), "")

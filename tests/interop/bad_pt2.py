@@ -14,7 +14,8 @@ import zipfile
 WRONG = [None, -1, 0, 1, 2**40, 1e300, "x", "", [], {}, True, [1, 2], {"as_int": -1}, {"name": "ids"}, 13, 28]
 OPS = ("add cat view permute sum embedding slice softmax split select where nosuch einsum matmul baddbmm topk gather index "
        "one_hot repeat constant_pad_nd group_norm avg_pool2d glu clamp unbind max mse_loss lerp cumsum add_ fill_").split()
-SOURCES = "gpt llama_loss bert vit t5 dlrm nano grouped stem experts encoding tables writes losses pairs indices".split()
+SOURCES = ("gpt llama_loss bert vit t5 dlrm nano grouped stem experts encoding tables writes losses pairs indices hidden sizes "
+           "bounds").split()
 EQUATIONS = ["", "->", "bld", "bld,dkgh->blkgz", "bbd,dkgh->bdkgh", "bld,dkgh->blkghblkgh", "bld,dkgh,->blkgh", "bld;dkgh->blkgh",
              "bld,dkgh->", "bld,dkgh-blkgh", "bl...d...,dkgh->blkgh", "...d,dkgh->kgh", "bld,dkgh->blkgh->", "abcdefghij,k->a"]
 
@@ -128,6 +129,49 @@ def renamed(folder, dtplan, path, out):
             sys.exit(f"{name} with {other}: {text}")
 
 
+ARGUMENTS = (  # program, op, an argument that its row does not take
+    ("gpt", "gelu.default", "approximate", {"as_string": "other"}, "is 'other', and only none|tanh is supported"),
+    ("gpt", "embedding.default", "scale_grad_by_freq", {"as_bool": True}, "is the truth 1, and only 0 is supported"),
+    ("gpt", "layer_norm.default", "eps", {"as_tensors": []}, "no such kind is supported"),
+    ("gpt", "linear.default", "new_in_torch_3", {"as_int": 0}, "is 0, and is not supported"),
+    ("gpt", "add.Tensor", "alpha", {"as_string": "x"}, "argument 'alpha' is 'x'"),
+    ("gpt", "add.Tensor", "other", {"as_sym_float": {"as_name": "f"}}, "no number 'f'"),
+    ("stem", "conv2d.default", "dilation", {"as_ints": [1, 3]}, "and only 1 is supported"),
+    ("llama", "scaled_dot_product_attention.default", "dropout_p", {"as_float": 0.5}, "is 0.5, and only 0 is supported"),
+)
+
+
+def arguments(folder, dtplan, path, out):
+    """What no row reads is refused, with op, argument, value and place."""
+    def change(graph, op, name, value):
+        for node in graph["graph_module"]["graph"]["nodes"]:
+            if node["target"] == "torch.ops.aten." + op:
+                node["inputs"] = [i for i in node["inputs"] if i["name"] != name] + [{"name": name, "arg": value}]
+
+    for program, op, name, value, expect in ARGUMENTS:
+        changed(os.path.join(folder, program + ".pt2"), path, lambda g, c=(op, name, value): change(g, *c))
+        bad, text = attempt(dtplan, path, out)
+        place = "as_sym_float" in value or (f"aten.{op}" in text and f"argument '{name}'" in text and 'File "' in text)
+        if not bad or expect not in text or not place:
+            sys.exit(f"{op} {name}: expected '{expect}', got: {text}")
+
+
+def user_line(folder, dtplan, path, out):
+    """The place of a node is the last line of its trace that is the user's."""
+    trace = "".join(f'File "{p}", line {i}, in forward\n    x\n' for i, p in enumerate(
+        ("/home/u/train.py", "/home/u/model.py", "/opt/lib/site-packages/torch/nn/functional.py", "/src/torch/nn/modules/linear.py")))
+
+    def change(graph):
+        node = next(n for n in graph["graph_module"]["graph"]["nodes"] if "gelu" in n["target"])
+        node["target"] = "torch.ops.aten.nosuch.default"
+        node["metadata"]["stack_trace"] = trace
+
+    changed(os.path.join(folder, "gpt.pt2"), path, change)
+    bad, text = attempt(dtplan, path, out)
+    if not bad or 'File "/home/u/model.py", line 1' not in text or "torch/nn" in text:
+        sys.exit(f"the user's line: {text}")
+
+
 def equations(folder, dtplan, path, out):
     """Products that are none, of operands of 3 and 4 axes."""
     def change(graph, equation):
@@ -173,6 +217,18 @@ def made_wrong(folder, tmp):
     inner["tensor_values"]["changed"] = inner["tensor_values"]["select"]
     inner["nodes"].append({"target": "torch.ops.aten.mul_.Tensor", "outputs": [{"as_tensor": {"name": "changed"}}], "inputs": [
         {"name": "self", "arg": {"as_tensor": {"name": "select"}}}, {"name": "other", "arg": {"as_int": 2}}]})
+    odd = {}  # places where a reader may expect another kind of value
+    for name, change in (
+        ("list", lambda g, s: s["input_specs"].__setitem__(0, [{"arg": {"name": "x"}}])),
+        ("nameless", lambda g, s: s["input_specs"].__setitem__(0, {"user_input": {"arg": {"as_tensor": {}}}})),
+        ("numbered", lambda g, s: s["input_specs"].__setitem__(0, {"user_input": {"arg": {"as_tensor": {"name": 3}}}})),
+        ("sizes_of", lambda g, s: g.__setitem__("sym_int_values", [1, 2])),
+        ("reals_of", lambda g, s: g.__setitem__("sym_float_values", "x")),
+        ("trace", lambda g, s: [n["metadata"].__setitem__("stack_trace", "") for n in g["nodes"]]),
+        ("lines", lambda g, s: [n["metadata"].__setitem__("stack_trace", "File \"") for n in g["nodes"]]),
+    ):
+        odd[name] = json.loads(text)
+        change(odd[name]["graph_module"]["graph"], odd[name]["graph_module"]["signature"])
     params = [s["parameter"] for s in clash["graph_module"]["signature"]["input_specs"] if "parameter" in s]
     params[1]["parameter_name"] = params[0]["parameter_name"]
     unmade = json.loads(text)
@@ -190,6 +246,14 @@ def made_wrong(folder, tmp):
         "plain": ({model: text.replace("torch.ops.aten.relu.default", "torch.ops.relu")}, "relu"),
         "effect": ({model: json.dumps(effect)}, "aten.mul_.Tensor"),
         "type": ({model: json.dumps(types)}, "has element type 3"),
+        "list": ({model: json.dumps(odd["list"])}, "an input of unknown kind"),
+        "nameless": ({model: json.dumps(odd["nameless"])}, "name"),
+        "numbered": ({model: json.dumps(odd["numbered"])}, "name"),
+        "sizes_of": ({model: json.dumps(odd["sizes_of"])}, None),
+        "reals_of": ({model: json.dumps(odd["reals_of"])}, None),
+        "trace": ({model: json.dumps(odd["trace"])}, None),
+        "lines": ({model: json.dumps(odd["lines"])}, None),
+        "configs": ({config: '{"config": ["a", "b"]}'}, None),
         "twice": ({model: text.replace('"nodes":[', '"nodes":[],"nodes":[')}, "nodes"),
     }
     for name, (change, expect) in cases.items():
@@ -239,8 +303,10 @@ def main(dtplan, folder):
         out = os.path.join(tmp, "m.json")
         for path, expect in made_wrong(folder, tmp):
             bad, text = attempt(dtplan, path, out)
-            if not bad or expect not in text:
+            if bad != (expect is not None) or (bad and expect not in text):
                 sys.exit(f"{path}: expected '{expect}', got: {text}")
+        arguments(folder, dtplan, os.path.join(tmp, "arguments.pt2"), out)
+        user_line(folder, dtplan, os.path.join(tmp, "line.pt2"), out)
         long_program(os.path.join(tmp, "long.pt2"), 10000)
         bad, text = attempt(dtplan, os.path.join(tmp, "long.pt2"), out)
         if bad:

@@ -34,6 +34,9 @@ RECOGNISED = {
     "losses": (0, 0, 0, 0, 0, 0, 0),
     "pairs": (0, 0, 0, 0, 0, 0, 0),
     "indices": (0, 0, 0, 0, 0, 0, 0),
+    "hidden": (8, 0, 0, 0, 0, 0, 0),
+    "sizes": (0, 0, 0, 0, 0, 0, 0),
+    "bounds": (0, 0, 0, 0, 0, 0, 0),
 }
 KEYS = ("parameters", "attention", "causal", "norms", "rope", "gelu", "blocks", "repeats")
 
@@ -46,12 +49,12 @@ def run(*args, code=0):
 
 
 def floats(path):
-    """The numbers of an .npy file of f32."""
+    """The numbers of an .npy file."""
     with open(path, "rb") as f:
         data = f.read()
     (n,) = struct.unpack_from("<H", data, 8)
-    assert b"'<f4'" in data[: 10 + n], path
-    return struct.unpack(f"<{(len(data) - 10 - n) // 4}f", data[10 + n :])
+    kind, size = {"<f4": ("f", 4), "<i8": ("q", 8), "|b1": ("?", 1)}[eval(data[10 : 10 + n])["descr"]]
+    return struct.unpack(f"<{(len(data) - 10 - n) // size}{kind}", data[10 + n :])
 
 
 def cut(path, out, sizes):
@@ -69,7 +72,7 @@ def cut(path, out, sizes):
 
 def compare(what, got, want):
     got, want = (floats(x) if isinstance(x, str) else x for x in (got, want))
-    top = max(map(abs, want))
+    top = max(map(abs, want)) or 1
     worst = max(abs(a - b) for a, b in zip(got, want)) if len(got) == len(want) else float("inf")
     if not worst <= 1e-4 * top:
         sys.exit(f"{what}: {len(got)} numbers (expected {len(want)}), differ by {worst}, largest {top}")
@@ -111,6 +114,8 @@ def main(dtplan, dtrun, name, folder):
         exports(dtplan, model, path("plan"), {n for n, c in config.items() if c["is_param"]}, len(sizes))
         if RECOGNISED[name][-2] > 0 and "length" in m["dims"]:
             fully_sharded(dtplan, model, path("plan"), m)
+        if name == "sizes":
+            other_sizes(dtrun, model, weights, m, path)
         os.remove(path("m.names.json"))  # beside its names file the model was read above
         run(dtrun, "run", model, "--forward", "--load", weights, *feeds, *fetch)
         compare(f"without names: {outputs[-1]}", fetch[-1].split("=")[1], path(name, "test", f"out.{len(outputs) - 1}.npy"))
@@ -128,6 +133,22 @@ def gradients(dtrun, model, weights, feeds, more, path, files):
         run(dtrun, "run", model, "--load", weights, *feeds, *fetch, *more)
     for n, f in zip(names, files):
         compare(f"gradient of {n}", path("grad." + n + ".npy"), path(f))
+
+
+def other_sizes(dtrun, model, weights, m, path):
+    """x of 6 x 12 x 6 ones: numbers that are made of its sizes are those of 6 and 12."""
+    n, l, d = 6, 12, 6
+    head = str({"descr": "<f4", "fortran_order": False, "shape": (n, l, d)}).ljust(117) + "\n"
+    with open(path("ones.npy"), "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<f", 1) * (n * l * d))
+    dims = [a for name, size in zip(m["inputs"]["x"]["dims"], (n, l)) for a in ("--dim", f"{name}={size}")]
+    fetch = [a for i, o in enumerate(m["outputs"]) for a in ("--fetch", f"{o}={path(f'{i}.npy')}")]
+    run(dtrun, "run", model, "--forward", "--load", weights, "--fetch", f"w={path('w.npy')}", *dims, "--feed",
+        f"x={path('ones.npy')}", *fetch)
+    of = [lambda w: w * l**-0.5, lambda w: w / l, lambda w: w / l**0.5, lambda w: w / n, lambda w: w + l, lambda w: w / n,
+          lambda w: w * (l // 2), lambda w: w * l, lambda w: w * (1 - l), lambda w: w > l - n, lambda w: w if w > 0 else n]
+    for i, f in enumerate(of):
+        compare(f"{n} x {l}: {m['outputs'][i]}", path(f"{i}.npy"), [f(w) for w in floats(path("w.npy"))] * (n * l if i != 5 else n))
 
 
 def exports(dtplan, model, plan, names, n):

@@ -449,6 +449,61 @@ class Adapters(nn.Module):
         return F.cross_entropy(self.head(self.norm(x)), labels)
 
 
+class Hidden(nn.Module):
+    """Rows whose scores are all hidden: 0, another number, or a mean, by what hides them and what stands for NaN."""
+
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(8, 8)
+
+    def forward(self, x, kept):
+        q, inf, low = self.q(x), float("-inf"), torch.finfo(torch.float32).min
+        s = q @ x.transpose(1, 2) / 8**0.5
+        p = [torch.softmax(s.masked_fill(~kept, inf), -1), torch.softmax(torch.where(kept, s, inf), -1),
+             torch.softmax(s + torch.where(kept, 0.0, inf), -1), torch.softmax(s.masked_fill(~kept, inf), -1)]
+        return (torch.nan_to_num(p[0], 0.0) @ x, torch.where(torch.isnan(p[1]), 0.0, p[1]) @ x,
+                p[2].masked_fill(torch.isnan(p[2]), 0) @ x, torch.nan_to_num(p[3], 0.5),
+                torch.nan_to_num(torch.softmax(torch.where(kept, s, low), -1)) @ x,
+                torch.softmax(s + torch.where(kept, 0.0, low), -1) @ x,
+                F.scaled_dot_product_attention(q[:, None], x[:, None], x[:, None], attn_mask=kept[:, None]),
+                F.scaled_dot_product_attention(q[:, None], x[:, None], x[:, None], attn_mask=torch.where(kept[:, None], 0.0, inf)),
+                F.scaled_dot_product_attention(q[:, None], x[:, None], x[:, None], attn_mask=torch.where(kept[:, None], 0.0, low)))
+
+
+class Sizes(nn.Module):
+    """Numbers that are made of sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(6))
+
+    def forward(self, x):
+        n, l = x.shape[0], x.shape[1]
+        y = x * self.w
+        return (y * l**-0.5, y * (1.0 / l), y / (l**0.5), y / n, y + l, y.sum(1) / (n * l), y * (l // 2), y * max(l, 2), y * (1 - l),
+                y > l - n, torch.where(y > 0, y, n))
+
+
+class Bounds(nn.Module):
+    """Bounds the wrong way round, integers, numbers for NaN, an output twice, nothing beside something, labels to ignore."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(6, 5)
+        self.deep = nn.ModuleDict({"a_name_of_a_module_" + "x" * 60: nn.ModuleDict({"and_one_within_it_" + "y" * 60: nn.Linear(6, 6)})})
+
+    def forward(self, x, ids, labels):
+        y = self.head(x)
+        for d in self.deep.values():
+            for m in d.values():
+                y = y + self.head(torch.relu(m(x)))
+        loss = F.cross_entropy(y, labels).to(torch.bfloat16)
+        kept = torch.gather(y, 1, labels.clamp(min=0)[:, None])[:, 0]
+        return (loss, y, y, kept, torch.clamp(x, 0.5, 0.25), torch.nan_to_num(x, 0.0, -3.0, 2.0), ids > 1.5, -ids, ids.abs(), ids.clamp(-1, 2),
+                x[:, -9:2], torch.cat((x[:, :3], x[:, 6:]), 1), F.softplus(x, 1.0, 0.5), torch.logical_not(ids),
+                torch.div(x, 0.3, rounding_mode="trunc"), x.to(torch.bfloat16).sum(1, dtype=torch.float32), x[:, 2].view(2, -1))
+
+
 def clean(archive, name, tests):
     """The archive with what an importer reads: stored, places without folders, inputs and outputs of a call."""
     source, out = zipfile.ZipFile(archive), io.BytesIO()
@@ -488,6 +543,7 @@ def clean(archive, name, tests):
 
 
 GRADIENTS = ("tables", "writes", "scores", "losses", "pairs", "indices")
+DYNAMIC = {"sizes": {"x": {0: torch.export.Dim("rows", min=2), 1: torch.export.Dim("length", min=4, max=64)}}}
 
 
 def main(folder, *names):
@@ -515,6 +571,9 @@ def main(folder, *names):
         ("pairs", Pairs, lambda: {"x": torch.randn(4, 6, 16)}),
         ("indices", Indices, lambda: {"x": torch.randn(4, 4, 8), "rows": ids(1, 6, 4)[0], "cols": ids(1, 6, 4)[0], "times": 2,
                                       "name": "mean", "flag": True, "bias": None, "scale": 0.25}),
+        ("hidden", Hidden, lambda: {"x": torch.randn(2, 5, 8), "kept": (torch.rand(2, 5, 5) > 0.4) & (torch.arange(5) != 3)[:, None]}),
+        ("sizes", Sizes, lambda: {"x": torch.randn(4, 8, 6)}),
+        ("bounds", Bounds, lambda: {"x": torch.randn(4, 6), "ids": torch.randint(-3, 4, (4, 6)), "labels": torch.tensor([1, -100, 4, 0])}),
     ):
         if names and name not in names:
             continue
@@ -523,9 +582,9 @@ def main(folder, *names):
         out = module(**feeds)
         out = out if isinstance(out, tuple) else (out,)
         file = io.BytesIO()
-        torch.export.save(torch.export.export(module, (), feeds), file)
+        torch.export.save(torch.export.export(module, (), feeds, dynamic_shapes=DYNAMIC.get(name)), file)
         tests = {f"in.{k}": v.numpy() for k, v in feeds.items() if isinstance(v, torch.Tensor)}
-        tests.update({f"out.{i}": v.detach().numpy() for i, v in enumerate(out)})
+        tests.update({f"out.{i}": (v.float() if v.dtype == torch.bfloat16 else v).detach().numpy() for i, v in enumerate(out)})
         if name in GRADIENTS:
             out[0].backward()
             tests.update({f"grad.{k}": v.grad.numpy() for k, v in module.named_parameters()})

@@ -231,7 +231,7 @@ RECIPES = {
     **{f"{k}_pool{n}d": pool(n) for k in ("avg", "max", "adaptive_avg") for n in (1, 2, 3)},
     **{f"upsample_nearest{n}d": scaled(n) for n in (1, 2, 3)},
     "softmax": {"kind": "real"}, "log_softmax": {"kind": "real"}, "_softmax": {"kind": "real"},
-    "dropout": {"kind": "real", "p": choice(0.0, 0.5, 1.0), "train": choice(False, False, True)}, "topk": {"kind": "real", "k": choice(1, 2)},
+    "dropout": {"kind": "real", "p": choice(0.0, 0.5, 1.0), "train": choice(False)}, "topk": {"kind": "real", "k": choice(1, 2)},
     "roll": {"shifts": choice([1], [-2], [1, 1]), "dims": choice([0], [-1], [], [0, 1])},
     "view": {"size": size_of_view, "dtype": choice(torch.int32, torch.float32)}, "reshape": {"shape": size_of_view},
     "_unsafe_view": {"size": size_of_view}, "expand": {"size": lambda d: [d.rng.choice([2, 3])] + list(d.shape)},
