@@ -104,6 +104,7 @@ static const dtp_aten_op ops[] = {
     OP("rsub", broadcast, binary, "sub", "self:t other:tne alpha=1"),
     OP("mul", broadcast, binary, "mul", "self:t other:tne"),
     OP("div", broadcast, binary, "div", "self:t other:tne"),
+    OP("true_divide", broadcast, binary, "div", "self:t other:tne"),
     OP("maximum", broadcast, binary, "max", "self:t other:tne"),
     OP("minimum", broadcast, binary, "min", "self:t other:tne"),
     OP("min", broadcast, binary, "min", "self:t other:tne"),

@@ -169,7 +169,8 @@ dtp_status dtp_lower_binary(dtp_lowering *l, dtp_err *err)
     const char *ours = l->op->ours;
     const int32_t dtype = dtp_value_of(l, l->out)->dtype;
     const bool number = b != NULL && b->kind != ATEN_VALUE &&
-                        dtp_value_of(l, l->x)->dtype == dtype && dtp_aten_real_type(dtype);
+                        dtp_value_of(l, l->x)->dtype == dtype && dtp_aten_real_type(dtype) &&
+                        !dtp_aten_is(l->node, "true_divide");
     if (strncmp(ours, "logical", 7) == 0 && dtype != ATEN_BOOL) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "bits of integers");
     }

@@ -38,10 +38,12 @@ static const struct {
     FORMULA("addcdiv", NULL, "self:t tensor1:t tensor2:t value:n",
             "self tensor1 tensor2 div value:1 mul add"),
     FORMULA("lerp", NULL, "self:t end:t weight:tn", "self end self sub weight mul add"),
-    FORMULA("div", "rounding_mode", "self:t other:tn rounding_mode=floor", "self other div floor"),
+    FORMULA("div", "rounding_mode", "self:t other:tn rounding_mode=floor",
+            "self self other remainder sub other true_divide 0.5 add floor"),
     FORMULA("div", "rounding_mode", "self:t other:tn rounding_mode=trunc",
-            "self other div =q sign q abs floor mul"),
-    FORMULA("floor_divide", NULL, "self:t other:tn", "self other div floor"),
+            "self other true_divide =q sign q abs floor mul"),
+    FORMULA("floor_divide", NULL, "self:t other:tn",
+            "self self other remainder sub other true_divide 0.5 add floor"),
     FORMULA("pow", "self", "self:n exponent:t", "exponent self log mul exp"),
     FORMULA("isnan", NULL, "self:t", "self self ne"),
     FORMULA("nan_to_num", NULL, "self:t nan:n posinf:n neginf:n",
@@ -99,7 +101,9 @@ static const struct {
     const char *op;
     int32_t n;
     const char *names[3];
-} several[] = {{"add", 2, {"self", "other"}},
+} several[] = {{"remainder", 2, {"self", "other"}},
+               {"true_divide", 2, {"self", "other"}},
+               {"add", 2, {"self", "other"}},
                {"sub", 2, {"self", "other"}},
                {"rsub", 2, {"self", "other"}},
                {"mul", 2, {"self", "other"}},
