@@ -333,8 +333,26 @@ dtp_status dtp_names_match(const dtp_name_entry *entry, bool base, const char *k
     numbers with;
     *ours = NULL;
     DTP_TRY(DTP_MEMORY(err, module));
-    if (n == 0 || !matches(module, key, strlen(key), &with)) {
+    if (n == 0 || (!matches(module, key, strlen(key), &with) &&
+                   !matches(entry->theirs + first, key, strlen(key), &with))) {
         return DTP_OK;
     }
     return fill_in(entry->ours, &with, arena, ours, err);
+}
+
+bool dtp_names_ties(const dtp_name_entry *entry, bool base, const char *key)
+{
+    bool ties = false;
+    for (int32_t i = 0; i < entry->n_tied; i++) {
+        const char *name = entry->tied[i];
+        const size_t first = base ? strcspn(name, ".") + 1 : 0, end = dtp_names_module(name);
+        char module[MAX_NAME];
+        numbers with;
+        if (end > first && end - first < sizeof module) {
+            memcpy(module, name + first, end - first);
+            module[end - first] = '\0';
+            ties = ties || matches(module, key, strlen(key), &with);
+        }
+    }
+    return ties;
 }

@@ -153,7 +153,7 @@ dtp_status dtp_module_styles_find(dtp_module_styles *h, dtp_err *err)
 {
     const dtp_placements *p = h->p;
     const int32_t n = p->n_params + (h->reads ? p->n_tied : 0);
-    DTP_TRY(DTP_NEW(p->arena, h->modules, n + p->n_activations + 1, err));
+    DTP_TRY(DTP_NEW(p->arena, h->modules, p->n_params + p->n_tied + p->n_activations + 1, err));
     DTP_TRY(DTP_NEW(p->arena, h->of, n + 1, err));
     DTP_TRY(DTP_NEW(p->arena, h->wanted, n + 1, err));
     h->n = 0;

@@ -235,20 +235,35 @@ static dtp_status add_param(collector *c, dtp_tensor_id t, dtp_err *err)
     return p->uses.backward[t] ? lose(c, DTP_LOST_BACKWARD, out->name, err) : DTP_OK;
 }
 
+/* The other name of a parameter that is one of another module; NULL: none. Some files leave out the
+ * name of the base model: "wte.weight" is no other module than "transformer.wte.weight". */
+static const char *tied_name(const dtp_name_entry *entry)
+{
+    const char *found = NULL;
+    for (int32_t k = 0; entry != NULL && k < entry->n_tied && found == NULL; k++) {
+        const size_t n = strlen(entry->theirs), part = strlen(entry->tied[k]);
+        const bool same = n > part && entry->theirs[n - part - 1] == '.' &&
+                          strcmp(entry->theirs + n - part, entry->tied[k]) == 0;
+        found = same ? NULL : entry->tied[k];
+    }
+    return found;
+}
+
 /* A parameter that has another name as well: its first reader of another op reads it there. */
 static dtp_status add_tied(collector *c, const dtp_placed *of, dtp_err *err)
 {
     const dtp_graph *g = c->g;
+    const char *theirs = tied_name(of->entry);
     dtp_placed second = *of;
-    for (dtp_node_id n = 0; n < g->n_nodes && of->entry != NULL && of->entry->n_tied > 0; n++) {
+    for (dtp_node_id n = 0; n < g->n_nodes && theirs != NULL; n++) {
         const dtp_node *node = &g->nodes[n];
         for (int32_t i = 0; i < node->n_in && node->phase == DTP_FORWARD; i++) {
             if (dtp_uses_of_layouts_tensor(g, node, i) != of->of[0] ||
                 node->op == g->nodes[of->reader].op) {
                 continue;
             }
-            DTP_TRY(dtp_names_fill(of->entry, g->tensors[of->of[0]].name, of->entry->tied[0],
-                                   c->p->arena, &second.name, err));
+            DTP_TRY(dtp_names_fill(of->entry, g->tensors[of->of[0]].name, theirs, c->p->arena,
+                                   &second.name, err));
             DTP_TRY(module_of(c, second.name, &second.module, err));
             second.reader = n;
             second.operand = i;

@@ -25,6 +25,7 @@ static const struct {
     {"rowwise_rep", "rowwise", NULL, NULL},
     {"rowwise_split_input", "rowwise", NULL, NULL},
     {"embedding_rowwise", "rowwise", NULL, NULL},
+    {"embedding_colwise", "colwise(output=replicated)", NULL, NULL},
     {"local_colwise", "colwise", NULL, NULL},
     {"local_rowwise", "rowwise", NULL, NULL},
     {"sequence_parallel", "sequence", NULL, NULL},
@@ -75,15 +76,17 @@ static dtp_status fail_unsupported(const dtp_json *v, dtp_err *err, const char *
 }
 
 /* The glob of all parameters of the module that a key of the file names, "" when the names file
- * knows no such module; *fused: one of them is a part of a fused weight. `base`: keys are those of
+ * knows no such module; *fused: one of them is a part of a fused weight; *tied: the module has a
+ * parameter under a tied name. `base`: keys are those of
  * the base model, as base_model_tp_plan has them. */
 static dtp_status find_params(const dtp_names *names, bool base, const char *key, dtp_arena *arena,
-                              dtp_strbuf *glob, bool *fused, dtp_err *err)
+                              dtp_strbuf *glob, bool *fused, bool *tied, dtp_err *err)
 {
     int32_t n = 0;
     for (int32_t i = 0; names != NULL && i < names->n; i++) {
         const char *ours;
         DTP_TRY(dtp_names_match(&names->entries[i], base, key, arena, &ours, err));
+        *tied = *tied || dtp_names_ties(&names->entries[i], base, key);
         if (ours != NULL) {
             dtp_strbuf_addf(glob, "%s%s", n++ > 0 ? "," : "{", ours);
             *fused = *fused || names->entries[i].n_parts > 0;
@@ -110,7 +113,7 @@ static dtp_status import_one(const dtp_json *v, const dtp_style_naming *naming,
     const size_t n_names = sizeof NAMES / sizeof NAMES[0];
     const char *name;
     size_t i = 0;
-    bool fused = false;
+    bool fused = false, tied = false;
     dtp_strbuf text = {0};
     DTP_TRY(dtp_json_string(v, &name, err));
     while (i < n_names && strcmp(NAMES[i].name, name) != 0) {
@@ -121,7 +124,8 @@ static dtp_status import_one(const dtp_json *v, const dtp_style_naming *naming,
     }
     dtp_status s = DTP_OK;
     for (int32_t base = 0; base < 2 && s == DTP_OK && text.len == 0; base++) {
-        s = find_params(naming->names, base == 1, dtp_json_key(v), list->arena, &text, &fused, err);
+        s = find_params(naming->names, base == 1, dtp_json_key(v), list->arena, &text, &fused,
+                        &tied, err);
     }
     const char *style = fused && NAMES[i].fused != NULL ? NAMES[i].fused : NAMES[i].style;
     if (s == DTP_OK && style == NULL) {
@@ -132,7 +136,8 @@ static dtp_status import_one(const dtp_json *v, const dtp_style_naming *naming,
                              "the weight is fused, and is cut without regard to its parts: "
                              "packed_colwise cuts each of them");
     }
-    if (s != DTP_OK || style[0] == '\0') {
+    /* A tied weight lies as the module that the model reads it from first. */
+    if (s != DTP_OK || style[0] == '\0' || (text.len == 0 && tied)) {
         dtp_strbuf_free(&text);
         return s;
     }

@@ -309,8 +309,11 @@ class Model:
         free = self.plan("free", "--mode", "tensor")
         self.check("optimum", free)
         forms = self.check("rules", self.plan("rules", "--rules", self.rules))
-        if forms["rules"]["lost"] or lost_names(forms["hf"]) - {"text", "images", "labels"}:
+        logits = {"logits"} if "head" in forms["hf"]["tp_plan"] else set()  # transformers gives whole ones
+        if forms["rules"]["lost"] or lost_names(forms["hf"]) - {"text", "images", "labels"} != logits:
             fail(f"rules mode: lost {forms['rules']['lost']} {forms['hf']['lost']}")
+        if logits and (forms["hf"]["tp_plan"]["head"] != "colwise_gather_output" or not lost_names(forms["hf"], "output")):
+            fail(f"rules mode: hf: {forms['hf']['tp_plan']}")
         n = 0
         for name, b in read(free)["baselines"].items():
             if b["legal"]:
@@ -366,8 +369,11 @@ class Model:
         plan = self.plan("fused", "--style", "layers.*.attn.{wq,wk,wv,bq,bv}: colwise(y)",
                          "--style", "layers.*.attn.{wo,bo}: rowwise(y)")
         forms = self.check("fused", plan, "--names", file)
-        if forms["hf"]["tp_plan"].get("layers.*.attn.qkv") != "packed_colwise":
-            fail(f"fused: {forms['hf']['tp_plan']}")
+        # packed_colwise of transformers cuts two parts
+        hf = forms["hf"]["tp_plan"]
+        if (hf.get("layers.*.attn.qkv"), hf.get("layers.*.attn.out")) != ("replicate", "rowwise_split_input") or \
+                "layers.0.attn.qkv.weight" not in lost_names(forms["hf"], "style"):
+            fail(f"fused: {hf} {forms['hf']['lost']}")
         plan = self.plan("apart", "--style", "layers.*.attn.{wq,wk,bq}: colwise(y)")
         if not lost_names(self.check("apart", plan, "--names", file)["placements"], "parts"):
             fail("apart: parts that lie differently are not lost")

@@ -5,8 +5,8 @@ where the plan does."""
 import re
 
 TABLES = {"wte"}  # modules that are nn.Embedding; others with weights of two axes are nn.Linear
-OF_HF = {"colwise": "colwise", "colwise_gather_output": "colwise", "rowwise": "rowwise",
-         "embedding_rowwise": "rowwise", "sequence_parallel": "sequence"}
+OF_HF = {"colwise": "colwise", "colwise_gather_output": "colwise", "embedding_colwise": "colwise", "rowwise": "rowwise",
+         "rowwise_split_input": "rowwise", "embedding_rowwise": "rowwise"}
 
 
 def style_of(torch, module):
@@ -62,11 +62,12 @@ def findings(exported, placements, hf, modules=True):
     unknown = (set(torch["redistribute"]) | set((torch["fully_shard"] or {"dims": {}})["dims"])) - known
     if unknown:
         yield f"no parameters: {unknown}"
-    no_style = {n.rsplit(".", 1)[0] for item in hf["lost"] if item["what"] == "style" for n in item["names"]}
+    no_style = {re.sub(r"\.\d+\.", ".*.", n.rsplit(".", 1)[0]) for item in hf["lost"] if item["what"] == "style" for n in item["names"]}
     for pattern, style in hf["tp_plan"].items():
         ours, dims = style_of(torch, pattern.replace("*", "0"))
         ours = ours if hf["mesh_dim"] in dims else None
-        if ours != OF_HF.get(style) and not (ours == "output" and style == "replicate") and pattern not in no_style:
+        whole = ours in ("output", "sequence") and style == "replicate"  # whole values alone go from module to module in hf
+        if ours != OF_HF.get(style) and not whole and pattern not in no_style:
             yield f"{pattern}: {ours}, as hf {style}"
     if any(item["what"] == "inside_module" for item in exported["lost"]):
         yield f"lost: {exported['lost']}"

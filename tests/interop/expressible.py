@@ -82,8 +82,8 @@ def check_plan(what, plan, free, form):
     limit = plan.get("memory_limit_bytes", float("inf"))
     alone = [b["step_time_s"] for name, b in plan["baselines"].items()
              if name.startswith("megatron@") and b["legal"] and b["peak_bytes"] <= limit]
-    if form == "hf" and not memory and alone and step > min(alone):
-        fail(f"{what}: {step}, Megatron on one mesh dim, which is of styles, {min(alone)}")
+    if form == "hf" and not memory and alone and step > 1.1 * min(alone):  # Megatron's logits stay split, those of hf do not
+        fail(f"{what}: {step}, Megatron on one mesh dim, which is of styles but for the logits, {min(alone)}")
     certificate = plan["certificate"]
     if certificate["bound"] > certificate.get("least_cost", certificate["cost"]):
         fail(f"{what}: {certificate}")
