@@ -70,28 +70,103 @@ static bool is_recomputed(const dtp_placements *p, const dtp_placed *of)
     return found;
 }
 
-/* The numbered modules with a parameter, each once; patterns, or those that are recomputed. */
-static dtp_status write_numbered(const dtp_torch_plan *t, const char *key, bool recomputed,
-                                 dtp_json_writer *w, dtp_err *err)
+/* The numbered modules that are recomputed, each once. */
+static dtp_status write_recomputed(const dtp_torch_plan *t, dtp_json_writer *w, dtp_err *err)
 {
     const char **names;
     int32_t n = 0;
     DTP_TRY(DTP_NEW(t->p->arena, names, t->p->n_params + 1, err));
-    dtp_json_begin_array(w, key, true);
+    dtp_json_begin_array(w, "checkpoint", true);
     for (int32_t i = 0; i < t->p->n_params; i++) {
         const char *name;
         int32_t k = n;
         DTP_TRY(numbered(&t->p->params[i], t->p->arena, &name, err));
-        if (name != NULL && !recomputed) {
-            DTP_TRY(dtp_module_pattern(name, t->p->arena, &name, err));
-        }
         while (name != NULL && k > 0 && strcmp(name, names[k - 1]) != 0) {
             k--;
         }
-        if (name != NULL && k == 0 && (!recomputed || is_recomputed(t->p, &t->p->params[i]))) {
+        if (name != NULL && k == 0 && is_recomputed(t->p, &t->p->params[i])) {
             dtp_json_write_string(w, NULL, name);
             names[n++] = name;
         }
+    }
+    dtp_json_end_array(w);
+    return DTP_OK;
+}
+
+/* ---- groups of fully_shard ---- */
+
+/* Bytes of a parameter on a rank once fully_shard has gathered it. */
+static int64_t gathered_bytes(const dtp_torch_plan *t, const dtp_placed *of)
+{
+    dtp_ttype local;
+    dtp_layout_local_max(&of->read, &t->p->plan->mesh, &of->type, &local);
+    local.dtype = t->p->plan->variant.precision.compute;
+    return dtp_ttype_bytes(&local);
+}
+
+/* A module of a numbered list. */
+typedef struct instance {
+    const char *name, *pattern;
+    int64_t bytes;
+} instance;
+
+static dtp_status find_instances(const dtp_torch_plan *t, instance **out, int32_t *n, dtp_err *err)
+{
+    DTP_TRY(DTP_NEW(t->p->arena, *out, t->p->n_params + 1, err));
+    for (int32_t i = 0; i < t->p->n_params; i++) {
+        instance found = {0};
+        int32_t k = 0;
+        DTP_TRY(numbered(&t->p->params[i], t->p->arena, &found.name, err));
+        if (found.name == NULL) {
+            continue;
+        }
+        DTP_TRY(dtp_module_pattern(found.name, t->p->arena, &found.pattern, err));
+        while (k < *n && strcmp((*out)[k].name, found.name) != 0) {
+            k++;
+        }
+        (*out)[k] = k == *n ? found : (*out)[k];
+        *n += k == *n ? 1 : 0;
+        (*out)[k].bytes += t->sharded[i] ? gathered_bytes(t, &t->p->params[i]) : 0;
+    }
+    return DTP_OK;
+}
+
+/* The first instance behind those that are one group with instance i: modules of one list that fit
+ * into a bucket of the plan. */
+static int32_t group_end(const dtp_torch_plan *t, const instance *of, int32_t n, int32_t i)
+{
+    int64_t bytes = of[i].bytes;
+    int32_t end = i + 1;
+    while (end < n && strcmp(of[end].pattern, of[i].pattern) == 0 &&
+           bytes <= t->p->plan->overlap.bucket_bytes - of[end].bytes) {
+        bytes += of[end++].bytes;
+    }
+    return end;
+}
+
+/* Modules of a numbered list are groups of their own, said by their pattern; where several fit into
+ * a bucket of the plan they are one, as its program gathers and reduces them. */
+static dtp_status write_groups(const dtp_torch_plan *t, dtp_json_writer *w, dtp_err *err)
+{
+    instance *of;
+    int32_t n = 0;
+    DTP_TRY(find_instances(t, &of, &n, err));
+    dtp_json_begin_array(w, "modules", true);
+    for (int32_t i = 0, end; i < n; i = end) {
+        end = group_end(t, of, n, i);
+        const bool first = i == 0 || strcmp(of[i - 1].pattern, of[i].pattern) != 0;
+        if (first && end == i + 1) {
+            dtp_json_write_string(w, NULL, of[i].pattern);
+            while (end < n && strcmp(of[end].pattern, of[i].pattern) == 0) {
+                end++;
+            }
+            continue;
+        }
+        dtp_json_begin_array(w, NULL, true);
+        for (int32_t k = i; k < end; k++) {
+            dtp_json_write_string(w, NULL, of[k].name);
+        }
+        dtp_json_end_array(w);
     }
     dtp_json_end_array(w);
     return DTP_OK;
@@ -180,7 +255,7 @@ static dtp_status write_fully_shard(const dtp_torch_plan *t, dtp_json_writer *w,
     }
     dtp_json_begin_object(w, "fully_shard");
     write_set(t, "mesh_dims", t->shard, w);
-    DTP_TRY(write_numbered(t, "modules", false, w, err));
+    DTP_TRY(write_groups(t, w, err));
     dtp_json_begin_line(w, "dims");
     for (int32_t i = 0; i < t->p->n_params; i++) {
         for (int32_t m = 0; m < t->p->plan->mesh.n_dims && t->sharded[i]; m++) {
@@ -223,7 +298,9 @@ static dtp_status write_torch(const dtp_torch_plan *t, dtp_json_writer *w, dtp_e
         }
     }
     dtp_json_end_object(w);
-    DTP_TRY(write_numbered(t, "checkpoint", true, w, err));
+    dtp_json_write_int(w, "bucket_bytes", t->p->plan->overlap.bucket_bytes);
+    DTP_TRY(dtp_export__gradient_buckets(t, w, err));
+    DTP_TRY(write_recomputed(t, w, err));
     dtp_json_end_object(w);
     return DTP_OK;
 }
@@ -240,6 +317,23 @@ dtp_status dtp_export_degrees(const dtp_placements *p, const char **out, dtp_err
     return t.tp == 0 ? DTP_OK : DTP_MEMORY(err, *out);
 }
 
+/* What the plan predicts of a step on a rank, for dtp_torch.check. */
+static void write_predicted(const dtp_placements *p, dtp_json_writer *w)
+{
+    const dtp_prediction *of = &p->plan->predicted;
+    dtp_json_begin_object(w, "predicted");
+    dtp_json_write_int(w, "peak_bytes", of->peak_bytes);
+    dtp_json_begin_object(w, "collectives");
+    for (int32_t i = 0; i < DTP_N_COLL_TOTALS && of->collectives[i].kind != NULL; i++) {
+        dtp_json_begin_line(w, of->collectives[i].kind);
+        dtp_json_write_int(w, "count", of->collectives[i].count);
+        dtp_json_write_int(w, "bytes", of->collectives[i].bytes);
+        dtp_json_end_object(w);
+    }
+    dtp_json_end_object(w);
+    dtp_json_end_object(w);
+}
+
 dtp_status dtp_export__torch(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,
                              dtp_err *err)
 {
@@ -248,6 +342,6 @@ dtp_status dtp_export__torch(const dtp_placements *p, dtp_json_writer *w, dtp_lo
     DTP_TRY(find_lost(&t, lost, err));
     dtp_export__begin(p, "dtp.torch/1", w);
     dtp_export__body(p, w);
-    DTP_TRY(write_torch(&t, w, err));
-    return DTP_OK;
+    write_predicted(p, w);
+    return write_torch(&t, w, err);
 }

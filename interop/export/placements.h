@@ -6,6 +6,7 @@
 
 #include "core/plan/plan.h"
 #include "interop/names.h"
+#include "spmd/program/program.h"
 
 /* What a form cannot say; the words are in lost.c. */
 typedef enum dtp_lost_kind {
@@ -79,6 +80,8 @@ typedef struct dtp_placements {
     const dtp_plan *plan;
     const dtp_graph *graph; /* the plan's (dtp_plan_graph) */
     const dtp_names *names; /* NULL: the names and axes are ours */
+    const dtp_program
+        *program; /* of the plan; NULL, as dtp_placements_make leaves it: not lowered */
     dtp_uses_of_layouts uses;
     const char **module; /* by tensor: the framework's, that holds a parameter; NULL: none */
     const char **tied;   /* by tensor: another module that holds it, for nodes of another op than

@@ -3,6 +3,7 @@
 #ifndef DTP_INTEROP_EXPORT_TORCH_MODULES_H
 #define DTP_INTEROP_EXPORT_TORCH_MODULES_H
 
+#include "core/base/json_writer.h"
 #include "interop/export/module_styles.h"
 
 typedef enum dtp_torch_dim {
@@ -55,6 +56,11 @@ void dtp_torch_degrees_find(dtp_torch_plan *t);
 
 /* How modules of this style are called there, NULL: they are left alone. */
 const char *dtp_torch_style(dtp_module_style style);
+
+/* Appends the member "gradient_buckets": per all-reduce over data dims, in the order of the program,
+ * the parameters whose gradients it sums; empty without a program. */
+dtp_status dtp_export__gradient_buckets(const dtp_torch_plan *t, dtp_json_writer *w,
+                                        dtp_err *err) DTP_MUST_CHECK;
 
 /* How the gradient of a parameter that is redistributed by itself is made, over the mesh. */
 dtp_layout dtp_torch_gradient(const dtp_torch_plan *t, int32_t param);

@@ -18,25 +18,36 @@ import warnings
 
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor import parallel as tp
 from torch.distributed.tensor.experimental import implicit_replication
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_map_only
 
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
 def parallelize(module, mesh, placements):
-    """Changes the module in place and returns it. placements: a path, or what json.load made of it."""
+    """Changes the module in place and returns it. placements: a path, or what json.load made of it. A module that is
+    parallelized already is an error, and so is a step of an optimizer that has parameters which were replaced here."""
     plan = _read(placements)
     _check(plan, module, mesh)
+    before = _parameters(module)
     how = plan["torch"]
     if not how["fully_shard"] and plan["precision"].split(",")[0] in ("bf16", "f16"):
         warnings.warn(f"dtp_torch: the plan computes in {plan['precision']}, which only fully_shard sets: use torch.autocast")
     _recompute(module, how["checkpoint"])
-    if how["form"] == "placements":
-        return _place(module, mesh, plan)
+    (_place if how["form"] == "placements" else _by_modules)(module, mesh, plan)
+    _take_plain_checkpoints(module)
+    _refuse_stale_optimizers(before, module)
+    module._dtp_torch = True
+    return module
+
+
+def _by_modules(module, mesh, plan):
+    how = plan["torch"]
     whole = {name: p.detach() for name, p in _parameters(module).items() if name in how["redistribute"]}
     styles = _styles(module, mesh, how)
     moved = {name: _redistribute(module, mesh, plan, name, p, styles.get(_module_of(name)[0])) for name, p in whole.items()}
@@ -44,15 +55,13 @@ def parallelize(module, mesh, placements):
         if name not in moved and isinstance(p, DTensor):
             _reduce_once(p)
     sharded = how["fully_shard"]["dims"] if how["fully_shard"] else {}
-    left = {name: p for name, p in _parameters(module).items() if name not in moved and name not in sharded}
+    left = [name for name in _parameters(module) if name not in moved and name not in sharded]
+    _hold_whole(module, mesh, plan, moved, sharded)
     if sharded:
-        for name in left:
-            for owner, leaf in _owners(module, name):
-                _swap(owner, leaf, lambda p: _computed(p, plan))
-        _fully_shard(module, mesh, plan, set(moved.values()) | set(left.values()))
+        _fully_shard(module, mesh, plan, moved, left)
     if how["data_dims"] and left:
-        _Average(left.values(), _submesh(mesh, how["data_dims"]))
-    return module
+        trained = [name for name in left if module.get_parameter(name).requires_grad]
+        _Average(submesh(mesh, how["data_dims"]), _buckets(module, plan, trained))
 
 
 def data_parallel(mesh, placements):
@@ -65,12 +74,41 @@ def data_parallel(mesh, placements):
 
 
 def loss_parallel(placements):
-    """The context for forward, loss and backward: cross_entropy over logits that are split over the classes, if they are; in
-    the form placements tensors that the module makes by itself, as positions, count as replicated."""
+    """The context for forward, loss and backward: cross_entropy over logits that are split over the classes, if they are;
+    outside of it the module gathers them. In the form placements tensors that the module makes by itself, as positions,
+    count as replicated."""
     how = _read(placements)["torch"]
     if how["form"] == "placements":
         return implicit_replication()
-    return tp.loss_parallel() if how["loss_parallel"] else contextlib.nullcontext()
+    return _split_classes() if how["loss_parallel"] else contextlib.nullcontext()
+
+
+_classes_stay_split = False
+
+
+@contextlib.contextmanager
+def _split_classes():
+    global _classes_stay_split
+    before, _classes_stay_split = _classes_stay_split, True
+    try:
+        with tp.loss_parallel():
+            yield
+    finally:
+        _classes_stay_split = before
+
+
+def check(module, mesh, placements, loss=None, optimizer=torch.optim.AdamW):
+    """One training step of rank 0 of the plan, with tensors without data and ranks that are not there: neither a GPU nor other
+    processes are needed, and the module is left as it is (it may be on the meta device).
+
+    mesh: None, or one of fake ranks as init_device_mesh made it over the backend "fake".
+    loss(module, inputs): a scalar; inputs: name -> this rank's part, as the plan's inputs. Without it the module is called
+    with the inputs in their order, and its result, its member "loss" or the first of a tuple is the scalar.
+    Returns {"collectives": kind -> {"predicted", "counted"}, "peak_bytes": {"predicted", "tracked", "ratio"}}; what is
+    counted has the sum of the loss over data ranks, which a plan has as well. predicted is None where the file has none.
+    """
+    import dtp_torch_check
+    return dtp_torch_check.check(module, mesh, _read(placements), loss, optimizer)
 
 
 # ---- the plan -------------------------------------------------------------------------------------------------------
@@ -92,6 +130,8 @@ def _parameters(module, tied=False):
 
 def _check(plan, module, mesh):
     """One error that names all that differs."""
+    if getattr(module, "_dtp_torch", False) or any(isinstance(p, DTensor) for p in module.parameters()):
+        raise ValueError("dtp_torch: the module is parallelized already: parallelize a new one, and load the state dict into it")
     wrong = []
     wanted, given = [tuple(d) for d in plan["mesh"]], list(zip(mesh.mesh_dim_names or (), mesh.shape))
     if wanted != given:
@@ -123,11 +163,34 @@ def _placements(texts):
     return [_placement(text) for text in texts]
 
 
-def _submesh(mesh, names):
+def submesh(mesh, names):
     """The mesh of these dims as one dim; None without dims."""
-    if len(names) > 1:
-        return (mesh[tuple(names)] if len(names) < mesh.ndim else mesh)._flatten("_".join(names))
-    return mesh[names[0]] if names else None
+    with unset_fake_temporarily():  # within check
+        if len(names) > 1:
+            return (mesh[tuple(names)] if len(names) < mesh.ndim else mesh)._flatten("_".join(names))
+        return mesh[names[0]] if names else None
+
+
+def _joined(meshes):
+    """A mesh of the dims of several."""
+    with unset_fake_temporarily():
+        return type(meshes[0])._concatenate(meshes) if len(meshes) > 1 else meshes[0]
+
+
+def _home(mesh, how):
+    """The mesh of parameters that are DTensors beside those of fully_shard, and the plan's mesh dims of each of its dims."""
+    if not how["fully_shard"]:
+        return mesh, [[name] for name in mesh.mesh_dim_names]
+    shard = how["fully_shard"]["mesh_dims"]
+    groups = [g for g in ([d for d in how["data_dims"] if d not in shard], shard, how["tensor_dims"]) if g]
+    return _joined([submesh(mesh, names) for names in groups]), groups
+
+
+def _at_home(mesh, groups, placements):
+    """Placements over the plan's mesh, over that of _home; None: mesh dims that are one there do not all do the same."""
+    of = dict(zip(mesh.mesh_dim_names, placements))
+    same = all(of[name] == of[group[0]] for group in groups for name in group)
+    return [of[group[0]] for group in groups] if same else None
 
 
 def _module_of(name):
@@ -174,6 +237,7 @@ def _styles(module, mesh, how):
                 style = tp.ColwiseParallel if spec["style"] == "colwise" else tp.RowwiseParallel
                 if isinstance(module.get_submodule(name), torch.nn.Embedding):
                     sides.setdefault("input", Replicate())  # indices: every rank has them all
+                    style = _RowwiseTable if style is tp.RowwiseParallel else style
                 first[name] = style(input_layouts=sides.get("input"), output_layouts=sides.get("output"),
                                     use_local_output=local)
                 continue
@@ -185,12 +249,63 @@ def _styles(module, mesh, how):
                                                     desired_output_layouts=sides["output"])
     for styles in (first, then):
         for name, style in styles.items():
-            tp.parallelize_module(module.get_submodule(name), _submesh(mesh, over[name]), style)
+            tp.parallelize_module(module.get_submodule(name), submesh(mesh, over[name]), style)
     for name in frozen:  # some styles make new parameters that require gradients
         module.get_parameter(name).requires_grad_(False)
     for name, owners in tied.items():
         _replace(owners, module.get_parameter(name))
+    if how["loss_parallel"]:
+        last = module.get_submodule(how["loss_parallel"])
+        last.forward = torch.compiler.disable(last.forward)  # a graph whose result is a DTensor fails when compiled again (2.15)
+        last.register_forward_hook(_gather_classes)
     return {name: over[name] for name in first}
+
+
+class _RowwiseTable(tp.ParallelStyle):
+    """A table split by rows: a rank looks up the ids that it has, and the terms are summed. DTensor does the same with a mask
+    that it keeps between calls, which torch.compile does not take (torch 2.15)."""
+
+    def __init__(self, input_layouts, output_layouts, use_local_output):
+        super().__init__()
+        self.input, self.output, self.local = input_layouts, output_layouts or Replicate(), use_local_output
+
+    def _apply(self, module, device_mesh):
+        whole = module.weight
+        weight = distribute_tensor(whole.detach(), device_mesh, [Shard(0)], src_data_rank=None)
+        module.register_parameter("weight", torch.nn.Parameter(weight, whole.requires_grad))
+        first = -(-whole.shape[0] // device_mesh.size()) * device_mesh.get_local_rank()
+        kept = []
+
+        def before(mod, args):
+            ids = args[0] if isinstance(args[0], DTensor) else DTensor.from_local(args[0], device_mesh, [self.input], run_check=False)
+            ids = ids.redistribute(placements=[Replicate()]).to_local() - first
+            weight, padding = mod._parameters["weight"], mod.padding_idx
+            mod._parameters["weight"] = rows = weight.to_local(grad_placements=[Shard(0)])
+            others = (ids < 0) | (ids >= rows.shape[0])
+            here = padding is not None and first <= padding < first + rows.shape[0]
+            mod.padding_idx = padding - first if here else None
+            kept.append((weight, padding, others))
+            return (ids.masked_fill(others, 0), *args[1:])
+
+        def after(mod, args, out):
+            mod._parameters["weight"], mod.padding_idx, others = kept.pop()
+            if out is None:  # the module failed
+                return None
+            terms = DTensor.from_local(out.masked_fill(others.unsqueeze(-1), 0), device_mesh, [Partial()], run_check=False)
+            out = terms.redistribute(placements=[self.output])
+            return out.to_local() if self.local else out
+
+        module.register_forward_pre_hook(before)
+        module.register_forward_hook(after, always_call=True)
+        return module
+
+
+def _gather_classes(mod, args, out):
+    """Logits stay split over the classes for a loss within loss_parallel alone."""
+    if _classes_stay_split or not isinstance(out, DTensor):
+        return out
+    whole = out.redistribute(placements=[Replicate()] * out.device_mesh.ndim)
+    return whole.to_local(grad_placements=[Replicate()] * out.device_mesh.ndim)
 
 
 # ---- parameters that no style keeps and reads as the plan does ------------------------------------------------------
@@ -204,16 +319,58 @@ def _reduce_once(p):
 
 def _swap(owner, leaf, read):
     """While its owner computes, a parameter is read(parameter). State dicts see the parameter alone."""
-    kept = owner._parameters[leaf]
+    kept = []
 
     def before(mod, args):
-        mod._parameters[leaf] = read(kept)
+        kept.append(mod._parameters[leaf])
+        mod._parameters[leaf] = read(kept[-1])
 
     def after(mod, args, out):
-        mod._parameters[leaf] = kept
+        mod._parameters[leaf] = kept.pop()
 
     owner.register_forward_pre_hook(before)
     owner.register_forward_hook(after, always_call=True)
+
+
+def _hold(module, name, mesh, placements):
+    """Makes a parameter, whole or a DTensor over a part of the mesh, a DTensor over the mesh; its module reads what it was."""
+    old, owners = module.get_parameter(name), _owners(module, name)
+    inner = (old.device_mesh, old.placements, old.shape, old.stride()) if isinstance(old, DTensor) else None
+    local = old.to_local() if inner else old
+    kept = torch.nn.Parameter(DTensor.from_local(local.detach(), mesh, placements, run_check=False, shape=old.shape,
+                                                 stride=old.stride()), old.requires_grad)
+    _replace(owners, kept)
+
+    def as_it_was(p):
+        local = p.to_local(grad_placements=p.placements)
+        if not inner:
+            return local
+        over, parts, shape, stride = inner
+        return DTensor.from_local(local, over, parts, run_check=False, shape=shape, stride=stride)
+
+    for owner, leaf in owners:
+        _swap(owner, leaf, as_it_was)
+    if inner:
+        _reduce_once(kept)
+
+
+def _hold_whole(module, mesh, plan, moved, sharded):
+    """Parameters that lie as DTensors beside others are DTensors over one mesh, so that optimizers and norms of gradients
+    take all of them together."""
+    how = plan["torch"]
+    over = submesh(mesh, how["tensor_dims"])
+    kinds = {isinstance(p, DTensor) and p.device_mesh for p in _parameters(module).values()}
+    if len(kinds) < 2:
+        return
+    if sharded or len(kinds - {False}) == 1 and not moved:
+        for name, p in _parameters(module).items():
+            if not isinstance(p, DTensor) and over is not None:
+                _hold(module, name, over, [Replicate()])
+        return
+    kept = {p["name"]: _placements(p["kept"]) for p in plan["params"]}
+    for name in _parameters(module):
+        if name not in moved and name in kept:
+            _hold(module, name, mesh, kept[name])
 
 
 def _brought(p, placements):
@@ -234,12 +391,19 @@ def _redistribute(module, mesh, plan, name, whole, dims):
     """Keeps a parameter as the plan does; its module reads a local tensor or, with a style over dims, a DTensor."""
     param = next(p for p in plan["params"] if p["name"] == name)
     owners = _owners(module, name)
-    read, gradient = _placements(param["read"]), _placements(plan["torch"]["redistribute"][name])
+    kept, read, gradient = (_placements(texts) for texts in (param["kept"], param["read"], plan["torch"]["redistribute"][name]))
     over = [i for i, d in enumerate(mesh.mesh_dim_names) if d in (dims or [])]
     for i in over:
         gradient[i] = read[i]
+    inner = [read[over[0]]] if dims else None
     parts = data_parallel(mesh, plan)[1]
-    kept = torch.nn.Parameter(distribute_tensor(whole, mesh, _placements(param["kept"])), module.get_parameter(name).requires_grad)
+    home, groups = _home(mesh, plan["torch"])
+    there = [_at_home(mesh, groups, placements) for placements in (kept, read, gradient)]
+    if None not in there:
+        kept, read, gradient = there
+    else:
+        home = mesh
+    kept = torch.nn.Parameter(distribute_tensor(whole, home, kept), module.get_parameter(name).requires_grad)
     _replace(owners, kept)
 
     def as_read(p):
@@ -247,7 +411,7 @@ def _redistribute(module, mesh, plan, name, whole, dims):
         if local.requires_grad and parts > 1:
             local.register_hook(lambda g: g / parts)
         local = _computed(local, plan)
-        return DTensor.from_local(local, _submesh(mesh, dims), [read[over[0]]], run_check=False) if dims else local
+        return DTensor.from_local(local, submesh(mesh, dims), inner, run_check=False) if dims else local
 
     for owner, leaf in owners:
         _swap(owner, leaf, as_read)
@@ -263,46 +427,114 @@ def _computed(p, plan):
     return p.to(TYPES[low]) if plan["torch"]["fully_shard"] and low in ("bf16", "f16") else p
 
 
-def _fully_shard(module, mesh, plan, ignored):
+def _fully_shard(module, mesh, plan, moved, left):
     how = plan["torch"]["fully_shard"]
+    for name in left:
+        for owner, leaf in _owners(module, name):
+            _swap(owner, leaf, lambda p: _computed(p, plan))
+    ignored = set(moved.values()) | {module.get_parameter(name) for name in left}
     copies = [d for d in plan["torch"]["data_dims"] if d not in how["mesh_dims"]]
-    over = _submesh(mesh, how["mesh_dims"])
+    over = submesh(mesh, how["mesh_dims"])
     if copies:
-        over = type(mesh)._concatenate([_submesh(mesh, copies), over])
+        over = _joined([submesh(mesh, copies), over])
     parameters = _parameters(module)
     dims = {id(parameters[name]): Shard(dim) for name, dim in how["dims"].items()}
     low, reduce = (plan["precision"].split(",") + [""])[:2]
     policy = MixedPrecisionPolicy()
     if low in ("bf16", "f16"):
         policy = MixedPrecisionPolicy(TYPES[low], torch.float32 if reduce == "gradients=f32" else TYPES[low])
-    units = [name for pattern in how["modules"] for name in _matches(module, pattern)]
-    for unit in [module.get_submodule(name) for name in units] + [module]:
-        fully_shard(unit, mesh=over, shard_placement_fn=lambda p: dims[id(p)], mp_policy=policy, ignored_params=ignored)
+    units = []
+    for group in how["modules"]:
+        units += [[name] for name in _matches(module, group)] if isinstance(group, str) else [group]
+    for names in [*units, [""]]:
+        modules = [module.get_submodule(name) for name in names]
+        fully_shard(modules if len(modules) > 1 else modules[0], mesh=over, shard_placement_fn=lambda p: dims[id(p)],
+                    mp_policy=policy, ignored_params=ignored)
+
+
+def _buckets(module, plan, names):
+    """The plan's buckets of these parameters; what it has in none comes behind, the last parameter first."""
+    limit = plan["torch"].get("bucket_bytes", 4 << 20)
+    buckets = [[n for n in bucket if n in names] for bucket in plan["torch"].get("gradient_buckets", [])]
+    known, size = {n for bucket in buckets for n in bucket}, limit
+    for name in reversed([n for n in names if n not in known]):
+        p = module.get_parameter(name)
+        bytes_here = p.numel() * p.element_size()
+        if size + bytes_here > limit:
+            buckets.append([])
+            size = 0
+        buckets[-1].append(name)
+        size += bytes_here
+    return [[module.get_parameter(n) for n in bucket] for bucket in buckets if bucket]
 
 
 class _Average:
-    """Averages gradients over a mesh in one all-reduce per type, at the end of every backward pass."""
+    """Averages gradients over a mesh, a bucket in one all-reduce beside the rest of the backward pass. Every rank reduces all
+    buckets, in their order. A bucket of several parameters is a copy, with the number of ranks that have each gradient; a
+    parameter alone is reduced in place. Where one rank has a gradient, all get one."""
 
-    def __init__(self, parameters, mesh):
-        self.group, self.size, self.ready = mesh.get_group(), mesh.size(), []
-        for p in parameters:
-            if p.requires_grad:
-                p.register_post_accumulate_grad_hook(self._add)
+    def __init__(self, mesh, buckets):
+        self.group, self.size, self.task = mesh.get_group(), mesh.size(), None
+        self.buckets = [same for bucket in buckets for same in _by_type(bucket)]
+        for i, bucket in enumerate(self.buckets):
+            for p in bucket:
+                p.register_post_accumulate_grad_hook(lambda p, i=i: self._ready(i))
 
-    def _add(self, p):
-        if not self.ready:
-            torch.autograd.Variable._execution_engine.queue_callback(self._reduce)
-        self.ready.append(p.grad.to_local() if isinstance(p.grad, DTensor) else p.grad)
+    def _ready(self, i):
+        task = torch._C._current_graph_task_id()
+        if self.task != task:  # the first gradient of this backward pass, or of one after another that failed
+            self.task, self.sent, self.done, self.missing = task, [], 0, [len(bucket) for bucket in self.buckets]
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        self.missing[i] -= 1
+        while len(self.sent) < len(self.buckets) and self.missing[len(self.sent)] == 0:
+            self._send()
 
     @torch.no_grad()
-    def _reduce(self):
-        grads, self.ready = self.ready, []
-        for dtype in {g.dtype for g in grads}:
-            same = [g for g in grads if g.dtype == dtype]
-            flat = torch.cat([g.reshape(-1) for g in same])
-            dist.all_reduce(flat, group=self.group)
-            for g, mean in zip(same, (flat / self.size).split([g.numel() for g in same])):
-                g.copy_(mean.view_as(g))
+    def _send(self):
+        bucket = self.buckets[len(self.sent)]
+        grads = [torch.zeros_like(_local(p)) if p.grad is None else _local(p.grad) for p in bucket]
+        flat = grads[0].contiguous()
+        if len(bucket) > 1:
+            there = torch.tensor([float(p.grad is not None) for p in bucket], dtype=flat.dtype, device=flat.device)
+            flat = torch.cat([g.reshape(-1) for g in grads] + [there])
+        self.sent.append((flat, dist.all_reduce(flat, group=self.group, async_op=True)))
+        if len(self.sent) > self.done + 2:  # copies of two buckets at a time
+            self._take()
+
+    @torch.no_grad()
+    def _take(self):
+        bucket, (flat, work) = self.buckets[self.done], self.sent[self.done]
+        work.wait()
+        self.sent[self.done], self.done = None, self.done + 1
+        parts = flat.split([_local(p).numel() for p in bucket] + [1] * len(bucket)) if len(bucket) > 1 else [flat, flat]
+        for p, total, there in zip(bucket, parts, parts[len(bucket):]):
+            mean = total.div_(self.size).view_as(_local(p))
+            if p.grad is not None:
+                if _local(p.grad).untyped_storage()._cdata != mean.untyped_storage()._cdata:
+                    _local(p.grad).copy_(mean)
+            elif there.any():
+                p.grad = _like(mean.clone(), p)
+
+    def _finish(self):
+        self.task = None
+        while len(self.sent) < len(self.buckets):
+            self._send()
+        while self.done < len(self.buckets):
+            self._take()
+
+
+def _local(x):
+    return x.to_local() if isinstance(x, DTensor) else x
+
+
+def _like(local, p):
+    """A local tensor as the DTensor that p is, if it is one."""
+    return DTensor.from_local(local, p.device_mesh, p.placements, run_check=False, shape=p.shape,
+                              stride=p.stride()) if isinstance(p, DTensor) else local
+
+
+def _by_type(parameters):
+    return [[p for p in parameters if p.dtype == dtype] for dtype in dict.fromkeys(p.dtype for p in parameters)]
 
 
 # ---- plans that modules do not say: DTensors throughout -------------------------------------------------------------
@@ -348,6 +580,46 @@ def _sum_first(x, to):
     split = [p for p in x.placements if p.is_shard()]
     first = [p if not p.is_partial() else Replicate() if t in split else t for p, t in zip(x.placements, to)]
     return x.redistribute(placements=first).redistribute(placements=to)
+
+
+# ---- what comes after -----------------------------------------------------------------------------------------------
+
+
+def _take_plain_checkpoints(module):
+    """load_state_dict takes whole tensors, equal on all ranks, where parameters are DTensors."""
+
+    def distribute(mod, state, prefix, *rest):
+        for leaf, p in mod._parameters.items():
+            value = state.get(prefix + leaf)
+            if isinstance(p, DTensor) and isinstance(value, torch.Tensor) and not isinstance(value, DTensor) \
+                    and value.shape == p.shape:
+                state[prefix + leaf] = distribute_tensor(value.to(p.device), p.device_mesh, p.placements, src_data_rank=None)
+
+    for mod in module.modules():
+        if any(isinstance(p, DTensor) for p in mod._parameters.values()):
+            mod.register_load_state_dict_pre_hook(distribute)
+
+
+def _refuse_stale_optimizers(before, module):
+    """Parameters that were replaced are marked: an optimizer that has them would train nothing."""
+    now = {id(p) for p in module.parameters()}
+    for name, p in before.items():
+        if id(p) not in now:
+            p._dtp_replaced = name
+    if not _refuse_stale_optimizers.registered:
+        register_optimizer_step_pre_hook(_refuse_stale)
+        _refuse_stale_optimizers.registered = True
+
+
+_refuse_stale_optimizers.registered = False
+
+
+def _refuse_stale(optimizer, args, kwargs):
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            if getattr(p, "_dtp_replaced", None) is not None:
+                raise RuntimeError(f"dtp_torch: the optimizer has the parameter {p._dtp_replaced!r} as it was before parallelize: "
+                                   "make the optimizer afterwards")
 
 
 def _recompute(module, names):

@@ -278,6 +278,9 @@ class Model:
         modules = not lost_names(forms["placements"], "fused", "parts")
         for text in export_torch.findings(forms["torch"], forms["placements"], forms["hf"], modules):
             fail(f"{what}: torch: {text}")
+        predicted = read(plan)["predicted"]
+        if forms["torch"]["predicted"] != {key: predicted[key] for key in ("peak_bytes", "collectives")}:
+            fail(f"{what}: torch: predicted {forms['torch']['predicted']}, the plan has {predicted}")
         theirs = options[1] if options else self.file.replace(".json", ".names.json")
         check_axes(what, forms["placements"], read(theirs), self.sizes, splits)
         check_jax(what, self.path("jax.json"), forms["placements"], read(theirs), splits, read(plan))
@@ -319,7 +322,9 @@ class Model:
             if b["legal"]:
                 options = [w for s in b.get("styles", []) for w in ("--style", s)]
                 options = options or ["--rules", b["rules"]]
-                self.check_reads(name, self.check(name, self.plan("baseline", *options)))
+                forms = self.check(name, self.plan("baseline", *options))
+                self.check_reads(name, forms)
+                self.check_buckets(name, forms["torch"])
                 n += 1
         if n < 6 or 0 in self.same.values():
             fail(f"{n} baselines; {self.same} parameters came back")
@@ -338,6 +343,16 @@ class Model:
         for form in ("rules", "hf"):
             if lost_names(forms[form], "states") != lost_names(exported, "states"):
                 fail(f"{name}: {form}: states: {forms[form]['lost']}")
+
+    def check_buckets(self, name, exported):
+        """Data parallelism reduces every gradient in a bucket; small layers of FSDP are one group."""
+        torch = exported["torch"]
+        reduced = {n for bucket in torch["gradient_buckets"] for n in bucket}
+        if name == "data_parallel" and reduced != {p["name"] for p in exported["params"]}:
+            fail(f"{name}: buckets {torch['gradient_buckets']}")
+        if name == "zero3" and self.file.endswith("gpt_bytes.json") and \
+                (torch["fully_shard"]["modules"] != [["layers.0", "layers.1"]] or reduced):
+            fail(f"{name}: {torch['fully_shard']}, {torch['gradient_buckets']}")
 
     def check_variants(self):
         """Precision, microbatches, recomputation, and a split that does not divide."""

@@ -2,6 +2,7 @@
 
 From the member "torch" alone follows where parallelize_module and fully_shard keep every parameter: that has to be
 where the plan does."""
+import math
 import re
 
 TABLES = {"wte"}  # modules that are nn.Embedding; others with weights of two axes are nn.Linear
@@ -43,9 +44,39 @@ def kept_by(exported, p):
     return out
 
 
+def bytes_on_rank(exported, p):
+    """Of a parameter as the forward pass reads it, in f32."""
+    n = 4
+    for axis, size in enumerate(p["shape"]):
+        parts = math.prod(k for (_, k), place in zip(exported["mesh"], p["read"]) if place == f"S({axis})")
+        n *= -(-size // parts)
+    return n
+
+
+def bucket_findings(exported):
+    """Groups of fully_shard and buckets of gradients: each parameter once, within bucket_bytes where there are several."""
+    torch, params = exported["torch"], {p["name"]: p for p in exported["params"]}
+    limit, groups = torch["bucket_bytes"], (torch["fully_shard"] or {"modules": []})["modules"]
+    for group in [g for g in groups if isinstance(g, list)]:
+        held = sum(bytes_on_rank(exported, params[n]) for n in torch["fully_shard"]["dims"] if n.startswith(tuple(m + "." for m in group)))
+        if len(group) > 1 and held > limit:
+            yield f"the group {group} has {held} bytes, a bucket {limit}"
+    flat = [name for group in groups for name in ([group] if isinstance(group, str) else group)]
+    if len(set(flat)) != len(flat):
+        yield f"groups: {groups}"
+    reduced = [name for bucket in torch["gradient_buckets"] for name in bucket]
+    if len(set(reduced)) != len(reduced) or set(reduced) - set(params):
+        yield f"gradient_buckets: {torch['gradient_buckets']}"
+    for bucket in torch["gradient_buckets"]:
+        held = sum(bytes_on_rank(exported, params[name]) for name in bucket)
+        if len(bucket) > 1 and held > limit:
+            yield f"a bucket of {held} bytes, at most {limit}"
+
+
 def findings(exported, placements, hf, modules=True):
     """Texts: what does not hold."""
     torch = exported["torch"]
+    yield from bucket_findings(exported)
     for key in placements:
         if key not in ("format", "lost") and exported[key] != placements[key]:
             yield f"{key} is not that of the placements"

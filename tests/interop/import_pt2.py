@@ -169,6 +169,7 @@ def fully_sharded(dtplan, model, plan, m):
     run(dtplan, "plan", model, "--mesh", "x:2", "--style", "**: data", "--style", "**: fsdp", *sizes, "-o", plan)
     torch = json.loads(run(dtplan, "export", model, plan, "--as", "torch"))["torch"]
     groups = torch["fully_shard"]["modules"] if torch["fully_shard"] else [0, 0]
+    groups = [name for group in groups for name in (group if isinstance(group, list) else [group])]
     if torch["form"] != "modules" or torch["data_dims"] != ["x"] or len(groups) != len(set(groups)):
         sys.exit(f"fsdp: {torch}")
 

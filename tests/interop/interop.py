@@ -5,7 +5,8 @@ For gpt_bytes and mlp_digits on x:2;y:2 and plans of mode rules and tensor (ever
 losses equal those of dtrun within 1e-5, relative; every rank has the bytes of parameters that the plan says, where
 nothing is lost that changes them. The same for the program of examples/torch_export.py, imported: PyTorch alone, three
 plans. Collectives are shown, without a bound. Called by ./dev interop, which has
-DTP_TORCH_PYTHON and DTP_JAX_PYTHON name interpreters. Writes docs/results/interop.md when both ran and nothing failed.
+DTP_TORCH_PYTHON and DTP_JAX_PYTHON name interpreters. Writes its part of docs/results/interop.md when both ran and nothing
+failed.
 Usage: interop.py BIN_DIR [torch|jax]
 """
 import ast
@@ -27,6 +28,7 @@ FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX"}
 SHORT = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR", "all_to_all": "A2A", "collective_permute": "CP"}
 STEPS, TOLERANCE = 5, 1e-5
 RESULTS, HERE = "docs/results/interop.md", "build/interop"
+NEXT = "\n## After a plan is applied in PyTorch\n"
 failures = []
 
 
@@ -258,8 +260,10 @@ def main():
         print(f"{len(failures)} failures")
         return 1
     if list(FRAMEWORKS) == sorted(frameworks, key=list(FRAMEWORKS).index):
+        with open(RESULTS, encoding="utf-8") as file:  # what interop_next.py wrote stays
+            _, begin, rest = file.read().partition(NEXT)
         with open(RESULTS, "w", encoding="utf-8") as file:
-            file.write(TEXT % write_table(rows, frameworks))
+            file.write(TEXT % write_table(rows, frameworks) + begin + rest)
         print(f"written: {RESULTS}")
     return 0
 

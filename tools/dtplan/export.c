@@ -1,6 +1,7 @@
 /* dtplan export: a plan in the words of another framework. */
 #include <stdio.h>
 
+#include "cost_models/plan_lowering.h"
 #include "interop/export/forms.h"
 #include "tools/job.h"
 
@@ -10,6 +11,8 @@ typedef struct export_command {
     dtp_arena *arena;
     dtp_graph *model, *graph;
     dtp_plan *plan;
+    dtp_plan_lowering lowering;
+    dtp_program *program;
 } export_command;
 
 /* The degrees of the plan, and a line for each kind that is lost. */
@@ -34,6 +37,18 @@ static dtp_status say(const char *file, const dtp_placements *p, const dtp_lost 
         printf(": %s\n", dtp_lost_why((dtp_lost_kind)k));
     }
     return DTP_OK;
+}
+
+/* The program of the plan, whose buckets the form torch says. */
+static dtp_status lower(export_command *c, dtp_err *err)
+{
+    DTP_TRY(dtp_plan_lowering_init(&c->lowering, c->plan, err));
+    if (!dtp_plan_is_for_model(c->plan, c->model)) { /* there may be tensors of other sizes */
+        c->lowering.listed.unlisted = dtp_redistributor_generic();
+    }
+    dtp_lower_options options = c->lowering.options;
+    options.unplaced = true;
+    return dtp_lower(c->graph, &c->plan->sharding, &options, &c->program, err);
 }
 
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
@@ -61,6 +76,10 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     DTP_TRY(dtp_placements_make(c->plan, c->graph, file != NULL ? &names : NULL, c->arena,
                                 &placements, err));
+    if (form->write == dtp_export__torch) {
+        DTP_TRY(lower(c, err));
+        placements.program = c->program;
+    }
     dtp_json_writer w = {0};
     dtp_status s = dtp_export_write(form, &placements, &w, &lost, err);
     s = s == DTP_OK ? tool_put_in(c->source.output, &w.buf, err) : s;
@@ -74,6 +93,7 @@ int dtplan_export(int argc, char **argv)
     export_command c = {.ctx = dtp_ctx_default(), .source = {.any_dims = true}};
     const tool_call call = {TOOL_EXPORT, execute, &c, &c.source, NULL};
     const int code = tool_run(&call, argc, argv);
+    dtp_program_destroy(c.program);
     dtp_graph_destroy(c.graph);
     dtp_graph_destroy(c.model);
     dtp_plan_destroy(c.plan);

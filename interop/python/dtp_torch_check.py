@@ -1,0 +1,125 @@
+"""dtp_torch.check: a training step of one rank under a plan, without data and without other ranks, beside the prediction."""
+import copy
+import math
+
+import dtp_torch
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
+from torch.distributed._tools.mem_tracker import MemTracker
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+
+def check(module, mesh, plan, loss, optimizer):
+    began = not dist.is_initialized()
+    if mesh is None:
+        mesh = _fake_mesh(plan)
+    elif dist.get_backend(mesh.get_group(0)) != "fake":
+        raise ValueError("dtp_torch: check: the mesh has real ranks: give None, or a mesh over the backend 'fake'")
+    try:
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        with mode:
+            twin = _without_data(module)
+        dtp_torch.parallelize(twin, mesh, plan)
+        with mode:
+            step = _Step(twin, mesh, plan, loss or _loss_of, optimizer)
+            tracked, counts = step.track(), step.count()
+    finally:
+        if began and dist.is_initialized():
+            dist.destroy_process_group()
+    return _beside(plan.get("predicted"), tracked, counts)
+
+
+def _fake_mesh(plan):
+    if dist.is_initialized():
+        raise ValueError("dtp_torch: check: this process is in a group already: give a mesh over the backend 'fake'")
+    sizes = [size for _, size in plan["mesh"]]
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=math.prod(sizes))
+    return init_device_mesh("cpu", sizes, mesh_dim_names=[name for name, _ in plan["mesh"]])
+
+
+def _without_data(module):
+    """A copy whose parameters and buffers are fake tensors on the CPU."""
+    copies = {}
+    for x in [*module.parameters(), *module.buffers()]:
+        fake = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cpu")
+        copies[id(x)] = torch.nn.Parameter(fake, x.requires_grad) if isinstance(x, torch.nn.Parameter) else fake
+    return copy.deepcopy(module, copies)
+
+
+def _loss_of(module, inputs):
+    out = module(*inputs.values())
+    out = getattr(out, "loss", None) if not isinstance(out, (torch.Tensor, tuple)) else out
+    out = out[0] if isinstance(out, tuple) else out
+    if not isinstance(out, torch.Tensor) or out.numel() != 1:
+        raise ValueError("dtp_torch: check: the module gives no scalar: say loss=lambda module, inputs: ...")
+    return out
+
+
+class _Step:
+    """A training step: forward and backward passes of all microbatches, the mean of the loss, an update."""
+
+    DTYPES = {**dtp_torch.TYPES, "i32": torch.int32, "i64": torch.int64, "bool": torch.bool, "f64": torch.float64}
+
+    def __init__(self, module, mesh, plan, loss, optimizer):
+        self.module, self.plan, self.loss, self.mesh = module, plan, loss, mesh
+        self.optimizer = optimizer(module.parameters())
+        parts = dtp_torch.data_parallel(mesh, plan)[1] * plan.get("microbatches", 1)
+        self.inputs = {}
+        for i in plan["inputs"]:
+            shape = list(i["shape"])
+            if parts > 1:
+                shape[0] = -(-shape[0] // parts)
+            self.inputs[i["name"]] = torch.zeros(shape, dtype=self.DTYPES[i["dtype"]], device="cpu")
+
+    def run(self):
+        low = dtp_torch.TYPES.get(self.plan["precision"].split(",")[0])
+        autocast = low in (torch.bfloat16, torch.float16) and not self.plan["torch"]["fully_shard"]
+        means = []
+        for _ in range(self.plan.get("microbatches", 1)):
+            with dtp_torch.loss_parallel(self.plan), torch.autocast("cpu", low, enabled=autocast):
+                loss = self.loss(self.module, self.inputs)
+                loss.backward()
+            means.append(loss.detach().to_local() if isinstance(loss, DTensor) else loss.detach())
+        if self.plan["torch"]["data_dims"]:
+            dist.all_reduce(torch.stack(means), group=dtp_torch.submesh(self.mesh, self.plan["torch"]["data_dims"]).get_group())
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def track(self):
+        """Bytes at the peak of a step, after one that made the optimizer's states."""
+        if self.plan["torch"]["fully_shard"]:
+            tracker = FSDPMemTracker(self.module, self.optimizer)
+            tracker.track_inputs(tuple(self.inputs.values()))
+        else:
+            tracker = MemTracker()
+            tracker.track_external(self.module, self.optimizer, *self.inputs.values())
+        with tracker:
+            self.run()
+            tracker.reset_mod_stats()
+            self.run()
+        return max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values())
+
+    def count(self):
+        with CommDebugMode() as mode:
+            self.run()
+        return {str(kind): n for kind, n in mode.get_comm_counts().items()}
+
+
+def _beside(predicted, tracked, counts):
+    """Names of PyTorch's ops as the plan's kinds."""
+    counted = dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), 0)
+    for name, n in counts.items():
+        flat = name.rpartition(".")[2].replace("_", "")
+        kind = next((k for k in counted if k.replace("_", "") in flat), flat)
+        counted[kind] = counted.get(kind, 0) + n
+    said = (predicted or {}).get("collectives", {})
+    table = {kind: {"predicted": said.get(kind, {"count": 0})["count"] if predicted else None, "counted": counted.get(kind, 0)}
+             for kind in {**counted, **said}}
+    peak = predicted["peak_bytes"] if predicted else None
+    return {"collectives": table, "peak_bytes": {"predicted": peak, "tracked": tracked,
+                                                 "ratio": peak / tracked if predicted and tracked else None}}
