@@ -64,8 +64,8 @@ dtp_status dtp_names_fill(const dtp_name_entry *entry, const char *ours, const c
 size_t dtp_names_module(const char *theirs);
 
 /* A parameter, or pattern of ours, that a key of a style plan means, by its name or that of its
- * module, with `base` by one that lacks the first part of its name ("layers.3.mlp" of "model.layers.3.mlp"): *ours is NULL
- * when it is not. From `arena`. */
+ * module, with `base` by one that lacks the first part of its name ("layers.3.mlp" of
+ * "model.layers.3.mlp"): *ours is NULL when it is not. From `arena`. */
 dtp_status dtp_names_match(const dtp_name_entry *entry, bool base, const char *key,
                            dtp_arena *arena, const char **ours, dtp_err *err) DTP_MUST_CHECK;
 /* Whether such a key means a module that has the parameter under a tied name. */

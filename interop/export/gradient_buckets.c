@@ -18,7 +18,8 @@ static bool over_data(const dtp_torch_plan *t, const dtp_instr *instr)
            instr->phase != DTP_FORWARD;
 }
 
-/* The parameter of the placements whose gradient, or that of a part of it, is a tensor; -1: none. */
+/* The parameter of the placements whose gradient, or that of one of its parts, is a tensor; -1:
+ * none. */
 static int32_t param_of(const dtp_placements *p, dtp_tensor_id grad)
 {
     for (int32_t g = 0; g < p->graph->n_grads; g++) {

@@ -57,8 +57,8 @@ void dtp_torch_degrees_find(dtp_torch_plan *t);
 /* How modules of this style are called there, NULL: they are left alone. */
 const char *dtp_torch_style(dtp_module_style style);
 
-/* Appends the member "gradient_buckets": per all-reduce over data dims, in the order of the program,
- * the parameters whose gradients it sums; empty without a program. */
+/* Appends the member "gradient_buckets": per all-reduce over data dims, in the order of the
+ * program, the parameters whose gradients it sums; empty without a program. */
 dtp_status dtp_export__gradient_buckets(const dtp_torch_plan *t, dtp_json_writer *w,
                                         dtp_err *err) DTP_MUST_CHECK;
 

@@ -77,8 +77,8 @@ static dtp_status fail_unsupported(const dtp_json *v, dtp_err *err, const char *
 
 /* The glob of all parameters of the module that a key of the file names, "" when the names file
  * knows no such module; *fused: one of them is a part of a fused weight; *tied: the module has a
- * parameter under a tied name. `base`: keys are those of
- * the base model, as base_model_tp_plan has them. */
+ * parameter under a tied name. `base`: keys are those of the base model, as base_model_tp_plan has
+ * them. */
 static dtp_status find_params(const dtp_names *names, bool base, const char *key, dtp_arena *arena,
                               dtp_strbuf *glob, bool *fused, bool *tied, dtp_err *err)
 {
