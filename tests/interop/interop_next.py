@@ -205,7 +205,7 @@ def table(head, rows):
 def page(tables):
     reasons = "".join(f"\n({i + 1}) {step} of the form `{form}`: {why}." for i, ((form, step), (_, why)) in enumerate(KNOWN.items()))
     return BEGIN + f"""
-`./dev interop next`: six modules, four processes (gloo), two steps of AdamW beside the module in one process: losses and norms
+`./dev interop next`: four processes (gloo), two steps of AdamW beside the module in one process: losses and norms
 of gradients within 2e-05. `torch.compile` with the backend `aot_eager`; `load_state_dict` of whole tensors; `generate` of 4
 tokens without sampling; a second `parallelize` has to be an error. An optimizer made before trains, or its step is refused.
 
