@@ -237,7 +237,8 @@ def _styles(module, mesh, how):
                 style = tp.ColwiseParallel if spec["style"] == "colwise" else tp.RowwiseParallel
                 if isinstance(module.get_submodule(name), torch.nn.Embedding):
                     sides.setdefault("input", Replicate())  # indices: every rank has them all
-                    style = _RowwiseTable if style is tp.RowwiseParallel else style
+                    moved = f"{name}.weight" in how["redistribute"]
+                    style = _RowwiseTable if style is tp.RowwiseParallel and not moved else style
                 first[name] = style(input_layouts=sides.get("input"), output_layouts=sides.get("output"),
                                     use_local_output=local)
                 continue
@@ -280,7 +281,7 @@ class _RowwiseTable(tp.ParallelStyle):
             ids = args[0] if isinstance(args[0], DTensor) else DTensor.from_local(args[0], device_mesh, [self.input], run_check=False)
             ids = ids.redistribute(placements=[Replicate()]).to_local() - first
             weight, padding = mod._parameters["weight"], mod.padding_idx
-            mod._parameters["weight"] = rows = weight.to_local(grad_placements=[Shard(0)])
+            mod._parameters["weight"] = rows = weight.to_local(grad_placements=weight.placements)
             others = (ids < 0) | (ids >= rows.shape[0])
             here = padding is not None and first <= padding < first + rows.shape[0]
             mod.padding_idx = padding - first if here else None
@@ -297,6 +298,7 @@ class _RowwiseTable(tp.ParallelStyle):
 
         module.register_forward_pre_hook(before)
         module.register_forward_hook(after, always_call=True)
+        module._dtp_reads_local = True
         return module
 
 
@@ -349,7 +351,8 @@ def _hold(module, name, mesh, placements):
         return DTensor.from_local(local, over, parts, run_check=False, shape=shape, stride=stride)
 
     for owner, leaf in owners:
-        _swap(owner, leaf, as_it_was)
+        if not getattr(owner, "_dtp_reads_local", False):
+            _swap(owner, leaf, as_it_was)
     if inner:
         _reduce_once(kept)
 

@@ -55,8 +55,7 @@ def loss_of(module, feeds):
     if hasattr(module, "loss"):
         return module.loss(feeds)
     text = feeds["text"]
-    positions = torch.arange(text.shape[1] - 1)[None]  # else the module counts them in what may be a part of the sequence
-    logits = module(input_ids=text[:, :-1], position_ids=positions, use_cache=False).logits
+    logits = module(input_ids=text[:, :-1], use_cache=False).logits
     return F.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
 
 
