@@ -290,9 +290,10 @@ static dtp_status follow(walk *w, dtp_err *err)
 static dtp_status refuse_routers(dtp_hf_flow *f, dtp_err *err)
 {
     const dtp_graph *g = f->s->p->graph;
+    const dtp_op_def *topk = dtp_op_set_find(g->ops, "topk");
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
         const dtp_node *node = &g->nodes[n];
-        dtp_node_id at = node->phase == DTP_FORWARD && strcmp(node->op->name, "topk") == 0 ? n : -1;
+        dtp_node_id at = node->phase == DTP_FORWARD && node->op == topk ? n : -1;
         while (at >= 0 && (g->nodes[at].op->flags & DTP_OP_CONTRACTION) == 0) {
             at = g->nodes[at].n_in > 0 ? g->tensors[g->nodes[at].in[0]].producer : -1;
         }

@@ -199,12 +199,12 @@ static void open_subject(uint64_t seed, tally *t, subject *s)
     s->rules = one_of(s, 4);
     s->request = tensor_fixture_request(&s->f);
     s->request.variant = &s->variant;
-    s->request.uneven = one_of(s, 4);
-    s->request.threads = 1;
-    s->request.gap = one_of(s, 3) || s->text == NULL ? 0.02 : 0.0;
+    s->request.options.uneven = one_of(s, 4);
+    s->request.options.threads = 1;
+    s->request.options.gap = one_of(s, 3) || s->text == NULL ? 0.02 : 0.0;
     (void)snprintf(s->name, sizeof s->name, "seed %" PRIu64 ", %s %s on %s for %s, %s%s", seed,
                    s->text == NULL ? model : "random", s->dims, text, c.target->name,
-                   s->rules ? "rules" : "tensor", s->request.uneven ? ", uneven" : "");
+                   s->rules ? "rules" : "tensor", s->request.options.uneven ? ", uneven" : "");
 }
 
 static void close_subject(subject *s)
@@ -381,7 +381,7 @@ static bool check_problem(subject *s, const dtp_certificate *c)
     dtp_err err = {0};
     dtp_tensor_problem *p = NULL;
     dtp_tensor_options options = dtp_tensor_options_init();
-    options.uneven = s->request.uneven;
+    options.uneven = s->request.options.uneven;
     must(s, dtp_tensor_problem_create(s->g, &s->f.pricer, &options, &p, &err), &err);
     const int64_t least = s->text != NULL ? optimum(p->select) : -1;
     bool fine = true;
@@ -404,10 +404,11 @@ static bool check_limited(subject *s, int64_t peak)
     dtp_plan_result r;
     dtp_err err = {0};
     bool fine = true;
-    s->request.memory_limit_bytes = peak - 1 - random_below(&s->draws, (int32_t)(peak / 8) + 1);
+    s->request.options.memory_limit_bytes =
+        peak - 1 - random_below(&s->draws, (int32_t)(peak / 8) + 1);
     const size_t len = strlen(s->name);
     (void)snprintf(s->name + len, sizeof s->name - len, ", memory %" PRId64,
-                   s->request.memory_limit_bytes);
+                   s->request.options.memory_limit_bytes);
     must(s,
          (s->rules ? dtp_plan_rules : dtp_plan_tensor)(s->f.model, s->f.machine, &s->request, &r,
                                                        &err),
