@@ -47,24 +47,18 @@ dtp_status dtp_plan_describe(const dtp_plan *plan, const dtp_graph *model, dtp_p
     return s;
 }
 
-/* What is written is what the reader takes: a plan that it refuses is no plan, and a fault here. */
-static dtp_status check_text(const char *text, const dtp_graph *model, dtp_err *err)
-{
-    dtp_plan *again = NULL;
-    dtp_err why = {0};
-    const dtp_status s =
-        dtp_plan_read("the plan that was made", text, strlen(text), model, &again, &why);
-    dtp_plan_destroy(again);
-    return s == DTP_OK ? DTP_OK : DTP_FAIL(err, s == DTP_NOMEM ? s : DTP_INTERNAL, "%s", why.msg);
-}
-
 dtp_status dtp_plan_save(const dtp_plan *plan, const dtp_graph *model, const char *path,
                          dtp_err *err)
 {
     char *text = NULL;
     DTP_TRY(DTP_NOT_NULL(err, plan, model, path));
     DTP_TRY(dtp_plan_describe(plan, model, DTP_PLAN_JSON, &text, err));
-    dtp_status s = check_text(text, model, err);
+    /* What is written is what the reader takes: a plan that it refuses is no plan, and a fault. */
+    dtp_plan *again = NULL;
+    dtp_err why = {0};
+    dtp_status s = dtp_plan_read("the plan that was made", text, strlen(text), model, &again, &why);
+    dtp_plan_destroy(again);
+    s = s == DTP_OK ? DTP_OK : DTP_FAIL(err, s == DTP_NOMEM ? s : DTP_INTERNAL, "%s", why.msg);
     s = s == DTP_OK ? dtp_file_write(path, text, strlen(text), err) : s;
     free(text);
     return s;

@@ -65,14 +65,6 @@ static int32_t cut_axis(const dtp_row_parts *w, dtp_tensor_id t)
     return axis < type->rank ? axis : -1;
 }
 
-/* Outputs that have a cut dim must come out cut. */
-static bool output_fits(const dtp_row_parts *w, dtp_tensor_id t, const dtp_placement *p)
-{
-    const bool folded = p->op == DTP_REDUCE_SUM ||
-                        (w->folds && (p->op == DTP_REDUCE_MAX || p->op == DTP_REDUCE_MIN));
-    return (cut_axis(w, t) < 0 || p->kind == DTP_SHARD) && (p->kind != DTP_PARTIAL || folded);
-}
-
 static bool row_fits(const dtp_row_parts *w, const dtp_node *node, const dtp_op_call *call,
                      const dtp_sharding_rule *row)
 {
@@ -81,19 +73,14 @@ static bool row_fits(const dtp_row_parts *w, const dtp_node *node, const dtp_op_
         fits = operand_fits(w, node->in[i], &row->in[i]);
     }
     for (int32_t i = 0; i < node->n_out && fits; i++) {
-        fits = output_fits(w, node->out[i], &row->out[i]);
+        const dtp_placement *p = &row->out[i]; /* what has a cut dim must come out cut */
+        const bool folded = p->op == DTP_REDUCE_SUM ||
+                            (w->folds && (p->op == DTP_REDUCE_MAX || p->op == DTP_REDUCE_MIN));
+        fits = (cut_axis(w, node->out[i]) < 0 || p->kind == DTP_SHARD) &&
+               (p->kind != DTP_PARTIAL || folded);
     }
     const bool renames = (node->op->flags & DTP_OP_RENAMES) != 0 && row->dim >= 0;
     return fits && (!renames || dtp_renaming_fits(call, row, w->count));
-}
-
-/* Whether a node divides what it sums up by the rows that it sees. */
-static bool averages(const dtp_op_call *call)
-{
-    const uint32_t flags = call->op->flags;
-    return ((flags & DTP_OP_REDUCTION) != 0 &&
-            strcmp(dtp_call_choice(call, "kind"), "mean") == 0) ||
-           ((flags & DTP_OP_SOFTMAX_LOSS) != 0 && dtp_call_int(call, "reduce") == DTP_LOSS_MEAN);
 }
 
 /* What the partial output of a node is: of operands that add up, what all of those are. */
@@ -112,7 +99,12 @@ static dtp_row_part partial_of(const dtp_row_parts *w, const dtp_node *node,
         return DTP_ROWS_SUM; /* kernels know the whole batch: a mean is a sum of parts */
     }
     if (!sums && !means) {
-        return averages(call) ? DTP_ROWS_MEAN : DTP_ROWS_SUM;
+        const uint32_t flags = call->op->flags;
+        const bool averages = /* it divides what it sums up by the rows that it sees */
+            ((flags & DTP_OP_REDUCTION) != 0 &&
+             strcmp(dtp_call_choice(call, "kind"), "mean") == 0) ||
+            ((flags & DTP_OP_SOFTMAX_LOSS) != 0 && dtp_call_int(call, "reduce") == DTP_LOSS_MEAN);
+        return averages ? DTP_ROWS_MEAN : DTP_ROWS_SUM;
     }
     return sums && means ? DTP_ROWS_RESULT : means ? DTP_ROWS_MEAN : DTP_ROWS_SUM;
 }

@@ -112,13 +112,6 @@ static int32_t names_found(const dtp_catalog *c, const dtp_stored_params *stored
     return n;
 }
 
-/* The name up to its first '.', with it; "": there is none. */
-static const char *first_part(const dtp_catalog *c, const char *name)
-{
-    const char *dot = strchr(name, '.');
-    return dtp_arena_printf(c->arena, "%.*s", dot == NULL ? 0 : (int)(dot + 1 - name), name);
-}
-
 /* A model without its head is stored without the name that the whole model has for it ("model.",
  * "transformer."), and the other way round. *n: names found. */
 static dtp_status find_prefix(dtp_catalog *c, const dtp_stored_params *stored, int32_t *n,
@@ -127,7 +120,9 @@ static dtp_status find_prefix(dtp_catalog *c, const dtp_stored_params *stored, i
     *n = names_found(c, stored);
     for (int32_t i = 0; i < 2; i++) {
         const char *name = i == 0 ? stored->views[0].name : c->slices[0].name;
-        const char *part = first_part(c, name);
+        const char *dot = strchr(name, '.');
+        const char *part =
+            dtp_arena_printf(c->arena, "%.*s", dot == NULL ? 0 : (int)(dot + 1 - name), name);
         dtp_catalog other = *c;
         DTP_TRY(DTP_MEMORY(err, part));
         *(i == 0 ? &other.dropped : &other.added) = part;

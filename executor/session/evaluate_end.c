@@ -42,16 +42,6 @@ static dtp_status open_end(end_run *r, dtp_err *err)
     return dtp_session_create(r->program, r->backend, r->comm, &options, &r->session, err);
 }
 
-static void close_end(end_run *r)
-{
-    dtp_session_destroy(r->session);
-    dtp_comm_destroy(r->comm);
-    dtp_program_destroy(r->program);
-    dtp_backend_destroy(r->backend);
-    dtp_arena_destroy(r->arena);
-    dtp_graph_destroy(r->graph);
-}
-
 /* The parameters are the folds of `g`. */
 static dtp_status fill_end(const dtp_graph *g, const dtp_evaluation *sum, end_run *r, dtp_err *err)
 {
@@ -128,7 +118,12 @@ static dtp_status compute_results(const dtp_graph *g, dtp_evaluation *sum, dtp_e
         s = s == DTP_OK ? dtp_session_step(r.session, &step, err) : s;
     }
     s = s == DTP_OK ? take_results(g, &r, sum, err) : s;
-    close_end(&r);
+    dtp_session_destroy(r.session);
+    dtp_comm_destroy(r.comm);
+    dtp_program_destroy(r.program);
+    dtp_backend_destroy(r.backend);
+    dtp_arena_destroy(r.arena);
+    dtp_graph_destroy(r.graph);
     return s;
 }
 

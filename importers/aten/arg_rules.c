@@ -66,12 +66,6 @@ static double number(const dtp_aten_arg *a, int32_t i)
                                    : (double)a->ints[i];
 }
 
-static bool is_same_type(const dtp_aten *g, const dtp_aten_node *node, const dtp_aten_arg *a)
-{
-    const int32_t x = dtp_aten_input(node, 0);
-    return a->kind == ATEN_INT && x >= 0 && g->values[x].dtype == a->ints[0];
-}
-
 /* Whether the argument has one value, of a rule. */
 static bool is_value(const dtp_aten *g, const dtp_aten_node *node, const dtp_aten_arg *a,
                      const char *value)
@@ -83,7 +77,8 @@ static bool is_value(const dtp_aten *g, const dtp_aten_node *node, const dtp_ate
         return true;
     }
     if (strcmp(value, "same") == 0) {
-        return is_same_type(g, node, a);
+        const int32_t first = dtp_aten_input(node, 0);
+        return a->kind == ATEN_INT && first >= 0 && g->values[first].dtype == a->ints[0];
     }
     if (a->kind == ATEN_TEXT) {
         return strcmp(value, a->text) == 0;

@@ -598,16 +598,13 @@ static bool operands_are(const folder *f, const dtp_aten_node *node, bool *known
     return true;
 }
 
-static bool is_random(const char *op)
-{
-    return strstr(op, "rand") != NULL || strstr(op, "dropout") != NULL ||
-           strstr(op, "bernoulli") != NULL || strstr(op, "normal_") != NULL;
-}
-
 static void fold_node(folder *f, const dtp_aten_node *node)
 {
+    const bool random = strstr(node->op, "rand") != NULL || strstr(node->op, "dropout") != NULL ||
+                        strstr(node->op, "bernoulli") != NULL ||
+                        strstr(node->op, "normal_") != NULL;
     bool known;
-    if (node->n_outs == 0 || is_random(node->op)) {
+    if (node->n_outs == 0 || random) {
         return;
     }
     /* ones_like(x), zeros_like(x): x is not read */

@@ -26,16 +26,10 @@ typedef struct folder {
 
 /* ---- the template of a family ---- */
 
-static dtp_status read_template(const dtp_template_text *t, dtp_json_doc **out, dtp_err *err)
+static dtp_status find_template(folder *f, dtp_err *err)
 {
     static const char *const keys[] = {"format",   "about", "families", "keys", "ignored",
                                        "switches", "model", "names",    NULL};
-    DTP_TRY(dtp_json_parse(t->file, (const char *)t->text, t->len, out, err));
-    return dtp_json_format(dtp_json_root(*out), "dtp.template/1", keys, err);
-}
-
-static dtp_status find_template(folder *f, dtp_err *err)
-{
     const dtp_foreign *type;
     const dtp_json *families;
     dtp_strbuf known = {0};
@@ -47,7 +41,8 @@ static dtp_status find_template(folder *f, dtp_err *err)
          t->file != NULL && s == DTP_OK && f->family == NULL; t++) {
         dtp_json_destroy(f->doc);
         f->doc = NULL;
-        s = read_template(t, &f->doc, err);
+        s = dtp_json_parse(t->file, (const char *)t->text, t->len, &f->doc, err);
+        s = s == DTP_OK ? dtp_json_format(dtp_json_root(f->doc), "dtp.template/1", keys, err) : s;
         f->root = s == DTP_OK ? dtp_json_root(f->doc) : NULL;
         s = s == DTP_OK ? dtp_json_get_kind(f->root, "families", DTP_JSON_OBJECT, &families, err)
                         : s;

@@ -6,13 +6,6 @@
 
 /* ---- names ---- */
 
-/* Names that an exporter made up when it put a folded weight in the place of another. */
-static bool is_lost(const char *name)
-{
-    return strncmp(name, "onnx::", 6) == 0 ||
-           (strncmp(name, "val_", 4) == 0 && strspn(name + 4, "0123456789") == strlen(name + 4));
-}
-
 /* "PATH.weight", the second of a module with the number of its node, or "matmul_3.weight" of a node
  * without a path. */
 static dtp_status name_after_node(dtp_onnx_graph *o, int32_t value, const char *what, dtp_err *err)
@@ -69,7 +62,10 @@ static dtp_status read_weight(dtp_onnx_graph *o, int32_t *value, dtp_err *err)
     }
     if (dtp_name_find(&o->reads, any) < 0) {
         DTP_TRY(dtp_name_add(&o->reads, arena, any, *value, err));
-        DTP_TRY(is_lost(name) ? name_after_node(o, *value, what, err) : DTP_OK);
+        const bool made_up = /* when an exporter put a folded weight in the place of another */
+            strncmp(name, "onnx::", 6) == 0 ||
+            (strncmp(name, "val_", 4) == 0 && strspn(name + 4, "0123456789") == strlen(name + 4));
+        DTP_TRY(made_up ? name_after_node(o, *value, what, err) : DTP_OK);
     } else if (o->g->values[*value].rank == 1 && o->path[0] != '\0') {
         DTP_TRY(own_copy(o, *value, value, err));
         DTP_TRY(name_after_node(o, *value, what, err));
@@ -153,14 +149,6 @@ static dtp_status add_input(dtp_onnx_graph *o, const dtp_onnx_tensor *t, dtp_err
                              "%s: '%s'", o->g->file, t->name));
     memcpy(o->g->values[value].symbols, t->symbols, sizeof t->symbols);
     return bind(o, t->name, value, err);
-}
-
-/* A node whose module is not said is of that which made its first operand. */
-static const char *path_of(const dtp_onnx_graph *o, const dtp_onnx_node *n)
-{
-    const int32_t x = n->in.n == 0 ? -1 : dtp_name_find(&o->names, n->in.of[0]);
-    const int32_t maker = x < 0 ? -1 : o->g->values[x].node;
-    return n->path != NULL ? n->path : maker < 0 ? "" : o->g->nodes[maker].path;
 }
 
 static dtp_status read_operands(dtp_onnx_graph *o, dtp_err *err)
@@ -259,7 +247,10 @@ static dtp_status read_all(dtp_onnx_graph *o, dtp_err *err)
     }
     for (int32_t i = 0; i < f->n_nodes; i++) {
         o->n = &f->nodes[i];
-        o->path = path_of(o, o->n);
+        const int32_t x = o->n->in.n == 0 ? -1 : dtp_name_find(&o->names, o->n->in.of[0]);
+        const int32_t maker = x < 0 ? -1 : o->g->values[x].node;
+        /* A node whose module is not said is of that which made its first operand. */
+        o->path = o->n->path != NULL ? o->n->path : maker < 0 ? "" : o->g->nodes[maker].path;
         DTP_TRY(dtp_err_prefixed(read_node(o, err), err, "%s: %s '%s' in '%s'", f->file, o->n->op,
                                  o->n->name, o->path));
     }

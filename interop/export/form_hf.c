@@ -90,16 +90,6 @@ static dtp_status lose_values(hf_plan *h, dtp_err *err)
     return DTP_OK;
 }
 
-/* Whether the plan keeps or reads some part of a parameter split. */
-static bool is_split(const hf_plan *h, const dtp_placed *of)
-{
-    bool split = dtp_splits_over(&of->kept, h->s.m) || dtp_splits_over(&of->read, h->s.m);
-    for (int32_t k = 0; k < of->n_of; k++) {
-        split = split || dtp_splits_over(&h->p->plan->sharding.layouts[of->of[k]], h->s.m);
-    }
-    return split;
-}
-
 /* Parameters that are split in the plan and whole in transformers. */
 static dtp_status lose_params(hf_plan *h, dtp_err *err)
 {
@@ -108,7 +98,12 @@ static dtp_status lose_params(hf_plan *h, dtp_err *err)
         const dtp_module_style style = h->s.modules[h->s.of[i]].style;
         const bool whole = style == DTP_MODULE_NONE || style == DTP_MODULE_BIAS ||
                            h->flow.modules[h->s.of[i]].act == DTP_HF_WHOLE;
-        if (whole && is_split(h, &p->params[i])) {
+        const dtp_placed *of = &p->params[i];
+        bool split = dtp_splits_over(&of->kept, h->s.m) || dtp_splits_over(&of->read, h->s.m);
+        for (int32_t k = 0; k < of->n_of; k++) {
+            split = split || dtp_splits_over(&p->plan->sharding.layouts[of->of[k]], h->s.m);
+        }
+        if (whole && split) {
             DTP_TRY(lose(h, DTP_LOST_STYLE, p->params[i].name, err));
         }
     }

@@ -95,15 +95,6 @@ static dtp_status write_recomputed(const dtp_torch_plan *t, dtp_json_writer *w, 
 
 /* ---- groups of fully_shard ---- */
 
-/* Bytes of a parameter on a rank once fully_shard has gathered it. */
-static int64_t gathered_bytes(const dtp_torch_plan *t, const dtp_placed *of)
-{
-    dtp_ttype local;
-    dtp_layout_local_max(&of->read, &t->p->plan->mesh, &of->type, &local);
-    local.dtype = t->p->plan->variant.precision.compute;
-    return dtp_ttype_bytes(&local);
-}
-
 /* A module of a numbered list. */
 typedef struct instance {
     const char *name, *pattern;
@@ -126,7 +117,11 @@ static dtp_status find_instances(const dtp_torch_plan *t, instance **out, int32_
         }
         (*out)[k] = k == *n ? found : (*out)[k];
         *n += k == *n ? 1 : 0;
-        (*out)[k].bytes += t->sharded[i] ? gathered_bytes(t, &t->p->params[i]) : 0;
+        dtp_ttype local; /* on a rank, once fully_shard has gathered it */
+        dtp_layout_local_max(&t->p->params[i].read, &t->p->plan->mesh, &t->p->params[i].type,
+                             &local);
+        local.dtype = t->p->plan->variant.precision.compute;
+        (*out)[k].bytes += t->sharded[i] ? dtp_ttype_bytes(&local) : 0;
     }
     return DTP_OK;
 }

@@ -8,16 +8,6 @@ typedef struct collector {
     bool *known; /* by parameter of the placements: it is in a bucket */
 } collector;
 
-static bool over_data(const dtp_torch_plan *t, const dtp_instr *instr)
-{
-    bool data = instr->coll.set != 0;
-    for (int32_t m = 0; m < t->p->plan->mesh.n_dims; m++) {
-        data = data && ((instr->coll.set & 1U << m) == 0 || t->dim[m] == DTP_TORCH_DATA);
-    }
-    return data && instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_REDUCE &&
-           instr->phase != DTP_FORWARD;
-}
-
 /* The parameter of the placements whose gradient, or that of one of its parts, is a tensor; -1:
  * none. */
 static int32_t param_of(const dtp_placements *p, dtp_tensor_id grad)
@@ -61,7 +51,13 @@ dtp_status dtp_export__gradient_buckets(const dtp_torch_plan *t, dtp_json_writer
     DTP_TRY(DTP_NEW(t->p->arena, c.known, t->p->n_params + 1, err));
     dtp_json_begin_array(w, "gradient_buckets", false);
     for (int32_t i = 0; program != NULL && i < program->n_instrs; i++) {
-        if (over_data(t, &program->instrs[i])) {
+        const dtp_instr *instr = &program->instrs[i];
+        bool data = instr->coll.set != 0 && instr->kind == DTP_INSTR_START &&
+                    instr->coll.kind == DTP_ALL_REDUCE && instr->phase != DTP_FORWARD;
+        for (int32_t m = 0; m < t->p->plan->mesh.n_dims; m++) {
+            data = data && ((instr->coll.set & 1U << m) == 0 || t->dim[m] == DTP_TORCH_DATA);
+        }
+        if (data) {
             write_bucket(&c, &program->instrs[i], w);
         }
     }

@@ -187,16 +187,6 @@ static void follow_op(node_view *v, dtp_hf_module *module)
     }
 }
 
-/* What a module adds to its product: a bias that is split as the sum, or that is whole. */
-static void follow_bias(node_view *v)
-{
-    for (int32_t i = 0; i < v->node->n_in; i++) {
-        v->out = v->param[i] < 0 && v->at[i] >= 0
-                     ? dtp_ttype_find(&v->types.out[0], v->types.in[i].dims[v->at[i]].id)
-                     : v->out;
-    }
-}
-
 /* ---- the graph ---- */
 
 typedef struct walk {
@@ -234,7 +224,11 @@ static dtp_status follow_node(walk *w, const dtp_node *node, dtp_node_id n, dtp_
         source = index;
     } else if (module != NULL && module->act == DTP_HF_COLWISE &&
                (node->op->flags & DTP_OP_ELEMENTWISE) != 0) {
-        follow_bias(&v);
+        for (int32_t i = 0; i < v.node->n_in; i++) { /* a bias is split as the sum, or whole */
+            v.out = v.param[i] < 0 && v.at[i] >= 0
+                        ? dtp_ttype_find(&v.types.out[0], v.types.in[i].dims[v.at[i]].id)
+                        : v.out;
+        }
     } else {
         follow_op(&v, module);
     }

@@ -72,12 +72,6 @@ static dtp_status open_plan(const plan_command *c, const dtp_strbuf *text, opene
                                     : DTP_FAIL(err, s, "%s", why.msg);
 }
 
-static void close_plan(opened_plan *o)
-{
-    dtp_job_destroy(o->job);
-    dtp_plan_destroy(o->plan);
-}
-
 /* Its step as a trace, into the file of --trace: one that waits for its commit. */
 static dtp_status write_trace(const plan_command *c, const dtp_job *job, dtp_file_out **out,
                               dtp_err *err)
@@ -193,7 +187,8 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         dtp_strbuf_add(&report, "\n");
     }
     s = s == DTP_OK && c->source.trace != NULL ? write_trace(c, opened.job, &trace, err) : s;
-    close_plan(&opened);
+    dtp_job_destroy(opened.job);
+    dtp_plan_destroy(opened.plan);
     s = s == DTP_OK ? tool_put_both(c->source.output, &text, &report, !c->source.json, err) : s;
     dtp_strbuf_free(&text);
     dtp_strbuf_free(&report);

@@ -383,17 +383,6 @@ static bool is_stopped(const sampler *s, int64_t row)
     return false;
 }
 
-/* Whether some row goes on. */
-static bool mark_stopped(sampler *s)
-{
-    bool on = false;
-    for (int64_t row = 0; row < s->c->rows; row++) {
-        s->ends[row] = s->ends[row] == 0 && is_stopped(s, row) ? s->n : s->ends[row];
-        on = on || s->ends[row] == 0;
-    }
-    return on;
-}
-
 static dtp_status add_token(sampler *s, dtp_err *err)
 {
     const sample_command *c = s->c;
@@ -504,7 +493,11 @@ static dtp_status sample_rank(dtp_comm *comm, dtp_backend *backend, void *user, 
     }
     for (bool on = true; status == DTP_OK && on && s.n < c->start.n + c->source.tokens;) {
         status = add_token(&s, err);
-        on = mark_stopped(&s);
+        on = false; /* whether some row goes on */
+        for (int64_t row = 0; row < c->rows; row++) {
+            s.ends[row] = s.ends[row] == 0 && is_stopped(&s, row) ? s.n : s.ends[row];
+            on = on || s.ends[row] == 0;
+        }
     }
     if (status == DTP_OK && comm->rank == 0) {
         status = print_rows(&s, err);

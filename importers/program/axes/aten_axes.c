@@ -214,12 +214,6 @@ dtp_status dtp_axes_embedding(dtp_axes *x, const dtp_aten_node *node, dtp_err *e
     return DTP_OK;
 }
 
-/* Whether a constant index of axis `axis` of x is 0, 1, .. for all of it. */
-static bool is_counted(const dtp_const *c, const dtp_aten_value *ids, int64_t size)
-{
-    return c->kind == DTP_CONST_INDEX && c->low == 0 && ids->rank == 1 && ids->sizes[0] == size;
-}
-
 /* The only index of aten.index that is not counted, and the axis of x that it is of. The others are
  * None, or count along the only axis of that index. */
 static int32_t only_index(const dtp_aten *g, const dtp_const *consts, const dtp_aten_arg *list,
@@ -236,7 +230,9 @@ static int32_t only_index(const dtp_aten *g, const dtp_const *consts, const dtp_
         }
         last = i;
         out->first = out->first < 0 ? i : out->first;
-        if (is_counted(&consts[v], &g->values[v], x->sizes[i])) {
+        const dtp_aten_value *at = &g->values[v];
+        if (consts[v].kind == DTP_CONST_INDEX && consts[v].low == 0 && at->rank == 1 &&
+            at->sizes[0] == x->sizes[i]) { /* 0, 1, .. for all of the axis */
             out->counted |= UINT32_C(1) << i;
         } else if (ids < 0) {
             ids = v;

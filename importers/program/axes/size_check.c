@@ -10,23 +10,18 @@ typedef struct trial {
     int64_t *sizes; /* by class; 0: not known */
 } trial;
 
-/* The n-th symbol is so many times as long as in the file. */
-static int64_t factor_of(int32_t n)
-{
-    static const int64_t primes[] = {2, 3, 5, 7, 11, 13, 17, 19};
-    return primes[n % 8];
-}
-
-/* Axis `at` of all inputs counts the symbols. */
+/* Axis `at` of all inputs counts the symbols: the n-th one is the n-th prime times as long as in
+ * the file. */
 static int64_t size_of(const trial *t, const char *symbol)
 {
+    static const int64_t primes[] = {2, 3, 5, 7, 11, 13, 17, 19};
     const dtp_aten *g = t->x->g;
     int32_t n = 0;
     for (int32_t i = 0; i < g->n_inputs; i++) {
         const dtp_aten_value *v = &g->values[g->inputs[i]];
         for (int32_t a = 0; a < v->rank && v->role == ATEN_INPUT; a++) {
             if (v->symbols[a] != NULL && strcmp(v->symbols[a], symbol) == 0) {
-                return v->sizes[a] * factor_of(n);
+                return v->sizes[a] * primes[n % 8];
             }
             n += v->symbols[a] != NULL ? 1 : 0;
         }

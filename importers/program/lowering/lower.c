@@ -286,16 +286,6 @@ static dtp_status emit_index(dtp_lowering *l, const char *names, const char *siz
     return DTP_OK;
 }
 
-/* The place of an axis among the parts; -1: it is not one part. */
-static int32_t part_of(const dtp_importer *m, int32_t value, int32_t axis)
-{
-    int32_t part = 0;
-    for (int32_t i = 0; i < axis; i++) {
-        part += dtp_axis_parts(m, value, i);
-    }
-    return dtp_axis_parts(m, value, axis) == 1 ? part : -1;
-}
-
 /* One value on and below a diagonal, another above it: compare(index, index), and a choice. */
 static dtp_status low_step(dtp_lowering *l, int32_t value, const dtp_const *s, dtp_low *low,
                            dtp_err *err)
@@ -303,7 +293,11 @@ static dtp_status low_step(dtp_lowering *l, int32_t value, const dtp_const *s, d
     const dtp_aten_value *v = dtp_value_of(l, value);
     const char *ids[3], *dims[2], *both;
     for (int32_t i = 0; i < 2; i++) {
-        const int32_t part = part_of(l->m, value, s->axis[i]);
+        int32_t part = 0; /* the place of the axis among the parts; -1: it is not one part */
+        for (int32_t a = 0; a < s->axis[i]; a++) {
+            part += dtp_axis_parts(l->m, value, a);
+        }
+        part = dtp_axis_parts(l->m, value, s->axis[i]) == 1 ? part : -1;
         if (part < 0) {
             return DTP_FAIL(err, DTP_UNSUPPORTED, "the constant '%s' has dims that are split",
                             v->name);
@@ -374,11 +368,6 @@ static dtp_status low_const(dtp_lowering *l, int32_t value, dtp_err *err)
     return DTP_OK;
 }
 
-static bool is_taken(const dtp_importer *m, const char *name)
-{
-    return dtp_name_find(&m->g->sources, name) >= 0 || dtp_name_find(&m->ids, name) >= 0;
-}
-
 /* Inputs and parameters have the axes that they are fed with: axes of size 1 of a parameter are
  * gone behind it, and an axis of an input that is split is split there. */
 static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
@@ -392,7 +381,9 @@ static dtp_status low_fed(dtp_lowering *l, int32_t value, dtp_err *err)
         const char *shorter = dtp_shorter(l->m, v->source);
         DTP_TRY(DTP_MEMORY(err, shorter));
         to->id = strcmp(shorter, v->source) == 0 ? v->source : shorter;
-        while (dtp_hides_input(l->m, to->id) || (to->id != v->source && is_taken(l->m, to->id))) {
+        while (dtp_hides_input(l->m, to->id) ||
+               (to->id != v->source && (dtp_name_find(&l->m->g->sources, to->id) >= 0 ||
+                                        dtp_name_find(&l->m->ids, to->id) >= 0))) {
             to->id = dtp_arena_printf(l->m->arena, "%s_1", to->id);
             DTP_TRY(DTP_MEMORY(err, to->id));
         }

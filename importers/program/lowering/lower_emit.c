@@ -88,12 +88,6 @@ const char *dtp_group_name(dtp_lowering *l, int32_t group)
 
 /* ---- nodes ---- */
 
-static bool is_id(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '.' || c == '-' || c == '/';
-}
-
 /* "layers.0.mask" would be called "mask" in a block of the layers, which an input is. */
 bool dtp_hides_input(const dtp_importer *m, const char *id)
 {
@@ -126,7 +120,8 @@ static dtp_status unique(dtp_importer *m, const char *base, const char **out, dt
     char *id = dtp_shorter(m, base);
     DTP_TRY(DTP_MEMORY(err, id));
     for (char *c = id; *c != '\0'; c++) {
-        *c = is_id(*c) ? *c : '_';
+        const bool letter = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z');
+        *c = letter || strchr("0123456789_.-/", *c) != NULL ? *c : '_';
     }
     while (dtp_name_find(&m->g->sources, id) >= 0 || dtp_hides_input(m, id)) {
         id = dtp_arena_printf(m->arena, "%s_1", id);

@@ -161,16 +161,6 @@ static dtp_status outer_piece(dtp_lowering *l, int32_t axis, int32_t i, dtp_err 
     return dtp_emit_value(l, "relabel", "", err);
 }
 
-/* Whether the outer part of the axis counts the pieces, and the others are those of a piece. */
-static bool is_outer(const dtp_lowering *l, int32_t axis)
-{
-    const dtp_axes *x = &l->m->axes;
-    int32_t all[DTP_FLAT_PARTS], one[DTP_FLAT_PARTS];
-    const int32_t n = dtp_axis_leaves(x, 1, &x->of[l->x][axis], all, DTP_FLAT_PARTS);
-    const int32_t k = dtp_axis_leaves(x, 1, &x->of[l->out][axis], one, DTP_FLAT_PARTS);
-    return n > 1 && n == k + 1 && memcmp(all + 1, one, (size_t)k * sizeof one[0]) == 0;
-}
-
 /* split, chunk; select */
 dtp_status dtp_lower_pieces(dtp_lowering *l, dtp_err *err)
 {
@@ -178,7 +168,13 @@ dtp_status dtp_lower_pieces(dtp_lowering *l, dtp_err *err)
     if (l->op->ours != NULL) { /* select: a piece of one element */
         return cut(l, axis, true, place(l, axis, dtp_aten_int(l->node, "index", 0)), err);
     }
-    const bool equal = is_outer(l, axis);
+    /* Whether the outer part of the axis counts the pieces, and the others are those of a piece. */
+    const dtp_axes *x = &l->m->axes;
+    int32_t all[DTP_FLAT_PARTS], piece[DTP_FLAT_PARTS];
+    const int32_t n_all = dtp_axis_leaves(x, 1, &x->of[l->x][axis], all, DTP_FLAT_PARTS);
+    const int32_t n_one = dtp_axis_leaves(x, 1, &x->of[l->out][axis], piece, DTP_FLAT_PARTS);
+    const bool equal = n_all > 1 && n_all == n_one + 1 &&
+                       memcmp(all + 1, piece, (size_t)n_one * sizeof piece[0]) == 0;
     int64_t at = 0;
     for (int32_t i = 0; i < l->node->n_outs; i++) {
         dtp_lowering one = dtp_lowering_of(l->m, l->node, l->op, l->node->outs[i]);

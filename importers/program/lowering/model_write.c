@@ -272,16 +272,6 @@ static void put_dims(const writer *w, dtp_strbuf *b)
 
 /* ---- outputs ---- */
 
-/* Whether a tensor is an input or a parameter, which a step changes, or an output already. */
-static bool is_another(const writer *w, int32_t n, const char *id)
-{
-    bool is = dtp_name_find(&w->m->g->sources, id) >= 0;
-    for (int32_t i = 0; i < n && !is; i++) {
-        is = strcmp(w->put[i], id) == 0;
-    }
-    return is;
-}
-
 /* Output i is a tensor of its own and has all its dims, in their order. */
 static dtp_status whole_output(writer *w, int32_t i, dtp_err *err)
 {
@@ -292,8 +282,12 @@ static dtp_status whole_output(writer *w, int32_t i, dtp_err *err)
     dtp_lowering l = dtp_lowering_of(m, &outside, NULL, value);
     DTP_TRY(dtp_low_get(&l, value, &low, err));
     w->put[i] = low->id;
-    if (dtp_low_is_whole(low) && m->g->values[value].role == ATEN_NODE &&
-        !is_another(w, i, low->id)) {
+    bool another = /* an input or a parameter, which a step changes, or an output already */
+        dtp_name_find(&m->g->sources, low->id) >= 0;
+    for (int32_t k = 0; k < i && !another; k++) {
+        another = strcmp(w->put[k], low->id) == 0;
+    }
+    if (dtp_low_is_whole(low) && m->g->values[value].role == ATEN_NODE && !another) {
         return DTP_OK;
     }
     l.x = value;

@@ -105,14 +105,6 @@ static dtp_status check_value(const dtp_importer *m, const dtp_graph *g, int32_t
                               : refuse(m, v->node < 0 ? NULL : &m->g->nodes[v->node], &why, err);
 }
 
-static dtp_status check_values(const dtp_importer *m, const dtp_graph *g, dtp_err *err)
-{
-    for (int32_t i = 0; i < m->g->n_values; i++) {
-        DTP_TRY(check_value(m, g, i, err));
-    }
-    return DTP_OK;
-}
-
 /* ---- the program ---- */
 
 static dtp_status lower_on_one(const dtp_graph *g, dtp_arena *arena, dtp_err *err)
@@ -139,7 +131,9 @@ dtp_status dtp_import_read_back(const dtp_importer *m, int32_t n_blocks, const d
     dtp_graph *g = NULL;
     dtp_err why = {0};
     dtp_status s = checked(&r, dtp_model_parse("model", text, len, &options, &g, &why), &why, err);
-    s = s == DTP_OK ? check_values(m, g, err) : s;
+    for (int32_t i = 0; i < m->g->n_values && s == DTP_OK; i++) {
+        s = check_value(m, g, i, err);
+    }
     dtp_graph_destroy(g);
     g = NULL;
     options.forward_only = true;

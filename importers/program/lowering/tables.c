@@ -82,14 +82,6 @@ static dtp_status store(dtp_importer *m, int32_t value, const char *name, dtp_er
     return DTP_OK;
 }
 
-/* "layers.0.attn.eye" */
-static const char *name_of(const dtp_importer *m, const dtp_aten_node *node)
-{
-    const char *op = strchr(node->op, '.') == NULL ? node->op : strchr(node->op, '.') + 1;
-    return dtp_arena_printf(m->arena, "%s%s%.*s", node->path, node->path[0] == '\0' ? "" : ".",
-                            (int)strcspn(op, "."), op);
-}
-
 /* Whether a node makes a constant whose elements are known, and that is stored: no row of ours
  * computes it, or it is of integers and made of tables. What is computed by nodes of ours stays so:
  * sizes are free in it. */
@@ -118,7 +110,13 @@ static dtp_status store_output(dtp_importer *m, int32_t value, const bool *table
     if (!table[value] || v->role == ATEN_PARAM) {
         return DTP_OK;
     }
-    const char *name = v->node < 0 ? v->source : name_of(m, &m->g->nodes[v->node]);
+    const char *name = v->source;
+    if (v->node >= 0) { /* "layers.0.attn.eye" */
+        const dtp_aten_node *made = &m->g->nodes[v->node];
+        const char *op = strchr(made->op, '.') == NULL ? made->op : strchr(made->op, '.') + 1;
+        name = dtp_arena_printf(m->arena, "%s%s%.*s", made->path, made->path[0] == '\0' ? "" : ".",
+                                (int)strcspn(op, "."), op);
+    }
     DTP_TRY(DTP_MEMORY(err, name));
     return store(m, value, name, err);
 }

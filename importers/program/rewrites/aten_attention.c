@@ -26,12 +26,6 @@ static double number(const dtp_aten_node *node, int32_t i)
                : (double)NAN;
 }
 
-static bool is_scaled(const dtp_aten_node *node)
-{
-    return (dtp_aten_is(node, "mul") || dtp_aten_is(node, "div")) && !isnan(number(node, 1)) &&
-           dtp_aten_input(node, 0) >= 0 && dtp_aten_arg_of(node, "rounding_mode") == NULL;
-}
-
 /* A mask of those where `condition` is `hides`: a number so low that no score matters beside it. */
 static int32_t hidden(dtp_expansion *e, int32_t condition, bool hides, double low, int32_t dtype)
 {
@@ -108,7 +102,11 @@ static bool mask_is_condition(dtp_expansion *e)
 /* What is multiplied by numbers, which go into the scale. */
 static int32_t unscaled(const dtp_expansion *e, int32_t value, double *scale)
 {
-    for (const dtp_aten_node *node; (node = maker(e, value)) != NULL && is_scaled(node);) {
+    for (const dtp_aten_node *node; (node = maker(e, value)) != NULL;) {
+        if ((!dtp_aten_is(node, "mul") && !dtp_aten_is(node, "div")) || isnan(number(node, 1)) ||
+            dtp_aten_input(node, 0) < 0 || dtp_aten_arg_of(node, "rounding_mode") != NULL) {
+            break;
+        }
         *scale *= dtp_aten_is(node, "mul") ? number(node, 1) : 1 / number(node, 1);
         value = dtp_aten_input(node, 0);
     }

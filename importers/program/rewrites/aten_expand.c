@@ -35,16 +35,6 @@ static bool begin_in_place(dtp_expansion *e, dtp_aten_node *node, int32_t x)
 
 /* ---- all ---- */
 
-/* A tensor that no gradient flows through: without a loss, of integers, or a constant. */
-static bool is_detached(const dtp_expansion *e, const dtp_aten_node *node)
-{
-    const int32_t x = dtp_aten_input(node, 0);
-    return dtp_aten_is(node, "detach") && x >= 0 && node->n_outs == 1 &&
-           (!e->trains || !dtp_aten_real_type(e->g->values[x].dtype) ||
-            dtp_aten_is(dtp_expand_maker(e, x), "lift_fresh_copy") ||
-            e->g->values[x].role == ATEN_BUFFER);
-}
-
 static dtp_status expand_as(dtp_expansion *e, dtp_aten_node *node, bool complex)
 {
     const int32_t n = e->n;
@@ -132,7 +122,11 @@ static dtp_status expand_node(dtp_expansion *e, dtp_aten_node *node)
             a->values[j] = a->values[j] < 0 ? -1 : e->is[a->values[j]];
         }
     }
-    if (is_detached(e, node)) {
+    const int32_t x = dtp_aten_input(node, 0);
+    if (dtp_aten_is(node, "detach") && x >= 0 && node->n_outs == 1 &&
+        (!e->trains || !dtp_aten_real_type(e->g->values[x].dtype) ||
+         dtp_aten_is(dtp_expand_maker(e, x), "lift_fresh_copy") ||
+         e->g->values[x].role == ATEN_BUFFER)) { /* no gradient flows through it */
         node->op = "aten.alias";
     }
     DTP_TRY(expand_as(e, node, complex));

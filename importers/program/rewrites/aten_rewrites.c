@@ -358,11 +358,6 @@ static int32_t with_number(dtp_expansion *e, const char *op, int32_t x, double b
     return x < 0 ? -1 : dtp_expand_node(e, op, 2, args, 1, like);
 }
 
-static bool is_number(const dtp_aten_arg *a)
-{
-    return a != NULL && (a->kind == ATEN_INT || a->kind == ATEN_FLOAT || a->kind == ATEN_BOOLEAN);
-}
-
 /* clamp of integers, whose bounds count one after the other: the upper one last. */
 static bool clamp_integers(dtp_expansion *e, int32_t x)
 {
@@ -373,7 +368,8 @@ static bool clamp_integers(dtp_expansion *e, int32_t x)
     }
     for (int32_t i = 0; i < 2; i++) {
         const dtp_aten_arg *bound = dtp_aten_arg_of(e->of, names[i]);
-        if (bound != NULL && !is_number(bound)) {
+        if (bound != NULL && bound->kind != ATEN_INT && bound->kind != ATEN_FLOAT &&
+            bound->kind != ATEN_BOOLEAN) {
             return false;
         }
         x = bound == NULL
