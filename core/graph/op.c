@@ -14,6 +14,12 @@ const dtp_attr *dtp_call_attr(const dtp_op_call *call, const char *key)
     return NULL;
 }
 
+int32_t dtp_op_moved(const dtp_op_def *op, int32_t n)
+{
+    const bool list = op->max_in == DTP_MAX_OP_IN;
+    return (op->flags & DTP_OP_MOVES) == 0 ? 0 : list || n < 1 ? n : 1;
+}
+
 int64_t dtp_call_int(const dtp_op_call *call, const char *key)
 {
     return dtp_call_attr(call, key)->i;

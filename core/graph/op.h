@@ -72,6 +72,8 @@ enum {
     DTP_OP_STATISTIC = 1 << 21,      /* of many elements: mixed precision keeps it in f32 */
     DTP_OP_FUSES = 1 << 22,          /* of floats a step of expressions that run as one kernel: one
                                         or two operands, at most one float attribute */
+    DTP_OP_MOVES = 1 << 23,          /* elements of operand 0, of a list those of all, and zeros:
+                                        each, some or one several times (dtp_op_moved) */
     DTP_OP_ANY_DTYPE = 1 << 19       /* moves, fills or converts: kernels take every dtype */
 };
 
@@ -151,6 +153,8 @@ const dtp_attr_spec *dtp_op_attr(const dtp_op_def *op, const char *key);
 int32_t dtp_attr_choice(const dtp_attr_spec *spec, const char *name);
 /* The name of the choice that a call makes; the op must have the attribute. */
 const char *dtp_call_choice(const dtp_op_call *call, const char *key);
+/* From how many operands, the first ones, a node with n of them moves elements to output 0. */
+int32_t dtp_op_moved(const dtp_op_def *op, int32_t n);
 /* Bytes of all operands and outputs of a call. */
 double dtp_call_bytes(const dtp_op_call *call);
 /* The dtype by which a call is priced: of its first operand, else of its result. */

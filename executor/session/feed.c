@@ -7,7 +7,7 @@
 #include <zlib.h>
 
 #include "core/files/file_map.h"
-#include "core/graph/ops/cross_entropy.h"
+#include "core/transform/label_uses.h"
 #include "core/transform/microbatch.h"
 #include "core/base/units.h"
 #include "core/base/philox.h"
@@ -25,15 +25,14 @@ typedef struct source {
     /* WINDOWS of a row of elements */
     dtp_store store;
     int64_t elems, shift, places, window;
-    bool looked_up;         /* a table is read at its elements */
-    const int64_t *ignored; /* the label that a loss ignores; NULL: none reads it */
 } source;
 
 struct dtp_feed {
     const dtp_graph *graph;
     uint64_t seed;
     dtp_feed_order order;
-    source *sources; /* by tensor id */
+    source *sources;       /* by tensor id */
+    dtp_label_use *labels; /* likewise */
     void *scratch;
     size_t capacity;
 };
@@ -307,74 +306,28 @@ static dtp_status open_all(dtp_feed *feed, int32_t n, const dtp_feed_spec *specs
     return DTP_OK;
 }
 
-static bool looks_up(const dtp_node *node)
-{
-    return (node->op->flags & (DTP_OP_LOOKUP | DTP_OP_CHECKS_DATA)) != 0 &&
-           dtp_loss_ignored(node->op, node->n_attrs, node->attrs) == NULL;
-}
-
-/* Whether the elements of a result are those of operands. */
-static bool moves_elements(const dtp_node *node)
-{
-    return (node->op->flags & DTP_OP_ANY_DTYPE) != 0 && !looks_up(node);
-}
-
-/* The label that is ignored in a tensor, and in those that it is made of, where no table is read at
- * them: nodes in reverse. */
-static void pass_on(dtp_feed *feed)
-{
-    const dtp_graph *g = feed->graph;
-    for (dtp_node_id n = g->n_nodes; n-- > 0;) {
-        const dtp_node *node = &g->nodes[n];
-        const bool looked =
-            looks_up(node) || (moves_elements(node) && feed->sources[node->out[0]].looked_up);
-        for (int32_t i = 0; i < node->n_in && looked; i++) {
-            feed->sources[node->in[i]].looked_up = true;
-        }
-    }
-    for (dtp_node_id n = g->n_nodes; n-- > 0;) {
-        const dtp_node *node = &g->nodes[n];
-        const int64_t *label = feed->sources[node->out[0]].ignored;
-        for (int32_t i = 0; i < node->n_in && label != NULL && moves_elements(node); i++) {
-            source *in = &feed->sources[node->in[i]];
-            in->ignored = in->looked_up ? in->ignored : label;
-        }
-    }
-}
-
-/* Which labels losses ignore, by the inputs that hold them. */
-static void find_ignored(dtp_feed *feed)
-{
-    const dtp_graph *g = feed->graph;
-    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        const dtp_node *node = &g->nodes[n];
-        const int64_t *label = dtp_loss_ignored(node->op, node->n_attrs, node->attrs);
-        for (int32_t i = 0; i < node->n_in && label != NULL; i++) {
-            feed->sources[node->in[i]].ignored = label;
-        }
-    }
-    pass_on(feed);
-}
-
 dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *specs, uint64_t seed,
                            dtp_feed_order order, dtp_feed **out, dtp_err *err)
 {
     dtp_feed *feed = calloc(1, sizeof *feed);
     source *sources = calloc((size_t)g->n_tensors + 1, sizeof *sources);
-    if (feed == NULL || sources == NULL) {
+    dtp_label_use *labels = calloc((size_t)g->n_tensors + 1, sizeof *labels);
+    if (feed == NULL || sources == NULL || labels == NULL) {
         free(feed);
         free(sources);
+        free(labels);
         return DTP_FAIL(err, DTP_NOMEM, "no memory for feeds");
     }
     feed->graph = g;
     feed->seed = seed;
     feed->order = order;
     feed->sources = sources;
+    feed->labels = labels;
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         sources[t].map.fd = sources[t].npy.map.fd = -1;
     }
     int64_t rows;
-    find_ignored(feed);
+    dtp_label_uses_find(g, labels);
     dtp_status status = open_all(feed, n, specs, err);
     if (status == DTP_OK && order != DTP_FEED_SHUFFLED) {
         status = dtp_feed_rows(feed, &rows, err);
@@ -398,6 +351,7 @@ void dtp_feed_destroy(dtp_feed *feed)
         free(feed->sources[t].file);
     }
     free(feed->sources);
+    free(feed->labels);
     free(feed->scratch);
     free(feed);
 }
@@ -603,7 +557,7 @@ static dtp_status fill_npy(dtp_feed *feed, dtp_tensor_id id, int64_t step, const
     DTP_TRY(s->kind == NPY_SAME ? dtp_npy_read(&s->npy, s->file, shard, feed->scratch, err)
                                 : read_rows(feed, id, step, shard, bytes, err));
     DTP_TRY(dtp_convert(s->npy.store, feed->scratch, t->type.dtype, out, n, err));
-    return dtp_check_below(t->type.dtype, out, n, t->below, s->ignored, err);
+    return dtp_check_below(t->type.dtype, out, n, t->below, feed->labels[id].ignored, err);
 }
 
 /* The file of windows, and where its elements begin in it. */
@@ -666,7 +620,7 @@ static dtp_status fill_windows(dtp_feed *feed, dtp_tensor_id id, int64_t step,
         dtp_swap_bytes(feed->scratch, n, width);
     }
     DTP_TRY(dtp_convert(s->store, feed->scratch, t->type.dtype, out, n, err));
-    return dtp_check_below(t->type.dtype, out, n, t->below, s->ignored, err);
+    return dtp_check_below(t->type.dtype, out, n, t->below, feed->labels[id].ignored, err);
 }
 
 dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const dtp_shard *shard,
@@ -677,7 +631,7 @@ dtp_status dtp_feed_fill(dtp_feed *feed, dtp_tensor_id id, int64_t step, const d
     dtp_status status = DTP_OK;
     switch (s->kind) {
     case SYNTHETIC:
-        synthesise(feed, t, s->ignored, step, shard, out);
+        synthesise(feed, t, feed->labels[id].ignored, step, shard, out);
         break;
     case WINDOWS:
         status = fill_windows(feed, id, step, shard, out, err);

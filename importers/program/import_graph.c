@@ -252,6 +252,7 @@ static dtp_status lower_all(dtp_importer *m, dtp_err *err)
             DTP_TRY(at_node(m, node, l.op->lower(&l, err), err));
         }
     }
+    dtp_carry_bounds(m);
     return DTP_OK;
 }
 

@@ -27,6 +27,7 @@ RECOGNISED = {
     "experts": (0, 0, 0, 0, 0, 0, 0),
     "pieces": (1, 0, 1, 0, 0, 0, 0),
     "encoding": (0, 0, 0, 0, 0, 0, 0),
+    "labels": (0, 0, 0, 0, 0, 0, 0),
     "adapters": (0, 0, 1, 0, 3, 1, 3),
     "tables": (0, 0, 0, 0, 0, 1, 2),
     "writes": (0, 0, 0, 0, 0, 0, 0),
@@ -38,6 +39,8 @@ RECOGNISED = {
     "sizes": (0, 0, 0, 0, 0, 0, 0),
     "bounds": (0, 0, 0, 0, 0, 0, 0),
 }
+# inputs whose integers are below the size of a table: ops between them only move elements
+BELOW = {"labels": {"at", "shifted", "padded", "rolled", "joined", "stacked", "turned", "taken"}}
 KEYS = ("parameters", "attention", "causal", "norms", "rope", "gelu", "blocks", "repeats")
 
 
@@ -100,6 +103,9 @@ def main(dtplan, dtrun, name, folder):
             sys.exit(f"{name}: {dict(zip(KEYS, got))}, not {want}")
         with open(model) as f:
             m = json.load(f)
+        below = {i for i, of in m["inputs"].items() if "below" in of}
+        if below != BELOW.get(name, below):
+            sys.exit(f"{name}: a bound on {sorted(below)}, not on {sorted(BELOW[name])}")
         outputs = ([m["train"]["loss"]] if "train" in m else []) + m["outputs"]
         feeds = [a for n in m["inputs"] for a in ("--feed", f"{n}={path(name, 'test', 'in.' + n + '.npy')}")]
         fetch = [a for i, o in enumerate(outputs) for a in ("--fetch", f"{o}={path(f'{i}.npy')}")]

@@ -504,6 +504,22 @@ class Bounds(nn.Module):
                 torch.div(x, 0.3, rounding_mode="trunc"), x.to(torch.bfloat16).sum(1, dtype=torch.float32), x[:, 2].view(2, -1))
 
 
+class Labels(nn.Module):
+    """Losses of labels that were moved; every input holds the label that is ignored. Of the last one the program reads other
+    values than it is fed with."""
+
+    def __init__(self, d=8, vocab=11):
+        super().__init__()
+        self.out = nn.Linear(d, vocab)
+
+    def forward(self, x, at, shifted, padded, rolled, joined, stacked, turned, taken, clamped):
+        z = self.out(x)
+        pairs = ((z[:, :-1], shifted[:, 1:]), (z, F.pad(padded, (0, 1), value=-100)[:, 1:]), (z, rolled.roll(-1, 1)),
+                 (torch.cat([z, z]), torch.cat([joined, joined.int().long()])), (torch.stack([z, z]), torch.stack([stacked, stacked])),
+                 (z.transpose(0, 1), turned.t()), (z[:, :2], taken.gather(1, at)), (z, clamped.clamp(min=0)))
+        return sum(F.cross_entropy(a.reshape(-1, a.shape[-1]), y.reshape(-1)) for a, y in pairs)
+
+
 def clean(archive, name, tests):
     """The archive with what an importer reads: stored, places without folders, inputs and outputs of a call."""
     source, out = zipfile.ZipFile(archive), io.BytesIO()
@@ -563,6 +579,9 @@ def main(folder, *names):
         ("experts", Experts, lambda: {"x": torch.randn(4, 6, 16)}),
         ("pieces", Pieces, lambda: {n: torch.randn(4, 6, 8) for n in "xyz"}),
         ("encoding", Encoding, lambda: {"x": torch.rand(8, 24), "noise": torch.randn(8, 8), "target": torch.rand(8, 24)}),
+        ("labels", Labels, lambda: {"x": torch.randn(4, 6, 8), "at": torch.randint(0, 6, (4, 2)), **{
+            n: torch.where(torch.rand(4, 6) < 0.4, -100, torch.randint(0, 11, (4, 6)))
+            for n in ("shifted", "padded", "rolled", "joined", "stacked", "turned", "taken", "clamped")}}),
         ("adapters", Adapters, lambda: {n: torch.randint(0, 11, (8,)) for n in ("ids", "labels")}),
         ("tables", Tables, lambda: {"ids": torch.randint(0, 3, (4, 4)), "labels": torch.randint(0, 5, (4,))}),
         ("writes", Writes, lambda: {"x": torch.randn(4, 6, 8), "ids": ids(4, 6, 8), "mask": torch.rand(4, 6) > 0.6}),

@@ -402,6 +402,96 @@ static void test_init__normal_values_are_those_of_the_generator(void **unused)
     }
 }
 
+/* Nodes between input y and the loss over "n" rows, and whether y may hold -100. */
+typedef struct label_case {
+    const char *nodes; /* that make tensor z */
+    const char *rows;  /* dims of z, in quotes */
+    bool ignored;
+} label_case;
+
+#define NODE(op, in, more) "{\"id\": \"" op "_\", \"op\": \"" op "\", \"in\": [" in "], " more "}"
+#define LAST(op, in, more) "{\"id\": \"z\", \"op\": \"" op "\", \"in\": [" in "], " more "}"
+#define Y "\"y\""
+#define BL "\"b\", \"l\""
+static const label_case label_cases[] = {
+    {LAST("slice", Y, "\"dim\": \"l\", \"start\": 1, \"stop\": 4"), "\"b\", \"l=3\"", true},
+    {LAST("pad", Y, "\"dim\": \"l\", \"before\": 1, \"after\": 1"), "\"b\", \"l=6\"", true},
+    {LAST("cast", Y, "\"dtype\": \"i32\""), BL, true},
+    {LAST("reorder", Y, "\"dim\": \"l\", \"chunks\": 2"), BL, true},
+    {LAST("relabel", Y, "\"out\": [\"n=b*l\"]"), "\"n\"", true},
+    {LAST("permute", Y, "\"out\": [\"l\", \"b\"]"), "\"l\", \"b\"", true},
+    {LAST("roll", Y, "\"dim\": \"l\", \"shift\": 1"), BL, true},
+    {LAST("concat", Y ", " Y, "\"dim\": \"b\""), "\"b=4\", \"l\"", true},
+    {LAST("concat", "\"other\", " Y, "\"dim\": \"b\""), "\"b=4\", \"l\"", true},
+    {LAST("stack", Y ", " Y, "\"dim\": \"k\""), "\"k\", " BL, true},
+    {LAST("broadcast", Y, "\"out\": [\"k\", \"b\", \"l\"]"), "\"k\", " BL, true},
+    {LAST("gather", Y ", \"at\"", "\"over\": \"l\""), "\"b\", \"k\"", true},
+    {NODE("roll", Y, "\"dim\": \"l\", \"shift\": 1") ", " NODE(
+         "cast", "\"roll_\"", "\"dtype\": \"i32\"") ", " LAST("relabel", "\"cast_\"",
+                                                              "\"out\": [\"n=b*l\"]"),
+     "\"n\"", true},
+    /* other elements */
+    {LAST("add", Y ", " Y, "\"out\": [\"b\", \"l\"]"), BL, false},
+    {LAST("sub", Y ", \"other\"", "\"out\": [\"b\", \"l\"]"), BL, false},
+    {NODE("cast", Y, "\"dtype\": \"bool\"") ", " LAST("cast", "\"cast_\"", "\"dtype\": \"i64\""),
+     BL, false},
+    {LAST("gather", "\"other\", " Y, "\"over\": \"b\""), BL, false},
+    /* what else reads them */
+    {NODE("one_hot", Y, "\"dim\": \"c\"") ", " LAST("roll", Y, "\"dim\": \"l\", \"shift\": 1"), BL,
+     false},
+    {NODE("permute", Y, "\"out\": [\"l\", \"b\"]") ", " NODE(
+         "one_hot", "\"permute_\"", "\"dim\": \"c\"") ", " LAST("roll", Y,
+                                                                "\"dim\": \"l\", \"shift\": 1"),
+     BL, false},
+    {NODE("cross_entropy", "\"x\", " Y,
+          "\"over\": \"c\", \"ignore\": -1") ", " LAST("roll", Y, "\"dim\": \"l\", \"shift\": 1"),
+     BL, false},
+};
+
+/* Ops that move elements carry the label that a loss ignores to where the elements come from. */
+static void test_feed__ignored_labels_follow_moved_elements(void **unused)
+{
+    (void)unused;
+    int64_t labels[8] = {0, 1, -100, 3, 4, 9, 6, 7};
+    char path[300];
+    write_npy("moved.npy", &(dtp_ttype){DTP_I64, 2, {{0, 2}, {1, 4}}}, labels);
+    snprintf(path, sizeof path, "%s", data_path("moved.npy"));
+    const dtp_feed_spec spec = {.input = "y", .file = path};
+    for (size_t k = 0; k < sizeof label_cases / sizeof *label_cases; k++) {
+        const label_case *c = &label_cases[k];
+        char model[2048];
+        dtp_graph *g = NULL;
+        dtp_feed *feed = NULL;
+        dtp_err err = {0};
+        snprintf(
+            model, sizeof model,
+            "{\"format\": \"dtp.model/1\", \"name\": \"t\", \"dims\": {\"b\": 2, \"l\": 4, \"c\": "
+            "10, \"s\": 3, \"p\": 6, \"n\": 8, \"b2\": 4, \"k\": 2}, \"inputs\": {\"x\": "
+            "{\"dims\": "
+            "[%s, \"c\"]}, \"at\": {\"dims\": [\"b\", \"k\"], \"dtype\": \"i32\", \"below\": "
+            "\"l\"}, "
+            "\"y\": {\"dims\": [\"b\", \"l\"], \"dtype\": \"i64\", \"below\": \"c\"}, \"other\": "
+            "{\"dims\": [\"b\", \"l\"], \"dtype\": \"i64\", \"below\": \"c\"}}, \"params\": {}, "
+            "\"nodes\": [%s, {\"id\": \"loss\", \"op\": \"cross_entropy\", \"in\": [\"x\", \"z\"], "
+            "\"over\": \"c\", \"ignore\": -100}], \"outputs\": [\"loss\"]}",
+            c->rows, c->nodes);
+        const dtp_status read = dtp_model_parse("t", model, strlen(model), NULL, &g, &err);
+        if (read != DTP_OK) {
+            fail_msg("%s: %s", c->nodes, err.msg);
+        }
+        const dtp_tensor_id y = dtp_graph_find(g, "y");
+        const dtp_shard piece = dtp_shard_whole(&g->tensors[y].type);
+        int64_t out[8];
+        must(dtp_feed_create(g, 1, &spec, 0, DTP_FEED_SHUFFLED, &feed, &err), &err);
+        const dtp_status fed = dtp_feed_fill(feed, y, 0, &piece, out, &err);
+        if (fed != (c->ignored ? DTP_OK : DTP_RANGE)) {
+            fail_msg("%s: %s", c->nodes, fed == DTP_OK ? "fed" : err.msg);
+        }
+        dtp_feed_destroy(feed);
+        dtp_graph_destroy(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_feed__targets_are_tokens_shifted),
         cmocka_unit_test(test_feed__synthetic_integers_stay_below),
         cmocka_unit_test(test_feed__labels_that_are_ignored),
+        cmocka_unit_test(test_feed__ignored_labels_follow_moved_elements),
         cmocka_unit_test(test_feed__bad_feeds_are_named),
         cmocka_unit_test(test_feed__labels_out_of_range_are_named),
         cmocka_unit_test(test_feed__spec_texts),

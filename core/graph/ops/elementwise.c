@@ -340,7 +340,7 @@ enum { X, Y };
 const dtp_op_def dtp_ops_elementwise[] = {
     {
         DTP_ROW("cast", "another element type", 1, 1, 1),
-        .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE | DTP_OP_CAST | DTP_OP_FUSES,
+        .flags = DTP_OP_ANY_DTYPE | DTP_OP_ELEMENTWISE | DTP_OP_CAST | DTP_OP_FUSES | DTP_OP_MOVES,
         .attrs = CAST_ATTRS,
         .infer = infer_cast,
         .rules = rules_cast,

@@ -294,7 +294,7 @@ const dtp_op_def dtp_ops_lookup[] = {
     {
         DTP_ROW("gather", "elements of x at integer positions along a dim", 2, 2, 1),
         .attrs = OVER,
-        .flags = DTP_OP_ANY_DTYPE | DTP_OP_LOOKUP | DTP_OP_CHECKS_DATA,
+        .flags = DTP_OP_ANY_DTYPE | DTP_OP_LOOKUP | DTP_OP_CHECKS_DATA | DTP_OP_MOVES,
         .infer = infer_gather,
         .role = role_gather,
         .linear = DTP_LINEAR_EACH,

@@ -406,7 +406,7 @@ const dtp_op_def dtp_ops_reduce[] = {
         .vjp = vjp_broadcast,
         .bench = {"c | out=rc"},
         .f32_error = DTP_EXACT,
-        .flags = DTP_OP_ANY_DTYPE,
+        .flags = DTP_OP_ANY_DTYPE | DTP_OP_MOVES,
         .mtf_class = "BroadcastOperation",
     },
     {OVER_DIMS("any", "is one element over dims true?", "max"), .f32_error = DTP_EXACT},

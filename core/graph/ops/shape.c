@@ -326,7 +326,8 @@ static const dtp_attr_spec REORDER_ATTRS[] = {
     {.key = NULL}};
 
 #define MOVE(op, text, most, traits)                                                               \
-    DTP_ROW(op, text, 1, most, 1), .flags = DTP_OP_ANY_DTYPE | (traits), .f32_error = DTP_EXACT
+    DTP_ROW(op, text, 1, most, 1), .flags = DTP_OP_ANY_DTYPE | DTP_OP_MOVES | (traits),            \
+                                   .f32_error = DTP_EXACT
 #define ALONG(op, text, most, attributes)                                                          \
     MOVE(op, text, most, 0), .attrs = (attributes), .role = dtp_op__role_along
 

@@ -17,6 +17,7 @@ typedef struct dtp_out_node {
     const char *path;  /* of the module */
     int32_t next;      /* number of the next node that would have its id */
     const dtp_aten_node *from;
+    int32_t below; /* of integers that a table is read at: the class of its size; -1 */
 } dtp_out_node;
 
 /* The tensor of the model that a value became. */
@@ -41,7 +42,7 @@ typedef struct dtp_importer {
     int32_t n, capacity;
     dtp_out_node *nodes;
     dtp_name_table ids; /* of nodes */
-    int32_t *below;     /* by value, of integers that are read at: a class; -1 */
+    int32_t *below;     /* by value, of inputs: as `below` of a node */
     int32_t *read_by;   /* by value, of inputs and parameters: the first node of ours; -1 */
     dtp_graph_import_report *report;
     int32_t loss; /* the value; -1 */

@@ -228,7 +228,7 @@ dtp_status dtp_emit_value(dtp_lowering *l, const char *op, const char *attrs, dt
     for (int32_t i = 0; i < l->n; i++) {
         in[i] = l->uses[i].id;
     }
-    const dtp_out_node o = {what, op, l->n, in, dtp_low_dims(m, &low), attrs, NULL, 0, NULL};
+    const dtp_out_node o = {what, op, l->n, in, dtp_low_dims(m, &low), attrs, NULL, 0, NULL, -1};
     DTP_TRY(dtp_emit(l, &o, &low.id, err));
     m->low[l->out] = low;
     return DTP_OK;
@@ -276,7 +276,8 @@ static dtp_status emit_index(dtp_lowering *l, const char *names, const char *siz
     DTP_TRY(dtp_emit(l, &index, id, err));
     DTP_TRY(several ? dtp_emit_one(l, "index", "relabel", id, names, "", err) : DTP_OK);
     for (int32_t i = 0; i < 2; i++) {
-        const dtp_out_node o = {"index", i == 0 ? "mul" : "add", 2, in, names, "", NULL, 0, NULL};
+        const dtp_out_node o = {"index", i == 0 ? "mul" : "add", 2, in, names, "", NULL, 0, NULL,
+                                -1};
         if (numbers[i] != (i == 0 ? 1 : 0)) {
             in[0] = *id;
             DTP_TRY(dtp_emit_number(l, numbers[i], dtype, "", &in[1], err));
@@ -313,8 +314,8 @@ static dtp_status low_step(dtp_lowering *l, int32_t value, const dtp_const *s, d
     DTP_TRY(DTP_MEMORY(err, both));
     const bool flipped = v->dtype == ATEN_BOOL && s->low == 0;
     const char *cmp = flipped ? "\"cmp\": \"gt\"" : "\"cmp\": \"le\"";
-    const dtp_out_node test = {"mask", "compare", 2, ids, both, cmp, NULL, 0, NULL};
-    const dtp_out_node choice = {"mask", "select", 3, ids, both, "", NULL, 0, NULL};
+    const dtp_out_node test = {"mask", "compare", 2, ids, both, cmp, NULL, 0, NULL, -1};
+    const dtp_out_node choice = {"mask", "select", 3, ids, both, "", NULL, 0, NULL, -1};
     DTP_TRY(dtp_emit(l, &test, &low->id, err));
     if (v->dtype == ATEN_BOOL) {
         return DTP_OK;

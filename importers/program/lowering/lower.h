@@ -96,6 +96,10 @@ dtp_status dtp_number_attr(dtp_lowering *l, const char *key, const dtp_aten_arg 
 dtp_status dtp_emit_value(dtp_lowering *l, const char *op, const char *attrs,
                           dtp_err *err) DTP_MUST_CHECK;
 
+/* After the last node: what tables are read at is below their sizes where its elements come from,
+ * too: before nodes whose ops move elements (DTP_OP_MOVES). */
+void dtp_carry_bounds(dtp_importer *m);
+
 /* Texts from the arena, NULL without memory. */
 const char *dtp_joined(dtp_importer *m, const char *text, const char *by, const char *more);
 const char *dtp_real_attr(dtp_importer *m, const char *key, double x);

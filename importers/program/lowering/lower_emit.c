@@ -162,6 +162,7 @@ dtp_status dtp_emit(dtp_lowering *l, const dtp_out_node *o, const char **id, dtp
     to->path = path;
     to->next = 2;
     to->from = l->node;
+    to->below = -1;
     DTP_TRY(unique(m, base, &to->id, err));
     m->n++;
     *id = to->id;
@@ -171,7 +172,7 @@ dtp_status dtp_emit(dtp_lowering *l, const dtp_out_node *o, const char **id, dtp
 dtp_status dtp_emit_one(dtp_lowering *l, const char *what, const char *op, const char **id,
                         const char *out, const char *attrs, dtp_err *err)
 {
-    const dtp_out_node o = {what, op, 1, id, out, attrs, NULL, 0, NULL};
+    const dtp_out_node o = {what, op, 1, id, out, attrs, NULL, 0, NULL, -1};
     return dtp_emit(l, &o, id, err);
 }
 

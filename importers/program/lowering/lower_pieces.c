@@ -253,8 +253,8 @@ static dtp_status list_of(const dtp_lowering *l, const dtp_aten_arg **list, dtp_
 static dtp_status concat(dtp_lowering *l, int32_t n, const char *const *ids, int32_t axis,
                          dtp_err *err)
 {
-    const dtp_out_node o = {"piece", "concat", n,   ids, NULL, "\"dim\": \"" DTP_PIECE "\"",
-                            NULL,    0,        NULL};
+    const dtp_out_node o = {"piece", "concat", n,    ids, NULL, "\"dim\": \"" DTP_PIECE "\"",
+                            NULL,    0,        NULL, -1};
     const char *all;
     DTP_TRY(dtp_emit(l, &o, &all, err));
     return dtp_from_piece(l, all, axis, err);

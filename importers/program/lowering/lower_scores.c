@@ -95,7 +95,7 @@ static dtp_status products(dtp_lowering *l, scores *s, const char **id, dtp_err 
     s->dims = dtp_joined(m, s->dims, ",", s->keys);
     DTP_TRY(DTP_MEMORY(err, s->dims));
     const char *in[2] = {l->uses[0].id, l->uses[1].id};
-    const dtp_out_node o = {"scores", "einsum", 2, in, s->dims, "", NULL, 0, NULL};
+    const dtp_out_node o = {"scores", "einsum", 2, in, s->dims, "", NULL, 0, NULL, -1};
     DTP_TRY(dtp_emit(l, &o, id, err));
     return dtp_emit_one(l, "scores", "scale", id, NULL,
                         dtp_real_attr(m, "factor", isnan(scale) ? usual : scale), err);
@@ -107,7 +107,7 @@ static dtp_status chosen(dtp_lowering *l, const scores *s, const char *condition
 {
     const char *in[3] = {condition, *id};
     DTP_TRY(dtp_emit_number(l, -(double)FLT_MAX, dtp_value_of(l, s->q)->dtype, "", &in[2], err));
-    const dtp_out_node o = {"masked", "select", 3, in, s->dims, "", NULL, 0, NULL};
+    const dtp_out_node o = {"masked", "select", 3, in, s->dims, "", NULL, 0, NULL, -1};
     return dtp_emit(l, &o, id, err);
 }
 
@@ -134,7 +134,7 @@ static dtp_status causal(dtp_lowering *l, const scores *s, const char **id, dtp_
     }
     const char *out = dtp_joined(m, dims[1], ",", dims[0]);
     DTP_TRY(DTP_MEMORY(err, out));
-    const dtp_out_node o = {"mask", "compare", 2, in, out, "\"cmp\": \"le\"", NULL, 0, NULL};
+    const dtp_out_node o = {"mask", "compare", 2, in, out, "\"cmp\": \"le\"", NULL, 0, NULL, -1};
     DTP_TRY(dtp_emit(l, &o, &in[0], err));
     return chosen(l, s, in[0], id, err);
 }
@@ -156,7 +156,7 @@ static dtp_status masked(dtp_lowering *l, const scores *s, const char **id, dtp_
     const char *in[2] = {*id, l->uses[0].id}, *type;
     DTP_TRY(dtp_type_attr(l->m, q, &type, err));
     DTP_TRY(mask->dtype == q ? DTP_OK : dtp_emit_one(l, "mask", "cast", &in[1], NULL, type, err));
-    const dtp_out_node o = {"masked", "add", 2, in, s->dims, "", NULL, 0, NULL};
+    const dtp_out_node o = {"masked", "add", 2, in, s->dims, "", NULL, 0, NULL, -1};
     return dtp_emit(l, &o, id, err);
 }
 

@@ -2,66 +2,39 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/graph/ops/op_table.h"
 #include "importers/program/lowering/aten_ops.h"
 #include "importers/program/lowering/lower.h"
 
-/* Whether the values of a node are some of those of its operand. */
-static bool keeps_values(const dtp_aten_node *node)
+/* Integers of tensor `id` are below the size of a class. */
+static void bound(dtp_importer *m, const char *id, int32_t cls)
 {
-    static const char *const names[] = {"view",
-                                        "reshape",
-                                        "_unsafe_view",
-                                        "flatten",
-                                        "unflatten",
-                                        "squeeze",
-                                        "unsqueeze",
-                                        "view_as",
-                                        "reshape_as",
-                                        "contiguous",
-                                        "clone",
-                                        "alias",
-                                        "transpose",
-                                        "permute",
-                                        "t",
-                                        "swapaxes",
-                                        "swapdims",
-                                        "mT",
-                                        "numpy_T",
-                                        "expand",
-                                        "expand_as",
-                                        "repeat",
-                                        "tile",
-                                        "slice",
-                                        "select",
-                                        "split",
-                                        "chunk",
-                                        "split_with_sizes",
-                                        "to",
-                                        "_to_copy",
-                                        "tensor_split",
-                                        "type_as",
-                                        NULL};
-    bool does = false;
-    for (int32_t i = 0; names[i] != NULL && !does; i++) {
-        does = dtp_aten_is(node, names[i]);
+    const int32_t node = dtp_name_find(&m->ids, id), value = dtp_name_find(&m->g->sources, id);
+    const bool fed = node < 0 && value >= 0 && m->g->values[value].dtype <= ATEN_I64;
+    int32_t *below = node >= 0 ? &m->nodes[node].below : fed ? &m->below[value] : NULL;
+    if (cls >= 0 && below != NULL &&
+        (*below < 0 || m->axes.cls[cls].size < m->axes.cls[*below].size)) {
+        *below = cls;
     }
-    return does;
 }
 
-/* Integers that a table is read at are below the size of axis `axis` of `table`, which is one part:
- * said of the input that they come from. */
-static void set_below(dtp_importer *m, int32_t value, int32_t table, int32_t axis)
+/* Integers that a table is read at are below the size of axis `axis` of `table`, which is one part.
+ */
+static void set_below(dtp_importer *m, const dtp_use *use, int32_t table, int32_t axis)
 {
-    const int32_t cls = dtp_axis_one(&m->axes, &m->axes.of[table][axis]);
-    while (cls >= 0 && value >= 0 && m->g->values[value].dtype <= ATEN_I64) {
-        const dtp_aten_value *v = &m->g->values[value];
-        const int32_t old = m->below[value];
-        if (old >= 0 && m->axes.cls[old].size <= m->axes.cls[cls].size) {
-            return;
+    bound(m, use->id, dtp_axis_one(&m->axes, &m->axes.of[table][axis]));
+}
+
+void dtp_carry_bounds(dtp_importer *m)
+{
+    for (int32_t i = m->n - 1; i >= 0; i--) {
+        const dtp_out_node *node = &m->nodes[i];
+        const dtp_op_def *op = node->below < 0 ? NULL : dtp_op_find(node->op);
+        const bool truth = strstr(node->attrs, "\"bool\"") != NULL; /* of a cast */
+        const int32_t n = op == NULL || truth ? 0 : dtp_op_moved(op, node->n_in);
+        for (int32_t k = 0; k < n; k++) {
+            bound(m, node->in[k], node->below);
         }
-        m->below[value] = cls;
-        const dtp_aten_node *node = v->node < 0 ? NULL : &m->g->nodes[v->node];
-        value = node != NULL && keeps_values(node) ? dtp_aten_input(node, 0) : -1;
     }
 }
 
@@ -114,7 +87,7 @@ dtp_status dtp_lower_embedding(dtp_lowering *l, dtp_err *err)
     }
     DTP_TRY(dtp_use_add(l, ids, l->firsts, err));
     DTP_TRY(dtp_settle(l, err));
-    set_below(m, ids, w, 0);
+    set_below(m, &l->uses[1], w, 0);
     const char *attrs = dtp_arena_printf(m->arena, "\"over\": \"%s\"", dtp_group_name(l, table[0]));
     const int64_t padding = dtp_aten_int(l->node, "padding_idx", -1);
     if (padding >= 0) {
@@ -148,7 +121,7 @@ dtp_status dtp_lower_cross_entropy(dtp_lowering *l, dtp_err *err)
         const bool lacks = l->m->low[l->uses[i].value].n_dims < l->uses[i].n;
         DTP_TRY(lacks ? dtp_whole(l, &l->uses[i], err) : DTP_OK);
     }
-    set_below(l->m, labels, l->x, over);
+    set_below(l->m, &l->uses[1], l->x, over);
     const char *attrs = dtp_arena_printf(
         l->m->arena, "\"over\": \"%s\", \"reduce\": \"%s\", \"ignore\": %" PRId64,
         dtp_group_name(l, firsts[over]), kinds[kind], dtp_aten_int(l->node, "ignore_index", -100));
@@ -194,7 +167,7 @@ dtp_status dtp_lower_lookup(dtp_lowering *l, dtp_err *err)
     if (l->m->low[u.ids].n_dims < l->uses[1].n || u.gathers) {
         DTP_TRY(dtp_whole(l, &l->uses[1], err));
     }
-    set_below(l->m, u.ids, l->x, u.over);
+    set_below(l->m, &l->uses[1], l->x, u.over);
     const char *attrs = dtp_arena_printf(l->m->arena, "\"over\": \"%s\"",
                                          split ? DTP_PIECE : dtp_group_name(l, x[u.over]));
     return dtp_emit_value(l, l->op->ours, attrs, err);
@@ -228,7 +201,8 @@ static dtp_status split_classes(dtp_lowering *l, int32_t last, dtp_err *err)
                           : dtp_joined(m, dims, ",", dtp_group_names(l, l->firsts[i], parts, ","));
     }
     DTP_TRY(DTP_MEMORY(err, dims));
-    const dtp_out_node o = {"one_hot", "compare", 2, in, dims, "\"cmp\": \"eq\"", NULL, 0, NULL};
+    const dtp_out_node o = {"one_hot",         "compare", 2, in,   dims,
+                            "\"cmp\": \"eq\"", NULL,      0, NULL, -1};
     DTP_TRY(dtp_emit(l, &o, &in[0], err));
     DTP_TRY(dtp_type_attr(m, dtp_value_of(l, l->out)->dtype, &type, err));
     l->n = 1;
@@ -248,7 +222,7 @@ dtp_status dtp_lower_one_hot(dtp_lowering *l, dtp_err *err)
     }
     dtp_name_group(&l->groups, l->firsts[last], 0);
     DTP_TRY(dtp_whole(l, &l->uses[0], err));
-    set_below(l->m, l->x, l->out, last);
+    set_below(l->m, &l->uses[0], l->out, last);
     const char *dim = dtp_group_name(l, l->firsts[last]);
     DTP_TRY(dtp_emit_one(l, "one_hot", "one_hot", &l->uses[0].id, NULL,
                          dtp_arena_printf(l->m->arena, "\"dim\": \"%s\"", dim), err));
