@@ -47,7 +47,7 @@ static void add_meaning(const tool_option *o, bool plans, dtp_strbuf *out)
 /* Whether a command plans, and an option is for some modes alone. */
 static bool has_modes(tool_command_id command, const tool_option *o)
 {
-    return (command == TOOL_PLAN || command == TOOL_PARETO) && o->commands >> TOOL_N_COMMANDS != 0;
+    return (command == TOOL_PLAN || command == TOOL_PARETO) && tool_modes(o) != 0;
 }
 
 /* "rules tensor". */
@@ -244,7 +244,7 @@ static void add_markdown(dtp_strbuf *out)
         add_owners(o, out);
         dtp_strbuf_add(out, ": ");
         dtp_strbuf meaning = {0};
-        add_meaning(o, o->commands >> TOOL_N_COMMANDS != 0, &meaning);
+        add_meaning(o, tool_modes(o) != 0, &meaning);
         for (const char *at = dtp_strbuf_text(&meaning); *at != '\0'; at++) {
             dtp_strbuf_addf(out, *at == '*' ? "\\%c" : "%c", *at);
         }

@@ -23,7 +23,9 @@ enum {
 #include "tools/options.def"
     RULES = 1 << (TOOL_N_COMMANDS + DTP_PLAN_RULES),
     TENSOR = 1 << (TOOL_N_COMMANDS + DTP_PLAN_TENSOR),
-    PINS = 1 << (TOOL_N_COMMANDS + DTP_PLAN_PINS)
+    PINS = 1 << (TOOL_N_COMMANDS + DTP_PLAN_PINS),
+    MODES = RULES | TENSOR | PINS,
+    LOCAL = 1 << (TOOL_N_COMMANDS + DTP_PLAN_PINS + 1)
 };
 
 #define ROW(place, field, kind, name, arg, min, max, standard, commands, help, own)                \
@@ -65,9 +67,19 @@ bool tool_has_option(tool_command_id command, const tool_option *option)
     return (option->commands >> command & 1) != 0;
 }
 
+uint32_t tool_modes(const tool_option *option)
+{
+    return (option->commands & MODES) >> TOOL_N_COMMANDS;
+}
+
+bool tool_is_local(const tool_option *option)
+{
+    return (option->commands & LOCAL) != 0;
+}
+
 bool tool_is_of_mode(const tool_option *option, dtp_planning_mode mode)
 {
-    const uint32_t modes = option->commands >> TOOL_N_COMMANDS;
+    const uint32_t modes = tool_modes(option);
     return modes == 0 || (modes >> mode & 1) != 0;
 }
 

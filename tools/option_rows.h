@@ -88,13 +88,17 @@ typedef struct tool_option {
     const char *standard; /* the default; NULL: none, or that of a struct that is the command's */
     const char *help;
     size_t offset;
-    uint32_t commands; /* 1 << id of those that have it; modes of planning behind them */
+    uint32_t commands; /* 1 << id of those that have it; modes of planning and LOCAL behind them */
     tool_option_kind kind;
     bool own; /* of the struct that is the command's, not of tool_source */
 } tool_option;
 extern const tool_option tool_options[];
 
 bool tool_has_option(tool_command_id command, const tool_option *option);
+/* The modes of planning that an option is for, bit by bit; 0: all. */
+uint32_t tool_modes(const tool_option *option);
+/* Whether ranks of one job may have different values of an option. */
+bool tool_is_local(const tool_option *option);
 /* Whether an option is for a mode of planning. */
 bool tool_is_of_mode(const tool_option *option, dtp_planning_mode mode);
 /* "--mode rules", "--mode tensor", "plans that follow --style and --pin". */

@@ -162,8 +162,7 @@ dtp_quantity tool_bytes_print(int64_t bytes, bool up, bool exact)
     return q;
 }
 
-/* Where the value of an option is stored. */
-static void *place_of(const tool_call *call, const tool_option *o)
+void *tool_option_place(const tool_call *call, const tool_option *o)
 {
     return (char *)(o->own ? call->own : call->source) + o->offset;
 }
@@ -229,7 +228,7 @@ static dtp_status take_option(const tool_call *call, int argc, char **argv, int 
         }
         value = argv[++*i];
     }
-    return store(o, place_of(call, o), value, err);
+    return store(o, tool_option_place(call, o), value, err);
 }
 
 dtp_status tool_options_parse(const tool_call *call, int argc, char **argv, const char **operands,
@@ -241,7 +240,7 @@ dtp_status tool_options_parse(const tool_call *call, int argc, char **argv, cons
     *done = false;
     for (const tool_option *o = tool_options; o->name != NULL; o++) {
         if (tool_has_option(call->id, o) && o->standard != NULL) {
-            DTP_TRY(store(o, place_of(call, o), o->standard, err));
+            DTP_TRY(store(o, tool_option_place(call, o), o->standard, err));
         }
     }
     for (int i = 1; i < argc; i++) {
@@ -287,7 +286,7 @@ static bool is_place(tool_option_kind kind)
 /* Whether an option is given; not known of numbers. */
 static bool is_given(const tool_call *call, const tool_option *o)
 {
-    const void *place = place_of(call, o);
+    const void *place = tool_option_place(call, o);
     switch (o->kind) {
     case TOOL_FLAG:
     case TOOL_NO_WRITES:
@@ -341,9 +340,9 @@ static dtp_status check_path(const tool_option *o, const char *path, dtp_err *er
 static dtp_status check_output(const tool_call *call, const tool_option *o, dtp_err *err)
 {
     if (o->kind != TOOL_OUT_LIST) {
-        return check_path(o, *(const char **)place_of(call, o), err);
+        return check_path(o, *(const char **)tool_option_place(call, o), err);
     }
-    const tool_list *list = place_of(call, o);
+    const tool_list *list = tool_option_place(call, o);
     for (int32_t i = 0; i < list->n; i++) {
         const char *file = strchr(list->items[i], '=');
         if (file != NULL && file[1] != '\0') {
@@ -360,7 +359,7 @@ static dtp_status check_outputs(const tool_call *call, dtp_err *err)
     for (const tool_option *o = tool_options; o->name != NULL; o++) {
         none = tool_has_option(call->id, o) && o->kind == TOOL_NO_WRITES ? o : none;
     }
-    const bool refused = none != NULL && *(const bool *)place_of(call, none);
+    const bool refused = none != NULL && *(const bool *)tool_option_place(call, none);
     for (const tool_option *o = tool_options; o->name != NULL; o++) {
         if (!tool_has_option(call->id, o) || !writes(o) || !is_given(call, o)) {
             continue;

@@ -39,6 +39,9 @@ typedef struct tool_call {
     void *own;
 } tool_call;
 
+/* Where the value of an option is stored. */
+void *tool_option_place(const tool_call *call, const tool_option *o);
+
 /* Sorts argv into options and operands; "-o" may be used for "--output", "--" ends the options.
  * Sets *done when help was printed. DTP_INVALID names the option and the offending value. */
 dtp_status tool_options_parse(const tool_call *call, int argc, char **argv, const char **operands,

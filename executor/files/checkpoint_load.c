@@ -257,6 +257,27 @@ static dtp_status agree(dtp_comm *comm, const dtp_checkpoint_job *job, const cha
     return dtp_comm_agree_status(comm, status, err);
 }
 
+/* What ranks tell checkpoints apart by. Files of other systems have no checksums of their own. */
+static dtp_status hash_of(const dtp_catalog *c, uint64_t *out, dtp_err *err)
+{
+    uint64_t h = dtp_hash_i64(DTP_HASH_SEED, c->step);
+    for (int32_t f = 0; f < c->n_files; f++) {
+        const dtp_slice_file *file = &c->files[f];
+        uint32_t crc = file->crc;
+        if (file->crc_from < 0) {
+            dtp_file_map map;
+            DTP_TRY(dtp_file_map_open(file->path, &map, err));
+            const dtp_status s = dtp_crc_sampled(&map, file->path, &crc, err);
+            h = dtp_hash_i64(h, map.bytes);
+            dtp_file_map_close(&map);
+            DTP_TRY(s);
+        }
+        h = dtp_hash_i64(dtp_hash_i64(h, file->crc_from), crc);
+    }
+    *out = h;
+    return DTP_OK;
+}
+
 /* Opens a checkpoint, which is the same one on all ranks, and compares its checksums, for a load or
  * (job NULL) to see whether it is whole. To be closed after a failure as well. */
 static dtp_status open_whole(dtp_comm *comm, const dtp_checkpoint_job *job, const char *path,
@@ -264,11 +285,12 @@ static dtp_status open_whole(dtp_comm *comm, const dtp_checkpoint_job *job, cons
 {
     DTP_TRY(agree(comm, job, path, dtp_catalog_open(path, out, err), err));
     /* Ranks that open a checkpoint while a job replaces it may find different ones. */
-    uint64_t h = dtp_hash_i64(DTP_HASH_SEED, out->step);
-    for (int32_t f = 0; f < out->n_files; f++) {
-        h = dtp_hash_i64(dtp_hash_i64(h, out->files[f].crc_from), out->files[f].crc);
-    }
-    DTP_TRY(dtp_comm_agree(comm, h, "the checkpoint", err));
+    uint64_t h = 0;
+    char words[DTP_CHECKPOINT_PATH_BYTES + 96];
+    DTP_TRY(agree(comm, job, path, hash_of(out, &h, err), err));
+    (void)snprintf(words, sizeof words, "%.300s: step %" PRId64 ", %d files, checksum %08" PRIx32,
+                   path, out->step, out->n_files, dtp_hash_fold(h));
+    DTP_TRY(dtp_comm_agree_words(comm, h, "the checkpoint", words, err));
     if (job != NULL && job->checked) {
         return DTP_OK;
     }

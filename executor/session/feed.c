@@ -4,15 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "core/files/file_map.h"
 #include "core/transform/label_uses.h"
 #include "core/transform/microbatch.h"
+#include "core/base/hash.h"
 #include "core/base/units.h"
 #include "core/base/philox.h"
 #include "core/base/safe_int.h"
 #include "executor/device/convert.h"
+#include "executor/files/checksum.h"
 #include "executor/files/npy.h"
 
 typedef enum source_kind { SYNTHETIC, NPY_SAME, NPY_ROWS, WINDOWS } source_kind;
@@ -447,17 +448,40 @@ static dtp_status draw(const dtp_feed *feed, dtp_tensor_id id, int64_t step, int
 
 /* ---- what files hold ---- */
 
-/* The checksum of the begin, the middle and the end of a file. */
-static dtp_status sample(const source *s, uint32_t *crc, dtp_err *err)
+static const dtp_file_map *map_of(const source *s)
 {
-    enum { PART = 1 << 16 };
-    const dtp_file_map *map = s->kind == WINDOWS && s->npy.map.data == NULL ? &s->map : &s->npy.map;
-    const int64_t part = map->bytes < PART ? map->bytes : PART;
-    const int64_t at[] = {0, (map->bytes - part) / 2, map->bytes - part};
-    DTP_TRY(dtp_file_map_check(map, s->file, err));
-    *crc = 0;
-    for (int i = 0; i < 3 && part > 0; i++) {
-        *crc = (uint32_t)crc32(*crc, (const unsigned char *)map->data + at[i], (uInt)part);
+    return s->map.fd >= 0 ? &s->map : &s->npy.map;
+}
+
+/* The size and the checksum of the file of an input. */
+static dtp_status describe_file(const source *s, dtp_strbuf *out, dtp_err *err)
+{
+    uint32_t crc;
+    DTP_TRY(dtp_crc_sampled(map_of(s), s->file, &crc, err));
+    dtp_strbuf_addf(out, "%" PRId64 " bytes, CRC-32 %08" PRIx32, map_of(s)->bytes, crc);
+    return out->failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for what '%s' holds", s->file)
+                       : DTP_OK;
+}
+
+dtp_status dtp_feed_agree(const dtp_feed *feed, dtp_comm *comm, dtp_err *err)
+{
+    for (dtp_tensor_id t = 0; t < feed->graph->n_tensors; t++) {
+        const source *s = &feed->sources[t];
+        dtp_strbuf text = {0};
+        char what[DTP_FEED_TEXT_BYTES];
+        if (s->file == NULL) {
+            continue;
+        }
+        (void)snprintf(what, sizeof what, "file '%.300s' of feed '%.100s'", s->file,
+                       feed->graph->tensors[t].name);
+        dtp_status status = dtp_comm_agree_status(comm, describe_file(s, &text, err), err);
+        if (status == DTP_OK) {
+            status =
+                dtp_comm_agree_words(comm, dtp_hash_text(DTP_HASH_SEED, dtp_strbuf_text(&text)),
+                                     what, dtp_strbuf_text(&text), err);
+        }
+        dtp_strbuf_free(&text);
+        DTP_TRY(status);
     }
     return DTP_OK;
 }
@@ -477,7 +501,7 @@ dtp_status dtp_feed_describe(const dtp_feed *feed, dtp_strbuf *data, dtp_strbuf 
             dtp_strbuf_add(data, "synthetic");
             continue;
         }
-        DTP_TRY(sample(s, &crc, err));
+        DTP_TRY(dtp_crc_sampled(map_of(s), s->file, &crc, err));
         const bool windows = s->kind == WINDOWS;
         dtp_strbuf_addf(data, "%" PRId64 " %s %08" PRIx32, windows ? s->elems : s->npy.dims[0],
                         windows ? "tokens" : "rows", crc);
@@ -563,7 +587,7 @@ static dtp_status fill_npy(dtp_feed *feed, dtp_tensor_id id, int64_t step, const
 /* The file of windows, and where its elements begin in it. */
 static const dtp_file_map *elements_of(const source *s, const char **first)
 {
-    const dtp_file_map *map = s->map.fd >= 0 ? &s->map : &s->npy.map;
+    const dtp_file_map *map = map_of(s);
     *first = map->data + (s->map.fd >= 0 ? 0 : s->npy.data_at);
     return map;
 }

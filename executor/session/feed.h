@@ -6,6 +6,7 @@
 #include "core/base/strbuf.h"
 #include "core/graph/graph.h"
 #include "dtp/session.h"
+#include "executor/comm/communicator.h"
 #include "executor/device/shard.h"
 
 enum { DTP_FEED_TEXT_BYTES = 4096 };
@@ -26,8 +27,11 @@ dtp_status dtp_feed_create(const dtp_graph *g, int32_t n, const dtp_feed_spec *s
 dtp_status dtp_feed_rows(const dtp_feed *feed, int64_t *out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_feed_destroy(dtp_feed *feed);
 
-/* Adds what the inputs are fed with: "x: 12 rows 5c0fb1a2", the checksum of the first,
- * middle and last bytes of a file, or "y: synthetic"; `files`: "x=x.npy". DTP_IO. */
+/* Whether all ranks have the same files, whose names they agree on: their sizes and checksums
+ * (dtp_crc_sampled). DTP_COMM naming file, ranks and both. Collective. */
+dtp_status dtp_feed_agree(const dtp_feed *feed, dtp_comm *comm, dtp_err *err) DTP_MUST_CHECK;
+/* Adds what the inputs are fed with: "x: 12 rows 5c0fb1a2", the checksum of a file
+ * (dtp_crc_sampled), or "y: synthetic"; `files`: "x=x.npy". DTP_IO. */
 dtp_status dtp_feed_describe(const dtp_feed *feed, dtp_strbuf *data, dtp_strbuf *files,
                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -44,9 +44,22 @@ static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
         h = dtp_hash_i64(h, o->feeds[i].shift);
         h = dtp_hash_text(h, o->feeds[i].dtype != NULL ? o->feeds[i].dtype : "");
     }
-    h = dtp_hash_i64(h, o->stored != NULL ? o->stored->n : -1);
     h = dtp_hash_text(h, o->save != NULL ? o->save : "");
     return dtp_hash_text(h, o->load != NULL ? o->load : "");
+}
+
+/* Where parameters lie in the files of a framework. */
+static uint64_t hash_stored(const dtp_stored_params *stored)
+{
+    uint64_t h = dtp_hash_i64(DTP_HASH_SEED, stored != NULL ? stored->n : -1);
+    for (int32_t i = 0; stored != NULL && i < stored->n; i++) {
+        const dtp_stored_view *v = &stored->views[i];
+        h = dtp_hash_text(dtp_hash_text(h, v->tensor), v->name);
+        h = dtp_hash_bytes(h, v->from, sizeof v->from[0] * (size_t)v->rank);
+        h = dtp_hash_bytes(dtp_hash_i64(h, v->first), v->size, sizeof v->size[0] * (size_t)v->rank);
+        h = dtp_hash_bytes(h, v->stride, sizeof v->stride[0] * (size_t)v->rank);
+    }
+    return h;
 }
 
 /* What of it people can tell apart. */
@@ -287,6 +300,7 @@ static dtp_status start_from(dtp_session *s, const dtp_session_options *o,
                              const dtp_checkpoint_found *found, dtp_err *err)
 {
     DTP_TRY(dtp_comm_agree_status(s->comm, local_setup(s, o, err), err));
+    DTP_TRY(dtp_feed_agree(s->feed, s->comm, err));
     if (s->resumed != NULL) {
         DTP_TRY(dtp_comm_agree_status(
             s->comm, dtp_session__run_compare(s, s->resumed, &found->run, err), err));
@@ -308,6 +322,10 @@ static dtp_status setup(dtp_session *s, const dtp_session_options *o, dtp_err *e
     describe_job(s->program, o, words, sizeof words);
     DTP_TRY(dtp_comm_agree_words(s->comm, hash_job(s->program, o),
                                  "model, plan, program and options", words, err));
+    const uint64_t stored = hash_stored(o->stored);
+    (void)snprintf(words, sizeof words, "%d parameters, checksum %08" PRIx32,
+                   o->stored != NULL ? o->stored->n : 0, dtp_hash_fold(stored));
+    DTP_TRY(dtp_comm_agree_words(s->comm, stored, "the names file", words, err));
     if (o->save != NULL) {
         DTP_TRY(lock(s, o->save, err));
     }

@@ -166,6 +166,17 @@ dtp_status dtrun_evaluation_open(const tool_source *source, const tool_list *fee
     return rest > 0 ? create_last(source, rest, e, err) : DTP_OK;
 }
 
+dtp_status dtrun_evaluation_agree(const dtrun_evaluation *e, dtp_comm *comm, dtp_err *err)
+{
+    dtp_feed *feed = NULL;
+    dtp_status s = dtp_feed_create(e->all.run->graph, e->feeds.n, e->feeds.specs, 0,
+                                   DTP_FEED_IN_ORDER, &feed, err);
+    s = dtp_comm_agree_status(comm, s, err);
+    s = s == DTP_OK ? dtp_feed_agree(feed, comm, err) : s;
+    dtp_feed_destroy(feed);
+    return s;
+}
+
 dtp_status dtrun_evaluation_run(const dtrun_evaluation *e, dtp_backend *backend, dtp_comm *comm,
                                 dtp_session *from, dtp_evaluation *out, dtp_err *err)
 {

@@ -20,6 +20,9 @@ typedef struct dtrun_evaluation {
 dtp_status dtrun_evaluation_open(const tool_source *source, const tool_list *feeds,
                                  const dtp_ctx *ctx, dtrun_evaluation *e,
                                  dtp_err *err) DTP_MUST_CHECK;
+/* Whether all ranks have the files that it is fed with. Collective. */
+dtp_status dtrun_evaluation_agree(const dtrun_evaluation *e, dtp_comm *comm,
+                                  dtp_err *err) DTP_MUST_CHECK;
 /* Collective. Parameters from a session in training, or (NULL) as e->options.load says. */
 dtp_status dtrun_evaluation_run(const dtrun_evaluation *e, dtp_backend *backend, dtp_comm *comm,
                                 dtp_session *from, dtp_evaluation *out,

@@ -11,6 +11,7 @@
 
 typedef struct tool_ranks {
     const tool_source *source; /* what the command line says of them; set by tool_ranks_command */
+    const tool_call *call;     /* likewise */
     char **argv;               /* the whole command line, to start it again under mpirun */
     int argc;
     bool first;      /* this process has run rank 0 of an MPI job */

@@ -320,7 +320,9 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     options.profile = is_profiled(c);
     DTP_TRY(
         dtp_session_create(dtp_job_program(c->job.run), backend, comm, &options, &r.session, err));
-    const dtp_status s = run_steps(c, &r, backend->ops->name, err);
+    dtp_status s =
+        c->evaluation.all.run != NULL ? dtrun_evaluation_agree(&c->evaluation, comm, err) : DTP_OK;
+    s = s == DTP_OK ? run_steps(c, &r, backend->ops->name, err) : s;
     dtrun_log_close(&r.log);
     dtp_report_free(&r.report);
     dtp_session_destroy(r.session);
