@@ -122,11 +122,11 @@ static dtp_status expand_node(dtp_expansion *e, dtp_aten_node *node)
             a->values[j] = a->values[j] < 0 ? -1 : e->is[a->values[j]];
         }
     }
-    const int32_t x = dtp_aten_input(node, 0);
-    if (dtp_aten_is(node, "detach") && x >= 0 && node->n_outs == 1 &&
-        (!e->trains || !dtp_aten_real_type(e->g->values[x].dtype) ||
-         dtp_aten_is(dtp_expand_maker(e, x), "lift_fresh_copy") ||
-         e->g->values[x].role == ATEN_BUFFER)) { /* no gradient flows through it */
+    const int32_t from = dtp_aten_input(node, 0);
+    if (dtp_aten_is(node, "detach") && from >= 0 && node->n_outs == 1 &&
+        (!e->trains || !dtp_aten_real_type(e->g->values[from].dtype) ||
+         dtp_aten_is(dtp_expand_maker(e, from), "lift_fresh_copy") ||
+         e->g->values[from].role == ATEN_BUFFER)) { /* no gradient flows through it */
         node->op = "aten.alias";
     }
     DTP_TRY(expand_as(e, node, complex));
