@@ -8,14 +8,16 @@ static dtp_label_use use_of(const dtp_graph *g, const dtp_node *node, int32_t i,
 {
     const dtp_dtype type = g->tensors[node->in[i]].type.dtype;
     const bool integer = !dtp_dtype_is_float(type) && type != DTP_BOOL;
+    const dtp_label_use none = {0};
     if (i < dtp_op_moved(node->op, node->n_in)) {
         /* truth values are not the elements */
-        return g->tensors[node->out[0]].type.dtype == DTP_BOOL ? (dtp_label_use){0}
-                                                               : uses[node->out[0]];
+        const bool truth = g->tensors[node->out[0]].type.dtype == DTP_BOOL;
+        return truth ? none : uses[node->out[0]];
     }
     const int64_t *label = dtp_loss_ignored(node->op, node->n_attrs, node->attrs);
     const bool checks = integer && (node->op->flags & DTP_OP_CHECKS_DATA) != 0;
-    return checks ? (dtp_label_use){label, label == NULL} : (dtp_label_use){0};
+    const dtp_label_use use = {label, label == NULL};
+    return checks ? use : none;
 }
 
 void dtp_label_uses_find(const dtp_graph *g, dtp_label_use *out)

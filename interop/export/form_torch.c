@@ -126,6 +126,21 @@ static dtp_status find_instances(const dtp_torch_plan *t, instance **out, int32_
     return DTP_OK;
 }
 
+/* The instances of one list one behind the other, lists in the order of their first ones. */
+static void gather_lists(instance *of, int32_t n)
+{
+    for (int32_t i = 0, end; i < n; i = end) {
+        end = i + 1;
+        for (int32_t k = end; k < n; k++) {
+            const instance one = of[k];
+            if (strcmp(one.pattern, of[i].pattern) == 0) {
+                memmove(&of[end + 1], &of[end], (size_t)(k - end) * sizeof *of);
+                of[end++] = one;
+            }
+        }
+    }
+}
+
 /* The first instance behind those that are one group with instance i: modules of one list that fit
  * into a bucket of the plan. */
 static int32_t group_end(const dtp_torch_plan *t, const instance *of, int32_t n, int32_t i)
@@ -146,6 +161,7 @@ static dtp_status write_groups(const dtp_torch_plan *t, dtp_json_writer *w, dtp_
     instance *of;
     int32_t n = 0;
     DTP_TRY(find_instances(t, &of, &n, err));
+    gather_lists(of, n);
     dtp_json_begin_array(w, "modules", true);
     for (int32_t i = 0, end; i < n; i = end) {
         end = group_end(t, of, n, i);

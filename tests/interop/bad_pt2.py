@@ -137,7 +137,7 @@ ARGUMENTS = (  # program, op, an argument that its row does not take
     ("gpt", "add.Tensor", "alpha", {"as_string": "x"}, "argument 'alpha' is 'x'"),
     ("gpt", "add.Tensor", "other", {"as_sym_float": {"as_name": "f"}}, "no number 'f'"),
     ("stem", "conv2d.default", "dilation", {"as_ints": [1, 3]}, "and only 1 is supported"),
-    ("llama", "scaled_dot_product_attention.default", "dropout_p", {"as_float": 0.5}, "is 0.5, and only 0 is supported"),
+    ("llama", "scaled_dot_product_attention.default", "dropout_p", {"as_string": "x"}, "argument 'dropout_p' is 'x'"),
 )
 
 

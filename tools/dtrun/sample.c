@@ -344,7 +344,7 @@ static dtp_status check_causal(sampler *s, dtp_err *err)
 {
     const sample_command *c = s->c;
     const bool first = s->comm->rank == 0;
-    int64_t cuts[CUTS];
+    int64_t cuts[CUTS] = {0};
     const int32_t n_cuts = find_cuts(c, cuts);
     double *whole = calloc((size_t)(CUTS * c->vocab), sizeof *whole);
     dtp_status status = dtp_comm_agree_status(s->comm, DTP_MEMORY(err, whole), err);
