@@ -217,7 +217,7 @@ tokens without sampling; a second `parallelize` has to be an error. An optimizer
 Llama 3 8B with 4 layers, batch 8, length 2048, f32, plans for `--target torch` on 8 ranks of `h100_64`; PyTorch with tensors
 without data, in one process. GiB at the peak of a step. `fully_shard` gathers and reduces a block at once, the plan each
 parameter that fills a bucket. Other collectives fail, but for those of FSDP; so do peaks that differ by more than a quarter,
-but for those of tensor parallelism: MemTracker counts more there than the tensors that autograd saves.
+but for those of tensor parallelism, whose difference is not explained.
 
 {tables["check"]}
 ## Plans under transformers
