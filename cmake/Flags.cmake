@@ -1,7 +1,7 @@
 # Assertions stay on except in the release preset. Reports of sanitizers name lines, not variables: -g1 compiles faster.
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 if(DTP_SANITIZE)
-    set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1")
+    set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g1")
 endif()
 
 # The one place for compiler flags: every target links dtp_flags.

@@ -294,7 +294,11 @@ static dtp_status open_whole(dtp_comm *comm, const dtp_checkpoint_job *job, cons
     if (job != NULL && job->checked) {
         return DTP_OK;
     }
-    return agree(comm, job, path, check_files(comm, out, err), err);
+    dtp_status status = check_files(comm, out, err);
+    if (status != DTP_OK && err != NULL && strncmp(err->msg, path, strlen(path)) != 0) {
+        status = dtp_err_prefixed(status, err, "%s", path);
+    }
+    return agree(comm, job, path, status, err);
 }
 
 dtp_status dtp_checkpoint_load(dtp_checkpoint_job *job, const char *path, dtp_err *err)

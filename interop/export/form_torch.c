@@ -101,6 +101,7 @@ typedef struct instance {
     int64_t bytes;
 } instance;
 
+/* Lists in the order of their first instances, the instances of a list one behind the other. */
 static dtp_status find_instances(const dtp_torch_plan *t, instance **out, int32_t *n, dtp_err *err)
 {
     DTP_TRY(DTP_NEW(t->p->arena, *out, t->p->n_params + 1, err));
@@ -123,22 +124,17 @@ static dtp_status find_instances(const dtp_torch_plan *t, instance **out, int32_
         local.dtype = t->p->plan->variant.precision.compute;
         (*out)[k].bytes += t->sharded[i] ? dtp_ttype_bytes(&local) : 0;
     }
-    return DTP_OK;
-}
-
-/* The instances of one list one behind the other, lists in the order of their first ones. */
-static void gather_lists(instance *of, int32_t n)
-{
-    for (int32_t i = 0, end; i < n; i = end) {
+    for (int32_t i = 0, end; i < *n; i = end) {
         end = i + 1;
-        for (int32_t k = end; k < n; k++) {
-            const instance one = of[k];
-            if (strcmp(one.pattern, of[i].pattern) == 0) {
-                memmove(&of[end + 1], &of[end], (size_t)(k - end) * sizeof *of);
-                of[end++] = one;
+        for (int32_t k = end; k < *n; k++) {
+            const instance one = (*out)[k];
+            if (strcmp(one.pattern, (*out)[i].pattern) == 0) {
+                memmove(&(*out)[end + 1], &(*out)[end], (size_t)(k - end) * sizeof one);
+                (*out)[end++] = one;
             }
         }
     }
+    return DTP_OK;
 }
 
 /* The first instance behind those that are one group with instance i: modules of one list that fit
@@ -161,7 +157,6 @@ static dtp_status write_groups(const dtp_torch_plan *t, dtp_json_writer *w, dtp_
     instance *of;
     int32_t n = 0;
     DTP_TRY(find_instances(t, &of, &n, err));
-    gather_lists(of, n);
     dtp_json_begin_array(w, "modules", true);
     for (int32_t i = 0, end; i < n; i = end) {
         end = group_end(t, of, n, i);
