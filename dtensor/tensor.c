@@ -304,7 +304,9 @@ void dtp_tensor__text(const dtp_device_mesh *mesh, const dtp_ttype *type, const 
                       type->dims[i].size);
     }
     dtp_layout_print(layout, &mesh->comm->mesh, type, &mesh->dims, text);
-    snprintf(out, DTP_TENSOR_TEXT_BYTES, "%s[%s] %s", dtp_dtype_name(type->dtype), shape, text);
+    const int room = (int)(DTP_TENSOR_TEXT_BYTES - sizeof shape - 16); /* behind dtype and shape */
+    snprintf(out, DTP_TENSOR_TEXT_BYTES, "%s[%s] %.*s", dtp_dtype_name(type->dtype), shape, room,
+             text);
 }
 
 void dtp_tensor_print(dtp_tensor t, char out[DTP_TENSOR_TEXT_BYTES])

@@ -15,7 +15,7 @@ typedef struct op_text {
 } op_text;
 
 typedef struct tensor {
-    char name[8];
+    char name[16];
     int32_t rank;
     int32_t dims[MAX_OWN_RANK];
 } tensor;
