@@ -128,14 +128,14 @@ dtp_status dtp_tables_store(dtp_importer *m, dtp_err *err)
     bool *table; /* by value */
     DTP_TRY(DTP_NEW(m->arena, inputs, g->n_inputs + g->n_nodes + 1, err));
     DTP_TRY(DTP_NEW(m->arena, table, g->n_values + 1, err));
-    memcpy(inputs, g->inputs, (size_t)g->n_inputs * sizeof *inputs);
-    g->inputs = inputs;
     for (int32_t i = 0; i < g->n_inputs; i++) {
+        inputs[i] = g->inputs[i];
         const dtp_aten_value *v = &g->values[inputs[i]];
         table[inputs[i]] =
             v->role == ATEN_BUFFER && (dtp_const_known(&m->consts[inputs[i]]) ||
                                        (v->data != NULL && dtp_aten_real_type(v->dtype)));
     }
+    g->inputs = inputs;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const dtp_aten_node *node = &g->nodes[i];
         if (!node->live) {

@@ -86,8 +86,10 @@ static dtp_status take_again(dtp_expansion *e, int32_t root, const bool *done)
                    sizeof e->g->values[was].sizes);
             e->is[was] = done[was] ? e->is[was] : out + k;
         }
-        dtp_aten_node again = e->nodes[--e->n];
-        DTP_TRY(expand_as(e, &again, e->pair[first] || e->pair[e->views[first].base]));
+        dtp_aten_node again = e->nodes[--e->n], *of = e->of;
+        const dtp_status s = expand_as(e, &again, e->pair[first] || e->pair[e->views[first].base]);
+        e->of = of; /* `again` ends here */
+        DTP_TRY(s);
     }
     return DTP_OK;
 }
