@@ -205,9 +205,10 @@ static dtp_status solve_corrected(dtp_planning *p, dtp_tensor_round *last, dtp_e
     int64_t part = FIRST_PART, above = s->usage_limit;
     bool left = true;
     options.cutoff = cutoff_of(p);
-    /* No bound is asked for: little branch and bound, by the dual, and none within a gap. */
+    /* No bound is asked for: little branch and bound, by the dual. A wide gap of the request says
+     * how dear a plan may be, not that none may be found. */
     options.iterations = LATER_ITERATIONS;
-    options.gap = options.gap > LATER_GAP ? options.gap : LATER_GAP;
+    options.gap = LATER_GAP;
     options.lp_entries = 0;
     options.iterations = state->search.floor > 0 ? BELOW_ITERATIONS : options.iterations;
     DTP_TRY(start_from_best(p, &options, err));
