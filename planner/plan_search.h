@@ -21,7 +21,7 @@
 #include "interop/export/forms.h"
 #include "interop/styles/pin_texts.h"
 
-/* Who is told how far planning is. */
+/* Receives the progress of planning. */
 typedef struct dtp_plan_watch {
     void (*progress)(void *user, const dtp_plan_progress *now);
     void *user;

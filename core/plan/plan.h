@@ -41,7 +41,7 @@ typedef struct dtp_plan_redistribution {
 
 enum { DTP_PLAN_MAX_REDISTRIBUTIONS = 4096, DTP_PLAN_MAX_STEPS = 24 };
 
-/* A plan of which a form of export loses nothing, beside the best of all plans. */
+/* A plan of which a form of export loses nothing, beside the best plan of any form. */
 typedef struct dtp_plan_expressible {
     const char *form; /* NULL: all plans were searched */
     bool bounded;     /* the bound of the certificate is one of such plans alone */

@@ -170,7 +170,7 @@ void dtp_plan_print_tried(int32_t n, const char *const *tried, dtp_strbuf *out)
     }
 }
 
-/* What the form costs beside the best of all plans. */
+/* What the form costs beside the best plan of any form. */
 static void print_expressible(const dtp_plan *plan, dtp_strbuf *out)
 {
     const dtp_plan_expressible *e = &plan->expressible;
@@ -182,15 +182,15 @@ static void print_expressible(const dtp_plan *plan, dtp_strbuf *out)
     }
     dtp_strbuf_addf(out, "expressible as %s: ", e->form);
     if (own > all) {
-        dtp_strbuf_addf(out, "%s, %.2f %% more than the best of all plans (%s)",
+        dtp_strbuf_addf(out, "%s, %.2f %% more than the best plan of any form (%s)",
                         time ? dtp_seconds(own).text : dtp_byte_count(own).text,
                         100.0 * (own / all - 1.0),
                         time ? dtp_seconds(all).text : dtp_byte_count(all).text);
     } else {
-        dtp_strbuf_add(out, "as good as the best of all plans");
+        dtp_strbuf_add(out, "no slower than the best plan of any form");
     }
-    dtp_strbuf_add(out,
-                   e->bounded ? "; the bound is of such plans\n" : "; the bound is of all plans\n");
+    dtp_strbuf_add(out, e->bounded ? "; the bound covers plans of this form only\n"
+                                   : "; the bound covers plans of every form\n");
 }
 
 void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)

@@ -60,7 +60,7 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     bool uneven;         /* the other modes: sizes that do not divide may be split too, into no more
                             parts than elements */
     /* Called with `user`, on the thread that plans, when a mesh or a variant begins, a better plan
-     * is found or a bound is proven; NULL: nobody asks. */
+     * is found or a bound is proven; NULL: not called. */
     void (*progress)(void *user, const dtp_plan_progress *now);
     const char *names_file;  /* dtp.names/1: the framework's names, for style_files and expressible;
                                NULL: none */

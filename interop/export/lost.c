@@ -50,7 +50,7 @@ static const struct {
                             "it is split over a mesh dim that this form does not "
                             "speak of",
                             "split data by hand and use fully_shard, or --as placements"},
-    [DTP_LOST_STYLE] = {"style", "no style splits it so", "--as placements"},
+    [DTP_LOST_STYLE] = {"style", "no parallel style gives this split", "--as placements"},
     [DTP_LOST_OUTPUT] = {"output", "no style leaves what a module makes in this layout",
                          "--as placements"},
     [DTP_LOST_RECOMPUTED] = {"recomputed", "a recomputed block keeps some of its values",

@@ -129,7 +129,7 @@ static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
     return DTP_OK;
 }
 
-/* What does not fit the model is told by legal and why. */
+/* `legal` says whether a baseline fits the model, `why` gives the reason. */
 static dtp_status price(const dtp_graph *g, const dtp_pricer *pricer,
                         const dtp_baseline_options *options, dtp_arena *arena, dtp_candidate *c,
                         dtp_err *err)

@@ -157,7 +157,7 @@ static dtp_status is_said(const plan_maker *m, const dtp_plan *plan, bool *is, d
     return s;
 }
 
-/* The best of all plans beside the best one that the form says, in time that is left. Where the
+/* The best plan of any form beside the best one that the form says, in time that is left. Where the
  * form says it and it is better, it is the plan. */
 static dtp_status compare_all(plan_maker *m, dtp_plan_result *out, dtp_err *err)
 {

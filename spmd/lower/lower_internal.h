@@ -40,8 +40,8 @@ typedef struct dtp_lower_env {
                              strategy asks for is always redistributed from where it is read, and
                              strategies split one dim over several mesh dims in mesh order */
     bool alone; /* operands are redistributed for each node anew (dtp_lower_options.plain) */
-    dtp_shared_copies *shared;  /* notes copies that nodes share; NULL: nobody asks */
-    dtp_redistributions *found; /* notes the redistributions outside ops; NULL: nobody asks */
+    dtp_shared_copies *shared;  /* notes copies that nodes share; NULL: not recorded */
+    dtp_redistributions *found; /* notes the redistributions outside ops; NULL: not recorded */
 } dtp_lower_env;
 
 typedef struct dtp_lower_request {

@@ -35,7 +35,7 @@ int64_t dtp_sequence_position(const dtp_sequence *s, int64_t place)
     if (s->run == s->size) {
         return place;
     }
-    /* Run of positions that run r of the places holds. */
+    /* The run of positions that is stored as run r. */
     const int64_t r = place / s->run;
     const int64_t run = r % 2 == 0 ? r / 2 : s->size / s->run - 1 - r / 2;
     return run * s->run + place % s->run;
