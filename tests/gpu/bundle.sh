@@ -8,9 +8,10 @@ here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 mkdir -p "$here/bin" "$here/lib/dtp" "$here/models" "$out"
 for program in dtrun test_cuda_ops_device test_cuda_rows_device test_cuda_shards_device test_cuda_comm_device; do
-    [ ! -e "$bin/$program" ] || strip -o "$here/bin/$program" "$bin/$program"
+    [ -e "$bin/$program" ] || { echo "there is no $program in $bin" >&2; exit 1; }
+    strip -o "$here/bin/$program" "$bin/$program"
 done
-[ -e "$here/bin/dtrun" ] && [ -e "$module/dtp_cuda.so" ] || { echo "no dtrun in $bin, or no dtp_cuda.so in $module" >&2; exit 1; }
+[ -e "$module/dtp_cuda.so" ] || { echo "there is no dtp_cuda.so in $module" >&2; exit 1; }
 for library in "$module"/*.so*; do strip -o "$here/lib/dtp/$(basename "$library")" "$library"; done
 # What the programs load: OpenBLAS is opened by name.
 blas=$(ldconfig -p | sed -n 's/.*libopenblas\.so\.0 .*=> //p' | head -1)

@@ -38,7 +38,7 @@ CARD = {
                 ("vit_b16", "--dim batch=32"), ("mtf_lm", "--dim batch=32"), ("gpt_bytes", "--dim batch=64")],
     "training": ("gpt2_small", "--dim batch=8 --dim length=512", 200),
     "algorithms": 8, "more products": {"50304 classes": "--dim vocab=50304", "50304 classes, apart": "--dim vocab=50304 --switches no_epilogues"},
-    "processes": 16, "bench": "--quick", "ops": [], "sanitized": ["attention", "layer_norm", "softmax", "scatter_add"],
+    "processes": 16, "bench": "--quick", "ops": [], "programs": ["rows", "shards", "comm"], "sanitized": ["attention", "layer_norm", "softmax", "scatter_add"],
 }
 EMULATED = {
     "first": ("mlp_digits", MLP_TINY),
@@ -47,11 +47,20 @@ EMULATED = {
     "predict": [("mlp_digits", MLP_TINY)],
     "training": ("gpt_bytes", "--dim batch=4 --dim length=16 --dim layers=1 --dim heads=4 --dim d_head=8", 6),
     "algorithms": 2, "more products": {},
-    "processes": 2, "bench": "--tiny", "ops": ["softmax", "einsum"], "sanitized": [],
+    "processes": 2, "bench": "--tiny", "ops": ["softmax", "einsum"], "programs": ["shards"], "sanitized": [],
 }
 PRECISIONS = [("f32", 1e-4), ("bf16", 2e-2)]
 WAYS_ROUND = ["", "--switches no_epilogues", "--no-graph", "--no-graph --switches no_epilogues", "--no-graph --outputs all"]
 SPLITS = {"mlp_digits": "hidden:x"}  # else heads and d_ff
+LIBC, PR_SET_PDEATHSIG, PARENT = ctypes.CDLL(None), 1, os.getpid()
+
+
+def end_with_parent():
+    """Of a child: a group of its own in this session, which is killed when this process is, so that nothing stays on the card."""
+    os.setpgid(0, 0)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != PARENT:
+        os._exit(1)
 
 
 class LeftOut(Exception):
@@ -74,6 +83,7 @@ class Card:
         self.options = os.environ.get("DTP_GPU_OPTIONS", "")
         self.way = ""  # of WAYS_ROUND
         self.deadline = 0.0
+        self.before = [os.path.dirname(os.path.abspath(path)) for path in args.done]
         self.keep = lambda rows: None  # puts the rows of the step that runs into the report
         self.work = tempfile.mkdtemp(prefix="dtp-gpu-")
         os.makedirs(self.out, exist_ok=True)
@@ -84,8 +94,8 @@ class Card:
         left = left if limit is None else min(left, limit)
         if left <= 0:
             raise TimeoutError("the time of the step is over")
-        with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                              start_new_session=True, env=env) as p:
+        with subprocess.Popen("exec " + command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              preexec_fn=end_with_parent, env=env) as p:
             try:
                 text, _ = p.communicate(timeout=left)
             except BaseException:
@@ -133,7 +143,9 @@ class Card:
         code, text = self.run("nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader", 20)
         if code != 0:
             raise Failed("nvidia-smi: " + text.strip()[-500:], {"libraries": libraries})
-        return {"card": text.strip(), "libraries": libraries, "torch": self.torch_says("peak")}
+        found = {"card": text.strip(), "libraries": libraries}
+        self.keep(found)
+        return {**found, "torch": self.torch_says("peak")}
 
     def torch_says(self, what):
         """The last line of PyTorch's side, which is JSON. It finds its own libraries, not those of the bundle."""
@@ -187,22 +199,24 @@ class Card:
         n = self.what["processes"]
         words = " ".join(self.what["ops"])
         commands = {f"ops {i}/{n}": f"{self.bin}/test_cuda_ops_device {i}/{n} 1 {words}" for i in range(1, n + 1)}
-        for name in ("rows", "shards", "comm"):
-            path = f"{self.bin}/test_cuda_{name}_device"
-            commands.update({name: path} if os.path.exists(path) and not self.emulated else {})
-        with concurrent.futures.ThreadPoolExecutor(n + 3) as pool:
-            jobs = {name: pool.submit(self.run, command) for name, command in commands.items()}
-        found, wrong = {"cases": 0}, []
-        for name, job in jobs.items():
-            code, text = job.result() if job.exception() is None else (124, str(job.exception()))
-            found[name] = code
-            cases = re.search(r"(?m)^(\d+) of \d+ cases$", text)
-            found["cases"] += int(cases.group(1)) if cases else 0
-            self.keep(found)
-            if code != 0:
-                with open(self.path("ops.txt"), "a", encoding="utf-8") as f:
-                    f.write(f"== {name}: {code}\n{text[-20000:]}\n")
-                wrong.append(f"{name}: {' | '.join(re.findall(r'(?m)^(?:FAIL|wrong):? .*', text)[:4]) or text.strip()[-200:]}")
+        commands.update({name: f"{self.bin}/test_cuda_{name}_device" for name in self.what["programs"]})
+        found, wrong = {"cases": 0, "tests": 0}, []
+        with concurrent.futures.ThreadPoolExecutor(len(commands)) as pool:
+            jobs = {pool.submit(self.run, command): name for name, command in commands.items()}
+            for job in concurrent.futures.as_completed(jobs):
+                name = jobs[job]
+                code, text = job.result() if job.exception() is None else (124, str(job.exception()))
+                found[name] = code
+                cases, tests = re.search(r"(?m)^(\d+) of \d+ cases", text), re.search(r"PASSED  \] (\d+) test", text)
+                found["cases"] += int(cases.group(1)) if cases else 0
+                found["tests"] += int(tests.group(1)) if tests else 0
+                if code == 0 and not tests:
+                    code = found[name] = "no test ran"
+                self.keep(found)
+                if code != 0:
+                    with open(self.path("ops.txt"), "a", encoding="utf-8") as f:
+                        f.write(f"== {name}: {code}\n{text[-20000:]}\n")
+                    wrong.append(f"{name}: {' | '.join(re.findall(r'(?m)^(?:FAIL|wrong):? .*', text)[:4]) or text.strip()[-200:]}")
         if wrong or found["cases"] == 0:
             raise Failed("; ".join(wrong) or "no case ran", found)
         return found
@@ -277,16 +291,19 @@ class Card:
         return {key: m["device"][key] for key in ("flops", "mem_bw_Bps", "launch_s", "launch_graph_s")}
 
     def machine(self):
-        """The machine file of the step bench, which perhaps ran in a call before."""
-        here, before = self.path("machine_1.json"), os.path.join(self.out, "machine_1.json")
-        return here if os.path.exists(here) or not os.path.exists(before) else before
+        """The machine file of the step bench, which perhaps ran in a call before; None when it did not come back."""
+        paths = [os.path.join(folder, "machine_1.json") for folder in (self.work, self.out, *self.before)]
+        return next((path for path in paths if os.path.exists(path)), None)
 
     def predict(self):
         """Predicted and measured steps on one device and on two ranks of it."""
         two, rows = self.path("machine_2.json"), []
+        if self.machine() is None:
+            raise Failed("there is no machine_1.json here or beside the report of --done: the step bench has to run again")
         code, text = self.run(f"{self.dtrun} bench --backend cuda --comm sim --ranks 2 {self.what['bench']} --quiet --output {two}")
         if code != 0:
             raise Failed(text.strip()[-500:])
+        self.publish()
         for model, dims in self.what["predict"]:
             split = SPLITS.get(model, "heads:x;d_ff:x")
             for layout in ("", "--mesh x:2 --rules batch:x", f"--mesh x:2 --rules '{split}'"):
@@ -376,6 +393,7 @@ def run_step(card, report, name, limit):
         save(card, report)
 
     card.deadline, card.keep = start + limit, keep
+    save(card, report)
     try:
         entry.update(became="done", result=getattr(card, name)())
     except LeftOut as e:
@@ -419,6 +437,8 @@ def main():
     report = {"commit": commit_of_tree(), "emulated": args.emulated, "date": time.strftime("%Y-%m-%d")}
     here = os.path.join(card.out, "report.json")
     report["steps"] = steps_done(args.done + ([here] if os.path.exists(here) and not args.fresh else []), report["commit"])
+    if card.machine() is None and "predict" not in report["steps"]:
+        report["steps"].pop("bench", None)  # its machine file did not come back
     for name, limit in STEPS:
         if (wanted and name not in wanted) or name in report["steps"]:
             continue
