@@ -34,6 +34,16 @@ static dtp_status fresh(dtp_axes *x, const dtp_aten_node *node, int64_t size, dt
     return dtp_axis_new(x, size, origin, out, err);
 }
 
+/* The class of `to` is that of `from`, a single one, and `more` elements. */
+static void derive(dtp_axes *x, const dtp_axis *to, const dtp_axis *from, int64_t more)
+{
+    const int32_t one = dtp_axis_one(x, from);
+    if (to->n == 1 && one >= 0) {
+        x->cls[to->cls[0]].base = one;
+        x->cls[to->cls[0]].more = more;
+    }
+}
+
 dtp_status dtp_axes_same(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     const int32_t v = dtp_aten_input(node, 0);
@@ -251,6 +261,13 @@ dtp_status dtp_lookup_of(const dtp_aten *g, const dtp_const *consts, const dtp_a
     const int32_t x = dtp_aten_input(node, 0), rank = g->values[x].rank;
     const dtp_aten_arg *list = dtp_aten_arg_of(node, "indices");
     *out = (dtp_lookup){.gathers = dtp_aten_is(node, "gather"), .first = -1};
+    if (dtp_aten_is(node, "dtp.take")) {
+        *out = (dtp_lookup){.ids = dtp_aten_operand(node, "index"), .over = 1, .counted = 1};
+        for (int32_t i = 2; i < rank; i++) {
+            out->to[i] = g->values[out->ids].rank + i - 2;
+        }
+        return DTP_OK;
+    }
     out->over = dtp_aten_axis(dtp_aten_int(node, "dim", 0), rank);
     out->ids = list == NULL ? dtp_aten_operand(node, "index")
                             : only_index(g, consts, list, &g->values[x], out);
@@ -290,6 +307,41 @@ dtp_status dtp_axes_lookup(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
             x->of[out][u.first + i] = x->of[u.ids][i];
         }
     }
+    return DTP_OK;
+}
+
+/* dtp.slots: where each choice of a token is among the slots of its expert, whether it has one, and
+ * which token each slot holds, [rows, experts, capacity]: as many as a row has tokens. */
+dtp_status dtp_axes_slots(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t ids = dtp_aten_input(node, 0);
+    char general[512];
+    if (ids < 0 || node->n_outs != 3 || value(x, ids)->rank != 3) {
+        return missing("experts that are not chosen by tokens of rows", err);
+    }
+    dtp_axis *source = x->of[node->outs[2]];
+    const dtp_axis *tokens = &x->of[ids][1];
+    memcpy(x->of[node->outs[0]], x->of[ids], sizeof x->of[ids]);
+    memcpy(x->of[node->outs[1]], x->of[ids], sizeof x->of[ids]);
+    source[0] = x->of[ids][0];
+    dtp_general_name(node->path, general, sizeof general);
+    DTP_TRY(fresh(x, node, dtp_aten_int(node, "experts", 0), &source[1], err));
+    const char *origin = dtp_arena_printf(x->arena, "%s.capacity.%d", general,
+                                          tokens->n == 0 ? -1 : dtp_class_root(x, tokens->cls[0]));
+    DTP_TRY(DTP_MEMORY(err, origin));
+    DTP_TRY(dtp_axis_new(x, value(x, ids)->sizes[1], origin, &source[2], err));
+    derive(x, &source[2], tokens, 0);
+    return DTP_OK;
+}
+
+/* dtp.entries: the same for which choice each slot holds. */
+dtp_status dtp_axes_entries(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t like = dtp_aten_operand(node, "like");
+    if (like < 0) {
+        return missing("slots of no experts", err);
+    }
+    memcpy(x->of[node->outs[0]], x->of[like], sizeof x->of[like]);
     return DTP_OK;
 }
 
@@ -380,16 +432,6 @@ dtp_status dtp_axes_patches(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
         x->of[out][i] = parts[0];
     }
     return DTP_OK;
-}
-
-/* The class of `to` is that of `from`, a single one, and `more` elements. */
-static void derive(dtp_axes *x, const dtp_axis *to, const dtp_axis *from, int64_t more)
-{
-    const int32_t one = dtp_axis_one(x, from);
-    if (to->n == 1 && one >= 0) {
-        x->cls[to->cls[0]].base = one;
-        x->cls[to->cls[0]].more = more;
-    }
 }
 
 dtp_status dtp_axes_slice(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)

@@ -5,14 +5,24 @@
 
 #include "importers/program/axes/dim_names.h"
 
+/* Names that the model has: of a class, and of the dims by which its size is given. */
+static void use(dtp_axes *x, int32_t cls)
+{
+    int32_t of[DTP_FLAT_PARTS];
+    dtp_class *c = &x->cls[dtp_class_root(x, cls)];
+    const dtp_axis base = {1, {c->base}};
+    const int32_t n = c->used || c->base < 0 ? 0 : dtp_axis_leaves(x, 1, &base, of, DTP_FLAT_PARTS);
+    c->used = true;
+    for (int32_t i = 0; i < n; i++) {
+        use(x, of[i]);
+    }
+}
+
 const char *dtp_class_name(dtp_axes *x, int32_t cls, int32_t alias)
 {
-    dtp_class *c = &x->cls[dtp_class_root(x, cls)], *b = c;
+    dtp_class *c = &x->cls[dtp_class_root(x, cls)];
     c->aliases = alias > c->aliases ? alias : c->aliases;
-    while (!b->used) { /* and the dims by which its size is given */
-        b->used = true;
-        b = b->base < 0 ? b : &x->cls[dtp_class_root(x, b->base)];
-    }
+    use(x, cls);
     return alias == 0 ? c->name : dtp_arena_printf(x->arena, "%s_%d", c->name, alias + 1);
 }
 
@@ -120,6 +130,16 @@ static dtp_status name_rows(dtp_axes *x, const dtp_aten_node *node, dtp_err *err
     return DTP_OK;
 }
 
+static dtp_status name_slots(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    if (!node->live || !dtp_aten_is(node, "dtp.slots")) {
+        return DTP_OK;
+    }
+    DTP_TRY(propose_axis(x, dtp_aten_input(node, 0), 2, "choices", "choices", err));
+    DTP_TRY(propose_axis(x, node->outs[2], 1, "experts", "experts", err));
+    return propose_axis(x, node->outs[2], 2, "capacity", "capacity", err);
+}
+
 static bool is_called(const dtp_axes *x, int32_t value, int32_t axis, const char *name)
 {
     const int32_t cls = dtp_axis_one(x, &x->of[value][axis]);
@@ -203,6 +223,7 @@ dtp_status dtp_axes_name(dtp_axes *x, dtp_err *err)
     }
     for (int32_t i = 0; i < g->n_nodes; i++) {
         DTP_TRY(name_rows(x, &g->nodes[i], err));
+        DTP_TRY(name_slots(x, &g->nodes[i], err));
     }
     for (int32_t i = 0; i < g->n_inputs; i++) {
         const int32_t v = g->inputs[i];

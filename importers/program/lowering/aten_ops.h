@@ -24,7 +24,8 @@ const dtp_aten_op *dtp_aten_op_find(const dtp_aten_node *node);
 /* Elementwise; rows; tables */
 dtp_lower_op dtp_lower_unary, dtp_lower_gelu, dtp_lower_pow, dtp_lower_cast, dtp_lower_binary,
     dtp_lower_compare, dtp_lower_select, dtp_lower_softmax, dtp_lower_reduce, dtp_lower_norm,
-    dtp_lower_cross_entropy, dtp_lower_embedding, dtp_lower_lookup, dtp_lower_one_hot;
+    dtp_lower_cross_entropy, dtp_lower_embedding, dtp_lower_lookup, dtp_lower_one_hot,
+    dtp_lower_slots, dtp_lower_entries;
 /* Products; views; pieces */
 dtp_lower_op dtp_lower_product, dtp_lower_attention, dtp_lower_rope, dtp_lower_view,
     dtp_lower_permute, dtp_lower_repeat, dtp_lower_cat, dtp_lower_slice, dtp_lower_pieces,

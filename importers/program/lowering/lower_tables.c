@@ -142,9 +142,6 @@ dtp_status dtp_lower_lookup(dtp_lowering *l, dtp_err *err)
     DTP_TRY(dtp_lookup_of(l->m->g, l->m->consts, l->node, &u, err));
     const bool split = dtp_axis_parts(l->m, l->x, u.over) != 1;
     const char *piece = NULL;
-    if (split && u.gathers) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "positions along an axis that is split");
-    }
     const dtp_const *c = &l->m->consts[u.ids];
     if (c->kind != DTP_CONST_OTHER && c->kind != DTP_CONST_STEP && c->low < 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "positions counted from the end");

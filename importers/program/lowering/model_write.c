@@ -218,22 +218,32 @@ static void put_nodes(writer *w, dtp_strbuf *b)
 
 /* ---- dims ---- */
 
-/* The size as an expression over another dim, unless that leads back to it. */
+/* The size as an expression over other dims, unless that leads back to it. */
 static bool put_derived(const writer *w, dtp_strbuf *b, int32_t cls)
 {
     const dtp_axes *x = &w->m->axes;
-    int32_t at = cls;
-    for (int32_t steps = 0; x->cls[at].base >= 0; steps++) {
-        at = dtp_class_root(x, x->cls[at].base);
-        if (steps == 64 || at == cls || x->cls[at].name == NULL || x->cls[at].outer >= 0) {
-            return false;
+    const dtp_class *c = &x->cls[cls];
+    const dtp_axis base = {1, {c->base}};
+    int32_t of[DTP_FLAT_PARTS];
+    const int32_t n = c->base < 0 ? 0 : dtp_axis_leaves(x, 1, &base, of, DTP_FLAT_PARTS);
+    int64_t size = 1;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t at = of[i];
+        for (int32_t steps = 0; at >= 0; steps++) {
+            if (steps == 64 || at == cls || x->cls[at].name == NULL || x->cls[at].outer >= 0) {
+                return false;
+            }
+            at = x->cls[at].base < 0 ? -1 : dtp_class_root(x, x->cls[at].base);
         }
+        size *= x->cls[of[i]].size;
     }
-    const int32_t base = x->cls[cls].base < 0 ? -1 : dtp_class_root(x, x->cls[cls].base);
-    if (base < 0 || x->cls[base].size + x->cls[cls].more != x->cls[cls].size) {
+    if (n < 1 || size + c->more != c->size) {
         return false;
     }
-    dtp_strbuf_addf(b, "\"%s%+" PRId64 "\"", x->cls[base].name, x->cls[cls].more);
+    for (int32_t i = 0; i < n; i++) {
+        dtp_strbuf_addf(b, "%s%s", i == 0 ? "\"" : "*", x->cls[of[i]].name);
+    }
+    dtp_strbuf_addf(b, c->more == 0 && n > 0 ? "\"" : "%+" PRId64 "\"", c->more);
     return true;
 }
 

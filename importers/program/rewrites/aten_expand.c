@@ -40,9 +40,9 @@ static dtp_status expand_as(dtp_expansion *e, dtp_aten_node *node, bool complex)
     const int32_t n = e->n;
     e->of = node;
     e->first = e->g->n_values;
-    const bool made = complex
-                          ? dtp_expand_complex(e)
-                          : dtp_expand_views(e) || dtp_expand_formula(e) || dtp_expand_attention(e);
+    const bool made = complex ? dtp_expand_complex(e)
+                              : dtp_expand_experts(e) || dtp_expand_views(e) ||
+                                    dtp_expand_formula(e) || dtp_expand_attention(e);
     if (made) {
         return e->status;
     }
@@ -61,6 +61,26 @@ static dtp_status expand_as(dtp_expansion *e, dtp_aten_node *node, bool complex)
     }
     e->nodes[e->n++] = *node;
     return DTP_OK;
+}
+
+int32_t dtp_expand_again(dtp_expansion *e, const dtp_aten_node *of, const char *op, int32_t n_args,
+                         const dtp_aten_arg *args, const dtp_aten_value *like)
+{
+    const int32_t first = dtp_expand_node(e, op, n_args, args, of->n_outs, like);
+    if (first < 0) {
+        return -1;
+    }
+    for (int32_t k = 0; k < of->n_outs; k++) {
+        dtp_aten_value *to = &e->g->values[first + k];
+        const dtp_aten_value *from = &e->g->values[of->outs[k]];
+        memcpy(&to->sizes[3], &from->sizes[1], (size_t)(from->rank - 1) * sizeof to->sizes[0]);
+        to->rank = from->rank + 2;
+        to->dtype = from->dtype;
+    }
+    dtp_aten_node again = e->nodes[--e->n], *now = e->of;
+    e->status = expand_as(e, &again, false);
+    e->of = now; /* `again` ends here */
+    return e->status == DTP_OK ? first : -1;
 }
 
 /* Views of the same tensor but those that were written, taken again. */
@@ -132,6 +152,8 @@ static dtp_status expand_node(dtp_expansion *e, dtp_aten_node *node)
         node->op = "aten.alias";
     }
     DTP_TRY(expand_as(e, node, complex));
+    dtp_experts_follow(e, node);
+    DTP_TRY(e->status);
     return writes ? put_in_place(e, x, node) : e->status;
 }
 

@@ -12,6 +12,9 @@ typedef struct dtp_view_of {
     bool perhaps; /* it may be a copy as well */
 } dtp_view_of;
 
+typedef struct dtp_rows dtp_rows;     /* aten_experts.c */
+typedef struct dtp_sorted dtp_sorted; /* the same */
+
 typedef struct dtp_expansion {
     dtp_aten *g;
     dtp_err *err;
@@ -30,6 +33,10 @@ typedef struct dtp_expansion {
     int32_t *last;             /* by value of the file: the last node that reads it */
     int32_t *uses;             /* by value of the file: readers that an output needs, and outputs */
     bool trains;               /* an output may be a loss */
+    int64_t steps;             /* of looking for what depends on an order */
+    int32_t n_rows, rows_capacity, n_sorted, sorted_capacity;
+    dtp_rows *rows;     /* by value: rows of experts; n_rows of them */
+    dtp_sorted *sorted; /* sorts by experts */
 } dtp_expansion;
 
 /* A node with so many outputs, which are like `like`: its first output, the others follow; -1. */
@@ -53,6 +60,11 @@ void dtp_expand_out(dtp_expansion *e, int32_t k, int32_t value);
 const dtp_aten_node *dtp_expand_maker(const dtp_expansion *e, int32_t value);
 int32_t dtp_expand_source(const dtp_expansion *e, int32_t value);
 
+/* The node `of` with these arguments instead, which is written anew in its turn: its first output,
+ * the others follow; -1. Outputs are like `like`, from its axis 3 on like those of the node. */
+int32_t dtp_expand_again(dtp_expansion *e, const dtp_aten_node *of, const char *op, int32_t n_args,
+                         const dtp_aten_arg *args, const dtp_aten_value *like);
+
 /* Whether a row may be used for the node: its argument rule (arg_rules.h) allows all arguments.
  * Else the node keeps the first argument that was refused. */
 bool dtp_expand_allows(dtp_expansion *e, const char *rule);
@@ -75,10 +87,16 @@ bool dtp_expand_scatter(dtp_expansion *e, int32_t x);
 bool dtp_expand_index(dtp_expansion *e, int32_t x);
 bool dtp_expand_diff(dtp_expansion *e, int32_t x);
 bool dtp_expand_quotient(dtp_expansion *e, int32_t x);
+bool dtp_expand_unordered(dtp_expansion *e, int32_t x);
 bool dtp_expand_eye(dtp_expansion *e);
 /* The node's result is the cross entropy of `logits`; the other arguments are those of `node`, and
  * have a weight or probabilities. */
 bool dtp_expand_cross_entropy(dtp_expansion *e, int32_t logits, const dtp_aten_node *node);
+
+/* Rows that are sorted by experts: the node is one that puts them back into their order, and was
+ * written anew; what a node that was written is over slots of experts. */
+bool dtp_expand_experts(dtp_expansion *e);
+void dtp_experts_follow(dtp_expansion *e, const dtp_aten_node *node);
 
 /* Complex values of the file become pairs. */
 dtp_status dtp_complex_begin(dtp_expansion *e) DTP_MUST_CHECK;

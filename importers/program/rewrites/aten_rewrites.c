@@ -549,6 +549,7 @@ static const struct {
     REWRITE("masked_fill", dtp_expand_no_nan, "self:t mask:t value:tne"),
     REWRITE("cross_entropy_loss", cross_entropy, NLL " label_smoothing:n"),
     REWRITE("index", dtp_expand_index, "self:t indices:l"),
+    REWRITE("topk", dtp_expand_unordered, "self:t k:i dim:i largest:b sorted:b"),
     REWRITE("diff", dtp_expand_diff, "self:t n=1 dim:i prepend:t append:t"),
     REWRITE("floor_divide", dtp_expand_quotient, "self:t other:tn"),
     REWRITE("div", dtp_expand_quotient, "self:t other:tn rounding_mode:x"),
