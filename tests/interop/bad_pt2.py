@@ -15,7 +15,7 @@ WRONG = [None, -1, 0, 1, 2**40, 1e300, "x", "", [], {}, True, [1, 2], {"as_int":
 OPS = ("add cat view permute sum embedding slice softmax split select where nosuch einsum matmul baddbmm topk gather index "
        "one_hot repeat constant_pad_nd group_norm avg_pool2d glu clamp unbind max mse_loss lerp cumsum add_ fill_").split()
 SOURCES = ("gpt llama_loss bert vit t5 dlrm nano grouped stem experts encoding tables writes losses pairs indices hidden sizes "
-           "bounds").split()
+           "bounds routed").split()
 EQUATIONS = ["", "->", "bld", "bld,dkgh->blkgz", "bbd,dkgh->bdkgh", "bld,dkgh->blkghblkgh", "bld,dkgh,->blkgh", "bld;dkgh->blkgh",
              "bld,dkgh->", "bld,dkgh-blkgh", "bl...d...,dkgh->blkgh", "...d,dkgh->kgh", "bld,dkgh->blkgh->", "abcdefghij,k->a"]
 
@@ -264,6 +264,45 @@ def made_wrong(folder, tmp):
         yield path, expect
 
 
+# Node of the program `routed` (its number among those of the op), argument, its new value: as rows of experts are not
+# treated one by one, or not in the order of one sort, then. The last two are no other programs.
+EXPERTS = (
+    ("sort", 0, "descending", {"as_bool": True}), ("sort", 1, "self", {"as_tensor": {"name": "reshape_1"}}),
+    ("histc", 0, "bins", {"as_int": 5}), ("histc", 1, "max", {"as_int": 4}), ("histc", 2, "min", {"as_int": 1}),
+    ("floor_divide", 0, "other", {"as_int": 1}), ("div", -1, "other", {"as_int": 2}), ("cumsum", 0, "self", "sort"),
+    ("grouped_mm_fallback", 0, "offs", "histc"), ("grouped_mm_fallback", 2, "offs", "cumsum"),
+    ("index_put_", 0, "indices", "sort0"), ("index_put_", 0, "values", "floor_divide"), ("index_put_", 0, "accumulate", {"as_bool": True}),
+    ("chunk", 0, "dim", {"as_int": 0}), ("layer_norm", 0, "normalized_shape", {"as_ints": [72, 8]}), ("slice", -1, "dim", {"as_int": 0}),
+    ("cat", 0, "dim", {"as_int": 0}), ("index_add", 0, "alpha", {"as_int": 2}), ("index_add", 0, "index", "argsort"),
+    ("unsqueeze", 0, "dim", {"as_int": 0}), ("sort", 0, "stable", {"as_bool": True}), ("div", -1, "rounding_mode", {"as_string": "trunc"}),
+)
+
+
+def experts(folder, dtplan, path, out):
+    source = os.path.join(folder, "routed.pt2")
+
+    def change(graph, op, number, name, value):
+        nodes = graph["graph_module"]["graph"]["nodes"]
+        of = lambda op: [n for n in nodes if n["target"].split(".")[3] == op]
+        if isinstance(value, str):  # what the first node of that name makes
+            made = [o["as_tensor"]["name"] for n in of(value.rstrip("0")) for o in n["outputs"] if "as_tensor" in o]
+            value = {"as_tensors": [{"name": made[0]}]} if name == "indices" else {"as_tensor": {"name": made[0]}}
+        node = of(op)[number]
+        node["inputs"] = [i for i in node["inputs"] if i["name"] != name] + [{"name": name, "arg": value}]
+
+    for i, case in enumerate(EXPERTS):
+        changed(source, path, lambda g, c=case: change(g, *c))
+        bad, text = attempt(dtplan, path, out)
+        if bad != (i < len(EXPERTS) - 2) or (bad and "sort" not in text):
+            sys.exit(f"routed with {case}: {'refused' if bad else 'accepted'}: {text}")
+    for name, number, fine in (("routed", 0, True), ("routed", 1, True), ("writes", 0, True), ("writes", 1, False), ("experts", 0, False)):
+        source = os.path.join(folder, name + ".pt2")
+        changed(source, path, lambda g, k=number: change(g, "topk", k, "sorted", {"as_bool": False}))
+        bad, text = attempt(dtplan, path, out)
+        if bad == fine or (bad and "'sorted' is the truth 0" not in text):
+            sys.exit(f"{name} with an open order of topk: {text}")
+
+
 def long_program(path, n):
     """A chain of n casts, then of n sums with a weight each: no search may begin again at every node."""
     tensor = lambda name: {"as_tensor": {"name": name}}
@@ -305,6 +344,7 @@ def main(dtplan, folder):
             bad, text = attempt(dtplan, path, out)
             if bad != (expect is not None) or (bad and expect not in text):
                 sys.exit(f"{path}: expected '{expect}', got: {text}")
+        experts(folder, dtplan, os.path.join(tmp, "experts.pt2"), out)
         arguments(folder, dtplan, os.path.join(tmp, "arguments.pt2"), out)
         user_line(folder, dtplan, os.path.join(tmp, "line.pt2"), out)
         long_program(os.path.join(tmp, "long.pt2"), 10000)

@@ -520,6 +520,52 @@ class Labels(nn.Module):
         return sum(F.cross_entropy(a.reshape(-1, a.shape[-1]), y.reshape(-1)) for a, y in pairs)
 
 
+class Routed(nn.Module):
+    """Layers of experts of transformers, and one that adds its rows up by index_add."""
+
+    def __init__(self, d=8):
+        super().__init__()
+        import transformers as t
+        from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
+        from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
+        from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
+        sizes = {"hidden_size": d, "num_attention_heads": 2, "num_hidden_layers": 1, "num_experts_per_tok": 2}
+        of = lambda make, config: make(self.said(config))
+        self.softmax = of(MixtralSparseMoeBlock, t.MixtralConfig(**sizes, intermediate_size=12, num_local_experts=4))
+        self.biased = of(GptOssMLP, t.GptOssConfig(**sizes, intermediate_size=12, num_local_experts=4))
+        self.grouped = of(DeepseekV3MoE, t.DeepseekV3Config(
+            **sizes, moe_intermediate_size=12, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1))
+        self.up, self.down, self.shift = (nn.Parameter(0.3 * torch.randn(*s)) for s in ((4, d, 12), (4, 12, d), (4, 1, d)))
+        self.router, self.scale = nn.Linear(d, 4), nn.Linear(d, d)
+        with torch.no_grad():
+            for p in self.parameters():
+                p.copy_(0.4 * torch.randn_like(p))
+            self.grouped.gate.e_score_correction_bias.copy_(0.3 * torch.randn(8))
+
+    @staticmethod
+    def said(config):
+        config._experts_implementation = "grouped_mm"
+        return config
+
+    def added(self, x):
+        """Rows of all tokens, [tokens, d]: biases of the experts, a layer on the rows, a norm over them."""
+        grouped = torch.ops.transformers.grouped_mm_fallback
+        best, ids = self.router(x).topk(3, dim=-1)
+        order = ids.flatten().argsort()
+        token = torch.div(order, 3, rounding_mode="floor")
+        ends = torch.bincount(ids.flatten(), minlength=4).cumsum(0).int() if self.training else (
+            torch.histc(ids.flatten()[order].float(), 4, 0, 3).cumsum(0).int())
+        rows = grouped(F.gelu(grouped(self.scale(x)[token], self.up, ends)), self.down, ends)
+        rows = F.layer_norm(rows + self.shift[ids.flatten()[order]].squeeze(1), (rows.shape[-1],))
+        rows = torch.cat([rows[:, :3] * 2, rows[:, 3:].abs()], 1)
+        return torch.ones_like(x).index_add(0, token, rows * best.sigmoid().flatten()[order].unsqueeze(1))
+
+    def forward(self, x):
+        y = [self.softmax(x), self.biased(x), self.grouped(x), self.added(x.reshape(-1, x.shape[-1]))]
+        y = [a[0] if isinstance(a, tuple) else a for a in y]
+        return sum((a.reshape(x.shape) * x).square().mean() for a in y), *y
+
+
 def clean(archive, name, tests):
     """The archive with what an importer reads: stored, places without folders, inputs and outputs of a call."""
     source, out = zipfile.ZipFile(archive), io.BytesIO()
@@ -558,7 +604,7 @@ def clean(archive, name, tests):
     return out.getvalue()
 
 
-GRADIENTS = ("tables", "writes", "scores", "losses", "pairs", "indices")
+GRADIENTS = ("tables", "writes", "scores", "losses", "pairs", "indices", "routed")
 DYNAMIC = {"sizes": {"x": {0: torch.export.Dim("rows", min=2), 1: torch.export.Dim("length", min=4, max=64)}}}
 
 
@@ -591,6 +637,7 @@ def main(folder, *names):
         ("indices", Indices, lambda: {"x": torch.randn(4, 4, 8), "rows": ids(1, 6, 4)[0], "cols": ids(1, 6, 4)[0], "times": 2,
                                       "name": "mean", "flag": True, "bias": None, "scale": 0.25}),
         ("hidden", Hidden, lambda: {"x": torch.randn(2, 5, 8), "kept": (torch.rand(2, 5, 5) > 0.4) & (torch.arange(5) != 3)[:, None]}),
+        ("routed", Routed, lambda: {"x": torch.randn(4, 6, 8)}),
         ("sizes", Sizes, lambda: {"x": torch.randn(4, 8, 6)}),
         ("bounds", Bounds, lambda: {"x": torch.randn(4, 6), "ids": torch.randint(-3, 4, (4, 6)), "labels": torch.tensor([1, -100, 4, 0])}),
     ):

@@ -130,7 +130,7 @@ dtp_status dtp_lower_slots(dtp_lowering *l, dtp_err *err)
     const char *in[3], *room = "1", *place;
     names n;
     if (one >= 0 ? m->axes.cls[one].base < 0 : dtp_axis_parts(m, source, 2) > 0) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "as many slots of an expert as no row has tokens");
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "experts of tokens whose rows are not known");
     }
     DTP_TRY(dtp_only_operand(l, err));
     DTP_TRY(dtp_whole(l, &l->uses[0], err));

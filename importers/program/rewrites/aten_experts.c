@@ -14,7 +14,7 @@
 
 #include "importers/program/rewrites/aten_expand.h"
 
-enum { MOST_AHEAD = 256 };
+enum { MOST_STEPS = 64 };
 
 typedef enum rows_kind {
     NO_ROWS,
@@ -36,6 +36,7 @@ struct dtp_rows {
 
 struct dtp_sorted {
     int64_t batch, length, choices, experts;
+    int32_t ids;                /* output of topk */
     int32_t slot, kept, source; /* outputs of dtp.slots */
     int32_t entries;            /* of dtp.entries; -1: not made yet */
 };
@@ -135,14 +136,20 @@ static const dtp_aten_node *made(const dtp_expansion *e, int32_t value)
 
 /* ---- the sort ---- */
 
+/* What a value is the same elements as, in the same order. */
+static int32_t root_of(const dtp_expansion *e, int32_t value)
+{
+    for (const dtp_aten_node *node; (node = made(e, value)) != NULL && is_any(node, views);) {
+        value = dtp_aten_input(node, 0);
+    }
+    return value;
+}
+
 /* Experts that each token chooses once at most: places of the largest along the last axis. */
 static bool are_choices(const dtp_expansion *e, int32_t ids, dtp_sorted *s)
 {
+    s->ids = ids = root_of(e, ids);
     const dtp_aten_node *node = made(e, ids);
-    while (node != NULL && is_any(node, views)) {
-        ids = dtp_aten_input(node, 0);
-        node = made(e, ids);
-    }
     const int32_t x = dtp_aten_input(node, 0);
     if (!dtp_aten_is(node, "topk") || node->n_outs != 2 || node->outs[1] != ids || x < 0) {
         return false;
@@ -172,39 +179,31 @@ static bool is_quotient(const dtp_aten_node *node)
            (dtp_aten_is(node, "div") && mode != NULL && mode->text != NULL);
 }
 
-/* The tokens that are read in this order, further on in the file: [tokens, ..]; -1. */
-static int32_t tokens_of(const dtp_expansion *e, int32_t order, int32_t n_nodes)
+/* How tokens are split into rows of the batch: by the axes of the choices, [batch, length, choices];
+ * of [tokens, choices] by what they are computed from, up to a view of [batch, length, ..]. */
+static void find_batch(const dtp_expansion *e, dtp_sorted *s)
 {
-    int32_t token = -1;
-    for (int32_t i = e->now + 1; i < n_nodes && i <= e->now + MOST_AHEAD; i++) {
-        const dtp_aten_node *node = &e->file[i];
-        token = is_quotient(node) && dtp_aten_input(node, 0) == order ? node->outs[0] : token;
-        if (token >= 0 && index_of(node) == token && dtp_aten_input(node, 0) >= 0) {
-            return e->is[dtp_aten_input(node, 0)];
-        }
-    }
-    return -1;
-}
-
-/* How tokens are split into rows of the batch: by what the tokens are a view of. */
-static void find_batch(const dtp_expansion *e, int32_t x, dtp_sorted *s)
-{
-    const dtp_aten_value *v = &e->g->values[x];
-    const dtp_aten_node *node = made(e, x);
-    for (int32_t steps = 0; steps < 8 && node != NULL && is_any(node, views); steps++) {
+    int32_t x = s->ids, leading = e->g->values[s->ids].rank - 1;
+    for (int32_t steps = 0; steps < MOST_STEPS && leading < 2; steps++) {
+        const dtp_aten_node *node = made(e, x);
+        const dtp_aten_value *v = &e->g->values[x];
         const int32_t from = dtp_aten_input(node, 0);
         const dtp_aten_value *f = from < 0 ? v : &e->g->values[from];
-        const int32_t leading = f->rank - v->rank + 1;
-        bool fits = leading >= 2;
+        const int32_t more = f->rank - v->rank + 1;
+        bool fits = from >= 0 && more >= 2 && is_any(node, views);
         for (int32_t i = 1; fits && i < v->rank; i++) {
-            fits = f->sizes[leading + i - 1] == v->sizes[i];
+            fits = f->sizes[more + i - 1] == v->sizes[i];
         }
-        if (fits && f->sizes[leading - 1] > 0 && s->length % f->sizes[leading - 1] == 0) {
-            s->batch = s->length / f->sizes[leading - 1];
-            s->length = f->sizes[leading - 1];
+        if (from < 0 || (!fits && (f->rank < 1 || f->sizes[0] != s->length))) {
             return;
         }
-        node = from < 0 ? NULL : made(e, from);
+        leading = fits ? more : leading;
+        x = from;
+    }
+    const int64_t length = leading < 2 ? 0 : e->g->values[x].sizes[leading - 1];
+    if (length > 1 && s->length % length == 0) {
+        s->batch = s->length / length;
+        s->length = length;
     }
 }
 
@@ -250,12 +249,8 @@ static void follow_sort(dtp_expansion *e, const dtp_aten_node *node)
         v->sizes[0] % s.choices != 0) {
         return;
     }
-    const int32_t x = tokens_of(e, order, e->g->n_nodes);
     s.length = v->sizes[0] / s.choices;
-    if (x < 0 || e->g->values[x].rank < 1 || e->g->values[x].sizes[0] != s.length) {
-        return;
-    }
-    find_batch(e, x, &s);
+    find_batch(e, &s);
     add_slots(e, ids, &s);
     if (s.slot < 0 || e->status != DTP_OK) {
         return;
@@ -366,7 +361,9 @@ static int32_t slots_of_index(dtp_expansion *e, int32_t x, rows_kind by, dtp_sor
 static void follow_index(dtp_expansion *e, const dtp_aten_node *node, int32_t x, int32_t at)
 {
     const dtp_rows by = *rows_of(e, at), of = *rows_of(e, x);
-    if (by.kind == ORDER && of.kind == IDS && of.of == by.of) {
+    const dtp_aten_value *v = &e->g->values[x];
+    if (by.kind == ORDER && v->rank == 1 && v->sizes[0] == e->g->values[at].sizes[0] &&
+        root_of(e, x) == e->sorted[by.of].ids) {
         mark(e, node->outs[0], SORTED, by.of, -1);
     } else if (of.kind == NO_ROWS) {
         mark(e, node->outs[0], ROWS, by.of, slots_of_index(e, x, by.kind, &e->sorted[by.of]));
