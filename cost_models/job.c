@@ -101,7 +101,7 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     job->graph->model_hash = dtp_graph_forward_hash(model);
     DTP_TRY(dtp_plan_lowering_init(&job->lowering, o->plan, err));
     if (o->plan != NULL && !listed) { /* there may be tensors of other sizes */
-        job->lowering.listed.unlisted = dtp_redistributor_generic();
+        job->lowering.listed.unlisted = dtp_redistributor_of(job->lowering.options.target);
     }
     if (o->plan == NULL && o->target != NULL) {
         DTP_TRY(dtp_target_find(o->target, &job->lowering.options.target, err));

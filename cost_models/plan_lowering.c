@@ -8,6 +8,7 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
     if (plan != NULL) {
         DTP_TRY(dtp_err_prefixed(dtp_target_find(plan->target, &l->options.target, err), err,
                                  "the plan's target"));
+        l->redistributor = dtp_redistributor_of(l->options.target);
     }
     if (plan != NULL && plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         l->planner.options.price = dtp_torch_step_price;

@@ -144,7 +144,8 @@ static dtp_status plan(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
     dtp_redistribution_pricer *m = user;
     m->failed = DTP_OK;
     m->both_even = even_bytes(mesh, type, from) >= 0 && even_bytes(mesh, type, to) >= 0;
-    DTP_TRY(dtp_redistribute_plan(mesh, type, from, to, price_step, m, out, err));
+    DTP_TRY((m->pricer->target->direct ? dtp_redistribute_direct : dtp_redistribute_plan)(
+        mesh, type, from, to, price_step, m, out, err));
     return m->failed == DTP_OK ? DTP_OK
                                : DTP_FAIL(err, m->failed, "a redistribution: %s", m->why.msg);
 }

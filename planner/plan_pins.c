@@ -182,7 +182,7 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     if (s == DTP_OK && machine != NULL) {
         s = dtp_redistribution_pricer_create(&pricer, &redistributions, err);
     }
-    s = s == DTP_OK ? dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &generic, err)
+    s = s == DTP_OK ? dtp_redistribute_cache_create(dtp_redistributor_of(target), 0, &generic, err)
                     : s;
     if (s == DTP_OK) {
         by.generic = dtp_redistribute_cache_planner(generic);

@@ -287,9 +287,9 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
     dtp_status s = out->arena != NULL
                        ? dtp_redistribution_pricer_create(&p->pricer, &p->redistributions, err)
                        : DTP_FAIL(err, DTP_NOMEM, "out of memory for a plan");
-    s = s == DTP_OK
-            ? dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &p->generic, err)
-            : s;
+    s = s == DTP_OK ? dtp_redistribute_cache_create(dtp_redistributor_of(p->request->target), 0,
+                                                    &p->generic, err)
+                    : s;
     s = s == DTP_OK ? plan_into(p, plan, err) : s;
     p->planner->finish(p);
     dtp_redistribution_pricer_destroy(p->redistributions);

@@ -127,28 +127,43 @@ dtp_status dtp_redistribute__check_pair(const dtp_ttype *type, const dtp_layout 
     return DTP_OK;
 }
 
+static dtp_status find_steps(dtp_redistribution *r, dtp_steps *out, dtp_err *err)
+{
+    bool found;
+    r->generic = r->price == dtp_step_generic_price;
+    out->n = 0;
+    if (dtp_layout_equal(r->from, r->to)) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_redistribute__check_pair(r->type, r->from, r->to, err));
+    DTP_TRY(dtp_redistribute__search(r, out, &found, err));
+    if (!found) {
+        through_replicated(r, out);
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_redistribute_plan(const dtp_mesh *mesh, const dtp_ttype *type,
                                  const dtp_layout *from, const dtp_layout *to, dtp_step_price price,
                                  void *user, dtp_steps *out, dtp_err *err)
 {
-    const dtp_redistribution r = {.mesh = mesh,
-                                  .type = type,
-                                  .from = from,
-                                  .to = to,
-                                  .price = price,
-                                  .user = user,
-                                  .generic = price == dtp_step_generic_price};
-    bool found;
-    out->n = 0;
-    if (dtp_layout_equal(from, to)) {
-        return DTP_OK;
-    }
-    DTP_TRY(dtp_redistribute__check_pair(type, from, to, err));
-    DTP_TRY(dtp_redistribute__search(&r, out, &found, err));
-    if (!found) {
-        through_replicated(&r, out);
-    }
-    return DTP_OK;
+    dtp_redistribution r = {
+        .mesh = mesh, .type = type, .from = from, .to = to, .price = price, .user = user};
+    return find_steps(&r, out, err);
+}
+
+dtp_status dtp_redistribute_direct(const dtp_mesh *mesh, const dtp_ttype *type,
+                                   const dtp_layout *from, const dtp_layout *to,
+                                   dtp_step_price price, void *user, dtp_steps *out, dtp_err *err)
+{
+    dtp_redistribution r = {.mesh = mesh,
+                            .type = type,
+                            .from = from,
+                            .to = to,
+                            .price = price,
+                            .user = user,
+                            .direct = true};
+    return find_steps(&r, out, err);
 }
 
 static dtp_status plan_generic(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
@@ -158,10 +173,23 @@ static dtp_status plan_generic(void *user, const dtp_mesh *mesh, const dtp_ttype
     return dtp_redistribute_plan(mesh, type, from, to, dtp_step_generic_price, user, out, err);
 }
 
+static dtp_status plan_direct(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
+                              const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
+                              dtp_err *err)
+{
+    return dtp_redistribute_direct(mesh, type, from, to, dtp_step_generic_price, user, out, err);
+}
+
 const dtp_redistributor *dtp_redistributor_generic(void)
 {
     static const dtp_redistributor generic = {plan_generic, NULL};
     return &generic;
+}
+
+const dtp_redistributor *dtp_redistributor_of(const dtp_target *target)
+{
+    static const dtp_redistributor direct = {plan_direct, NULL};
+    return target->direct ? &direct : dtp_redistributor_generic();
 }
 
 dtp_status dtp_redistribute_by(const dtp_redistributor *r, const dtp_mesh *mesh,

@@ -69,6 +69,21 @@ static inline dtp_mesh_set dtp_layout__dims_of_kind(uint64_t key, int32_t n_mesh
     return set;
 }
 
+/* Whether a step over these mesh dims leaves them as the target has them, or only makes them whole:
+ * no detour over another tensor dim, and no reduction in two steps. */
+static inline bool dtp_layout__is_direct(dtp_step_kind kind, dtp_mesh_set set, uint64_t after,
+                                         uint64_t target)
+{
+    bool direct = true;
+    for (int32_t m = 0; set >> m != 0; m++) {
+        if ((set >> m & 1U) != 0 && kind != DTP_STEP_ALL_GATHER && kind != DTP_STEP_SCALE) {
+            direct = direct && dtp_layout__kind(after, m) == dtp_layout__kind(target, m) &&
+                     dtp_layout__axis_or_op(after, m) == dtp_layout__axis_or_op(target, m);
+        }
+    }
+    return direct;
+}
+
 /* The mesh dims that split each tensor dim, outermost first. */
 typedef struct dtp_stacks {
     int8_t depth[DTP_MAX_RANK];

@@ -17,8 +17,9 @@ typedef struct dtp_redistribution {
     const dtp_layout *from, *to;
     dtp_step_price price;
     void *user;
-    bool generic;     /* the search may use what is known of dtp_step_generic_price: its bound */
-    bool single;      /* every step runs over one mesh dim */
+    bool generic; /* the search may use what is known of dtp_step_generic_price: its bound */
+    bool single;  /* every step runs over one mesh dim */
+    bool direct;  /* single, and every collective leads where `to` says (dtp_layout__is_direct) */
     bool free_splits; /* mesh dims that are replicated in both layouts may be split on the way */
 } dtp_redistribution;
 

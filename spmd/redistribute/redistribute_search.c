@@ -71,6 +71,10 @@ static dtp_status relax(void *user, const dtp_layout *at, const dtp_layout_hop *
     search_vertex *v;
     DTP_TRY(find_vertex(s, hop->key, &v));
     double cost = s->v[s->at].cost;
+    if (r->direct &&
+        !dtp_layout__is_direct((dtp_step_kind)hop->kind, hop->set, hop->key, s->target)) {
+        return DTP_OK;
+    }
     if (v->done || v->cost <= cost || cost + v->rest >= s->best) {
         return DTP_OK;
     }
@@ -137,7 +141,7 @@ dtp_status dtp_redistribute__search(const dtp_redistribution *r, dtp_steps *out,
                      .err = err};
     DTP_TRY(DTP_MEMORY(err, s.arena));
     dtp_layout_graph__init(&s.graph, r->mesh, r->type);
-    s.graph.single = r->single;
+    s.graph.single = r->single || r->direct;
     for (int32_t m = 0; m < r->mesh->n_dims; m++) {
         const dtp_placement *to = &r->to->placement[m];
         const dtp_mesh_set one = 1U << m;

@@ -115,6 +115,7 @@ static dtp_status find_size(dtp_redistribute_tables *c, const dtp_ttype *type, d
 typedef struct table_search {
     dtp_redistribute_tables *c;
     const size_tables *s;
+    uint64_t target;
     dtp_mesh_set split, partial; /* mesh dims of the target */
     int64_t *cost;
 } table_search;
@@ -149,6 +150,13 @@ static dtp_step step_of(const size_tables *s, int32_t i, int32_t to, dtp_layout 
     return step;
 }
 
+/* Whether a step is one of dtp_redistribute_direct. */
+static bool is_direct(const dtp_even_step *e, uint64_t after, uint64_t target)
+{
+    const bool single = (e->set & (e->set - 1U)) == 0 || e->kind == DTP_STEP_KEEP_FIRST;
+    return single && dtp_layout__is_direct((dtp_step_kind)e->kind, e->set, after, target);
+}
+
 /* Offers the ways through a layout to those that lead to it. */
 static dtp_status relax_into(const table_search *t, int32_t to, dtp_err *err)
 {
@@ -166,7 +174,8 @@ static dtp_status relax_into(const table_search *t, int32_t to, dtp_err *err)
         const dtp_even_step *e = &g->steps[i];
         dtp_layout before;
         int64_t cost;
-        if ((e->set & forbidden[e->kind]) != 0) {
+        if ((e->set & forbidden[e->kind]) != 0 ||
+            (t->c->target->direct && !is_direct(e, g->keys[to], t->target))) {
             continue;
         }
         if (s->packs != NULL && s->packs[i] == UNKNOWN) {
@@ -206,6 +215,7 @@ static dtp_status make_table(dtp_redistribute_tables *c, int32_t target, int64_t
     const uint64_t key = g->keys[target];
     const table_search t = {.c = c,
                             .s = c->sizes,
+                            .target = key,
                             .split = dtp_layout__dims_of_kind(key, g->n_mesh, DTP_SHARD),
                             .partial = dtp_layout__dims_of_kind(key, g->n_mesh, DTP_PARTIAL),
                             .cost = cost};

@@ -32,13 +32,15 @@ typedef struct dtp_target {
     const char *const *backends; /* names of those that run its programs, ended by NULL; none where
                                     a framework does */
     const dtp_target_op *ops;    /* ended by a NULL op; ops that are not listed need nothing */
-    uint32_t floats;   /* bit d: kernels take float dtype d. Those of ops with DTP_OP_ANY_DTYPE take
+    uint32_t floats; /* bit d: kernels take float dtype d. Those of ops with DTP_OP_ANY_DTYPE take
                           every dtype, those of registered ops answer for themselves */
-    bool strided;      /* the parts of a collective may lie strided (dtp_coll); else they are packed
+    bool strided;    /* the parts of a collective may lie strided (dtp_coll); else they are packed
                           into staging buffers, and out of them */
-    bool asynchronous; /* collectives go on beside kernels, where the machine overlaps them */
-    uint32_t fuse;     /* set of DTP_FUSE_* */
-    int32_t join;      /* so many updates of parameters that stand one after the other run in one
+    bool direct;     /* a redistribution takes one collective for each mesh dim, with copies around
+                          it; else the cheapest steps, detours over other tensor dims among them */
+    bool asynchronous;  /* collectives go on beside kernels, where the machine overlaps them */
+    uint32_t fuse;      /* set of DTP_FUSE_* */
+    int32_t join;       /* so many updates of parameters that stand one after the other run in one
                           launch (spmd/lower/passes/join.c); 0: each in its own */
     int64_t loss_chunk; /* > 0: a linear layer and the loss of its result are fused where a rank's
                            logits are four times as many bytes or more, into chunks of so many */

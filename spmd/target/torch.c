@@ -45,7 +45,7 @@ static const char *const torch_backends[] = {NULL};
 #define OF_TORCH                                                                                   \
     .runtime = "torch", .precision = "bf16", .backends = torch_backends, .ops = torch_ops,         \
     .floats = FLOATS, .join = UPDATES, .asynchronous = true, .reserve = RESERVE, .fsdp = true,     \
-    .tf32 = true
+    .direct = true, .tf32 = true
 
 const dtp_target dtp_target_torch = {OF_TORCH, .name = "torch", .fuse = DTP_FUSE_BIAS};
 const dtp_target dtp_target_torch_compile = {OF_TORCH, .name = "torch_compile",

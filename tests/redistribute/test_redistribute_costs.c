@@ -115,6 +115,7 @@ typedef struct costs {
     uint64_t seed;
     int64_t range;
     int32_t fails_after; /* calls; -1: never */
+    bool direct;         /* of a target that takes one collective per mesh dim */
 } costs;
 
 /* The same for steps of one kind, mesh dims, reduction, element type and bytes. */
@@ -156,16 +157,33 @@ static double search_cost(void *user, const dtp_mesh *mesh, const dtp_ttype *typ
                                              : (double)INFINITY;
 }
 
+/* Whether a step over one mesh dim leaves it as `to` says, or only makes it whole. */
+static bool leads_there(const dtp_step *step, const dtp_layout *to)
+{
+    for (int32_t m = 0; m < to->n_mesh; m++) {
+        const dtp_placement *p = &step->after.placement[m], *q = &to->placement[m];
+        const bool there = p->kind == q->kind && (p->kind != DTP_SHARD || p->axis == q->axis);
+        if ((step->set >> m & 1U) != 0 && !there && step->kind != DTP_STEP_ALL_GATHER &&
+            step->kind != DTP_STEP_SCALE) {
+            return false;
+        }
+    }
+    return step->kind == DTP_STEP_KEEP_FIRST || step->kind == DTP_STEP_SCALE ||
+           (step->set & (step->set - 1U)) == 0;
+}
+
 static int64_t searched(costs *c, const dtp_ttype *type, const dtp_layout *from,
                         const dtp_layout *to)
 {
     dtp_steps steps;
     dtp_layout at = *from;
     int64_t sum = 0;
-    if (dtp_redistribute_plan(c->mesh, type, from, to, search_cost, c, &steps, NULL) != DTP_OK) {
+    if ((c->direct ? dtp_redistribute_direct : dtp_redistribute_plan)(
+            c->mesh, type, from, to, search_cost, c, &steps, NULL) != DTP_OK) {
         return DTP_COST_IMPOSSIBLE;
     }
     for (int32_t i = 0; i < steps.n; i++) {
+        assert_true(!c->direct || leads_there(&steps.steps[i], to));
         sum += cost_of(c, type, &at, &steps.steps[i]);
         at = steps.steps[i].after;
     }
@@ -178,11 +196,12 @@ static int32_t check_mesh(uint64_t seed, int32_t max_dims, int32_t pairs)
     uint64_t at = seed;
     const dtp_mesh mesh = random_mesh(&at, max_dims);
     costs c = {.mesh = &mesh, .seed = seed, .range = 1 + draw(&at, 1000), .fails_after = -1};
+    dtp_target target = dtp_target_cpu;
     dtp_redistribute_tables *tables;
     int32_t n = 0;
-    assert_int_equal(
-        dtp_redistribute_tables_create(&mesh, &dtp_target_cpu, table_cost, &c, &tables, NULL),
-        DTP_OK);
+    c.direct = target.direct = seed % 4 == 0;
+    assert_int_equal(dtp_redistribute_tables_create(&mesh, &target, table_cost, &c, &tables, NULL),
+                     DTP_OK);
     dtp_ttype type = random_type(&at, &mesh);
     for (int32_t i = 0; i < pairs; i++) {
         static const dtp_reduce_op ops[] = {DTP_REDUCE_SUM, DTP_REDUCE_SUM, DTP_REDUCE_MIN,

@@ -44,7 +44,7 @@ static dtp_status lower(export_command *c, dtp_err *err)
 {
     DTP_TRY(dtp_plan_lowering_init(&c->lowering, c->plan, err));
     if (!dtp_plan_is_for_model(c->plan, c->model)) { /* there may be tensors of other sizes */
-        c->lowering.listed.unlisted = dtp_redistributor_generic();
+        c->lowering.listed.unlisted = dtp_redistributor_of(c->lowering.options.target);
     }
     dtp_lower_options options = c->lowering.options;
     options.unplaced = true;
