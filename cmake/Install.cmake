@@ -50,9 +50,14 @@ endforeach()
 # What people put beside their PyTorch or JAX programs (docs/formats/placements.md)
 install(DIRECTORY interop/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.py"
     PATTERN __pycache__ EXCLUDE)
-# Tools find machines beside themselves, in the build folder as where they are installed.
-file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share)
-file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models ${CMAKE_BINARY_DIR}/share/dtp SYMBOLIC)
+# Tools find machines and the bench of PyTorch beside themselves, in the build folder as where they are installed.
+if(IS_SYMLINK ${CMAKE_BINARY_DIR}/share/dtp)
+    file(REMOVE ${CMAKE_BINARY_DIR}/share/dtp) # as older builds have it
+endif()
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/dtp)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models/machines ${CMAKE_BINARY_DIR}/share/dtp/machines SYMBOLIC)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/interop/python/dtp_torch_bench.py
+    ${CMAKE_BINARY_DIR}/share/dtp/dtp_torch_bench.py SYMBOLIC)
 install(EXPORT dtp-targets NAMESPACE dtp:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dtp)
 install(DIRECTORY include/dtp/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtp FILES_MATCHING PATTERN "*.h")
 

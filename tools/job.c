@@ -63,7 +63,7 @@ dtp_status tool_plan_runtime(const dtp_plan *plan, dtp_machine *machine, dtp_err
         return DTP_OK;
     }
     DTP_TRY(tool_machine_borrow(machine, err));
-    if (dtp_efficiency_find(machine, runtime) == NULL) {
+    if (dtp_efficiency_find(machine, runtime) == NULL && strcmp(machine->runtime, runtime) != 0) {
         if (tool_speaks()) {
             (void)fprintf(stderr,
                           "%s: no efficiencies of runtime '%s', which the plan was made with\n",

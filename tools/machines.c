@@ -30,6 +30,16 @@ static dtp_status beside(const char *path, char out[PATH_BYTES], dtp_err *err)
     return DTP_OK;
 }
 
+dtp_status tool_shipped(const char *name, char *path, size_t size, dtp_err *err)
+{
+    char relative[PATH_BYTES / 2], whole[PATH_BYTES];
+    (void)snprintf(relative, sizeof relative, "../share/dtp/%.200s", name);
+    DTP_TRY(beside(relative, whole, err));
+    return snprintf(path, size, "%s", whole) < (int)size
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_IO, "%.100s...: the path is too long", whole);
+}
+
 /* ---- shipped machines ---- */
 
 static int by_name(const void *a, const void *b)
@@ -155,8 +165,22 @@ dtp_status tool_machine_runtime(dtp_machine *m, const char *name, const dtp_targ
     }
     DTP_TRY(tool_machine_borrow(m, err));
     const char *runtime = name != NULL ? name : target->runtime;
+    if (strcmp(m->runtime, runtime) == 0) { /* the file has its rates */
+        return DTP_OK;
+    }
     const dtp_efficiency *e = dtp_efficiency_find(m, runtime);
-    if (e == NULL && name == NULL) {
+    if (name == NULL && (e == NULL || m->runtime[0] != '\0')) {
+        const bool others = m->runtime[0] != '\0' || target->backends[0] == NULL;
+        if (others && tool_speaks()) {
+            (void)fprintf(stderr,
+                          "%s: no rates of runtime '%s' but those of %s: times and the order of "
+                          "plans may be wrong; 'dtrun bench%s' measures it\n",
+                          m->place, runtime,
+                          m->runtime[0] != '\0'            ? m->runtime
+                          : m->n_op_curves + m->n_gemm > 0 ? "dtrun's kernels"
+                                                           : "the datasheet",
+                          target->backends[0] == NULL ? " --as torch" : "");
+        }
         return DTP_OK;
     }
     DTP_TRY(dtp_machine_set_runtime(m, runtime, err));

@@ -21,6 +21,9 @@ void tool_machine_names_free(char **names);
  * ($XDG_CACHE_HOME or ~/.cache, folder dtp, made here). DTP_IO when there is no such folder. */
 dtp_status tool_machine_cache(int32_t ranks, char *path, size_t size, dtp_err *err) DTP_MUST_CHECK;
 
+/* The path of a file of the folder share/dtp beside this program. */
+dtp_status tool_shipped(const char *name, char *path, size_t size, dtp_err *err) DTP_MUST_CHECK;
+
 /* This machine with so many ranks: from the cache, else measured by `dtrun bench --quick`, which is
  * said on standard error. DTP_INVALID when there are more ranks than this machine can stand for. */
 dtp_status tool_machine_here(int32_t ranks, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;

@@ -254,6 +254,8 @@ static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
     DTP_TRY(copy_text(m, options->tool, &m->provenance_tool, err));
     DTP_TRY(copy_text(m, options->blas, &m->blas, err));
     DTP_TRY(copy_text(m, options->device, &m->provenance_device, err));
+    DTP_TRY(copy_text(m, options->runtime, &m->runtime, err));
+    m->host_s = options->host_s;
     DTP_TRY(copy_text(m, options->kind != NULL ? options->kind : "cpu", &m->kind, err));
     DTP_TRY(fit_launch(m, samples, err));
     DTP_TRY(fit_bandwidth(m, samples, err));

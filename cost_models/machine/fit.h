@@ -10,6 +10,8 @@ typedef struct dtp_fit_options {
     const char *name; /* of the machine; NULL: "measured" */
     const char *date, *host, *tool, *blas, *device;
     const char *kind;     /* of the device; NULL: "cpu" */
+    const char *runtime;  /* whose kernels were measured (dtp_target.runtime); NULL: dtrun's */
+    double host_s;        /* in which its host issues a kernel; 0: not measured */
     int64_t memory_bytes; /* per device, at least 1 */
 } dtp_fit_options;
 

@@ -19,8 +19,8 @@ enum {
 };
 
 static const char *const KINDS[] = {"cpu", "cuda", "hip", "tpu"};
-static const char *const ROOT_KEYS[] = {"format",     "name",       "device",    "levels",
-                                        "efficiency", "provenance", "yes_units", NULL};
+static const char *const ROOT_KEYS[] = {
+    "format", "name", "device", "levels", "efficiency", "provenance", "runtime", "yes_units", NULL};
 static const char *const DEVICE_KEYS[] = {
     "kind",    "memory_bytes",     "mem_bw_Bps", "launch_s", "launch_graph_s", "host_s", "flops",
     "overlap", "overlap_slowdown", "curves",     NULL};
@@ -419,10 +419,15 @@ static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine 
         }
     }
     DTP_TRY(read_curves(m, device, err));
-    v = dtp_json_get(root, "efficiency");
-    if (v != NULL) {
-        DTP_TRY(dtp_efficiency_read(m, v, err));
+    v = dtp_json_get(root, "runtime");
+    DTP_TRY(v != NULL ? read_name(m->arena, v, &m->runtime, err) : DTP_OK);
+    const dtp_json *sets = dtp_json_get(root, "efficiency");
+    if (sets != NULL && v != NULL) {
+        return dtp_json_fail(v, err,
+                             "the rates are those of one runtime, and \"efficiency\" has shares of "
+                             "peaks: give one of them");
     }
+    DTP_TRY(sets != NULL ? dtp_efficiency_read(m, sets, err) : DTP_OK);
     DTP_TRY(read_provenance(m, root, err));
     v = dtp_json_get(root, "yes_units");
     if (v != NULL) {

@@ -138,6 +138,7 @@ dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err)
     }
     dtp_json_end_array(&w);
     dtp_efficiency_write(&w, m);
+    write_text(&w, "runtime", m->runtime);
     dtp_json_begin_object(&w, "provenance");
     dtp_json_write_string(&w, "how",
                           m->provenance_how[0] != '\0' ? m->provenance_how : "datasheet");

@@ -47,7 +47,7 @@ static dtp_status make_pool(dtp_bench *b, size_t bytes, dtp_dtype dtype, dtp_ben
     return status;
 }
 
-static dtp_status run_parts(dtp_bench *b, dtp_err *err)
+dtp_status dtp_bench_parts(dtp_bench *b, dtp_err *err)
 {
     const bool op = b->options.op != NULL, coll = b->options.collective != NULL, all = !op && !coll;
     const struct {
@@ -60,6 +60,19 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
                  {"moves", !all, dtp_bench_moves},
                  {"collectives", op, dtp_bench_collectives},
                  {"overlap", !all, dtp_bench_beside}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (!parts[i].skip) {
+            DTP_TRY(parts[i].run(b, err));
+            if (b->options.progress != NULL) {
+                b->options.progress(b->options.user, parts[i].name, b->samples->n);
+            }
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status measure_parts(dtp_bench *b, dtp_err *err)
+{
     static const dtp_dtype of_pool[DTP_N_BENCH_POOLS] = {
         [DTP_BENCH_FLOATS] = DTP_F32,  [DTP_BENCH_HALVES] = DTP_BF16,
         [DTP_BENCH_INTS] = DTP_I32,    [DTP_BENCH_BOOLS] = DTP_BOOL,
@@ -74,15 +87,7 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
     for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
         DTP_TRY(make_pool(b, (size_t)b->scale->pool_mib[i] << 20, of_pool[i], &b->pools[i], err));
     }
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (!parts[i].skip) {
-            DTP_TRY(parts[i].run(b, err));
-            if (b->options.progress != NULL) {
-                b->options.progress(b->options.user, parts[i].name, b->samples->n);
-            }
-        }
-    }
-    return DTP_OK;
+    return dtp_bench_parts(b, err);
 }
 
 dtp_status dtp_bench_run(dtp_comm *comm, dtp_backend *backend, const dtp_bench_options *options,
@@ -91,6 +96,8 @@ dtp_status dtp_bench_run(dtp_comm *comm, dtp_backend *backend, const dtp_bench_o
     *out = (dtp_samples){.ranks = comm->size, .threads = backend->threads};
     dtp_bench b = {.comm = comm,
                    .backend = backend,
+                   .mesh = &comm->mesh,
+                   .device = backend->ops->queue != NULL,
                    .target = dtp_target_of_backend(backend->ops->name),
                    .options = *options,
                    .scale = options->scale,
@@ -99,7 +106,7 @@ dtp_status dtp_bench_run(dtp_comm *comm, dtp_backend *backend, const dtp_bench_o
         b.scale = dtp_bench_scale_of(backend->ops->queue != NULL, options->quick);
     }
     b.sample_s = options->budget_s / (options->quick ? EXPECTED_SAMPLES_QUICK : EXPECTED_SAMPLES);
-    dtp_status status = run_parts(&b, err);
+    dtp_status status = measure_parts(&b, err);
     for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
         if (b.pools[i].data != NULL) {
             backend->ops->free(backend, b.pools[i].data, b.pools[i].bytes);

@@ -14,9 +14,12 @@
 #ifndef DTP_EXECUTOR_BENCH_BENCH_H
 #define DTP_EXECUTOR_BENCH_BENCH_H
 
+#include "core/base/json.h"
+#include "core/base/json_writer.h"
 #include "executor/device/backend.h"
 #include "executor/comm/communicator.h"
 #include "spmd/program/samples.h"
+#include "spmd/target/target.h"
 
 enum { DTP_BENCH_GRID = 8 };
 
@@ -82,5 +85,16 @@ dtp_bench_options dtp_bench_options_init(bool quick);
 dtp_status dtp_bench_run(dtp_comm *comm, dtp_backend *backend, const dtp_bench_options *options,
                          dtp_samples *out, dtp_err *err) DTP_MUST_CHECK;
 void dtp_bench_samples_free(dtp_samples *samples);
+
+/* What dtp_bench_run would measure for a target on such ranks, none of it measured: samples without
+ * times, and as member "samples" of an object that is open in `w` an object of each: kind, name,
+ * operands. `device`: on the scale of cards. For a runtime that runs them itself. */
+dtp_status dtp_bench_list(const dtp_target *target, const dtp_mesh *mesh, bool device,
+                          const dtp_bench_options *options, dtp_json_writer *w, dtp_samples *out,
+                          dtp_err *err) DTP_MUST_CHECK;
+/* The times of such samples, in their order: seconds, or null of a sample that was not measured,
+ * which goes. Of products beside collectives [seconds, factor of products, of collectives].
+ * DTP_INVALID. */
+dtp_status dtp_bench_take(dtp_samples *samples, const dtp_json *times, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -186,16 +186,20 @@ static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind,
     kernel_case c = {.b = b};
     dtp_sample sample = {.kind = kind};
     c.call = dtp_node_call(g, &g->nodes[0], &c.types);
-    sample.arithmetic = dtp_product_arithmetic(dtp_call_dtype(&c.call),
-                                               kind == DTP_SAMPLE_GEMM && b->backend->tf32);
+    sample.arithmetic =
+        dtp_product_arithmetic(dtp_call_dtype(&c.call), kind == DTP_SAMPLE_GEMM && b->tf32);
     dtp_target_work(b->target, &c.call, &sample.work);
     /* A transposition is another thing than a sum, though both are einsums. */
     bool copies = (c.call.op->flags & DTP_OP_CONTRACTION) != 0 && !(sample.work.flops > 0.0);
     sample.name = copies ? "einsum.copy" : c.call.op->name;
     *done = fits(&c) && (kind != DTP_SAMPLE_GEMM || sample.work.cls == DTP_WORK_GEMM);
-    if (!*done) {
-        return DTP_OK;
+    if (!*done || b->list != NULL) {
+        if (*done) {
+            dtp_bench_list_call(b, g, &sample);
+        }
+        return *done ? dtp_bench_add(b, &sample, err) : DTP_OK;
     }
+    b->backend->tf32 = b->tf32;
     for (int32_t i = 0; i < c.call.n_in; i++) {
         c.in[i] = dtp_view_whole(&c.types.in[i]);
     }
@@ -220,6 +224,7 @@ static dtp_status measure_node(dtp_bench *b, dtp_graph *g, dtp_sample_kind kind,
                      : dtp_bench_measure(b, run_kernel, &c, sample, err);
     }
     dtp_step_state_free(&c.state);
+    b->backend->tf32 = false;
     return status;
 }
 

@@ -2,6 +2,7 @@
 #ifndef DTP_EXECUTOR_BENCH_MEASURE_H
 #define DTP_EXECUTOR_BENCH_MEASURE_H
 
+#include "core/base/json_writer.h"
 #include "core/graph/graph.h"
 #include "executor/bench/bench.h"
 #include "executor/bench/recipes.h"
@@ -22,9 +23,13 @@ typedef enum dtp_bench_event {
 } dtp_bench_event;
 
 typedef struct dtp_bench {
-    dtp_comm *comm;
+    dtp_comm *comm; /* NULL in a list, and so is the backend */
     dtp_backend *backend;
+    const dtp_mesh *mesh;
     const dtp_target *target; /* whose workspaces and work calls have */
+    bool device;              /* has queues: launches in a recording are measured too */
+    bool tf32;                /* products of f32 round their operands now */
+    dtp_json_writer *list;    /* samples go here, and none is measured; else NULL */
     dtp_bench_options options;
     const dtp_bench_scale *scale;
     dtp_samples *samples;
@@ -76,6 +81,13 @@ dtp_status dtp_bench_seconds(dtp_bench *b, dtp_bench_event to, double *out,
 /* Records `runs` of an action, whose first has this number. The recording is the caller's. */
 dtp_status dtp_bench_record(dtp_bench *b, dtp_bench_action action, void *user, int32_t first,
                             int32_t runs, dtp_recording **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Everything, in the order of parts. */
+dtp_status dtp_bench_parts(dtp_bench *b, dtp_err *err) DTP_MUST_CHECK;
+/* A call, as what runs elsewhere is told of it (executor/bench/list.c). */
+void dtp_bench_list_call(dtp_bench *b, const dtp_graph *g, const dtp_sample *sample);
+void dtp_bench_list_move(dtp_bench *b, const dtp_sample *sample, int64_t rows, int64_t cols);
+void dtp_bench_list_collective(dtp_bench *b, const dtp_sample *sample);
 
 /* Adds a sample that has its values. */
 dtp_status dtp_bench_add(dtp_bench *b, const dtp_sample *sample, dtp_err *err) DTP_MUST_CHECK;

@@ -64,10 +64,9 @@ dtp_status dtp_bench_gemms(dtp_bench *b, dtp_err *err)
     for (int32_t i = 0; i < N_HALVES; i++) {
         DTP_TRY(if_supported(products_of(b, HALVES[i], &b->scale->gemm_halves, err), err));
     }
-    b->backend->tf32 = b->target->tf32;
-    const dtp_status s =
-        b->backend->tf32 ? products_of(b, DTP_F32, &b->scale->gemm_halves, err) : DTP_OK;
-    b->backend->tf32 = false;
+    b->tf32 = b->target->tf32 && (b->device || b->list == NULL);
+    const dtp_status s = b->tf32 ? products_of(b, DTP_F32, &b->scale->gemm_halves, err) : DTP_OK;
+    b->tf32 = false;
     return s;
 }
 
@@ -103,7 +102,7 @@ static dtp_status launches(dtp_bench *b, dtp_err *err)
     bool done = false;
     dtp_bench_sizes one = dtp_bench_sizes_for(16, 0);
     DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_F32, DTP_SAMPLE_LAUNCH, &done, err));
-    if (b->backend->ops->queue != NULL) {
+    if (b->device && b->list == NULL) {
         DTP_TRY(dtp_bench_measure_recipe(b, &LAUNCH, &one, DTP_F32, DTP_SAMPLE_LAUNCH_GRAPH, &done,
                                          err));
     }
@@ -217,6 +216,10 @@ static dtp_status move_of(dtp_bench *b, dtp_copy_kind kind, int64_t elems, dtp_e
         .kind = DTP_SAMPLE_MOVE,
         .name = dtp_copy_name(kind),
         .work = {.cls = DTP_WORK_MEMORY, .bytes = share * (double)(c.rows * c.cols)}};
+    if (b->list != NULL) {
+        dtp_bench_list_move(b, &sample, c.rows, c.cols);
+        return dtp_bench_add(b, &sample, err);
+    }
     return dtp_bench_measure(b, run_copy, &c, sample, err);
 }
 
@@ -259,8 +262,8 @@ static dtp_status run_coll(void *user, int32_t repeat, dtp_err *err)
 
 dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
 {
-    const dtp_mesh *mesh = &b->comm->mesh;
-    dtp_transport *t = &b->comm->transport;
+    const dtp_mesh *mesh = b->mesh;
+    dtp_transport *t = b->list == NULL ? &b->comm->transport : NULL;
     for (dtp_mesh_set set = 1; set < 1U << mesh->n_dims; set++) {
         int32_t ranks = dtp_mesh_set_size(mesh, set);
         bool known = ranks == 1;
@@ -270,7 +273,7 @@ dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
         if (known) {
             continue;
         }
-        DTP_TRY(t->ops->prepare(t, set, err));
+        DTP_TRY(t != NULL ? t->ops->prepare(t, set, err) : DTP_OK);
         const int64_t largest = b->scale->coll_bytes, factor = b->scale->coll_factor;
         for (int k = 0; k < DTP_N_COLLS; k++) {
             const char *alone = b->options.collective;
@@ -293,7 +296,11 @@ dtp_status dtp_bench_collectives(dtp_bench *b, dtp_err *err)
                     .coll = (dtp_coll_kind)k,
                     .ranks = ranks,
                     .work = {.bytes = (double)(c.coll.count * share) * sizeof(float)}};
-                DTP_TRY(dtp_bench_measure(b, run_coll, &c, sample, err));
+                if (t == NULL) {
+                    dtp_bench_list_collective(b, &sample);
+                }
+                DTP_TRY(t == NULL ? dtp_bench_add(b, &sample, err)
+                                  : dtp_bench_measure(b, run_coll, &c, sample, err));
             }
         }
     }
@@ -307,7 +314,8 @@ dtp_status dtp_bench_beside(dtp_bench *b, dtp_err *err)
     static const dtp_bench_recipe PRODUCT = {"einsum", "mk kn | out=mn"};
     dtp_bench_sizes s = {{0}};
     bool done = false;
-    if (b->comm->size == 1 || !b->comm->transport.caps.asynchronous) {
+    if (dtp_mesh_ranks(b->mesh) == 1 ||
+        (b->list == NULL && !b->comm->transport.caps.asynchronous)) {
         return DTP_OK;
     }
     s.of['m' - 'a'] = s.of['k' - 'a'] = s.of['n' - 'a'] = b->scale->beside_size;

@@ -13,6 +13,7 @@
 #include "core/files/file_out.h"
 #include "dtp/session.h"
 #include "cost_models/job.h"
+#include "cost_models/machine/efficiency.h"
 #include "planner/mtf/mtf_layout.h"
 #include "planner/reports/words.h"
 #include "tools/job.h"
@@ -105,7 +106,9 @@ static dtp_status print_under_torch(const plan_command *c, const dtp_plan *plan,
         return DTP_OK;
     }
     DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &machine, err));
-    dtp_status s = tool_machine_runtime(machine, NULL, target, err);
+    dtp_status s = tool_machine_borrow(machine, err);
+    const bool rates = dtp_efficiency_find(machine, target->runtime) != NULL;
+    s = s == DTP_OK && rates ? tool_machine_runtime(machine, NULL, target, err) : s;
     if (s == DTP_OK && strcmp(machine->runtime, target->runtime) == 0) {
         same.target = target->name;
         options.plan = &same;

@@ -1,19 +1,15 @@
 /* dtrun bench: measures this machine on real ranks and writes a machine file, or measures one op or
  * collective and prints what it reaches. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "core/files/file_out.h"
 #include "cost_models/machine/fit.h"
 #include "executor/bench/bench.h"
 #include "executor/cpu/gemm/blas.h"
 #include "executor/run/devices.h"
 #include "tools/dtrun/bench_alone.h"
+#include "tools/dtrun/bench_machine.h"
 #include "tools/dtrun/options.h"
-#include "tools/machines.h"
 #include "tools/progress.h"
 
 typedef struct bench_command {
@@ -36,49 +32,13 @@ static dtp_status write_machine(const bench_command *c, const dtp_backend *backe
     if (backend->ops->describe != NULL) {
         DTP_TRY(backend->ops->describe(backend, &device, err));
     }
-    char host[256] = "", date[32] = "", *text = NULL;
-    const time_t now = time(NULL);
-    struct tm utc;
-    if (gethostname(host, sizeof host - 1) != 0) {
-        host[0] = '\0';
-    }
-    if (gmtime_r(&now, &utc) != NULL) {
-        (void)strftime(date, sizeof date, "%Y-%m-%d", &utc);
-    }
-    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    const int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_C(1) << 30;
-    const dtp_fit_options options = {
-        .name = c->source.name,
-        .date = date,
-        .host = host,
-        .tool = "dtrun bench",
-        .blas = dtp_blas_load(NULL) == DTP_OK ? dtp_blas_get()->config() : "",
-        .device = device.text,
-        .kind = device.kind,
-        .memory_bytes = device.memory_bytes > 0 ? device.memory_bytes : all / samples->ranks};
-    dtp_machine *machine = NULL;
-    DTP_TRY(dtp_machine_fit(samples, &options, &machine, err));
-    dtp_status s = dtp_machine_write(machine, &text, err);
-    dtp_machine_destroy(machine);
-    /* kept for the next 'dtplan plan' without --machine, where there is a place for it */
-    char kept[4096];
-    dtp_err unkept = {0};
-    if (s == DTP_OK && !c->source.tiny && device.text[0] == '\0' &&
-        (tool_machine_cache(samples->ranks, kept, sizeof kept, &unkept) != DTP_OK ||
-         dtp_file_write(kept, text, strlen(text), &unkept) != DTP_OK)) {
-        (void)fprintf(stderr, "not kept for plans without --machine: %s\n", unkept.msg);
-    }
-    if (s == DTP_OK && c->source.output != NULL) {
-        s = dtp_file_write(c->source.output, text, strlen(text), err);
-        if (s == DTP_OK) {
-            (void)fprintf(stderr, "%s: %d samples on %d rank(s) of %d thread(s)\n",
-                          c->source.output, samples->n, samples->ranks, samples->threads);
-        }
-    } else if (s == DTP_OK) {
-        (void)fputs(text, stdout);
-    }
-    free(text);
-    return s;
+    dtp_fit_options options = {.tool = "dtrun bench",
+                               .blas =
+                                   dtp_blas_load(NULL) == DTP_OK ? dtp_blas_get()->config() : "",
+                               .device = device.text,
+                               .kind = device.kind,
+                               .memory_bytes = device.memory_bytes};
+    return dtrun_bench_write(&c->source, samples, &options, err);
 }
 
 static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err *err)
@@ -135,6 +95,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(dtrun_bench_alone_check(&c->source, err));
     name_mesh(c, sizeof text, text);
     DTP_TRY(dtp_mesh_parse(text, &mesh, err));
+    if (c->source.as_form != NULL) {
+        return dtrun_bench_torch(&c->source, &mesh, err);
+    }
     return tool_run_ranks(&c->ranks, &mesh, bench_rank, c, err);
 }
 
