@@ -575,7 +575,26 @@ def _place(module, mesh, plan):
 
     module.register_forward_pre_hook(before, with_kwargs=True)
     module.register_forward_hook(after)
+    _run_eagerly(module)
     return module
+
+
+_EAGER = ("dtp_torch: torch.compile leaves this module as it is: the plan has the form placements, and PyTorch (2.15) does not trace "
+          "DTensors through attention and split tables")
+
+
+def _run_eagerly(module):
+    """torch.compile calls the module and traces nothing of it: sharding propagation of batched products over several mesh dims, and
+    the mask of a table split by rows, read values of fake tensors."""
+    eager = torch.compiler.disable(module._call_impl, reason=_EAGER)
+    tell = torch.compiler.disable(lambda: warnings.warn(_EAGER), reason=_EAGER)
+
+    def call(*args, **kwargs):
+        if torch.compiler.is_compiling():
+            tell()
+        return eager(*args, **kwargs)
+
+    module._call_impl = call
 
 
 def _sum_first(x, to):

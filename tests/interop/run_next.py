@@ -126,10 +126,14 @@ class Case:
     def compile(self):
         module, feeds = self.parallel()
         torch._dynamo.reset()
-        forward = module.forward
         module.compile(backend="aot_eager")
-        same(train(module, feeds, self.context, adamw(module, foreach=True), None), self.reference["plain"])
-        module.forward = forward
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            same(train(module, feeds, self.context, adamw(module, foreach=True), None), self.reference["plain"])
+        eagerly = any("torch.compile leaves this module" in str(w.message) for w in told)
+        if eagerly != (self.plan["torch"]["form"] == "placements"):
+            raise AssertionError(f"torch.compile: eagerly {eagerly}")
+        return "runs eagerly" if eagerly else None
 
     def generate(self):
         module, feeds = self.parallel()
