@@ -1,5 +1,7 @@
 #include "cost_models/plan_lowering.h"
 
+#include "interop/export/forms.h"
+
 dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dtp_err *err)
 {
     *l = (dtp_plan_lowering){.cost = dtp_torch_cost_init(),
@@ -9,6 +11,13 @@ dtp_status dtp_plan_lowering_init(dtp_plan_lowering *l, const dtp_plan *plan, dt
         DTP_TRY(dtp_err_prefixed(dtp_target_find(plan->target, &l->options.target, err), err,
                                  "the plan's target"));
         l->redistributor = dtp_redistributor_of(l->options.target);
+    }
+    if (plan != NULL && plan->expressible.form != NULL) {
+        const dtp_export_form *form;
+        DTP_TRY(dtp_export_form_find(plan->expressible.form, &form, err));
+        l->target = *l->options.target;
+        l->target.terms_apart = form->terms_apart;
+        l->options.target = &l->target;
     }
     if (plan != NULL && plan->redistribution == DTP_REDISTRIBUTION_TORCH) {
         l->planner.options.price = dtp_torch_step_price;

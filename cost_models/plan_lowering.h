@@ -11,6 +11,7 @@
 
 /* What the options of a lowering point to; it must stay in place and outlive the program. */
 typedef struct dtp_plan_lowering {
+    dtp_target target; /* that of a form whose framework reduces terms apart */
     dtp_torch_cost cost;
     dtp_torch_planner planner;
     dtp_listed_redistributions listed;

@@ -109,6 +109,12 @@ bool dtp_form_takes_layout(const dtp_form_space *space, dtp_tensor_id t, const d
 {
     const dtp_graph *g = space->p->graph;
     const bool value = g->tensors[t].out_index == 0 && dtp_placements_is_value(g, t);
-    const bool sum = loses(space, DTP_LOST_PARTIAL) && value && dtp_layout_has_partial(layout);
+    const bool partial = dtp_layout_has_partial(layout);
+    bool sum = partial && loses(space, DTP_LOST_PARTIAL) && value;
+    for (dtp_node_id n = 0; n < g->n_nodes && partial && loses(space, DTP_LOST_TERMS); n++) {
+        for (int32_t i = 0; i < g->nodes[n].n_in && dtp_placements_sums(g, &g->nodes[n]); i++) {
+            sum = sum || g->nodes[n].in[i] == t;
+        }
+    }
     return !sum && (dtp_placements_loses(space->p, t, layout, kept_so) & space->loses) == 0;
 }

@@ -5,21 +5,21 @@
 /* Bits of kinds: of what placements do not lose, of what JAX's names and PyTorch's modules make up
  * for, and of training, which rules and styles of parameters do not speak of. */
 enum {
-    OWN = 1 << DTP_LOST_PARTIAL,
+    OWN = 1 << DTP_LOST_PARTIAL | 1 << DTP_LOST_TERMS,
     MODULES = 1 << DTP_LOST_INSIDE | 1 << DTP_LOST_MESH_ORDER,
     TRAINING = 1 << DTP_LOST_GRADIENTS | 1 << DTP_LOST_STATES
 };
 
 const dtp_export_form dtp_export_forms[] = {
     {"placements", "every parameter, activation, input and output: dtp.placements/1",
-     ~(uint32_t)OWN, 0, dtp_export__placements},
+     ~(uint32_t)OWN, 0, false, dtp_export__placements},
     {"torch", "placements, with what parallelize_module and fully_shard take: dtp.torch/1",
-     ~(uint32_t)(OWN | MODULES), MODULES, dtp_export__torch},
+     ~(uint32_t)(OWN | MODULES), MODULES, false, dtp_export__torch},
     {"jax", "a PartitionSpec per parameter, and points to constrain, for JAX", ~(uint32_t)MODULES,
-     0, dtp_export__jax},
-    {"hf", "a tp_plan of transformers' style names", TRAINING, 0, dtp_export__hf},
-    {"rules", "logical axis rules (MaxText, flax)", TRAINING, 0, dtp_export__rules},
-    {NULL, NULL, 0, 0, NULL},
+     0, true, dtp_export__jax},
+    {"hf", "a tp_plan of transformers' style names", TRAINING, 0, false, dtp_export__hf},
+    {"rules", "logical axis rules (MaxText, flax)", TRAINING, 0, false, dtp_export__rules},
+    {NULL, NULL, 0, 0, false, NULL},
 };
 
 dtp_status dtp_export_form_find(const char *name, const dtp_export_form **out, dtp_err *err)

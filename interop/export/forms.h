@@ -11,6 +11,7 @@ typedef struct dtp_export_form {
     const char *about;
     /* Bit k: what placements lose of kind k the form loses, too; it may, which it adds itself. */
     uint32_t loses, may_lose;
+    bool terms_apart; /* programs are those of a target with terms_apart (spmd/target/target.h) */
     /* Appends the text up to the list "lost", to which it adds what is lost of its own. */
     dtp_status (*write)(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost, dtp_err *err);
 } dtp_export_form;

@@ -70,6 +70,10 @@ static const struct {
                          "some parts of a fused weight are frozen and others trained; a framework "
                          "trains all of it",
                          "freeze all parts or none, or store them apart"},
+    [DTP_LOST_TERMS] = {"terms",
+                        "the plan sums what several nodes give, gradients of q, k and v or of a "
+                        "tied table, before ranks add up, XLA one by one: more bytes",
+                        "--expressible jax plans with what XLA sends"},
 };
 
 const char *dtp_lost_name(dtp_lost_kind kind)

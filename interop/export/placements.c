@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/plan/sharding_microbatch.h"
 #include "core/transform/microbatch.h"
 
 /* A collection under construction. */
@@ -288,10 +289,38 @@ dtp_tensor_id dtp_placements_state_of(const dtp_graph *g, const dtp_node *node, 
                : -1;
 }
 
+bool dtp_placements_sums(const dtp_graph *g, const dtp_node *node)
+{
+    return node->phase != DTP_UPDATE && node->n_in > 1 && node->op->linear == DTP_LINEAR_JOINT &&
+           !dtp_is_accumulate(g, node);
+}
+
+/* Sums of terms that are partial, which ranks add up once. In a program for a form the terms are
+ * reduced apart unless they are kept partial. */
+static dtp_status find_joint_sums(collector *c, dtp_err *err)
+{
+    const dtp_graph *g = c->g;
+    const bool made_for_form = c->p->plan->expressible.form != NULL;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        int32_t partial = 0;
+        for (int32_t i = 0; i < node->n_in && dtp_placements_sums(g, node); i++) {
+            const dtp_tensor_id t = node->in[i];
+            partial +=
+                dtp_layout_has_partial(made_for_form ? &c->s->layouts[t] : &c->p->uses.made[t]);
+        }
+        if (partial > 1) {
+            DTP_TRY(lose(c, DTP_LOST_TERMS, g->tensors[node->out[0]].name, err));
+        }
+    }
+    return DTP_OK;
+}
+
 /* Gradients and optimizer states that lie otherwise than their parameters. */
 static dtp_status compare_training(collector *c, dtp_err *err)
 {
     const dtp_graph *g = c->g;
+    DTP_TRY(find_joint_sums(c, err));
     for (int32_t i = 0; i < g->n_grads; i++) {
         const dtp_param_grad *pg = &g->grads[i];
         if (!dtp_layout_equal(&c->s->layouts[pg->param], &c->s->layouts[pg->grad])) {

@@ -30,6 +30,7 @@ typedef enum dtp_lost_kind {
     DTP_LOST_RULES,
     DTP_LOST_NAME,
     DTP_LOST_FROZEN,
+    DTP_LOST_TERMS,
     DTP_N_LOST
 } dtp_lost_kind;
 
@@ -122,6 +123,9 @@ uint32_t dtp_placements_loses(const dtp_placements *p, dtp_tensor_id t, const dt
 dtp_tensor_id dtp_placements_sum(const dtp_placements *p, dtp_tensor_id t);
 /* The parameter whose state an operand of an update is; -1: none. */
 dtp_tensor_id dtp_placements_state_of(const dtp_graph *g, const dtp_node *node, int32_t operand);
+
+/* Whether a node sums its operands, not into an accumulator of microbatches. */
+bool dtp_placements_sums(const dtp_graph *g, const dtp_node *node);
 
 /* The tensor whose layout an operand is: of a recomputed value that value, of a cast parameter the
  * parameter; -1: read by a cast, whose readers count. */

@@ -16,6 +16,7 @@ typedef struct plan_maker {
     dtp_styles styles; /* as they were read */
     dtp_graph_variant variant;
     dtp_names names;
+    dtp_target target; /* of a form */
     dtp_plan_request request;
     dtp_variant_search search; /* what "auto" stands for */
     dtp_stop stop;
@@ -36,6 +37,9 @@ static dtp_status make_form(plan_maker *m, dtp_err *err)
     }
     DTP_TRY(dtp_err_prefixed(dtp_export_form_find(o->expressible, &m->request.form, err), err,
                              "expressible"));
+    m->target = *m->request.target;
+    m->target.terms_apart = m->request.form->terms_apart;
+    m->request.target = &m->target;
     if (o->names_file != NULL) {
         DTP_TRY(dtp_names_read(o->names_file, m->arena, &m->names, err));
         m->request.names = &m->names;
@@ -162,15 +166,20 @@ static dtp_status is_said(const plan_maker *m, const dtp_plan *plan, bool *is, d
 static dtp_status compare_all(plan_maker *m, dtp_plan_result *out, dtp_err *err)
 {
     const dtp_export_form *form = m->request.form;
+    const dtp_target *target = m->request.target;
     dtp_plan_result all = {0};
     dtp_err why = {0};
     bool said = false;
     m->request.form = NULL;
+    DTP_TRY(dtp_target_find(target->name, &m->request.target, err));
     dtp_status s = plan(m, &all, &why);
     m->request.form = form;
+    m->request.target = target;
     const bool better =
         s == DTP_OK && all.plan != NULL && dtp_plan_result_better(&m->request, &all, out);
-    s = better ? is_said(m, all.plan, &said, &why) : s == DTP_STOPPED ? DTP_OK : s;
+    s = better && !form->terms_apart ? is_said(m, all.plan, &said, &why)
+        : s == DTP_STOPPED           ? DTP_OK
+                                     : s;
     if (said) {
         const dtp_plan_result swapped = *out;
         *out = all;

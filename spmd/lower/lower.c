@@ -185,6 +185,7 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
                              dtp_err *err)
 {
     const uint32_t fuse = options->plain ? 0 : p->target->fuse;
+    const bool sink = options->merge_collectives && !p->target->terms_apart;
     if (!options->plain && p->target->loss_chunk > 0) {
         DTP_TRY(dtp_program__fuse_loss(p, scratch, err));
     }
@@ -192,14 +193,13 @@ static dtp_status run_passes(dtp_program *p, const dtp_lower_options *options, d
         DTP_TRY(dtp_program__fuse_product(p, scratch, err));
     }
     if (fuse != 0) {
-        DTP_TRY(options->merge_collectives ? dtp_program__sink_reductions(p, true, scratch, err)
-                                           : DTP_OK);
+        DTP_TRY(sink ? dtp_program__sink_reductions(p, true, scratch, err) : DTP_OK);
         DTP_TRY(dtp_program__fuse(p, scratch, err));
     }
     DTP_TRY(dtp_program__resolve_updates(p, scratch, err));
     if (options->merge_collectives) {
         DTP_TRY(dtp_program__merge_collectives(p, scratch, err));
-        DTP_TRY(dtp_program__sink_reductions(p, false, scratch, err));
+        DTP_TRY(sink ? dtp_program__sink_reductions(p, false, scratch, err) : DTP_OK);
         DTP_TRY(dtp_program__merge_collectives(p, scratch, err));
     }
     if (options->in_place) {

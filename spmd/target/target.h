@@ -44,11 +44,12 @@ typedef struct dtp_target {
                           launch (spmd/lower/passes/join.c); 0: each in its own */
     int64_t loss_chunk; /* > 0: a linear layer and the loss of its result are fused where a rank's
                            logits are four times as many bytes or more, into chunks of so many */
-    double reserve; /* a framework's allocator takes so many bytes for each that is in use at the
+    double reserve;   /* a framework's allocator takes so many bytes for each that is in use at the
                            peak; 0: as many */
-    bool fsdp;      /* a framework gathers sharded parameters and keeps buffers for it
+    bool terms_apart; /* all-reduces of the terms of a sum do not become one: XLA's */
+    bool fsdp;        /* a framework gathers sharded parameters and keeps buffers for it
                            (spmd/lower/fsdp_memory.h) */
-    bool tf32;      /* products can round f32 operands to tf32 */
+    bool tf32;        /* products can round f32 operands to tf32 */
     /* Of a backend that is a module, for messages: what builds it, which libraries it needs and
      * where they come from; else NULL. */
     const char *build, *needs;

@@ -4,7 +4,7 @@
 For models, meshes and every form of dtplan export: the exported file has an empty "lost"; the plan file fits its
 schema; what it says of the best of all plans is the plan without the option, or the plan itself where that is better;
 the cost is not below the bound; and the plan is read again.
-Usage: expressible.py DTPLAN models|refusals
+Usage: expressible.py DTPLAN models|terms|refusals
 """
 import json
 import os
@@ -148,6 +148,35 @@ def check_models():
     print({form: f"{codes.count(0)} of {len(codes)} planned" for form, codes in seen.items()})
 
 
+def check_terms():
+    """JAX reduces the terms of a sum one by one: so does a plan for it. Beside it all other forms, and a plan for none."""
+    qkv = ["--rules", "heads:x"], lambda d: 2 * d["layers"] * d["batch"] * d["length"] * d["heads"] * d["d_head"]
+    tied = ["--rules", "batch:x"], lambda d: d["vocab"] * d["heads"] * d["d_head"]
+    with tempfile.TemporaryDirectory() as here:
+        file = os.path.join(here, "plan.json")
+        for model, (options, more) in ((GPT, qkv), (GPT2, qkv), (GPT2, tied)):
+            dims = {name: n for name, n in read(model[0])["dims"].items() if isinstance(n, int)}
+            dims.update((k, int(n)) for k, n in (word.split("=") for word in model[2::2]))
+            words, moved = ["plan", *model, "--mesh", "x:2", "--machine", A100, "--precision", "f32", *options], {}
+            for form in (None, *forms()):
+                what = f"{' '.join(words[1:])}, {form}"
+                code, _, err = call(*words, *(["--expressible", form] if form else []), "-o", file)
+                if code != 0:
+                    moved[form] = None
+                    continue
+                moved[form] = read(file)["predicted"]["collectives"]["all_reduce"]["bytes"]
+                if form == "jax" and json.loads(call("export", model[0], file, "--as", "jax")[1])["lost"]:
+                    fail(f"{what}: something is lost")
+            code, text, err = call(*words, "-o", file)
+            lost = json.loads(call("export", model[0], file, "--as", "jax")[1])["lost"]
+            if code != 0 or "terms" not in [item["what"] for item in lost]:
+                fail(f"{what}: exit {code}, lost {lost}")
+            if moved["jax"] is None or moved["jax"] - moved[None] != 4 * more(dims):
+                fail(f"{what}: all-reduces of {moved}, for jax {4 * more(dims)} more bytes")
+            if {n for form, n in moved.items() if form != "jax"} - {moved[None], None}:
+                fail(f"{what}: all-reduces of {moved}")
+
+
 def check_refusals():
     words = ["plan", *GPT, "--mesh", "x:2", "--machine", A100, "--expressible"]
     for code, options, part in (
@@ -164,5 +193,5 @@ def check_refusals():
             fail(f"{options}: exit {got}, wanted {code} with '{part}': {err}")
 
 
-check_models() if sys.argv[2] == "models" else check_refusals()
+{"models": check_models, "terms": check_terms, "refusals": check_refusals}[sys.argv[2]]()
 sys.exit(1 if failures else 0)

@@ -28,7 +28,7 @@ FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX"}
 SHORT = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR", "all_to_all": "A2A", "collective_permute": "CP"}
 STEPS, TOLERANCE = 5, 1e-5
 RESULTS, HERE = "docs/results/interop.md", "build/interop"
-NEXT = "\n## After a plan is applied in PyTorch\n"
+NEXT = "\n## "  # the parts of other scripts
 failures = []
 
 
@@ -116,14 +116,23 @@ class Model:
         """Names; their files are written."""
         free = read(self.plan("optimum", "--mode", "tensor"))
         self.plan("rules", "--rules", self.rules)
+        self.by_rules = {"rules": self.rules}
         names = ["optimum", "rules"]
         for name, baseline in free["baselines"].items():
             if baseline["legal"] and (self.name != "gpt" or name in PROGRAM_PLANS):
                 styles = baseline.get("styles", [f"**: replicate({m})" for m in MESH])
                 options = [word for style in styles for word in ("--style", style)]
+                self.by_rules.update({name: baseline["rules"]} if baseline.get("rules") else {})
                 self.plan(name, *(["--rules", baseline["rules"]] if baseline.get("rules") else options))
                 names.append(name)
         return names
+
+    def sent_for_jax(self, plan):
+        """kB that a plan by the same layout rules sends which is planned with --expressible jax."""
+        if self.by_rules.get(plan) is None:
+            return ""
+        kinds = read(self.plan("for_jax", "--rules", self.by_rules[plan], "--expressible", "jax"))["predicted"]["collectives"]
+        return f"{sum(kind['bytes'] for kind in kinds.values()) / 1e3:,.0f}"
 
     def export(self, plan, form):
         file = self.path(plan, form)
@@ -137,7 +146,7 @@ class Model:
         counts = {}
         for entry in report["collectives"]:
             counts[entry["kind"]] = counts.get(entry["kind"], 0) + entry["count"]
-        return {"losses": report["loss"], "collectives": counts}
+        return {"losses": report["loss"], "collectives": counts, "bytes": sum(entry["bytes"] for entry in report["collectives"])}
 
     def run_under(self, framework, plan):
         """Under an exported plan that no earlier one is equal to; else what came of that."""
@@ -178,8 +187,11 @@ def worst_difference(losses, wanted):
     return max(abs(a - b) / abs(b) for a, b in zip(losses, wanted))
 
 
-def counts_text(counts):
-    return " + ".join(f"{n} {SHORT.get(kind, kind)}" for kind, n in sorted(counts.items(), key=lambda c: -c[1]) if n) or "–"
+def counts_text(result):
+    """Counts by kind, and kilobytes of whole buffers."""
+    counts = sorted(result["collectives"].items(), key=lambda c: -c[1])
+    text = " + ".join(f"{n} {SHORT.get(kind, kind)}" for kind, n in counts if n)
+    return f"{text}: {result['bytes'] / 1e3:,.0f}" if text else "–"
 
 
 def compare(what, result, ours, held, framework):
@@ -202,7 +214,7 @@ def rows_of(model, frameworks):
     whole = model.run("--comm", "self", *model.dims)
     references = {f: model.run_script(f, "one", "--reference") for f in frameworks}
     yield ["one device", "", *(compare(model.name, references[f], whole, None, f) for f in frameworks), "",
-           *("" for _ in frameworks)]
+           *("" for _ in frameworks), *([""] if "jax" in frameworks else [])]
     for plan in model.plans():
         what = f"{model.name}, {plan}"
         ours = model.run("--plan", model.path(plan, "plan"), "--comm", "sim")
@@ -214,13 +226,13 @@ def rows_of(model, frameworks):
             lost = {item["what"] for item in read(model.export(plan, f))["lost"]}
             result = model.run_under(f, plan)
             texts.append(compare(what, result, ours, None if lost & {"uneven", "parts"} else held, f))
-            counts.append(counts_text(result["collectives"]) if result else "")
-        yield [plan, f"{held:,}", *texts, counts_text(ours["collectives"]), *counts]
+            counts.append(counts_text(result) if result else "")
+        yield [plan, f"{held:,}", *texts, counts_text(ours), *counts, *([model.sent_for_jax(plan)] if "jax" in frameworks else [])]
 
 
 def write_table(rows, frameworks):
     names = [FRAMEWORKS[f] for f in frameworks]
-    head = ["model", "plan", "bytes", *(f"loss: {name}" for name in names), "dtrun", *names]
+    head = ["model", "plan", "bytes", *(f"loss: {name}" for name in names), "dtrun", *names, "for jax"]
     lines = ["| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows]]
     return "\n".join(lines)
 
@@ -236,9 +248,11 @@ baseline and the optimum of tensor mode; `gpt`: the program of [torch_export.py]
 
 `bytes`: of parameters on a rank, as the plan says; in PyTorch and JAX they are equal. `loss`: the worst relative
 difference of a loss from that of `dtrun` under the same plan; more than {TOLERANCE:.0e} fails. Then the collectives in a step: AG
-all-gather, RS reduce-scatter, AR all-reduce, A2A all-to-all, CP collective-permute; of PyTorch as CommDebugMode counts
-them, of JAX in the compiled program, where one all-reduce may sum many tensors. XLA makes no reduce-scatter for CPUs:
-an all-reduce stands for it, and what is gathered forward is kept for the backward pass. PyTorch gathers a group of
+all-gather, RS reduce-scatter, AR all-reduce, A2A all-to-all, CP collective-permute, and kB of their whole buffers (what is
+reduced, what all ranks gather); of PyTorch as CommDebugMode counts them, of JAX in the compiled program, where one all-reduce
+may sum many tensors. XLA makes no reduce-scatter for CPUs: an all-reduce stands for it, and what is gathered forward is kept for
+the backward pass. It reduces the gradients of q, k and v one by one: `for jax` are the kB of a plan by the same layout rules that is
+planned with `--expressible jax`. PyTorch gathers a group of
 parameters at once. What an export cannot say, such as the optimizer states of zero1 and zero2, is under its `lost`
 ([placements](../formats/placements.md)).
 """
@@ -252,15 +266,15 @@ def main():
         if name == "gpt" and "torch" not in frameworks:
             continue
         for row in rows_of(Model(name, sys.argv[1]), frameworks):
-            if len(row) < 3 + 2 * len(frameworks):  # a program
-                row = [*row[:3], "", *row[3:], ""]
+            if len(row) < 3 + 2 * len(frameworks):  # a program, PyTorch alone
+                row = [*row[:3], "", *row[3:], "", ""]
             rows.append([name, *row])
             print(" | ".join(rows[-1]), flush=True)
     if failures:
         print(f"{len(failures)} failures")
         return 1
     if list(FRAMEWORKS) == sorted(frameworks, key=list(FRAMEWORKS).index):
-        with open(RESULTS, encoding="utf-8") as file:  # what interop_next.py wrote stays
+        with open(RESULTS, encoding="utf-8") as file:  # what order.py and interop_next.py wrote stays
             _, begin, rest = file.read().partition(NEXT)
         with open(RESULTS, "w", encoding="utf-8") as file:
             file.write(TEXT % write_table(rows, frameworks) + begin + rest)

@@ -4,7 +4,8 @@
 The parameters come from a checkpoint of dtrun, through the names file beside the model. --reference: one
 device, no plan.
 Usage: run_jax.py MODEL.json EXPORT.json CHECKPOINT_DIR --feed INPUT=FILE.npy... [--steps 5] [--reference] [--out FILE]
-Result: losses; local_param_bytes, per device; collectives, kind -> how many a step has, in the compiled program.
+Result: losses; local_param_bytes, per device; collectives, kind -> how many a step has, in the compiled program; their bytes, of whole
+buffers: what is reduced, or what all devices gather.
 """
 import argparse
 import json
@@ -102,9 +103,19 @@ def make_step(model, plan, sizes):
     return step
 
 
+SIZES = {"f64": 8, "f32": 4, "s32": 4, "u32": 4, "bf16": 2, "f16": 2, "pred": 1, "s8": 1, "u8": 1}
+
+
 def collectives_of(text):
-    kinds = re.findall(r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(", text)
-    return {kind.replace("-", "_"): kinds.count(kind) for kind in sorted(set(kinds))}
+    """Counts by kind, and the bytes of all: of results, as XLA for CPUs has no reduce-scatter, whose result is a part."""
+    found = re.findall(r"= (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(", text)
+    kinds, moved = [kind for _, kind in found], 0
+    if "reduce-scatter" in kinds or "-start(" in text:
+        sys.exit("bytes of results are not those of whole buffers in this program")
+    for result, _ in found:
+        for kind, shape in re.findall(r"([a-z]+[0-9]*)\[([0-9,]*)\]", result):
+            moved += SIZES[kind] * int(np.prod([int(n) for n in shape.split(",") if n] or [1]))
+    return {kind.replace("-", "_"): kinds.count(kind) for kind in sorted(set(kinds))}, moved
 
 
 def main():
@@ -143,8 +154,8 @@ def main():
     for x in params.values():
         for shard in x.addressable_shards:
             held[shard.device.id] = held.get(shard.device.id, 0) + shard.data.nbytes
-    result = {"losses": losses, "local_param_bytes": [held[k] for k in sorted(held)],
-              "collectives": collectives_of(step.as_text())}
+    counts, moved = collectives_of(step.as_text())
+    result = {"losses": losses, "local_param_bytes": [held[k] for k in sorted(held)], "collectives": counts, "bytes": moved}
     text = json.dumps(result, indent=2) + "\n"
     if args.out:
         with open(args.out, "w", encoding="utf-8") as file:

@@ -4,7 +4,8 @@
 The parameters come from a checkpoint of dtrun, through the names file beside the model. --reference: one
 process, no plan.
 Usage: run_torch.py MODEL.json EXPORT.json CHECKPOINT_DIR --feed INPUT=FILE.npy... [--steps 5] [--reference] [--out FILE]
-Result: losses; local_param_bytes, per rank; collectives, kind -> how many a step has, as CommDebugMode counts them.
+Result: losses; local_param_bytes, per rank; collectives, kind -> how many a step has, as CommDebugMode counts them; their bytes,
+of whole buffers: what is reduced, or what all ranks gather.
 """
 import argparse
 import json
@@ -23,6 +24,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.experimental import implicit_replication
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interop", "python"))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples"))
@@ -72,6 +75,25 @@ def local(x):
     return x.to_local() if isinstance(x, DTensor) else x
 
 
+class CollectiveBytes(TorchDispatchMode):
+    """Bytes by op: of the larger of what a collective takes and gives, which is its whole buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = {}
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        if any(issubclass(t, DTensor) for t in types):
+            return NotImplemented
+        out = op(*args, **(kwargs or {}))
+        name = str(op)
+        if name.startswith(("c10d.", "_c10d_functional.", "c10d_functional.")) and "wait" not in name and "barrier" not in name:
+            sizes = [sum(x.numel() * x.element_size() for x in tree_leaves(part) if isinstance(x, torch.Tensor))
+                     for part in (*args, out)]
+            self.bytes[name] = self.bytes.get(name, 0) + max(sizes)
+        return out
+
+
 def train(rank, args, size, port_file):
     torch.set_num_threads(1)
     model, arrays, _ = read_params(args.model, args.checkpoint)
@@ -95,16 +117,17 @@ def train(rank, args, size, port_file):
     hyper = dict(model["train"]["optimizer"]["adamw"])
     betas = (hyper.pop("beta1", 0.9), hyper.pop("beta2", 0.999))
     optimizer = torch.optim.AdamW(module.parameters(), betas=betas, **hyper)
-    losses, counts = [], {}
+    losses, counts, moved = [], {}, 0
     for _ in range(args.steps):
-        counter = CommDebugMode()
-        with counter:
+        counter, sizes = CommDebugMode(), CollectiveBytes()
+        with sizes, counter:
             optimizer.zero_grad()
             with context():
                 loss = module.loss(feeds)
                 loss.backward()
             optimizer.step()
         counts = {str(kind): n for kind, n in counter.get_comm_counts().items()}
+        moved = sum(sizes.bytes.values())
         mean = loss.detach().full_tensor() if isinstance(loss, DTensor) else loss.detach()
         if size > 1:
             dist.all_reduce(mean)
@@ -116,7 +139,7 @@ def train(rank, args, size, port_file):
         held = everyones
         dist.destroy_process_group()
     if rank == 0:
-        result = {"losses": losses, "local_param_bytes": held, "collectives": by_kind(counts)}
+        result = {"losses": losses, "local_param_bytes": held, "collectives": by_kind(counts), "bytes": moved}
         text = json.dumps(result, indent=2) + "\n"
         if args.out:
             with open(args.out, "w", encoding="utf-8") as file:
