@@ -91,7 +91,7 @@ static dtp_status read_pattern(const dtp_json *v, const char *ours, dtp_arena *a
     return DTP_MEMORY(err, *out);
 }
 
-/* "heads*d_head", "heads*3*d_head". */
+/* "heads*d_head", "heads*3*d_head", "d_ff*2". */
 static dtp_status read_axis(const dtp_json *v, dtp_arena *arena, dtp_name_axis *out, dtp_err *err)
 {
     const char *text;
@@ -99,10 +99,15 @@ static dtp_status read_axis(const dtp_json *v, dtp_arena *arena, dtp_name_axis *
     for (const char *at = text;; at++) {
         const size_t n = strcspn(at, "*");
         const size_t digits = strspn(at, "0123456789");
-        if (n > 0 && digits == n && n < 9 && *at != '0' && out->turns == 0 && at[n] == '*') {
+        const bool last = at[n] == '\0';
+        if (n > 0 && digits == n && n < 9 && *at != '0' && out->turns == 0 &&
+            (!last || out->n > 0)) {
             out->turns = (int32_t)strtol(at, NULL, 10);
             out->turn_at = out->n;
             at += n;
+            if (last) {
+                return DTP_OK;
+            }
             continue;
         }
         if (n == 0 || digits == n || out->n == DTP_MAX_RANK) {

@@ -91,8 +91,8 @@ static dtp_status read_names(folder *f, dtp_err *err)
               (dtp_scope_value){.kind = DTP_SCOPE_BOOL, .i = scope->approximate ? 1 : 0});
     add_value(scope, "without", (dtp_scope_value){.kind = DTP_SCOPE_NONE});
     for (int32_t i = 0; i < dtp_json_size(keys); i++) {
-        static const char *const members[] = {"kind", "also",     "default",        "null",
-                                              "only", "left_out", "approximate_if", NULL};
+        static const char *const members[] = {"kind",  "also",     "default",        "null", "only",
+                                              "cycle", "left_out", "approximate_if", NULL};
         const dtp_json *spec = dtp_json_at(keys, i);
         DTP_TRY(dtp_json_keys(spec, members, err));
         add_name(scope, dtp_json_key(spec), spec, dtp_json_get(spec, "default"));
@@ -227,7 +227,8 @@ static dtp_status note_key(folder *f, const dtp_scope_name *name, const dtp_scop
 {
     const dtp_json *when = dtp_json_get(name->spec, "approximate_if");
     const bool left_out = dtp_json_get(name->spec, "left_out") != NULL &&
-                          value->kind != DTP_SCOPE_NONE && value->x != 0.0;
+                          (value->kind == DTP_SCOPE_TEXT || value->x != 0.0 ||
+                           (value->kind == DTP_SCOPE_INT && value->i != 0));
     bool holds = false;
     if (when != NULL && f->scope.approximate) {
         DTP_TRY(dtp_scope_holds(&f->scope, when, &holds, err));

@@ -138,12 +138,39 @@ static dtp_status find_odd(dtp_scope *scope, const dtp_json *only, const char *k
     return DTP_OK;
 }
 
+/* A list that says the same in turns: element i is element i of the cycle. */
+static dtp_status check_cycle(dtp_scope *scope, const dtp_scope_name *name, const dtp_json *cycle,
+                              dtp_err *err)
+{
+    int32_t i = 0;
+    if (!dtp_foreign_is(name->found, DTP_FOREIGN_LIST)) {
+        return dtp_foreign_fail(scope->config, name->found, err, "expected a list");
+    }
+    for (const dtp_foreign *e = dtp_foreign_first(name->found); e != NULL;
+         e = dtp_foreign_next(e)) {
+        dtp_scope_value value, known;
+        DTP_TRY(convert(scope, "any", e, &value, err));
+        DTP_TRY(dtp_scope_eval(scope, dtp_json_at(cycle, i++ % dtp_json_size(cycle)), &known, err));
+        if (!equal(&value, &known)) {
+            const char *text = dtp_scope_print(&known, scope->arena);
+            DTP_TRY(DTP_MEMORY(err, text));
+            return dtp_foreign_fail(scope->config, e, err,
+                                    "'%.80s' is not supported in the family '%s', which has "
+                                    "'%s' here",
+                                    value.text, scope->family, text);
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_status check_known(dtp_scope *scope, dtp_scope_name *name, const char *kind,
                               dtp_err *err)
 {
     const dtp_json *only = dtp_json_get(name->spec, "only");
+    const dtp_json *cycle = dtp_json_get(name->spec, "cycle");
     const dtp_foreign *odd = NULL;
     dtp_scope_value instead;
+    DTP_TRY(cycle == NULL ? DTP_OK : check_cycle(scope, name, cycle, err));
     if (only != NULL) {
         DTP_TRY(find_odd(scope, only, kind, name->found, &odd, &instead, err));
     }

@@ -33,20 +33,23 @@ PUBLISHED = {
     "qwen2_7b": ("qwen2", 7615616512), "qwen3_8b": ("qwen3", 8190735360), "gemma_2b": ("gemma", 2506172416),
     "phi3_medium": ("phi3", 13960238080), "mixtral_8x7b": ("mixtral", 46702792704),
     "qwen3_30b_a3b": ("qwen3_moe", 30532122624), "gpt2": ("gpt2", 124439808), "gpt_neox_20b": ("gpt_neox", 20554567680),
+    "qwen3_235b_a22b": ("qwen3_moe", 235093634560), "gpt_oss_120b": ("gpt_oss", 116829156672),
+    "deepseek_v3": ("deepseek_v3", 671026419200),  # with the balancing biases, which are buffers
 }
 # ... of configs with nothing but a family: transformers 5.24 makes models of these sizes.
 DEFAULTS = {
     "llama": 6738415616, "mistral": 7241732096, "qwen2": 12049846272, "qwen3": 12049461248, "gemma": 8537680896,
     "phi3": 3821079552, "mixtral": 46702792704, "qwen3_moe": 15350731776, "gpt2": 124439808, "gpt_neox": 20554567680,
+    "gpt_oss": 116829156672, "deepseek_v3": 671026419200,
 }
-LONG_TO_PLAN = {"qwen3_30b_a3b"}
+LONG_TO_PLAN = {"qwen3_30b_a3b", "qwen3_235b_a22b", "gpt_oss_120b", "deepseek_v3"}
 dtplan, dtrun = (os.path.abspath(path) for path in sys.argv[1:3])
 failures = []
 
 
 # Families that parallelize_module does not say with rules over heads, d_ff and vocab: what stops it. One head of keys whose
 # gradient is a sum, fused weights whose parts are split, and experts.
-EXPERTS = ("mixtral", "qwen3_moe")
+EXPERTS = ("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3")
 AGAINST = {"gemma": "layers.0.attn.q.mm", "gpt2": "transformer.h.0.attn.c_attn.weight",
            "phi3": "model.layers.0.self_attn.qkv_proj.weight", "mixtral": "model.layers.0.mlp.experts.gate_up_proj",
            "qwen3_moe": "model.layers.0.mlp.experts.gate_up_proj"}
@@ -102,7 +105,7 @@ def check_names(name, model, names):
     for p, value in params.items():
         entry = names["params"].get(p, {})
         for weight in [entry] + [entry[k] for k in ("stored",) if k in entry]:
-            dims = [d for axis in weight.get("axes", []) for d in axis.split("*")] + re.findall(r"\{(\w+)\}", weight.get("name", ""))
+            dims = [d for axis in weight.get("axes", []) for d in axis.split("*") if not d.isdigit()] + re.findall(r"\{(\w+)\}", weight.get("name", ""))
             if sorted(dims) != sorted(value["dims"]):
                 fail(f"{name}: {p}: dims {value['dims']}, named {dims}")
 
@@ -118,7 +121,7 @@ def counts(here):
             fail(f"{name}: {report}, expected {family}, {parameters}")
         check_schemas((("import", report), ("model", model), ("names", names)))
         check_names(name, model, names)
-        must(dtplan, "show", path, "--dim", "layers=2", "--stage", "graph")
+        must(dtplan, "show", path, "--dim", f"layers={model['dims'].get('dense_layers', 0) + 2}", "--stage", "graph")
         out = must(dtplan, "import", f"{HERE}/configs/{name}/config.json", "-o", path, "--json", "--no-train")
         if out is not None and (json.loads(out)["parameters"] != parameters or "train" in read(path)):
             fail(f"{name}: --no-train: {out}")

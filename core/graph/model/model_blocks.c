@@ -11,7 +11,7 @@
 typedef struct repeat {
     const dtp_json *statement, *block;
     const char *block_name, *as;
-    int64_t count;
+    int64_t count, first;         /* instances, and the number of the first one */
     const dtp_json *carry, *with; /* objects, NULL when absent */
     int32_t site;
 } repeat;
@@ -78,8 +78,8 @@ static dtp_status check_carry(const repeat *p, dtp_err *err)
 static dtp_status read_repeat(dtp_model_reader *r, const dtp_model_scope *scope, const dtp_json *v,
                               repeat *out, dtp_err *err)
 {
-    static const char *const keys[] = {"repeat", "count", "as", "carry", "with", NULL};
-    const dtp_json *name, *count, *as;
+    static const char *const keys[] = {"repeat", "count", "as", "first", "carry", "with", NULL};
+    const dtp_json *name, *count, *as, *first = dtp_json_get(v, "first");
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(dtp_json_require(v, "repeat", &name, err));
     DTP_TRY(dtp_json_require(v, "count", &count, err));
@@ -104,6 +104,8 @@ static dtp_status read_repeat(dtp_model_reader *r, const dtp_model_scope *scope,
         return dtp_json_fail(name, err, "there is no block '%.80s'", out->block_name);
     }
     DTP_TRY(dtp_model__int(r, count, 1, DTP_MODEL_MAX_PIECES, &out->count, err));
+    DTP_TRY(first == NULL ? DTP_OK
+                          : dtp_model__int(r, first, 0, DTP_MODEL_MAX_PIECES, &out->first, err));
     DTP_TRY(dtp_json_string(as, &out->as, err));
     int32_t depth = 0;
     for (const dtp_model_scope *s = scope; s->outer != NULL; s = s->outer) {
@@ -174,6 +176,17 @@ static dtp_status carry_over(const dtp_model_reader *r, const repeat *p, dtp_mod
     return DTP_OK;
 }
 
+/* The binding of a name in this scope; NULL. */
+static dtp_model_binding *bound(dtp_model_scope *scope, const char *name)
+{
+    for (int32_t i = 0; i < scope->n_bindings; i++) {
+        if (strcmp(scope->bindings[i].name, name) == 0) {
+            return &scope->bindings[i];
+        }
+    }
+    return NULL;
+}
+
 static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_json *v,
                          dtp_err *err)
 {
@@ -187,7 +200,8 @@ static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_
     DTP_TRY(bind_members(r, scope, p.carry, &inner, err));
     DTP_TRY(bind_members(r, scope, p.with, &inner, err));
     for (int64_t i = 0; i < p.count; i++) {
-        int n = snprintf(prefix, sizeof prefix, "%s%s.%lld.", scope->prefix, p.as, (long long)i);
+        int n = snprintf(prefix, sizeof prefix, "%s%s.%lld.", scope->prefix, p.as,
+                         (long long)(p.first + i));
         if (n < 0 || n >= (int)sizeof prefix) {
             return dtp_json_fail(v, err, "names below '%.60s...' have more than %d bytes",
                                  scope->prefix, DTP_MODEL_MAX_FULL_NAME - 1);
@@ -207,6 +221,11 @@ static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_
     for (int32_t i = 0; p.carry != NULL && i < dtp_json_size(p.carry); i++) {
         const char *name = dtp_arena_printf(r->scratch, "%s.%s", p.as, inner.bindings[i].name);
         DTP_TRY(DTP_MEMORY(err, name));
+        dtp_model_binding *was = bound(scope, name);
+        if (was != NULL && p.first > 0) { /* it goes on with the instances of another repeat */
+            was->id = inner.bindings[i].id;
+            continue;
+        }
         if (dtp_model__find(r, scope, name) >= 0) {
             return dtp_json_fail(v, err, "the name '%s' is already used", name);
         }
