@@ -49,10 +49,13 @@ failures = []
 
 # Families that parallelize_module does not say with rules over heads, d_ff and vocab: what stops it. One head of keys whose
 # gradient is a sum, fused weights whose parts are split, and experts.
-EXPERTS = ("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3")
+EXPERTS = ("mixtral", "qwen3_moe")
+LATER = ("gpt_oss", "deepseek_v3", "deepseek_plain")  # experts, and attention that no style says
 AGAINST = {"gemma": "layers.0.attn.q.mm", "gpt2": "transformer.h.0.attn.c_attn.weight",
            "phi3": "model.layers.0.self_attn.qkv_proj.weight", "mixtral": "model.layers.0.mlp.experts.gate_up_proj",
-           "qwen3_moe": "model.layers.0.mlp.experts.gate_up_proj"}
+           "qwen3_moe": "model.layers.0.mlp.experts.gate_up_proj", "gpt_oss": "model.layers.0.mlp.experts.gate_up_proj",
+           "deepseek_v3": "model.layers.1.mlp.experts.gate_up_proj",
+           "deepseek_plain": "model.layers.0.mlp.experts.gate_up_proj"}
 ATTENTION = {f"model.layers.*.self_attn.{name}_proj": "rowwise" if name == "o" else "colwise" for name in "qkvo"}
 
 
@@ -238,7 +241,10 @@ def logits(here):
              "--target", "cpu", "-o", plan)
         compare_logits(here, folder, [])
         compare_logits(here, folder, ["--plan", plan, "--comm", "sim"])
-        compare_logits(here, folder, ["--mesh", "x:2", "--rules", "d_ff:x;vocab:x", "--comm", "sim"])
+        m = read(model)
+        known = {d for p in [m["params"], *(b["params"] for b in m["blocks"].values())] for v in p.values() for d in v["dims"]}
+        rules = ";".join(f"{d}:x" for d in ("d_ff", "d_expert", "vocab") if d in known)
+        compare_logits(here, folder, ["--mesh", "x:2", "--rules", rules, "--comm", "sim"])
 
 
 # ---- exports ----
@@ -291,6 +297,8 @@ def check_tp_plan(family, exported):
     elif family == "gemma":  # one head of keys, whose gradient is a sum beside heads of queries that are split
         good = (styles["q_proj"], styles["k_proj"], styles["o_proj"]) == ("colwise_gather_output", "replicate", "rowwise_split_input") \
             and lost == {"output": {"layers.*.attn.q.mm", "logits"}}
+    elif family in LATER:
+        good = styles["gate_up_proj"] == "replicate" and "style" in lost
     elif family in EXPERTS:
         good = styles["gate"] == styles["gate_up_proj"] == styles["down_proj"] == "replicate" and "style" in lost
     else:
