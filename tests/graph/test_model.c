@@ -184,6 +184,36 @@ static void test_model__repeats_chain_their_instances(void **state)
     dtp_graph_destroy(g);
 }
 
+/* A repeat with "first" names its instances from there on, and goes on with one of the same name. */
+static void test_model__a_repeat_goes_on_with_another(void **state)
+{
+    static const char text[] =
+        "{\"format\": \"dtp.model/1\", \"name\": \"two\", \"dims\": {\"d\": 4, \"n\": 2},\n"
+        " \"inputs\": {\"x\": {\"dims\": [\"d\"]}},\n"
+        " \"blocks\": {\n"
+        "  \"a\": {\"nodes\": [{\"id\": \"y\", \"op\": \"relu\", \"in\": [\"z\"]}], \"out\": "
+        "{\"z\": \"y\"}},\n"
+        "  \"b\": {\"params\": {\"g\": {\"dims\": [\"d\"], \"init\": \"ones\"}},\n"
+        "   \"nodes\": [{\"id\": \"y\", \"op\": \"mul\", \"in\": [\"z\", \"g\"]}], \"out\": "
+        "{\"z\": \"y\"}}},\n"
+        " \"nodes\": [{\"repeat\": \"a\", \"count\": \"n\", \"as\": \"l\", \"carry\": {\"z\": "
+        "\"x\"}},\n"
+        "  {\"repeat\": \"b\", \"count\": 3, \"first\": \"n\", \"as\": \"l\", \"carry\": {\"z\": "
+        "\"l.z\"}},\n"
+        "  {\"id\": \"s\", \"op\": \"add\", \"in\": [\"l.z\", \"l.1.y\"]}],\n"
+        " \"outputs\": [\"s\"]}";
+    (void)state;
+    dtp_graph *g = parse_ok(text, NULL);
+    assert_int_equal(g->n_nodes, 2 + 3 + 1);
+    assert_operands(g, "l.2.y", "l.1.y", "l.2.g");
+    assert_operands(g, "l.4.y", "l.3.y", "l.4.g");
+    assert_operands(g, "s", "l.4.y", "l.1.y");
+    assert_true(dtp_graph_find(g, "l.0.g") < 0 && dtp_graph_find(g, "l.5.g") < 0);
+    assert_true(node_of(g, "l.1.y")->block != node_of(g, "l.2.y")->block);
+    assert_int_equal(node_of(g, "l.3.y")->instance, 1);
+    dtp_graph_destroy(g);
+}
+
 static void test_model__nodes_know_their_block_instance(void **state)
 {
     (void)state;
@@ -423,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_model__shipped_models_train_every_param),
         cmocka_unit_test(test_model__f64_leaves_no_f32),
         cmocka_unit_test(test_model__repeats_chain_their_instances),
+        cmocka_unit_test(test_model__a_repeat_goes_on_with_another),
         cmocka_unit_test(test_model__nodes_know_their_block_instance),
         cmocka_unit_test(test_model__dims_are_expressions_with_overrides),
         cmocka_unit_test(test_model__bad_overrides_are_named),

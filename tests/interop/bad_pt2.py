@@ -15,7 +15,7 @@ WRONG = [None, -1, 0, 1, 2**40, 1e300, "x", "", [], {}, True, [1, 2], {"as_int":
 OPS = ("add cat view permute sum embedding slice softmax split select where nosuch einsum matmul baddbmm topk gather index "
        "one_hot repeat constant_pad_nd group_norm avg_pool2d glu clamp unbind max mse_loss lerp cumsum add_ fill_").split()
 SOURCES = ("gpt llama_loss bert vit t5 dlrm nano grouped stem experts encoding tables writes losses pairs indices hidden sizes "
-           "bounds routed").split()
+           "bounds routed rows").split()
 EQUATIONS = ["", "->", "bld", "bld,dkgh->blkgz", "bbd,dkgh->bdkgh", "bld,dkgh->blkghblkgh", "bld,dkgh,->blkgh", "bld;dkgh->blkgh",
              "bld,dkgh->", "bld,dkgh-blkgh", "bl...d...,dkgh->blkgh", "...d,dkgh->kgh", "bld,dkgh->blkgh->", "abcdefghij,k->a"]
 
@@ -295,6 +295,11 @@ def experts(folder, dtplan, path, out):
         bad, text = attempt(dtplan, path, out)
         if bad != (i < len(EXPERTS) - 2) or (bad and "sort" not in text):
             sys.exit(f"routed with {case}: {'refused' if bad else 'accepted'}: {text}")
+    rows = os.path.join(folder, "rows.pt2")  # an index that may name a row twice, and does
+    changed(rows, path, lambda g: change(g, "index_put", 0, "accumulate", {"as_bool": False}))
+    bad, text = attempt(dtplan, path, out)
+    if not bad or "index_put" not in text:
+        sys.exit(f"rows that an index replaces twice: {text}")
     for name, number, fine in (("routed", 0, True), ("routed", 1, True), ("writes", 0, True), ("writes", 1, False), ("experts", 0, False)):
         source = os.path.join(folder, name + ".pt2")
         changed(source, path, lambda g, k=number: change(g, "topk", k, "sorted", {"as_bool": False}))

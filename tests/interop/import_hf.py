@@ -470,6 +470,16 @@ def refusals(here):
     r.refused("dense layers among experts", with_values(moe, mlp_only_layers=[0]), "mlp_only_layers[0]")
     r.refused("biases of a family without", with_values("mistral_7b", attention_bias=True), "attention_bias: true")
     r.refused("more choices than experts", with_values(moe, num_experts_per_tok=129), "129")
+    turns = ["full_attention", "sliding_attention"] * 18
+    r.refused("windows in the other layers", with_values("gpt_oss_120b", layer_types=turns), "layer_types[0]", "'sliding_attention' here")
+    r.refused("windows out of turn", with_values("gpt_oss_120b", layer_types=turns[1:] + turns[-1:]), "layer_types[35]",
+              "'full_attention' here")
+    r.refused("layer types that are no list", with_values("gpt_oss_120b", layer_types="full_attention"), "layer_types", "a list")
+    for name, method in (("gpt_oss_120b", "fp8"), ("deepseek_v3", "mxfp4")):
+        r.refused("weights in other blocks", with_values(name, quantization_config={"quant_method": method}), f'"{method}"')
+    for key, value in (("scoring_func", "softmax"), ("topk_method", "greedy"), ("n_group", 7), ("num_key_value_heads", 8),
+                       ("first_k_dense_replace", 61), ("qk_head_dim", 128), ("attention_bias", True)):
+        r.refused(f"{key} {value}", with_values("deepseek_v3", **{key: value}))
     for part in (0.001, 2, -1, 1e300):
         r.refused(f"{part} of the features", with_values(neox, rotary_pct=part))
     r.refused("no family", {k: v for k, v in config_of(llama).items() if k != "model_type"}, "model_type")

@@ -38,6 +38,7 @@ RECOGNISED = {
     "hidden": (8, 0, 0, 0, 0, 0, 0),
     "sizes": (0, 0, 0, 0, 0, 0, 0),
     "routed": (0, 0, 1, 0, 1, 0, 0),
+    "rows": (0, 0, 0, 0, 0, 0, 0),
     "bounds": (0, 0, 0, 0, 0, 0, 0),
 }
 # inputs whose integers are below the size of a table: ops between them only move elements

@@ -185,3 +185,23 @@ class Indices(nn.Module):
         turned = z[:, [3, 2], [0, -1]]
         last = y[:, [-2, 0]]
         return low.sum(-1).square().mean() + (last.mean((1, 2)) * high.mean(-1)).mean(), low, high, chosen, turned, last
+
+
+class Rows(nn.Module):
+    """Rows that are changed by index: added, also several to one, replaced where they differ, set to one number."""
+
+    def __init__(self, d=8):
+        super().__init__()
+        self.w = nn.Linear(d, d)
+
+    def forward(self, x, at, cols):
+        y = self.w(x)
+        added, put, column, top = y.index_add(0, at, y[:5] * 2), y.clone(), y + 1.0, y * 2.0
+        put[[4, 1]] = y[:2] * 3
+        column[:, cols] = 0.25
+        top[y.mean((1, 2)).topk(3)[1]] = y[:3]
+        filled = y.index_fill(1, cols, 0.5)
+        summed = y.index_put((at,), y[0], accumulate=True).index_add(1, cols, y[:, :2].tanh())
+        copied = y.index_copy(1, torch.tensor([2, 0]), y[:, :2].exp())
+        out = (added, put, column, top, filled, summed, copied)
+        return sum((k + 1) * (a * x).square().mean() for k, a in enumerate(out)), *out

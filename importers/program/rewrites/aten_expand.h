@@ -85,6 +85,7 @@ bool dtp_expand_copy(dtp_expansion *e, int32_t x);
 bool dtp_expand_index_put(dtp_expansion *e, int32_t x);
 bool dtp_expand_scatter(dtp_expansion *e, int32_t x);
 bool dtp_expand_index(dtp_expansion *e, int32_t x);
+bool dtp_expand_index_rows(dtp_expansion *e, int32_t x);
 bool dtp_expand_diff(dtp_expansion *e, int32_t x);
 bool dtp_expand_quotient(dtp_expansion *e, int32_t x);
 bool dtp_expand_unordered(dtp_expansion *e, int32_t x);

@@ -1,4 +1,5 @@
-/* Index tensors of several axes, the diagonal, differences, quotients of integers. */
+/* Index tensors of several axes, rows that are changed by index, the diagonal, differences,
+ * quotients of integers. */
 #include <string.h>
 
 #include "importers/program/rewrites/aten_expand.h"
@@ -103,6 +104,158 @@ bool dtp_expand_index(dtp_expansion *e, int32_t x)
     }
     return ids >= 0;
 }
+
+/* ---- rows that are changed ---- */
+
+/* Whether the elements of an index differ: those of a topk, or of a constant in the file. */
+static bool are_distinct(const dtp_expansion *e, int32_t index)
+{
+    const dtp_aten_node *node = dtp_expand_maker(e, index);
+    while (dtp_aten_is(node, "lift_fresh_copy") || dtp_aten_is(node, "alias") ||
+           dtp_aten_is(node, "detach")) {
+        index = dtp_aten_input(node, 0);
+        node = dtp_expand_maker(e, index);
+    }
+    const dtp_aten_value *v = &e->g->values[index];
+    if (node != NULL) {
+        return dtp_aten_is(node, "topk") && node->n_outs == 2 && node->outs[1] == index;
+    }
+    const int64_t n =
+        v->rank == 1 && v->role == ATEN_BUFFER && v->dtype == ATEN_I64 ? v->bytes / 8 : 0;
+    bool distinct = n > 0 && n <= 1024 && v->data != NULL && n == v->sizes[0];
+    for (int64_t i = 0; i < n && distinct; i++) {
+        int64_t a, b;
+        memcpy(&a, v->data + 8 * i, sizeof a);
+        for (int64_t k = 0; k < i && distinct; k++) {
+            memcpy(&b, v->data + 8 * k, sizeof b);
+            distinct = a != b && a >= 0 && b >= 0;
+        }
+    }
+    return distinct;
+}
+
+/* Rows of y, [.., rows, ..], at their places along the axis, added up where several have one. */
+static int32_t spread(dtp_expansion *e, int32_t hot, int32_t y, int32_t axis,
+                      const dtp_aten_value *like)
+{
+    char from[DTP_MAX_RANK + 1] = "abcdefgh", to[DTP_MAX_RANK + 1] = "abcdefgh";
+    const int32_t list[2] = {hot, y};
+    from[like->rank] = to[like->rank] = '\0';
+    from[axis] = 'y';
+    to[axis] = 'z';
+    const char *text = dtp_arena_printf(e->g->arena, "yz,%s->%s", from, to);
+    const dtp_aten_arg args[] = {{.name = "equation", .kind = ATEN_TEXT, .text = text},
+                                 dtp_expand_list(e, "tensors", 2, list)};
+    return text != NULL && hot >= 0 && y >= 0 && e->status == DTP_OK
+               ? dtp_expand_node(e, "aten.einsum", 2, args, 1, like)
+               : -1;
+}
+
+typedef struct changed_rows {
+    int32_t axis, index, y; /* y -1: a number, `value` */
+    bool add, one;          /* one: y is a single number */
+    const dtp_aten_arg *value;
+} changed_rows;
+
+/* What index_add, index_copy, index_fill and index_put change; false: other forms. */
+static bool read_rows(const dtp_expansion *e, int32_t x, changed_rows *r)
+{
+    const dtp_aten_arg *list = dtp_aten_arg_of(e->of, "indices");
+    const dtp_aten_value *v = &e->g->values[x], *of;
+    *r = (changed_rows){.axis = dtp_aten_axis(dtp_aten_int(e->of, "dim", 0), v->rank),
+                        .index = dtp_aten_operand(e->of, "index"),
+                        .y = dtp_aten_operand(e->of, "source"),
+                        .add = dtp_aten_is(e->of, "index_add") ||
+                               dtp_aten_int(e->of, "accumulate", 0) != 0,
+                        .one = true};
+    for (int32_t i = 0; list != NULL && list->kind == ATEN_VALUES && i < list->n; i++) {
+        if (list->values[i] >= 0 && (r->index >= 0 || i >= v->rank)) {
+            return false;
+        }
+        r->axis = list->values[i] >= 0 ? i : r->axis;
+        r->index = list->values[i] >= 0 ? list->values[i] : r->index;
+    }
+    r->value = dtp_aten_arg_of(e->of, list != NULL ? "values" : "value");
+    r->y = r->value != NULL && r->value->kind == ATEN_VALUE ? r->value->values[0] : r->y;
+    of = r->y < 0 ? NULL : &e->g->values[r->y];
+    for (int32_t i = 0; of != NULL && i < of->rank; i++) {
+        r->one = r->one && of->sizes[i] == 1;
+    }
+    if (r->index < 0 || r->axis < 0 || v->sizes[r->axis] < 2 || (of == NULL && r->value == NULL) ||
+        (of != NULL && (of->dtype != v->dtype || of->rank > v->rank))) {
+        return false;
+    }
+    const dtp_aten_value *ids = &e->g->values[r->index];
+    const bool sums = !r->one || r->add;
+    return ids->rank == 1 && (ids->dtype == ATEN_I64 || ids->dtype == ATEN_I32) &&
+           (!sums || (of != NULL && dtp_aten_real_type(v->dtype))) &&
+           (!sums || r->add || are_distinct(e, r->index));
+}
+
+/* `all` (-1: the number) where an element of the index is, else x. */
+static int32_t where_hit(dtp_expansion *e, int32_t x, const changed_rows *r, int32_t hot,
+                         int32_t all)
+{
+    const dtp_aten_value v = e->g->values[x];
+    dtp_aten_value counts = e->g->values[hot], hit = v;
+    const int64_t first = 0;
+    counts.rank = 1;
+    counts.sizes[0] = v.sizes[r->axis];
+    const dtp_aten_arg sum[] = {dtp_expand_tensor(e, "self", hot),
+                                dtp_expand_ints(e, "dim", 1, &first)};
+    const dtp_aten_arg test[] = {
+        dtp_expand_tensor(e, "self", dtp_expand_node(e, "aten.sum", 2, sum, 1, &counts)),
+        dtp_expand_number(e, "other", 0)};
+    counts.dtype = hit.dtype = ATEN_BOOL;
+    for (int32_t i = 0; i < hit.rank; i++) {
+        hit.sizes[i] = i == r->axis ? v.sizes[r->axis] : 1;
+    }
+    const int32_t is =
+        e->status == DTP_OK ? dtp_expand_node(e, "aten.gt", 2, test, 1, &counts) : -1;
+    dtp_aten_arg args[] = {
+        dtp_expand_tensor(e, "condition", dtp_expand_one(e, "aten.view", is, &hit)),
+        all >= 0 ? dtp_expand_tensor(e, "self", all) : *r->value, dtp_expand_tensor(e, "other", x)};
+    args[1].name = "self";
+    return e->status == DTP_OK ? dtp_expand_node(e, "aten.where", 3, args, 1, &v) : -1;
+}
+
+/* index_add, index_copy, index_fill, x[.., i, ..] = y and += y. Rows that stand for those of x must
+ * differ: PyTorch leaves open which of several counts. One number for all of them may. */
+bool dtp_expand_index_rows(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value v = e->g->values[x];
+    changed_rows r;
+    if (!read_rows(e, x, &r)) {
+        return false;
+    }
+    dtp_aten_value hot = e->g->values[r.index], rows = v, number = v;
+    rows.sizes[r.axis] = hot.sizes[0];
+    number.rank = 0;
+    hot.dtype = ATEN_I64;
+    hot.sizes[hot.rank++] = v.sizes[r.axis];
+    if (dtp_aten_arg_of(e->of, "indices") != NULL) {
+        r.index = from_start(e, r.index, v.sizes[r.axis]);
+    }
+    const dtp_aten_arg ask[] = {dtp_expand_tensor(e, "self", r.index),
+                                dtp_expand_number(e, "num_classes", (double)v.sizes[r.axis])};
+    const int32_t which = r.index < 0 ? -1 : dtp_expand_node(e, "aten.one_hot", 2, ask, 1, &hot);
+    int32_t all = which < 0 || r.y < 0 ? -1 : r.y;
+    if (all >= 0 && (r.add || !r.one)) {
+        hot.dtype = v.dtype;
+        all = spread(e, dtp_expand_one(e, "aten._to_copy", which, &hot),
+                     dtp_expand_one(e, "aten.expand", r.y, &rows), r.axis, &v);
+    } else if (all >= 0) {
+        all = dtp_expand_one(e, "aten.view", r.y, &number);
+    }
+    if (which < 0 || e->status != DTP_OK || (all < 0 && r.y >= 0)) {
+        return false;
+    }
+    dtp_expand_out(e, 0,
+                   r.add ? dtp_expand_two(e, "aten.add", x, all) : where_hit(e, x, &r, which, all));
+    return e->status == DTP_OK;
+}
+
+/* ---- the diagonal and others ---- */
 
 static int32_t count(dtp_expansion *e, int64_t n, int32_t rank, int32_t axis)
 {

@@ -358,14 +358,16 @@ bool dtp_expand_copy(dtp_expansion *e, int32_t x)
     return true;
 }
 
-/* x[mask] = value: a mask over the first axes, and a single number. */
+/* x[mask] = value: a mask over the first axes, and a single number; else an index. */
 bool dtp_expand_index_put(dtp_expansion *e, int32_t x)
 {
     const dtp_aten_arg *list = dtp_aten_arg_of(e->of, "indices");
     int32_t value = dtp_aten_operand(e->of, "values");
     int32_t mask = list != NULL && list->kind == ATEN_VALUES && list->n == 1 ? list->values[0] : -1;
-    if (mask < 0 || value < 0 || e->g->values[mask].dtype != ATEN_BOOL ||
-        dtp_aten_int(e->of, "accumulate", 0) != 0) {
+    if (mask < 0 || e->g->values[mask].dtype != ATEN_BOOL) {
+        return dtp_expand_index_rows(e, x);
+    }
+    if (value < 0 || dtp_aten_int(e->of, "accumulate", 0) != 0) {
         return false;
     }
     const dtp_aten_value like = e->g->values[x], m = e->g->values[mask], v = e->g->values[value];
