@@ -11,6 +11,12 @@ const char *dtp_comm_cause_name(dtp_comm_cause cause)
     return names[cause];
 }
 
+const char *dtp_comm_short_name(dtp_coll_kind kind)
+{
+    static const char *const names[DTP_N_COLLS] = {"AR", "AG", "RS", "A2A", "CP"};
+    return names[kind];
+}
+
 const char *dtp_phase_name(dtp_phase phase)
 {
     static const char *const names[] = {"forward", "backward", "update"};

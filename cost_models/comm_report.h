@@ -16,6 +16,8 @@ typedef enum dtp_comm_cause {
 
 /* "operand", "inside", "output", "gradient", "update". */
 const char *dtp_comm_cause_name(dtp_comm_cause cause);
+/* "AR", "AG", "RS", "A2A", "CP". */
+const char *dtp_comm_short_name(dtp_coll_kind kind);
 /* "forward", "backward", "update". */
 const char *dtp_phase_name(dtp_phase phase);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/units.h"
 #include "core/graph/ops/fused_ops.h"
 #include "cost_models/comm_report.h"
 #include "cost_models/price.h"
@@ -49,8 +50,7 @@ static void add_name(tool_trace *t, const char *what, tool_queue queue, const ch
                           FIELD_OBJECT("args", FIELD_TEXT("name", name))));
 }
 
-/* "all_reduce grad.w1", "fused_product(add gelu) layers.0.mlp", "wait all_reduce grad.w1". */
-static void name_of(const dtp_program *p, const dtp_instr *instr, dtp_strbuf *out)
+void tool_trace_name(const dtp_program *p, const dtp_instr *instr, dtp_strbuf *out)
 {
     if (instr->kind == DTP_INSTR_WAIT) {
         dtp_strbuf_addf(out, "wait %s", dtp_coll_name(instr->coll.kind));
@@ -93,6 +93,28 @@ static int64_t bytes_of(const dtp_program *p, const dtp_instr *instr)
     return bytes;
 }
 
+void tool_trace_more(const dtp_program *p, const dtp_instr *instr, dtp_strbuf *out)
+{
+    char from[DTP_LAYOUT_TEXT_BYTES] = "", to[DTP_LAYOUT_TEXT_BYTES] = "";
+    dtp_strbuf_addf(out, ", %s", dtp_byte_count((double)bytes_of(p, instr)).text);
+    if (instr->kind == DTP_INSTR_START) {
+        char set[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_set_print(&p->mesh, instr->coll.set, "+", set);
+        dtp_strbuf_addf(out, " over %s", set);
+    }
+    if (instr->kind != DTP_INSTR_KERNEL && instr->n_in > 0) {
+        layout_of(p, instr->in[0], from);
+    }
+    if (instr->n_out > 0) {
+        layout_of(p, instr->out[0], to);
+    }
+    dtp_strbuf_addf(out, "%s%s%s%s", from[0] != '\0' ? ", from " : "", from,
+                    to[0] == '\0'     ? ""
+                    : from[0] != '\0' ? " to "
+                                      : ", ",
+                    to);
+}
+
 /* An arrow: phase "s" in the slice of the START, "f" in that of the WAIT. */
 static void add_flow(tool_trace *t, const tool_slice *slice, const char *phase, int32_t start,
                      double s)
@@ -121,7 +143,7 @@ static void write_slice(tool_trace *t, const tool_slice *slice)
     const bool host = slice->queue == TOOL_HOST, more = !host && !wait;
     char in[DTP_LAYOUT_TEXT_BYTES] = "", layout[DTP_LAYOUT_TEXT_BYTES] = "";
     dtp_strbuf name = {0};
-    name_of(p, instr, &name);
+    tool_trace_name(p, instr, &name);
     if (more && instr->n_out > 0) {
         layout_of(p, instr->out[0], layout);
     }

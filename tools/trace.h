@@ -53,6 +53,12 @@ typedef struct tool_trace {
     dtp_json_writer w;
 } tool_trace;
 
+/* Appends what an instruction is called: "all_reduce grad.w1", "fused_product(add gelu)
+ * layers.0.mlp", "wait all_reduce grad.w1"... */
+void tool_trace_name(const dtp_program *p, const dtp_instr *instr, dtp_strbuf *out);
+/* ... and its bytes, mesh dims and layouts: ", 24.00 MiB over x, from d_ff@x to replicated". */
+void tool_trace_more(const dtp_program *p, const dtp_instr *instr, dtp_strbuf *out);
+
 /* For so many processes. Borrows the program; needs tool_trace_free. */
 dtp_status tool_trace_begin(tool_trace *t, const dtp_program *p, bool priced, int32_t processes,
                             dtp_err *err) DTP_MUST_CHECK;

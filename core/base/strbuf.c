@@ -52,6 +52,19 @@ void dtp_strbuf_addf(dtp_strbuf *b, const char *fmt, ...)
     b->len += (size_t)n;
 }
 
+void dtp_strbuf_add_xml(dtp_strbuf *b, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        const char one[2] = {*text, '\0'};
+        dtp_strbuf_add(b, *text == '&'    ? "&amp;"
+                          : *text == '<'  ? "&lt;"
+                          : *text == '>'  ? "&gt;"
+                          : *text == '"'  ? "&quot;"
+                          : *text == '\'' ? "&#39;"
+                                          : one);
+    }
+}
+
 void dtp_strbuf_join(dtp_strbuf *b, dtp_strbuf *from)
 {
     dtp_strbuf_add(b, dtp_strbuf_text(from));

@@ -15,6 +15,8 @@ typedef struct dtp_strbuf {
 /* Start from `dtp_strbuf b = {0};`. */
 void dtp_strbuf_add(dtp_strbuf *b, const char *text);
 void dtp_strbuf_addf(dtp_strbuf *b, const char *fmt, ...) DTP_PRINTF(2, 3);
+/* Adds a text with & < > " and ' as entities of XML and HTML. */
+void dtp_strbuf_add_xml(dtp_strbuf *b, const char *text);
 /* Adds the text of `from`, or that it is incomplete, and frees `from`. */
 void dtp_strbuf_join(dtp_strbuf *b, dtp_strbuf *from);
 void dtp_strbuf_free(dtp_strbuf *b);

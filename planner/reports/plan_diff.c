@@ -1,5 +1,6 @@
 #include "planner/reports/plan_diff.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "cost_models/predict.h"
@@ -162,4 +163,42 @@ dtp_status dtp_plan_diff_make(const dtp_diff_input inputs[2], const dtp_machine 
     }
     DTP_TRY(compare_tensors(&k, err));
     return compare_nodes(&k, err);
+}
+
+/* By the size of the difference, largest first. */
+typedef struct ranked {
+    int64_t size;
+    int32_t index;
+} ranked;
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->size != y->size) {
+        return x->size > y->size ? -1 : 1;
+    }
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+dtp_status dtp_plan_diff_order(const dtp_plan_diff *diff, bool nodes, dtp_arena *arena,
+                               int32_t **out, dtp_err *err)
+{
+    const int32_t n = nodes ? diff->n_nodes : diff->n_tensors;
+    int32_t *order;
+    ranked *rows;
+    DTP_TRY(DTP_NEW(arena, rows, n + 1, err));
+    DTP_TRY(DTP_NEW(arena, order, n + 1, err));
+    for (int32_t i = 0; i < n; i++) {
+        rows[i] =
+            (ranked){nodes ? llabs(dtp_cost_split_sum(&diff->nodes[i].cost[1]) -
+                                   dtp_cost_split_sum(&diff->nodes[i].cost[0]))
+                           : llabs(diff->tensors[i].peak_bytes[1] - diff->tensors[i].peak_bytes[0]),
+                     i};
+    }
+    qsort(rows, (size_t)n, sizeof *rows, compare_ranked);
+    for (int32_t i = 0; i < n; i++) {
+        order[i] = rows[i].index;
+    }
+    *out = order;
+    return DTP_OK;
 }

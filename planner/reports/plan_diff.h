@@ -48,6 +48,11 @@ typedef struct dtp_plan_diff {
     dtp_diff_node *nodes; /* whose strategies or costs differ */
 } dtp_plan_diff;
 
+/* Tensors or nodes, as indices into their lists, by how much they differ: bytes at the peak, costs;
+ * ties in the order of the graph. From `arena`. */
+dtp_status dtp_plan_diff_order(const dtp_plan_diff *diff, bool nodes, dtp_arena *arena,
+                               int32_t **out, dtp_err *err) DTP_MUST_CHECK;
+
 /* `machine` NULL: layouts and strategies are compared, not costs. Everything from `arena`. */
 dtp_status dtp_plan_diff_make(const dtp_diff_input inputs[2], const dtp_machine *machine,
                               dtp_arena *arena, dtp_plan_diff *out, dtp_err *err) DTP_MUST_CHECK;

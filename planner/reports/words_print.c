@@ -229,36 +229,26 @@ static dtp_status print_communication(const dtp_program *p, const dtp_plan *plan
 
 /* ---- memory ---- */
 
-/* Staging and workspace have none. */
-enum { BUFFERS = DTP_N_MEMORY_USES, N_KINDS };
-
-static int32_t kind_of(const dtp_program *p, const dtp_value *value)
-{
-    return value->tensor >= 0 ? (int32_t)dtp_memory_use_of(p->graph, value->tensor)
-                              : (int32_t)BUFFERS;
-}
-
 static dtp_status print_peak(const dtp_program *p, dtp_arena *arena, dtp_strbuf *out, dtp_err *err)
 {
     dtp_peak peak;
-    double bytes[N_KINDS] = {0.0};
+    double bytes[DTP_N_HELD] = {0.0};
     DTP_TRY(dtp_peak_find(p, arena, &peak, err));
     if (peak.at < 0) {
         return DTP_OK;
     }
     for (int32_t i = 0; i < peak.n; i++) {
-        bytes[kind_of(p, &p->values[peak.buffers[i].value])] += (double)peak.buffers[i].bytes;
+        bytes[dtp_held_kind(p, peak.buffers[i].value)] += (double)peak.buffers[i].bytes;
     }
     const dtp_instr *instr = &p->instrs[peak.at];
     dtp_strbuf_addf(out, "\nmemory peaks in the %s pass, %s of %s: %s\n",
                     dtp_phase_name(instr->phase), dtp_instr_name(instr),
                     instr->node >= 0 ? p->graph->nodes[instr->node].name : "-",
                     dtp_byte_count((double)peak.bytes).text);
-    for (int32_t k = 0; k < N_KINDS; k++) {
+    for (int32_t k = 0; k < DTP_N_HELD; k++) {
         if (bytes[k] > 0.0) {
             dtp_strbuf_addf(out, "  %-10s %4.0f %%  %s\n", dtp_byte_count(bytes[k]).text,
-                            100.0 * bytes[k] / (double)peak.bytes,
-                            k < DTP_N_MEMORY_USES ? dtp_memory_use_names[k] : "buffers");
+                            100.0 * bytes[k] / (double)peak.bytes, dtp_held_name(k));
         }
     }
     return DTP_OK;

@@ -3,6 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+int32_t dtp_held_kind(const dtp_program *p, dtp_value_id v)
+{
+    const dtp_tensor_id t = p->values[v].tensor;
+    return t >= 0 ? (int32_t)dtp_memory_use_of(p->graph, t) : (int32_t)DTP_HELD_BUFFERS;
+}
+
+const char *dtp_held_name(int32_t kind)
+{
+    return kind < DTP_HELD_BUFFERS ? dtp_memory_use_names[kind] : "buffers";
+}
+
 /* The time in which a buffer is needed: that of everything inside it. */
 typedef struct buffer_span {
     int32_t first, last; /* last < first: never */
@@ -80,6 +91,59 @@ dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, 
     }
     qsort(list, (size_t)out->n, sizeof *list, by_bytes);
     out->buffers = list;
+    return DTP_OK;
+}
+
+/* The first value with a tensor that is in the buffer then, else the first value, holds it. */
+static void find_holders(const dtp_program *p, const dtp_value_id *next, dtp_value_id first,
+                         dtp_value_id *holder)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (dtp_value_id v = first; v >= 0; v = next[v]) {
+            const dtp_value *value = &p->values[v];
+            const bool now = value->first >= 0 && (value->tensor >= 0) == (pass == 0);
+            for (int32_t i = value->first; now && i <= value->last && i < p->n_instrs; i++) {
+                holder[i] = holder[i] < 0 ? v : holder[i];
+            }
+        }
+    }
+}
+
+dtp_status dtp_held_over_time(const dtp_program *p, dtp_arena *arena, int64_t (**out)[DTP_N_HELD],
+                              dtp_err *err)
+{
+    int64_t *unused, (*bytes)[DTP_N_HELD];
+    buffer_span *spans;
+    dtp_value_id *first, *next, *holder;
+    DTP_TRY(find_spans(p, arena, &spans, &unused, err));
+    DTP_TRY(DTP_NEW(arena, bytes, (size_t)p->n_instrs + 1, err));
+    DTP_TRY(DTP_NEW(arena, first, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, next, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, holder, (size_t)p->n_instrs + 1, err));
+    memset(first, -1, (size_t)p->n_values * sizeof *first);
+    for (int32_t v = p->n_values - 1; v >= 0; v--) { /* the values of a buffer, in order */
+        const dtp_value_id root = dtp_value_root(p, v);
+        next[v] = first[root];
+        first[root] = v;
+    }
+    for (int32_t v = 0; v < p->n_values; v++) {
+        const int32_t begin = spans[v].first, end = spans[v].last;
+        if (begin > end) {
+            continue;
+        }
+        for (int32_t i = begin; i <= end && i < p->n_instrs; i++) {
+            holder[i] = -1;
+        }
+        find_holders(p, next, first[v], holder);
+        int32_t kind = dtp_held_kind(p, v);
+        for (int32_t i = begin; i <= end && i < p->n_instrs; i++) {
+            if (holder[i] >= 0 && (i == begin || holder[i] != holder[i - 1])) {
+                kind = dtp_held_kind(p, holder[i]);
+            }
+            bytes[i][kind] += p->values[v].bytes;
+        }
+    }
+    *out = bytes;
     return DTP_OK;
 }
 

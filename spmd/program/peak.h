@@ -2,7 +2,15 @@
 #ifndef DTP_SPMD_PROGRAM_PEAK_H
 #define DTP_SPMD_PROGRAM_PEAK_H
 
+#include "core/graph/uses.h"
 #include "spmd/program/program.h"
+
+/* What a buffer holds: a tensor of some use (dtp_memory_use), else no tensor: staging and
+ * workspace. */
+enum { DTP_HELD_BUFFERS = DTP_N_MEMORY_USES, DTP_N_HELD };
+int32_t dtp_held_kind(const dtp_program *p, dtp_value_id v);
+/* "parameters", ..., "buffers". */
+const char *dtp_held_name(int32_t kind);
 
 typedef struct dtp_peak_buffer {
     int64_t bytes;
@@ -19,6 +27,11 @@ typedef struct dtp_peak {
 /* The program has its liveness (dtp_lower). Storage from `arena`. */
 dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out,
                          dtp_err *err) DTP_MUST_CHECK;
+
+/* Bytes that are needed while each instruction runs, by what holds them then, as in dtp_peak_find:
+ * (*out)[i][kind]. Storage from `arena`. */
+dtp_status dtp_held_over_time(const dtp_program *p, dtp_arena *arena, int64_t (**out)[DTP_N_HELD],
+                              dtp_err *err) DTP_MUST_CHECK;
 
 /* Most bytes that are needed at one time while the instructions of each node of the graph run, by
  * node (need[0..n_nodes - 1]); instructions of no node count with the one before them. As for

@@ -68,6 +68,8 @@ show_memory|dtplan show {MLP} --plan {{a.plan}} --stage memory
 show_rules|dtplan show {MLP} --mesh x:2 --rules batch:x --stage plan
 explain|dtplan explain {MLP} {{a.plan}} w2 --machine {A100}
 explain_json|dtplan explain {MLP} {{a.plan}} h.mm --machine {A100} --exact --json
+report|dtplan report {MLP} {{a.plan}} --machine {A100} --against {{free.plan}} -o {{out/page}}
+report_svg|dtplan report {MLP} {{a.plan}} --machine {A100} --svg pareto --points 2
 diff|dtplan diff {MLP} {{free.plan}} {{a.plan}} --machine {A100}
 diff_json|dtplan diff {MLP} {{free.plan}} {{a.plan}} --json
 pareto|dtplan pareto {MLP} --mesh x:2;y:2 --machine {A100} --points 3

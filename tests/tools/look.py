@@ -23,7 +23,7 @@ import time
 
 ROOT = os.getcwd()
 GOLDEN = os.path.join(ROOT, "tests/tools/look")
-DTPLAN = "plan show verify-rules viz redistribute explain diff pareto sensitivity regress machines import export solve".split()
+DTPLAN = "plan show verify-rules viz redistribute explain report diff pareto sensitivity regress machines import export solve".split()
 DTRUN = "run eval sample verify regress bench".split()
 MLP = "models/mlp_digits.json"
 GPT = "models/gpt_bytes.json --dim layers=1 --dim length=8"

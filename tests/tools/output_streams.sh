@@ -60,7 +60,7 @@ fi
         lost 1 $tool --help
         lost 1 $tool --version
     done
-    for command in plan show verify-rules viz redistribute explain diff pareto sensitivity import export solve; do
+    for command in plan show verify-rules viz redistribute explain report diff pareto sensitivity import export solve; do
         lost 1 dtplan $command --help
     done
     for command in run verify bench; do
@@ -86,6 +86,7 @@ fi
         lost 1 dtplan show $model --mesh x:2 --rules batch:x $machine --stage $stage
     done
     lost 1 dtplan show $model --stage plan --plan "$here/a.plan"
+    lost 1 dtplan report $model "$here/a.plan" $machine
     for form in placements torch jax hf rules; do
         lost 1 dtplan export $model "$here/a.plan" --as $form
     done

@@ -45,6 +45,7 @@ def main():
         ["dtplan", "plan", m, *mesh, *priced, "--rules", "hidden:x", "--verbose", "-o", q],
         ["dtplan", "plan", m, *mesh, *priced, "--memory", "1K"],
         ["dtplan", "explain", m, p, "w1", *priced],
+        ["dtplan", "report", m, p, *priced, "--against", q],
         ["dtplan", "diff", m, p, q, *priced],
         ["dtplan", "sensitivity", m, p, *priced],
         ["dtplan", "pareto", m, *mesh, *priced],

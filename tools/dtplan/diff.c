@@ -1,7 +1,6 @@
 /* dtplan diff: what two plans of a model do differently, and what each difference costs. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/base/json_writer.h"
 #include "core/base/units.h"
@@ -88,21 +87,6 @@ static void print_row(dtp_strbuf *out, const char *name, int64_t a, int64_t b)
                     dtp_seconds_more(1e-12 * (double)(b - a)).text);
 }
 
-/* Rows by the size of their difference, largest first, ties in the order of the graph. */
-typedef struct ranked {
-    int64_t size;
-    int32_t index;
-} ranked;
-
-static int compare_ranked(const void *a, const void *b)
-{
-    const ranked *x = a, *y = b;
-    if (x->size != y->size) {
-        return x->size > y->size ? -1 : 1;
-    }
-    return (x->index > y->index) - (x->index < y->index);
-}
-
 static const char *text_or_none(const char *text)
 {
     return text != NULL ? text : "(not there)";
@@ -135,34 +119,23 @@ static void print_node(const dtp_plan_diff *diff, const dtp_diff_node *n, dtp_st
     dtp_strbuf_add(out, "\n");
 }
 
-static void print_list(const diff_command *c, const dtp_plan_diff *diff, bool nodes,
-                       dtp_strbuf *out)
+static dtp_status print_list(const diff_command *c, const dtp_plan_diff *diff, bool nodes,
+                             dtp_strbuf *out, dtp_err *err)
 {
     const int32_t n = nodes ? diff->n_nodes : diff->n_tensors;
     const int32_t shown = n < c->source.rows ? n : (int32_t)c->source.rows;
-    ranked *rows = calloc((size_t)n + 1, sizeof *rows);
-    if (rows == NULL) {
-        out->failed = true;
-        return;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        rows[i] =
-            (ranked){nodes ? llabs(dtp_cost_split_sum(&diff->nodes[i].cost[1]) -
-                                   dtp_cost_split_sum(&diff->nodes[i].cost[0]))
-                           : llabs(diff->tensors[i].peak_bytes[1] - diff->tensors[i].peak_bytes[0]),
-                     i};
-    }
-    qsort(rows, (size_t)n, sizeof *rows, compare_ranked);
+    int32_t *order;
+    DTP_TRY(dtp_plan_diff_order(diff, nodes, c->arena, &order, err));
     dtp_strbuf_addf(out, "\n%d %s differ%s, A | B:\n", n, nodes ? "nodes" : "tensors",
                     shown < n ? ", those that differ most" : "");
     for (int32_t i = 0; i < shown; i++) {
         if (nodes) {
-            print_node(diff, &diff->nodes[rows[i].index], out);
+            print_node(diff, &diff->nodes[order[i]], out);
         } else {
-            print_tensor(diff, &diff->tensors[rows[i].index], out);
+            print_tensor(diff, &diff->tensors[order[i]], out);
         }
     }
-    free(rows);
+    return DTP_OK;
 }
 
 /* ---- command ---- */
@@ -231,8 +204,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                         dtp_byte_count((double)b->predicted.peak_bytes).text,
                         dtp_bytes_more(more).text);
     }
-    print_list(c, diff, false, out);
-    print_list(c, diff, true, out);
+    dtp_status s = print_list(c, diff, false, out, err);
+    s = s == DTP_OK ? print_list(c, diff, true, out, err) : s;
+    if (s != DTP_OK) {
+        dtp_strbuf_free(out);
+        return s;
+    }
     return tool_put_text(out, err);
 }
 

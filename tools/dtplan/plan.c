@@ -17,6 +17,7 @@
 #include "planner/mtf/mtf_layout.h"
 #include "planner/reports/words.h"
 #include "tools/job.h"
+#include "tools/dtplan/page/page.h"
 #include "tools/dtplan/print.h"
 #include "tools/interrupt.h"
 #include "tools/look.h"
@@ -66,22 +67,21 @@ static dtp_status open_plan(const plan_command *c, const dtp_strbuf *text, opene
     dtp_status s = dtp_plan_read("the plan that was made", dtp_strbuf_text(text), text->len,
                                  c->model, &out->plan, &why);
     options.plan = out->plan;
-    options.machine = c->source.json && c->source.trace == NULL ? NULL : c->machine;
+    options.machine =
+        c->source.json && c->source.trace == NULL && c->source.report == NULL ? NULL : c->machine;
     s = s == DTP_OK ? dtp_job_create(c->model, &options, &out->job, &why) : s;
     return s == DTP_OK              ? DTP_OK
            : dtp_status_is_input(s) ? DTP_FAIL(err, DTP_INTERNAL, "%s", why.msg)
                                     : DTP_FAIL(err, s, "%s", why.msg);
 }
 
-/* Its step as a trace, into the file of --trace: one that waits for its commit. */
-static dtp_status write_trace(const plan_command *c, const dtp_job *job, dtp_file_out **out,
-                              dtp_err *err)
+/* A text into a file that waits for its commit; frees the text. `made`: what came of making it. */
+static dtp_status write_text(const char *file, dtp_status made, dtp_strbuf *text,
+                             dtp_file_out **out, dtp_err *err)
 {
-    dtp_strbuf text = {0};
-    dtp_status s = tool_trace_program(job->program, c->machine, &job->predicted, &text, err);
-    s = s == DTP_OK ? dtp_file_out_open(c->source.trace, out, err) : s;
-    s = s == DTP_OK ? dtp_file_out_write(*out, dtp_strbuf_text(&text), text.len, err) : s;
-    dtp_strbuf_free(&text);
+    dtp_status s = made == DTP_OK ? dtp_file_out_open(file, out, err) : made;
+    s = s == DTP_OK ? dtp_file_out_write(*out, dtp_strbuf_text(text), text->len, err) : s;
+    dtp_strbuf_free(text);
     return s;
 }
 
@@ -156,7 +156,7 @@ static dtp_quantity cost_text(const plan_command *c, int64_t cost)
 static dtp_status put_planned(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
 {
     dtp_strbuf text = {0}, report = {0};
-    dtp_file_out *trace = NULL;
+    dtp_file_out *files[2] = {NULL, NULL}; /* of --trace and --report */
     opened_plan opened = {0};
     const dtp_plan_form file = c->source.timings ? DTP_PLAN_TIMINGS : DTP_PLAN_JSON;
     dtp_status s = describe(c, result->plan, file, &text, err);
@@ -189,16 +189,30 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         }
         dtp_strbuf_add(&report, "\n");
     }
-    s = s == DTP_OK && c->source.trace != NULL ? write_trace(c, opened.job, &trace, err) : s;
+    if (s == DTP_OK && c->source.trace != NULL) { /* its step */
+        dtp_strbuf events = {0};
+        s = tool_trace_program(opened.job->program, c->machine, &opened.job->predicted, &events,
+                               err);
+        s = write_text(c->source.trace, s, &events, &files[0], err);
+    }
+    if (s == DTP_OK && c->source.report != NULL) {
+        dtp_strbuf html = {0};
+        const page_input page = {
+            .plan = opened.plan, .job = opened.job, .machine = c->machine, .current = true};
+        s = write_text(c->source.report, page_write(&page, &html, err), &html, &files[1], err);
+    }
     dtp_job_destroy(opened.job);
     dtp_plan_destroy(opened.plan);
     s = s == DTP_OK ? tool_put_both(c->source.output, &text, &report, !c->source.json, err) : s;
     dtp_strbuf_free(&text);
     dtp_strbuf_free(&report);
-    if (s == DTP_OK && trace != NULL) {
-        return dtp_file_out_commit(trace, err);
+    for (int i = 0; i < 2; i++) {
+        if (s == DTP_OK && files[i] != NULL) {
+            s = dtp_file_out_commit(files[i], err);
+        } else {
+            dtp_file_out_discard(files[i]);
+        }
     }
-    dtp_file_out_discard(trace);
     return s;
 }
 
@@ -385,7 +399,7 @@ static dtp_status run_mtf(plan_command *c, dtp_err *err)
 {
     dtp_mtf_graph *graph = NULL;
     if (c->source.mesh == NULL || c->source.output != NULL || c->source.trace != NULL ||
-        c->source.uneven || c->options.expressible != NULL) {
+        c->source.report != NULL || c->source.uneven || c->options.expressible != NULL) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--compat auto_mtf needs --mesh, splits evenly and prints rules, it writes "
                         "no plan file and no trace, and takes no --expressible");
@@ -418,9 +432,10 @@ static dtp_status check_mode(plan_command *c, dtp_err *err)
     if (by_pins && c->source.mesh == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh");
     }
-    if (by_pins && c->source.machine == NULL && c->source.trace != NULL) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "--trace of a plan from --style and --pin needs --machine");
+    if (by_pins && c->source.machine == NULL &&
+        (c->source.trace != NULL || c->source.report != NULL)) {
+        return DTP_FAIL(err, DTP_INVALID, "%s of a plan from --style and --pin needs --machine",
+                        c->source.trace != NULL ? "--trace" : "--report");
     }
     if (by_pins && (is_auto(c->source.precision) || is_auto(c->source.remat) ||
                     is_auto(c->source.microbatches))) {

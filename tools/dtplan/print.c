@@ -195,8 +195,6 @@ void tool_print_memory(const dtp_program *p, dtp_strbuf *out)
     free(list);
 }
 
-static const char *const SHORT[DTP_N_COLLS] = {"AR", "AG", "RS", "A2A", "CP"};
-
 /* ---- collectives ---- */
 
 /* A program and its report, for the rows of lists. */
@@ -229,7 +227,8 @@ static void print_module(const dtp_comm_module *m, const char *name, dtp_strbuf 
                     dtp_strbuf_addf(out, "%-36s  %-9s ", name, dtp_phase_name((dtp_phase)phase));
                     name = "";
                 }
-                dtp_strbuf_addf(out, "%s %s %" PRId64, between, SHORT[k], counts[k].count);
+                dtp_strbuf_addf(out, "%s %s %" PRId64, between,
+                                dtp_comm_short_name((dtp_coll_kind)k), counts[k].count);
                 between = ",";
                 bytes += counts[k].bytes;
             }

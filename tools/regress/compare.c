@@ -356,35 +356,11 @@ void suite_markdown(const suite *s, dtp_strbuf *out)
     print_values(s, out);
 }
 
-/* Text in XML, whose lines have no control characters. */
-static void add_xml(const char *text, dtp_strbuf *out)
-{
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '&':
-            dtp_strbuf_add(out, "&amp;");
-            break;
-        case '<':
-            dtp_strbuf_add(out, "&lt;");
-            break;
-        case '>':
-            dtp_strbuf_add(out, "&gt;");
-            break;
-        case '"':
-            dtp_strbuf_add(out, "&quot;");
-            break;
-        default:
-            dtp_strbuf_addf(out, "%c", *text);
-            break;
-        }
-    }
-}
-
 static void add_xml_name(const char *name, dtp_strbuf *out)
 {
     char line[LINE_BYTES];
     (void)dtp_one_line(name, line, sizeof line);
-    add_xml(line, out);
+    dtp_strbuf_add_xml(out, line);
 }
 
 void suite_junit(const suite *s, dtp_strbuf *out)
@@ -410,11 +386,11 @@ void suite_junit(const suite *s, dtp_strbuf *out)
         suite_why(s, c, &why);
         if (suite_case_regressed(s, c)) {
             dtp_strbuf_addf(out, ">\n    <failure message=\"%s\">", verdict(s, c));
-            add_xml(dtp_strbuf_text(&why), out);
+            dtp_strbuf_add_xml(out, dtp_strbuf_text(&why));
             dtp_strbuf_add(out, "</failure>\n  </testcase>\n");
         } else if (why.len > 0) {
             dtp_strbuf_add(out, ">\n    <system-out>");
-            add_xml(dtp_strbuf_text(&why), out);
+            dtp_strbuf_add_xml(out, dtp_strbuf_text(&why));
             dtp_strbuf_add(out, "</system-out>\n  </testcase>\n");
         } else {
             dtp_strbuf_add(out, "/>\n");

@@ -1,0 +1,10 @@
+# cmake -DOUT=FILE.c -DPREFIX=page -DFILES="a.css;b.js" -P Texts.cmake: each file as a text, "const char page_a_css[]".
+set(texts "/* Made by cmake/Texts.cmake. */\n")
+foreach(file ${FILES})
+    get_filename_component(name ${file} NAME)
+    string(MAKE_C_IDENTIFIER ${PREFIX}_${name} id)
+    file(READ ${file} hex HEX)
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${hex}")
+    string(APPEND texts "extern const char ${id}[];\nconst char ${id}[] = {${bytes}0};\n")
+endforeach()
+file(WRITE ${OUT} "${texts}")
