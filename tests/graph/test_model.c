@@ -184,7 +184,7 @@ static void test_model__repeats_chain_their_instances(void **state)
     dtp_graph_destroy(g);
 }
 
-/* A repeat with "first" names its instances from there on, and goes on with one of the same name. */
+/* A repeat with "first" names its instances from there on, and continues one of the same name. */
 static void test_model__a_repeat_goes_on_with_another(void **state)
 {
     static const char text[] =

@@ -176,17 +176,6 @@ static dtp_status carry_over(const dtp_model_reader *r, const repeat *p, dtp_mod
     return DTP_OK;
 }
 
-/* The binding of a name in this scope; NULL. */
-static dtp_model_binding *bound(dtp_model_scope *scope, const char *name)
-{
-    for (int32_t i = 0; i < scope->n_bindings; i++) {
-        if (strcmp(scope->bindings[i].name, name) == 0) {
-            return &scope->bindings[i];
-        }
-    }
-    return NULL;
-}
-
 static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_json *v,
                          dtp_err *err)
 {
@@ -221,9 +210,12 @@ static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_
     for (int32_t i = 0; p.carry != NULL && i < dtp_json_size(p.carry); i++) {
         const char *name = dtp_arena_printf(r->scratch, "%s.%s", p.as, inner.bindings[i].name);
         DTP_TRY(DTP_MEMORY(err, name));
-        dtp_model_binding *was = bound(scope, name);
-        if (was != NULL && p.first > 0) { /* it goes on with the instances of another repeat */
-            was->id = inner.bindings[i].id;
+        bool goes_on = false; /* with the instances of another repeat */
+        for (int32_t k = 0; p.first > 0 && k < scope->n_bindings && !goes_on; k++) {
+            goes_on = strcmp(scope->bindings[k].name, name) == 0;
+            scope->bindings[k].id = goes_on ? inner.bindings[i].id : scope->bindings[k].id;
+        }
+        if (goes_on) {
             continue;
         }
         if (dtp_model__find(r, scope, name) >= 0) {

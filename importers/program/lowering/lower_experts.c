@@ -43,13 +43,6 @@ static dtp_status two(dtp_lowering *l, const char *what, const char *op, const c
     return dtp_emit(l, &o, id, err);
 }
 
-static dtp_status choice(dtp_lowering *l, const char *what, const char *const *in, const char *out,
-                         const char **id, dtp_err *err)
-{
-    const dtp_out_node o = {what, "select", 3, in, out, "", NULL, 0, NULL, -1};
-    return dtp_emit(l, &o, id, err);
-}
-
 /* value is the result of an op on `in`, over all its dims. */
 static dtp_status give(dtp_lowering *l, int32_t value, const char *what, const char *op, int32_t n,
                        const char *const *in, const char *attrs, dtp_err *err)
@@ -78,7 +71,8 @@ static dtp_status fill_slots(dtp_lowering *l, const names *n, const char *slot, 
     DTP_TRY(dtp_emit(l, &index, &in[1], err));
     DTP_TRY(dtp_emit_one(l, "index", "relabel", &in[1], dims, "", err));
     DTP_TRY(dtp_emit_number(l, 0, ATEN_I32, "", &in[2], err));
-    DTP_TRY(choice(l, "from", in, n->all, &at, err));
+    const dtp_out_node from = {"from", "select", 3, in, n->all, "", NULL, 0, NULL, -1};
+    DTP_TRY(dtp_emit(l, &from, &at, err));
     const char *to[2] = {slot, at}, *along = "";
     for (const char *c = n->entries; *c != '\0';) {
         const size_t len = strcspn(c, ",");

@@ -63,8 +63,8 @@ static dtp_status expand_as(dtp_expansion *e, dtp_aten_node *node, bool complex)
     return DTP_OK;
 }
 
-int32_t dtp_expand_again(dtp_expansion *e, const dtp_aten_node *of, const char *op, int32_t n_args,
-                         const dtp_aten_arg *args, const dtp_aten_value *like)
+static int32_t expand_again(dtp_expansion *e, const dtp_aten_node *of, const char *op,
+                            int32_t n_args, const dtp_aten_arg *args, const dtp_aten_value *like)
 {
     const int32_t first = dtp_expand_node(e, op, n_args, args, of->n_outs, like);
     if (first < 0) {
@@ -178,7 +178,7 @@ static dtp_status count_uses(dtp_expansion *e)
 
 dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err)
 {
-    dtp_expansion e = {.g = g, .err = err};
+    dtp_expansion e = {.g = g, .err = err, .again = expand_again};
     DTP_TRY(DTP_NEW(g->arena, e.is, g->n_values + 1, err));
     for (int32_t i = 0; i < g->n_values; i++) {
         e.is[i] = i;

@@ -15,7 +15,15 @@ typedef struct dtp_view_of {
 typedef struct dtp_rows dtp_rows;     /* aten_experts.c */
 typedef struct dtp_sorted dtp_sorted; /* the same */
 
-typedef struct dtp_expansion {
+typedef struct dtp_expansion dtp_expansion;
+
+/* The node `of` with these arguments instead, which is written anew in its turn: its first output,
+ * the others follow; -1. Outputs are like `like`, from its axis 3 on like those of the node. */
+typedef int32_t dtp_expand_more(dtp_expansion *e, const dtp_aten_node *of, const char *op,
+                                int32_t n_args, const dtp_aten_arg *args,
+                                const dtp_aten_value *like);
+
+struct dtp_expansion {
     dtp_aten *g;
     dtp_err *err;
     dtp_status status;   /* the first failure: nothing is made behind it */
@@ -37,7 +45,8 @@ typedef struct dtp_expansion {
     int32_t n_rows, rows_capacity, n_sorted, sorted_capacity;
     dtp_rows *rows;     /* by value: rows of experts; n_rows of them */
     dtp_sorted *sorted; /* sorts by experts */
-} dtp_expansion;
+    dtp_expand_more *again;
+};
 
 /* A node with so many outputs, which are like `like`: its first output, the others follow; -1. */
 int32_t dtp_expand_node(dtp_expansion *e, const char *op, int32_t n_args, const dtp_aten_arg *args,
@@ -59,11 +68,6 @@ void dtp_expand_out(dtp_expansion *e, int32_t k, int32_t value);
  * copies: dtp_expand_source is the value that they started from. */
 const dtp_aten_node *dtp_expand_maker(const dtp_expansion *e, int32_t value);
 int32_t dtp_expand_source(const dtp_expansion *e, int32_t value);
-
-/* The node `of` with these arguments instead, which is written anew in its turn: its first output,
- * the others follow; -1. Outputs are like `like`, from its axis 3 on like those of the node. */
-int32_t dtp_expand_again(dtp_expansion *e, const dtp_aten_node *of, const char *op, int32_t n_args,
-                         const dtp_aten_arg *args, const dtp_aten_value *like);
 
 /* Whether a row may be used for the node: its argument rule (arg_rules.h) allows all arguments.
  * Else the node keeps the first argument that was refused. */

@@ -172,14 +172,7 @@ static int32_t index_of(const dtp_aten_node *node)
                : -1;
 }
 
-static bool is_quotient(const dtp_aten_node *node)
-{
-    const dtp_aten_arg *mode = dtp_aten_arg_of(node, "rounding_mode");
-    return dtp_aten_is(node, "floor_divide") ||
-           (dtp_aten_is(node, "div") && mode != NULL && mode->text != NULL);
-}
-
-/* How tokens are split into rows of the batch: by the axes of the choices, [batch, length, choices];
+/* How tokens are split into rows of the batch: by axes of the choices, [batch, length, choices];
  * of [tokens, choices] by what they are computed from, up to a view of [batch, length, ..]. */
 static void find_batch(const dtp_expansion *e, dtp_sorted *s)
 {
@@ -207,27 +200,6 @@ static void find_batch(const dtp_expansion *e, dtp_sorted *s)
     }
 }
 
-static void add_slots(dtp_expansion *e, int32_t ids, dtp_sorted *s)
-{
-    const int64_t by_token[3] = {s->batch, s->length, s->choices};
-    const int64_t by_slot[3] = {s->batch, s->experts, s->length};
-    const int32_t x = viewed(e, ids, 3, by_token, 1);
-    if (x < 0) {
-        return;
-    }
-    dtp_aten_value like = e->g->values[x];
-    like.dtype = ATEN_I32;
-    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
-                                 dtp_expand_number(e, "experts", (double)s->experts)};
-    s->slot = dtp_expand_node(e, "dtp.slots", 2, args, 3, &like);
-    if (s->slot >= 0) {
-        s->kept = s->slot + 1;
-        s->source = s->slot + 2;
-        e->g->values[s->kept].dtype = ATEN_BOOL;
-        memcpy(e->g->values[s->source].sizes, by_slot, sizeof by_slot);
-    }
-}
-
 /* sort and argsort of the experts of each (token, choice). */
 static void follow_sort(dtp_expansion *e, const dtp_aten_node *node)
 {
@@ -251,10 +223,21 @@ static void follow_sort(dtp_expansion *e, const dtp_aten_node *node)
     }
     s.length = v->sizes[0] / s.choices;
     find_batch(e, &s);
-    add_slots(e, ids, &s);
+    const int64_t by_token[3] = {s.batch, s.length, s.choices};
+    const int64_t by_slot[3] = {s.batch, s.experts, s.length};
+    const int32_t x = viewed(e, ids, 3, by_token, 1);
+    dtp_aten_value like = e->g->values[x < 0 ? 0 : x];
+    like.dtype = ATEN_I32;
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
+                                 dtp_expand_number(e, "experts", (double)s.experts)};
+    s.slot = x < 0 ? -1 : dtp_expand_node(e, "dtp.slots", 2, args, 3, &like);
     if (s.slot < 0 || e->status != DTP_OK) {
         return;
     }
+    s.kept = s.slot + 1;
+    s.source = s.slot + 2;
+    e->g->values[s.kept].dtype = ATEN_BOOL;
+    memcpy(e->g->values[s.source].sizes, by_slot, sizeof by_slot);
     e->status = DTP_ONE_MORE(e->g->arena, e->sorted, e->n_sorted, e->sorted_capacity, e->err);
     if (e->status == DTP_OK) {
         e->sorted[e->n_sorted] = s;
@@ -267,16 +250,6 @@ static void follow_sort(dtp_expansion *e, const dtp_aten_node *node)
 
 /* ---- indices of rows ---- */
 
-static bool is_count(const dtp_expansion *e, int32_t value, int64_t n)
-{
-    const dtp_aten_node *node = made(e, value);
-    while (node != NULL && is_any(node, copies)) {
-        node = made(e, dtp_aten_input(node, 0));
-    }
-    return dtp_aten_is(node, "arange") && dtp_aten_int(node, "end", -1) == n &&
-           dtp_aten_int(node, "start", 0) == 0 && dtp_aten_int(node, "step", 1) == 1;
-}
-
 /* What an op makes of integers that belong to a sort. */
 static rows_kind indices_by(const dtp_expansion *e, const dtp_aten_node *node, rows_kind kind,
                             const dtp_sorted *s)
@@ -285,10 +258,11 @@ static rows_kind indices_by(const dtp_expansion *e, const dtp_aten_node *node, r
     if (is_any(node, copies)) {
         return kind;
     }
-    if (kind == ORDER && is_quotient(node)) {
+    if (kind == ORDER && (dtp_aten_is(node, "floor_divide") || dtp_aten_is(node, "div"))) {
         const dtp_aten_arg *mode = dtp_aten_arg_of(node, "rounding_mode");
-        const bool whole =
-            mode == NULL || strcmp(mode->text, "floor") == 0 || strcmp(mode->text, "trunc") == 0;
+        const char *text = mode == NULL ? NULL : mode->text;
+        const bool whole = text == NULL ? dtp_aten_is(node, "floor_divide")
+                                        : strcmp(text, "floor") == 0 || strcmp(text, "trunc") == 0;
         return whole && by != NULL && by->kind == ATEN_INT && by->ints[0] == s->choices ? TOKEN
                                                                                         : NO_ROWS;
     }
@@ -319,12 +293,18 @@ static bool inverts(const dtp_expansion *e, const dtp_aten_node *node, int32_t *
                            ? list->values[0]
                            : dtp_aten_operand(node, "index");
     const int32_t values = dtp_aten_operand(node, list != NULL ? "values" : "src");
+    const dtp_aten_node *count = made(e, values);
+    while (count != NULL && is_any(count, copies)) {
+        count = made(e, dtp_aten_input(count, 0));
+    }
     *of = rows_of(e, at)->of;
     return (dtp_aten_is(node, "index_put") || dtp_aten_is(node, "scatter")) &&
            kind_of(e, at) == ORDER && dtp_aten_int(node, "accumulate", 0) == 0 && values >= 0 &&
            e->g->values[node->outs[0]].rank == 1 &&
            e->g->values[node->outs[0]].sizes[0] == e->g->values[at].sizes[0] &&
-           is_count(e, values, e->g->values[at].sizes[0]);
+           dtp_aten_is(count, "arange") && dtp_aten_int(count, "start", 0) == 0 &&
+           dtp_aten_int(count, "step", 1) == 1 &&
+           dtp_aten_int(count, "end", -1) == e->g->values[at].sizes[0];
 }
 
 /* ---- rows that are read: their version over slots ---- */
@@ -356,18 +336,6 @@ static int32_t slots_of_index(dtp_expansion *e, int32_t x, rows_kind by, dtp_sor
         s->entries = dtp_expand_node(e, "dtp.entries", 3, args, 1, &like);
     }
     return taken(e, viewed(e, x, 2, entries, 1), s->entries);
-}
-
-static void follow_index(dtp_expansion *e, const dtp_aten_node *node, int32_t x, int32_t at)
-{
-    const dtp_rows by = *rows_of(e, at), of = *rows_of(e, x);
-    const dtp_aten_value *v = &e->g->values[x];
-    if (by.kind == ORDER && v->rank == 1 && v->sizes[0] == e->g->values[at].sizes[0] &&
-        root_of(e, x) == e->sorted[by.of].ids) {
-        mark(e, node->outs[0], SORTED, by.of, -1);
-    } else if (of.kind == NO_ROWS) {
-        mark(e, node->outs[0], ROWS, by.of, slots_of_index(e, x, by.kind, &e->sorted[by.of]));
-    }
 }
 
 /* ---- ops on rows ---- */
@@ -435,10 +403,14 @@ static int32_t over_slots(dtp_expansion *e, int32_t value, int32_t of, int32_t r
     return v.rank == rank && v.sizes[0] == 1 ? viewed(e, value, 0, &none, 1) : -1;
 }
 
-/* Sizes of rows of all slots: one of each axis that all operands lack. */
-static void leading(const dtp_expansion *e, const dtp_aten_node *node, int64_t *sizes)
+/* The node over slots instead of rows: its first output; -1. Its arguments are copies. */
+static int32_t node_over_slots(dtp_expansion *e, const dtp_aten_node *node, int32_t of, row_op op)
 {
-    sizes[0] = sizes[1] = sizes[2] = 1;
+    const int32_t x = op == CONCAT ? node->args[0].values[0] : dtp_aten_input(node, 0);
+    const dtp_aten_value out = e->g->values[node->outs[0]];
+    const int32_t rank = op == ELEMENTS || op == CONCAT || x < 0 ? out.rank : e->g->values[x].rank;
+    dtp_aten_arg *args;
+    int64_t sizes[3] = {1, 1, 1}; /* of the slots of all operands: 1 of an axis that all lack */
     for (int32_t k = 0; k < node->n_args; k++) {
         for (int32_t j = 0; j < dtp_aten_tensors(&node->args[k]); j++) {
             const dtp_rows *r = rows_of(e, node->args[k].values[j]);
@@ -448,17 +420,6 @@ static void leading(const dtp_expansion *e, const dtp_aten_node *node, int64_t *
             }
         }
     }
-}
-
-/* The node over slots instead of rows: its first output; -1. Its arguments are copies. */
-static int32_t node_over_slots(dtp_expansion *e, const dtp_aten_node *node, int32_t of, row_op op)
-{
-    const int32_t x = op == CONCAT ? node->args[0].values[0] : dtp_aten_input(node, 0);
-    const dtp_aten_value out = e->g->values[node->outs[0]];
-    const int32_t rank = op == ELEMENTS || op == CONCAT || x < 0 ? out.rank : e->g->values[x].rank;
-    dtp_aten_arg *args;
-    int64_t sizes[3];
-    leading(e, node, sizes);
     if (DTP_NEW(e->g->arena, args, node->n_args + 1, e->err) != DTP_OK) {
         e->status = DTP_NOMEM;
         return -1;
@@ -485,25 +446,8 @@ static int32_t node_over_slots(dtp_expansion *e, const dtp_aten_node *node, int3
         }
     }
     const dtp_aten_value like = shaped(e, node->outs[0], 3, sizes, 1);
-    return dtp_expand_again(e, node, op == VIEWS ? "aten.view" : node->op,
-                            op == VIEWS ? 1 : node->n_args, args, &like);
-}
-
-/* What is said of the axis by which a row op works when no argument does. */
-static bool says_axis(const dtp_aten_node *node)
-{
-    return dtp_aten_arg_of(node, "dim") != NULL;
-}
-
-static bool keeps_rows(const dtp_expansion *e, const dtp_aten_node *node, int64_t rows)
-{
-    bool keeps = true;
-    for (int32_t k = 0; k < node->n_outs; k++) {
-        const dtp_aten_value *v = node->outs[k] < 0 ? NULL : &e->g->values[node->outs[k]];
-        keeps = keeps && v != NULL && v->rank >= 1 && v->rank + 2 <= DTP_MAX_RANK &&
-                v->sizes[0] == rows;
-    }
-    return keeps;
+    return e->again(e, node, op == VIEWS ? "aten.view" : node->op, op == VIEWS ? 1 : node->n_args,
+                    args, &like);
 }
 
 static void follow_rows(dtp_expansion *e, const dtp_aten_node *node, int32_t of)
@@ -512,8 +456,14 @@ static void follow_rows(dtp_expansion *e, const dtp_aten_node *node, int32_t of)
     const row_op op = row_op_of(node);
     const int32_t x = dtp_aten_input(node, 0);
     const dtp_aten_arg *shape = dtp_aten_arg_of(node, "normalized_shape");
-    if (op == NO_OP || !keeps_rows(e, node, s->batch * s->length * s->choices) ||
-        ((op == ALONG || op == CONCAT) && !says_axis(node)) ||
+    bool keeps = true;
+    for (int32_t k = 0; k < node->n_outs; k++) {
+        const dtp_aten_value *v = node->outs[k] < 0 ? NULL : &e->g->values[node->outs[k]];
+        keeps = keeps && v != NULL && v->rank >= 1 && v->rank + 2 <= DTP_MAX_RANK &&
+                v->sizes[0] == s->batch * s->length * s->choices;
+    }
+    if (op == NO_OP || !keeps ||
+        ((op == ALONG || op == CONCAT) && dtp_aten_arg_of(node, "dim") == NULL) ||
         (op == PRODUCT &&
          (x < 0 || kind_of(e, x) != ROWS || (shape != NULL && shape->n >= e->g->values[x].rank)))) {
         return;
@@ -525,12 +475,6 @@ static void follow_rows(dtp_expansion *e, const dtp_aten_node *node, int32_t of)
 }
 
 /* grouped_mm(rows, weights of experts, ends) */
-static bool is_grouped(const dtp_aten_node *node)
-{
-    return strncmp(node->op, "transformers.grouped_mm_fallback", 32) == 0 ||
-           dtp_aten_is(node, "_grouped_mm");
-}
-
 static void follow_grouped(dtp_expansion *e, const dtp_aten_node *node)
 {
     const int32_t x = dtp_aten_input(node, 0), w = dtp_aten_input(node, 1);
@@ -575,10 +519,18 @@ void dtp_experts_follow(dtp_expansion *e, const dtp_aten_node *node)
             follow_rows(e, node, r.of);
         }
     } else if (at >= 0 && kind_of(e, at) != NO_ROWS) {
-        follow_index(e, node, x, at);
+        const dtp_rows by = *rows_of(e, at);
+        const dtp_aten_value *v = &e->g->values[x];
+        if (by.kind == ORDER && v->rank == 1 && v->sizes[0] == e->g->values[at].sizes[0] &&
+            root_of(e, x) == e->sorted[by.of].ids) {
+            mark(e, node->outs[0], SORTED, by.of, -1);
+        } else if (kind_of(e, x) == NO_ROWS) {
+            mark(e, node->outs[0], ROWS, by.of, slots_of_index(e, x, by.kind, &e->sorted[by.of]));
+        }
     } else if (inverts(e, node, &of)) {
         mark(e, node->outs[0], INVERSE, of, -1);
-    } else if (is_grouped(node)) {
+    } else if (strncmp(node->op, "transformers.grouped_mm_fallback", 32) == 0 ||
+               dtp_aten_is(node, "_grouped_mm")) {
         follow_grouped(e, node);
     } else if (r.kind == ROWS) {
         follow_rows(e, node, r.of);

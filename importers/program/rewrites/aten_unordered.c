@@ -29,16 +29,6 @@ static bool is_any(const dtp_aten_node *node, const char *const *names)
     return is;
 }
 
-/* Without the '_' of an op in place. */
-static bool is_elements(const dtp_aten_node *node)
-{
-    static const char *const names[] = {
-        "to",  "_to_copy", "alias", "clone", "contiguous", "add",       "add_",      "sub",
-        "mul", "mul_",     "div",   "div_",  "sigmoid",    "exp",       "neg",       "square",
-        "abs", "sqrt",     "relu",  "tanh",  "clamp",      "clamp_min", "clamp_max", NULL};
-    return is_any(node, names);
-}
-
 /* Axis of a view of rows (token, choice), [tokens, choices, ..] or with tokens in several axes. */
 static int32_t axis_of_rows(const trace *t, const dtp_aten_value *from, const dtp_aten_value *to)
 {
@@ -72,7 +62,7 @@ static int32_t through(const trace *t, const dtp_aten_node *node, int32_t x, int
                : out->rank > 0 && out->sizes[out->rank - 1] == t->choices ? out->rank - 1
                                                                           : -2;
     }
-    if (is_elements(node) && out->rank == v->rank) {
+    if (is_any(node, elements) && out->rank == v->rank) {
         return axis;
     }
     if ((dtp_aten_is(node, "sum") || dtp_aten_is(node, "amax") || dtp_aten_is(node, "mean")) &&
