@@ -342,28 +342,6 @@ static int32_t slots_of_index(dtp_expansion *e, int32_t x, rows_kind by, dtp_sor
 
 typedef enum row_op { NO_OP, ELEMENTS, ALONG, VIEWS, PRODUCT, CONCAT } row_op;
 
-static row_op row_op_of(const dtp_aten_node *node)
-{
-    static const char *const elements[] = {
-        "to",      "_to_copy", "alias",       "clone", "contiguous",  "neg",       "exp",
-        "sigmoid", "tanh",     "silu",        "gelu",  "relu",        "square",    "sqrt",
-        "rsqrt",   "abs",      "pow",         "log",   "softplus",    "elu",       "leaky_relu",
-        "relu6",   "hardtanh", "hardswish",   "clamp", "clamp_min",   "clamp_max", "reciprocal",
-        "mul",     "add",      "sub",         "rsub",  "div",         "maximum",   "minimum",
-        "where",   "mish",     "hardsigmoid", "selu",  "masked_fill", NULL};
-    static const char *const along[] = {
-        "chunk", "split",   "split_with_sizes", "slice",     "select", "sum",
-        "mean",  "softmax", "squeeze",          "unsqueeze", "amax",   NULL};
-    static const char *const shapes[] = {"view", "reshape", "flatten", "unflatten", NULL};
-    static const char *const products[] = {"linear", "rms_norm", "layer_norm", NULL};
-    return is_any(node, elements)     ? ELEMENTS
-           : is_any(node, along)      ? ALONG
-           : is_any(node, shapes)     ? VIEWS
-           : is_any(node, products)   ? PRODUCT
-           : dtp_aten_is(node, "cat") ? CONCAT
-                                      : NO_OP;
-}
-
 /* Axes that the argument names, two further on; false: one is that of rows, or the argument names
  * none. */
 static bool axes_moved(dtp_expansion *e, dtp_aten_arg *a, int32_t rank)
@@ -453,7 +431,24 @@ static int32_t node_over_slots(dtp_expansion *e, const dtp_aten_node *node, int3
 static void follow_rows(dtp_expansion *e, const dtp_aten_node *node, int32_t of)
 {
     const dtp_sorted *s = &e->sorted[of];
-    const row_op op = row_op_of(node);
+    static const char *const elements[] = {
+        "to",      "_to_copy", "alias",       "clone", "contiguous",  "neg",       "exp",
+        "sigmoid", "tanh",     "silu",        "gelu",  "relu",        "square",    "sqrt",
+        "rsqrt",   "abs",      "pow",         "log",   "softplus",    "elu",       "leaky_relu",
+        "relu6",   "hardtanh", "hardswish",   "clamp", "clamp_min",   "clamp_max", "reciprocal",
+        "mul",     "add",      "sub",         "rsub",  "div",         "maximum",   "minimum",
+        "where",   "mish",     "hardsigmoid", "selu",  "masked_fill", NULL};
+    static const char *const along[] = {
+        "chunk", "split",   "split_with_sizes", "slice",     "select", "sum",
+        "mean",  "softmax", "squeeze",          "unsqueeze", "amax",   NULL};
+    static const char *const shapes[] = {"view", "reshape", "flatten", "unflatten", NULL};
+    static const char *const products[] = {"linear", "rms_norm", "layer_norm", NULL};
+    const row_op op = is_any(node, elements)     ? ELEMENTS
+                      : is_any(node, along)      ? ALONG
+                      : is_any(node, shapes)     ? VIEWS
+                      : is_any(node, products)   ? PRODUCT
+                      : dtp_aten_is(node, "cat") ? CONCAT
+                                                 : NO_OP;
     const int32_t x = dtp_aten_input(node, 0);
     const dtp_aten_arg *shape = dtp_aten_arg_of(node, "normalized_shape");
     bool keeps = true;
@@ -565,25 +560,7 @@ static int32_t brought_back(dtp_expansion *e, const dtp_rows *r)
     return e->status == DTP_OK ? dtp_expand_node(e, "aten.where", 3, args, 1, &like) : -1;
 }
 
-/* zeros.index_add(0, token, rows): the sum over the choices of each token, and zeros. */
-static int32_t added_up(dtp_expansion *e, const dtp_rows *r, int32_t to)
-{
-    const int32_t y = brought_back(e, r);
-    const int64_t axis = 2;
-    if (y < 0) {
-        return -1;
-    }
-    dtp_aten_value like = e->g->values[y];
-    like.rank--;
-    memmove(&like.sizes[2], &like.sizes[3], (size_t)(like.rank - 2) * sizeof like.sizes[0]);
-    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", y),
-                                 dtp_expand_ints(e, "dim", 1, &axis)};
-    const int32_t sum = dtp_expand_node(e, "aten.sum", 2, args, 1, &like);
-    const dtp_aten_value out = e->g->values[to];
-    return sum < 0 ? -1
-                   : dtp_expand_two(e, "aten.add", to, dtp_expand_one(e, "aten.view", sum, &out));
-}
-
+/* y[inverse]; zeros.index_add(0, token, y), the sum over the choices of each token. */
 bool dtp_expand_experts(dtp_expansion *e)
 {
     const int32_t x = dtp_aten_input(e->of, 0), at = index_of(e->of);
@@ -606,7 +583,16 @@ bool dtp_expand_experts(dtp_expansion *e)
             e->g->values[rows].rank == out.rank && e->g->values[rows].dtype == out.dtype &&
             memcmp(&out.sizes[1], &e->g->values[rows].sizes[1],
                    (size_t)(out.rank - 1) * sizeof out.sizes[0]) == 0) {
-            y = added_up(e, rows_of(e, rows), x);
+            const int64_t axis = 2;
+            y = brought_back(e, rows_of(e, rows));
+            dtp_aten_value like = e->g->values[y < 0 ? x : y];
+            like.rank -= y < 0 ? 0 : 1;
+            memmove(&like.sizes[2], &like.sizes[3], (size_t)(out.rank - 1) * sizeof like.sizes[0]);
+            const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", y),
+                                         dtp_expand_ints(e, "dim", 1, &axis)};
+            y = y < 0 || e->status != DTP_OK ? -1
+                                             : dtp_expand_node(e, "aten.sum", 2, args, 1, &like);
+            y = dtp_expand_two(e, "aten.add", x, dtp_expand_one(e, "aten.view", y, &out));
         }
     }
     if (y >= 0) {

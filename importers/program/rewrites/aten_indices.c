@@ -134,23 +134,6 @@ static bool are_distinct(const dtp_expansion *e, int32_t index)
     return distinct;
 }
 
-/* Rows of y, [.., rows, ..], at their places along the axis, added up where several have one. */
-static int32_t spread(dtp_expansion *e, int32_t hot, int32_t y, int32_t axis,
-                      const dtp_aten_value *like)
-{
-    char from[DTP_MAX_RANK + 1] = "abcdefgh", to[DTP_MAX_RANK + 1] = "abcdefgh";
-    const int32_t list[2] = {hot, y};
-    from[like->rank] = to[like->rank] = '\0';
-    from[axis] = 'y';
-    to[axis] = 'z';
-    const char *text = dtp_arena_printf(e->g->arena, "yz,%s->%s", from, to);
-    const dtp_aten_arg args[] = {{.name = "equation", .kind = ATEN_TEXT, .text = text},
-                                 dtp_expand_list(e, "tensors", 2, list)};
-    return text != NULL && hot >= 0 && y >= 0 && e->status == DTP_OK
-               ? dtp_expand_node(e, "aten.einsum", 2, args, 1, like)
-               : -1;
-}
-
 typedef struct changed_rows {
     int32_t axis, index, y; /* y -1: a number, `value` */
     bool add, one;          /* one: y is a single number */
@@ -241,9 +224,20 @@ bool dtp_expand_index_rows(dtp_expansion *e, int32_t x)
     const int32_t which = r.index < 0 ? -1 : dtp_expand_node(e, "aten.one_hot", 2, ask, 1, &hot);
     int32_t all = which < 0 || r.y < 0 ? -1 : r.y;
     if (all >= 0 && (r.add || !r.one)) {
+        char from[DTP_MAX_RANK + 1] = "abcdefgh", to[DTP_MAX_RANK + 1] = "abcdefgh";
         hot.dtype = v.dtype;
-        all = spread(e, dtp_expand_one(e, "aten._to_copy", which, &hot),
-                     dtp_expand_one(e, "aten.expand", r.y, &rows), r.axis, &v);
+        const int32_t list[2] = {dtp_expand_one(e, "aten._to_copy", which, &hot),
+                                 dtp_expand_one(e, "aten.expand", r.y, &rows)};
+        from[v.rank] = to[v.rank] = '\0';
+        from[r.axis] = 'y';
+        to[r.axis] = 'z';
+        const dtp_aten_arg args[] = {{.name = "equation",
+                                      .kind = ATEN_TEXT,
+                                      .text = dtp_arena_printf(e->g->arena, "yz,%s->%s", from, to)},
+                                     dtp_expand_list(e, "tensors", 2, list)};
+        all = args[0].text != NULL && e->status == DTP_OK
+                  ? dtp_expand_node(e, "aten.einsum", 2, args, 1, &v)
+                  : -1;
     } else if (all >= 0) {
         all = dtp_expand_one(e, "aten.view", r.y, &number);
     }

@@ -46,6 +46,11 @@ static int32_t axis_of_rows(const trace *t, const dtp_aten_value *from, const dt
 static int32_t through(const trace *t, const dtp_aten_node *node, int32_t x, int32_t axis)
 {
     const dtp_aten_value *v = &t->e->g->values[x], *out = &t->e->g->values[node->outs[0]];
+    static const char *const elements[] = {
+        /* also in place */
+        "to",     "_to_copy", "alias", "clone", "contiguous", "add",       "add_",      "sub",
+        "mul",    "mul_",     "div",   "div_",  "sigmoid",    "exp",       "neg",       "abs",
+        "square", "sqrt",     "relu",  "tanh",  "clamp",      "clamp_min", "clamp_max", NULL};
     const bool view =
         dtp_aten_is(node, "view") || dtp_aten_is(node, "reshape") || dtp_aten_is(node, "flatten");
     if (axis == SORTED || axis == FLAT) {
@@ -82,15 +87,6 @@ static int32_t through(const trace *t, const dtp_aten_node *node, int32_t x, int
     return places && scatters && number ? CLEAN : -2;
 }
 
-/* A tensor beside those along the axis: the same for all places of it. */
-static bool is_same_along(const trace *t, const dtp_aten_node *node, int32_t x, int32_t axis)
-{
-    const dtp_aten_value *v = &t->e->g->values[x], *out = &t->e->g->values[node->outs[0]];
-    const int32_t at = axis - out->rank + v->rank;
-    return axis >= FLAT || dtp_aten_is(node, "gather") || strstr(node->op, "scatter") != NULL ||
-           at < 0 || v->sizes[at] == 1;
-}
-
 /* What a node makes of the order; false: it is seen. */
 static bool follow(trace *t, const dtp_aten_node *node)
 {
@@ -111,12 +107,15 @@ static bool follow(trace *t, const dtp_aten_node *node)
     if (axis == CLEAN || node->n_outs == 0 || node->outs[0] < 0) {
         return axis == CLEAN || node->n_outs == 0;
     }
-    for (int32_t k = 0; k < node->n_args; k++) {
+    const bool by_place = dtp_aten_is(node, "gather") || strstr(node->op, "scatter") != NULL;
+    for (int32_t k = 0; k < node->n_args && axis < FLAT && !by_place; k++) {
         for (int32_t j = 0; j < dtp_aten_tensors(&node->args[k]); j++) {
             const int32_t v = node->args[k].values[j];
-            if (v >= 0 && (v >= t->e->n_file || t->at[v] == CLEAN) &&
-                !is_same_along(t, node, v, axis)) {
-                return false;
+            const dtp_aten_value *of = v < 0 ? NULL : &t->e->g->values[v];
+            const int32_t at =
+                of == NULL ? -1 : axis - t->e->g->values[node->outs[0]].rank + of->rank;
+            if (at >= 0 && t->at[v] == CLEAN && of->sizes[at] != 1) {
+                return false; /* it is not the same for all places */
             }
         }
     }
@@ -135,53 +134,44 @@ static bool follow(trace *t, const dtp_aten_node *node)
     return true;
 }
 
-/* Whether no output depends on the order of topk, the node of the file that is written anew. */
-static bool is_unseen(dtp_expansion *e)
+/* topk, the node of the file that is written anew. */
+bool dtp_expand_unordered(dtp_expansion *e, int32_t x)
 {
     const dtp_aten *g = e->g;
     const dtp_aten_node *topk = &e->file[e->now];
-    trace t = {.e = e};
-    const int32_t x = dtp_aten_input(topk, 0);
-    const int32_t rank = topk->n_outs == 2 && x >= 0 ? g->values[x].rank : 0;
+    const int32_t rank = g->values[x].rank;
     const int32_t axis = dtp_aten_axis(dtp_aten_int(topk, "dim", -1), rank);
+    trace t = {.e = e};
+    dtp_aten_arg args[5];
+    int32_t n = 0;
     e->steps += g->n_nodes - e->now + e->n_file;
-    e->status = e->status != DTP_OK || axis < 0 || e->steps > MOST_STEPS
-                    ? e->status
-                    : DTP_NEW(g->arena, t.at, e->n_file + 1, e->err);
-    if (t.at == NULL || axis < 0 || e->status != DTP_OK) {
+    if (e->of->n_outs != 2 || e->of->n_args > 5 || dtp_aten_int(e->of, "sorted", 1) != 0 ||
+        axis < 0 || e->steps > MOST_STEPS || e->status != DTP_OK) {
+        return false;
+    }
+    e->status = DTP_NEW(g->arena, t.at, e->n_file + 1, e->err);
+    if (e->status != DTP_OK) {
         return false;
     }
     memset(t.at, CLEAN, (size_t)e->n_file + 1);
     t.choices = g->values[topk->outs[0]].sizes[axis];
     t.at[topk->outs[0]] = t.at[topk->outs[1]] = (int8_t)axis;
     for (int32_t i = e->now + 1; i < g->n_nodes; i++) {
-        const bool live = e->file[i].live || e->file[i].effect;
-        if (live && !follow(&t, &e->file[i])) {
+        if ((e->file[i].live || e->file[i].effect) && !follow(&t, &e->file[i])) {
             return false;
         }
     }
-    bool unseen = true;
     for (int32_t i = 0; i < g->n_outputs; i++) {
-        unseen = unseen && t.at[g->outputs[i]] == CLEAN;
-    }
-    return unseen;
-}
-
-bool dtp_expand_unordered(dtp_expansion *e, int32_t x)
-{
-    const dtp_aten_value like = e->g->values[e->of->outs[0]];
-    dtp_aten_arg args[5];
-    int32_t n = 0;
-    (void)x;
-    if (e->of->n_outs != 2 || e->of->n_args > 5 || dtp_aten_int(e->of, "sorted", 1) != 0 ||
-        !is_unseen(e)) {
-        return false;
+        if (t.at[g->outputs[i]] != CLEAN) {
+            return false;
+        }
     }
     for (int32_t i = 0; i < e->of->n_args; i++) {
         if (strcmp(e->of->args[i].name, "sorted") != 0) {
             args[n++] = e->of->args[i];
         }
     }
+    const dtp_aten_value like = g->values[e->of->outs[0]];
     const int32_t y = dtp_expand_node(e, e->of->op, n, args, 2, &like);
     if (y >= 0) {
         e->g->values[y + 1].dtype = e->g->values[e->of->outs[1]].dtype;
