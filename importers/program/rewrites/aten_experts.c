@@ -14,7 +14,8 @@
 
 #include "importers/program/rewrites/aten_expand.h"
 
-enum { MOST_STEPS = 64 };
+enum { MOST_STEPS = 64, MOST_EXPERTS = 1 << 20 };
+#define MOST_ROWS (INT64_C(1) << 40)
 
 typedef enum rows_kind {
     NO_ROWS,
@@ -88,10 +89,11 @@ static dtp_aten_value shaped(const dtp_expansion *e, int32_t of, int32_t n, cons
 
 static int32_t viewed(dtp_expansion *e, int32_t x, int32_t n, const int64_t *sizes, int32_t from)
 {
+    if (x < 0 || e->g->values[x].rank - from + n > DTP_MAX_RANK) {
+        return -1;
+    }
     const dtp_aten_value like = shaped(e, x, n, sizes, from);
-    return x < 0 || e->g->values[x].rank - from + n > DTP_MAX_RANK
-               ? -1
-               : dtp_expand_one(e, "aten.view", x, &like);
+    return dtp_expand_one(e, "aten.view", x, &like);
 }
 
 /* x [batch, n, ..] at positions of n, which go along with the batch. */
@@ -217,8 +219,8 @@ static void follow_sort(dtp_expansion *e, const dtp_aten_node *node)
         mark(e, order, INVERSE, rows_of(e, ids)->of, -1);
         return;
     }
-    if (kind != NO_ROWS || !are_choices(e, ids, &s) || v->sizes[0] < 2 ||
-        v->sizes[0] % s.choices != 0) {
+    if (kind != NO_ROWS || !are_choices(e, ids, &s) || v->sizes[0] < 2 || v->sizes[0] > MOST_ROWS ||
+        s.experts > MOST_EXPERTS || v->sizes[0] % s.choices != 0) {
         return;
     }
     s.length = v->sizes[0] / s.choices;
@@ -384,7 +386,7 @@ static int32_t over_slots(dtp_expansion *e, int32_t value, int32_t of, int32_t r
 /* The node over slots instead of rows: its first output; -1. Its arguments are copies. */
 static int32_t node_over_slots(dtp_expansion *e, const dtp_aten_node *node, int32_t of, row_op op)
 {
-    const int32_t x = op == CONCAT ? node->args[0].values[0] : dtp_aten_input(node, 0);
+    const int32_t x = dtp_aten_input(node, 0);
     const dtp_aten_value out = e->g->values[node->outs[0]];
     const int32_t rank = op == ELEMENTS || op == CONCAT || x < 0 ? out.rank : e->g->values[x].rank;
     dtp_aten_arg *args;

@@ -34,6 +34,9 @@ static int32_t axis_of_rows(const trace *t, const dtp_aten_value *from, const dt
 {
     int64_t n = 1;
     for (int32_t i = 0; i < to->rank && from->rank > 0; i++) {
+        if (to->sizes[i] < 1 || n > from->sizes[0] / to->sizes[i]) {
+            return -2;
+        }
         n *= to->sizes[i];
         if (n == from->sizes[0]) {
             return i > 0 && to->sizes[i] == t->choices ? i : i == 0 ? FLAT : -2;
