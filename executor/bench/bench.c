@@ -47,7 +47,7 @@ static dtp_status make_pool(dtp_bench *b, size_t bytes, dtp_dtype dtype, dtp_ben
     return status;
 }
 
-dtp_status dtp_bench_parts(dtp_bench *b, dtp_err *err)
+static dtp_status run_parts(dtp_bench *b, dtp_err *err)
 {
     const bool op = b->options.op != NULL, coll = b->options.collective != NULL, all = !op && !coll;
     const struct {
@@ -60,6 +60,22 @@ dtp_status dtp_bench_parts(dtp_bench *b, dtp_err *err)
                  {"moves", !all, dtp_bench_moves},
                  {"collectives", op, dtp_bench_collectives},
                  {"overlap", !all, dtp_bench_beside}};
+    static const dtp_dtype of_pool[DTP_N_BENCH_POOLS] = {
+        [DTP_BENCH_FLOATS] = DTP_F32,  [DTP_BENCH_HALVES] = DTP_BF16,
+        [DTP_BENCH_INTS] = DTP_I32,    [DTP_BENCH_BOOLS] = DTP_BOOL,
+        [DTP_BENCH_RESULTS] = DTP_F32, [DTP_BENCH_WORKSPACE] = DTP_F32};
+    if (b->list == NULL && b->comm->size > 1) {
+        dtp_transport *t = &b->comm->transport;
+        DTP_TRY(t->ops->prepare(t, dtp_comm_all(b->comm), err));
+    }
+    for (int32_t i = 0; b->list == NULL && b->device && i < DTP_N_BENCH_EVENTS; i++) {
+        DTP_TRY(b->backend->ops->queue->event_create(b->backend, &b->events[i], err));
+    }
+    for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
+        b->pools[i].bytes = (size_t)b->scale->pool_mib[i] << 20;
+        DTP_TRY(b->list == NULL ? make_pool(b, b->pools[i].bytes, of_pool[i], &b->pools[i], err)
+                                : DTP_OK);
+    }
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!parts[i].skip) {
             DTP_TRY(parts[i].run(b, err));
@@ -69,25 +85,6 @@ dtp_status dtp_bench_parts(dtp_bench *b, dtp_err *err)
         }
     }
     return DTP_OK;
-}
-
-static dtp_status measure_parts(dtp_bench *b, dtp_err *err)
-{
-    static const dtp_dtype of_pool[DTP_N_BENCH_POOLS] = {
-        [DTP_BENCH_FLOATS] = DTP_F32,  [DTP_BENCH_HALVES] = DTP_BF16,
-        [DTP_BENCH_INTS] = DTP_I32,    [DTP_BENCH_BOOLS] = DTP_BOOL,
-        [DTP_BENCH_RESULTS] = DTP_F32, [DTP_BENCH_WORKSPACE] = DTP_F32};
-    if (b->comm->size > 1) {
-        dtp_transport *t = &b->comm->transport;
-        DTP_TRY(t->ops->prepare(t, dtp_comm_all(b->comm), err));
-    }
-    for (int32_t i = 0; b->backend->ops->queue != NULL && i < DTP_N_BENCH_EVENTS; i++) {
-        DTP_TRY(b->backend->ops->queue->event_create(b->backend, &b->events[i], err));
-    }
-    for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
-        DTP_TRY(make_pool(b, (size_t)b->scale->pool_mib[i] << 20, of_pool[i], &b->pools[i], err));
-    }
-    return dtp_bench_parts(b, err);
 }
 
 dtp_status dtp_bench_run(dtp_comm *comm, dtp_backend *backend, const dtp_bench_options *options,
@@ -106,7 +103,7 @@ dtp_status dtp_bench_run(dtp_comm *comm, dtp_backend *backend, const dtp_bench_o
         b.scale = dtp_bench_scale_of(backend->ops->queue != NULL, options->quick);
     }
     b.sample_s = options->budget_s / (options->quick ? EXPECTED_SAMPLES_QUICK : EXPECTED_SAMPLES);
-    dtp_status status = measure_parts(&b, err);
+    dtp_status status = run_parts(&b, err);
     for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
         if (b.pools[i].data != NULL) {
             backend->ops->free(backend, b.pools[i].data, b.pools[i].bytes);
@@ -121,4 +118,26 @@ dtp_status dtp_bench_run(dtp_comm *comm, dtp_backend *backend, const dtp_bench_o
         dtp_bench_samples_free(out);
     }
     return status;
+}
+
+dtp_status dtp_bench_list(const dtp_target *target, const dtp_mesh *mesh, bool device,
+                          const dtp_bench_options *options, dtp_json_writer *w, dtp_samples *out,
+                          dtp_err *err)
+{
+    *out = (dtp_samples){.ranks = dtp_mesh_ranks(mesh)};
+    dtp_bench b = {.mesh = mesh,
+                   .target = target,
+                   .device = device,
+                   .options = *options,
+                   .scale = options->scale != NULL ? options->scale
+                                                   : dtp_bench_scale_of(device, options->quick),
+                   .samples = out,
+                   .list = w};
+    dtp_json_begin_array(w, "samples", false);
+    const dtp_status s = run_parts(&b, err);
+    dtp_json_end_array(w);
+    if (s != DTP_OK) {
+        dtp_bench_samples_free(out);
+    }
+    return s;
 }

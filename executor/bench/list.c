@@ -1,10 +1,7 @@
-/* What the bench measures as a list, for a runtime that is not ours: interop/python/dtp_torch_bench.py
- * runs the calls and gives their seconds back. Shapes and work are those of dtp_bench_run, so that a
- * machine is fitted from either in one way.
+/* What the bench measures as a list, for a runtime that is not ours: dtp_torch_bench.py of
+ * interop/python runs the calls and gives their seconds back. Shapes and work are those of
+ * dtp_bench_run, so that a machine is fitted from either in one way.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/base/json.h"
 #include "core/graph/ops/op_table.h"
 #include "executor/bench/measure.h"
@@ -69,53 +66,7 @@ void dtp_bench_list_collective(dtp_bench *b, const dtp_sample *sample)
     dtp_json_end_object(b->list);
 }
 
-dtp_status dtp_bench_list(const dtp_target *target, const dtp_mesh *mesh, bool device,
-                          const dtp_bench_options *options, dtp_json_writer *w, dtp_samples *out,
-                          dtp_err *err)
-{
-    *out = (dtp_samples){.ranks = dtp_mesh_ranks(mesh)};
-    dtp_bench b = {.mesh = mesh,
-                   .target = target,
-                   .device = device,
-                   .options = *options,
-                   .scale = options->scale != NULL ? options->scale
-                                                   : dtp_bench_scale_of(device, options->quick),
-                   .samples = out,
-                   .list = w};
-    for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
-        b.pools[i].bytes = (size_t)b.scale->pool_mib[i] << 20;
-    }
-    dtp_json_begin_array(w, "samples", false);
-    const dtp_status s = dtp_bench_parts(&b, err);
-    dtp_json_end_array(w);
-    if (s != DTP_OK) {
-        dtp_bench_samples_free(out);
-    }
-    return s;
-}
-
 /* ---- their times ---- */
-
-/* Of products beside collectives a pair of factors and the time, else seconds. */
-static dtp_status read_time(const dtp_json *v, dtp_sample *s, dtp_err *err)
-{
-    double *const into[] = {&s->time_s, &s->slower[0], &s->slower[1]};
-    const int32_t n = s->kind == DTP_SAMPLE_BESIDE ? 3 : 1;
-    if (n == 1) {
-        DTP_TRY(dtp_json_double(v, &s->time_s, err));
-    } else {
-        DTP_TRY(dtp_json_expect(v, DTP_JSON_ARRAY, err));
-        if (dtp_json_size(v) != n) {
-            return dtp_json_fail(v, err, "expected %d numbers, found %d", n, dtp_json_size(v));
-        }
-        for (int32_t i = 0; i < n; i++) {
-            DTP_TRY(dtp_json_double(dtp_json_at(v, i), into[i], err));
-        }
-    }
-    return s->time_s > 0.0 && s->time_s < 1e4
-               ? DTP_OK
-               : dtp_json_fail(v, err, "a sample cannot take %g s", s->time_s);
-}
 
 dtp_status dtp_bench_take(dtp_samples *samples, const dtp_json *times, dtp_err *err)
 {
@@ -127,10 +78,22 @@ dtp_status dtp_bench_take(dtp_samples *samples, const dtp_json *times, dtp_err *
     }
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_json *v = dtp_json_at(times, i);
-        if (dtp_json_kind_of(v) != DTP_JSON_NULL) {
-            DTP_TRY(read_time(v, &samples->items[i], err));
-            samples->items[kept++] = samples->items[i];
+        dtp_sample *s = &samples->items[i];
+        double *const into[] = {&s->time_s, &s->slower[0], &s->slower[1]};
+        const bool beside = s->kind == DTP_SAMPLE_BESIDE;
+        if (dtp_json_kind_of(v) == DTP_JSON_NULL) {
+            continue;
         }
+        if (beside && (dtp_json_kind_of(v) != DTP_JSON_ARRAY || dtp_json_size(v) != 3)) {
+            return dtp_json_fail(v, err, "expected an array of 3 numbers");
+        }
+        for (int32_t k = 0; k < (beside ? 3 : 1); k++) {
+            DTP_TRY(dtp_json_double(beside ? dtp_json_at(v, k) : v, into[k], err));
+        }
+        if (!(s->time_s > 0.0 && s->time_s < 1e4)) {
+            return dtp_json_fail(v, err, "a sample cannot take %g s", s->time_s);
+        }
+        samples->items[kept++] = *s;
     }
     samples->n = kept;
     return DTP_OK;

@@ -295,9 +295,10 @@ bool dtp_placements_sums(const dtp_graph *g, const dtp_node *node)
            !dtp_is_accumulate(g, node);
 }
 
-/* Sums of terms that are partial, which ranks add up once. In a program for a form the terms are
- * reduced apart unless they are kept partial. */
-static dtp_status find_joint_sums(collector *c, dtp_err *err)
+/* Gradients and optimizer states that lie otherwise than their parameters, and sums of terms that
+ * are partial, which ranks add up once. In a program for a form the terms are reduced apart unless
+ * they are kept partial. */
+static dtp_status compare_training(collector *c, dtp_err *err)
 {
     const dtp_graph *g = c->g;
     const bool made_for_form = c->p->plan->expressible.form != NULL;
@@ -309,18 +310,8 @@ static dtp_status find_joint_sums(collector *c, dtp_err *err)
             partial +=
                 dtp_layout_has_partial(made_for_form ? &c->s->layouts[t] : &c->p->uses.made[t]);
         }
-        if (partial > 1) {
-            DTP_TRY(lose(c, DTP_LOST_TERMS, g->tensors[node->out[0]].name, err));
-        }
+        DTP_TRY(partial > 1 ? lose(c, DTP_LOST_TERMS, g->tensors[node->out[0]].name, err) : DTP_OK);
     }
-    return DTP_OK;
-}
-
-/* Gradients and optimizer states that lie otherwise than their parameters. */
-static dtp_status compare_training(collector *c, dtp_err *err)
-{
-    const dtp_graph *g = c->g;
-    DTP_TRY(find_joint_sums(c, err));
     for (int32_t i = 0; i < g->n_grads; i++) {
         const dtp_param_grad *pg = &g->grads[i];
         if (!dtp_layout_equal(&c->s->layouts[pg->param], &c->s->layouts[pg->grad])) {

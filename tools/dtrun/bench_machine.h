@@ -5,9 +5,9 @@
 #include "cost_models/machine/fit.h"
 #include "tools/options.h"
 
-/* Fits a machine and writes it to --output, else to standard output. The name, the host and the date
- * are added to `known`, and memory where it is 0. A machine of dtrun's kernels on the CPU is kept
- * for plans without --machine as well. */
+/* Fits a machine and writes it to --output, else to standard output. The name, the host and the
+ * date are added to `known`, and memory where it is 0. A machine of dtrun's kernels on the CPU is
+ * kept for plans without --machine as well. */
 dtp_status dtrun_bench_write(const tool_source *source, const dtp_samples *samples,
                              dtp_fit_options *known, dtp_err *err) DTP_MUST_CHECK;
 

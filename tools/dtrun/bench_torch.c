@@ -1,5 +1,5 @@
-/* dtrun bench --as torch: the list of what is measured goes to dtp_torch_bench.py, times come back. */
-#include <inttypes.h>
+/* dtrun bench --as torch: the list of what is measured goes to dtp_torch_bench.py, which gives
+ * times. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,24 +20,6 @@ enum { MAX_RESULT_BYTES = 16 << 20, NO_TORCH = 3, NOT_STARTED = 127, PATH_BYTES 
 static const char script[] = "dtp_torch_bench.py", variable[] = "DTP_TORCH_PYTHON";
 static const char *const KEYS[] = {"format", "torch", "device", "memory_bytes",
                                    "host_s", "times", NULL};
-
-static dtp_status check(const tool_source *a, dtp_err *err)
-{
-    const bool cuda = strcmp(a->backend, "cuda") == 0;
-    if (a->op != NULL || a->collective != NULL) {
-        return DTP_FAIL(err, DTP_INVALID,
-                        "--as writes a machine file; --op and --collective do not");
-    }
-    if (!cuda && strcmp(a->backend, "cpu") != 0) {
-        return DTP_FAIL(err, DTP_INVALID, "--as torch is of --backend cpu or cuda, not of '%.40s'",
-                        a->backend);
-    }
-    return a->comm == NULL && a->transport == NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID,
-                          "--as torch has PyTorch's communication, %s: no --comm, no --transport",
-                          cuda ? "nccl" : "gloo");
-}
 
 /* Runs the script on a list; what it printed is *text. */
 static dtp_status run_script(const char *list, size_t len, char **text, size_t *n, dtp_err *err)
@@ -104,8 +86,19 @@ static dtp_status take(const char *text, size_t n, dtp_samples *samples, dtp_are
 
 dtp_status dtrun_bench_torch(const tool_source *source, const dtp_mesh *mesh, dtp_err *err)
 {
-    DTP_TRY(check(source, err));
     const bool cuda = strcmp(source->backend, "cuda") == 0;
+    if (source->op != NULL || source->collective != NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--as writes a machine file, --op and --collective none");
+    }
+    if (!cuda && strcmp(source->backend, "cpu") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--as torch is of --backend cpu or cuda, not of '%.40s'",
+                        source->backend);
+    }
+    if (source->comm != NULL || source->transport != NULL) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "--as torch has PyTorch's communication, %s: no --comm, no --transport",
+                        cuda ? "nccl" : "gloo");
+    }
     const int32_t ranks = dtp_mesh_ranks(mesh), each = dtp_cpus_usable() / ranks;
     dtp_bench_options options = dtp_bench_options_init(source->quick || source->tiny);
     dtp_samples samples = {0};
