@@ -87,7 +87,7 @@ class CollectiveBytes(TorchDispatchMode):
             return NotImplemented
         out = op(*args, **(kwargs or {}))
         name = str(op)
-        if name.startswith(("c10d.", "_c10d_functional.", "c10d_functional.")) and "wait" not in name and "barrier" not in name:
+        if "c10d" in name.partition(".")[0] and re.search("reduce|gather|to_?all|broadcast", name):
             sizes = [sum(x.numel() * x.element_size() for x in tree_leaves(part) if isinstance(x, torch.Tensor))
                      for part in (*args, out)]
             self.bytes[name] = self.bytes.get(name, 0) + max(sizes)
