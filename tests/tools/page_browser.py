@@ -131,7 +131,7 @@ def check_keys(page):
     """Zooming and moving change what a window shows; 0 shows all again."""
     faults = []
     state = "(() => { const w = document.querySelector('g.window .slices'); return [...w.querySelectorAll('rect')].map(" \
-            "r => Number(r.getAttribute('x')).toFixed(1)).join(' '); })()"
+            "r => Number(r.getAttribute('x'))); })()"
     page.value("document.querySelector('g.window').focus()")
     before = page.value(state)
     page.key("+", "+")
@@ -142,7 +142,7 @@ def check_keys(page):
     after = page.value(state)
     if zoomed == before or moved == zoomed:
         faults.append("keys do not zoom or move the timeline")
-    if after != before:
+    if max(abs(a - b) for a, b in zip(after, before)) > 0.1:
         faults.append("0 does not show all of the timeline")
     # Tab reaches the windows and the tensors
     page.value("document.body.focus(); document.activeElement.blur()")

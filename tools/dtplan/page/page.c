@@ -109,8 +109,12 @@ static void put_headline(const page_input *in, dtp_strbuf *out)
     char mesh[DTP_MESH_TEXT_BYTES];
     dtp_strbuf text = {0}, note = {0};
     dtp_mesh_print(&plan->mesh, mesh);
-    dtp_strbuf_addf(&text, "%s on %s, mesh %s, %d ranks", plan->model, in->machine->name,
-                    mesh[0] != '\0' ? mesh : "of one device", dtp_mesh_ranks(&plan->mesh));
+    dtp_strbuf_addf(&text, "%s on %s, ", plan->model, in->machine->name);
+    if (mesh[0] == '\0') {
+        dtp_strbuf_add(&text, "one device");
+    } else {
+        dtp_strbuf_addf(&text, "mesh %s, %d ranks", mesh, dtp_mesh_ranks(&plan->mesh));
+    }
     dtp_strbuf_add(out, "<header>\n<h1>");
     svg_escaped(out, dtp_strbuf_text(&text));
     dtp_strbuf_add(out, "</h1>\n<p>A plan of dtplan, ");
@@ -140,7 +144,7 @@ static void put_headline(const page_input *in, dtp_strbuf *out)
     dtp_strbuf_addf(&note, "of %s", dtp_seconds(p->comm_s).text);
     put_card(out, "exposed communication", dtp_seconds(p->exposed_comm_s).text,
              dtp_strbuf_text(&note));
-    if (plan->certificate.cost > 0) {
+    if (plan->certificate.bound > 0) {
         text.len = note.len = 0;
         dtp_strbuf_addf(&text, "%.2f %%", 100.0 * plan->certificate.gap);
         put_card(out, "gap of the certificate", dtp_strbuf_text(&text),
@@ -186,6 +190,9 @@ dtp_status page_write(const page_input *in, dtp_strbuf *out, dtp_err *err)
             dtp_strbuf_add(out, "<p>The plans of the Pareto front are here with <code>dtplan "
                                 "report --points 6</code>, which plans for as many memory "
                                 "limits.</p>\n");
+        }
+        if (part->put == page_baselines && in->plan->n_baselines == 0) {
+            dtp_strbuf_add(out, "<p>The plan was made without baselines.</p>\n");
         }
         dtp_strbuf_add(out, part->drawing ? "<div class=\"scroll\" tabindex=\"-1\">\n" : "");
         DTP_TRY(part->put(in, out, err));

@@ -1,7 +1,8 @@
 // Windows of the timeline: + and - zoom, arrows move, 0 shows all. Names filter the list of tensors.
 "use strict";
 
-const CHARACTER = 6.6;
+const CHARACTER = 6.6; // as in svg.c
+const WIDTH = 1000;
 
 const timeText = (s) => {
   const units = [["s", 1], ["ms", 1e-3], ["us", 1e-6], ["ns", 1e-9]];
@@ -97,7 +98,8 @@ class TimeWindow {
       const x = this.left + (this.plot * (k * step - begin)) / span;
       this.times.append(
         element("line", { x1: x, x2: x, y1: this.axisY, y2: this.axisY + 4, class: "axis" }),
-        element("text", { x, y: this.axisY + 16, "text-anchor": "middle", class: "small" }, timeText(k * step)));
+        element("text", { x: x > WIDTH - 30 ? WIDTH : x, y: this.axisY + 16, class: "small",
+          "text-anchor": x > WIDTH - 30 ? "end" : "middle" }, timeText(k * step)));
     }
   }
 }

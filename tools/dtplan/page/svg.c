@@ -145,6 +145,8 @@ void svg_axis(dtp_strbuf *out, const svg_times *t, double y)
     for (double s = ceil(t->from_s / step - 1e-9) * step; s <= t->to_s + 1e-9 * span; s += step) {
         const double x = svg_at(t, s);
         svg_line(out, (const double[]){x, y, x, y + 4.0}, "axis");
-        svg_text(out, x, y + 16.0, 'm', 90.0, "small", dtp_seconds(s < 1e-15 ? 0.0 : s).text);
+        const bool edge = x > SVG_WIDTH - 30.0; /* its text would leave the drawing */
+        svg_text(out, edge ? SVG_WIDTH : x, y + 16.0, edge ? 'e' : 'm', 90.0, "small",
+                 dtp_seconds(s < 1e-15 ? 0.0 : s).text);
     }
 }
