@@ -12,6 +12,7 @@ function(dtp_shared name export)
     list(JOIN ARGN "," parts)
     set_target_properties(${name} PROPERTIES LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${parts}" EXPORT_NAME ${export}
         VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+    target_link_libraries(${name} INTERFACE m) # the headers' users compute
     target_include_directories(${name} INTERFACE
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     install(TARGETS ${name} EXPORT dtp-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -29,6 +30,8 @@ foreach(part ${runtime})
 endforeach()
 
 install(TARGETS dtplan dtrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+file(GLOB models CONFIGURE_DEPENDS models/*.json)
+install(FILES ${models} DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp)
 install(DIRECTORY models/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.json")
 # Manual pages and what bash completes, as the tools write them
 function(dtp_install_help tool path)
@@ -50,11 +53,15 @@ endforeach()
 # What people put beside their PyTorch or JAX programs (docs/formats/placements.md)
 install(DIRECTORY interop/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.py"
     PATTERN __pycache__ EXCLUDE)
-# Tools find machines and the bench of PyTorch beside themselves, in the build folder as where they are installed.
+# Tools find models, machines and the bench of PyTorch beside themselves, in the build folder as where they are installed.
 if(IS_SYMLINK ${CMAKE_BINARY_DIR}/share/dtp)
     file(REMOVE ${CMAKE_BINARY_DIR}/share/dtp) # as older builds have it
 endif()
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/dtp)
+foreach(model ${models})
+    get_filename_component(name ${model} NAME)
+    file(CREATE_LINK ${model} ${CMAKE_BINARY_DIR}/share/dtp/${name} SYMBOLIC)
+endforeach()
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/models/machines ${CMAKE_BINARY_DIR}/share/dtp/machines SYMBOLIC)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/interop/python/dtp_torch_bench.py
     ${CMAKE_BINARY_DIR}/share/dtp/dtp_torch_bench.py SYMBOLIC)

@@ -1,5 +1,6 @@
 #include "tools/help.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "core/base/status.h"
@@ -8,7 +9,7 @@
 #include "tools/look.h"
 #include "tools/report.h"
 
-enum { COLUMN = 25, EXAMPLE_COLUMNS = 76, PAGE_COLUMNS = 120 };
+enum { COLUMN = 25, EXAMPLE_COLUMNS = 76, PAGE_COLUMNS = 120, MANY = 20 };
 
 static const char *const group_names[TOOL_N_GROUPS] = {"everyday", "questions to a plan",
                                                        "experts"};
@@ -84,15 +85,36 @@ static void add_example(const char *line, dtp_strbuf *out)
     dtp_strbuf_add(out, "\n");
 }
 
+/* In sections where there are many options, those that are used most first. */
+static void add_options(tool_command_id command, dtp_strbuf *out)
+{
+    int32_t n = 0;
+    for (const tool_option *o = tool_options; o->name != NULL; o++) {
+        n += tool_has_option(command, o) ? 1 : 0;
+    }
+    const bool many = n > MANY;
+    dtp_strbuf_add(out, many ? "used most:\n" : "");
+    for (int32_t pass = many ? 0 : 1; pass < 2; pass++) {
+        const char *heading = NULL;
+        for (const tool_option *o = tool_options; o->name != NULL; o++) {
+            heading = tool_is_section(o) ? o->help : heading;
+            if (!tool_has_option(command, o) || (many && tool_is_common(o) != (pass == 0))) {
+                continue;
+            }
+            if (many && pass == 1 && heading != NULL) {
+                dtp_strbuf_addf(out, "\n%s:\n", heading);
+                heading = NULL;
+            }
+            add_option(command, o, out);
+        }
+    }
+}
+
 dtp_status tool_help_command(tool_command_id command, dtp_err *err)
 {
     dtp_strbuf out = {0};
     dtp_strbuf_addf(&out, "usage: %s\n\n", tool_usage(command).text);
-    for (const tool_option *o = tool_options; o->name != NULL; o++) {
-        if (tool_has_option(command, o)) {
-            add_option(command, o, &out);
-        }
-    }
+    add_options(command, &out);
     dtp_strbuf_add(&out, "\nexamples:\n");
     for (int32_t i = 0; i < (int32_t)TOOL_EXAMPLES; i++) {
         add_example(tool_commands[command].examples[i], &out);
@@ -239,6 +261,11 @@ static void add_markdown(dtp_strbuf *out)
     }
     dtp_strbuf_add(out, "\n## Options\n\n");
     for (const tool_option *o = tool_options; o->name != NULL; o++) {
+        if (tool_is_section(o)) {
+            dtp_strbuf_addf(out, "%s### %c%s\n\n", o > tool_options ? "\n" : "",
+                            toupper((unsigned char)o->help[0]), o->help + 1);
+            continue;
+        }
         dtp_strbuf_addf(out, "- `%s%s%s` of ", o->name, o->arg != NULL ? " " : "",
                         o->arg != NULL ? o->arg : "");
         add_owners(o, out);

@@ -177,9 +177,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     if (source->plan == NULL) {
         DTP_TRY(tool_read_graph(source, &job->model, err));
     }
-    if (source->machine != NULL) {
-        DTP_TRY(tool_machine_read(source->machine, source->yes_units, &job->machine, err));
-    }
+    DTP_TRY(tool_machine_of(source, &job->machine, err));
     if (source->plan != NULL) {
         if (decided(source) != NULL) {
             return DTP_FAIL(err, DTP_INVALID,

@@ -15,9 +15,6 @@ static inline bool tool_styles_given(const tool_source *source)
 
 /* A file that belongs to a model: `given`, else MODEL.KIND.json beside MODEL.json when there is
  * one, its path in *path; NULL: there is none. */
-typedef struct tool_path {
-    char text[4096];
-} tool_path;
 const char *tool_beside(const tool_source *source, const char *given, const char *kind,
                         tool_path *path);
 

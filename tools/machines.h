@@ -5,28 +5,27 @@
 
 #include "dtp/plan.h"
 #include "spmd/target/target.h"
+#include "tools/options.h"
 
-/* `name` is a file when it has a '/' or ends with .json, else a shipped machine of this name, else
- * a file: files of the working directory do not hide what is shipped. DTP_INVALID naming the
- * shipped ones when there is none, or a number that looks as if it were in another unit, unless
- * `yes_units` says that it is meant. */
+/* The machine of a file or name (tools/shipped.h). DTP_INVALID also for a number that looks as if it
+ * were in another unit, unless `yes_units` says that it is meant. */
 dtp_status tool_machine_read(const char *name, bool yes_units, dtp_machine **out,
                              dtp_err *err) DTP_MUST_CHECK;
 
-/* Names of the shipped machines in order, ended by NULL; free with tool_machine_names_free. */
-dtp_status tool_machine_names(char ***out, dtp_err *err) DTP_MUST_CHECK;
-void tool_machine_names_free(char **names);
+/* The machine of --machine with --yes-units and every --set; without --machine *out stays, and --set
+ * is DTP_INVALID. */
+dtp_status tool_machine_of(const tool_source *source, dtp_machine **out,
+                           dtp_err *err) DTP_MUST_CHECK;
 
 /* Where the machine that was measured last with so many ranks is kept, in the user's cache
  * ($XDG_CACHE_HOME or ~/.cache, folder dtp, made here). DTP_IO when there is no such folder. */
 dtp_status tool_machine_cache(int32_t ranks, char *path, size_t size, dtp_err *err) DTP_MUST_CHECK;
 
-/* The path of a file of the folder share/dtp beside this program. */
-dtp_status tool_shipped(const char *name, char *path, size_t size, dtp_err *err) DTP_MUST_CHECK;
-
-/* This machine with so many ranks: from the cache, else measured by `dtrun bench --quick`, which is
- * said on standard error. DTP_INVALID when there are more ranks than this machine can stand for. */
-dtp_status tool_machine_here(int32_t ranks, dtp_machine **out, dtp_err *err) DTP_MUST_CHECK;
+/* This machine with so many ranks, with every --set: from the cache, else measured by `dtrun bench
+ * --quick`, which is said on standard error. DTP_INVALID when there are more ranks than this machine
+ * can stand for. */
+dtp_status tool_machine_here(const tool_source *source, int32_t ranks, dtp_machine **out,
+                             dtp_err *err) DTP_MUST_CHECK;
 
 /* A machine without efficiencies, but of kind cpu, takes those of a shipped machine with the same
  * peaks. */

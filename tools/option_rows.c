@@ -25,7 +25,8 @@ enum {
     TENSOR = 1 << (TOOL_N_COMMANDS + DTP_PLAN_TENSOR),
     PINS = 1 << (TOOL_N_COMMANDS + DTP_PLAN_PINS),
     MODES = RULES | TENSOR | PINS,
-    LOCAL = 1 << (TOOL_N_COMMANDS + DTP_PLAN_PINS + 1)
+    LOCAL = 1 << (TOOL_N_COMMANDS + DTP_PLAN_PINS + 1),
+    COMMON = LOCAL << 1
 };
 
 #define ROW(place, field, kind, name, arg, min, max, standard, commands, help, own)                \
@@ -36,6 +37,7 @@ enum {
     ROW(tool_source, field, kind, name, arg, min, max, standard, commands, help, false)
 #define OWN(place, field, kind, name, arg, min, max, standard, commands, help)                     \
     ROW(place, field, kind, name, arg, min, max, standard, commands, help, true)
+#define SECTION(heading) {.name = "", .help = heading},
 const tool_option tool_options[] = {
 #include "tools/options.def"
     {.name = NULL},
@@ -75,6 +77,16 @@ uint32_t tool_modes(const tool_option *option)
 bool tool_is_local(const tool_option *option)
 {
     return (option->commands & LOCAL) != 0;
+}
+
+bool tool_is_common(const tool_option *option)
+{
+    return (option->commands & COMMON) != 0;
+}
+
+bool tool_is_section(const tool_option *option)
+{
+    return option->name[0] == '\0';
 }
 
 bool tool_is_of_mode(const tool_option *option, dtp_planning_mode mode)

@@ -81,6 +81,7 @@ typedef struct tool_command {
 } tool_command;
 extern const tool_command tool_commands[TOOL_N_COMMANDS];
 
+/* A row without commands begins a section: its name is "", its help the heading. */
 typedef struct tool_option {
     const char *name; /* "--mesh"; NULL ends the table */
     const char *arg;  /* placeholder in the help, NULL for flags */
@@ -88,7 +89,7 @@ typedef struct tool_option {
     const char *standard; /* the default; NULL: none, or that of a struct that is the command's */
     const char *help;
     size_t offset;
-    uint32_t commands; /* 1 << id of those that have it; modes of planning and LOCAL behind them */
+    uint32_t commands; /* 1 << id of those that have it; modes of planning, LOCAL, COMMON behind */
     tool_option_kind kind;
     bool own; /* of the struct that is the command's, not of tool_source */
 } tool_option;
@@ -99,6 +100,10 @@ bool tool_has_option(tool_command_id command, const tool_option *option);
 uint32_t tool_modes(const tool_option *option);
 /* Whether ranks of one job may have different values of an option. */
 bool tool_is_local(const tool_option *option);
+/* Whether it stands first in the help of a command that has many. */
+bool tool_is_common(const tool_option *option);
+/* Whether the row begins a section. */
+bool tool_is_section(const tool_option *option);
 /* Whether an option is for a mode of planning. */
 bool tool_is_of_mode(const tool_option *option, dtp_planning_mode mode);
 /* "--mode rules", "--mode tensor", "plans that follow --style and --pin". */

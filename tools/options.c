@@ -15,6 +15,7 @@
 #include "executor/comm/communicator.h"
 #include "tools/help.h"
 #include "tools/progress.h"
+#include "tools/shipped.h"
 
 extern char **environ;
 
@@ -259,7 +260,36 @@ dtp_status tool_options_parse(const tool_call *call, int argc, char **argv, cons
             operands[(*n_operands)++] = argv[i];
         }
     }
-    return *n_operands >= command->min_operands
+    return DTP_OK;
+}
+
+/* ---- operands ---- */
+
+/* Models by name become paths. Files that are read are there, whatever else is missing: MODEL, PLAN
+ * and SUITE of the usage, in their order. */
+static dtp_status find_operands(const tool_call *call, const char *operands[TOOL_MAX_OPERANDS],
+                                tool_path paths[TOOL_MAX_OPERANDS], dtp_err *err)
+{
+    static const char between[] = " []";
+    const char *word = tool_commands[call->id].operands;
+    for (int32_t i = 0; i < (int32_t)TOOL_MAX_OPERANDS && operands[i] != NULL; i++) {
+        word += strspn(word, between);
+        const size_t n = strcspn(word, between);
+        if (n == strlen("MODEL") && strncmp(word, "MODEL", n) == 0) {
+            DTP_TRY(tool_shipped_find(SHIPPED_MODELS, "model", operands[i], &paths[i], err));
+            operands[i] = paths[i].text;
+        } else if ((strncmp(word, "PLAN", 4) == 0 || strncmp(word, "SUITE", 5) == 0) &&
+                   access(operands[i], F_OK) != 0) {
+            return DTP_FAIL(err, DTP_IO, "%.200s: cannot open: %s", operands[i], strerror(errno));
+        }
+        word += n;
+    }
+    return DTP_OK;
+}
+
+static dtp_status check_missing(const tool_call *call, int32_t n_operands, dtp_err *err)
+{
+    return n_operands >= tool_commands[call->id].min_operands
                ? DTP_OK
                : DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)",
                           tool_usage(call->id).text);
@@ -380,12 +410,15 @@ static dtp_status check_outputs(const tool_call *call, dtp_err *err)
 dtp_status tool_perform(const tool_call *call, int argc, char **argv, dtp_err *err)
 {
     const char *operands[TOOL_MAX_OPERANDS] = {NULL};
+    tool_path paths[TOOL_MAX_OPERANDS];
     int32_t n;
     bool done;
     DTP_TRY(tool_options_parse(call, argc, argv, operands, &n, &done, err));
     if (done) {
         return DTP_OK;
     }
+    DTP_TRY(find_operands(call, operands, paths, err));
+    DTP_TRY(check_missing(call, n, err));
     DTP_TRY(check_outputs(call, err));
     return call->body(call->command, operands, err);
 }

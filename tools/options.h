@@ -28,6 +28,10 @@ enum tool_exit {
 int tool_main(const char *program, int (*const runs[TOOL_N_COMMANDS])(int argc, char **argv),
               int argc, char **argv);
 
+typedef struct tool_path {
+    char text[4096];
+} tool_path;
+
 /* What a sub-command does with its operands once the options are stored. */
 typedef dtp_status (*tool_body)(void *command, const char *const *operands, dtp_err *err);
 
@@ -77,6 +81,7 @@ bool tool_is_later_rank(void);
 /* Whether this process says what concerns the whole job: not the later ranks of a job, nor those
  * that dtrun starts after it has said it, which find this in their environment. */
 #define TOOL_STARTED "DTRUN_STARTED"
+#define TOOL_ON_TERMINAL "terminal" /* its value where what they say is passed on to a terminal */
 bool tool_speaks(void);
 
 /* Path of this program, for processes that it starts: others take /proc/self/exe for their own.

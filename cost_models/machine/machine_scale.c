@@ -30,14 +30,14 @@ dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n
     *n = 0;
     DTP_TRY(DTP_MEMORY(err, list));
     add(list, n, (dtp_machine_param){DTP_MACHINE_FLOPS, -1, "flops", 1.0});
-    add(list, n, (dtp_machine_param){DTP_MACHINE_MEM_BW, -1, "mem_bw", m->mem_bw_Bps});
+    add(list, n, (dtp_machine_param){DTP_MACHINE_MEM_BW, -1, "memory.bandwidth", m->mem_bw_Bps});
     add(list, n, (dtp_machine_param){DTP_MACHINE_LAUNCH, -1, "launch", dtp_machine_launch_s(m)});
     for (int32_t l = 0; l < m->n_levels; l++) {
         if (m->levels[l].size > 1) {
             const dtp_level *at = &m->levels[l];
             const bool measured = is_measured(m, l);
             const char *first =
-                dtp_arena_printf(arena, measured ? "%s.collectives" : "%s.bw", at->name);
+                dtp_arena_printf(arena, measured ? "%s.collectives" : "%s.bandwidth", at->name);
             const char *second = dtp_arena_printf(arena, "%s.latency", at->name);
             DTP_TRY(DTP_MEMORY(err, first, second));
             if (measured) {
@@ -83,6 +83,7 @@ static void scale_flops(dtp_machine *m, double factor)
 static dtp_status scale(dtp_machine *m, const dtp_machine_param *param, double factor, dtp_err *err)
 {
     dtp_level *level = &m->levels[param->level > 0 ? param->level : 0];
+    double size;
     switch (param->quantity) {
     case DTP_MACHINE_FLOPS:
         scale_flops(m, factor);
@@ -112,6 +113,15 @@ static dtp_status scale(dtp_machine *m, const dtp_machine_param *param, double f
             }
         }
         return DTP_OK;
+    case DTP_MACHINE_MEMORY:
+        m->memory_bytes = (int64_t)fmin(round((double)m->memory_bytes * factor), 9e18);
+        return DTP_OK;
+    case DTP_MACHINE_LEVEL_SIZE:
+        size = level->size * factor;
+        level->size = (int32_t)fmin(round(size), INT32_MAX);
+        return fabs(size - level->size) < 1e-6
+                   ? DTP_OK
+                   : DTP_FAIL(err, DTP_INVALID, "%g is no number of members", size);
     }
     return DTP_FAIL(err, DTP_INTERNAL, "no such quantity of a machine");
 }

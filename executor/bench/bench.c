@@ -78,10 +78,10 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
     }
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!parts[i].skip) {
-            DTP_TRY(parts[i].run(b, err));
             if (b->options.progress != NULL) {
                 b->options.progress(b->options.user, parts[i].name, b->samples->n);
             }
+            DTP_TRY(parts[i].run(b, err));
         }
     }
     return DTP_OK;

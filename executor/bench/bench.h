@@ -71,7 +71,7 @@ typedef struct dtp_bench_options {
     /* Of an op or a kind of collective (dtp_coll_name) alone, with a copy and, of an op, a product
      * to hold it against; NULL: everything. */
     const char *op, *collective;
-    /* Called on every rank after each part with its name and the samples so far; NULL: silent. */
+    /* Called on every rank before each part with its name and the samples so far; NULL: silent. */
     void (*progress)(void *user, const char *part, int32_t samples);
     void *user;
 } dtp_bench_options;

@@ -62,7 +62,7 @@ cmake_minimum_required(VERSION 3.25)
 project(plans LANGUAGES C)
 find_package(dtp REQUIRED)
 add_executable(program $root/tests/tools/install_program.c)
-target_link_libraries(program PRIVATE dtp::planner m)
+target_link_libraries(program PRIVATE dtp::planner)
 TXT
 cmake -S "$here/plans" -B "$here/plans/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_FLAGS="${DTP_TEST_CFLAGS:-}" >"$here/configure.log"
@@ -78,7 +78,7 @@ compile() { # PACKAGE COMPILER AND SOURCE
     local package=$1
     shift
     # shellcheck disable=SC2046
-    "$@" -Wall -Wextra -Werror ${DTP_TEST_CFLAGS:-} -o "$here/program" $(pkg-config --cflags --libs "$package") -lm \
+    "$@" -Wall -Wextra -Werror ${DTP_TEST_CFLAGS:-} -o "$here/program" $(pkg-config --cflags --libs "$package") \
         -Wl,-rpath,"$libdir"
 }
 for source in "$root"/examples/*.c; do compile dtp cc -std=c17 "$source"; done

@@ -20,6 +20,47 @@ for at in "$bin" "$here/prefix/bin"; do
         --machine models/machines/h100_64.json --json) || bad "$at: a machine by name gives another plan than its file"
 done
 
+# ---- models by name, as dtrun has them
+for at in "$bin" "$here/prefix/bin"; do
+    cmp -s <("$at/dtplan" plan mlp_digits --mesh x:2 --machine h100_64 --json) \
+        <("$at/dtplan" plan models/mlp_digits.json --mesh x:2 --machine h100_64 --json) || bad "$at: a model by name gives another plan"
+    "$at/dtrun" verify mlp_digits --mesh x:2 --rules batch:x --comm sim --steps 1 >/dev/null || bad "$at: dtrun takes no model by name"
+done
+
+# ---- numbers of machines
+set_() { "$bin/dtplan" machines h100_64 "$@" -o "$here/set.json" || bad "machines $*"; }
+number() { # KEY WANTED: of set.json
+    python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); v = eval(sys.argv[2], d); w = float(sys.argv[3])
+sys.exit(f"{sys.argv[2]} is {v}, not {w}" if abs(v - w) > 1e-9 * abs(w) else 0)' "$here/set.json" "$@" || bad "--set"
+}
+set_ --set memory=141GiB --set ib.bandwidth=0.5x --set nvlink.latency=2.7us --set ib.size=16 --set flops=2x --set launch=3us \
+    --set memory.bandwidth=4.8e12
+number "device['memory_bytes']" 151397597184
+number "levels[1]['bw_Bps']" 2e11
+number "levels[0]['latency_s']" 2.7e-6
+number "levels[1]['size']" 16
+number "device['flops']['bf16']" 1.978e15
+number "device['launch_s']" 3e-6
+number "device['mem_bw_Bps']" 4.8e12
+number "efficiency['torch']['products']" 0.61
+set_ --set ib.bandwidth=0.5x --set ib.bandwidth=400GB/s
+number "levels[1]['bw_Bps']" 4e11
+same() { # a command with --set says what it says with the machine's file
+    "$bin/$1" "${@:2}" --machine h100_64 --set memory.bandwidth=0.5x >"$here/one" 2>&1 || bad "$1 $2 --set: $(cat "$here/one")"
+    "$bin/$1" "${@:2}" --machine "$here/half.json" >"$here/two" 2>&1 || bad "$1 $2: $(cat "$here/two")"
+    cmp -s "$here/one" "$here/two" || bad "$1 $2 --set says something else"
+}
+"$bin/dtplan" machines h100_64 --set memory.bandwidth=0.5x -o "$here/half.json" || bad "machines -o"
+"$bin/dtplan" plan mlp_digits --mesh x:2 --machine "$here/half.json" -o "$here/half.plan.json" >/dev/null || bad "a plan of the file"
+same dtplan plan mlp_digits --mesh x:2 --json
+same dtplan explain mlp_digits "$here/half.plan.json" w1 --json
+same dtplan diff mlp_digits "$here/half.plan.json" "$here/half.plan.json" --json
+same dtplan pareto mlp_digits --mesh x:2 --points 2 --json
+same dtplan sensitivity mlp_digits "$here/half.plan.json" --only flops --steps 1 --json
+same dtplan redistribute --mesh a:2 --shape 8,8 --from S0 --to R --json
+same dtplan show mlp_digits --mesh x:2 --stage problem
+same dtplan show mlp_digits --plan "$here/half.plan.json" --stage schedule
+
 plan() { "$bin/dtplan" plan models/mlp_digits.json --mesh x:2 -o "$1" >/dev/null 2>"$here/err"; }
 plan "$here/first.json" || bad "no plan without --machine: $(cat "$here/err")"
 grep -q '^no --machine: measuring this machine on 2 rank' "$here/err" || bad "it is not said that the machine is measured"

@@ -27,7 +27,7 @@ refused() {
 
 # Values of options.
 refused "unknown command 'x\\x1b[31m\\n\\u009b'" dtplan "x$esc"
-refused "x\\x1b[31m\\n\\u009b: cannot open" dtplan plan "x$esc" --mesh x:2 --machine $machine
+refused "./x\\x1b[31m\\n\\u009b: cannot open" dtplan plan "./x$esc" --mesh x:2 --machine $machine
 refused '\x1b[31m' dtplan plan $model --mesh "x$esc:2" --machine $machine
 refused '\x1b[31m' dtplan plan $model --mesh x:2 --machine $machine --rules "x$esc:x"
 refused '\x1b[31m' dtplan plan $model --mesh x:2 --machine $machine --pin "x$esc: batch@x"

@@ -20,6 +20,8 @@ J
 regress "$here/suite.json" || bad "a suite that is not recorded fails"
 has "not recorded yet"
 regress "$here/suite.json" --update || bad "--update"
+has "1 case: 1 recorded, 0 failed"
+grep -q 'not recorded\|new$' "$here/out" && bad "--update says of a case that it is not recorded"
 cp "$here/suite.json" "$here/recorded.json"
 regress "$here/suite.json" || bad "after --update"
 cp "$here/out" "$here/first"

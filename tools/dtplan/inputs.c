@@ -36,7 +36,7 @@ dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_pl
     if (source->machine == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
     }
-    DTP_TRY(tool_machine_read(source->machine, source->yes_units, &out->machine, err));
+    DTP_TRY(tool_machine_of(source, &out->machine, err));
     DTP_TRY(tool_read_planned(source, &out->model, &out->plan, err));
     DTP_TRY(tool_plan_runtime(out->plan, out->machine, err));
     DTP_TRY(dtp_plan_graph(out->plan, out->model, &out->graph, err));

@@ -150,7 +150,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         return DTP_FAIL(err, DTP_INVALID, "--machine FILE is missing");
     }
     DTP_TRY(tool_read_graph(&c->source, &c->graph, err));
-    DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &c->machine, err));
+    DTP_TRY(tool_machine_of(&c->source, &c->machine, err));
     c->arena = dtp_arena_create();
     dtp_mesh mesh;
     dtp_plan_request request = dtp_plan_request_init();

@@ -105,7 +105,7 @@ static dtp_status print_under_torch(const plan_command *c, const dtp_plan *plan,
         strcmp(plan->target, dtp_target_cuda.name) != 0) {
         return DTP_OK;
     }
-    DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &machine, err));
+    DTP_TRY(tool_machine_of(&c->source, &machine, err));
     dtp_status s = tool_machine_borrow(machine, err);
     const bool rates = dtp_efficiency_find(machine, target->runtime) != NULL;
     s = s == DTP_OK && rates ? tool_machine_runtime(machine, NULL, target, err) : s;
@@ -460,13 +460,13 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }
     DTP_TRY(tool_read_graph(&c->source, &c->model, err));
-    if (c->source.machine != NULL) {
-        DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &c->machine, err));
-    } else if (!is_by_pins(c)) {
+    if (c->source.machine != NULL || is_by_pins(c)) {
+        DTP_TRY(tool_machine_of(&c->source, &c->machine, err));
+    } else {
         dtp_mesh mesh;
         DTP_TRY(dtp_mesh_parse(c->source.mesh == NULL ? "" : c->source.mesh, &mesh, err));
         const int32_t ranks = c->source.mesh != NULL ? dtp_mesh_ranks(&mesh) : c->source.devices;
-        DTP_TRY(tool_machine_here(ranks, &c->machine, err));
+        DTP_TRY(tool_machine_here(&c->source, ranks, &c->machine, err));
     }
     return run_planner(c, err);
 }

@@ -246,7 +246,7 @@ static dtp_status read_machine(redistribute_command *c, dtp_err *err)
     tool_target target;
     c->pricer = malloc(sizeof *c->pricer);
     DTP_TRY(DTP_MEMORY(err, c->pricer));
-    DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &c->machine, err));
+    DTP_TRY(tool_machine_of(&c->source, &c->machine, err));
     DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
     DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, target.target, c->pricer, err));
     c->price = machine_step_price;
@@ -293,7 +293,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(read_flatten(c, err));
     c->price = c->source.compat != NULL ? dtp_torch_step_price : dtp_step_generic_price;
     c->price_name = c->source.compat != NULL ? "torch" : "default";
-    DTP_TRY(c->source.machine != NULL ? read_machine(c, err) : DTP_OK);
+    DTP_TRY(c->source.machine != NULL || c->source.set.n > 0 ? read_machine(c, err) : DTP_OK);
     const dtp_redistributor torch = dtp_torch_redistributor(&c->torch);
     DTP_TRY(c->source.compat != NULL
                 ? dtp_redistribute_by(&torch, &c->mesh, &c->type, &c->from, &c->to, &c->steps, err)

@@ -9,6 +9,7 @@
 #include "executor/device/cpus.h"
 #include "tools/job.h"
 #include "tools/machines.h"
+#include "tools/shipped.h"
 #include "tools/regress/suite.h"
 
 /* Of a plan. Bytes and counts of collectives follow their kind. */
@@ -124,8 +125,10 @@ static dtp_status add_hash(suite *s, suite_case *c, suite_group group, const dtp
 /* Sizes of the dims that tensors have. */
 static dtp_status add_model(suite *s, suite_case *c, dtp_err *err)
 {
-    tool_source source = {.model = c->model};
+    tool_path path;
     dtp_graph *g = NULL;
+    DTP_TRY(tool_shipped_find(SHIPPED_MODELS, "model", c->model, &path, err));
+    tool_source source = {.model = path.text};
     for (int32_t i = 0; i + 1 < c->n_args; i++) {
         if (strcmp(c->args[i], "--dim") == 0 && source.dims.n < TOOL_LIST_MAX) {
             source.dims.items[source.dims.n++] = c->args[i + 1];
@@ -167,7 +170,13 @@ static dtp_status add_machine(suite *s, suite_case *c, dtp_err *err)
     if (c->machine == NULL) {
         return DTP_OK;
     }
-    DTP_TRY(tool_machine_read(c->machine, true, &m, err));
+    tool_source source = {.machine = c->machine, .yes_units = true};
+    for (int32_t i = 0; i + 1 < c->n_args; i++) {
+        if (strcmp(c->args[i], "--set") == 0 && source.set.n < TOOL_LIST_MAX) {
+            source.set.items[source.set.n++] = c->args[i + 1];
+        }
+    }
+    DTP_TRY(tool_machine_of(&source, &m, err));
     dtp_status status = add_number(s, c, "memory_bytes", (double)m->memory_bytes, err);
     status = status == DTP_OK ? add_number(s, c, "mem_bw_Bps", m->mem_bw_Bps, err) : status;
     status = status == DTP_OK ? add_number(s, c, "launch_s", m->launch_s, err) : status;

@@ -8,6 +8,7 @@
 #include "tools/job.h"
 #include "tools/machines.h"
 #include "tools/progress.h"
+#include "tools/shipped.h"
 
 typedef struct report_command {
     tool_source source;
@@ -27,7 +28,7 @@ static dtp_status find_machine(report_command *c, dtp_err *err)
     dtp_graph *model = NULL;
     dtp_plan *plan = NULL;
     DTP_TRY(tool_read_planned(&c->source, &model, &plan, err));
-    dtp_status s = tool_machine_names(&names, err);
+    dtp_status s = tool_shipped_names(SHIPPED_MACHINES, &names, err);
     for (int32_t i = 0; s == DTP_OK && plan->machine != NULL && names[i] != NULL; i++) {
         dtp_machine *machine = NULL;
         s = tool_machine_read(names[i], false, &machine, err);
@@ -43,7 +44,7 @@ static dtp_status find_machine(report_command *c, dtp_err *err)
                      plan->machine != NULL ? plan->machine : "",
                      plan->machine != NULL ? "', which is no machine with a name" : "");
     }
-    tool_machine_names_free(names);
+    tool_shipped_free(names);
     dtp_plan_destroy(plan);
     dtp_graph_destroy(model);
     return s;

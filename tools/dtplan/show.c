@@ -147,7 +147,7 @@ static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *
         return DTP_FAIL(err, DTP_INVALID, "--stage problem needs --mesh and --machine");
     }
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
-    DTP_TRY(tool_machine_read(c->source.machine, c->source.yes_units, &machine, err));
+    DTP_TRY(tool_machine_of(&c->source, &machine, err));
     dtp_status s = tool_target_find(&c->source, machine, &target, err);
     s = s == DTP_OK ? tool_read_changed(&c->source, &target, &model, &g, err) : s;
     s = s == DTP_OK ? print_problem(c, g, &mesh, machine, target.target, c->source.uneven, out, err)

@@ -1,8 +1,11 @@
 /* dtrun bench: measures this machine on real ranks and writes a machine file, or measures one op or
  * collective and prints what it reaches. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "core/base/clock.h"
 #include "cost_models/machine/fit.h"
 #include "executor/bench/bench.h"
 #include "executor/cpu/gemm/blas.h"
@@ -15,14 +18,21 @@
 typedef struct bench_command {
     tool_source source;
     tool_ranks ranks;
+    double begun_s; /* of rank 0 */
 } bench_command;
 
+/* A part begins. Ranks of mpirun have no terminal of their own: they say it in lines. */
 static void show_progress(void *user, const char *part, int32_t samples)
 {
+    const bench_command *c = user;
+    const char *started = getenv(TOOL_STARTED);
     char note[64];
-    (void)user;
     (void)snprintf(note, sizeof note, "%.32s, %d samples", part, samples);
-    tool_progress_note(note);
+    if (isatty(STDERR_FILENO) != 0) {
+        tool_progress_note(note);
+    } else if (started != NULL && strcmp(started, TOOL_ON_TERMINAL) == 0) {
+        (void)fprintf(stderr, "measuring %s so far, %.1f s\n", note, dtp_now_s() - c->begun_s);
+    }
 }
 
 static dtp_status write_machine(const bench_command *c, const dtp_backend *backend,
@@ -55,6 +65,8 @@ static dtp_status bench_rank(dtp_comm *comm, dtp_backend *backend, void *user, d
         dtrun_bench_alone_options(&c->source, backend->ops->queue != NULL, &scale, &options, err));
     options.progress = comm->rank == 0 && !c->source.quiet ? show_progress : NULL;
     if (options.progress != NULL) {
+        c->begun_s = dtp_now_s();
+        options.user = c;
         tool_progress_begin("measuring");
     }
     dtp_status s = dtp_bench_run(comm, backend, &options, &samples, err);

@@ -12,10 +12,10 @@
 #include "executor/device/cpus.h"
 #include "tools/child.h"
 #include "tools/dtrun/bench_machine.h"
-#include "tools/machines.h"
 #include "tools/progress.h"
+#include "tools/shipped.h"
 
-enum { MAX_RESULT_BYTES = 16 << 20, NO_TORCH = 3, NOT_STARTED = 127, PATH_BYTES = 4096 };
+enum { MAX_RESULT_BYTES = 16 << 20, NO_TORCH = 3, NOT_STARTED = 127 };
 
 static const char script[] = "dtp_torch_bench.py", variable[] = "DTP_TORCH_PYTHON";
 static const char *const KEYS[] = {"format", "torch", "device", "memory_bytes",
@@ -25,17 +25,18 @@ static const char *const KEYS[] = {"format", "torch", "device", "memory_bytes",
 static dtp_status run_script(const char *list, size_t len, char **text, size_t *n, dtp_err *err)
 {
     const char *given = getenv(variable), *python = given != NULL && given[0] ? given : "python3";
-    char path[PATH_BYTES], list_path[64];
+    tool_path path;
+    char list_path[64];
     int in = -1, out = -1, code = -1;
     pid_t child = 0;
-    DTP_TRY(tool_shipped(script, path, sizeof path, err));
+    DTP_TRY(tool_beside_program("../share/dtp/dtp_torch_bench.py", &path, err));
     DTP_TRY(tool_unnamed_file(&in, err));
     dtp_status s = tool_unnamed_file(&out, err);
     if (s == DTP_OK && write(in, list, len) != (ssize_t)len) {
         s = DTP_FAIL(err, DTP_IO, "no room for a temporary file of %zu bytes", len);
     }
     (void)snprintf(list_path, sizeof list_path, "/proc/%ld/fd/%d", (long)getpid(), in);
-    char *argv[] = {(char *)(uintptr_t)python, path, list_path, NULL};
+    char *argv[] = {(char *)(uintptr_t)python, path.text, list_path, NULL};
     s = s == DTP_OK ? tool_child_start(python, argv, out, -1, &child, err) : s;
     const bool ended = s == DTP_OK && tool_child_wait(child, &code) == child;
     const int status = ended && WIFEXITED(code) ? WEXITSTATUS(code) : -1;
@@ -45,7 +46,8 @@ static dtp_status run_script(const char *list, size_t len, char **text, size_t *
                      "--as torch: '%.200s' %s; %s names an interpreter that has torch", python,
                      status == NO_TORCH ? "has no torch" : "cannot be started", variable);
     } else if (s == DTP_OK && status != 0) {
-        s = DTP_FAIL(err, DTP_IO, "--as torch: '%.200s %.400s' failed (%s %d)", python, path,
+        s = DTP_FAIL(err, DTP_IO, "--as torch: '%.200s %.400s' failed (%s %d)", python,
+                     path.text,
                      status < 0 ? "signal" : "exit code",
                      status < 0 && ended && WIFSIGNALED(code) ? WTERMSIG(code) : status);
     }

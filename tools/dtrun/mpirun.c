@@ -226,7 +226,7 @@ static dtp_status start(char *const *argv, ends pipes[N_PIPES], dtp_err *err)
     if (!isatty(STDOUT_FILENO)) {
         (void)setenv("NO_COLOR", "1", 1);
     }
-    (void)setenv(TOOL_STARTED, "1", 1);
+    (void)setenv(TOOL_STARTED, isatty(STDERR_FILENO) ? TOOL_ON_TERMINAL : "1", 1);
     (void)fflush(NULL);
     (void)sigemptyset(&ending); /* no signal comes between the process and its handlers */
     (void)sigaddset(&ending, SIGINT);

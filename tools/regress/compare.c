@@ -43,7 +43,7 @@ bool suite_case_regressed(const suite *s, const suite_case *c)
         has = has || (c->now.there && !isnan(c->now.values[m]));
         worse = worse || suite_is_worse(s, c, m);
     }
-    return c->failure != NULL || worse || (had && c->now.there && !has);
+    return c->failure != NULL || (!s->updated && (worse || (had && c->now.there && !has)));
 }
 
 void suite_value_print(suite_unit unit, double value, dtp_strbuf *out)
@@ -143,7 +143,7 @@ void suite_why(const suite *s, const suite_case *c, dtp_strbuf *out)
         return;
     }
     if (!c->recorded.there) {
-        dtp_strbuf_add(out, "not recorded yet (--update)\n");
+        dtp_strbuf_add(out, s->updated ? "" : "not recorded yet (--update)\n");
         return;
     }
     for (int32_t m = 0; s->metrics[m].name != NULL; m++) {
@@ -178,6 +178,7 @@ static const char *verdict(const suite *s, const suite_case *c)
         moved = moved || suite_has_changed(s, c, m);
     }
     return c->failure != NULL                          ? "FAILED"
+           : s->updated                                ? "recorded"
            : suite_case_regressed(s, c)                ? "WORSE"
            : !c->recorded.there                        ? "new"
            : moved                                     ? "moved"
@@ -221,14 +222,19 @@ static void add_lines(const char *text, const char *begin, dtp_strbuf *out)
 
 static void print_totals(const suite *s, dtp_strbuf *out)
 {
-    int32_t worse = 0, moved = 0;
+    int32_t worse = 0, moved = 0, recorded = 0;
     for (int32_t i = 0; i < s->n; i++) {
         const char *v = verdict(s, &s->cases[i]);
         worse += suite_case_regressed(s, &s->cases[i]) ? 1 : 0;
+        recorded += strcmp(v, "recorded") == 0 ? 1 : 0;
         moved += strcmp(v, "moved") == 0 || strcmp(v, "layout") == 0 ? 1 : 0;
     }
-    dtp_strbuf_addf(out, "%d case%s: %d regressed, %d moved within tolerance\n", s->n,
-                    s->n == 1 ? "" : "s", worse, moved);
+    dtp_strbuf_addf(out, "%d case%s: ", s->n, s->n == 1 ? "" : "s");
+    if (s->updated) {
+        dtp_strbuf_addf(out, "%d recorded, %d failed\n", recorded, worse);
+    } else {
+        dtp_strbuf_addf(out, "%d regressed, %d moved within tolerance\n", worse, moved);
+    }
 }
 
 void suite_text(const suite *s, dtp_strbuf *out)

@@ -227,6 +227,7 @@ static dtp_status perform(suite_command *c, suite *s, suite_run *run, dtp_err *e
     if (run->finish != NULL) {
         DTP_TRY(run->finish(s, err));
     }
+    s->updated = c->source.update;
     for (int32_t i = 0; i < s->n; i++) {
         c->exit_code = suite_case_regressed(s, &s->cases[i]) ? 1 : c->exit_code;
     }
@@ -234,11 +235,6 @@ static dtp_status perform(suite_command *c, suite *s, suite_run *run, dtp_err *e
     DTP_TRY(put_file(c->source.markdown, s, suite_markdown, err));
     if (c->source.update) {
         dtp_strbuf file = {0};
-        bool failed = false;
-        for (int32_t i = 0; i < s->n; i++) {
-            failed = failed || s->cases[i].failure != NULL;
-        }
-        c->exit_code = failed ? 1 : 0;
         DTP_TRY(suite_write(s, &file, err));
         DTP_TRY(tool_put_in(c->file, &file, err));
     }

@@ -75,6 +75,7 @@ typedef struct suite {
     const suite_metric *metrics;         /* of the kind */
     double tolerance[SUITE_MAX_METRICS]; /* by metric */
     bool two_sided;                      /* less than the tolerance allows is a regression, too */
+    bool updated;                        /* what the cases give now is recorded: none regresses */
     int32_t n;
     suite_case *cases;
 } suite;

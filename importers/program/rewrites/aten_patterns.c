@@ -460,24 +460,33 @@ static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     const int32_t x = dtp_aten_input(node, 0), w = dtp_aten_operand(node, "weight");
     const dtp_aten_arg *stride = dtp_aten_arg_of(node, "stride");
-    (void)err;
     if (!(dtp_aten_is(node, "conv1d") || dtp_aten_is(node, "conv2d") ||
-          dtp_aten_is(node, "conv3d")) ||
-        !allows(p, node, "input:t weight:t bias:t stride:s padding=0 dilation=1 groups=1") ||
-        x < 0 || w < 0 || !dtp_aten_all_are(node, "padding", 0) ||
-        !dtp_aten_all_are(node, "dilation", 1) || dtp_aten_int(node, "groups", 1) != 1) {
+          dtp_aten_is(node, "conv3d"))) {
         return DTP_OK;
     }
-    const dtp_aten_value *v = &p->g->values[x], *k = &p->g->values[w];
-    const dtp_aten_value *out = &p->g->values[node->outs[0]];
-    bool whole = v->rank == k->rank && out->rank == k->rank && v->rank >= 3 &&
-                 (stride == NULL || stride->n == 1 || stride->n == v->rank - 2);
-    for (int32_t i = 2; i < v->rank && whole; i++) {
-        const int64_t by = stride == NULL ? 1 : stride->ints[stride->n == 1 ? 0 : i - 2];
-        whole = by == k->sizes[i] && out->sizes[i] * k->sizes[i] == v->sizes[i];
+    bool whole = allows(p, node, "input:t weight:t bias:t stride:s padding=0 dilation=1 groups=1") &&
+                 x >= 0 && w >= 0 && dtp_aten_all_are(node, "padding", 0) &&
+                 dtp_aten_all_are(node, "dilation", 1) && dtp_aten_int(node, "groups", 1) == 1;
+    if (whole) {
+        const dtp_aten_value *v = &p->g->values[x], *k = &p->g->values[w];
+        const dtp_aten_value *out = &p->g->values[node->outs[0]];
+        whole = v->rank == k->rank && out->rank == k->rank && v->rank >= 3 &&
+                (stride == NULL || stride->n == 1 || stride->n == v->rank - 2);
+        for (int32_t i = 2; i < v->rank && whole; i++) {
+            const int64_t by = stride == NULL ? 1 : stride->ints[stride->n == 1 ? 0 : i - 2];
+            whole = by == k->sizes[i] && out->sizes[i] * k->sizes[i] == v->sizes[i];
+        }
     }
-    node->op = whole ? "dtp.patches" : node->op;
-    return DTP_OK;
+    if (whole) {
+        node->op = "dtp.patches";
+        return DTP_OK;
+    }
+    node->refused = dtp_arena_printf(
+        p->g->arena,
+        "%s%sa convolution works whose stride is its kernel, without padding, dilation and groups, "
+        "on whole patches of the kernel",
+        node->refused != NULL ? node->refused : "", node->refused != NULL ? "; " : "");
+    return DTP_MEMORY(err, node->refused);
 }
 
 /* ---- indexing ---- */
