@@ -13,6 +13,16 @@
 #include "core/files/file_in.h"
 #include "tools/progress.h"
 
+dtp_status tool_program_path(char *path, size_t size, dtp_err *err)
+{
+    const ssize_t n = readlink("/proc/self/exe", path, size);
+    if (n < 0 || (size_t)n >= size) {
+        return DTP_FAIL(err, DTP_IO, "/proc/self/exe: %s", strerror(n < 0 ? errno : ENAMETOOLONG));
+    }
+    path[n] = '\0';
+    return DTP_OK;
+}
+
 enum { PATH_BYTES = 4096, END_S = 5 }; /* how long they have to end */
 
 /* ---- files without a name ---- */

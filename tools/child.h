@@ -7,6 +7,10 @@
 
 #include "core/base/status.h"
 
+/* Path of this program, for processes that it starts: others take /proc/self/exe for their own.
+ * DTP_IO. */
+dtp_status tool_program_path(char *path, size_t size, dtp_err *err) DTP_MUST_CHECK;
+
 /* A file without a name, in the folder TMPDIR (default /tmp), for what a program prints: nothing of
  * it is left however this process ends. DTP_IO. */
 dtp_status tool_unnamed_file(int *fd, dtp_err *err) DTP_MUST_CHECK;

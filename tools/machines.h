@@ -7,13 +7,13 @@
 #include "spmd/target/target.h"
 #include "tools/options.h"
 
-/* The machine of a file or name (tools/shipped.h). DTP_INVALID also for a number that looks as if it
- * were in another unit, unless `yes_units` says that it is meant. */
+/* The machine of a file or name (tools/shipped.h). DTP_INVALID also for a number that looks as if
+ * it were in another unit, unless `yes_units` says that it is meant. */
 dtp_status tool_machine_read(const char *name, bool yes_units, dtp_machine **out,
                              dtp_err *err) DTP_MUST_CHECK;
 
-/* The machine of --machine with --yes-units and every --set; without --machine *out stays, and --set
- * is DTP_INVALID. */
+/* The machine of --machine with --yes-units and every --set; without --machine *out stays, and
+ * --set is DTP_INVALID. */
 dtp_status tool_machine_of(const tool_source *source, dtp_machine **out,
                            dtp_err *err) DTP_MUST_CHECK;
 
@@ -22,8 +22,8 @@ dtp_status tool_machine_of(const tool_source *source, dtp_machine **out,
 dtp_status tool_machine_cache(int32_t ranks, char *path, size_t size, dtp_err *err) DTP_MUST_CHECK;
 
 /* This machine with so many ranks, with every --set: from the cache, else measured by `dtrun bench
- * --quick`, which is said on standard error. DTP_INVALID when there are more ranks than this machine
- * can stand for. */
+ * --quick`, which is said on standard error. DTP_INVALID when there are more ranks than this
+ * machine can stand for. */
 dtp_status tool_machine_here(const tool_source *source, int32_t ranks, dtp_machine **out,
                              dtp_err *err) DTP_MUST_CHECK;
 

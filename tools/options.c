@@ -19,16 +19,6 @@
 
 extern char **environ;
 
-dtp_status tool_program_path(char *path, size_t size, dtp_err *err)
-{
-    const ssize_t n = readlink("/proc/self/exe", path, size);
-    if (n < 0 || (size_t)n >= size) {
-        return DTP_FAIL(err, DTP_IO, "/proc/self/exe: %s", strerror(n < 0 ? errno : ENAMETOOLONG));
-    }
-    path[n] = '\0';
-    return DTP_OK;
-}
-
 /* A file that cannot be read or written is one that the command line named. */
 int tool_fail(const char *program, const dtp_err *err)
 {
@@ -287,14 +277,6 @@ static dtp_status find_operands(const tool_call *call, const char *operands[TOOL
     return DTP_OK;
 }
 
-static dtp_status check_missing(const tool_call *call, int32_t n_operands, dtp_err *err)
-{
-    return n_operands >= tool_commands[call->id].min_operands
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)",
-                          tool_usage(call->id).text);
-}
-
 /* ---- what is written ---- */
 
 bool tool_is_later_rank(void)
@@ -418,7 +400,10 @@ dtp_status tool_perform(const tool_call *call, int argc, char **argv, dtp_err *e
         return DTP_OK;
     }
     DTP_TRY(find_operands(call, operands, paths, err));
-    DTP_TRY(check_missing(call, n, err));
+    if (n < tool_commands[call->id].min_operands) {
+        return DTP_FAIL(err, DTP_INVALID, "an argument is missing (usage: %s)",
+                        tool_usage(call->id).text);
+    }
     DTP_TRY(check_outputs(call, err));
     return call->body(call->command, operands, err);
 }

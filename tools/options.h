@@ -84,10 +84,6 @@ bool tool_is_later_rank(void);
 #define TOOL_ON_TERMINAL "terminal" /* its value where what they say is passed on to a terminal */
 bool tool_speaks(void);
 
-/* Path of this program, for processes that it starts: others take /proc/self/exe for their own.
- * DTP_IO. */
-dtp_status tool_program_path(char *path, size_t size, dtp_err *err) DTP_MUST_CHECK;
-
 /* Prints "program: message" on stderr, unless others did, and gives the exit code of the failure.
  */
 int tool_fail(const char *program, const dtp_err *err);

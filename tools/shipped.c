@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/strbuf.h"
+#include "tools/child.h"
 
 static const char suffix[] = ".json";
 
@@ -96,14 +97,14 @@ static dtp_status fail(const char *folder, const char *what, const char *name, d
     }
     const bool is_path = length > 0 || last != NULL;
     const dtp_status s =
-        is_path ? DTP_FAIL(err, DTP_IO, "%.200s: cannot open: %s%s", name, strerror(ENOENT),
-                           hint.text)
-                : DTP_FAIL(err, DTP_INVALID,
-                           "%.100s: there is no such file and no %s of this name%s%s", name, what,
-                           hint.text[0] != '\0' ? hint.text
-                           : list.len > 0        ? "; there are "
-                                                 : "",
-                           hint.text[0] != '\0' ? "" : dtp_strbuf_text(&list));
+        is_path
+            ? DTP_FAIL(err, DTP_IO, "%.200s: cannot open: %s%s", name, strerror(ENOENT), hint.text)
+            : DTP_FAIL(err, DTP_INVALID, "%.100s: there is no such file and no %s of this name%s%s",
+                       name, what,
+                       hint.text[0] != '\0' ? hint.text
+                       : list.len > 0       ? "; there are "
+                                            : "",
+                       hint.text[0] != '\0' ? "" : dtp_strbuf_text(&list));
     dtp_strbuf_free(&list);
     tool_shipped_free(names);
     return s;

@@ -17,9 +17,10 @@ typedef enum dtp_machine_quantity {
 
 typedef struct dtp_machine_param {
     dtp_machine_quantity quantity;
-    int32_t level;    /* of LEVEL_* */
-    const char *name; /* "flops", "memory.bandwidth", "launch", "nvlink.bandwidth", "nvlink.latency" */
-    double value;     /* as the machine has it; 1 where many numbers are scaled together */
+    int32_t level; /* of LEVEL_* */
+    const char
+        *name;    /* "flops", "memory.bandwidth", "launch", "nvlink.bandwidth", "nvlink.latency" */
+    double value; /* as the machine has it; 1 where many numbers are scaled together */
 } dtp_machine_param;
 
 /* Rates and delays that can be scaled, from `arena`: levels of one member and zero values are left

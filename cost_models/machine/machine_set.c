@@ -18,8 +18,7 @@ static dtp_status list_params(const dtp_machine *m, dtp_arena *arena, int32_t *n
     DTP_TRY(dtp_machine_params(m, arena, n, &scaled, err));
     DTP_TRY(DTP_NEW(arena, list, *n + 1 + m->n_levels, err));
     memcpy(list, scaled, (size_t)*n * sizeof *list);
-    list[(*n)++] =
-        (dtp_machine_param){DTP_MACHINE_MEMORY, -1, "memory", (double)m->memory_bytes};
+    list[(*n)++] = (dtp_machine_param){DTP_MACHINE_MEMORY, -1, "memory", (double)m->memory_bytes};
     for (int32_t l = 0; l < m->n_levels; l++) {
         const char *name = dtp_arena_printf(arena, "%s.size", m->levels[l].name);
         DTP_TRY(DTP_MEMORY(err, name));
@@ -134,11 +133,10 @@ static dtp_status set_one(dtp_machine **m, const char *text, dtp_arena *arena, d
         for (int32_t k = 0; k < n; k++) {
             dtp_strbuf_addf(&names, "%s%s", k > 0 ? ", " : "", list[k].name);
         }
-        const dtp_status s =
-            text[length] == '\0'
-                ? DTP_FAIL(err, DTP_INVALID, "it is not of the form NAME=VALUE")
-                : DTP_FAIL(err, DTP_INVALID, "%s has no such quantity; it has %s", (*m)->place,
-                           dtp_strbuf_text(&names));
+        const dtp_status s = text[length] == '\0'
+                                 ? DTP_FAIL(err, DTP_INVALID, "it is not of the form NAME=VALUE")
+                                 : DTP_FAIL(err, DTP_INVALID, "%s has no such quantity; it has %s",
+                                            (*m)->place, dtp_strbuf_text(&names));
         dtp_strbuf_free(&names);
         return s;
     }
@@ -156,11 +154,12 @@ dtp_status dtp_machine_set(dtp_machine **m, int32_t n, const char *const *texts,
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < n && s == DTP_OK; i++) {
         s = dtp_err_prefixed(set_one(m, texts[i], arena, err), err, "--set %.100s", texts[i]);
-        const char *name = s == DTP_OK ? dtp_arena_printf((*m)->arena, "%s %s", (*m)->name, texts[i])
-                                       : NULL,
-                   *place = s == DTP_OK ? dtp_arena_printf((*m)->arena, "%s with %s", (*m)->place,
-                                                           texts[i])
-                                        : NULL;
+        const char *name = s == DTP_OK
+                               ? dtp_arena_printf((*m)->arena, "%s %s", (*m)->name, texts[i])
+                               : NULL,
+                   *place = s == DTP_OK
+                                ? dtp_arena_printf((*m)->arena, "%s with %s", (*m)->place, texts[i])
+                                : NULL;
         s = s == DTP_OK ? DTP_MEMORY(err, name, place) : s;
         if (s == DTP_OK) {
             (*m)->name = name;

@@ -83,8 +83,10 @@ dtp_status dtp_onnx__conv(dtp_onnx_graph *o, dtp_err *err)
         fits = fits && pads->of[i] == 0;
     }
     if (!fits) {
-        return dtp_onnx_unsupported("a convolution other than one whose stride is its kernel, without padding, "
-                                    "dilation and groups, where the image is whole patches of it", err);
+        return dtp_onnx_unsupported(
+            "a convolution other than one whose stride is its kernel, without padding, "
+            "dilation and groups, where the image is whole patches of it",
+            err);
     }
     o->s.sizes[1] = w.sizes[0];
     return EMIT(o, ops[k - 1], &o->s, o->out, err, ARG_T("input", o->in[0]),

@@ -23,7 +23,7 @@ import time
 
 ROOT = os.getcwd()
 GOLDEN = os.path.join(ROOT, "tests/tools/look")
-DTPLAN = "plan show verify-rules viz redistribute explain report diff pareto sensitivity regress machines import export solve".split()
+DTPLAN = "plan show verify-rules viz redistribute explain report diff pareto sweep sensitivity regress machines import export solve".split()
 DTRUN = "run eval sample verify regress bench".split()
 MLP = "models/mlp_digits.json"
 GPT = "models/gpt_bytes.json --dim layers=1 --dim length=8"
@@ -63,6 +63,7 @@ COMMANDS = [
     "dtplan import gpt2.config.json -o imported.json",
     "dtplan import mistral.config.json --allow-approximate -o imported.json",
     f"dtplan pareto {MLP} {H100} --mesh 'x:2;y:2' --points 3",
+    f"dtplan sweep {MLP} {H100} --devices 2,4 --price-per-hour 2",
     f"dtplan sensitivity {MLP} tensor.plan {H100} --steps 2 --only nvlink.latency",
     "dtplan machines",
     "dtplan solve models/selection/example.json ~",

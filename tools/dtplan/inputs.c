@@ -54,6 +54,33 @@ void tool_plan_free(tool_plan *plan)
     memset(plan, 0, sizeof *plan);
 }
 
+dtp_status tool_plan_request(const tool_source *source, const tool_target *target,
+                             dtp_plan_options *out, dtp_err *err)
+{
+    if (source->memory != NULL && strcmp(source->memory, "none") == 0) {
+        out->memory_limit_bytes = -1;
+    } else if (source->memory != NULL) {
+        DTP_TRY(tool_bytes_parse("--memory", source->memory, &out->memory_limit_bytes, err));
+    }
+    out->rules = source->rules;
+    out->uneven = source->uneven;
+    out->n_styles = source->styles.n;
+    out->styles = source->styles.items;
+    out->n_style_files = source->style_files.n;
+    out->style_files = source->style_files.items;
+    out->n_style_names = source->style_names.n;
+    out->style_names = source->style_names.items;
+    out->n_pins = source->pins.n;
+    out->pins = source->pins.items;
+    out->strict = source->strict;
+    out->outputs = source->outputs;
+    out->target = target->target->name;
+    out->precision = target->precision;
+    out->remat = source->remat;
+    out->microbatches = source->microbatches;
+    return DTP_OK;
+}
+
 static dtp_status bad_shape(const char *text, dtp_err *err)
 {
     return DTP_FAIL(err, DTP_INVALID,

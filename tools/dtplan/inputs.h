@@ -5,6 +5,7 @@
 #include "core/plan/plan.h"
 #include "cost_models/job.h"
 #include "cost_models/price.h"
+#include "dtp/planner.h"
 #include "tools/job.h"
 
 /* A plan with its model and machine, for commands that ask about plans. */
@@ -26,6 +27,11 @@ void tool_plan_free(tool_plan *plan);
  * which borrows from it. */
 dtp_status tool_read_changed(const tool_source *source, const tool_target *target,
                              dtp_graph **model, dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* What the command line says of the plans that are wanted, into *out, which borrows: all but mode,
+ * objective, mesh and devices, and files beside the model. */
+dtp_status tool_plan_request(const tool_source *source, const tool_target *target,
+                             dtp_plan_options *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Reads "8,6" (dims "0", "1", ...) or "batch=8,d_ff=6" into the rank and dims of `type`, whose
  * dtype is set; names go into `dims`. DTP_INVALID naming the text, DTP_RANGE on sizes. */

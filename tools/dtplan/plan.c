@@ -17,6 +17,7 @@
 #include "planner/mtf/mtf_layout.h"
 #include "planner/reports/words.h"
 #include "tools/job.h"
+#include "tools/dtplan/inputs.h"
 #include "tools/dtplan/page/page.h"
 #include "tools/dtplan/print.h"
 #include "tools/interrupt.h"
@@ -321,31 +322,11 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
         o->mesh = &mesh;
     }
-    if (c->source.memory != NULL && strcmp(c->source.memory, "none") == 0) {
-        o->memory_limit_bytes = -1;
-    } else if (c->source.memory != NULL) {
-        DTP_TRY(tool_bytes_parse("--memory", c->source.memory, &o->memory_limit_bytes, err));
-    }
+    DTP_TRY(tool_plan_request(&c->source, &target, o, err));
     o->objective =
         strcmp(c->source.objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
     o->mode = mode_of(c);
     o->devices = c->source.devices;
-    o->rules = c->source.rules;
-    o->uneven = c->source.uneven;
-    o->n_styles = c->source.styles.n;
-    o->styles = c->source.styles.items;
-    o->n_style_files = c->source.style_files.n;
-    o->style_files = c->source.style_files.items;
-    o->n_style_names = c->source.style_names.n;
-    o->style_names = c->source.style_names.items;
-    o->n_pins = c->source.pins.n;
-    o->pins = c->source.pins.items;
-    o->strict = c->source.strict;
-    o->outputs = c->source.outputs;
-    o->target = target.target->name;
-    o->precision = target.precision;
-    o->remat = c->source.remat;
-    o->microbatches = c->source.microbatches;
     o->rules_file = tool_beside(&c->source, o->rules_file, "rules", &rules);
     o->names_file = tool_beside(&c->source, c->source.names, "names", &names);
     if (!is_by_pins(c)) {

@@ -464,9 +464,10 @@ static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
           dtp_aten_is(node, "conv3d"))) {
         return DTP_OK;
     }
-    bool whole = allows(p, node, "input:t weight:t bias:t stride:s padding=0 dilation=1 groups=1") &&
-                 x >= 0 && w >= 0 && dtp_aten_all_are(node, "padding", 0) &&
-                 dtp_aten_all_are(node, "dilation", 1) && dtp_aten_int(node, "groups", 1) == 1;
+    bool whole =
+        allows(p, node, "input:t weight:t bias:t stride:s padding=0 dilation=1 groups=1") &&
+        x >= 0 && w >= 0 && dtp_aten_all_are(node, "padding", 0) &&
+        dtp_aten_all_are(node, "dilation", 1) && dtp_aten_int(node, "groups", 1) == 1;
     if (whole) {
         const dtp_aten_value *v = &p->g->values[x], *k = &p->g->values[w];
         const dtp_aten_value *out = &p->g->values[node->outs[0]];
