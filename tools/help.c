@@ -85,15 +85,16 @@ static void add_example(const char *line, dtp_strbuf *out)
     dtp_strbuf_add(out, "\n");
 }
 
-/* In sections where there are many options, those that are used most first. */
-static void add_options(tool_command_id command, dtp_strbuf *out)
+/* Many options stand in sections, those that are used most first. */
+dtp_status tool_help_command(tool_command_id command, dtp_err *err)
 {
+    dtp_strbuf out = {0};
     int32_t n = 0;
     for (const tool_option *o = tool_options; o->name != NULL; o++) {
         n += tool_has_option(command, o) ? 1 : 0;
     }
     const bool many = n > MANY;
-    dtp_strbuf_add(out, many ? "used most:\n" : "");
+    dtp_strbuf_addf(&out, "usage: %s\n\n%s", tool_usage(command).text, many ? "used most:\n" : "");
     for (int32_t pass = many ? 0 : 1; pass < 2; pass++) {
         const char *heading = NULL;
         for (const tool_option *o = tool_options; o->name != NULL; o++) {
@@ -102,19 +103,12 @@ static void add_options(tool_command_id command, dtp_strbuf *out)
                 continue;
             }
             if (many && pass == 1 && heading != NULL) {
-                dtp_strbuf_addf(out, "\n%s:\n", heading);
+                dtp_strbuf_addf(&out, "\n%s:\n", heading);
                 heading = NULL;
             }
-            add_option(command, o, out);
+            add_option(command, o, &out);
         }
     }
-}
-
-dtp_status tool_help_command(tool_command_id command, dtp_err *err)
-{
-    dtp_strbuf out = {0};
-    dtp_strbuf_addf(&out, "usage: %s\n\n", tool_usage(command).text);
-    add_options(command, &out);
     dtp_strbuf_add(&out, "\nexamples:\n");
     for (int32_t i = 0; i < (int32_t)TOOL_EXAMPLES; i++) {
         add_example(tool_commands[command].examples[i], &out);

@@ -10,24 +10,6 @@
 #include "core/base/units.h"
 #include "cost_models/machine/machine_scale.h"
 
-/* What can be set, and what each of them is counted in. */
-static dtp_status list_params(const dtp_machine *m, dtp_arena *arena, int32_t *n,
-                              dtp_machine_param **out, dtp_err *err)
-{
-    dtp_machine_param *scaled, *list;
-    DTP_TRY(dtp_machine_params(m, arena, n, &scaled, err));
-    DTP_TRY(DTP_NEW(arena, list, *n + 1 + m->n_levels, err));
-    memcpy(list, scaled, (size_t)*n * sizeof *list);
-    list[(*n)++] = (dtp_machine_param){DTP_MACHINE_MEMORY, -1, "memory", (double)m->memory_bytes};
-    for (int32_t l = 0; l < m->n_levels; l++) {
-        const char *name = dtp_arena_printf(arena, "%s.size", m->levels[l].name);
-        DTP_TRY(DTP_MEMORY(err, name));
-        list[(*n)++] = (dtp_machine_param){DTP_MACHINE_LEVEL_SIZE, l, name, m->levels[l].size};
-    }
-    *out = list;
-    return DTP_OK;
-}
-
 /* The number at the beginning of a text, positive and finite. */
 static bool read_real(const char *text, char **end, double *out)
 {
@@ -35,26 +17,6 @@ static bool read_real(const char *text, char **end, double *out)
     *out = strtod(text, end);
     return *end != text && errno == 0 && isfinite(*out) && *out > 0.0 &&
            strspn(text, "0123456789.eE+-") >= (size_t)(*end - text);
-}
-
-/* Seconds: "2.7us", "3e-6". */
-static bool read_seconds(const char *text, double *out)
-{
-    static const struct {
-        const char *unit;
-        double s;
-    } units[] = {{"", 1.0}, {"s", 1.0}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
-    char *end;
-    if (!read_real(text, &end, out)) {
-        return false;
-    }
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (strcmp(end, units[i].unit) == 0) {
-            *out *= units[i].s;
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Bytes, or bytes per second: "141GiB", "400GB/s". */
@@ -85,7 +47,13 @@ static dtp_status read_factor(const dtp_machine_param *p, const char *value, dou
     if (read_real(value, &end, out) && strcmp(end, "x") == 0) {
         return DTP_OK;
     }
+    enum { N_UNITS = 5 };
+    static const struct {
+        const char *name;
+        double s;
+    } units[N_UNITS] = {{"", 1.0}, {"s", 1.0}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
     const char *such = "0.5x or 141GiB";
+    int32_t unit = 0;
     bool good = false;
     switch (p->quantity) {
     case DTP_MACHINE_FLOPS:
@@ -104,7 +72,12 @@ static dtp_status read_factor(const dtp_machine_param *p, const char *value, dou
     case DTP_MACHINE_LAUNCH:
     case DTP_MACHINE_LEVEL_LATENCY:
         such = "2x or 2.7us";
-        good = read_seconds(value, &number);
+        good = read_real(value, &end, &number);
+        while (unit < N_UNITS && strcmp(good ? end : "", units[unit].name) != 0) {
+            unit++;
+        }
+        good = good && unit < N_UNITS;
+        number *= good ? units[unit].s : 1.0;
         break;
     case DTP_MACHINE_LEVEL_SIZE:
         such = "2x or 16";
@@ -120,11 +93,19 @@ static dtp_status read_factor(const dtp_machine_param *p, const char *value, dou
 static dtp_status set_one(dtp_machine **m, const char *text, dtp_arena *arena, dtp_err *err)
 {
     int32_t n = 0, i = 0;
-    dtp_machine_param *list;
+    dtp_machine_param *rates, *list; /* what can be set */
     dtp_machine *scaled = NULL;
     double factor;
     const size_t length = strcspn(text, "=");
-    DTP_TRY(list_params(*m, arena, &n, &list, err));
+    DTP_TRY(dtp_machine_params(*m, arena, &n, &rates, err));
+    DTP_TRY(DTP_NEW(arena, list, n + 1 + (*m)->n_levels, err));
+    memcpy(list, rates, (size_t)n * sizeof *list);
+    list[n++] = (dtp_machine_param){DTP_MACHINE_MEMORY, -1, "memory", (double)(*m)->memory_bytes};
+    for (int32_t l = 0; l < (*m)->n_levels; l++) {
+        const char *name = dtp_arena_printf(arena, "%s.size", (*m)->levels[l].name);
+        DTP_TRY(DTP_MEMORY(err, name));
+        list[n++] = (dtp_machine_param){DTP_MACHINE_LEVEL_SIZE, l, name, (*m)->levels[l].size};
+    }
     while (i < n && (strlen(list[i].name) != length || strncmp(list[i].name, text, length) != 0)) {
         i++;
     }

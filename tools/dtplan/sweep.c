@@ -66,46 +66,12 @@ static void show_progress(void *user, const dtp_plan_progress *now)
     tool_progress_note(note);
 }
 
-/* A network of more devices than the machine has: its outermost level has more members. */
-static dtp_status grow(dtp_machine **m, int64_t devices, dtp_err *err)
-{
-    char text[320];
-    const char *texts[] = {text};
-    const int32_t last = (*m)->n_levels - 1;
-    const int64_t inside = last >= 0 ? dtp_machine_devices(*m) / (*m)->levels[last].size : 1;
-    if (last < 0 || devices <= dtp_machine_devices(*m) || devices % inside != 0) {
-        return DTP_OK;
-    }
-    (void)snprintf(text, sizeof text, "%.256s.size=%" PRId64, (*m)->levels[last].name,
-                   devices / inside);
-    (void)fprintf(stderr, "%" PRId64 " devices: %s\n", devices, text);
-    return dtp_machine_set(m, 1, texts, err);
-}
-
-static void keep(sweep_command *c, sweep_row *r, const dtp_plan_result *result)
-{
-    static const dtp_variant_search all = {.remat = true, .microbatches = true};
-    if (result->infeasible) {
-        const int64_t least =
-            result->smallest_peak_bytes > 0 ? result->smallest_peak_bytes : result->smallest_bound;
-        (void)snprintf(r->with, sizeof r->with, "does not fit %s: needs %s%s",
-                       dtp_byte_count((double)result->memory_limit_bytes).text,
-                       result->smallest_peak_bytes > 0 ? "" : "more than ",
-                       dtp_byte_count((double)least).text);
-        return;
-    }
-    const char *with = dtp_variant_text(&all, &result->plan->variant, c->arena);
-    (void)snprintf(r->with, sizeof r->with, "%s", with != NULL ? with : "");
-    dtp_mesh_print(&result->plan->mesh, r->mesh);
-    r->predicted = result->plan->predicted;
-    r->planned = true;
-}
-
 /* What does not fit is planned again with recomputation and microbatches, unless these are given.
  */
 static dtp_status plan_row(sweep_command *c, const dtp_graph *model, const dtp_machine *machine,
                            const tool_target *target, dtp_err *err)
 {
+    static const dtp_variant_search all = {.remat = true, .microbatches = true};
     sweep_row *r = &c->rows[c->n];
     dtp_plan_options o = dtp_plan_options_init();
     dtp_plan_result result;
@@ -124,18 +90,32 @@ static dtp_status plan_row(sweep_command *c, const dtp_graph *model, const dtp_m
         o.remat = o.microbatches = "auto";
         DTP_TRY(dtp_plan_make(model, machine, &o, &result, err));
     }
-    keep(c, r, &result);
+    if (result.infeasible) {
+        const bool known = result.smallest_peak_bytes > 0;
+        const int64_t least = known ? result.smallest_peak_bytes : result.smallest_bound;
+        (void)snprintf(r->with, sizeof r->with, "does not fit %s: needs %s%s",
+                       dtp_byte_count((double)result.memory_limit_bytes).text,
+                       known ? "" : "more than ", dtp_byte_count((double)least).text);
+    } else {
+        const char *with = dtp_variant_text(&all, &result.plan->variant, c->arena);
+        (void)snprintf(r->with, sizeof r->with, "%s", with != NULL ? with : "");
+        dtp_mesh_print(&result.plan->mesh, r->mesh);
+        r->predicted = result.plan->predicted;
+        r->planned = true;
+    }
     dtp_plan_result_free(&result);
     return DTP_OK;
 }
 
+/* More devices than the machine has: its outermost level has more members. */
 static dtp_status make_row(sweep_command *c, int64_t devices, int64_t batch, dtp_err *err)
 {
     tool_source source = c->source;
     dtp_graph *model = NULL;
     dtp_machine *machine = NULL;
     tool_target target;
-    char dim[40];
+    char dim[40], level[320];
+    const char *const grown = level;
     c->rows[c->n] = (sweep_row){.devices = devices, .batch = batch};
     if (batch > 0) {
         (void)snprintf(dim, sizeof dim, "batch=%" PRId64, batch);
@@ -146,7 +126,15 @@ static dtp_status make_row(sweep_command *c, int64_t devices, int64_t batch, dtp
     }
     DTP_TRY(tool_read_graph(&source, &model, err));
     dtp_status s = tool_machine_of(&source, &machine, err);
-    s = s == DTP_OK ? grow(&machine, devices, err) : s;
+    const int32_t last = s == DTP_OK ? machine->n_levels - 1 : -1;
+    const int64_t inside =
+        last >= 0 ? dtp_machine_devices(machine) / machine->levels[last].size : 1;
+    if (last >= 0 && devices > dtp_machine_devices(machine) && devices % inside == 0) {
+        (void)snprintf(level, sizeof level, "%.256s.size=%" PRId64, machine->levels[last].name,
+                       devices / inside);
+        (void)fprintf(stderr, "%" PRId64 " devices: %s\n", devices, level);
+        s = dtp_machine_set(&machine, 1, &grown, err);
+    }
     s = s == DTP_OK ? tool_target_find(&source, machine, &target, err) : s;
     if (s == DTP_OK) {
         const char *rates = tool_rates(machine, NULL);
@@ -253,16 +241,6 @@ static void print_table(const sweep_command *c, dtp_strbuf *out)
     }
 }
 
-/* A field with quotes. */
-static void add_quoted(const char *text, dtp_strbuf *out)
-{
-    dtp_strbuf_add(out, "\"");
-    for (; *text != '\0'; text++) {
-        dtp_strbuf_addf(out, *text == '"' ? "\"%c" : "%c", *text);
-    }
-    dtp_strbuf_add(out, "\",");
-}
-
 static void print_csv(const sweep_command *c, dtp_strbuf *out)
 {
     dtp_strbuf_add(out, "model,machine,mesh,with,mark,devices,batch,step_s,tokens_per_s,"
@@ -272,7 +250,11 @@ static void print_csv(const sweep_command *c, dtp_strbuf *out)
         const dtp_prediction *p = &r->predicted;
         const char *const texts[] = {c->model, c->source.machine, r->mesh, r->with, mark_of(c, r)};
         for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
-            add_quoted(texts[k], out);
+            dtp_strbuf_add(out, "\"");
+            for (const char *at = texts[k]; *at != '\0'; at++) {
+                dtp_strbuf_addf(out, *at == '"' ? "\"%c" : "%c", *at);
+            }
+            dtp_strbuf_add(out, "\",");
         }
         dtp_strbuf_addf(out, "%" PRId64 ",", r->devices);
         dtp_strbuf_addf(out, r->batch > 0 ? "%" PRId64 "," : ",", r->batch);

@@ -46,8 +46,7 @@ static dtp_status run_script(const char *list, size_t len, char **text, size_t *
                      "--as torch: '%.200s' %s; %s names an interpreter that has torch", python,
                      status == NO_TORCH ? "has no torch" : "cannot be started", variable);
     } else if (s == DTP_OK && status != 0) {
-        s = DTP_FAIL(err, DTP_IO, "--as torch: '%.200s %.400s' failed (%s %d)", python,
-                     path.text,
+        s = DTP_FAIL(err, DTP_IO, "--as torch: '%.200s %.400s' failed (%s %d)", python, path.text,
                      status < 0 ? "signal" : "exit code",
                      status < 0 && ended && WIFSIGNALED(code) ? WTERMSIG(code) : status);
     }
