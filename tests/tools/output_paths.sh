@@ -15,10 +15,10 @@ fail() {
     failed=1
 }
 mkdir "$here/folder" "$here/folder.safetensors"
-touch "$here/file"
+touch "$here/file" "$here/empty.json" "$here/empty.plan.json"
 cp models/selection/example.json "$here/model.json"
 
-# refused OPTION PATH COMMAND...: the model is absent, so that any work would fail with other words.
+# refused OPTION PATH COMMAND...: the model is empty, so that any work would fail with other words.
 refused() {
     local option=$1 path=$2
     shift 2
@@ -33,27 +33,27 @@ refused() {
 
 # shellcheck disable=SC2086
 for bad in "$here/no/x" "$here/folder" "$here/folder/" "$here/file/x"; do
-    refused --output "$bad" dtplan plan absent.json --mesh x:2 $machine -o "$bad"
-    refused --trace "$bad" dtplan plan absent.json --mesh x:2 $machine --trace "$bad"
-    refused --output "$bad" dtplan solve absent.json -o "$bad"
+    refused --output "$bad" dtplan plan "$here/empty.json" --mesh x:2 $machine -o "$bad"
+    refused --trace "$bad" dtplan plan "$here/empty.json" --mesh x:2 $machine --trace "$bad"
+    refused --output "$bad" dtplan solve "$here/empty.json" -o "$bad"
     refused --output "$bad" dtplan import absent -o "$bad"
-    refused --output "$bad" dtplan export absent.json absent.plan --as hf -o "$bad"
-    refused --output "$bad" dtplan solve absent.json --write lp -o "$bad"
-    refused --svg "$bad" dtplan viz absent.json --svg "$bad"
+    refused --output "$bad" dtplan export "$here/empty.json" "$here/empty.plan.json" --as hf -o "$bad"
+    refused --output "$bad" dtplan solve "$here/empty.json" --write lp -o "$bad"
+    refused --svg "$bad" dtplan viz "$here/empty.json" --svg "$bad"
     refused --output "$bad" dtrun bench --ranks 4 --comm sim -o "$bad"
-    refused --output "$bad" dtrun run absent.json -o "$bad"
-    refused --log-json "$bad" dtrun run absent.json --log-json "$bad"
-    refused --trace "$bad" dtrun run absent.json --trace "$bad"
-    refused --fetch "$bad" dtrun run absent.json --fetch w1="$here/w1.npy" --fetch loss="$bad"
+    refused --output "$bad" dtrun run "$here/empty.json" -o "$bad"
+    refused --log-json "$bad" dtrun run "$here/empty.json" --log-json "$bad"
+    refused --trace "$bad" dtrun run "$here/empty.json" --trace "$bad"
+    refused --fetch "$bad" dtrun run "$here/empty.json" --fetch w1="$here/w1.npy" --fetch loss="$bad"
 done
 for bad in "$here/no/x" "$here/file" "$here/file/x"; do
-    refused --save "$bad" dtrun run absent.json --save "$bad"
+    refused --save "$bad" dtrun run "$here/empty.json" --save "$bad"
 done
-refused --save "$here/folder.safetensors" dtrun run absent.json --save "$here/folder.safetensors"
-refused --save "$here/no/x.safetensors" dtrun run absent.json --save "$here/no/x.safetensors"
+refused --save "$here/folder.safetensors" dtrun run "$here/empty.json" --save "$here/folder.safetensors"
+refused --save "$here/no/x.safetensors" dtrun run "$here/empty.json" --save "$here/no/x.safetensors"
 if [ "$(id -u)" -ne 0 ]; then
     chmod 555 "$here/folder"
-    refused --output "$here/folder/x" dtplan solve absent.json --write lp -o "$here/folder/x"
+    refused --output "$here/folder/x" dtplan solve "$here/empty.json" --write lp -o "$here/folder/x"
     chmod 755 "$here/folder"
 fi
 [ "$(cd "$here" && echo *)" = "err file folder folder.safetensors model.json out" ] || fail "left: $(cd "$here" && echo *)"
