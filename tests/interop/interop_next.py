@@ -212,6 +212,10 @@ of gradients within 2e-05. `torch.compile` with the backend `aot_eager`; `load_s
 tokens without sampling; a second `parallelize` has to be an error. An optimizer made before trains, or its step is refused.
 
 {tables["next"]}{reasons}
+
+`runs eagerly`: `dtp_torch` keeps plans of the form `placements` out of traces, and warns. In PyTorch 2.15 sharding propagation of
+batched products over several mesh dims, and the mask of a table split by rows, read values of fake tensors.
+
 ## `dtp_torch.check`
 
 Llama 3 8B with 4 layers, batch 8, length 2048, f32, plans for `--target torch` on 8 ranks of `h100_64`; PyTorch with tensors
