@@ -142,11 +142,13 @@ void svg_axis(dtp_strbuf *out, const svg_times *t, double y)
     const double share = span / TICKS / power;
     const double step = power * (share <= 1.0 ? 1.0 : share <= 2.0 ? 2.0 : share <= 5.0 ? 5.0 : 10);
     svg_line(out, (const double[]){t->x, y, t->x + t->width, y}, "axis");
-    for (double s = ceil(t->from_s / step - 1e-9) * step; s <= t->to_s + 1e-9 * span; s += step) {
-        const double x = svg_at(t, s);
+    const int64_t first = (int64_t)ceil(t->from_s / step - 1e-9);
+    const int64_t last = (int64_t)floor(t->to_s / step + 1e-9);
+    for (int64_t k = first; k <= last; k++) {
+        const double s = step * (double)k, x = svg_at(t, s);
         svg_line(out, (const double[]){x, y, x, y + 4.0}, "axis");
         const bool edge = x > SVG_WIDTH - 30.0; /* its text would leave the drawing */
         svg_text(out, edge ? SVG_WIDTH : x, y + 16.0, edge ? 'e' : 'm', 90.0, "small",
-                 dtp_seconds(s < 1e-15 ? 0.0 : s).text);
+                 dtp_seconds(s).text);
     }
 }

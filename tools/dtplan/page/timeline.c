@@ -1,5 +1,6 @@
 /* A step as lanes of time: the whole one as shares of columns, and one instance of every block,
  * instruction by instruction. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +76,13 @@ dtp_status page_schedule_make(const page_input *in, dtp_arena *arena, page_sched
 static dtp_status find_segments(timeline *t, dtp_arena *arena, dtp_err *err)
 {
     const dtp_graph *g = t->program->graph;
-    DTP_TRY(DTP_NEW(arena, t->segments, t->schedule.n + 1, err));
+    segment *list;
+    DTP_TRY(DTP_NEW(arena, list, t->schedule.n + 1, err));
+    assert(list != NULL);
     for (int64_t k = 0; k < t->schedule.n; k++) {
         const page_slice *s = &t->schedule.slices[k];
         const dtp_instr *instr = &t->program->instrs[s->instr];
-        segment *last = t->n > 0 ? &t->segments[t->n - 1] : NULL;
+        segment *last = t->n > 0 ? &list[t->n - 1] : NULL;
         if (s->lane != PAGE_COMPUTE) {
             continue;
         }
@@ -93,9 +96,10 @@ static dtp_status find_segments(timeline *t, dtp_arena *arena, dtp_err *err)
              (last->block == now.block && (now.block < 0 || last->instance == now.instance)))) {
             last->end_s = now.end_s;
         } else {
-            t->segments[t->n++] = now;
+            list[t->n++] = now;
         }
     }
+    t->segments = list;
     return DTP_OK;
 }
 
