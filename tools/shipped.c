@@ -113,12 +113,12 @@ static dtp_status fail(const char *folder, const char *what, const char *name, d
 dtp_status tool_shipped_find(const char *folder, const char *what, const char *name, tool_path *out,
                              dtp_err *err)
 {
-    char relative[sizeof out->text / 2];
     const size_t n = strlen(name), cut = sizeof suffix - 1;
     if (n >= sizeof out->text) {
         return DTP_FAIL(err, DTP_IO, "%.200s..: cannot open: %s", name, strerror(ENAMETOOLONG));
     }
     if (strchr(name, '/') == NULL && !(n > cut && strcmp(name + n - cut, suffix) == 0)) {
+        char relative[sizeof out->text / 2];
         (void)snprintf(relative, sizeof relative, "%s/%.200s%s", folder, name, suffix);
         DTP_TRY(tool_beside_program(relative, out, err));
         if (access(out->text, F_OK) == 0) {

@@ -134,7 +134,7 @@ print("%.1f %% of it beside compute" % (100 * (1 - p["exposed_comm_s"] / p["comm
             commands="${commands:-} $command"
         fi
     done
-    expect "commands with --target" "${commands:-}" " plan show pareto redistribute"
+    expect "commands with --target" "${commands:-}" " plan show pareto sweep redistribute"
     for target in cpu cuda; do
         run "plan_$target" 0 plan $model $machine --mesh x:4 --mode tensor --memory none --target $target --precision bf16 --json
         run "pareto_$target" 0 pareto $model $machine --mesh x:4 --points 1 --target $target --precision bf16 --json

@@ -283,11 +283,12 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                         c->n_devices == 0 ? "--devices N,..." : "--machine FILE");
     }
     const int32_t n_batches = c->n_batches > 0 ? c->n_batches : 1;
+    const int32_t n_rows = c->n_devices * n_batches;
     c->arena = dtp_arena_create();
-    c->rows = calloc((size_t)(c->n_devices * n_batches), sizeof *c->rows);
+    c->rows = calloc((size_t)n_rows, sizeof *c->rows);
     DTP_TRY(DTP_MEMORY(err, c->arena, c->rows));
     tool_interrupt_catch();
-    for (int32_t i = 0; i < c->n_devices * n_batches && !tool_interrupted(NULL); i++) {
+    for (int32_t i = 0; i < n_rows && !tool_interrupted(NULL); i++) {
         const int64_t batch = c->n_batches > 0 ? c->batches[i % n_batches] : 0;
         const dtp_status s = make_row(c, c->devices[i / n_batches], batch, err);
         if (s == DTP_STOPPED) {
