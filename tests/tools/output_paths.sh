@@ -56,7 +56,7 @@ if [ "$(id -u)" -ne 0 ]; then
     refused --output "$here/folder/x" dtplan solve "$here/empty.json" --write lp -o "$here/folder/x"
     chmod 755 "$here/folder"
 fi
-[ "$(cd "$here" && echo *)" = "err file folder folder.safetensors model.json out" ] || fail "left: $(cd "$here" && echo *)"
+[ "$(cd "$here" && echo *)" = "empty.json empty.plan.json err file folder folder.safetensors model.json out" ] || fail "left: $(cd "$here" && echo *)"
 [ -z "$(ls -A "$here/folder")" ] || fail "left: $(ls -A "$here/folder")"
 
 # A path that is checked is still written to: link, mode, folder made by --save.
