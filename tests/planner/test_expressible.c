@@ -26,10 +26,10 @@ static const tensor_case CASES[] = {
 enum { N_CASES = sizeof CASES / sizeof CASES[0], SELECTIONS = 40, CHANGES = 25 };
 
 /* All that placements lose; what JAX does; training alone. */
-static const uint32_t LOSES[] = {
-    ~0U & ~(1U << DTP_LOST_PARTIAL),
-    ~0U & ~(1U << DTP_LOST_INSIDE | 1U << DTP_LOST_MESH_ORDER | 1U << DTP_LOST_PARTIAL),
-    1U << DTP_LOST_GRADIENTS | 1U << DTP_LOST_STATES};
+static const uint32_t LOSES[] = {~0U & ~(1U << DTP_LOST_PARTIAL | 1U << DTP_LOST_TERMS),
+                                 ~0U & ~(1U << DTP_LOST_INSIDE | 1U << DTP_LOST_MESH_ORDER |
+                                         1U << DTP_LOST_PARTIAL | 1U << DTP_LOST_TERMS),
+                                 1U << DTP_LOST_GRADIENTS | 1U << DTP_LOST_STATES};
 
 enum { N_LOSES = sizeof LOSES / sizeof LOSES[0] };
 
