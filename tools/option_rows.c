@@ -37,7 +37,7 @@ enum {
     ROW(tool_source, field, kind, name, arg, min, max, standard, commands, help, false)
 #define OWN(place, field, kind, name, arg, min, max, standard, commands, help)                     \
     ROW(place, field, kind, name, arg, min, max, standard, commands, help, true)
-#define SECTION(heading) {.name = "", .help = heading},
+#define SECTION(heading) {.name = "", .help = (heading)},
 const tool_option tool_options[] = {
 #include "tools/options.def"
     {.name = NULL},

@@ -517,7 +517,7 @@ static dtp_status parse(const char *file, const char *text, size_t len, bool ask
     dtp_machine *m = NULL;
     DTP_TRY(dtp_json_parse(file, text, len, &doc, err));
     dtp_status status = read_root(file, dtp_json_root(doc), &m, err);
-    if (status == DTP_OK && ask && !m->yes_units) {
+    if (status == DTP_OK && ask && m != NULL && !m->yes_units) {
         status = check_units(dtp_json_root(doc), err);
     }
     dtp_json_destroy(doc);

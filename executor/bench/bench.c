@@ -64,17 +64,17 @@ static dtp_status run_parts(dtp_bench *b, dtp_err *err)
         [DTP_BENCH_FLOATS] = DTP_F32,  [DTP_BENCH_HALVES] = DTP_BF16,
         [DTP_BENCH_INTS] = DTP_I32,    [DTP_BENCH_BOOLS] = DTP_BOOL,
         [DTP_BENCH_RESULTS] = DTP_F32, [DTP_BENCH_WORKSPACE] = DTP_F32};
-    if (b->list == NULL && b->comm->size > 1) {
+    if (b->comm != NULL && b->comm->size > 1) {
         dtp_transport *t = &b->comm->transport;
         DTP_TRY(t->ops->prepare(t, dtp_comm_all(b->comm), err));
     }
-    for (int32_t i = 0; b->list == NULL && b->device && i < DTP_N_BENCH_EVENTS; i++) {
+    for (int32_t i = 0; b->backend != NULL && b->device && i < DTP_N_BENCH_EVENTS; i++) {
         DTP_TRY(b->backend->ops->queue->event_create(b->backend, &b->events[i], err));
     }
     for (int32_t i = 0; i < DTP_N_BENCH_POOLS; i++) {
         b->pools[i].bytes = (size_t)b->scale->pool_mib[i] << 20;
-        DTP_TRY(b->list == NULL ? make_pool(b, b->pools[i].bytes, of_pool[i], &b->pools[i], err)
-                                : DTP_OK);
+        DTP_TRY(b->backend != NULL ? make_pool(b, b->pools[i].bytes, of_pool[i], &b->pools[i], err)
+                                   : DTP_OK);
     }
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!parts[i].skip) {

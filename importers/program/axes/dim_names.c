@@ -48,11 +48,14 @@ static dtp_status propose(dtp_axes *x, int32_t cls, const char *name, dtp_err *e
 }
 
 /* The first part of an axis gets the name `outer`, those within it "group" of heads, else a name
- * after `one`; an only part is called `one`. */
+ * after `one`; an only part is called `one`. An axis that a malformed program lacks gets none. */
 static dtp_status propose_axis(dtp_axes *x, int32_t value, int32_t axis, const char *one,
                                const char *outer, dtp_err *err)
 {
     int32_t cls[DTP_FLAT_PARTS];
+    if (value < 0 || axis < 0 || axis >= x->g->values[value].rank) {
+        return DTP_OK;
+    }
     const int32_t n = dtp_axis_leaves(x, 1, &x->of[value][axis], cls, DTP_FLAT_PARTS);
     const char *inner =
         strcmp(outer, "kv_heads") == 0 ? "group" : dtp_arena_printf(x->arena, "%s_inner", one);
