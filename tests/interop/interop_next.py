@@ -2,16 +2,17 @@
 """What a PyTorch user does after an exported plan is applied; what dtp_torch.check counts; plans under transformers.
 
 Six modules on x:2;y:2 under plans of data and tensor parallelism and FSDP (run_next.py): every step gives what it gives without
-a plan, or stands in KNOWN with the reason. dtp_torch.check of a model of 8 layers of Llama 3 8B (run_check.py): collectives that
+a plan, or stands in KNOWN with the reason. dtp_torch.check of 4 layers of Llama 3 8B (run_check.py): collectives that
 PyTorch's forms say are counted as predicted, and the peak is within a quarter. Eleven families of transformers under each split of
 `--as hf` (run_hf.py): logits, loss and gradients. Writes its part of docs/results/interop.md when nothing failed.
 DTP_TORCH_PYTHON names an interpreter with torch, numpy, safetensors, transformers and accelerate. Called by ./dev interop.
 Usage: interop_next.py BIN_DIR [next|check|hf]...
 """
-import json
 import os
 import subprocess
 import sys
+
+from interop import fail, failures, read
 
 HERE, RESULTS = "build/interop", "docs/results/interop.md"
 BEGIN = "\n## After a plan is applied in PyTorch\n"
@@ -25,21 +26,11 @@ MODULES = {  # name -> model, what run_next.py calls it, its folder
 PLANS = ("data_parallel", "data_megatron", "data_megatron_sp", "zero3", "zero3_megatron")
 HF_PLANS = ("data_megatron", "zero3_megatron")  # modules of transformers count positions in their part of a split sequence
 STEPS = {"clip": "clip_grad_norm_, foreach AdamW", "fused": "fused AdamW", "load": "load_state_dict", "compile": "torch.compile",
-         "generate": "generate", "again": "second parallelize", "before": "optimizer made before"}
+         "generate": "generate", "again": "second parallelize", "before": "earlier optimizer"}
 KNOWN = {  # (form, step) -> words of the error, and the reason
     ("placements", "generate"): ("mixed torch.Tensor and DTensor", "transformers makes masks and positions outside of the module"),
 }
-failures = []
-
-
-def fail(text):
-    failures.append(text)
-    print("FAIL: " + text)
-
-
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+MOST_NAMES = 3  # of modules in one cell
 
 
 def call(words, **options):
@@ -194,7 +185,9 @@ def hf_rows(tool):
         for split in SPLITS:
             exported = read(cases[family, split])
             whole = sorted({n.rsplit(".", 2)[-2] for item in exported["lost"] if item["what"] == "style" for n in item["names"]})
-            texts.append("failed" if found[family, split] != "ok" else "yes" if not whole else "yes; whole: " + ", ".join(whole))
+            more = [f"{len(whole) - MOST_NAMES} more"] if len(whole) > MOST_NAMES else []
+            names = ", ".join(whole[:MOST_NAMES] + more)
+            texts.append("failed" if found[family, split] != "ok" else "yes" if not whole else "yes; whole: " + names)
         yield [family, *texts]
 
 
