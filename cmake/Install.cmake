@@ -29,15 +29,21 @@ foreach(part ${runtime})
     target_link_options(dtp_planner_shared PRIVATE LINKER:--exclude-libs,lib${part}.a)
 endforeach()
 
-install(TARGETS dtplan dtrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# The component tools is what a wheel has (pyproject.toml): programs, models, machines, manual pages.
+install(TARGETS dtplan dtrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 file(GLOB models CONFIGURE_DEPENDS models/*.json)
-install(FILES ${models} DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp)
-install(DIRECTORY models/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.json")
-# Manual pages and what bash completes, as the tools write them
+install(FILES ${models} interop/python/dtp_torch_bench.py DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp COMPONENT tools)
+install(DIRECTORY models/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp COMPONENT tools FILES_MATCHING PATTERN "*.json")
+# Manual pages and what bash completes, as the tools write them; of a wheel they belong to the environment.
+set(help_prefix "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}")
+if(DTP_WHEEL)
+    set(help_prefix ${SKBUILD_DATA_DIR})
+endif()
 function(dtp_install_help tool path)
-    install(CODE "set(file \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${path}\")
+    install(CODE "set(file \"${help_prefix}/${path}\")
         file(WRITE \${file} \"\")
-        execute_process(COMMAND $<TARGET_FILE:${tool}> help ${ARGN} OUTPUT_FILE \${file} COMMAND_ERROR_IS_FATAL ANY)")
+        execute_process(COMMAND $<TARGET_FILE:${tool}> help ${ARGN} OUTPUT_FILE \${file} COMMAND_ERROR_IS_FATAL ANY)"
+        COMPONENT tools)
 endfunction()
 foreach(tool dtplan dtrun)
     dtp_install_help(${tool} ${CMAKE_INSTALL_MANDIR}/man1/${tool}.1 --man)
@@ -50,9 +56,14 @@ foreach(row ${rows})
             --man ${CMAKE_MATCH_2})
     endif()
 endforeach()
-# What people put beside their PyTorch or JAX programs (docs/formats/placements.md)
-install(DIRECTORY interop/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.py"
+# The Python package (docs/python.md). A wheel has it at its root, and OpenBLAS, which dtrun opens by name, beside dtrun.
+install(DIRECTORY interop/python/dtplan DESTINATION ${CMAKE_INSTALL_DATADIR}/dtp FILES_MATCHING PATTERN "*.py" PATTERN py.typed
     PATTERN __pycache__ EXCLUDE)
+if(DTP_WHEEL)
+    find_library(DTP_OPENBLAS_LIBRARY NAMES libopenblas.so.0 HINTS ${OPENBLAS_LIBRARY_DIRS} REQUIRED)
+    file(REAL_PATH ${DTP_OPENBLAS_LIBRARY} openblas)
+    install(FILES ${openblas} DESTINATION ${CMAKE_INSTALL_LIBDIR}/dtp RENAME libopenblas.so.0 COMPONENT wheel)
+endif()
 # Tools find models, machines and the bench of PyTorch beside themselves, in the build folder as where they are installed.
 if(IS_SYMLINK ${CMAKE_BINARY_DIR}/share/dtp)
     file(REMOVE ${CMAKE_BINARY_DIR}/share/dtp) # as older builds have it

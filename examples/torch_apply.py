@@ -3,11 +3,12 @@ PYTHONPATH=interop/python torchrun --nproc-per-node 4 examples/torch_apply.py pl
 import json
 import sys
 
-import dtp_torch
 import torch
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 from torch_gpt import Gpt
+
+from dtplan import dtp_torch
 
 with open(sys.argv[1], encoding="utf-8") as file:
     plan = json.load(file)

@@ -1,6 +1,6 @@
 /* --as torch: dtp.torch/1 (docs/formats/placements.md), dtp.placements/1 with a member "torch":
  * what PyTorch's parallelize_module and fully_shard take where the plan is one of module styles
- * (torch_modules.c). interop/python/dtp_torch.py applies it. */
+ * (torch_modules.c). interop/python/dtplan/dtp_torch.py applies it. */
 #include <inttypes.h>
 #include <string.h>
 

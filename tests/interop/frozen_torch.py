@@ -23,7 +23,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interop", "python"))
-import dtp_torch  # noqa: E402
+from dtplan import dtp_torch  # noqa: E402
 
 STEPS, VOCAB, D, ROWS = 3, 32, 16, 8
 TENSOR = ["--style", "h.*.l: colwise({0})", "--style", "h.*.o: rowwise({0})"]

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interop", "python"))
-import dtp_torch  # noqa: E402
+from dtplan import dtp_torch  # noqa: E402
 from stored_params import read_json  # noqa: E402
 
 

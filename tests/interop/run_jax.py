@@ -21,7 +21,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
-import dtp_jax  # noqa: E402
+from dtplan import dtp_jax  # noqa: E402
 from stored_params import read_params  # noqa: E402
 
 

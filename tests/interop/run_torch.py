@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interop", "python"))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples"))
-import dtp_torch  # noqa: E402
+from dtplan import dtp_torch  # noqa: E402
 import torch_gpt  # noqa: E402
 from stored_params import read_json, read_params  # noqa: E402
 

@@ -19,9 +19,10 @@ grep -q 'complete .* dtrun' "$prefix/share/bash-completion/completions/dtrun" ||
 diff <(cd "$root/include" && git ls-files --cached --others --exclude-standard 'dtp/*.h' | sort) \
     <(cd "$prefix/include" && find . -type f | sed 's|^\./||' | sort) || fail "the installed headers are not those of include/dtp"
 
-(cd "$root/interop/python" && ls -- *.py) | while read -r file; do
+(cd "$root/interop/python" && ls -- *.py dtplan/*.py dtplan/py.typed) | while read -r file; do
     cmp "$root/interop/python/$file" "$prefix/share/dtp/$file"
 done
+PYTHONPATH=$prefix/share/dtp PYTHONDONTWRITEBYTECODE=1 python3 -c 'import dtplan; print(repr(dtplan.plan("mlp_digits", machine="cpu_2", mesh={"x": 2})))'
 
 # What a library exports, a public header declares.
 libdir=$(dirname "$(find "$prefix" -name 'libdtp.so')")

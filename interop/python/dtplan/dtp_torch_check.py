@@ -1,25 +1,32 @@
 """dtp_torch.check: a training step of one rank under a plan, without data and without other ranks, beside the prediction."""
+from __future__ import annotations
+
 import copy
 import math
+from typing import Any
 
-import dtp_torch
 import torch
 import torch.distributed as dist
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
 from torch.distributed._tools.mem_tracker import MemTracker
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from . import dtp_torch
+from .dtp_torch import Json, LossOf, OptimizerOf
+from .errors import InputError
 
-def check(module, mesh, plan, loss, optimizer):
+
+def check(module: nn.Module, mesh: DeviceMesh | None, plan: Json, loss: LossOf | None, optimizer: OptimizerOf) -> Json:
     began = not dist.is_initialized()
     if mesh is None:
         mesh = _fake_mesh(plan)
     elif dist.get_backend(mesh.get_group(0)) != "fake":
-        raise ValueError("dtp_torch: check: the mesh has real ranks: give None, or a mesh over the backend 'fake'")
+        raise InputError("dtp_torch: check: the mesh has real ranks: give None, or a mesh over the backend 'fake'")
     try:
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         with mode:
@@ -34,15 +41,15 @@ def check(module, mesh, plan, loss, optimizer):
     return _beside(plan.get("predicted"), tracked, counts)
 
 
-def _fake_mesh(plan):
+def _fake_mesh(plan: Json) -> DeviceMesh:
     if dist.is_initialized():
-        raise ValueError("dtp_torch: check: this process is in a group already: give a mesh over the backend 'fake'")
+        raise InputError("dtp_torch: check: this process is in a group already: give a mesh over the backend 'fake'")
     sizes = [size for _, size in plan["mesh"]]
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=math.prod(sizes))
     return init_device_mesh("cpu", sizes, mesh_dim_names=[name for name, _ in plan["mesh"]])
 
 
-def _without_data(module):
+def _without_data(module: nn.Module) -> nn.Module:
     """A copy whose parameters and buffers are fake tensors on the CPU."""
     copies = {}
     for x in [*module.parameters(), *module.buffers()]:
@@ -51,12 +58,12 @@ def _without_data(module):
     return copy.deepcopy(module, copies)
 
 
-def _loss_of(module, inputs):
+def _loss_of(module: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     out = module(*inputs.values())
     out = getattr(out, "loss", None) if not isinstance(out, (torch.Tensor, tuple)) else out
     out = out[0] if isinstance(out, tuple) else out
     if not isinstance(out, torch.Tensor) or out.numel() != 1:
-        raise ValueError("dtp_torch: check: the module gives no scalar: say loss=lambda module, inputs: ...")
+        raise InputError("dtp_torch: check: the module gives no scalar: say loss=lambda module, inputs: ...")
     return out
 
 
@@ -65,7 +72,7 @@ class _Step:
 
     DTYPES = {**dtp_torch.TYPES, "i32": torch.int32, "i64": torch.int64, "bool": torch.bool, "f64": torch.float64}
 
-    def __init__(self, module, mesh, plan, loss, optimizer):
+    def __init__(self, module: nn.Module, mesh: DeviceMesh, plan: Json, loss: LossOf, optimizer: OptimizerOf) -> None:
         self.module, self.plan, self.loss, self.mesh = module, plan, loss, mesh
         self.optimizer = optimizer(module.parameters())
         parts = dtp_torch.data_parallel(mesh, plan)[1] * plan.get("microbatches", 1)
@@ -76,7 +83,7 @@ class _Step:
                 shape[0] = -(-shape[0] // parts)
             self.inputs[i["name"]] = torch.zeros(shape, dtype=self.DTYPES[i["dtype"]], device="cpu")
 
-    def run(self):
+    def run(self) -> None:
         low = dtp_torch.TYPES.get(self.plan["precision"].split(",")[0])
         autocast = low in (torch.bfloat16, torch.float16) and not self.plan["torch"]["fully_shard"]
         means = []
@@ -90,7 +97,7 @@ class _Step:
         self.optimizer.step()
         self.optimizer.zero_grad()
 
-    def track(self):
+    def track(self) -> int:
         """Bytes at the peak of a step, after one that made the optimizer's states."""
         if self.plan["torch"]["fully_shard"]:
             tracker = FSDPMemTracker(self.module, self.optimizer)
@@ -102,15 +109,15 @@ class _Step:
             self.run()
             tracker.reset_mod_stats()
             self.run()
-        return max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values())
+        return max(int(kinds["Total"]) for kinds in tracker.get_tracker_snapshot("peak").values())
 
-    def count(self):
+    def count(self) -> dict[str, int]:
         with CommDebugMode() as mode:
             self.run()
         return {str(kind): n for kind, n in mode.get_comm_counts().items()}
 
 
-def _beside(predicted, tracked, counts):
+def _beside(predicted: Json | None, tracked: int, counts: dict[str, int]) -> Json:
     """Names of PyTorch's ops as the plan's kinds."""
     counted = dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), 0)
     for name, n in counts.items():
@@ -120,6 +127,7 @@ def _beside(predicted, tracked, counts):
     said = (predicted or {}).get("collectives", {})
     table = {kind: {"predicted": said.get(kind, {"count": 0})["count"] if predicted else None, "counted": counted.get(kind, 0)}
              for kind in {**counted, **said}}
-    peak = predicted["peak_bytes"] if predicted else None
-    return {"collectives": table, "peak_bytes": {"predicted": peak, "tracked": tracked,
-                                                 "ratio": peak / tracked if predicted and tracked else None}}
+    peak = {"predicted": None, "tracked": tracked, "ratio": None}
+    if predicted:
+        peak |= {"predicted": predicted["peak_bytes"], "ratio": predicted["peak_bytes"] / tracked if tracked else None}
+    return {"collectives": table, "peak_bytes": peak}

@@ -10,26 +10,41 @@
 The module is called with this rank's part of the batch and computes a mean over it. Names of parameters and keys of the
 state dict stay as they are. Needs torch 2.6 or later and nothing else.
 """
+from __future__ import annotations
+
 import contextlib
 import json
 import math
 import re
 import warnings
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any, Union
 
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor import parallel as tp
-from torch.distributed.tensor.experimental import implicit_replication
+from torch.distributed.tensor.placement_types import Placement
+from torch.distributed.tensor.experimental import implicit_replication, register_sharding
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_map_only
 
+from .errors import InputError
+
+Json = dict[str, Any]
+Where = Union[str, Json]  # a path, or what json.load made of it
+Owners = list[tuple[nn.Module, str]]
+LossOf = Callable[[nn.Module, dict[str, Tensor]], Tensor]
+OptimizerOf = Callable[..., torch.optim.Optimizer]
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
-def parallelize(module, mesh, placements):
+def parallelize(module: nn.Module, mesh: DeviceMesh, placements: Where) -> nn.Module:
     """Changes the module in place and returns it. placements: a path, or what json.load made of it. A module that is
     parallelized already is an error, and so is a step of an optimizer that has parameters which were replaced here."""
     plan = _read(placements)
@@ -46,7 +61,7 @@ def parallelize(module, mesh, placements):
     return module
 
 
-def _by_modules(module, mesh, plan):
+def _by_modules(module: nn.Module, mesh: DeviceMesh, plan: Json) -> None:
     how = plan["torch"]
     whole = {name: p.detach() for name, p in _parameters(module).items() if name in how["redistribute"]}
     styles = _styles(module, mesh, how)
@@ -64,7 +79,7 @@ def _by_modules(module, mesh, plan):
         _Average(submesh(mesh, how["data_dims"]), _buckets(module, plan, trained))
 
 
-def data_parallel(mesh, placements):
+def data_parallel(mesh: DeviceMesh, placements: Where) -> tuple[int, int]:
     """(part, parts): which of how many equal parts of the batch this rank computes."""
     part, parts = 0, 1
     for name in _read(placements)["torch"]["data_dims"]:
@@ -73,13 +88,14 @@ def data_parallel(mesh, placements):
     return part, parts
 
 
-def loss_parallel(placements):
+def loss_parallel(placements: Where) -> contextlib.AbstractContextManager[Any]:
     """The context for forward, loss and backward: cross_entropy over logits that are split over the classes, if they are;
     outside of it the module gathers them. In the form placements tensors that the module makes by itself, as positions,
     count as replicated."""
     how = _read(placements)["torch"]
     if how["form"] == "placements":
-        return implicit_replication()
+        whole: contextlib.AbstractContextManager[Any] = implicit_replication()
+        return whole
     return _split_classes() if how["loss_parallel"] else contextlib.nullcontext()
 
 
@@ -87,7 +103,7 @@ _classes_stay_split = False
 
 
 @contextlib.contextmanager
-def _split_classes():
+def _split_classes() -> Iterator[None]:
     global _classes_stay_split
     before, _classes_stay_split = _classes_stay_split, True
     try:
@@ -97,7 +113,8 @@ def _split_classes():
         _classes_stay_split = before
 
 
-def check(module, mesh, placements, loss=None, optimizer=torch.optim.AdamW):
+def check(module: nn.Module, mesh: DeviceMesh | None, placements: Where,
+          loss: LossOf | None = None, optimizer: OptimizerOf = torch.optim.AdamW) -> Json:
     """One training step of rank 0 of the plan, with tensors without data and ranks that are not there: neither a GPU nor other
     processes are needed, and the module is left as it is (it may be on the meta device).
 
@@ -107,31 +124,32 @@ def check(module, mesh, placements, loss=None, optimizer=torch.optim.AdamW):
     Returns {"collectives": kind -> {"predicted", "counted"}, "peak_bytes": {"predicted", "tracked", "ratio"}}; what is
     counted has the sum of the loss over data ranks, which a plan has as well. predicted is None where the file has none.
     """
-    import dtp_torch_check
+    from . import dtp_torch_check
     return dtp_torch_check.check(module, mesh, _read(placements), loss, optimizer)
 
 
 # ---- the plan -------------------------------------------------------------------------------------------------------
 
 
-def _read(placements):
+def _read(placements: Where) -> Json:
     if not isinstance(placements, dict):
         with open(placements, encoding="utf-8") as f:
             placements = json.load(f)
-    if placements.get("format") != "dtp.torch/1":
-        raise ValueError(f"dtp_torch: expected dtp.torch/1 (dtplan export --as torch), not {placements.get('format')!r}")
-    return placements
+    plan: Json = placements if isinstance(placements, dict) else {}
+    if plan.get("format") != "dtp.torch/1":
+        raise InputError(f"dtp_torch: expected dtp.torch/1 (dtplan export --as torch), not {plan.get('format')!r}")
+    return plan
 
 
-def _parameters(module, tied=False):
+def _parameters(module: nn.Module, tied: bool = False) -> dict[str, nn.Parameter]:
     """By name; of a tied parameter, under its first name alone or under all."""
     return dict(module.named_parameters(remove_duplicate=not tied))
 
 
-def _check(plan, module, mesh):
+def _check(plan: Json, module: nn.Module, mesh: DeviceMesh) -> None:
     """One error that names all that differs."""
     if getattr(module, "_dtp_torch", False) or any(isinstance(p, DTensor) for p in module.parameters()):
-        raise ValueError("dtp_torch: the module is parallelized already: parallelize a new one, and load the state dict into it")
+        raise InputError("dtp_torch: the module is parallelized already: parallelize a new one, and load the state dict into it")
     wrong = []
     wanted, given = [tuple(d) for d in plan["mesh"]], list(zip(mesh.mesh_dim_names or (), mesh.shape))
     if wanted != given:
@@ -148,22 +166,22 @@ def _check(plan, module, mesh):
             wrong.append(f"{name!r} is frozen in the plan and requires_grad in the module")
     wrong += [f"the plan has no parameter {n!r} {list(p.shape)} of the module" for n, p in had.items() if id(p) not in known]
     if wrong:
-        raise ValueError("dtp_torch: " + "; ".join(wrong[:8]) + (f"; and {len(wrong) - 8} more" if wrong[8:] else ""))
+        raise InputError("dtp_torch: " + "; ".join(wrong[:8]) + (f"; and {len(wrong) - 8} more" if wrong[8:] else ""))
     still = [name for name in shapes if name not in frozen and not had[name].requires_grad]
     if still and any(p.requires_grad for p in had.values()):
         warnings.warn(f"dtp_torch: the module freezes {len(still)} parameters ({still[0]!r}, ...) that the plan trains and "
                       "whose gradients it prices: plan with --freeze")
 
 
-def _placement(text):
+def _placement(text: str) -> Placement:
     return Replicate() if text == "R" else Partial() if text == "P" else Shard(int(text[2:-1]))
 
 
-def _placements(texts):
+def _placements(texts: list[str]) -> list[Placement]:
     return [_placement(text) for text in texts]
 
 
-def submesh(mesh, names):
+def submesh(mesh: DeviceMesh, names: list[str]) -> Any:
     """The mesh of these dims as one dim; None without dims."""
     with unset_fake_temporarily():  # within check
         if len(names) > 1:
@@ -171,13 +189,13 @@ def submesh(mesh, names):
         return mesh[names[0]] if names else None
 
 
-def _joined(meshes):
+def _joined(meshes: list[DeviceMesh]) -> Any:
     """A mesh of the dims of several."""
     with unset_fake_temporarily():
         return type(meshes[0])._concatenate(meshes) if len(meshes) > 1 else meshes[0]
 
 
-def _home(mesh, how):
+def _home(mesh: DeviceMesh, how: Json) -> tuple[Any, list[list[str]]]:
     """The mesh of parameters that are DTensors beside those of fully_shard, and the plan's mesh dims of each of its dims."""
     if not how["fully_shard"]:
         return mesh, [[name] for name in mesh.mesh_dim_names]
@@ -186,45 +204,47 @@ def _home(mesh, how):
     return _joined([submesh(mesh, names) for names in groups]), groups
 
 
-def _at_home(mesh, groups, placements):
+def _at_home(mesh: DeviceMesh, groups: list[list[str]], placements: list[Placement]) -> list[Placement] | None:
     """Placements over the plan's mesh, over that of _home; None: mesh dims that are one there do not all do the same."""
     of = dict(zip(mesh.mesh_dim_names, placements))
     same = all(of[name] == of[group[0]] for group in groups for name in group)
     return [of[group[0]] for group in groups] if same else None
 
 
-def _module_of(name):
+def _module_of(name: str) -> tuple[str, str]:
     path, _, leaf = name.rpartition(".")
     return path, leaf
 
 
-def _owners(module, name):
+def _owners(module: nn.Module, name: str) -> Owners:
     """(module, leaf) of all names of a parameter: of a tied one there are several."""
     p = module.get_parameter(name)
     paths = [_module_of(n) for n, q in _parameters(module, tied=True).items() if q is p]
     return [(module.get_submodule(path), leaf) for path, leaf in paths]
 
 
-def _replace(owners, p):
+def _replace(owners: Owners, p: Any) -> None:
     for owner, leaf in owners:
         owner.register_parameter(leaf, p)
 
 
-def _matches(module, pattern):
+def _matches(module: nn.Module, pattern: str) -> list[str]:
     """Names of the modules that a pattern means; '*' stands for a number."""
     regex = re.compile(re.escape(pattern).replace(r"\*", r"\d+"))
     names = [name for name, _ in module.named_modules() if regex.fullmatch(name)]
     if not names:
-        raise ValueError(f"dtp_torch: the module has no submodule {pattern!r}")
+        raise InputError(f"dtp_torch: the module has no submodule {pattern!r}")
     return names
 
 
 # ---- tensor dims: parallelize_module --------------------------------------------------------------------------------
 
 
-def _styles(module, mesh, how):
+def _styles(module: nn.Module, mesh: DeviceMesh, how: Json) -> dict[str, list[str]]:
     """Name -> mesh dims of the modules whose parameters parallelize_module makes DTensors."""
-    first, then, over = {}, {}, {}
+    first: dict[str, Any] = {}
+    then: dict[str, Any] = {}
+    over: dict[str, Any] = {}
     frozen = [name for name, p in _parameters(module, tied=True).items() if not p.requires_grad]
     tied = {name: owners for name in _parameters(module) if len(owners := _owners(module, name)) > 1}
     for pattern, spec in how["parallelize_module"].items():
@@ -262,22 +282,22 @@ def _styles(module, mesh, how):
     return {name: over[name] for name in first}
 
 
-class _RowwiseTable(tp.ParallelStyle):
+class _RowwiseTable(tp.ParallelStyle):  # type: ignore[misc]
     """A table split by rows: a rank looks up the ids that it has, and the terms are summed. DTensor does the same with a mask
     that it keeps between calls, which torch.compile does not take (torch 2.15)."""
 
-    def __init__(self, input_layouts, output_layouts, use_local_output):
+    def __init__(self, input_layouts: Placement | None, output_layouts: Placement | None, use_local_output: bool) -> None:
         super().__init__()
         self.input, self.output, self.local = input_layouts, output_layouts or Replicate(), use_local_output
 
-    def _apply(self, module, device_mesh):
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         whole = module.weight
         weight = distribute_tensor(whole.detach(), device_mesh, [Shard(0)], src_data_rank=None)
         module.register_parameter("weight", torch.nn.Parameter(weight, whole.requires_grad))
         first = -(-whole.shape[0] // device_mesh.size()) * device_mesh.get_local_rank()
         kept = []
 
-        def before(mod, args):
+        def before(mod: nn.Module, args: Any) -> Any:
             ids = args[0] if isinstance(args[0], DTensor) else DTensor.from_local(args[0], device_mesh, [self.input], run_check=False)
             ids = ids.redistribute(placements=[Replicate()]).to_local() - first
             weight, padding = mod._parameters["weight"], mod.padding_idx
@@ -288,7 +308,7 @@ class _RowwiseTable(tp.ParallelStyle):
             kept.append((weight, padding, others))
             return (ids.masked_fill(others, 0), *args[1:])
 
-        def after(mod, args, out):
+        def after(mod: nn.Module, args: Any, out: Any) -> Any:
             mod._parameters["weight"], mod.padding_idx, others = kept.pop()
             if out is None:  # the module failed
                 return None
@@ -302,7 +322,7 @@ class _RowwiseTable(tp.ParallelStyle):
         return module
 
 
-def _gather_classes(mod, args, out):
+def _gather_classes(mod: nn.Module, args: Any, out: Any) -> Any:
     """Logits stay split over the classes for a loss within loss_parallel alone."""
     if _classes_stay_split or not isinstance(out, DTensor):
         return out
@@ -313,28 +333,28 @@ def _gather_classes(mod, args, out):
 # ---- parameters that no style keeps and reads as the plan does ------------------------------------------------------
 
 
-def _reduce_once(p):
+def _reduce_once(p: Any) -> None:
     """The gradient of a DTensor is brought to where the parameter is before an optimizer reads it several times."""
     if p.requires_grad:
         p.register_hook(lambda g: g.redistribute(placements=p.placements))
 
 
-def _swap(owner, leaf, read):
+def _swap(owner: nn.Module, leaf: str, read: Callable[[Any], Any]) -> None:
     """While its owner computes, a parameter is read(parameter). State dicts see the parameter alone."""
     kept = []
 
-    def before(mod, args):
+    def before(mod: nn.Module, args: Any) -> Any:
         kept.append(mod._parameters[leaf])
         mod._parameters[leaf] = read(kept[-1])
 
-    def after(mod, args, out):
+    def after(mod: nn.Module, args: Any, out: Any) -> Any:
         mod._parameters[leaf] = kept.pop()
 
     owner.register_forward_pre_hook(before)
     owner.register_forward_hook(after, always_call=True)
 
 
-def _hold(module, name, mesh, placements):
+def _hold(module: nn.Module, name: str, mesh: DeviceMesh, placements: list[Placement]) -> None:
     """Makes a parameter, whole or a DTensor over a part of the mesh, a DTensor over the mesh; its module reads what it was."""
     old, owners = module.get_parameter(name), _owners(module, name)
     inner = (old.device_mesh, old.placements, old.shape, old.stride()) if isinstance(old, DTensor) else None
@@ -343,7 +363,7 @@ def _hold(module, name, mesh, placements):
                                                  stride=old.stride()), old.requires_grad)
     _replace(owners, kept)
 
-    def as_it_was(p):
+    def as_it_was(p: Any) -> Any:
         local = p.to_local(grad_placements=p.placements)
         if not inner:
             return local
@@ -357,7 +377,7 @@ def _hold(module, name, mesh, placements):
         _reduce_once(kept)
 
 
-def _hold_whole(module, mesh, plan, moved, sharded):
+def _hold_whole(module: nn.Module, mesh: DeviceMesh, plan: Json, moved: dict[str, nn.Parameter], sharded: dict[str, int]) -> None:
     """Parameters that lie as DTensors beside others are DTensors over one mesh, so that optimizers and norms of gradients
     take all of them together."""
     how = plan["torch"]
@@ -376,7 +396,7 @@ def _hold_whole(module, mesh, plan, moved, sharded):
             _hold(module, name, mesh, kept[name])
 
 
-def _brought(p, placements):
+def _brought(p: Any, placements: list[Placement]) -> Any:
     """p.redistribute, one mesh dim after the other where several split an axis unevenly: gathered at once over a flattened
     mesh, parts come back displaced (torch 2.15)."""
     for axis, size in enumerate(p.shape):
@@ -390,7 +410,8 @@ def _brought(p, placements):
     return p.redistribute(placements=placements)
 
 
-def _redistribute(module, mesh, plan, name, whole, dims):
+def _redistribute(module: nn.Module, mesh: DeviceMesh, plan: Json, name: str,
+                  whole: Tensor, dims: list[str] | None) -> nn.Parameter:
     """Keeps a parameter as the plan does; its module reads a local tensor or, with a style over dims, a DTensor."""
     param = next(p for p in plan["params"] if p["name"] == name)
     owners = _owners(module, name)
@@ -401,15 +422,15 @@ def _redistribute(module, mesh, plan, name, whole, dims):
     inner = [read[over[0]]] if dims else None
     parts = data_parallel(mesh, plan)[1]
     home, groups = _home(mesh, plan["torch"])
-    there = [_at_home(mesh, groups, placements) for placements in (kept, read, gradient)]
-    if None not in there:
+    there = [at for placements in (kept, read, gradient) if (at := _at_home(mesh, groups, placements)) is not None]
+    if len(there) == 3:
         kept, read, gradient = there
     else:
         home = mesh
     kept = torch.nn.Parameter(distribute_tensor(whole, home, kept), module.get_parameter(name).requires_grad)
     _replace(owners, kept)
 
-    def as_read(p):
+    def as_read(p: Any) -> Any:
         local = _brought(p, read).to_local(grad_placements=gradient)
         if local.requires_grad and parts > 1:
             local.register_hook(lambda g: g / parts)
@@ -424,13 +445,13 @@ def _redistribute(module, mesh, plan, name, whole, dims):
 # ---- data dims: fully_shard, or averages of gradients ---------------------------------------------------------------
 
 
-def _computed(p, plan):
+def _computed(p: Any, plan: Json) -> Any:
     """A parameter that fully_shard ignores, in the type to which it casts the others and all inputs."""
     low = plan["precision"].split(",")[0]
     return p.to(TYPES[low]) if plan["torch"]["fully_shard"] and low in ("bf16", "f16") else p
 
 
-def _fully_shard(module, mesh, plan, moved, left):
+def _fully_shard(module: nn.Module, mesh: DeviceMesh, plan: Json, moved: dict[str, nn.Parameter], left: list[str]) -> None:
     how = plan["torch"]["fully_shard"]
     for name in left:
         for owner, leaf in _owners(module, name):
@@ -455,7 +476,7 @@ def _fully_shard(module, mesh, plan, moved, left):
                     mp_policy=policy, ignored_params=ignored)
 
 
-def _buckets(module, plan, names):
+def _buckets(module: nn.Module, plan: Json, names: list[str]) -> list[list[nn.Parameter]]:
     """The plan's buckets of these parameters; what it has in none comes behind, the last parameter first."""
     limit = plan["torch"].get("bucket_bytes", 4 << 20)
     buckets = [[n for n in bucket if n in names] for bucket in plan["torch"].get("gradient_buckets", [])]
@@ -476,14 +497,15 @@ class _Average:
     buckets, in their order. A bucket of several parameters is a copy, with the number of ranks that have each gradient; a
     parameter alone is reduced in place. Where one rank has a gradient, all get one."""
 
-    def __init__(self, mesh, buckets):
+    def __init__(self, mesh: DeviceMesh, buckets: list[list[nn.Parameter]]) -> None:
         self.group, self.size, self.task = mesh.get_group(), mesh.size(), None
+        self.sent: list[Any] = []
         self.buckets = [same for bucket in buckets for same in _by_type(bucket)]
         for i, bucket in enumerate(self.buckets):
             for p in bucket:
                 p.register_post_accumulate_grad_hook(lambda p, i=i: self._ready(i))
 
-    def _ready(self, i):
+    def _ready(self, i: int) -> None:
         task = torch._C._current_graph_task_id()
         if self.task != task:  # the first gradient of this backward pass, or of one after another that failed
             self.task, self.sent, self.done, self.missing = task, [], 0, [len(bucket) for bucket in self.buckets]
@@ -492,8 +514,8 @@ class _Average:
         while len(self.sent) < len(self.buckets) and self.missing[len(self.sent)] == 0:
             self._send()
 
-    @torch.no_grad()
-    def _send(self):
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _send(self) -> None:
         bucket = self.buckets[len(self.sent)]
         grads = [torch.zeros_like(_local(p)) if p.grad is None else _local(p.grad) for p in bucket]
         flat = grads[0].contiguous()
@@ -504,8 +526,8 @@ class _Average:
         if len(self.sent) > self.done + 2:  # copies of two buckets at a time
             self._take()
 
-    @torch.no_grad()
-    def _take(self):
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _take(self) -> None:
         bucket, (flat, work) = self.buckets[self.done], self.sent[self.done]
         work.wait()
         self.sent[self.done], self.done = None, self.done + 1
@@ -518,7 +540,7 @@ class _Average:
             elif there.any():
                 p.grad = _like(mean.clone(), p)
 
-    def _finish(self):
+    def _finish(self) -> None:
         self.task = None
         while len(self.sent) < len(self.buckets):
             self._send()
@@ -526,25 +548,26 @@ class _Average:
             self._take()
 
 
-def _local(x):
+def _local(x: Any) -> Any:
     return x.to_local() if isinstance(x, DTensor) else x
 
 
-def _like(local, p):
+def _like(local: Tensor, p: Any) -> Any:
     """A local tensor as the DTensor that p is, if it is one."""
     return DTensor.from_local(local, p.device_mesh, p.placements, run_check=False, shape=p.shape,
                               stride=p.stride()) if isinstance(p, DTensor) else local
 
 
-def _by_type(parameters):
+def _by_type(parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
     return [[p for p in parameters if p.dtype == dtype] for dtype in dict.fromkeys(p.dtype for p in parameters)]
 
 
 # ---- plans that modules do not say: DTensors throughout -------------------------------------------------------------
 
 
-def _place(module, mesh, plan):
+def _place(module: nn.Module, mesh: DeviceMesh, plan: Json) -> nn.Module:
     """Every parameter is a DTensor over the whole mesh, and so is every value inside the module."""
+    _register_attention_of_the_cpu()
     data = plan["torch"]["data_dims"]
     ends = [Shard(0) if d in data else Replicate() for d in mesh.mesh_dim_names]
     parts = data_parallel(mesh, plan)[1]
@@ -554,23 +577,21 @@ def _place(module, mesh, plan):
         _replace(owners, kept)
         _reduce_once(kept)
         for owner, leaf in owners:
-            _swap(owner, leaf, lambda q, read=read: _brought(q, read))
+            _swap(owner, leaf, partial(_brought, placements=read))
     for value in plan["activations"]:
         if "module" in value and "P" not in value["read"]:
-            module.get_submodule(value["module"]).register_forward_hook(
-                lambda mod, args, out, to=_placements(value["read"]):
-                    _sum_first(out, to) if isinstance(out, DTensor) else out)
+            module.get_submodule(value["module"]).register_forward_hook(_summed_to(_placements(value["read"])))
 
-    def before(mod, args, kwargs):
+    def before(mod: nn.Module, args: Any, kwargs: Any) -> Any:
         return tree_map_only(torch.Tensor, lambda x: DTensor.from_local(x, mesh, ends, run_check=False), (args, kwargs))
 
-    def to_local(out):
+    def to_local(out: Any) -> Tensor:
         local = out.redistribute(placements=ends).to_local()
         if local.requires_grad and parts > 1:
             local.register_hook(lambda g: g / parts)
         return local
 
-    def after(mod, args, out):
+    def after(mod: nn.Module, args: Any, out: Any) -> Any:
         return tree_map_only(DTensor, to_local, out)
 
     module.register_forward_pre_hook(before, with_kwargs=True)
@@ -583,13 +604,30 @@ _EAGER = ("dtp_torch: torch.compile leaves this module as it is: the plan has th
           "DTensors through attention and split tables")
 
 
-def _run_eagerly(module):
+@cache
+def _register_attention_of_the_cpu() -> None:
+    """DTensor has no rule for it (torch 2.15): batch or heads are split, or nothing. A mask of several rows is whole, and so is all."""
+    ways = (Replicate(), Shard(0), Shard(1))
+
+    def forward(*args: Any, attn_mask: Any = None, **_: Any) -> Any:
+        more: list[None] = [None] * (len(args) - 3)
+        return [([at] * 2, [at] * 3 + more) for at in ways[:3 if attn_mask is None or tuple(attn_mask.shape[:2]) == (1, 1) else 1]]
+
+    def backward(*args: Any, attn_mask: Any = None, **_: Any) -> Any:
+        more: list[None] = [None] * (len(args) - 6)
+        return [([at] * 3, [at] * 6 + more) for at in ways[:3 if attn_mask is None or tuple(attn_mask.shape[:2]) == (1, 1) else 1]]
+
+    register_sharding(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default)(forward)
+    register_sharding(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default)(backward)
+
+
+def _run_eagerly(module: nn.Module) -> None:
     """torch.compile calls the module and traces nothing of it: sharding propagation of batched products over several mesh dims, and
     the mask of a table split by rows, read values of fake tensors."""
     eager = torch.compiler.disable(module._call_impl, reason=_EAGER)
     tell = torch.compiler.disable(lambda: warnings.warn(_EAGER), reason=_EAGER)
 
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             tell()
         return eager(*args, **kwargs)
@@ -597,7 +635,11 @@ def _run_eagerly(module):
     module._call_impl = call
 
 
-def _sum_first(x, to):
+def _summed_to(to: list[Placement]) -> Callable[[Any, Any, Any], Any]:
+    return lambda mod, args, out: _sum_first(out, to) if isinstance(out, DTensor) else out
+
+
+def _sum_first(x: Any, to: list[Placement]) -> Any:
     """Redistributes x in two steps: the sum that a table split by rows leaves can be made only where its ids are."""
     split = [p for p in x.placements if p.is_shard()]
     first = [p if not p.is_partial() else Replicate() if t in split else t for p, t in zip(x.placements, to)]
@@ -607,10 +649,10 @@ def _sum_first(x, to):
 # ---- what comes after -----------------------------------------------------------------------------------------------
 
 
-def _take_plain_checkpoints(module):
+def _take_plain_checkpoints(module: nn.Module) -> None:
     """load_state_dict takes whole tensors, equal on all ranks, where parameters are DTensors."""
 
-    def distribute(mod, state, prefix, *rest):
+    def distribute(mod: nn.Module, state: dict[str, Any], prefix: str, *rest: Any) -> None:
         for leaf, p in mod._parameters.items():
             value = state.get(prefix + leaf)
             if isinstance(p, DTensor) and isinstance(value, torch.Tensor) and not isinstance(value, DTensor) \
@@ -622,21 +664,20 @@ def _take_plain_checkpoints(module):
             mod.register_load_state_dict_pre_hook(distribute)
 
 
-def _refuse_stale_optimizers(before, module):
+def _refuse_stale_optimizers(before: dict[str, nn.Parameter], module: nn.Module) -> None:
     """Parameters that were replaced are marked: an optimizer that has them would train nothing."""
     now = {id(p) for p in module.parameters()}
     for name, p in before.items():
         if id(p) not in now:
             p._dtp_replaced = name
-    if not _refuse_stale_optimizers.registered:
-        register_optimizer_step_pre_hook(_refuse_stale)
-        _refuse_stale_optimizers.registered = True
+    if not _registered:
+        _registered.append(register_optimizer_step_pre_hook(_refuse_stale))
 
 
-_refuse_stale_optimizers.registered = False
+_registered: list[Any] = []
 
 
-def _refuse_stale(optimizer, args, kwargs):
+def _refuse_stale(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     for group in optimizer.param_groups:
         for p in group["params"]:
             if getattr(p, "_dtp_replaced", None) is not None:
@@ -644,7 +685,7 @@ def _refuse_stale(optimizer, args, kwargs):
                                    "make the optimizer afterwards")
 
 
-def _recompute(module, names):
+def _recompute(module: nn.Module, names: list[str]) -> None:
     """These modules are computed again in the backward pass."""
     if names:
         from torch.distributed._composable import checkpoint
