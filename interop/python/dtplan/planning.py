@@ -412,7 +412,10 @@ def _import(source: Any, inputs: Any, loss: Any, dynamic: Any, folder: str) -> s
         path = os.path.join(folder, "module.pt2")
         export(source, inputs, loss, dynamic, path)
     model = os.path.join(folder, "model.json")
-    found = json.loads(run(["import", path, "-o", model, "--json"]))
+    try:
+        found = json.loads(run(["import", path, "-o", model, "--json"]))
+    except InputError as error:
+        raise InputError(str(error).replace(os.path.join(folder, "module.pt2"), "the module")) from None
     if path.startswith(folder):
         os.remove(path)
     for line in str(found.get("notes", "")).splitlines():

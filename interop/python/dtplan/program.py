@@ -67,7 +67,7 @@ def run(words: Sequence[str], progress: bool = False, name: str = "dtplan") -> s
     text = told.text.strip()
     if child.returncode:
         kind = {2: InputError, 3: InfeasibleError}.get(child.returncode, DtplanError)
-        raise kind(text.removeprefix(f"{name}: ") or f"{name} {words[0]}: exit code {child.returncode}")
+        raise kind(re.sub(f"^{name}: ", "", text, flags=re.MULTILINE) or f"{name} {words[0]}: exit code {child.returncode}")
     if told.interrupted:
         warnings.warn("planning was interrupted: this is the best plan so far", DtplanWarning, stacklevel=4)
     for line in re.sub(r"\n    +", " ", text).splitlines():

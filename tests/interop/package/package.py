@@ -2,6 +2,7 @@
 """The Python package, with Debian's python3 alone: options beside tools/options.def, the examples of the docstrings, docs/python.md
 beside the docstrings, errors, warnings, Ctrl-C.
 
+BIN_DIR is - where the package is installed with its programs.
 Usage: package.py BIN_DIR options|examples|docs [--write]|errors|interrupt
 """
 import contextlib
@@ -18,7 +19,8 @@ import typing
 import warnings
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-os.environ["DTPLAN_BIN"] = os.path.abspath(sys.argv[1])
+if sys.argv[1] != "-":
+    os.environ["DTPLAN_BIN"] = os.path.abspath(sys.argv[1])
 sys.path.insert(0, os.path.join(ROOT, "interop", "python"))
 import dtplan  # noqa: E402
 

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""The wheel as people have it: a fresh virtual environment, no compiler on PATH, no source tree. Part of ./dev interop python.
+
+What needs PyTorch runs with the packages of another interpreter, named by a .pth file: the environment has the wheel alone.
+Usage: acceptance.py WHEEL TORCH_PYTHON [STEP...]    steps: wheel three meta examples notebook words types
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+THREE = [(2, name, "x:2", "machine=cpu_2") for name in ("nanogpt", "llama", "qwen3", "vit")] + \
+        [(4, name, "dp:2,tp:2", "rules=batch:dp") for name in ("nanogpt", "llama", "qwen3", "vit")] + \
+        [(4, name, "dp:2,tp:2", "rules=batch:dp;heads:tp;d_ff:tp", "expressible=torch") for name in ("llama", "qwen3")]
+EXAMPLES = {"with_torchrun.py": 2, "with_accelerate.py": 0, "with_torchtitan.py": 2, "with_trainer.py": 2}
+
+
+class Place:
+    """A virtual environment that has the wheel, and a folder to work in, with copies of scripts and examples."""
+
+    def __init__(self, folder, wheel, torch_python):
+        self.work = os.path.join(folder, "work")
+        venv = os.path.join(folder, "venv")
+        shutil.copytree(HERE, self.work, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(os.path.join(ROOT, "examples", "python"), self.work, dirs_exist_ok=True)
+        subprocess.run([torch_python, "-m", "venv", venv], check=True)
+        self.python = os.path.join(venv, "bin", "python")
+        self.env = {"PATH": os.path.join(venv, "bin"), "HOME": folder, "OMP_NUM_THREADS": "1", "LANG": "C.UTF-8"}
+        self.run([self.python, "-m", "pip", "install", "--quiet", "--no-index", wheel])
+        self.others = subprocess.run([torch_python, "-c", "import torch; print(torch.__path__[0])"], check=True,
+                                     capture_output=True, text=True).stdout.strip()
+
+    def with_torch(self):
+        site = self.run([self.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
+        with open(os.path.join(site, "others.pth"), "w", encoding="utf-8") as file:
+            file.write(os.path.dirname(self.others) + "\n")
+
+    def run(self, words, code=0, **options):
+        words[0] = shutil.which(words[0], path=self.env["PATH"]) or words[0]
+        done = subprocess.run(words, env=self.env, cwd=self.work, capture_output=True, text=True, check=False,
+                              **{"timeout": 1200, **options})
+        if done.returncode != code:
+            sys.exit(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout[-1500:]}{done.stderr[-3000:]}")
+        return done.stdout
+
+    def torchrun(self, n, *words):
+        return self.run([self.python, "-m", "torch.distributed.run", "--nproc-per-node", str(n), *words])
+
+
+def wheel(place, path):
+    text = place.run(["dtplan", "plan", "llama3_8b", "--devices", "8", "--machine", "h100_64", "--remat", "layer"])
+    place.run([place.python, "package.py", "-", "examples"])
+    place.run(["dtrun", "run", "mlp_digits", "--comm", "sim", "--steps", "3", "--quiet"])
+    manual = os.path.join(os.path.dirname(os.path.dirname(place.python)), "share", "man", "man1", "dtplan-plan.1")
+    if not os.path.exists(manual):
+        sys.exit(f"there is no {manual}")
+    step = re.search(r"^this plan +(\S+ \S+)", text, re.M).group(1)
+    print(f"{os.path.basename(path)}: {os.path.getsize(path) / 1e6:.1f} MB; llama3_8b on 8 devices: {step}")
+
+
+def three(place):
+    for n, *words in THREE:
+        text = place.torchrun(n, "three_lines.py", *words)
+        worst = [float(x) for x in re.findall(r": ([0-9.e+-]+)$", text, re.M)]
+        print(f"{n} processes, {' '.join(words)}: losses and norms {worst[0]:.1e}, state dict {worst[1]:.1e}, compiled {worst[2]:.1e}")
+
+
+def meta(place):
+    print(place.run([place.python, "meta_70b.py"]).strip())
+
+
+def examples(place):
+    for name, n in EXAMPLES.items():
+        text = place.torchrun(n, name) if n else place.run([place.python, name])
+        print(f"{name}: {text.strip().splitlines()[-1]}")
+
+
+def notebook(place):
+    """By nbconvert, in this environment's kernel; the page in it is one that Chromium shows (tests/tools/page_browser.py)."""
+    place.run([place.python, "-m", "pip", "install", "--quiet", "nbconvert", "ipykernel"])
+    began = time.monotonic()
+    place.run([place.python, "-m", "nbconvert", "--to", "html", "--execute", "plan_70b.ipynb"])
+    with open(os.path.join(place.work, "plan_70b.html"), encoding="utf-8") as file:
+        text = file.read()
+    if "iframe" not in text or "zero3" not in text or "tensor parallel" not in text:
+        sys.exit("the notebook lacks the page or the baselines")
+    print(f"notebook: {time.monotonic() - began:.0f} s, {len(text) / 1e6:.1f} MB")
+    folder = os.path.join(ROOT, "build", "interop", "notebook")
+    os.makedirs(folder, exist_ok=True)
+    shutil.copy(os.path.join(place.work, "plan_70b.html"), folder)
+
+
+def words(place):
+    print(place.run([place.python, "words.py"]).strip())
+
+
+def types(place):
+    place.run([place.python, "-m", "pip", "install", "--quiet", "mypy"])
+    done = subprocess.run([place.python, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stdout)
+    print(f"mypy --strict: {done.stdout.strip()}")
+
+
+def main():
+    path, torch_python, *steps = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(folder, os.path.abspath(path), torch_python)
+        if not steps or "wheel" in steps:
+            wheel(place, path)
+        place.with_torch()
+        for step in (three, meta, examples, words, notebook, types):
+            if not steps or step.__name__ in steps:
+                step(place)
+
+
+main()
