@@ -1,6 +1,7 @@
 """Runs the programs dtplan and dtrun: words, exit codes, progress, interruption."""
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pty
@@ -52,8 +53,7 @@ def run(words: Sequence[str], progress: bool = False, name: str = "dtplan") -> s
     """
     began, path = time.monotonic(), find(name)
     log.debug("%s %s", name, " ".join(words))
-    ours, theirs = pty.openpty()  # the program tells its progress to a terminal
-    tty.setraw(theirs)
+    ours, theirs = _told_through(progress)
     with subprocess.Popen([path, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs,
                           start_new_session=True, env={**os.environ, "NO_COLOR": "1", "TERM": "dumb"}) as child:
         os.close(theirs)
@@ -73,6 +73,16 @@ def run(words: Sequence[str], progress: bool = False, name: str = "dtplan") -> s
     for line in re.sub(r"\n    +", " ", text).splitlines():
         warnings.warn(line, DtplanWarning, stacklevel=4)
     return out
+
+
+def _told_through(progress: bool) -> tuple[int, int]:
+    """The program tells its progress to a terminal alone. Containers may lack them."""
+    if progress:
+        with contextlib.suppress(OSError):
+            ours, theirs = pty.openpty()
+            tty.setraw(theirs)
+            return ours, theirs
+    return os.pipe()
 
 
 def _listen(child: subprocess.Popen[bytes], errors: int, told: _Told) -> str:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import typing
+import unittest.mock
 import warnings
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
@@ -219,6 +220,8 @@ def check_errors():
         plan = dtplan.plan("mlp_digits", target="torch", **few)
     expect(any("no rates of runtime 'torch'" in str(w.message) and w.category is dtplan.DtplanWarning and
                os.path.samefile(w.filename, __file__) for w in told), f"the warning of rates: {[str(w) for w in told]}")
+    with unittest.mock.patch("pty.openpty", side_effect=OSError("out of pty devices")):  # a container without terminals
+        expect(dtplan.plan("mlp_digits", progress=True, **few).mesh == {"x": 2}, "without a terminal")
     refused(dtplan.DtplanError, "pip install 'dtplan[torch]'", lambda: without("torch", plan.loss_parallel))
     refused(dtplan.DtplanError, "pip install jax", lambda: without("jax", lambda: plan.shardings(None)))
 
