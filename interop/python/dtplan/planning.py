@@ -208,7 +208,9 @@ class Plan:
         path = self._path("report.html")
         self._ask("report", "-o", path)
         with open(path, encoding="utf-8") as file:
-            return file.read()
+            page = file.read()
+        os.remove(path)
+        return page
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan, with its model and machine, to a file that load() reads.
@@ -305,6 +307,8 @@ def _unpack(data: bytes, path: str) -> Plan:
     folder = tempfile.mkdtemp(prefix="dtplan.")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > 1 << 30:
+                raise ValueError("it holds more than 1 GiB")
             for name in archive.namelist():
                 if os.path.basename(name) != name or name in ("", ".", ".."):
                     raise ValueError(f"it holds {name!r}")

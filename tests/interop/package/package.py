@@ -18,6 +18,7 @@ import tempfile
 import typing
 import unittest.mock
 import warnings
+import zipfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 if sys.argv[1] != "-":
@@ -215,6 +216,10 @@ def check_errors():
             with open(path, "wb") as file:
                 file.write(data)
             refused(dtplan.InputError, path, lambda: dtplan.load(path))
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("../outside.json", "{}")
+        refused(dtplan.InputError, "'../outside.json'", lambda: dtplan.load(path))
+        expect(os.listdir(folder) == ["broken.dtplan"], "a file outside of the plan's folder was written")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         plan = dtplan.plan("mlp_digits", target="torch", **few)
