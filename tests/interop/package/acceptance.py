@@ -16,7 +16,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 THREE = [(2, name, "x:2", "machine=cpu_2") for name in ("nanogpt", "llama", "qwen3", "vit")] + \
         [(4, name, "dp:2,tp:2", "rules=batch:dp") for name in ("nanogpt", "llama", "qwen3", "vit")] + \
-        [(4, name, "dp:2,tp:2", "rules=batch:dp;heads:tp;d_ff:tp", "expressible=torch") for name in ("llama", "qwen3")]
+        [(4, name, "dp:2,tp:2", "rules=batch:dp;heads:tp;d_ff:tp", "expressible=torch") for name in ("llama", "qwen3")] + \
+        [(4, name, "dp:2,tp:2", "rules=batch:dp;d_ff:tp", "expressible=torch") for name in ("nanogpt", "vit")]
 EXAMPLES = {"with_torchrun.py": 2, "with_accelerate.py": 0, "with_torchtitan.py": 2, "with_trainer.py": 2}
 
 
