@@ -95,8 +95,8 @@ def fit(found: list[tuple[str, int]]) -> Machine:
     known = machines()
     if len({name for name, _ in found}) > 1:
         raise InputError("GPUs of several kinds are no machine that has a name: " + ", ".join(sorted({n for n, _ in found})))
-    flat = re.sub(r"[^a-z0-9]", "", found[0][0].lower())
-    kinds = sorted({m.name.split("_")[0] for m in known if m.name.split("_")[0] in flat}, key=len)
+    words = re.split(r"[^a-z0-9]+", found[0][0].lower())
+    kinds = sorted({m.name.split("_")[0] for m in known if m.name.split("_")[0] in words}, key=len)
     if not kinds:
         raise InputError(f"no machine that has a name has a {found[0][0]}: give a machine file (docs/formats/machine.md)")
     of_kind = sorted((m for m in known if m.name.split("_")[0] == kinds[-1]), key=lambda m: m.devices)

@@ -204,9 +204,10 @@ def check_errors():
     refused(dtplan.InputError, "several kinds", lambda: dtplan.fit([("NVIDIA H200", 1 << 30), ("NVIDIA L4", 1 << 30)]))
     refused(dtplan.InputError, "GeForce", lambda: dtplan.fit([("NVIDIA GeForce RTX 4090", 24 << 30)]))
     refused(dtplan.InputError, "ibx", lambda: dtplan.machine("h100_64").set(ibx="0.5x"))
-    for gpu, count, name, devices in (("NVIDIA H100 80GB HBM3", 8, "h100_64", 8), ("NVIDIA GB200", 4, "gb200_72", 4),
+    refused(dtplan.InputError, "GH200", lambda: dtplan.fit([("NVIDIA GH200 480GB", 96 << 30)]))
+    for gpu, count, name, devices in (("NVIDIA H100 80GB HBM3", 8, "h100_64", 8), ("NVIDIA H200", 4, "h200_64", 4),
                                       ("NVIDIA A100-SXM4-80GB", 8, "a100_8", 8), ("NVIDIA L4", 2, "l4_16", 2),
-                                      ("NVIDIA L40S", 8, "l40s_8", 8), ("Tesla V100-SXM2-32GB", 16, "v100_16", 16)):
+                                      ("Tesla V100-SXM2-32GB", 16, "v100_16", 16)):
         found = dtplan.fit([(gpu, 1 << 30)] * count)
         expect((found.name, found.devices) == (name, devices), f"{count} x {gpu}: {found}")
         expect(found.settings == ("memory=1024MiB",), f"{gpu}: {found.settings}")
@@ -246,7 +247,8 @@ INTERRUPTED = """
 import sys, warnings, dtplan
 warnings.simplefilter("always")
 print("begins", flush=True)
-plan = dtplan.plan("gpt2_small", machine="v100_16", mesh={"x": 4, "y": 4}, mode="tensor", untie=True, progress=True)
+plan = dtplan.plan("llama3_8b", machine="h100_64", mesh={"x": 4, "y": 4, "z": 4}, mode="tensor", untie=True, memory="none",
+                   progress=True)
 print(plan.predicted.step_s > 0, "ended" in str(plan))
 """
 
@@ -257,9 +259,11 @@ def check_interrupt():
                           env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "interop", "python")}) as child:
         child.stdout.readline()
         first = child.stderr.readline()
+        while first and "planning" not in first:
+            first = child.stderr.readline()
         child.send_signal(signal.SIGINT)
         out, told = child.communicate(timeout=100)
-    expect(re.match(r"planning, \d+ s", first) or "planning" in first, f"progress: {first!r}")
+    expect("planning" in first, f"progress: {first!r}")
     expect(out == "True True\n", f"interrupted: {out!r} {told}")
     expect("planning was interrupted: this is the best plan so far" in told, told)
 
