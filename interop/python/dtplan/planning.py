@@ -94,7 +94,8 @@ class Plan:
 
     def _ask(self, command: str, *words: str, priced: bool = True) -> str:
         name = self._call["machine"] or self._path("machine.json")
-        machine = ["--machine", name, *self._call["settings"]] if priced and os.path.exists(name) | bool(self._call["machine"]) else []
+        known = bool(self._call["machine"]) or os.path.exists(name)  # none is kept of the computer at hand
+        machine = ["--machine", name, *self._call["settings"]] if priced and known else []
         return run([command, self._path("model.json"), self._path("plan.json"), *words, *machine])
 
     def __str__(self) -> str:

@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 import dtplan
 
-# A machine that does other work at the same time gives wall times that say nothing: the time of processors counts where it is less.
 limit_s, limit_gb = (float(x) for x in [*sys.argv[1:], "45", "2"][:2])
 config = LlamaConfig(vocab_size=128256, hidden_size=8192, intermediate_size=28672, num_hidden_layers=80, num_attention_heads=64,
                      num_key_value_heads=8, max_position_embeddings=8192, rms_norm_eps=1e-5,
@@ -41,5 +40,5 @@ with open(plan._path("model.json"), encoding="utf-8") as file:
     walk(json.load(file))
 print(f"70B: {seconds:.1f} s ({cpu_s:.1f} s of processors), {gb:.2f} GB; {plan!r}; rotary base {bases}")
 words = [str(w.message) for w in told if w.category is dtplan.DtplanWarning]
-if len(bases) != 1 or abs(bases.pop() / 5e5 - 1) > 1e-4 or any("base" in w for w in words) or min(seconds, cpu_s) > limit_s or gb > limit_gb:
+if len(bases) != 1 or abs(bases.pop() / 5e5 - 1) > 1e-4 or any("base" in w for w in words) or seconds > limit_s or gb > limit_gb:
     sys.exit(f"limits: {limit_s} s, {limit_gb} GB, base 500000; warnings {words}")

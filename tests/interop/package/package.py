@@ -254,7 +254,7 @@ print(plan.predicted.step_s > 0, "ended" in str(plan))
 
 
 def check_interrupt():
-    """Ctrl-C three seconds after planning has begun; the progress before it."""
+    """Ctrl-C after the first line of progress."""
     with subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "interop", "python")}) as child:
         child.stdout.readline()

@@ -3,6 +3,7 @@ torch.compile, and the state dict, saved and loaded.
 
 Usage: torchrun --nproc-per-node N three_lines.py MODULE MESH [OPTION=VALUE]...     MESH: such as dp:2,tp:2
 """
+import contextlib
 import copy
 import sys
 import warnings
@@ -61,7 +62,6 @@ def main():
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=dtplan.DtplanWarning)
     module, inputs, loss = make(name)
-    import contextlib
     wanted = train(copy.deepcopy(module), inputs, loss, contextlib.nullcontext)
     dist.init_process_group("gloo")
     device_mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
