@@ -22,7 +22,8 @@ static dtp_status shard(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     }
     const dtp_mesh one = {0};
     const dtp_mesh *mesh = o->mesh != NULL ? o->mesh : &one;
-    const dtp_variant_texts texts = {o->outputs, o->precision, o->remat, o->microbatches};
+    const dtp_variant_texts texts = {o->outputs, o->precision, o->remat, o->microbatches,
+                                     o->regather};
     dtp_layout_rules rules;
     DTP_TRY(dtp_graph_variant_parse(&texts, model, job->arena, &job->variant, err));
     DTP_TRY(dtp_graph_with_variant(model, &job->variant, 0, NULL, &job->graph, err));

@@ -6,6 +6,7 @@
 #include "core/base/safe_int.h"
 #include "core/base/stop.h"
 #include "cost_models/price_limit.h"
+#include "cost_models/regather_choice.h"
 #include "cost_models/timeline.h"
 #include "spmd/lower/overlap.h"
 
@@ -182,7 +183,7 @@ static dtp_status predict_order(const dtp_pricer *pricer, dtp_program *p, dtp_pr
 static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64_t limit, bool fits,
                                  double below_s, dtp_prediction *predicted, dtp_err *err)
 {
-    limit = memory_for(pricer, limit, p->peak_bytes);
+    limit = pricer->target->buffers ? p->peak_bytes : memory_for(pricer, limit, p->peak_bytes);
     dtp_overlap best = p->overlap;
     best.memory_bytes = limit;
     double best_s = predicted->step_time_s;
@@ -388,8 +389,21 @@ dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer,
     const dtp_redistributor compares = {plan_compared, &compared};
     dtp_lower_options chosen = *options;
     chosen.redistributor = &compares;
-    DTP_TRY(
-        dtp_sharding_predict(g, pricer, &c->sharding, &chosen, &c->predicted, &c->cost_ps, err));
+    const int64_t limit = options->overlap.memory_bytes;
+    bool decided = false;
+    dtp_program *program = NULL;
+    DTP_TRY(dtp_sharding_program(g, pricer, &c->sharding, &chosen, &c->predicted, &program, err));
+    dtp_status s = dtp_program_additive_cost(pricer, program, &c->cost_ps, err);
+    if (s == DTP_OK && c->arena != NULL && limit > 0 && c->predicted.peak_bytes > limit) {
+        s = dtp_regather_choose(program, &chosen, limit, c->arena, &c->sharding, &decided, err);
+    }
+    dtp_program_destroy(program);
+    DTP_TRY(s);
+    if (decided) {
+        chosen.overlap = options->overlap;
+        DTP_TRY(dtp_sharding_predict(g, pricer, &c->sharding, &chosen, &c->predicted, &c->cost_ps,
+                                     err));
+    }
     c->redistributor = options->redistributor;
     c->overlap = chosen.overlap;
     *differs = compared.differ;

@@ -53,8 +53,9 @@ typedef struct dtp_candidate {
     dtp_layout_rules rules; /* of layout rules */
     const char *rules_text; /* NULL: not made from layout rules */
     int32_t n_styles;
-    const char *const *styles;              /* what it was made from when not from rules */
-    dtp_sharding sharding;                  /* nothing in it: not made */
+    const char *const *styles; /* what it was made from when not from rules */
+    dtp_sharding sharding;     /* nothing in it: not made */
+    dtp_arena *arena; /* of what is decided beside it (regather_choice.h); NULL: nothing is */
     const dtp_redistributor *redistributor; /* whose steps it is priced with */
     dtp_overlap overlap;
     bool legal;
@@ -64,6 +65,7 @@ typedef struct dtp_candidate {
 } dtp_candidate;
 
 /* Predicts c->sharding lowered by the options; fills redistributor, overlap, predicted and cost_ps.
+ * Where it needs more than overlap.memory_bytes, what is gathered again is decided first.
  * *differs: `other` decides otherwise on some redistribution; else the program is also the one that
  * it would have made. */
 dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer,

@@ -129,7 +129,8 @@ static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
         lowering.redistributor = lowering.options.redistributor = by->generic;
     }
     DTP_TRY(propagate(g, request, &lowering, plan, err));
-    dtp_candidate c = {.sharding = plan->sharding, .redistributor = lowering.redistributor};
+    dtp_candidate c = {
+        .sharding = plan->sharding, .redistributor = lowering.redistributor, .arena = plan->arena};
     if (by->machine == NULL) {
         DTP_TRY(count(g, &lowering, plan, err));
     } else if (request->options.torch) {
@@ -144,6 +145,7 @@ static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
         plan->predicted = c.predicted;
         plan->overlap = c.overlap;
         *cost_ps = c.cost_ps;
+        DTP_TRY(dtp_plan_set_regather(plan, g, c.sharding.regather, err));
     }
     if (!request->options.torch) {
         DTP_TRY(dtp_plan_list_redistributions(plan, g, c.redistributor, err));

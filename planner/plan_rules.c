@@ -67,7 +67,7 @@ static dtp_status evaluate(rules_search *s, const int32_t *assignment, dtp_err *
     dtp_planning *p = s->p;
     const dtp_redistributor *generic = dtp_redistribute_cache_planner(p->generic);
     dtp_lower_options options = dtp_planning_lowering(p, dtp_planning_redistributor(p));
-    dtp_candidate c = {.legal = true};
+    dtp_candidate c = {.legal = true, .arena = p->arena};
     dtp_err why = {0};
     bool more = true;
     DTP_TRY(dtp_rules_of_assignment(s->problem, assignment, p->arena, &c.rules, err));

@@ -239,6 +239,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     dtp_predict_throughput(p->model, p->machine, &plan->variant.precision,
                            dtp_mesh_ranks(&plan->mesh), &plan->predicted);
     DTP_TRY(p->planner->decide(p, plan, err));
+    DTP_TRY(dtp_plan_set_regather(plan, p->graph, p->best.sharding.regather, err));
     DTP_TRY(admit_others(p, &plan->certificate, err));
     DTP_TRY(dtp_plan_list_redistributions(plan, p->graph, p->best.redistributor, err));
     if (plan->memory_limit_bytes > 0) {

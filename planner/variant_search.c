@@ -116,7 +116,8 @@ static dtp_status list_variants(search *s, dtp_err *err)
                                          .precision = precisions[i / n_remat],
                                          .remat = remat[r],
                                          .microbatches = counts[k],
-                                         .micro_dim = given.micro_dim};
+                                         .micro_dim = given.micro_dim,
+                                         .regather = given.regather};
             if (!s->what->helps || ((r == 0 || r == n_remat - 1) && !is_plain(s->what, &c))) {
                 s->variants[s->n++] = c;
             }

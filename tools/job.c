@@ -90,6 +90,7 @@ static const char *decided(const tool_source *s)
            : s->outputs != NULL      ? "outputs"
            : s->precision != NULL    ? "precision"
            : s->remat != NULL        ? "remat"
+           : s->regather != NULL     ? "regather"
            : s->freeze.n > 0         ? "freeze"
            : s->microbatches != NULL ? "microbatches"
                                      : NULL;
@@ -211,6 +212,7 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     options.precision = target.precision;
     options.remat = source->remat;
     options.microbatches = source->microbatches;
+    options.regather = source->regather;
     options.target = target.target->name;
     options.strict = source->strict;
     options.evaluation = source->evaluation;

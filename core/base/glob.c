@@ -195,3 +195,19 @@ void dtp_near_names_print(const dtp_near_names *near, dtp_strbuf *out)
                         near->names[i]);
     }
 }
+
+bool dtp_glob_next(const char **list, char out[DTP_GLOB_BYTES])
+{
+    const char *at = *list;
+    int32_t depth = 0;
+    size_t n = 0;
+    for (; *at != '\0' && (*at != ',' || depth > 0); at++) {
+        depth += *at == '{' ? 1 : *at == '}' ? -1 : 0;
+        out[n] = *at;
+        n += n + 1 < DTP_GLOB_BYTES ? 1 : 0;
+    }
+    out[n] = '\0';
+    const bool any = at != *list || *at == ',';
+    *list = at + (*at == ',' ? 1 : 0);
+    return any;
+}

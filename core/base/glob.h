@@ -18,6 +18,10 @@ dtp_status dtp_glob_check(const char *glob, dtp_err *err) DTP_MUST_CHECK;
  * none. */
 bool dtp_glob_match_prefix(const char *glob, const char *name);
 
+/* Copies the glob at *list, cut to the buffer, and moves behind it and its comma; commas in braces
+ * are the glob's. False at the end. */
+bool dtp_glob_next(const char **list, char out[DTP_GLOB_BYTES]);
+
 enum { DTP_NEAR_NAMES = 3 };
 
 /* The names nearest to a glob, nearest first; of the instances of a block the first. NULL: fewer.

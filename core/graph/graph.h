@@ -38,9 +38,19 @@ typedef struct dtp_graph_tensor {
     dtp_init init;        /* PARAM, STATE */
     uint32_t stream;      /* PARAM: random stream, a hash of the name */
     int64_t below;        /* integer INPUT: values lie in [0, below); 0 = not stated */
-    bool per_step; /* STATE: an accumulator of microbatches, without contents between steps */
-    bool frozen;   /* PARAM: not trained: it has no gradient, no update and no states */
+    bool per_step;   /* STATE: an accumulator of microbatches, without contents between steps */
+    bool frozen;     /* PARAM: not trained: it has no gradient, no update and no states */
+    bool recomputed; /* a result of the forward pass of a block that is recomputed, kept or not */
+    int8_t copies;   /* dtp_copies */
 } dtp_graph_tensor;
+
+/* What becomes of copies in other layouts that the forward pass made of a tensor, when the backward
+ * pass reads them (core/transform/regather.h). */
+typedef enum dtp_copies {
+    DTP_COPIES_USUAL, /* as the target has it */
+    DTP_COPIES_KEPT,
+    DTP_COPIES_AGAIN /* they are made again */
+} dtp_copies;
 
 typedef enum dtp_phase { DTP_FORWARD, DTP_BACKWARD, DTP_UPDATE, DTP_N_PHASES } dtp_phase;
 

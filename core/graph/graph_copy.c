@@ -98,6 +98,8 @@ dtp_status dtp_graph_copy_node(dtp_graph_copy *c, dtp_node_id n, const dtp_node_
     DTP_TRY(dtp_graph_add_node(c->to, spec, out, err));
     for (int32_t i = 0; i < node->n_out; i++) {
         c->tensor[node->out[i]] = out[i];
+        c->to->tensors[out[i]].recomputed = c->from->tensors[node->out[i]].recomputed;
+        c->to->tensors[out[i]].copies = c->from->tensors[node->out[i]].copies;
     }
     c->node[n] = c->to->n_nodes - 1;
     return DTP_OK;

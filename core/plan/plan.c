@@ -1,5 +1,7 @@
 #include "core/plan/plan.h"
 
+#include "core/transform/regather.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -174,4 +176,12 @@ void dtp_strategy_print(const dtp_graph *g, dtp_node_id node, const dtp_mesh *me
                                      used > 0 ? ", " : "", mesh->names[m], row);
         }
     }
+}
+
+dtp_status dtp_plan_set_regather(dtp_plan *plan, const dtp_graph *g, const bool *again,
+                                 dtp_err *err)
+{
+    plan->sharding.regather = again;
+    return again == NULL ? DTP_OK
+                         : dtp_regather_text(g, again, plan->arena, &plan->variant.regather, err);
 }

@@ -93,6 +93,11 @@ dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
 /* Whether the peak of a legal baseline is within the plan's memory limit; true for others. */
 bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b);
 
+/* What the backward pass gathers again, by tensor of g, the plan's graph; NULL: nothing was decided
+ * beside the variant. DTP_NOMEM, DTP_RANGE. */
+dtp_status dtp_plan_set_regather(dtp_plan *plan, const dtp_graph *g, const bool *again,
+                                 dtp_err *err) DTP_MUST_CHECK;
+
 /* Whether a redistribution is that of tensors of this type between these layouts. */
 bool dtp_plan_redistribution_is(const dtp_plan_redistribution *r, const dtp_ttype *type,
                                 const dtp_layout *from, const dtp_layout *to);

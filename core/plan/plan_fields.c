@@ -524,6 +524,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "precision",
                                        "outputs",
                                        "remat",
+                                       "regather",
                                        "microbatches",
                                        "microbatch_dim",
                                        "rules",

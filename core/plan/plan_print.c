@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/units.h"
+#include "core/base/glob.h"
 #include "core/plan/plan_internal.h"
 
 enum { MOST_TRIED = 8 }; /* texts of a search that are printed */
@@ -145,6 +146,14 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
         const bool last = i + 1 == c->remat.n;
         dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "recomputed: " : " ", c->remat.items[i],
                         last ? "\n" : dtp_remat_separator(c->remat.items[i]));
+    }
+    const char *again = c->regather;
+    char item[DTP_GLOB_BYTES];
+    for (int32_t i = 0; again != NULL && dtp_glob_next(&again, item); i++) {
+        const bool many = i == MOST_TRIED && *again != '\0';
+        dtp_strbuf_addf(out, "%s%s%s", i == 0 ? "gathered again: " : ", ", many ? "..." : item,
+                        many || *again == '\0' ? "\n" : "");
+        again = many ? NULL : again;
     }
     if (plan->overlap.depth > 0) {
         dtp_strbuf_addf(out, "overlap: depth %d\n", plan->overlap.depth);

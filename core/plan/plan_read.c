@@ -314,6 +314,7 @@ static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *e
     const dtp_json *outputs = dtp_json_get(r->root, "outputs");
     const dtp_json *precision = dtp_json_get(r->root, "precision");
     const dtp_json *remat = dtp_json_get(r->root, "remat");
+    const dtp_json *regather = dtp_json_get(r->root, "regather");
     const dtp_json *count = dtp_json_get(r->root, "microbatches");
     const dtp_json *dim = dtp_json_get(r->root, "microbatch_dim");
     dtp_graph_variant *c = &r->plan->variant;
@@ -326,6 +327,12 @@ static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *e
     }
     if (remat != NULL) {
         DTP_TRY(read_remat(remat, r, err));
+    }
+    if (regather != NULL) {
+        const char *text;
+        DTP_TRY(dtp_json_string(regather, &text, err));
+        c->regather = dtp_arena_strdup(r->plan->arena, text);
+        DTP_TRY(DTP_MEMORY(err, c->regather));
     }
     if (count != NULL) {
         int64_t value = 1;

@@ -230,6 +230,9 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->variant.remat.n > 0) {
         write_texts(w, "remat", true, plan->variant.remat.n, plan->variant.remat.items);
     }
+    if (plan->variant.regather != NULL) {
+        dtp_json_write_string(w, "regather", plan->variant.regather);
+    }
     if (plan->variant.microbatches > 1) {
         dtp_json_write_int(w, "microbatches", plan->variant.microbatches);
         dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));

@@ -243,6 +243,16 @@ dtp_status dtp_sharding_of_copy(const dtp_sharding *from, const dtp_graph_copy *
             }
         }
     }
+    if (from->regather != NULL) {
+        bool *regather;
+        DTP_TRY(DTP_NEW(arena, regather, out->n_tensors, err));
+        for (dtp_tensor_id t = from->n_tensors - 1; t >= 0; t--) {
+            if (c->tensor[t] >= 0) {
+                regather[c->tensor[t]] = from->regather[t];
+            }
+        }
+        out->regather = regather;
+    }
     for (dtp_node_id n = 0; n < from->n_nodes; n++) {
         if (c->node[n] >= 0) {
             out->strategies[c->node[n]] = from->strategies[n];

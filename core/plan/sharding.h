@@ -31,6 +31,9 @@ typedef struct dtp_sharding {
      * nodes read tensors as they are kept, and copies of values outlive the phase. Not NULL: rows
      * that split one dim over several mesh dims do so in mesh order. */
     dtp_layout *replicas[3];
+    /* By tensor id: whether the backward pass makes copies in other layouts again; NULL: as the
+     * graph says (dtp_copies). */
+    const bool *regather;
 } dtp_sharding;
 
 /* How far the collectives of a program run beside compute (spmd/lower/overlap.h), and which of them

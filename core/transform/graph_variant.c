@@ -1,11 +1,16 @@
 #include "core/transform/graph_variant.h"
 
 #include "core/transform/microbatch.h"
+#include "core/transform/regather.h"
 
 dtp_status dtp_graph_variant_parse(const dtp_variant_texts *texts, const dtp_graph *model,
                                    dtp_arena *arena, dtp_graph_variant *out, dtp_err *err)
 {
     *out = (dtp_graph_variant){.micro_dim = -1};
+    if (texts->regather != NULL) {
+        out->regather = dtp_arena_strdup(arena, texts->regather);
+        DTP_TRY(DTP_MEMORY(err, out->regather));
+    }
     if (texts->outputs != NULL) {
         DTP_TRY(dtp_outputs_parse(texts->outputs, model, arena, &out->outputs, err));
     }
@@ -24,7 +29,7 @@ dtp_status dtp_graph_variant_parse(const dtp_variant_texts *texts, const dtp_gra
 bool dtp_graph_variant_any(const dtp_graph_variant *variant)
 {
     return variant->outputs.chosen || !dtp_precision_is_f32(&variant->precision) ||
-           variant->remat.n > 0 || variant->microbatches > 1;
+           variant->remat.n > 0 || variant->microbatches > 1 || variant->regather != NULL;
 }
 
 /* A step holds one microbatch of rows of the batch: such outputs are left out, unless they were
@@ -80,10 +85,13 @@ dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_varian
 {
     dtp_graph *changed = NULL;
     DTP_TRY(change(model, variant, &changed, err));
-    if (changed == NULL) {
-        return dtp_graph_with_implementations(model, n_implementations, implementations, out, err);
+    dtp_status s = changed == NULL ? dtp_graph_with_implementations(model, n_implementations,
+                                                                    implementations, &changed, err)
+                                   : dtp_implementations_apply(changed, n_implementations,
+                                                               implementations, err);
+    if (s == DTP_OK && variant->regather != NULL) {
+        s = dtp_regather_mark(changed, variant->regather, err);
     }
-    dtp_status s = dtp_implementations_apply(changed, n_implementations, implementations, err);
     return dtp_graph_deliver(changed, s, out);
 }
 
@@ -104,6 +112,10 @@ dtp_status dtp_graph_variant_copy(const dtp_graph_variant *from, dtp_arena *aren
                                   dtp_graph_variant *out, dtp_err *err)
 {
     *out = *from;
+    if (from->regather != NULL) {
+        out->regather = dtp_arena_strdup(arena, from->regather);
+        DTP_TRY(DTP_MEMORY(err, out->regather));
+    }
     DTP_TRY(copy_texts(arena, from->outputs.n, from->outputs.names, &out->outputs.names, err));
     return copy_texts(arena, from->remat.n, from->remat.items, &out->remat.items, err);
 }

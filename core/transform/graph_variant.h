@@ -15,15 +15,18 @@ typedef struct dtp_graph_variant {
     dtp_remat remat;
     int32_t microbatches; /* 0 and 1: none */
     dtp_dim_id micro_dim; /* with microbatches > 1; -1: dtp_microbatch_dim */
+    const char *regather; /* dtp_regather_mark; NULL: as the target has it */
 } dtp_graph_variant;
 
-/* A variant as texts: "logits", "bf16", "layer:0-3 keep=**.attn$", and "4" or "batch=4"
- * (dtp_outputs_parse, dtp_precision_parse, dtp_remat_parse, dtp_microbatches_parse); NULL: none. */
+/* A variant as texts: "logits", "bf16", "layer:0-3 keep=**.attn$", "4" or "batch=4", and
+ * "layers.*.norm_1" (dtp_outputs_parse, dtp_precision_parse, dtp_remat_parse,
+ * dtp_microbatches_parse, dtp_regather_mark); NULL: none. */
 typedef struct dtp_variant_texts {
-    const char *outputs, *precision, *remat, *microbatches;
+    const char *outputs, *precision, *remat, *microbatches, *regather;
 } dtp_variant_texts;
 
-/* What texts say. Texts of the result are from `arena`. */
+/* What texts say. Texts of the result are from `arena`; what regather names is checked when the
+ * graph is made. */
 dtp_status dtp_graph_variant_parse(const dtp_variant_texts *texts, const dtp_graph *model,
                                    dtp_arena *arena, dtp_graph_variant *out,
                                    dtp_err *err) DTP_MUST_CHECK;

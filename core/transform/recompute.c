@@ -175,6 +175,9 @@ static dtp_status add_all(remat_work *w, dtp_err *err)
                 in[i] = w->again[node->in[i]] ? w->clone[node->in[i]] : in[i];
             }
             DTP_TRY(dtp_graph_copy_node(&w->copy, n, &spec, err));
+            for (int32_t i = 0; i < node->n_out && group >= 0 && node->phase == DTP_FORWARD; i++) {
+                w->copy.to->tensors[w->copy.tensor[node->out[i]]].recomputed = true;
+            }
         }
     }
     return dtp_graph_copy_results(&w->copy, err);

@@ -65,24 +65,6 @@ bool dtp_remat__is_of_item(const dtp_graph *g, const dtp_node *node, const dtp_r
 
 /* ---- what is kept ---- */
 
-/* Copies the glob at *keep, cut to the buffer, and moves behind it and its comma; false at the end.
- */
-static bool next_glob(const char **keep, char out[DTP_GLOB_BYTES])
-{
-    const char *at = *keep;
-    int32_t depth = 0;
-    size_t n = 0;
-    for (; *at != '\0' && (*at != ',' || depth > 0); at++) {
-        depth += *at == '{' ? 1 : *at == '}' ? -1 : 0;
-        out[n] = *at;
-        n += n + 1 < DTP_GLOB_BYTES ? 1 : 0;
-    }
-    out[n] = '\0';
-    const bool any = at != *keep || *at == ',';
-    *keep = at + (*at == ',' ? 1 : 0);
-    return any;
-}
-
 static bool keeps(const dtp_graph *g, const dtp_remat_item *it, const dtp_node *node,
                   const char *glob)
 {
@@ -95,7 +77,7 @@ bool dtp_remat__keeps(const dtp_graph *g, const dtp_remat_item *it, const dtp_no
     const char *keep = it->keep;
     char glob[DTP_GLOB_BYTES];
     bool kept = false;
-    while (keep != NULL && !kept && next_glob(&keep, glob)) {
+    while (keep != NULL && !kept && dtp_glob_next(&keep, glob)) {
         kept = keeps(g, it, node, glob);
     }
     return kept;
@@ -147,7 +129,7 @@ static dtp_status check_keep(const dtp_graph *g, const dtp_remat_item *it, const
     const char *keep = it->keep;
     char glob[DTP_GLOB_BYTES];
     DTP_TRY(keep != NULL ? check_ends(keep, text, err) : DTP_OK);
-    while (keep != NULL && next_glob(&keep, glob)) {
+    while (keep != NULL && dtp_glob_next(&keep, glob)) {
         DTP_TRY(dtp_err_prefixed(dtp_glob_check(glob, err), err, "remat '%.80s': keep", text));
         if (!keeps_any(g, it, glob)) {
             return fail_keep(g, it, text, glob, err);
@@ -240,7 +222,7 @@ static dtp_status keep_in_all(const dtp_graph *g, const char *text, dtp_arena *a
         items[b] = all->items[b];
     }
     DTP_TRY(check_ends(keep, text, err));
-    while (next_glob(&keep, glob)) {
+    while (dtp_glob_next(&keep, glob)) {
         bool any = false;
         DTP_TRY(dtp_err_prefixed(dtp_glob_check(glob, err), err, "remat '%.80s': keep", text));
         for (int32_t b = 0; b < all->n; b++) {

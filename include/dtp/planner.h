@@ -67,6 +67,7 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     const char *expressible; /* a form of export: only plans of which it loses nothing, and the best
                                 of all plans beside them; not in pins mode, not with `uneven`.
                                 NULL: any plan */
+    const char *regather;    /* as in dtp_job_options; NULL: decided within the memory limit */
 } dtp_plan_options;
 
 static inline dtp_plan_options dtp_plan_options_init(void)

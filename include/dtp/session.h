@@ -45,6 +45,9 @@ typedef struct dtp_job_options {
     dtp_evaluation_kind evaluation; /* of a model that is trained; else what there is */
     const char *outputs;            /* outputs of the model that are kept, "logits" or "none"
                                    (docs/formats/model.md); NULL: all */
+    const char *regather;           /* copies that the backward pass gathers again: "none", "all",
+                                       "params,layers.*.norm_1" (docs/memory-saving.md); NULL: as
+                                       the target has it */
 } dtp_job_options;
 
 static inline dtp_job_options dtp_job_options_init(void)

@@ -136,6 +136,7 @@ static dtp_status price(const dtp_graph *g, const dtp_pricer *pricer,
 {
     const dtp_mesh *mesh = &pricer->mesh;
     dtp_err why = {0};
+    c->arena = arena;
     dtp_status s = c->rules_text != NULL ? dtp_sharding_from_rules(g, mesh, &c->rules, false, arena,
                                                                    &c->sharding, &why)
                                          : shard_styles(g, mesh, options, arena, c, &why);

@@ -65,9 +65,9 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
     m->search = (dtp_variant_search){.precision = is_auto(o->precision),
                                      .remat = is_auto(o->remat),
                                      .microbatches = is_auto(o->microbatches)};
-    const dtp_variant_texts variant = {o->outputs, m->search.precision ? NULL : o->precision,
-                                       m->search.remat ? NULL : o->remat,
-                                       m->search.microbatches ? NULL : o->microbatches};
+    const dtp_variant_texts variant = {
+        o->outputs, m->search.precision ? NULL : o->precision, m->search.remat ? NULL : o->remat,
+        m->search.microbatches ? NULL : o->microbatches, o->regather};
     DTP_TRY(dtp_graph_variant_parse(&variant, m->model, m->arena, &m->variant, err));
     DTP_TRY(dtp_target_find(o->target != NULL ? o->target : "cpu", &r->target, err));
     o->candidates = o->candidates > 0 ? o->candidates : usual.options.candidates;

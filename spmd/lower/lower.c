@@ -2,6 +2,7 @@
  * step, the updates; then the passes and the memory plan.
  */
 #include "spmd/lower/lower.h"
+#include "core/transform/regather.h"
 #include "spmd/program/program_internal.h"
 
 #include "spmd/lower/lower_internal.h"
@@ -29,6 +30,8 @@ typedef struct lowering {
     dtp_uses uses; /* with what is fetched */
     dtp_shared_copies shared;
     dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
+    dtp_value_id *kept; /* by tensor: the copy of an earlier phase that may be that, -1 = none */
+    bool *forgets;      /* as in dtp_lower_env */
 } lowering;
 
 /* ---- what is needed ---- */
@@ -71,8 +74,15 @@ static dtp_status find_view(const lowering *l, const dtp_lower_env *env, dtp_nod
         dtp_layout_equal(&l->s->replicas[phase][t], &l->s->layouts[t])) {
         return DTP_OK;
     }
+    const dtp_layout *to = &l->s->replicas[phase][t];
+    if (l->view[t] < 0 && l->kept[t] >= 0 &&
+        dtp_layout_equal(&l->p->values[l->kept[t]].layout, to)) {
+        const dtp_shared_copy now = {
+            .at = l->p->n_instrs, .node = reader, .phase = phase, .from = *out, .to = *to};
+        DTP_TRY(dtp_lower__note_shared(env->shared, &now, err));
+        l->view[t] = l->kept[t];
+    }
     if (l->view[t] < 0) {
-        const dtp_layout *to = &l->s->replicas[phase][t];
         DTP_TRY(dtp_lower__note(env, reader, operand, t, &l->s->layouts[t], to, err));
         DTP_TRY(dtp_redistribute_value(l->p, to, reader, phase, out, err));
         l->view[t] = *out;
@@ -81,12 +91,44 @@ static dtp_status find_view(const lowering *l, const dtp_lower_env *env, dtp_nod
     return DTP_OK;
 }
 
+/* By tensor: whether copies of it are made again in every phase. */
+static dtp_status find_forgotten(lowering *l, dtp_err *err)
+{
+    const dtp_graph *g = l->g;
+    const dtp_target *target = l->options->target;
+    const bool usual = target->regathers || (dtp_sharding_has_replicas(l->s) && !target->fsdp);
+    DTP_TRY(DTP_NEW(l->scratch, l->forgets, (size_t)g->n_tensors + 1, err));
+    bool *root; /* by tensor: a parameter outside of blocks, which FSDP gathers once */
+    DTP_TRY(DTP_NEW(l->scratch, root, (size_t)g->n_tensors + 1, err));
+    for (dtp_node_id n = 0; n < g->n_nodes && target->fsdp; n++) {
+        const dtp_node *node = &g->nodes[n];
+        for (int32_t i = 0; i < node->n_in && node->phase == DTP_FORWARD; i++) {
+            root[node->in[i]] = root[node->in[i]] || node->block < 0;
+        }
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &g->tensors[t];
+        const bool param = dtp_graph_param_of(g, t) >= 0;
+        l->forgets[t] = tensor->kind == DTP_TENSOR_STATE || dtp_sharding_has_replicas(l->s);
+        if (!dtp_regather_applies(g, t)) {
+            continue;
+        }
+        l->forgets[t] = l->s->regather != NULL ? l->s->regather[t]
+                        : tensor->copies != DTP_COPIES_USUAL
+                            ? tensor->copies == DTP_COPIES_AGAIN
+                            : (param && !root[t]) || tensor->recomputed || usual;
+    }
+    return DTP_OK;
+}
+
 /* The sources and every node in order; `found` as in dtp_lower_env. */
 static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *err)
 {
     const size_t n_tensors = (size_t)l->g->n_tensors + 1;
     DTP_TRY(DTP_NEW(l->scratch, l->view, n_tensors, err));
+    DTP_TRY(DTP_NEW(l->scratch, l->kept, n_tensors, err));
     DTP_TRY(mark_uses(l, err));
+    DTP_TRY(find_forgotten(l, err));
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
         const dtp_tensor_kind kind = l->g->tensors[t].kind;
         if (kind != DTP_TENSOR_VALUE) {
@@ -98,6 +140,7 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
     dtp_lower_env env = {.p = l->p,
                          .graph = l->g,
                          .survives = l->uses.survives,
+                         .forgets = l->forgets,
                          .replicas = dtp_sharding_has_replicas(l->s),
                          .alone = l->options->plain,
                          .shared = l->options->kept ? &l->shared : NULL,
@@ -110,6 +153,9 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
         if (n == 0 || node->phase != l->g->nodes[n - 1].phase) {
             env.since = l->p->n_values;
             for (int32_t t = 0; t < l->g->n_tensors; t++) {
+                l->kept[t] = n == 0 || l->forgets[t] ? -1
+                             : l->view[t] >= 0       ? l->view[t]
+                                                     : l->kept[t];
                 l->view[t] = -1;
             }
         }
@@ -308,12 +354,12 @@ dtp_status dtp_redistributions_find(const dtp_graph *g, const dtp_sharding *s,
                                     const dtp_redistributor *r, dtp_redistributions *out,
                                     dtp_err *err)
 {
-    const dtp_lower_options options = {.redistributor = r};
+    const dtp_lower_options options = {.redistributor = r, .target = &dtp_target_cpu}; /* any */
     lowering l = {.g = g, .s = s, .options = &options, .scratch = dtp_arena_create()};
     *out = (dtp_redistributions){.arena = dtp_arena_create()};
     dtp_status status = DTP_MEMORY(err, l.scratch, out->arena);
     if (status == DTP_OK) {
-        status = dtp_program_create(g, &s->mesh, &dtp_target_cpu, &l.p, err); /* any will do */
+        status = dtp_program_create(g, &s->mesh, options.target, &l.p, err);
     }
     if (status == DTP_OK) {
         l.p->redistributor = r;

@@ -32,8 +32,9 @@ typedef struct dtp_lower_env {
     dtp_phase phase;      /* scratch: its phase */
     const bool *survives; /* by tensor id: needed after the step; NULL = none is */
     int32_t depth;        /* of decompositions */
-    dtp_value_id since;   /* first value of this phase: copies of a parameter or state made before
-                             it are not read again, so that a gathered one need not live from the
+    const bool *forgets;  /* by tensor: copies are not read in later phases; NULL: none is */
+    dtp_value_id since;   /* first value of this phase: copies made before it of what `forgets` says
+                             are not read again, so that a gathered one need not live from the
                              forward to the backward pass; nor other copies by a recomputation */
     dtp_value_id inside;  /* scratch: first value of the decomposition */
     bool replicas;        /* the sharding has replicas: an operand that is not in the layout the
@@ -55,6 +56,11 @@ typedef struct dtp_lower_request {
 dtp_status dtp_lower__note(const dtp_lower_env *env, dtp_node_id node, int32_t operand,
                            dtp_tensor_id tensor, const dtp_layout *from, const dtp_layout *to,
                            dtp_err *err) DTP_MUST_CHECK;
+
+/* Notes that a node does not redistribute a value, since another one has; inside a decomposition
+ * once, as it would share its own copy there. shared NULL: nobody asks. */
+dtp_status dtp_lower__note_shared(dtp_shared_copies *shared, const dtp_shared_copy *now,
+                                  dtp_err *err) DTP_MUST_CHECK;
 
 /* Lowers one node of env->graph; out (room for its outputs) receives the final values. */
 dtp_status dtp_lower__node(const dtp_lower_env *env, dtp_node_id node, const dtp_lower_request *r,

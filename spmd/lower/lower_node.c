@@ -86,30 +86,22 @@ dtp_status dtp_lower__note(const dtp_lower_env *env, dtp_node_id node, int32_t o
     return DTP_OK;
 }
 
-/* Notes that the node does not redistribute a value, since another one has; inside a decomposition
- * once, as it would share its own copy there. */
-static dtp_status note_shared(const node_work *w, dtp_value_id from, const dtp_layout *to,
-                              dtp_err *err)
+dtp_status dtp_lower__note_shared(dtp_shared_copies *shared, const dtp_shared_copy *now,
+                                  dtp_err *err)
 {
-    dtp_shared_copies *shared = w->env->shared;
-    const dtp_shared_copy now = {.at = w->env->p->n_instrs,
-                                 .node = cause(w),
-                                 .phase = phase(w),
-                                 .scratch = w->env->scratch,
-                                 .from = from,
-                                 .to = *to};
     if (shared == NULL) {
         return DTP_OK;
     }
-    for (int32_t i = shared->n - 1; i >= 0 && shared->items[i].node == now.node; i--) {
+    for (int32_t i = shared->n - 1; i >= 0 && shared->items[i].node == now->node; i--) {
         const dtp_shared_copy *s = &shared->items[i];
-        if (s->scratch && now.scratch && s->from == from && dtp_layout_equal(&s->to, to)) {
+        if (s->scratch && now->scratch && s->from == now->from &&
+            dtp_layout_equal(&s->to, &now->to)) {
             return DTP_OK;
         }
     }
     DTP_TRY(dtp_arena_grow(shared->arena, &shared->items, shared->n, shared->n + 1,
                            &shared->capacity, sizeof *shared->items, err));
-    shared->items[shared->n++] = now;
+    shared->items[shared->n++] = *now;
     return DTP_OK;
 }
 
@@ -125,17 +117,24 @@ static dtp_status bring(const node_work *w, int32_t operand, const dtp_layout *l
         return DTP_OK;
     }
     for (dtp_value_id v = t >= 0 ? p->tensor_latest[t] : -1; v >= 0; v = p->values[v].previous) {
-        const dtp_tensor_kind kind = p->graph->tensors[t].kind;
-        const bool resident = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
-        const bool forgets = resident || p->graph->nodes[cause(w)].repeats;
+        const bool forgets =
+            (w->env->forgets != NULL && w->env->forgets[t]) || p->graph->nodes[cause(w)].repeats;
         const bool own = w->env->scratch && v >= w->env->inside;
-        const bool may_reuse = w->env->replicas || w->env->alone
-                                   ? own
-                                   : !forgets || v >= w->env->since || v == p->tensor_value[t];
+        const bool before = !forgets && v < w->env->since;
+        const bool may_reuse = w->env->alone ? own
+                               : w->env->replicas
+                                   ? own || (before && !w->env->scratch)
+                                   : before || v >= w->env->since || v == p->tensor_value[t];
         if (may_reuse && dtp_layout_equal(&p->values[v].layout, layout)) {
             const dtp_value_id from = *value;
             *value = v;
-            return own ? DTP_OK : note_shared(w, from, layout, err);
+            const dtp_shared_copy now = {.at = p->n_instrs,
+                                         .node = cause(w),
+                                         .phase = phase(w),
+                                         .scratch = w->env->scratch,
+                                         .from = from,
+                                         .to = *layout};
+            return own ? DTP_OK : dtp_lower__note_shared(w->env->shared, &now, err);
         }
     }
     if (operand >= 0) {

@@ -3,15 +3,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/transform/regather.h"
+
+bool dtp_value_is_kept_copy(const dtp_program *p, dtp_value_id v)
+{
+    const dtp_value *value = &p->values[v];
+    const dtp_tensor_id t = value->tensor;
+    return t >= 0 && v != p->tensor_value[t] && value->kind == DTP_VALUE_TEMP &&
+           dtp_value_root(p, v) == v && dtp_regather_applies(p->graph, t) && value->first >= 0 &&
+           value->last > value->first && p->instrs[value->first].kind != DTP_INSTR_KERNEL &&
+           p->instrs[value->first].phase == DTP_FORWARD &&
+           p->instrs[value->last].phase == DTP_BACKWARD;
+}
+
 int32_t dtp_held_kind(const dtp_program *p, dtp_value_id v)
 {
     const dtp_tensor_id t = p->values[v].tensor;
-    return t >= 0 ? (int32_t)dtp_memory_use_of(p->graph, t) : (int32_t)DTP_HELD_BUFFERS;
+    return dtp_value_is_kept_copy(p, v) ? (int32_t)DTP_HELD_COPIES
+           : t >= 0                     ? (int32_t)dtp_memory_use_of(p->graph, t)
+                                        : (int32_t)DTP_HELD_BUFFERS;
 }
 
 const char *dtp_held_name(int32_t kind)
 {
-    return kind < DTP_HELD_BUFFERS ? dtp_memory_use_names[kind] : "buffers";
+    return kind < DTP_HELD_BUFFERS   ? dtp_memory_use_names[kind]
+           : kind == DTP_HELD_COPIES ? "gathered copies"
+                                     : "buffers";
 }
 
 /* The time in which a buffer is needed: that of everything inside it. */

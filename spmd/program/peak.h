@@ -5,12 +5,16 @@
 #include "core/graph/uses.h"
 #include "spmd/program/program.h"
 
-/* What a buffer holds: a tensor of some use (dtp_memory_use), else no tensor: staging and
- * workspace. */
-enum { DTP_HELD_BUFFERS = DTP_N_MEMORY_USES, DTP_N_HELD };
+/* What a buffer holds: a tensor of some use (dtp_memory_use), a copy of one that the forward
+ * pass gathered and the backward pass reads, else no tensor: staging and workspace. */
+enum { DTP_HELD_BUFFERS = DTP_N_MEMORY_USES, DTP_HELD_COPIES, DTP_N_HELD };
 int32_t dtp_held_kind(const dtp_program *p, dtp_value_id v);
 /* "parameters", ..., "buffers". */
 const char *dtp_held_name(int32_t kind);
+
+/* Whether a value is a copy in another layout that the forward pass made and the backward pass
+ * reads. The program has its liveness. */
+bool dtp_value_is_kept_copy(const dtp_program *p, dtp_value_id v);
 
 typedef struct dtp_peak_buffer {
     int64_t bytes;

@@ -47,6 +47,10 @@ typedef struct dtp_target {
     double reserve;   /* a framework's allocator takes so many bytes for each that is in use at the
                            peak; 0: as many */
     bool terms_apart; /* all-reduces of the terms of a sum do not become one: XLA's */
+    bool regathers;   /* values, too, are gathered again in the backward pass; else copies that the
+                         forward pass made are kept (core/transform/regather.h) */
+    bool buffers;     /* collectives that run ahead have buffers that are there anyway: overlap
+                         needs no more memory */
     bool fsdp;        /* a framework gathers sharded parameters and keeps buffers for it
                            (spmd/lower/fsdp_memory.h) */
     bool tf32;        /* products can round f32 operands to tf32 */
@@ -66,8 +70,9 @@ extern const dtp_target dtp_target_ref;
 /* `cuda`: the CUDA kernels; collectives of NCCL, on contiguous parts only. */
 extern const dtp_target dtp_target_cuda;
 
-/* `torch`: PyTorch, kernel by kernel; `torch_compile`: what torch.compile fuses. */
-extern const dtp_target dtp_target_torch, dtp_target_torch_compile;
+/* `torch`: PyTorch, kernel by kernel; `torch_compile`: what torch.compile fuses; `megatron`:
+ * PyTorch as Megatron-LM uses it. */
+extern const dtp_target dtp_target_torch, dtp_target_torch_compile, dtp_target_megatron;
 
 /* NULL when i is beyond the last one. */
 const dtp_target *dtp_target_at(int32_t i);

@@ -10,17 +10,28 @@ enum {
     UPDATES = 64 /* of a launch of a fused optimizer */
 };
 
+static int64_t most_elems(const dtp_op_call *call)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < call->n_in; i++) {
+        const int64_t elems = dtp_ttype_elems(&call->in[i]);
+        most = elems > most ? elems : most;
+    }
+    return most;
+}
+
 /* The gradient of cross-entropy reads 16-bit logits as f32: these (4 bytes), their log-softmax (4)
  * and its gradient in 16 bits (2), beside logits and result. */
 static int64_t workspace_loss_grad(const dtp_op_call *call)
 {
-    enum { SCRATCH_BYTES = 10 };
-    int64_t logits = 0;
-    for (int32_t i = 0; i < call->n_in; i++) {
-        const int64_t elems = dtp_ttype_elems(&call->in[i]);
-        logits = elems > logits ? elems : logits;
-    }
-    return SCRATCH_BYTES * logits;
+    return 10 * most_elems(call);
+}
+
+/* Megatron-LM's fused cross-entropy: logits in f32, which become the softmax and its gradient in
+ * place (megatron/core/fusions/fused_cross_entropy.py). */
+static int64_t workspace_fused_loss_grad(const dtp_op_call *call)
+{
+    return 4 * most_elems(call);
 }
 
 /* FlashAttention sums the gradient of q in f32. */
@@ -36,6 +47,13 @@ static const dtp_target_op torch_ops[] = {
     {"cross_entropy_part_grad", workspace_loss_grad, NULL},
     {.op = NULL},
 };
+static const dtp_target_op megatron_ops[] = {
+    {"attention_grad", workspace_attention_grad, NULL},
+    {"attention_part_grad", workspace_attention_grad, NULL},
+    {"cross_entropy_grad", workspace_fused_loss_grad, NULL},
+    {"cross_entropy_part_grad", workspace_fused_loss_grad, NULL},
+    {.op = NULL},
+};
 /* Of the caching allocator, which keeps blocks of other sizes: by published peaks of both
  * (docs/results/published.md). */
 #define RESERVE 1.08
@@ -43,11 +61,17 @@ static const char *const torch_backends[] = {NULL};
 
 /* Of both targets, before what each fuses. */
 #define OF_TORCH                                                                                   \
-    .runtime = "torch", .precision = "bf16", .backends = torch_backends, .ops = torch_ops,         \
-    .floats = FLOATS, .join = UPDATES, .asynchronous = true, .reserve = RESERVE, .fsdp = true,     \
-    .direct = true, .tf32 = true
+    .runtime = "torch", .precision = "bf16", .backends = torch_backends, .floats = FLOATS,         \
+    .join = UPDATES, .asynchronous = true, .reserve = RESERVE, .direct = true, .tf32 = true
 
-const dtp_target dtp_target_torch = {OF_TORCH, .name = "torch", .fuse = DTP_FUSE_BIAS};
-const dtp_target dtp_target_torch_compile = {OF_TORCH, .name = "torch_compile",
-                                             .fuse = DTP_FUSE_BIAS | DTP_FUSE_ELEMENTWISE |
-                                                     DTP_FUSE_NORM | DTP_FUSE_CAST};
+const dtp_target dtp_target_torch = {OF_TORCH, .name = "torch", .ops = torch_ops, .fsdp = true,
+                                     .fuse = DTP_FUSE_BIAS};
+const dtp_target dtp_target_torch_compile = {
+    OF_TORCH, .name = "torch_compile", .ops = torch_ops, .fsdp = true,
+    .fuse = DTP_FUSE_BIAS | DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM | DTP_FUSE_CAST};
+/* Tensors have the sequence first, so that parts of collectives are contiguous; linear layers
+ * gather their input again (megatron/core/tensor_parallel/layers.py); gradients are reduced and
+ * parameters gathered in their buffers (megatron/core/distributed/param_and_grad_buffer.py). */
+const dtp_target dtp_target_megatron = {
+    OF_TORCH,          .name = "megatron", .ops = megatron_ops, .fuse = DTP_FUSE_BIAS,
+    .regathers = true, .strided = true,    .buffers = true};

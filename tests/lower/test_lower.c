@@ -452,6 +452,12 @@ static void check_random(const spmd_fixture *f, const char *mesh, uint64_t first
         uint64_t at = seed;
         dtp_sharding s = spmd_fixture_rules(f, mesh, "");
         random_sharding(f, &s, &at);
+        bool *again = calloc((size_t)f->graph->n_tensors, sizeof *again);
+        assert_non_null(again);
+        for (dtp_tensor_id t = 0; t < f->graph->n_tensors; t++) {
+            again[t] = spmd_sim_random(&at) % 2 == 0;
+        }
+        s.regather = seed % 3 > 0 ? again : NULL;
         dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
         dtp_tensor_id fetch[8];
         for (int i = 0; i < 8; i++) {
@@ -473,6 +479,7 @@ static void check_random(const spmd_fixture *f, const char *mesh, uint64_t first
         worst = ratio > worst ? ratio : worst;
         check_overlap(f, p, seed);
         dtp_program_destroy(p);
+        free(again);
     }
     printf("mesh %-12s seeds %llu..%llu: peak / live mean %.4f worst %.4f\n", mesh,
            (unsigned long long)first, (unsigned long long)(first + count - 1), peak / bound, worst);

@@ -46,6 +46,9 @@ dtp_status __wrap_dtp_lower(const dtp_graph *g, const dtp_sharding *s, /* NOLINT
                             const dtp_lower_options *options, dtp_program **out, dtp_err *err)
 {
     const dtp_status status = __real_dtp_lower(g, s, options, out, err);
+    if (s->regather != NULL) { /* tries what is gathered again: the same plain program */
+        return status;
+    }
     counted.all++;
     if (status == DTP_OK && options->kept && counted.n < MOST) {
         counted.of_baselines[counted.n] = in_baselines;

@@ -39,6 +39,13 @@ static void verify(const tensor_fixture *f, const dtp_tensor_problem *p, const i
     options.target = f->pricer.target;
     assert_int_equal(dtp_tensor_sharding(p, selection, arena, &s, NULL), DTP_OK);
     run(f, &s, &options, what);
+    bool *again = dtp_arena_alloc(arena, (size_t)f->graph->n_tensors, sizeof *again);
+    assert_non_null(again);
+    for (dtp_tensor_id t = 0; t < f->graph->n_tensors; t++) {
+        again[t] = (t * 7 + selection[t % p->n_variables]) % 3 == 0;
+    }
+    s.regather = again; /* other copies of replicas are kept from forward to backward */
+    run(f, &s, &options, what);
     dtp_arena_destroy(arena);
 }
 

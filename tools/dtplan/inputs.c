@@ -12,7 +12,7 @@ dtp_status tool_read_changed(const tool_source *source, const tool_target *targe
                              dtp_graph **model, dtp_graph **out, dtp_err *err)
 {
     const dtp_variant_texts texts = {source->outputs, target->precision, source->remat,
-                                     source->microbatches};
+                                     source->microbatches, source->regather};
     dtp_graph_variant variant;
     DTP_TRY(tool_read_graph(source, model, err));
     dtp_arena *arena = dtp_arena_create();
@@ -77,6 +77,7 @@ dtp_status tool_plan_request(const tool_source *source, const tool_target *targe
     out->target = target->target->name;
     out->precision = target->precision;
     out->remat = source->remat;
+    out->regather = source->regather;
     out->microbatches = source->microbatches;
     return DTP_OK;
 }

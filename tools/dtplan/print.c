@@ -11,6 +11,7 @@
 #include "cost_models/price.h"
 #include "interop/counters.h"
 #include "spmd/lower/lower.h"
+#include "spmd/program/peak.h"
 #include "spmd/redistribute/steps.h"
 #include "tools/report.h"
 
@@ -184,6 +185,14 @@ void tool_print_memory(const dtp_program *p, dtp_strbuf *out)
     qsort(list, (size_t)n, sizeof *list, by_offset);
     dtp_strbuf_addf(out, "# peak %s per rank, %d buffers\n",
                     dtp_byte_count((double)p->peak_bytes).text, n);
+    double kept = 0;
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        kept += dtp_value_is_kept_copy(p, v) ? (double)p->values[v].bytes : 0;
+    }
+    if (kept > 0) {
+        dtp_strbuf_addf(out, "# of gathered copies %s are kept for the backward pass\n",
+                        dtp_byte_count(kept).text);
+    }
     dtp_strbuf_addf(out, "%10s %10s %10s %7s..%-7s %s\n", "offset", "size", "kind", "first", "last",
                     "value");
     for (int32_t i = 0; i < n; i++) {

@@ -19,7 +19,7 @@ enum {
     NAME_BYTES = 160
 };
 
-static const char *const classes[DTP_N_HELD] = {"m0", "m1", "m2", "m3", "m4", "m5"};
+static const char *const classes[DTP_N_HELD] = {"m0", "m1", "m2", "m3", "m4", "m5", "m6"};
 
 /* Buffers at the peak of tensors with one name but for the numbers of their blocks. */
 typedef struct held_group {
