@@ -11,9 +11,15 @@
  * Members are needed for longer than before: the serial program may need 1 % more memory at its
  * peak, and no more than a bucket.
  *
+ * On a target with FSDP the parameters of an instance of a block are gathered by one collective, and
+ * so are those outside of blocks, whatever their bytes and the memory that it takes; their gradients
+ * are reduced likewise (fully_shard's groups).
+ *
  * There are two sweeps, the first of which only moves collectives up, the second only down. So the
  * places before a sweep say enough: whoever depends on a member that moved up lies behind it still.
  */
+#include <string.h>
+
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/needed.h"
 #include "spmd/program/program_internal.h"
@@ -29,6 +35,7 @@ typedef struct sweep {
     dtp_program *p;
     bool up; /* the first sweep */
     int64_t limit;
+    const bool *grads; /* by tensor: a gradient of a parameter; on a target with FSDP, else NULL */
     int32_t n_units;
     dtp_comm_unit *units;
     int32_t *unit_of; /* by instruction, -1 = none */
@@ -116,9 +123,35 @@ static int64_t bytes_of(const sweep *s, int32_t unit)
     return in > out ? in : out;
 }
 
+/* Whether FSDP gathers a parameter or reduces its gradient here. A copy of ZeRO that is whole where
+ * it is kept is none. */
+static bool is_fsdp(const sweep *s, const dtp_instr *start)
+{
+    const dtp_program *p = s->p;
+    const dtp_tensor_id t = p->values[start->in[0]].tensor;
+    if (s->grads == NULL || t < 0 || start->coll.n_bucket != 0 || start->phase == DTP_UPDATE) {
+        return false;
+    }
+    return start->coll.kind == DTP_ALL_GATHER
+               ? s->up && dtp_graph_param_of(p->graph, t) >= 0 &&
+                     start->out[0] != p->tensor_value[t]
+               : !s->up && start->coll.kind == DTP_REDUCE_SCATTER && s->grads[t];
+}
+
+/* Of two collectives of FSDP: whether they are of one group. */
+static bool same_group(const sweep *s, const dtp_instr *a, const dtp_instr *b)
+{
+    const dtp_node *x = &s->p->graph->nodes[a->node], *y = &s->p->graph->nodes[b->node];
+    return is_fsdp(s, a) && is_fsdp(s, b) && x->block == y->block &&
+           (x->block < 0 || x->instance == y->instance);
+}
+
 static bool may_join(const sweep *s, int32_t unit)
 {
     const dtp_instr *start = start_of(s, unit);
+    if (is_fsdp(s, start)) {
+        return true;
+    }
     const bool gathers = start->coll.kind == DTP_ALL_GATHER;
     const bool reduces = dtp_coll_reduces(start->coll.kind) && start->coll.op == DTP_REDUCE_SUM &&
                          start->phase != DTP_FORWARD;
@@ -130,9 +163,10 @@ static bool may_join(const sweep *s, int32_t unit)
            (s->up ? gathers || summed : reduces || (gathers && stays));
 }
 
-static bool alike(const dtp_instr *a, const dtp_instr *b)
+static bool alike(const sweep *s, const dtp_instr *a, const dtp_instr *b)
 {
-    return a->coll.kind == b->coll.kind && a->coll.set == b->coll.set &&
+    return is_fsdp(s, a) == is_fsdp(s, b) && (!is_fsdp(s, a) || same_group(s, a, b)) &&
+           a->coll.kind == b->coll.kind && a->coll.set == b->coll.set &&
            a->coll.dtype == b->coll.dtype && dtp_instrs_alike(a, b);
 }
 
@@ -148,14 +182,18 @@ static bool join(sweep *s, int32_t id, int32_t unit)
 {
     bucket *b = &s->buckets[id];
     const dtp_comm_unit *at = &s->units[b->place], *u = &s->units[unit];
-    bool fits = b->n < DTP_MAX_BUCKET && bytes_of(s, unit) <= s->limit - b->bytes &&
+    const bool group = is_fsdp(s, start_of(s, unit));
+    const int64_t limit = s->needed.limit;
+    bool fits = b->n < DTP_MAX_BUCKET && (group || bytes_of(s, unit) <= s->limit - b->bytes) &&
                 (s->up ? s->bound[unit] < at->head : b->closes > u->tail);
+    s->needed.limit = group ? INT64_MAX : limit;
     if (s->up) {
         fits = fits && hold(s, unit, at->head, u->tail);
     }
     for (int32_t k = 0; k < unit && !s->up && fits; k++) {
         fits = s->bucket_of[k] != id || hold(s, k, at->head, u->tail);
     }
+    s->needed.limit = limit;
     if (fits) {
         b->n++;
         b->bytes += bytes_of(s, unit);
@@ -174,7 +212,7 @@ static void fill_buckets(sweep *s)
             continue;
         }
         int32_t id = s->n_buckets - 1; /* the latest of its kind */
-        while (id >= 0 && !alike(start_of(s, s->buckets[id].place), start_of(s, unit))) {
+        while (id >= 0 && !alike(s, start_of(s, s->buckets[id].place), start_of(s, unit))) {
             id--;
         }
         if (id < 0 || !join(s, id, unit)) {
@@ -247,15 +285,16 @@ static dtp_status write_list(sweep *s, dtp_arena *scratch, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, dtp_arena *scratch,
-                            dtp_err *err)
+static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, const bool *grads,
+                            dtp_arena *scratch, dtp_err *err)
 {
     const int32_t n = p->n_instrs;
     sweep s = {.p = p, .up = up, .limit = limit};
     int32_t most = 0;
     DTP_TRY(DTP_NEW(scratch, s.units, n, err));
     DTP_TRY(DTP_NEW(scratch, s.unit_of, n, err));
-    s.n_units = dtp_comm_units_find(p->instrs, n, false, s.units, s.unit_of);
+    s.grads = grads;
+    s.n_units = dtp_comm_units_find(p->instrs, n, grads != NULL, s.units, s.unit_of);
     DTP_TRY(dtp_needed_find(p, p->instrs, n, scratch, &s.needed, err));
     const int64_t slack = s.needed.peak / 100;
     s.needed.limit += slack < limit ? slack : limit;
@@ -274,6 +313,24 @@ static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, dtp_arena *s
 
 dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch, dtp_err *err)
 {
-    DTP_TRY(run_sweep(p, true, bytes, scratch, err));
-    return run_sweep(p, false, bytes, scratch, err);
+    const dtp_graph *g = p->graph;
+    bool *grads = NULL;
+    if (p->target->fsdp) {
+        DTP_TRY(DTP_NEW(scratch, grads, (size_t)g->n_tensors + 1, err));
+        for (int32_t i = 0; i < g->n_grads; i++) {
+            grads[g->grads[i].grad] = true;
+        }
+        /* Nodes come in order: what casts or adds up a gradient stands behind what it reads. */
+        for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
+            const dtp_node *node = &g->nodes[n];
+            const bool passes =
+                (node->op->flags & DTP_OP_CAST) != 0 || strcmp(node->op->name, "accumulate") == 0;
+            for (int32_t k = 0; k < node->n_in && passes && grads[node->out[0]]; k++) {
+                grads[node->in[k]] = true;
+            }
+        }
+        DTP_TRY(dtp_program__place_casts(p, scratch, err));
+    }
+    DTP_TRY(run_sweep(p, true, bytes, grads, scratch, err));
+    return run_sweep(p, false, bytes, grads, scratch, err);
 }
