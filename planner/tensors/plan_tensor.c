@@ -86,7 +86,8 @@ static dtp_status make_problem(dtp_planning *p, int32_t runs, dtp_err *err)
     state->start =
         dtp_arena_alloc(p->arena, (size_t)state->problem->n_variables, sizeof *state->start);
     DTP_TRY(DTP_MEMORY(err, state->start));
-    DTP_TRY(DTP_NEW(p->arena, state->latest, state->problem->n_variables, err));
+    state->n_seen = state->cap_seen = 0;
+    state->seen = NULL;
     return admit_candidates(p, err);
 }
 
@@ -128,7 +129,6 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
                                            state->pins.implementations, &state->set, err));
     state->base = p->graph;
     p->graph = state->set;
-    DTP_TRY(dtp_exposed_create(p->graph, p->arena, &state->exposed, err));
     if (p->request->form != NULL && p->request->form->loses != 0) {
         DTP_TRY(make_space(p, p->request->form->loses, err));
     }

@@ -5,8 +5,8 @@
  * predicted. The problem counts less memory than a program needs. When a program exceeds the limit,
  * the limit is lowered or memory corrections are added (memory_corrections.h), and the problem is
  * solved again. Status and bound are those of the first solve, which hold for every plan within the
- * limit. Where the machine overlaps communication with compute, the problem is solved again with
- * redistributions scaled by their exposed share (exposed_communication.h). Solutions of rules mode
+ * limit. Where the machine overlaps communication with compute, it is solved again under weights of
+ * both, and solutions are changed by simulation (step_search.c). Solutions of rules mode
  * and baselines are candidates too, and the search starts from the best of them.
  *
  * The certificate speaks of the additive cost in picoseconds. Its bound holds for plans in

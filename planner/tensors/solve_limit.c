@@ -6,17 +6,13 @@
  * where it is missing (memory_corrections.h), under the limit itself.
  *
  * Overlap. The additive cost counts communication in full; a step takes only the part that no
- * compute hides. The cost of every edge is scaled by the exposed share that the simulated schedules
- * show (exposed_communication.h), and the problem solved again, for a few rounds towards a fixed
- * point. Every solution is judged by the simulated makespan of its own program. */
+ * compute hides. From the first solution that fits on, step_search.c looks for a shorter step.
+ * Every solution is judged by the simulated makespan of its own program. */
 #include "planner/tensors/plan_tensor_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-#include "planner/tensors/memory_corrections.h"
-#include "spmd/lower/overlap.h"
 
 /* Solves with corrections, and with a lowered limit, until a program fits; rounds of branch and
  * bound where no bound is asked for, and with a lowered limit. */
@@ -25,9 +21,7 @@ enum {
     MAX_LOWERED = 2,
     LATER_ITERATIONS = 10,
     BELOW_ITERATIONS = 2, /* ... and any solution will do */
-    LOWERED_ITERATIONS = 60,
-    EXPOSED_ROUNDS = 4,
-    EXPOSED_ITERATIONS = 20
+    LOWERED_ITERATIONS = 60
 };
 
 /* Of an excess that is due to packing, at first. */
@@ -38,95 +32,6 @@ enum { STEP_FACTOR = 4, LAST_STEP = 16 };
 
 /* Where no bound is asked for, cost and bound may differ by this share. */
 static const double LATER_GAP = 0.005;
-/* Costs are not scaled when a smaller share than this is hidden. */
-static const double HIDDEN = 0.02;
-
-/* ---- evaluation ---- */
-
-/* Lowers, predicts and offers what an assignment means; its schedule is noted where communication
- * overlaps. `correct`: memory corrections are added when the program is too large. */
-static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool correct,
-                           dtp_tensor_round *out, dtp_candidate *c, dtp_err *err)
-{
-    tensor_state *state = p->state;
-    dtp_program *program = NULL;
-    dtp_status s = DTP_OK;
-    dtp_lower_options options = dtp_planning_lowering(p, dtp_tensor_redistributor(state->problem));
-    options.fit_bytes = state->search.peaks_only ? 1
-                        : p->request->options.objective == DTP_OBJECTIVE_TIME
-                            ? p->request->options.memory_limit_bytes
-                            : 0;
-    *c = (dtp_candidate){.legal = true, .redistributor = options.redistributor};
-    DTP_TRY(dtp_tensor_sharding(state->problem, assignment, p->arena, &c->sharding, err));
-    DTP_TRY(dtp_sharding_check(p->graph, &c->sharding, err));
-    DTP_TRY(dtp_sharding_program(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
-                                 &program, err));
-    c->overlap = options.overlap;
-    out->peak = c->predicted.peak_bytes;
-    out->over = state->search.limit > 0 ? out->peak - state->search.limit : 0;
-    if (dtp_pricer_overlaps(&p->pricer)) {
-        s = dtp_exposed_note(&state->exposed, program, p->machine,
-                             out->over <= 0 ? c->predicted.step_time_s : (double)INFINITY, err);
-    }
-    s = s == DTP_OK ? dtp_program_additive_cost(&p->pricer, program, &c->cost_ps, err) : s;
-    s = s == DTP_OK ? dtp_planning_offer(p, c, err) : s;
-    if (s == DTP_OK && out->over > 0 && correct) { /* in the order that it would run in */
-        s = dtp_program_overlap(program, &c->overlap, true, err);
-        s = s == DTP_OK ? dtp_memory_correction_add(state->problem, assignment, program,
-                                                    state->search.limit, &state->search.overlay,
-                                                    &out->corrected, err)
-                        : s;
-    }
-    dtp_program_destroy(program);
-    return s;
-}
-
-dtp_solve_options dtp_tensor__solver_options(const dtp_planning *p)
-{
-    dtp_solve_options options = dtp_solve_options_init();
-    options.solver = p->request->solver;
-    options.seed = p->request->options.seed;
-    options.threads = p->request->options.threads;
-    options.gap = p->request->options.gap;
-    options.stop = p->request->stop;
-    return options;
-}
-
-dtp_status dtp_tensor__solve_once(dtp_planning *p, const dtp_solve_options *options,
-                                  solve_kind kind, dtp_tensor_round *out, dtp_err *err)
-{
-    const tensor_state *state = p->state;
-    const dtp_problem *problem = &state->search.overlay.problem;
-    const size_t bytes = (size_t)problem->n_variables * sizeof *state->latest;
-    dtp_candidate c = {0};
-    dtp_solve_result r;
-    *out = (dtp_tensor_round){0};
-    DTP_TRY(dtp_stop_check(p->request->stop, err));
-    DTP_TRY(dtp_solve(problem, options, &r, err));
-    p->certificate.nodes += r.nodes;
-    if (kind == SOLVE_FIRST) {
-        p->certificate.status = r.status;
-        p->certificate.bound = r.bound;
-        p->pruned = options->cutoff > 0 && r.status == DTP_CERT_INFEASIBLE;
-        dtp_planning_tell(p);
-    }
-    out->found = r.assignment != NULL;
-    out->repeated =
-        kind == SOLVE_AGAIN && out->found && memcmp(state->latest, r.assignment, bytes) == 0;
-    out->usage = r.value.peak;
-    dtp_status s = DTP_OK;
-    if (out->found && !out->repeated) {
-        memcpy(state->latest, r.assignment, bytes);
-        s = evaluate(p, r.assignment, kind == SOLVE_CORRECTED, out, &c, err);
-    }
-    dtp_log(p->request->options.ctx, DTP_LOG_INFO, "planner", "solved",
-            "usage_limit=%" PRId64 " found=%d cost=%" PRId64 " bound=%" PRId64 " usage=%" PRId64
-            " over=%" PRId64 " full_cost=%" PRId64 " step_s=%g",
-            problem->usage_limit, out->found, r.value.cost, r.bound, r.value.peak, out->over,
-            c.cost_ps, c.predicted.step_time_s);
-    dtp_solve_result_free(&r);
-    return s;
-}
 
 /* ---- what a solve starts from ---- */
 
@@ -267,24 +172,6 @@ static dtp_status make_fit(dtp_planning *p, int64_t usage_limit, dtp_tensor_roun
     return DTP_OK;
 }
 
-/* ---- exposed communication ---- */
-
-static dtp_status solve_exposed(dtp_planning *p, dtp_err *err)
-{
-    tensor_state *state = p->state;
-    dtp_tensor_round r = {0};
-    dtp_solve_options options = dtp_tensor__solver_options(p);
-    options.iterations = EXPOSED_ITERATIONS;
-    options.gap = LATER_GAP;
-    DTP_TRY(start_from_best(p, &options, err));
-    for (int32_t i = 0; i < EXPOSED_ROUNDS && state->exposed.share < 1.0 - HIDDEN && !r.repeated;
-         i++) {
-        DTP_TRY(dtp_exposed_scale(&state->exposed, state->problem, &state->search.overlay, err));
-        DTP_TRY(dtp_tensor__solve_once(p, &options, SOLVE_AGAIN, &r, err));
-    }
-    return DTP_OK;
-}
-
 /* ---- the loop ---- */
 
 static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
@@ -303,7 +190,7 @@ static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
     }
     return fits(&r) && dtp_pricer_overlaps(&p->pricer) &&
                    p->request->options.objective == DTP_OBJECTIVE_TIME
-               ? solve_exposed(p, err)
+               ? dtp_tensor__shorten_step(p, err)
                : DTP_OK;
 }
 

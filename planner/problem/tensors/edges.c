@@ -110,6 +110,7 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
     list->items = sorted;
     list->cap = list->n;
     DTP_TRY(DTP_NEW(p->arena, p->sent, list->n, err));
+    DTP_TRY(DTP_NEW(p->arena, p->edge_runs, list->n, err));
     for (int32_t i = 0; i < list->n; i++) {
         const link l = list->items[i];
         const bool first = n == 0 || !same_link(&list->items[n - 1], &l);
@@ -118,6 +119,8 @@ static dtp_status merge_links(const tensor_build *b, link_list *list, dtp_err *e
             const dtp_node_id mover =
                 l.kind == LINK_MADE ? b->g->tensors[l.tensor].producer : l.reader;
             p->sent[p->n_sent++] = (dtp_sent_tensor){edge, l.tensor, b->g->nodes[mover].phase};
+            p->edge_runs[edge] += l.count;
+            p->n_redistributions = edge + 1;
         }
         if (first) {
             list->items[n++] = l;

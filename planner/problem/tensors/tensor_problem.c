@@ -40,7 +40,7 @@ static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *varia
 
 /* The costs are those of all members of a group together. */
 static dtp_status add_node(tensor_build *b, int32_t i, int64_t *cost, const int64_t *usage,
-                           dtp_err *err)
+                           int64_t *kernel_ps, dtp_err *err)
 {
     const dtp_tensor_variable *variable = &b->p->variables[i];
     const int32_t n = variable->n_strategies;
@@ -50,7 +50,9 @@ static dtp_status add_node(tensor_build *b, int32_t i, int64_t *cost, const int6
         const node_group *group = &b->node_groups[g];
         const class_strategies *c = dtp_tensor__class_of(b, g);
         for (int32_t k = 0; k < n; k++) {
-            cost[k] = dtp_tensor__times(b, c->price[group->strategy[k]].cost_ps, group->members);
+            const dtp_node_price *price = &c->price[group->strategy[k]];
+            cost[k] = dtp_tensor__times(b, price->cost_ps, group->members);
+            kernel_ps[k] = dtp_tensor__times(b, price->kernel_ps, group->members);
         }
     } else if (variable->kind == DTP_DECIDE_TENSOR) {
         DTP_TRY(tensor_costs(b, variable, cost, err));
@@ -104,16 +106,18 @@ static dtp_status build_all(tensor_build *b, dtp_err *err)
         return DTP_OK;
     }
     DTP_TRY(dtp_problem_create(b->g->name, limit, &p->select, err));
-    size_t most = 0;
+    size_t most = 0, all = 0;
     for (int32_t i = 0; i < p->n_variables; i++) {
         const size_t n = (size_t)p->variables[i].n_strategies;
         most = n > most ? n : most;
+        all += n;
     }
+    DTP_TRY(DTP_NEW(p->arena, p->kernel_ps, all, err));
     int64_t *cost = dtp_arena_alloc(b->arena, most, sizeof *cost);
     int64_t *usage = dtp_arena_alloc(b->arena, most, sizeof *usage);
     DTP_TRY(DTP_MEMORY(err, cost, usage));
-    for (int32_t i = 0; i < p->n_variables; i++) {
-        DTP_TRY(add_node(b, i, cost, usage, err));
+    for (int32_t i = 0, at = 0; i < p->n_variables; at += p->variables[i++].n_strategies) {
+        DTP_TRY(add_node(b, i, cost, usage, p->kernel_ps + at, err));
     }
     DTP_TRY(dtp_stop_check(p->options.stop, err));
     DTP_TRY(dtp_tensor__memory(b, err));

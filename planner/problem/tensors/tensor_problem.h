@@ -88,6 +88,10 @@ typedef struct dtp_tensor_problem {
         *variable_of_replica[3]; /* by phase, by tensor id; -1: at most one node of the phase reads
                                    it, from where it is kept */
     dtp_problem *select;         /* not changed once it is solved */
+    int64_t *kernel_ps; /* by strategy of `select`: of its cost, what kernels take; the rest is
+                           communication inside ops */
+    int32_t n_redistributions; /* edges of `select` that redistribute, the first ones */
+    int64_t *edge_runs;        /* by these: how often a step runs them, over all instances */
     dtp_redistribution_pricer *redistributions; /* that of the options, or its own */
     int32_t n_sent;
     dtp_sent_tensor *sent;
