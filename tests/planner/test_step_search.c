@@ -1,0 +1,237 @@
+/* Plans of tensor mode by the simulated step, on machines that overlap communication and compute:
+ *
+ *   - random small graphs on two mesh dims: the least step of all assignments of the selection
+ *     problem, each lowered and simulated, beside that of the plan;
+ *   - what holds by nature: a finer mesh over the same ranks of one level, a faster link and a
+ *     larger memory are not slower.
+ *
+ * Without arguments: N_CASES graphs, in quarters. By hand, COUNT graphs from a seed on; of those
+ * whose plan is slower the seeds are printed:
+ *
+ *     build/dev/bin/test_step_search 1 1000
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cost_models/predict.h"
+#include "planner/tensors/plan_tensor.h"
+#include "tests/support/quarter.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/tensor_cases.h"
+
+enum { N_CASES = 200, MOST_ASSIGNMENTS = 1000, MOST_VISITED = 20000 };
+
+static const double SLOWER = 1.01, NOT_SLOWER = 1.005;
+
+/* ---- all assignments of small graphs ---- */
+
+typedef struct enumeration {
+    const tensor_fixture *f;
+    const dtp_tensor_problem *p;
+    int32_t *assignment;
+    int32_t n;       /* assignments */
+    int32_t visited; /* parts of assignments */
+    bool count_only;
+    double least_s;
+} enumeration;
+
+static void enumerate(enumeration *e, int32_t v)
+{
+    if (v == e->p->n_variables) {
+        e->n++;
+        if (e->count_only) {
+            return;
+        }
+        dtp_sharding sharding;
+        dtp_prediction predicted;
+        dtp_arena *arena = dtp_arena_create();
+        dtp_lower_options options = dtp_lower_options_init(dtp_tensor_redistributor(e->p));
+        options.target = e->f->pricer.target;
+        options.overlap.depth = DTP_OVERLAP_CHOOSE;
+        assert_int_equal(dtp_tensor_sharding(e->p, e->assignment, arena, &sharding, NULL), DTP_OK);
+        assert_int_equal(dtp_sharding_predict(e->f->graph, &e->f->pricer, &sharding, &options,
+                                              &predicted, NULL, NULL),
+                         DTP_OK);
+        e->least_s = fmin(e->least_s, predicted.step_time_s);
+        dtp_arena_destroy(arena);
+        return;
+    }
+    e->n = e->visited++ > MOST_VISITED ? MOST_ASSIGNMENTS + 1 : e->n;
+    for (int32_t k = 0; k < dtp_problem_n_strategies(e->p->select, v) && e->n <= MOST_ASSIGNMENTS;
+         k++) {
+        const dtp_problem *s = e->p->select;
+        bool allowed = s->cost[s->first[v] + k] < DTP_FORBIDDEN;
+        e->assignment[v] = k;
+        for (int32_t i = 0; i < s->n_edges && allowed; i++) {
+            const int32_t a = s->edge_a[i], b = s->edge_b[i];
+            const bool known = (a > b ? a : b) == v; /* both ends */
+            const int64_t row =
+                known ? e->assignment[a] * (int64_t)dtp_problem_n_strategies(s, b) : 0;
+            allowed =
+                !known || s->edge_cost[s->edge_first[i] + row + e->assignment[b]] < DTP_FORBIDDEN;
+        }
+        if (allowed) {
+            enumerate(e, v + 1);
+        }
+    }
+}
+
+/* The step of the plan over the least one; 0 when there are too many assignments. */
+static double compare(uint64_t seed)
+{
+    char *text = NULL, machine[640];
+    uint64_t draw = seed;
+    dtp_graph *g = random_graph(seed, &text);
+    assert_non_null(g);
+    dtp_graph_destroy(g);
+    snprintf(
+        machine, sizeof machine,
+        "{\"format\": \"dtp.machine/1\", \"name\": \"m\", \"provenance\": {\"how\": "
+        "\"datasheet\"}, \"device\": {\"kind\": \"cuda\", \"memory_bytes\": "
+        "1000000000, \"mem_bw_Bps\": 1e%d, \"launch_s\": 1e-7, \"flops\": {\"f32\": 1e%d}, "
+        "\"overlap\": true}, \"levels\": [{\"name\": \"l\", \"size\": 4, \"latency_s\": 1e-%d, "
+        "\"bw_Bps\": 1e%d}]}",
+        7 + random_below(&draw, 3), 6 + random_below(&draw, 4), 6 + random_below(&draw, 3),
+        6 + random_below(&draw, 4));
+    const tensor_case c = {.model = text,
+                           .mesh = seed % 4 == 0 ? "x:2;y:2" : "x:4",
+                           .dims = "",
+                           .machine = machine,
+                           .target = &dtp_target_cuda};
+    tensor_fixture f;
+    dtp_tensor_options options = dtp_tensor_options_init();
+    double ratio = 0.0;
+    tensor_fixture_create(&c, &f);
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, &options);
+    enumeration e = {.f = &f, .p = p, .least_s = INFINITY, .count_only = true};
+    e.assignment = calloc((size_t)p->n_variables + 1, sizeof *e.assignment);
+    assert_non_null(e.assignment);
+    enumerate(&e, 0);
+    if (e.n <= MOST_ASSIGNMENTS) {
+        const dtp_plan_request request = tensor_fixture_request(&f);
+        dtp_plan_result r = tensor_fixture_plan(&f, &request);
+        assert_non_null(r.plan);
+        e.count_only = false;
+        e.n = e.visited = 0;
+        enumerate(&e, 0);
+        ratio = e.least_s > 0.0 ? r.plan->predicted.step_time_s / e.least_s : 1.0;
+        if (ratio > SLOWER) {
+            print_message("seed %" PRIu64 ": %.3g s, the least of %d is %.3g s, %+.2f %%\n", seed,
+                          r.plan->predicted.step_time_s, e.n, e.least_s, 100.0 * (ratio - 1.0));
+        }
+        dtp_plan_result_free(&r);
+    }
+    free(e.assignment);
+    dtp_tensor_problem_destroy(p);
+    tensor_fixture_destroy(&f);
+    free(text);
+    return ratio;
+}
+
+static int32_t compare_many(uint64_t seed, int32_t n, bool quarters)
+{
+    int32_t compared = 0, slower = 0;
+    for (int32_t i = 0; compared < n; i++) {
+        if (quarters && !quarter_has(i, N_CASES)) {
+            continue;
+        }
+        const double ratio = compare(seed + (uint64_t)i);
+        compared += ratio > 0.0 ? 1 : 0;
+        slower += ratio > SLOWER ? 1 : 0;
+    }
+    print_message("%d graphs, the plans of %d take over 1 %% longer than the least step\n",
+                  compared, slower);
+    return slower;
+}
+
+static void test_step_search__finds_the_least_step_of_small_graphs(void **state)
+{
+    (void)state;
+    const int32_t n = quarter_of(N_CASES);
+    assert_true(compare_many(1, n, true) * 20 <= n);
+}
+
+/* ---- what holds by nature ---- */
+
+static double step_of(const tensor_case *c, int64_t memory_bytes)
+{
+    tensor_fixture f;
+    tensor_fixture_create(c, &f);
+    dtp_plan_request request = tensor_fixture_request(&f);
+    request.options.memory_limit_bytes = memory_bytes;
+    dtp_plan_result r = tensor_fixture_plan(&f, &request);
+    assert_non_null(r.plan);
+    const double step_s = r.plan->predicted.step_time_s;
+    dtp_plan_result_free(&r);
+    tensor_fixture_destroy(&f);
+    return step_s;
+}
+
+static void test_step_search__finer_meshes_are_not_slower(void **state)
+{
+    (void)state;
+    static const char *const meshes[] = {"x:8", "x:2;y:4", "x:4;y:2"};
+    static const char *const models[][2] = {
+        {"bert_large.json", "batch=8 layers=4"},
+        {"llama3_8b.json", "batch=8 length=4096 layers=4"},
+        {"vit_b16.json", "batch=8 layers=4"},
+    };
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        double coarse_s = 0.0;
+        const size_t n = quarter_has((int64_t)i, 4) ? sizeof meshes / sizeof meshes[0] : 0;
+        for (size_t k = 0; k < n; k++) {
+            const tensor_case c = {.model = models[i][0],
+                                   .mesh = meshes[k],
+                                   .dims = models[i][1],
+                                   .machine = "h100_64.json",
+                                   .precision = "bf16",
+                                   .target = &dtp_target_torch};
+            const double step_s = step_of(&c, 0);
+            print_message("%s on %s: %.4g ms\n", models[i][0], meshes[k], 1e3 * step_s);
+            coarse_s = k == 0 ? step_s : coarse_s;
+            assert_true(step_s <= NOT_SLOWER * coarse_s);
+        }
+    }
+}
+
+static void test_step_search__more_memory_is_not_slower(void **state)
+{
+    (void)state;
+    const tensor_case c = {.model = "gpt2_small.json",
+                           .mesh = "x:8",
+                           .dims = "batch=8 layers=4",
+                           .machine = "h100_64.json",
+                           .precision = "bf16",
+                           .target = &dtp_target_torch};
+    double before_s = INFINITY;
+    static const int64_t limits[] = {500000000, 800000000, 2000000000, 0};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0] && quarter_has(3, 4); i++) {
+        const double step_s = step_of(&c, limits[i]);
+        print_message("within %" PRId64 " bytes: %.4g ms\n", limits[i], 1e3 * step_s);
+        assert_true(step_s <= NOT_SLOWER * before_s);
+        before_s = step_s;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_step_search__finds_the_least_step_of_small_graphs),
+        cmocka_unit_test(test_step_search__finer_meshes_are_not_slower),
+        cmocka_unit_test(test_step_search__more_memory_is_not_slower),
+    };
+    if (argc == 3) {
+        compare_many(strtoull(argv[1], NULL, 10), (int32_t)strtol(argv[2], NULL, 10), false);
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
