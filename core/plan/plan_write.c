@@ -174,6 +174,24 @@ static void write_overlap(dtp_json_writer *w, const dtp_overlap *overlap)
     }
 }
 
+static void write_variant(dtp_json_writer *w, const dtp_plan *plan, const dtp_graph *g)
+{
+    if (plan->variant.outputs.chosen) {
+        write_texts(w, "outputs", true, plan->variant.outputs.n, plan->variant.outputs.names);
+    }
+    write_precision(w, &plan->variant.precision);
+    if (plan->variant.remat.n > 0) {
+        write_texts(w, "remat", true, plan->variant.remat.n, plan->variant.remat.items);
+    }
+    if (plan->variant.regather != NULL) {
+        dtp_json_write_string(w, "regather", plan->variant.regather);
+    }
+    if (plan->variant.microbatches > 1) {
+        dtp_json_write_int(w, "microbatches", plan->variant.microbatches);
+        dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));
+    }
+}
+
 static void write_dims(dtp_json_writer *w, const dtp_plan *plan)
 {
     if (plan->n_dims > 0) {
@@ -223,20 +241,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     }
     write_expressible(w, &plan->expressible);
     write_overlap(w, &plan->overlap);
-    if (plan->variant.outputs.chosen) {
-        write_texts(w, "outputs", true, plan->variant.outputs.n, plan->variant.outputs.names);
-    }
-    write_precision(w, &plan->variant.precision);
-    if (plan->variant.remat.n > 0) {
-        write_texts(w, "remat", true, plan->variant.remat.n, plan->variant.remat.items);
-    }
-    if (plan->variant.regather != NULL) {
-        dtp_json_write_string(w, "regather", plan->variant.regather);
-    }
-    if (plan->variant.microbatches > 1) {
-        dtp_json_write_int(w, "microbatches", plan->variant.microbatches);
-        dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));
-    }
+    write_variant(w, plan, g);
     if (plan->rules_mode) {
         dtp_json_begin_object(w, "rules");
         for (int32_t d = 0; d < plan->rules.n; d++) {

@@ -11,9 +11,9 @@
  * Members are needed for longer than before: the serial program may need 1 % more memory at its
  * peak, and no more than a bucket.
  *
- * On a target with FSDP the parameters of an instance of a block are gathered by one collective, and
- * so are those outside of blocks, whatever their bytes and the memory that it takes; their gradients
- * are reduced likewise (fully_shard's groups).
+ * On a target with FSDP the parameters of an instance of a block are gathered by one collective,
+ * and so are those outside of blocks, whatever their bytes and the memory that it takes; their
+ * gradients are reduced likewise (fully_shard's groups).
  *
  * There are two sweeps, the first of which only moves collectives up, the second only down. So the
  * places before a sweep say enough: whoever depends on a member that moved up lies behind it still.
