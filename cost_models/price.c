@@ -7,6 +7,7 @@
 #include "core/graph/ops/op_table.h"
 #include "cost_models/machine/curve.h"
 #include "cost_models/machine/gemm.h"
+#include "cost_models/machine/kernel_model.h"
 
 /* FLOP/s of an arithmetic; the rate of f32, else the first stated one, when the machine says
  * nothing. */
@@ -22,9 +23,14 @@ static double flop_rate(const dtp_machine *m, dtp_arithmetic arithmetic)
     return rate;
 }
 
+static double sum_of(dtp_kernel_time t)
+{
+    return t.start_s + t.arithmetic_s + t.bytes_s;
+}
+
 /* launch + GEMMs + packing. Measured GEMM times contain the traffic of their operands; those
- * of f32 are scaled for an arithmetic that was not measured; without measurements it is max(FLOPs /
- * rate, bytes / bandwidth). */
+ * of f32 are scaled for an arithmetic that was not measured. Without measurements it is the model
+ * of the arithmetic, which contains the launch, or max(FLOPs / rate, bytes / bandwidth). */
 static double price_gemm(const dtp_machine *m, dtp_arithmetic arithmetic, const dtp_work *w)
 {
     double body;
@@ -33,6 +39,8 @@ static double price_gemm(const dtp_machine *m, dtp_arithmetic arithmetic, const 
     } else if (dtp_gemm_grid_has(m->gemm_grid, DTP_F32)) {
         double factor = flop_rate(m, DTP_F32) / flop_rate(m, arithmetic);
         body = dtp_gemm_grid_time(m->gemm_grid, DTP_F32, w) * factor;
+    } else if (dtp_product_model_of(m, arithmetic) >= 0) {
+        return sum_of(dtp_product_time(m, arithmetic, w)) + w->pack_bytes / m->mem_bw_Bps;
     } else {
         body = fmax(w->flops / flop_rate(m, arithmetic), w->bytes / m->mem_bw_Bps);
     }
@@ -62,9 +70,21 @@ static const dtp_op_curve *memory_curve(const dtp_machine *m, const dtp_op_def *
     return c != NULL ? c : dtp_machine_op_curve(m, "*", arithmetic);
 }
 
+static dtp_kernel_time attention_time(const dtp_machine *m, const dtp_op_def *op,
+                                      dtp_arithmetic arithmetic, const dtp_work *w)
+{
+    const bool grad = (dtp_op_rates(op)->flags & DTP_OP_ATTENTION_GRAD) != 0;
+    const double share = grad ? m->shares.attention_grad : m->shares.attention;
+    return dtp_attention_time(m, m->shares.kernel, grad,
+                              share * flop_rate(m, arithmetic) / m->peak_share, w);
+}
+
 static double price_memory(const dtp_machine *m, const dtp_op_def *op, dtp_arithmetic arithmetic,
                            const dtp_work *w)
 {
+    if (dtp_attention_has_model(m, w)) {
+        return sum_of(attention_time(m, op, arithmetic, w));
+    }
     const dtp_op_curve *c = memory_curve(m, op, arithmetic, w);
     if (c == NULL) {
         return dtp_machine_launch_s(m) +
@@ -129,6 +149,12 @@ static double arithmetic_s(const dtp_pricer *pricer, const dtp_op_call *call, dt
                            const dtp_work *work, double body_s)
 {
     const dtp_machine *m = pricer->machine;
+    if (work->cls == DTP_WORK_GEMM && m->gemm_grid == NULL && dtp_product_model_of(m, a) >= 0) {
+        return dtp_product_time(m, a, work).arithmetic_s;
+    }
+    if (dtp_attention_has_model(m, work)) {
+        return attention_time(m, call->op, a, work).arithmetic_s;
+    }
     if (work->cls == DTP_WORK_GEMM) {
         const double packing_s = work->pack_bytes / m->mem_bw_Bps;
         const bool by_bytes =

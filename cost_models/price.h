@@ -4,16 +4,7 @@
 #define DTP_COST_MODELS_PRICE_H
 
 #include "core/plan/plan.h"
-#include "cost_models/machine/machine.h"
-
-/* The groups over one set of mesh dims, as they lie on the network levels. */
-typedef struct dtp_group_shape {
-    int32_t ranks;                   /* members of a group */
-    int32_t outer;                   /* outermost level that a group crosses, -1 = none */
-    int32_t members[DTP_MAX_LEVELS]; /* blocks of the level inside that a group has in one block */
-    double
-        sharing[DTP_MAX_LEVELS]; /* groups that use one member link of the level at the same time */
-} dtp_group_shape;
+#include "cost_models/machine/coll.h"
 
 /* How mesh dims lie on the network levels, and what follows from it. Plain data; borrows the
  * machine and target. */
@@ -48,6 +39,8 @@ void dtp_price_parts(const dtp_pricer *pricer, const dtp_program *p, const dtp_i
 double dtp_price_work(const dtp_machine *machine, const dtp_op_def *op, dtp_arithmetic arithmetic,
                       const dtp_work *work);
 double dtp_price_coll(const dtp_pricer *pricer, const dtp_coll *coll);
+/* The two parts of it. */
+dtp_coll_time dtp_price_coll_parts(const dtp_pricer *pricer, const dtp_coll *coll);
 /* Bytes S that collectives are priced by: the all-reduce buffer, the all-gather result, the
  * reduce-scatter input, one rank's all-to-all or permuted buffer. */
 double dtp_coll_full_bytes(dtp_coll_kind kind, int64_t count, dtp_dtype dtype, int32_t ranks);

@@ -84,13 +84,24 @@ dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dt
             m.levels[l].bw_Bps = best_of(DTP_NUMBER_BW);
         }
         if (2.0 * price_on(&b, &m) >= b.out->time_s) {
-            const char *list = b.instr->kind == DTP_INSTR_START ? "collectives" : "ops";
+            const char *list = "device.curves.ops";
             if (b.instr->kind == DTP_INSTR_KERNEL) {
                 m.gemm_grid = NULL;
-                list = 2.0 * price_on(&b, &m) < b.out->time_s ? "gemm" : list;
+                list = 2.0 * price_on(&b, &m) < b.out->time_s ? "device.curves.gemm" : list;
+                m.multiprocessors = 0; /* no models */
+                m.shares.kernel = -1;
+                if (2.0 * price_on(&b, &m) < b.out->time_s &&
+                    b.pricer->machine->gemm_grid == NULL) {
+                    list = (instr->op->flags & DTP_OP_ARITHMETIC) != 0 ? "device.attention"
+                                                                       : "device.products";
+                }
             }
             b.out->value = 0.0;
-            (void)snprintf(b.out->key, sizeof b.out->key, "device.curves.%s", list);
+            (void)snprintf(b.out->key, sizeof b.out->key, "%s", list);
+            if (b.instr->kind == DTP_INSTR_START) {
+                (void)snprintf(b.out->key, sizeof b.out->key, "levels[%d].collectives",
+                               pricer->groups[b.instr->coll.set].outer);
+            }
         }
     }
     if (!(time_s < LIMIT_S)) {

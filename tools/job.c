@@ -52,6 +52,12 @@ dtp_status tool_target_find(const tool_source *source, dtp_machine *machine, too
     if (bf16 && source->backend == NULL && source->precision == NULL) {
         out->precision = out->target->precision;
     }
+    for (int32_t l = 0; machine != NULL && l < machine->n_levels && tool_speaks(); l++) {
+        if (machine->levels[l].from != NULL) {
+            (void)fprintf(stderr, "%s: collectives on level '%s' are priced as on %s\n",
+                          machine->place, machine->levels[l].name, machine->levels[l].from);
+        }
+    }
     return machine == NULL ? DTP_OK
                            : tool_machine_runtime(machine, source->runtime, out->target, err);
 }

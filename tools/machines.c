@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/strbuf.h"
+#include "cost_models/machine/coll.h"
 #include "cost_models/machine/efficiency.h"
 #include "cost_models/machine/machine_set.h"
 #include "executor/device/cpus.h"
@@ -19,12 +20,80 @@
 
 enum { PATH_BYTES = 4096, RANKS_PER_CPU = 4 };
 
-dtp_status tool_machine_read(const char *name, bool yes_units, dtp_machine **out, dtp_err *err)
+/* As the file says it. */
+static dtp_status read_machine(const char *name, bool yes_units, dtp_machine **out, dtp_err *err)
 {
     tool_path path;
     DTP_TRY(dtp_err_prefixed(tool_shipped_find(SHIPPED_MACHINES, "machine", name, &path, err), err,
                              "--machine"));
     return dtp_machine_read_units(path.text, yes_units, out, err);
+}
+
+static bool same_peaks(const dtp_machine *a, const dtp_machine *b)
+{
+    bool same = strcmp(a->kind, b->kind) == 0;
+    for (int32_t d = 0; d < DTP_FP8; d++) { /* the others are not of every file */
+        same = same && fabs(a->flops[d] - b->flops[d]) <= 1e-6 * a->flops[d];
+    }
+    return same;
+}
+
+static bool states_collectives(const dtp_level *level)
+{
+    bool any = false;
+    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+        any = any || level->rates[k].share > 0.0;
+    }
+    return any;
+}
+
+/* Levels without constants of their own get those of levels of the same name, of the same device
+ * first, else of any; not of kind cpu. */
+static dtp_status complete_levels(dtp_machine *m, dtp_err *err)
+{
+    char **names = NULL;
+    bool complete = true;
+    for (int32_t l = 0; l < m->n_levels; l++) {
+        complete = complete && states_collectives(&m->levels[l]);
+    }
+    if (complete || strcmp(m->kind, "cpu") == 0) {
+        return DTP_OK;
+    }
+    DTP_TRY(tool_shipped_names(SHIPPED_MACHINES, &names, err));
+    dtp_status s = DTP_OK;
+    for (int32_t any = 0; any <= 1; any++) {
+        for (int32_t i = 0; names[i] != NULL && s == DTP_OK; i++) {
+            dtp_machine *other = NULL;
+            s = read_machine(names[i], true, &other, err);
+            const bool lends = s == DTP_OK && (any == 1 || same_peaks(m, other));
+            for (int32_t pair = 0; lends && pair < m->n_levels * other->n_levels; pair++) {
+                dtp_level *to = &m->levels[pair % m->n_levels];
+                const dtp_level *from = &other->levels[pair / m->n_levels];
+                if (strcmp(to->name, from->name) == 0 && !states_collectives(to) &&
+                    states_collectives(from)) {
+                    dtp_level_borrow(to, from);
+                    to->from = dtp_arena_strdup(m->arena, other->name);
+                    s = DTP_MEMORY(err, to->from);
+                }
+            }
+            dtp_machine_destroy(other);
+        }
+    }
+    tool_shipped_free(names);
+    return s;
+}
+
+dtp_status tool_machine_read(const char *name, bool yes_units, dtp_machine **out, dtp_err *err)
+{
+    dtp_machine *m = NULL;
+    DTP_TRY(read_machine(name, yes_units, &m, err));
+    const dtp_status s = complete_levels(m, err);
+    if (s != DTP_OK) {
+        dtp_machine_destroy(m);
+        return s;
+    }
+    *out = m;
+    return DTP_OK;
 }
 
 /* Efficiencies are of the peaks that the file states, so they are borrowed before these change. */
@@ -57,15 +126,6 @@ dtp_status tool_machine_of(const tool_source *source, dtp_machine **out, dtp_err
 
 /* ---- efficiencies ---- */
 
-static bool same_peaks(const dtp_machine *a, const dtp_machine *b)
-{
-    bool same = strcmp(a->kind, b->kind) == 0;
-    for (int32_t d = 0; d < DTP_N_ARITHMETICS; d++) {
-        same = same && fabs(a->flops[d] - b->flops[d]) <= 1e-6 * a->flops[d];
-    }
-    return same;
-}
-
 dtp_status tool_machine_borrow(dtp_machine *m, dtp_err *err)
 {
     char **names = NULL;
@@ -76,7 +136,7 @@ dtp_status tool_machine_borrow(dtp_machine *m, dtp_err *err)
     dtp_status s = DTP_OK;
     for (int32_t i = 0; names[i] != NULL && s == DTP_OK && m->n_efficiencies == 0; i++) {
         dtp_machine *other = NULL;
-        s = tool_machine_read(names[i], true, &other, err);
+        s = read_machine(names[i], true, &other, err);
         if (s == DTP_OK && same_peaks(m, other)) {
             s = dtp_efficiency_borrow(m, other, err);
         }

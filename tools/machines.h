@@ -8,7 +8,9 @@
 #include "tools/options.h"
 
 /* The machine of a file or name (tools/shipped.h). DTP_INVALID also for a number that looks as if
- * it were in another unit, unless `yes_units` says that it is meant. */
+ * it were in another unit, unless `yes_units` says that it is meant. Levels that do not state their
+ * collectives get those of the level of this name of a shipped machine, if possible of the same
+ * device; not of kind cpu. */
 dtp_status tool_machine_read(const char *name, bool yes_units, dtp_machine **out,
                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -159,6 +159,9 @@ int32_t dtp_op_moved(const dtp_op_def *op, int32_t n);
 double dtp_call_bytes(const dtp_op_call *call);
 /* The dtype by which a call is priced: of its first operand, else of its result. */
 dtp_dtype dtp_call_dtype(const dtp_op_call *call);
+/* What the exponential of a score and what goes with it cost, in multiply-adds of the products
+ * beside it (docs/cost-model.md): in the FLOPs of attention. */
+enum { DTP_SCORE_MULTIPLY_ADDS = 45 };
 /* Work of a call with local types: op->work, or its default (see there), whatever the kernels do
  * besides. */
 void dtp_call_work(const dtp_op_call *call, dtp_work *out);

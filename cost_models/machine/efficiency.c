@@ -2,10 +2,12 @@
 
 #include <string.h>
 
+#include "cost_models/machine/kernel_model.h"
+
 enum { MAX_SETS = 64, MAX_ROWS = 1 << 20 };
 
 static const char *const SET_KEYS[] = {"products", "memory",     "attention", "attention_grad",
-                                       "host_s",   "provenance", NULL};
+                                       "host_s",   "provenance", "kernel",    NULL};
 static const char *const PROVENANCE_KEYS[] = {"how", "date", "rows", "from", NULL};
 static const char *const HOWS[] = {"fitted", "measured", "borrowed", NULL};
 
@@ -57,6 +59,11 @@ static dtp_status read_set(dtp_machine *m, const dtp_json *v, dtp_efficiency *e,
         DTP_TRY(dtp_json_require(v, numbers[i].key, &member, err));
         DTP_TRY(dtp_machine__read_number(member, numbers[i].number, numbers[i].out, err));
     }
+    DTP_TRY(read_text(m->arena, v, "kernel", &e->kernel, err));
+    if (e->kernel[0] != '\0' && dtp_attention_model_find(m, e->kernel) < 0) {
+        return dtp_json_fail(dtp_json_get(v, "kernel"), err,
+                             "device.attention has no kernel '%.40s'", e->kernel);
+    }
     return read_provenance(m, v, e, err);
 }
 
@@ -91,6 +98,9 @@ void dtp_efficiency_write(dtp_json_writer *w, const dtp_machine *m)
         dtp_json_write_double(w, "memory", e->memory);
         dtp_json_write_double(w, "attention", e->attention);
         dtp_json_write_double(w, "attention_grad", e->attention_grad);
+        if (e->kernel[0] != '\0') {
+            dtp_json_write_string(w, "kernel", e->kernel);
+        }
         dtp_json_write_double(w, "host_s", e->host_s);
         dtp_json_begin_object(w, "provenance");
         dtp_json_write_string(w, "how", e->how);
@@ -134,8 +144,20 @@ dtp_status dtp_efficiency_borrow(dtp_machine *m, const dtp_machine *from, dtp_er
         e->how = "borrowed";
         e->runtime = dtp_arena_strdup(m->arena, e->runtime);
         e->date = dtp_arena_strdup(m->arena, e->date);
+        e->kernel = dtp_arena_strdup(m->arena, e->kernel);
         e->from = dtp_arena_strdup(m->arena, e->from[0] != '\0' ? e->from : from->name);
-        DTP_TRY(DTP_MEMORY(err, e->runtime, e->date, e->from));
+        DTP_TRY(DTP_MEMORY(err, e->runtime, e->date, e->from, e->kernel));
+    }
+    /* The shares are of what the models of that machine reach. */
+    m->multiprocessors = from->multiprocessors;
+    for (dtp_arithmetic a = 0; a < DTP_N_ARITHMETICS; a++) {
+        m->products[a] = m->flops[a] > 0.0 ? from->products[a] : m->products[a];
+    }
+    m->n_attention = from->n_attention;
+    for (int32_t i = 0; i < from->n_attention; i++) {
+        m->attention[i] = from->attention[i];
+        m->attention[i].kernel = dtp_arena_strdup(m->arena, from->attention[i].kernel);
+        DTP_TRY(DTP_MEMORY(err, m->attention[i].kernel));
     }
     m->n_efficiencies = from->n_efficiencies;
     return DTP_OK;

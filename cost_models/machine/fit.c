@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cost_models/machine/coll.h"
 #include "cost_models/machine/curve.h"
 #include "core/graph/ops/op_table.h"
 
@@ -173,64 +174,41 @@ static dtp_status fit_gemm(dtp_machine *m, const dtp_samples *samples, dtp_err *
 
 /* ---- collectives ---- */
 
-/* Coefficients of latency and of 1 / bandwidth in the ring formulas. */
-static void ring_terms(const dtp_sample *s, double *latency, double *bytes)
+/* One level of all ranks. Its bandwidth is the most that a link of one passed. */
+static dtp_status fit_colls(dtp_machine *m, const dtp_samples *samples, dtp_err *err)
 {
-    double n = s->ranks;
-    double rounds = s->coll == DTP_ALL_REDUCE ? 2.0 : 1.0;
-    *latency = rounds * (n - 1.0);
-    *bytes = rounds * (n - 1.0) / n * s->work.bytes;
-}
-
-static dtp_status fit_coll(dtp_machine *m, const dtp_samples *samples, const dtp_sample *like,
-                           points *p, dtp_err *err)
-{
-    dtp_coll_curve *c = &m->coll_curves[m->n_coll_curves++];
-    *c = (dtp_coll_curve){.kind = like->coll, .ranks = like->ranks};
-    p->n = 0;
-    for (int32_t i = 0; i < samples->n; i++) {
-        const dtp_sample *s = &samples->items[i];
-        if (s->kind == DTP_SAMPLE_COLL && s->coll == like->coll && s->ranks == like->ranks) {
-            add_point(p, s->work.bytes, usable_time(s));
-        }
-    }
-    return dtp_curve_from_samples(m->arena, p->n, p->x, p->y, &c->time_s, err);
-}
-
-static dtp_status fit_colls(dtp_machine *m, const dtp_samples *samples, points *p, dtp_err *err)
-{
-    if (samples->ranks < 2) {
+    const int32_t ranks = samples->ranks;
+    dtp_level *level = &m->levels[0];
+    dtp_coll_sample *colls;
+    int32_t n = 0;
+    bool over_all = false;
+    double error = 0.0, fastest = 0.0;
+    if (ranks < 2) {
         return DTP_OK;
     }
-    two_terms sums = {0};
-    double latency_s = 0.0, inverse_bw = 0.0;
+    DTP_TRY(DTP_NEW(m->arena, colls, samples->n, err));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
-        if (s->kind == DTP_SAMPLE_COLL && s->ranks == samples->ranks && s->coll != DTP_ALL_TO_ALL &&
-            s->coll != DTP_PERMUTE) {
-            double latency, bytes;
-            ring_terms(s, &latency, &bytes);
-            add_terms(&sums, latency, bytes, usable_time(s));
+        if (s->kind == DTP_SAMPLE_COLL) {
+            const double ring = (s->ranks - 1.0) / s->ranks;
+            const double moved = s->coll == DTP_PERMUTE                      ? 1.0
+                                 : s->coll == DTP_ALL_REDUCE && s->ranks > 2 ? 2.0 * ring
+                                 : s->coll == DTP_ALL_REDUCE                 ? 1.0
+                                                                             : ring;
+            const dtp_group_shape g = {s->ranks, 0, {s->ranks}, {1.0}};
+            colls[n++] = (dtp_coll_sample){g, {s->coll, s->work.bytes, 1}, usable_time(s)};
+            over_all = over_all || s->ranks == ranks;
+            fastest = fmax(fastest, moved * s->work.bytes / usable_time(s));
         }
     }
-    if (sums.n == 0) {
-        return DTP_FAIL(err, DTP_INVALID, "fit: no collective over all %d ranks", samples->ranks);
+    if (!over_all) {
+        return DTP_FAIL(err, DTP_INVALID, "fit: no collective over all %d ranks", ranks);
     }
-    solve_terms(&sums, &latency_s, &inverse_bw);
-    m->levels[0] =
-        (dtp_level){"ranks", samples->ranks, latency_s, rate_of(inverse_bw, DTP_NUMBER_BW)};
+    *level = (dtp_level){
+        .name = "ranks", .size = ranks, .bw_Bps = rate_of(1.0 / fastest, DTP_NUMBER_BW)};
     m->n_levels = 1;
-    DTP_TRY(DTP_NEW(m->arena, m->coll_curves, samples->n + 1, err));
-    for (int32_t i = 0; i < samples->n; i++) {
-        const dtp_sample *s = &samples->items[i];
-        bool known = s->kind != DTP_SAMPLE_COLL;
-        for (int32_t k = 0; k < m->n_coll_curves && !known; k++) {
-            known = m->coll_curves[k].kind == s->coll && m->coll_curves[k].ranks == s->ranks;
-        }
-        if (!known) {
-            DTP_TRY(fit_coll(m, samples, s, p, err));
-        }
-    }
+    DTP_TRY(dtp_level_fit(m->levels, 0, n, colls, &error, err));
+    level->latency_s = dtp_level_rate(level, DTP_ALL_REDUCE).start_s;
     return DTP_OK;
 }
 
@@ -281,7 +259,7 @@ static dtp_status fit_all(dtp_machine *m, const dtp_samples *samples,
             m->op_curves[m->n_op_curves++].op = "*";
         }
     }
-    DTP_TRY(fit_colls(m, samples, p, err));
+    DTP_TRY(fit_colls(m, samples, err));
     for (int32_t i = 0; i < samples->n; i++) {
         const dtp_sample *s = &samples->items[i];
         if (s->kind == DTP_SAMPLE_BESIDE) { /* only where collectives go on beside kernels */

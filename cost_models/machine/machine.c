@@ -6,6 +6,7 @@
 #include "core/base/hash.h"
 #include "core/base/json.h"
 #include "cost_models/machine/gemm.h"
+#include "cost_models/machine/kernel_model.h"
 
 dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
 {
@@ -23,6 +24,7 @@ dtp_status dtp_machine_create(const char *name, dtp_machine **out, dtp_err *err)
     m->kind = "cpu";
     m->runtime = "";
     m->peak_share = 1.0;
+    m->shares = (dtp_runtime_shares){.kernel = -1, .memory = 1.0};
     m->slowdown = (dtp_slowdown){1.0, 1.0};
     m->launch_graph_s = -1.0;
     m->provenance_how = m->provenance_date = m->provenance_host = m->provenance_tool =
@@ -78,7 +80,7 @@ static const dtp_op_curve *find_op_curve(const dtp_machine *m, const char *op, d
 
 const dtp_op_curve *dtp_machine_op_curve(const dtp_machine *m, const char *op, dtp_arithmetic dtype)
 {
-    const dtp_dtype own = dtype == DTP_TF32 ? DTP_F32 : (dtp_dtype)dtype;
+    const dtp_dtype own = dtype >= DTP_TF32 ? DTP_F32 : (dtp_dtype)dtype;
     const dtp_op_curve *c = find_op_curve(m, op, own);
     return c != NULL ? c : find_op_curve(m, op, DTP_F32);
 }
@@ -104,7 +106,10 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
     for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
         h = dtp_hash_double(h, m->flops[d]);
     }
-    h = m->flops[DTP_TF32] > 0.0 ? dtp_hash_double(h, m->flops[DTP_TF32]) : h;
+    for (int32_t d = DTP_TF32; d < DTP_N_ARITHMETICS; d++) {
+        h = m->flops[d] > 0.0 ? dtp_hash_double(h, m->flops[d]) : h;
+    }
+    h = dtp_kernel_models__hash(h, m);
     h = dtp_hash_i64(h, m->overlap ? 1 : 0);
     h = dtp_hash_double(h, m->slowdown.compute);
     h = dtp_hash_double(h, m->slowdown.comm);
@@ -113,6 +118,14 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
         h = dtp_hash_text(h, m->levels[l].name);
         h = dtp_hash_i64(h, m->levels[l].size);
         h = dtp_hash_double(dtp_hash_double(h, m->levels[l].latency_s), m->levels[l].bw_Bps);
+        for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+            const dtp_coll_rate *r = &m->levels[l].rates[k];
+            if (r->share > 0.0) {
+                h = dtp_hash_double(dtp_hash_double(dtp_hash_i64(h, k), r->start_s), r->rank_s);
+                h = dtp_hash_double(dtp_hash_double(h, r->ramp_bytes), r->share);
+                h = dtp_hash_double(h, r->in_switch);
+            }
+        }
     }
     h = dtp_hash_i64(h, m->n_op_curves);
     for (int32_t i = 0; i < m->n_op_curves; i++) {
@@ -129,12 +142,6 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
         h = dtp_hash_double(h, p->flops);
         h = p->batch == 1 ? h : dtp_hash_i64(h, p->batch);
     }
-    h = dtp_hash_i64(h, m->n_coll_curves);
-    for (int32_t i = 0; i < m->n_coll_curves; i++) {
-        const dtp_coll_curve *c = &m->coll_curves[i];
-        h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, c->kind), c->level), c->ranks);
-        h = hash_curve(h, &c->time_s);
-    }
     return h;
 }
 
@@ -150,6 +157,9 @@ static const dtp_machine_range RANGES[DTP_N_NUMBERS] = {
     [DTP_NUMBER_TIME] = {"s", 1e-15, 10000.0},
     [DTP_NUMBER_FIT_ERROR] = {"times", 0.0, 1e24},
     [DTP_NUMBER_SHARE] = {"times the peak", 0.001, 2.0},
+    [DTP_NUMBER_RAMP] = {"bytes", 0.0, 9007199254740992.0},
+    [DTP_NUMBER_SWITCHED] = {"bytes for each byte", 1.0, DTP_NO_SWITCH},
+    [DTP_NUMBER_EXTRA] = {"more", 0.0, 1e6},
 };
 
 const dtp_machine_range *dtp_machine_range_of(dtp_machine_number kind)

@@ -36,25 +36,54 @@ typedef struct dtp_gemm_point {
     int64_t batch;
 } dtp_gemm_point;
 
-/* Measured collective: time against buffer bytes for one group size. */
-typedef struct dtp_coll_curve {
-    dtp_coll_kind kind;
-    int32_t level; /* network level the group spans; index into levels */
-    int32_t ranks;
-    dtp_curve time_s; /* x = bytes of the full buffer (docs/cost-model.md), y = seconds */
-} dtp_coll_curve;
+/* Constants by which a level prices collectives of one kind. */
+typedef struct dtp_coll_rate {
+    double start_s;    /* of any group */
+    double rank_s;     /* of every further member of it */
+    double ramp_bytes; /* m bytes take as long as m + sqrt(m ramp_bytes) would at the rate */
+    double share;      /* of bw_Bps that large messages reach; 0 = not stated */
+    double in_switch;  /* all-reduce: most bytes over a link for each byte, where a switch adds */
+} dtp_coll_rate;
 
 typedef struct dtp_level {
     const char *name;
     int32_t size; /* members: devices or groups of the level inside */
     double latency_s;
     double bw_Bps; /* of the link of one member into this level, each direction */
+    dtp_coll_rate rates[DTP_N_COLLS]; /* cost_models/machine/coll.h */
+    const char *from;                 /* the machine that lent the rates; NULL: none did */
 } dtp_level;
 
-enum { DTP_MAX_LEVELS = 6 };
+enum { DTP_MAX_LEVELS = 6, DTP_NO_SWITCH = 2 /* in_switch where no switch adds */ };
 
 /* GEMM times on a grid per arithmetic, made from the points (cost_models/machine/gemm.h). */
 typedef struct dtp_gemm_grid dtp_gemm_grid;
+
+/* What products of an arithmetic and a family of attention kernels reach, and what a runtime makes
+ * of it: cost_models/machine/kernel_model.h has the formulas. */
+typedef struct dtp_product_model {
+    double rate;     /* share of flops that large products reach under sustained load; 0 = none */
+    double burst;    /* factor by which short products that run alone are faster */
+    double ramp;     /* k that a tile of the result costs beside its own */
+    double start_s;  /* of a call, launch included */
+    double memory;   /* share of mem_bw_Bps */
+    double quantize; /* bytes that quantizing moves, for an element of the first operand */
+} dtp_product_model;
+
+typedef struct dtp_attention_model {
+    const char *kernel; /* "fa2", "fa3", "cudnn" */
+    double rate, grad;  /* shares of flops */
+    double score;       /* multiply-adds of products that the softmax of a score takes as long as */
+    double start_s, memory;
+} dtp_attention_model;
+
+enum { DTP_MAX_ATTENTION_MODELS = 8 };
+
+typedef struct dtp_runtime_shares {
+    int32_t kernel;                   /* of the attention models; -1: none */
+    double attention, attention_grad; /* of what the kernel reaches */
+    double memory;                    /* mem_bw_Bps is so much of the peak */
+} dtp_runtime_shares;
 
 /* Factors, at least 1, by which compute and communication take longer while both run. */
 typedef struct dtp_slowdown {
@@ -64,8 +93,11 @@ typedef struct dtp_slowdown {
 /* A set of a machine file (cost_models/machine/efficiency.h). */
 typedef struct dtp_efficiency {
     const char *runtime;
-    double products, memory;          /* shares of the peaks: flops, mem_bw_Bps */
-    double attention, attention_grad; /* shares of flops; FLOPs as the ops state them */
+    double products;                  /* share of the product models, else of flops */
+    double memory;                    /* share of mem_bw_Bps */
+    double attention, attention_grad; /* shares of the kernel's model, else of flops, for FLOPs as
+                                         the ops state them */
+    const char *kernel;               /* attention model; "" = none */
     double host_s;                    /* of a kernel, a copy or a collective that the host issues */
     const char *how, *date, *from;    /* "fitted", "measured" or "borrowed", from which machine */
     int32_t rows;                     /* runs it was fitted on; 0 = not stated */
@@ -81,13 +113,17 @@ struct dtp_machine {
     double host_s;         /* the host issues a kernel, a copy or a collective; 0 = not stated */
     double flops[DTP_N_ARITHMETICS]; /* 0 = not stated */
     double peak_share;               /* flops are so much of the peaks; 1 but for a runtime's */
+    int32_t multiprocessors;         /* 0 = not stated: there are no models */
+    dtp_product_model products[DTP_N_ARITHMETICS];
+    int32_t n_attention;
+    dtp_attention_model attention[DTP_MAX_ATTENTION_MODELS];
+    dtp_runtime_shares shares; /* of the runtime that the machine is set to */
     int32_t n_efficiencies;
     dtp_efficiency *efficiencies;
     const char *runtime; /* the one whose efficiency is in the rates; "" = none */
-    int32_t n_op_curves, n_gemm, n_coll_curves, n_levels;
+    int32_t n_op_curves, n_gemm, n_levels;
     dtp_op_curve *op_curves;
     dtp_gemm_point *gemm;
-    dtp_coll_curve *coll_curves;
     dtp_level levels[DTP_MAX_LEVELS]; /* innermost first */
     bool overlap;                     /* communication runs beside compute */
     dtp_slowdown slowdown;            /* while they overlap */
@@ -145,6 +181,9 @@ typedef enum dtp_machine_number {
     DTP_NUMBER_TIME,      /* s, of a point of a curve */
     DTP_NUMBER_FIT_ERROR, /* relative */
     DTP_NUMBER_SHARE,     /* of a peak */
+    DTP_NUMBER_RAMP,      /* bytes of a ramp */
+    DTP_NUMBER_SWITCHED,  /* bytes over a link for each byte of an all-reduce */
+    DTP_NUMBER_EXTRA,     /* work that comes on top */
     DTP_N_NUMBERS
 } dtp_machine_number;
 

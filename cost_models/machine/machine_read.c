@@ -1,18 +1,22 @@
 /* Reading a machine file: its fields, their ranges, and numbers that seem to be in other units. */
 #include "cost_models/machine/machine.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/json.h"
 #include "core/files/file_in.h"
+#include "cost_models/machine/coll.h"
 #include "cost_models/machine/efficiency.h"
+#include "cost_models/machine/kernel_model.h"
 
 enum {
     MAX_FILE_BYTES = 16 << 20,
     MAX_OP_CURVES = 1536,
     MAX_COLL_CURVES = 1024,
+    MAX_COLL_POINTS = 8192,
     MAX_GEMM = 8192,
     MAX_POINTS = 1024,
     MAX_LEVEL_SIZE = 1 << 20
@@ -22,13 +26,17 @@ static const char *const KINDS[] = {"cpu", "cuda", "hip", "tpu"};
 static const char *const ROOT_KEYS[] = {
     "format", "name", "device", "levels", "efficiency", "provenance", "runtime", "yes_units", NULL};
 static const char *const DEVICE_KEYS[] = {
-    "kind",    "memory_bytes",     "mem_bw_Bps", "launch_s", "launch_graph_s", "host_s", "flops",
-    "overlap", "overlap_slowdown", "curves",     NULL};
+    "kind",     "memory_bytes", "mem_bw_Bps",      "launch_s", "launch_graph_s",
+    "host_s",   "flops",        "overlap",         "curves",   "overlap_slowdown",
+    "products", "attention",    "multiprocessors", NULL};
 static const char *const CURVES_KEYS[] = {"ops", "gemm", "collectives", NULL};
 static const char *const OP_KEYS[] = {"op", "dtype", "flops", "fit_error", "points", NULL};
 static const char *const GEMM_KEYS[] = {"fit_error", "points", NULL};
 static const char *const COLL_KEYS[] = {"kind", "level", "ranks", "fit_error", "points", NULL};
-static const char *const LEVEL_KEYS[] = {"name", "size", "latency_s", "bw_Bps", NULL};
+static const char *const LEVEL_KEYS[] = {"name",   "size",        "latency_s",
+                                         "bw_Bps", "collectives", NULL};
+static const char *const RATE_KEYS[] = {"start_s", "rank_s",    "ramp_bytes",
+                                        "share",   "in_switch", NULL};
 static const char *const PROVENANCE_KEYS[] = {"how",  "date",    "host",  "tool", "device",
                                               "blas", "threads", "ranks", NULL};
 
@@ -124,10 +132,9 @@ static dtp_status read_curve(dtp_arena *arena, const dtp_json *obj, dtp_curve *o
     return DTP_OK;
 }
 
-static dtp_status read_coll_kind(const dtp_json *v, dtp_coll_kind *out, dtp_err *err)
+static dtp_status coll_kind_of(const dtp_json *v, const char *name, dtp_coll_kind *out,
+                               dtp_err *err)
 {
-    const char *name = NULL;
-    DTP_TRY(dtp_json_string(v, &name, err));
     for (int k = 0; k < DTP_N_COLLS; k++) {
         if (strcmp(name, dtp_coll_name((dtp_coll_kind)k)) == 0) {
             *out = (dtp_coll_kind)k;
@@ -151,37 +158,67 @@ static dtp_status read_level_ref(const dtp_machine *m, const dtp_json *v, int32_
     return dtp_json_fail(v, err, "no level is named '%s'", name);
 }
 
-static dtp_status read_coll_curve(const dtp_machine *m, const dtp_json *v, dtp_coll_curve *c,
-                                  dtp_err *err)
+/* A curve of an older file: a level is fitted to its points. */
+static dtp_status read_coll_curve(const dtp_machine *m, const dtp_json *v, dtp_coll_sample *samples,
+                                  int32_t *n, dtp_err *err)
 {
     const dtp_json *at = NULL;
-    int64_t ranks = 0;
+    const char *name = NULL;
+    int64_t ranks = 0, inside = 1;
+    int32_t level = 0;
+    dtp_coll_kind kind = DTP_ALL_REDUCE;
+    dtp_curve curve;
+    dtp_group_shape group;
     DTP_TRY(dtp_json_keys(v, COLL_KEYS, err));
     DTP_TRY(dtp_json_require(v, "kind", &at, err));
-    DTP_TRY(read_coll_kind(at, &c->kind, err));
+    DTP_TRY(dtp_json_string(at, &name, err));
+    DTP_TRY(coll_kind_of(at, name, &kind, err));
     DTP_TRY(dtp_json_require(v, "level", &at, err));
-    DTP_TRY(read_level_ref(m, at, &c->level, err));
+    DTP_TRY(read_level_ref(m, at, &level, err));
     DTP_TRY(dtp_json_get_int(v, "ranks", 2, dtp_machine_devices(m), &ranks, err));
-    c->ranks = (int32_t)ranks;
-    for (const dtp_coll_curve *other = m->coll_curves; other < c; other++) {
-        if (other->kind == c->kind && other->level == c->level && other->ranks == c->ranks) {
+    for (int32_t i = 0; i < *n; i++) {
+        const dtp_coll_sample *other = &samples[i];
+        if (other->call.kind == kind && other->group.outer == level &&
+            other->group.ranks == (int32_t)ranks) {
             return dtp_json_fail(v, err, "%s over %d ranks of level '%s' has two curves",
-                                 dtp_coll_name(c->kind), c->ranks, m->levels[c->level].name);
+                                 dtp_coll_name(kind), (int)ranks, m->levels[level].name);
         }
     }
-    return read_curve(m->arena, v, &c->time_s, err);
+    DTP_TRY(read_curve(m->arena, v, &curve, err));
+    for (int32_t l = 0; l < level; l++) {
+        inside *= m->levels[l].size;
+    }
+    const int64_t blocks = level == 0 ? 1 : ranks > inside ? ranks / inside : ranks;
+    DTP_TRY(dtp_json_prefixed(
+        v, dtp_group_filling(m, level, (int32_t)ranks, (int32_t)blocks, &group, err), err));
+    for (int32_t i = 0; i < curve.n; i++) {
+        samples[(*n)++] = (dtp_coll_sample){group, {kind, curve.x[i], 1}, curve.measured[i]};
+    }
+    return DTP_OK;
 }
 
 static dtp_status read_coll_curves(dtp_machine *m, const dtp_json *curves, dtp_err *err)
 {
     const dtp_json *list = NULL;
-    int32_t n = 0;
+    dtp_coll_sample *samples;
+    int32_t n = 0, n_samples = 0;
+    int64_t room = 0;
+    double error = 0.0;
     DTP_TRY(read_list(curves, "collectives", MAX_COLL_CURVES, &list, &n, err));
-    DTP_TRY(DTP_NEW(m->arena, m->coll_curves, n, err));
     for (int32_t i = 0; i < n; i++) {
-        DTP_TRY(read_coll_curve(m, dtp_json_at(list, i), &m->coll_curves[i], err));
+        room += dtp_json_size(dtp_json_get(dtp_json_at(list, i), "points"));
     }
-    m->n_coll_curves = n;
+    if (room > MAX_COLL_POINTS) {
+        return dtp_json_fail(list, err, "%" PRId64 " points, at most %d are allowed", room,
+                             MAX_COLL_POINTS);
+    }
+    DTP_TRY(DTP_NEW(m->arena, samples, room, err));
+    for (int32_t i = 0; i < n; i++) {
+        DTP_TRY(read_coll_curve(m, dtp_json_at(list, i), samples, &n_samples, err));
+    }
+    for (int32_t l = 0; l < m->n_levels && n > 0; l++) {
+        DTP_TRY(dtp_level_fit(m->levels, l, n_samples, samples, &error, err));
+    }
     return DTP_OK;
 }
 
@@ -257,7 +294,7 @@ static dtp_status read_gemm_point(const dtp_json *row, dtp_gemm_point *p, dtp_er
         const char *name = NULL;
         DTP_TRY(dtp_json_string(v, &name, err));
         DTP_TRY(dtp_json_prefixed(v, dtp_arithmetic_parse(name, &p->arithmetic, err), err));
-        if (p->arithmetic != DTP_TF32 && !dtp_dtype_is_float((dtp_dtype)p->arithmetic)) {
+        if (p->arithmetic < DTP_TF32 && !dtp_dtype_is_float((dtp_dtype)p->arithmetic)) {
             return dtp_json_fail(v, err, "expected a float type, found %s", name);
         }
     }
@@ -343,7 +380,31 @@ static dtp_status read_level(dtp_machine *m, const dtp_json *v, dtp_level *level
     DTP_TRY(dtp_json_get_int(v, "size", 1, MAX_LEVEL_SIZE, &size, err));
     level->size = (int32_t)size;
     DTP_TRY(read_member(v, "latency_s", DTP_NUMBER_DELAY, &level->latency_s, err));
-    return read_member(v, "bw_Bps", DTP_NUMBER_BW, &level->bw_Bps, err);
+    DTP_TRY(read_member(v, "bw_Bps", DTP_NUMBER_BW, &level->bw_Bps, err));
+    at = dtp_json_get(v, "collectives");
+    const dtp_json *kinds = at;
+    if (kinds == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_expect(kinds, DTP_JSON_OBJECT, err));
+    for (int32_t i = 0; i < dtp_json_size(kinds); i++) {
+        const dtp_json *of = dtp_json_at(kinds, i), *switched = NULL;
+        dtp_coll_kind kind = DTP_ALL_REDUCE;
+        DTP_TRY(dtp_json_expect(of, DTP_JSON_OBJECT, err));
+        DTP_TRY(coll_kind_of(of, dtp_json_key(of), &kind, err));
+        DTP_TRY(dtp_json_keys(of, RATE_KEYS, err));
+        dtp_coll_rate r = {.in_switch = DTP_NO_SWITCH};
+        DTP_TRY(read_member(of, "start_s", DTP_NUMBER_DELAY, &r.start_s, err));
+        DTP_TRY(read_member(of, "rank_s", DTP_NUMBER_DELAY, &r.rank_s, err));
+        DTP_TRY(read_member(of, "ramp_bytes", DTP_NUMBER_RAMP, &r.ramp_bytes, err));
+        DTP_TRY(read_member(of, "share", DTP_NUMBER_SHARE, &r.share, err));
+        switched = dtp_json_get(of, "in_switch");
+        DTP_TRY(switched != NULL
+                    ? dtp_machine__read_number(switched, DTP_NUMBER_SWITCHED, &r.in_switch, err)
+                    : DTP_OK);
+        level->rates[kind] = r;
+    }
+    return DTP_OK;
 }
 
 static dtp_status read_count(const dtp_json *obj, const char *key, int32_t *out, dtp_err *err)
@@ -419,6 +480,7 @@ static dtp_status read_root(const char *file, const dtp_json *root, dtp_machine 
         }
     }
     DTP_TRY(read_curves(m, device, err));
+    DTP_TRY(dtp_kernel_models_read(m, device, err));
     v = dtp_json_get(root, "runtime");
     DTP_TRY(v != NULL ? read_name(m->arena, v, &m->runtime, err) : DTP_OK);
     const dtp_json *sets = dtp_json_get(root, "efficiency");

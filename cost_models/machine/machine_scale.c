@@ -6,16 +6,6 @@
 
 /* ---- what there is ---- */
 
-static bool is_measured(const dtp_machine *m, int32_t level)
-{
-    for (int32_t i = 0; i < m->n_coll_curves; i++) {
-        if (m->coll_curves[i].level == level) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void add(dtp_machine_param *list, int32_t *n, dtp_machine_param param)
 {
     if (param.value > 0.0) {
@@ -35,18 +25,11 @@ dtp_status dtp_machine_params(const dtp_machine *m, dtp_arena *arena, int32_t *n
     for (int32_t l = 0; l < m->n_levels; l++) {
         if (m->levels[l].size > 1) {
             const dtp_level *at = &m->levels[l];
-            const bool measured = is_measured(m, l);
-            const char *first =
-                dtp_arena_printf(arena, measured ? "%s.collectives" : "%s.bandwidth", at->name);
-            const char *second = dtp_arena_printf(arena, "%s.latency", at->name);
-            DTP_TRY(DTP_MEMORY(err, first, second));
-            if (measured) {
-                add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_SPEED, l, first, 1.0});
-            } else {
-                add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_BW, l, first, at->bw_Bps});
-                add(list, n,
-                    (dtp_machine_param){DTP_MACHINE_LEVEL_LATENCY, l, second, at->latency_s});
-            }
+            const char *bandwidth = dtp_arena_printf(arena, "%s.bandwidth", at->name);
+            const char *latency = dtp_arena_printf(arena, "%s.latency", at->name);
+            DTP_TRY(DTP_MEMORY(err, bandwidth, latency));
+            add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_BW, l, bandwidth, at->bw_Bps});
+            add(list, n, (dtp_machine_param){DTP_MACHINE_LEVEL_LATENCY, l, latency, at->latency_s});
         }
     }
     *out = list;
@@ -97,20 +80,21 @@ static dtp_status scale(dtp_machine *m, const dtp_machine_param *param, double f
     case DTP_MACHINE_LAUNCH:
         m->launch_s *= factor;
         m->launch_graph_s *= factor;
+        for (int32_t d = 0; d < DTP_N_ARITHMETICS; d++) {
+            m->products[d].start_s *= factor;
+        }
+        for (int32_t i = 0; i < m->n_attention; i++) {
+            m->attention[i].start_s *= factor;
+        }
         return DTP_OK;
     case DTP_MACHINE_LEVEL_BW:
         level->bw_Bps *= factor;
         return DTP_OK;
     case DTP_MACHINE_LEVEL_LATENCY:
         level->latency_s *= factor;
-        return DTP_OK;
-    case DTP_MACHINE_LEVEL_SPEED:
-        level->bw_Bps *= factor;
-        level->latency_s /= factor;
-        for (int32_t i = 0; i < m->n_coll_curves; i++) {
-            if (m->coll_curves[i].level == param->level) {
-                DTP_TRY(scale_curve(m, &m->coll_curves[i].time_s, 1.0 / factor, err));
-            }
+        for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+            level->rates[k].start_s *= factor;
+            level->rates[k].rank_s *= factor;
         }
         return DTP_OK;
     case DTP_MACHINE_MEMORY:
@@ -135,6 +119,8 @@ dtp_status dtp_machine_scaled(const dtp_machine *m, const dtp_machine_param *par
     dtp_status s = dtp_machine_parse(m->place, text, strlen(text), &copy, err);
     free(text);
     if (s == DTP_OK) {
+        copy->peak_share = m->peak_share;
+        copy->shares = m->shares;
         s = scale(copy, param, factor, err);
     }
     if (s == DTP_OK) {

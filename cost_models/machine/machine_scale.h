@@ -5,14 +5,13 @@
 #include "cost_models/machine/machine.h"
 
 typedef enum dtp_machine_quantity {
-    DTP_MACHINE_FLOPS,    /* FLOP rates of all dtypes, measured GEMMs */
-    DTP_MACHINE_MEM_BW,   /* memory bandwidth, measured memory-bound ops */
-    DTP_MACHINE_LAUNCH,   /* launch time of a kernel */
-    DTP_MACHINE_LEVEL_BW, /* bandwidth of a network level */
-    DTP_MACHINE_LEVEL_LATENCY,
-    DTP_MACHINE_LEVEL_SPEED, /* of a level with measured collectives: those, as a whole */
-    DTP_MACHINE_MEMORY,      /* bytes of a device */
-    DTP_MACHINE_LEVEL_SIZE   /* members of a network level */
+    DTP_MACHINE_FLOPS,         /* FLOP rates of all dtypes, measured GEMMs */
+    DTP_MACHINE_MEM_BW,        /* memory bandwidth, measured memory-bound ops */
+    DTP_MACHINE_LAUNCH,        /* launch time of a kernel */
+    DTP_MACHINE_LEVEL_BW,      /* bandwidth of a network level: transfers of collectives */
+    DTP_MACHINE_LEVEL_LATENCY, /* latency of a network level: starts of collectives */
+    DTP_MACHINE_MEMORY,        /* bytes of a device */
+    DTP_MACHINE_LEVEL_SIZE     /* members of a network level */
 } dtp_machine_quantity;
 
 typedef struct dtp_machine_param {

@@ -5,6 +5,7 @@
 
 #include "core/base/json_writer.h"
 #include "cost_models/machine/efficiency.h"
+#include "cost_models/machine/kernel_model.h"
 
 static void write_curve(dtp_json_writer *w, const dtp_curve *curve)
 {
@@ -23,7 +24,7 @@ static void write_curve(dtp_json_writer *w, const dtp_curve *curve)
 
 static void write_curves(dtp_json_writer *w, const dtp_machine *m)
 {
-    if (m->n_op_curves + m->n_gemm + m->n_coll_curves == 0) {
+    if (m->n_op_curves + m->n_gemm == 0) {
         return;
     }
     dtp_json_begin_object(w, "curves");
@@ -68,19 +69,6 @@ static void write_curves(dtp_json_writer *w, const dtp_machine *m)
         dtp_json_end_array(w);
         dtp_json_end_object(w);
     }
-    if (m->n_coll_curves > 0) {
-        dtp_json_begin_array(w, "collectives", false);
-        for (int32_t i = 0; i < m->n_coll_curves; i++) {
-            const dtp_coll_curve *c = &m->coll_curves[i];
-            dtp_json_begin_object(w, NULL);
-            dtp_json_write_string(w, "kind", dtp_coll_name(c->kind));
-            dtp_json_write_string(w, "level", m->levels[c->level].name);
-            dtp_json_write_int(w, "ranks", c->ranks);
-            write_curve(w, &c->time_s);
-            dtp_json_end_object(w);
-        }
-        dtp_json_end_array(w);
-    }
     dtp_json_end_object(w);
 }
 
@@ -109,8 +97,36 @@ static void write_device(dtp_json_writer *w, const dtp_machine *m)
     dtp_json_write_double(w, "compute", m->slowdown.compute);
     dtp_json_write_double(w, "comm", m->slowdown.comm);
     dtp_json_end_object(w);
+    dtp_kernel_models_write(w, m);
     write_curves(w, m);
     dtp_json_end_object(w);
+}
+
+static void write_rates(dtp_json_writer *w, const dtp_level *level)
+{
+    bool any = false;
+    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+        const dtp_coll_rate *r = &level->rates[k];
+        if (!(r->share > 0.0)) {
+            continue;
+        }
+        if (!any) {
+            dtp_json_begin_object(w, "collectives");
+        }
+        any = true;
+        dtp_json_begin_object(w, dtp_coll_name((dtp_coll_kind)k));
+        dtp_json_write_double(w, "start_s", r->start_s);
+        dtp_json_write_double(w, "rank_s", r->rank_s);
+        dtp_json_write_double(w, "ramp_bytes", r->ramp_bytes);
+        dtp_json_write_double(w, "share", r->share);
+        if (r->in_switch < DTP_NO_SWITCH) {
+            dtp_json_write_double(w, "in_switch", r->in_switch);
+        }
+        dtp_json_end_object(w);
+    }
+    if (any) {
+        dtp_json_end_object(w);
+    }
 }
 
 static void write_text(dtp_json_writer *w, const char *key, const char *value)
@@ -134,6 +150,7 @@ dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err)
         dtp_json_write_int(&w, "size", m->levels[l].size);
         dtp_json_write_double(&w, "latency_s", m->levels[l].latency_s);
         dtp_json_write_double(&w, "bw_Bps", m->levels[l].bw_Bps);
+        write_rates(&w, &m->levels[l]);
         dtp_json_end_object(&w);
     }
     dtp_json_end_array(&w);

@@ -4,6 +4,7 @@
 
 #include "core/base/strbuf.h"
 #include "cost_models/machine/efficiency.h"
+#include "cost_models/machine/kernel_model.h"
 
 static dtp_status no_such_runtime(const dtp_machine *m, const char *runtime, dtp_err *err)
 {
@@ -52,7 +53,11 @@ static dtp_status apply(dtp_machine *m, const dtp_efficiency *e, dtp_err *err)
         }
         m->flops[d] *= e->products;
     }
-    for (int32_t d = 0; d < DTP_N_DTYPES; d++) {
+    m->shares = (dtp_runtime_shares){.kernel = dtp_attention_model_find(m, e->kernel),
+                                     .attention = e->attention,
+                                     .attention_grad = e->attention_grad,
+                                     .memory = e->memory};
+    for (int32_t d = 0; d < DTP_N_DTYPES && m->shares.kernel < 0; d++) {
         if (peak[d] > 0.0) {
             const dtp_dtype dtype = (dtp_dtype)d;
             DTP_TRY(attention_curve(m, "attention", dtype, peak[d] * e->attention, err));

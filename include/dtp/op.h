@@ -128,7 +128,7 @@ typedef struct dtp_work {
     dtp_work_class cls;
     double flops;
     double bytes;           /* read plus written, each operand once */
-    int64_t batch, m, n, k; /* GEMM */
+    int64_t batch, m, n, k; /* GEMM; attention: heads, queries, keys, multiply-adds of a pair */
     bool trans_a, trans_b;  /* GEMM: operand stored k x m / n x k */
     double pack_bytes;      /* GEMM: bytes moved to bring operands or output into matrix form */
 } dtp_work;

@@ -167,6 +167,62 @@ static int compare_alternatives(const void *x, const void *y)
     return p != q ? (p < q ? -1 : 1) : strcmp(a->text, b->text);
 }
 
+/* ---- communication ---- */
+
+static int by_time(const void *x, const void *y)
+{
+    const dtp_explained_coll *a = x, *b = y;
+    const double p = (double)a->times * (a->time.start_s + a->time.transfer_s);
+    const double q = (double)b->times * (b->time.start_s + b->time.transfer_s);
+    return p < q || p > q ? (p < q) - (p > q) : (int)a->kind - (int)b->kind;
+}
+
+/* Collectives inside of the node or that move the tensor, in the plan without passes. */
+static dtp_status find_colls(dtp_explaining *e, const dtp_plan_lowering *lowering, dtp_err *err)
+{
+    const dtp_lower_options plain = {.redistributor = lowering->options.redistributor,
+                                     .target = lowering->options.target,
+                                     .plain = true};
+    dtp_explanation *out = e->out;
+    dtp_program *p = NULL;
+    DTP_TRY(dtp_lower(e->request->graph, &e->request->plan->sharding, &plain, &p, err));
+    dtp_status s = DTP_NEW(e->arena, out->colls, p->n_instrs + 1, err);
+    for (int32_t i = 0; s == DTP_OK && i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        bool its = e->tensor < 0 && instr->node == e->node;
+        for (int32_t k = 0; k < instr->n_in && e->tensor >= 0; k++) {
+            its = its || p->values[instr->in[k]].tensor == e->tensor;
+        }
+        for (int32_t k = 0; k < instr->n_out && e->tensor >= 0; k++) {
+            its = its || p->values[instr->out[k]].tensor == e->tensor;
+        }
+        if (instr->kind != DTP_INSTR_START || !its) {
+            continue;
+        }
+        const dtp_explained_coll c = {
+            instr->coll.kind, instr->coll.set,
+            dtp_coll_full_bytes(instr->coll.kind, instr->coll.count, instr->coll.dtype,
+                                e->pricer.groups[instr->coll.set].ranks),
+            dtp_instr_runs(p, instr), dtp_price_coll_parts(&e->pricer, &instr->coll)};
+        int32_t k = 0;
+        while (k < out->n_colls &&
+               (out->colls[k].kind != c.kind || out->colls[k].set != c.set ||
+                out->colls[k].bytes < c.bytes || out->colls[k].bytes > c.bytes)) {
+            k++;
+        }
+        if (k == out->n_colls) {
+            out->colls[out->n_colls++] = c;
+        } else {
+            out->colls[k].times += c.times;
+        }
+    }
+    dtp_program_destroy(p);
+    if (s == DTP_OK && out->n_colls > 1) {
+        qsort(out->colls, (size_t)out->n_colls, sizeof *out->colls, by_time);
+    }
+    return s;
+}
+
 static dtp_status explain(dtp_explaining *e, dtp_err *err)
 {
     DTP_TRY(find_name(e, err));
@@ -183,6 +239,7 @@ static dtp_status explain(dtp_explaining *e, dtp_err *err)
         DTP_TRY(dtp_additive_cost(e->request->graph, &e->pricer, &plan->sharding,
                                   lowering.redistributor, &e->out->plan_ps, err));
     }
+    DTP_TRY(find_colls(e, &lowering, err));
     e->out->tied = dtp_tensor_is_tied(e->problem);
     e->out->pinned = e->pins.n_pins > 0;
     DTP_TRY(dtp_explain__options(e, err));

@@ -40,6 +40,15 @@ typedef struct dtp_alternative {
     bool at_least_is_best; /* it is the difference itself */
 } dtp_alternative;
 
+/* What the plan communicates for it: collectives of one kind, one set of mesh dims and one size. */
+typedef struct dtp_explained_coll {
+    dtp_coll_kind kind;
+    dtp_mesh_set set;
+    double bytes;       /* full buffer */
+    int64_t times;      /* in a step */
+    dtp_coll_time time; /* of one */
+} dtp_explained_coll;
+
 typedef struct dtp_explanation {
     const char *name;
     bool node;       /* what decides is how a node runs */
@@ -56,6 +65,8 @@ typedef struct dtp_explanation {
     int64_t peak_bytes, limit_bytes; /* as the problem counts; limit 0 = none */
     int32_t n;
     dtp_alternative *alternatives; /* allowed ones first, cheapest alone first */
+    int32_t n_colls;
+    dtp_explained_coll *colls; /* of the plan without passes, of this instance; dearest first */
 } dtp_explanation;
 
 /* Everything from `arena`. DTP_NOT_FOUND naming the nearest names when there is no such tensor or

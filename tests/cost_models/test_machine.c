@@ -29,8 +29,10 @@ static const char FULL[] =
     "\"collectives\": [{\"kind\": \"all_gather\", \"level\": \"net\", \"ranks\": 2, \"points\": "
     "[[64, "
     "1e-6, 2e-6]]}]}}, \"levels\": [{\"name\": \"net\", \"size\": 3, \"latency_s\": 1e-6, "
-    "\"bw_Bps\": "
-    "1e9}], \"provenance\": {\"how\": \"measured\", \"date\": \"d\", \"host\": \"h\", \"tool\": "
+    "\"bw_Bps\": 1e9, \"collectives\": {\"all_reduce\": {\"start_s\": 3e-6, \"rank_s\": 5e-7, "
+    "\"ramp_bytes\": 1e6, \"share\": 0.75, \"in_switch\": 1.25}, \"all_to_all\": {\"start_s\": "
+    "1e-6, \"rank_s\": 0, \"ramp_bytes\": 0, \"share\": 1}}}], \"provenance\": {\"how\": "
+    "\"measured\", \"date\": \"d\", \"host\": \"h\", \"tool\": "
     "\"t\", "
     "\"blas\": \"b\", \"threads\": 2, \"ranks\": 3}}";
 
@@ -67,7 +69,12 @@ static void test_machine__written_text_reads_back_equal(void **state)
     assert_int_equal(b->gemm[2].arithmetic, DTP_BF16);
     assert_int_equal(b->gemm[3].arithmetic, DTP_TF32);
     assert_true(b->flops[DTP_TF32] > b->flops[DTP_F32]);
-    assert_int_equal(b->coll_curves[0].kind, DTP_ALL_GATHER);
+    const dtp_coll_rate *r = b->levels[0].rates;
+    assert_true(fabs(r[DTP_ALL_REDUCE].in_switch - 1.25) < 1e-12);
+    assert_true(fabs(r[DTP_ALL_REDUCE].start_s - 3e-6) < 1e-18);
+    assert_true(fabs(r[DTP_ALL_TO_ALL].in_switch - DTP_NO_SWITCH) < 1e-12);
+    assert_true(r[DTP_ALL_GATHER].share > 0.0); /* fitted to the curve of an older file */
+    assert_false(r[DTP_PERMUTE].share > 0.0);
     free(first);
     free(second);
     dtp_machine_destroy(a);
@@ -83,6 +90,15 @@ static void test_machine__hash_covers_prices_only(void **state)
     assert_true(dtp_machine_hash(m) == h);
     m->levels[0].bw_Bps *= 2.0;
     assert_true(dtp_machine_hash(m) != h);
+    double *const rates[] = {
+        &m->levels[0].rates[DTP_ALL_REDUCE].start_s, &m->levels[0].rates[DTP_ALL_REDUCE].rank_s,
+        &m->levels[0].rates[DTP_ALL_TO_ALL].ramp_bytes, &m->levels[0].rates[DTP_ALL_TO_ALL].share,
+        &m->levels[0].rates[DTP_ALL_REDUCE].in_switch};
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        h = dtp_machine_hash(m);
+        *rates[i] = 0.5 * *rates[i] + 1e-9;
+        assert_true(dtp_machine_hash(m) != h);
+    }
     h = dtp_machine_hash(m);
     m->gemm[2].arithmetic = DTP_F16;
     assert_true(dtp_machine_hash(m) != h);

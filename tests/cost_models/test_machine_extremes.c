@@ -58,6 +58,21 @@ static const char MEASURED[] = DEVICE
     "<curves.collectives:0.1>, \"points\": [[<curves.collectives:64>, <curves.collectives:1e-5>, "
     "<curves.collectives:1e-5>], [<curves.collectives:65536>, <curves.collectives:1e-3>, "
     "<curves.collectives:1e-3>]]}]}" LEVELS;
+static const char STATED[] = DEVICE
+    "}, \"levels\": [{\"name\": \"a\", \"size\": 2, \"latency_s\": 1e-6, \"bw_Bps\": 5e9, "
+    "\"collectives\": {\"all_reduce\": {\"start_s\": <levels[0].collectives:1e-6>, \"rank_s\": "
+    "<levels[0].collectives:1e-6>, \"ramp_bytes\": <levels[0].collectives:1e6>, \"share\": "
+    "<levels[0].collectives:0.5>, \"in_switch\": <levels[0].collectives:1.25>}, \"all_gather\": "
+    "{\"start_s\": <levels[0].collectives:1e-6>, \"rank_s\": <levels[0].collectives:1e-6>, "
+    "\"ramp_bytes\": <levels[0].collectives:1e6>, \"share\": <levels[0].collectives:0.5>}}}, "
+    "{\"name\": \"b\", \"size\": 2, \"latency_s\": 1e-5, \"bw_Bps\": 1e9}], \"provenance\": "
+    "{\"how\": \"datasheet\"}}";
+
+static const char MODELLED[] = DEVICE
+    ", \"multiprocessors\": <multiprocessors:16>, \"products\": {\"f32\": {\"rate\": "
+    "<products.f32.rate:0.5>, \"burst\": <products.f32.burst:1>, \"ramp\": <products.f32.ramp:50>, "
+    "\"start_s\": <products.f32.start_s:1e-6>, \"memory\": <products.f32.memory:0.5>, "
+    "\"quantize\": <products.f32.quantize:0>}}" LEVELS;
 
 static const char *const VALUES[] = {"0",
                                      "-1",
@@ -264,6 +279,14 @@ static void test_extremes__every_key_of_measurements(void **state)
     (void)state;
     vary(MEASURED, "curves", SIZES[0]);
     vary(MEASURED, "curves", SIZES[2]);
+    vary(STATED, "levels", SIZES[0]);
+}
+
+static void test_extremes__every_key_of_a_model(void **state)
+{
+    (void)state;
+    vary(MODELLED, "pro", SIZES[0]);
+    vary(MODELLED, "products", SIZES[2]);
 }
 
 /* ---- machines that are no files ---- */
@@ -292,7 +315,7 @@ static void test_extremes__machines_made_by_hand_obey_the_same_ranges(void **sta
                               &m->gemm[0].flops,
                               &m->op_curves[0].flops,
                               (double *)(uintptr_t)&m->op_curves[0].time_s.y[1],
-                              (double *)(uintptr_t)&m->coll_curves[0].time_s.y[1]};
+                              &m->levels[0].rates[DTP_ALL_REDUCE].ramp_bytes};
     const char *const keys[] = {"mem_bw_Bps",
                                 "launch_s",
                                 "flops.f32",
@@ -302,16 +325,16 @@ static void test_extremes__machines_made_by_hand_obey_the_same_ranges(void **sta
                                 "gemm",
                                 "ops[0].flops",
                                 "ops[0].points[1]",
-                                "collectives[0].points[1]"};
+                                "levels[0].collectives.all_reduce.ramp_bytes"};
     const double bad[] = {-1.0, 1e-300, 1e25, 1e300, (double)INFINITY, (double)NAN};
     for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
         const double good = *fields[f];
         for (size_t v = 0; v < sizeof bad / sizeof bad[0]; v++) {
-            const bool delay = f == 1 || f == 4;
+            const bool least_is_0 = f == 1 || f == 4 || f == 9;
             dtp_err err = {0};
             *fields[f] = bad[v];
             const dtp_status s = dtp_machine_index(m, &err);
-            if (s == DTP_OK ? !(delay && v == 1) : strstr(err.msg, keys[f]) == NULL) {
+            if (s == DTP_OK ? !(least_is_0 && v == 1) : strstr(err.msg, keys[f]) == NULL) {
                 fail_msg("%s = %g: '%s'", keys[f], bad[v], err.msg);
             }
         }
@@ -347,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_extremes__every_key_of_a_datasheet),
         cmocka_unit_test(test_extremes__every_key_of_measurements),
+        cmocka_unit_test(test_extremes__every_key_of_a_model),
         cmocka_unit_test(test_extremes__machines_made_by_hand_obey_the_same_ranges),
         cmocka_unit_test(test_extremes__scaled_machines_obey_the_same_ranges),
     };

@@ -23,8 +23,8 @@ static dtp_machine *machine(void)
     m->launch_s = 2.0;
     m->flops[DTP_F32] = 1000.0;
     m->n_levels = 2;
-    m->levels[0] = (dtp_level){"inner", 2, 1.0, 10.0};
-    m->levels[1] = (dtp_level){"outer", 2, 3.0, 4.0};
+    m->levels[0] = (dtp_level){.name = "inner", .size = 2, .latency_s = 1.0, .bw_Bps = 10.0};
+    m->levels[1] = (dtp_level){.name = "outer", .size = 2, .latency_s = 3.0, .bw_Bps = 4.0};
     assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
     return m;
 }
@@ -51,6 +51,21 @@ static void near(double got, double want)
     }
 }
 
+static void check_size_curve(const dtp_pricer *p)
+{
+    for (int kind = 0; kind < DTP_N_COLLS; kind++) {
+        for (dtp_mesh_set set = 1; set < 1U << p->mesh.n_dims; set++) {
+            double before = coll(p, (dtp_coll_kind)kind, set, 1);
+            for (int64_t count = 2; count < 1 << 22; count += count / 50 + 1) {
+                double here = coll(p, (dtp_coll_kind)kind, set, count);
+                assert_true(here >= before);
+                assert_true(here <= before * 2.0);
+                before = here;
+            }
+        }
+    }
+}
+
 static void test_price__collectives_by_hand(void **state)
 {
     (void)state;
@@ -58,19 +73,46 @@ static void test_price__collectives_by_hand(void **state)
     dtp_pricer p = pricer(m, "x:2;y:2");
     assert_int_equal(p.groups[1].outer, 1);
     assert_int_equal(p.groups[2].outer, 0);
-    /* y inside one block: alpha 1, 80 bytes, 10 B/s */
+    /* y inside one block: latency 1, 80 bytes, 10 B/s */
     near(coll(&p, DTP_ALL_GATHER, 2, 10), 1.0 + 0.5 * 80.0 / 10.0);
     near(coll(&p, DTP_REDUCE_SCATTER, 2, 10), 1.0 + 0.5 * 80.0 / 10.0);
     /* x across: two groups share the link of a block: 2 B/s each */
     near(coll(&p, DTP_ALL_GATHER, 1, 10), 3.0 + 0.5 * 80.0 / 2.0);
-    /* both, 160 bytes: ring 9 + 30, level by level (1 + 8) + (3 + 20) */
-    near(coll(&p, DTP_ALL_GATHER, 3, 10), 32.0);
-    near(coll(&p, DTP_ALL_REDUCE, 3, 40), 64.0);
-    /* 4 bytes: recursive doubling (1 + 0.4) + (3 + 2) */
-    near(coll(&p, DTP_ALL_REDUCE, 3, 1), 6.4);
-    /* 1 + 160/4/10 inside; 2 peers outside, 160 * 2/4 * 2 members over 4 B/s */
-    near(coll(&p, DTP_ALL_TO_ALL, 3, 10), 5.0 + 6.0 + 40.0);
+    /* both, 160 bytes: a ring of four at the pace of the outer level */
+    near(coll(&p, DTP_ALL_GATHER, 3, 10), 3.0 * 3.0 + 0.75 * 160.0 / 4.0);
+    /* inside and outside one step each; the blocks exchange 160 bytes over 4 B/s, a device passes
+     * on 1.5 times as many over 10 */
+    near(coll(&p, DTP_ALL_REDUCE, 3, 40), 1.0 + 3.0 + 160.0 / 4.0);
+    /* 3 peers; 160 * 2/4 * 2 members leave a block over 4 B/s, 160 * 1/4 a device over 10 */
+    near(coll(&p, DTP_ALL_TO_ALL, 3, 10), 3.0 * 3.0 + 40.0);
     near(coll(&p, DTP_ALL_REDUCE, 0, 10), 0.0);
+    dtp_machine_destroy(m);
+}
+
+/* Constants by kind: what one kind states another that moves bytes alike takes, and no other. */
+static void test_price__levels_state_collectives(void **state)
+{
+    (void)state;
+    dtp_machine *m = machine();
+    m->levels[0].size = m->levels[1].size = 4;
+    m->levels[0].rates[DTP_ALL_REDUCE] = (dtp_coll_rate){2.0, 0.5, 90.0, 0.5, 1.25};
+    m->levels[0].rates[DTP_ALL_GATHER] = (dtp_coll_rate){4.0, 0.25, 0.0, 0.8, DTP_NO_SWITCH};
+    m->levels[1].rates[DTP_ALL_REDUCE] = (dtp_coll_rate){7.0, 1.0, 40.0, 1.0, DTP_NO_SWITCH};
+    assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
+    dtp_pricer p = pricer(m, "x:4;y:4");
+    /* three steps; 160 bytes, of which the switch leaves 200 instead of 240 to a link of 5 B/s */
+    near(coll(&p, DTP_ALL_REDUCE, 2, 40), 2.0 + 3.0 * 0.5 + (200.0 + sqrt(200.0 * 90.0)) / 5.0);
+    near(coll(&p, DTP_ALL_GATHER, 2, 10), 4.0 + 3.0 * 0.25 + 0.75 * 160.0 / 8.0);
+    near(coll(&p, DTP_REDUCE_SCATTER, 2, 10), 4.0 + 3.0 * 0.25 + 0.75 * 160.0 / 8.0);
+    near(coll(&p, DTP_ALL_TO_ALL, 2, 10), 3.0 * 1.0 + 0.75 * 160.0 / 10.0);
+    /* four groups share the link of a block, 1 B/s and a ramp of 10 bytes each */
+    near(coll(&p, DTP_ALL_REDUCE, 1, 40), 7.0 + 3.0 + 240.0 + sqrt(240.0 * 10.0));
+    /* over both, starts and ramps add up, the slower level decides the rate */
+    const double inner = sqrt(200.0 * 90.0) / 5.0, outer = sqrt(300.0 * 40.0) / 4.0;
+    near(coll(&p, DTP_ALL_REDUCE, 3, 40), 2.0 + 1.5 + 7.0 + 3.0 + inner + outer + 300.0 / 4.0);
+    const dtp_coll c = {.kind = DTP_ALL_REDUCE, .set = 3, .dtype = DTP_F32, .count = 40};
+    near(dtp_price_coll_parts(&p, &c).start_s, 13.5);
+    check_size_curve(&p);
     dtp_machine_destroy(m);
 }
 
@@ -80,7 +122,7 @@ static void test_price__dims_of_one_rank_cost_nothing(void **state)
     dtp_machine *m = machine();
     dtp_pricer p = pricer(m, "x:4;y:1");
     near(coll(&p, DTP_ALL_REDUCE, 2, 1000), 0.0);
-    near(coll(&p, DTP_ALL_GATHER, 1, 10), 32.0);
+    near(coll(&p, DTP_ALL_GATHER, 1, 10), 39.0);
     assert_int_equal(p.groups[2].outer, -1);
     dtp_machine_destroy(m);
 }
@@ -113,21 +155,6 @@ static void test_price__mesh_must_fit_the_machine(void **state)
     dtp_machine_destroy(m);
 }
 
-static void check_size_curve(const dtp_pricer *p)
-{
-    for (int kind = 0; kind < DTP_N_COLLS; kind++) {
-        for (dtp_mesh_set set = 1; set < 1U << p->mesh.n_dims; set++) {
-            double before = coll(p, (dtp_coll_kind)kind, set, 1);
-            for (int64_t count = 2; count < 1 << 22; count += count / 50 + 1) {
-                double here = coll(p, (dtp_coll_kind)kind, set, count);
-                assert_true(here >= before);
-                assert_true(here <= before * 2.0);
-                before = here;
-            }
-        }
-    }
-}
-
 static void test_price__collectives_are_monotone_and_continuous(void **state)
 {
     (void)state;
@@ -138,24 +165,6 @@ static void test_price__collectives_are_monotone_and_continuous(void **state)
     assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
     dtp_pricer q = pricer(m, "x:3;y:3;z:2");
     check_size_curve(&q);
-    dtp_machine_destroy(m);
-}
-
-static void test_price__measured_groups_use_their_curve(void **state)
-{
-    (void)state;
-    const double x[] = {64.0, 6400.0};
-    const double y[] = {5.0, 500.0};
-    dtp_machine *m = machine();
-    dtp_coll_curve curve = {.kind = DTP_ALL_REDUCE, .ranks = 2, .time_s = {.n = 2, .x = x, .y = y}};
-    m->coll_curves = &curve;
-    m->n_coll_curves = 1;
-    assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
-    dtp_pricer p = pricer(m, "x:2;y:2");
-    near(coll(&p, DTP_ALL_REDUCE, 2, 160), 50.0);
-    near(coll(&p, DTP_ALL_REDUCE, 2, 1), 5.0);
-    near(coll(&p, DTP_ALL_GATHER, 2, 10), 5.0); /* not measured: the formula */
-    assert_true(coll(&p, DTP_ALL_REDUCE, 1, 160) > 100.0);
     dtp_machine_destroy(m);
 }
 
@@ -277,7 +286,7 @@ int main(void)
         cmocka_unit_test(test_price__groups_that_straddle_a_block_cross_it),
         cmocka_unit_test(test_price__mesh_must_fit_the_machine),
         cmocka_unit_test(test_price__collectives_are_monotone_and_continuous),
-        cmocka_unit_test(test_price__measured_groups_use_their_curve),
+        cmocka_unit_test(test_price__levels_state_collectives),
         cmocka_unit_test(test_price__work_by_hand),
         cmocka_unit_test(test_price__parts_have_the_rates_of_their_op),
         cmocka_unit_test(test_price__picoseconds_round_and_saturate),

@@ -38,6 +38,23 @@ static void alternative_row(tool_rows *rows, const void *user, int32_t i)
                          FIELD_BOOL_IF(within, "at_least_is_best", a->at_least_is_best)));
 }
 
+typedef struct coll_rows {
+    const dtp_explanation *x;
+    const dtp_mesh *mesh;
+} coll_rows;
+
+static void coll_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const coll_rows *all = user;
+    const dtp_explained_coll *c = &all->x->colls[i];
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("kind", dtp_coll_name(c->kind)),
+                         FIELD_DIMS("mesh_dims", all->mesh, c->set),
+                         FIELD_BYTES("bytes", (int64_t)c->bytes), FIELD_INT("times", c->times),
+                         FIELD_INT("start_ps", dtp_picoseconds(c->time.start_s)),
+                         FIELD_INT("transfer_ps", dtp_picoseconds(c->time.transfer_s))));
+}
+
 /* ---- text ---- */
 
 /* A cost, a difference of costs; in picoseconds. */
@@ -115,6 +132,20 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
     }
     dtp_strbuf_addf(out, "%d of %d differences are exact%s\n", (int)exact, (int)n,
                     exact < n ? ", the others are at least that (--exact)" : "");
+    if (x->n_colls > 0) {
+        dtp_strbuf_addf(out, "\n%-18s %-8s %10s %5s %9s %9s\n", "its collectives", "mesh dims",
+                        "bytes", "times", "start", "transfer");
+    }
+    for (int32_t i = 0; i < x->n_colls; i++) {
+        const dtp_explained_coll *coll = &x->colls[i];
+        char dims[DTP_MESH_TEXT_BYTES];
+        dtp_mesh_set_print(&c->input.plan->mesh, coll->set, "+", dims);
+        dtp_strbuf_addf(out, "%-18s %-8s %10s %5lld %9s %9s%s\n", dtp_coll_name(coll->kind),
+                        dims, dtp_byte_count(coll->bytes).text, (long long)coll->times,
+                        dtp_seconds(coll->time.start_s).text,
+                        dtp_seconds(coll->time.transfer_s).text,
+                        coll->time.start_s > coll->time.transfer_s ? "  mostly start" : "");
+    }
 }
 
 /* ---- command ---- */
@@ -136,6 +167,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_json_writer w = {0};
     tool_progress_begin("solving");
     DTP_TRY(dtp_explain(&c->request, c->arena, &x, err));
+    const coll_rows colls = {&x, &c->input.plan->mesh};
     if (c->source.json) {
         tool_report(
             &w, "dtp.explain/1",
@@ -147,6 +179,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                 FIELD_INT("bound_ps", x.bound_ps), FIELD_BOOL("tied", x.tied),
                 FIELD_BOOL("pinned", x.pinned), FIELD_INT("peak_bytes", x.peak_bytes),
                 FIELD_INT("limit_bytes", x.limit_bytes),
+                FIELD_LIST("collectives", x.n_colls, coll_row, &colls),
                 FIELD_LIST("alternatives", x.n, alternative_row, &x)));
     } else {
         print_explanation(c, &x, &w.buf);

@@ -1,66 +1,233 @@
-/* dtplan machines: the machines that have a name, or the file of one with numbers set. */
-#include "cost_models/machine/machine.h"
-
+/* dtplan machines: the machines that have a name, the file of one with numbers set, or one beside
+ * measurements. */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/file_out.h"
+#include "core/base/units.h"
+#include "tools/dtplan/measured.h"
 #include "tools/job.h"
 #include "tools/machines.h"
 #include "tools/report.h"
 #include "tools/shipped.h"
 
-static dtp_status list_machines(dtp_err *err)
+typedef struct machines_command {
+    tool_source source;
+    dtp_machine *machine;
+} machines_command;
+
+static dtp_status list_machines(dtp_strbuf *text, dtp_err *err)
 {
-    dtp_strbuf text = {0};
     char **names = NULL;
     DTP_TRY(tool_shipped_names(SHIPPED_MACHINES, &names, err));
-    dtp_strbuf_addf(&text, "%-12s %7s  %s\n", "name", "devices", "what");
+    dtp_strbuf_addf(text, "%-12s %7s  %s\n", "name", "devices", "what");
     dtp_status s = DTP_OK;
     for (int32_t i = 0; names[i] != NULL && s == DTP_OK; i++) {
         dtp_machine *machine = NULL;
         s = tool_machine_read(names[i], true, &machine, err);
         if (s == DTP_OK) {
-            dtp_strbuf_addf(&text, "%-12s %7lld  %s\n", names[i],
+            dtp_strbuf_addf(text, "%-12s %7lld  %s\n", names[i],
                             (long long)dtp_machine_devices(machine), machine->provenance_host);
         }
         dtp_machine_destroy(machine);
     }
-    s = s == DTP_OK ? tool_put_text(&text, err) : s;
-    dtp_strbuf_free(&text);
     tool_shipped_free(names);
     return s;
 }
 
+/* ---- --check ---- */
+
+static double ratio(const tool_measured *r)
+{
+    return r->predicted_s / r->measured_s;
+}
+
+static int by_miss(const void *a, const void *b)
+{
+    const double x = fabs(log(ratio(a))), y = fabs(log(ratio(b)));
+    return (x < y) - (x > y);
+}
+
+static int by_ratio(const void *a, const void *b)
+{
+    const double x = ratio(a), y = ratio(b);
+    return (x > y) - (x < y);
+}
+
+/* Rows from `items` on, which are put in the order of their ratios. */
+static void print_errors(const char *name, const char *class, tool_measured *items, int32_t n,
+                         dtp_strbuf *out)
+{
+    double sum = 0.0;
+    qsort(items, (size_t)n, sizeof *items, by_ratio);
+    for (int32_t i = 0; i < n; i++) {
+        sum += fabs(ratio(&items[i]) - 1.0);
+    }
+    dtp_strbuf_addf(out, "%-34s %-14s %5d %7.1f %% %7.3f\n", name, class, n, 100.0 * sum / n,
+                    0.5 * (ratio(&items[(n - 1) / 2]) + ratio(&items[n / 2])));
+}
+
+static void measured_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const tool_measured_rows *all = user;
+    const tool_measured *r = &all->items[i];
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_TEXT("group", r->group), FIELD_TEXT("size", all->classes[r->size]),
+                         FIELD_TEXT("what", r->what), FIELD_REAL("measured_s", r->measured_s),
+                         FIELD_REAL("predicted_s", r->predicted_s)));
+}
+
+static dtp_status check(const machines_command *c, dtp_json_writer *w, dtp_err *err)
+{
+    enum { WORST = 10 };
+    dtp_strbuf *out = &w->buf;
+    tool_measured_rows rows;
+    DTP_TRY(tool_measured_read(c->source.check, c->machine, &rows, err));
+    if (c->source.json) {
+        tool_report(w, "dtp.check/1",
+                    TOOL_FIELDS(FIELD_TEXT("machine", c->machine->name),
+                                FIELD_INT("other_devices", rows.other_devices),
+                                FIELD_INT("unhealthy", rows.unhealthy),
+                                FIELD_INT("without_price", rows.unknown),
+                                FIELD_LIST("rows", rows.n, measured_row, &rows)));
+        return DTP_OK;
+    }
+    dtp_strbuf_addf(out, "%-34s %-14s %5s %9s %7s\n", "predicted / measured", "size", "rows",
+                    "MAPE", "median");
+    for (int32_t first = 0, end; first < rows.n; first = end) {
+        tool_measured *r = &rows.items[first];
+        for (end = first; end < rows.n && rows.items[end].size == r->size &&
+                          strcmp(rows.items[end].group, r->group) == 0;) {
+            end++;
+        }
+        print_errors(r->group, rows.classes[r->size], r, end - first, out);
+    }
+    print_errors("all", "", rows.items, rows.n, out);
+    const struct {
+        int32_t n;
+        const char *why;
+    } left_out[] = {{rows.other_devices, "of other devices"},
+                    {rows.unhealthy, "of runs that were slow or forced an algorithm"},
+                    {rows.unknown, "that the machine has no price of"}};
+    for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++) {
+        if (left_out[i].n > 0) {
+            dtp_strbuf_addf(out, "without %d rows %s\n", left_out[i].n, left_out[i].why);
+        }
+    }
+    qsort(rows.items, (size_t)rows.n, sizeof *rows.items, by_miss);
+    dtp_strbuf_addf(out, "\n%-50s %10s %10s %7s\n", "the worst", "measured", "predicted", "ratio");
+    for (int32_t i = 0; i < rows.n && i < WORST; i++) {
+        const tool_measured *r = &rows.items[i];
+        dtp_strbuf_addf(out, "%-50s %10s %10s %7.3f\n", r->what, dtp_seconds(r->measured_s).text,
+                        dtp_seconds(r->predicted_s).text, ratio(r));
+    }
+    return DTP_OK;
+}
+
+/* ---- --nccl-tests ---- */
+
+/* Takes from levels but one what others lent them: nothing was measured there. */
+static void own_levels(dtp_machine *m, int32_t but)
+{
+    for (int32_t l = 0; l < m->n_levels; l++) {
+        if (m->levels[l].from != NULL && l != but) {
+            memset(m->levels[l].rates, 0, sizeof m->levels[l].rates);
+        }
+    }
+}
+
+static dtp_status fit(const machines_command *c, dtp_strbuf *product, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_machine *m = c->machine;
+    const char *name = c->source.level;
+    int32_t level = m->n_levels == 1 && name == NULL ? 0 : -1, n = 0;
+    dtp_coll_sample *samples = NULL;
+    double error = 0.0;
+    char *text = NULL;
+    for (int32_t l = 0; l < m->n_levels && name != NULL; l++) {
+        level = strcmp(name, m->levels[l].name) == 0 ? l : level;
+    }
+    if (level < 0) {
+        dtp_strbuf_add(out, m->n_levels > 0 ? "" : ", none");
+        for (int32_t l = 0; l < m->n_levels; l++) {
+            dtp_strbuf_addf(out, ", %s", m->levels[l].name);
+        }
+        return DTP_FAIL(err, DTP_INVALID, "--level %.80s: %s has the levels%s",
+                        name != NULL ? name : "is missing", m->place, dtp_strbuf_text(out) + 1);
+    }
+    DTP_TRY(tool_nccl_tests_read(c->source.nccl_tests, c->source.collective, m, level, &n, &samples,
+                                 err));
+    DTP_TRY(dtp_level_fit(m->levels, level, n, samples, &error, err));
+    own_levels(m, level);
+    DTP_TRY(dtp_machine_index(m, err));
+    DTP_TRY(dtp_machine_write(m, &text, err));
+    dtp_strbuf_add(product, text);
+    free(text);
+    dtp_strbuf_addf(out,
+                    "level '%s', %d measurements, mean error %.1f %%\n\n%-20s %10s %10s %10s "
+                    "%7s %9s\n",
+                    m->levels[level].name, n, 100.0 * error, "collective", "start", "per rank",
+                    "ramp", "share", "in switch");
+    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+        const dtp_coll_rate *r = &m->levels[level].rates[k];
+        if (r->share > 0.0) {
+            dtp_strbuf_addf(out, "%-20s %10s %10s %10s %7.3f", dtp_coll_name((dtp_coll_kind)k),
+                            dtp_seconds(r->start_s).text, dtp_seconds(r->rank_s).text,
+                            dtp_byte_count(r->ramp_bytes).text, r->share);
+            dtp_strbuf_addf(out, r->in_switch < DTP_NO_SWITCH ? " %9.3f\n" : "\n", r->in_switch);
+        }
+    }
+    return DTP_OK;
+}
+
+/* ---- command ---- */
+
 static dtp_status execute(void *command, const char *const *operands, dtp_err *err)
 {
-    tool_source *source = command;
-    dtp_machine *machine = NULL;
-    char *text = NULL;
-    dtp_strbuf file = {0};
-    source->machine = operands[0];
-    if (operands[0] == NULL) {
-        return source->set.n == 0 && source->output == NULL
-                   ? list_machines(err)
-                   : DTP_FAIL(err, DTP_INVALID, "--set and --output are for one machine: name it");
+    machines_command *c = command;
+    const tool_source *s = &c->source;
+    dtp_json_writer w = {0};
+    dtp_strbuf product = {0};
+    const bool question = s->check != NULL || s->nccl_tests != NULL;
+    if (operands[0] == NULL && !question && s->set.n == 0 && s->output == NULL &&
+        s->level == NULL && s->collective == NULL && !s->json) {
+        DTP_TRY(list_machines(&w.buf, err));
+        return tool_put_text(&w.buf, err);
     }
-    DTP_TRY(tool_machine_of(source, &machine, err));
-    dtp_status s = dtp_machine_write(machine, &text, err);
-    if (s == DTP_OK && source->output != NULL) {
-        s = dtp_file_write(source->output, text, strlen(text), err);
-    } else if (s == DTP_OK) {
-        dtp_strbuf_add(&file, text);
-        s = tool_put(&file, err);
+    if (operands[0] == NULL || (s->check != NULL && (s->nccl_tests != NULL || s->output != NULL)) ||
+        (s->nccl_tests == NULL && (s->level != NULL || s->collective != NULL)) ||
+        (s->check == NULL && s->json)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "name one machine; --check takes --json, --nccl-tests takes --level, "
+                        "--collective and --output, and both together are none");
     }
-    dtp_strbuf_free(&file);
-    free(text);
-    dtp_machine_destroy(machine);
-    return s;
+    c->source.machine = operands[0];
+    DTP_TRY(tool_machine_of(&c->source, &c->machine, err));
+    if (!question) {
+        char *text = NULL;
+        own_levels(c->machine, -1);
+        DTP_TRY(dtp_machine_write(c->machine, &text, err));
+        dtp_strbuf_add(&product, text);
+        free(text);
+        return s->output != NULL ? tool_put_in(s->output, &product, err) : tool_put(&product, err);
+    }
+    const dtp_status status = s->check != NULL ? check(c, &w, err) : fit(c, &product, &w.buf, err);
+    if (status != DTP_OK) {
+        dtp_strbuf_free(&w.buf);
+        dtp_strbuf_free(&product);
+        return status;
+    }
+    return s->check == NULL ? tool_put_both(s->output, &product, &w.buf, true, err)
+           : s->json        ? tool_put(&w.buf, err)
+                            : tool_put_text(&w.buf, err);
 }
 
 int dtplan_machines(int argc, char **argv)
 {
-    tool_source source = {0};
-    const tool_call call = {TOOL_MACHINES, execute, &source, &source, NULL};
-    return tool_run(&call, argc, argv);
+    machines_command c = {0};
+    const tool_call call = {TOOL_MACHINES, execute, &c, &c.source, NULL};
+    const int code = tool_run(&call, argc, argv);
+    dtp_machine_destroy(c.machine);
+    return code;
 }

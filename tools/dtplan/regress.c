@@ -191,6 +191,17 @@ static dtp_status add_machine(suite *s, suite_case *c, dtp_err *err)
         status = add_number(s, c, key, m->levels[l].latency_s, err);
         (void)snprintf(key, sizeof key, "levels.%.80s.bw_Bps", m->levels[l].name);
         status = status == DTP_OK ? add_number(s, c, key, m->levels[l].bw_Bps, err) : status;
+        for (int32_t k = 0; k < DTP_N_COLLS && status == DTP_OK; k++) {
+            const dtp_coll_rate *r = &m->levels[l].rates[k];
+            if (r->share > 0.0) {
+                char text[160];
+                (void)snprintf(key, sizeof key, "levels.%.80s.%s", m->levels[l].name,
+                               dtp_coll_name((dtp_coll_kind)k));
+                (void)snprintf(text, sizeof text, "%.6g %.6g %.6g %.6g %.6g", r->start_s, r->rank_s,
+                               r->ramp_bytes, r->share, r->in_switch);
+                status = suite_add_fact(s, &c->now, SUITE_MACHINE, key, text, err);
+            }
+        }
     }
     dtp_machine_destroy(m);
     return status;

@@ -189,8 +189,8 @@ static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_
     DTP_TRY(bind_members(r, scope, p.carry, &inner, err));
     DTP_TRY(bind_members(r, scope, p.with, &inner, err));
     for (int64_t i = 0; i < p.count; i++) {
-        const long long number = p.first + i;
-        int n = snprintf(prefix, sizeof prefix, "%s%s.%lld.", scope->prefix, p.as, number);
+        int n = snprintf(prefix, sizeof prefix, "%s%s.%lld.", scope->prefix, p.as,
+                         (long long)(p.first + i));
         if (n < 0 || n >= (int)sizeof prefix) {
             return dtp_json_fail(v, err, "names below '%.60s...' have more than %d bytes",
                                  scope->prefix, DTP_MODEL_MAX_FULL_NAME - 1);

@@ -331,10 +331,6 @@ static double keys_seen(const dtp_op_call *call, const dtp_attention_dims *a)
     return a->chunk >= 0 ? keys : keys - 0.5 * queries;
 }
 
-/* What the exponential of a score and what goes with it cost, in multiply-adds of the products
- * beside it (docs/cost-model.md). */
-static const double SCORE_MULTIPLY_ADDS = 45.0;
-
 /* Multiply-adds of a query and a key: `features` products over feature, `values` over value. */
 static void work_pairs(const dtp_op_call *call, double features, double values, dtp_work *out)
 {
@@ -343,7 +339,13 @@ static void work_pairs(const dtp_op_call *call, double features, double values, 
     const double v = (double)dtp_attention_values(call, &a);
     const double pairs =
         f > 0.0 ? (double)dtp_ttype_elems(&call->in[0]) / f * keys_seen(call, &a) : 0.0;
-    dtp_rows__work(call, 2.0 * pairs * (features * f + values * v + SCORE_MULTIPLY_ADDS), out);
+    const double products = features * f + values * v;
+    dtp_rows__work(call, 2.0 * pairs * (products + DTP_SCORE_MULTIPLY_ADDS), out);
+    out->m = dtp_ttype_size(&call->in[0], a.query);
+    out->n = dtp_ttype_size(&call->in[1], a.key);
+    out->k = (int64_t)products;
+    out->batch =
+        out->m > 0 && f > 0.0 ? (int64_t)((double)dtp_ttype_elems(&call->in[0]) / f) / out->m : 0;
 }
 
 static void work_attention(const dtp_op_call *call, dtp_work *out)
