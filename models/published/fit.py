@@ -3,8 +3,10 @@
 
   fit.py [options]
 
-Of every card, the shares of its peaks that products, memory-bound kernels and attention reach, of attention those of
-current kernels and of older ones; of every framework, the time in which its host issues a kernel. Rows are predicted with the
+The parts are fixed: products, attention and collectives are priced as they were measured alone (parts.py,
+collectives.py). What is left is, of every card, the share of them that training reaches: of products (clocks under
+sustained load), of memory-bound kernels (norms, casts, optimizer: a share of the bandwidth) and of attention, of current
+kernels and of older ones; of every framework, the time in which its host issues a kernel. Rows are predicted with the
 numbers so far; then those are chosen that bring the seconds of products, attention, memory and host nearest to the
 published steps, and so on until they stay. Exposed communication and launches are what dtplan says. What comes out is
 compared with the sets in the machine files, or written into them (--write). Deterministic. Exit status 1 when a shipped
@@ -15,18 +17,19 @@ import published
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # The machine files of a card, and of those that borrow its sets: no rows of theirs are published.
-CARDS = {'a100': ['a100_8'], 'h100': ['h100_64', 'h100_128', 'h100_512']}
-BORROWERS = {'h200_64': 'h100', 'b200_64': 'h100', 'mi300x_64': 'h100', 'tpu_v5p_64': 'h100', 'l4_16': 'a100',
-             'v100_16': 'a100'}
+CARDS = {'a100': ['a100_8'], 'h100': ['h100_64', 'h100_128', 'h100_512'], 'b200': ['b200_64']}
+BORROWERS = {'h200_64': 'h100', 'mi300x_64': 'h100', 'tpu_v5p_64': 'h100', 'gb200_72': 'b200', 'l4_16': 'a100',
+             'l40s_8': 'a100', 'v100_16': 'a100'}
 PARTS = ('products', 'memory', 'attention', 'attention_grad')
-# The gradient of attention reaches so much of the share of attention: of the kernels of 2023, measured on both cards, and
-# of FlashAttention-2, in dtplan's FLOPs (docs/cost-model.md). Rows do not tell the two apart.
-GRAD_SHARE = {'torch': 0.8}
-OLDER_GRAD_SHARE = 0.51
+# Whose attention a runtime has: FlashAttention 2, as scaled_dot_product_attention and flash-attn on A100 and H100; on B200
+# that of cuDNN.
+KERNELS = {'b200': 'cudnn'}
+# Rows that are fitted beside rows.json: runs within 8 hosts, and a tensor parallel group within a host.
+MORE = [('rows4.json', 'ultrascale'), ('simumax18.json', 'SimuMax')]
 # torchtitan's selective recomputation: every second product, attention and what it reduces are kept.
 SELECTIVE = 'layer keep=**.{attn.q.mm,attn.v,attn,mlp.gate.mm,mlp.out}$'
-START = {'products': 0.7, 'memory': 0.4, 'attention': 0.35, 'host': 8}
-LEAST, MOST, STEPS = 0.02, 1.0, (-0.1, -0.01, 0.01, 0.1)
+START = {'products': 0.85, 'memory': 0.5, 'attention': 0.7, 'host': 8}
+LEAST, MOST, STEPS = {'products': 0.5, 'memory': 0.5, 'attention': 0.5}, 1.0, (-0.1, -0.01, 0.01, 0.1)
 HOST_UNIT_S, HOST_MOST, HOST_STEPS = 1e-06, 50, (-5, -1, 1, 5)
 LAUNCH_S = 4e-06  # of the machine files
 PASSES = 8
@@ -48,14 +51,21 @@ def number(key, part):
 
 
 def share(numbers, key, part):
-    """Of the peak, with two digits."""
-    if part == 'attention_grad':
-        return round(numbers[number(key, 'attention')] * GRAD_SHARE.get(key[1], OLDER_GRAD_SHARE), 2)
-    return numbers[number(key, part)]
+    """Of the measured part, with two digits."""
+    return numbers[number(key, 'attention' if part == 'attention_grad' else part)]
 
 
-def set_of(numbers, key, how):
+def set_of(numbers, key, how, model=None):
+    """A set; of a machine without models of its parts (model: the device of the lender) shares are of the peaks."""
     out = {p: share(numbers, key, p) for p in PARTS}
+    kernel = KERNELS.get(key[0], 'fa2')
+    if model is None:
+        out['kernel'] = kernel
+    else:
+        attention = model['attention'][kernel]
+        for part, rate in (('products', model['products']['bf16']['rate']), ('attention', attention['rate']),
+                           ('attention_grad', attention['grad'])):
+            out[part] = round(out[part] * rate, 2)
     out['host_s'] = round(numbers[number(key, 'host')] * HOST_UNIT_S, 9)
     out['provenance'] = how
     return out
@@ -66,6 +76,10 @@ def predict(rows, numbers, keys, o):
         for m in sorted({r['machine'] for r in rows}):
             path = next(f for f in (os.path.join(d, m + '.json') for d in o.folders) if os.path.exists(f))
             machine = json.load(open(path))
+            own = json.load(open(os.path.join(o.models, 'machines', CARDS[card_of(m)][0] + '.json')))['device']
+            if 'products' not in machine['device']:
+                machine['device'].update(multiprocessors=own['multiprocessors'], attention=own['attention'],
+                                         products={'bf16': own['products']['bf16']})
             machine['efficiency'] = {k[1]: set_of(numbers, k, {'how': 'fitted'}) for k in keys if k[0] == card_of(m)}
             json.dump(machine, open(os.path.join(folder, m + '.json'), 'w'))
         p = argparse.Namespace(dtplan=o.dtplan, models=o.models, machine_dir=folder, target='torch',
@@ -114,7 +128,7 @@ def improve(rows, old):
             host = k[-1] == 'host'
             for d in HOST_STEPS if host else STEPS:
                 value = new[k] + d if host else round(new[k] + d, 2)
-                if not (0 <= value <= HOST_MOST if host else LEAST <= value <= MOST):
+                if not (0 <= value <= HOST_MOST if host else LEAST[k[-1]] <= value <= MOST):
                     continue
                 e = miss(rows, old, {**new, k: value})
                 if e < best - (HOST_GAIN if host else 1e-9):
@@ -136,15 +150,17 @@ def fit(rows, keys, o):
     return old
 
 
-def shipped(numbers, rows, keys, machine):
+def shipped(numbers, rows, keys, machine, o):
     """The sets of a machine file."""
     card = BORROWERS.get(machine) or card_of(machine)
-    sets = {}
+    sets, models = {}, None
+    if 'products' not in json.load(open(os.path.join(o.models, 'machines', machine + '.json')))['device']:
+        models = json.load(open(os.path.join(o.models, 'machines', CARDS[card][0] + '.json')))['device']
     for k in keys:
         if k[0] == card:
             n = sum(1 for r in rows if key_of(r) == k)
             how = {'how': 'borrowed', 'from': CARDS[card][0]} if machine in BORROWERS else {'how': 'fitted', 'rows': n}
-            sets[k[1]] = set_of(numbers, k, how)
+            sets[k[1]] = set_of(numbers, k, how, models)
     return sets
 
 
@@ -186,11 +202,15 @@ def main():
     a.add_argument('--write', action='store_true', help='into the machine files')
     o = a.parse_args()
     o.folders = [os.path.join(o.models, 'machines'), os.path.join(HERE, 'machines')]
-    rows = [r for r in json.load(open(o.rows)) if r.get('step_s')]
+    rows = json.load(open(o.rows))
+    for name, family in MORE:
+        path = os.path.join(HERE, name)
+        rows += [r for r in json.load(open(path)) if r['family'] == family and r['devices'] <= 64 and r['tp'] <= 8]
+    rows = [r for r in rows if r.get('step_s')]
     keys = sorted({key_of(r) for r in rows})
     numbers = fit(rows, keys, o)
     machines = sorted(m for files in CARDS.values() for m in files) + sorted(BORROWERS)
-    differ = [m for m in machines if settle(m, shipped(numbers, rows, keys, m), o)]
+    differ = [m for m in machines if settle(m, shipped(numbers, rows, keys, m, o), o)]
     return 1 if differ else 0
 
 

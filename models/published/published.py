@@ -133,6 +133,18 @@ def cells(s):
                                   '%.1f %%' % m['mape'] if m else '')
 
 
+def shares(o):
+    """Rows of the fitted sets of the machine files."""
+    text = ''
+    for name in sorted(os.listdir(os.path.join(o.models, 'machines'))):
+        sets = json.load(open(os.path.join(o.models, 'machines', name))).get('efficiency', {})
+        for runtime, e in sorted(sets.items()):
+            if e['provenance']['how'] == 'fitted':
+                text += '| %s | %s | %.2f | %.2f | %.2f of %s | %.0f us |\n' % (
+                    name[:-5], runtime, e['products'], e['memory'], e['attention'], e.get('kernel', 'the peak'), 1e6 * e['host_s'])
+    return text
+
+
 def page(rows, scores, everything, o):
     """What `--markdown` writes: one table by group, one of all rows, one paragraph on how to read them."""
     with open(o.markdown, 'w') as f:
@@ -159,9 +171,16 @@ out. Weak rows: vTrain's state no precision (f16 is assumed), and its A100 netwo
 steps wait for the host (45 us a kernel under Megatron, which these rows alone tell); over 8-way tensor parallelism with
 several microbatches they still take up to 1.6 times the prediction.
 
+Shares of the measured parts that training reaches: of products (the clock under sustained load), of the memory bandwidth
+(norms, casts, optimizer, loss in f32), of the attention kernel, and what the host takes for a kernel. Launches, waiting
+and exposed communication are what dtplan predicts.
+
+| machine | runtime | products | memory | attention | host |
+|---|---|---|---|---|---|
+%s
 | row | devices | length | tensor parallel | microbatch, number | recomputed | published | predicted | GiB | predicted |
 |---|---|---|---|---|---|---|---|---|---|
-""")
+""" % shares(o))
         for r in rows:
             p, tokens = r['predicted'], r.get('step_s')
             f.write('| %s %s | %d | %d | %d | %s, %d | %s | %s | %s | %s | %s |\n' % (
