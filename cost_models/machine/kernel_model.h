@@ -10,8 +10,8 @@
  *       ceil(batch ceil(m / tm) ceil(n / tn) s / S) * (k / s + ramp) * 2 tm tn cost S / R
  *       + split(s)
  * for tiles of 256 x 128 (cost 1), 128 x 128 and 128 x 64: smaller ones load more for each FLOP.
- * All terms descend with no size. A product that is split p ways along m, n or k takes at least 1/p of
- * the whole.
+ * All terms descend with no size. A product that is split p ways along m, n or k takes at least
+ * 1/p of the whole.
  *
  * Attention takes start + 2 pairs (products + score) / R * max(1, S / tiles) + bytes / (memory *
  * mem_bw). A tile has 128 queries of a head, which the last one is filled up to. A causal mask

@@ -140,8 +140,8 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
         const dtp_explained_coll *coll = &x->colls[i];
         char dims[DTP_MESH_TEXT_BYTES];
         dtp_mesh_set_print(&c->input.plan->mesh, coll->set, "+", dims);
-        dtp_strbuf_addf(out, "%-18s %-8s %10s %5lld %9s %9s%s\n", dtp_coll_name(coll->kind),
-                        dims, dtp_byte_count(coll->bytes).text, (long long)coll->times,
+        dtp_strbuf_addf(out, "%-18s %-8s %10s %5lld %9s %9s%s\n", dtp_coll_name(coll->kind), dims,
+                        dtp_byte_count(coll->bytes).text, (long long)coll->times,
                         dtp_seconds(coll->time.start_s).text,
                         dtp_seconds(coll->time.transfer_s).text,
                         coll->time.start_s > coll->time.transfer_s ? "  mostly start" : "");
