@@ -258,7 +258,8 @@ static dtp_status check_move(const dtp_program *p, const dtp_instr *instr, dtp_e
 }
 
 /* The copy between staging buffer `id` and its tensor: among those that pack just before the START
- * or those that unpack just after the WAIT. NULL = none. */
+ * or those that unpack just after the WAIT. In a bucket casts stand between them, of what another
+ * member packs or has unpacked. NULL = none. */
 static const dtp_instr *copy_of(const dtp_program *p, int32_t start, bool input, dtp_value_id id)
 {
     const dtp_copy_kind kind = input ? DTP_COPY_PACK : DTP_COPY_UNPACK;
@@ -266,6 +267,10 @@ static const dtp_instr *copy_of(const dtp_program *p, int32_t start, bool input,
     for (int32_t i = (input ? start : p->instrs[start].pair) + step; i >= 0 && i < p->n_instrs;
          i += step) {
         const dtp_instr *copy = &p->instrs[i];
+        if (copy->kind == DTP_INSTR_KERNEL && copy->op != NULL &&
+            (copy->op->flags & DTP_OP_CAST) != 0) {
+            continue;
+        }
         if (copy->kind != DTP_INSTR_COPY || copy->move.kind != kind || copy->n_in != 1 ||
             copy->n_out != 1) {
             return NULL;
