@@ -201,11 +201,11 @@ static dtp_status arrange(dtp_program *p, const dtp_lower_options *options, dtp_
 {
     dtp_overlap overlap = options->overlap;
     DTP_TRY(dtp_program__run_once(p, &overlap.once_bytes, scratch, err));
-    if (options->overlap.bucket_bytes > 0) {
-        DTP_TRY(dtp_program__bucket(p, options->overlap.bucket_bytes, scratch, err));
-    }
     if (!options->plain) {
         DTP_TRY(dtp_program__place_casts(p, scratch, err));
+    }
+    if (options->overlap.bucket_bytes > 0) {
+        DTP_TRY(dtp_program__bucket(p, options->overlap.bucket_bytes, scratch, err));
     }
     if (options->external) {
         DTP_TRY(dtp_program__externalize(p, err));

@@ -1,4 +1,5 @@
-/* Buckets: fewer collectives on the same tensors, hardly more memory, the same values. */
+/* Buckets: fewer collectives on the same tensors, hardly more memory, the same values. Casts beside
+ * a collective, and copies that pack uneven shards, go with it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +9,9 @@
 
 #include <cmocka.h>
 
+#include "cost_models/plan_lowering.h"
 #include "planner/baselines/baselines.h"
+#include "tests/support/plan_case.h"
 #include "tests/support/plan_fixture.h"
 #include "tests/support/small_models.h"
 
@@ -108,10 +111,143 @@ static void test_bucket__fuses_reductions_and_gathers(void **state)
     }
 }
 
+/* ---- mixed precision ---- */
+
+/* Sizes that two ranks do not split evenly, so that parameters and gradients are packed. */
+#define UNEVEN "length=8 heads=3 d_head=3 batch=4 layers=2 vocab=257"
+#define EVEN "length=8 heads=2 d_head=4 batch=4 layers=2 vocab=256"
+
+/* Casts between the first and the last copy that packs for a bucket, or that unpacks from it. */
+static int32_t casts_between(const dtp_program *p)
+{
+    int32_t found = 0;
+    for (int32_t i = 1; i + 1 < p->n_instrs; i++) {
+        const dtp_instr *before = &p->instrs[i - 1], *after = &p->instrs[i + 1];
+        found += p->instrs[i].kind == DTP_INSTR_KERNEL &&
+                         (p->instrs[i].op->flags & DTP_OP_CAST) != 0 &&
+                         before->kind == DTP_INSTR_COPY && after->kind == DTP_INSTR_COPY &&
+                         before->move.kind == after->move.kind
+                     ? 1
+                     : 0;
+    }
+    return found;
+}
+
+static int32_t starts(const dtp_program *p, dtp_coll_kind kind, dtp_phase phase)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        n += instr->kind == DTP_INSTR_START && instr->coll.kind == kind && instr->phase == phase &&
+                     instr->coll.count > 1
+                 ? 1
+                 : 0;
+    }
+    return n;
+}
+
+/* The program of a plan with buckets, for a target that has FSDP or not, against one device; and
+ * its casts_between and starts. */
+typedef struct mixed {
+    int32_t between, reductions, gathers;
+} mixed;
+
+static mixed verify_mixed(const one_device *d, const plan_row *row, bool fsdp, int64_t bytes)
+{
+    const char *what = plan_name(d, row);
+    dtp_plan *plan = plan_make(d, row);
+    dtp_job_options options = dtp_job_options_init();
+    dtp_plan_lowering lowering;
+    dtp_job *job = NULL;
+    dtp_program *p = NULL;
+    dtp_err err = {0};
+    verify_case c = d->verify;
+    options.plan = plan;
+    if (dtp_job_create(d->model, &options, &job, &err) != DTP_OK ||
+        dtp_plan_lowering_init(&lowering, plan, &err) != DTP_OK) {
+        fail_msg("%s: %s", what, err.msg);
+    }
+    dtp_target target = *lowering.options.target;
+    target.fsdp = fsdp;
+    lowering.options.target = &target;
+    lowering.options.overlap.bucket_bytes = bytes;
+    if (dtp_lower(job->graph, &plan->sharding, &lowering.options, &p, &err) != DTP_OK ||
+        dtp_program_check(p, &err) != DTP_OK) {
+        fail_msg("%s: %s", what, err.msg);
+    }
+    const mixed m = {
+        casts_between(p),
+        starts(p, DTP_ALL_REDUCE, DTP_BACKWARD) + starts(p, DTP_REDUCE_SCATTER, DTP_BACKWARD) +
+            starts(p, DTP_ALL_REDUCE, DTP_UPDATE) + starts(p, DTP_REDUCE_SCATTER, DTP_UPDATE),
+        starts(p, DTP_ALL_GATHER, DTP_FORWARD)};
+    c.what = what;
+    verify_sharding(job->graph, &plan->sharding, &lowering.options, &c);
+    dtp_program_destroy(p);
+    dtp_job_destroy(job);
+    dtp_plan_destroy(plan);
+    return m;
+}
+
+static const plan_row MIXED[] = {
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {.mode = DTP_PLAN_PINS, PLAN_STYLES("**:data", "**:fsdp")}},
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {.mode = DTP_PLAN_PINS,
+                 PLAN_STYLES("**:data", "**:fsdp"),
+                 .microbatches = "2",
+                 .remat = "all"}},
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {.mode = DTP_PLAN_PINS, PLAN_STYLES("**:data")}},
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {.mode = DTP_PLAN_PINS, PLAN_STYLES("**:data", "**:zero2")}},
+};
+
+static void test_bucket__takes_casts_and_packs_along(void **state)
+{
+    (void)state;
+    static const char *const precisions[] = {"bf16", "bf16,gradients=f32"};
+    static const char *const dims[] = {UNEVEN, EVEN};
+    int32_t between = 0;
+    for (size_t i = 0; i < 4; i++) {
+        one_device d;
+        one_device_open(&(plan_model){.file = "models/gpt_bytes.json",
+                                      .dims = dims[i / 2],
+                                      .precision = precisions[i % 2],
+                                      .backend = "ref",
+                                      .steps = 1,
+                                      .text = true},
+                        &d);
+        for (size_t k = 0; k < sizeof MIXED / sizeof MIXED[0]; k++) {
+            const bool packs = k < 2;
+            const mixed plain = verify_mixed(&d, &MIXED[k], false, 0);
+            const mixed some = verify_mixed(&d, &MIXED[k], false, DTP_BUCKET_BYTES);
+            if (4 * some.reductions > plain.reductions) {
+                fail_msg("%s: %d reductions of gradients instead of %d", plan_name(&d, &MIXED[k]),
+                         some.reductions, plain.reductions);
+            }
+            if (packs) {
+                const mixed groups = verify_mixed(&d, &MIXED[k], true, DTP_BUCKET_BYTES);
+                between += groups.between;
+                /* Two blocks and what is outside of them. */
+                if (groups.gathers > 3) {
+                    fail_msg("%s: %d gathers", plan_name(&d, &MIXED[k]), groups.gathers);
+                }
+            }
+        }
+        one_device_close(&d);
+    }
+    assert_true(between > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bucket__fuses_reductions_and_gathers),
+        cmocka_unit_test(test_bucket__takes_casts_and_packs_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

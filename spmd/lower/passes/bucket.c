@@ -5,11 +5,13 @@
  * into parameters, which are updated before. Sums over microbatches are there before any of them is
  * reduced: these reductions run where the first one was. Members have the same kind, set, operation
  * and dtype, and lie in the same phase, so they run equally often. Copies that pack an operand or
- * unpack a result go with their collective. No member passes an instruction that writes what it
+ * unpack a result go with their collective, and so do casts beside it and the sum over microbatches
+ * that reads its result. No member passes an instruction that writes what it
  * reads, or touches what it writes.
  *
  * Members are needed for longer than before: the serial program may need 1 % more memory at its
- * peak, and no more than a bucket.
+ * peak, and no more than a bucket. It may not need less at its peak than before, as it could where
+ * the cast of a reduced gradient comes behind: any program needs so much, the planner proves.
  *
  * On a target with FSDP the parameters of an instance of a block are gathered by one collective,
  * and so are those outside of blocks, whatever their bytes and the memory that it takes; their
@@ -18,8 +20,6 @@
  * There are two sweeps, the first of which only moves collectives up, the second only down. So the
  * places before a sweep say enough: whoever depends on a member that moved up lies behind it still.
  */
-#include <string.h>
-
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/needed.h"
 #include "spmd/program/program_internal.h"
@@ -111,6 +111,13 @@ static dtp_status find_bounds(sweep *s, dtp_arena *scratch, dtp_err *err)
 
 /* ---- joining ---- */
 
+/* Whether it adds to a sum over microbatches. */
+static bool is_sum(const dtp_instr *instr)
+{
+    return instr->kind == DTP_INSTR_KERNEL && (instr->op->flags & DTP_OP_UPDATE) != 0 &&
+           instr->phase != DTP_UPDATE;
+}
+
 static const dtp_instr *start_of(const sweep *s, int32_t unit)
 {
     return &s->p->instrs[s->units[unit].start];
@@ -123,33 +130,49 @@ static int64_t bytes_of(const sweep *s, int32_t unit)
     return in > out ? in : out;
 }
 
+/* The value that a unit leads from, or to, behind the copy that packs it, or unpacks it. */
+static dtp_value_id end_of(const sweep *s, int32_t unit, bool input)
+{
+    const dtp_comm_unit *u = &s->units[unit];
+    const dtp_instr *start = start_of(s, unit);
+    dtp_value_id end = (input ? start->in : start->out)[0];
+    for (int32_t i = input ? u->head : u->start + 1; i < (input ? u->start : u->tail + 1); i++) {
+        const dtp_instr *copy = &s->p->instrs[i];
+        if (copy->kind == DTP_INSTR_COPY && (input ? copy->out : copy->in)[0] == end) {
+            return (input ? copy->in : copy->out)[0];
+        }
+    }
+    return end;
+}
+
 /* Whether FSDP gathers a parameter or reduces its gradient here. A copy of ZeRO that is whole where
  * it is kept is none. */
-static bool is_fsdp(const sweep *s, const dtp_instr *start)
+static bool is_fsdp(const sweep *s, int32_t unit)
 {
     const dtp_program *p = s->p;
-    const dtp_tensor_id t = p->values[start->in[0]].tensor;
-    if (s->grads == NULL || t < 0 || start->coll.n_bucket != 0 || start->phase == DTP_UPDATE) {
+    const dtp_instr *start = start_of(s, unit);
+    if (s->grads == NULL || start->coll.n_bucket != 0 || start->phase == DTP_UPDATE) {
         return false;
     }
-    return start->coll.kind == DTP_ALL_GATHER
-               ? s->up && dtp_graph_param_of(p->graph, t) >= 0 &&
-                     start->out[0] != p->tensor_value[t]
-               : !s->up && start->coll.kind == DTP_REDUCE_SCATTER && s->grads[t];
+    const dtp_tensor_id t = p->values[end_of(s, unit, true)].tensor;
+    if (t < 0 || start->coll.kind != DTP_ALL_GATHER) {
+        return t >= 0 && !s->up && start->coll.kind == DTP_REDUCE_SCATTER && s->grads[t];
+    }
+    return s->up && dtp_graph_param_of(p->graph, t) >= 0 &&
+           end_of(s, unit, false) != p->tensor_value[t];
 }
 
 /* Of two collectives of FSDP: whether they are of one group. */
 static bool same_group(const sweep *s, const dtp_instr *a, const dtp_instr *b)
 {
     const dtp_node *x = &s->p->graph->nodes[a->node], *y = &s->p->graph->nodes[b->node];
-    return is_fsdp(s, a) && is_fsdp(s, b) && x->block == y->block &&
-           (x->block < 0 || x->instance == y->instance);
+    return x->block == y->block && (x->block < 0 || x->instance == y->instance);
 }
 
 static bool may_join(const sweep *s, int32_t unit)
 {
     const dtp_instr *start = start_of(s, unit);
-    if (is_fsdp(s, start)) {
+    if (is_fsdp(s, unit)) {
         return true;
     }
     const bool gathers = start->coll.kind == DTP_ALL_GATHER;
@@ -163,9 +186,11 @@ static bool may_join(const sweep *s, int32_t unit)
            (s->up ? gathers || summed : reduces || (gathers && stays));
 }
 
-static bool alike(const sweep *s, const dtp_instr *a, const dtp_instr *b)
+static bool alike(const sweep *s, int32_t unit, int32_t other)
 {
-    return is_fsdp(s, a) == is_fsdp(s, b) && (!is_fsdp(s, a) || same_group(s, a, b)) &&
+    const dtp_instr *a = start_of(s, unit), *b = start_of(s, other);
+    const bool group = is_fsdp(s, unit);
+    return group == is_fsdp(s, other) && (!group || same_group(s, a, b)) &&
            a->coll.kind == b->coll.kind && a->coll.set == b->coll.set &&
            a->coll.dtype == b->coll.dtype && dtp_instrs_alike(a, b);
 }
@@ -178,20 +203,46 @@ static bool hold(sweep *s, int32_t unit, int32_t first, int32_t last)
     return dtp_needed_hold(&s->needed, n, s->roots, first, last);
 }
 
+/* Whether fewer bytes are needed at the peak when a unit moves past it: of results that come later
+ * (or operands that are read before), against what they are made from (or become). */
+static bool eases_peak(const sweep *s, int32_t unit)
+{
+    const dtp_comm_unit *u = &s->units[unit];
+    const int32_t peak = s->needed.peak_at;
+    int64_t more = 0;
+    for (int32_t i = u->head; i <= u->tail; i++) {
+        const dtp_instr *instr = &s->p->instrs[i];
+        for (int32_t k = 0; k < instr->n_in + instr->n_out; k++) {
+            const bool in = k < instr->n_in;
+            const dtp_value_id v = in ? instr->in[k] : instr->out[k - instr->n_in];
+            const dtp_need *need = &s->needed.needs[s->needed.roots[v]];
+            const bool at_peak = need->first <= peak && peak <= need->last;
+            const bool outside = s->up ? need->last > u->tail : need->first < u->head;
+            more += in != s->up && outside && !at_peak ? need->bytes : 0;
+            more -= in == s->up && !outside && at_peak ? need->bytes : 0;
+        }
+    }
+    return more < 0;
+}
+
 static bool join(sweep *s, int32_t id, int32_t unit)
 {
     bucket *b = &s->buckets[id];
     const dtp_comm_unit *at = &s->units[b->place], *u = &s->units[unit];
-    const bool group = is_fsdp(s, start_of(s, unit));
+    const bool group = is_fsdp(s, unit);
     const int64_t limit = s->needed.limit;
     bool fits = b->n < DTP_MAX_BUCKET && (group || bytes_of(s, unit) <= s->limit - b->bytes) &&
                 (s->up ? s->bound[unit] < at->head : b->closes > u->tail);
+    const int32_t peak = s->needed.peak_at;
+    const bool past =
+        !group && (s->up ? at->head <= peak && peak < u->head : at->tail < peak && peak <= u->tail);
     s->needed.limit = group ? INT64_MAX : limit;
     if (s->up) {
-        fits = fits && hold(s, unit, at->head, u->tail);
+        fits = fits && !(past && eases_peak(s, unit)) && hold(s, unit, at->head, u->tail);
     }
     for (int32_t k = 0; k < unit && !s->up && fits; k++) {
-        fits = s->bucket_of[k] != id || hold(s, k, at->head, u->tail);
+        fits =
+            s->bucket_of[k] != id || (!(past && eases_peak(s, k)) && hold(s, k, at->head, u->tail));
     }
     s->needed.limit = limit;
     if (fits) {
@@ -212,7 +263,7 @@ static void fill_buckets(sweep *s)
             continue;
         }
         int32_t id = s->n_buckets - 1; /* the latest of its kind */
-        while (id >= 0 && !alike(s, start_of(s, s->buckets[id].place), start_of(s, unit))) {
+        while (id >= 0 && !alike(s, s->buckets[id].place, unit)) {
             id--;
         }
         if (id < 0 || !join(s, id, unit)) {
@@ -255,10 +306,14 @@ static dtp_status fuse(const sweep *s, int32_t id, dtp_instr *to, int32_t *n_to,
         }
     }
     to[(*n_to)++] = fused;
-    for (int32_t unit = 0; unit < s->n_units; unit++) {
+    /* Sums come last: what is unpacked stands together (spmd/program/program_check.h). */
+    for (int32_t k = 0; k < 2 * s->n_units; k++) {
+        const int32_t unit = k % s->n_units;
         const dtp_comm_unit *u = &s->units[unit];
         for (int32_t i = u->start + 1; i <= u->tail && s->bucket_of[unit] == id; i++) {
-            to[(*n_to)++] = s->p->instrs[i];
+            if (is_sum(&s->p->instrs[i]) == (k >= s->n_units)) {
+                to[(*n_to)++] = s->p->instrs[i];
+            }
         }
     }
     return DTP_OK;
@@ -285,6 +340,27 @@ static dtp_status write_list(sweep *s, dtp_arena *scratch, dtp_err *err)
     return DTP_OK;
 }
 
+/* Sums over microbatches go with the reductions of what they add. */
+static void take_sums(sweep *s)
+{
+    const dtp_instr *instrs = s->p->instrs;
+    for (int32_t unit = 0; unit < s->n_units; unit++) {
+        dtp_comm_unit *u = &s->units[unit];
+        for (int32_t i = u->tail + 1; i < s->p->n_instrs && i == u->tail + 1; i++) {
+            const dtp_instr *sum = &instrs[i];
+            bool adds = is_sum(sum) && dtp_instrs_alike(sum, &instrs[u->start]) &&
+                        dtp_coll_reduces(instrs[u->start].coll.kind);
+            for (int32_t k = 0; k < sum->n_in && adds; k++) {
+                if (sum->in[k] == instrs[u->tail].out[0]) {
+                    s->unit_of[i] = unit;
+                    u->tail = i;
+                    adds = false;
+                }
+            }
+        }
+    }
+}
+
 static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, const bool *grads,
                             dtp_arena *scratch, dtp_err *err)
 {
@@ -294,7 +370,10 @@ static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, const bool *
     DTP_TRY(DTP_NEW(scratch, s.units, n, err));
     DTP_TRY(DTP_NEW(scratch, s.unit_of, n, err));
     s.grads = grads;
-    s.n_units = dtp_comm_units_find(p->instrs, n, grads != NULL, s.units, s.unit_of);
+    s.n_units = dtp_comm_units_find(p->instrs, n, true, s.units, s.unit_of);
+    if (!up) {
+        take_sums(&s);
+    }
     DTP_TRY(dtp_needed_find(p, p->instrs, n, scratch, &s.needed, err));
     const int64_t slack = s.needed.peak / 100;
     s.needed.limit += slack < limit ? slack : limit;
@@ -302,7 +381,7 @@ static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, const bool *
         const int32_t size = s.units[unit].tail - s.units[unit].head + 1;
         most = size > most ? size : most;
     }
-    DTP_TRY(DTP_NEW(scratch, s.roots, 2 * (size_t)most + 1, err)); /* each has one in, one out */
+    DTP_TRY(DTP_NEW(scratch, s.roots, 3 * (size_t)most + 1, err)); /* a sum has two in, one out */
     DTP_TRY(DTP_NEW(scratch, s.bound, s.n_units, err));
     DTP_TRY(DTP_NEW(scratch, s.buckets, s.n_units, err));
     DTP_TRY(DTP_NEW(scratch, s.bucket_of, s.n_units, err));
@@ -324,12 +403,12 @@ dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch
         for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
             const dtp_node *node = &g->nodes[n];
             const bool passes =
-                (node->op->flags & DTP_OP_CAST) != 0 || strcmp(node->op->name, "accumulate") == 0;
+                (node->op->flags & DTP_OP_CAST) != 0 ||
+                ((node->op->flags & DTP_OP_UPDATE) != 0 && node->phase != DTP_UPDATE);
             for (int32_t k = 0; k < node->n_in && passes && grads[node->out[0]]; k++) {
                 grads[node->in[k]] = true;
             }
         }
-        DTP_TRY(dtp_program__place_casts(p, scratch, err));
     }
     DTP_TRY(run_sweep(p, true, bytes, grads, scratch, err));
     return run_sweep(p, false, bytes, grads, scratch, err);
