@@ -112,9 +112,9 @@ typedef struct sent {
 } sent;
 
 static const sent SENT[] = {
-    {"**:fsdp", "bf16", DTP_ALL_GATHER, "bf16 ", ""},
+    {"**:fsdp", "bf16", DTP_ALL_GATHER, "bf16 ", "bf16 "},
     {"**:fsdp", "bf16", DTP_REDUCE_SCATTER, "", "bf16 "},
-    {"**:fsdp", "bf16,gradients=f32", DTP_ALL_GATHER, "bf16 ", ""},
+    {"**:fsdp", "bf16,gradients=f32", DTP_ALL_GATHER, "bf16 ", "bf16 "},
     {"**:fsdp", "bf16,gradients=f32", DTP_REDUCE_SCATTER, "", "f32 "},
     {"**:zero2", "f16", DTP_REDUCE_SCATTER, "", "f16 "},
     {"**:zero1", "bf16", DTP_ALL_REDUCE, "f32 ", "bf16 "},

@@ -19,7 +19,7 @@ gradients() {
         -o "$here/p" >/dev/null 2>"$here/err" || bad "$1 $2 $3: $(cat "$here/err")"
     "$bin/dtplan" show "$1" --plan "$here/p" --stage program 2>/dev/null | grep -c 'update .*start .*all_reduce'
 }
-for at in "h100_64 x:4;y:2 bf16 26" "h100_64 x:2 bf16 42" "b200_64 x:4 bf16 26" "h100_64 x:4 f32 42" "l4_16 x:8 bf16 42"; do
+for at in "h100_64 x:4;y:2 bf16 13" "h100_64 x:2 bf16 13" "b200_64 x:4 bf16 13" "h100_64 x:4 f32 13" "a100_8 x:8 bf16 13"; do
     read -r machine mesh precision expected <<<"$at"
     plain=$(gradients "$model" "$machine" "$mesh" "$precision")
     clipped=$(gradients "$here/clipped.json" "$machine" "$mesh" "$precision")
