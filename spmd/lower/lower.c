@@ -75,7 +75,7 @@ static dtp_status find_view(const lowering *l, const dtp_lower_env *env, dtp_nod
         return DTP_OK;
     }
     const dtp_layout *to = &l->s->replicas[phase][t];
-    if (l->view[t] < 0 && l->kept[t] >= 0 &&
+    if (l->view[t] < 0 && l->kept[t] >= 0 && !env->alone &&
         dtp_layout_equal(&l->p->values[l->kept[t]].layout, to)) {
         const dtp_shared_copy now = {
             .at = l->p->n_instrs, .node = reader, .phase = phase, .from = *out, .to = *to};
@@ -91,15 +91,15 @@ static dtp_status find_view(const lowering *l, const dtp_lower_env *env, dtp_nod
     return DTP_OK;
 }
 
-/* By tensor: whether copies of it are made again in every phase. */
-static dtp_status find_forgotten(lowering *l, dtp_err *err)
+dtp_status dtp_forgotten_find(const dtp_graph *g, const dtp_sharding *s, const dtp_target *target,
+                              dtp_arena *arena, bool **out, dtp_err *err)
 {
-    const dtp_graph *g = l->g;
-    const dtp_target *target = l->options->target;
-    const bool usual = target->regathers || (dtp_sharding_has_replicas(l->s) && !target->fsdp);
-    DTP_TRY(DTP_NEW(l->scratch, l->forgets, (size_t)g->n_tensors + 1, err));
-    bool *root; /* by tensor: a parameter outside of blocks, which FSDP gathers once */
-    DTP_TRY(DTP_NEW(l->scratch, root, (size_t)g->n_tensors + 1, err));
+    const bool replicas = s == NULL || dtp_sharding_has_replicas(s);
+    const bool *regather = s != NULL ? s->regather : NULL;
+    const bool usual = target->regathers || (replicas && !target->fsdp);
+    bool *forgets, *root; /* root: a parameter outside of blocks, which FSDP gathers once */
+    DTP_TRY(DTP_NEW(arena, forgets, (size_t)g->n_tensors + 1, err));
+    DTP_TRY(DTP_NEW(arena, root, (size_t)g->n_tensors + 1, err));
     for (dtp_node_id n = 0; n < g->n_nodes && target->fsdp; n++) {
         const dtp_node *node = &g->nodes[n];
         for (int32_t i = 0; i < node->n_in && node->phase == DTP_FORWARD; i++) {
@@ -109,15 +109,16 @@ static dtp_status find_forgotten(lowering *l, dtp_err *err)
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const dtp_graph_tensor *tensor = &g->tensors[t];
         const bool param = dtp_graph_param_of(g, t) >= 0;
-        l->forgets[t] = tensor->kind == DTP_TENSOR_STATE || dtp_sharding_has_replicas(l->s);
+        forgets[t] = tensor->kind == DTP_TENSOR_STATE || replicas;
         if (!dtp_regather_applies(g, t)) {
             continue;
         }
-        l->forgets[t] = l->s->regather != NULL ? l->s->regather[t]
-                        : tensor->copies != DTP_COPIES_USUAL
-                            ? tensor->copies == DTP_COPIES_AGAIN
-                            : (param && !root[t]) || tensor->recomputed || usual;
+        forgets[t] = regather != NULL ? regather[t]
+                     : tensor->copies != DTP_COPIES_USUAL
+                         ? tensor->copies == DTP_COPIES_AGAIN
+                         : (param && !root[t]) || tensor->recomputed || usual;
     }
+    *out = forgets;
     return DTP_OK;
 }
 
@@ -128,7 +129,7 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
     DTP_TRY(DTP_NEW(l->scratch, l->view, n_tensors, err));
     DTP_TRY(DTP_NEW(l->scratch, l->kept, n_tensors, err));
     DTP_TRY(mark_uses(l, err));
-    DTP_TRY(find_forgotten(l, err));
+    DTP_TRY(dtp_forgotten_find(l->g, l->s, l->options->target, l->scratch, &l->forgets, err));
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
         const dtp_tensor_kind kind = l->g->tensors[t].kind;
         if (kind != DTP_TENSOR_VALUE) {
@@ -153,9 +154,8 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
         if (n == 0 || node->phase != l->g->nodes[n - 1].phase) {
             env.since = l->p->n_values;
             for (int32_t t = 0; t < l->g->n_tensors; t++) {
-                l->kept[t] = n == 0 || l->forgets[t] ? -1
-                             : l->view[t] >= 0       ? l->view[t]
-                                                     : l->kept[t];
+                const bool made = l->view[t] >= 0 && dtp_lower__may_keep(&env, l->view[t]);
+                l->kept[t] = n == 0 || l->forgets[t] ? -1 : made ? l->view[t] : l->kept[t];
                 l->view[t] = -1;
             }
         }

@@ -46,6 +46,11 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
 dtp_status dtp_program_arrange(dtp_program *p, const dtp_lower_options *options,
                                dtp_err *err) DTP_MUST_CHECK;
 
+/* By tensor, in `arena`: whether every phase makes its copies again (core/transform/regather.h).
+ * s NULL: of any sharding with replicas. */
+dtp_status dtp_forgotten_find(const dtp_graph *g, const dtp_sharding *s, const dtp_target *target,
+                              dtp_arena *arena, bool **out, dtp_err *err) DTP_MUST_CHECK;
+
 /* One redistribution of a lowering: of an operand to where its node reads it, or of an output to
  * its planned layout. */
 typedef struct dtp_copy_info {

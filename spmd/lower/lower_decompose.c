@@ -114,6 +114,7 @@ static dtp_status lower_scratch(const dtp_lower_env *outer, dtp_node_id node, de
                          .node = outer->scratch ? outer->node : node,
                          .phase = outer->scratch ? outer->phase : n->phase,
                          .depth = outer->depth + 1,
+                         .forgets = outer->forgets,
                          .since = outer->since,
                          .inside = outer->scratch ? outer->inside : outer->p->n_values,
                          .replicas = outer->replicas,

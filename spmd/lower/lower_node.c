@@ -105,6 +105,12 @@ dtp_status dtp_lower__note_shared(dtp_shared_copies *shared, const dtp_shared_co
     return DTP_OK;
 }
 
+bool dtp_lower__may_keep(const dtp_lower_env *env, dtp_value_id copy)
+{
+    const dtp_value *values = env->p->values;
+    return values[copy].bytes >= values[env->p->tensor_value[values[copy].tensor]].bytes;
+}
+
 /* The value in another layout: an earlier version if there is one, else redistributed now. A
  * recomputation does not read copies that the forward pass made of what goes into a block: they
  * would have to be kept for it. */
@@ -121,10 +127,11 @@ static dtp_status bring(const node_work *w, int32_t operand, const dtp_layout *l
             (w->env->forgets != NULL && w->env->forgets[t]) || p->graph->nodes[cause(w)].repeats;
         const bool own = w->env->scratch && v >= w->env->inside;
         const bool before = !forgets && v < w->env->since;
-        const bool may_reuse = w->env->alone ? own
-                               : w->env->replicas
-                                   ? own || (before && !w->env->scratch)
-                                   : before || v >= w->env->since || v == p->tensor_value[t];
+        const bool may_reuse =
+            w->env->alone ? own
+            : w->env->replicas
+                ? own || (before && !w->env->scratch && dtp_lower__may_keep(w->env, v))
+                : before || v >= w->env->since || v == p->tensor_value[t];
         if (may_reuse && dtp_layout_equal(&p->values[v].layout, layout)) {
             const dtp_value_id from = *value;
             *value = v;

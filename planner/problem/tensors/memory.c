@@ -3,7 +3,9 @@
  *
  *   tensor  from when it is made until it is last read from where it is kept
  *   replica a copy: from its first reader's kernel until its last reader brings it to itself; in
- *           the last phase that reads the tensor, `own` is the tensor itself, which a copy replaces
+ *           the last phase that reads the tensor, `own` is the tensor itself, which a copy replaces;
+ *           in others, too, where later phases read copies of this one instead of the tensor: such a
+ *           copy is not smaller than the tensor, which ends when nothing else reads it
  *   op      while its kernel runs: operands that die here as the op wants them, results as it
  *           leaves them, workspace and staging; and the states that only it reads, at all times
  *
@@ -15,6 +17,7 @@
 #include "core/base/sort.h"
 #include "planner/problem/lifetimes.h"
 #include "planner/problem/tensors/tensor_internal.h"
+#include "spmd/lower/lower.h"
 
 enum { ALIGN = 64 };
 
@@ -32,6 +35,7 @@ typedef struct memory {
     piece *pieces;
     int64_t **own;    /* by variable of a tensor or replica: bytes of every strategy */
     int64_t **copied; /* by variable of a replica: 0 for own */
+    bool *forgets;    /* by tensor: no phase reads copies of earlier ones */
 } memory;
 
 static dtp_status no_memory(dtp_err *err)
@@ -66,7 +70,7 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
     const tensor_build *b = m->b;
     const int32_t variable = b->p->variable_of_tensor[t];
     const int final = dtp_lifetimes_last_phase(&m->lives, t);
-    int64_t end = m->lives.end_of[t];
+    int64_t begin = m->lives.begin[t], end = m->lives.end_of[t];
     if (variable < 0 || b->tensor_groups[b->group_of_tensor[t]].same_as >= 0) {
         return DTP_OK;
     }
@@ -76,13 +80,18 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
         if (view < 0) {
             continue;
         }
-        const bool replaces = phase == final && !m->lives.aliased[t];
+        const bool last = phase == final, stays = final < 0 || m->forgets[t];
+        const bool replaces = (last || !stays) && !m->lives.aliased[t];
         DTP_TRY(add_piece(
             m, (piece){view, life.begin, life.end, replaces ? m->own[view] : m->copied[view]},
             err));
-        end = phase == final ? life.made : end;
+        if (!last && !stays && life.made < life.end) {
+            DTP_TRY(add_piece(m, (piece){variable, begin, life.made, m->own[variable]}, err));
+            begin = life.end > begin ? life.end : begin;
+        }
+        end = last ? life.made : end;
     }
-    return add_piece(m, (piece){variable, m->lives.begin[t], end, m->own[variable]}, err);
+    return add_piece(m, (piece){variable, begin, end, m->own[variable]}, err);
 }
 
 /* ---- ops ---- */
@@ -252,6 +261,7 @@ dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err)
     const size_t n_variables = (size_t)b->p->n_variables;
     memory m = {.b = b};
     DTP_TRY(dtp_lifetimes_find(b->g, b->p->pricer->target, b->arena, &m.lives, err));
+    DTP_TRY(dtp_forgotten_find(b->g, NULL, b->p->pricer->target, b->arena, &m.forgets, err));
     DTP_TRY(DTP_NEW(b->arena, m.own, n_variables, err));
     DTP_TRY(DTP_NEW(b->arena, m.copied, n_variables, err));
     for (int32_t c = 0; c < b->p->n_variables; c++) {
