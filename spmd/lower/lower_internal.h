@@ -62,9 +62,10 @@ dtp_status dtp_lower__note(const dtp_lower_env *env, dtp_node_id node, int32_t o
 dtp_status dtp_lower__note_shared(dtp_shared_copies *shared, const dtp_shared_copy *now,
                                   dtp_err *err) DTP_MUST_CHECK;
 
-/* Of a sharding with replicas: whether a later phase may read a copy instead of its tensor. Not one
- * that is smaller: its tensor then ends earlier than problems count it. */
-bool dtp_lower__may_keep(const dtp_lower_env *env, dtp_value_id copy);
+/* Of a sharding with replicas: whether a later phase may read a copy instead of `from`, its tensor
+ * or the replica of the phase. Not one that is smaller than these: they would end earlier than
+ * problems count them. */
+bool dtp_lower__may_keep(const dtp_lower_env *env, dtp_value_id copy, dtp_value_id from);
 
 /* Lowers one node of env->graph; out (room for its outputs) receives the final values. */
 dtp_status dtp_lower__node(const dtp_lower_env *env, dtp_node_id node, const dtp_lower_request *r,

@@ -105,10 +105,11 @@ dtp_status dtp_lower__note_shared(dtp_shared_copies *shared, const dtp_shared_co
     return DTP_OK;
 }
 
-bool dtp_lower__may_keep(const dtp_lower_env *env, dtp_value_id copy)
+bool dtp_lower__may_keep(const dtp_lower_env *env, dtp_value_id copy, dtp_value_id from)
 {
     const dtp_value *values = env->p->values;
-    return values[copy].bytes >= values[env->p->tensor_value[values[copy].tensor]].bytes;
+    return values[copy].bytes >= values[from].bytes &&
+           values[copy].bytes >= values[env->p->tensor_value[values[copy].tensor]].bytes;
 }
 
 /* The value in another layout: an earlier version if there is one, else redistributed now. A
@@ -130,7 +131,7 @@ static dtp_status bring(const node_work *w, int32_t operand, const dtp_layout *l
         const bool may_reuse =
             w->env->alone ? own
             : w->env->replicas
-                ? own || (before && !w->env->scratch && dtp_lower__may_keep(w->env, v))
+                ? own || (before && !w->env->scratch && dtp_lower__may_keep(w->env, v, *value))
                 : before || v >= w->env->since || v == p->tensor_value[t];
         if (may_reuse && dtp_layout_equal(&p->values[v].layout, layout)) {
             const dtp_value_id from = *value;
