@@ -96,7 +96,7 @@ dtp_status dtp_forgotten_find(const dtp_graph *g, const dtp_sharding *s, const d
 {
     const bool replicas = s == NULL || dtp_sharding_has_replicas(s);
     const bool *regather = s != NULL ? s->regather : NULL;
-    const bool usual = target->regathers || (replicas && !target->fsdp);
+    const bool usual = target->regathers || replicas;
     bool *forgets, *root; /* root: a parameter outside of blocks, which FSDP gathers once */
     DTP_TRY(DTP_NEW(arena, forgets, (size_t)g->n_tensors + 1, err));
     DTP_TRY(DTP_NEW(arena, root, (size_t)g->n_tensors + 1, err));
