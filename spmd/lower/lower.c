@@ -154,8 +154,8 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
         if (n == 0 || node->phase != l->g->nodes[n - 1].phase) {
             env.since = l->p->n_values;
             for (int32_t t = 0; t < l->g->n_tensors; t++) {
-                const bool made =
-                    l->view[t] >= 0 && dtp_lower__may_keep(&env, l->view[t], l->p->tensor_value[t]);
+                const bool made = n > 0 && l->view[t] >= 0 &&
+                                  dtp_lower__may_keep(&env, l->view[t], l->p->tensor_value[t]);
                 l->kept[t] = n == 0 || l->forgets[t] ? -1 : made ? l->view[t] : l->kept[t];
                 l->view[t] = -1;
             }
