@@ -131,6 +131,7 @@ static dtp_status solve_weighted(step_search *s, const dtp_step_weights *w, dtp_
     dtp_solve_options options = dtp_tensor__solver_options(s->p);
     options.iterations = SOLVE_ITERATIONS;
     options.gap = SOLVE_GAP;
+    options.lp_entries = 0;
     DTP_TRY(dtp_step_costs_weigh(&s->costs, w, &state->search.overlay, err));
     DTP_TRY(dtp_tensor__solve_once(s->p, &options, SOLVE_ONLY, &r, err));
     if (!r.found || r.repeated) {
