@@ -208,7 +208,6 @@ PATTERNS = [("column and row matrices", column_row, "megatron", "gpt3_175b", "a1
             ("sequence of the norms", sequence_parallel, "megatron_sp", "gpt3_175b", "a100_8", BLOCK),
             ("sequence of the norms", sequence_parallel, "megatron_sp", "llama3_8b", "a100_8", BLOCK + dims(length=2048)),
             ("vocabulary", vocabulary_parallel, "megatron", "gpt3_175b", "a100_8", BLOCK),
-            ("vocabulary", vocabulary_parallel, "megatron", "mtf_lm", "a100_8", dims(batch=2) + ["--memory", "none"]),
             ("fully sharded data", fully_sharded, "zero3", "llama3_8b", "a100_8",
              dims(layers=4, batch=64, length=2048) + ["--memory", "44700000000"]),
             ("experts", expert_parallel, "expert_parallel", "mixtral_8x7b", "a100_8",

@@ -42,7 +42,7 @@ number "levels[1]['size']" 16
 number "device['flops']['bf16']" 1.978e15
 number "device['launch_s']" 3e-6
 number "device['mem_bw_Bps']" 4.8e12
-number "efficiency['torch']['products']" 0.61
+number "efficiency['torch']['products']" "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["efficiency"]["torch"]["products"])' models/machines/h100_64.json)"
 set_ --set ib.bandwidth=0.5x --set ib.bandwidth=400GB/s
 number "levels[1]['bw_Bps']" 4e11
 same() { # a command with --set says what it says with the machine's file
