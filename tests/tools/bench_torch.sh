@@ -82,9 +82,10 @@ ops = {c["op"]: c for c in d["curves"]["ops"] if "dtype" not in c}
 assert "gelu" not in ops and {"*", "add", "pack", "layer_norm"} <= set(ops), sorted(ops)
 for bytes_, _, measured in ops["tanh"]["points"]:
     assert near(measured, 2e-6 + bytes_ / 2 / 1e9), (bytes_, measured)  # half of them are read
-for c in d["curves"]["collectives"]:
-    for bytes_, _, measured in c["points"]:
-        assert near(measured, 1e-4 + bytes_ / 1e9), c
+rates = m["levels"][0]["collectives"]
+assert set(rates) == {s["name"] for s in of["collective"]}, rates
+for kind, r in rates.items():
+    assert abs(r["start_s"] + r["rank_s"] - 1e-4) < 1e-5, (kind, r)
 PYTHON
 
 # ---- whose rates plans have

@@ -19,6 +19,7 @@ commands() { sed -nE "s/^COMMAND\([A-Z_]+, $1, [a-z_]+, \"([a-z-]+)\".*/\1/p" to
 ln -s "$PWD/models" "$here/models"
 examples=0
 "$bin/dtrun" run models/gpt_bytes.json --steps 0 --save "$here/gpt.ckpt" >/dev/null 2>&1 || fail "no checkpoint of gpt_bytes"
+cp models/published/measured/collectives.csv "$here/measured.csv"
 for tool in dtplan dtrun; do
     for command in $(commands $tool); do
         found=0

@@ -114,7 +114,7 @@ for step in (run["predicted"], run["measured"]): # the same FLOPs at the same pe
 assert not KEYS & set(read("pareto")["points"][0])
 P
     # What a plan for target cuda takes under torch: that of its layouts in a plan for target torch.
-    run torch_line 0 plan ${gpt%% --machine*} $machine --mesh x:2 --mode tensor -o "$here/cuda.plan"
+    run torch_line 0 plan ${gpt%% --machine*} $machine --mesh x:2 --rules batch:x -o "$here/cuda.plan"
     sed 's/"target": "cuda"/"runtime": "torch", "target": "torch"/' "$here/cuda.plan" >"$here/torch.plan"
     run torch_same 0 diff ${gpt%% --machine*} "$here/torch.plan" "$here/torch.plan" $machine
     says torch_line.out "the same plan under torch (fitted rates): step $(sed -nE 's/^step +([0-9.]+ [a-z]*s) .*/\1/p' "$here/torch_same.out")"
