@@ -20,7 +20,7 @@
 #include "spmd/lower/lower.h"
 
 enum {
-    SOLVE_ITERATIONS = 20,
+    SOLVE_ITERATIONS = 5,
     MOVES = 25,         /* that are tried of one list */
     MAKING = 4,         /* trials take as long as making a program in full */
     LEAST_TRIALS = 12,  /* of recombination and moves ... */
