@@ -63,8 +63,8 @@ dtp_status dtp_lower__note_shared(dtp_shared_copies *shared, const dtp_shared_co
                                   dtp_err *err) DTP_MUST_CHECK;
 
 /* Of a sharding with replicas: whether a later phase may read a copy instead of `from`, its tensor
- * or the replica of the phase. Not one that is smaller than these: they would end earlier than
- * problems count them. */
+ * or the replica of the phase. Not one that is smaller than these, nor the tensor itself instead of
+ * a replica: they would end earlier than problems count them. */
 bool dtp_lower__may_keep(const dtp_lower_env *env, dtp_value_id copy, dtp_value_id from);
 
 /* Lowers one node of env->graph; out (room for its outputs) receives the final values. */

@@ -108,8 +108,9 @@ dtp_status dtp_lower__note_shared(dtp_shared_copies *shared, const dtp_shared_co
 bool dtp_lower__may_keep(const dtp_lower_env *env, dtp_value_id copy, dtp_value_id from)
 {
     const dtp_value *values = env->p->values;
-    return values[copy].bytes >= values[from].bytes &&
-           values[copy].bytes >= values[env->p->tensor_value[values[copy].tensor]].bytes;
+    const dtp_value_id kept = env->p->tensor_value[values[copy].tensor];
+    return copy != kept && values[copy].bytes >= values[from].bytes &&
+           values[copy].bytes >= values[kept].bytes;
 }
 
 /* The value in another layout: an earlier version if there is one, else redistributed now. A

@@ -157,11 +157,13 @@ static const char *draw_model(subject *s, const char **remat)
 /* The variant is that of the texts, or none where the model does not have it. */
 static void open_variant(subject *s, const dtp_target *target, const char *remat)
 {
+    static const char *const copies[] = {NULL, "none", NULL, "params", NULL, "all"};
     dtp_err err = {0};
     dtp_variant_texts texts = {.precision = DRAW(s, "f32", "f32", "f32", "bf16", "f16",
                                                  "f16,gradients=f32", "bf16,gradients=f32"),
                                .microbatches = one_of(s, 4) ? "2" : NULL,
-                               .remat = remat};
+                               .remat = remat,
+                               .regather = copies[s->seed % 6]};
     const bool taken =
         dtp_graph_variant_parse(&texts, s->f.model, s->arena, &s->variant, &err) == DTP_OK &&
         dtp_graph_with_variant(s->f.model, &s->variant, 0, NULL, &s->g, &err) == DTP_OK &&
@@ -202,9 +204,11 @@ static void open_subject(uint64_t seed, tally *t, subject *s)
     s->request.options.uneven = one_of(s, 4);
     s->request.options.threads = 1;
     s->request.options.gap = one_of(s, 3) || s->text == NULL ? 0.02 : 0.0;
-    (void)snprintf(s->name, sizeof s->name, "seed %" PRIu64 ", %s %s on %s for %s, %s%s", seed,
+    (void)snprintf(s->name, sizeof s->name,
+                   "seed %" PRIu64 ", %s %s on %s for %s, %s%s, regather %s", seed,
                    s->text == NULL ? model : "random", s->dims, text, c.target->name,
-                   s->rules ? "rules" : "tensor", s->request.options.uneven ? ", uneven" : "");
+                   s->rules ? "rules" : "tensor", s->request.options.uneven ? ", uneven" : "",
+                   s->variant.regather != NULL ? s->variant.regather : "usual");
 }
 
 static void close_subject(subject *s)

@@ -232,19 +232,23 @@ static void test_tensor_problem__uneven_selections_cost_what_their_programs_cost
     }
 }
 
-/* Views of views, outputs that nobody reads, sums of sums. */
-static void random_graphs(bool uneven)
+typedef dtp_graph *graph_maker(uint64_t seed, char **text);
+
+static void random_graphs(graph_maker *make, int32_t n_graphs, bool uneven, const char *regather)
 {
-    enum { N_GRAPHS = 80, FIRST_SEED = 811000, PER_GRAPH = 6 };
-    static const dtp_target *const targets[] = {&dtp_target_cpu, &dtp_target_cuda};
+    enum { FIRST_SEED = 811190, PER_GRAPH = 6, PER_TRAINED = 16 };
+    static const dtp_target *const targets[] = {&dtp_target_cpu, &dtp_target_cuda,
+                                                &dtp_target_torch};
     tally t = {0};
-    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + N_GRAPHS; seed++) {
+    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + (uint64_t)n_graphs; seed++) {
         char *text = NULL;
-        dtp_graph_destroy(random_graph(seed, &text));
+        dtp_graph_destroy(make(seed, &text));
         tensor_fixture f;
         dtp_tensor_options options = dtp_tensor_options_init();
-        const tensor_case c = {
-            .model = text, .mesh = seed % 3 == 0 ? "x:2;y:2" : "x:2", .target = targets[seed % 2]};
+        const tensor_case c = {.model = text,
+                               .mesh = seed % 3 == 0 ? "x:2;y:2" : "x:2",
+                               .target = targets[seed % (regather != NULL ? 3 : 2)],
+                               .regather = regather};
         uint64_t draws = seed;
         options.uneven = uneven;
         tensor_fixture_create(&c, &f);
@@ -252,7 +256,7 @@ static void random_graphs(bool uneven)
         int32_t *selection = calloc((size_t)p->n_variables, sizeof *selection);
         assert_non_null(selection);
         print_message("seed %" PRIu64 ", %s\n", seed, c.target->name);
-        for (int32_t k = 0; k < PER_GRAPH; k++) {
+        for (int32_t k = 0; k < (regather != NULL ? PER_TRAINED : PER_GRAPH); k++) {
             if (tensor_random_selection(p, &draws, selection)) {
                 check_selection(&f, p, selection, &t);
             }
@@ -266,11 +270,22 @@ static void random_graphs(bool uneven)
     assert_true(t.tried > 100);
 }
 
+/* Views of views, outputs that nobody reads, sums of sums. */
 static void test_tensor_problem__random_graphs(void **state)
 {
     (void)state;
-    random_graphs(false);
-    random_graphs(true);
+    random_graphs(random_graph, 80, false, NULL);
+    random_graphs(random_graph, 80, true, NULL);
+}
+
+/* A later phase reads copies of an earlier one instead of tensors and replicas, which then end
+ * earlier: the problem counts no more than the copy takes. */
+static void test_tensor_problem__random_graphs_that_keep_copies(void **state)
+{
+    (void)state;
+    random_graphs(random_training_graph, 60, false, "none");
+    random_graphs(random_training_graph, 30, true, "none");
+    random_graphs(random_training_graph, 20, false, "params");
 }
 
 /* A tied selection, instance by instance. */
@@ -444,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_tensor_problem__selections_cost_what_their_programs_cost),
         cmocka_unit_test(test_tensor_problem__uneven_selections_cost_what_their_programs_cost),
         cmocka_unit_test(test_tensor_problem__random_graphs),
+        cmocka_unit_test(test_tensor_problem__random_graphs_that_keep_copies),
         cmocka_unit_test(test_tensor_problem__folded_is_the_same_decision_everywhere),
         cmocka_unit_test(test_tensor_problem__selection_and_back),
         cmocka_unit_test(test_tensor_problem__has_the_baselines),

@@ -47,7 +47,8 @@ static void read_graph(const tensor_case *c, dtp_graph **out)
 
 static dtp_status change_graph(const tensor_case *c, tensor_fixture *f, dtp_err *err)
 {
-    dtp_graph_variant variables = {.microbatches = c->microbatches, .micro_dim = -1};
+    dtp_graph_variant variables = {
+        .microbatches = c->microbatches, .micro_dim = -1, .regather = c->regather};
     dtp_arena *arena = dtp_arena_create();
     dtp_status s =
         dtp_remat_parse(c->remat ? "all" : "none", f->model, arena, &variables.remat, err);

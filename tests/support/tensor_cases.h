@@ -17,6 +17,7 @@ typedef struct tensor_case {
     bool remat;       /* all blocks */
     int32_t microbatches;
     const char *precision;    /* NULL: f32 */
+    const char *regather;     /* dtp_regather_mark; NULL: as the target has it */
     const char *machine;      /* file under models/machines/, or the text of a machine; NULL: slow
                                  arithmetic, quick links */
     const dtp_target *target; /* NULL: cpu */
