@@ -6,6 +6,7 @@
 
 #include "interop/export/forms.h"
 #include "interop/export/torch_modules.h"
+#include "spmd/lower/lower.h"
 
 static dtp_status lose(const dtp_torch_plan *t, dtp_lost *lost, dtp_lost_kind kind,
                        const char *name, dtp_err *err)
@@ -253,6 +254,53 @@ static void write_module(const dtp_torch_plan *t, int32_t i, dtp_json_writer *w)
     dtp_json_end_object(w);
 }
 
+/* Whether copies of a parameter that the forward pass gathered stay for the backward pass. */
+static bool stays_gathered(const dtp_placements *p, const dtp_placed *of, const bool *forgets)
+{
+    bool stays = false;
+    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
+        for (int32_t k = 0; k < of->n_of; k++) {
+            const bool read = t == of->of[k] || dtp_graph_param_of(p->graph, t) == of->of[k];
+            if (read && forgets[t]) {
+                return false;
+            }
+            stays = stays || read;
+        }
+    }
+    return stays;
+}
+
+/* The groups whose parameters all stay gathered, by the names of their modules; "": the root. */
+static dtp_status write_kept(const dtp_torch_plan *t, dtp_json_writer *w, dtp_err *err)
+{
+    const dtp_placements *p = t->p;
+    const dtp_target *target;
+    instance *of;
+    bool *forgets;
+    int32_t n = 0;
+    DTP_TRY(dtp_target_find(p->plan->target, &target, err));
+    DTP_TRY(dtp_forgotten_find(p->graph, &p->plan->sharding, target, p->arena, &forgets, err));
+    DTP_TRY(find_instances(t, &of, &n, err));
+    of[n] = (instance){.name = ""};
+    dtp_json_begin_array(w, "stay_gathered", true);
+    for (int32_t k = 0; k <= n; k++) {
+        bool any = false, all = true;
+        for (int32_t i = 0; i < p->n_params; i++) {
+            const char *name;
+            DTP_TRY(numbered(&p->params[i], p->arena, &name, err));
+            if (t->sharded[i] && strcmp(name != NULL ? name : "", of[k].name) == 0) {
+                any = true;
+                all = all && stays_gathered(p, &p->params[i], forgets);
+            }
+        }
+        if (any && all) {
+            dtp_json_write_string(w, NULL, of[k].name);
+        }
+    }
+    dtp_json_end_array(w);
+    return DTP_OK;
+}
+
 static dtp_status write_fully_shard(const dtp_torch_plan *t, dtp_json_writer *w, dtp_err *err)
 {
     if (t->shard == 0) {
@@ -262,6 +310,7 @@ static dtp_status write_fully_shard(const dtp_torch_plan *t, dtp_json_writer *w,
     dtp_json_begin_object(w, "fully_shard");
     write_set(t, "mesh_dims", t->shard, w);
     DTP_TRY(write_groups(t, w, err));
+    DTP_TRY(write_kept(t, w, err));
     dtp_json_begin_line(w, "dims");
     for (int32_t i = 0; i < t->p->n_params; i++) {
         for (int32_t m = 0; m < t->p->plan->mesh.n_dims && t->sharded[i]; m++) {

@@ -121,7 +121,8 @@ def check(module: nn.Module, mesh: DeviceMesh | None, placements: Where,
     mesh: None, or one of fake ranks as init_device_mesh made it over the backend "fake".
     loss(module, inputs): a scalar; inputs: name -> this rank's part, as the plan's inputs. Without it the module is called
     with the inputs in their order, and its result, its member "loss" or the first of a tuple is the scalar.
-    Returns {"collectives": kind -> {"predicted", "counted"}, "peak_bytes": {"predicted", "tracked", "ratio"}}; what is
+    Returns {"collectives": kind -> {"predicted", "counted", "bytes": {"predicted", "counted"}}, "peak_bytes": {"predicted",
+    "tracked", "ratio"}}; bytes are of the larger side of every collective on a rank, of an all-gather what it gives. What is
     counted has the sum of the loss over data ranks, which a plan has as well. predicted is None where the file has none.
     """
     from . import dtp_torch_check
@@ -470,10 +471,12 @@ def _fully_shard(module: nn.Module, mesh: DeviceMesh, plan: Json, moved: dict[st
     units = []
     for group in how["modules"]:
         units += [[name] for name in _matches(module, group)] if isinstance(group, str) else [group]
+    stay = how.get("stay_gathered")
     for names in [*units, [""]]:
         modules = [module.get_submodule(name) for name in names]
+        again = None if stay is None else not all(name in stay for name in names)  # PyTorch's own: all but the root
         fully_shard(modules if len(modules) > 1 else modules[0], mesh=over, shard_placement_fn=lambda p: dims[id(p)],
-                    mp_policy=policy, ignored_params=ignored)
+                    reshard_after_forward=again, mp_policy=policy, ignored_params=ignored)
 
 
 def _buckets(module: nn.Module, plan: Json, names: list[str]) -> list[list[nn.Parameter]]:
