@@ -15,15 +15,16 @@ class Positions(nn.Embedding):
 
 
 class Layer(nn.Module):
-    def __init__(self, d, d_ff):
+    def __init__(self, d, d_ff, d_head):
         super().__init__()
+        self.d_head = d_head
         self.ln_1, self.ln_2 = nn.LayerNorm(d), nn.LayerNorm(d)
         self.attn = nn.ModuleDict({name: nn.Linear(d, d, bias=name != "k") for name in ("q", "k", "v", "out")})
         self.mlp = nn.ModuleDict({"up": nn.Linear(d, d_ff), "down": nn.Linear(d_ff, d)})
 
     def forward(self, x):
-        h = self.ln_1(x)  # heads of 16: -1 of them, as many as this rank has
-        q, k, v = (self.attn[name](h).unflatten(-1, (-1, 16)).transpose(1, 2) for name in "qkv")
+        h = self.ln_1(x)  # -1 heads: as many as this rank has
+        q, k, v = (self.attn[name](h).unflatten(-1, (-1, self.d_head)).transpose(1, 2) for name in "qkv")
         x = x + self.attn["out"](attention(q, k, v).transpose(1, 2).flatten(2))
         return x + self.mlp["down"](F.gelu(self.mlp["up"](self.ln_2(x)), approximate="tanh"))
 
@@ -31,11 +32,11 @@ class Layer(nn.Module):
 class Gpt(nn.Module):
     """shapes: of its parameters by name."""
 
-    def __init__(self, shapes):
+    def __init__(self, shapes, d_head=16):
         super().__init__()
         (vocab, d), d_ff = shapes["wte.weight"], shapes["layers.0.mlp.up.bias"][0]
         self.wte, self.wpe = nn.Embedding(vocab, d), Positions(*shapes["wpe.weight"])
-        self.layers = nn.ModuleList(Layer(d, d_ff) for _ in range(sum(".ln_1.weight" in name for name in shapes)))
+        self.layers = nn.ModuleList(Layer(d, d_ff, d_head) for _ in range(sum(".ln_1.weight" in name for name in shapes)))
         self.ln_f, self.head = nn.LayerNorm(d), nn.Linear(d, vocab, bias=False)
 
     def forward(self, tokens):

@@ -70,12 +70,17 @@ static inline dtp_mesh_set dtp_layout__dims_of_kind(uint64_t key, int32_t n_mesh
 }
 
 /* Whether a step over these mesh dims leaves them as the target has them, or only makes them whole:
- * no detour over another tensor dim, and no reduction in two steps. */
+ * no detour over another tensor dim, and no reduction in two steps. Terms of a sum that becomes
+ * whole over other mesh dims are added up before it is scattered, as gradients are over tensor
+ * dims before FSDP has them. */
 static inline bool dtp_layout__is_direct(dtp_step_kind kind, dtp_mesh_set set, uint64_t after,
                                          uint64_t target)
 {
     bool direct = true;
-    for (int32_t m = 0; set >> m != 0; m++) {
+    for (int32_t m = 0; m < DTP_MAX_MESH_DIMS; m++) {
+        direct = direct &&
+                 (kind != DTP_STEP_REDUCE_SCATTER || dtp_layout__kind(after, m) != DTP_PARTIAL ||
+                  dtp_layout__kind(target, m) != DTP_REPLICATE);
         if ((set >> m & 1U) != 0 && kind != DTP_STEP_ALL_GATHER && kind != DTP_STEP_SCALE) {
             direct = direct && dtp_layout__kind(after, m) == dtp_layout__kind(target, m) &&
                      dtp_layout__axis_or_op(after, m) == dtp_layout__axis_or_op(target, m);

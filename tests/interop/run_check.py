@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""dtp_torch.check of a causal language model of transformers, on the meta device, under exports; no weights are needed.
+"""dtp_torch.check on the meta device under exports; no weights are needed: of a causal language model of transformers, or of the
+module of examples/torch_gpt.py ("gpt2") with heads of 64.
 
-Usage: run_check.py CONFIG_FOLDER EXPORT.json... [--out FILE]
+Usage: run_check.py CONFIG_FOLDER|gpt2 EXPORT.json... [--out FILE]
 Result: export -> what check returns, or the error.
 """
 import argparse
@@ -14,37 +15,55 @@ import warnings
 import torch
 import torch.nn.functional as F
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "interop", "python"))
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path[:0] = [os.path.join(ROOT, "interop", "python"), os.path.join(ROOT, "examples")]
 from dtplan import dtp_torch  # noqa: E402
 from stored_params import read_json  # noqa: E402
 
 
-def loss_of(module, inputs):
+def loss_of_llama(module, inputs):
     text = inputs["text"].long()
-    logits = module(input_ids=text[:, :-1], use_cache=False).logits
+    positions = torch.arange(text.shape[1] - 1).unsqueeze(0)  # where the sequence is split the module counts those of its part
+    logits = module(input_ids=text[:, :-1], position_ids=positions, use_cache=False).logits
     return F.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
+
+
+def loss_of_gpt2(module, inputs):
+    text = inputs["text"].long()
+    return F.cross_entropy(module(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
+
+
+def make_gpt2(plan):
+    from torch_gpt import Gpt
+    return Gpt({p["name"]: p["shape"] for p in plan["params"]}, d_head=64)
+
+
+def make_llama(folder, plan):
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.models.llama import modeling_llama
+    modeling_llama.create_causal_mask = lambda *args, **kwargs: None  # of a part of the sequence; without one attention is causal
+    modeling_llama.LlamaRMSNorm.forward = lambda self, x: F.rms_norm(x, self.weight.shape, self.weight,
+                                                                     self.variance_epsilon)  # one kernel
+    config = AutoConfig.from_pretrained(folder)
+    config.num_hidden_layers = 1 + max(int(p["name"].split(".")[2]) for p in plan["params"] if ".layers." in p["name"])
+    return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=torch.float32)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder")
+    parser.add_argument("module")
     parser.add_argument("exports", nargs="+")
     parser.add_argument("--out")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.models.llama.modeling_llama import LlamaRMSNorm
-    LlamaRMSNorm.forward = lambda self, x: F.rms_norm(x, self.weight.shape, self.weight, self.variance_epsilon)  # one kernel
     results = {}
     for path in args.exports:
         plan = read_json(path)
-        config = AutoConfig.from_pretrained(args.folder)
-        config.num_hidden_layers = 1 + max(int(p["name"].split(".")[2]) for p in plan["params"] if ".layers." in p["name"])
         with torch.device("meta"):
-            module = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=torch.float32)
+            module = make_gpt2(plan) if args.module == "gpt2" else make_llama(args.module, plan)
         try:
-            results[path] = dtp_torch.check(module, None, plan, loss=loss_of)
+            results[path] = dtp_torch.check(module, None, plan, loss=loss_of_gpt2 if args.module == "gpt2" else loss_of_llama)
         except Exception as error:  # noqa: BLE001: whatever PyTorch says is the result
             if os.environ.get("DTP_TRACE"):
                 raise

@@ -147,6 +147,62 @@ static void test_torch__its_peak_has_room_for_them(void **state)
     drop(&s);
 }
 
+/* Counts and bytes of collectives that CommDebugMode of PyTorch 2.15 has for Llama 3 8B with 4 layers
+ * (tests/interop/interop_next.py): all-reduce, all-gather, reduce-scatter. */
+static void test_torch__sends_what_pytorch_sends(void **state)
+{
+    (void)state;
+    static const dtp_dim_override dims[] = {{.name = "layers", .size = 4},
+                                            {.name = "length", .size = 2048},
+                                            {.name = "batch", .size = 8}};
+    static const char *const styles[] = {"embed: rowwise(y, dim=vocab, output=length)",
+                                         "layers.*.attn.{q.mm,k.mm,v}: colwise(y, dim=kv_heads)",
+                                         "layers.*.attn.out: rowwise(y, dim=kv_heads, "
+                                         "output=length)",
+                                         "layers.*.mlp.{gate,up}.mm: colwise(y, dim=d_ff)",
+                                         "layers.*.mlp.out: rowwise(y, dim=d_ff, output=length)",
+                                         "logits: colwise(y, dim=vocab)",
+                                         "loss: loss_parallel(y)",
+                                         "{layers.*.norm_*,norm_f}$: sequence(y)",
+                                         "**: data(x)",
+                                         "**: fsdp(x)"};
+    static const struct {
+        const char *mesh, *regather;
+        int32_t first, n_styles;
+        int64_t count[3], bytes[3];
+    } cases[] = {
+        {"y:4", NULL, 0, 8, {12, 18, 18}, {344064, 4831838208, 4831838208}},
+        {"x:2;y:4", NULL, 0, 10, {13, 27, 23}, {245764, 5211701248, 4339154944}},
+        {"x:8", NULL, 8, 2, {1, 9, 5}, {4, 11182292992, 7692500992}},
+        {"x:8", "none", 8, 2, {1, 5, 5}, {4, 7692500992, 7692500992}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        subject s = {.machine = fixture_machine("h100_64.json")};
+        const dtp_mesh mesh = fixture_mesh(cases[i].mesh);
+        dtp_model_options read = dtp_model_options_init();
+        dtp_plan_options o = dtp_plan_options_init();
+        read.n_overrides = 3;
+        read.overrides = dims;
+        s.model = fixture_model_with("llama3_8b.json", &read);
+        o.mode = DTP_PLAN_PINS;
+        o.mesh = &mesh;
+        o.target = "torch";
+        o.precision = "f32";
+        o.regather = cases[i].regather;
+        o.n_styles = (size_t)cases[i].n_styles;
+        o.styles = styles + cases[i].first;
+        o.memory_limit_bytes = -1;
+        o.alone = true;
+        assert_int_equal(dtp_plan_make(s.model, s.machine, &o, &s.planned, NULL), DTP_OK);
+        const dtp_prediction *p = dtp_plan_predicted(s.planned.plan);
+        for (int32_t k = 0; k < DTP_N_COLL_TOTALS && p->collectives[k].kind != NULL; k++) {
+            assert_int_equal(p->collectives[k].count, k < 3 ? cases[i].count[k] : 0);
+            assert_int_equal(p->collectives[k].bytes, k < 3 ? cases[i].bytes[k] : 0);
+        }
+        drop(&s);
+    }
+}
+
 static int32_t count(const dtp_program *p, const char *prefix)
 {
     int32_t n = 0;
@@ -216,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torch__holds_what_fsdp_holds),
         cmocka_unit_test(test_torch__its_peak_has_room_for_them),
+        cmocka_unit_test(test_torch__sends_what_pytorch_sends),
         cmocka_unit_test(test_torch__fuses_biases_and_compiled_elementwise_kernels),
         cmocka_unit_test(test_compute__parts_are_the_whole),
     };

@@ -67,6 +67,28 @@ def _loss_of(module: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     return out
 
 
+class _Collectives(CommDebugMode):
+    """Counts bytes, too: of the larger side of a collective, on this rank."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes: dict[str, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before = self.get_total_counts()
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.get_total_counts() > before:
+            name = str(func._overloadpacket)
+            self.bytes[name] = self.bytes.get(name, 0) + max(map(_bytes, [*args, out]))
+        return out
+
+
+def _bytes(x: Any) -> int:
+    if isinstance(x, (list, tuple)):
+        return sum(map(_bytes, x))
+    return x.numel() * x.element_size() if isinstance(x, torch.Tensor) else 0
+
+
 class _Step:
     """A training step: forward and backward passes of all microbatches, the mean of the loss, an update."""
 
@@ -111,23 +133,30 @@ class _Step:
             self.run()
         return max(int(kinds["Total"]) for kinds in tracker.get_tracker_snapshot("peak").values())
 
-    def count(self) -> dict[str, int]:
-        with CommDebugMode() as mode:
+    def count(self) -> tuple[dict[str, int], dict[str, int]]:
+        with _Collectives() as mode:
             self.run()
-        return {str(kind): n for kind, n in mode.get_comm_counts().items()}
+        return _by_kind({str(name): n for name, n in mode.get_comm_counts().items()}), _by_kind(mode.bytes)
 
 
-def _beside(predicted: Json | None, tracked: int, counts: dict[str, int]) -> Json:
+def _by_kind(of: dict[str, int]) -> dict[str, int]:
     """Names of PyTorch's ops as the plan's kinds."""
-    counted = dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), 0)
-    for name, n in counts.items():
+    kinds = dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), 0)
+    for name, n in of.items():
         flat = name.rpartition(".")[2].replace("_", "")
-        kind = next((k for k in counted if k.replace("_", "") in flat), flat)
-        counted[kind] = counted.get(kind, 0) + n
+        kind = next((k for k in kinds if k.replace("_", "") in flat), flat)
+        kinds[kind] = kinds.get(kind, 0) + n
+    return kinds
+
+
+def _beside(predicted: Json | None, tracked: int, counted: tuple[dict[str, int], dict[str, int]]) -> Json:
     said = (predicted or {}).get("collectives", {})
-    table = {kind: {"predicted": said.get(kind, {"count": 0})["count"] if predicted else None, "counted": counted.get(kind, 0)}
-             for kind in {**counted, **said}}
-    peak = {"predicted": None, "tracked": tracked, "ratio": None}
-    if predicted:
-        peak |= {"predicted": predicted["peak_bytes"], "ratio": predicted["peak_bytes"] / tracked if tracked else None}
-    return {"collectives": table, "peak_bytes": peak}
+    table: Json = {}
+    for kind in {**counted[0], **said}:
+        of = said.get(kind, {"count": 0, "bytes": 0})
+        count, size = (of["count"], of["bytes"]) if predicted else (None, None)
+        table[kind] = {"predicted": count, "counted": counted[0].get(kind, 0),
+                       "bytes": {"predicted": size, "counted": counted[1].get(kind, 0)}}
+    peak = predicted["peak_bytes"] if predicted else None
+    return {"collectives": table, "peak_bytes": {"predicted": peak, "tracked": tracked,
+                                                 "ratio": peak / tracked if predicted and tracked else None}}

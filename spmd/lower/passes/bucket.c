@@ -15,7 +15,9 @@
  *
  * On a target with FSDP the parameters of an instance of a block are gathered by one collective,
  * and so are those outside of blocks, whatever their bytes and the memory that it takes; their
- * gradients are reduced likewise (fully_shard's groups).
+ * gradients are reduced likewise (fully_shard's groups). What else joins before the update are
+ * reductions over mesh dims that split an input: averages of gradients over data ranks. Others are
+ * DTensor's redistributions, each a collective of its own.
  *
  * There are two sweeps, the first of which only moves collectives up, the second only down. So the
  * places before a sweep say enough: whoever depends on a member that moved up lies behind it still.
@@ -36,6 +38,7 @@ typedef struct sweep {
     bool up; /* the first sweep */
     int64_t limit;
     const bool *grads; /* by tensor: a gradient of a parameter; on a target with FSDP, else NULL */
+    dtp_mesh_set data; /* mesh dims that split an input */
     int32_t n_units;
     dtp_comm_unit *units;
     int32_t *unit_of; /* by instruction, -1 = none */
@@ -182,6 +185,10 @@ static bool may_join(const sweep *s, int32_t unit)
     const dtp_value_id root = dtp_value_root(s->p, s->p->instrs[s->units[unit].tail].out[0]);
     const bool stays = s->p->values[root].kind == DTP_VALUE_RESIDENT;
     const bool summed = reduces && start->phase == DTP_UPDATE && dtp_program_microbatches(s->p) > 1;
+    if (s->grads != NULL && start->phase != DTP_UPDATE &&
+        (!reduces || (start->coll.set & ~s->data) != 0)) {
+        return false;
+    }
     return start->coll.n_bucket == 0 && bytes_of(s, unit) <= s->limit &&
            (s->up ? gathers || summed : reduces || (gathers && stays));
 }
@@ -361,15 +368,25 @@ static void take_sums(sweep *s)
     }
 }
 
+static dtp_mesh_set data_dims(const dtp_program *p)
+{
+    dtp_mesh_set data = 0;
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        for (int32_t m = 0; m < p->mesh.n_dims && p->values[v].kind == DTP_VALUE_INPUT; m++) {
+            data |= p->values[v].layout.placement[m].kind == DTP_SHARD ? 1U << m : 0U;
+        }
+    }
+    return data;
+}
+
 static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, const bool *grads,
                             dtp_arena *scratch, dtp_err *err)
 {
     const int32_t n = p->n_instrs;
-    sweep s = {.p = p, .up = up, .limit = limit};
+    sweep s = {.p = p, .up = up, .limit = limit, .grads = grads, .data = data_dims(p)};
     int32_t most = 0;
     DTP_TRY(DTP_NEW(scratch, s.units, n, err));
     DTP_TRY(DTP_NEW(scratch, s.unit_of, n, err));
-    s.grads = grads;
     s.n_units = dtp_comm_units_find(p->instrs, n, true, s.units, s.unit_of);
     if (!up) {
         take_sums(&s);
