@@ -123,6 +123,9 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
     if (instr->kind == DTP_INSTR_WAIT) {
         return 0.0; /* what it waits for has its price at the START */
     }
+    if (instr->kind == DTP_INSTR_COPY && pricer->of_bounds) {
+        return 0.0;
+    }
     if (instr->kind == DTP_INSTR_COPY) {
         double in = (double)p->values[instr->in[0]].bytes;
         double out = (double)p->values[instr->out[0]].bytes;

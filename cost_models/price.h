@@ -13,6 +13,8 @@ typedef struct dtp_pricer {
     const dtp_target *target; /* what programs that are made to be priced are for */
     dtp_mesh mesh;
     dtp_group_shape groups[1 << DTP_MAX_MESH_DIMS]; /* by mesh set */
+    bool of_bounds; /* prices that no program is below: copies cost nothing, and updates share their
+                       launches where the target joins them */
     const struct dtp_stop *stop; /* once it has fired, predictions leave out what only makes a
                                     program faster: another order, buckets; NULL: never */
 } dtp_pricer;

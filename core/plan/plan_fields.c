@@ -184,8 +184,8 @@ static dtp_status read_bound(const dtp_json *v, const char *key, int64_t most, c
 static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
     static const char *const keys[] = {
-        "status", "cost",         "bound",      "gap",        "solver", "nodes", "solve_s",
-        "prices", "untied_bound", "untied_gap", "least_cost", "ended",  NULL};
+        "status", "cost",         "bound",      "gap",        "solver", "nodes",      "solve_s",
+        "prices", "untied_bound", "untied_gap", "least_cost", "ended",  "step_bound", NULL};
     dtp_certificate *c = &plan->certificate;
     const dtp_json *v;
     int32_t status = 0, ended = 0;
@@ -219,6 +219,15 @@ static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err
         c->has_untied = true;
         DTP_TRY(read_bound(v, "untied_bound", c->bound, "bound", &c->untied_bound, err));
         DTP_TRY(read_gap(v, "untied_gap", c->least_cost, c->untied_bound, &c->untied_gap, err));
+    }
+    const dtp_json *step = dtp_json_get(v, "step_bound");
+    if (step != NULL) {
+        if (plan->rules_mode || plan->objective != DTP_OBJECTIVE_TIME) {
+            return dtp_json_fail(step, err,
+                                 "only plans in tensor mode with objective time have this");
+        }
+        DTP_TRY(read_bound(v, "step_bound", (int64_t)ceil(1e12 * plan->predicted.step_time_s),
+                           "step, in picoseconds", &c->step_bound, err));
     }
     DTP_TRY(read_text(v, "solver", plan->arena, &c->solver, err));
     DTP_TRY(read_count(v, "nodes", &c->nodes, err));

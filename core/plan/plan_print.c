@@ -22,6 +22,19 @@ static dtp_quantity cost_text(int64_t ps)
     return dtp_seconds(1e-12 * (double)ps);
 }
 
+/* Of the step. */
+static void print_step_bound(const dtp_plan *plan, dtp_strbuf *out)
+{
+    const dtp_certificate *c = &plan->certificate;
+    const double step_s = plan->predicted.step_time_s, bound_s = 1e-12 * (double)c->step_bound;
+    if (c->step_bound > 0) {
+        dtp_strbuf_addf(
+            out, "step: no plan of this mesh%s takes less than %s, this one %s, %.1f %% more\n",
+            c->has_untied ? " with equal layers" : "", dtp_seconds(bound_s).text,
+            dtp_seconds(step_s).text, 100.0 * (step_s / bound_s - 1.0));
+    }
+}
+
 /* Cost and bound are picoseconds or, of the memory objective, bytes. */
 static void print_bounds(const dtp_plan *plan, dtp_strbuf *out)
 {
@@ -231,6 +244,7 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
     dtp_plan_print_tried(plan->n_tried, plan->tried, out);
     print_expressible(plan, out);
     const dtp_certificate *c = &plan->certificate;
+    print_step_bound(plan, out);
     dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
     print_bounds(plan, out);
     dtp_strbuf_addf(out, " (%s, %" PRId64 " nodes)\n", c->solver, c->nodes);

@@ -73,6 +73,9 @@ static void write_certificate(dtp_json_writer *w, const dtp_certificate *c, bool
         dtp_json_write_int(w, "untied_bound", c->untied_bound);
         dtp_json_write_double(w, "untied_gap", c->untied_gap);
     }
+    if (c->step_bound > 0) {
+        dtp_json_write_int(w, "step_bound", c->step_bound);
+    }
     if (c->ended != DTP_STOP_NONE) {
         dtp_json_write_string(w, "ended", dtp_stop_reasons[c->ended]);
     }

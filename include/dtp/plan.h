@@ -103,8 +103,10 @@ typedef struct dtp_certificate {
     bool has_prices;
     int32_t n_prices;
     dtp_shadow_price *prices; /* with has_prices */
+    int64_t step_bound; /* tensor mode, objective time, where communication overlaps: no plan of the
+                           mesh has a step of less than so many picoseconds; 0: none is known */
 } dtp_certificate;
-DTP_ASSERT_SIZE(dtp_certificate, 112);
+DTP_ASSERT_SIZE(dtp_certificate, 120);
 
 /* ---- plans ---- */
 

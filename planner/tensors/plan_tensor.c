@@ -5,10 +5,15 @@
 
 #include "core/graph/implementation.h"
 #include "planner/shadow_prices.h"
+#include "planner/tensors/step_bound.h"
 #include "planner/tensors/plan_tensor_internal.h"
 
 /* Share of the cost that tying may lose before the problem is solved again in two groups. */
 static const double MOST_LOSS = 0.01;
+
+/* Of the solves for the bound on the step. */
+enum { BOUND_ITERATIONS = 20 };
+static const double BOUND_GAP = 0.002;
 
 const char DTP_SOLVER_UNTIED[] = "selection";
 const char DTP_SOLVER_TIED[] = "selection, tied";
@@ -221,6 +226,37 @@ static dtp_status bound_pruned(dtp_planning *p, dtp_err *err)
     return DTP_OK;
 }
 
+/* Whether the plan is one that people see, as far as it is known. */
+static bool wants_bounds(const dtp_planning *p)
+{
+    return p->request->tying_bound && p->request->options.objective == DTP_OBJECTIVE_TIME &&
+           p->has_best && !p->pruned &&
+           (p->incumbent == NULL ||
+            p->best.predicted.step_time_s < p->incumbent->predicted.step_time_s);
+}
+
+/* Of the problem that was solved last. Baselines need not be plans of the problem: the bound of all
+ * is at most the step of the plan. One of the problem below it would show that the bound is none.
+ */
+static dtp_status bound_step(dtp_planning *p, dtp_err *err)
+{
+    tensor_state *state = p->state;
+    const int64_t step_ps = dtp_picoseconds(p->best.predicted.step_time_s);
+    dtp_solve_options options = dtp_tensor__solver_options(p);
+    bool is = false;
+    if (!wants_bounds(p) || !dtp_pricer_overlaps(&p->pricer) || dtp_stopped(p->request->stop)) {
+        return DTP_OK;
+    }
+    options.iterations = BOUND_ITERATIONS;
+    options.gap = BOUND_GAP;
+    DTP_TRY(dtp_step_bound_find(state->problem, &options, &state->step_bound, err));
+    if (state->step_bound > step_ps) {
+        DTP_TRY(in_space(p, &p->best, &is, err));
+        state->step_bound = is ? 0 : step_ps;
+    }
+    return DTP_OK;
+}
+
 /* What tying can cost at most; where that is much, each half of the instances decides on its own.
  */
 static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
@@ -230,10 +266,7 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
         return p->pruned ? bound_pruned(p, err) : DTP_OK;
     }
     DTP_TRY(dtp_stop_check(p->request->stop, err));
-    if (p->request->tying_bound && p->request->options.objective == DTP_OBJECTIVE_TIME &&
-        p->has_best &&
-        (p->incumbent == NULL ||
-         p->best.predicted.step_time_s < p->incumbent->predicted.step_time_s)) {
+    if (wants_bounds(p)) {
         DTP_TRY(
             dtp_tying_bound_find(state->problem, p->cheapest.cost_ps, 0, &state->tying_bound, err));
         state->has_tying_bound = true;
@@ -261,6 +294,7 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     DTP_TRY(dtp_planning_offer_baselines(p, err));
     dtp_status s = dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
     s = s == DTP_OK ? solve_tying(p, err) : s;
+    s = s == DTP_OK ? bound_step(p, err) : s;
     s = s == DTP_OK ? solve_narrow(p, err) : s;
     if (p->request->options.objective == DTP_OBJECTIVE_MEMORY) {
         p->certificate.bound = 0; /* that was one of costs */
@@ -329,6 +363,7 @@ static dtp_status decide(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         DTP_TRY(dtp_planning_add_pin(plan, state->pins.texts[i], err));
     }
     DTP_TRY(bound_tying(p, &plan->certificate, err));
+    plan->certificate.step_bound = state->step_bound;
     DTP_TRY(p->request->options.prices && !dtp_stopped(p->request->stop) ? find_prices(p, plan, err)
                                                                          : DTP_OK);
     const size_t n = (size_t)state->pins.n_implementations;

@@ -45,6 +45,7 @@ typedef struct tensor_state {
     dtp_form_space *space;       /* of the form of the request; NULL: none */
     int64_t tying_bound;         /* has_tying_bound: no plan costs less, whatever is shared */
     bool has_tying_bound;
+    int64_t step_bound;       /* of the certificate */
     int32_t n_seen, cap_seen; /* assignments of `problem` that were evaluated */
     seen_assignment *seen;
     int32_t *start;      /* scratch, by variable: an assignment that is known beforehand */

@@ -6,23 +6,23 @@
 /* Prices of kernels are rounded to picoseconds, one by one. */
 static const double ROUNDING = 1e-9;
 
-/* Whether the lowering may put the kernel of a node into another one: a function of an expression,
- * which a product that sums over nothing is too, a cast, or a sum, which a product may do. */
-static bool may_vanish(const tensor_build *b, const dtp_node *node)
+bool dtp_kernel_may_vanish(const dtp_graph *g, const dtp_target *target, const dtp_node *node)
 {
-    const uint32_t fuse = b->p->pricer->target->fuse;
-    bool sums = false;
+    const uint32_t fuse = target->fuse;
+    const int32_t rank = g->tensors[node->out[0]].type.rank;
+    bool sums = false, broadcasts = false;
     for (int32_t i = 0; i < node->n_in; i++) {
-        const dtp_ttype *in = &b->g->tensors[node->in[i]].type;
+        const dtp_ttype *in = &g->tensors[node->in[i]].type;
+        broadcasts = broadcasts || in->rank < rank;
         for (int32_t d = 0; d < in->rank; d++) {
-            sums = sums || dtp_ttype_find(&b->g->tensors[node->out[0]].type, in->dims[d].id) < 0;
+            sums = sums || dtp_ttype_find(&g->tensors[node->out[0]].type, in->dims[d].id) < 0;
         }
     }
     const bool contraction = (node->op->flags & DTP_OP_CONTRACTION) != 0;
     const bool function = dtp_fused_is_function(node->op) || (contraction && !sums);
     return ((fuse & (DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM)) != 0 && function) ||
-           ((fuse & (DTP_FUSE_PRODUCT | DTP_FUSE_BIAS)) != 0 &&
-            (function || (contraction && node->n_in == 1))) ||
+           ((fuse & DTP_FUSE_PRODUCT) != 0 && (function || (contraction && node->n_in == 1))) ||
+           ((fuse & DTP_FUSE_BIAS) != 0 && broadcasts && node->op == dtp_fused_op(DTP_FUSED_ADD)) ||
            ((fuse & DTP_FUSE_CAST) != 0 && (node->op->flags & DTP_OP_CAST) != 0);
 }
 
@@ -32,7 +32,8 @@ static dtp_status sum_classes(tensor_build *b, double *seconds, dtp_err *err)
     DTP_TRY(dtp_node_classes_find(b->g, b->arena, &b->classes, err));
     DTP_TRY(dtp_tensor__strategies(b, err));
     for (int32_t k = 0; k < b->classes.n; k++) {
-        const bool stays = !may_vanish(b, &b->g->nodes[b->classes.example[k]]);
+        const bool stays =
+            !dtp_kernel_may_vanish(b->g, b->p->pricer->target, &b->g->nodes[b->classes.example[k]]);
         ps += stays ? (double)b->classes.count[k] * (double)b->options[k].least_kernel_ps : 0.0;
     }
     *seconds = ps * 1e-12 * (1.0 - ROUNDING);

@@ -139,6 +139,16 @@ static bool update_fits(const strategy_walk *w, const dtp_node_layouts *l)
     return true;
 }
 
+/* Whether a strategy is as good as another one with the same layouts. In bounds kernels and
+ * communication have weights of their own. */
+static bool as_good(const strategy_walk *w, const dtp_node_price *a, const dtp_node_price *b)
+{
+    const bool apart = w->b->p->pricer->of_bounds;
+    return a->cost_ps <= b->cost_ps && a->sure_bytes <= b->sure_bytes &&
+           (!apart || (a->kernel_ps <= b->kernel_ps &&
+                       a->cost_ps - a->kernel_ps <= b->cost_ps - b->kernel_ps));
+}
+
 /* Enters a strategy unless one with the same layouts is as good; it may take the other's place. */
 static dtp_status keep_strategy(strategy_walk *w, const priced_strategy *offer, dtp_err *err)
 {
@@ -154,12 +164,10 @@ static dtp_status keep_strategy(strategy_walk *w, const priced_strategy *offer, 
         if (memcmp(old->layout, offer->layout, (size_t)count_ends(w) * sizeof *old->layout) != 0) {
             continue;
         }
-        if (old->price.cost_ps <= offer->price.cost_ps &&
-            old->price.sure_bytes <= offer->price.sure_bytes) {
+        if (as_good(w, &old->price, &offer->price)) {
             return DTP_OK;
         }
-        if (offer->price.cost_ps <= old->price.cost_ps &&
-            offer->price.sure_bytes <= old->price.sure_bytes) {
+        if (as_good(w, &offer->price, &old->price)) {
             *old = *offer;
             return DTP_OK;
         }

@@ -139,6 +139,9 @@ static dtp_status build(dtp_tensor_problem *p, dtp_err *err)
     s = s == DTP_OK ? dtp_node_pricer_create(p->graph, p->pricer, dtp_tensor_redistributor(p),
                                              &b.nodes, err)
                     : s;
+    if (s == DTP_OK && p->pricer->of_bounds) {
+        dtp_node_pricer_join(b.nodes);
+    }
     s = s == DTP_OK ? build_all(&b, err) : s;
     dtp_node_pricer_destroy(b.nodes);
     dtp_arena_destroy(b.arena);
