@@ -60,6 +60,7 @@ typedef struct dtp_candidate {
     dtp_overlap overlap;
     bool legal;
     const char *why;          /* not legal: the reason */
+    bool by_placements;       /* the form that is wanted says it by placements alone */
     int64_t cost_ps;          /* additive cost of the nodes, without passes */
     dtp_prediction predicted; /* of the final program */
 } dtp_candidate;

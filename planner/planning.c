@@ -102,11 +102,11 @@ void dtp_planning_tell(const dtp_planning *p)
     watch->progress(watch->user, &now);
 }
 
-dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, bool *is,
+dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, dtp_said *how,
                                 dtp_err *err)
 {
     const dtp_plan_request *r = p->request;
-    *is = true;
+    *how = DTP_SAID;
     if (r->form == NULL) {
         return DTP_OK;
     }
@@ -119,22 +119,47 @@ dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, b
     if (r->variant != NULL) {
         plan.variant = *r->variant;
     }
-    return dtp_export_says_all(r->form, &plan, p->graph, r->names, is, err);
+    DTP_TRY(dtp_export_says_all(r->form, &plan, p->graph, r->names, how, err));
+    if (*how == DTP_SAID_PLACEMENTS &&
+        dtp_export_placements_fail(p->model, p->machine->kind) != NULL) {
+        *how = DTP_SAID_NOT;
+    }
+    return DTP_OK;
+}
+
+/* Placements alone make DTensors of all that a module computes: fewer modules run so, and slower
+ * than is predicted. Such a plan is taken where it is better by more than this share. */
+static const double WORTH = 0.02;
+
+static dtp_prediction judged(const dtp_prediction *of, bool by_placements)
+{
+    dtp_prediction p = *of;
+    p.step_time_s *= by_placements ? 1.0 + WORTH : 1.0;
+    p.peak_bytes = by_placements ? (int64_t)((1.0 + WORTH) * (double)p.peak_bytes) : p.peak_bytes;
+    return p;
 }
 
 dtp_status dtp_planning_offer(dtp_planning *p, const dtp_candidate *c, dtp_err *err)
 {
-    bool said;
+    dtp_said how;
     if (!c->legal || dtp_planning_excess(p, c) > 0 || !p->planner->keeps_pins(p, c)) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_planning_is_said(p, c, &said, err));
-    if (!said) {
+    DTP_TRY(dtp_planning_is_said(p, c, &how, err));
+    if (how == DTP_SAID_NOT) {
         return DTP_OK;
     }
+    const int k = how == DTP_SAID_PLACEMENTS ? 1 : 0;
+    if (!p->has_form[k] || better(p, &c->predicted, &p->by_form[k])) {
+        p->by_form[k] = c->predicted;
+        p->has_form[k] = true;
+    }
+    const dtp_prediction now = judged(&c->predicted, k == 1),
+                         was = judged(&p->best.predicted, p->best.by_placements);
     p->cheapest = !p->has_best || c->cost_ps < p->cheapest.cost_ps ? *c : p->cheapest;
-    if (!p->has_best || better(p, &c->predicted, &p->best.predicted)) {
+    if (!p->has_best || better(p, &now, &was)) {
         p->best = *c;
+        p->best.by_placements = k == 1;
         p->has_best = true;
         dtp_planning_tell(p);
     }
@@ -214,6 +239,18 @@ dtp_status dtp_planning_add_pin(dtp_plan *plan, const char *text, dtp_err *err)
     return DTP_OK;
 }
 
+/* By modules or by placements alone, and what the other would take. */
+static void fill_forms(const dtp_planning *p, dtp_plan_expressible *e)
+{
+    const int other = p->best.by_placements ? 0 : 1;
+    if (p->request->form->has_modules) {
+        e->by = p->best.by_placements ? "placements" : "modules";
+        e->failing = dtp_export_placements_fail(p->model, p->machine->kind);
+        e->other_step_time_s = p->has_form[other] ? p->by_form[other].step_time_s : 0.0;
+        e->other_peak_bytes = p->has_form[other] ? p->by_form[other].peak_bytes : 0;
+    }
+}
+
 static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
 {
     DTP_TRY(dtp_plan_set_model(plan, p->model, err));
@@ -229,6 +266,7 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         plan->expressible = (dtp_plan_expressible){.form = p->request->form->name,
                                                    .bounded = !p->planner->rules_only &&
                                                               p->request->form->loses != 0};
+        fill_forms(p, &plan->expressible);
     }
     plan->predicted = p->best.predicted;
     plan->overlap = p->best.overlap;
@@ -323,10 +361,31 @@ typedef struct search {
 
 static bool plan_better(const dtp_plan_request *request, const dtp_plan *a, const dtp_plan *b)
 {
-    if (request->options.objective == DTP_OBJECTIVE_MEMORY) {
-        return a->predicted.peak_bytes < b->predicted.peak_bytes;
+    const dtp_prediction x = judged(&a->predicted, dtp_plan_by_placements(a)),
+                         y = judged(&b->predicted, dtp_plan_by_placements(b));
+    return request->options.objective == DTP_OBJECTIVE_MEMORY ? x.peak_bytes < y.peak_bytes
+                                                              : x.step_time_s < y.step_time_s;
+}
+
+void dtp_plan_result_keep(dtp_plan_result *best, dtp_plan_result *next, bool taken)
+{
+    const dtp_plan *dropped = taken ? best->plan : next->plan;
+    dtp_plan *kept = taken ? next->plan : best->plan;
+    if (dropped != NULL && kept != NULL && kept->expressible.by != NULL) {
+        const bool same = dtp_plan_by_placements(dropped) == dtp_plan_by_placements(kept);
+        const dtp_plan_expressible *of = &dropped->expressible;
+        const double step_s = same ? of->other_step_time_s : dropped->predicted.step_time_s;
+        const int64_t peak = same ? of->other_peak_bytes : dropped->predicted.peak_bytes;
+        dtp_plan_expressible *e = &kept->expressible;
+        if (step_s > 0.0 && (e->other_step_time_s <= 0.0 || step_s < e->other_step_time_s)) {
+            e->other_step_time_s = step_s;
+            e->other_peak_bytes = peak;
+        }
     }
-    return a->predicted.step_time_s < b->predicted.step_time_s;
+    dtp_plan_result_free(taken ? best : next);
+    if (taken) {
+        *best = *next;
+    }
 }
 
 bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_result *a,
@@ -402,12 +461,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     dtp_log(s->request->options.ctx, DTP_LOG_INFO, "planner", "mesh",
             "mesh='%s' outcome=%s bound=%" PRId64 " step_time_s=%g", text,
             dtp_mesh_outcome_name(r->outcome), r->bound, r->step_time_s);
-    if (is_taken(s, i, &next)) {
-        dtp_plan_result_free(s->best);
-        *s->best = next;
-    } else {
-        dtp_plan_result_free(&next);
-    }
+    dtp_plan_result_keep(s->best, &next, is_taken(s, i, &next));
     return DTP_OK;
 }
 

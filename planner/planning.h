@@ -35,6 +35,9 @@ typedef struct dtp_planning {
 
     dtp_candidate best; /* has_best: the incumbent */
     bool has_best;
+    /* Of a form with has_modules: the best by modules and by placements alone. */
+    dtp_prediction by_form[2];
+    bool has_form[2];
     dtp_candidate cheapest; /* has_best: the least additive cost of what fits and keeps the pins */
     int32_t n_baselines;
     dtp_candidate *baselines;
@@ -66,6 +69,9 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
                             const dtp_machine *machine, const dtp_plan_request *request,
                             dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;
 
+/* Keeps `next` in place of *best where it is taken, and frees the other one; what the other form of
+ * two would take is that of both. */
+void dtp_plan_result_keep(dtp_plan_result *best, dtp_plan_result *next, bool taken);
 /* Whether a result is better than the best one so far: a plan before none, the smaller limit that
  * works among those without a plan, the smaller bound of it where that is not known. */
 bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_result *a,
@@ -87,7 +93,7 @@ dtp_lower_options dtp_planning_lowering(const dtp_planning *p,
  * makespan, for memory the peak; the other breaks ties. */
 dtp_status dtp_planning_offer(dtp_planning *p, const dtp_candidate *c, dtp_err *err) DTP_MUST_CHECK;
 /* Whether the form of the request, if there is one, says all of a candidate. */
-dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, bool *is,
+dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, dtp_said *how,
                                 dtp_err *err) DTP_MUST_CHECK;
 /* Prices the baselines, the first candidates: by `begin`, before anything that takes long. */
 dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;

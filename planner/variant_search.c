@@ -29,7 +29,8 @@ typedef struct search {
     const dtp_variant_search *what;
     dtp_arena *arena; /* texts and variants while it runs */
     int32_t n, done;
-    bool fits; /* the last one that was tried */
+    bool fits;         /* the last one that was tried */
+    bool fits_without; /* one without recomputation and microbatches that are searched */
     dtp_graph_variant *variants;
     int32_t best_variant;
     trial *tried;       /* by variant that is done */
@@ -38,12 +39,18 @@ typedef struct search {
     dtp_plan_result *best;
 } search;
 
+/* Whether it has recomputation or microbatches that are searched. */
+static bool saves_memory(const dtp_variant_search *what, const dtp_graph_variant *variant)
+{
+    return (what->remat && variant->remat.n > 0) ||
+           (what->microbatches && variant->microbatches > 1);
+}
+
 /* Whether it changes nothing that is searched: what is given is the same in all variants. */
 static bool is_plain(const dtp_variant_search *what, const dtp_graph_variant *variant)
 {
     return !(what->precision && !dtp_precision_is_f32(&variant->precision)) &&
-           !(what->remat && variant->remat.n > 0) &&
-           !(what->microbatches && variant->microbatches > 1);
+           !saves_memory(what, variant);
 }
 
 /* Behind `text`; a shell takes what has blanks in quotes. */
@@ -204,13 +211,9 @@ static void keep_better(search *s, int32_t i, dtp_plan_result *next)
             (dtp_plan){.certificate = next->plan->certificate, .predicted = next->plan->predicted};
         s->has_incumbent = true;
     }
-    if (dtp_plan_result_better(s->request, next, s->best)) {
-        dtp_plan_result_free(s->best);
-        *s->best = *next;
-        s->best_variant = i;
-    } else {
-        dtp_plan_result_free(next);
-    }
+    const bool taken = dtp_plan_result_better(s->request, next, s->best);
+    s->best_variant = taken ? i : s->best_variant;
+    dtp_plan_result_keep(s->best, next, taken);
 }
 
 static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
@@ -229,6 +232,7 @@ static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
     DTP_TRY(s->mode(s->g, s->machine, &request, &next, err));
     dtp_status st = note(s, text, describe(s, &next), err);
     s->fits = next.plan != NULL;
+    s->fits_without = s->fits_without || (s->fits && !saves_memory(s->what, request.variant));
     if (st == DTP_OK && next.plan != NULL) {
         trial *t = &s->tried[s->done - 1];
         t->planned = true;
@@ -254,7 +258,7 @@ static dtp_status try_variant(search *s, int32_t i, dtp_err *err)
             err);
     }
     st = st == DTP_OK ? plan_one(s, i, text, &why) : st;
-    if (st == DTP_STOPPED) {
+    if (st == DTP_STOPPED && !(s->what->when_needed && s->best->plan == NULL)) {
         return note(s, text, why.msg, err);
     }
     if (st != DTP_OK && dtp_status_is_input(st) && (i > 0 || s->what->helps)) {
@@ -306,11 +310,13 @@ static dtp_status explain(const search *s, dtp_err *err)
     return s->mode(s->g, s->machine, &request, s->best, err);
 }
 
-/* Of what helps: a variant with more microbatches than one that fits is not faster. */
+/* Of what is there to make a plan fit: a variant with more microbatches than one that fits is not
+ * tried, as it is rarely faster. */
 static bool is_needless(const search *s, int32_t i)
 {
-    return s->what->helps && s->fits && i > 0 &&
-           s->variants[i].microbatches > s->variants[i - 1].microbatches;
+    return (s->what->when_needed && s->fits_without && saves_memory(s->what, &s->variants[i])) ||
+           ((s->what->when_needed || s->what->helps) && s->fits && i > 0 &&
+            s->variants[i].microbatches > s->variants[i - 1].microbatches);
 }
 
 static dtp_status run(search *s, dtp_err *err)
@@ -337,6 +343,9 @@ static dtp_status run(search *s, dtp_err *err)
     if (best->arena == NULL) { /* no variant has a result to keep: all are refused */
         best->arena = dtp_arena_create();
         DTP_TRY(DTP_MEMORY(err, best->arena));
+    }
+    if (s->what->when_needed && s->done == 1 && best->plan != NULL) {
+        return DTP_OK;
     }
     qsort(s->tried, (size_t)s->done, sizeof *s->tried, compare_trials);
     DTP_TRY(copy_texts(s, best->arena, &best->n_tried, &best->tried, err));

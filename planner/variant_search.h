@@ -28,6 +28,9 @@ typedef struct dtp_variant_search {
     bool helps; /* what makes a plan fit: without the model as it is, recomputation of nothing or of
                    all blocks, each with the fewest microbatches that do, and no result where
                    nothing fits */
+    bool when_needed; /* recomputation and microbatches only where the model without them has no
+                         plan, and no more microbatches than fit; where it has one and nothing else
+                         is searched, `tried` is empty */
 } dtp_variant_search;
 
 /* The best plan. out->tried has a text for every variant, such as

@@ -34,21 +34,28 @@ const char *tool_beside(const tool_source *source, const char *given, const char
     return access(path->text, R_OK) == 0 ? path->text : NULL;
 }
 
-dtp_status tool_target_find(const tool_source *source, dtp_machine *machine, tool_target *out,
-                            dtp_err *err)
+bool tool_accelerated(const dtp_machine *machine)
 {
-    const bool cuda = machine != NULL && strcmp(machine->kind, "cuda") == 0;
+    return machine != NULL && strcmp(machine->kind, "cpu") != 0;
+}
+
+dtp_status tool_target_find(const tool_source *source, const char *framework, dtp_machine *machine,
+                            tool_target *out, dtp_err *err)
+{
+    const bool accelerated = tool_accelerated(machine);
+    const bool cuda = accelerated && strcmp(machine->kind, "cuda") == 0 && framework == NULL;
     const dtp_target *of_backend =
         source->backend != NULL ? dtp_target_of_backend(source->backend) : NULL;
     *out = (tool_target){.target = of_backend != NULL ? of_backend
                                    : cuda             ? &dtp_target_cuda
+                                   : accelerated      ? &dtp_target_torch
                                                       : &dtp_target_cpu,
                          .precision = source->precision};
     if (source->target != NULL) {
         DTP_TRY(
             dtp_err_prefixed(dtp_target_find(source->target, &out->target, err), err, "--target"));
     }
-    const bool bf16 = cuda && machine->flops[DTP_BF16] > 0.0;
+    const bool bf16 = accelerated && machine->flops[DTP_BF16] > 0.0;
     if (bf16 && source->backend == NULL && source->precision == NULL) {
         out->precision = out->target->precision;
     }
@@ -200,7 +207,8 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
         return DTP_FAIL(err, DTP_INVALID, "--ranks-at-most is for a plan; give --plan");
     }
     DTP_TRY(dtp_mesh_parse(source->mesh == NULL ? "" : source->mesh, &mesh, err));
-    DTP_TRY(tool_target_find(source, source->plan == NULL ? job->machine : NULL, &target, err));
+    DTP_TRY(tool_target_find(source, job->model->framework,
+                             source->plan == NULL ? job->machine : NULL, &target, err));
     const bool wide =
         job->plan != NULL && tool_is_wide(source) && dtp_plan_compute_dtype(job->plan) == DTP_F32;
     if (wide) {

@@ -24,14 +24,18 @@ typedef struct tool_target {
     const char *precision; /* NULL: that of the model */
 } tool_target;
 
+/* Whether it is a machine of accelerators: of another kind than cpu. */
+bool tool_accelerated(const dtp_machine *machine);
+
 /* Both of a program whose layouts no plan decides, for every command: as the options say; without
- * --target the target of the backend that runs it, else `cuda` on a machine of kind cuda, else
- * `cpu`. What no backend runs here is in bf16 on a machine of kind cuda that states its rate,
- * where --precision is not given and the target is not of the CPU. The machine (NULL: none) is set
- * to the runtime of --runtime, else of the target. DTP_INVALID naming the targets or runtimes
- * there are. */
-dtp_status tool_target_find(const tool_source *source, dtp_machine *machine, tool_target *out,
-                            dtp_err *err) DTP_MUST_CHECK;
+ * --target the target of the backend that runs it; else on a machine of kind cpu `cpu`; else
+ * `torch` for a model that was imported (`framework`, that of dtp_graph, NULL: it was not) and on
+ * machines on which dtrun has no backend; else `cuda`. What no backend runs here is in bf16 on a
+ * machine of accelerators that states its rate, where --precision is not given and the target is
+ * not of the CPU. The machine (NULL: none) is set to the runtime of --runtime, else of the target.
+ * DTP_INVALID naming the targets or runtimes there are. */
+dtp_status tool_target_find(const tool_source *source, const char *framework, dtp_machine *machine,
+                            tool_target *out, dtp_err *err) DTP_MUST_CHECK;
 /* Sets the machine to the runtime that a plan was made with. */
 dtp_status tool_plan_runtime(const dtp_plan *plan, dtp_machine *machine,
                              dtp_err *err) DTP_MUST_CHECK;

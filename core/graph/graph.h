@@ -128,6 +128,8 @@ typedef struct dtp_row_fold {
 struct dtp_graph {
     dtp_arena *arena;
     const char *name;
+    const char *framework; /* from which the model was imported: "torch" or "transformers"; NULL:
+                              none. Not part of the hash */
     const dtp_op_set *ops; /* by name; borrowed */
     dtp_dims dims;
     int32_t n_tensors, cap_tensors;

@@ -47,6 +47,11 @@ typedef struct dtp_plan_expressible {
     bool bounded;     /* the bound of the certificate is one of such plans alone */
     double all_step_time_s;
     int64_t all_peak_bytes;
+    /* Of a form that says plans by styles of modules or by placements alone: */
+    const char *by;           /* "modules" or "placements"; NULL: no such form */
+    double other_step_time_s; /* the best plan that was found by the other; 0: none */
+    int64_t other_peak_bytes;
+    const char *failing; /* why placements alone were not searched; NULL: they were */
 } dtp_plan_expressible;
 
 struct dtp_plan {
@@ -90,6 +95,12 @@ struct dtp_plan {
 
 dtp_status dtp_plan_create(dtp_plan **out, dtp_err *err) DTP_MUST_CHECK;
 
+/* Whether a plan that was searched for a form is said by placements alone. */
+static inline bool dtp_plan_by_placements(const dtp_plan *plan)
+{
+    return plan->expressible.by != NULL && strcmp(plan->expressible.by, "placements") == 0;
+}
+
 /* Whether the peak of a legal baseline is within the plan's memory limit; true for others. */
 bool dtp_plan_baseline_fits(const dtp_plan *plan, const dtp_baseline *b);
 
@@ -131,8 +142,17 @@ dtp_status dtp_plan_read_model(const char *file, const char *text, size_t len, d
 dtp_status dtp_plan_file_read(const char *path, char **text, size_t *len,
                               dtp_err *err) DTP_MUST_CHECK;
 
-/* For people: certificate, predictions, baselines. g is the plan's graph. */
-void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out);
+/* What a plan takes under another target than its own. */
+typedef struct dtp_plan_elsewhere {
+    const char *target, *rates;
+    int64_t limit_bytes; /* of its peak; 0: none */
+    dtp_prediction predicted;
+} dtp_plan_elsewhere;
+
+/* For people: certificate, predictions, baselines. g is the plan's graph; `other` stands beside
+ * the plan's own throughput and memory (NULL: none). */
+void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, const dtp_plan_elsewhere *other,
+                    dtp_strbuf *out);
 
 /* Some lines of what a search tried: the first texts and how many more there are. */
 void dtp_plan_print_tried(int32_t n, const char *const *tried, dtp_strbuf *out);

@@ -433,8 +433,10 @@ dtp_status dtp_plan_read_model(const char *file, const char *text, size_t len, d
 
 static dtp_status read_expressible(const dtp_json *v, dtp_plan *plan, dtp_err *err)
 {
-    static const char *const keys[] = {"form", "bounded", "all_step_time_s", "all_peak_bytes",
-                                       NULL};
+    static const char *const keys[] = {
+        "form", "bounded",           "all_step_time_s",  "all_peak_bytes",
+        "by",   "other_step_time_s", "other_peak_bytes", "failing",
+        NULL};
     const dtp_json *bounded;
     dtp_plan_expressible *e = &plan->expressible;
     DTP_TRY(dtp_json_keys(v, keys, err));
@@ -442,7 +444,19 @@ static dtp_status read_expressible(const dtp_json *v, dtp_plan *plan, dtp_err *e
     DTP_TRY(dtp_json_require(v, "bounded", &bounded, err));
     DTP_TRY(dtp_json_bool(bounded, &e->bounded, err));
     DTP_TRY(read_amount(v, "all_step_time_s", &e->all_step_time_s, err));
-    return read_count(v, "all_peak_bytes", &e->all_peak_bytes, err);
+    DTP_TRY(read_count(v, "all_peak_bytes", &e->all_peak_bytes, err));
+    if (dtp_json_get(v, "by") != NULL) {
+        DTP_TRY(read_text(v, "by", plan->arena, &e->by, err));
+        DTP_TRY(read_amount(v, "other_step_time_s", &e->other_step_time_s, err));
+        DTP_TRY(read_count(v, "other_peak_bytes", &e->other_peak_bytes, err));
+        if (strcmp(e->by, "modules") != 0 && strcmp(e->by, "placements") != 0) {
+            return dtp_json_fail(dtp_json_get(v, "by"), err,
+                                 "'%s' is neither modules nor placements", e->by);
+        }
+    }
+    return dtp_json_get(v, "failing") != NULL
+               ? read_text(v, "failing", plan->arena, &e->failing, err)
+               : DTP_OK;
 }
 
 static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err)

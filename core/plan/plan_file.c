@@ -34,7 +34,7 @@ dtp_status dtp_plan_describe(const dtp_plan *plan, const dtp_graph *model, dtp_p
     DTP_TRY(dtp_plan_graph(plan, model, &g, err));
     dtp_status s = DTP_OK;
     if (form == DTP_PLAN_TEXT) {
-        dtp_plan_print(plan, g, &out);
+        dtp_plan_print(plan, g, NULL, &out);
         s = out.failed ? DTP_FAIL(err, DTP_NOMEM, "out of memory for a report") : DTP_OK;
     } else {
         s = dtp_plan_write(plan, g, form == DTP_PLAN_TIMINGS, &out.text, err);

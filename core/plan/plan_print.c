@@ -1,5 +1,7 @@
 /* A plan as text for people. */
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,8 +58,44 @@ static void print_prediction(const char *name, const dtp_prediction *p, double b
                     best > 0.0 ? p->step_time_s / best : 1.0, fits ? "" : "*");
 }
 
+/* The plan under its target and under another one, side by side; rows that say nothing of both are
+ * left out. */
+static void print_targets(const dtp_plan *plan, const dtp_plan_elsewhere *other, dtp_strbuf *out)
+{
+    enum { NAME, RATES, STEP, TOKENS, EACH, MFU, PEAK, RESERVED, N_ROWS };
+    static const char *const names[N_ROWS] = {
+        "", "rates", "step", "tokens/s", "  of a device", "MFU", "peak", "  reserved"};
+    const dtp_prediction *both[] = {&plan->predicted, &other->predicted};
+    char cells[N_ROWS][2][40];
+    const bool over = other->limit_bytes > 0 && both[1]->peak_bytes > other->limit_bytes;
+    for (int i = 0; i < 2; i++) {
+        const dtp_prediction *p = both[i];
+        const int64_t taken = p->reserved_bytes > 0 ? p->reserved_bytes : p->peak_bytes;
+        const double tokens = p->tokens_per_s;
+        const bool any = tokens > 0.0;
+        (void)snprintf(cells[NAME][i], 40, "%s", i == 0 ? plan->target : other->target);
+        (void)snprintf(cells[RATES][i], 40, "%s", i == 0 ? plan->rates : other->rates);
+        (void)snprintf(cells[STEP][i], 40, "%s", dtp_seconds(p->step_time_s).text);
+        (void)snprintf(cells[TOKENS][i], 40, any ? "%.0f" : "-", tokens);
+        (void)snprintf(cells[EACH][i], 40, any ? "%.0f" : "-",
+                       tokens / dtp_mesh_ranks(&plan->mesh));
+        (void)snprintf(cells[MFU][i], 40, p->mfu > 0.0 ? "%.1f %%" : "-", 100.0 * p->mfu);
+        (void)snprintf(cells[PEAK][i], 40, "%s%s", dtp_byte_count((double)p->peak_bytes).text,
+                       i == 1 && over ? "*" : "");
+        (void)snprintf(cells[RESERVED][i], 40, "%s", dtp_byte_count((double)taken).text);
+    }
+    dtp_strbuf_add(out, "\nthis plan by the target that runs it:\n");
+    for (int r = 0; r < N_ROWS; r++) {
+        const bool empty = strcmp(cells[r][0], "-") == 0 && strcmp(cells[r][1], "-") == 0;
+        if (!empty) {
+            dtp_strbuf_addf(out, "%-17s %13s %13s\n", names[r], cells[r][0], cells[r][1]);
+        }
+    }
+    dtp_strbuf_add(out, over ? "* over the memory limit\n" : "");
+}
+
 /* Where the time of the plan goes, and what people compare. */
-static void print_throughput(const dtp_plan *plan, dtp_strbuf *out)
+static void print_throughput(const dtp_plan *plan, const dtp_plan_elsewhere *other, dtp_strbuf *out)
 {
     static const char *const names[DTP_N_COMPUTE_PARTS] = {"products", "attention", "its gradient",
                                                            "memory-bound", "launches"};
@@ -77,6 +115,10 @@ static void print_throughput(const dtp_plan *plan, dtp_strbuf *out)
                         any ? ";" : "compute:", dtp_seconds(p->host_s).text);
     }
     dtp_strbuf_add(out, any || p->host_s > 0.0 ? "\n" : "");
+    if (other != NULL) {
+        print_targets(plan, other, out);
+        return;
+    }
     if (p->reserved_bytes > 0) {
         dtp_strbuf_addf(out, "memory: %s allocated at the peak, %s reserved\n",
                         dtp_byte_count((double)p->peak_bytes).text,
@@ -96,7 +138,8 @@ static void print_throughput(const dtp_plan *plan, dtp_strbuf *out)
     }
 }
 
-static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
+static void print_predictions(const dtp_plan *plan, const dtp_plan_elsewhere *other,
+                              dtp_strbuf *out)
 {
     const double best = plan->predicted.step_time_s;
     if (plan->machine == NULL) {
@@ -121,7 +164,7 @@ static void print_predictions(const dtp_plan *plan, dtp_strbuf *out)
         }
     }
     dtp_strbuf_add(out, all_fit ? "" : "* over the memory limit\n");
-    print_throughput(plan, out);
+    print_throughput(plan, other, out);
 }
 
 static void print_frozen(const dtp_graph *g, dtp_strbuf *out)
@@ -213,9 +256,26 @@ static void print_expressible(const dtp_plan *plan, dtp_strbuf *out)
     }
     dtp_strbuf_add(out, e->bounded ? "; the bound covers plans of this form only\n"
                                    : "; the bound covers plans of every form\n");
+    if (e->by != NULL) {
+        const bool modules = strcmp(e->by, "modules") == 0;
+        const double other = time ? e->other_step_time_s : (double)e->other_peak_bytes;
+        const char *name = modules ? "placements alone" : "modules";
+        dtp_strbuf_addf(out, "form: %s; ",
+                        modules ? "modules (parallelize_module, fully_shard)" : "placements alone");
+        if (e->failing != NULL) {
+            dtp_strbuf_addf(out, "placements alone are left out: %s\n", e->failing);
+        } else if (other > 0.0) {
+            dtp_strbuf_addf(out, "the best plan by %s: %s, %.2f %% %s\n", name,
+                            time ? dtp_seconds(other).text : dtp_byte_count(other).text,
+                            100.0 * fabs(other / own - 1.0), other < own ? "less" : "more");
+        } else {
+            dtp_strbuf_addf(out, "no plan by %s was found\n", name);
+        }
+    }
 }
 
-void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
+void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, const dtp_plan_elsewhere *other,
+                    dtp_strbuf *out)
 {
     char mesh[DTP_MESH_TEXT_BYTES];
     dtp_mesh_print(&plan->mesh, mesh);
@@ -274,7 +334,7 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *out)
                         p->relaxed_by_bytes > 0 ? " for 1 GiB more" : "",
                         p->exact ? "" : " (not proven)");
     }
-    print_predictions(plan, out);
+    print_predictions(plan, other, out);
     bool none = true;
     dtp_strbuf_add(out, "\ncollectives per step:");
     for (int32_t i = 0; i < DTP_N_COLL_TOTALS; i++) {

@@ -144,6 +144,14 @@ static void write_expressible(dtp_json_writer *w, const dtp_plan_expressible *e)
     dtp_json_write_bool(w, "bounded", e->bounded);
     dtp_json_write_double(w, "all_step_time_s", e->all_step_time_s);
     dtp_json_write_int(w, "all_peak_bytes", e->all_peak_bytes);
+    if (e->by != NULL) {
+        dtp_json_write_string(w, "by", e->by);
+        dtp_json_write_double(w, "other_step_time_s", e->other_step_time_s);
+        dtp_json_write_int(w, "other_peak_bytes", e->other_peak_bytes);
+    }
+    if (e->failing != NULL) {
+        dtp_json_write_string(w, "failing", e->failing);
+    }
     dtp_json_end_object(w);
 }
 

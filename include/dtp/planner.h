@@ -68,6 +68,8 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
                                 of all plans beside them; not in pins mode, not with `uneven`.
                                 NULL: any plan */
     const char *regather;    /* as in dtp_job_options; NULL: decided within the memory limit */
+    bool make_fit; /* not in pins mode: where no plan keeps the limit, `remat` and `microbatches`
+                      that are NULL are searched, as with "auto" */
 } dtp_plan_options;
 
 static inline dtp_plan_options dtp_plan_options_init(void)

@@ -118,3 +118,26 @@ bool dtp_form_takes_layout(const dtp_form_space *space, dtp_tensor_id t, const d
     }
     return !sum && (dtp_placements_loses(space->p, t, layout, kept_so) & space->loses) == 0;
 }
+
+bool dtp_form_has_data(const dtp_form_space *space, dtp_tensor_id t, const dtp_layout *layout,
+                       bool kept_so)
+{
+    const dtp_graph *g = space->p->graph;
+    const dtp_graph_tensor *tensor = &g->tensors[t];
+    const bool param = tensor->kind == DTP_TENSOR_PARAM || dtp_graph_param_of(g, t) >= 0;
+    const bool value = tensor->kind == DTP_TENSOR_INPUT || dtp_placements_is_value(g, t);
+    const dtp_ttype *fed =
+        space->p->n_inputs > 0 ? &g->tensors[space->p->inputs[0].of[0]].type : NULL;
+    const int32_t axis =
+        value && fed != NULL && fed->rank > 0 ? dtp_ttype_find(&tensor->type, fed->dims[0].id) : -1;
+    bool has = true;
+    for (int32_t m = 0; m < layout->n_mesh; m++) {
+        const dtp_placement *at = &layout->placement[m];
+        if ((space->data_dims & 1U << m) != 0) {
+            has = has && (param       ? kept_so || at->kind == DTP_REPLICATE
+                          : axis >= 0 ? at->kind == DTP_SHARD && at->axis == axis
+                                      : true);
+        }
+    }
+    return has;
+}

@@ -21,6 +21,7 @@ typedef struct dtp_layout_tie {
 
 typedef struct dtp_form_space {
     uint32_t loses;          /* bits of kinds */
+    dtp_mesh_set data_dims;  /* mesh dims that are to split the batch alone (dtp_form_has_data) */
     const dtp_placements *p; /* of some plan for the graph: names, modules, readers */
     int32_t n_ties, capacity;
     dtp_layout_tie *ties;
@@ -34,5 +35,9 @@ dtp_status dtp_form_space_make(uint32_t loses, const dtp_placements *p, dtp_form
  * forward pass. */
 bool dtp_form_takes_layout(const dtp_form_space *space, dtp_tensor_id t, const dtp_layout *layout,
                            bool kept);
+/* Whether the data dims do in such a layout what those of fully_shard do: they split what has the
+ * dim of the batch, which is the first of the inputs, and parameters are read whole over them. */
+bool dtp_form_has_data(const dtp_form_space *space, dtp_tensor_id t, const dtp_layout *layout,
+                       bool kept);
 
 #endif

@@ -1,4 +1,5 @@
 #include "interop/export/forms.h"
+#include "interop/export/torch_modules.h"
 
 #include <string.h>
 
@@ -12,14 +13,14 @@ enum {
 
 const dtp_export_form dtp_export_forms[] = {
     {"placements", "every parameter, activation, input and output: dtp.placements/1",
-     ~(uint32_t)OWN, 0, false, dtp_export__placements},
+     ~(uint32_t)OWN, 0, false, false, dtp_export__placements},
     {"torch", "placements, with what parallelize_module and fully_shard take: dtp.torch/1",
-     ~(uint32_t)(OWN | MODULES), MODULES, false, dtp_export__torch},
+     ~(uint32_t)(OWN | MODULES), MODULES, true, false, dtp_export__torch},
     {"jax", "a PartitionSpec per parameter, and points to constrain, for JAX", ~(uint32_t)MODULES,
-     0, true, dtp_export__jax},
-    {"hf", "a tp_plan of transformers' style names", TRAINING, 0, false, dtp_export__hf},
-    {"rules", "logical axis rules (MaxText, flax)", TRAINING, 0, false, dtp_export__rules},
-    {NULL, NULL, 0, 0, false, NULL},
+     0, false, true, dtp_export__jax},
+    {"hf", "a tp_plan of transformers' style names", TRAINING, 0, false, false, dtp_export__hf},
+    {"rules", "logical axis rules (MaxText, flax)", TRAINING, 0, false, false, dtp_export__rules},
+    {NULL, NULL, 0, 0, false, false, NULL},
 };
 
 dtp_status dtp_export_form_find(const char *name, const dtp_export_form **out, dtp_err *err)
@@ -83,7 +84,7 @@ dtp_status dtp_export_write(const dtp_export_form *form, const dtp_placements *p
 }
 
 dtp_status dtp_export_says_all(const dtp_export_form *form, const dtp_plan *plan,
-                               const dtp_graph *graph, const dtp_names *names, bool *all,
+                               const dtp_graph *graph, const dtp_names *names, dtp_said *how,
                                dtp_err *err)
 {
     dtp_arena *arena = dtp_arena_create();
@@ -94,11 +95,30 @@ dtp_status dtp_export_says_all(const dtp_export_form *form, const dtp_plan *plan
                        ? dtp_placements_make(plan, graph, names, arena, &placements, err)
                        : DTP_FAIL(err, DTP_NOMEM, "out of memory for the form '%s'", form->name);
     s = s == DTP_OK ? dtp_export_write(form, &placements, &w, &lost, err) : s;
-    *all = s == DTP_OK;
+    *how = s == DTP_OK ? DTP_SAID : DTP_SAID_NOT;
     for (int32_t k = 0; k < DTP_N_LOST; k++) {
-        *all = *all && (k == DTP_LOST_NAME || !lost.any[k]);
+        *how = k != DTP_LOST_NAME && lost.any[k] ? DTP_SAID_NOT : *how;
+    }
+    if (*how == DTP_SAID && form->has_modules) {
+        dtp_torch_plan modules;
+        s = dtp_torch_plan_make(&placements, &modules, err);
+        *how = s == DTP_OK && !modules.by_modules ? DTP_SAID_PLACEMENTS : DTP_SAID;
     }
     dtp_strbuf_free(&w.buf);
     dtp_arena_destroy(arena);
     return s;
+}
+
+const char *dtp_export_placements_fail(const dtp_graph *model, const char *kind)
+{
+    const bool program = model->framework != NULL && strcmp(model->framework, "torch") == 0;
+    bool attention = false;
+    for (dtp_node_id n = 0; n < model->n_nodes; n++) {
+        attention = attention || strcmp(model->nodes[n].op->name, "attention") == 0;
+    }
+    return program && model->loss >= 0
+               ? "the module returns its loss, and labels of a module are no DTensors"
+           : attention && strcmp(kind, "cpu") == 0
+               ? "DTensor has no rule for the CPU's scaled_dot_product_attention"
+               : NULL;
 }

@@ -11,6 +11,7 @@ typedef struct dtp_export_form {
     const char *about;
     /* Bit k: what placements lose of kind k the form loses, too; it may, which it adds itself. */
     uint32_t loses, may_lose;
+    bool has_modules; /* a plan is said by styles of modules, or by placements alone */
     bool terms_apart; /* programs are those of a target with terms_apart (spmd/target/target.h) */
     /* Appends the text up to the list "lost", to which it adds what is lost of its own. */
     dtp_status (*write)(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost, dtp_err *err);
@@ -29,10 +30,19 @@ dtp_status dtp_export_write(const dtp_export_form *form, const dtp_placements *p
  * plan is not one of fully_shard, styles of modules and context parallelism. */
 dtp_status dtp_export_degrees(const dtp_placements *p, const char **out,
                               dtp_err *err) DTP_MUST_CHECK;
-/* Whether a form says all that a plan says: its list "lost" is empty. names NULL: none. */
+/* Whether a form says all that a plan says: its list "lost" is empty. */
+typedef enum dtp_said {
+    DTP_SAID_NOT,
+    DTP_SAID,           /* of a form with has_modules: by styles of modules */
+    DTP_SAID_PLACEMENTS /* of such a form: by placements alone */
+} dtp_said;
+/* names NULL: none. */
 dtp_status dtp_export_says_all(const dtp_export_form *form, const dtp_plan *plan,
-                               const dtp_graph *graph, const dtp_names *names, bool *all,
+                               const dtp_graph *graph, const dtp_names *names, dtp_said *how,
                                dtp_err *err) DTP_MUST_CHECK;
+/* Why PyTorch is known to fail with the placements alone of a model, on devices of a kind
+ * ("cpu"); NULL: it is not. Static. */
+const char *dtp_export_placements_fail(const dtp_graph *model, const char *kind);
 
 /* The writers. */
 dtp_status dtp_export__placements(const dtp_placements *p, dtp_json_writer *w, dtp_lost *lost,

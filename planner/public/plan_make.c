@@ -62,9 +62,13 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                    .names_file = o->names_file,
                                    .pins = o->pins};
     const char **texts = NULL;
+    const bool asked = is_auto(o->remat) || is_auto(o->microbatches);
+    const bool fit = o->make_fit && o->mode != DTP_PLAN_PINS && !asked;
     m->search = (dtp_variant_search){.precision = is_auto(o->precision),
-                                     .remat = is_auto(o->remat),
-                                     .microbatches = is_auto(o->microbatches)};
+                                     .remat = is_auto(o->remat) || (fit && o->remat == NULL),
+                                     .microbatches = is_auto(o->microbatches) ||
+                                                     (fit && o->microbatches == NULL)};
+    m->search.when_needed = fit && (m->search.remat || m->search.microbatches);
     const dtp_variant_texts variant = {
         o->outputs, m->search.precision ? NULL : o->precision, m->search.remat ? NULL : o->remat,
         m->search.microbatches ? NULL : o->microbatches, o->regather};
@@ -148,16 +152,24 @@ static dtp_status plan(const plan_maker *m, dtp_plan_result *out, dtp_err *err)
                : mode(m->model, m->machine, &m->request, out, err);
 }
 
-/* Whether the form of the request loses nothing of a plan. */
-static dtp_status is_said(const plan_maker *m, const dtp_plan *plan, bool *is, dtp_err *err)
+/* Whether the form of the request loses nothing of a plan, which then says how. */
+static dtp_status is_said(const plan_maker *m, dtp_plan *plan, bool *is, dtp_err *err)
 {
+    dtp_said how;
     dtp_graph *graph = NULL;
     dtp_plan same = *plan; /* borrows from it */
     same.expressible.form = m->request.form->name;
     DTP_TRY(dtp_plan_graph(plan, m->model, &graph, err));
     const dtp_status s =
-        dtp_export_says_all(m->request.form, &same, graph, m->request.names, is, err);
+        dtp_export_says_all(m->request.form, &same, graph, m->request.names, &how, err);
     dtp_graph_destroy(graph);
+    const bool placements = s == DTP_OK && how == DTP_SAID_PLACEMENTS;
+    const char *failing = dtp_export_placements_fail(m->model, m->machine->kind);
+    *is = s == DTP_OK && how != DTP_SAID_NOT && !(placements && failing != NULL);
+    if (*is && m->request.form->has_modules) {
+        plan->expressible.by = placements ? "placements" : "modules";
+        plan->expressible.failing = failing;
+    }
     return s;
 }
 
@@ -175,22 +187,27 @@ static dtp_status compare_all(plan_maker *m, dtp_plan_result *out, dtp_err *err)
     dtp_status s = plan(m, &all, &why);
     m->request.form = form;
     m->request.target = target;
-    const bool better =
-        s == DTP_OK && all.plan != NULL && dtp_plan_result_better(&m->request, &all, out);
-    s = better && !form->terms_apart ? is_said(m, all.plan, &said, &why)
-        : s == DTP_STOPPED           ? DTP_OK
-                                     : s;
-    if (said) {
-        const dtp_plan_result swapped = *out;
-        *out = all;
-        all = swapped;
+    dtp_prediction best = out->plan->predicted;
+    if (s == DTP_OK && all.plan != NULL) {
+        const dtp_prediction *of = &all.plan->predicted;
+        const bool memory = m->request.options.objective == DTP_OBJECTIVE_MEMORY;
+        const bool better =
+            memory ? of->peak_bytes < best.peak_bytes : of->step_time_s < best.step_time_s;
+        best = better ? *of : best;
+        s = (better || dtp_plan_by_placements(out->plan)) && !form->terms_apart
+                ? is_said(m, all.plan, &said, &why)
+                : DTP_OK;
     }
-    const dtp_prediction *best = better && !said ? &all.plan->predicted : &out->plan->predicted;
+    if (said) { /* judged as plans of the form are */
+        dtp_plan_result_keep(out, &all, dtp_plan_result_better(&m->request, &all, out));
+    } else {
+        dtp_plan_result_free(&all);
+    }
+    s = s == DTP_STOPPED ? DTP_OK : s;
     dtp_plan_expressible *e = &out->plan->expressible;
     e->form = form->name; /* where the plan is that of all: its bound is theirs */
-    e->all_step_time_s = best->step_time_s;
-    e->all_peak_bytes = best->peak_bytes;
-    dtp_plan_result_free(&all);
+    e->all_step_time_s = best.step_time_s;
+    e->all_peak_bytes = best.peak_bytes;
     return s == DTP_OK ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
 }
 

@@ -39,10 +39,11 @@ dtp_status dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smalles
     for (int32_t i = 0; i < p->n_baselines; i++) {
         const dtp_candidate *c = &p->baselines[i];
         const int64_t peak = c->predicted.peak_bytes;
-        bool said =
+        const bool less =
             c->legal && p->planner->keeps_pins(p, c) && (*smallest == 0 || peak < *smallest);
-        DTP_TRY(said ? dtp_planning_is_said(p, c, &said, err) : DTP_OK);
-        *smallest = said ? peak : *smallest;
+        dtp_said how = DTP_SAID_NOT;
+        DTP_TRY(less ? dtp_planning_is_said(p, c, &how, err) : DTP_OK);
+        *smallest = how != DTP_SAID_NOT ? peak : *smallest;
     }
     return DTP_OK;
 }

@@ -54,7 +54,8 @@ static dtp_status admit_candidates(const dtp_planning *p, dtp_err *err)
 
 /* What the plans have in common of which nothing of some kinds is lost. Names and modules are those
  * of any plan. */
-static dtp_status make_space(const dtp_planning *p, uint32_t loses, dtp_err *err)
+static dtp_status make_space(const dtp_planning *p, uint32_t loses, dtp_mesh_set data_dims,
+                             dtp_err *err)
 {
     tensor_state *state = p->state;
     dtp_plan *plan;
@@ -67,7 +68,9 @@ static dtp_status make_space(const dtp_planning *p, uint32_t loses, dtp_err *err
     DTP_TRY(dtp_sharding_from_rules(p->graph, &plan->mesh, &plan->rules, false, p->arena,
                                     &plan->sharding, err));
     DTP_TRY(dtp_placements_make(plan, p->graph, p->request->names, p->arena, placements, err));
-    return dtp_form_space_make(loses, placements, state->space, err);
+    DTP_TRY(dtp_form_space_make(loses, placements, state->space, err));
+    state->space->data_dims = data_dims;
+    return DTP_OK;
 }
 
 /* In place of the one before. */
@@ -135,7 +138,7 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     state->base = p->graph;
     p->graph = state->set;
     if (p->request->form != NULL && p->request->form->loses != 0) {
-        DTP_TRY(make_space(p, p->request->form->loses, err));
+        DTP_TRY(make_space(p, p->request->form->loses, 0, err));
     }
     DTP_TRY(dtp_planning_price_baselines(p, err));
     DTP_TRY(dtp_planning_offer_rules(p, err));
@@ -195,7 +198,9 @@ static bool is_exact(const dtp_export_form *form)
     return form->loses != 0 && form->may_lose == 0;
 }
 
-/* The problem whose plans lose nothing that the form may lose either; the certificate stays. */
+/* The problem whose plans lose nothing that the form may lose either; the certificate stays. Of a
+ * form of modules also with each set of mesh dims as data dims: a mesh dim of modules either splits
+ * the batch or does what styles do, which no layout of a single tensor says. */
 static dtp_status solve_narrow(dtp_planning *p, dtp_err *err)
 {
     const tensor_state *state = p->state;
@@ -204,11 +209,14 @@ static dtp_status solve_narrow(dtp_planning *p, dtp_err *err)
     if (form == NULL || form->may_lose == 0 || p->pruned) {
         return DTP_OK;
     }
-    DTP_TRY(make_space(p, form->loses | form->may_lose, err));
-    DTP_TRY(make_problem(p, 1, err));
-    DTP_TRY(dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err));
-    p->certificate = kept;
-    p->pruned = false;
+    const dtp_mesh_set sets = form->has_modules ? 1U << p->pricer.mesh.n_dims : 1;
+    for (dtp_mesh_set data = 0; data < sets; data++) {
+        DTP_TRY(make_space(p, form->loses | form->may_lose, data, err));
+        DTP_TRY(make_problem(p, 1, err));
+        DTP_TRY(dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err));
+        p->certificate = kept;
+        p->pruned = false;
+    }
     return DTP_OK;
 }
 

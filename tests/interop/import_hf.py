@@ -149,7 +149,7 @@ def by_hand(here):
         must(dtplan, "import", f"{HERE}/configs/{config}", "-o", os.path.join(here, "m.json"))
         for model in (os.path.join(here, "m.json"), f"models/{ours}.json"):
             must(dtplan, "plan", model, "--dim", "batch=8", "--dim", "length=512", "--dim", "layers=2", "--mesh", "x:2;y:2", "--machine",
-                 "a100_8", "-o", os.path.join(here, "m.plan"))
+                 "a100_8", "--mode", "rules", "--target", "cuda", "-o", os.path.join(here, "m.plan"))
             found.append({k: read(os.path.join(here, "m.plan"))["predicted"][k] for k in ("step_time_s", "peak_bytes")})
         if found[0] != found[1]:
             fail(f"{config}: {found[0]}, models/{ours}.json: {found[1]}")
@@ -352,7 +352,7 @@ def degrees(here):
             ("x:4;z:2", ["--rules", "batch:x;length:z"], (1, 4, 1, 2)),
             ("x:2;z:2", ["--style", "**: data(x)"], None),
             ("x:4", ["--style", "**: fsdp(x)"], None)):
-        must(dtplan, "plan", model, "--machine", "a100_8", "--mesh", mesh, *words, "-o", plan)
+        must(dtplan, "plan", model, "--machine", "a100_8", "--target", "cuda", "--mesh", mesh, *words, "-o", plan)
         lost = []
         got = must(dtplan, "export", model, plan, "--as", "torch", "-o", out)
         for item in read(out)["lost"]:

@@ -89,7 +89,7 @@ static bool is_said(const space_case *s, const int32_t *selection)
 {
     dtp_arena *arena = dtp_arena_create();
     dtp_plan plan = s->plan;
-    bool said = false;
+    dtp_said said = DTP_SAID_NOT;
     dtp_err err = {0};
     plan.expressible.form = s->form.name;
     dtp_status st = dtp_tensor_sharding(s->problem, selection, arena, &plan.sharding, &err);
@@ -100,7 +100,7 @@ static bool is_said(const space_case *s, const int32_t *selection)
         fail_msg("%s", err.msg);
     }
     dtp_arena_destroy(arena);
-    return said;
+    return said != DTP_SAID_NOT;
 }
 
 /* Whether a module's product is redistributed, and the sum with its bias elsewhere again: lost

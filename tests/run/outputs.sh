@@ -52,13 +52,13 @@ done
 
 # All variants of a search keep the same; a plan of microbatches keeps no rows of the batch anyway.
 # shellcheck disable=SC2086
-"$bin/dtplan" plan $model --mesh x:2 $machine --target cpu --remat auto --microbatches auto --outputs none -o "$dir/auto.plan" >"$dir/out" ||
+"$bin/dtplan" plan $model --mesh x:2 $machine --mode rules --target cpu --remat auto --microbatches auto --outputs none -o "$dir/auto.plan" >"$dir/out" ||
     fail "auto"
 grep -q "outputs: none" "$dir/out" && grep -q "tried: as it is: [0-9]" "$dir/out" || fail "auto: $(cat "$dir/out")"
 grep -q '"outputs": \[\]' "$dir/auto.plan" || fail "auto: no outputs in the plan"
 # shellcheck disable=SC2086
 for outputs in all none; do
-    "$bin/dtplan" plan $model --mesh x:1 $machine --target cpu --microbatches 2 --outputs $outputs -o "$dir/$outputs.plan" >/dev/null ||
+    "$bin/dtplan" plan $model --mesh x:1 $machine --mode rules --target cpu --microbatches 2 --outputs $outputs -o "$dir/$outputs.plan" >/dev/null ||
         fail "microbatches $outputs"
 done
 diff "$dir/all.plan" "$dir/none.plan" | grep '^[<>]' | grep -v '"outputs": \[\]' && fail "microbatches: other plans"

@@ -34,26 +34,27 @@ GPT = "models/gpt_bytes.json --dim batch=4 --dim length=8 --dim layers=2 --dim h
 CASES = [case.split("|") for case in f"""
 plan_rules|dtplan plan {MLP} --mesh x:2 --machine {MACHINE} -o {{out/plan}}
 plan_json|dtplan plan {MLP} --mesh x:2 --machine {MACHINE} --json
-plan_devices|dtplan plan {MLP} --devices 4 --machine {A100} -o {{out/plan}}
+plan_devices|dtplan plan {MLP} --devices 4 --machine {A100} --mode rules -o {{out/plan}}
 plan_tensor|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tensor --memory 112K -o {{out/plan}}
 plan_tensor_devices|dtplan plan {MLP} --devices 4 --machine {A100} --mode tensor --threads 1 -o {{out/plan}}
 plan_tensor_prices|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tensor --memory 150K --pin w1:hidden@y --prices
 plan_pins|dtplan plan {MLP} --mesh x:2 --machine {A100} --pin w1:hidden@x --comm-report
 plan_style|dtplan plan {GPT} --mesh x:2 --machine {A100} --style layers.*.mlp.up.mm:colwise --style layers.*.mlp.down.mm:rowwise --style **:zero1 -o {{out/plan}}
 plan_style_file|dtplan plan {GPT} --mesh x:2 --machine {A100} --style-file models/styles/gpt_bytes.tp.json --style-names self_attn=attn --style-names q_proj=q --style-names k_proj=k --style-names v_proj=v --style-names o_proj={{mm,out}} --style-names up_proj=up --style-names down_proj={{down,out}} --style-names lm_head=logits -o {{out/plan}}
-plan_outputs|dtplan plan {MLP} --mesh x:2 --machine {A100} --outputs logits -o {{out/plan}}
+plan_outputs|dtplan plan {MLP} --mesh x:2 --machine {A100} --mode rules --outputs logits -o {{out/plan}}
 plan_remat|dtplan plan {GPT} --mesh x:2 --machine {A100} --rules batch:x --remat all --microbatches 2 -o {{out/plan}}
-plan_remat_auto|dtplan plan {GPT} --mesh x:2 --machine {A100} --remat auto --microbatches auto -o {{out/plan}}
-plan_gpt|dtplan plan {GPT} --mesh x:2;y:2 --machine {A100} -o {{out/plan}}
+plan_remat_auto|dtplan plan {GPT} --mesh x:2 --machine {A100} --mode rules --remat auto --microbatches auto -o {{out/plan}}
+plan_gpt|dtplan plan {GPT} --mesh x:2;y:2 --machine {A100} --mode rules -o {{out/plan}}
 plan_gpt_tensor|dtplan plan {GPT} --mesh x:2 --machine {A100} --mode tensor -o {{out/plan}}
 plan_gpt_tensor_tight|dtplan plan {GPT} --mesh x:2 --machine {A100} --mode tensor --memory 2M -o {{out/plan}}
+plan_fit|dtplan plan {GPT} --mesh x:2 --machine {A100} --memory 2M -o {{out/plan}}
 plan_infeasible|dtplan plan {MLP} --mesh x:2 --machine {MACHINE} --memory 1K
-plan_tensor_infeasible|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tensor --memory 104K
-plan_conflict|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tensor --memory 128K --pin w1:replicated --pin w2:hidden@x
-plan_objective_memory|dtplan plan {MLP} --devices 4 --objective memory --machine {A100} -o {{out/plan}}
+plan_tensor_infeasible|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tensor --memory 104K --remat none --microbatches 1
+plan_conflict|dtplan plan {MLP} --mesh x:2;y:2 --machine {A100} --mode tensor --memory 128K --pin w1:replicated --pin w2:hidden@x --remat none --microbatches 1
+plan_objective_memory|dtplan plan {MLP} --devices 4 --objective memory --machine {A100} --mode rules -o {{out/plan}}
 plan_auto_mtf|dtplan plan models/mtf_lm.json --mesh x:4;y:4 --machine models/machines/h100_64.json --compat auto_mtf
 plan_torch|dtplan plan {MLP} --mesh x:2 --machine {A100} --compat torch --pin w1:hidden@x
-plan_trace|dtplan plan {MLP} --mesh x:2 --machine {A100} -o {{out/plan}} --trace {{out/trace}}
+plan_trace|dtplan plan {MLP} --mesh x:2 --machine {A100} --mode rules -o {{out/plan}} --trace {{out/trace}}
 plan_bad_model|dtplan plan tests/bad/models/node_dim_sizes_differ.json --mesh x:2 --machine {A100}
 show_graph|dtplan show {MLP} --stage graph
 show_strategies|dtplan show {MLP} --stage strategies

@@ -61,7 +61,7 @@ fi
 
 # Rules mode once went round in circles here; its plan has a cost that no bound of tensor mode is above.
 # shellcheck disable=SC2086
-timeout 60 "$dtplan" plan $mixtral -o "$here/rules.plan" >/dev/null || fail "rules mode: no plan within 60 s"
+timeout 60 "$dtplan" plan $mixtral --mode rules -o "$here/rules.plan" >/dev/null || fail "rules mode: no plan within 60 s"
 cost=$(field cost "$here/rules.plan")
 # SIGINT after the first solution.
 mkfifo "$here/log"
@@ -93,7 +93,7 @@ print(json.dumps({"format": "dtp.model/1", "name": "long", "dims": {"b": 64, "d"
                   "params": {"w": {"dims": ["d"], "init": "ones"}}, "nodes": nodes,
                   "train": {"loss": "loss", "optimizer": {"sgd": {"lr": 0.1}}}}))
 MODEL
-timeout 250 "$dtplan" plan "$here/long.json" --machine models/machines/h100_64.json --mesh 'x:4;y:2' --limit-s 1 \
+timeout 250 "$dtplan" plan "$here/long.json" --machine models/machines/h100_64.json --mesh 'x:4;y:2' --mode rules --limit-s 1 \
     -o "$here/long.plan" >/dev/null || fail "20,000 nodes: no plan"
 [ "$(field ended "$here/long.plan")" = "time limit" ] || fail "20,000 nodes: not ended by the limit"
 

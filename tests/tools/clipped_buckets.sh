@@ -15,7 +15,7 @@ cmp -s "$model" "$here/clipped.json" && bad "the model has no 'train' to clip"
 
 # START instructions of all-reduces in the update phase of "$1" on machine $2 and mesh $3
 gradients() {
-    "$bin/dtplan" plan "$1" --dim batch=32 --mesh "$3" --precision "$4" --microbatches 4 --machine "models/machines/$2.json" \
+    "$bin/dtplan" plan "$1" --mode rules --dim batch=32 --mesh "$3" --precision "$4" --microbatches 4 --machine "models/machines/$2.json" \
         -o "$here/p" >/dev/null 2>"$here/err" || bad "$1 $2 $3: $(cat "$here/err")"
     "$bin/dtplan" show "$1" --plan "$here/p" --stage program 2>/dev/null | grep -c 'update .*start .*all_reduce'
 }

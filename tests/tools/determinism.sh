@@ -8,14 +8,15 @@ trap 'rm -rf "$here"' EXIT
 # model | machine | options of plan
 cases=(
     "mlp_digits|cpu_2|--mesh x:2"
-    "mlp_digits|a100_8|--devices 4 --objective memory"
+    "mlp_digits|a100_8|--mode rules --devices 4 --objective memory"
     "gpt_bytes|cpu_2|--mesh x:2"
-    "gpt_bytes|a100_8|--mesh x:2;y:2"
-    "gpt2_small|a100_8|--mesh x:2;y:4"
-    "mtf_lm|h100_64|--mesh x:4;y:4"
+    "gpt_bytes|a100_8|--mode rules --mesh x:2;y:2"
+    "gpt2_small|a100_8|--mode rules --mesh x:2;y:4"
+    "mtf_lm|h100_64|--mode rules --mesh x:4;y:4"
     "gpt2_small|a100_8|--mode tensor --mesh x:8"
     "gpt_bytes|a100_8|--mode tensor --mesh x:2;y:2 --memory 56M"
     "mlp_digits|a100_8|--mode tensor --devices 8 --memory 150000"
+    "mlp_digits|a100_8|--mesh x:2;y:2 --target cpu --memory 104K"
 )
 count=0 failed=0
 for c in "${cases[@]}"; do

@@ -33,19 +33,19 @@ REDISTRIBUTE = "dtplan redistribute --mesh 'a:2;b:2' --shape 8,8 --from S0,S1 --
 
 # Each command besides its --help; one that ends with ~ prints what is measured.
 COMMANDS = [
-    f"dtplan plan {MLP} {H100} --mesh 'x:2;y:2' -o rules.plan",
+    f"dtplan plan {MLP} {H100} --mesh 'x:2;y:2' --mode rules -o rules.plan",
     f"dtplan plan {MLP} {H100} --mesh 'x:2;y:2' --mode tensor --memory 200K -o tensor.plan",
     f"dtplan plan {MLP} {H100} --mesh x:2 --mode tensor --memory 230K --pin 'w1: hidden@x' --prices",
-    f"dtplan plan {MLP} {H100} --devices 4",
+    f"dtplan plan {MLP} {H100} --devices 4 --mode rules",
     f"dtplan plan {MLP} {H100} --mesh 'x:2;y:2' --expressible hf",
     f"dtplan plan {MLP} {H100} --mesh x:2 --expressible torch --memory 50K",
-    f"dtplan plan {MLP} {H100} --mesh x:2 --microbatches auto --remat auto --precision bf16",
-    f"dtplan plan {MLP} {H100} --mesh x:2 --memory 10K",
-    f"dtplan plan {MLP} {H100} --mesh x:2 --mode tensor --memory 50K",
+    f"dtplan plan {MLP} {H100} --mesh x:2 --mode rules --microbatches auto --remat auto --precision bf16",
+    f"dtplan plan {MLP} {H100} --mesh x:2 --mode rules --memory 10K",
+    f"dtplan plan {MLP} {H100} --mesh x:2 --memory 50K",
     f"dtplan plan {MLP} --mesh x:2 --compat auto_mtf",
     f"dtplan plan models/gpt_bytes.json {H100} {RULES} --comm-report",
     f"dtplan plan {GPT} {H100} --target cpu {RULES} -o overlap.plan",
-    f"dtplan plan models/llama3_8b.json {H100} --mesh 'x:8;y:8' --mode tensor",
+    f"dtplan plan models/llama3_8b.json {H100} --mesh 'x:8;y:8'",
     *(f"dtplan show {MLP} {H100} {RULES} --stage {stage}"
       for stage in "graph strategies problem program memory plan".split()),
     f"dtplan show models/gpt_bytes.json --dim layers=2 {H100} --mesh 'x:2;y:2' --rules 'batch:x;d_ff:y;heads:y' --comm-report",

@@ -95,6 +95,28 @@ priced cpu --machine h100_64 --target cpu
 has cpu target '' && has cpu compute f32
 priced volta --machine v100_16 # states no rate of bf16
 has volta target cuda && has volta compute f32
+priced amd --machine mi300x_64 # no backend of dtrun
+has amd target torch && has amd compute bf16 && has amd mode tensor
+priced pinned --machine h100_64 --rules batch:x
+has pinned mode rules
+priced here --machine cpu_2
+has here target '' && has here mode rules
+# A model that was imported is planned for the framework; dtrun's target is one option away.
+for framework in torch transformers; do
+    sed "s/\"name\": \"mlp_digits\"/&, \"framework\": \"$framework\"/" models/mlp_digits.json >"$here/theirs.json"
+    grep -q framework "$here/theirs.json" || bad "no framework in the model"
+    model=$here/theirs.json priced imported --machine h100_64
+    has imported target torch && has imported rates fitted
+    model=$here/theirs.json priced imported --machine h100_64 --target cuda
+    has imported target cuda
+    model=$here/theirs.json priced imported --machine cpu_2
+    has imported target ''
+done
+priced form --machine h100_64 --expressible hf
+has form target torch
+sed -i 's/"framework": "transformers"/"framework": "jax"/' "$here/theirs.json"
+"$bin/dtplan" plan "$here/theirs.json" --mesh x:2 --machine h100_64 >"$here/out" 2>"$here/err"
+[ $? -eq 2 ] && grep -q "theirs.json:.*'jax' is neither torch nor transformers" "$here/err" || bad "framework jax: $(cat "$here/err")"
 priced ours --machine "$here/ours.machine.json" --target torch
 has ours runtime torch
 grep -q "ours.machine.json: the efficiency of runtime 'torch' is that of h100-128" "$here/ours.err" || bad "borrowed: $(cat "$here/ours.err")"

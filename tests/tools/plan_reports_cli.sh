@@ -7,6 +7,7 @@ model=models/mlp_digits.json
 machine="--machine models/machines/a100_8.json"
 mesh="--mesh x:2;y:2 --target cpu"
 gpt="models/gpt_bytes.json --dim batch=16 --dim length=64 --dim layers=2 $machine --mesh x:2 --target cpu"
+as_it_is="--remat none --microbatches 1" # nothing is searched to make a plan fit
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 failed=0
@@ -39,23 +40,32 @@ says() { # file words, which may be on two lines
     run search 0 plan $model $machine --devices 4 --mode tensor
     says search.out "innermost in the network"
     says search.out "x:2;y:2"
-    run smallest 3 plan $model $machine $mesh --mode tensor --memory 104K
+    run smallest 3 plan $model $machine $mesh --mode tensor --memory 104K $as_it_is
     says smallest.err "the smallest memory limit that works is"
     run named 0 plan $model $machine $mesh --mode tensor --memory "$(grep -o 'memory [0-9.]*K' "$here/smallest.err" | cut -d' ' -f2)"
-    run exact 3 plan $model $machine $mesh --mode tensor --memory 104K --json
+    run exact 3 plan $model $machine $mesh --mode tensor --memory 104K --json $as_it_is
     limit=$(grep -o 'memory [0-9]*[;)]' "$here/exact.err" | tr -dc 0-9)
     run named_exact 0 plan $model $machine $mesh --mode tensor --memory "$limit"
-    run one_less 3 plan $model $machine $mesh --mode tensor --memory $((limit - 1))
-    run conflict 3 plan $model $machine $mesh --mode tensor --memory 128K --pin 'w1: replicated' --pin 'w2: hidden@x'
+    run one_less 3 plan $model $machine $mesh --mode tensor --memory $((limit - 1)) $as_it_is
+    run conflict 3 plan $model $machine $mesh --mode tensor --memory 128K --pin 'w1: replicated' --pin 'w2: hidden@x' $as_it_is
     says conflict.err "  pin w1: replicated"
     grep -qF 'w2' "$here/conflict.err" && fail "a pin that is harmless is named"
     run auto 0 plan $gpt --mode tensor --memory 12M --remat auto --microbatches auto -o "$here/auto.plan"
     run auto_one 0 plan $gpt --mode tensor --memory 12M --remat auto --microbatches auto --threads 1 -o "$here/auto_one.plan"
     says auto.out "tried: as it is: infeasible"
     cmp -s "$here/auto.plan" "$here/auto_one.plan" || fail "auto: one thread and two threads give other bytes"
-    run helps 3 plan $gpt --mode tensor --memory 12M
+    run helps 3 plan ${gpt%% --machine*} --machine models/machines/cpu_2.json --mesh x:2 --mode tensor --memory 12M
     says helps.err "it fits with --"
-    run auto_rules 0 plan $gpt --remat auto --microbatches 2
+    # On accelerators what makes it fit is searched, and nothing where it fits as it is.
+    run fit 0 plan $model $machine $mesh --memory 104K -o "$here/fit.plan"
+    says fit.out "tried: as it is: infeasible"
+    run fit_asked 0 plan $model $machine $mesh --memory 104K --mode tensor --remat none -o "$here/fit_micro.plan"
+    says fit_asked.out "microbatches: "
+    grep -q recomputed "$here/fit_asked.out" && fail "recomputation that was refused"
+    run fits 0 plan $model $machine $mesh -o "$here/fits.plan"
+    run fits_as_it_is 0 plan $model $machine $mesh --mode tensor $as_it_is -o "$here/fits_as_it_is.plan"
+    cmp -s "$here/fits.plan" "$here/fits_as_it_is.plan" || fail "a plan that fits as it is depends on what would make it fit"
+    run auto_rules 0 plan $gpt --mode rules --remat auto --microbatches 2
     says auto_rules.out "tried: as it is: "
     run auto_none 3 plan $gpt --mode tensor --memory 8230K --remat auto --microbatches auto
     says auto_none.err "infeasible; the limit named is that of this variant"
@@ -117,15 +127,25 @@ P
     run torch_line 0 plan ${gpt%% --machine*} $machine --mesh x:2 --rules batch:x -o "$here/cuda.plan"
     sed 's/"target": "cuda"/"runtime": "torch", "target": "torch"/' "$here/cuda.plan" >"$here/torch.plan"
     run torch_same 0 diff ${gpt%% --machine*} "$here/torch.plan" "$here/torch.plan" $machine
-    says torch_line.out "the same plan under torch (fitted rates): step $(sed -nE 's/^step +([0-9.]+ [a-z]*s) .*/\1/p' "$here/torch_same.out")"
-    says torch_line.out "peak $(sed -nE 's/^peak +([0-9.]+ [A-Za-z]*B) .*/\1/p' "$here/torch_same.out")"
+    both() { # NAME ROW: its two columns
+        sed -n '/^this plan by the target/,/^$/p' "$here/$1.out" | sed -nE "s/^ *$2  +(.*)/\1/p" | tr -s ' '
+    }
+    own() { sed -nE "s/^this plan +([0-9.]+ [a-z]*s) .*/\1/p" "$here/$1.out" | head -1; }
+    expect "steps of both targets" "$(both torch_line step)" \
+        "$(own torch_line) $(sed -nE 's/^step +([0-9.]+ [a-z]*s) .*/\1/p' "$here/torch_same.out")"
+    says torch_line.out "$(sed -nE 's/^peak +([0-9.]+ [A-Za-z]*B) .*/\1/p' "$here/torch_same.out")"
+    expect "rates of both targets" "$(both torch_line rates)" "datasheet fitted"
+    for row in tokens/s MFU peak; do
+        [ -n "$(both torch_line $row)" ] || fail "no row $row of both targets"
+    done
+    grep -q '^tokens: ' "$here/torch_line.out" && fail "throughput of one target beside the table of both"
     hidden=$(python3 -c 'import json, sys
 p = json.load(open(sys.argv[1]))["predicted"]
 print("%.1f %% of it beside compute" % (100 * (1 - p["exposed_comm_s"] / p["comm_s"])))' "$here/cuda.plan")
     says torch_line.out "${hidden:?}"
-    grep -q 'under torch' "$here/plan.out" && fail "a plan for target cpu says what it takes under torch"
+    grep -q '^this plan by the target' "$here/plan.out" && fail "a plan for target cpu says what it takes under torch"
     run torch_bare 0 plan ${gpt%% --machine*} $machine --mesh x:2 --target torch
-    grep -q 'under torch' "$here/torch_bare.out" && fail "a plan for target torch says it twice"
+    expect "rates of a plan for torch" "$(both torch_bare rates)" "fitted datasheet"
     # Target and precision: every command that prices what no plan decides takes them as `plan` does.
     for command in $("$dtplan" help | sed -nE 's/^  ([a-z-]+) .*/\1/p'); do
         "$dtplan" "$command" --help >"$here/help" 2>&1

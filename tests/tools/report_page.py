@@ -273,7 +273,7 @@ def main():
         has_parts("mlp", reader, PARTS)
         for part in DRAWINGS:
             drawing(GPT, gpt, part, here)
-        tool("plan", "models/llama3_70b.json", "--mesh", "x:8;y:8", "--machine", "h100_64", "--remat", "layer", "-o",
+        tool("plan", "models/llama3_70b.json", "--mesh", "x:8;y:8", "--machine", "h100_64", "--mode", "rules", "--remat", "layer", "-o",
              f"{here}/llama.plan")
         tool("report", "models/llama3_70b.json", f"{here}/llama.plan", "-o", f"{here}/llama.html")
         read_page("llama3_70b", f"{here}/llama.html", MIB)

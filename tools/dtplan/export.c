@@ -1,8 +1,10 @@
 /* dtplan export: a plan in the words of another framework. */
+#include <math.h>
 #include <stdio.h>
 
 #include "cost_models/plan_lowering.h"
 #include "interop/export/forms.h"
+#include "interop/export/torch_modules.h"
 #include "tools/job.h"
 
 typedef struct export_command {
@@ -15,10 +17,45 @@ typedef struct export_command {
     dtp_program *program;
 } export_command;
 
+/* Whether the plan is of modules or of placements alone, what the other would take, and why
+ * placements alone may fail. */
+static dtp_status say_form(const char *file, const dtp_placements *p, const dtp_graph *model,
+                           dtp_err *err)
+{
+    const dtp_plan_expressible *e = &p->plan->expressible;
+    const dtp_prediction *own = &p->plan->predicted;
+    const bool memory = p->plan->objective == DTP_OBJECTIVE_MEMORY;
+    const double other = memory ? (double)e->other_peak_bytes : e->other_step_time_s;
+    const double here = memory ? (double)own->peak_bytes : own->step_time_s;
+    dtp_torch_plan t;
+    DTP_TRY(dtp_torch_plan_make(p, &t, err));
+    printf("%s: form %s", file,
+           t.by_modules ? "modules (parallelize_module, fully_shard)" : "placements alone");
+    if (e->by != NULL && other > 0.0 && t.by_modules != dtp_plan_by_placements(p->plan)) {
+        printf("; the best plan by %s takes %.2f %% %s",
+               t.by_modules ? "placements alone" : "modules", 100.0 * fabs(other / here - 1.0),
+               other < here ? "less" : "more");
+    }
+    printf("\n");
+    if (!t.by_modules) {
+        const char *on_cpu = dtp_export_placements_fail(model, "cpu");
+        const char *anywhere = dtp_export_placements_fail(model, "cuda");
+        printf("%s: not by modules because of %s\n", file,
+               t.against != NULL ? t.against : "mesh dims that do not all do the same");
+        if (anywhere != NULL || on_cpu != NULL) {
+            printf("%s: this fails in PyTorch%s: %s\n", file, anywhere != NULL ? "" : " on CPUs",
+                   anywhere != NULL ? anywhere : on_cpu);
+        }
+    }
+    return DTP_OK;
+}
+
 /* The degrees of the plan, and a line for each kind that is lost. */
-static dtp_status say(const char *file, const dtp_placements *p, const dtp_lost *lost, dtp_err *err)
+static dtp_status say(const char *file, const dtp_placements *p, const dtp_lost *lost,
+                      const dtp_graph *model, const dtp_export_form *form, dtp_err *err)
 {
     const char *degrees;
+    DTP_TRY(form->has_modules ? say_form(file, p, model, err) : DTP_OK);
     DTP_TRY(dtp_export_degrees(p, &degrees, err));
     if (degrees != NULL) {
         printf("%s: %s\n", file, degrees);
@@ -84,8 +121,9 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_status s = dtp_export_write(form, &placements, &w, &lost, err);
     s = s == DTP_OK ? tool_put_in(c->source.output, &w.buf, err) : s;
     dtp_strbuf_free(&w.buf);
-    return s == DTP_OK && c->source.output != NULL ? say(c->source.output, &placements, &lost, err)
-                                                   : s;
+    return s == DTP_OK && c->source.output != NULL
+               ? say(c->source.output, &placements, &lost, c->model, form, err)
+               : s;
 }
 
 int dtplan_export(int argc, char **argv)

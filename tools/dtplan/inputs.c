@@ -8,16 +8,20 @@
 
 enum { NAME_BYTES = 64 };
 
-dtp_status tool_read_changed(const tool_source *source, const tool_target *target,
+dtp_status tool_read_changed(const tool_source *source, dtp_machine *machine, tool_target *target,
                              dtp_graph **model, dtp_graph **out, dtp_err *err)
 {
-    const dtp_variant_texts texts = {source->outputs, target->precision, source->remat,
-                                     source->microbatches, source->regather};
+    dtp_variant_texts texts = {.outputs = source->outputs,
+                               .remat = source->remat,
+                               .microbatches = source->microbatches,
+                               .regather = source->regather};
     dtp_graph_variant variant;
     DTP_TRY(tool_read_graph(source, model, err));
     dtp_arena *arena = dtp_arena_create();
-    dtp_status s = arena == NULL ? DTP_FAIL(err, DTP_NOMEM, "out of memory")
-                                 : dtp_graph_variant_parse(&texts, *model, arena, &variant, err);
+    dtp_status s = DTP_MEMORY(err, arena);
+    s = s == DTP_OK ? tool_target_find(source, (*model)->framework, machine, target, err) : s;
+    texts.precision = s == DTP_OK ? target->precision : NULL;
+    s = s == DTP_OK ? dtp_graph_variant_parse(&texts, *model, arena, &variant, err) : s;
     if (s == DTP_OK) {
         s = dtp_graph_with_variant(*model, &variant, 0, NULL, out, err);
     }

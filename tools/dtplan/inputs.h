@@ -23,9 +23,9 @@ dtp_status tool_plan_read(const tool_source *source, const dtp_ctx *ctx, tool_pl
                           dtp_err *err) DTP_MUST_CHECK;
 void tool_plan_free(tool_plan *plan);
 
-/* The model and the graph that the precision of the target, --remat and --microbatches make of it,
- * which borrows from it. */
-dtp_status tool_read_changed(const tool_source *source, const tool_target *target,
+/* The model, its target on a machine (NULL: none; tool_target_find) and the graph that the
+ * precision of the target, --remat and --microbatches make of it, which borrows from it. */
+dtp_status tool_read_changed(const tool_source *source, dtp_machine *machine, tool_target *target,
                              dtp_graph **model, dtp_graph **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* What the command line says of the plans that are wanted, into *out, which borrows: all but mode,

@@ -182,7 +182,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     request.tying_bound = false;
     request.options.devices = c->source.devices;
     request.options.rules = c->source.rules;
-    DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
+    DTP_TRY(tool_target_find(&c->source, c->graph->framework, c->machine, &target, err));
     request.target = target.target;
     const dtp_variant_texts choice = {c->source.outputs, target.precision, c->source.remat,
                                       c->source.microbatches, c->source.regather};

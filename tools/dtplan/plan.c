@@ -35,15 +35,29 @@ typedef struct plan_command {
     dtp_machine *machine;
 } plan_command;
 
-/* Without --mode: tensor for --expressible, unless rules are pinned; pins where there are any. */
+/* Without --mode: rules where these are pinned; tensor for --expressible; pins where there are any;
+ * tensor on a machine of accelerators. */
 static dtp_planning_mode mode_of(const plan_command *c)
 {
     const tool_source *s = &c->source;
-    return (s->mode != NULL ? strcmp(s->mode, "tensor") == 0
-                            : c->options.expressible != NULL && s->rules == NULL)
-               ? DTP_PLAN_TENSOR
-           : s->mode == NULL && tool_styles_given(s) ? DTP_PLAN_PINS
-                                                     : DTP_PLAN_RULES;
+    const bool pins = tool_styles_given(s), form = c->options.expressible != NULL;
+    if (s->mode != NULL) {
+        return strcmp(s->mode, "tensor") == 0 ? DTP_PLAN_TENSOR : DTP_PLAN_RULES;
+    }
+    return pins && (s->rules != NULL || !form)                          ? DTP_PLAN_PINS
+           : s->rules == NULL && (form || tool_accelerated(c->machine)) ? DTP_PLAN_TENSOR
+                                                                        : DTP_PLAN_RULES;
+}
+
+/* The framework that the plan is for: that of the model, or of the form. */
+static const char *framework_of(const plan_command *c)
+{
+    static const char *const forms[] = {"torch", "hf", "placements"};
+    const char *of = c->model->framework, *form = c->options.expressible;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0] && form != NULL; i++) {
+        of = of == NULL && strcmp(form, forms[i]) == 0 ? "torch" : of;
+    }
+    return of;
 }
 
 static bool is_by_pins(const plan_command *c)
@@ -92,47 +106,62 @@ static dtp_status print_words(const opened_plan *o, dtp_strbuf *out, dtp_err *er
     return dtp_words_print(o->job->graph, &o->job->sharding, o->job->program, o->plan, out, err);
 }
 
-/* What the same plan takes under PyTorch, appended: on a machine of kind cuda that says what torch
- * makes of it. Nothing where torch cannot run the plan. */
-static dtp_status print_under_torch(const plan_command *c, const dtp_plan *plan, dtp_strbuf *out,
-                                    dtp_err *err)
+/* What the same plan takes under PyTorch, of one for PyTorch under dtrun, where the machine has
+ * rates of both: of kind cuda. *is is false where the other target cannot run the plan. */
+static dtp_status price_elsewhere(const plan_command *c, const dtp_plan *plan,
+                                  dtp_plan_elsewhere *out, bool *is, dtp_err *err)
 {
-    static const dtp_target *const target = &dtp_target_torch;
+    const bool ours = strcmp(plan->target, dtp_target_cuda.name) == 0;
+    const dtp_target *target = ours ? &dtp_target_torch : &dtp_target_cuda;
     dtp_machine *machine = NULL;
     dtp_job *job = NULL;
     dtp_plan same = *plan; /* borrows from it */
     dtp_job_options options = dtp_job_options_init();
+    *is = false;
     if (c->source.machine == NULL || strcmp(c->machine->kind, "cuda") != 0 ||
-        strcmp(plan->target, dtp_target_cuda.name) != 0) {
+        (!ours && strncmp(plan->target, "torch", 5) != 0)) {
         return DTP_OK;
     }
     DTP_TRY(tool_machine_of(&c->source, &machine, err));
     dtp_status s = tool_machine_borrow(machine, err);
-    const bool rates = dtp_efficiency_find(machine, target->runtime) != NULL;
+    const bool rates = !ours || dtp_efficiency_find(machine, target->runtime) != NULL;
     s = s == DTP_OK && rates ? tool_machine_runtime(machine, NULL, target, err) : s;
-    if (s == DTP_OK && strcmp(machine->runtime, target->runtime) == 0) {
+    if (s == DTP_OK && (!ours || strcmp(machine->runtime, target->runtime) == 0)) {
         same.target = target->name;
         options.plan = &same;
         options.machine = machine;
         s = dtp_job_create(c->model, &options, &job, err);
-        if (s == DTP_OK) {
-            const dtp_prediction *p = &job->predicted;
-            dtp_strbuf_addf(out,
-                            "the same plan under torch (%s rates): step %s, peak %s, %s reserved",
-                            machine->provenance_how, dtp_seconds(p->step_time_s).text,
-                            dtp_byte_count((double)p->peak_bytes).text,
-                            dtp_byte_count((double)p->reserved_bytes).text);
-            if (p->tokens_per_s > 0.0) {
-                dtp_strbuf_addf(out, ", %.0f tokens/s per device, MFU %.1f %%",
-                                p->tokens_per_s / dtp_mesh_ranks(&plan->mesh), 100.0 * p->mfu);
-            }
-            dtp_strbuf_add(out, "\n");
-        }
+        *is = s == DTP_OK;
         s = s == DTP_UNSUPPORTED ? DTP_OK : s;
+    }
+    if (*is) {
+        const double reserve = target->reserve > 0.0 ? target->reserve : 1.0;
+        *out = (dtp_plan_elsewhere){.target = target->name,
+                                    .rates = dtp_arena_strdup(plan->arena, machine->provenance_how),
+                                    .limit_bytes =
+                                        plan->memory_limit_bytes > 0 && c->source.memory == NULL
+                                            ? (int64_t)((double)machine->memory_bytes / reserve)
+                                            : plan->memory_limit_bytes,
+                                    .predicted = job->predicted};
+        s = DTP_MEMORY(err, out->rates);
     }
     dtp_job_destroy(job);
     dtp_machine_destroy(machine);
     return s;
+}
+
+/* The plan for people, appended, with what it takes under another target. */
+static dtp_status print_plan(const plan_command *c, const dtp_plan *plan, dtp_strbuf *out,
+                             dtp_err *err)
+{
+    dtp_plan_elsewhere other;
+    dtp_graph *graph = NULL;
+    bool is;
+    DTP_TRY(price_elsewhere(c, plan, &other, &is, err));
+    DTP_TRY(dtp_plan_graph(plan, c->model, &graph, err));
+    dtp_plan_print(plan, graph, is ? &other : NULL, out);
+    dtp_graph_destroy(graph);
+    return DTP_OK;
 }
 
 /* The plan in one of its forms, appended. */
@@ -165,8 +194,8 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
     if (s == DTP_OK && c->source.comm_report) {
         s = tool_print_comm(dtp_job_program(opened.job), c->source.json, &report, err);
     } else if (s == DTP_OK) {
-        s = describe(c, result->plan, c->source.json ? file : DTP_PLAN_TEXT, &report, err);
-        s = s == DTP_OK && !c->source.json ? print_under_torch(c, result->plan, &report, err) : s;
+        s = c->source.json ? describe(c, result->plan, file, &report, err)
+                           : print_plan(c, result->plan, &report, err);
         s = s == DTP_OK && !c->source.json ? print_words(&opened, &report, err) : s;
     }
     const int32_t n_meshes = c->source.comm_report || c->source.json ? 0 : result->n_meshes;
@@ -317,7 +346,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     dtp_mesh mesh;
     tool_target target;
     tool_path rules, names;
-    DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
+    DTP_TRY(tool_target_find(&c->source, framework_of(c), c->machine, &target, err));
     if (c->source.mesh != NULL) {
         DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
         o->mesh = &mesh;
@@ -326,6 +355,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     o->objective =
         strcmp(c->source.objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
     o->mode = mode_of(c);
+    o->make_fit = tool_accelerated(c->machine);
     o->devices = c->source.devices;
     o->rules_file = tool_beside(&c->source, o->rules_file, "rules", &rules);
     o->names_file = tool_beside(&c->source, c->source.names, "names", &names);
@@ -436,14 +466,17 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (c->source.compat != NULL && !c->options.torch) {
         return run_mtf(c, err);
     }
+    if (c->source.machine != NULL) { /* the default mode is its own */
+        DTP_TRY(tool_machine_of(&c->source, &c->machine, err));
+    }
     DTP_TRY(check_mode(c, err));
     if ((c->source.mesh != NULL) == (c->source.devices > 0)) {
         return DTP_FAIL(err, DTP_INVALID, "give either --mesh MESH or --devices N");
     }
     DTP_TRY(tool_read_graph(&c->source, &c->model, err));
-    if (c->source.machine != NULL || is_by_pins(c)) {
-        DTP_TRY(tool_machine_of(&c->source, &c->machine, err));
-    } else {
+    if (c->source.machine == NULL && is_by_pins(c)) {
+        DTP_TRY(tool_machine_of(&c->source, &c->machine, err)); /* refuses --set */
+    } else if (c->source.machine == NULL) {
         dtp_mesh mesh;
         DTP_TRY(dtp_mesh_parse(c->source.mesh == NULL ? "" : c->source.mesh, &mesh, err));
         const int32_t ranks = c->source.mesh != NULL ? dtp_mesh_ranks(&mesh) : c->source.devices;

@@ -247,7 +247,7 @@ static dtp_status read_machine(redistribute_command *c, dtp_err *err)
     c->pricer = malloc(sizeof *c->pricer);
     DTP_TRY(DTP_MEMORY(err, c->pricer));
     DTP_TRY(tool_machine_of(&c->source, &c->machine, err));
-    DTP_TRY(tool_target_find(&c->source, c->machine, &target, err));
+    DTP_TRY(tool_target_find(&c->source, NULL, c->machine, &target, err));
     DTP_TRY(dtp_pricer_init(c->machine, &c->mesh, target.target, c->pricer, err));
     c->price = machine_step_price;
     c->price_user = c;

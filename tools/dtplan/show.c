@@ -38,8 +38,7 @@ static dtp_status show_graph(const show_command *c, dtp_strbuf *out, dtp_err *er
         tool_job_free(&job);
         return DTP_OK;
     }
-    DTP_TRY(tool_target_find(&c->source, NULL, &target, err));
-    DTP_TRY(tool_read_changed(&c->source, &target, &model, &g, err));
+    DTP_TRY(tool_read_changed(&c->source, NULL, &target, &model, &g, err));
     print_graph(c, g, out);
     dtp_graph_destroy(g);
     dtp_graph_destroy(model);
@@ -67,7 +66,7 @@ static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *
                 : DTP_FAIL(err, DTP_INVALID, "--stage schedule needs --machine");
     } else {
         if (job.plan != NULL) {
-            dtp_plan_print(job.plan, job.run->graph, out);
+            dtp_plan_print(job.plan, job.run->graph, NULL, out);
             dtp_strbuf_add(out, "\n");
         }
         tool_print_layouts(job.run->graph, &job.run->sharding, out);
@@ -148,8 +147,7 @@ static dtp_status show_problem(const show_command *c, dtp_strbuf *out, dtp_err *
     }
     DTP_TRY(dtp_mesh_parse(c->source.mesh, &mesh, err));
     DTP_TRY(tool_machine_of(&c->source, &machine, err));
-    dtp_status s = tool_target_find(&c->source, machine, &target, err);
-    s = s == DTP_OK ? tool_read_changed(&c->source, &target, &model, &g, err) : s;
+    dtp_status s = tool_read_changed(&c->source, machine, &target, &model, &g, err);
     s = s == DTP_OK ? print_problem(c, g, &mesh, machine, target.target, c->source.uneven, out, err)
                     : s;
     dtp_machine_destroy(machine);

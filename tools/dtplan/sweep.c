@@ -66,8 +66,7 @@ static void show_progress(void *user, const dtp_plan_progress *now)
     tool_progress_note(note);
 }
 
-/* What does not fit is planned again with recomputation and microbatches, unless these are given.
- */
+/* What does not fit is planned with recomputation and microbatches, unless these are given. */
 static dtp_status plan_row(sweep_command *c, const dtp_graph *model, const dtp_machine *machine,
                            const tool_target *target, dtp_err *err)
 {
@@ -84,12 +83,8 @@ static dtp_status plan_row(sweep_command *c, const dtp_graph *model, const dtp_m
     o.progress = show_progress;
     o.user = c;
     o.ctx = &c->ctx;
+    o.make_fit = true;
     DTP_TRY(dtp_plan_make(model, machine, &o, &result, err));
-    if (result.infeasible && o.remat == NULL && o.microbatches == NULL && !tool_interrupted(NULL)) {
-        dtp_plan_result_free(&result);
-        o.remat = o.microbatches = "auto";
-        DTP_TRY(dtp_plan_make(model, machine, &o, &result, err));
-    }
     if (result.infeasible) {
         const bool known = result.smallest_peak_bytes > 0;
         const int64_t least = known ? result.smallest_peak_bytes : result.smallest_bound;
@@ -135,7 +130,7 @@ static dtp_status make_row(sweep_command *c, int64_t devices, int64_t batch, dtp
         (void)fprintf(stderr, "%" PRId64 " devices: %s\n", devices, level);
         s = dtp_machine_set(&machine, 1, &grown, err);
     }
-    s = s == DTP_OK ? tool_target_find(&source, machine, &target, err) : s;
+    s = s == DTP_OK ? tool_target_find(&source, model->framework, machine, &target, err) : s;
     if (s == DTP_OK) {
         const char *rates = tool_rates(machine, NULL);
         (void)snprintf(c->model, sizeof c->model, "%s", model->name);

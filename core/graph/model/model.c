@@ -75,10 +75,11 @@ static dtp_status read_document(const char *file, const dtp_json *root,
                                 const dtp_model_options *options, dtp_arena *scratch,
                                 dtp_graph **out, dtp_err *err)
 {
-    static const char *const keys[] = {"format", "name",  "about",   "dims",  "inputs", "params",
-                                       "blocks", "nodes", "outputs", "train", NULL};
+    static const char *const keys[] = {"format", "name",   "about", "framework", "dims",  "inputs",
+                                       "params", "blocks", "nodes", "outputs",   "train", NULL};
     const dtp_json *about = dtp_json_get(root, "about");
-    const char *name;
+    const dtp_json *framework = dtp_json_get(root, "framework");
+    const char *name, *from = NULL;
     DTP_TRY(dtp_json_format(root, "dtp.model/1", keys, err));
     DTP_TRY(dtp_json_get_string(root, "name", &name, err));
     if (name[0] == '\0' || strlen(name) > DTP_MODEL_MAX_NAME) {
@@ -88,12 +89,20 @@ static dtp_status read_document(const char *file, const dtp_json *root,
     if (about != NULL) {
         DTP_TRY(dtp_json_expect(about, DTP_JSON_STRING, err));
     }
+    if (framework != NULL) {
+        DTP_TRY(dtp_json_string(framework, &from, err));
+        if (strcmp(from, "torch") != 0 && strcmp(from, "transformers") != 0) {
+            return dtp_json_fail(framework, err, "'%s' is neither torch nor transformers", from);
+        }
+    }
     dtp_model_reader r = {.file = file, .options = options, .root = root, .scratch = scratch};
     dtp_dims_init(&r.declared, scratch);
     DTP_TRY(DTP_NEW(scratch, r.sites, DTP_MODEL_MAX_REPEATS, err));
     const dtp_op_set *ops = options->ops != NULL ? options->ops : dtp_builtin_ops();
     DTP_TRY(dtp_graph_create(name, ops, &r.g, err));
-    dtp_status s = read_graph(&r, err);
+    r.g->framework = from != NULL ? dtp_arena_strdup(r.g->arena, from) : NULL;
+    dtp_status s = from != NULL ? DTP_MEMORY(err, r.g->framework) : DTP_OK;
+    s = s == DTP_OK ? read_graph(&r, err) : s;
     return dtp_graph_deliver(r.g, s, out);
 }
 

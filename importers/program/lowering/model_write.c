@@ -363,7 +363,9 @@ static void put_model(writer *w, dtp_strbuf *b)
         put_block(w, &blocks, &w->blocks[i], i);
     }
     put_nodes(w, &nodes);
-    dtp_strbuf_addf(b, "{\n  \"format\": \"dtp.model/1\",\n  \"name\": \"%s\",\n  \"dims\": {",
+    dtp_strbuf_addf(b,
+                    "{\n  \"format\": \"dtp.model/1\",\n  \"name\": \"%s\",\n"
+                    "  \"framework\": \"torch\",\n  \"dims\": {",
                     w->options->name);
     put_dims(w, b);
     dtp_strbuf_add(b, "\n  },\n  \"inputs\": {");

@@ -89,6 +89,15 @@ static void filter_reads(const tensor_build *b, int32_t g)
             }
         }
         group->n_strategies = n;
+        n = 0;
+        for (int32_t k = 0; k < group->n_strategies && t >= 0; k++) {
+            const int32_t own = group->strategy[k];
+            if (dtp_form_has_data(space, t, &c->in[i].items[c->in_of[i][own]], false)) {
+                group->strategy[k] = group->strategy[n]; /* the others stay behind them */
+                group->strategy[n++] = own;
+            }
+        }
+        group->n_strategies = n > 0 ? n : group->n_strategies;
     }
 }
 
@@ -197,6 +206,15 @@ static void filter_kept(const tensor_build *b, const tensor_group *group, layout
         }
     }
     list->n = n;
+    n = 0;
+    for (int32_t k = 0; k < list->n; k++) {
+        const dtp_layout own = list->items[k];
+        if (dtp_form_has_data(b->p->options.space, group->example, &own, true)) {
+            list->items[k] = list->items[n]; /* the others stay behind them */
+            list->items[n++] = own;
+        }
+    }
+    list->n = n > 0 ? n : list->n;
 }
 
 /* `list`: scratch. */
