@@ -62,6 +62,12 @@ says() { # file words, which may be on two lines
     run fit_asked 0 plan $model $machine $mesh --memory 104K --mode tensor --remat none -o "$here/fit_micro.plan"
     says fit_asked.out "microbatches: "
     grep -q recomputed "$here/fit_asked.out" && fail "recomputation that was refused"
+    # Where nothing makes it fit, more devices are tried; the command that is named plans.
+    run more 3 plan $model $machine --mesh x:8 --target cpu --set memory=30KiB
+    says more.err "the same model fits on 16 such devices: --mesh 'x:16' --set nvlink.size=16,"
+    run more_named 0 plan $model $machine --mesh x:16 --target cpu --set memory=30KiB --set nvlink.size=16
+    run more_tried 3 plan $model $machine --mesh x:2 --target cpu --set memory=60KiB
+    says more_tried.err "tried: 4 devices do not suffice"
     run fits 0 plan $model $machine $mesh -o "$here/fits.plan"
     run fits_as_it_is 0 plan $model $machine $mesh --mode tensor $as_it_is -o "$here/fits_as_it_is.plan"
     cmp -s "$here/fits.plan" "$here/fits_as_it_is.plan" || fail "a plan that fits as it is depends on what would make it fit"

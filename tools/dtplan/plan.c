@@ -14,6 +14,7 @@
 #include "dtp/session.h"
 #include "cost_models/job.h"
 #include "cost_models/machine/efficiency.h"
+#include "cost_models/machine/machine_set.h"
 #include "planner/mtf/mtf_layout.h"
 #include "planner/reports/words.h"
 #include "tools/job.h"
@@ -33,6 +34,7 @@ typedef struct plan_command {
     int exit_code;
     dtp_graph *model; /* as it was read */
     dtp_machine *machine;
+    const dtp_target *target;
 } plan_command;
 
 /* Without --mode: rules where these are pinned; tensor for --expressible; pins where there are any;
@@ -301,12 +303,78 @@ static dtp_status say_verdict(const plan_command *c, const dtp_plan_result *resu
     return tool_show(stderr, &text, err);
 }
 
-/* The verdict, which is quick, then which choice that was not asked for makes a plan fit. */
-static dtp_status say_infeasible(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
+/* The machine with twice as many devices: its outermost level has twice the members. */
+static dtp_status grow(plan_command *c, dtp_strbuf *set, dtp_err *err)
+{
+    const dtp_level *last = &c->machine->levels[c->machine->n_levels - 1];
+    char text[320];
+    const char *const texts[] = {text};
+    (void)snprintf(text, sizeof text, "%.256s.size=%" PRId32, last->name, 2 * last->size);
+    dtp_strbuf_free(set);
+    dtp_strbuf_addf(set, " --set %s", text);
+    DTP_TRY(dtp_machine_set(&c->machine, 1, texts, err));
+    return tool_machine_runtime(c->machine, c->source.runtime, c->target, err);
+}
+
+/* With how many more devices, each number twice the one before, a plan fits: tried, and said. The
+ * first dim of the mesh grows, and the machine where it has no more devices. */
+static dtp_status say_more_devices(plan_command *c, dtp_err *err)
+{
+    enum { MOST_DOUBLINGS = 8 };
+    dtp_plan_options o = c->options;
+    dtp_mesh mesh = {0};
+    dtp_plan_result r = {0};
+    dtp_strbuf text = {0}, set = {0};
+    char shape[DTP_MESH_TEXT_BYTES] = "";
+    int64_t devices = 0;
+    bool fits = false;
+    dtp_status s = DTP_OK;
+    mesh = o.mesh != NULL ? *o.mesh : mesh;
+    o.mesh = o.mesh != NULL ? &mesh : NULL;
+    for (int i = 0; i < MOST_DOUBLINGS && s == DTP_OK && !fits && !tool_interrupted(NULL); i++) {
+        o.devices *= 2;
+        mesh.sizes[0] *= 2;
+        devices = o.mesh != NULL ? dtp_mesh_ranks(&mesh) : o.devices;
+        s = devices > dtp_machine_devices(c->machine) ? grow(c, &set, err) : DTP_OK;
+        s = s == DTP_OK ? dtp_plan_make(c->model, c->machine, &o, &r, err) : s;
+        fits = s == DTP_OK && r.plan != NULL;
+        if (s == DTP_OK && !fits) {
+            dtp_strbuf_addf(&text, "%s%" PRId64, i == 0 ? "tried: " : ", ", devices);
+            dtp_plan_result_free(&r);
+        }
+    }
+    dtp_strbuf_add(&text, text.len > 0 ? " devices do not suffice\n" : "");
+    if (fits) {
+        dtp_mesh_print(&r.plan->mesh, shape);
+        dtp_strbuf_addf(&text,
+                        "the same model fits on %" PRId64 " such devices: --mesh '%s'%s, %s of %s "
+                        "per rank\n",
+                        devices, shape, set.len > 0 ? dtp_strbuf_text(&set) : "",
+                        dtp_byte_count((double)r.plan->predicted.peak_bytes).text,
+                        dtp_byte_count((double)r.memory_limit_bytes).text);
+    }
+    dtp_plan_result_free(&r);
+    dtp_strbuf_free(&set);
+    if (s != DTP_OK && dtp_status_is_input(s)) { /* such a mesh is none of the model */
+        s = DTP_OK;
+    }
+    if (s != DTP_OK) {
+        dtp_strbuf_free(&text);
+        return s == DTP_STOPPED ? DTP_OK : s;
+    }
+    return tool_show(stderr, &text, err);
+}
+
+/* The verdict, which is quick, then which choice that was not asked for makes a plan fit; on
+ * accelerators these were searched, and how many more devices do. */
+static dtp_status say_infeasible(plan_command *c, const dtp_plan_result *result, dtp_err *err)
 {
     dtp_strbuf text = {0};
     char *helps = NULL;
     DTP_TRY(say_verdict(c, result, err));
+    if (c->options.make_fit) {
+        return c->source.memory == NULL ? say_more_devices(c, err) : DTP_OK;
+    }
     DTP_TRY(dtp_plan_what_helps(c->model, c->machine, &c->options, &helps, err));
     if (helps != NULL) {
         dtp_strbuf_addf(&text, "it fits with %s; 'auto' for both looks for the fastest\n", helps);
@@ -354,6 +422,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     DTP_TRY(tool_plan_request(&c->source, &target, o, err));
     o->objective =
         strcmp(c->source.objective, "time") == 0 ? DTP_OBJECTIVE_TIME : DTP_OBJECTIVE_MEMORY;
+    c->target = target.target;
     o->mode = mode_of(c);
     o->make_fit = tool_accelerated(c->machine);
     o->devices = c->source.devices;
