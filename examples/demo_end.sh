@@ -35,7 +35,7 @@ echo
 echo "what it writes after 'The ', one line each"
 for seed in 1 2 3; do
     "$bin/dtrun" sample "$model" --load "$out/gpt.ckpt" --prompt 'The ' --tokens 60 --temperature 0.5 --top-k 20 --seed $seed \
-        2>/dev/null | grep -v '^--- sample' | tr '\n' ' ' | cut -c1-78 | sed 's/^/  /'
+        2>/dev/null | sed -n '/^--- sample 1/,/^--- sample 2/p' | grep -v '^--- sample' | tr '\n' ' ' | cut -c1-78 | sed 's/^/  /'
     echo
 done | sed '/^$/d'
 
