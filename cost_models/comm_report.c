@@ -1,3 +1,5 @@
+/* What a program communicates, and why: every collective with its cause and the module it
+ * belongs to, and totals by kind, mesh dims and phase and along the tree of module names. */
 #include "cost_models/comm_report.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* What a program costs, split by what for: the work of the ops, the communication inside ops,
+ * and the redistributions between the layouts of tensors. */
 #include "cost_models/cost_split.h"
 
 #include <string.h>

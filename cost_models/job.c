@@ -1,3 +1,4 @@
+/* Jobs (dtp/session.h): a model with a layout for every tensor, lowered and predicted. */
 #include "cost_models/job.h"
 
 #include "cost_models/model_flops.h"

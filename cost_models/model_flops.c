@@ -1,3 +1,5 @@
+/* What a training step of a model computes, whatever its layouts, recomputation or kernels: what
+ * tokens per second and MFU are of (docs/cost-model.md, "Tokens and MFU"). */
 #include "cost_models/model_flops.h"
 
 #include <stdlib.h>

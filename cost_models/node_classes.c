@@ -1,3 +1,4 @@
+/* Classes of nodes that cost the same. */
 #include "cost_models/node_classes.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The price of one node run in one way: it is lowered alone and its instructions are priced. */
 #include "cost_models/node_price.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* How a plan is lowered: by the steps that it lists, or as DTensor would run it. */
 #include "cost_models/plan_lowering.h"
 
 #include "interop/export/forms.h"

@@ -1,3 +1,5 @@
+/* What is predicted of a step (docs/cost-model.md): of a program, of a sharding that is lowered,
+ * and of a candidate, a decision of a solver or a baseline. */
 #include "cost_models/predict.h"
 
 #include <math.h>

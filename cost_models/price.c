@@ -1,3 +1,4 @@
+/* Prices of instructions (docs/cost-model.md). */
 #include "cost_models/price.h"
 
 #include <assert.h>

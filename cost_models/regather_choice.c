@@ -1,3 +1,4 @@
+/* Which copies the backward pass gathers again, so that a program fits into memory. */
 #include "cost_models/regather_choice.h"
 
 #include <stdlib.h>

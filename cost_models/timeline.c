@@ -1,3 +1,5 @@
+/* Simulated schedule of one rank with two resources, compute (kernels and copies) and
+ * communication (collectives), each one at a time in program order. */
 #include "cost_models/timeline.h"
 
 #include <assert.h>

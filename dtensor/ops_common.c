@@ -1,3 +1,4 @@
+/* What the functions by name share: dims as letters, axes, calls with arguments. */
 #include "dtensor/ops_common.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Programs of PyTorch: .pt2 files that torch.export.save wrote, and .onnx files, as models of
+ * ours (docs/programs-of-pytorch.md). */
 #include "importers/graph_file.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* JSON that other systems write (config.json, the index of a checkpoint, the graphs in a .pt2),
+ * read by cJSON, which is included in foreign_json.c alone (decision 56). */
 #include "interop/foreign_json.h"
 
 #include <cjson/cJSON.h>

@@ -1,3 +1,5 @@
+/* Names files, dtp.names/1 (docs/formats/names.md): how another framework names and stores the
+ * parameters of a model. */
 #include "interop/names.h"
 
 #include <ctype.h>

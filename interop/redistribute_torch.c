@@ -1,3 +1,4 @@
+/* The steps that PyTorch DTensor takes from one layout to another. */
 #include "interop/redistribute_torch.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* What PyTorch DTensor thinks that a redistribution costs (--compat torch): its constants for
+ * NVLink inside a host and a network between hosts, rings for every collective. */
 #include "interop/torch_cost.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* What every program of a graph needs, on whatever mesh of so many ranks and in whatever
+ * layouts: "does it fit?" without planning. */
 #include "planner/memory_floor.h"
 
 #include "core/base/safe_int.h"

@@ -1,3 +1,4 @@
+/* All ways to arrange a number of devices as a mesh. */
 #include "planner/mesh_search.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* A plan from pins: layouts follow by propagation (spmd/propagate/propagate.h), nothing is
+ * searched. */
 #include "planner/plan_pins.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Planning on one mesh: what rules mode and tensor mode share (docs/how-a-plan-is-found.md). */
 #include "planner/planning.h"
 
 #include <inttypes.h>

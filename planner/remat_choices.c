@@ -1,3 +1,4 @@
+/* What planning may try of recomputation (`--remat auto`). */
 #include "planner/remat_choices.h"
 
 #include <stdio.h>

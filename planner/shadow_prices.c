@@ -1,3 +1,5 @@
+/* Shadow prices of the constraints of a plan: by how much the least additive cost falls when the
+ * memory limit is 1 GiB higher, or when one pin is left out. */
 #include "planner/shadow_prices.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* The search for precision, recomputation and microbatches: a mode of planning plans for one
+ * graph variant after the other, the best plan stays. */
 #include "planner/variant_search.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Programs that a command starts and waits for. */
 #include "tools/child.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* What people read of the rows of tools/options.def: help, manual pages, completion, a document. */
 #include "tools/help.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Ending a run or a search in an orderly way when SIGINT or SIGTERM arrives. */
 #include "tools/interrupt.h"
 
 #include <signal.h>

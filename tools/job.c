@@ -1,3 +1,4 @@
+/* What dtplan and dtrun share: from files and flags to a graph, a sharding and a priced program. */
 #include "tools/job.h"
 #include "tools/machines.h"
 #include "tools/progress.h"

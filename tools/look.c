@@ -1,3 +1,5 @@
+/* How text for people looks: lines end within the width, and a terminal shows headings, verdicts
+ * and notes in colour. */
 #include "tools/look.h"
 
 #include <stdbool.h>

@@ -1,3 +1,5 @@
+/* Machine files by name: those that are shipped, and that of this machine which was measured
+ * last. */
 #include "tools/machines.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* The rows of tools/options.def: commands and options as tables. */
 #include "tools/option_rows.h"
 
 #include <stdio.h>

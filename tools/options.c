@@ -1,3 +1,4 @@
+/* Command lines of dtplan and dtrun, from the rows of tools/options.def. */
 #include "tools/options.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Field tables: what a report says is one list of fields, from which JSON and tables of text
+ * come. */
 #include "tools/report.h"
 
 #include <inttypes.h>

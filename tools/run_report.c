@@ -1,3 +1,4 @@
+/* What dtrun prints: progress, predicted against measured, JSON (docs/formats/report.md). */
 #include "tools/run_report.h"
 
 #include <inttypes.h>

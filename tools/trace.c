@@ -1,3 +1,4 @@
+/* A step as a trace for Perfetto: slices, queues, arrows. */
 #include "tools/trace.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* A bump allocator: an IR object owns one arena, everything inside it is freed together. */
 #include "core/base/arena.h"
 
 #include <stdalign.h>

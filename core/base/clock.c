@@ -1,3 +1,4 @@
+/* The clock that durations and deadlines are read from, and that of people. */
 #include "core/base/clock.h"
 
 #include <stdio.h>

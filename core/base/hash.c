@@ -1,3 +1,5 @@
+/* FNV-1a, 64 bit: for hash tables and for telling whether two inputs are the same; a mixer of
+ * whole words. */
 #include "core/base/hash.h"
 
 #include <string.h>

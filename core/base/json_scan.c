@@ -1,3 +1,5 @@
+/* One pass over a JSON text: RFC 8259 without extensions, UTF-8 without byte order mark, no NUL,
+ * one value and nothing after it. */
 #include "core/base/json_scan.h"
 
 #include <stdarg.h>

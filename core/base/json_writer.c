@@ -1,3 +1,4 @@
+/* Deterministic JSON text. */
 #include "core/base/json_writer.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Philox 4x32-10, a counter-based generator of random numbers. */
 #include "core/base/philox.h"
 
 #include <math.h>

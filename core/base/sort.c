@@ -1,3 +1,5 @@
+/* Sorting by integer keys, stable and without comparisons: by one byte of the keys after the
+ * other, those left out that are the same in all of them. */
 #include "core/base/sort.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* What public functions ask of their pointers; statuses and errors are public (dtp/status.h). */
 #include "core/base/status.h"
 
 #include <stdarg.h>

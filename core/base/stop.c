@@ -1,3 +1,4 @@
+/* A stop token: ends a long search early, by a deadline or by an interrupt. */
 #include "core/base/stop.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* A growing text buffer. */
 #include "core/base/strbuf.h"
 
 #include <stdarg.h>

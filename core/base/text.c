@@ -1,3 +1,5 @@
+/* Texts in messages: those of others (files, options, tensor names) in a line for a terminal;
+ * which name was meant, which ones there are. */
 #include "core/base/text.h"
 
 #include <stdio.h>

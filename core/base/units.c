@@ -1,3 +1,4 @@
+/* Quantities as people write them, and as they read them: four digits and a unit. */
 #include "core/base/units.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* The version of the library. */
 #include "dtp/version.h"
 
 #define TEXT(x) #x

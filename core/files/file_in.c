@@ -1,3 +1,4 @@
+/* Opening and reading files. */
 #include "core/files/file_in.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* A regular file as memory that is only read. */
 #include "core/files/file_map.h"
 
 #include <errno.h>

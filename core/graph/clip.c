@@ -1,3 +1,4 @@
+/* Numbers of all gradients of a graph, and clipping by their norm, as nodes. */
 #include "core/graph/clip.h"
 
 static dtp_status check_types(const dtp_graph *g, dtp_err *err)

@@ -1,3 +1,4 @@
+/* The model graph: tensors and nodes in a topological order, owned by one arena. */
 #include "core/graph/graph.h"
 
 #include <stdio.h>

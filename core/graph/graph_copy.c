@@ -1,3 +1,4 @@
+/* Rebuilding a graph with changes: a copy under way, node by node. */
 #include "core/graph/graph_copy.h"
 
 #include <string.h>

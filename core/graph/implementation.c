@@ -1,3 +1,5 @@
+/* Settings: attributes that say how a node runs when it is split, not what it computes
+ * (`implementation` in its spec). */
 #include "core/graph/implementation.h"
 
 #include <inttypes.h>

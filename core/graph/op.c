@@ -1,3 +1,4 @@
+/* A row of the op table. */
 #include "core/graph/op.h"
 
 #include <assert.h>

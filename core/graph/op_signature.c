@@ -1,3 +1,4 @@
+/* The signature of an op, "mk,kn->mn": letters for the dims of operands and outputs, by place. */
 #include "core/graph/op_signature.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Optimizers: hyperparameters, groups of parameters, update nodes. */
 #include "core/graph/optimizer.h"
 
 #include <stdio.h>

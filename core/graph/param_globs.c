@@ -1,3 +1,4 @@
+/* Parameters by globs over their names (core/base/glob.h). */
 #include "core/graph/param_globs.h"
 
 #include "core/base/glob.h"

@@ -1,3 +1,4 @@
+/* What the tensors of a graph are there for. */
 #include "core/graph/uses.h"
 
 /* Whether an operand before it is the same tensor. */

@@ -1,3 +1,4 @@
+/* The table of dim names of a graph. */
 #include "core/layout/dims.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Layouts (dtp/layout.h): splits, shards, checks, and our text form. */
 #include "core/layout/layout.h"
 
 #include <string.h>

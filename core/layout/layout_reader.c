@@ -1,3 +1,4 @@
+/* A text being read into a layout: the steps that every notation shares. */
 #include "core/layout/layout_reader.h"
 
 #include <ctype.h>

@@ -1,3 +1,5 @@
+/* Layout rules (Mesh TensorFlow): one map dim name -> mesh dims for the whole graph, from which
+ * every tensor's layout follows. */
 #include "core/layout/layout_rules.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Meshes (dtp/mesh.h): in JSON, and groups of ranks over a set of mesh dims. */
 #include "core/layout/mesh.h"
 
 #include <ctype.h>

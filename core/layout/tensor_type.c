@@ -1,3 +1,5 @@
+/* Element types, and element type with named shape of a tensor (dtp_dtype and dtp_ttype in
+ * dtp/layout.h). */
 #include "core/layout/tensor_type.h"
 
 #include <inttypes.h>

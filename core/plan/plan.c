@@ -1,3 +1,4 @@
+/* The plan file (dtp/plan.h): the decision, what it is predicted to cost, and the certificate. */
 #include "core/plan/plan.h"
 
 #include "core/transform/regather.h"

@@ -1,3 +1,5 @@
+/* A plan on fewer ranks: a smaller mesh, and sizes of the model with which every split that was
+ * even stays even and every one that was not stays uneven. */
 #include "core/plan/plan_smaller.h"
 
 #include <inttypes.h>

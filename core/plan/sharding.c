@@ -1,3 +1,5 @@
+/* The decision a planner makes, in memory: a layout for every tensor and, for every node, which
+ * sharding rule it uses on every mesh dim. */
 #include "core/plan/sharding.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Evaluation: the forward pass to the loss, without what only training has. */
 #include "core/transform/evaluation.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Outputs, precision, recomputation and microbatches of a graph, in this order. */
 #include "core/transform/graph_variant.h"
 
 #include "core/transform/microbatch.h"

@@ -1,3 +1,4 @@
+/* Labels that a loss ignores, such as -100, by the tensors whose elements become labels. */
 #include "core/transform/label_uses.h"
 
 #include "core/graph/ops/cross_entropy.h"

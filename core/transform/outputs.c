@@ -1,3 +1,4 @@
+/* Which outputs of its model a run keeps to the end of a step. */
 #include "core/transform/outputs.h"
 
 #include <string.h>

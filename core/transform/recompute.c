@@ -1,3 +1,5 @@
+/* Recomputation: the backward pass of a block computes the block's intermediate results again
+ * from what goes into the block, so that they need not be kept from the forward pass. */
 #include "core/transform/recompute.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Gathering again: where forward and backward pass read a tensor in another layout than its own,
+ * the copy of the forward pass is kept, or the backward pass makes it again from the tensor. */
 #include "core/transform/regather.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* How every tensor of a graph depends on the rows of the batch. */
 #include "core/transform/row_parts.h"
 
 #include <inttypes.h>

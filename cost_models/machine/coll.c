@@ -1,3 +1,5 @@
+/* The time of a collective from the constants of the network levels that its group crosses
+ * (docs/cost-model.md, "Collectives"). */
 #include "cost_models/machine/coll.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Evaluation and fitting of measured curves (dtp_curve of cost_models/machine/machine.h). */
 #include "cost_models/machine/curve.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* What a runtime makes of a device: shares of its peaks, and the time of its host. */
 #include "cost_models/machine/efficiency.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* From measurements to a machine description (docs/cost-model.md, "Fitting"). */
 #include "cost_models/machine/fit.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* GEMM times from measured points. */
 #include "cost_models/machine/gemm.h"
 
 #include <math.h>

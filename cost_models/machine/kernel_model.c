@@ -1,3 +1,5 @@
+/* Times of matrix products and attention on a device by shape, with a few constants for each
+ * arithmetic and each family of attention kernels (docs/cost-model.md). */
 #include "cost_models/machine/kernel_model.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* The machine description, dtp.machine/1 (docs/formats/machine.md): device rates, measured
+ * curves, network levels, and where every number came from. */
 #include "cost_models/machine/machine.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* A machine with one of its rates or delays scaled: what sensitivity asks about. */
 #include "cost_models/machine/machine_scale.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Measures the machine on the real ranks: GEMMs, memory-bound ops, staging copies and
+ * collectives. */
 #include "executor/bench/bench.h"
 
 #include <stdlib.h>

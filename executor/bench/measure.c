@@ -1,3 +1,4 @@
+/* Shared by the parts of the bench. */
 #include "executor/bench/measure.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Operand shapes with which the bench runs each op, written as short texts. */
 #include "executor/bench/recipes.h"
 #include "core/graph/ops/op_table.h"
 

@@ -1,3 +1,4 @@
+/* Free list of a block of memory: first fit over a list sorted by address. */
 #include "executor/comm/free_list.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* A communicator for a part of the mesh: a sub-mesh or a mesh with dims joined. */
 #include "executor/comm/sub_communicator.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* A transport: how the tensors of a program move between ranks. */
 #include "executor/comm/transport.h"
 
 #include "executor/device/host_memory.h"

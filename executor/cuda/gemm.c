@@ -1,3 +1,4 @@
+/* Matrix products by cuBLASLt: descriptors and algorithm are chosen once, when a call is bound. */
 #include "executor/cuda/gemm.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Element conversion between stored types (files) and tensor types, on host memory. */
 #include "executor/device/convert.h"
 
 #include <inttypes.h>

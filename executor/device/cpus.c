@@ -1,3 +1,4 @@
+/* The processors that this process may use. */
 #include "executor/device/cpus.h"
 
 #include <omp.h>

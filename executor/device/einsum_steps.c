@@ -1,3 +1,4 @@
+/* What the kernels of every backend do with the steps of an einsum (spmd/target/einsum_plan.h). */
 #include "executor/device/einsum_steps.h"
 
 dtp_status dtp_einsum_check(const dtp_kernel_args *args, const dtp_einsum_plan *plan, dtp_err *err)

@@ -1,3 +1,5 @@
+/* A product and more (core/graph/ops/fused.c) by single kernels of the backend: the product, in
+ * the result's memory, the expression in its place, the sum. */
 #include "executor/device/fused_product.h"
 
 #include "core/base/arena.h"

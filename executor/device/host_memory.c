@@ -1,3 +1,4 @@
+/* Memory, kernel lists and staging copies of backends whose memory is host memory. */
 #include "executor/device/host_memory.h"
 
 #include <stdlib.h>

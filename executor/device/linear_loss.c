@@ -1,3 +1,5 @@
+/* linear_loss and linear_loss_grad on any backend: chunk after chunk by the backend's own
+ * kernels (spmd/target/linear_loss.h). */
 #include "executor/device/linear_loss.h"
 
 #include "core/base/arena.h"

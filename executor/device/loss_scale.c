@@ -1,3 +1,4 @@
+/* Dynamic loss scaling (core/transform/precision.h), the same on every backend. */
 #include "executor/device/loss_scale.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Working memory that the kernels of a backend share, since they run one after the other: as
+ * large as the most that one of them needs. */
 #include "executor/device/scratch.h"
 
 #include <stdint.h>

@@ -1,3 +1,5 @@
+/* The rectangular part of a tensor that one rank (or one file) holds, and copies between such
+ * parts. */
 #include "executor/device/shard.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* What bound kernels share with the host: the record of their steps, and a word for each that
+ * checks data. */
 #include "executor/device/step_state.h"
 
 #include <assert.h>

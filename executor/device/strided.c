@@ -1,3 +1,4 @@
+/* Strided views of a row of elements: parts of stored tensors, also transposed ones. */
 #include "executor/device/strided.h"
 
 #include <string.h>

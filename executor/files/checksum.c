@@ -1,3 +1,5 @@
+/* CRC-32 (zlib), written as 8 hexadecimal digits: of files, and of JSON texts that hold their
+ * own. */
 #include "executor/files/checksum.h"
 
 #include <errno.h>

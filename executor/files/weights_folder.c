@@ -1,3 +1,5 @@
+/* A folder of weights as Hugging Face's transformers writes it: model.safetensors, or several
+ * files model-00001-of-00003.safetensors that model.safetensors.index.json names. */
 #include "executor/files/weights_folder.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* Index loops over named dims for the reference kernels. */
 #include "executor/ref/index.h"
 
 #include <math.h>

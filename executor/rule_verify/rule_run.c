@@ -1,3 +1,5 @@
+/* Runs a lowered graph of INPUT tensors on virtual ranks with given global values, and collects
+ * what every rank holds of the outputs. */
 #include "executor/rule_verify/rule_run.h"
 
 #include <math.h>

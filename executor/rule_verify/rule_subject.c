@@ -1,3 +1,5 @@
+/* What the rule verifier runs: one op of a case (and its gradients) as a graph with the answers
+ * of one device, and one choice of rules and layouts for it. */
 #include "executor/rule_verify/rule_subject.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Shards in bounded memory: an iterator over the elements of one, and the collection of those
+ * that the ranks of a group hold. */
 #include "executor/run/collect.h"
 
 #include <stdlib.h>

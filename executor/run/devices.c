@@ -1,3 +1,4 @@
+/* Devices by name. */
 #include "executor/run/devices.h"
 
 #include <dlfcn.h>

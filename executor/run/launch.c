@@ -1,3 +1,4 @@
+/* Starting the ranks of a job with Open MPI's mpirun. */
 #include "executor/run/launch.h"
 
 #include <stdio.h>

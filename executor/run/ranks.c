@@ -1,3 +1,5 @@
+/* Running one function on every rank of a mesh: alone, as threads of this process, or as the
+ * processes of the MPI job around us. */
 #include "executor/run/ranks.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Binding a program to this rank: where every value lies, what every instruction calls. */
 #include "executor/run/runner_bind.h"
 
 #include <inttypes.h>

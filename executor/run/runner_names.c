@@ -1,3 +1,4 @@
+/* How messages name a place of a runner: its rank, step, instruction and node. */
 #include "executor/run/runner_names.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* What a runner has on the queue of a device: graphs of recorded microbatches, the ends of
+ * steps, and times from events. */
 #include "executor/run/runner_queue.h"
 
 #include <math.h>

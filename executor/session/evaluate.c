@@ -1,3 +1,5 @@
+/* The loss and the metrics of a model over the rows of files, each row once, whatever the
+ * batches are. */
 #include "executor/session/evaluate.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* What the inputs of a model get at every step. */
 #include "executor/session/feed.h"
 
 #include <inttypes.h>

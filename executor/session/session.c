@@ -1,3 +1,4 @@
+/* Sessions (dtp/session.h): what a report and a verification ask beyond what is public. */
 #include "executor/session/session.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Rules for the arguments of an op: what a row of a table says of each, so that none is dropped. */
 #include "importers/aten/arg_rules.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Constants of a graph: what depends on no parameter and no input (positions, masks, tables of
+ * rotary positions), evaluated at the sizes of the export. */
 #include <string.h>
 
 #include "importers/aten/aten_const.h"

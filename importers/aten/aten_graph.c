@@ -1,3 +1,5 @@
+/* A program of ATen ops, as torch.export writes it: values, and nodes in the order in which they
+ * run. */
 #include "importers/aten/aten_graph.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Elements of a tensor in the storage that a .pt2 file has: a part of it, in any order. */
 #include "importers/aten/aten_storage.h"
 
 #include <inttypes.h>

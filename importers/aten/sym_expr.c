@@ -1,3 +1,4 @@
+/* Expressions over sizes, as torch.export writes them: "Mul(Integer(2), Symbol('s0', ..))".. */
 #include "importers/aten/sym_expr.h"
 
 #include <math.h>

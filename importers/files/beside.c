@@ -1,3 +1,4 @@
+/* Files that a model names, in its folder or below. */
 #include "importers/files/beside.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* Names and what they number: a value, a node, a dim. */
 #include "importers/files/name_table.h"
 
 static uint32_t hash_of(const char *name)

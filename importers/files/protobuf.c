@@ -1,3 +1,4 @@
+/* Protocol buffers' wire format: the members of a message that a table names, into a struct. */
 #include "importers/files/protobuf.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Zip archives of stored entries: what torch.export writes. */
 #include "importers/files/zip.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* Folders of Hugging Face's transformers: config.json and a template of its family
+ * (docs/formats/template.md) make a model, dtp.model/1, and its names, dtp.names/1. */
 #include "importers/hf/folder.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Parts of a template, written with the values of a scope. */
 #include "importers/hf/instance.h"
 
 #include <string.h>

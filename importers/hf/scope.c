@@ -1,3 +1,5 @@
+/* Names of a template (docs/formats/template.md) and what they are for one config.json: keys of
+ * the file and switches of the template. */
 #include "importers/hf/scope.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* A program of ATen ops that is made node by node from an .onnx file. */
 #include "importers/onnx/onnx_graph.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* Reads an .onnx file as a program of ATen ops: every node becomes one or a few of them
+ * (onnx_ops.c). */
 #include "importers/onnx/onnx_read.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* A graph of ATen ops, from whichever file, as a model of ours: its stages in their order
+ * (docs/programs-of-pytorch.md). */
 #include "importers/program/import_graph.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* The plans of which nothing of some kinds is lost, for a search: which layouts must be equal,
+ * and which layouts of single tensors may be. */
 #include "interop/export/form_space.h"
 
 static bool loses(const dtp_form_space *s, dtp_lost_kind kind)

@@ -1,3 +1,5 @@
+/* The forms in which a plan leaves: each a small writer over the placements
+ * (interop/export/placements.h). */
 #include "interop/export/forms.h"
 #include "interop/export/torch_modules.h"
 

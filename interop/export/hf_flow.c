@@ -1,3 +1,4 @@
+/* What a module of transformers leaves under a tp_plan. */
 #include "interop/export/hf_flow.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Which styles of modules a plan has over one mesh dim: what PyTorch's parallelize_module and
+ * transformers' tp_plan call colwise, rowwise, sequence. */
 #include "interop/export/module_styles.h"
 
 #include <string.h>

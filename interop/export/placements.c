@@ -1,3 +1,4 @@
+/* What a plan says to another framework, under the framework's names and axes. */
 #include "interop/export/placements.h"
 
 #include <string.h>

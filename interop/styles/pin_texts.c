@@ -1,3 +1,5 @@
+/* Pins as texts, which do not depend on a mesh: "style GLOB: STYLE" (docs/styles.md) and "pin
+ * TENSOR: LAYOUT". A plan lists its pins in this form. */
 #include "interop/styles/pin_texts.h"
 
 #include <stdlib.h>

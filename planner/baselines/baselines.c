@@ -1,3 +1,5 @@
+/* Baselines: what people would do by hand, as complete decisions priced by the same model as a
+ * plan. */
 #include "planner/baselines/baselines.h"
 
 #include <string.h>

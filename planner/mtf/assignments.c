@@ -1,3 +1,5 @@
+/* Injective partial maps from n dims to k mesh dims: the ways to split the dims that meet in one
+ * op. */
 #include "planner/mtf/assignments.h"
 
 #include <string.h>

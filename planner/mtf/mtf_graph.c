@@ -1,3 +1,5 @@
+/* The graph as auto_mtf (Mesh TensorFlow's layout optimizer) sees it: operations in graph order,
+ * their input and output tensors, named dims, byte sizes, which tensors are final. */
 #include "planner/mtf/mtf_graph.h"
 
 #include "core/base/safe_int.h"

@@ -1,3 +1,4 @@
+/* The layout optimizer of Mesh TensorFlow, reproduced. */
 #include "planner/mtf/mtf_layout.h"
 
 #include "core/base/safe_int.h"

@@ -1,3 +1,4 @@
+/* auto_mtf's search over mesh shapes: powers of two, non-increasing. */
 #include "planner/mtf/mtf_mesh.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* JSON read front to back from a plain or gzip file, without a tree: for instances of hundreds
+ * of megabytes. */
 #include "planner/problem/json_stream.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* When the tensors of a graph are there in its programs at least. */
 #include "planner/problem/lifetimes.h"
 
 #include "core/plan/sharding_microbatch.h"

@@ -1,3 +1,4 @@
+/* A selection problem under another limit, with other costs and with further intervals. */
 #include "planner/problem/overlay.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* The selection problem: every variable picks one of its strategies. */
 #include "planner/problem/problem.h"
 
 #include <inttypes.h>

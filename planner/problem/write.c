@@ -1,3 +1,4 @@
+/* Text forms of a selection problem and of its solutions. */
 #include "planner/problem/write.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* Why a tensor or node is as it is in a plan: the chosen way, every alternative with what it
+ * would cost, and what excludes it. */
 #include "planner/reports/explain.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Memory against time: plans for a row of memory limits, from the least that works to none,
+ * those dropped that another plan beats in both. */
 #include "planner/reports/pareto.h"
 
 #include <math.h>

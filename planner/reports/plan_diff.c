@@ -1,3 +1,4 @@
+/* What two plans of one model do differently, and what each difference costs. */
 #include "planner/reports/plan_diff.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* How far the rates of a machine may be off before another plan is better. */
 #include "planner/reports/sensitivity.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Branch and bound, depth first. */
 #include "planner/solver/branch.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Lower bounds by dual ascent without presolve. */
 #include "planner/solver/dual_bound.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* The one place that calls GLPK, which aborts the process on misuse. */
 #include "planner/solver/glpk_fence.h"
 
 #include <glpk.h>

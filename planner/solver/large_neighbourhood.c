@@ -1,3 +1,4 @@
+/* Large neighbourhood search: branch and bound around the incumbent. */
 #include "planner/solver/large_neighbourhood.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* The smallest usage limit under which a selection problem has a solution. */
 #include "planner/solver/minimum_memory.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* What the usage limit costs at single times: multipliers of the limit from an ascent of the
+ * dual (planner/solver/dual/dual.h). */
 #include "planner/solver/multipliers.h"
 
 #include "planner/solver/dual/dual.h"

@@ -1,3 +1,4 @@
+/* The primal-dual loop for kernels too large for branch and bound. */
 #include "planner/solver/primal_dual.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* The relaxation of the marginal form of what presolve left, solved by GLPK (docs/solve.md). */
 #include "planner/solver/relax.h"
 
 #include <inttypes.h>

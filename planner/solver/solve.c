@@ -1,3 +1,4 @@
+/* Solves a selection problem: presolve, search and bound, branch and bound. */
 #include "planner/solver/solve.h"
 
 #include <stdlib.h>

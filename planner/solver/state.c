@@ -1,3 +1,4 @@
+/* State of one solve, shared by its parts: limits, the incumbent and its cost as the cutoff. */
 #include "planner/solver/state.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Memory corrections: what programs need beyond what the problem of tensor mode counts. */
 #include "planner/tensors/memory_corrections.h"
 
 #include <stdlib.h>

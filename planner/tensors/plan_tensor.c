@@ -1,3 +1,5 @@
+/* Planning in tensor mode: a layout for every tensor and a row of its sharding rules for every
+ * node, by the selection problem of planner/problem/tensors/tensor_problem.h. */
 #include "planner/tensors/plan_tensor.h"
 
 #include <inttypes.h>

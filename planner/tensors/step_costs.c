@@ -1,3 +1,4 @@
+/* What a step pays of the prices of a selection problem (docs/how-a-plan-is-found.md). */
 #include "planner/tensors/step_costs.h"
 
 #include <stdlib.h>

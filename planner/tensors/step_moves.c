@@ -1,3 +1,4 @@
+/* Changes of an assignment of a selection problem, for a search by simulation. */
 #include "planner/tensors/step_moves.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* What tying can cost: the certificate's bound of the problem in which every instance of a
+ * repeated block decides for itself. */
 #include "planner/tensors/tying_bound.h"
 
 #include "planner/solver/dual_bound.h"

@@ -1,3 +1,4 @@
+/* What PyTorch's FSDP keeps beside the values of a program. */
 #include "spmd/lower/fsdp_memory.h"
 
 #include "core/base/safe_int.h"

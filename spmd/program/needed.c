@@ -1,3 +1,4 @@
+/* The bytes that a list of instructions needs at each of them, while a pass moves instructions. */
 #include "spmd/program/needed.h"
 
 #include "spmd/program/program_internal.h"

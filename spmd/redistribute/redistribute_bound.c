@@ -1,3 +1,5 @@
+/* A lower bound of what is left to pay between a layout and the target on the generic machine
+ * (dtp_step_generic_price). */
 #include "spmd/redistribute/redistribute_bound.h"
 
 #include "core/base/safe_int.h"

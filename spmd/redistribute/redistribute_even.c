@@ -1,3 +1,4 @@
+/* The layouts that split a tensor evenly and the steps between them, as a table of edges. */
 #include "spmd/redistribute/redistribute_even.h"
 
 int64_t dtp_even_part(int64_t ranks, int64_t size)

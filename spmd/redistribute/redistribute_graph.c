@@ -1,3 +1,5 @@
+/* The graph of layouts of one tensor, in which a redistribution is a shortest path: layouts as
+ * words, the steps that leave a layout, and the queue of Dijkstra's algorithm. */
 #include "spmd/redistribute/redistribute_graph.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Redistributions whose steps a plan lists (core/plan/plan.h): read back as steps, and noted
+ * down. */
 #include "spmd/redistribute/redistribute_listed.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* Workspace of the CPU kernels of attention, its gradient and their parts: one tile set per
+ * thread, never the scores of a whole head. */
 #include "spmd/target/cpu_attention.h"
 
 #include "core/graph/ops/attention_split.h"

@@ -1,3 +1,5 @@
+/* Folds of the CUDA backend (sums, gradients of parameters that many rows share) whose results
+ * are too few to fill a device: every result is made of parts, kept in the workspace. */
 #include "spmd/target/cuda_fold.h"
 
 enum {

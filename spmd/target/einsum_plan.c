@@ -1,3 +1,5 @@
+/* How the kernels of a backend run an einsum on one rank: a list of steps, each a loop nest or a
+ * batched matrix product. */
 #include "spmd/target/einsum_plan.h"
 
 #include "core/base/safe_int.h"

@@ -1,3 +1,5 @@
+/* How linear_loss and linear_loss_grad run in chunks of rows: the calls of a chunk and the
+ * workspace, for memory, prices and kernels. */
 #include "spmd/target/linear_loss.h"
 
 #include "core/graph/op_set.h"

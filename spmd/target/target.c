@@ -1,3 +1,5 @@
+/* Targets: what memory and prices must know of a backend and a transport, as plain data and host
+ * functions (docs/targets.md). */
 #include "spmd/target/target.h"
 
 #include <stdio.h>

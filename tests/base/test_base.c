@@ -1,3 +1,4 @@
+/* Meshes and their groups, chunks of dims, and other parts that everything uses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* The JSON reader and writer: texts that are read, and that are refused. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Philox against known values, and the spread of its numbers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Where the tensors of the suite of transports lie. */
 #include "tests/comm/comm_buffers.h"
 
 #include <stdlib.h>

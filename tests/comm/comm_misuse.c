@@ -1,3 +1,5 @@
+/* Ranks that disagree on what they run: every rank gets an error that names both sides, none
+ * hangs, and later calls fail at once. */
 #include "tests/comm/comm_misuse.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The conformance suite of communicators and transports: the same checks for all. */
 #include "tests/comm/comm_suite.h"
 
 #include <inttypes.h>

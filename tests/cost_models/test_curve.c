@@ -1,3 +1,4 @@
+/* Measured curves: evaluation between and beyond their points. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

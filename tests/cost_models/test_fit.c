@@ -1,3 +1,4 @@
+/* Machine descriptions that are fitted to measurements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* Machine files: what is read, and what is refused. */
 #include "tests/support/data_files.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Prices of instructions and collectives. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

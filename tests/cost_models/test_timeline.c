@@ -1,3 +1,4 @@
+/* The simulated schedule of a step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* Virtual ranks with a CUDA backend and a transport each, on emulated devices or on cards. */
 #include "tests/cuda/comm_ranks.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Products with expressions, and a way to run one of them at addresses of any alignment. */
 #include "tests/cuda/product_cases.h"
 
 #include <math.h>

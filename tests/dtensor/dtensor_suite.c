@@ -1,3 +1,4 @@
+/* What the tests of distributed tensors share; bodies run on every rank and report by dtp_err. */
 #include "tests/dtensor/dtensor_suite.h"
 
 #include <inttypes.h>

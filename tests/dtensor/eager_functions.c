@@ -1,3 +1,4 @@
+/* Every function of include/dtp/ops.h as a row: how to call it, and operands it takes. */
 #include "tests/dtensor/eager_functions.h"
 
 #include "core/graph/ops/elementwise.h"

@@ -1,3 +1,5 @@
+/* Rows of the replay cases (docs/compat-torch.md) as eager calls: one function of some inputs,
+ * how many collectives it and its gradient take, and the layout of its output. */
 #include "tests/dtensor/eager_rows.h"
 
 #include <setjmp.h>

@@ -1,3 +1,5 @@
+/* Code on distributed tensors, run on ranks under random layouts and on one device; what both
+ * note is compared. */
 #include "tests/dtensor/eager_run.h"
 
 #include <math.h>

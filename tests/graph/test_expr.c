@@ -1,3 +1,4 @@
+/* Expressions of sizes in model files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* The model reader: graphs of models, and files that are refused. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Files of layout rules: what is read, and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,5 @@
+/* Small training graphs, their values computed node by node without any sharding, and programs
+ * compared with them. */
 #include "tests/lower/lower_fixture.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* A case of an op on a backend against the reference backend in f64 on the same values. */
 #include "tests/ops/against_ref.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Cases of ops (executor/rule_verify/op_case.h) for tests: building fails the test. */
 #include "tests/ops/cases.h"
 
 #include <setjmp.h>

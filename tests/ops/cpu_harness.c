@@ -1,3 +1,4 @@
+/* Runs one op on the CPU backend and on the reference backend, on random operands. */
 #include "tests/ops/cpu_harness.h"
 #include "core/base/arena.h"
 #include "executor/device/backend.h"

@@ -1,3 +1,4 @@
+/* A single-rank executor for tests: runs every node of a graph in order on a backend. */
 #include "tests/ops/eval.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Registered ops with their kernels, for tests. */
 #include "tests/ops/own_ops.h"
 #include "core/graph/ops/op_table.h"
 

@@ -1,3 +1,4 @@
+/* Plan files: written, read back, refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

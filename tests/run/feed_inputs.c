@@ -1,3 +1,4 @@
+/* Inputs and files of the tests of feeds. */
 #include "core/base/philox.h"
 #include "core/graph/ops/op_table.h"
 #include "executor/files/npy.h"

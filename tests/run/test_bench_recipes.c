@@ -1,3 +1,4 @@
+/* What dtrun bench measures of every op. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

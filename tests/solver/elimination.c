@@ -1,3 +1,5 @@
+/* The least cost of a selection problem by eliminating one variable after the other: dynamic
+ * programming over tables of what remains. */
 #include "tests/solver/elimination_internal.h"
 
 #include <setjmp.h>

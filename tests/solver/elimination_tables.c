@@ -1,3 +1,4 @@
+/* Tables of a brute-force elimination of variables, for tests of the solver. */
 #include "tests/solver/elimination_internal.h"
 
 #include <setjmp.h>

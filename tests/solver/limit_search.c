@@ -1,3 +1,4 @@
+/* The cheapest selection within the usage limit, found without the solvers. */
 #include "tests/solver/limit_search.h"
 
 #include <setjmp.h>

@@ -1,3 +1,5 @@
+/* Random selection problems small enough to enumerate: forbidden strategies and pairs, parallel
+ * edges, memory, ties, empty intervals. */
 #include "tests/solver/random_problems.h"
 
 #include <setjmp.h>

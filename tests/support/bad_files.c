@@ -1,3 +1,4 @@
+/* Runs a reader over files that it must refuse, as their expect.txt says. */
 #include "tests/support/bad_files.h"
 
 #include <setjmp.h>

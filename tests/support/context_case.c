@@ -1,3 +1,5 @@
+/* Graphs of self-attention layers and their programs under layout rules, for tests of context
+ * parallelism. */
 #include "tests/support/context_case.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Temporary files for tests of readers; random parts of tensors. */
 #include "tests/support/data_files.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Checks a finished graph from its data alone. */
 #include "tests/support/graph_check.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Whole jobs on a small MLP: the same checks under sim and mpi. */
 #include "tests/support/job_suite.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* Every layout of a tensor on a mesh, shard orders included: for tests and benchmarks that go
+ * through all pairs. */
 #include "tests/support/layout_list.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Graphs from short texts, for tests of ops. */
 #include "tests/support/op_fixture.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Plans as dtplan makes them, verified and run as dtrun does, in one process. */
 #include "tests/support/plan_case.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* What the tests of planning share: models, machines, meshes, and planning that must not fail. */
 #include "tests/support/plan_fixture.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Long tests of many independent cases. */
 #include "tests/support/quarter.h"
 
 #include <inttypes.h>

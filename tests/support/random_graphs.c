@@ -1,3 +1,4 @@
+/* Random small models for the tests of the planners. */
 #include "tests/support/random_graphs.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* The models of models/ at sizes that run in milliseconds; every size that a baseline splits is
+ * a multiple of 4. */
 #include "tests/support/small_models.h"
 
 #include <setjmp.h>

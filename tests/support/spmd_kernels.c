@@ -1,3 +1,4 @@
+/* Plain kernels for the interpreter of spmd_sim.h: one loop over all indices of a call. */
 #include "tests/support/spmd_kernels.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* A naive N-rank interpreter of SPMD programs for tests: every element is a double, every move
+ * and collective is written from the words of spmd/program/program.h, one element at a time. */
 #include "tests/support/spmd_sim.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Problems of tensor mode for tests: models with small dims on a machine on which splitting
+ * pays, and selections drawn at random. */
 #include "tests/support/tensor_cases.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* What PyTorch compares strategies by. */
 #include "tests/support/torch_price.h"
 
 #include <math.h>

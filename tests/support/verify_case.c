@@ -1,3 +1,4 @@
+/* One graph as its program on virtual ranks against the graph on one device. */
 #include "tests/support/verify_case.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* What commands begin with: plans, graphs and tensors of the command line. */
 #include "tools/dtplan/inputs.h"
 #include "core/base/units.h"
 #include "tools/machines.h"

@@ -1,3 +1,4 @@
+/* Readable forms of the stages: graph, strategies, plan, memory, communication. */
 #include "tools/dtplan/print.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* dtrun bench --op and --collective: what one op or collective reaches, no machine file. */
 #include "tools/dtrun/bench_alone.h"
 
 #include <math.h>

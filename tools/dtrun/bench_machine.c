@@ -1,3 +1,4 @@
+/* The machine file of dtrun bench, and measuring PyTorch in place of this program. */
 #include "tools/dtrun/bench_machine.h"
 
 #include <stdio.h>

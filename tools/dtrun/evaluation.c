@@ -1,3 +1,5 @@
+/* Evaluating a model over the whole of its files: the programs of whole batches and of the rows
+ * that remain, and what dtrun prints of the result. */
 #include "tools/dtrun/evaluation.h"
 
 #include <inttypes.h>

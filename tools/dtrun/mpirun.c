@@ -1,3 +1,4 @@
+/* A job under an mpirun of our own. */
 #include "tools/dtrun/mpirun.h"
 
 #include <errno.h>

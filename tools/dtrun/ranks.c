@@ -1,3 +1,4 @@
+/* What the command line says about ranks and their data, and starting them. */
 #include "tools/dtrun/ranks.h"
 
 #include <inttypes.h>

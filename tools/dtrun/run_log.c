@@ -1,3 +1,4 @@
+/* The file of --log-json: a line of JSON after every step (docs/formats/report.md). */
 #include "tools/dtrun/run_log.h"
 
 #include <errno.h>

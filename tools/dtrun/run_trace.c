@@ -1,3 +1,5 @@
+/* The trace of a run (tools/trace.h): the last step as it was measured on every rank, and before
+ * it what was predicted, given a machine. */
 #include "tools/dtrun/run_trace.h"
 
 #include <math.h>

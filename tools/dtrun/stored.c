@@ -1,3 +1,4 @@
+/* Parameters under the names of another framework, for loading and saving. */
 #include "executor/files/checkpoint.h"
 #include "tools/dtrun/options.h"
 

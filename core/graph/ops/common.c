@@ -1,3 +1,4 @@
+/* Inference helpers that most ops share. */
 #include "core/graph/ops/common.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* The table of the built-in ops: a constant op set of the families of this folder. */
 #include "core/graph/ops/op_table.h"
 
 /* The families in table order: X(family) stands for the rows dtp_ops_<family>[] of

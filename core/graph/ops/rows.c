@@ -1,3 +1,5 @@
+/* Helpers of the row-wise ops: those that work on the dims of an `over` attribute (a "row") for
+ * every combination of the other dims. */
 #include "core/graph/ops/rows.h"
 
 #include <string.h>

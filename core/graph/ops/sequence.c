@@ -1,3 +1,4 @@
+/* The order in which a sequence is stored. */
 #include "core/graph/ops/sequence.h"
 
 #include <math.h>

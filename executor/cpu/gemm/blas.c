@@ -1,3 +1,4 @@
+/* OpenBLAS, loaded when the first CPU backend is made. */
 #include "executor/cpu/gemm/blas.h"
 
 #include <assert.h>

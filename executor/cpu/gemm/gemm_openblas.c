@@ -1,3 +1,4 @@
+/* Matrix products by OpenBLAS. */
 #include "executor/cpu/gemm/gemm_provider.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* 16-bit floats in kernels that compute in f32: elements are widened, a block or row at a time,
+ * and results are rounded to nearest even once. */
 #include "executor/cpu/loops/halves.h"
 
 #include "executor/cpu/loops/widen.h"

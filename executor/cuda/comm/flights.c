@@ -1,3 +1,4 @@
+/* Collectives under way on a card: when each began, and which one the host waits for. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* NCCL, opened when the first transport over it is made: a machine without it runs all the rest. */
 #include "executor/cuda/comm/nccl_library.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* Attention and its gradient, bound for any device: sizes, heads, places of keys, matrices. */
 #include "executor/device/bound/attention.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Ops that copy elements, bound for any device as copies of strided blocks. */
 #include "executor/device/bound/copies.h"
 
 #include "core/graph/ops/sequence.h"

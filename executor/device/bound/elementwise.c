@@ -1,3 +1,4 @@
+/* Functions of elements, bound for any device. */
 #include "executor/device/bound/elementwise.h"
 
 #include <float.h>

@@ -1,3 +1,4 @@
+/* Look-ups by integer position, bound for any device. */
 #include "executor/device/bound/ids.h"
 
 dtp_bound_ids dtp_bind_ids(const dtp_kernel_args *args, int32_t operand, const dtp_view *at,

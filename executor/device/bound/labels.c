@@ -1,3 +1,5 @@
+/* cross_entropy, its gradient and parts, over rows that each have a label, bound for any device
+ * (core/graph/ops/cross_entropy.h has the terms). */
 #include "executor/device/bound/labels.h"
 
 /* Without logits labels lie below the number of weights, if there are any. */

@@ -1,3 +1,5 @@
+/* layer_norm and rms_norm (without mean and beta), their gradients and the parts that they
+ * decompose into when a dim of `over` is split, bound for any device. */
 #include "executor/device/bound/norm.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Random values by global row-major element index (core/base/philox.h), bound for any device. */
 #include "executor/device/bound/random.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Rotation of feature pairs (j, j + f/2) by their position, bound for any device. */
 #include "executor/device/bound/rope.h"
 
 void dtp_bind_rope(const dtp_kernel_args *args, dtp_rope_numbers *out, dtp_nest *rest)

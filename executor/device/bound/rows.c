@@ -1,3 +1,5 @@
+/* Ops over rows, bound for any device: a row is all elements over the dims that an attribute of
+ * the call names, and there is one for every element of the other dims. */
 #include "executor/device/bound/rows.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Optimizer updates, bound for any device. */
 #include "executor/device/bound/update.h"
 
 #include "core/base/arena.h"

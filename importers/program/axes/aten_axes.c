@@ -1,3 +1,4 @@
+/* Axes of the outputs of ATen ops, by family. */
 #include "importers/program/axes/aten_axes.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Products of tensors as torch.einsum says them: "...i,oi->...o".. */
 #include "importers/program/axes/aten_products.h"
 
 #include <string.h>

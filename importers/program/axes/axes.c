@@ -1,3 +1,5 @@
+/* Named dims of a graph whose axes have none: an axis is a list of classes, the outermost first,
+ * and what two axes share is found by unification. */
 #include "importers/program/axes/axes.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Whether all sizes of a program follow those of its inputs. */
 #include "importers/program/axes/size_check.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* Repeated blocks: nodes of the instances of a numbered list of modules ("layers.0", "layers.1",
+ * ..) that are the same but for the number. */
 #include "importers/program/lowering/blocks.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Writing nodes of the model. */
 #include "importers/program/lowering/lower.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Whether a model that was written can be read, and computes with the types and sizes that the
+ * program has. */
 #include "importers/program/lowering/read_back.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Tables: constants that are stored beside the weights, as parameters that nothing trains. */
 #include "importers/program/lowering/tables.h"
 
 #include <float.h>

@@ -1,3 +1,4 @@
+/* Nodes and values that a rewrite puts in the place of others. */
 #include <math.h>
 #include <string.h>
 

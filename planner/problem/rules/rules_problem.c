@@ -1,3 +1,4 @@
+/* The layout rules of one graph on one mesh as a selection problem. */
 #include "planner/problem/rules/rules_problem.h"
 
 #include <string.h>

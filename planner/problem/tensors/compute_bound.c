@@ -1,3 +1,4 @@
+/* How long the kernels of a graph take at least, whatever the layouts are. */
 #include "planner/problem/tensors/compute_bound.h"
 
 #include "core/graph/ops/fused_ops.h"

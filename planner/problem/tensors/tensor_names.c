@@ -1,3 +1,4 @@
+/* Names of the variables and strategies of tensor mode. */
 #include "planner/problem/tensors/tensor_names.h"
 
 #include "core/plan/plan.h"

@@ -1,3 +1,5 @@
+/* What is pinned in tensor mode: the pins of a request on one mesh, whether a decision keeps
+ * them, and which of them cannot hold together. */
 #include "planner/problem/tensors/tensor_pins.h"
 
 #include <inttypes.h>

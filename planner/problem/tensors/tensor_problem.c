@@ -1,3 +1,4 @@
+/* Tensor mode: the layouts of single tensors as a selection problem (docs/tensor-problem.md). */
 #include "planner/problem/tensors/tensor_problem.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* The tuning constants of the solver in one table: name, default, range, meaning. */
 #include "planner/solver/parameters/parameters.h"
 
 #include <errno.h>

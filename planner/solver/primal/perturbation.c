@@ -1,3 +1,4 @@
+/* Iterated local search by perturbations under the true limit. */
 #include "planner/solver/primal/perturbation.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Search for good solutions of a large kernel: multipliers, then perturbations. */
 #include "planner/solver/primal/primal.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* A snapshot of what presolve left, laid out for search. */
 #include "planner/solver/primal/primal_graph.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Sequentially reweighted min-sum messages (TRW-S) that pick an assignment. */
 #include "planner/solver/primal/primal_messages.h"
 
 #include <math.h>

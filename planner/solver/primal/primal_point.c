@@ -1,3 +1,4 @@
+/* A point of the search: strategies, their cost and usage, kept up to date. */
 #include "planner/solver/primal/primal_point.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* The best assignment of the variables of a forest, everything else fixed, under penalised
+ * costs: min-sum along the trees. */
 #include "planner/solver/primal/primal_tree.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* The search for multipliers under which good solutions are feasible. */
 #include "planner/solver/primal/subgradient.h"
 
 #include <math.h>

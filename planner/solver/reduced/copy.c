@@ -1,3 +1,4 @@
+/* Copies of a reduced problem that can be reduced further. */
 #include "planner/solver/reduced/copy.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Where the kernels of a graph's nodes may run, whatever the layouts are. */
 #include "spmd/lower/passes/kernel_places.h"
 
 #include "core/graph/ops/fused_ops.h"
