@@ -64,9 +64,14 @@ dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
     *changed = *g;
     changed->arena = arena;
     changed->cap_nodes = g->n_nodes;
+    changed->cap_tensors = g->n_tensors;
     dtp_status s = DTP_NEW(arena, changed->nodes, g->n_nodes, err);
+    s = s == DTP_OK ? DTP_NEW(arena, changed->tensors, g->n_tensors, err) : s;
     for (int32_t i = 0; i < g->n_nodes && s == DTP_OK; i++) {
         changed->nodes[i] = g->nodes[i];
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors && s == DTP_OK; t++) {
+        changed->tensors[t] = g->tensors[t];
     }
     s = s == DTP_OK ? dtp_implementations_apply(changed, n, implementations, err) : s;
     return dtp_graph_deliver(changed, s, out);

@@ -14,7 +14,8 @@ typedef struct dtp_implementation {
 /* The op's attribute of this name that a plan may set, NULL when it has none. */
 const dtp_attr_spec *dtp_implementation_spec(const dtp_op_def *op, const char *key);
 
-/* A graph like g except for the implementations; it borrows all else from g, which must outlive it.
+/* A graph like g except for the implementations, with nodes and tensors of its own; it borrows all
+ * else from g, which must outlive it.
  * DTP_INVALID when a node has no such implementation or choice, or its op does not take it. */
 dtp_status dtp_graph_with_implementations(const dtp_graph *g, int32_t n,
                                           const dtp_implementation *implementations,

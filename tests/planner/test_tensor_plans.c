@@ -1,10 +1,17 @@
 /* Selections of tensor mode as programs on virtual ranks: they compute what one device computes.
  * The best selection without and with a tight memory limit, and random ones; plans that list the
- * steps of their redistributions. */
+ * steps of their redistributions; random graphs with random choices of what is gathered again, by
+ * hand COUNT of them from a seed on:
+ *
+ *     build/dev/bin/test_tensor_plans 910000 1000
+ */
+#include <inttypes.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +21,7 @@
 #include "cost_models/predict.h"
 #include "planner/tensors/plan_tensor.h"
 #include "spmd/redistribute/redistribute_listed.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/tensor_cases.h"
 #include "tests/support/verify_case.h"
 #include "tests/support/quarter.h"
@@ -131,6 +139,109 @@ static void test_tensor_plans__microbatches_and_recomputation(void **state)
                6);
 }
 
+/* ---- what is gathered again ---- */
+
+enum { FIRST_SEED = 910000, N_GRAPHS = 48 };
+static uint64_t first_seed = FIRST_SEED;
+static int64_t n_graphs; /* 0: those of the test */
+
+/* Losses, gradients and updates of random graphs cancel: copies that are made again may be no
+ * further from one device than those that are kept. Returns whether the errors were below the
+ * tolerance. */
+static bool no_further(const tensor_fixture *f, dtp_sharding *s, const bool *again,
+                       const dtp_lower_options *lowering, const char *what)
+{
+    verify_case c = verify_case_init(what);
+    bool near = true;
+    c.options.reference_graph = f->model;
+    c.options.tolerance = (double)INFINITY; /* judged here */
+    c.options.steps = 2;
+    dtp_verify_result kept = verify_sharding_result(f->graph, s, lowering, &c);
+    s->regather = again;
+    dtp_verify_result made = verify_sharding_result(f->graph, s, lowering, &c);
+    assert_int_equal(kept.n, made.n);
+    for (int32_t i = 0; i < kept.n; i++) {
+        const double most = fmax(2e-5, 4 * kept.items[i].rel_err), error = made.items[i].rel_err;
+        near = near && error <= 2e-5;
+        if (!(error <= most)) {
+            fail_msg("%s: %s: relative error %g, kept %g", what, made.items[i].name, error,
+                     kept.items[i].rel_err);
+        }
+    }
+    dtp_verify_result_free(&kept);
+    dtp_verify_result_free(&made);
+    return near;
+}
+
+/* By a rule for every mesh dim, without replicas; false where they do not fit. */
+static bool random_rules(const tensor_fixture *f, uint64_t *draws, dtp_arena *arena,
+                         dtp_sharding *out)
+{
+    dtp_layout_rules rules;
+    dtp_strbuf text = {0};
+    dtp_err err = {0};
+    for (int32_t m = 0; m < f->pricer.mesh.n_dims; m++) {
+        dtp_strbuf_addf(&text, "%s%s:%s", m > 0 ? ";" : "",
+                        dtp_dims_name(&f->graph->dims, random_below(draws, f->graph->dims.n)),
+                        f->pricer.mesh.names[m]);
+    }
+    const bool fits = dtp_layout_rules_parse(dtp_strbuf_text(&text), &f->pricer.mesh,
+                                             &f->graph->dims, arena, &rules, &err) == DTP_OK &&
+                      dtp_sharding_from_rules(f->graph, &f->pricer.mesh, &rules, false, arena, out,
+                                              &err) == DTP_OK;
+    dtp_strbuf_free(&text);
+    return fits;
+}
+
+/* Random layouts of a random graph, with replicas or by rules, in which random tensors are gathered
+ * again. Whether there were some. */
+static bool check_again(uint64_t seed, int32_t *near)
+{
+    static const dtp_target *const targets[] = {&dtp_target_cpu, &dtp_target_cpu_packed};
+    char *text = NULL, what[48];
+    uint64_t draws = ~seed;
+    tensor_fixture f;
+    dtp_sharding s;
+    dtp_graph_destroy(random_training_graph(seed, &text));
+    const tensor_case c = {.model = text,
+                           .mesh = (const char *const[]){"x:2", "x:4", "x:2;y:2"}[seed % 3],
+                           .target = targets[random_below(&draws, 2)]};
+    (void)snprintf(what, sizeof what, "seed %" PRIu64, seed);
+    tensor_fixture_create(&c, &f);
+    dtp_arena *arena = dtp_arena_create();
+    dtp_tensor_problem *p = tensor_fixture_problem(&f, NULL);
+    dtp_lower_options options = dtp_lower_options_init(dtp_tensor_redistributor(p));
+    int32_t *selection = dtp_arena_alloc(arena, (size_t)p->n_variables, sizeof *selection);
+    bool *again = dtp_arena_alloc(arena, (size_t)f.graph->n_tensors, sizeof *again);
+    assert_true(selection != NULL && again != NULL);
+    for (dtp_tensor_id t = 0; t < f.graph->n_tensors; t++) {
+        again[t] = random_below(&draws, 2) == 0;
+    }
+    const bool found = random_below(&draws, 2) == 0
+                           ? random_rules(&f, &draws, arena, &s)
+                           : tensor_random_selection(p, &draws, selection) &&
+                                 dtp_tensor_sharding(p, selection, arena, &s, NULL) == DTP_OK;
+    options.target = c.target;
+    *near += found && no_further(&f, &s, again, &options, what) ? 1 : 0;
+    dtp_tensor_problem_destroy(p);
+    dtp_arena_destroy(arena);
+    tensor_fixture_destroy(&f);
+    free(text);
+    return found;
+}
+
+static void test_tensor_plans__random_graphs_gather_again(void **state)
+{
+    (void)state;
+    const int64_t n = n_graphs > 0 ? n_graphs : N_GRAPHS;
+    int32_t ran = 0, near = 0;
+    for (int64_t i = 0; i < n; i++) {
+        ran += (n_graphs > 0 || quarter_has(i, n)) && check_again(first_seed + (uint64_t)i, &near);
+    }
+    print_message("%d random graphs, %d within 2e-5 of one device\n", ran, near);
+    assert_true(ran > (n_graphs > 0 ? n / 2 : quarter_of(N_GRAPHS / 2)) && near > ran / 2);
+}
+
 /* ---- steps that only the plan knows ---- */
 
 /* Prices without sense, so that the cheapest steps are seldom those of the default price. */
@@ -242,13 +353,19 @@ static void test_tensor_plans__listed_steps(void **state)
     assert_true(plans > quarter_of(12) && others > plans / 2 && listed > 10 * plans);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensor_plans__mlp),
         cmocka_unit_test(test_tensor_plans__gpt),
         cmocka_unit_test(test_tensor_plans__microbatches_and_recomputation),
+        cmocka_unit_test(test_tensor_plans__random_graphs_gather_again),
         cmocka_unit_test(test_tensor_plans__listed_steps),
     };
+    if (argc == 3) {
+        first_seed = strtoull(argv[1], NULL, 10);
+        n_graphs = strtoll(argv[2], NULL, 10);
+        cmocka_set_test_filter("*gather_again");
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

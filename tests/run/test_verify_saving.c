@@ -16,6 +16,7 @@
 #include "tests/support/plan_case.h"
 #include "tests/support/plan_models.h"
 #include "tests/support/plan_styles.h"
+#include "tests/support/quarter.h"
 
 #define SMALL "length=16 heads=4 batch=8 layers=2"
 
@@ -112,6 +113,79 @@ static void test_plans__that_save_memory(void **unused)
         dtp_plan_destroy(plan);
     }
     one_device_close(&d);
+}
+
+/* ---- what is gathered again ---- */
+
+static int64_t prove_again(const one_device *d, const plan_row *row, bool decided)
+{
+    const char *what = plan_name(d, row);
+    dtp_plan *plan = plan_make(d, row);
+    const int64_t peak = plan->predicted.peak_bytes;
+    dtp_verify_result r = plan_verify(d, plan, what);
+    (void)plan_run(d, plan, what);
+    if (decided && (plan->variant.regather == NULL || peak > row->options.memory_limit_bytes)) {
+        fail_msg("%s: nothing is gathered again, or too little: %lld bytes", what, (long long)peak);
+    }
+    dtp_verify_result_free(&r);
+    dtp_plan_destroy(plan);
+    return peak;
+}
+
+/* Tensor and sequence parallelism of four models: all copies kept, all gathered again, and as many
+ * as a limit between the two needs. */
+static void test_plans__that_gather_again(void **unused)
+{
+#define LONG "batch=4 layers=6 length=128 "
+#define LLAMA_SP                                                                                   \
+    "layers.*.attn.{q.mm,k.mm,v}:colwise(y,dim=kv_heads)",                                         \
+        "layers.*.attn.out:rowwise(y,dim=kv_heads,output=length)",                                 \
+        "{layers.*.norm_*,norm_f}$:sequence(y)"
+#define GPT_SP                                                                                     \
+    "layers.*.{attn.{q,k,v}*,mlp.up*}:colwise(y)",                                                 \
+        "layers.*.{attn.mm,mlp.down.mm}:rowwise(y,output=length)", "layers.*.ln_*:sequence(y)"
+    static const struct {
+        plan_model model;
+        const char *styles[4];
+    } cases[] = {
+        {{.file = "models/gpt_bytes.json", .dims = LONG "heads=4 d_head=8", .text = true},
+         {GPT_SP}},
+        {{.file = "models/llama3_8b.json",
+          .dims = LONG "vocab=32 kv_heads=4 group=1 d_head=4 d_ff=24"},
+         {LLAMA_SP}},
+        {{.file = "models/mixtral_8x7b.json",
+          .dims = LONG "vocab=32 kv_heads=4 group=1 d_head=4 d_ff=24 experts=4 capacity=16"},
+         {LLAMA_SP}},
+        {{.file = "models/bert_large.json", .dims = LONG "heads=4 d_head=4 vocab=62"}, {GPT_SP}},
+    };
+    static const char *const meshes[] = {"y:2", "y:4", "x:2;y:2"};
+    int32_t ran = 0;
+    (void)unused;
+    for (int32_t i = 0; i < 12; i++) {
+        const char *styles[4] = {NULL, NULL, NULL, "**:data(x)"};
+        one_device d;
+        if (!quarter_has(i, 12)) {
+            continue;
+        }
+        memcpy(styles, cases[i % 4].styles, 3 * sizeof *styles);
+        plan_model model = cases[i % 4].model;
+        model.backend = "cpu";
+        one_device_open(&model, &d);
+        plan_row row = {.mesh = meshes[i / 4],
+                        .machine = "a100_8",
+                        .options = {PINS_MODE, .styles = styles, .regather = "none"}};
+        row.options.n_styles = i / 4 == 2 ? 4 : 3;
+        const int64_t kept = prove_again(&d, &row, false);
+        row.options.regather = "all";
+        const int64_t again = prove_again(&d, &row, false);
+        row.options.regather = NULL;
+        row.options.memory_limit_bytes = (kept + again) / 2;
+        (void)prove_again(&d, &row, true);
+        assert_true(again < kept);
+        ran++;
+        one_device_close(&d);
+    }
+    assert_true(ran >= quarter_of(12));
 }
 
 /* ---- what is kept ---- */
@@ -251,8 +325,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans__that_save_memory),
+        cmocka_unit_test(test_plans__that_gather_again),
         cmocka_unit_test(test_plans__that_keep_results),
         cmocka_unit_test(test_plans__that_keep_no_outputs),
     };
+    cmocka_set_test_filter(getenv("ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
