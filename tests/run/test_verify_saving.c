@@ -329,6 +329,5 @@ int main(void)
         cmocka_unit_test(test_plans__that_keep_results),
         cmocka_unit_test(test_plans__that_keep_no_outputs),
     };
-    cmocka_set_test_filter(getenv("ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
