@@ -10,6 +10,7 @@
 #include "cost_models/price_limit.h"
 #include "cost_models/regather_choice.h"
 #include "cost_models/timeline.h"
+#include "spmd/lower/fsdp_memory.h"
 #include "spmd/lower/overlap.h"
 
 static dtp_status predict_memory(const dtp_program *p, dtp_prediction *out, dtp_err *err)
@@ -127,7 +128,9 @@ static dtp_status try_depths(const dtp_pricer *pricer, const dtp_program *p, dtp
     dtp_overlap overlap = *best;
     trial.instrs = NULL;
     DTP_TRY(dtp_overlap_orders_create(p, arena, &orders, err));
-    for (int32_t i = 0; i < N_DEPTHS && !dtp_stopped(pricer->stop); i++) {
+    const int32_t fsdp = p->target->fsdp ? dtp_fsdp_depth(p) : 0;
+    const int32_t most = fsdp > 0 ? fsdp : DTP_OVERLAP_MAX_DEPTH;
+    for (int32_t i = 0; i < N_DEPTHS && DEPTHS[i] <= most && !dtp_stopped(pricer->stop); i++) {
         dtp_schedule_result timeline;
         overlap.depth = DEPTHS[i];
         DTP_TRY(dtp_overlap_order(orders, &overlap, arena, &trial.instrs, &trial.n_instrs, err));
@@ -180,12 +183,13 @@ static dtp_status predict_order(const dtp_pricer *pricer, dtp_program *p, dtp_pr
 
 /* Gives a priced serial program the best order within `limit` bytes, or within its peak where that
  * is larger. The arena has gaps, so it may need more than the bytes that are needed at a time: then
- * the order has to do with less of these. No order is given to a program whose step is not shorter
- * than below_s with it. */
+ * the order has to do with less of these, unless the serial program exceeds the limit. No order is
+ * given to a program whose step is not shorter than below_s with it. */
 static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64_t limit, bool fits,
                                  double below_s, dtp_prediction *predicted, dtp_err *err)
 {
     limit = pricer->target->buffers ? p->peak_bytes : memory_for(pricer, limit, p->peak_bytes);
+    const bool exceeds = !pricer->target->buffers && limit == p->peak_bytes;
     dtp_overlap best = p->overlap;
     best.memory_bytes = limit;
     double best_s = predicted->step_time_s;
@@ -205,7 +209,7 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
         DTP_TRY(dtp_program_overlap(p, &best, true, err));
         DTP_TRY(dtp_program_place(p, 0, err));
         const int64_t over = p->peak_bytes - limit;
-        if (over <= 0) {
+        if (over <= 0 || exceeds) {
             return predict_order(pricer, p, predicted, err);
         }
         best.memory_bytes -= over;

@@ -14,10 +14,10 @@ static bool is_param(const dtp_graph *g, dtp_tensor_id t)
     return t >= 0 && g->tensors[t].kind == DTP_TENSOR_PARAM;
 }
 
-/* Whether an instruction gathers parameters for the forward pass. */
+/* Whether an instruction gathers parameters for the forward or the backward pass. */
 static bool gathers_params(const dtp_program *p, const dtp_instr *instr)
 {
-    return instr->kind == DTP_INSTR_START && instr->phase == DTP_FORWARD &&
+    return instr->kind == DTP_INSTR_START && instr->phase != DTP_UPDATE &&
            instr->coll.kind == DTP_ALL_GATHER && is_param(p->graph, p->values[instr->in[0]].tensor);
 }
 
@@ -58,7 +58,7 @@ dtp_status dtp_fsdp_bytes(const dtp_program *p, dtp_arena *arena, int64_t *bytes
     bool any = false, fits = true;
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
-        const bool gathers = gathers_params(p, instr);
+        const bool gathers = instr->phase == DTP_FORWARD && gathers_params(p, instr);
         if (instr->node < 0 || !(gathers || reduces_grads(instr))) {
             continue;
         }
@@ -80,4 +80,14 @@ dtp_status dtp_fsdp_bytes(const dtp_program *p, dtp_arena *arena, int64_t *bytes
     }
     *bytes = any ? dtp_program__aligned(outside) : 0;
     return DTP_OK;
+}
+
+int32_t dtp_fsdp_depth(const dtp_program *p)
+{
+    int32_t starts = 0, gathers = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        starts += p->instrs[i].kind == DTP_INSTR_START ? 1 : 0;
+        gathers += gathers_params(p, &p->instrs[i]) ? 1 : 0;
+    }
+    return gathers > 0 ? (starts + gathers - 1) / gathers : 0;
 }

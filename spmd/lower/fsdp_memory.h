@@ -15,4 +15,9 @@
 dtp_status dtp_fsdp_bytes(const dtp_program *p, dtp_arena *arena, int64_t *bytes,
                           dtp_err *err) DTP_MUST_CHECK;
 
+/* How far FSDP lets collectives run ahead (docs/overlap.md): as many as the program has for each
+ * gather of parameters, rounded up, so that a gather of the backward pass passes the reduction
+ * before it. 0 where it gathers none. */
+int32_t dtp_fsdp_depth(const dtp_program *p);
+
 #endif

@@ -124,6 +124,40 @@ static void test_torch__holds_what_fsdp_holds(void **state)
     drop(&data);
 }
 
+/* FSDP gathers at most three blocks ahead of the one that runs, and reduces gradients where they are:
+ * with a device whose memory has room for more, too. */
+static void test_torch__gathers_few_blocks_ahead(void **state)
+{
+    (void)state;
+    static const dtp_dim_override dims[] = {{.name = "layers", .size = 8},
+                                            {.name = "length", .size = 512},
+                                            {.name = "batch", .size = 8}};
+    subject s = plan("llama3_8b.json", dims, 3, "torch", "bf16,gradients=f32", 2, FSDP);
+    const dtp_program *p = s.job->program;
+    int32_t ahead = 0, late = 0, runs[2] = {0, INT32_MAX}; /* the block that computes, by phase */
+    assert_true(p->overlap.depth > 0);
+    assert_true(dtp_fsdp_depth(p) >= 1 && dtp_fsdp_depth(p) <= 2);
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        if (instr->node < 0 || s.job->graph->nodes[instr->node].block < 0 ||
+            instr->phase == DTP_UPDATE) {
+            continue;
+        }
+        const int32_t instance = s.job->graph->nodes[instr->node].instance;
+        const bool back = instr->phase == DTP_BACKWARD;
+        if (instr->kind == DTP_INSTR_KERNEL && (instr->op->flags & DTP_OP_CAST) == 0) {
+            runs[back] = instance;
+        } else if (instr->kind == DTP_INSTR_START && instr->coll.kind == DTP_ALL_GATHER && !back) {
+            ahead = instance - runs[0] > ahead ? instance - runs[0] : ahead;
+        } else if (instr->kind == DTP_INSTR_START && instr->coll.kind != DTP_ALL_GATHER && back) {
+            late = runs[1] < instance && instance - runs[1] > late ? instance - runs[1] : late;
+        }
+    }
+    assert_true(ahead >= 1 && ahead <= 3);
+    assert_true(late <= 1);
+    drop(&s);
+}
+
 /* The arena is larger by what is held, and by nothing else: kernels of torch and ref take the same
  * values. */
 static void test_torch__its_peak_has_room_for_them(void **state)
@@ -271,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torch__holds_what_fsdp_holds),
+        cmocka_unit_test(test_torch__gathers_few_blocks_ahead),
         cmocka_unit_test(test_torch__its_peak_has_room_for_them),
         cmocka_unit_test(test_torch__sends_what_pytorch_sends),
         cmocka_unit_test(test_torch__fuses_biases_and_compiled_elementwise_kernels),
