@@ -3,9 +3,10 @@
  *
  *   tensor  from when it is made until it is last read from where it is kept
  *   replica a copy: from its first reader's kernel until its last reader brings it to itself; in
- *           the last phase that reads the tensor, `own` is the tensor itself, which a copy replaces;
- *           in others, too, where later phases read copies of this one instead of the tensor: such a
- *           copy is not smaller than the tensor, which ends when nothing else reads it
+ *           the last phase that reads the tensor, `own` is the tensor itself, which a copy
+ *           replaces; in others, too, where later phases read copies of this one instead of the
+ *           tensor: such a copy is not smaller than the tensor, which ends when nothing else reads
+ *           it
  *   op      while its kernel runs: operands that die here as the op wants them, results as it
  *           leaves them, workspace and staging; and the states that only it reads, at all times
  *
