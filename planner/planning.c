@@ -112,6 +112,7 @@ dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, d
         return DTP_OK;
     }
     dtp_plan plan = {.mesh = p->pricer.mesh,
+                     .target = r->target->name,
                      .rules_mode = p->planner->rules_only,
                      .rules = c->rules,
                      .uneven = r->options.uneven,

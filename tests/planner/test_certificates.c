@@ -130,7 +130,10 @@ static void create_baselines(const subject *s, baselines *b)
     dtp_err err = {0};
     *b = (baselines){.arena = dtp_arena_create()};
     must(s, dtp_redistribution_pricer_create(&s->pricer, &b->moves, &err), &err);
-    must(s, dtp_redistribute_cache_create(dtp_redistributor_generic(), 0, &b->generic, &err), &err);
+    must(s,
+         dtp_redistribute_cache_create(dtp_redistributor_of(s->request.target), 0, &b->generic,
+                                       &err),
+         &err);
     const dtp_baseline_options options = {.machine =
                                               dtp_redistribution_pricer_redistributor(b->moves),
                                           .generic = dtp_redistribute_cache_planner(b->generic),

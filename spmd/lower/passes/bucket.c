@@ -210,24 +210,21 @@ static bool hold(sweep *s, int32_t unit, int32_t first, int32_t last)
     return dtp_needed_hold(&s->needed, n, s->roots, first, last);
 }
 
-/* Whether fewer bytes are needed at the peak when a unit moves past it: of results that come later
- * (or operands that are read before), against what they are made from (or become). */
+/* Whether fewer bytes are needed at the peak when a unit moves past it, or away from it: of results
+ * that come later (or operands that are read before), against what they are made from (or
+ * become). */
 static bool eases_peak(const sweep *s, int32_t unit)
 {
     const dtp_comm_unit *u = &s->units[unit];
     const int32_t peak = s->needed.peak_at;
+    const int32_t n = dtp_needed_buffers(&s->needed, s->p->instrs, u->head, u->tail, 0, s->roots);
     int64_t more = 0;
-    for (int32_t i = u->head; i <= u->tail; i++) {
-        const dtp_instr *instr = &s->p->instrs[i];
-        for (int32_t k = 0; k < instr->n_in + instr->n_out; k++) {
-            const bool in = k < instr->n_in;
-            const dtp_value_id v = in ? instr->in[k] : instr->out[k - instr->n_in];
-            const dtp_need *need = &s->needed.needs[s->needed.roots[v]];
-            const bool at_peak = need->first <= peak && peak <= need->last;
-            const bool outside = s->up ? need->last > u->tail : need->first < u->head;
-            more += in != s->up && outside && !at_peak ? need->bytes : 0;
-            more -= in == s->up && !outside && at_peak ? need->bytes : 0;
-        }
+    for (int32_t k = 0; k < n; k++) {
+        const dtp_need *need = &s->needed.needs[s->roots[k]];
+        const bool at_peak = need->first <= peak && peak <= need->last;
+        const bool stays = s->up ? need->last > u->tail : need->first < u->head;
+        more += stays && !at_peak ? need->bytes : 0;
+        more -= !stays && at_peak ? need->bytes : 0;
     }
     return more < 0;
 }
@@ -241,8 +238,7 @@ static bool join(sweep *s, int32_t id, int32_t unit)
     bool fits = b->n < DTP_MAX_BUCKET && (group || bytes_of(s, unit) <= s->limit - b->bytes) &&
                 (s->up ? s->bound[unit] < at->head : b->closes > u->tail);
     const int32_t peak = s->needed.peak_at;
-    const bool past =
-        !group && (s->up ? at->head <= peak && peak < u->head : at->tail < peak && peak <= u->tail);
+    const bool past = !group && at->head <= peak && peak <= u->tail;
     s->needed.limit = group ? INT64_MAX : limit;
     if (s->up) {
         fits = fits && !(past && eases_peak(s, unit)) && hold(s, unit, at->head, u->tail);
