@@ -57,6 +57,9 @@ static dtp_status read_factor(const dtp_machine_param *p, const char *value, dou
     bool good = false;
     switch (p->quantity) {
     case DTP_MACHINE_FLOPS:
+        return DTP_FAIL(err, DTP_INVALID,
+                        "'%s' stands for many numbers: it takes a factor such as 0.5x, not '%s'",
+                        p->name, value);
     case DTP_MACHINE_MEMORY:
         good = read_bytes(value, "", &number);
         break;

@@ -354,7 +354,8 @@ def degrees(here):
             ("x:4", ["--style", "**: fsdp(x)"], None)):
         must(dtplan, "plan", model, "--machine", "a100_8", "--target", "cuda", "--mesh", mesh, *words, "-o", plan)
         lost = []
-        got = must(dtplan, "export", model, plan, "--as", "torch", "-o", out)
+        said = must(dtplan, "export", model, plan, "--as", "torch", "-o", out).splitlines(keepends=True)
+        got = "".join(line for line in said if line.startswith((f"{out}: dp_shard", f"{out}: lost")))
         for item in read(out)["lost"]:
             more = f" and {len(item['names']) - 1} more" if item["names"][1:] else ""
             lost.append(f"{item['what']}{', of ' + item['names'][0] if item['names'] else ''}{more}: {item['why']}")

@@ -134,7 +134,7 @@ P
     sed 's/"target": "cuda"/"runtime": "torch", "target": "torch"/' "$here/cuda.plan" >"$here/torch.plan"
     run torch_same 0 diff ${gpt%% --machine*} "$here/torch.plan" "$here/torch.plan" $machine
     both() { # NAME ROW: its two columns
-        sed -n '/^this plan by the target/,/^$/p' "$here/$1.out" | sed -nE "s/^ *$2  +(.*)/\1/p" | tr -s ' '
+        sed -n '/^this plan by the target/,/^$/p' "$here/$1.out" | sed -nE "s|^ *$2  +(.*)|\1|p" | tr -s ' '
     }
     own() { sed -nE "s/^this plan +([0-9.]+ [a-z]*s) .*/\1/p" "$here/$1.out" | head -1; }
     expect "steps of both targets" "$(both torch_line step)" \
