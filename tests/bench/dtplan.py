@@ -32,6 +32,8 @@ def plan(dtplan, model, machine, options, limit_s=300):
     out = Outcome()
     command = [dtplan, "plan", model_file(model), "--machine", "models/machines/%s.json" % machine, "--mode", "tensor",
                "--json"] + options
+    for option, alone in (("--remat", "none"), ("--microbatches", "1")):  # no search for what makes a plan fit
+        command += [] if option in options else [option, alone]
     start = time.monotonic()
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
