@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Options = TypedDict("Options", {
     "set": Sequence[str], "yes_units": bool, "target": str, "runtime": str, "mode": str, "objective": str, "rules": str,
     "uneven": bool, "expressible": str, "style": Sequence[str], "style_file": Sequence[str], "style_names": Sequence[str],
-    "names": str, "pin": Sequence[str], "strict": bool, "alone": bool, "outputs": str,
+    "names": str, "pin": Sequence[str], "strict": bool, "alone": bool, "outputs": str, "regather": str,
     "dim": Union[Mapping[str, int], Sequence[str]], "freeze": Sequence[str], "forward": bool, "rules_file": str,
     "candidates": int, "prices": bool, "untie": bool, "solver": str, "seed": int, "gap": float, "limit_s": float,
     "threads": int, "compat": str, "comm_report": bool, "output": str, "report": str, "trace": str, "json": bool,

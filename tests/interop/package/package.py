@@ -207,6 +207,7 @@ def check_errors():
     refused(dtplan.InputError, "GH200", lambda: dtplan.fit([("NVIDIA GH200 480GB", 96 << 30)]))
     for gpu, count, name, devices in (("NVIDIA H100 80GB HBM3", 8, "h100_64", 8), ("NVIDIA H200", 4, "h200_64", 4),
                                       ("NVIDIA A100-SXM4-80GB", 8, "a100_8", 8), ("NVIDIA L4", 2, "l4_16", 2),
+                                      ("NVIDIA L40S", 8, "l40s_8", 8), ("NVIDIA GB200", 4, "gb200_72", 4),
                                       ("Tesla V100-SXM2-32GB", 16, "v100_16", 16)):
         found = dtplan.fit([(gpu, 1 << 30)] * count)
         expect((found.name, found.devices) == (name, devices), f"{count} x {gpu}: {found}")
