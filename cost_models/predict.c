@@ -188,8 +188,9 @@ static dtp_status predict_order(const dtp_pricer *pricer, dtp_program *p, dtp_pr
 static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64_t limit, bool fits,
                                  double below_s, dtp_prediction *predicted, dtp_err *err)
 {
-    limit = pricer->target->buffers ? p->peak_bytes : memory_for(pricer, limit, p->peak_bytes);
-    const bool exceeds = !pricer->target->buffers && limit == p->peak_bytes;
+    const bool buffers = pricer->target->buffers;
+    const bool exceeds = !buffers && memory_for(pricer, limit, 0) < p->peak_bytes;
+    limit = buffers ? p->peak_bytes : memory_for(pricer, limit, p->peak_bytes);
     dtp_overlap best = p->overlap;
     best.memory_bytes = limit;
     double best_s = predicted->step_time_s;
