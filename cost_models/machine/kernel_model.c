@@ -22,32 +22,32 @@ static const double BURST_S = 1e-3;    /* before the clock falls */
 
 typedef struct field {
     const char *key;
-    dtp_machine_number number;
     size_t offset;
+    double missing; /* what it is then, where it is not required */
+    dtp_machine_number number;
     bool required;
-    double missing; /* what it is then */
 } field;
 
 #define OF_PRODUCT(name) offsetof(dtp_product_model, name)
 #define OF_ATTENTION(name) offsetof(dtp_attention_model, name)
 
-static const field PRODUCT[] = {{"rate", DTP_NUMBER_SHARE, OF_PRODUCT(rate), true, 0.0},
-                                {"burst", DTP_NUMBER_SLOWDOWN, OF_PRODUCT(burst), false, 1.0},
-                                {"ramp", DTP_NUMBER_EXTRA, OF_PRODUCT(ramp), true, 0.0},
-                                {"start_s", DTP_NUMBER_DELAY, OF_PRODUCT(start_s), true, 0.0},
-                                {"memory", DTP_NUMBER_SHARE, OF_PRODUCT(memory), true, 0.0},
-                                {"quantize", DTP_NUMBER_EXTRA, OF_PRODUCT(quantize), false, 0.0},
+static const field PRODUCT[] = {{"rate", OF_PRODUCT(rate), 0.0, DTP_NUMBER_SHARE, true},
+                                {"burst", OF_PRODUCT(burst), 1.0, DTP_NUMBER_SLOWDOWN, false},
+                                {"ramp", OF_PRODUCT(ramp), 0.0, DTP_NUMBER_EXTRA, true},
+                                {"start_s", OF_PRODUCT(start_s), 0.0, DTP_NUMBER_DELAY, true},
+                                {"memory", OF_PRODUCT(memory), 0.0, DTP_NUMBER_SHARE, true},
+                                {"quantize", OF_PRODUCT(quantize), 0.0, DTP_NUMBER_EXTRA, false},
                                 {.key = NULL}};
-static const field ATTENTION[] = {{"rate", DTP_NUMBER_SHARE, OF_ATTENTION(rate), true, 0.0},
-                                  {"grad", DTP_NUMBER_SHARE, OF_ATTENTION(grad), true, 0.0},
-                                  {"score", DTP_NUMBER_EXTRA, OF_ATTENTION(score), true, 0.0},
-                                  {"start_s", DTP_NUMBER_DELAY, OF_ATTENTION(start_s), true, 0.0},
-                                  {"memory", DTP_NUMBER_SHARE, OF_ATTENTION(memory), true, 0.0},
+static const field ATTENTION[] = {{"rate", OF_ATTENTION(rate), 0.0, DTP_NUMBER_SHARE, true},
+                                  {"grad", OF_ATTENTION(grad), 0.0, DTP_NUMBER_SHARE, true},
+                                  {"score", OF_ATTENTION(score), 0.0, DTP_NUMBER_EXTRA, true},
+                                  {"start_s", OF_ATTENTION(start_s), 0.0, DTP_NUMBER_DELAY, true},
+                                  {"memory", OF_ATTENTION(memory), 0.0, DTP_NUMBER_SHARE, true},
                                   {.key = NULL}};
 
 static double *number_of(const void *model, const field *f)
 {
-    return (double *)((char *)(uintptr_t)model + f->offset);
+    return (double *)(void *)((char *)(uintptr_t)model + f->offset);
 }
 
 static dtp_status read_model(const dtp_json *v, const field *fields, void *model, dtp_err *err)

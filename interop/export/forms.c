@@ -116,7 +116,7 @@ const char *dtp_export_placements_fail(const dtp_graph *model, const char *kind)
     const bool program = model->framework != NULL && strcmp(model->framework, "torch") == 0;
     bool attention = false;
     for (dtp_node_id n = 0; n < model->n_nodes; n++) {
-        attention = attention || strcmp(model->nodes[n].op->name, "attention") == 0;
+        attention = attention || (model->nodes[n].op->flags & DTP_OP_ATTENTION) != 0;
     }
     return program && model->loss >= 0
                ? "the module returns its loss, and labels of a module are no DTensors"

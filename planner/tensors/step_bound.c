@@ -1,3 +1,4 @@
+/* A lower bound on the step of every plan of a mesh, under overlap (step_bound.h). */
 #include "planner/tensors/step_bound.h"
 
 #include <math.h>

@@ -124,8 +124,8 @@ static void test_torch__holds_what_fsdp_holds(void **state)
     drop(&data);
 }
 
-/* FSDP gathers at most three blocks ahead of the one that runs, and reduces gradients where they are:
- * with a device whose memory has room for more, too. */
+/* FSDP gathers at most three blocks ahead of the one that runs, and reduces gradients where they
+ * are: with a device whose memory has room for more, too. */
 static void test_torch__gathers_few_blocks_ahead(void **state)
 {
     (void)state;
@@ -181,8 +181,8 @@ static void test_torch__its_peak_has_room_for_them(void **state)
     drop(&s);
 }
 
-/* Counts and bytes of collectives that CommDebugMode of PyTorch 2.15 has for Llama 3 8B with 4 layers
- * (tests/interop/interop_next.py): all-reduce, all-gather, reduce-scatter. */
+/* Counts and bytes of collectives that CommDebugMode of PyTorch 2.15 has for Llama 3 8B with 4
+ * layers (tests/interop/interop_next.py): all-reduce, all-gather, reduce-scatter. */
 static void test_torch__sends_what_pytorch_sends(void **state)
 {
     (void)state;

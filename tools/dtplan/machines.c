@@ -128,10 +128,10 @@ static dtp_status check(const machines_command *c, dtp_json_writer *w, dtp_err *
 /* ---- --nccl-tests ---- */
 
 /* Takes from levels but one what others lent them: nothing was measured there. */
-static void own_levels(dtp_machine *m, int32_t but)
+static void own_levels(dtp_machine *m, const dtp_level *but)
 {
     for (int32_t l = 0; l < m->n_levels; l++) {
-        if (m->levels[l].from != NULL && l != but) {
+        if (m->levels[l].from != NULL && &m->levels[l] != but) {
             memset(m->levels[l].rates, 0, sizeof m->levels[l].rates);
         }
     }
@@ -159,7 +159,7 @@ static dtp_status fit(const machines_command *c, dtp_strbuf *product, dtp_strbuf
     DTP_TRY(tool_nccl_tests_read(c->source.nccl_tests, c->source.collective, m, level, &n, &samples,
                                  err));
     DTP_TRY(dtp_level_fit(m->levels, level, n, samples, &error, err));
-    own_levels(m, level);
+    own_levels(m, &m->levels[level]);
     DTP_TRY(dtp_machine_index(m, err));
     DTP_TRY(dtp_machine_write(m, &text, err));
     dtp_strbuf_add(product, text);
@@ -206,7 +206,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(tool_machine_of(&c->source, &c->machine, err));
     if (!question) {
         char *text = NULL;
-        own_levels(c->machine, -1);
+        own_levels(c->machine, NULL);
         DTP_TRY(dtp_machine_write(c->machine, &text, err));
         dtp_strbuf_add(&product, text);
         free(text);

@@ -3,6 +3,7 @@
  *
  * Instance i of {"repeat": B, "as": "layers"} reads B's params and nodes in a scope of its own with
  * the prefix "layers.i."; afterwards "layers.<carry>" names the last instance's carried value. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -189,8 +190,8 @@ static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_
     DTP_TRY(bind_members(r, scope, p.carry, &inner, err));
     DTP_TRY(bind_members(r, scope, p.with, &inner, err));
     for (int64_t i = 0; i < p.count; i++) {
-        int n = snprintf(prefix, sizeof prefix, "%s%s.%lld.", scope->prefix, p.as,
-                         (long long)(p.first + i));
+        int n =
+            snprintf(prefix, sizeof prefix, "%s%s.%" PRId64 ".", scope->prefix, p.as, p.first + i);
         if (n < 0 || n >= (int)sizeof prefix) {
             return dtp_json_fail(v, err, "names below '%.60s...' have more than %d bytes",
                                  scope->prefix, DTP_MODEL_MAX_FULL_NAME - 1);

@@ -107,17 +107,16 @@ static bool follow(trace *t, const dtp_aten_node *node)
             axis = t->at[v] > axis ? t->at[v] : axis;
         }
     }
-    if (axis == CLEAN || node->n_outs == 0 || node->outs[0] < 0) {
+    if (x < 0 || node->n_outs == 0 || node->outs[0] < 0) {
         return axis == CLEAN || node->n_outs == 0;
     }
     const bool by_place = dtp_aten_is(node, "gather") || strstr(node->op, "scatter") != NULL;
     for (int32_t k = 0; k < node->n_args && axis < FLAT && !by_place; k++) {
         for (int32_t j = 0; j < dtp_aten_tensors(&node->args[k]); j++) {
             const int32_t v = node->args[k].values[j];
-            const dtp_aten_value *of = v < 0 ? NULL : &t->e->g->values[v];
-            const int32_t at =
-                of == NULL ? -1 : axis - t->e->g->values[node->outs[0]].rank + of->rank;
-            if (at >= 0 && t->at[v] == CLEAN && of->sizes[at] != 1) {
+            const dtp_aten_value *values = t->e->g->values;
+            const int32_t at = v < 0 ? -1 : axis - values[node->outs[0]].rank + values[v].rank;
+            if (at >= 0 && t->at[v] == CLEAN && values[v].sizes[at] != 1) {
                 return false; /* it is not the same for all places */
             }
         }
