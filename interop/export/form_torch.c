@@ -99,8 +99,19 @@ static dtp_status write_recomputed(const dtp_torch_plan *t, dtp_json_writer *w, 
 /* A module of a numbered list. */
 typedef struct instance {
     const char *name, *pattern;
+    bool some; /* not all modules of its list are groups */
     int64_t bytes;
 } instance;
+
+/* The module of a numbered list whose group a parameter is in; NULL: the root's. Where the target
+ * has FSDP, instances of blocks alone are groups, as its program has them. */
+static dtp_status group_of(const dtp_torch_plan *t, int32_t param, const char **out, dtp_err *err)
+{
+    const dtp_placed *of = &t->p->params[param];
+    const bool alone = of->reader >= 0 && t->p->graph->nodes[of->reader].block >= 0;
+    *out = NULL;
+    return t->fsdp && !alone ? DTP_OK : numbered(of, t->p->arena, out, err);
+}
 
 /* Lists in the order of their first instances, the instances of a list one behind the other. */
 static dtp_status find_instances(const dtp_torch_plan *t, instance **out, int32_t *n, dtp_err *err)
@@ -109,7 +120,7 @@ static dtp_status find_instances(const dtp_torch_plan *t, instance **out, int32_
     for (int32_t i = 0; i < t->p->n_params; i++) {
         instance found = {0};
         int32_t k = 0;
-        DTP_TRY(numbered(&t->p->params[i], t->p->arena, &found.name, err));
+        DTP_TRY(group_of(t, i, &found.name, err));
         if (found.name == NULL) {
             continue;
         }
@@ -138,13 +149,30 @@ static dtp_status find_instances(const dtp_torch_plan *t, instance **out, int32_
     return DTP_OK;
 }
 
+/* Marks the lists of which some modules are in the root's group. */
+static dtp_status find_partial(const dtp_torch_plan *t, instance *of, int32_t n, dtp_err *err)
+{
+    for (int32_t i = 0; i < t->p->n_params; i++) {
+        const char *own, *name, *pattern;
+        DTP_TRY(group_of(t, i, &own, err));
+        DTP_TRY(numbered(&t->p->params[i], t->p->arena, &name, err));
+        if (own == NULL && name != NULL) {
+            DTP_TRY(dtp_module_pattern(name, t->p->arena, &pattern, err));
+            for (int32_t k = 0; k < n; k++) {
+                of[k].some = of[k].some || strcmp(of[k].pattern, pattern) == 0;
+            }
+        }
+    }
+    return DTP_OK;
+}
+
 /* The first instance behind those that are one group with instance i: modules of one list that fit
- * into a bucket of the plan. */
+ * into a bucket of the plan. A target with FSDP joins none. */
 static int32_t group_end(const dtp_torch_plan *t, const instance *of, int32_t n, int32_t i)
 {
     int64_t bytes = of[i].bytes;
     int32_t end = i + 1;
-    while (end < n && strcmp(of[end].pattern, of[i].pattern) == 0 &&
+    while (!t->fsdp && end < n && strcmp(of[end].pattern, of[i].pattern) == 0 &&
            bytes <= t->p->plan->overlap.bucket_bytes - of[end].bytes) {
         bytes += of[end++].bytes;
     }
@@ -158,11 +186,12 @@ static dtp_status write_groups(const dtp_torch_plan *t, dtp_json_writer *w, dtp_
     instance *of;
     int32_t n = 0;
     DTP_TRY(find_instances(t, &of, &n, err));
+    DTP_TRY(find_partial(t, of, n, err));
     dtp_json_begin_array(w, "modules", true);
     for (int32_t i = 0, end; i < n; i = end) {
         end = group_end(t, of, n, i);
         const bool first = i == 0 || strcmp(of[i - 1].pattern, of[i].pattern) != 0;
-        if (first && end == i + 1) {
+        if (first && end == i + 1 && !of[i].some) {
             dtp_json_write_string(w, NULL, of[i].pattern);
             while (end < n && strcmp(of[end].pattern, of[i].pattern) == 0) {
                 end++;
@@ -287,7 +316,7 @@ static dtp_status write_kept(const dtp_torch_plan *t, dtp_json_writer *w, dtp_er
         bool any = false, all = true;
         for (int32_t i = 0; i < p->n_params; i++) {
             const char *name;
-            DTP_TRY(numbered(&p->params[i], p->arena, &name, err));
+            DTP_TRY(group_of(t, i, &name, err));
             if (t->sharded[i] && strcmp(name != NULL ? name : "", of[k].name) == 0) {
                 any = true;
                 all = all && stays_gathered(p, &p->params[i], forgets);

@@ -458,7 +458,9 @@ static dtp_status check_modules(dtp_torch_plan *t, bool patterns, dtp_err *err)
 dtp_status dtp_torch_plan_make(const dtp_placements *p, dtp_torch_plan *out, dtp_err *err)
 {
     bool context = false;
-    *out = (dtp_torch_plan){.p = p};
+    const dtp_target *target;
+    DTP_TRY(dtp_target_find(p->plan->target, &target, err));
+    *out = (dtp_torch_plan){.p = p, .fsdp = target->fsdp};
     for (int32_t m = 0; m < p->plan->mesh.n_dims; m++) {
         out->dim[m] = dtp_torch_dim_of(p, m);
         context = context || out->dim[m] == DTP_TORCH_CONTEXT;

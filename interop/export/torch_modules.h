@@ -42,6 +42,7 @@ typedef struct dtp_torch_plan {
     dtp_torch_module *modules; /* by module of styles: over all of them */
     const char *loss_module;   /* whose output stays split over the classes for the loss; or NULL */
     dtp_mesh_set shard;        /* the data dims of fully_shard; 0: there is none */
+    bool fsdp;                 /* the plan's target gathers as fully_shard does */
     bool *sharded;             /* by parameter: fully_shard keeps it as the plan does */
     bool *moved; /* by parameter: no style keeps and reads it so; it is redistributed by itself */
 } dtp_torch_plan;
