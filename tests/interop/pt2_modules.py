@@ -200,7 +200,7 @@ class Rows(nn.Module):
         put[[4, 1]] = y[:2] * 3
         column[:, cols] = 0.25
         top[y.mean((1, 2)).topk(3)[1]] = y[:3]
-        filled = y.index_fill(1, cols, 0.5)
+        filled = y.index_fill(1, cols - 4, 0.5)  # as from the end
         summed = y.index_put((at,), y[0], accumulate=True).index_add(1, cols, y[:, :2].tanh())
         copied = y.index_copy(1, torch.tensor([2, 0]), y[:, :2].exp())
         out = (added, put, column, top, filled, summed, copied)

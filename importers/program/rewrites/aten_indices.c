@@ -216,7 +216,7 @@ bool dtp_expand_index_rows(dtp_expansion *e, int32_t x)
     number.rank = 0;
     hot.dtype = ATEN_I64;
     hot.sizes[hot.rank++] = v.sizes[r.axis];
-    if (dtp_aten_arg_of(e->of, "indices") != NULL) {
+    if (dtp_aten_arg_of(e->of, "indices") != NULL || dtp_aten_is(e->of, "index_fill")) {
         r.index = from_start(e, r.index, v.sizes[r.axis]);
     }
     const dtp_aten_arg ask[] = {dtp_expand_tensor(e, "self", r.index),
