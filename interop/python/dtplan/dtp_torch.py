@@ -49,6 +49,7 @@ def parallelize(module: nn.Module, mesh: DeviceMesh, placements: Where) -> nn.Mo
     parallelized already is an error, and so is a step of an optimizer that has parameters which were replaced here."""
     plan = _read(placements)
     _check(plan, module, mesh)
+    plan = _by_first_names(plan, module)
     before = _parameters(module)
     how = plan["torch"]
     if not how["fully_shard"] and plan["precision"].split(",")[0] in ("bf16", "f16"):
@@ -172,6 +173,19 @@ def _check(plan: Json, module: nn.Module, mesh: DeviceMesh) -> None:
     if still and any(p.requires_grad for p in had.values()):
         warnings.warn(f"dtp_torch: the module freezes {len(still)} parameters ({still[0]!r}, ...) that the plan trains and "
                       "whose gradients it prices: plan with --freeze")
+
+
+def _by_first_names(plan: Json, module: nn.Module) -> Json:
+    """The plan with every parameter under its first name in the module: of a tied one a plan may have another."""
+    first = {id(p): name for name, p in _parameters(module).items()}
+    names = {name: first[id(p)] for name, p in _parameters(module, tied=True).items()}
+    how = dict(plan["torch"])
+    how["redistribute"] = {names[name]: layout for name, layout in how["redistribute"].items()}
+    how["gradient_buckets"] = [[names[name] for name in bucket] for bucket in how.get("gradient_buckets", [])]
+    if how["fully_shard"]:
+        dims = {names[name]: dim for name, dim in how["fully_shard"]["dims"].items()}
+        how["fully_shard"] = {**how["fully_shard"], "dims": dims}
+    return {**plan, "torch": how, "params": [{**p, "name": names[p["name"]]} for p in plan["params"]]}
 
 
 def _placement(text: str) -> Placement:
