@@ -1,9 +1,9 @@
 /* Prices as integer picoseconds that add up exactly.
  *
  * A step that takes DTP_COST_LIMIT_PS or more (1e6 s, 11 days) cannot be planned: sums of prices
- * are kept below it, so that they fit into 64 bits with three bits to spare. What does not fit is
- * DTP_RANGE; the message names the machine file, its key that causes most of the dearest price, and
- * the node of that price. */
+ * are kept below it, so that they fit into 64 bits with three bits to spare. A price that does not
+ * fit is DTP_RANGE; the message names the machine file, its key that causes most of the dearest
+ * price, and the node of that price. */
 #ifndef DTP_COST_MODELS_PRICE_LIMIT_H
 #define DTP_COST_MODELS_PRICE_LIMIT_H
 

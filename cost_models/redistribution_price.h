@@ -11,7 +11,7 @@
 #include "cost_models/price_limit.h"
 #include "spmd/redistribute/redistribute.h"
 
-/* What has no redistribution (a shard does not become a partial value). */
+/* The price where there is no redistribution (a shard does not become a partial value). */
 #define DTP_REDISTRIBUTION_IMPOSSIBLE INT64_MAX
 
 typedef struct dtp_redistribution_pricer dtp_redistribution_pricer;

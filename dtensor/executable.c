@@ -167,8 +167,8 @@ static dtp_status run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step, co
 }
 
 /* What the ranks make of a run. One that ended early leaves the peers alone in its collectives, if
- * there are any; else the mesh goes on. A kernel that failed does not end the run, so it left
- * nobody alone; the results are then worthless. */
+ * there are any; else the mesh goes on. A kernel that failed does not end the run, so no
+ * rank waits for this one; the results are then worthless. */
 static dtp_status finish(dtp_device_mesh *mesh, const dtp_executable *x, dtp_status status,
                          dtp_err *err)
 {

@@ -39,7 +39,7 @@ dtp_status dtp_executable_create(dtp_device_mesh *mesh, const char *what, dtp_ca
 void dtp_executable_destroy(dtp_executable *x);
 
 /* Runs it on tensors: results are new handles; counts its collectives. A failure on this rank alone
- * is told to the peers. */
+ * is sent to the peers. */
 dtp_status dtp_executable_run(dtp_device_mesh *mesh, dtp_executable *x, int64_t step,
                               double lr_scale, const dtp_tensor *in, dtp_tensor *out,
                               dtp_err *err) DTP_MUST_CHECK;

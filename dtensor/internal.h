@@ -120,7 +120,7 @@ void dtp_call__tensor_key(const char *tag, const dtp_ttype *type, const dtp_layo
                           dtp_tensor_key *out);
 
 /* Returns `status`, a failure found before anything was sent; under DTP_AGREE_ALWAYS the ranks that
- * go on learn of it. `what` names the call. Without a mesh nobody else can. */
+ * go on learn of it. `what` names the call. Without a mesh no other rank can. */
 dtp_status dtp_call__refuse(dtp_device_mesh *mesh, dtp_status status, const char *what,
                             dtp_err *err);
 /* The key is that of dtp_call__tensor_key with this number. */

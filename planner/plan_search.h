@@ -53,7 +53,7 @@ typedef struct dtp_plan_request {
         *incumbent; /* tensor mode, objective time: the incumbent of another graph, of which
                               only certificate and prediction are read. Nothing is planned where
                               the additive cost cannot be below its own; NULL: none */
-    const dtp_plan_watch *watch; /* NULL: nobody */
+    const dtp_plan_watch *watch; /* NULL: no progress */
     const dtp_stop *stop; /* ends planning with the best plan so far; NULL = none. Without a plan
                              yet planning fails with DTP_STOPPED */
 } dtp_plan_request;

@@ -37,7 +37,8 @@ typedef struct dtp_variant_search {
  * "--remat layer --microbatches 2: 6.912 s, 79.87 GiB", and so has the plan: the model as it is
  * first, then those with a plan, the best first, then the others in the order of the search.
  * Infeasible: the result is that of the variant whose best baseline needs least. Fails as the mode
- * does with the first variant; another one that cannot be made of the model is told in `tried`. */
+ * does with the first variant; another one that cannot be made of the model is listed in
+ * `tried`. */
 dtp_status dtp_plan_variants(dtp_plan_mode mode, const dtp_graph *g, const dtp_machine *machine,
                              const dtp_plan_request *request, const dtp_variant_search *what,
                              dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;

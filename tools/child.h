@@ -1,5 +1,5 @@
 /* Programs that a command starts and waits for. They end with it: a signal that is to end the
- * command ends them first, and when the command is killed they are told to end. */
+ * command ends them first, and when the command is killed they get a signal to end. */
 #ifndef DTP_TOOLS_CHILD_H
 #define DTP_TOOLS_CHILD_H
 

@@ -18,7 +18,7 @@ dtp_status dtp_report_find_fused(dtp_report *r, dtp_err *err)
     return DTP_OK;
 }
 
-/* Whether two of the instructions that ran apart are told on one line. */
+/* Whether two of the instructions that ran apart are printed on one line. */
 static bool alike(const dtp_report *r, int32_t i, int32_t k)
 {
     const dtp_instr *instrs = dtp_runner_program(r->runner)->instrs;

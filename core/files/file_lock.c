@@ -1,7 +1,7 @@
-/* The owner removes the file before it unlocks it. Who opened the file before that and locks it
- * after that holds a lock on a file without a name: it looks whether the name still means its file,
- * and starts over if not. flock locks belong to the open file: they hold between threads, and end
- * with the process. */
+/* The owner removes the file before it unlocks it. A process that opened the file before that and
+ * locks it after that holds a lock on a file without a name: it checks whether the name still means
+ * its file, and starts over if not. flock locks belong to the open file: they hold between threads,
+ * and end with the process. */
 #include "core/files/file_lock.h"
 
 #include <errno.h>

@@ -198,7 +198,7 @@ bool dtp_file__is_named(int fd, const char *name)
            open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
 }
 
-/* Removes a temporary that nobody holds. */
+/* Removes a temporary that no process holds. */
 static void remove_if_left(const char *path)
 {
     int fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -266,7 +266,8 @@ static bool take_over(int fd, const struct stat *old)
     return fchmod(fd, old->st_mode & 0777) == 0;
 }
 
-/* Makes and locks the temporary. A file system without locks: unlocked, and nobody removes it. */
+/* Makes and locks the temporary. On a file system without locks it is unlocked, and no other
+ * process removes it. */
 static dtp_status make_temporary(dtp_file_out *out, dtp_err *err)
 {
     char prefix[PATH_BYTES];

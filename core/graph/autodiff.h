@@ -1,7 +1,7 @@
 /* Reverse-mode differentiation, graph to graph: appends backward nodes and optimizer updates.
  *
- * Names: backward nodes are "grad.<node>.<k>"; which tensor is the gradient of a parameter is told
- * by g->grads. An optimizer state of parameter p is "<optimizer>.<state>.<p>" ("adamw.m.w1"), its
+ * Names: backward nodes are "grad.<node>.<k>"; g->grads gives the gradient tensor of each
+ * parameter. An optimizer state of parameter p is "<optimizer>.<state>.<p>" ("adamw.m.w1"), its
  * update node "update.<p>". Model files may not use names that start with "grad." or "update.".
  * What vjp hooks see and call is public: dtp_vjp in dtp/op.h.
  */

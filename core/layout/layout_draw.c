@@ -137,8 +137,8 @@ static dtp_mesh_set dims_with(const draw_grid *g, dtp_placement_kind kind)
     return set;
 }
 
-/* Who holds the block: "0+1, 2+3". Long lists are cut: "0, 1, 2, 3..., 63 (64 ranks)". Returns the
- * lowest rank. The caller ends the cell with end_cell. */
+/* The ranks that hold the block: "0+1, 2+3". Long lists are cut: "0, 1, 2, 3..., 63 (64 ranks)".
+ * Returns the lowest rank. The caller ends the cell with end_cell. */
 static int32_t cell_of(const draw_grid *g, int32_t slice, int32_t row, int32_t col,
                        dtp_strbuf *cell)
 {

@@ -7,7 +7,7 @@
 #include "core/transform/microbatch.h"
 #include "core/transform/row_parts.h"
 
-/* What has no row for each row of the batch is one number, or a few, of the whole. */
+/* A tensor without a row for each row of the batch is one number, or a few, of the whole. */
 static bool is_metric(const dtp_graph *g, dtp_tensor_id t)
 {
     const dtp_ttype *type = &g->tensors[t].type;

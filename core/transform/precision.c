@@ -176,7 +176,7 @@ static dtp_status copy_forward(forward_work *w, dtp_node_id n, dtp_err *err)
     return dtp_graph_copy_node(&w->copy, n, &spec, err);
 }
 
-/* Who reads what. */
+/* Fills the readers of every tensor. */
 static void find_readers(forward_work *w)
 {
     for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {

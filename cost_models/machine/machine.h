@@ -164,7 +164,7 @@ dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err) DT
 uint64_t dtp_machine_hash(const dtp_machine *m);
 
 /* What a number of a machine may be (docs/formats/machine.md). Wide enough for every machine there
- * is, narrow enough that a price is a time that somebody would wait for, or is found not to be one
+ * is, narrow enough that a price is a time in which a step could end, or is found not to be one
  * (cost_models/price_limit.h). */
 typedef struct dtp_machine_range {
     const char *unit;

@@ -82,7 +82,7 @@ dtp_status dtp_bench_seconds(dtp_bench *b, dtp_bench_event to, double *out,
 dtp_status dtp_bench_record(dtp_bench *b, dtp_bench_action action, void *user, int32_t first,
                             int32_t runs, dtp_recording **out, dtp_err *err) DTP_MUST_CHECK;
 
-/* A call, as what runs elsewhere is told of it (executor/bench/list.c). */
+/* A call, in the list of calls that another program measures (executor/bench/list.c). */
 void dtp_bench_list_call(dtp_bench *b, const dtp_graph *g, const dtp_sample *sample);
 void dtp_bench_list_move(dtp_bench *b, const dtp_sample *sample, int64_t rows, int64_t cols);
 void dtp_bench_list_collective(dtp_bench *b, const dtp_sample *sample);

@@ -126,9 +126,9 @@ void dtp_comm_abort(dtp_comm *c, const char *why);
  * by all ranks, failed or not; told of a failure first by dtp_comm_abort. DTP_OK when `mine` is
  * DTP_OK everywhere. Else code and message of the lowest rank whose failure is its own and not that
  * of a peer passed on (err->told), the same on all ranks and whoever noticed first. That rank
- * reports it (NULL: nobody does) before any rank returns; then err->told is set. A rank whose peers
- * do not come within some seconds reports its failure itself and ends the job. *err is not NULL.
- * Virtual ranks and a single one return `mine`: dtp_comm_sim_run chooses alike. */
+ * reports it (NULL: no rank does) before any rank returns; then err->told is set. A rank whose
+ * peers do not come within some seconds reports its failure itself and ends the job. *err is not
+ * NULL. Virtual ranks and a single one return `mine`: dtp_comm_sim_run chooses alike. */
 dtp_status dtp_comm_conclude(dtp_comm *c, dtp_status mine, const dtp_comm_reporter *reporter,
                              dtp_err *err) DTP_MUST_CHECK;
 

@@ -215,8 +215,8 @@ static double tenths(double s)
     return (double)(int64_t)(10 * s) / 10;
 }
 
-/* Who keeps this rank waiting: those that do not answer or have not come, through the ranks that
- * wait for them. Whether one does not answer. */
+/* The ranks that keep this one waiting: those that do not answer or have not come, through the
+ * ranks that wait for them. Returns whether one does not answer. */
 static bool find_late(dtp_comm__remote *r, double waited_s, char text[DTP_ERR_MSG_BYTES])
 {
     const int32_t size = r->base->size, me = r->base->rank;

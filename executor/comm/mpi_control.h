@@ -19,7 +19,7 @@ dtp_status dtp_comm__control_check(dtp_comm__remote *r, dtp_err *err) DTP_MUST_C
  * another one while that does not return from MPI. */
 void dtp_comm__control_lose(dtp_comm__remote *r, const dtp_coll *coll, double waited_s,
                             const char *why);
-/* Tells the others r->last_words, unless NULL; hears nobody any more. */
+/* Sends r->last_words to the others, unless NULL; receives no more. */
 void dtp_comm__control_end(dtp_comm__remote *r);
 
 #endif

@@ -132,7 +132,7 @@ static bool take_over(dtp_comm__shared *s)
     return false;
 }
 
-/* Ranks are lost: somebody on this host or, through messages, on another one has found out. */
+/* Whether ranks are lost, as a rank of this host or, through messages, of another one found out. */
 static bool is_lost(dtp_comm__shared *s)
 {
     for (int32_t r = 0; r < s->size; r++) {

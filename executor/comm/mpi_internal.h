@@ -55,7 +55,7 @@ typedef enum dtp_comm__published_kind {
     DTP_COMM_LEFT,       /* ended without a failure */
     DTP_COMM_FAILED,     /* runs no more collectives because of a failure of its own: `why` */
     DTP_COMM_STUCK,      /* runs no more collectives because the ranks disagree: `why` */
-    DTP_COMM_LOST /* nobody does, because ranks did not come in time: `why`; rank `turn` found
+    DTP_COMM_LOST /* no rank does, because ranks did not come in time: `why`; rank `turn` found
                             out */
 } dtp_comm__published_kind;
 
@@ -204,7 +204,7 @@ dtp_status dtp_comm__remote_create(const dtp_comm *base, MPI_Comm world, dtp_com
 void dtp_comm__remote_destroy(dtp_comm__remote *r);
 /* Starts the thread; the first collective does, too. */
 dtp_status dtp_comm__remote_begin(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
-/* Ends the thread; nothing is touched any more. `why`, unless NULL: what the peers are told. */
+/* Ends the thread; nothing is touched any more. `why`, unless NULL, is sent to the peers. */
 void dtp_comm__remote_end(dtp_comm__remote *r, const char *why);
 /* See dtp_transport_ops. */
 dtp_status dtp_comm__remote_start(dtp_comm__remote *r, dtp_request *request,
@@ -286,10 +286,10 @@ bool dtp_comm__deadlock_stop(dtp_comm__shared *s, dtp_comm__published_kind kind,
 /* This rank runs no more collectives because of a failure of its own; false when not all ranks can
  * see that. */
 bool dtp_comm__shared_fail(dtp_comm__shared *s, const char *why);
-/* This rank runs no more collectives; those that wait for it are told. */
+/* This rank runs no more collectives; ranks that wait for it learn of it. */
 void dtp_comm__shared_end(dtp_comm__shared *s);
-/* This rank destroys its communicator: those that wait for it are told. False when this rank failed
- * and another one ended without knowing, or does not seem to learn of it. */
+/* This rank destroys its communicator: ranks that wait for it learn of it. False when this rank
+ * failed and another one ended without knowing, or does not seem to learn of it. */
 bool dtp_comm__shared_leave(dtp_comm__shared *s);
 
 #endif

@@ -1,8 +1,8 @@
 /* Collectives between hosts: MPI messages from rank to rank (mpi_internal.h).
  *
  * Every member first sends every other one an opening: what it runs, and its data when they are
- * few. So each knows who has come and that all run the same before data move. The rest goes in
- * segments, the next of which are under way while one is combined. An all-reduce is a
+ * few. So each knows which ranks have come and that all run the same before data move. The rest
+ * goes in segments, the next of which are under way while one is combined. An all-reduce is a
  * reduce-scatter and an all-gather of chunks (Rabenseifner 2004, by direct exchange). Reductions
  * combine here, in member order: the bits are those of transfer.c. There is no limit on counts.
  */

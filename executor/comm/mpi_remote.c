@@ -2,7 +2,7 @@
  *
  * The thread runs one collective after the other, in the order of their starts, which is that of
  * the program on every rank. Between two looks at MPI it sleeps while kernels run, and hardly while
- * somebody waits. It also listens to what the other ranks say of themselves (mpi_control.c), when
+ * a rank waits. It also listens to what the other ranks say of themselves (mpi_control.c), when
  * it has nothing to run as well: a rank at work answers, one that is stopped does not.
  */
 #include "executor/comm/mpi_internal.h"
@@ -19,7 +19,7 @@
 #include "executor/comm/mpi_control.h"
 
 enum {
-    /* between two looks, in ns: while kernels run, and while somebody waits, after some looks
+    /* between two looks, in ns: while kernels run, and while a rank waits, after some looks
      * without a pause */
     PAUSE_NS = 50000,
     PAUSE_WAITED_NS = 20000,

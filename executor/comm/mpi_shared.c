@@ -192,7 +192,7 @@ static bool find_ends(dtp_comm__group *g, const dtp_coll *coll, const dtp_coll_e
 }
 
 /* Every member sees what all run, so every one finds the same first difference; the ranks that it
- * would meet later are told too. */
+ * would meet later learn of it too. */
 static dtp_status check_same(dtp_comm__shared *s, const dtp_comm__group *g, dtp_mesh_set set,
                              char why[DTP_ERR_MSG_BYTES])
 {

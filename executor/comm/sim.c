@@ -123,7 +123,7 @@ static void fail(world *w, int32_t rank, const char *why)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* When every rank waits at a gate or has ended, none of them can ever go on: they are told so. */
+/* When every rank waits at a gate or has ended, none of them can ever go on: their waits fail. */
 static void check_stuck_locked(world *w)
 {
     if (w->n_waiting == 0 || w->n_waiting + w->n_ended < w->size || w->over) {

@@ -183,7 +183,7 @@ static dtp_status add_name(folder *f, char *name, dtp_err *err)
     return DTP_OK;
 }
 
-/* Lists the folder; temporaries that nobody writes any more are removed on the way. */
+/* Lists the folder; temporaries that no process writes any more are removed on the way. */
 static dtp_status list(folder *f, dtp_err *err)
 {
     DIR *d = opendir(f->dir);

@@ -157,7 +157,7 @@ void dtp_rule_run_free(dtp_rule_run *r)
     }
 }
 
-/* What is not finite must be that very infinity, or NaN. */
+/* A value that is not finite must be that very infinity, or NaN. */
 static bool same(double a, double b)
 {
     return a == b || (isnan(a) && isnan(b));

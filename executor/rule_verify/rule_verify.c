@@ -224,7 +224,7 @@ static dtp_status verify_cases(const dtp_op_def *op, const dtp_rule_verify_optio
                : DTP_FAIL(err, DTP_NOT_FOUND, "op '%s' has no cases to verify", op->name);
 }
 
-/* Letters that nobody gave a role: those with which every program is right when they are parallel.
+/* Letters without a given role: those with which every program is right when they are parallel.
  * A kernel that fails needs them whole. */
 static dtp_status try_letters(const dtp_op_def *op, const dtp_rule_verify_options *options,
                               dtp_sim_pool *pool, dtp_rule_report *out, dtp_err *err)

@@ -46,7 +46,7 @@ void dtp_runner_give_up(dtp_runner *r, const char *why);
  *
  * On a queue whose transport is queued the second run of a microbatch is recorded as a graph, and
  * later ones put the graph there, until a buffer lies elsewhere. Not with no_graph, with a profile,
- * while somebody watches, or when the transport cannot be recorded. */
+ * while a watch is set, or when the transport cannot be recorded. */
 
 /* Runs one microbatch of a step, 0 <= microbatch < dtp_program_microbatches, in order, each after
  * its inputs were filled. Views give kernels the sizes of the whole batch and the microbatch's
@@ -63,7 +63,7 @@ dtp_status dtp_runner_finish(dtp_runner *r, dtp_runner_times *times, void *raw,
 /* 1, or 2 on a queue. */
 int32_t dtp_runner_ahead(const dtp_runner *r);
 
-/* From the next step on; event NULL: nobody watches. On a queue instructions are watched as they
+/* From the next step on; event NULL: no watch. On a queue instructions are watched as they
  * are put there. */
 void dtp_runner_set_watch(dtp_runner *r, dtp_runner_watch watch);
 

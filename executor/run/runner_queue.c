@@ -91,7 +91,7 @@ dtp_status dtp_runner__pace(dtp_runner *r, int64_t step, dtp_err *err)
     return k > 1 ? pass(r, r->pace[(k - 1) % 2], step, err) : DTP_OK;
 }
 
-/* Waits for what steps that nobody finished have on the queues. A collective of a step that failed
+/* Waits for what unfinished steps have on the queues. A collective of a step that failed
  * half-way, or that fails now, would never end: then the transport is given up. */
 static void drain(dtp_runner *r)
 {

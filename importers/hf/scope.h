@@ -35,7 +35,7 @@ typedef struct dtp_scope_name {
     dtp_scope_value value;
 } dtp_scope_name;
 
-/* What was not taken from the file as it stands there, or not at all. */
+/* Keys that were not taken from the file as they stand there, or not at all. */
 typedef struct dtp_scope_notes {
     int32_t n, room;
     const char **lines; /* "hidden_act = relu" */

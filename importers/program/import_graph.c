@@ -24,7 +24,7 @@ typedef struct missing_op {
     int32_t count;
 } missing_op;
 
-/* What is not supported of a node: "" the op, or an argument of it; NULL: nothing. */
+/* The part of a node that is not supported: "" the op, or an argument of it; NULL: none. */
 static const char *refused(const dtp_importer *m, const dtp_aten_node *node)
 {
     const dtp_aten_op *op = dtp_aten_op_find(node);

@@ -1,5 +1,5 @@
-/* Whether a plan is one that PyTorch's module styles say: what every mesh dim does, and what
- * parallelize_module and fully_shard are told. */
+/* Whether PyTorch's module styles can express a plan: what every mesh dim does, and the arguments
+ * of parallelize_module and fully_shard. */
 #ifndef DTP_INTEROP_EXPORT_TORCH_MODULES_H
 #define DTP_INTEROP_EXPORT_TORCH_MODULES_H
 

@@ -25,7 +25,8 @@
 #include "cost_models/predict.h"
 
 typedef struct dtp_baseline_options {
-    /* Who decides on the steps, as in dtp_candidate_faster; the generic machine also for styles. */
+    /* Choose the steps of redistributions, as in dtp_candidate_faster; the generic machine also for
+     * styles. */
     const dtp_redistributor *machine, *generic;
     const char *rules_file; /* sets written by hand; NULL = none */
     bool for_form;          /* also megatron on each mesh dim alone, as forms of one mesh dim have

@@ -17,7 +17,7 @@ typedef struct sweep {
     dtp_pareto *out;
 } sweep;
 
-/* ---- who is at the peak ---- */
+/* ---- tensors at the peak ---- */
 
 static int by_bytes(const void *a, const void *b)
 {

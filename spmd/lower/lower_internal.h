@@ -58,7 +58,7 @@ dtp_status dtp_lower__note(const dtp_lower_env *env, dtp_node_id node, int32_t o
                            dtp_err *err) DTP_MUST_CHECK;
 
 /* Notes that a node does not redistribute a value, since another one has; inside a decomposition
- * once, as it would share its own copy there. shared NULL: nobody asks. */
+ * once, as it would share its own copy there. shared NULL: not recorded. */
 dtp_status dtp_lower__note_shared(dtp_shared_copies *shared, const dtp_shared_copy *now,
                                   dtp_err *err) DTP_MUST_CHECK;
 

@@ -129,7 +129,7 @@ static int32_t lowest(const ordering *o, const dtp_comm_unit *u)
     for (int32_t k = 0; k < start->n_out; k++) {
         const accesses *a = of(o, start->out[k]);
         gap = least(gap, least(least(a->write, a->read), a->start_write));
-        gap = least(gap, a->wait_read); /* no need to keep it longer than who reads it */
+        gap = least(gap, a->wait_read); /* no need to keep it longer than its reader */
     }
     for (int32_t i = u->start + 1; i <= u->tail; i++) { /* what it unpacks and casts */
         const accesses *a = of(o, o->serial[i].out[0]), *from = of(o, o->serial[i].in[0]);

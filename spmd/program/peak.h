@@ -1,4 +1,4 @@
-/* Who makes up the peak: the buffers that are needed at the time when most bytes are needed. */
+/* What makes up the peak: the buffers that are needed at the time when most bytes are needed. */
 #ifndef DTP_SPMD_PROGRAM_PEAK_H
 #define DTP_SPMD_PROGRAM_PEAK_H
 

@@ -28,7 +28,7 @@ dtp_status dtp_program__add_version(dtp_program *p, dtp_value_id of, const dtp_l
 void dtp_program__bind(dtp_program *p, dtp_tensor_id t, dtp_value_id v);
 
 /* A copy of the program as it is, in its arena: what changes one does not change the other. Operand
- * lists, which nobody writes, are shared. */
+ * lists, which are never written, are shared. */
 dtp_status dtp_program__copy(const dtp_program *p, dtp_program **out, dtp_err *err) DTP_MUST_CHECK;
 
 /* The value that operand k of an instruction of every microbatch holds if it is made once for all

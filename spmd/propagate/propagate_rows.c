@@ -41,7 +41,7 @@ static bool is_asked(const dtp_decision *d, int32_t m)
     return false;
 }
 
-/* Splits what is whole everywhere over m: free now, but a guess about who reads the output. */
+/* Splits what is whole everywhere over m: free now, but a guess about the readers of the output. */
 static bool is_guess(const dtp_decision *d, const dtp_sharding_rule *row, int32_t m)
 {
     for (int32_t i = 0; i < d->call->n_in; i++) {

@@ -17,7 +17,7 @@ dtp_status dtp_redistribute_direct(const dtp_mesh *mesh, const dtp_ttype *type,
                                    dtp_step_price price, void *user, dtp_steps *out,
                                    dtp_err *err) DTP_MUST_CHECK;
 
-/* Who decides on the steps: the search at a machine's prices (cost_models/redistribution_price.h)
+/* Chooses the steps: the search at a machine's prices (cost_models/redistribution_price.h)
  * or on the generic machine, a cache before it (spmd/redistribute/redistribute_cache.h), a plan's
  * list, or another system's rules (interop/redistribute_torch.h). Borrowed by programs. */
 typedef struct dtp_redistributor {

@@ -1,8 +1,8 @@
 /* A memo of planned redistributions: each pair of layouts of a tensor on a mesh is planned once.
  *
  * The key is exact: mesh sizes, element type, tensor sizes, both layouts; names of mesh and tensor
- * dims do not matter to a plan. What has no plan is not kept and is refused again by the planner.
- * Not shared between threads: each rank has its own.
+ * dims do not matter to a plan. A pair without a plan is not kept, and the planner refuses it
+ * again. Not shared between threads: each rank has its own.
  */
 #ifndef DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_CACHE_H
 #define DTP_SPMD_REDISTRIBUTE_REDISTRIBUTE_CACHE_H

@@ -14,8 +14,8 @@
 dtp_status dtp_listed_steps(const dtp_mesh *mesh, const dtp_plan_redistribution *pair,
                             dtp_steps *out, dtp_err *err) DTP_MUST_CHECK;
 
-/* Takes the steps of the list. What is not there `unlisted` decides; NULL: it is DTP_INVALID naming
- * type and layouts. Borrows everything. */
+/* Takes the steps of the list. `unlisted` decides what the list lacks; NULL: it is DTP_INVALID
+ * naming type and layouts. Borrows everything. */
 typedef struct dtp_listed_redistributions {
     int32_t n;
     const dtp_plan_redistribution *redistributions;

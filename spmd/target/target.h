@@ -96,7 +96,7 @@ dtp_status dtp_target_runs_on(const dtp_target *target, const char *backend,
                               dtp_err *err) DTP_MUST_CHECK;
 
 /* Whether a transport with these capabilities moves its tensors: DTP_INVALID naming both. One that
- * is done where a collective starts, or takes strided parts that nobody has, is no reason. */
+ * is done where a collective starts, or takes strided parts that no device has, is no reason. */
 dtp_status dtp_target_runs_over(const dtp_target *target, const char *transport, bool strided,
                                 bool deterministic, dtp_err *err) DTP_MUST_CHECK;
 

@@ -272,7 +272,7 @@ static void say_limit(const plan_command *c, const dtp_plan_result *result, dtp_
     }
 }
 
-/* What does not fit. */
+/* Prints what does not fit. */
 static dtp_status say_verdict(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
 {
     dtp_strbuf text = {0};

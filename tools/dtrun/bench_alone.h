@@ -13,7 +13,7 @@ static inline bool dtrun_bench_is_alone(const tool_source *a)
 /* DTP_INVALID for a name that is not known, sizes that are no range, or options that only machine
  * files have. */
 dtp_status dtrun_bench_alone_check(const tool_source *a, dtp_err *err) DTP_MUST_CHECK;
-/* What of it the bench is told; borrows a and the scale, which it fills. */
+/* Options of the bench from it; borrows a and the scale, which it fills. */
 dtp_status dtrun_bench_alone_options(const tool_source *a, bool device, dtp_bench_scale *scale,
                                      dtp_bench_options *out, dtp_err *err) DTP_MUST_CHECK;
 /* Prints the report. */

@@ -1,7 +1,7 @@
 /* Matrix products, row-major: f32, and bf16 and f16 with f32 accumulation.
  *
- * Who multiplies is a rule by type and processor, never by time, so that results are the same from
- * run to run (docs/decisions/0038-matrix-products.md):
+ * The provider of a product is chosen by type and processor, never by time, so that results are the
+ * same from run to run (docs/decisions/0038-matrix-products.md):
  *   f32   OpenBLAS
  *   bf16  oneDNN where the processor has bf16 dot products, else blocks widened to f32
  *   f16   blocks widened to f32

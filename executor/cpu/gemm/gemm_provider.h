@@ -1,4 +1,4 @@
-/* Who computes a matrix product: a row of the table in gemm.c. */
+/* A provider of matrix products: a row of the table in gemm.c. */
 #ifndef DTP_EXECUTOR_CPU_GEMM_GEMM_PROVIDER_H
 #define DTP_EXECUTOR_CPU_GEMM_GEMM_PROVIDER_H
 

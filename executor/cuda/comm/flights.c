@@ -144,8 +144,8 @@ dtp_status dtp_cuda_flights_look(dtp_cuda_flights *f, double waited_s, char late
                                  const dtp_request **at, const dtp_coll **coll, dtp_err *err)
 {
     const double limit_s = f->comm->timeout_s;
-    const dtp_request *nobody_asks = NULL;
-    at = at != NULL ? at : &nobody_asks;
+    const dtp_request *unused = NULL;
+    at = at != NULL ? at : &unused;
     late[0] = '\0';
     *at = NULL;
     *coll = NULL;

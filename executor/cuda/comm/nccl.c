@@ -41,7 +41,7 @@ typedef struct nccl_transport {
 /* ---- calls ---- */
 
 /* Gives up what was started: nothing is touched any more. As a group, since NCCL waits for the
- * device: every communicator is told to end before one of them is waited for. */
+ * device: every communicator gets the order to end before one of them is waited for. */
 static void stop(nccl_transport *x)
 {
     x->broken = true;

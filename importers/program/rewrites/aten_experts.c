@@ -6,10 +6,10 @@
  *     out = y[inverse]                               inverse[order] = 0, 1, ..
  *
  * A tensor over such rows becomes one over slots, [batch, expert, capacity, ..]: every row has a
- * slot of its expert, slots without a row hold what nobody reads. Ops that treat each row by itself
- * are the same ops over slots, a grouped product is one product per expert, and what is brought
- * back into the order of tokens is read at the slots. Nothing else may be done with such rows: the
- * sort is still read then, and is reported as not supported. */
+ * slot of its expert, slots without a row hold values that no op reads. Ops that treat each row by
+ * itself are the same ops over slots, a grouped product is one product per expert, and what is
+ * brought back into the order of tokens is read at the slots. Nothing else may be done with such
+ * rows: the sort is still read then, and is reported as not supported. */
 #include <string.h>
 
 #include "importers/program/rewrites/aten_expand.h"

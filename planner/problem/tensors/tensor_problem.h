@@ -107,7 +107,7 @@ dtp_status dtp_tensor_problem_create(const dtp_graph *g, const dtp_pricer *price
                                      dtp_err *err) DTP_MUST_CHECK;
 void dtp_tensor_problem_destroy(dtp_tensor_problem *p);
 
-/* Who plans redistributions at the prices of the problem: a lowering with it, without passes, costs
+/* Plans redistributions at the prices of the problem: a lowering with it, without passes, costs
  * exactly what dtp_problem_evaluate says. Borrowed from p. */
 const dtp_redistributor *dtp_tensor_redistributor(const dtp_tensor_problem *p);
 

@@ -1,7 +1,7 @@
 /* Layer tying: nodes at one position of the instances of a block decide together when they are of
  * one class and their instances in one group, and so do the tensors that they make, and the
  * parameters that they are the first to read. Without tying every node and tensor is a group of its
- * own. Who shares decisions is free to choose: costs and usage are added up over the members.
+ * own. Any nodes may share decisions: costs and usage are added up over the members.
  *
  * The instances of a group (`runs`) are neighbours: the first group has half of the instances, the
  * next half of the rest, the last all that is left. What n runs can decide, n + 1 can too.
