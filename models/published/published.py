@@ -10,6 +10,8 @@ seconds a token and device, and the regret: how much slower the run that is pred
 fastest one. Predictions are deterministic. Exit status 1 when a bar that was given is not met or a row fails."""
 import argparse, concurrent.futures, fnmatch, json, os, shlex, statistics, subprocess, sys
 
+import plot
+
 
 def ranks(values):
     order = sorted(range(len(values)), key=lambda i: values[i])
@@ -146,7 +148,8 @@ def shares(o):
 
 
 def page(rows, scores, everything, o):
-    """What `--markdown` writes: one table by group, one of all rows, one paragraph on how to read them."""
+    """What `--markdown` writes: a figure beside the page, one table by group, one of all rows, one paragraph on how to read them."""
+    figure = os.path.splitext(o.markdown)[0] + '.svg'
     with open(o.markdown, 'w') as f:
         f.write("""# Predicted and published steps
 
@@ -160,9 +163,11 @@ microbatches, a machine made from datasheets, and the efficiency of its runtime
 |predicted/published - 1|. Within a group, one model on one cluster: rank correlation of the seconds of a token, and by
 how much the run that is predicted to be the fastest is slower than the fastest one.
 
+![Predicted over published step times](%s)
+
 | group | rows | MAPE | predicted/published | Spearman, regret | MAPE of memory |
 |---|---|---|---|---|---|
-""" % o.says)
+""" % (o.says, os.path.basename(figure)))
         for k, s in list(scores.items()) + [('all', everything)]:
             f.write('| %s | %d | %s |\n' % (k, max(x['n'] for x in (s.get('time'), s.get('memory')) if x), cells(s)))
         f.write("""
@@ -188,6 +193,11 @@ and exposed communication are what dtplan predicts.
                 r['recompute'], '%.4g s' % tokens if tokens else '', '%.4g s' % p['step_time_s'] if tokens else '',
                 '%.2f' % r['memory_gib'] if r.get('memory_gib') else '',
                 '%.2f' % (p['peak_bytes'] / 2**30) if r.get('memory_gib') else ''))
+    with open(o.markdown, encoding='utf-8') as f:
+        found = plot.points(f.read(), rows)
+    if found:
+        with open(figure, 'w', encoding='utf-8') as f:
+            f.write(plot.draw(found))
 
 
 def main():
@@ -206,7 +216,7 @@ def main():
     a.add_argument('--timeout', type=float, default=600.0)
     a.add_argument('--quiet', action='store_true', help='no line per row')
     a.add_argument('--json', help='write rows with predictions, and scores')
-    a.add_argument('--markdown', help='write scores and rows as a page')
+    a.add_argument('--markdown', help='write scores and rows as a page, and its figure beside it')
     a.add_argument('--suite', help='write the rows as a suite of dtplan regress instead of predicting them')
     a.add_argument('--every', type=int, default=1, help='predict the first of so many rows only')
     a.add_argument('--most-mape', type=float)
