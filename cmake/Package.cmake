@@ -8,9 +8,8 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL OFF)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "planner and runner of sharded model graphs
- dtplan chooses by an integer program how every tensor of a model lies over the
- devices. dtrun runs the plan on CPU ranks and prints predicted beside measured.")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "dtplan chooses by an integer program how every tensor of a model is laid out over
+the devices. dtrun runs the plan on CPU ranks and prints predicted beside measured.")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libopenblas0-openmp | libopenblas0-pthread")

@@ -10,7 +10,8 @@ mirror=$(apt-get indextargets --format '$(SITE) $(CODENAME)' | awk -v s="$suite"
 [ -x "$root/bin/sh" ] || debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$root.log" 2>&1 || { tail -20 "$root.log"; exit 1; }
 rm -f "$root.log"
 cp "$package" "$root/tmp/dtplan.deb"
-inside() { LC_ALL=C chroot "$root" bash -euo pipefail -c "$1"; }
+# In a mount namespace of its own with /proc, which ends with the command.
+inside() { LC_ALL=C unshare --mount --pid --fork --mount-proc="$root/proc" chroot "$root" bash -euo pipefail -c "$1"; }
 
 inside 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends /tmp/dtplan.deb >/dev/null'
 inside 'cd /tmp && dtplan plan gpt2_small --machine h100_64 --mesh x:8 -o gpt2.plan.json'
