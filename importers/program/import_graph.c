@@ -59,11 +59,12 @@ static dtp_status check_ops(dtp_importer *m, dtp_err *err)
                         list[k].count, list[k].first->path, list[k].first->where,
                         list[k].why[0] != '\0' ? ": " : "", list[k].why);
     }
-    return n == 0 ? DTP_OK
-                  : DTP_FAIL(err, DTP_UNSUPPORTED,
-                             "%s: %d ops are not supported, the first is %s in '%s' (%s)%s%s",
-                             m->g->file, n, list[0].op, list[0].first->path, list[0].first->where,
-                             list[0].why[0] != '\0' ? ": " : "", list[0].why);
+    return n == 0
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_UNSUPPORTED,
+                          "%s: %d %s not supported, the first is %s in '%s' (%s)%s%s", m->g->file,
+                          n, n == 1 ? "op is" : "ops are", list[0].op, list[0].first->path,
+                          list[0].first->where, list[0].why[0] != '\0' ? ": " : "", list[0].why);
 }
 
 /* Patterns take nodes together, so the arguments of rows of the table are looked at before them: of

@@ -111,7 +111,7 @@ def unsupported(folder, dtplan, path, out):
 
 def renamed(folder, dtplan, path, out):
     """Ops that no rewrite knows: of complex numbers, and in place on what may be a view."""
-    for name, op, other, expect in (("pairs", "aten._conj.default", "aten.exp.default", "complex aten.exp"),
+    for name, op, other, expect in (("pairs", "aten._conj.default", "aten.exp.default", "1 op is not supported, the first is complex aten.exp"),
                                     ("writes", "aten.view.default", "aten.reshape.default", "aten.mul_"),
                                     ("writes", "aten.new_zeros.default", "aten.expand.default", "aten.copy_")):
         with zipfile.ZipFile(os.path.join(folder, name + ".pt2")) as z:

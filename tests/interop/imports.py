@@ -93,7 +93,7 @@ def reason(errors):
     lines = [re.sub(r"build/imports/[^/ ]*/", "", l) for l in errors.strip().split("\n")]
     text = re.sub(r"\s+", " ", re.sub(r"\(File [^)]*\)", "", lines[-1])).strip()
     text = re.sub(r"(dtp\.\w+) in '[^']*' ?", r"\1", text)
-    text = re.sub(r"\d+ ops are not supported, the first is aten\.(\w+)\S* in '[^']*'", r"\1", text)
+    text = re.sub(r"\d+ ops? (?:is|are) not supported, the first is aten\.(\w+)\S* in '[^']*'", r"\1", text)
     return text.removeprefix("dtplan: program.pt2: ").replace(" :", ":").split(", and only")[0][:76]
 
 

@@ -61,9 +61,9 @@ static void report_program(const import_command *c, const char *names, dtp_json_
                                 FIELD_TEXT("notes", dtp_strbuf_text(&r->notes))));
         return;
     }
-    dtp_strbuf_addf(&w->buf, "%s: %s parameters, %d nodes, %d blocks of %d instances\n",
+    dtp_strbuf_addf(&w->buf, "%s: %s parameters, %d nodes, %d block%s of %d instances\n",
                     c->source.output, dtp_amount((double)r->parameters).text, r->nodes, r->blocks,
-                    r->repeats);
+                    r->blocks == 1 ? "" : "s", r->repeats);
     dtp_strbuf_addf(&w->buf, "recognised: %d attention (%d causal), %d norms, %d rope, %d gelu\n",
                     r->attention, r->causal, r->norms, r->rope, r->gelu);
     dtp_strbuf_add(&w->buf, dtp_strbuf_text(&r->notes));

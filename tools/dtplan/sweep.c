@@ -66,8 +66,8 @@ static void show_progress(void *user, const dtp_plan_progress *now)
     tool_progress_note(note);
 }
 
-/* A row that does not fit is planned with recomputation and microbatches, unless these are given.
- * */
+/* A row that does not fit is planned with recomputation and microbatches, unless these are
+ * given. */
 static dtp_status plan_row(sweep_command *c, const dtp_graph *model, const dtp_machine *machine,
                            const tool_target *target, dtp_err *err)
 {
