@@ -173,6 +173,14 @@ def check_figures(here):
     if not heights or min(heights) < float(level[0].getAttribute("y1")) - 0.1 or \
             min(heights) > float(level[0].getAttribute("y1")) + 12.0:
         fail(f"memory: the peak lies at {level[0].getAttribute('y1')}, the areas end at {min(heights, default=None)}")
+    # A limit just above the peak: one name above its line, one below.
+    tool("plan", MLP, "--mesh", "x:2;y:2", "--machine", "h100_64", "--mode", "tensor", "--memory", str(p["peak_bytes"] + 64), "-o",
+         f"{here}/tight.plan")
+    svg = drawing(MLP, f"{here}/tight.plan", "memory", here)
+    at = {t.firstChild.data.split()[0]: float(t.getAttribute("y")) for t in svg.getElementsByTagName("text")
+          if t.firstChild.data.startswith(("peak ", "limit "))}
+    if len(at) != 2 or abs(at["peak"] - at["limit"]) < 12.0:
+        fail(f"memory: names of peak and limit at {at}")
     svg = drawing(MLP, f"{here}/mlp.plan", "blocks", here)
     with open(MLP, encoding="utf-8") as f:
         nodes = json.load(f)["nodes"]

@@ -88,15 +88,16 @@ static dtp_status put_peak(const dtp_program *p, dtp_arena *arena, dtp_strbuf *o
     return DTP_OK;
 }
 
-/* A line across the plot at so many bytes, with its name above. */
-static void put_level(double bytes, double scale, const char *classes_of, const char *what,
+/* A line across the plot at so many bytes, with its name above or below. */
+static void put_level(double bytes, double scale, const char *what, bool text_below,
                       dtp_strbuf *out)
 {
     const double y = TOP + HEIGHT - scale * bytes;
     dtp_strbuf name = {0};
     dtp_strbuf_addf(&name, "%s %s", what, dtp_byte_count(bytes).text);
-    svg_line(out, (const double[]){LEFT, y, LEFT + PLOT, y}, classes_of);
-    svg_text(out, LEFT + PLOT - 4.0, y - 4.0, 'e', PLOT, "small", dtp_strbuf_text(&name));
+    svg_line(out, (const double[]){LEFT, y, LEFT + PLOT, y}, what);
+    svg_text(out, LEFT + PLOT - 4.0, text_below ? y + 12.0 : y - 4.0, 'e', PLOT, "small",
+             dtp_strbuf_text(&name));
     out->failed = out->failed || name.failed;
     dtp_strbuf_free(&name);
 }
@@ -168,9 +169,9 @@ dtp_status page_memory(const page_input *in, dtp_strbuf *out, dtp_err *err)
             svg_line(out, (const double[]){LEFT - 3.0, y, LEFT, y}, "axis");
         }
         put_areas(&t, bytes, scale, out);
-        put_level(peak, scale, "peak", "peak", out);
+        put_level(peak, scale, "peak", near && scale * fabs(limit - peak) < 14.0, out);
         if (near) {
-            put_level(limit, scale, "limit", "limit", out);
+            put_level(limit, scale, "limit", false, out);
         }
         svg_axis(out, &times, TOP + HEIGHT);
         s = put_peak(p, arena, out, err);
