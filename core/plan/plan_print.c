@@ -9,7 +9,7 @@
 #include "core/base/glob.h"
 #include "core/plan/plan_internal.h"
 
-enum { MOST_TRIED = 8 }; /* texts of a search that are printed */
+enum { MOST_TRIED = 3 }; /* texts of a search that are printed */
 
 void dtp_pin_print(const char *pin, dtp_strbuf *out)
 {
@@ -226,7 +226,7 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
 
 void dtp_plan_print_tried(int32_t n, const char *const *tried, dtp_strbuf *out)
 {
-    const int32_t shown = n > MOST_TRIED + 1 ? MOST_TRIED : n;
+    const int32_t shown = n > MOST_TRIED ? MOST_TRIED : n;
     for (int32_t i = 0; i < shown; i++) {
         dtp_strbuf_addf(out, "tried: %s\n", tried[i]);
     }
