@@ -48,6 +48,8 @@ typedef struct dtp_plan_request {
     int32_t max_mesh_dims;
     double margin;    /* rules mode: candidates lie within this fraction of the optimum */
     bool tying_bound; /* tensor mode: bound what tying loses */
+    bool of_finer;    /* tensor mode: the mesh is a coarser one of that which is planned; no
+                         coarser ones are planned for it */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     const dtp_plan
         *incumbent; /* tensor mode, objective time: the incumbent of another graph, of which

@@ -12,8 +12,8 @@
 const dtp_redistributor *dtp_tensor__redistributor(const dtp_planning *p)
 {
     const tensor_state *state = p->state;
-    return state->search.generic ? dtp_redistribute_cache_planner(p->generic)
-                                 : dtp_tensor_redistributor(state->problem);
+    return state->search.redistributor != NULL ? state->search.redistributor
+                                               : dtp_tensor_redistributor(state->problem);
 }
 
 /* Lowers, predicts and offers what an assignment means; its schedule is noted where communication

@@ -143,7 +143,7 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
         DTP_TRY(make_space(p, p->request->form->loses, 0, err));
     }
     DTP_TRY(dtp_planning_price_baselines(p, err));
-    DTP_TRY(dtp_planning_offer_rules(p, err));
+    DTP_TRY(!p->request->of_finer ? dtp_planning_offer_rules(p, err) : DTP_OK);
     dtp_err why = {0};
     dtp_status s = make_problem(p, 1, &why);
     if (s == DTP_INVALID && state->pins.n_texts > 1) {
@@ -159,6 +159,7 @@ static void finish(dtp_planning *p)
 {
     tensor_state *state = p->state;
     if (state != NULL) {
+        dtp_tensor__free_coarser(state);
         dtp_tensor_problem_destroy(state->problem);
         dtp_graph_destroy(state->set);
         *state = (tensor_state){0};

@@ -7,6 +7,7 @@
  *   plan_tensor.c    the mode: problem, pins, the plan
  *   evaluate.c       one solve; the program and the candidate of an assignment
  *   solve_limit.c    the loop within a memory limit
+ *   coarser_plans.c  plans of coarser meshes as candidates (coarser_mesh.h)
  *   step_search.c    the search for a shorter step (step_costs.h, step_moves.h)
  *   minimum_limit.c  the smallest limit that works
  */
@@ -18,15 +19,16 @@
 #include "planner/problem/tensors/tensor_pins.h"
 #include "planner/problem/tensors/tensor_problem.h"
 #include "planner/solver/solve.h"
+#include "planner/tensors/coarser_mesh.h"
 #include "planner/tensors/tying_bound.h"
 
 /* A search within a memory limit. */
 typedef struct limit_search {
     dtp_overlay overlay;
-    int64_t limit;     /* bytes that programs must stay within; 0 = none */
-    int64_t floor;     /* a search for the smallest limit: none below this works; else 0 */
-    bool peaks_only;   /* ... where peaks decide alone: programs are not placed with overlap */
-    bool generic;      /* programs take the redistributions of the generic machine */
+    int64_t limit;   /* bytes that programs must stay within; 0 = none */
+    int64_t floor;   /* a search for the smallest limit: none below this works; else 0 */
+    bool peaks_only; /* ... where peaks decide alone: programs are not placed with overlap */
+    const dtp_redistributor *redistributor; /* of programs; NULL: that of the problem */
     int64_t step_part; /* ... of what is above it the next step is a part, 1 / step_part */
 } limit_search;
 
@@ -35,6 +37,14 @@ typedef struct seen_assignment {
     const int32_t *strategy; /* by variable */
     double step_s;           /* of its program; infinite where that does not fit, or is unknown */
 } seen_assignment;
+
+/* The prices of a coarser mesh of which there is a plan. */
+typedef struct dtp_coarser_prices {
+    dtp_pricer pricer;
+    dtp_redistribution_pricer *redistributions;
+    dtp_coarser_steps steps;
+    struct dtp_coarser_prices *next;
+} dtp_coarser_prices;
 
 /* The selection problem of one mesh. */
 typedef struct tensor_state {
@@ -48,7 +58,10 @@ typedef struct tensor_state {
     int64_t step_bound;       /* of the certificate */
     int32_t n_seen, cap_seen; /* assignments of `problem` that were evaluated */
     seen_assignment *seen;
-    int32_t *start;      /* scratch, by variable: an assignment that is known beforehand */
+    int32_t *start;              /* scratch, by variable: an assignment that is known beforehand */
+    dtp_coarser_prices *coarser; /* of the candidates; NULL: none, not yet */
+    const dtp_layout
+        *from_coarser;   /* of the best plan of a coarser mesh; NULL: none was the best */
     limit_search search; /* the one under way */
 } tensor_state;
 
@@ -94,6 +107,11 @@ dtp_status dtp_tensor__try(dtp_planning *p, const int32_t *assignment, double *s
 /* From the candidates so far on, under the overlay's limit, to ones with a shorter simulated step;
  * the overlay's costs change. */
 dtp_status dtp_tensor__shorten_step(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+
+/* Plans the coarser meshes (coarser_mesh.h) of a mesh that the request names, and offers what they
+ * are on this one; once, where nothing that is asked for names mesh dims. */
+dtp_status dtp_tensor__offer_coarser(dtp_planning *p, dtp_err *err) DTP_MUST_CHECK;
+void dtp_tensor__free_coarser(tensor_state *state);
 
 /* Baselines that need less than *smallest (0: nothing is known) lower it. */
 dtp_status dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smallest,

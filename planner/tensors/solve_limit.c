@@ -185,13 +185,13 @@ static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
     options.cutoff = cutoff_of(p);
     DTP_TRY(start_from_best(p, &options, err));
     DTP_TRY(dtp_tensor__solve_once(p, &options, SOLVE_FIRST, &r, err));
+    const bool searched = dtp_pricer_overlaps(&p->pricer) && r.found &&
+                          p->request->options.objective == DTP_OBJECTIVE_TIME;
+    DTP_TRY(searched ? dtp_tensor__offer_coarser(p, err) : DTP_OK);
     if (r.found && !fits(&r)) {
         DTP_TRY(make_fit(p, usage_limit, &r, err));
     }
-    return fits(&r) && dtp_pricer_overlaps(&p->pricer) &&
-                   p->request->options.objective == DTP_OBJECTIVE_TIME
-               ? dtp_tensor__shorten_step(p, err)
-               : DTP_OK;
+    return searched && fits(&r) ? dtp_tensor__shorten_step(p, err) : DTP_OK;
 }
 
 dtp_status dtp_tensor__solve_limit(dtp_planning *p, int64_t usage_limit, dtp_err *err)

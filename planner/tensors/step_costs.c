@@ -14,7 +14,6 @@ dtp_status dtp_step_costs_create(const dtp_tensor_problem *p, dtp_arena *arena, 
     DTP_TRY(DTP_NEW(arena, late, g->n_tensors, err));
     DTP_TRY(DTP_NEW(arena, read, g->n_tensors, err));
     DTP_TRY(DTP_NEW(arena, out->deferrable, p->select->n_edges, err));
-    DTP_TRY(DTP_NEW(arena, out->barred, p->select->first[p->n_variables], err));
     DTP_TRY(DTP_NEW(arena, out->paid, p->select->n_edges, err));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         early[t] = g->tensors[t].kind == DTP_TENSOR_PARAM;
@@ -43,53 +42,6 @@ dtp_status dtp_step_costs_create(const dtp_tensor_problem *p, dtp_arena *arena, 
         out->paid[t->edge] = -1.0;
     }
     return DTP_OK;
-}
-
-/* Mesh dims that a coarser mesh takes as one with the next: the bits of a number, as far as the two
- * lie on one network level. 0: there is no such mesh. */
-static uint32_t joined(const dtp_step_costs *c, int32_t number)
-{
-    const dtp_pricer *pricer = c->problem->pricer;
-    uint32_t left = (uint32_t)number, dims = 0;
-    for (int32_t m = 0; m + 1 < pricer->mesh.n_dims; m++) {
-        const dtp_group_shape *a = &pricer->groups[1U << m], *b = &pricer->groups[2U << m];
-        if (a->outer == b->outer && a->outer >= 0) {
-            dims |= (left & 1U) << m;
-            left >>= 1;
-        }
-    }
-    return left == 0 ? dims : 0;
-}
-
-int32_t dtp_step_costs_coarser(const dtp_step_costs *c)
-{
-    int32_t n = 0;
-    while (joined(c, n + 1) != 0) {
-        n++;
-    }
-    return n;
-}
-
-void dtp_step_costs_restrict(dtp_step_costs *c, int32_t number)
-{
-    const dtp_tensor_problem *p = c->problem;
-    const uint32_t dims = joined(c, number);
-    for (int32_t i = 0; i < p->n_variables; i++) {
-        const dtp_tensor_variable *v = &p->variables[i];
-        for (int32_t k = 0; k < v->n_strategies; k++) {
-            bool *barred = &c->barred[p->select->first[i] + k];
-            *barred = false;
-            const dtp_tensor_strategy *strategy = &v->strategies[k];
-            for (int32_t m = 0; dims >> m != 0; m++) {
-                const int16_t *row = &strategy->strategy.row[m];
-                const dtp_placement *a = &strategy->layout.placement[m], *b = a + 1;
-                const bool alike = v->kind == DTP_DECIDE_OP
-                                       ? row[0] == row[1]
-                                       : a->kind == b->kind && a->axis == b->axis && a->op == b->op;
-                *barred = *barred || ((dims >> m & 1U) != 0 && !alike);
-            }
-        }
-    }
 }
 
 dtp_status dtp_step_costs_pay(dtp_step_costs *c, const dtp_program *program, dtp_err *err)
@@ -143,7 +95,7 @@ dtp_status dtp_step_costs_weigh(const dtp_step_costs *c, const dtp_step_weights 
     DTP_TRY(dtp_overlay_edges(o, &edge, err));
     for (int64_t k = 0; k < s->first[s->n_variables]; k++) {
         const double kernel = (double)p->kernel_ps[k];
-        cost[k] = s->cost[k] >= DTP_FORBIDDEN || c->barred[k]
+        cost[k] = s->cost[k] >= DTP_FORBIDDEN
                       ? DTP_FORBIDDEN
                       : (int64_t)(w->compute * kernel + w->waiting * ((double)s->cost[k] - kernel));
     }

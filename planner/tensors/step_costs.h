@@ -23,7 +23,6 @@ typedef struct dtp_step_weights {
 typedef struct dtp_step_costs {
     const dtp_tensor_problem *problem; /* borrowed */
     bool *deferrable;                  /* by edge */
-    bool *barred;                      /* by strategy of the selection problem: not to be taken */
     double *paid; /* by edge: of its time in a schedule, the part in which compute waits; -1: it
                      sends nothing there */
 } dtp_step_costs;
@@ -31,11 +30,6 @@ typedef struct dtp_step_costs {
 /* Storage from `arena`. */
 dtp_status dtp_step_costs_create(const dtp_tensor_problem *p, dtp_arena *arena, dtp_step_costs *out,
                                  dtp_err *err) DTP_MUST_CHECK;
-/* Coarser meshes over the same ranks, of which every plan is one of the problem: neighbouring mesh
- * dims of one network level taken as one. dtp_step_costs_restrict bars all but the assignments of
- * number 1 .. dtp_step_costs_coarser, the coarsest last; 0 bars none. */
-int32_t dtp_step_costs_coarser(const dtp_step_costs *c);
-void dtp_step_costs_restrict(dtp_step_costs *c, int32_t number);
 /* Fills `paid` from the schedule of a priced program of the problem's graph. */
 dtp_status dtp_step_costs_pay(dtp_step_costs *c, const dtp_program *program,
                               dtp_err *err) DTP_MUST_CHECK;

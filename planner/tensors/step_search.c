@@ -8,9 +8,8 @@
  *              edge between them, each group alone
  *   move       one variable takes another strategy and those around it follow (step_moves.h)
  *
- * All three run first within the assignments that treat mesh dims of one network level alike, which
- * are the plans of a coarser mesh, then within all. Work is counted in instructions that are
- * simulated. */
+ * It starts from the incumbent, which may be the plan of a coarser mesh (coarser_plans.c). Work is
+ * counted in instructions that are simulated. */
 #include <math.h>
 #include <string.h>
 
@@ -21,11 +20,12 @@
 
 enum {
     SOLVE_ITERATIONS = 5,
-    MOVES = 25,         /* that are tried of one list */
-    MAKING = 4,         /* trials take as long as making a program in full */
-    LEAST_TRIALS = 12,  /* of recombination and moves ... */
-    SIMULATED = 400000, /* ... or trials of so many instructions in all */
-    LARGE = 2000000     /* edge entries, above which there are fewer solves and no moves */
+    MOVES = 25,              /* that are tried of one list */
+    MAKING = 4,              /* trials take as long as making a program in full */
+    LEAST_TRIALS = 12,       /* of recombination and moves ... */
+    SIMULATED = 400000,      /* ... or trials of so many instructions in all */
+    SIMULATED_AGAIN = 50000, /* ... from the plan of a coarser mesh on */
+    LARGE = 2000000          /* edge entries, above which there are fewer solves and no moves */
 };
 
 static const double SOLVE_GAP = 0.005;
@@ -261,7 +261,8 @@ static dtp_status start_from_incumbent(step_search *s, dtp_err *err)
         DTP_TRY(dtp_tensor_assignment(state->problem, &p->best.sharding, s->best, &s->known, err));
     }
     if (s->known) {
-        state->search.generic = p->best.redistributor == dtp_redistribute_cache_planner(p->generic);
+        const bool own = p->best.redistributor == dtp_tensor_redistributor(state->problem);
+        state->search.redistributor = own ? NULL : p->best.redistributor;
         s->step_s = p->best.predicted.step_time_s;
         DTP_TRY(dtp_tensor__note(state, s->best, &repeated, err));
         DTP_TRY(simulate(s, s->best, NULL, &s->trial_s, err));
@@ -281,7 +282,9 @@ static dtp_status improve(step_search *s, dtp_err *err)
     DTP_TRY(dtp_step_costs_weigh(&s->costs, &SWEEP[0], &s->state->search.overlay, err));
     DTP_TRY(simulate(s, s->best, NULL, &s->trial_s, err));
     s->left = LEAST_TRIALS * s->instrs;
-    s->left = s->left < SIMULATED && !is_large(s) ? SIMULATED : s->left;
+    const int64_t most =
+        s->p->best.sharding.layouts == s->state->from_coarser ? SIMULATED_AGAIN : SIMULATED;
+    s->left = s->left < most && !is_large(s) ? most : s->left;
     DTP_TRY(recombine(s, err));
     bool again = !is_large(s);
     while (again && goes_on(s)) {
@@ -314,26 +317,17 @@ dtp_status dtp_tensor__shorten_step(dtp_planning *p, dtp_err *err)
     DTP_TRY(DTP_NEW(p->arena, s.best, state->problem->n_variables, err));
     DTP_TRY(DTP_NEW(p->arena, s.next, state->problem->n_variables, err));
     DTP_TRY(dtp_step_costs_create(state->problem, p->arena, &s.costs, err));
-    /* The assignments of coarser meshes send over several mesh dims at once. */
-    for (int32_t i = is_large(&s) ? 0 : dtp_step_costs_coarser(&s.costs); i > 0; i--) {
-        s.known = false;
-        s.step_s = INFINITY;
-        state->search.generic = true;
-        dtp_step_costs_restrict(&s.costs, i);
-        DTP_TRY(sweep(&s, err));
-        DTP_TRY(improve(&s, err));
-    }
-    dtp_step_costs_restrict(&s.costs, 0);
     DTP_TRY(start_from_incumbent(&s, err));
-    state->search.generic = false;
+    state->search.redistributor = NULL;
     DTP_TRY(sweep(&s, err));
     DTP_TRY(start_from_incumbent(&s, err));
     if (s.known) {
-        state->search.generic = !state->search.generic;
+        const bool own = state->search.redistributor == NULL;
+        state->search.redistributor = own ? dtp_redistribute_cache_planner(p->generic) : NULL;
         DTP_TRY(dtp_tensor__try(p, s.best, &step_s, err));
-        DTP_TRY(start_from_incumbent(&s, err));
     }
+    DTP_TRY(start_from_incumbent(&s, err));
     DTP_TRY(improve(&s, err));
-    state->search.generic = false;
+    state->search.redistributor = NULL;
     return DTP_OK;
 }
