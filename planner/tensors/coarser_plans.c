@@ -3,7 +3,6 @@
  * more strategies, and prices redistributions over several mesh dims as several collectives, so
  * that the search there seldom finds it. */
 #include "cost_models/node_price.h"
-#include "planner/tensors/plan_tensor.h"
 #include "planner/tensors/plan_tensor_internal.h"
 
 /* Offers the plan of a coarser mesh. The steps of redistributions are those that are cheapest
@@ -62,11 +61,17 @@ dtp_status dtp_tensor__offer_coarser(dtp_planning *p, dtp_err *err)
         dtp_coarser_mesh coarser;
         dtp_coarser_mesh_make(&p->pricer, i, &coarser);
         request.options.mesh = &coarser.mesh;
-        dtp_status s = dtp_plan_tensor(p->model, p->machine, &request, &r, err);
+        dtp_err why = {0};
+        dtp_status s = dtp_planning_run(p->planner, p->model, p->machine, &request, &r, &why);
         if (s == DTP_STOPPED) {
             return DTP_OK;
         }
-        DTP_TRY(s);
+        if (s != DTP_OK && !dtp_lowering_refuses(s)) {
+            return DTP_FAIL(err, s, "%s", why.msg);
+        }
+        if (s != DTP_OK) {
+            continue;
+        }
         s = r.plan != NULL ? offer(p, &coarser, r.plan, err) : DTP_OK;
         dtp_plan_result_free(&r);
         DTP_TRY(s);
