@@ -70,9 +70,10 @@ extern const dtp_target dtp_target_ref;
 /* `cuda`: the CUDA kernels; collectives of NCCL, on contiguous parts only. */
 extern const dtp_target dtp_target_cuda;
 
-/* `torch`: PyTorch, kernel by kernel; `torch_compile`: what torch.compile fuses; `megatron`:
- * PyTorch as Megatron-LM uses it. */
-extern const dtp_target dtp_target_torch, dtp_target_torch_compile, dtp_target_megatron;
+/* `torch`: PyTorch, kernel by kernel; `torch_compile`: what torch.compile fuses; `megatron`
+ * and `nanotron`: PyTorch as these frameworks use it. */
+extern const dtp_target dtp_target_torch, dtp_target_torch_compile, dtp_target_megatron,
+    dtp_target_nanotron;
 
 /* NULL when i is beyond the last one. */
 const dtp_target *dtp_target_at(int32_t i);
