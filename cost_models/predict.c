@@ -70,6 +70,8 @@ static dtp_status simulate(const dtp_pricer *pricer, const dtp_program *p, dtp_p
         out->exposed_comm_s = timeline.exposed_comm_s;
         out->host_s = timeline.host_s;
     }
+    out->skew_s = pricer->skew * out->compute_s;
+    out->step_time_s += out->skew_s;
     return DTP_OK;
 }
 
@@ -193,7 +195,7 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
     limit = buffers ? p->peak_bytes : memory_for(pricer, limit, p->peak_bytes);
     dtp_overlap best = p->overlap;
     best.memory_bytes = limit;
-    double best_s = predicted->step_time_s;
+    double best_s = predicted->step_time_s - predicted->skew_s;
     dtp_arena *arena = dtp_arena_create();
     const dtp_status s = try_depths(pricer, p, arena, &best, &best_s, err);
     dtp_arena_destroy(arena);
@@ -202,8 +204,8 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
         DTP_TRY(dtp_program_overlap(p, &best, true, err));
         return predict_order(pricer, p, predicted, err);
     }
-    if (!p->joins && best_s >= below_s) {
-        predicted->step_time_s = best_s;
+    if (!p->joins && best_s + predicted->skew_s >= below_s) {
+        predicted->step_time_s = best_s + predicted->skew_s;
         return DTP_OK;
     }
     for (int32_t i = 0; best.depth > 0; i++) {

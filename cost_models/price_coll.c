@@ -76,6 +76,10 @@ dtp_status dtp_pricer_init(const dtp_machine *machine, const dtp_mesh *mesh,
     for (dtp_mesh_set set = 0; set < 1U << mesh->n_dims; set++) {
         out->groups[set] = group_shape(machine, mesh, set);
     }
+    const dtp_group_shape *all = &out->groups[(1U << mesh->n_dims) - 1];
+    for (int32_t l = 0; l < machine->n_levels; l++) {
+        out->skew += machine->levels[l].skew * log2(fmax(1.0, all->members[l]));
+    }
     return DTP_OK;
 }
 

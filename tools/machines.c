@@ -176,8 +176,8 @@ dtp_status tool_machine_runtime(dtp_machine *m, const char *name, const dtp_targ
     }
     DTP_TRY(dtp_machine_set_runtime(m, runtime, err));
     if (e != NULL && strcmp(e->how, "borrowed") == 0 && tool_speaks()) {
-        (void)fprintf(stderr, "%s: the efficiency of runtime '%s' is that of %s\n", m->place,
-                      runtime, e->from);
+        (void)fprintf(stderr, "%s: the efficiency of runtime '%s' is that of %s%s%s\n", m->place,
+                      runtime, e->from, e->on[0] != '\0' ? ", fitted on " : "", e->on);
     }
     return DTP_OK;
 }

@@ -84,7 +84,8 @@ static dtp_status read_compute(const dtp_json *v, dtp_prediction *out, dtp_err *
     } amounts[] = {{"tokens_per_s", &out->tokens_per_s},
                    {"mfu", &out->mfu},
                    {"in_vain", &out->vain},
-                   {"host_s", &out->host_s}};
+                   {"host_s", &out->host_s},
+                   {"skew_s", &out->skew_s}};
     for (size_t i = 0; i < sizeof amounts / sizeof amounts[0]; i++) {
         if (dtp_json_get(v, amounts[i].key) != NULL) {
             DTP_TRY(read_amount(v, amounts[i].key, amounts[i].out, err));
@@ -244,10 +245,11 @@ static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err
 static dtp_status read_baseline(const dtp_json *v, dtp_plan *plan, dtp_baseline *out, dtp_err *err)
 {
     static const char *const keys[] = {
-        "rules",   "styles",         "legal",      "why",         "step_time_s",    "compute_s",
-        "compute", "tokens_per_s",   "mfu",        "host_s",      "reserved_bytes", "comm_s",
-        "cost_s",  "exposed_comm_s", "peak_bytes", "collectives", "fits",           "in_vain",
-        NULL};
+        "rules",       "styles",         "legal",          "why",
+        "step_time_s", "compute_s",      "compute",        "tokens_per_s",
+        "mfu",         "host_s",         "reserved_bytes", "comm_s",
+        "cost_s",      "exposed_comm_s", "peak_bytes",     "collectives",
+        "fits",        "in_vain",        "skew_s",         NULL};
     static const char *const illegal_keys[] = {"rules", "styles", "legal", "why", NULL};
     const dtp_json *styles = dtp_json_get(v, "styles"), *fits = dtp_json_get(v, "fits");
     DTP_TRY(dtp_json_keys(v, keys, err));
@@ -563,10 +565,9 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "tensors",
                                        NULL};
     static const char *const predicted_keys[] = {
-        "step_time_s",  "compute_s",  "comm_s",      "exposed_comm_s",
-        "cost_s",       "peak_bytes", "collectives", "compute",
-        "tokens_per_s", "mfu",        "host_s",      "reserved_bytes",
-        "in_vain",      NULL};
+        "step_time_s", "compute_s",      "comm_s",  "exposed_comm_s", "cost_s",
+        "peak_bytes",  "collectives",    "compute", "tokens_per_s",   "mfu",
+        "host_s",      "reserved_bytes", "in_vain", "skew_s",         NULL};
     static const char *const no_times[] = {"peak_bytes", "reserved_bytes", "collectives", NULL};
     static const char *const hash_keys[] = {"model", "machine", NULL};
     static const char *const model_only[] = {"model", NULL};

@@ -114,7 +114,11 @@ static void print_throughput(const dtp_plan *plan, const dtp_plan_elsewhere *oth
         dtp_strbuf_addf(out, "%s waiting for the host %s",
                         any ? ";" : "compute:", dtp_seconds(p->host_s).text);
     }
-    dtp_strbuf_add(out, any || p->host_s > 0.0 ? "\n" : "");
+    any = any || p->host_s > 0.0;
+    if (p->skew_s > 0.0) {
+        dtp_strbuf_addf(out, "%s skew %s", any ? ";" : "compute:", dtp_seconds(p->skew_s).text);
+    }
+    dtp_strbuf_add(out, any || p->skew_s > 0.0 ? "\n" : "");
     if (other != NULL) {
         print_targets(plan, other, out);
         return;

@@ -42,6 +42,9 @@ static void write_prediction(dtp_json_writer *w, const dtp_prediction *p, bool t
         if (p->host_s > 0.0) {
             dtp_json_write_double(w, "host_s", p->host_s);
         }
+        if (p->skew_s > 0.0) {
+            dtp_json_write_double(w, "skew_s", p->skew_s);
+        }
         dtp_json_write_double(w, "comm_s", p->comm_s);
         dtp_json_write_double(w, "exposed_comm_s", p->exposed_comm_s);
     }

@@ -17,6 +17,12 @@ dtp_coll_rate dtp_level_rate(const dtp_level *level, dtp_coll_kind kind)
     return own->share > 0.0 ? *own : other->share > 0.0 ? *other : plain;
 }
 
+double dtp_level_reached(const dtp_level *level, int32_t members)
+{
+    const int32_t full = level->full_members;
+    return full > 0 && members > full ? (double)full / (double)members : 1.0;
+}
+
 void dtp_level_borrow(dtp_level *to, const dtp_level *from)
 {
     for (int32_t k = 0; k < DTP_N_COLLS; k++) {
@@ -71,7 +77,8 @@ dtp_coll_time dtp_coll_time_of(const dtp_level *levels, const dtp_group_shape *g
         t.start_s = call->kind == DTP_ALL_REDUCE ? t.start_s + start_s
                     : l == g->outer              ? start_s
                                                  : t.start_s;
-        const double byte_s = g->sharing[l] / (levels[l].bw_Bps * r.share);
+        const double reached = r.share * dtp_level_reached(&levels[l], g->members[l]);
+        const double byte_s = g->sharing[l] / (levels[l].bw_Bps * reached);
         t.transfer_s += sqrt(of.bytes * (r.ramp_bytes / g->sharing[l])) * byte_s;
         slowest_s = fmax(slowest_s, of.bytes * byte_s);
     }

@@ -9,7 +9,7 @@ enum { MAX_SETS = 64, MAX_ROWS = 1 << 20 };
 
 static const char *const SET_KEYS[] = {"products", "memory",     "attention", "attention_grad",
                                        "host_s",   "provenance", "kernel",    NULL};
-static const char *const PROVENANCE_KEYS[] = {"how", "date", "rows", "from", NULL};
+static const char *const PROVENANCE_KEYS[] = {"how", "date", "rows", "from", "on", NULL};
 static const char *const HOWS[] = {"fitted", "measured", "borrowed", NULL};
 
 /* ---- reading and writing ---- */
@@ -40,6 +40,7 @@ static dtp_status read_provenance(dtp_machine *m, const dtp_json *set, dtp_effic
     }
     e->rows = (int32_t)rows;
     DTP_TRY(read_text(m->arena, p, "date", &e->date, err));
+    DTP_TRY(read_text(m->arena, p, "on", &e->on, err));
     return read_text(m->arena, p, "from", &e->from, err);
 }
 
@@ -111,6 +112,9 @@ void dtp_efficiency_write(dtp_json_writer *w, const dtp_machine *m)
         if (e->rows > 0) {
             dtp_json_write_int(w, "rows", e->rows);
         }
+        if (e->on[0] != '\0') {
+            dtp_json_write_string(w, "on", e->on);
+        }
         if (e->from[0] != '\0') {
             dtp_json_write_string(w, "from", e->from);
         }
@@ -147,7 +151,8 @@ dtp_status dtp_efficiency_borrow(dtp_machine *m, const dtp_machine *from, dtp_er
         e->date = dtp_arena_strdup(m->arena, e->date);
         e->kernel = dtp_arena_strdup(m->arena, e->kernel);
         e->from = dtp_arena_strdup(m->arena, e->from[0] != '\0' ? e->from : from->name);
-        DTP_TRY(DTP_MEMORY(err, e->runtime, e->date, e->from, e->kernel));
+        e->on = dtp_arena_strdup(m->arena, e->on);
+        DTP_TRY(DTP_MEMORY(err, e->runtime, e->date, e->from, e->kernel, e->on));
     }
     /* The shares are of what the models of that machine reach. */
     m->multiprocessors = from->multiprocessors;

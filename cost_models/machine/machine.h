@@ -49,7 +49,9 @@ typedef struct dtp_level {
     const char *name;
     int32_t size; /* members: devices or groups of the level inside */
     double latency_s;
-    double bw_Bps; /* of the link of one member into this level, each direction */
+    double bw_Bps;        /* of the link of one member into this level, each direction */
+    int32_t full_members; /* larger groups have full_members / n of the rate; 0: all the whole */
+    double skew; /* share of compute by which the slowest lags, for each doubling of members */
     dtp_coll_rate rates[DTP_N_COLLS]; /* cost_models/machine/coll.h */
     const char *from;                 /* the machine that lent the rates; NULL: none did */
 } dtp_level;
@@ -100,6 +102,7 @@ typedef struct dtp_efficiency {
     const char *kernel;               /* attention model; "" = none */
     double host_s;                    /* of a kernel, a copy or a collective that the host issues */
     const char *how, *date, *from;    /* "fitted", "measured" or "borrowed", from which machine */
+    const char *on;                   /* models and devices of these runs; "" = not stated */
     int32_t rows;                     /* runs it was fitted on; 0 = not stated */
 } dtp_efficiency;
 
@@ -184,6 +187,7 @@ typedef enum dtp_machine_number {
     DTP_NUMBER_RAMP,      /* bytes of a ramp */
     DTP_NUMBER_SWITCHED,  /* bytes over a link for each byte of an all-reduce */
     DTP_NUMBER_EXTRA,     /* work that comes on top */
+    DTP_NUMBER_SKEW,      /* share of compute */
     DTP_N_NUMBERS
 } dtp_machine_number;
 

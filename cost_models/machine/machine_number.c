@@ -18,6 +18,7 @@ static const dtp_machine_range RANGES[DTP_N_NUMBERS] = {
     [DTP_NUMBER_RAMP] = {"bytes", 0.0, 9007199254740992.0},
     [DTP_NUMBER_SWITCHED] = {"bytes for each byte", 1.0, DTP_NO_SWITCH},
     [DTP_NUMBER_EXTRA] = {"more", 0.0, 1e6},
+    [DTP_NUMBER_SKEW] = {"of compute", 0.0, 1.0},
 };
 
 const dtp_machine_range *dtp_machine_range_of(dtp_machine_number kind)

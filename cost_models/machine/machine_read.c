@@ -33,8 +33,8 @@ static const char *const CURVES_KEYS[] = {"ops", "gemm", "collectives", NULL};
 static const char *const OP_KEYS[] = {"op", "dtype", "flops", "fit_error", "points", NULL};
 static const char *const GEMM_KEYS[] = {"fit_error", "points", NULL};
 static const char *const COLL_KEYS[] = {"kind", "level", "ranks", "fit_error", "points", NULL};
-static const char *const LEVEL_KEYS[] = {"name",   "size",        "latency_s",
-                                         "bw_Bps", "collectives", NULL};
+static const char *const LEVEL_KEYS[] = {"name",        "size",         "latency_s", "bw_Bps",
+                                         "collectives", "full_members", "skew",      NULL};
 static const char *const RATE_KEYS[] = {"start_s", "rank_s",    "ramp_bytes",
                                         "share",   "in_switch", NULL};
 static const char *const PROVENANCE_KEYS[] = {"how",  "date",    "host",  "tool", "device",
@@ -365,6 +365,19 @@ static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *e
     return read_coll_curves(m, curves, err);
 }
 
+/* What a level states of large groups. */
+static dtp_status read_network(const dtp_json *v, dtp_level *level, dtp_err *err)
+{
+    int64_t members = 0;
+    if (dtp_json_get(v, "full_members") != NULL) {
+        DTP_TRY(dtp_json_get_int(v, "full_members", 1, MAX_LEVEL_SIZE, &members, err));
+    }
+    level->full_members = (int32_t)members;
+    return dtp_json_get(v, "skew") != NULL
+               ? read_member(v, "skew", DTP_NUMBER_SKEW, &level->skew, err)
+               : DTP_OK;
+}
+
 static dtp_status read_level(dtp_machine *m, const dtp_json *v, dtp_level *level, dtp_err *err)
 {
     const dtp_json *at = NULL;
@@ -381,6 +394,7 @@ static dtp_status read_level(dtp_machine *m, const dtp_json *v, dtp_level *level
     level->size = (int32_t)size;
     DTP_TRY(read_member(v, "latency_s", DTP_NUMBER_DELAY, &level->latency_s, err));
     DTP_TRY(read_member(v, "bw_Bps", DTP_NUMBER_BW, &level->bw_Bps, err));
+    DTP_TRY(read_network(v, level, err));
     at = dtp_json_get(v, "collectives");
     const dtp_json *kinds = at;
     if (kinds == NULL) {

@@ -52,11 +52,12 @@ typedef struct dtp_prediction {
     double mfu;          /* 0: so, or the machine states no peak of the precision */
     double vain;         /* as mfu, of slots of experts that hold no token */
     double host_s;       /* compute waits for the host, which has not issued the next kernel */
+    double skew_s;       /* all wait for the slowest device */
     int64_t peak_bytes;  /* per rank */
     int64_t reserved_bytes; /* that a framework's allocator takes for them; 0: peak_bytes */
     dtp_coll_total collectives[DTP_N_COLL_TOTALS]; /* in the order of dtp_coll_kind */
 } dtp_prediction;
-DTP_ASSERT_SIZE(dtp_prediction, 240);
+DTP_ASSERT_SIZE(dtp_prediction, 248);
 
 typedef enum dtp_cert_status {
     DTP_CERT_OPTIMAL,

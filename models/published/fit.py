@@ -17,15 +17,16 @@ import published
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # The machine files of a card, and of those that borrow its sets: no rows of theirs are published.
-CARDS = {'a100': ['a100_8'], 'h100': ['h100_64', 'h100_128', 'h100_512'], 'b200': ['b200_64']}
+CARDS = {'a100': ['a100_8', 'a100_512', 'a100_512_efa'], 'b200': ['b200_64'],
+         'h100': ['h100_64', 'h100_128', 'h100_512', 'h100_512_efa']}
 BORROWERS = {'h200_64': 'h100', 'mi300x_64': 'h100', 'tpu_v5p_64': 'h100', 'gb200_72': 'b200', 'l4_16': 'a100',
              'l40s_8': 'a100', 'v100_16': 'a100'}
 PARTS = ('products', 'memory', 'attention', 'attention_grad')
-# Whose attention a runtime has: FlashAttention 2, as scaled_dot_product_attention and flash-attn on A100 and H100; on B200
-# that of cuDNN.
-KERNELS = {'b200': 'cudnn'}
-# Rows that are fitted beside rows.json: runs within 8 hosts, and a tensor parallel group within a host.
-MORE = [('rows4.json', 'ultrascale'), ('simumax18.json', 'SimuMax')]
+# Runtimes with kernels of their own: TransformerEngine's, and what XLA compiles.
+OWN = ('megatron', 'maxtext')
+# Rows that are fitted beside rows.json: runs within 8 hosts, and a tensor parallel group within a host. Their other rows
+# are only predicted.
+MORE = [('rows4.json', ('ultrascale', 'NeMo', 'paxml', 'maxtext-gpu')), ('simumax18.json', ('SimuMax',))]
 # torchtitan's selective recomputation: every second product, attention and what it reduces are kept.
 SELECTIVE = 'layer keep=**.{attn.q.mm,attn.v,attn,mlp.gate.mm,mlp.out}$'
 START = {'products': 0.85, 'memory': 0.5, 'attention': 0.7, 'host': 8}
@@ -47,6 +48,8 @@ def key_of(row):
 def number(key, part):
     """What the number of a part depends on."""
     kernels = 'torch' if key[1] == 'torch' else 'older'
+    if key[1] in OWN:
+        return (key[1], part) if part == 'host' else (key[0], key[1], part)
     return {'host': (key[1].split('-')[0], part), 'attention': (key[0], kernels, part)}.get(part, (key[0], part))
 
 
@@ -55,10 +58,16 @@ def share(numbers, key, part):
     return numbers[number(key, 'attention' if part == 'attention_grad' else part)]
 
 
+def kernel_of(key):
+    """Whose attention a runtime has: FlashAttention 2, as scaled_dot_product_attention and flash-attn on A100 and H100;
+    that of cuDNN on B200, in TransformerEngine and XLA."""
+    return 'cudnn' if key[0] == 'b200' or (key[0] == 'h100' and key[1] in OWN) else 'fa2'
+
+
 def set_of(numbers, key, how, model=None):
     """A set; of a machine without models of its parts (model: the device of the lender) shares are of the peaks."""
     out = {p: share(numbers, key, p) for p in PARTS}
-    kernel = KERNELS.get(key[0], 'fa2')
+    kernel = kernel_of(key)
     if model is None:
         out['kernel'] = kernel
     else:
@@ -158,8 +167,11 @@ def shipped(numbers, rows, keys, machine, o):
         models = json.load(open(os.path.join(o.models, 'machines', CARDS[card][0] + '.json')))['device']
     for k in keys:
         if k[0] == card:
-            n = sum(1 for r in rows if key_of(r) == k)
-            how = {'how': 'borrowed', 'from': CARDS[card][0]} if machine in BORROWERS else {'how': 'fitted', 'rows': n}
+            mine = [r for r in rows if key_of(r) == k]
+            on = '%s; %s' % (', '.join(sorted({r['model'] for r in mine})), ', '.join(sorted({r['hw'] for r in mine})))
+            how = {'how': 'fitted', 'rows': len(mine), 'on': on}
+            if machine in BORROWERS:
+                how = {'how': 'borrowed', 'from': CARDS[card][0], 'on': on}
             sets[k[1]] = set_of(numbers, k, how, models)
     return sets
 
@@ -202,10 +214,10 @@ def main():
     a.add_argument('--write', action='store_true', help='into the machine files')
     o = a.parse_args()
     o.folders = [os.path.join(o.models, 'machines'), os.path.join(HERE, 'machines')]
-    rows = json.load(open(o.rows))
-    for name, family in MORE:
-        path = os.path.join(HERE, name)
-        rows += [r for r in json.load(open(path)) if r['family'] == family and r['devices'] <= 64 and r['tp'] <= 8]
+    rows = published.read_rows(o.rows)
+    for name, families in MORE:
+        rows += [r for r in published.read_rows(os.path.join(HERE, name))
+                 if r['family'] in families and r['devices'] <= 64 and r['tp'] <= 8]
     rows = [r for r in rows if r.get('step_s')]
     keys = sorted({key_of(r) for r in rows})
     numbers = fit(rows, keys, o)

@@ -117,6 +117,32 @@ static void test_price__levels_state_collectives(void **state)
     dtp_machine_destroy(m);
 }
 
+/* Groups of more members than have the whole rate share it; a group inside of a block knows nothing
+ * of it. The slowest rank lags by a share of compute for each doubling of the blocks. */
+static void test_price__networks_fall_with_the_members_of_a_group(void **state)
+{
+    (void)state;
+    dtp_machine *m = machine();
+    m->levels[1].size = 16;
+    m->levels[1].full_members = 4;
+    m->levels[1].skew = 0.02;
+    assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
+    dtp_pricer small = pricer(m, "x:4;y:2"), large = pricer(m, "x:16;y:2"),
+               inside = pricer(m, "y:2");
+    near(coll(&small, DTP_ALL_GATHER, 1, 10), 3.0 * 3.0 + 0.75 * 160.0 / 2.0);
+    near(coll(&large, DTP_ALL_GATHER, 1, 10),
+         15.0 * 3.0 + 15.0 / 16.0 * 640.0 / (2.0 * 4.0 / 16.0));
+    near(coll(&large, DTP_ALL_GATHER, 2, 10), coll(&inside, DTP_ALL_GATHER, 1, 10));
+    near(small.skew, 0.02 * 2.0);
+    near(large.skew, 0.02 * 4.0);
+    near(inside.skew, 0.0);
+    for (int32_t n = 1; n < 16; n++) {
+        assert_true(dtp_level_reached(&m->levels[1], n + 1) <= dtp_level_reached(&m->levels[1], n));
+    }
+    check_size_curve(&large);
+    dtp_machine_destroy(m);
+}
+
 static void test_price__dims_of_one_rank_cost_nothing(void **state)
 {
     (void)state;
@@ -283,6 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_price__collectives_by_hand),
+        cmocka_unit_test(test_price__networks_fall_with_the_members_of_a_group),
         cmocka_unit_test(test_price__dims_of_one_rank_cost_nothing),
         cmocka_unit_test(test_price__groups_that_straddle_a_block_cross_it),
         cmocka_unit_test(test_price__mesh_must_fit_the_machine),

@@ -125,7 +125,7 @@ printf '%s\n' $columns h100,broadcast,8,4096,1 h100,all_reduce,9999999,4096,1 >"
 denied "without a price" "2 without a price"
 printf 'device,batch,length,heads,kv_heads,head_dim,ms_median\nh100,2,4096,32,5,128,0.6\n' >"$here/c.csv"
 denied "heads that share no whole number" "32 heads share 5 kv_heads"
-for args in '--check a.csv' 'h100_64 --check a.csv --nccl-tests b.txt' 'h100_64 --check a.csv -o x.json' 'h100_64 --check a.csv --level ib' '--level ib' '--json'; do
+for args in '--check a.csv' 'h100_64 --check a.csv --nccl-tests b.txt' 'h100_64 --check a.csv -o x.json' 'h100_64 --check a.csv --level ib' '--level ib' 'h100_64 --level ib -o x.json' 'h100_64 --level ib --json' '--json'; do
     "$dtplan" machines $args >"$here/out" 2>"$here/err"
     [ $? -eq 2 ] || bad "machines $args: exit code"
 done

@@ -137,18 +137,16 @@ static void own_levels(dtp_machine *m, const dtp_level *but)
     }
 }
 
-static dtp_status fit(const machines_command *c, dtp_strbuf *product, dtp_strbuf *out, dtp_err *err)
+static dtp_status find_level(const machines_command *c, dtp_strbuf *out, int32_t *level,
+                             dtp_err *err)
 {
-    dtp_machine *m = c->machine;
+    const dtp_machine *m = c->machine;
     const char *name = c->source.level;
-    int32_t level = m->n_levels == 1 && name == NULL ? 0 : -1, n = 0;
-    dtp_coll_sample *samples = NULL;
-    double error = 0.0;
-    char *text = NULL;
+    *level = m->n_levels == 1 && name == NULL ? 0 : -1;
     for (int32_t l = 0; l < m->n_levels && name != NULL; l++) {
-        level = strcmp(name, m->levels[l].name) == 0 ? l : level;
+        *level = strcmp(name, m->levels[l].name) == 0 ? l : *level;
     }
-    if (level < 0) {
+    if (*level < 0) {
         dtp_strbuf_add(out, m->n_levels > 0 ? "" : ", none");
         for (int32_t l = 0; l < m->n_levels; l++) {
             dtp_strbuf_addf(out, ", %s", m->levels[l].name);
@@ -156,6 +154,55 @@ static dtp_status fit(const machines_command *c, dtp_strbuf *product, dtp_strbuf
         return DTP_FAIL(err, DTP_INVALID, "--level %.80s: %s has the levels%s",
                         name != NULL ? name : "is missing", m->place, dtp_strbuf_text(out) + 1);
     }
+    return DTP_OK;
+}
+
+/* Bus bandwidths, as nccl-tests count them, of groups that fill 2, 4, 8, ... members of a level. */
+static dtp_status draw_level(const machines_command *c, dtp_strbuf *out, dtp_err *err)
+{
+    enum { COLUMNS = 40 };
+    const dtp_machine *m = c->machine;
+    const double sizes[] = {1 << 20, 1 << 26, 1 << 30};
+    int32_t level = -1, inside = 1;
+    double full = 0.0;
+    DTP_TRY(find_level(c, out, &level, err));
+    const dtp_level *at = &m->levels[level];
+    for (int32_t l = 0; l < level; l++) {
+        inside *= m->levels[l].size;
+    }
+    dtp_strbuf_addf(out,
+                    "all-reduce over level '%s', GB/s of bus bandwidth; skew %.2f %% of compute "
+                    "for each doubling\n\n%7s %7s %8s %8s %8s\n",
+                    at->name, 100.0 * at->skew, "members", "ranks", "1 MiB", "64 MiB", "1 GiB");
+    for (int32_t n = 2; n <= at->size; n *= 2) {
+        dtp_group_shape g;
+        double bus = 0.0;
+        DTP_TRY(dtp_group_filling(m, level, n * inside, n, &g, err));
+        dtp_strbuf_addf(out, "%7d %7d", n, g.ranks);
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            const dtp_coll_call call = {DTP_ALL_REDUCE, sizes[i], 0};
+            const dtp_coll_time t = dtp_coll_time_of(m->levels, &g, &call);
+            bus = 2e-9 * (g.ranks - 1.0) / g.ranks * sizes[i] / (t.start_s + t.transfer_s);
+            dtp_strbuf_addf(out, " %8.1f", bus);
+        }
+        full = fmax(full, bus);
+        dtp_strbuf_add(out, "  ");
+        for (int32_t k = 0; k < (int32_t)(COLUMNS * bus / full + 0.5); k++) {
+            dtp_strbuf_add(out, "#");
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+    return DTP_OK;
+}
+
+static dtp_status fit(const machines_command *c, dtp_strbuf *product, dtp_strbuf *out, dtp_err *err)
+{
+    dtp_machine *m = c->machine;
+    int32_t level = -1, n = 0;
+    dtp_coll_sample *samples = NULL;
+    double error = 0.0;
+    char *text = NULL;
+    DTP_TRY(find_level(c, out, &level, err));
     DTP_TRY(tool_nccl_tests_read(c->source.nccl_tests, c->source.collective, m, level, &n, &samples,
                                  err));
     DTP_TRY(dtp_level_fit(m->levels, level, n, samples, &error, err));
@@ -189,18 +236,19 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     const tool_source *s = &c->source;
     dtp_json_writer w = {0};
     dtp_strbuf product = {0};
-    const bool question = s->check != NULL || s->nccl_tests != NULL;
+    const bool curve = s->level != NULL && s->nccl_tests == NULL;
+    const bool question = s->check != NULL || s->nccl_tests != NULL || curve;
     if (operands[0] == NULL && !question && s->set.n == 0 && s->output == NULL &&
         s->level == NULL && s->collective == NULL && !s->json) {
         DTP_TRY(list_machines(&w.buf, err));
         return tool_put_text(&w.buf, err);
     }
     if (operands[0] == NULL || (s->check != NULL && (s->nccl_tests != NULL || s->output != NULL)) ||
-        (s->nccl_tests == NULL && (s->level != NULL || s->collective != NULL)) ||
-        (s->check == NULL && s->json)) {
+        (s->nccl_tests == NULL && s->collective != NULL) ||
+        (curve && (s->output != NULL || s->check != NULL)) || (s->check == NULL && s->json)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "name one machine; --check takes --json, --nccl-tests takes --level, "
-                        "--collective and --output, and both together are none");
+                        "--collective and --output, --level alone prints a curve");
     }
     c->source.machine = operands[0];
     DTP_TRY(tool_machine_of(&c->source, &c->machine, err));
@@ -212,15 +260,17 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
         free(text);
         return s->output != NULL ? tool_put_in(s->output, &product, err) : tool_put(&product, err);
     }
-    const dtp_status status = s->check != NULL ? check(c, &w, err) : fit(c, &product, &w.buf, err);
+    const dtp_status status = s->check != NULL ? check(c, &w, err)
+                              : curve          ? draw_level(c, &w.buf, err)
+                                               : fit(c, &product, &w.buf, err);
     if (status != DTP_OK) {
         dtp_strbuf_free(&w.buf);
         dtp_strbuf_free(&product);
         return status;
     }
-    return s->check == NULL ? tool_put_both(s->output, &product, &w.buf, true, err)
-           : s->json        ? tool_put(&w.buf, err)
-                            : tool_put_text(&w.buf, err);
+    return s->nccl_tests != NULL ? tool_put_both(s->output, &product, &w.buf, true, err)
+           : s->json             ? tool_put(&w.buf, err)
+                                 : tool_put_text(&w.buf, err);
 }
 
 int dtplan_machines(int argc, char **argv)
