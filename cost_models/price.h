@@ -15,7 +15,7 @@ typedef struct dtp_pricer {
     dtp_group_shape groups[1 << DTP_MAX_MESH_DIMS]; /* by mesh set */
     bool of_bounds; /* prices that no program is below: copies cost nothing, and updates share their
                        launches where the target joins them */
-    double skew; /* share of compute in which the ranks of the mesh wait for the slowest */
+    double skew;    /* share of compute in which the ranks of the mesh wait for the slowest */
     const struct dtp_stop *stop; /* once it has fired, predictions leave out what only makes a
                                     program faster: another order, buckets; NULL: never */
 } dtp_pricer;

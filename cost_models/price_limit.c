@@ -70,6 +70,8 @@ dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dt
         for (int32_t l = 0; l < m.n_levels; l++) {
             (void)snprintf(key, sizeof key, "levels[%d].latency_s", l);
             try_key(&b, &m, &m.levels[l].latency_s, DTP_NUMBER_DELAY, key);
+            (void)snprintf(key, sizeof key, "levels[%d].hop_s", l);
+            try_key(&b, &m, &m.levels[l].hop_s, DTP_NUMBER_DELAY, key);
             (void)snprintf(key, sizeof key, "levels[%d].bw_Bps", l);
             try_key(&b, &m, &m.levels[l].bw_Bps, DTP_NUMBER_BW, key);
         }
@@ -80,7 +82,7 @@ dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dt
             m.flops[d] = best_of(DTP_NUMBER_FLOPS);
         }
         for (int32_t l = 0; l < m.n_levels; l++) {
-            m.levels[l].latency_s = best_of(DTP_NUMBER_DELAY);
+            m.levels[l].latency_s = m.levels[l].hop_s = best_of(DTP_NUMBER_DELAY);
             m.levels[l].bw_Bps = best_of(DTP_NUMBER_BW);
         }
         if (2.0 * price_on(&b, &m) >= b.out->time_s) {

@@ -17,12 +17,6 @@ dtp_coll_rate dtp_level_rate(const dtp_level *level, dtp_coll_kind kind)
     return own->share > 0.0 ? *own : other->share > 0.0 ? *other : plain;
 }
 
-double dtp_level_reached(const dtp_level *level, int32_t members)
-{
-    const int32_t full = level->full_members;
-    return full > 0 && members > full ? (double)full / (double)members : 1.0;
-}
-
 void dtp_level_borrow(dtp_level *to, const dtp_level *from)
 {
     for (int32_t k = 0; k < DTP_N_COLLS; k++) {
@@ -35,6 +29,7 @@ void dtp_level_borrow(dtp_level *to, const dtp_level *from)
 typedef struct traffic {
     double steps; /* that add to the start, one after the other */
     double bytes; /* through the link of an inner block, each direction */
+    bool ring;    /* one ring through all members */
 } traffic;
 
 /* `inside` members of the group lie in an inner block of the level. Steps go round a ring, or down
@@ -48,13 +43,14 @@ static traffic traffic_of(const dtp_coll_call *call, const dtp_group_shape *g, i
         return (traffic){fmin(members - 1.0, 3.0 * log2(members)),
                          call->bytes * (level == g->outer && g->members[level] == 2
                                             ? 1.0
-                                            : fmin(2.0 * ring, in_switch))};
+                                            : fmin(2.0 * ring, in_switch)),
+                         false};
     case DTP_ALL_TO_ALL: /* what the members inside have for others in the block of the level */
-        return (traffic){n - 1.0, call->bytes * (members - 1.0) * inside / n * inside};
+        return (traffic){n - 1.0, call->bytes * (members - 1.0) * inside / n * inside, false};
     case DTP_PERMUTE: /* what the last `shift` members of the block send, at most all of them */
-        return (traffic){1.0, call->bytes * fmin(inside, fabs((double)call->shift))};
+        return (traffic){1.0, call->bytes * fmin(inside, fabs((double)call->shift)), false};
     default: /* all members in one ring, at the pace of the outermost level */
-        return (traffic){n - 1.0, call->bytes * ring};
+        return (traffic){n - 1.0, call->bytes * ring, true};
     }
 }
 
@@ -74,11 +70,9 @@ dtp_coll_time dtp_coll_time_of(const dtp_level *levels, const dtp_group_shape *g
         const dtp_coll_rate r = dtp_level_rate(&levels[l], call->kind);
         const traffic of = traffic_of(call, g, l, inside, r.in_switch);
         const double start_s = r.start_s + r.rank_s * of.steps;
-        t.start_s = call->kind == DTP_ALL_REDUCE ? t.start_s + start_s
-                    : l == g->outer              ? start_s
-                                                 : t.start_s;
-        const double reached = r.share * dtp_level_reached(&levels[l], g->members[l]);
-        const double byte_s = g->sharing[l] / (levels[l].bw_Bps * reached);
+        t.start_s += call->kind == DTP_ALL_REDUCE || l == g->outer ? start_s : 0.0;
+        t.start_s += of.ring ? levels[l].hop_s * (g->members[l] - 1.0) : 0.0;
+        const double byte_s = g->sharing[l] / (levels[l].bw_Bps * r.share);
         t.transfer_s += sqrt(of.bytes * (r.ramp_bytes / g->sharing[l])) * byte_s;
         slowest_s = fmax(slowest_s, of.bytes * byte_s);
     }

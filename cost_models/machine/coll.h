@@ -29,8 +29,6 @@ typedef struct dtp_coll_call {
 /* The constants by which a level prices a kind: its own, else those of the kind that moves bytes
  * alike, else those that latency_s and bw_Bps alone make. */
 dtp_coll_rate dtp_level_rate(const dtp_level *level, dtp_coll_kind kind);
-/* The share of its rate that a level has for groups of so many members, 1 for small ones. */
-double dtp_level_reached(const dtp_level *level, int32_t members);
 /* Gives a level the constants of another; ramps follow the bandwidth. */
 void dtp_level_borrow(dtp_level *to, const dtp_level *from);
 /* Nothing for a group that crosses no level. */
@@ -51,8 +49,7 @@ dtp_status dtp_group_filling(const dtp_machine *m, int32_t level, int32_t ranks,
                              dtp_group_shape *out, dtp_err *err) DTP_MUST_CHECK;
 /* Fits the constants of every kind for which samples have `level` as their outermost: least mean of
  * |log(price / time)|, by coordinates. A reduce-scatter whose samples end long before those of the
- * all-gather is left to the all-gather's constants, to which its samples count then. Where
- * groups of several sizes were measured, full_members is looked for among powers of two. `*error`
+ * all-gather is left to the all-gather's constants, to which its samples count then. `*error`
  * becomes the mean of |price / time - 1| over these samples, 0 without any. */
 dtp_status dtp_level_fit(dtp_level *levels, int32_t level, int32_t n,
                          const dtp_coll_sample *samples, double *error,

@@ -10,8 +10,6 @@ enum { START, RANK, RAMP, SHARE, IN_SWITCH, N_CONSTANTS, MAX_ROUNDS = 400 };
 static const double FIRST_STEP = 2.0, LAST_STEP = 1.002;
 /* A constant for sums in the switch is kept when it makes the error this many times as large. */
 static const double SWITCH_GAIN = 0.85;
-/* The same of a rate that falls with the members of a group. */
-static const double FULL_GAIN = 0.85;
 /* What a further rank adds to the start where groups of one size were measured. */
 static const double RANK_OF_START = 0.2;
 static const struct {
@@ -124,62 +122,37 @@ static double largest(const level_fit *f, dtp_coll_kind kind)
     return bytes;
 }
 
-/* Fits every kind that was measured; the mean of |price / time - 1| over all of them. */
-static double fit_all(level_fit *f)
-{
-    const bool apart = largest(f, DTP_REDUCE_SCATTER) >= 0.5 * largest(f, DTP_ALL_GATHER);
-    double sum = 0.0;
-    int32_t counted = 0;
-    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
-        f->kinds[0] = f->kinds[1] = (dtp_coll_kind)k;
-        if (k == DTP_ALL_GATHER && !apart) {
-            f->kinds[1] = DTP_REDUCE_SCATTER;
-        }
-        if (largest(f, (dtp_coll_kind)k) > 0.0 && (k != DTP_REDUCE_SCATTER || apart)) {
-            fit_kinds(f);
-        }
-    }
-    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
-        f->kinds[0] = f->kinds[1] = (dtp_coll_kind)k;
-        int32_t of_kind = 0;
-        for (int32_t i = 0; i < f->n; i++) {
-            of_kind += counts(f, &f->samples[i]) ? 1 : 0;
-        }
-        sum += error_of(f, true) * of_kind;
-        counted += of_kind;
-    }
-    return counted > 0 ? sum / counted : 0.0;
-}
-
 dtp_status dtp_level_fit(dtp_level *levels, int32_t level, int32_t n,
                          const dtp_coll_sample *samples, double *error, dtp_err *err)
 {
     level_fit f = {levels, level, n, samples, {DTP_ALL_REDUCE, DTP_ALL_REDUCE}, false};
-    dtp_level *at = &levels[level];
-    int32_t least = INT32_MAX, most = 0;
+    double sum = 0.0;
+    int32_t counted = 0;
+    const bool apart = largest(&f, DTP_REDUCE_SCATTER) >= 0.5 * largest(&f, DTP_ALL_GATHER);
     for (int32_t i = 0; i < n; i++) {
         if (!(samples[i].time_s > 0.0) || !(samples[i].call.bytes > 0.0)) {
             return DTP_FAIL(err, DTP_INVALID, "fit: a collective of %g bytes takes %g s",
                             samples[i].call.bytes, samples[i].time_s);
         }
-        const dtp_group_shape *g = &samples[i].group;
-        if (g->outer == level) {
-            most = g->members[level] > most ? g->members[level] : most;
-            least = g->members[level] < least ? g->members[level] : least;
+    }
+    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+        f.kinds[0] = f.kinds[1] = (dtp_coll_kind)k;
+        if (k == DTP_ALL_GATHER && !apart) {
+            f.kinds[1] = DTP_REDUCE_SCATTER;
+        }
+        if (largest(&f, (dtp_coll_kind)k) > 0.0 && (k != DTP_REDUCE_SCATTER || apart)) {
+            fit_kinds(&f);
         }
     }
-    at->full_members = least < most ? 0 : at->full_members;
-    *error = fit_all(&f);
-    /* Where groups of several sizes were measured: the size above which groups are slower. */
-    for (int32_t full = 2; least < most && full < most; full *= 2) {
-        const dtp_level before = *at;
-        at->full_members = full;
-        const double with = fit_all(&f);
-        if (with < FULL_GAIN * *error) {
-            *error = with;
-        } else {
-            *at = before;
+    for (int32_t k = 0; k < DTP_N_COLLS; k++) {
+        f.kinds[0] = f.kinds[1] = (dtp_coll_kind)k;
+        int32_t of_kind = 0;
+        for (int32_t i = 0; i < n; i++) {
+            of_kind += counts(&f, &samples[i]) ? 1 : 0;
         }
+        sum += error_of(&f, true) * of_kind;
+        counted += of_kind;
     }
+    *error = counted > 0 ? sum / counted : 0.0;
     return DTP_OK;
 }

@@ -119,8 +119,8 @@ uint64_t dtp_machine_hash(const dtp_machine *m)
         h = dtp_hash_text(h, m->levels[l].name);
         h = dtp_hash_i64(h, m->levels[l].size);
         h = dtp_hash_double(dtp_hash_double(h, m->levels[l].latency_s), m->levels[l].bw_Bps);
-        if (m->levels[l].full_members > 0 || m->levels[l].skew > 0.0) {
-            h = dtp_hash_i64(h, m->levels[l].full_members);
+        if (m->levels[l].hop_s > 0.0 || m->levels[l].skew > 0.0) {
+            h = dtp_hash_double(h, m->levels[l].hop_s);
             h = dtp_hash_double(h, m->levels[l].skew);
         }
         for (int32_t k = 0; k < DTP_N_COLLS; k++) {

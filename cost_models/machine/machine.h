@@ -49,9 +49,9 @@ typedef struct dtp_level {
     const char *name;
     int32_t size; /* members: devices or groups of the level inside */
     double latency_s;
-    double bw_Bps;        /* of the link of one member into this level, each direction */
-    int32_t full_members; /* larger groups have full_members / n of the rate; 0: all the whole */
-    double skew; /* share of compute by which the slowest lags, for each doubling of members */
+    double bw_Bps; /* of the link of one member into this level, each direction */
+    double hop_s;  /* that a ring takes longer for each further member that it goes through */
+    double skew;   /* share of compute by which the slowest lags, for each doubling of members */
     dtp_coll_rate rates[DTP_N_COLLS]; /* cost_models/machine/coll.h */
     const char *from;                 /* the machine that lent the rates; NULL: none did */
 } dtp_level;

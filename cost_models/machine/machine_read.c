@@ -33,8 +33,8 @@ static const char *const CURVES_KEYS[] = {"ops", "gemm", "collectives", NULL};
 static const char *const OP_KEYS[] = {"op", "dtype", "flops", "fit_error", "points", NULL};
 static const char *const GEMM_KEYS[] = {"fit_error", "points", NULL};
 static const char *const COLL_KEYS[] = {"kind", "level", "ranks", "fit_error", "points", NULL};
-static const char *const LEVEL_KEYS[] = {"name",        "size",         "latency_s", "bw_Bps",
-                                         "collectives", "full_members", "skew",      NULL};
+static const char *const LEVEL_KEYS[] = {"name",        "size",  "latency_s", "bw_Bps",
+                                         "collectives", "hop_s", "skew",      NULL};
 static const char *const RATE_KEYS[] = {"start_s", "rank_s",    "ramp_bytes",
                                         "share",   "in_switch", NULL};
 static const char *const PROVENANCE_KEYS[] = {"how",  "date",    "host",  "tool", "device",
@@ -368,11 +368,9 @@ static dtp_status read_curves(dtp_machine *m, const dtp_json *device, dtp_err *e
 /* What a level states of large groups. */
 static dtp_status read_network(const dtp_json *v, dtp_level *level, dtp_err *err)
 {
-    int64_t members = 0;
-    if (dtp_json_get(v, "full_members") != NULL) {
-        DTP_TRY(dtp_json_get_int(v, "full_members", 1, MAX_LEVEL_SIZE, &members, err));
+    if (dtp_json_get(v, "hop_s") != NULL) {
+        DTP_TRY(read_member(v, "hop_s", DTP_NUMBER_DELAY, &level->hop_s, err));
     }
-    level->full_members = (int32_t)members;
     return dtp_json_get(v, "skew") != NULL
                ? read_member(v, "skew", DTP_NUMBER_SKEW, &level->skew, err)
                : DTP_OK;
@@ -531,6 +529,7 @@ static const usual_range IN_DEVICE[] = {
 static const usual_range IN_LEVEL[] = {
     {"bw_Bps", 1e9, 1e14, "bytes per second", "gigabytes per second"},
     {"latency_s", 0.0, 1e-2, "seconds", "microseconds"},
+    {"hop_s", 0.0, 1e-2, "seconds", "microseconds"},
     {NULL, 0.0, 0.0, NULL, NULL}};
 static const usual_range FLOPS = {NULL, 1e9, 1e17, "FLOP/s", "TFLOP/s"};
 

@@ -93,6 +93,7 @@ static dtp_status scale(dtp_machine *m, const dtp_machine_param *param, double f
         return DTP_OK;
     case DTP_MACHINE_LEVEL_LATENCY:
         level->latency_s *= factor;
+        level->hop_s *= factor;
         for (int32_t k = 0; k < DTP_N_COLLS; k++) {
             level->rates[k].start_s *= factor;
             level->rates[k].rank_s *= factor;

@@ -150,8 +150,8 @@ dtp_status dtp_machine_write(const dtp_machine *m, char **text, dtp_err *err)
         dtp_json_write_int(&w, "size", m->levels[l].size);
         dtp_json_write_double(&w, "latency_s", m->levels[l].latency_s);
         dtp_json_write_double(&w, "bw_Bps", m->levels[l].bw_Bps);
-        if (m->levels[l].full_members > 0) {
-            dtp_json_write_int(&w, "full_members", m->levels[l].full_members);
+        if (m->levels[l].hop_s > 0.0) {
+            dtp_json_write_double(&w, "hop_s", m->levels[l].hop_s);
         }
         if (m->levels[l].skew > 0.0) {
             dtp_json_write_double(&w, "skew", m->levels[l].skew);

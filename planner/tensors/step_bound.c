@@ -205,7 +205,7 @@ dtp_status dtp_step_bound_find(const dtp_tensor_problem *p, const dtp_solve_opti
     dtp_tensor_options same = p->options;
     dtp_tensor_problem *least = NULL;
     for (int32_t l = 0; l < machine.n_levels; l++) {
-        machine.levels[l].latency_s = 0.0;
+        machine.levels[l].latency_s = machine.levels[l].hop_s = 0.0;
         for (int k = 0; k < DTP_N_COLLS; k++) {
             dtp_coll_rate *rate = &machine.levels[l].rates[k];
             rate->start_s = rate->rank_s = rate->ramp_bytes = 0.0;

@@ -51,6 +51,7 @@ typedef struct dtp_target {
                          forward pass made are kept (core/transform/regather.h) */
     bool buffers;     /* collectives that run ahead have buffers that are there anyway: overlap
                          needs no more memory */
+    bool apart;       /* gathers and reduce-scatters of parameters are in no buckets */
     bool fsdp;        /* a framework gathers sharded parameters and keeps buffers for it
                            (spmd/lower/fsdp_memory.h) */
     bool tf32;        /* products can round f32 operands to tf32 */

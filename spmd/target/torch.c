@@ -70,9 +70,11 @@ const dtp_target dtp_target_torch_compile = {
     OF_TORCH, .name = "torch_compile", .ops = torch_ops, .fsdp = true,
     .fuse = DTP_FUSE_BIAS | DTP_FUSE_ELEMENTWISE | DTP_FUSE_NORM | DTP_FUSE_CAST};
 /* Tensors have the sequence first, so that parts of collectives are contiguous (nanotron's
- * models/llama.py); optimizer states are split, parameters are not. */
-const dtp_target dtp_target_nanotron = {OF_TORCH, .name = "nanotron", .ops = torch_ops,
-                                        .fuse = DTP_FUSE_BIAS, .strided = true};
+ * models/llama.py); every parameter is gathered and its gradient reduced by itself
+ * (nanotron's optim/zero.py, optim/gradient_accumulator.py). */
+const dtp_target dtp_target_nanotron = {OF_TORCH,         .name = "nanotron",
+                                        .ops = torch_ops, .fuse = DTP_FUSE_BIAS,
+                                        .strided = true,  .apart = true};
 /* Tensors have the sequence first; linear layers
  * gather their input again (megatron/core/tensor_parallel/layers.py); gradients are reduced and
  * parameters gathered in their buffers (megatron/core/distributed/param_and_grad_buffer.py). */

@@ -209,37 +209,6 @@ static void test_fit__levels_are_found_again(void **state)
     assert_int_equal(dtp_level_fit(&found, 0, n, samples, &error, NULL), DTP_INVALID);
 }
 
-/* A rate that falls with the members of a group is found where groups of several sizes were
- * measured, and not where one size was. */
-static void test_fit__finds_the_members_that_have_the_whole_rate(void **state)
-{
-    (void)state;
-    dtp_level level = {.name = "l",
-                       .size = 64,
-                       .latency_s = 1e-6,
-                       .bw_Bps = 4e11,
-                       .full_members = 8,
-                       .rates = {{1e-5, 2e-6, 1e6, 0.8, DTP_NO_SWITCH}}};
-    for (int32_t least = 2; least <= 64; least *= 32) {
-        dtp_level found = {.name = "l", .size = 64, .latency_s = 1e-6, .bw_Bps = 4e11};
-        dtp_coll_sample samples[200];
-        int32_t n = 0;
-        double error = 1.0;
-        for (int32_t ranks = least; ranks <= 64; ranks *= 2) {
-            for (double bytes = 1024.0; bytes < 8e9; bytes *= 4.0) {
-                samples[n] = (dtp_coll_sample){.group = {ranks, 0, {ranks}, {1.0}},
-                                               .call = {DTP_ALL_REDUCE, bytes, 0}};
-                const dtp_coll_time t =
-                    dtp_coll_time_of(&level, &samples[n].group, &samples[n].call);
-                samples[n++].time_s = t.start_s + t.transfer_s;
-            }
-        }
-        assert_int_equal(dtp_level_fit(&found, 0, n, samples, &error, NULL), DTP_OK);
-        assert_true(error < 0.03);
-        assert_int_equal(found.full_members, least == 2 ? 8 : 0);
-    }
-}
-
 static void test_fit__one_disturbed_gemm_does_not_raise_the_others(void **state)
 {
     (void)state;
@@ -366,7 +335,6 @@ int main(void)
         cmocka_unit_test(test_fit__recovers_the_machine_it_was_sampled_from),
         cmocka_unit_test(test_fit__prices_collectives_as_measured),
         cmocka_unit_test(test_fit__levels_are_found_again),
-        cmocka_unit_test(test_fit__finds_the_members_that_have_the_whole_rate),
         cmocka_unit_test(test_fit__one_disturbed_gemm_does_not_raise_the_others),
         cmocka_unit_test(test_fit__prices_batches_as_measured),
         cmocka_unit_test(test_fit__prices_gemms_by_arithmetic),

@@ -30,7 +30,7 @@ static const char FULL[] =
     "\"collectives\": [{\"kind\": \"all_gather\", \"level\": \"net\", \"ranks\": 2, \"points\": "
     "[[64, "
     "1e-6, 2e-6]]}]}}, \"levels\": [{\"name\": \"net\", \"size\": 3, \"latency_s\": 1e-6, "
-    "\"bw_Bps\": 1e9, \"full_members\": 2, \"skew\": 0.01, \"collectives\": {\"all_reduce\": "
+    "\"bw_Bps\": 1e9, \"hop_s\": 5e-6, \"skew\": 0.01, \"collectives\": {\"all_reduce\": "
     "{\"start_s\": 3e-6, \"rank_s\": 5e-7, "
     "\"ramp_bytes\": 1e6, \"share\": 0.75, \"in_switch\": 1.25}, \"all_to_all\": {\"start_s\": "
     "1e-6, \"rank_s\": 0, \"ramp_bytes\": 0, \"share\": 1}}}], \"provenance\": {\"how\": "
@@ -60,7 +60,7 @@ static void test_machine__written_text_reads_back_equal(void **state)
     assert_string_equal(first, second);
     assert_true(dtp_machine_hash(a) == dtp_machine_hash(b));
     assert_int_equal(b->n_op_curves, 3);
-    assert_int_equal(b->levels[0].full_members, 2);
+    assert_true(fabs(b->levels[0].hop_s - 5e-6) < 1e-15);
     assert_true(fabs(b->levels[0].skew - 0.01) < 1e-12);
     assert_string_equal(b->op_curves[0].op, "*");
     assert_true(b->op_curves[1].time_s.measured[0] > 2.5);

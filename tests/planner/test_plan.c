@@ -231,7 +231,7 @@ static void test_plan__records_its_target(void **state)
         assert_true(k == 2 || strcmp(lowering.options.target->name, names[k]) == 0);
         assert_true(k < 2 || strcmp(err.msg, "the plan's target: there is no target 'gpu'; targets "
                                              "are cpu, cpu_packed, ref, cuda, torch, "
-                                             "torch_compile, megatron") == 0);
+                                             "torch_compile, megatron, nanotron") == 0);
         free(text);
         dtp_plan_destroy(again);
         dtp_plan_destroy(plan);

@@ -125,6 +125,14 @@ printf '%s\n' $columns h100,broadcast,8,4096,1 h100,all_reduce,9999999,4096,1 >"
 denied "without a price" "2 without a price"
 printf 'device,batch,length,heads,kv_heads,head_dim,ms_median\nh100,2,4096,32,5,128,0.6\n' >"$here/c.csv"
 denied "heads that share no whole number" "32 heads share 5 kv_heads"
+# What a level reaches: a line for 2, 4, ... members, less for each doubling where rings wait at every host.
+curve() { "$dtplan" machines "$1" --level "$2" | awk '$1 ~ /^[0-9]+$/ { printf "%s%s", sep, $4; sep = " " }'; }
+python3 - "$(curve h100_512_efa efa)" "$(curve h100_512 ib)" "$(curve h100_512 nvlink)" <<'PYTHON' || bad "curves of levels"
+import sys
+efa, ib, nvlink = ([float(x) for x in text.split()] for text in sys.argv[1:])
+assert len(efa) == len(ib) == 6 and len(nvlink) == 3
+assert all(a > b for a, b in zip(efa, efa[1:])) and efa[-1] < 0.6 * ib[-1], (efa, ib)
+PYTHON
 for args in '--check a.csv' 'h100_64 --check a.csv --nccl-tests b.txt' 'h100_64 --check a.csv -o x.json' 'h100_64 --check a.csv --level ib' '--level ib' 'h100_64 --level ib -o x.json' 'h100_64 --level ib --json' '--json'; do
     "$dtplan" machines $args >"$here/out" 2>"$here/err"
     [ $? -eq 2 ] || bad "machines $args: exit code"

@@ -157,10 +157,11 @@ static dtp_status find_level(const machines_command *c, dtp_strbuf *out, int32_t
     return DTP_OK;
 }
 
-/* Bus bandwidths, as nccl-tests count them, of groups that fill 2, 4, 8, ... members of a level. */
+/* Bus bandwidths of all-gathers, as nccl-tests count them, of groups that fill 2, 4, 8, ... members
+ * of a level. */
 static dtp_status draw_level(const machines_command *c, dtp_strbuf *out, dtp_err *err)
 {
-    enum { COLUMNS = 40 };
+    enum { COLUMNS = 30 };
     const dtp_machine *m = c->machine;
     const double sizes[] = {1 << 20, 1 << 26, 1 << 30};
     int32_t level = -1, inside = 1;
@@ -171,8 +172,8 @@ static dtp_status draw_level(const machines_command *c, dtp_strbuf *out, dtp_err
         inside *= m->levels[l].size;
     }
     dtp_strbuf_addf(out,
-                    "all-reduce over level '%s', GB/s of bus bandwidth; skew %.2f %% of compute "
-                    "for each doubling\n\n%7s %7s %8s %8s %8s\n",
+                    "all-gather over level '%s', GB/s of bus bandwidth; skew %.2f %% a doubling\n\n"
+                    "%7s %7s %8s %8s %8s\n",
                     at->name, 100.0 * at->skew, "members", "ranks", "1 MiB", "64 MiB", "1 GiB");
     for (int32_t n = 2; n <= at->size; n *= 2) {
         dtp_group_shape g;
@@ -180,9 +181,9 @@ static dtp_status draw_level(const machines_command *c, dtp_strbuf *out, dtp_err
         DTP_TRY(dtp_group_filling(m, level, n * inside, n, &g, err));
         dtp_strbuf_addf(out, "%7d %7d", n, g.ranks);
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            const dtp_coll_call call = {DTP_ALL_REDUCE, sizes[i], 0};
+            const dtp_coll_call call = {DTP_ALL_GATHER, sizes[i], 0};
             const dtp_coll_time t = dtp_coll_time_of(m->levels, &g, &call);
-            bus = 2e-9 * (g.ranks - 1.0) / g.ranks * sizes[i] / (t.start_s + t.transfer_s);
+            bus = 1e-9 * (g.ranks - 1.0) / g.ranks * sizes[i] / (t.start_s + t.transfer_s);
             dtp_strbuf_addf(out, " %8.1f", bus);
         }
         full = fmax(full, bus);

@@ -191,6 +191,14 @@ static dtp_status add_machine(suite *s, suite_case *c, dtp_err *err)
         status = add_number(s, c, key, m->levels[l].latency_s, err);
         (void)snprintf(key, sizeof key, "levels.%.80s.bw_Bps", m->levels[l].name);
         status = status == DTP_OK ? add_number(s, c, key, m->levels[l].bw_Bps, err) : status;
+        (void)snprintf(key, sizeof key, "levels.%.80s.hop_s", m->levels[l].name);
+        status = status == DTP_OK && m->levels[l].hop_s > 0.0
+                     ? add_number(s, c, key, m->levels[l].hop_s, err)
+                     : status;
+        (void)snprintf(key, sizeof key, "levels.%.80s.skew", m->levels[l].name);
+        status = status == DTP_OK && m->levels[l].skew > 0.0
+                     ? add_number(s, c, key, m->levels[l].skew, err)
+                     : status;
         for (int32_t k = 0; k < DTP_N_COLLS && status == DTP_OK; k++) {
             const dtp_coll_rate *r = &m->levels[l].rates[k];
             if (r->share > 0.0) {

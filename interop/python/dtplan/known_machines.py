@@ -55,7 +55,7 @@ def machines() -> list[Machine]:
     """The machines that have a name.
 
     >>> [m.name for m in dtplan.machines() if m.name.startswith("h100")]
-    ['h100_128', 'h100_512', 'h100_64']
+    ['h100_128', 'h100_512', 'h100_512_efa', 'h100_64']
     """
     text = re.sub(r"\n +", " ", run(["machines"]))
     rows = re.findall(r"^(\S+) +(\d+)  +(.*)$", text, re.MULTILINE)

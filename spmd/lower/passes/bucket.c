@@ -178,6 +178,9 @@ static bool may_join(const sweep *s, int32_t unit)
     if (is_fsdp(s, unit)) {
         return true;
     }
+    if (s->p->target->apart && start->coll.kind != DTP_ALL_REDUCE) {
+        return false;
+    }
     const bool gathers = start->coll.kind == DTP_ALL_GATHER;
     const bool reduces = dtp_coll_reduces(start->coll.kind) && start->coll.op == DTP_REDUCE_SUM &&
                          start->phase != DTP_FORWARD;
