@@ -36,6 +36,8 @@ MEDIANS = [('all_gather', 2, 1 << 16, 34.5), ('all_gather', 2, 1 << 24, 135.0), 
 # Who borrows: file, its levels, whose. Ramps follow the bandwidth.
 BORROWERS = [('h100_128', 'nvlink', 'h100_64', 'nvlink'), ('h100_128', 'ib', 'h100_64', 'ib'),
              ('h100_512', 'nvlink', 'h100_64', 'nvlink'), ('h100_512', 'ib', 'h100_64', 'ib'),
+             ('h100_512_efa', 'nvlink', 'h100_64', 'nvlink'), ('a100_512_efa', 'nvlink', 'a100_8', 'nvlink'),
+             ('a100_512', 'nvlink', 'a100_8', 'nvlink'), ('a100_512', 'ib', 'h100_64', 'ib'),
              ('mi300x_64', 'xgmi', 'a100_8', 'nvlink'), ('mi300x_64', 'ib', 'h100_64', 'ib'),
              ('v100_16', 'nvlink', 'a100_8', 'nvlink'), ('v100_16', 'ib', 'h100_64', 'ib'),
              ('l4_16', 'pcie', 'l40s_8', 'socket'), ('l4_16', 'ethernet', 'h100_64', 'ib')]

@@ -8,7 +8,8 @@ collectives.py). What is left is, of every card, the share of them that training
 sustained load), of memory-bound kernels (norms, casts, optimizer: a share of the bandwidth) and of attention, of current
 kernels and of older ones; of every framework, the time in which its host issues a kernel. Rows are predicted with the
 numbers so far; then those are chosen that bring the seconds of products, attention, memory and host nearest to the
-published steps, and so on until they stay. Exposed communication and launches are what dtplan says. What comes out is
+published steps, and so on until they stay. Exposed communication and launches are what dtplan says. Last comes what rings
+wait at every host of an AWS network (hop_s), from the runs on two to 64 hosts. What comes out is
 compared with the sets in the machine files, or written into them (--write). Deterministic. Exit status 1 when a shipped
 set differs."""
 import argparse, concurrent.futures, datetime, json, os, re, sys, tempfile
@@ -24,14 +25,15 @@ BORROWERS = {'h200_64': 'h100', 'mi300x_64': 'h100', 'tpu_v5p_64': 'h100', 'gb20
 PARTS = ('products', 'memory', 'attention', 'attention_grad')
 # Runtimes with kernels of their own: TransformerEngine's, and what XLA compiles.
 OWN = ('megatron', 'maxtext')
-# Rows that are fitted beside rows.json: runs within 8 hosts, and a tensor parallel group within a host. Their other rows
-# are only predicted.
-MORE = [('rows4.json', ('ultrascale', 'NeMo', 'paxml', 'maxtext-gpu')), ('simumax18.json', ('SimuMax',))]
+# Files beside rows.json; published.is_fitted says which of their rows are fitted.
+MORE = ('rows4.json', 'simumax18.json')
 # torchtitan's selective recomputation: every second product, attention and what it reduces are kept.
 SELECTIVE = 'layer keep=**.{attn.q.mm,attn.v,attn,mlp.gate.mm,mlp.out}$'
 START = {'products': 0.85, 'memory': 0.5, 'attention': 0.7, 'host': 8}
 LEAST, MOST, STEPS = {'products': 0.5, 'memory': 0.5, 'attention': 0.5}, 1.0, (-0.1, -0.01, 0.01, 0.1)
 HOST_UNIT_S, HOST_MOST, HOST_STEPS = 1e-06, 50, (-5, -1, 1, 5)
+# The network whose hop_s is fitted, and who borrows it; microseconds that are tried.
+NETWORK, NETWORK_BORROWERS, HOPS = 'h100_512_efa', ['a100_512_efa'], range(0, 101, 10)
 LAUNCH_S = 4e-06  # of the machine files
 PASSES = 8
 HOST_GAIN = 2e-4  # what a step of a host's time must gain: where rows do not tell it, it stays
@@ -49,7 +51,7 @@ def number(key, part):
     """What the number of a part depends on."""
     kernels = 'torch' if key[1] == 'torch' else 'older'
     if key[1] in OWN:
-        return (key[1], part) if part == 'host' else (key[0], key[1], part)
+        return ('current', key[1], part) if part == 'host' else (key[0], key[1], part)
     return {'host': (key[1].split('-')[0], part), 'attention': (key[0], kernels, part)}.get(part, (key[0], part))
 
 
@@ -89,6 +91,8 @@ def predict(rows, numbers, keys, o):
             if 'products' not in machine['device']:
                 machine['device'].update(multiprocessors=own['multiprocessors'], attention=own['attention'],
                                          products={'bf16': own['products']['bf16']})
+            if m == NETWORK and o.hop is not None:
+                machine['levels'][-1]['hop_s'] = o.hop * HOST_UNIT_S
             machine['efficiency'] = {k[1]: set_of(numbers, k, {'how': 'fitted'}) for k in keys if k[0] == card_of(m)}
             json.dump(machine, open(os.path.join(folder, m + '.json'), 'w'))
         p = argparse.Namespace(dtplan=o.dtplan, models=o.models, machine_dir=folder, target='torch',
@@ -159,6 +163,29 @@ def fit(rows, keys, o):
     return old
 
 
+def fit_hop(rows, numbers, keys, o):
+    """What a ring waits at every host of NETWORK: with the best of a grid its runs on several hosts are nearest, on however
+    many, but for tensor parallel groups over hosts."""
+    mine = [r for r in rows if r['machine'] == NETWORK and r['devices'] > 8 and r['tp'] <= 8]
+    misses = {}
+    for o.hop in HOPS:
+        misses[o.hop] = miss(predict(mine, numbers, keys, o), numbers, numbers)
+        print('hop %g us: %.2f %% off over %d rows' % (o.hop, 100 * misses[o.hop], len(mine)), flush=True)
+    return min(HOPS, key=lambda hop: misses[hop]) * HOST_UNIT_S
+
+
+def settle_hop(machine, hop_s, o):
+    """Compares or writes hop_s of the outermost level of a machine file; whether it differed."""
+    path = os.path.join(o.models, 'machines', machine + '.json')
+    text = open(path).read()
+    if json.loads(text)['levels'][-1]['hop_s'] == hop_s:
+        return False
+    print('%s: hop_s differs%s' % (path, ', written' if o.write else ''))
+    if o.write:
+        open(path, 'w').write(re.sub(r'"hop_s": [0-9.e-]+', lambda _: '"hop_s": %s' % json.dumps(hop_s), text))
+    return not o.write
+
+
 def shipped(numbers, rows, keys, machine, o):
     """The sets of a machine file."""
     card = BORROWERS.get(machine) or card_of(machine)
@@ -213,16 +240,17 @@ def main():
     a.add_argument('--jobs', type=int, default=2)
     a.add_argument('--write', action='store_true', help='into the machine files')
     o = a.parse_args()
+    o.hop = None
     o.folders = [os.path.join(o.models, 'machines'), os.path.join(HERE, 'machines')]
-    rows = published.read_rows(o.rows)
-    for name, families in MORE:
-        rows += [r for r in published.read_rows(os.path.join(HERE, name))
-                 if r['family'] in families and r['devices'] <= 64 and r['tp'] <= 8]
-    rows = [r for r in rows if r.get('step_s')]
+    every = [r for path in [o.rows] + [os.path.join(HERE, name) for name in MORE] for r in published.read_rows(path)
+             if r.get('step_s') and r['id'] not in published.LEFT_OUT]
+    rows = [r for r in every if published.is_fitted(r)]
     keys = sorted({key_of(r) for r in rows})
     numbers = fit(rows, keys, o)
     machines = sorted(m for files in CARDS.values() for m in files) + sorted(BORROWERS)
+    hop_s = round(fit_hop(every, numbers, keys, o), 9)
     differ = [m for m in machines if settle(m, shipped(numbers, rows, keys, m, o), o)]
+    differ += [m for m in [NETWORK] + NETWORK_BORROWERS if settle_hop(m, hop_s, o)]
     return 1 if differ else 0
 
 
