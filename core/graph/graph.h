@@ -169,6 +169,7 @@ struct dtp_graph {
     int32_t n_freeze; /* of a model as it was read: globs over parameters that were frozen beside
                          those of its file */
     const char *const *freeze;
+    const struct dtp_stages *stages; /* pipeline stages (core/transform/stages.h); NULL: none */
     uint64_t model_hash; /* of a job: dtp_graph_forward_hash of its model; 0: not known */
 };
 

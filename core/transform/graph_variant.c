@@ -21,16 +21,22 @@ dtp_status dtp_graph_variant_parse(const dtp_variant_texts *texts, const dtp_gra
     if (texts->remat != NULL) {
         DTP_TRY(dtp_remat_parse(texts->remat, model, arena, &out->remat, err));
     }
-    return texts->microbatches == NULL
-               ? DTP_OK
-               : dtp_microbatches_parse(texts->microbatches, model, &out->micro_dim,
-                                        &out->microbatches, err);
+    if (texts->microbatches != NULL) {
+        DTP_TRY(dtp_microbatches_parse(texts->microbatches, model, &out->micro_dim,
+                                       &out->microbatches, err));
+    }
+    if (texts->stages == NULL) {
+        return texts->slots == NULL ? DTP_OK
+                                    : DTP_FAIL(err, DTP_INVALID, "slots are those of stages");
+    }
+    return dtp_stages_parse(texts->stages, texts->slots, model, arena, &out->stages, err);
 }
 
 bool dtp_graph_variant_any(const dtp_graph_variant *variant)
 {
     return variant->outputs.chosen || !dtp_precision_is_f32(&variant->precision) ||
-           variant->remat.n > 0 || variant->microbatches > 1 || variant->regather != NULL;
+           variant->remat.n > 0 || variant->microbatches > 1 || variant->regather != NULL ||
+           variant->stages.n > 1;
 }
 
 /* A step holds one microbatch of rows of the batch: such outputs are left out, unless they were
@@ -54,6 +60,16 @@ static dtp_status change(const dtp_graph *model, const dtp_graph_variant *c, dtp
 {
     dtp_graph *last = NULL, *next = NULL;
     dtp_status s = DTP_OK;
+    if (c->stages.n > 1 && (c->microbatches < 2 || model->loss < 0)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        model->loss < 0 ? "stages: '%s' is not trained"
+                                        : "stages: '%s': %d stages need at least 2 microbatches",
+                        model->name, c->stages.n);
+    }
+    if (c->stages.n > 1 && c->precision.compute == DTP_F16) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "stages: f16 has a loss scale, which stages do not share: use bf16 or f32");
+    }
     if (c->outputs.chosen) {
         DTP_TRY(dtp_graph_with_outputs(model, &c->outputs, &last, err));
     }
@@ -67,6 +83,13 @@ static dtp_status change(const dtp_graph *model, const dtp_graph_variant *c, dtp
         s = dtp_graph_rematerialize(last != NULL ? last : model, &c->remat, &next, err);
         dtp_graph_destroy(last);
         last = next;
+    }
+    if (s == DTP_OK && c->stages.n > 1) {
+        s = dtp_graph_with_stage_terms(last != NULL ? last : model, &c->stages, &next, err);
+        if (s == DTP_OK && next != NULL) {
+            dtp_graph_destroy(last);
+            last = next;
+        }
     }
     if (s == DTP_OK && c->microbatches > 1) {
         next = NULL;
@@ -90,6 +113,13 @@ dtp_status dtp_graph_with_variant(const dtp_graph *model, const dtp_graph_varian
                                                                     implementations, &changed, err)
                                    : dtp_implementations_apply(changed, n_implementations,
                                                                implementations, err);
+    if (s == DTP_OK && variant->stages.n > 1) {
+        dtp_stages *stages;
+        s = DTP_NEW(changed->arena, stages, 1, err);
+        s = s == DTP_OK ? dtp_stages_find(changed, &variant->stages, changed->arena, stages, err)
+                        : s;
+        changed->stages = stages;
+    }
     if (s == DTP_OK && variant->regather != NULL) {
         s = dtp_regather_mark(changed, variant->regather, err);
     }
@@ -118,5 +148,6 @@ dtp_status dtp_graph_variant_copy(const dtp_graph_variant *from, dtp_arena *aren
         DTP_TRY(DTP_MEMORY(err, out->regather));
     }
     DTP_TRY(copy_texts(arena, from->outputs.n, from->outputs.names, &out->outputs.names, err));
+    DTP_TRY(copy_texts(arena, from->stages.n, from->stages.borders, &out->stages.borders, err));
     return copy_texts(arena, from->remat.n, from->remat.items, &out->remat.items, err);
 }

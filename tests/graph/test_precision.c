@@ -343,7 +343,7 @@ static void test_precision__with_other_variants(void **state)
     dtp_arena *arena = dtp_arena_create();
     dtp_graph *model_f32 = model("gpt_bytes"), *g = NULL;
     dtp_graph_variant v;
-    const dtp_variant_texts texts = {NULL, "bf16", "layer", "4", NULL};
+    const dtp_variant_texts texts = {.precision = "bf16", .remat = "layer", .microbatches = "4"};
     if (dtp_graph_variant_parse(&texts, model_f32, arena, &v, &err) != DTP_OK ||
         dtp_graph_with_variant(model_f32, &v, 0, NULL, &g, &err) != DTP_OK ||
         graph_check(g, &err) != DTP_OK) {
@@ -430,7 +430,7 @@ static void test_precision__tf32_is_a_flag(void **state)
     assert_true(dtp_graph_hash(tf32) != dtp_graph_hash(f32));
     tf32->tf32 = false;
     assert_true(dtp_graph_hash(tf32) == dtp_graph_hash(f32));
-    const dtp_variant_texts texts = {"none", "tf32", "layer", "4", NULL};
+    const dtp_variant_texts texts = {"none", "tf32", "layer", "4", NULL, NULL, NULL};
     const dtp_variant_texts alone = {.precision = "tf32"};
     dtp_graph_variant v;
     assert_int_equal(dtp_graph_variant_parse(&alone, f32, arena, &v, &err), DTP_OK);
