@@ -5,6 +5,7 @@
  * microbatch. A value that no instruction
  * writes is a view: it begins with the value it lies in, which lives at least as long as the view.
  */
+#include "core/transform/stages.h"
 #include "spmd/lower/memplan.h"
 #include "spmd/program/program_internal.h"
 
@@ -37,10 +38,17 @@ void dtp_program__liveness(dtp_program *p)
     for (int32_t v = 0; v < p->n_values; v++) {
         dtp_value *value = &p->values[v];
         if (value->kind == DTP_VALUE_RESIDENT || value->kind == DTP_VALUE_INPUT) {
-            value->first = 0;
-            value->last = at_least(value->last, 0);
+            /* What other stages send once may come as soon as the last microbatch has ended. */
+            const int32_t section =
+                value->arrives < DTP_SECTION_UPDATE ? value->arrives : DTP_SECTION_UPDATE;
+            const int32_t at = dtp_section_begin(p, p->instrs, p->n_instrs, section);
+            value->first = section == 0 ? 0 : at < end ? at : end;
+            value->last = at_least(value->last, value->first);
         }
-        if (value->kind == DTP_VALUE_RESIDENT || value->keep) {
+        if (value->sent > 0) {
+            const int32_t behind = dtp_section_begin(p, p->instrs, p->n_instrs, value->sent);
+            value->last = at_least(value->last, behind - 1);
+        } else if (value->kind == DTP_VALUE_RESIDENT || value->keep) {
             value->last = end;
         }
     }

@@ -3,6 +3,7 @@
  */
 #include "spmd/lower/lower.h"
 #include "core/transform/regather.h"
+#include "core/transform/stages.h"
 #include "spmd/program/program_internal.h"
 
 #include "spmd/lower/lower_internal.h"
@@ -32,6 +33,9 @@ typedef struct lowering {
     dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
     dtp_value_id *kept; /* by tensor: the copy of an earlier phase that may be that, -1 = none */
     bool *forgets;      /* as in dtp_lower_env */
+    const dtp_stages *stages; /* of the graph, where one stage is lowered; NULL: everything is */
+    bool begun;               /* a node was lowered, */
+    dtp_phase phase;          /* of the phase of the last one */
 } lowering;
 
 /* ---- what is needed ---- */
@@ -48,6 +52,16 @@ static dtp_status mark_uses(lowering *l, dtp_err *err)
         l->uses.survives[t] = l->uses.needed[t] = true;
     }
     return DTP_OK;
+}
+
+/* ---- stages ---- */
+
+/* Whether the program has a tensor, or, with `home`, the rest of the step needs its one. */
+static bool is_here(const lowering *l, dtp_tensor_id t, bool home)
+{
+    const int32_t s = l->options->stage;
+    return l->stages == NULL ||
+           (home ? l->stages->home[t] == s : dtp_on_stage(l->stages->holds[t], s));
 }
 
 /* ---- values and nodes ---- */
@@ -122,6 +136,65 @@ dtp_status dtp_forgotten_find(const dtp_graph *g, const dtp_sharding *s, const d
     return DTP_OK;
 }
 
+/* What other stages send are inputs, before the nodes are lowered; what is sent, behind them, stays
+ * until its section has ended, that of the update for good. New values of copies of parameters
+ * arrive in their buffers. */
+static dtp_status lower_transfers(lowering *l, bool received, dtp_err *err)
+{
+    for (int32_t k = 0; l->stages != NULL && k < l->stages->n_transfers; k++) {
+        const dtp_transfer *x = &l->stages->transfers[k];
+        dtp_value_id *at = &l->p->tensor_value[x->tensor];
+        const bool update = x->section >= DTP_SECTION_UPDATE;
+        if ((received ? x->to : x->from) != l->options->stage || x->into >= 0) {
+            continue;
+        }
+        if (received) {
+            DTP_TRY(add_tensor_value(l->p, x->tensor, DTP_VALUE_INPUT, &l->s->layouts[x->tensor],
+                                     at, err));
+            l->p->values[*at].arrives =
+                x->once ? DTP_SECTION_UPDATE + 1 : x->section + (update ? 1 : 0);
+            continue;
+        }
+        dtp_value *v = &l->p->values[*at];
+        const bool lasts = (v->keep && v->sent == 0) || x->once || update;
+        v->sent = lasts ? 0 : x->section + 1 > v->sent ? x->section + 1 : v->sent;
+        v->keep = true;
+    }
+    return DTP_OK;
+}
+
+/* Lowers the next node; where it begins a phase, after what that means for copies. */
+static dtp_status lower_next(lowering *l, dtp_lower_env *env, dtp_node_id n, dtp_err *err)
+{
+    const dtp_node *node = &l->g->nodes[n];
+    dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
+    dtp_layout layouts[DTP_MAX_OP_OUT];
+    dtp_lower_request r = {.strategy = &l->s->strategies[n], .in = in, .out_layouts = layouts};
+    if (!l->begun || node->phase != l->phase) {
+        env->since = l->p->n_values;
+        for (int32_t t = 0; t < l->g->n_tensors; t++) {
+            const bool made = l->begun && l->view[t] >= 0 &&
+                              dtp_lower__may_keep(env, l->view[t], l->p->tensor_value[t]);
+            l->kept[t] = !l->begun || l->forgets[t] ? -1 : made ? l->view[t] : l->kept[t];
+            l->view[t] = -1;
+        }
+        l->begun = true;
+        l->phase = node->phase;
+    }
+    for (int32_t i = 0; i < node->n_in; i++) {
+        DTP_TRY(find_view(l, env, n, i, &in[i], err));
+    }
+    for (int32_t i = 0; i < node->n_out; i++) {
+        layouts[i] = l->s->layouts[node->out[i]];
+        r.wanted |= l->uses.needed[node->out[i]] ? 1U << i : 0U;
+    }
+    DTP_TRY(dtp_lower__node(env, n, &r, out, err));
+    for (int32_t i = 0; i < node->n_out; i++) {
+        l->p->tensor_value[node->out[i]] = out[i];
+    }
+    return DTP_OK;
+}
+
 /* The sources and every node in order; `found` as in dtp_lower_env. */
 static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *err)
 {
@@ -132,7 +205,7 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
     DTP_TRY(dtp_forgotten_find(l->g, l->s, l->options->target, l->scratch, &l->forgets, err));
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
         const dtp_tensor_kind kind = l->g->tensors[t].kind;
-        if (kind != DTP_TENSOR_VALUE) {
+        if (kind != DTP_TENSOR_VALUE && is_here(l, t, false)) {
             DTP_TRY(add_tensor_value(
                 l->p, t, kind == DTP_TENSOR_INPUT ? DTP_VALUE_INPUT : DTP_VALUE_RESIDENT,
                 &l->s->layouts[t], &l->p->tensor_value[t], err));
@@ -146,33 +219,17 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
                          .alone = l->options->plain,
                          .shared = l->options->kept ? &l->shared : NULL,
                          .found = found};
-    for (int32_t n = 0; n < l->g->n_nodes; n++) {
-        const dtp_node *node = &l->g->nodes[n];
-        dtp_value_id in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT];
-        dtp_layout layouts[DTP_MAX_OP_OUT];
-        dtp_lower_request r = {.strategy = &l->s->strategies[n], .in = in, .out_layouts = layouts};
-        if (n == 0 || node->phase != l->g->nodes[n - 1].phase) {
-            env.since = l->p->n_values;
-            for (int32_t t = 0; t < l->g->n_tensors; t++) {
-                const bool made = n > 0 && l->view[t] >= 0 &&
-                                  dtp_lower__may_keep(&env, l->view[t], l->p->tensor_value[t]);
-                l->kept[t] = n == 0 || l->forgets[t] ? -1 : made ? l->view[t] : l->kept[t];
-                l->view[t] = -1;
-            }
-        }
-        for (int32_t i = 0; i < node->n_in; i++) {
-            DTP_TRY(find_view(l, &env, n, i, &in[i], err));
-        }
-        for (int32_t i = 0; i < node->n_out; i++) {
-            layouts[i] = l->s->layouts[node->out[i]];
-            r.wanted |= l->uses.needed[node->out[i]] ? 1U << i : 0U;
-        }
-        DTP_TRY(dtp_lower__node(&env, n, &r, out, err));
-        for (int32_t i = 0; i < node->n_out; i++) {
-            l->p->tensor_value[node->out[i]] = out[i];
+    DTP_TRY(lower_transfers(l, true, err));
+    const int32_t n_parts = l->stages != NULL ? l->stages->n_parts : 1;
+    for (int32_t part = 0; part < n_parts; part++) { /* of the update; all else is in the first */
+        for (dtp_node_id n = 0; n < l->g->n_nodes; n++) {
+            const bool turn =
+                l->stages == NULL ||
+                (dtp_on_stage(l->stages->on[n], l->options->stage) && l->stages->part[n] == part);
+            DTP_TRY(turn ? lower_next(l, &env, n, err) : DTP_OK);
         }
     }
-    return DTP_OK;
+    return lower_transfers(l, false, err);
 }
 
 /* The value of a tensor that a reader gets. Of a partial one that is fetched the latest version
@@ -295,7 +352,7 @@ static dtp_status lower_all(lowering *l, dtp_err *err)
      * so. */
     dtp_program *p = l->p;
     for (int32_t t = 0; t < l->g->n_tensors; t++) {
-        if (!l->uses.survives[t]) {
+        if (!l->uses.survives[t] || !is_here(l, t, true)) {
             continue;
         }
         dtp_value_id v = readable(l, t);
@@ -308,11 +365,15 @@ static dtp_status lower_all(lowering *l, dtp_err *err)
         DTP_TRY(dtp_redistribute_value(p, &layout, producer, phase, &v, err));
         p->tensor_value[t] = v;
         p->values[v].keep = true;
+        p->values[v].sent = 0; /* it lasts longer */
     }
     /* What replaces a target: of an accumulator the value in its layout, from which a kept result
      * may have been made. */
     for (int32_t i = 0; i < l->g->n_updates; i++) {
         const dtp_update *u = &l->g->updates[i];
+        if (!is_here(l, u->target, true)) {
+            continue;
+        }
         const dtp_value_id target = p->tensor_value[u->target];
         dtp_value_id v = l->g->tensors[u->target].per_step ? p->tensor_latest[u->value] : -1;
         while (v >= 0 && !dtp_layout_equal(&p->values[v].layout, &p->values[target].layout)) {
@@ -330,13 +391,17 @@ static dtp_status lower_all(lowering *l, dtp_err *err)
 dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_options *options,
                      dtp_program **out, dtp_err *err)
 {
-    lowering l = {.g = g, .s = s, .options = options};
+    lowering l = {.g = g, .s = s, .options = options, .stages = g->stages};
     if (options == NULL || options->redistributor == NULL || options->target == NULL) {
         return DTP_FAIL(err, DTP_INVALID,
                         "a lowering without a target or one who plans its redistributions");
     }
     DTP_TRY(dtp_sharding_check(g, s, err));
     DTP_TRY(dtp_program_create(g, &s->mesh, options->target, &l.p, err));
+    if (g->stages != NULL) {
+        l.p->stage = options->stage;
+        l.p->slots = dtp_stage_slots(g, options->stage);
+    }
     l.p->redistributor = options->redistributor;
     l.p->plain_names = options->unplaced;
     l.p->joins = !options->plain && options->target->join > 0;

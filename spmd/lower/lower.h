@@ -23,6 +23,7 @@ typedef struct dtp_lower_options {
                                only simulated with it, and keeps the peak without; 0: none */
     bool unplaced;          /* no memory plan: for prices and timelines */
     bool kept;         /* the program keeps the plain one, and what dtp_program_arrange needs */
+    int32_t stage;     /* of a graph with stages: whose program is made; 0 without */
     bool keep_partial; /* what survives the step may stay partial; else it is reduced */
     const dtp_redistributor *redistributor; /* who plans redistributions; not NULL */
     const dtp_target *target;               /* what the program is for; not NULL */

@@ -6,9 +6,15 @@
  * first, long-lived bulk first, by time) and the lowest peak wins; the search stops at once when
  * the peak equals the largest sum of simultaneously needed bytes, below which nothing fits.
  * Resident buffers come first, packed from offset 0: they are needed always.
+ *
+ * Of a stage what lives from a forward section to the backward section, and what either sends or
+ * receives, lies behind them in slots of equal size, one for each microbatch in flight: placed
+ * once, over the time of one microbatch. Sections of different microbatches alternate, but none
+ * of them uses another one's slot, and the other buffers end with their section.
  */
 #include "core/base/safe_int.h"
 #include "core/base/sort.h"
+#include "core/transform/stages.h"
 #include "spmd/lower/first_fit.h"
 #include "spmd/lower/fsdp_memory.h"
 #include "spmd/lower/memplan.h"
@@ -112,14 +118,56 @@ dtp_status dtp_memplan__place(dtp_interval *items, int32_t n, int64_t enough, in
 
 /* ---- programs ---- */
 
+/* By root: whether the buffer belongs to the stash of a stage. */
+static dtp_status find_stash(const dtp_program *p, const dtp_interval *spans, dtp_arena *arena,
+                             bool **out, dtp_err *err)
+{
+    const int32_t back = dtp_section_begin(p, p->instrs, p->n_instrs, DTP_SECTION_BACKWARD);
+    const int32_t body = dtp_program_body(p);
+    bool *is;
+    DTP_TRY(DTP_NEW(arena, is, p->n_values, err));
+    for (dtp_value_id v = 0; v < p->n_values && p->slots > 0; v++) {
+        const dtp_value *value = &p->values[v];
+        const dtp_value_id root = dtp_value_root(p, v);
+        const bool crosses =
+            spans[root].first < back && spans[root].last >= back && !p->values[root].once;
+        const bool received = value->kind == DTP_VALUE_INPUT && value->tensor >= 0 &&
+                              p->graph->tensors[value->tensor].kind == DTP_TENSOR_VALUE;
+        const bool sent = value->sent > 0 && value->sent <= DTP_SECTION_BACKWARD + 1;
+        is[root] = is[root] || crosses || ((received || sent) && spans[root].first < body);
+    }
+    *out = is;
+    return DTP_OK;
+}
+
+/* Places the stash behind *base, which moves behind its slots. */
+static dtp_status place_stash(dtp_program *p, int32_t n, const dtp_value_id *ids,
+                              dtp_interval *stash, int64_t *base, dtp_err *err)
+{
+    int64_t bytes = 0, all;
+    p->slots_at = *base;
+    DTP_TRY(n > 0 ? dtp_memplan__place(stash, n, 0, &bytes, err) : DTP_OK);
+    p->slot_bytes = bytes;
+    for (int32_t i = 0; i < n; i++) {
+        p->values[ids[i]].offset = *base + stash[i].offset;
+        p->values[ids[i]].in_slot = true;
+    }
+    return dtp_mul_i64(bytes, p->slots, &all) && dtp_add_i64(*base, all, base)
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_RANGE, "the stash of one rank exceeds 2^63 bytes");
+}
+
 static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena, dtp_err *err)
 {
-    int64_t base = 0, held = 0, peak;
-    int32_t n = 0;
-    dtp_interval *spans;
-    dtp_value_id *ids;
+    int64_t base = 0, held = 0, peak = 0;
+    int32_t n = 0, n_slot = 0;
+    dtp_interval *spans, *stash;
+    dtp_value_id *ids, *slot_ids;
+    bool *in_stash;
     DTP_TRY(DTP_NEW(arena, spans, p->n_values, err));
     DTP_TRY(DTP_NEW(arena, ids, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, stash, p->n_values, err));
+    DTP_TRY(DTP_NEW(arena, slot_ids, p->n_values, err));
     /* The time in which the buffer of each root is needed: that of everything inside it. */
     for (int32_t v = 0; v < p->n_values; v++) {
         spans[v] = (dtp_interval){.bytes = p->values[v].bytes, .first = INT32_MAX, .last = -1};
@@ -133,8 +181,10 @@ static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena
         span->first = value->first < span->first ? value->first : span->first;
         span->last = value->last > span->last ? value->last : span->last;
     }
+    DTP_TRY(find_stash(p, spans, arena, &in_stash, err));
     for (int32_t v = 0; v < p->n_values; v++) {
         p->values[v].offset = -1;
+        p->values[v].in_slot = false;
         if (p->values[v].parent >= 0 || spans[v].last < 0 || p->values[v].external) {
             continue;
         }
@@ -146,6 +196,11 @@ static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena
             }
             continue;
         }
+        if (in_stash[v]) {
+            slot_ids[n_slot] = v;
+            stash[n_slot++] = spans[v];
+            continue;
+        }
         ids[n] = v;
         spans[n++] = spans[v];
     }
@@ -155,12 +210,14 @@ static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena
     if (!dtp_add_i64(base, held, &base)) {
         return DTP_FAIL(err, DTP_RANGE, "parameters and state exceed 2^63 bytes");
     }
+    DTP_TRY(place_stash(p, n_slot, slot_ids, stash, &base, err));
     DTP_TRY(dtp_memplan__place(spans, n, enough - base, &peak, err));
     for (int32_t i = 0; i < n; i++) {
         p->values[ids[i]].offset = base + spans[i].offset;
     }
     for (int32_t v = 0; v < p->n_values; v++) {
         p->values[v].offset = p->values[dtp_value_root(p, v)].offset;
+        p->values[v].in_slot = p->values[dtp_value_root(p, v)].in_slot;
     }
     return dtp_add_i64(base, peak, &p->peak_bytes)
                ? DTP_OK

@@ -10,7 +10,7 @@
  * it writes; a tail may move down to before the first one that touches its results or writes its
  * operands. Both in terms of buffers (roots), so that values in one buffer stay in order.
  * A collective that only reads the result of another does not wait for it: the communication queue
- * runs in the order of the STARTs, which is kept then. The body of a microbatch is not left.
+ * runs in the order of the STARTs, which is kept then. A section (dtp_instr_section) is not left.
  *
  * With depth K a head does not move above the head of the K-th unit before it, nor a tail below
  * the head of the K-th unit after it: at most 2K + 1 collectives are under way. Then, in serial
@@ -25,6 +25,7 @@
 
 #include <string.h>
 
+#include "core/transform/stages.h"
 #include "spmd/lower/memplan.h"
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/needed.h"
@@ -46,7 +47,9 @@ typedef struct accesses {
 typedef struct dtp_overlap_orders {
     const dtp_program *p;
     const dtp_overlap *overlap;
-    int32_t n, body;
+    int32_t n;
+    int32_t *section_of;  /* by serial instruction */
+    int32_t *begin, *end; /* by section: its gaps */
     dtp_instr *serial;
     int32_t n_units;
     dtp_comm_unit *units;
@@ -121,7 +124,7 @@ static void clear_accesses(ordering *o, int32_t place)
 static int32_t lowest(const ordering *o, const dtp_comm_unit *u)
 {
     const dtp_instr *start = &o->serial[u->start];
-    int32_t gap = u->head < o->body ? o->body : o->n;
+    int32_t gap = o->end[o->section_of[u->head]];
     for (int32_t k = 0; k < start->n_in; k++) {
         const accesses *a = of(o, start->in[k]);
         gap = least(gap, least(a->write, a->start_write));
@@ -143,7 +146,7 @@ static int32_t lowest(const ordering *o, const dtp_comm_unit *u)
 static int32_t highest(const ordering *o, const dtp_comm_unit *u)
 {
     const dtp_instr *start = &o->serial[u->start];
-    int32_t gap = u->head < o->body ? 0 : o->body;
+    int32_t gap = o->begin[o->section_of[u->head]];
     for (int32_t k = 0; k < start->n_in; k++) {
         const accesses *a = of(o, start->in[k]);
         gap = most(gap, most(a->write, a->start_write));
@@ -386,12 +389,19 @@ dtp_status dtp_overlap_orders_create(const dtp_program *p, dtp_arena *arena,
             o->serial[o->n++] = from[i];
         }
     }
-    o->body = o->n;
-    while (dtp_program_microbatches(p) > 1 && o->body > 0 &&
-           o->serial[o->body - 1].phase == DTP_UPDATE) {
-        o->body--;
+    const int32_t n_sections =
+        DTP_SECTION_UPDATE + (p->graph->stages != NULL ? p->graph->stages->n_parts : 1);
+    DTP_TRY(DTP_NEW(arena, o->section_of, all, err));
+    DTP_TRY(DTP_NEW(arena, o->begin, n_sections, err));
+    DTP_TRY(DTP_NEW(arena, o->end, n_sections, err));
+    for (int32_t i = 0; i < o->n; i++) {
+        o->section_of[i] = dtp_instr_section(p, &o->serial[i]);
     }
-    o->n_units = dtp_comm_units_find(o->serial, o->n, true, o->units, o->unit_of);
+    for (int32_t k = 0; k < n_sections; k++) {
+        o->begin[k] = dtp_section_begin(p, o->serial, o->n, k);
+        o->end[k] = dtp_section_begin(p, o->serial, o->n, k + 1);
+    }
+    o->n_units = dtp_comm_units_find(p, o->serial, o->n, true, o->units, o->unit_of);
     for (int i = 0; i < 2; i++) {
         DTP_TRY(DTP_NEW(arena, o->first[i], (size_t)o->n + 3, err));
         DTP_TRY(DTP_NEW(arena, o->list[i], (size_t)o->n_units + 1, err));

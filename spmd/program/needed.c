@@ -41,7 +41,9 @@ static void find_needs(dtp_needed *needed, const dtp_program *p, const dtp_instr
         if (value->kind == DTP_VALUE_RESIDENT || value->kind == DTP_VALUE_INPUT) {
             touch(needed, v, 0);
         }
-        if (value->kind == DTP_VALUE_RESIDENT || value->keep) {
+        if (value->sent > 0) {
+            touch(needed, v, dtp_section_begin(p, instrs, n, value->sent) - 1);
+        } else if (value->kind == DTP_VALUE_RESIDENT || value->keep) {
             touch(needed, v, n > 0 ? n - 1 : 0);
         }
     }
@@ -149,18 +151,18 @@ static bool at_end(const dtp_instr *instrs, const dtp_comm_unit *u, bool head, d
 }
 
 /* Whether a copy or cast that stands beside a unit belongs to its head, or tail. */
-static bool belongs(const dtp_instr *instrs, const dtp_comm_unit *u, bool head, bool casts,
-                    const dtp_instr *instr)
+static bool belongs(const dtp_program *p, const dtp_instr *instrs, const dtp_comm_unit *u,
+                    bool head, bool casts, const dtp_instr *instr)
 {
     const dtp_copy_kind kind = head ? DTP_COPY_PACK : DTP_COPY_UNPACK;
     const bool copy = instr->kind == DTP_INSTR_COPY && instr->move.kind == kind;
     return (copy || (casts && dtp_instr_is_cast(instr))) &&
-           dtp_instrs_alike(instr, &instrs[u->start]) &&
+           dtp_instrs_alike(p, instr, &instrs[u->start]) &&
            at_end(instrs, u, head, head ? instr->out[0] : instr->in[0]);
 }
 
-int32_t dtp_comm_units_find(const dtp_instr *instrs, int32_t n, bool casts, dtp_comm_unit *units,
-                            int32_t *unit_of)
+int32_t dtp_comm_units_find(const dtp_program *p, const dtp_instr *instrs, int32_t n, bool casts,
+                            dtp_comm_unit *units, int32_t *unit_of)
 {
     int32_t n_units = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -172,10 +174,10 @@ int32_t dtp_comm_units_find(const dtp_instr *instrs, int32_t n, bool casts, dtp_
         }
         dtp_comm_unit u = {.head = i, .start = i, .tail = i};
         while (u.head > 0 && unit_of[u.head - 1] < 0 &&
-               belongs(instrs, &u, true, casts, &instrs[u.head - 1])) {
+               belongs(p, instrs, &u, true, casts, &instrs[u.head - 1])) {
             u.head--;
         }
-        while (u.tail + 1 < n && belongs(instrs, &u, false, casts, &instrs[u.tail + 1])) {
+        while (u.tail + 1 < n && belongs(p, instrs, &u, false, casts, &instrs[u.tail + 1])) {
             u.tail++;
         }
         for (int32_t k = u.head; k <= u.tail; k++) {

@@ -49,7 +49,7 @@ typedef struct dtp_comm_unit {
 
 /* In order; *units and unit_of[i], the unit of instruction i or -1, have room for n. Without
  * `casts` they belong to no unit. */
-int32_t dtp_comm_units_find(const dtp_instr *instrs, int32_t n, bool casts, dtp_comm_unit *units,
-                            int32_t *unit_of);
+int32_t dtp_comm_units_find(const dtp_program *p, const dtp_instr *instrs, int32_t n, bool casts,
+                            dtp_comm_unit *units, int32_t *unit_of);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/safe_int.h"
+#include "core/transform/stages.h"
 #include "spmd/program/program_internal.h"
 
 /* A reset starts a fresh arena once this much of the old one is beyond reuse. */
@@ -182,9 +183,38 @@ bool dtp_instr_runs_in(const dtp_program *p, const dtp_instr *instr, int32_t j)
                                       : j == 0 || !instr->once;
 }
 
-bool dtp_instrs_alike(const dtp_instr *a, const dtp_instr *b)
+int32_t dtp_instr_section(const dtp_program *p, const dtp_instr *instr)
 {
-    return a->phase == b->phase && a->once == b->once;
+    const dtp_stages *stages = p->graph != NULL ? p->graph->stages : NULL;
+    if (stages == NULL) {
+        return instr->phase == DTP_UPDATE && dtp_program_microbatches(p) > 1 ? DTP_SECTION_UPDATE
+                                                                             : 0;
+    }
+    if (instr->phase != DTP_UPDATE) {
+        return instr->phase == DTP_FORWARD ? DTP_SECTION_FORWARD : DTP_SECTION_BACKWARD;
+    }
+    const bool update = instr->node >= 0 && p->graph->nodes[instr->node].phase == DTP_UPDATE;
+    return DTP_SECTION_UPDATE + (update ? stages->part[instr->node] : stages->n_parts - 1);
+}
+
+int32_t dtp_section_begin(const dtp_program *p, const dtp_instr *instrs, int32_t n, int32_t section)
+{
+    int32_t low = 0;
+    while (low < n) {
+        const int32_t middle = low + (n - low) / 2;
+        if (dtp_instr_section(p, &instrs[middle]) < section) {
+            low = middle + 1;
+        } else {
+            n = middle;
+        }
+    }
+    return low;
+}
+
+bool dtp_instrs_alike(const dtp_program *p, const dtp_instr *a, const dtp_instr *b)
+{
+    return a->phase == b->phase && a->once == b->once &&
+           dtp_instr_section(p, a) == dtp_instr_section(p, b);
 }
 
 dtp_value_id dtp_program__lasting(const dtp_program *p, const dtp_instr *instr, int32_t k)

@@ -37,6 +37,12 @@ typedef struct dtp_value {
     bool once;             /* an instruction writes it that runs once for all microbatches: what
                               others read of it lasts from the first microbatch to the last */
     bool keep;             /* must survive the step: outputs, fetches */
+    int32_t arrives;       /* an INPUT that another stage sends: before this section of the stage;
+                              else 0 */
+    int32_t sent;          /* it is kept for other stages until this section has ended, and no
+                              longer: 1 + the section; 0: it is not sent, or kept as well */
+    bool in_slot;          /* one for every slot of the stash: it lives from a forward section to
+                              the backward section, or is sent or received by one of them */
     bool external;         /* it lies in a buffer of the caller, not in the device arena; so do all
                               values with the same root */
     dtp_value_id previous; /* an earlier version of the same tensor in another layout; -1 = none */
@@ -166,7 +172,13 @@ struct dtp_program {
     dtp_mesh mesh;
     const dtp_target *target; /* what it was lowered for */
     bool joins;               /* updates share launches (dtp_instr.joined) */
-    bool plain_names;         /* values are named after their tensor alone: quicker, for pricing */
+    int32_t stage;            /* of a graph with stages: whose program it is; else 0 */
+    const struct dtp_program *const *stages; /* the programs of all stages, once all are made; else
+                                                NULL */
+    int32_t slots; /* of a graph with stages: what is in_slot lies slots times in the arena, with
+                      slot_bytes between; value.offset is that in slot 0. Else 0 */
+    int64_t slots_at, slot_bytes;
+    bool plain_names; /* values are named after their tensor alone: quicker, for pricing */
     int32_t n_values, cap_values;
     dtp_value *values;
     int32_t n_instrs, cap_instrs;
@@ -206,8 +218,15 @@ int32_t dtp_program_microbatches(const dtp_program *p);
 int32_t dtp_instr_runs(const dtp_program *p, const dtp_instr *instr);
 /* Whether it runs in microbatch j: an update in the last one, what runs once in the first one. */
 bool dtp_instr_runs_in(const dtp_program *p, const dtp_instr *instr, int32_t j);
-/* Whether two instructions belong to one phase and run equally often. */
-bool dtp_instrs_alike(const dtp_instr *a, const dtp_instr *b);
+/* The part of a step that an instruction belongs to, no START or WAIT of which leaves it. Of a
+ * stage its section (core/transform/stages.h); else 0, or 2 for what runs after the last of several
+ * microbatches. */
+int32_t dtp_instr_section(const dtp_program *p, const dtp_instr *instr);
+/* Instructions of a list, in their order, before those of a section and all behind it. */
+int32_t dtp_section_begin(const dtp_program *p, const dtp_instr *instrs, int32_t n,
+                          int32_t section);
+/* Whether two instructions belong to one phase and section, and run equally often. */
+bool dtp_instrs_alike(const dtp_program *p, const dtp_instr *a, const dtp_instr *b);
 /* Instructions that run for every microbatch; n_instrs without microbatches. */
 int32_t dtp_program_body(const dtp_program *p);
 

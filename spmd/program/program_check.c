@@ -13,12 +13,16 @@
  *    without what runs once, from what the first one left of parameters, sums and what runs once;
  *  - what must hold at the end: kept values intact, every updated parameter in its place.
  *
+ * Of a stage sections alternate with those of other microbatches. It is enough that one microbatch
+ * is right: sections do not mix, what lives between them lies in the slots and nothing else does.
+ *
  * Buffers of the caller (external values) have no place in the arena; for the run over memory they
  * lie behind it, each by itself.
  */
 #include <string.h>
 
 #include "core/base/safe_int.h"
+#include "core/transform/stages.h"
 #include "spmd/program/program_check.h"
 
 enum { ALIGNMENT = 64 };
@@ -138,6 +142,73 @@ static dtp_status check_value(const checker *c, dtp_value_id id, dtp_err *err)
     return lives ? DTP_OK
                  : DTP_FAIL(err, DTP_INTERNAL, "live from %d to %d of %d instructions", v->first,
                             v->last, p->n_instrs);
+}
+
+/* ---- sections and slots of a stage ---- */
+
+static dtp_status check_slot(const dtp_program *p, dtp_value_id id, int32_t back, dtp_err *err)
+{
+    const dtp_value *v = &p->values[id], *root = &p->values[root_of(p, id)];
+    const int64_t end = p->slots_at + p->slot_bytes, all = p->slots_at + p->slots * p->slot_bytes;
+    const bool body = v->first < dtp_program_body(p);
+    const bool stays = root->kind == DTP_VALUE_RESIDENT || root->once;
+    const bool crosses = v->first < back && v->last >= back;
+    const bool received = v->kind == DTP_VALUE_INPUT && v->tensor >= 0 &&
+                          p->graph->tensors[v->tensor].kind == DTP_TENSOR_VALUE;
+    if (v->in_slot ? v->offset < p->slots_at || v->offset > end - v->bytes
+                   : v->bytes > 0 && v->offset < all && v->offset > p->slots_at - v->bytes) {
+        return DTP_FAIL(err, DTP_INTERNAL,
+                        "%lld bytes at %lld, slots lie at %lld, %d of %lld bytes",
+                        (long long)v->bytes, (long long)v->offset, (long long)p->slots_at, p->slots,
+                        (long long)p->slot_bytes);
+    }
+    return v->in_slot || stays || !body || !(crosses || received || v->sent > 0)
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INTERNAL, "it outlives its section outside of the slots");
+}
+
+static dtp_status check_sections(const dtp_program *p, dtp_err *err)
+{
+    const int32_t back = dtp_section_begin(p, p->instrs, p->n_instrs, DTP_SECTION_BACKWARD);
+    int64_t all;
+    if (p->graph->stages == NULL) {
+        return DTP_OK;
+    }
+    if (p->slots < 1 || p->slot_bytes < 0 || p->slot_bytes % ALIGNMENT != 0 ||
+        !dtp_mul_i64(p->slots, p->slot_bytes, &all) || p->slots_at < 0 ||
+        p->slots_at > p->peak_bytes - all) {
+        return DTP_FAIL(err, DTP_INTERNAL, "program: %d slots of %lld bytes do not fit", p->slots,
+                        (long long)p->slot_bytes);
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        const int32_t section = dtp_instr_section(p, instr);
+        const bool pair = instr->kind == DTP_INSTR_START || instr->kind == DTP_INSTR_WAIT;
+        if ((i > 0 && section < dtp_instr_section(p, instr - 1)) ||
+            (pair && (instr->pair < 0 || instr->pair >= p->n_instrs ||
+                      dtp_instr_section(p, &p->instrs[instr->pair]) != section)) ||
+            (instr->joined && (i == 0 || dtp_instr_section(p, instr - 1) != section))) {
+            return DTP_FAIL(err, DTP_INTERNAL, "program: instruction %d leaves its section", i);
+        }
+        for (int32_t k = 0; k < instr->n_in; k++) {
+            if (p->values[instr->in[k]].arrives > section) {
+                return DTP_FAIL(err, DTP_INTERNAL,
+                                "program: instruction %d reads '%s' before it arrives", i,
+                                p->values[instr->in[k]].name);
+            }
+        }
+    }
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        DTP_TRY(dtp_err_prefixed(check_slot(p, v, back, err), err, "program: value %d '%s'", v,
+                                 p->values[v].name));
+    }
+    return DTP_OK;
+}
+
+/* Whether the stage has the tensor itself, and not a copy. */
+static bool is_at_home(const dtp_program *p, dtp_tensor_id t)
+{
+    return p->graph->stages == NULL || p->graph->stages->home[t] == p->stage;
 }
 
 /* ---- the run over memory ---- */
@@ -357,6 +428,23 @@ static dtp_status run_instr(checker *c, int32_t i, dtp_err *err)
     return DTP_OK;
 }
 
+/* Inputs come at the begin of their section, before instruction i; what arrives during the update
+ * may come at its begin. */
+static dtp_status arrive(checker *c, int32_t i, dtp_err *err)
+{
+    const dtp_program *p = c->p;
+    const int32_t before = i > 0 ? dtp_instr_section(p, &p->instrs[i - 1]) : -1;
+    const int32_t now = i > 0 ? dtp_instr_section(p, &p->instrs[i]) : 0;
+    for (dtp_value_id v = 0; v < p->n_values && before < now; v++) {
+        const int32_t arrives = p->values[v].arrives;
+        const int32_t at = arrives < DTP_SECTION_UPDATE ? arrives : DTP_SECTION_UPDATE;
+        if (p->values[v].kind == DTP_VALUE_INPUT && before < at && at <= now) {
+            DTP_TRY(write_value(c, v, i - 1, true, err));
+        }
+    }
+    return DTP_OK;
+}
+
 /* What the next microbatch finds: parameters and states, sums where they are added up, what runs
  * once, and other inputs. */
 static dtp_status next_microbatch(checker *c, dtp_err *err)
@@ -380,11 +468,8 @@ static dtp_status next_microbatch(checker *c, dtp_err *err)
     c->again = true;
     for (int32_t v = 0; v < p->n_values; v++) {
         c->pending[v] = false;
-        if (p->values[v].kind == DTP_VALUE_INPUT) {
-            DTP_TRY(write_value(c, v, -1, true, err));
-        }
     }
-    return DTP_OK;
+    return arrive(c, 0, err);
 }
 
 /* ---- the end ---- */
@@ -405,6 +490,9 @@ static dtp_status check_updates(const checker *c, dtp_err *err)
             }
             target = -1;
         }
+        if (!is_at_home(p, p->graph->updates[k].target)) {
+            continue;
+        }
         const char *name = p->graph->tensors[p->graph->updates[k].target].name;
         if (target < 0 || p->values[target].kind != DTP_VALUE_RESIDENT) {
             return DTP_FAIL(err, DTP_INTERNAL, "'%s' is not updated", name);
@@ -423,6 +511,9 @@ static dtp_status check_updates(const checker *c, dtp_err *err)
 static dtp_status check_kept(const checker *c, dtp_tensor_id t, dtp_err *err)
 {
     dtp_value_id v = c->p->tensor_value[t];
+    if (!is_at_home(c->p, t)) {
+        return DTP_OK;
+    }
     if (v < 0 || v >= c->p->n_values || !c->p->values[v].keep || c->p->values[v].tensor != t) {
         return DTP_FAIL(err, DTP_INTERNAL, "result '%s' is not kept", c->p->graph->tensors[t].name);
     }
@@ -439,7 +530,7 @@ static dtp_status check_end(const checker *c, dtp_err *err)
         for (int32_t u = 0; u < p->n_updates && stays; u++) {
             stays = p->updates[u].target != v;
         }
-        stays = stays || (value->kind != DTP_VALUE_RESIDENT && value->keep);
+        stays = stays || (value->kind != DTP_VALUE_RESIDENT && value->keep && value->sent == 0);
         if (stays && !is_valid(c, v)) {
             return DTP_FAIL(err, DTP_INTERNAL, "'%s' must survive the step but is overwritten",
                             value->name);
@@ -524,14 +615,25 @@ static dtp_status run_all(checker *c, dtp_err *err)
     const dtp_program *p = c->p;
     const int32_t body = dtp_program_body(p);
     for (int32_t i = 0; i < body; i++) {
+        DTP_TRY(i > 0 ? arrive(c, i, err) : DTP_OK);
         DTP_TRY(in_instr(p, i, dtp_check__instr(p, i, err), err));
         DTP_TRY(in_instr(p, i, run_instr(c, i, err), err));
+        const int32_t now = dtp_instr_section(p, &p->instrs[i]);
+        const bool ends = i + 1 == body || dtp_instr_section(p, &p->instrs[i + 1]) != now;
+        for (dtp_value_id v = 0; v < p->n_values && ends; v++) {
+            if (p->values[v].sent == now + 1 && !is_valid(c, v)) {
+                return DTP_FAIL(err, DTP_INTERNAL, "program: '%s' is overwritten before it is sent",
+                                p->values[v].name);
+            }
+        }
     }
     DTP_TRY(dtp_program_microbatches(p) > 1 ? next_microbatch(c, err) : DTP_OK);
     for (int32_t i = 0; i < body && dtp_program_microbatches(p) > 1; i++) {
+        DTP_TRY(i > 0 ? arrive(c, i, err) : DTP_OK);
         DTP_TRY(in_instr(p, i, p->instrs[i].once ? DTP_OK : run_instr(c, i, err), err));
     }
     for (int32_t i = body; i < p->n_instrs; i++) {
+        DTP_TRY(i > 0 ? arrive(c, i, err) : DTP_OK);
         DTP_TRY(in_instr(p, i, dtp_check__instr(p, i, err), err));
         DTP_TRY(in_instr(p, i, run_instr(c, i, err), err));
     }
@@ -556,6 +658,7 @@ static dtp_status check(checker *c, dtp_arena *arena, dtp_err *err)
         DTP_TRY(dtp_err_prefixed(check_value(c, v, err), err, "program: value %d '%s'", v,
                                  p->values[v].name));
     }
+    DTP_TRY(check_sections(p, err));
     int64_t behind = p->peak_bytes;
     for (int32_t v = 0; v < p->n_values; v++) {
         c->at[v] = p->values[v].external ? behind : p->values[v].offset;
@@ -570,11 +673,11 @@ static dtp_status check(checker *c, dtp_arena *arena, dtp_err *err)
         }
     }
     for (int32_t v = 0; v < p->n_values; v++) {
-        const dtp_value_kind kind = p->values[v].kind;
-        if (kind == DTP_VALUE_RESIDENT || kind == DTP_VALUE_INPUT) {
+        if (p->values[v].kind == DTP_VALUE_RESIDENT) {
             DTP_TRY(write_value(c, v, -1, true, err));
         }
     }
+    DTP_TRY(arrive(c, 0, err));
     for (int32_t i = 0; i < p->n_instrs; i++) {
         DTP_TRY(in_instr(p, i, p->instrs[i].joined ? check_joined(c, i, err) : DTP_OK, err));
     }

@@ -202,7 +202,7 @@ static bool alike(const sweep *s, int32_t unit, int32_t other)
     const bool group = is_fsdp(s, unit);
     return group == is_fsdp(s, other) && (!group || same_group(s, a, b)) &&
            a->coll.kind == b->coll.kind && a->coll.set == b->coll.set &&
-           a->coll.dtype == b->coll.dtype && dtp_instrs_alike(a, b);
+           a->coll.dtype == b->coll.dtype && dtp_instrs_alike(s->p, a, b);
 }
 
 /* Keeps all that a unit touches at instructions first..last. */
@@ -354,7 +354,7 @@ static void take_sums(sweep *s)
         dtp_comm_unit *u = &s->units[unit];
         for (int32_t i = u->tail + 1; i < s->p->n_instrs && i == u->tail + 1; i++) {
             const dtp_instr *sum = &instrs[i];
-            bool adds = is_sum(sum) && dtp_instrs_alike(sum, &instrs[u->start]) &&
+            bool adds = is_sum(sum) && dtp_instrs_alike(s->p, sum, &instrs[u->start]) &&
                         dtp_coll_reduces(instrs[u->start].coll.kind);
             for (int32_t k = 0; k < sum->n_in && adds; k++) {
                 if (sum->in[k] == instrs[u->tail].out[0]) {
@@ -386,7 +386,7 @@ static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, const bool *
     int32_t most = 0;
     DTP_TRY(DTP_NEW(scratch, s.units, n, err));
     DTP_TRY(DTP_NEW(scratch, s.unit_of, n, err));
-    s.n_units = dtp_comm_units_find(p->instrs, n, true, s.units, s.unit_of);
+    s.n_units = dtp_comm_units_find(p, p->instrs, n, true, s.units, s.unit_of);
     if (!up) {
         take_sums(&s);
     }

@@ -50,7 +50,7 @@ dtp_status dtp_program__join(dtp_program *p, dtp_arena *scratch, dtp_err *err)
         dtp_instr *instr = &p->instrs[i];
         const bool member = is_member(p, instr);
         instr->joined = member && first >= 0 && i - first < p->target->join &&
-                        instr->phase == p->instrs[first].phase &&
+                        dtp_instrs_alike(p, instr, &p->instrs[first]) &&
                         is_independent(p, instr, &l, first + 1);
         first = instr->joined ? first : member ? i : -1;
         for (int32_t k = 0; member && k < instr->n_in; k++) {

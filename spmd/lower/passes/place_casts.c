@@ -45,7 +45,8 @@ static bool passes(const sweep *s, const dtp_instr *cast, const dtp_instr *other
 {
     const dtp_value_id *roots = s->needed.roots;
     const dtp_value_id in = roots[cast->in[0]], out = roots[cast->out[0]];
-    bool free = other->phase == cast->phase; /* and so in the same part of a step */
+    bool free = other->phase == cast->phase && /* and so in the same part of a step */
+                dtp_instr_section(s->p, other) == dtp_instr_section(s->p, cast);
     for (int32_t k = 0; k < other->n_in; k++) {
         free = free && roots[other->in[k]] != out;
     }
@@ -77,7 +78,7 @@ static int32_t place_of(sweep *s, int32_t i)
     }
     const int32_t end = s->up ? s->units[u].tail : s->units[u].head;
     const int32_t first = s->up ? end + 1 : i + 1, last = s->up ? i - 1 : end - 1;
-    bool free = first <= last && dtp_instrs_alike(&s->p->instrs[end], cast);
+    bool free = first <= last && dtp_instrs_alike(s->p, &s->p->instrs[end], cast);
     for (int32_t k = first; k <= last && free; k++) {
         free = passes(s, cast, &s->p->instrs[k]);
     }
@@ -117,7 +118,7 @@ static dtp_status run_sweep(dtp_program *p, bool up, dtp_arena *scratch, dtp_err
     DTP_TRY(DTP_NEW(scratch, s.units, n, err));
     DTP_TRY(DTP_NEW(scratch, s.place, n, err));
     DTP_TRY(DTP_NEW(scratch, s.unit_of, p->n_values, err));
-    s.n_units = dtp_comm_units_find(p->instrs, n, false, s.units, s.place);
+    s.n_units = dtp_comm_units_find(p, p->instrs, n, false, s.units, s.place);
     DTP_TRY(dtp_needed_find(p, p->instrs, n, scratch, &s.needed, err));
     find_ends(&s);
     for (int32_t i = 0; i < n; i++) {
