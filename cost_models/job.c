@@ -23,8 +23,8 @@ static dtp_status shard(const dtp_graph *model, const dtp_job_options *o, dtp_jo
     }
     const dtp_mesh one = {0};
     const dtp_mesh *mesh = o->mesh != NULL ? o->mesh : &one;
-    const dtp_variant_texts texts = {o->outputs, o->precision, o->remat, o->microbatches,
-                                     o->regather};
+    const dtp_variant_texts texts = {o->outputs,  o->precision, o->remat, o->microbatches,
+                                     o->regather, o->stages,    o->slots};
     dtp_layout_rules rules;
     DTP_TRY(dtp_graph_variant_parse(&texts, model, job->arena, &job->variant, err));
     DTP_TRY(dtp_graph_with_variant(model, &job->variant, 0, NULL, &job->graph, err));
@@ -120,16 +120,25 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
         DTP_TRY(
             dtp_pins_strict(job->graph, &job->sharding, job->lowering.redistributor, &pins, err));
     }
+    DTP_TRY(dtp_stages_mesh(&job->sharding.mesh, dtp_graph_stages(job->graph), &job->mesh, err));
     dtp_lower_options options = job->lowering.options;
     DTP_TRY(find_fetches(model, job, o, &options.n_fetch, &options.fetch, err));
-    DTP_TRY(dtp_lower(job->graph, &job->sharding, &options, &job->program, err));
-    DTP_TRY(dtp_program_check(job->program, err));
+    if (job->graph->stages != NULL) {
+        DTP_TRY(dtp_pipeline_create(job->graph, &job->sharding, &options, &job->pipeline, err));
+        job->program = job->pipeline->programs[0];
+    } else {
+        DTP_TRY(dtp_lower(job->graph, &job->sharding, &options, &job->program, err));
+        DTP_TRY(dtp_program_check(job->program, err));
+    }
     if (o->machine != NULL) {
         dtp_pricer pricer;
         DTP_TRY(dtp_pricer_init(o->machine, &job->sharding.mesh, options.target, &pricer, err));
-        DTP_TRY(dtp_predict(&pricer, job->program, &job->predicted, err));
+        DTP_TRY(job->pipeline != NULL
+                    ? dtp_pipeline_predict(job->pipeline, &pricer, &job->predicted, err)
+                    : dtp_predict(&pricer, job->program, &job->predicted, err));
         dtp_predict_throughput(model, o->machine, &job->variant.precision,
-                               dtp_mesh_ranks(&job->sharding.mesh), &job->predicted);
+                               dtp_graph_stages(job->graph) * dtp_mesh_ranks(&job->sharding.mesh),
+                               &job->predicted);
         job->has_prediction = true;
     } else if (listed && o->plan->machine != NULL) { /* else the price is of another program */
         job->predicted = o->plan->predicted;
@@ -158,7 +167,10 @@ dtp_status dtp_job_create(const dtp_graph *model, const dtp_job_options *options
 void dtp_job_destroy(dtp_job *job)
 {
     if (job != NULL) {
-        dtp_program_destroy(job->program);
+        if (job->pipeline == NULL) {
+            dtp_program_destroy(job->program);
+        }
+        dtp_pipeline_destroy(job->pipeline);
         dtp_graph_destroy(job->graph);
         dtp_arena_destroy(job->arena);
         free(job);
@@ -172,7 +184,7 @@ const dtp_program *dtp_job_program(const dtp_job *job)
 
 const dtp_mesh *dtp_job_mesh(const dtp_job *job)
 {
-    return &job->sharding.mesh;
+    return &job->mesh;
 }
 
 const dtp_prediction *dtp_job_predicted(const dtp_job *job)

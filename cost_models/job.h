@@ -2,6 +2,7 @@
 #ifndef DTP_COST_MODELS_JOB_H
 #define DTP_COST_MODELS_JOB_H
 
+#include "cost_models/pipeline.h"
 #include "cost_models/plan_lowering.h"
 #include "dtp/session.h"
 
@@ -12,7 +13,9 @@ struct dtp_job {
     dtp_arena *arena;
     dtp_sharding sharding;
     dtp_plan_lowering lowering;
-    dtp_program *program;
+    dtp_mesh mesh;            /* of all ranks */
+    dtp_program *program;     /* of a graph with stages that of the first one, the pipeline's */
+    dtp_pipeline *pipeline;   /* NULL: there are no stages */
     dtp_prediction predicted; /* of the program; from the plan when there is no machine */
     bool has_prediction;
 };

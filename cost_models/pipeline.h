@@ -1,14 +1,16 @@
-/* How long a step with pipeline stages takes: the table of their sections, replayed with the times
- * of sections and messages. */
+/* A step of a plan with stages: the program of every stage, the table of their sections, and how
+ * long it takes. Each section is simulated once on its stage (cost_models/timeline.h); then the
+ * table is replayed with these times and the prices of what is sent. */
 #ifndef DTP_COST_MODELS_PIPELINE_H
 #define DTP_COST_MODELS_PIPELINE_H
 
+#include "cost_models/predict.h"
 #include "spmd/program/stage_table.h"
 
 /* What one stage sends to another behind a section, all of it at once. */
 typedef struct dtp_stage_message {
     int32_t from, to, section;
-    bool once;     /* of BACKWARD: behind that of the last microbatch alone */
+    bool once;     /* as in dtp_transfer */
     int64_t bytes; /* per rank, of one microbatch */
     double time_s;
 } dtp_stage_message;
@@ -24,5 +26,36 @@ typedef struct dtp_pipeline_times {
 dtp_status dtp_pipeline_replay(const dtp_stage_table *table, const dtp_pipeline_times *times,
                                dtp_arena *arena, double *end_s, double **begin_s,
                                dtp_err *err) DTP_MUST_CHECK;
+
+typedef struct dtp_pipeline {
+    dtp_arena *arena;
+    int32_t n;
+    dtp_program **programs; /* by stage; each is checked, as is the table */
+    dtp_stage_table table;
+    dtp_pipeline_times times; /* of a prediction */
+} dtp_pipeline;
+
+/* Lowers every stage of a graph that has stages (options->stage apart). The programs borrow as
+ * those of dtp_lower do. */
+dtp_status dtp_pipeline_create(const dtp_graph *g, const dtp_sharding *s,
+                               const dtp_lower_options *options, dtp_pipeline **out,
+                               dtp_err *err) DTP_MUST_CHECK;
+void dtp_pipeline_destroy(dtp_pipeline *pipeline);
+
+/* What is predicted of a step: times and collectives of the stage with most work, the largest peak,
+ * and bubble, imbalance and exposed sends. Pricer NULL: what needs no prices. Ranks are stage *
+ * mesh, the stage outermost: DTP_INVALID where the machine has fewer devices. */
+dtp_status dtp_pipeline_predict(dtp_pipeline *pipeline, const dtp_pricer *pricer,
+                                dtp_prediction *out, dtp_err *err) DTP_MUST_CHECK;
+
+/* dtp_sharding_predict of a graph with stages: the depth of overlap with the shortest step within
+ * overlap.memory_bytes per rank of every stage (0: the device's). */
+dtp_status dtp_pipeline_choose(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                               dtp_lower_options *options, dtp_prediction *predicted,
+                               int64_t *cost_ps, dtp_err *err) DTP_MUST_CHECK;
+
+/* The table with the times of a prediction, for people. */
+dtp_status dtp_pipeline_print(const dtp_pipeline *pipeline, const dtp_prediction *predicted,
+                              dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

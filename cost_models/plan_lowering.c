@@ -51,11 +51,13 @@ dtp_status dtp_plan_list_redistributions(dtp_plan *plan, const dtp_graph *g,
     dtp_redistribution_recorder recorder = {.inner = redistributor, .arena = plan->arena};
     const dtp_redistributor recording = dtp_recording_redistributor(&recorder);
     /* Kept: nodes of the plain program share no copies. */
-    const dtp_lower_options options = {
+    dtp_lower_options options = {
         .redistributor = &recording, .unplaced = true, .kept = true, .target = &dtp_target_cpu};
-    dtp_program *program = NULL;
-    DTP_TRY(dtp_lower(g, &plan->sharding, &options, &program, err));
-    dtp_program_destroy(program);
+    for (; options.stage < dtp_graph_stages(g); options.stage++) {
+        dtp_program *program = NULL;
+        DTP_TRY(dtp_lower(g, &plan->sharding, &options, &program, err));
+        dtp_program_destroy(program);
+    }
     for (int32_t t = 0; t < g->n_tensors; t++) { /* partial values that are fetched are reduced */
         const dtp_layout *kept = &plan->sharding.layouts[t];
         const dtp_layout whole = dtp_layout_without_partial(kept);

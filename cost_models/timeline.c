@@ -101,36 +101,55 @@ int64_t dtp_schedule_count(const dtp_program *p)
     return n;
 }
 
+/* Tasks that are made one after the other. */
+typedef struct task_list {
+    const dtp_program *p;
+    double host_s, issued_s;
+    dtp_schedule_task *next;
+    int32_t *started; /* by START: its number */
+    int32_t count[2], waited;
+} task_list;
+
+static bool begin_tasks(task_list *l, const dtp_program *p, double host_s, dtp_schedule_task *tasks)
+{
+    *l = (task_list){.p = p, .host_s = host_s, .next = tasks};
+    l->started = calloc((size_t)p->n_instrs + 1, sizeof *l->started);
+    return l->started != NULL;
+}
+
+/* What instructions from..to - 1 run in microbatch j. */
+static void add_tasks(task_list *l, int32_t from, int32_t to, int32_t j)
+{
+    for (int32_t i = from; i < to; i++) {
+        const dtp_instr *instr = &l->p->instrs[i];
+        if (!dtp_instr_runs_in(l->p, instr, j)) {
+            continue;
+        }
+        if (instr->kind == DTP_INSTR_WAIT) {
+            l->waited = l->waited > l->started[instr->pair] ? l->waited : l->started[instr->pair];
+            continue;
+        }
+        const bool comm = instr->kind == DTP_INSTR_START;
+        l->issued_s += instr->joined ? 0.0 : l->host_s;
+        *l->next = (dtp_schedule_task){
+            .comm = comm, .instr = i, .time_s = instr->time_s, .issued_s = l->issued_s};
+        /* Compute goes on after the WAITs before it, a collective runs after its START. */
+        l->next->need[comm ? 0 : 1] = comm ? l->count[0] : l->waited;
+        l->next++;
+        l->started[i] = ++l->count[comm];
+    }
+}
+
 bool dtp_schedule_tasks(const dtp_program *p, double host_s, dtp_schedule_task *tasks)
 {
-    const int32_t runs = dtp_program_microbatches(p);
-    int32_t *started = calloc((size_t)p->n_instrs + 1, sizeof *started); /* by START: its number */
-    if (started == NULL) {
+    task_list l;
+    if (!begin_tasks(&l, p, host_s, tasks)) {
         return false;
     }
-    int32_t count[2] = {0, 0}, waited = 0;
-    double issued_s = 0.0;
-    for (int32_t j = 0; j < runs; j++) {
-        for (int32_t i = 0; i < p->n_instrs; i++) {
-            const dtp_instr *instr = &p->instrs[i];
-            if (!dtp_instr_runs_in(p, instr, j)) {
-                continue;
-            }
-            if (instr->kind == DTP_INSTR_WAIT) {
-                waited = waited > started[instr->pair] ? waited : started[instr->pair];
-                continue;
-            }
-            const bool comm = instr->kind == DTP_INSTR_START;
-            issued_s += instr->joined ? 0.0 : host_s;
-            *tasks = (dtp_schedule_task){
-                .comm = comm, .instr = i, .time_s = instr->time_s, .issued_s = issued_s};
-            /* Compute goes on after the WAITs before it, a collective runs after its START. */
-            tasks->need[comm ? 0 : 1] = comm ? count[0] : waited;
-            tasks++;
-            started[i] = ++count[comm];
-        }
+    for (int32_t j = 0; j < dtp_program_microbatches(p); j++) {
+        add_tasks(&l, 0, p->n_instrs, j);
     }
-    free(started);
+    free(l.started);
     return true;
 }
 
@@ -160,6 +179,27 @@ dtp_schedule_task *dtp_schedule_simulate(const dtp_program *p, const dtp_machine
     }
     *out = dtp_schedule_run((int32_t)n, tasks, machine->slowdown);
     return tasks;
+}
+
+bool dtp_schedule_section(const dtp_program *p, const dtp_machine *machine, bool overlaps,
+                          int32_t section, bool first, dtp_schedule_result *out)
+{
+    const int32_t from = dtp_section_begin(p, p->instrs, p->n_instrs, section);
+    const int32_t to = dtp_section_begin(p, p->instrs, p->n_instrs, section + 1);
+    const int32_t last = dtp_program_microbatches(p) - 1;
+    dtp_schedule_task *tasks = calloc((size_t)(to - from) + 1, sizeof *tasks);
+    task_list l = {0};
+    const bool ok = tasks != NULL && begin_tasks(&l, p, overlaps ? machine->host_s : 0.0, tasks);
+    if (ok) {
+        add_tasks(&l, from, to, first ? 0 : last);
+        if (!overlaps) {
+            one_at_a_time(l.next - tasks, tasks);
+        }
+        *out = dtp_schedule_run((int32_t)(l.next - tasks), tasks, machine->slowdown);
+    }
+    free(l.started);
+    free(tasks);
+    return ok;
 }
 
 bool dtp_schedule_program(const dtp_program *p, const dtp_machine *machine,

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cost_models/pipeline.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/predict.h"
 #include "cost_models/redistribution_price.h"
@@ -55,7 +56,13 @@ static dtp_status fill_header(const dtp_graph *g, const dtp_machine *machine,
                                    ? request->options.memory_limit_bytes
                                    : INT64_MAX;
     plan->memory_limit_bytes = request->options.memory_limit_bytes;
-    DTP_TRY(DTP_NEW(plan->arena, plan->pins, request->pins->n_texts + 1, err));
+    const bool stages = request->variant != NULL && request->variant->stages.n > 1;
+    plan->rules_mode = request->pins->n_texts == 0 && (stages || request->options.rules != NULL);
+    DTP_TRY(DTP_NEW(plan->arena, plan->pins, request->pins->n_texts + 2, err));
+    if (plan->rules_mode && request->options.rules != NULL && request->options.rules[0] != '\0') {
+        plan->pins[plan->n_pins++] =
+            dtp_arena_printf(plan->arena, "rules %s", request->options.rules);
+    }
     for (int32_t i = 0; i < request->pins->n_texts; i++) {
         plan->pins[plan->n_pins++] = dtp_arena_strdup(plan->arena, request->pins->texts[i]);
     }
@@ -81,6 +88,12 @@ static dtp_status propagate(const dtp_graph *g, const dtp_plan_request *request,
         options.price_user = &lowering->cost;
     }
     dtp_pin *pins = NULL;
+    if (plan->rules_mode) {
+        DTP_TRY(dtp_layout_rules_parse(request->options.rules == NULL ? "" : request->options.rules,
+                                       &plan->mesh, &g->dims, plan->arena, &plan->rules, err));
+        return dtp_sharding_from_rules(g, &plan->mesh, &plan->rules, false, plan->arena,
+                                       &plan->sharding, err);
+    }
     DTP_TRY(merge_pins(request->pins->n_pins, request->pins->pins, plan->arena, &options.n_pins,
                        &pins, err));
     options.pins = pins;
@@ -103,6 +116,29 @@ static dtp_status copy_implementations(const dtp_plan_request *request, dtp_plan
     }
     plan->n_implementations = request->pins->n_implementations;
     return DTP_OK;
+}
+
+/* Of stages. */
+static dtp_status decide_stages(const dtp_graph *g, const dtp_pricer *pricer,
+                                const dtp_baseline_options *by, dtp_plan_lowering *lowering,
+                                dtp_plan *plan, int64_t *cost_ps, dtp_err *err)
+{
+    dtp_lower_options *options = &lowering->options;
+    dtp_pipeline *pipeline = NULL;
+    if (by->machine != NULL) {
+        options->redistributor = by->machine;
+        options->overlap.memory_bytes = plan->memory_limit_bytes;
+        DTP_TRY(dtp_pipeline_choose(g, pricer, &plan->sharding, options, &plan->predicted, cost_ps,
+                                    err));
+        plan->overlap = options->overlap;
+    } else {
+        DTP_TRY(dtp_pipeline_create(g, &plan->sharding, options, &pipeline, err));
+        const dtp_status s = dtp_pipeline_predict(pipeline, NULL, &plan->predicted, err);
+        plan->overlap = pipeline->programs[0]->overlap;
+        dtp_pipeline_destroy(pipeline);
+        DTP_TRY(s);
+    }
+    return dtp_plan_list_redistributions(plan, g, options->redistributor, err);
 }
 
 /* What needs no prices. */
@@ -131,6 +167,9 @@ static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
         lowering.redistributor = lowering.options.redistributor = by->generic;
     }
     DTP_TRY(propagate(g, request, &lowering, plan, err));
+    if (g->stages != NULL) {
+        return decide_stages(g, pricer, by, &lowering, plan, cost_ps, err);
+    }
     dtp_candidate c = {
         .sharding = plan->sharding, .redistributor = lowering.redistributor, .arena = plan->arena};
     if (by->machine == NULL) {
@@ -199,8 +238,9 @@ static dtp_status plan_into(const dtp_graph *g, const dtp_machine *machine,
     dtp_graph_destroy(set);
     DTP_TRY(s);
     if (machine != NULL) {
-        dtp_predict_throughput(g, machine, &plan->variant.precision, dtp_mesh_ranks(&plan->mesh),
-                               &plan->predicted);
+        const int32_t n_stages = plan->variant.stages.n > 1 ? plan->variant.stages.n : 1;
+        dtp_predict_throughput(g, machine, &plan->variant.precision,
+                               n_stages * dtp_mesh_ranks(&plan->mesh), &plan->predicted);
     }
     const bool time = plan->objective == DTP_OBJECTIVE_TIME;
     plan->certificate = (dtp_certificate){.status = DTP_CERT_FEASIBLE,

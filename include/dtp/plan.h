@@ -56,8 +56,14 @@ typedef struct dtp_prediction {
     int64_t peak_bytes;  /* per rank */
     int64_t reserved_bytes; /* that a framework's allocator takes for them; 0: peak_bytes */
     dtp_coll_total collectives[DTP_N_COLL_TOTALS]; /* in the order of dtp_coll_kind */
+    /* Of a plan with stages (docs/stages.md): step_time_s is the mean work of a stage and these;
+     * compute_s to host_s and collectives are of the stage with most work, peak_bytes the largest
+     * of any stage. */
+    double bubble_s;        /* in which the stage with most work waits, sends taking no time */
+    double imbalance_s;     /* its work beyond the mean */
+    double exposed_sends_s; /* by which sends make the step longer */
 } dtp_prediction;
-DTP_ASSERT_SIZE(dtp_prediction, 248);
+DTP_ASSERT_SIZE(dtp_prediction, 272);
 
 typedef enum dtp_cert_status {
     DTP_CERT_OPTIMAL,

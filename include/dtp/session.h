@@ -48,6 +48,9 @@ typedef struct dtp_job_options {
     const char *regather;           /* copies that the backward pass gathers again: "none", "all",
                                        "params,layers.*.norm_1" (docs/memory-saving.md); NULL: as
                                        the target has it */
+    const char *stages;             /* "4", "layer:0,21,41,61" (docs/stages.md); NULL: none */
+    const char *slots;              /* "1f1b", "gpipe" or microbatches in flight on the last stage;
+                                       NULL: "1f1b" */
 } dtp_job_options;
 
 static inline dtp_job_options dtp_job_options_init(void)

@@ -69,9 +69,13 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                      .microbatches = is_auto(o->microbatches) ||
                                                      (fit && o->microbatches == NULL)};
     m->search.when_needed = fit && (m->search.remat || m->search.microbatches);
-    const dtp_variant_texts variant = {
-        o->outputs, m->search.precision ? NULL : o->precision, m->search.remat ? NULL : o->remat,
-        m->search.microbatches ? NULL : o->microbatches, o->regather};
+    const dtp_variant_texts variant = {o->outputs,
+                                       m->search.precision ? NULL : o->precision,
+                                       m->search.remat ? NULL : o->remat,
+                                       m->search.microbatches ? NULL : o->microbatches,
+                                       o->regather,
+                                       o->stages,
+                                       o->slots};
     DTP_TRY(dtp_graph_variant_parse(&variant, m->model, m->arena, &m->variant, err));
     DTP_TRY(dtp_target_find(o->target != NULL ? o->target : "cpu", &r->target, err));
     o->candidates = o->candidates > 0 ? o->candidates : usual.options.candidates;
@@ -112,6 +116,12 @@ static dtp_status check(const plan_maker *m, dtp_err *err)
     if (o->expressible != NULL && (by_pins || o->uneven)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "dtp_plan_make: expressible is for what is searched, with even splits");
+    }
+    if (o->stages != NULL &&
+        (!by_pins || o->torch || o->strict || (o->rules != NULL && o->n_styles > 0))) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "stages are for pins mode, where layouts follow from styles or from rules, "
+                        "without torch and strict");
     }
     if ((o->strict || o->torch || o->alone) && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID,

@@ -1,0 +1,318 @@
+/* Programs, prediction and choice of a plan with stages (pipeline.h). */
+#include "cost_models/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/units.h"
+#include "cost_models/timeline.h"
+#include "spmd/lower/overlap.h"
+
+/* ---- programs ---- */
+
+static dtp_status lower_stages(const dtp_graph *g, const dtp_sharding *s,
+                               const dtp_lower_options *options, dtp_pipeline *p, dtp_err *err)
+{
+    dtp_lower_options one = *options;
+    int32_t slots[DTP_MAX_STAGES];
+    p->arena = dtp_arena_create();
+    p->programs = dtp_arena_alloc(p->arena, (size_t)g->stages->n, sizeof(dtp_program *));
+    DTP_TRY(DTP_MEMORY(err, p->programs));
+    p->n = g->stages->n;
+    for (int32_t k = 0; k < p->n; k++) {
+        slots[k] = dtp_stage_slots(g, k);
+        one.stage = k;
+        DTP_TRY(dtp_err_prefixed(dtp_lower(g, s, &one, &p->programs[k], err), err, "stage %d", k));
+        if (!options->unplaced) {
+            DTP_TRY(dtp_err_prefixed(dtp_program_check(p->programs[k], err), err, "stage %d", k));
+        }
+    }
+    for (int32_t k = 0; k < p->n; k++) {
+        p->programs[k]->stages = (const dtp_program *const *)p->programs;
+    }
+    DTP_TRY(dtp_stage_table_make(p->n, g->microbatches, g->stages->n_parts, slots, p->arena,
+                                 &p->table, err));
+    return dtp_stage_table_check(&p->table, err);
+}
+
+dtp_status dtp_pipeline_create(const dtp_graph *g, const dtp_sharding *s,
+                               const dtp_lower_options *options, dtp_pipeline **out, dtp_err *err)
+{
+    dtp_pipeline *p = calloc(1, sizeof *p);
+    DTP_TRY(DTP_MEMORY(err, p));
+    const dtp_status status = lower_stages(g, s, options, p, err);
+    if (status != DTP_OK) {
+        dtp_pipeline_destroy(p);
+        return status;
+    }
+    *out = p;
+    return DTP_OK;
+}
+
+void dtp_pipeline_destroy(dtp_pipeline *p)
+{
+    for (int32_t k = 0; p != NULL && k < p->n; k++) {
+        dtp_program_destroy(p->programs[k]);
+    }
+    if (p != NULL) {
+        dtp_arena_destroy(p->arena);
+        free(p);
+    }
+}
+
+/* ---- prices ---- */
+
+/* What goes between two stages behind a section goes as one. */
+static dtp_status find_messages(dtp_pipeline *p, const dtp_pricer *pricer, dtp_err *err)
+{
+    const dtp_stages *stages = p->programs[0]->graph->stages;
+    dtp_pipeline_times *t = &p->times;
+    dtp_pricer between;
+    dtp_mesh mesh;
+    DTP_TRY(dtp_stages_mesh(&pricer->mesh, p->n, &mesh, err));
+    DTP_TRY(dtp_err_prefixed(dtp_pricer_init(pricer->machine, &mesh, pricer->target, &between, err),
+                             err, "stages: %d stages of a mesh of %d ranks", p->n,
+                             dtp_mesh_ranks(&pricer->mesh)));
+    t->n_messages = 0;
+    DTP_TRY(DTP_NEW(p->arena, t->messages, stages->n_transfers, err));
+    for (int32_t k = 0; k < stages->n_transfers; k++) {
+        const dtp_transfer *x = &stages->transfers[k];
+        const dtp_program *from = p->programs[x->from];
+        int32_t i = 0;
+        while (i < t->n_messages &&
+               (t->messages[i].from != x->from || t->messages[i].to != x->to ||
+                t->messages[i].section != x->section || t->messages[i].once != x->once)) {
+            i++;
+        }
+        if (i == t->n_messages) {
+            t->messages[t->n_messages++] = (dtp_stage_message){
+                .from = x->from, .to = x->to, .section = x->section, .once = x->once};
+        }
+        const dtp_tensor_id sent = x->into >= 0 ? x->into : x->tensor;
+        t->messages[i].bytes += from->values[from->tensor_value[sent]].bytes;
+    }
+    for (int32_t i = 0; i < t->n_messages; i++) {
+        dtp_stage_message *x = &t->messages[i];
+        const dtp_coll send = {.kind = DTP_PERMUTE,
+                               .set = 1,
+                               .dtype = DTP_BOOL, /* one byte */
+                               .count = x->bytes,
+                               .shift = x->to - x->from};
+        x->time_s = dtp_price_coll(&between, &send);
+    }
+    return DTP_OK;
+}
+
+static dtp_status find_sections(dtp_pipeline *p, const dtp_pricer *pricer, dtp_err *err)
+{
+    const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts;
+    DTP_TRY(DTP_NEW(p->arena, p->times.section_s, 2 * n_sections * p->n, err));
+    for (int32_t k = 0; k < 2 * n_sections * p->n; k++) {
+        const dtp_program *program = p->programs[k / 2 / n_sections];
+        dtp_schedule_result r;
+        if (!dtp_schedule_section(program, pricer->machine, dtp_pricer_overlaps(pricer),
+                                  k / 2 % n_sections, k % 2 == 0, &r)) {
+            return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
+                            program->n_instrs);
+        }
+        p->times.section_s[k] = r.end_s;
+    }
+    return DTP_OK;
+}
+
+/* Seconds in which a stage runs sections. */
+static double work_s(const dtp_pipeline *p, int32_t s)
+{
+    const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts;
+    const double *of = p->times.section_s + 2 * s * n_sections;
+    double all = 0.0;
+    for (int32_t k = 0; k < n_sections; k++) {
+        all += k < DTP_SECTION_UPDATE ? of[2 * k] + (p->table.n_microbatches - 1) * of[2 * k + 1]
+                                      : of[2 * k + 1];
+    }
+    return all;
+}
+
+static dtp_status replay(dtp_pipeline *p, dtp_prediction *out, dtp_err *err)
+{
+    dtp_pipeline_times without = p->times;
+    double most = 0.0, mean = 0.0, unsent_s;
+    dtp_arena *arena = dtp_arena_create();
+    without.n_messages = p->times.n_messages;
+    dtp_status s = DTP_NEW(arena, without.messages, without.n_messages, err);
+    for (int32_t k = 0; k < without.n_messages && s == DTP_OK; k++) {
+        without.messages[k] = p->times.messages[k];
+        without.messages[k].time_s = 0.0;
+    }
+    s = s == DTP_OK ? dtp_pipeline_replay(&p->table, &p->times, arena, &out->step_time_s, NULL, err)
+                    : s;
+    s = s == DTP_OK ? dtp_pipeline_replay(&p->table, &without, arena, &unsent_s, NULL, err) : s;
+    dtp_arena_destroy(arena);
+    DTP_TRY(s);
+    for (int32_t k = 0; k < p->n; k++) {
+        most = work_s(p, k) > most ? work_s(p, k) : most;
+        mean += work_s(p, k) / p->n;
+    }
+    out->exposed_sends_s = out->step_time_s - unsent_s;
+    out->bubble_s = unsent_s - most;
+    out->imbalance_s = most - mean;
+    return DTP_OK;
+}
+
+dtp_status dtp_pipeline_predict(dtp_pipeline *p, const dtp_pricer *pricer, dtp_prediction *out,
+                                dtp_err *err)
+{
+    int32_t most = 0;
+    dtp_prediction *each;
+    DTP_TRY(DTP_NEW(p->arena, each, p->n, err));
+    for (int32_t k = 0; k < p->n; k++) {
+        DTP_TRY(pricer != NULL ? dtp_predict(pricer, p->programs[k], &each[k], err)
+                               : dtp_predict_counts(p->programs[k], &each[k], err));
+    }
+    if (pricer != NULL) {
+        DTP_TRY(find_messages(p, pricer, err));
+        DTP_TRY(find_sections(p, pricer, err));
+        DTP_TRY(replay(p, &each[0], err));
+        for (int32_t k = 1; k < p->n; k++) {
+            most = work_s(p, k) > work_s(p, most) ? k : most;
+        }
+    }
+    *out = each[most];
+    out->step_time_s = each[0].step_time_s;
+    out->bubble_s = each[0].bubble_s;
+    out->imbalance_s = each[0].imbalance_s;
+    out->exposed_sends_s = each[0].exposed_sends_s;
+    for (int32_t k = 0; k < p->n; k++) {
+        const bool larger = each[k].peak_bytes > out->peak_bytes;
+        out->peak_bytes = larger ? each[k].peak_bytes : out->peak_bytes;
+        out->reserved_bytes = larger ? each[k].reserved_bytes : out->reserved_bytes;
+    }
+    return DTP_OK;
+}
+
+/* ---- what is chosen ---- */
+
+/* The depth with the shortest step within the limit. */
+static dtp_status choose_depth(dtp_pipeline *p, const dtp_pricer *pricer, int64_t limit,
+                               dtp_prediction *best, dtp_overlap *chosen, dtp_err *err)
+{
+    static const double GAIN = 0.001; /* what a deeper one must save */
+    dtp_overlap overlap = *chosen;
+    for (overlap.depth = 1; overlap.depth <= DTP_OVERLAP_MAX_DEPTH; overlap.depth *= 2) {
+        dtp_prediction with;
+        int64_t peak = 0;
+        for (int32_t k = 0; k < p->n; k++) {
+            dtp_overlap own = overlap;
+            own.once_bytes = p->programs[k]->overlap.once_bytes;
+            DTP_TRY(dtp_program_overlap(p->programs[k], &own, false, err));
+            peak = p->programs[k]->peak_bytes > peak ? p->programs[k]->peak_bytes : peak;
+        }
+        DTP_TRY(peak <= limit ? dtp_pipeline_predict(p, pricer, &with, err) : DTP_OK);
+        if (peak <= limit && with.step_time_s < best->step_time_s * (1.0 - GAIN)) {
+            *best = with;
+            *chosen = overlap;
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_pipeline_choose(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
+                               dtp_lower_options *options, dtp_prediction *predicted,
+                               int64_t *cost_ps, dtp_err *err)
+{
+    dtp_pipeline *p = NULL;
+    dtp_lower_options asked = *options;
+    const int64_t limit = options->overlap.memory_bytes > 0 ? options->overlap.memory_bytes
+                                                            : pricer->machine->memory_bytes;
+    int64_t once = 0;
+    asked.kept = cost_ps != NULL;
+    asked.overlap.depth = 0;
+    DTP_TRY(dtp_pipeline_create(g, s, &asked, &p, err));
+    dtp_status status = dtp_pipeline_predict(p, pricer, predicted, err);
+    if (status == DTP_OK && predicted->peak_bytes > limit && asked.overlap.once_bytes > 0) {
+        dtp_pipeline_destroy(p);
+        p = NULL;
+        asked.overlap.once_bytes = 0;
+        status = dtp_pipeline_create(g, s, &asked, &p, err);
+        status = status == DTP_OK ? dtp_pipeline_predict(p, pricer, predicted, err) : status;
+    }
+    options->overlap = asked.overlap;
+    options->overlap.memory_bytes = limit;
+    for (int32_t k = 0; status == DTP_OK && k < p->n; k++) {
+        const int64_t own = p->programs[k]->overlap.once_bytes;
+        int64_t cost = 0;
+        once = own > once ? own : once;
+        status = cost_ps != NULL ? dtp_program_additive_cost(pricer, p->programs[k], &cost, err)
+                                 : DTP_OK;
+        if (cost_ps != NULL) {
+            *cost_ps = (k > 0 ? *cost_ps : 0) + cost; /* each below the limit of a step */
+        }
+    }
+    options->overlap.once_bytes = once;
+    if (status == DTP_OK && dtp_pricer_overlaps(pricer) && predicted->peak_bytes <= limit) {
+        status = choose_depth(p, pricer, limit, predicted, &options->overlap, err);
+    }
+    dtp_pipeline_destroy(p);
+    return status;
+}
+
+/* ---- for people ---- */
+
+dtp_status dtp_pipeline_print(const dtp_pipeline *p, const dtp_prediction *predicted,
+                              dtp_strbuf *out, dtp_err *err)
+{
+    const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts;
+    const bool times = p->times.section_s != NULL;
+    double **begin_s = NULL, end_s;
+    dtp_strbuf_addf(out, "%d stages, %d microbatches", p->n, p->table.n_microbatches);
+    if (times) {
+        dtp_strbuf_addf(
+            out, "; step %s: bubble %s, imbalance %s, exposed sends %s",
+            dtp_seconds(predicted->step_time_s).text, dtp_seconds(predicted->bubble_s).text,
+            dtp_seconds(predicted->imbalance_s).text, dtp_seconds(predicted->exposed_sends_s).text);
+    }
+    dtp_strbuf_addf(out, "\n%-6s %5s %10s %10s", "stage", "slots", "peak", "a slot");
+    for (int32_t k = 0; k < n_sections && times; k++) {
+        dtp_strbuf_addf(out, " %10s", dtp_section_name(k).text);
+    }
+    dtp_strbuf_add(out, "\n");
+    for (int32_t s = 0; s < p->n; s++) {
+        const dtp_program *program = p->programs[s];
+        dtp_strbuf_addf(out, "%-6d %5d %10s %10s", s, p->table.slots[s],
+                        dtp_byte_count((double)program->peak_bytes).text,
+                        dtp_byte_count((double)program->slot_bytes).text);
+        for (int32_t k = 0; k < n_sections && times; k++) {
+            dtp_strbuf_addf(out, " %10s",
+                            dtp_seconds(p->times.section_s[2 * (s * n_sections + k) + 1]).text);
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+    for (int32_t k = 0; k < p->times.n_messages; k++) {
+        const dtp_stage_message *x = &p->times.messages[k];
+        dtp_strbuf_addf(out, "send %d -> %d behind %s%s: %s, %s\n", x->from, x->to,
+                        x->once ? "the last " : "", dtp_section_name(x->section).text,
+                        dtp_byte_count((double)x->bytes).text, dtp_seconds(x->time_s).text);
+    }
+    if (times) {
+        DTP_TRY(DTP_NEW(p->arena, begin_s, p->n, err));
+        for (int32_t s = 0; s < p->n; s++) {
+            DTP_TRY(DTP_NEW(p->arena, begin_s[s], p->table.n_actions[s], err));
+        }
+        DTP_TRY(dtp_pipeline_replay(&p->table, &p->times, p->arena, &end_s, begin_s, err));
+    }
+    for (int32_t s = 0; s < p->n; s++) {
+        dtp_strbuf_addf(out, "stage %d\n", s);
+        for (int32_t i = 0; i < p->table.n_actions[s]; i++) {
+            const dtp_stage_action *a = &p->table.actions[s][i];
+            dtp_strbuf_addf(out, "  %-8s", dtp_section_name(a->section).text);
+            if (a->section < DTP_SECTION_UPDATE) {
+                dtp_strbuf_addf(out, " microbatch %d, slot %d", a->microbatch, a->slot);
+            }
+            if (times) {
+                dtp_strbuf_addf(out, ", begins at %s", dtp_seconds(begin_s[s][i]).text);
+            }
+            dtp_strbuf_add(out, "\n");
+        }
+    }
+    return DTP_OK;
+}
