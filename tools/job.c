@@ -107,6 +107,8 @@ static const char *decided(const tool_source *s)
            : s->regather != NULL     ? "regather"
            : s->freeze.n > 0         ? "freeze"
            : s->microbatches != NULL ? "microbatches"
+           : s->stages != NULL       ? "stages"
+           : s->slots != NULL        ? "slots"
                                      : NULL;
 }
 
@@ -228,6 +230,8 @@ static dtp_status build(const tool_source *source, dtp_job_options options, cons
     options.remat = source->remat;
     options.microbatches = source->microbatches;
     options.regather = source->regather;
+    options.stages = source->stages;
+    options.slots = source->slots;
     options.target = target.target->name;
     options.strict = source->strict;
     options.evaluation = source->evaluation;

@@ -56,6 +56,7 @@ typedef struct tool_source { /* NOLINT(clang-analyzer-optin.performance.Padding)
     bool unrecorded; /* steps are not recorded: launches cost more where a machine says so */
     bool any_dims;   /* a plan may be for other dims: the command shows no prices */
     bool any_target; /* a plan may be for another target than that of the backend */
+    bool any_stages; /* a plan may have stages */
     const struct tool_smaller *smaller; /* of tool_job_create alone: instead of what a plan says */
     dtp_evaluation_kind evaluation;     /* the forward pass alone (dtp_job_options) */
 /* clang-format off */

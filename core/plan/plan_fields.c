@@ -85,7 +85,10 @@ static dtp_status read_compute(const dtp_json *v, dtp_prediction *out, dtp_err *
                    {"mfu", &out->mfu},
                    {"in_vain", &out->vain},
                    {"host_s", &out->host_s},
-                   {"skew_s", &out->skew_s}};
+                   {"skew_s", &out->skew_s},
+                   {"bubble_s", &out->bubble_s},
+                   {"imbalance_s", &out->imbalance_s},
+                   {"exposed_sends_s", &out->exposed_sends_s}};
     for (size_t i = 0; i < sizeof amounts / sizeof amounts[0]; i++) {
         if (dtp_json_get(v, amounts[i].key) != NULL) {
             DTP_TRY(read_amount(v, amounts[i].key, amounts[i].out, err));
@@ -524,6 +527,25 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
     return uneven == NULL ? DTP_OK : dtp_json_bool(uneven, &plan->uneven, err);
 }
 
+static const char *const predicted_keys[] = {"step_time_s",
+                                             "compute_s",
+                                             "comm_s",
+                                             "exposed_comm_s",
+                                             "cost_s",
+                                             "peak_bytes",
+                                             "collectives",
+                                             "compute",
+                                             "skew_s",
+                                             "tokens_per_s",
+                                             "mfu",
+                                             "host_s",
+                                             "reserved_bytes",
+                                             "in_vain",
+                                             "bubble_s",
+                                             "imbalance_s",
+                                             "exposed_sends_s",
+                                             NULL};
+
 dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
     static const char *const keys[] = {"format",
@@ -552,6 +574,8 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "regather",
                                        "microbatches",
                                        "microbatch_dim",
+                                       "stages",
+                                       "slots",
                                        "rules",
                                        "predicted",
                                        "certificate",
@@ -564,10 +588,6 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "views",
                                        "tensors",
                                        NULL};
-    static const char *const predicted_keys[] = {
-        "step_time_s", "compute_s",      "comm_s",  "exposed_comm_s", "cost_s",
-        "peak_bytes",  "collectives",    "compute", "tokens_per_s",   "mfu",
-        "host_s",      "reserved_bytes", "in_vain", "skew_s",         NULL};
     static const char *const no_times[] = {"peak_bytes", "reserved_bytes", "collectives", NULL};
     static const char *const hash_keys[] = {"model", "machine", NULL};
     static const char *const model_only[] = {"model", NULL};

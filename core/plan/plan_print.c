@@ -226,6 +226,16 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
         dtp_strbuf_addf(out, "microbatches: %d of '%s'\n", c->microbatches,
                         dtp_dims_name(&g->dims, g->micro_dims[0]));
     }
+    for (int32_t s = 0; s < c->stages.n; s++) {
+        dtp_strbuf_addf(out, "%s%s", s == 0 ? "stages: " : ", ", c->stages.borders[s]);
+    }
+    if (c->stages.n > 1) {
+        dtp_strbuf_addf(out, "; %d microbatches in flight on the first\n", dtp_stage_slots(g, 0));
+        dtp_strbuf_addf(out, "bubble: %s, imbalance %s, exposed sends %s\n",
+                        dtp_seconds(plan->predicted.bubble_s).text,
+                        dtp_seconds(plan->predicted.imbalance_s).text,
+                        dtp_seconds(plan->predicted.exposed_sends_s).text);
+    }
 }
 
 void dtp_plan_print_tried(int32_t n, const char *const *tried, dtp_strbuf *out)

@@ -297,6 +297,26 @@ static dtp_status read_remat(const dtp_json *list, const plan_reader *r, dtp_err
     return dtp_json_prefixed(list, dtp_remat_check(remat, r->g, err), err);
 }
 
+/* Borders and slots; absent slots are 1. */
+static dtp_status read_stages(const dtp_json *list, const plan_reader *r, dtp_err *err)
+{
+    const char **borders;
+    dtp_stage_choice *stages = &r->plan->variant.stages;
+    const dtp_json *slots = dtp_json_get(r->root, "slots");
+    int64_t value = 1;
+    int32_t *unit, *stage;
+    DTP_TRY(dtp_plan__texts(list, r->plan->arena, &stages->n, &borders, err));
+    if (stages->n < 2 || stages->n > DTP_MAX_STAGES) {
+        return dtp_json_fail(list, err, "%d stages, expected 2 to %d", stages->n, DTP_MAX_STAGES);
+    }
+    DTP_TRY(slots == NULL ? DTP_OK
+                          : dtp_json_int(slots, 1, r->plan->variant.microbatches, &value, err));
+    stages->borders = borders;
+    stages->slots = (int32_t)value;
+    return dtp_json_prefixed(
+        list, dtp_stage_units(r->g, stages, r->plan->arena, &unit, &stage, err), err);
+}
+
 static dtp_status read_outputs(const dtp_json *list, const plan_reader *r, dtp_err *err)
 {
     const char **names;
@@ -317,6 +337,8 @@ static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *e
     const dtp_json *regather = dtp_json_get(r->root, "regather");
     const dtp_json *count = dtp_json_get(r->root, "microbatches");
     const dtp_json *dim = dtp_json_get(r->root, "microbatch_dim");
+    const dtp_json *stages = dtp_json_get(r->root, "stages");
+    const dtp_json *slots = dtp_json_get(r->root, "slots");
     dtp_graph_variant *c = &r->plan->variant;
     c->micro_dim = -1;
     if (outputs != NULL) {
@@ -347,6 +369,10 @@ static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *e
             return dtp_json_fail(dim, err, "the model '%s' has no dim '%.60s'", model->name, name);
         }
     }
+    if (slots != NULL && stages == NULL) {
+        return dtp_json_fail(slots, err, "slots are those of stages");
+    }
+    DTP_TRY(stages != NULL ? read_stages(stages, r, err) : DTP_OK);
     return dtp_graph_variant_any(c)
                ? dtp_json_prefixed(r->root, dtp_graph_with_variant(model, c, 0, NULL, out, err),
                                    err)

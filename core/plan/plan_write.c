@@ -47,6 +47,11 @@ static void write_prediction(dtp_json_writer *w, const dtp_prediction *p, bool t
         }
         dtp_json_write_double(w, "comm_s", p->comm_s);
         dtp_json_write_double(w, "exposed_comm_s", p->exposed_comm_s);
+        if (p->bubble_s > 0.0) {
+            dtp_json_write_double(w, "bubble_s", p->bubble_s);
+            dtp_json_write_double(w, "imbalance_s", p->imbalance_s);
+            dtp_json_write_double(w, "exposed_sends_s", p->exposed_sends_s);
+        }
     }
     dtp_json_write_int(w, "peak_bytes", p->peak_bytes);
     if (p->reserved_bytes > 0) {
@@ -203,6 +208,11 @@ static void write_variant(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     if (plan->variant.microbatches > 1) {
         dtp_json_write_int(w, "microbatches", plan->variant.microbatches);
         dtp_json_write_string(w, "microbatch_dim", dtp_dims_name(&g->dims, g->micro_dims[0]));
+    }
+    if (plan->variant.stages.n > 1) {
+        const int32_t slots = plan->variant.stages.slots; /* on the last stage */
+        write_texts(w, "stages", true, plan->variant.stages.n, plan->variant.stages.borders);
+        dtp_json_write_int(w, "slots", slots < g->microbatches ? slots : g->microbatches);
     }
 }
 

@@ -15,7 +15,9 @@ dtp_status tool_read_changed(const tool_source *source, dtp_machine *machine, to
     dtp_variant_texts texts = {.outputs = source->outputs,
                                .remat = source->remat,
                                .microbatches = source->microbatches,
-                               .regather = source->regather};
+                               .regather = source->regather,
+                               .stages = source->stages,
+                               .slots = source->slots};
     dtp_graph_variant variant;
     DTP_TRY(tool_read_graph(source, model, err));
     dtp_arena *arena = dtp_arena_create();
@@ -84,6 +86,8 @@ dtp_status tool_plan_request(const tool_source *source, const tool_target *targe
     out->remat = source->remat;
     out->regather = source->regather;
     out->microbatches = source->microbatches;
+    out->stages = source->stages;
+    out->slots = source->slots;
     return DTP_OK;
 }
 

@@ -43,6 +43,9 @@ static dtp_planning_mode mode_of(const plan_command *c)
 {
     const tool_source *s = &c->source;
     const bool pins = tool_styles_given(s), form = c->options.expressible != NULL;
+    if (s->stages != NULL) {
+        return DTP_PLAN_PINS;
+    }
     if (s->mode != NULL) {
         return strcmp(s->mode, "tensor") == 0 ? DTP_PLAN_TENSOR : DTP_PLAN_RULES;
     }
@@ -198,7 +201,9 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
     } else if (s == DTP_OK) {
         s = c->source.json ? describe(c, result->plan, file, &report, err)
                            : print_plan(c, result->plan, &report, err);
-        s = s == DTP_OK && !c->source.json ? print_words(&opened, &report, err) : s;
+        s = s == DTP_OK && !c->source.json && opened.job->pipeline == NULL
+                ? print_words(&opened, &report, err)
+                : s;
     }
     const int32_t n_meshes = c->source.comm_report || c->source.json ? 0 : result->n_meshes;
     if (n_meshes > 0) {
@@ -498,19 +503,45 @@ static bool is_auto(const char *text)
     return text != NULL && strcmp(text, "auto") == 0;
 }
 
+/* Stages are given, layouts follow from rules or styles, and the reports are of one program. */
+static dtp_status check_stages(const plan_command *c, dtp_err *err)
+{
+    const tool_source *s = &c->source;
+    const char *with = s->stages == NULL                ? NULL
+                       : s->mode != NULL                ? "--mode"
+                       : s->devices > 0                 ? "--devices"
+                       : s->compat != NULL              ? "--compat"
+                       : s->forward                     ? "--forward"
+                       : s->uneven                      ? "--uneven"
+                       : c->options.expressible != NULL ? "--expressible"
+                       : c->options.prices              ? "--prices"
+                       : s->comm_report                 ? "--comm-report"
+                       : s->trace != NULL               ? "--trace"
+                       : s->report != NULL              ? "--report"
+                                                        : NULL;
+    if (with == NULL) {
+        return DTP_OK;
+    }
+    return DTP_FAIL(err, DTP_INVALID,
+                    "--stages is for plans that follow from --rules or --style on a --mesh: no %s",
+                    with);
+}
+
 /* Which options go together. */
 static dtp_status check_mode(plan_command *c, dtp_err *err)
 {
     const bool by_pins = is_by_pins(c);
     const tool_call call = {TOOL_PLAN, NULL, c, &c->source, &c->options};
-    DTP_TRY(tool_check_mode(&call, mode_of(c), err));
+    const bool rules = c->source.stages != NULL && !tool_styles_given(&c->source);
+    DTP_TRY(tool_check_mode(&call, rules ? DTP_PLAN_RULES : mode_of(c), err));
+    DTP_TRY(check_stages(c, err));
     if (c->options.expressible != NULL && (c->source.uneven || c->options.prices)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--expressible is for plans that are searched with even splits: no %s",
                         c->source.uneven ? "--uneven" : "--prices");
     }
     if (by_pins && c->source.mesh == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "--style and --pin need --mesh");
+        return DTP_FAIL(err, DTP_INVALID, "--style, --pin and --stages need --mesh");
     }
     if (by_pins && c->source.machine == NULL &&
         (c->source.trace != NULL || c->source.report != NULL)) {

@@ -50,7 +50,12 @@ static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *
     tool_job job;
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &job, err));
     dtp_status s = DTP_OK;
-    if (c->source.comm_report) {
+    const bool one = strcmp(c->source.stage, "plan") == 0;
+    if (job.run->pipeline != NULL &&
+        (!one || c->source.comm_report || c->source.counters || c->source.show_trace)) {
+        s = DTP_FAIL(err, DTP_UNSUPPORTED,
+                     "of a plan with stages: --stage plan, graph, strategies or pipeline");
+    } else if (c->source.comm_report) {
         s = tool_print_comm(job.run->program, c->source.json, out, err);
     } else if (c->source.counters) {
         s = tool_print_counters(job.run->program, c->source.json, out, err);
@@ -71,6 +76,19 @@ static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *
         }
         tool_print_layouts(job.run->graph, &job.run->sharding, out);
     }
+    tool_job_free(&job);
+    return s;
+}
+
+/* Of stages alone: their table. */
+static dtp_status show_pipeline(const show_command *c, dtp_strbuf *out, dtp_err *err)
+{
+    tool_job job;
+    DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &job, err));
+    const dtp_status s =
+        job.run->pipeline == NULL
+            ? DTP_FAIL(err, DTP_INVALID, "--stage pipeline: the plan has no stages")
+            : dtp_pipeline_print(job.run->pipeline, &job.run->predicted, out, err);
     tool_job_free(&job);
     return s;
 }
@@ -174,17 +192,17 @@ static dtp_status run_stage(const show_command *c, dtp_strbuf *out, dtp_err *err
     static const struct {
         const char *name;
         dtp_status (*show)(const show_command *, dtp_strbuf *, dtp_err *);
-    } stages[] = {{"graph", show_graph},     {"strategies", show_graph}, {"problem", show_problem},
-                  {"plan", show_program},    {"program", show_program},  {"memory", show_program},
-                  {"schedule", show_program}};
+    } stages[] = {{"graph", show_graph},      {"strategies", show_graph}, {"problem", show_problem},
+                  {"plan", show_program},     {"program", show_program},  {"memory", show_program},
+                  {"schedule", show_program}, {"pipeline", show_pipeline}};
     for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
         if (strcmp(c->source.stage, stages[i].name) == 0) {
             return stages[i].show(c, out, err);
         }
     }
     return DTP_FAIL(err, DTP_INVALID,
-                    "--stage: '%s' is not graph, strategies, problem, plan, program, memory or "
-                    "schedule",
+                    "--stage: '%s' is not graph, strategies, problem, plan, program, memory, "
+                    "schedule or pipeline",
                     c->source.stage);
 }
 

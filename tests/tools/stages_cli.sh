@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Plans with stages through the tools: written, read back and shown with the same prediction; the same bytes twice and on one thread;
+# plans whose stages are not of the model, and commands that take no stages yet, end with 2 and one line. Usage: stages_cli.sh BIN_DIR
+set -u
+bin=$1 model=models/gpt_bytes.json machine=models/machines/h100_64.json
+here=$(mktemp -d)
+trap 'rm -rf "$here"' EXIT
+failed=0
+bad() {
+    echo "FAIL: $*"
+    failed=$((failed + 1))
+}
+small=(--dim batch=8 --dim length=16)
+plan() { # FILE OPTIONS...
+    local file=$1
+    shift
+    "$bin/dtplan" plan "$model" "${small[@]}" --mesh x:2 --microbatches 4 --machine "$machine" -o "$here/$file" "$@" >"$here/out" 2>"$here/err" ||
+        bad "plan $*: $(cat "$here/err")"
+}
+
+plan a --stages 2 --rules batch:x
+plan b --stages 2 --rules batch:x
+cmp "$here/a" "$here/b" || bad "other bytes the second time"
+plan c --stages layer:0,2 --slots 1f1b --rules batch:x
+cmp "$here/a" "$here/c" || bad "borders by hand are not those of two equal stages"
+grep -q '^stages: layer:0, layer:2; 2 microbatches in flight on the first$' "$here/out" || bad "the text does not say the stages"
+plan d --stages layer:0,1,3 --slots gpipe --remat all --precision bf16 --style '**: data' --style '**: zero1'
+for p in a d; do
+    "$bin/dtplan" show "$model" --plan "$here/$p" --machine "$machine" --stage pipeline >"$here/shown" 2>"$here/err" || bad "show $p"
+    [ -s "$here/err" ] && bad "show $p says: $(cat "$here/err")"
+    python3 - "$here/$p" "$here/shown" <<'END' || bad "table of $p"
+import json, sys
+p = json.load(open(sys.argv[1]))
+text = open(sys.argv[2]).read()
+n, m = len(p["stages"]), p["microbatches"]
+assert text.count("forward  microbatch") == n * m and text.count("backward microbatch") == n * m, text
+assert f"{n} stages, {m} microbatches; step " in text
+q = p["predicted"]
+assert q["bubble_s"] > 0 and q["imbalance_s"] >= 0 and q["exposed_sends_s"] > 0
+assert q["bubble_s"] + q["exposed_sends_s"] < q["step_time_s"]
+END
+done
+"$bin/dtplan" show "$model" --plan "$here/a" >/dev/null || bad "show --stage plan"
+
+refuse() { # WORDS COMMAND...
+    local words=$1
+    shift
+    "$@" >"$here/out" 2>"$here/err"
+    { [ $? -eq 2 ] && grep -qF -- "$words" "$here/err" && [ "$(wc -l <"$here/err")" -eq 1 ]; } || bad "expected '$words': $* $(cat "$here/err")"
+}
+refuse "has 2 stages" "$bin/dtrun" run "$model" --plan "$here/a" --comm sim
+refuse "has 2 stages" "$bin/dtrun" verify "$model" --plan "$here/a" --comm sim
+refuse "has 2 stages" "$bin/dtplan" export "$model" "$here/a" --as torch
+refuse "has 2 stages" "$bin/dtplan" viz "$model" --plan "$here/a"
+refuse "--stage plan, graph, strategies or pipeline" "$bin/dtplan" show "$model" --plan "$here/a" --stage memory
+change() { # SED WORDS
+    sed "$1" "$here/a" >"$here/changed"
+    refuse "$2" "$bin/dtplan" show "$model" --plan "$here/changed"
+    grep -q 'changed:' "$here/err" || bad "$1: the place is missing: $(cat "$here/err")"
+}
+change 's/"layer:0", "layer:2"/"layer:2", "layer:0"/' "leaves out layer:0"
+change 's/"layer:0", "layer:2"/"layer:0", "layer:0"/' "not ascending"
+change 's/"layer:0", "layer:2"/"layer:0", "layer:9"/' "has no instance 'layer:9'"
+change 's/"layer:0", "layer:2"/"layer:0"/' "1 stages, expected 2 to 64"
+change 's/"slots": 1/"slots": 0/' "slots"
+change 's/"slots": 1/"slots": 5/' "slots"
+change '/"stages":/d' "slots are those of stages"
+exit $((failed > 0))
