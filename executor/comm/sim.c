@@ -9,137 +9,29 @@
  * Rank 0 is the thread that runs the world; the threads of the others stay until the world is
  * destroyed and wait for the next run in between.
  */
-#include "executor/comm/communicator_internal.h"
+#include "executor/comm/sim_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-typedef struct gate {
-    int32_t arrived;
-    uint64_t generation;
-} gate;
-
-/* What members show each other during a collective, by member index. */
-typedef struct group {
-    int32_t n;
-    gate gate;
-    const dtp_coll_ends **ends;
-    dtp_coll *colls;
-} group;
-
-/* The groups over one set of mesh dims; group g has ranks with equal coordinates elsewhere. */
-typedef struct division {
-    int32_t n_groups;
-    group *groups;
-} division;
-
-enum { N_SETS = 1 << DTP_MAX_MESH_DIMS };
-
-/* A rank that runs no more collectives, and the failure that it is about. */
-typedef struct halt {
-    bool on;
-    bool late;     /* because others did not come in time */
-    int32_t cause; /* whose failure; the rank itself, or one that it waited for */
-    char why[DTP_ERR_MSG_BYTES];
-} halt;
-
-/* One virtual rank. */
-typedef struct rank_job {
-    dtp_comm *comm;
-    dtp_status status;
-    dtp_err err;
-    pthread_t thread;
-    bool started; /* it has a thread of its own */
-} rank_job;
-
-/* The virtual ranks of one mesh: started once, run as often as wanted, by one thread at a time. A
- * run that failed leaves no trace. */
-typedef struct world {
-    dtp_arena *arena; /* changed with the lock held; of all arrays below */
-    dtp_mesh mesh;
-    int32_t size;
-    pthread_mutex_t lock;
-    pthread_cond_t *wake; /* by rank: for one that waits at a gate */
-    gate all;
-    division *divisions[N_SETS];
-    int32_t n_waiting, n_ended; /* ranks at a gate that is not complete; ranks that are done */
-    dtp_comm__visit *visits;    /* by rank */
-    halt *halts;                /* by rank */
-    bool failed;                /* some rank has halted */
-    bool over;                  /* no rank can go on */
-    bool stuck; /* over, and none had failed: the ranks wait for each other: `why` */
-    char why[DTP_ERR_MSG_BYTES];
-    /* the present run */
-    pthread_cond_t begins, ends;
-    uint64_t run; /* number of runs so far */
-    bool closed;  /* there will be no more */
-    dtp_rank_body body;
-    void *user;
-    rank_job *jobs; /* by rank */
-} world;
-
-typedef struct sim_comm {
-    dtp_comm base;
-    world *world;
-    dtp_comm__scratch scratch;
-    bool late;                 /* a collective is done when it or a later one is waited for */
-    dtp_request *first, *last; /* started and not done */
-} sim_comm;
-
-static dtp_mesh_set all_dims(const world *w)
+static dtp_mesh_set all_dims(const dtp_sim__world *w)
 {
     return ((dtp_mesh_set)1 << w->mesh.n_dims) - 1;
 }
 
-/* All ranks that wait at gates look whether they can go on. */
-static void wake_all_locked(world *w)
-{
-    for (int32_t r = 0; r < w->size; r++) {
-        pthread_cond_signal(&w->wake[r]);
-    }
-}
-
-/* A rank that runs no more collectives: those that wait for it are woken. */
-static void halt_locked(world *w, int32_t rank, int32_t cause, const char *why)
-{
-    halt *h = &w->halts[rank];
-    if (!h->on) {
-        *h = (halt){.on = true, .cause = cause};
-        snprintf(h->why, sizeof h->why, "%s", why);
-        w->failed = true;
-        wake_all_locked(w);
-    }
-}
-
-static void fail(world *w, int32_t rank, const char *why)
+static void fail(dtp_sim__world *w, int32_t rank, const char *why)
 {
     pthread_mutex_lock(&w->lock);
-    halt_locked(w, rank, rank, why);
+    dtp_sim__halt_rank(w, rank, rank, why);
     pthread_mutex_unlock(&w->lock);
-}
-
-/* When every rank waits at a gate or has ended, none of them can ever go on: their waits fail. */
-static void check_stuck_locked(world *w)
-{
-    if (w->n_waiting == 0 || w->n_waiting + w->n_ended < w->size || w->over) {
-        return;
-    }
-    w->over = true;
-    w->stuck = !w->failed;
-    if (w->stuck) {
-        dtp_comm__describe_waits(&w->mesh, w->size, w->visits, w->why);
-    }
-    wake_all_locked(w);
 }
 
 /* The rank whose failure keeps a group from passing its gate, -1: none. A failure elsewhere does
  * not, so that a rank's own failure does not depend on who fails first. */
-static int32_t halted_locked(const world *w, dtp_mesh_set set, int32_t rank)
+static int32_t halted_locked(const dtp_sim__world *w, dtp_mesh_set set, int32_t rank)
 {
     const int32_t n = w->failed ? dtp_mesh_set_size(&w->mesh, set) : 0;
     int32_t any = -1;
@@ -153,36 +45,10 @@ static int32_t halted_locked(const world *w, dtp_mesh_set set, int32_t rank)
     return any;
 }
 
-static struct timespec deadline(double limit_s)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    const int64_t ns = t.tv_nsec + (int64_t)(limit_s * 1e9);
-    return (struct timespec){.tv_sec = t.tv_sec + ns / 1000000000, .tv_nsec = ns % 1000000000};
-}
-
-/* A rank whose peers have not come in time halts; they run kernels. */
-static void halt_late_locked(world *w, int32_t rank, const dtp_coll *coll)
-{
-    char text[DTP_ERR_MSG_BYTES];
-    dtp_comm__visit *visits = w->visits;
-    for (int32_t r = 0; r < w->size; r++) {
-        const bool runs = visits[r].state == DTP_COMM_VISIT_NONE;
-        visits[r].state = runs ? DTP_COMM_VISIT_LATE : visits[r].state;
-    }
-    dtp_comm__describe_late(&w->mesh, w->size, visits, rank, coll, w->jobs[rank].comm->timeout_s,
-                            text);
-    for (int32_t r = 0; r < w->size; r++) {
-        const bool late = visits[r].state == DTP_COMM_VISIT_LATE;
-        visits[r].state = late ? DTP_COMM_VISIT_NONE : visits[r].state;
-    }
-    halt_locked(w, rank, rank, text);
-    w->halts[rank].late = true;
-}
-
 /* Waits until all n members of a group have arrived; false when they never will, unless all are
  * `sure` to come. `coll` NULL: the barrier. Called with the lock held. */
-static bool pass_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_coll *coll, bool sure)
+static bool pass_locked(dtp_sim__world *w, dtp_sim__gate *g, int32_t n, int32_t rank,
+                        const dtp_coll *coll, bool sure)
 {
     const dtp_mesh_set set = coll != NULL ? coll->set : all_dims(w);
     if (!sure && (w->over || halted_locked(w, set, rank) >= 0)) {
@@ -200,13 +66,13 @@ static bool pass_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_co
     }
     w->visits[rank] = (dtp_comm__visit){.state = DTP_COMM_VISIT_WAITS, .coll = coll};
     w->n_waiting++;
-    check_stuck_locked(w);
-    const struct timespec until = deadline(w->jobs[rank].comm->timeout_s);
+    dtp_sim__check_stuck(w);
+    const struct timespec until = dtp_sim__deadline(w, rank);
     int timed_out = 0;
     while (g->generation == generation && (sure || (!w->over && halted_locked(w, set, rank) < 0))) {
         timed_out = pthread_cond_timedwait(&w->wake[rank], &w->lock, &until);
         if (timed_out == ETIMEDOUT && !sure && g->generation == generation) {
-            halt_late_locked(w, rank, coll);
+            dtp_sim__halt_late(w, rank, coll);
         }
     }
     w->visits[rank].state = DTP_COMM_VISIT_NONE;
@@ -217,36 +83,26 @@ static bool pass_locked(world *w, gate *g, int32_t n, int32_t rank, const dtp_co
 }
 
 /* `coll` NULL: the barrier. */
-static dtp_status rendezvous(sim_comm *c, gate *g, int32_t n, const dtp_coll *coll, dtp_err *err)
+static dtp_status rendezvous(dtp_sim__comm *c, dtp_sim__gate *g, int32_t n, const dtp_coll *coll,
+                             dtp_err *err)
 {
-    world *w = c->world;
+    dtp_sim__world *w = c->world;
     const int32_t rank = c->base.rank;
     dtp_status status = DTP_OK;
     pthread_mutex_lock(&w->lock);
     if (!pass_locked(w, g, n, rank, coll, false)) {
-        if (w->halts[rank].late) {
-            status = DTP_FAIL(err, DTP_COMM, "%s", w->halts[rank].why);
-        } else if (w->stuck) {
-            status = DTP_FAIL(err, DTP_COMM, "%.1000s", w->why);
-            if (err != NULL) {
-                err->told = true;
-            }
-        } else {
-            const dtp_mesh_set set = coll != NULL ? coll->set : all_dims(w);
-            const halt *h = &w->halts[halted_locked(w, set, rank)];
-            status = dtp_comm__relay(err, rank, h->cause, h->why);
-            halt_locked(w, rank, h->cause, h->why);
-        }
+        const dtp_mesh_set set = coll != NULL ? coll->set : all_dims(w);
+        status = dtp_sim__give_up(w, rank, halted_locked(w, set, rank), err);
     }
     pthread_mutex_unlock(&w->lock);
     return status;
 }
 
 /* Called with the lock held. */
-static dtp_status divide_locked(world *w, dtp_mesh_set set, dtp_err *err)
+static dtp_status divide_locked(dtp_sim__world *w, dtp_mesh_set set, dtp_err *err)
 {
     const int32_t n = dtp_mesh_set_size(&w->mesh, set);
-    division *d;
+    dtp_sim__division *d;
     const dtp_coll_ends **ends;
     dtp_coll *colls;
     DTP_TRY(DTP_NEW(w->arena, d, 1, err));
@@ -257,22 +113,22 @@ static dtp_status divide_locked(world *w, dtp_mesh_set set, dtp_err *err)
     DTP_TRY(DTP_MEMORY(err, ends));
     for (int32_t i = 0; i < d->n_groups; i++) {
         ptrdiff_t first = (ptrdiff_t)i * n;
-        d->groups[i] = (group){.n = n, .ends = ends + first, .colls = colls + first};
+        d->groups[i] = (dtp_sim__group){.n = n, .ends = ends + first, .colls = colls + first};
     }
     w->divisions[set] = d;
     return DTP_OK;
 }
 
 /* The group of a rank; made by the first rank that asks. */
-static dtp_status group_of(sim_comm *c, dtp_mesh_set set, group **out, dtp_err *err)
+static dtp_status group_of(dtp_sim__comm *c, dtp_mesh_set set, dtp_sim__group **out, dtp_err *err)
 {
-    world *w = c->world;
+    dtp_sim__world *w = c->world;
     DTP_TRY(dtp_comm__check_set(&c->base, set, err));
     pthread_mutex_lock(&w->lock);
     if (w->divisions[set] == NULL) {
         (void)divide_locked(w, set, NULL); /* its only error is said below */
     }
-    const division *d = w->divisions[set];
+    const dtp_sim__division *d = w->divisions[set];
     pthread_mutex_unlock(&w->lock);
     if (d == NULL) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for groups of ranks");
@@ -284,12 +140,12 @@ static dtp_status group_of(sim_comm *c, dtp_mesh_set set, group **out, dtp_err *
 
 static dtp_status sim_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 {
-    group *g;
+    dtp_sim__group *g;
     return group_of(t->self, set, &g, err);
 }
 
 /* Every member sees all descriptions at the gate, so every one finds the same first difference. */
-static dtp_status check_same(const sim_comm *c, const group *g, dtp_err *err)
+static dtp_status check_same(const dtp_sim__comm *c, const dtp_sim__group *g, dtp_err *err)
 {
     char why[DTP_ERR_MSG_BYTES];
     for (int32_t j = 1; j < g->n; j++) {
@@ -300,8 +156,9 @@ static dtp_status check_same(const sim_comm *c, const group *g, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status meet_group(sim_comm *c, group *g, const dtp_coll *coll, const dtp_coll_ends *ends,
-                             dtp_comm_transfer share, void *user, dtp_err *err)
+static dtp_status meet_group(dtp_sim__comm *c, dtp_sim__group *g, const dtp_coll *coll,
+                             const dtp_coll_ends *ends, dtp_comm_transfer share, void *user,
+                             dtp_err *err)
 {
     const int32_t me = dtp_mesh_set_index(&c->base.mesh, coll->set, c->base.rank);
     g->ends[me] = ends;
@@ -324,8 +181,8 @@ static dtp_status meet_group(sim_comm *c, group *g, const dtp_coll *coll, const 
 static dtp_status sim_meet(dtp_comm *base, const dtp_coll *coll, const dtp_coll_ends *ends,
                            dtp_comm_transfer share, void *user, dtp_err *err)
 {
-    sim_comm *c = (sim_comm *)base;
-    group *g;
+    dtp_sim__comm *c = (dtp_sim__comm *)base;
+    dtp_sim__group *g;
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     DTP_TRY(group_of(c, coll->set, &g, err));
@@ -344,7 +201,7 @@ static dtp_status transfer(void *user, const dtp_coll *coll, int32_t n, int32_t 
     return DTP_OK;
 }
 
-static dtp_status run_ends(sim_comm *c, const dtp_coll *coll, const dtp_coll_ends *ends,
+static dtp_status run_ends(dtp_sim__comm *c, const dtp_coll *coll, const dtp_coll_ends *ends,
                            dtp_err *err)
 {
     dtp_coll_ends copy;
@@ -363,10 +220,10 @@ static dtp_status run_ends(sim_comm *c, const dtp_coll *coll, const dtp_coll_end
 /* Whether a rank that this one may wait for has halted. */
 static dtp_status sim_look(dtp_comm *base, dtp_err *err)
 {
-    world *w = ((sim_comm *)base)->world;
+    dtp_sim__world *w = ((dtp_sim__comm *)base)->world;
     dtp_status status = DTP_OK;
     pthread_mutex_lock(&w->lock);
-    for (const halt *h = w->halts; status == DTP_OK && h < w->halts + w->size; h++) {
+    for (const dtp_sim__halt *h = w->halts; status == DTP_OK && h < w->halts + w->size; h++) {
         status = h->on ? dtp_comm__relay(err, base->rank, h->cause, h->why) : DTP_OK;
     }
     pthread_mutex_unlock(&w->lock);
@@ -376,14 +233,14 @@ static dtp_status sim_look(dtp_comm *base, dtp_err *err)
 static dtp_status sim_run(dtp_comm *base, const dtp_coll *coll, const void *in, void *out,
                           dtp_err *err)
 {
-    return run_ends((sim_comm *)base, coll, &(dtp_coll_ends){in, out}, err);
+    return run_ends((dtp_sim__comm *)base, coll, &(dtp_coll_ends){in, out}, err);
 }
 
 /* Does the collective at once, or late: when it or a later one is waited for. */
 static dtp_status sim_start(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,
                             dtp_request *request, dtp_err *err)
 {
-    sim_comm *c = t->self;
+    dtp_sim__comm *c = t->self;
     *request = (dtp_request){.coll = *coll, .ends = ends, .pending = c->late};
     if (!c->late) {
         return run_ends(c, coll, ends, err);
@@ -399,7 +256,7 @@ static dtp_status sim_start(dtp_transport *t, const dtp_coll *coll, const dtp_co
 
 static dtp_status sim_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
 {
-    sim_comm *c = t->self;
+    dtp_sim__comm *c = t->self;
     while (request->pending) {
         dtp_request *next = c->first;
         c->first = next->next;
@@ -411,18 +268,18 @@ static dtp_status sim_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
 
 static dtp_status sim_barrier(dtp_comm *base, dtp_err *err)
 {
-    sim_comm *c = (sim_comm *)base;
+    dtp_sim__comm *c = (dtp_sim__comm *)base;
     return rendezvous(c, &c->world->all, c->world->size, NULL, err);
 }
 
 static void sim_abort(dtp_comm *base, const char *why)
 {
-    fail(((sim_comm *)base)->world, base->rank, why);
+    fail(((dtp_sim__comm *)base)->world, base->rank, why);
 }
 
 static void sim_destroy(dtp_comm *base)
 {
-    sim_comm *c = (sim_comm *)base;
+    dtp_sim__comm *c = (dtp_sim__comm *)base;
     free(c->scratch.data);
     free(c);
 }
@@ -442,17 +299,19 @@ static const dtp_transport_ops sim_transport = {
     .prepare = sim_prepare,
     .start = sim_start,
     .wait = sim_wait,
+    .post = dtp_sim__post,
+    .finish = dtp_sim__finish,
 };
 
 void dtp_comm__sim_late(dtp_comm *c, bool late)
 {
-    ((sim_comm *)c)->late = late;
+    ((dtp_sim__comm *)c)->late = late;
     c->transport.caps.asynchronous = late;
 }
 
-static void run_rank(world *w, rank_job *job)
+static void run_rank(dtp_sim__world *w, dtp_sim__rank *job)
 {
-    sim_comm *c = (sim_comm *)job->comm;
+    dtp_sim__comm *c = (dtp_sim__comm *)job->comm;
     c->first = c->last = NULL; /* a run that failed may have left some */
     c->late = false;
     c->base.transport.caps.asynchronous = false;
@@ -465,7 +324,7 @@ static void run_rank(world *w, rank_job *job)
     pthread_mutex_lock(&w->lock);
     w->n_ended++;
     w->visits[rank].state = DTP_COMM_VISIT_ENDED;
-    check_stuck_locked(w);
+    dtp_sim__check_stuck(w);
     if (w->n_ended == w->size) {
         pthread_cond_signal(&w->ends);
     }
@@ -475,8 +334,8 @@ static void run_rank(world *w, rank_job *job)
 /* Runs a rank whenever its world runs, until the world is closed. */
 static void *rank_main(void *arg)
 {
-    rank_job *job = arg;
-    world *w = ((sim_comm *)job->comm)->world;
+    dtp_sim__rank *job = arg;
+    dtp_sim__world *w = ((dtp_sim__comm *)job->comm)->world;
     uint64_t seen = 0;
     for (;;) {
         pthread_mutex_lock(&w->lock);
@@ -493,10 +352,10 @@ static void *rank_main(void *arg)
     }
 }
 
-static dtp_status start_ranks(world *w, dtp_err *err)
+static dtp_status start_ranks(dtp_sim__world *w, dtp_err *err)
 {
     for (int32_t r = 0; r < w->size; r++) {
-        sim_comm *c = calloc(1, sizeof *c);
+        dtp_sim__comm *c = calloc(1, sizeof *c);
         DTP_TRY(DTP_MEMORY(err, c));
         c->base = (dtp_comm){.ops = &sim_ops,
                              .mesh = w->mesh,
@@ -518,14 +377,14 @@ static dtp_status start_ranks(world *w, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status world_run(world *w, dtp_rank_body body, void *user, dtp_err *err)
+static dtp_status world_run(dtp_sim__world *w, dtp_rank_body body, void *user, dtp_err *err)
 {
     pthread_mutex_lock(&w->lock);
     if (w->failed || w->over) {
         /* A run that failed leaves ranks counted at gates that never opened. */
         w->all.arrived = 0;
-        for (int32_t s = 0; s < N_SETS; s++) {
-            division *d = w->divisions[s];
+        for (int32_t s = 0; s < DTP_SIM__SETS; s++) {
+            dtp_sim__division *d = w->divisions[s];
             for (int32_t i = 0; d != NULL && i < d->n_groups; i++) {
                 d->groups[i].gate.arrived = 0;
             }
@@ -533,6 +392,7 @@ static dtp_status world_run(world *w, dtp_rank_body body, void *user, dtp_err *e
         memset(w->halts, 0, (size_t)w->size * sizeof *w->halts);
     }
     w->failed = w->over = w->stuck = false;
+    w->messages = NULL; /* a run that failed may have left some */
     w->n_waiting = w->n_ended = 0;
     memset(w->visits, 0, (size_t)w->size * sizeof *w->visits);
     w->body = body;
@@ -547,7 +407,7 @@ static dtp_status world_run(world *w, dtp_rank_body body, void *user, dtp_err *e
     }
     pthread_mutex_unlock(&w->lock);
     /* The failure of the lowest rank that has one of its own, else of the lowest that has any. */
-    const rank_job *jobs = w->jobs;
+    const dtp_sim__rank *jobs = w->jobs;
     int32_t pick = -1;
     for (int32_t r = 0; r < w->size; r++) {
         if (jobs[r].status != DTP_OK && (pick < 0 || (jobs[pick].err.told && !jobs[r].err.told))) {
@@ -564,7 +424,7 @@ static dtp_status world_run(world *w, dtp_rank_body body, void *user, dtp_err *e
     return jobs[pick].status;
 }
 
-static void world_destroy(world *w)
+static void world_destroy(dtp_sim__world *w)
 {
     if (w == NULL) {
         return;
@@ -588,27 +448,27 @@ static void world_destroy(world *w)
     dtp_arena_destroy(w->arena);
 }
 
-static dtp_status world_create(const dtp_mesh *mesh, world **out, dtp_err *err)
+static dtp_status world_create(const dtp_mesh *mesh, dtp_sim__world **out, dtp_err *err)
 {
     const int32_t size = dtp_mesh_ranks(mesh);
     dtp_arena *arena = dtp_arena_create();
-    world *w = dtp_arena_alloc(arena, 1, sizeof *w);
+    dtp_sim__world *w = dtp_arena_alloc(arena, 1, sizeof *w);
     dtp_comm__visit *visits = dtp_arena_alloc(arena, (size_t)size, sizeof *visits);
-    halt *halts = dtp_arena_alloc(arena, (size_t)size, sizeof *halts);
-    rank_job *jobs = dtp_arena_alloc(arena, (size_t)size, sizeof *jobs);
+    dtp_sim__halt *halts = dtp_arena_alloc(arena, (size_t)size, sizeof *halts);
+    dtp_sim__rank *jobs = dtp_arena_alloc(arena, (size_t)size, sizeof *jobs);
     pthread_cond_t *wake = dtp_arena_alloc(arena, (size_t)size, sizeof *wake);
     dtp_status status = DTP_MEMORY(err, w, visits, halts, jobs, wake);
     if (status != DTP_OK) {
         dtp_arena_destroy(arena);
         return status;
     }
-    *w = (world){.arena = arena,
-                 .mesh = *mesh,
-                 .size = size,
-                 .wake = wake,
-                 .visits = visits,
-                 .halts = halts,
-                 .jobs = jobs};
+    *w = (dtp_sim__world){.arena = arena,
+                          .mesh = *mesh,
+                          .size = size,
+                          .wake = wake,
+                          .visits = visits,
+                          .halts = halts,
+                          .jobs = jobs};
     pthread_mutex_init(&w->lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -630,7 +490,7 @@ static dtp_status world_create(const dtp_mesh *mesh, world **out, dtp_err *err)
 
 dtp_status dtp_comm_sim_run(const dtp_mesh *mesh, dtp_rank_body body, void *user, dtp_err *err)
 {
-    world *w = NULL;
+    dtp_sim__world *w = NULL;
     DTP_TRY(DTP_NOT_NULL(err, mesh));
     DTP_TRY(world_create(mesh, &w, err));
     dtp_status status = world_run(w, body, user, err);
@@ -643,7 +503,7 @@ dtp_status dtp_comm_sim_run(const dtp_mesh *mesh, dtp_rank_body body, void *user
 struct dtp_sim_pool {
     dtp_arena *arena;
     int32_t n, capacity;
-    world **worlds;
+    dtp_sim__world **worlds;
 };
 
 dtp_status dtp_sim_pool_create(dtp_sim_pool **out, dtp_err *err)
@@ -691,7 +551,7 @@ dtp_status dtp_sim_pool_run(dtp_sim_pool *pool, const dtp_mesh *mesh, dtp_rank_b
     }
     if (i == pool->n) {
         DTP_TRY(dtp_arena_grow(pool->arena, &pool->worlds, i, i + 1, &pool->capacity,
-                               sizeof(world *), err));
+                               sizeof(dtp_sim__world *), err));
         DTP_TRY(world_create(mesh, &pool->worlds[i], err));
         pool->n++;
     }

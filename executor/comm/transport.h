@@ -42,6 +42,19 @@ typedef struct dtp_request {
     struct dtp_request *next; /* started after it */
 } dtp_request;
 
+/* Bytes from one rank to another. The memory is the caller's and stays where it is from post to
+ * finish; the first members are the caller's, the others the transport's. */
+typedef struct dtp_message {
+    int32_t peer;    /* rank */
+    int32_t channel; /* messages of one channel from one rank to another keep their order */
+    bool sends;      /* else it is received */
+    void *data;
+    int64_t bytes;
+    int32_t rank;
+    bool pending, awaited;
+    struct dtp_message *next;
+} dtp_message;
+
 typedef struct dtp_transport_ops {
     const char *name;
     /* REQUIRED. Makes what the group of this rank over a set of mesh dims needs; called for every
@@ -76,6 +89,11 @@ typedef struct dtp_transport_ops {
      * NULL when there is none (left). release_memory is false when ptr is not such memory. */
     void *(*register_memory)(dtp_transport *t, size_t bytes);
     bool (*release_memory)(dtp_transport *t, void *ptr);
+    /* OPTIONAL, both or none. Messages between the stages of a pipeline: `post` returns at once;
+     * the bytes go when both ends are posted, whatever either rank does then. `finish` waits until
+     * they have gone, once per message. They do not hold up collectives. DTP_COMM as for start. */
+    dtp_status (*post)(dtp_transport *t, dtp_message *message, dtp_err *err);
+    dtp_status (*finish)(dtp_transport *t, dtp_message *message, dtp_err *err);
 } dtp_transport_ops;
 
 struct dtp_transport {
