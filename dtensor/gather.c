@@ -40,7 +40,7 @@ static dtp_status gather(dtp_device_mesh *mesh, const dtp_tensor_slot *slot, int
                         .backend = mesh->backend,
                         .mesh = &comm->mesh,
                         .type = &slot->type,
-                        .layout = &slot->layout,
+                        .layout = slot->layout,
                         .data = slot->storage->data,
                         .out = wanted ? out : NULL};
     for (int32_t m = 0; m < slot->layout.n_mesh; m++) {

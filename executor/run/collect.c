@@ -35,8 +35,8 @@ bool dtp_shard_iterator_next(dtp_shard_iterator *iterator, int64_t most, int64_t
 dtp_status dtp_collect_reduce(const dtp_collection *c, dtp_dtype dtype, int64_t n, void *data,
                               dtp_err *err)
 {
-    for (int32_t m = 0; m < c->layout->n_mesh; m++) {
-        const dtp_placement *place = &c->layout->placement[m];
+    for (int32_t m = 0; m < c->layout.n_mesh; m++) {
+        const dtp_placement *place = &c->layout.placement[m];
         if (place->kind != DTP_PARTIAL) {
             continue;
         }
@@ -55,10 +55,16 @@ dtp_status dtp_collect_reduce(const dtp_collection *c, dtp_dtype dtype, int64_t 
     return DTP_OK;
 }
 
+/* Whether a rank has the tensor. */
+static bool has(const dtp_collection *c, int32_t rank)
+{
+    return c->stages == 0 || (c->stages >> dtp_mesh_set_index(c->mesh, 1, rank) & 1) != 0;
+}
+
 dtp_status dtp_collect_prepare(dtp_collection *c, dtp_err *err)
 {
     dtp_ttype largest;
-    dtp_layout_local_max(c->layout, c->mesh, c->type, &largest);
+    dtp_layout_local_max(&c->layout, c->mesh, c->type, &largest);
     c->width = dtp_dtype_bytes(c->type->dtype);
     c->elems = dtp_ttype_elems(&largest);
     c->chunk = c->elems < CHUNK_ELEMS ? c->elems : CHUNK_ELEMS;
@@ -69,8 +75,9 @@ dtp_status dtp_collect_prepare(dtp_collection *c, dtp_err *err)
     DTP_TRY(DTP_MEMORY(err, c->mine, c->all, c->iterators));
     for (int32_t j = 0; j < c->members; j++) {
         const int32_t rank = dtp_mesh_set_member(c->mesh, c->set, c->comm->rank, j);
-        const dtp_shard shard = dtp_shard_of(c->type, c->layout, c->mesh, rank);
+        const dtp_shard shard = dtp_shard_of(c->type, &c->layout, c->mesh, rank);
         c->iterators[j] = dtp_shard_iterator_of(&shard);
+        c->iterators[j].absent = !has(c, rank);
     }
     return DTP_OK;
 }
@@ -80,8 +87,9 @@ static void hand_out(const dtp_collection *c, int32_t j, int64_t n)
 {
     const char *shown = c->all + j * n * c->width;
     int64_t at, run;
-    for (int64_t done = 0;
-         done < n && dtp_shard_iterator_next(&c->iterators[j], n - done, &at, &run); done += run) {
+    for (int64_t done = 0; done < n && !c->iterators[j].absent &&
+                           dtp_shard_iterator_next(&c->iterators[j], n - done, &at, &run);
+         done += run) {
         const char *data = shown + done * c->width;
         if (c->out != NULL) {
             memcpy((char *)c->out + at * c->width, data, (size_t)(run * c->width));
@@ -93,8 +101,8 @@ static void hand_out(const dtp_collection *c, int32_t j, int64_t n)
 
 dtp_status dtp_collect_run(dtp_collection *c, dtp_err *err)
 {
-    const dtp_shard shard = dtp_shard_of(c->type, c->layout, c->mesh, c->comm->rank);
-    const int64_t own = dtp_shard_elems(&shard);
+    const dtp_shard shard = dtp_shard_of(c->type, &c->layout, c->mesh, c->comm->rank);
+    const int64_t own = has(c, c->comm->rank) ? dtp_shard_elems(&shard) : 0;
     for (int64_t first = 0; first < c->elems; first += c->chunk) {
         const int64_t n = c->elems - first < c->chunk ? c->elems - first : c->chunk;
         const int64_t left = own < first ? 0 : own - first, have = left < n ? left : n;

@@ -12,6 +12,7 @@
 typedef struct dtp_shard_iterator {
     dtp_shard_runs runs;
     int64_t used; /* elements of the current run that were handed out */
+    bool absent;  /* of a collection: the rank does not have the tensor */
 } dtp_shard_iterator;
 
 dtp_shard_iterator dtp_shard_iterator_of(const dtp_shard *shard);
@@ -30,8 +31,9 @@ typedef struct dtp_collection {
     dtp_backend *backend;
     const dtp_mesh *mesh; /* of the layout */
     const dtp_ttype *type;
-    const dtp_layout *layout;
+    dtp_layout layout;
     const void *data; /* the shard of this rank, in device memory */
+    uint64_t stages;  /* bit s: ranks at s of mesh dim 0 have it; 0: all ranks do */
     dtp_mesh_set set;
     void *out;               /* gets the elements of the whole tensor; NULL: `visit` sees them */
     dtp_collect_visit visit; /* NULL, too: this rank only takes part */

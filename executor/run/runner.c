@@ -227,11 +227,12 @@ static dtp_status run_one(dtp_runner *r, dtp_runner__flight *f, int32_t i, dtp_e
     return DTP_OK;
 }
 
-/* Instructions [0, n) of a microbatch, one by one. Those that run once run in the first one. */
-static dtp_status run_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dtp_err *err)
+/* Instructions [from, n) of a microbatch, one by one. Those that run once run in the first one. */
+static dtp_status run_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t from, int32_t n,
+                             dtp_err *err)
 {
     const dtp_queue_ops *queue = r->backend->ops->queue;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = from; i < n; i++) {
         if (!dtp_instr_runs_in(r->program, &r->program->instrs[i], r->state.record.microbatch)) {
             DTP_TRY(queue != NULL ? dtp_runner__mark(r, f, i, err) : DTP_OK);
             continue;
@@ -258,13 +259,13 @@ static dtp_status put_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dt
     if (!r->graphs || !r->ran[j] || r->watch.event != NULL ||
         (r->n_stats > 0 && !(caps.queued && caps.captured))) {
         r->ran[j] = true;
-        return run_instrs(r, f, n, err);
+        return run_instrs(r, f, 0, n, err);
     }
     f->marked = false;
     if (r->recordings[j] == NULL) {
         DTP_TRY(queue->recording_begin(r->backend, err));
         r->recording = true;
-        const dtp_status status = run_instrs(r, f, n, err);
+        const dtp_status status = run_instrs(r, f, 0, n, err);
         r->recording = false;
         if (status != DTP_OK) {
             (void)queue->recording_end(r->backend, NULL, NULL);
@@ -281,12 +282,10 @@ static dtp_runner__flight *next_flight(dtp_runner *r)
     return &r->flights[r->n_ended % dtp_runner_ahead(r)];
 }
 
-dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
-                                 dtp_err *err)
+/* Instructions [from, to) of a microbatch; all of it on a queue. `first`: of the step. */
+static dtp_status run_part(dtp_runner *r, int64_t step, int32_t from, int32_t to, bool first,
+                           dtp_err *err)
 {
-    const dtp_program *p = r->program;
-    const bool last = microbatch + 1 == dtp_program_microbatches(p);
-    const int32_t n = last ? p->n_instrs : dtp_program_body(p);
     const dtp_queue_ops *queue = r->backend->ops->queue;
     dtp_runner__flight *f = next_flight(r);
     if (r->n_ended - r->n_finished >= dtp_runner_ahead(r)) {
@@ -294,7 +293,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
                         dtp_runner_ahead(r));
     }
     const double start = dtp_now_s();
-    if (microbatch == 0) {
+    if (first) {
         f->step = step;
         f->times = (dtp_runner_times){0};
         f->marked = true;
@@ -302,22 +301,48 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
                               : DTP_OK);
     }
     f->zero_s = start - f->times.total_s;
-    dtp_runner__shift(r, microbatch);
-    r->state.record.seed = seed;
     r->state.record.step = step;
     DTP_TRY(dtp_step_state_put(&r->state, err));
     if (queue == NULL) {
-        DTP_TRY(run_instrs(r, f, n, err));
+        DTP_TRY(run_instrs(r, f, from, to, err));
     } else {
         char range[64];
-        (void)snprintf(range, sizeof range, "step %" PRId64 ", microbatch %d", step, microbatch);
+        (void)snprintf(range, sizeof range, "step %" PRId64 ", microbatch %d", step,
+                       r->state.record.microbatch);
         queue->range_begin(r->backend, range);
-        const dtp_status status = put_instrs(r, f, n, err);
+        const dtp_status status = put_instrs(r, f, to, err);
         queue->range_end(r->backend);
         DTP_TRY(status);
     }
     f->times.total_s += dtp_now_s() - start;
     return DTP_OK;
+}
+
+dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
+                                 dtp_err *err)
+{
+    const dtp_program *p = r->program;
+    const bool last = microbatch + 1 == dtp_program_microbatches(p);
+    dtp_runner__shift(r, microbatch);
+    r->state.record.seed = seed;
+    return run_part(r, step, 0, last ? p->n_instrs : dtp_program_body(p), microbatch == 0, err);
+}
+
+void dtp_runner_set_slot(dtp_runner *r, int32_t slot)
+{
+    const dtp_program *p = r->program;
+    dtp_runner__place(r, p->n_values + 1, r->memory + p->slots_at + slot * p->slot_bytes);
+}
+
+dtp_status dtp_runner_section(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
+                              int32_t section, bool first, dtp_err *err)
+{
+    const dtp_program *p = r->program;
+    const int32_t from = dtp_section_begin(p, p->instrs, p->n_instrs, section);
+    const int32_t to = dtp_section_begin(p, p->instrs, p->n_instrs, section + 1);
+    dtp_runner__shift(r, microbatch);
+    r->state.record.seed = seed;
+    return run_part(r, step, from, to, first, err);
 }
 
 /* Puts the first element of value `read` at `to`. */

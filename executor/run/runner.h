@@ -53,6 +53,12 @@ void dtp_runner_give_up(dtp_runner *r, const char *why);
  * place in it. Without microbatches microbatch 0 is the step. */
 dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
                                  dtp_err *err) DTP_MUST_CHECK;
+/* Of a stage (dtp_program.slots): what is in_slot is from now on that of a slot. */
+void dtp_runner_set_slot(dtp_runner *r, int32_t slot);
+/* Of a stage, instead of microbatches: runs a section (dtp_instr_section) of a microbatch in the
+ * slot that is set. `first`: of the step. Not on a queue. */
+dtp_status dtp_runner_section(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
+                              int32_t section, bool first, dtp_err *err) DTP_MUST_CHECK;
 /* Ends a step after its last microbatch. The first elements of the DTP_RUNNER_READS values `read`,
  * which are kept, are noted; -1, and NULL: none. */
 dtp_status dtp_runner_end(dtp_runner *r, const dtp_value_id *read, dtp_err *err) DTP_MUST_CHECK;

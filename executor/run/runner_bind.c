@@ -27,22 +27,23 @@ static dtp_status keep_moving(dtp_runner *r, dtp_value_id v, void **pointer, dtp
 {
     const dtp_program *p = r->program;
     bool external = p->values[v].external;
-    const int64_t inside = external ? 0 : place_of(p, v);
-    if (inside < 0 || (!external && !r->borrowed)) {
+    const bool slot = p->values[v].in_slot;
+    const int64_t inside = external ? 0 : place_of(p, v) - (slot ? p->slots_at : 0);
+    if (inside < 0 || (!external && !slot && !r->borrowed)) {
         return DTP_OK;
     }
     DTP_TRY(DTP_ONE_MORE(r->arena, r->moving, r->n_moving, r->cap_moving, err));
-    r->moving[r->n_moving++] =
-        (dtp_runner__moving){.pointer = pointer,
-                             .inside = inside,
-                             .buffer = external ? dtp_value_root(p, v) : p->n_values};
+    r->moving[r->n_moving++] = (dtp_runner__moving){
+        .pointer = pointer,
+        .inside = inside,
+        .buffer = external ? dtp_value_root(p, v) : p->n_values + (slot ? 1 : 0)};
     return DTP_OK;
 }
 
 /* Sorts the moving pointers by buffer (counting sort). */
 static dtp_status sort_moving(dtp_runner *r, dtp_err *err)
 {
-    const int32_t buffers = r->program->n_values + 1;
+    const int32_t buffers = r->program->n_values + 2;
     dtp_runner__moving *sorted;
     DTP_TRY(DTP_NEW(r->arena, sorted, r->n_moving, err));
     DTP_TRY(DTP_NEW(r->arena, r->moving_start, (size_t)buffers + 1, err));
@@ -115,6 +116,7 @@ static void touch(dtp_runner *r, dtp_value_id v)
     if (r->program->values[v].external) {
         return;
     }
+    end += r->program->values[v].in_slot ? (r->program->slots - 1) * r->program->slot_bytes : 0;
     end = dtp_ceil_div(end, BUFFER_ALIGN) * BUFFER_ALIGN;
     r->touched_bytes = end > r->touched_bytes ? end : r->touched_bytes;
 }

@@ -25,7 +25,8 @@ typedef struct dtp_runner__bound {
 typedef struct dtp_runner__moving {
     void **pointer;
     int64_t inside;
-    int32_t buffer; /* the value id of an external root; n_values: the arena */
+    int32_t buffer; /* the value id of an external root; n_values: the arena; n_values + 1: the slot
+                       of a stage */
 } dtp_runner__moving;
 
 /* Where a view of a microbatch begins in the whole batch. */
@@ -65,7 +66,7 @@ struct dtp_runner {
     dtp_err *failure; /* of kernels; NULL: they end the step */
     int32_t n_moving, cap_moving;
     dtp_runner__moving *moving; /* sorted by buffer once all are known */
-    int32_t *moving_start;      /* by buffer; n_values + 2 entries */
+    int32_t *moving_start;      /* by buffer; n_values + 3 entries */
     int32_t n_shifted, cap_shifted;
     dtp_runner__shifted *shifted;
     dtp_step_state state; /* record of the microbatch that runs; views are shifted to it */

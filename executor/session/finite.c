@@ -79,7 +79,8 @@ static int64_t find(dtp_dtype dtype, const void *data, int64_t n)
     return -1;
 }
 
-/* The first update of this rank whose target holds such a value: *found = update × kinds + kind. */
+/* The first update of this rank whose target holds such a value: *found = update of the graph ×
+ * kinds + kind. */
 static dtp_status scan(dtp_session *s, int64_t *found, dtp_err *err)
 {
     const dtp_program *p = s->program;
@@ -93,8 +94,12 @@ static dtp_status scan(dtp_session *s, int64_t *found, dtp_err *err)
         DTP_TRY(s->backend->ops->download(s->backend, s->host, view->data,
                                           (size_t)dtp_ttype_bytes(&view->local), err));
         const int64_t at = find(value->type.dtype, s->host, dtp_ttype_elems(&view->local));
+        int32_t k = 0; /* in the graph */
+        while (at >= 0 && p->graph->updates[k].target != value->tensor) {
+            k++;
+        }
         if (at >= 0) {
-            *found = (int64_t)u * N_KINDS + kind_of(dtp_element(value->type.dtype, s->host, at));
+            *found = (int64_t)k * N_KINDS + kind_of(dtp_element(value->type.dtype, s->host, at));
             return DTP_OK;
         }
     }
@@ -104,8 +109,8 @@ static dtp_status scan(dtp_session *s, int64_t *found, dtp_err *err)
 dtp_status dtp_session_check(dtp_session *s, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, s));
-    const dtp_program *p = s->program;
-    const int64_t none = (int64_t)p->n_updates * N_KINDS;
+    const dtp_graph *g = s->program->graph;
+    const int64_t none = (int64_t)g->n_updates * N_KINDS;
     if (none == 0) {
         return DTP_OK;
     }
@@ -118,8 +123,7 @@ dtp_status dtp_session_check(dtp_session *s, dtp_err *err)
     if (first == INT64_MAX) {
         return DTP_OK;
     }
-    const dtp_tensor_id t = p->values[p->updates[first % none / N_KINDS].target].tensor;
-    const dtp_graph *g = p->graph;
+    const dtp_tensor_id t = g->updates[first % none / N_KINDS].target;
     const dtp_graph_tensor *tensor = &g->tensors[t];
     const char *node = "?"; /* the first that updates it */
     for (int32_t u = g->n_updates - 1; u >= 0; u--) {

@@ -34,7 +34,11 @@ static uint64_t hash_schedule(uint64_t h, const dtp_schedule *s)
 /* Everything that must be the same on all ranks. */
 static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
 {
-    uint64_t h = dtp_hash_i64(dtp_program_hash(p), (int64_t)o->seed);
+    uint64_t h = dtp_program_hash(p->stages != NULL ? p->stages[0] : p);
+    for (int32_t k = 1; p->stages != NULL && k < p->graph->stages->n; k++) {
+        h = dtp_hash_i64(h, (int64_t)dtp_program_hash(p->stages[k]));
+    }
+    h = dtp_hash_i64(h, (int64_t)o->seed);
     h = dtp_hash_i64(dtp_hash_i64(h, o->keep), o->allow_nan);
     h = dtp_hash_i64(h, o->order);
     h = dtp_hash_i64(dtp_hash_i64(h, o->resume), o->any_seed);
@@ -221,22 +225,16 @@ static dtp_status take_stored(dtp_session *s, const dtp_session_options *o, dtp_
 static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
 {
     const dtp_runner_options runner = {.profile = o->profile, .no_graph = o->no_graph};
-    DTP_TRY(dtp_runner_create(s->program, s->backend, s->comm, &runner, &s->runner, err));
+    DTP_TRY(dtp_runner_create(s->program, s->backend, s->pipeline.comm, &runner, &s->runner, err));
     /* What a reader of a tensor gets: the resident value, or a value that survives the step. */
     const dtp_program *p = s->program;
     s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);
     DTP_TRY(DTP_MEMORY(err, s->tensor_value));
-    for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
-        dtp_value_id v = p->tensor_value[t];
-        s->tensor_value[t] = v >= 0 && p->values[v].keep ? v : -1;
-    }
+    dtp_session__readable(p, s->tensor_value);
     for (dtp_value_id v = 0; v < p->n_values; v++) {
         const dtp_value *value = &p->values[v];
-        bool resident = value->kind == DTP_VALUE_RESIDENT;
-        if (resident && value->tensor >= 0) {
-            s->tensor_value[value->tensor] = v;
-        }
-        if ((resident || value->kind == DTP_VALUE_INPUT) && value->bytes > s->host_bytes) {
+        if ((value->kind == DTP_VALUE_RESIDENT || value->kind == DTP_VALUE_INPUT) &&
+            value->bytes > s->host_bytes) {
             s->host_bytes = value->bytes;
         }
     }
@@ -307,7 +305,9 @@ static dtp_status start_from(dtp_session *s, const dtp_session_options *o,
             s->comm, dtp_session__run_compare(s, s->resumed, &found->run, err), err));
     }
     DTP_TRY(dtp_runner_prepare(s->runner, err));
-    dtp_session__origin_open(s);
+    if (s->pipeline.stages == NULL) {
+        dtp_session__origin_open(s);
+    }
     const char *from = s->resumed != NULL ? s->resumed : o->load;
     if (from == NULL) {
         return DTP_OK;
@@ -347,6 +347,7 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
     dtp_session *s = calloc(1, sizeof *s);
     DTP_TRY(DTP_MEMORY(err, s));
     s->program = p;
+    s->origin.first_update = -1;
     s->backend = backend;
     s->comm = comm;
     s->seed = known.seed;
@@ -355,7 +356,11 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
     s->log = known.ctx != NULL;
     s->ctx = s->log ? *known.ctx : dtp_ctx_default();
     dtp_backend_say(backend, known.ctx);
-    dtp_status status = setup(s, &known, err);
+    dtp_status status = dtp_session__stages_open(s, p, err);
+    if (status == DTP_OK && (known.save != NULL || known.load != NULL)) {
+        status = dtp_session__no_stages(s, known.save != NULL ? known.save : known.load, err);
+    }
+    status = status == DTP_OK ? setup(s, &known, err) : status;
     if (status != DTP_OK) {
         dtp_session_destroy(s);
         return status;
@@ -378,6 +383,7 @@ void dtp_session_destroy(dtp_session *s)
         free(s->tensor_value);
         free(s->types);
         free(s->host);
+        dtp_session__stages_close(s);
         free(s);
     }
 }
@@ -408,6 +414,10 @@ static dtp_status start(dtp_session *s, dtp_session__started *started, dtp_err *
     const dtp_value_id read[DTP_RUNNER_READS] = {value_of(s, g->loss), value_of(s, g->norm)};
     *started = (dtp_session__started){.step = s->step, .rate = rate_of(g) * scale};
     dtp_runner_record(s->runner)->lr_scale = scale;
+    if (s->pipeline.stages != NULL) {
+        DTP_TRY(dtp_session__stage_step(s, &started->feed_s, err));
+        return dtp_runner_end(s->runner, read, err);
+    }
     for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
         const double before = dtp_now_s();
         DTP_TRY(dtp_session__feed(s, j, err));
@@ -448,18 +458,22 @@ static dtp_status finish(dtp_session *s, dtp_step_result *out, double *own, dtp_
                              .feed_s = started->feed_s,
                              .rate = started->rate,
                              .grad_norm = (double)NAN,
-                             .has_loss = v >= 0};
+                             .has_loss = g->loss >= 0 && dtp_session_can_fetch(s, g->loss)};
     DTP_TRY(dtp_runner_finish(s->runner, &out->times, raw, err));
-    if (norm >= 0) {
-        out->grad_norm = dtp_element(s->program->values[norm].type.dtype, &raw[1], 0);
+    if (g->norm >= 0 && dtp_session_can_fetch(s, g->norm)) {
+        out->grad_norm =
+            norm >= 0 ? dtp_element(s->program->values[norm].type.dtype, &raw[1], 0) : 0.0;
+        DTP_TRY(dtp_session__share(s, g->norm, &out->grad_norm, err));
     }
-    if (v < 0) {
+    if (!out->has_loss) {
         return DTP_OK;
     }
-    out->loss = *own = dtp_element(s->program->values[v].type.dtype, &raw[0], 0);
-    const dtp_collection loss = dtp_session__collection(s, v);
-    return dtp_err_prefixed(dtp_collect_reduce(&loss, DTP_F64, 1, &out->loss, err), err,
-                            "rank %d: step %" PRId64 ": loss", s->comm->rank, out->step);
+    out->loss = *own = v >= 0 ? dtp_element(s->program->values[v].type.dtype, &raw[0], 0) : 0.0;
+    const dtp_collection loss = dtp_session__collection(s, g->loss);
+    dtp_status status = dtp_collect_reduce(&loss, DTP_F64, 1, &out->loss, err);
+    status = status == DTP_OK ? dtp_session__share(s, g->loss, &out->loss, err) : status;
+    return dtp_err_prefixed(status, err, "rank %d: step %" PRId64 ": loss", s->comm->rank,
+                            out->step);
 }
 
 dtp_status dtp_session_finish_step(dtp_session *s, dtp_step_result *out, dtp_err *err)
@@ -523,11 +537,6 @@ dtp_status dtp_session_peaks(dtp_session *s, int64_t *out, dtp_err *err)
     dtp_coll coll = {
         .kind = DTP_ALL_GATHER, .set = dtp_comm_all(s->comm), .dtype = DTP_I64, .count = 1};
     return s->comm->ops->run(s->comm, &coll, &mine, out, err);
-}
-
-bool dtp_session_can_fetch(const dtp_session *s, dtp_tensor_id t)
-{
-    return s->tensor_value[t] >= 0;
 }
 
 /* ---- saving ---- */
@@ -602,6 +611,7 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     DTP_TRY(DTP_NOT_NULL(err, s, path));
+    DTP_TRY(dtp_session__no_stages(s, path, err));
     dtp_status status = dtp_session_check(s, err);
     DTP_TRY(dtp_err_prefixed(status, err, "%s: not saved", path));
     const bool reserved = s->locked != NULL;
@@ -623,5 +633,6 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
 dtp_status dtp_session_load(dtp_session *s, const char *path, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, s, path));
+    DTP_TRY(dtp_session__no_stages(s, path, err));
     return load(s, path, false, err);
 }

@@ -12,7 +12,9 @@ enum { ALIGNMENT = 64 };
 /* Whether this rank fills a value before every microbatch. */
 static bool is_fed(const dtp_session *s, dtp_value_id v)
 {
-    return s->program->values[v].kind == DTP_VALUE_INPUT &&
+    const dtp_value *value = &s->program->values[v];
+    return value->kind == DTP_VALUE_INPUT &&
+           s->program->graph->tensors[value->tensor].kind == DTP_TENSOR_INPUT &&
            dtp_runner_view(s->runner, v)->data != NULL;
 }
 

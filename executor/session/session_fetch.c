@@ -11,29 +11,44 @@
 #include "executor/files/npy.h"
 #include "executor/session/session_internal.h"
 
-dtp_collection dtp_session__collection(const dtp_session *s, dtp_value_id v)
+dtp_collection dtp_session__collection(const dtp_session *s, dtp_tensor_id t)
 {
-    const dtp_value *value = &s->program->values[v];
-    return (dtp_collection){.comm = s->comm,
-                            .backend = s->backend,
-                            .mesh = &s->program->mesh,
-                            .type = &value->type,
-                            .layout = &value->layout,
-                            .data = dtp_runner_view(s->runner, v)->data};
+    const dtp_value *value = dtp_session__kept(s, t);
+    const dtp_stages *stages = s->pipeline.stages;
+    const dtp_value_id v = s->tensor_value[t];
+    dtp_collection c = {.comm = s->comm,
+                        .backend = s->backend,
+                        .mesh = &s->program->mesh,
+                        .type = &value->type,
+                        .layout = value->layout,
+                        .data = v >= 0 ? dtp_runner_view(s->runner, v)->data : NULL};
+    if (stages != NULL) { /* replicated over the stages, of which some have nothing */
+        const int32_t n_mesh = c.layout.n_mesh;
+        c.mesh = &s->pipeline.mesh;
+        c.stages = (uint64_t)1 << stages->home[t];
+        c.layout = dtp_layout_replicated(value->layout.rank, n_mesh + 1);
+        memcpy(&c.layout.placement[1], value->layout.placement,
+               (size_t)n_mesh * sizeof c.layout.placement[0]);
+    }
+    return c;
 }
 
 dtp_status dtp_session__collect(dtp_session *s, dtp_tensor_id t, bool replicas, void *out,
                                 dtp_collect_visit visit, void *user, dtp_err *err)
 {
-    if (t < 0 || t >= s->program->graph->n_tensors || s->tensor_value[t] < 0) {
+    const dtp_stages *stages = s->pipeline.stages;
+    if (t < 0 || t >= s->program->graph->n_tensors || !dtp_session_can_fetch(s, t)) {
         return DTP_FAIL(
             err, DTP_NOT_FOUND, "tensor '%s' does not survive the step: name it as a fetch",
             t >= 0 && t < s->program->graph->n_tensors ? s->program->graph->tensors[t].name : "?");
     }
-    dtp_collection c = dtp_session__collection(s, s->tensor_value[t]);
-    for (int32_t m = 0; m < c.layout->n_mesh; m++) {
-        bool split = c.layout->placement[m].kind == DTP_SHARD;
+    dtp_collection c = dtp_session__collection(s, t);
+    for (int32_t m = 0; m < c.layout.n_mesh; m++) {
+        const bool split = c.layout.placement[m].kind == DTP_SHARD || (m == 0 && stages != NULL);
         c.set |= replicas || split ? (dtp_mesh_set)1 << m : 0;
+    }
+    if (stages != NULL && replicas && s->program->graph->tensors[t].kind == DTP_TENSOR_PARAM) {
+        c.stages = stages->holds[t]; /* copies, too */
     }
     if (s->comm->rank == 0) {
         c.out = out;

@@ -7,6 +7,7 @@
 #include "executor/files/checkpoint.h"
 #include "executor/run/collect.h"
 #include "executor/session/session.h"
+#include "spmd/program/stage_table.h"
 
 /* Inputs on their way to the queue of a device: host memory for every microbatch of the steps that
  * may be started, so that none is overtaken, and the events that order copies and kernels. */
@@ -32,8 +33,20 @@ typedef struct dtp_session__origin {
     double value[2];
 } dtp_session__origin;
 
+/* Of a plan with stages (session_stages.c). */
+typedef struct dtp_session__pipeline {
+    const dtp_stages *stages; /* NULL: there are none */
+    int32_t stage;            /* of this rank */
+    dtp_comm *comm;           /* of its stage; without stages the session's */
+    dtp_mesh mesh;            /* of all ranks, the stages outermost */
+    dtp_arena *arena;
+    dtp_stage_table table;
+    dtp_value_id *home_value; /* by tensor: dtp_session__readable of the program of its home */
+    dtp_message *messages;    /* by transfer * microbatches + microbatch */
+} dtp_session__pipeline;
+
 struct dtp_session {
-    const dtp_program *program;
+    const dtp_program *program; /* of the stage of this rank */
     dtp_backend *backend;
     dtp_comm *comm;
     dtp_ctx ctx;
@@ -41,9 +54,10 @@ struct dtp_session {
     uint64_t seed;
     dtp_runner *runner;
     dtp_feed *feed;
-    dtp_tensor_id set_input;    /* has these values and no feed */
-    const void *set_values;     /* NULL: all have feeds */
-    dtp_value_id *tensor_value; /* by tensor id: what a reader gets; -1 = not kept */
+    dtp_tensor_id set_input; /* has these values and no feed */
+    const void *set_values;  /* NULL: all have feeds */
+    dtp_session__pipeline pipeline;
+    dtp_value_id *tensor_value; /* by tensor id: what a reader gets; -1 = not kept here */
     void *host;                 /* for the largest shard that is fed or initialised */
     int64_t host_bytes;
     int64_t step;
@@ -91,8 +105,25 @@ dtp_status dtp_session__feed(dtp_session *s, int32_t j, dtp_err *err) DTP_MUST_C
 dtp_status dtp_session__feed_open(dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
 void dtp_session__feed_close(dtp_session *s);
 
-/* The collection of a value, over no mesh dims yet. */
-dtp_collection dtp_session__collection(const dtp_session *s, dtp_value_id v);
+/* Makes the session one of the stage of this rank; `p` is the program of any stage. Collective. */
+dtp_status dtp_session__stages_open(dtp_session *s, const dtp_program *p,
+                                    dtp_err *err) DTP_MUST_CHECK;
+void dtp_session__stages_close(dtp_session *s);
+/* By tensor what a reader gets: the resident value, or one that survives the step; -1 = none. */
+void dtp_session__readable(const dtp_program *p, dtp_value_id *out);
+/* DTP_UNSUPPORTED where the session has stages: no checkpoint `path` is written or read. */
+dtp_status dtp_session__no_stages(const dtp_session *s, const char *path,
+                                  dtp_err *err) DTP_MUST_CHECK;
+/* Runs the table of the stage; *feed_s grows by the time of feeds. */
+dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err) DTP_MUST_CHECK;
+/* What a reader gets of a tensor, on the stage that is its home; NULL: it is not kept. */
+const dtp_value *dtp_session__kept(const dtp_session *s, dtp_tensor_id t);
+/* *x of the ranks at the home of a tensor on all ranks; without stages as it is. Collective. */
+dtp_status dtp_session__share(dtp_session *s, dtp_tensor_id t, double *x,
+                              dtp_err *err) DTP_MUST_CHECK;
+
+/* The collection of what is kept of a tensor, over no mesh dims yet. */
+dtp_collection dtp_session__collection(const dtp_session *s, dtp_tensor_id t);
 /* Streams a tensor to rank 0 in bounded memory: `out` gets it there, or `visit` sees it.
  * `replicas`: from all ranks, else from one holder of each shard. */
 dtp_status dtp_session__collect(dtp_session *s, dtp_tensor_id t, bool replicas, void *out,
