@@ -258,12 +258,10 @@ dtp_status dtp_pipeline_choose(const dtp_graph *g, const dtp_pricer *pricer, con
 
 /* ---- for people ---- */
 
-dtp_status dtp_pipeline_print(const dtp_pipeline *p, const dtp_prediction *predicted,
-                              dtp_strbuf *out, dtp_err *err)
+void dtp_pipeline_print(const dtp_pipeline *p, const dtp_prediction *predicted, dtp_strbuf *out)
 {
     const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts;
     const bool times = p->times.section_s != NULL;
-    double **begin_s = NULL, end_s;
     dtp_strbuf_addf(out, "%d stages, %d microbatches", p->n, p->table.n_microbatches);
     if (times) {
         dtp_strbuf_addf(
@@ -287,6 +285,12 @@ dtp_status dtp_pipeline_print(const dtp_pipeline *p, const dtp_prediction *predi
         }
         dtp_strbuf_add(out, "\n");
     }
+}
+
+dtp_status dtp_pipeline_print_table(const dtp_pipeline *p, dtp_strbuf *out, dtp_err *err)
+{
+    const bool times = p->times.section_s != NULL;
+    double **begin_s = NULL, end_s;
     for (int32_t k = 0; k < p->times.n_messages; k++) {
         const dtp_stage_message *x = &p->times.messages[k];
         dtp_strbuf_addf(out, "send %d -> %d behind %s%s: %s, %s\n", x->from, x->to,
@@ -304,8 +308,9 @@ dtp_status dtp_pipeline_print(const dtp_pipeline *p, const dtp_prediction *predi
         dtp_strbuf_addf(out, "stage %d\n", s);
         for (int32_t i = 0; i < p->table.n_actions[s]; i++) {
             const dtp_stage_action *a = &p->table.actions[s][i];
-            dtp_strbuf_addf(out, "  %-8s", dtp_section_name(a->section).text);
-            if (a->section < DTP_SECTION_UPDATE) {
+            const bool update = a->section >= DTP_SECTION_UPDATE;
+            dtp_strbuf_addf(out, update ? "  %s" : "  %-8s", dtp_section_name(a->section).text);
+            if (!update) {
                 dtp_strbuf_addf(out, " microbatch %d, slot %d", a->microbatch, a->slot);
             }
             if (times) {

@@ -54,8 +54,12 @@ dtp_status dtp_pipeline_choose(const dtp_graph *g, const dtp_pricer *pricer, con
                                dtp_lower_options *options, dtp_prediction *predicted,
                                int64_t *cost_ps, dtp_err *err) DTP_MUST_CHECK;
 
-/* The table with the times of a prediction, for people. */
-dtp_status dtp_pipeline_print(const dtp_pipeline *pipeline, const dtp_prediction *predicted,
-                              dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
+/* For people: what a stage has and takes, a line each; with the times of a prediction, if there was
+ * one. */
+void dtp_pipeline_print(const dtp_pipeline *pipeline, const dtp_prediction *predicted,
+                        dtp_strbuf *out);
+/* What is sent, and the table. */
+dtp_status dtp_pipeline_print_table(const dtp_pipeline *pipeline, dtp_strbuf *out,
+                                    dtp_err *err) DTP_MUST_CHECK;
 
 #endif

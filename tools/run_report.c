@@ -11,6 +11,7 @@
 #include "core/base/units.h"
 #include "core/transform/microbatch.h"
 #include "core/transform/precision.h"
+#include "core/transform/stages.h"
 #include "cost_models/comm_report.h"
 #include "tools/report.h"
 
@@ -47,10 +48,15 @@ dtp_status dtp_report_start(dtp_report *r, const dtp_session *s, const char *bac
     *r = (dtp_report){.model = p->graph->name,
                       .backend = backend,
                       .comm = comm,
-                      .mesh = p->mesh,
-                      .ranks = dtp_mesh_ranks(&p->mesh),
                       .program_peak_bytes = p->peak_bytes,
                       .runner = runner};
+    const int32_t n_stages = dtp_graph_stages(p->graph);
+    DTP_TRY(dtp_stages_mesh(&p->mesh, n_stages, &r->mesh, err));
+    r->ranks = dtp_mesh_ranks(&r->mesh);
+    for (int32_t k = 0; k < n_stages && n_stages > 1; k++) {
+        const int64_t peak = p->stages[k]->peak_bytes;
+        r->program_peak_bytes = peak > r->program_peak_bytes ? peak : r->program_peak_bytes;
+    }
     if (predicted != NULL) {
         r->predicted = *predicted;
         r->has_prediction = true;
@@ -630,7 +636,9 @@ dtp_status dtp_verify_json(const dtp_verify_result *v, const dtp_verified *what,
             KIND_FIELD(v, DTP_VERIFY_GRADIENT), KIND_FIELD(v, DTP_VERIFY_UPDATE),
             FIELD_REALS("loss", v->losses != NULL ? v->steps : 0, v->losses),
             FIELD_REALS("reference_loss", v->ref_losses != NULL ? v->steps : 0, v->ref_losses),
-            FIELD_OBJECT("predicted", FIELD_INT("peak_bytes", v->predicted_peak_bytes)),
+            FIELD_OBJECT("predicted", FIELD_INT("peak_bytes", v->predicted_peak_bytes),
+                         FIELD_INTS_IF(v->predicted_bytes != NULL, "peak_bytes_per_rank", v->ranks,
+                                       v->predicted_bytes)),
             FIELD_OBJECT("measured", FIELD_INTS("peak_bytes_per_rank", v->ranks, v->peak_bytes))));
     return take_text(&j, out, err);
 }

@@ -78,9 +78,10 @@ typedef struct dtp_verify_result {
     double tolerance;         /* of initial values and updates */
     double compute_tolerance; /* of outputs and gradients */
     bool pass;
-    double *losses, *ref_losses; /* per step; NULL for forward graphs. ref_losses on rank 0 only */
-    int64_t predicted_peak_bytes;
-    int64_t *peak_bytes; /* per rank */
+    double *losses, *ref_losses;  /* per step; NULL for forward graphs. ref_losses on rank 0 only */
+    int64_t predicted_peak_bytes; /* the largest of all ranks */
+    int64_t *peak_bytes;          /* per rank, */
+    int64_t *predicted_bytes;     /* and as predicted; NULL without stages: all have the same */
 } dtp_verify_result;
 
 /* The largest rel_err that passes. */

@@ -41,6 +41,8 @@ assert q["bubble_s"] + q["exposed_sends_s"] < q["step_time_s"]
 END
 done
 "$bin/dtplan" show "$model" --plan "$here/a" >/dev/null || bad "show --stage plan"
+plan e --stages 2 --rules batch:x --target cpu
+grep -q '^2 stages, 4 microbatches; step ' "$here/out" || bad "the text of the plan has no table of stages"
 
 refuse() { # WORDS COMMAND...
     local words=$1
@@ -48,10 +50,18 @@ refuse() { # WORDS COMMAND...
     "$@" >"$here/out" 2>"$here/err"
     { [ $? -eq 2 ] && grep -qF -- "$words" "$here/err" && [ "$(wc -l <"$here/err")" -eq 1 ]; } || bad "expected '$words': $* $(cat "$here/err")"
 }
-refuse "has 2 stages" "$bin/dtrun" run "$model" --plan "$here/a" --comm sim
-refuse "has 2 stages" "$bin/dtrun" verify "$model" --plan "$here/a" --comm sim
+run() { # OPTIONS...
+    "$bin/dtrun" "$@" --threads 1
+}
+run verify "$model" --plan "$here/e" --comm sim >"$here/out" 2>"$here/err" || bad "verify: $(cat "$here/err")"
+grep -q '^verify: 4 ranks against one device' "$here/out" || bad "verify does not run 2 stages of 2 ranks"
+refuse "is one rank, but the mesh has 4" run verify "$model" --plan "$here/e" --comm self
+refuse "no stages" run run "$model" --plan "$here/e" --comm sim --save "$here/saved"
+[ -e "$here/saved" ] && bad "a refused run has written"
+refuse "has 2 stages" run run "$model" --plan "$here/e" --comm sim --trace "$here/trace"
+refuse "has 2 stages" run sample "$model" --plan "$here/e" --comm sim --load "$here/none"
 refuse "has 2 stages" "$bin/dtplan" export "$model" "$here/a" --as torch
-refuse "has 2 stages" "$bin/dtplan" viz "$model" --plan "$here/a"
+refuse "has 2 stages" "$bin/dtplan" viz "$model" --plan "$here/a" --tensor wte
 refuse "--stage plan, graph, strategies or pipeline" "$bin/dtplan" show "$model" --plan "$here/a" --stage memory
 change() { # SED WORDS
     sed "$1" "$here/a" >"$here/changed"

@@ -184,8 +184,13 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     request.options.rules = c->source.rules;
     DTP_TRY(tool_target_find(&c->source, c->graph->framework, c->machine, &target, err));
     request.target = target.target;
-    const dtp_variant_texts choice = {c->source.outputs, target.precision, c->source.remat,
-                                      c->source.microbatches, c->source.regather, NULL, NULL};
+    const dtp_variant_texts choice = {c->source.outputs,
+                                      target.precision,
+                                      c->source.remat,
+                                      c->source.microbatches,
+                                      c->source.regather,
+                                      NULL,
+                                      NULL};
     DTP_TRY(dtp_graph_variant_parse(&choice, c->graph, c->arena, &variant, err));
     request.variant = &variant;
     return dtp_pin_place(&styles, run_pareto(c, &request, err), err);

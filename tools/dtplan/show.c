@@ -85,10 +85,14 @@ static dtp_status show_pipeline(const show_command *c, dtp_strbuf *out, dtp_err 
 {
     tool_job job;
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &job, err));
-    const dtp_status s =
-        job.run->pipeline == NULL
-            ? DTP_FAIL(err, DTP_INVALID, "--stage pipeline: the plan has no stages")
-            : dtp_pipeline_print(job.run->pipeline, &job.run->predicted, out, err);
+    const dtp_pipeline *pipeline = job.run->pipeline;
+    dtp_status s = DTP_OK;
+    if (pipeline == NULL) {
+        s = DTP_FAIL(err, DTP_INVALID, "--stage pipeline: the plan has no stages");
+    } else {
+        dtp_pipeline_print(pipeline, &job.run->predicted, out);
+        s = dtp_pipeline_print_table(pipeline, out, err);
+    }
     tool_job_free(&job);
     return s;
 }

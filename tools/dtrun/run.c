@@ -387,6 +387,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.model = operands[0];
     c->source.unrecorded = c->options.no_graph || is_profiled(c) || !transport_records(&c->source);
     DTP_TRY(check_saves(c, err));
+    c->source.any_stages = c->source.eval_every == 0 && c->source.trace == NULL;
     c->options.any_seed = c->source.seed < 0;
     c->options.seed = c->source.seed < 0 ? 0 : (uint64_t)c->source.seed;
     for (int32_t i = 0; i < c->source.fetches.n; i++) {

@@ -79,6 +79,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(dtrun_feeds_parse(&c->source.feeds, &c->feed_specs, err));
     c->source.any_dims = true;
     c->source.any_target = true;
+    c->source.any_stages = true;
     DTP_TRY(tool_job_create(&c->source, 0, NULL, true, &c->ctx, &c->job, err));
     const bool as_planned = c->job.planned_for == NULL && c->job.planned_model == NULL;
     if (!as_planned && c->source.comm == NULL && !dtp_comm_in_mpi_job(environ)) {
