@@ -59,7 +59,7 @@ refuse "is one rank, but the mesh has 4" run verify "$model" --plan "$here/e" --
 refuse "no stages" run run "$model" --plan "$here/e" --comm sim --save "$here/saved"
 [ -e "$here/saved" ] && bad "a refused run has written"
 refuse "has 2 stages" run run "$model" --plan "$here/e" --comm sim --trace "$here/trace"
-refuse "has 2 stages" run sample "$model" --plan "$here/e" --comm sim --load "$here/none"
+refuse "has 2 stages" run sample "$model" --plan "$here/e" --comm sim --load "$here/none" --prompt a
 refuse "has 2 stages" "$bin/dtplan" export "$model" "$here/a" --as torch
 refuse "has 2 stages" "$bin/dtplan" viz "$model" --plan "$here/a" --tensor wte
 refuse "--stage plan, graph, strategies or pipeline" "$bin/dtplan" show "$model" --plan "$here/a" --stage memory
