@@ -36,7 +36,8 @@ static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
 {
     uint64_t h = dtp_program_hash(p->stages != NULL ? p->stages[0] : p);
     for (int32_t k = 1; p->stages != NULL && k < p->graph->stages->n; k++) {
-        h = dtp_hash_i64(h, (int64_t)dtp_program_hash(p->stages[k]));
+        h = dtp_hash_i64(dtp_hash_i64(h, (int64_t)dtp_program_hash(p->stages[k])),
+                         p->stages[k]->slots); /* the tables follow from slots and graph */
     }
     h = dtp_hash_i64(h, (int64_t)o->seed);
     h = dtp_hash_i64(dtp_hash_i64(h, o->keep), o->allow_nan);

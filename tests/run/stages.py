@@ -20,6 +20,13 @@ MIXTRAL = ["models/mixtral_8x7b.json", "--dim", "length=8", "--dim", "layers=4",
            "--dim", "vocab=32", "--dim", "d_ff=16", "--dim", "experts=4"]
 MODELS = {"gpt": GPT, "gpt2": GPT2, "mixtral": MIXTRAL}
 failed = 0
+# What else models may have: a norm of all gradients, which every stage needs; dropout; experts; stages without gradients.
+BATCH_RULES, NONE = ["--rules", "batch:x"], []
+MORE = [("clipped", "layer:0,2,3", "1f1b", "x:2", BATCH_RULES, 4, []), ("clipped", "4", "gpipe", "x:1", NONE, 8, []),
+        ("dropout", "2", "2", "x:1", NONE, 4, ["--remat", "all"]), ("experts", "2", "1f1b", "x:2", BATCH_RULES, 4, []),
+        ("gpt", "4", "1f1b", "x:2", BATCH_RULES, 4, ["--freeze", "layers.0.**", "--freeze", "wte", "--freeze", "wpe"]),
+        ("gpt2", "2", "1f1b", "x:1", NONE, 4, ["--freeze", "wte"]),
+        ("gpt2", "layer:0,2,3", "gpipe", "x:2", ["--style", "**: fsdp"], 4, ["--precision", "bf16"])]
 
 
 def fail(text):
@@ -80,7 +87,13 @@ def main():
     all_cases = list(cases())
     chosen = [c for i, c in enumerate(all_cases) if i % 3 == i // 3 % 3]  # a third, every value with every other
     with tempfile.TemporaryDirectory() as folder:
-        for case in quarter.of(chosen):
+        with open(GPT[0]) as f:
+            clipped = f.read().replace('"train": {', '"train": {"clip_norm": 0.05, ', 1)
+        with open(os.path.join(folder, "clipped.json"), "w") as f:
+            f.write(clipped)
+        MODELS.update(clipped=[f.name, *GPT[1:]], dropout=["models/gpt_bytes_dropout.json", *GPT[1:]],
+                      experts=["models/gpt_bytes_experts.json", "--dim", "length=16", *GPT[3:]])
+        for case in quarter.of(chosen) + MORE:
             check(folder, *case)
     sys.exit(1 if failed else 0)
 
