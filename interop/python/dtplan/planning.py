@@ -30,12 +30,14 @@ Options = TypedDict("Options", {
     "set": Sequence[str], "yes_units": bool, "target": str, "runtime": str, "mode": str, "objective": str, "rules": str,
     "uneven": bool, "expressible": str, "style": Sequence[str], "style_file": Sequence[str], "style_names": Sequence[str],
     "names": str, "pin": Sequence[str], "strict": bool, "alone": bool, "outputs": str, "regather": str,
+    "stages": str, "slots": str,
     "dim": Union[Mapping[str, int], Sequence[str]], "freeze": Sequence[str], "forward": bool, "rules_file": str,
     "candidates": int, "prices": bool, "untie": bool, "solver": str, "seed": int, "gap": float, "limit_s": float,
     "threads": int, "compat": str, "comm_report": bool, "output": str, "report": str, "trace": str, "json": bool,
     "no_writes": bool, "timings": bool, "verbose": bool,
 }, total=False)  # options of `dtplan plan` that plan() has no argument of its own for (docs/options.md)
-_SEARCHED = ("mode", "rules", "style", "style_file", "pin", "compat", "expressible")  # who says one of these says what plans may be
+# who says one of these says what plans may be
+_SEARCHED = ("mode", "rules", "style", "style_file", "pin", "compat", "expressible", "stages")
 
 
 @dataclasses.dataclass(frozen=True)
