@@ -204,11 +204,6 @@ static dtp_status solve_once(model *m, int8_t *split, int64_t *peak, int32_t *n_
     return DTP_OK;
 }
 
-static void limit_peak(model *m, int64_t peak)
-{
-    dtp_ilp_set_col_bounds(m->ilp, m->z, 0, ((double)peak + 0.5) / m->unit);
-}
-
 /* Excludes one layout: the solver took it within its tolerance, its exact peak is over the limit.
  */
 static dtp_status exclude(model *m, const int8_t *split, dtp_err *err)
@@ -238,7 +233,7 @@ static dtp_status most_split(model *m, dtp_mtf_solution *s, int8_t *split, dtp_e
         dtp_ilp_set_cost(m->ilp, m->x[i], -1.0);
     }
     while (found) {
-        limit_peak(m, s->peak);
+        dtp_ilp_set_col_bounds(m->ilp, m->z, 0, ((double)s->peak + 0.5) / m->unit);
         DTP_TRY(solve_once(m, split, &peak, &n_split, &found, err));
         if (found && peak > s->peak) {
             DTP_TRY(exclude(m, split, err));

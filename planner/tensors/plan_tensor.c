@@ -195,12 +195,6 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
-/* Whether the problem has no plans but those of which the form loses nothing. */
-static bool is_exact(const dtp_export_form *form)
-{
-    return form->loses != 0 && form->may_lose == 0;
-}
-
 /* The problem whose plans lose nothing that the form may lose either; the certificate stays. Of a
  * form of modules also with each set of mesh dims as data dims: a mesh dim of modules either splits
  * the batch or does what styles do, which no layout of a single tensor says. */
@@ -285,7 +279,9 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
     if (p->request->options.untie) {
         return solve_apart(p, 0, err);
     }
-    const bool apart = p->request->form == NULL || is_exact(p->request->form);
+    const dtp_export_form *form = p->request->form;
+    /* A problem has no plans of which an exact form loses something. */
+    const bool apart = form == NULL || (form->loses != 0 && form->may_lose == 0);
     return apart && state->has_tying_bound &&
                    dtp_gap(p->cheapest.cost_ps, state->tying_bound) > MOST_LOSS
                ? solve_apart(p, 2, err)

@@ -39,11 +39,6 @@ typedef struct memory {
     bool *forgets;    /* by tensor: no phase reads copies of earlier ones */
 } memory;
 
-static dtp_status no_memory(dtp_err *err)
-{
-    return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
-}
-
 /* ---- bytes ---- */
 
 static int64_t shard_bytes(const tensor_build *b, const dtp_ttype *type, const dtp_layout *layout)
@@ -228,7 +223,7 @@ static dtp_status hand_over(memory *m, dtp_err *err)
     dtp_keyed *list = dtp_arena_alloc(m->b->arena, 2 * n, sizeof *list);
     piece *sorted = dtp_arena_alloc(m->b->arena, n, sizeof *sorted);
     if (list == NULL || sorted == NULL) {
-        return no_memory(err);
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for usages");
     }
     for (int32_t i = 0; i < m->n; i++) {
         list[i].item = i;
