@@ -11,7 +11,7 @@ import os
 import re
 import xml.sax.saxutils
 
-WIDE, HIGH, LEFT, TOP, SIDE = 760, 470, 62, 34, 380  # of the drawing; of the square between the axes
+WIDE, LEFT, TOP, SIDE, ROW = 760, 62, 34, 380, 34  # of the drawing; of the square between the axes; of a series beside it
 STYLE = """.plot { --ink: #1f2933; --muted: #57616b; --line: #9aa5b1; --grid: #e4e7eb; --back: #ffffff;
   --s0: #2f6fb0; --s1: #b5541c; --s2: #2a7f62; --s3: #7a4f9f; --s4: #b03a6e; --s5: #8a6d00;
   font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; font-size: 12px; }
@@ -26,15 +26,14 @@ STYLE = """.plot { --ink: #1f2933; --muted: #57616b; --line: #9aa5b1; --grid: #e
 
 def points(page, rows):
     """(id, series, published seconds, predicted seconds) of every row of the page that has both."""
-    groups = {r['id']: r['group'].split('/') for r in rows}
+    of = {r['id']: (r['group'].split('/')[0], r['hw'].split('_')[0].upper()) for r in rows}
     out = []
     for line in page.splitlines():
         cells = [c.strip() for c in line.split('|')][1:-1]
         if len(cells) != 10 or not re.fullmatch(r'[\d.e+-]+ s', cells[6]):
             continue
         name = cells[0].split()[0]
-        family, card = groups[name][0], groups[name][2].split('_')[0].upper()
-        out.append((cells[0], '%s, %s' % (family, card), float(cells[6][:-2]), float(cells[7][:-2])))
+        out.append((cells[0], '%s, %s' % of[name], float(cells[6][:-2]), float(cells[7][:-2])))
     return out
 
 
@@ -52,6 +51,8 @@ def mark(series, x, y, title):
 def draw(found):
     """The SVG of points()."""
     values = [v for p in found for v in p[2:]]
+    series = sorted({p[1] for p in found})
+    tall = max(TOP + SIDE + 56, TOP + ROW * len(series) + 34)
     low, high = math.log10(min(values)) - 0.1, math.log10(max(values)) + 0.1
 
     def at(seconds):
@@ -60,9 +61,9 @@ def draw(found):
     def line(kind, x0, y0, x1, y1):
         return '<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (kind, LEFT + x0, TOP + SIDE - y0, LEFT + x1, TOP + SIDE - y1)
 
-    out = ['<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" viewBox="0 0 %d %d" width="%d" height="%d">' % (WIDE, HIGH, WIDE, HIGH),
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" viewBox="0 0 %d %d" width="%d" height="%d">' % (WIDE, tall, WIDE, tall),
            '<title>Predicted and published step times</title>', '<style>\n%s</style>' % STYLE,
-           '<rect class="back" x="0" y="0" width="%d" height="%d"/>' % (WIDE, HIGH)]
+           '<rect class="back" x="0" y="0" width="%d" height="%d"/>' % (WIDE, tall)]
     for decade in range(math.floor(low), math.ceil(high) + 1):
         for factor in (1, 2, 5):
             seconds = factor * 10.0 ** decade
@@ -78,17 +79,16 @@ def draw(found):
             '<text x="%d" y="20" style="font-weight: 600">%d published training runs</text>' % (LEFT, len(found)),
             '<text x="%d" y="%d" text-anchor="middle">published, seconds a step</text>' % (LEFT + SIDE // 2, TOP + SIDE + 38),
             '<text transform="translate(16 %d) rotate(-90)" text-anchor="middle">predicted</text>' % (TOP + SIDE // 2)]
-    series = sorted({p[1] for p in found})
     for name, which, published, predicted in found:
         out.append(mark(series.index(which), LEFT + at(published), TOP + SIDE - at(predicted),
                         '%s: published %.4g s, predicted %.4g s' % (name, published, predicted)))
     for k, name in enumerate(series):
         ratios = [p[3] / p[2] for p in found if p[1] == name]
-        y = TOP + 16 + 38 * k
+        y = TOP + 16 + ROW * k
         out += [mark(k, LEFT + SIDE + 26, y - 4, name), '<text x="%d" y="%d">%s</text>' % (LEFT + SIDE + 38, y, xml.sax.saxutils.escape(name)),
                 '<text class="small" x="%d" y="%d">%d runs, mean error %.1f %%</text>' % (
                     LEFT + SIDE + 38, y + 15, len(ratios), 100 * sum(abs(r - 1) for r in ratios) / len(ratios))]
-    y = TOP + 24 + 38 * len(series)
+    y = TOP + 24 + ROW * len(series)
     out += ['<text class="small" x="%d" y="%d">line: predicted as published; dashed: 20 %% off</text>' % (LEFT + SIDE + 20, y), '</svg>', '']
     return '\n'.join(out)
 
