@@ -14,7 +14,7 @@ cases=(
     "gpt2_small|a100_8|--mode rules --mesh x:2;y:4"
     "mtf_lm|h100_64|--mode rules --mesh x:4;y:4"
     "gpt2_small|a100_8|--mode tensor --mesh x:8"
-    "gpt_bytes|a100_8|--mode tensor --mesh x:2;y:2 --memory 56M"
+    "gpt_bytes|a100_8|--mode tensor --mesh x:2;y:2 --memory 40M --dim layers=2"
     "mlp_digits|a100_8|--mode tensor --devices 8 --memory 150000"
     "mlp_digits|a100_8|--mesh x:2;y:2 --target cpu --memory 104K"
 )

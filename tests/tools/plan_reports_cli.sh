@@ -50,8 +50,8 @@ says() { # file words, which may be on two lines
     run conflict 3 plan $model $machine $mesh --mode tensor --memory 128K --pin 'w1: replicated' --pin 'w2: hidden@x' $as_it_is
     says conflict.err "  pin w1: replicated"
     grep -qF 'w2' "$here/conflict.err" && fail "a pin that is harmless is named"
-    run auto 0 plan $gpt --mode tensor --memory 12M --remat auto --microbatches auto -o "$here/auto.plan"
-    run auto_one 0 plan $gpt --mode tensor --memory 12M --remat auto --microbatches auto --threads 1 -o "$here/auto_one.plan"
+    run auto 0 plan $model $machine $mesh --mode tensor --memory 104K --remat auto --microbatches auto -o "$here/auto.plan"
+    run auto_one 0 plan $model $machine $mesh --mode tensor --memory 104K --remat auto --microbatches auto --threads 1 -o "$here/auto_one.plan"
     says auto.out "tried: as it is: infeasible"
     cmp -s "$here/auto.plan" "$here/auto_one.plan" || fail "auto: one thread and two threads give other bytes"
     run helps 3 plan ${gpt%% --machine*} --machine models/machines/cpu_2.json --mesh x:2 --mode tensor --memory 12M
