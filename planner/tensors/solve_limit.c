@@ -15,13 +15,12 @@
 #include <string.h>
 
 /* Solves with corrections, and with a lowered limit, until a program fits; rounds of branch and
- * bound where no bound is asked for, and with a lowered limit. */
+ * bound where no bound is asked for. */
 enum {
     MAX_ROUNDS = 12,
     MAX_LOWERED = 2,
     LATER_ITERATIONS = 10,
-    BELOW_ITERATIONS = 2, /* ... and any solution will do */
-    LOWERED_ITERATIONS = 60
+    BELOW_ITERATIONS = 2 /* ... and any solution will do */
 };
 
 /* Of an excess that is due to packing, at first. */
@@ -91,7 +90,9 @@ static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *e
     dtp_problem *s = &state->search.overlay.problem;
     dtp_solve_options options = dtp_tensor__solver_options(p);
     options.cutoff = cutoff_of(p);
-    options.iterations = LOWERED_ITERATIONS;
+    options.iterations = LATER_ITERATIONS;
+    options.gap = LATER_GAP;
+    options.lp_entries = 0;
     DTP_TRY(start_from_best(p, &options, err));
     for (int32_t i = 0; i < MAX_LOWERED && r->found && !fits(r) && s->usage_limit > r->over; i++) {
         s->usage_limit -= r->over;
