@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/graph/uses.h"
 #include "cost_models/price.h"
 
 const char *dtp_comm_cause_name(dtp_comm_cause cause)
@@ -28,8 +29,8 @@ const char *dtp_phase_name(dtp_phase phase)
 typedef struct making {
     const dtp_program *p;
     dtp_arena *arena;
-    dtp_value_id *packed; /* by staging value: the tensor value it was packed from, -1 = none */
-    bool *gradient;       /* by tensor: the gradient of a parameter */
+    dtp_tensor_id *tensor; /* by value (dtp_comm_tensors) */
+    bool *gradient;        /* by tensor (dtp_graph_mark_gradients) */
     dtp_comm_report *out;
 } making;
 
@@ -74,12 +75,24 @@ static size_t common_prefix(const char *a, size_t n, const char *b)
     return whole ? n : same;
 }
 
-/* The graph tensor that operand i of a collective is a version of; -1 = none. */
-static dtp_tensor_id moved_tensor(const making *k, const dtp_instr *instr, int32_t i)
+dtp_status dtp_comm_tensors(const dtp_program *p, dtp_arena *arena, dtp_tensor_id **out,
+                            dtp_err *err)
 {
-    dtp_value_id v = instr->in[i];
-    v = k->p->values[v].kind == DTP_VALUE_STAGING ? k->packed[v] : v;
-    return v < 0 ? -1 : k->p->values[v].tensor;
+    dtp_tensor_id *tensor;
+    DTP_TRY(DTP_NEW(arena, tensor, p->n_values, err));
+    for (int32_t v = 0; v < p->n_values; v++) {
+        tensor[v] = p->values[v].tensor;
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        const bool moves = instr->kind == DTP_INSTR_COPY || instr->kind == DTP_INSTR_START;
+        for (int32_t k = 0; k < instr->n_out && moves; k++) { /* result k is made of operand k */
+            const bool staging = p->values[instr->out[k]].kind == DTP_VALUE_STAGING;
+            tensor[instr->out[k]] = tensor[staging ? instr->in[k] : instr->out[k]];
+        }
+    }
+    *out = tensor;
+    return DTP_OK;
 }
 
 /* A bucket goes by what the names of its members have in common; each is named by the node that
@@ -91,12 +104,12 @@ static dtp_status describe_bucket(const making *k, const dtp_instr *instr, dtp_c
     const char *name = NULL;
     size_t n = 0;
     e->members = instr->n_in;
-    e->cause = cause_of(k, instr, moved_tensor(k, instr, 0));
+    e->cause = cause_of(k, instr, k->tensor[instr->in[0]]);
     if (dtp_coll_reduces(e->kind) && instr->phase != DTP_UPDATE) {
         e->cause = DTP_COMM_GRADIENT;
     }
     for (int32_t i = 0; i < instr->n_in; i++) {
-        const dtp_tensor_id t = moved_tensor(k, instr, i);
+        const dtp_tensor_id t = k->tensor[instr->in[i]];
         const dtp_node_id producer = t < 0 ? -1 : g->tensors[t].producer;
         const char *module = t >= 0 && producer < 0 ? g->tensors[t].name : module_of(g, producer);
         if (e->cause == DTP_COMM_GRADIENT && (t < 0 || !k->gradient[t])) {
@@ -129,7 +142,7 @@ static dtp_status describe(const making *k, int32_t i, dtp_comm_entry *e, dtp_er
         return describe_bucket(k, instr, e, err);
     }
     e->node = instr->node;
-    e->tensor = moved_tensor(k, instr, 0);
+    e->tensor = k->tensor[instr->in[0]];
     e->cause = cause_of(k, instr, e->tensor);
     e->module = module_of(k->p->graph, instr->node);
     return DTP_OK;
@@ -225,22 +238,11 @@ static dtp_status prepare(making *k, dtp_err *err)
     for (int32_t i = 0; i < p->n_instrs; i++) {
         n += p->instrs[i].kind == DTP_INSTR_START ? 1 : 0;
     }
-    DTP_TRY(DTP_NEW(k->arena, k->packed, p->n_values, err));
+    DTP_TRY(dtp_comm_tensors(p, k->arena, &k->tensor, err));
     DTP_TRY(DTP_NEW(k->arena, k->gradient, g->n_tensors, err));
     DTP_TRY(DTP_NEW(k->arena, k->out->entries, n, err));
     DTP_TRY(DTP_NEW(k->arena, k->out->totals, n, err));
-    for (int32_t v = 0; v < p->n_values; v++) {
-        k->packed[v] = -1;
-    }
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        const dtp_instr *instr = &p->instrs[i];
-        if (instr->kind == DTP_INSTR_COPY && instr->move.kind == DTP_COPY_PACK) {
-            k->packed[instr->out[0]] = instr->in[0];
-        }
-    }
-    for (int32_t i = 0; i < g->n_grads; i++) {
-        k->gradient[g->grads[i].grad] = true;
-    }
+    dtp_graph_mark_gradients(g, k->gradient);
     return DTP_OK;
 }
 

@@ -63,6 +63,12 @@ typedef struct dtp_comm_report {
     dtp_comm_total *totals;
 } dtp_comm_report;
 
+/* By value of a program: the graph tensor that it holds elements of, its own or, of a staging
+ * buffer, the one that was packed, also through collectives from buffer to buffer; -1 = none.
+ * `*out` has p->n_values entries from `arena`. */
+dtp_status dtp_comm_tensors(const dtp_program *p, dtp_arena *arena, dtp_tensor_id **out,
+                            dtp_err *err) DTP_MUST_CHECK;
+
 /* Per rank and step. Storage from `arena`. */
 dtp_status dtp_comm_report_make(const dtp_program *p, dtp_arena *arena, dtp_comm_report *out,
                                 dtp_err *err) DTP_MUST_CHECK;

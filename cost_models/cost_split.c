@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cost_models/comm_report.h"
 #include "cost_models/price_limit.h"
 
 int64_t dtp_cost_split_sum(const dtp_cost_split *c)
@@ -18,30 +19,13 @@ static void add(dtp_cost_split *to, const dtp_cost_split *c)
     to->redistribution += c->redistribution;
 }
 
-/* tensor[v]: the graph tensor that staging buffer v holds pieces of, -1 = none or not known yet.
- * Pieces come from the tensor that was packed, through a collective from buffer to buffer. */
-static dtp_tensor_id moved_tensor(const dtp_program *p, const dtp_instr *instr,
-                                  dtp_tensor_id *tensor)
-{
-    dtp_tensor_id t = -1;
-    for (int32_t i = instr->n_out - 1; i >= 0; i--) { /* result i is made of operand i */
-        const dtp_value *in = &p->values[instr->in[i]];
-        t = in->kind == DTP_VALUE_STAGING ? tensor[instr->in[i]] : in->tensor;
-        tensor[instr->out[i]] = t;
-    }
-    return t;
-}
-
 dtp_status dtp_cost_split_program(const dtp_pricer *pricer, dtp_program *p, dtp_arena *scratch,
                                   dtp_cost_split *by_node, dtp_cost_split *total, dtp_err *err)
 {
     dtp_dearest dearest = {0};
     int64_t sum = 0;
     dtp_tensor_id *tensor;
-    DTP_TRY(DTP_NEW(scratch, tensor, p->n_values, err));
-    for (int32_t v = 0; v < p->n_values; v++) {
-        tensor[v] = -1;
-    }
+    DTP_TRY(dtp_comm_tensors(p, scratch, &tensor, err));
     *total = (dtp_cost_split){0};
     memset(by_node, 0, (size_t)p->graph->n_nodes * sizeof *by_node);
     for (int32_t i = 0; i < p->n_instrs; i++) {
@@ -54,7 +38,7 @@ dtp_status dtp_cost_split_program(const dtp_pricer *pricer, dtp_program *p, dtp_
         }
         if (instr->kind == DTP_INSTR_KERNEL) {
             one.compute = ps;
-        } else if (moved_tensor(p, instr, tensor) < 0) {
+        } else if (instr->n_in == 0 || tensor[instr->in[0]] < 0) {
             one.communication = ps;
         } else {
             one.redistribution = ps;

@@ -100,3 +100,19 @@ dtp_memory_use dtp_memory_use_of(const dtp_graph *g, dtp_tensor_id t)
                    : DTP_USE_ACTIVATION;
     }
 }
+
+void dtp_graph_mark_gradients(const dtp_graph *g, bool *gradient)
+{
+    for (int32_t i = 0; i < g->n_grads; i++) {
+        gradient[g->grads[i].grad] = true;
+    }
+    /* Nodes come in order: what casts or adds up a gradient stands behind what it reads. */
+    for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
+        const dtp_node *node = &g->nodes[n];
+        const bool passes = (node->op->flags & DTP_OP_CAST) != 0 ||
+                            ((node->op->flags & DTP_OP_UPDATE) != 0 && node->phase != DTP_UPDATE);
+        for (int32_t k = 0; k < node->n_in && passes && gradient[node->out[0]]; k++) {
+            gradient[node->in[k]] = true;
+        }
+    }
+}

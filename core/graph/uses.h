@@ -27,6 +27,9 @@ typedef enum dtp_memory_use {
 extern const char *const dtp_memory_use_names[DTP_N_MEMORY_USES]; /* "parameters", ... */
 dtp_memory_use dtp_memory_use_of(const dtp_graph *g, dtp_tensor_id t);
 
+/* Marks, by tensor, gradients of parameters, also before they are cast or added up. */
+void dtp_graph_mark_gradients(const dtp_graph *g, bool *gradient);
+
 /* By tensor. */
 typedef struct dtp_uses {
     bool *survives; /* the step: it is an output, the loss or what a step reports */

@@ -22,6 +22,7 @@
  * There are two sweeps, the first of which only moves collectives up, the second only down. So the
  * places before a sweep say enough: whoever depends on a member that moved up lies behind it still.
  */
+#include "core/graph/uses.h"
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/needed.h"
 #include "spmd/program/program_internal.h"
@@ -412,19 +413,7 @@ dtp_status dtp_program__bucket(dtp_program *p, int64_t bytes, dtp_arena *scratch
     bool *grads = NULL;
     if (p->target->fsdp) {
         DTP_TRY(DTP_NEW(scratch, grads, (size_t)g->n_tensors + 1, err));
-        for (int32_t i = 0; i < g->n_grads; i++) {
-            grads[g->grads[i].grad] = true;
-        }
-        /* Nodes come in order: what casts or adds up a gradient stands behind what it reads. */
-        for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
-            const dtp_node *node = &g->nodes[n];
-            const bool passes =
-                (node->op->flags & DTP_OP_CAST) != 0 ||
-                ((node->op->flags & DTP_OP_UPDATE) != 0 && node->phase != DTP_UPDATE);
-            for (int32_t k = 0; k < node->n_in && passes && grads[node->out[0]]; k++) {
-                grads[node->in[k]] = true;
-            }
-        }
+        dtp_graph_mark_gradients(g, grads);
     }
     DTP_TRY(run_sweep(p, true, bytes, grads, scratch, err));
     return run_sweep(p, false, bytes, grads, scratch, err);
