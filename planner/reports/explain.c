@@ -7,8 +7,10 @@
 
 #include "core/base/text.h"
 #include "core/transform/microbatch.h"
+#include "cost_models/comm_report.h"
 #include "cost_models/plan_lowering.h"
 #include "cost_models/predict.h"
+#include "cost_models/timeline.h"
 #include "planner/reports/explain_internal.h"
 #include "planner/tensors/plan_tensor.h"
 #include "planner/tensors/tying_bound.h"
@@ -179,6 +181,62 @@ static int by_time(const void *x, const void *y)
     return p < q || p > q ? (p < q) - (p > q) : (int)a->kind - (int)b->kind;
 }
 
+/* The share of a START's operands, by bytes, that are the tensor's or, of a node, what it reads or
+ * makes or sends inside of it; buckets have several. `tensor`: dtp_comm_tensors. */
+static double share_of(const dtp_explaining *e, const dtp_program *p, const dtp_tensor_id *tensor,
+                       const dtp_instr *instr)
+{
+    const bool bucket = instr->n_in > 1;
+    double all = 0.0, own = 0.0;
+    for (int32_t k = 0; k < instr->n_in && instr->kind == DTP_INSTR_START; k++) {
+        const dtp_tensor_id t = tensor[instr->in[k]];
+        const double bytes = (double)p->values[instr->in[k]].bytes;
+        bool its = e->tensor >= 0
+                       ? t == e->tensor || (k < instr->n_out && tensor[instr->out[k]] == e->tensor)
+                       : instr->node == e->node && !bucket;
+        if (e->tensor < 0 && bucket && t >= 0) {
+            const dtp_node *node = &p->graph->nodes[e->node];
+            its = p->graph->tensors[t].producer == e->node;
+            for (int32_t i = 0; i < node->n_in; i++) {
+                its = its || node->in[i] == t;
+            }
+        }
+        all += bytes;
+        own += its ? bytes : 0.0;
+    }
+    return own > 0.0 ? own / all : 0.0;
+}
+
+/* What a step pays of it: in the program as it runs, with buckets and overlap. */
+static dtp_status find_paid(dtp_explaining *e, const dtp_plan_lowering *lowering, dtp_err *err)
+{
+    const bool overlaps = dtp_pricer_overlaps(&e->pricer);
+    dtp_lower_options options = lowering->options;
+    dtp_program *p = NULL;
+    dtp_prediction predicted;
+    dtp_schedule_result r;
+    dtp_tensor_id *tensor = NULL;
+    double *exposed_s = NULL;
+    options.unplaced = true;
+    DTP_TRY(dtp_lower(e->request->graph, &e->request->plan->sharding, &options, &p, err));
+    dtp_status s = dtp_predict(&e->pricer, p, &predicted, err);
+    s = s == DTP_OK ? DTP_NEW(e->arena, exposed_s, p->n_instrs, err) : s;
+    s = s == DTP_OK ? dtp_comm_tensors(p, e->arena, &tensor, err) : s;
+    if (s == DTP_OK && overlaps && !dtp_schedule_program(p, e->request->machine, &r, exposed_s)) {
+        s = DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
+                     p->n_instrs);
+    }
+    for (int32_t i = 0; s == DTP_OK && i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        const double share = share_of(e, p, tensor, instr);
+        const double time_s = dtp_instr_runs(p, instr) * instr->time_s;
+        e->out->comm_s += share * time_s;
+        e->out->exposed_comm_s += share * (overlaps ? exposed_s[i] : time_s);
+    }
+    dtp_program_destroy(p);
+    return s;
+}
+
 /* Collectives inside of the node or that move the tensor, in the plan without passes. */
 static dtp_status find_colls(dtp_explaining *e, const dtp_plan_lowering *lowering, dtp_err *err)
 {
@@ -187,18 +245,13 @@ static dtp_status find_colls(dtp_explaining *e, const dtp_plan_lowering *lowerin
                                      .plain = true};
     dtp_explanation *out = e->out;
     dtp_program *p = NULL;
+    dtp_tensor_id *tensor = NULL;
     DTP_TRY(dtp_lower(e->request->graph, &e->request->plan->sharding, &plain, &p, err));
     dtp_status s = DTP_NEW(e->arena, out->colls, p->n_instrs + 1, err);
+    s = s == DTP_OK ? dtp_comm_tensors(p, e->arena, &tensor, err) : s;
     for (int32_t i = 0; s == DTP_OK && i < p->n_instrs; i++) {
         const dtp_instr *instr = &p->instrs[i];
-        bool its = e->tensor < 0 && instr->node == e->node;
-        for (int32_t k = 0; k < instr->n_in && e->tensor >= 0; k++) {
-            its = its || p->values[instr->in[k]].tensor == e->tensor;
-        }
-        for (int32_t k = 0; k < instr->n_out && e->tensor >= 0; k++) {
-            its = its || p->values[instr->out[k]].tensor == e->tensor;
-        }
-        if (instr->kind != DTP_INSTR_START || !its) {
+        if (!(share_of(e, p, tensor, instr) > 0.0)) {
             continue;
         }
         const dtp_explained_coll c = {
@@ -242,6 +295,7 @@ static dtp_status explain(dtp_explaining *e, dtp_err *err)
                                   lowering.redistributor, &e->out->plan_ps, err));
     }
     DTP_TRY(find_colls(e, &lowering, err));
+    DTP_TRY(find_paid(e, &lowering, err));
     e->out->tied = dtp_tensor_is_tied(e->problem);
     e->out->pinned = e->pins.n_pins > 0;
     DTP_TRY(dtp_explain__options(e, err));

@@ -67,6 +67,9 @@ typedef struct dtp_explanation {
     dtp_alternative *alternatives; /* allowed ones first, cheapest alone first */
     int32_t n_colls;
     dtp_explained_coll *colls; /* of the plan without passes, of this instance; dearest first */
+    double comm_s;         /* what its part of collectives takes in a step as it runs, with buckets
+                              and overlap, of this instance; */
+    double exposed_comm_s; /* what compute waits for of it */
 } dtp_explanation;
 
 /* Everything from `arena`. DTP_NOT_FOUND naming the nearest names when there is no such tensor or

@@ -1,11 +1,13 @@
 /* What a plan means: the parallelism that each mesh dim amounts to, why it beats FSDP and tensor
- * parallelism, layouts of a block, the dearest communication, where memory peaks. */
+ * parallelism, layouts of a block, communication by kind and how much of it is exposed, where
+ * memory peaks. */
 #ifndef DTP_PLANNER_WORDS_H
 #define DTP_PLANNER_WORDS_H
 
 #include "core/base/strbuf.h"
 #include "core/plan/plan.h"
 #include "core/plan/sharding.h"
+#include "cost_models/machine/machine.h"
 #include "spmd/program/program.h"
 
 /* Ways of splitting the work of a matrix product over a mesh dim. */
@@ -48,8 +50,10 @@ void dtp_words_dim_print(const dtp_graph *g, const dtp_words_dim *d, dtp_strbuf 
 void dtp_words_rivals_print(const dtp_plan *plan, dtp_strbuf *out);
 
 /* All of it as text. `p` is the plan's program; with times when it was predicted. `plan`: what it
- * was predicted to take; NULL: not known. */
+ * was predicted to take; NULL: not known. `machine`: the one that the times are of; NULL: nothing
+ * is said of what is exposed. */
 dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_program *p,
-                           const dtp_plan *plan, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
+                           const dtp_plan *plan, const dtp_machine *machine, dtp_strbuf *out,
+                           dtp_err *err) DTP_MUST_CHECK;
 
 #endif

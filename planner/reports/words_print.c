@@ -1,5 +1,6 @@
-/* What a plan means, as text: mesh dims, layouts of blocks, dearest communication, peak. */
+/* What a plan means, as text: mesh dims, layouts of blocks, communication, peak. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "core/graph/uses.h"
 #include "planner/reports/words.h"
 #include "cost_models/comm_report.h"
+#include "cost_models/timeline.h"
 #include "spmd/program/peak.h"
 
 enum { DEAREST = 3, NAME_BYTES = 160 };
@@ -151,11 +153,11 @@ static void print_block(const dtp_graph *g, const dtp_sharding *s, int32_t block
 
 /* ---- communication ---- */
 
-/* Collectives of one kind on what is one tensor but for the number of its block. */
+/* Collectives of one kind, of what goes by one name. */
 typedef struct traffic {
     const char *kind;
     char name[NAME_BYTES];
-    double time_s;
+    double time_s, exposed_s;
     int64_t times;
     int32_t first; /* instruction, for a stable order */
 } traffic;
@@ -169,60 +171,106 @@ static int by_time(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* How much of the communication runs beside compute. */
-static void print_hidden(const dtp_prediction *p, dtp_strbuf *out)
+/* Adds to what has the same kind and name. */
+static void add_traffic(traffic *list, int32_t *n, const traffic *one)
 {
-    if (p->comm_s > 0.0) {
-        dtp_strbuf_addf(out, ", %.1f %% of it beside compute, %s exposed",
-                        100.0 * fmax(1.0 - p->exposed_comm_s / p->comm_s, 0.0),
-                        dtp_seconds(p->exposed_comm_s).text);
+    int32_t k = 0;
+    while (k < *n &&
+           (strcmp(list[k].name, one->name) != 0 || strcmp(list[k].kind, one->kind) != 0)) {
+        k++;
     }
+    if (k == *n) {
+        list[(*n)++] = *one;
+        return;
+    }
+    list[k].time_s += one->time_s;
+    list[k].exposed_s += one->exposed_s;
+    list[k].times += one->times;
 }
 
-static dtp_status print_communication(const dtp_program *p, const dtp_plan *plan, dtp_arena *arena,
-                                      dtp_strbuf *out, dtp_err *err)
+/* The first of them, by time. `told`: what is exposed is known. */
+static void print_traffic(traffic *list, int32_t n, int32_t most, double all_s, bool told,
+                          dtp_strbuf *out)
 {
-    traffic *list;
-    int32_t n = 0;
-    double all_s = 0.0;
-    DTP_TRY(DTP_NEW(arena, list, p->n_instrs + 1, err));
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        const dtp_instr *instr = &p->instrs[i];
-        if (instr->kind != DTP_INSTR_START || !(instr->time_s > 0.0)) {
-            continue;
-        }
-        const char *kind = dtp_coll_name(instr->coll.kind);
-        const dtp_value *value = &p->values[instr->in[0]];
-        const char *of = value->tensor >= 0 ? p->graph->tensors[value->tensor].name
-                         : instr->node >= 0 ? p->graph->nodes[instr->node].name
-                                            : "-";
-        char name[NAME_BYTES];
-        int32_t k = 0;
-        dtp_general_name(of, name, sizeof name);
-        while (k < n && (strcmp(list[k].name, name) != 0 || strcmp(list[k].kind, kind) != 0)) {
-            k++;
-        }
-        if (k == n) {
-            list[n++] = (traffic){.kind = kind, .first = i};
-            memcpy(list[k].name, name, sizeof name);
-        }
-        list[k].time_s += (double)dtp_instr_runs(p, instr) * instr->time_s;
-        list[k].times += dtp_instr_runs(p, instr);
-        all_s += (double)dtp_instr_runs(p, instr) * instr->time_s;
-    }
     qsort(list, (size_t)n, sizeof *list, by_time);
-    if (n > 0) {
-        dtp_strbuf_addf(out, "\ndearest communication, of %s", dtp_seconds(all_s).text);
-        if (plan != NULL) {
-            print_hidden(&plan->predicted, out);
-        }
-        dtp_strbuf_add(out, "\n");
-    }
-    for (int32_t k = 0; k < n && k < DEAREST; k++) {
-        dtp_strbuf_addf(out, "  %-10s %4.0f %%  %s of %s, %lld time%s\n",
+    for (int32_t k = 0; k < n && k < most; k++) {
+        dtp_strbuf_addf(out, "  %-10s %4.0f %%  %s of %s, %lld time%s",
                         dtp_seconds(list[k].time_s).text, 100.0 * list[k].time_s / all_s,
                         list[k].kind, list[k].name, (long long)list[k].times,
                         list[k].times == 1 ? "" : "s");
+        if (told) {
+            dtp_strbuf_addf(out, ", %s exposed", dtp_seconds(list[k].exposed_s).text);
+        }
+        dtp_strbuf_add(out, "\n");
+    }
+}
+
+/* Parameters, and gradients on their way to updates, can be sent long before or after they are
+ * needed; what makes or reads an activation waits. */
+static const char *class_of(const dtp_graph *g, const dtp_comm_entry *e, dtp_tensor_id t)
+{
+    const bool param =
+        t >= 0 && (g->tensors[t].kind == DTP_TENSOR_PARAM || dtp_graph_param_of(g, t) >= 0);
+    return param                                                          ? "parameters"
+           : e->cause == DTP_COMM_GRADIENT || e->cause == DTP_COMM_UPDATE ? "gradients"
+                                                                          : "activations";
+}
+
+/* In all and by kind, then the dearest. */
+static dtp_status print_communication(const dtp_program *p, const dtp_machine *machine,
+                                      dtp_arena *arena, dtp_strbuf *out, dtp_err *err)
+{
+    const dtp_graph *g = p->graph;
+    const bool overlaps = machine != NULL && machine->overlap && p->target->asynchronous;
+    traffic *list, *classes;
+    double *exposed_s = NULL, all_s = 0.0, all_exposed_s = 0.0;
+    int32_t n = 0, n_classes = 0;
+    dtp_schedule_result schedule;
+    dtp_comm_report report;
+    dtp_tensor_id *tensor;
+    DTP_TRY(dtp_comm_report_make(p, arena, &report, err));
+    DTP_TRY(dtp_comm_tensors(p, arena, &tensor, err));
+    DTP_TRY(DTP_NEW(arena, list, report.n_entries, err));
+    DTP_TRY(DTP_NEW(arena, classes, report.n_entries, err));
+    DTP_TRY(DTP_NEW(arena, exposed_s, p->n_instrs, err));
+    if (overlaps && !dtp_schedule_program(p, machine, &schedule, exposed_s)) {
+        return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
+                        p->n_instrs);
+    }
+    for (int32_t i = 0; i < report.n_entries; i++) {
+        const dtp_comm_entry *e = &report.entries[i];
+        const dtp_tensor_id t = tensor[p->instrs[e->instr].in[0]];
+        const dtp_node_id node = p->instrs[e->instr].node;
+        const double time_s = (double)e->runs * p->instrs[e->instr].time_s;
+        if (!(time_s > 0.0)) {
+            continue;
+        }
+        traffic one = {.kind = dtp_coll_name(e->kind),
+                       .time_s = time_s,
+                       .exposed_s = overlaps ? exposed_s[e->instr] : time_s,
+                       .times = e->runs,
+                       .first = e->instr};
+        all_s += one.time_s;
+        all_exposed_s += one.exposed_s;
+        (void)snprintf(one.name, sizeof one.name, "%s", class_of(g, e, t));
+        add_traffic(classes, &n_classes, &one);
+        dtp_general_name(t >= 0      ? g->tensors[t].name
+                         : node >= 0 ? g->nodes[node].name
+                                     : "-",
+                         one.name, sizeof one.name);
+        add_traffic(list, &n, &one);
+    }
+    if (n > 0) {
+        dtp_strbuf_addf(out, "\ncommunication of %s", dtp_seconds(all_s).text);
+        if (machine != NULL) {
+            dtp_strbuf_addf(out, ", %.1f %% of it beside compute, %s exposed",
+                            100.0 * fmax(1.0 - all_exposed_s / all_s, 0.0),
+                            dtp_seconds(all_exposed_s).text);
+        }
+        dtp_strbuf_add(out, "\n");
+        print_traffic(classes, n_classes, n_classes, all_s, overlaps, out);
+        dtp_strbuf_add(out, "\ndearest communication\n");
+        print_traffic(list, n, DEAREST, all_s, overlaps, out);
     }
     return DTP_OK;
 }
@@ -255,7 +303,8 @@ static dtp_status print_peak(const dtp_program *p, dtp_arena *arena, dtp_strbuf 
 }
 
 dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_program *p,
-                           const dtp_plan *plan, dtp_strbuf *out, dtp_err *err)
+                           const dtp_plan *plan, const dtp_machine *machine, dtp_strbuf *out,
+                           dtp_err *err)
 {
     dtp_words_dim dims[DTP_MAX_MESH_DIMS];
     dtp_arena *arena = dtp_arena_create();
@@ -271,7 +320,7 @@ dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_
         for (int32_t b = g->n_blocks - 1; b >= -1; b--) {
             print_block(g, s, b, out);
         }
-        status = print_communication(p, plan, arena, out, err);
+        status = print_communication(p, machine, arena, out, err);
     }
     status = status == DTP_OK ? print_peak(p, arena, out, err) : status;
     dtp_arena_destroy(arena);

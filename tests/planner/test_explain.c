@@ -1,4 +1,5 @@
 /* explain, against problems that are solved again and programs that are priced again. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,9 @@
 #include "core/transform/microbatch.h"
 #include "cost_models/redistribution_price.h"
 #include "cost_models/plan_lowering.h"
+#include "cost_models/job.h"
 #include "cost_models/predict.h"
+#include "cost_models/timeline.h"
 #include "planner/reports/explain.h"
 #include "planner/solver/solve.h"
 #include "tests/support/plan_fixture.h"
@@ -512,6 +515,104 @@ static void test_explain__bounds_of_one_model_agree(void **state)
     dtp_graph_destroy(g);
 }
 
+/* What collectives of one kind take in a step of a plan as it runs, and what of it is exposed. */
+static void sum_collectives(const dtp_graph *model, const dtp_plan *plan, dtp_coll_kind kind,
+                            double *comm_s, double *exposed_s)
+{
+    dtp_job_options options = dtp_job_options_init();
+    dtp_job *job = NULL;
+    dtp_schedule_result r;
+    options.plan = plan;
+    options.machine = machine;
+    assert_int_equal(dtp_job_create(model, &options, &job, NULL), DTP_OK);
+    const dtp_program *p = dtp_job_program(job);
+    double *exposed = calloc((size_t)p->n_instrs, sizeof *exposed);
+    assert_non_null(exposed);
+    assert_true(!machine->overlap || dtp_schedule_program(p, machine, &r, exposed));
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const dtp_instr *instr = &p->instrs[i];
+        if (instr->kind == DTP_INSTR_START && instr->coll.kind == kind) {
+            const double time_s = dtp_instr_runs(p, instr) * instr->time_s;
+            *comm_s += time_s;
+            *exposed_s += machine->overlap ? exposed[i] : time_s;
+        }
+    }
+    free(exposed);
+    dtp_job_destroy(job);
+}
+
+static void add_paid(const dtp_graph *g, const dtp_plan *plan, const char *name, bool node,
+                     double *comm_s, double *exposed_s)
+{
+    dtp_explanation x;
+    dtp_arena *arena = dtp_arena_create();
+    dtp_explain_request request = request_of(g, plan, name);
+    request.node = node;
+    assert_int_equal(dtp_explain(&request, arena, &x, NULL), DTP_OK);
+    assert_true(x.exposed_comm_s <= x.comm_s * (1.0 + 1e-9));
+    *comm_s += x.comm_s;
+    *exposed_s += x.exposed_comm_s;
+    dtp_arena_destroy(arena);
+}
+
+/* Buckets have several tensors: what is paid of all parameters is what their gathers take, what is
+ * paid of the nodes that make gradients what the reductions take. */
+static void check_paid(const dtp_graph *g, const char *style, dtp_coll_kind kind)
+{
+    dtp_plan_options o = dtp_plan_options_init();
+    dtp_plan_result r;
+    dtp_graph *graph = NULL;
+    dtp_mesh mesh = fixture_mesh("x:4");
+    double comm_s = 0.0, exposed_s = 0.0, all_s = 0.0, all_exposed_s = 0.0;
+    o.mode = DTP_PLAN_PINS;
+    o.mesh = &mesh;
+    o.memory_limit_bytes = -1;
+    o.target = "cuda";
+    o.n_styles = 2;
+    o.styles = (const char *const[]){"**: data", style};
+    assert_int_equal(dtp_plan_make(g, machine, &o, &r, NULL), DTP_OK);
+    assert_int_equal(dtp_plan_graph(r.plan, g, &graph, NULL), DTP_OK);
+    for (int32_t i = 0; i < graph->n_grads; i++) {
+        const dtp_graph_tensor *grad = &graph->tensors[graph->grads[i].grad];
+        const bool reduces = dtp_coll_reduces(kind);
+        if (reduces && i > 0 && /* a norm makes two */
+            graph->tensors[graph->grads[i - 1].grad].producer == grad->producer) {
+            continue;
+        }
+        add_paid(graph, r.plan,
+                 reduces ? graph->nodes[grad->producer].name
+                         : graph->tensors[graph->grads[i].param].name,
+                 reduces, &comm_s, &exposed_s);
+    }
+    sum_collectives(g, r.plan, kind, &all_s, &all_exposed_s);
+    print_message("%s: %.6g us of %.6g, %.6g us of %.6g exposed\n", style, 1e6 * comm_s,
+                  1e6 * all_s, 1e6 * exposed_s, 1e6 * all_exposed_s);
+    assert_true(all_s > 0.0 && fabs(comm_s - all_s) <= 1e-6 * all_s);
+    assert_true(fabs(exposed_s - all_exposed_s) <= 1e-6 * all_s);
+    assert_true(machine->overlap ? exposed_s < 0.9 * comm_s : exposed_s >= comm_s * (1.0 - 1e-9));
+    dtp_graph_destroy(graph);
+    dtp_plan_result_free(&r);
+}
+
+static void test_explain__what_a_step_pays_is_that_of_its_collectives(void **state)
+{
+    (void)state;
+    const dtp_dim_override layers = {"layers", 2};
+    const dtp_model_options options = {
+        .size = sizeof options, .n_overrides = 1, .overrides = &layers};
+    dtp_graph *g = fixture_model_with("gpt_bytes.json", &options);
+    dtp_machine *usual = machine;
+    machine = fixture_machine("h100_64.json");
+    for (int i = 0; i < 2; i++) {
+        machine->overlap = i == 0;
+        check_paid(g, "**: fsdp", DTP_ALL_GATHER);
+        check_paid(g, "**: zero2", DTP_REDUCE_SCATTER);
+    }
+    dtp_machine_destroy(machine);
+    machine = usual;
+    dtp_graph_destroy(g);
+}
+
 static void test_explain__unknown_names(void **state)
 {
     (void)state;
@@ -537,6 +638,7 @@ int main(void)
         cmocka_unit_test(test_explain__alone_is_the_price_of_the_changed_program),
         cmocka_unit_test(test_explain__names_are_those_of_the_model),
         cmocka_unit_test(test_explain__bounds_of_one_model_agree),
+        cmocka_unit_test(test_explain__what_a_step_pays_is_that_of_its_collectives),
         cmocka_unit_test(test_explain__unknown_names),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

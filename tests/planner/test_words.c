@@ -1,6 +1,7 @@
 /* The words about a plan against plans whose parallelism is known: baselines of GPT-2 small and of
- * a mixture of experts. Where memory peaks, against a sum over the values that live at each
- * instruction. */
+ * a mixture of experts. Communication by kind against its prediction; where memory peaks against a
+ * sum over the values that live at each instruction. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@
 #include "planner/reports/words.h"
 #include "spmd/lower/lower.h"
 #include "tests/support/small_models.h"
+#include "tests/support/tensor_cases.h"
 
 /* The words about each mesh dim of a baseline. */
 typedef struct expectation {
@@ -116,7 +118,7 @@ static void check_peak(const dtp_graph *g, const dtp_candidate *c)
     dtp_strbuf text = {0};
     char peak[64];
     assert_int_equal(dtp_lower(g, &c->sharding, &options, &p, NULL), DTP_OK);
-    assert_int_equal(dtp_words_print(g, &c->sharding, p, NULL, &text, NULL), DTP_OK);
+    assert_int_equal(dtp_words_print(g, &c->sharding, p, NULL, NULL, &text, NULL), DTP_OK);
     (void)snprintf(peak, sizeof peak, ": %s\n", dtp_byte_count((double)most_bytes(p)).text);
     const char *line = strstr(text.text, "memory peaks in the ");
     assert_non_null(line);
@@ -159,6 +161,98 @@ static void test_words__name_the_parallelism(void **state)
         dtp_arena_destroy(arena);
         small_pricer_free(&pricer);
     }
+}
+
+/* ---- communication ---- */
+
+/* The seconds that a text begins with. */
+static double seconds_of(const char *text)
+{
+    char unit[4];
+    double value;
+    assert_int_equal(sscanf(text, "%lf %3[a-z]", &value, unit), 2);
+    return value * (unit[0] == 'm' ? 1e-3 : unit[0] == 'u' ? 1e-6 : unit[0] == 'n' ? 1e-9 : 1.0);
+}
+
+/* What the words say of a plan's communication: every kind that `some` names and none that `none`
+ * names, with sums that are those of the prediction. Baselines of bf16, whose gradients are cast
+ * behind their reductions. */
+static void check_kinds(bool overlaps, const char *baseline, const char *some, const char *none)
+{
+    const tensor_case c = {.model = "gpt2_small.json",
+                           .mesh = "x:4",
+                           .dims = "batch=8 length=128 layers=2",
+                           .machine = "h100_64.json",
+                           .precision = "bf16",
+                           .target = &dtp_target_cuda};
+    tensor_fixture f;
+    tensor_fixture_create(&c, &f);
+    f.machine->overlap = overlaps;
+    const dtp_baseline_options all = {.machine = f.redistributor,
+                                      .generic = dtp_redistributor_generic()};
+    dtp_lower_options options = dtp_lower_options_init(dtp_redistributor_generic());
+    dtp_arena *arena = dtp_arena_create();
+    dtp_candidate *list = NULL;
+    dtp_program *p = NULL;
+    dtp_prediction predicted;
+    dtp_strbuf text = {0}, head = {0};
+    char parts[256];
+    double sent_s = 0.0, exposed_s = 0.0;
+    int32_t n = 0, k = 0;
+    assert_int_equal(dtp_baselines_create(f.graph, &f.pricer, &all, arena, &n, &list, NULL),
+                     DTP_OK);
+    while (k < n && strcmp(list[k].name, baseline) != 0) {
+        k++;
+    }
+    assert_true(k < n && list[k].legal);
+    options.target = c.target;
+    options.overlap.depth = DTP_OVERLAP_CHOOSE;
+    assert_int_equal(
+        dtp_sharding_program(f.graph, &f.pricer, &list[k].sharding, &options, &predicted, &p, NULL),
+        DTP_OK);
+    assert_int_equal(dtp_words_print(f.graph, &list[k].sharding, p, NULL, f.machine, &text, NULL),
+                     DTP_OK);
+    dtp_strbuf_addf(&head, "\ncommunication of %s, %.1f %% of it beside compute, %s exposed\n",
+                    dtp_seconds(predicted.comm_s).text,
+                    100.0 * (1.0 - predicted.exposed_comm_s / predicted.comm_s),
+                    dtp_seconds(predicted.exposed_comm_s).text);
+    char *kinds = strstr(text.text, dtp_strbuf_text(&head));
+    assert_non_null(kinds);
+    kinds += head.len;
+    *strstr(kinds, "\n\n") = '\0';
+    (void)snprintf(parts, sizeof parts, "%s", some);
+    for (char *save, *part = strtok_r(parts, "|", &save); part != NULL;
+         part = strtok_r(NULL, "|", &save)) {
+        if (strstr(kinds, part) == NULL) {
+            fail_msg("%s: '%s' lacks '%s'", baseline, kinds, part);
+        }
+    }
+    if (strstr(kinds, none) != NULL) {
+        fail_msg("%s: '%s' has '%s'", baseline, kinds, none);
+    }
+    assert_int_equal(overlaps, strstr(kinds, " exposed") != NULL);
+    for (char *save, *line = strtok_r(kinds, "\n", &save); line != NULL;
+         line = strtok_r(NULL, "\n", &save)) {
+        sent_s += seconds_of(line);
+        exposed_s += overlaps ? seconds_of(strrchr(line, ',') + 1) : seconds_of(line);
+    }
+    assert_true(fabs(sent_s - predicted.comm_s) <= 1e-3 * predicted.comm_s);
+    assert_true(fabs(exposed_s - predicted.exposed_comm_s) <= 1e-3 * predicted.comm_s);
+    dtp_strbuf_free(&text);
+    dtp_strbuf_free(&head);
+    dtp_program_destroy(p);
+    dtp_arena_destroy(arena);
+    tensor_fixture_destroy(&f);
+}
+
+static void test_words__say_what_is_exposed_by_kind(void **state)
+{
+    (void)state;
+    check_kinds(true, "zero3", "all_gather of parameters|reduce_scatter of gradients",
+                "reduce_scatter of activations");
+    check_kinds(true, "data_parallel", "all_reduce of gradients", "of parameters");
+    check_kinds(true, "megatron", "all_reduce of activations", "of parameters");
+    check_kinds(false, "zero3", "all_gather of parameters|reduce_scatter of gradients", "exposed");
 }
 
 /* ---- Ulysses ---- */
@@ -339,6 +433,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_units__have_four_digits),
         cmocka_unit_test(test_words__name_the_parallelism),
+        cmocka_unit_test(test_words__say_what_is_exposed_by_kind),
         cmocka_unit_test(test_words__tell_attention_by_heads_from_attention_by_queries),
         cmocka_unit_test(test_words__say_what_rivals_take_more_and_in_what),
     };

@@ -146,6 +146,10 @@ static void print_explanation(const explain_command *c, const dtp_explanation *x
                         dtp_seconds(coll->time.transfer_s).text,
                         coll->time.start_s > coll->time.transfer_s ? "  mostly start" : "");
     }
+    if (x->n_colls > 0) {
+        dtp_strbuf_addf(out, "as the step runs: %s in its collectives, %s of it exposed\n",
+                        dtp_seconds(x->comm_s).text, dtp_seconds(x->exposed_comm_s).text);
+    }
 }
 
 /* ---- command ---- */
@@ -178,7 +182,8 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
                 FIELD_INT("plan_ps", x.plan_ps), FIELD_INT("cost_ps", x.cost_ps),
                 FIELD_INT("bound_ps", x.bound_ps), FIELD_BOOL("tied", x.tied),
                 FIELD_BOOL("pinned", x.pinned), FIELD_INT("peak_bytes", x.peak_bytes),
-                FIELD_INT("limit_bytes", x.limit_bytes),
+                FIELD_INT("limit_bytes", x.limit_bytes), FIELD_REAL("comm_s", x.comm_s),
+                FIELD_REAL("exposed_comm_s", x.exposed_comm_s),
                 FIELD_LIST("collectives", x.n_colls, coll_row, &colls),
                 FIELD_LIST("alternatives", x.n, alternative_row, &x)));
     } else {

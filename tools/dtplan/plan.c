@@ -106,14 +106,16 @@ static dtp_status write_text(const char *file, dtp_status made, dtp_strbuf *text
 }
 
 /* What the plan means, appended; of one with stages what each stage has. */
-static dtp_status print_words(const opened_plan *o, dtp_strbuf *out, dtp_err *err)
+static dtp_status print_words(const plan_command *c, const opened_plan *o, dtp_strbuf *out,
+                              dtp_err *err)
 {
     if (o->job->pipeline != NULL) {
         dtp_strbuf_add(out, "\n");
         dtp_pipeline_print(o->job->pipeline, &o->job->predicted, out);
         return DTP_OK;
     }
-    return dtp_words_print(o->job->graph, &o->job->sharding, o->job->program, o->plan, out, err);
+    return dtp_words_print(o->job->graph, &o->job->sharding, o->job->program, o->plan, c->machine,
+                           out, err);
 }
 
 /* What the same plan takes under PyTorch, of one for PyTorch under dtrun, where the machine has
@@ -206,7 +208,7 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
     } else if (s == DTP_OK) {
         s = c->source.json ? describe(c, result->plan, file, &report, err)
                            : print_plan(c, result->plan, &report, err);
-        s = s == DTP_OK && !c->source.json ? print_words(&opened, &report, err) : s;
+        s = s == DTP_OK && !c->source.json ? print_words(c, &opened, &report, err) : s;
     }
     const int32_t n_meshes = c->source.comm_report || c->source.json ? 0 : result->n_meshes;
     if (n_meshes > 0) {

@@ -19,8 +19,8 @@ static dtp_status put_words(const page_input *in, dtp_strbuf *out, dtp_err *err)
 {
     dtp_strbuf text = {0}, line = {0};
     bool inside = false, heading = true;
-    dtp_status s =
-        dtp_words_print(in->job->graph, &in->job->sharding, in->job->program, in->plan, &text, err);
+    dtp_status s = dtp_words_print(in->job->graph, &in->job->sharding, in->job->program, in->plan,
+                                   in->machine, &text, err);
     for (const char *at = dtp_strbuf_text(&text); s == DTP_OK && *at != '\0';) {
         const size_t n = strcspn(at, "\n");
         line.len = 0;
