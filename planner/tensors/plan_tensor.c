@@ -274,6 +274,10 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
     if (wants_bounds(p)) {
         DTP_TRY(
             dtp_tying_bound_find(state->problem, p->cheapest.cost_ps, 0, &state->tying_bound, err));
+        /* Tied instances have a replica where one of them has two readers. Where a redistribution
+         * may take single steps alone, one over a replica can cost less than one without. */
+        const bool more = p->pricer.target->direct && state->tying_bound > p->certificate.bound;
+        state->tying_bound = more ? p->certificate.bound : state->tying_bound;
         state->has_tying_bound = true;
     }
     if (p->request->options.untie) {

@@ -152,6 +152,9 @@ print("%.1f %% of it beside compute" % (100 * (1 - p["exposed_comm_s"] / p["comm
     grep -q '^this plan by the target' "$here/plan.out" && fail "a plan for target cpu says what it takes under torch"
     run torch_bare 0 plan ${gpt%% --machine*} $machine --mesh x:2 --target torch
     expect "rates of a plan for torch" "$(both torch_bare rates)" "fitted datasheet"
+    # PyTorch takes single steps: a tied plan over replicas costs less than the bound without tying.
+    run torch_tied 0 plan models/bert_large.json --dim layers=3 --dim batch=4 --mesh 'x:2;y:2' --target torch --mode tensor \
+        --machine models/machines/h100_64.json --precision bf16,gradients=f32 --outputs none --memory none
     # Target and precision: every command that prices what no plan decides takes them as `plan` does.
     for command in $("$dtplan" help | sed -nE 's/^  ([a-z-]+) .*/\1/p'); do
         "$dtplan" "$command" --help >"$here/help" 2>&1
